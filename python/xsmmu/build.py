@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds in the private root: kernel modules by Kbuild, userspace tests by gcc.
+
+A build is a folder of the root named by a hash of everything that goes into it, so the same sources are built
+once and a change is never missed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from xsmmu import host
+from xsmmu.errors import LabError
+from xsmmu.kernels import Kernel
+from xsmmu.root import LIBRARY_DIR, LOADER, Root
+
+PROJECT = Path(__file__).resolve().parents[2]
+"""The checkout that this package is part of."""
+
+MODULE_PARTS = ("Kbuild", "core", "kmod")
+"""What xsmmu.ko is made of."""
+
+_SOURCE_SUFFIXES = (".c", ".h", ".S", ".lds", ".inc", ".def")
+_SOURCE_NAMES = ("Kbuild", "Makefile", "Kconfig")
+_BUILDS = "build"
+_DONE = ".done"
+_LOG = "build.log"
+_KEPT = 40
+"""Finished builds that are kept; the least recently used go first."""
+
+
+@dataclass(frozen=True)
+class _Build:
+    folder: Path
+    inside: str
+    """The folder, as called inside the root."""
+
+
+def sources(source_dir: Path, parts: Sequence[str]) -> dict[str, bytes]:
+    """The C and Kbuild files below `parts` (files or folders, relative to `source_dir`), by relative name."""
+    found: dict[str, bytes] = {}
+    for part in parts:
+        start = source_dir / part
+        if not start.exists():
+            raise LabError(f"{start} does not exist, and a build needs it")
+        for file in [start] if start.is_file() else sorted(start.rglob("*")):
+            if file.is_file() and (file.suffix in _SOURCE_SUFFIXES or file.name in _SOURCE_NAMES):
+                if not file.name.endswith(".mod.c"):
+                    found[str(file.relative_to(source_dir))] = file.read_bytes()
+    return found
+
+
+def _digest(files: dict[str, bytes], *others: str) -> str:
+    digest = hashlib.sha256("\0".join(others).encode())
+    for name, content in sorted(files.items()):
+        digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _build(root: Root, files: dict[str, bytes], identity: Sequence[str], what: str, script: str) -> _Build:
+    """The finished build of `files` by a shell script that runs in their folder, made now or before."""
+    name = _digest(files, script, *identity)
+    build = _Build(root.path / _BUILDS / name, f"/{_BUILDS}/{name}")
+    done = build.folder / _DONE
+    console = Console(stderr=True)
+    with host.locked(root.cache / "build.lock", console, "building"):
+        if done.exists():
+            done.touch()
+            return build
+        host.remove_tree(build.folder)
+        for relative, content in files.items():
+            target = build.folder / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        with console.status(f"building {what}"):
+            result = root.run(["sh", "-ec", f"exec 2>&1; {script}"], cwd_in_root=build.inside)
+        (build.folder / _LOG).write_text(result.stdout)
+        if result.returncode != 0:
+            log = [line.replace(f"{build.inside}/", "") for line in (result.stdout + result.stderr).splitlines()]
+            host.remove_tree(build.folder)
+            raise LabError(f"{what} does not build", log)
+        done.touch()
+        _drop_old(build.folder.parent)
+    return build
+
+
+def _drop_old(builds: Path) -> None:
+    finished = sorted(builds.glob(f"*/{_DONE}"), key=lambda done: done.stat().st_mtime, reverse=True)
+    for done in finished[_KEPT:]:
+        host.remove_tree(done.parent)
+
+
+def _outputs(build: _Build, names: Iterable[str], what: str) -> list[Path]:
+    files = [build.folder / name for name in names]
+    missing = [str(file.relative_to(build.folder)) for file in files if not file.exists()]
+    if missing:
+        log = (build.folder / _LOG).read_text().splitlines()
+        (build.folder / _DONE).unlink()
+        raise LabError(f"building {what} did not make {', '.join(missing)}", log[-20:])
+    return files
+
+
+def module(
+    root: Root,
+    kernel: Kernel,
+    source_dir: Path = PROJECT,
+    make_dir: str = ".",
+    outputs: Sequence[str] = ("xsmmu.ko",),
+    extra_make_args: Sequence[str] = (),
+    parts: Sequence[str] | None = None,
+) -> list[Path]:
+    """Build out-of-tree modules for a kernel and return their files, cached by content.
+
+    `make_dir` is the folder with the Kbuild, relative to `source_dir`; `outputs` are relative to it. `parts` are
+    the files and folders of `source_dir` that go into the build: by default what xsmmu.ko needs, and `make_dir`.
+    """
+    if parts is None:
+        parts = MODULE_PARTS if make_dir == "." else (*MODULE_PARTS, make_dir)
+    files = sources(source_dir, parts)
+    what = f"{', '.join(outputs)} for {kernel.release}"
+    make = ["make", "-C", kernel.headers, f'M="$PWD/{make_dir}"', f"-j{os.cpu_count() or 1}"]
+    script = " ".join([*make, *(_quote(argument) for argument in extra_make_args), "modules"])
+    build = _build(root, files, (kernel.release, kernel.version, root.versions.get(kernel.gcc, "")), what, script)
+    return _outputs(build, (f"{make_dir}/{name}" for name in outputs), what)
+
+
+def module_log(output: Path) -> str:
+    """What the build of a module printed (its warnings)."""
+    folder = next(folder for folder in output.parents if (folder / _LOG).exists())
+    return (folder / _LOG).read_text()
+
+
+def userspace(
+    root: Root,
+    output: str,
+    c_files: Sequence[str],
+    flags: Sequence[str] = (),
+    source_dir: Path = PROJECT,
+    parts: Sequence[str] = ("core", "tests/unit"),
+    compiler: str = "gcc-14",
+    libraries: Sequence[str] = (),
+) -> Path:
+    """Compile C files of `source_dir` into one program, cached by content.
+
+    The program runs on the host as it is: it carries the paths of the root's loader and libraries. `flags` may
+    name folders (-I) relative to `source_dir`. Run it by `run_userspace`.
+    """
+    files = sources(source_dir, parts)
+    link = [
+        f"-Wl,--dynamic-linker={root.path / LOADER}",
+        "-Wl,--disable-new-dtags",
+        f"-Wl,-rpath,{root.path / LIBRARY_DIR}",
+    ]
+    argv = [compiler, *flags, "-o", output, *c_files, *link, *libraries]
+    script = " ".join(_quote(argument) for argument in argv)
+    build = _build(root, files, (root.versions.get(compiler, ""),), output, script)
+    return _outputs(build, (output,), output)[0]
+
+
+def run_userspace(program: Path, arguments: Sequence[str] = (), timeout: float | None = None) -> tuple[int, str]:
+    """Run a program made by `userspace`; return its status and output.
+
+    Address space randomisation is off: ThreadSanitizer needs it, and a failure repeats.
+    """
+    env = {
+        **host.system_env(),
+        "ASAN_OPTIONS": "abort_on_error=0:detect_leaks=1:detect_stack_use_after_return=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    }
+    no_randomisation = ["setarch", "x86_64", "-R"] if shutil.which("setarch", path=host.SYSTEM_PATH) else []
+    result = host.run([*no_randomisation, str(program), *arguments], env=env, timeout=timeout)
+    return result.returncode, result.stdout + result.stderr
+
+
+def _quote(argument: str) -> str:
+    return "'" + argument.replace("'", "'\\''") + "'"

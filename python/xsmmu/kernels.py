@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Stock kernels: downloaded and unpacked into the private root, one by one, when a run first asks.
+
+No kernel is installed: no initramfs is made and no script runs. lab/kernels.toml names the kernels; which package
+that means is read from the archive's lists, and recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+from pathlib import Path
+
+from rich.console import Console
+from rich.status import Status
+
+from xsmmu import host
+from xsmmu.errors import LabError, unknown_name
+from xsmmu.root import Root
+
+TABLE = Path(__file__).resolve().parents[2] / "lab" / "kernels.toml"
+
+_KERNEL_BYTES = 1 << 30
+_RECORDS = "var/lib/xsmmu/kernels"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A kernel of lab/kernels.toml."""
+
+    name: str
+    suite: str
+    release: str
+    gcc: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A stock kernel in the private root."""
+
+    name: str
+    release: str
+    """What `uname -r` prints."""
+    version: str
+    """The Debian version of its image package."""
+    gcc: str
+    headers: str
+    """The folder for `make -C`, as called inside the root."""
+    vmlinuz: Path
+    modules_dir: Path
+
+
+def table(path: Path = TABLE) -> tuple[str, dict[str, Wanted]]:
+    """The default kernel's name, and all kernels by name."""
+    data = tomllib.loads(path.read_text())
+    return data["default"], {name: Wanted(name=name, **row) for name, row in data["kernel"].items()}
+
+
+def ensure(root: Root, name: str | None = None, console: Console | None = None) -> Kernel:
+    """The kernel `name` (the default one when None), downloaded and unpacked first when it is missing."""
+    console = console or Console(stderr=True)
+    default, wanted = table()
+    name = name or default
+    if name not in wanted:
+        raise unknown_name("kernel", name, wanted)
+    record = root.path / _RECORDS / f"{name}.json"
+    if not record.exists():
+        with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):
+            if not record.exists():
+                _install(root, wanted[name], record, console)
+    data = json.loads(record.read_text())
+    return Kernel(
+        **data,
+        vmlinuz=_vmlinuz(root, data["release"]),
+        modules_dir=root.path / "usr/lib/modules" / data["release"],
+    )
+
+
+def _vmlinuz(root: Root, release: str) -> Path:
+    """The image: Debian 7 and later keep it with the modules, earlier ones in /boot."""
+    beside_modules = root.path / "usr/lib/modules" / release / "vmlinuz"
+    return beside_modules if beside_modules.exists() else root.path / "boot" / f"vmlinuz-{release}"
+
+
+def _install(root: Root, wanted: Wanted, record: Path, console: Console) -> None:
+    host.need_space(root.cache, _KERNEL_BYTES, f"kernel {wanted.name}")
+    with console.status(f"kernel {wanted.name}: looking it up") as status, root.apt() as env:
+        packages, debs = _fetch(root, env, wanted, status)
+        image = next(iter(packages))
+        release = image.removeprefix("linux-image-")
+        status.update(f"kernel {release}: unpacking")
+        for deb in debs:
+            _unpack(root, deb)
+        status.update(f"kernel {release}: indexing modules")
+        indexed = root.run(["depmod", release])
+    if indexed.returncode != 0:
+        raise LabError(f"depmod failed for kernel {release}", indexed.stderr.splitlines()[-20:])
+    headers = f"/usr/src/linux-headers-{release}"
+    index = root.path / "usr/lib/modules" / release / "modules.dep"
+    for needed in (_vmlinuz(root, release), index, root.path / headers[1:] / "Makefile"):
+        if not needed.exists():
+            raise LabError(f"the packages of kernel {release} ({', '.join(packages)}) lack {root.inside(needed)}")
+    kernel = {
+        "name": wanted.name,
+        "release": release,
+        "version": packages[image],
+        "gcc": wanted.gcc,
+        "headers": headers,
+    }
+    record.parent.mkdir(parents=True, exist_ok=True)
+    part = record.with_suffix(".tmp")
+    part.write_text(json.dumps(kernel, indent=1) + "\n")
+    part.rename(record)
+    console.print(f"kernel {release} ({wanted.suite})")
+
+
+def _fetch(
+    root: Root, env: Mapping[str, str], wanted: Wanted, status: Status
+) -> tuple[dict[str, str], list[Path]]:
+    """The kernel's packages and their files. Lists that name a file the archive dropped are read again, once."""
+    for attempt in ("as listed", "with new lists"):
+        packages = _resolve(env, wanted)
+        status.update(f"kernel {wanted.name}: downloading {next(iter(packages))} and its parts")
+        debs = root.cache / "debs" / "kernels"
+        debs.mkdir(parents=True, exist_ok=True)
+        argv = ["apt-get", "-q", "download", *(f"{name}={version}" for name, version in packages.items())]
+        result = host.run(argv, cwd=debs, env=env)
+        if result.returncode == 0:
+            return packages, [_deb_file(debs, name, version) for name, version in packages.items()]
+        if attempt == "as listed" and re.search(r"\b404\b", result.stderr):
+            status.update("reading package lists")
+            host.run(["apt-get", "-q", "update"], env=env)
+            continue
+        break
+    raise host.download_error(f"downloading kernel {wanted.name}", result.stderr.splitlines())
+
+
+def _resolve(env: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
+    """Versions of the packages that make up the newest matching kernel, by name, its image first."""
+    names = host.run(["apt-cache", "pkgnames", "linux-image-"], env=env).stdout.split()
+    pattern = re.compile(f"linux-image-({wanted.release})")
+    matching = {match[0]: _show(env, match[0]) for match in map(pattern.fullmatch, names) if match}
+    matching = {name: fields for name, fields in matching.items() if fields}
+    if not matching:
+        raise LabError(
+            f"the archive has no kernel {wanted.name}: nothing in {wanted.suite} matches linux-image-{wanted.release};"
+            f" see {TABLE}"
+        )
+    versions = [fields["Version"] for fields in matching.values()]
+    newest = max(versions, key=cmp_to_key(_compare_versions))
+    image = next(name for name, fields in matching.items() if fields["Version"] == newest)
+    headers = image.replace("linux-image-", "linux-headers-")
+    return _closure(env, [image, headers])
+
+
+def _compare_versions(one: str, other: str) -> int:
+    return -1 if host.run(["dpkg", "--compare-versions", one, "lt", other]).returncode == 0 else 1
+
+
+def _show(env: Mapping[str, str], name: str) -> dict[str, str]:
+    """The fields of a package's candidate; empty when there is none."""
+    text = host.run(["apt-cache", "show", "--no-all-versions", name], env=env).stdout
+    return dict(re.findall(r"^([A-Za-z-]+): (.*)$", text.split("\n\n")[0], re.MULTILINE))
+
+
+_PART = re.compile(r"linux-(?:image|binary|modules|base|headers|kbuild)-\d")
+"""Packages that carry a part of one kernel, however the suite divides it."""
+
+
+def _closure(env: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    todo = list(names)
+    while todo:
+        name = todo.pop(0)
+        if name in found:
+            continue
+        fields = _show(env, name)
+        if not fields:
+            raise LabError(f"the archive lacks the package {name}, which a kernel of the lab needs")
+        found[name] = fields["Version"]
+        needs = f"{fields.get('Pre-Depends', '')},{fields.get('Depends', '')}"
+        todo += [need.split()[0] for need in needs.split(",") if _PART.match(need.strip())]
+    return found
+
+
+def _deb_file(debs: Path, name: str, version: str) -> Path:
+    found = list(debs.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
+    if len(found) != 1:
+        raise LabError(f"{debs} should hold one file of {name} {version}, and holds {len(found)}")
+    return found[0]
+
+
+def _unpack(root: Root, deb: Path) -> None:
+    """Unpack a package into the root, in which /lib is /usr/lib."""
+    with tempfile.TemporaryDirectory(prefix="unpack-", dir=root.path / "var/lib") as work:
+        result = host.run(["dpkg-deb", "-x", str(deb), work], env=host.system_env())
+        if result.returncode != 0:
+            deb.unlink()
+            raise host.download_error(f"unpacking {deb.name}", result.stderr.splitlines())
+        old = Path(work) / "lib"
+        if old.is_dir() and not old.is_symlink():
+            _merge(old, Path(work) / "usr/lib")
+            host.remove_tree(old)
+        _merge(Path(work), root.path)
+
+
+def _merge(source: Path, target: Path) -> None:
+    """Link a tree's files into another tree of the same file system, over what a killed run left."""
+    target.mkdir(parents=True, exist_ok=True)
+    result = host.run(["cp", "-a", "--link", "--force", f"{source}/.", str(target)], env=host.system_env())
+    if result.returncode != 0:
+        raise host.download_error("unpacking a kernel", result.stderr.splitlines())

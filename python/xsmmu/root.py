@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The private root: a folder of unpacked Debian packages that holds every tool of the lab.
+
+mmdebstrap downloads and unpacks; no maintainer script ever runs, so an ordinary user can build it, every file
+belongs to that user, and nothing needs a mount. Commands run inside it by chroot (root) or in a user namespace
+that ends with them (ordinary user); QEMU and the unit tests run outside, through the root's own libraries.
+
+A root is built under a temporary name and renamed when complete, so a name that exists is whole. Versions come
+from the suites at build time and are recorded, never pinned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from rich.console import Console
+
+from xsmmu import host
+from xsmmu.errors import LabError
+
+LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
+LOADER = "usr/lib64/ld-linux-x86-64.so.2"
+
+_FORMAT = 1
+"""Raised when what a root looks like changes other than through the lists below."""
+
+_PACKAGES = (
+    # a shell and what kernel builds call
+    *("base-files", "bash", "bc", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip"),
+    *("make", "perl-base", "sed", "tar", "util-linux", "xz-utils"),
+    # compilers: 12 for bookworm's kernels, 14 for the others; sanitizers come with them
+    *("binutils", "gcc-12", "gcc-14", "libc6-dev", "libelf-dev"),
+    # checks
+    *("shellcheck", "sparse"),
+    # guests: the machine, and what its initramfs carries
+    *("qemu-system-x86", "busybox-static", "fio", "iperf3", "iproute2", "kmod"),
+)
+
+_SUITES = (("trixie", ""), ("trixie", "-updates"), ("trixie", "-security"), ("trixie", "-backports"))
+_KERNEL_SUITES = (("bookworm", ""), ("bookworm", "-security"))
+
+_PREFERENCES = """\
+# QEMU, and what it needs, come from backports; bookworm is here for its kernel only.
+Package: *
+Pin: release n=trixie-backports
+Pin-Priority: 500
+
+Package: *
+Pin: release n=bookworm*
+Pin-Priority: 90
+"""
+
+_RECORD = ".xsmmu.json"
+_DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
+_ROOT_BYTES = 3 << 30
+_ARCHIVES = "var/cache/apt/archives"
+
+
+@dataclass(frozen=True)
+class Root:
+    """A complete private root."""
+
+    path: Path
+    cache: Path
+    """The cache folder that it stands in."""
+    versions: Mapping[str, str]
+    """Debian versions of its packages (kernels apart), by package name."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        cwd_in_root: str = "/",
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside the root, without input, with a clean environment plus `env`.
+
+        `cwd_in_root` and the paths in `argv` are as seen inside. The status is the caller's to judge.
+        """
+        clean = {
+            "PATH": host.SYSTEM_PATH,
+            "HOME": "/tmp",
+            "LC_ALL": "C.UTF-8",
+            **(env or {}),
+        }
+        return host.run([*self._entry(), "/usr/bin/env", f"--chdir={cwd_in_root}", *argv], env=clean, timeout=timeout)
+
+    def _entry(self) -> list[str]:
+        """The command prefix that enters the root and leaves nothing behind."""
+        if os.geteuid() == 0 and _make_devices(self.path / "dev"):
+            return ["chroot", str(self.path)]
+        script = (
+            'for name in $1; do : >>"$0/dev/$name" && mount --bind "/dev/$name" "$0/dev/$name" || exit 125; done;'
+            ' shift; exec chroot "$0" "$@"'
+        )
+        return [*_namespace(), "sh", "-c", script, str(self.path), " ".join(_DEVICES)]
+
+    def inside(self, path: Path) -> str:
+        """How a file of the root is called inside it."""
+        return f"/{path.relative_to(self.path)}"
+
+    def loader_command(self) -> list[str]:
+        """The prefix that runs a program of the root outside it: the root's loader and libraries."""
+        folders = [self.path / LIBRARY_DIR, self.path / LIBRARY_DIR / "pulseaudio"]
+        return [str(self.path / LOADER), "--library-path", ":".join(str(folder) for folder in folders)]
+
+    def qemu_command(self) -> list[str]:
+        """The prefix of a QEMU command line. It runs as an ordinary process, and its pid is QEMU's."""
+        return [
+            "/usr/bin/env",
+            f"QEMU_MODULE_DIR={self.path / LIBRARY_DIR / 'qemu'}",
+            *self.loader_command(),
+            str(self.path / "usr/bin/qemu-system-x86_64"),
+            "-L",
+            str(self.path / "usr/share/qemu"),
+            "-L",
+            str(self.path / "usr/share/seabios"),
+        ]
+
+    @contextmanager
+    def apt(self) -> Iterator[dict[str, str]]:
+        """An environment in which the host's apt tools work on this root's package lists only."""
+        with _apt_environment(self.path) as env:
+            yield env
+
+
+def _namespace() -> list[str]:
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *user, "--mount"]
+
+
+def _make_devices(folder: Path) -> bool:
+    """Make the device nodes that compilers need; false where the kernel refuses (some containers)."""
+    try:
+        for name, (major, minor) in _DEVICES.items():
+            node = folder / name
+            if node.is_char_device():
+                continue
+            node.unlink(missing_ok=True)
+            os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(major, minor))
+            node.chmod(0o666)
+        with (folder / "null").open("w"):
+            return True
+    except OSError:
+        return False
+
+
+def _check_host() -> None:
+    if platform.machine() != "x86_64":
+        raise LabError(f"the lab needs an x86-64 host, this one is {platform.machine()}")
+    for tool in ("mmdebstrap", "apt-get", "dpkg-deb", "unshare", "chroot"):
+        if not shutil.which(tool, path=host.SYSTEM_PATH):
+            raise LabError(f"'{tool}' is not installed: run `make lab`, which sets up the host")
+    if os.geteuid() == 0:
+        return
+    probe = host.run([*_namespace(), "true"], env=host.system_env())
+    if probe.returncode != 0:
+        raise LabError(
+            "an ordinary user needs user namespaces, which this host refuses"
+            f" ({probe.stderr.strip()}): allow them (sysctl kernel.unprivileged_userns_clone=1 and"
+            " kernel.apparmor_restrict_unprivileged_userns=0, where those exist), or run the same command as root"
+        )
+
+
+def _key() -> str:
+    parts = (_FORMAT, _PACKAGES, _SUITES, _KERNEL_SUITES, _PREFERENCES)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+def ensure(cache: Path, console: Console) -> Root:
+    """The private root below `cache`, built first when it is missing. Concurrent callers wait for one build."""
+    path = cache / f"root-{_key()}"
+    if not (path / _RECORD).exists():
+        _check_host()
+        with host.locked(cache / "root.lock", console, "building the private root"):
+            if not (path / _RECORD).exists():
+                _build(path, cache, console)
+    record = json.loads((path / _RECORD).read_text())
+    return Root(path, cache, record["packages"])
+
+
+def _build(path: Path, cache: Path, console: Console) -> None:
+    host.need_space(cache, _ROOT_BYTES, "the private root")
+    for stale in cache.glob("root-*.tmp"):
+        host.remove_tree(stale)
+    work = path.with_suffix(".tmp")
+    debs = cache / "debs"
+    debs.mkdir(exist_ok=True)
+    started = time.monotonic()
+    try:
+        _mmdebstrap(work, cache, console)
+        packages = _record_packages(work, debs)
+        _finish(Root(work, cache, packages))
+        (work / _RECORD).write_text(json.dumps({"packages": packages}, indent=1, sort_keys=True) + "\n")
+        work.rename(path)
+    except OSError as error:
+        raise host.download_error("building the private root", [str(error)]) from error
+    finally:
+        host.remove_tree(work)
+    console.print(f"private root: {len(packages)} packages in {time.monotonic() - started:.0f} s")
+
+
+def _sources() -> str:
+    main, security = host.debian_mirrors()
+    lines = []
+    for codename, pocket in (*_SUITES, *_KERNEL_SUITES):
+        base = security if pocket == "-security" else main
+        lines.append(f"deb {base} {codename}{pocket} main\n")
+    return "".join(lines)
+
+
+_PHASES = {
+    "running apt-get update": "reading package lists",
+    "downloading packages": "downloading packages",
+    "extracting archives": "unpacking packages",
+}
+
+
+def _mmdebstrap(work: Path, cache: Path, console: Console) -> None:
+    """Download and unpack into `work`. Packages go to and come from the cache's own folder."""
+    debs = cache / "debs"
+    with tempfile.TemporaryDirectory(prefix="setup-", dir=cache) as setup:
+        files = Path(setup)
+        (files / "sources.list").write_text(_sources())
+        (files / "preferences").write_text(_PREFERENCES)
+        (files / "apt.conf").write_text(host.apt_acquire_options())
+        hook = (
+            f'mkdir -p "$1"/etc/apt/preferences.d "$1"/{_ARCHIVES}'
+            f' && cp {shlex.quote(str(files / "preferences"))} "$1"/etc/apt/preferences.d/xsmmu'
+            f' && find {shlex.quote(str(debs))} -maxdepth 1 -name "*.deb" -exec cp -l -t "$1"/{_ARCHIVES} {{}} +'
+        )
+        argv = [
+            *("mmdebstrap", "--mode=chrootless", "--variant=extract", "--format=directory"),
+            *("--skip=check/chrootless,cleanup/apt", f"--aptopt={files / 'apt.conf'}"),
+            *(f"--setup-hook={hook}", f"--include={','.join(_PACKAGES)}"),
+            *("trixie", str(work), str(files / "sources.list")),
+        ]
+        try:
+            with _progress(console, work) as on_line:
+                status, lines = host.run_lines(argv, on_line.line, env=host.system_env({"TMPDIR": setup}))
+        finally:
+            _keep_debs(work / _ARCHIVES, debs)
+    if status != 0:
+        raise host.download_error("building the private root", lines)
+
+
+class _Phase:
+    """Where mmdebstrap is, from its own lines."""
+
+    def __init__(self, console: Console) -> None:
+        self.name = "starting"
+        self._console = console
+
+    def line(self, line: str) -> None:
+        for start, name in _PHASES.items():
+            if start in line:
+                self.name = name
+                if not self._console.is_terminal:
+                    self._console.print(f"private root: {name}")
+
+
+@contextmanager
+def _progress(console: Console, work: Path) -> Iterator[_Phase]:
+    """Show the phase, the time and what was downloaded, once a second."""
+    phase, done, started = _Phase(console), threading.Event(), time.monotonic()
+    with console.status("private root") as status:
+
+        def show() -> None:
+            while not done.wait(1.0):
+                got_bytes = _folder_bytes(work / _ARCHIVES)
+                status.update(
+                    f"private root: {phase.name}, {got_bytes >> 20} MiB of packages,"
+                    f" {time.monotonic() - started:.0f} s"
+                )
+
+        thread = threading.Thread(target=show, daemon=True)
+        thread.start()
+        try:
+            yield phase
+        finally:
+            done.set()
+            thread.join()
+
+
+def _folder_bytes(folder: Path) -> int:
+    total = 0
+    for place in (folder, folder / "partial"):
+        try:
+            with os.scandir(place) as entries:
+                total += sum(entry.stat().st_size for entry in entries if entry.name.endswith(".deb"))
+        except OSError:
+            continue
+    return total
+
+
+def _keep_debs(archives: Path, debs: Path) -> None:
+    """Keep complete downloads for the next build, whatever became of this one."""
+    for deb in archives.glob("*.deb"):
+        if not (debs / deb.name).exists():
+            deb.rename(debs / deb.name)
+        else:
+            deb.unlink()
+
+
+@contextmanager
+def _apt_environment(root: Path) -> Iterator[dict[str, str]]:
+    with tempfile.NamedTemporaryFile("w", suffix=".conf", prefix="xsmmu-apt-") as file:
+        file.write(
+            f'Dir "{root}/";\n'
+            'Dir::Bin::dpkg "/usr/bin/dpkg";\n'
+            'Dir::Etc::Trusted "/etc/apt/trusted.gpg";\n'
+            'Dir::Etc::TrustedParts "/etc/apt/trusted.gpg.d/";\n'
+            'Dir::State::status "/dev/null";\n'
+            'APT::Architecture "amd64";\n'
+            'APT::Architectures { "amd64"; };\n'
+            'APT::Sandbox::User "root";\n'
+            'APT::Install-Recommends "false";\n' + host.apt_acquire_options()
+        )
+        file.flush()
+        yield host.system_env({"APT_CONFIG": file.name})
+
+
+def _record_packages(work: Path, debs: Path) -> dict[str, str]:
+    """Versions of what was unpacked: what apt chooses from the same lists; older downloads are dropped."""
+    with _apt_environment(work) as env, tempfile.TemporaryDirectory(prefix="xsmmu-") as empty:
+        (Path(empty) / "partial").mkdir()
+        argv = ["apt-get", "-qq", "--print-uris", "-o", f"Dir::Cache::archives={empty}", "install", *_PACKAGES]
+        result = host.run(argv, env=env)
+    names = re.findall(r"^'[^']*' (\S+\.deb) ", result.stdout, re.MULTILINE)
+    if result.returncode != 0 or not names:
+        raise host.download_error("reading the private root's versions", result.stderr.splitlines())
+    for deb in debs.glob("*.deb"):
+        if deb.name not in names:
+            deb.unlink()
+    fields = [name.removesuffix(".deb").split("_") for name in names]
+    return {name: unquote(version) for name, version, _ in fields}
+
+
+def _finish(root: Root) -> None:
+    """What maintainer scripts would have done, as far as the lab needs it; then see that programs run."""
+    etc = root.path / "etc"
+    (etc / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (etc / "group").write_text("root:x:0:\n")
+    awk = root.path / "usr/bin/awk"
+    if not awk.is_symlink():
+        awk.symlink_to("gawk")
+    check = root.run(["sh", "-c", "gcc-14 --version >/dev/null && awk 'BEGIN { exit 0 }'"])
+    if check.returncode != 0:
+        raise LabError(
+            "the private root was unpacked but its programs do not run: its folder may be mounted noexec or nodev;"
+            " name another folder in XSMMU_CACHE",
+            check.stderr.splitlines(),
+        )

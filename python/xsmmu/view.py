@@ -1,0 +1,455 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A summary, read once and typed: what the table, the plots and the report all show.
+
+The input is the content of ``summary.json``. A field that is missing counts as null, and a null
+figure stays ``None`` to the end: it is shown as "-", never as 0. What cannot be shown truthfully
+(no level, a level nobody knows, a number that is not one) is refused with a `SummaryError`.
+
+Words. A *workload* here is what stands in one table: the workload's name, and where the runs
+say so its ring, device and variant ("micro-1024", "net-rx e1000e", "nvme 4k"). A *cost* is
+map + unmap per page, or the run's own ``cost`` where the workload has another unit (a KiB, a
+packet, an I/O). *Seen* exposure is what the attacking device saw; the other exposure is the
+module's own histogram.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from xsmmu.errors import LabError
+
+SCHEMA: Final = 1
+
+LEVELS: Final[dict[str, str]] = {
+    "strict": "no stale translation exists when the unmap, or the driver's explicit sync, returns",
+    "held": "as bounded, and the page is not given back to the allocator before the sync",
+    "bounded": "ends by the next sync point or the bound, whichever is first; the page may be in use again",
+    "lazy": "a stale translation may outlive the reuse of the page",
+    "none": "no translation: the device reaches all memory at all times",
+}
+"""Protection levels, strictest first, and what each one promises."""
+
+PASSTHROUGH: Final = "passthrough"
+KERNEL_STRICT: Final = "kernel-strict"
+BASELINES: Final = (KERNEL_STRICT, "kernel-lazy", PASSTHROUGH)
+"""The kernel's own modes."""
+
+_POLICY_ORDER: Final = (*BASELINES, "strict", "lazy", "fands", "xsmmu", "fused")
+_KINDS: Final = ("page", "domain", "global")
+_NANOSECOND_ACCELS: Final = ("kvm", "bare-metal")
+_AT_WINDOW_END: Final = 0.95
+
+
+class SummaryError(LabError):
+    """The summary cannot be shown; the text says where, what was found and what was expected."""
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Microseconds from the unmap until no stale translation can exist (module's histogram)."""
+
+    p50_us: float | None = None
+    p99_us: float | None = None
+    max_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What a device that kept writing to a stale IOVA achieved."""
+
+    rounds: int | None
+    attempts: int | None
+    landed: int | None
+    landed_rounds: int | None
+    p50_us: float | None
+    max_us: float | None
+    """Time of the last write that landed, from the unmap: 0 when none landed."""
+    open_ended: bool
+    """Writes landed up to the end of the attack: max_us is a lower limit."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy under one workload."""
+
+    policy: str
+    driver: str
+    level: str
+    map_cost: float | None
+    unmap_cost: float | None
+    cost: float | None
+    cost_unit: str | None
+    given_relative: float | None
+    pages_mapped: int | None
+    pages_unmapped: int | None
+    inv_per_page: float | None
+    invalidations: Mapping[str, int] | None
+    oracle: Mapping[str, int] | None
+    exposure: Exposure
+    throughput: float | None
+    throughput_unit: str | None
+    attack: Attack | None
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """What makes a row of the overview: a policy at a level."""
+        return (self.name, self.level)
+
+    @property
+    def name(self) -> str:
+        """The policy, and the kind of driver where it is not the usual one."""
+        return f"{self.policy} (aware)" if self.driver == "batch-aware" else self.policy
+
+    @property
+    def ours(self) -> bool:
+        """True for a policy of the module, False for one of the kernel's own modes."""
+        return self.policy not in BASELINES
+
+    @property
+    def page_sum(self) -> float | None:
+        """Map + unmap per page."""
+        if self.map_cost is None or self.unmap_cost is None:
+            return None
+        return self.map_cost + self.unmap_cost
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The runs that may be compared with each other, strictest level first."""
+
+    name: str
+    kind: str
+    ring: int | None
+    runs: tuple[Run, ...]
+
+    def baseline(self, policy: str) -> Run | None:
+        """The run of one of the kernel's own modes, if there is one."""
+        return next((run for run in self.runs if run.policy == policy), None)
+
+    def relative(self, run: Run, policy: str) -> float | None:
+        """The cost of `run` in units of the cost of `policy`; None if one is not known."""
+        base = self.baseline(policy)
+        if base is None:
+            return run.given_relative if policy == PASSTHROUGH else None
+        if run is base:
+            return 1.0 if base.cost is not None or base.given_relative is not None else None
+        if run.cost is not None and base.cost and run.cost_unit == base.cost_unit:
+            return run.cost / base.cost
+        if run.given_relative is None:
+            return None
+        if policy == PASSTHROUGH:
+            return run.given_relative
+        return run.given_relative / base.given_relative if base.given_relative else None
+
+    @property
+    def cost_unit(self) -> str | None:
+        """The unit that the runs' costs share."""
+        return next((run.cost_unit for run in self.runs if run.cost_unit), None)
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A run whose own invalidation count is not the hardware model's."""
+
+    workload: str
+    policy: str
+    kind: str
+    counted: int
+    oracle: int
+
+
+@dataclass(frozen=True)
+class View:
+    """A whole summary."""
+
+    commit: str | None
+    kernel: str | None
+    iommu: str | None
+    qemu: str | None
+    accel: str | None
+    command: str | None
+    time: str | None
+    versions: tuple[tuple[str, str], ...]
+    cost_word: str | None
+    """"instructions" or "ns"; None when this accelerator's figures are not a cost at all."""
+    workloads: tuple[Workload, ...]
+
+    @property
+    def main_micro(self) -> Workload | None:
+        """The micro workload with the largest ring: the one that the overview quotes."""
+        rings = [w for w in self.workloads if w.kind == "micro"]
+        return max(rings, key=lambda w: w.ring or 0, default=None)
+
+    @property
+    def attacks(self) -> tuple[Workload, ...]:
+        """The workloads in which a device attacked."""
+        return tuple(w for w in self.workloads if any(run.attack for run in w.runs))
+
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """Every policy at every level that it was run at, strictest first."""
+        runs = {run.row: run for w in self.workloads for run in w.runs}
+        return tuple(run.row for run in sorted(runs.values(), key=_order))
+
+    def seen(self, row: tuple[str, str]) -> Attack | None:
+        """The longest exposure that a device saw under a policy at a level."""
+        found = [
+            run.attack
+            for w in self.attacks
+            for run in w.runs
+            if run.row == row and run.attack and run.attack.max_us is not None
+        ]
+        return max(found, key=lambda a: a.max_us or 0.0, default=None)
+
+    def oracle_agreement(self) -> tuple[int, int, tuple[Mismatch, ...]]:
+        """How many runs have both counts, how many of ours have not, and where the two differ."""
+        compared = lacking = 0
+        wrong: list[Mismatch] = []
+        for workload in self.workloads:
+            for run in workload.runs:
+                if run.invalidations is None or run.oracle is None:
+                    lacking += run.ours
+                    continue
+                compared += 1
+                wrong += [
+                    Mismatch(workload.name, run.name, kind, run.invalidations[kind], oracle)
+                    for kind, oracle in run.oracle.items()
+                    if kind in run.invalidations and run.invalidations[kind] != oracle
+                ]
+        return compared, lacking, tuple(wrong)
+
+
+def _order(run: Run) -> tuple[int, int, str, str]:
+    known = _POLICY_ORDER.index(run.policy) if run.policy in _POLICY_ORDER else len(_POLICY_ORDER)
+    return (list(LEVELS).index(run.level), known, run.policy, run.driver)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A JSON object and the path by which an error message names it."""
+
+    path: str
+    data: Mapping[str, object]
+
+    def _fail(self, key: str, wanted: str) -> SummaryError:
+        where = f"{self.path}.{key}" if self.path else key
+        found = f"found {self.data[key]!r}" if key in self.data else "it is missing"
+        return SummaryError(f"summary: {where} must be {wanted}, but {found}")
+
+    def text(self, key: str) -> str | None:
+        value = self.data.get(key)
+        if value is None or isinstance(value, str):
+            return value
+        raise self._fail(key, "text or null")
+
+    def required(self, key: str, one_of: Iterable[str] = ()) -> str:
+        value, choices = self.data.get(key), tuple(one_of)
+        if isinstance(value, str) and value and (not choices or value in choices):
+            return value
+        raise self._fail(key, f"one of {', '.join(choices)}" if choices else "a name")
+
+    def number(self, key: str) -> float | None:
+        value = self.data.get(key)
+        if value is None:
+            return None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            number = float(value)
+            if math.isfinite(number) and number >= 0:
+                return number
+        raise self._fail(key, "a number of at least 0, or null")
+
+    def count(self, key: str) -> int | None:
+        value = self.number(key)
+        if value is None or value.is_integer():
+            return None if value is None else int(value)
+        raise self._fail(key, "a whole number, or null")
+
+    def node(self, key: str) -> _Node | None:
+        value = self.data.get(key)
+        if value is None:
+            return None
+        if isinstance(value, Mapping):
+            return _Node(f"{self.path}.{key}" if self.path else key, value)
+        raise self._fail(key, "an object or null")
+
+    def nodes(self, key: str) -> list[_Node]:
+        value = self.data.get(key)
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise self._fail(key, "a list")
+        for index, item in enumerate(value):
+            if not isinstance(item, Mapping):
+                raise SummaryError(f"summary: {key}[{index}] must be an object, found {item!r}")
+        return [_Node(f"{key}[{index}]", item) for index, item in enumerate(value)]
+
+
+def _cost_word(accel: str | None) -> str | None:
+    words = (accel or "").lower()
+    if "icount" in words:
+        return "instructions"
+    return "ns" if any(name in words for name in _NANOSECOND_ACCELS) else None
+
+
+def _counts(node: _Node | None) -> dict[str, int] | None:
+    if node is None:
+        return None
+    counts = {kind: node.count(kind) for kind in _KINDS}
+    known = {kind: value for kind, value in counts.items() if value is not None}
+    return known or None
+
+
+def _attack(node: _Node | None) -> Attack | None:
+    if node is None:
+        return None
+    last = node.node("last_landed_ns")
+    p50 = last.number("p50") if last else None
+    longest = last.number("max") if last else None
+    landed, window = node.count("landed"), node.number("window_us")
+    if landed == 0:
+        p50 = longest = 0.0
+    p50_us = None if p50 is None else p50 / 1000
+    max_us = None if longest is None else longest / 1000
+    return Attack(
+        rounds=node.count("rounds"),
+        attempts=node.count("attempts"),
+        landed=landed,
+        landed_rounds=node.count("landed_rounds"),
+        p50_us=p50_us,
+        max_us=max_us,
+        open_ended=bool(window and max_us and max_us >= _AT_WINDOW_END * window),
+    )
+
+
+def _cost(node: _Node, word: str | None, pages: float | None) -> tuple[float | None, str | None]:
+    """The run's cost and its unit, named by what this accelerator can measure."""
+    own = node.node("cost")
+    value = own.number("value") if own else None
+    if word is None or (value is None and pages is None):
+        return None, None
+    if own is None or value is None:
+        return pages, f"{word}/page"
+    unit = own.required("unit")
+    return value, f"{word}/{unit.rpartition('/')[2]}"
+
+
+def _run(node: _Node, word: str | None) -> Run:
+    def page_cost(which: str) -> float | None:
+        if word is None:
+            return None
+        nanoseconds = node.number(f"{which}_ns_per_page") if word == "ns" else None
+        return node.number(f"{which}_instructions_per_page") if nanoseconds is None else nanoseconds
+
+    map_cost, unmap_cost = page_cost("map"), page_cost("unmap")
+    both = None if map_cost is None or unmap_cost is None else map_cost + unmap_cost
+    cost, unit = _cost(node, word, both)
+    exposure, throughput = node.node("exposure_us"), node.node("throughput")
+    return Run(
+        policy=node.required("policy"),
+        driver=node.text("driver") or "none",
+        level=node.required("level", LEVELS),
+        map_cost=map_cost,
+        unmap_cost=unmap_cost,
+        cost=cost,
+        cost_unit=unit,
+        given_relative=node.number("relative_to_passthrough") if word else None,
+        pages_mapped=node.count("pages_mapped"),
+        pages_unmapped=node.count("pages_unmapped"),
+        inv_per_page=node.number("invalidations_per_page"),
+        invalidations=_counts(node.node("invalidations")),
+        oracle=_counts(node.node("oracle_invalidations")),
+        exposure=Exposure(*(exposure.number(key) for key in ("p50", "p99", "max")))
+        if exposure
+        else Exposure(),
+        throughput=throughput.number("value") if throughput and word else None,
+        throughput_unit=throughput.text("unit") if throughput and word else None,
+        attack=_attack(node.node("attack")),
+    )
+
+
+def _workload_of(node: _Node) -> tuple[str, str, int | None]:
+    """The name under which a run is compared, its kind, and its ring."""
+    name, ring = node.required("workload"), node.count("ring")
+    kind, _, tail = name.rpartition("-")
+    if ring is None and kind == "micro" and tail.isdecimal():
+        return name, kind, int(tail)
+    parts = (f"{name}-{ring}" if ring else name, node.text("device"), node.text("variant"))
+    return " ".join(part for part in parts if part), name, ring
+
+
+def read(summary: Mapping[str, object]) -> View:
+    """Read a summary. Raises SummaryError for one that cannot be shown truthfully."""
+    top = _Node("", summary)
+    if summary.get("schema") != SCHEMA:
+        raise SummaryError(f"summary: schema must be {SCHEMA}, found {summary.get('schema')!r}")
+    word = _cost_word(top.text("accel"))
+    runs: dict[tuple[str, str, int | None], list[Run]] = {}
+    for node in top.nodes("runs"):
+        run, key = _run(node, word), _workload_of(node)
+        same = runs.setdefault(key, [])
+        if any(other.row == run.row for other in same):
+            raise SummaryError(
+                f"summary: {node.path} is a second run of {run.name} ({run.level}) under {key[0]}; "
+                "runs that differ need different `device`, `variant` or `ring`"
+            )
+        same.append(run)
+    versions = top.node("versions")
+    return View(
+        commit=top.text("commit"),
+        kernel=top.text("kernel"),
+        iommu=top.text("iommu"),
+        qemu=top.text("qemu"),
+        accel=top.text("accel"),
+        command=top.text("command"),
+        time=top.text("time"),
+        versions=tuple((key, str(value)) for key, value in sorted(versions.data.items())) if versions else (),
+        cost_word=word,
+        workloads=tuple(
+            Workload(name, kind, ring, tuple(sorted(found, key=_order)))
+            for (name, kind, ring), found in runs.items()
+        ),
+    )
+
+
+# -- showing ---------------------------------------------------------------------------------------
+
+NULL: Final = "-"
+ALWAYS: Final = "always"
+"""The exposure of a device without a translation: it needs no stale one."""
+
+
+def show(value: float | None) -> str:
+    """A cost, a time or a throughput with three digits at least; a count with all of them."""
+    if value is None:
+        return NULL
+    if isinstance(value, int) or value == 0 or value >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def show_inv(value: float | None) -> str:
+    """Invalidations per page, which reach from above 1 down to one in thousands of pages."""
+    if value is None:
+        return NULL
+    if value == 0:
+        return "0"
+    return f"{value:.3f}" if value >= 0.1 else f"{value:.5f}" if value >= 1e-4 else f"{value:.0e}"
+
+
+def show_seen(run_level: str, attack: Attack | None) -> str:
+    """The longest exposure that a device saw, in microseconds."""
+    if run_level == "none":
+        return ALWAYS
+    if attack is None or attack.max_us is None:
+        return NULL
+    return f">{show(attack.max_us)}" if attack.open_ended else show(attack.max_us)
+
+
+def show_ratios(values: Sequence[float | None]) -> tuple[str, ...]:
+    """Ratios with a common number of decimals, so that a column can be compared by eye."""
+    largest = max((value for value in values if value is not None), default=0.0)
+    decimals = 3 if largest < 2 else 2 if largest < 100 else 0
+    return tuple(NULL if value is None else f"{value:,.{decimals}f}x" for value in values)

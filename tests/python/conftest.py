@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""SYNTHETIC: a summary with made-up figures, for tests only. No machine ever measured these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+_LEVELS = {
+    "passthrough": "none",
+    "kernel-strict": "strict",
+    "kernel-lazy": "lazy",
+    "strict": "strict",
+    "lazy": "lazy",
+    "fands": "bounded",
+    "xsmmu": "held",
+    "fused": "held",
+}
+
+# policy: map, unmap, inv/page, exposure p50/p99/max us, last landed ns, relative cost
+_FIGURES: dict[str, tuple[float, float, float | None, tuple[float, float, float] | None, int, float]] = {
+    "passthrough": (90, 70, None, None, 20_000_000, 1.0),
+    "kernel-strict": (800, 1700, 1.0, None, 0, 1.5),
+    "kernel-lazy": (800, 1200, 0.0040, None, 11_000_000, 1.3),
+    "strict": (700, 1650, 1.0, (0, 0, 0), 0, 1.45),
+    "lazy": (700, 900, 0.0039, (4000, 9900, 10050), 9_800_000, 1.28),
+    "fands": (480, 260, 0.0156, (14, 900, 2100), 1_900_000, 1.12),
+    "xsmmu": (560, 550, 0.00098, (210, 480, 600), 550_000, 1.10),
+    "fused": (440.5, 140.25, 0.0156, (95, 200, 240), 230_000, 1.04),
+}
+
+
+def _run(workload: str, policy: str, **extra: Any) -> dict[str, Any]:
+    ours = policy in ("strict", "lazy", "fands", "xsmmu", "fused")
+    inv, exposure = _FIGURES[policy][2:4]
+    counts = None if inv is None else {"page": round(inv * 100_000), "domain": 0, "global": 0}
+    return {
+        "workload": workload,
+        "policy": policy,
+        "driver": "unmodified",
+        "level": _LEVELS[policy],
+        "pages_mapped": 100_000,
+        "pages_unmapped": 100_000,
+        "map_instructions_per_page": None,
+        "unmap_instructions_per_page": None,
+        "invalidations": counts if ours else None,
+        "oracle_invalidations": counts,
+        "invalidations_per_page": inv,
+        "exposure_us": dict(zip(("p50", "p99", "max"), exposure, strict=True)) if exposure else None,
+        "throughput": None,
+        "relative_to_passthrough": None,
+        **extra,
+    }
+
+
+@pytest.fixture
+def synthetic() -> dict[str, Any]:
+    """A summary for a test to change."""
+    return summary()
+
+
+@pytest.fixture(scope="session")
+def pristine() -> dict[str, Any]:
+    """The same, for what is made once and shared."""
+    return summary()
+
+
+def summary() -> dict[str, Any]:
+    """Two rings, three I/O workloads and an attack under every policy."""
+    runs = []
+    for policy, (map_cost, unmap_cost, _, _, landed_ns, relative) in _FIGURES.items():
+        for ring, factor in ((64, 1.1), (1024, 1.0)):
+            runs.append(
+                _run(
+                    "micro",
+                    policy,
+                    ring=ring,
+                    map_instructions_per_page=map_cost * factor,
+                    unmap_instructions_per_page=unmap_cost * factor,
+                )
+            )
+        for workload, device, unit, base in (
+            ("net-rx", "e1000e", "instructions/KiB", 12_000.0),
+            ("net-tx", "igb", "instructions/KiB", 8_000.0),
+        ):
+            runs.append(
+                _run(
+                    workload,
+                    policy,
+                    device=device,
+                    cost={"value": base * relative, "unit": unit},
+                    throughput={"value": 1000 / relative, "unit": "Mbit/s"},
+                )
+            )
+        runs.append(
+            _run(
+                "nvme",
+                policy,
+                variant="4k",
+                relative_to_passthrough=relative,
+                throughput={"value": 90_000 / relative, "unit": "IOPS"},
+            )
+        )
+        landed = landed_ns // 200
+        runs.append(
+            _run(
+                "exposure",
+                policy,
+                attack={
+                    "rounds": 20,
+                    "attempts": 2_000_000,
+                    "landed": landed,
+                    "landed_rounds": 20 if landed else 0,
+                    "last_landed_ns": {"p50": landed_ns * 0.9, "max": landed_ns},
+                    "window_us": 20_000,
+                },
+            )
+        )
+    return {
+        "schema": 1,
+        "synthetic": True,
+        "commit": "synthetic",
+        "kernel": "0.0-synthetic",
+        "iommu": "synthetic IOMMU",
+        "qemu": "0.0",
+        "accel": "icount",
+        "command": "make synthetic",
+        "versions": {"synthetic-fio": "0"},
+        "runs": runs,
+    }

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The pictures: which are drawn, that they can be read, and that they say what the summary says."""
+
+from __future__ import annotations
+
+import struct
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Annotation, Text
+
+from xsmmu import plots, view
+
+Summary = dict[str, Any]
+ALL = ["cost-exposure", "map-unmap", "relative-cost", "invalidations"]
+
+
+def drawn(summary: Summary) -> dict[str, plots.Plot]:
+    return {plot.name: plot for plot in plots.plots(view.read(summary))}
+
+
+def without(summary: Summary, *workloads: str) -> Summary:
+    return {**summary, "runs": [run for run in summary["runs"] if run["workload"] not in workloads]}
+
+
+def crowd(summary: Summary) -> Summary:
+    """All costs nearly equal, and all exposures."""
+    for number, run in enumerate(summary["runs"]):
+        if run["workload"] == "micro":
+            run["unmap_instructions_per_page"] = 1000 - run["map_instructions_per_page"] + number % 7
+        if run["workload"] == "exposure":
+            run["attack"].update(landed=20, last_landed_ns={"p50": 1, "max": 100_000 + number})
+    return summary
+
+
+def test_all_pictures(synthetic: Summary) -> None:
+    assert list(drawn(synthetic)) == ALL
+
+
+def test_png(synthetic: Summary) -> None:
+    for plot in drawn(synthetic).values():
+        png = plot.png()
+        assert png.startswith(b"\x89PNG\r\n\x1a\n")
+        width, height = struct.unpack(">II", png[16:24])
+        assert 600 <= width <= 2000 and 400 <= height <= 2000
+
+
+def test_svg_is_one_element_in_the_colours_of_the_page(synthetic: Summary) -> None:
+    for plot in drawn(synthetic).values():
+        svg = plot.svg()
+        root = ET.fromstring(svg)
+        assert root.tag.endswith("svg") and "width" not in root.attrib and "viewBox" in root.attrib
+        assert "var(--ink)" in svg
+        assert not any(colour in svg for colour in plots.CSS_NAMES)
+
+
+def test_svg_is_the_same_each_time(synthetic: Summary) -> None:
+    first, second = drawn(synthetic), drawn(synthetic)
+    for name in ALL:
+        assert first[name].svg() == second[name].svg()
+
+
+def test_alternative_text_has_the_figures(synthetic: Summary) -> None:
+    found = drawn(synthetic)
+    assert "fused (held) costs 581, exposure 230 µs" in found["cost-exposure"].alt
+    assert "passthrough (none) costs 160, exposure always" in found["cost-exposure"].alt
+    assert "kernel-strict (strict) costs 2,500, exposure 0 µs" in found["cost-exposure"].alt
+    assert "fused 440 + 140" in found["map-unmap"].alt
+    assert "net-rx e1000e: kernel-strict 1.500" in found["relative-cost"].alt
+    assert "xsmmu 0.00098" in found["invalidations"].alt
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_labels_do_not_cover_each_other(synthetic: Summary, crowded: bool) -> None:
+    plot = drawn(crowd(synthetic) if crowded else synthetic)["cost-exposure"]
+    fig = plot.draw()
+    canvas: Any = FigureCanvasAgg(fig)
+    canvas.draw()
+    notes = [child for child in fig.axes[0].get_children() if isinstance(child, Annotation)]
+    # each label's own extent, without its line to the point
+    texts = [Text.get_window_extent(note, canvas.get_renderer()).padded(-2) for note in notes]
+    assert len(texts) == 8
+    for number, box in enumerate(texts):
+        assert not any(box.overlaps(other) for other in texts[number + 1 :])
+        assert box.x1 <= fig.bbox.x1 and box.x0 >= fig.bbox.x0
+
+
+def test_an_exposure_that_was_not_attacked_is_marked(synthetic: Summary) -> None:
+    plot = drawn(without(synthetic, "exposure"))["cost-exposure"]
+    assert "not attacked" in plot.caption and "fused" in plot.caption
+    assert "fused (held) costs 581, exposure 240 µs" in plot.alt
+    assert "kernel-lazy" not in plot.alt
+
+
+def test_no_figure_no_picture(synthetic: Summary) -> None:
+    assert "cost-exposure" not in drawn(without(synthetic, "micro"))
+    assert list(drawn({**synthetic, "accel": "tcg"})) == ["invalidations"]
+    only_micro = without(synthetic, "net-rx", "net-tx", "nvme", "exposure")
+    assert list(drawn(only_micro)) == ["cost-exposure", "map-unmap", "invalidations"]
+    assert drawn({"schema": 1, "runs": []}) == {}
+
+
+def test_no_passthrough(synthetic: Summary) -> None:
+    synthetic["runs"] = [run for run in synthetic["runs"] if run["policy"] != "passthrough"]
+    found = drawn(synthetic)
+    assert "always" not in found["cost-exposure"].alt
+    for plot in found.values():
+        plot.png()
+
+
+def test_null_figures(synthetic: Summary) -> None:
+    for run in synthetic["runs"]:
+        if run["policy"] in ("fused", "kernel-strict"):
+            run.update(
+                map_instructions_per_page=None,
+                invalidations_per_page=None,
+                relative_to_passthrough=None,
+                cost=None,
+                attack=None,
+            )
+    for plot in drawn(synthetic).values():
+        assert "fused" not in plot.alt
+        plot.png()
+
+
+def test_zero_and_one_value_axes(synthetic: Summary) -> None:
+    """Nothing but zeros has no decade to start an axis from."""
+    for run in synthetic["runs"]:
+        run["invalidations_per_page"] = 0
+        if run["workload"] == "exposure":
+            run["attack"].update(landed=0)
+    for plot in drawn(synthetic).values():
+        plot.png()

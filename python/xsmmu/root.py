@@ -68,6 +68,7 @@ Pin-Priority: 90
 
 _RECORD = ".xsmmu.json"
 _DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
+_MAPS = "7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n"
 _ROOT_BYTES = 3 << 30
 _ARCHIVES = "var/cache/apt/archives"
 
@@ -179,7 +180,7 @@ def _check_host() -> None:
 
 
 def _key() -> str:
-    parts = (_FORMAT, _PACKAGES, _SUITES, _KERNEL_SUITES, _PREFERENCES)
+    parts = (_FORMAT, _PACKAGES, _SUITES, _KERNEL_SUITES, _PREFERENCES, _MAPS)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
@@ -360,6 +361,11 @@ def _finish(root: Root) -> None:
     awk = root.path / "usr/bin/awk"
     if not awk.is_symlink():
         awk.symlink_to("gawk")
+    # No /proc is mounted. objtool (7.x) looks up its stack there, only to word a report of its own crash, and
+    # refuses to work without an answer.
+    maps = root.path / "proc/self/maps"
+    maps.parent.mkdir(parents=True)
+    maps.write_text(_MAPS)
     check = root.run(["sh", "-c", "gcc-14 --version >/dev/null && awk 'BEGIN { exit 0 }'"])
     if check.returncode != 0:
         raise LabError(

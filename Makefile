@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# The front door. Each target sets up what it needs (lab/setup.sh); kernel builds have their own file, Kbuild.
+
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/sh
+export PYTHONPATH := $(CURDIR)/python
+
+# Evaluated when a recipe runs, so `make help` sets up nothing.
+python = python="$$(lab/setup.sh)" && "$$python"
+
+TESTS ?= tests
+
+.PHONY: help lab test test-long tidy clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@echo "make <target>, where a target is one of"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Downloads are kept in $${XSMMU_CACHE:-~/.cache/xsmmu} (XSMMU_CACHE names another folder)."
+
+lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIMENT=name]
+	@$(python) -m xsmmu lab run \
+		$(if $(KERNEL),--kernel '$(KERNEL)') $(if $(filter-out 0,$(QUICK)),--quick) \
+		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')
+
+test: ## run the tests [TESTS=path]
+	@$(python) -m pytest -m "not long" $(TESTS)
+
+test-long: ## run the tests that take minutes (1,000 attach, traffic, detach cycles)
+	@$(python) -m pytest -m long $(TESTS)
+
+tidy: ## check style: C, Python, shell, licences
+	@$(python) -m xsmmu.tidy
+
+clean: ## remove results, the private root, Python packages and downloads
+	@lab/clean.sh

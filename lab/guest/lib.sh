@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash
+# What every plan and workload uses: results, markers, clock, statistics, devices and policies.
+
+# --- results -----------------------------------------------------------------------------------------------------
+
+# Opens the results port as descriptor 3.
+results_open() {
+	for port in /sys/class/virtio-ports/*; do
+		if [ "$(cat "$port/name" 2>/dev/null)" = xsmmu.result ]; then
+			exec 3>"/dev/${port##*/}"
+			return
+		fi
+	done
+	echo "xsmmu-lab: no results port" >/dev/ttyS0
+	poweroff -f
+}
+
+# emit JSON: one record, one line.
+emit() {
+	printf '%s\n' "$1" >&3
+}
+
+# json_string TEXT: TEXT as a JSON string, control characters dropped.
+json_string() {
+	printf '"%s"' "$(printf '%s' "$1" | tr '\n\t' '  ' | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"
+}
+
+# fail TEXT: report, and stop the guest; the host ends the run with TEXT.
+fail() {
+	emit "{\"event\":\"error\",\"message\":$(json_string "$*")}"
+	sleep 5
+	poweroff -f
+}
+
+# --- markers and clock -------------------------------------------------------------------------------------------
+
+marker=0
+
+# Cuts the host's count of invalidations: a write to the second serial port's scratch register.
+mark() {
+	marker=$((marker + 1))
+	# shellcheck disable=SC2059
+	printf "\\$(printf '%03o' $((marker & 255)))" | dd of=/dev/port bs=1 seek=767 count=1 conv=notrunc 2>/dev/null
+}
+
+clocksource() {
+	cat /sys/devices/system/clocksource/clocksource0/current_clocksource
+}
+
+# Prints guest time and the time all CPUs were idle, in nanoseconds. Interrupts taken while idle count as busy.
+clock() {
+	if [ -r /sys/kernel/debug/xsmmu_lab/clock ]; then
+		cat /sys/kernel/debug/xsmmu_lab/clock
+		return
+	fi
+	awk -v idle="$(awk '/^cpu /{printf "%.0f", ($5 + $6) * 1e7}' /proc/stat)" '
+		/^now at /{now = $3}
+		/\.idle_sleeptime|\.iowait_sleeptime/{precise += $3; found = 1}
+		END{printf "%.0f %.0f\n", now, found ? precise : idle}' /proc/timer_list
+}
+
+clock_now() {
+	clock | cut -d' ' -f1
+}
+
+# --- the module's statistics -------------------------------------------------------------------------------------
+
+# stats_json BDF: the statistics, level, state and histogram of a device, or null where the module is absent.
+stats_json() {
+	folder=/sys/bus/pci/devices/$1/xsmmu
+	if [ ! -d "$folder" ]; then
+		printf null
+		return
+	fi
+	printf '{"now_ns":%s' "$(clock_now)"
+	for name in policy level state max_window_us; do
+		read -r value <"$folder/$name" && printf ',"%s":"%s"' "$name" "$value"
+	done
+	printf ',"stats":{'
+	separator=
+	for file in "$folder"/stats/*; do
+		read -r value <"$file" || value=null
+		printf '%s"%s":%s' "$separator" "${file##*/}" "$value"
+		separator=,
+	done
+	printf '},"exposure_ns":['
+	separator=
+	while read -r bound count; do
+		printf '%s["%s",%s]' "$separator" "$bound" "$count"
+		separator=,
+	done <"$folder/exposure_ns"
+	printf ']}'
+}
+
+# snapshot: the statistics of the session's IOMMU group, which all of its devices show.
+snapshot() {
+	stats_json "${session_bdfs%% *}"
+}
+
+# Waits until deferred work is done: longer than any policy's bound, and idle time costs nothing here.
+settle() {
+	sleep 0.2
+}
+
+# --- devices and policies ----------------------------------------------------------------------------------------
+
+session_bdfs=
+session_driver=
+session_policy=
+
+device_driver() {
+	[ -e "/sys/bus/pci/devices/$1/driver" ] && basename "$(readlink "/sys/bus/pci/devices/$1/driver")"
+}
+
+device_unbind() {
+	driver=$(device_driver "$1") || return 0
+	echo "$1" >"/sys/bus/pci/drivers/$driver/unbind" || fail "$1: unbind from $driver failed"
+}
+
+device_bind() {
+	echo "$1" >"/sys/bus/pci/drivers/$2/bind" || fail "$1: bind to $2 failed"
+}
+
+# policy_set POLICY BDF...: kernel baselines through the group's type, ours through the module; nothing may be bound.
+policy_set() {
+	policy=$1
+	shift
+	case $policy in
+	passthrough) type=identity ;;
+	kernel-strict) type=DMA ;;
+	*) type=DMA-FQ ;;
+	esac
+	for bdf in "$@"; do
+		device=/sys/bus/pci/devices/$bdf
+		[ -e "$device/iommu_group" ] || fail "$bdf is not behind an IOMMU"
+		[ ! -d "$device/xsmmu" ] || echo none >"$device/xsmmu/policy" || fail "$bdf: policy none refused"
+	done
+	for bdf in "$@"; do
+		file=/sys/bus/pci/devices/$bdf/iommu_group/type
+		if [ "$(cat "$file")" != "$type" ]; then
+			echo "$type" >"$file" || fail "$bdf: group type $type refused"
+		fi
+		[ "$(cat "$file")" = "$type" ] || fail "$bdf: group type is $(cat "$file"), not $type"
+	done
+	case $policy in
+	passthrough | kernel-*) return ;;
+	esac
+	for bdf in "$@"; do
+		file=/sys/bus/pci/devices/$bdf/xsmmu/policy
+		[ -e "$file" ] || fail "$bdf: the xsmmu module offers no policy"
+		echo "$policy" >"$file" || fail "$bdf: policy $policy refused"
+		grep -q "\\[$policy\\]" "$file" || fail "$bdf: policy is $(cat "$file"), not $policy"
+	done
+}
+
+# session_open POLICY DRIVER BDF...: put devices under a policy and bind their driver.
+session_open() {
+	session_policy=$1
+	session_driver=$2
+	shift 2
+	session_bdfs=$*
+	policy_set "$session_policy" "$@"
+	for bdf in "$@"; do
+		device_bind "$bdf" "$session_driver"
+	done
+	"${session_driver}_up"
+}
+
+# Unbind, so that the next session's devices have the IOMMU to themselves.
+session_close() {
+	"${session_driver}_down"
+	for bdf in $session_bdfs; do
+		device_unbind "$bdf"
+	done
+	emit "{\"event\":\"closed\",\"policy\":\"$session_policy\",\"left\":$(snapshot)}"
+	session_bdfs=
+}
+
+# --- runs --------------------------------------------------------------------------------------------------------
+
+# arguments KEY=VALUE...: what the workload finds as $arg_KEY.
+arguments() {
+	for pair in "$@"; do
+		eval "arg_${pair%%=*}=\${pair#*=}"
+	done
+}
+
+# work FUNCTION: do it; its output, one JSON object, goes to /tmp/output. FUNCTION_prepare comes before, if there is one.
+prepare() {
+	if type "$1_prepare" >/dev/null 2>&1; then
+		"$1_prepare" || fail "$1: cannot prepare"
+	fi
+}
+
+work() {
+	"$1" >/tmp/output 2>/tmp/errors || fail "$1: $(tail -n 5 /tmp/errors; tail -n 5 /tmp/output)"
+}
+
+# warm FUNCTION KEY=VALUE...: do it once, unmeasured.
+warm() {
+	workload=$1
+	shift
+	arguments "$@"
+	emit "{\"event\":\"warm\",\"function\":\"$workload\"}"
+	prepare "$workload"
+	work "$workload"
+}
+
+# run ID FUNCTION KEY=VALUE...: one measured run. The clock is read inside of the markers, and what the run leaves to
+# timers happens before the second marker; so counters and trace see the same, and the time has no waiting in it.
+run() {
+	run_id=$1
+	workload=$2
+	shift 2
+	arguments "$@"
+	emit "{\"event\":\"start\",\"id\":$run_id}"
+	prepare "$workload"
+	settle
+	before=$(snapshot)
+	mark
+	first=$marker
+	start=$(clock)
+	work "$workload"
+	end=$(clock)
+	settle
+	mark
+	after=$(snapshot)
+	# shellcheck disable=SC2086
+	set -- $start $end
+	emit "{\"event\":\"run\",\"id\":$run_id,\"markers\":[$first,$marker],\"elapsed_ns\":$(($3 - $1)),\"idle_ns\":$(($4 - $2)),\"before\":$before,\"after\":$after,\"output\":$(tr -d '\n\t' </tmp/output)}"
+}

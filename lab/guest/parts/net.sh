@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash
+# shellcheck disable=SC2154 # arg_* come from run, session_* from session_open
+# Network workloads. Each NIC under test has a peer on its own wire: a virtio NIC, not behind the IOMMU, in the
+# namespace peer0 or peer1. Addresses and neighbours are static, so the wire is silent between runs.
+
+# busybox's shell prefers its own applet, which knows no namespaces.
+ip() {
+	/usr/bin/ip "$@"
+}
+
+net_init() {
+	for number in 0 1; do
+		for link in /sys/class/net/*; do
+			if [ "$(cat "$link/address")" = "52:54:00:00:01:0$number" ]; then
+				ip netns add "peer$number"
+				ip link set "${link##*/}" netns "peer$number" name peer
+				ip -n "peer$number" link set lo up
+				ip -n "peer$number" addr add "10.0.$number.2/24" dev peer
+			fi
+		done
+		[ -e "/run/netns/peer$number" ] || fail "no peer for NIC $number"
+	done
+	ip link set lo up
+}
+
+# nic_up NUMBER: bring up the session's NIC on wire NUMBER.
+nic_up() {
+	net_number=$1
+	net_link=$(ls "/sys/bus/pci/devices/$session_bdfs/net") || fail "$session_bdfs: no network link"
+	ip link set "$net_link" up
+	ip addr add "10.0.$net_number.1/24" dev "$net_link"
+	net_mac=$(cat "/sys/class/net/$net_link/address")
+	tries=0
+	until [ "$(cat "/sys/class/net/$net_link/carrier")" = 1 ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 200 ] || fail "$net_link: no carrier"
+		sleep 0.1
+	done
+	# The peer comes up last and goes down first: what it sends to a dead NIC stays in its queue.
+	ip -n "peer$net_number" link set peer up
+	ip neigh replace "10.0.$net_number.2" lladdr "52:54:00:00:01:0$net_number" dev "$net_link"
+	ip -n "peer$net_number" neigh replace "10.0.$net_number.1" lladdr "$net_mac" dev peer
+}
+
+nic_down() {
+	ip -n "peer$net_number" link set peer down
+	sleep 0.1
+	ip link set "$net_link" down
+}
+
+e1000e_up() { nic_up 0; }
+e1000e_down() { nic_down; }
+igb_up() { nic_up 1; }
+igb_down() { nic_down; }
+
+# A server for one test: it goes away with the test, so its own state never carries over.
+iperf_server() {
+	ip netns exec "peer$net_number" iperf3 -s -1 >/tmp/server 2>&1 &
+	net_server=$!
+	sleep 0.1
+}
+
+# iperf OPTION...: one test by time. (A test by bytes would spin after the last byte, up to the next report.)
+iperf() {
+	iperf3 -c "10.0.$net_number.2" -P "$arg_streams" -t "$arg_seconds" -i 0 -J "$@" || return 1
+	# Not `wait`: the test may run in another shell than the one that started its server.
+	while kill -0 "$net_server" 2>/dev/null; do
+		sleep 0.01
+	done
+}
+
+# The device under test receives.
+net_rx_prepare() { iperf_server; }
+net_rx() { iperf -R; }
+
+# The device under test sends.
+net_tx_prepare() { iperf_server; }
+net_tx() { iperf; }
+
+counter() {
+	cat "/sys/class/net/$net_link/statistics/$1"
+}
+
+# pktgen LINK MAC FROM TO SHARED: send `packets` 64-byte packets (60 and the checksum) from a link.
+pktgen() {
+	folder=/proc/net/pktgen
+	echo rem_device_all >$folder/kpktgend_0 &&
+		echo "add_device $1" >$folder/kpktgend_0 || return 1
+	for setting in "count $arg_packets" "clone_skb $5" 'pkt_size 60' 'delay 0' "dst_mac $2" "src_min $3" "src_max $3" "dst $4"; do
+		echo "$setting" >"$folder/$1" || return 1
+	done
+	echo start >$folder/pgctrl
+	sent_us=$(sed -n 's/^Result: OK: \([0-9]*\).*/\1/p' "$folder/$1")
+	[ -n "$sent_us" ] || cat "$folder/$1" >&2
+	[ -n "$sent_us" ]
+}
+
+# The device under test sends small packets, one buffer sent again and again, so mapping dominates.
+pps_tx() {
+	sent=$(counter tx_packets)
+	pktgen "$net_link" "52:54:00:00:01:0$net_number" "10.0.$net_number.1" "198.18.0.1" 1000000 || return 1
+	sleep 0.05
+	printf '{"packets":%d,"sent_us":%d}' $(($(counter tx_packets) - sent)) "$sent_us"
+}
+
+# The device under test receives small packets; they are for another host, so the stack drops them early.
+pps_rx() {
+	received=$(counter rx_packets)
+	ip netns exec "peer$net_number" sh -c ". /lab/lib.sh; . /lab/parts/net.sh; arg_packets=$arg_packets; pktgen peer $net_mac 10.0.$net_number.2 198.18.0.1 0 && echo \$sent_us >/tmp/sent_us" || return 1
+	sleep 0.05
+	printf '{"packets":%d,"sent_us":%d}' $(($(counter rx_packets) - received)) "$(cat /tmp/sent_us)"
+}
+
+net_pps() {
+	"pps_$arg_direction"
+}
+
+# The device under test receives, and meanwhile the module's statistics are read again and again.
+net_window_prepare() { iperf_server; }
+net_window() {
+	snapshot >/tmp/samples
+	iperf -R >/tmp/iperf &
+	test=$!
+	while sleep "$arg_interval_s"; do
+		kill -0 $test 2>/dev/null || break
+		printf ',' >>/tmp/samples
+		snapshot >>/tmp/samples
+	done
+	wait $test || return 1
+	printf '{"samples":[%s]}' "$(cat /tmp/samples)"
+}

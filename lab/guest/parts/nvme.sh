@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash
+# shellcheck disable=SC2154 # arg_* come from run, session_* from session_open
+# Storage workloads: fio on the block devices of the session's NVMe controllers.
+
+nvme_up() {
+	nvme_disks=
+	for bdf in $session_bdfs; do
+		tries=0
+		until disk=$(nvme_disk "$bdf"); do
+			tries=$((tries + 1))
+			[ $tries -lt 200 ] || fail "$bdf: no disk"
+			sleep 0.1
+		done
+		nvme_disks="$nvme_disks $disk"
+	done
+}
+
+nvme_down() { :; }
+
+nvme_disk() {
+	for link in /sys/block/nvme*; do
+		case $(readlink -f "$link" 2>/dev/null) in
+		*"/$1/"*)
+			[ -b "/dev/${link##*/}" ] && echo "/dev/${link##*/}"
+			return
+			;;
+		esac
+	done
+	return 1
+}
+
+# fio_all OPTION...: one job for each disk of the session, all at once; prints fio's JSON.
+fio_all() {
+	jobs=
+	for disk in $nvme_disks; do
+		jobs="$jobs --name=${disk##*/} --filename=$disk"
+	done
+	# shellcheck disable=SC2086
+	fio --output-format=json --eta=never --thread --ioengine=libaio --direct=1 --invalidate=0 "$@" $jobs
+}
+
+nvme_randread() {
+	fio_all --rw=randread --norandommap --gtod_reduce=1 --bs="$arg_block" --iodepth="$arg_depth" --number_ios="$arg_ios"
+}
+
+# Writes and reads back with checksums, on a disk that keeps its data.
+nvme_verify() {
+	fio_all --rw=randwrite --bs="$arg_block" --iodepth="$arg_depth" --size="$arg_bytes" --verify=crc32c --verify_fatal=1 --do_verify=1
+}

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash
+# shellcheck disable=SC2154 # arg_* come from run, session_* from session_open
+# Workloads of the lab's own module on QEMU's iommu-testdev.
+
+xsmmu_lab_up() {
+	testdev=/sys/kernel/debug/xsmmu_lab/$session_bdfs
+	[ -d "$testdev" ] || fail "$testdev is missing"
+}
+
+xsmmu_lab_down() { :; }
+
+micro() {
+	echo "ring=$arg_ring rounds=$arg_rounds" >"$testdev/micro" && cat "$testdev/micro"
+}
+
+exposure() {
+	echo "rounds=$arg_rounds window_us=$arg_window_us napi=$arg_napi" >"$testdev/exposure" && cat "$testdev/exposure"
+}

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiments: workloads by policies, read from lab/experiments/*.toml and laid out as plans for guests.
+
+A plan is a shell script of few words (session_open, warm, run, session_close; see lab/guest/lib.sh). A session is one
+policy on one set of devices; nothing else is bound to a driver meanwhile, so every invalidation that the IOMMU model
+counts belongs to the session.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xsmmu.errors import LabError, unknown_name
+from xsmmu.machine import DEVICES
+
+FOLDER = Path(__file__).resolve().parents[2] / "lab" / "experiments"
+
+BASELINES = ("passthrough", "kernel-strict", "kernel-lazy")
+"""The kernel's own modes."""
+
+OURS = ("strict", "lazy", "fands", "xsmmu", "fused")
+"""Policies of the module."""
+
+POLICIES = (*BASELINES, *OURS)
+
+Argument = str | int
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a kind of workload has to find in its guest."""
+
+    modules: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    start: str = ""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One workload with all its arguments; its full name is `name/variant`."""
+
+    name: str
+    variant: str
+    guest: str
+    needs: Needs
+    function: str
+    measure: str
+    devices: tuple[str, ...]
+    labels: dict[str, Argument]
+    arguments: dict[str, Argument]
+    baseline: dict[str, Argument] = field(default_factory=dict)
+    faults: bool = False
+    quick: bool = False
+    ours_only: bool = False
+    """The kernel's own modes have nothing to show for it."""
+
+    @property
+    def full_name(self) -> str:
+        """As on the command line."""
+        return f"{self.name}/{self.variant}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A file of lab/experiments."""
+
+    name: str
+    description: str
+    policies: tuple[str, ...]
+    workloads: tuple[Workload, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured run of a plan; `id` is its place in the whole experiment."""
+
+    id: int
+    workload: Workload
+    policy: str
+    is_baseline: bool = False
+    """True for the smaller run whose work is subtracted from the run before it."""
+
+    @property
+    def ours(self) -> bool:
+        """True where the module's counters must agree with the oracle."""
+        return self.policy in OURS
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one guest does."""
+
+    guest: str
+    runs: tuple[Run, ...]
+    script: str
+    needs: tuple[Needs, ...]
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """The experiments there are."""
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def load(name: str, folder: Path = FOLDER) -> Experiment:
+    """Read an experiment by name."""
+    if name not in names(folder):
+        raise unknown_name("experiment", name, names(folder))
+    path = folder / f"{name}.toml"
+    try:
+        return _parse(tomllib.loads(path.read_text()))
+    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise LabError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+def _parse(data: dict[str, Any]) -> Experiment:
+    needs = {name: Needs(**_tuples(row)) for name, row in data["needs"].items()}
+    workloads = [workload for row in data["workload"] for workload in _variants(row, needs)]
+    policies = tuple(data["policies"])
+    for policy in policies:
+        if policy not in POLICIES:
+            raise unknown_name("policy", policy, POLICIES)
+    return Experiment(data["name"], data["description"], policies, tuple(workloads))
+
+
+def _tuples(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+
+
+def _variants(row: dict[str, Any], needs: dict[str, Needs]) -> Iterable[Workload]:
+    common = {key: value for key, value in row.items() if key != "variants"}
+    common["needs"] = needs[row["needs"]]
+    for variant, values in row["variants"].items():
+        arguments = {key: value for key, value in values.items() if key not in ("devices", "labels")}
+        for device in values["devices"]:
+            if device not in DEVICES:
+                raise unknown_name("device", device, DEVICES)
+        yield Workload(
+            variant=variant,
+            devices=tuple(values["devices"]),
+            labels=values["labels"],
+            arguments=arguments,
+            **common,
+        )
+
+
+def choose(
+    experiment: Experiment, policies: Sequence[str], workloads: Sequence[str], quick: bool
+) -> tuple[tuple[str, ...], tuple[Workload, ...]]:
+    """The policies and workloads that a run asked for, all of them where it asked for none."""
+    for policy in policies:
+        if policy not in experiment.policies:
+            raise unknown_name("policy", policy, experiment.policies)
+    short = list(dict.fromkeys(each.name for each in experiment.workloads))
+    full = [each.full_name for each in experiment.workloads]
+    for name in workloads:
+        if name not in short and name not in full:
+            raise unknown_name("workload", name, [*short, *full])
+    chosen = [
+        each
+        for each in experiment.workloads
+        if (not workloads and (each.quick or not quick)) or each.name in workloads or each.full_name in workloads
+    ]
+    return tuple(each for each in experiment.policies if not policies or each in policies), tuple(chosen)
+
+
+def plans(policies: Sequence[str], workloads: Sequence[Workload]) -> list[Plan]:
+    """One plan for each guest: session by session, device by device, policy by policy."""
+    result: list[Plan] = []
+    next_id = 1
+    for guest in dict.fromkeys(each.guest for each in workloads):
+        mine = [each for each in workloads if each.guest == guest]
+        runs: list[Run] = []
+        needs = list(dict.fromkeys(each.needs for each in mine))
+        script = [each.start for each in needs if each.start]
+        for devices in dict.fromkeys(each.devices for each in mine):
+            session_workloads = [each for each in mine if each.devices == devices]
+            for index, policy in enumerate(policies):
+                session, script_part = _session(next_id, policy, devices, session_workloads, warm=index == 0)
+                next_id += len(session)
+                runs += session
+                script += script_part
+        result.append(Plan(guest, tuple(runs), "\n".join(script) + "\n", tuple(needs)))
+    return result
+
+
+def _session(
+    first_id: int, policy: str, devices: Sequence[str], workloads: Sequence[Workload], warm: bool
+) -> tuple[list[Run], list[str]]:
+    runs: list[Run] = []
+    rows = [DEVICES[device] for device in devices]
+    script = [f"session_open {policy} {rows[0].driver} {' '.join(row.bdf for row in rows)}"]
+    for workload in workloads:
+        if workload.ours_only and policy not in OURS:
+            continue
+        if warm:
+            # The first run of a program pays for reading it in.
+            script.append(f"warm {workload.function} {_words({**workload.arguments, **workload.baseline})}")
+        run = Run(first_id + len(runs), workload, policy)
+        runs.append(run)
+        script.append(f"run {run.id} {workload.function} {_words(workload.arguments)}")
+        if workload.baseline:
+            run = Run(first_id + len(runs), workload, policy, is_baseline=True)
+            runs.append(run)
+            script.append(f"run {run.id} {workload.function} {_words({**workload.arguments, **workload.baseline})}")
+    return runs, [*script, "session_close"]
+
+
+def _words(arguments: dict[str, Argument]) -> str:
+    return " ".join(f"{key}={value}" for key, value in arguments.items())

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From what a guest sent about a run to the run's entry in summary.json, and the checks that every run must pass.
+
+A figure that does not apply is None, never 0. Costs are work (guest time that the CPU was not idle) per unit, with
+the work of the run's baseline, the same program doing next to nothing, subtracted where the experiment has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from xsmmu import oracle, watch
+from xsmmu.errors import LabError
+from xsmmu.experiment import Run
+from xsmmu.machine import DEVICES
+from xsmmu.oracle import Counts
+
+Json = dict[str, Any]
+
+BASELINE_LEVELS = {"passthrough": "none", "kernel-strict": "strict", "kernel-lazy": "lazy"}
+SYNC_CAUSES = ("unmap", "block", "poll", "full", "time", "explicit", "drain")
+NS_PER_S = 1e9
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run as the guest reported it and as the oracle counted it."""
+
+    run: Run
+    record: Json
+    counts: Counts
+
+    @property
+    def busy_ns(self) -> int:
+        """Guest time that was work; under icount, instructions."""
+        return int(self.record["elapsed_ns"]) - int(self.record["idle_ns"])
+
+    @property
+    def output(self) -> Json:
+        """What the workload printed."""
+        output: Json = self.record["output"]
+        return output
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.run.workload.full_name} under {self.run.policy}"
+
+    def moved(self, statistic: str) -> int:
+        """By how much one of the module's counters grew."""
+        return int(self.record["after"]["stats"][statistic]) - int(self.record["before"]["stats"][statistic])
+
+
+def check(measured: Measured) -> None:
+    """What every run of ours must show: calls were counted, accounts balance, the hardware model counted the same."""
+    if not measured.run.ours:
+        return
+    if not measured.record["after"]:
+        raise LabError(f"{measured.name}: the module has no statistics for the device")
+    state = measured.record["after"]["state"]
+    if measured.moved("maps") > 0 and state != "active":
+        raise LabError(f"{measured.name}: calls were counted, and the module says '{state}', not 'active'")
+    if measured.moved("maps") == 0:
+        raise LabError(f"{measured.name}: no mapping went through the module, so nothing was measured")
+    ours = Counts(measured.moved("inv_page"), measured.moved("inv_domain"), measured.moved("inv_global"))
+    oracle.compare(measured.name, ours, measured.counts)
+    after = measured.record["after"]["stats"]
+    if after["deferred_pages"] != after["synced_pages"]:
+        waiting = after["deferred_pages"] - after["synced_pages"]
+        raise LabError(f"{measured.name}: {waiting} unmapped pages were still waiting for a sync long after the run")
+
+
+def check_closed(policy: str, left: Json | None) -> None:
+    """What must be true when the drivers are gone: nothing mapped, nothing held."""
+    if not left:
+        return
+    for name in ("live_pages", "held_pages"):
+        if left["stats"][name] != 0:
+            raise LabError(f"after unbinding under {policy}: {name} is {left['stats'][name]}, not 0")
+
+
+def entry(measured: Measured, baseline: Measured | None) -> Json:
+    """The run's entry in summary.json."""
+    run, counts = measured.run, measured.counts
+    mine = run.ours
+    pages = _pages(measured)
+    result: Json = {
+        "workload": run.workload.name,
+        "policy": run.policy,
+        **run.workload.labels,
+        "driver": "unmodified",
+        "level": measured.record["after"]["level"] if mine else BASELINE_LEVELS[run.policy],
+        "pages_mapped": pages[0],
+        "pages_unmapped": pages[1],
+        "map_instructions_per_page": None,
+        "unmap_instructions_per_page": None,
+        "invalidations": counts.as_dict() if mine else None,
+        "oracle_invalidations": counts.as_dict(),
+        "invalidations_per_page": counts.total / pages[1] if pages[1] and run.policy != "passthrough" else None,
+        "exposure_us": _exposure(measured.record["before"], measured.record["after"]) if mine else None,
+        "throughput": None,
+        "relative_to_passthrough": None,
+        "cost": None,
+        "busy_ns": measured.busy_ns,
+        "elapsed_ns": measured.record["elapsed_ns"],
+        "syncs": {cause: measured.moved(f"sync_{cause}") for cause in SYNC_CAUSES} if mine else None,
+    }
+    return result | _MEASURES[run.workload.measure](measured, baseline)
+
+
+def _pages(measured: Measured) -> tuple[int | None, int | None]:
+    if measured.run.ours:
+        return measured.moved("mapped_pages"), measured.moved("unmapped_pages")
+    return measured.output.get("pages_mapped"), measured.output.get("pages_unmapped")
+
+
+def relate(entries: Sequence[Json]) -> None:
+    """Fill in `relative_to_passthrough`: cost over the cost of the same workload under passthrough."""
+    base: dict[tuple[Any, ...], float] = {}
+    for each in entries:
+        cost = _cost_of(each)
+        if each["policy"] == "passthrough" and cost:
+            base[_place(each)] = cost
+    for each in entries:
+        cost, reference = _cost_of(each), base.get(_place(each))
+        each["relative_to_passthrough"] = cost / reference if cost is not None and reference else None
+
+
+def _place(each: Json) -> tuple[Any, ...]:
+    return tuple(each.get(key) for key in ("workload", "ring", "device", "variant"))
+
+
+def _cost_of(each: Json) -> float | None:
+    if each["cost"]:
+        return float(each["cost"]["value"])
+    if each["map_instructions_per_page"] is None:
+        return None
+    return float(each["map_instructions_per_page"] + each["unmap_instructions_per_page"])
+
+
+def _exposure(before: Json, after: Json) -> dict[str, float] | None:
+    """Percentiles of the histogram's growth, in microseconds: the upper bound of the bucket that holds each."""
+    old, new = _buckets(before["exposure_ns"]), _buckets(after["exposure_ns"])
+    grown = {bound: count - old.get(bound, 0) for bound, count in new.items() if count > old.get(bound, 0)}
+    total = sum(grown.values())
+    if not total:
+        return None
+    bounds = sorted(grown)
+    longest, before_longest = _longest(after["exposure_ns"]), _longest(before["exposure_ns"])
+    # The module keeps its longest since load; if it did not grow, the last bucket's bound is what is known.
+    most = longest if longest > before_longest else min(bounds[-1], longest)
+
+    def percentile(share: float) -> float:
+        seen = 0
+        for bound in bounds:
+            seen += grown[bound]
+            if seen >= share * total:
+                return min(bound, most) / 1000
+        return most / 1000
+
+    return {"p50": percentile(0.5), "p99": percentile(0.99), "max": most / 1000}
+
+
+def _buckets(lines: Sequence[Sequence[Any]]) -> dict[int, int]:
+    return {int(bound): int(count) for bound, count in lines if bound != "max"}
+
+
+def _longest(lines: Sequence[Sequence[Any]]) -> int:
+    return next((int(value) for name, value in lines if name == "max"), 0)
+
+
+def _work_per_unit(measured: Measured, baseline: Measured | None, units: float, baseline_units: float) -> float:
+    if baseline is None:
+        return measured.busy_ns / units
+    return (measured.busy_ns - baseline.busy_ns) / (units - baseline_units)
+
+
+def _micro(measured: Measured, _baseline: Measured | None) -> Json:
+    output = measured.output
+    extra = {key: value for key, value in output.items() if key not in ("pages_mapped", "pages_unmapped", "ring")}
+    return {
+        "map_instructions_per_page": output["map_instructions_per_page"],
+        "unmap_instructions_per_page": output["unmap_instructions_per_page"],
+        "map_ns_per_page": output.get("map_ns_per_page"),
+        "unmap_ns_per_page": output.get("unmap_ns_per_page"),
+        "micro": extra,
+    }
+
+
+def _iperf(measured: Measured, _baseline: Measured | None) -> Json:
+    """Cost by rates within the test's own time, so that starting and ending iperf3 are no part of it."""
+    received = measured.output["end"]["sum_received"]
+    bytes_per_s = received["bits_per_second"] / 8
+    share = measured.busy_ns / measured.record["elapsed_ns"]
+    unmapped = measured.moved("unmapped_pages") if measured.run.ours else None
+    return {
+        "throughput": {"value": received["bits_per_second"] / 1e6, "unit": "Mbit/s"},
+        "cost": {"value": share * NS_PER_S / (bytes_per_s / 1024), "unit": "instructions/KiB"},
+        "bytes": received["bytes"],
+        "unmapped_pages_per_gib": None if unmapped is None else unmapped / (received["bytes"] / GIB),
+    }
+
+
+def _packets(measured: Measured, baseline: Measured | None) -> Json:
+    packets = measured.output["packets"]
+    # Dropped packets cost work too, and how many are dropped depends on timing; so their number stands beside it.
+    lost = max(0, int(measured.run.workload.arguments["packets"]) - packets)
+    few = baseline.output["packets"] if baseline else 0
+    return {
+        "throughput": {"value": packets / measured.output["sent_us"] * 1e6, "unit": "packets/s"},
+        "cost": {"value": _work_per_unit(measured, baseline, packets, few), "unit": "instructions/packet"},
+        "packets": packets,
+        "packets_lost": lost,
+    }
+
+
+def _ios(measured: Measured) -> int:
+    return sum(int(job["read"]["total_ios"]) for job in measured.output["jobs"])
+
+
+def _fio(measured: Measured, baseline: Measured | None) -> Json:
+    _fio_errors(measured)
+    ios = _ios(measured)
+    few = _ios(baseline) if baseline else 0
+    iops = sum(float(job["read"]["iops"]) for job in measured.output["jobs"])
+    return {
+        "throughput": {"value": iops, "unit": "IOPS"},
+        "cost": {"value": _work_per_unit(measured, baseline, ios, few), "unit": "instructions/IO"},
+        "ios": ios,
+    }
+
+
+def _verify(measured: Measured, _baseline: Measured | None) -> Json:
+    _fio_errors(measured)
+    written = sum(int(job["write"]["io_bytes"]) for job in measured.output["jobs"])
+    read = sum(int(job["read"]["io_bytes"]) for job in measured.output["jobs"])
+    if not written or read != written:
+        raise LabError(f"{measured.name}: {written} bytes were written and {read} verified")
+    return {"verified_bytes": read}
+
+
+def _fio_errors(measured: Measured) -> None:
+    for job in measured.output["jobs"]:
+        if job["error"]:
+            raise LabError(f"{measured.name}: fio job {job['jobname']} failed with error {job['error']}")
+
+
+def _exposure_attack(measured: Measured, _baseline: Measured | None) -> Json:
+    attack: Mapping[str, Any] = measured.output
+    if not attack["control_mapped_landed"]:
+        raise LabError(f"{measured.name}: the attacking device could not even reach a mapped page")
+    return {"attack": {**attack, "window_us": measured.run.workload.arguments["window_us"]}}
+
+
+def _window(measured: Measured, _baseline: Measured | None) -> Json:
+    """The line pairs of `xsmmu lab watch`, by the same code, for the samples that the guest took."""
+    devices = [DEVICES[name].bdf for name in measured.run.workload.devices]
+    samples = [watch.from_record(each, devices) for each in measured.output["samples"]]
+    windows = [watch.Window(first, last) for first, last in pairwise(samples)]
+    return {"window": [{**each.as_dict(), "lines": list(each.lines())} for each in windows]}
+
+
+_MEASURES: dict[str, Callable[[Measured, Measured | None], Json]] = {
+    "micro": _micro,
+    "iperf": _iperf,
+    "packets": _packets,
+    "fio": _fio,
+    "verify": _verify,
+    "exposure": _exposure_attack,
+    "window": _window,
+}

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One guest: boot it, read its results, watch its console, and never leave it behind.
+
+A guest speaks over four channels, all of them inherited file descriptors, so nothing is left in the file system:
+its console (kept in a log and searched for fatal lines), its results (JSON lines over a virtio port), QEMU's trace
+(fed to the oracle) and QMP. It ends well only if it said `done` and powered off by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xsmmu import machine
+from xsmmu.errors import LabError
+from xsmmu.oracle import TRACE_EVENTS, Oracle
+
+Record = dict[str, Any]
+RecordHandler = Callable[["Guest", Record], Awaitable[None]]
+
+FATAL = re.compile(
+    r"WARNING: |BUG: |\bOops\b|Kernel panic|general protection fault|soft lockup|hard LOCKUP"
+    r"|blocked for more than \d+ seconds|rcu.*(detected stall|detected expedited stall|self-detected stall)"
+    r"|xsmmu: .*\bbug\b|Out of memory|unregister_netdevice: waiting"
+)
+FAULT = re.compile(r"DMAR: \[.*\] (Request device|fault)|DMAR: DRHD: handling fault")
+
+TAIL_LINES = 25
+FATAL_GRACE_S = 1.5
+"""How long a dying kernel may still speak before it is killed."""
+KVM_PROBE_S = 10.0
+PIPE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What to boot and how long it may take."""
+
+    kernel: Path
+    initramfs: Path
+    mode: machine.Mode = "cost"
+    accel: machine.Accel = "tcg"
+    iommu: str = "vtd"
+    memory_mib: int = 1024
+    timeout_s: float = 1200
+    quiet_s: float = 180
+    """No console line, no result and no trace for so long means that the guest hangs."""
+    words: tuple[str, ...] = ()
+    """More words for the kernel's command line."""
+
+
+class Guest:
+    """A virtual machine, from start to power-off."""
+
+    def __init__(self, name: str, qemu: Sequence[str], boot: Boot, folder: Path, on_record: RecordHandler) -> None:
+        self.name = name
+        self.oracle = Oracle()
+        self.faults_expected = False
+        """While set, IOMMU faults in the log are part of the test."""
+        self._qemu = qemu
+        self._boot = boot
+        self._folder = folder
+        self._on_record = on_record
+        self._tail: deque[str] = deque(maxlen=400)
+        self._failure: str | None = None
+        self._done = False
+        self._progress = time.monotonic()
+        self._markers_seen = asyncio.Condition()
+        self._qmp: asyncio.StreamWriter | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    def tail(self, lines: int = TAIL_LINES) -> list[str]:
+        """The console's last lines."""
+        return list(self._tail)[-lines:]
+
+    async def run(self) -> None:
+        """Boot, handle every record, return when the guest has powered off; raise `LabError` on any failure."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        disk = self._folder / f".{self.name}.disk"
+        try:
+            with disk.open("wb") as file:
+                file.truncate(machine.DATA_DISK_BYTES)
+            async with asyncio.timeout(self._boot.timeout_s):
+                await self._run(disk)
+        except TimeoutError:
+            raise self._error(f"not done after {self._boot.timeout_s:.0f} s") from None
+        except OSError as error:
+            raise self._error(f"cannot run: {error}") from None
+        except BaseExceptionGroup as group:
+            raise first_error(group) from None
+        finally:
+            await self._kill()
+            disk.unlink(missing_ok=True)
+
+    async def qmp(self, execute: str, **arguments: str) -> None:
+        """Send a QMP command, such as device_del; errors appear in the guest's behaviour, not here."""
+        assert self._qmp
+        self._qmp.write(json.dumps({"execute": execute, "arguments": arguments}).encode() + b"\n")
+        await self._qmp.drain()
+
+    async def wait_for_marker(self, number: int) -> None:
+        """Wait until the oracle has seen marker `number`; the guest's own record may overtake the trace."""
+        async with self._markers_seen:
+            try:
+                async with asyncio.timeout(30):
+                    await self._markers_seen.wait_for(lambda: self.oracle.markers >= number)
+            except TimeoutError:
+                raise self._error(f"marker {number} never appeared in QEMU's trace") from None
+
+    async def _run(self, disk: Path) -> None:
+        console_read, console_write = _pipe()
+        trace_read, trace_write = _pipe()
+        result, result_far = socket.socketpair()
+        qmp, qmp_far = socket.socketpair()
+        far_ends = (console_write, trace_write, result_far.detach(), qmp_far.detach())
+        ends = machine.Endpoints(console_write, far_ends[2], far_ends[3], trace_write, disk)
+        try:
+            self._process = await self._spawn(ends, far_ends)
+        finally:
+            for fd in far_ends:
+                os.close(fd)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._talk(qmp))
+            stop = group.create_task(self._stop_when_quiet())
+            await self._read_all(console_read, trace_read, result)
+            await self._process.wait()
+            stop.cancel()
+        self._check_end()
+
+    async def _read_all(self, console: int, trace: int, result: socket.socket) -> None:
+        with (self._folder / f"{self.name}.console.log").open("wb") as log:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read_console(console, log))
+                group.create_task(self._read_trace(trace))
+                group.create_task(self._read_results(result))
+
+    async def _spawn(self, ends: machine.Endpoints, fds: Sequence[int]) -> asyncio.subprocess.Process:
+        boot = self._boot
+        arguments = machine.qemu_arguments(boot.mode, boot.accel, boot.iommu, boot.memory_mib, TRACE_EVENTS, ends)
+        arguments += machine.boot_arguments(boot.kernel, boot.initramfs, boot.words)
+        with (self._folder / f"{self.name}.qemu.log").open("wb") as log:
+            return await asyncio.create_subprocess_exec(
+                *_dies_with_us(),
+                *self._qemu,
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=tuple(fds),
+                start_new_session=True,
+            )
+
+    async def _read_console(self, fd: int, log: Any) -> None:
+        rest = b""
+        async for data in _chunks(fd):
+            log.write(data)
+            log.flush()
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self._console_line(line.decode(errors="replace").rstrip())
+        if rest:
+            self._console_line(rest.decode(errors="replace"))
+
+    def _console_line(self, line: str) -> None:
+        self._tail.append(line)
+        if self._failure is None and (FATAL.search(line) or (FAULT.search(line) and not self.faults_expected)):
+            self._failure = line
+            asyncio.get_running_loop().call_later(FATAL_GRACE_S, self._kill_now)
+
+    async def _read_trace(self, fd: int) -> None:
+        async for data in _chunks(fd):
+            before = self.oracle.markers
+            self.oracle.feed(data)
+            if self.oracle.markers != before:
+                async with self._markers_seen:
+                    self._markers_seen.notify_all()
+
+    async def _read_results(self, end: socket.socket) -> None:
+        rest = b""
+        with (self._folder / f"{self.name}.jsonl").open("wb") as raw:
+            async for data in _chunks(end.detach()):
+                raw.write(data)
+                raw.flush()
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    await self._record(line)
+
+    async def _record(self, line: bytes) -> None:
+        self._progress = time.monotonic()
+        try:
+            record = json.loads(line)
+            event = record["event"]
+        except (ValueError, TypeError, KeyError):
+            raise self._error(f"sent a result that is no JSON object with an event: {line[:200]!r}") from None
+        if event == "error":
+            raise self._error(str(record.get("message")), record.get("lines", ()))
+        if event == "done":
+            self._done = True
+        if event == "qmp":
+            await self.qmp(record["execute"], **record.get("arguments", {}))
+        await self._on_record(self, record)
+
+    async def _talk(self, end: socket.socket) -> None:
+        reader, self._qmp = await asyncio.open_connection(sock=end)
+        self._qmp.write(b'{"execute":"qmp_capabilities"}\n')
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(65536):
+                pass
+        self._qmp.close()
+
+    async def _stop_when_quiet(self) -> None:
+        lines, markers = 0, 0
+        while True:
+            await asyncio.sleep(1)
+            seen = (len(self._tail), self.oracle.markers)
+            if seen != (lines, markers):
+                lines, markers = seen
+                self._progress = time.monotonic()
+            if time.monotonic() - self._progress > self._boot.quiet_s:
+                raise self._error(f"hangs: nothing happened for {self._boot.quiet_s:.0f} s")
+
+    def _check_end(self) -> None:
+        assert self._process
+        if self._failure is not None:
+            raise self._error(f"failed: {self._failure.strip()}")
+        if not self._done:
+            log = self._folder / f"{self.name}.qemu.log"
+            said = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
+            said += [line.decode(errors="replace") for line in self.oracle.other_lines[-5:]]
+            code = self._process.returncode
+            raise self._error(f"stopped before it was done (QEMU ended with {code})", [*said, *self.tail()])
+
+    def _error(self, message: str, lines: Sequence[str] = ()) -> LabError:
+        return LabError(f"guest {self.name}: {message}", lines or self.tail())
+
+    def _kill_now(self) -> None:
+        if self._process and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGKILL)
+
+    async def _kill(self) -> None:
+        self._kill_now()
+        if self._process:
+            await self._process.wait()
+
+
+def first_error(error: BaseException) -> BaseException:
+    """What a task group failed with: the first error of our own if there is one, else the first of any kind."""
+    leaves = list(_leaves(error))
+    return next((leaf for leaf in leaves if isinstance(leaf, LabError)), leaves[0])
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from _leaves(part)
+    else:
+        yield error
+
+
+def _dies_with_us() -> list[str]:
+    """A wrapper that has the kernel kill QEMU when this process dies, however it dies."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+
+
+def _pipe() -> tuple[int, int]:
+    read, write = os.pipe()
+    # A deep pipe lets QEMU go on while this process is busy elsewhere; without the right to it, a shallow one does.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return read, write
+
+
+async def _chunks(fd: int) -> AsyncIterator[bytes]:
+    """Parts of what arrives at a descriptor, until its end; closes it."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(fd, False)
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        while True:
+            try:
+                data = os.read(fd, PIPE_BYTES)
+            except BlockingIOError:
+                ready.clear()
+                await ready.wait()
+                continue
+            except ConnectionError:
+                return
+            if not data:
+                return
+            yield data
+            await asyncio.sleep(0)
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+
+
+async def kvm_works(qemu: Sequence[str], boot: Boot, folder: Path) -> bool:
+    """Whether KVM boots this very kernel: a /dev/kvm that opens has been seen to hang before the first line."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    seen = asyncio.Event()
+
+    async def ignore(_guest: Guest, _record: Record) -> None:
+        seen.set()
+
+    probe = Boot(boot.kernel, boot.initramfs, "free", "kvm", boot.iommu, boot.memory_mib, KVM_PROBE_S, KVM_PROBE_S)
+    guest = Guest("kvm-probe", qemu, probe, folder, ignore)
+    with contextlib.suppress(LabError, ExceptionGroup):
+        task = asyncio.ensure_future(guest.run())
+        waiter = asyncio.ensure_future(seen.wait())
+        await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        for each in (task, waiter):
+            each.cancel()
+        await asyncio.gather(task, waiter, return_exceptions=True)
+    return seen.is_set()

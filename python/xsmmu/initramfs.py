@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The guest's initramfs: programs with their libraries, kernel modules with their dependencies, scripts.
+
+An image is a list of entries (path in the guest, content). Its name in the cache is a hash of all of them,
+so a changed module or script makes another image and nothing ever has to be invalidated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xsmmu.errors import LabError
+
+LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
+LOADER = "lib64/ld-linux-x86-64.so.2"
+KEEP_IMAGES = 12
+"""Images kept in the cache; the least recently used ones go first."""
+
+_DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
+
+
+@dataclass
+class Image:
+    """Entries of an archive to be; a later entry of the same path replaces the earlier one."""
+
+    files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+
+    def add(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """Put a regular file at `path` (no leading slash)."""
+        self.files[path] = (stat.S_IFREG | mode, content)
+
+    def add_link(self, path: str, target: str) -> None:
+        """Put a symbolic link at `path`."""
+        self.links[path] = target
+
+    def digest(self) -> str:
+        """A name for the content: equal images have equal names."""
+        total = hashlib.sha256()
+        for path, (mode, content) in sorted(self.files.items()):
+            total.update(f"{path}\0{mode:o}\0{len(content)}\0".encode())
+            total.update(content)
+        for path, target in sorted(self.links.items()):
+            total.update(f"{path}\0{target}\0".encode())
+        return total.hexdigest()[:24]
+
+    def archive(self) -> bytes:
+        """The image as an uncompressed `newc` archive, as the kernel unpacks it."""
+        out = io.BytesIO()
+        entries: dict[str, tuple[int, bytes]] = dict(self.files)
+        for path, target in self.links.items():
+            entries[path] = (stat.S_IFLNK | 0o777, target.encode())
+        folders = {str(parent) for path in entries for parent in Path(path).parents} - {"."}
+        for folder in folders:
+            entries.setdefault(folder, (stat.S_IFDIR | 0o755, b""))
+        for inode, (path, (mode, content)) in enumerate(sorted(entries.items()), start=1):
+            _write_entry(out, inode, mode, path, content)
+        _write_entry(out, 0, 0, "TRAILER!!!", b"")
+        return out.getvalue()
+
+
+def _write_entry(out: io.BytesIO, inode: int, mode: int, path: str, content: bytes) -> None:
+    name = path.encode() + b"\0"
+    fields = (inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name), 0)
+    out.write(b"070701" + b"".join(b"%08x" % value for value in fields) + name)
+    out.write(b"\0" * (-out.tell() % 4))
+    out.write(content)
+    out.write(b"\0" * (-out.tell() % 4))
+
+
+class Modules:
+    """The stock modules of one kernel, found by name; dependencies are read from the modules themselves."""
+
+    def __init__(self, modules_dir: Path) -> None:
+        self._paths: dict[str, Path] = {}
+        for path in modules_dir.rglob("*.ko*"):
+            self._paths.setdefault(_module_name(path), path)
+        if not self._paths:
+            raise LabError(f"no kernel modules below {modules_dir}: remove the lab's cache and run again")
+        builtin = modules_dir / "modules.builtin"
+        text = builtin.read_text() if builtin.exists() else ""
+        self._builtin = {_module_name(Path(line)) for line in text.splitlines()}
+
+    def load_order(self, names: Iterable[str]) -> list[tuple[str, bytes]]:
+        """Modules (name, content) in an order in which each can be loaded; built-in ones are left out."""
+        order: dict[str, bytes] = {}
+        for name in names:
+            self._visit(name.replace("-", "_"), order)
+        return list(order.items())
+
+    def _visit(self, name: str, order: dict[str, bytes]) -> None:
+        if name in order or name in self._builtin:
+            return
+        if name not in self._paths:
+            raise LabError(f"the kernel has no module '{name}', neither built in nor as a file")
+        content = _module_content(self._paths[name])
+        for dependency in module_depends(content):
+            self._visit(dependency, order)
+        order[name] = content
+
+
+def module_depends(content: bytes) -> list[str]:
+    """The names that a module's own `depends=` record lists."""
+    found = _DEPENDS.search(content)
+    if not found or not found[1]:
+        return []
+    return [name.decode().replace("-", "_") for name in found[1].split(b",")]
+
+
+def _module_name(path: Path) -> str:
+    return path.name.split(".ko")[0].replace("-", "_")
+
+
+def _module_content(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.name.endswith(".ko"):
+        return data
+    if path.name.endswith(".ko.xz"):
+        return lzma.decompress(data)
+    raise LabError(f"{path}: only .ko and .ko.xz modules can be read")
+
+
+def add_programs(image: Image, root: Path, programs: Sequence[str]) -> None:
+    """Put programs of the private root into the image, with the loader and every library they need."""
+    libraries: dict[str, Path] = {}
+    for program in programs:
+        source = root / program
+        if not source.exists():
+            raise LabError(f"{source} is missing: remove the lab's cache and run again")
+        image.add(f"usr/bin/{source.name}", source.read_bytes(), 0o755)
+        libraries |= _libraries(root, source)
+    if libraries:
+        # Not linked but loaded by name: a thread cannot be cancelled without it.
+        libraries["libgcc_s.so.1"] = (root / LIBRARY_DIR / "libgcc_s.so.1").resolve()
+        image.add(LOADER, (root / LOADER).resolve().read_bytes(), 0o755)
+    for name, path in libraries.items():
+        image.add(f"{LIBRARY_DIR}/{name}", path.read_bytes(), 0o755)
+
+
+def _libraries(root: Path, program: Path) -> dict[str, Path]:
+    base = root / LIBRARY_DIR
+    # Some libraries (ceph's, which fio links) live one folder down and are found by a RUNPATH
+    # that is absolute, so wrong in a private root.
+    folders = [base, *sorted({path.parent for path in base.glob("*/*.so*")})]
+    command = [str(root / LOADER), "--library-path", ":".join(map(str, folders)), "--list", str(program)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        if "not a dynamic executable" in result.stderr or "statically linked" in result.stdout:
+            return {}
+        raise LabError(f"cannot resolve the libraries of {program}", result.stderr.splitlines()[-5:])
+    found = re.findall(r"^\s*(\S+) => (\S+)", result.stdout, re.MULTILINE)
+    return {name: Path(path).resolve() for name, path in found}
+
+
+def store(image: Image, cache: Path) -> Path:
+    """Write the image into the cache unless it is there; return its path."""
+    folder = cache / "initramfs"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{image.digest()}.cpio"
+    if path.exists():
+        os.utime(path)
+        return path
+    partial = folder / f".{path.name}.{os.getpid()}"
+    try:
+        partial.write_bytes(image.archive())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    for old in sorted(folder.glob("*.cpio"), key=lambda file: file.stat().st_mtime)[:-KEEP_IMAGES]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def busybox(root: Path) -> bytes:
+    """The static busybox of the private root."""
+    path = root / "usr/bin/busybox"
+    if not path.exists():
+        raise LabError(f"{path} is missing: remove the lab's cache and run again")
+    return path.read_bytes()

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A run of the lab: kernel, modules, guests side by side, checks as results arrive, one summary at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from xsmmu import build, experiment, figures, host, initramfs, kernels, report, results, root
+from xsmmu.errors import LabError
+from xsmmu.experiment import OURS, Plan, Run
+from xsmmu.figures import Measured
+from xsmmu.guest import Boot, Guest, Record, first_error
+from xsmmu.kernels import Kernel
+from xsmmu.machine import Accel
+from xsmmu.root import Root
+
+PROJECT = Path(__file__).resolve().parents[2]
+GUEST_FOLDER = PROJECT / "lab" / "guest"
+RESULTS = PROJECT / "results"
+
+LAB_MODULE = ("lab/module", "xsmmu_lab.ko")
+_RECORDED_PACKAGES = ("qemu-system-x86", "busybox-static", "iproute2", "iperf3", "fio")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run was asked for."""
+
+    kernel: str | None = None
+    experiment: str = "compare"
+    policies: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    quick: bool = False
+    accel: str = "tcg"
+    output: Path = RESULTS
+    jobs: int = 2
+    """Guests at the same time."""
+
+
+def run(options: Options, console: Console) -> Path:
+    """Run an experiment; return the results folder. Raises LabError, and then leaves nothing behind."""
+    chosen = experiment.load(options.experiment)
+    policies, workloads = experiment.choose(chosen, options.policies, options.workloads, options.quick)
+    plans = experiment.plans(policies, workloads)
+    the_root = root.ensure(host.cache_dir(), console)
+    kernel = kernels.ensure(the_root, options.kernel, console)
+    modules = _modules(the_root, kernel, policies)
+    with results.Results(options.output) as folder:
+        boots = {plan.guest: _boot(the_root, kernel, plan, modules, options) for plan in plans}
+        started = time.monotonic()
+        measured, release = asyncio.run(_run_guests(the_root, plans, boots, folder.folder, options.jobs, console))
+        summary = _summary(options, chosen.name, the_root, kernel, release, folder, measured)
+        summary["seconds"] = round(time.monotonic() - started, 1)
+        results.validate(summary)
+        report.write(summary, folder.folder)
+        versions = dict(sorted(the_root.versions.items()))
+        (folder.folder / "packages.json").write_text(json.dumps(versions, indent=1) + "\n")
+        return folder.finish(summary)
+
+
+def _modules(the_root: Root, kernel: Kernel, policies: Sequence[str]) -> list[Path]:
+    """Our modules for the guest: the lab's, and xsmmu itself where one of its policies is asked for."""
+    made = build.module(the_root, kernel) if set(policies) & set(OURS) else []
+    return [*made, *build.module(the_root, kernel, make_dir=LAB_MODULE[0], outputs=(LAB_MODULE[1],))]
+
+
+def image(the_root: Root, kernel: Kernel, needs: Sequence[experiment.Needs], ours: Sequence[Path], script: str) -> Path:
+    """The initramfs of a guest that follows `script`; cached by content."""
+    made = initramfs.Image()
+    made.add("bin/busybox", initramfs.busybox(the_root.path), 0o755)
+    made.add("init", (GUEST_FOLDER / "init").read_bytes(), 0o755)
+    for path in sorted(GUEST_FOLDER.rglob("*.sh")):
+        made.add(f"lab/{path.relative_to(GUEST_FOLDER)}", path.read_bytes())
+    wanted = dict.fromkeys(name for need in needs for name in need.modules)
+    modules = initramfs.Modules(kernel.modules_dir).load_order(wanted)
+    modules += [(path.stem, path.read_bytes()) for path in ours]
+    for name, content in modules:
+        made.add(f"modules/{name}.ko", content)
+    made.add("lab/modules", "".join(f"{name}.ko\n" for name, _ in modules).encode())
+    made.add("lab/plan", script.encode())
+    initramfs.add_programs(made, the_root.path, list(dict.fromkeys(name for need in needs for name in need.programs)))
+    return initramfs.store(made, the_root.cache)
+
+
+def _boot(the_root: Root, kernel: Kernel, plan: Plan, modules: Sequence[Path], options: Options) -> Boot:
+    archive = image(the_root, kernel, plan.needs, modules, plan.script)
+    accel: Accel = "kvm" if options.accel == "kvm" else "tcg"
+    return Boot(kernel.vmlinuz, archive, "cost", accel)
+
+
+class _Collector:
+    """Takes a guest's records: checks each run as it arrives, keeps what the summary needs."""
+
+    def __init__(self, plan: Plan, progress: Progress) -> None:
+        self._runs: dict[int, Run] = {run.id: run for run in plan.runs}
+        self._progress = progress
+        self._task = progress.add_task(f"{plan.guest}: booting", total=len(plan.runs))
+        self.measured: list[Measured] = []
+        self.release = ""
+        self.doing = "booting"
+
+    async def on_record(self, guest: Guest, record: Record) -> None:
+        event = record["event"]
+        if event == "boot":
+            self.release = record["release"]
+        elif event in ("start", "run"):
+            run = self._runs[record["id"]]
+            if event == "start":
+                self.doing = f"{run.workload.full_name} under {run.policy}"
+                guest.faults_expected = run.workload.faults
+                self._progress.update(self._task, description=f"{guest.name}: {self.doing}")
+            else:
+                await self._measured(guest, run, record)
+        elif event == "closed":
+            figures.check_closed(record["policy"], record["left"])
+
+    async def _measured(self, guest: Guest, run: Run, record: Record) -> None:
+        first, last = record["markers"]
+        await guest.wait_for_marker(last)
+        measured = Measured(run, record, guest.oracle.window(first, last))
+        figures.check(measured)
+        self.measured.append(measured)
+        self._progress.advance(self._task)
+
+    def finish(self) -> None:
+        """Every run of the plan must have arrived."""
+        missing = set(self._runs) - {each.run.id for each in self.measured}
+        if missing:
+            run = self._runs[min(missing)]
+            raise LabError(
+                f"{len(missing)} runs gave no result, the first is {run.workload.full_name} under {run.policy}"
+            )
+
+
+async def _run_guests(
+    the_root: Root, plans: Sequence[Plan], boots: dict[str, Boot], folder: Path, jobs: int, console: Console
+) -> tuple[list[Measured], str]:
+    qemu = the_root.qemu_command()
+    limit = asyncio.Semaphore(max(1, jobs))
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal) as progress:
+        collectors = {plan.guest: _Collector(plan, progress) for plan in plans}
+        guests = {
+            plan.guest: Guest(plan.guest, qemu, boots[plan.guest], folder, collectors[plan.guest].on_record)
+            for plan in plans
+        }
+
+        async def one(name: str) -> None:
+            async with limit:
+                await guests[name].run()
+                collectors[name].finish()
+
+        with interruptible(guests, collectors):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for name in guests:
+                        group.create_task(one(name))
+            except BaseExceptionGroup as error:
+                raise first_error(error) from None
+    measured = [each for collector in collectors.values() for each in collector.measured]
+    return measured, next(iter(collectors.values())).release
+
+
+@contextlib.contextmanager
+def interruptible(guests: dict[str, Guest], collectors: dict[str, _Collector]) -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM into the end of all guests and one message with their last lines."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task
+    received: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        received.append(number)
+        task.cancel()
+
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in previous:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        doing = ", ".join(f"{name} at {collectors[name].doing}" for name in guests)
+        lines = [f"{name}: {line}" for name, guest in guests.items() for line in guest.tail(8)]
+        raise LabError(f"stopped by {received[0].name}; the guests were ended ({doing})", lines) from None
+    finally:
+        for number, handler in previous.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+def _summary(
+    options: Options,
+    name: str,
+    the_root: Root,
+    kernel: Kernel,
+    release: str,
+    folder: results.Results,
+    measured: Sequence[Measured],
+) -> dict[str, Any]:
+    versions = {each: the_root.versions[each] for each in _RECORDED_PACKAGES if each in the_root.versions}
+    qemu = re.sub(r"^\d+:|[+-].*$", "", versions["qemu-system-x86"])
+    return {
+        "schema": 1,
+        "time": folder.time.isoformat(timespec="seconds"),
+        "commit": commit(),
+        "kernel": release,
+        "iommu": "Intel VT-d, second stage",
+        "qemu": qemu,
+        "accel": "kvm" if options.accel == "kvm" else "tcg-icount",
+        "experiment": name,
+        "command": shlex.join(["xsmmu", *sys.argv[1:]]),
+        "versions": {"linux-image": kernel.version, **versions},
+        "runs": _entries(measured),
+    }
+
+
+def _entries(measured: Sequence[Measured]) -> list[figures.Json]:
+    baselines = {(each.run.workload.full_name, each.run.policy): each for each in measured if each.run.is_baseline}
+    entries = [
+        figures.entry(each, baselines.get((each.run.workload.full_name, each.run.policy)))
+        for each in measured
+        if not each.run.is_baseline
+    ]
+    figures.relate(entries)
+    return entries
+
+
+def commit() -> str:
+    """The checkout's commit, with `-dirty` where tracked files differ; `unknown` outside of a checkout."""
+
+    def git(*arguments: str) -> str:
+        result = subprocess.run(["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, check=False)
+        return result.stdout.strip() if result.returncode == 0 else ""
+
+    try:
+        head = git("rev-parse", "HEAD")
+        return f"{head}-dirty" if head and git("status", "--porcelain", "--untracked-files=no") else head or "unknown"
+    except OSError:
+        return "unknown"

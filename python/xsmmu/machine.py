@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The lab's one machine: a q35 with a real IOMMU model and the devices under test.
+
+Every guest has every device, at the same address, so a figure never depends on which workloads shared a boot.
+Devices under test stand behind the IOMMU; the virtio devices (results, the NICs' peers) do not use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Mode = Literal["cost", "free"]
+"""cost: one vCPU, one nanosecond of guest time is one instruction; free: two vCPUs, free-running."""
+
+Accel = Literal["tcg", "kvm"]
+
+EMULATED_CPU = "max,-erms,-fsrm,-fsrs,-fzrm,-fsrc"
+"""Without the fast string features: an emulated `rep movsb` counts one instruction for each byte, so a kernel that
+believes them fast would seem to spend most of its work on copying and clearing pages."""
+
+RESULT_PORT = "xsmmu.result"
+DATA_DISK_BYTES = 64 << 20
+
+IOMMU_DEVICES = {"vtd": "intel-iommu"}
+"""IOMMUs by the name that results carry. vtd: Intel VT-d with second-stage page tables."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device under test: its name in experiments, its address in the guest, its stock driver."""
+
+    name: str
+    bdf: str
+    driver: str
+    id: str
+    """QEMU's id, for device_del."""
+
+
+DEVICES = {
+    device.name: device
+    for device in (
+        Device("e1000e", "0000:00:02.0", "e1000e", "dut-e1000e"),
+        Device("testdev", "0000:00:03.0", "xsmmu_lab", "dut-testdev"),
+        Device("igb", "0000:01:00.0", "igb", "dut-igb"),
+        Device("nvme-data", "0000:02:00.0", "nvme", "dut-nvme-data"),
+        Device("nvme0", "0000:05:00.0", "nvme", "dut-nvme0"),
+        Device("nvme1", "0000:06:00.0", "nvme", "dut-nvme1"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """File descriptors (numbers in QEMU) and files that the machine is wired to."""
+
+    console: int
+    result: int
+    qmp: int
+    trace: int
+    data_disk: Path
+
+
+def qemu_arguments(
+    mode: Mode, accel: Accel, iommu: str, memory_mib: int, trace_events: Sequence[str], ends: Endpoints
+) -> list[str]:
+    """Arguments of qemu-system-x86_64, without the kernel's own (see `boot_arguments`)."""
+    arguments = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    arguments += ["-machine", f"q35,sata=off,smbus=off,accel={accel},kernel-irqchip={_irqchip(accel)}"]
+    arguments += ["-cpu", "host" if accel == "kvm" else EMULATED_CPU, "-m", f"{memory_mib}M"]
+    if mode == "cost":
+        arguments += ["-smp", "1"]
+        if accel == "tcg":
+            arguments += ["-icount", "shift=0,sleep=off"]
+    else:
+        arguments += ["-smp", "2"]
+    arguments += ["-device", IOMMU_DEVICES[iommu]]
+    arguments += _ports(ends) + _nics() + _disks(ends.data_disk)
+    arguments += ["-device", f"iommu-testdev,id={DEVICES['testdev'].id},bus=pcie.0,addr=3"]
+    for event in trace_events:
+        arguments += ["-trace", event]
+    return [*arguments, "-D", f"/proc/self/fd/{ends.trace}"]
+
+
+def _irqchip(accel: Accel) -> str:
+    # Interrupt remapping is part of the IOMMU and needs the I/O APIC in QEMU.
+    return "split" if accel == "kvm" else "off"
+
+
+def _ports(ends: Endpoints) -> list[str]:
+    return [
+        *("-chardev", f"file,id=console,path=/proc/self/fd/{ends.console}"),
+        *("-serial", "chardev:console"),
+        # The second port is never read: a write to its scratch register is a marker in the trace.
+        *("-chardev", "null,id=marker", "-serial", "chardev:marker"),
+        *("-device", "virtio-serial-pci,id=ports,bus=pcie.0,addr=8"),
+        *("-chardev", f"socket,id=result,fd={ends.result}"),
+        *("-device", f"virtserialport,bus=ports.0,nr=1,chardev=result,name={RESULT_PORT}"),
+        *("-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"),
+    ]
+
+
+def _nics() -> list[str]:
+    return [
+        *("-netdev", "hubport,id=wire0,hubid=0", "-netdev", "hubport,id=peer0,hubid=0"),
+        *("-netdev", "hubport,id=wire1,hubid=1", "-netdev", "hubport,id=peer1,hubid=1"),
+        *("-device", f"e1000e,id={DEVICES['e1000e'].id},bus=pcie.0,addr=2,netdev=wire0,romfile="),
+        *("-device", "pcie-root-port,id=port-igb,bus=pcie.0,addr=4,chassis=1"),
+        *("-device", f"igb,id={DEVICES['igb'].id},bus=port-igb,netdev=wire1,romfile="),
+        *("-device", "virtio-net-pci,id=net-peer0,bus=pcie.0,addr=9,netdev=peer0,mac=52:54:00:00:01:00,romfile="),
+        *("-device", "virtio-net-pci,id=net-peer1,bus=pcie.0,addr=a,netdev=peer1,mac=52:54:00:00:01:01,romfile="),
+    ]
+
+
+def _disks(data_disk: Path) -> list[str]:
+    arguments = [
+        *("-device", "pcie-root-port,id=port-data,bus=pcie.0,addr=5,chassis=2"),
+        *("-blockdev", f"driver=file,node-name=data,filename={data_disk},cache.no-flush=on"),
+        *("-device", f"nvme,id={DEVICES['nvme-data'].id},bus=port-data,serial=data,drive=data"),
+        # Downstream ports without ACS put both controllers into one IOMMU group.
+        *("-device", "pcie-root-port,id=port-switch,bus=pcie.0,addr=6,chassis=3"),
+        *("-device", "x3130-upstream,id=upstream,bus=port-switch"),
+    ]
+    for index in (0, 1):
+        arguments += [
+            *("-device", f"xio3130-downstream,id=downstream{index},bus=upstream,chassis={10 + index},slot={index}"),
+            *("-blockdev", f"driver=null-co,node-name=null{index},size=1073741824"),
+            *(
+                "-device",
+                f"nvme,id={DEVICES[f'nvme{index}'].id},bus=downstream{index},serial=null{index},drive=null{index}",
+            ),
+        ]
+    return arguments
+
+
+def boot_arguments(kernel: Path, initramfs: Path, extra: Sequence[str] = ()) -> list[str]:
+    """The kernel, its initramfs and its command line: quiet but for warnings and worse, nothing hidden."""
+    words = [
+        *("console=ttyS0", "panic=-1", "loglevel=5", "intel_iommu=on", "net.ifnames=0"),
+        # The boot's own guesses at the TSC's speed are skipped: they cost time and differ between boots.
+        *("tsc=reliable", "tsc_early_khz=1000000", "no_timer_check"),
+        *("printk.devkmsg=on", "random.trust_cpu=on", *extra),
+    ]
+    return ["-kernel", str(kernel), "-initrd", str(initramfs), "-append", " ".join(words)]

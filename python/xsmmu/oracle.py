@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The oracle: invalidations as the hardware model saw them, cut into windows by the guest's markers.
+
+QEMU writes one line for each invalidation command and one for each write to a serial port's registers, in order.
+The guest marks the edges of a run with writes to the second port's scratch register. Lines are counted, never kept:
+a trace of millions of lines costs nothing but time. The counts share no code with the module that they check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xsmmu.errors import LabError
+
+KINDS = ("page", "domain", "global")
+
+EVENT_KINDS = {
+    "vtd_inv_desc_iotlb_pages": "page",
+    "vtd_inv_desc_iotlb_pasid_pages": "page",
+    "vtd_inv_desc_iotlb_domain": "domain",
+    "vtd_inv_desc_iotlb_pasid": "domain",
+    "vtd_inv_desc_iotlb_global": "global",
+}
+"""Trace events of the IOMMU model, and the kind of invalidation that each is."""
+
+MARKER_EVENT = "serial_write"
+TRACE_EVENTS = (*EVENT_KINDS, MARKER_EVENT)
+
+_MARKER = re.compile(rb"^serial_write \[0x0?7\] <- 0x([0-9a-f]+)\n", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Invalidation commands by kind."""
+
+    page: int = 0
+    domain: int = 0
+    global_: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.page + other.page, self.domain + other.domain, self.global_ + other.global_)
+
+    @property
+    def total(self) -> int:
+        """All commands, of whatever kind."""
+        return self.page + self.domain + self.global_
+
+    def as_dict(self) -> dict[str, int]:
+        """As in results: one figure for each kind."""
+        return {"page": self.page, "domain": self.domain, "global": self.global_}
+
+    @classmethod
+    def from_mapping(cls, figures: Mapping[str, int]) -> Counts:
+        """The inverse of `as_dict`."""
+        return cls(figures["page"], figures["domain"], figures["global"])
+
+
+class Oracle:
+    """Counts of one guest, by window; window n lies between the guest's markers n and n + 1."""
+
+    def __init__(self) -> None:
+        self._windows = [Counts()]
+        self._rest = b""
+        self.other_lines: list[bytes] = []
+        """Lines that are no trace event: what QEMU itself had to say (the last few)."""
+
+    def feed(self, data: bytes) -> None:
+        """Count the next part of the trace; parts may be cut anywhere."""
+        data = self._rest + data
+        end = data.rfind(b"\n") + 1
+        self._rest = data[end:]
+        start = 0
+        for marker in _MARKER.finditer(data, 0, end):
+            self._count(data, start, marker.start())
+            self._mark(int(marker[1], 16))
+            start = marker.end()
+        self._count(data, start, end)
+
+    def _mark(self, value: int) -> None:
+        number = len(self._windows)
+        if value != number & 0xFF:
+            raise LabError(f"the trace lost its place: marker {number & 0xFF} expected, {value} found")
+        self._windows.append(Counts())
+
+    def _count(self, data: bytes, start: int, end: int) -> None:
+        if start == end:
+            return
+        found = dict.fromkeys(KINDS, 0)
+        for event, kind in EVENT_KINDS.items():
+            found[kind] += data.count(event.encode() + b" ", start, end)
+        lines = data.count(b"\n", start, end)
+        if lines > sum(found.values()) + data.count(b"serial_write ", start, end):
+            self._keep_other(data[start:end])
+        self._windows[-1] += Counts.from_mapping(found)
+
+    def _keep_other(self, data: bytes) -> None:
+        other = [line for line in data.splitlines() if not line.startswith((b"vtd_inv", b"serial_write"))]
+        self.other_lines = (self.other_lines + other)[-20:]
+
+    @property
+    def markers(self) -> int:
+        """How many markers were seen."""
+        return len(self._windows) - 1
+
+    def window(self, first: int, last: int) -> Counts:
+        """Commands between marker `first` and marker `last`; both must have been seen."""
+        if not 1 <= first < last <= self.markers:
+            raise LabError(f"the trace has {self.markers} markers, so no window from {first} to {last}")
+        return sum(self._windows[first:last], Counts())
+
+
+def compare(what: str, module: Counts, oracle: Counts) -> None:
+    """Raise unless the module's own counters equal the hardware model's, kind by kind."""
+    ours, theirs = module.as_dict(), oracle.as_dict()
+    wrong = [f"{kind}: module {ours[kind]}, QEMU {theirs[kind]}" for kind in KINDS if ours[kind] != theirs[kind]]
+    if wrong:
+        raise LabError(
+            f"{what}: the module's invalidation counters differ from QEMU's own count ({'; '.join(wrong)}); "
+            "its figures cannot be trusted"
+        )

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A results folder: written under a hidden name, complete and valid when it gets its own, and only then `latest`.
+
+results/<UTC time>/ holds the guests' raw JSON lines, consoles and QEMU's own output, and summary.json. A killed run
+leaves at most a hidden folder, which the next run removes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jsonschema
+
+from xsmmu.errors import LabError
+
+SCHEMA_PATH = Path(__file__).resolve().parents[2] / "lab" / "results.schema.json"
+SUMMARY = "summary.json"
+LATEST = "latest"
+_PARTIAL = ".partial-"
+
+
+class Results:
+    """The folder of one run, as a context: kept only if `finish` was called."""
+
+    def __init__(self, parent: Path) -> None:
+        self.parent = parent
+        self.time = datetime.now(UTC)
+        self._name = self.time.strftime("%Y-%m-%dT%H-%M-%SZ")
+        self.folder = parent / f"{_PARTIAL}{self._name}-{os.getpid()}"
+        self._lock: int | None = None
+
+    def __enter__(self) -> Results:
+        self.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(self.parent)
+        self.folder.mkdir()
+        self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self.folder.name.startswith(_PARTIAL):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def finish(self, summary: dict[str, Any]) -> Path:
+        """Check and write the summary, name the folder, point `latest` to it; return the folder."""
+        validate(summary)
+        (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
+        target = self._free_name()
+        self.folder.rename(target)
+        self.folder = target
+        link = self.parent / f".{LATEST}-{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target.name)
+        link.replace(self.parent / LATEST)
+        return target
+
+    def _free_name(self) -> Path:
+        target, number = self.parent / self._name, 1
+        while target.exists():
+            number += 1
+            target = self.parent / f"{self._name}.{number}"
+        return target
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove what killed runs left; a run that still lives holds its folder's lock."""
+    for folder in parent.glob(f"{_PARTIAL}*"):
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(lock)
+
+
+def validate(summary: Any) -> None:
+    """Raise unless this is a summary as lab/results.schema.json describes it."""
+    schema = json.loads(SCHEMA_PATH.read_text())
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(summary))
+    if error is not None:
+        raise LabError(f"the summary does not fit its schema: {error.json_path}: {error.message}")
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """Read the summary of a results folder, or of the file itself."""
+    path = folder / SUMMARY if folder.is_dir() else folder
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise LabError(f"{path} does not exist: name a folder that `xsmmu lab run` wrote, or run it first") from None
+    except ValueError as error:
+        raise LabError(f"{path} is no summary: {error}") from None
+    validate(summary)
+    return summary

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The PCI driver and its front: /sys/kernel/debug/xsmmu_lab/<bdf>/<workload>.
+ *
+ * Writing parameters (`key=value ...`, blanks between) to a workload's file runs it: the write
+ * returns when the run has ended, with a negative errno and one log line if it could not be done.
+ * Reading gives the result of the last run, one JSON object in one line; -ENODATA if there is
+ * none, also after a run that failed.
+ *
+ * One run at a time on the machine: a second one would be in the first one's figures, so it gets
+ * -EBUSY. A reader waits for the run. Unbinding ends a run early (-ENODEV) and then waits for the
+ * files to fall idle; an open file keeps the module loaded.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/debugfs.h>
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "device.h"
+
+#define LAB_RESULT_BYTES 2048
+#define LAB_PARAMS_MAX_BYTES 256
+
+static const struct lab_workload *const workloads[] = { &lab_micro, &lab_exposure };
+
+struct lab_file {
+	struct lab_device *dev;
+	const struct lab_workload *workload;
+	size_t length_bytes;	/* of result; 0: none. Under run_lock */
+	char result[LAB_RESULT_BYTES];
+};
+
+/* Held during a run, and while a result is read. */
+static DEFINE_MUTEX(run_lock);
+
+static struct dentry *root_folder;
+
+int lab_device_interrupted(const struct lab_device *dev, const char *workload)
+{
+	if (READ_ONCE(dev->leaving)) {
+		dev_err(&dev->pdev->dev, "%s: ended early, the driver is being unbound\n", workload);
+		return -ENODEV;
+	}
+	if (signal_pending(current)) {
+		dev_err(&dev->pdev->dev, "%s: ended early, a signal is pending\n", workload);
+		return -EINTR;
+	}
+	return 0;
+}
+
+bool lab_device_translated(const struct lab_device *dev)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(&dev->pdev->dev);
+
+	return domain && domain->type != IOMMU_DOMAIN_IDENTITY;
+}
+
+static int file_run(struct lab_file *file, char *params)
+{
+	struct seq_buf result;
+	int ret;
+
+	file->length_bytes = 0;
+	seq_buf_init(&result, file->result, sizeof(file->result));
+	ret = file->workload->run(file->dev, strim(params), &result);
+	if (ret)
+		return ret;
+	seq_buf_printf(&result, "\n");
+	if (seq_buf_has_overflowed(&result)) {
+		dev_err(&file->dev->pdev->dev, "%s: the result is longer than %d bytes\n",
+			file->workload->name, LAB_RESULT_BYTES);
+		return -EOVERFLOW;
+	}
+	file->length_bytes = result.len;
+	return 0;
+}
+
+static ssize_t file_write(struct file *filp, const char __user *from, size_t count, loff_t *pos)
+{
+	struct lab_file *file = filp->private_data;
+	struct device *dev = &file->dev->pdev->dev;
+	char *params;
+	int ret;
+
+	if (count > LAB_PARAMS_MAX_BYTES) {
+		dev_err(dev, "%s: parameters longer than %d bytes\n", file->workload->name,
+			LAB_PARAMS_MAX_BYTES);
+		return -E2BIG;
+	}
+	params = memdup_user_nul(from, count);
+	if (IS_ERR(params))
+		return PTR_ERR(params);
+
+	if (mutex_trylock(&run_lock)) {
+		ret = file_run(file, params);
+		mutex_unlock(&run_lock);
+	} else {
+		dev_err(dev, "%s: another run is going on: wait for its end\n", file->workload->name);
+		ret = -EBUSY;
+	}
+	kfree(params);
+	/* *pos stays, so that the same descriptor can then read the result from its start. */
+	return ret ? ret : count;
+}
+
+static ssize_t file_read(struct file *filp, char __user *to, size_t count, loff_t *pos)
+{
+	struct lab_file *file = filp->private_data;
+	ssize_t ret;
+
+	ret = mutex_lock_interruptible(&run_lock);
+	if (ret)
+		return ret;
+	if (file->length_bytes)
+		ret = simple_read_from_buffer(to, count, pos, file->result, file->length_bytes);
+	else
+		ret = -ENODATA;
+	mutex_unlock(&run_lock);
+	return ret;
+}
+
+static const struct file_operations file_ops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.read = file_read,
+	.write = file_write,
+	.llseek = default_llseek,
+};
+
+static int files_create(struct lab_device *dev)
+{
+	size_t i;
+
+	dev->files = devm_kcalloc(&dev->pdev->dev, ARRAY_SIZE(workloads), sizeof(*dev->files),
+				  GFP_KERNEL);
+	if (!dev->files)
+		return -ENOMEM;
+	dev->folder = debugfs_create_dir(pci_name(dev->pdev), root_folder);
+	for (i = 0; i < ARRAY_SIZE(workloads); i++) {
+		dev->files[i].dev = dev;
+		dev->files[i].workload = workloads[i];
+		debugfs_create_file(workloads[i]->name, 0600, dev->folder, &dev->files[i],
+				    &file_ops);
+	}
+	return 0;
+}
+
+static int lab_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct lab_device *dev;
+	int ret;
+
+	dev = devm_kzalloc(&pdev->dev, sizeof(*dev), GFP_KERNEL);
+	if (!dev)
+		return -ENOMEM;
+	dev->pdev = pdev;
+
+	ret = pcim_enable_device(pdev);
+	if (ret)
+		return dev_err_probe(&pdev->dev, ret, "cannot enable the device\n");
+	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	if (ret)
+		return dev_err_probe(&pdev->dev, ret, "no 64-bit DMA\n");
+	ret = lab_attacker_create(&dev->attacker, pdev);
+	if (ret)
+		return dev_err_probe(&pdev->dev, ret, "cannot map BAR 0\n");
+	pci_set_master(pdev);
+
+	ret = lab_poll_create(&dev->poll);
+	if (ret)
+		return dev_err_probe(&pdev->dev, ret, "no net device for NAPI\n");
+	ret = files_create(dev);
+	if (ret) {
+		lab_poll_destroy(&dev->poll);
+		return ret;
+	}
+	pci_set_drvdata(pdev, dev);
+	return 0;
+}
+
+static void lab_remove(struct pci_dev *pdev)
+{
+	struct lab_device *dev = pci_get_drvdata(pdev);
+
+	WRITE_ONCE(dev->leaving, true);
+	debugfs_remove(dev->folder);	/* waits for readers and writers */
+	lab_poll_destroy(&dev->poll);
+	pci_clear_master(pdev);
+}
+
+static const struct pci_device_id lab_ids[] = {
+	{ PCI_DEVICE(LAB_ATTACKER_VENDOR, LAB_ATTACKER_DEVICE) },
+	{ }
+};
+MODULE_DEVICE_TABLE(pci, lab_ids);
+
+static struct pci_driver lab_driver = {
+	.name = KBUILD_MODNAME,
+	.id_table = lab_ids,
+	.probe = lab_probe,
+	.remove = lab_remove,
+};
+
+static int __init lab_init(void)
+{
+	int ret;
+
+	root_folder = debugfs_create_dir(KBUILD_MODNAME, NULL);
+	ret = pci_register_driver(&lab_driver);
+	if (ret)
+		debugfs_remove(root_folder);
+	return ret;
+}
+module_init(lab_init);
+
+static void __exit lab_exit(void)
+{
+	pci_unregister_driver(&lab_driver);
+	debugfs_remove(root_folder);
+}
+module_exit(lab_exit);
+
+MODULE_DESCRIPTION("Workloads that measure and attack IOMMU policies, on QEMU's iommu-testdev");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Workload `micro`: what a map and an unmap of one page cost an unmodified driver.
+ *
+ * A round is one NAPI poll: map `ring` order-0 pages with dma_map_page(), then unmap them all. The
+ * two loops are timed, each as a whole. What other modules do at the end of the poll (a deferred
+ * sync) is part of the price of unmapping and is charged to it: the time from the poll function's
+ * return until the last of the others' probes on napi_poll has returned. This contains the
+ * kernel's own few instructions for the tracepoint, reported as empty_poll_* so that a reader can
+ * judge; they are not subtracted.
+ *
+ * Interrupts stay on: a policy's timers belong to its price. But the scheduler tick does not, so a
+ * round begins only where the time left until the next tick suffices (rounds longer than a tick
+ * cannot avoid it; disturbed_rounds counts). Policies spread work over several rounds (a flush per
+ * 256 pages, IOVA magazines), so one short round says nothing: consecutive rounds are added up to
+ * samples of 1,024 pages, and the headline figure is the median sample. Means over all measured
+ * rounds stand beside it and contain every rare event.
+ *
+ * Parameters: ring=64|256|1024; rounds (measured; warm-up comes before); shuffle=1 unmaps in a
+ * fixed pseudo-random order; fresh=1 allocates new pages for each round and frees each round's
+ * pages inside the poll, before the end-of-poll sync, as a driver that gives its buffers away
+ * does. Neither is in the timed sections, but what the end of the poll costs because of it is.
+ */
+#include <linux/delay.h>
+#include <linux/dma-mapping.h>
+#include <linux/jiffies.h>
+#include <linux/math64.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sort.h>
+#include <linux/timekeeping.h>
+
+#include "clock.h"
+#include "device.h"
+#include "params.h"
+
+#define SAMPLE_PAGES 1024
+#define WARMUP_PAGES 8192
+#define EMPTY_POLLS 32
+#define SETTLE_MS 50	/* for what a run before left to timers, such as a flush queue's 10 ms */
+
+enum section { SECTION_MAP, SECTION_UNMAP, SECTION_SYNC, SECTION_COUNT };
+
+struct micro {
+	struct lab_device *dev;
+	struct lab_clock clock;
+	u32 ring_pages, rounds, shuffle, fresh;	/* the parameters */
+
+	struct page **pages;	/* [ring_pages]; owned by the run, or by one round if fresh */
+	dma_addr_t *iovas;	/* [ring_pages] */
+	u32 *order;		/* the i-th unmap takes page order[i] */
+	u32 *samples;		/* room for sorting, one per sample */
+
+	/* One poll, filled in by micro_work(). */
+	u32 mapped_pages;	/* fewer than ring_pages: a map failed */
+	u32 section_ticks[SECTION_COUNT];
+
+	u32 *history[SECTION_COUNT];	/* [rounds] ticks of each measured round */
+	u64 longest_ticks;	/* of any round, its scheduling included */
+	u32 disturbed_rounds;	/* measured rounds with a scheduler tick inside */
+	u64 total_pages;	/* mapped and unmapped, warm-up included */
+	u32 empty_poll_ticks;
+
+	/* Over the measured rounds, to scale ticks to nanoseconds. */
+	u64 run_ticks, run_ns;
+};
+
+static noinline void map_all(struct micro *micro)
+{
+	struct device *dev = &micro->dev->pdev->dev;
+	u32 i;
+
+	for (i = 0; i < micro->ring_pages; i++) {
+		micro->iovas[i] = dma_map_page(dev, micro->pages[i], 0, PAGE_SIZE,
+					       DMA_FROM_DEVICE);
+		if (dma_mapping_error(dev, micro->iovas[i]))
+			break;
+	}
+	micro->mapped_pages = i;
+}
+
+static noinline void unmap_all(struct micro *micro)
+{
+	struct device *dev = &micro->dev->pdev->dev;
+	u32 i;
+
+	for (i = 0; i < micro->ring_pages; i++)
+		dma_unmap_page(dev, micro->iovas[micro->order[i]], PAGE_SIZE, DMA_FROM_DEVICE);
+}
+
+/* After a failed map: only the first mapped_pages are mapped. */
+static void unmap_some(struct micro *micro)
+{
+	struct device *dev = &micro->dev->pdev->dev;
+
+	while (micro->mapped_pages)
+		dma_unmap_page(dev, micro->iovas[--micro->mapped_pages], PAGE_SIZE,
+			       DMA_FROM_DEVICE);
+}
+
+static void pages_free(struct micro *micro)
+{
+	u32 i;
+
+	for (i = 0; i < micro->ring_pages; i++) {
+		if (micro->pages[i])
+			__free_page(micro->pages[i]);
+		micro->pages[i] = NULL;
+	}
+}
+
+static int pages_allocate(struct micro *micro)
+{
+	u32 i;
+
+	for (i = 0; i < micro->ring_pages; i++) {
+		micro->pages[i] = alloc_page(GFP_KERNEL);
+		if (!micro->pages[i])
+			return -ENOMEM;	/* the caller ends the run, which frees the others */
+	}
+	return 0;
+}
+
+static u32 section_length(const struct micro *micro, u64 start, u64 end)
+{
+	return end - start - micro->clock.read_ticks;
+}
+
+/* The poll. */
+static void micro_work(void *context)
+{
+	struct micro *micro = context;
+	u64 start, mapped, unmap_start, unmapped;
+
+	start = lab_clock();
+	map_all(micro);
+	mapped = lab_clock();
+	if (micro->mapped_pages != micro->ring_pages) {
+		unmap_some(micro);
+		return;
+	}
+	unmap_start = lab_clock();
+	unmap_all(micro);
+	unmapped = lab_clock();
+
+	micro->section_ticks[SECTION_MAP] = section_length(micro, start, mapped);
+	micro->section_ticks[SECTION_UNMAP] = section_length(micro, unmap_start, unmapped);
+	if (micro->fresh)
+		pages_free(micro);
+}
+
+static void empty_work(void *context)
+{
+}
+
+/* One poll in a quiet stretch. Returns whether a scheduler tick fell into it nevertheless. */
+static bool poll_quietly(struct micro *micro, void (*work)(void *context))
+{
+	struct lab_poll *poll = &micro->dev->poll;
+	unsigned long tick;
+	bool disturbed;
+	u64 start;
+
+	preempt_disable();
+	/* A quarter on top: rounds of one kind differ by the work that a policy puts off. */
+	lab_clock_await_quiet(&micro->clock, micro->longest_ticks + micro->longest_ticks / 4);
+	tick = jiffies;
+	start = lab_clock();
+	lab_poll_start(poll, work, micro);
+	micro->longest_ticks = max(micro->longest_ticks, lab_clock() - start);
+	disturbed = tick != jiffies;
+	preempt_enable();
+	lab_poll_wait(poll);
+	micro->section_ticks[SECTION_SYNC] = section_length(micro, poll->returned, poll->probed);
+	return disturbed;
+}
+
+static int round_run(struct micro *micro, bool *disturbed)
+{
+	struct device *dev = &micro->dev->pdev->dev;
+	int ret = lab_device_interrupted(micro->dev, "micro");
+
+	if (ret)
+		return ret;
+	if (micro->fresh) {
+		ret = pages_allocate(micro);
+		if (ret) {
+			dev_err(dev, "micro: no memory for %u pages\n", micro->ring_pages);
+			return ret;
+		}
+	}
+	*disturbed = poll_quietly(micro, micro_work);
+	if (!micro->mapped_pages) {
+		dev_err(dev, "micro: dma_map_page() failed\n");
+		return -EIO;
+	}
+	micro->total_pages += micro->ring_pages;
+	cond_resched();
+	return 0;
+}
+
+static int rounds_run(struct micro *micro)
+{
+	u32 i, section, warmup = WARMUP_PAGES / micro->ring_pages;
+	u64 start_ticks, start_ns;
+	bool disturbed;
+	int ret;
+
+	for (i = 0; i < warmup; i++) {
+		ret = round_run(micro, &disturbed);
+		if (ret)
+			return ret;
+	}
+	start_ticks = lab_clock();
+	start_ns = ktime_get_mono_fast_ns();
+	for (i = 0; i < micro->rounds; i++) {
+		ret = round_run(micro, &disturbed);
+		if (ret)
+			return ret;
+		for (section = 0; section < SECTION_COUNT; section++)
+			micro->history[section][i] = micro->section_ticks[section];
+		micro->disturbed_rounds += disturbed;
+	}
+	micro->run_ticks = lab_clock() - start_ticks;
+	micro->run_ns = ktime_get_mono_fast_ns() - start_ns;
+	return 0;
+}
+
+/* The least of several polls without work: the fixed price of a poll's end. */
+static void empty_polls_run(struct micro *micro)
+{
+	u32 i, least = U32_MAX;
+
+	for (i = 0; i < EMPTY_POLLS; i++) {
+		poll_quietly(micro, empty_work);
+		least = min(least, micro->section_ticks[SECTION_SYNC]);
+	}
+	micro->empty_poll_ticks = least;
+}
+
+static int u32_compare(const void *a, const void *b)
+{
+	u32 left = *(const u32 *)a, right = *(const u32 *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+/* A set of sections, as a mask: their ticks are added up. */
+#define SECTIONS_MAP BIT(SECTION_MAP)
+#define SECTIONS_UNMAP (BIT(SECTION_UNMAP) | BIT(SECTION_SYNC))
+#define SECTIONS_SYNC BIT(SECTION_SYNC)
+
+static u64 rounds_sum(const struct micro *micro, unsigned long sections, u32 first, u32 count)
+{
+	u64 sum = 0;
+	u32 i, section;
+
+	for (section = 0; section < SECTION_COUNT; section++)
+		for (i = 0; sections & BIT(section) && i < count; i++)
+			sum += micro->history[section][first + i];
+	return sum;
+}
+
+/*
+ * The median over the samples, in tenths of a tick per page: the next digit depends on how the
+ * rounds fall against timers such as the IOVA cache's, so it would not be the same in a second
+ * run. An incomplete last sample is left out.
+ */
+static u64 rounds_median(const struct micro *micro, unsigned long sections)
+{
+	u32 per_sample = min(SAMPLE_PAGES / micro->ring_pages, micro->rounds);
+	u32 i, count = micro->rounds / per_sample;
+
+	for (i = 0; i < count; i++)
+		micro->samples[i] = rounds_sum(micro, sections, i * per_sample, per_sample);
+	sort(micro->samples, count, sizeof(*micro->samples), u32_compare, NULL);
+	return DIV_ROUND_CLOSEST_ULL(micro->samples[count / 2] * 10ULL,
+				     per_sample * micro->ring_pages);
+}
+
+/* As rounds_median(), over all rounds. */
+static u64 rounds_mean(const struct micro *micro, unsigned long sections)
+{
+	u32 pages = micro->rounds * micro->ring_pages;
+
+	return DIV_ROUND_CLOSEST_ULL(rounds_sum(micro, sections, 0, micro->rounds) * 10, pages);
+}
+
+static void print_figure(struct seq_buf *result, const char *name, const char *unit, bool applies,
+			 u64 tenths)
+{
+	u32 fraction;
+	u64 whole = div_u64_rem(tenths, 10, &fraction);
+
+	if (applies)
+		seq_buf_printf(result, ",\"%s_%s_per_page\":%llu.%u", name, unit, whole,
+			       fraction);
+	else
+		seq_buf_printf(result, ",\"%s_%s_per_page\":null", name, unit);
+}
+
+/* Both units are always present; the one that the clock does not give is null. */
+static void print_section(const struct micro *micro, struct seq_buf *result, const char *name,
+			  u64 tenths)
+{
+	bool instructions = micro->clock.instructions;
+
+	print_figure(result, name, "instructions", instructions, tenths);
+	if (!instructions)
+		tenths = div64_u64(tenths * div_u64(micro->run_ns, 1000),
+					max(div_u64(micro->run_ticks, 1000), 1ULL));
+	print_figure(result, name, "ns", !instructions, tenths);
+}
+
+static void micro_print(const struct micro *micro, struct seq_buf *result)
+{
+	seq_buf_printf(result, "{\"ring\":%u,\"rounds\":%u,\"shuffle\":%u,\"fresh\":%u",
+		       micro->ring_pages, micro->rounds, micro->shuffle, micro->fresh);
+	print_section(micro, result, "map", rounds_median(micro, SECTIONS_MAP));
+	print_section(micro, result, "unmap", rounds_median(micro, SECTIONS_UNMAP));
+	print_section(micro, result, "sync", rounds_median(micro, SECTIONS_SYNC));
+	print_section(micro, result, "map_mean", rounds_mean(micro, SECTIONS_MAP));
+	print_section(micro, result, "unmap_mean", rounds_mean(micro, SECTIONS_UNMAP));
+	seq_buf_printf(result, ",\"pages_mapped\":%llu,\"pages_unmapped\":%llu", micro->total_pages,
+		       micro->total_pages);
+	seq_buf_printf(result, ",\"disturbed_rounds\":%u,\"translated\":%s",
+		       micro->disturbed_rounds,
+		       lab_device_translated(micro->dev) ? "true" : "false");
+	seq_buf_printf(result, ",\"clock\":\"%s\"",
+		       micro->clock.instructions ? "instructions" : "ns");
+	seq_buf_printf(result, ",\"clock_read_ticks\":%u,\"empty_poll_ticks\":%u}",
+		       micro->clock.read_ticks, micro->empty_poll_ticks);
+}
+
+/* Identity, or a fixed permutation (Fisher-Yates over a 32-bit xorshift; the same in every run). */
+static void order_fill(struct micro *micro)
+{
+	u32 i, state = 0x9e3779b9;
+
+	for (i = 0; i < micro->ring_pages; i++)
+		micro->order[i] = i;
+	for (i = micro->ring_pages - 1; micro->shuffle && i; i--) {
+		state ^= state << 13;
+		state ^= state >> 17;
+		state ^= state << 5;
+		swap(micro->order[i], micro->order[state % (i + 1)]);
+	}
+}
+
+static void micro_free(struct micro *micro)
+{
+	u32 section;
+
+	if (micro->pages)
+		pages_free(micro);
+	for (section = 0; section < SECTION_COUNT; section++)
+		kvfree(micro->history[section]);
+	kvfree(micro->samples);
+	kvfree(micro->order);
+	kvfree(micro->iovas);
+	kvfree(micro->pages);
+}
+
+static int micro_allocate(struct micro *micro)
+{
+	u32 section;
+
+	micro->pages = kvcalloc(micro->ring_pages, sizeof(*micro->pages), GFP_KERNEL);
+	micro->iovas = kvcalloc(micro->ring_pages, sizeof(*micro->iovas), GFP_KERNEL);
+	micro->order = kvcalloc(micro->ring_pages, sizeof(*micro->order), GFP_KERNEL);
+	micro->samples = kvcalloc(micro->rounds, sizeof(*micro->samples), GFP_KERNEL);
+	if (!micro->pages || !micro->iovas || !micro->order || !micro->samples)
+		return -ENOMEM;
+	for (section = 0; section < SECTION_COUNT; section++) {
+		micro->history[section] = kvcalloc(micro->rounds, sizeof(u32), GFP_KERNEL);
+		if (!micro->history[section])
+			return -ENOMEM;
+	}
+	return micro->fresh ? 0 : pages_allocate(micro);
+}
+
+static int micro_parse(struct micro *micro, char *text)
+{
+	struct device *dev = &micro->dev->pdev->dev;
+	const struct lab_param params[] = {
+		{ "ring", &micro->ring_pages, 64, 1024 },
+		{ "rounds", &micro->rounds, 1, 100000 },
+		{ "shuffle", &micro->shuffle, 0, 1 },
+		{ "fresh", &micro->fresh, 0, 1 },
+	};
+	int ret = lab_params_parse(dev, "micro", text, params, ARRAY_SIZE(params));
+
+	if (ret)
+		return ret;
+	if (micro->ring_pages != 64 && micro->ring_pages != 256 && micro->ring_pages != 1024) {
+		dev_err(dev, "micro: ring=%u is out of range, expected 64, 256 or 1024\n", micro->ring_pages);
+		return -ERANGE;
+	}
+	return 0;
+}
+
+static int micro_run(struct lab_device *dev, char *text, struct seq_buf *result)
+{
+	struct micro micro = { .dev = dev, .ring_pages = 1024, .rounds = 64 };
+	int ret = micro_parse(&micro, text);
+
+	if (ret)
+		return ret;
+	ret = micro_allocate(&micro);
+	if (ret) {
+		dev_err(&dev->pdev->dev, "micro: no memory for ring=%u rounds=%u\n", micro.ring_pages, micro.rounds);
+		goto out_free;
+	}
+	order_fill(&micro);
+	ret = lab_poll_enter(&dev->poll);
+	if (ret) {
+		dev_err(&dev->pdev->dev, "micro: cannot probe the tracepoint napi_poll: %d\n", ret);
+		goto out_free;
+	}
+	msleep(SETTLE_MS);
+	lab_clock_calibrate(&micro.clock);
+	empty_polls_run(&micro);
+	ret = rounds_run(&micro);
+	lab_poll_leave(&dev->poll);
+	if (!ret)
+		micro_print(&micro, result);
+out_free:
+	micro_free(&micro);
+	return ret;
+}
+
+const struct lab_workload lab_micro = { .name = "micro", .run = micro_run };

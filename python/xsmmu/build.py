@@ -51,9 +51,9 @@ def sources(source_dir: Path, parts: Sequence[str]) -> dict[str, bytes]:
         if not start.exists():
             raise LabError(f"{start} does not exist, and a build needs it")
         for file in [start] if start.is_file() else sorted(start.rglob("*")):
-            if file.is_file() and (file.suffix in _SOURCE_SUFFIXES or file.name in _SOURCE_NAMES):
-                if not file.name.endswith(".mod.c"):
-                    found[str(file.relative_to(source_dir))] = file.read_bytes()
+            wanted = file.suffix in _SOURCE_SUFFIXES or file.name in _SOURCE_NAMES
+            if wanted and file.is_file() and not file.name.endswith(".mod.c"):
+                found[str(file.relative_to(source_dir))] = file.read_bytes()
     return found
 
 
@@ -147,11 +147,13 @@ def userspace(
     parts: Sequence[str] = ("core", "tests/unit"),
     compiler: str = "gcc-14",
     libraries: Sequence[str] = (),
+    runs: bool = True,
 ) -> Path:
     """Compile C files of `source_dir` into one program, cached by content.
 
     The program runs on the host as it is: it carries the paths of the root's loader and libraries. `flags` may
-    name folders (-I) relative to `source_dir`. Run it by `run_userspace`.
+    name folders (-I) relative to `source_dir`. Run it by `run_userspace`. An object that is not to run
+    (`runs` false) is linked as `flags` say.
     """
     files = sources(source_dir, parts)
     link = [
@@ -159,7 +161,7 @@ def userspace(
         "-Wl,--disable-new-dtags",
         f"-Wl,-rpath,{root.path / LIBRARY_DIR}",
     ]
-    argv = [compiler, *flags, "-o", output, *c_files, *link, *libraries]
+    argv = [compiler, *flags, "-o", output, *c_files, *(link if runs else ()), *libraries]
     script = " ".join(_quote(argument) for argument in argv)
     build = _build(root, files, (root.versions.get(compiler, ""),), output, script)
     return _outputs(build, (output,), output)[0]

@@ -205,11 +205,9 @@ def _default_sources(suite: str) -> str:
     """The sources that mmdebstrap itself would use for a suite, on a host whose apt names no Debian."""
     show = "--setup-hook=sed 's/^/source:/' \"$1\"/etc/apt/sources.list; exit 1"
     target = Path("/tmp") / f"xsmmu-sources-{os.getpid()}"
+    argv = ["mmdebstrap", "--mode=chrootless", "--skip=check/chrootless", "--variant=extract", show]
     try:
-        result = run(
-            ["mmdebstrap", "--mode=chrootless", "--skip=check/chrootless", "--variant=extract", show, suite, str(target)],
-            env=system_env(),
-        )
+        result = run([*argv, suite, str(target)], env=system_env())
     finally:
         remove_tree(target)
     lines = re.findall(r"^source:(deb .*)$", result.stdout + result.stderr, re.MULTILINE)
@@ -229,7 +227,7 @@ def debian_mirrors() -> tuple[str, str]:
     main = os.environ.get("XSMMU_MIRROR")
     security = os.environ.get("XSMMU_SECURITY_MIRROR")
     if main and security:
-        return main, security
+        return main.rstrip("/"), security.rstrip("/")
     codename = debian_codename()
     listed = run(["apt-get", "update", "--print-uris"], env=system_env())
     bases = archive_bases(listed.stdout)
@@ -258,7 +256,7 @@ def apt_acquire_options() -> str:
 
 _DOWNLOAD_FAULTS = (
     (
-        re.compile(r"No space left on device|not have enough free space", re.IGNORECASE),
+        re.compile(r"No space left on device|(?:not|n't) have enough free space", re.IGNORECASE),
         "the disk is full: free some space, or name another folder in XSMMU_CACHE",
     ),
     (
@@ -271,7 +269,7 @@ _DOWNLOAD_FAULTS = (
     ),
     (
         re.compile(r"Hash Sum mismatch|unexpected size|File has unexpected|Mirror sync in progress", re.IGNORECASE),
-        "a download arrived broken (a mirror in the middle of an update, or a faulty proxy): run the same command again",
+        "a download arrived broken (a mirror being updated, or a faulty proxy): run the same command again",
     ),
     (
         re.compile(r"NO_PUBKEY|is not signed|couldn't be verified|could not be verified"),

@@ -119,9 +119,7 @@ def _install(root: Root, wanted: Wanted, record: Path, console: Console) -> None
     console.print(f"kernel {release} ({wanted.suite})")
 
 
-def _fetch(
-    root: Root, env: Mapping[str, str], wanted: Wanted, status: Status
-) -> tuple[dict[str, str], list[Path]]:
+def _fetch(root: Root, env: Mapping[str, str], wanted: Wanted, status: Status) -> tuple[dict[str, str], list[Path]]:
     """The kernel's packages and their files. Lists that name a file the archive dropped are read again, once."""
     for attempt in ("as listed", "with new lists"):
         packages = _resolve(env, wanted)

@@ -43,11 +43,11 @@ _FORMAT = 1
 _PACKAGES = (
     # a shell and what kernel builds call
     *("base-files", "bash", "bc", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip"),
-    *("make", "perl-base", "sed", "tar", "util-linux", "xz-utils"),
+    *("make", "perl", "sed", "tar", "util-linux", "xz-utils"),
     # compilers: 12 for bookworm's kernels, 14 for the others; sanitizers come with them
     *("binutils", "gcc-12", "gcc-14", "libc6-dev", "libelf-dev"),
     # checks
-    *("shellcheck", "sparse"),
+    "shellcheck",
     # guests: the machine, and what its initramfs carries
     *("qemu-system-x86", "busybox-static", "fio", "iperf3", "iproute2", "kmod"),
 )
@@ -286,8 +286,7 @@ def _progress(console: Console, work: Path) -> Iterator[_Phase]:
             while not done.wait(1.0):
                 got_bytes = _folder_bytes(work / _ARCHIVES)
                 status.update(
-                    f"private root: {phase.name}, {got_bytes >> 20} MiB of packages,"
-                    f" {time.monotonic() - started:.0f} s"
+                    f"private root: {phase.name}, {got_bytes >> 20} MiB of packages, {time.monotonic() - started:.0f} s"
                 )
 
         thread = threading.Thread(target=show, daemon=True)

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A world with nothing in it: what xsmmu/needs.h asks for, from the compiler
+ * alone. `make tidy` compiles the engine against it, and it runs nowhere.
+ */
+#ifndef XSMMU_PLATFORM_H
+#define XSMMU_PLATFORM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int64_t s64;
+
+typedef struct {
+	u32 taken;
+} xs_lock_t;
+
+typedef unsigned long xs_flags_t;
+typedef u32 xs_atomic_t;
+
+typedef struct {
+	u64 first;
+} xs_gather_t;
+
+typedef void *xs_ref_t;
+
+xs_flags_t xs_lock(xs_lock_t *lock);
+void xs_lock_init(xs_lock_t *lock);
+void xs_unlock(xs_lock_t *lock, xs_flags_t flags);
+void xs_lock_nested(xs_lock_t *lock);
+void xs_unlock_nested(xs_lock_t *lock);
+xs_flags_t xs_local_save(void);
+void xs_local_restore(xs_flags_t flags);
+u32 xs_cpu_id(void);
+bool xs_warn_once(bool broken, const char *text);
+xs_ref_t xs_ref_of(u64 phys);
+void xs_ref_hold(xs_ref_t ref);
+void xs_ref_release(xs_ref_t ref);
+
+#define xs_atomic_read(a)	__atomic_load_n(a, __ATOMIC_RELAXED)
+#define xs_atomic_set(a, v)	__atomic_store_n(a, v, __ATOMIC_RELAXED)
+#define xs_atomic_sub(a, v)	__atomic_sub_fetch(a, v, __ATOMIC_SEQ_CST)
+
+#define xs_popcount(x)		((u32)__builtin_popcountll(x))
+#define xs_ctz(x)		((u32)__builtin_ctzll(x))
+
+#define xs_load(p)		__atomic_load_n(p, __ATOMIC_RELAXED)
+#define xs_store(p, v)		__atomic_store_n(p, v, __ATOMIC_RELAXED)
+#define xs_load_acquire(p)	__atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define xs_store_release(p, v)	__atomic_store_n(p, v, __ATOMIC_RELEASE)
+
+#define xs_inline		inline __attribute__((always_inline))
+#define xs_noinline		__attribute__((noinline))
+#define xs_ops(engine)		((engine)->ops)
+
+#define xs_likely(c)		__builtin_expect(!!(c), 1)
+#define xs_unlikely(c)		__builtin_expect(!!(c), 0)
+
+#endif

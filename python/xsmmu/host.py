@@ -2,7 +2,7 @@
 """The host: where things are cached, how commands are run and stopped, and where Debian packages come from.
 
 Whatever is started here dies with the command that started it: each child leads a process group of its own,
-which is ended on any exception (Ctrl-C and SIGTERM included).
+which is ended on any exception (Ctrl-C and SIGTERM included), and is told by the kernel when its parent was killed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def system_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 @contextmanager
 def _running(argv: Sequence[str], **options: object) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(  # type: ignore[call-overload]
-        list(argv),
+        ["setpriv", "--pdeathsig", "TERM", *argv],
         text=True,
         errors="replace",
         start_new_session=True,

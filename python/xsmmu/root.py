@@ -198,7 +198,7 @@ def ensure(cache: Path, console: Console) -> Root:
 
 def _build(path: Path, cache: Path, console: Console) -> None:
     host.need_space(cache, _ROOT_BYTES, "the private root")
-    for stale in cache.glob("root-*.tmp"):
+    for stale in (*cache.glob("root-*.tmp"), *cache.glob("setup-*")):
         host.remove_tree(stale)
     work = path.with_suffix(".tmp")
     debs = cache / "debs"

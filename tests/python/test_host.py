@@ -129,6 +129,18 @@ def test_sigterm_ends_what_was_started(tmp_path: Path) -> None:
     assert not alive(int(pid_file.read_text()))
 
 
+def test_a_killed_command_takes_its_children_along(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"from xsmmu import host\nhost.run(['sh', '-c', 'echo $$ >{pid_file}; exec sleep 60'])\n"
+    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": ":".join(sys.path)})
+    while not (pid_file.exists() and pid_file.read_text().strip()):
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    time.sleep(0.2)
+    assert not alive(int(pid_file.read_text()))
+
+
 def test_remove_tree_of_read_only_folders(tmp_path: Path) -> None:
     inner = tmp_path / "tree" / "inner"
     inner.mkdir(parents=True)

@@ -53,11 +53,12 @@ def test_full_disk_is_told_before_the_build(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_a_killed_build_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "root-old.tmp" / "usr").mkdir(parents=True)
+    (tmp_path / "setup-old").mkdir()
     broken_mmdebstrap(tmp_path, "exit 1")
     monkeypatch.setattr(host, "SYSTEM_PATH", f"{tmp_path}:{host.SYSTEM_PATH}")
     with pytest.raises(LabError):
         root.ensure(tmp_path, QUIET)
-    assert not list(tmp_path.glob("root-*"))
+    assert not [*tmp_path.glob("root-*"), *tmp_path.glob("setup-*")]
 
 
 def test_a_complete_root_costs_nothing(tools: root.Root) -> None:

@@ -25,10 +25,10 @@ lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIM
 		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')
 
 test: ## run the tests [TESTS=path]
-	@$(python) -m pytest -m "not long" $(TESTS)
+	@$(python) -m pytest -v -m "not long" $(TESTS)
 
 test-long: ## run the tests that take minutes (1,000 attach, traffic, detach cycles)
-	@$(python) -m pytest -m long $(TESTS)
+	@$(python) -m pytest -v -m long $(TESTS)
 
 tidy: ## check style: C, Python, shell, licences
 	@$(python) -m xsmmu.tidy

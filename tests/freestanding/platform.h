@@ -21,13 +21,21 @@ typedef struct {
 } xs_lock_t;
 
 typedef unsigned long xs_flags_t;
-typedef u32 xs_atomic_t;
+typedef u64 xs_atomic64_t;
 
 typedef struct {
 	u64 first;
 } xs_gather_t;
 
 typedef void *xs_ref_t;
+
+struct xs_counts;
+typedef struct xs_counts xs_counts_t;
+
+xs_counts_t *xs_counts_new(void);
+void xs_counts_free(xs_counts_t *counts);
+struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu);
+#define xs_count(c, field, n)	((void)(xs_counts_of(c, xs_cpu_hint())->field += (n)))
 
 xs_flags_t xs_lock(xs_lock_t *lock);
 void xs_lock_init(xs_lock_t *lock);
@@ -37,17 +45,22 @@ void xs_unlock_nested(xs_lock_t *lock);
 xs_flags_t xs_local_save(void);
 void xs_local_restore(xs_flags_t flags);
 u32 xs_cpu_id(void);
+u32 xs_cpu_hint(void);
 bool xs_warn_once(bool broken, const char *text);
 xs_ref_t xs_ref_of(u64 phys);
 void xs_ref_hold(xs_ref_t ref);
 void xs_ref_release(xs_ref_t ref);
 
-#define xs_atomic_read(a)	__atomic_load_n(a, __ATOMIC_RELAXED)
-#define xs_atomic_set(a, v)	__atomic_store_n(a, v, __ATOMIC_RELAXED)
-#define xs_atomic_sub(a, v)	__atomic_sub_fetch(a, v, __ATOMIC_SEQ_CST)
+#define xs_a64_read(a)		__atomic_load_n(a, __ATOMIC_RELAXED)
+#define xs_a64_set(a, v)	__atomic_store_n(a, v, __ATOMIC_RELAXED)
+#define xs_a64_or(a, v)		__atomic_fetch_or(a, v, __ATOMIC_SEQ_CST)
+#define xs_a64_swap(a, v)	__atomic_exchange_n(a, v, __ATOMIC_SEQ_CST)
+#define xs_a64_try(a, old, v) \
+	__atomic_compare_exchange_n(a, old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
 
 #define xs_popcount(x)		((u32)__builtin_popcountll(x))
 #define xs_ctz(x)		((u32)__builtin_ctzll(x))
+#define xs_log2(x)		(63 - (u32)__builtin_clzll(x))
 
 #define xs_load(p)		__atomic_load_n(p, __ATOMIC_RELAXED)
 #define xs_store(p, v)		__atomic_store_n(p, v, __ATOMIC_RELAXED)

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The batch of one CPU: the blocks that have dead pages, so that a sync finds
+ * them. A block is put here by the unmap that makes its dead word nonzero;
+ * later unmaps in it only set bits there, on any CPU, and so neighbours are
+ * joined as they are recorded.
+ *
+ * A block may stand here without dead pages (another sync took them), and in
+ * more than one batch: whoever swaps the dead word to 0 syncs what it held.
+ *
+ * All of it is guarded by its CPU's lock.
+ */
+#ifndef XSMMU_BATCH_H
+#define XSMMU_BATCH_H
+
+#include <xsmmu/space.h>
+
+#define XS_BATCH_ENTRIES	256
+
+/*
+ * struct xs_entry - one block of a batch
+ * @mask:	the pages that the running sync took from it
+ * @oldest_ns:	clock when the block was put here; all its pages count as old
+ *		as this, so that exposure is never reported shorter than it was
+ */
+struct xs_entry {
+	u64 mask;
+	u64 oldest_ns;
+	u32 block;
+};
+
+/*
+ * @recount_at:	number of entries at which their pages are counted next, to see
+ *		if the batch is full
+ * @oldest_ns:	of the first entry; stale when @count is 0
+ */
+struct xs_batch {
+	u32 count;
+	u32 recount_at;
+	u64 oldest_ns;
+	struct xs_entry entries[XS_BATCH_ENTRIES];
+};
+
+/* Put @block into the batch, which has room. */
+void xs_batch_add(struct xs_batch *batch, u32 block, u64 now_ns);
+
+/*
+ * Have the entries' blocks @limit_pages dead pages or more? Counts only when
+ * that has become possible; pages that join a block in between may pass the
+ * limit unseen until the next block does.
+ */
+bool xs_batch_full(struct xs_batch *batch, const struct xs_space *space,
+		   u32 limit_pages);
+
+/* Sort @count entries by block. */
+void xs_batch_sort(struct xs_entry *entries, u32 count);
+
+/*
+ * The invalidation ranges that cover @count sorted entries, those with an
+ * empty mask left out: one aligned block each, aligned neighbours joined.
+ * Writes at most @max ranges; returns their number, or @max + 1 when they
+ * would be more.
+ */
+u32 xs_batch_ranges(const struct xs_entry *entries, u32 count,
+		    struct xs_range *ranges, u32 max);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The accounts: what was mapped, deferred, synced and sent, and how long stale
+ * translations lived. Each CPU writes its own; readers add them up without a
+ * lock, so a sum taken under load may be a moment old in part.
+ *
+ * They are kept apart from what they account for: the engine never reads them
+ * to decide, and an audit compares them with the state of the blocks.
+ *
+ * Exposure is kept as a histogram with XS_EXPOSURE_SUBS buckets for each power
+ * of two of ns: a bucket's upper bound is at most 12.5 % above its members.
+ */
+#ifndef XSMMU_LEDGER_H
+#define XSMMU_LEDGER_H
+
+#include <xsmmu/policy.h>
+#include <xsmmu/world.h>
+
+#define XS_EXPOSURE_SUB_LG2	3
+#define XS_EXPOSURE_SUBS	(1u << XS_EXPOSURE_SUB_LG2)
+#define XS_EXPOSURE_MAX_LG2	37	/* 2^37 ns = 137 s; longer counts there */
+#define XS_EXPOSURE_BUCKETS \
+	((XS_EXPOSURE_MAX_LG2 - XS_EXPOSURE_SUB_LG2 + 1) * XS_EXPOSURE_SUBS)
+
+/* What the map and unmap paths count, without a lock. */
+struct xs_counts {
+	u64 maps;		/* successful map calls */
+	u64 map_extra_pages;	/* mapped pages after the first of each call */
+	u64 unmaps;
+	u64 unmap_extra_pages;
+	u64 direct_pages;	/* of the unmapped, synced inside their unmap */
+};
+
+static inline u64 xs_counts_mapped(const struct xs_counts *counts)
+{
+	return counts->maps + counts->map_extra_pages;
+}
+
+static inline u64 xs_counts_unmapped(const struct xs_counts *counts)
+{
+	return counts->unmaps + counts->unmap_extra_pages;
+}
+
+/* All accounts; one CPU's are guarded by its lock, but @counts. */
+struct xs_ledger {
+	struct xs_counts counts;
+	u64 synced_pages;	/* deferred ones whose sync is done */
+	u64 map_failures;	/* no IOVA, no memory or refused by the world */
+	u64 syncs[XS_SYNC_COUNT];	/* syncs by cause */
+	u64 commands_page;	/* invalidation commands sent, by kind */
+	u64 commands_domain;
+	u64 commands_global;
+	u64 exposure_max_ns;
+	u64 exposure[XS_EXPOSURE_BUCKETS];	/* in unmapped pages */
+};
+
+/* Count @pages unmapped pages that stayed exposed for @ns. */
+void xs_ledger_expose(struct xs_ledger *ledger, u64 ns, u64 pages);
+
+/* Largest ns that bucket @bucket counts. */
+u64 xs_ledger_bucket_last_ns(u32 bucket);
+
+void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
+
+/* Add @from to @into, field by field; the larger exposure_max_ns stays. */
+void xs_ledger_add(struct xs_ledger *into, const struct xs_ledger *from);
+
+#endif

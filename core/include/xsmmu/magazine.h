@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Magazines: per-CPU stacks of free IOVA pieces of one size, over a depot that
+ * moves full ones between CPUs that unmap and CPUs that map.
+ * Source: Bonwick and Adams, "Magazines and Vmem", USENIX ATC 2001.
+ *
+ * A piece that fits nowhere is not kept: the caller gives it back to its
+ * block. Magazines are allocated when first needed; without memory everything
+ * works, only slower.
+ */
+#ifndef XSMMU_MAGAZINE_H
+#define XSMMU_MAGAZINE_H
+
+#include <xsmmu/world.h>
+
+#define XS_MAGAZINE_ITEMS	124	/* a magazine is 512 bytes */
+#define XS_DEPOT_MAX		64	/* full magazines a depot keeps */
+
+struct xs_magazine {
+	struct xs_magazine *next;
+	u32 count;
+	u32 items[XS_MAGAZINE_ITEMS];	/* page numbers */
+};
+
+/* One CPU's: guarded by the CPU's lock. Either may be NULL. */
+struct xs_cache {
+	struct xs_magazine *loaded;
+	struct xs_magazine *previous;
+};
+
+/* Shared by all CPUs of an engine; @lock guards the lists. */
+struct xs_depot {
+	xs_lock_t lock;
+	const struct xs_world_ops *ops;
+	void *world;
+	struct xs_magazine *full;
+	struct xs_magazine *empty;
+	u32 full_count;
+};
+
+void xs_depot_init(struct xs_depot *depot, const struct xs_world_ops *ops,
+		   void *world);
+
+/* Free all magazines of the depot. */
+void xs_depot_destroy(struct xs_depot *depot);
+
+/* Pop an item into *@item. False: there is none on this CPU or in the depot. */
+bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u32 *item);
+
+/* Push @item. False: no room and none to be had. */
+bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u32 item);
+
+/* Call @give for each item of the cache, and free its magazines. */
+void xs_cache_flush(struct xs_cache *cache, struct xs_depot *depot,
+		    void (*give)(void *context, u32 item), void *context);
+
+/* The same for all full magazines of the depot, which stays usable. */
+void xs_depot_flush(struct xs_depot *depot,
+		    void (*give)(void *context, u32 item), void *context);
+
+/* Items that the cache, or the depot, holds. */
+u32 xs_cache_count(const struct xs_cache *cache);
+u32 xs_depot_count(struct xs_depot *depot);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the engine needs of its world, checked.
+ *
+ * Each world (the Linux module, the unit tests, the simulation) has one
+ * "platform.h" on its include path: the things that are the same everywhere
+ * but spelled differently. What differs in behaviour is in world.h.
+ *
+ * Required of platform.h:
+ *   types      u8 u16 u32 u64 s64 bool size_t
+ *   xs_inline, xs_noinline  always, never inlined: the map and unmap paths are
+ *              one function each, what is rare stays out of them
+ *   xs_lock_t  a lock that may be taken in any context, interrupts included
+ *              xs_lock_init(l)   xs_lock(l) -> xs_flags_t   xs_unlock(l, flags)
+ *              xs_lock_nested(l), xs_unlock_nested(l): the same while another
+ *              lock of the engine is held (interrupts are off already)
+ *   xs_local_save() -> xs_flags_t, xs_local_restore(flags): keep this CPU
+ *   xs_cpu_id()      the running CPU, stable between save and restore
+ *   xs_cpu_hint()    the same, but it may be another one by now
+ *   xs_atomic64_t  a 64-bit word, every operation fully ordered:
+ *              xs_a64_read(a) (not ordered), xs_a64_set(a, v) (not ordered),
+ *              xs_a64_or(a, v) -> old value, xs_a64_swap(a, v) -> old value,
+ *              xs_a64_try(a, &old, v) -> bool: compare and swap; on failure
+ *              old is the value found
+ *   xs_counts_t *  a struct xs_counts per CPU:
+ *              xs_counts_new(), xs_counts_free(c), xs_counts_of(c, cpu),
+ *              xs_count(c, field, n): add to this CPU's, exact in any context
+ *   xs_popcount(u64); xs_ctz(u64), xs_log2(u64) rounded down: not for 0
+ *   xs_load(p), xs_store(p, v): a single access that is not torn
+ *   xs_load_acquire(p), xs_store_release(p, v)
+ *   xs_likely(c), xs_unlikely(c)
+ *   xs_warn_once(c, text) -> bool: report a broken invariant once, go on
+ *   xs_ops(engine)  the struct xs_world_ops to use: engine->ops, or the only
+ *              one there is, so that calls need not be indirect
+ *   xs_world(engine)  the first argument of those calls: engine->world, or the
+ *              same known otherwise
+ *   xs_gather_t  collects what a sync's removals free; opaque to the engine
+ *   xs_ref_t     what is held of one page (pointer-sized); see world.h
+ *   xs_ref_of(phys) -> xs_ref_t: how the page at @phys can be held; the two
+ *              lowest bits of what can be held are 0
+ *   xs_ref_hold(ref), xs_ref_release(ref)
+ */
+#ifndef XSMMU_NEEDS_H
+#define XSMMU_NEEDS_H
+
+#include <platform.h>
+
+_Static_assert(sizeof(u8) == 1 && sizeof(u16) == 2, "u8, u16");
+_Static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "u32, u64");
+_Static_assert((u32)-1 > 0 && (u64)-1 > 0 && (s64)-1 < 0, "signedness");
+_Static_assert(sizeof(xs_atomic64_t) == 8, "xs_atomic64_t is 64 bits");
+_Static_assert(sizeof(xs_ref_t) == sizeof(void *), "xs_ref_t is a pointer");
+
+/* What functions return negated; the same numbers in every world. */
+enum xs_errno { XS_ENOMEM = 12, XS_EINVAL = 22, XS_EILSEQ = 84 };
+
+#endif

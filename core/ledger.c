@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* Accounts and the exposure histogram; see ledger.h. */
+#include <xsmmu/ledger.h>
+
+/*
+ * Below XS_EXPOSURE_SUBS each ns has its bucket; above, the top bits after the
+ * leading one choose among the XS_EXPOSURE_SUBS of its power of two.
+ */
+static u32 bucket_of(u64 ns)
+{
+	u32 shift, bucket;
+
+	if (ns < XS_EXPOSURE_SUBS)
+		return (u32)ns;
+	shift = xs_log2(ns) - XS_EXPOSURE_SUB_LG2;
+	bucket = ((shift + 1) << XS_EXPOSURE_SUB_LG2) +
+		 (u32)(ns >> shift) - XS_EXPOSURE_SUBS;
+	if (bucket >= XS_EXPOSURE_BUCKETS)
+		bucket = XS_EXPOSURE_BUCKETS - 1;
+	return bucket;
+}
+
+u64 xs_ledger_bucket_last_ns(u32 bucket)
+{
+	u32 shift;
+
+	if (bucket < XS_EXPOSURE_SUBS)
+		return bucket;
+	shift = (bucket >> XS_EXPOSURE_SUB_LG2) - 1;
+	return (((u64)(bucket & (XS_EXPOSURE_SUBS - 1)) + XS_EXPOSURE_SUBS + 1)
+		       << shift) - 1;
+}
+
+void xs_ledger_expose(struct xs_ledger *ledger, u64 ns, u64 pages)
+{
+	ledger->exposure[bucket_of(ns)] += pages;
+	if (ns > ledger->exposure_max_ns)
+		ledger->exposure_max_ns = ns;
+}
+
+void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
+{
+	into->maps += from->maps;
+	into->unmaps += from->unmaps;
+	into->map_extra_pages += from->map_extra_pages;
+	into->unmap_extra_pages += from->unmap_extra_pages;
+	into->direct_pages += from->direct_pages;
+}
+
+void xs_ledger_add(struct xs_ledger *into, const struct xs_ledger *from)
+{
+	xs_counts_add(&into->counts, &from->counts);
+	into->synced_pages += from->synced_pages;
+	into->map_failures += from->map_failures;
+	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
+		into->syncs[i] += from->syncs[i];
+	into->commands_page += from->commands_page;
+	into->commands_domain += from->commands_domain;
+	into->commands_global += from->commands_global;
+	for (u32 i = 0; i < XS_EXPOSURE_BUCKETS; i++)
+		into->exposure[i] += from->exposure[i];
+	if (from->exposure_max_ns > into->exposure_max_ns)
+		into->exposure_max_ns = from->exposure_max_ns;
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * The table of policies, and what can be read off a row.
+ *
+ * The level is computed, not stored, so that a row cannot claim more than its
+ * four choices give.
+ */
+#include <xsmmu/policy.h>
+
+#define DEFERRED (XS_SYNC_BIT(XS_SYNC_FULL) | XS_SYNC_BIT(XS_SYNC_TIME))
+
+const struct xs_policy xs_policies[] = {
+	{
+		.name = "strict",
+		.placement = XS_PLACE_PAGE,
+		.syncs = XS_SYNC_BIT(XS_SYNC_UNMAP),
+		.scope = XS_SCOPE_RANGE,
+		.hold = XS_HOLD_IOVA,
+		.window_us = 1000,
+		.batch_pages = 1,
+	}, {
+		.name = "lazy",
+		.placement = XS_PLACE_PAGE,
+		.syncs = DEFERRED,
+		.scope = XS_SCOPE_DOMAIN,
+		.hold = XS_HOLD_IOVA,
+		.window_us = 10000,
+		.batch_pages = 256,
+	}, {
+		.name = "fands",
+		.placement = XS_PLACE_BLOCK,
+		.syncs = DEFERRED | XS_SYNC_BIT(XS_SYNC_BLOCK),
+		.scope = XS_SCOPE_RANGE,
+		.hold = XS_HOLD_IOVA,
+		.window_us = 1000,
+		.batch_pages = 1024,
+	}, {
+		.name = "xsmmu",
+		.placement = XS_PLACE_PAGE,
+		.syncs = DEFERRED | XS_SYNC_BIT(XS_SYNC_POLL) |
+			 XS_SYNC_BIT(XS_SYNC_EXPLICIT),
+		.scope = XS_SCOPE_DOMAIN,
+		.hold = XS_HOLD_PAGES,
+		.window_us = 1000,
+		.batch_pages = 1024,
+	}, {
+		.name = "fused",
+		.placement = XS_PLACE_BLOCK,
+		.syncs = DEFERRED | XS_SYNC_BIT(XS_SYNC_POLL) |
+			 XS_SYNC_BIT(XS_SYNC_EXPLICIT),
+		.scope = XS_SCOPE_AUTO,
+		.hold = XS_HOLD_PAGES,
+		.window_us = 1000,
+		.batch_pages = 1024,
+	},
+};
+
+const u32 xs_policy_count = sizeof(xs_policies) / sizeof(xs_policies[0]);
+
+static bool names_equal(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+const struct xs_policy *xs_policy_find(const char *name)
+{
+	for (u32 i = 0; i < xs_policy_count; i++)
+		if (names_equal(xs_policies[i].name, name))
+			return &xs_policies[i];
+	return 0;
+}
+
+enum xs_level xs_policy_level(const struct xs_policy *policy, bool batch_aware)
+{
+	/* A batch-aware driver frees only after one of these. */
+	const u32 asked = XS_SYNC_BIT(XS_SYNC_EXPLICIT) |
+			  XS_SYNC_BIT(XS_SYNC_BLOCK);
+
+	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP))
+		return XS_LEVEL_STRICT;
+	if (batch_aware && policy->syncs & asked)
+		return XS_LEVEL_STRICT;
+	if (!(policy->syncs & XS_SYNC_BIT(XS_SYNC_TIME)))
+		return XS_LEVEL_LAZY;
+	if (policy->hold == XS_HOLD_PAGES)
+		return XS_LEVEL_HELD;
+	if (policy->syncs & ~DEFERRED)
+		return XS_LEVEL_BOUNDED;
+	return XS_LEVEL_LAZY;
+}
+
+const char *xs_level_name(enum xs_level level)
+{
+	static const char *const names[] = {
+		[XS_LEVEL_NONE] = "none",
+		[XS_LEVEL_LAZY] = "lazy",
+		[XS_LEVEL_BOUNDED] = "bounded",
+		[XS_LEVEL_HELD] = "held",
+		[XS_LEVEL_STRICT] = "strict",
+	};
+
+	return names[level];
+}
+
+const char *xs_sync_name(enum xs_sync point)
+{
+	static const char *const names[XS_SYNC_COUNT] = {
+		[XS_SYNC_UNMAP] = "unmap",
+		[XS_SYNC_BLOCK] = "block",
+		[XS_SYNC_POLL] = "poll",
+		[XS_SYNC_FULL] = "full",
+		[XS_SYNC_TIME] = "time",
+		[XS_SYNC_EXPLICIT] = "explicit",
+		[XS_SYNC_DRAIN] = "drain",
+	};
+
+	return names[point];
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * One shim per kernel API change. What a kernel has is found by Kbuild, which
+ * looks for the thing in the kernel's headers and defines XS_HAVE_*; the code
+ * outside this folder is written for the newest kernel.
+ */
+#ifndef XSMMU_COMPAT_H
+#define XSMMU_COMPAT_H
+
+#include <linux/dma-map-ops.h>
+#include <linux/hrtimer.h>
+#include <linux/iommu.h>
+
+/*
+ * Which path a device's DMA takes beside dev->dma_ops.
+ * b5c58b2fdc42 ("dma-mapping: direct calls for dma-iommu", 6.12) made it a bit
+ * of struct device, later kernels an accessor of a flag word.
+ */
+#if defined(XS_HAVE_DEV_FLAG_DMA_IOMMU)
+static inline bool xs_dma_iommu_clear(struct device *dev)
+{
+	bool was = dev_dma_iommu(dev);
+
+	dev_clear_dma_iommu(dev);
+	return was;
+}
+
+static inline void xs_dma_iommu_restore(struct device *dev, bool was)
+{
+	dev_assign_dma_iommu(dev, was);
+}
+#elif defined(XS_HAVE_DMA_IOMMU_BIT)
+static inline bool xs_dma_iommu_clear(struct device *dev)
+{
+	bool was = dev->dma_iommu;
+
+	dev->dma_iommu = false;
+	return was;
+}
+
+static inline void xs_dma_iommu_restore(struct device *dev, bool was)
+{
+	dev->dma_iommu = was;
+}
+#else	/* dev->dma_ops alone decides */
+static inline bool xs_dma_iommu_clear(struct device *dev)
+{
+	return false;
+}
+
+static inline void xs_dma_iommu_restore(struct device *dev, bool was)
+{
+}
+#endif
+
+/* 1369459b2e21 ("iommu: Add a gfp parameter to iommu_map()", 6.3) */
+#ifdef XS_HAVE_IOMMU_MAP_ATOMIC
+#define iommu_map(domain, iova, phys, size, prot, gfp) \
+	iommu_map_atomic(domain, iova, phys, size, prot)
+#endif
+
+/*
+ * Page tables of the generic kind are called without the domain's operations
+ * (since 6.19). Both ways: 0 or a negative errno, and on error nothing stays
+ * mapped.
+ */
+#ifdef XS_HAVE_GENERIC_PT
+#include <linux/generic_pt/iommu.h>
+
+static inline bool xs_domain_is_generic(struct iommu_domain *domain)
+{
+	return iommupt_from_domain(domain);
+}
+
+static inline int xs_domain_map_generic(struct iommu_domain *domain, u64 iova,
+					u64 phys, size_t bytes, int prot,
+					size_t *mapped)
+{
+	struct pt_iommu *table = iommupt_from_domain(domain);
+
+	return table->ops->map_range(table, iova, phys, bytes, prot,
+				     GFP_ATOMIC, mapped);
+}
+
+static inline size_t xs_domain_unmap_generic(struct iommu_domain *domain,
+					     u64 iova, size_t bytes,
+					     struct iommu_iotlb_gather *gather)
+{
+	struct pt_iommu *table = iommupt_from_domain(domain);
+
+	return table->ops->unmap_range(table, iova, bytes, gather);
+}
+#else
+static inline bool xs_domain_is_generic(struct iommu_domain *domain)
+{
+	return false;
+}
+
+static inline int xs_domain_map_generic(struct iommu_domain *domain, u64 iova,
+					u64 phys, size_t bytes, int prot,
+					size_t *mapped)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline size_t xs_domain_unmap_generic(struct iommu_domain *domain,
+					     u64 iova, size_t bytes,
+					     struct iommu_iotlb_gather *gather)
+{
+	return 0;
+}
+#endif
+
+/* The list of page-table pages in a gather got a type of its own in 6.16. */
+static inline bool xs_gather_frees_tables(struct iommu_iotlb_gather *gather)
+{
+#ifdef XS_HAVE_IOMMU_PAGES_LIST
+	return !list_empty(&gather->freelist.pages);
+#else
+	return !list_empty(&gather->freelist);
+#endif
+}
+
+/* 908a1d775422 ("hrtimers: Introduce hrtimer_setup()", 6.13) */
+#ifndef XS_HAVE_HRTIMER_SETUP
+static inline void hrtimer_setup(struct hrtimer *timer,
+				 enum hrtimer_restart (*function)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
+#endif
+
+/* c759e609030c ("tracing: Remove __assign_str_len()" and its source, 6.10) */
+#ifdef XS_HAVE_ASSIGN_STR_SOURCE
+#define xs_assign_str(field, source)	__assign_str(field, source)
+#else
+#define xs_assign_str(field, source)	__assign_str(field)
+#endif
+
+#endif

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The DMA API of a device that was taken over.
+ *
+ * Each operation turns into a map or an unmap of whole pages in the group's
+ * engine. Coherent devices only (others are refused at take-over), so there is
+ * no cache maintenance and no bouncing here. Memory from alloc() is given back
+ * to the allocator by free() itself, so its unmap is synced at once, whatever
+ * the policy.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/memremap.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "compat/compat.h"
+#include "xsmmu.h"
+#include "trace.h"
+
+static u32 pages_of(u64 offset, size_t size)
+{
+	return (offset_in_page(offset) + size + PAGE_SIZE - 1) >> PAGE_SHIFT;
+}
+
+/* The last address that the device can use with @mask. */
+static __always_inline u64 last_of(struct device *dev, u64 mask)
+{
+	if (unlikely(dev->bus_dma_limit))
+		return min_not_zero(mask, dev->bus_dma_limit);
+	return mask;
+}
+
+static const u32 prots[] = {
+	[DMA_BIDIRECTIONAL] = IOMMU_CACHE | IOMMU_READ | IOMMU_WRITE,
+	[DMA_TO_DEVICE] = IOMMU_CACHE | IOMMU_READ,
+	[DMA_FROM_DEVICE] = IOMMU_CACHE | IOMMU_WRITE,
+};
+
+static u32 prot_of(enum dma_data_direction dir, unsigned long attrs)
+{
+	return prots[dir] | (attrs & DMA_ATTR_PRIVILEGED ? IOMMU_PRIV : 0);
+}
+
+/* ---- streaming ---- */
+
+/* Any mapping of memory. */
+static noinline u64 map_pages(struct device *dev, phys_addr_t phys, size_t size,
+			      u32 prot)
+{
+	return xs_engine_map(&xs_group_of(dev)->engine, phys & PAGE_MASK,
+			     pages_of(phys, size), prot,
+			     last_of(dev, *dev->dma_mask));
+}
+
+static __always_inline dma_addr_t map_memory(struct device *dev,
+					     phys_addr_t phys, size_t size,
+					     enum dma_data_direction dir,
+					     unsigned long attrs)
+{
+	u64 iova;
+
+	if (likely(offset_in_page(phys) + size <= PAGE_SIZE &&
+		   !(attrs & DMA_ATTR_PRIVILEGED)))
+		iova = engine_map_one(&xs_group_of(dev)->engine,
+				      phys & PAGE_MASK, prots[dir],
+				      last_of(dev, *dev->dma_mask));
+	else
+		iova = map_pages(dev, phys, size, prot_of(dir, attrs));
+	if (unlikely(!iova))
+		return DMA_MAPPING_ERROR;
+	trace_map(dev, iova, pages_of(phys, size));
+	return iova + offset_in_page(phys);
+}
+
+static noinline void unmap_pages(struct device *dev, dma_addr_t handle,
+				 size_t size, bool now)
+{
+	struct xs_group *group = xs_group_of(dev);
+	u32 pages = pages_of(handle, size);
+
+	trace_unmap(dev, handle & PAGE_MASK, pages);
+	xs_engine_unmap(&group->engine, handle & PAGE_MASK, pages, now);
+}
+
+static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
+			 enum dma_data_direction dir, unsigned long attrs)
+{
+	struct xs_group *group = xs_group_of(dev);
+
+	if (likely(offset_in_page(handle) + size <= PAGE_SIZE &&
+		   engine_unmap_one(&group->engine, handle)))
+		trace_unmap(dev, handle & PAGE_MASK, 1);
+	else
+		unmap_pages(dev, handle, size, false);
+}
+
+/* Device registers: nothing to hold, and there may be no struct page. */
+static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
+			   enum dma_data_direction dir, unsigned long attrs)
+{
+	struct xs_group *group = xs_group_of(dev);
+	u32 pages = pages_of(phys, size);
+	u64 iova = xs_engine_reserve(&group->engine, pages,
+				     last_of(dev, *dev->dma_mask));
+
+	if (!iova)
+		return DMA_MAPPING_ERROR;
+	if (xs_linux_world.map(group, iova, phys & PAGE_MASK, pages,
+			       prot_of(dir, attrs) | IOMMU_MMIO)) {
+		xs_engine_unmap(&group->engine, iova, pages, true);
+		return DMA_MAPPING_ERROR;
+	}
+	trace_map(dev, iova, pages);
+	return iova + offset_in_page(phys);
+}
+
+#ifdef XS_HAVE_MAP_PHYS
+static dma_addr_t map_phys(struct device *dev, phys_addr_t phys, size_t size,
+			   enum dma_data_direction dir, unsigned long attrs)
+{
+	if (unlikely(attrs & DMA_ATTR_MMIO))
+		return map_mmio(dev, phys, size, dir, attrs);
+	return map_memory(dev, phys, size, dir, attrs);
+}
+#else
+static __no_stack_protector dma_addr_t map_page(struct device *dev,
+			   struct page *page,
+			   unsigned long offset, size_t size,
+			   enum dma_data_direction dir, unsigned long attrs)
+{
+	return map_memory(dev, page_to_phys(page) + offset, size, dir, attrs);
+}
+#endif
+
+/* ---- scatter-gather ---- */
+
+/*
+ * The layout of a list: each segment starts on an IOVA page of its own, all
+ * pages in a row. Where a segment would cross the device's segment boundary,
+ * the row is padded up to it, as the range's start is aligned at least as far.
+ * Returns the pages before the next segment, after segment @sg at @pages.
+ */
+static u32 sg_pad(struct device *dev, const struct scatterlist *sg, u32 pages)
+{
+	u64 boundary = dma_get_seg_boundary(dev) >> PAGE_SHIFT;
+	u32 size = pages_of(sg->offset, sg->length);
+
+	if (size - 1 <= boundary && (pages & boundary) + size - 1 > boundary)
+		return ALIGN((u64)pages, boundary + 1);
+	return pages;
+}
+
+/* Pages of the whole row, or a negative errno for what cannot be mapped. */
+static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents)
+{
+	struct scatterlist *sg;
+	u64 pages = 0;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		if (is_pci_p2pdma_page(sg_page(sg)))
+			return -EREMOTEIO;
+		pages = sg_pad(dev, sg, pages);
+		pages += pages_of(sg->offset, sg->length);
+		if (pages > INT_MAX)
+			return -EINVAL;
+	}
+	return pages;
+}
+
+/* Map the segments; physically contiguous ones in one call. */
+static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
+		   u64 iova, u32 prot, bool small)
+{
+	struct xs_engine *engine = &xs_group_of(dev)->engine;
+	u64 run_iova = 0, run_phys = 0;
+	u32 run_pages = 0, pages = 0;
+	struct scatterlist *sg;
+	int error, i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		u64 phys = sg_phys(sg) & PAGE_MASK;
+		u64 at;
+
+		pages = sg_pad(dev, sg, pages);
+		at = iova + ((u64)pages << PAGE_SHIFT);
+		if (run_pages &&
+		    (phys != run_phys + ((u64)run_pages << PAGE_SHIFT) ||
+		     at != run_iova + ((u64)run_pages << PAGE_SHIFT))) {
+			error = xs_engine_fill(engine, run_iova, run_phys,
+					       run_pages, prot, small);
+			if (error)
+				return error;
+			run_pages = 0;
+		}
+		if (!run_pages) {
+			run_iova = at;
+			run_phys = phys;
+		}
+		run_pages += pages_of(sg->offset, sg->length);
+		pages += pages_of(sg->offset, sg->length);
+	}
+	return xs_engine_fill(engine, run_iova, run_phys, run_pages, prot,
+			      small);
+}
+
+/*
+ * Write the DMA addresses, joining segments that are neighbours in IOVA as far
+ * as the device takes them. Returns the number of DMA segments.
+ */
+static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
+		     u64 iova)
+{
+	unsigned int longest = dma_get_max_seg_size(dev);
+	u64 boundary = dma_get_seg_boundary(dev);
+	struct scatterlist *sg, *out = NULL;
+	u32 pages = 0;
+	int count = 0, i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		unsigned int length = sg->length;
+		u64 at;
+
+		pages = sg_pad(dev, sg, pages);
+		at = iova + ((u64)pages << PAGE_SHIFT) + sg->offset;
+		pages += pages_of(sg->offset, length);
+
+		if (out && at == sg_dma_address(out) + sg_dma_len(out) &&
+		    length <= longest - min(longest, sg_dma_len(out)) &&
+		    (sg_dma_address(out) | boundary) ==
+		    ((at + length - 1) | boundary)) {
+			sg_dma_len(out) += length;
+			continue;
+		}
+		out = out ? sg_next(out) : sgl;
+		sg_dma_address(out) = at;
+		sg_dma_len(out) = length;
+		count++;
+	}
+	if (count < nents) {
+		out = sg_next(out);
+		sg_dma_address(out) = DMA_MAPPING_ERROR;
+		sg_dma_len(out) = 0;
+	}
+	return count;
+}
+
+static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
+		  enum dma_data_direction dir, unsigned long attrs)
+{
+	struct xs_engine *engine = &xs_group_of(dev)->engine;
+	s64 pages = sg_pages(dev, sgl, nents);
+	u64 iova;
+
+	if (pages <= 0)
+		return pages ? pages : -EINVAL;
+	iova = xs_engine_reserve(engine, pages, last_of(dev, *dev->dma_mask));
+	if (!iova)
+		return -ENOMEM;
+	if (sg_fill(dev, sgl, nents, iova, prot_of(dir, attrs),
+		    pages <= XS_BLOCK_PAGES)) {
+		xs_engine_unmap(engine, iova, pages, true);
+		return -ENOMEM;
+	}
+	trace_map(dev, iova, pages);
+	return sg_finish(dev, sgl, nents, iova);
+}
+
+static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
+		     enum dma_data_direction dir, unsigned long attrs)
+{
+	u64 start = sg_dma_address(sgl) & PAGE_MASK;
+	struct scatterlist *sg;
+	u64 end = start;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		if (!sg_dma_len(sg))
+			break;
+		end = sg_dma_address(sg) + sg_dma_len(sg);
+	}
+	unmap_pages(dev, start, end - start, false);
+}
+
+/* ---- coherent memory ---- */
+
+static struct page *alloc_contiguous(struct device *dev, size_t size, gfp_t gfp)
+{
+	return alloc_pages_node(dev_to_node(dev),
+				gfp | __GFP_ZERO | __GFP_NOWARN,
+				get_order(size));
+}
+
+/* Map physically contiguous memory for alloc() and alloc_pages(). */
+static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
+			  u32 prot, u64 last)
+{
+	return xs_engine_map(&xs_group_of(dev)->engine, page_to_phys(page),
+			     PAGE_ALIGN(size) >> PAGE_SHIFT, prot, last);
+}
+
+/*
+ * Scattered pages, contiguous for the CPU by vmap() and for the device by the
+ * IOMMU. VM_MAP_PUT_PAGES gives pages and array to the area: vfree() is all.
+ */
+static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
+			     u32 prot, u64 last, dma_addr_t *handle)
+{
+	struct xs_engine *engine = &xs_group_of(dev)->engine;
+	u32 count = PAGE_ALIGN(size) >> PAGE_SHIFT;
+	struct page **pages;
+	void *address = NULL;
+	u32 done = 0, i;
+	u64 iova;
+
+	pages = kvcalloc(count, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return NULL;
+	while (done < count) {
+		pages[done] = alloc_contiguous(dev, PAGE_SIZE, gfp);
+		if (!pages[done])
+			goto free_pages;
+		done++;
+	}
+	iova = xs_engine_reserve(engine, count, last);
+	if (!iova)
+		goto free_pages;
+	for (i = 0; i < count; i++)
+		if (xs_engine_fill(engine, iova + ((u64)i << PAGE_SHIFT),
+				   page_to_phys(pages[i]), 1, prot, false))
+			goto unmap;
+	address = vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
+	if (!address)
+		goto unmap;
+	*handle = iova;
+	return address;
+
+unmap:
+	xs_engine_unmap(engine, iova, count, true);
+free_pages:
+	while (done)
+		__free_page(pages[--done]);
+	kvfree(pages);
+	return NULL;
+}
+
+/* Up to here, contiguous memory is tried before scattered pages. */
+#define CONTIGUOUS_MAX	(PAGE_SIZE << PAGE_ALLOC_COSTLY_ORDER)
+
+static void *alloc_coherent(struct device *dev, size_t size, dma_addr_t *handle,
+			    gfp_t gfp, unsigned long attrs)
+{
+	u64 last = last_of(dev, dev->coherent_dma_mask);
+	u32 prot = prot_of(DMA_BIDIRECTIONAL, attrs);
+	bool scatter = gfpflags_allow_blocking(gfp) &&
+		       !(attrs & DMA_ATTR_FORCE_CONTIGUOUS);
+	struct page *page = NULL;
+	u64 iova;
+
+	if (!scatter || size <= CONTIGUOUS_MAX)
+		page = alloc_contiguous(dev, size, gfp);
+	if (!page)
+		return scatter ? alloc_scattered(dev, size, gfp, prot, last,
+						 handle) : NULL;
+	iova = map_contiguous(dev, page, size, prot, last);
+	if (!iova) {
+		__free_pages(page, get_order(size));
+		return NULL;
+	}
+	trace_map(dev, iova, PAGE_ALIGN(size) >> PAGE_SHIFT);
+	*handle = iova;
+	return page_address(page);
+}
+
+static void free_coherent(struct device *dev, size_t size, void *address,
+			  dma_addr_t handle, unsigned long attrs)
+{
+	unmap_pages(dev, handle, PAGE_ALIGN(size), true);
+	if (is_vmalloc_addr(address))
+		vfree(address);
+	else
+		__free_pages(virt_to_page(address), get_order(size));
+}
+
+static struct page *alloc_noncoherent(struct device *dev, size_t size,
+				      dma_addr_t *handle,
+				      enum dma_data_direction dir, gfp_t gfp)
+{
+	struct page *page = alloc_contiguous(dev, size, gfp);
+	u64 iova;
+
+	if (!page)
+		return NULL;
+	iova = map_contiguous(dev, page, size, prot_of(dir, 0),
+			      last_of(dev, dev->coherent_dma_mask));
+	if (!iova) {
+		__free_pages(page, get_order(size));
+		return NULL;
+	}
+	*handle = iova;
+	return page;
+}
+
+static void free_noncoherent(struct device *dev, size_t size, struct page *page,
+			     dma_addr_t handle, enum dma_data_direction dir)
+{
+	unmap_pages(dev, handle, PAGE_ALIGN(size), true);
+	__free_pages(page, get_order(size));
+}
+
+static struct page *page_at(void *address, size_t offset)
+{
+	address += offset;
+	return is_vmalloc_addr(address) ? vmalloc_to_page(address) :
+					  virt_to_page(address);
+}
+
+static int mmap_coherent(struct device *dev, struct vm_area_struct *vma,
+			 void *address, dma_addr_t handle, size_t size,
+			 unsigned long attrs)
+{
+	size_t pages = PAGE_ALIGN(size) >> PAGE_SHIFT;
+	size_t wanted = vma_pages(vma);
+	size_t i;
+	int error;
+
+	if (vma->vm_pgoff >= pages || wanted > pages - vma->vm_pgoff)
+		return -ENXIO;
+	for (i = 0; i < wanted; i++) {
+		struct page *page = page_at(address, (vma->vm_pgoff + i) <<
+						     PAGE_SHIFT);
+
+		error = remap_pfn_range(vma, vma->vm_start + (i << PAGE_SHIFT),
+					page_to_pfn(page), PAGE_SIZE,
+					vma->vm_page_prot);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int get_sgtable(struct device *dev, struct sg_table *table,
+		       void *address, dma_addr_t handle, size_t size,
+		       unsigned long attrs)
+{
+	u32 count = PAGE_ALIGN(size) >> PAGE_SHIFT;
+	struct page **pages;
+	int error;
+	u32 i;
+
+	pages = kvcalloc(count, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	for (i = 0; i < count; i++)
+		pages[i] = page_at(address, (size_t)i << PAGE_SHIFT);
+	error = sg_alloc_table_from_pages(table, pages, count, 0,
+					  PAGE_ALIGN(size), GFP_KERNEL);
+	kvfree(pages);
+	return error;
+}
+
+/* ---- hints ---- */
+
+/* Larger ones are not placed in blocks and sync in their own unmap. */
+static size_t opt_mapping_size(void)
+{
+	return XS_BLOCK_BYTES;
+}
+
+/* Segments that meet at a page boundary can be joined. */
+static unsigned long get_merge_boundary(struct device *dev)
+{
+	return PAGE_SIZE - 1;
+}
+
+const struct dma_map_ops xs_dma_ops = {
+	.alloc = alloc_coherent,
+	.free = free_coherent,
+#ifdef XS_HAVE_ALLOC_PAGES_OP
+	.alloc_pages_op = alloc_noncoherent,
+#else
+	.alloc_pages = alloc_noncoherent,
+#endif
+	.free_pages = free_noncoherent,
+	.mmap = mmap_coherent,
+	.get_sgtable = get_sgtable,
+#ifdef XS_HAVE_MAP_PHYS
+	.map_phys = map_phys,
+	.unmap_phys = unmap_memory,
+#else
+	.map_page = map_page,
+	.unmap_page = unmap_memory,
+	.map_resource = map_mmio,
+	.unmap_resource = unmap_memory,
+#endif
+	.map_sg = map_sg,
+	.unmap_sg = unmap_sg,
+	.opt_mapping_size = opt_mapping_size,
+	.get_merge_boundary = get_merge_boundary,
+};

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * xsmmu: IOMMU protection without its price, per device, at run time.
+ *
+ * The module follows devices and drivers by the PCI bus's notifier: a device
+ * gains its sysfs folder when it appears, is taken over just before its driver
+ * probes and given back just after the driver is gone. Loading changes nothing
+ * for any device until a policy is chosen.
+ */
+#include <linux/cpuhotplug.h>
+#include <linux/device.h>
+#include <linux/module.h>
+#include <linux/pci.h>
+
+#include "xsmmu.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+static enum cpuhp_state hotplug_state;
+
+static int follow(struct notifier_block *block, unsigned long event, void *data)
+{
+	struct device *dev = data;
+	struct xs_device *xdev;
+
+	mutex_lock(&xs_mutex);
+	xdev = xs_device_find(dev);
+	switch (event) {
+	case BUS_NOTIFY_ADD_DEVICE:
+		if (xs_device_add(dev))
+			dev_warn(dev, "xsmmu: no sysfs folder: out of memory\n");
+		break;
+	case BUS_NOTIFY_BIND_DRIVER:
+		if (xdev)
+			xs_device_bind(xdev);
+		break;
+	case BUS_NOTIFY_DRIVER_NOT_BOUND:
+	case BUS_NOTIFY_UNBOUND_DRIVER:
+		if (xdev)
+			xs_device_unbind(xdev);
+		break;
+	case BUS_NOTIFY_REMOVED_DEVICE:
+		if (xdev)
+			xs_device_remove(xdev);
+		break;
+	}
+	mutex_unlock(&xs_mutex);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block follower = { .notifier_call = follow };
+
+/* What a CPU that went off-line had deferred or cached must not wait for it. */
+static int cpu_dead(unsigned int cpu)
+{
+	struct xs_group *group;
+
+	mutex_lock(&xs_mutex);
+	list_for_each_entry(group, &xs_groups, list) {
+		if (!group->attached)
+			continue;
+		xs_world_forget_cpu(group, cpu);
+		xs_engine_retire_cpu(&group->engine, cpu);
+	}
+	mutex_unlock(&xs_mutex);
+	return 0;
+}
+
+static int add_one(struct device *dev, void *unused)
+{
+	return xs_device_add(dev);
+}
+
+static void remove_all(void)
+{
+	struct xs_group *group, *next_group;
+	struct xs_device *xdev, *next;
+
+	mutex_lock(&xs_mutex);
+	list_for_each_entry_safe(group, next_group, &xs_groups, list)
+		list_for_each_entry_safe(xdev, next, &group->devices, list)
+			xs_device_remove(xdev);
+	mutex_unlock(&xs_mutex);
+}
+
+static int __init xsmmu_init(void)
+{
+	int error = xs_world_start();
+
+	if (error)
+		return error;
+	error = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "xsmmu:dead",
+					  NULL, cpu_dead);
+	if (error < 0)
+		goto stop_world;
+	hotplug_state = error;
+	error = bus_register_notifier(&pci_bus_type, &follower);
+	if (error)
+		goto stop_hotplug;
+	mutex_lock(&xs_mutex);
+	error = bus_for_each_dev(&pci_bus_type, NULL, NULL, add_one);
+	mutex_unlock(&xs_mutex);
+	if (error)
+		goto remove;
+	if (list_empty(&xs_groups))
+		pr_warn("no PCI device is behind an IOMMU: boot with one enabled (on Intel with intel_iommu=on)\n");
+	return 0;
+
+remove:
+	bus_unregister_notifier(&pci_bus_type, &follower);
+	remove_all();
+stop_hotplug:
+	cpuhp_remove_state_nocalls(hotplug_state);
+stop_world:
+	xs_world_stop();
+	return error;
+}
+
+static void __exit xsmmu_exit(void)
+{
+	bus_unregister_notifier(&pci_bus_type, &follower);
+	remove_all();
+	cpuhp_remove_state_nocalls(hotplug_state);
+	xs_world_stop();
+}
+
+module_init(xsmmu_init);
+module_exit(xsmmu_exit);
+
+MODULE_DESCRIPTION("IOMMU protection policies per device, at run time");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1.0");

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The DMA path as one translation unit: the world, the engine and the DMA API.
+ *
+ * A map or an unmap costs little more than a few calls between files would, so
+ * the compiler sees them together and inlines across. Each file still stands
+ * alone; nothing here depends on their order but that what is inlined comes
+ * first.
+ */
+#include "world.c"
+#include "../core/policy.c"
+#include "../core/ledger.c"
+#include "../core/space.c"
+#include "../core/magazine.c"
+#include "../core/batch.c"
+#include "../core/engine.c"
+#include "dma.c"

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /sys/bus/pci/devices/<bdf>/xsmmu/: the operator's interface. Policies are
+ * spelled like upstream menus, the chosen one in brackets; statistics are one
+ * value a file and count from the module's load.
+ */
+#include <linux/kobject.h>
+#include <linux/slab.h>
+#include <linux/sysfs.h>
+
+#include "xsmmu.h"
+
+/* A kobject of ours under a device's; its attributes find the device by it. */
+struct xs_kobject {
+	struct kobject kobj;
+	struct xs_device *xdev;
+};
+
+struct xs_attribute {
+	struct attribute attr;
+	ssize_t (*show)(struct xs_device *xdev, char *page);
+	ssize_t (*store)(struct xs_device *xdev, const char *text);
+};
+
+#define XS_RO(name) \
+	static struct xs_attribute name##_attribute = { \
+		{ #name, 0444 }, name##_show, NULL }
+#define XS_RW(name) \
+	static struct xs_attribute name##_attribute = { \
+		{ #name, 0644 }, name##_show, name##_store }
+
+/* ---- policy and tuning ---- */
+
+static ssize_t policy_show(struct xs_device *xdev, char *page)
+{
+	const struct xs_policy *chosen = xdev->group->policy;
+	int at = sysfs_emit(page, chosen ? "none" : "[none]");
+	u32 i;
+
+	for (i = 0; i < xs_policy_count; i++)
+		at += sysfs_emit_at(page, at, &xs_policies[i] == chosen ?
+				    " [%s]" : " %s", xs_policies[i].name);
+	return at + sysfs_emit_at(page, at, "\n");
+}
+
+static ssize_t policy_store(struct xs_device *xdev, const char *text)
+{
+	const struct xs_policy *policy = xs_policy_find(text);
+
+	if (!policy && strcmp(text, "none")) {
+		dev_err(xdev->dev, "xsmmu: refused: unknown policy \"%.32s\"; read the policy file for the valid ones\n",
+			text);
+		return -EINVAL;
+	}
+	return xs_group_choose(xdev->group, policy);
+}
+XS_RW(policy);
+
+static ssize_t level_show(struct xs_device *xdev, char *page)
+{
+	return sysfs_emit(page, "%s\n",
+			  xs_level_name(xs_group_level(xdev->group)));
+}
+XS_RO(level);
+
+static ssize_t state_show(struct xs_device *xdev, char *page)
+{
+	return sysfs_emit(page, "%s\n", xs_group_state(xdev->group));
+}
+XS_RO(state);
+
+static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
+		    u32 *field, const struct xs_tuning *tuning, u32 last)
+{
+	int error = kstrtou32(text, 10, field);
+
+	if (!error)
+		error = xs_group_tune(xdev->group, tuning);
+	if (error == -ENODATA)
+		dev_err(xdev->dev, "xsmmu: refused: choose a policy before %s\n",
+			name);
+	else if (error)
+		dev_err(xdev->dev, "xsmmu: refused: %s \"%.32s\" is not 1 .. %u\n",
+			name, text, last);
+	return error;
+}
+
+#define XS_TUNING(name, field, last) \
+	static ssize_t name##_show(struct xs_device *xdev, char *page) \
+	{ \
+		return sysfs_emit(page, "%u\n", xdev->group->tuning.field); \
+	} \
+	static ssize_t name##_store(struct xs_device *xdev, const char *text) \
+	{ \
+		struct xs_tuning tuning = xdev->group->tuning; \
+	\
+		return tune(xdev, #name, text, &tuning.field, &tuning, last); \
+	} \
+	XS_RW(name)
+
+XS_TUNING(max_window_us, window_us, XS_WINDOW_MAX_US);
+XS_TUNING(batch_pages, batch_pages, XS_BATCH_MAX_PAGES);
+XS_TUNING(range_commands_max, range_commands_max, XS_RANGES_MAX);
+
+static ssize_t exposure_ns_show(struct xs_device *xdev, char *page)
+{
+	struct xs_ledger *sum = &xdev->group->sum;
+	int at = 0;
+	u32 i;
+
+	xs_group_sum(xdev->group, sum);
+	for (i = 0; i < XS_EXPOSURE_BUCKETS; i++)
+		if (sum->exposure[i])
+			at += sysfs_emit_at(page, at, "%llu %llu\n",
+					    xs_ledger_bucket_last_ns(i),
+					    sum->exposure[i]);
+	return at + sysfs_emit_at(page, at, "max %llu\n", sum->exposure_max_ns);
+}
+XS_RO(exposure_ns);
+
+static struct attribute *device_attrs[] = {
+	&policy_attribute.attr,
+	&level_attribute.attr,
+	&state_attribute.attr,
+	&max_window_us_attribute.attr,
+	&batch_pages_attribute.attr,
+	&range_commands_max_attribute.attr,
+	&exposure_ns_attribute.attr,
+	NULL
+};
+ATTRIBUTE_GROUPS(device);
+
+/* ---- statistics ---- */
+
+static u64 deferred(const struct xs_ledger *sum)
+{
+	return xs_counts_unmapped(&sum->counts) - sum->counts.direct_pages;
+}
+
+#define XS_STAT(name, value) \
+	static ssize_t name##_show(struct xs_device *xdev, char *page) \
+	{ \
+		struct xs_ledger *sum = &xdev->group->sum; \
+	\
+		xs_group_sum(xdev->group, sum); \
+		return sysfs_emit(page, "%llu\n", (u64)(value)); \
+	} \
+	XS_RO(name)
+
+XS_STAT(maps, sum->counts.maps);
+XS_STAT(unmaps, sum->counts.unmaps);
+XS_STAT(mapped_pages, xs_counts_mapped(&sum->counts));
+XS_STAT(unmapped_pages, xs_counts_unmapped(&sum->counts));
+XS_STAT(live_pages, xs_counts_mapped(&sum->counts) -
+	xs_counts_unmapped(&sum->counts));
+XS_STAT(deferred_pages, deferred(sum));
+XS_STAT(synced_pages, sum->synced_pages);
+XS_STAT(held_pages, deferred(sum) - sum->synced_pages);
+XS_STAT(map_failures, sum->map_failures);
+XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs));
+XS_STAT(sync_unmap, sum->syncs[XS_SYNC_UNMAP]);
+XS_STAT(sync_block, sum->syncs[XS_SYNC_BLOCK]);
+XS_STAT(sync_poll, sum->syncs[XS_SYNC_POLL]);
+XS_STAT(sync_full, sum->syncs[XS_SYNC_FULL]);
+XS_STAT(sync_time, sum->syncs[XS_SYNC_TIME]);
+XS_STAT(sync_explicit, sum->syncs[XS_SYNC_EXPLICIT]);
+XS_STAT(sync_drain, sum->syncs[XS_SYNC_DRAIN]);
+XS_STAT(inv_page, sum->commands_page);
+XS_STAT(inv_domain, sum->commands_domain);
+XS_STAT(inv_global, sum->commands_global);
+
+static struct attribute *stats_attrs[] = {
+	&maps_attribute.attr,
+	&unmaps_attribute.attr,
+	&mapped_pages_attribute.attr,
+	&unmapped_pages_attribute.attr,
+	&live_pages_attribute.attr,
+	&deferred_pages_attribute.attr,
+	&synced_pages_attribute.attr,
+	&held_pages_attribute.attr,
+	&map_failures_attribute.attr,
+	&map_syncs_attribute.attr,
+	&sync_unmap_attribute.attr,
+	&sync_block_attribute.attr,
+	&sync_poll_attribute.attr,
+	&sync_full_attribute.attr,
+	&sync_time_attribute.attr,
+	&sync_explicit_attribute.attr,
+	&sync_drain_attribute.attr,
+	&inv_page_attribute.attr,
+	&inv_domain_attribute.attr,
+	&inv_global_attribute.attr,
+	NULL
+};
+ATTRIBUTE_GROUPS(stats);
+
+/* ---- plumbing ---- */
+
+static struct xs_device *xdev_of(struct kobject *kobj)
+{
+	return container_of(kobj, struct xs_kobject, kobj)->xdev;
+}
+
+/*
+ * A removal holds xs_mutex and waits for open files: so a file's operation
+ * must not wait for xs_mutex, or each would wait for the other.
+ */
+static ssize_t attribute_show(struct kobject *kobj, struct attribute *attr,
+			      char *page)
+{
+	struct xs_attribute *at = container_of(attr, struct xs_attribute, attr);
+	ssize_t got;
+
+	if (!mutex_trylock(&xs_mutex))
+		return restart_syscall();
+	got = at->show(xdev_of(kobj), page);
+	mutex_unlock(&xs_mutex);
+	return got;
+}
+
+static ssize_t attribute_store(struct kobject *kobj, struct attribute *attr,
+			       const char *text, size_t size)
+{
+	struct xs_attribute *at = container_of(attr, struct xs_attribute, attr);
+	ssize_t error;
+	char *word;
+
+	word = kstrndup(text, size, GFP_KERNEL);
+	if (!word)
+		return -ENOMEM;
+	if (!mutex_trylock(&xs_mutex)) {
+		kfree(word);
+		return restart_syscall();
+	}
+	error = at->store(xdev_of(kobj), strim(word));
+	mutex_unlock(&xs_mutex);
+	kfree(word);
+	return error ? error : size;
+}
+
+static const struct sysfs_ops xs_sysfs_ops = {
+	.show = attribute_show,
+	.store = attribute_store,
+};
+
+static void release(struct kobject *kobj)
+{
+	kfree(container_of(kobj, struct xs_kobject, kobj));
+}
+
+static const struct kobj_type device_type = {
+	.release = release,
+	.sysfs_ops = &xs_sysfs_ops,
+	.default_groups = device_groups,
+};
+
+static const struct kobj_type stats_type = {
+	.release = release,
+	.sysfs_ops = &xs_sysfs_ops,
+	.default_groups = stats_groups,
+};
+
+static struct kobject *add(struct xs_device *xdev, const struct kobj_type *type,
+			   struct kobject *parent, const char *name)
+{
+	struct xs_kobject *made = kzalloc(sizeof(*made), GFP_KERNEL);
+
+	if (!made)
+		return NULL;
+	made->xdev = xdev;
+	if (kobject_init_and_add(&made->kobj, type, parent, "%s", name)) {
+		kobject_put(&made->kobj);
+		return NULL;
+	}
+	return &made->kobj;
+}
+
+static void remove(struct kobject *kobj)
+{
+	kobject_del(kobj);
+	kobject_put(kobj);
+}
+
+int xs_sysfs_add(struct xs_device *xdev)
+{
+	xdev->kobj = add(xdev, &device_type, &xdev->dev->kobj, "xsmmu");
+	if (!xdev->kobj)
+		return -ENOMEM;
+	xdev->stats = add(xdev, &stats_type, xdev->kobj, "stats");
+	if (!xdev->stats) {
+		remove(xdev->kobj);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void xs_sysfs_remove(struct xs_device *xdev)
+{
+	remove(xdev->stats);
+	remove(xdev->kobj);
+}

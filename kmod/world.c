@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The engine's world in Linux: page tables and invalidations of the group's
+ * default domain, the clock, and the two sync points that come from outside,
+ * the end of a NAPI poll and a timer.
+ *
+ * Invalidations go through the IOMMU driver's own iotlb_sync() and
+ * flush_iotlb_all(), so they are right on every IOMMU that Linux drives. What
+ * they send is counted by kind as the driver documents its choice; the lab
+ * compares that with what the hardware model received.
+ */
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/vmalloc.h>
+#include <trace/events/napi.h>
+
+#include "compat/compat.h"
+#include "xsmmu.h"
+#include "trace.h"
+
+/* Groups with deferred unmaps that the end of this CPU's next poll syncs. */
+static DEFINE_PER_CPU(struct list_head, xs_dirty);
+
+/* ---- page table ---- */
+
+/*
+ * iommu_map() beside the page table: what map-side synchronisation the IOMMU
+ * needs, for the price of asking each time. map_direct says that it needs none.
+ */
+static int map_synced(struct xs_group *group, u64 iova, u64 phys, size_t bytes,
+		      u32 prot)
+{
+	int error = iommu_map(group->domain, iova, phys, bytes, prot,
+			      GFP_ATOMIC);
+
+	if (!error)
+		atomic64_inc(&group->map_syncs);
+	return error;
+}
+
+/* A driver may map less than it was asked to, as up to the end of a table. */
+static noinline int map_rest(struct xs_group *group, u64 iova, u64 phys,
+			     size_t bytes, u32 prot, size_t mapped, int error)
+{
+	if (!error)
+		error = iommu_map(group->domain, iova + mapped, phys + mapped,
+				  bytes - mapped, prot, GFP_ATOMIC);
+	if (error && mapped)
+		iommu_unmap(group->domain, iova, mapped);
+	return error;
+}
+
+static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
+{
+	struct xs_group *group = world;
+	struct iommu_domain *domain = group->domain;
+	size_t bytes = (size_t)pages << PAGE_SHIFT;
+	size_t mapped = 0;
+	int error;
+
+	if (unlikely(!group->map_direct))
+		return map_synced(group, iova, phys, bytes, prot);
+	if (xs_domain_is_generic(domain))
+		error = xs_domain_map_generic(domain, iova, phys, bytes, prot,
+					      &mapped);
+	else
+		error = domain->ops->map_pages(domain, iova, phys, PAGE_SIZE,
+					       pages, prot, GFP_ATOMIC,
+					       &mapped);
+	if (likely(mapped == bytes))
+		return 0;
+	return map_rest(group, iova, phys, bytes, prot, mapped, error);
+}
+
+/* Ranges may have holes: padding, or what an error left unmapped. */
+static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
+{
+	struct xs_group *group = world;
+	u64 end = iova + (pages << PAGE_SHIFT);
+
+	while (iova < end) {
+		size_t gone;
+
+		if (group->map_direct && xs_domain_is_generic(group->domain))
+			gone = xs_domain_unmap_generic(group->domain, iova,
+						       end - iova, gather);
+		else
+			gone = iommu_unmap_fast(group->domain, iova, end - iova,
+						gather);
+		iova += gone ? gone : PAGE_SIZE;
+	}
+}
+
+/* ---- invalidation ---- */
+
+/*
+ * Gathered as for a flush queue: the driver adds no range of its own and syncs
+ * nothing early; world_invalidate() says what is to be invalidated.
+ */
+static void world_gather_init(xs_gather_t *gather)
+{
+	iommu_iotlb_gather_init(gather);
+	gather->queued = true;
+}
+
+/* A page-selective command covers an aligned power of two of pages. */
+static u32 range_lg2(const struct xs_range *range)
+{
+	return fls64(range->page ^ (range->page + range->pages - 1));
+}
+
+static void invalidate_range(struct xs_group *group, xs_gather_t *gather,
+			     const struct xs_range *range,
+			     struct xs_commands *sent)
+{
+	gather->queued = false;
+	gather->start = range->page << PAGE_SHIFT;
+	gather->end = ((range->page + range->pages) << PAGE_SHIFT) - 1;
+	gather->pgsize = PAGE_SIZE;
+	iommu_iotlb_sync(group->domain, gather);
+	if (range_lg2(range) <= group->range_max_lg2)
+		sent->page++;
+	else
+		sent->domain++;
+}
+
+/*
+ * A sync of the gather frees its page-table pages, so all that was removed
+ * has to be invalidated by then: with several ranges, only the whole domain
+ * does that.
+ */
+static void world_invalidate(void *world, xs_gather_t *gather,
+			     const struct xs_range *ranges, u32 count,
+			     struct xs_commands *sent)
+{
+	static const struct xs_range any = { 0, 1 };
+	struct xs_group *group = world;
+	bool frees = xs_gather_frees_tables(gather);
+
+	if (count == 0 || (count > 1 && frees)) {
+		group->domain->ops->flush_iotlb_all(group->domain);
+		sent->domain++;
+		if (frees)
+			invalidate_range(group, gather, &any, sent);
+		return;
+	}
+	for (u32 i = 0; i < count; i++)
+		invalidate_range(group, gather, &ranges[i], sent);
+}
+
+/* ---- clock, memory, tracing ---- */
+
+static u64 world_clock(void *world)
+{
+	return ktime_get_mono_fast_ns();
+}
+
+static void *world_alloc(void *world, size_t bytes, bool atomic)
+{
+	if (atomic)
+		return kzalloc(bytes, GFP_ATOMIC | __GFP_NOWARN);
+	return kvzalloc(bytes, GFP_KERNEL);
+}
+
+static void world_free(void *world, void *memory, size_t bytes)
+{
+	kvfree(memory);
+}
+
+static void world_synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
+			 const struct xs_commands *sent, u64 oldest_ns)
+{
+	struct xs_group *group = world;
+
+	trace_sync(iommu_group_id(group->iommu_group), cause, pages,
+			 ranges, sent->page, sent->domain, oldest_ns);
+}
+
+/* ---- sync points ---- */
+
+static void world_deferred(void *world, u32 cpu, bool arm, u64 deadline_ns)
+{
+	struct xs_group *group = world;
+	struct xs_group_cpu *at = &group->cpus[cpu];
+
+	if (list_empty(&at->dirty))
+		list_add(&at->dirty, this_cpu_ptr(&xs_dirty));
+	if (arm)
+		hrtimer_start(&at->timer, ns_to_ktime(deadline_ns),
+			      HRTIMER_MODE_ABS_PINNED);
+}
+
+static enum hrtimer_restart expire(struct hrtimer *timer)
+{
+	struct xs_group_cpu *at = container_of(timer, struct xs_group_cpu,
+					       timer);
+	u64 next = xs_engine_expire(&at->group->engine, at->cpu);
+
+	if (!next)
+		return HRTIMER_NORESTART;
+	/* A start on another path since then has the earlier deadline. */
+	if (!hrtimer_is_queued(timer))
+		hrtimer_set_expires(timer, ns_to_ktime(next));
+	return HRTIMER_RESTART;
+}
+
+/* The stock tracepoint napi_poll comes after each poll, on its CPU. */
+static void poll_ended(void *unused, struct napi_struct *napi, int work,
+		       int budget)
+{
+	struct xs_group_cpu *at, *next;
+	struct list_head *dirty;
+	unsigned long flags;
+
+	local_irq_save(flags);
+	dirty = this_cpu_ptr(&xs_dirty);
+	list_for_each_entry_safe(at, next, dirty, dirty) {
+		list_del_init(&at->dirty);
+		xs_engine_poll(&at->group->engine);
+	}
+	local_irq_restore(flags);
+}
+
+int xs_world_start(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		INIT_LIST_HEAD(per_cpu_ptr(&xs_dirty, cpu));
+	return register_trace_napi_poll(poll_ended, NULL);
+}
+
+void xs_world_stop(void)
+{
+	unregister_trace_napi_poll(poll_ended, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+/* ---- set-up ---- */
+
+/* Intel's desktop chips of 2008 that need write-buffer flushes and hide it. */
+static bool hides_rwbf(void)
+{
+	static const struct pci_device_id ids[] = {
+		{ PCI_VDEVICE(INTEL, 0x2a40) }, { PCI_VDEVICE(INTEL, 0x2e00) },
+		{ PCI_VDEVICE(INTEL, 0x2e10) }, { PCI_VDEVICE(INTEL, 0x2e20) },
+		{ PCI_VDEVICE(INTEL, 0x2e30) }, { PCI_VDEVICE(INTEL, 0x2e40) },
+		{ PCI_VDEVICE(INTEL, 0x2e90) }, { }
+	};
+
+	return pci_dev_present(ids);
+}
+
+/* Read attribute @name of the IOMMU's own sysfs group, a hexadecimal number. */
+static bool read_iommu_attribute(struct device *dev, const char *group_name,
+				 const char *name, u64 *value)
+{
+	struct device *iommu = dev->iommu->iommu_dev->dev;
+	const struct attribute_group **group;
+	struct attribute **at;
+	bool found = false;
+	char *page;
+
+	if (!iommu || !iommu->groups)
+		return false;
+	page = (char *)get_zeroed_page(GFP_KERNEL);
+	if (!page)
+		return false;
+	for (group = iommu->groups; *group && !found; group++) {
+		if (!(*group)->name || strcmp((*group)->name, group_name))
+			continue;
+		for (at = (*group)->attrs; *at && !found; at++) {
+			struct device_attribute *attribute =
+				container_of(*at, struct device_attribute,
+					     attr);
+
+			if (strcmp((*at)->name, name) || !attribute->show)
+				continue;
+			found = attribute->show(iommu, attribute, page) > 0 &&
+				!kstrtou64(strim(page), 16, value);
+		}
+	}
+	free_page((unsigned long)page);
+	return found;
+}
+
+#define VTD_CAP_RWBF(cap)	((cap) >> 4 & 1)
+#define VTD_CAP_CM(cap)		((cap) >> 7 & 1)
+#define VTD_CAP_PSI(cap)	((cap) >> 39 & 1)
+#define VTD_CAP_MAMV(cap)	((cap) >> 48 & 0x3f)
+
+/*
+ * Decide once what each map and each invalidation is like here. An IOMMU
+ * driver without iotlb_sync_map() needs no map-side sync. VT-d has it for
+ * caching mode and write-buffer flushing only, and shows both in sysfs. What
+ * is not known is done the safe way.
+ */
+static void probe_iommu(struct xs_group *group, struct device *dev)
+{
+	const struct iommu_domain_ops *ops = group->domain->ops;
+	bool needs_sync = ops->iotlb_sync_map;
+	u64 cap;
+
+	group->range_max_lg2 = 63;
+	if (read_iommu_attribute(dev, "intel-iommu", "cap", &cap)) {
+		needs_sync = VTD_CAP_RWBF(cap) || VTD_CAP_CM(cap) ||
+			     hides_rwbf();
+		group->range_max_lg2 = VTD_CAP_MAMV(cap);
+		if (!VTD_CAP_PSI(cap))
+			group->range_max_lg2 = 0;
+	}
+	group->map_direct = !needs_sync &&
+			    (ops->map_pages ||
+			     xs_domain_is_generic(group->domain));
+}
+
+const struct xs_world_ops xs_linux_world = {
+	.map = world_map,
+	.remove = world_remove,
+	.invalidate = world_invalidate,
+	.gather_init = world_gather_init,
+	.clock = world_clock,
+	.deferred = world_deferred,
+	.alloc = world_alloc,
+	.free = world_free,
+	.synced = world_synced,
+};
+
+int xs_world_init(struct xs_group *group, struct device *dev)
+{
+	u32 cpu;
+
+	group->cpus = kvcalloc(nr_cpu_ids, sizeof(*group->cpus), GFP_KERNEL);
+	if (!group->cpus)
+		return -ENOMEM;
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++) {
+		struct xs_group_cpu *at = &group->cpus[cpu];
+
+		hrtimer_setup(&at->timer, expire, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_ABS_PINNED);
+		INIT_LIST_HEAD(&at->dirty);
+		at->group = group;
+		at->cpu = cpu;
+	}
+	probe_iommu(group, dev);
+	return 0;
+}
+
+/* CPU @cpu is off-line or this one with interrupts off. */
+void xs_world_forget_cpu(struct xs_group *group, u32 cpu)
+{
+	list_del_init(&group->cpus[cpu].dirty);
+}
+
+static void forget_this_cpu(void *group)
+{
+	xs_world_forget_cpu(group, smp_processor_id());
+}
+
+/* Nothing maps or unmaps in @group any more, and it is synced. */
+void xs_world_exit(struct xs_group *group)
+{
+	u32 cpu;
+
+	on_each_cpu(forget_this_cpu, group, 1);
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
+		hrtimer_cancel(&group->cpus[cpu].timer);
+	kvfree(group->cpus);
+	group->cpus = NULL;
+}

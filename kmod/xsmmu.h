@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the module's files share.
+ *
+ * A group is an IOMMU group: its devices share an address space, so they share
+ * a policy and, while any of them has a driver, an engine. A policy is chosen
+ * while no driver is bound; the group is taken over when the first driver
+ * binds (its DMA operations become ours) and given back when the last one is
+ * gone. The engine works on the group's default domain, which has the direct
+ * mappings of its reserved regions already; nobody else allocates in it
+ * meanwhile, since every device of the group that does DMA is ours.
+ *
+ * Locks: xs_mutex guards the list of groups and all of this but the engine; it
+ * may sleep and is not taken on the DMA path.
+ */
+#ifndef XSMMU_KMOD_H
+#define XSMMU_KMOD_H
+
+#include <linux/dma-map-ops.h>
+#include <linux/hrtimer.h>
+#include <linux/kobject.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/pci.h>
+
+#include <xsmmu/engine.h>
+
+#undef pr_fmt
+#define pr_fmt(fmt) "xsmmu: " fmt
+
+struct xs_group;
+
+/*
+ * What the engine's world keeps for one CPU of a taken-over group.
+ * @dirty: on this CPU's list of what the end of its next poll syncs; only this
+ *	   CPU touches it, with interrupts off
+ */
+struct xs_group_cpu {
+	struct hrtimer timer;
+	struct list_head dirty;
+	struct xs_group *group;
+	u32 cpu;
+};
+
+/*
+ * struct xs_group - see the head of this file
+ * @engine:	first, so that it and the group, its world, are one pointer
+ * @policy:	chosen, NULL for none
+ * @tuning:	the operator's, valid with @policy
+ * @devices:	our struct xs_device, all of the group's PCI devices
+ * @attached:	devices taken over; the fields below are valid while > 0
+ * @ops:	what the devices' dma_ops point to: from it the DMA path finds
+ *		the group without a look-up
+ * @domain:	the group's default domain
+ * @map_direct:	no map-side sync is needed, so page tables may be called without
+ *		iommu_map()'s
+ * @range_max_lg2: log2 of the largest page-selective command, in pages
+ * @map_syncs:	map-side syncs, which the hardware counts as invalidations
+ * @past:	sum of the ledgers of earlier engines
+ * @failure:	why the last take-over failed, NULL if it did not
+ */
+struct xs_group {
+	struct xs_engine engine;
+	struct list_head list;
+	struct iommu_group *iommu_group;
+	const struct xs_policy *policy;
+	struct xs_tuning tuning;
+	struct list_head devices;
+
+	u32 attached;
+	struct dma_map_ops ops;
+	struct iommu_domain *domain;
+	bool map_direct;
+	u32 range_max_lg2;
+	atomic64_t map_syncs;
+	struct xs_group_cpu *cpus;
+
+	struct xs_ledger past;
+	struct xs_ledger sum;	/* scratch, under xs_mutex */
+	const char *failure;
+};
+
+static_assert(offsetof(struct xs_group, engine) == 0);
+
+/*
+ * struct xs_device - a PCI device behind an IOMMU
+ * @dma:	the kernel's own DMA path while @taken, to be restored
+ */
+struct xs_device {
+	struct list_head list;
+	struct device *dev;
+	struct xs_group *group;
+	bool taken;
+	struct {
+		const struct dma_map_ops *ops;
+		bool iommu;
+	} dma;
+	struct kobject *kobj;
+	struct kobject *stats;
+};
+
+extern struct mutex xs_mutex;
+extern struct list_head xs_groups;
+
+/* group.c; all under xs_mutex but xs_group_of() */
+struct xs_device *xs_device_find(struct device *dev);
+int xs_device_add(struct device *dev);
+void xs_device_remove(struct xs_device *xdev);
+void xs_device_bind(struct xs_device *xdev);
+void xs_device_unbind(struct xs_device *xdev);
+int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
+int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
+enum xs_level xs_group_level(const struct xs_group *group);
+const char *xs_group_state(struct xs_group *group);
+void xs_group_sum(struct xs_group *group, struct xs_ledger *sum);
+
+/* The group whose operations @dev uses. On the DMA path. */
+static inline struct xs_group *xs_group_of(struct device *dev)
+{
+	return container_of(dev->dma_ops, struct xs_group, ops);
+}
+
+/* dma.c */
+extern const struct dma_map_ops xs_dma_ops;
+
+/* world.c */
+extern const struct xs_world_ops xs_linux_world;
+int xs_world_init(struct xs_group *group, struct device *dev);
+void xs_world_exit(struct xs_group *group);
+void xs_world_forget_cpu(struct xs_group *group, u32 cpu);
+int xs_world_start(void);
+void xs_world_stop(void);
+
+/* sysfs.c */
+int xs_sysfs_add(struct xs_device *xdev);
+void xs_sysfs_remove(struct xs_device *xdev);
+
+#endif

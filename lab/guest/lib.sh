@@ -160,6 +160,8 @@ session_open() {
 	session_driver=$2
 	shift 2
 	session_bdfs=$*
+	groups=$(for bdf in "$@"; do readlink "/sys/bus/pci/devices/$bdf/iommu_group"; done | sort -u | wc -l)
+	[ "$groups" = 1 ] || fail "$* must be one IOMMU group, and are $groups"
 	policy_set "$session_policy" "$@"
 	for bdf in "$@"; do
 		device_bind "$bdf" "$session_driver"

@@ -24,6 +24,12 @@ believes them fast would seem to spend most of its work on copying and clearing 
 RESULT_PORT = "xsmmu.result"
 DATA_DISK_BYTES = 64 << 20
 
+PEER_MACS = ("52:54:00:00:01:00", "52:54:00:00:01:01")
+
+# A peer sends by a timer in guest time. By default it would send whenever QEMU's main loop gets to it, so that the
+# packets in one interrupt, and with them the cost of each, would depend on the host.
+_PEER = "tx=timer,x-txtimer=20000,ioeventfd=off,romfile="
+
 IOMMU_DEVICES = {"vtd": "intel-iommu"}
 """IOMMUs by the name that results carry. vtd: Intel VT-d with second-stage page tables."""
 
@@ -68,6 +74,8 @@ def qemu_arguments(
 ) -> list[str]:
     """Arguments of qemu-system-x86_64, without the kernel's own (see `boot_arguments`)."""
     arguments = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    # What the guest takes for random and for the time of day is the same in every boot.
+    arguments += ["-seed", "1", "-rtc", "base=2025-01-01,clock=vm"]
     arguments += ["-machine", f"q35,sata=off,smbus=off,accel={accel},kernel-irqchip={_irqchip(accel)}"]
     arguments += ["-cpu", "host" if accel == "kvm" else EMULATED_CPU, "-m", f"{memory_mib}M"]
     if mode == "cost":
@@ -95,7 +103,7 @@ def _ports(ends: Endpoints) -> list[str]:
         *("-serial", "chardev:console"),
         # The second port is never read: a write to its scratch register is a marker in the trace.
         *("-chardev", "null,id=marker", "-serial", "chardev:marker"),
-        *("-device", "virtio-serial-pci,id=ports,bus=pcie.0,addr=8"),
+        *("-device", "virtio-serial-pci,id=ports,ioeventfd=off,bus=pcie.0,addr=8"),
         *("-chardev", f"socket,id=result,fd={ends.result}"),
         *("-device", f"virtserialport,bus=ports.0,nr=1,chardev=result,name={RESULT_PORT}"),
         *("-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"),
@@ -109,8 +117,8 @@ def _nics() -> list[str]:
         *("-device", f"e1000e,id={DEVICES['e1000e'].id},bus=pcie.0,addr=2,netdev=wire0,romfile="),
         *("-device", "pcie-root-port,id=port-igb,bus=pcie.0,addr=4,chassis=1"),
         *("-device", f"igb,id={DEVICES['igb'].id},bus=port-igb,netdev=wire1,romfile="),
-        *("-device", "virtio-net-pci,id=net-peer0,bus=pcie.0,addr=9,netdev=peer0,mac=52:54:00:00:01:00,romfile="),
-        *("-device", "virtio-net-pci,id=net-peer1,bus=pcie.0,addr=a,netdev=peer1,mac=52:54:00:00:01:01,romfile="),
+        *("-device", f"virtio-net-pci,id=net-peer0,bus=pcie.0,addr=9,netdev=peer0,mac={PEER_MACS[0]},{_PEER}"),
+        *("-device", f"virtio-net-pci,id=net-peer1,bus=pcie.0,addr=a,netdev=peer1,mac={PEER_MACS[1]},{_PEER}"),
     ]
 
 
@@ -119,13 +127,17 @@ def _disks(data_disk: Path) -> list[str]:
         *("-device", "pcie-root-port,id=port-data,bus=pcie.0,addr=5,chassis=2"),
         *("-blockdev", f"driver=file,node-name=data,filename={data_disk},cache.no-flush=on"),
         *("-device", f"nvme,id={DEVICES['nvme-data'].id},bus=port-data,serial=data,drive=data"),
-        # Downstream ports without ACS put both controllers into one IOMMU group.
+        # Downstream ports without ACS that are functions of one device put both controllers into one IOMMU group.
         *("-device", "pcie-root-port,id=port-switch,bus=pcie.0,addr=6,chassis=3"),
         *("-device", "x3130-upstream,id=upstream,bus=port-switch"),
     ]
+    ports = ("chassis=10,slot=0", "chassis=11,slot=1")
     for index in (0, 1):
         arguments += [
-            *("-device", f"xio3130-downstream,id=downstream{index},bus=upstream,chassis={10 + index},slot={index}"),
+            *(
+                "-device",
+                f"xio3130-downstream,id=downstream{index},bus=upstream,addr=0.{index},multifunction=on,{ports[index]}",
+            ),
             *("-blockdev", f"driver=null-co,node-name=null{index},size=1073741824"),
             *(
                 "-device",

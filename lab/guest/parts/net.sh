@@ -61,9 +61,10 @@ iperf_server() {
 	sleep 0.1
 }
 
-# iperf OPTION...: one test by time. (A test by bytes would spin after the last byte, up to the next report.)
+# iperf OPTION...: one test by time, with fixed buffers. (A test by bytes would spin after the last byte, up to the next
+# report; buffers that tune themselves make the same policy differ from itself by several per cent.)
 iperf() {
-	iperf3 -c "10.0.$net_number.2" -P "$arg_streams" -t "$arg_seconds" -i 0 -J "$@" || return 1
+	iperf3 -c "10.0.$net_number.2" -P "$arg_streams" -t "$arg_seconds" -i 0 -w "$arg_buffer" -J "$@" || return 1
 	# Not `wait`: the test may run in another shell than the one that started its server.
 	while kill -0 "$net_server" 2>/dev/null; do
 		sleep 0.01

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Stands in for QEMU: speaks on the same descriptors, and misbehaves as the first argument says."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+
+arguments = " ".join(sys.argv[2:])
+
+
+def descriptor(pattern: str) -> int:
+    """A descriptor that the command line names."""
+    found = re.search(pattern, arguments)
+    assert found, pattern
+    return int(found[1])
+
+
+console = descriptor(r"id=console,path=/proc/self/fd/(\d+)")
+result = descriptor(r"id=result,fd=(\d+)")
+trace = descriptor(r"-D /proc/self/fd/(\d+)")
+
+
+def say(line: str) -> None:
+    """A console line."""
+    os.write(console, line.encode() + b"\n")
+
+
+def send(line: str) -> None:
+    """A result."""
+    os.write(result, line.encode() + b"\n")
+
+
+def good() -> None:
+    """A guest that does what it should; the result overtakes the trace."""
+    send('{"event":"boot","release":"0.0"}')
+    send('{"event":"run","id":1,"markers":[1,2]}')
+    time.sleep(0.2)
+    os.write(trace, b"serial_write [0x07] <- 0x01\nvtd_inv_desc_iotlb_global \nserial_write [0x07] <- 0x02\n")
+    send('{"event":"done"}')
+
+
+def oops() -> None:
+    """A kernel that dies and goes on."""
+    say("[    1.0] BUG: kernel NULL pointer dereference, address: 0000000000000000")
+    say("[    1.0] RIP: 0010:xs_batch_sync+0x1/0x2")
+    send('{"event":"done"}')
+    time.sleep(60)
+
+
+def hang() -> None:
+    """A guest that says something and then nothing."""
+    say("the last words")
+    time.sleep(60)
+
+
+def chatter() -> None:
+    """A guest that is never done."""
+    while True:
+        say("still here")
+        time.sleep(0.1)
+
+
+def leave() -> None:
+    """A QEMU that cannot start."""
+    sys.stderr.write("qemu: cannot set up guest memory\n")
+    sys.exit(1)
+
+
+def nonsense() -> None:
+    """A guest whose results are broken."""
+    send('{"event":')
+    time.sleep(60)
+
+
+def error() -> None:
+    """A guest that reports an error."""
+    send('{"event":"error","message":"igb: policy fused refused"}')
+    time.sleep(60)
+
+
+def fault() -> None:
+    """A device that reaches where it may not."""
+    say("[    1.0] DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x0 [fault reason 0x05]")
+    time.sleep(0.5)
+    send('{"event":"done"}')
+
+
+globals()[sys.argv[1]]()

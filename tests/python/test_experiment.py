@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Experiments as data: names, choices and plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xsmmu import experiment
+from xsmmu.errors import LabError
+
+SOURCES = Path(__file__).resolve().parents[2]
+
+
+def test_the_comparison_has_every_policy_and_workload() -> None:
+    compare = experiment.load("compare")
+    assert compare.policies == experiment.POLICIES
+    names = {each.name for each in compare.workloads}
+    assert names >= {"micro", "net-rx", "net-tx", "net-pps", "nvme", "exposure", "window"}
+    rings = {each.labels["ring"] for each in compare.workloads if each.name == "micro"}
+    assert rings == {64, 256, 1024}
+    attacks = [each for each in compare.workloads if each.name == "exposure"]
+    assert all(int(each.arguments["rounds"]) >= 20 for each in attacks)
+
+
+@pytest.mark.parametrize("name", experiment.names())
+def test_functions_exist_and_labels_tell_runs_apart(name: str) -> None:
+    shell = "".join(path.read_text() for path in (SOURCES / "lab/guest").rglob("*.sh"))
+    chosen = experiment.load(name)
+    for each in chosen.workloads:
+        assert f"\n{each.function}() {{" in shell
+        assert not each.needs.start or f"\n{each.needs.start}() {{" in shell
+    places = [(each.name, *sorted(each.labels.items())) for each in chosen.workloads]
+    assert len(places) == len(set(places))
+
+
+def test_quick_is_micro_only() -> None:
+    chosen = experiment.load("compare")
+    policies, workloads = experiment.choose(chosen, (), (), quick=True)
+    assert policies == chosen.policies
+    assert {each.name for each in workloads} == {"micro"}
+    (plan,) = experiment.plans(policies, workloads)
+    assert not any(need.programs for need in plan.needs)
+
+
+def test_a_workload_is_chosen_by_name_or_full_name() -> None:
+    chosen = experiment.load("compare")
+    _, workloads = experiment.choose(chosen, ("fused",), ("micro/64", "nvme"), quick=True)
+    assert [each.full_name for each in workloads] == ["micro/64", "nvme/4k", "nvme/128k"]
+
+
+@pytest.mark.parametrize(
+    ("policies", "workloads", "message"),
+    [
+        (("fuse",), (), "unknown policy 'fuse': choose from passthrough, kernel-strict, .*, xsmmu, fused"),
+        ((), ("micro/65",), "unknown workload 'micro/65': choose from micro, .*micro/64, micro/256"),
+    ],
+)
+def test_unknown_names_list_the_valid_ones(policies: tuple[str, ...], workloads: tuple[str, ...], message: str) -> None:
+    with pytest.raises(LabError, match=message):
+        experiment.choose(experiment.load("compare"), policies, workloads, quick=False)
+
+
+def test_an_unknown_experiment_lists_the_valid_ones() -> None:
+    with pytest.raises(LabError, match=r"unknown experiment 'comparison': choose from .*compare"):
+        experiment.load("comparison")
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text('name = "broken"\n')
+    with pytest.raises(LabError, match=r"broken\.toml: KeyError"):
+        experiment.load("broken", tmp_path)
+
+
+def test_plans_keep_each_session_apart() -> None:
+    chosen = experiment.load("compare")
+    plans = experiment.plans(chosen.policies, chosen.workloads)
+    assert {plan.guest for plan in plans} == {"net", "disk"}
+    ids = [run.id for plan in plans for run in plan.runs]
+    assert sorted(ids) == list(range(1, len(ids) + 1))
+    for plan in plans:
+        words = [line.split()[0] for line in plan.script.splitlines()]
+        depth = 0
+        for word in words:
+            depth += {"session_open": 1, "session_close": -1}.get(word, 0)
+            assert depth in (0, 1)
+            assert depth == 1 or word not in ("run", "warm")
+        assert words.count("run") == len(plan.runs)
+        for policy in chosen.policies:
+            assert sum(line.startswith(f"session_open {policy} ") for line in plan.script.splitlines()) >= 2
+
+
+def test_what_only_ours_can_show_is_left_out_for_the_kernel() -> None:
+    chosen = experiment.load("compare")
+    plans = experiment.plans(chosen.policies, chosen.workloads)
+    windows = {run.policy for plan in plans for run in plan.runs if run.workload.name == "window"}
+    assert windows == set(experiment.OURS)

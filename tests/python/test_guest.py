@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Guests that misbehave end with one clear message, and no process stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xsmmu.errors import LabError
+from xsmmu.guest import Boot, Guest, Record
+from xsmmu.oracle import Counts
+
+FAKE = Path(__file__).with_name("fake_qemu.py")
+PYTHON = Path(__file__).resolve().parents[2] / "python"
+
+
+def make(tmp_path: Path, behaviour: str, records: list[Record], timeout_s: float = 30, quiet_s: float = 30) -> Guest:
+    """A guest whose QEMU is the fake."""
+
+    async def keep(guest: Guest, record: Record) -> None:
+        if "markers" in record:
+            await guest.wait_for_marker(record["markers"][1])
+            record["counts"] = guest.oracle.window(*record["markers"])
+        records.append(record)
+
+    boot = Boot(Path("kernel"), Path("initramfs"), timeout_s=timeout_s, quiet_s=quiet_s)
+    return Guest("net", [sys.executable, str(FAKE), behaviour], boot, tmp_path / "results", keep)
+
+
+def processes(tmp_path: Path) -> list[str]:
+    """Command lines of living processes that mention the test's folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(tmp_path) in line and str(FAKE) in line:
+            found.append(line)
+    return found
+
+
+def test_a_good_guest(tmp_path: Path) -> None:
+    records: list[Record] = []
+    asyncio.run(make(tmp_path, "good", records).run())
+    assert [record["event"] for record in records] == ["boot", "run", "done"]
+    assert records[1]["counts"] == Counts(0, 0, 1)
+    assert {path.name for path in (tmp_path / "results").iterdir()} == {
+        "net.console.log",
+        "net.jsonl",
+        "net.qemu.log",
+    }
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message", "line"),
+    [
+        ("oops", r"guest net: failed: .*BUG: kernel NULL pointer", "xs_batch_sync"),
+        ("hang", "guest net: hangs: nothing happened for 2 s", "the last words"),
+        ("chatter", "guest net: not done after 4 s", "still here"),
+        ("leave", r"guest net: stopped before it was done \(QEMU ended with 1\)", "cannot set up guest memory"),
+        ("nonsense", "guest net: sent a result that is no JSON", ""),
+        ("error", "guest net: igb: policy fused refused", ""),
+        ("fault", "guest net: failed: .*DMAR", "DMAR"),
+    ],
+)
+def test_a_bad_guest_ends_with_one_message(tmp_path: Path, behaviour: str, message: str, line: str) -> None:
+    with pytest.raises(LabError, match=message) as caught:
+        asyncio.run(make(tmp_path, behaviour, [], timeout_s=4, quiet_s=2).run())
+    assert line in "\n".join(caught.value.lines)
+    assert processes(tmp_path) == []
+    assert not list((tmp_path / "results").glob(".*"))
+
+
+def test_faults_may_be_expected(tmp_path: Path) -> None:
+    guest = make(tmp_path, "fault", [])
+    guest.faults_expected = True
+    asyncio.run(guest.run())
+
+
+SCRIPT = """
+import asyncio, sys
+from pathlib import Path
+sys.path[:0] = [{tests!r}, {python!r}]
+import test_guest
+asyncio.run(test_guest.make(Path({folder!r}), "chatter", []).run())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_guest_outlives_its_driver(tmp_path: Path, number: signal.Signals) -> None:
+    script = SCRIPT.format(tests=str(FAKE.parent), python=str(PYTHON), folder=str(tmp_path))
+    driver = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    log = tmp_path / "results/net.console.log"
+    _wait(lambda: log.exists() and log.stat().st_size > 0)
+    assert processes(tmp_path)
+    os.kill(driver.pid, number)
+    assert driver.wait(20) != 0
+    _wait(lambda: not processes(tmp_path))
+
+
+def _wait(condition: object) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The initramfs: archive format, module order, cache."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from xsmmu.errors import LabError
+from xsmmu.initramfs import KEEP_IMAGES, Image, Modules, module_depends, store
+
+
+def module(depends: str) -> bytes:
+    """As much of a kernel module as is read here."""
+    return b"\x7fELF\0license=GPL\0depends=" + depends.encode() + b"\0name=x\0"
+
+
+def modules_dir(path: Path) -> Path:
+    """A few modules, plain and compressed, one of them built in."""
+    for name, depends in {"nvme": "nvme-core", "nvme-core": "nvme-auth,t10_pi", "nvme-auth": ""}.items():
+        (path / f"{name}.ko").write_bytes(module(depends))
+    (path / "igb.ko.xz").write_bytes(lzma.compress(module("dca,i2c-algo-bit")))
+    (path / "dca.ko.xz").write_bytes(lzma.compress(module("")))
+    (path / "i2c-algo-bit.ko").write_bytes(module(""))
+    (path / "modules.builtin").write_text("kernel/block/t10-pi.ko\n")
+    return path
+
+
+def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
+    order = [name for name, _ in Modules(modules_dir(tmp_path)).load_order(["nvme", "igb", "nvme-core"])]
+    assert order == ["nvme_auth", "nvme_core", "nvme", "dca", "i2c_algo_bit", "igb"]
+
+
+def test_compressed_modules_arrive_unpacked(tmp_path: Path) -> None:
+    assert dict(Modules(modules_dir(tmp_path)).load_order(["dca"])) == {"dca": module("")}
+
+
+def test_an_unknown_module_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no module 'mlx5_core'"):
+        Modules(modules_dir(tmp_path)).load_order(["mlx5_core"])
+
+
+def test_depends_are_read() -> None:
+    assert module_depends(module("a-b,c")) == ["a_b", "c"]
+    assert module_depends(module("")) == []
+
+
+def image() -> Image:
+    """Files with odd lengths, a link, folders in folders."""
+    made = Image()
+    made.add("init", b"#!/bin/sh\n", 0o755)
+    made.add("lab/parts/net.sh", b"x" * 7)
+    made.add_link("lib", "usr/lib")
+    return made
+
+
+@pytest.mark.skipif(not shutil.which("cpio"), reason="no cpio on this host")
+def test_the_archive_is_what_cpio_reads(tmp_path: Path) -> None:
+    subprocess.run(["cpio", "-i", "--quiet"], input=image().archive(), cwd=tmp_path, check=True)
+    assert (tmp_path / "lab/parts/net.sh").read_bytes() == b"x" * 7
+    assert (tmp_path / "init").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "lib").readlink() == Path("usr/lib")
+
+
+def test_equal_images_are_stored_once(tmp_path: Path) -> None:
+    assert store(image(), tmp_path) == store(image(), tmp_path)
+    changed = image()
+    changed.add("init", b"#!/bin/sh\n", 0o700)
+    assert store(changed, tmp_path) != store(image(), tmp_path)
+    assert len(list((tmp_path / "initramfs").iterdir())) == 2
+
+
+def test_the_cache_stays_small(tmp_path: Path) -> None:
+    for number in range(KEEP_IMAGES + 5):
+        made = Image()
+        made.add("init", str(number).encode())
+        newest = store(made, tmp_path)
+    assert newest.exists()
+    assert len(list((tmp_path / "initramfs").iterdir())) == KEEP_IMAGES

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Results: complete or absent, and valid."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xsmmu import results
+from xsmmu.errors import LabError
+
+
+def summary() -> dict[str, Any]:
+    """A small valid summary, with made-up figures."""
+    run = {
+        "workload": "micro",
+        "policy": "fused",
+        "ring": 64,
+        "driver": "unmodified",
+        "level": "held",
+        "pages_mapped": 1,
+        "pages_unmapped": 1,
+        "map_instructions_per_page": 1.0,
+        "unmap_instructions_per_page": 1.0,
+        "invalidations": {"page": 1, "domain": 0, "global": 0},
+        "oracle_invalidations": {"page": 1, "domain": 0, "global": 0},
+        "invalidations_per_page": 1.0,
+        "exposure_us": None,
+        "throughput": None,
+        "relative_to_passthrough": None,
+    }
+    return {
+        "schema": 1,
+        "time": "2026-01-01T00:00:00+00:00",
+        "commit": "made-up",
+        "kernel": "0.0",
+        "iommu": "made-up",
+        "qemu": "0.0",
+        "accel": "tcg-icount",
+        "experiment": "compare",
+        "command": "xsmmu lab run",
+        "versions": {},
+        "runs": [run],
+    }
+
+
+def test_finished_results_are_the_latest(tmp_path: Path) -> None:
+    for _ in range(2):
+        with results.Results(tmp_path) as folder:
+            (folder.folder / "net.jsonl").write_text("{}\n")
+            final = folder.finish(summary())
+        assert (tmp_path / "latest").resolve() == final
+        assert results.load(tmp_path / "latest") == summary()
+        assert (final / "net.jsonl").exists()
+    assert len([path for path in tmp_path.iterdir() if not path.is_symlink()]) == 2
+
+
+@pytest.mark.parametrize("error", [LabError("a guest hangs"), KeyboardInterrupt()])
+def test_a_failed_run_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
+    with pytest.raises(type(error)), results.Results(tmp_path) as folder:
+        (folder.folder / "net.jsonl").write_text("{}\n")
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_invalid_summary_is_never_written(tmp_path: Path) -> None:
+    broken = summary()
+    broken["runs"][0]["level"] = "safe"
+    with pytest.raises(LabError, match=r"\$\.runs\[0\]\.level"), results.Results(tmp_path) as folder:
+        folder.finish(broken)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_removed_and_a_living_run_is_not(tmp_path: Path) -> None:
+    abandoned = tmp_path / ".partial-2026-01-01T00-00-00Z-1"
+    abandoned.mkdir()
+    with results.Results(tmp_path) as living:
+        assert not abandoned.exists()
+        pid = os.fork()
+        if pid == 0:
+            results._remove_abandoned(tmp_path)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert living.folder.exists()
+
+
+def test_missing_or_broken_results_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"does not exist.*xsmmu lab run"):
+        results.load(tmp_path)
+    (tmp_path / "summary.json").write_text("{")
+    with pytest.raises(LabError, match="is no summary"):
+        results.load(tmp_path)
+    (tmp_path / "summary.json").write_text(json.dumps({"schema": 2}))
+    with pytest.raises(LabError, match="does not fit its schema"):
+        results.load(tmp_path)

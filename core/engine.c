@@ -32,6 +32,14 @@ static xs_inline u64 mask_of(u32 first, u32 pages)
 	return (XS_BLOCK_ALL >> (XS_BLOCK_PAGES - pages)) << first;
 }
 
+/* The length of the first run of pages in @mask, which has one. */
+static xs_inline u32 run_of(u64 mask)
+{
+	u64 rest = ~(mask >> xs_ctz(mask));
+
+	return rest ? xs_ctz(rest) : XS_BLOCK_PAGES;
+}
+
 /* The pages of one mapping inside its block. */
 static xs_inline u64 mask_at(u64 page, u32 pages)
 {
@@ -291,8 +299,7 @@ static void remove_runs(struct xs_engine *engine,
 
 		while (mask) {
 			u32 at = xs_ctz(mask);
-			u64 rest = ~(mask >> at);
-			u32 run = rest ? xs_ctz(rest) : XS_BLOCK_PAGES;
+			u32 run = run_of(mask);
 
 			mask &= ~mask_of(at, run);
 			if (first + at == end && end % TABLE_PAGES &&
@@ -361,11 +368,15 @@ static void release_entry(struct xs_engine *engine, struct xs_cpu *cpu,
 	const xs_ref_t *refs = xs_space_ref(&engine->space,
 					    (u64)entry->block << XS_BLOCK_LG2);
 
-	for (u64 mask = entry->mask; mask; mask >>= 1, refs++) {
-		if (xs_unlikely(!(mask & 1)))
-			continue;
-		if (xs_likely(is_held(*refs)))
-			xs_ref_release((xs_ref_t)((size_t)*refs - XS_REF_HELD));
+	for (u64 mask = entry->mask; mask;) {
+		const xs_ref_t *ref = refs + xs_ctz(mask);
+		const xs_ref_t *end = run_of(mask) + ref;
+
+		mask &= ~mask_of(ref - refs, end - ref);
+		for (; ref != end; ref++)
+			if (xs_likely(is_held(*ref)))
+				xs_ref_release((xs_ref_t)((size_t)*ref -
+							  XS_REF_HELD));
 	}
 	pages_back(engine, cpu, entry->block, entry->mask);
 }
@@ -501,7 +512,7 @@ static xs_inline u64 engine_map_one(struct xs_engine *engine, u64 phys,
 	do {
 		iova = open & ~XS_OPEN_GONE;
 		if (xs_unlikely((open & XS_OPEN_GONE) >= XS_BLOCK_PAGES ||
-				iova + (XS_PAGE_BYTES - 1) > last)) {
+				iova > last)) {
 			iova = place_locked(engine, 1, last);
 			if (xs_likely(iova))
 				break;
@@ -823,7 +834,7 @@ struct xs_tuning xs_tuning_default(const struct xs_policy *policy)
 	struct xs_tuning tuning = {
 		.window_us = policy->window_us,
 		.batch_pages = policy->batch_pages,
-		.range_commands_max = 8,
+		.range_commands_max = 4,
 	};
 
 	return tuning;

@@ -23,11 +23,11 @@ static u32 pages_of(u64 offset, size_t size)
 	return (offset_in_page(offset) + size + PAGE_SIZE - 1) >> PAGE_SHIFT;
 }
 
-/* The last address that the device can use with @mask. */
+/* The last address that the device can use with @mask, the end of a page. */
 static __always_inline u64 last_of(struct device *dev, u64 mask)
 {
 	if (unlikely(dev->bus_dma_limit))
-		return min_not_zero(mask, dev->bus_dma_limit);
+		mask = PAGE_ALIGN_DOWN(min(mask, dev->bus_dma_limit) + 1) - 1;
 	return mask;
 }
 
@@ -73,25 +73,24 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 	return iova + offset_in_page(phys);
 }
 
+/* Any unmap. */
 static noinline void unmap_pages(struct device *dev, dma_addr_t handle,
 				 size_t size, bool now)
 {
-	struct xs_group *group = xs_group_of(dev);
 	u32 pages = pages_of(handle, size);
 
 	trace_unmap(dev, handle & PAGE_MASK, pages);
-	xs_engine_unmap(&group->engine, handle & PAGE_MASK, pages, now);
+	xs_engine_unmap(&xs_group_of(dev)->engine, handle & PAGE_MASK, pages,
+			now);
 }
 
+/* All other calls are tail calls, so that the common way saves no register. */
 static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
-	struct xs_group *group = xs_group_of(dev);
-
-	if (likely(offset_in_page(handle) + size <= PAGE_SIZE &&
-		   engine_unmap_one(&group->engine, handle)))
-		trace_unmap(dev, handle & PAGE_MASK, 1);
-	else
+	if (unlikely(offset_in_page(handle) + size > PAGE_SIZE ||
+		     trace_unmap_enabled() ||
+		     !engine_unmap_one(&xs_group_of(dev)->engine, handle)))
 		unmap_pages(dev, handle, size, false);
 }
 

@@ -120,7 +120,7 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 
 /*
  * Map @pages pages from @phys (page aligned); the IOVA range ends at or below
- * @last (bytes, inclusive) and is aligned to the next power of two of its
+ * @last (bytes, the last of a page) and is aligned to the next power of two of its
  * size, at most a block's. Returns the IOVA, or 0 if there is none. Any
  * context; on no IOVA, deferred unmaps of this CPU are synced first.
  */

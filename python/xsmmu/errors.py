@@ -14,6 +14,13 @@ class LabError(Exception):
         self.message = message
         self.lines = tuple(lines)
 
+    def __str__(self) -> str:
+        return self.message
+
+
+class GuestError(LabError):
+    """A guest failed, so its console and raw results are worth keeping."""
+
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> LabError:
     """An error for a name that is not in a list, which names the list."""

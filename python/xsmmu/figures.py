@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from xsmmu import oracle, watch
-from xsmmu.errors import LabError
+from xsmmu.errors import GuestError
 from xsmmu.experiment import Run
 from xsmmu.machine import DEVICES
 from xsmmu.oracle import Counts
@@ -60,17 +60,17 @@ def check(measured: Measured) -> None:
     if not measured.run.ours:
         return
     if not measured.record["after"]:
-        raise LabError(f"{measured.name}: the module has no statistics for the device")
+        raise GuestError(f"{measured.name}: the module has no statistics for the device")
     # A driver that recycles its buffers may map nothing in a run, but it must have mapped before.
     state, maps = measured.record["after"]["state"], measured.record["after"]["stats"]["maps"]
     if state != "active" or maps == 0:
-        raise LabError(f"{measured.name}: the module says '{state}' after {maps} maps, so the policy was not in use")
+        raise GuestError(f"{measured.name}: the module says '{state}' after {maps} maps, so the policy was not in use")
     ours = Counts(measured.moved("inv_page"), measured.moved("inv_domain"), measured.moved("inv_global"))
     oracle.compare(measured.name, ours, measured.counts)
     after = measured.record["after"]["stats"]
     if after["deferred_pages"] != after["synced_pages"]:
         waiting = after["deferred_pages"] - after["synced_pages"]
-        raise LabError(f"{measured.name}: {waiting} unmapped pages were still waiting for a sync long after the run")
+        raise GuestError(f"{measured.name}: {waiting} unmapped pages were still waiting for a sync long after the run")
 
 
 def check_closed(policy: str, left: Json | None) -> None:
@@ -79,7 +79,7 @@ def check_closed(policy: str, left: Json | None) -> None:
         return
     for name in ("live_pages", "held_pages"):
         if left["stats"][name] != 0:
-            raise LabError(f"after unbinding under {policy}: {name} is {left['stats'][name]}, not 0")
+            raise GuestError(f"after unbinding under {policy}: {name} is {left['stats'][name]}, not 0")
 
 
 def entry(measured: Measured, baseline: Measured | None) -> Json:
@@ -238,20 +238,20 @@ def _verify(measured: Measured, _baseline: Measured | None) -> Json:
     written = sum(int(job["write"]["io_bytes"]) for job in measured.output["jobs"])
     read = sum(int(job["read"]["io_bytes"]) for job in measured.output["jobs"])
     if not written or read != written:
-        raise LabError(f"{measured.name}: {written} bytes were written and {read} verified")
+        raise GuestError(f"{measured.name}: {written} bytes were written and {read} verified")
     return {"verified_bytes": read}
 
 
 def _fio_errors(measured: Measured) -> None:
     for job in measured.output["jobs"]:
         if job["error"]:
-            raise LabError(f"{measured.name}: fio job {job['jobname']} failed with error {job['error']}")
+            raise GuestError(f"{measured.name}: fio job {job['jobname']} failed with error {job['error']}")
 
 
 def _exposure_attack(measured: Measured, _baseline: Measured | None) -> Json:
     attack: Mapping[str, Any] = measured.output
     if not attack["control_mapped_landed"]:
-        raise LabError(f"{measured.name}: the attacking device could not even reach a mapped page")
+        raise GuestError(f"{measured.name}: the attacking device could not even reach a mapped page")
     return {"attack": {**attack, "window_us": measured.run.workload.arguments["window_us"]}}
 
 

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import math
 import os
 import re
 import shutil
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from xsmmu import machine
-from xsmmu.errors import LabError
+from xsmmu.errors import GuestError, LabError
 from xsmmu.oracle import TRACE_EVENTS, Oracle
 
 Record = dict[str, Any]
@@ -39,6 +40,9 @@ FATAL = re.compile(
 FAULT = re.compile(r"DMAR: \[.*\] (Request device|fault)|DMAR: DRHD: handling fault")
 
 TAIL_LINES = 25
+FATAL_LINES = 40
+FAULTS_LINGER_S = 2.0
+"""How long faults may still arrive after the run that was to make them: console and results are two channels."""
 FATAL_GRACE_S = 1.5
 """How long a dying kernel may still speak before it is killed."""
 KVM_PROBE_S = 10.0
@@ -68,14 +72,14 @@ class Guest:
     def __init__(self, name: str, qemu: Sequence[str], boot: Boot, folder: Path, on_record: RecordHandler) -> None:
         self.name = name
         self.oracle = Oracle()
-        self.faults_expected = False
-        """While set, IOMMU faults in the log are part of the test."""
+        self._faults_until = 0.0
         self._qemu = qemu
         self._boot = boot
         self._folder = folder
         self._on_record = on_record
         self._tail: deque[str] = deque(maxlen=400)
-        self._failure: str | None = None
+        self._failure: list[str] = []
+        """The first fatal line and what the kernel said after it."""
         self._done = False
         self._progress = time.monotonic()
         self._markers_seen = asyncio.Condition()
@@ -85,6 +89,16 @@ class Guest:
     def tail(self, lines: int = TAIL_LINES) -> list[str]:
         """The console's last lines."""
         return list(self._tail)[-lines:]
+
+    def expect_faults(self, expected: bool) -> None:
+        """From now on IOMMU faults in the log are, or are not, part of the test."""
+        if expected:
+            self._faults_until = math.inf
+        elif self._faults_until == math.inf:
+            self._faults_until = time.monotonic() + FAULTS_LINGER_S
+
+    def _faults_expected(self) -> bool:
+        return time.monotonic() < self._faults_until
 
     async def run(self) -> None:
         """Boot, handle every record, return when the guest has powered off; raise `LabError` on any failure."""
@@ -176,8 +190,10 @@ class Guest:
 
     def _console_line(self, line: str) -> None:
         self._tail.append(line)
-        if self._failure is None and (FATAL.search(line) or (FAULT.search(line) and not self.faults_expected)):
-            self._failure = line
+        if self._failure:
+            self._failure.append(line)
+        elif FATAL.search(line) or (FAULT.search(line) and not self._faults_expected()):
+            self._failure.append(line)
             asyncio.get_running_loop().call_later(FATAL_GRACE_S, self._kill_now)
 
     async def _read_trace(self, fd: int) -> None:
@@ -234,8 +250,8 @@ class Guest:
 
     def _check_end(self) -> None:
         assert self._process
-        if self._failure is not None:
-            raise self._error(f"failed: {self._failure.strip()}")
+        if self._failure:
+            raise self._error("")
         if not self._done:
             log = self._folder / f"{self.name}.qemu.log"
             said = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
@@ -243,8 +259,11 @@ class Guest:
             code = self._process.returncode
             raise self._error(f"stopped before it was done (QEMU ended with {code})", [*said, *self.tail()])
 
-    def _error(self, message: str, lines: Sequence[str] = ()) -> LabError:
-        return LabError(f"guest {self.name}: {message}", lines or self.tail())
+    def _error(self, message: str, lines: Sequence[str] = ()) -> GuestError:
+        """An error that names the guest. What a dying kernel said comes before whatever followed from it."""
+        if self._failure:
+            return GuestError(f"guest {self.name}: failed: {self._failure[0].strip()}", self._failure[:FATAL_LINES])
+        return GuestError(f"guest {self.name}: {message}", lines or self.tail())
 
     def _kill_now(self) -> None:
         if self._process and self._process.returncode is None:

@@ -122,7 +122,7 @@ class _Collector:
             run = self._runs[record["id"]]
             if event == "start":
                 self.doing = f"{run.workload.full_name} under {run.policy}"
-                guest.faults_expected = run.workload.faults
+                guest.expect_faults(run.workload.faults)
                 self._progress.update(self._task, description=f"{guest.name}: {self.doing}")
             else:
                 await self._measured(guest, run, record)

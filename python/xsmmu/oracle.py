@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xsmmu.errors import LabError
+from xsmmu.errors import GuestError
 
 KINDS = ("page", "domain", "global")
 
@@ -81,7 +81,7 @@ class Oracle:
     def _mark(self, value: int) -> None:
         number = len(self._windows)
         if value != number & 0xFF:
-            raise LabError(f"the trace lost its place: marker {number & 0xFF} expected, {value} found")
+            raise GuestError(f"the trace lost its place: marker {number & 0xFF} expected, {value} found")
         self._windows.append(Counts())
 
     def _count(self, data: bytes, start: int, end: int) -> None:
@@ -107,7 +107,7 @@ class Oracle:
     def window(self, first: int, last: int) -> Counts:
         """Commands between marker `first` and marker `last`; both must have been seen."""
         if not 1 <= first < last <= self.markers:
-            raise LabError(f"the trace has {self.markers} markers, so no window from {first} to {last}")
+            raise GuestError(f"the trace has {self.markers} markers, so no window from {first} to {last}")
         return sum(self._windows[first:last], Counts())
 
 
@@ -116,7 +116,7 @@ def compare(what: str, module: Counts, oracle: Counts) -> None:
     ours, theirs = module.as_dict(), oracle.as_dict()
     wrong = [f"{kind}: module {ours[kind]}, QEMU {theirs[kind]}" for kind in KINDS if ours[kind] != theirs[kind]]
     if wrong:
-        raise LabError(
+        raise GuestError(
             f"{what}: the module's invalidation counters differ from QEMU's own count ({'; '.join(wrong)}); "
             "its figures cannot be trusted"
         )

@@ -18,11 +18,12 @@ from typing import Any
 
 import jsonschema
 
-from xsmmu.errors import LabError
+from xsmmu.errors import GuestError, LabError
 
 SCHEMA_PATH = Path(__file__).resolve().parents[2] / "lab" / "results.schema.json"
 SUMMARY = "summary.json"
 LATEST = "latest"
+FAILED = "failed"
 _PARTIAL = ".partial-"
 
 
@@ -45,9 +46,11 @@ class Results:
         return self
 
     def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         if self.folder.name.startswith(_PARTIAL):
+            if isinstance(error, GuestError):
+                self._keep_logs(error)
             shutil.rmtree(self.folder, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -64,6 +67,13 @@ class Results:
         link.symlink_to(target.name)
         link.replace(self.parent / LATEST)
         return target
+
+    def _keep_logs(self, error: GuestError) -> None:
+        """What a failed guest said is worth reading; it is no result, and only the last one is kept."""
+        failed = self.parent / FAILED
+        shutil.rmtree(failed, ignore_errors=True)
+        self.folder.rename(failed)
+        error.message += f"; its logs are in {failed}"
 
     def _free_name(self) -> Path:
         target, number = self.parent / self._name, 1

@@ -81,7 +81,7 @@ def test_a_bad_guest_ends_with_one_message(tmp_path: Path, behaviour: str, messa
 
 def test_faults_may_be_expected(tmp_path: Path) -> None:
     guest = make(tmp_path, "fault", [])
-    guest.faults_expected = True
+    guest.expect_faults(True)
     asyncio.run(guest.run())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from xsmmu import results
-from xsmmu.errors import LabError
+from xsmmu.errors import GuestError, LabError
 
 
 def summary() -> dict[str, Any]:
@@ -59,12 +59,21 @@ def test_finished_results_are_the_latest(tmp_path: Path) -> None:
     assert len([path for path in tmp_path.iterdir() if not path.is_symlink()]) == 2
 
 
-@pytest.mark.parametrize("error", [LabError("a guest hangs"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [LabError("stopped by SIGTERM"), KeyboardInterrupt()])
 def test_a_failed_run_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
     with pytest.raises(type(error)), results.Results(tmp_path) as folder:
         (folder.folder / "net.jsonl").write_text("{}\n")
         raise error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_logs_of_the_last_failed_guest_are_kept(tmp_path: Path) -> None:
+    for text in ("first", "second"):
+        with pytest.raises(GuestError, match=r"hangs; its logs are in .*failed"), results.Results(tmp_path) as folder:
+            (folder.folder / "net.console.log").write_text(text)
+            raise GuestError("guest net: hangs")
+    assert [path.name for path in tmp_path.iterdir()] == ["failed"]
+    assert (tmp_path / "failed/net.console.log").read_text() == "second"
 
 
 def test_an_invalid_summary_is_never_written(tmp_path: Path) -> None:

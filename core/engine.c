@@ -69,7 +69,7 @@ static xs_inline bool syncs_on(const struct xs_policy *policy,
 /* ---- placement: where IOVAs come from and go back to ---- */
 
 /* The pages of @mask in @block are back; the last ones free the block. */
-static void block_back(struct xs_engine *engine, u32 block, u64 mask)
+static xs_inline void block_back(struct xs_engine *engine, u32 block, u64 mask)
 {
 	u64 old = xs_a64_or(&engine->space.blocks[block].back, mask);
 
@@ -84,7 +84,7 @@ struct piece_context {
 	u32 lg2;
 };
 
-static void piece_back(void *context, u32 page)
+static xs_noinline void piece_back(void *context, u32 page)
 {
 	const struct piece_context *piece = context;
 
@@ -92,7 +92,7 @@ static void piece_back(void *context, u32 page)
 		   mask_at(page, 1u << piece->lg2));
 }
 
-static void piece_put(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
+static xs_inline void piece_put(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 		      u32 page)
 {
 	struct piece_context context = { engine, lg2 };
@@ -101,22 +101,28 @@ static void piece_put(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 		piece_back(&context, page);
 }
 
-/* The pages of @mask in @block have no stale translation: let them go. */
-static void pages_back(struct xs_engine *engine, struct xs_cpu *cpu, u32 block,
-		       u64 mask)
+static xs_noinline void pieces_back(struct xs_engine *engine,
+				    struct xs_cpu *cpu, u32 lg2, u32 block,
+				    u64 mask)
 {
-	u32 lg2 = engine->space.blocks[block].piece_lg2;
-
-	if (lg2 == XS_NOT_CARVED) {
-		block_back(engine, block, mask);
-		return;
-	}
 	while (mask) {
 		u32 at = xs_ctz(mask) >> lg2 << lg2;
 
 		piece_put(engine, cpu, lg2, (block << XS_BLOCK_LG2) + at);
 		mask &= ~mask_of(at, 1u << lg2);
 	}
+}
+
+/* The pages of @mask in @block have no stale translation: let them go. */
+static xs_inline void pages_back(struct xs_engine *engine, struct xs_cpu *cpu,
+				 u32 block, u64 mask)
+{
+	u32 lg2 = engine->space.blocks[block].piece_lg2;
+
+	if (lg2 == XS_NOT_CARVED)
+		block_back(engine, block, mask);
+	else
+		pieces_back(engine, cpu, lg2, block, mask);
 }
 
 /* Take one block; the pages of @back are not handed out. */
@@ -522,14 +528,15 @@ static xs_inline u64 engine_map_one(struct xs_engine *engine, u64 phys,
 					 open + XS_OPEN_STEP)));
 
 	*xs_space_ref(&engine->space, iova >> XS_PAGE_LG2) =
-		holds_pages(xs_load(&engine->policy)) ? xs_ref_of(phys) :
-							XS_REF_UNHELD;
+		xs_likely(holds_pages(xs_load(&engine->policy))) ?
+		xs_ref_of(phys) : XS_REF_UNHELD;
 	if (xs_unlikely(xs_ops(engine)->map(xs_world(engine), iova, phys, 1,
 					    prot))) {
 		unplace(engine, iova, 1);
 		return 0;
 	}
 	count_map(engine, 1);
+	xs_assume(iova);
 	return iova;
 }
 
@@ -715,7 +722,7 @@ static xs_inline bool engine_unmap_one(struct xs_engine *engine, u64 iova)
 
 	if (xs_unlikely(syncs_on(policy, XS_SYNC_UNMAP)))
 		return false;
-	if (holds_pages(policy)) {
+	if (xs_likely(holds_pages(policy))) {
 		xs_ref_t *slot = xs_space_ref(&engine->space, page);
 
 		if (xs_unlikely((size_t)*slot <= (size_t)XS_REF_UNHELD))

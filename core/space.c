@@ -63,7 +63,6 @@ int xs_space_init(struct xs_space *space, const struct xs_world_ops *ops,
 	space->end_block = (u32)last;
 	space->hint = (u32)first;
 	space->taken = 0;
-	space->peak = 0;
 	xs_lock_init(&space->lock);
 	space->blocks = ops->alloc(world, last * sizeof(*space->blocks), false);
 	space->refs = ops->alloc(world, leaves(space) * sizeof(*space->refs),
@@ -186,8 +185,6 @@ u32 xs_space_take(struct xs_space *space, u32 count, u32 limit_block)
 		for (u32 i = 0; i < count; i++)
 			set_used(space, block + i, true);
 		space->taken += count;
-		if (space->taken > space->peak)
-			space->peak = space->taken;
 	}
 	xs_unlock_nested(&space->lock);
 	return block;

@@ -24,9 +24,9 @@ static u32 pages_of(u64 offset, size_t size)
 }
 
 /* The last address that the device can use with @mask, the end of a page. */
-static __always_inline u64 last_of(struct device *dev, u64 mask)
+static u64 last_of(struct device *dev, u64 mask)
 {
-	if (unlikely(dev->bus_dma_limit))
+	if (dev->bus_dma_limit)
 		mask = PAGE_ALIGN_DOWN(min(mask, dev->bus_dma_limit) + 1) - 1;
 	return mask;
 }
@@ -45,14 +45,20 @@ static u32 prot_of(enum dma_data_direction dir, unsigned long attrs)
 /* ---- streaming ---- */
 
 /* Any mapping of memory. */
-static noinline u64 map_pages(struct device *dev, phys_addr_t phys, size_t size,
-			      u32 prot)
+static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
+				     size_t size, u32 prot)
 {
-	return xs_engine_map(&xs_group_of(dev)->engine, phys & PAGE_MASK,
-			     pages_of(phys, size), prot,
-			     last_of(dev, *dev->dma_mask));
+	u32 pages = pages_of(phys, size);
+	u64 iova = xs_engine_map(&xs_group_of(dev)->engine, phys & PAGE_MASK,
+				 pages, prot, last_of(dev, *dev->dma_mask));
+
+	if (!iova)
+		return DMA_MAPPING_ERROR;
+	trace_map(dev, iova, pages);
+	return iova + offset_in_page(phys);
 }
 
+/* What is rare is left to map_pages(), with all it needs to know. */
 static __always_inline dma_addr_t map_memory(struct device *dev,
 					     phys_addr_t phys, size_t size,
 					     enum dma_data_direction dir,
@@ -60,16 +66,14 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 {
 	u64 iova;
 
-	if (likely(offset_in_page(phys) + size <= PAGE_SIZE &&
-		   !(attrs & DMA_ATTR_PRIVILEGED)))
-		iova = engine_map_one(&xs_group_of(dev)->engine,
-				      phys & PAGE_MASK, prots[dir],
-				      last_of(dev, *dev->dma_mask));
-	else
-		iova = map_pages(dev, phys, size, prot_of(dir, attrs));
+	if (unlikely(offset_in_page(phys) + size > PAGE_SIZE ||
+		     attrs & DMA_ATTR_PRIVILEGED || dev->bus_dma_limit ||
+		     trace_map_enabled()))
+		return map_pages(dev, phys, size, prot_of(dir, attrs));
+	iova = engine_map_one(&xs_group_of(dev)->engine, phys & PAGE_MASK,
+			      prots[dir], *dev->dma_mask);
 	if (unlikely(!iova))
 		return DMA_MAPPING_ERROR;
-	trace_map(dev, iova, pages_of(phys, size));
 	return iova + offset_in_page(phys);
 }
 

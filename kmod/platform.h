@@ -74,6 +74,7 @@ typedef struct xs_counts __percpu xs_counts_t;
 
 #define xs_likely(c)		likely(c)
 #define xs_unlikely(c)		unlikely(c)
+#define xs_assume(c)		do { if (!(c)) __builtin_unreachable(); } while (0)
 
 #define xs_warn_once(c, text)	WARN_ONCE(c, "xsmmu: %s\n", text)
 

@@ -26,7 +26,7 @@ static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
 /*
  * iommu_map() beside the page table: what map-side synchronisation the IOMMU
- * needs, for the price of asking each time. map_direct says that it needs none.
+ * needs, for the price of asking each time.
  */
 static int map_synced(struct xs_group *group, u64 iova, u64 phys, size_t bytes,
 		      u32 prot)
@@ -51,7 +51,8 @@ static noinline int map_rest(struct xs_group *group, u64 iova, u64 phys,
 	return error;
 }
 
-static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
+static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages,
+				     u32 prot)
 {
 	struct xs_group *group = world;
 	struct iommu_domain *domain = group->domain;
@@ -59,15 +60,14 @@ static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages,
 	size_t mapped = 0;
 	int error;
 
-	if (unlikely(!group->map_direct))
-		return map_synced(group, iova, phys, bytes, prot);
-	if (xs_domain_is_generic(domain))
+	if (xs_have_generic_pt() && group->generic)
 		error = xs_domain_map_generic(domain, iova, phys, bytes, prot,
 					      &mapped);
+	else if (likely(group->map_pages))
+		error = group->map_pages(domain, iova, phys, PAGE_SIZE, pages,
+					 prot, GFP_ATOMIC, &mapped);
 	else
-		error = domain->ops->map_pages(domain, iova, phys, PAGE_SIZE,
-					       pages, prot, GFP_ATOMIC,
-					       &mapped);
+		return map_synced(group, iova, phys, bytes, prot);
 	if (likely(mapped == bytes))
 		return 0;
 	return map_rest(group, iova, phys, bytes, prot, mapped, error);
@@ -82,7 +82,7 @@ static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 	while (iova < end) {
 		size_t gone;
 
-		if (group->map_direct && xs_domain_is_generic(group->domain))
+		if (xs_have_generic_pt() && group->generic)
 			gone = xs_domain_unmap_generic(group->domain, iova,
 						       end - iova, gather);
 		else
@@ -310,9 +310,8 @@ static void probe_iommu(struct xs_group *group, struct device *dev)
 		if (!VTD_CAP_PSI(cap))
 			group->range_max_lg2 = 0;
 	}
-	group->map_direct = !needs_sync &&
-			    (ops->map_pages ||
-			     xs_domain_is_generic(group->domain));
+	group->generic = !needs_sync && xs_domain_is_generic(group->domain);
+	group->map_pages = needs_sync ? NULL : ops->map_pages;
 }
 
 const struct xs_world_ops xs_linux_world = {

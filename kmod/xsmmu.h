@@ -52,8 +52,9 @@ struct xs_group_cpu {
  * @ops:	what the devices' dma_ops point to: from it the DMA path finds
  *		the group without a look-up
  * @domain:	the group's default domain
- * @map_direct:	no map-side sync is needed, so page tables may be called without
- *		iommu_map()'s
+ * @map_pages:	the domain's own, to be called without iommu_map(), where no
+ *		map-side sync is needed; NULL where one is
+ * @generic:	the same for a domain with generic page tables
  * @range_max_lg2: log2 of the largest page-selective command, in pages
  * @map_syncs:	map-side syncs, which the hardware counts as invalidations
  * @past:	sum of the ledgers of earlier engines
@@ -70,7 +71,10 @@ struct xs_group {
 	u32 attached;
 	struct dma_map_ops ops;
 	struct iommu_domain *domain;
-	bool map_direct;
+	int (*map_pages)(struct iommu_domain *domain, unsigned long iova,
+			 phys_addr_t phys, size_t page_bytes, size_t pages,
+			 int prot, gfp_t gfp, size_t *mapped);
+	bool generic;
 	u32 range_max_lg2;
 	atomic64_t map_syncs;
 	struct xs_group_cpu *cpus;

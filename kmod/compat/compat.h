@@ -67,6 +67,8 @@ static inline void xs_dma_iommu_restore(struct device *dev, bool was)
 #ifdef XS_HAVE_GENERIC_PT
 #include <linux/generic_pt/iommu.h>
 
+#define xs_have_generic_pt()	true
+
 static inline bool xs_domain_is_generic(struct iommu_domain *domain)
 {
 	return iommupt_from_domain(domain);
@@ -91,6 +93,8 @@ static inline size_t xs_domain_unmap_generic(struct iommu_domain *domain,
 	return table->ops->unmap_range(table, iova, bytes, gather);
 }
 #else
+#define xs_have_generic_pt()	false
+
 static inline bool xs_domain_is_generic(struct iommu_domain *domain)
 {
 	return false;

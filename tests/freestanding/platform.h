@@ -73,5 +73,6 @@ void xs_ref_release(xs_ref_t ref);
 
 #define xs_likely(c)		__builtin_expect(!!(c), 1)
 #define xs_unlikely(c)		__builtin_expect(!!(c), 0)
+#define xs_assume(c)		do { if (!(c)) __builtin_unreachable(); } while (0)
 
 #endif

@@ -28,7 +28,7 @@
  *   xs_popcount(u64); xs_ctz(u64), xs_log2(u64) rounded down: not for 0
  *   xs_load(p), xs_store(p, v): a single access that is not torn
  *   xs_load_acquire(p), xs_store_release(p, v)
- *   xs_likely(c), xs_unlikely(c)
+ *   xs_likely(c), xs_unlikely(c); xs_assume(c): the compiler may rely on @c
  *   xs_warn_once(c, text) -> bool: report a broken invariant once, go on
  *   xs_ops(engine)  the struct xs_world_ops to use: engine->ops, or the only
  *              one there is, so that calls need not be indirect

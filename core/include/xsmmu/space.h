@@ -54,7 +54,6 @@ struct xs_block {
  * @used:	bit per block, guarded by @lock
  * @hint:	no block below is free; guarded by @lock
  * @taken:	blocks in use, reserved ones not counted; guarded by @lock
- * @peak:	largest value of @taken
  */
 struct xs_space {
 	const struct xs_world_ops *ops;
@@ -66,7 +65,6 @@ struct xs_space {
 	u64 *used;
 	u32 hint;
 	u32 taken;
-	u32 peak;
 };
 
 /*

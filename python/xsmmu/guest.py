@@ -34,7 +34,8 @@ RecordHandler = Callable[["Guest", Record], Awaitable[None]]
 
 FATAL = re.compile(
     r"WARNING: |BUG: |\bOops\b|Kernel panic|general protection fault|soft lockup|hard LOCKUP"
-    r"|blocked for more than \d+ seconds|rcu.*(detected stall|detected expedited stall|self-detected stall)"
+    r"|(list_add|list_del) corruption|kernel BUG at|blocked for more than \d+ seconds"
+    r"|rcu.*(detected stall|detected expedited stall|self-detected stall)"
     r"|xsmmu: .*\bbug\b|Out of memory|unregister_netdevice: waiting"
 )
 FAULT = re.compile(r"DMAR: \[.*\] (Request device|fault)|DMAR: DRHD: handling fault")
@@ -72,6 +73,8 @@ class Guest:
     def __init__(self, name: str, qemu: Sequence[str], boot: Boot, folder: Path, on_record: RecordHandler) -> None:
         self.name = name
         self.oracle = Oracle()
+        self.doing = "booting"
+        """What the guest is at, for messages."""
         self._faults_until = 0.0
         self._qemu = qemu
         self._boot = boot
@@ -262,8 +265,10 @@ class Guest:
     def _error(self, message: str, lines: Sequence[str] = ()) -> GuestError:
         """An error that names the guest. What a dying kernel said comes before whatever followed from it."""
         if self._failure:
-            return GuestError(f"guest {self.name}: failed: {self._failure[0].strip()}", self._failure[:FATAL_LINES])
-        return GuestError(f"guest {self.name}: {message}", lines or self.tail())
+            return GuestError(
+                f"guest {self.name} failed ({self.doing}): {self._failure[0].strip()}", self._failure[:FATAL_LINES]
+            )
+        return GuestError(f"guest {self.name} ({self.doing}): {message}", lines or self.tail())
 
     def _kill_now(self) -> None:
         if self._process and self._process.returncode is None:

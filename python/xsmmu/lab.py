@@ -112,7 +112,6 @@ class _Collector:
         self._task = progress.add_task(f"{plan.guest}: booting", total=len(plan.runs))
         self.measured: list[Measured] = []
         self.release = ""
-        self.doing = "booting"
 
     async def on_record(self, guest: Guest, record: Record) -> None:
         event = record["event"]
@@ -121,9 +120,9 @@ class _Collector:
         elif event in ("start", "run"):
             run = self._runs[record["id"]]
             if event == "start":
-                self.doing = f"{run.workload.full_name} under {run.policy}"
+                guest.doing = f"{run.workload.full_name} under {run.policy}"
                 guest.expect_faults(run.workload.faults)
-                self._progress.update(self._task, description=f"{guest.name}: {self.doing}")
+                self._progress.update(self._task, description=f"{guest.name}: {guest.doing}")
             else:
                 await self._measured(guest, run, record)
         elif event == "closed":
@@ -165,7 +164,7 @@ async def _run_guests(
                 await guests[name].run()
                 collectors[name].finish()
 
-        with interruptible(guests, collectors):
+        with interruptible(guests):
             try:
                 async with asyncio.TaskGroup() as group:
                     for name in guests:
@@ -177,7 +176,7 @@ async def _run_guests(
 
 
 @contextlib.contextmanager
-def interruptible(guests: dict[str, Guest], collectors: dict[str, _Collector]) -> Iterator[None]:
+def interruptible(guests: dict[str, Guest]) -> Iterator[None]:
     """Turn Ctrl-C and SIGTERM into the end of all guests and one message with their last lines."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task
@@ -195,7 +194,7 @@ def interruptible(guests: dict[str, Guest], collectors: dict[str, _Collector]) -
     except asyncio.CancelledError:
         if not received:
             raise
-        doing = ", ".join(f"{name} at {collectors[name].doing}" for name in guests)
+        doing = ", ".join(f"{name} at {guest.doing}" for name, guest in guests.items())
         lines = [f"{name}: {line}" for name, guest in guests.items() for line in guest.tail(8)]
         raise LabError(f"stopped by {received[0].name}; the guests were ended ({doing})", lines) from None
     finally:

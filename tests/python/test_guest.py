@@ -62,13 +62,17 @@ def test_a_good_guest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "message", "line"),
     [
-        ("oops", r"guest net: failed: .*BUG: kernel NULL pointer", "xs_batch_sync"),
-        ("hang", "guest net: hangs: nothing happened for 2 s", "the last words"),
-        ("chatter", "guest net: not done after 4 s", "still here"),
-        ("leave", r"guest net: stopped before it was done \(QEMU ended with 1\)", "cannot set up guest memory"),
-        ("nonsense", "guest net: sent a result that is no JSON", ""),
-        ("error", "guest net: igb: policy fused refused", ""),
-        ("fault", "guest net: failed: .*DMAR", "DMAR"),
+        ("oops", r"guest net failed \(booting\): .*BUG: kernel NULL pointer", "xs_batch_sync"),
+        ("hang", r"guest net \(booting\): hangs: nothing happened for 2 s", "the last words"),
+        ("chatter", r"guest net \(booting\): not done after 4 s", "still here"),
+        (
+            "leave",
+            r"guest net \(booting\): stopped before it was done \(QEMU ended with 1\)",
+            "cannot set up guest memory",
+        ),
+        ("nonsense", r"guest net \(booting\): sent a result that is no JSON", ""),
+        ("error", r"guest net \(booting\): igb: policy fused refused", ""),
+        ("fault", r"guest net failed \(booting\): .*DMAR", "DMAR"),
     ],
 )
 def test_a_bad_guest_ends_with_one_message(tmp_path: Path, behaviour: str, message: str, line: str) -> None:

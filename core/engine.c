@@ -662,12 +662,13 @@ static bool block_empty(const struct xs_block *block, u64 dead)
 static xs_noinline void unmap_first(struct xs_engine *engine, u64 page,
 				    u64 mask)
 {
-	const struct xs_policy *policy = xs_load(&engine->policy);
-	u32 limit = xs_load(&engine->tuning.batch_pages);
 	struct xs_block *block = block_at(engine, page);
 	u32 at = (u32)(page >> XS_BLOCK_LG2);
 	xs_flags_t flags;
 	struct xs_cpu *cpu = this_cpu_lock(engine, &flags);
+	/* Under the lock: a new policy drains after this, or is seen here. */
+	const struct xs_policy *policy = xs_load(&engine->policy);
+	u32 limit = xs_load(&engine->tuning.batch_pages);
 	u64 old = xs_a64_or(&block->dead, mask);
 
 	xs_warn_once(old & mask, "a page was unmapped twice");

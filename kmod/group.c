@@ -197,7 +197,7 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 	xs_engine_set(&group->engine, group->policy, &group->tuning);
 	reserve(group);
 	/* Nothing of the kernel's own path stays cached. */
-	group->domain->ops->flush_iotlb_all(group->domain);
+	iommu_flush_iotlb_all(group->domain);
 	return NULL;
 }
 
@@ -243,7 +243,7 @@ static void engine_stop(struct xs_group *group)
 	live = xs_engine_audit(&group->engine, &group->sum);
 	if (live)
 		sweep(group, live);
-	group->domain->ops->flush_iotlb_all(group->domain);
+	iommu_flush_iotlb_all(group->domain);
 	xs_ledger_add(&group->past, &group->sum);
 	xs_world_exit(group);
 	xs_engine_destroy(&group->engine);
@@ -347,6 +347,25 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	if (group->attached)
 		xs_engine_set(&group->engine, policy, &group->tuning);
 	return 0;
+}
+
+/*
+ * Choose for a new device by the module's parameter. What has no NAPI poll to
+ * end would defer to the timer all the time, so anything but a network device
+ * is strict, and so is a group that has one.
+ */
+void xs_device_choose_default(struct xs_device *xdev,
+			      const struct xs_policy *policy)
+{
+	struct xs_group *group = xdev->group;
+	bool polls = to_pci_dev(xdev->dev)->class >> 16 ==
+		     PCI_BASE_CLASS_NETWORK;
+
+	lockdep_assert_held(&xs_mutex);
+	if (!polls)
+		policy = xs_policy_find("strict");
+	if (!xdev->dev->driver && (!group->policy || !polls))
+		xs_group_choose(group, policy);
 }
 
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)

@@ -10,14 +10,31 @@
 #include <linux/cpuhotplug.h>
 #include <linux/device.h>
 #include <linux/module.h>
+#include <linux/moduleparam.h>
 #include <linux/pci.h>
+#include <linux/suspend.h>
 
 #include "xsmmu.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
 
+static char *policy = "none";
+module_param(policy, charp, 0444);
+MODULE_PARM_DESC(policy, "policy of network devices without a driver when they appear; all others are strict then (default none: nothing is chosen)");
+
 static enum cpuhp_state hotplug_state;
+
+static int add(struct device *dev)
+{
+	const struct xs_policy *chosen = xs_policy_find(policy);
+	int error = xs_device_add(dev);
+	struct xs_device *xdev = xs_device_find(dev);
+
+	if (!error && xdev && chosen)
+		xs_device_choose_default(xdev, chosen);
+	return error;
+}
 
 static int follow(struct notifier_block *block, unsigned long event, void *data)
 {
@@ -28,7 +45,7 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 	xdev = xs_device_find(dev);
 	switch (event) {
 	case BUS_NOTIFY_ADD_DEVICE:
-		if (xs_device_add(dev))
+		if (add(dev))
 			dev_warn(dev, "xsmmu: no sysfs folder: out of memory\n");
 		break;
 	case BUS_NOTIFY_BIND_DRIVER:
@@ -67,9 +84,27 @@ static int cpu_dead(unsigned int cpu)
 	return 0;
 }
 
+/* The clock of the window stands still in a suspend: nothing waits for it. */
+static int suspending(struct notifier_block *block, unsigned long event,
+		      void *data)
+{
+	struct xs_group *group;
+
+	if (event != PM_SUSPEND_PREPARE && event != PM_HIBERNATION_PREPARE)
+		return NOTIFY_DONE;
+	mutex_lock(&xs_mutex);
+	list_for_each_entry(group, &xs_groups, list)
+		if (group->attached)
+			xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
+	mutex_unlock(&xs_mutex);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block suspender = { .notifier_call = suspending };
+
 static int add_one(struct device *dev, void *unused)
 {
-	return xs_device_add(dev);
+	return add(dev);
 }
 
 static void remove_all(void)
@@ -86,8 +121,14 @@ static void remove_all(void)
 
 static int __init xsmmu_init(void)
 {
-	int error = xs_world_start();
+	int error;
 
+	if (strcmp(policy, "none") && !xs_policy_find(policy)) {
+		pr_err("refused: unknown policy \"%s\"; valid are none, strict, lazy, fands, xsmmu and fused\n",
+		       policy);
+		return -EINVAL;
+	}
+	error = xs_world_start();
 	if (error)
 		return error;
 	error = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "xsmmu:dead",
@@ -95,9 +136,12 @@ static int __init xsmmu_init(void)
 	if (error < 0)
 		goto stop_world;
 	hotplug_state = error;
-	error = bus_register_notifier(&pci_bus_type, &follower);
+	error = register_pm_notifier(&suspender);
 	if (error)
 		goto stop_hotplug;
+	error = bus_register_notifier(&pci_bus_type, &follower);
+	if (error)
+		goto stop_suspend;
 	mutex_lock(&xs_mutex);
 	error = bus_for_each_dev(&pci_bus_type, NULL, NULL, add_one);
 	mutex_unlock(&xs_mutex);
@@ -110,6 +154,8 @@ static int __init xsmmu_init(void)
 remove:
 	bus_unregister_notifier(&pci_bus_type, &follower);
 	remove_all();
+stop_suspend:
+	unregister_pm_notifier(&suspender);
 stop_hotplug:
 	cpuhp_remove_state_nocalls(hotplug_state);
 stop_world:
@@ -121,6 +167,7 @@ static void __exit xsmmu_exit(void)
 {
 	bus_unregister_notifier(&pci_bus_type, &follower);
 	remove_all();
+	unregister_pm_notifier(&suspender);
 	cpuhp_remove_state_nocalls(hotplug_state);
 	xs_world_stop();
 }

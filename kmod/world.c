@@ -139,7 +139,7 @@ static void world_invalidate(void *world, xs_gather_t *gather,
 	bool frees = xs_gather_frees_tables(gather);
 
 	if (count == 0 || (count > 1 && frees)) {
-		group->domain->ops->flush_iotlb_all(group->domain);
+		iommu_flush_iotlb_all(group->domain);
 		sent->domain++;
 		if (frees)
 			invalidate_range(group, gather, &any, sent);

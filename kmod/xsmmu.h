@@ -112,6 +112,8 @@ int xs_device_add(struct device *dev);
 void xs_device_remove(struct xs_device *xdev);
 void xs_device_bind(struct xs_device *xdev);
 void xs_device_unbind(struct xs_device *xdev);
+void xs_device_choose_default(struct xs_device *xdev,
+			      const struct xs_policy *policy);
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
 enum xs_level xs_group_level(const struct xs_group *group);

@@ -171,8 +171,8 @@ void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum);
 /*
  * Do the accounts balance? To be asked of an engine at rest. Writes the sum of
  * all ledgers to *@sum and compares it with a count of what the space has
- * given out. Returns the number of pages that are still mapped, or a negative errno if a balance is broken
- * (-EILSEQ; reported through xs_warn_once()).
+ * given out. Returns the number of pages that are still mapped, or -XS_EILSEQ
+ * if a balance is broken, which xs_warn_once() reports.
  */
 s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum);
 

@@ -12,14 +12,16 @@ results_open() {
 			return
 		fi
 	done
-	echo "xsmmu-lab: no results port" >/dev/ttyS0
-	poweroff -f
+	fail "no results port"
 }
 
 # emit JSON: one record, one line.
 emit() {
 	printf '%s\n' "$1" >&3
 }
+
+# Until there is a port, results go nowhere and errors to the console.
+exec 3>/dev/null
 
 # json_string TEXT: TEXT as a JSON string, control characters dropped.
 json_string() {
@@ -28,6 +30,7 @@ json_string() {
 
 # fail TEXT: report, and stop the guest; the host ends the run with TEXT.
 fail() {
+	echo "xsmmu-lab: $*" >/dev/ttyS0
 	emit "{\"event\":\"error\",\"message\":$(json_string "$*")}"
 	sleep 5
 	poweroff -f

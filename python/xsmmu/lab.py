@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ from xsmmu.root import Root
 PROJECT = Path(__file__).resolve().parents[2]
 GUEST_FOLDER = PROJECT / "lab" / "guest"
 RESULTS = PROJECT / "results"
+
+BASE_MODULES = ("virtio_pci", "virtio_console")
+"""What a guest needs to send results, where the kernel has not built it in."""
 
 LAB_MODULE = ("lab/module", "xsmmu_lab.ko")
 _RECORDED_PACKAGES = ("qemu-system-x86", "busybox-static", "iproute2", "iperf3", "fio")
@@ -86,15 +89,22 @@ def image(the_root: Root, kernel: Kernel, needs: Sequence[experiment.Needs], our
     made.add("init", (GUEST_FOLDER / "init").read_bytes(), 0o755)
     for path in sorted(GUEST_FOLDER.rglob("*.sh")):
         made.add(f"lab/{path.relative_to(GUEST_FOLDER)}", path.read_bytes())
-    wanted = dict.fromkeys(name for need in needs for name in need.modules)
-    modules = initramfs.Modules(kernel.modules_dir).load_order(wanted)
-    modules += [(path.stem, path.read_bytes()) for path in ours]
-    for name, content in modules:
+    stock = initramfs.Modules(kernel.modules_dir)
+    base = stock.load_order(BASE_MODULES)
+    wanted = stock.load_order(dict.fromkeys(name for need in needs for name in need.modules))
+    mine = [(path.stem, path.read_bytes()) for path in ours]
+    for name, content in (*base, *wanted, *mine):
         made.add(f"modules/{name}.ko", content)
-    made.add("lab/modules", "".join(f"{name}.ko\n" for name, _ in modules).encode())
+    loaded = {name for name, _ in base}
+    made.add("lab/base-modules", _lines(name for name, _ in base))
+    made.add("lab/modules", _lines(name for name, _ in (*wanted, *mine) if name not in loaded))
     made.add("lab/plan", script.encode())
     initramfs.add_programs(made, the_root.path, list(dict.fromkeys(name for need in needs for name in need.programs)))
     return initramfs.store(made, the_root.cache)
+
+
+def _lines(names: Iterable[str]) -> bytes:
+    return "".join(f"{name}.ko\n" for name in names).encode()
 
 
 def _boot(the_root: Root, kernel: Kernel, plan: Plan, modules: Sequence[Path], options: Options) -> Boot:

@@ -63,39 +63,34 @@ void xs_batch_sort(struct xs_entry *entries, u32 count)
 	sort_gap(entries, count, 1);
 }
 
-/*
- * Join the last two ranges while they are the halves of an aligned range
- * twice their size, as a counter carries. Returns the new number of ranges.
- */
-static u32 join(struct xs_range *ranges, u32 count)
+/* Is @high the upper half of an aligned range whose lower half is @low? */
+static bool are_halves(const struct xs_range *low, const struct xs_range *high)
 {
-	while (count > 1) {
-		struct xs_range *low = &ranges[count - 2];
-		const struct xs_range *high = &ranges[count - 1];
-
-		if (low->pages != high->pages ||
-		    low->page + low->pages != high->page ||
-		    low->page & (2 * low->pages - 1))
-			break;
-		low->pages *= 2;
-		count--;
-	}
-	return count;
+	return low->pages == high->pages &&
+	       low->page + low->pages == high->page &&
+	       !(low->page & (2 * low->pages - 1));
 }
 
+/* Each new block joins the ranges before it as a counter carries. */
 u32 xs_batch_ranges(const struct xs_entry *entries, u32 count,
 		    struct xs_range *ranges, u32 max)
 {
 	u32 found = 0;
 
 	for (u32 i = 0; i < count; i++) {
+		struct xs_range range = {
+			(u64)entries[i].block << XS_BLOCK_LG2, XS_BLOCK_PAGES
+		};
+
 		if (!entries[i].mask)
 			continue;
+		while (found && are_halves(&ranges[found - 1], &range)) {
+			range.page = ranges[--found].page;
+			range.pages *= 2;
+		}
 		if (found == max)
 			return max + 1;
-		ranges[found].page = (u64)entries[i].block << XS_BLOCK_LG2;
-		ranges[found].pages = XS_BLOCK_PAGES;
-		found = join(ranges, found + 1);
+		ranges[found++] = range;
 	}
 	return found;
 }

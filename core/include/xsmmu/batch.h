@@ -59,7 +59,7 @@ void xs_batch_sort(struct xs_entry *entries, u32 count);
  * The invalidation ranges that cover @count sorted entries, those with an
  * empty mask left out: one aligned block each, aligned neighbours joined.
  * Writes at most @max ranges; returns their number, or @max + 1 when they
- * would be more.
+ * would be more, in the end or on the way there.
  */
 u32 xs_batch_ranges(const struct xs_entry *entries, u32 count,
 		    struct xs_range *ranges, u32 max);

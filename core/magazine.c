@@ -87,13 +87,15 @@ bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u32 *item)
 static bool load_empty(struct xs_cache *cache, struct xs_depot *depot)
 {
 	struct xs_magazine *empty = 0;
+	bool room;
 
 	xs_lock_nested(&depot->lock);
-	if (!cache->loaded || depot->full_count < XS_DEPOT_MAX)
+	room = !cache->loaded || depot->full_count < XS_DEPOT_MAX;
+	if (room)
 		empty = pop(&depot->empty);
 	xs_unlock_nested(&depot->lock);
 
-	if (!empty && (!cache->loaded || depot->full_count < XS_DEPOT_MAX))
+	if (!empty && room)
 		empty = depot->ops->alloc(depot->world, sizeof(*empty), true);
 	if (!empty)
 		return false;

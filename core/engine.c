@@ -587,30 +587,54 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 
 /* ---- unmap ---- */
 
-/* Hold what @slot refers to until its sync. */
-static xs_inline void hold(xs_ref_t *slot)
+/* Can what @slot refers to be held, and is it not already? */
+static xs_inline bool can_hold(const xs_ref_t *slot)
 {
-	xs_ref_t ref = *slot;
+	return xs_likely(!((size_t)*slot & XS_REF_TAGS));
+}
 
-	xs_ref_hold(ref);
-	*slot = (xs_ref_t)((size_t)ref | XS_REF_HELD);
+static xs_inline void mark_held(xs_ref_t *slot)
+{
+	*slot = (xs_ref_t)((size_t)*slot | XS_REF_HELD);
 }
 
 /*
- * Hold @pages pages from page @page until their sync. False, and nothing is
- * held, if one of them cannot be.
+ * Hold what @slot refers to until its sync. False if it is free by now: some
+ * drivers free a buffer before they unmap it (igb does when it has sent it).
  */
-static bool hold_pages(struct xs_engine *engine, u64 page, u32 pages)
+static bool hold(xs_ref_t *slot)
+{
+	if (!xs_ref_hold(*slot))
+		return false;
+	mark_held(slot);
+	return true;
+}
+
+/*
+ * Hold @pages pages from page @page until their sync, in order up to the first
+ * that cannot be. Returns how many were, those with nothing to hold included.
+ */
+static u32 hold_pages(struct xs_engine *engine, u64 page, u32 pages)
 {
 	xs_ref_t *refs = xs_space_ref(&engine->space, page);
 
 	for (u32 i = 0; i < pages; i++)
-		if (refs[i] == XS_REF_UNHELD)
-			return false;
-	for (u32 i = 0; i < pages; i++)
-		if (refs[i] != XS_REF_NONE)
-			hold(&refs[i]);
-	return true;
+		if (refs[i] != XS_REF_NONE &&
+		    (!can_hold(&refs[i]) || !hold(&refs[i])))
+			return i;
+	return pages;
+}
+
+static void unhold_pages(struct xs_engine *engine, u64 page, u32 pages)
+{
+	xs_ref_t *refs = xs_space_ref(&engine->space, page);
+
+	for (u32 i = 0; i < pages; i++) {
+		if (refs[i] == XS_REF_NONE)
+			continue;
+		refs[i] = (xs_ref_t)((size_t)refs[i] - XS_REF_HELD);
+		xs_ref_release(refs[i]);
+	}
 }
 
 /* Remove and invalidate before the return, whatever the policy. */
@@ -702,7 +726,7 @@ static xs_inline void unmap_later(struct xs_engine *engine,
 	u64 old = xs_a64_read(&block->dead);
 
 	do {
-		if (xs_unlikely(!old || old & mask)) {
+		if (xs_unlikely(!old)) {
 			unmap_first(engine, page, mask);
 			return;
 		}
@@ -726,9 +750,9 @@ static xs_inline bool engine_unmap_one(struct xs_engine *engine, u64 iova)
 	if (xs_likely(holds_pages(policy))) {
 		xs_ref_t *slot = xs_space_ref(&engine->space, page);
 
-		if (xs_unlikely((size_t)*slot <= (size_t)XS_REF_UNHELD))
+		if (!can_hold(slot) || !xs_ref_hold_fast(*slot))
 			return false;
-		hold(slot);
+		mark_held(slot);
 	}
 	xs_count(engine->counts, unmaps, 1);
 	unmap_later(engine, policy, page,
@@ -736,16 +760,46 @@ static xs_inline bool engine_unmap_one(struct xs_engine *engine, u64 iova)
 	return true;
 }
 
+/* Hold all pages or none. */
+static bool hold_all(struct xs_engine *engine, u64 page, u32 pages)
+{
+	u32 held = hold_pages(engine, page, pages);
+
+	if (held == pages)
+		return true;
+	unhold_pages(engine, page, held);
+	return false;
+}
+
+/*
+ * Is a page of this mapping unmapped already? What was held says so until it
+ * is mapped again; of the others, what is not synced yet.
+ */
+static bool is_unmapped(struct xs_engine *engine, u64 page, u32 pages)
+{
+	const xs_ref_t *refs = xs_space_ref(&engine->space, page);
+
+	for (u32 i = 0; i < pages; i++)
+		if (is_held(refs[i]))
+			return true;
+	return xs_a64_read(&block_at(engine, page)->dead) &
+	       mask_at(page, pages);
+}
+
 void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 {
 	const struct xs_policy *policy = xs_load(&engine->policy);
 	u64 page = iova >> XS_PAGE_LG2;
 
+	if (xs_warn_once(pages <= XS_BLOCK_PAGES &&
+			 is_unmapped(engine, page, pages),
+			 "a page was unmapped twice: ignored"))
+		return;
 	xs_count(engine->counts, unmaps, 1);
 	if (pages > 1)
 		xs_count(engine->counts, unmap_extra_pages, pages - 1);
 	if (now || syncs_on(policy, XS_SYNC_UNMAP) || pages > XS_BLOCK_PAGES ||
-	    (holds_pages(policy) && !hold_pages(engine, page, pages)))
+	    (holds_pages(policy) && !hold_all(engine, page, pages)))
 		unmap_now(engine, iova, pages);
 	else
 		unmap_later(engine, policy, page, mask_at(page, pages));

@@ -40,11 +40,11 @@ void xs_ledger_expose(struct xs_ledger *ledger, u64 ns, u64 pages)
 
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 {
-	into->maps += from->maps;
-	into->unmaps += from->unmaps;
-	into->map_extra_pages += from->map_extra_pages;
-	into->unmap_extra_pages += from->unmap_extra_pages;
-	into->direct_pages += from->direct_pages;
+	into->maps += xs_load(&from->maps);
+	into->unmaps += xs_load(&from->unmaps);
+	into->map_extra_pages += xs_load(&from->map_extra_pages);
+	into->unmap_extra_pages += xs_load(&from->unmap_extra_pages);
+	into->direct_pages += xs_load(&from->direct_pages);
 }
 
 void xs_ledger_add(struct xs_ledger *into, const struct xs_ledger *from)

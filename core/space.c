@@ -105,6 +105,16 @@ void xs_space_reserve(struct xs_space *space, u64 start, u64 last)
 		withhold(space, (u32)block);
 }
 
+/* A leaf of references to nothing, NULL if there is no memory. */
+static xs_ref_t *new_leaf(struct xs_space *space)
+{
+	xs_ref_t *leaf = space->ops->alloc(space->world, REFS_BYTES, true);
+
+	for (u32 i = 0; leaf && i < 1u << XS_REFS_LG2; i++)
+		leaf[i] = XS_REF_NONE;
+	return leaf;
+}
+
 /* Make the references of @count blocks writable. False: no memory. */
 static bool add_refs(struct xs_space *space, u32 block, u32 count)
 {
@@ -113,8 +123,7 @@ static bool add_refs(struct xs_space *space, u32 block, u32 count)
 	for (u32 leaf = block / BLOCKS_PER_LEAF; leaf <= last; leaf++) {
 		if (xs_likely(space->refs[leaf]))
 			continue;
-		space->refs[leaf] = space->ops->alloc(space->world, REFS_BYTES,
-						      true);
+		space->refs[leaf] = new_leaf(space);
 		if (!space->refs[leaf])
 			return false;
 	}

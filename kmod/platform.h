@@ -13,6 +13,8 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
+#include "compat/folio.h"
+
 #ifdef CONFIG_PREEMPT_RT
 #error "xsmmu syncs with interrupts off, which PREEMPT_RT does not allow"
 #endif
@@ -94,7 +96,23 @@ static __always_inline xs_ref_t xs_ref_of(u64 phys)
 	return folio;
 }
 
-#define xs_ref_hold(ref)	folio_get(ref)
+/*
+ * A driver may have freed the page before it unmaps it, and the page may be
+ * anyone's since: a reference is taken as a speculative one is.
+ */
+#define xs_ref_hold(ref)	folio_try_get(ref)
+
+/*
+ * folio_try_get() without its guard against page structs that huge pages have
+ * given back, where there are none.
+ */
+static __always_inline bool xs_ref_hold_fast(xs_ref_t ref)
+{
+	struct folio *folio = ref;
+
+	return !xs_fake_heads() && atomic_inc_not_zero(&folio->_refcount);
+}
+
 #define xs_ref_release(ref)	folio_put(ref)
 
 #endif

@@ -48,7 +48,8 @@ u32 xs_cpu_id(void);
 u32 xs_cpu_hint(void);
 bool xs_warn_once(bool broken, const char *text);
 xs_ref_t xs_ref_of(u64 phys);
-void xs_ref_hold(xs_ref_t ref);
+bool xs_ref_hold(xs_ref_t ref);
+bool xs_ref_hold_fast(xs_ref_t ref);
 void xs_ref_release(xs_ref_t ref);
 
 #define xs_a64_read(a)		__atomic_load_n(a, __ATOMIC_RELAXED)
@@ -70,6 +71,7 @@ void xs_ref_release(xs_ref_t ref);
 #define xs_inline		inline __attribute__((always_inline))
 #define xs_noinline		__attribute__((noinline))
 #define xs_ops(engine)		((engine)->ops)
+#define xs_world(engine)	((engine)->world)
 
 #define xs_likely(c)		__builtin_expect(!!(c), 1)
 #define xs_unlikely(c)		__builtin_expect(!!(c), 0)

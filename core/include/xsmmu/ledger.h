@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * The accounts: what was mapped, deferred, synced and sent, and how long stale
- * translations lived. Each CPU writes its own; readers add them up without a
- * lock, so a sum taken under load may be a moment old in part.
+ * translations lived. Each CPU writes its own; readers add them up CPU by CPU,
+ * so a sum taken under load may be a moment old in part.
  *
  * They are kept apart from what they account for: the engine never reads them
  * to decide, and an audit compares them with the state of the blocks.
@@ -60,6 +60,7 @@ void xs_ledger_expose(struct xs_ledger *ledger, u64 ns, u64 pages);
 /* Largest ns that bucket @bucket counts. */
 u64 xs_ledger_bucket_last_ns(u32 bucket);
 
+/* Add @from, which others may be counting in, to @into. */
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
 
 /* Add @from to @into, field by field; the larger exposure_max_ns stays. */

@@ -36,9 +36,11 @@
  *              same known otherwise
  *   xs_gather_t  collects what a sync's removals free; opaque to the engine
  *   xs_ref_t     what is held of one page (pointer-sized); see world.h
- *   xs_ref_of(phys) -> xs_ref_t: how the page at @phys can be held; the two
+ *   xs_ref_of(phys) -> xs_ref_t: how the page at @phys can be held; the three
  *              lowest bits of what can be held are 0
- *   xs_ref_hold(ref), xs_ref_release(ref)
+ *   xs_ref_hold(ref) -> bool: false, and nothing is held, if the page is free
+ *   xs_ref_hold_fast(ref) -> bool: the same, and may also fail for no reason
+ *   xs_ref_release(ref)
  */
 #ifndef XSMMU_NEEDS_H
 #define XSMMU_NEEDS_H

@@ -95,12 +95,15 @@ struct xs_world_ops {
  *   XS_REF_UNHELD  has no reference of its own that would keep it (slab), or
  *                  was mapped while the policy held nothing: a policy that
  *                  holds pages syncs its unmap at once
- *   other          xs_ref_hold() keeps the page, xs_ref_release() lets it go.
+ *   other          xs_ref_hold() keeps the page, unless it is free already
+ *                  (then its unmap is synced at once), xs_ref_release() lets
+ *                  it go.
  *                  XS_REF_HELD is set in it in between, so that what a sync
  *                  releases is what an unmap held, whatever the policy is now.
  */
-#define XS_REF_NONE	((xs_ref_t)0)
-#define XS_REF_UNHELD	((xs_ref_t)1)
 #define XS_REF_HELD	2UL
+#define XS_REF_TAGS	3UL	/* any of these bits: not to be held (again) */
+#define XS_REF_UNHELD	((xs_ref_t)1)
+#define XS_REF_NONE	((xs_ref_t)5)
 
 #endif

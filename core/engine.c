@@ -4,8 +4,8 @@
  *
  * The order inside a sync is the product: take the dead pages, remove them,
  * invalidate and wait, and only then release what was held and let the IOVAs
- * go. All IOVAs go back through pages_back(); its callers are sync_entries(),
- * unmap_now() and what was never mapped.
+ * go. Every IOVA goes back through block_back() or piece_put(), at the end of
+ * sync_entries() or unmap_now(), or because it was never handed out or mapped.
  */
 #include <xsmmu/engine.h>
 
@@ -436,14 +436,13 @@ static xs_noinline void sync_block(struct xs_engine *engine,
 				   struct xs_cpu *cpu, u32 block)
 {
 	struct xs_entry entry = {
-		.oldest_ns = xs_ops(engine)->clock(xs_world(engine)),
+		.oldest_ns = xs_load(&engine->space.blocks[block].oldest_ns),
 		.block = block,
 	};
 
 	for (u32 i = 0; i < cpu->batch.count; i++) {
 		if (cpu->batch.entries[i].block != block)
 			continue;
-		entry.oldest_ns = cpu->batch.entries[i].oldest_ns;
 		cpu->batch.entries[i] =
 			cpu->batch.entries[--cpu->batch.count];
 		break;
@@ -468,7 +467,29 @@ static void set_refs(struct xs_engine *engine, u64 page, u64 phys, u32 pages)
 				  XS_REF_UNHELD;
 }
 
-/* Place @pages pages; on no IOVA sync what this CPU holds and try again. */
+static void flush_pieces(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	for (u32 lg2 = 0; lg2 < XS_PIECE_LG2S; lg2++) {
+		struct piece_context context = { engine, lg2 };
+
+		xs_cache_flush(&cpu->pieces[lg2], &engine->depots[lg2],
+			       piece_back, &context);
+	}
+}
+
+/* Free what IOVAs this CPU defers or caches, and what the depots cache. */
+static void reclaim(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	sync_batch(engine, cpu, XS_SYNC_FULL);
+	flush_pieces(engine, cpu);
+	for (u32 lg2 = 0; lg2 < XS_PIECE_LG2S; lg2++) {
+		struct piece_context context = { engine, lg2 };
+
+		xs_depot_flush(&engine->depots[lg2], piece_back, &context);
+	}
+}
+
+/* Place @pages pages; on no IOVA reclaim some and try again. */
 static xs_noinline u64 place_locked(struct xs_engine *engine, u32 pages,
 				    u64 last)
 {
@@ -477,7 +498,7 @@ static xs_noinline u64 place_locked(struct xs_engine *engine, u32 pages,
 	u64 iova = place(engine, cpu, pages, last);
 
 	if (xs_unlikely(!iova)) {
-		sync_batch(engine, cpu, XS_SYNC_FULL);
+		reclaim(engine, cpu);
 		iova = place(engine, cpu, pages, last);
 		if (!iova)
 			cpu->ledger.map_failures++;
@@ -671,6 +692,7 @@ static void batch_block(struct xs_engine *engine, struct xs_cpu *cpu, u32 block)
 		cpu->armed = true;
 	}
 	xs_batch_add(&cpu->batch, block, now);
+	xs_store(&engine->space.blocks[block].oldest_ns, now);
 }
 
 /* Are all pages of a block dead or back, seen after @dead was set? */
@@ -869,16 +891,6 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	xs_engine_sync(engine, XS_SYNC_DRAIN);
 }
 
-static void flush_pieces(struct xs_engine *engine, struct xs_cpu *cpu)
-{
-	for (u32 lg2 = 0; lg2 < XS_PIECE_LG2S; lg2++) {
-		struct piece_context context = { engine, lg2 };
-
-		xs_cache_flush(&cpu->pieces[lg2], &engine->depots[lg2],
-			       piece_back, &context);
-	}
-}
-
 void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 {
 	struct xs_cpu *cpu = engine->cpus[cpu_id];
@@ -968,10 +980,11 @@ void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum)
 	static const struct xs_ledger zero;
 
 	*sum = zero;
-	for (u32 i = 0; i < engine->cpu_count; i++) {
+	/* In this order: what is synced was deferred before. */
+	for (u32 i = 0; i < engine->cpu_count; i++)
 		xs_ledger_add(sum, &engine->cpus[i]->ledger);
+	for (u32 i = 0; i < engine->cpu_count; i++)
 		xs_counts_add(&sum->counts, xs_counts_of(engine->counts, i));
-	}
 }
 
 /*

@@ -186,6 +186,9 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 	group->domain = iommu_get_domain_for_dev(dev);
 	if (!group->domain || !(group->domain->type & __IOMMU_DOMAIN_PAGING))
 		return "its IOMMU group does not translate: write DMA-FQ to /sys/kernel/iommu_groups/<group>/type first";
+	if (group->domain->ops->iotlb_sync &&
+	    !group->domain->ops->flush_iotlb_all)
+		return "its IOMMU driver cannot invalidate a whole domain";
 	config.start = group->domain->geometry.aperture_start;
 	config.end = min(group->domain->geometry.aperture_end, SPACE_END - 1) + 1;
 	if (xs_world_init(group, dev))
@@ -250,6 +253,20 @@ static void engine_stop(struct xs_group *group)
 	group->domain = NULL;
 }
 
+/*
+ * Does a driver of another device in the group use the kernel's own path, as
+ * after a failed take-over? Two allocators must not share a domain.
+ */
+static bool uses_kernel_path(struct xs_device *xdev)
+{
+	struct xs_device *other;
+
+	list_for_each_entry(other, &xdev->group->devices, list)
+		if (other != xdev && !other->taken && uses_dma_api(other->dev))
+			return true;
+	return false;
+}
+
 /* The device's driver is about to probe; the kernel's DMA path is set up. */
 void xs_device_bind(struct xs_device *xdev)
 {
@@ -261,7 +278,9 @@ void xs_device_bind(struct xs_device *xdev)
 	if (!group->policy || xdev->taken || !uses_dma_api(dev))
 		return;
 	if (!group->attached) {
-		failure = engine_start(group, dev);
+		failure = uses_kernel_path(xdev) ?
+			  "another device of its IOMMU group uses the kernel's own path" :
+			  engine_start(group, dev);
 		group->failure = failure;
 		if (failure) {
 			dev_err(dev, "xsmmu: not taken over, the kernel's own path stays: %s\n",
@@ -399,6 +418,12 @@ static void check_balance(struct xs_group *group)
 	pr_err("group %d: bug: more pages unmapped than mapped; policy is now strict\n",
 	       iommu_group_id(group->iommu_group));
 	xs_group_choose(group, strict);
+}
+
+s64 xs_group_live(struct xs_group *group)
+{
+	lockdep_assert_held(&xs_mutex);
+	return group->attached ? xs_engine_live(&group->engine) : 0;
 }
 
 void xs_group_sum(struct xs_group *group, struct xs_ledger *sum)

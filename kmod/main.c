@@ -5,7 +5,7 @@
  * The module follows devices and drivers by the PCI bus's notifier: a device
  * gains its sysfs folder when it appears, is taken over just before its driver
  * probes and given back just after the driver is gone. Loading changes nothing
- * for any device until a policy is chosen.
+ * for any device until a policy is chosen, by the operator or a parameter.
  */
 #include <linux/cpuhotplug.h>
 #include <linux/device.h>

@@ -151,11 +151,10 @@ XS_STAT(maps, sum->counts.maps);
 XS_STAT(unmaps, sum->counts.unmaps);
 XS_STAT(mapped_pages, xs_counts_mapped(&sum->counts));
 XS_STAT(unmapped_pages, xs_counts_unmapped(&sum->counts));
-XS_STAT(live_pages, xs_counts_mapped(&sum->counts) -
-	xs_counts_unmapped(&sum->counts));
+XS_STAT(live_pages, xs_group_live(xdev->group));
 XS_STAT(deferred_pages, deferred(sum));
 XS_STAT(synced_pages, sum->synced_pages);
-XS_STAT(held_pages, deferred(sum) - sum->synced_pages);
+XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->synced_pages, 0));
 XS_STAT(map_failures, sum->map_failures);
 XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs));
 XS_STAT(sync_unmap, sum->syncs[XS_SYNC_UNMAP]);

@@ -9,6 +9,8 @@
 #include <linux/device.h>
 #include <linux/tracepoint.h>
 
+#include <xsmmu/policy.h>
+
 #include "compat/compat.h"
 
 DECLARE_EVENT_CLASS(xsmmu_mapping,
@@ -60,11 +62,7 @@ TRACE_EVENT(sync,
 		__entry->oldest_ns = oldest_ns;
 	),
 	TP_printk("group=%d cause=%s pages=%u ranges=%u page_commands=%u domain_commands=%u oldest_ns=%llu",
-		  __entry->group,
-		  __print_symbolic(__entry->cause, { 0, "unmap" },
-				   { 1, "block" }, { 2, "poll" },
-				   { 3, "full" }, { 4, "time" },
-				   { 5, "explicit" }, { 6, "drain" }),
+		  __entry->group, xs_sync_name(__entry->cause),
 		  __entry->pages, __entry->ranges, __entry->page_commands,
 		  __entry->domain_commands, __entry->oldest_ns)
 );

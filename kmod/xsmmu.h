@@ -118,6 +118,7 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
 enum xs_level xs_group_level(const struct xs_group *group);
 const char *xs_group_state(struct xs_group *group);
+s64 xs_group_live(struct xs_group *group);
 void xs_group_sum(struct xs_group *group, struct xs_ledger *sum);
 
 /* The group whose operations @dev uses. On the DMA path. */

@@ -17,7 +17,8 @@
  * lock, then the depot's or the space's; never two CPUs' at once.
  *
  * The policy is one pointer, so nothing reads half of it. Who read the old one
- * before a change can only add dead pages to a block that a batch knows.
+ * before a change can only add dead pages to a block that a batch knows; a
+ * block is put into a batch under the CPU's lock, with the policy of then.
  */
 #ifndef XSMMU_ENGINE_H
 #define XSMMU_ENGINE_H
@@ -32,8 +33,9 @@
 /*
  * struct xs_tuning - what the operator may set beside the policy
  * @window_us:		bound on the age of a deferred unmap, 1 .. 10,000,000
- * @batch_pages:	threshold of XS_SYNC_FULL, 1 .. 1,024 pages. One unmap
- *			may pass it by its own size.
+ * @batch_pages:	threshold of XS_SYNC_FULL, 1 .. 1,024 pages. Seen
+ *			when a block joins the batch, so pages that join blocks
+ *			in between may pass it.
  * @range_commands_max:	with XS_SCOPE_AUTO, more commands than this become one
  *			domain command, 1 .. XS_RANGES_MAX
  */

@@ -15,7 +15,8 @@
  *   back  free of stale translations: never handed out, or synced
  *   dead  unmapped, not synced yet
  *
- * and the others are mapped. An unmap sets bits in dead; the sync takes them
+ * and the others are mapped, being synced, cached by a magazine or yet to be
+ * handed out by the CPU that fills the block. An unmap sets bits in dead; the sync takes them
  * out, and sets them in back when it is done. All of back: the block is free.
  * So a free block has no stale translation, and no lock is needed to say so.
  *
@@ -44,7 +45,7 @@ struct xs_block {
 	xs_atomic64_t back;
 	u8 piece_lg2;		/* carved: log2 of a piece's pages, else
 				 * XS_NOT_CARVED; constant from take to free */
-	u64 unused;		/* 32 bytes: an index is a shift */
+	u64 oldest_ns;		/* when @dead last became nonzero */
 };
 
 /*

@@ -8,7 +8,8 @@
  * to decide, and an audit compares them with the state of the blocks.
  *
  * Exposure is kept as a histogram with XS_EXPOSURE_SUBS buckets for each power
- * of two of ns: a bucket's upper bound is at most 12.5 % above its members.
+ * of two of ns: a bucket's upper bound is at most 25 % above its members, and
+ * all of them, printed a line each, fit one page.
  */
 #ifndef XSMMU_LEDGER_H
 #define XSMMU_LEDGER_H
@@ -16,7 +17,7 @@
 #include <xsmmu/policy.h>
 #include <xsmmu/world.h>
 
-#define XS_EXPOSURE_SUB_LG2	3
+#define XS_EXPOSURE_SUB_LG2	2
 #define XS_EXPOSURE_SUBS	(1u << XS_EXPOSURE_SUB_LG2)
 #define XS_EXPOSURE_MAX_LG2	37	/* 2^37 ns = 137 s; longer counts there */
 #define XS_EXPOSURE_BUCKETS \

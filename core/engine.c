@@ -73,7 +73,8 @@ static xs_inline void block_back(struct xs_engine *engine, u32 block, u64 mask)
 {
 	u64 old = xs_a64_or(&engine->space.blocks[block].back, mask);
 
-	xs_warn_once(old & mask, "pages came back twice");
+	if (xs_warn_once(old & mask, "pages came back twice"))
+		return;
 	if ((old | mask) == XS_BLOCK_ALL)
 		xs_space_give(&engine->space, block);
 }

@@ -429,25 +429,20 @@ static xs_noinline void sync_batch(struct xs_engine *engine,
 	cpu->batch.count = 0;
 }
 
-/*
- * All pages of @block are dead or back: sync it alone. Its place in a batch,
- * this CPU's or another's, stays; that batch will find nothing there.
- */
+/* Sync @block alone, if it is in the batch of @cpu. */
 static xs_noinline void sync_block(struct xs_engine *engine,
 				   struct xs_cpu *cpu, u32 block)
 {
-	struct xs_entry entry = {
-		.oldest_ns = xs_load(&engine->space.blocks[block].oldest_ns),
-		.block = block,
-	};
+	struct xs_batch *batch = &cpu->batch;
+	struct xs_entry entry;
+	u32 at = 0;
 
-	for (u32 i = 0; i < cpu->batch.count; i++) {
-		if (cpu->batch.entries[i].block != block)
-			continue;
-		cpu->batch.entries[i] =
-			cpu->batch.entries[--cpu->batch.count];
-		break;
-	}
+	while (at < batch->count && batch->entries[at].block != block)
+		at++;
+	if (at == batch->count)
+		return;
+	entry = batch->entries[at];
+	batch->entries[at] = batch->entries[--batch->count];
 	sync_entries(engine, cpu, &entry, 1, XS_SYNC_BLOCK);
 }
 
@@ -693,13 +688,29 @@ static void batch_block(struct xs_engine *engine, struct xs_cpu *cpu, u32 block)
 		cpu->armed = true;
 	}
 	xs_batch_add(&cpu->batch, block, now);
-	xs_store(&engine->space.blocks[block].oldest_ns, now);
+	xs_store(&engine->space.blocks[block].batch_cpu, cpu->id);
 }
 
 /* Are all pages of a block dead or back, seen after @dead was set? */
 static bool block_empty(const struct xs_block *block, u64 dead)
 {
 	return (dead | xs_a64_read(&block->back)) == XS_BLOCK_ALL;
+}
+
+/*
+ * All pages of a block are dead or back: sync it where it is batched, so that
+ * dead pages are only ever taken under the lock of the CPU that batched them.
+ * If it is not there any more, it is synced already; if not there yet, its CPU
+ * syncs it in time.
+ */
+static xs_noinline void sync_empty(struct xs_engine *engine, u64 page)
+{
+	u32 cpu_id = xs_load(&block_at(engine, page)->batch_cpu);
+	struct xs_cpu *cpu = engine->cpus[cpu_id];
+	xs_flags_t flags = xs_lock(&cpu->lock);
+
+	sync_block(engine, cpu, (u32)(page >> XS_BLOCK_LG2));
+	xs_unlock(&cpu->lock, flags);
 }
 
 /*
@@ -723,21 +734,11 @@ static xs_noinline void unmap_first(struct xs_engine *engine, u64 page,
 		batch_block(engine, cpu, at);
 	if (syncs_on(policy, XS_SYNC_UNMAP))
 		sync_batch(engine, cpu, XS_SYNC_DRAIN);
-	else if (syncs_on(policy, XS_SYNC_BLOCK) &&
-		 block_empty(block, old | mask))
-		sync_block(engine, cpu, at);
 	else if (xs_batch_full(&cpu->batch, &engine->space, limit))
 		sync_batch(engine, cpu, XS_SYNC_FULL);
 	this_cpu_unlock(cpu, flags);
-}
-
-static xs_noinline void sync_empty(struct xs_engine *engine, u64 page)
-{
-	xs_flags_t flags;
-	struct xs_cpu *cpu = this_cpu_lock(engine, &flags);
-
-	sync_block(engine, cpu, (u32)(page >> XS_BLOCK_LG2));
-	this_cpu_unlock(cpu, flags);
+	if (syncs_on(policy, XS_SYNC_BLOCK) && block_empty(block, old | mask))
+		sync_empty(engine, page);
 }
 
 /* Mark the pages dead; the first ones of their block go the long way. */

@@ -5,8 +5,10 @@
  * later unmaps in it only set bits there, on any CPU, and so neighbours are
  * joined as they are recorded.
  *
- * A block may stand here without dead pages (another sync took them), and in
- * more than one batch: whoever swaps the dead word to 0 syncs what it held.
+ * Dead pages are taken out only under the lock of the CPU that has their block
+ * here, and synced before it is dropped: who has had all CPUs' locks knows that
+ * what was dead before is synced. Until then another CPU may batch the block
+ * for pages that died since.
  *
  * All of it is guarded by its CPU's lock.
  */

@@ -463,6 +463,7 @@ static void set_refs(struct xs_engine *engine, u64 page, u64 phys, u32 pages)
 				  XS_REF_UNHELD;
 }
 
+/* Give back the pieces that @cpu caches; its lock is held. */
 static void flush_pieces(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	for (u32 lg2 = 0; lg2 < XS_PIECE_LG2S; lg2++) {
@@ -473,11 +474,18 @@ static void flush_pieces(struct xs_engine *engine, struct xs_cpu *cpu)
 	}
 }
 
-/* Free what IOVAs this CPU defers or caches, and what the depots cache. */
-static void reclaim(struct xs_engine *engine, struct xs_cpu *cpu)
+/* Free all IOVAs that CPUs and depots only keep. */
+static void reclaim(struct xs_engine *engine)
 {
-	sync_batch(engine, cpu, XS_SYNC_FULL);
-	flush_pieces(engine, cpu);
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_cpu *cpu = engine->cpus[i];
+		xs_flags_t flags = xs_lock(&cpu->lock);
+
+		sync_batch(engine, cpu, XS_SYNC_FULL);
+		close_block(engine, cpu);
+		flush_pieces(engine, cpu);
+		xs_unlock(&cpu->lock, flags);
+	}
 	for (u32 lg2 = 0; lg2 < XS_PIECE_LG2S; lg2++) {
 		struct piece_context context = { engine, lg2 };
 
@@ -485,7 +493,27 @@ static void reclaim(struct xs_engine *engine, struct xs_cpu *cpu)
 	}
 }
 
-/* Place @pages pages; on no IOVA reclaim some and try again. */
+/* Place after all else failed. */
+static xs_noinline u64 place_starved(struct xs_engine *engine, u32 pages,
+				     u64 last)
+{
+	xs_flags_t flags;
+	struct xs_cpu *cpu;
+	u64 iova;
+
+	reclaim(engine);
+	cpu = this_cpu_lock(engine, &flags);
+	iova = place(engine, cpu, pages, last);
+	if (!iova)
+		cpu->ledger.map_failures++;
+	this_cpu_unlock(cpu, flags);
+	return iova;
+}
+
+/*
+ * Place @pages pages; on no IOVA sync what this CPU holds and try again, then
+ * what all CPUs hold or cache.
+ */
 static xs_noinline u64 place_locked(struct xs_engine *engine, u32 pages,
 				    u64 last)
 {
@@ -494,13 +522,11 @@ static xs_noinline u64 place_locked(struct xs_engine *engine, u32 pages,
 	u64 iova = place(engine, cpu, pages, last);
 
 	if (xs_unlikely(!iova)) {
-		reclaim(engine, cpu);
+		sync_batch(engine, cpu, XS_SYNC_FULL);
 		iova = place(engine, cpu, pages, last);
-		if (!iova)
-			cpu->ledger.map_failures++;
 	}
 	this_cpu_unlock(cpu, flags);
-	return iova;
+	return xs_likely(iova) ? iova : place_starved(engine, pages, last);
 }
 
 /* The world refused to map what was placed: it was never visible. */
@@ -964,8 +990,12 @@ void xs_engine_destroy(struct xs_engine *engine)
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
 
-		if (cpu)
+		if (cpu) {
+			xs_flags_t flags = xs_lock(&cpu->lock);
+
 			flush_pieces(engine, cpu);
+			xs_unlock(&cpu->lock, flags);
+		}
 		xs_ops(engine)->free(xs_world(engine), cpu, sizeof(*cpu));
 	}
 	for (u32 lg2 = 0; lg2 < XS_PIECE_LG2S; lg2++)

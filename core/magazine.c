@@ -155,17 +155,18 @@ void xs_depot_flush(struct xs_depot *depot,
 	struct xs_magazine *magazine;
 	xs_flags_t flags;
 
-	for (;;) {
-		flags = xs_lock(&depot->lock);
+	do {
+		flags = xs_local_save();
+		xs_lock_nested(&depot->lock);
 		magazine = pop(&depot->full);
 		if (magazine)
 			depot->full_count--;
-		xs_unlock(&depot->lock, flags);
-		if (!magazine)
-			return;
-		give_all(magazine, give, context);
+		xs_unlock_nested(&depot->lock);
+		if (magazine)
+			give_all(magazine, give, context);
+		xs_local_restore(flags);
 		depot->ops->free(depot->world, magazine, sizeof(*magazine));
-	}
+	} while (magazine);
 }
 
 u32 xs_cache_count(const struct xs_cache *cache)

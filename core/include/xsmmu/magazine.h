@@ -50,7 +50,10 @@ bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u32 *item);
 /* Push @item. False: no room and none to be had. */
 bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u32 item);
 
-/* Call @give for each item of the cache, and free its magazines. */
+/*
+ * Call @give for each item of the cache, and free its magazines. Interrupts
+ * are off when it is called, here and below.
+ */
 void xs_cache_flush(struct xs_cache *cache, struct xs_depot *depot,
 		    void (*give)(void *context, u32 item), void *context);
 

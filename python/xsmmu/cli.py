@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from xsmmu.errors import LabError
+from xsmmu.errors import LabError, unknown_name
+
+P = ParamSpec("P")
 
 app = typer.Typer(
     help="Choose how IOMMU translations are invalidated, per device, and compare the choices in a lab.",
@@ -54,18 +58,36 @@ Between policies of the module, a change works on a live device.
 """
 
 
+class _Stopped(BaseException):
+    """Ctrl-C or SIGTERM, which typer would take for its own and end without a word."""
+
+
+def _stoppable(command: Callable[P, None]) -> Callable[P, None]:
+    @functools.wraps(command)
+    def run(*arguments: P.args, **options: P.kwargs) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise _Stopped from None
+
+    return run
+
+
 def _print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1) + "\n")
 
 
 @lab.command("run", help=_RUN_HELP)
+@_stoppable
 def lab_run(
     kernel: Annotated[str | None, typer.Option(help="A kernel of lab/kernels.toml.")] = None,
     experiment: Annotated[str, typer.Option(help="An experiment of lab/experiments.")] = "compare",
     policy: Annotated[list[str] | None, typer.Option(help="Only this policy; may be repeated.")] = None,
     workload: Annotated[list[str] | None, typer.Option(help="Only this workload (name or name/variant).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only what takes little time.")] = False,
-    accel: Annotated[str, typer.Option(help="tcg: instructions, the same on any host; kvm: nanoseconds.")] = "tcg",
+    accel: Annotated[
+        str, typer.Option(help="auto, tcg (instructions, the same on any host) or kvm (nanoseconds).")
+    ] = "auto",
     jobs: Annotated[int, typer.Option(min=1, help="Guests at the same time.")] = 2,
     output: Annotated[Path | None, typer.Option(help="Where results go; default: results/ of the checkout.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary instead of the table.")] = False,
@@ -77,8 +99,8 @@ def lab_run(
     from xsmmu import lab as the_lab
 
     host.interrupt_on_sigterm()
-    if accel not in ("tcg", "kvm"):
-        raise LabError(f"unknown accelerator '{accel}': choose from tcg, kvm")
+    if accel not in ("auto", "tcg", "kvm"):
+        raise unknown_name("accelerator", accel, ("auto", "tcg", "kvm"))
     options = the_lab.Options(
         kernel=kernel,
         experiment=experiment,
@@ -94,6 +116,7 @@ def lab_run(
 
 
 @lab.command("show")
+@_stoppable
 def lab_show(
     folder: Annotated[Path | None, typer.Argument(help="A results folder; default: the latest.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary instead of the table.")] = False,
@@ -120,6 +143,7 @@ def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
 
 
 @lab.command("watch", help=_WATCH_HELP)
+@_stoppable
 def lab_watch(
     device: Annotated[str | None, typer.Option(help="A PCI address; default: every device with a policy.")] = None,
     interval: Annotated[float, typer.Option(min=0.01, help="Seconds between two readings.")] = 10.0,
@@ -142,6 +166,7 @@ def lab_watch(
 
 
 @app.command("devices")
+@_stoppable
 def devices(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     sysfs: Annotated[Path, typer.Option(help="Another sysfs tree.", hidden=True)] = Path("/sys"),
@@ -161,6 +186,7 @@ def devices(
 
 
 @app.command("attach", help=_ATTACH_HELP)
+@_stoppable
 def attach_device(
     device: Annotated[str, typer.Argument(help="A PCI address, such as 0000:01:00.0.")],
     policy: Annotated[str, typer.Argument(help="A policy that the module offers, or none.")],
@@ -177,11 +203,11 @@ def attach_device(
 def main() -> None:
     """Run; an error of ours is one message and its lines, and status 1."""
     try:
-        app()
+        app(prog_name="xsmmu")
     except LabError as error:
         _complain(error.message, error.lines)
-    except KeyboardInterrupt:
-        _complain("stopped", (), 130)
+    except _Stopped:
+        _complain("stopped; what had begun was ended and removed", (), 130)
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:

@@ -12,10 +12,10 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from xsmmu.errors import LabError, unknown_name
-from xsmmu.machine import DEVICES
+from xsmmu.machine import DEVICES, Mode
 
 FOLDER = Path(__file__).resolve().parents[2] / "lab" / "experiments"
 
@@ -70,6 +70,7 @@ class Experiment:
 
     name: str
     description: str
+    mode: Mode
     policies: tuple[str, ...]
     workloads: tuple[Workload, ...]
 
@@ -123,7 +124,10 @@ def _parse(data: dict[str, Any]) -> Experiment:
     for policy in policies:
         if policy not in POLICIES:
             raise unknown_name("policy", policy, POLICIES)
-    return Experiment(data["name"], data["description"], policies, tuple(workloads))
+    mode = data.get("mode", "cost")
+    if mode not in get_args(Mode):
+        raise unknown_name("mode", mode, get_args(Mode))
+    return Experiment(data["name"], data["description"], mode, policies, tuple(workloads))
 
 
 def _tuples(row: dict[str, Any]) -> dict[str, Any]:

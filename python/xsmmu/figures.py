@@ -82,8 +82,8 @@ def check_closed(policy: str, left: Json | None) -> None:
             raise GuestError(f"after unbinding under {policy}: {name} is {left['stats'][name]}, not 0")
 
 
-def entry(measured: Measured, baseline: Measured | None) -> Json:
-    """The run's entry in summary.json."""
+def entry(measured: Measured, baseline: Measured | None, cost: str | None = "instructions") -> Json:
+    """The run's entry in summary.json. `cost` is what busy time counts: instructions, ns, or None for nothing."""
     run, counts = measured.run, measured.counts
     mine = run.ours
     pages = _pages(measured)
@@ -108,7 +108,12 @@ def entry(measured: Measured, baseline: Measured | None) -> Json:
         "elapsed_ns": measured.record["elapsed_ns"],
         "syncs": {cause: measured.moved(f"sync_{cause}") for cause in SYNC_CAUSES} if mine else None,
     }
-    return result | _MEASURES[run.workload.measure](measured, baseline)
+    result |= _MEASURES[run.workload.measure](measured, baseline)
+    if cost is None:
+        result |= {"cost": None, "busy_ns": None, "exposure_us": None}
+    elif result["cost"]:
+        result["cost"]["unit"] = f"{cost}/{result['cost']['unit']}"
+    return result
 
 
 def _pages(measured: Measured) -> tuple[int | None, int | None]:
@@ -198,7 +203,7 @@ def _iperf(measured: Measured, _baseline: Measured | None) -> Json:
     unmapped = measured.moved("unmapped_pages") if measured.run.ours else None
     return {
         "throughput": {"value": received["bits_per_second"] / 1e6, "unit": "Mbit/s"},
-        "cost": {"value": share * NS_PER_S / (bytes_per_s / 1024), "unit": "instructions/KiB"},
+        "cost": {"value": share * NS_PER_S / (bytes_per_s / 1024), "unit": "KiB"},
         "bytes": received["bytes"],
         "unmapped_pages_per_gib": None if unmapped is None else unmapped / (received["bytes"] / GIB),
     }
@@ -211,7 +216,7 @@ def _packets(measured: Measured, baseline: Measured | None) -> Json:
     few = baseline.output["packets"] if baseline else 0
     return {
         "throughput": {"value": packets / measured.output["sent_us"] * 1e6, "unit": "packets/s"},
-        "cost": {"value": _work_per_unit(measured, baseline, packets, few), "unit": "instructions/packet"},
+        "cost": {"value": _work_per_unit(measured, baseline, packets, few), "unit": "packet"},
         "packets": packets,
         "packets_lost": lost,
     }
@@ -228,7 +233,7 @@ def _fio(measured: Measured, baseline: Measured | None) -> Json:
     iops = sum(float(job["read"]["iops"]) for job in measured.output["jobs"])
     return {
         "throughput": {"value": iops, "unit": "IOPS"},
-        "cost": {"value": _work_per_unit(measured, baseline, ios, few), "unit": "instructions/IO"},
+        "cost": {"value": _work_per_unit(measured, baseline, ios, few), "unit": "IO"},
         "ios": ios,
     }
 

@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ from xsmmu import build, experiment, figures, host, initramfs, kernels, report, 
 from xsmmu.errors import LabError
 from xsmmu.experiment import OURS, Plan, Run
 from xsmmu.figures import Measured
-from xsmmu.guest import Boot, Guest, Record, first_error
+from xsmmu.guest import Boot, Guest, Record, first_error, kvm_works
 from xsmmu.kernels import Kernel
-from xsmmu.machine import Accel
+from xsmmu.machine import Accel, Mode
 from xsmmu.root import Root
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,8 @@ class Options:
     policies: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     quick: bool = False
-    accel: str = "tcg"
+    accel: str = "auto"
+    """auto: instructions on TCG where costs are measured; else KVM if it boots this kernel, or TCG."""
     output: Path = RESULTS
     jobs: int = 2
     """Guests at the same time."""
@@ -64,10 +65,12 @@ def run(options: Options, console: Console) -> Path:
     kernel = kernels.ensure(the_root, options.kernel, console)
     modules = _modules(the_root, kernel, policies)
     with results.Results(options.output) as folder:
-        boots = {plan.guest: _boot(the_root, kernel, plan, modules, options) for plan in plans}
+        boots = {plan.guest: _boot(the_root, kernel, plan, modules, chosen.mode) for plan in plans}
+        accel = _accel(the_root, boots, options.accel, chosen.mode, folder.folder)
+        boots = {name: replace(boot, accel=accel) for name, boot in boots.items()}
         started = time.monotonic()
         measured, release = asyncio.run(_run_guests(the_root, plans, boots, folder.folder, options.jobs, console))
-        summary = _summary(options, chosen.name, the_root, kernel, release, folder, measured)
+        summary = _summary(accel, chosen, the_root, kernel, release, folder, measured)
         summary["seconds"] = round(time.monotonic() - started, 1)
         results.validate(summary)
         report.write(summary, folder.folder)
@@ -107,10 +110,20 @@ def _lines(names: Iterable[str]) -> bytes:
     return "".join(f"{name}.ko\n" for name in names).encode()
 
 
-def _boot(the_root: Root, kernel: Kernel, plan: Plan, modules: Sequence[Path], options: Options) -> Boot:
+def _boot(the_root: Root, kernel: Kernel, plan: Plan, modules: Sequence[Path], mode: Mode) -> Boot:
     archive = image(the_root, kernel, plan.needs, modules, plan.script)
-    accel: Accel = "kvm" if options.accel == "kvm" else "tcg"
-    return Boot(kernel.vmlinuz, archive, "cost", accel)
+    return Boot(kernel.vmlinuz, archive, mode)
+
+
+def _accel(the_root: Root, boots: Mapping[str, Boot], wanted: str, mode: Mode, folder: Path) -> Accel:
+    """What to run guests on; a /dev/kvm that cannot boot this kernel counts as none."""
+    if wanted == "tcg" or (wanted == "auto" and mode == "cost"):
+        return "tcg"
+    if asyncio.run(kvm_works(the_root.qemu_command(), next(iter(boots.values())), folder)):
+        return "kvm"
+    if wanted == "kvm":
+        raise LabError("KVM is not usable here, or does not boot this kernel: leave out --accel kvm")
+    return "tcg"
 
 
 class _Collector:
@@ -214,8 +227,8 @@ def interruptible(guests: dict[str, Guest]) -> Iterator[None]:
 
 
 def _summary(
-    options: Options,
-    name: str,
+    accel: Accel,
+    chosen: experiment.Experiment,
     the_root: Root,
     kernel: Kernel,
     release: str,
@@ -231,18 +244,25 @@ def _summary(
         "kernel": release,
         "iommu": "Intel VT-d, second stage",
         "qemu": qemu,
-        "accel": "kvm" if options.accel == "kvm" else "tcg-icount",
-        "experiment": name,
+        "accel": "tcg-icount" if (accel, chosen.mode) == ("tcg", "cost") else accel,
+        "experiment": chosen.name,
         "command": shlex.join(["xsmmu", *sys.argv[1:]]),
         "versions": {"linux-image": kernel.version, **versions},
-        "runs": _entries(measured),
+        "runs": _entries(measured, _cost_word(accel, chosen.mode)),
     }
 
 
-def _entries(measured: Sequence[Measured]) -> list[figures.Json]:
+def _cost_word(accel: Accel, mode: Mode) -> str | None:
+    """What a nanosecond of guest time is worth: an instruction, itself, or, free-running and emulated, nothing."""
+    if mode == "free":
+        return None
+    return "instructions" if accel == "tcg" else "ns"
+
+
+def _entries(measured: Sequence[Measured], cost: str | None) -> list[figures.Json]:
     baselines = {(each.run.workload.full_name, each.run.policy): each for each in measured if each.run.is_baseline}
     entries = [
-        figures.entry(each, baselines.get((each.run.workload.full_name, each.run.policy)))
+        figures.entry(each, baselines.get((each.run.workload.full_name, each.run.policy)), cost)
         for each in measured
         if not each.run.is_baseline
     ]

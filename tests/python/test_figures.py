@@ -146,6 +146,13 @@ def test_iperf_costs_by_its_own_time() -> None:
     assert entry["cost"] == {"value": 5000.0, "unit": "instructions/KiB"}
 
 
+def test_free_running_guests_have_no_costs() -> None:
+    output = {"end": {"sum_received": {"bits_per_second": 8e6, "bytes": 1 << 30}}}
+    entry = figures.entry(measured("net-rx/igb", "passthrough", output), None, cost=None)
+    assert entry["cost"] is None
+    assert entry["busy_ns"] is None
+
+
 def test_verify_must_read_what_it_wrote() -> None:
     job = {"jobname": "a", "error": 0, "read": {"io_bytes": 4096}, "write": {"io_bytes": 4096}}
     entry = figures.entry(measured("nvme-verify/16k", "passthrough", {"jobs": [job]}), None)

@@ -1013,8 +1013,13 @@ void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum)
 
 	*sum = zero;
 	/* In this order: what is synced was deferred before. */
-	for (u32 i = 0; i < engine->cpu_count; i++)
-		xs_ledger_add(sum, &engine->cpus[i]->ledger);
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_cpu *cpu = engine->cpus[i];
+		xs_flags_t flags = xs_lock(&cpu->lock);
+
+		xs_ledger_add(sum, &cpu->ledger);
+		xs_unlock(&cpu->lock, flags);
+	}
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		xs_counts_add(&sum->counts, xs_counts_of(engine->counts, i));
 }

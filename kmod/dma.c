@@ -336,6 +336,7 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 	address = vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
 	if (!address)
 		goto unmap;
+	trace_map(dev, iova, count);
 	*handle = iova;
 	return address;
 
@@ -401,6 +402,7 @@ static struct page *alloc_noncoherent(struct device *dev, size_t size,
 		__free_pages(page, get_order(size));
 		return NULL;
 	}
+	trace_map(dev, iova, PAGE_ALIGN(size) >> PAGE_SHIFT);
 	*handle = iova;
 	return page;
 }

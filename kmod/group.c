@@ -115,7 +115,6 @@ void xs_device_remove(struct xs_device *xdev)
 	struct xs_group *group = xdev->group;
 
 	lockdep_assert_held(&xs_mutex);
-	xs_device_unbind(xdev);
 	xs_sysfs_remove(xdev);
 	list_del(&xdev->list);
 	kfree(xdev);
@@ -246,6 +245,11 @@ static void engine_stop(struct xs_group *group)
 	live = xs_engine_audit(&group->engine, &group->sum);
 	if (live)
 		sweep(group, live);
+	if (live > 0) {
+		/* Unmapped after all, if not by the driver. */
+		group->sum.counts.unmap_extra_pages += live;
+		group->sum.counts.direct_pages += live;
+	}
 	iommu_flush_iotlb_all(group->domain);
 	xs_ledger_add(&group->past, &group->sum);
 	xs_world_exit(group);
@@ -267,26 +271,48 @@ static bool uses_kernel_path(struct xs_device *xdev)
 	return false;
 }
 
-/* The device's driver is about to probe; the kernel's DMA path is set up. */
-void xs_device_bind(struct xs_device *xdev)
+static void give_back(struct xs_device *xdev)
+{
+	struct xs_group *group = xdev->group;
+
+	set_dma_ops(xdev->dev, xdev->dma.ops);
+	xs_dma_iommu_restore(xdev->dev, xdev->dma.iommu);
+	xdev->taken = false;
+	if (!--group->attached)
+		engine_stop(group);
+	module_put(THIS_MODULE);
+}
+
+/*
+ * The driver is gone, or its probe failed, and all that it had the kernel
+ * manage for it is freed: managed resources go last in, first out, and this is
+ * the first one. The bus's notifications come too early, before a failed
+ * probe's managed DMA memory is freed, or too late, when dev->driver is NULL.
+ */
+static void released(void *data)
+{
+	mutex_lock(&xs_mutex);
+	give_back(data);
+	mutex_unlock(&xs_mutex);
+}
+
+/* Take over @xdev. NULL, or why not. */
+static const char *take(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
 	struct device *dev = xdev->dev;
-	const char *failure;
+	const char *failure = NULL;
 
-	lockdep_assert_held(&xs_mutex);
-	if (!group->policy || xdev->taken || !uses_dma_api(dev))
-		return;
-	if (!group->attached) {
-		failure = uses_kernel_path(xdev) ?
-			  "another device of its IOMMU group uses the kernel's own path" :
-			  engine_start(group, dev);
-		group->failure = failure;
-		if (failure) {
-			dev_err(dev, "xsmmu: not taken over, the kernel's own path stays: %s\n",
-				failure);
-			return;
-		}
+	if (!group->attached && uses_kernel_path(xdev))
+		return "another device of its IOMMU group uses the kernel's own path";
+	if (!group->attached)
+		failure = engine_start(group, dev);
+	if (failure)
+		return failure;
+	if (devm_add_action(dev, released, xdev)) {
+		if (!group->attached)
+			engine_stop(group);
+		return "out of memory";
 	}
 	xdev->dma.ops = dev->dma_ops;
 	xdev->dma.iommu = xs_dma_iommu_clear(dev);
@@ -294,22 +320,24 @@ void xs_device_bind(struct xs_device *xdev)
 	xdev->taken = true;
 	group->attached++;
 	__module_get(THIS_MODULE);
+	return NULL;
 }
 
-/* The device's driver is gone, or its probe failed. */
-void xs_device_unbind(struct xs_device *xdev)
+/* The device's driver is about to probe; the kernel's DMA path is set up. */
+void xs_device_bind(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
+	const char *failure;
 
 	lockdep_assert_held(&xs_mutex);
-	if (!xdev->taken)
+	if (!group->policy || xdev->taken || !uses_dma_api(xdev->dev))
 		return;
-	set_dma_ops(xdev->dev, xdev->dma.ops);
-	xs_dma_iommu_restore(xdev->dev, xdev->dma.iommu);
-	xdev->taken = false;
-	if (!--group->attached)
-		engine_stop(group);
-	module_put(THIS_MODULE);
+	failure = take(xdev);
+	if (!failure || !group->attached)
+		group->failure = failure;
+	if (failure)
+		dev_err(xdev->dev, "xsmmu: not taken over, the kernel's own path stays: %s\n",
+			failure);
 }
 
 /* ---- choosing ---- */

@@ -4,8 +4,9 @@
  *
  * The module follows devices and drivers by the PCI bus's notifier: a device
  * gains its sysfs folder when it appears, is taken over just before its driver
- * probes and given back just after the driver is gone. Loading changes nothing
- * for any device until a policy is chosen, by the operator or a parameter.
+ * probes and given back with the last of what its driver leaves to be freed
+ * (see group.c). Loading changes nothing for any device until a policy is
+ * chosen, by the operator or a parameter.
  */
 #include <linux/cpuhotplug.h>
 #include <linux/device.h>
@@ -51,11 +52,6 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 	case BUS_NOTIFY_BIND_DRIVER:
 		if (xdev)
 			xs_device_bind(xdev);
-		break;
-	case BUS_NOTIFY_DRIVER_NOT_BOUND:
-	case BUS_NOTIFY_UNBOUND_DRIVER:
-		if (xdev)
-			xs_device_unbind(xdev);
 		break;
 	case BUS_NOTIFY_REMOVED_DEVICE:
 		if (xdev)
@@ -109,13 +105,15 @@ static int add_one(struct device *dev, void *unused)
 
 static void remove_all(void)
 {
-	struct xs_group *group, *next_group;
-	struct xs_device *xdev, *next;
+	struct xs_group *group;
 
 	mutex_lock(&xs_mutex);
-	list_for_each_entry_safe(group, next_group, &xs_groups, list)
-		list_for_each_entry_safe(xdev, next, &group->devices, list)
-			xs_device_remove(xdev);
+	while (!list_empty(&xs_groups)) {
+		/* A group has a device, and goes with its last one. */
+		group = list_first_entry(&xs_groups, struct xs_group, list);
+		xs_device_remove(list_first_entry(&group->devices,
+						  struct xs_device, list));
+	}
 	mutex_unlock(&xs_mutex);
 }
 
@@ -163,9 +161,18 @@ stop_world:
 	return error;
 }
 
+/* What gives a device back runs under its lock, up to its return. */
+static int wait_for_release(struct device *dev, void *unused)
+{
+	device_lock(dev);
+	device_unlock(dev);
+	return 0;
+}
+
 static void __exit xsmmu_exit(void)
 {
 	bus_unregister_notifier(&pci_bus_type, &follower);
+	bus_for_each_dev(&pci_bus_type, NULL, NULL, wait_for_release);
 	remove_all();
 	unregister_pm_notifier(&suspender);
 	cpuhp_remove_state_nocalls(hotplug_state);

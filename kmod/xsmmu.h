@@ -111,7 +111,6 @@ struct xs_device *xs_device_find(struct device *dev);
 int xs_device_add(struct device *dev);
 void xs_device_remove(struct xs_device *xdev);
 void xs_device_bind(struct xs_device *xdev);
-void xs_device_unbind(struct xs_device *xdev);
 void xs_device_choose_default(struct xs_device *xdev,
 			      const struct xs_policy *policy);
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);

@@ -47,6 +47,17 @@ Examples:
   xsmmu lab watch --json --count 6
 """
 
+_PROFILE_HELP = """Step through one call in a guest and print how many instructions each function took.
+
+The call happens in the lab module's micro workload (1,024 pages mapped, then unmapped, again and again).
+
+\b
+Examples:
+  xsmmu lab profile
+  xsmmu lab profile --function dma_unmap_page_attrs --kernel 7.2
+  xsmmu lab profile --policy kernel-strict --json
+"""
+
 _ATTACH_HELP = """Choose a device's policy; all devices of its IOMMU group move together.
 
 \b
@@ -163,6 +174,29 @@ def lab_watch(
             sys.stdout.write(f"{' '.join(last.devices)} {last.policy} ({last.level}) {window.seconds:.1f} s\n")
             sys.stdout.write(f"  {first}\n  {second}\n")
         sys.stdout.flush()
+
+
+@lab.command("profile", help=_PROFILE_HELP)
+def lab_profile(
+    kernel: Annotated[str | None, typer.Option(help="A kernel of lab/kernels.toml.")] = None,
+    policy: Annotated[str, typer.Option(help="A policy of the comparison.")] = "fused",
+    function: Annotated[str, typer.Option(help="A function of the kernel or a module.")] = "dma_map_page_attrs",
+    calls: Annotated[int, typer.Option(min=1, help="Step through the call that makes it so many.")] = 4500,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+) -> None:
+    """Profile one call."""
+    import dataclasses
+
+    from rich.console import Console
+
+    from xsmmu import host, profile
+
+    host.interrupt_on_sigterm()
+    result = profile.run(kernel, policy, function, calls, Console(stderr=True))
+    if as_json:
+        _print_json(dataclasses.asdict(result))
+    else:
+        profile.render(result, Console())
 
 
 @app.command("devices")

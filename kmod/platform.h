@@ -3,30 +3,17 @@
 #ifndef XSMMU_PLATFORM_H
 #define XSMMU_PLATFORM_H
 
-#include <linux/atomic.h>
-#include <linux/bitops.h>
 #include <linux/bug.h>
 #include <linux/iommu.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
 #include <linux/smp.h>
-#include <linux/spinlock.h>
-#include <linux/types.h>
 
 #include "compat/folio.h"
+#include "primitives.h"
 
-#ifdef CONFIG_PREEMPT_RT
-#error "xsmmu syncs with interrupts off, which PREEMPT_RT does not allow"
-#endif
-
-typedef spinlock_t xs_lock_t;
-typedef unsigned long xs_flags_t;
-typedef atomic64_t xs_atomic64_t;
 typedef struct iommu_iotlb_gather xs_gather_t;
 typedef void *xs_ref_t;
-
-#define xs_inline		__always_inline
-#define xs_noinline		noinline
 
 /* There is one world here: calls to it are direct, the hot ones inlined. */
 struct xs_world_ops;
@@ -34,29 +21,8 @@ extern const struct xs_world_ops xs_linux_world;
 #define xs_ops(engine)		(&xs_linux_world)
 #define xs_world(engine)	((void *)(engine))	/* see struct xs_group */
 
-#define xs_lock_init(l)		spin_lock_init(l)
 #define xs_cpu_id()		((u32)smp_processor_id())
 #define xs_cpu_hint()		((u32)raw_smp_processor_id())
-#define xs_unlock(l, flags)	spin_unlock_irqrestore(l, flags)
-#define xs_local_save()		({ unsigned long f; local_irq_save(f); f; })
-#define xs_local_restore(flags)	local_irq_restore(flags)
-
-static inline xs_flags_t xs_lock(xs_lock_t *lock)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(lock, flags);
-	return flags;
-}
-
-#define xs_lock_nested(l)	spin_lock(l)
-#define xs_unlock_nested(l)	spin_unlock(l)
-
-#define xs_a64_read(a)		((u64)atomic64_read(a))
-#define xs_a64_set(a, v)	atomic64_set(a, v)
-#define xs_a64_or(a, v)		((u64)atomic64_fetch_or(v, a))
-#define xs_a64_swap(a, v)	((u64)atomic64_xchg(a, v))
-#define xs_a64_try(a, old, v)	atomic64_try_cmpxchg(a, (s64 *)(old), v)
 
 struct xs_counts;
 typedef struct xs_counts __percpu xs_counts_t;
@@ -64,19 +30,6 @@ typedef struct xs_counts __percpu xs_counts_t;
 #define xs_counts_free(c)	free_percpu(c)
 #define xs_counts_of(c, cpu)	per_cpu_ptr(c, cpu)
 #define xs_count(c, field, n)	this_cpu_add((c)->field, n)
-
-#define xs_popcount(x)		((u32)hweight64(x))
-#define xs_ctz(x)		((u32)__builtin_ctzll(x))
-#define xs_log2(x)		((u32)(63 - __builtin_clzll(x)))
-
-#define xs_load(p)		READ_ONCE(*(p))
-#define xs_store(p, v)		WRITE_ONCE(*(p), v)
-#define xs_load_acquire(p)	smp_load_acquire(p)
-#define xs_store_release(p, v)	smp_store_release(p, v)
-
-#define xs_likely(c)		likely(c)
-#define xs_unlikely(c)		unlikely(c)
-#define xs_assume(c)		do { if (!(c)) __builtin_unreachable(); } while (0)
 
 #define xs_warn_once(c, text)	WARN_ONCE(c, "xsmmu: %s\n", text)
 
@@ -94,6 +47,12 @@ static __always_inline xs_ref_t xs_ref_of(u64 phys)
 	    unlikely(folio_is_zone_device(folio)))
 		return (xs_ref_t)1;	/* XS_REF_UNHELD */
 	return folio;
+}
+
+/* A folio is freed as a whole. */
+static __always_inline bool xs_ref_covers(xs_ref_t ref, u64 phys)
+{
+	return page_folio(pfn_to_page(phys >> PAGE_SHIFT)) == ref;
 }
 
 /*

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Locks, atomics and bits of Linux, as xsmmu/needs.h asks for them; what a
+ * platform has beside them is its own (platform.h).
+ */
+#ifndef XSMMU_PRIMITIVES_H
+#define XSMMU_PRIMITIVES_H
+
+#include <linux/atomic.h>
+#include <linux/bitops.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+#ifdef CONFIG_PREEMPT_RT
+#error "xsmmu syncs with interrupts off, which PREEMPT_RT does not allow"
+#endif
+
+typedef spinlock_t xs_lock_t;
+typedef unsigned long xs_flags_t;
+typedef atomic64_t xs_atomic64_t;
+
+#define xs_inline		__always_inline
+#define xs_noinline		noinline
+
+#define xs_lock_init(l)		spin_lock_init(l)
+#define xs_unlock(l, flags)	spin_unlock_irqrestore(l, flags)
+#define xs_local_save()		({ unsigned long f; local_irq_save(f); f; })
+#define xs_local_restore(flags)	local_irq_restore(flags)
+
+static inline xs_flags_t xs_lock(xs_lock_t *lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+#define xs_lock_nested(l)	spin_lock(l)
+#define xs_unlock_nested(l)	spin_unlock(l)
+
+#define xs_a64_read(a)		((u64)atomic64_read(a))
+#define xs_a64_set(a, v)	atomic64_set(a, v)
+#define xs_a64_or(a, v)		((u64)atomic64_fetch_or(v, a))
+#define xs_a64_swap(a, v)	((u64)atomic64_xchg(a, v))
+#define xs_a64_try(a, old, v)	atomic64_try_cmpxchg(a, (s64 *)(old), v)
+
+#define xs_popcount(x)		((u32)hweight64(x))
+#define xs_ctz(x)		((u32)__builtin_ctzll(x))
+#define xs_log2(x)		((u32)(63 - __builtin_clzll(x)))
+
+#define xs_load(p)		READ_ONCE(*(p))
+#define xs_store(p, v)		WRITE_ONCE(*(p), v)
+#define xs_load_acquire(p)	smp_load_acquire(p)
+#define xs_store_release(p, v)	smp_store_release(p, v)
+
+#define xs_likely(c)		likely(c)
+#define xs_unlikely(c)		unlikely(c)
+#define xs_assume(c)		do { if (!(c)) __builtin_unreachable(); } while (0)
+
+#endif

@@ -27,6 +27,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 MODULE_PARTS = ("Kbuild", "core", "kmod")
 """What xsmmu.ko is made of."""
 
+_ALSO_NEEDED = {"tests/kmod": ("tests/unit",)}
+"""What a module's folder takes from elsewhere, beside MODULE_PARTS."""
+
 _SOURCE_SUFFIXES = (".c", ".h", ".S", ".lds", ".inc", ".def")
 _SOURCE_NAMES = ("Kbuild", "Makefile", "Kconfig")
 _BUILDS = "build"
@@ -119,10 +122,11 @@ def module(
     """Build out-of-tree modules for a kernel and return their files, cached by content.
 
     `make_dir` is the folder with the Kbuild, relative to `source_dir`; `outputs` are relative to it. `parts` are
-    the files and folders of `source_dir` that go into the build: by default what xsmmu.ko needs, and `make_dir`.
+    the files and folders of `source_dir` that go into the build: by default what xsmmu.ko needs, `make_dir` and
+    what that needs.
     """
     if parts is None:
-        parts = MODULE_PARTS if make_dir == "." else (*MODULE_PARTS, make_dir)
+        parts = MODULE_PARTS if make_dir == "." else (*MODULE_PARTS, make_dir, *_ALSO_NEEDED.get(make_dir, ()))
     files = sources(source_dir, parts)
     what = f"{', '.join(outputs)} for {kernel.release}"
     # Type information for BPF (BTF) would need pahole and the kernel's own image; nothing in the lab reads it.

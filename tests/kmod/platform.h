@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel as the unit tests' world: Linux's own locks and atomics, and the
+ * tests' pages, gathers and counts. A CPU is a thread here, too.
+ */
+#ifndef XSMMU_PLATFORM_H
+#define XSMMU_PLATFORM_H
+
+#include <linux/kernel.h>
+
+#include "../../kmod/primitives.h"
+
+#define xs_cpu_id()		test_cpu()
+#define xs_cpu_hint()		test_cpu()
+
+/* CPUs do not go by turns here; see test_threads(). */
+#define test_point()		((void)0)
+
+#include "../unit/platform_test.h"
+
+#endif

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The part of the harness that is the same in both worlds. */
+#include "harness.h"
+
+static const struct test *const files[] = {
+	policy_tests, space_tests, magazine_tests, batch_tests, ledger_tests,
+	engine_tests, sequence_tests, thread_tests,
+};
+
+static struct test_options asked;
+
+/* The running test. Threads fail it too, so these are accessed atomically. */
+static struct {
+	const char *name;
+	bool failed;
+	u64 seed;
+	u32 step;
+} running;
+
+bool test_failed(void)
+{
+	return __atomic_load_n(&running.failed, __ATOMIC_RELAXED);
+}
+
+void test_replay(u64 seed, u32 step)
+{
+	__atomic_store_n(&running.seed, seed, __ATOMIC_RELAXED);
+	__atomic_store_n(&running.step, step, __ATOMIC_RELAXED);
+}
+
+bool test_check(bool ok, const char *file, int line, const char *text)
+{
+	u64 seed;
+
+	if (xs_likely(ok) ||
+	    __atomic_exchange_n(&running.failed, true, __ATOMIC_RELAXED))
+		return ok;
+	test_print("# %s:%d: %s", file, line, text);
+	seed = __atomic_load_n(&running.seed, __ATOMIC_RELAXED);
+	if (seed)
+		test_print("# in step %u; replay: only=%s seed=%llu",
+			   __atomic_load_n(&running.step, __ATOMIC_RELAXED),
+			   running.name, (unsigned long long)seed);
+	return ok;
+}
+
+void test_seeds(u32 count, void (*run)(u64 seed))
+{
+	count = count * asked.percent / 100 + 1;
+	if (asked.seed) {
+		run(asked.seed);
+		return;
+	}
+	for (u64 seed = 1; seed <= count && !test_failed(); seed++) {
+		run(seed);
+		test_relax();
+	}
+}
+
+/* Source: Steele, Lea and Flood, "Fast splittable pseudorandom number
+ * generators", OOPSLA 2014 (SplitMix64).
+ */
+u64 test_random(u64 *state)
+{
+	u64 z = *state += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+u32 test_below(u64 *state, u32 limit)
+{
+	return (u32)((test_random(state) >> 32) * limit >> 32);
+}
+
+static bool is_name(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+static bool run_one(const struct test *test, u32 number)
+{
+	running.name = test->name;
+	running.failed = false;
+	test_replay(0, 0);
+	test_be_cpu(0);
+	test_begin(test->name);
+	test->run();
+	test_relax();
+	test_print("%sok %u - %s", running.failed ? "not " : "", number,
+		   test->name);
+	return !running.failed;
+}
+
+static void run_file(const struct test *test, struct test_result *result)
+{
+	for (; test->name; test++) {
+		if ((asked.only && !is_name(asked.only, test->name)) ||
+		    (asked.stop && result->failed))
+			continue;
+		if (run_one(test, result->passed + result->failed + 1))
+			result->passed++;
+		else
+			result->failed++;
+	}
+}
+
+struct test_result test_run(const struct test_options *options)
+{
+	struct test_result result = { 0, 0 };
+
+	asked = *options;
+	for (u32 i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		run_file(files[i], &result);
+	test_print("1..%u", result.passed + result.failed);
+	test_print("# %u passed, %u failed", result.passed, result.failed);
+	return result;
+}

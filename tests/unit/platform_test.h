@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a platform of the tests has beside locks and atomics, in userspace and
+ * in the kernel alike: pages, gathers and counts of the tests' own world.
+ */
+#ifndef XSMMU_PLATFORM_TEST_H
+#define XSMMU_PLATFORM_TEST_H
+
+#define TEST_CPUS	8
+
+#define xs_ops(engine)		((engine)->ops)
+#define xs_world(engine)	((engine)->world)
+
+/* Counts what the engine warns of; see world.h. */
+bool xs_warn_once(bool broken, const char *text);
+
+/* @removed pages of the world's table carry the tag @id until they are covered. */
+typedef struct {
+	u32 id;
+	u32 removed;
+	u32 removals;
+} xs_gather_t;
+
+typedef void *xs_ref_t;
+
+xs_ref_t xs_ref_of(u64 phys);
+bool xs_ref_covers(xs_ref_t ref, u64 phys);
+
+bool xs_ref_hold(xs_ref_t ref);
+bool xs_ref_hold_fast(xs_ref_t ref);
+void xs_ref_release(xs_ref_t ref);
+
+/* An array of struct xs_counts, one per CPU. */
+struct xs_counts;
+typedef struct xs_counts xs_counts_t;
+
+xs_counts_t *xs_counts_new(void);
+void xs_counts_free(xs_counts_t *counts);
+struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu);
+#define xs_count(c, field, n) \
+	((void)__atomic_fetch_add(&xs_counts_of(c, test_cpu())->field, n, __ATOMIC_RELAXED))
+
+/* The CPU that the caller is, whether it is bound to it or not. */
+u32 test_cpu(void);
+
+#endif

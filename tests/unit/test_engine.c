@@ -1,0 +1,716 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What each sync point, hold and refusal of the engine does, one by one. */
+#include "world.h"
+
+#define LAST	(~0ULL)
+
+/* For tests that need more than a frame has room for. */
+static struct mapping many[2048];
+
+static struct world *begin(const char *policy, u32 blocks, u32 cpus)
+{
+	struct world_config config = { blocks, cpus, xs_policy_find(policy) };
+
+	return world_new(&config, 0);
+}
+
+static struct mapping map(struct world *world, u32 pages, enum memory_kind kind)
+{
+	struct mapping mapping = { .pages = pages, .kind = kind,
+				   .prot = PROT_READ_ | PROT_WRITE_ };
+
+	CHECK(driver_map(world, &mapping, LAST));
+	return mapping;
+}
+
+static struct xs_ledger *ledger(struct world *world)
+{
+	static struct xs_ledger sum;
+
+	xs_engine_ledger(&world->engine, &sum);
+	return &sum;
+}
+
+static bool syncs_on(const struct xs_policy *policy, enum xs_sync point)
+{
+	return policy->syncs & XS_SYNC_BIT(point);
+}
+
+/* Run @check with a fresh world of each policy. */
+static void each_policy(void (*check)(struct world *world,
+				      const struct xs_policy *policy))
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
+		struct world_config config = { 32, 2, &xs_policies[i] };
+		struct world *world = world_new(&config, 0);
+
+		check(world, &xs_policies[i]);
+		world_end(world);
+	}
+}
+
+/* ---- sync points ---- */
+
+static void check_unmap(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mapping = map(world, 3, MEMORY_COUNTED);
+
+	driver_check(world, &mapping);
+	driver_unmap(world, &mapping, false);
+	CHECK(driver_reachable(world, &mapping) !=
+	      syncs_on(policy, XS_SYNC_UNMAP));
+	CHECK(xs_engine_live(&world->engine) == 0);
+}
+
+static void unmap(void)
+{
+	each_policy(check_unmap);
+}
+
+static void check_now(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping one = map(world, 1, MEMORY_COUNTED);
+	struct mapping other = map(world, 1, MEMORY_COUNTED);
+
+	driver_unmap(world, &other, false);
+	driver_unmap(world, &one, true);
+	CHECK(!driver_reachable(world, &one));
+	CHECK(driver_reachable(world, &other) !=
+	      syncs_on(policy, XS_SYNC_UNMAP));
+}
+
+static void unmap_now_only(void)
+{
+	each_policy(check_now);
+}
+
+static void check_poll(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+
+	driver_unmap(world, &mapping, false);
+	test_be_cpu(1);
+	xs_engine_poll(&world->engine);
+	test_be_cpu(0);
+	CHECK(driver_reachable(world, &mapping) !=
+	      syncs_on(policy, XS_SYNC_UNMAP));
+	world_poll(world);
+	CHECK(driver_reachable(world, &mapping) ==
+	      !(syncs_on(policy, XS_SYNC_UNMAP) ||
+		syncs_on(policy, XS_SYNC_POLL)));
+	CHECK(ledger(world)->syncs[XS_SYNC_POLL] ==
+	      syncs_on(policy, XS_SYNC_POLL));
+}
+
+static void poll(void)
+{
+	each_policy(check_poll);
+}
+
+/* The bound counts from the first unmap, also after a poll took an earlier one. */
+static void check_time(struct world *world, const struct xs_policy *policy)
+{
+	u64 window_ns = policy->window_us * 1000ULL;
+	struct mapping first = map(world, 1, MEMORY_COUNTED);
+	struct mapping second = map(world, 1, MEMORY_COUNTED);
+
+	driver_unmap(world, &first, false);
+	world_advance(world, window_ns / 2);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	driver_unmap(world, &second, false);
+	world_advance(world, window_ns / 2 + window_ns / 4);
+	CHECK(driver_reachable(world, &second) !=
+	      syncs_on(policy, XS_SYNC_UNMAP));
+	world_advance(world, window_ns / 4);
+	CHECK(!driver_reachable(world, &second));
+	CHECK(ledger(world)->syncs[XS_SYNC_TIME] ==
+	      syncs_on(policy, XS_SYNC_TIME));
+	/* No timer goes on without anything to sync. */
+	world_advance(world, 2 * window_ns);
+	CHECK(!world->cpu[0].deadline_ns);
+}
+
+static void time_bound(void)
+{
+	each_policy(check_time);
+}
+
+/* A shorter window counts for the next unmap, whatever timer is running. */
+static void check_shorter(struct world *world, const struct xs_policy *policy)
+{
+	struct xs_tuning tuning = xs_tuning_default(policy);
+	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+
+	driver_unmap(world, &mapping, false);
+	tuning.window_us = 7;
+	world_set_policy(world, policy, &tuning);
+	CHECK(!driver_reachable(world, &mapping));
+	mapping = map(world, 1, MEMORY_COUNTED);
+	driver_unmap(world, &mapping, false);
+	world_advance(world, 7000);
+	CHECK(!driver_reachable(world, &mapping));
+}
+
+static void shorter_window(void)
+{
+	each_policy(check_shorter);
+}
+
+/* Unmaps of all CPUs, joined in one block or not. */
+static void check_explicit(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mappings[8];
+
+	(void)policy;
+	for (u32 i = 0; i < 8; i++) {
+		test_be_cpu(i & 1);
+		mappings[i] = map(world, 1 + i, MEMORY_COUNTED);
+	}
+	for (u32 i = 0; i < 8; i++) {
+		test_be_cpu(i >> 1 & 1);
+		driver_unmap(world, &mappings[i], false);
+	}
+	test_be_cpu(0);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	world_check_synced(world);
+}
+
+static void explicit_sync(void)
+{
+	each_policy(check_explicit);
+}
+
+/* A block whose last page is unmapped is synced if the policy says so. */
+static void check_block(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping *mappings = many;
+	u32 deferred = 0;
+
+	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
+		mappings[i] = map(world, 1, MEMORY_COUNTED);
+	for (u32 i = 0; i < XS_BLOCK_PAGES; i++) {
+		driver_unmap(world, &mappings[i], false);
+		deferred += driver_reachable(world, &mappings[i]);
+	}
+	CHECK(ledger(world)->syncs[XS_SYNC_BLOCK] ==
+	      syncs_on(policy, XS_SYNC_BLOCK));
+	if (syncs_on(policy, XS_SYNC_BLOCK)) {
+		world_check_synced(world);
+		CHECK(deferred == XS_BLOCK_PAGES - 1);
+		CHECK(world->sent_page == 1 && !world->sent_domain);
+	}
+}
+
+static void block_empty_(void)
+{
+	each_policy(check_block);
+}
+
+/* The batch is synced at its threshold. */
+static void check_full(struct world *world, const struct xs_policy *policy)
+{
+	struct xs_tuning tuning = xs_tuning_default(policy);
+	struct mapping mappings[5];
+
+	tuning.batch_pages = 4 * XS_BLOCK_PAGES;
+	world_set_policy(world, policy, &tuning);
+	for (u32 i = 0; i < 5; i++)
+		mappings[i] = map(world, XS_BLOCK_PAGES, MEMORY_COUNTED);
+	for (u32 i = 0; i < 5; i++) {
+		CHECK(!ledger(world)->syncs[XS_SYNC_FULL] || i == 4);
+		driver_unmap(world, &mappings[i], false);
+	}
+	CHECK(syncs_on(policy, XS_SYNC_UNMAP) ||
+	      syncs_on(policy, XS_SYNC_BLOCK) ||
+	      ledger(world)->syncs[XS_SYNC_FULL] == 1);
+}
+
+static void full(void)
+{
+	each_policy(check_full);
+}
+
+/* More blocks than a batch has entries: one page each, far below the threshold. */
+static void full_entries(void)
+{
+	struct world *world = begin("fused", WORLD_BLOCKS_MAX, 1);
+	struct mapping keep, lone;
+	u32 count = 0;
+
+	for (; count < WORLD_BLOCKS_MAX - 2 && !test_failed(); count++) {
+		lone = map(world, 1, MEMORY_COUNTED);
+		driver_unmap(world, &lone, false);
+		keep = map(world, XS_BLOCK_PAGES, MEMORY_PERMANENT);
+		driver_unmap(world, &keep, true);
+	}
+	world_end(world);
+}
+
+/* ---- what a sync sends ---- */
+
+static void commands(void)
+{
+	static const struct {
+		const char *policy;
+		u32 blocks, page, domain;
+	} rows[] = {
+		{ "lazy", 1, 0, 1 },  { "xsmmu", 3, 0, 1 },
+		{ "fused", 1, 1, 0 }, { "fused", 8, 1, 0 },
+		{ "fused", 9, 2, 0 }, { "fused", 15, 4, 0 },
+	};
+
+	for (u32 row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
+		struct world *world = begin(rows[row].policy, 64, 1);
+		struct mapping *mappings = many;
+
+		/* Up to an aligned block: first fit hands them out in a row. */
+		for (u32 i = 0; i < 7; i++)
+			mappings[i] = map(world, 64, MEMORY_COUNTED);
+		for (u32 i = 7; i < 7 + rows[row].blocks; i++)
+			mappings[i] = map(world, 64, MEMORY_COUNTED);
+		for (u32 i = 7; i < 7 + rows[row].blocks; i++)
+			driver_unmap(world, &mappings[i], false);
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		CHECK(world->sent_page == rows[row].page);
+		CHECK(world->sent_domain == rows[row].domain);
+		for (u32 i = 0; i < 7; i++)
+			driver_unmap(world, &mappings[i], true);
+		world_end(world);
+	}
+}
+
+/* More ranges than allowed become one domain command. */
+static void scattered(void)
+{
+	struct world *world = begin("fused", 64, 1);
+	struct mapping mappings[12];
+
+	for (u32 round = 4; round <= 5; round++) {
+		for (u32 i = 0; i < 2 * round; i++)
+			mappings[i] = map(world, 64, MEMORY_COUNTED);
+		for (u32 i = 0; i < 2 * round; i += 2)
+			driver_unmap(world, &mappings[i], false);
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		CHECK(world->sent_page == 4);
+		CHECK(world->sent_domain == (round == 5));
+		for (u32 i = 1; i < 2 * round; i += 2)
+			driver_unmap(world, &mappings[i], false);
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		world->sent_page = 4;
+		world->sent_domain = 0;
+	}
+	world_check_synced(world);
+	xs_engine_destroy(&world->engine);
+	CHECK(!world->allocations);
+	world_free(world);
+}
+
+/* ---- holds ---- */
+
+static void check_hold(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mapping = map(world, 5, MEMORY_COUNTED);
+	bool held = policy->hold == XS_HOLD_PAGES;
+
+	driver_unmap(world, &mapping, false);
+	for (u32 i = 0; i < 5; i++)
+		CHECK(world->memory[mapping.page + i].refs == held);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	for (u32 i = 0; i < 5; i++)
+		CHECK(!world->memory[mapping.page + i].refs);
+}
+
+static void hold(void)
+{
+	each_policy(check_hold);
+}
+
+/* What cannot be held is synced at once by a policy that holds. */
+static void check_slab(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping slab = map(world, 2, MEMORY_SLAB);
+	struct mapping permanent = map(world, 2, MEMORY_PERMANENT);
+	bool strict = syncs_on(policy, XS_SYNC_UNMAP);
+
+	driver_unmap(world, &slab, false);
+	driver_unmap(world, &permanent, false);
+	CHECK(driver_reachable(world, &slab) ==
+	      (policy->hold == XS_HOLD_IOVA && !strict));
+	CHECK(driver_reachable(world, &permanent) == !strict);
+}
+
+static void slab(void)
+{
+	each_policy(check_slab);
+}
+
+/* Mapped under one policy, unmapped under another. */
+static void hold_across_policies(void)
+{
+	for (u32 from = 0; from < xs_policy_count; from++)
+		for (u32 to = 0; to < xs_policy_count; to++) {
+			struct world *world = begin(xs_policies[from].name,
+						    32, 1);
+			const struct xs_policy *policy = &xs_policies[to];
+			struct xs_tuning tuning = xs_tuning_default(policy);
+			struct mapping early = map(world, 3, MEMORY_COUNTED);
+			struct mapping late = map(world, 1, MEMORY_COUNTED);
+
+			driver_unmap(world, &early, false);
+			world_set_policy(world, policy, &tuning);
+			CHECK(!driver_reachable(world, &early));
+			driver_check(world, &late);
+			driver_unmap(world, &late, false);
+			world_end(world);
+		}
+}
+
+/* ---- sizes, limits and failures ---- */
+
+static void check_sizes(struct world *world, const struct xs_policy *policy)
+{
+	static const u64 lasts[] = { LAST, 17 * XS_BLOCK_BYTES - 1,
+				     17 * XS_BLOCK_BYTES + 4095 };
+
+	(void)policy;
+	for (u32 pages = 1; pages <= 200; pages++)
+		for (u32 i = 0; i < 3; i++) {
+			struct mapping mapping = { .pages = pages,
+						   .prot = PROT_READ_,
+						   .parts = i };
+
+			if (!CHECK(driver_map(world, &mapping, lasts[i])))
+				return;
+			driver_check(world, &mapping);
+			driver_unmap(world, &mapping, false);
+		}
+}
+
+static void sizes(void)
+{
+	each_policy(check_sizes);
+}
+
+static void check_limits(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mapping = { .pages = 1, .prot = PROT_READ_ };
+	struct mapping high[5];
+	u32 count = 0;
+
+	(void)policy;
+	/* Block 0 is never handed out, so nothing fits below it. */
+	CHECK(!driver_map(world, &mapping, XS_BLOCK_BYTES - 1));
+	CHECK(!driver_map(world, &mapping, 4095));
+	CHECK(driver_map(world, &mapping, 2 * XS_BLOCK_BYTES - 1));
+	driver_unmap(world, &mapping, true);
+	/* High pieces that are cached or open do not serve a low device. */
+	for (; count < 3; count++)
+		high[count] = map(world, 70, MEMORY_COUNTED);
+	high[count++] = map(world, 1, MEMORY_COUNTED);
+	high[count++] = map(world, 1, MEMORY_COUNTED);
+	driver_unmap(world, &high[0], true);
+	driver_unmap(world, &high[4], true);
+	mapping.pages = 1;
+	CHECK(driver_map(world, &mapping, 4 * XS_BLOCK_BYTES - 1));
+	driver_unmap(world, &mapping, false);
+	for (u32 i = 1; i < 4; i++)
+		driver_unmap(world, &high[i], false);
+}
+
+static void limits(void)
+{
+	each_policy(check_limits);
+}
+
+/* All IOVAs, given back and handed out again, in each size. */
+static void check_exhaustion(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping *mappings = many;
+
+	(void)policy;
+	for (u32 pages = 1; pages <= XS_BLOCK_PAGES && !test_failed();
+	     pages *= 2) {
+		u32 most = 31 * XS_BLOCK_PAGES / pages;
+		u32 count = 0;
+
+		for (;; count++) {
+			mappings[count] = (struct mapping){ .pages = pages };
+			if (!driver_map(world, &mappings[count], LAST))
+				break;
+		}
+		CHECK(count == most);
+		for (u32 i = 0; i < count; i++)
+			driver_unmap(world, &mappings[i], false);
+		world_advance(world, 1);
+	}
+}
+
+static void exhaustion(void)
+{
+	each_policy(check_exhaustion);
+}
+
+/* IOMMU driver says no. */
+static void check_refused(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mapping = { .prot = PROT_READ_ };
+
+	(void)policy;
+	for (u32 pages = 1; pages <= 150; pages += 13)
+		for (u32 parts = 0; parts < 3; parts++) {
+			mapping.pages = pages;
+			mapping.parts = parts;
+			world->maps_fail = true;
+			CHECK(parts || !driver_map(world, &mapping, LAST));
+			CHECK(parts == 0 || pages == 1 ||
+			      !driver_map(world, &mapping, LAST));
+			world->maps_fail = false;
+			CHECK(driver_map(world, &mapping, LAST));
+			driver_unmap(world, &mapping, false);
+		}
+	CHECK(ledger(world)->map_failures);
+}
+
+static void refused(void)
+{
+	each_policy(check_refused);
+}
+
+static void no_memory_at_init(void)
+{
+	struct world_config config = { 32, 3, &xs_policies[4] };
+	struct world *world = NULL;
+	u32 n = 1;
+
+	for (; n < 100 && !world; n++)
+		world = world_new(&config, n);
+	CHECK(n > 8);
+	if (CHECK(world))
+		world_end(world);
+}
+
+/* Fail the n-th allocation of a busy run, for each n. */
+static void check_no_memory(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping *mappings = many;
+
+	(void)policy;
+	for (u32 n = 1; n < 30 && !test_failed(); n++) {
+		world->alloc_fails_in = n;
+		for (u32 i = 0; i < 30; i++) {
+			mappings[i] = (struct mapping){
+				.pages = 1u << i % 8, .prot = PROT_WRITE_ };
+			if (!driver_map(world, &mappings[i], LAST))
+				mappings[i].pages = 0;
+		}
+		for (u32 i = 0; i < 30; i++)
+			if (mappings[i].pages)
+				driver_unmap(world, &mappings[i], false);
+		world_advance(world, 20000000);
+		xs_engine_retire_cpu(&world->engine, 0);
+	}
+	world->alloc_fails_in = 0;
+}
+
+static void no_memory(void)
+{
+	each_policy(check_no_memory);
+}
+
+/* ---- CPUs ---- */
+
+/* A CPU that went off-line leaves nothing behind, and can come back. */
+static void check_retire(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping one, two;
+
+	(void)policy;
+	test_be_cpu(1);
+	one = map(world, 1, MEMORY_COUNTED);
+	two = map(world, 1, MEMORY_COUNTED);
+	driver_unmap(world, &one, false);
+	test_be_cpu(0);
+	xs_engine_retire_cpu(&world->engine, 1);
+	CHECK(!driver_reachable(world, &one));
+	driver_check(world, &two);
+	driver_unmap(world, &two, false);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_retire_cpu(&world->engine, 0);
+	CHECK(xs_engine_next_used(&world->engine, 0) == XS_NO_BLOCK);
+	CHECK(!world->engine.space.taken);
+	test_be_cpu(1);
+	one = map(world, 1, MEMORY_COUNTED);
+	driver_unmap(world, &one, false);
+	test_be_cpu(0);
+}
+
+static void retire(void)
+{
+	each_policy(check_retire);
+}
+
+/* A page joins a block that another CPU has batched: that CPU's bound holds. */
+static void joins_another_batch(void)
+{
+	struct world *world = begin("fused", 32, 2);
+	struct mapping one = map(world, 1, MEMORY_COUNTED);
+	struct mapping two = map(world, 1, MEMORY_COUNTED);
+
+	driver_unmap(world, &one, false);
+	test_be_cpu(1);
+	world_advance(world, 750000);
+	driver_unmap(world, &two, false);
+	CHECK(driver_reachable(world, &one));
+	CHECK(!world->cpu[1].deadline_ns);
+	world_advance(world, 250000);
+	test_be_cpu(0);
+	world_check_synced(world);
+	world_end(world);
+}
+
+/*
+ * Exposure is never reported shorter than it was: CPU 0 unmaps all of a block
+ * but its last page, which CPU 1 unmaps long after.
+ */
+static void check_exposure(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping *mappings = many;
+
+	(void)policy;
+	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
+		mappings[i] = map(world, 1, MEMORY_COUNTED);
+	for (u32 i = 0; i < XS_BLOCK_PAGES - 1; i++)
+		driver_unmap(world, &mappings[i], false);
+	world_advance(world, 500000);
+	test_be_cpu(1);
+	driver_unmap(world, &mappings[XS_BLOCK_PAGES - 1], false);
+	world_advance(world, 300000);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	test_be_cpu(0);
+	CHECK(ledger(world)->exposure_max_ns >= world->exposed_max_ns);
+}
+
+static void exposure(void)
+{
+	each_policy(check_exposure);
+}
+
+/* ---- broken drivers ---- */
+
+/* The second unmap of a deferred page warns and does nothing else. */
+static void check_twice(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+
+	driver_unmap_only(world, &mapping, false);
+	CHECK(!world_warnings());
+	if (!syncs_on(policy, XS_SYNC_UNMAP)) {
+		driver_unmap_only(world, &mapping, false);
+		CHECK(world_warnings());
+	}
+	driver_free(world, &mapping);
+}
+
+static void unmap_twice(void)
+{
+	each_policy(check_twice);
+}
+
+/*
+ * A driver that frees first and unmaps then: what was freed cannot be held, so
+ * nothing of it may be deferred by a policy that holds.
+ */
+static void check_early(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping one = map(world, 1, MEMORY_COUNTED);
+	struct mapping three = map(world, 3, MEMORY_COUNTED);
+
+	world->frees_early = true;
+	driver_free(world, &one);
+	world->memory[three.page + 2].refs = 0;
+	driver_unmap_only(world, &one, false);
+	driver_unmap_only(world, &three, false);
+	world->memory[three.page + 2].refs = 1;
+	CHECK(driver_reachable(world, &one) ==
+	      (policy->hold == XS_HOLD_IOVA &&
+	       !syncs_on(policy, XS_SYNC_UNMAP)));
+	CHECK(driver_reachable(world, &one) ==
+	      driver_reachable(world, &three));
+	driver_free(world, &three);
+}
+
+static void freed_before_unmap(void)
+{
+	each_policy(check_early);
+}
+
+/* A block that was unmapped twice at once is not given back twice. */
+static void unmap_block_twice(void)
+{
+	struct world *world = begin("strict", 32, 1);
+	struct mapping one = map(world, 65, MEMORY_COUNTED);
+	struct mapping two = map(world, 65, MEMORY_COUNTED);
+
+	driver_unmap_only(world, &one, false);
+	driver_unmap_only(world, &one, false);
+	driver_free(world, &one);
+	CHECK(world_warnings());
+	CHECK(world->engine.space.taken == 2);
+	driver_unmap(world, &two, false);
+	CHECK(!world->engine.space.taken);
+	xs_engine_destroy(&world->engine);
+	world_free(world);
+}
+
+/* Held memory of a page that is unmapped once more after its sync. */
+static void unmap_after_sync(void)
+{
+	struct world *world = begin("fused", 32, 1);
+	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+	struct mapping other = map(world, 1, MEMORY_COUNTED);
+
+	driver_unmap_only(world, &mapping, false);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	driver_unmap_only(world, &mapping, false);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	CHECK(world_warnings());
+	CHECK(world->memory[mapping.page].refs == 1);
+	driver_free(world, &mapping);
+	driver_unmap(world, &other, false);
+	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	world_check_synced(world);
+	xs_engine_destroy(&world->engine);
+	CHECK(!world->allocations);
+	world_free(world);
+}
+
+const struct test engine_tests[] = {
+	{ "engine_unmap", unmap },
+	{ "engine_unmap_now_only", unmap_now_only },
+	{ "engine_poll", poll },
+	{ "engine_time_bound", time_bound },
+	{ "engine_shorter_window", shorter_window },
+	{ "engine_explicit_sync", explicit_sync },
+	{ "engine_block_empty", block_empty_ },
+	{ "engine_full", full },
+	{ "engine_full_entries", full_entries },
+	{ "engine_commands", commands },
+	{ "engine_scattered", scattered },
+	{ "engine_hold", hold },
+	{ "engine_slab", slab },
+	{ "engine_hold_across_policies", hold_across_policies },
+	{ "engine_sizes", sizes },
+	{ "engine_limits", limits },
+	{ "engine_exhaustion", exhaustion },
+	{ "engine_refused", refused },
+	{ "engine_no_memory_at_init", no_memory_at_init },
+	{ "engine_no_memory", no_memory },
+	{ "engine_retire", retire },
+	{ "engine_joins_another_batch", joins_another_batch },
+	{ "engine_exposure", exposure },
+	{ "engine_unmap_twice", unmap_twice },
+	{ "engine_freed_before_unmap", freed_before_unmap },
+	{ "engine_unmap_block_twice", unmap_block_twice },
+	{ "engine_unmap_after_sync", unmap_after_sync },
+	{ NULL, NULL },
+};

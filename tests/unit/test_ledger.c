@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The histogram's buckets, and sums. */
+#include <xsmmu/ledger.h>
+
+#include "harness.h"
+
+/* The bucket that counts @ns, found by looking. */
+static u32 bucket_of(struct xs_ledger *ledger, u64 ns)
+{
+	u32 found = XS_EXPOSURE_BUCKETS;
+
+	xs_ledger_expose(ledger, ns, 3);
+	for (u32 i = 0; i < XS_EXPOSURE_BUCKETS; i++) {
+		if (!ledger->exposure[i])
+			continue;
+		CHECK(found == XS_EXPOSURE_BUCKETS && ledger->exposure[i] == 3);
+		found = i;
+	}
+	if (CHECK(found < XS_EXPOSURE_BUCKETS))
+		ledger->exposure[found] = 0;
+	return found;
+}
+
+static void check_bucket(struct xs_ledger *ledger, u64 ns)
+{
+	u32 bucket = bucket_of(ledger, ns);
+	u64 last = xs_ledger_bucket_last_ns(bucket);
+
+	if (ns >> XS_EXPOSURE_MAX_LG2) {
+		CHECK(bucket == XS_EXPOSURE_BUCKETS - 1);
+		return;
+	}
+	CHECK(ns <= last);
+	CHECK((last - ns) * 4 <= ns || last == ns);
+	CHECK(!bucket || xs_ledger_bucket_last_ns(bucket - 1) < ns);
+}
+
+static void bounds(void)
+{
+	struct xs_ledger *ledger = test_alloc(sizeof(*ledger));
+
+	for (u64 ns = 0; ns < 5000; ns++)
+		check_bucket(ledger, ns);
+	for (u32 lg2 = 12; lg2 < 64; lg2++)
+		for (u64 part = 0; part < 8; part++)
+			for (u64 near = 0; near < 3; near++)
+				check_bucket(ledger, (1ULL << lg2) - 1 + near +
+						     (part << (lg2 - 3)));
+	CHECK(ledger->exposure_max_ns == (1ULL << 63) + 1 + (7ULL << 60));
+	for (u32 i = 1; i < XS_EXPOSURE_BUCKETS; i++)
+		CHECK(xs_ledger_bucket_last_ns(i) >
+		      xs_ledger_bucket_last_ns(i - 1));
+	test_free(ledger);
+}
+
+/* Each word of @b is added to that of @a, but for the maximum. */
+static void sums(void)
+{
+	struct xs_ledger *a = test_alloc(sizeof(*a));
+	struct xs_ledger *b = test_alloc(sizeof(*b));
+	u64 *wa = (u64 *)a, *wb = (u64 *)b;
+
+	for (u32 i = 0; i < sizeof(*a) / sizeof(u64); i++) {
+		wa[i] = i;
+		wb[i] = 1000 + 3 * i;
+	}
+	xs_ledger_add(a, b);
+	for (u32 i = 0; i < sizeof(*a) / sizeof(u64); i++)
+		CHECK(wa[i] == (&wa[i] == &a->exposure_max_ns ?
+				1000 + 3 * i : 1000 + 4 * i));
+	a->exposure_max_ns = ~0ULL;
+	xs_ledger_add(a, b);
+	CHECK(a->exposure_max_ns == ~0ULL);
+	CHECK(xs_counts_mapped(&b->counts) ==
+	      b->counts.maps + b->counts.map_extra_pages);
+	CHECK(xs_counts_unmapped(&b->counts) ==
+	      b->counts.unmaps + b->counts.unmap_extra_pages);
+	test_free(a);
+	test_free(b);
+}
+
+const struct test ledger_tests[] = {
+	{ "ledger_bounds", bounds },
+	{ "ledger_sums", sums },
+	{ NULL, NULL },
+};

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Magazines: a bag. What was put comes out once, whoever asks. */
+#include <xsmmu/magazine.h>
+
+#include "harness.h"
+
+#define ITEMS	(3 * XS_DEPOT_MAX * XS_MAGAZINE_ITEMS)
+#define CACHES	3
+
+static struct {
+	struct xs_depot depot;
+	struct xs_cache caches[CACHES];
+	u8 *inside;	/* item is in the bag */
+	u32 count;
+	u64 allocations;
+	u32 fail_percent;
+	u64 random;
+} m;
+
+static void *magazine_alloc(void *world, size_t bytes, bool atomic)
+{
+	(void)world;
+	CHECK(atomic);
+	if (test_below(&m.random, 100) < m.fail_percent)
+		return NULL;
+	m.allocations++;
+	return test_alloc(bytes);
+}
+
+static void magazine_free(void *world, void *memory, size_t bytes)
+{
+	(void)world;
+	CHECK(bytes == sizeof(struct xs_magazine));
+	m.allocations -= memory != NULL;
+	test_free(memory);
+}
+
+static const struct xs_world_ops ops = { .alloc = magazine_alloc,
+					 .free = magazine_free };
+
+static void begin(u64 seed, u32 fail_percent)
+{
+	xs_depot_init(&m.depot, &ops, NULL);
+	for (u32 i = 0; i < CACHES; i++)
+		m.caches[i] = (struct xs_cache){ NULL, NULL };
+	m.inside = test_alloc(ITEMS);
+	m.count = 0;
+	m.fail_percent = fail_percent;
+	m.random = seed;
+}
+
+static u32 bag_count(void)
+{
+	u32 count = xs_depot_count(&m.depot);
+
+	for (u32 i = 0; i < CACHES; i++)
+		count += xs_cache_count(&m.caches[i]);
+	return count;
+}
+
+static void out(void *context, u32 item)
+{
+	(void)context;
+	if (CHECK(item < ITEMS) && CHECK(m.inside[item])) {
+		m.inside[item] = false;
+		m.count--;
+	}
+}
+
+static void end(void)
+{
+	xs_flags_t flags = xs_local_save();
+
+	for (u32 i = 0; i < CACHES; i++)
+		xs_cache_flush(&m.caches[i], &m.depot, out, NULL);
+	xs_local_restore(flags);
+	xs_depot_flush(&m.depot, out, NULL);
+	CHECK(!m.count && !bag_count());
+	xs_depot_destroy(&m.depot);
+	CHECK(!m.allocations);
+	test_free(m.inside);
+}
+
+static bool put(u32 cache, u32 item)
+{
+	xs_flags_t flags = xs_local_save();
+	bool done = xs_cache_put(&m.caches[cache], &m.depot, item);
+
+	xs_local_restore(flags);
+	if (done) {
+		CHECK(!m.inside[item]);
+		m.inside[item] = true;
+		m.count++;
+	}
+	return done;
+}
+
+static bool take(u32 cache)
+{
+	xs_flags_t flags = xs_local_save();
+	u32 item = ITEMS;
+	bool done = xs_cache_get(&m.caches[cache], &m.depot, &item);
+
+	xs_local_restore(flags);
+	if (done)
+		out(NULL, item);
+	return done;
+}
+
+static void empty(void)
+{
+	begin(1, 0);
+	CHECK(!take(0));
+	CHECK(put(0, 7) && take(0) && !take(0));
+	CHECK(put(1, 7) && !take(0) && take(1));
+	end();
+}
+
+/* What one CPU unmaps, another maps again, in full magazines. */
+static void between_cpus(void)
+{
+	const u32 count = 4 * XS_MAGAZINE_ITEMS;
+	u32 moved = 0;
+
+	begin(1, 0);
+	for (u32 i = 0; i < count; i++)
+		CHECK(put(0, i));
+	while (take(1))
+		moved++;
+	CHECK(moved >= count - 2 * XS_MAGAZINE_ITEMS);
+	CHECK(moved + bag_count() == count);
+	end();
+}
+
+/* A depot that is full says no, and nothing is lost. */
+static void full_depot(void)
+{
+	u32 item = 0;
+
+	begin(1, 0);
+	while (item < ITEMS && put(0, item))
+		item++;
+	CHECK(item == (XS_DEPOT_MAX + 2) * XS_MAGAZINE_ITEMS);
+	CHECK(bag_count() == item);
+	end();
+}
+
+static void no_memory(void)
+{
+	begin(1, 100);
+	CHECK(!put(0, 1) && !take(0));
+	m.fail_percent = 0;
+	for (u32 i = 0; i < 2 * XS_MAGAZINE_ITEMS; i++)
+		CHECK(put(0, i));
+	m.fail_percent = 100;
+	CHECK(!put(0, ITEMS - 1));
+	CHECK(take(0) && put(0, ITEMS - 1));
+	end();
+}
+
+static void against_model_seed(u64 seed)
+{
+	u64 random = seed;
+	u32 bias = 50;
+
+	begin(seed, (u32)(seed % 4) * 20);
+	for (u32 step = 0; step < 20000 && !test_failed(); step++) {
+		u32 cache = test_below(&random, CACHES);
+		u32 item = test_below(&random, ITEMS);
+
+		test_replay(seed, step);
+		if (step % 1000 == 0)
+			bias = 20 + test_below(&random, 60);
+		if (test_below(&random, 100) >= bias)
+			take(cache);
+		else if (!m.inside[item])
+			put(cache, item);
+		if (step % 64 == 0)
+			CHECK(bag_count() == m.count);
+	}
+	end();
+}
+
+static void against_model(void)
+{
+	test_seeds(20, against_model_seed);
+}
+
+const struct test magazine_tests[] = {
+	{ "magazine_empty", empty },
+	{ "magazine_between_cpus", between_cpus },
+	{ "magazine_full_depot", full_depot },
+	{ "magazine_no_memory", no_memory },
+	{ "magazine_against_model", against_model },
+	{ NULL, NULL },
+};

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The table of policies, and the level of each row and of odd ones. */
+#include <xsmmu/policy.h>
+
+#include "harness.h"
+
+/* What the table of DESIGN says, row by row. */
+static const struct {
+	const char *name;
+	enum xs_level unmodified, batch_aware;
+	bool deferring;
+} expected[] = {
+	{ "strict", XS_LEVEL_STRICT, XS_LEVEL_STRICT, false },
+	{ "lazy", XS_LEVEL_LAZY, XS_LEVEL_LAZY, true },
+	{ "fands", XS_LEVEL_BOUNDED, XS_LEVEL_STRICT, true },
+	{ "xsmmu", XS_LEVEL_HELD, XS_LEVEL_STRICT, true },
+	{ "fused", XS_LEVEL_HELD, XS_LEVEL_STRICT, true },
+};
+
+static void rows(void)
+{
+	const u32 count = sizeof(expected) / sizeof(expected[0]);
+	const u32 bound = XS_SYNC_BIT(XS_SYNC_TIME) | XS_SYNC_BIT(XS_SYNC_FULL);
+
+	CHECK(xs_policy_count == count);
+	for (u32 i = 0; i < count; i++) {
+		const struct xs_policy *row = xs_policy_find(expected[i].name);
+
+		if (!CHECK(row) || !CHECK(row == &xs_policies[i]))
+			return;
+		CHECK(xs_policy_level(row, false) == expected[i].unmodified);
+		CHECK(xs_policy_level(row, true) == expected[i].batch_aware);
+		CHECK(((row->syncs & bound) == bound) == expected[i].deferring);
+		CHECK(row->window_us && row->batch_pages);
+	}
+}
+
+static void names(void)
+{
+	const enum xs_level levels[] = { XS_LEVEL_NONE, XS_LEVEL_LAZY,
+					 XS_LEVEL_BOUNDED, XS_LEVEL_HELD,
+					 XS_LEVEL_STRICT };
+
+	CHECK(!xs_policy_find("") && !xs_policy_find("stric") &&
+	      !xs_policy_find("strictt") && !xs_policy_find("none"));
+	for (u32 i = 0; i < 5; i++)
+		CHECK(xs_level_name(levels[i])[0] == "nlbhs"[i]);
+	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
+		CHECK(xs_sync_name(i)[0] == "ubpfted"[i]);
+}
+
+/*
+ * The dumb model of a level: each claim names what it needs. A row gets the
+ * strongest claim that it can back.
+ */
+static enum xs_level level_of(u32 syncs, enum xs_hold hold, bool aware)
+{
+	const u32 time = XS_SYNC_BIT(XS_SYNC_TIME);
+	const u32 asked = XS_SYNC_BIT(XS_SYNC_EXPLICIT) |
+			  XS_SYNC_BIT(XS_SYNC_BLOCK);
+	const u32 soon = XS_SYNC_BIT(XS_SYNC_POLL) | asked |
+			 XS_SYNC_BIT(XS_SYNC_DRAIN);
+
+	if (syncs & XS_SYNC_BIT(XS_SYNC_UNMAP) || (aware && syncs & asked))
+		return XS_LEVEL_STRICT;
+	if (syncs & time && hold == XS_HOLD_PAGES)
+		return XS_LEVEL_HELD;
+	if (syncs & time && syncs & soon)
+		return XS_LEVEL_BOUNDED;
+	return XS_LEVEL_LAZY;
+}
+
+/* Every set of sync points: never more than the model, and in order. */
+static void odd_rows(void)
+{
+	for (u32 syncs = 0; syncs < 1u << XS_SYNC_COUNT; syncs++)
+		for (u32 hold = XS_HOLD_IOVA; hold <= XS_HOLD_PAGES; hold++) {
+			const struct xs_policy row = { .syncs = syncs,
+						       .hold = hold };
+			enum xs_level plain = xs_policy_level(&row, false);
+			enum xs_level aware = xs_policy_level(&row, true);
+
+			CHECK(plain == level_of(syncs, hold, false));
+			CHECK(aware == level_of(syncs, hold, true));
+			CHECK(aware >= plain);
+			CHECK(plain > XS_LEVEL_NONE);
+		}
+}
+
+const struct test policy_tests[] = {
+	{ "policy_rows", rows },
+	{ "policy_names", names },
+	{ "policy_odd_rows", odd_rows },
+	{ NULL, NULL },
+};

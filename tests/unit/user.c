@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What userspace brings to the harness: CPUs that are threads, and a scheduler
+ * that runs one of them at a time when a run is to be repeatable.
+ */
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+/* ---- this thread ---- */
+
+static _Thread_local struct {
+	u32 cpu;
+	bool threaded;		/* started by test_threads() */
+	bool scheduled;		/* by turns, see below */
+	u32 off;		/* interrupts, how often */
+	u32 locks;		/* taken */
+	u64 random;
+} me;
+
+void test_be_cpu(u32 cpu)
+{
+	me.cpu = cpu;
+}
+
+u32 test_cpu(void)
+{
+	return me.cpu;
+}
+
+u32 xs_cpu_id(void)
+{
+	CHECK(me.off);
+	return me.cpu;
+}
+
+/* ---- turns: one thread runs at a time ---- */
+
+static struct {
+	u32 count;
+	u64 random;
+	bool done[TEST_CPUS];
+	sem_t go[TEST_CPUS];
+} turns;
+
+/* Let another thread go on, any of the living ones. */
+static void pass_turn(void)
+{
+	u32 next = test_below(&turns.random, turns.count);
+
+	while (turns.done[next])
+		next = (next + 1) % turns.count;
+	if (next == me.cpu)
+		return;
+	sem_post(&turns.go[next]);
+	while (sem_wait(&turns.go[me.cpu]))
+		;
+}
+
+void test_point(void)
+{
+	if (me.scheduled && !test_below(&turns.random, 3))
+		pass_turn();
+}
+
+/* The last turn of this thread. */
+static void end_turns(void)
+{
+	turns.done[me.cpu] = true;
+	for (u32 i = 0; i < turns.count; i++)
+		if (!turns.done[i]) {
+			sem_post(&turns.go[i]);
+			return;
+		}
+}
+
+struct thread {
+	pthread_t thread;
+	void (*run)(void *argument, u32 cpu);
+	void *argument;
+	u32 cpu;
+	u64 seed;
+};
+
+static void *thread_main(void *argument)
+{
+	struct thread *thread = argument;
+
+	me.cpu = thread->cpu;
+	me.threaded = true;
+	me.random = thread->seed + thread->cpu;
+	me.scheduled = thread->seed;
+	if (me.scheduled)
+		while (sem_wait(&turns.go[me.cpu]))
+			;
+	thread->run(thread->argument, thread->cpu);
+	if (me.scheduled)
+		end_turns();
+	return NULL;
+}
+
+bool test_threads(u32 count, u64 seed, void (*run)(void *argument, u32 cpu),
+		  void *argument)
+{
+	struct thread threads[TEST_CPUS];
+
+	turns.count = count;
+	turns.random = seed;
+	for (u32 i = 0; i < count; i++) {
+		turns.done[i] = false;
+		sem_init(&turns.go[i], 0, i == 0);
+		threads[i] = (struct thread){ .run = run, .argument = argument,
+					      .cpu = i, .seed = seed };
+	}
+	for (u32 i = 0; i < count; i++)
+		if (pthread_create(&threads[i].thread, NULL, thread_main,
+				   &threads[i]))
+			abort();
+	for (u32 i = 0; i < count; i++)
+		pthread_join(threads[i].thread, NULL);
+	for (u32 i = 0; i < count; i++)
+		sem_destroy(&turns.go[i]);
+	return true;
+}
+
+void test_relax(void)
+{
+}
+
+/* One call in eight, the CPU that this was before it was preempted. */
+u32 xs_cpu_hint(void)
+{
+	if (me.threaded && !test_below(&me.random, 8))
+		return test_below(&me.random, turns.count);
+	return me.cpu;
+}
+
+/* ---- locks ---- */
+
+/* A CPU's lock, and below it the depot's or the space's. */
+#define LOCKS_MAX	2
+
+static void take(xs_lock_t *lock)
+{
+	test_point();
+	CHECK(++me.locks <= LOCKS_MAX);
+	if (!pthread_mutex_trylock(&lock->mutex))
+		return;
+	if (!me.scheduled) {
+		if (pthread_mutex_lock(&lock->mutex)) {
+			test_print("# a lock was taken twice");
+			abort();
+		}
+		return;
+	}
+	while (pthread_mutex_trylock(&lock->mutex))
+		pass_turn();
+}
+
+static void drop(xs_lock_t *lock)
+{
+	me.locks--;
+	if (pthread_mutex_unlock(&lock->mutex))
+		abort();
+	test_point();
+}
+
+void xs_lock_init(xs_lock_t *lock)
+{
+	pthread_mutexattr_t attributes;
+
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
+	pthread_mutex_init(&lock->mutex, &attributes);
+	pthread_mutexattr_destroy(&attributes);
+}
+
+xs_flags_t xs_local_save(void)
+{
+	return me.off++;
+}
+
+void xs_local_restore(xs_flags_t flags)
+{
+	CHECK(--me.off == flags);
+}
+
+xs_flags_t xs_lock(xs_lock_t *lock)
+{
+	xs_flags_t flags = xs_local_save();
+
+	take(lock);
+	return flags;
+}
+
+void xs_unlock(xs_lock_t *lock, xs_flags_t flags)
+{
+	drop(lock);
+	xs_local_restore(flags);
+}
+
+void xs_lock_nested(xs_lock_t *lock)
+{
+	CHECK(me.off);
+	take(lock);
+}
+
+void xs_unlock_nested(xs_lock_t *lock)
+{
+	drop(lock);
+}
+
+/* ---- the rest ---- */
+
+void test_print(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	putchar('\n');
+	fflush(stdout);
+}
+
+void *test_alloc(size_t bytes)
+{
+	void *memory = calloc(1, bytes);
+
+	if (!memory)
+		abort();
+	return memory;
+}
+
+void test_free(void *memory)
+{
+	free(memory);
+}
+
+static const char *running;
+static u32 limit_s = 300;	/* for one test */
+
+static void hangs(int signal)
+{
+	static const char text[] = "\nnot ok - hangs: ";
+
+	(void)signal;
+	if (write(STDOUT_FILENO, text, sizeof(text) - 1) < 0 ||
+	    write(STDOUT_FILENO, running, strlen(running)) < 0 ||
+	    write(STDOUT_FILENO, "\n", 1) < 0)
+		_exit(3);
+	_exit(1);
+}
+
+void test_begin(const char *name)
+{
+	running = name;
+	signal(SIGALRM, hangs);
+	alarm(limit_s);
+}
+
+static bool parse(const char *word, struct test_options *options)
+{
+	const char *value = strchr(word, '=');
+
+	if (!value++)
+		return false;
+	if (!strncmp(word, "only=", 5))
+		options->only = value;
+	else if (!strncmp(word, "seed=", 5))
+		options->seed = strtoull(value, NULL, 0);
+	else if (!strncmp(word, "percent=", 8))
+		options->percent = (u32)strtoul(value, NULL, 0);
+	else if (!strncmp(word, "limit=", 6))
+		limit_s = (u32)strtoul(value, NULL, 0);
+	else if (!strncmp(word, "stop=", 5))
+		options->stop = *value == '1';
+	else
+		return false;
+	return true;
+}
+
+int main(int count, char **words)
+{
+	struct test_options options = { .percent = 100 };
+
+	for (int i = 1; i < count; i++)
+		if (!parse(words[i], &options)) {
+			test_print("usage: unit [only=TEST] [seed=N] [percent=N] [limit=SECONDS] [stop=1]");
+			return 2;
+		}
+	return test_run(&options).failed ? 1 : 0;
+}

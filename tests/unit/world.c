@@ -1,0 +1,739 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The tests' world and driver; see world.h. */
+#include "world.h"
+
+/* The only world; pages of memory are found by their address alone. */
+static struct world *the_world;
+
+static u32 warnings;
+
+#define get(p)		__atomic_load_n(p, __ATOMIC_RELAXED)
+#define put(p, v)	__atomic_store_n(p, v, __ATOMIC_RELAXED)
+#define add(p, v)	__atomic_add_fetch(p, v, __ATOMIC_RELAXED)
+#define try(p, old, v) \
+	__atomic_compare_exchange_n(p, old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
+
+bool xs_warn_once(bool broken, const char *text)
+{
+	if (broken) {
+		add(&warnings, 1);
+		test_print("# warning: %s", text);
+	}
+	return broken;
+}
+
+u32 world_warnings(void)
+{
+	return __atomic_exchange_n(&warnings, 0, __ATOMIC_RELAXED);
+}
+
+/* Counts down to the failure. */
+static bool fails_now(u64 *fails_in)
+{
+	u64 left = get(fails_in);
+
+	while (left && !try(fails_in, &left, left - 1))
+		;
+	return left == 1;
+}
+
+/* ---- counts ---- */
+
+xs_counts_t *xs_counts_new(void)
+{
+	return the_world->engine.ops->alloc(the_world, TEST_CPUS *
+					    sizeof(struct xs_counts), false);
+}
+
+void xs_counts_free(xs_counts_t *counts)
+{
+	the_world->engine.ops->free(the_world, counts,
+				    TEST_CPUS * sizeof(struct xs_counts));
+}
+
+struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu)
+{
+	return &counts[cpu];
+}
+
+/* ---- memory ---- */
+
+static u64 phys_of(u32 page)
+{
+	return (u64)page << XS_PAGE_LG2;
+}
+
+xs_ref_t xs_ref_of(u64 phys)
+{
+	struct memory *memory = &the_world->memory[phys >> XS_PAGE_LG2];
+
+	CHECK(get(&memory->refs));
+	switch (get(&memory->kind)) {
+	case MEMORY_COUNTED:
+	case MEMORY_FOLIO:
+		return &the_world->memory[get(&memory->head)];
+	case MEMORY_SLAB:
+		return XS_REF_UNHELD;
+	}
+	return XS_REF_NONE;
+}
+
+bool xs_ref_covers(xs_ref_t ref, u64 phys)
+{
+	struct memory *memory = &the_world->memory[phys >> XS_PAGE_LG2];
+
+	return get(&memory->kind) == MEMORY_FOLIO && xs_ref_of(phys) == ref;
+}
+
+static struct memory *memory_of(xs_ref_t ref)
+{
+	struct memory *memory = ref;
+
+	if (!CHECK(memory >= the_world->memory &&
+		   memory < the_world->memory + WORLD_MEMORY_PAGES) ||
+	    !CHECK(((size_t)ref - (size_t)the_world->memory) %
+		   sizeof(*memory) == 0))
+		return NULL;
+	return memory;
+}
+
+/* Memory goes back to its allocator: nobody was promised that it would not. */
+static void check_freed(struct world *world, u64 page)
+{
+	if (xs_likely(!get(&world->memory[page].reach)))
+		return;
+	for (u32 i = 0; i < world->end_page; i++) {
+		u64 word = get(&world->word[i]);
+		u64 owner = get(&world->owner[i]);
+
+		if (word && word >> WORD_PAGE_SHIFT == page)
+			CHECK((!(owner & OWNER_MAPPED) &&
+			       !(owner & OWNER_PROMISED)) ||
+			      world->frees_early);
+	}
+}
+
+static void memory_put(struct world *world, struct memory *memory)
+{
+	u32 head = get(&memory->head);
+	u32 pages = get(&memory->pages);
+	u64 refs = get(&memory->refs);
+
+	do {
+		if (!CHECK(refs))
+			return;
+		for (u32 i = 0; refs == 1 && i < pages; i++)
+			check_freed(world, head + i);
+	} while (!try(&memory->refs, &refs, refs - 1));
+	for (u32 i = 1; refs == 1 && i < pages; i++)
+		put(&world->memory[head + i].refs, 0);
+}
+
+bool xs_ref_hold(xs_ref_t ref)
+{
+	struct memory *memory = memory_of(ref);
+	u64 refs = memory ? get(&memory->refs) : 0;
+
+	while (refs && !try(&memory->refs, &refs, refs + 1))
+		;
+	return refs;
+}
+
+/* Fails now and then, as it may. */
+bool xs_ref_hold_fast(xs_ref_t ref)
+{
+	return add(&the_world->fast_holds, 1) % 8 && xs_ref_hold(ref);
+}
+
+void xs_ref_release(xs_ref_t ref)
+{
+	struct memory *memory = memory_of(ref);
+
+	if (memory)
+		memory_put(the_world, memory);
+}
+
+/* ---- the engine's world ---- */
+
+/* The word becomes 0: one IOVA page less refers to its memory. */
+static void forget(struct world *world, u64 word)
+{
+	add(&world->memory[word >> WORD_PAGE_SHIFT].reach, -1);
+}
+
+static bool map_page(struct world *world, u64 page, u64 memory, u32 prot)
+{
+	u64 none = 0;
+	u64 word = memory << WORD_PAGE_SHIFT | WORD_TABLE | prot;
+
+	if (!CHECK(page && page < world->end_page) ||
+	    !CHECK(get(&world->memory[memory].refs)))
+		return false;
+	/* Free of stale translations, and not mapped by anyone else. */
+	if (!CHECK(try(&world->word[page], &none, word)))
+		return false;
+	add(&world->memory[memory].reach, 1);
+	return true;
+}
+
+static int world_map(void *opaque, u64 iova, u64 phys, u32 pages, u32 prot)
+{
+	struct world *world = opaque;
+
+	test_point();
+	CHECK(iova % XS_PAGE_BYTES == 0 && phys % XS_PAGE_BYTES == 0 && pages);
+	if (get(&world->maps_fail) || fails_now(&world->map_fails_in))
+		return -XS_ENOMEM;
+	for (u32 i = 0; i < pages; i++)
+		if (!map_page(world, (iova >> XS_PAGE_LG2) + i,
+			      (phys >> XS_PAGE_LG2) + i, prot))
+			return -XS_EINVAL;
+	test_point();
+	return 0;
+}
+
+static void world_remove(void *opaque, xs_gather_t *gather, u64 iova, u64 pages)
+{
+	struct world *world = opaque;
+	u64 page = iova >> XS_PAGE_LG2;
+
+	test_point();
+	CHECK(gather->id && iova % XS_PAGE_BYTES == 0 && pages);
+	for (u64 end = page + pages; page < end; page++) {
+		u64 word = get(&world->word[page]);
+
+		if (!CHECK(page < world->end_page))
+			return;
+		CHECK(!(get(&world->owner[page]) & OWNER_MAPPED));
+		while (word & WORD_TABLE &&
+		       !try(&world->word[page], &word,
+			    (word & ~(u64)WORD_TABLE) | WORD_CACHED))
+			;
+		CHECK(!get(&world->tag[page]));
+		put(&world->tag[page], gather->id);
+		gather->removed++;
+	}
+	gather->removals++;
+	test_point();
+}
+
+/* Returns whether @page was removed with @gather. */
+static bool invalidate_page(struct world *world, const xs_gather_t *gather,
+			    u64 page)
+{
+	u64 word = get(&world->word[page]);
+	bool ours = get(&world->tag[page]) == gather->id;
+	u64 exposed = get(&world->now_ns) - get(&world->unmapped_ns[page]);
+	u64 left;
+
+	do {
+		left = word & WORD_TABLE ? word & ~(u64)WORD_CACHED : 0;
+	} while (!try(&world->word[page], &word, left));
+	if (word && !left)
+		forget(world, word);
+	if (ours) {
+		put(&world->tag[page], 0);
+		if (exposed > get(&world->exposed_max_ns))
+			put(&world->exposed_max_ns, exposed);
+	}
+	return ours;
+}
+
+static void world_invalidate(void *opaque, xs_gather_t *gather,
+			     const struct xs_range *ranges, u32 count,
+			     struct xs_commands *sent)
+{
+	static const struct xs_range all = { 0, WORLD_PAGES_MAX };
+	struct world *world = opaque;
+	u32 covered = 0;
+
+	test_point();
+	CHECK(gather->id);
+	for (u32 i = 0; i < (count ? count : 1); i++) {
+		const struct xs_range *range = count ? &ranges[i] : &all;
+
+		CHECK(range->pages);
+		for (u64 page = range->page;
+		     page < range->page + range->pages && page < world->end_page;
+		     page++)
+			covered += invalidate_page(world, gather, page);
+	}
+	CHECK(covered == gather->removed);
+	gather->removed = 0;
+	if (count) {
+		sent->page += count;
+		add(&world->sent_page, count);
+	} else {
+		sent->domain++;
+		add(&world->sent_domain, 1);
+	}
+	test_point();
+}
+
+static void world_gather_init(xs_gather_t *gather)
+{
+	gather->id = add(&the_world->last_gather, 1);
+	gather->removed = 0;
+	gather->removals = 0;
+}
+
+static u64 world_clock(void *opaque)
+{
+	struct world *world = opaque;
+
+	test_point();
+	return get(&world->now_ns);
+}
+
+static void world_deferred(void *opaque, u32 cpu, bool arm, u64 deadline_ns)
+{
+	struct world *world = opaque;
+
+	CHECK(cpu == test_cpu());
+	put(&world->cpu[cpu].poll_due, 1);
+	if (arm)
+		put(&world->cpu[cpu].deadline_ns, deadline_ns);
+	else
+		CHECK(get(&world->cpu[cpu].deadline_ns));
+}
+
+/* The size stands before the memory, to be compared when it is freed. */
+#define SIZE_ROOM	16
+
+static void *world_alloc(void *opaque, size_t bytes, bool atomic)
+{
+	struct world *world = opaque;
+	u64 *memory;
+
+	(void)atomic;
+	if (fails_now(&world->alloc_fails_in))
+		return NULL;
+	memory = test_alloc(bytes + SIZE_ROOM);
+	*memory = bytes;
+	add(&world->allocations, 1);
+	return (char *)memory + SIZE_ROOM;
+}
+
+static void world_free_memory(void *opaque, void *memory, size_t bytes)
+{
+	struct world *world = opaque;
+	u64 *start;
+
+	if (!memory)
+		return;
+	start = (u64 *)((char *)memory - SIZE_ROOM);
+	CHECK(*start == bytes);
+	add(&world->allocations, -1);
+	test_free(start);
+}
+
+static void world_synced(void *opaque, u32 cpu, u32 cause, u32 pages,
+			 u32 ranges, const struct xs_commands *sent,
+			 u64 oldest_ns)
+{
+	struct world *world = opaque;
+
+	(void)ranges;
+	(void)oldest_ns;
+	CHECK(cpu < world->cpus && cause < XS_SYNC_COUNT && pages);
+	CHECK(sent->page + sent->domain + sent->global);
+	add(&world->synced_calls, 1);
+}
+
+static const struct xs_world_ops world_ops = {
+	.map = world_map,
+	.remove = world_remove,
+	.invalidate = world_invalidate,
+	.gather_init = world_gather_init,
+	.clock = world_clock,
+	.deferred = world_deferred,
+	.alloc = world_alloc,
+	.free = world_free_memory,
+	.synced = world_synced,
+};
+
+/* ---- begin and end ---- */
+
+struct world *world_new(const struct world_config *config, u64 alloc_fails_in)
+{
+	struct xs_engine_config engine = {
+		.ops = &world_ops,
+		.start = 0,
+		.end = config->blocks * XS_BLOCK_BYTES,
+		.cpu_count = config->cpus,
+		.policy = config->policy,
+	};
+	struct world *world = test_alloc(sizeof(*world));
+
+	CHECK(config->blocks <= WORLD_BLOCKS_MAX && config->cpus <= TEST_CPUS);
+	the_world = world;
+	world->cpus = config->cpus;
+	world->end_page = config->blocks * XS_BLOCK_PAGES;
+	world->now_ns = 1000000;
+	world->alloc_fails_in = alloc_fails_in;
+	world->engine.ops = &world_ops;
+	engine.world = world;
+	if (xs_engine_init(&world->engine, &engine)) {
+		CHECK(alloc_fails_in && !world->allocations);
+		world_free(world);
+		return NULL;
+	}
+	world->alloc_fails_in = 0;
+	return world;
+}
+
+void world_free(struct world *world)
+{
+	the_world = NULL;
+	test_free(world);
+}
+
+/* The ledger of a drained engine agrees with what the world saw. */
+static void check_ledger(const struct world *world, const struct xs_ledger *sum)
+{
+	u64 exposed = 0;
+	u64 syncs = 0;
+
+	for (u32 i = 0; i < XS_EXPOSURE_BUCKETS; i++)
+		exposed += sum->exposure[i];
+	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
+		syncs += sum->syncs[i];
+	CHECK(exposed == xs_counts_unmapped(&sum->counts));
+	CHECK(exposed == sum->counts.direct_pages + sum->synced_pages);
+	CHECK(sum->commands_page == world->sent_page);
+	CHECK(sum->commands_domain == world->sent_domain);
+	CHECK(sum->commands_global == world->sent_global);
+	CHECK(syncs == world->synced_calls);
+}
+
+void world_end(struct world *world)
+{
+	struct xs_ledger *sum = test_alloc(sizeof(*sum));
+
+	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	world_check_synced(world);
+	CHECK(xs_engine_live(&world->engine) == 0);
+	CHECK(xs_engine_audit(&world->engine, sum) == 0);
+	check_ledger(world, sum);
+	for (u32 cpu = 0; cpu < world->cpus; cpu++)
+		xs_engine_retire_cpu(&world->engine, cpu);
+	CHECK(xs_engine_audit(&world->engine, sum) == 0);
+	for (u32 i = 0; i < world->end_page; i++)
+		CHECK(!world->word[i] && !world->tag[i]);
+	for (u32 i = 0; i < WORLD_MEMORY_PAGES; i++)
+		CHECK(!world->memory[i].refs && !world->memory[i].reach);
+	xs_engine_destroy(&world->engine);
+	CHECK(!world->allocations);
+	CHECK(!world_warnings());
+	test_free(sum);
+	world_free(world);
+}
+
+/* ---- time and sync points ---- */
+
+/* The timer of @cpu fires; it was due at @deadline_ns. */
+static void fire(struct world *world, u32 cpu)
+{
+	u64 next;
+
+	put(&world->cpu[cpu].deadline_ns, 0);
+	next = xs_engine_expire(&world->engine, cpu);
+	if (!next)
+		return;
+	CHECK(next > get(&world->now_ns));
+	put(&world->cpu[cpu].deadline_ns, next);
+}
+
+void world_fire(struct world *world, u32 cpu)
+{
+	u64 deadline = get(&world->cpu[cpu].deadline_ns);
+
+	if (deadline && deadline <= get(&world->now_ns))
+		fire(world, cpu);
+}
+
+void world_advance(struct world *world, u64 ns)
+{
+	u64 end = world->now_ns + ns;
+
+	while (!test_failed()) {
+		u64 first = ~0ULL;
+		u32 at = 0;
+
+		for (u32 cpu = 0; cpu < world->cpus; cpu++)
+			if (world->cpu[cpu].deadline_ns &&
+			    world->cpu[cpu].deadline_ns < first) {
+				first = world->cpu[cpu].deadline_ns;
+				at = cpu;
+			}
+		if (first > end)
+			break;
+		if (first > world->now_ns)
+			put(&world->now_ns, first);
+		fire(world, at);
+	}
+	put(&world->now_ns, end);
+}
+
+void world_poll(struct world *world)
+{
+	if (__atomic_exchange_n(&world->cpu[test_cpu()].poll_due, 0,
+				__ATOMIC_RELAXED))
+		xs_engine_poll(&world->engine);
+}
+
+void world_set_policy(struct world *world, const struct xs_policy *policy,
+		      const struct xs_tuning *tuning)
+{
+	add(&world->policy_changes, 1);
+	xs_engine_set(&world->engine, policy, tuning);
+	add(&world->policy_changes, 1);
+}
+
+/* ---- looking ---- */
+
+bool world_reachable(const struct world *world, u64 iova)
+{
+	return get(&world->word[iova >> XS_PAGE_LG2]);
+}
+
+bool world_access(struct world *world, u64 iova, u32 prot, u64 *phys)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+	u64 word = get(&world->word[page]);
+
+	do {
+		if (!word || prot & ~word & WORD_PROT)
+			return false;
+	} while (!try(&world->word[page], &word, word | WORD_CACHED));
+	*phys = phys_of((u32)(word >> WORD_PAGE_SHIFT));
+	return true;
+}
+
+void world_check(struct world *world, u64 window_ns)
+{
+	for (u32 page = 0; page < world->end_page; page++) {
+		u64 word = world->word[page];
+
+		if (word && !(world->owner[page] & OWNER_MAPPED))
+			CHECK(world->now_ns - world->unmapped_ns[page] <
+			      window_ns);
+	}
+}
+
+void world_check_synced(struct world *world)
+{
+	for (u32 page = 0; page < world->end_page; page++)
+		if (world->word[page])
+			CHECK(world->owner[page] & OWNER_MAPPED);
+}
+
+u64 world_mapped_pages(const struct world *world)
+{
+	u64 mapped = 0;
+
+	for (u32 page = 0; page < world->end_page; page++)
+		mapped += world->owner[page] & OWNER_MAPPED;
+	return mapped;
+}
+
+/* ---- the driver ---- */
+
+static bool memory_take(struct world *world, struct mapping *mapping)
+{
+	u64 serial = add(&world->last_serial, 1);
+	u64 random = serial;
+	u32 room = WORLD_MEMORY_PAGES - mapping->pages;
+	u32 start = test_below(&random, room);
+	u32 got = 0;
+
+	/* So many free pages in a row, the first from a random place. */
+	for (u32 at = 0; at < room && got < mapping->pages; at += got + 1) {
+		mapping->page = (start + at) % room;
+		for (got = 0; got < mapping->pages; got++) {
+			u64 none = 0;
+
+			if (!try(&world->memory[mapping->page + got].refs,
+				 &none, 1))
+				break;
+		}
+		for (u32 i = 0; got < mapping->pages && i < got; i++)
+			add(&world->memory[mapping->page + i].refs, -1);
+	}
+	for (u32 i = 0; got == mapping->pages && i < got; i++) {
+		struct memory *memory = &world->memory[mapping->page + i];
+		bool folio = mapping->kind == MEMORY_FOLIO;
+
+		put(&memory->kind, mapping->kind);
+		put(&memory->head, mapping->page + (folio ? 0 : i));
+		put(&memory->pages, folio ? got : 1);
+	}
+	mapping->serial = serial;
+	return got == mapping->pages;
+}
+
+void driver_free(struct world *world, const struct mapping *mapping)
+{
+	u32 counted = mapping->kind == MEMORY_FOLIO ? 1 : mapping->pages;
+
+	for (u32 i = 0; i < counted; i++)
+		memory_put(world, &world->memory[mapping->page + i]);
+}
+
+/* The driver is about to unmap. */
+static void note_unmap(struct world *world, u64 iova, u32 pages, u64 serial)
+{
+	for (u64 page = iova >> XS_PAGE_LG2; pages--; page++) {
+		put(&world->unmapped_ns[page], get(&world->now_ns));
+		put(&world->owner[page], serial * OWNER_SERIAL);
+	}
+}
+
+/* A range for scattered memory, its last page left unfilled if it can be. */
+static u64 map_parts(struct world *world, const struct mapping *mapping,
+		     u64 last)
+{
+	struct xs_engine *engine = &world->engine;
+	u64 iova = xs_engine_reserve(engine, mapping->pages, last);
+	u32 filled = mapping->pages - (mapping->pages > 1);
+	u32 step = filled / mapping->parts + 1;
+
+	for (u32 at = 0; iova && at < filled; at += step) {
+		u32 pages = filled - at < step ? filled - at : step;
+
+		if (!xs_engine_fill(engine, iova + phys_of(at),
+				    phys_of(mapping->page + at), pages,
+				    mapping->prot,
+				    mapping->pages <= XS_BLOCK_PAGES))
+			continue;
+		note_unmap(world, iova, mapping->pages, mapping->serial);
+		xs_engine_unmap(engine, iova, mapping->pages, true);
+		return 0;
+	}
+	return iova;
+}
+
+static u64 map_any(struct world *world, const struct mapping *mapping, u64 last)
+{
+	u64 phys = phys_of(mapping->page);
+
+	if (mapping->parts)
+		return map_parts(world, mapping, last);
+	if (mapping->pages == 1 && mapping->serial & 1)
+		return path_map_one(&world->engine, phys, mapping->prot, last);
+	return xs_engine_map(&world->engine, phys, mapping->pages,
+			     mapping->prot, last);
+}
+
+/* Alignment that a mapping has: the next power of two, at most a block. */
+static u64 align_of(u32 pages)
+{
+	u64 align = XS_PAGE_BYTES;
+
+	while (align < pages * XS_PAGE_BYTES && align < XS_BLOCK_BYTES)
+		align *= 2;
+	return align;
+}
+
+bool driver_map(struct world *world, struct mapping *mapping, u64 last)
+{
+	u64 page;
+
+	if (!memory_take(world, mapping))
+		return false;
+	mapping->iova = map_any(world, mapping, last);
+	if (!mapping->iova) {
+		driver_free(world, mapping);
+		return false;
+	}
+	page = mapping->iova >> XS_PAGE_LG2;
+	CHECK(mapping->iova % align_of(mapping->pages) == 0);
+	CHECK(mapping->iova + phys_of(mapping->pages) - 1 <= last);
+	if (!CHECK(page + mapping->pages <= world->end_page))
+		return false;
+	for (u32 i = 0; i < mapping->pages; i++) {
+		CHECK(!(get(&world->owner[page + i]) & OWNER_MAPPED));
+		put(&world->owner[page + i],
+		    mapping->serial * OWNER_SERIAL | OWNER_MAPPED);
+	}
+	return true;
+}
+
+static bool holds(const struct xs_policy *policy)
+{
+	return policy->hold == XS_HOLD_PAGES ||
+	       policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP);
+}
+
+/*
+ * What the policy promises about the memory counts from here on, unless it is
+ * being changed: then the weaker one counts.
+ */
+void driver_unmap_only(struct world *world, const struct mapping *mapping,
+		       bool now)
+{
+	u64 changes = get(&world->policy_changes);
+	bool promise = mapping->kind != MEMORY_PERMANENT &&
+		       (now || holds(get(&world->engine.policy)));
+	u64 page = mapping->iova >> XS_PAGE_LG2;
+	u64 owner = mapping->serial * OWNER_SERIAL;
+
+	note_unmap(world, mapping->iova, mapping->pages, mapping->serial);
+	if (now || mapping->pages > 1 || mapping->serial & 1)
+		xs_engine_unmap(&world->engine, mapping->iova, mapping->pages,
+				now);
+	else
+		path_unmap_one(&world->engine, mapping->iova);
+	if (now || mapping->pages > XS_BLOCK_PAGES)
+		CHECK(!driver_reachable(world, mapping));
+	if (!promise || changes & 1 || changes != get(&world->policy_changes))
+		return;
+	/* The pages may be another mapping's by now. */
+	for (u32 i = 0; i < mapping->pages; i++) {
+		u64 expected = owner;
+
+		try(&world->owner[page + i], &expected, owner | OWNER_PROMISED);
+	}
+}
+
+void driver_unmap(struct world *world, const struct mapping *mapping, bool now)
+{
+	driver_unmap_only(world, mapping, now);
+	driver_free(world, mapping);
+}
+
+/*
+ * Pages of a mapping in parts are where they were filled: all but the last of
+ * a longer one.
+ */
+void driver_check(struct world *world, const struct mapping *mapping)
+{
+	u32 filled = mapping->pages - (mapping->parts && mapping->pages > 1);
+
+	for (u32 i = 0; i < mapping->pages; i++) {
+		u64 iova = mapping->iova + phys_of(i);
+		u64 phys = 0;
+
+		for (u32 prot = PROT_READ_; prot <= PROT_WRITE_; prot *= 2) {
+			bool may = i < filled && mapping->prot & prot;
+
+			CHECK(world_access(world, iova, prot, &phys) == may);
+			CHECK(!may || phys == phys_of(mapping->page + i));
+		}
+	}
+}
+
+bool driver_reachable(const struct world *world, const struct mapping *mapping)
+{
+	u64 page = mapping->iova >> XS_PAGE_LG2;
+
+	for (u32 i = 0; i < mapping->pages; i++) {
+		u64 word = get(&world->word[page + i]);
+
+		if (word && word >> WORD_PAGE_SHIFT == mapping->page + i &&
+		    get(&world->owner[page + i]) / OWNER_SERIAL ==
+			    mapping->serial)
+			return true;
+	}
+	return false;
+}

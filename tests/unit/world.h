@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A dumb world around an engine, and a dumb driver that uses it.
+ *
+ * Every IOVA page has one word: is it in the page table, may it be cached, and
+ * what does it translate to. What was removed counts as cached until an
+ * invalidation covers it, as a device may have used it at the last moment.
+ * So "no stale translation" is "the word is 0", and the world checks on its own
+ *
+ *   - map: the word is 0 (nothing is handed out while stale)
+ *   - remove: only what the driver has unmapped
+ *   - invalidate: the ranges cover all that the gather saw removed
+ *   - a page that goes back to its allocator: no word promised to be held
+ *     refers to it
+ *   - alloc and free: the sizes agree, nothing stays behind
+ *
+ * All of it is relaxed atomic words, so that no order comes from here that the
+ * engine does not make itself.
+ */
+#ifndef TEST_WORLD_H
+#define TEST_WORLD_H
+
+#include <xsmmu/engine.h>
+
+#include "harness.h"
+
+#define WORLD_BLOCKS_MAX	320
+#define WORLD_PAGES_MAX		(WORLD_BLOCKS_MAX * XS_BLOCK_PAGES)
+#define WORLD_MEMORY_PAGES	4096
+
+#define PROT_READ_		1u
+#define PROT_WRITE_		2u
+
+/* How a page of memory can be held. */
+enum memory_kind {
+	MEMORY_COUNTED,		/* by a reference of its own */
+	MEMORY_FOLIO,		/* by one of the first of the same mapping */
+	MEMORY_SLAB,		/* not at all */
+	MEMORY_PERMANENT,	/* needs none: never freed */
+	MEMORY_KINDS
+};
+
+/*
+ * One page of memory: free when @refs is 0. @reach: IOVA pages whose word
+ * refers to it. @head: the page whose references count, of @pages pages.
+ */
+struct memory {
+	u64 refs;
+	u64 reach;
+	u64 kind;
+	u32 head;
+	u32 pages;
+};
+
+/* The word of an IOVA page: flags, and the page of memory above them. */
+#define WORD_PROT	3u
+#define WORD_TABLE	4u	/* in the page table */
+#define WORD_CACHED	8u	/* in an IOTLB, maybe */
+#define WORD_PAGE_SHIFT	8
+
+/* What the driver thinks of an IOVA page. */
+#define OWNER_MAPPED	1u
+#define OWNER_PROMISED	2u	/* unmapped under a policy that holds */
+#define OWNER_SERIAL	4u	/* steps of the mapping's serial number */
+
+struct world {
+	struct xs_engine engine;
+	u32 cpus;
+	u32 end_page;
+	u64 now_ns;
+	struct {
+		u64 deadline_ns;	/* of the timer, 0: not started */
+		u64 poll_due;
+	} cpu[TEST_CPUS];
+
+	/* Failures to come: the n-th call from now fails, 0: none does. */
+	u64 alloc_fails_in;
+	u64 map_fails_in;
+	bool maps_fail;		/* every map */
+	bool frees_early;	/* the driver frees memory that it has mapped */
+
+	u64 fast_holds;
+	u64 allocations;
+	u64 sent_page, sent_domain, sent_global;
+	u64 synced_calls;
+	u64 exposed_max_ns;	/* the longest that the world saw */
+	u32 last_gather;
+	u64 last_serial;
+	u64 policy_changes;	/* odd: one is going on */
+
+	/* By IOVA page. */
+	u64 word[WORLD_PAGES_MAX];
+	u64 owner[WORLD_PAGES_MAX];
+	u64 unmapped_ns[WORLD_PAGES_MAX];
+	u32 tag[WORLD_PAGES_MAX];
+
+	struct memory memory[WORLD_MEMORY_PAGES];
+};
+
+struct world_config {
+	u32 blocks;	/* of IOVA space, block 0 included */
+	u32 cpus;
+	const struct xs_policy *policy;
+};
+
+/*
+ * A world with an engine. There is one at a time: xs_ref_of() has to know it.
+ * NULL, and nothing stays behind, if the engine cannot be made; @alloc_fails_in
+ * as in struct world.
+ */
+struct world *world_new(const struct world_config *config, u64 alloc_fails_in);
+
+/* Drain, audit, destroy, and check that nothing is left. All is unmapped. */
+void world_end(struct world *world);
+
+/* Free the world whatever is left, after a failure or without one. */
+void world_free(struct world *world);
+
+/* ---- time and sync points ---- */
+
+/* Move the clock, firing each timer on its deadline. One thread only. */
+void world_advance(struct world *world, u64 ns);
+
+/* Fire this CPU's timer if it is due. */
+void world_fire(struct world *world, u32 cpu);
+
+/* The end of a poll on the running CPU. */
+void world_poll(struct world *world);
+
+/* xs_engine_set(). One thread only. */
+void world_set_policy(struct world *world, const struct xs_policy *policy,
+		      const struct xs_tuning *tuning);
+
+/* ---- looking ---- */
+
+/* Could a device use this IOVA page now? */
+bool world_reachable(const struct world *world, u64 iova);
+
+/* A device accesses @iova; returns whether it gets through, and caches. */
+bool world_access(struct world *world, u64 iova, u32 prot, u64 *phys);
+
+/*
+ * Check every IOVA page of a world at rest: mapped ones are in the table, and
+ * others stay reachable for less than @window_ns after their unmap.
+ */
+void world_check(struct world *world, u64 window_ns);
+
+/* No page that the driver unmapped is reachable. */
+void world_check_synced(struct world *world);
+
+/* IOVA pages that the driver has mapped. */
+u64 world_mapped_pages(const struct world *world);
+
+/* Warnings since the last call. One that was not asked for fails the test. */
+u32 world_warnings(void);
+
+/* ---- a driver ---- */
+
+/* @parts: reserved, and filled in so many parts; 0: mapped in one call. */
+struct mapping {
+	u64 iova;
+	u64 serial;
+	u32 pages;
+	u32 page;	/* of memory, the first */
+	u32 prot;
+	u32 parts;
+	enum memory_kind kind;
+};
+
+/*
+ * Allocate memory and map it below @last: *@mapping has pages, prot, parts and
+ * kind. False, and nothing is done, without memory or IOVA.
+ */
+bool driver_map(struct world *world, struct mapping *mapping, u64 last);
+
+/* Unmap, and free the memory at once as an unmodified driver does. */
+void driver_unmap(struct world *world, const struct mapping *mapping, bool now);
+
+/* The same in two steps, as a batch-aware driver does. */
+void driver_unmap_only(struct world *world, const struct mapping *mapping,
+		       bool now);
+void driver_free(struct world *world, const struct mapping *mapping);
+
+/* A device uses each page of the mapping, which is there, as it may. */
+void driver_check(struct world *world, const struct mapping *mapping);
+
+/* Is what @mapping was still reachable? Its memory is not freed yet. */
+bool driver_reachable(const struct world *world, const struct mapping *mapping);
+
+/* The inline one-page paths of the engine; see path.c. */
+u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last);
+void path_unmap_one(struct xs_engine *engine, u64 iova);
+
+#endif

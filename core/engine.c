@@ -453,14 +453,27 @@ static xs_inline bool holds_pages(const struct xs_policy *policy)
 	return policy->hold == XS_HOLD_PAGES;
 }
 
+/*
+ * Write down how to hold each page of a mapping inside a block. One reference
+ * keeps all that it covers, so only the first page of these has it.
+ */
 static void set_refs(struct xs_engine *engine, u64 page, u64 phys, u32 pages)
 {
 	xs_ref_t *refs = xs_space_ref(&engine->space, page);
 	bool holds = holds_pages(xs_load(&engine->policy));
+	xs_ref_t ref = XS_REF_UNHELD;
 
-	for (u32 i = 0; i < pages; i++)
-		refs[i] = holds ? xs_ref_of(phys + i * XS_PAGE_BYTES) :
-				  XS_REF_UNHELD;
+	for (u32 i = 0; i < pages; i++) {
+		u64 at = phys + i * XS_PAGE_BYTES;
+
+		if (holds && xs_ref_covers(ref, at)) {
+			refs[i] = XS_REF_NONE;
+			continue;
+		}
+		if (holds)
+			ref = xs_ref_of(at);
+		refs[i] = ref;
+	}
 }
 
 /* Give back the pieces that @cpu caches; its lock is held. */
@@ -647,7 +660,7 @@ static xs_inline void mark_held(xs_ref_t *slot)
  */
 static bool hold(xs_ref_t *slot)
 {
-	if (!xs_ref_hold(*slot))
+	if (!xs_ref_hold_fast(*slot) && !xs_ref_hold(*slot))
 		return false;
 	mark_held(slot);
 	return true;
@@ -699,6 +712,17 @@ static xs_noinline void unmap_now(struct xs_engine *engine, u64 iova, u32 pages)
 	xs_count(engine->counts, direct_pages, pages);
 }
 
+/*
+ * When the timer of a batch is to fire that is as old as @oldest_ns: an eighth
+ * before the bound, which is then kept also by a timer that comes a bit late.
+ */
+static u64 deadline_of(struct xs_engine *engine, u64 oldest_ns)
+{
+	u64 window_ns = xs_load(&engine->tuning.window_us) * 1000ULL;
+
+	return oldest_ns + window_ns - window_ns / 8;
+}
+
 /* Put @block into this CPU's batch. */
 static void batch_block(struct xs_engine *engine, struct xs_cpu *cpu, u32 block)
 {
@@ -707,10 +731,8 @@ static void batch_block(struct xs_engine *engine, struct xs_cpu *cpu, u32 block)
 	if (cpu->batch.count == XS_BATCH_ENTRIES)
 		sync_batch(engine, cpu, XS_SYNC_FULL);
 	if (!cpu->batch.count) {
-		u32 window_us = xs_load(&engine->tuning.window_us);
-
 		xs_ops(engine)->deferred(xs_world(engine), cpu->id, !cpu->armed,
-					 now + window_us * 1000ULL);
+					 deadline_of(engine, now));
 		cpu->armed = true;
 	}
 	xs_batch_add(&cpu->batch, block, now);
@@ -786,30 +808,6 @@ static xs_inline void unmap_later(struct xs_engine *engine,
 		sync_empty(engine, page);
 }
 
-/*
- * Unmap one page of which nothing needs more than a held page and a dead bit.
- * Returns false, and nothing is done, where that is not so.
- */
-static xs_inline bool engine_unmap_one(struct xs_engine *engine, u64 iova)
-{
-	const struct xs_policy *policy = xs_load(&engine->policy);
-	u64 page = iova >> XS_PAGE_LG2;
-
-	if (xs_unlikely(syncs_on(policy, XS_SYNC_UNMAP)))
-		return false;
-	if (xs_likely(holds_pages(policy))) {
-		xs_ref_t *slot = xs_space_ref(&engine->space, page);
-
-		if (!can_hold(slot) || !xs_ref_hold_fast(*slot))
-			return false;
-		mark_held(slot);
-	}
-	xs_count(engine->counts, unmaps, 1);
-	unmap_later(engine, policy, page,
-		    1ULL << (page & (XS_BLOCK_PAGES - 1)));
-	return true;
-}
-
 /* Hold all pages or none. */
 static bool hold_all(struct xs_engine *engine, u64 page, u32 pages)
 {
@@ -822,18 +820,15 @@ static bool hold_all(struct xs_engine *engine, u64 page, u32 pages)
 }
 
 /*
- * Is a page of this mapping unmapped already? What was held says so until it
- * is mapped again; of the others, what is not synced yet.
+ * Is this mapping unmapped already? If it was held, its first page says so
+ * until it is mapped again; otherwise until it is synced.
  */
 static bool is_unmapped(struct xs_engine *engine, u64 page, u32 pages)
 {
-	const xs_ref_t *refs = xs_space_ref(&engine->space, page);
-
-	for (u32 i = 0; i < pages; i++)
-		if (is_held(refs[i]))
-			return true;
-	return xs_a64_read(&block_at(engine, page)->dead) &
-	       mask_at(page, pages);
+	return xs_warn_once(is_held(*xs_space_ref(&engine->space, page)) ||
+			    xs_a64_read(&block_at(engine, page)->dead) &
+			    mask_at(page, pages),
+			    "a page was unmapped twice: ignored");
 }
 
 void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
@@ -841,9 +836,7 @@ void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 	const struct xs_policy *policy = xs_load(&engine->policy);
 	u64 page = iova >> XS_PAGE_LG2;
 
-	if (xs_warn_once(pages <= XS_BLOCK_PAGES &&
-			 is_unmapped(engine, page, pages),
-			 "a page was unmapped twice: ignored"))
+	if (pages <= XS_BLOCK_PAGES && is_unmapped(engine, page, pages))
 		return;
 	xs_count(engine->counts, unmaps, 1);
 	if (pages > 1)
@@ -853,6 +846,52 @@ void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 		unmap_now(engine, iova, pages);
 	else
 		unmap_later(engine, policy, page, mask_at(page, pages));
+}
+
+/* xs_engine_unmap() of one page that is synced at once. */
+static xs_noinline void unmap_one_now(struct xs_engine *engine, u64 iova)
+{
+	if (is_unmapped(engine, iova >> XS_PAGE_LG2, 1))
+		return;
+	xs_count(engine->counts, unmaps, 1);
+	unmap_now(engine, iova, 1);
+}
+
+/* The same of one that cannot be held just so. */
+static xs_noinline void unmap_one_unheld(struct xs_engine *engine, u64 iova)
+{
+	if (*xs_space_ref(&engine->space, iova >> XS_PAGE_LG2) ==
+	    XS_REF_UNHELD)
+		unmap_one_now(engine, iova);
+	else
+		xs_engine_unmap(engine, iova, 1, false);
+}
+
+/*
+ * xs_engine_unmap() of one page, at any address in it. All calls are tail
+ * calls, so that the common way saves no register.
+ */
+static xs_inline void engine_unmap_one(struct xs_engine *engine, u64 iova)
+{
+	const struct xs_policy *policy = xs_load(&engine->policy);
+	u64 page = iova >> XS_PAGE_LG2;
+
+	if (xs_unlikely(syncs_on(policy, XS_SYNC_UNMAP))) {
+		unmap_one_now(engine, page << XS_PAGE_LG2);
+		return;
+	}
+	if (xs_likely(holds_pages(policy))) {
+		xs_ref_t *slot = xs_space_ref(&engine->space, page);
+
+		if (!can_hold(slot) || !xs_ref_hold_fast(*slot)) {
+			unmap_one_unheld(engine, page << XS_PAGE_LG2);
+			return;
+		}
+		mark_held(slot);
+	}
+	xs_count(engine->counts, unmaps, 1);
+	unmap_later(engine, policy, page,
+		    1ULL << (page & (XS_BLOCK_PAGES - 1)));
 }
 
 /* ---- sync points ---- */
@@ -874,8 +913,7 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 	u64 deadline = 0;
 
 	if (cpu->batch.count) {
-		deadline = cpu->batch.oldest_ns +
-			   xs_load(&engine->tuning.window_us) * 1000ULL;
+		deadline = deadline_of(engine, cpu->batch.oldest_ns);
 		if (deadline <= xs_ops(engine)->clock(xs_world(engine))) {
 			sync_batch(engine, cpu, XS_SYNC_TIME);
 			deadline = 0;

@@ -88,14 +88,14 @@ static noinline void unmap_pages(struct device *dev, dma_addr_t handle,
 			now);
 }
 
-/* All other calls are tail calls, so that the common way saves no register. */
 static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
 	if (unlikely(offset_in_page(handle) + size > PAGE_SIZE ||
-		     trace_unmap_enabled() ||
-		     !engine_unmap_one(&xs_group_of(dev)->engine, handle)))
+		     trace_unmap_enabled()))
 		unmap_pages(dev, handle, size, false);
+	else
+		engine_unmap_one(&xs_group_of(dev)->engine, handle);
 }
 
 /* Device registers: nothing to hold, and there may be no struct page. */

@@ -35,7 +35,7 @@ _SOURCE_NAMES = ("Kbuild", "Makefile", "Kconfig")
 _BUILDS = "build"
 _DONE = ".done"
 _LOG = "build.log"
-_KEPT = 40
+_KEPT = 100
 """Finished builds that are kept; the least recently used go first."""
 
 

@@ -84,6 +84,7 @@ class Fault:
     file: str
     good: str
     bad: str
+    words: tuple[str, ...] = ("limit=20",)
 
 
 FAULTS = (
@@ -156,6 +157,15 @@ FAULTS = (
         "		drain(engine, cpu, cause);",
         "		if (i + 1 < engine->cpu_count)\n			drain(engine, cpu, cause);",
     ),
+    Fault(
+        "dead pages are taken by who has not batched them",
+        "engine.c",
+        "	sync_block(engine, cpu, (u32)(page >> XS_BLOCK_LG2));\n	xs_unlock(&cpu->lock, flags);",
+        "	xs_unlock(&cpu->lock, flags);\n	cpu = engine->cpus[test_cpu()];\n	flags = xs_lock(&cpu->lock);\n"
+        "	struct xs_entry entry = { .block = (u32)(page >> XS_BLOCK_LG2) };\n"
+        "	sync_entries(engine, cpu, &entry, 1, XS_SYNC_BLOCK);\n	xs_unlock(&cpu->lock, flags);",
+        ("only=threads_emptying_blocks", "percent=500"),
+    ),
     Fault("a piece above the limit is handed out", "engine.c", "(page >> XS_BLOCK_LG2) < limit_block", "true"),
     Fault(
         "a bucket is too low",
@@ -188,5 +198,5 @@ def test_a_planted_fault_is_seen(tools: root.Root, tmp_path: Path, fault: Fault)
     assert text.count(fault.good) == 1, f"the fault '{fault.name}' does not fit core/{fault.file} any more"
     file.write_text(text.replace(fault.good, fault.bad))
     program = compiled(tools, "-O1", "-g0", "-Wno-error", source_dir=tmp_path)
-    status, output = build.run_userspace(program, ("stop=1", "limit=20"), timeout=120)
+    status, output = build.run_userspace(program, ("stop=1", *fault.words), timeout=300)
     assert status != 0, output

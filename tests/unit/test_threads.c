@@ -16,6 +16,7 @@ struct shared {
 	u32 steps;
 	u32 cpus;
 	const struct xs_policy *only;	/* no policy changes if set */
+	bool emptying;		/* single pages, so that many blocks get empty */
 	struct mapping *slots[SLOTS];
 };
 
@@ -45,8 +46,9 @@ static void unmap(struct cpu *cpu, struct mapping *mapping)
 		return;
 	if (!below(cpu, 4))
 		driver_check(world, mapping);
-	driver_unmap_only(world, mapping, !below(cpu, 30));
-	if (!below(cpu, 8)) {
+	driver_unmap_only(world, mapping,
+			  !cpu->shared->emptying && !below(cpu, 30));
+	if (!below(cpu, cpu->shared->emptying ? 6 : 8)) {
 		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
 		CHECK(!driver_reachable(world, mapping));
 	}
@@ -58,7 +60,9 @@ static void map(struct cpu *cpu)
 {
 	struct mapping *mapping = test_alloc(sizeof(*mapping));
 
-	mapping->pages = below(cpu, 4) ? 1 : 1 + below(cpu, 70);
+	mapping->pages = 1;
+	if (!cpu->shared->emptying && !below(cpu, 4))
+		mapping->pages += below(cpu, 70);
 	mapping->prot = 1 + below(cpu, 3);
 	mapping->parts = !below(cpu, 8);
 	mapping->kind = below(cpu, 3) ? MEMORY_COUNTED :
@@ -135,14 +139,18 @@ static void run(void *argument, u32 id)
 	}
 }
 
-/* @turns: one CPU at a time, by @seed. False if this world cannot do it. */
-static bool together(u64 seed, u32 steps, bool turns)
+/*
+ * @turns: one CPU at a time, by @seed. @only: with this policy, and blocks that
+ * are emptied. False if this world cannot do it.
+ */
+static bool together(u64 seed, u32 steps, bool turns,
+		     const struct xs_policy *only)
 {
 	struct shared *shared = test_alloc(sizeof(*shared));
 	struct world_config config = {
 		.blocks = 4 + seed % 3 * 20,
 		.cpus = 2 + seed / 3 % 3,
-		.policy = &xs_policies[seed % xs_policy_count],
+		.policy = only ? only : &xs_policies[seed % xs_policy_count],
 	};
 	struct cpu cpu = { shared, 1, 0 };
 	bool done;
@@ -151,7 +159,8 @@ static bool together(u64 seed, u32 steps, bool turns)
 	shared->seed = seed;
 	shared->steps = steps;
 	shared->cpus = config.cpus;
-	shared->only = seed / 5 % 2 ? config.policy : NULL;
+	shared->only = only || seed / 5 % 2 ? config.policy : NULL;
+	shared->emptying = only;
 	done = test_threads(config.cpus, turns ? seed : 0, run, shared);
 	test_be_cpu(0);
 	for (u32 i = 0; i < SLOTS && !test_failed(); i++)
@@ -166,7 +175,7 @@ static bool together(u64 seed, u32 steps, bool turns)
 
 static void freely_seed(u64 seed)
 {
-	together(seed, 3000, false);
+	together(seed, 3000, false, NULL);
 }
 
 static void freely(void)
@@ -177,7 +186,7 @@ static void freely(void)
 static void by_turns_seed(u64 seed)
 {
 	test_replay(seed, 0);
-	together(seed, 150, true);
+	together(seed, 150, true, NULL);
 }
 
 static void by_turns(void)
@@ -185,8 +194,21 @@ static void by_turns(void)
 	test_seeds(150, by_turns_seed);
 }
 
+/* Blocks whose last pages are unmapped on any CPU, and synced on another. */
+static void emptying_seed(u64 seed)
+{
+	test_replay(seed, 0);
+	together(seed, 300, true, xs_policy_find("fands"));
+}
+
+static void emptying(void)
+{
+	test_seeds(400, emptying_seed);
+}
+
 const struct test thread_tests[] = {
 	{ "threads_by_turns", by_turns },
+	{ "threads_emptying_blocks", emptying },
 	{ "threads_freely", freely },
 	{ NULL, NULL },
 };

@@ -434,14 +434,9 @@ void world_end(struct world *world)
 /* The timer of @cpu fires; it was due at @deadline_ns. */
 static void fire(struct world *world, u32 cpu)
 {
-	u64 next;
-
 	put(&world->cpu[cpu].deadline_ns, 0);
-	next = xs_engine_expire(&world->engine, cpu);
-	if (!next)
-		return;
-	CHECK(next > get(&world->now_ns));
-	put(&world->cpu[cpu].deadline_ns, next);
+	put(&world->cpu[cpu].deadline_ns,
+	    xs_engine_expire(&world->engine, cpu));
 }
 
 void world_fire(struct world *world, u32 cpu)
@@ -471,6 +466,8 @@ void world_advance(struct world *world, u64 ns)
 		if (first > world->now_ns)
 			put(&world->now_ns, first);
 		fire(world, at);
+		CHECK(!world->cpu[at].deadline_ns ||
+		      world->cpu[at].deadline_ns > world->now_ns);
 	}
 	put(&world->now_ns, end);
 }

@@ -11,12 +11,12 @@ python = python="$$(lab/setup.sh)" && "$$python"
 
 TESTS ?= tests
 
-.PHONY: help lab test test-long tidy clean
+.PHONY: help lab test test-long test-cycles tidy clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@echo "make <target>, where a target is one of"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Downloads are kept in $${XSMMU_CACHE:-~/.cache/xsmmu} (XSMMU_CACHE names another folder)."
 
 lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIMENT=name]
@@ -29,6 +29,9 @@ test: ## run the tests [TESTS=path]
 
 test-long: ## run the tests that take minutes (1,000 attach, traffic, detach cycles)
 	@$(python) -m pytest -v -m long $(TESTS)
+
+test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=1000]
+	@export CYCLES='$(or $(N),1000)'; $(python) -m pytest -v -k many_cycles tests/python/test_guest_cycles.py
 
 tidy: ## check style: C, Python, shell, licences
 	@$(python) -m xsmmu.tidy

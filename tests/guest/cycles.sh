@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# The life cycle again and again: policy, bind, traffic, unbind, no policy, the kernel's own path. What stays behind?
+
+# cycle BDF POLICY: one turn; with policy none the kernel's own path does the work instead, for comparison.
+cycle() {
+	put "$1" policy "$2" || failure "policy $2 was refused: $(cat /tmp/put)"
+	bind "$1"
+	start "$1"
+	light_work "$1"
+	[ "$2" = none ] || expect_equal "the state under $2" "$(get "$1" state)" active
+	unbind "$1"
+	expect_balance "$1"
+	put "$1" policy none || failure "policy none was refused: $(cat /tmp/put)"
+	bind "$1"
+	unbind "$1"
+}
+
+light_work() {
+	case $1 in
+	"$DATA" | "$DISK0" | "$DISK1") read_disk "$1" 1 ;;
+	*) ping_peer "$1" 3 ;;
+	esac
+}
+
+# Kilobytes that the kernel itself uses and cannot give back at once: whatever cache is there has been dropped.
+used_kib() {
+	sync
+	sleep 0.2
+	echo 3 >/proc/sys/vm/drop_caches
+	awk '/^(MemFree|Cached|Buffers|AnonPages):/{free += $2} /^MemTotal:/{total = $2} END{print total - free}' /proc/meminfo
+}
+
+# What a counter of pages or objects in the kernel says.
+of_kernel() {
+	awk -v name="$1" '$1 == name {print $2}' /proc/vmstat
+}
+
+# Objects in use of the slabs that IOVAs and IOMMU page tables come from, and of the common sizes.
+iova_objects() {
+	awk '$1 == "iommu_iova" || $1 == "iova_magazine" {used += $2} END{print used + 0}' /proc/slabinfo
+}
+
+# turns BDF COUNT POLICY...: COUNT cycles, taking turns in the policies.
+turns() {
+	turns_device=$1
+	turns_left=$2
+	shift 2
+	while [ "$turns_left" -gt 0 ]; do
+		for policy in "$@"; do
+			cycle "$turns_device" "$policy"
+			turns_left=$((turns_left - 1))
+			[ "$turns_left" -gt 0 ] || break
+		done
+		[ -z "$failures" ] || return
+		[ $((turns_left % 50)) != 0 ] || echo "$turns_left cycles left" >/dev/kmsg
+	done
+}
+
+# leaves_nothing BDF COUNT: after a warm-up, COUNT cycles under our policies must use no more memory than ten times
+# as many as a tenth of them under policy none use, give or take 256 KiB of what the kernel's own per-CPU and slab caches keep by chance
+# (one page for each cycle that leaked would be 4 KiB times COUNT, and an engine with its space is megabytes).
+leaves_nothing() {
+	turns "$1" 5 strict lazy fands xsmmu fused
+	turns "$1" 2 none
+	none_before=$(used_kib)
+	turns "$1" "$(($2 / 10))" none
+	ours_before=$(used_kib)
+	iova_before=$(iova_objects)
+	turns "$1" "$2" strict lazy fands xsmmu fused
+	ours_after=$(used_kib)
+	iova_after=$(iova_objects)
+	none_grew=$(((ours_before - none_before) * 10))
+	ours_grew=$((ours_after - ours_before))
+	echo "$1: $2 cycles grew the kernel by $ours_grew KiB; under policy none by $none_grew KiB" >/dev/kmsg
+	[ $ours_grew -le $(((none_grew > 0 ? none_grew : 0) + 256)) ] ||
+		failure "$2 cycles grew the kernel by $ours_grew KiB; under policy none by $none_grew KiB"
+	[ "$iova_after" -le "$((iova_before + 128))" ] || failure "IOVA objects grew from $iova_before to $iova_after"
+	all_off
+	expect "rmmod" rmmod xsmmu
+	bind "$1"
+	start "$1"
+	work_on "$1"
+	unbind "$1"
+	expect "insmod" insmod /modules/xsmmu.ko
+}
+
+case_cycles_igb() {
+	leaves_nothing "$IGB" "$CYCLES"
+}
+
+case_cycles_nvme() {
+	leaves_nothing "$DATA" "$CYCLES"
+}
+
+# Loading and unloading, with a turn in between.
+case_cycles_of_the_module() {
+	module_left=$((CYCLES / 5))
+	used_before=$(used_kib)
+	while [ $module_left -gt 0 ] && [ -z "$failures" ]; do
+		cycle "$DATA" fused
+		expect "rmmod" rmmod xsmmu
+		expect "insmod" insmod /modules/xsmmu.ko
+		module_left=$((module_left - 1))
+	done
+	used_after=$(used_kib)
+	[ "$used_after" -le $((used_before + 256)) ] || failure "loading and unloading grew the kernel by $((used_after - used_before)) KiB"
+}

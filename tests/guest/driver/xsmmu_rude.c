@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A driver for QEMU's iommu-testdev that uses the DMA API in every way there
+ * is, and in some that there should not be. The device is never asked to do
+ * anything: what counts is what the DMA API's owner makes of the calls.
+ *
+ *   mode=fail    managed DMA memory, then a probe that fails: the memory is
+ *                freed after the driver is gone
+ *   mode=leak    mappings that are never undone
+ *   mode=api     all kinds of mappings, each undone; a probe that fails says
+ *                which was wrong
+ *   mode=kernel  the same, as far as the kernel's own path can do it
+ */
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
+#include <linux/module.h>
+#include <linux/pci.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+
+static char *mode = "api";
+module_param(mode, charp, 0644);
+MODULE_PARM_DESC(mode, "fail, leak, api or kernel");
+
+#define LEAKED_PAGES	20
+
+/* What the IOMMU makes of an IOVA of @dev; 0 is nothing. */
+static phys_addr_t translated(struct device *dev, dma_addr_t iova)
+{
+	return iommu_iova_to_phys(iommu_get_domain_for_dev(dev), iova);
+}
+
+static int wrong(struct device *dev, const char *what)
+{
+	dev_err(dev, "rude: wrong: %s\n", what);
+	return -EIO;
+}
+
+/* ---- single mappings ---- */
+
+/* Map @size bytes at @offset of a buffer of 256 KiB; see each page translated. */
+static int check_single(struct device *dev, void *buffer, size_t offset,
+			size_t size, u64 mask)
+{
+	dma_addr_t iova = dma_map_single(dev, buffer + offset, size,
+					 DMA_BIDIRECTIONAL);
+	size_t at;
+
+	if (dma_mapping_error(dev, iova))
+		return wrong(dev, "dma_map_single() failed");
+	if (iova + size - 1 > mask)
+		return wrong(dev, "an IOVA above the device's mask");
+	if (offset_in_page(iova) != offset_in_page(buffer + offset))
+		return wrong(dev, "the offset in the page is lost");
+	for (at = 0; at < size; at += min_t(size_t, PAGE_SIZE, size - at))
+		if (translated(dev, iova + at) !=
+		    virt_to_phys(buffer + offset) + at)
+			return wrong(dev, "a page of a mapping is not translated");
+	dma_sync_single_for_cpu(dev, iova, size, DMA_BIDIRECTIONAL);
+	dma_sync_single_for_device(dev, iova, size, DMA_BIDIRECTIONAL);
+	dma_unmap_single(dev, iova, size, DMA_BIDIRECTIONAL);
+	return 0;
+}
+
+static int check_singles(struct device *dev, u64 mask)
+{
+	static const struct {
+		size_t offset;
+		size_t size;
+	} parts[] = {
+		{ 0, 1 }, { 0, 4096 }, { 4095, 1 }, { 4095, 2 }, { 1, 4096 },
+		{ 100, 9000 }, { 0, 65536 }, { 0, 65537 }, { 1, 65536 },
+		{ 0, 253952 }, { 0, 262144 }, { 4095, 258049 },
+	};
+	void *buffer = alloc_pages_exact(262144, GFP_KERNEL);
+	int error = 0;
+	size_t i;
+
+	if (!buffer)
+		return -ENOMEM;
+	for (i = 0; i < ARRAY_SIZE(parts) && !error; i++)
+		error = check_single(dev, buffer, parts[i].offset,
+				     parts[i].size, mask);
+	free_pages_exact(buffer, 262144);
+	return error;
+}
+
+/* ---- scatter-gather ---- */
+
+#define SG_SEGMENTS	40
+
+/* Segment i has i * 700 + 1 bytes at offset i * 100 of a buffer of its own. */
+static int make_sg(struct sg_table *table)
+{
+	struct scatterlist *sg;
+	int i;
+
+	if (sg_alloc_table(table, SG_SEGMENTS, GFP_KERNEL))
+		return -ENOMEM;
+	for_each_sgtable_sg(table, sg, i) {
+		struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP, 3);
+
+		if (!page)
+			return -ENOMEM;
+		sg_set_page(sg, page, i * 700 + 1, i * 100 % 4096);
+	}
+	return 0;
+}
+
+static void free_sg(struct sg_table *table)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_sg(table, sg, i)
+		if (sg_page(sg))
+			__free_pages(sg_page(sg), 3);
+	sg_free_table(table);
+}
+
+/* Every byte's address, walked in both lists side by side. */
+static int compare_sg(struct device *dev, struct sg_table *table)
+{
+	u64 boundary = dma_get_seg_boundary(dev);
+	struct scatterlist *sg, *out = table->sgl;
+	size_t used = 0;
+	int i;
+
+	for_each_sgtable_sg(table, sg, i) {
+		size_t at = 0;
+
+		while (at < sg->length) {
+			size_t left = min(sg_dma_len(out) - used,
+					  sg->length - at);
+			size_t step = min_t(size_t, left, 512);
+
+			if (translated(dev, sg_dma_address(out) + used) !=
+			    sg_phys(sg) + at)
+				return wrong(dev, "a byte of a list is not translated");
+			at += step;
+			used += step;
+			if (used < sg_dma_len(out))
+				continue;
+			if ((sg_dma_address(out) & ~boundary) !=
+			    ((sg_dma_address(out) + used - 1) & ~boundary))
+				return wrong(dev, "a segment crosses the boundary");
+			if (sg_dma_len(out) > dma_get_max_seg_size(dev))
+				return wrong(dev, "a segment is too long");
+			out = sg_next(out);
+			used = 0;
+		}
+	}
+	return 0;
+}
+
+static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
+{
+	struct sg_table table;
+	int error;
+
+	dma_set_seg_boundary(dev, boundary);
+	dma_set_max_seg_size(dev, longest);
+	error = make_sg(&table);
+	if (!error)
+		error = dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0);
+	if (!error) {
+		error = compare_sg(dev, &table);
+		dma_unmap_sgtable(dev, &table, DMA_TO_DEVICE, 0);
+	}
+	free_sg(&table);
+	return error;
+}
+
+/* ---- coherent memory ---- */
+
+static int check_coherent(struct device *dev, size_t size, gfp_t gfp, u64 mask)
+{
+	dma_addr_t iova;
+	struct sg_table table;
+	u8 *memory = dma_alloc_coherent(dev, size, &iova, gfp);
+	int error = 0;
+	size_t at;
+
+	if (!memory)
+		return wrong(dev, "dma_alloc_coherent() failed");
+	if (iova + size - 1 > mask)
+		error = wrong(dev, "coherent memory above the device's mask");
+	for (at = 0; at < size; at += PAGE_SIZE)
+		if (!translated(dev, iova + at) || memory[at])
+			error = wrong(dev, "coherent memory not mapped, or not zero");
+	memset(memory, 0x5a, size);
+	if (!error && gfp == GFP_KERNEL) {
+		error = dma_get_sgtable(dev, &table, memory, iova, size);
+		if (!error) {
+			if (sg_phys(table.sgl) != translated(dev, iova))
+				error = wrong(dev, "dma_get_sgtable() is elsewhere");
+			sg_free_table(&table);
+		}
+	}
+	dma_free_coherent(dev, size, memory, iova);
+	return error;
+}
+
+static int check_pages(struct device *dev)
+{
+	struct sg_table *table;
+	struct page *page;
+	dma_addr_t iova;
+	void *address;
+
+	page = dma_alloc_pages(dev, 3 * PAGE_SIZE, &iova, DMA_BIDIRECTIONAL,
+			       GFP_KERNEL);
+	if (!page || translated(dev, iova) != page_to_phys(page))
+		return wrong(dev, "dma_alloc_pages()");
+	dma_free_pages(dev, 3 * PAGE_SIZE, page, iova, DMA_BIDIRECTIONAL);
+
+	table = dma_alloc_noncontiguous(dev, 9 * PAGE_SIZE, DMA_BIDIRECTIONAL,
+					GFP_KERNEL, 0);
+	if (!table)
+		return wrong(dev, "dma_alloc_noncontiguous()");
+	address = dma_vmap_noncontiguous(dev, 9 * PAGE_SIZE, table);
+	if (!address)
+		return wrong(dev, "dma_vmap_noncontiguous()");
+	memset(address, 1, 9 * PAGE_SIZE);
+	dma_vunmap_noncontiguous(dev, address);
+	dma_free_noncontiguous(dev, 9 * PAGE_SIZE, table, DMA_BIDIRECTIONAL);
+	return 0;
+}
+
+static int check_coherents(struct device *dev, u64 mask)
+{
+	static const size_t sizes[] = { 1, 4096, 12288, 32768, 65536, 262144,
+					4 << 20 };
+	int error = 0;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(sizes) && !error; i++) {
+		error = check_coherent(dev, sizes[i], GFP_KERNEL, mask);
+		if (!error && sizes[i] <= 65536)
+			error = check_coherent(dev, sizes[i], GFP_ATOMIC, mask);
+	}
+	return error ? error : check_pages(dev);
+}
+
+/* ---- device registers of a peer ---- */
+
+static int check_resource(struct pci_dev *pdev)
+{
+	struct device *dev = &pdev->dev;
+	phys_addr_t registers = pci_resource_start(pdev, 0);
+	dma_addr_t iova = dma_map_resource(dev, registers, 4096,
+					   DMA_BIDIRECTIONAL, 0);
+
+	if (dma_mapping_error(dev, iova))
+		return wrong(dev, "dma_map_resource() failed");
+	if (translated(dev, iova) != registers)
+		return wrong(dev, "device registers are not translated");
+	dma_unmap_resource(dev, iova, 4096, DMA_BIDIRECTIONAL, 0);
+	return 0;
+}
+
+static int check_api(struct pci_dev *pdev, u32 masks)
+{
+	static const u32 bits[] = { 64, 32, 24 };
+	struct device *dev = &pdev->dev;
+	int error = 0;
+	size_t i;
+
+	for (i = 0; i < masks && !error; i++) {
+		u64 mask = DMA_BIT_MASK(bits[i]);
+
+		error = dma_set_mask_and_coherent(dev, mask);
+		if (error)
+			return wrong(dev, "a DMA mask was refused");
+		error = check_singles(dev, mask);
+		if (!error)
+			error = check_coherents(dev, mask);
+		if (!error)
+			error = check_sg(dev, DMA_BIT_MASK(32), 65536);
+		if (!error)
+			error = check_sg(dev, 0xffff, 65536);
+		if (!error)
+			error = check_sg(dev, 0x7fff, 32768);
+		if (!error)
+			error = check_resource(pdev);
+	}
+	if (!error && dma_get_required_mask(dev) == 0)
+		error = wrong(dev, "no required mask");
+	if (!error && dma_max_mapping_size(dev) < 262144)
+		error = wrong(dev, "a small dma_max_mapping_size()");
+	return error;
+}
+
+/* ---- bad manners ---- */
+
+static int leak(struct device *dev)
+{
+	u32 i;
+
+	for (i = 0; i < LEAKED_PAGES; i++) {
+		struct page *page = alloc_page(GFP_KERNEL);
+
+		if (!page || dma_mapping_error(dev, dma_map_page(dev, page, 0,
+							PAGE_SIZE,
+							DMA_TO_DEVICE)))
+			return -ENOMEM;
+		/* The page stays; what matters here is its mapping. */
+	}
+	return 0;
+}
+
+static int fail(struct device *dev)
+{
+	dma_addr_t iova;
+	u32 i;
+
+	for (i = 0; i < 4; i++)
+		if (!dmam_alloc_coherent(dev, 4096 << i, &iova, GFP_KERNEL))
+			return -ENOMEM;
+	return -ENODEV;
+}
+
+static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	int error = pcim_enable_device(pdev);
+
+	if (error)
+		return error;
+	error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	if (error)
+		return error;
+	if (sysfs_streq(mode, "fail"))
+		return fail(&pdev->dev);
+	if (sysfs_streq(mode, "leak"))
+		return leak(&pdev->dev);
+	/* Below 16 MiB the kernel's own path soon has no long range left. */
+	return check_api(pdev, sysfs_streq(mode, "kernel") ? 2 : 3);
+}
+
+static const struct pci_device_id rude_ids[] = {
+	{ PCI_DEVICE(0x1b36, 0x0005) },
+	{ }
+};
+MODULE_DEVICE_TABLE(pci, rude_ids);
+
+static struct pci_driver rude_driver = {
+	.name = KBUILD_MODNAME,
+	.id_table = rude_ids,
+	.probe = rude_probe,
+};
+module_pci_driver(rude_driver);
+
+MODULE_DESCRIPTION("A driver that behaves badly");
+MODULE_LICENSE("GPL");

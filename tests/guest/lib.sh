@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2034 # what other scripts use
+# What every guest test uses, on top of the lab's own lib.sh: cases, expectations, the kernel log, devices and traffic.
+#
+# A case is a function named case_*; the host runs them in the order of their script and reports each one by itself.
+# A case goes on after a failed expectation, so it says all that is wrong; `give_up` ends the guest where going on
+# would make no sense.
+
+# --- cases -------------------------------------------------------------------------------------------------------
+
+failures=
+
+# failure TEXT: the running case has failed.
+failure() {
+	failures="$failures${failures:+,}$(json_string "$*")"
+	echo "FAILED: $*" >/dev/kmsg
+}
+
+# run_case NAME: run case_NAME and report it. Drivers and policies that it leaves behind are the next case's problem,
+# so it must leave none: see `all_off`.
+run_case() {
+	failures=
+	echo "case $1" >/dev/kmsg
+	emit "{\"event\":\"begin\",\"case\":\"$1\"}"
+	case_started=$(clock_now)
+	"case_$1"
+	emit "{\"event\":\"case\",\"case\":\"$1\",\"failures\":[$failures],\"guest_ms\":$((($(clock_now) - case_started) / 1000000))}"
+}
+
+give_up() {
+	failure "$@"
+	emit "{\"event\":\"case\",\"case\":\"\",\"failures\":[$failures]}"
+	fail "$@"
+}
+
+# expect TEXT COMMAND...: the command must succeed.
+expect() {
+	expect_text=$1
+	shift
+	"$@" || failure "$expect_text"
+}
+
+# expect_equal TEXT FOUND WANTED
+expect_equal() {
+	[ "$2" = "$3" ] || failure "$1 is '$2', not '$3'"
+}
+
+# --- the kernel log ----------------------------------------------------------------------------------------------
+
+log_marks=0
+
+# From here on, `log_since` has what the kernel says.
+log_mark() {
+	log_marks=$((log_marks + 1))
+	echo "log mark $log_marks" >/dev/kmsg
+}
+
+log_since() {
+	dmesg | sed "1,/log mark $log_marks\$/d"
+}
+
+# expect_log PATTERN: the log has exactly one line of xsmmu since the mark, and it matches.
+expect_log() {
+	log_since | grep 'xsmmu: ' >/tmp/said
+	if [ "$(grep -c . /tmp/said)" != 1 ]; then
+		failure "one log line was expected ($1), found: $(cat /tmp/said)"
+	elif ! grep -qE "$1" /tmp/said; then
+		failure "the log says '$(cat /tmp/said)', not '$1'"
+	fi
+}
+
+expect_silence() {
+	said=$(log_since | grep -E 'xsmmu: ')
+	[ -z "$said" ] || failure "the module said: $said"
+}
+
+# --- files of the module -----------------------------------------------------------------------------------------
+
+device_dir() {
+	echo "/sys/bus/pci/devices/$1"
+}
+
+xs() {
+	echo "/sys/bus/pci/devices/$1/xsmmu/$2"
+}
+
+get() {
+	cat "$(xs "$1" "$2")"
+}
+
+stat_of() {
+	cat "$(xs "$1" "stats/$2")"
+}
+
+# put BDF FILE VALUE: write, quietly; what the shell says of a failure is in /tmp/put.
+put() {
+	{ echo "$3" >"$(xs "$1" "$2")"; } 2>/tmp/put
+}
+
+# refused BDF FILE VALUE ERROR PATTERN: the write fails with the errno whose text is ERROR, one log line says why, and
+# the file reads as before.
+refused() {
+	refused_before=$(get "$1" "$2")
+	log_mark
+	if put "$1" "$2" "$3"; then
+		failure "$2 '$3' was accepted, and is to be refused"
+	else
+		grep -q "$4" /tmp/put || failure "$2 '$3': the error is '$(cat /tmp/put)', not '$4'"
+		expect_log "$5"
+	fi
+	expect_equal "$2 after refusing '$3'" "$(get "$1" "$2")" "$refused_before"
+}
+
+accepted() {
+	log_mark
+	put "$1" "$2" "$3" || failure "$2 '$3' was refused: $(cat /tmp/put)"
+	expect_silence
+}
+
+policy_of() {
+	sed 's/.*\[\(.*\)\].*/\1/' "$(xs "$1" policy)"
+}
+
+group_type() {
+	cat "$(device_dir "$1")/iommu_group/type"
+}
+
+# set_group_type BDF TYPE
+set_group_type() {
+	[ "$(group_type "$1")" = "$2" ] || echo "$2" >"$(device_dir "$1")/iommu_group/type" ||
+		failure "$1: group type $2 was refused"
+}
+
+# references: how often the module is held.
+references() {
+	cat /sys/module/xsmmu/refcnt
+}
+
+# expect_balance BDF: nothing is mapped, nothing held, nothing still to be synced; every count says so.
+expect_balance() {
+	expect_equal "$1: live_pages" "$(stat_of "$1" live_pages)" 0
+	expect_equal "$1: held_pages" "$(stat_of "$1" held_pages)" 0
+	expect_equal "$1: synced_pages" "$(stat_of "$1" synced_pages)" "$(stat_of "$1" deferred_pages)"
+	expect_equal "$1: unmapped_pages" "$(stat_of "$1" unmapped_pages)" "$(stat_of "$1" mapped_pages)"
+	expect_equal "$1: map_failures" "$(stat_of "$1" map_failures)" 0
+}
+
+# --- devices -----------------------------------------------------------------------------------------------------
+
+E1000E=0000:00:02.0
+TESTDEV=0000:00:03.0
+IGB=0000:01:00.0
+DATA=0000:02:00.0
+DISK0=0000:05:00.0
+DISK1=0000:06:00.0
+POLICIES='strict lazy fands xsmmu fused'
+
+driver_of() {
+	case $1 in
+	"$E1000E") echo e1000e ;;
+	"$TESTDEV") echo xsmmu_lab ;;
+	"$IGB") echo igb ;;
+	*) echo nvme ;;
+	esac
+}
+
+# take POLICY BDF...: choose a policy for devices of one group and bind their drivers.
+take() {
+	take_policy=$1
+	shift
+	for each in "$@"; do
+		put "$each" policy "$take_policy" || failure "$each: policy $take_policy was refused: $(cat /tmp/put)"
+	done
+	for each in "$@"; do
+		bind "$each"
+	done
+}
+
+bind() {
+	echo "$1" >"/sys/bus/pci/drivers/$(driver_of "$1")/bind" || failure "$1: its driver does not bind"
+}
+
+unbind() {
+	for each in "$@"; do
+		[ ! -e "$(device_dir "$each")/driver" ] || echo "$each" >"$(device_dir "$each")/driver/unbind" ||
+			failure "$each: its driver does not unbind"
+	done
+}
+
+# all_off: no driver, no policy, nothing left behind; and the groups translate.
+all_off() {
+	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
+		[ -e "$(device_dir "$each")" ] && unbind "$each"
+	done
+	[ -e /sys/module/xsmmu ] || return
+	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
+		[ -e "$(xs "$each" policy)" ] || continue
+		expect_balance "$each"
+		put "$each" policy none || failure "$each: policy none was refused: $(cat /tmp/put)"
+		set_group_type "$each" DMA-FQ
+	done
+	expect_equal "the module's reference count" "$(references)" 0
+}
+
+# until_true SECONDS COMMAND...: wait for it.
+until_true() {
+	until_left=$(($1 * 10))
+	shift
+	until "$@"; do
+		until_left=$((until_left - 1))
+		[ $until_left -gt 0 ] || return 1
+		sleep 0.1
+	done
+}
+
+# --- traffic -----------------------------------------------------------------------------------------------------
+
+wire_of() {
+	[ "$1" = "$IGB" ] && echo 1 || echo 0
+}
+
+link_of() {
+	ls "$(device_dir "$1")/net"
+}
+
+has_carrier() {
+	[ "$(cat "/sys/class/net/$(link_of "$1")/carrier" 2>/dev/null)" = 1 ]
+}
+
+# nic_start BDF: bring its link up, ready for its peer.
+nic_start() {
+	wire=$(wire_of "$1")
+	link=$(link_of "$1")
+	ip link set "$link" up
+	ip addr add "10.0.$wire.1/24" dev "$link" 2>/dev/null
+	until_true 20 has_carrier "$1" || failure "$link: no carrier"
+	ip -n "peer$wire" link set peer up
+	ip neigh replace "10.0.$wire.2" lladdr "52:54:00:00:01:0$wire" dev "$link"
+	ip -n "peer$wire" neigh replace "10.0.$wire.1" lladdr "$(cat "/sys/class/net/$link/address")" dev peer
+}
+
+# ping_peer BDF COUNT: all answers must come back.
+ping_peer() {
+	ping -q -c "$2" -i 0.05 -W 5 -s 1400 "10.0.$(wire_of "$1").2" >/tmp/ping 2>&1 ||
+		failure "$1: ping failed: $(tail -n 2 /tmp/ping)"
+	grep -q ' 0% packet loss' /tmp/ping || failure "$1: packets were lost: $(tail -n 2 /tmp/ping)"
+}
+
+# One that lost its controller may still be there, held open, under an earlier name.
+disk_of() {
+	for each_disk in /sys/block/nvme*; do
+		case $(readlink -f "$each_disk") in
+		*"/$1/"*)
+			if [ -b "/dev/${each_disk##*/}" ]; then
+				echo "/dev/${each_disk##*/}"
+				return
+			fi
+			;;
+		esac
+	done
+	return 1
+}
+
+# disk_start BDF: wait for its block device.
+disk_start() {
+	until_true 30 disk_of "$1" >/dev/null || failure "$1: no disk; there are: $(cd /sys/block && echo nvme*)"
+}
+
+# read_disk BDF MIB: read past the page cache.
+read_disk() {
+	dd if="$(disk_of "$1")" of=/dev/null bs=256k count=$(($2 * 4)) iflag=direct 2>/tmp/dd ||
+		failure "$1: reading failed: $(tail -n 1 /tmp/dd)"
+}
+
+# write_disk BDF MIB: write known data past the page cache, and read it back.
+write_disk() {
+	dd if=/dev/urandom of=/tmp/pattern bs=1M count="$2" 2>/dev/null
+	dd if=/tmp/pattern of="$(disk_of "$1")" bs=64k oflag=direct 2>/tmp/dd || failure "$1: writing failed: $(tail -n 1 /tmp/dd)"
+	dd if="$(disk_of "$1")" of=/tmp/back bs=64k count=$(($2 * 16)) iflag=direct 2>/tmp/dd ||
+		failure "$1: reading back failed: $(tail -n 1 /tmp/dd)"
+	cmp -s /tmp/pattern /tmp/back || failure "$1: what was read back differs from what was written"
+	rm -f /tmp/pattern /tmp/back
+}
+
+# start BDF, work_on BDF: bring a device up; give it a little work that checks its data.
+start() {
+	case $(driver_of "$1") in
+	nvme) disk_start "$1" ;;
+	*) nic_start "$1" ;;
+	esac
+}
+
+work_on() {
+	case $1 in
+	"$DATA") write_disk "$1" 1 ;;
+	"$DISK0" | "$DISK1") read_disk "$1" 2 ;;
+	*) ping_peer "$1" 10 ;;
+	esac
+}

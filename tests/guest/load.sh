@@ -1,0 +1,450 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# What can happen to a device at work: unload, unbind, unplug, reset, a change of policy, CPUs that come and go.
+
+# --- load --------------------------------------------------------------------------------------------------------
+
+# iperf_start BDF SECONDS: four streams to the device, four from it.
+iperf_start() {
+	iperf_wire=$(wire_of "$1")
+	ip netns exec "peer$iperf_wire" iperf3 -s -1 >/tmp/server 2>&1 &
+	sleep 0.5
+	iperf3 -c "10.0.$iperf_wire.2" -P 4 -t "$2" --bidir -i 0 -J >/tmp/iperf 2>&1 &
+	load=$!
+	sleep 1
+}
+
+# iperf_end: it must come to its own end, and bytes must have moved both ways.
+iperf_end() {
+	wait $load || failure "iperf3 failed: $(grep -m 1 '"error"' /tmp/iperf)"
+	[ "$(grep -c '"bytes":[[:space:]]*[1-9]' /tmp/iperf)" -gt 8 ] || failure "iperf3 moved nothing: $(tail -n 5 /tmp/iperf)"
+}
+
+# load_abort: end the load, which lost its device. What a peer sends to no NIC would stay in its queue.
+load_abort() {
+	for each in 0 1; do
+		ip -n "peer$each" link set peer down
+	done
+	kill "$load" 2>/dev/null
+	for each in $(pidof iperf3) $(pidof fio); do
+		kill -9 "$each" 2>/dev/null
+	done
+	wait "$load" 2>/dev/null
+	load=
+	sleep 0.2
+}
+
+# fio_start BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data.
+fio_start() {
+	fio --name=load --filename="$(disk_of "$1")" --thread --ioengine=libaio --direct=1 --rw=randwrite --bs=4k-64k \
+		--iodepth=16 --size=16M --loops=1000 --runtime="$2" --time_based --verify=crc32c --verify_fatal=1 \
+		--verify_backlog=64 --verify_backlog_batch=32 >/tmp/fio 2>&1 &
+	load=$!
+	sleep 1
+}
+
+fio_end() {
+	wait $load || failure "fio failed: $(grep -iE 'verify|error|err=' /tmp/fio | head -n 3)"
+	grep -q 'err= 0' /tmp/fio || failure "fio did not end well: $(head -n 5 /tmp/fio)"
+}
+
+# expect_no_timeouts: no driver gave up waiting for its device.
+expect_no_timeouts() {
+	said=$(log_since | grep -iE 'NETDEV WATCHDOG|I/O .*timeout|timed out|I/O error|Tx Unit Hang|completion polled')
+	[ -z "$said" ] || failure "a driver waited in vain: $(echo "$said" | head -n 3)"
+}
+
+# expect_clean BDF: after its driver is gone, nothing is mapped and nobody complained.
+expect_clean() {
+	expect_balance "$1"
+	expect_silence
+	expect_equal "the state" "$(get "$1" state)" idle
+}
+
+# --- rmmod, unbind -----------------------------------------------------------------------------------------------
+
+# rmmod_refused: and nothing changes.
+rmmod_refused() {
+	if rmmod xsmmu 2>/tmp/rmmod; then
+		give_up "rmmod of a module in use was not refused"
+	fi
+}
+
+case_rmmod_under_network_load() {
+	log_mark
+	take fused $IGB
+	nic_start $IGB
+	iperf_start $IGB 2
+	for _ in 1 2 3 4 5 6 7 8; do
+		rmmod_refused
+	done
+	iperf_end
+	expect_no_timeouts
+	unbind $IGB
+	expect_clean $IGB
+	all_off
+}
+
+case_rmmod_under_disk_load() {
+	log_mark
+	take xsmmu $DATA
+	disk_start $DATA
+	fio_start $DATA 2
+	for _ in 1 2 3 4 5 6 7 8; do
+		rmmod_refused
+	done
+	fio_end
+	expect_no_timeouts
+	unbind $DATA
+	expect_clean $DATA
+	all_off
+}
+
+case_unbind_under_network_load() {
+	for pair in fused:$IGB xsmmu:$E1000E fands:$E1000E lazy:$IGB strict:$IGB; do
+		nic=${pair#*:}
+		log_mark
+		take "${pair%%:*}" "$nic"
+		nic_start "$nic"
+		iperf_start "$nic" 60
+		unbind "$nic"
+		load_abort
+		expect_clean "$nic"
+	done
+	all_off
+}
+
+case_unbind_under_disk_load() {
+	for policy in $POLICIES; do
+		log_mark
+		take "$policy" $DATA
+		disk_start $DATA
+		fio_start $DATA 60
+		unbind $DATA
+		load_abort
+		expect_clean $DATA
+	done
+	all_off
+	bind $DATA
+	disk_start $DATA
+	work_on $DATA
+	all_off
+}
+
+# One device of a group goes, the other works on.
+case_unbind_one_of_a_group() {
+	log_mark
+	take fused $DISK0 $DISK1
+	disk_start $DISK0
+	disk_start $DISK1
+	fio --name=load --filename="$(disk_of $DISK1)" --thread --ioengine=libaio --direct=1 --rw=randread --bs=4k \
+		--iodepth=16 --runtime=4 --time_based >/tmp/fio 2>&1 &
+	load=$!
+	sleep 1
+	unbind $DISK0
+	expect_equal "the state" "$(get $DISK1 state)" active
+	bind $DISK0
+	disk_start $DISK0
+	read_disk $DISK0 2
+	unbind $DISK0
+	fio_end
+	expect_no_timeouts
+	unbind $DISK1
+	expect_clean $DISK0
+	all_off
+}
+
+# --- hot-plug ----------------------------------------------------------------------------------------------------
+
+# qmp COMMAND ARGUMENTS: ask the host; what became of it is seen in the guest.
+qmp() {
+	emit "{\"event\":\"qmp\",\"execute\":\"$1\",\"arguments\":{$2}}"
+}
+
+is_gone() {
+	[ ! -e "$(device_dir "$1")" ]
+}
+
+is_there() {
+	[ -e "$(device_dir "$1")" ]
+}
+
+# unplug BDF ID: by the machine's own hot-plug, which tells the guest first.
+unplug() {
+	qmp device_del "\"id\":\"$2\""
+	until_true 20 is_gone "$1" || give_up "$1 is still there 20 s after it was unplugged"
+	[ ! -e "$(xs "$1" policy)" ] || failure "an unplugged device still has its folder"
+}
+
+# plug BDF ARGUMENTS
+plug() {
+	qmp device_add "$2"
+	until_true 20 is_there "$1" || give_up "$1 is not there 20 s after it was plugged in"
+	until_true 5 test -e "$(xs "$1" policy)" || failure "$1 has no xsmmu folder after it was plugged in"
+	# The kernel gives a plugged-in device its driver by itself.
+	until_true 20 test -e "$(device_dir "$1")/driver" || failure "$1 has no driver after it was plugged in"
+}
+
+# plug_off BDF: a plugged-in device has no policy, so the kernel's own path; for another its driver has to go.
+plug_off() {
+	expect_equal "the policy of a new device" "$(policy_of "$1")" none
+	expect_equal "the state of a new device" "$(get "$1" state)" off
+	unbind "$1"
+}
+
+plug_igb() {
+	plug $IGB '"driver":"igb","id":"dut-igb","bus":"port-igb","netdev":"wire1","romfile":""'
+}
+
+plug_data() {
+	plug $DATA '"driver":"nvme","id":"dut-nvme-data","bus":"port-data","serial":"data","drive":"data"'
+}
+
+case_unplug_nic_under_load() {
+	for policy in fused xsmmu strict; do
+		log_mark
+		take "$policy" $IGB
+		nic_start $IGB
+		iperf_start $IGB 60
+		unplug $IGB dut-igb
+		load_abort
+		expect_silence
+		expect_equal "the module's reference count" "$(references)" 0
+		plug_igb
+		plug_off $IGB
+	done
+	take fused $IGB
+	nic_start $IGB
+	ping_peer $IGB 10
+	expect_equal "the state" "$(get $IGB state)" active
+	unbind $IGB
+	expect_clean $IGB
+	all_off
+}
+
+case_unplug_disk_under_load() {
+	for policy in fused fands lazy; do
+		log_mark
+		take "$policy" $DATA
+		disk_start $DATA
+		fio_start $DATA 60
+		unplug $DATA dut-nvme-data
+		load_abort
+		expect_silence
+		expect_equal "the module's reference count" "$(references)" 0
+		plug_data
+		plug_off $DATA
+	done
+	take xsmmu $DATA
+	disk_start $DATA
+	work_on $DATA
+	unbind $DATA
+	expect_clean $DATA
+	all_off
+}
+
+# A device is plugged into a group that has a policy and a device at work: it gets the group's policy.
+case_plug_into_a_group_at_work() {
+	log_mark
+	take fused $DISK0 $DISK1
+	disk_start $DISK0
+	disk_start $DISK1
+	fio --name=load --filename="$(disk_of $DISK0)" --thread --ioengine=libaio --direct=1 --rw=randread --bs=4k \
+		--iodepth=16 --runtime=8 --time_based >/tmp/fio 2>&1 &
+	load=$!
+	unplug $DISK1 dut-nvme1
+	expect_equal "the state of the other" "$(get $DISK0 state)" active
+	plug $DISK1 '"driver":"nvme","id":"dut-nvme1","bus":"downstream1","serial":"null1","drive":"null1"'
+	expect_equal "the policy" "$(policy_of $DISK1)" fused
+	disk_start $DISK1
+	read_disk $DISK1 2
+	fio_end
+	unbind $DISK0 $DISK1
+	expect_clean $DISK0
+	all_off
+}
+
+# --- reset -------------------------------------------------------------------------------------------------------
+
+case_function_reset_under_an_idle_driver() {
+	for device in $IGB $DATA $E1000E; do
+		[ -e "$(device_dir $device)/reset" ] || continue
+		log_mark
+		take fused $device
+		start $device
+		work_on $device
+		# igb and e1000e do not notice a reset while their link is up.
+		[ $device = $DATA ] || ip link set "$(link_of $device)" down
+		echo 1 >"$(device_dir $device)/reset" || failure "$device: reset failed"
+		sleep 0.5
+		start $device
+		work_on $device
+		expect_equal "the state" "$(get $device state)" active
+		unbind $device
+		expect_clean $device
+		echo "$device was reset" >/dev/kmsg
+	done
+	all_off
+}
+
+case_function_reset_without_a_driver() {
+	for device in $IGB $DATA; do
+		log_mark
+		put $device policy fused
+		echo 1 >"$(device_dir $device)/reset" || failure "$device: reset failed"
+		bind $device
+		start $device
+		work_on $device
+		unbind $device
+		expect_clean $device
+	done
+	all_off
+}
+
+# --- live changes ------------------------------------------------------------------------------------------------
+
+# change_policies BDF TIMES: walk through our policies, there and back, and tune them.
+change_policies() {
+	change_left=$2
+	while [ "$change_left" -gt 0 ]; do
+		for policy in fused strict xsmmu lazy fands xsmmu fused fands strict lazy; do
+			put "$1" policy "$policy" || failure "policy $policy was refused: $(cat /tmp/put)"
+			expect_equal "the policy" "$(policy_of "$1")" $policy
+			put "$1" max_window_us $((change_left % 3 * 5000 + 1))
+			put "$1" batch_pages $((change_left * 37 % 1024 + 1))
+			put "$1" range_commands_max $((change_left % 32 + 1))
+		done
+		change_left=$((change_left - 1))
+	done
+}
+
+case_change_policy_under_network_load() {
+	for nic in $IGB $E1000E; do
+		log_mark
+		take strict $nic
+		nic_start $nic
+		iperf_start $nic 4
+		change_policies $nic 8
+		iperf_end
+		expect_no_timeouts
+		ping_peer $nic 10
+		expect_equal "the state" "$(get $nic state)" active
+		unbind $nic
+		expect_clean $nic
+	done
+	all_off
+}
+
+case_change_policy_under_disk_load() {
+	log_mark
+	take strict $DATA
+	disk_start $DATA
+	fio_start $DATA 5
+	change_policies $DATA 12
+	fio_end
+	expect_no_timeouts
+	work_on $DATA
+	unbind $DATA
+	expect_clean $DATA
+	all_off
+}
+
+# The kernel lets a group of type DMA become DMA-FQ under a bound driver.
+case_change_group_type_under_load() {
+	set_group_type $DATA DMA
+	log_mark
+	take fused $DATA
+	disk_start $DATA
+	fio_start $DATA 3
+	set_group_type $DATA DMA-FQ
+	if echo identity 2>/dev/null >"$(device_dir $DATA)/iommu_group/type"; then
+		failure "the kernel made a group with a bound driver an identity one"
+	fi
+	fio_end
+	expect_no_timeouts
+	unbind $DATA
+	expect_clean $DATA
+	all_off
+}
+
+# Reading statistics, and writing what is refused, while everything moves.
+case_statistics_under_load() {
+	log_mark
+	take fused $DATA
+	disk_start $DATA
+	fio_start $DATA 3
+	while kill -0 $load 2>/dev/null; do
+		cat "$(xs $DATA stats)"/* "$(xs $DATA exposure_ns)" "$(xs $DATA state)" "$(xs $DATA level)" >/dev/null ||
+			failure "a file could not be read"
+		mapped=$(stat_of $DATA mapped_pages)
+		unmapped=$(stat_of $DATA unmapped_pages)
+		[ "$(stat_of $DATA live_pages)" -lt 1000000 ] || failure "live_pages is $(stat_of $DATA live_pages)"
+		[ "$(stat_of $DATA held_pages)" -lt 1000000 ] || failure "held_pages is $(stat_of $DATA held_pages)"
+		[ "$mapped" -gt 0 ] && [ "$unmapped" -ge 0 ] || failure "nothing was counted"
+	done
+	fio_end
+	unbind $DATA
+	expect_clean $DATA
+	all_off
+}
+
+# --- CPUs --------------------------------------------------------------------------------------------------------
+
+# toggle_cpu TIMES
+toggle_cpu() {
+	toggle_left=$1
+	while [ "$toggle_left" -gt 0 ]; do
+		echo 0 >/sys/devices/system/cpu/cpu1/online || failure "the CPU does not go off-line"
+		sleep 0.2
+		echo 1 >/sys/devices/system/cpu/cpu1/online || failure "the CPU does not come back"
+		sleep 0.2
+		toggle_left=$((toggle_left - 1))
+	done
+}
+
+case_cpu_hotplug_under_network_load() {
+	for policy in fused xsmmu; do
+		log_mark
+		take "$policy" $IGB
+		nic_start $IGB
+		iperf_start $IGB 4
+		toggle_cpu 4
+		iperf_end
+		expect_no_timeouts
+		ping_peer $IGB 10
+		unbind $IGB
+		expect_clean $IGB
+	done
+	all_off
+}
+
+case_cpu_hotplug_under_disk_load() {
+	for policy in fused lazy; do
+		log_mark
+		take "$policy" $DATA
+		disk_start $DATA
+		fio_start $DATA 4
+		toggle_cpu 4
+		fio_end
+		expect_no_timeouts
+		unbind $DATA
+		expect_clean $DATA
+	done
+	all_off
+}
+
+# Attach and detach while a CPU is away: what it would have cached is not waited for.
+case_attach_with_a_cpu_away() {
+	echo 0 >/sys/devices/system/cpu/cpu1/online
+	log_mark
+	take fused $DATA
+	disk_start $DATA
+	work_on $DATA
+	echo 1 >/sys/devices/system/cpu/cpu1/online
+	work_on $DATA
+	echo 0 >/sys/devices/system/cpu/cpu1/online
+	unbind $DATA
+	expect_clean $DATA
+	echo 1 >/sys/devices/system/cpu/cpu1/online
+	all_off
+}

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# What has to work on every kernel: load, every policy, a little work, unload.
+
+case_policies_on_a_nic() {
+	for policy in $POLICIES; do
+		take "$policy" $E1000E
+		nic_start $E1000E
+		ping_peer $E1000E 5
+		expect_equal "the state under $policy" "$(get $E1000E state)" active
+		unbind $E1000E
+		expect_balance $E1000E
+	done
+	all_off
+}
+
+case_policies_on_a_disk() {
+	for policy in $POLICIES; do
+		take "$policy" $DATA
+		disk_start $DATA
+		work_on $DATA
+		expect_equal "the state under $policy" "$(get $DATA state)" active
+		unbind $DATA
+		expect_balance $DATA
+	done
+	all_off
+}
+
+# On real pages in a real NAPI poll; the levels are those of the policies' table.
+case_micro() {
+	for pair in strict:strict lazy:lazy fands:bounded xsmmu:held fused:held; do
+		take "${pair%:*}" $TESTDEV
+		expect_equal "the state before" "$(get $TESTDEV state)" attached
+		echo 'ring=256 rounds=4' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed under ${pair%:*}"
+		sleep 0.1
+		expect_equal "the level" "$(get $TESTDEV level)" "${pair#*:}"
+		expect_equal "the state" "$(get $TESTDEV state)" active
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+case_change_under_a_driver() {
+	take strict $DATA
+	disk_start $DATA
+	for policy in fused lazy xsmmu fands strict fused; do
+		put $DATA policy $policy || failure "policy $policy was refused"
+		work_on $DATA
+	done
+	unbind $DATA
+	expect_balance $DATA
+	all_off
+}
+
+case_unload() {
+	take fused $E1000E
+	if rmmod xsmmu 2>/dev/null; then
+		give_up "rmmod of a module in use was not refused"
+	fi
+	all_off
+	expect "rmmod" rmmod xsmmu
+	bind $DATA
+	disk_start $DATA
+	work_on $DATA
+	unbind $DATA
+	expect "insmod" insmod /modules/xsmmu.ko
+}

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# The tracepoints xsmmu:map, xsmmu:unmap and xsmmu:sync.
+
+EVENTS=/sys/kernel/tracing/events/xsmmu
+
+# traced EVENT: its lines, from the last recording.
+traced() {
+	grep " $1: device=\| $1: group=" /tmp/trace
+}
+
+# record COMMAND...: with all three events on; the lines go to /tmp/trace.
+record() {
+	echo 20000 >/sys/kernel/tracing/buffer_size_kb
+	echo >/sys/kernel/tracing/trace
+	echo 1 >$EVENTS/enable
+	"$@"
+	echo 0 >$EVENTS/enable
+	cat /sys/kernel/tracing/trace >/tmp/trace
+}
+
+case_tracepoints_are_there() {
+	for event in map unmap sync; do
+		expect "event $event" test -e $EVENTS/$event/format
+		expect "format of $event" grep -q "^name: $event$" $EVENTS/$event/format
+	done
+	for field in device iova pages; do
+		expect "map has $field" grep -q "field:.* $field;" $EVENTS/map/format
+		expect "unmap has $field" grep -q "field:.* $field;" $EVENTS/unmap/format
+	done
+	for field in group cause pages ranges page_commands domain_commands oldest_ns; do
+		expect "sync has $field" grep -q "field:.* $field;" $EVENTS/sync/format
+	done
+}
+
+# sum FIELD: over all sync lines.
+sum() {
+	traced sync | sed "s/.* $1=\([0-9]*\).*/\1/" | awk '{total += $1} END{print total + 0}'
+}
+
+# all_of_a_life BDF: from bind to unbind.
+all_of_a_life() {
+	bind "$1"
+	start "$1"
+	work_on "$1"
+	unbind "$1"
+}
+
+# Every page that was mapped was unmapped, every page that was deferred was synced, and the counters say the same.
+life_of() {
+	put "$1" policy "$2"
+	for name in maps unmaps mapped_pages unmapped_pages synced_pages inv_page inv_domain; do
+		eval "before_$name=$(stat_of "$1" $name)"
+	done
+	before_direct=$(($(stat_of "$1" unmapped_pages) - $(stat_of "$1" deferred_pages)))
+	record all_of_a_life "$1"
+	expect_equal "$2: maps traced" "$(traced map | grep -c "device=$1 ")" $(($(stat_of "$1" maps) - before_maps))
+	expect_equal "$2: unmaps traced" "$(traced unmap | grep -c "device=$1 ")" $(($(stat_of "$1" unmaps) - before_unmaps))
+	direct=$(($(stat_of "$1" unmapped_pages) - $(stat_of "$1" deferred_pages) - before_direct))
+	expect_equal "$2: pages of syncs" "$(sum pages)" $(($(stat_of "$1" synced_pages) - before_synced_pages + direct))
+	expect_equal "$2: page commands of syncs" "$(sum page_commands)" $(($(stat_of "$1" inv_page) - before_inv_page))
+	expect_equal "$2: domain commands of syncs" "$(sum domain_commands)" $(($(stat_of "$1" inv_domain) - before_inv_domain))
+	group=$(basename "$(readlink "$(device_dir "$1")/iommu_group")")
+	! traced sync | grep -qv " group=$group " || failure "$2: a sync of another group"
+	! traced sync | grep -qvE ' cause=(unmap|block|poll|full|time|explicit|drain) ' || failure "$2: a sync without a cause"
+	# What is mapped and not unmapped, by address, at the end of the life: nothing.
+	traced map | sed 's/.*\(iova=.*\)/\1/' | sort >/tmp/maps
+	traced unmap | sed 's/.*\(iova=.*\)/\1/' | sort >/tmp/unmaps
+	cmp -s /tmp/maps /tmp/unmaps || failure "$2: maps and unmaps differ: $(diff /tmp/maps /tmp/unmaps | head -n 5)"
+	all_off
+}
+
+case_a_life_traced() {
+	for policy in $POLICIES; do
+		life_of $E1000E "$policy"
+	done
+	life_of $DATA fused
+}
+
+# As long as it takes until the buffers of the first ring (slab memory, which cannot be held) are used up.
+long_life() {
+	bind "$1"
+	nic_start "$1"
+	ping_peer "$1" 300
+	unbind "$1"
+}
+
+case_causes() {
+	put $E1000E policy xsmmu
+	record long_life $E1000E
+	expect "syncs at the end of polls" grep -q ' sync: .*cause=poll ' /tmp/trace
+	unbind $E1000E
+	put $E1000E policy strict
+	record all_of_a_life $E1000E
+	expect "syncs in unmaps" grep -q ' sync: .*cause=unmap ' /tmp/trace
+	expect "an exposure of 0 in strict" test -z "$(traced sync | grep -v ' oldest_ns=0$')"
+	put $DATA policy lazy
+	record all_of_a_life $DATA
+	expect "syncs by time" grep -q ' sync: .*cause=time ' /tmp/trace
+	oldest=$(traced sync | grep ' cause=time ' | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
+	[ "$oldest" -ge 10000000 ] && [ "$oldest" -le 15000000 ] || failure "the oldest unmap that was synced by time waited for $oldest ns, not for 10 ms"
+	all_off
+}
+
+# A timer is on its way while a policy with a shorter bound is chosen.
+case_bound_after_a_change() {
+	put $DATA policy lazy
+	put $DATA max_window_us 10000000
+	bind $DATA
+	disk_start $DATA
+	read_disk $DATA 1
+	put $DATA max_window_us 1000
+	record read_disk $DATA 1
+	oldest=$(traced sync | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
+	[ "${oldest:-0}" -le 3000000 ] || failure "an unmap waited for $oldest ns after the bound was set to 1 ms"
+	all_off
+}

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tests that run inside a guest: shell functions of tests/guest, one result for each.
+
+A topic is a script of tests/guest; its cases are the functions named `case_*`, in the order they stand there. Several
+topics can share a boot. The boot happens when the first of its results is asked for, and is asked once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from xsmmu import build, host, kernels, lab, machine, root
+from xsmmu.errors import LabError
+from xsmmu.experiment import Needs
+from xsmmu.guest import Boot, Guest, Record
+from xsmmu.kernels import Kernel
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "guest"
+DRIVER = "tests/guest/driver"
+
+EVERYTHING = (
+    Needs(("virtio_net", "e1000e", "igb"), ("usr/bin/ip", "usr/bin/iperf3"), "net_init"),
+    Needs(("nvme",), ("usr/bin/fio",)),
+)
+
+_CASE = re.compile(r"^case_(\w+)\(\)", re.MULTILINE)
+LAST_LINES = 40
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What to boot for some topics."""
+
+    topics: tuple[str, ...]
+    pattern: str = ""
+    """A regular expression for the names of its cases."""
+    mode: machine.Mode = "cost"
+    kernel: str | None = None
+    words: tuple[str, ...] = ()
+    qemu_options: Callable[[Path], list[str]] = lambda _folder: []
+    """More options for QEMU, which may name files that the function makes in the folder it is given."""
+    settings: dict[str, str | int] = field(default_factory=dict)
+    """Variables for the scripts."""
+    timeout_s: float = 420
+
+    def script(self, names: Sequence[str]) -> str:
+        """The plan that the guest follows."""
+        parts = [f"{name}='{value}'" for name, value in self.settings.items()]
+        parts += [(SCRIPTS / f"{name}.sh").read_text() for name in ("lib", *self.topics)]
+        parts += [need.start for need in EVERYTHING if need.start]
+        return "\n".join([*parts, *(f"run_case {name}" for name in names), ""])
+
+    def cases(self) -> list[str]:
+        """The names of all its cases, in order."""
+        return [name for topic in self.topics for name in cases(topic) if re.search(self.pattern, name)]
+
+
+@dataclass
+class Outcome:
+    """What became of a boot."""
+
+    failures: dict[str, list[str]]
+    error: LabError | None
+    console: dict[str, list[str]]
+    running: str = "booting"
+
+    def check(self, case: str) -> None:
+        """Fail the calling test unless the guest reported the case, without a failed expectation."""
+        if case in self.failures:
+            if self.failures[case]:
+                pytest.fail("\n".join([*self.failures[case], "", "the guest's last lines:", *self.console[case]]))
+            return
+        if self.error is None:
+            pytest.fail("the guest never reported this case")
+        if case != self.running:
+            pytest.fail(f"not run: the guest ended in '{self.running}' ({self.error})")
+        pytest.fail("\n".join([str(self.error), *self.error.lines[-LAST_LINES:]]))
+
+
+def cases(topic: str) -> list[str]:
+    """The names of a topic's cases."""
+    return _CASE.findall((SCRIPTS / f"{topic}.sh").read_text())
+
+
+@cache
+def tools() -> root.Root:
+    """The private root."""
+    return root.ensure(host.cache_dir(), Console(stderr=True))
+
+
+def modules(kernel: Kernel) -> list[Path]:
+    """Our modules: xsmmu itself, the lab's, and a driver that behaves badly."""
+    return [
+        *build.module(tools(), kernel),
+        *build.module(tools(), kernel, make_dir=lab.LAB_MODULE[0], outputs=(lab.LAB_MODULE[1],)),
+        *build.module(tools(), kernel, make_dir=DRIVER, outputs=("xsmmu_rude.ko",), parts=(DRIVER,)),
+    ]
+
+
+def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:
+    """Boot machines side by side, run all cases (or `only` some), and say what became of them."""
+    for what in machines:
+        modules(kernels.ensure(tools(), what.kernel))
+
+    async def run_all() -> list[Outcome]:
+        return await asyncio.gather(*(_run(what, only or what.cases()) for what in machines))
+
+    return asyncio.run(run_all())
+
+
+async def _run(what: Machine, names: Sequence[str]) -> Outcome:
+    kernel = kernels.ensure(tools(), what.kernel)
+    outcome = Outcome({}, None, {})
+
+    async def on_record(guest: Guest, record: Record) -> None:
+        if record["event"] == "begin":
+            outcome.running = record["case"]
+        elif record["event"] == "case":
+            outcome.failures[record["case"]] = record["failures"]
+            outcome.console[record["case"]] = guest.tail(LAST_LINES)
+
+    with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
+        qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
+        image = lab.image(tools(), kernel, EVERYTHING, modules(kernel), what.script(names))
+        settings = Boot(kernel.vmlinuz, image, what.mode, timeout_s=what.timeout_s, words=what.words)
+        try:
+            await Guest("-".join(what.topics), qemu, settings, Path(folder), on_record).run()
+        except LabError as error:
+            outcome.error = error
+    return outcome

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the module refuses, as an operator sees it: errno and log line."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.python import guests
+
+
+def _aml_package(*elements: bytes) -> bytes:
+    return b"\x12" + _aml_length(bytes([len(elements)]) + b"".join(elements))
+
+
+def _aml_length(body: bytes) -> bytes:
+    """PkgLength of two bytes, which counts itself, and the body."""
+    length = len(body) + 2
+    return bytes([0x40 | length & 0xF, length >> 4]) + body
+
+
+def external_facing_port(folder: Path) -> list[str]:
+    """An SSDT that makes the root port of igb an external-facing one, as firmware marks Thunderbolt ports.
+
+    Scope (\\_SB.PCI0.S20) { Name (_DSD, Package () {
+        ToUUID ("efcc06cc-73ac-4bc3-bff0-76143807c389"), Package () { Package () { "ExternalFacingPort", 1 } } }) }
+    """
+    uuid = bytes.fromhex("cc06ccef ac73 c34b bff0 76143807c389")
+    property_ = _aml_package(b"\x0dExternalFacingPort\0", b"\x01")
+    data = _aml_package(b"\x11" + _aml_length(b"\x0a\x10" + uuid), _aml_package(property_))
+    scope = b"\\\x2f\x03_SB_PCI0S20_"
+    body = b"\x10" + _aml_length(scope + b"\x08_DSD" + data)
+    head = struct.pack("<4sIBB6s8sI4sI", b"SSDT", 36 + len(body), 2, 0, b"XSMMU ", b"EXTPORT ", 1, b"TEST", 1)
+    table = bytearray(head + body)
+    table[9] = -sum(table) & 0xFF
+    path = folder / "external.aml"
+    path.write_bytes(table)
+    return ["-acpitable", f"file={path}"]
+
+
+REFUSALS = guests.Machine(("refusals",), qemu_options=external_facing_port)
+NO_IOMMU = guests.Machine(("noiommu",), words=("intel_iommu=off",))
+
+
+@cache
+def outcomes() -> list[guests.Outcome]:
+    return guests.boot(REFUSALS, NO_IOMMU)
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("case", REFUSALS.cases())
+def test_refusals(case: str) -> None:
+    outcomes()[0].check(case)
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("case", NO_IOMMU.cases())
+def test_no_iommu(case: str) -> None:
+    outcomes()[1].check(case)

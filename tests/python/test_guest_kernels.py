@@ -7,8 +7,9 @@ from functools import cache
 
 import pytest
 
-pytestmark = pytest.mark.long
 from tests.python import guests
+
+pytestmark = pytest.mark.long
 
 from xsmmu import kernels
 

@@ -7,8 +7,9 @@ from functools import cache
 
 import pytest
 
-pytestmark = pytest.mark.long
 from tests.python import guests
+
+pytestmark = pytest.mark.long
 
 # The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
 LOAD = guests.Machine(("load",), mode="free", words=("tsc_early_khz=0",), timeout_s=600)

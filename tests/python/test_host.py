@@ -111,6 +111,10 @@ def test_timeout_ends_the_whole_group(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     with pytest.raises(subprocess.TimeoutExpired):
         host.run(["sh", "-c", f"sleep 60 & echo $! >{pid_file}; wait"], timeout=1)
+    # The group is killed when run() returns; an orphan is gone when init has reaped it.
+    until = time.monotonic() + 10
+    while alive(int(pid_file.read_text())) and time.monotonic() < until:
+        time.sleep(0.05)
     assert not alive(int(pid_file.read_text()))
 
 

@@ -98,7 +98,8 @@ case_causes() {
 	record all_of_a_life $DATA
 	expect "syncs by time" grep -q ' sync: .*cause=time ' /tmp/trace
 	oldest=$(traced sync | grep ' cause=time ' | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
-	[ "$oldest" -ge 10000000 ] && [ "$oldest" -le 15000000 ] || failure "the oldest unmap that was synced by time waited for $oldest ns, not for 10 ms"
+	# The timer is early, so that the bound holds.
+	[ "$oldest" -ge 5000000 ] && [ "$oldest" -le 10000000 ] || failure "the oldest unmap that was synced by time waited for $oldest ns, not for 10 ms at most"
 	all_off
 }
 

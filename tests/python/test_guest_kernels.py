@@ -6,12 +6,11 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-
 from tests.python import guests
 
-pytestmark = pytest.mark.long
-
 from xsmmu import kernels
+
+pytestmark = pytest.mark.long
 
 DEFAULT, KERNELS = kernels.table()
 TRACE = guests.Machine(("trace", "rude"))

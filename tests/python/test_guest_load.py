@@ -6,7 +6,6 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-
 from tests.python import guests
 
 pytestmark = pytest.mark.long

@@ -101,7 +101,12 @@ asyncio.run(test_guest.make(Path({folder!r}), "chatter", []).run())
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_guest_outlives_its_driver(tmp_path: Path, number: signal.Signals) -> None:
     script = SCRIPT.format(tests=str(FAKE.parent), python=str(PYTHON), folder=str(tmp_path))
-    driver = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stderr=subprocess.DEVNULL,
+        # A test run in the background of a shell inherits an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     log = tmp_path / "results/net.console.log"
     _wait(lambda: log.exists() and log.stat().st_size > 0)
     assert processes(tmp_path)

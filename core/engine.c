@@ -51,13 +51,14 @@ static xs_inline struct xs_block *block_at(struct xs_engine *engine, u64 page)
 	return &engine->space.blocks[page >> XS_BLOCK_LG2];
 }
 
-static u32 lg2_ceil(u32 pages)
+static u32 min_of(u32 a, u32 b)
 {
-	u32 lg2 = 0;
+	return a < b ? a : b;
+}
 
-	while (1u << lg2 < pages)
-		lg2++;
-	return lg2;
+static xs_inline u32 lg2_ceil(u32 pages)
+{
+	return pages > 1 ? xs_log2(pages - 1) + 1 : 0;
 }
 
 static xs_inline bool syncs_on(const struct xs_policy *policy,
@@ -262,9 +263,14 @@ static void range_back(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 		       u32 pages)
 {
 	u32 block = (u32)(page >> XS_BLOCK_LG2);
+	u32 lg2 = engine->space.blocks[block].piece_lg2;
 
+	if (lg2 != XS_NOT_CARVED) {
+		piece_put(engine, cpu, lg2, (u32)page);
+		return;
+	}
 	if (pages <= XS_BLOCK_PAGES) {
-		pages_back(engine, cpu, block, mask_at(page, pages));
+		block_back(engine, block, mask_at(page, pages));
 		return;
 	}
 	for (u32 at = 0; at < pages; at += XS_BLOCK_PAGES)
@@ -365,25 +371,37 @@ static u32 invalidate_entries(struct xs_engine *engine,
 
 static xs_inline bool is_held(xs_ref_t ref)
 {
-	return (size_t)ref & XS_REF_HELD;
+	return ((size_t)ref & XS_REF_TAGS) == XS_REF_HELD;
+}
+
+/* The pages that @ref speaks for, from its own on. */
+static xs_inline u32 span_of(xs_ref_t ref)
+{
+	return xs_ref_is_none(ref) ? xs_ref_none_pages(ref) : 1;
 }
 
 /* Release what was held of an entry's pages, and let their IOVAs go. */
 static void release_entry(struct xs_engine *engine, struct xs_cpu *cpu,
 			  const struct xs_entry *entry)
 {
-	const xs_ref_t *refs = xs_space_ref(&engine->space,
-					    (u64)entry->block << XS_BLOCK_LG2);
+	xs_ref_t *refs = xs_space_ref(&engine->space,
+				      (u64)entry->block << XS_BLOCK_LG2);
 
 	for (u64 mask = entry->mask; mask;) {
-		const xs_ref_t *ref = refs + xs_ctz(mask);
-		const xs_ref_t *end = run_of(mask) + ref;
+		xs_ref_t *slot = refs + xs_ctz(mask);
+		xs_ref_t *end = run_of(mask) + slot;
 
-		mask &= ~mask_of(ref - refs, end - ref);
-		for (; ref != end; ref++)
-			if (xs_likely(is_held(*ref)))
-				xs_ref_release((xs_ref_t)((size_t)*ref -
-							  XS_REF_HELD));
+		mask &= ~mask_of(slot - refs, end - slot);
+		while (slot < end) {
+			xs_ref_t ref = *slot;
+
+			if (xs_unlikely(!is_held(ref))) {
+				slot += span_of(ref);
+				continue;
+			}
+			*slot++ = XS_REF_RELEASED;
+			xs_ref_release((xs_ref_t)((size_t)ref - XS_REF_HELD));
+		}
 	}
 	pages_back(engine, cpu, entry->block, entry->mask);
 }
@@ -454,26 +472,33 @@ static xs_inline bool holds_pages(const struct xs_policy *policy)
 }
 
 /*
- * Write down how to hold each page of a mapping inside a block. One reference
- * keeps all that it covers, so only the first page of these has it.
+ * Write down how to hold the pages of a mapping inside a block. One reference
+ * keeps all that it covers, and one page that cannot be held decides for all:
+ * the first page of these has it, the second one says how many have none.
  */
 static void set_refs(struct xs_engine *engine, u64 page, u64 phys, u32 pages)
 {
-	xs_ref_t *refs = xs_space_ref(&engine->space, page);
+	xs_ref_t *slot = xs_space_ref(&engine->space, page);
 	bool holds = holds_pages(xs_load(&engine->policy));
-	xs_ref_t ref = XS_REF_UNHELD;
 
-	for (u32 i = 0; i < pages; i++) {
-		u64 at = phys + i * XS_PAGE_BYTES;
+	while (pages) {
+		u32 span = pages;
 
-		if (holds && xs_ref_covers(ref, at)) {
-			refs[i] = XS_REF_NONE;
-			continue;
-		}
-		if (holds)
-			ref = xs_ref_of(at);
-		refs[i] = ref;
+		*slot = holds ? xs_ref_of(phys) : XS_REF_UNHELD;
+		if (*slot != XS_REF_UNHELD && span > 1)
+			span = min_of(span, xs_ref_span(*slot, phys));
+		if (span > 1)
+			slot[1] = XS_REF_NONE(span - 1);
+		slot += span;
+		phys += span * XS_PAGE_BYTES;
+		pages -= span;
 	}
+}
+
+/* There is nothing to hold in these pages. */
+static void set_none(struct xs_engine *engine, u64 page, u32 pages)
+{
+	*xs_space_ref(&engine->space, page) = XS_REF_NONE(pages);
 }
 
 /* Give back the pieces that @cpu caches; its lock is held. */
@@ -542,6 +567,17 @@ static xs_noinline u64 place_locked(struct xs_engine *engine, u32 pages,
 	return xs_likely(iova) ? iova : place_starved(engine, pages, last);
 }
 
+/* Place @pages pages, in this CPU's open block if they fit, without its lock. */
+static u64 place_any(struct xs_engine *engine, u32 pages, u64 last)
+{
+	struct xs_cpu *cpu = engine->cpus[xs_cpu_hint()];
+	u64 iova = 0;
+
+	if (pages <= XS_BLOCK_PAGES)
+		iova = open_next(engine, cpu, pages, last);
+	return xs_likely(iova) ? iova : place_locked(engine, pages, last);
+}
+
 /* The world refused to map what was placed: it was never visible. */
 static xs_noinline void unplace(struct xs_engine *engine, u64 iova, u32 pages)
 {
@@ -603,7 +639,7 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 
 	if (pages == 1)
 		return engine_map_one(engine, phys, prot, last);
-	iova = place_locked(engine, pages, last);
+	iova = place_any(engine, pages, last);
 	if (!iova)
 		return 0;
 	if (pages <= XS_BLOCK_PAGES)
@@ -618,19 +654,19 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 
 u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last)
 {
-	u64 iova = place_locked(engine, pages, last);
+	u64 iova = place_any(engine, pages, last);
 
 	if (!iova)
 		return 0;
-	if (pages <= XS_BLOCK_PAGES) {
-		xs_ref_t *refs = xs_space_ref(&engine->space,
-					      iova >> XS_PAGE_LG2);
-
-		for (u32 i = 0; i < pages; i++)
-			refs[i] = XS_REF_NONE;
-	}
+	if (pages <= XS_BLOCK_PAGES)
+		set_none(engine, iova >> XS_PAGE_LG2, pages);
 	count_map(engine, pages);
 	return iova;
+}
+
+void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	set_none(engine, iova >> XS_PAGE_LG2, pages);
 }
 
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
@@ -674,8 +710,8 @@ static u32 hold_pages(struct xs_engine *engine, u64 page, u32 pages)
 {
 	xs_ref_t *refs = xs_space_ref(&engine->space, page);
 
-	for (u32 i = 0; i < pages; i++)
-		if (refs[i] != XS_REF_NONE &&
+	for (u32 i = 0; i < pages; i += span_of(refs[i]))
+		if (!xs_ref_is_none(refs[i]) &&
 		    (!can_hold(&refs[i]) || !hold(&refs[i])))
 			return i;
 	return pages;
@@ -685,8 +721,8 @@ static void unhold_pages(struct xs_engine *engine, u64 page, u32 pages)
 {
 	xs_ref_t *refs = xs_space_ref(&engine->space, page);
 
-	for (u32 i = 0; i < pages; i++) {
-		if (refs[i] == XS_REF_NONE)
+	for (u32 i = 0; i < pages; i += span_of(refs[i])) {
+		if (!is_held(refs[i]))
 			continue;
 		refs[i] = (xs_ref_t)((size_t)refs[i] - XS_REF_HELD);
 		xs_ref_release(refs[i]);
@@ -819,13 +855,19 @@ static bool hold_all(struct xs_engine *engine, u64 page, u32 pages)
 	return false;
 }
 
+/* Since it was mapped. */
+static xs_inline bool was_held(xs_ref_t ref)
+{
+	return (size_t)ref & XS_REF_HELD;
+}
+
 /*
  * Is this mapping unmapped already? If it was held, its first page says so
  * until it is mapped again; otherwise until it is synced.
  */
 static bool is_unmapped(struct xs_engine *engine, u64 page, u32 pages)
 {
-	return xs_warn_once(is_held(*xs_space_ref(&engine->space, page)) ||
+	return xs_warn_once(was_held(*xs_space_ref(&engine->space, page)) ||
 			    xs_a64_read(&block_at(engine, page)->dead) &
 			    mask_at(page, pages),
 			    "a page was unmapped twice: ignored");

@@ -111,7 +111,7 @@ static xs_ref_t *new_leaf(struct xs_space *space)
 	xs_ref_t *leaf = space->ops->alloc(space->world, REFS_BYTES, true);
 
 	for (u32 i = 0; leaf && i < 1u << XS_REFS_LG2; i++)
-		leaf[i] = XS_REF_NONE;
+		leaf[i] = XS_REF_NONE(1);
 	return leaf;
 }
 

@@ -184,10 +184,14 @@ static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
 
 	for_each_sg(sgl, sg, nents, i) {
 		u64 phys = sg_phys(sg) & PAGE_MASK;
-		u64 at;
+		u32 first = sg_pad(dev, sg, pages);
+		u64 at = iova + ((u64)first << PAGE_SHIFT);
 
-		pages = sg_pad(dev, sg, pages);
-		at = iova + ((u64)pages << PAGE_SHIFT);
+		if (unlikely(first != pages) && small)
+			xs_engine_skip(engine,
+				       iova + ((u64)pages << PAGE_SHIFT),
+				       first - pages);
+		pages = first;
 		if (run_pages &&
 		    (phys != run_phys + ((u64)run_pages << PAGE_SHIFT) ||
 		     at != run_iova + ((u64)run_pages << PAGE_SHIFT))) {
@@ -249,13 +253,34 @@ static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 	return count;
 }
 
+/* A list of one segment, which starts its range and so crosses no boundary. */
+static int map_segment(struct device *dev, struct scatterlist *sg,
+		       enum dma_data_direction dir, unsigned long attrs)
+{
+	dma_addr_t at;
+
+	if (is_pci_p2pdma_page(sg_page(sg)))
+		return -EREMOTEIO;
+	if (!sg->length)
+		return -EINVAL;
+	at = map_pages(dev, sg_phys(sg), sg->length, prot_of(dir, attrs));
+	if (at == DMA_MAPPING_ERROR)
+		return -ENOMEM;
+	sg_dma_address(sg) = at;
+	sg_dma_len(sg) = sg->length;
+	return 1;
+}
+
 static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		  enum dma_data_direction dir, unsigned long attrs)
 {
 	struct xs_engine *engine = &xs_group_of(dev)->engine;
-	s64 pages = sg_pages(dev, sgl, nents);
+	s64 pages;
 	u64 iova;
 
+	if (nents == 1)
+		return map_segment(dev, sgl, dir, attrs);
+	pages = sg_pages(dev, sgl, nents);
 	if (pages <= 0)
 		return pages ? pages : -EINVAL;
 	iova = xs_engine_reserve(engine, pages, last_of(dev, *dev->dma_mask));

@@ -50,9 +50,11 @@ static __always_inline xs_ref_t xs_ref_of(u64 phys)
 }
 
 /* A folio is freed as a whole. */
-static __always_inline bool xs_ref_covers(xs_ref_t ref, u64 phys)
+static __always_inline u32 xs_ref_span(xs_ref_t ref, u64 phys)
 {
-	return page_folio(pfn_to_page(phys >> PAGE_SHIFT)) == ref;
+	struct folio *folio = ref;
+
+	return folio_pfn(folio) + folio_nr_pages(folio) - (phys >> PAGE_SHIFT);
 }
 
 /*

@@ -73,22 +73,41 @@ static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages,
 	return map_rest(group, iova, phys, bytes, prot, mapped, error);
 }
 
+/*
+ * Mapped as single pages and so removed without the domain's larger page sizes
+ * in mind, if no page-table page can be full of them: a driver may join those.
+ */
+#define SINGLE_PAGES_MAX	511
+
+/* Remove a part of a range, from its start. Returns the bytes, 0 for a hole. */
+static __always_inline size_t remove_some(struct xs_group *group,
+					  xs_gather_t *gather, u64 iova,
+					  u64 pages)
+{
+	struct iommu_domain *domain = group->domain;
+
+	if (xs_have_generic_pt() && group->generic)
+		return xs_domain_unmap_generic(domain, iova,
+					       pages << PAGE_SHIFT, gather);
+	if (likely(group->unmap_pages && pages <= SINGLE_PAGES_MAX))
+		return group->unmap_pages(domain, iova, PAGE_SIZE, pages,
+					  gather);
+	return iommu_unmap_fast(domain, iova, pages << PAGE_SHIFT, gather);
+}
+
 /* Ranges may have holes: padding, or what an error left unmapped. */
 static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
-	struct xs_group *group = world;
-	u64 end = iova + (pages << PAGE_SHIFT);
+	while (pages) {
+		u64 gone = remove_some(world, gather, iova, pages) >>
+			   PAGE_SHIFT;
 
-	while (iova < end) {
-		size_t gone;
-
-		if (xs_have_generic_pt() && group->generic)
-			gone = xs_domain_unmap_generic(group->domain, iova,
-						       end - iova, gather);
-		else
-			gone = iommu_unmap_fast(group->domain, iova, end - iova,
-						gather);
-		iova += gone ? gone : PAGE_SIZE;
+		if (unlikely(!gone))
+			gone = 1;
+		else if (gone >= pages)
+			return;
+		iova += gone << PAGE_SHIFT;
+		pages -= gone;
 	}
 }
 
@@ -173,8 +192,9 @@ static void world_synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 {
 	struct xs_group *group = world;
 
-	trace_sync(iommu_group_id(group->iommu_group), cause, pages,
-			 ranges, sent->page, sent->domain, oldest_ns);
+	if (trace_sync_enabled())
+		trace_sync(iommu_group_id(group->iommu_group), cause,
+			   pages, ranges, sent->page, sent->domain, oldest_ns);
 }
 
 /* ---- sync points ---- */
@@ -312,6 +332,7 @@ static void probe_iommu(struct xs_group *group, struct device *dev)
 	}
 	group->generic = !needs_sync && xs_domain_is_generic(group->domain);
 	group->map_pages = needs_sync ? NULL : ops->map_pages;
+	group->unmap_pages = group->map_pages ? ops->unmap_pages : NULL;
 }
 
 const struct xs_world_ops xs_linux_world = {

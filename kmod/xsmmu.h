@@ -52,8 +52,9 @@ struct xs_group_cpu {
  * @ops:	what the devices' dma_ops point to: from it the DMA path finds
  *		the group without a look-up
  * @domain:	the group's default domain
- * @map_pages:	the domain's own, to be called without iommu_map(), where no
- *		map-side sync is needed; NULL where one is
+ * @map_pages, @unmap_pages: the domain's own, to be called without iommu_map()
+ *		and iommu_unmap_fast(), where no map-side sync is needed; NULL
+ *		where one is
  * @generic:	the same for a domain with generic page tables
  * @range_max_lg2: log2 of the largest page-selective command, in pages
  * @map_syncs:	map-side syncs, which the hardware counts as invalidations
@@ -74,6 +75,9 @@ struct xs_group {
 	int (*map_pages)(struct iommu_domain *domain, unsigned long iova,
 			 phys_addr_t phys, size_t page_bytes, size_t pages,
 			 int prot, gfp_t gfp, size_t *mapped);
+	size_t (*unmap_pages)(struct iommu_domain *domain, unsigned long iova,
+			      size_t page_bytes, size_t pages,
+			      struct iommu_iotlb_gather *gather);
 	bool generic;
 	u32 range_max_lg2;
 	atomic64_t map_syncs;

@@ -50,7 +50,7 @@ bool xs_warn_once(bool broken, const char *text);
 xs_ref_t xs_ref_of(u64 phys);
 bool xs_ref_hold(xs_ref_t ref);
 bool xs_ref_hold_fast(xs_ref_t ref);
-bool xs_ref_covers(xs_ref_t ref, u64 phys);
+u32 xs_ref_span(xs_ref_t ref, u64 phys);
 void xs_ref_release(xs_ref_t ref);
 
 #define xs_a64_read(a)		__atomic_load_n(a, __ATOMIC_RELAXED)

@@ -68,7 +68,14 @@ def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "xsmmu", "lab", "watch", "--interval", "0.1", "--sysfs", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+        # A test run in the background of a shell inherits an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout
     assert process.stdout.readline()

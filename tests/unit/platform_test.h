@@ -24,7 +24,7 @@ typedef struct {
 typedef void *xs_ref_t;
 
 xs_ref_t xs_ref_of(u64 phys);
-bool xs_ref_covers(xs_ref_t ref, u64 phys);
+u32 xs_ref_span(xs_ref_t ref, u64 phys);
 
 bool xs_ref_hold(xs_ref_t ref);
 bool xs_ref_hold_fast(xs_ref_t ref);

@@ -75,14 +75,20 @@ xs_ref_t xs_ref_of(u64 phys)
 	case MEMORY_SLAB:
 		return XS_REF_UNHELD;
 	}
-	return XS_REF_NONE;
+	return XS_REF_NONE(1);
 }
 
-bool xs_ref_covers(xs_ref_t ref, u64 phys)
+u32 xs_ref_span(xs_ref_t ref, u64 phys)
 {
 	struct memory *memory = &the_world->memory[phys >> XS_PAGE_LG2];
+	const struct memory *end = the_world->memory + WORLD_MEMORY_PAGES;
+	u32 pages = 1;
 
-	return get(&memory->kind) == MEMORY_FOLIO && xs_ref_of(phys) == ref;
+	while (get(&memory->kind) == MEMORY_FOLIO && ++memory < end &&
+	       get(&memory->kind) == MEMORY_FOLIO &&
+	       &the_world->memory[get(&memory->head)] == ref)
+		pages++;
+	return pages;
 }
 
 static struct memory *memory_of(xs_ref_t ref)
@@ -607,6 +613,8 @@ static u64 map_parts(struct world *world, const struct mapping *mapping,
 		xs_engine_unmap(engine, iova, mapping->pages, true);
 		return 0;
 	}
+	if (iova && mapping->pages > 1 && mapping->pages <= XS_BLOCK_PAGES)
+		xs_engine_skip(engine, iova + phys_of(filled), 1);
 	return iova;
 }
 

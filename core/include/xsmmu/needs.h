@@ -38,8 +38,8 @@
  *   xs_ref_t     what is held of one page (pointer-sized); see world.h
  *   xs_ref_of(phys) -> xs_ref_t: how the page at @phys can be held; the three
  *              lowest bits of what can be held are 0
- *   xs_ref_covers(ref, phys) -> bool: holding @ref, which xs_ref_of() gave,
- *              keeps the page at @phys too; false for XS_REF_UNHELD, _NONE
+ *   xs_ref_span(ref, phys) -> u32: the pages from @phys on that holding @ref,
+ *              which xs_ref_of(phys) gave, keeps; at least 1
  *   xs_ref_hold(ref) -> bool: false, and nothing is held, if the page is free
  *   xs_ref_hold_fast(ref) -> bool: the same, and may also fail for no reason
  *   xs_ref_release(ref)

@@ -91,7 +91,9 @@ struct xs_world_ops {
 
 /*
  * xs_ref_t: how a page is held from its unmap to the sync.
- *   XS_REF_NONE    nothing to hold: the page can never go back to an allocator
+ *   XS_REF_NONE(n) nothing to hold in this page and the n - 1 after it: they can
+ *                  never go back to an allocator, or what is held before keeps
+ *                  them; what is written for these others is not read
  *   XS_REF_UNHELD  has no reference of its own that would keep it (slab), or
  *                  was mapped while the policy held nothing: a policy that
  *                  holds pages syncs its unmap at once
@@ -100,10 +102,22 @@ struct xs_world_ops {
  *                  it go.
  *                  XS_REF_HELD is set in it in between, so that what a sync
  *                  releases is what an unmap held, whatever the policy is now.
+ *   XS_REF_RELEASED  was held, and let go by a sync
  */
 #define XS_REF_HELD	2UL
 #define XS_REF_TAGS	3UL	/* any of these bits: not to be held (again) */
 #define XS_REF_UNHELD	((xs_ref_t)1)
-#define XS_REF_NONE	((xs_ref_t)5)
+#define XS_REF_RELEASED	((xs_ref_t)3)
+#define XS_REF_NONE(n)	((xs_ref_t)((size_t)(n) << 3 | 5))
+
+static xs_inline bool xs_ref_is_none(xs_ref_t ref)
+{
+	return ((size_t)ref & 7) == 5;
+}
+
+static xs_inline u32 xs_ref_none_pages(xs_ref_t ref)
+{
+	return (u32)((size_t)ref >> 3);
+}
 
 #endif

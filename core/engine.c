@@ -243,14 +243,21 @@ static u64 place_blocks(struct xs_engine *engine, u32 pages, u32 limit_block)
 	return (u64)first * XS_BLOCK_BYTES;
 }
 
+/* The number of whole blocks up to @last. */
+static u32 limit_of(u64 last)
+{
+	u64 blocks = (last + 1) / XS_BLOCK_BYTES;
+
+	if (last == ~0ULL || blocks >= XS_NO_BLOCK)
+		return XS_NO_BLOCK - 1;
+	return (u32)blocks;
+}
+
 static u64 place(struct xs_engine *engine, struct xs_cpu *cpu, u32 pages,
 		 u64 last)
 {
-	u64 blocks = (last + 1) / XS_BLOCK_BYTES;
-	u32 limit_block = blocks < XS_NO_BLOCK ? (u32)blocks : XS_NO_BLOCK - 1;
+	u32 limit_block = limit_of(last);
 
-	if (last == ~0ULL)
-		limit_block = XS_NO_BLOCK - 1;
 	if (pages > XS_BLOCK_PAGES)
 		return place_blocks(engine, pages, limit_block);
 	if (xs_load(&engine->policy)->placement == XS_PLACE_BLOCK)
@@ -445,6 +452,7 @@ static xs_noinline void sync_batch(struct xs_engine *engine,
 		return;
 	sync_entries(engine, cpu, cpu->batch.entries, cpu->batch.count, cause);
 	cpu->batch.count = 0;
+	cpu->promised = false;
 }
 
 /* Sync @block alone, if it is in the batch of @cpu. */
@@ -677,6 +685,55 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 	return xs_ops(engine)->map(xs_world(engine), iova, phys, pages, prot);
 }
 
+/* A block of which all but the first @pages pages are never handed out. */
+static u64 place_own_block(struct xs_engine *engine, u32 pages, u64 last)
+{
+	xs_flags_t flags = xs_local_save();
+	u32 block = block_take(engine, limit_of(last),
+			       ~mask_of(0, pages), XS_NOT_CARVED);
+
+	xs_local_restore(flags);
+	return block == XS_NO_BLOCK ? 0 : (u64)block * XS_BLOCK_BYTES;
+}
+
+u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last)
+{
+	u64 iova = place_own_block(engine, pages, last);
+	xs_ref_t *refs;
+
+	if (!iova) {
+		reclaim(engine);
+		iova = place_own_block(engine, pages, last);
+	}
+	if (!iova)
+		return 0;
+	refs = xs_space_ref(&engine->space, iova >> XS_PAGE_LG2);
+	for (u32 i = 0; i < pages; i++)
+		refs[i] = XS_REF_NONE(1);
+	return iova;
+}
+
+int xs_engine_map_in_block(struct xs_engine *engine, u64 iova, u64 phys,
+			   u32 prot)
+{
+	int error;
+
+	set_refs(engine, iova >> XS_PAGE_LG2, phys, 1);
+	error = xs_ops(engine)->map(xs_world(engine), iova, phys, 1, prot);
+	if (!error)
+		count_map(engine, 1);
+	return error;
+}
+
+void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+	xs_flags_t flags = xs_local_save();
+
+	block_back(engine, (u32)(page >> XS_BLOCK_LG2), mask_at(page, pages));
+	xs_local_restore(flags);
+}
+
 /* ---- unmap ---- */
 
 /* Can what @slot refers to be held, and is it not already? */
@@ -771,8 +828,18 @@ static void batch_block(struct xs_engine *engine, struct xs_cpu *cpu, u32 block)
 					 deadline_of(engine, now));
 		cpu->armed = true;
 	}
+	xs_store(&engine->space.blocks[block].batch_at, cpu->batch.count);
 	xs_batch_add(&cpu->batch, block, now);
 	xs_store(&engine->space.blocks[block].batch_cpu, cpu->id);
+}
+
+/* Is @block, as far as it is known, in this CPU's batch? */
+static bool is_batched_here(const struct xs_engine *engine,
+			    const struct xs_cpu *cpu, u32 block)
+{
+	u32 at = xs_load(&engine->space.blocks[block].batch_at);
+
+	return at < cpu->batch.count && cpu->batch.entries[at].block == block;
 }
 
 /* Are all pages of a block dead or back, seen after @dead was set? */
@@ -798,11 +865,11 @@ static xs_noinline void sync_empty(struct xs_engine *engine, u64 page)
 }
 
 /*
- * Set the dead pages of a block that has none yet, or none any more: it goes
- * into this CPU's batch, with interrupts off from one to the other.
+ * Set dead pages under this CPU's lock. If the block has none yet, or none any
+ * more, it goes into this CPU's batch. @promised: a batch-aware driver's.
  */
-static xs_noinline void unmap_first(struct xs_engine *engine, u64 page,
-				    u64 mask)
+static xs_noinline void unmap_locked(struct xs_engine *engine, u64 page,
+				     u64 mask, bool promised)
 {
 	struct xs_block *block = block_at(engine, page);
 	u32 at = (u32)(page >> XS_BLOCK_LG2);
@@ -816,6 +883,10 @@ static xs_noinline void unmap_first(struct xs_engine *engine, u64 page,
 	xs_warn_once(old & mask, "a page was unmapped twice");
 	if (!old)
 		batch_block(engine, cpu, at);
+	if (promised && is_batched_here(engine, cpu, at))
+		cpu->promised = true;
+	else if (promised)
+		cpu->elsewhere++;
 	if (syncs_on(policy, XS_SYNC_UNMAP))
 		sync_batch(engine, cpu, XS_SYNC_DRAIN);
 	else if (xs_batch_full(&cpu->batch, &engine->space, limit))
@@ -835,7 +906,7 @@ static xs_inline void unmap_later(struct xs_engine *engine,
 
 	do {
 		if (xs_unlikely(!old)) {
-			unmap_first(engine, page, mask);
+			unmap_locked(engine, page, mask, false);
 			return;
 		}
 	} while (xs_unlikely(!xs_a64_try(&block->dead, &old, old | mask)));
@@ -873,6 +944,13 @@ static bool is_unmapped(struct xs_engine *engine, u64 page, u32 pages)
 			    "a page was unmapped twice: ignored");
 }
 
+static void count_unmap(struct xs_engine *engine, u32 pages)
+{
+	xs_count(engine->counts, unmaps, 1);
+	if (pages > 1)
+		xs_count(engine->counts, unmap_extra_pages, pages - 1);
+}
+
 void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 {
 	const struct xs_policy *policy = xs_load(&engine->policy);
@@ -880,14 +958,27 @@ void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 
 	if (pages <= XS_BLOCK_PAGES && is_unmapped(engine, page, pages))
 		return;
-	xs_count(engine->counts, unmaps, 1);
-	if (pages > 1)
-		xs_count(engine->counts, unmap_extra_pages, pages - 1);
+	count_unmap(engine, pages);
 	if (now || syncs_on(policy, XS_SYNC_UNMAP) || pages > XS_BLOCK_PAGES ||
 	    (holds_pages(policy) && !hold_all(engine, page, pages)))
 		unmap_now(engine, iova, pages);
 	else
 		unmap_later(engine, policy, page, mask_at(page, pages));
+}
+
+void xs_engine_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+
+	if (!xs_policy_waits(xs_load(&engine->policy)) ||
+	    pages > XS_BLOCK_PAGES) {
+		xs_engine_unmap(engine, iova, pages, false);
+		return;
+	}
+	if (is_unmapped(engine, page, pages))
+		return;
+	count_unmap(engine, pages);
+	unmap_locked(engine, page, mask_at(page, pages), true);
 }
 
 /* xs_engine_unmap() of one page that is synced at once. */
@@ -946,6 +1037,65 @@ void xs_engine_poll(struct xs_engine *engine)
 	if (syncs_on(xs_load(&engine->policy), XS_SYNC_POLL))
 		sync_batch(engine, cpu, XS_SYNC_POLL);
 	this_cpu_unlock(cpu, flags);
+}
+
+/* Sync all batches for the promises of @cpu that may be in any of them. */
+static xs_noinline void settle(struct xs_engine *engine, struct xs_cpu *cpu,
+			       u64 elsewhere)
+{
+	xs_flags_t flags;
+
+	xs_engine_sync(engine, XS_SYNC_EXPLICIT);
+	flags = xs_lock(&cpu->lock);
+	if (cpu->settled < elsewhere)
+		cpu->settled = elsewhere;
+	xs_unlock(&cpu->lock, flags);
+}
+
+/* The driver syncs what it has unmapped on @cpu, whose lock is held. */
+static u64 keep_promises(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	if (cpu->promised)
+		sync_batch(engine, cpu, XS_SYNC_EXPLICIT);
+	return cpu->elsewhere;
+}
+
+static xs_noinline void sync_explicit_everywhere(struct xs_engine *engine)
+{
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_cpu *cpu = engine->cpus[i];
+		xs_flags_t flags = xs_lock(&cpu->lock);
+		u64 elsewhere = keep_promises(engine, cpu);
+		bool settled = cpu->settled == elsewhere;
+
+		xs_unlock(&cpu->lock, flags);
+		if (!settled)
+			settle(engine, cpu, elsewhere);
+	}
+}
+
+/*
+ * Asks the promises and not the policy, which may be another one by now. A
+ * promise is forgotten after its sync only, as another context of this CPU may
+ * wait for the same one.
+ */
+void xs_engine_sync_explicit(struct xs_engine *engine, bool everywhere)
+{
+	xs_flags_t flags;
+	struct xs_cpu *cpu;
+	u64 elsewhere;
+	bool settled;
+
+	if (everywhere) {
+		sync_explicit_everywhere(engine);
+		return;
+	}
+	cpu = this_cpu_lock(engine, &flags);
+	elsewhere = keep_promises(engine, cpu);
+	settled = cpu->settled == elsewhere;
+	this_cpu_unlock(cpu, flags);
+	if (!settled)
+		settle(engine, cpu, elsewhere);
 }
 
 u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)

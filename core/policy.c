@@ -29,7 +29,8 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "fands",
 		.placement = XS_PLACE_BLOCK,
-		.syncs = DEFERRED | XS_SYNC_BIT(XS_SYNC_BLOCK),
+		.syncs = DEFERRED | XS_SYNC_BIT(XS_SYNC_BLOCK) |
+			 XS_SYNC_BIT(XS_SYNC_EXPLICIT),
 		.scope = XS_SCOPE_RANGE,
 		.hold = XS_HOLD_IOVA,
 		.window_us = 1000,
@@ -74,15 +75,16 @@ const struct xs_policy *xs_policy_find(const char *name)
 	return 0;
 }
 
+bool xs_policy_waits(const struct xs_policy *policy)
+{
+	return policy->syncs & XS_SYNC_BIT(XS_SYNC_EXPLICIT);
+}
+
 enum xs_level xs_policy_level(const struct xs_policy *policy, bool batch_aware)
 {
-	/* A batch-aware driver frees only after one of these. */
-	const u32 asked = XS_SYNC_BIT(XS_SYNC_EXPLICIT) |
-			  XS_SYNC_BIT(XS_SYNC_BLOCK);
-
 	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP))
 		return XS_LEVEL_STRICT;
-	if (batch_aware && policy->syncs & asked)
+	if (batch_aware && xs_policy_waits(policy))
 		return XS_LEVEL_STRICT;
 	if (!(policy->syncs & XS_SYNC_BIT(XS_SYNC_TIME)))
 		return XS_LEVEL_LAZY;

@@ -180,6 +180,83 @@ static void explicit_sync(void)
 	each_policy(check_explicit);
 }
 
+/*
+ * A batch-aware driver's unmaps: nothing is held, and nothing is reachable after
+ * its sync on the same CPU, although another CPU batched the block.
+ */
+static void check_aware(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping one = map(world, 1, MEMORY_COUNTED);
+	struct mapping slab = map(world, 1, MEMORY_SLAB);
+	struct mapping some = map(world, 5, MEMORY_FOLIO);
+	bool waits = xs_policy_waits(policy);
+
+	test_be_cpu(1);
+	driver_unmap_no_sync(world, &one);
+	test_be_cpu(0);
+	driver_unmap_no_sync(world, &slab);
+	CHECK(driver_reachable(world, &slab) !=
+	      syncs_on(policy, XS_SYNC_UNMAP));
+	CHECK(world->memory[one.page].refs == 1);
+	driver_unmap_no_sync(world, &some);
+	xs_engine_sync_explicit(&world->engine, false);
+	if (xs_policy_level(policy, true) == XS_LEVEL_STRICT)
+		CHECK(!driver_reachable(world, &slab) &&
+		      !driver_reachable(world, &some));
+	CHECK(!!ledger(world)->syncs[XS_SYNC_EXPLICIT] == waits);
+	xs_engine_sync_explicit(&world->engine, true);
+	if (waits)
+		world_check_synced(world);
+	driver_free(world, &one);
+	driver_free(world, &slab);
+	driver_free(world, &some);
+}
+
+static void aware(void)
+{
+	each_policy(check_aware);
+}
+
+/* Pages of a driver's block live each on their own; the last one frees it. */
+static void check_own_block(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping page = { .pages = 1, .kind = MEMORY_COUNTED,
+				.prot = PROT_READ_ };
+	u64 first, other;
+
+	(void)policy;
+	first = xs_engine_take_block(&world->engine, 10, LAST);
+	CHECK(first && first % XS_BLOCK_BYTES == 0);
+	CHECK(!xs_engine_take_block(&world->engine, 64, XS_BLOCK_BYTES - 1));
+	for (u32 i = 0; i < 10; i += 2) {
+		struct mapping *at = &many[i];
+
+		*at = page;
+		CHECK(driver_map_at(world, at, first + i * XS_PAGE_BYTES));
+		driver_check(world, at);
+	}
+	for (u32 i = 1; i < 10; i += 2)
+		xs_engine_drop_in_block(&world->engine,
+					first + i * XS_PAGE_BYTES, 1);
+	for (u32 i = 0; i < 10; i += 4)
+		driver_unmap(world, &many[i], false);
+	for (u32 i = 2; i < 10; i += 4)
+		driver_unmap_aware(world, &many[i], false);
+	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	other = xs_engine_take_block(&world->engine, 64, LAST);
+	CHECK(other == first);
+	xs_engine_drop_in_block(&world->engine, other, 64);
+	world->map_fails_in = 1;
+	first = xs_engine_take_block(&world->engine, 1, LAST);
+	CHECK(!driver_map_at(world, &page, first));
+	xs_engine_drop_in_block(&world->engine, first, 1);
+}
+
+static void own_block(void)
+{
+	each_policy(check_own_block);
+}
+
 /* A block whose last page is unmapped is synced if the policy says so. */
 static void check_block(struct world *world, const struct xs_policy *policy)
 {
@@ -691,6 +768,8 @@ const struct test engine_tests[] = {
 	{ "engine_time_bound", time_bound },
 	{ "engine_shorter_window", shorter_window },
 	{ "engine_explicit_sync", explicit_sync },
+	{ "engine_aware", aware },
+	{ "engine_own_block", own_block },
 	{ "engine_block_empty", block_empty_ },
 	{ "engine_full", full },
 	{ "engine_full_entries", full_entries },

@@ -56,9 +56,9 @@ static void names(void)
 static enum xs_level level_of(u32 syncs, enum xs_hold hold, bool aware)
 {
 	const u32 time = XS_SYNC_BIT(XS_SYNC_TIME);
-	const u32 asked = XS_SYNC_BIT(XS_SYNC_EXPLICIT) |
-			  XS_SYNC_BIT(XS_SYNC_BLOCK);
+	const u32 asked = XS_SYNC_BIT(XS_SYNC_EXPLICIT);
 	const u32 soon = XS_SYNC_BIT(XS_SYNC_POLL) | asked |
+			 XS_SYNC_BIT(XS_SYNC_BLOCK) |
 			 XS_SYNC_BIT(XS_SYNC_DRAIN);
 
 	if (syncs & XS_SYNC_BIT(XS_SYNC_UNMAP) || (aware && syncs & asked))

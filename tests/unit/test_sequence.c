@@ -61,7 +61,11 @@ static void do_unmap(struct run *run)
 		return;
 	/* In order, as rings are, or any. */
 	at = below(run, 4) ? 0 : below(run, run->count);
-	driver_unmap(run->world, &run->mappings[at], !below(run, 20));
+	if (below(run, 6))
+		driver_unmap(run->world, &run->mappings[at], !below(run, 20));
+	else
+		driver_unmap_aware(run->world, &run->mappings[at],
+				   below(run, 2));
 	run->count--;
 	if (below(run, 2))
 		run->mappings[at] = run->mappings[run->count];

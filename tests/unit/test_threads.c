@@ -46,6 +46,11 @@ static void unmap(struct cpu *cpu, struct mapping *mapping)
 		return;
 	if (!below(cpu, 4))
 		driver_check(world, mapping);
+	if (!below(cpu, 4)) {
+		driver_unmap_aware(world, mapping, !below(cpu, 4));
+		test_free(mapping);
+		return;
+	}
 	driver_unmap_only(world, mapping,
 			  !cpu->shared->emptying && !below(cpu, 30));
 	if (!below(cpu, cpu->shared->emptying ? 6 : 8)) {

@@ -640,20 +640,11 @@ static u64 align_of(u32 pages)
 	return align;
 }
 
-bool driver_map(struct world *world, struct mapping *mapping, u64 last)
+/* The driver owns the pages of @mapping, which nobody else did. */
+static bool own(struct world *world, const struct mapping *mapping)
 {
-	u64 page;
+	u64 page = mapping->iova >> XS_PAGE_LG2;
 
-	if (!memory_take(world, mapping))
-		return false;
-	mapping->iova = map_any(world, mapping, last);
-	if (!mapping->iova) {
-		driver_free(world, mapping);
-		return false;
-	}
-	page = mapping->iova >> XS_PAGE_LG2;
-	CHECK(mapping->iova % align_of(mapping->pages) == 0);
-	CHECK(mapping->iova + phys_of(mapping->pages) - 1 <= last);
 	if (!CHECK(page + mapping->pages <= world->end_page))
 		return false;
 	for (u32 i = 0; i < mapping->pages; i++) {
@@ -662,6 +653,33 @@ bool driver_map(struct world *world, struct mapping *mapping, u64 last)
 		    mapping->serial * OWNER_SERIAL | OWNER_MAPPED);
 	}
 	return true;
+}
+
+bool driver_map(struct world *world, struct mapping *mapping, u64 last)
+{
+	if (!memory_take(world, mapping))
+		return false;
+	mapping->iova = map_any(world, mapping, last);
+	if (!mapping->iova) {
+		driver_free(world, mapping);
+		return false;
+	}
+	CHECK(mapping->iova % align_of(mapping->pages) == 0);
+	CHECK(mapping->iova + phys_of(mapping->pages) - 1 <= last);
+	return own(world, mapping);
+}
+
+bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova)
+{
+	if (!memory_take(world, mapping))
+		return false;
+	mapping->iova = iova;
+	if (xs_engine_map_in_block(&world->engine, iova,
+				   phys_of(mapping->page), mapping->prot)) {
+		driver_free(world, mapping);
+		return false;
+	}
+	return own(world, mapping);
 }
 
 static bool holds(const struct xs_policy *policy)
@@ -699,6 +717,28 @@ void driver_unmap_only(struct world *world, const struct mapping *mapping,
 
 		try(&world->owner[page + i], &expected, owner | OWNER_PROMISED);
 	}
+}
+
+bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping)
+{
+	u64 changes = get(&world->policy_changes);
+	const struct xs_policy *policy = get(&world->engine.policy);
+	bool promise = xs_policy_level(policy, true) == XS_LEVEL_STRICT;
+
+	note_unmap(world, mapping->iova, mapping->pages, mapping->serial);
+	xs_engine_unmap_no_sync(&world->engine, mapping->iova, mapping->pages);
+	return promise && !(changes & 1) &&
+	       changes == get(&world->policy_changes);
+}
+
+void driver_unmap_aware(struct world *world, const struct mapping *mapping,
+			bool everywhere)
+{
+	bool promise = driver_unmap_no_sync(world, mapping);
+
+	xs_engine_sync_explicit(&world->engine, everywhere);
+	CHECK(!promise || !driver_reachable(world, mapping));
+	driver_free(world, mapping);
 }
 
 void driver_unmap(struct world *world, const struct mapping *mapping, bool now)

@@ -173,6 +173,9 @@ struct mapping {
  */
 bool driver_map(struct world *world, struct mapping *mapping, u64 last);
 
+/* The same for one page, at @iova in a block that was taken for the driver. */
+bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova);
+
 /* Unmap, and free the memory at once as an unmodified driver does. */
 void driver_unmap(struct world *world, const struct mapping *mapping, bool now);
 
@@ -180,6 +183,16 @@ void driver_unmap(struct world *world, const struct mapping *mapping, bool now);
 void driver_unmap_only(struct world *world, const struct mapping *mapping,
 		       bool now);
 void driver_free(struct world *world, const struct mapping *mapping);
+
+/*
+ * The first step without a sync. Returns whether the policy, which was not
+ * being changed, promises that nothing is reachable after the driver's own.
+ */
+bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping);
+
+/* All three: with its own sync, of this CPU's unmaps or @everywhere. */
+void driver_unmap_aware(struct world *world, const struct mapping *mapping,
+			bool everywhere);
 
 /* A device uses each page of the mapping, which is there, as it may. */
 void driver_check(struct world *world, const struct mapping *mapping);

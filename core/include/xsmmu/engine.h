@@ -53,12 +53,18 @@ struct xs_tuning {
  * @open:	the block being filled: IOVA of its next page | pages gone, from
  *		0 to XS_BLOCK_PAGES; XS_OPEN_NONE if none is
  * @armed:	the world has been asked to call xs_engine_expire()
+ * @promised:	a batch-aware driver's unmap is in the batch
+ * @elsewhere:	number of such unmaps that may be in another CPU's batch
+ * @settled:	@elsewhere when all batches were last synced because of that
  */
 struct xs_cpu {
 	xs_atomic64_t open;
 	xs_lock_t lock;
 	u32 id;
 	bool armed;
+	bool promised;
+	u64 elsewhere;
+	u64 settled;
 	struct xs_cache pieces[XS_PIECE_LG2S];
 	struct xs_batch batch;
 	struct xs_ledger ledger;
@@ -147,6 +153,32 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
  * the return, else when the policy says. Any context.
  */
 void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
+
+/*
+ * The same for a batch-aware driver, which keeps the memory until its sync has
+ * returned: nothing is held. A policy that does not wait for a driver's sync
+ * (xs_policy_waits()) takes it for an ordinary unmap. Any context.
+ */
+void xs_engine_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages);
+
+/*
+ * The driver's sync: when it returns, no stale translation exists of what the
+ * caller has unmapped without one. @everywhere: it may have run on other CPUs
+ * since then, so what any CPU has deferred is synced. Any context.
+ */
+void xs_engine_sync_explicit(struct xs_engine *engine, bool everywhere);
+
+/*
+ * A block of a batch-aware driver: @pages pages of IOVA in a row, 1 ..
+ * XS_BLOCK_PAGES, that start on a block of their own and are mapped, and
+ * unmapped by xs_engine_unmap*(), page by page. Each page is used at most once;
+ * those that never are must be dropped. The IOVAs are free again when the last
+ * one was unmapped or dropped. Take returns the IOVA, or 0 if there is none.
+ */
+u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last);
+int xs_engine_map_in_block(struct xs_engine *engine, u64 iova, u64 phys,
+			   u32 prot);
+void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages);
 
 /* A NAPI poll ended on the running CPU. */
 void xs_engine_poll(struct xs_engine *engine);

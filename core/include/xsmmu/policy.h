@@ -83,6 +83,12 @@ const struct xs_policy *xs_policy_find(const char *name);
  */
 enum xs_level xs_policy_level(const struct xs_policy *policy, bool batch_aware);
 
+/*
+ * Does @policy defer the unmaps of a batch-aware driver until the driver's sync
+ * or an earlier one, and is that sync one?
+ */
+bool xs_policy_waits(const struct xs_policy *policy);
+
 /* "none", "lazy", "bounded", "held" or "strict". */
 const char *xs_level_name(enum xs_level level);
 

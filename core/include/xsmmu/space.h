@@ -45,8 +45,9 @@ struct xs_block {
 	xs_atomic64_t back;
 	u8 piece_lg2;		/* carved: log2 of a piece's pages, else
 				 * XS_NOT_CARVED; constant from take to free */
-	u32 batch_cpu;		/* who batched the block last */
-	u64 unused;		/* 32 bytes: an index is a shift */
+	u32 batch_cpu;		/* who batched the block last, */
+	u32 batch_at;		/* and the entry it got there; under its lock */
+	u32 unused;		/* 32 bytes: an index is a shift */
 };
 
 /*

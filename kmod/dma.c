@@ -295,12 +295,11 @@ static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 	return sg_finish(dev, sgl, nents, iova);
 }
 
-static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
-		     enum dma_data_direction dir, unsigned long attrs)
+/* The bytes of a mapped list, from *@start, the start of a page. */
+u64 xs_dma_sg_range(struct scatterlist *sgl, int nents, u64 *start)
 {
-	u64 start = sg_dma_address(sgl) & PAGE_MASK;
 	struct scatterlist *sg;
-	u64 end = start;
+	u64 end = *start = sg_dma_address(sgl) & PAGE_MASK;
 	int i;
 
 	for_each_sg(sgl, sg, nents, i) {
@@ -308,7 +307,80 @@ static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
 			break;
 		end = sg_dma_address(sg) + sg_dma_len(sg);
 	}
-	unmap_pages(dev, start, end - start, false);
+	return end - *start;
+}
+
+static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
+		     enum dma_data_direction dir, unsigned long attrs)
+{
+	u64 start;
+	u64 bytes = xs_dma_sg_range(sgl, nents, &start);
+
+	unmap_pages(dev, start, bytes, false);
+}
+
+/* ---- batch-aware drivers ---- */
+
+/* What waits for the driver's sync does so for _no_sync() unmaps only. */
+static bool is_synced_at_once(struct device *dev)
+{
+	return xs_policy_waits(xs_load(&xs_group_of(dev)->engine.policy));
+}
+
+static void unmap_memory_aware(struct device *dev, dma_addr_t handle,
+			       size_t size, enum dma_data_direction dir,
+			       unsigned long attrs)
+{
+	unmap_pages(dev, handle, size, is_synced_at_once(dev));
+}
+
+static void unmap_sg_aware(struct device *dev, struct scatterlist *sgl,
+			   int nents, enum dma_data_direction dir,
+			   unsigned long attrs)
+{
+	u64 start;
+	u64 bytes = xs_dma_sg_range(sgl, nents, &start);
+
+	unmap_pages(dev, start, bytes, is_synced_at_once(dev));
+}
+
+/* Others may be using @ops. */
+void xs_dma_set_aware(struct dma_map_ops *ops, bool aware)
+{
+#ifdef XS_HAVE_MAP_PHYS
+	WRITE_ONCE(ops->unmap_phys, aware ? unmap_memory_aware : unmap_memory);
+#else
+	WRITE_ONCE(ops->unmap_page, aware ? unmap_memory_aware : unmap_memory);
+	WRITE_ONCE(ops->unmap_resource,
+		   aware ? unmap_memory_aware : unmap_memory);
+#endif
+	WRITE_ONCE(ops->unmap_sg, aware ? unmap_sg_aware : unmap_sg);
+}
+
+void xs_dma_unmap_no_sync(struct device *dev, dma_addr_t handle, size_t size)
+{
+	u32 pages = pages_of(handle, size);
+
+	trace_unmap(dev, handle & PAGE_MASK, pages);
+	xs_engine_unmap_no_sync(&xs_group_of(dev)->engine, handle & PAGE_MASK,
+				pages);
+}
+
+dma_addr_t xs_dma_block_take(struct device *dev, u32 pages)
+{
+	return xs_engine_take_block(&xs_group_of(dev)->engine, pages,
+				    last_of(dev, *dev->dma_mask));
+}
+
+dma_addr_t xs_dma_block_map(struct device *dev, dma_addr_t addr,
+			    struct page *page, enum dma_data_direction dir,
+			    unsigned long attrs)
+{
+	if (xs_engine_map_in_block(&xs_group_of(dev)->engine, addr,
+				   page_to_phys(page), prot_of(dir, attrs)))
+		return DMA_MAPPING_ERROR;
+	trace_map(dev, addr, 1);
+	return addr;
 }
 
 /* ---- coherent memory ---- */

@@ -203,6 +203,22 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 	return NULL;
 }
 
+/*
+ * Batch-aware drivers' ordinary unmaps are synced at once, so that nothing they
+ * do is below the level that such a driver has.
+ */
+void xs_group_update_aware(struct xs_group *group)
+{
+	struct xs_device *xdev;
+
+	lockdep_assert_held(&xs_mutex);
+	group->aware = group->attached;
+	list_for_each_entry(xdev, &group->devices, list)
+		if (xdev->taken && !xdev->aware)
+			group->aware = false;
+	xs_dma_set_aware(&group->ops, group->aware);
+}
+
 /* Name, remove and count what is still mapped in one block. */
 static u32 sweep_block(struct xs_group *group, u32 block, u32 named)
 {
@@ -278,8 +294,11 @@ static void give_back(struct xs_device *xdev)
 	set_dma_ops(xdev->dev, xdev->dma.ops);
 	xs_dma_iommu_restore(xdev->dev, xdev->dma.iommu);
 	xdev->taken = false;
+	xdev->aware = false;
 	if (!--group->attached)
 		engine_stop(group);
+	xs_group_update_aware(group);
+	xs_debug_forget(xdev->dev);
 	module_put(THIS_MODULE);
 }
 
@@ -319,6 +338,7 @@ static const char *take(struct xs_device *xdev)
 	set_dma_ops(dev, &group->ops);
 	xdev->taken = true;
 	group->attached++;
+	xs_group_update_aware(group);
 	__module_get(THIS_MODULE);
 	return NULL;
 }
@@ -469,7 +489,7 @@ enum xs_level xs_group_level(const struct xs_group *group)
 {
 	if (!group->attached)
 		return XS_LEVEL_NONE;
-	return xs_policy_level(group->policy, false);
+	return xs_policy_level(group->policy, group->aware);
 }
 
 const char *xs_group_state(struct xs_group *group)

@@ -49,6 +49,7 @@ struct xs_group_cpu {
  * @tuning:	the operator's, valid with @policy
  * @devices:	our struct xs_device, all of the group's PCI devices
  * @attached:	devices taken over; the fields below are valid while > 0
+ * @aware:	all drivers of taken devices are batch-aware
  * @ops:	what the devices' dma_ops point to: from it the DMA path finds
  *		the group without a look-up
  * @domain:	the group's default domain
@@ -70,6 +71,7 @@ struct xs_group {
 	struct list_head devices;
 
 	u32 attached;
+	bool aware;
 	struct dma_map_ops ops;
 	struct iommu_domain *domain;
 	int (*map_pages)(struct iommu_domain *domain, unsigned long iova,
@@ -92,6 +94,7 @@ static_assert(offsetof(struct xs_group, engine) == 0);
 
 /*
  * struct xs_device - a PCI device behind an IOMMU
+ * @aware:	its driver is batch-aware
  * @dma:	the kernel's own DMA path while @taken, to be restored
  */
 struct xs_device {
@@ -99,6 +102,7 @@ struct xs_device {
 	struct device *dev;
 	struct xs_group *group;
 	bool taken;
+	bool aware;
 	struct {
 		const struct dma_map_ops *ops;
 		bool iommu;
@@ -119,6 +123,7 @@ void xs_device_choose_default(struct xs_device *xdev,
 			      const struct xs_policy *policy);
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
+void xs_group_update_aware(struct xs_group *group);
 enum xs_level xs_group_level(const struct xs_group *group);
 const char *xs_group_state(struct xs_group *group);
 s64 xs_group_live(struct xs_group *group);
@@ -132,6 +137,18 @@ static inline struct xs_group *xs_group_of(struct device *dev)
 
 /* dma.c */
 extern const struct dma_map_ops xs_dma_ops;
+void xs_dma_set_aware(struct dma_map_ops *ops, bool aware);
+void xs_dma_unmap_no_sync(struct device *dev, dma_addr_t handle, size_t size);
+u64 xs_dma_sg_range(struct scatterlist *sgl, int nents, u64 *start);
+dma_addr_t xs_dma_block_take(struct device *dev, u32 pages);
+dma_addr_t xs_dma_block_map(struct device *dev, dma_addr_t addr,
+			    struct page *page, enum dma_data_direction dir,
+			    unsigned long attrs);
+
+/* debug.c */
+void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes);
+void xs_debug_sync(struct device *dev);
+void xs_debug_forget(struct device *dev);
 
 /* world.c */
 extern const struct xs_world_ops xs_linux_world;

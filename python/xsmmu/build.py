@@ -24,7 +24,7 @@ from xsmmu.root import LIBRARY_DIR, LOADER, Root
 PROJECT = Path(__file__).resolve().parents[2]
 """The checkout that this package is part of."""
 
-MODULE_PARTS = ("Kbuild", "core", "kmod")
+MODULE_PARTS = ("Kbuild", "core", "include", "kmod")
 """What xsmmu.ko is made of."""
 
 _ALSO_NEEDED = {"tests/kmod": ("tests/unit",)}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * DMA API of xsmmu.ko for batch-aware drivers.
+ *
+ * A driver that unmaps many buffers at once needs one invalidation for all of
+ * them, if it waits for that before it frees or hands on any. It says so once,
+ * at probe, and then
+ *
+ *	dma_set_batch_aware(dev);
+ *	...
+ *	dma_unmap_page_attrs_no_sync(dev, ...);		as often as it likes
+ *	dma_sync_device_iotlb(dev);
+ *	... only now free, recycle or hand on the buffers
+ *
+ * Ordering: what a sync covers is what its caller has unmapped without one
+ * before, on the CPU that it runs on. A caller that may have moved to another
+ * CPU in between (process context: neither in an interrupt, nor with bottom
+ * halves or interrupts disabled) gets a sync of all CPUs. So both belong into
+ * one context, as a NAPI poll or an interrupt handler is. Until the sync the
+ * device may still use the buffer; its IOVA is not used again before.
+ *
+ * The level of such a driver is `strict` under every policy that waits for the
+ * driver's sync. An ordinary unmap of a batch-aware driver is synced before it
+ * returns, so it stays correct where the driver has one buffer only.
+ *
+ * Without the module, on a device that is not taken over, and on one without an
+ * IOMMU all of this is the ordinary DMA API: an unmap without a sync is an
+ * unmap, a sync does nothing. The module must be loaded before the driver to
+ * be found by it (its symbols are weak), and stays as long as the driver does.
+ *
+ * The module's parameter debug=1 finds misuse: memory that is freed before its
+ * sync, and unmaps that are not followed by a sync of their device.
+ */
+#ifndef XSMMU_DMA_H
+#define XSMMU_DMA_H
+
+#include <linux/dma-mapping.h>
+#include <linux/slab.h>
+
+/* What xsmmu.ko exports; NULL where it was not there. */
+int __weak xsmmu_set_batch_aware(struct device *dev);
+void __weak xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr,
+				size_t size, enum dma_data_direction dir,
+				unsigned long attrs);
+void __weak xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
+				   int nents, enum dma_data_direction dir,
+				   unsigned long attrs);
+void __weak xsmmu_sync(struct device *dev);
+dma_addr_t __weak xsmmu_block_take(struct device *dev, unsigned int pages);
+dma_addr_t __weak xsmmu_block_map(struct device *dev, dma_addr_t addr,
+				  struct page *page,
+				  enum dma_data_direction dir,
+				  unsigned long attrs);
+void __weak xsmmu_block_drop(struct device *dev, dma_addr_t addr);
+
+/**
+ * dma_set_batch_aware - say that a driver syncs what it unmaps
+ * @dev: device that the driver is probing
+ *
+ * The driver unmaps with the _no_sync() forms and dma_sync_device_iotlb(), or
+ * with ordinary unmaps that are then synced at once. Counts until the driver
+ * is unbound; in a group of several devices when all drivers have said so.
+ *
+ * Context: process, may sleep.
+ * Return: 0, or -ENODEV: the ordinary DMA API is used, which is no error.
+ */
+static inline int dma_set_batch_aware(struct device *dev)
+{
+	return xsmmu_set_batch_aware ? xsmmu_set_batch_aware(dev) : -ENODEV;
+}
+
+/**
+ * dma_unmap_page_attrs_no_sync - dma_unmap_page_attrs() without its sync
+ * @dev: device
+ * @addr: as dma_map_page_attrs() or dma_map_single_attrs() returned it
+ * @size: as mapped
+ * @dir: as mapped
+ * @attrs: as for dma_unmap_page_attrs()
+ *
+ * Memory and device are not to meet again before dma_sync_device_iotlb() of the
+ * same device: the memory is not freed, recycled or given to another owner.
+ *
+ * Context: any.
+ */
+static inline void dma_unmap_page_attrs_no_sync(struct device *dev,
+						dma_addr_t addr, size_t size,
+						enum dma_data_direction dir,
+						unsigned long attrs)
+{
+	if (xsmmu_unmap_no_sync)
+		xsmmu_unmap_no_sync(dev, addr, size, dir, attrs);
+	else
+		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
+}
+
+/**
+ * dma_unmap_sg_attrs_no_sync - dma_unmap_sg_attrs() without its sync
+ * @dev: device
+ * @sgl: list that dma_map_sg_attrs() mapped
+ * @nents: as given to dma_map_sg_attrs()
+ * @dir: as mapped
+ * @attrs: as for dma_unmap_sg_attrs()
+ *
+ * Ordering and context as for dma_unmap_page_attrs_no_sync().
+ */
+static inline void dma_unmap_sg_attrs_no_sync(struct device *dev,
+					      struct scatterlist *sgl,
+					      int nents,
+					      enum dma_data_direction dir,
+					      unsigned long attrs)
+{
+	if (xsmmu_unmap_sg_no_sync)
+		xsmmu_unmap_sg_no_sync(dev, sgl, nents, dir, attrs);
+	else
+		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
+}
+
+/**
+ * dma_sync_device_iotlb - make what was unmapped without a sync unreachable
+ * @dev: device
+ *
+ * When it returns, the device can use nothing of what the caller has unmapped
+ * without a sync before: neither through the page table nor through a cache.
+ *
+ * Context: any. Sends a command to the IOMMU and waits for it, unless nothing
+ * is outstanding.
+ */
+static inline void dma_sync_device_iotlb(struct device *dev)
+{
+	if (xsmmu_sync)
+		xsmmu_sync(dev);
+}
+
+#define dma_unmap_page_no_sync(dev, addr, size, dir) \
+	dma_unmap_page_attrs_no_sync(dev, addr, size, dir, 0)
+#define dma_unmap_single_attrs_no_sync(dev, addr, size, dir, attrs) \
+	dma_unmap_page_attrs_no_sync(dev, addr, size, dir, attrs)
+#define dma_unmap_single_no_sync(dev, addr, size, dir) \
+	dma_unmap_page_attrs_no_sync(dev, addr, size, dir, 0)
+#define dma_unmap_sg_no_sync(dev, sgl, nents, dir) \
+	dma_unmap_sg_attrs_no_sync(dev, sgl, nents, dir, 0)
+#define dma_unmap_sgtable_no_sync(dev, table, dir, attrs) \
+	dma_unmap_sg_attrs_no_sync(dev, (table)->sgl, (table)->orig_nents, \
+				   dir, attrs)
+
+/* ---- blocks ---- */
+
+#define DMA_BLOCK_PAGES	64
+
+/**
+ * struct dma_block - contiguous IOVAs for the pages of one descriptor
+ * @dev: device
+ * @base: first IOVA, 0 if each page gets any (the ordinary DMA API)
+ * @pages: how many, 1 to DMA_BLOCK_PAGES
+ * @mapped: which were mapped at some time
+ * @handles: their DMA addresses
+ *
+ * Each page is mapped at most once in a block's life. It lives on its own from
+ * then: a page that is recycled stays mapped when the struct is freed long
+ * before, and is unmapped by its address. The IOVAs are used again when the
+ * last page that was mapped is unmapped and synced, and the struct is freed.
+ */
+struct dma_block {
+	struct device *dev;
+	dma_addr_t base;
+	unsigned int pages;
+	u64 mapped;
+	dma_addr_t handles[];
+};
+
+/**
+ * dma_block_alloc - allocate IOVAs in a row
+ * @dev: device
+ * @pages: 1 to DMA_BLOCK_PAGES
+ * @gfp: for the struct; may be GFP_ATOMIC
+ *
+ * Context: any that @gfp allows. Return: the block, NULL without memory or for
+ * an impossible number of pages. Without IOVAs in a row the pages get any.
+ */
+static inline struct dma_block *dma_block_alloc(struct device *dev,
+						unsigned int pages, gfp_t gfp)
+{
+	struct dma_block *block;
+
+	if (!pages || pages > DMA_BLOCK_PAGES)
+		return NULL;
+	block = kmalloc(struct_size(block, handles, pages), gfp);
+	if (!block)
+		return NULL;
+	block->dev = dev;
+	block->pages = pages;
+	block->mapped = 0;
+	block->base = xsmmu_block_take ? xsmmu_block_take(dev, pages) : 0;
+	return block;
+}
+
+/**
+ * dma_block_map_page - map the @index-th page of a block
+ * @block: block
+ * @index: below @block->pages; each is mapped at most once
+ * @page: a whole page
+ * @dir: direction
+ * @attrs: as for dma_map_page_attrs()
+ *
+ * Context: any. Return: the DMA address, DMA_MAPPING_ERROR on failure and for
+ * an index that is out of range or was mapped before.
+ */
+static inline dma_addr_t dma_block_map_page(struct dma_block *block,
+					    unsigned int index,
+					    struct page *page,
+					    enum dma_data_direction dir,
+					    unsigned long attrs)
+{
+	dma_addr_t addr;
+
+	if (WARN_ON_ONCE(index >= block->pages || block->mapped >> index & 1))
+		return DMA_MAPPING_ERROR;
+	if (block->base)
+		addr = xsmmu_block_map(block->dev, block->base +
+				       index * PAGE_SIZE, page, dir, attrs);
+	else
+		addr = dma_map_page_attrs(block->dev, page, 0, PAGE_SIZE, dir,
+					  attrs);
+	if (addr == DMA_MAPPING_ERROR)
+		return addr;
+	block->handles[index] = addr;
+	block->mapped |= 1ULL << index;
+	return addr;
+}
+
+/**
+ * dma_block_map_pages - map all pages of a block
+ * @block: fresh block
+ * @pages: @block->pages of them
+ * @dir: direction
+ * @attrs: as for dma_map_page_attrs()
+ *
+ * Context: any. Return: 0 or -ENOMEM; then those before the failed one are
+ * mapped, as @block->mapped says.
+ */
+static inline int dma_block_map_pages(struct dma_block *block,
+				      struct page **pages,
+				      enum dma_data_direction dir,
+				      unsigned long attrs)
+{
+	unsigned int i;
+
+	for (i = 0; i < block->pages; i++)
+		if (dma_block_map_page(block, i, pages[i], dir, attrs) ==
+		    DMA_MAPPING_ERROR)
+			return -ENOMEM;
+	return 0;
+}
+
+/**
+ * dma_block_unmap_page_no_sync - unmap the @index-th page of a block
+ * @block: block
+ * @index: of a page that is mapped
+ * @dir: as mapped
+ * @attrs: as for dma_unmap_page_attrs()
+ *
+ * The same as dma_unmap_page_attrs_no_sync() of its address.
+ */
+static inline void dma_block_unmap_page_no_sync(struct dma_block *block,
+						unsigned int index,
+						enum dma_data_direction dir,
+						unsigned long attrs)
+{
+	dma_unmap_page_attrs_no_sync(block->dev, block->handles[index],
+				     PAGE_SIZE, dir, attrs);
+}
+
+/**
+ * dma_block_unmap_pages_no_sync - unmap all pages of a block that were mapped
+ * @block: block, none of whose pages was unmapped yet
+ * @dir: as mapped
+ * @attrs: as for dma_unmap_page_attrs()
+ */
+static inline void dma_block_unmap_pages_no_sync(struct dma_block *block,
+						 enum dma_data_direction dir,
+						 unsigned long attrs)
+{
+	unsigned int i;
+
+	if (block->base && block->pages == DMA_BLOCK_PAGES &&
+	    !~block->mapped) {
+		dma_unmap_page_attrs_no_sync(block->dev, block->base,
+					     block->pages * PAGE_SIZE, dir,
+					     attrs);
+		return;
+	}
+	for (i = 0; i < block->pages; i++)
+		if (block->mapped >> i & 1)
+			dma_block_unmap_page_no_sync(block, i, dir, attrs);
+}
+
+/**
+ * dma_block_free - free the struct, and the IOVAs of pages never mapped
+ * @block: block, or NULL; pages that are mapped stay so
+ *
+ * Context: any.
+ */
+static inline void dma_block_free(struct dma_block *block)
+{
+	unsigned int i;
+
+	for (i = 0; block && block->base && i < block->pages; i++)
+		if (!(block->mapped >> i & 1))
+			xsmmu_block_drop(block->dev, block->base +
+					 i * PAGE_SIZE);
+	kfree(block);
+}
+
+#endif

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Misuse of the API for batch-aware drivers, found with the parameter debug=1.
+ *
+ * What is unmapped without a sync is held here until its device's sync, so that
+ * a driver that frees it too early does no harm; then nobody else has a
+ * reference, which tells. What waits for its sync for long tells of a driver
+ * that forgot it, or synced another device. Slab memory has no references of
+ * its own and is not watched.
+ */
+#include <linux/mm.h>
+#include <linux/moduleparam.h>
+#include <linux/timekeeping.h>
+
+#include "xsmmu.h"
+
+static bool debug;
+module_param(debug, bool, 0644);
+MODULE_PARM_DESC(debug, "find misuse by batch-aware drivers (slow)");
+
+#define WATCHED_MAX	1024
+#define LATE_NS		NSEC_PER_SEC
+
+/* A page that waits for the sync of @dev. */
+struct watched {
+	struct device *dev;
+	struct folio *folio;
+	u64 since_ns;
+};
+
+static DEFINE_SPINLOCK(watched_lock);
+static struct watched watched[WATCHED_MAX];
+static u32 watched_count;
+
+static u32 own_references(const struct folio *folio)
+{
+	u32 found = 0;
+	u32 i;
+
+	for (i = 0; i < watched_count; i++)
+		found += watched[i].folio == folio;
+	return found;
+}
+
+static void forget(u32 at)
+{
+	folio_put(watched[at].folio);
+	watched[at] = watched[--watched_count];
+}
+
+static void warn_late(struct device *dev)
+{
+	WARN_ONCE(1, "xsmmu: %s: unmapped without a sync and not synced since: was another device synced?\n",
+		  dev_name(dev));
+}
+
+static void forget_late(u64 now_ns)
+{
+	u32 i = 0;
+
+	while (i < watched_count) {
+		if (now_ns - watched[i].since_ns < LATE_NS) {
+			i++;
+			continue;
+		}
+		warn_late(watched[i].dev);
+		forget(i);
+	}
+}
+
+static void watch(struct device *dev, phys_addr_t phys, u64 now_ns)
+{
+	struct folio *folio;
+
+	if (!phys || !pfn_valid(PHYS_PFN(phys)) ||
+	    watched_count == WATCHED_MAX)
+		return;
+	folio = page_folio(pfn_to_page(PHYS_PFN(phys)));
+	if (folio_test_slab(folio))
+		return;
+	if (!folio_try_get(folio)) {
+		WARN_ONCE(1, "xsmmu: %s: memory was freed before its unmap\n",
+			  dev_name(dev));
+		return;
+	}
+	watched[watched_count].dev = dev;
+	watched[watched_count].folio = folio;
+	watched[watched_count++].since_ns = now_ns;
+}
+
+/* @dev is about to unmap without a sync. */
+void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
+{
+	struct iommu_domain *domain = xs_group_of(dev)->domain;
+	u64 now_ns = ktime_get_mono_fast_ns();
+	u64 end = iova + bytes;
+	unsigned long flags;
+
+	if (likely(!READ_ONCE(debug)))
+		return;
+	spin_lock_irqsave(&watched_lock, flags);
+	forget_late(now_ns);
+	for (iova &= PAGE_MASK; iova < end; iova += PAGE_SIZE)
+		watch(dev, iommu_iova_to_phys(domain, iova), now_ns);
+	spin_unlock_irqrestore(&watched_lock, flags);
+}
+
+/* @dev has synced. */
+void xs_debug_sync(struct device *dev)
+{
+	unsigned long flags;
+	u32 i = 0;
+
+	if (likely(!READ_ONCE(watched_count)))
+		return;
+	spin_lock_irqsave(&watched_lock, flags);
+	while (i < watched_count) {
+		struct folio *folio = watched[i].folio;
+
+		if (watched[i].dev != dev) {
+			i++;
+			continue;
+		}
+		WARN_ONCE(folio_ref_count(folio) <= own_references(folio),
+			  "xsmmu: %s: memory was freed before its sync\n",
+			  dev_name(dev));
+		forget(i);
+	}
+	forget_late(ktime_get_mono_fast_ns());
+	spin_unlock_irqrestore(&watched_lock, flags);
+}
+
+/* @dev is given back, and all that it unmapped is synced. */
+void xs_debug_forget(struct device *dev)
+{
+	unsigned long flags;
+	u32 i = 0;
+
+	spin_lock_irqsave(&watched_lock, flags);
+	while (i < watched_count) {
+		if (watched[i].dev != dev) {
+			i++;
+			continue;
+		}
+		warn_late(dev);
+		forget(i);
+	}
+	spin_unlock_irqrestore(&watched_lock, flags);
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What batch-aware drivers call; see include/xsmmu/dma.h. Each call also works
+ * on a device that is not taken over, by the ordinary DMA API.
+ */
+#include <linux/export.h>
+
+#include <xsmmu/dma.h>
+
+#include "xsmmu.h"
+
+static bool is_taken(struct device *dev)
+{
+	return dev->dma_ops && dev->dma_ops->mmap == xs_dma_ops.mmap;
+}
+
+/*
+ * May the caller have been on another CPU when it unmapped? Without a count of
+ * preemption nothing tells, so all but interrupts and bottom halves may.
+ */
+static bool may_have_moved(void)
+{
+	return !in_interrupt() && !irqs_disabled();
+}
+
+int xsmmu_set_batch_aware(struct device *dev)
+{
+	struct xs_device *xdev;
+	int error = -ENODEV;
+
+	mutex_lock(&xs_mutex);
+	xdev = xs_device_find(dev);
+	if (xdev && xdev->taken) {
+		xdev->aware = true;
+		xs_group_update_aware(xdev->group);
+		error = 0;
+	}
+	mutex_unlock(&xs_mutex);
+	return error;
+}
+EXPORT_SYMBOL_GPL(xsmmu_set_batch_aware);
+
+void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
+			 enum dma_data_direction dir, unsigned long attrs)
+{
+	if (!is_taken(dev)) {
+		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
+		return;
+	}
+	xs_debug_unmap(dev, addr, size);
+	xs_dma_unmap_no_sync(dev, addr, size);
+}
+EXPORT_SYMBOL_GPL(xsmmu_unmap_no_sync);
+
+void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
+			    int nents, enum dma_data_direction dir,
+			    unsigned long attrs)
+{
+	u64 start, bytes;
+
+	if (!is_taken(dev)) {
+		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
+		return;
+	}
+	bytes = xs_dma_sg_range(sgl, nents, &start);
+	xs_debug_unmap(dev, start, bytes);
+	xs_dma_unmap_no_sync(dev, start, bytes);
+}
+EXPORT_SYMBOL_GPL(xsmmu_unmap_sg_no_sync);
+
+void xsmmu_sync(struct device *dev)
+{
+	if (!is_taken(dev))
+		return;
+	xs_engine_sync_explicit(&xs_group_of(dev)->engine, may_have_moved());
+	xs_debug_sync(dev);
+}
+EXPORT_SYMBOL_GPL(xsmmu_sync);
+
+/* 0 without a block, as for a device that is not taken over. */
+dma_addr_t xsmmu_block_take(struct device *dev, unsigned int pages)
+{
+	return is_taken(dev) ? xs_dma_block_take(dev, pages) : 0;
+}
+EXPORT_SYMBOL_GPL(xsmmu_block_take);
+
+dma_addr_t xsmmu_block_map(struct device *dev, dma_addr_t addr,
+			   struct page *page, enum dma_data_direction dir,
+			   unsigned long attrs)
+{
+	return xs_dma_block_map(dev, addr, page, dir, attrs);
+}
+EXPORT_SYMBOL_GPL(xsmmu_block_map);
+
+void xsmmu_block_drop(struct device *dev, dma_addr_t addr)
+{
+	xs_engine_drop_in_block(&xs_group_of(dev)->engine, addr, 1);
+}
+EXPORT_SYMBOL_GPL(xsmmu_block_drop);

@@ -100,6 +100,40 @@ case_rmmod_under_disk_load() {
 	all_off
 }
 
+# unload_again_and_again: as long as there is /tmp/binding. What appears without a driver gets a policy.
+unload_again_and_again() {
+	while [ -e /tmp/binding ]; do
+		rmmod xsmmu 2>/dev/null || continue
+		insmod /modules/xsmmu.ko policy=lazy
+		echo >>/tmp/unloaded
+	done
+}
+
+# An unload that comes while a driver binds is refused, or the driver gets the kernel's own path.
+case_rmmod_while_a_driver_binds() {
+	rmmod xsmmu || give_up "rmmod was refused"
+	insmod /modules/xsmmu.ko policy=lazy || give_up "insmod failed"
+	log_mark
+	: >/tmp/unloaded
+	: >/tmp/binding
+	unload_again_and_again &
+	unloader=$!
+	binds_left=200
+	while [ $binds_left -gt 0 ]; do
+		bind $TESTDEV
+		unbind $TESTDEV
+		binds_left=$((binds_left - 1))
+	done
+	rm /tmp/binding
+	wait $unloader || failure "insmod failed"
+	log_since | grep 'xsmmu: ' | sed 's/.*xsmmu: //' | sort | uniq -c >/tmp/said
+	echo "$(wc -l </tmp/unloaded) unloads; $(cat /tmp/said)" >/dev/kmsg
+	[ "$(wc -l </tmp/unloaded)" -gt 10 ] || failure "only $(wc -l </tmp/unloaded) unloads"
+	rmmod xsmmu || give_up "rmmod was refused"
+	insmod /modules/xsmmu.ko || give_up "insmod failed"
+	all_off
+}
+
 case_unbind_under_network_load() {
 	for pair in fused:$IGB xsmmu:$E1000E fands:$E1000E lazy:$IGB strict:$IGB; do
 		nic=${pair#*:}

@@ -54,11 +54,32 @@ expect_no_timeouts() {
 	[ -z "$said" ] || failure "a driver waited in vain: $(echo "$said" | head -n 3)"
 }
 
+# expect_at_work BDF: under load at this moment, by what is mapped for it.
+expect_at_work() {
+	at_work_maps=$(stat_of "$1" maps)
+	sleep 0.2
+	[ "$(stat_of "$1" maps)" -gt "$at_work_maps" ] || failure "$1 is not at work: nothing was mapped in 0.2 s"
+	[ "$(stat_of "$1" live_pages)" -gt 0 ] || failure "$1 is not at work: nothing is mapped"
+	kill -0 "$load" || failure "$1 is not at work: its load has ended"
+}
+
 # expect_clean BDF: after its driver is gone, nothing is mapped and nobody complained.
 expect_clean() {
 	expect_balance "$1"
 	expect_silence
 	expect_equal "the state" "$(get "$1" state)" idle
+}
+
+# works_on_kernel_path BDF: without a policy, from bind to unbind; nothing of it is ours.
+works_on_kernel_path() {
+	put "$1" policy none || failure "policy none was refused: $(cat /tmp/put)"
+	kernel_path_maps=$(stat_of "$1" maps)
+	bind "$1"
+	start "$1"
+	work_on "$1"
+	expect_equal "the state on the kernel's own path" "$(get "$1" state)" off
+	unbind "$1"
+	expect_equal "maps on the kernel's own path" "$(stat_of "$1" maps)" "$kernel_path_maps"
 }
 
 # --- rmmod, unbind -----------------------------------------------------------------------------------------------
@@ -75,9 +96,11 @@ case_rmmod_under_network_load() {
 	take fused $IGB
 	nic_start $IGB
 	iperf_start $IGB 2
+	expect_at_work $IGB
 	for _ in 1 2 3 4 5 6 7 8; do
 		rmmod_refused
 	done
+	expect_at_work $IGB
 	iperf_end
 	expect_no_timeouts
 	unbind $IGB
@@ -90,9 +113,11 @@ case_rmmod_under_disk_load() {
 	take xsmmu $DATA
 	disk_start $DATA
 	fio_start $DATA 2
+	expect_at_work $DATA
 	for _ in 1 2 3 4 5 6 7 8; do
 		rmmod_refused
 	done
+	expect_at_work $DATA
 	fio_end
 	expect_no_timeouts
 	unbind $DATA
@@ -141,10 +166,13 @@ case_unbind_under_network_load() {
 		take "${pair%%:*}" "$nic"
 		nic_start "$nic"
 		iperf_start "$nic" 60
+		expect_at_work "$nic"
 		unbind "$nic"
 		load_abort
 		expect_clean "$nic"
 	done
+	works_on_kernel_path $IGB
+	works_on_kernel_path $E1000E
 	all_off
 }
 
@@ -154,14 +182,12 @@ case_unbind_under_disk_load() {
 		take "$policy" $DATA
 		disk_start $DATA
 		fio_start $DATA 60
+		expect_at_work $DATA
 		unbind $DATA
 		load_abort
 		expect_clean $DATA
 	done
-	all_off
-	bind $DATA
-	disk_start $DATA
-	work_on $DATA
+	works_on_kernel_path $DATA
 	all_off
 }
 
@@ -219,9 +245,12 @@ plug() {
 	until_true 20 test -e "$(device_dir "$1")/driver" || failure "$1 has no driver after it was plugged in"
 }
 
-# plug_off BDF: a plugged-in device has no policy, so the kernel's own path; for another its driver has to go.
+# plug_off BDF: a plugged-in device has no policy, so it works on the kernel's own path; for another its driver has to
+# go.
 plug_off() {
 	expect_equal "the policy of a new device" "$(policy_of "$1")" none
+	start "$1"
+	work_on "$1"
 	expect_equal "the state of a new device" "$(get "$1" state)" off
 	unbind "$1"
 }
@@ -240,6 +269,7 @@ case_unplug_nic_under_load() {
 		take "$policy" $IGB
 		nic_start $IGB
 		iperf_start $IGB 60
+		expect_at_work $IGB
 		unplug $IGB dut-igb
 		load_abort
 		expect_silence
@@ -262,6 +292,7 @@ case_unplug_disk_under_load() {
 		take "$policy" $DATA
 		disk_start $DATA
 		fio_start $DATA 60
+		expect_at_work $DATA
 		unplug $DATA dut-nvme-data
 		load_abort
 		expect_silence
@@ -480,5 +511,36 @@ case_attach_with_a_cpu_away() {
 	unbind $DATA
 	expect_clean $DATA
 	echo 1 >/sys/devices/system/cpu/cpu1/online
+	all_off
+}
+
+# cpu_goes_at_give_back TURN: bind a driver that defers unmaps on CPU 1, with no poll there to sync them; then let the CPU
+# go while the group is given back, at one moment or another.
+cpu_goes_at_give_back() {
+	taskset 2 sh -c "echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind" || failure "the driver does not bind"
+	(echo 0 >/sys/devices/system/cpu/cpu1/online) &
+	offliner=$!
+	# Some tenths of what it takes.
+	awk -v turns=$(($1 % 10 * 2000)) 'BEGIN{for (i = 0; i < turns; i++) x += i}'
+	unbind $TESTDEV
+	wait $offliner || failure "the CPU does not go off-line"
+	echo 1 >/sys/devices/system/cpu/cpu1/online || failure "the CPU does not come back"
+	expect_balance $TESTDEV
+}
+
+case_cpu_goes_at_give_back() {
+	echo api >/sys/module/xsmmu_rude/parameters/mode
+	put $TESTDEV policy lazy
+	put $TESTDEV max_window_us 10000000
+	log_mark
+	turn=0
+	while [ $turn -lt ${TURNS:-30} ]; do
+		cpu_goes_at_give_back $turn
+		turn=$((turn + 1))
+	done
+	expect_silence
+	take fused $E1000E
+	nic_start $E1000E
+	ping_peer $E1000E 20
 	all_off
 }

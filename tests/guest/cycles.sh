@@ -23,14 +23,6 @@ light_work() {
 	esac
 }
 
-# Kilobytes that the kernel itself uses and cannot give back at once: whatever cache is there has been dropped.
-used_kib() {
-	sync
-	sleep 0.2
-	echo 3 >/proc/sys/vm/drop_caches
-	awk '/^(MemFree|Cached|Buffers|AnonPages):/{free += $2} /^MemTotal:/{total = $2} END{print total - free}' /proc/meminfo
-}
-
 # What a counter of pages or objects in the kernel says.
 of_kernel() {
 	awk -v name="$1" '$1 == name {print $2}' /proc/vmstat

@@ -4,6 +4,21 @@
 
 # --- load --------------------------------------------------------------------------------------------------------
 
+# maps_more BDF: in the tenth of a second or so since it was asked last, more than what a connection or a look for
+# partitions takes.
+maps_more() {
+	maps_before=$maps_now
+	maps_now=$(stat_of "$1" maps)
+	[ "$maps_now" -gt $((maps_before + 20)) ] && [ "$(stat_of "$1" live_pages)" -gt 0 ]
+}
+
+# expect_at_work BDF: its load has begun, and goes on at this moment.
+expect_at_work() {
+	maps_now=$(stat_of "$1" maps)
+	until_true 20 maps_more "$1" || failure "$1 is not at work: nothing is mapped"
+	kill -0 "$load" || failure "$1 is not at work: its load has ended"
+}
+
 # iperf_start BDF SECONDS: four streams to the device, four from it.
 iperf_start() {
 	iperf_wire=$(wire_of "$1")
@@ -11,7 +26,7 @@ iperf_start() {
 	sleep 0.5
 	iperf3 -c "10.0.$iperf_wire.2" -P 4 -t "$2" --bidir -i 0 -J >/tmp/iperf 2>&1 &
 	load=$!
-	sleep 1
+	expect_at_work "$1"
 }
 
 # iperf_end: it must come to its own end, and bytes must have moved both ways.
@@ -60,7 +75,7 @@ fio_start() {
 		--iodepth=16 --size=16M --loops=1000 --runtime="$2" --time_based --verify=crc32c --verify_fatal=1 \
 		--verify_backlog=64 --verify_backlog_batch=32 >/tmp/fio 2>&1 &
 	load=$!
-	sleep 1
+	expect_at_work "$1"
 }
 
 fio_end() {
@@ -72,20 +87,6 @@ fio_end() {
 expect_no_timeouts() {
 	said=$(log_since | grep -iE 'NETDEV WATCHDOG|I/O .*timeout|timed out|I/O error|Tx Unit Hang|completion polled')
 	[ -z "$said" ] || failure "a driver waited in vain: $(echo "$said" | head -n 3)"
-}
-
-# maps_more BDF: since the last time it was asked.
-maps_more() {
-	maps_before=$maps_now
-	maps_now=$(stat_of "$1" maps)
-	[ "$maps_now" -gt "$maps_before" ] && [ "$(stat_of "$1" live_pages)" -gt 0 ]
-}
-
-# expect_at_work BDF: its load runs, at this moment, and gets on.
-expect_at_work() {
-	maps_now=$(stat_of "$1" maps)
-	until_true 20 maps_more "$1" || failure "$1 is not at work: nothing is mapped"
-	kill -0 "$load" || failure "$1 is not at work: its load has ended"
 }
 
 # expect_clean BDF: after its driver is gone, nothing is mapped and nobody complained.
@@ -121,7 +122,6 @@ case_rmmod_under_network_load() {
 	take fused $IGB
 	nic_start $IGB
 	iperf_start $IGB 4
-	expect_at_work $IGB
 	for _ in 1 2 3 4 5 6 7 8; do
 		rmmod_refused
 	done
@@ -138,7 +138,6 @@ case_rmmod_under_disk_load() {
 	take xsmmu $DATA
 	disk_start $DATA
 	fio_start $DATA 4
-	expect_at_work $DATA
 	for _ in 1 2 3 4 5 6 7 8; do
 		rmmod_refused
 	done
@@ -192,7 +191,6 @@ case_unbind_under_network_load() {
 		take "${pair%%:*}" "$nic"
 		nic_start "$nic"
 		iperf_start "$nic" 60
-		expect_at_work "$nic"
 		unbind "$nic"
 		load_abort
 		expect_clean "$nic"
@@ -210,7 +208,6 @@ case_unbind_under_disk_load() {
 		take "$policy" $DATA
 		disk_start $DATA
 		fio_start $DATA 60
-		expect_at_work $DATA
 		unbind $DATA
 		load_abort
 		expect_clean $DATA
@@ -299,7 +296,6 @@ case_unplug_nic_under_load() {
 		take "$policy" $IGB
 		nic_start $IGB
 		iperf_start $IGB 60
-		expect_at_work $IGB
 		unplug $IGB dut-igb
 		load_abort
 		expect_silence
@@ -324,7 +320,6 @@ case_unplug_disk_under_load() {
 		take "$policy" $DATA
 		disk_start $DATA
 		fio_start $DATA 60
-		expect_at_work $DATA
 		unplug $DATA dut-nvme-data
 		load_abort
 		expect_silence

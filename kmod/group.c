@@ -315,8 +315,8 @@ static void released(void *data)
 	mutex_unlock(&xs_mutex);
 }
 
-/* Take over @xdev. NULL, or why not. */
-static const char *take(struct xs_device *xdev)
+/* Take over @xdev, with a reference of this module. NULL, or why not. */
+static const char *take_referenced(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
 	struct device *dev = xdev->dev;
@@ -339,8 +339,23 @@ static const char *take(struct xs_device *xdev)
 	xdev->taken = true;
 	group->attached++;
 	xs_group_update_aware(group);
-	__module_get(THIS_MODULE);
 	return NULL;
+}
+
+/*
+ * An unload may be on its way already: past its look at our references, and
+ * waiting for the notifier that called us. It would free what is taken now.
+ */
+static const char *take(struct xs_device *xdev)
+{
+	const char *failure;
+
+	if (!try_module_get(THIS_MODULE))
+		return "the module is being unloaded";
+	failure = take_referenced(xdev);
+	if (failure)
+		module_put(THIS_MODULE);
+	return failure;
 }
 
 /* The device's driver is about to probe; the kernel's DMA path is set up. */

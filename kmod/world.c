@@ -378,12 +378,29 @@ static void forget_this_cpu(void *group)
 	xs_world_forget_cpu(group, smp_processor_id());
 }
 
+/*
+ * The lists of all CPUs forget @group. A CPU that goes off-line meanwhile has
+ * yet to ask what it is to forget, and waits for xs_mutex to do so: nobody else
+ * changes its list. No CPU goes while preemption is off.
+ */
+static void forget_all(struct xs_group *group)
+{
+	u32 cpu;
+
+	preempt_disable();
+	on_each_cpu(forget_this_cpu, group, 1);
+	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
+		if (!cpu_online(cpu))
+			xs_world_forget_cpu(group, cpu);
+	preempt_enable();
+}
+
 /* Nothing maps or unmaps in @group any more, and it is synced. */
 void xs_world_exit(struct xs_group *group)
 {
 	u32 cpu;
 
-	on_each_cpu(forget_this_cpu, group, 1);
+	forget_all(group);
 	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
 		hrtimer_cancel(&group->cpus[cpu].timer);
 	kvfree(group->cpus);

@@ -81,6 +81,8 @@ class Guest:
         self._folder = folder
         self._on_record = on_record
         self._tail: deque[str] = deque(maxlen=400)
+        self._lines = 0
+        """How many lines the console had so far."""
         self._failure: list[str] = []
         """The first fatal line and what the kernel said after it."""
         self._done = False
@@ -193,6 +195,7 @@ class Guest:
 
     def _console_line(self, line: str) -> None:
         self._tail.append(line)
+        self._lines += 1
         if self._failure:
             self._failure.append(line)
         elif FATAL.search(line) or (FAULT.search(line) and not self._faults_expected()):
@@ -244,7 +247,7 @@ class Guest:
         lines, markers = 0, 0
         while True:
             await asyncio.sleep(1)
-            seen = (len(self._tail), self.oracle.markers)
+            seen = (self._lines, self.oracle.markers)
             if seen != (lines, markers):
                 lines, markers = seen
                 self._progress = time.monotonic()

@@ -23,14 +23,6 @@ light_work() {
 	esac
 }
 
-# Kilobytes that the kernel itself uses and cannot give back at once: whatever cache is there has been dropped.
-used_kib() {
-	sync
-	sleep 0.2
-	echo 3 >/proc/sys/vm/drop_caches
-	awk '/^(MemFree|Cached|Buffers|AnonPages):/{free += $2} /^MemTotal:/{total = $2} END{print total - free}' /proc/meminfo
-}
-
 # What a counter of pages or objects in the kernel says.
 of_kernel() {
 	awk -v name="$1" '$1 == name {print $2}' /proc/vmstat
@@ -39,6 +31,11 @@ of_kernel() {
 # Objects in use of the slabs that IOVAs and IOMMU page tables come from, and of the common sizes.
 iova_objects() {
 	awk '$1 == "iommu_iova" || $1 == "iova_magazine" {used += $2} END{print used + 0}' /proc/slabinfo
+}
+
+# say_left COUNT: now and then, or the host takes a long test for one that hangs.
+say_left() {
+	[ $(($1 % 10)) != 0 ] || echo "$1 cycles left" >/dev/kmsg
 }
 
 # turns BDF COUNT POLICY...: COUNT cycles, taking turns in the policies.
@@ -53,7 +50,7 @@ turns() {
 			[ "$turns_left" -gt 0 ] || break
 		done
 		[ -z "$failures" ] || return
-		[ $((turns_left % 50)) != 0 ] || echo "$turns_left cycles left" >/dev/kmsg
+		say_left "$turns_left"
 	done
 }
 
@@ -102,6 +99,7 @@ case_cycles_of_the_module() {
 		expect "rmmod" rmmod xsmmu
 		expect "insmod" insmod /modules/xsmmu.ko
 		module_left=$((module_left - 1))
+		say_left $module_left
 	done
 	used_after=$(used_kib)
 	[ "$used_after" -le $((used_before + 256)) ] || failure "loading and unloading grew the kernel by $((used_after - used_before)) KiB"

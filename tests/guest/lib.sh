@@ -145,6 +145,18 @@ expect_balance() {
 	expect_equal "$1: map_failures" "$(stat_of "$1" map_failures)" 0
 }
 
+# --- memory --------------------------------------------------------------------------------------------------------
+
+# Kilobytes that the kernel itself uses and cannot give back at once: whatever cache is there has been dropped, and what
+# CPUs keep of free pages (`count` in zoneinfo) counts as free.
+used_kib() {
+	sync
+	sleep 0.2
+	echo 3 >/proc/sys/vm/drop_caches
+	awk '$1 == "count:" {free += $2 * 4} /^(MemFree|Cached|Buffers|AnonPages):/{free += $2} /^MemTotal:/{total = $2}
+		END{print total - free}' /proc/meminfo /proc/zoneinfo
+}
+
 # --- devices -----------------------------------------------------------------------------------------------------
 
 E1000E=0000:00:02.0
@@ -227,9 +239,14 @@ has_carrier() {
 	[ "$(cat "/sys/class/net/$(link_of "$1")/carrier" 2>/dev/null)" = 1 ]
 }
 
-# nic_start BDF: bring its link up, ready for its peer.
+has_link() {
+	[ -n "$(link_of "$1" 2>/dev/null)" ]
+}
+
+# nic_start BDF: bring its link up, ready for its peer. A plugged-in device may still be at its probe.
 nic_start() {
 	wire=$(wire_of "$1")
+	until_true 20 has_link "$1" || failure "$1: no link"
 	link=$(link_of "$1")
 	ip link set "$link" up
 	ip addr add "10.0.$wire.1/24" dev "$link" 2>/dev/null

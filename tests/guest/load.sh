@@ -4,6 +4,21 @@
 
 # --- load --------------------------------------------------------------------------------------------------------
 
+# maps_more BDF: in the tenth of a second or so since it was asked last, more than what a connection or a look for
+# partitions takes.
+maps_more() {
+	maps_before=$maps_now
+	maps_now=$(stat_of "$1" maps)
+	[ "$maps_now" -gt $((maps_before + 20)) ] && [ "$(stat_of "$1" live_pages)" -gt 0 ]
+}
+
+# expect_at_work BDF: its load has begun, and goes on at this moment.
+expect_at_work() {
+	maps_now=$(stat_of "$1" maps)
+	until_true 20 maps_more "$1" || failure "$1 is not at work: nothing is mapped"
+	kill -0 "$load" || failure "$1 is not at work: its load has ended"
+}
+
 # iperf_start BDF SECONDS: four streams to the device, four from it.
 iperf_start() {
 	iperf_wire=$(wire_of "$1")
@@ -11,7 +26,7 @@ iperf_start() {
 	sleep 0.5
 	iperf3 -c "10.0.$iperf_wire.2" -P 4 -t "$2" --bidir -i 0 -J >/tmp/iperf 2>&1 &
 	load=$!
-	sleep 1
+	expect_at_work "$1"
 }
 
 # iperf_end: it must come to its own end, and bytes must have moved both ways.
@@ -34,13 +49,33 @@ load_abort() {
 	sleep 0.2
 }
 
+# What a peer has still to send to nobody is in its sockets, which iperf3 left behind.
+no_sockets() {
+	grep -q '^TCP: .* orphan 0 ' /proc/net/sockstat
+}
+
+# memory_mark, expect_no_memory_lost KIB: between the two the kernel grew by less. An engine is megabytes, and so is what
+# one holds under load; the kernel's own caches of sockets and objects move by less.
+memory_mark() {
+	echo 0 >/proc/sys/net/ipv4/tcp_max_orphans
+	until_true 30 no_sockets || failure "iperf3 left sockets"
+	memory_before=$(used_kib)
+}
+
+expect_no_memory_lost() {
+	until_true 30 no_sockets || failure "iperf3 left sockets"
+	memory_grew=$(($(used_kib) - memory_before))
+	echo "the kernel grew by $memory_grew KiB" >/dev/kmsg
+	[ $memory_grew -le "$1" ] || failure "the kernel grew by $memory_grew KiB"
+}
+
 # fio_start BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data.
 fio_start() {
 	fio --name=load --filename="$(disk_of "$1")" --thread --ioengine=libaio --direct=1 --rw=randwrite --bs=4k-64k \
 		--iodepth=16 --size=16M --loops=1000 --runtime="$2" --time_based --verify=crc32c --verify_fatal=1 \
 		--verify_backlog=64 --verify_backlog_batch=32 >/tmp/fio 2>&1 &
 	load=$!
-	sleep 1
+	expect_at_work "$1"
 }
 
 fio_end() {
@@ -61,6 +96,18 @@ expect_clean() {
 	expect_equal "the state" "$(get "$1" state)" idle
 }
 
+# works_on_kernel_path BDF: without a policy, from bind to unbind; nothing of it is ours.
+works_on_kernel_path() {
+	put "$1" policy none || failure "policy none was refused: $(cat /tmp/put)"
+	kernel_path_maps=$(stat_of "$1" maps)
+	bind "$1"
+	start "$1"
+	work_on "$1"
+	expect_equal "the state on the kernel's own path" "$(get "$1" state)" off
+	unbind "$1"
+	expect_equal "maps on the kernel's own path" "$(stat_of "$1" maps)" "$kernel_path_maps"
+}
+
 # --- rmmod, unbind -----------------------------------------------------------------------------------------------
 
 # rmmod_refused: and nothing changes.
@@ -74,10 +121,11 @@ case_rmmod_under_network_load() {
 	log_mark
 	take fused $IGB
 	nic_start $IGB
-	iperf_start $IGB 2
+	iperf_start $IGB 4
 	for _ in 1 2 3 4 5 6 7 8; do
 		rmmod_refused
 	done
+	expect_at_work $IGB
 	iperf_end
 	expect_no_timeouts
 	unbind $IGB
@@ -89,10 +137,11 @@ case_rmmod_under_disk_load() {
 	log_mark
 	take xsmmu $DATA
 	disk_start $DATA
-	fio_start $DATA 2
+	fio_start $DATA 4
 	for _ in 1 2 3 4 5 6 7 8; do
 		rmmod_refused
 	done
+	expect_at_work $DATA
 	fio_end
 	expect_no_timeouts
 	unbind $DATA
@@ -100,7 +149,42 @@ case_rmmod_under_disk_load() {
 	all_off
 }
 
+# unload_again_and_again: as long as there is /tmp/binding. What appears without a driver gets a policy.
+unload_again_and_again() {
+	while [ -e /tmp/binding ]; do
+		rmmod xsmmu 2>/dev/null || continue
+		insmod /modules/xsmmu.ko policy=lazy
+		echo >>/tmp/unloaded
+	done
+}
+
+# An unload that comes while a driver binds is refused, or the driver gets the kernel's own path.
+case_rmmod_while_a_driver_binds() {
+	rmmod xsmmu || give_up "rmmod was refused"
+	insmod /modules/xsmmu.ko policy=lazy || give_up "insmod failed"
+	log_mark
+	: >/tmp/unloaded
+	: >/tmp/binding
+	unload_again_and_again &
+	unloader=$!
+	binds_left=200
+	while [ $binds_left -gt 0 ]; do
+		bind $TESTDEV
+		unbind $TESTDEV
+		binds_left=$((binds_left - 1))
+	done
+	rm /tmp/binding
+	wait $unloader || failure "insmod failed"
+	log_since | grep 'xsmmu: ' | sed 's/.*xsmmu: //' | sort | uniq -c >/tmp/said
+	echo "$(wc -l </tmp/unloaded) unloads; $(cat /tmp/said)" >/dev/kmsg
+	[ "$(wc -l </tmp/unloaded)" -gt 10 ] || failure "only $(wc -l </tmp/unloaded) unloads"
+	rmmod xsmmu || give_up "rmmod was refused"
+	insmod /modules/xsmmu.ko || give_up "insmod failed"
+	all_off
+}
+
 case_unbind_under_network_load() {
+	memory_mark
 	for pair in fused:$IGB xsmmu:$E1000E fands:$E1000E lazy:$IGB strict:$IGB; do
 		nic=${pair#*:}
 		log_mark
@@ -111,10 +195,14 @@ case_unbind_under_network_load() {
 		load_abort
 		expect_clean "$nic"
 	done
+	expect_no_memory_lost 4096
+	works_on_kernel_path $IGB
+	works_on_kernel_path $E1000E
 	all_off
 }
 
 case_unbind_under_disk_load() {
+	memory_mark
 	for policy in $POLICIES; do
 		log_mark
 		take "$policy" $DATA
@@ -124,10 +212,8 @@ case_unbind_under_disk_load() {
 		load_abort
 		expect_clean $DATA
 	done
-	all_off
-	bind $DATA
-	disk_start $DATA
-	work_on $DATA
+	expect_no_memory_lost 1024
+	works_on_kernel_path $DATA
 	all_off
 }
 
@@ -185,9 +271,12 @@ plug() {
 	until_true 20 test -e "$(device_dir "$1")/driver" || failure "$1 has no driver after it was plugged in"
 }
 
-# plug_off BDF: a plugged-in device has no policy, so the kernel's own path; for another its driver has to go.
+# plug_off BDF: a plugged-in device has no policy, so it works on the kernel's own path; for another its driver has to
+# go.
 plug_off() {
 	expect_equal "the policy of a new device" "$(policy_of "$1")" none
+	start "$1"
+	work_on "$1"
 	expect_equal "the state of a new device" "$(get "$1" state)" off
 	unbind "$1"
 }
@@ -201,6 +290,7 @@ plug_data() {
 }
 
 case_unplug_nic_under_load() {
+	memory_mark
 	for policy in fused xsmmu strict; do
 		log_mark
 		take "$policy" $IGB
@@ -213,6 +303,7 @@ case_unplug_nic_under_load() {
 		plug_igb
 		plug_off $IGB
 	done
+	expect_no_memory_lost 4096
 	take fused $IGB
 	nic_start $IGB
 	ping_peer $IGB 10
@@ -223,6 +314,7 @@ case_unplug_nic_under_load() {
 }
 
 case_unplug_disk_under_load() {
+	memory_mark
 	for policy in fused fands lazy; do
 		log_mark
 		take "$policy" $DATA
@@ -235,6 +327,7 @@ case_unplug_disk_under_load() {
 		plug_data
 		plug_off $DATA
 	done
+	expect_no_memory_lost 1024
 	take xsmmu $DATA
 	disk_start $DATA
 	work_on $DATA
@@ -446,5 +539,36 @@ case_attach_with_a_cpu_away() {
 	unbind $DATA
 	expect_clean $DATA
 	echo 1 >/sys/devices/system/cpu/cpu1/online
+	all_off
+}
+
+# cpu_goes_at_give_back TURN: bind a driver that defers unmaps on CPU 1, with no poll there to sync them; then let the CPU
+# go while the group is given back, at one moment or another.
+cpu_goes_at_give_back() {
+	taskset 2 sh -c "echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind" || failure "the driver does not bind"
+	(echo 0 >/sys/devices/system/cpu/cpu1/online) &
+	offliner=$!
+	# Some tenths of what it takes.
+	awk -v turns=$(($1 % 10 * 2000)) 'BEGIN{for (i = 0; i < turns; i++) x += i}'
+	unbind $TESTDEV
+	wait $offliner || failure "the CPU does not go off-line"
+	echo 1 >/sys/devices/system/cpu/cpu1/online || failure "the CPU does not come back"
+	expect_balance $TESTDEV
+}
+
+case_cpu_goes_at_give_back() {
+	echo api >/sys/module/xsmmu_rude/parameters/mode
+	put $TESTDEV policy lazy
+	put $TESTDEV max_window_us 10000000
+	log_mark
+	turn=0
+	while [ $turn -lt ${TURNS:-30} ]; do
+		cpu_goes_at_give_back $turn
+		turn=$((turn + 1))
+	done
+	expect_silence
+	take fused $E1000E
+	nic_start $E1000E
+	ping_peer $E1000E 20
 	all_off
 }

@@ -57,7 +57,9 @@ def hang() -> None:
 
 
 def chatter() -> None:
-    """A guest that is never done."""
+    """A guest that is never done, and has said more than is kept."""
+    for _ in range(500):
+        say("still here")
     while True:
         say("still here")
         time.sleep(0.1)

@@ -157,15 +157,22 @@ policy_set() {
 	done
 }
 
-# session_open POLICY DRIVER BDF...: put devices under a policy and bind their driver.
+# session_open POLICY DRIVER KIND BDF...: put devices under a policy and bind their driver, which is unmodified or
+# batch-aware.
 session_open() {
 	session_policy=$1
 	session_driver=$2
-	shift 2
+	session_kind=$3
+	shift 3
 	session_bdfs=$*
 	groups=$(for bdf in "$@"; do readlink "/sys/bus/pci/devices/$bdf/iommu_group"; done | sort -u | wc -l)
 	[ "$groups" = 1 ] || fail "$* must be one IOMMU group, and are $groups"
 	policy_set "$session_policy" "$@"
+	if type "${session_driver}_kind" >/dev/null 2>&1; then
+		"${session_driver}_kind" "$session_kind"
+	elif [ "$session_kind" != unmodified ]; then
+		fail "there is no $session_kind $session_driver"
+	fi
 	for bdf in "$@"; do
 		device_bind "$bdf" "$session_driver"
 	done

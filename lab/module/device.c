@@ -23,7 +23,13 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
+#include <xsmmu/dma.h>
+
 #include "device.h"
+
+static bool batch_aware;
+module_param(batch_aware, bool, 0644);
+MODULE_PARM_DESC(batch_aware, "be a batch-aware driver of devices bound from now on");
 
 #define LAB_RESULT_BYTES 2048
 #define LAB_PARAMS_MAX_BYTES 256
@@ -172,6 +178,9 @@ static int lab_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (ret)
 		return dev_err_probe(&pdev->dev, ret, "cannot map BAR 0\n");
 	pci_set_master(pdev);
+	dev->batch_aware = batch_aware;
+	if (batch_aware)
+		dma_set_batch_aware(&pdev->dev);
 
 	ret = lab_poll_create(&dev->poll);
 	if (ret)

@@ -22,6 +22,7 @@ struct lab_device {
 	struct lab_poll poll;
 	struct dentry *folder;
 	struct lab_file *files;	/* one per workload, in the order of the table in device.c */
+	bool batch_aware;	/* unmap without a sync, then sync once */
 	bool leaving;		/* set once, by remove(): a run must end soon */
 };
 

@@ -5,9 +5,9 @@
  *
  * A round maps a page, lets the device write to it once (so that the translation is cached),
  * unmaps it, and then lets the device write at the stale IOVA again and again for window_us. Time
- * counts from the return of dma_unmap_page(); a write that landed is dated by when it was fired,
- * so "stale until at least then" is literally true. The page stays ours for the whole run: what
- * lands does no harm.
+ * counts from the return of dma_unmap_page(), or of a batch-aware driver's sync; a write that
+ * landed is dated by when it was fired, so "stale until at least then" is literally true. The page
+ * stays ours for the whole run: what lands does no harm.
  *
  * napi=0 unmaps in process context. napi=1 unmaps inside a NAPI poll and fires the first
  * IN_POLL_ATTACKS there; the others follow after the poll's end, when a policy that syncs at that
@@ -31,6 +31,8 @@
 #include <linux/slab.h>
 #include <linux/sort.h>
 #include <linux/timekeeping.h>
+
+#include <xsmmu/dma.h>
 
 #include "device.h"
 #include "params.h"
@@ -110,7 +112,14 @@ static void wait_until(u64 time_ns)
 
 static void victim_unmap(struct exposure *exposure)
 {
-	dma_unmap_page(&exposure->dev->pdev->dev, exposure->iova, PAGE_SIZE, DMA_FROM_DEVICE);
+	struct device *dev = &exposure->dev->pdev->dev;
+
+	if (exposure->dev->batch_aware) {
+		dma_unmap_page_no_sync(dev, exposure->iova, PAGE_SIZE, DMA_FROM_DEVICE);
+		dma_sync_device_iotlb(dev);
+	} else {
+		dma_unmap_page(dev, exposure->iova, PAGE_SIZE, DMA_FROM_DEVICE);
+	}
 	exposure->unmapped_ns = ktime_get_mono_fast_ns();
 }
 

@@ -118,18 +118,23 @@ def module(
     outputs: Sequence[str] = ("xsmmu.ko",),
     extra_make_args: Sequence[str] = (),
     parts: Sequence[str] | None = None,
+    calls_xsmmu: bool = False,
 ) -> list[Path]:
     """Build out-of-tree modules for a kernel and return their files, cached by content.
 
     `make_dir` is the folder with the Kbuild, relative to `source_dir`; `outputs` are relative to it. `parts` are
     the files and folders of `source_dir` that go into the build: by default what xsmmu.ko needs, `make_dir` and
-    what that needs.
+    what that needs. Modules that call xsmmu.ko (`calls_xsmmu`) get its symbols' versions.
     """
     if parts is None:
         parts = MODULE_PARTS if make_dir == "." else (*MODULE_PARTS, make_dir, *_ALSO_NEEDED.get(make_dir, ()))
     files = sources(source_dir, parts)
     what = f"{', '.join(outputs)} for {kernel.release}"
     # Type information for BPF (BTF) would need pahole and the kernel's own image; nothing in the lab reads it.
+    if calls_xsmmu:
+        [xsmmu] = module(root, kernel, source_dir)
+        symbols = f"/{xsmmu.parent.relative_to(root.path)}/Module.symvers"
+        extra_make_args = (*extra_make_args, f"KBUILD_EXTRA_SYMBOLS={symbols}")
     make = ["make", "-C", kernel.headers, 'M="$PWD"', f"-j{os.cpu_count() or 1}", "CONFIG_DEBUG_INFO_BTF_MODULES="]
     script = f"cd {make_dir}; " + " ".join([*make, *(_quote(argument) for argument in extra_make_args), "modules"])
     build = _build(root, files, (kernel.release, kernel.version, root.versions.get(kernel.gcc, "")), what, script)

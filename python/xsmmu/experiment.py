@@ -27,6 +27,9 @@ OURS = ("strict", "lazy", "fands", "xsmmu", "fused")
 
 POLICIES = (*BASELINES, *OURS)
 
+DRIVERS = ("unmodified", "batch-aware")
+"""Kinds of drivers; a batch-aware one syncs its unmaps itself (include/xsmmu/dma.h)."""
+
 Argument = str | int
 
 
@@ -53,6 +56,7 @@ class Workload:
     labels: dict[str, Argument]
     arguments: dict[str, Argument]
     baseline: dict[str, Argument] = field(default_factory=dict)
+    driver: str = DRIVERS[0]
     faults: bool = False
     quick: bool = False
     ours_only: bool = False
@@ -137,6 +141,8 @@ def _tuples(row: dict[str, Any]) -> dict[str, Any]:
 def _variants(row: dict[str, Any], needs: dict[str, Needs]) -> Iterable[Workload]:
     common = {key: value for key, value in row.items() if key != "variants"}
     common["needs"] = needs[row["needs"]]
+    if row.get("driver", DRIVERS[0]) not in DRIVERS:
+        raise unknown_name("driver", row["driver"], DRIVERS)
     for variant, values in row["variants"].items():
         arguments = {key: value for key, value in values.items() if key not in ("devices", "labels")}
         for device in values["devices"]:
@@ -180,8 +186,8 @@ def plans(policies: Sequence[str], workloads: Sequence[Workload]) -> list[Plan]:
         runs: list[Run] = []
         needs = list(dict.fromkeys(each.needs for each in mine))
         script = [each.start for each in needs if each.start]
-        for devices in dict.fromkeys(each.devices for each in mine):
-            session_workloads = [each for each in mine if each.devices == devices]
+        for devices, driver in dict.fromkeys((each.devices, each.driver) for each in mine):
+            session_workloads = [each for each in mine if (each.devices, each.driver) == (devices, driver)]
             for index, policy in enumerate(policies):
                 session, script_part = _session(next_id, policy, devices, session_workloads, warm=index == 0)
                 next_id += len(session)
@@ -196,7 +202,8 @@ def _session(
 ) -> tuple[list[Run], list[str]]:
     runs: list[Run] = []
     rows = [DEVICES[device] for device in devices]
-    script = [f"session_open {policy} {rows[0].driver} {' '.join(row.bdf for row in rows)}"]
+    names = " ".join(row.bdf for row in rows)
+    script = [f"session_open {policy} {rows[0].driver} {workloads[0].driver} {names}"]
     for workload in workloads:
         if workload.ours_only and policy not in OURS:
             continue

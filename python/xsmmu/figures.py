@@ -91,7 +91,7 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
         "workload": run.workload.name,
         "policy": run.policy,
         **run.workload.labels,
-        "driver": "unmodified",
+        "driver": run.workload.driver,
         "level": measured.record["after"]["level"] if mine else BASELINE_LEVELS[run.policy],
         "pages_mapped": pages[0],
         "pages_unmapped": pages[1],

@@ -63,9 +63,9 @@ def run(options: Options, console: Console) -> Path:
     plans = experiment.plans(policies, workloads)
     the_root = root.ensure(host.cache_dir(), console)
     kernel = kernels.ensure(the_root, options.kernel, console)
-    modules = _modules(the_root, kernel, policies)
+    ours = modules(the_root, kernel, policies)
     with results.Results(options.output) as folder:
-        boots = {plan.guest: _boot(the_root, kernel, plan, modules, chosen.mode) for plan in plans}
+        boots = {plan.guest: _boot(the_root, kernel, plan, ours, chosen.mode) for plan in plans}
         accel = _accel(the_root, boots, options.accel, chosen.mode, folder.folder)
         boots = {name: replace(boot, accel=accel) for name, boot in boots.items()}
         started = time.monotonic()
@@ -79,10 +79,10 @@ def run(options: Options, console: Console) -> Path:
         return folder.finish(summary)
 
 
-def _modules(the_root: Root, kernel: Kernel, policies: Sequence[str]) -> list[Path]:
-    """Our modules for the guest: the lab's, and xsmmu itself where one of its policies is asked for."""
+def modules(the_root: Root, kernel: Kernel, policies: Sequence[str] = OURS) -> list[Path]:
+    """Our modules for the guest: the lab's, and before it xsmmu itself where one of its policies is asked for."""
     made = build.module(the_root, kernel) if set(policies) & set(OURS) else []
-    return [*made, *build.module(the_root, kernel, make_dir=LAB_MODULE[0], outputs=(LAB_MODULE[1],))]
+    return [*made, *build.module(the_root, kernel, make_dir=LAB_MODULE[0], outputs=(LAB_MODULE[1],), calls_xsmmu=True)]
 
 
 def image(the_root: Root, kernel: Kernel, needs: Sequence[experiment.Needs], ours: Sequence[Path], script: str) -> Path:

@@ -299,9 +299,7 @@ def _cost_against_exposure(view: View) -> Plot | None:
         f"Cost is map + unmap of {workload.name}. Exposure is the longest time after an unmap at which a "
         "device that kept trying could still write to the page. Cheap and safe is the lower left corner."
         + (f" Marked *, not attacked: the module's own histogram ({', '.join(unseen)})." if unseen else ""),
-        f"Scatter plot of {unit} per page against longest exposure. "
-        + "; ".join(p.words() for p in points)
-        + ".",
+        f"Scatter plot of {unit} per page against longest exposure. " + "; ".join(p.words() for p in points) + ".",
         draw,
     )
 
@@ -482,11 +480,7 @@ def _map_and_unmap(view: View) -> Plot | None:
         "Bars of map plus unmap cost per page. "
         + " ".join(
             f"{w.name}: "
-            + "; ".join(
-                f"{r.name} {show(r.map_cost)} + {show(r.unmap_cost)}"
-                for r in w.runs
-                if r.page_sum is not None
-            )
+            + "; ".join(f"{r.name} {show(r.map_cost)} + {show(r.unmap_cost)}" for r in w.runs if r.page_sum is not None)
             + "."
             for w in workloads
         ),
@@ -545,9 +539,7 @@ def _inv_per_page(view: View) -> Plot | None:
 
 def _relative_cost(view: View) -> Plot | None:
     workloads = [
-        w
-        for w in view.workloads
-        if w.kind != "micro" and any(w.relative(r, PASSTHROUGH) is not None for r in w.runs)
+        w for w in view.workloads if w.kind != "micro" and any(w.relative(r, PASSTHROUGH) is not None for r in w.runs)
     ]
     if not workloads:
         return None
@@ -585,8 +577,7 @@ def _relative_cost(view: View) -> Plot | None:
     return Plot(
         "relative-cost",
         "What a workload costs, relative to passthrough",
-        "The whole path of the workload, driver and network or block stack included: "
-        "1x is the cost without an IOMMU.",
+        "The whole path of the workload, driver and network or block stack included: 1x is the cost without an IOMMU.",
         "Dot plot of cost relative to passthrough. "
         + _in_words(workloads, lambda w, run: w.relative(run, PASSTHROUGH), lambda v: f"{v:.3f}"),
         draw,
@@ -606,9 +597,7 @@ def _in_words(
 ) -> str:
     parts = []
     for workload in workloads:
-        figures = [
-            (run.name, figure) for run in workload.runs if (figure := value(workload, run)) is not None
-        ]
+        figures = [(run.name, figure) for run in workload.runs if (figure := value(workload, run)) is not None]
         parts.append(f"{workload.name}: " + "; ".join(f"{name} {shown(figure)}" for name, figure in figures))
     return ". ".join(parts) + "."
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from xsmmu import build, experiment, host, kernels, lab, machine, root
+from xsmmu import experiment, host, kernels, lab, machine, root
 from xsmmu.errors import LabError, unknown_name
 from xsmmu.guest import Boot, Guest, Record
 
@@ -36,7 +36,7 @@ _COUNTED = (
 )
 
 _PLAN = """\
-session_open {policy} {device.driver} {device.bdf}
+session_open {policy} {device.driver} unmodified {device.bdf}
 arguments ring={ring} rounds={rounds}
 grep ' [tTwW] ' /proc/kallsyms | sed 's/\\t/ /; s/.*/{{"event":"symbol","line":"&"}}/' >&3
 # Waits for the host: a break on the marker port reads as one byte.
@@ -207,9 +207,7 @@ def run(kernel_name: str | None, policy: str, function: str, call: int, console:
         raise unknown_name("policy", policy, experiment.POLICIES)
     the_root = root.ensure(host.cache_dir(), console)
     kernel = kernels.ensure(the_root, kernel_name, console)
-    folder, output = lab.LAB_MODULE
-    ours = build.module(the_root, kernel) if policy in experiment.OURS else []
-    ours = [*ours, *build.module(the_root, kernel, make_dir=folder, outputs=(output,))]
+    ours = lab.modules(the_root, kernel, (policy,))
     plan = _PLAN.format(policy=policy, device=machine.DEVICES["testdev"], ring=RING, rounds=call // RING + 2)
     image = lab.image(the_root, kernel, (), ours, plan)
     boot = Boot(kernel.vmlinuz, image, timeout_s=TIMEOUT_S, quiet_s=TIMEOUT_S)

@@ -104,9 +104,7 @@ def overview(view: View) -> Grid:
     micro = view.main_micro
     if micro:
         runs = by_row(micro)
-        columns.append(
-            Column(f"{micro.name}\nmap+unmap", tuple(show(r.page_sum if r else None) for r in runs))
-        )
+        columns.append(Column(f"{micro.name}\nmap+unmap", tuple(show(r.page_sum if r else None) for r in runs)))
         columns.append(Column("inv/\npage", tuple(show_inv(r.inv_per_page if r else None) for r in runs)))
     columns.append(Column("exp.\nmax us", tuple(show_seen(row[1], view.seen(row)) for row in rows)))
     for workload in view.workloads:
@@ -204,8 +202,7 @@ def _throughput(runs: Sequence[Run]) -> Column:
     return Column(
         "throughput",
         tuple(
-            NULL if r.throughput is None else f"{show(r.throughput)} {r.throughput_unit or ''}".strip()
-            for r in runs
+            NULL if r.throughput is None else f"{show(r.throughput)} {r.throughput_unit or ''}".strip() for r in runs
         ),
     )
 
@@ -228,8 +225,7 @@ def notes(view: View) -> list[str]:
         )
     if any(run.exposure.max_us is not None for w in view.workloads for run in w.runs):
         found.append(
-            "Exposure (exp.) of a workload: the module's histogram, from unmap until no stale "
-            "translation can exist."
+            "Exposure (exp.) of a workload: the module's histogram, from unmap until no stale translation can exist."
         )
     if view.attacks:
         found.append(
@@ -249,8 +245,7 @@ def oracle(view: View) -> str:
     compared, lacking, wrong = view.oracle_agreement()
     if wrong:
         worst = "; ".join(
-            f"{m.workload} {m.policy}: {m.kind} {m.counted:,} counted, {m.oracle:,} seen by the hardware"
-            for m in wrong
+            f"{m.workload} {m.policy}: {m.kind} {m.counted:,} counted, {m.oracle:,} seen by the hardware" for m in wrong
         )
         return f"Invalidations DISAGREE with the hardware model's count: {worst}."
     if not compared:

@@ -361,9 +361,7 @@ def _run(node: _Node, word: str | None) -> Run:
         inv_per_page=node.number("invalidations_per_page"),
         invalidations=_counts(node.node("invalidations")),
         oracle=_counts(node.node("oracle_invalidations")),
-        exposure=Exposure(*(exposure.number(key) for key in ("p50", "p99", "max")))
-        if exposure
-        else Exposure(),
+        exposure=Exposure(*(exposure.number(key) for key in ("p50", "p99", "max"))) if exposure else Exposure(),
         throughput=throughput.number("value") if throughput and word else None,
         throughput_unit=throughput.text("unit") if throughput and word else None,
         attack=_attack(node.node("attack")),
@@ -408,8 +406,7 @@ def read(summary: Mapping[str, object]) -> View:
         versions=tuple((key, str(value)) for key, value in sorted(versions.data.items())) if versions else (),
         cost_word=word,
         workloads=tuple(
-            Workload(name, kind, ring, tuple(sorted(found, key=_order)))
-            for (name, kind, ring), found in runs.items()
+            Workload(name, kind, ring, tuple(sorted(found, key=_order))) for (name, kind, ring), found in runs.items()
         ),
     )
 

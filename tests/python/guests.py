@@ -100,8 +100,7 @@ def tools() -> root.Root:
 def modules(kernel: Kernel) -> list[Path]:
     """Our modules: xsmmu itself, the lab's, and a driver that behaves badly."""
     return [
-        *build.module(tools(), kernel),
-        *build.module(tools(), kernel, make_dir=lab.LAB_MODULE[0], outputs=(lab.LAB_MODULE[1],)),
+        *lab.modules(tools(), kernel),
         *build.module(tools(), kernel, make_dir=DRIVER, outputs=("xsmmu_rude.ko",), parts=(DRIVER,)),
     ]
 

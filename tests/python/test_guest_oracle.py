@@ -41,7 +41,7 @@ def test_a_skipped_counter_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, old: str, new: str, kind: str
 ) -> None:
     sources = broken_sources(tmp_path / "sources", old, new)
-    real = lab._modules
+    real = lab.modules
 
     def broken(root: Root, kernel: Kernel, policies: Sequence[str]) -> list[Path]:
         made = [path for path in real(root, kernel, policies) if path.name != "xsmmu.ko"]

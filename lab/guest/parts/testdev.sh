@@ -3,6 +3,11 @@
 # shellcheck disable=SC2154 # arg_* come from run, session_* from session_open
 # Workloads of the lab's own module on QEMU's iommu-testdev.
 
+xsmmu_lab_kind() {
+	[ "$1" = batch-aware ] && aware=Y || aware=N
+	echo "$aware" >/sys/module/xsmmu_lab/parameters/batch_aware
+}
+
 xsmmu_lab_up() {
 	testdev=/sys/kernel/debug/xsmmu_lab/$session_bdfs
 	[ -d "$testdev" ] || fail "$testdev is missing"

@@ -50,8 +50,7 @@ static void forget(u32 at)
 
 static void warn_late(struct device *dev)
 {
-	WARN_ONCE(1, "xsmmu: %s: unmapped without a sync and not synced since: was another device synced?\n",
-		  dev_name(dev));
+	dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a sync, and not synced since: was another device synced?\n");
 }
 
 static void forget_late(u64 now_ns)
@@ -79,8 +78,7 @@ static void watch(struct device *dev, phys_addr_t phys, u64 now_ns)
 	if (folio_test_slab(folio))
 		return;
 	if (!folio_try_get(folio)) {
-		WARN_ONCE(1, "xsmmu: %s: memory was freed before its unmap\n",
-			  dev_name(dev));
+		dev_err_ratelimited(dev, "xsmmu: misuse: memory was freed before its unmap\n");
 		return;
 	}
 	watched[watched_count].dev = dev;
@@ -114,6 +112,7 @@ void xs_debug_sync(struct device *dev)
 	if (likely(!READ_ONCE(watched_count)))
 		return;
 	spin_lock_irqsave(&watched_lock, flags);
+	forget_late(ktime_get_mono_fast_ns());
 	while (i < watched_count) {
 		struct folio *folio = watched[i].folio;
 
@@ -121,12 +120,10 @@ void xs_debug_sync(struct device *dev)
 			i++;
 			continue;
 		}
-		WARN_ONCE(folio_ref_count(folio) <= own_references(folio),
-			  "xsmmu: %s: memory was freed before its sync\n",
-			  dev_name(dev));
+		if (folio_ref_count(folio) <= own_references(folio))
+			dev_err_ratelimited(dev, "xsmmu: misuse: memory was freed before its sync\n");
 		forget(i);
 	}
-	forget_late(ktime_get_mono_fast_ns());
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 

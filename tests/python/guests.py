@@ -46,6 +46,8 @@ class Machine:
     mode: machine.Mode = "cost"
     kernel: str | None = None
     words: tuple[str, ...] = ()
+    aware: bool = False
+    """With a batch-aware driver."""
     qemu_options: Callable[[Path], list[str]] = lambda _folder: []
     """More options for QEMU, which may name files that the function makes in the folder it is given."""
     settings: dict[str, str | int] = field(default_factory=dict)
@@ -97,12 +99,15 @@ def tools() -> root.Root:
     return root.ensure(host.cache_dir(), Console(stderr=True))
 
 
-def modules(kernel: Kernel) -> list[Path]:
-    """Our modules: xsmmu itself, the lab's, and a driver that behaves badly."""
-    return [
-        *lab.modules(tools(), kernel),
-        *build.module(tools(), kernel, make_dir=DRIVER, outputs=("xsmmu_rude.ko",), parts=(DRIVER,)),
-    ]
+def modules(kernel: Kernel, aware: bool = False) -> list[Path]:
+    """Our modules: xsmmu itself, the lab's, a driver that behaves badly and one that is batch-aware.
+
+    What calls xsmmu.ko finds it if it is loaded later, and keeps it loaded then.
+    """
+    xsmmu, lab_module = lab.modules(tools(), kernel)
+    outputs, parts = ("xsmmu_rude.ko", "xsmmu_aware.ko"), (DRIVER, "include")
+    rude, aware_driver = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
+    return [xsmmu, lab_module, rude, aware_driver] if aware else [lab_module, rude, xsmmu]
 
 
 def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:
@@ -129,7 +134,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
 
     with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
         qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
-        image = lab.image(tools(), kernel, EVERYTHING, modules(kernel), what.script(names))
+        image = lab.image(tools(), kernel, EVERYTHING, modules(kernel, what.aware), what.script(names))
         settings = Boot(kernel.vmlinuz, image, what.mode, timeout_s=what.timeout_s, words=what.words)
         try:
             await Guest("-".join(what.topics), qemu, settings, Path(folder), on_record).run()

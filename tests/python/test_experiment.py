@@ -31,7 +31,7 @@ def test_functions_exist_and_labels_tell_runs_apart(name: str) -> None:
     for each in chosen.workloads:
         assert f"\n{each.function}() {{" in shell
         assert not each.needs.start or f"\n{each.needs.start}() {{" in shell
-    places = [(each.name, *sorted(each.labels.items())) for each in chosen.workloads]
+    places = [(each.name, each.driver, *sorted(each.labels.items())) for each in chosen.workloads]
     assert len(places) == len(set(places))
 
 

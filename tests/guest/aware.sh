@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# A batch-aware driver: what include/xsmmu/dma.h promises, and what the debug mode makes of its misuse.
+
+# The lab's module and this driver.
+# shellcheck disable=SC2034 # all_off reads it
+CALLERS=2
+AWARE=/sys/bus/pci/drivers/xsmmu_aware
+
+# aware MODE: bind it; what it makes of it is the caller's to judge.
+aware() {
+	echo "$1" >/sys/module/xsmmu_aware/parameters/mode
+	echo $TESTDEV >$AWARE/bind
+}
+
+case_aware_on_the_kernels_path() {
+	log_mark
+	aware kernel 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
+	unbind $TESTDEV
+}
+
+case_aware() {
+	echo Y >/sys/module/xsmmu/parameters/debug
+	for policy in $POLICIES; do
+		[ "$policy" = lazy ] && waits=N || waits=Y
+		echo $waits >/sys/module/xsmmu_aware/parameters/waits
+		put $TESTDEV policy "$policy"
+		log_mark
+		aware api 2>/dev/null || failure "$policy: $(log_since | grep 'aware: wrong')"
+		[ "$policy" = lazy ] && level=lazy || level=strict
+		expect_equal "$policy: level" "$(get $TESTDEV level)" $level
+		expect_silence
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+case_level_is_not_the_drivers_after_it_left() {
+	put $TESTDEV policy fused
+	echo api >/sys/module/xsmmu_rude/parameters/mode
+	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind
+	expect_equal "level" "$(get $TESTDEV level)" held
+	unbind $TESTDEV
+	all_off
+}
+
+case_memory_freed_before_its_sync() {
+	echo Y >/sys/module/xsmmu/parameters/debug
+	for policy in xsmmu fused fands; do
+		put $TESTDEV policy $policy
+		log_mark
+		aware early || failure "the probe failed"
+		expect_log "misuse: memory was freed before its sync"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+case_a_forgotten_sync() {
+	echo Y >/sys/module/xsmmu/parameters/debug
+	put $TESTDEV policy fused
+	log_mark
+	aware forget || failure "the probe failed"
+	expect_log "misuse: unmapped without a sync, and not synced since"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}

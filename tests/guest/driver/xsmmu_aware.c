@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A batch-aware driver for QEMU's iommu-testdev, and what such a driver may do
+ * wrong. The device is never asked to do anything. A probe that fails says what
+ * was wrong.
+ *
+ *   mode=kernel  all of include/xsmmu/dma.h, on the kernel's own path
+ *   mode=api     the same on a device that was taken over: nothing is
+ *                translated after a sync
+ *   mode=early   memory is freed before its sync
+ *   mode=forget  an unmap is never synced
+ */
+#include <linux/delay.h>
+#include <linux/iommu.h>
+#include <linux/module.h>
+#include <linux/pci.h>
+#include <linux/scatterlist.h>
+
+#include <xsmmu/dma.h>
+
+static char *mode = "api";
+module_param(mode, charp, 0644);
+MODULE_PARM_DESC(mode, "kernel, api, early or forget");
+
+static bool waits = true;
+module_param(waits, bool, 0644);
+MODULE_PARM_DESC(waits, "after a sync nothing is translated; false for a lazy policy");
+
+#define PAGES	100
+
+static struct page *pages[PAGES];
+static dma_addr_t addrs[PAGES];
+
+static bool is_taken(void)
+{
+	return !sysfs_streq(mode, "kernel");
+}
+
+static int wrong(struct device *dev, const char *what)
+{
+	dev_err(dev, "aware: wrong: %s\n", what);
+	return -EIO;
+}
+
+static bool is_translated(struct device *dev, dma_addr_t addr)
+{
+	return iommu_iova_to_phys(iommu_get_domain_for_dev(dev), addr);
+}
+
+/* After the driver's sync, or an unmap that has its own. */
+static int check_gone(struct device *dev, dma_addr_t addr, const char *what)
+{
+	if (is_taken() && waits && is_translated(dev, addr))
+		return wrong(dev, what);
+	return 0;
+}
+
+static int map_all(struct device *dev)
+{
+	u32 i;
+
+	for (i = 0; i < PAGES; i++) {
+		addrs[i] = dma_map_page(dev, pages[i], 0, PAGE_SIZE,
+					DMA_FROM_DEVICE);
+		if (dma_mapping_error(dev, addrs[i]))
+			return wrong(dev, "dma_map_page() failed");
+	}
+	return 0;
+}
+
+/* @atomic: as in a poll, which stays on its CPU. */
+static int check_pages(struct device *dev, bool atomic)
+{
+	int error = map_all(dev);
+	u32 i;
+
+	if (error)
+		return error;
+	if (atomic)
+		local_bh_disable();
+	for (i = 0; i < PAGES; i++)
+		dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE,
+				       DMA_FROM_DEVICE);
+	dma_sync_device_iotlb(dev);
+	if (atomic)
+		local_bh_enable();
+	for (i = 0; i < PAGES && !error; i++)
+		error = check_gone(dev, addrs[i], "a page after the sync");
+	return error;
+}
+
+/* Slab, which cannot be held, larger than a page, larger than a block. */
+static int check_singles(struct device *dev)
+{
+	static const size_t sizes[] = { 64, 3000, 9000, 300000 };
+	int error = 0;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(sizes) && !error; i++) {
+		void *buffer = kmalloc(sizes[i], GFP_KERNEL);
+		dma_addr_t addr;
+
+		if (!buffer)
+			return -ENOMEM;
+		addr = dma_map_single(dev, buffer, sizes[i], DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, addr))
+			return wrong(dev, "dma_map_single() failed");
+		dma_unmap_single_no_sync(dev, addr, sizes[i], DMA_TO_DEVICE);
+		dma_sync_device_iotlb(dev);
+		error = check_gone(dev, addr, "a buffer after the sync");
+		kfree(buffer);
+	}
+	return error;
+}
+
+static int check_list(struct device *dev)
+{
+	struct sg_table table;
+	dma_addr_t first;
+	struct scatterlist *sg;
+	int i;
+
+	if (sg_alloc_table(&table, 40, GFP_KERNEL))
+		return -ENOMEM;
+	for_each_sgtable_sg(&table, sg, i)
+		sg_set_page(sg, pages[i], 4096, 0);
+	if (dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0))
+		return wrong(dev, "dma_map_sgtable() failed");
+	first = sg_dma_address(table.sgl);
+	dma_unmap_sgtable_no_sync(dev, &table, DMA_TO_DEVICE, 0);
+	dma_sync_device_iotlb(dev);
+	sg_free_table(&table);
+	return check_gone(dev, first, "a list after the sync");
+}
+
+/* An ordinary unmap of a batch-aware driver has its own sync. */
+static int check_ordinary(struct device *dev)
+{
+	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE,
+				       DMA_TO_DEVICE);
+
+	if (dma_mapping_error(dev, addr))
+		return wrong(dev, "dma_map_page() failed");
+	dma_unmap_page(dev, addr, PAGE_SIZE, DMA_TO_DEVICE);
+	return check_gone(dev, addr, "a page after an ordinary unmap");
+}
+
+/* Half of a block's pages live longer than the block's struct. */
+static int check_block(struct device *dev, u32 count, u32 used)
+{
+	struct dma_block *block = dma_block_alloc(dev, count, GFP_KERNEL);
+	int error = 0;
+	u32 i;
+
+	if (!block)
+		return wrong(dev, "dma_block_alloc() failed");
+	if (is_taken() && !block->base)
+		return wrong(dev, "a block without IOVAs in a row");
+	for (i = 0; i < used; i++) {
+		addrs[i] = dma_block_map_page(block, i, pages[i],
+					      DMA_FROM_DEVICE, 0);
+		if (addrs[i] == DMA_MAPPING_ERROR)
+			return wrong(dev, "dma_block_map_page() failed");
+		if (is_taken() && (addrs[i] != block->base + i * PAGE_SIZE ||
+				   !is_translated(dev, addrs[i])))
+			return wrong(dev, "a page of a block");
+	}
+	for (i = 0; i < used / 2; i++)
+		dma_block_unmap_page_no_sync(block, i, DMA_FROM_DEVICE, 0);
+	dma_sync_device_iotlb(dev);
+	for (i = 0; i < used / 2 && !error; i++)
+		error = check_gone(dev, addrs[i], "a block's page after the sync");
+	dma_block_free(block);
+	if (is_taken() && used && !is_translated(dev, addrs[used - 1]))
+		error = wrong(dev, "a page went with its block's struct");
+	for (i = used / 2; i < used; i++)
+		dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE,
+				       DMA_FROM_DEVICE);
+	dma_sync_device_iotlb(dev);
+	return error;
+}
+
+static int check_whole_block(struct device *dev)
+{
+	struct dma_block *block = dma_block_alloc(dev, DMA_BLOCK_PAGES,
+						  GFP_KERNEL);
+	dma_addr_t first;
+
+	if (!block || dma_block_map_pages(block, pages, DMA_TO_DEVICE, 0))
+		return wrong(dev, "a whole block does not map");
+	first = block->handles[0];
+	dma_block_unmap_pages_no_sync(block, DMA_TO_DEVICE, 0);
+	dma_sync_device_iotlb(dev);
+	dma_block_free(block);
+	return check_gone(dev, first, "a whole block after the sync");
+}
+
+static int check_blocks(struct device *dev)
+{
+	static const u32 counts[][2] = { { 1, 1 }, { 64, 64 }, { 64, 10 },
+					 { 7, 7 }, { 33, 0 } };
+	int error = check_whole_block(dev);
+	size_t i;
+
+	if (dma_block_alloc(dev, 0, GFP_KERNEL) ||
+	    dma_block_alloc(dev, DMA_BLOCK_PAGES + 1, GFP_KERNEL))
+		return wrong(dev, "an impossible block");
+	for (i = 0; i < ARRAY_SIZE(counts) && !error; i++)
+		error = check_block(dev, counts[i][0], counts[i][1]);
+	return error;
+}
+
+static int check_api(struct device *dev)
+{
+	int error = dma_set_batch_aware(dev);
+
+	if (error != (is_taken() ? 0 : -ENODEV))
+		return wrong(dev, "dma_set_batch_aware()");
+	error = check_pages(dev, false);
+	if (!error)
+		error = check_pages(dev, true);
+	if (!error)
+		error = check_singles(dev);
+	if (!error)
+		error = check_list(dev);
+	if (!error)
+		error = check_ordinary(dev);
+	if (!error)
+		error = check_blocks(dev);
+	return error;
+}
+
+/* One page is unmapped without a sync, and freed or forgotten. */
+static int misuse(struct device *dev, bool early)
+{
+	struct page *page = alloc_page(GFP_KERNEL);
+	dma_addr_t addr;
+
+	if (!page)
+		return -ENOMEM;
+	addr = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE);
+	if (dma_mapping_error(dev, addr))
+		return wrong(dev, "dma_map_page() failed");
+	dma_unmap_page_no_sync(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
+	if (early) {
+		__free_page(page);
+		dma_sync_device_iotlb(dev);
+		return 0;
+	}
+	msleep(1100);
+	dma_sync_device_iotlb(dev);
+	__free_page(page);
+	return 0;
+}
+
+static int run(struct device *dev)
+{
+	if (sysfs_streq(mode, "early"))
+		return misuse(dev, true);
+	if (sysfs_streq(mode, "forget"))
+		return misuse(dev, false);
+	return check_api(dev);
+}
+
+static int aware_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	int error = pcim_enable_device(pdev);
+	u32 i;
+
+	if (!error)
+		error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	if (error)
+		return error;
+	for (i = 0; i < PAGES && !error; i++) {
+		pages[i] = alloc_page(GFP_KERNEL);
+		error = pages[i] ? 0 : -ENOMEM;
+	}
+	if (!error)
+		error = run(&pdev->dev);
+	for (i = 0; i < PAGES; i++) {
+		if (pages[i])
+			__free_page(pages[i]);
+		pages[i] = NULL;
+	}
+	return error;
+}
+
+static const struct pci_device_id aware_ids[] = {
+	{ PCI_DEVICE(0x1b36, 0x0005) },
+	{ }
+};
+MODULE_DEVICE_TABLE(pci, aware_ids);
+
+static struct pci_driver aware_driver = {
+	.name = KBUILD_MODNAME,
+	.id_table = aware_ids,
+	.probe = aware_probe,
+};
+module_pci_driver(aware_driver);
+
+MODULE_DESCRIPTION("A batch-aware driver, and its faults");
+MODULE_LICENSE("GPL");

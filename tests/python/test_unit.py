@@ -104,6 +104,18 @@ FAULTS = (
         "	for (u32 i = 0; i < count; i++)\n"
         "		entries[i].mask = 0;\n",
     ),
+    Fault(
+        "a driver's sync forgets what joined another CPU's batch",
+        "engine.c",
+        "	else if (promised)\n		cpu->elsewhere++;\n",
+        "",
+    ),
+    Fault(
+        "a driver's sync leaves other CPUs' batches alone",
+        "engine.c",
+        "	if (!settled)\n		settle(engine, cpu, elsewhere);\n}\n\nu64 xs_engine_expire",
+        "	(void)settled;\n}\n\nu64 xs_engine_expire",
+    ),
     Fault("ranges are a block too short", "batch.c", "range.pages *= 2;", "range.pages += XS_BLOCK_PAGES - 1;"),
     Fault("runs are a page too short", "engine.c", "end = start + run;", "end = start + run - (run > 1);"),
     Fault(

@@ -402,11 +402,12 @@ static void release_entry(struct xs_engine *engine, struct xs_cpu *cpu,
 		while (slot < end) {
 			xs_ref_t ref = *slot;
 
+			*slot = XS_REF_RELEASED;
 			if (xs_unlikely(!is_held(ref))) {
 				slot += span_of(ref);
 				continue;
 			}
-			*slot++ = XS_REF_RELEASED;
+			slot++;
 			xs_ref_release((xs_ref_t)((size_t)ref - XS_REF_HELD));
 		}
 	}
@@ -795,6 +796,8 @@ static xs_noinline void unmap_now(struct xs_engine *engine, u64 iova, u32 pages)
 	xs_flags_t flags;
 	struct xs_cpu *cpu = this_cpu_lock(engine, &flags);
 
+	if (pages <= XS_BLOCK_PAGES)
+		*xs_space_ref(&engine->space, range.page) = XS_REF_RELEASED;
 	xs_ops(engine)->gather_init(&gather);
 	xs_ops(engine)->remove(xs_world(engine), &gather, iova, pages);
 	xs_ops(engine)->invalidate(xs_world(engine), &gather, &range, 1, &sent);
@@ -926,19 +929,19 @@ static bool hold_all(struct xs_engine *engine, u64 page, u32 pages)
 	return false;
 }
 
-/* Since it was mapped. */
-static xs_inline bool was_held(xs_ref_t ref)
+/* Held now, or let go by a sync, since it was mapped. */
+static xs_inline bool was_released(xs_ref_t ref)
 {
 	return (size_t)ref & XS_REF_HELD;
 }
 
 /*
- * Is this mapping unmapped already? If it was held, its first page says so
- * until it is mapped again; otherwise until it is synced.
+ * Is this mapping unmapped already? The dead bits of its block say so until it
+ * is synced, and its first page until it is mapped again.
  */
-static bool is_unmapped(struct xs_engine *engine, u64 page, u32 pages)
+static xs_inline bool is_unmapped(struct xs_engine *engine, u64 page, u32 pages)
 {
-	return xs_warn_once(was_held(*xs_space_ref(&engine->space, page)) ||
+	return xs_warn_once(was_released(*xs_space_ref(&engine->space, page)) ||
 			    xs_a64_read(&block_at(engine, page)->dead) &
 			    mask_at(page, pages),
 			    "a page was unmapped twice: ignored");
@@ -1021,6 +1024,8 @@ static xs_inline void engine_unmap_one(struct xs_engine *engine, u64 iova)
 			return;
 		}
 		mark_held(slot);
+	} else if (xs_unlikely(is_unmapped(engine, page, 1))) {
+		return;
 	}
 	xs_count(engine->counts, unmaps, 1);
 	unmap_later(engine, policy, page,

@@ -102,7 +102,7 @@ struct xs_world_ops {
  *                  it go.
  *                  XS_REF_HELD is set in it in between, so that what a sync
  *                  releases is what an unmap held, whatever the policy is now.
- *   XS_REF_RELEASED  was held, and let go by a sync
+ *   XS_REF_RELEASED  synced since it was mapped: not to be unmapped again
  */
 #define XS_REF_HELD	2UL
 #define XS_REF_TAGS	3UL	/* any of these bits: not to be held (again) */

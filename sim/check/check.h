@@ -36,6 +36,7 @@ enum shadow_state {
  * @removed, @covered: events of the removal (0: none) and of the last command
  * @newer, @older: neighbours among its CPU's deferred pages; 0: none
  * @level:	promised for its unmap
+ * @owned:	the memory was not freed before its unmap
  */
 struct shadow_page {
 	u32 memory;
@@ -52,6 +53,7 @@ struct shadow_page {
 	u8 prot;
 	u8 cpu;
 	u8 level;
+	bool owned;
 };
 
 /*

@@ -27,7 +27,7 @@ static void see(const struct sim_event *event)
 	if (page->state != SHADOW_DEFERRED)
 		return;
 	shadow.landed_after = true;
-	if (page->memory < SIM_MEMORY &&
+	if (page->owned &&
 	    shadow.memory[page->memory].generation != page->generation)
 		shadow.landed_reused = true;
 }

@@ -118,11 +118,11 @@ enum xs_level shadow_promise(const struct shadow_page *page)
 	return shadow.level;
 }
 
-/* May devices reach this page's memory in the hands of another owner? */
-static bool may_be_reused(const struct shadow_page *page)
+/* Is this page's memory one that can be freed, and was not since it was mapped? */
+static bool is_owned(const struct shadow_page *page)
 {
-	return !page->serial || page->memory >= SIM_MEMORY ||
-	       shadow.memory[page->memory].generation != page->generation;
+	return page->serial && page->memory < SIM_MEMORY &&
+	       shadow.memory[page->memory].generation == page->generation;
 }
 
 static void unmapped(const struct sim_event *event)
@@ -136,8 +136,9 @@ static void unmapped(const struct sim_event *event)
 		page->window_ns = shadow.window_ns;
 		if (shadow.changing || shadow.changed > page->returned)
 			page->window_ns = shadow.window_max_ns;
+		page->owned = is_owned(page);
 		/* Memory that was freed before its unmap is not promised. */
-		if (may_be_reused(page) && page->level >= XS_LEVEL_HELD)
+		if (!page->owned && page->level >= XS_LEVEL_HELD)
 			page->level = XS_LEVEL_BOUNDED;
 		if (page->level >= XS_LEVEL_HELD)
 			shadow.memory[page->memory].promised++;

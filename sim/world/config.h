@@ -103,8 +103,6 @@ enum sim_step {
  * @live_max:	mappings of the driver at once
  * @table_lg2, @directory_lg2: entries of a last page-table page, and of one above
  * @first_stage: its entries cannot say "write only"
- * @frees_empty: page-table pages are freed when empty, not only when a removal
- *		covers them
  * @iotlb, @walk, @device_tlb: entries of the caches, powers of two
  * @devices, @ats: how many, and how many of them have a TLB
  * @queue:	entries of the invalidation queue
@@ -133,7 +131,6 @@ struct sim_config {
 	u32 table_lg2;
 	u32 directory_lg2;
 	bool first_stage;
-	bool frees_empty;
 	u32 iotlb;
 	u32 walk;
 	u32 device_tlb;

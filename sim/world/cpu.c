@@ -15,14 +15,16 @@ u32 sim_points_left;
 
 static struct coroutine outside;
 static struct coroutine coroutines[SIM_CPUS];
-static struct sim_cpu *me;		/* the CPU that runs, NULL: outside */
+struct sim_cpu *sim_me;
 static void (*task)(void);		/* NULL: steps */
+
+#define me sim_me
 
 /* ---- draws ---- */
 
 static const u8 *bytes;
 static const u8 *bytes_end;
-static bool from_bytes;
+bool sim_from_bytes;
 
 static u64 mix(u64 z)
 {
@@ -31,30 +33,13 @@ static u64 mix(u64 z)
 	return z ^ (z >> 31);
 }
 
-/* A fuzzer's input, used up from the front; 0 when there is no more. */
-static u32 draw_byte(u32 limit)
+u32 sim_draw_byte(u32 limit)
 {
 	u32 value = 0;
 
 	for (u32 rest = limit - 1; rest && bytes < bytes_end; rest >>= 8)
 		value = value << 8 | *bytes++;
 	return value % limit;
-}
-
-u32 sim_draw(u32 limit)
-{
-	if (xs_unlikely(from_bytes))
-		return draw_byte(limit);
-	me->stream += 0x9e3779b97f4a7c15;
-	return (u32)((mix(me->stream) >> 32) * limit >> 32);
-}
-
-bool sim_fault(enum sim_fault fault)
-{
-	if (!sim.config.fault[fault] || sim.calm || !sim_chance(sim.config.fault[fault]))
-		return false;
-	sim.faults[fault]++;
-	return true;
 }
 
 /* ---- steps ---- */
@@ -70,7 +55,7 @@ static bool is_over(u64 step)
 {
 	if (sim.operations >= run.operations)
 		return true;
-	if (from_bytes && bytes == bytes_end)
+	if (sim_from_bytes && bytes == bytes_end)
 		return true;
 	return run.skipped && step >= run.skipped_steps;
 }
@@ -157,7 +142,7 @@ static void cpu_main(void)
 void cpus_begin(const struct sim_run *of)
 {
 	run = *of;
-	from_bytes = of->bytes;
+	sim_from_bytes = of->bytes;
 	bytes = of->bytes;
 	bytes_end = of->bytes + (of->bytes ? of->byte_count : 0);
 	me = NULL;

@@ -78,14 +78,17 @@ static void wait(void)
 		sim_point();
 }
 
-static void submit(struct command command)
+/* Returns the ticket of the command: tickets are in the order of the queue. */
+static u64 submit(struct command command)
 {
 	if (sim_fault(FAULT_QUEUE_FULL))
 		while (count < sim.config.queue)
 			queue[(head + count++) % QUEUE_MAX] = (struct command){ .what = WHAT_OTHER };
 	while (count >= sim.config.queue)
 		wait();
+	command.ticket = ++last_ticket;
 	queue[(head + count++) % QUEUE_MAX] = command;
+	return last_ticket;
 }
 
 static void submit_range(u32 page, u32 pages, bool hint)
@@ -121,8 +124,7 @@ void queue_flush(const struct xs_range *range, bool hint)
 	do {
 		before = drops;
 		submit_range(page, pages, hint);
-		ticket = ++last_ticket;
-		submit((struct command){ .what = WHAT_WAIT, .ticket = ticket });
+		ticket = submit((struct command){ .what = WHAT_WAIT });
 		while (done_ticket < ticket && drops == before)
 			wait();
 	} while (drops != before);

@@ -20,7 +20,6 @@ struct table {
 	u32 generation;
 	u32 next;
 	u32 page;	/* the first that it is about */
-	u32 used;	/* entries, set or about to be */
 	u32 level;	/* 0: last */
 };
 
@@ -107,7 +106,6 @@ static u32 new_table(u32 page, u32 level)
 		return 0;
 	free_table = tables[at].next;
 	tables[at].page = page >> span_lg2(level) << span_lg2(level);
-	tables[at].used = 0;
 	tables[at].level = level;
 	memset(&slots[(size_t)at << stride_lg2()], 0, sizeof(*slots) << stride_lg2());
 	return at;
@@ -124,10 +122,8 @@ static u32 need_last(u32 page)
 	if (!*directory)
 		return 0;
 	last = slot(*directory, page);
-	if (!*last) {
+	if (!*last)
 		*last = new_table(page, 0);
-		tables[*directory].used += *last != 0;
-	}
 	return (u32)*last;
 }
 
@@ -141,24 +137,9 @@ static u32 pages_here(u32 page, u32 pages)
 
 int table_map(u32 page, u32 pages, u64 entry)
 {
-	u32 done = 0;
-
-	while (done < pages) {
-		u32 here = pages_here(page + done, pages - done);
-		u32 last = need_last(page + done);
-
-		if (!last)
-			break;
-		tables[last].used += here;
-		done += here;
-	}
-	if (done < pages) {
-		for (u32 here, at = 0; at < done; at += here) {
-			here = pages_here(page + at, done - at);
-			tables[last_of(page + at)].used -= here;
-		}
-		return -XS_ENOMEM;
-	}
+	for (u32 at = 0; at < pages; at += pages_here(page + at, pages - at))
+		if (!need_last(page + at))
+			return -XS_ENOMEM;
 	for (u32 at = 0; at < pages; at++) {
 		*slot(last_of(page + at), page + at) = entry;
 		entry += 1ULL << ENTRY_MEMORY_SHIFT;
@@ -198,8 +179,6 @@ static void unlink_last(xs_gather_t *gather, u32 page)
 
 	unlink_table(gather, (u32)*last);
 	*last = 0;
-	if (!--tables[directory].used && sim.config.frees_empty)
-		unlink_directory(gather, page);
 }
 
 static void remove_here(xs_gather_t *gather, u32 page, u32 pages)
@@ -212,14 +191,8 @@ static void remove_here(xs_gather_t *gather, u32 page, u32 pages)
 		unlink_last(gather, page);
 		return;
 	}
-	for (u32 i = page; i < page + pages; i++) {
-		u64 *entry = slot(last, i);
-
-		tables[last].used -= *entry != 0;
-		*entry = 0;
-	}
-	if (sim.config.frees_empty && !tables[last].used)
-		unlink_last(gather, page);
+	for (u32 i = page; i < page + pages; i++)
+		*slot(last, i) = 0;
 }
 
 void table_remove(xs_gather_t *gather, u32 page, u32 pages)

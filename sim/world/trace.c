@@ -87,10 +87,6 @@ static void trace_hardware(const struct sim_event *event)
 		       event->b & ACCESS_WRITE ? "writes" : "reads", event->a);
 		range(event);
 		break;
-	case EV_REFUSED:
-		printf("device %u: is refused", event->cpu);
-		range(event);
-		break;
 	}
 }
 
@@ -99,6 +95,7 @@ void trace_event(const struct sim_event *event)
 	switch (event->kind) {
 	case EV_TIME:
 	case EV_ACCOUNTS:
+	case EV_REFUSED:
 		return;
 	case EV_POLICY:
 		printf("%10llu  policy %u, %s, window %llu us%s\n",

@@ -26,20 +26,6 @@
 /* Memory beyond SIM_MEMORY is never freed: device registers and the like. */
 #define SIM_PERMANENT	(1u << 20)
 
-/* ---- draws ---- */
-
-/* A number below @limit, which is not 0, from the stream of the running step. */
-u32 sim_draw(u32 limit);
-
-/* True once in @one_in, never for 0. */
-static inline bool sim_chance(u32 one_in)
-{
-	return one_in && !sim_draw(one_in);
-}
-
-/* Draw whether a fault happens now, and count it. */
-bool sim_fault(enum sim_fault fault);
-
 /* ---- CPUs ---- */
 
 struct sim_cpu {
@@ -122,6 +108,41 @@ struct sim_world {
 };
 
 extern struct sim_world sim;
+
+/* ---- draws, from the stream of the running step ---- */
+
+extern struct sim_cpu *sim_me;	/* the CPU that runs, NULL: outside of all */
+extern bool sim_from_bytes;
+
+/* The same from a fuzzer's input, used up from the front; 0 when there is no more. */
+u32 sim_draw_byte(u32 limit);
+
+/* A number below @limit, which is not 0. Source: wyrand, Wang Yi. */
+static inline u32 sim_draw(u32 limit)
+{
+	unsigned __int128 product;
+
+	if (xs_unlikely(sim_from_bytes))
+		return sim_draw_byte(limit);
+	sim_me->stream += 0xa0761d6478bd642f;
+	product = (unsigned __int128)sim_me->stream * (sim_me->stream ^ 0xe7037ed1a0b428db);
+	return (u32)((u64)(u32)(product >> 64 ^ product) * limit >> 32);
+}
+
+/* True once in @one_in, never for 0. */
+static inline bool sim_chance(u32 one_in)
+{
+	return one_in && !sim_draw(one_in);
+}
+
+/* Draw whether a fault happens now, and count it. */
+static inline bool sim_fault(enum sim_fault fault)
+{
+	if (sim.calm || !sim_chance(sim.config.fault[fault]))
+		return false;
+	sim.faults[fault]++;
+	return true;
+}
 
 /* ---- a run ---- */
 

@@ -21,14 +21,16 @@ static const checker checkers[EV_KINDS][CHECKERS_OF_EVENT] = {
 	[EV_ACCESS] = { check_tables, check_stale, check_exact, check_pages, check_level },
 	[EV_REFUSED] = { check_exact },
 	[EV_RETURN] = { check_points },
-	[EV_TIME] = { check_bound },
+	[EV_TIME] = { check_bound, check_points },
 	[EV_ACCOUNTS] = { check_accounts },
 };
 
 void check_begin(void)
 {
-	memset(&shadow, 0, sizeof(shadow));
-	for (u32 i = 0; i < SIM_PAGES; i++)
+	/* Pages that this run has no IOVAs for stay as they are: never used. */
+	memset(&shadow, 0, offsetof(struct shadow, pages) +
+	       sim.config.blocks * BLOCK_PAGES * sizeof(shadow.pages[0]));
+	for (u32 i = 0; i < sim.config.blocks * BLOCK_PAGES; i++)
 		shadow.pages[i].memory = EV_NO_MEMORY;
 }
 

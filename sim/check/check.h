@@ -14,7 +14,6 @@
 #include "../world/world.h"
 
 #define BLOCK_PAGES	64u
-#define BLOCK_MASK(page) (1ULL << ((page) % BLOCK_PAGES))
 #define CALLS_DEEP	4u	/* an interrupt in a call, and one in reserve */
 
 /* A page of IOVA, as the driver and the page table have it. */
@@ -58,16 +57,12 @@ struct shadow_page {
 
 /*
  * struct shadow_block
- * @handed:	pages handed out since all of it was free
- * @mapped, @dead: pages with the driver; pages that it has unmapped
+ * @dead:	pages that the driver has unmapped, and that are not synced
  * @dead_by:	of those, by CPU
  */
 struct shadow_block {
-	u64 handed;
-	u16 mapped;
 	u16 dead;
 	u16 dead_by[SIM_CPUS];
-	bool suspect;
 };
 
 /* @promised: deferred IOVA pages that keep it from reuse. */
@@ -84,7 +79,8 @@ struct shadow_table {
 	u32 page, pages;
 };
 
-#define SHADOW_TABLES	2048u
+#define SHADOW_EMPTY	16u
+#define SHADOW_TABLES	2400u
 
 struct shadow {
 	u64 number;		/* of the event */
@@ -104,10 +100,12 @@ struct shadow {
 	u16 newest[SIM_CPUS];
 	u32 unlinked[SHADOW_TABLES];	/* tables that are to be covered */
 	u32 unlinked_count;
-	struct shadow_page pages[SIM_PAGES + BLOCK_PAGES];
+	u32 empty[SHADOW_EMPTY];	/* blocks that were all unmapped */
+	u32 empty_count;
 	struct shadow_block blocks[SIM_BLOCKS + 1];
 	struct shadow_memory memory[SIM_MEMORY];
 	struct shadow_table tables[SHADOW_TABLES];
+	struct shadow_page pages[SIM_PAGES];
 };
 
 extern struct shadow shadow;

@@ -54,24 +54,12 @@ static struct shadow_block *block_of(u32 page)
 	return &shadow.blocks[page / BLOCK_PAGES];
 }
 
-/* All of it is free: its next use is another life. */
-static void block_rests(struct shadow_block *block)
-{
-	if (!block->mapped && !block->dead) {
-		block->handed = 0;
-		block->suspect = false;
-	}
-}
-
 /* ---- events ---- */
 
 static void handed(const struct sim_event *event)
 {
-	for (u32 i = event->page; i < event->page + event->pages; i++) {
+	for (u32 i = event->page; i < event->page + event->pages; i++)
 		shadow.pages[i].state = event->b ? SHADOW_RESERVED : SHADOW_MAPPED;
-		block_of(i)->handed |= BLOCK_MASK(i);
-		block_of(i)->mapped++;
-	}
 }
 
 static void entry(const struct sim_event *event)
@@ -99,7 +87,6 @@ static void unmap(const struct sim_event *event)
 		page->call = event->a;
 		page->cpu = event->cpu;
 		page->returned = shadow.number;
-		block_of(i)->mapped--;
 		block_of(i)->dead++;
 		block_of(i)->dead_by[event->cpu]++;
 	}
@@ -125,6 +112,13 @@ static bool is_owned(const struct shadow_page *page)
 	       shadow.memory[page->memory].generation == page->generation;
 }
 
+/* All of a block is unmapped now. */
+static void note_empty(u32 page)
+{
+	if (block_of(page)->dead == BLOCK_PAGES && shadow.empty_count < SHADOW_EMPTY)
+		shadow.empty[shadow.empty_count++] = page / BLOCK_PAGES;
+}
+
 static void unmapped(const struct sim_event *event)
 {
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
@@ -147,6 +141,13 @@ static void unmapped(const struct sim_event *event)
 		page->returned_ns = event->now_ns;
 		list_add(i, page->cpu);
 	}
+	note_empty(event->page);
+}
+
+static void removed(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++)
+		shadow.pages[i].removed = shadow.number;
 }
 
 static void synced(const struct sim_event *event)
@@ -168,7 +169,6 @@ static void synced(const struct sim_event *event)
 	page->memory = EV_NO_MEMORY;
 	block->dead--;
 	block->dead_by[page->cpu]--;
-	block_rests(block);
 }
 
 static void command(const struct sim_event *event)
@@ -215,10 +215,7 @@ static void policy(const struct sim_event *event)
 		shadow.window_max_ns = event->b;
 	shadow.changing = event->a;
 	shadow.changed = shadow.number;
-	for (u32 i = 0; i < SIM_BLOCKS; i++) {
-		shadow.blocks[i].handed = 0;
-		shadow.blocks[i].suspect = false;
-	}
+	shadow.empty_count = 0;
 }
 
 static void memory(const struct sim_event *event)
@@ -252,8 +249,7 @@ void shadow_event(const struct sim_event *event)
 		entry(event);
 		break;
 	case EV_REMOVED:
-		for (u32 i = event->page; i < event->page + event->pages; i++)
-			shadow.pages[i].removed = shadow.number;
+		removed(event);
 		break;
 	case EV_TABLE_UNLINKED:
 	case EV_TABLE_FREED:

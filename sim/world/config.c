@@ -104,7 +104,7 @@ static void draw_hardware(struct sim_config *config)
 
 static void draw_work(struct sim_config *config)
 {
-	config->live_max = draw_size(1, 512);
+	config->live_max = draw_size(1, 1000);
 	config->step[0] = 40;
 	config->step[1] = 20 + draw(60);
 	config->step[2] = draw(3) ? draw_size(1, 40) : 0;
@@ -136,8 +136,8 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 		config.tuning.batch_pages = draw_size(1, XS_BATCH_MAX_PAGES);
 	config.tuning.range_commands_max = 1 + draw(XS_RANGES_MAX);
 	config.cpus = 1 + draw(6);
-	config.blocks = draw_size(2, 128);
-	config.memory_pages = draw_size(16, 1024);
+	config.blocks = draw_size(2, 320);
+	config.memory_pages = draw_size(16, 2048);
 	config.turn = draw_size(4, 2000);
 	config.wait_turn = draw_size(1, 64);
 	config.step_ns = draw_size(50, 20000);

@@ -70,6 +70,7 @@ struct sim_event {
 	u32 a;
 	u64 b;
 	u64 now_ns;
+	u32 calls;	/* of the engine, that are running */
 };
 
 /*

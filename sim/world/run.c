@@ -42,7 +42,9 @@ static u64 stir(u64 digest, u64 value)
 
 void sim_event(enum sim_event_kind kind, u32 cpu, u32 page, u32 pages, u32 a, u64 b)
 {
-	const struct sim_event event = { (u8)kind, (u8)cpu, page, pages, a, b, sim.now_ns };
+	const struct sim_event event = {
+		(u8)kind, (u8)cpu, page, pages, a, b, sim.now_ns, sim.calls
+	};
 
 	sim.digest = stir(sim.digest, (u64)kind << 56 | (u64)cpu << 48 | page);
 	sim.digest = stir(sim.digest, (u64)pages << 32 | a);

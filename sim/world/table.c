@@ -11,9 +11,9 @@
 
 #include "world.h"
 
-#define TABLES		1200u
+#define TABLES		2400u
 #define SLOTS		(1u << 16)
-#define ROOT		512u
+#define ROOT		1024u
 
 /* One page-table page; @next links it in a gather or among the free ones. */
 struct table {

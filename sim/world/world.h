@@ -16,9 +16,9 @@
 #include "config.h"
 #include "event.h"
 
-#define SIM_BLOCKS	128u
+#define SIM_BLOCKS	320u
 #define SIM_PAGES	(SIM_BLOCKS * 64u)	/* of IOVA */
-#define SIM_MEMORY	1024u			/* pages that are allocated */
+#define SIM_MEMORY	2048u			/* pages that are allocated */
 #define SIM_DEVICES	4u
 #define SIM_MAPPINGS	1024u
 #define SIM_PARTS	4u

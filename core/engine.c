@@ -785,7 +785,9 @@ static xs_noinline void unmap_first(struct xs_engine *engine, u64 page,
 	else if (xs_batch_full(&cpu->batch, &engine->space, limit))
 		sync_batch(engine, cpu, XS_SYNC_FULL);
 	this_cpu_unlock(cpu, flags);
-	if (syncs_on(policy, XS_SYNC_BLOCK) && block_empty(block, old | mask))
+	/* Read again: who emptied the block before it was listed here synced nothing. */
+	if (syncs_on(policy, XS_SYNC_BLOCK) &&
+	    block_empty(block, xs_a64_read(&block->dead)))
 		sync_empty(engine, page);
 }
 

@@ -4,27 +4,6 @@
 
 #include "check.h"
 
-#define CHECKERS_OF_EVENT	5
-
-typedef void (*checker)(const struct sim_event *event);
-
-/* The order of checkers is that of how telling their words are. */
-static const checker checkers[EV_KINDS][CHECKERS_OF_EVENT] = {
-	[EV_FREED] = { check_pages },
-	[EV_HANDED] = { check_iova, check_exact },
-	[EV_MAPPED] = { check_exact },
-	[EV_UNMAPPED] = { check_level, check_pages },
-	[EV_ENTRY] = { check_iova },
-	[EV_REMOVED] = { check_exact },
-	[EV_TABLE_FREED] = { check_tables },
-	[EV_SYNCED] = { check_stale },
-	[EV_ACCESS] = { check_tables, check_stale, check_exact, check_pages, check_level },
-	[EV_REFUSED] = { check_exact },
-	[EV_RETURN] = { check_points },
-	[EV_TIME] = { check_bound, check_points },
-	[EV_ACCOUNTS] = { check_accounts },
-};
-
 void check_begin(void)
 {
 	/* Pages that this run has no IOVAs for stay as they are: never used. */
@@ -34,12 +13,58 @@ void check_begin(void)
 		shadow.pages[i].memory = EV_NO_MEMORY;
 }
 
+/* The order of checkers is that of how telling their words are. */
+static void ask(const struct sim_event *event)
+{
+	switch (event->kind) {
+	case EV_FREED:
+		check_pages(event);
+		break;
+	case EV_HANDED:
+		check_iova(event);
+		check_exact(event);
+		break;
+	case EV_ENTRY:
+		check_iova(event);
+		break;
+	case EV_UNMAPPED:
+		check_level(event);
+		check_pages(event);
+		break;
+	case EV_MAPPED:
+	case EV_REMOVED:
+	case EV_REFUSED:
+		check_exact(event);
+		break;
+	case EV_TABLE_FREED:
+		check_tables(event);
+		break;
+	case EV_SYNCED:
+		check_stale(event);
+		break;
+	case EV_ACCESS:
+		check_tables(event);
+		check_stale(event);
+		check_exact(event);
+		check_pages(event);
+		check_level(event);
+		break;
+	case EV_RETURN:
+		check_points(event);
+		break;
+	case EV_TIME:
+		check_bound(event);
+		check_points(event);
+		break;
+	case EV_ACCOUNTS:
+		check_accounts(event);
+		break;
+	}
+}
+
 void check_event(const struct sim_event *event)
 {
-	const checker *at = checkers[event->kind];
-
 	shadow.number++;
-	for (u32 i = 0; i < CHECKERS_OF_EVENT && at[i]; i++)
-		at[i](event);
+	ask(event);
 	shadow_event(event);
 }

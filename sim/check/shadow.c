@@ -37,7 +37,7 @@ u32 shadow_oldest(void)
 {
 	u32 oldest = 0;
 
-	for (u32 i = 0; i < SIM_CPUS; i++) {
+	for (u32 i = 0; i < sim.config.cpus; i++) {
 		u32 page = shadow.oldest[i];
 
 		if (page && (!oldest ||
@@ -150,19 +150,19 @@ static void removed(const struct sim_event *event)
 		shadow.pages[i].removed = shadow.number;
 }
 
-static void synced(const struct sim_event *event)
+static void synced(u32 at, u64 now_ns)
 {
-	struct shadow_page *page = &shadow.pages[event->page];
-	struct shadow_block *block = block_of(event->page);
+	struct shadow_page *page = &shadow.pages[at];
+	struct shadow_block *block = block_of(at);
 
 	if (page->state == SHADOW_DEFERRED) {
-		u64 exposed_ns = event->now_ns - page->returned_ns;
+		u64 exposed_ns = now_ns - page->returned_ns;
 
 		if (exposed_ns > shadow.exposed_max_ns)
 			shadow.exposed_max_ns = exposed_ns;
 		if (page->level >= XS_LEVEL_HELD)
 			shadow.memory[page->memory].promised--;
-		list_remove(event->page);
+		list_remove(at);
 	}
 	page->state = SHADOW_FREE;
 	page->serial = 0;
@@ -259,7 +259,8 @@ void shadow_event(const struct sim_event *event)
 		command(event);
 		break;
 	case EV_SYNCED:
-		synced(event);
+		for (u32 i = event->page; i < event->page + event->pages; i++)
+			synced(i, event->now_ns);
 		break;
 	case EV_CALL:
 		shadow.called[event->cpu][shadow.calling[event->cpu]++] = shadow.number;

@@ -22,9 +22,12 @@ void check_stale(const struct sim_event *event)
 {
 	const struct shadow_page *page = &shadow.pages[event->page];
 
-	if (event->kind == EV_SYNCED)
-		check_synced(event->page);
-	else if (page->state == SHADOW_FREE)
+	if (event->kind == EV_SYNCED) {
+		for (u32 i = event->page; i < event->page + event->pages; i++)
+			check_synced(i);
+		return;
+	}
+	if (page->state == SHADOW_FREE)
 		sim_fail("stale", "device %u reaches memory page %u by IOVA page %u after its sync",
 			 event->cpu, event->a, event->page);
 	else if ((u32)event->b != page->serial)

@@ -7,7 +7,7 @@
 
 void check_tables(const struct sim_event *event)
 {
-	const struct shadow_table *table = &shadow.tables[event->a];
+	const struct shadow_table *table;
 
 	if (event->kind == EV_ACCESS) {
 		if (event->b & ACCESS_DEAD)
@@ -15,6 +15,7 @@ void check_tables(const struct sim_event *event)
 				 event->page);
 		return;
 	}
+	table = &shadow.tables[event->a];
 	if (table->covered < table->unlinked)
 		sim_fail("tables", "the table of IOVA pages %u to %u is freed while it may be cached",
 			 table->page, table->page + table->pages - 1);

@@ -37,8 +37,14 @@ u32 sim_draw_byte(u32 limit)
 {
 	u32 value = 0;
 
-	for (u32 rest = limit - 1; rest && bytes < bytes_end; rest >>= 8)
+	for (u32 rest = limit - 1; rest; rest >>= 8) {
+		if (bytes == bytes_end) {
+			/* What has begun goes on by the step's own stream. */
+			sim_from_bytes = false;
+			return sim_draw(limit);
+		}
 		value = value << 8 | *bytes++;
+	}
 	return value % limit;
 }
 
@@ -55,7 +61,7 @@ static bool is_over(u64 step)
 {
 	if (sim.operations >= run.operations)
 		return true;
-	if (sim_from_bytes && bytes == bytes_end)
+	if (run.bytes && bytes == bytes_end)
 		return true;
 	return run.skipped && step >= run.skipped_steps;
 }

@@ -41,7 +41,7 @@ static void choose_size(struct sim_mapping *mapping)
 	mapping->pages = 1;
 	mapping->part_count = 0;
 	if (sim_chance(sim.config.multi))
-		mapping->pages = 2 + sim_draw(XS_BLOCK_PAGES - 1);
+		mapping->pages = 2 + sim_draw(1 + sim_draw(XS_BLOCK_PAGES - 1));
 	if (sim_chance(sim.config.large)) {
 		mapping->pages = XS_BLOCK_PAGES + 1 + sim_draw(sim.config.blocks * 16);
 		mapping->kind = MEMORY_PERMANENT;

@@ -36,7 +36,7 @@ enum sim_event_kind {
 	/* An invalidation was executed for [@page, @page + @pages), 0 pages: all.
 	 * @a: 0 the IOTLB, else 1 + the device whose TLB; @b: 1 with hint. */
 	EV_COMMAND,
-	/* The engine is told that @page, removed before, is invalidated. */
+	/* The engine is told that these, removed before, are invalidated. */
 	EV_SYNCED,
 	/* Device @cpu reaches memory @a by @page; @b: entry used | ACCESS_*. */
 	EV_ACCESS,

@@ -5,8 +5,11 @@
  */
 #include "world.h"
 
-/* IOVA pages of a gather, each naming the next one. */
-static u32 next_removed[SIM_PAGES];
+/* Runs that a gather has, by their first page: each names the next one. */
+static struct {
+	u32 next;
+	u32 pages;
+} runs[SIM_PAGES];
 
 static int iommu_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
 {
@@ -39,11 +42,9 @@ static void iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 			 (unsigned long long)iova);
 	sim_event(EV_REMOVED, sim_cpu_now(), page, (u32)pages, 0, 0);
 	table_remove(gather, page, (u32)pages);
-	for (u32 i = 0; i < pages; i++) {
-		next_removed[page + i] = gather->first_page;
-		gather->first_page = page + i;
-	}
-	gather->pages += (u32)pages;
+	runs[page].next = gather->first_page;
+	runs[page].pages = (u32)pages;
+	gather->first_page = page;
 	sim_point();
 }
 
@@ -83,8 +84,8 @@ static void iommu_invalidate(void *world, xs_gather_t *gather, const struct xs_r
 	while (gather->first_page) {
 		u32 page = gather->first_page;
 
-		gather->first_page = next_removed[page];
-		sim_event(EV_SYNCED, sim_cpu_now(), page, 1, 0, 0);
+		gather->first_page = runs[page].next;
+		sim_event(EV_SYNCED, sim_cpu_now(), page, runs[page].pages, 0, 0);
 	}
 	table_free(gather);
 	gather->ready = false;

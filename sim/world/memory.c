@@ -100,6 +100,27 @@ static bool is_free(u32 page, u32 pages)
 	return true;
 }
 
+/* The first free page from any place on. */
+static u32 find_one(void)
+{
+	u32 words = (sim.config.memory_pages + 63) / 64;
+	u32 word = sim_draw(words);
+
+	for (u32 i = 0; i < words; i++) {
+		u64 free = ~used[word];
+		u32 page;
+
+		if (free) {
+			page = word * 64 + (u32)__builtin_ctzll(free);
+			if (page < sim.config.memory_pages)
+				return page;
+		}
+		if (++word == words)
+			word = 0;
+	}
+	return SIM_MEMORY;
+}
+
 static u32 find_free(u32 pages)
 {
 	u32 room = sim.config.memory_pages - pages + 1;
@@ -107,6 +128,8 @@ static u32 find_free(u32 pages)
 
 	if (freed_last < room && is_free(freed_last, pages))
 		return freed_last;
+	if (pages == 1)
+		return find_one();
 	at = sim_draw(room);
 	for (u32 i = 0; i < room; i++) {
 		if (is_free(at, pages))

@@ -119,13 +119,12 @@ static xs_inline bool xs_a64_try(xs_atomic64_t *word, u64 *old, u64 value)
 bool xs_warn_once(bool broken, const char *text);
 
 /*
- * What removals leave behind until their invalidation: a list of IOVA pages
- * and one of page-table pages.
+ * What removals leave behind until their invalidation: a list of runs of IOVA
+ * pages and one of page-table pages.
  */
 typedef struct {
 	u32 first_page;
 	u32 first_table;
-	u32 pages;
 	bool ready;
 } xs_gather_t;
 

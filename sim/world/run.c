@@ -46,10 +46,12 @@ void sim_event(enum sim_event_kind kind, u32 cpu, u32 page, u32 pages, u32 a, u6
 		(u8)kind, (u8)cpu, page, pages, a, b, sim.now_ns, sim.calls
 	};
 
-	sim.digest = stir(sim.digest, (u64)kind << 56 | (u64)cpu << 48 | page);
-	sim.digest = stir(sim.digest, (u64)pages << 32 | a);
-	if (kind != EV_ACCOUNTS)
-		sim.digest = stir(sim.digest, b ^ sim.now_ns << 20);
+	/* Accounts are named by their address, which is another in each run. */
+	if (kind == EV_ACCOUNTS)
+		sim.digest = stir(sim.digest, kind);
+	else
+		sim.digest = stir(stir(sim.digest, (u64)page << 32 | pages) ^ a,
+				  b ^ sim.now_ns << 16 ^ (u64)cpu << 8 ^ kind);
 	if (xs_unlikely(traced))
 		trace_event(&event);
 	check_event(&event);

@@ -34,8 +34,12 @@ _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-pr
 _FLAGS = ("-std=gnu11", "-g", *_WARNINGS, "-Wno-unused-parameter", "-mpopcnt", "-Icore/include", "-Isim/world")
 _FOLDERS = ("sim/world", "sim/check", "sim/run")
 _FUZZ_FOLDERS = ("sim/world", "sim/check", "sim/fuzz")
+_MUTABLE = ("sim/world/path.c", "sim/world/iommu.c")
+"""The engine, and the seam below it: where mutants are."""
+
 _SEEDS_OF_A_MUTANT = 100
-_FUZZ_CANARY = "sync-skips-a-cpu"
+FUZZ_CANARY = "sync-skips-a-cpu"
+"""The mutant that the fuzzer has to find, to test the fuzzing."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +79,31 @@ def planted(mutant: Mutant | None, source_dir: Path = build.PROJECT) -> Iterator
 
 
 def _c_files(source_dir: Path, folders: Sequence[str]) -> list[str]:
-    return [str(file.relative_to(source_dir)) for folder in folders for file in sorted((source_dir / folder).glob("*.c"))]
+    found = (file for folder in folders for file in sorted((source_dir / folder).glob("*.c")))
+    return [str(file.relative_to(source_dir)) for file in found]
 
 
-def compiled(tools: root.Root, mutant: Mutant | None = None, flags: Sequence[str] = ("-O2", "-flto")) -> Path:
+def compiled(tools: root.Root) -> Path:
     """xsmmu-sim as a program."""
+    files = _c_files(build.PROJECT, _FOLDERS)
+    return build.userspace(tools, "xsmmu-sim", files, (*_FLAGS, "-O2", "-flto=1"), parts=PARTS)
+
+
+def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
+    """xsmmu-sim with a mutant in it. What no mutant changes is compiled once for all of them."""
+    # A mutant may leave a function without a caller.
+    flags = (*_FLAGS, "-O1", "-Wno-error")
+    others = [file for file in _c_files(build.PROJECT, _FOLDERS) if file not in _MUTABLE]
+    world = build.userspace(tools, "world.o", others, (*flags, "-r", "-nostdlib"), parts=PARTS, runs=False)
     with planted(mutant) as source_dir:
-        files = _c_files(source_dir, _FOLDERS)
-        # A mutant may leave a function without a caller.
-        relaxed = ("-Wno-error",) if mutant else ()
         return build.userspace(
-            tools, "xsmmu-sim", files, (*_FLAGS, *flags, *relaxed), source_dir=source_dir, parts=PARTS
+            tools,
+            "xsmmu-sim",
+            _MUTABLE,
+            flags,
+            source_dir=source_dir,
+            parts=PARTS,
+            libraries=(tools.inside(world),),
         )
 
 
@@ -148,7 +166,7 @@ def try_mutant(tools: root.Root, mutant: Mutant) -> Outcome:
     """Swarm runs until the mutant is caught, or was given its chance."""
     events = MUTANT_OPERATIONS // _SEEDS_OF_A_MUTANT
     words = ["--swarm", "--policy", "any", "--seeds", str(_SEEDS_OF_A_MUTANT), "--events", str(events), "--no-shrink"]
-    return run(compiled(tools, mutant), *words, "--seconds", str(MUTANT_SECONDS), timeout=3 * MUTANT_SECONDS)
+    return run(compiled_mutant(tools, mutant), *words, "--seconds", str(MUTANT_SECONDS), timeout=3 * MUTANT_SECONDS)
 
 
 def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
@@ -170,10 +188,10 @@ def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
 
 
 def _run_one(tools: root.Root, arguments: argparse.Namespace) -> int:
-    mutant = mutants()[arguments.mutant] if arguments.mutant else None
+    program = compiled_mutant(tools, mutants()[arguments.mutant]) if arguments.mutant else compiled(tools)
     words = ["--seed", arguments.seed, "--policy", arguments.policy, "--events", arguments.events]
     words += ["--swarm"] if arguments.swarm else []
-    return subprocess.run([compiled(tools, mutant), *words], check=False).returncode
+    return subprocess.run([program, *words], check=False).returncode
 
 
 def _run_fuzz(tools: root.Root, seconds: int) -> int:
@@ -181,26 +199,32 @@ def _run_fuzz(tools: root.Root, seconds: int) -> int:
     corpus = tools.cache / "fuzz"
     corpus.mkdir(exist_ok=True)
     outcome = fuzz(tools, None, seconds, corpus)
-    print(outcome.text[-2000:])
     if outcome.status != 0:
+        print(outcome.text)
         return 1
-    canary = fuzz(tools, mutants()[_FUZZ_CANARY], max(seconds, 60), None)
-    if canary.status == 0 or not canary.checker:
-        print(f"the fuzzer did not find the planted bug '{_FUZZ_CANARY}'")
+    print("engine:", *re.findall(r"^Done .*", outcome.text, re.MULTILINE))
+    canary = fuzz_canary(tools)
+    if not canary.checker:
+        print(f"the fuzzer did not find the planted bug '{FUZZ_CANARY}'")
         return 1
-    print(f"canary: '{_FUZZ_CANARY}' found by '{canary.checker}' in {canary.seconds:.1f} s")
+    print(f"canary: '{FUZZ_CANARY}' found by '{canary.checker}' in {canary.seconds:.1f} s")
     return 0
+
+
+def fuzz_canary(tools: root.Root) -> Outcome:
+    """Fuzz an engine with a bug, until it is found."""
+    return fuzz(tools, mutants()[FUZZ_CANARY], MUTANT_SECONDS, None)
 
 
 def fuzz(tools: root.Root, mutant: Mutant | None, seconds: int, corpus: Path | None) -> Outcome:
     """Fuzz for so many seconds, or until a failure, which is written to the folder it is run in."""
     program = compiled_fuzzer(tools, mutant)
     with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
-        words = [f"-max_total_time={seconds}", "-max_len=4096", "-len_control=20", "-timeout=20"]
+        words = [f"-max_total_time={seconds}", "-max_len=4096", "-len_control=20", "-timeout=20", "-seed=1"]
         words += [f"-artifact_prefix={folder}/", str(corpus or folder)]
         outcome = run(program, *words, timeout=seconds + 120)
-        for artifact in Path(folder).glob("crash-*"):
-            kept = Path(tempfile.gettempdir()) / f"xsmmu-{artifact.name}"
+        for artifact in [] if mutant else Path(folder).glob("crash-*"):
+            kept = tools.cache / f"fuzz-{artifact.name}"
             kept.write_bytes(artifact.read_bytes())
             print(f"replay: {program} {kept}")
     return outcome

@@ -194,7 +194,10 @@ static void table_event(const struct sim_event *event)
 	struct shadow_table *table = &shadow.tables[event->a];
 
 	if (event->kind == EV_TABLE_UNLINKED) {
-		*table = (struct shadow_table){ shadow.number, 0, event->page, event->pages };
+		table->unlinked = shadow.number;
+		table->covered = 0;
+		table->page = event->page;
+		table->pages = event->pages;
 		shadow.unlinked[shadow.unlinked_count++] = event->a;
 		return;
 	}

@@ -109,7 +109,7 @@ static void draw_work(struct sim_config *config)
 	config->step[1] = 20 + draw(60);
 	config->step[2] = draw(3) ? draw_size(1, 40) : 0;
 	config->step[3] = draw(40);
-	config->step[4] = draw(2) * draw_size(1, 8);
+	config->step[4] = draw(2) ? draw_size(1, 8) : 0;
 	config->looks = draw(4);
 	config->attack = draw(100);
 	config->multi = draw(3) ? draw_size(2, 64) : 0;
@@ -120,7 +120,7 @@ static void draw_work(struct sim_config *config)
 	config->low = draw(2) ? draw_size(4, 200) : 0;
 	config->kinds[0] = 1 + draw(8);
 	for (u32 i = 1; i < 4; i++)
-		config->kinds[i] = draw(2) * draw(8);
+		config->kinds[i] = draw(2) ? draw(8) : 0;
 }
 
 struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)

@@ -24,6 +24,7 @@ static u32 target(void)
 void device_look(void)
 {
 	u32 page = target();
+	u32 device = sim_draw(sim.config.devices);
 
-	cache_access(sim_draw(sim.config.devices), page, sim_draw(2));
+	cache_access(device, page, sim_draw(2));
 }

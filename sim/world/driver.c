@@ -237,9 +237,10 @@ static void unmap_index(u32 index, bool now)
 
 static void unmap(void)
 {
+	bool now = sim_chance(sim.config.at_once);
+
 	if (sim.live_count)
-		unmap_index(sim.config.fifo ? 0 : sim_draw(sim.live_count),
-			    sim_chance(sim.config.at_once));
+		unmap_index(sim.config.fifo ? 0 : sim_draw(sim.live_count), now);
 }
 
 /* ---- sync points ---- */

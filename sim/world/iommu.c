@@ -94,7 +94,9 @@ static void iommu_invalidate(void *world, xs_gather_t *gather, const struct xs_r
 
 static void gather_init(xs_gather_t *gather)
 {
-	*gather = (xs_gather_t){ .ready = true };
+	gather->first_page = 0;
+	gather->first_table = 0;
+	gather->ready = true;
 }
 
 static void synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,

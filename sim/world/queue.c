@@ -78,27 +78,37 @@ static void wait(void)
 		sim_point();
 }
 
-/* Returns the ticket of the command: tickets are in the order of the queue. */
-static u64 submit(struct command command)
+static void append(const struct command *command)
 {
+	queue[(head + count++) % QUEUE_MAX] = *command;
+}
+
+/* Returns the ticket of the command: tickets are in the order of the queue. */
+static u64 submit(struct command *command)
+{
+	static const struct command other = { .what = WHAT_OTHER };
+
 	if (sim_fault(FAULT_QUEUE_FULL))
 		while (count < sim.config.queue)
-			queue[(head + count++) % QUEUE_MAX] = (struct command){ .what = WHAT_OTHER };
+			append(&other);
 	while (count >= sim.config.queue)
 		wait();
-	command.ticket = ++last_ticket;
-	queue[(head + count++) % QUEUE_MAX] = command;
+	command->ticket = ++last_ticket;
+	append(command);
 	return last_ticket;
 }
 
-static void submit_range(u32 page, u32 pages, bool hint)
+/* Returns the ticket of the wait command behind it. */
+static u64 submit_range(u32 page, u32 pages, bool hint)
 {
 	struct command command = { WHAT_IOMMU, hint, 0, page, pages, 0 };
 
-	submit(command);
+	submit(&command);
 	command.what = WHAT_DEVICE;
 	for (; command.device < sim.config.ats; command.device++)
-		submit(command);
+		submit(&command);
+	command.what = WHAT_WAIT;
+	return submit(&command);
 }
 
 /* The naturally aligned power of two of pages around a range. */
@@ -123,8 +133,7 @@ void queue_flush(const struct xs_range *range, bool hint)
 		align(range, &page, &pages);
 	do {
 		before = drops;
-		submit_range(page, pages, hint);
-		ticket = submit((struct command){ .what = WHAT_WAIT });
+		ticket = submit_range(page, pages, hint);
 		while (done_ticket < ticket && drops == before)
 			wait();
 	} while (drops != before);

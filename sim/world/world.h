@@ -117,15 +117,18 @@ extern bool sim_from_bytes;
 /* The same from a fuzzer's input, used up from the front, while there is some. */
 u32 sim_draw_byte(u32 limit);
 
-/* A number below @limit, which is not 0. Source: wyrand, Wang Yi. */
+/*
+ * A number below @limit, which is not 0. Source: wyrand, Wang Yi. One draw an
+ * expression: in which order a compiler evaluates two is its own choice.
+ */
 static inline u32 sim_draw(u32 limit)
 {
-	unsigned __int128 product;
+	__uint128_t product;
 
 	if (xs_unlikely(sim_from_bytes))
 		return sim_draw_byte(limit);
 	sim_me->stream += 0xa0761d6478bd642f;
-	product = (unsigned __int128)sim_me->stream * (sim_me->stream ^ 0xe7037ed1a0b428db);
+	product = (__uint128_t)sim_me->stream * (sim_me->stream ^ 0xe7037ed1a0b428db);
 	return (u32)((u64)(u32)(product >> 64 ^ product) * limit >> 32);
 }
 

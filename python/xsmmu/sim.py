@@ -166,6 +166,7 @@ def try_mutant(tools: root.Root, mutant: Mutant) -> Outcome:
     """Swarm runs until the mutant is caught, or was given its chance."""
     events = MUTANT_OPERATIONS // _SEEDS_OF_A_MUTANT
     words = ["--swarm", "--policy", "any", "--seeds", str(_SEEDS_OF_A_MUTANT), "--events", str(events), "--no-shrink"]
+    words += ["--mutant", mutant.name]
     return run(compiled_mutant(tools, mutant), *words, "--seconds", str(MUTANT_SECONDS), timeout=3 * MUTANT_SECONDS)
 
 
@@ -178,11 +179,8 @@ def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
         outcome = try_mutant(tools, mutant)
         caught = outcome.checker or ("crash" if outcome.status not in (0, 1) else "")
         missed += not caught
-        replay = f"{outcome.replay} MUTANT={mutant.name}" if outcome.replay else "-"
-        print(
-            f"{mutant.name:<26}{caught or 'MISSED':<11}{outcome.operations:>11,}{outcome.seconds:>9.1f}  {replay}",
-            flush=True,
-        )
+        found = f"{mutant.name:<26}{caught or 'MISSED':<11}{outcome.operations:>11,}{outcome.seconds:>9.1f}"
+        print(f"{found}  {outcome.replay or '-'}", flush=True)
     print(f"{missed} missed")
     return 1 if missed else 0
 
@@ -191,6 +189,7 @@ def _run_one(tools: root.Root, arguments: argparse.Namespace) -> int:
     program = compiled_mutant(tools, mutants()[arguments.mutant]) if arguments.mutant else compiled(tools)
     words = ["--seed", arguments.seed, "--policy", arguments.policy, "--events", arguments.events]
     words += ["--swarm"] if arguments.swarm else []
+    words += ["--mutant", arguments.mutant] if arguments.mutant else []
     return subprocess.run([program, *words], check=False).returncode
 
 

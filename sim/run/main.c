@@ -18,6 +18,7 @@ struct options {
 	u64 events;
 	double seconds;
 	const struct xs_policy *policy;
+	const char *mutant;	/* that was built in: for the replay line only */
 	bool swarm;
 	bool quick;		/* do not shrink */
 	bool verbose;
@@ -26,7 +27,7 @@ struct options {
 static int usage(void)
 {
 	fprintf(stderr, "usage: xsmmu-sim [--seed N] [--seeds N] [--policy NAME] [--events N] [--swarm]\n"
-		"                 [--seconds N] [--no-shrink] [--verbose]\n"
+		"                 [--seconds N] [--no-shrink] [--verbose] [--mutant NAME]\n"
 		"policies:");
 	for (u32 i = 0; i < xs_policy_count; i++)
 		fprintf(stderr, " %s", xs_policies[i].name);
@@ -41,6 +42,10 @@ static bool parse_value(struct options *options, const char *word, const char *v
 	if (!strcmp(word, "--policy")) {
 		options->policy = xs_policy_find(value);
 		return options->policy || !strcmp(value, "any");
+	}
+	if (!strcmp(word, "--mutant")) {
+		options->mutant = value;
+		return true;
 	}
 	if (!strcmp(word, "--seed"))
 		options->seed = strtoull(value, &end, 0);
@@ -92,9 +97,10 @@ static void tell_failure(const struct options *options, u64 seed, u64 before)
 
 	printf("FAIL %s: %s\n", sim.failure.checker, sim.failure.text);
 	printf("operations: %llu\n", (unsigned long long)(before + sim.operations));
-	printf("replay: make sim SEED=%llu POLICY=%s EVENTS=%llu%s\n", (unsigned long long)seed,
-	       options->policy ? options->policy->name : "any",
-	       (unsigned long long)options->events, options->swarm ? " SWARM=1" : "");
+	printf("replay: make sim SEED=%llu POLICY=%s EVENTS=%llu%s%s%s\n",
+	       (unsigned long long)seed, options->policy ? options->policy->name : "any",
+	       (unsigned long long)options->events, options->swarm ? " SWARM=1" : "",
+	       options->mutant ? " MUTANT=" : "", options->mutant ? options->mutant : "");
 	fflush(stdout);
 	if (!options->quick)
 		shrink(&config, &run);

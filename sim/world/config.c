@@ -69,10 +69,11 @@ static u32 draw(u32 limit)
 /* From @low to @high, small ones as likely as large ones. */
 static u32 draw_size(u32 low, u32 high)
 {
-	u32 limit = low;
+	u32 doublings = 0, limit;
 
-	while (limit < high && draw(4))
-		limit *= 2;
+	while (low << doublings < high)
+		doublings++;
+	limit = low << draw(doublings + 1);
 	if (limit > high)
 		limit = high;
 	return low + draw(limit - low + 1);
@@ -104,12 +105,12 @@ static void draw_hardware(struct sim_config *config)
 
 static void draw_work(struct sim_config *config)
 {
-	config->live_max = draw_size(1, 1000);
-	config->step[0] = 40;
-	config->step[1] = 20 + draw(60);
-	config->step[2] = draw(3) ? draw_size(1, 40) : 0;
-	config->step[3] = draw(40);
-	config->step[4] = draw(2) ? draw_size(1, 8) : 0;
+	config->live_max = draw_size(1, 4000);
+	config->step[STEP_MAP] = 40;
+	config->step[STEP_UNMAP] = 20 + draw(60);
+	config->step[STEP_POLL] = draw(3) ? draw_size(1, 40) : 0;
+	config->step[STEP_LOOK] = draw(40);
+	config->step[STEP_SYNC] = draw(2) ? draw_size(1, 8) : 0;
 	config->looks = draw(4);
 	config->attack = draw(100);
 	config->multi = draw(3) ? draw_size(2, 64) : 0;
@@ -117,10 +118,37 @@ static void draw_work(struct sim_config *config)
 	config->scatter = draw(3) * 2;
 	config->fifo = draw(2);
 	config->at_once = draw(2) ? draw_size(4, 200) : 0;
-	config->low = draw(2) ? draw_size(4, 200) : 0;
+	config->low = draw(2) ? draw_size(2, 200) : 0;
 	config->kinds[0] = 1 + draw(8);
 	for (u32 i = 1; i < 4; i++)
 		config->kinds[i] = draw(2) ? draw(8) : 0;
+}
+
+/*
+ * A wide world: many mappings, all over the space, and few syncs, so that a
+ * batch has hundreds of blocks. By chance alone this hardly comes together.
+ */
+static void widen(struct sim_config *config)
+{
+	config->tuning.window_us = 10000;
+	config->tuning.batch_pages = XS_BATCH_MAX_PAGES;
+	config->cpus = 1 + draw(2);
+	config->blocks = 320;
+	config->memory_pages = 4096;
+	config->live_max = 3900;
+	config->step_ns = 100;
+	config->step[STEP_UNMAP] = 20;
+	config->step[STEP_POLL] = 0;
+	config->step[STEP_SYNC] = 0;
+	config->multi = 0;
+	config->large = 0;
+	config->at_once = 0;
+	config->fifo = false;
+	config->kinds[MEMORY_SLAB] = 0;
+	config->fault[FAULT_SYNC] = 0;
+	config->fault[FAULT_JUMP] = 0;
+	config->fault[FAULT_OFFLINE] = 0;
+	config->fault[FAULT_REMOVAL] = 0;
 }
 
 struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
@@ -137,7 +165,7 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	config.tuning.range_commands_max = 1 + draw(XS_RANGES_MAX);
 	config.cpus = 1 + draw(6);
 	config.blocks = draw_size(2, 320);
-	config.memory_pages = draw_size(16, 2048);
+	config.memory_pages = draw_size(16, 4096);
 	config.turn = draw_size(4, 2000);
 	config.wait_turn = draw_size(1, 64);
 	config.step_ns = draw_size(50, 20000);
@@ -145,6 +173,8 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	draw_work(&config);
 	for (u32 i = 0; i < FAULT_COUNT; i++)
 		config.fault[i] = draw_rate(400);
+	if (!draw(8))
+		widen(&config);
 	return config;
 }
 

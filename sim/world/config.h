@@ -84,6 +84,14 @@ enum sim_fault {
 	FAULT_COUNT
 };
 
+enum sim_memory_kind {
+	MEMORY_COUNTED,		/* a reference of its own for each page */
+	MEMORY_FOLIO,		/* one for all pages */
+	MEMORY_SLAB,		/* cannot be held */
+	MEMORY_PERMANENT,	/* is never freed */
+	MEMORY_KINDS
+};
+
 /* What a step may be, and how often: weights of a draw. */
 enum sim_step {
 	STEP_MAP,
@@ -149,7 +157,7 @@ struct sim_config {
 	bool fifo;
 	u32 at_once;
 	u32 low;
-	u32 kinds[4];
+	u32 kinds[MEMORY_KINDS];
 	u32 fault[FAULT_COUNT];
 };
 

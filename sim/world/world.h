@@ -18,9 +18,9 @@
 
 #define SIM_BLOCKS	320u
 #define SIM_PAGES	(SIM_BLOCKS * 64u)	/* of IOVA */
-#define SIM_MEMORY	2048u			/* pages that are allocated */
+#define SIM_MEMORY	4096u			/* pages that are allocated */
 #define SIM_DEVICES	4u
-#define SIM_MAPPINGS	1024u
+#define SIM_MAPPINGS	4096u
 #define SIM_PARTS	4u
 
 /* Memory beyond SIM_MEMORY is never freed: device registers and the like. */
@@ -54,14 +54,6 @@ struct sim_mapping {
 	u8 kind;		/* enum sim_memory_kind */
 	u8 device;
 	bool freed_early;
-};
-
-enum sim_memory_kind {
-	MEMORY_COUNTED,		/* a reference of its own for each page */
-	MEMORY_FOLIO,		/* one for all pages */
-	MEMORY_SLAB,		/* cannot be held */
-	MEMORY_PERMANENT,	/* is never freed */
-	MEMORY_KINDS
 };
 
 struct sim_failure {

@@ -28,6 +28,11 @@ static void check_ledger(const struct sim_accounts *accounts)
 	same("domain commands", ledger->commands_domain, accounts->commands_domain);
 	same("syncs", syncs, accounts->syncs);
 	same("exposed pages", exposed, ledger->counts.direct_pages + ledger->synced_pages);
+	/* A page may die while its block is being listed, with interrupts off. */
+	if (ledger->exposure_max_ns + accounts->off_ns < shadow.exposed_max_ns)
+		sim_fail("accounts", "exposure: the engine says %llu ns at most, the world saw %llu",
+			 (unsigned long long)ledger->exposure_max_ns,
+			 (unsigned long long)shadow.exposed_max_ns);
 	same("live pages", (u64)accounts->audit, accounts->live_pages);
 }
 

@@ -272,10 +272,15 @@ xs_flags_t xs_local_save(void)
 
 void xs_local_restore(xs_flags_t flags)
 {
+	u64 off_ns = sim.now_ns - me->off_since_ns;
+
 	if (--me->off != flags)
 		sim_fail("world", "interrupts are restored out of order");
-	if (!flags && sim.now_ns - me->off_since_ns > sim.off_max_ns)
-		sim.off_max_ns = sim.now_ns - me->off_since_ns;
+	if (flags || off_ns <= sim.off_max_ns)
+		return;
+	sim.off_max_ns = off_ns;
+	if (off_ns > sim.off_ever_ns)
+		sim.off_ever_ns = off_ns;
 }
 
 xs_flags_t xs_lock(xs_lock_t *lock)

@@ -441,6 +441,7 @@ static void tell_accounts(bool end)
 		.commands_domain = sim.commands_domain,
 		.syncs = sim.syncs,
 		.memory_out = sim.memory_out,
+		.off_ns = sim.off_ever_ns,
 		.end = end,
 		.ledger = &ledger,
 	};

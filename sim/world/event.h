@@ -101,6 +101,7 @@ struct sim_accounts {
 	u64 commands_page, commands_domain, syncs;
 	s64 audit;
 	u64 memory_out, allocations;
+	u64 off_ns;	/* the longest that interrupts were off */
 	bool end;	/* nothing is mapped any more */
 	const struct xs_ledger *ledger;
 };

@@ -72,6 +72,7 @@ struct sim_world {
 	u64 next_timer_ns;
 	u64 off_max_ns;		/* interrupts, in this epoch and the last one */
 	u64 off_old_ns;
+	u64 off_ever_ns;
 	u64 epoch_end_ns;
 	u64 steps;		/* begun */
 	u64 operations;		/* calls of the engine */

@@ -749,7 +749,8 @@ static bool block_empty(const struct xs_block *block, u64 dead)
  * All pages of a block are dead or back: sync it where it is batched, so that
  * dead pages are only ever taken under the lock of the CPU that batched them.
  * If it is not there any more, it is synced already; if not there yet, its CPU
- * syncs it in time.
+ * looks again when it has listed it. A block of which a part is being synced may
+ * be left to its time.
  */
 static xs_noinline void sync_empty(struct xs_engine *engine, u64 page)
 {

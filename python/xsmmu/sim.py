@@ -38,7 +38,7 @@ _MUTABLE = ("sim/world/path.c", "sim/world/iommu.c")
 """The engine, and the seam below it: where mutants are."""
 
 _SEEDS_OF_A_MUTANT = 100
-FUZZ_CANARY = "sync-skips-a-cpu"
+FUZZ_CANARY = "double-release"
 """The mutant that the fuzzer has to find, to test the fuzzing."""
 
 
@@ -212,7 +212,7 @@ def _run_fuzz(tools: root.Root, seconds: int) -> int:
 
 def fuzz_canary(tools: root.Root) -> Outcome:
     """Fuzz an engine with a bug, until it is found."""
-    return fuzz(tools, mutants()[FUZZ_CANARY], MUTANT_SECONDS, None)
+    return fuzz(tools, mutants()[FUZZ_CANARY], 2 * MUTANT_SECONDS, None)
 
 
 def fuzz(tools: root.Root, mutant: Mutant | None, seconds: int, corpus: Path | None) -> Outcome:

@@ -11,7 +11,7 @@ python = python="$$(lab/setup.sh)" && "$$python"
 
 TESTS ?= tests
 
-.PHONY: help lab test test-long test-cycles tidy clean
+.PHONY: help lab test test-long test-cycles tidy sim sim-long mutants fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -35,6 +35,20 @@ test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=100
 
 tidy: ## check style: C, Python, shell, licences
 	@$(python) -m xsmmu.tidy
+
+sim: ## one run of the simulated world [SEED=1] [POLICY=fused] [EVENTS=1000000] [SWARM=1] [MUTANT=name]
+	@$(python) -m xsmmu.sim run --seed '$(or $(SEED),1)' --policy '$(or $(POLICY),fused)' \
+		--events '$(or $(EVENTS),1000000)' $(if $(filter-out 0,$(SWARM)),--swarm) \
+		$(if $(MUTANT),--mutant '$(MUTANT)')
+
+sim-long: ## run the simulated world until so many billions of operations are done [N=10]
+	@$(python) -m xsmmu.sim long --billions '$(or $(N),10)'
+
+mutants: ## plant bugs in the engine that the simulated world must find
+	@$(python) -m xsmmu.sim mutants
+
+fuzz: ## fuzz the engine in the simulated world, and a canary with a bug in it [T=60]
+	@$(python) -m xsmmu.sim fuzz --seconds '$(or $(T),60)'
 
 clean: ## remove results, the private root, Python packages and downloads
 	@lab/clean.sh

@@ -855,7 +855,8 @@ static bool block_empty(const struct xs_block *block, u64 dead)
  * All pages of a block are dead or back: sync it where it is batched, so that
  * dead pages are only ever taken under the lock of the CPU that batched them.
  * If it is not there any more, it is synced already; if not there yet, its CPU
- * syncs it in time.
+ * looks again when it has listed it. A block of which a part is being synced may
+ * be left to its time.
  */
 static xs_noinline void sync_empty(struct xs_engine *engine, u64 page)
 {
@@ -895,7 +896,9 @@ static xs_noinline void unmap_locked(struct xs_engine *engine, u64 page,
 	else if (xs_batch_full(&cpu->batch, &engine->space, limit))
 		sync_batch(engine, cpu, XS_SYNC_FULL);
 	this_cpu_unlock(cpu, flags);
-	if (syncs_on(policy, XS_SYNC_BLOCK) && block_empty(block, old | mask))
+	/* Read again: who emptied the block before it was listed here synced nothing. */
+	if (syncs_on(policy, XS_SYNC_BLOCK) &&
+	    block_empty(block, xs_a64_read(&block->dead)))
 		sync_empty(engine, page);
 }
 

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The simulated world (sim/): builds it, runs it, and plants the mutants that it must catch.
+
+`python -m xsmmu.sim run|mutants|long|fuzz` is what `make sim`, `mutants`, `sim-long` and `fuzz` call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from xsmmu import build, host, root
+from xsmmu.errors import LabError
+
+POLICIES = ("strict", "lazy", "fands", "xsmmu", "fused")
+MUTANT_OPERATIONS = 10_000_000
+MUTANT_SECONDS = 60
+PARTS = ("core", "sim")
+
+_WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla")
+_FLAGS = ("-std=gnu11", "-g", *_WARNINGS, "-Wno-unused-parameter", "-mpopcnt", "-Icore/include", "-Isim/world")
+_FOLDERS = ("sim/world", "sim/check", "sim/run")
+_FUZZ_FOLDERS = ("sim/world", "sim/check", "sim/fuzz")
+_MUTABLE = ("sim/world/path.c", "sim/world/iommu.c")
+"""The engine, and the seam below it: where mutants are."""
+
+_SEEDS_OF_A_MUTANT = 100
+FUZZ_CANARY = "double-release"
+"""The mutant that the fuzzer has to find, to test the fuzzing."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change that must be caught."""
+
+    name: str
+    why: str
+    file: str
+    good: str
+    bad: str
+
+
+def mutants(source_dir: Path = build.PROJECT) -> dict[str, Mutant]:
+    """All mutants by name, from sim/mutants.toml."""
+    table = tomllib.loads((source_dir / "sim/mutants.toml").read_text())
+    return {entry["name"]: Mutant(**entry) for entry in table["mutant"]}
+
+
+@contextmanager
+def planted(mutant: Mutant | None, source_dir: Path = build.PROJECT) -> Iterator[Path]:
+    """A checkout's engine and simulation, with the mutant in it."""
+    if mutant is None:
+        yield source_dir
+        return
+    with tempfile.TemporaryDirectory(prefix="xsmmu-mutant-") as folder:
+        for name, content in build.sources(source_dir, PARTS).items():
+            target = Path(folder) / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        file = Path(folder) / mutant.file
+        text = file.read_text()
+        if text.count(mutant.good) != 1:
+            raise LabError(f"the mutant '{mutant.name}' does not fit {mutant.file} any more: adapt sim/mutants.toml")
+        file.write_text(text.replace(mutant.good, mutant.bad))
+        yield Path(folder)
+
+
+def _c_files(source_dir: Path, folders: Sequence[str]) -> list[str]:
+    found = (file for folder in folders for file in sorted((source_dir / folder).glob("*.c")))
+    return [str(file.relative_to(source_dir)) for file in found]
+
+
+def compiled(tools: root.Root) -> Path:
+    """xsmmu-sim as a program."""
+    files = _c_files(build.PROJECT, _FOLDERS)
+    return build.userspace(tools, "xsmmu-sim", files, (*_FLAGS, "-O2", "-flto=1"), parts=PARTS)
+
+
+def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
+    """xsmmu-sim with a mutant in it. What no mutant changes is compiled once for all of them."""
+    # A mutant may leave a function without a caller.
+    flags = (*_FLAGS, "-O1", "-Wno-error")
+    others = [file for file in _c_files(build.PROJECT, _FOLDERS) if file not in _MUTABLE]
+    world = build.userspace(tools, "world.o", others, (*flags, "-r", "-nostdlib"), parts=PARTS, runs=False)
+    with planted(mutant) as source_dir:
+        return build.userspace(
+            tools,
+            "xsmmu-sim",
+            _MUTABLE,
+            flags,
+            source_dir=source_dir,
+            parts=PARTS,
+            libraries=(tools.inside(world),),
+        )
+
+
+def compiled_fuzzer(tools: root.Root, mutant: Mutant | None = None) -> Path:
+    """The fuzz target as a program, under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    flags = ("-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all", "-Wno-error")
+    with planted(mutant) as source_dir:
+        return build.userspace(
+            tools,
+            "fuzz",
+            _c_files(source_dir, _FUZZ_FOLDERS),
+            (*_FLAGS, *flags),
+            source_dir=source_dir,
+            parts=PARTS,
+            compiler="clang-19",
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    status: int
+    text: str
+    seconds: float
+
+    def _found(self, pattern: str) -> str:
+        match = re.search(pattern, self.text, re.MULTILINE)
+        return match[1] if match else ""
+
+    @property
+    def checker(self) -> str:
+        """Which checker failed, if one did."""
+        return self._found(r"^FAIL (\w+):")
+
+    @property
+    def operations(self) -> int:
+        """Calls of the engine until the failure."""
+        return int(self._found(r"^operations: (\d+)") or 0)
+
+    @property
+    def replay(self) -> str:
+        """The line that repeats the failure."""
+        return self._found(r"^replay: (.*)")
+
+    @property
+    def digest(self) -> str:
+        """Of a run without a failure."""
+        return self._found(r"digest ([0-9a-f]+)")
+
+
+def run(program: Path, *words: str, timeout: float | None = None) -> Outcome:
+    """Run xsmmu-sim, or a fuzzer."""
+    started = time.monotonic()
+    status, text = build.run_userspace(program, words, timeout=timeout)
+    return Outcome(status, text, time.monotonic() - started)
+
+
+def try_mutant(tools: root.Root, mutant: Mutant) -> Outcome:
+    """Swarm runs until the mutant is caught, or was given its chance."""
+    events = MUTANT_OPERATIONS // _SEEDS_OF_A_MUTANT
+    words = ["--swarm", "--policy", "any", "--seeds", str(_SEEDS_OF_A_MUTANT), "--events", str(events), "--no-shrink"]
+    words += ["--mutant", mutant.name]
+    return run(compiled_mutant(tools, mutant), *words, "--seconds", str(MUTANT_SECONDS), timeout=3 * MUTANT_SECONDS)
+
+
+def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
+    missed = 0
+    print(f"{'mutant':<26}{'caught by':<11}{'operations':>11}{'seconds':>9}  replay")
+    for mutant in mutants().values():
+        if names and mutant.name not in names:
+            continue
+        outcome = try_mutant(tools, mutant)
+        caught = outcome.checker or ("crash" if outcome.status not in (0, 1) else "")
+        missed += not caught
+        found = f"{mutant.name:<26}{caught or 'MISSED':<11}{outcome.operations:>11,}{outcome.seconds:>9.1f}"
+        print(f"{found}  {outcome.replay or '-'}", flush=True)
+    print(f"{missed} missed")
+    return 1 if missed else 0
+
+
+def _run_one(tools: root.Root, arguments: argparse.Namespace) -> int:
+    program = compiled_mutant(tools, mutants()[arguments.mutant]) if arguments.mutant else compiled(tools)
+    words = ["--seed", arguments.seed, "--policy", arguments.policy, "--events", arguments.events]
+    words += ["--swarm"] if arguments.swarm else []
+    words += ["--mutant", arguments.mutant] if arguments.mutant else []
+    return subprocess.run([program, *words], check=False).returncode
+
+
+def _run_fuzz(tools: root.Root, seconds: int) -> int:
+    """The fuzzer for so long; and a canary with a bug in it, which it must find."""
+    corpus = tools.cache / "fuzz"
+    corpus.mkdir(exist_ok=True)
+    outcome = fuzz(tools, None, seconds, corpus)
+    if outcome.status != 0:
+        print(outcome.text)
+        return 1
+    print("engine:", *re.findall(r"^Done .*", outcome.text, re.MULTILINE))
+    canary = fuzz_canary(tools)
+    if not canary.checker:
+        print(f"the fuzzer did not find the planted bug '{FUZZ_CANARY}'")
+        return 1
+    print(f"canary: '{FUZZ_CANARY}' found by '{canary.checker}' in {canary.seconds:.1f} s")
+    return 0
+
+
+def fuzz_canary(tools: root.Root) -> Outcome:
+    """Fuzz an engine with a bug, until it is found."""
+    return fuzz(tools, mutants()[FUZZ_CANARY], 2 * MUTANT_SECONDS, None)
+
+
+def fuzz(tools: root.Root, mutant: Mutant | None, seconds: int, corpus: Path | None) -> Outcome:
+    """Fuzz for so many seconds, or until a failure, which is written to the folder it is run in."""
+    program = compiled_fuzzer(tools, mutant)
+    with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
+        words = [f"-max_total_time={seconds}", "-max_len=4096", "-len_control=20", "-timeout=20", "-seed=1"]
+        words += [f"-artifact_prefix={folder}/", str(corpus or folder)]
+        outcome = run(program, *words, timeout=seconds + 120)
+        for artifact in [] if mutant else Path(folder).glob("crash-*"):
+            kept = tools.cache / f"fuzz-{artifact.name}"
+            kept.write_bytes(artifact.read_bytes())
+            print(f"replay: {program} {kept}")
+    return outcome
+
+
+def _run_long(tools: root.Root, billions: float) -> int:
+    """So many operations in total, swarm and plain in turn; what is done is kept, and gone on with."""
+    program = compiled(tools)
+    state_file = tools.cache / f"sim-long-{program.parent.name}.json"
+    state = json.loads(state_file.read_text()) if state_file.exists() else {"seed": 1, "operations": 0, "seconds": 0.0}
+    console = Console(soft_wrap=True)
+    while state["operations"] < billions * 1e9:
+        for policy in ("any", *POLICIES):
+            seed = str(state["seed"])
+            words = ["--seed", seed, "--seeds", "20", "--events", "1000000", "--policy", policy]
+            outcome = run(program, *words, *(["--swarm"] if policy == "any" or state["seed"] % 40 == 1 else []))
+            if outcome.status != 0:
+                console.print(outcome.text, markup=False)
+                return 1
+            state["operations"] += int(re.findall(r"(\d+) operations,", outcome.text)[0])
+            state["seconds"] += outcome.seconds
+        state["seed"] += 20
+        state_file.write_text(json.dumps(state))
+        done = state["operations"] / 1e9
+        console.print(f"{done:.2f} of {billions:g} billion operations in {state['seconds']:.0f} s, no violation")
+    return 0
+
+
+def main() -> int:
+    """One command of the simulation."""
+    host.interrupt_on_sigterm()
+    parser = argparse.ArgumentParser(prog="xsmmu.sim")
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run")
+    one.add_argument("--seed", default="1")
+    one.add_argument("--policy", default="fused")
+    one.add_argument("--events", default="1000000")
+    one.add_argument("--swarm", action="store_true")
+    one.add_argument("--mutant", choices=sorted(mutants()))
+    commands.add_parser("mutants").add_argument("names", nargs="*")
+    commands.add_parser("fuzz").add_argument("--seconds", type=int, default=60)
+    commands.add_parser("long").add_argument("--billions", type=float, default=10)
+    arguments = parser.parse_args()
+    try:
+        tools = root.ensure(host.cache_dir(), Console(stderr=True))
+        if arguments.command == "run":
+            return _run_one(tools, arguments)
+        if arguments.command == "mutants":
+            return _run_mutants(tools, arguments.names)
+        if arguments.command == "fuzz":
+            return _run_fuzz(tools, arguments.seconds)
+        return _run_long(tools, arguments.billions)
+    except LabError as error:
+        print(*error.lines, f"error: {error.message}", sep=os.linesep, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

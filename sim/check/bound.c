@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The bound: no deferred unmap is older than its window. Asked when no timer is
+ * late; the time that a CPU had interrupts off comes on top, as it does for
+ * users.
+ */
+#include "check.h"
+
+void check_bound(const struct sim_event *event)
+{
+	u32 oldest;
+
+	if (!event->a)
+		return;
+	oldest = shadow_oldest();
+	if (oldest) {
+		const struct shadow_page *page = &shadow.pages[oldest];
+		u64 age_ns = event->now_ns - page->returned_ns;
+
+		if (age_ns > page->window_ns + event->pages)
+			sim_fail("bound", "the unmap of IOVA page %u is deferred for %llu ns, its window is %llu",
+				 oldest, (unsigned long long)age_ns,
+				 (unsigned long long)page->window_ns);
+	}
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Which checkers an event goes to; see check.h. */
+#include <string.h>
+
+#include "check.h"
+
+void check_begin(void)
+{
+	/* Pages that this run has no IOVAs for stay as they are: never used. */
+	memset(&shadow, 0, offsetof(struct shadow, pages) +
+	       sim.config.blocks * BLOCK_PAGES * sizeof(shadow.pages[0]));
+	for (u32 i = 0; i < sim.config.blocks * BLOCK_PAGES; i++)
+		shadow.pages[i].memory = EV_NO_MEMORY;
+}
+
+/* The order of checkers is that of how telling their words are. */
+static void ask(const struct sim_event *event)
+{
+	switch (event->kind) {
+	case EV_FREED:
+		check_pages(event);
+		break;
+	case EV_HANDED:
+		check_iova(event);
+		check_exact(event);
+		break;
+	case EV_ENTRY:
+		check_iova(event);
+		break;
+	case EV_UNMAPPED:
+		check_level(event);
+		check_pages(event);
+		break;
+	case EV_MAPPED:
+	case EV_REMOVED:
+	case EV_REFUSED:
+		check_exact(event);
+		break;
+	case EV_TABLE_FREED:
+		check_tables(event);
+		break;
+	case EV_SYNCED:
+		check_stale(event);
+		break;
+	case EV_ACCESS:
+		check_tables(event);
+		check_stale(event);
+		check_exact(event);
+		check_pages(event);
+		check_level(event);
+		break;
+	case EV_RETURN:
+		check_points(event);
+		break;
+	case EV_TIME:
+		check_bound(event);
+		check_points(event);
+		break;
+	case EV_ACCOUNTS:
+		check_accounts(event);
+		break;
+	}
+}
+
+void check_event(const struct sim_event *event)
+{
+	shadow.number++;
+	ask(event);
+	shadow_event(event);
+}

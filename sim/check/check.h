@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The checkers: one file per invariant of DESIGN.md, section 3. All they know
+ * comes from the world's events; they share no code with the engine, and the
+ * world does not look at what they know.
+ *
+ * What events say of each IOVA page, block and page of memory is written down
+ * once, in the shadow (shadow.c); checkers read it. For each event all checkers
+ * are asked before the shadow takes it in.
+ */
+#ifndef SIM_CHECK_H
+#define SIM_CHECK_H
+
+#include "../world/world.h"
+
+#define BLOCK_PAGES	64u
+#define CALLS_DEEP	4u	/* an interrupt in a call, and one in reserve */
+
+/* A page of IOVA, as the driver and the page table have it. */
+enum shadow_state {
+	SHADOW_FREE,		/* no translation may exist */
+	SHADOW_PLACED,		/* translated; the map has not returned */
+	SHADOW_RESERVED,	/* the driver's, without a translation */
+	SHADOW_MAPPED,		/* the driver's */
+	SHADOW_UNMAPPING,	/* the unmap has not returned */
+	SHADOW_DEFERRED,	/* unmapped, and not synced */
+};
+
+/*
+ * struct shadow_page
+ * @memory, @serial, @prot: what it translates to (@serial 0: nothing)
+ * @generation:	of @memory, when it was mapped: another one is another owner's
+ * @call:	serial of the unmap
+ * @returned:	event of its return; of its begin, until then
+ * @removed, @covered: events of the removal (0: none) and of the last command
+ * @newer, @older: neighbours among its CPU's deferred pages; 0: none
+ * @level:	promised for its unmap
+ * @owned:	the memory was not freed before its unmap
+ */
+struct shadow_page {
+	u32 memory;
+	u32 serial;
+	u32 generation;
+	u32 call;
+	u64 returned;
+	u64 returned_ns;
+	u64 removed;
+	u64 covered;
+	u64 window_ns;
+	u16 newer, older;
+	u8 state;
+	u8 prot;
+	u8 cpu;
+	u8 level;
+	bool owned;
+};
+
+/*
+ * struct shadow_block
+ * @dead:	pages that the driver has unmapped, and that are not synced
+ * @dead_by:	of those, by CPU
+ */
+struct shadow_block {
+	u16 dead;
+	u16 dead_by[SIM_CPUS];
+};
+
+/* @promised: deferred IOVA pages that keep it from reuse. */
+struct shadow_memory {
+	u32 generation;
+	u32 promised;
+	bool out;
+};
+
+/* A page-table page; @unlinked, @covered as for a page. */
+struct shadow_table {
+	u64 unlinked;
+	u64 covered;
+	u32 page, pages;
+};
+
+#define SHADOW_EMPTY	16u
+#define SHADOW_TABLES	2400u
+
+struct shadow {
+	u64 number;		/* of the event */
+	u64 all_covered;	/* last command for all IOVAs */
+	u64 exposed_max_ns;
+	u32 level;		/* promised now */
+	u32 policy;
+	bool changing;		/* the policy */
+	bool landed_after;	/* an access after an unmap's return */
+	bool landed_reused;	/* the same, in memory of another owner */
+	u64 window_ns;
+	u64 window_max_ns;	/* ever */
+	u64 changed;		/* event of the last change of policy */
+	u64 called[SIM_CPUS][CALLS_DEEP];	/* events of running calls that sync */
+	u32 calling[SIM_CPUS];	/* so many */
+	u16 oldest[SIM_CPUS];	/* deferred page; 0: none */
+	u16 newest[SIM_CPUS];
+	u32 unlinked[SHADOW_TABLES];	/* tables that are to be covered */
+	u32 unlinked_count;
+	u32 empty[SHADOW_EMPTY];	/* blocks that were all unmapped */
+	u32 empty_count;
+	struct shadow_block blocks[SIM_BLOCKS + 1];
+	struct shadow_memory memory[SIM_MEMORY];
+	struct shadow_table tables[SHADOW_TABLES];
+	struct shadow_page pages[SIM_PAGES];
+};
+
+extern struct shadow shadow;
+
+/* Begin a run. */
+void check_begin(void);
+
+/* Take an event in. */
+void check_event(const struct sim_event *event);
+
+/* The level that devices have seen: strict, held, or bounded for anything less. */
+enum xs_level check_observed_level(void);
+
+/* The shadow's own part of an event. */
+void shadow_event(const struct sim_event *event);
+
+/* The oldest deferred page of any CPU, 0: none. */
+u32 shadow_oldest(void);
+
+/* What the unmap of @page that returns now promises; it is not synced yet. */
+enum xs_level shadow_promise(const struct shadow_page *page);
+
+/* Has the unmap @event that returns left @page unsynced? */
+bool shadow_is_left(const struct shadow_page *page, const struct sim_event *event);
+
+/* The invariants; each in its file. */
+void check_iova(const struct sim_event *event);		/* 1 */
+void check_pages(const struct sim_event *event);	/* 2 */
+void check_stale(const struct sim_event *event);	/* 3 */
+void check_points(const struct sim_event *event);	/* 3: what a sync point syncs */
+void check_tables(const struct sim_event *event);	/* 4 */
+void check_exact(const struct sim_event *event);	/* 5 */
+void check_accounts(const struct sim_event *event);	/* 6 */
+void check_bound(const struct sim_event *event);	/* a deferred unmap's age */
+void check_level(const struct sim_event *event);	/* never stronger than seen */
+
+#endif

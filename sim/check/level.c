@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The level that is reported is never stronger than what devices see: under
+ * strict, and where the caller asked for it or the mapping is large, nothing
+ * is left when the unmap returns.
+ */
+#include "check.h"
+
+static void check_left(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++) {
+		const struct shadow_page *page = &shadow.pages[i];
+
+		if (!shadow_is_left(page, event))
+			continue;
+		if (event->b || event->pages > BLOCK_PAGES)
+			sim_fail("level", "IOVA page %u is left by an unmap that syncs at once", i);
+		if (shadow_promise(page) == XS_LEVEL_STRICT)
+			sim_fail("level", "IOVA page %u is deferred, and the level is strict", i);
+	}
+}
+
+static void see(const struct sim_event *event)
+{
+	const struct shadow_page *page = &shadow.pages[event->page];
+
+	if (page->state != SHADOW_DEFERRED)
+		return;
+	shadow.landed_after = true;
+	if (page->owned &&
+	    shadow.memory[page->memory].generation != page->generation)
+		shadow.landed_reused = true;
+}
+
+void check_level(const struct sim_event *event)
+{
+	if (event->kind == EV_UNMAPPED)
+		check_left(event);
+	else
+		see(event);
+}
+
+enum xs_level check_observed_level(void)
+{
+	if (!shadow.landed_after)
+		return XS_LEVEL_STRICT;
+	return shadow.landed_reused ? XS_LEVEL_BOUNDED : XS_LEVEL_HELD;
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the events say so far; see check.h. */
+#include "check.h"
+
+struct shadow shadow;
+
+/* ---- deferred pages, by CPU, in the order of their unmaps' returns ---- */
+
+static void list_add(u32 page, u32 cpu)
+{
+	struct shadow_page *at = &shadow.pages[page];
+
+	at->older = shadow.newest[cpu];
+	at->newer = 0;
+	if (at->older)
+		shadow.pages[at->older].newer = (u16)page;
+	else
+		shadow.oldest[cpu] = (u16)page;
+	shadow.newest[cpu] = (u16)page;
+}
+
+static void list_remove(u32 page)
+{
+	const struct shadow_page *at = &shadow.pages[page];
+
+	if (at->newer)
+		shadow.pages[at->newer].older = at->older;
+	else
+		shadow.newest[at->cpu] = at->older;
+	if (at->older)
+		shadow.pages[at->older].newer = at->newer;
+	else
+		shadow.oldest[at->cpu] = at->newer;
+}
+
+u32 shadow_oldest(void)
+{
+	u32 oldest = 0;
+
+	for (u32 i = 0; i < sim.config.cpus; i++) {
+		u32 page = shadow.oldest[i];
+
+		if (page && (!oldest ||
+			     shadow.pages[page].returned < shadow.pages[oldest].returned))
+			oldest = page;
+	}
+	return oldest;
+}
+
+/* ---- blocks ---- */
+
+static struct shadow_block *block_of(u32 page)
+{
+	return &shadow.blocks[page / BLOCK_PAGES];
+}
+
+/* ---- events ---- */
+
+static void handed(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++)
+		shadow.pages[i].state = event->b ? SHADOW_RESERVED : SHADOW_MAPPED;
+}
+
+static void entry(const struct sim_event *event)
+{
+	for (u32 i = 0; i < event->pages; i++) {
+		struct shadow_page *page = &shadow.pages[event->page + i];
+		u32 memory = event->a + i;
+
+		page->memory = memory;
+		page->serial = entry_serial(event->b);
+		page->prot = event->b & ENTRY_PROT;
+		page->generation = memory < SIM_MEMORY ? shadow.memory[memory].generation : 0;
+		page->removed = 0;
+		page->covered = 0;
+		page->state = page->state == SHADOW_RESERVED ? SHADOW_MAPPED : SHADOW_PLACED;
+	}
+}
+
+static void unmap(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++) {
+		struct shadow_page *page = &shadow.pages[i];
+
+		page->state = SHADOW_UNMAPPING;
+		page->call = event->a;
+		page->cpu = event->cpu;
+		page->returned = shadow.number;
+		block_of(i)->dead++;
+		block_of(i)->dead_by[event->cpu]++;
+	}
+}
+
+bool shadow_is_left(const struct shadow_page *page, const struct sim_event *event)
+{
+	return page->state == SHADOW_UNMAPPING && page->call == event->a;
+}
+
+enum xs_level shadow_promise(const struct shadow_page *page)
+{
+	/* Which policy the unmap saw is not known. */
+	if (shadow.changing || shadow.changed > page->returned)
+		return shadow.level < XS_LEVEL_BOUNDED ? shadow.level : XS_LEVEL_LAZY;
+	return shadow.level;
+}
+
+/* Is this page's memory one that can be freed, and was not since it was mapped? */
+static bool is_owned(const struct shadow_page *page)
+{
+	return page->serial && page->memory < SIM_MEMORY &&
+	       shadow.memory[page->memory].generation == page->generation;
+}
+
+/* All of a block is unmapped now. */
+static void note_empty(u32 page)
+{
+	if (block_of(page)->dead == BLOCK_PAGES && shadow.empty_count < SHADOW_EMPTY)
+		shadow.empty[shadow.empty_count++] = page / BLOCK_PAGES;
+}
+
+static void unmapped(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++) {
+		struct shadow_page *page = &shadow.pages[i];
+
+		if (!shadow_is_left(page, event))
+			continue;
+		page->level = shadow_promise(page);
+		page->window_ns = shadow.window_ns;
+		if (shadow.changing || shadow.changed > page->returned)
+			page->window_ns = shadow.window_max_ns;
+		page->owned = is_owned(page);
+		/* Memory that was freed before its unmap is not promised. */
+		if (!page->owned && page->level >= XS_LEVEL_HELD)
+			page->level = XS_LEVEL_BOUNDED;
+		if (page->level >= XS_LEVEL_HELD)
+			shadow.memory[page->memory].promised++;
+		page->state = SHADOW_DEFERRED;
+		page->returned = shadow.number;
+		page->returned_ns = event->now_ns;
+		list_add(i, page->cpu);
+	}
+	note_empty(event->page);
+}
+
+static void removed(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++)
+		shadow.pages[i].removed = shadow.number;
+}
+
+static void synced(u32 at, u64 now_ns)
+{
+	struct shadow_page *page = &shadow.pages[at];
+	struct shadow_block *block = block_of(at);
+
+	if (page->state == SHADOW_DEFERRED) {
+		u64 exposed_ns = now_ns - page->returned_ns;
+
+		if (exposed_ns > shadow.exposed_max_ns)
+			shadow.exposed_max_ns = exposed_ns;
+		if (page->level >= XS_LEVEL_HELD)
+			shadow.memory[page->memory].promised--;
+		list_remove(at);
+	}
+	page->state = SHADOW_FREE;
+	page->serial = 0;
+	page->memory = EV_NO_MEMORY;
+	block->dead--;
+	block->dead_by[page->cpu]--;
+}
+
+static void command(const struct sim_event *event)
+{
+	if (event->a)
+		return;
+	if (!event->pages)
+		shadow.all_covered = shadow.number;
+	for (u32 i = event->page; i < event->page + event->pages; i++)
+		if (i < SIM_PAGES)
+			shadow.pages[i].covered = shadow.number;
+	for (u32 i = 0; !event->b && i < shadow.unlinked_count; i++) {
+		struct shadow_table *table = &shadow.tables[shadow.unlinked[i]];
+
+		if (!event->pages || (event->page < table->page + table->pages &&
+				      table->page < event->page + event->pages))
+			table->covered = shadow.number;
+	}
+}
+
+static void table_event(const struct sim_event *event)
+{
+	struct shadow_table *table = &shadow.tables[event->a];
+
+	if (event->kind == EV_TABLE_UNLINKED) {
+		table->unlinked = shadow.number;
+		table->covered = 0;
+		table->page = event->page;
+		table->pages = event->pages;
+		shadow.unlinked[shadow.unlinked_count++] = event->a;
+		return;
+	}
+	for (u32 i = 0; i < shadow.unlinked_count; i++)
+		if (shadow.unlinked[i] == event->a)
+			shadow.unlinked[i] = shadow.unlinked[--shadow.unlinked_count];
+}
+
+/* While it changes, the weaker level and the longer window count. */
+static void policy(const struct sim_event *event)
+{
+	shadow.policy = event->page;
+	if (!event->a || event->pages < shadow.level)
+		shadow.level = event->pages;
+	if (!event->a || event->b > shadow.window_ns)
+		shadow.window_ns = event->b;
+	if (event->b > shadow.window_max_ns)
+		shadow.window_max_ns = event->b;
+	shadow.changing = event->a;
+	shadow.changed = shadow.number;
+	shadow.empty_count = 0;
+}
+
+static void memory(const struct sim_event *event)
+{
+	for (u32 i = event->a; i < event->a + event->pages; i++) {
+		shadow.memory[i].out = event->kind == EV_ALLOCATED;
+		shadow.memory[i].generation += event->kind == EV_FREED;
+	}
+}
+
+void shadow_event(const struct sim_event *event)
+{
+	switch (event->kind) {
+	case EV_POLICY:
+		policy(event);
+		break;
+	case EV_ALLOCATED:
+	case EV_FREED:
+		memory(event);
+		break;
+	case EV_HANDED:
+		handed(event);
+		break;
+	case EV_UNMAP:
+		unmap(event);
+		break;
+	case EV_UNMAPPED:
+		unmapped(event);
+		break;
+	case EV_ENTRY:
+		entry(event);
+		break;
+	case EV_REMOVED:
+		removed(event);
+		break;
+	case EV_TABLE_UNLINKED:
+	case EV_TABLE_FREED:
+		table_event(event);
+		break;
+	case EV_COMMAND:
+		command(event);
+		break;
+	case EV_SYNCED:
+		for (u32 i = event->page; i < event->page + event->pages; i++)
+			synced(i, event->now_ns);
+		break;
+	case EV_CALL:
+		shadow.called[event->cpu][shadow.calling[event->cpu]++] = shadow.number;
+		break;
+	case EV_RETURN:
+		shadow.calling[event->cpu]--;
+		break;
+	}
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Invariant 4: a page-table page is freed only after an invalidation without
+ * hint of what it was about.
+ */
+#include "check.h"
+
+void check_tables(const struct sim_event *event)
+{
+	const struct shadow_table *table;
+
+	if (event->kind == EV_ACCESS) {
+		if (event->b & ACCESS_DEAD)
+			sim_fail("tables", "the IOMMU reads a freed page-table page for IOVA page %u",
+				 event->page);
+		return;
+	}
+	table = &shadow.tables[event->a];
+	if (table->covered < table->unlinked)
+		sim_fail("tables", "the table of IOVA pages %u to %u is freed while it may be cached",
+			 table->page, table->page + table->pages - 1);
+}

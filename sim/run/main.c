@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * xsmmu-sim: runs of the simulated world. Same seed and same sources, same run,
+ * bit for bit. A failure prints the one line that repeats it, then the shortest
+ * trace that could be found.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../check/check.h"
+#include "shrink.h"
+
+struct options {
+	u64 seed;
+	u64 seeds;
+	u64 events;
+	double seconds;
+	const struct xs_policy *policy;
+	const char *mutant;	/* that was built in: for the replay line only */
+	bool swarm;
+	bool quick;		/* do not shrink */
+	bool verbose;
+};
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: xsmmu-sim [--seed N] [--seeds N] [--policy NAME] [--events N] [--swarm]\n"
+		"                 [--seconds N] [--no-shrink] [--verbose] [--mutant NAME]\n"
+		"policies:");
+	for (u32 i = 0; i < xs_policy_count; i++)
+		fprintf(stderr, " %s", xs_policies[i].name);
+	fprintf(stderr, "; with --swarm also 'any'\n");
+	return 2;
+}
+
+static bool parse_value(struct options *options, const char *word, const char *value)
+{
+	char *end = NULL;
+
+	if (!strcmp(word, "--policy")) {
+		options->policy = xs_policy_find(value);
+		return options->policy || !strcmp(value, "any");
+	}
+	if (!strcmp(word, "--mutant")) {
+		options->mutant = value;
+		return true;
+	}
+	if (!strcmp(word, "--seed"))
+		options->seed = strtoull(value, &end, 0);
+	else if (!strcmp(word, "--seeds"))
+		options->seeds = strtoull(value, &end, 0);
+	else if (!strcmp(word, "--events"))
+		options->events = strtoull(value, &end, 0);
+	else if (!strcmp(word, "--seconds"))
+		options->seconds = strtod(value, &end);
+	return end && end != value && !*end;
+}
+
+static bool parse(struct options *options, int count, char **words)
+{
+	for (int i = 1; i < count; i++) {
+		if (!strcmp(words[i], "--swarm"))
+			options->swarm = true;
+		else if (!strcmp(words[i], "--no-shrink"))
+			options->quick = true;
+		else if (!strcmp(words[i], "--verbose"))
+			options->verbose = true;
+		else if (i + 1 == count || !parse_value(options, words[i], words[i + 1]))
+			return false;
+		else
+			i++;
+	}
+	return options->swarm || options->policy;
+}
+
+static double seconds_of(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static struct sim_config config_of(const struct options *options, u64 seed)
+{
+	if (options->swarm)
+		return sim_config_drawn(options->policy, seed);
+	return sim_config_plain(options->policy);
+}
+
+static void tell_failure(const struct options *options, u64 seed, u64 before)
+{
+	struct sim_config config = config_of(options, seed);
+	struct sim_run run = { .seed = seed, .operations = options->events };
+
+	printf("FAIL %s: %s\n", sim.failure.checker, sim.failure.text);
+	printf("operations: %llu\n", (unsigned long long)(before + sim.operations));
+	printf("replay: make sim SEED=%llu POLICY=%s EVENTS=%llu%s%s%s\n",
+	       (unsigned long long)seed, options->policy ? options->policy->name : "any",
+	       (unsigned long long)options->events, options->swarm ? " SWARM=1" : "",
+	       options->mutant ? " MUTANT=" : "", options->mutant ? options->mutant : "");
+	fflush(stdout);
+	if (!options->quick)
+		shrink(&config, &run);
+}
+
+static void tell_faults(const u64 *faults)
+{
+	for (u32 i = 0; i < FAULT_COUNT; i++)
+		printf("  %-22s %llu\n", sim_fault_name(i), (unsigned long long)faults[i]);
+}
+
+int main(int count, char **words)
+{
+	struct options options = { .seed = 1, .seeds = 1, .events = 1000000, .seconds = 1e9 };
+	u64 operations = 0, accesses = 0, digest = 0, seed;
+	u64 faults[FAULT_COUNT] = { 0 };
+	enum xs_level observed = XS_LEVEL_STRICT;
+	double start = seconds_of(CLOCK_MONOTONIC), taken;
+
+	if (!parse(&options, count, words))
+		return usage();
+	for (seed = options.seed; seed < options.seed + options.seeds; seed++) {
+		struct sim_config config = config_of(&options, seed);
+		struct sim_run run = { .seed = seed, .operations = options.events };
+
+		if (seconds_of(CLOCK_MONOTONIC) - start > options.seconds)
+			break;
+		sim_run(&config, &run);
+		if (sim.failure.failed) {
+			tell_failure(&options, seed, operations);
+			return 1;
+		}
+		operations += sim.operations;
+		accesses += sim.accesses;
+		digest = (digest ^ sim.digest) * 0x9fb21c651e98df25;
+		for (u32 i = 0; i < FAULT_COUNT; i++)
+			faults[i] += sim.faults[i];
+		if (check_observed_level() < observed)
+			observed = check_observed_level();
+	}
+	taken = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+	if (options.verbose)
+		tell_faults(faults);
+	printf("ok: seeds %llu..%llu, %llu operations, %llu accesses, observed %s, digest %016llx\n",
+	       (unsigned long long)options.seed, (unsigned long long)seed - 1,
+	       (unsigned long long)operations, (unsigned long long)accesses,
+	       xs_level_name(observed), (unsigned long long)digest);
+	fprintf(stderr, "%.1f s on a CPU, %.2f million operations a second\n", taken,
+		(double)operations / taken / 1e6);
+	return 0;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef SIM_SHRINK_H
+#define SIM_SHRINK_H
+
+#include "../world/world.h"
+
+/*
+ * Leave out steps of the failing run @run, as long as the same checker fails,
+ * and print a trace of what is left. Takes some seconds at most.
+ */
+void shrink(const struct sim_config *config, const struct sim_run *run);
+
+#endif

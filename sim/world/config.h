@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a world is like: sizes, rates and faults. Sizes are small, so that edges
+ * are common; swarm mode draws all of it from the seed.
+ */
+#ifndef SIM_CONFIG_H
+#define SIM_CONFIG_H
+
+#include <xsmmu/engine.h>
+
+/*
+ * Faults, each with the real one that it stands for, and why the engine must
+ * survive it.
+ */
+enum sim_fault {
+	/*
+	 * kmalloc(GFP_ATOMIC) fails under memory pressure: for a magazine or
+	 * a leaf of references. The engine works on without, only slower.
+	 */
+	FAULT_ALLOC,
+	/*
+	 * The IOMMU driver has no memory for a page-table page: the map fails
+	 * and what was placed goes back, for it was never visible.
+	 */
+	FAULT_TABLE,
+	/*
+	 * The invalidation queue is full, because other devices' syncs fill
+	 * it: a sync takes long, with a CPU's lock held. All others wait or
+	 * go around it.
+	 */
+	FAULT_QUEUE_FULL,
+	/*
+	 * The IOMMU is slow to complete, as when a device TLB answers late.
+	 * Nothing may be let go until it does.
+	 */
+	FAULT_SLOW,
+	/*
+	 * Invalidation time-out (VT-d's ITE): the device did not answer, the
+	 * hardware drops what waits in the queue, and the IOMMU driver submits
+	 * it all again. A sync is done when its last try is.
+	 */
+	FAULT_LOST,
+	/*
+	 * Hardware evicts cached translations whenever it likes. An engine
+	 * that relies on what is cached is wrong.
+	 */
+	FAULT_EVICT,
+	/*
+	 * Hot-unplug: a device goes with all its mappings, which its driver
+	 * then undoes at once from one CPU.
+	 */
+	FAULT_REMOVAL,
+	/*
+	 * Another CPU drains: suspend, or a change of policy by an operator.
+	 */
+	FAULT_SYNC,
+	/*
+	 * The clock jumps: a virtual machine was paused, or a CPU was in an
+	 * interrupt for long. All timers are due at once.
+	 */
+	FAULT_JUMP,
+	/*
+	 * A timer comes late, as it does when interrupts were off. Bounds are
+	 * as late as it is, and no later.
+	 */
+	FAULT_LATE_TIMER,
+	/* An operator writes another policy or tunable under traffic. */
+	FAULT_POLICY,
+	/*
+	 * A CPU goes off-line: what it has deferred and cached must not stay
+	 * there.
+	 */
+	FAULT_OFFLINE,
+	/*
+	 * A task is moved to another CPU after it has asked which one it is
+	 * on, or a freed page is not where the fast path looks.
+	 */
+	FAULT_MIGRATION,
+	/*
+	 * A driver frees its memory before it unmaps it (igb does): then the
+	 * page cannot be held, and its unmap must sync at once.
+	 */
+	FAULT_FREED_EARLY,
+	FAULT_COUNT
+};
+
+enum sim_memory_kind {
+	MEMORY_COUNTED,		/* a reference of its own for each page */
+	MEMORY_FOLIO,		/* one for all pages */
+	MEMORY_SLAB,		/* cannot be held */
+	MEMORY_PERMANENT,	/* is never freed */
+	MEMORY_KINDS
+};
+
+/* What a step may be, and how often: weights of a draw. */
+enum sim_step {
+	STEP_MAP,
+	STEP_UNMAP,
+	STEP_POLL,
+	STEP_LOOK,
+	STEP_SYNC,
+	STEP_COUNT
+};
+
+/*
+ * struct sim_config
+ * @policy:	the first one
+ * @tuning:	with it
+ * @blocks:	of IOVA space, block 0 included
+ * @memory_pages: that can be allocated
+ * @live_max:	mappings of the driver at once
+ * @table_lg2, @directory_lg2: entries of a last page-table page, and of one above
+ * @first_stage: its entries cannot say "write only"
+ * @iotlb, @walk, @device_tlb: entries of the caches, powers of two
+ * @devices, @ats: how many, and how many of them have a TLB
+ * @queue:	entries of the invalidation queue
+ * @turn:	points between two turns, on average
+ * @wait_turn:	of the looks at a command that waits, one in so many is a turn
+ * @step_ns:	time of a step, on average
+ * @looks:	accesses of devices in a step, at most
+ * @attack:	percentage of them at pages unmapped before
+ * @step:	weights
+ * @multi:	one map in so many is of more than a page
+ * @large:	one map in so many is of more than a block
+ * @scatter:	one map of more pages in so many is in parts
+ * @fifo:	mappings are undone in their order, or at random
+ * @aware:	one unmap in so many is a batch-aware driver's
+ * @at_once:	one unmap in so many is to be synced at once
+ * @low:	one map in so many has a limit that matters
+ * @kinds:	weights of the kinds of memory
+ * @fault:	each happens one time in so many that it could, 0: never
+ */
+struct sim_config {
+	const struct xs_policy *policy;
+	struct xs_tuning tuning;
+	u32 cpus;
+	u32 blocks;
+	u32 memory_pages;
+	u32 live_max;
+	u32 table_lg2;
+	u32 directory_lg2;
+	bool first_stage;
+	u32 iotlb;
+	u32 walk;
+	u32 device_tlb;
+	u32 devices;
+	u32 ats;
+	u32 queue;
+	u32 turn;
+	u32 wait_turn;
+	u32 step_ns;
+	u32 looks;
+	u32 attack;
+	u32 step[STEP_COUNT];
+	u32 multi;
+	u32 large;
+	u32 scatter;
+	bool fifo;
+	u32 aware;
+	u32 at_once;
+	u32 low;
+	u32 kinds[MEMORY_KINDS];
+	u32 fault[FAULT_COUNT];
+};
+
+/* The plain world, of a policy. */
+struct sim_config sim_config_plain(const struct xs_policy *policy);
+
+/* Any world, drawn from @seed; @policy NULL: drawn too. */
+struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed);
+
+const char *sim_fault_name(enum sim_fault fault);
+
+#endif

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * CPUs: which one goes on, their interrupts and locks, and draws.
+ *
+ * A CPU is a coroutine that takes one step after the other. It gives way when
+ * a countdown of points ends (sim_turn()), when it wants a lock that another
+ * has, and after each step. A lock's owner is always let go on, so a wait ends.
+ */
+#include <string.h>
+
+#include "coroutine.h"
+#include "world.h"
+
+u32 sim_points_left;
+
+static struct coroutine outside;
+static struct coroutine coroutines[SIM_CPUS];
+struct sim_cpu *sim_me;
+static void (*task)(void);		/* NULL: steps */
+
+#define me sim_me
+
+/* ---- draws ---- */
+
+static const u8 *bytes;
+static const u8 *bytes_end;
+bool sim_from_bytes;
+
+static u64 mix(u64 z)
+{
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+	return z ^ (z >> 31);
+}
+
+u32 sim_draw_byte(u32 limit)
+{
+	u32 value = 0;
+
+	for (u32 rest = limit - 1; rest; rest >>= 8) {
+		if (bytes == bytes_end) {
+			/* What has begun goes on by the step's own stream. */
+			sim_from_bytes = false;
+			return sim_draw(limit);
+		}
+		value = value << 8 | *bytes++;
+	}
+	return value % limit;
+}
+
+/* ---- steps ---- */
+
+static struct sim_run run;
+
+static bool is_skipped(u64 step)
+{
+	return run.skipped && run.skipped[step / 8] >> (step % 8) & 1;
+}
+
+static bool is_over(u64 step)
+{
+	if (sim.operations >= run.operations)
+		return true;
+	if (run.bytes && bytes == bytes_end)
+		return true;
+	return run.skipped && step >= run.skipped_steps;
+}
+
+bool sim_step_begin(void)
+{
+	do {
+		if (is_over(sim.steps))
+			return false;
+		me->step = sim.steps++;
+	} while (is_skipped(me->step));
+	me->stream = mix(run.seed ^ mix(me->step + 1));
+	return true;
+}
+
+/* ---- who goes on ---- */
+
+static void go_on(struct coroutine *to)
+{
+	struct sim_cpu *self = me;
+
+	if (to == &outside)
+		me = NULL;
+	else
+		me = &sim.cpus[to - coroutines];
+	coroutine_switch(self ? &coroutines[self - sim.cpus] : &outside, to);
+	me = self;
+}
+
+static void cpu_main(void);
+
+static void go_on_cpu(u32 cpu)
+{
+	struct coroutine *to = &coroutines[cpu];
+
+	if (me == &sim.cpus[cpu])
+		return;
+	if (!sim.cpus[cpu].started) {
+		sim.cpus[cpu].started = true;
+		coroutine_begin(to, cpu_main);
+	}
+	go_on(to);
+}
+
+/* Any CPU that can go on, SIM_CPUS: all is done. */
+static u32 pick(void)
+{
+	bool over = task || is_over(sim.steps);
+	u32 cpu = sim_draw(sim.config.cpus);
+
+	for (u32 i = 0; i < sim.config.cpus; i++) {
+		if (sim.cpus[cpu].busy || (!over && sim.cpus[cpu].online))
+			return cpu;
+		cpu = (cpu + 1) % sim.config.cpus;
+	}
+	return SIM_CPUS;
+}
+
+static void give_way(void)
+{
+	u32 cpu = pick();
+
+	if (cpu == SIM_CPUS)
+		go_on(&outside);
+	else
+		go_on_cpu(cpu);
+}
+
+static void cpu_main(void)
+{
+	struct sim_cpu *self = me;
+
+	for (;;) {
+		self->busy = true;
+		if (task)
+			task();
+		else if (sim_step_begin())
+			driver_step();
+		self->busy = false;
+		give_way();
+	}
+}
+
+void cpus_begin(const struct sim_run *of)
+{
+	run = *of;
+	sim_from_bytes = of->bytes;
+	bytes = of->bytes;
+	bytes_end = of->bytes + (of->bytes ? of->byte_count : 0);
+	me = NULL;
+	for (u32 i = 0; i < SIM_CPUS; i++) {
+		sim.cpus[i].online = i < sim.config.cpus;
+		sim.cpus[i].stream = mix(of->seed + i);
+	}
+}
+
+void cpus_run(void (*only)(void))
+{
+	task = only;
+	sim_points_left = only ? ~0u : 1;
+	go_on_cpu(0);
+}
+
+void cpus_stop(void)
+{
+	struct coroutine nobody;
+
+	if (!me)
+		return;
+	me = NULL;
+	coroutine_switch(&nobody, &outside);
+}
+
+u32 sim_cpu_now(void)
+{
+	return me ? (u32)(me - sim.cpus) : 0;
+}
+
+/* ---- turns and interrupts ---- */
+
+static void interrupt(void (*handler)(void))
+{
+	u64 stream = me->stream;
+	u64 step = me->step;
+
+	if (me->off || me->interrupted)
+		return;
+	me->interrupted = true;
+	handler();
+	me->interrupted = false;
+	me->stream = stream;
+	me->step = step;
+}
+
+void sim_interrupt_if_due(void)
+{
+	if (sim.now_ns >= sim.next_timer_ns && !me->off && !me->interrupted)
+		interrupt(time_fire);
+}
+
+void sim_turn(void)
+{
+	if (sim.calm || task) {
+		sim_points_left = ~0u;
+		return;
+	}
+	sim_points_left = 1 + sim_draw(2 * sim.config.turn);
+	switch (sim_draw(8)) {
+	case 0:
+		device_look();
+		break;
+	case 1:
+		queue_hardware();
+		if (sim_fault(FAULT_EVICT))
+			cache_evict();
+		break;
+	case 2:
+		interrupt(driver_interrupt);
+		break;
+	case 3:
+		sim_interrupt_if_due();
+		break;
+	default:
+		give_way();
+	}
+}
+
+/* ---- locks ---- */
+
+/* A CPU's lock, and below it the depot's or the space's. */
+#define LOCKS_MAX	2
+
+static void take(xs_lock_t *lock)
+{
+	u32 self = (u32)(me - sim.cpus) + 1;
+
+	sim_point();
+	if (++me->locks > LOCKS_MAX)
+		sim_fail("world", "CPU %u takes a third lock", self - 1);
+	while (lock->owner) {
+		if (lock->owner == self)
+			sim_fail("world", "CPU %u takes a lock that it has", self - 1);
+		go_on_cpu(lock->owner - 1);
+	}
+	lock->owner = self;
+}
+
+static void drop(xs_lock_t *lock)
+{
+	if (lock->owner != (u32)(me - sim.cpus) + 1)
+		sim_fail("world", "CPU %u drops a lock that it has not", (u32)(me - sim.cpus));
+	lock->owner = 0;
+	me->locks--;
+	sim_point();
+}
+
+void xs_lock_init(xs_lock_t *lock)
+{
+	lock->owner = 0;
+}
+
+xs_flags_t xs_local_save(void)
+{
+	if (!me->off)
+		me->off_since_ns = sim.now_ns;
+	return me->off++;
+}
+
+void xs_local_restore(xs_flags_t flags)
+{
+	u64 off_ns = sim.now_ns - me->off_since_ns;
+
+	if (--me->off != flags)
+		sim_fail("world", "interrupts are restored out of order");
+	if (flags || off_ns <= sim.off_max_ns)
+		return;
+	sim.off_max_ns = off_ns;
+	if (off_ns > sim.off_ever_ns)
+		sim.off_ever_ns = off_ns;
+}
+
+xs_flags_t xs_lock(xs_lock_t *lock)
+{
+	xs_flags_t flags = xs_local_save();
+
+	take(lock);
+	return flags;
+}
+
+void xs_unlock(xs_lock_t *lock, xs_flags_t flags)
+{
+	drop(lock);
+	xs_local_restore(flags);
+}
+
+void xs_lock_nested(xs_lock_t *lock)
+{
+	if (!me->off)
+		sim_fail("world", "a nested lock is taken with interrupts on");
+	take(lock);
+}
+
+void xs_unlock_nested(xs_lock_t *lock)
+{
+	drop(lock);
+}
+
+u32 xs_cpu_id(void)
+{
+	if (!me->off)
+		sim_fail("world", "the CPU is asked for with interrupts on");
+	return (u32)(me - sim.cpus);
+}
+
+u32 xs_cpu_hint(void)
+{
+	if (sim_fault(FAULT_MIGRATION))
+		return sim_draw(sim.config.cpus);
+	return (u32)(me - sim.cpus);
+}

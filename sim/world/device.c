@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Devices. They use what is mapped for them, try what was unmapped a moment ago
+ * (an attacker does, and so does one that is slow), and anything at all.
+ */
+#include "world.h"
+
+#define STALE	(sizeof(sim.stale) / sizeof(sim.stale[0]))
+
+static u32 target(void)
+{
+	u32 percent = sim_draw(100);
+	const struct sim_mapping *mapping;
+
+	if (percent < sim.config.attack && sim.stale_at)
+		return sim.stale[sim_draw(sim.stale_at < STALE ? sim.stale_at : STALE)];
+	if (percent % 4 && sim.live_count) {
+		mapping = &sim.live[(sim.live_first + sim_draw(sim.live_count)) % SIM_MAPPINGS];
+		return (u32)(mapping->iova >> XS_PAGE_LG2) + sim_draw(mapping->pages);
+	}
+	return sim_draw(sim.config.blocks * XS_BLOCK_PAGES);
+}
+
+void device_look(void)
+{
+	u32 page = target();
+	u32 device = sim_draw(sim.config.devices);
+
+	cache_access(device, page, sim_draw(2));
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What happened in the world: all that the checkers ever learn.
+ *
+ * An event names pages by number: IOVA pages in @page, memory pages in @a. The
+ * stream of all events of a run is what its digest is made of.
+ */
+#ifndef SIM_EVENT_H
+#define SIM_EVENT_H
+
+#include <xsmmu/world.h>
+
+enum sim_event_kind {
+	/* The policy. @a: level reported (enum xs_level), @b: window in ns.
+	 * While one replaces another: the weaker level and the longer window. */
+	EV_POLICY,
+	/* Memory: @pages pages from @a on. */
+	EV_ALLOCATED,
+	EV_FREED,
+	/* A driver has an IOVA. @a: limit (last page), @b: 1 if the range is
+	 * only reserved. */
+	EV_HANDED,
+	/* What the driver thinks that [@page, @page + @pages) translates to.
+	 * @a: first page of memory, @b: permissions. */
+	EV_MAPPED,
+	/* A driver's unmap. @a: serial of the call, @b: 1 if to sync at once. */
+	EV_UNMAP,
+	EV_UNMAPPED,
+	/* The page table. EV_ENTRY: [@page, @page + @pages) are set to memory
+	 * from @a; @b: the entry of the first. */
+	EV_ENTRY,
+	EV_REMOVED,
+	/* Page-table page @a, of IOVAs [@page, @page + @pages). */
+	EV_TABLE_UNLINKED,
+	EV_TABLE_FREED,
+	/* An invalidation was executed for [@page, @page + @pages), 0 pages: all.
+	 * @a: 0 the IOTLB, else 1 + the device whose TLB; @b: 1 with hint. */
+	EV_COMMAND,
+	/* The engine is told that these, removed before, are invalidated. */
+	EV_SYNCED,
+	/* Device @cpu reaches memory @a by @page; @b: entry used | ACCESS_*. */
+	EV_ACCESS,
+	/* Device @cpu is refused; @a: wanted permission. */
+	EV_REFUSED,
+	/* A call that syncs; @a: enum sim_call, @page: of this CPU. On return
+	 * @b: 1 if the policy was not being changed meanwhile. */
+	EV_CALL,
+	EV_RETURN,
+	/* Time passed. @a: 1 if no timer is late and no CPU has
+	 * interrupts off; @pages: the longest that one had, in ns. */
+	EV_TIME,
+	/* The accounts of an engine at rest; @b: struct sim_accounts. */
+	EV_ACCOUNTS,
+	EV_KINDS
+};
+
+enum sim_call { CALL_POLL, CALL_EXPIRE, CALL_SYNC, CALL_SET, CALL_RETIRE };
+
+#define EV_NO_MEMORY	(~0u)	/* @a of a page that is reserved only */
+
+/* Beside the entry in @b of EV_ACCESS. */
+#define ACCESS_WRITE	(1ULL << 63)
+#define ACCESS_DEAD	(1ULL << 62)	/* through a freed page-table page */
+
+struct sim_event {
+	u8 kind;
+	u8 cpu;
+	u32 page;
+	u32 pages;
+	u32 a;
+	u64 b;
+	u64 now_ns;
+	u32 calls;	/* of the engine, that are running */
+};
+
+/*
+ * A page-table entry: permissions, page of memory, serial of the map. The
+ * serial is not in hardware; it tells one translation from the next.
+ */
+#define ENTRY_READ		1u
+#define ENTRY_WRITE		2u
+#define ENTRY_PROT		3u
+#define ENTRY_MEMORY_SHIFT	2
+#define ENTRY_MEMORY_BITS	26
+#define ENTRY_SERIAL_SHIFT	(ENTRY_MEMORY_SHIFT + ENTRY_MEMORY_BITS)
+
+static inline u32 entry_memory(u64 entry)
+{
+	return (u32)(entry >> ENTRY_MEMORY_SHIFT) & ((1u << ENTRY_MEMORY_BITS) - 1);
+}
+
+static inline u32 entry_serial(u64 entry)
+{
+	return (u32)(entry >> ENTRY_SERIAL_SHIFT);
+}
+
+/* What the world counted and what the engine says, to be compared. */
+struct sim_accounts {
+	u64 maps, mapped_pages, unmaps, unmapped_pages;
+	u64 live_pages;
+	u64 commands_page, commands_domain, syncs;
+	s64 audit;
+	u64 memory_out, allocations;
+	u64 off_ns;	/* the longest that interrupts were off */
+	bool end;	/* nothing is mapped any more */
+	const struct xs_ledger *ledger;
+};
+
+#endif

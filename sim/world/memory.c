@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory: pages with references, whose allocator hands out again first what
+ * came back last, and the engine's own allocations.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "world.h"
+
+/* One page. A free page has no references; the rest of a folio never has. */
+struct page {
+	u64 refs;
+	u32 pages;		/* that go back with the last reference */
+	u32 head;
+	u32 kind;
+};
+
+static struct page memory[SIM_MEMORY] __attribute__((aligned(64)));
+static u64 used[SIM_MEMORY / 64];
+static u32 freed_last;
+
+/* ---- references ---- */
+
+xs_ref_t xs_ref_of(u64 phys)
+{
+	u64 page = phys >> XS_PAGE_LG2;
+
+	sim_point();
+	if (page >= SIM_MEMORY)
+		return XS_REF_NONE(1);
+	return memory[page].kind == MEMORY_SLAB ? XS_REF_UNHELD : &memory[memory[page].head];
+}
+
+u32 xs_ref_span(xs_ref_t ref, u64 phys)
+{
+	u64 first = phys >> XS_PAGE_LG2;
+	u64 page = first;
+
+	do
+		page++;
+	while (page < SIM_MEMORY && memory[page].kind == MEMORY_FOLIO &&
+	       &memory[memory[page].head] == ref);
+	return (u32)(page - first);
+}
+
+static struct page *page_of(xs_ref_t ref)
+{
+	struct page *page = ref;
+	size_t offset = (size_t)ref - (size_t)memory;
+
+	if (page < memory || page >= memory + SIM_MEMORY || offset % sizeof(*page))
+		sim_fail("pages", "a reference is used that xs_ref_of() never gave");
+	return page;
+}
+
+bool xs_ref_hold(xs_ref_t ref)
+{
+	struct page *page = page_of(ref);
+
+	sim_point();
+	if (!page->refs)
+		return false;
+	page->refs++;
+	return true;
+}
+
+/* Fails for no reason, as it may when it cannot be sure without looking. */
+bool xs_ref_hold_fast(xs_ref_t ref)
+{
+	return !sim_fault(FAULT_MIGRATION) && xs_ref_hold(ref);
+}
+
+static void give_back(u32 first, u32 pages)
+{
+	for (u32 i = first; i < first + pages; i++)
+		used[i / 64] &= ~(1ULL << i % 64);
+	sim.memory_out -= pages;
+	freed_last = first;
+	sim_event(EV_FREED, 0, 0, pages, first, 0);
+}
+
+static void put(struct page *page)
+{
+	if (!page->refs)
+		sim_fail("pages", "memory page %u is released twice", (u32)(page - memory));
+	if (!--page->refs)
+		give_back((u32)(page - memory), page->pages);
+}
+
+void xs_ref_release(xs_ref_t ref)
+{
+	put(page_of(ref));
+	sim_point();
+}
+
+/* ---- allocator ---- */
+
+static bool is_free(u32 page, u32 pages)
+{
+	for (u32 i = page; i < page + pages; i++)
+		if (used[i / 64] >> (i % 64) & 1)
+			return false;
+	return true;
+}
+
+/* The first free page from any place on. */
+static u32 find_one(void)
+{
+	u32 words = (sim.config.memory_pages + 63) / 64;
+	u32 word = sim_draw(words);
+
+	for (u32 i = 0; i < words; i++) {
+		u64 free = ~used[word];
+		u32 page;
+
+		if (free) {
+			page = word * 64 + (u32)__builtin_ctzll(free);
+			if (page < sim.config.memory_pages)
+				return page;
+		}
+		if (++word == words)
+			word = 0;
+	}
+	return SIM_MEMORY;
+}
+
+static u32 find_free(u32 pages)
+{
+	u32 room = sim.config.memory_pages - pages + 1;
+	u32 at;
+
+	if (freed_last < room && is_free(freed_last, pages))
+		return freed_last;
+	if (pages == 1)
+		return find_one();
+	at = sim_draw(room);
+	for (u32 i = 0; i < room; i++) {
+		if (is_free(at, pages))
+			return at;
+		if (used[at / 64] == ~0ULL) {
+			i += 63 - at % 64;
+			at |= 63;
+		}
+		if (++at >= room)
+			at = 0;
+	}
+	return SIM_MEMORY;
+}
+
+bool memory_take(u32 pages, enum sim_memory_kind kind, u32 *first)
+{
+	u32 at;
+
+	if (kind == MEMORY_PERMANENT) {
+		*first = SIM_PERMANENT + sim_draw(SIM_PERMANENT);
+		return true;
+	}
+	if (pages > sim.config.memory_pages)
+		return false;
+	at = find_free(pages);
+	if (at == SIM_MEMORY)
+		return false;
+	for (u32 i = at; i < at + pages; i++) {
+		bool folio = kind == MEMORY_FOLIO;
+
+		used[i / 64] |= 1ULL << i % 64;
+		memory[i].refs = !folio || i == at;
+		memory[i].pages = folio ? pages : 1;
+		memory[i].head = folio ? at : i;
+		memory[i].kind = kind;
+	}
+	sim.memory_out += pages;
+	*first = at;
+	sim_event(EV_ALLOCATED, 0, 0, pages, at, 0);
+	return true;
+}
+
+void memory_drop(u32 first, u32 pages, enum sim_memory_kind kind)
+{
+	if (kind == MEMORY_PERMANENT)
+		return;
+	if (kind == MEMORY_FOLIO)
+		pages = 1;
+	for (u32 i = 0; i < pages; i++)
+		put(&memory[first + i]);
+}
+
+/* ---- the engine's own ---- */
+
+struct allocation {
+	struct allocation *next;
+	struct allocation **link;
+	size_t bytes;
+	u64 unused;
+};
+
+static struct allocation *allocations;
+
+void *memory_alloc(void *world, size_t size, bool atomic)
+{
+	struct allocation *got;
+
+	(void)world;
+	sim_point();
+	if (atomic && sim_fault(FAULT_ALLOC))
+		return NULL;
+	got = calloc(1, sizeof(*got) + size);
+	if (!got)
+		abort();
+	got->bytes = size;
+	got->link = &allocations;
+	got->next = allocations;
+	if (got->next)
+		got->next->link = &got->next;
+	allocations = got;
+	sim.allocations++;
+	return got + 1;
+}
+
+void memory_free(void *world, void *given, size_t size)
+{
+	struct allocation *allocation = given;
+
+	(void)world;
+	if (!given)
+		return;
+	allocation--;
+	if (allocation->bytes != size)
+		sim_fail("accounts", "%zu bytes are freed as %zu", allocation->bytes, size);
+	*allocation->link = allocation->next;
+	if (allocation->next)
+		allocation->next->link = allocation->link;
+	free(allocation);
+	sim.allocations--;
+}
+
+xs_counts_t *xs_counts_new(void)
+{
+	return memory_alloc(NULL, SIM_CPUS * sizeof(struct xs_counts), false);
+}
+
+void xs_counts_free(xs_counts_t *counts)
+{
+	memory_free(NULL, counts, SIM_CPUS * sizeof(struct xs_counts));
+}
+
+struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu)
+{
+	return &counts[cpu];
+}
+
+void memory_begin(void)
+{
+	memset(used, 0, sizeof(used));
+	memset(memory, 0, sizeof(memory));
+	freed_last = 0;
+}
+
+void memory_end(void)
+{
+	while (allocations) {
+		struct allocation *next = allocations->next;
+
+		free(allocations);
+		allocations = next;
+	}
+}

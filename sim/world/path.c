@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The engine as one translation unit, as the module has it, so that its inline
+ * functions can be called.
+ */
+#include "../../core/policy.c"
+#include "../../core/ledger.c"
+#include "../../core/space.c"
+#include "../../core/magazine.c"
+#include "../../core/batch.c"
+#include "../../core/engine.c"
+
+#include "world.h"
+
+u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last)
+{
+	return engine_map_one(engine, phys, prot, last);
+}
+
+void path_unmap_one(struct xs_engine *engine, u64 iova)
+{
+	engine_unmap_one(engine, iova);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The simulated world: CPUs, memory, an IOMMU with its caches and its queue,
+ * devices, and a driver that uses the engine.
+ *
+ * A run is a sequence of steps. Each is one thing that a CPU does (map, unmap,
+ * end a poll, ...) and draws all it needs from a stream of its own, made of the
+ * seed and the step's number; so one that is left out changes little of the
+ * others, and a failing run can be made shorter. There is one world at a time.
+ */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <xsmmu/engine.h>
+
+#include "config.h"
+#include "event.h"
+
+#define SIM_BLOCKS	320u
+#define SIM_PAGES	(SIM_BLOCKS * 64u)	/* of IOVA */
+#define SIM_MEMORY	4096u			/* pages that are allocated */
+#define SIM_DEVICES	4u
+#define SIM_MAPPINGS	4096u
+#define SIM_PARTS	4u
+
+/* Memory beyond SIM_MEMORY is never freed: device registers and the like. */
+#define SIM_PERMANENT	(1u << 20)
+
+/* ---- CPUs ---- */
+
+struct sim_cpu {
+	u64 stream;		/* of the running step */
+	u64 step;
+	u64 off_since_ns;
+	u64 deadline_ns;	/* of its timer, 0: none */
+	u64 fires_ns;		/* the same, as late as the timer is */
+	u32 off;		/* interrupts, how often */
+	u32 locks;
+	bool started;		/* has a stack that runs */
+	bool busy;		/* in a step */
+	bool interrupted;	/* runs an interrupt */
+	bool online;
+	bool poll_due;
+};
+
+/* A mapping of the driver. @memory[i]: first page of part i. */
+struct sim_mapping {
+	u64 iova;
+	u32 pages;
+	u32 prot;
+	u32 part_count;
+	u32 memory[SIM_PARTS];
+	u32 part_pages[SIM_PARTS];
+	u8 kind;		/* enum sim_memory_kind */
+	u8 device;
+	bool freed_early;
+};
+
+struct sim_failure {
+	bool failed;
+	const char *checker;
+	char text[200];
+};
+
+struct sim_world {
+	struct sim_config config;
+	struct xs_engine engine;
+	struct sim_cpu cpus[SIM_CPUS];
+	struct sim_failure failure;
+
+	u64 now_ns;
+	u64 next_timer_ns;
+	u64 off_max_ns;		/* interrupts, in this epoch and the last one */
+	u64 off_old_ns;
+	u64 off_ever_ns;
+	u64 epoch_end_ns;
+	u64 steps;		/* begun */
+	u64 operations;		/* calls of the engine */
+	u64 digest;
+	u32 calls;		/* of the engine, running */
+	u32 expiring;		/* timers in their handler */
+	bool calm;		/* the end: no more faults */
+
+	/* The driver. */
+	struct sim_mapping live[SIM_MAPPINGS];	/* a ring */
+	u32 live_first;
+	u32 live_count;
+	u32 in_flight;		/* mappings that a running call is about */
+	u32 unmap_serial;
+	u32 map_serial;
+	bool setting;		/* the policy is being changed */
+	u64 settings;
+	u32 stale[64];		/* IOVA pages unmapped last, to be attacked; a ring */
+	u32 stale_at;
+
+	/* What the world counted, to compare with the ledger. */
+	u64 maps, mapped_pages, unmaps, unmapped_pages;
+	u64 commands_page, commands_domain, syncs, accesses;
+	u64 memory_out, allocations;
+	u64 faults[FAULT_COUNT];
+};
+
+extern struct sim_world sim;
+
+/* ---- draws, from the stream of the running step ---- */
+
+extern struct sim_cpu *sim_me;	/* the CPU that runs, NULL: outside of all */
+extern bool sim_from_bytes;
+
+/* The same from a fuzzer's input, used up from the front, while there is some. */
+u32 sim_draw_byte(u32 limit);
+
+/*
+ * A number below @limit, which is not 0. Source: wyrand, Wang Yi. One draw an
+ * expression: in which order a compiler evaluates two is its own choice.
+ */
+static inline u32 sim_draw(u32 limit)
+{
+	__uint128_t product;
+
+	if (xs_unlikely(sim_from_bytes))
+		return sim_draw_byte(limit);
+	sim_me->stream += 0xa0761d6478bd642f;
+	product = (__uint128_t)sim_me->stream * (sim_me->stream ^ 0xe7037ed1a0b428db);
+	return (u32)((u64)(u32)(product >> 64 ^ product) * limit >> 32);
+}
+
+/* True once in @one_in, never for 0. */
+static inline bool sim_chance(u32 one_in)
+{
+	return one_in && !sim_draw(one_in);
+}
+
+/* Draw whether a fault happens now, and count it. */
+static inline bool sim_fault(enum sim_fault fault)
+{
+	if (sim.calm || !sim_chance(sim.config.fault[fault]))
+		return false;
+	sim.faults[fault]++;
+	return true;
+}
+
+/* ---- a run ---- */
+
+/* Which steps of a run are left out, and where draws come from. */
+struct sim_run {
+	u64 seed;
+	u64 operations;		/* to end after */
+	const u8 *skipped;	/* a bit per step, NULL: none */
+	u64 skipped_steps;	/* bits there are */
+	const u8 *bytes;	/* draws come from here, NULL: from the seed */
+	size_t byte_count;
+	bool traced;		/* print each event */
+};
+
+/* Run @run in a new world of @config; sim.failure says how it ended. */
+void sim_run(const struct sim_config *config, const struct sim_run *run);
+
+/* A checker's finding: ends the run. Does not return. */
+_Noreturn void sim_fail(const char *checker, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Tell the checkers, the digest and the trace. */
+void sim_event(enum sim_event_kind kind, u32 cpu, u32 page, u32 pages, u32 a, u64 b);
+
+/* Print an event (trace.c). */
+void trace_event(const struct sim_event *event);
+
+/* ---- parts of the world, each in its own file ---- */
+
+/* cpu.c */
+void cpus_begin(const struct sim_run *run);
+void cpus_run(void (*only)(void));	/* that on CPU 0, NULL: steps on all */
+void cpus_stop(void);		/* go back to cpus_run()'s caller, for ever */
+bool sim_step_begin(void);	/* the next step's stream; false: none left */
+void sim_interrupt_if_due(void);	/* a timer's */
+
+/* time.c */
+void time_pass(u64 ns);
+void time_jump(void);
+void time_fire(void);		/* timers that are due; interrupts are on */
+u64 time_clock(void *world);
+void time_deferred(void *world, u32 cpu, bool arm, u64 deadline_ns);
+
+/* memory.c */
+void memory_begin(void);
+void memory_end(void);		/* free what the engine has */
+bool memory_take(u32 pages, enum sim_memory_kind kind, u32 *first);
+void memory_drop(u32 first, u32 pages, enum sim_memory_kind kind);
+void *memory_alloc(void *world, size_t bytes, bool atomic);
+void memory_free(void *world, void *memory, size_t bytes);
+
+/* table.c */
+void table_begin(void);
+int table_map(u32 page, u32 pages, u64 entry);
+void table_remove(xs_gather_t *gather, u32 page, u32 pages);
+void table_free(xs_gather_t *gather);
+u32 table_directory(u32 page);		/* what the root says; 0: none */
+u32 table_last(u32 directory, u32 page);
+u64 table_entry(u32 last, u32 page);
+u32 table_generation(u32 table);	/* changes when it is freed */
+
+/* cache.c */
+void cache_begin(void);
+void cache_access(u32 device, u32 page, bool write);
+void cache_evict(void);
+void cache_invalidate_iommu(u32 page, u32 pages, bool hint);
+void cache_invalidate_device(u32 device, u32 page, u32 pages);
+
+/* queue.c */
+void queue_begin(void);
+void queue_flush(const struct xs_range *range, bool hint);
+void queue_hardware(void);	/* the IOMMU executes the next command */
+
+/* iommu.c */
+extern const struct xs_world_ops sim_ops;
+
+/* device.c */
+void device_look(void);		/* a device accesses memory */
+
+/* driver.c */
+void driver_step(void);
+void driver_interrupt(void);
+void driver_end(void);		/* unmap all, and see that nothing is left */
+void driver_begin(void);	/* make the engine */
+
+/* path.c: the inline one-page paths of the engine */
+u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last);
+void path_unmap_one(struct xs_engine *engine, u64 iova);
+
+#endif

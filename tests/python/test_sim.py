@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The simulated world (sim/): runs of each policy, the same run twice, mutants that it must catch, fuzzing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from xsmmu import build, host, root, sim
+from xsmmu.errors import LabError
+
+# What devices see of each policy in the plain world: nothing weaker than its level, and all of what it leaves open.
+OBSERVED = {"strict": "strict", "lazy": "bounded", "fands": "bounded", "xsmmu": "held", "fused": "held"}
+
+
+@pytest.fixture(scope="session")
+def tools() -> root.Root:
+    return root.ensure(host.cache_dir(), Console(stderr=True))
+
+
+@pytest.fixture(scope="session")
+def program(tools: root.Root) -> Path:
+    return sim.compiled(tools)
+
+
+def ran(outcome: sim.Outcome) -> sim.Outcome:
+    if outcome.status != 0:
+        pytest.fail(outcome.text[-6000:])
+    return outcome
+
+
+@pytest.mark.parametrize("world", [(), ("--swarm",)], ids=["plain", "swarm"])
+def test_same_seed_same_run(program: Path, world: tuple[str, ...]) -> None:
+    words = ("--policy", "fused", "--events", "100000", *world)
+    first, second = (ran(sim.run(program, *words, "--seed", "7")) for _ in range(2))
+    assert first.digest
+    assert first.digest == second.digest
+    assert ran(sim.run(program, *words, "--seed", "8")).digest != first.digest
+
+
+@pytest.mark.parametrize("policy", sim.POLICIES)
+def test_ten_seconds_of(program: Path, policy: str) -> None:
+    words = ("--policy", policy, "--seeds", "1000000", "--events", "500000", "--seconds", "10")
+    assert f"observed {OBSERVED[policy]}," in ran(sim.run(program, *words)).text
+
+
+def test_ten_seconds_of_any_world(program: Path) -> None:
+    words = ("--swarm", "--policy", "any", "--seeds", "1000000", "--events", "100000", "--seconds", "10")
+    ran(sim.run(program, *words))
+
+
+@pytest.mark.parametrize("mutant", sim.mutants().values(), ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(tools: root.Root, mutant: sim.Mutant) -> None:
+    outcome = sim.try_mutant(tools, mutant)
+    assert outcome.checker, outcome.text[-3000:]
+    assert outcome.replay
+    assert outcome.operations <= sim.MUTANT_OPERATIONS
+
+
+def test_replay_line_repeats_the_failure() -> None:
+    command = ["make", "sim", "SEED=1", "POLICY=any", "EVENTS=50000", "SWARM=1", "MUTANT=double-release"]
+    # A make above this one would hand its own variables on.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    first = subprocess.run(command, cwd=build.PROJECT, capture_output=True, text=True, check=False, env=env)
+    assert first.returncode != 0
+    line = re.search(r"^replay: (make sim .*)", first.stdout, re.MULTILINE)
+    assert line, first.stdout
+    assert line[1].split() == command
+    again = subprocess.run(
+        line[1].split(), cwd=build.PROJECT, capture_output=True, text=True, check=False, env=env
+    )
+    assert again.stdout.split("shrunk")[0] == first.stdout.split("shrunk")[0]
+    steps = re.search(r"^shrunk from \d+ to (\d+) steps", first.stdout, re.MULTILINE)
+    assert steps
+    assert int(steps[1]) < 20
+
+
+def test_mutant_that_does_not_fit_fails() -> None:
+    mutant = sim.Mutant("none", "", "core/engine.c", "no such text", "")
+    with pytest.raises(LabError, match="does not fit"), sim.planted(mutant):
+        pass
+
+
+def test_ten_seconds_of_fuzzing(tools: root.Root) -> None:
+    ran(sim.fuzz(tools, None, 10, None))
+
+
+def test_fuzzer_finds_a_planted_bug(tools: root.Root) -> None:
+    outcome = sim.fuzz_canary(tools)
+    assert outcome.checker, outcome.text[-3000:]
+
+
+@pytest.mark.long
+def test_a_billion_operations() -> None:
+    subprocess.run(["make", "sim-long", "N=1"], cwd=build.PROJECT, check=True)

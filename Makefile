@@ -25,7 +25,7 @@ lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIM
 		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')
 
 test: ## run the tests [TESTS=path]
-	@$(python) -m pytest -v -m "not long" $(TESTS)
+	@$(python) -m pytest -v -n 2 --dist loadfile -m "not long" $(TESTS)
 
 test-long: ## run the tests that take minutes (1,000 attach, traffic, detach cycles)
 	@$(python) -m pytest -v -m long $(TESTS)

@@ -46,6 +46,8 @@ _PACKAGES = (
     *("make", "perl", "sed", "tar", "util-linux", "xz-utils"),
     # compilers: 12 for bookworm's kernels, 14 for the others; sanitizers come with them
     *("binutils", "gcc-12", "gcc-14", "libc6-dev", "libelf-dev"),
+    # semantic patches of drivers
+    "coccinelle",
     # checks
     "shellcheck",
     # guests: the machine, and what its initramfs carries

@@ -58,7 +58,8 @@ static void forget_late(u64 now_ns)
 	u32 i = 0;
 
 	while (i < watched_count) {
-		if (now_ns - watched[i].since_ns < LATE_NS) {
+		/* Another CPU may have read the clock later and come first. */
+		if ((s64)(now_ns - watched[i].since_ns) < LATE_NS) {
 			i++;
 			continue;
 		}

@@ -31,7 +31,7 @@ _ALSO_NEEDED = {"tests/kmod": ("tests/unit",)}
 """What a module's folder takes from elsewhere, beside MODULE_PARTS."""
 
 _SOURCE_SUFFIXES = (".c", ".h", ".S", ".lds", ".inc", ".def")
-_SOURCE_NAMES = ("Kbuild", "Makefile", "Kconfig")
+_SOURCE_NAMES = ("Kbuild", "Makefile", "Kconfig", "xsmmu.symvers")
 _BUILDS = "build"
 _DONE = ".done"
 _LOG = "build.log"
@@ -119,12 +119,14 @@ def module(
     extra_make_args: Sequence[str] = (),
     parts: Sequence[str] | None = None,
     calls_xsmmu: bool = False,
+    target: str = "modules",
 ) -> list[Path]:
     """Build out-of-tree modules for a kernel and return their files, cached by content.
 
     `make_dir` is the folder with the Kbuild, relative to `source_dir`; `outputs` are relative to it. `parts` are
     the files and folders of `source_dir` that go into the build: by default what xsmmu.ko needs, `make_dir` and
-    what that needs. Modules that call xsmmu.ko (`calls_xsmmu`) get its symbols' versions.
+    what that needs. Modules that call xsmmu.ko (`calls_xsmmu`) get its symbols' versions. `target` is what Kbuild
+    makes: all modules of the folder, or one.
     """
     if parts is None:
         parts = MODULE_PARTS if make_dir == "." else (*MODULE_PARTS, make_dir, *_ALSO_NEEDED.get(make_dir, ()))
@@ -136,9 +138,16 @@ def module(
         symbols = f"/{xsmmu.parent.relative_to(root.path)}/Module.symvers"
         extra_make_args = (*extra_make_args, f"KBUILD_EXTRA_SYMBOLS={symbols}")
     make = ["make", "-C", kernel.headers, 'M="$PWD"', f"-j{os.cpu_count() or 1}", "CONFIG_DEBUG_INFO_BTF_MODULES="]
-    script = f"cd {make_dir}; " + " ".join([*make, *(_quote(argument) for argument in extra_make_args), "modules"])
+    script = f"cd {make_dir}; " + " ".join([*make, *(_quote(argument) for argument in extra_make_args), target])
     build = _build(root, files, (kernel.release, kernel.version, root.versions.get(kernel.gcc, "")), what, script)
     return _outputs(build, (f"{make_dir}/{name}" for name in outputs), what)
+
+
+def semantic_patch(root: Root, files: dict[str, bytes], patch: Path, patched: Sequence[str]) -> Path:
+    """The folder of `files` after a semantic patch of some of them (`patched`), cached by content."""
+    script = " ".join(["spatch", "--very-quiet", "--in-place", "--sp-file", patch.name, *map(_quote, patched)])
+    files = {**files, patch.name: patch.read_bytes()}
+    return _build(root, files, (root.versions.get("coccinelle", ""),), patch.name, script).folder
 
 
 def module_log(output: Path) -> str:

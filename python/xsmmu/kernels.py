@@ -11,7 +11,7 @@ import json
 import re
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 from pathlib import Path
@@ -26,6 +26,7 @@ from xsmmu.root import Root
 TABLE = Path(__file__).resolve().parents[2] / "lab" / "kernels.toml"
 
 _KERNEL_BYTES = 1 << 30
+_SOURCE_BYTES = 1 << 29
 _RECORDS = "var/lib/xsmmu/kernels"
 
 
@@ -81,6 +82,41 @@ def ensure(root: Root, name: str | None = None, console: Console | None = None) 
     )
 
 
+def source(root: Root, kernel: Kernel, folders: Sequence[str], console: Console | None = None) -> Path:
+    """The kernel's own source, from the package of the same version, as far as `folders`; unpacked when missing."""
+    console = console or Console(stderr=True)
+    place = root.path / "usr/src" / f"linux-{kernel.version}"
+    with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):
+        missing = [folder for folder in folders if not (place / folder).exists()]
+        if missing:
+            _unpack_source(root, kernel, place, missing, console)
+    return place
+
+
+def _unpack_source(root: Root, kernel: Kernel, place: Path, folders: Sequence[str], console: Console) -> None:
+    package = f"linux-source-{kernel.name}"
+    archive = root.path / "usr/src" / f"{package}.tar.xz"
+    part = place.with_name(f"{place.name}.tmp")
+    host.need_space(root.cache, _SOURCE_BYTES, f"the source of kernel {kernel.name}")
+    host.remove_tree(part)
+    part.mkdir(parents=True)
+    with console.status(f"source of {kernel.release}") as status:
+        if not archive.exists():
+            with root.apt() as env:
+                _, debs = _fetch(root, env, lambda: {package: kernel.version}, f"source of {kernel.release}", status)
+            _unpack(root, debs[0])
+        status.update(f"source of {kernel.release}: unpacking")
+        members = [f"{package}/{folder}" for folder in folders]
+        tar = ["tar", "-x", "--no-same-owner", "--strip-components=1", "-f", root.inside(archive)]
+        result = root.run([*tar, "-C", root.inside(part), *members])
+    if result.returncode != 0:
+        raise LabError(f"{package} lacks {', '.join(folders)}", result.stderr.splitlines())
+    for folder in folders:
+        (place / folder).parent.mkdir(parents=True, exist_ok=True)
+        (part / folder).rename(place / folder)
+    host.remove_tree(part)
+
+
 def _vmlinuz(root: Root, release: str) -> Path:
     """The image: Debian 7 and later keep it with the modules, earlier ones in /boot."""
     beside_modules = root.path / "usr/lib/modules" / release / "vmlinuz"
@@ -90,7 +126,7 @@ def _vmlinuz(root: Root, release: str) -> Path:
 def _install(root: Root, wanted: Wanted, record: Path, console: Console) -> None:
     host.need_space(root.cache, _KERNEL_BYTES, f"kernel {wanted.name}")
     with console.status(f"kernel {wanted.name}: looking it up") as status, root.apt() as env:
-        packages, debs = _fetch(root, env, wanted, status)
+        packages, debs = _fetch(root, env, lambda: _resolve(env, wanted), f"kernel {wanted.name}", status)
         image = next(iter(packages))
         release = image.removeprefix("linux-image-")
         status.update(f"kernel {release}: unpacking")
@@ -119,23 +155,25 @@ def _install(root: Root, wanted: Wanted, record: Path, console: Console) -> None
     console.print(f"kernel {release} ({wanted.suite})")
 
 
-def _fetch(root: Root, env: Mapping[str, str], wanted: Wanted, status: Status) -> tuple[dict[str, str], list[Path]]:
-    """The kernel's packages and their files. Lists that name a file the archive dropped are read again, once."""
+def _fetch(
+    root: Root, env: Mapping[str, str], resolve: Callable[[], dict[str, str]], what: str, status: Status
+) -> tuple[dict[str, str], list[Path]]:
+    """The packages that `resolve` names and their files. Lists that are out of date are read again, once."""
     for attempt in ("as listed", "with new lists"):
-        packages = _resolve(env, wanted)
-        status.update(f"kernel {wanted.name}: downloading {next(iter(packages))} and its parts")
+        packages = resolve()
+        status.update(f"{what}: downloading {next(iter(packages))}")
         debs = root.cache / "debs" / "kernels"
         debs.mkdir(parents=True, exist_ok=True)
         argv = ["apt-get", "-q", "download", *(f"{name}={version}" for name, version in packages.items())]
         result = host.run(argv, cwd=debs, env=env)
         if result.returncode == 0:
             return packages, [_deb_file(debs, name, version) for name, version in packages.items()]
-        if attempt == "as listed" and re.search(r"\b404\b", result.stderr):
+        if attempt == "as listed" and re.search(r"\b404\b|was not found", result.stderr):
             status.update("reading package lists")
             host.run(["apt-get", "-q", "update"], env=env)
             continue
         break
-    raise host.download_error(f"downloading kernel {wanted.name}", result.stderr.splitlines())
+    raise host.download_error(f"downloading {what}", result.stderr.splitlines())
 
 
 def _resolve(env: Mapping[str, str], wanted: Wanted) -> dict[str, str]:

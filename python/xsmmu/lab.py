@@ -85,8 +85,18 @@ def modules(the_root: Root, kernel: Kernel, policies: Sequence[str] = OURS) -> l
     return [*made, *build.module(the_root, kernel, make_dir=LAB_MODULE[0], outputs=(LAB_MODULE[1],), calls_xsmmu=True)]
 
 
-def image(the_root: Root, kernel: Kernel, needs: Sequence[experiment.Needs], ours: Sequence[Path], script: str) -> Path:
-    """The initramfs of a guest that follows `script`; cached by content."""
+def image(
+    the_root: Root,
+    kernel: Kernel,
+    needs: Sequence[experiment.Needs],
+    ours: Sequence[Path],
+    script: str,
+    patched: Sequence[Path] = (),
+) -> Path:
+    """The initramfs of a guest that follows `script`; cached by content.
+
+    `patched` are drivers that the script itself loads in place of stock ones, from /modules/patched.
+    """
     made = initramfs.Image()
     made.add("bin/busybox", initramfs.busybox(the_root.path), 0o755)
     made.add("init", (GUEST_FOLDER / "init").read_bytes(), 0o755)
@@ -98,6 +108,8 @@ def image(the_root: Root, kernel: Kernel, needs: Sequence[experiment.Needs], our
     mine = [(path.stem, path.read_bytes()) for path in ours]
     for name, content in (*base, *wanted, *mine):
         made.add(f"modules/{name}.ko", content)
+    for path in patched:
+        made.add(f"modules/patched/{path.name}", path.read_bytes())
     loaded = {name for name, _ in base}
     made.add("lab/base-modules", _lines(name for name, _ in base))
     made.add("lab/modules", _lines(name for name, _ in (*wanted, *mine) if name not in loaded))

@@ -48,6 +48,8 @@ _PACKAGES = (
     *("binutils", "gcc-12", "gcc-14", "libc6-dev", "libelf-dev"),
     # the fuzzer, which only clang has
     *("clang-19", "libclang-rt-19-dev"),
+    # semantic patches of drivers
+    "coccinelle",
     # checks
     "shellcheck",
     # guests: the machine, and what its initramfs carries

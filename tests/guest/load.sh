@@ -19,13 +19,17 @@ expect_at_work() {
 	kill -0 "$load" || failure "$1 is not at work: its load has ended"
 }
 
-# iperf_start BDF SECONDS: four streams to the device, four from it.
-iperf_start() {
+# iperf_begin BDF SECONDS: four streams to the device, four from it.
+iperf_begin() {
 	iperf_wire=$(wire_of "$1")
 	ip netns exec "peer$iperf_wire" iperf3 -s -1 >/tmp/server 2>&1 &
 	sleep 0.5
 	iperf3 -c "10.0.$iperf_wire.2" -P 4 -t "$2" --bidir -i 0 -J >/tmp/iperf 2>&1 &
 	load=$!
+}
+
+iperf_start() {
+	iperf_begin "$@"
 	expect_at_work "$1"
 }
 
@@ -69,12 +73,16 @@ expect_no_memory_lost() {
 	[ $memory_grew -le "$1" ] || failure "the kernel grew by $memory_grew KiB"
 }
 
-# fio_start BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data.
-fio_start() {
+# fio_begin BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data.
+fio_begin() {
 	fio --name=load --filename="$(disk_of "$1")" --thread --ioengine=libaio --direct=1 --rw=randwrite --bs=4k-64k \
 		--iodepth=16 --size=16M --loops=1000 --runtime="$2" --time_based --verify=crc32c --verify_fatal=1 \
 		--verify_backlog=64 --verify_backlog_batch=32 >/tmp/fio 2>&1 &
 	load=$!
+}
+
+fio_start() {
+	fio_begin "$@"
 	expect_at_work "$1"
 }
 

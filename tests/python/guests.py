@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu import build, host, kernels, lab, machine, root
+from xsmmu import build, drivers, host, kernels, lab, machine, root
 from xsmmu.errors import LabError
 from xsmmu.experiment import Needs
 from xsmmu.guest import Boot, Guest, Record
@@ -52,6 +52,8 @@ class Machine:
     """More options for QEMU, which may name files that the function makes in the folder it is given."""
     settings: dict[str, str | int] = field(default_factory=dict)
     """Variables for the scripts."""
+    patched: tuple[str, ...] = ()
+    """Drivers of drivers/drivers.toml that the scripts load."""
     timeout_s: float = 420
 
     def script(self, names: Sequence[str]) -> str:
@@ -110,10 +112,17 @@ def modules(kernel: Kernel, aware: bool = False) -> list[Path]:
     return [xsmmu, lab_module, rude, aware_driver] if aware else [lab_module, rude, xsmmu]
 
 
+def patched(what: Machine) -> list[Path]:
+    """A machine's patched drivers."""
+    kernel = kernels.ensure(tools(), what.kernel)
+    return [drivers.module(tools(), kernel, name) for name in what.patched]
+
+
 def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:
     """Boot machines side by side, run all cases (or `only` some), and say what became of them."""
     for what in machines:
         modules(kernels.ensure(tools(), what.kernel))
+        patched(what)
 
     async def run_all() -> list[Outcome]:
         return await asyncio.gather(*(_run(what, only or what.cases()) for what in machines))
@@ -134,7 +143,8 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
 
     with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
         qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
-        image = lab.image(tools(), kernel, EVERYTHING, modules(kernel, what.aware), what.script(names))
+        ours = modules(kernel, what.aware)
+        image = lab.image(tools(), kernel, EVERYTHING, ours, what.script(names), patched(what))
         settings = Boot(kernel.vmlinuz, image, what.mode, timeout_s=what.timeout_s, words=what.words)
         try:
             await Guest("-".join(what.topics), qemu, settings, Path(folder), on_record).run()

@@ -122,6 +122,7 @@ def test_modules_compile(tree: tidy.Tree, tools: Root) -> None:
     )
     write(tree.path, "Kbuild", "obj-m := b.o\n")
     write(tree.path, "core/b.h", "\n")
+    write(tree.path, "include/c.h", "\n")
     write(tree.path, "b.c", "\n")
     findings = "\n".join(tidy.modules_compile(tree, tools, Console(stderr=True)))
     assert "no previous prototype for" in findings

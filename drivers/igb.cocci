@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// igb: each half of a poll unmaps without a sync, syncs once, and only then
+// frees and hands on.
+//
+// Transmit: the stock loop frees a packet and then unmaps it. Here it unmaps
+// and leaves the packet in its slot of the ring, with next_to_watch as the mark
+// of a packet's first slot; slots are not used again before next_to_clean
+// moves on. After the sync a second walk frees the packets.
+//
+// Receive: a page that is not recycled keeps one more reference until the sync,
+// and packets wait on a list. A packet that XDP took is with its new owner
+// already, so its page is synced at once.
+//
+// Error and teardown paths keep their ordinary unmaps.
+
+@ header @
+@@
+  #include "igb.h"
++ #include <xsmmu/dma.h>
+
+@ declare @
+identifier pdev, ent;
+@@
+  igb_probe(struct pci_dev *pdev, const struct pci_device_id *ent)
+  {
+  ...
+  pci_set_master(pdev);
++ dma_set_batch_aware(&pdev->dev);
+  ...
+  }
+
+@ sent_single @
+expression device, addr, size, dir;
+@@
+  igb_clean_tx_irq(...)
+  {
+  <...
+- dma_unmap_single(device, addr, size, dir);
++ dma_unmap_single_no_sync(device, addr, size, dir);
+  ...>
+  }
+
+@ sent_page @
+expression dev, addr, size, dir;
+@@
+  igb_clean_tx_irq(...)
+  {
+  <...
+- dma_unmap_page(dev, addr, size, dir);
++ dma_unmap_page_no_sync(dev, addr, size, dir);
+  ...>
+  }
+
+@ sent_kept @
+identifier tx_buffer, napi_budget;
+@@
+  igb_clean_tx_irq(..., int napi_budget)
+  {
+  <...
+- tx_buffer->next_to_watch = NULL;
+  ...
+- if (tx_buffer->type == IGB_TYPE_SKB)
+- 	napi_consume_skb(tx_buffer->skb, napi_budget);
+- else
+- 	xdp_return_frame(tx_buffer->xdpf);
+  ...>
+  }
+
+@ sent_freed @
+identifier tx_ring, napi_budget, i;
+@@
++ /* Free what the poll unmapped: the packets that start in [next_to_clean, end). */
++ static void igb_free_unmapped(struct igb_ring *tx_ring, unsigned int end,
++ 			      int napi_budget)
++ {
++ 	unsigned int i = tx_ring->next_to_clean;
++
++ 	dma_sync_device_iotlb(tx_ring->dev);
++ 	while (i != end) {
++ 		struct igb_tx_buffer *tx_buffer = &tx_ring->tx_buffer_info[i];
++
++ 		if (tx_buffer->next_to_watch) {
++ 			tx_buffer->next_to_watch = NULL;
++ 			if (tx_buffer->type == IGB_TYPE_SKB)
++ 				napi_consume_skb(tx_buffer->skb, napi_budget);
++ 			else
++ 				xdp_return_frame(tx_buffer->xdpf);
++ 		}
++ 		if (++i == tx_ring->count)
++ 			i = 0;
++ 	}
++ }
++
+  igb_clean_tx_irq(..., int napi_budget)
+  {
+  <...
++ igb_free_unmapped(tx_ring, i, napi_budget);
+  tx_ring->next_to_clean = i;
+  ...>
+  }
+
+@ received_page @
+identifier rx_ring, rx_buffer, pgcnt;
+expression size, dir, attrs;
+@@
++ /* What left the receive ring in a poll and waits for the sync. */
++ struct igb_left {
++ 	struct list_head packets;
++ 	unsigned int count;
++ 	struct page *pages[NAPI_POLL_WEIGHT];
++ };
++
++ static void igb_sync_left(struct igb_ring *rx_ring, struct igb_left *left)
++ {
++ 	dma_sync_device_iotlb(rx_ring->dev);
++ 	while (left->count)
++ 		put_page(left->pages[--left->count]);
++ }
++
+  igb_put_rx_buffer(struct igb_ring *rx_ring,
+- 	struct igb_rx_buffer *rx_buffer, int pgcnt
++ 	struct igb_rx_buffer *rx_buffer, int pgcnt, struct igb_left *left
+  )
+  {
+  <...
++ if (left->count == ARRAY_SIZE(left->pages))
++ 	igb_sync_left(rx_ring, left);
++ get_page(rx_buffer->page);
++ left->pages[left->count++] = rx_buffer->page;
+- dma_unmap_page_attrs(rx_ring->dev, rx_buffer->dma, size, dir, attrs);
++ dma_unmap_page_attrs_no_sync(rx_ring->dev, rx_buffer->dma, size, dir, attrs);
+  ...>
+  }
+
+@ received_packet @
+identifier q_vector, rx_ring, rx_buffer, pgcnt;
+identifier packet;
+iterator name list_for_each_entry_safe;
+@@
++ static void igb_hand_on(struct napi_struct *napi, struct igb_left *left)
++ {
++ 	struct sk_buff *skb;
++ 	struct sk_buff *next;
++
++ 	list_for_each_entry_safe(skb, next, &left->packets, list) {
++ 		skb_list_del_init(skb);
++ 		napi_gro_receive(napi, skb);
++ 	}
++ }
++
+  igb_clean_rx_irq(struct igb_q_vector *q_vector, const int budget)
+  {
++ struct igb_left left;
+  ...
++ left.count = 0;
++ INIT_LIST_HEAD(&left.packets);
+  while (...) {
+  ...
+- igb_put_rx_buffer(rx_ring, rx_buffer, pgcnt);
++ igb_put_rx_buffer(rx_ring, rx_buffer, pgcnt, &left);
++ if (IS_ERR(packet))
++ 	igb_sync_left(rx_ring, &left);
+  ...
+- napi_gro_receive(&q_vector->napi, packet);
++ list_add_tail(&packet->list, &left.packets);
+  ...
+  }
+  ...
+  rx_ring->skb = packet;
++ igb_sync_left(rx_ring, &left);
++ igb_hand_on(&q_vector->napi, &left);
+  ...
+  }

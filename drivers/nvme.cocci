@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// nvme: completions unmap without a sync, sync once, and only then complete.
+//
+// The stock batch unmaps one request and prepares its end, then the next. To
+// prepare the end already frees memory (the ranges of a discard), so here all
+// unmaps come first. A batch of polled I/O may hold requests of several
+// controllers; each run of requests of one controller has its own sync.
+//
+// Descriptor lists (PRP, SGL) may go back to their pool before the sync: they
+// are coherent memory that stays mapped whoever uses it, the new owner fills
+// them with IOVAs of its own, and none of the IOVAs that the old list named is
+// used again before the sync.
+
+@ header @
+@@
+  #include "nvme.h"
++ #include <xsmmu/dma.h>
+
+@ declare @
+expression dev, mask;
+@@
+  nvme_pci_alloc_dev(...)
+  {
+  <...
+  dma_set_min_align_mask(dev, mask);
++ dma_set_batch_aware(dev);
+  ...>
+  }
+
+@ unmap_page @
+identifier fn =~ "^nvme_unmap_\(data\|metadata\)$";
+expression dev, addr, size, dir;
+@@
+  fn(...)
+  {
+  <...
+- dma_unmap_page(dev, addr, size, dir);
++ dma_unmap_page_no_sync(dev, addr, size, dir);
+  ...>
+  }
+
+@ unmap_sgtable @
+identifier fn =~ "^nvme_unmap_\(data\|metadata\)$";
+expression dev, table, dir, attrs;
+@@
+  fn(...)
+  {
+  <...
+- dma_unmap_sgtable(dev, table, dir, attrs);
++ dma_unmap_sgtable_no_sync(dev, table, dir, attrs);
+  ...>
+  }
+
+@ failed_submission @
+identifier dev, req;
+@@
+  nvme_prep_rq(struct nvme_dev *dev, struct request *req)
+  {
+  <...
+  nvme_unmap_data(dev, req);
++ dma_sync_device_iotlb(dev->dev);
+  ...>
+  }
+
+@ one_request @
+identifier req;
+@@
++ static struct device *nvme_pci_device(struct request *req)
++ {
++ 	struct nvme_queue *nvmeq = req->mq_hctx->driver_data;
++
++ 	return nvmeq->dev->dev;
++ }
++
+  nvme_pci_complete_rq(struct request *req)
+  {
+  nvme_pci_unmap_rq(req);
++ dma_sync_device_iotlb(nvme_pci_device(req));
+  ...
+  }
+
+@ batch @
+identifier iob;
+iterator name rq_list_for_each;
+@@
++ static void nvme_pci_unmapped(struct request *req)
++ {
++ }
++
+  nvme_pci_complete_batch(struct io_comp_batch *iob)
+  {
++ 	struct device *dev = NULL;
++ 	struct request *req;
++
++ 	rq_list_for_each(&iob->req_list, req) {
++ 		if (dev && dev != nvme_pci_device(req))
++ 			dma_sync_device_iotlb(dev);
++ 		dev = nvme_pci_device(req);
++ 		nvme_pci_unmap_rq(req);
++ 	}
++ 	if (dev)
++ 		dma_sync_device_iotlb(dev);
+- nvme_complete_batch(iob, nvme_pci_unmap_rq);
++ nvme_complete_batch(iob, nvme_pci_unmapped);
+  }

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Semantic patches of real drivers: they fit the kernel's own source, and say so by name when they do not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.python import guests
+
+from xsmmu import drivers, initramfs, kernels
+from xsmmu.errors import LabError
+
+QUICK = ("nvme", "igb")
+LONG = tuple(name for name in drivers.table() if name not in QUICK)
+
+
+def source_of(driver: drivers.Driver) -> Path:
+    return kernels.source(guests.tools(), kernels.ensure(guests.tools()), (driver.folder, *driver.also))
+
+
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
+def test_a_driver_builds_and_finds_the_module_by_weak_symbols(name: str) -> None:
+    content = drivers.module(guests.tools(), kernels.ensure(guests.tools()), name).read_bytes()
+    assert "xsmmu" in initramfs.module_depends(content)
+    assert b"\0xsmmu_sync\0" in content
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("pci.c", "nvme_unmap_data(", "nvme_unmap_payload("),
+        ("pci.c", "dma_unmap_sgtable(dev->dev, &iod->sgt,", "dma_unmap_sgtable_new(dev->dev, &iod->sgt,"),
+    ],
+)
+def test_a_patch_that_no_longer_fits_names_the_function(tmp_path: Path, file: str, old: str, new: str) -> None:
+    driver = drivers.table()["nvme"]
+    changed = tmp_path / driver.folder / file
+    shutil.copytree(source_of(driver) / driver.folder, changed.parent)
+    text = changed.read_text()
+    assert old in text
+    changed.write_text(text.replace(old, new))
+    with pytest.raises(LabError, match=re.escape("nvme.cocci does not fit")) as caught:
+        drivers.patched(guests.tools(), driver, tmp_path)
+    assert "nvme_unmap_data()" in caught.value.message
+
+
+def test_a_patch_that_fits_more_than_it_should_names_the_function(tmp_path: Path) -> None:
+    driver = drivers.table()["igb"]
+    changed = tmp_path / driver.folder / "igb_main.c"
+    shutil.copytree(source_of(driver) / driver.folder, changed.parent)
+    text = changed.read_text()
+    where = "static void igb_clean_rx_ring(struct igb_ring *rx_ring)\n{\n"
+    assert where in text
+    changed.write_text(text.replace(where, f"{where}\tdma_unmap_page_no_sync(rx_ring->dev, 0, 0, 0);\n"))
+    with pytest.raises(LabError, match=r"igb_clean_rx_ring\(\) in igb_main.c has dma_unmap_page_no_sync, not none"):
+        drivers.patched(guests.tools(), driver, tmp_path)
+
+
+def test_an_unknown_driver_lists_the_known_ones() -> None:
+    with pytest.raises(LabError, match="choose from nvme, igb, mlx5"):
+        drivers.module(guests.tools(), kernels.ensure(guests.tools()), "e1000")
+
+
+def test_each_semantic_patch_stands_in_the_table() -> None:
+    assert {patch.stem for patch in drivers.FOLDER.glob("*.cocci")} == set(drivers.table())

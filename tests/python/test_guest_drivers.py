@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Batch-aware nvme and igb at work, with and without the module, on two CPUs."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tests.python import guests
+
+pytestmark = pytest.mark.long
+
+# The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
+DRIVERS = guests.Machine(
+    ("load", "drivers"),
+    pattern="^drivers_",
+    mode="free",
+    words=("tsc_early_khz=0",),
+    patched=("nvme", "igb"),
+    timeout_s=600,
+)
+
+
+@cache
+def outcome() -> guests.Outcome:
+    return guests.boot(DRIVERS)[0]
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("case", DRIVERS.cases())
+def test_drivers(case: str) -> None:
+    outcome().check(case)

@@ -47,7 +47,7 @@ def test_a_skipped_counter_is_noticed(
         made = [path for path in real(root, kernel, policies) if path.name != "xsmmu.ko"]
         return [*build.module(root, kernel, sources), *made]
 
-    monkeypatch.setattr(lab, "_modules", broken)
+    monkeypatch.setattr(lab, "modules", broken)
     options = lab.Options(policies=(policy,), workloads=("micro/64",), output=tmp_path / "results")
     message = rf"micro/64 under {policy}: the module's .*differ.* \({kind}: module \d+, QEMU \d+\)"
     with pytest.raises(LabError, match=message):

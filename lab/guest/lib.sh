@@ -157,6 +157,16 @@ policy_set() {
 	done
 }
 
+# stock_or_patched MODULE KIND: have this kind of a driver loaded. What is patched comes after xsmmu, to find it.
+stock_or_patched() {
+	[ "$(cat "/tmp/$1.kind" 2>/dev/null || echo unmodified)" != "$2" ] || return 0
+	folder=/modules
+	[ "$2" = unmodified ] || folder=/modules/patched
+	rmmod "$1" || fail "cannot unload $1"
+	insmod "$folder/$1.ko" || fail "cannot load the $2 $1"
+	echo "$2" >"/tmp/$1.kind"
+}
+
 # session_open POLICY DRIVER KIND BDF...: put devices under a policy and bind their driver, which is unmodified or
 # batch-aware.
 session_open() {

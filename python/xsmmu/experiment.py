@@ -61,6 +61,10 @@ class Workload:
     quick: bool = False
     ours_only: bool = False
     """The kernel's own modes have nothing to show for it."""
+    policies: tuple[str, ...] = ()
+    """Only these, where it names any."""
+    kernels: tuple[str, ...] = ()
+    """Only on these, where it names any."""
 
     @property
     def full_name(self) -> str:
@@ -139,7 +143,7 @@ def _tuples(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _variants(row: dict[str, Any], needs: dict[str, Needs]) -> Iterable[Workload]:
-    common = {key: value for key, value in row.items() if key != "variants"}
+    common = _tuples({key: value for key, value in row.items() if key != "variants"})
     common["needs"] = needs[row["needs"]]
     if row.get("driver", DRIVERS[0]) not in DRIVERS:
         raise unknown_name("driver", row["driver"], DRIVERS)
@@ -158,9 +162,9 @@ def _variants(row: dict[str, Any], needs: dict[str, Needs]) -> Iterable[Workload
 
 
 def choose(
-    experiment: Experiment, policies: Sequence[str], workloads: Sequence[str], quick: bool
+    experiment: Experiment, policies: Sequence[str], workloads: Sequence[str], quick: bool, kernel: str
 ) -> tuple[tuple[str, ...], tuple[Workload, ...]]:
-    """The policies and workloads that a run asked for, all of them where it asked for none."""
+    """The policies and workloads that a run asked for, all of them that the kernel can do where it asked for none."""
     for policy in policies:
         if policy not in experiment.policies:
             raise unknown_name("policy", policy, experiment.policies)
@@ -172,7 +176,8 @@ def choose(
     chosen = [
         each
         for each in experiment.workloads
-        if (not workloads and (each.quick or not quick)) or each.name in workloads or each.full_name in workloads
+        if kernel in (each.kernels or (kernel,))
+        and ((not workloads and (each.quick or not quick)) or each.name in workloads or each.full_name in workloads)
     ]
     return tuple(each for each in experiment.policies if not policies or each in policies), tuple(chosen)
 
@@ -188,7 +193,8 @@ def plans(policies: Sequence[str], workloads: Sequence[Workload]) -> list[Plan]:
         script = [each.start for each in needs if each.start]
         for devices, driver in dict.fromkeys((each.devices, each.driver) for each in mine):
             session_workloads = [each for each in mine if (each.devices, each.driver) == (devices, driver)]
-            for index, policy in enumerate(policies):
+            used = [each for each in policies if any(each in (work.policies or policies) for work in session_workloads)]
+            for index, policy in enumerate(used):
                 session, script_part = _session(next_id, policy, devices, session_workloads, warm=index == 0)
                 next_id += len(session)
                 runs += session
@@ -205,7 +211,7 @@ def _session(
     names = " ".join(row.bdf for row in rows)
     script = [f"session_open {policy} {rows[0].driver} {workloads[0].driver} {names}"]
     for workload in workloads:
-        if workload.ours_only and policy not in OURS:
+        if (workload.ours_only and policy not in OURS) or policy not in (workload.policies or POLICIES):
             continue
         if warm:
             # The first run of a program pays for reading it in.

@@ -20,13 +20,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from xsmmu import build, experiment, figures, host, initramfs, kernels, report, results, root
+from xsmmu import build, drivers, experiment, figures, host, initramfs, kernels, report, results, root
 from xsmmu.errors import LabError
 from xsmmu.experiment import OURS, Plan, Run
 from xsmmu.figures import Measured
 from xsmmu.guest import Boot, Guest, Record, first_error, kvm_works
 from xsmmu.kernels import Kernel
-from xsmmu.machine import Accel, Mode
+from xsmmu.machine import DEVICES, Accel, Mode
 from xsmmu.root import Root
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -59,7 +59,10 @@ class Options:
 def run(options: Options, console: Console) -> Path:
     """Run an experiment; return the results folder. Raises LabError, and then leaves nothing behind."""
     chosen = experiment.load(options.experiment)
-    policies, workloads = experiment.choose(chosen, options.policies, options.workloads, options.quick)
+    default, _ = kernels.table()
+    policies, workloads = experiment.choose(
+        chosen, options.policies, options.workloads, options.quick, options.kernel or default
+    )
     plans = experiment.plans(policies, workloads)
     the_root = root.ensure(host.cache_dir(), console)
     kernel = kernels.ensure(the_root, options.kernel, console)
@@ -122,8 +125,15 @@ def _lines(names: Iterable[str]) -> bytes:
     return "".join(f"{name}.ko\n" for name in names).encode()
 
 
+def _patched(the_root: Root, kernel: Kernel, plan: Plan) -> list[Path]:
+    """The stock drivers that the plan wants batch-aware."""
+    aware = [run.workload for run in plan.runs if run.workload.driver == "batch-aware"]
+    names = dict.fromkeys(DEVICES[device].driver for work in aware for device in work.devices)
+    return [drivers.module(the_root, kernel, name) for name in names if name in drivers.table()]
+
+
 def _boot(the_root: Root, kernel: Kernel, plan: Plan, modules: Sequence[Path], mode: Mode) -> Boot:
-    archive = image(the_root, kernel, plan.needs, modules, plan.script)
+    archive = image(the_root, kernel, plan.needs, modules, plan.script, _patched(the_root, kernel, plan))
     return Boot(kernel.vmlinuz, archive, mode)
 
 

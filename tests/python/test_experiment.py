@@ -37,7 +37,7 @@ def test_functions_exist_and_labels_tell_runs_apart(name: str) -> None:
 
 def test_quick_is_micro_only() -> None:
     chosen = experiment.load("compare")
-    policies, workloads = experiment.choose(chosen, (), (), quick=True)
+    policies, workloads = experiment.choose(chosen, (), (), quick=True, kernel="6.12")
     assert policies == chosen.policies
     assert {each.name for each in workloads} == {"micro"}
     (plan,) = experiment.plans(policies, workloads)
@@ -46,8 +46,27 @@ def test_quick_is_micro_only() -> None:
 
 def test_a_workload_is_chosen_by_name_or_full_name() -> None:
     chosen = experiment.load("compare")
-    _, workloads = experiment.choose(chosen, ("fused",), ("micro/64", "nvme"), quick=True)
-    assert [each.full_name for each in workloads] == ["micro/64", "nvme/4k", "nvme/128k"]
+    _, workloads = experiment.choose(chosen, ("fused",), ("micro/64", "nvme"), quick=True, kernel="6.12")
+    assert [each.full_name for each in workloads] == [
+        "micro/64",
+        "nvme/4k",
+        "nvme/128k",
+        "nvme/4k-aware",
+        "nvme/128k-aware",
+    ]
+
+
+def test_a_kernel_has_what_can_be_made_for_it() -> None:
+    chosen = experiment.load("compare")
+    _, workloads = experiment.choose(chosen, (), ("nvme",), quick=False, kernel="7.2")
+    assert [each.full_name for each in workloads] == ["nvme/4k", "nvme/128k"]
+
+
+def test_a_workload_may_name_its_policies() -> None:
+    chosen = experiment.load("compare")
+    plans = experiment.plans(chosen.policies, chosen.workloads)
+    aware = {run.policy for plan in plans for run in plan.runs if run.workload.full_name == "nvme/4k-aware"}
+    assert aware == {"fands", "xsmmu", "fused"}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +78,7 @@ def test_a_workload_is_chosen_by_name_or_full_name() -> None:
 )
 def test_unknown_names_list_the_valid_ones(policies: tuple[str, ...], workloads: tuple[str, ...], message: str) -> None:
     with pytest.raises(LabError, match=message):
-        experiment.choose(experiment.load("compare"), policies, workloads, quick=False)
+        experiment.choose(experiment.load("compare"), policies, workloads, quick=False, kernel="6.12")
 
 
 def test_an_unknown_experiment_lists_the_valid_ones() -> None:

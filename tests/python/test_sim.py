@@ -71,9 +71,7 @@ def test_replay_line_repeats_the_failure() -> None:
     line = re.search(r"^replay: (make sim .*)", first.stdout, re.MULTILINE)
     assert line, first.stdout
     assert line[1].split() == command
-    again = subprocess.run(
-        line[1].split(), cwd=build.PROJECT, capture_output=True, text=True, check=False, env=env
-    )
+    again = subprocess.run(line[1].split(), cwd=build.PROJECT, capture_output=True, text=True, check=False, env=env)
     assert again.stdout.split("shrunk")[0] == first.stdout.split("shrunk")[0]
     steps = re.search(r"^shrunk from \d+ to (\d+) steps", first.stdout, re.MULTILINE)
     assert steps

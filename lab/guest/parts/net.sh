@@ -51,6 +51,7 @@ nic_down() {
 
 e1000e_up() { nic_up 0; }
 e1000e_down() { nic_down; }
+igb_kind() { stock_or_patched igb "$1"; }
 igb_up() { nic_up 1; }
 igb_down() { nic_down; }
 

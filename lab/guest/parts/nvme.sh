@@ -9,6 +9,8 @@ nvme_init() {
 	[ "$(cat /proc/sys/vm/nr_hugepages)" = 16 ] || fail "no huge pages"
 }
 
+nvme_kind() { stock_or_patched nvme "$1"; }
+
 nvme_up() {
 	nvme_disks=
 	for bdf in $session_bdfs; do

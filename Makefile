@@ -27,7 +27,7 @@ lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIM
 test: ## run the tests [TESTS=path]
 	@$(python) -m pytest -v -n 2 --dist loadfile -m "not long" $(TESTS)
 
-test-long: ## run the tests that take minutes (1,000 attach, traffic, detach cycles)
+test-long: ## run the tests that take long: every load, kernel and driver case, 1,000 cycles, a billion simulated calls
 	@$(python) -m pytest -v -m long $(TESTS)
 
 test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=1000]

@@ -19,11 +19,16 @@ expect_at_work() {
 	kill -0 "$load" || failure "$1 is not at work: its load has ended"
 }
 
+# Port 5201, state LISTEN.
+iperf_listens() {
+	ip netns exec "peer$iperf_wire" cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ':1451 0*:0000 0A'
+}
+
 # iperf_begin BDF SECONDS: four streams to the device, four from it.
 iperf_begin() {
 	iperf_wire=$(wire_of "$1")
 	ip netns exec "peer$iperf_wire" iperf3 -s -1 >/tmp/server 2>&1 &
-	sleep 0.5
+	until_true 30 iperf_listens || failure "iperf3's server does not listen: $(cat /tmp/server)"
 	iperf3 -c "10.0.$iperf_wire.2" -P 4 -t "$2" --bidir -i 0 -J >/tmp/iperf 2>&1 &
 	load=$!
 }
@@ -129,7 +134,7 @@ case_rmmod_under_network_load() {
 	log_mark
 	take fused $IGB
 	nic_start $IGB
-	iperf_start $IGB 4
+	iperf_start $IGB 10
 	for _ in 1 2 3 4 5 6 7 8; do
 		rmmod_refused
 	done

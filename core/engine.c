@@ -1047,12 +1047,22 @@ void xs_engine_poll(struct xs_engine *engine)
 	this_cpu_unlock(cpu, flags);
 }
 
-/* Sync all batches for the promises of @cpu that may be in any of them. */
-static xs_noinline void settle(struct xs_engine *engine, struct xs_cpu *cpu,
-			       u64 elsewhere)
+/*
+ * The driver's sync of what it has unmapped on @cpu, whose lock this drops. A
+ * promise is forgotten after its sync only, as another context of the CPU may
+ * wait for the same one.
+ */
+static void keep_promises(struct xs_engine *engine, struct xs_cpu *cpu,
+			  xs_flags_t flags)
 {
-	xs_flags_t flags;
+	u64 elsewhere = cpu->elsewhere;
+	bool settled = cpu->settled == elsewhere;
 
+	if (cpu->promised)
+		sync_batch(engine, cpu, XS_SYNC_EXPLICIT);
+	xs_unlock(&cpu->lock, flags);
+	if (settled)
+		return;
 	xs_engine_sync(engine, XS_SYNC_EXPLICIT);
 	flags = xs_lock(&cpu->lock);
 	if (cpu->settled < elsewhere)
@@ -1060,50 +1070,21 @@ static xs_noinline void settle(struct xs_engine *engine, struct xs_cpu *cpu,
 	xs_unlock(&cpu->lock, flags);
 }
 
-/* The driver syncs what it has unmapped on @cpu, whose lock is held. */
-static u64 keep_promises(struct xs_engine *engine, struct xs_cpu *cpu)
-{
-	if (cpu->promised)
-		sync_batch(engine, cpu, XS_SYNC_EXPLICIT);
-	return cpu->elsewhere;
-}
-
-static xs_noinline void sync_explicit_everywhere(struct xs_engine *engine)
-{
-	for (u32 i = 0; i < engine->cpu_count; i++) {
-		struct xs_cpu *cpu = engine->cpus[i];
-		xs_flags_t flags = xs_lock(&cpu->lock);
-		u64 elsewhere = keep_promises(engine, cpu);
-		bool settled = cpu->settled == elsewhere;
-
-		xs_unlock(&cpu->lock, flags);
-		if (!settled)
-			settle(engine, cpu, elsewhere);
-	}
-}
-
-/*
- * Asks the promises and not the policy, which may be another one by now. A
- * promise is forgotten after its sync only, as another context of this CPU may
- * wait for the same one.
- */
+/* Asks the promises and not the policy, which may be another one by now. */
 void xs_engine_sync_explicit(struct xs_engine *engine, bool everywhere)
 {
 	xs_flags_t flags;
-	struct xs_cpu *cpu;
-	u64 elsewhere;
-	bool settled;
 
-	if (everywhere) {
-		sync_explicit_everywhere(engine);
+	if (!everywhere) {
+		struct xs_cpu *cpu = this_cpu_lock(engine, &flags);
+
+		keep_promises(engine, cpu, flags);
 		return;
 	}
-	cpu = this_cpu_lock(engine, &flags);
-	elsewhere = keep_promises(engine, cpu);
-	settled = cpu->settled == elsewhere;
-	this_cpu_unlock(cpu, flags);
-	if (!settled)
-		settle(engine, cpu, elsewhere);
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		flags = xs_lock(&engine->cpus[i]->lock);
+		keep_promises(engine, engine->cpus[i], flags);
+	}
 }
 
 u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)

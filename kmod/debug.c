@@ -53,17 +53,29 @@ static void warn_late(struct device *dev)
 	dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a sync, and not synced since: was another device synced?\n");
 }
 
-static void forget_late(u64 now_ns)
+/* Another CPU may have read the clock later and come first. */
+static bool is_late(const struct watched *at, u64 now_ns)
+{
+	return (s64)(now_ns - at->since_ns) >= LATE_NS;
+}
+
+/* What waits too long is forgotten, and with it all that waits for @synced. */
+static void forget_due(struct device *synced, u64 now_ns)
 {
 	u32 i = 0;
 
 	while (i < watched_count) {
-		/* Another CPU may have read the clock later and come first. */
-		if ((s64)(now_ns - watched[i].since_ns) < LATE_NS) {
+		struct watched *at = &watched[i];
+
+		if (is_late(at, now_ns)) {
+			warn_late(at->dev);
+		} else if (at->dev != synced) {
 			i++;
 			continue;
+		} else if (folio_ref_count(at->folio) <=
+			   own_references(at->folio)) {
+			dev_err_ratelimited(at->dev, "xsmmu: misuse: memory was freed before its sync\n");
 		}
-		warn_late(watched[i].dev);
 		forget(i);
 	}
 }
@@ -90,17 +102,18 @@ static void watch(struct device *dev, phys_addr_t phys, u64 now_ns)
 /* @dev is about to unmap without a sync. */
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 {
-	struct iommu_domain *domain = xs_group_of(dev)->domain;
-	u64 now_ns = ktime_get_mono_fast_ns();
 	u64 end = iova + bytes;
 	unsigned long flags;
+	u64 now_ns;
 
 	if (likely(!READ_ONCE(debug)))
 		return;
+	now_ns = ktime_get_mono_fast_ns();
 	spin_lock_irqsave(&watched_lock, flags);
-	forget_late(now_ns);
+	forget_due(NULL, now_ns);
 	for (iova &= PAGE_MASK; iova < end; iova += PAGE_SIZE)
-		watch(dev, iommu_iova_to_phys(domain, iova), now_ns);
+		watch(dev, iommu_iova_to_phys(xs_group_of(dev)->domain, iova),
+		      now_ns);
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
@@ -108,23 +121,11 @@ void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 void xs_debug_sync(struct device *dev)
 {
 	unsigned long flags;
-	u32 i = 0;
 
 	if (likely(!READ_ONCE(watched_count)))
 		return;
 	spin_lock_irqsave(&watched_lock, flags);
-	forget_late(ktime_get_mono_fast_ns());
-	while (i < watched_count) {
-		struct folio *folio = watched[i].folio;
-
-		if (watched[i].dev != dev) {
-			i++;
-			continue;
-		}
-		if (folio_ref_count(folio) <= own_references(folio))
-			dev_err_ratelimited(dev, "xsmmu: misuse: memory was freed before its sync\n");
-		forget(i);
-	}
+	forget_due(dev, ktime_get_mono_fast_ns());
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 

@@ -113,8 +113,8 @@ FAULTS = (
     Fault(
         "a driver's sync leaves other CPUs' batches alone",
         "engine.c",
-        "	if (!settled)\n		settle(engine, cpu, elsewhere);\n}\n\nu64 xs_engine_expire",
-        "	(void)settled;\n}\n\nu64 xs_engine_expire",
+        "	xs_engine_sync(engine, XS_SYNC_EXPLICIT);\n	flags = xs_lock",
+        "	flags = xs_lock",
     ),
     Fault("ranges are a block too short", "batch.c", "range.pages *= 2;", "range.pages += XS_BLOCK_PAGES - 1;"),
     Fault("runs are a page too short", "engine.c", "end = start + run;", "end = start + run - (run > 1);"),

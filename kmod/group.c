@@ -217,6 +217,9 @@ void xs_group_update_aware(struct xs_group *group)
 		if (xdev->taken && !xdev->aware)
 			group->aware = false;
 	xs_dma_set_aware(&group->ops, group->aware);
+	/* The level is strict from here on: what was deferred is synced. */
+	if (group->aware)
+		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
 }
 
 /* Name, remove and count what is still mapped in one block. */

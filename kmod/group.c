@@ -501,6 +501,8 @@ void xs_group_sum(struct xs_group *group, struct xs_ledger *sum)
 		xs_engine_ledger(&group->engine, sum);
 	}
 	xs_ledger_add(sum, &group->past);
+	sum->commands_page += atomic64_read(&group->map_syncs.page);
+	sum->commands_domain += atomic64_read(&group->map_syncs.domain);
 }
 
 enum xs_level xs_group_level(const struct xs_group *group)

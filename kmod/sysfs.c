@@ -156,7 +156,8 @@ XS_STAT(deferred_pages, deferred(sum));
 XS_STAT(synced_pages, sum->synced_pages);
 XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->synced_pages, 0));
 XS_STAT(map_failures, sum->map_failures);
-XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs));
+XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs.page) +
+		   atomic64_read(&xdev->group->map_syncs.domain));
 XS_STAT(sync_unmap, sum->syncs[XS_SYNC_UNMAP]);
 XS_STAT(sync_block, sum->syncs[XS_SYNC_BLOCK]);
 XS_STAT(sync_poll, sum->syncs[XS_SYNC_POLL]);

@@ -24,19 +24,12 @@ static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
 /* ---- page table ---- */
 
-/*
- * iommu_map() beside the page table: what map-side synchronisation the IOMMU
- * needs, for the price of asking each time.
- */
-static int map_synced(struct xs_group *group, u64 iova, u64 phys, size_t bytes,
-		      u32 prot)
+/* A page-selective command covers an aligned power of two of pages. */
+static bool fits_page_command(const struct xs_group *group,
+			      const struct xs_range *range)
 {
-	int error = iommu_map(group->domain, iova, phys, bytes, prot,
-			      GFP_ATOMIC);
-
-	if (!error)
-		atomic64_inc(&group->map_syncs);
-	return error;
+	return fls64(range->page ^ (range->page + range->pages - 1)) <=
+	       group->range_max_lg2;
 }
 
 /* A driver may map less than it was asked to, as up to the end of a table. */
@@ -51,26 +44,67 @@ static noinline int map_rest(struct xs_group *group, u64 iova, u64 phys,
 	return error;
 }
 
-static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages,
-				     u32 prot)
+static __always_inline int map_table(struct xs_group *group, bool generic,
+				     xs_map_pages_t map_pages, u64 iova,
+				     u64 phys, u32 pages, u32 prot)
 {
-	struct xs_group *group = world;
 	struct iommu_domain *domain = group->domain;
 	size_t bytes = (size_t)pages << PAGE_SHIFT;
 	size_t mapped = 0;
 	int error;
 
-	if (xs_have_generic_pt() && group->generic)
+	if (xs_have_generic_pt() && generic)
 		error = xs_domain_map_generic(domain, iova, phys, bytes, prot,
 					      &mapped);
-	else if (likely(group->map_pages))
-		error = group->map_pages(domain, iova, phys, PAGE_SIZE, pages,
-					 prot, GFP_ATOMIC, &mapped);
 	else
-		return map_synced(group, iova, phys, bytes, prot);
+		error = map_pages(domain, iova, phys, PAGE_SIZE, pages, prot,
+				  GFP_ATOMIC, &mapped);
 	if (likely(mapped == bytes))
 		return 0;
 	return map_rest(group, iova, phys, bytes, prot, mapped, error);
+}
+
+/*
+ * Map, then the map-side sync. Not by iommu_map(): that may map large pages,
+ * for which VT-d frees emptied tables and sends commands that nobody counts.
+ */
+static noinline int map_synced(struct xs_group *group, u64 iova, u64 phys,
+			       u32 pages, u32 prot)
+{
+	struct xs_range range = { iova >> PAGE_SHIFT, pages };
+	struct iommu_domain *domain = group->domain;
+	size_t bytes = (size_t)pages << PAGE_SHIFT;
+	bool generic = xs_domain_is_generic(domain);
+	int error;
+
+	if (!generic && !domain->ops->map_pages)
+		return iommu_map(domain, iova, phys, bytes, prot, GFP_ATOMIC);
+	error = map_table(group, generic, domain->ops->map_pages, iova, phys,
+			  pages, prot);
+	if (error)
+		return error;
+	error = xs_domain_sync_map(domain, iova, bytes);
+	if (error) {
+		iommu_unmap(domain, iova, bytes);
+		return error;
+	}
+	if (fits_page_command(group, &range))
+		atomic64_inc(&group->map_syncs.page);
+	else
+		atomic64_inc(&group->map_syncs.domain);
+	return 0;
+}
+
+static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages,
+				     u32 prot)
+{
+	struct xs_group *group = world;
+	bool generic = xs_have_generic_pt() && group->generic;
+	xs_map_pages_t map_pages = group->map_pages;
+
+	if (unlikely(!generic && !map_pages))
+		return map_synced(group, iova, phys, pages, prot);
+	return map_table(group, generic, map_pages, iova, phys, pages, prot);
 }
 
 /*
@@ -123,12 +157,6 @@ static void world_gather_init(xs_gather_t *gather)
 	gather->queued = true;
 }
 
-/* A page-selective command covers an aligned power of two of pages. */
-static u32 range_lg2(const struct xs_range *range)
-{
-	return fls64(range->page ^ (range->page + range->pages - 1));
-}
-
 static void invalidate_range(struct xs_group *group, xs_gather_t *gather,
 			     const struct xs_range *range,
 			     struct xs_commands *sent)
@@ -138,7 +166,7 @@ static void invalidate_range(struct xs_group *group, xs_gather_t *gather,
 	gather->end = ((range->page + range->pages) << PAGE_SHIFT) - 1;
 	gather->pgsize = PAGE_SIZE;
 	iommu_iotlb_sync(group->domain, gather);
-	if (range_lg2(range) <= group->range_max_lg2)
+	if (fits_page_command(group, range))
 		sent->page++;
 	else
 		sent->domain++;
@@ -332,7 +360,7 @@ static void probe_iommu(struct xs_group *group, struct device *dev)
 	}
 	group->generic = !needs_sync && xs_domain_is_generic(group->domain);
 	group->map_pages = needs_sync ? NULL : ops->map_pages;
-	group->unmap_pages = group->map_pages ? ops->unmap_pages : NULL;
+	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
 }
 
 const struct xs_world_ops xs_linux_world = {

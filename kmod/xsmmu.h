@@ -30,6 +30,10 @@
 
 struct xs_group;
 
+typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
+			      phys_addr_t phys, size_t page_bytes, size_t pages,
+			      int prot, gfp_t gfp, size_t *mapped);
+
 /*
  * What the engine's world keeps for one CPU of a taken-over group.
  * @dirty: on this CPU's list of what the end of its next poll syncs; only this
@@ -53,12 +57,11 @@ struct xs_group_cpu {
  * @ops:	what the devices' dma_ops point to: from it the DMA path finds
  *		the group without a look-up
  * @domain:	the group's default domain
- * @map_pages, @unmap_pages: the domain's own, to be called without iommu_map()
- *		and iommu_unmap_fast(), where no map-side sync is needed; NULL
- *		where one is
- * @generic:	the same for a domain with generic page tables
+ * @map_pages:	the domain's own, where maps need no sync; NULL where they do
+ * @unmap_pages: the domain's own, for what was mapped as single pages
+ * @generic:	maps need no sync and the domain has generic page tables
  * @range_max_lg2: log2 of the largest page-selective command, in pages
- * @map_syncs:	map-side syncs, which the hardware counts as invalidations
+ * @map_syncs:	map-side syncs since load, by the command that each one sends
  * @past:	sum of the ledgers of earlier engines
  * @failure:	why the last take-over failed, NULL if it did not
  */
@@ -74,15 +77,16 @@ struct xs_group {
 	bool aware;
 	struct dma_map_ops ops;
 	struct iommu_domain *domain;
-	int (*map_pages)(struct iommu_domain *domain, unsigned long iova,
-			 phys_addr_t phys, size_t page_bytes, size_t pages,
-			 int prot, gfp_t gfp, size_t *mapped);
+	xs_map_pages_t map_pages;
 	size_t (*unmap_pages)(struct iommu_domain *domain, unsigned long iova,
 			      size_t page_bytes, size_t pages,
 			      struct iommu_iotlb_gather *gather);
 	bool generic;
 	u32 range_max_lg2;
-	atomic64_t map_syncs;
+	struct {
+		atomic64_t page;
+		atomic64_t domain;
+	} map_syncs;
 	struct xs_group_cpu *cpus;
 
 	struct xs_ledger past;

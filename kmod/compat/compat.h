@@ -115,6 +115,21 @@ static inline size_t xs_domain_unmap_generic(struct iommu_domain *domain,
 }
 #endif
 
+/*
+ * fa4c4507099f ("iommu: Allow .iotlb_sync_map to fail and handle s390's -ENOMEM
+ * return", 6.7)
+ */
+static inline int xs_domain_sync_map(struct iommu_domain *domain, u64 iova,
+				     size_t bytes)
+{
+#ifdef XS_HAVE_SYNC_MAP_ERROR
+	return domain->ops->iotlb_sync_map(domain, iova, bytes);
+#else
+	domain->ops->iotlb_sync_map(domain, iova, bytes);
+	return 0;
+#endif
+}
+
 /* The list of page-table pages in a gather got a type of its own in 6.16. */
 static inline bool xs_gather_frees_tables(struct iommu_iotlb_gather *gather)
 {

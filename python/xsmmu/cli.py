@@ -35,6 +35,7 @@ Examples:
   xsmmu lab run                                  everything, on the default kernel
   xsmmu lab run --quick                          map and unmap costs only
   xsmmu lab run --kernel 7.2 --quick
+  xsmmu lab run --experiment claim-d-mapsync     what was published, beside what is measured here
   xsmmu lab run --workload net-rx --workload nvme/4k --policy kernel-strict --policy fused
 """
 
@@ -56,6 +57,7 @@ Examples:
   xsmmu lab profile
   xsmmu lab profile --function dma_unmap_page_attrs --kernel 7.2
   xsmmu lab profile --policy kernel-strict --json
+  xsmmu lab profile --policy kernel-strict --iommu vtd-cm
 """
 
 _ATTACH_HELP = """Choose a device's policy; all devices of its IOMMU group move together.
@@ -182,6 +184,7 @@ def lab_profile(
     policy: Annotated[str, typer.Option(help="A policy of the comparison.")] = "fused",
     function: Annotated[str, typer.Option(help="A function of the kernel or a module.")] = "dma_map_page_attrs",
     calls: Annotated[int, typer.Option(min=1, help="Step through the call that makes it so many.")] = 4500,
+    iommu: Annotated[str, typer.Option(help="vtd, or vtd-cm for caching mode.")] = "vtd",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Profile one call."""
@@ -192,7 +195,7 @@ def lab_profile(
     from xsmmu import host, profile
 
     host.interrupt_on_sigterm()
-    result = profile.run(kernel, policy, function, calls, Console(stderr=True))
+    result = profile.run(kernel, policy, function, calls, Console(stderr=True), iommu)
     if as_json:
         _print_json(dataclasses.asdict(result))
     else:

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from xsmmu import claims
+from xsmmu.claims import Claim
 from xsmmu.errors import LabError, unknown_name
-from xsmmu.machine import DEVICES, Mode
+from xsmmu.machine import DEFAULT_IOMMU, DEVICES, IOMMUS, Mode
 
 FOLDER = Path(__file__).resolve().parents[2] / "lab" / "experiments"
 
@@ -56,6 +58,8 @@ class Workload:
     labels: dict[str, Argument]
     arguments: dict[str, Argument]
     baseline: dict[str, Argument] = field(default_factory=dict)
+    iommu: str = DEFAULT_IOMMU
+    """Its guest's."""
     driver: str = DRIVERS[0]
     faults: bool = False
     quick: bool = False
@@ -71,6 +75,10 @@ class Workload:
         """As on the command line."""
         return f"{self.name}/{self.variant}"
 
+    def has(self, policy: str) -> bool:
+        """Whether it is run under this policy."""
+        return (policy in OURS or not self.ours_only) and policy in (self.policies or POLICIES)
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -81,6 +89,8 @@ class Experiment:
     mode: Mode
     policies: tuple[str, ...]
     workloads: tuple[Workload, ...]
+    claims: tuple[Claim, ...] = ()
+    """What others have published, to stand beside the runs."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +114,7 @@ class Plan:
     """What one guest does."""
 
     guest: str
+    iommu: str
     runs: tuple[Run, ...]
     script: str
     needs: tuple[Needs, ...]
@@ -123,11 +134,20 @@ def load(name: str, folder: Path = FOLDER) -> Experiment:
         return _parse(tomllib.loads(path.read_text()))
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise LabError(f"{path}: {type(error).__name__}: {error}") from None
+    except LabError as error:
+        raise LabError(f"{path}: {error.message}") from None
 
 
 def _parse(data: dict[str, Any]) -> Experiment:
     needs = {name: Needs(**_tuples(row)) for name, row in data["needs"].items()}
-    workloads = [workload for row in data["workload"] for workload in _variants(row, needs)]
+    iommus = {name: row["iommu"] for name, row in data.get("guest", {}).items()}
+    for iommu in iommus.values():
+        if iommu not in IOMMUS:
+            raise unknown_name("IOMMU", iommu, IOMMUS)
+    workloads = [workload for row in data["workload"] for workload in _variants(row, needs, iommus)]
+    for guest in iommus:
+        if guest not in {each.guest for each in workloads}:
+            raise unknown_name("guest", guest, sorted({each.guest for each in workloads}))
     policies = tuple(data["policies"])
     for policy in policies:
         if policy not in POLICIES:
@@ -135,16 +155,19 @@ def _parse(data: dict[str, Any]) -> Experiment:
     mode = data.get("mode", "cost")
     if mode not in get_args(Mode):
         raise unknown_name("mode", mode, get_args(Mode))
-    return Experiment(data["name"], data["description"], mode, policies, tuple(workloads))
+    runs = {each.full_name: [policy for policy in policies if each.has(policy)] for each in workloads}
+    found = claims.parse(data.get("claim", []), runs)
+    return Experiment(data["name"], data["description"], mode, policies, tuple(workloads), found)
 
 
 def _tuples(row: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
 
 
-def _variants(row: dict[str, Any], needs: dict[str, Needs]) -> Iterable[Workload]:
+def _variants(row: dict[str, Any], needs: dict[str, Needs], iommus: dict[str, str]) -> Iterable[Workload]:
     common = _tuples({key: value for key, value in row.items() if key != "variants"})
     common["needs"] = needs[row["needs"]]
+    common["iommu"] = iommus.get(row["guest"], DEFAULT_IOMMU)
     if row.get("driver", DRIVERS[0]) not in DRIVERS:
         raise unknown_name("driver", row["driver"], DRIVERS)
     for variant, values in row["variants"].items():
@@ -199,7 +222,7 @@ def plans(policies: Sequence[str], workloads: Sequence[Workload]) -> list[Plan]:
                 next_id += len(session)
                 runs += session
                 script += script_part
-        result.append(Plan(guest, tuple(runs), "\n".join(script) + "\n", tuple(needs)))
+        result.append(Plan(guest, mine[0].iommu, tuple(runs), "\n".join(script) + "\n", tuple(needs)))
     return result
 
 
@@ -211,7 +234,7 @@ def _session(
     names = " ".join(row.bdf for row in rows)
     script = [f"session_open {policy} {rows[0].driver} {workloads[0].driver} {names}"]
     for workload in workloads:
-        if (workload.ours_only and policy not in OURS) or policy not in (workload.policies or POLICIES):
+        if not workload.has(policy):
             continue
         if warm:
             # The first run of a program pays for reading it in.

@@ -15,7 +15,7 @@ from typing import Any
 from xsmmu import oracle, watch
 from xsmmu.errors import GuestError
 from xsmmu.experiment import Run
-from xsmmu.machine import DEVICES
+from xsmmu.machine import DEVICES, IOMMUS
 from xsmmu.oracle import Counts
 
 Json = dict[str, Any]
@@ -67,10 +67,21 @@ def check(measured: Measured) -> None:
         raise GuestError(f"{measured.name}: the module says '{state}' after {maps} maps, so the policy was not in use")
     ours = Counts(measured.moved("inv_page"), measured.moved("inv_domain"), measured.moved("inv_global"))
     oracle.compare(measured.name, ours, measured.counts)
+    _check_map_side(measured)
     after = measured.record["after"]["stats"]
     if after["deferred_pages"] != after["synced_pages"]:
         waiting = after["deferred_pages"] - after["synced_pages"]
         raise GuestError(f"{measured.name}: {waiting} unmapped pages were still waiting for a sync long after the run")
+
+
+def _check_map_side(measured: Measured) -> None:
+    """Each map is synced where the IOMMU needs that, and none where it does not."""
+    maps, syncs = measured.moved("maps"), measured.moved("map_syncs")
+    if IOMMUS[measured.run.workload.iommu].syncs_maps:
+        if syncs < maps:
+            raise GuestError(f"{measured.name}: {maps} maps had {syncs} map-side syncs, but each needs one here")
+    elif syncs:
+        raise GuestError(f"{measured.name}: {syncs} map-side syncs, which this IOMMU does not need")
 
 
 def check_closed(policy: str, left: Json | None) -> None:
@@ -91,6 +102,7 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
         "workload": run.workload.name,
         "policy": run.policy,
         **run.workload.labels,
+        "iommu": run.workload.iommu,
         "driver": run.workload.driver,
         "level": measured.record["after"]["level"] if mine else BASELINE_LEVELS[run.policy],
         "pages_mapped": pages[0],
@@ -107,6 +119,8 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
         "busy_ns": measured.busy_ns,
         "elapsed_ns": measured.record["elapsed_ns"],
         "syncs": {cause: measured.moved(f"sync_{cause}") for cause in SYNC_CAUSES} if mine else None,
+        "maps": measured.moved("maps") if mine else None,
+        "map_syncs": measured.moved("map_syncs") if mine else None,
     }
     result |= _MEASURES[run.workload.measure](measured, baseline)
     if cost is None:
@@ -135,7 +149,7 @@ def relate(entries: Sequence[Json]) -> None:
 
 
 def _place(each: Json) -> tuple[Any, ...]:
-    return tuple(each.get(key) for key in ("workload", "ring", "device", "variant"))
+    return tuple(each.get(key) for key in ("workload", "ring", "device", "variant", "iommu"))
 
 
 def _cost_of(each: Json) -> float | None:

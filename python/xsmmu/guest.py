@@ -58,7 +58,7 @@ class Boot:
     initramfs: Path
     mode: machine.Mode = "cost"
     accel: machine.Accel = "tcg"
-    iommu: str = "vtd"
+    iommu: str = machine.DEFAULT_IOMMU
     memory_mib: int = 1024
     timeout_s: float = 1200
     quiet_s: float = 180

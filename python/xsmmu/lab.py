@@ -20,13 +20,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from xsmmu import build, drivers, experiment, figures, host, initramfs, kernels, report, results, root
+from xsmmu import build, claims, drivers, experiment, figures, host, initramfs, kernels, report, results, root
 from xsmmu.errors import LabError
 from xsmmu.experiment import OURS, Plan, Run
 from xsmmu.figures import Measured
 from xsmmu.guest import Boot, Guest, Record, first_error, kvm_works
 from xsmmu.kernels import Kernel
-from xsmmu.machine import DEVICES, Accel, Mode
+from xsmmu.machine import DEVICES, IOMMUS, Accel, Mode
 from xsmmu.root import Root
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -134,7 +134,7 @@ def _patched(the_root: Root, kernel: Kernel, plan: Plan) -> list[Path]:
 
 def _boot(the_root: Root, kernel: Kernel, plan: Plan, modules: Sequence[Path], mode: Mode) -> Boot:
     archive = image(the_root, kernel, plan.needs, modules, plan.script, _patched(the_root, kernel, plan))
-    return Boot(kernel.vmlinuz, archive, mode)
+    return Boot(kernel.vmlinuz, archive, mode, iommu=plan.iommu)
 
 
 def _accel(the_root: Root, boots: Mapping[str, Boot], wanted: str, mode: Mode, folder: Path) -> Accel:
@@ -264,13 +264,13 @@ def _summary(
         "time": folder.time.isoformat(timespec="seconds"),
         "commit": commit(),
         "kernel": release,
-        "iommu": "Intel VT-d, second stage",
+        "iommu": "; ".join(dict.fromkeys(IOMMUS[each.run.workload.iommu].words for each in measured)),
         "qemu": qemu,
         "accel": "tcg-icount" if (accel, chosen.mode) == ("tcg", "cost") else accel,
         "experiment": chosen.name,
         "command": shlex.join(["xsmmu", *sys.argv[1:]]),
         "versions": {"linux-image": kernel.version, **versions},
-        "runs": _entries(measured, _cost_word(accel, chosen.mode)),
+        **_runs(chosen, measured, _cost_word(accel, chosen.mode)),
     }
 
 
@@ -281,15 +281,18 @@ def _cost_word(accel: Accel, mode: Mode) -> str | None:
     return "instructions" if accel == "tcg" else "ns"
 
 
-def _entries(measured: Sequence[Measured], cost: str | None) -> list[figures.Json]:
-    baselines = {(each.run.workload.full_name, each.run.policy): each for each in measured if each.run.is_baseline}
-    entries = [
-        figures.entry(each, baselines.get((each.run.workload.full_name, each.run.policy)), cost)
+def _runs(chosen: experiment.Experiment, measured: Sequence[Measured], cost: str | None) -> figures.Json:
+    """The runs' entries, and the experiment's claims beside them."""
+    places = {id(each): (each.run.workload.full_name, each.run.policy) for each in measured}
+    baselines = {places[id(each)]: each for each in measured if each.run.is_baseline}
+    entries = {
+        places[id(each)]: figures.entry(each, baselines.get(places[id(each)]), cost)
         for each in measured
         if not each.run.is_baseline
-    ]
-    figures.relate(entries)
-    return entries
+    }
+    figures.relate(list(entries.values()))
+    compared = claims.compare(chosen.claims, entries)
+    return {"runs": list(entries.values()), **({"claims": compared} if compared else {})}
 
 
 def commit() -> str:

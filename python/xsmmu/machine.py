@@ -30,8 +30,23 @@ PEER_MACS = ("52:54:00:00:01:00", "52:54:00:00:01:01")
 # packets in one interrupt, and with them the cost of each, would depend on the host.
 _PEER = "tx=timer,x-txtimer=20000,ioeventfd=off,romfile="
 
-IOMMU_DEVICES = {"vtd": "intel-iommu"}
-"""IOMMUs by the name that results carry. vtd: Intel VT-d with second-stage page tables."""
+
+@dataclass(frozen=True)
+class Iommu:
+    """An IOMMU model: QEMU's device, what it is in words, and whether each map needs a sync too."""
+
+    device: str
+    words: str
+    syncs_maps: bool
+
+
+IOMMUS = {
+    "vtd": Iommu("intel-iommu", "Intel VT-d, second stage", syncs_maps=False),
+    "vtd-cm": Iommu("intel-iommu,caching-mode=on", "Intel VT-d, second stage, caching mode", syncs_maps=True),
+}
+"""The guest's IOMMU, by its name in experiments."""
+
+DEFAULT_IOMMU = "vtd"
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,7 @@ def qemu_arguments(
             arguments += ["-icount", "shift=0,sleep=off"]
     else:
         arguments += ["-smp", "2"]
-    arguments += ["-device", IOMMU_DEVICES[iommu]]
+    arguments += ["-device", IOMMUS[iommu].device]
     arguments += _ports(ends) + _nics() + _disks(ends.data_disk)
     arguments += ["-device", f"iommu-testdev,id={DEVICES['testdev'].id},bus=pcie.0,addr=3"]
     for event in trace_events:

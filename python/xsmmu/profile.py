@@ -64,6 +64,7 @@ class Profile:
     """One call, by function, the largest first."""
 
     kernel: str
+    iommu: str
     policy: str
     function: str
     call: int
@@ -201,16 +202,20 @@ class _Profiler:
         return seen
 
 
-def run(kernel_name: str | None, policy: str, function: str, call: int, console: Console) -> Profile:
+def run(
+    kernel_name: str | None, policy: str, function: str, call: int, console: Console, iommu: str = machine.DEFAULT_IOMMU
+) -> Profile:
     """Profile one call; leaves nothing behind. Raises LabError."""
     if policy not in experiment.POLICIES:
         raise unknown_name("policy", policy, experiment.POLICIES)
+    if iommu not in machine.IOMMUS:
+        raise unknown_name("IOMMU", iommu, machine.IOMMUS)
     the_root = root.ensure(host.cache_dir(), console)
     kernel = kernels.ensure(the_root, kernel_name, console)
     ours = lab.modules(the_root, kernel, (policy,))
     plan = _PLAN.format(policy=policy, device=machine.DEVICES["testdev"], ring=RING, rounds=call // RING + 2)
     image = lab.image(the_root, kernel, (), ours, plan)
-    boot = Boot(kernel.vmlinuz, image, timeout_s=TIMEOUT_S, quiet_s=TIMEOUT_S)
+    boot = Boot(kernel.vmlinuz, image, iommu=iommu, timeout_s=TIMEOUT_S, quiet_s=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="xsmmu-profile-") as work:
         socket = Path(work) / "gdb"
         profiler = _Profiler(socket, function, call)
@@ -222,7 +227,7 @@ def run(kernel_name: str | None, policy: str, function: str, call: int, console:
         advice = f"choose --calls up to {profiler.hits}" if profiler.hits else "choose another function"
         raise LabError(f"{function} was called {profiler.hits:,} times only in the run, not {call:,}: {advice}")
     total = sum(part.instructions for part in profiler.parts)
-    return Profile(profiler.release, policy, function, call, total, profiler.parts)
+    return Profile(profiler.release, machine.IOMMUS[iommu].words, policy, function, call, total, profiler.parts)
 
 
 async def _run(guest: Guest) -> None:
@@ -239,7 +244,8 @@ def render(profile: Profile, console: Console) -> None:
     table.add_column("share", "100.0%", justify="right")
     for part in profile.parts:
         table.add_row(part.function, part.module, f"{part.instructions:,}", f"{part.share:.1%}")
-    where = f"{profile.policy} on {profile.kernel}"
-    console.print(f"{profile.function}, call {profile.call:,} of micro ring={RING}: {where}", highlight=False)
+    where = f"{profile.policy} on {profile.kernel}, {profile.iommu}"
+    what = f"{profile.function}, call {profile.call:,} of micro ring={RING}: {where}"
+    console.print(what, highlight=False, soft_wrap=True)
     console.print(table)
     console.print(_COUNTED, highlight=False)

@@ -61,6 +61,7 @@ def _html(view: View, pictures: list[Plot]) -> str:
     environment.filters["svg"] = lambda picture: Markup(picture.svg())
     environment.filters["heading"] = _heading
     environment.filters["by_level"] = _by_level
+    environment.globals |= {"verdict": table.verdict, "reckoning": table.reckoning}
     levels = {run.level for workload in view.workloads for run in workload.runs}
     compared, lacking, wrong = view.oracle_agreement()
     return environment.get_template("report.html.j2").render(
@@ -68,6 +69,7 @@ def _html(view: View, pictures: list[Plot]) -> str:
         facts=table.facts(view),
         overview=table.overview(view) if view.workloads else None,
         details=[table.details(workload) for workload in view.workloads],
+        claims=[(claim, table.claim(claim)) for claim in view.claims],
         pictures=pictures,
         levels={level: promise for level, promise in LEVELS.items() if level in levels},
         notes=table.notes(view),

@@ -8,8 +8,10 @@ cut, and nothing is said by colour alone.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
@@ -21,6 +23,8 @@ from xsmmu.view import (
     LEVELS,
     NULL,
     PASSTHROUGH,
+    Check,
+    Claim,
     Run,
     View,
     Workload,
@@ -30,10 +34,13 @@ from xsmmu.view import (
     show_seen,
 )
 
+_HEAD_WIDTH: Final = 14
+"""Characters of a claim's headings, which are whole phrases."""
+
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, one line or two, and a cell for each row."""
+    """A column: its heading, one line or more, and a cell for each row."""
 
     head: str
     cells: tuple[str, ...]
@@ -207,6 +214,62 @@ def _throughput(runs: Sequence[Run]) -> Column:
     )
 
 
+def claim(claimed: Claim) -> Grid:
+    """One row for each system: what was published of it, and what was measured here."""
+    systems = claimed.systems
+    columns: list[Column] = []
+    for figure in claimed.figures:
+        head = f"{figure.name}, x of {figure.relative_to}" if figure.relative_to else figure.name
+        sides = [("published", [each.published[figure.name] for each in systems])]
+        if figure.comparable:
+            sides.append(("here", [each.measured[figure.name] for each in systems]))
+        for side, values in sides:
+            if side == "here" or any(value is not None for value in values):
+                cells = tuple(map(show_inv if _is_small(sides) else show, values))
+                columns.append(Column("\n".join([*textwrap.wrap(head, _HEAD_WIDTH), side]), cells))
+    return Grid(
+        claimed.title,
+        "",
+        (
+            Column("system", tuple(each.name for each in systems)),
+            Column("here", tuple(each.here or NULL for each in systems)),
+        ),
+        tuple(columns),
+    )
+
+
+def _is_small(sides: Iterable[tuple[str, Iterable[float | None]]]) -> bool:
+    """Whether a figure is one that stays about 1 and below, which needs its leading digits."""
+    return all(value < 2 for _, values in sides for value in values if value is not None)
+
+
+def verdict(holds: bool | None, checks: Sequence[Check]) -> str:
+    """Whether a statement holds here, in words."""
+    if holds is None:
+        return "not measured here" if checks else "not checked here"
+    return "holds here" if holds else "does not hold here"
+
+
+def reckoning(check: Check) -> str:
+    """A check with the figures that decide it."""
+    small = all(value < 2 for value in check.measured if value is not None)
+
+    def term(text: str, value: float | None) -> str:
+        try:
+            float(text)
+        except ValueError:
+            return f"{text} ({(show_inv if small else show)(value)})"
+        return text
+
+    terms = [term(*each) for each in zip(check.terms, check.measured, strict=True)]
+    words = [terms[0]]
+    for operator, each in zip(check.operators, terms[1:], strict=True):
+        words += [operator, each]
+    found = {None: "not measured", True: "true", False: "false"}[check.holds]
+    published = {None: "", True: "; as published", False: "; not so by the published figures"}[check.published_holds]
+    return f"{check.figure}: {' '.join(words)}: {found}{published}"
+
+
 def notes(view: View) -> list[str]:
     """What a reader must know to read the figures rightly."""
     found = []
@@ -288,8 +351,26 @@ def render(summary: Mapping[str, object], console: Console) -> None:
     console.print()
     for note in (*notes(view), oracle(view)):
         _paragraph(console, note)
+    for claimed in view.claims:
+        console.print()
+        _print_claim(claimed, console)
     if view.command:
         _paragraph(console, f"Made by: {view.command}")
+
+
+def _print_claim(claimed: Claim, console: Console) -> None:
+    """Print published figures beside measured ones, what differs, and what holds."""
+    grid = claim(claimed)
+    gap = 2 if grid.width(2) <= console.width else 1
+    for part in grid.fitted(console.width, gap):
+        _print(part, gap, console)
+    _paragraph(console, f"Published: {claimed.source}. {claimed.conditions}")
+    for text in claimed.differs:
+        _paragraph(console, f"Differs: {text}", indent=9)
+    for statement in claimed.statements:
+        _paragraph(console, f'"{statement.says}": {verdict(statement.holds, statement.checks)}', indent=2)
+        for check in statement.checks:
+            _paragraph(console, f"  {reckoning(check)}", indent=4)
 
 
 def _paragraph(console: Console, text: str, indent: int = 0) -> None:

@@ -6,7 +6,7 @@ figure stays ``None`` to the end: it is shown as "-", never as 0. What cannot be
 (no level, a level nobody knows, a number that is not one) is refused with a `SummaryError`.
 
 Words. A *workload* here is what stands in one table: the workload's name, and where the runs
-say so its ring, device and variant ("micro-1024", "net-rx e1000e", "nvme 4k"). A *cost* is
+say so its ring, device, variant and unusual IOMMU ("micro-1024", "net-rx e1000e", "nvme 4k vtd-cm"). A *cost* is
 map + unmap per page, or the run's own ``cost`` where the workload has another unit (a KiB, a
 packet, an I/O). *Seen* exposure is what the attacking device saw; the other exposure is the
 module's own histogram.
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xsmmu.errors import LabError
+from xsmmu.machine import DEFAULT_IOMMU
 
 SCHEMA: Final = 1
 
@@ -162,6 +163,59 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A system of a claim: what was published of it, and the run that stands beside it, by the figures' names."""
+
+    name: str
+    here: str | None
+    published: Mapping[str, float | None]
+    measured: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A comparison that decides a statement: terms and operators by turns, and each term's value here."""
+
+    figure: str
+    terms: tuple[str, ...]
+    operators: tuple[str, ...]
+    measured: tuple[float | None, ...]
+    holds: bool | None
+    published_holds: bool | None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What was claimed, and whether it holds here; None if that is not known."""
+
+    says: str
+    holds: bool | None
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True)
+class ClaimFigure:
+    """A column of a claim: `comparable` if something measured stands beside what was published."""
+
+    name: str
+    comparable: bool
+    relative_to: str | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One source's figures and statements beside what was measured."""
+
+    title: str
+    source: str
+    conditions: str
+    differs: tuple[str, ...]
+    figures: tuple[ClaimFigure, ...]
+    systems: tuple[Beside, ...]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
 class View:
     """A whole summary."""
 
@@ -176,6 +230,7 @@ class View:
     cost_word: str | None
     """"instructions" or "ns"; None when this accelerator's figures are not a cost at all."""
     workloads: tuple[Workload, ...]
+    claims: tuple[Claim, ...]
 
     @property
     def main_micro(self) -> Workload | None:
@@ -277,14 +332,35 @@ class _Node:
             return _Node(f"{self.path}.{key}" if self.path else key, value)
         raise self._fail(key, "an object or null")
 
-    def nodes(self, key: str) -> list[_Node]:
+    def truth(self, key: str) -> bool | None:
+        value = self.data.get(key)
+        if value is None or isinstance(value, bool):
+            return value
+        raise self._fail(key, "true, false or null")
+
+    def _items(self, key: str) -> Sequence[object]:
         value = self.data.get(key)
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise self._fail(key, "a list")
-        for index, item in enumerate(value):
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        texts = tuple(item for item in self._items(key) if isinstance(item, str))
+        if len(texts) < len(self._items(key)):
+            raise self._fail(key, "a list of texts")
+        return texts
+
+    def numbers(self, key: str) -> tuple[float | None, ...]:
+        return tuple(_Node(f"{self.path}.{key}", {"": item}).number("") for item in self._items(key))
+
+    def nodes(self, key: str) -> list[_Node]:
+        path = f"{self.path}.{key}" if self.path else key
+        nodes = []
+        for index, item in enumerate(self._items(key)):
             if not isinstance(item, Mapping):
-                raise SummaryError(f"summary: {key}[{index}] must be an object, found {item!r}")
-        return [_Node(f"{key}[{index}]", item) for index, item in enumerate(value)]
+                raise SummaryError(f"summary: {path}[{index}] must be an object, found {item!r}")
+            nodes.append(_Node(f"{path}[{index}]", item))
+        return nodes
 
 
 def _cost_word(accel: str | None) -> str | None:
@@ -368,13 +444,62 @@ def _run(node: _Node, word: str | None) -> Run:
     )
 
 
+def _claim(node: _Node) -> Claim:
+    figures = tuple(
+        ClaimFigure(each.required("name"), each.truth("comparable") is True, each.text("relative_to"))
+        for each in node.nodes("figures")
+    )
+    return Claim(
+        title=node.required("title"),
+        source=node.required("source"),
+        conditions=node.required("conditions"),
+        differs=node.texts("differs"),
+        figures=figures,
+        systems=tuple(_beside(each, [figure.name for figure in figures]) for each in node.nodes("systems")),
+        statements=tuple(
+            Statement(each.required("says"), each.truth("holds"), tuple(map(_check, each.nodes("checks"))))
+            for each in node.nodes("statements")
+        ),
+    )
+
+
+def _beside(node: _Node, figures: Sequence[str]) -> Beside:
+    here, published, measured = node.node("here"), node.node("published"), node.node("measured")
+    return Beside(
+        node.required("name"),
+        f"{here.required('policy')}, {here.required('workload')}" if here else None,
+        {name: published.number(name) if published else None for name in figures},
+        {name: measured.number(name) if measured else None for name in figures},
+    )
+
+
+def _check(node: _Node) -> Check:
+    check = Check(
+        node.required("figure"),
+        node.texts("terms"),
+        node.texts("operators"),
+        node.numbers("measured"),
+        node.truth("holds"),
+        node.truth("published_holds"),
+    )
+    if not len(check.terms) == len(check.measured) == len(check.operators) + 1:
+        raise SummaryError(f"summary: {node.path} must have a value for each term, and an operator between two")
+    return check
+
+
 def _workload_of(node: _Node) -> tuple[str, str, int | None]:
     """The name under which a run is compared, its kind, and its ring."""
     name, ring = node.required("workload"), node.count("ring")
     kind, _, tail = name.rpartition("-")
     if ring is None and kind == "micro" and tail.isdecimal():
         return name, kind, int(tail)
-    parts = (f"{name}-{ring}" if ring else name, node.text("device"), node.text("variant"))
+    iommu = node.text("iommu")
+    parts = (
+        f"{name}-{ring}" if ring else name,
+        node.text("device"),
+        node.text("variant"),
+        None if iommu == DEFAULT_IOMMU else iommu,
+    )
     return " ".join(part for part in parts if part), name, ring
 
 
@@ -391,7 +516,7 @@ def read(summary: Mapping[str, object]) -> View:
         if any(other.row == run.row for other in same):
             raise SummaryError(
                 f"summary: {node.path} is a second run of {run.name} ({run.level}) under {key[0]}; "
-                "runs that differ need different `device`, `variant` or `ring`"
+                "runs that differ need different `device`, `variant`, `ring` or `iommu`"
             )
         same.append(run)
     versions = top.node("versions")
@@ -408,6 +533,7 @@ def read(summary: Mapping[str, object]) -> View:
         workloads=tuple(
             Workload(name, kind, ring, tuple(sorted(found, key=_order))) for (name, kind, ring), found in runs.items()
         ),
+        claims=tuple(map(_claim, top.nodes("claims"))) if "claims" in summary else (),
     )
 
 

@@ -35,7 +35,7 @@ def test_help(arguments: tuple[str, ...]) -> None:
     [
         (("--policy", "fuse"), "unknown policy 'fuse': choose from passthrough,"),
         (("--workload", "net"), "unknown workload 'net': choose from micro,"),
-        (("--experiment", "x"), "unknown experiment 'x': choose from compare"),
+        (("--experiment", "x"), "unknown experiment 'x': choose from claim-"),
         (("--accel", "hvf"), "unknown accelerator 'hvf': choose from auto, tcg, kvm"),
     ],
 )

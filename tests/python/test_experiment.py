@@ -31,7 +31,7 @@ def test_functions_exist_and_labels_tell_runs_apart(name: str) -> None:
     for each in chosen.workloads:
         assert f"\n{each.function}() {{" in shell
         assert not each.needs.start or f"\n{each.needs.start}() {{" in shell
-    places = [(each.name, each.driver, *sorted(each.labels.items())) for each in chosen.workloads]
+    places = [(each.name, each.driver, each.iommu, *sorted(each.labels.items())) for each in chosen.workloads]
     assert len(places) == len(set(places))
 
 
@@ -108,6 +108,26 @@ def test_plans_keep_each_session_apart() -> None:
         assert words.count("run") == len(plan.runs)
         for policy in chosen.policies:
             assert sum(line.startswith(f"session_open {policy} ") for line in plan.script.splitlines()) >= 2
+
+
+def test_a_guest_may_have_another_iommu() -> None:
+    chosen = experiment.load("claim-d-mapsync")
+    plans = experiment.plans(chosen.policies, chosen.workloads)
+    assert {plan.guest: plan.iommu for plan in plans} == {"plain": "vtd", "cached": "vtd-cm"}
+
+
+@pytest.mark.parametrize(
+    ("guest", "iommu", "message"),
+    [
+        ("disk", "vtd-xx", r"odd\.toml: unknown IOMMU 'vtd-xx': choose from vtd, vtd-cm"),
+        ("dusk", "vtd-cm", r"odd\.toml: unknown guest 'dusk': choose from disk, net"),
+    ],
+)
+def test_a_wrong_guest_is_named(guest: str, iommu: str, message: str, tmp_path: Path) -> None:
+    text = (experiment.FOLDER / "compare.toml").read_text()
+    (tmp_path / "odd.toml").write_text(f'{text}\n[guest.{guest}]\niommu = "{iommu}"\n')
+    with pytest.raises(LabError, match=message):
+        experiment.load("odd", tmp_path)
 
 
 def test_what_only_ours_can_show_is_left_out_for_the_kernel() -> None:

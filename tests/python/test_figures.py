@@ -15,7 +15,7 @@ from xsmmu.oracle import Counts
 
 STATISTICS = (
     *("maps", "unmaps", "mapped_pages", "unmapped_pages", "live_pages", "deferred_pages", "synced_pages"),
-    *("held_pages", "inv_page", "inv_domain", "inv_global"),
+    *("held_pages", "map_syncs", "inv_page", "inv_domain", "inv_global"),
     *(f"sync_{cause}" for cause in figures.SYNC_CAUSES),
 )
 
@@ -36,7 +36,8 @@ def measured(
     workload: str, policy: str, output: dict[str, Any], counts: Counts | None = None, **record: Any
 ) -> Measured:
     """A run as it arrives."""
-    chosen = next(each for each in experiment.load("compare").workloads if each.full_name == workload)
+    workloads = [each for name in ("compare", "claim-d-mapsync") for each in experiment.load(name).workloads]
+    chosen = next(each for each in workloads if each.full_name == workload)
     content = {"elapsed_ns": 2000, "idle_ns": 1000, "before": None, "after": None, "output": output, **record}
     return Measured(Run(1, chosen, policy), content, counts or Counts())
 
@@ -80,6 +81,18 @@ def test_a_policy_that_was_not_used_fails() -> None:
 def test_work_that_is_never_synced_fails() -> None:
     with pytest.raises(LabError, match="3 unmapped pages were still waiting"):
         figures.check(ours(deferred_pages=5, synced_pages=2))
+
+
+def test_each_map_is_synced_where_the_iommu_needs_it_and_only_there() -> None:
+    def cached(syncs: int) -> Measured:
+        after = snapshot(None, **{**DONE, "map_syncs": syncs})
+        return measured("micro/1024-cached", "fused", MICRO, Counts(2, 1, 0), before=snapshot(), after=after)
+
+    figures.check(cached(100))
+    with pytest.raises(LabError, match="100 maps had 99 map-side syncs"):
+        figures.check(cached(99))
+    with pytest.raises(LabError, match="1 map-side syncs, which this IOMMU does not need"):
+        figures.check(ours(map_syncs=1))
 
 
 def test_baselines_need_no_module() -> None:

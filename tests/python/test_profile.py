@@ -119,10 +119,10 @@ def test_functions_by_name() -> None:
 
 
 def test_the_command_prints_a_table_or_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Profile("6.12.1", "fused", "map_page", 4500, 5, (Part("map_page", "kernel", 5, 1.0),))
+    made = Profile("6.12.1", "an IOMMU", "fused", "map_page", 4500, 5, (Part("map_page", "kernel", 5, 1.0),))
     monkeypatch.setattr(profile, "run", lambda *_: made)
     shown = CliRunner().invoke(app, ["lab", "profile"]).stdout
-    assert shown.startswith("map_page, call 4,500 of micro ring=1024: fused on 6.12.1\n")
+    assert shown.startswith("map_page, call 4,500 of micro ring=1024: fused on 6.12.1, an IOMMU\n")
     assert re.search(r"map_page +│ kernel +│ +5 │ 100\.0%", shown)
     assert re.search(r"total +│ +│ +5 │ 100\.0%", shown)
     assert "\nCounted: instructions" in shown
@@ -134,3 +134,8 @@ def test_the_command_prints_a_table_or_json(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_unknown_policy_lists_the_valid_ones() -> None:
     with pytest.raises(LabError, match="unknown policy 'fast': choose from passthrough, kernel-strict"):
         profile.run(None, "fast", "map_page", 1, Console())
+
+
+def test_an_unknown_iommu_lists_the_valid_ones() -> None:
+    with pytest.raises(LabError, match="unknown IOMMU 'smmu': choose from vtd, vtd-cm"):
+        profile.run(None, "fused", "map_page", 1, Console(), "smmu")

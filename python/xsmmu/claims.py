@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Claims: what others have published of a system, beside what is measured here.
+
+An experiment carries its claims as data (`[[claim]]`, described by lab/claim.schema.json): the figures that are set
+side by side, the systems with their published figures and the run that each stands beside, and statements with checks.
+A check compares one figure of several systems, as in ``inv/page: FANDS < 0.5 * xSMMU <= 0.1``. Whether it holds is
+computed from the figures, the measured and the published ones apart, and is stored nowhere else.
+
+A published figure may be a list, one value for each window of time; then its median counts. A figure without
+`measured` is not comparable: only what was published is shown. With `relative_to` both sides are given in units of
+what that system has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from xsmmu.errors import LabError, unknown_name
+
+Json = dict[str, Any]
+
+LAB = Path(__file__).resolve().parents[2] / "lab"
+SCHEMA_PATH = LAB / "claim.schema.json"
+RESULTS_SCHEMA_PATH = LAB / "results.schema.json"
+
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<": lambda one, other: one < other,
+    "<=": lambda one, other: one <= other,
+    ">": lambda one, other: one > other,
+    ">=": lambda one, other: one >= other,
+}
+
+_OPERATOR = re.compile(r"\s+(<=|>=|<|>)\s+")
+_TERM = re.compile(r"(?:(?P<factor>[\d.]+)\s*\*\s*)?(?P<system>.+)")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A column: `measured` and `per` are paths in a run's entry, such as cost.value."""
+
+    name: str
+    measured: str | None = None
+    per: str | None = None
+    relative_to: str | None = None
+
+
+@dataclass(frozen=True)
+class System:
+    """A row. `here` is (workload's full name, policy); None if nothing here stands beside it."""
+
+    name: str
+    here: tuple[str, str] | None
+    published: Mapping[str, float | Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A side of a comparison: a number, or a factor of a system's figure."""
+
+    text: str
+    factor: float
+    system: str | None
+
+    def value(self, figures: Mapping[str, float | None]) -> float | None:
+        """Its value, by every system's figure."""
+        if self.system is None:
+            return self.factor
+        figure = figures[self.system]
+        return None if figure is None else self.factor * figure
+
+
+@dataclass(frozen=True)
+class Check:
+    """One figure of several terms, each pair of neighbours compared."""
+
+    text: str
+    figure: str
+    terms: tuple[Term, ...]
+    operators: tuple[str, ...]
+
+    def holds(self, figures: Mapping[str, float | None]) -> bool | None:
+        """Whether it holds for every system's figure; None if one is not known."""
+        values = [term.value(figures) for term in self.terms]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return None
+        pairs = zip(self.operators, pairwise(known), strict=True)
+        return all(OPERATORS[operator](*pair) for operator, pair in pairs)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What was claimed, in words, and the checks that decide whether it holds."""
+
+    says: str
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """All of one source that an experiment sets beside its runs."""
+
+    title: str
+    source: str
+    conditions: str
+    differs: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    systems: tuple[System, ...]
+    statements: tuple[Statement, ...]
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def parse(rows: Any, runs: Mapping[str, Sequence[str]]) -> tuple[Claim, ...]:
+    """Read `claim` of an experiment whose workloads, by full name, have `runs` of these policies. Raises LabError."""
+    error = jsonschema.exceptions.best_match(
+        jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text())).iter_errors(rows)
+    )
+    if error is not None:
+        raise LabError(f"claim{error.json_path[1:]}: {error.message}")
+    return tuple(_claim(row, f"claim[{index}]", runs) for index, row in enumerate(rows))
+
+
+def _claim(row: Json, where: str, runs: Mapping[str, Sequence[str]]) -> Claim:
+    figures = tuple(Figure(**each) for each in row["figure"])
+    names = [each.name for each in figures]
+    systems = tuple(_system(each, f"{where}.system[{at}]", names, runs) for at, each in enumerate(row["system"]))
+    known = [each.name for each in systems]
+    for kind, given in (("figure", names), ("system", known)):
+        if len(given) != len(set(given)):
+            raise LabError(f"{where}: two {kind}s have the same name")
+    for each in figures:
+        _check_figure(each, f"{where}.figure '{each.name}'", known)
+    statements = tuple(
+        Statement(
+            each["says"],
+            tuple(_check(text, f"{where}.statement[{at}]", names, known) for text in each.get("checks", ())),
+        )
+        for at, each in enumerate(row.get("statement", ()))
+    )
+    words = {key: row[key] for key in ("title", "source", "conditions")}
+    return Claim(**words, differs=tuple(row["differs"]), figures=figures, systems=systems, statements=statements)
+
+
+def _system(row: Json, where: str, figures: Sequence[str], runs: Mapping[str, Sequence[str]]) -> System:
+    published = row.get("published", {})
+    for name in published:
+        if name not in figures:
+            raise _in(where, unknown_name("figure", name, figures))
+    if "here" not in row:
+        return System(row["name"], None, published)
+    policy, _, workload = row["here"].partition("@")
+    if workload not in runs:
+        raise _in(where, unknown_name("workload", workload, runs))
+    if policy not in runs[workload]:
+        raise _in(where, unknown_name(f"policy of {workload}", policy, runs[workload]))
+    return System(row["name"], (workload, policy), published)
+
+
+def _check_figure(figure: Figure, where: str, systems: Sequence[str]) -> None:
+    if figure.per and not figure.measured:
+        raise LabError(f"{where}: 'per' needs 'measured'")
+    if figure.relative_to is not None and figure.relative_to not in systems:
+        raise _in(where, unknown_name("system", figure.relative_to, systems))
+    for path in (figure.measured, figure.per):
+        if path and not _in_results(path):
+            raise LabError(f"{where}: a run has no '{path}'; {RESULTS_SCHEMA_PATH.name} has what a run has")
+
+
+def _in_results(path: str) -> bool:
+    """Whether a run's entry may have a value at this path."""
+    schema = json.loads(RESULTS_SCHEMA_PATH.read_text())
+    at = schema["$defs"]["run"]
+    for part in path.split("."):
+        if "$ref" in at:
+            at = schema["$defs"][at["$ref"].rpartition("/")[2]]
+        if "properties" not in at:
+            return "object" in at.get("type", ())  # one whose content the schema leaves open
+        if part not in at["properties"]:
+            return False
+        at = at["properties"][part]
+    return True
+
+
+def _check(text: str, where: str, figures: Sequence[str], systems: Sequence[str]) -> Check:
+    figure, colon, rest = text.partition(": ")
+    if not colon:
+        raise LabError(f"{where}: '{text}' must begin with a figure and ': '")
+    if figure not in figures:
+        raise _in(where, unknown_name("figure", figure, figures))
+    parts = _OPERATOR.split(rest)
+    if len(parts) < 3:
+        raise LabError(f"{where}: '{text}' compares nothing: use {', '.join(OPERATORS)} with spaces around")
+    return Check(text, figure, tuple(_term(part, where, systems) for part in parts[::2]), tuple(parts[1::2]))
+
+
+def _term(text: str, where: str, systems: Sequence[str]) -> Term:
+    match = _TERM.fullmatch(text.strip())
+    if match and match["system"] in systems:
+        return Term(text.strip(), float(match["factor"] or 1), match["system"])
+    try:
+        return Term(text.strip(), float(text), None)
+    except ValueError:
+        raise _in(where, unknown_name("system", text.strip(), systems)) from None
+
+
+def _in(where: str, error: LabError) -> LabError:
+    return LabError(f"{where}: {error.message}")
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+def compare(claims: Sequence[Claim], entries: Mapping[tuple[str, str], Json]) -> list[Json]:
+    """The claims for summary.json, beside the entries of the runs, by (workload's full name, policy)."""
+    return [_compare(claim, entries) for claim in claims]
+
+
+def _compare(claim: Claim, entries: Mapping[tuple[str, str], Json]) -> Json:
+    published = {each.name: _published(claim, each) for each in claim.figures}
+    measured = {each.name: _measured(claim, each, entries) for each in claim.figures}
+    return {
+        "title": claim.title,
+        "source": claim.source,
+        "conditions": claim.conditions,
+        "differs": list(claim.differs),
+        "figures": [
+            {"name": each.name, "comparable": each.measured is not None, "relative_to": each.relative_to}
+            for each in claim.figures
+        ],
+        "systems": [
+            {
+                "name": system.name,
+                "here": {"workload": system.here[0], "policy": system.here[1]} if system.here else None,
+                "published": {name: values[system.name] for name, values in published.items()},
+                "measured": {name: values[system.name] for name, values in measured.items()},
+            }
+            for system in claim.systems
+        ],
+        "statements": [_decide(each, published, measured) for each in claim.statements],
+    }
+
+
+Figures = Mapping[str, Mapping[str, float | None]]
+
+
+def _decide(statement: Statement, published: Figures, measured: Figures) -> Json:
+    checks = [
+        {
+            "text": check.text,
+            "figure": check.figure,
+            "terms": [term.text for term in check.terms],
+            "operators": list(check.operators),
+            "measured": [term.value(measured[check.figure]) for term in check.terms],
+            "holds": check.holds(measured[check.figure]),
+            "published_holds": check.holds(published[check.figure]),
+        }
+        for check in statement.checks
+    ]
+    found = [check["holds"] for check in checks]
+    holds = False if False in found else None if None in found or not found else True
+    return {"says": statement.says, "holds": holds, "checks": checks}
+
+
+def _published(claim: Claim, figure: Figure) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for system in claim.systems:
+        value = system.published.get(figure.name)
+        values[system.name] = value if value is None or isinstance(value, int | float) else statistics.median(value)
+    return _relative(values, figure)
+
+
+def _measured(claim: Claim, figure: Figure, entries: Mapping[tuple[str, str], Json]) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for system in claim.systems:
+        entry = entries.get(system.here) if system.here else None
+        values[system.name] = _value(entry, figure) if entry else None
+    return _relative(values, figure)
+
+
+def _relative(values: dict[str, float | None], figure: Figure) -> dict[str, float | None]:
+    if figure.relative_to is None:
+        return values
+    base = values[figure.relative_to]
+    return {name: value / base if value is not None and base else None for name, value in values.items()}
+
+
+def _value(entry: Json, figure: Figure) -> float | None:
+    value = _at(entry, figure.measured) if figure.measured else None
+    if value is None or figure.per is None:
+        return value
+    per = _at(entry, figure.per)
+    return value / per if per else None
+
+
+def _at(entry: Json, path: str) -> float | None:
+    at: Any = entry
+    for part in path.split("."):
+        at = at.get(part) if isinstance(at, dict) else None
+    return None if at is None else float(at)

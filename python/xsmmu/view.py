@@ -164,7 +164,10 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Beside:
-    """A system of a claim: what was published of it, and the run that stands beside it, by the figures' names."""
+    """A system of a claim: what was published of it and what was measured of the run beside it, by figure.
+
+    `here` names that run, by policy and variant of its workload.
+    """
 
     name: str
     here: str | None
@@ -467,7 +470,7 @@ def _beside(node: _Node, figures: Sequence[str]) -> Beside:
     here, published, measured = node.node("here"), node.node("published"), node.node("measured")
     return Beside(
         node.required("name"),
-        f"{here.required('policy')}, {here.required('workload')}" if here else None,
+        f"{here.required('policy')}, {here.required('workload').rpartition('/')[2]}" if here else None,
         {name: published.number(name) if published else None for name in figures},
         {name: measured.number(name) if measured else None for name in figures},
     )

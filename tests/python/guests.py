@@ -45,6 +45,7 @@ class Machine:
     """A regular expression for the names of its cases."""
     mode: machine.Mode = "cost"
     kernel: str | None = None
+    iommu: str = machine.DEFAULT_IOMMU
     words: tuple[str, ...] = ()
     aware: bool = False
     """With a batch-aware driver."""
@@ -145,7 +146,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
         qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
         ours = modules(kernel, what.aware)
         image = lab.image(tools(), kernel, EVERYTHING, ours, what.script(names), patched(what))
-        settings = Boot(kernel.vmlinuz, image, what.mode, timeout_s=what.timeout_s, words=what.words)
+        settings = Boot(kernel.vmlinuz, image, what.mode, iommu=what.iommu, timeout_s=what.timeout_s, words=what.words)
         try:
             await Guest("-".join(what.topics), qemu, settings, Path(folder), on_record).run()
         except LabError as error:

@@ -163,14 +163,14 @@ def rendered(summary: Json, width: int = 100) -> str:
 
 GOLDEN = """\
 a claim made up for this test
-                                                     pages, x of  pages, x of
-                                 inv/page  inv/page        xSMMU        xSMMU  cost       Gb/s
-system  here                    published      here    published         here  here  published
-──────────────────────────────────────────────────────────────────────────────────────────────
-strict  kernel-strict, ring/rx      1.000     1.000            -         3.00   900       30.0
-FANDS   fands, ring/rx            0.04700   0.01600         2.15         2.50   500          -
-xSMMU   xsmmu, ring/rx            0.07500   0.07000         1.00         1.00   400          -
-nobody  -                               -         -            -            -     -          -
+                                                pages, x of  pages, x of
+                            inv/page  inv/page        xSMMU        xSMMU  cost       Gb/s
+system  here               published      here    published         here  here  published
+─────────────────────────────────────────────────────────────────────────────────────────
+strict  kernel-strict, rx      1.000     1.000            -         3.00   900       30.0
+FANDS   fands, rx            0.04700   0.01600         2.15         2.50   500          -
+xSMMU   xsmmu, rx            0.07500   0.07000         1.00         1.00   400          -
+nobody  -                          -         -            -            -     -          -
 
 Published: a made-up paper. On a made-up machine.
 Differs: Everything.

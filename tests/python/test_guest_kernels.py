@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every kind of mapping on every kernel; tracepoints on the default one, a smoke test on the others."""
+"""Every kind of mapping on every kernel; tracepoints on the default one, a smoke test on the others. The same where
+VT-d is in caching mode, so that each map needs a sync."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ DEFAULT, KERNELS = kernels.table()
 MACHINES = {
     name: guests.Machine(("trace" if name == DEFAULT else "smoke", "rude"), kernel=name, timeout_s=600)
     for name in KERNELS
+} | {
+    f"{name}-cached": guests.Machine(("smoke", "rude"), kernel=name, iommu="vtd-cm", timeout_s=900) for name in KERNELS
 }
 CASES = [(name, case) for name, what in MACHINES.items() for case in what.cases()]
 

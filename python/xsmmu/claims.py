@@ -7,8 +7,8 @@ A check compares one figure of several systems, as in ``inv/page: FANDS < 0.5 * 
 computed from the figures, the measured and the published ones apart, and is stored nowhere else.
 
 A published figure may be a list, one value for each window of time; then its median counts. A figure without
-`measured` is not comparable: only what was published is shown. With `relative_to` both sides are given in units of
-what that system has.
+`measured` is not comparable: only what was published is shown. With `above` both sides are what a system has more than
+that one, with `relative_to` in units of what that one has.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Figure:
     name: str
     measured: str | None = None
     per: str | None = None
+    above: str | None = None
     relative_to: str | None = None
 
 
@@ -170,8 +171,9 @@ def _system(row: Json, where: str, figures: Sequence[str], runs: Mapping[str, Se
 def _check_figure(figure: Figure, where: str, systems: Sequence[str]) -> None:
     if figure.per and not figure.measured:
         raise LabError(f"{where}: 'per' needs 'measured'")
-    if figure.relative_to is not None and figure.relative_to not in systems:
-        raise _in(where, unknown_name("system", figure.relative_to, systems))
+    for base in (figure.above, figure.relative_to):
+        if base is not None and base not in systems:
+            raise _in(where, unknown_name("system", base, systems))
     for path in (figure.measured, figure.per):
         if path and not _in_results(path):
             raise LabError(f"{where}: a run has no '{path}'; {RESULTS_SCHEMA_PATH.name} has what a run has")
@@ -235,7 +237,12 @@ def _compare(claim: Claim, entries: Mapping[tuple[str, str], Json]) -> Json:
         "conditions": claim.conditions,
         "differs": list(claim.differs),
         "figures": [
-            {"name": each.name, "comparable": each.measured is not None, "relative_to": each.relative_to}
+            {
+                "name": each.name,
+                "comparable": each.measured is not None,
+                "above": each.above,
+                "relative_to": each.relative_to,
+            }
             for each in claim.figures
         ],
         "systems": [
@@ -277,7 +284,7 @@ def _published(claim: Claim, figure: Figure) -> dict[str, float | None]:
     for system in claim.systems:
         value = system.published.get(figure.name)
         values[system.name] = value if value is None or isinstance(value, int | float) else statistics.median(value)
-    return _relative(values, figure)
+    return _based(values, figure)
 
 
 def _measured(claim: Claim, figure: Figure, entries: Mapping[tuple[str, str], Json]) -> dict[str, float | None]:
@@ -285,10 +292,13 @@ def _measured(claim: Claim, figure: Figure, entries: Mapping[tuple[str, str], Js
     for system in claim.systems:
         entry = entries.get(system.here) if system.here else None
         values[system.name] = _value(entry, figure) if entry else None
-    return _relative(values, figure)
+    return _based(values, figure)
 
 
-def _relative(values: dict[str, float | None], figure: Figure) -> dict[str, float | None]:
+def _based(values: dict[str, float | None], figure: Figure) -> dict[str, float | None]:
+    if figure.above is not None:
+        floor = values[figure.above]
+        values = {name: None if value is None or floor is None else value - floor for name, value in values.items()}
     if figure.relative_to is None:
         return values
     base = values[figure.relative_to]

@@ -219,7 +219,8 @@ def claim(claimed: Claim) -> Grid:
     systems = claimed.systems
     columns: list[Column] = []
     for figure in claimed.figures:
-        head = f"{figure.name}, x of {figure.relative_to}" if figure.relative_to else figure.name
+        head = f"{figure.name}, above {figure.above}" if figure.above else figure.name
+        head += f", x of {figure.relative_to}" if figure.relative_to else ""
         sides = [("published", [each.published[figure.name] for each in systems])]
         if figure.comparable:
             sides.append(("here", [each.measured[figure.name] for each in systems]))
@@ -240,7 +241,7 @@ def claim(claimed: Claim) -> Grid:
 
 def _is_small(sides: Iterable[tuple[str, Iterable[float | None]]]) -> bool:
     """Whether a figure is one that stays about 1 and below, which needs its leading digits."""
-    return all(value < 2 for _, values in sides for value in values if value is not None)
+    return all(0 <= value < 2 for _, values in sides for value in values if value is not None)
 
 
 def verdict(holds: bool | None, checks: Sequence[Check]) -> str:
@@ -252,7 +253,7 @@ def verdict(holds: bool | None, checks: Sequence[Check]) -> str:
 
 def reckoning(check: Check) -> str:
     """A check with the figures that decide it."""
-    small = all(value < 2 for value in check.measured if value is not None)
+    small = all(0 <= value < 2 for value in check.measured if value is not None)
 
     def term(text: str, value: float | None) -> str:
         try:

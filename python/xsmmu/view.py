@@ -202,6 +202,7 @@ class ClaimFigure:
 
     name: str
     comparable: bool
+    above: str | None
     relative_to: str | None
 
 
@@ -311,15 +312,15 @@ class _Node:
             return value
         raise self._fail(key, f"one of {', '.join(choices)}" if choices else "a name")
 
-    def number(self, key: str) -> float | None:
+    def number(self, key: str, least: float = 0) -> float | None:
         value = self.data.get(key)
         if value is None:
             return None
         if isinstance(value, int | float) and not isinstance(value, bool):
             number = float(value)
-            if math.isfinite(number) and number >= 0:
+            if math.isfinite(number) and number >= least:
                 return number
-        raise self._fail(key, "a number of at least 0, or null")
+        raise self._fail(key, f"a number of at least {least}, or null" if math.isfinite(least) else "a number or null")
 
     def count(self, key: str) -> int | None:
         value = self.number(key)
@@ -354,7 +355,7 @@ class _Node:
         return texts
 
     def numbers(self, key: str) -> tuple[float | None, ...]:
-        return tuple(_Node(f"{self.path}.{key}", {"": item}).number("") for item in self._items(key))
+        return tuple(_Node(f"{self.path}.{key}", {"": item}).number("", -math.inf) for item in self._items(key))
 
     def nodes(self, key: str) -> list[_Node]:
         path = f"{self.path}.{key}" if self.path else key
@@ -449,7 +450,9 @@ def _run(node: _Node, word: str | None) -> Run:
 
 def _claim(node: _Node) -> Claim:
     figures = tuple(
-        ClaimFigure(each.required("name"), each.truth("comparable") is True, each.text("relative_to"))
+        ClaimFigure(
+            each.required("name"), each.truth("comparable") is True, each.text("above"), each.text("relative_to")
+        )
         for each in node.nodes("figures")
     )
     return Claim(
@@ -471,8 +474,8 @@ def _beside(node: _Node, figures: Sequence[str]) -> Beside:
     return Beside(
         node.required("name"),
         f"{here.required('policy')}, {here.required('workload').rpartition('/')[2]}" if here else None,
-        {name: published.number(name) if published else None for name in figures},
-        {name: measured.number(name) if measured else None for name in figures},
+        {name: published.number(name, -math.inf) if published else None for name in figures},
+        {name: measured.number(name, -math.inf) if measured else None for name in figures},
     )
 
 

@@ -28,6 +28,7 @@ CLAIM: Json = {
         {"name": "pages", "measured": "pages_unmapped", "per": "bytes", "relative_to": "xSMMU"},
         {"name": "cost", "measured": "cost.value"},
         {"name": "Gb/s"},
+        {"name": "added", "measured": "cost.value", "above": "xSMMU"},
     ],
     "system": [
         {"name": "strict", "here": "kernel-strict@ring/rx", "published": {"inv/page": 1.0, "Gb/s": 30}},
@@ -74,9 +75,9 @@ def test_published_stands_beside_measured() -> None:
     result = compared(ENTRIES)
     fands = next(each for each in result["systems"] if each["name"] == "FANDS")
     assert fands["here"] == {"workload": "ring/rx", "policy": "fands"}
-    assert fands["published"] == {"inv/page": 0.047, "pages": 43 / 20, "cost": None, "Gb/s": None}
-    assert fands["measured"] == {"inv/page": 0.016, "pages": 2.5, "cost": 500.0, "Gb/s": None}
-    assert [each["comparable"] for each in result["figures"]] == [True, True, True, False]
+    assert fands["published"] == {"inv/page": 0.047, "pages": 43 / 20, "cost": None, "Gb/s": None, "added": None}
+    assert fands["measured"] == {"inv/page": 0.016, "pages": 2.5, "cost": 500.0, "Gb/s": None, "added": 100.0}
+    assert [each["comparable"] for each in result["figures"]] == [True, True, True, False, True]
 
 
 def test_statements_are_decided_by_the_figures() -> None:
@@ -87,6 +88,11 @@ def test_statements_are_decided_by_the_figures() -> None:
     assert [check["holds"] for check in result["statements"][0]["checks"]] == [False, False]
     assert result["statements"][0]["checks"][0]["published_holds"] is True
     assert result["statements"][2]["checks"][0]["published_holds"] is False
+
+
+def test_less_than_the_base_is_negative() -> None:
+    result = compared({**ENTRIES, ("ring/rx", "fands"): entry(0.016, 50, 350.0)})
+    assert [each["measured"]["added"] for each in result["systems"]] == [500.0, -50.0, 0.0, None]
 
 
 def test_a_run_that_was_left_out_is_null_and_decides_nothing() -> None:
@@ -127,6 +133,7 @@ def broken(change: str, value: Any) -> Json:
         ("figure.0.measured", "inv_per_page", r"figure 'inv/page': a run has no 'inv_per_page'"),
         ("figure.2.measured", "cost.values", r"figure 'cost': a run has no 'cost\.values'"),
         ("figure.1.relative_to", "xsmmu", r"figure 'pages': unknown system 'xsmmu': choose from strict, .*"),
+        ("figure.4.above", "off", r"figure 'added': unknown system 'off': choose from strict, .*"),
         ("figure.3.per", "bytes", r"figure 'Gb/s': 'per' needs 'measured'"),
         ("statement.0.checks", ["FANDS < xSMMU"], r"statement\[0\]: 'FANDS < xSMMU' must begin with a figure"),
         ("statement.0.checks", ["cost: FANDS"], r"statement\[0\]: 'cost: FANDS' compares nothing"),
@@ -163,14 +170,14 @@ def rendered(summary: Json, width: int = 100) -> str:
 
 GOLDEN = """\
 a claim made up for this test
-                                                pages, x of  pages, x of
-                            inv/page  inv/page        xSMMU        xSMMU  cost       Gb/s
-system  here               published      here    published         here  here  published
-─────────────────────────────────────────────────────────────────────────────────────────
-strict  kernel-strict, rx      1.000     1.000            -         3.00   900       30.0
-FANDS   fands, rx            0.04700   0.01600         2.15         2.50   500          -
-xSMMU   xsmmu, rx            0.07500   0.07000         1.00         1.00   400          -
-nobody  -                          -         -            -            -     -          -
+                                                pages, x of  pages, x of                   added, above
+                            inv/page  inv/page        xSMMU        xSMMU  cost       Gb/s         xSMMU
+system  here               published      here    published         here  here  published          here
+───────────────────────────────────────────────────────────────────────────────────────────────────────
+strict  kernel-strict, rx      1.000     1.000            -         3.00   900       30.0           500
+FANDS   fands, rx            0.04700   0.01600         2.15         2.50   500          -           100
+xSMMU   xsmmu, rx            0.07500   0.07000         1.00         1.00   400          -             0
+nobody  -                          -         -            -            -     -          -             -
 
 Published: a made-up paper. On a made-up machine.
 Differs: Everything.

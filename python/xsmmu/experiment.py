@@ -58,8 +58,6 @@ class Workload:
     labels: dict[str, Argument]
     arguments: dict[str, Argument]
     baseline: dict[str, Argument] = field(default_factory=dict)
-    iommu: str = DEFAULT_IOMMU
-    """Its guest's."""
     driver: str = DRIVERS[0]
     faults: bool = False
     quick: bool = False
@@ -69,15 +67,17 @@ class Workload:
     """Only these, where it names any."""
     kernels: tuple[str, ...] = ()
     """Only on these, where it names any."""
+    iommu: str = DEFAULT_IOMMU
+    """Its guest's."""
+
+    def has(self, policy: str) -> bool:
+        """Whether it is run under this policy."""
+        return (policy in OURS or not self.ours_only) and policy in (self.policies or POLICIES)
 
     @property
     def full_name(self) -> str:
         """As on the command line."""
         return f"{self.name}/{self.variant}"
-
-    def has(self, policy: str) -> bool:
-        """Whether it is run under this policy."""
-        return (policy in OURS or not self.ours_only) and policy in (self.policies or POLICIES)
 
 
 @dataclass(frozen=True)

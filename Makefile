@@ -19,7 +19,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Downloads are kept in $${XSMMU_CACHE:-~/.cache/xsmmu} (XSMMU_CACHE names another folder)."
 
-lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIMENT=name]
+lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIMENT=claim-d-mapsync]
 	@$(python) -m xsmmu lab run \
 		$(if $(KERNEL),--kernel '$(KERNEL)') $(if $(filter-out 0,$(QUICK)),--quick) \
 		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')

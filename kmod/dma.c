@@ -274,7 +274,9 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		  enum dma_data_direction dir, unsigned long attrs)
 {
-	struct xs_engine *engine = &xs_group_of(dev)->engine;
+	struct xs_group *group = xs_group_of(dev);
+	struct xs_engine *engine = &group->engine;
+	u32 prot = prot_of(dir, attrs);
 	s64 pages;
 	u64 iova;
 
@@ -286,8 +288,9 @@ static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 	iova = xs_engine_reserve(engine, pages, last_of(dev, *dev->dma_mask));
 	if (!iova)
 		return -ENOMEM;
-	if (sg_fill(dev, sgl, nents, iova, prot_of(dir, attrs),
-		    pages <= XS_BLOCK_PAGES)) {
+	prot |= xs_world_map_unsynced(group);
+	if (sg_fill(dev, sgl, nents, iova, prot, pages <= XS_BLOCK_PAGES) ||
+	    xs_world_sync_maps(group, iova, pages)) {
 		xs_engine_unmap(engine, iova, pages, true);
 		return -ENOMEM;
 	}
@@ -407,7 +410,8 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 			     u32 prot, u64 last, dma_addr_t *handle)
 {
-	struct xs_engine *engine = &xs_group_of(dev)->engine;
+	struct xs_group *group = xs_group_of(dev);
+	struct xs_engine *engine = &group->engine;
 	u32 count = PAGE_ALIGN(size) >> PAGE_SHIFT;
 	struct page **pages;
 	void *address = NULL;
@@ -426,10 +430,13 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 	iova = xs_engine_reserve(engine, count, last);
 	if (!iova)
 		goto free_pages;
+	prot |= xs_world_map_unsynced(group);
 	for (i = 0; i < count; i++)
 		if (xs_engine_fill(engine, iova + ((u64)i << PAGE_SHIFT),
 				   page_to_phys(pages[i]), 1, prot, false))
 			goto unmap;
+	if (xs_world_sync_maps(group, iova, count))
+		goto unmap;
 	address = vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
 	if (!address)
 		goto unmap;

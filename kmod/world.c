@@ -64,6 +64,40 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 	return map_rest(group, iova, phys, bytes, prot, mapped, error);
 }
 
+/* Does each map need a sync, and is it ours to make? */
+static bool syncs_maps(const struct xs_group *group)
+{
+	return !group->generic && !group->map_pages &&
+	       (xs_domain_is_generic(group->domain) ||
+		group->domain->ops->map_pages);
+}
+
+static int sync_maps(struct xs_group *group, u64 iova, u32 pages)
+{
+	struct xs_range range = { iova >> PAGE_SHIFT, pages };
+	int error = xs_domain_sync_map(group->domain, iova,
+				       (size_t)pages << PAGE_SHIFT);
+
+	if (error)
+		return error;
+	if (fits_page_command(group, &range))
+		atomic64_inc(&group->map_syncs.page);
+	else
+		atomic64_inc(&group->map_syncs.domain);
+	return 0;
+}
+
+/* What is mapped in several calls, each with this in @prot, is synced once. */
+u32 xs_world_map_unsynced(const struct xs_group *group)
+{
+	return syncs_maps(group) ? XS_MAP_UNSYNCED : 0;
+}
+
+int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages)
+{
+	return syncs_maps(group) ? sync_maps(group, iova, pages) : 0;
+}
+
 /*
  * Map, then the map-side sync. Not by iommu_map(): that may map large pages,
  * for which VT-d frees emptied tables and sends commands that nobody counts.
@@ -71,28 +105,21 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 static noinline int map_synced(struct xs_group *group, u64 iova, u64 phys,
 			       u32 pages, u32 prot)
 {
-	struct xs_range range = { iova >> PAGE_SHIFT, pages };
 	struct iommu_domain *domain = group->domain;
 	size_t bytes = (size_t)pages << PAGE_SHIFT;
-	bool generic = xs_domain_is_generic(domain);
 	int error;
 
-	if (!generic && !domain->ops->map_pages)
+	if (!syncs_maps(group))
 		return iommu_map(domain, iova, phys, bytes, prot, GFP_ATOMIC);
-	error = map_table(group, generic, domain->ops->map_pages, iova, phys,
-			  pages, prot);
+	error = map_table(group, xs_domain_is_generic(domain),
+			  domain->ops->map_pages, iova, phys, pages,
+			  prot & ~XS_MAP_UNSYNCED);
+	if (error || prot & XS_MAP_UNSYNCED)
+		return error;
+	error = sync_maps(group, iova, pages);
 	if (error)
-		return error;
-	error = xs_domain_sync_map(domain, iova, bytes);
-	if (error) {
 		iommu_unmap(domain, iova, bytes);
-		return error;
-	}
-	if (fits_page_command(group, &range))
-		atomic64_inc(&group->map_syncs.page);
-	else
-		atomic64_inc(&group->map_syncs.domain);
-	return 0;
+	return error;
 }
 
 static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages,

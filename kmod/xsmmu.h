@@ -154,8 +154,14 @@ void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes);
 void xs_debug_sync(struct device *dev);
 void xs_debug_forget(struct device *dev);
 
-/* world.c */
+/*
+ * world.c. A map with XS_MAP_UNSYNCED, where xs_world_map_unsynced() gives it,
+ * is to be followed by xs_world_sync_maps() for its range.
+ */
+#define XS_MAP_UNSYNCED	BIT(31)
 extern const struct xs_world_ops xs_linux_world;
+u32 xs_world_map_unsynced(const struct xs_group *group);
+int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages);
 int xs_world_init(struct xs_group *group, struct device *dev);
 void xs_world_exit(struct xs_group *group);
 void xs_world_forget_cpu(struct xs_group *group, u32 cpu);

@@ -185,6 +185,9 @@ session_open() {
 	fi
 	for bdf in "$@"; do
 		device_bind "$bdf" "$session_driver"
+		# What was asked for is what the driver got: the kernel falls back to DMA where it can have no flush queue.
+		file=/sys/bus/pci/devices/$bdf/iommu_group/type
+		[ "$(cat "$file")" = "$type" ] || fail "$bdf: group type became $(cat "$file"), from $type"
 	done
 	"${session_driver}_up"
 }

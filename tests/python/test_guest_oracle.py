@@ -64,7 +64,11 @@ def test_a_skipped_counter_is_noticed(
     ("old", "new", "message"),
     [
         # Counted and not sent.
-        ("error = xs_domain_sync_map(domain, iova, bytes);", "error = 0;", r"differ.* \(page: module \d+, QEMU \d+\)"),
+        (
+            "xs_domain_sync_map(group->domain, iova,\n\t\t\t\t       (size_t)pages << PAGE_SHIFT)",
+            "0",
+            r"differ.* \(page: module \d+, QEMU \d+\)",
+        ),
         # Neither sent nor counted.
         (
             "needs_sync = VTD_CAP_RWBF(cap) || VTD_CAP_CM(cap)",

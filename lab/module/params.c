@@ -16,12 +16,34 @@ static int params_find(const struct lab_param *params, unsigned int count, const
 	return -ENOENT;
 }
 
+static int params_set_word(struct device *dev, const char *workload, const struct lab_param *param,
+			   const char *text)
+{
+	u32 i;
+
+	for (i = 0; i <= param->last; i++) {
+		if (!strcmp(param->words[i], text)) {
+			*param->value = i;
+			return 0;
+		}
+	}
+	dev_err(dev, "%s: %s=%s is unknown, expected %s", workload, param->key, text,
+		param->words[0]);
+	for (i = 1; i <= param->last; i++)
+		pr_cont("%s%s", i == param->last ? " or " : ", ", param->words[i]);
+	pr_cont("\n");
+	return -EINVAL;
+}
+
 static int params_set(struct device *dev, const char *workload, const struct lab_param *param,
 		      const char *text)
 {
 	unsigned int value;
-	int ret = kstrtouint(text, 10, &value);
+	int ret;
 
+	if (param->words)
+		return params_set_word(dev, workload, param, text);
+	ret = kstrtouint(text, 10, &value);
 	if (ret == -EINVAL) {
 		dev_err(dev, "%s: %s=%s is not a decimal number\n", workload, param->key, text);
 		return ret;

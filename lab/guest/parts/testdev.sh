@@ -22,3 +22,8 @@ micro() {
 exposure() {
 	echo "rounds=$arg_rounds window_us=$arg_window_us napi=$arg_napi" >"$testdev/exposure" && cat "$testdev/exposure"
 }
+
+# The arguments of these are the module's parameters.
+ring_receive() {
+	echo "$arg_all" >"$testdev/receive" && cat "$testdev/receive"
+}

@@ -203,6 +203,7 @@ session_close() {
 
 # arguments KEY=VALUE...: what the workload finds as $arg_KEY, and all of it as $arg_all.
 arguments() {
+	# shellcheck disable=SC2034 # for workloads
 	arg_all=$*
 	for pair in "$@"; do
 		eval "arg_${pair%%=*}=\${pair#*=}"

@@ -35,7 +35,7 @@ MODULE_PARM_DESC(batch_aware, "be a batch-aware driver of devices bound from now
 #define LAB_PARAMS_MAX_BYTES 256
 
 static const struct lab_workload *const workloads[] = {
-	&lab_micro, &lab_exposure, &lab_receive,
+	&lab_micro, &lab_exposure, &lab_receive, &lab_transmit, &lab_storage,
 };
 
 struct lab_file {

@@ -19,19 +19,18 @@ static int params_find(const struct lab_param *params, unsigned int count, const
 static int params_set_word(struct device *dev, const char *workload, const struct lab_param *param,
 			   const char *text)
 {
-	u32 i;
+	char known[96];
+	u32 i, length = 0;
 
 	for (i = 0; i <= param->last; i++) {
 		if (!strcmp(param->words[i], text)) {
 			*param->value = i;
 			return 0;
 		}
+		length += scnprintf(known + length, sizeof(known) - length, " %s", param->words[i]);
 	}
-	dev_err(dev, "%s: %s=%s is unknown, expected %s", workload, param->key, text,
-		param->words[0]);
-	for (i = 1; i <= param->last; i++)
-		pr_cont("%s%s", i == param->last ? " or " : ", ", param->words[i]);
-	pr_cont("\n");
+	dev_err(dev, "%s: %s=%s is unknown, expected one of%s\n", workload, param->key, text,
+		known);
 	return -EINVAL;
 }
 

@@ -36,9 +36,13 @@
  *			`threshold` pages, then they go to the pool or the allocator
  *	blocks		as pending, but the fresh pages of a refill are mapped as a block. Recycled
  *			pages stay mapped in the blocks where they are
+ *	whole		the 64 pages of a descriptor are one block, and are recycled together: the
+ *			cache has room for cache / 64 descriptors, and gives the oldest if nobody
+ *			but the driver has a reference to any of its pages. A descriptor that leaves
+ *			is unmapped as a whole and waits on the list as under pending
  *
- * The last three are for batch-aware drivers. Set-up, tear-down (ordinary unmaps) and a warm-up of
- * two whole rings are not measured.
+ * All but page are for batch-aware drivers. Set-up, tear-down and a warm-up of two whole rings are
+ * not measured.
  *
  * With several queues each has a ring, a cache and a page pool of its own, and is polled in turn.
  * All use the device's one NAPI.
@@ -69,9 +73,22 @@
 #define PENDING_MAX_PAGES 1024
 #define ATTRS DMA_ATTR_SKIP_CPU_SYNC	/* the driver syncs for the CPU what it reads */
 
-enum release { RELEASE_PAGE, RELEASE_DESCRIPTOR, RELEASE_PENDING, RELEASE_BLOCKS, RELEASES };
+enum release {
+	RELEASE_PAGE, RELEASE_DESCRIPTOR, RELEASE_PENDING, RELEASE_BLOCKS, RELEASE_WHOLE, RELEASES,
+};
 
-static const char *const release_words[RELEASES] = { "page", "descriptor", "pending", "blocks" };
+static const char *const release_words[RELEASES] = {
+	"page", "descriptor", "pending", "blocks", "whole",
+};
+
+/* What each makes of IOVAs: fresh pages get neighbouring ones; the pages of a descriptor do. */
+static const bool release_maps_blocks[RELEASES] = {
+	[RELEASE_DESCRIPTOR] = true, [RELEASE_BLOCKS] = true, [RELEASE_WHOLE] = true,
+};
+
+static const bool release_keeps_blocks[RELEASES] = {
+	[RELEASE_DESCRIPTOR] = true, [RELEASE_WHOLE] = true,
+};
 
 struct rx_page {
 	struct page *page;
@@ -80,7 +97,7 @@ struct rx_page {
 
 struct rx_descriptor {
 	u32 count;	/* pages, all mapped: DESCRIPTOR_PAGES, or what a failed refill got, or 0 */
-	struct dma_block *block;	/* release=descriptor only */
+	struct dma_block *block;	/* of all its pages, or NULL */
 	struct rx_page pages[DESCRIPTOR_PAGES];
 };
 
@@ -97,6 +114,8 @@ struct rx_queue {
 
 	struct rx_page *cache;		/* [cache_pages] */
 	u32 cache_head, cache_tail;	/* oldest, next free; equal: empty */
+	struct rx_descriptor *store;	/* [cache_pages / DESCRIPTOR_PAGES], the cache of `whole` */
+	u32 store_head, store_count;	/* oldest, how many */
 
 	struct page *pending[PENDING_MAX_PAGES];	/* unmapped, not synced */
 	u32 pending_count;
@@ -152,6 +171,12 @@ static void pending_flush(struct rx_queue *queue)
 	queue->pending_count = 0;
 }
 
+static void page_reuse(struct receive *receive, const struct rx_page *page)
+{
+	receive->meter.counts[RING_CACHE_REUSED]++;
+	dma_sync_single_for_device(receive->dev, page->addr, PAGE_SIZE, DMA_FROM_DEVICE);
+}
+
 static bool cache_put(struct rx_queue *queue, const struct rx_page *page)
 {
 	struct receive *receive = queue->receive;
@@ -183,8 +208,45 @@ static bool cache_get(struct rx_queue *queue, struct rx_page *page)
 	*page = queue->cache[queue->cache_head];
 	if (++queue->cache_head == receive->cache_pages)
 		queue->cache_head = 0;
-	receive->meter.counts[RING_CACHE_REUSED]++;
-	dma_sync_single_for_device(receive->dev, page->addr, PAGE_SIZE, DMA_FROM_DEVICE);
+	page_reuse(receive, page);
+	return true;
+}
+
+static bool store_put(struct rx_queue *queue, const struct rx_descriptor *descriptor)
+{
+	struct receive *receive = queue->receive;
+	u32 room = receive->cache_pages / DESCRIPTOR_PAGES;
+
+	if (!receive->recycle || !room)
+		return false;
+	if (queue->store_count == room) {
+		receive->meter.counts[RING_CACHE_FULL] += DESCRIPTOR_PAGES;
+		return false;
+	}
+	queue->store[(queue->store_head + queue->store_count++) % room] = *descriptor;
+	return true;
+}
+
+/* The last page is looked at first: as a rule the stack gives it back last. */
+static bool store_get(struct rx_queue *queue, struct rx_descriptor *descriptor)
+{
+	struct receive *receive = queue->receive;
+	const struct rx_descriptor *oldest = &queue->store[queue->store_head];
+	u32 i;
+
+	if (!queue->store_count)
+		return false;
+	for (i = DESCRIPTOR_PAGES; i--; ) {
+		if (page_ref_count(oldest->pages[i].page) != 1) {
+			receive->meter.counts[RING_CACHE_BUSY] += DESCRIPTOR_PAGES;
+			return false;
+		}
+	}
+	*descriptor = *oldest;
+	queue->store_head = (queue->store_head + 1) % (receive->cache_pages / DESCRIPTOR_PAGES);
+	queue->store_count--;
+	for (i = 0; i < DESCRIPTOR_PAGES; i++)
+		page_reuse(receive, &descriptor->pages[i]);
 	return true;
 }
 
@@ -206,24 +268,35 @@ static void page_release(struct rx_queue *queue, const struct rx_page *page)
 		pending_flush(queue);
 }
 
-static void descriptor_release(struct rx_queue *queue, struct rx_descriptor *descriptor)
+/* All at once: they are one block. */
+static void block_release(struct rx_queue *queue, struct rx_descriptor *descriptor)
 {
 	struct receive *receive = queue->receive;
 	u32 i;
 
-	if (receive->release != RELEASE_DESCRIPTOR) {
+	if (queue->pending_count + descriptor->count > receive->threshold)
+		pending_flush(queue);
+	dma_block_unmap_pages_no_sync(descriptor->block, DMA_FROM_DEVICE, ATTRS);
+	dma_block_free(descriptor->block);
+	descriptor->block = NULL;
+	receive->meter.counts[RING_PAGES_UNMAPPED] += descriptor->count;
+	for (i = 0; i < descriptor->count; i++)
+		queue->pending[queue->pending_count++] = descriptor->pages[i].page;
+	if (receive->release == RELEASE_DESCRIPTOR)
+		pending_flush(queue);
+}
+
+static void descriptor_release(struct rx_queue *queue, struct rx_descriptor *descriptor)
+{
+	u32 i;
+
+	if (!descriptor->block)
 		for (i = 0; i < descriptor->count; i++)
 			page_release(queue, &descriptor->pages[i]);
-	} else {
-		receive->meter.counts[RING_PAGES_UNMAPPED] += descriptor->count;
-		dma_block_unmap_pages_no_sync(descriptor->block, DMA_FROM_DEVICE, ATTRS);
-		ring_sync(&receive->meter);
-		dma_block_free(descriptor->block);
-		descriptor->block = NULL;
-		for (i = 0; i < descriptor->count; i++)
-			page_to_pool(queue, descriptor->pages[i].page);
-	}
+	else if (!store_put(queue, descriptor))
+		block_release(queue, descriptor);
 	descriptor->count = 0;
+	descriptor->block = NULL;
 }
 
 /* ---- where pages come from ---- */
@@ -264,6 +337,7 @@ static int fresh_map(struct rx_queue *queue, struct rx_descriptor *descriptor, u
 {
 	struct receive *receive = queue->receive;
 	struct dma_block *block = NULL;
+	struct rx_page *slot;
 	u32 i;
 
 	if (!ring_fails(&receive->meter))
@@ -274,10 +348,12 @@ static int fresh_map(struct rx_queue *queue, struct rx_descriptor *descriptor, u
 		return -ENOMEM;
 	}
 	receive->meter.counts[RING_PAGES_MAPPED] += count;
-	for (i = 0; i < count; i++)
-		descriptor->pages[descriptor->count++] =
-			(struct rx_page){ queue->fresh[i], block->handles[i] };
-	if (receive->release == RELEASE_DESCRIPTOR)
+	for (i = 0; i < count; i++) {
+		slot = &descriptor->pages[descriptor->count++];
+		slot->page = queue->fresh[i];
+		slot->addr = block->handles[i];
+	}
+	if (release_keeps_blocks[receive->release])
 		descriptor->block = block;
 	else
 		dma_block_free(block);	/* the pages live on their own */
@@ -292,10 +368,11 @@ static struct page *pool_page(struct rx_queue *queue)
 static int descriptor_fill(struct rx_queue *queue, struct rx_descriptor *descriptor)
 {
 	struct receive *receive = queue->receive;
-	bool blocks = receive->release == RELEASE_DESCRIPTOR || receive->release == RELEASE_BLOCKS;
 	u32 fresh = 0;
 	struct page *page;
 
+	if (store_get(queue, descriptor))
+		return 0;
 	while (descriptor->count + fresh < DESCRIPTOR_PAGES) {
 		if (cache_get(queue, &descriptor->pages[descriptor->count])) {
 			descriptor->count++;
@@ -306,7 +383,7 @@ static int descriptor_fill(struct rx_queue *queue, struct rx_descriptor *descrip
 			fresh_undo(queue, NULL, fresh);
 			return -ENOMEM;
 		}
-		if (blocks)
+		if (release_maps_blocks[receive->release])
 			queue->fresh[fresh++] = page;
 		else if (page_map(queue, descriptor, page))
 			return -ENOMEM;
@@ -427,32 +504,26 @@ static void queue_read(struct rx_queue *queue, u32 keep)
 
 /* ---- the run ---- */
 
-static void page_drop(struct rx_queue *queue, const struct rx_page *page)
-{
-	struct receive *receive = queue->receive;
-
-	dma_unmap_page_attrs(receive->dev, page->addr, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
-	receive->meter.counts[RING_PAGES_UNMAPPED]++;
-	page_to_pool(queue, page->page);
-}
-
-/* In a poll too: the page pool's own cache is for its consumer only. */
+/*
+ * Release all, nothing is recycled any more. In a poll too: the page pool's own cache is for its
+ * consumer only.
+ */
 static void empty_work(void *context)
 {
 	struct rx_queue *queue = context;
 	struct receive *receive = queue->receive;
-	struct rx_descriptor *descriptor;
-	u32 i, page;
+	u32 i;
 
-	for (i = 0; i < receive->descriptors; i++) {
-		descriptor = &queue->ring[i];
-		for (page = 0; page < descriptor->count; page++)
-			page_drop(queue, &descriptor->pages[page]);
-		dma_block_free(descriptor->block);
-	}
+	receive->recycle = 0;
+	for (i = 0; i < receive->descriptors; i++)
+		descriptor_release(queue, &queue->ring[i]);
+	for (i = 0; i < queue->store_count; i++)
+		descriptor_release(queue, &queue->store[(queue->store_head + i) %
+							(receive->cache_pages / DESCRIPTOR_PAGES)]);
 	for (; queue->cache_head != queue->cache_tail;
 	     queue->cache_head = (queue->cache_head + 1) % receive->cache_pages)
-		page_drop(queue, &queue->cache[queue->cache_head]);
+		page_release(queue, &queue->cache[queue->cache_head]);
+	pending_flush(queue);
 }
 
 static void queue_destroy(struct receive *receive, struct rx_queue *queue)
@@ -462,6 +533,7 @@ static void queue_destroy(struct receive *receive, struct rx_queue *queue)
 		ring_meter_poll(&receive->meter, empty_work, queue);
 		page_pool_destroy(queue->pool);
 	}
+	kvfree(queue->store);
 	kvfree(queue->cache);
 	kvfree(queue->ring);
 	kvfree(queue);
@@ -484,7 +556,9 @@ static int queue_create(struct receive *receive, struct rx_queue **slot)
 	__skb_queue_head_init(&queue->held);
 	queue->ring = kvcalloc(receive->descriptors, sizeof(*queue->ring), GFP_KERNEL);
 	queue->cache = kvcalloc(receive->cache_pages + 1, sizeof(*queue->cache), GFP_KERNEL);
-	if (!queue->ring || !queue->cache)
+	queue->store = kvcalloc(receive->cache_pages / DESCRIPTOR_PAGES + 1, sizeof(*queue->store),
+				GFP_KERNEL);
+	if (!queue->ring || !queue->cache || !queue->store)
 		return -ENOMEM;
 	queue->pool = page_pool_create(&params);
 	if (IS_ERR(queue->pool)) {
@@ -549,16 +623,20 @@ static int receive_parse(struct receive *receive, char *text)
 
 	if (ret)
 		return ret;
+	if (release_keeps_blocks[receive->release] && receive->threshold < DESCRIPTOR_PAGES) {
+		dev_err(receive->dev, "receive: threshold=%u is less than a descriptor, expected %u to %u with release=%s\n",
+			receive->threshold, DESCRIPTOR_PAGES, PENDING_MAX_PAGES,
+			release_words[receive->release]);
+		return -ERANGE;
+	}
 	if (receive->release == RELEASE_DESCRIPTOR && receive->recycle) {
 		dev_err(receive->dev, "receive: release=descriptor cannot recycle, expected recycle=0 too\n");
 		return -EINVAL;
 	}
-	if (receive->release != RELEASE_PAGE && !receive->meter.dev->batch_aware) {
-		dev_err(receive->dev, "receive: release=%s is for a batch-aware driver: bind with batch_aware=Y\n",
-			release_words[receive->release]);
-		return -EINVAL;
-	}
-	return 0;
+	if (receive->release == RELEASE_PAGE)
+		return 0;
+	return ring_needs_batch_aware(receive->meter.dev, "receive",
+				      release_words[receive->release]);
 }
 
 static int receive_queues(struct receive *receive)
@@ -582,11 +660,18 @@ static int receive_run(struct lab_device *dev, char *text, struct seq_buf *resul
 
 	if (!receive)
 		return -ENOMEM;
-	*receive = (struct receive){
-		.meter.dev = dev, .dev = &dev->pdev->dev, .packets = 16384, .mtu = 4096,
-		.descriptors = 32, .budget = NAPI_POLL_WEIGHT, .hold = 256, .cache_pages = 256,
-		.recycle = 1, .queue_count = 1, .threshold = PENDING_MAX_PAGES, .copy = 1,
-	};
+	receive->meter.dev = dev;
+	receive->dev = &dev->pdev->dev;
+	receive->packets = 16384;
+	receive->mtu = 4096;
+	receive->descriptors = 32;
+	receive->budget = NAPI_POLL_WEIGHT;
+	receive->hold = 256;
+	receive->cache_pages = 256;
+	receive->recycle = 1;
+	receive->queue_count = 1;
+	receive->threshold = PENDING_MAX_PAGES;
+	receive->copy = 1;
 	ret = receive_parse(receive, text);
 	if (!ret)
 		ret = ring_meter_open(&receive->meter, dev, "receive");

@@ -23,6 +23,15 @@ static const char *const count_names[RING_COUNTS] = {
 	[RING_POOL_RECYCLED] = "pool_recycled",
 };
 
+int ring_needs_batch_aware(const struct lab_device *dev, const char *name, const char *release)
+{
+	if (dev->batch_aware)
+		return 0;
+	dev_err(&dev->pdev->dev, "%s: release=%s is for a batch-aware driver: bind with batch_aware=Y\n",
+		name, release);
+	return -EINVAL;
+}
+
 int ring_meter_open(struct ring_meter *meter, struct lab_device *dev, const char *name)
 {
 	int ret;
@@ -36,7 +45,7 @@ int ring_meter_open(struct ring_meter *meter, struct lab_device *dev, const char
 		return ret;
 	}
 	msleep(SETTLE_MS);
-	lab_clock_calibrate(&meter->clock);
+	lab_clock_identify(&meter->clock);
 	return 0;
 }
 

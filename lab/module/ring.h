@@ -30,8 +30,8 @@ enum ring_count {
 	RING_PAGES_UNMAPPED,
 	RING_SYNCS,		/* the driver's own */
 	RING_COMMON_COUNTS,
-	RING_CACHE_REUSED = RING_COMMON_COUNTS,	/* pages that a refill took from the driver's cache */
-	RING_CACHE_BUSY,	/* pages that it did not get, because the stack had the oldest one */
+	RING_CACHE_REUSED = RING_COMMON_COUNTS,	/* pages that a refill took from the cache */
+	RING_CACHE_BUSY,	/* pages that it did not get: the stack had the oldest */
 	RING_CACHE_FULL,	/* released pages that the cache had no room for */
 	RING_POOL_RECYCLED,	/* pages that left the cache and that the page pool kept */
 	RING_COUNTS,
@@ -41,7 +41,7 @@ enum ring_count {
  * struct ring_meter - counts and cost of a run
  * @dev: the device
  * @name: of the workload, for log lines
- * @clock: calibrated by ring_meter_open()
+ * @clock: identified by ring_meter_open()
  * @fail: if not 0, the next but @fail - 1 allocation or mapping of the run is to fail
  * @counts: since the run began
  * @start: the counts, and what else grows, when the measured stretch began
@@ -78,6 +78,9 @@ static inline void ring_sync(struct ring_meter *meter)
 	dma_sync_device_iotlb(&meter->dev->pdev->dev);
 	meter->counts[RING_SYNCS]++;
 }
+
+/* Refuse what only a batch-aware driver may do. Return: 0, or -EINVAL after one log line. */
+int ring_needs_batch_aware(const struct lab_device *dev, const char *name, const char *release);
 
 /**
  * ring_meter_open() - get ready to poll and to measure

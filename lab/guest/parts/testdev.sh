@@ -27,3 +27,11 @@ exposure() {
 ring_receive() {
 	echo "$arg_all" >"$testdev/receive" && cat "$testdev/receive"
 }
+
+ring_transmit() {
+	echo "$arg_all" >"$testdev/transmit" && cat "$testdev/transmit"
+}
+
+ring_storage() {
+	echo "$arg_all" >"$testdev/storage" && cat "$testdev/storage"
+}

@@ -204,8 +204,10 @@ session_close() {
 
 # --- runs --------------------------------------------------------------------------------------------------------
 
-# arguments KEY=VALUE...: what the workload finds as $arg_KEY.
+# arguments KEY=VALUE...: what the workload finds as $arg_KEY, and all of it as $arg_all.
 arguments() {
+	# shellcheck disable=SC2034 # for workloads
+	arg_all=$*
 	for pair in "$@"; do
 		eval "arg_${pair%%=*}=\${pair#*=}"
 	done

@@ -51,15 +51,19 @@ static void await_edge(struct lab_clock *clock)
 	clock->edge = lab_clock();
 }
 
+void lab_clock_identify(struct lab_clock *clock)
+{
+	clock->read_ticks = loop_ticks(0);
+	clock->instructions = loop_ticks(LOOP_LONG) - loop_ticks(LOOP_SHORT) ==
+			      LOOP_INSTRUCTIONS * (LOOP_LONG - LOOP_SHORT);
+}
+
 void lab_clock_calibrate(struct lab_clock *clock)
 {
 	u64 previous;
 	int i;
 
-	clock->read_ticks = loop_ticks(0);
-	clock->instructions = loop_ticks(LOOP_LONG) - loop_ticks(LOOP_SHORT) ==
-			      LOOP_INSTRUCTIONS * (LOOP_LONG - LOOP_SHORT);
-
+	lab_clock_identify(clock);
 	clock->period_ticks = U64_MAX;
 	preempt_disable();
 	await_edge(clock);

@@ -46,7 +46,15 @@ struct lab_clock {
 };
 
 /**
- * lab_clock_calibrate() - fill in @clock
+ * lab_clock_identify() - find out what a tick is, and what a read costs
+ * @clock: @instructions and @read_ticks are filled in
+ *
+ * Context: any. Takes some hundred thousand ticks.
+ */
+void lab_clock_identify(struct lab_clock *clock);
+
+/**
+ * lab_clock_calibrate() - fill in all of @clock
  * @clock: the clock of the current run
  *
  * Context: process, preemption enabled, on the CPU that will measure. Takes four timer ticks.

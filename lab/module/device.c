@@ -38,7 +38,9 @@ MODULE_PARM_DESC(batch_aware, "be a batch-aware driver of devices bound from now
 #define LAB_RESULT_BYTES 2048
 #define LAB_PARAMS_MAX_BYTES 256
 
-static const struct lab_workload *const workloads[] = { &lab_micro, &lab_exposure };
+static const struct lab_workload *const workloads[] = {
+	&lab_micro, &lab_exposure, &lab_receive, &lab_transmit, &lab_storage,
+};
 
 struct lab_file {
 	struct lab_device *dev;

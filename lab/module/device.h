@@ -41,6 +41,9 @@ struct lab_workload {
 
 extern const struct lab_workload lab_micro;
 extern const struct lab_workload lab_exposure;
+extern const struct lab_workload lab_receive;
+extern const struct lab_workload lab_transmit;
+extern const struct lab_workload lab_storage;
 
 /**
  * lab_device_interrupted() - must the current run end now?

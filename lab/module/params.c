@@ -16,12 +16,33 @@ static int params_find(const struct lab_param *params, unsigned int count, const
 	return -ENOENT;
 }
 
+static int params_set_word(struct device *dev, const char *workload, const struct lab_param *param,
+			   const char *text)
+{
+	char known[96];
+	u32 i, length = 0;
+
+	for (i = 0; i <= param->last; i++) {
+		if (!strcmp(param->words[i], text)) {
+			*param->value = i;
+			return 0;
+		}
+		length += scnprintf(known + length, sizeof(known) - length, " %s", param->words[i]);
+	}
+	dev_err(dev, "%s: %s=%s is unknown, expected one of%s\n", workload, param->key, text,
+		known);
+	return -EINVAL;
+}
+
 static int params_set(struct device *dev, const char *workload, const struct lab_param *param,
 		      const char *text)
 {
 	unsigned int value;
-	int ret = kstrtouint(text, 10, &value);
+	int ret;
 
+	if (param->words)
+		return params_set_word(dev, workload, param, text);
+	ret = kstrtouint(text, 10, &value);
 	if (ret == -EINVAL) {
 		dev_err(dev, "%s: %s=%s is not a decimal number\n", workload, param->key, text);
 		return ret;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Parameters of a run: `key=value` pairs of decimal numbers, each at most once, in any order. A
- * workload describes its keys in a table; whatever is not in the table is refused, never ignored.
+ * Parameters of a run: `key=value` pairs, each at most once, in any order. A value is a decimal
+ * number, or one of a few words. A workload describes its keys in a table; whatever is not in the
+ * table is refused, never ignored.
  */
 #ifndef XSMMU_LAB_PARAMS_H
 #define XSMMU_LAB_PARAMS_H
@@ -14,6 +15,7 @@ struct lab_param {
 	const char *key;
 	u32 *value;	/* holds the default before, and the choice after parsing */
 	u32 min, last;	/* inclusive bounds */
+	const char *const *words;	/* NULL, or what to write for 0 to @last */
 };
 
 /**
@@ -24,8 +26,8 @@ struct lab_param {
  * @params: the table of all keys, at most 32
  * @count: of @params
  *
- * Return: 0; -EINVAL for an unknown or repeated key or something that is not a number; -ERANGE for
- * a value out of bounds. Each error leaves one log line.
+ * Return: 0; -EINVAL for an unknown or repeated key, an unknown word or something that is not a
+ * number; -ERANGE for a value out of bounds. Each error leaves one log line.
  */
 int lab_params_parse(struct device *dev, const char *workload, char *text,
 		     const struct lab_param *params, unsigned int count);

@@ -58,6 +58,8 @@ class Workload:
     labels: dict[str, Argument]
     arguments: dict[str, Argument]
     baseline: dict[str, Argument] = field(default_factory=dict)
+    by_policy: dict[str, dict[str, Argument]] = field(default_factory=dict)
+    """Arguments that only some policies get."""
     driver: str = DRIVERS[0]
     faults: bool = False
     quick: bool = False
@@ -78,6 +80,10 @@ class Workload:
     def full_name(self) -> str:
         """As on the command line."""
         return f"{self.name}/{self.variant}"
+
+    def arguments_under(self, policy: str) -> dict[str, Argument]:
+        """All arguments of a run."""
+        return {**self.arguments, **self.by_policy.get(policy, {})}
 
 
 @dataclass(frozen=True)
@@ -171,7 +177,11 @@ def _variants(row: dict[str, Any], needs: dict[str, Needs], iommus: dict[str, st
     if row.get("driver", DRIVERS[0]) not in DRIVERS:
         raise unknown_name("driver", row["driver"], DRIVERS)
     for variant, values in row["variants"].items():
-        arguments = {key: value for key, value in values.items() if key not in ("devices", "labels")}
+        arguments = {key: value for key, value in values.items() if key not in ("devices", "labels", "by_policy")}
+        by_policy = values.get("by_policy", {})
+        for policy in by_policy:
+            if policy not in POLICIES:
+                raise unknown_name("policy", policy, POLICIES)
         for device in values["devices"]:
             if device not in DEVICES:
                 raise unknown_name("device", device, DEVICES)
@@ -180,6 +190,7 @@ def _variants(row: dict[str, Any], needs: dict[str, Needs], iommus: dict[str, st
             devices=tuple(values["devices"]),
             labels=values["labels"],
             arguments=arguments,
+            by_policy=by_policy,
             **common,
         )
 
@@ -236,16 +247,17 @@ def _session(
     for workload in workloads:
         if not workload.has(policy):
             continue
+        arguments = workload.arguments_under(policy)
         if warm:
             # The first run of a program pays for reading it in.
-            script.append(f"warm {workload.function} {_words({**workload.arguments, **workload.baseline})}")
+            script.append(f"warm {workload.function} {_words({**arguments, **workload.baseline})}")
         run = Run(first_id + len(runs), workload, policy)
         runs.append(run)
-        script.append(f"run {run.id} {workload.function} {_words(workload.arguments)}")
+        script.append(f"run {run.id} {workload.function} {_words(arguments)}")
         if workload.baseline:
             run = Run(first_id + len(runs), workload, policy, is_baseline=True)
             runs.append(run)
-            script.append(f"run {run.id} {workload.function} {_words({**workload.arguments, **workload.baseline})}")
+            script.append(f"run {run.id} {workload.function} {_words({**arguments, **workload.baseline})}")
     return runs, [*script, "session_close"]
 
 

@@ -274,6 +274,29 @@ def _exposure_attack(measured: Measured, _baseline: Measured | None) -> Json:
     return {"attack": {**attack, "window_us": measured.run.workload.arguments["window_us"]}}
 
 
+def _ring(measured: Measured, baseline: Measured | None) -> Json:
+    """Cost and work of the stretch that the module measured.
+
+    Invalidations are counted for whole runs. Those of setting up and tearing down are in the baseline too.
+    """
+    part: Json = measured.output["measured"]
+    work = part["instructions"] if part["instructions"] is not None else part["ns"]
+    invalidations, unmapped = measured.counts.total, _pages(measured)[1] or 0
+    if baseline:
+        invalidations -= baseline.counts.total
+        unmapped -= _pages(baseline)[1] or 0
+    translated = measured.run.policy != "passthrough"
+    return {
+        "cost": {"value": work / (part["bytes"] / 1024), "unit": "KiB"},
+        "invalidations_per_page": invalidations / unmapped if translated and unmapped > 0 else None,
+        "unmapped_pages_per_gib": part["pages_unmapped"] / (part["bytes"] / GIB) if translated else None,
+        "allocator_pages_per_gib": part["allocated_pages"] / (part["bytes"] / GIB),
+        "bytes": part["bytes"],
+        "packets": part["packets"],
+        "ring_parts": part,
+    }
+
+
 def _window(measured: Measured, _baseline: Measured | None) -> Json:
     """The line pairs of `xsmmu lab watch`, by the same code, for the samples that the guest took."""
     devices = [DEVICES[name].bdf for name in measured.run.workload.devices]
@@ -289,5 +312,6 @@ _MEASURES: dict[str, Callable[[Measured, Measured | None], Json]] = {
     "fio": _fio,
     "verify": _verify,
     "exposure": _exposure_attack,
+    "ring": _ring,
     "window": _window,
 }

@@ -130,6 +130,24 @@ def test_a_wrong_guest_is_named(guest: str, iommu: str, message: str, tmp_path: 
         experiment.load("odd", tmp_path)
 
 
+def test_a_policy_may_have_arguments_of_its_own() -> None:
+    chosen = experiment.load("claim-a-rx")
+    script = experiment.plans(chosen.policies, chosen.workloads)[0].script
+    lines = [line for line in script.splitlines() if line.startswith("run ") and "release=" in line]
+    assert [line.split("release=")[1].split()[0] for line in lines[::2]] == ["descriptor", "pending", "blocks"]
+    aware = next(each for each in chosen.workloads if each.full_name == "ring/rx-aware")
+    assert aware.arguments_under("fands")["recycle"] == 0
+    assert aware.arguments_under("fused")["release"] == "blocks"
+    assert "release" not in aware.arguments_under("strict")
+
+
+def test_arguments_of_an_unknown_policy_are_refused(tmp_path: Path) -> None:
+    text = (experiment.FOLDER / "claim-a-rx.toml").read_text().replace("\nfands = ", "\nfand = ")
+    (tmp_path / "claim-a-rx.toml").write_text(text)
+    with pytest.raises(LabError, match="unknown policy 'fand'"):
+        experiment.load("claim-a-rx", tmp_path)
+
+
 def test_what_only_ours_can_show_is_left_out_for_the_kernel() -> None:
     chosen = experiment.load("compare")
     plans = experiment.plans(chosen.policies, chosen.workloads)

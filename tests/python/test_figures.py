@@ -188,3 +188,39 @@ def test_costs_are_related_to_passthrough() -> None:
     entries = entries[:1]
     figures.relate(entries)
     assert entries[0]["relative_to_passthrough"] is None
+
+
+def ring(policy: str, counts: Counts, unmapped: int, **part: int | None) -> Measured:
+    """A run of the ring workload that received a GiB, of which `part` was measured."""
+    content: dict[str, Any] = {"packets": 1 << 18, "bytes": 1 << 30, "pages_mapped": 1000, "pages_unmapped": 1000}
+    content |= {"allocated_pages": 2000, "freed_pages": 2000, "instructions": 250 << 20, "ns": None, **part}
+    output = {"pages_mapped": unmapped, "pages_unmapped": unmapped, "measured": content}
+    chosen = next(each for each in experiment.load("claim-a-rx").workloads if each.full_name == "ring/rx")
+    stats = snapshot(None, **{**DONE, "unmapped_pages": unmapped, "inv_page": counts.page})
+    mine = {"before": snapshot(), "after": stats} if policy in experiment.OURS else {"before": None, "after": None}
+    return Measured(Run(1, chosen, policy), {"elapsed_ns": 1, "idle_ns": 0, "output": output, **mine}, counts)
+
+
+def test_ring_costs_by_the_stretch_that_was_measured() -> None:
+    entry = figures.entry(ring("fused", Counts(400, 0, 0), 1400), ring("fused", Counts(390, 0, 0), 400))
+    assert entry["cost"] == {"value": 250.0, "unit": "instructions/KiB"}
+    assert entry["unmapped_pages_per_gib"] == 1000
+    assert entry["allocator_pages_per_gib"] == 2000
+    assert (entry["bytes"], entry["packets"], entry["pages_unmapped"]) == (1 << 30, 1 << 18, 1400)
+
+
+def test_ring_leaves_the_invalidations_of_its_ends_to_the_baseline() -> None:
+    many, few = ring("fused", Counts(400, 0, 0), 1400), ring("fused", Counts(390, 0, 0), 400)
+    assert figures.entry(many, few)["invalidations_per_page"] == pytest.approx(0.01)
+    assert figures.entry(many, None)["invalidations_per_page"] == pytest.approx(400 / 1400)
+    assert figures.entry(few, few)["invalidations_per_page"] is None
+
+
+def test_ring_in_passthrough_unmaps_nothing() -> None:
+    entry = figures.entry(ring("passthrough", Counts(), 1400), ring("passthrough", Counts(), 400))
+    assert (entry["invalidations_per_page"], entry["unmapped_pages_per_gib"]) == (None, None)
+
+
+def test_ring_without_instructions_costs_time() -> None:
+    run = ring("kernel-strict", Counts(400, 0, 0), 1400, instructions=None, ns=1 << 20)
+    assert figures.entry(run, None, cost="ns")["cost"] == {"value": 1.0, "unit": "ns/KiB"}

@@ -22,3 +22,16 @@ micro() {
 exposure() {
 	echo "rounds=$arg_rounds window_us=$arg_window_us napi=$arg_napi" >"$testdev/exposure" && cat "$testdev/exposure"
 }
+
+# The arguments of these are the module's parameters.
+ring_receive() {
+	echo "$arg_all" >"$testdev/receive" && cat "$testdev/receive"
+}
+
+ring_transmit() {
+	echo "$arg_all" >"$testdev/transmit" && cat "$testdev/transmit"
+}
+
+ring_storage() {
+	echo "$arg_all" >"$testdev/storage" && cat "$testdev/storage"
+}

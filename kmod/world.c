@@ -72,7 +72,8 @@ static bool syncs_maps(const struct xs_group *group)
 		group->domain->ops->map_pages);
 }
 
-static int sync_maps(struct xs_group *group, u64 iova, u32 pages)
+static __always_inline int sync_maps(struct xs_group *group, u64 iova,
+				     u32 pages)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, pages };
 	int error = xs_domain_sync_map(group->domain, iova,

@@ -63,7 +63,12 @@ def run(options: Options, console: Console) -> Path:
     policies, workloads = experiment.choose(
         chosen, options.policies, options.workloads, options.quick, options.kernel or default
     )
-    plans = experiment.plans(policies, workloads)
+    plans = [plan for plan in experiment.plans(policies, workloads) if plan.runs]
+    if not plans:
+        raise LabError(
+            f"{chosen.name} has nothing to run for this choice: "
+            "leave out --quick, or choose other workloads, policies or another kernel"
+        )
     the_root = root.ensure(host.cache_dir(), console)
     kernel = kernels.ensure(the_root, options.kernel, console)
     ours = modules(the_root, kernel, policies)

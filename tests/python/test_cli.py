@@ -31,6 +31,17 @@ def test_help(arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [("--experiment", "claim-a-rx", "--quick"), ("--workload", "window", "--policy", "passthrough")],
+)
+def test_nothing_to_run_is_said(arguments: tuple[str, ...]) -> None:
+    result = xsmmu("lab", "run", *arguments)
+    assert result.returncode == 1
+    assert result.stderr.startswith("xsmmu: ")
+    assert "has nothing to run for this choice: leave out --quick" in result.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--policy", "fuse"), "unknown policy 'fuse': choose from passthrough,"),

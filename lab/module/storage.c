@@ -8,9 +8,11 @@
  * nothing here, and what says something is how much the policies add to it.
  *
  * `depth` requests of `pages` pages are under way, as fio with that iodepth and direct I/O has
- * them: each slot has a buffer of its own for the whole run, of order-0 pages in an order that
- * leaves no two neighbours together, and a request takes a reference of each page while it is
- * under way. Requests are submitted in process context; they read (the device writes).
+ * them: each slot has a buffer of its own for the whole run, and a request takes a reference of
+ * each piece of it while it is under way. A piece is `segment` pages that are one in memory:
+ * segment=1 are order-0 pages, in an order that leaves no two neighbours together; segment=pages
+ * is a buffer in huge pages. Requests are submitted in process context; they read (the device
+ * writes).
  *
  * An interrupt, here a stretch of code with interrupts off, completes the oldest `batch` requests,
  * which are then submitted anew. Storage has no NAPI polls. Completed requests are unmapped by
@@ -26,6 +28,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/gcd.h>
 #include <linux/irqflags.h>
+#include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/sched.h>
@@ -36,7 +39,7 @@
 
 #define BATCH_MAX 32
 #define PAGES_MAX 256
-#define PAGE_STEP 61	/* at least, from where one page is put to where the next is */
+#define PIECE_STEP 61	/* at least, from where one piece is put to where the next is */
 #define WARMUP_REQUESTS 1024
 
 enum release { RELEASE_PAGE, RELEASE_BATCH, RELEASES };
@@ -44,24 +47,33 @@ enum release { RELEASE_PAGE, RELEASE_BATCH, RELEASES };
 static const char *const release_words[RELEASES] = { "page", "batch" };
 
 struct request_slot {
-	struct page **pages;	/* of the whole machine's buffer, [pages] */
+	struct page **pieces;	/* in storage->pieces, [piece_count] */
 	struct sg_table table;
 };
 
 struct storage {
 	struct ring_meter meter;
 	struct device *dev;
-	struct page **pages;		/* [depth * page_count] */
+	struct page **pieces;		/* [depth * piece_count], the first page of each */
+	u32 piece_count;		/* of a request */
 	struct request_slot *slots;	/* [depth] */
 	u32 head, tail;			/* next to complete, next to submit; they only grow */
 
 	/* The parameters. */
-	u32 requests, page_count, depth, batch, release, fail;
+	u32 requests, page_count, segment_pages, depth, batch, release, fail;
 };
 
 static struct request_slot *slot_of(struct storage *storage, u32 index)
 {
 	return &storage->slots[index % storage->depth];
+}
+
+static void request_end(struct storage *storage, struct request_slot *slot)
+{
+	u32 i;
+
+	for (i = 0; i < storage->piece_count; i++)
+		put_page(slot->pieces[i]);
 }
 
 static int request_submit(struct storage *storage)
@@ -72,14 +84,13 @@ static int request_submit(struct storage *storage)
 	int ret;
 
 	for_each_sgtable_sg(&slot->table, entry, i) {
-		get_page(slot->pages[i]);
-		sg_set_page(entry, slot->pages[i], PAGE_SIZE, 0);
+		get_page(slot->pieces[i]);
+		sg_set_page(entry, slot->pieces[i], storage->segment_pages * PAGE_SIZE, 0);
 	}
 	ret = ring_fails(&storage->meter) ? -ENOMEM :
 	      dma_map_sgtable(storage->dev, &slot->table, DMA_FROM_DEVICE, 0);
 	if (ret) {
-		for (i = 0; i < storage->page_count; i++)
-			put_page(slot->pages[i]);
+		request_end(storage, slot);
 		return -ENOMEM;
 	}
 	storage->meter.counts[RING_PAGES_MAPPED] += storage->page_count;
@@ -98,14 +109,6 @@ static void request_unmap(struct storage *storage, struct request_slot *slot, bo
 		dma_unmap_sgtable(storage->dev, &slot->table, DMA_FROM_DEVICE, 0);
 	else
 		dma_unmap_sgtable_no_sync(storage->dev, &slot->table, DMA_FROM_DEVICE, 0);
-}
-
-static void request_end(struct storage *storage, struct request_slot *slot)
-{
-	u32 i;
-
-	for (i = 0; i < storage->page_count; i++)
-		put_page(slot->pages[i]);
 }
 
 /* The interrupt. */
@@ -147,27 +150,29 @@ static int storage_requests(struct storage *storage, u32 requests)
 
 static int storage_allocate(struct storage *storage)
 {
-	u32 i, count = storage->depth * storage->page_count, step = PAGE_STEP;
+	u32 order = ilog2(storage->segment_pages), step = PIECE_STEP, count, i;
 	struct request_slot *slot;
 	struct page **place;
 
-	storage->pages = kvcalloc(count, sizeof(*storage->pages), GFP_KERNEL);
+	storage->piece_count = storage->page_count / storage->segment_pages;
+	count = storage->depth * storage->piece_count;
+	storage->pieces = kvcalloc(count, sizeof(*storage->pieces), GFP_KERNEL);
 	storage->slots = kvcalloc(storage->depth, sizeof(*storage->slots), GFP_KERNEL);
-	if (!storage->pages || !storage->slots)
+	if (!storage->pieces || !storage->slots)
 		return -ENOMEM;
-	/* Pages allocated in a row are neighbours: spread them. */
+	/* What is allocated in a row is often neighbours: spread it. */
 	while (gcd(step, count) != 1)
 		step++;
 	for (i = 0; i < count; i++) {
-		place = &storage->pages[i * step % count];
-		*place = alloc_page(GFP_KERNEL);
+		place = &storage->pieces[i * step % count];
+		*place = alloc_pages(GFP_KERNEL | (order ? __GFP_COMP : 0), order);
 		if (!*place)
 			return -ENOMEM;
 	}
 	for (i = 0; i < storage->depth; i++) {
 		slot = &storage->slots[i];
-		slot->pages = &storage->pages[i * storage->page_count];
-		if (sg_alloc_table(&slot->table, storage->page_count, GFP_KERNEL))
+		slot->pieces = &storage->pieces[i * storage->piece_count];
+		if (sg_alloc_table(&slot->table, storage->piece_count, GFP_KERNEL))
 			return -ENOMEM;
 	}
 	return 0;
@@ -179,11 +184,11 @@ static void storage_free(struct storage *storage)
 
 	for (i = 0; storage->slots && i < storage->depth; i++)
 		sg_free_table(&storage->slots[i].table);
-	for (i = 0; storage->pages && i < storage->depth * storage->page_count; i++)
-		if (storage->pages[i])
-			__free_page(storage->pages[i]);
+	for (i = 0; storage->pieces && i < storage->depth * storage->piece_count; i++)
+		if (storage->pieces[i])
+			__free_pages(storage->pieces[i], ilog2(storage->segment_pages));
 	kvfree(storage->slots);
-	kvfree(storage->pages);
+	kvfree(storage->pieces);
 }
 
 static int storage_parse(struct storage *storage, char *text)
@@ -191,6 +196,7 @@ static int storage_parse(struct storage *storage, char *text)
 	const struct lab_param params[] = {
 		{ "requests", &storage->requests, 1, 10000000 },
 		{ "pages", &storage->page_count, 1, PAGES_MAX },
+		{ "segment", &storage->segment_pages, 1, PAGES_MAX },
 		{ "depth", &storage->depth, 1, 128 },
 		{ "batch", &storage->batch, 1, BATCH_MAX },
 		{ "fail", &storage->fail, 0, U32_MAX },
@@ -203,6 +209,12 @@ static int storage_parse(struct storage *storage, char *text)
 	if (storage->batch > storage->depth) {
 		dev_err(storage->dev, "storage: batch=%u is more than depth=%u\n", storage->batch,
 			storage->depth);
+		return -ERANGE;
+	}
+	if (!is_power_of_2(storage->segment_pages) ||
+	    storage->page_count % storage->segment_pages) {
+		dev_err(storage->dev, "storage: segment=%u is out of range, expected a power of two that divides pages=%u\n",
+			storage->segment_pages, storage->page_count);
 		return -ERANGE;
 	}
 	if (storage->release == RELEASE_PAGE)
@@ -227,7 +239,7 @@ static int storage_run(struct lab_device *dev, char *text, struct seq_buf *resul
 {
 	struct storage storage = {
 		.meter.dev = dev, .dev = &dev->pdev->dev, .requests = 4096, .page_count = 32,
-		.depth = 32, .batch = 32,
+		.segment_pages = 1, .depth = 32, .batch = 32,
 	};
 	int ret = storage_parse(&storage, text);
 

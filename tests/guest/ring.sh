@@ -61,6 +61,8 @@ case_ring_parameters_refused() {
 	ring_refused transmit 'release=poll' 'Invalid argument' 'release=poll is for a batch-aware driver'
 	ring_refused storage 'batch=33' 'Numerical result out of range' 'batch=33 is out of range, expected 1 to 32'
 	ring_refused storage 'depth=8 batch=9' 'Numerical result out of range' 'batch=9 is more than depth=8'
+	ring_refused storage 'pages=32 segment=3' 'Numerical result out of range' 'segment=3 is out of range'
+	ring_refused storage 'pages=32 segment=64' 'Numerical result out of range' 'a power of two that divides pages=32'
 	ring_refused storage 'release=batch' 'Invalid argument' 'release=batch is for a batch-aware driver'
 	left
 	kind Y
@@ -155,6 +157,7 @@ case_ring_shapes() {
 	ring receive "packets=1024 descriptors=4 cache=0 release=pending"
 	ring transmit "packets=256 completions=1 release=poll threshold=0 copy=0"
 	ring storage "requests=64 pages=256 depth=61 release=batch batch=7"
+	ring storage "requests=64 pages=32 segment=32 release=batch"
 	left
 	kind N
 	all_off

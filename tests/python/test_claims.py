@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.python.test_report import Page
 
 from xsmmu import claims, experiment, report, results, table, view
 from xsmmu.errors import LabError
@@ -213,6 +214,7 @@ def test_no_line_is_wider_than_the_terminal(synthetic: Json, width: int) -> None
 def test_the_report_has_it_all(synthetic: Json, tmp_path: Path) -> None:
     turned = {**ENTRIES, ("ring/rx", "fands"): entry(0.08, 50, 500.0)}
     html = report.write(claimed(synthetic, turned), tmp_path).read_text()
+    Page(html)
     assert "Published and measured: a claim made up for this test" in html
     assert 'class="statement wrong">&ldquo;FANDS wins one and loses one&rdquo;: does not hold here' in html
     assert 'class="statement right">&ldquo;twice the pages&rdquo;: holds here' in html

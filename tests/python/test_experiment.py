@@ -134,7 +134,12 @@ def test_a_policy_may_have_arguments_of_its_own() -> None:
     chosen = experiment.load("claim-a-rx")
     script = experiment.plans(chosen.policies, chosen.workloads)[0].script
     lines = [line for line in script.splitlines() if line.startswith("run ") and "release=" in line]
-    assert [line.split("release=")[1].split()[0] for line in lines[::2]] == ["descriptor", "pending", "blocks"]
+    assert [line.split("release=")[1].split()[0] for line in lines[::2]] == [
+        "descriptor",
+        "pending",
+        "blocks",
+        "whole",
+    ]
     aware = next(each for each in chosen.workloads if each.full_name == "ring/rx-aware")
     assert aware.arguments_under("fands")["recycle"] == 0
     assert aware.arguments_under("fused")["release"] == "blocks"

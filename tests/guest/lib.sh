@@ -199,7 +199,7 @@ unbind() {
 	done
 }
 
-# all_off: no driver, no policy, nothing left behind; and the groups translate.
+# all_off: no driver, no policy, nothing left behind; and the groups translate, as GROUP_TYPE if that is set.
 all_off() {
 	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
 		[ -e "$(device_dir "$each")" ] && unbind "$each"
@@ -209,7 +209,7 @@ all_off() {
 		[ -e "$(xs "$each" policy)" ] || continue
 		expect_balance "$each"
 		put "$each" policy none || failure "$each: policy none was refused: $(cat /tmp/put)"
-		set_group_type "$each" DMA-FQ
+		set_group_type "$each" "${GROUP_TYPE:-DMA-FQ}"
 	done
 	expect_equal "the module's reference count" "$(references)" "${CALLERS:-0}"
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What batch-aware drivers call; see include/xsmmu/dma.h. Each call also works
- * on a device that is not taken over, by the ordinary DMA API.
+ * on a device that is not taken over, by the ordinary DMA API. Part of path.c.
  */
 #include <linux/export.h>
 
@@ -11,7 +11,7 @@
 
 static bool is_taken(struct device *dev)
 {
-	return dev->dma_ops && dev->dma_ops->mmap == xs_dma_ops.mmap;
+	return dev->dma_ops && dev->dma_ops->mmap == mmap_coherent;
 }
 
 /*
@@ -40,15 +40,29 @@ int xsmmu_set_batch_aware(struct device *dev)
 }
 EXPORT_SYMBOL_GPL(xsmmu_set_batch_aware);
 
+/* Any unmap without a sync, of a device that is taken over. */
+static noinline void unmap_no_sync(struct device *dev, dma_addr_t addr,
+				   size_t size)
+{
+	u32 pages = pages_of(addr, size);
+
+	if (xs_debug_on())
+		xs_debug_unmap(dev, addr, size);
+	trace_unmap(dev, addr & PAGE_MASK, pages);
+	xs_engine_unmap_no_sync(&xs_group_of(dev)->engine, addr & PAGE_MASK,
+				pages);
+}
+
 void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
-	if (!is_taken(dev)) {
+	if (unlikely(!is_taken(dev)))
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
-		return;
-	}
-	xs_debug_unmap(dev, addr, size);
-	xs_dma_unmap_no_sync(dev, addr, size);
+	else if (unlikely(offset_in_page(addr) + size > PAGE_SIZE ||
+			  trace_unmap_enabled() || xs_debug_on()))
+		unmap_no_sync(dev, addr, size);
+	else
+		engine_unmap_one_no_sync(&xs_group_of(dev)->engine, addr);
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_no_sync);
 
@@ -62,9 +76,8 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
 		return;
 	}
-	bytes = xs_dma_sg_range(sgl, nents, &start);
-	xs_debug_unmap(dev, start, bytes);
-	xs_dma_unmap_no_sync(dev, start, bytes);
+	bytes = sg_range(sgl, nents, &start);
+	unmap_no_sync(dev, start, bytes);
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_sg_no_sync);
 
@@ -80,7 +93,10 @@ EXPORT_SYMBOL_GPL(xsmmu_sync);
 /* 0 without a block, as for a device that is not taken over. */
 dma_addr_t xsmmu_block_take(struct device *dev, unsigned int pages)
 {
-	return is_taken(dev) ? xs_dma_block_take(dev, pages) : 0;
+	if (!is_taken(dev))
+		return 0;
+	return xs_engine_take_block(&xs_group_of(dev)->engine, pages,
+				    last_of(dev, *dev->dma_mask));
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_take);
 
@@ -88,7 +104,11 @@ dma_addr_t xsmmu_block_map(struct device *dev, dma_addr_t addr,
 			   struct page *page, enum dma_data_direction dir,
 			   unsigned long attrs)
 {
-	return xs_dma_block_map(dev, addr, page, dir, attrs);
+	if (xs_engine_map_in_block(&xs_group_of(dev)->engine, addr,
+				   page_to_phys(page), prot_of(dir, attrs)))
+		return DMA_MAPPING_ERROR;
+	trace_map(dev, addr, 1);
+	return addr;
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_map);
 

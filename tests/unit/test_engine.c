@@ -241,7 +241,7 @@ static void check_own_block(struct world *world, const struct xs_policy *policy)
 	for (u32 i = 0; i < 10; i += 4)
 		driver_unmap(world, &many[i], false);
 	for (u32 i = 2; i < 10; i += 4)
-		driver_unmap_aware(world, &many[i], false);
+		driver_unmap_aware(world, &many[i], 1, false);
 	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
 	other = xs_engine_take_block(&world->engine, 64, LAST);
 	CHECK(other == first);

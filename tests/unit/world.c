@@ -726,19 +726,31 @@ bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping)
 	bool promise = xs_policy_level(policy, true) == XS_LEVEL_STRICT;
 
 	note_unmap(world, mapping->iova, mapping->pages, mapping->serial);
-	xs_engine_unmap_no_sync(&world->engine, mapping->iova, mapping->pages);
+	if (mapping->pages == 1 && mapping->serial & 1)
+		path_unmap_one_no_sync(&world->engine, mapping->iova);
+	else
+		xs_engine_unmap_no_sync(&world->engine, mapping->iova,
+					mapping->pages);
 	return promise && !(changes & 1) &&
 	       changes == get(&world->policy_changes);
 }
 
-void driver_unmap_aware(struct world *world, const struct mapping *mapping,
-			bool everywhere)
+void driver_unmap_aware(struct world *world, const struct mapping *mappings,
+			u32 count, bool everywhere)
 {
-	bool promise = driver_unmap_no_sync(world, mapping);
+	u32 promises = 0;
 
+	test_bind(!everywhere);
+	for (u32 i = 0; i < count; i++)
+		if (driver_unmap_no_sync(world, &mappings[i]))
+			promises |= 1u << i;
 	xs_engine_sync_explicit(&world->engine, everywhere);
-	CHECK(!promise || !driver_reachable(world, mapping));
-	driver_free(world, mapping);
+	test_bind(false);
+	for (u32 i = 0; i < count; i++) {
+		CHECK(!(promises >> i & 1) ||
+		      !driver_reachable(world, &mappings[i]));
+		driver_free(world, &mappings[i]);
+	}
 }
 
 void driver_unmap(struct world *world, const struct mapping *mapping, bool now)

@@ -49,11 +49,14 @@ struct xs_tuning {
 #define XS_BATCH_MAX_PAGES	1024u
 
 /*
- * struct xs_cpu - one CPU's part of an engine; guarded by @lock but @open
+ * struct xs_cpu - one CPU's part of an engine; guarded by @lock, but @open and
+ * what is said below
  * @open:	the block being filled: IOVA of its next page | pages gone, from
  *		0 to XS_BLOCK_PAGES; XS_OPEN_NONE if none is
+ * @listings:	of blocks in the batch so far
  * @armed:	the world has been asked to call xs_engine_expire()
- * @promised:	a batch-aware driver's unmap is in the batch
+ * @promised:	a batch-aware driver's unmap is in the batch; set without the
+ *		lock too
  * @elsewhere:	number of such unmaps that may be in another CPU's batch
  * @settled:	@elsewhere when all batches were last synced because of that
  */
@@ -61,6 +64,7 @@ struct xs_cpu {
 	xs_atomic64_t open;
 	xs_lock_t lock;
 	u32 id;
+	u64 listings;
 	bool armed;
 	bool promised;
 	u64 elsewhere;
@@ -94,7 +98,7 @@ struct xs_engine {
 /*
  * struct xs_engine_config
  * @start, @end: IOVAs that may be handed out, in bytes
- * @cpu_count:	xs_cpu_id() is below this
+ * @cpu_count:	xs_cpu_id() is below this, XS_CPUS_MAX at most
  */
 struct xs_engine_config {
 	const struct xs_world_ops *ops;

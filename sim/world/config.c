@@ -164,11 +164,11 @@ static void narrow(struct sim_config *config)
 	config->cpus = 3 + draw(4);
 	config->blocks = 2 + draw(2);
 	config->live_max = draw_size(8, 60);
-	config->turn = draw_size(1, 8);
-	config->wait_turn = 1 + draw(3);
+	config->turn = 1 + draw(6);
+	config->wait_turn = 1 + draw(2);
 	config->step[STEP_LOOK] = 0;
 	config->looks = 0;
-	config->aware = 1 + draw(3);
+	config->aware = 2;
 	config->multi = 0;
 	config->large = 0;
 	config->low = 0;
@@ -198,7 +198,7 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 		config.fault[i] = draw_rate(400);
 	if (!draw(8))
 		widen(&config);
-	else if (!draw(8))
+	else if (!draw(4))
 		narrow(&config);
 	return config;
 }

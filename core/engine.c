@@ -724,16 +724,36 @@ u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last)
 	return iova;
 }
 
-int xs_engine_map_in_block(struct xs_engine *engine, u64 iova, u64 phys,
-			   u32 prot)
+/* How many of @pages pages are neighbours in memory, from the first on. */
+static xs_inline u32 neighbours(const u64 *phys, u32 pages)
 {
-	int error;
+	u32 run = 1;
 
-	set_refs(engine, iova >> XS_PAGE_LG2, phys, 1);
-	error = xs_ops(engine)->map(xs_world(engine), iova, phys, 1, prot);
-	if (!error)
-		count_map(engine, 1);
-	return error;
+	while (run < pages && phys[run] == phys[0] + run * XS_PAGE_BYTES)
+		run++;
+	return run;
+}
+
+u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
+			   u32 pages, u32 prot)
+{
+	xs_ref_t *refs = xs_space_ref(&engine->space, iova >> XS_PAGE_LG2);
+	bool holds = holds_pages(xs_load(&engine->policy));
+	u32 done = 0, run;
+
+	/* Each on its own, for each is unmapped on its own. */
+	for (u32 i = 0; i < pages; i++)
+		refs[i] = holds ? xs_ref_of(phys[i]) : XS_REF_UNHELD;
+	for (; done < pages; done += run) {
+		run = neighbours(phys + done, pages - done);
+		if (xs_ops(engine)->map(xs_world(engine),
+					iova + done * XS_PAGE_BYTES,
+					phys[done], run, prot))
+			break;
+	}
+	if (done)
+		count_map(engine, done);
+	return done;
 }
 
 void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages)
@@ -806,8 +826,9 @@ static xs_noinline void unmap_now(struct xs_engine *engine, u64 iova, u32 pages)
 	xs_flags_t flags;
 	struct xs_cpu *cpu = this_cpu_lock(engine, &flags);
 
-	if (pages <= XS_BLOCK_PAGES)
-		*xs_space_ref(&engine->space, range.page) = XS_REF_RELEASED;
+	/* All of them, for each may be a mapping of its own in a driver's block. */
+	for (u32 i = 0; pages <= XS_BLOCK_PAGES && i < pages; i++)
+		*xs_space_ref(&engine->space, range.page + i) = XS_REF_RELEASED;
 	xs_ops(engine)->gather_init(&gather);
 	xs_ops(engine)->remove(xs_world(engine), &gather, iova, pages);
 	xs_ops(engine)->invalidate(xs_world(engine), &gather, &range, 1, &sent);
@@ -1046,6 +1067,42 @@ void xs_engine_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages)
 		return;
 	count_unmap(engine, pages);
 	unmap_promised(engine, policy, page, mask_at(page, pages));
+}
+
+/* Of @mask, the pages of the block at @page that are not unmapped already. */
+static u64 still_mapped(struct xs_engine *engine, u64 page, u64 mask)
+{
+	u64 mapped = mask & ~xs_a64_read(&block_at(engine, page)->dead);
+	const xs_ref_t *refs = xs_space_ref(&engine->space, page);
+
+	for (u64 rest = mapped; rest; rest &= rest - 1)
+		if (xs_unlikely(was_released(refs[xs_ctz(rest)])))
+			mapped &= ~(rest & -rest);
+	xs_warn_once(mapped != mask, "a page was unmapped twice: ignored");
+	return mapped;
+}
+
+void xs_engine_unmap_in_block_no_sync(struct xs_engine *engine, u64 iova,
+				      u64 mask)
+{
+	const struct xs_policy *policy = xs_load(&engine->policy);
+	u64 page = iova >> XS_PAGE_LG2;
+
+	mask = still_mapped(engine, page, mask);
+	if (!mask)
+		return;
+	if (xs_policy_waits(policy)) {
+		count_unmap(engine, xs_popcount(mask));
+		unmap_promised(engine, policy, page, mask);
+		return;
+	}
+	while (mask) {
+		u32 at = xs_ctz(mask);
+		u32 run = run_of(mask);
+
+		mask &= ~mask_of(at, run);
+		xs_engine_unmap(engine, iova + at * XS_PAGE_BYTES, run, false);
+	}
 }
 
 /* xs_engine_unmap() of one page that is synced at once. */

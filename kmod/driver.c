@@ -104,13 +104,59 @@ dma_addr_t xsmmu_block_map(struct device *dev, dma_addr_t addr,
 			   struct page *page, enum dma_data_direction dir,
 			   unsigned long attrs)
 {
-	if (xs_engine_map_in_block(&xs_group_of(dev)->engine, addr,
-				   page_to_phys(page), prot_of(dir, attrs)))
+	u64 phys = page_to_phys(page);
+
+	if (!xs_engine_map_in_block(&xs_group_of(dev)->engine, addr, &phys, 1,
+				    prot_of(dir, attrs)))
 		return DMA_MAPPING_ERROR;
 	trace_map(dev, addr, 1);
 	return addr;
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_map);
+
+/* Returns how many are mapped, from the first on; writes their addresses. */
+unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
+				   struct page **pages, unsigned int count,
+				   enum dma_data_direction dir,
+				   unsigned long attrs, dma_addr_t *addrs)
+{
+	u32 done, i;
+
+	static_assert(sizeof(*addrs) == sizeof(u64));
+	for (i = 0; i < count; i++)
+		addrs[i] = page_to_phys(pages[i]);
+	done = xs_engine_map_in_block(&xs_group_of(dev)->engine, base, addrs,
+				      count, prot_of(dir, attrs));
+	for (i = 0; i < done; i++)
+		addrs[i] = base + i * PAGE_SIZE;
+	if (done)
+		trace_map(dev, base, done);
+	return done;
+}
+EXPORT_SYMBOL_GPL(xsmmu_block_map_pages);
+
+/* For whoever looks: runs of pages. */
+static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
+{
+	while (mask) {
+		u32 at = xs_ctz(mask);
+		u32 run = run_of(mask);
+
+		mask &= ~mask_of(at, run);
+		if (xs_debug_on())
+			xs_debug_unmap(dev, base + at * PAGE_SIZE,
+				       run * PAGE_SIZE);
+		trace_unmap(dev, base + at * PAGE_SIZE, run);
+	}
+}
+
+void xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base, u64 mask)
+{
+	if (xs_debug_on() || trace_unmap_enabled())
+		tell_unmap(dev, base, mask);
+	xs_engine_unmap_in_block_no_sync(&xs_group_of(dev)->engine, base, mask);
+}
+EXPORT_SYMBOL_GPL(xsmmu_block_unmap_no_sync);
 
 void xsmmu_block_drop(struct device *dev, dma_addr_t addr)
 {

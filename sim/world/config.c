@@ -96,6 +96,7 @@ static void draw_hardware(struct sim_config *config)
 	config->table_lg2 = 4 + draw(6);
 	config->directory_lg2 = 1 + draw(3);
 	config->first_stage = draw(2);
+	config->caching = !draw(3);
 	config->iotlb = draw_power(0, 8);
 	config->walk = draw_power(0, 5);
 	config->device_tlb = draw_power(0, 7);

@@ -161,6 +161,20 @@ FAULTS = (
         "	return pages;\n}\n\nstatic void unhold",
         "	return 0;\n}\n\nstatic void unhold",
     ),
+    Fault(
+        "what could not be mapped is lost",
+        "engine.c",
+        "	cpu->ledger.map_failures++;\n	range_back(engine, cpu, iova >> XS_PAGE_LG2, pages);\n",
+        "	cpu->ledger.map_failures++;\n",
+        ("only=engine_each_failure",),
+    ),
+    Fault(
+        "a block without memory for its references is taken all the same",
+        "space.c",
+        "	if (block != XS_NO_BLOCK && !add_refs(space, block, count))\n		block = XS_NO_BLOCK;\n",
+        "	if (block != XS_NO_BLOCK)\n		add_refs(space, block, count);\n",
+        ("only=engine_each_failure",),
+    ),
     Fault("a stale timer counts as armed", "engine.c", "		cpu->armed = false;\n", ""),
     Fault("a window is doubled", "engine.c", "oldest_ns + window_ns - window_ns / 8", "oldest_ns + 2 * window_ns"),
     Fault(

@@ -176,6 +176,16 @@ bool driver_map(struct world *world, struct mapping *mapping, u64 last);
 /* The same for one page, at @iova in a block that was taken for the driver. */
 bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova);
 
+/*
+ * The same for @pages pages from @iova on, each a mapping, in one call; their
+ * memory is in rows of @run pages, of which @pages is a multiple. Returns how many
+ * are mapped. The other one undoes those of @mask.
+ */
+u32 driver_map_block(struct world *world, struct mapping *mappings, u32 pages,
+		     u32 run, u64 iova);
+void driver_unmap_block_no_sync(struct world *world,
+				const struct mapping *mappings, u64 mask);
+
 /* Unmap, and free the memory at once as an unmodified driver does. */
 void driver_unmap(struct world *world, const struct mapping *mapping, bool now);
 

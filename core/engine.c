@@ -350,6 +350,7 @@ static u32 take_dead(struct xs_engine *engine, struct xs_entry *entries,
 		struct xs_block *block =
 			&engine->space.blocks[entries[i].block];
 
+		xs_a64_set(&block->listing, XS_LISTING_NONE);
 		entries[i].mask = xs_a64_swap(&block->dead, 0);
 		pages += xs_popcount(entries[i].mask);
 	}
@@ -453,7 +454,16 @@ static xs_noinline void sync_batch(struct xs_engine *engine,
 		return;
 	sync_entries(engine, cpu, cpu->batch.entries, cpu->batch.count, cause);
 	cpu->batch.count = 0;
-	cpu->promised = false;
+	xs_store(&cpu->promised, false);
+}
+
+/* Is @block in this CPU's batch? Its lock is held. */
+static xs_inline bool is_batched_here(const struct xs_engine *engine,
+				      const struct xs_cpu *cpu, u32 block)
+{
+	u64 listing = xs_a64_read(&engine->space.blocks[block].listing);
+
+	return xs_listing_cpu(listing) == cpu->id + 1;
 }
 
 /* Sync @block alone, if it is in the batch of @cpu. */
@@ -464,10 +474,10 @@ static xs_noinline void sync_block(struct xs_engine *engine,
 	struct xs_entry entry;
 	u32 at = 0;
 
-	while (at < batch->count && batch->entries[at].block != block)
-		at++;
-	if (at == batch->count)
+	if (!is_batched_here(engine, cpu, block))
 		return;
+	while (batch->entries[at].block != block)
+		at++;
 	entry = batch->entries[at];
 	batch->entries[at] = batch->entries[--batch->count];
 	sync_entries(engine, cpu, &entry, 1, XS_SYNC_BLOCK);
@@ -714,16 +724,36 @@ u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last)
 	return iova;
 }
 
-int xs_engine_map_in_block(struct xs_engine *engine, u64 iova, u64 phys,
-			   u32 prot)
+/* How many of @pages pages are neighbours in memory, from the first on. */
+static xs_inline u32 neighbours(const u64 *phys, u32 pages)
 {
-	int error;
+	u32 run = 1;
 
-	set_refs(engine, iova >> XS_PAGE_LG2, phys, 1);
-	error = xs_ops(engine)->map(xs_world(engine), iova, phys, 1, prot);
-	if (!error)
-		count_map(engine, 1);
-	return error;
+	while (run < pages && phys[run] == phys[0] + run * XS_PAGE_BYTES)
+		run++;
+	return run;
+}
+
+u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
+			   u32 pages, u32 prot)
+{
+	xs_ref_t *refs = xs_space_ref(&engine->space, iova >> XS_PAGE_LG2);
+	bool holds = holds_pages(xs_load(&engine->policy));
+	u32 done = 0, run;
+
+	/* Each on its own, for each is unmapped on its own. */
+	for (u32 i = 0; i < pages; i++)
+		refs[i] = holds ? xs_ref_of(phys[i]) : XS_REF_UNHELD;
+	for (; done < pages; done += run) {
+		run = neighbours(phys + done, pages - done);
+		if (xs_ops(engine)->map(xs_world(engine),
+					iova + done * XS_PAGE_BYTES,
+					phys[done], run, prot))
+			break;
+	}
+	if (done)
+		count_map(engine, done);
+	return done;
 }
 
 void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages)
@@ -796,8 +826,9 @@ static xs_noinline void unmap_now(struct xs_engine *engine, u64 iova, u32 pages)
 	xs_flags_t flags;
 	struct xs_cpu *cpu = this_cpu_lock(engine, &flags);
 
-	if (pages <= XS_BLOCK_PAGES)
-		*xs_space_ref(&engine->space, range.page) = XS_REF_RELEASED;
+	/* All of them, for each may be a mapping of its own in a driver's block. */
+	for (u32 i = 0; pages <= XS_BLOCK_PAGES && i < pages; i++)
+		*xs_space_ref(&engine->space, range.page + i) = XS_REF_RELEASED;
 	xs_ops(engine)->gather_init(&gather);
 	xs_ops(engine)->remove(xs_world(engine), &gather, iova, pages);
 	xs_ops(engine)->invalidate(xs_world(engine), &gather, &range, 1, &sent);
@@ -831,18 +862,9 @@ static void batch_block(struct xs_engine *engine, struct xs_cpu *cpu, u32 block)
 					 deadline_of(engine, now));
 		cpu->armed = true;
 	}
-	xs_store(&engine->space.blocks[block].batch_at, cpu->batch.count);
 	xs_batch_add(&cpu->batch, block, now);
-	xs_store(&engine->space.blocks[block].batch_cpu, cpu->id);
-}
-
-/* Is @block, as far as it is known, in this CPU's batch? */
-static bool is_batched_here(const struct xs_engine *engine,
-			    const struct xs_cpu *cpu, u32 block)
-{
-	u32 at = xs_load(&engine->space.blocks[block].batch_at);
-
-	return at < cpu->batch.count && cpu->batch.entries[at].block == block;
+	xs_a64_set(&engine->space.blocks[block].listing,
+		   ++cpu->listings * XS_LISTING_STEP + cpu->id + 1);
 }
 
 /* Are all pages of a block dead or back, seen after @dead was set? */
@@ -860,10 +882,14 @@ static bool block_empty(const struct xs_block *block, u64 dead)
  */
 static xs_noinline void sync_empty(struct xs_engine *engine, u64 page)
 {
-	u32 cpu_id = xs_load(&block_at(engine, page)->batch_cpu);
-	struct xs_cpu *cpu = engine->cpus[cpu_id];
-	xs_flags_t flags = xs_lock(&cpu->lock);
+	u32 where = xs_listing_cpu(xs_a64_read(&block_at(engine, page)->listing));
+	struct xs_cpu *cpu;
+	xs_flags_t flags;
 
+	if (!where)
+		return;
+	cpu = engine->cpus[where - 1];
+	flags = xs_lock(&cpu->lock);
 	sync_block(engine, cpu, (u32)(page >> XS_BLOCK_LG2));
 	xs_unlock(&cpu->lock, flags);
 }
@@ -888,7 +914,7 @@ static xs_noinline void unmap_locked(struct xs_engine *engine, u64 page,
 	if (!old)
 		batch_block(engine, cpu, at);
 	if (promised && is_batched_here(engine, cpu, at))
-		cpu->promised = true;
+		xs_store(&cpu->promised, true);
 	else if (promised)
 		cpu->elsewhere++;
 	if (syncs_on(policy, XS_SYNC_UNMAP))
@@ -972,19 +998,111 @@ void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 		unmap_later(engine, policy, page, mask_at(page, pages));
 }
 
+/*
+ * Pages of a batch-aware driver are dead, and which batch has them is not
+ * known: its sync has to look on all CPUs.
+ */
+static xs_noinline void promise_elsewhere(struct xs_engine *engine)
+{
+	xs_flags_t flags;
+	struct xs_cpu *cpu = this_cpu_lock(engine, &flags);
+
+	cpu->elsewhere++;
+	this_cpu_unlock(cpu, flags);
+}
+
+/*
+ * unmap_later() for a batch-aware driver, for whom nothing is held; without the
+ * lock if the block is in this CPU's batch.
+ *
+ * What must be true is that the sync of this CPU's batch takes these pages. To
+ * see before that the block is listed here is not enough: another CPU may sync
+ * our batch, and a third one list the block anew, just before the pages are set.
+ * Nor is it to see so after: that third one may be in the middle of its sync,
+ * and an interrupt have listed the block here again. But the same listing at
+ * both times is (batch.h): it was there when the pages were set, so the word
+ * had not been taken from this batch yet, and whoever takes it does so under
+ * this CPU's lock, which the driver's sync waits for.
+ *
+ * The mark is the last step. Who clears it has just synced the batch under the
+ * lock; if that was after we set it or saw it set, our pages were in it, for
+ * the listing was still the same before.
+ */
+static xs_inline void unmap_promised(struct xs_engine *engine,
+				     const struct xs_policy *policy, u64 page,
+				     u64 mask)
+{
+	struct xs_block *block = block_at(engine, page);
+	struct xs_cpu *cpu = engine->cpus[xs_cpu_hint()];
+	u64 listing = xs_a64_read(&block->listing);
+	u64 old = xs_a64_read(&block->dead);
+
+	do {
+		if (xs_unlikely(xs_listing_cpu(listing) != cpu->id + 1 ||
+				!old)) {
+			unmap_locked(engine, page, mask, true);
+			return;
+		}
+	} while (xs_unlikely(!xs_a64_try(&block->dead, &old, old | mask)));
+
+	if (xs_unlikely(xs_a64_read(&block->listing) != listing))
+		promise_elsewhere(engine);
+	else if (xs_unlikely(!xs_load(&cpu->promised)))
+		xs_store(&cpu->promised, true);
+	if (xs_unlikely(syncs_on(policy, XS_SYNC_BLOCK)) &&
+	    block_empty(block, old | mask))
+		sync_empty(engine, page);
+}
+
 void xs_engine_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages)
 {
+	const struct xs_policy *policy = xs_load(&engine->policy);
 	u64 page = iova >> XS_PAGE_LG2;
 
-	if (!xs_policy_waits(xs_load(&engine->policy)) ||
-	    pages > XS_BLOCK_PAGES) {
+	if (!xs_policy_waits(policy) || pages > XS_BLOCK_PAGES) {
 		xs_engine_unmap(engine, iova, pages, false);
 		return;
 	}
 	if (is_unmapped(engine, page, pages))
 		return;
 	count_unmap(engine, pages);
-	unmap_locked(engine, page, mask_at(page, pages), true);
+	unmap_promised(engine, policy, page, mask_at(page, pages));
+}
+
+/* Of @mask, the pages of the block at @page that are not unmapped already. */
+static u64 still_mapped(struct xs_engine *engine, u64 page, u64 mask)
+{
+	u64 mapped = mask & ~xs_a64_read(&block_at(engine, page)->dead);
+	const xs_ref_t *refs = xs_space_ref(&engine->space, page);
+
+	for (u64 rest = mapped; rest; rest &= rest - 1)
+		if (xs_unlikely(was_released(refs[xs_ctz(rest)])))
+			mapped &= ~(rest & -rest);
+	xs_warn_once(mapped != mask, "a page was unmapped twice: ignored");
+	return mapped;
+}
+
+void xs_engine_unmap_in_block_no_sync(struct xs_engine *engine, u64 iova,
+				      u64 mask)
+{
+	const struct xs_policy *policy = xs_load(&engine->policy);
+	u64 page = iova >> XS_PAGE_LG2;
+
+	mask = still_mapped(engine, page, mask);
+	if (!mask)
+		return;
+	if (xs_policy_waits(policy)) {
+		count_unmap(engine, xs_popcount(mask));
+		unmap_promised(engine, policy, page, mask);
+		return;
+	}
+	while (mask) {
+		u32 at = xs_ctz(mask);
+		u32 run = run_of(mask);
+
+		mask &= ~mask_of(at, run);
+		xs_engine_unmap(engine, iova + at * XS_PAGE_BYTES, run, false);
+	}
 }
 
 /* xs_engine_unmap() of one page that is synced at once. */
@@ -1035,6 +1153,24 @@ static xs_inline void engine_unmap_one(struct xs_engine *engine, u64 iova)
 		    1ULL << (page & (XS_BLOCK_PAGES - 1)));
 }
 
+/* xs_engine_unmap_no_sync() of one page, at any address in it. */
+static xs_inline void engine_unmap_one_no_sync(struct xs_engine *engine,
+					       u64 iova)
+{
+	const struct xs_policy *policy = xs_load(&engine->policy);
+	u64 page = iova >> XS_PAGE_LG2;
+
+	if (xs_unlikely(!syncs_on(policy, XS_SYNC_EXPLICIT))) {
+		engine_unmap_one(engine, iova);
+		return;
+	}
+	if (xs_unlikely(is_unmapped(engine, page, 1)))
+		return;
+	xs_count(engine->counts, unmaps, 1);
+	unmap_promised(engine, policy, page,
+		       1ULL << (page & (XS_BLOCK_PAGES - 1)));
+}
+
 /* ---- sync points ---- */
 
 void xs_engine_poll(struct xs_engine *engine)
@@ -1058,7 +1194,7 @@ static void keep_promises(struct xs_engine *engine, struct xs_cpu *cpu,
 	u64 elsewhere = cpu->elsewhere;
 	bool settled = cpu->settled == elsewhere;
 
-	if (cpu->promised)
+	if (xs_load(&cpu->promised))
 		sync_batch(engine, cpu, XS_SYNC_EXPLICIT);
 	xs_unlock(&cpu->lock, flags);
 	if (settled)
@@ -1182,6 +1318,8 @@ int xs_engine_init(struct xs_engine *engine,
 {
 	int error;
 
+	if (config->cpu_count > XS_CPUS_MAX)
+		return -XS_EINVAL;
 	engine->ops = config->ops;
 	engine->world = config->world;
 	engine->policy = config->policy;

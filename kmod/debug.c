@@ -14,8 +14,30 @@
 
 #include "xsmmu.h"
 
+DEFINE_STATIC_KEY_FALSE(xs_debug_key);
+
 static bool debug;
-module_param(debug, bool, 0644);
+
+static int set_debug(const char *text, const struct kernel_param *param)
+{
+	int error = param_set_bool(text, param);
+
+	if (error)
+		return error;
+	if (debug)
+		static_branch_enable(&xs_debug_key);
+	else
+		static_branch_disable(&xs_debug_key);
+	return 0;
+}
+
+static const struct kernel_param_ops debug_ops = {
+	.flags = KERNEL_PARAM_OPS_FL_NOARG,
+	.set = set_debug,
+	.get = param_get_bool,
+};
+module_param_cb(debug, &debug_ops, &debug, 0644);
+__MODULE_PARM_TYPE(debug, "bool");
 MODULE_PARM_DESC(debug, "find misuse by batch-aware drivers (slow)");
 
 #define WATCHED_MAX	1024
@@ -103,12 +125,9 @@ static void watch(struct device *dev, phys_addr_t phys, u64 now_ns)
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 {
 	u64 end = iova + bytes;
+	u64 now_ns = ktime_get_mono_fast_ns();
 	unsigned long flags;
-	u64 now_ns;
 
-	if (likely(!READ_ONCE(debug)))
-		return;
-	now_ns = ktime_get_mono_fast_ns();
 	spin_lock_irqsave(&watched_lock, flags);
 	forget_due(NULL, now_ns);
 	for (iova &= PAGE_MASK; iova < end; iova += PAGE_SIZE)

@@ -299,7 +299,7 @@ static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 }
 
 /* The bytes of a mapped list, from *@start, the start of a page. */
-u64 xs_dma_sg_range(struct scatterlist *sgl, int nents, u64 *start)
+static u64 sg_range(struct scatterlist *sgl, int nents, u64 *start)
 {
 	struct scatterlist *sg;
 	u64 end = *start = sg_dma_address(sgl) & PAGE_MASK;
@@ -317,7 +317,7 @@ static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		     enum dma_data_direction dir, unsigned long attrs)
 {
 	u64 start;
-	u64 bytes = xs_dma_sg_range(sgl, nents, &start);
+	u64 bytes = sg_range(sgl, nents, &start);
 
 	unmap_pages(dev, start, bytes, false);
 }
@@ -342,7 +342,7 @@ static void unmap_sg_aware(struct device *dev, struct scatterlist *sgl,
 			   unsigned long attrs)
 {
 	u64 start;
-	u64 bytes = xs_dma_sg_range(sgl, nents, &start);
+	u64 bytes = sg_range(sgl, nents, &start);
 
 	unmap_pages(dev, start, bytes, is_synced_at_once(dev));
 }
@@ -358,32 +358,6 @@ void xs_dma_set_aware(struct dma_map_ops *ops, bool aware)
 		   aware ? unmap_memory_aware : unmap_memory);
 #endif
 	WRITE_ONCE(ops->unmap_sg, aware ? unmap_sg_aware : unmap_sg);
-}
-
-void xs_dma_unmap_no_sync(struct device *dev, dma_addr_t handle, size_t size)
-{
-	u32 pages = pages_of(handle, size);
-
-	trace_unmap(dev, handle & PAGE_MASK, pages);
-	xs_engine_unmap_no_sync(&xs_group_of(dev)->engine, handle & PAGE_MASK,
-				pages);
-}
-
-dma_addr_t xs_dma_block_take(struct device *dev, u32 pages)
-{
-	return xs_engine_take_block(&xs_group_of(dev)->engine, pages,
-				    last_of(dev, *dev->dma_mask));
-}
-
-dma_addr_t xs_dma_block_map(struct device *dev, dma_addr_t addr,
-			    struct page *page, enum dma_data_direction dir,
-			    unsigned long attrs)
-{
-	if (xs_engine_map_in_block(&xs_group_of(dev)->engine, addr,
-				   page_to_phys(page), prot_of(dir, attrs)))
-		return DMA_MAPPING_ERROR;
-	trace_map(dev, addr, 1);
-	return addr;
 }
 
 /* ---- coherent memory ---- */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What batch-aware drivers call; see include/xsmmu/dma.h. Each call also works
- * on a device that is not taken over, by the ordinary DMA API.
+ * on a device that is not taken over, by the ordinary DMA API. Part of path.c.
  */
 #include <linux/export.h>
 
@@ -11,7 +11,7 @@
 
 static bool is_taken(struct device *dev)
 {
-	return dev->dma_ops && dev->dma_ops->mmap == xs_dma_ops.mmap;
+	return dev->dma_ops && dev->dma_ops->mmap == mmap_coherent;
 }
 
 /*
@@ -40,15 +40,29 @@ int xsmmu_set_batch_aware(struct device *dev)
 }
 EXPORT_SYMBOL_GPL(xsmmu_set_batch_aware);
 
+/* Any unmap without a sync, of a device that is taken over. */
+static noinline void unmap_no_sync(struct device *dev, dma_addr_t addr,
+				   size_t size)
+{
+	u32 pages = pages_of(addr, size);
+
+	if (xs_debug_on())
+		xs_debug_unmap(dev, addr, size);
+	trace_unmap(dev, addr & PAGE_MASK, pages);
+	xs_engine_unmap_no_sync(&xs_group_of(dev)->engine, addr & PAGE_MASK,
+				pages);
+}
+
 void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
-	if (!is_taken(dev)) {
+	if (unlikely(!is_taken(dev)))
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
-		return;
-	}
-	xs_debug_unmap(dev, addr, size);
-	xs_dma_unmap_no_sync(dev, addr, size);
+	else if (unlikely(offset_in_page(addr) + size > PAGE_SIZE ||
+			  trace_unmap_enabled() || xs_debug_on()))
+		unmap_no_sync(dev, addr, size);
+	else
+		engine_unmap_one_no_sync(&xs_group_of(dev)->engine, addr);
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_no_sync);
 
@@ -62,9 +76,8 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
 		return;
 	}
-	bytes = xs_dma_sg_range(sgl, nents, &start);
-	xs_debug_unmap(dev, start, bytes);
-	xs_dma_unmap_no_sync(dev, start, bytes);
+	bytes = sg_range(sgl, nents, &start);
+	unmap_no_sync(dev, start, bytes);
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_sg_no_sync);
 
@@ -80,7 +93,10 @@ EXPORT_SYMBOL_GPL(xsmmu_sync);
 /* 0 without a block, as for a device that is not taken over. */
 dma_addr_t xsmmu_block_take(struct device *dev, unsigned int pages)
 {
-	return is_taken(dev) ? xs_dma_block_take(dev, pages) : 0;
+	if (!is_taken(dev))
+		return 0;
+	return xs_engine_take_block(&xs_group_of(dev)->engine, pages,
+				    last_of(dev, *dev->dma_mask));
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_take);
 
@@ -88,9 +104,59 @@ dma_addr_t xsmmu_block_map(struct device *dev, dma_addr_t addr,
 			   struct page *page, enum dma_data_direction dir,
 			   unsigned long attrs)
 {
-	return xs_dma_block_map(dev, addr, page, dir, attrs);
+	u64 phys = page_to_phys(page);
+
+	if (!xs_engine_map_in_block(&xs_group_of(dev)->engine, addr, &phys, 1,
+				    prot_of(dir, attrs)))
+		return DMA_MAPPING_ERROR;
+	trace_map(dev, addr, 1);
+	return addr;
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_map);
+
+/* Returns how many are mapped, from the first on; writes their addresses. */
+unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
+				   struct page **pages, unsigned int count,
+				   enum dma_data_direction dir,
+				   unsigned long attrs, dma_addr_t *addrs)
+{
+	u32 done, i;
+
+	static_assert(sizeof(*addrs) == sizeof(u64));
+	for (i = 0; i < count; i++)
+		addrs[i] = page_to_phys(pages[i]);
+	done = xs_engine_map_in_block(&xs_group_of(dev)->engine, base, addrs,
+				      count, prot_of(dir, attrs));
+	for (i = 0; i < done; i++)
+		addrs[i] = base + i * PAGE_SIZE;
+	if (done)
+		trace_map(dev, base, done);
+	return done;
+}
+EXPORT_SYMBOL_GPL(xsmmu_block_map_pages);
+
+/* For whoever looks: runs of pages. */
+static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
+{
+	while (mask) {
+		u32 at = xs_ctz(mask);
+		u32 run = run_of(mask);
+
+		mask &= ~mask_of(at, run);
+		if (xs_debug_on())
+			xs_debug_unmap(dev, base + at * PAGE_SIZE,
+				       run * PAGE_SIZE);
+		trace_unmap(dev, base + at * PAGE_SIZE, run);
+	}
+}
+
+void xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base, u64 mask)
+{
+	if (xs_debug_on() || trace_unmap_enabled())
+		tell_unmap(dev, base, mask);
+	xs_engine_unmap_in_block_no_sync(&xs_group_of(dev)->engine, base, mask);
+}
+EXPORT_SYMBOL_GPL(xsmmu_block_unmap_no_sync);
 
 void xsmmu_block_drop(struct device *dev, dma_addr_t addr)
 {

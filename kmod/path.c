@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The DMA path as one translation unit: the world, the engine and the DMA API.
+ * The DMA path as one translation unit: the world, the engine, the DMA API and
+ * what batch-aware drivers call beside it.
  *
  * A map or an unmap costs little more than a few calls between files would, so
  * the compiler sees them together and inlines across. Each file still stands
@@ -15,3 +16,4 @@
 #include "../core/batch.c"
 #include "../core/engine.c"
 #include "dma.c"
+#include "driver.c"

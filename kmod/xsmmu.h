@@ -18,6 +18,7 @@
 
 #include <linux/dma-map-ops.h>
 #include <linux/hrtimer.h>
+#include <linux/jump_label.h>
 #include <linux/kobject.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
@@ -142,14 +143,10 @@ static inline struct xs_group *xs_group_of(struct device *dev)
 /* dma.c */
 extern const struct dma_map_ops xs_dma_ops;
 void xs_dma_set_aware(struct dma_map_ops *ops, bool aware);
-void xs_dma_unmap_no_sync(struct device *dev, dma_addr_t handle, size_t size);
-u64 xs_dma_sg_range(struct scatterlist *sgl, int nents, u64 *start);
-dma_addr_t xs_dma_block_take(struct device *dev, u32 pages);
-dma_addr_t xs_dma_block_map(struct device *dev, dma_addr_t addr,
-			    struct page *page, enum dma_data_direction dir,
-			    unsigned long attrs);
 
-/* debug.c */
+/* debug.c; xs_debug_on(): is misuse to be found? */
+DECLARE_STATIC_KEY_FALSE(xs_debug_key);
+#define xs_debug_on()	static_branch_unlikely(&xs_debug_key)
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes);
 void xs_debug_sync(struct device *dev);
 void xs_debug_forget(struct device *dev);

@@ -51,6 +51,14 @@ dma_addr_t __weak xsmmu_block_map(struct device *dev, dma_addr_t addr,
 				  struct page *page,
 				  enum dma_data_direction dir,
 				  unsigned long attrs);
+unsigned int __weak xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
+					  struct page **pages,
+					  unsigned int count,
+					  enum dma_data_direction dir,
+					  unsigned long attrs,
+					  dma_addr_t *addrs);
+void __weak xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base,
+				      u64 mask);
 void __weak xsmmu_block_drop(struct device *dev, dma_addr_t addr);
 
 /**
@@ -235,21 +243,34 @@ static inline dma_addr_t dma_block_map_page(struct dma_block *block,
  * @dir: direction
  * @attrs: as for dma_map_page_attrs()
  *
- * Context: any. Return: 0 or -ENOMEM; then those before the failed one are
- * mapped, as @block->mapped says.
+ * One call for all of them. Pages that are neighbours in memory take one walk of
+ * the page table together; an IOMMU driver takes no list, so others take one each.
+ *
+ * Context: any. Return: 0; -EINVAL for a block that is not fresh; -ENOMEM, then
+ * those before a failed one are mapped, as @block->mapped says.
  */
 static inline int dma_block_map_pages(struct dma_block *block,
 				      struct page **pages,
 				      enum dma_data_direction dir,
 				      unsigned long attrs)
 {
-	unsigned int i;
+	unsigned int done = 0;
 
-	for (i = 0; i < block->pages; i++)
-		if (dma_block_map_page(block, i, pages[i], dir, attrs) ==
-		    DMA_MAPPING_ERROR)
-			return -ENOMEM;
-	return 0;
+	if (WARN_ON_ONCE(block->mapped))
+		return -EINVAL;
+	if (block->base) {
+		done = xsmmu_block_map_pages(block->dev, block->base, pages,
+					     block->pages, dir, attrs,
+					     block->handles);
+		if (done)
+			block->mapped = ~0ULL >> (DMA_BLOCK_PAGES - done);
+	} else {
+		while (done < block->pages &&
+		       dma_block_map_page(block, done, pages[done], dir,
+					  attrs) != DMA_MAPPING_ERROR)
+			done++;
+	}
+	return done == block->pages ? 0 : -ENOMEM;
 }
 
 /**
@@ -282,11 +303,9 @@ static inline void dma_block_unmap_pages_no_sync(struct dma_block *block,
 {
 	unsigned int i;
 
-	if (block->base && block->pages == DMA_BLOCK_PAGES &&
-	    !~block->mapped) {
-		dma_unmap_page_attrs_no_sync(block->dev, block->base,
-					     block->pages * PAGE_SIZE, dir,
-					     attrs);
+	if (block->base) {
+		xsmmu_block_unmap_no_sync(block->dev, block->base,
+					  block->mapped);
 		return;
 	}
 	for (i = 0; i < block->pages; i++)

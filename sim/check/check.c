@@ -57,6 +57,7 @@ static void ask(const struct sim_event *event)
 		check_points(event);
 		break;
 	case EV_ACCOUNTS:
+		check_tables(event);
 		check_accounts(event);
 		break;
 	}

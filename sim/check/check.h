@@ -36,6 +36,7 @@ enum shadow_state {
  * @newer, @older: neighbours among its CPU's deferred pages; 0: none
  * @level:	promised for its unmap
  * @owned:	the memory was not freed before its unmap
+ * @told:	the driver was told that it is mapped
  */
 struct shadow_page {
 	u32 memory;
@@ -53,6 +54,7 @@ struct shadow_page {
 	u8 cpu;
 	u8 level;
 	bool owned;
+	bool told;
 };
 
 /*

@@ -74,6 +74,7 @@ static void entry(const struct sim_event *event)
 		page->generation = memory < SIM_MEMORY ? shadow.memory[memory].generation : 0;
 		page->removed = 0;
 		page->covered = 0;
+		page->told = false;
 		page->state = page->state == SHADOW_RESERVED ? SHADOW_MAPPED : SHADOW_PLACED;
 	}
 }
@@ -241,6 +242,10 @@ void shadow_event(const struct sim_event *event)
 		break;
 	case EV_HANDED:
 		handed(event);
+		break;
+	case EV_MAPPED:
+		for (u32 i = event->page; i < event->page + event->pages; i++)
+			shadow.pages[i].told = true;
 		break;
 	case EV_UNMAP:
 		unmap(event);

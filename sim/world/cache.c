@@ -3,7 +3,8 @@
  * What the IOMMU and the devices cache: the IOTLB (last entries), page-walk
  * caches (which table serves which IOVAs, one for each level), and a TLB in
  * devices that have ATS. They fill with what devices use, and an entry goes when
- * another needs its place, when it is evicted or when it is invalidated.
+ * another needs its place, when it is evicted or when it is invalidated. In
+ * caching mode the IOTLB also keeps that a page is not there.
  */
 #include <string.h>
 
@@ -104,12 +105,12 @@ void cache_access(u32 device, u32 page, bool write)
 		if (last && !dead)
 			entry = table_entry(last, page);
 	}
-	if (entry) {
+	if (entry || (sim.config.caching && !dead)) {
 		shared->key = page + 1;
 		shared->entry = entry;
-		if (has_tlb)
-			*own = *shared;
 	}
+	if (entry && has_tlb)
+		*own = *shared;
 	tell(device, page, write, entry, dead);
 }
 

@@ -96,6 +96,7 @@ static void draw_hardware(struct sim_config *config)
 	config->table_lg2 = 4 + draw(6);
 	config->directory_lg2 = 1 + draw(3);
 	config->first_stage = draw(2);
+	config->caching = !draw(3);
 	config->iotlb = draw_power(0, 8);
 	config->walk = draw_power(0, 5);
 	config->device_tlb = draw_power(0, 7);
@@ -118,7 +119,7 @@ static void draw_work(struct sim_config *config)
 	config->large = draw(3) ? draw_size(50, 2000) : 0;
 	config->scatter = draw(3) * 2;
 	config->fifo = draw(2);
-	config->aware = draw(2) ? draw_size(2, 64) : 0;
+	config->aware = draw(2) ? draw_size(1, 64) : 0;
 	config->at_once = draw(2) ? draw_size(4, 200) : 0;
 	config->low = draw(2) ? draw_size(2, 200) : 0;
 	config->kinds[0] = 1 + draw(8);
@@ -154,6 +155,26 @@ static void widen(struct sim_config *config)
 	config->fault[FAULT_REMOVAL] = 0;
 }
 
+/*
+ * A narrow world: batch-aware drivers on several CPUs and in their interrupts, all
+ * in a few blocks that are listed, synced and listed again all the time.
+ */
+static void narrow(struct sim_config *config)
+{
+	config->tuning = xs_tuning_default(config->policy);
+	config->cpus = 3 + draw(4);
+	config->blocks = 2 + draw(2);
+	config->live_max = draw_size(8, 60);
+	config->turn = 1 + draw(6);
+	config->wait_turn = 1 + draw(2);
+	config->step[STEP_LOOK] = 0;
+	config->looks = 0;
+	config->aware = 2;
+	config->multi = 0;
+	config->large = 0;
+	config->low = 0;
+}
+
 struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 {
 	struct sim_config config = { 0 };
@@ -178,6 +199,8 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 		config.fault[i] = draw_rate(400);
 	if (!draw(8))
 		widen(&config);
+	else if (!draw(4))
+		narrow(&config);
 	return config;
 }
 

@@ -111,6 +111,7 @@ enum sim_step {
  * @live_max:	mappings of the driver at once
  * @table_lg2, @directory_lg2: entries of a last page-table page, and of one above
  * @first_stage: its entries cannot say "write only"
+ * @caching:	the IOTLB caches what is not there too, so each map needs a sync
  * @iotlb, @walk, @device_tlb: entries of the caches, powers of two
  * @devices, @ats: how many, and how many of them have a TLB
  * @queue:	entries of the invalidation queue
@@ -140,6 +141,7 @@ struct sim_config {
 	u32 table_lg2;
 	u32 directory_lg2;
 	bool first_stage;
+	bool caching;
 	u32 iotlb;
 	u32 walk;
 	u32 device_tlb;

@@ -316,9 +316,10 @@ u32 xs_cpu_id(void)
 	return (u32)(me - sim.cpus);
 }
 
+/* An interrupt, and who is bound, stay where they are. */
 u32 xs_cpu_hint(void)
 {
-	if (sim_fault(FAULT_MIGRATION))
+	if (!me->interrupted && !me->bound && sim_fault(FAULT_MIGRATION))
 		return sim_draw(sim.config.cpus);
 	return (u32)(me - sim.cpus);
 }

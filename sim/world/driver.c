@@ -210,31 +210,6 @@ static void unmap_call(const struct sim_mapping *mapping, bool now)
 	sim_event(EV_UNMAPPED, sim_cpu_now(), page, mapping->pages, serial, now);
 }
 
-/*
- * A batch-aware driver's: with its own sync, for which a task has to look on all
- * CPUs. Nothing is left, unless the policy does not wait for it, or was being
- * changed.
- */
-static void unmap_aware(const struct sim_mapping *mapping)
-{
-	bool strict = xs_policy_level(sim.engine.policy, true) == XS_LEVEL_STRICT;
-	u32 page = (u32)(mapping->iova >> XS_PAGE_LG2);
-	u32 serial = ++sim.unmap_serial;
-	u64 settings = sim.settings;
-
-	strict &= !sim.setting;
-	sim.stale[sim.stale_at++ % 64] = page + sim_draw(mapping->pages);
-	sim_event(EV_UNMAP, sim_cpu_now(), page, mapping->pages, serial, 0);
-	call_begin();
-	xs_engine_unmap_no_sync(&sim.engine, mapping->iova, mapping->pages);
-	strict &= settings == sim.settings;
-	xs_engine_sync_explicit(&sim.engine, !sim.cpus[sim_cpu_now()].interrupted);
-	call_end();
-	sim.unmaps++;
-	sim.unmapped_pages += mapping->pages;
-	sim_event(EV_UNMAPPED, sim_cpu_now(), page, mapping->pages, serial, strict);
-}
-
 /* The mapping that is @index-th of the ring is the driver's no more. */
 static struct sim_mapping take_live(u32 index)
 {
@@ -246,6 +221,72 @@ static struct sim_mapping take_live(u32 index)
 	sim.live_first = (sim.live_first + 1) % SIM_MAPPINGS;
 	sim.live_count--;
 	return taken;
+}
+
+/* ---- batch-aware ---- */
+
+#define AWARE_MAX	8u
+
+/*
+ * Without a sync. Returns whether nothing may be left after the driver's own:
+ * the policy waits for it, and was not being changed.
+ */
+static bool unmap_no_sync(const struct sim_mapping *mapping, u32 serial)
+{
+	bool strict = xs_policy_level(sim.engine.policy, true) == XS_LEVEL_STRICT;
+	u32 page = (u32)(mapping->iova >> XS_PAGE_LG2);
+	u64 settings = sim.settings;
+
+	strict &= !sim.setting;
+	sim.stale[sim.stale_at++ % 64] = page + sim_draw(mapping->pages);
+	sim_event(EV_UNMAP, sim_cpu_now(), page, mapping->pages, serial, 0);
+	call_begin();
+	if (mapping->pages == 1)
+		path_unmap_one_no_sync(&sim.engine, mapping->iova);
+	else
+		xs_engine_unmap_no_sync(&sim.engine, mapping->iova, mapping->pages);
+	call_end();
+	return strict && settings == sim.settings;
+}
+
+/*
+ * This mapping and some more, with one sync. A task that may be moved has to
+ * look on all CPUs; one that is bound to its CPU can still be interrupted.
+ */
+static void unmap_aware(const struct sim_mapping *first)
+{
+	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
+	struct sim_mapping mappings[AWARE_MAX] = { *first };
+	u32 wanted = 1 + sim_draw(AWARE_MAX);
+	bool bound = cpu->interrupted || sim_draw(2);
+	bool strict[AWARE_MAX];
+	u32 serials[AWARE_MAX];
+	u32 count = 0;
+
+	cpu->bound += bound;
+	do {
+		serials[count] = ++sim.unmap_serial;
+		strict[count] = unmap_no_sync(&mappings[count], serials[count]);
+		if (++count == wanted || !sim.live_count)
+			break;
+		mappings[count] = take_live(sim.config.fifo ? 0 : sim_draw(sim.live_count));
+		sim.in_flight++;
+	} while (true);
+	call_begin();
+	xs_engine_sync_explicit(&sim.engine, !bound);
+	call_end();
+	cpu->bound -= bound;
+	for (u32 i = 0; i < count; i++) {
+		const struct sim_mapping *at = &mappings[i];
+
+		sim.unmaps++;
+		sim.unmapped_pages += at->pages;
+		sim_event(EV_UNMAPPED, sim_cpu_now(), (u32)(at->iova >> XS_PAGE_LG2), at->pages,
+			  serials[i], strict[i]);
+		if (i)
+			drop_memory(at, parts_of(at));
+	}
+	sim.in_flight -= count - 1;
 }
 
 static void unmap_index(u32 index, bool now)

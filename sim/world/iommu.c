@@ -27,6 +27,8 @@ static int iommu_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
 		return -XS_ENOMEM;
 	sim_event(EV_ENTRY, sim_cpu_now(), page, pages, (u32)(phys >> XS_PAGE_LG2), entry);
 	sim_point();
+	if (sim.config.caching)
+		queue_flush(&(struct xs_range){ page, pages }, true);
 	return 0;
 }
 

@@ -21,3 +21,8 @@ void path_unmap_one(struct xs_engine *engine, u64 iova)
 {
 	engine_unmap_one(engine, iova);
 }
+
+void path_unmap_one_no_sync(struct xs_engine *engine, u64 iova)
+{
+	engine_unmap_one_no_sync(engine, iova);
+}

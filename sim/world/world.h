@@ -39,6 +39,7 @@ struct sim_cpu {
 	bool started;		/* has a stack that runs */
 	bool busy;		/* in a step */
 	bool interrupted;	/* runs an interrupt */
+	u32 bound;		/* its task cannot be moved, how often */
 	bool online;
 	bool poll_due;
 };
@@ -227,5 +228,6 @@ void driver_begin(void);	/* make the engine */
 /* path.c: the inline one-page paths of the engine */
 u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last);
 void path_unmap_one(struct xs_engine *engine, u64 iova);
+void path_unmap_one_no_sync(struct xs_engine *engine, u64 iova);
 
 #endif

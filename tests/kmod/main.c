@@ -57,6 +57,11 @@ void test_be_cpu(u32 cpu)
 	main_cpu = cpu;
 }
 
+/* Each thread always is its CPU here. */
+void test_bind(bool bound)
+{
+}
+
 /* The kernel's watchdogs look after it. */
 void test_begin(const char *name)
 {

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-AWARE = guests.Machine(("aware",), aware=True)
+AWARE = guests.Machine(("aware",), aware=True, words=("swiotlb=force",))
 
 
 @cache

@@ -111,6 +111,25 @@ FAULTS = (
         "",
     ),
     Fault(
+        "a driver's page that joins a listed block is not promised",
+        "engine.c",
+        "	else if (xs_unlikely(!xs_load(&cpu->promised)))\n		xs_store(&cpu->promised, true);\n",
+        "",
+    ),
+    Fault(
+        "a driver's page joins another CPU's batch and is promised in its own",
+        "engine.c",
+        "		if (xs_unlikely(xs_listing_cpu(listing) != cpu->id + 1 ||\n				!old)) {",
+        "		if (xs_unlikely(!listing || !old)) {",
+    ),
+    Fault(
+        "a block's listing is not read again",
+        "engine.c",
+        "	if (xs_unlikely(xs_a64_read(&block->listing) != listing))\n		promise_elsewhere(engine);\n	else if",
+        "	if",
+        ("only=threads_emptying_blocks", "percent=500"),
+    ),
+    Fault(
         "a driver's sync leaves other CPUs' batches alone",
         "engine.c",
         "	xs_engine_sync(engine, XS_SYNC_EXPLICIT);\n	flags = xs_lock",
@@ -142,6 +161,20 @@ FAULTS = (
         "	return pages;\n}\n\nstatic void unhold",
         "	return 0;\n}\n\nstatic void unhold",
     ),
+    Fault(
+        "what could not be mapped is lost",
+        "engine.c",
+        "	cpu->ledger.map_failures++;\n	range_back(engine, cpu, iova >> XS_PAGE_LG2, pages);\n",
+        "	cpu->ledger.map_failures++;\n",
+        ("only=engine_each_failure",),
+    ),
+    Fault(
+        "a block without memory for its references is taken all the same",
+        "space.c",
+        "	if (block != XS_NO_BLOCK && !add_refs(space, block, count))\n		block = XS_NO_BLOCK;\n",
+        "	if (block != XS_NO_BLOCK)\n		add_refs(space, block, count);\n",
+        ("only=engine_each_failure",),
+    ),
     Fault("a stale timer counts as armed", "engine.c", "		cpu->armed = false;\n", ""),
     Fault("a window is doubled", "engine.c", "oldest_ns + window_ns - window_ns / 8", "oldest_ns + 2 * window_ns"),
     Fault(
@@ -160,8 +193,8 @@ FAULTS = (
     Fault(
         "dead pages are added without comparing",
         "engine.c",
-        "	} while (xs_unlikely(!xs_a64_try(&block->dead, &old, old | mask)));",
-        "	} while (0);\n	xs_a64_or(&block->dead, mask);",
+        "	} while (xs_unlikely(!xs_a64_try(&block->dead, &old, old | mask)));\n	if",
+        "	} while (0);\n	xs_a64_or(&block->dead, mask);\n	if",
     ),
     Fault(
         "an explicit sync skips the last CPU",

@@ -76,6 +76,9 @@ void test_free(void *memory);
 /* Become CPU @cpu, below TEST_CPUS. */
 void test_be_cpu(u32 cpu);
 
+/* The running thread cannot be moved to another CPU; see xs_cpu_hint(). */
+void test_bind(bool bound);
+
 /* A test begins; it must not take for ever. */
 void test_begin(const char *name);
 

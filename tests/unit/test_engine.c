@@ -241,7 +241,7 @@ static void check_own_block(struct world *world, const struct xs_policy *policy)
 	for (u32 i = 0; i < 10; i += 4)
 		driver_unmap(world, &many[i], false);
 	for (u32 i = 2; i < 10; i += 4)
-		driver_unmap_aware(world, &many[i], false);
+		driver_unmap_aware(world, &many[i], 1, false);
 	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
 	other = xs_engine_take_block(&world->engine, 64, LAST);
 	CHECK(other == first);
@@ -255,6 +255,76 @@ static void check_own_block(struct world *world, const struct xs_policy *policy)
 static void own_block(void)
 {
 	each_policy(check_own_block);
+}
+
+/* All pages in one call, and any of them undone in another; some on their own. */
+static void check_block_at_once(struct world *world,
+				const struct xs_policy *policy)
+{
+	static const u32 runs[] = { 1, 4, 64 };
+	u64 mask = 0xfff0ffff0f0f0ff0;
+	bool waits = xs_policy_waits(policy);
+
+	for (u32 i = 0; i < 3; i++) {
+		u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+
+		CHECK(driver_map_block(world, many, 64, runs[i], iova) == 64);
+		for (u32 at = 0; at < 64; at++)
+			driver_check(world, &many[at]);
+		driver_unmap_no_sync(world, &many[0]);
+		driver_unmap_block_no_sync(world, many, mask);
+		driver_unmap_block_no_sync(world, many, ~mask & ~1ULL);
+		CHECK(xs_engine_live(&world->engine) == 0);
+		CHECK(!world_warnings());
+		driver_unmap_block_no_sync(world, many, 6);
+		CHECK(world_warnings() || !waits);
+		xs_engine_sync_explicit(&world->engine, false);
+		if (waits)
+			world_check_synced(world);
+		for (u32 at = 0; at < 64; at++)
+			driver_free(world, &many[at]);
+		driver_unmap_block_no_sync(world, many, 1);
+		CHECK(world_warnings());
+		CHECK(xs_engine_live(&world->engine) == 0);
+	}
+}
+
+static void block_at_once(void)
+{
+	each_policy(check_block_at_once);
+}
+
+/* The world refuses a part: what is before it is mapped. */
+static void check_block_refused(struct world *world,
+				const struct xs_policy *policy)
+{
+	(void)policy;
+	for (u64 n = 1; n <= 17 && !test_failed(); n++) {
+		u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+		u32 done;
+
+		world->map_fails_in = n;
+		done = driver_map_block(world, many, 64, 4, iova);
+		CHECK(done == (n < 17 ? 4 * (n - 1) : 64));
+		world->map_fails_in = 0;
+		CHECK(xs_engine_live(&world->engine) == done);
+		if (done)
+			driver_unmap_block_no_sync(world, many,
+						   XS_BLOCK_ALL >> (64 - done));
+		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		for (u32 at = 0; at < done; at++)
+			driver_free(world, &many[at]);
+		if (done < 64)
+			xs_engine_drop_in_block(&world->engine,
+						iova + done * XS_PAGE_BYTES,
+						64 - done);
+	}
+	CHECK(!world->engine.space.taken);
+}
+
+static void block_refused(void)
+{
+	each_policy(check_block_refused);
 }
 
 /* A block whose last page is unmapped is synced if the policy says so. */
@@ -594,6 +664,94 @@ static void no_memory(void)
 	each_policy(check_no_memory);
 }
 
+/*
+ * Something of all that drivers and operators do, on two CPUs. What fails for want
+ * of memory is left out.
+ */
+static u32 map_some(struct world *world)
+{
+	u32 count = 0;
+
+	for (u32 i = 0; i < 48; i++) {
+		many[count] = (struct mapping){
+			.pages = i % 3 ? 1u << i % 8 : 1,
+			.prot = PROT_WRITE_,
+			.parts = i % 5 == 4 ? 2 : 0,
+			.kind = i % MEMORY_KINDS,
+		};
+		test_be_cpu(i / 4 % 2);
+		count += driver_map(world, &many[count], LAST);
+	}
+	return count;
+}
+
+static void use_block(struct world *world)
+{
+	struct mapping *mappings = many + 64;
+	u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+	u32 done;
+
+	if (!iova)
+		return;
+	done = driver_map_block(world, mappings, 64, 8, iova);
+	if (done)
+		driver_unmap_block_no_sync(world, mappings,
+					   XS_BLOCK_ALL >> (64 - done));
+	xs_engine_sync_explicit(&world->engine, true);
+	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	for (u32 i = 0; i < done; i++)
+		driver_free(world, &mappings[i]);
+	if (done < 64)
+		xs_engine_drop_in_block(&world->engine,
+					iova + done * XS_PAGE_BYTES, 64 - done);
+}
+
+static void use_all(struct world *world, const struct xs_policy *policy)
+{
+	const struct xs_policy *other = &xs_policies[policy == xs_policies];
+	struct xs_tuning tuning = xs_tuning_default(other);
+	u32 count = map_some(world);
+
+	use_block(world);
+	for (u32 i = 0; i < count; i++) {
+		test_be_cpu(i / 3 % 2);
+		if (i % 4 == 3)
+			driver_unmap_aware(world, &many[i], 1, false);
+		else
+			driver_unmap(world, &many[i], i % 16 == 5);
+		if (i == count / 2)
+			world_set_policy(world, other, &tuning);
+	}
+	test_be_cpu(0);
+	xs_engine_retire_cpu(&world->engine, 1);
+}
+
+/*
+ * Fail each allocation of it, and each map, one after the other, until nothing is
+ * left to fail; world_end() sees that the accounts balance and nothing is left.
+ */
+static void each_failure(void)
+{
+	for (u32 i = 0; i < 2 * xs_policy_count && !test_failed(); i++) {
+		const struct xs_policy *policy = &xs_policies[i / 2];
+		bool left = true;
+		u64 n = 1;
+
+		for (; left && !test_failed(); n++) {
+			struct world *world = begin(policy->name, 64, 2);
+			u64 *fails_in = i & 1 ? &world->map_fails_in :
+						&world->alloc_fails_in;
+
+			*fails_in = n;
+			use_all(world, policy);
+			left = !*fails_in;
+			*fails_in = 0;
+			world_end(world);
+		}
+		CHECK(n > 4);
+	}
+}
+
 /* ---- CPUs ---- */
 
 /* A CPU that went off-line leaves nothing behind, and can come back. */
@@ -782,6 +940,8 @@ const struct test engine_tests[] = {
 	{ "engine_explicit_sync", explicit_sync },
 	{ "engine_aware", aware },
 	{ "engine_own_block", own_block },
+	{ "engine_block_at_once", block_at_once },
+	{ "engine_block_refused", block_refused },
 	{ "engine_block_empty", block_empty_ },
 	{ "engine_full", full },
 	{ "engine_full_entries", full_entries },
@@ -796,6 +956,7 @@ const struct test engine_tests[] = {
 	{ "engine_refused", refused },
 	{ "engine_no_memory_at_init", no_memory_at_init },
 	{ "engine_no_memory", no_memory },
+	{ "engine_each_failure", each_failure },
 	{ "engine_retire", retire },
 	{ "engine_joins_another_batch", joins_another_batch },
 	{ "engine_exposure", exposure },

@@ -64,7 +64,7 @@ static void do_unmap(struct run *run)
 	if (below(run, 6))
 		driver_unmap(run->world, &run->mappings[at], !below(run, 20));
 	else
-		driver_unmap_aware(run->world, &run->mappings[at],
+		driver_unmap_aware(run->world, &run->mappings[at], 1,
 				   below(run, 2));
 	run->count--;
 	if (below(run, 2))

@@ -32,10 +32,32 @@ static u32 below(struct cpu *cpu, u32 limit)
 }
 
 /* Release and acquire: as much order as a driver's own ring gives. */
+static struct mapping *exchange_at(struct shared *shared, u32 slot,
+				   struct mapping *mapping)
+{
+	return __atomic_exchange_n(&shared->slots[slot], mapping,
+				   __ATOMIC_ACQ_REL);
+}
+
 static struct mapping *exchange(struct cpu *cpu, struct mapping *mapping)
 {
-	return __atomic_exchange_n(&cpu->shared->slots[below(cpu, SLOTS)],
-				   mapping, __ATOMIC_ACQ_REL);
+	return exchange_at(cpu->shared, below(cpu, SLOTS), mapping);
+}
+
+/* This and what else there is, with one sync. */
+static void unmap_aware(struct cpu *cpu, struct mapping *mapping)
+{
+	struct mapping mappings[AWARE_MAX];
+	u32 wanted = 1 + below(cpu, AWARE_MAX);
+	u32 count = 0;
+
+	while (mapping) {
+		mappings[count++] = *mapping;
+		test_free(mapping);
+		mapping = count < wanted ? exchange(cpu, NULL) : NULL;
+	}
+	driver_unmap_aware(cpu->shared->world, mappings, count,
+			   !below(cpu, 4));
 }
 
 static void unmap(struct cpu *cpu, struct mapping *mapping)
@@ -47,8 +69,7 @@ static void unmap(struct cpu *cpu, struct mapping *mapping)
 	if (!below(cpu, 4))
 		driver_check(world, mapping);
 	if (!below(cpu, 4)) {
-		driver_unmap_aware(world, mapping, !below(cpu, 4));
-		test_free(mapping);
+		unmap_aware(cpu, mapping);
 		return;
 	}
 	driver_unmap_only(world, mapping,
@@ -169,7 +190,7 @@ static bool together(u64 seed, u32 steps, bool turns,
 	done = test_threads(config.cpus, turns ? seed : 0, run, shared);
 	test_be_cpu(0);
 	for (u32 i = 0; i < SLOTS && !test_failed(); i++)
-		unmap(&cpu, shared->slots[i]);
+		unmap(&cpu, exchange_at(shared, i, NULL));
 	if (test_failed())
 		world_free(shared->world);
 	else

@@ -20,6 +20,7 @@ static _Thread_local struct {
 	u32 cpu;
 	bool threaded;		/* started by test_threads() */
 	bool scheduled;		/* by turns, see below */
+	bool bound;		/* to its CPU */
 	u32 off;		/* interrupts, how often */
 	u32 locks;		/* taken */
 	u64 random;
@@ -28,6 +29,11 @@ static _Thread_local struct {
 void test_be_cpu(u32 cpu)
 {
 	me.cpu = cpu;
+}
+
+void test_bind(bool bound)
+{
+	me.bound = bound;
 }
 
 u32 test_cpu(void)
@@ -137,7 +143,7 @@ void test_relax(void)
 /* One call in eight, the CPU that this was before it was preempted. */
 u32 xs_cpu_hint(void)
 {
-	if (me.threaded && !test_below(&me.random, 8))
+	if (me.threaded && !me.bound && !test_below(&me.random, 8))
 		return test_below(&me.random, turns.count);
 	return me.cpu;
 }

@@ -671,15 +671,59 @@ bool driver_map(struct world *world, struct mapping *mapping, u64 last)
 
 bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova)
 {
+	u64 phys;
+
 	if (!memory_take(world, mapping))
 		return false;
 	mapping->iova = iova;
-	if (xs_engine_map_in_block(&world->engine, iova,
-				   phys_of(mapping->page), mapping->prot)) {
+	phys = phys_of(mapping->page);
+	if (!xs_engine_map_in_block(&world->engine, iova, &phys, 1,
+				    mapping->prot)) {
 		driver_free(world, mapping);
 		return false;
 	}
 	return own(world, mapping);
+}
+
+/* Memory in runs of @run pages. */
+u32 driver_map_block(struct world *world, struct mapping *mappings, u32 pages,
+		     u32 run, u64 iova)
+{
+	u64 phys[XS_BLOCK_PAGES] = { 0 };
+	u32 done;
+
+	for (u32 i = 0; i < pages; i++) {
+		struct mapping some = { .pages = run, .prot = PROT_READ_ };
+
+		if (i % run == 0 && !CHECK(memory_take(world, &some)))
+			return 0;
+		if (i % run == 0)
+			mappings[i] = some;
+		else
+			mappings[i] = mappings[i - 1];
+		mappings[i].pages = 1;
+		mappings[i].page += i % run > 0;
+		mappings[i].iova = iova + phys_of(i);
+		phys[i] = phys_of(mappings[i].page);
+	}
+	done = xs_engine_map_in_block(&world->engine, iova, phys, pages,
+				      PROT_READ_);
+	for (u32 i = 0; i < done; i++)
+		own(world, &mappings[i]);
+	for (u32 i = done; i < pages; i++)
+		driver_free(world, &mappings[i]);
+	return done;
+}
+
+void driver_unmap_block_no_sync(struct world *world,
+				const struct mapping *mappings, u64 mask)
+{
+	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
+		if (mask >> i & 1)
+			note_unmap(world, mappings[i].iova, 1,
+				   mappings[i].serial);
+	xs_engine_unmap_in_block_no_sync(&world->engine, mappings[0].iova,
+					 mask);
 }
 
 static bool holds(const struct xs_policy *policy)
@@ -726,19 +770,31 @@ bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping)
 	bool promise = xs_policy_level(policy, true) == XS_LEVEL_STRICT;
 
 	note_unmap(world, mapping->iova, mapping->pages, mapping->serial);
-	xs_engine_unmap_no_sync(&world->engine, mapping->iova, mapping->pages);
+	if (mapping->pages == 1 && mapping->serial & 1)
+		path_unmap_one_no_sync(&world->engine, mapping->iova);
+	else
+		xs_engine_unmap_no_sync(&world->engine, mapping->iova,
+					mapping->pages);
 	return promise && !(changes & 1) &&
 	       changes == get(&world->policy_changes);
 }
 
-void driver_unmap_aware(struct world *world, const struct mapping *mapping,
-			bool everywhere)
+void driver_unmap_aware(struct world *world, const struct mapping *mappings,
+			u32 count, bool everywhere)
 {
-	bool promise = driver_unmap_no_sync(world, mapping);
+	u32 promises = 0;
 
+	test_bind(!everywhere);
+	for (u32 i = 0; i < count; i++)
+		if (driver_unmap_no_sync(world, &mappings[i]))
+			promises |= 1u << i;
 	xs_engine_sync_explicit(&world->engine, everywhere);
-	CHECK(!promise || !driver_reachable(world, mapping));
-	driver_free(world, mapping);
+	test_bind(false);
+	for (u32 i = 0; i < count; i++) {
+		CHECK(!(promises >> i & 1) ||
+		      !driver_reachable(world, &mappings[i]));
+		driver_free(world, &mappings[i]);
+	}
 }
 
 void driver_unmap(struct world *world, const struct mapping *mapping, bool now)

@@ -176,6 +176,16 @@ bool driver_map(struct world *world, struct mapping *mapping, u64 last);
 /* The same for one page, at @iova in a block that was taken for the driver. */
 bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova);
 
+/*
+ * The same for @pages pages from @iova on, each a mapping, in one call; their
+ * memory is in rows of @run pages, of which @pages is a multiple. Returns how many
+ * are mapped. The other one undoes those of @mask.
+ */
+u32 driver_map_block(struct world *world, struct mapping *mappings, u32 pages,
+		     u32 run, u64 iova);
+void driver_unmap_block_no_sync(struct world *world,
+				const struct mapping *mappings, u64 mask);
+
 /* Unmap, and free the memory at once as an unmodified driver does. */
 void driver_unmap(struct world *world, const struct mapping *mapping, bool now);
 
@@ -190,9 +200,13 @@ void driver_free(struct world *world, const struct mapping *mapping);
  */
 bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping);
 
-/* All three: with its own sync, of this CPU's unmaps or @everywhere. */
-void driver_unmap_aware(struct world *world, const struct mapping *mapping,
-			bool everywhere);
+/*
+ * The same of @count mappings, 1 .. AWARE_MAX, with one sync at the end, and their
+ * memory is freed. @everywhere: the driver may be moved from CPU to CPU.
+ */
+#define AWARE_MAX	8
+void driver_unmap_aware(struct world *world, const struct mapping *mappings,
+			u32 count, bool everywhere);
 
 /* A device uses each page of the mapping, which is there, as it may. */
 void driver_check(struct world *world, const struct mapping *mapping);
@@ -203,5 +217,6 @@ bool driver_reachable(const struct world *world, const struct mapping *mapping);
 /* The inline one-page paths of the engine; see path.c. */
 u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last);
 void path_unmap_one(struct xs_engine *engine, u64 iova);
+void path_unmap_one_no_sync(struct xs_engine *engine, u64 iova);
 
 #endif

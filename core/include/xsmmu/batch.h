@@ -11,6 +11,12 @@
  * for pages that died since.
  *
  * All of it is guarded by its CPU's lock.
+ *
+ * A block's listing says in which batch it is: the CPU, and above it a number
+ * that no other listing ever has. It is written under that CPU's lock after
+ * the dead word became nonzero, and cleared under it before the word is
+ * swapped with 0. So who reads the same listing before and after it has set
+ * dead bits knows, without a lock, that the sync of this very batch takes them.
  */
 #ifndef XSMMU_BATCH_H
 #define XSMMU_BATCH_H
@@ -18,6 +24,16 @@
 #include <xsmmu/space.h>
 
 #define XS_BATCH_ENTRIES	256
+
+#define XS_LISTING_NONE		0ULL
+#define XS_LISTING_STEP		0x10000ULL
+#define XS_CPUS_MAX		0xffffu
+
+/* The CPU that a listing names, its number plus one; 0: none. */
+static xs_inline u32 xs_listing_cpu(u64 listing)
+{
+	return listing & (XS_LISTING_STEP - 1);
+}
 
 /*
  * struct xs_entry - one block of a batch

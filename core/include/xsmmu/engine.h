@@ -49,11 +49,14 @@ struct xs_tuning {
 #define XS_BATCH_MAX_PAGES	1024u
 
 /*
- * struct xs_cpu - one CPU's part of an engine; guarded by @lock but @open
+ * struct xs_cpu - one CPU's part of an engine; guarded by @lock, but @open and
+ * what is said below
  * @open:	the block being filled: IOVA of its next page | pages gone, from
  *		0 to XS_BLOCK_PAGES; XS_OPEN_NONE if none is
+ * @listings:	of blocks in the batch so far
  * @armed:	the world has been asked to call xs_engine_expire()
- * @promised:	a batch-aware driver's unmap is in the batch
+ * @promised:	a batch-aware driver's unmap is in the batch; set without the
+ *		lock too
  * @elsewhere:	number of such unmaps that may be in another CPU's batch
  * @settled:	@elsewhere when all batches were last synced because of that
  */
@@ -61,6 +64,7 @@ struct xs_cpu {
 	xs_atomic64_t open;
 	xs_lock_t lock;
 	u32 id;
+	u64 listings;
 	bool armed;
 	bool promised;
 	u64 elsewhere;
@@ -94,7 +98,7 @@ struct xs_engine {
 /*
  * struct xs_engine_config
  * @start, @end: IOVAs that may be handed out, in bytes
- * @cpu_count:	xs_cpu_id() is below this
+ * @cpu_count:	xs_cpu_id() is below this, XS_CPUS_MAX at most
  */
 struct xs_engine_config {
 	const struct xs_world_ops *ops;
@@ -170,14 +174,23 @@ void xs_engine_sync_explicit(struct xs_engine *engine, bool everywhere);
 
 /*
  * A block of a batch-aware driver: @pages pages of IOVA in a row, 1 ..
- * XS_BLOCK_PAGES, that start on a block of their own and are mapped, and
- * unmapped by xs_engine_unmap*(), page by page. Each page is used at most once;
- * those that never are must be dropped. The IOVAs are free again when the last
- * one was unmapped or dropped. Take returns the IOVA, or 0 if there is none.
+ * XS_BLOCK_PAGES, that start on a block of their own. Each page is a mapping of
+ * its own, used at most once; those that never are must be dropped. The IOVAs are
+ * free again when the last one was unmapped or dropped. Take returns the IOVA,
+ * or 0 if there is none. Any context.
+ *
+ * Map maps @pages pages of it, from @iova on, to the memory at phys[0], phys[1]
+ * and so on; what is in a row there too, in one call of the world. Returns how
+ * many it has mapped: fewer than @pages if the world refused the next ones.
+ *
+ * They are undone by xs_engine_unmap*(), or many by one call: those of the block
+ * at @iova whose bits are in @mask.
  */
 u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last);
-int xs_engine_map_in_block(struct xs_engine *engine, u64 iova, u64 phys,
-			   u32 prot);
+u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
+			   u32 pages, u32 prot);
+void xs_engine_unmap_in_block_no_sync(struct xs_engine *engine, u64 iova,
+				      u64 mask);
 void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages);
 
 /* A NAPI poll ended on the running CPU. */

@@ -16,7 +16,8 @@
  *              lock of the engine is held (interrupts are off already)
  *   xs_local_save() -> xs_flags_t, xs_local_restore(flags): keep this CPU
  *   xs_cpu_id()      the running CPU, stable between save and restore
- *   xs_cpu_hint()    the same, but it may be another one by now
+ *   xs_cpu_hint()    the same, but it may be another one by now, if the caller
+ *              can be moved to another
  *   xs_atomic64_t  a 64-bit word, every operation fully ordered:
  *              xs_a64_read(a) (not ordered), xs_a64_set(a, v) (not ordered),
  *              xs_a64_or(a, v) -> old value, xs_a64_swap(a, v) -> old value,

@@ -43,12 +43,12 @@
 struct xs_block {
 	xs_atomic64_t dead;
 	xs_atomic64_t back;
+	xs_atomic64_t listing;	/* in whose batch it is, see batch.h */
 	u8 piece_lg2;		/* carved: log2 of a piece's pages, else
 				 * XS_NOT_CARVED; constant from take to free */
-	u32 batch_cpu;		/* who batched the block last, */
-	u32 batch_at;		/* and the entry it got there; under its lock */
-	u32 unused;		/* 32 bytes: an index is a shift */
 };
+
+_Static_assert(sizeof(struct xs_block) == 32, "an index is a shift");
 
 /*
  * struct xs_space - see the head of this file

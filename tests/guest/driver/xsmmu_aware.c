@@ -5,8 +5,10 @@
  * was wrong.
  *
  *   mode=kernel  all of include/xsmmu/dma.h, on the kernel's own path
- *   mode=api     the same on a device that was taken over: nothing is
+ *   mode=bounce  on a device that is not translated and whose buffers are copied
+ *   mode=api     the same as kernel on a device that was taken over: nothing is
  *                translated after a sync
+ *   mode=sweep   all calls again, any of which may fail for want of memory
  *   mode=early   memory is freed before its sync
  *   mode=forget  an unmap is never synced
  */
@@ -20,7 +22,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "kernel, api, early or forget");
+MODULE_PARM_DESC(mode, "kernel, bounce, api, sweep, early or forget");
 
 static bool waits = true;
 module_param(waits, bool, 0644);
@@ -33,7 +35,7 @@ static dma_addr_t addrs[PAGES];
 
 static bool is_taken(void)
 {
-	return !sysfs_streq(mode, "kernel");
+	return !sysfs_streq(mode, "kernel") && !sysfs_streq(mode, "bounce");
 }
 
 static int wrong(struct device *dev, const char *what)
@@ -97,9 +99,12 @@ static int check_singles(struct device *dev)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(sizes) && !error; i++) {
-		void *buffer = kmalloc(sizes[i], GFP_KERNEL);
+		void *buffer;
 		dma_addr_t addr;
 
+		if (sizes[i] > dma_max_mapping_size(dev))
+			break;
+		buffer = kmalloc(sizes[i], GFP_KERNEL);
 		if (!buffer)
 			return -ENOMEM;
 		addr = dma_map_single(dev, buffer, sizes[i], DMA_TO_DEVICE);
@@ -180,31 +185,56 @@ static int check_block(struct device *dev, u32 count, u32 used)
 	return error;
 }
 
-static int check_whole_block(struct device *dev)
+/* Where the device finds the @index-th page of a block. */
+static bool is_at(struct dma_block *block, u32 index)
 {
-	struct dma_block *block = dma_block_alloc(dev, DMA_BLOCK_PAGES,
-						  GFP_KERNEL);
-	dma_addr_t first;
+	return !is_taken() ||
+	       iommu_iova_to_phys(iommu_get_domain_for_dev(block->dev),
+				  block->handles[index]) ==
+	       page_to_phys(pages[index]);
+}
 
-	if (!block || dma_block_map_pages(block, pages, DMA_TO_DEVICE, 0))
+/* Mapped at once, or the first @taken pages one by one; undone at once. */
+static int check_whole_block(struct device *dev, u32 count, u32 taken)
+{
+	struct dma_block *block = dma_block_alloc(dev, count, GFP_KERNEL);
+	int error = 0;
+	u32 i;
+
+	if (!block)
+		return wrong(dev, "dma_block_alloc() failed");
+	for (i = 0; i < taken; i++)
+		if (dma_block_map_page(block, i, pages[i], DMA_TO_DEVICE, 0) ==
+		    DMA_MAPPING_ERROR)
+			return wrong(dev, "dma_block_map_page() failed");
+	if (!taken && dma_block_map_pages(block, pages, DMA_TO_DEVICE, 0))
 		return wrong(dev, "a whole block does not map");
-	first = block->handles[0];
+	for (i = 0; i < (taken ? taken : count); i++)
+		if (!is_at(block, i))
+			return wrong(dev, "a page of a whole block");
 	dma_block_unmap_pages_no_sync(block, DMA_TO_DEVICE, 0);
 	dma_sync_device_iotlb(dev);
+	for (i = 0; i < (taken ? taken : count) && !error; i++)
+		error = check_gone(dev, block->handles[i],
+				   "a whole block after the sync");
 	dma_block_free(block);
-	return check_gone(dev, first, "a whole block after the sync");
+	return error;
 }
 
 static int check_blocks(struct device *dev)
 {
 	static const u32 counts[][2] = { { 1, 1 }, { 64, 64 }, { 64, 10 },
 					 { 7, 7 }, { 33, 0 } };
-	int error = check_whole_block(dev);
+	static const u32 wholes[][2] = { { 64, 0 }, { 1, 0 }, { 37, 0 },
+					 { 64, 5 } };
+	int error = 0;
 	size_t i;
 
 	if (dma_block_alloc(dev, 0, GFP_KERNEL) ||
 	    dma_block_alloc(dev, DMA_BLOCK_PAGES + 1, GFP_KERNEL))
 		return wrong(dev, "an impossible block");
+	for (i = 0; i < ARRAY_SIZE(wholes) && !error; i++)
+		error = check_whole_block(dev, wholes[i][0], wholes[i][1]);
 	for (i = 0; i < ARRAY_SIZE(counts) && !error; i++)
 		error = check_block(dev, counts[i][0], counts[i][1]);
 	return error;
@@ -228,6 +258,115 @@ static int check_api(struct device *dev)
 	if (!error)
 		error = check_blocks(dev);
 	return error;
+}
+
+/* ---- what may fail, and leaves nothing then ---- */
+
+static void try_pages(struct device *dev)
+{
+	u32 count = 0;
+	u32 i;
+
+	for (i = 0; i < PAGES; i++) {
+		addrs[count] = dma_map_page(dev, pages[i], 0, PAGE_SIZE,
+					    DMA_FROM_DEVICE);
+		count += !dma_mapping_error(dev, addrs[count]);
+	}
+	for (i = 0; i < count; i++) {
+		if (i % 3)
+			dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE,
+					       DMA_FROM_DEVICE);
+		else
+			dma_unmap_page(dev, addrs[i], PAGE_SIZE,
+				       DMA_FROM_DEVICE);
+	}
+	dma_sync_device_iotlb(dev);
+}
+
+static void try_list(struct device *dev)
+{
+	struct sg_table table;
+	struct scatterlist *sg;
+	int i;
+
+	if (sg_alloc_table(&table, 40, GFP_KERNEL))
+		return;
+	for_each_sgtable_sg(&table, sg, i)
+		sg_set_page(sg, pages[i], 4096, 0);
+	if (!dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0)) {
+		dma_unmap_sgtable_no_sync(dev, &table, DMA_TO_DEVICE, 0);
+		dma_sync_device_iotlb(dev);
+	}
+	sg_free_table(&table);
+}
+
+static void try_coherent(struct device *dev, size_t bytes)
+{
+	dma_addr_t addr;
+	void *memory = dma_alloc_coherent(dev, bytes, &addr, GFP_KERNEL);
+
+	if (memory)
+		dma_free_coherent(dev, bytes, memory, addr);
+}
+
+static void try_large(struct device *dev)
+{
+	void *buffer = kmalloc(300000, GFP_KERNEL);
+	dma_addr_t addr;
+
+	if (!buffer)
+		return;
+	addr = dma_map_single(dev, buffer, 300000, DMA_TO_DEVICE);
+	if (!dma_mapping_error(dev, addr)) {
+		dma_unmap_single_no_sync(dev, addr, 300000, DMA_TO_DEVICE);
+		dma_sync_device_iotlb(dev);
+	}
+	kfree(buffer);
+}
+
+static void try_block(struct device *dev)
+{
+	struct dma_block *block = dma_block_alloc(dev, DMA_BLOCK_PAGES,
+						  GFP_KERNEL);
+
+	if (!block)
+		return;
+	dma_block_map_pages(block, pages, DMA_FROM_DEVICE, 0);
+	dma_block_unmap_pages_no_sync(block, DMA_FROM_DEVICE, 0);
+	dma_sync_device_iotlb(dev);
+	dma_block_free(block);
+}
+
+static int sweep(struct device *dev)
+{
+	dma_set_batch_aware(dev);
+	try_pages(dev);
+	try_list(dev);
+	try_block(dev);
+	try_large(dev);
+	try_coherent(dev, PAGE_SIZE);
+	try_coherent(dev, 16 * PAGE_SIZE);
+	return 0;
+}
+
+/* What a device wrote to a copy is in the buffer after an unmap without a sync. */
+static int check_bounce(struct device *dev)
+{
+	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE,
+				       DMA_FROM_DEVICE);
+	u8 *byte = page_address(pages[0]);
+
+	if (dma_mapping_error(dev, addr))
+		return wrong(dev, "dma_map_page() failed");
+	if (addr == page_to_phys(pages[0]))
+		return wrong(dev, "the buffer is not copied");
+	*byte = 1;
+	*(u8 *)phys_to_virt(addr) = 2;
+	dma_unmap_page_no_sync(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
+	if (*byte != 2)
+		return wrong(dev, "the copy was given back without its content");
+	dma_sync_device_iotlb(dev);
+	return 0;
 }
 
 /* One page is unmapped without a sync, and freed or forgotten. */
@@ -259,6 +398,10 @@ static int run(struct device *dev)
 		return misuse(dev, true);
 	if (sysfs_streq(mode, "forget"))
 		return misuse(dev, false);
+	if (sysfs_streq(mode, "sweep"))
+		return sweep(dev);
+	if (sysfs_streq(mode, "bounce"))
+		return check_bounce(dev);
 	return check_api(dev);
 }
 

@@ -114,7 +114,7 @@ struct rx_queue {
 
 	struct rx_page *cache;		/* [cache_pages] */
 	u32 cache_head, cache_tail;	/* oldest, next free; equal: empty */
-	struct rx_descriptor *store;	/* [cache_pages / DESCRIPTOR_PAGES], the cache of `whole` */
+	struct rx_descriptor *store;	/* [cache_pages / DESCRIPTOR_PAGES], for `whole` */
 	u32 store_head, store_count;	/* oldest, how many */
 
 	struct page *pending[PENDING_MAX_PAGES];	/* unmapped, not synced */

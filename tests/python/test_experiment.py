@@ -95,7 +95,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 def test_plans_keep_each_session_apart() -> None:
     chosen = experiment.load("compare")
     plans = experiment.plans(chosen.policies, chosen.workloads)
-    assert {plan.guest for plan in plans} == {"net", "disk"}
+    assert {plan.guest for plan in plans} == {"net", "disk", "ring"}
     ids = [run.id for plan in plans for run in plan.runs]
     assert sorted(ids) == list(range(1, len(ids) + 1))
     for plan in plans:
@@ -114,7 +114,12 @@ def test_a_policy_may_have_arguments_of_its_own() -> None:
     chosen = experiment.load("claim-a-rx")
     script = experiment.plans(chosen.policies, chosen.workloads)[0].script
     lines = [line for line in script.splitlines() if line.startswith("run ") and "release=" in line]
-    assert [line.split("release=")[1].split()[0] for line in lines[::2]] == ["descriptor", "pending", "blocks"]
+    assert [line.split("release=")[1].split()[0] for line in lines[::2]] == [
+        "descriptor",
+        "pending",
+        "blocks",
+        "whole",
+    ]
     aware = next(each for each in chosen.workloads if each.full_name == "ring/rx-aware")
     assert aware.arguments_under("fands")["recycle"] == 0
     assert aware.arguments_under("fused")["release"] == "blocks"

@@ -110,7 +110,7 @@ struct rx_queue {
 	struct page_pool *pool;
 	struct rx_descriptor *ring;	/* [descriptors] */
 	u32 filling, missing;
-	u32 offset;			/* in the current descriptor, of the next packet, in bytes */
+	u32 offset;			/* of the next packet in its descriptor, in bytes */
 
 	struct rx_page *cache;		/* [cache_pages] */
 	u32 cache_head, cache_tail;	/* oldest, next free; equal: empty */

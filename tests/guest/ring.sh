@@ -18,10 +18,31 @@ kind() {
 # ring WORKLOAD PARAMETERS: it must do.
 ring() {
 	if { echo "$2" >"$RUNS/$1"; } 2>/tmp/ring; then
-		grep -q '"measured":{"packets":[1-9]' "$RUNS/$1" || failure "$1 $2: the result is '$(cat "$RUNS/$1")'"
+		read -r result <"$RUNS/$1"
+		case $result in
+		*'"measured":{"packets":'[1-9]*) ;;
+		*) failure "$1 $2: the result is '$result'" ;;
+		esac
 	else
 		failure "$1 $2: $(cat /tmp/ring): $(dmesg | tail -n 1)"
 	fi
+}
+
+# ring_without_memory WORKLOAD PARAMETERS NUMBER...: it must fail when its NUMBER-th allocation or mapping does.
+ring_without_memory() {
+	workload=$1
+	parameters=$2
+	shift 2
+	for number in "$@"; do
+		if { echo "$parameters fail=$number" >"$RUNS/$workload"; } 2>/tmp/ring; then
+			failure "$workload $parameters fail=$number did not fail"
+		fi
+		read -r result </tmp/ring
+		case $result in
+		*'Cannot allocate memory'*) ;;
+		*) failure "$workload $parameters fail=$number: the error is '$result'" ;;
+		esac
+	done
 }
 
 # ring_refused WORKLOAD PARAMETERS ERROR PATTERN: the write fails with the errno whose text is ERROR, one line says why,
@@ -170,16 +191,11 @@ case_ring_failures() {
 	ring receive "$SMALL release=blocks"
 	before=$(used_kib)
 	for release in 'page recycle=1' 'pending recycle=1' 'blocks recycle=1' 'whole recycle=1' 'descriptor recycle=0'; do
-		for n in 1 2 3 64 65 66 67 128 129 260 300 400 701; do
-			ring_refused receive "$SMALL release=$release fail=$n" 'Cannot allocate memory' 'no memory, or no mapping'
-		done
+		ring_without_memory receive "$SMALL release=$release" 1 2 3 64 65 66 67 128 129 260 300 400 701
 	done
-	for n in 1 2 3 4 5 6 7 8 9 10 20 30 40 50 3000; do
-		ring_refused transmit "packets=256 release=poll fail=$n" 'Cannot allocate memory' 'no memory, or no mapping'
-	done
-	for n in 1 2 32 33 300; do
-		ring_refused storage "requests=64 release=batch fail=$n" 'Cannot allocate memory' 'no memory, or no mapping'
-	done
+	ring_without_memory transmit 'packets=256 release=poll' 1 2 3 4 5 6 7 8 9 10 20 30 40 50 3000
+	ring_without_memory storage 'requests=64 release=batch' 1 2 32 33 300
+	ring_refused receive 'fail=1' 'Cannot allocate memory' 'no memory, or no mapping'
 	after=$(used_kib)
 	[ $((after - before)) -lt 512 ] || failure "$((after - before)) KiB are gone after runs that failed"
 	left

@@ -11,7 +11,7 @@ from tests.python import guests
 from xsmmu import kernels
 
 DEFAULT, KERNELS = kernels.table()
-MACHINES = {name: guests.Machine(("ring",), kernel=name, aware=True) for name in KERNELS}
+MACHINES = {name: guests.Machine(("ring",), kernel=name, aware=True, timeout_s=600) for name in KERNELS}
 
 
 @cache

@@ -14,6 +14,7 @@ static struct {
 static int iommu_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	u32 page = (u32)(iova >> XS_PAGE_LG2);
+	struct xs_range range = { page, pages };
 	u64 entry;
 
 	(void)world;
@@ -28,7 +29,7 @@ static int iommu_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
 	sim_event(EV_ENTRY, sim_cpu_now(), page, pages, (u32)(phys >> XS_PAGE_LG2), entry);
 	sim_point();
 	if (sim.config.caching)
-		queue_flush(&(struct xs_range){ page, pages }, true);
+		queue_flush(&range, true);
 	return 0;
 }
 

@@ -26,6 +26,7 @@
 #include <xsmmu/dma.h>
 
 #include "device.h"
+#include "neighbour.h"
 
 static bool batch_aware;
 module_param(batch_aware, bool, 0644);
@@ -34,7 +35,7 @@ MODULE_PARM_DESC(batch_aware, "be a batch-aware driver of devices bound from now
 #define LAB_RESULT_BYTES 2048
 #define LAB_PARAMS_MAX_BYTES 256
 
-static const struct lab_workload *const workloads[] = { &lab_micro, &lab_exposure };
+static const struct lab_workload *const workloads[] = { &lab_micro, &lab_attack, &lab_neighbour };
 
 struct lab_file {
 	struct lab_device *dev;
@@ -200,6 +201,7 @@ static void lab_remove(struct pci_dev *pdev)
 
 	WRITE_ONCE(dev->leaving, true);
 	debugfs_remove(dev->folder);	/* waits for readers and writers */
+	lab_neighbour_disarm(dev);
 	lab_poll_destroy(&dev->poll);
 	pci_clear_master(pdev);
 }

@@ -40,7 +40,8 @@ struct lab_workload {
 };
 
 extern const struct lab_workload lab_micro;
-extern const struct lab_workload lab_exposure;
+extern const struct lab_workload lab_attack;
+extern const struct lab_workload lab_neighbour;
 
 /**
  * lab_device_interrupted() - must the current run end now?

@@ -21,6 +21,7 @@
 struct lab_attacker {
 	void __iomem *registers;
 	u32 *target;	/* the word that the write should change */
+	u64 iova, physical;	/* what the address registers hold */
 };
 
 enum lab_attack {
@@ -35,18 +36,28 @@ int lab_attacker_create(struct lab_attacker *attacker, struct pci_dev *pdev);
  * lab_attacker_aim() - choose where to write
  * @attacker: the device
  * @iova: what the device is told, 4 bytes are written there
- * @target: the page where that should land, owned by the caller as long as attacks go on, so that
- *	a stale translation to it does no harm
+ * @target: the aligned word of RAM where that should land. The caller sees to it that a stale
+ *	translation to it does no harm
  */
-void lab_attacker_aim(struct lab_attacker *attacker, dma_addr_t iova, struct page *target);
+void lab_attacker_aim(struct lab_attacker *attacker, dma_addr_t iova, phys_addr_t target);
 
 /**
  * lab_attacker_fire() - write once to where lab_attacker_aim() said
  * @attacker: the device
+ * @content: what the target word is set to before, so that a hit is seen and none is counted
+ *	twice; not what the device writes (0x12345678)
  *
- * The target word is cleared before, so an earlier hit is never counted again. Context: any; three
- * MMIO accesses. Return: what came of it.
+ * Context: any; three MMIO accesses. Return: what came of it.
  */
-enum lab_attack lab_attacker_fire(struct lab_attacker *attacker);
+enum lab_attack lab_attacker_fire(struct lab_attacker *attacker, u32 content);
+
+/**
+ * lab_attacker_passes() - write once to where lab_attacker_aim() said, and touch nothing else
+ * @attacker: the device
+ *
+ * For a target that others use meanwhile. Context: any; three MMIO accesses. Return: true if the
+ * IOMMU let the write through, wherever it went.
+ */
+bool lab_attacker_passes(struct lab_attacker *attacker);
 
 #endif

@@ -30,6 +30,7 @@
 #include <xsmmu/dma.h>
 
 #include "device.h"
+#include "neighbour.h"
 
 static bool batch_aware;
 module_param(batch_aware, bool, 0644);
@@ -39,7 +40,7 @@ MODULE_PARM_DESC(batch_aware, "be a batch-aware driver of devices bound from now
 #define LAB_PARAMS_MAX_BYTES 256
 
 static const struct lab_workload *const workloads[] = {
-	&lab_micro, &lab_exposure, &lab_receive, &lab_transmit, &lab_storage,
+	&lab_micro, &lab_attack, &lab_neighbour, &lab_receive, &lab_transmit, &lab_storage,
 };
 
 struct lab_file {
@@ -206,6 +207,7 @@ static void lab_remove(struct pci_dev *pdev)
 
 	WRITE_ONCE(dev->leaving, true);
 	debugfs_remove(dev->folder);	/* waits for readers and writers */
+	lab_neighbour_disarm(dev);
 	lab_poll_destroy(&dev->poll);
 	pci_clear_master(pdev);
 }

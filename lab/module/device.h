@@ -40,7 +40,8 @@ struct lab_workload {
 };
 
 extern const struct lab_workload lab_micro;
-extern const struct lab_workload lab_exposure;
+extern const struct lab_workload lab_attack;
+extern const struct lab_workload lab_neighbour;
 extern const struct lab_workload lab_receive;
 extern const struct lab_workload lab_transmit;
 extern const struct lab_workload lab_storage;

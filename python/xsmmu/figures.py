@@ -7,10 +7,10 @@ the work of the run's baseline, the same program doing next to nothing, subtract
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 from xsmmu import oracle, watch
 from xsmmu.errors import GuestError
@@ -46,9 +46,25 @@ class Measured:
         return output
 
     @property
+    def attack(self) -> Json:
+        """What the attacker printed, alone or beside a driver at work."""
+        attack: Json = self.output.get("attack", self.output)
+        return attack
+
+    @property
+    def beside(self) -> Counts:
+        """What the module counted of another group, whose device worked meanwhile."""
+        return Counts.from_mapping(self.output.get("beside", Counts().as_dict()))
+
+    @property
     def name(self) -> str:
         """For messages."""
         return f"{self.run.workload.full_name} under {self.run.policy}"
+
+    @property
+    def level(self) -> str:
+        """What the policy guarantees, as the module says; of the kernel's own modes, as is known."""
+        return str(self.record["after"]["level"]) if self.run.ours else BASELINE_LEVELS[self.run.policy]
 
     def moved(self, statistic: str) -> int:
         """By how much one of the module's counters grew."""
@@ -56,9 +72,15 @@ class Measured:
 
 
 def check(measured: Measured) -> None:
-    """What every run of ours must show: calls were counted, accounts balance, the hardware model counted the same."""
-    if not measured.run.ours:
-        return
+    """What every run of ours must show (calls were counted, accounts balance, the hardware model counted the same), and
+    what an attack must show of any policy."""
+    if measured.run.ours:
+        _check_ours(measured)
+    if measured.run.workload.measure in _CHECKS and not measured.run.is_baseline:
+        _CHECKS[measured.run.workload.measure](measured)
+
+
+def _check_ours(measured: Measured) -> None:
     if not measured.record["after"]:
         raise GuestError(f"{measured.name}: the module has no statistics for the device")
     # A driver that recycles its buffers may map nothing in a run, but it must have mapped before.
@@ -66,7 +88,7 @@ def check(measured: Measured) -> None:
     if state != "active" or maps == 0:
         raise GuestError(f"{measured.name}: the module says '{state}' after {maps} maps, so the policy was not in use")
     ours = Counts(measured.moved("inv_page"), measured.moved("inv_domain"), measured.moved("inv_global"))
-    oracle.compare(measured.name, ours, measured.counts)
+    oracle.compare(measured.name, ours + measured.beside, measured.counts)
     _check_map_side(measured)
     after = measured.record["after"]["stats"]
     if after["deferred_pages"] != after["synced_pages"]:
@@ -82,6 +104,56 @@ def _check_map_side(measured: Measured) -> None:
             raise GuestError(f"{measured.name}: {maps} maps had {syncs} map-side syncs, but each needs one here")
     elif syncs:
         raise GuestError(f"{measured.name}: {syncs} map-side syncs, which this IOMMU does not need")
+
+
+def _refuse(measured: Measured, wrong: str) -> NoReturn:
+    raise GuestError(f"{measured.name}: the attack disproves the level {measured.level}: {wrong}")
+
+
+def _check_attack(measured: Measured) -> None:
+    """What the attacker saw must agree with the level, the window and the module's own histogram."""
+    attack = measured.attack
+    seen_us = attack["last_landed_ns"]["max"] / 1000
+    given_back = attack["landed_freed"] + attack["landed_reused"]
+    if attack["astray"]:
+        raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
+    if measured.level == "strict" and attack["landed"]:
+        _refuse(measured, f"{attack['landed']} of {attack['attempts']} writes landed")
+    if measured.level == "held" and given_back:
+        _refuse(measured, f"{given_back} writes landed in pages that were given back")
+    if measured.level == "none" and attack["landed"] != attack["attempts"]:
+        raise GuestError(f"{measured.name}: {attack['landed']} of {attack['attempts']} writes landed without an IOMMU")
+    # Between two CPUs that run free a clock says when the host let them run.
+    if not measured.run.ours or attack["cpus"] > 1 or not attack["landed"]:
+        return
+    window_us = int(measured.record["after"]["max_window_us"])
+    if seen_us > window_us:
+        _refuse(measured, f"a write landed {seen_us:.0f} us after its unmap, and max_window_us is {window_us}")
+    exposure = _exposure(measured.record["before"], measured.record["after"])
+    if not exposure or seen_us > exposure["max"]:
+        most = exposure["max"] if exposure else 0
+        _refuse(measured, f"a write landed {seen_us:.3f} us after its unmap; the module counted {most:.3f} us at most")
+
+
+def _check_neighbour(measured: Measured) -> None:
+    """The controls show that the attack works; where the level is strict nothing else may land."""
+    attack = measured.attack
+    if not attack["attempts"] or not attack["landed_control"] or attack["landed_control"] != attack["attempts_control"]:
+        raise GuestError(
+            f"{measured.name}: {attack['landed_control']} of {attack['attempts_control']} writes to mapped memory "
+            f"landed, and {attack['attempts']} to unmapped memory were tried: the attack does not work"
+        )
+    if measured.run.workload.driver == "batch-aware" and not attack["landed_before_sync"]:
+        raise GuestError(f"{measured.name}: no write landed before the driver's sync, so those after it prove nothing")
+    if attack["astray"]:
+        raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
+    landed = attack["landed"] + (attack["landed_later"] or 0)
+    if measured.level == "strict" and landed:
+        _refuse(measured, f"{landed} writes landed")
+
+
+_CHECKS: dict[str, Callable[[Measured], None]] = {"attack": _check_attack, "neighbour": _check_neighbour}
+"""Checks of some measures; all runs must pass those of `check` too."""
 
 
 def check_closed(policy: str, left: Json | None) -> None:
@@ -104,7 +176,7 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
         **run.workload.labels,
         "iommu": run.workload.iommu,
         "driver": run.workload.driver,
-        "level": measured.record["after"]["level"] if mine else BASELINE_LEVELS[run.policy],
+        "level": measured.level,
         "pages_mapped": pages[0],
         "pages_unmapped": pages[1],
         "map_instructions_per_page": None,
@@ -267,11 +339,15 @@ def _fio_errors(measured: Measured) -> None:
             raise GuestError(f"{measured.name}: fio job {job['jobname']} failed with error {job['error']}")
 
 
-def _exposure_attack(measured: Measured, _baseline: Measured | None) -> Json:
-    attack: Mapping[str, Any] = measured.output
-    if not attack["control_mapped_landed"]:
-        raise GuestError(f"{measured.name}: the attacking device could not even reach a mapped page")
-    return {"attack": {**attack, "window_us": measured.run.workload.arguments["window_us"]}}
+def _attack(measured: Measured, baseline: Measured | None) -> Json:
+    """What the attacker saw. If a driver worked meanwhile, what its disk was given must read back."""
+    traffic = replace(measured, record={**measured.record, "output": measured.output.get("traffic", {})})
+    extra: Json = {}
+    if "jobs" in traffic.output:
+        extra = _verify(traffic, baseline)
+    elif traffic.output:
+        extra = {"bytes": _iperf(traffic, baseline)["bytes"]}
+    return {"attack": measured.attack, **extra}
 
 
 def _ring(measured: Measured, baseline: Measured | None) -> Json:
@@ -311,7 +387,8 @@ _MEASURES: dict[str, Callable[[Measured, Measured | None], Json]] = {
     "packets": _packets,
     "fio": _fio,
     "verify": _verify,
-    "exposure": _exposure_attack,
+    "attack": _attack,
+    "neighbour": _attack,
     "ring": _ring,
     "window": _window,
 }

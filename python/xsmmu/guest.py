@@ -111,7 +111,7 @@ class Guest:
         disk = self._folder / f".{self.name}.disk"
         try:
             with disk.open("wb") as file:
-                file.truncate(machine.DATA_DISK_BYTES)
+                file.truncate(len(machine.DATA_DISKS) * machine.DATA_DISK_BYTES)
             async with asyncio.timeout(self._boot.timeout_s):
                 await self._run(disk)
         except TimeoutError:

@@ -167,6 +167,9 @@ class _Collector:
         event = record["event"]
         if event == "boot":
             self.release = record["release"]
+        elif event == "warm":
+            works = [run.workload for run in self._runs.values()]
+            guest.expect_faults(any(work.faults for work in works if work.function == record["function"]))
         elif event in ("start", "run"):
             run = self._runs[record["id"]]
             if event == "start":

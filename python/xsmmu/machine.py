@@ -23,6 +23,8 @@ believes them fast would seem to spend most of its work on copying and clearing 
 
 RESULT_PORT = "xsmmu.result"
 DATA_DISK_BYTES = 64 << 20
+DATA_DISKS = ("data", "shared")
+"""Disks that keep their data: parts of one file."""
 
 PEER_MACS = ("52:54:00:00:01:00", "52:54:00:00:01:01")
 
@@ -69,6 +71,10 @@ DEVICES = {
         Device("nvme-data", "0000:02:00.0", "nvme", "dut-nvme-data"),
         Device("nvme0", "0000:05:00.0", "nvme", "dut-nvme0"),
         Device("nvme1", "0000:06:00.0", "nvme", "dut-nvme1"),
+        # Three of one IOMMU group: drivers to attack, and the attacker that shares their domain.
+        Device("igb-shared", "0000:09:00.0", "igb", "dut-igb-shared"),
+        Device("nvme-shared", "0000:0a:00.0", "nvme", "dut-nvme-shared"),
+        Device("neighbour", "0000:0b:00.0", "xsmmu_lab", "dut-neighbour"),
     )
 }
 
@@ -100,7 +106,7 @@ def qemu_arguments(
     else:
         arguments += ["-smp", "2"]
     arguments += ["-device", IOMMUS[iommu].device]
-    arguments += _ports(ends) + _nics() + _disks(ends.data_disk)
+    arguments += _ports(ends) + _nics() + _disks(ends.data_disk) + _shared()
     arguments += ["-device", f"iommu-testdev,id={DEVICES['testdev'].id},bus=pcie.0,addr=3"]
     for event in trace_events:
         arguments += ["-trace", event]
@@ -138,28 +144,44 @@ def _nics() -> list[str]:
 
 
 def _disks(data_disk: Path) -> list[str]:
-    arguments = [
-        *("-device", "pcie-root-port,id=port-data,bus=pcie.0,addr=5,chassis=2"),
-        *("-blockdev", f"driver=file,node-name=data,filename={data_disk},cache.no-flush=on"),
-        *("-device", f"nvme,id={DEVICES['nvme-data'].id},bus=port-data,serial=data,drive=data"),
-        # Downstream ports without ACS that are functions of one device put both controllers into one IOMMU group.
-        *("-device", "pcie-root-port,id=port-switch,bus=pcie.0,addr=6,chassis=3"),
-        *("-device", "x3130-upstream,id=upstream,bus=port-switch"),
-    ]
-    ports = ("chassis=10,slot=0", "chassis=11,slot=1")
+    arguments = ["-blockdev", f"driver=file,node-name=file,filename={data_disk},cache.no-flush=on"]
+    for index, name in enumerate(DATA_DISKS):
+        part = f"offset={index * DATA_DISK_BYTES},size={DATA_DISK_BYTES}"
+        arguments += ["-blockdev", f"driver=raw,node-name={name},file=file,{part}"]
+    arguments += ["-device", "pcie-root-port,id=port-data,bus=pcie.0,addr=5,chassis=2"]
+    arguments += _nvme("nvme-data", "port-data", "data")
+    arguments += _switch("", 6, 3, 2)
     for index in (0, 1):
-        arguments += [
-            *(
-                "-device",
-                f"xio3130-downstream,id=downstream{index},bus=upstream,addr=0.{index},multifunction=on,{ports[index]}",
-            ),
-            *("-blockdev", f"driver=null-co,node-name=null{index},size=1073741824"),
-            *(
-                "-device",
-                f"nvme,id={DEVICES[f'nvme{index}'].id},bus=downstream{index},serial=null{index},drive=null{index}",
-            ),
-        ]
+        arguments += ["-blockdev", f"driver=null-co,node-name=null{index},size=1073741824"]
+        arguments += _nvme(f"nvme{index}", f"downstream{index}", f"null{index}")
     return arguments
+
+
+def _nvme(name: str, bus: str, drive: str) -> list[str]:
+    return ["-device", f"nvme,id={DEVICES[name].id},bus={bus},serial={drive},drive={drive},share-rw=on"]
+
+
+def _switch(name: str, slot: int, chassis: int, ports: int) -> list[str]:
+    """Downstream ports without ACS that are functions of one device put what is below them into one IOMMU group."""
+    arguments = [
+        *("-device", f"pcie-root-port,id=port-switch{name},bus=pcie.0,addr={slot},chassis={chassis}"),
+        *("-device", f"x3130-upstream,id=upstream{name},bus=port-switch{name}"),
+    ]
+    for index in range(ports):
+        port = f"xio3130-downstream,id=downstream{name}{index},bus=upstream{name},addr=0.{index},multifunction=on"
+        arguments += ["-device", f"{port},chassis={chassis * 10 + index},slot={index}"]
+    return arguments
+
+
+def _shared() -> list[str]:
+    """A NIC on the wire of igb, a disk, and a device that attacks them: one IOMMU group."""
+    return [
+        *_switch("-shared", 7, 4, 3),
+        *("-netdev", "hubport,id=wire-shared,hubid=1"),
+        *("-device", f"igb,id={DEVICES['igb-shared'].id},bus=downstream-shared0,netdev=wire-shared,romfile="),
+        *_nvme("nvme-shared", "downstream-shared1", "shared"),
+        *("-device", f"iommu-testdev,id={DEVICES['neighbour'].id},bus=downstream-shared2"),
+    ]
 
 
 def boot_arguments(kernel: Path, initramfs: Path, extra: Sequence[str] = ()) -> list[str]:

@@ -23,6 +23,7 @@ from xsmmu.view import (
     LEVELS,
     NULL,
     PASSTHROUGH,
+    Attack,
     Check,
     Claim,
     Run,
@@ -192,12 +193,15 @@ def _attack(workload: Workload) -> list[Column]:
     attacks = [run.attack for run in workload.runs]
     if not any(attacks):
         return []
+
+    def column(head: str, value: Callable[[Attack], float | None]) -> Column:
+        return Column(head, tuple(show(value(attack)) if attack else NULL for attack in attacks))
+
     return [
-        Column(
-            "rounds\nlanded",
-            tuple(f"{show(a.landed_rounds)}/{show(a.rounds)}" if a else NULL for a in attacks),
-        ),
-        Column("writes\nlanded", tuple(show(a.landed) if a else NULL for a in attacks)),
+        column("writes\ntried", lambda attack: attack.attempts),
+        column("before\nsync", lambda attack: attack.before_sync),
+        column("writes\nlanded", lambda attack: attack.landed),
+        column("given\nback", lambda attack: attack.given_back),
         Column("landed\nlast us", tuple(show_seen(r.level, r.attack) for r in workload.runs)),
     ]
 
@@ -294,7 +298,9 @@ def notes(view: View) -> list[str]:
     if view.attacks:
         found.append(
             "Exposure (exp.) of the overview, and last landed: what a device saw that kept writing to an "
-            'unmapped address (0: no write landed; ">": until the attack ended).'
+            'unmapped address (0: no write landed; ">": until the attack ended). Of the writes that landed, those '
+            "given back hit pages that nobody had a reference of any more, or that someone else had by then; "
+            "those before sync could still land, as a batch-aware driver had not synced yet."
         )
     if _compared(view):
         found.append('"x": cost relative to passthrough (1x: as cheap) or to kernel-strict.')

@@ -61,10 +61,12 @@ class Exposure:
 class Attack:
     """What a device that kept writing to a stale IOVA achieved."""
 
-    rounds: int | None
     attempts: int | None
     landed: int | None
-    landed_rounds: int | None
+    given_back: int | None
+    """Of those that landed: in pages that nobody had a reference of, or that someone else had by then."""
+    before_sync: int | None
+    """Landed before a batch-aware driver's sync, and not counted in `landed`."""
     p50_us: float | None
     max_us: float | None
     """Time of the last write that landed, from the unmap: 0 when none landed."""
@@ -389,15 +391,16 @@ def _attack(node: _Node | None) -> Attack | None:
     p50 = last.number("p50") if last else None
     longest = last.number("max") if last else None
     landed, window = node.count("landed"), node.number("window_us")
+    freed, reused = node.count("landed_freed"), node.count("landed_reused")
     if landed == 0:
         p50 = longest = 0.0
     p50_us = None if p50 is None else p50 / 1000
     max_us = None if longest is None else longest / 1000
     return Attack(
-        rounds=node.count("rounds"),
         attempts=node.count("attempts"),
         landed=landed,
-        landed_rounds=node.count("landed_rounds"),
+        given_back=None if freed is None or reused is None else freed + reused,
+        before_sync=node.count("landed_before_sync"),
         p50_us=p50_us,
         max_us=max_us,
         open_ended=bool(window and max_us and max_us >= _AT_WINDOW_END * window),

@@ -299,7 +299,7 @@ plug_igb() {
 }
 
 plug_data() {
-	plug $DATA '"driver":"nvme","id":"dut-nvme-data","bus":"port-data","serial":"data","drive":"data"'
+	plug $DATA '"driver":"nvme","id":"dut-nvme-data","bus":"port-data","serial":"data","drive":"data","share-rw":true'
 }
 
 case_unplug_nic_under_load() {

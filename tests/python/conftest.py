@@ -105,13 +105,14 @@ def summary() -> dict[str, Any]:
         landed = landed_ns // 200
         runs.append(
             _run(
-                "exposure",
+                "attack",
                 policy,
                 attack={
-                    "rounds": 20,
                     "attempts": 2_000_000,
                     "landed": landed,
-                    "landed_rounds": 20 if landed else 0,
+                    "landed_freed": 0 if policy in ("xsmmu", "fused") else landed // 10,
+                    "landed_reused": 0 if policy in ("xsmmu", "fused") else landed - landed // 10,
+                    "landed_before_sync": None,
                     "last_landed_ns": {"p50": landed_ns * 0.9, "max": landed_ns},
                     "window_us": 20_000,
                 },

@@ -17,11 +17,12 @@ def test_the_comparison_has_every_policy_and_workload() -> None:
     compare = experiment.load("compare")
     assert compare.policies == experiment.POLICIES
     names = {each.name for each in compare.workloads}
-    assert names >= {"micro", "net-rx", "net-tx", "net-pps", "nvme", "exposure", "window"}
+    assert names >= {"micro", "net-rx", "net-tx", "net-pps", "nvme", "attack", "window"}
     rings = {each.labels["ring"] for each in compare.workloads if each.name == "micro"}
     assert rings == {64, 256, 1024}
-    attacks = [each for each in compare.workloads if each.name == "exposure"]
+    attacks = [each for each in compare.workloads if each.measure == "attack"]
     assert all(int(each.arguments["rounds"]) >= 20 for each in attacks)
+    assert {each.labels["device"] for each in compare.workloads if each.measure == "neighbour"} == {"nvme", "igb"}
 
 
 @pytest.mark.parametrize("name", experiment.names())
@@ -50,8 +51,10 @@ def test_a_workload_is_chosen_by_name_or_full_name() -> None:
     assert [each.full_name for each in workloads] == [
         "micro/64",
         "nvme/4k",
+        "nvme/4k-batch",
         "nvme/128k",
         "nvme/4k-aware",
+        "nvme/4k-batch-aware",
         "nvme/128k-aware",
     ]
 
@@ -59,7 +62,7 @@ def test_a_workload_is_chosen_by_name_or_full_name() -> None:
 def test_a_kernel_has_what_can_be_made_for_it() -> None:
     chosen = experiment.load("compare")
     _, workloads = experiment.choose(chosen, (), ("nvme",), quick=False, kernel="7.2")
-    assert [each.full_name for each in workloads] == ["nvme/4k", "nvme/128k"]
+    assert [each.full_name for each in workloads] == ["nvme/4k", "nvme/4k-batch", "nvme/128k"]
 
 
 def test_a_workload_may_name_its_policies() -> None:

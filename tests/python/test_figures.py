@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -224,3 +225,133 @@ def test_ring_in_passthrough_unmaps_nothing() -> None:
 def test_ring_without_instructions_costs_time() -> None:
     run = ring("kernel-strict", Counts(400, 0, 0), 1400, instructions=None, ns=1 << 20)
     assert figures.entry(run, None, cost="ns")["cost"] == {"value": 1.0, "unit": "ns/KiB"}
+
+
+ATTACK = {
+    "attempts": 1000,
+    "landed": 0,
+    "landed_held": 0,
+    "landed_freed": 0,
+    "landed_reused": 0,
+    "astray": 0,
+    "last_landed_ns": {"p50": 0, "p99": 0, "max": 0},
+    "cpus": 1,
+}
+
+
+def attacked(policy: str, level: str = "held", longest_ns: int = 900_000, **changes: Any) -> Measured:
+    """A run of the attack, by default one in which nothing landed."""
+    before, after = snapshot(), snapshot([["1000000", 100], ["max", longest_ns]], **DONE)
+    after |= {"level": level, "max_window_us": "1000"}
+    landed_ns = changes.pop("landed_ns", 0)
+    output = {**ATTACK, **changes, "last_landed_ns": {"p50": landed_ns, "p99": landed_ns, "max": landed_ns}}
+    return measured("attack/burst", policy, output, Counts(2, 1, 0), before=before, after=after)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        attacked("fused", landed=10, landed_held=10, landed_ns=870_000),
+        attacked("strict", "strict"),
+        attacked("fands", "bounded", landed=10, landed_freed=1, landed_reused=9, landed_ns=870_000),
+        attacked("kernel-lazy", landed=10, landed_freed=1, landed_reused=9, landed_ns=15_000_000),
+        attacked("kernel-strict"),
+        attacked("passthrough", landed=1000, landed_freed=1, landed_reused=999, landed_ns=20_000_000),
+    ],
+    ids=lambda run: str(run.run.policy),
+)
+def test_an_attack_that_agrees_with_the_level_passes(run: Measured) -> None:
+    figures.check(run)
+    assert figures.entry(run, None)["attack"] == run.output
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (attacked("strict", "strict", landed=1, landed_held=1, landed_ns=1), "level strict: 1 of 1000 writes landed"),
+        (attacked("fused", "strict", landed=1, landed_held=1, landed_ns=1), "level strict: 1 of 1000 writes landed"),
+        (attacked("kernel-strict", landed=1, landed_held=1, landed_ns=1), "level strict: 1 of 1000 writes landed"),
+        (attacked("fused", landed=2, landed_held=1, landed_freed=1, landed_ns=1), "level held: 1 writes landed in"),
+        (attacked("xsmmu", landed=2, landed_held=1, landed_reused=1, landed_ns=1), "level held: 1 writes landed in"),
+        (
+            attacked("fused", longest_ns=2_000_000, landed=1, landed_held=1, landed_ns=1_100_000),
+            "landed 1100 us after its unmap, and max_window_us is 1000",
+        ),
+        (
+            attacked("fands", "bounded", longest_ns=800_000, landed=1, landed_freed=1, landed_ns=850_000),
+            "landed 850.000 us after its unmap; the module counted 800.000 us at most",
+        ),
+        (attacked("fused", astray=3), "3 writes went through to memory that was never aimed at"),
+        (attacked("passthrough", landed=999, landed_held=999, landed_ns=1), "999 of 1000 writes landed without"),
+    ],
+)
+def test_an_attack_that_disproves_the_level_fails(run: Measured, message: str) -> None:
+    with pytest.raises(LabError, match=message):
+        figures.check(run)
+
+
+def test_what_works_beside_an_attack_is_counted_too() -> None:
+    run = attacked("fused")
+    run.record["output"] = {"attack": run.output, "beside": {"page": 3, "domain": 2, "global": 0}}
+    with pytest.raises(LabError, match=r"counters differ .*\(page: module 5, QEMU 2; domain: module 3, QEMU 1\)"):
+        figures.check(run)
+    figures.check(replace(run, counts=Counts(5, 3, 0)))
+
+
+def test_clocks_of_free_running_guests_prove_nothing() -> None:
+    figures.check(attacked("fused", cpus=2, landed=1, landed_held=1, landed_ns=1_100_000))
+
+
+NEIGHBOUR = {
+    "attempts_control": 8,
+    "landed_control": 8,
+    "attempts_before_sync": 8,
+    "landed_before_sync": 8,
+    "attempts": 8,
+    "landed": 0,
+    "attempts_later": 4,
+    "landed_later": 0,
+    "astray": 0,
+}
+JOB = {"jobname": "a", "error": 0, "read": {"io_bytes": 4096}, "write": {"io_bytes": 4096}}
+
+
+def beside(workload: str, policy: str, level: str, **changes: Any) -> Measured:
+    """A real driver under attack."""
+    before, after = snapshot(), snapshot(None, **DONE)
+    after["level"] = level
+    output = {"attack": {**NEIGHBOUR, **changes}, "traffic": {"jobs": [JOB]}}
+    return measured(workload, policy, output, Counts(2, 1, 0), before=before, after=after)
+
+
+def test_a_real_driver_under_attack() -> None:
+    run = beside("attack/nvme-aware", "fused", "strict")
+    figures.check(run)
+    entry = figures.entry(run, None)
+    assert entry["attack"]["landed_before_sync"] == 8
+    assert entry["verified_bytes"] == 4096
+    figures.check(beside("attack/nvme", "fused", "held", landed=8, landed_before_sync=None, landed_later=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"landed": 1}, "disproves the level strict: 1 writes landed"),
+        ({"landed_later": 2}, "disproves the level strict: 2 writes landed"),
+        ({"landed_before_sync": 0}, "no write landed before the driver's sync"),
+        ({"landed_control": 7}, "7 of 8 writes to mapped memory landed"),
+        ({"landed_control": 0, "attempts_control": 0}, "the attack does not work"),
+        ({"attempts": 0}, "the attack does not work"),
+        ({"astray": 1}, "never aimed at"),
+    ],
+)
+def test_a_neighbour_that_proves_nothing_or_too_much_fails(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(LabError, match=message):
+        figures.check(beside("attack/nvme-aware", "fused", "strict", **changes))
+
+
+def test_data_under_attack_must_read_back() -> None:
+    run = beside("attack/nvme-aware", "fused", "strict")
+    run.output["traffic"]["jobs"][0] = {**JOB, "read": {"io_bytes": 0}}
+    with pytest.raises(LabError, match="4096 bytes were written and 0 verified"):
+        figures.entry(run, None)

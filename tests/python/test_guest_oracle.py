@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A module that miscounts its invalidations must make the lab fail."""
+"""A module that miscounts its invalidations, or does less than its level says, must make the lab fail."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,20 +17,27 @@ from xsmmu.root import Root
 WORLD = "kmod/world.c"
 
 
-def broken_sources(folder: Path, old: str, new: str) -> Path:
-    """The module's sources with one line of one file changed."""
+def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
+    """The module's sources with some lines of one file changed."""
     files = build.sources(build.PROJECT, build.MODULE_PARTS)
-    assert files[WORLD].count(old.encode()) >= 1
-    files[WORLD] = files[WORLD].replace(old.encode(), new.encode())
+    for old, new in changes.items():
+        assert files[file].count(old.encode()) >= 1
+        files[file] = files[file].replace(old.encode(), new.encode())
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
 
 
-def run_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, options: lab.Options) -> None:
-    """A run of the lab whose module has one line of world.c changed."""
-    sources = broken_sources(tmp_path / "sources", old, new)
+def run_broken(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: lab.Options,
+    changes: Mapping[str, str],
+    file: str = WORLD,
+) -> None:
+    """A run of the lab whose module has some lines of one file changed."""
+    sources = broken_sources(tmp_path / "sources", file, changes)
     real = lab.modules
 
     def broken(root: Root, kernel: Kernel, policies: Sequence[str]) -> list[Path]:
@@ -56,7 +63,7 @@ def test_a_skipped_counter_is_noticed(
     options = lab.Options(policies=(policy,), workloads=("micro/64",), output=tmp_path / "results")
     message = rf"micro/64 under {policy}: the module's .*differ.* \({kind}: module \d+, QEMU \d+\)"
     with pytest.raises(LabError, match=message):
-        run_broken(tmp_path, monkeypatch, old, new, options)
+        run_broken(tmp_path, monkeypatch, options, {old: new})
 
 
 @pytest.mark.guest
@@ -85,4 +92,48 @@ def test_a_skipped_map_side_sync_is_noticed(
         experiment="claim-d-mapsync", policies=("fused",), workloads=workloads, output=tmp_path / "results"
     )
     with pytest.raises(LabError, match=message):
-        run_broken(tmp_path, monkeypatch, old, new, options)
+        run_broken(tmp_path, monkeypatch, options, {old: new})
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize(
+    ("workload", "file", "changes", "message"),
+    [
+        # The driver's sync does nothing, so it is the timer that ends the exposure.
+        (
+            "attack/burst-aware",
+            "kmod/driver.c",
+            {"xs_engine_sync_explicit(&xs_group_of(dev)->engine, may_have_moved());": ""},
+            r"disproves the level strict: \d+ of \d+ writes landed",
+        ),
+        # Pages that are said to be held are not.
+        (
+            "attack/burst",
+            "kmod/platform.h",
+            {
+                "return !xs_fake_heads() && atomic_inc_not_zero(&folio->_refcount);": "return folio;",
+                "#define xs_ref_release(ref)\tfolio_put(ref)": "#define xs_ref_release(ref)\tdo { } while (0)",
+            },
+            r"disproves the level held: \d+ writes landed in pages that were given back",
+        ),
+        # The timer comes four windows late.
+        (
+            "attack/burst",
+            "core/engine.c",
+            {"return oldest_ns + window_ns - window_ns / 8;": "return oldest_ns + window_ns * 4;"},
+            r"after its unmap, and max_window_us is 1000",
+        ),
+    ],
+    ids=["sync", "hold", "window"],
+)
+def test_a_level_that_is_not_kept_is_noticed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    workload: str,
+    file: str,
+    changes: Mapping[str, str],
+    message: str,
+) -> None:
+    options = lab.Options(policies=("fused",), workloads=(workload,), output=tmp_path / "results")
+    with pytest.raises(LabError, match=message):
+        run_broken(tmp_path, monkeypatch, options, changes, file)

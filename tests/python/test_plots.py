@@ -30,7 +30,7 @@ def crowd(summary: Summary) -> Summary:
     for number, run in enumerate(summary["runs"]):
         if run["workload"] == "micro":
             run["unmap_instructions_per_page"] = 1000 - run["map_instructions_per_page"] + number % 7
-        if run["workload"] == "exposure":
+        if run["workload"] == "attack":
             run["attack"].update(landed=20, last_landed_ns={"p50": 1, "max": 100_000 + number})
     return summary
 
@@ -88,7 +88,7 @@ def test_labels_do_not_cover_each_other(synthetic: Summary, crowded: bool) -> No
 
 
 def test_an_exposure_that_was_not_attacked_is_marked(synthetic: Summary) -> None:
-    plot = drawn(without(synthetic, "exposure"))["cost-exposure"]
+    plot = drawn(without(synthetic, "attack"))["cost-exposure"]
     assert "not attacked" in plot.caption and "fused" in plot.caption
     assert "fused (held) costs 581, exposure 240 µs" in plot.alt
     assert "kernel-lazy" not in plot.alt
@@ -97,7 +97,7 @@ def test_an_exposure_that_was_not_attacked_is_marked(synthetic: Summary) -> None
 def test_no_figure_no_picture(synthetic: Summary) -> None:
     assert "cost-exposure" not in drawn(without(synthetic, "micro"))
     assert list(drawn({**synthetic, "accel": "tcg"})) == ["invalidations"]
-    only_micro = without(synthetic, "net-rx", "net-tx", "nvme", "exposure")
+    only_micro = without(synthetic, "net-rx", "net-tx", "nvme", "attack")
     assert list(drawn(only_micro)) == ["cost-exposure", "map-unmap", "invalidations"]
     assert drawn({"schema": 1, "runs": []}) == {}
 
@@ -129,7 +129,7 @@ def test_zero_and_one_value_axes(synthetic: Summary) -> None:
     """Nothing but zeros has no decade to start an axis from."""
     for run in synthetic["runs"]:
         run["invalidations_per_page"] = 0
-        if run["workload"] == "exposure":
+        if run["workload"] == "attack":
             run["attack"].update(landed=0)
     for plot in drawn(synthetic).values():
         plot.png()

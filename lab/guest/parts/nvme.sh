@@ -11,15 +11,21 @@ nvme_init() {
 
 nvme_kind() { stock_or_patched nvme "$1"; }
 
+# nvme_up [BDF...]: wait for the disks of these controllers, or of the session's.
 nvme_up() {
+	# shellcheck disable=SC2086
+	[ $# -gt 0 ] || set -- $session_bdfs
 	nvme_disks=
-	for bdf in $session_bdfs; do
+	for bdf in "$@"; do
 		tries=0
 		until disk=$(nvme_disk "$bdf"); do
 			tries=$((tries + 1))
 			[ $tries -lt 200 ] || fail "$bdf: no disk"
 			sleep 0.1
 		done
+		# One CPU has one queue, and a disk with one queue gets a scheduler, which ends its requests one by one. Where
+		# there are several, as on most machines, it is none by default, and requests are ended in batches.
+		echo none >"/sys/block/${disk##*/}/queue/scheduler" || fail "$disk: no way without a scheduler"
 		nvme_disks="$nvme_disks $disk"
 	done
 }
@@ -49,9 +55,10 @@ fio_all() {
 }
 
 # Buffers in huge pages: how scattered ordinary memory is differs from run to run, and mapping scattered memory costs
-# up to twice as much.
+# up to twice as much. Requests are submitted and reaped `batch` at a time; one by one, how many an interrupt finds
+# complete depends on the host. (So does, with polled I/O, how long it spins until there are some.)
 nvme_randread() {
-	fio_all --iomem=shmhuge --rw=randread --norandommap --gtod_reduce=1 --bs="$arg_block" --iodepth="$arg_depth" --number_ios="$arg_ios"
+	fio_all --iomem=shmhuge --rw=randread --norandommap --gtod_reduce=1 --bs="$arg_block" --iodepth="$arg_depth" --iodepth_batch="$arg_batch" --iodepth_batch_complete_min="$arg_batch" --number_ios="$arg_ios"
 }
 
 # Writes and reads back with checksums, on a disk that keeps its data; the buffers are ordinary, scattered memory.

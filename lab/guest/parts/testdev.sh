@@ -13,14 +13,17 @@ xsmmu_lab_up() {
 	[ -d "$testdev" ] || fail "$testdev is missing"
 }
 
-xsmmu_lab_down() { :; }
+xsmmu_lab_down() {
+	[ -z "$beside" ] || device_unbind "$beside"
+	beside=
+}
 
 micro() {
 	echo "ring=$arg_ring rounds=$arg_rounds" >"$testdev/micro" && cat "$testdev/micro"
 }
 
-exposure() {
-	echo "rounds=$arg_rounds window_us=$arg_window_us napi=$arg_napi" >"$testdev/exposure" && cat "$testdev/exposure"
+attack() {
+	echo "rounds=$arg_rounds pages=$arg_pages window_us=$arg_window_us gaps=$arg_gaps napi=$arg_napi far=$arg_far" >"$testdev/attack" && cat "$testdev/attack"
 }
 
 # The arguments of these are the module's parameters.
@@ -35,3 +38,68 @@ ring_transmit() {
 ring_storage() {
 	echo "$arg_all" >"$testdev/storage" && cat "$testdev/storage"
 }
+
+# A disk in an IOMMU group of its own that works meanwhile, under the same policy. Its unmodified driver stays bound until
+# the session ends, for the IOMMU is flushed once when a group is taken over and given back.
+beside=
+
+beside_inv() {
+	for name in page domain global; do
+		cat "/sys/bus/pci/devices/$beside/xsmmu/stats/inv_$name" 2>/dev/null || echo 0
+	done
+}
+
+attack_beside_disk_prepare() {
+	[ -z "$beside" ] || return 0
+	beside=0000:02:00.0
+	policy_set "$session_policy" $beside
+	nvme_kind unmodified
+	device_bind $beside nvme
+	nvme_up $beside
+}
+
+attack_beside_disk() {
+	# shellcheck disable=SC2046
+	set -- $(beside_inv)
+	nvme_verify >/tmp/traffic || return 1
+	: >/tmp/busy
+	while [ -e /tmp/busy ]; do
+		nvme_verify >/tmp/traffic.new || break
+		mv /tmp/traffic.new /tmp/traffic
+	done &
+	attack >/tmp/attack || return 1
+	rm /tmp/busy
+	wait
+	[ ! -e /tmp/traffic.new ] || return 1
+	settle
+	# shellcheck disable=SC2046
+	set -- "$@" $(beside_inv)
+	printf '{"attack":%s,"traffic":%s,' "$(cat /tmp/attack)" "$(cat /tmp/traffic)"
+	printf '"beside":{"page":%d,"domain":%d,"global":%d}}' $(($4 - $1)) $(($5 - $2)) $(($6 - $3))
+}
+
+# under_attack FUNCTION: a lab device in the IOMMU group of the session's, whose driver is of the session's kind, attacks
+# what the session's driver unmaps while that does its work.
+neighbour=0000:0b:00.0
+
+under_attack() {
+	xsmmu_lab_kind "$session_kind"
+	device_bind $neighbour xsmmu_lab
+	testdev=/sys/kernel/debug/xsmmu_lab/$neighbour
+	# Only where nothing may land is it safe to shoot at memory that is in use again.
+	case $session_kind/$session_policy in
+	batch-aware/lazy) later=0 ;;
+	batch-aware/* | */strict | */kernel-strict) later=1 ;;
+	*) later=0 ;;
+	esac
+	echo "on=1 later=$later" >"$testdev/neighbour" || return 1
+	"$@" >/tmp/traffic || return 1
+	echo on=0 >"$testdev/neighbour" || return 1
+	printf '{"attack":%s,"traffic":%s}' "$(cat "$testdev/neighbour")" "$(cat /tmp/traffic)"
+	device_unbind $neighbour
+}
+
+attacked_disk() { under_attack nvme_verify; }
+
+attacked_nic_prepare() { iperf_server; }
+attacked_nic() { under_attack net_rx; }

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Workload `neighbour`: a device of the same IOMMU group attacks what a real driver unmaps.
+ *
+ * Devices of one group share a domain, so an IOVA of one is an IOVA of all. The driver is as it
+ * is: what it unmaps, and when its own sync returns, is seen by probes on the functions that it
+ * calls (dma_unmap_page_attrs(), dma_unmap_sg_attrs(), and those of include/xsmmu/dma.h). At most
+ * TARGETS words of each unmap are attacked, in its first and its last page:
+ *
+ *	before the unmap	a control: the write must land. It also makes the IOMMU cache the
+ *				translation for this device
+ *	before the sync		only of a batch-aware driver: may land, and shows that it could
+ *	after it		at the return of the unmap, or of the batch-aware driver's sync
+ *	later			with later=1: one of the last OLD words, whenever there is a shot,
+ *				unless the page table maps its IOVA again
+ *
+ * The data is the driver's, so a shot saves the word before and puts it back after, with interrupts
+ * off. Nobody else can look in between: a shot is done when the MMIO read that fires it returns,
+ * there is one CPU (or the run is refused), and no device uses memory that its driver is about to
+ * unmap, or has just unmapped. Later that is not so. So later=1 is for levels that promise that
+ * nothing lands, and a write that does spoils data. iommu-testdev cannot read by DMA, so memory
+ * that the device may only read (sent packets, disk writes) is left alone.
+ *
+ * on=1 starts and returns, on=0 stops and has the result. A probe that hits while its CPU is in
+ * another is missed, and counted: that unmap is not attacked.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
+#include <linux/kprobes.h>
+#include <linux/mm.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "neighbour.h"
+#include "params.h"
+
+#define TARGETS 2
+#define PENDING_MAX 512	/* words that wait for the driver's sync; more are left alone */
+#define OLD 64
+#define MAX_ACTIVE 32
+
+/* A word that the driver has mapped. */
+struct target {
+	struct device *owner;
+	dma_addr_t iova;
+	phys_addr_t physical;
+	bool is_gone;	/* from the page table, before the driver asked for its sync */
+};
+
+/* The words of one unmap, from its entry to its return. */
+struct unmap {
+	u32 count;
+	struct target targets[TARGETS];
+};
+
+struct tally {
+	u64 attempts, landed, astray;
+};
+
+struct lab_neighbour {
+	struct lab_device *dev;
+	struct iommu_domain *domain;	/* of the whole group */
+	bool is_later;			/* the parameter */
+	struct tally control, before_sync, after, later;
+	u64 unmaps;
+	u32 pending_count;
+	struct target pending[PENDING_MAX];
+	struct target old[OLD];		/* a ring; owner NULL: empty */
+	u32 old_next, old_shot;
+};
+
+/* One at a time: probes have no context of their own. */
+static struct lab_neighbour *armed;
+
+/* Interrupts are off. */
+static void shoot(struct tally *tally, const struct target *target)
+{
+	struct lab_attacker *attacker = &armed->dev->attacker;
+	u32 *word = phys_to_virt(target->physical);
+	u32 content = READ_ONCE(*word);
+	enum lab_attack came_of_it;
+
+	lab_attacker_aim(attacker, target->iova, target->physical);
+	came_of_it = lab_attacker_fire(attacker, 0);
+	WRITE_ONCE(*word, content);
+	tally->attempts++;
+	tally->landed += came_of_it == LAB_ATTACK_LANDED;
+	tally->astray += came_of_it == LAB_ATTACK_ASTRAY;
+}
+
+/* Where the page table leads from the word's IOVA, 0: nowhere. */
+static phys_addr_t mapped_to(const struct target *target)
+{
+	return iommu_iova_to_phys(armed->domain, target->iova);
+}
+
+static void remember(const struct target *target)
+{
+	armed->old[armed->old_next++ % OLD] = *target;
+}
+
+static void shoot_old(void)
+{
+	const struct target *target = &armed->old[armed->old_shot++ % OLD];
+	struct lab_attacker *attacker = &armed->dev->attacker;
+
+	if (!armed->is_later || !target->owner || mapped_to(target))
+		return;
+	lab_attacker_aim(attacker, target->iova, target->physical);
+	armed->later.attempts++;
+	armed->later.landed += lab_attacker_passes(attacker);
+}
+
+static bool is_of_group(const struct device *owner)
+{
+	const struct device *self = &armed->dev->pdev->dev;
+
+	return owner != self && owner->iommu_group == self->iommu_group;
+}
+
+static void unmap_add(struct unmap *unmap, struct device *owner, dma_addr_t iova)
+{
+	struct target *target = &unmap->targets[unmap->count];
+
+	*target = (struct target) { .owner = owner, .iova = ALIGN_DOWN(iova, sizeof(u32)) };
+	target->physical = mapped_to(target);
+	if (!target->physical || !pfn_valid(PHYS_PFN(target->physical)))
+		return;
+	unmap->count++;
+	shoot(&armed->control, target);
+}
+
+/* The driver is about to unmap [iova, iova + bytes). */
+static void unmap_begins(struct unmap *unmap, struct device *owner, dma_addr_t iova, size_t bytes,
+			 enum dma_data_direction dir)
+{
+	dma_addr_t last = iova + bytes - 1;
+	unsigned long flags;
+
+	unmap->count = 0;
+	if (!bytes || !is_of_group(owner) || dir == DMA_TO_DEVICE)
+		return;
+	local_irq_save(flags);
+	armed->unmaps++;
+	unmap_add(unmap, owner, iova);
+	if (last >> PAGE_SHIFT != iova >> PAGE_SHIFT)
+		unmap_add(unmap, owner, last & PAGE_MASK);
+	local_irq_restore(flags);
+}
+
+static struct device *owner_of(struct pt_regs *regs)
+{
+	return (struct device *)regs_get_kernel_argument(regs, 0);
+}
+
+/* (dev, addr, size, dir, ...). Return 1: the function's return is of no interest. */
+static int page_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	struct unmap *unmap = (struct unmap *)instance->data;
+
+	unmap_begins(unmap, owner_of(regs), regs_get_kernel_argument(regs, 1),
+		     regs_get_kernel_argument(regs, 2), regs_get_kernel_argument(regs, 3));
+	return !unmap->count;
+}
+
+/* (dev, sg, nents, dir, ...): the first segment. */
+static int sg_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	struct scatterlist *sg = (struct scatterlist *)regs_get_kernel_argument(regs, 1);
+	struct unmap *unmap = (struct unmap *)instance->data;
+
+	unmap_begins(unmap, owner_of(regs), sg_dma_address(sg), sg_dma_len(sg),
+		     regs_get_kernel_argument(regs, 3));
+	return !unmap->count;
+}
+
+static int unmapped(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	const struct unmap *unmap = (struct unmap *)instance->data;
+	unsigned long flags;
+	u32 i;
+
+	local_irq_save(flags);
+	for (i = 0; i < unmap->count; i++) {
+		shoot(&armed->after, &unmap->targets[i]);
+		remember(&unmap->targets[i]);
+	}
+	shoot_old();
+	local_irq_restore(flags);
+	return 0;
+}
+
+static int unmapped_no_sync(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	const struct unmap *unmap = (struct unmap *)instance->data;
+	unsigned long flags;
+	u32 i;
+
+	local_irq_save(flags);
+	for (i = 0; i < unmap->count && armed->pending_count < PENDING_MAX; i++)
+		armed->pending[armed->pending_count++] = unmap->targets[i];
+	local_irq_restore(flags);
+	return 0;
+}
+
+static void pending_drop(u32 at)
+{
+	armed->pending[at] = armed->pending[--armed->pending_count];
+}
+
+/*
+ * Some words may have been synced before the driver asked, by a full batch or an empty block. Then
+ * their IOVAs can be in use again, for other memory: no target any more.
+ */
+static int sync_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	struct device **owner = (struct device **)instance->data;
+	struct target *target;
+	unsigned long flags;
+	phys_addr_t to;
+	u32 i = 0;
+
+	*owner = owner_of(regs);
+	if (!is_of_group(*owner))
+		return 1;
+	local_irq_save(flags);
+	while (i < armed->pending_count) {
+		target = &armed->pending[i];
+		to = target->owner == *owner ? mapped_to(target) : 0;
+		if (to && to != target->physical) {
+			pending_drop(i);
+			continue;
+		}
+		if (target->owner == *owner) {
+			target->is_gone = !to;
+			shoot(&armed->before_sync, target);
+		}
+		i++;
+	}
+	local_irq_restore(flags);
+	return 0;
+}
+
+static int synced(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	struct device *owner = *(struct device **)instance->data;
+	struct target *target;
+	unsigned long flags;
+	u32 i = 0;
+
+	local_irq_save(flags);
+	while (i < armed->pending_count) {
+		target = &armed->pending[i];
+		if (target->owner != owner) {
+			i++;
+			continue;
+		}
+		if (!target->is_gone || !mapped_to(target)) {
+			shoot(&armed->after, target);
+			remember(target);
+		}
+		pending_drop(i);
+	}
+	shoot_old();
+	local_irq_restore(flags);
+	return 0;
+}
+
+#define PROBE(function, at_entry, at_return, data) { \
+	.kp.symbol_name = function, \
+	.entry_handler = at_entry, \
+	.handler = at_return, \
+	.data_size = sizeof(data), \
+	.maxactive = MAX_ACTIVE, \
+}
+
+static struct kretprobe probes[] = {
+	PROBE("dma_unmap_page_attrs", page_entry, unmapped, struct unmap),
+	PROBE("dma_unmap_sg_attrs", sg_entry, unmapped, struct unmap),
+	/* From here on they are of xsmmu.ko, which need not be loaded. */
+	PROBE("xsmmu_unmap_no_sync", page_entry, unmapped_no_sync, struct unmap),
+	PROBE("xsmmu_unmap_sg_no_sync", sg_entry, unmapped_no_sync, struct unmap),
+	PROBE("xsmmu_sync", sync_entry, synced, struct device *),
+};
+
+#define PROBES_OF_KERNEL 2
+
+static bool is_set[ARRAY_SIZE(probes)];
+
+static void probes_unset(void)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(probes); i++) {
+		if (!is_set[i])
+			continue;
+		unregister_kretprobe(&probes[i]);
+		/* What registering had filled in would be refused the next time. */
+		probes[i].kp.addr = NULL;
+		probes[i].kp.flags = 0;
+		is_set[i] = false;
+	}
+}
+
+static int probes_set(struct device *dev)
+{
+	u32 i;
+	int ret;
+
+	for (i = 0; i < ARRAY_SIZE(probes); i++) {
+		ret = register_kretprobe(&probes[i]);
+		is_set[i] = !ret;
+		if (ret && (i < PROBES_OF_KERNEL || ret != -ENOENT)) {
+			dev_err(dev, "neighbour: cannot probe %s(): %d\n", probes[i].kp.symbol_name,
+				ret);
+			probes_unset();
+			return ret;
+		}
+	}
+	return 0;
+}
+
+static u64 missed(void)
+{
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(probes); i++)
+		if (is_set[i])
+			sum += probes[i].nmissed + probes[i].kp.nmissed;
+	return sum;
+}
+
+static int arm(struct lab_device *dev, bool is_later)
+{
+	struct device *self = &dev->pdev->dev;
+	int ret;
+
+	if (armed) {
+		dev_err(self, "neighbour: is on already\n");
+		return -EBUSY;
+	}
+	if (num_online_cpus() > 1) {
+		dev_err(self, "neighbour: needs one CPU, or it could overwrite what another one reads\n");
+		return -EOPNOTSUPP;
+	}
+	armed = kzalloc(sizeof(*armed), GFP_KERNEL);
+	if (!armed)
+		return -ENOMEM;
+	armed->dev = dev;
+	armed->is_later = is_later;
+	armed->domain = iommu_get_domain_for_dev(self);
+	ret = armed->domain ? probes_set(self) : -ENODEV;
+	if (ret) {
+		kfree(armed);
+		armed = NULL;
+	}
+	return ret;
+}
+
+static void disarm(void)
+{
+	probes_unset();
+	kfree(armed);
+	armed = NULL;
+}
+
+void lab_neighbour_disarm(struct lab_device *dev)
+{
+	if (armed && armed->dev == dev)
+		disarm();
+}
+
+/* What does not apply is null, never 0. */
+static void print_tally(struct seq_buf *result, const char *name, bool applies,
+			const struct tally *tally)
+{
+	if (applies)
+		seq_buf_printf(result, ",\"attempts%s\":%llu,\"landed%s\":%llu", name,
+			       tally->attempts, name, tally->landed);
+	else
+		seq_buf_printf(result, ",\"attempts%s\":null,\"landed%s\":null", name, name);
+}
+
+static void neighbour_print(struct seq_buf *result)
+{
+	seq_buf_printf(result, "{\"unmaps\":%llu,\"probes_missed\":%llu", armed->unmaps, missed());
+	print_tally(result, "_control", true, &armed->control);
+	print_tally(result, "_before_sync", armed->dev->batch_aware, &armed->before_sync);
+	print_tally(result, "", true, &armed->after);
+	print_tally(result, "_later", armed->is_later, &armed->later);
+	seq_buf_printf(result, ",\"astray\":%llu}", armed->control.astray +
+		       armed->before_sync.astray + armed->after.astray);
+}
+
+static int neighbour_run(struct lab_device *dev, char *text, struct seq_buf *result)
+{
+	u32 on = 0, later = 0;
+	const struct lab_param params[] = {
+		{ "on", &on, 0, 1 },
+		{ "later", &later, 0, 1 },
+	};
+	int ret = lab_params_parse(&dev->pdev->dev, "neighbour", text, params, ARRAY_SIZE(params));
+
+	if (ret)
+		return ret;
+	if (on) {
+		seq_buf_printf(result, "{}");
+		return arm(dev, later);
+	}
+	if (!armed || armed->dev != dev) {
+		dev_err(&dev->pdev->dev, "neighbour: is not on\n");
+		return -EINVAL;
+	}
+	neighbour_print(result);
+	disarm();
+	return 0;
+}
+
+const struct lab_workload lab_neighbour = { .name = "neighbour", .run = neighbour_run };

@@ -36,6 +36,10 @@ test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=100
 tidy: ## check style: C, Python, shell, licences
 	@$(python) -m xsmmu.tidy
 
+lab-debug: ## calls, loads and torture on a kernel that looks for errors, built on first use [T=600] [SEED=1]
+	@export TORTURE_S='$(or $(T),600)' SEED='$(or $(SEED),1)'; \
+		$(python) -m pytest -v -m long tests/python/test_guest_debug.py
+
 sim: ## one run of the simulated world [SEED=1] [POLICY=fused] [EVENTS=1000000] [SWARM=1] [MUTANT=name]
 	@$(python) -m xsmmu.sim run --seed '$(or $(SEED),1)' --policy '$(or $(POLICY),fused)' \
 		--events '$(or $(EVENTS),1000000)' $(if $(filter-out 0,$(SWARM)),--swarm) \

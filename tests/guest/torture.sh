@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
 # Torture: a disk and a NIC work without a pause while all that can happen to a device happens, in an order that a seed
-# chooses. SECONDS_LONG and SEED are settings. Two CPUs run freely, so the same seed gives the same acts, at other moments.
+# chooses. TORTURE_S and SEED are settings. Two CPUs run freely, so the same seed gives the same acts, at other moments.
 
 # --- what the seed chooses ---------------------------------------------------------------------------------------
 
@@ -165,8 +165,33 @@ act_read() {
 	done
 }
 
+# Allocations of one process fail, three in ten, while it chooses policies: each choice is made whole or not at all.
+# Debug kernels only: a stock one has no such switch.
+act_memory() {
+	fail=/sys/kernel/debug/failslab
+	[ -d $fail ] || return 0
+	unbind $DATA
+	disk_ends -9
+	echo Y >$fail/task-filter
+	echo 30 >$fail/probability
+	echo 1 >$fail/interval
+	echo 0 >$fail/verbose
+	echo -1 >$fail/times
+	for policy in none $POLICIES none fused none xsmmu none lazy none; do
+		memory_before=$(policy_of $DATA)
+		(echo 1 >/proc/self/make-it-fail && echo $policy >"$(xs $DATA policy)") 2>/tmp/put
+		case $(policy_of $DATA) in
+		"$policy" | "$memory_before") ;;
+		*) failure "policy is $(policy_of $DATA) after $policy failed over $memory_before" ;;
+		esac
+	done
+	echo 0 >$fail/probability
+	put $DATA policy none || failure "policy none was refused: $(cat /tmp/put)"
+	work_begins $DATA
+}
+
 ACTS='policy policy policy tune tune unbind_disk unbind_nic unplug_disk unplug_nic reset_disk reset_nic cpu cpu suspend
-rmmod read'
+rmmod read memory'
 
 # --- the case ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +205,7 @@ case_torture() {
 	memory_mark
 	work_begins $DATA
 	work_begins $IGB
-	torture_until=$(($(seconds_now) + SECONDS_LONG))
+	torture_until=$(($(seconds_now) + TORTURE_S))
 	acts=0
 	while [ "$(seconds_now)" -lt $torture_until ]; do
 		acts=$((acts + 1))
@@ -193,6 +218,7 @@ case_torture() {
 		[ -z "$failures" ] || break
 	done
 	echo "torture: seed $SEED, $acts acts" >/dev/kmsg
+	[ $acts -gt 2 ] || failure "only $acts acts in $TORTURE_S s"
 	[ -n "$failures" ] && failure "in act $acts of seed $SEED ($act)"
 	disk_ends -INT
 	net_ends

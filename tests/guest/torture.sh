@@ -178,11 +178,11 @@ act_memory() {
 	echo 0 >$fail/verbose
 	echo -1 >$fail/times
 	for policy in none $POLICIES none fused none xsmmu none lazy none; do
-		memory_before=$(policy_of $DATA)
+		policy_before=$(policy_of $DATA)
 		(echo 1 >/proc/self/make-it-fail && echo $policy >"$(xs $DATA policy)") 2>/tmp/put
 		case $(policy_of $DATA) in
-		"$policy" | "$memory_before") ;;
-		*) failure "policy is $(policy_of $DATA) after $policy failed over $memory_before" ;;
+		"$policy" | "$policy_before") ;;
+		*) failure "policy is $(policy_of $DATA) after $policy failed over $policy_before" ;;
 		esac
 	done
 	echo 0 >$fail/probability

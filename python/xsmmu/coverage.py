@@ -16,6 +16,7 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -47,7 +48,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Explained:
-    """An entry of tests/unit/uncovered.toml: outcomes of the conditions in one line of code, and why they are missed."""
+    """An entry of tests/unit/uncovered.toml: the outcomes that one line of code misses, and why."""
 
     file: str
     code: str
@@ -96,7 +97,8 @@ def _run(tools: root.Root, program: Path, runs: Iterable[Sequence[str]]) -> dict
             env = {**host.system_env(), "LLVM_PROFILE_FILE": f"{folder}/%p.profraw"}
             done = host.run([str(program), *words], env=env, timeout=1200)
             if done.returncode != 0:
-                raise LabError(f"{program.name} {' '.join(words)} failed", (done.stdout + done.stderr).splitlines()[-20:])
+                said = (done.stdout + done.stderr).splitlines()
+                raise LabError(f"{program.name} {' '.join(words)} failed", said[-20:])
         inside, merged = tools.inside(Path(folder)), f"{tools.inside(Path(folder))}/merged"
         raw = [f"{inside}/{file.name}" for file in sorted(Path(folder).glob("*.profraw"))]
         _llvm(tools, "llvm-profdata-19", "merge", "-o", merged, *raw)
@@ -111,13 +113,15 @@ def _llvm(tools: root.Root, *argv: str) -> str:
     return done.stdout
 
 
-def _branches(export: dict[str, list[dict[str, list[dict[str, object]]]]]) -> dict[Branch, int]:
+def _branches(export: Any) -> dict[Branch, int]:
     """The branches of core/ in an export of llvm-cov; a file that is included by a path goes by its place in core/."""
     found: dict[Branch, int] = {}
     for file in export["data"][0]["files"]:
         name = re.search(r"(?:^|/)(core/[^.].*)$", str(file["filename"]))
-        for line, column, _, _, true, false, _, _, kind in file["branches"] if name else ():  # type: ignore[attr-defined]
-            assert name and kind == _BRANCHES
+        if not name:
+            continue
+        for line, column, _, _, true, false, _, _, kind in file["branches"]:
+            assert kind == _BRANCHES
             for outcome, count in ((True, true), (False, false)):
                 branch = Branch(name[1], line, column, outcome)
                 found[branch] = found.get(branch, 0) + count

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module on a kernel that looks for memory errors, wrong locks, wrong use of the DMA API and leaks (`make lab-debug`).
+"""The module on a kernel that looks for memory errors, wrong locks, wrong DMA calls and leaks (`make lab-debug`).
 
 The kernel is lab/kernels.toml's `debug`, built once from the stock one's source: half an hour.
 """
@@ -12,23 +12,32 @@ from functools import cache
 import pytest
 from tests.python import guests
 
+from xsmmu.machine import Mode
+
 pytestmark = pytest.mark.long
 
-SECONDS = int(os.environ.get("TORTURE_S", "600"))
-COMMON = {"kernel": "debug", "timeout_s": 3600 + 4 * SECONDS}
-WORDS = ("tsc_early_khz=0", "no_console_suspend", "kmemleak=on", "dma_debug_entries=262144")
+PART_S = int(os.environ.get("TORTURE_S", "600"))
+SEED = int(os.environ.get("SEED", "1"))
+
+
+def machine(topics: tuple[str, ...], pattern: str = "", mode: Mode = "free") -> guests.Machine:
+    words = ("kmemleak=on", "dma_debug_entries=262144", "no_console_suspend")
+    return guests.Machine(
+        (*topics, "debug"),
+        pattern,
+        mode=mode,
+        kernel="debug",
+        words=(*words, "tsc_early_khz=0") if mode == "free" else words,
+        settings={"SEED": SEED, "TORTURE_S": PART_S},
+        timeout_s=3600 + 4 * PART_S,
+    )
+
+
 MACHINES = {
     # A driver that leaves mappings behind is an error to the kernel's own checker.
-    "calls": guests.Machine(("smoke", "rude", "debug"), "^(?!leaked_mappings)", words=WORDS[2:], **COMMON),
-    "load": guests.Machine(("load", "debug"), mode="free", words=WORDS, **COMMON),
-    "torture": guests.Machine(
-        ("load", "torture", "debug"),
-        "^(torture|checkers|dma_api|no_memory)",
-        mode="free",
-        words=WORDS,
-        settings={"SEED": int(os.environ.get("SEED", "1")), "TORTURE_S": SECONDS},
-        **COMMON,
-    ),
+    "calls": machine(("smoke", "rude"), "^(?!leaked_mappings)", mode="cost"),
+    "load": machine(("load",)),
+    "torture": machine(("load", "torture"), "^(torture|checkers|dma_api|no_memory)"),
 }
 CASES = [(name, case) for name, what in MACHINES.items() for case in what.cases()]
 
@@ -39,6 +48,6 @@ def outcome(name: str) -> guests.Outcome:
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize(("machine", "case"), CASES)
-def test_debug_kernel(machine: str, case: str) -> None:
-    outcome(machine).check(case)
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_debug_kernel(name: str, case: str) -> None:
+    outcome(name).check(case)

@@ -11,7 +11,7 @@ python = python="$$(lab/setup.sh)" && "$$python"
 
 TESTS ?= tests
 
-.PHONY: help lab test test-long test-cycles tidy sim sim-long mutants fuzz clean
+.PHONY: help lab test test-long test-cycles tidy lab-debug sim sim-long mutants coverage fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -27,14 +27,18 @@ lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIM
 test: ## run the tests [TESTS=path]
 	@$(python) -m pytest -v -n 2 --dist loadfile -m "not long" $(TESTS)
 
-test-long: ## run the tests that take long: every load, kernel and driver case, 1,000 cycles, a billion simulated calls
-	@$(python) -m pytest -v -m long $(TESTS)
+test-long: ## run the tests that take long, or those left of a run that was interrupted [TESTS=path]
+	@$(python) -m pytest -v -p tests.python.resume -m long $(TESTS)
 
 test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=1000]
 	@export CYCLES='$(or $(N),1000)'; $(python) -m pytest -v -k many_cycles tests/python/test_guest_cycles.py
 
 tidy: ## check style: C, Python, shell, licences
 	@$(python) -m xsmmu.tidy
+
+lab-debug: ## calls, loads and torture on a kernel that looks for errors, built on first use [T=600] [SEED=1]
+	@export TORTURE_S='$(or $(T),600)' SEED='$(or $(SEED),1)'; \
+		$(python) -m pytest -v -m long tests/python/test_guest_debug.py
 
 sim: ## one run of the simulated world [SEED=1] [POLICY=fused] [EVENTS=1000000] [SWARM=1] [MUTANT=name]
 	@$(python) -m xsmmu.sim run --seed '$(or $(SEED),1)' --policy '$(or $(POLICY),fused)' \
@@ -46,6 +50,9 @@ sim-long: ## run the simulated world until so many billions of operations are do
 
 mutants: ## plant bugs in the engine that the simulated world must find
 	@$(python) -m xsmmu.sim mutants
+
+coverage: ## branch coverage of core/ by unit tests and simulated world, and what is missed
+	@$(python) -m xsmmu.coverage
 
 fuzz: ## fuzz the engine in the simulated world, and a canary with a bug in it [T=60]
 	@$(python) -m xsmmu.sim fuzz --seconds '$(or $(T),60)'

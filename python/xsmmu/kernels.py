@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Stock kernels: downloaded and unpacked into the private root, one by one, when a run first asks.
+"""Kernels: stock ones, downloaded and unpacked into the private root, one by one, when a run first asks.
 
 No kernel is installed: no initramfs is made and no script runs. lab/kernels.toml names the kernels; which package
-that means is read from the archive's lists, and recorded.
+that means is read from the archive's lists, and recorded. A kernel of our own is built from a stock one's source.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import tempfile
 import tomllib
@@ -27,6 +29,7 @@ TABLE = Path(__file__).resolve().parents[2] / "lab" / "kernels.toml"
 
 _KERNEL_BYTES = 1 << 30
 _SOURCE_BYTES = 1 << 29
+_BUILD_BYTES = 6 << 30
 _RECORDS = "var/lib/xsmmu/kernels"
 
 
@@ -41,8 +44,18 @@ class Wanted:
 
 
 @dataclass(frozen=True)
+class Own:
+    """A kernel of lab/kernels.toml that is built here: the source of a stock one, another configuration."""
+
+    name: str
+    source: str
+    config: str
+    """A file beside the table; what it does not name is off."""
+
+
+@dataclass(frozen=True)
 class Kernel:
-    """A stock kernel in the private root."""
+    """A kernel in the private root."""
 
     name: str
     release: str
@@ -57,18 +70,25 @@ class Kernel:
 
 
 def table(path: Path = TABLE) -> tuple[str, dict[str, Wanted]]:
-    """The default kernel's name, and all kernels by name."""
+    """The default kernel's name, and all stock kernels by name."""
     data = tomllib.loads(path.read_text())
     return data["default"], {name: Wanted(name=name, **row) for name, row in data["kernel"].items()}
 
 
+def own(path: Path = TABLE) -> dict[str, Own]:
+    """The kernels that are built here, by name."""
+    return {name: Own(name=name, **row) for name, row in tomllib.loads(path.read_text())["own"].items()}
+
+
 def ensure(root: Root, name: str | None = None, console: Console | None = None) -> Kernel:
-    """The kernel `name` (the default one when None), downloaded and unpacked first when it is missing."""
+    """The kernel `name` (the default one when None), downloaded and unpacked, or built, first when it is missing."""
     console = console or Console(stderr=True)
     default, wanted = table()
     name = name or default
+    if name in own():
+        return _ensure_own(root, own()[name], console)
     if name not in wanted:
-        raise unknown_name("kernel", name, wanted)
+        raise unknown_name("kernel", name, (*wanted, *own()))
     record = root.path / _RECORDS / f"{name}.json"
     if not record.exists():
         with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):
@@ -80,6 +100,59 @@ def ensure(root: Root, name: str | None = None, console: Console | None = None) 
         vmlinuz=_vmlinuz(root, data["release"]),
         modules_dir=root.path / "usr/lib/modules" / data["release"],
     )
+
+
+def _ensure_own(root: Root, wanted: Own, console: Console) -> Kernel:
+    """Build it once, in the private root; a build that was stopped goes on where it was."""
+    stock = ensure(root, wanted.source, console)
+    config = (TABLE.parent / wanted.config).read_bytes()
+    identity = f"{stock.version}\0{root.versions.get(stock.gcc, '')}\0".encode() + config
+    place = root.path / "usr/src" / f"linux-{stock.version}-{wanted.name}-{hashlib.sha256(identity).hexdigest()[:8]}"
+    release_file = place / "include/config/kernel.release"
+    done = place / ".done"
+    with host.locked(root.cache / f"kernel-{wanted.name}.lock", console, f"building kernel {wanted.name}"):
+        if not done.exists():
+            host.need_space(root.cache, _BUILD_BYTES, f"building kernel {wanted.name}")
+            _build_own(root, wanted, stock, place, config, console)
+            done.touch()
+    release = release_file.read_text().strip()
+    return Kernel(
+        name=wanted.name,
+        release=release,
+        version=stock.version,
+        gcc=stock.gcc,
+        headers=root.inside(place),
+        vmlinuz=place / "arch/x86/boot/bzImage",
+        modules_dir=root.path / "usr/lib/modules" / release,
+    )
+
+
+def _build_own(root: Root, wanted: Own, stock: Kernel, place: Path, config: bytes, console: Console) -> None:
+    if not place.exists():
+        with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):
+            _unpack_source(root, stock, place, (".",), console)
+    (place / "own.config").write_bytes(config)
+    make = f"make -j{os.cpu_count() or 1} CC={stock.gcc} HOSTCC={stock.gcc}"
+    script = (
+        f"{make} KCONFIG_ALLCONFIG=own.config allnoconfig; {make} LOCALVERSION=-{wanted.name} bzImage modules;"
+        f" {make} LOCALVERSION=-{wanted.name} INSTALL_MOD_PATH=/usr modules_install"
+    )
+    with console.status(f"kernel {wanted.name}") as status:
+
+        def show(line: str) -> None:
+            status.update(f"kernel {wanted.name}: {line.strip()[:60]}")
+
+        code, lines = root.run_lines(["sh", "-ec", script], show, cwd_in_root=root.inside(place))
+    if code != 0:
+        raise LabError(f"kernel {wanted.name} does not build", lines[-30:])
+    missing = _not_set(config.decode(), (place / ".config").read_text())
+    if missing:
+        raise LabError(f"{wanted.config} asks for what this kernel cannot have: {', '.join(missing)}")
+
+
+def _not_set(wanted: str, config: str) -> list[str]:
+    """The lines of a configuration that did not come out as they were asked for."""
+    return sorted(set(re.findall(r"^CONFIG_.*$", wanted, re.MULTILINE)) - set(config.splitlines()))
 
 
 def source(root: Root, kernel: Kernel, folders: Sequence[str], console: Console | None = None) -> Path:
@@ -94,6 +167,7 @@ def source(root: Root, kernel: Kernel, folders: Sequence[str], console: Console 
 
 
 def _unpack_source(root: Root, kernel: Kernel, place: Path, folders: Sequence[str], console: Console) -> None:
+    """Unpack folders of a kernel's source (`.` is all of it) that `place` lacks."""
     package = f"linux-source-{kernel.name}"
     archive = root.path / "usr/src" / f"{package}.tar.xz"
     part = place.with_name(f"{place.name}.tmp")
@@ -106,7 +180,7 @@ def _unpack_source(root: Root, kernel: Kernel, place: Path, folders: Sequence[st
                 _, debs = _fetch(root, env, lambda: {package: kernel.version}, f"source of {kernel.release}", status)
             _unpack(root, debs[0])
         status.update(f"source of {kernel.release}: unpacking")
-        members = [f"{package}/{folder}" for folder in folders]
+        members = [f"{package}/{folder}".removesuffix("/.") for folder in folders]
         tar = ["tar", "-x", "--no-same-owner", "--strip-components=1", "-f", root.inside(archive)]
         result = root.run([*tar, "-C", root.inside(part), *members])
     if result.returncode != 0:

@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +46,10 @@ _PACKAGES = (
     *("make", "perl", "sed", "tar", "util-linux", "xz-utils"),
     # compilers: 12 for bookworm's kernels, 14 for the others; sanitizers come with them
     *("binutils", "gcc-12", "gcc-14", "libc6-dev", "libelf-dev"),
-    # the fuzzer, which only clang has
-    *("clang-19", "libclang-rt-19-dev"),
+    # what a kernel of our own needs beside them
+    *("bison", "flex"),
+    # the fuzzer and branch coverage, which only clang has
+    *("clang-19", "libclang-rt-19-dev", "llvm-19"),
     # semantic patches of drivers
     "coccinelle",
     # checks
@@ -70,6 +72,7 @@ Pin: release n=bookworm*
 Pin-Priority: 90
 """
 
+_CLEAN = {"PATH": host.SYSTEM_PATH, "HOME": "/tmp", "LC_ALL": "C.UTF-8"}
 _RECORD = ".xsmmu.json"
 _DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
 _MAPS = "7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n"
@@ -98,13 +101,16 @@ class Root:
 
         `cwd_in_root` and the paths in `argv` are as seen inside. The status is the caller's to judge.
         """
-        clean = {
-            "PATH": host.SYSTEM_PATH,
-            "HOME": "/tmp",
-            "LC_ALL": "C.UTF-8",
-            **(env or {}),
-        }
-        return host.run([*self._entry(), "/usr/bin/env", f"--chdir={cwd_in_root}", *argv], env=clean, timeout=timeout)
+        return host.run(self._command(argv, cwd_in_root), env={**_CLEAN, **(env or {})}, timeout=timeout)
+
+    def run_lines(
+        self, argv: Sequence[str], on_line: Callable[[str], None], cwd_in_root: str = "/"
+    ) -> tuple[int, list[str]]:
+        """The same for a long command: each line of its output is also handed to `on_line`; status and lines."""
+        return host.run_lines(self._command(argv, cwd_in_root), on_line, env=_CLEAN)
+
+    def _command(self, argv: Sequence[str], cwd_in_root: str) -> list[str]:
+        return [*self._entry(), "/usr/bin/env", f"--chdir={cwd_in_root}", *argv]
 
     def _entry(self) -> list[str]:
         """The command prefix that enters the root and leaves nothing behind."""

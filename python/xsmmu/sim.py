@@ -83,10 +83,10 @@ def _c_files(source_dir: Path, folders: Sequence[str]) -> list[str]:
     return [str(file.relative_to(source_dir)) for file in found]
 
 
-def compiled(tools: root.Root) -> Path:
+def compiled(tools: root.Root, flags: Sequence[str] = ("-O2", "-flto=1"), compiler: str = "gcc-14") -> Path:
     """xsmmu-sim as a program."""
     files = _c_files(build.PROJECT, _FOLDERS)
-    return build.userspace(tools, "xsmmu-sim", files, (*_FLAGS, "-O2", "-flto=1"), parts=PARTS)
+    return build.userspace(tools, "xsmmu-sim", files, (*_FLAGS, *flags), parts=PARTS, compiler=compiler)
 
 
 def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:

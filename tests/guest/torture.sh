@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# Torture: a disk and a NIC work without a pause while all that can happen to a device happens, in an order that a seed
+# chooses. TORTURE_S and SEED are settings. Two CPUs run freely, so the same seed gives the same acts, at other moments.
+
+# --- what the seed chooses ---------------------------------------------------------------------------------------
+
+# below NUMBER: sets `chosen` to a number below it.
+below() {
+	random=$(((random * 1103515245 + 12345) & 2147483647))
+	chosen=$((random / 65536 % $1))
+}
+
+# one_of WORD...: sets `chosen` to one of them.
+one_of() {
+	below $#
+	shift $chosen
+	chosen=$1
+}
+
+choose_policy() {
+	one_of $POLICIES
+}
+
+# --- the two that work -------------------------------------------------------------------------------------------
+
+# Each has its load: `disk_load` and `net_load` are the processes.
+
+disk_work() {
+	disk_start $DATA
+	fio_start $DATA 3600
+	disk_load=$load
+}
+
+net_work() {
+	nic_start $IGB
+	iperf_start $IGB 3600
+	net_load=$load
+}
+
+# work_begins DEVICE: under a policy of the seed's choice.
+work_begins() {
+	choose_policy
+	take $chosen $1
+	case $1 in
+	"$DATA") disk_work ;;
+	*) net_work ;;
+	esac
+}
+
+# expect_verified: what was read is what was written, however the load ended.
+expect_verified() {
+	grep -iE 'verify.*(bad|failed)|bad magic' /tmp/fio >/tmp/bad && failure "data was lost: $(head -n 3 /tmp/bad)"
+}
+
+# No segment came with a wrong checksum (InCsumErrors, the last column), on either side of the wire.
+expect_checksums() {
+	for each in "" "ip netns exec peer1"; do
+		wrong=$($each awk '/^Tcp: [0-9]/ {print $NF}' /proc/net/snmp)
+		expect_equal "segments with a wrong checksum" "$wrong" 0
+	done
+}
+
+disk_ends() {
+	for each in $disk_load $(pidof fio); do
+		kill $1 "$each" 2>/dev/null
+	done
+	wait $disk_load 2>/dev/null
+	expect_verified
+}
+
+net_ends() {
+	ip -n peer1 link set peer down
+	for each in $net_load $(pidof iperf3); do
+		kill -9 "$each" 2>/dev/null
+	done
+	wait $net_load 2>/dev/null
+	expect_checksums
+}
+
+# --- acts --------------------------------------------------------------------------------------------------------
+
+act_policy() {
+	one_of $DATA $IGB
+	act_device=$chosen
+	choose_policy
+	put $act_device policy $chosen || failure "policy $chosen was refused: $(cat /tmp/put)"
+	expect_equal "the policy" "$(policy_of $act_device)" $chosen
+}
+
+act_tune() {
+	one_of $DATA $IGB
+	act_device=$chosen
+	one_of 1 50 1000 10000
+	put $act_device max_window_us $chosen
+	one_of 1 2 63 64 250 1024
+	put $act_device batch_pages $chosen
+	below 32
+	put $act_device range_commands_max $((chosen + 1))
+}
+
+act_unbind_disk() {
+	unbind $DATA
+	disk_ends -9
+	expect_balance $DATA
+	work_begins $DATA
+}
+
+act_unbind_nic() {
+	unbind $IGB
+	net_ends
+	expect_balance $IGB
+	work_begins $IGB
+}
+
+act_unplug_disk() {
+	unplug $DATA dut-nvme-data
+	disk_ends -9
+	plug_data
+	plug_off $DATA
+	work_begins $DATA
+}
+
+act_unplug_nic() {
+	unplug $IGB dut-igb
+	net_ends
+	plug_igb
+	plug_off $IGB
+	work_begins $IGB
+}
+
+# The disk's driver takes a reset under load; the NIC's needs its link down.
+act_reset_disk() {
+	echo 1 >"$(device_dir $DATA)/reset" || failure "$DATA: reset failed"
+}
+
+act_reset_nic() {
+	net_ends
+	ip link set "$(link_of $IGB)" down
+	echo 1 >"$(device_dir $IGB)/reset" || failure "$IGB: reset failed"
+	net_work
+}
+
+act_cpu() {
+	toggle_cpu 1
+}
+
+# Devices are suspended and resumed for real, the CPUs only as far as the kernel's own test of it goes.
+act_suspend() {
+	one_of devices processors
+	echo $chosen >/sys/power/pm_test
+	echo 1 >/sys/module/suspend/parameters/pm_test_delay 2>/dev/null
+	echo mem >/sys/power/state || failure "suspend ($chosen) failed"
+	echo none >/sys/power/pm_test
+}
+
+act_rmmod() {
+	rmmod_refused
+}
+
+act_read() {
+	for device in $DATA $IGB; do
+		cat "$(xs $device stats)"/* "$(xs $device exposure_ns)" "$(xs $device state)" "$(xs $device level)" >/dev/null ||
+			failure "a file could not be read"
+	done
+}
+
+# Allocations of one process fail, three in ten, while it chooses policies: each choice is made whole or not at all.
+# Debug kernels only: a stock one has no such switch.
+act_memory() {
+	fail=/sys/kernel/debug/failslab
+	[ -d $fail ] || return 0
+	unbind $DATA
+	disk_ends -9
+	echo Y >$fail/task-filter
+	echo 30 >$fail/probability
+	echo 1 >$fail/interval
+	echo 0 >$fail/verbose
+	echo -1 >$fail/times
+	for policy in none $POLICIES none fused none xsmmu none lazy none; do
+		policy_before=$(policy_of $DATA)
+		(echo 1 >/proc/self/make-it-fail && echo $policy >"$(xs $DATA policy)") 2>/tmp/put
+		case $(policy_of $DATA) in
+		"$policy" | "$policy_before") ;;
+		*) failure "policy is $(policy_of $DATA) after $policy failed over $policy_before" ;;
+		esac
+	done
+	echo 0 >$fail/probability
+	put $DATA policy none || failure "policy none was refused: $(cat /tmp/put)"
+	work_begins $DATA
+}
+
+ACTS='policy policy policy tune tune unbind_disk unbind_nic unplug_disk unplug_nic reset_disk reset_nic cpu cpu suspend
+rmmod read memory'
+
+# --- the case ----------------------------------------------------------------------------------------------------
+
+seconds_now() {
+	cut -d. -f1 /proc/uptime
+}
+
+case_torture() {
+	random=$SEED
+	log_mark
+	memory_mark
+	work_begins $DATA
+	work_begins $IGB
+	torture_until=$(($(seconds_now) + TORTURE_S))
+	acts=0
+	while [ "$(seconds_now)" -lt $torture_until ]; do
+		acts=$((acts + 1))
+		one_of $ACTS
+		act=$chosen
+		echo "torture: seed $SEED, act $acts: $act" >/dev/kmsg
+		act_$act
+		expect_at_work $DATA
+		expect_at_work $IGB
+		[ -z "$failures" ] || break
+	done
+	echo "torture: seed $SEED, $acts acts" >/dev/kmsg
+	[ $acts -gt 2 ] || failure "only $acts acts in $TORTURE_S s"
+	[ -n "$failures" ] && failure "in act $acts of seed $SEED ($act)"
+	disk_ends -INT
+	net_ends
+	unbind $DATA $IGB
+	expect_clean $DATA
+	expect_clean $IGB
+	expect_no_memory_lost 4096
+	works_on_kernel_path $DATA
+	works_on_kernel_path $IGB
+	all_off
+}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The module on a kernel that looks for memory errors, wrong locks, wrong DMA calls and leaks (`make lab-debug`).
+
+The kernel is lab/kernels.toml's `debug`, built once from the stock one's source: half an hour.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import pytest
+from tests.python import guests
+
+from xsmmu.machine import Mode
+
+pytestmark = pytest.mark.long
+
+PART_S = int(os.environ.get("TORTURE_S", "600"))
+SEED = int(os.environ.get("SEED", "1"))
+
+
+def machine(topics: tuple[str, ...], pattern: str = "", mode: Mode = "free") -> guests.Machine:
+    words = ("kmemleak=on", "dma_debug_entries=262144", "no_console_suspend")
+    return guests.Machine(
+        (*topics, "debug"),
+        pattern,
+        mode=mode,
+        kernel="debug",
+        words=(*words, "tsc_early_khz=0") if mode == "free" else words,
+        settings={"SEED": SEED, "TORTURE_S": PART_S},
+        timeout_s=3600 + 4 * PART_S,
+    )
+
+
+MACHINES = {
+    # A driver that leaves mappings behind is an error to the kernel's own checker.
+    "calls": machine(("smoke", "rude"), "^(?!leaked_mappings)", mode="cost"),
+    "load": machine(("load",)),
+    "torture": machine(("load", "torture"), "^(torture|checkers|dma_api|no_memory)"),
+}
+CASES = [(name, case) for name, what in MACHINES.items() for case in what.cases()]
+
+
+@cache
+def outcome(name: str) -> guests.Outcome:
+    return guests.boot(MACHINES[name])[0]
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_debug_kernel(name: str, case: str) -> None:
+    outcome(name).check(case)

@@ -110,11 +110,11 @@ struct rx_queue {
 	struct page_pool *pool;
 	struct rx_descriptor *ring;	/* [descriptors] */
 	u32 filling, missing;
-	u32 offset;			/* in the current descriptor, of the next packet, in bytes */
+	u32 offset;			/* of the next packet in its descriptor, in bytes */
 
 	struct rx_page *cache;		/* [cache_pages] */
 	u32 cache_head, cache_tail;	/* oldest, next free; equal: empty */
-	struct rx_descriptor *store;	/* [cache_pages / DESCRIPTOR_PAGES], cache of `whole` */
+	struct rx_descriptor *store;	/* [cache_pages / DESCRIPTOR_PAGES], for `whole` */
 	u32 store_head, store_count;	/* oldest, how many */
 
 	struct page *pending[PENDING_MAX_PAGES];	/* unmapped, not synced */

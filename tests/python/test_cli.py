@@ -46,7 +46,7 @@ def test_nothing_to_run_is_said(arguments: tuple[str, ...]) -> None:
     [
         (("--policy", "fuse"), "unknown policy 'fuse': choose from passthrough,"),
         (("--workload", "net"), "unknown workload 'net': choose from micro,"),
-        (("--experiment", "x"), "unknown experiment 'x': choose from claim-"),
+        (("--experiment", "x"), "unknown experiment 'x': choose from attack, claim-a-norecycle,"),
         (("--accel", "hvf"), "unknown accelerator 'hvf': choose from auto, tcg, kvm"),
     ],
 )

@@ -931,6 +931,75 @@ static void unmap_after_sync(void)
 	each_policy(check_after_sync);
 }
 
+/* What takes the fast path and is synced at once is not unmapped again. */
+static void unmap_one_twice(void)
+{
+	struct world *world = begin("strict", 32, 1);
+	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+
+	driver_unmap_only(world, &mapping, false);
+	CHECK(!world_warnings());
+	path_unmap_one(&world->engine, mapping.iova);
+	CHECK(world_warnings());
+	CHECK(!xs_engine_live(&world->engine));
+	driver_free(world, &mapping);
+	world_end(world);
+}
+
+/* ---- broken accounts ---- */
+
+/* An audit by counts that are off by @pages. */
+static void check_audit(struct world *world, s64 pages)
+{
+	struct xs_ledger sum;
+
+	CHECK(xs_engine_audit(&world->engine, &sum) == 4);
+	xs_count(world->engine.counts, maps, (u64)pages);
+	CHECK(xs_engine_audit(&world->engine, &sum) == -XS_EILSEQ);
+	CHECK(world_warnings());
+	xs_count(world->engine.counts, maps, (u64)-pages);
+}
+
+/* Blocks say what is given out, counts what is mapped: an audit compares them. */
+static void audit(void)
+{
+	struct world *world = begin("fused", 32, 1);
+	struct mapping mappings[4];
+
+	for (u32 i = 0; i < 4; i++)
+		mappings[i] = map(world, 1, MEMORY_COUNTED);
+	check_audit(world, 1);
+	check_audit(world, -3);
+	for (u32 i = 0; i < 4; i++)
+		driver_unmap(world, &mappings[i], false);
+	world_end(world);
+}
+
+/* A device that addresses more than there are blocks, and not all 64 bits. */
+static void wide_mask(void)
+{
+	struct world *world = begin("fused", 32, 1);
+	struct mapping mapping = { .pages = 1, .prot = PROT_WRITE_ };
+
+	CHECK(driver_map(world, &mapping, (1ULL << 63) - 1));
+	driver_unmap(world, &mapping, false);
+	world_end(world);
+}
+
+static void too_many_cpus(void)
+{
+	struct world *world = begin("fused", 32, 1);
+	struct xs_engine_config config = {
+		.ops = world->engine.ops,
+		.cpu_count = XS_CPUS_MAX + 1,
+		.policy = xs_load(&world->engine.policy),
+	};
+	static struct xs_engine engine;
+
+	CHECK(xs_engine_init(&engine, &config) == -XS_EINVAL);
+	world_end(world);
+}
+
 const struct test engine_tests[] = {
 	{ "engine_unmap", unmap },
 	{ "engine_unmap_now_only", unmap_now_only },
@@ -964,5 +1033,9 @@ const struct test engine_tests[] = {
 	{ "engine_freed_before_unmap", freed_before_unmap },
 	{ "engine_unmap_block_twice", unmap_block_twice },
 	{ "engine_unmap_after_sync", unmap_after_sync },
+	{ "engine_unmap_one_twice", unmap_one_twice },
+	{ "engine_audit", audit },
+	{ "engine_wide_mask", wide_mask },
+	{ "engine_too_many_cpus", too_many_cpus },
 	{ NULL, NULL },
 };

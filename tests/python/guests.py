@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -111,6 +111,18 @@ def modules(kernel: Kernel, aware: bool = False) -> list[Path]:
     outputs, parts = ("xsmmu_rude.ko", "xsmmu_aware.ko"), (DRIVER, "include")
     rude, aware_driver = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
     return [xsmmu, lab_module, rude, aware_driver] if aware else [lab_module, rude, xsmmu]
+
+
+def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
+    """The module's sources with some lines of one file changed."""
+    files = build.sources(build.PROJECT, build.MODULE_PARTS)
+    for old, new in changes.items():
+        assert files[file].count(old.encode()) >= 1
+        files[file] = files[file].replace(old.encode(), new.encode())
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
 
 
 def patched(what: Machine) -> list[Path]:

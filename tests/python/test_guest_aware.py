@@ -3,12 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import pytest
 from tests.python import guests
 
-AWARE = guests.Machine(("aware",), aware=True, words=("swiotlb=force",))
+from xsmmu import build, lab
+from xsmmu.kernels import Kernel
+from xsmmu.root import Root
+
+WORDS = ("swiotlb=force",)
+AWARE = guests.Machine(("aware",), aware=True, words=WORDS)
+PASSTHROUGH = guests.Machine(("aware",), "^aware_on_passthrough$", aware=True, words=WORDS)
 
 
 @cache
@@ -20,3 +28,26 @@ def outcome() -> guests.Outcome:
 @pytest.mark.parametrize("case", AWARE.cases())
 def test_aware(case: str) -> None:
     outcome().check(case)
+
+
+# See sim/README.md.
+FAULTS_OF_THE_FORKS = {
+    "bounce slot": ("dma_unmap_page_attrs(dev, addr, size, dir, attrs);", "do { } while (0);"),
+    "no operations": ("dev->dma_ops && dev->dma_ops->mmap", "dev->dma_ops->mmap"),
+}
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("fault", FAULTS_OF_THE_FORKS)
+def test_a_fault_of_the_forks_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    old, new = FAULTS_OF_THE_FORKS[fault]
+    sources = guests.broken_sources(tmp_path, "kmod/driver.c", {old: new})
+    real = lab.modules
+
+    def broken(root: Root, kernel: Kernel) -> Sequence[Path]:
+        return [*build.module(root, kernel, sources), *real(root, kernel)[1:]]
+
+    monkeypatch.setattr(lab, "modules", broken)
+    outcome = guests.boot(PASSTHROUGH)[0]
+    with pytest.raises(pytest.fail.Exception, match=r"aware: wrong|NULL pointer"):
+        outcome.check("aware_on_passthrough")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.python import guests
 
 from xsmmu import build, lab
 from xsmmu.errors import LabError
@@ -15,18 +16,6 @@ from xsmmu.kernels import Kernel
 from xsmmu.root import Root
 
 WORLD = "kmod/world.c"
-
-
-def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
-    """The module's sources with some lines of one file changed."""
-    files = build.sources(build.PROJECT, build.MODULE_PARTS)
-    for old, new in changes.items():
-        assert files[file].count(old.encode()) >= 1
-        files[file] = files[file].replace(old.encode(), new.encode())
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
 
 
 def run_broken(
@@ -37,7 +26,7 @@ def run_broken(
     file: str = WORLD,
 ) -> None:
     """A run of the lab whose module has some lines of one file changed."""
-    sources = broken_sources(tmp_path / "sources", file, changes)
+    sources = guests.broken_sources(tmp_path / "sources", file, changes)
     real = lab.modules
 
     def broken(root: Root, kernel: Kernel, policies: Sequence[str]) -> list[Path]:

@@ -364,6 +364,8 @@ void xs_dma_set_aware(struct dma_map_ops *ops, bool aware)
 
 static struct page *alloc_contiguous(struct device *dev, size_t size, gfp_t gfp)
 {
+	if (xs_fails())
+		return NULL;
 	return alloc_pages_node(dev_to_node(dev),
 				gfp | __GFP_ZERO | __GFP_NOWARN,
 				get_order(size));
@@ -392,7 +394,8 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 	u32 done = 0, i;
 	u64 iova;
 
-	pages = kvcalloc(count, sizeof(*pages), GFP_KERNEL);
+	pages = xs_fails() ? NULL :
+			     kvcalloc(count, sizeof(*pages), GFP_KERNEL);
 	if (!pages)
 		return NULL;
 	while (done < count) {
@@ -411,7 +414,9 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 			goto unmap;
 	if (xs_world_sync_maps(group, iova, count))
 		goto unmap;
-	address = vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
+	if (!xs_fails())
+		address = vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES,
+			       PAGE_KERNEL);
 	if (!address)
 		goto unmap;
 	trace_map(dev, iova, count);

@@ -331,7 +331,7 @@ static const char *take_referenced(struct xs_device *xdev)
 		failure = engine_start(group, dev);
 	if (failure)
 		return failure;
-	if (devm_add_action(dev, released, xdev)) {
+	if (xs_fails() || devm_add_action(dev, released, xdev)) {
 		if (!group->attached)
 			engine_stop(group);
 		return "out of memory";

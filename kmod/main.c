@@ -20,6 +20,20 @@
 #define CREATE_TRACE_POINTS
 #include "trace.h"
 
+#ifdef XS_FAIL_NTH
+static int fail_nth;
+module_param(fail_nth, int, 0644);
+
+bool xs_fails(void)
+{
+	int left = READ_ONCE(fail_nth);
+
+	while (left > 0 && !try_cmpxchg(&fail_nth, &left, left - 1))
+		;
+	return left == 1;
+}
+#endif
+
 static char *policy = "none";
 module_param(policy, charp, 0444);
 MODULE_PARM_DESC(policy, "policy of network devices without a driver when they appear; all others are strict then (default none: nothing is chosen)");

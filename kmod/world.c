@@ -53,6 +53,8 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 	size_t mapped = 0;
 	int error;
 
+	if (xs_fails())
+		return -ENOMEM;
 	if (xs_have_generic_pt() && generic)
 		error = xs_domain_map_generic(domain, iova, phys, bytes, prot,
 					      &mapped);
@@ -233,6 +235,8 @@ static u64 world_clock(void *world)
 
 static void *world_alloc(void *world, size_t bytes, bool atomic)
 {
+	if (xs_fails())
+		return NULL;
 	if (atomic)
 		return kzalloc(bytes, GFP_ATOMIC | __GFP_NOWARN);
 	return kvzalloc(bytes, GFP_KERNEL);
@@ -408,8 +412,10 @@ int xs_world_init(struct xs_group *group, struct device *dev)
 	u32 cpu;
 
 	group->cpus = kvcalloc(nr_cpu_ids, sizeof(*group->cpus), GFP_KERNEL);
-	if (!group->cpus)
+	if (!group->cpus || xs_fails()) {
+		kvfree(group->cpus);
 		return -ENOMEM;
+	}
 	for (cpu = 0; cpu < nr_cpu_ids; cpu++) {
 		struct xs_group_cpu *at = &group->cpus[cpu];
 

@@ -165,6 +165,19 @@ void xs_world_forget_cpu(struct xs_group *group, u32 cpu);
 int xs_world_start(void);
 void xs_world_stop(void);
 
+/*
+ * Is this allocation, or map, to fail? In a build for tests (-DXS_FAIL_NTH) the
+ * parameter fail_nth=n says so of the n-th from now on; main.c.
+ */
+#ifdef XS_FAIL_NTH
+bool xs_fails(void);
+#else
+static inline bool xs_fails(void)
+{
+	return false;
+}
+#endif
+
 /* sysfs.c */
 int xs_sysfs_add(struct xs_device *xdev);
 void xs_sysfs_remove(struct xs_device *xdev);

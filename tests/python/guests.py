@@ -49,6 +49,8 @@ class Machine:
     words: tuple[str, ...] = ()
     aware: bool = False
     """With a batch-aware driver."""
+    make_args: tuple[str, ...] = ()
+    """More arguments for the build of xsmmu.ko."""
     qemu_options: Callable[[Path], list[str]] = lambda _folder: []
     """More options for QEMU, which may name files that the function makes in the folder it is given."""
     settings: dict[str, str | int] = field(default_factory=dict)
@@ -102,12 +104,14 @@ def tools() -> root.Root:
     return root.ensure(host.cache_dir(), Console(stderr=True))
 
 
-def modules(kernel: Kernel, aware: bool = False) -> list[Path]:
+def modules(kernel: Kernel, aware: bool = False, make_args: Sequence[str] = ()) -> list[Path]:
     """Our modules: xsmmu itself, the lab's, a driver that behaves badly and one that is batch-aware.
 
     What calls xsmmu.ko finds it if it is loaded later, and keeps it loaded then.
     """
     xsmmu, lab_module = lab.modules(tools(), kernel)
+    if make_args:
+        [xsmmu] = build.module(tools(), kernel, extra_make_args=make_args)
     outputs, parts = ("xsmmu_rude.ko", "xsmmu_aware.ko"), (DRIVER, "include")
     rude, aware_driver = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
     return [xsmmu, lab_module, rude, aware_driver] if aware else [lab_module, rude, xsmmu]
@@ -134,7 +138,7 @@ def patched(what: Machine) -> list[Path]:
 def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:
     """Boot machines side by side, run all cases (or `only` some), and say what became of them."""
     for what in machines:
-        modules(kernels.ensure(tools(), what.kernel))
+        modules(kernels.ensure(tools(), what.kernel), what.aware, what.make_args)
         patched(what)
 
     async def run_all() -> list[Outcome]:
@@ -156,7 +160,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
 
     with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
         qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
-        ours = modules(kernel, what.aware)
+        ours = modules(kernel, what.aware, what.make_args)
         image = lab.image(tools(), kernel, EVERYTHING, ours, what.script(names), patched(what))
         settings = Boot(kernel.vmlinuz, image, what.mode, iommu=what.iommu, timeout_s=what.timeout_s, words=what.words)
         try:

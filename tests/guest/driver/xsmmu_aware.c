@@ -8,6 +8,7 @@
  *   mode=bounce  on a device that is not translated and whose buffers are copied
  *   mode=api     the same as kernel on a device that was taken over: nothing is
  *                translated after a sync
+ *   mode=sweep   all calls again, any of which may fail for want of memory
  *   mode=early   memory is freed before its sync
  *   mode=forget  an unmap is never synced
  */
@@ -21,7 +22,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "kernel, bounce, api, early or forget");
+MODULE_PARM_DESC(mode, "kernel, bounce, api, sweep, early or forget");
 
 static bool waits = true;
 module_param(waits, bool, 0644);
@@ -259,6 +260,96 @@ static int check_api(struct device *dev)
 	return error;
 }
 
+/* ---- what may fail, and leaves nothing then ---- */
+
+#define SOME_PAGES	8
+
+static void try_pages(struct device *dev)
+{
+	u32 count = 0;
+	u32 i;
+
+	for (i = 0; i < SOME_PAGES; i++) {
+		addrs[count] = dma_map_page(dev, pages[i], 0, PAGE_SIZE,
+					    DMA_FROM_DEVICE);
+		count += !dma_mapping_error(dev, addrs[count]);
+	}
+	for (i = 0; i < count; i++) {
+		if (i % 3)
+			dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE,
+					       DMA_FROM_DEVICE);
+		else
+			dma_unmap_page(dev, addrs[i], PAGE_SIZE,
+				       DMA_FROM_DEVICE);
+	}
+	dma_sync_device_iotlb(dev);
+}
+
+static void try_list(struct device *dev)
+{
+	struct sg_table table;
+	struct scatterlist *sg;
+	int i;
+
+	if (sg_alloc_table(&table, SOME_PAGES, GFP_KERNEL))
+		return;
+	for_each_sgtable_sg(&table, sg, i)
+		sg_set_page(sg, pages[i], 4096, 0);
+	if (!dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0)) {
+		dma_unmap_sgtable_no_sync(dev, &table, DMA_TO_DEVICE, 0);
+		dma_sync_device_iotlb(dev);
+	}
+	sg_free_table(&table);
+}
+
+static void try_coherent(struct device *dev, size_t bytes)
+{
+	dma_addr_t addr;
+	void *memory = dma_alloc_coherent(dev, bytes, &addr, GFP_KERNEL);
+
+	if (memory)
+		dma_free_coherent(dev, bytes, memory, addr);
+}
+
+static void try_large(struct device *dev)
+{
+	void *buffer = kmalloc(300000, GFP_KERNEL);
+	dma_addr_t addr;
+
+	if (!buffer)
+		return;
+	addr = dma_map_single(dev, buffer, 300000, DMA_TO_DEVICE);
+	if (!dma_mapping_error(dev, addr)) {
+		dma_unmap_single_no_sync(dev, addr, 300000, DMA_TO_DEVICE);
+		dma_sync_device_iotlb(dev);
+	}
+	kfree(buffer);
+}
+
+static void try_block(struct device *dev)
+{
+	struct dma_block *block = dma_block_alloc(dev, SOME_PAGES, GFP_KERNEL);
+
+	if (!block)
+		return;
+	dma_block_map_pages(block, pages, DMA_FROM_DEVICE, 0);
+	dma_block_unmap_pages_no_sync(block, DMA_FROM_DEVICE, 0);
+	dma_sync_device_iotlb(dev);
+	dma_block_free(block);
+}
+
+static int sweep(struct device *dev)
+{
+	dma_set_batch_aware(dev);
+	try_pages(dev);
+	try_list(dev);
+	try_block(dev);
+	try_large(dev);
+	try_coherent(dev, PAGE_SIZE);
+	try_coherent(dev, 9 * PAGE_SIZE);
+	return 0;
+}
+
 /* What a device wrote to a copy is in the buffer after an unmap without a sync. */
 static int check_bounce(struct device *dev)
 {
@@ -308,6 +399,8 @@ static int run(struct device *dev)
 		return misuse(dev, true);
 	if (sysfs_streq(mode, "forget"))
 		return misuse(dev, false);
+	if (sysfs_streq(mode, "sweep"))
+		return sweep(dev);
 	if (sysfs_streq(mode, "bounce"))
 		return check_bounce(dev);
 	return check_api(dev);

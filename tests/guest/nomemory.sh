@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# No memory, at each point of each path: the n-th allocation or map of the module fails, for each n, until a run from the
+# take-over to the give-back has nothing left to fail. The module is a build for tests that has the parameter fail_nth.
+
+# shellcheck disable=SC2034 # all_off reads it
+CALLERS=2
+FAIL=/sys/module/xsmmu/parameters/fail_nth
+AWARE=/sys/bus/pci/drivers/xsmmu_aware
+
+case_each_failure() {
+	echo sweep >/sys/module/xsmmu_aware/parameters/mode
+	for policy in strict fands fused; do
+		put $TESTDEV policy "$policy"
+		n=0
+		left=0
+		log_mark
+		while [ "$left" = 0 ] && [ $n -lt 1000 ]; do
+			n=$((n + 1))
+			echo $n >$FAIL
+			echo $TESTDEV >$AWARE/bind || failure "$policy, $n: the probe failed"
+			left=$(cat $FAIL)
+			echo 0 >$FAIL
+			unbind $TESTDEV
+			expect_equal "$policy, $n: live" "$(stat_of $TESTDEV live_pages)" 0
+			expect_equal "$policy, $n: held" "$(stat_of $TESTDEV held_pages)" 0
+			expect_equal "$policy, $n: synced" "$(stat_of $TESTDEV synced_pages)" "$(stat_of $TESTDEV deferred_pages)"
+			expect_equal "$policy, $n: references" "$(references)" 2
+		done
+		log_since | grep -E 'still maps|removed at give-back|bug' && failure "$policy: something is left"
+		[ $n -gt 40 ] && [ $n -lt 1000 ] || failure "$policy: the last failure was the $n-th"
+		[ "$(stat_of $TESTDEV map_failures)" -gt 20 ] || failure "$policy: few maps have failed"
+	done
+	all_off
+}

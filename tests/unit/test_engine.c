@@ -951,7 +951,7 @@ static void unmap_one_twice(void)
 /* An audit by counts that are off by @pages. */
 static void check_audit(struct world *world, s64 pages)
 {
-	struct xs_ledger sum;
+	static struct xs_ledger sum;
 
 	CHECK(xs_engine_audit(&world->engine, &sum) == 4);
 	xs_count(world->engine.counts, maps, (u64)pages);

@@ -137,7 +137,15 @@ def module(
         [xsmmu] = module(root, kernel, source_dir)
         symbols = f"/{xsmmu.parent.relative_to(root.path)}/Module.symvers"
         extra_make_args = (*extra_make_args, f"KBUILD_EXTRA_SYMBOLS={symbols}")
-    make = ["make", "-C", kernel.headers, 'M="$PWD"', f"-j{os.cpu_count() or 1}", "CONFIG_DEBUG_INFO_BTF_MODULES="]
+    make = [
+        "make",
+        "-C",
+        kernel.headers,
+        f"CC={kernel.gcc}",
+        'M="$PWD"',
+        f"-j{os.cpu_count() or 1}",
+        "CONFIG_DEBUG_INFO_BTF_MODULES=",
+    ]
     script = f"cd {make_dir}; " + " ".join([*make, *(_quote(argument) for argument in extra_make_args), target])
     build = _build(root, files, (kernel.release, kernel.version, root.versions.get(kernel.gcc, "")), what, script)
     return _outputs(build, (f"{make_dir}/{name}" for name in outputs), what)

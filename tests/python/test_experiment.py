@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,34 @@ def test_what_only_ours_can_show_is_left_out_for_the_kernel() -> None:
     plans = experiment.plans(chosen.policies, chosen.workloads)
     windows = {run.policy for plan in plans for run in plan.runs if run.workload.name == "window"}
     assert windows == set(experiment.OURS)
+
+
+def shell_functions() -> dict[str, str]:
+    """The functions of lab/guest/parts, by name; each ends in its own line, or by the next brace at a line's start."""
+    functions: dict[str, str] = {}
+    for path in (SOURCES / "lab/guest/parts").glob("*.sh"):
+        for name, body in re.findall(r"^(\w+)\(\) \{( .* \}$|\n(?:.*\n)*?\}$)", path.read_text(), re.MULTILINE):
+            functions[name] = body
+    return functions
+
+
+def arguments_of(function: str, functions: dict[str, str]) -> set[str]:
+    """What a function, and those that it calls, find as $arg_*."""
+    todo, seen, found = [function], {function}, set()
+    while todo:
+        body = functions[todo.pop()]
+        found |= set(re.findall(r"\$\{?arg_(\w+)", body))
+        # Neither a file nor a key of JSON.
+        called = set(re.findall(r'(?<![/"\w.-])\w+(?!["\w/.])', body)) & set(functions) - seen
+        seen |= called
+        todo += called
+    return found
+
+
+@pytest.mark.parametrize("name", experiment.names())
+def test_each_variant_has_all_arguments_of_its_function(name: str) -> None:
+    functions = shell_functions()
+    assert arguments_of("attacked_disk", functions) >= {"block", "depth", "bytes"}
+    for workload in experiment.load(name).workloads:
+        missing = arguments_of(workload.function, functions) - {"all", *workload.arguments}
+        assert not missing, f"{workload.full_name} lacks {missing}"

@@ -1160,7 +1160,7 @@ static xs_inline void engine_unmap_one_no_sync(struct xs_engine *engine,
 	const struct xs_policy *policy = xs_load(&engine->policy);
 	u64 page = iova >> XS_PAGE_LG2;
 
-	if (xs_unlikely(!syncs_on(policy, XS_SYNC_EXPLICIT))) {
+	if (xs_unlikely(!xs_policy_waits(policy))) {
 		engine_unmap_one(engine, iova);
 		return;
 	}

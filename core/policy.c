@@ -75,11 +75,6 @@ const struct xs_policy *xs_policy_find(const char *name)
 	return 0;
 }
 
-bool xs_policy_waits(const struct xs_policy *policy)
-{
-	return policy->syncs & XS_SYNC_BIT(XS_SYNC_EXPLICIT);
-}
-
 enum xs_level xs_policy_level(const struct xs_policy *policy, bool batch_aware)
 {
 	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP))

@@ -100,20 +100,6 @@ dma_addr_t xsmmu_block_take(struct device *dev, unsigned int pages)
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_take);
 
-dma_addr_t xsmmu_block_map(struct device *dev, dma_addr_t addr,
-			   struct page *page, enum dma_data_direction dir,
-			   unsigned long attrs)
-{
-	u64 phys = page_to_phys(page);
-
-	if (!xs_engine_map_in_block(&xs_group_of(dev)->engine, addr, &phys, 1,
-				    prot_of(dir, attrs)))
-		return DMA_MAPPING_ERROR;
-	trace_map(dev, addr, 1);
-	return addr;
-}
-EXPORT_SYMBOL_GPL(xsmmu_block_map);
-
 /* Returns how many are mapped, from the first on; writes their addresses. */
 unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
 				   struct page **pages, unsigned int count,

@@ -47,10 +47,6 @@ void __weak xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 				   unsigned long attrs);
 void __weak xsmmu_sync(struct device *dev);
 dma_addr_t __weak xsmmu_block_take(struct device *dev, unsigned int pages);
-dma_addr_t __weak xsmmu_block_map(struct device *dev, dma_addr_t addr,
-				  struct page *page,
-				  enum dma_data_direction dir,
-				  unsigned long attrs);
 unsigned int __weak xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
 					  struct page **pages,
 					  unsigned int count,
@@ -223,12 +219,13 @@ static inline dma_addr_t dma_block_map_page(struct dma_block *block,
 
 	if (WARN_ON_ONCE(index >= block->pages || block->mapped >> index & 1))
 		return DMA_MAPPING_ERROR;
-	if (block->base)
-		addr = xsmmu_block_map(block->dev, block->base +
-				       index * PAGE_SIZE, page, dir, attrs);
-	else
+	if (!block->base)
 		addr = dma_map_page_attrs(block->dev, page, 0, PAGE_SIZE, dir,
 					  attrs);
+	else if (!xsmmu_block_map_pages(block->dev,
+					block->base + index * PAGE_SIZE, &page,
+					1, dir, attrs, &addr))
+		addr = DMA_MAPPING_ERROR;
 	if (addr == DMA_MAPPING_ERROR)
 		return addr;
 	block->handles[index] = addr;

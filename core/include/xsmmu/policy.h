@@ -87,7 +87,10 @@ enum xs_level xs_policy_level(const struct xs_policy *policy, bool batch_aware);
  * Does @policy defer the unmaps of a batch-aware driver until the driver's sync
  * or an earlier one, and is that sync one?
  */
-bool xs_policy_waits(const struct xs_policy *policy);
+static inline bool xs_policy_waits(const struct xs_policy *policy)
+{
+	return policy->syncs & XS_SYNC_BIT(XS_SYNC_EXPLICIT);
+}
 
 /* "none", "lazy", "bounded", "held" or "strict". */
 const char *xs_level_name(enum xs_level level);

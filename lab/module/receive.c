@@ -687,11 +687,8 @@ static int receive_run(struct lab_device *dev, char *text, struct seq_buf *resul
 	ring_meter_close(&receive->meter);
 	if (ret == -ENOMEM)
 		dev_err(receive->dev, "receive: no memory, or no mapping\n");
-	if (!ret) {
-		seq_buf_printf(result, "{\"release\":\"%s\",", release_words[receive->release]);
-		ring_meter_print(&receive->meter, RING_COUNTS, result);
-		seq_buf_printf(result, "}");
-	}
+	if (!ret)
+		ring_meter_print(&receive->meter, release_words[receive->release], RING_COUNTS, result);
 out_free:
 	kvfree(receive->copy_to);
 	kvfree(receive);

@@ -117,11 +117,13 @@ static void print_ticks(const struct ring_meter *meter, const char *prefix, u64 
 			       mul_u64_u64_div_u64(ticks, spent->ns, spent->ticks ?: 1));
 }
 
-void ring_meter_print(const struct ring_meter *meter, u32 count, struct seq_buf *result)
+void ring_meter_print(const struct ring_meter *meter, const char *release, u32 count,
+		      struct seq_buf *result)
 {
 	const struct ring_reading *spent = &meter->spent;
 	u32 i;
 
+	seq_buf_printf(result, "{\"release\":\"%s\",", release);
 	/* Of the whole run, set-up and tear-down included: what the IOMMU's counts belong to. */
 	seq_buf_printf(result, "\"pages_mapped\":%llu,\"pages_unmapped\":%llu",
 		       meter->counts[RING_PAGES_MAPPED], meter->counts[RING_PAGES_UNMAPPED]);
@@ -134,5 +136,5 @@ void ring_meter_print(const struct ring_meter *meter, u32 count, struct seq_buf 
 		       spent->allocated_pages, spent->freed_pages);
 	print_ticks(meter, "", spent->ticks, result);
 	print_ticks(meter, "poll_", spent->poll_ticks, result);
-	seq_buf_printf(result, "}");
+	seq_buf_printf(result, "}}");
 }

@@ -102,11 +102,13 @@ void ring_meter_start(struct ring_meter *meter);
 void ring_meter_stop(struct ring_meter *meter);
 
 /**
- * ring_meter_print() - print counts and costs as members of a JSON object, without its braces
+ * ring_meter_print() - print counts and costs as a JSON object
  * @meter: stopped
+ * @release: the run's parameter, as a word
  * @count: how many of the counts: RING_COMMON_COUNTS or RING_COUNTS
  * @result: where to
  */
-void ring_meter_print(const struct ring_meter *meter, u32 count, struct seq_buf *result);
+void ring_meter_print(const struct ring_meter *meter, const char *release, u32 count,
+		      struct seq_buf *result);
 
 #endif

@@ -254,11 +254,8 @@ static int storage_run(struct lab_device *dev, char *text, struct seq_buf *resul
 	while (storage.head != storage.tail)
 		storage_complete(&storage);
 	ring_meter_close(&storage.meter);
-	if (!ret) {
-		seq_buf_printf(result, "{\"release\":\"%s\",", release_words[storage.release]);
-		ring_meter_print(&storage.meter, RING_COMMON_COUNTS, result);
-		seq_buf_printf(result, "}");
-	}
+	if (!ret)
+		ring_meter_print(&storage.meter, release_words[storage.release], RING_COMMON_COUNTS, result);
 out_free:
 	if (ret == -ENOMEM)
 		dev_err(&dev->pdev->dev, "storage: no memory, or no mapping\n");

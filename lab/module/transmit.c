@@ -366,11 +366,8 @@ static int transmit_run(struct lab_device *dev, char *text, struct seq_buf *resu
 	while (transmit->head != transmit->tail)
 		ring_meter_poll(&transmit->meter, transmit_work, transmit);
 	ring_meter_close(&transmit->meter);
-	if (!ret) {
-		seq_buf_printf(result, "{\"release\":\"%s\",", release_words[transmit->release]);
-		ring_meter_print(&transmit->meter, RING_COMMON_COUNTS, result);
-		seq_buf_printf(result, "}");
-	}
+	if (!ret)
+		ring_meter_print(&transmit->meter, release_words[transmit->release], RING_COMMON_COUNTS, result);
 out_free:
 	if (ret == -ENOMEM)
 		dev_err(&dev->pdev->dev, "transmit: no memory, or no mapping\n");

@@ -141,34 +141,25 @@ def faults(missed: Iterable[Branch], listed: Sequence[Explained], source_dir: Pa
     return result + [f"{each} is explained in {LIST.name}, and is not missed" for each in left]
 
 
-def main() -> int:
+def _report() -> int:
     """Print the coverage of each file and what is missed."""
-    host.interrupt_on_sigterm()
-    console = Console(soft_wrap=True)
-    try:
-        tools = root.ensure(host.cache_dir(), Console(stderr=True))
-        taken = measure(tools, Console(stderr=True))
-        listed = explained()
-        missed = sorted(branch for branch, count in taken.items() if not count)
-        table = Table("file", "branches", "taken", "%")
-        for name in (*sorted({branch.file for branch in taken}), ""):
-            mine = [branch for branch in taken if name in ("", branch.file)]
-            hit = len(mine) - len([branch for branch in missed if name in ("", branch.file)])
-            table.add_row(name or "all", str(len(mine)), str(hit), f"{100 * hit / len(mine):.1f}")
-        console.print(table)
-        for each in listed:
-            console.print(f"not covered: {each}\n    {each.why}", markup=False, highlight=False)
-        wrong = faults(missed, listed)
-        for line in wrong:
-            console.print(line, markup=False, highlight=False)
-        return 1 if wrong else 0
-    except LabError as error:
-        print(*error.lines, f"error: {error.message}", sep="\n", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted")
-        return 130
+    console, progress = Console(soft_wrap=True), Console(stderr=True)
+    taken = measure(root.ensure(host.cache_dir(), progress), progress)
+    listed = explained()
+    missed = sorted(branch for branch, count in taken.items() if not count)
+    table = Table("file", "branches", "taken", "%")
+    for name in (*sorted({branch.file for branch in taken}), ""):
+        mine = [branch for branch in taken if name in ("", branch.file)]
+        hit = sum(1 for branch in mine if taken[branch])
+        table.add_row(name or "all", str(len(mine)), str(hit), f"{100 * hit / len(mine):.1f}")
+    console.print(table)
+    for each in listed:
+        console.print(f"not covered: {each}\n    {each.why}", markup=False, highlight=False)
+    wrong = faults(missed, listed)
+    for line in wrong:
+        console.print(line, markup=False, highlight=False)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(host.exit_status(_report, "interrupted"))

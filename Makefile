@@ -54,8 +54,9 @@ mutants: ## plant bugs in the engine that the simulated world must find
 coverage: ## branch coverage of core/ by unit tests and simulated world, and what is missed
 	@$(python) -m xsmmu.coverage
 
-fuzz: ## fuzz the engine in the simulated world, and a canary with a bug in it [T=60]
-	@$(python) -m xsmmu.sim fuzz --seconds '$(or $(T),60)'
+fuzz: ## fuzz the engine in the simulated world, and a canary with a bug in it [T=60] [POLICY=any]
+	@$(python) -m xsmmu.sim fuzz --seconds '$(or $(T),60)' --policy '$(or $(POLICY),any)' \
+		$(if $(MUTANT),--mutant '$(MUTANT)') $(if $(INPUT),--input '$(INPUT)')
 
 clean: ## remove results, the private root, Python packages and downloads
 	@lab/clean.sh

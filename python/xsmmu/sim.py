@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import argparse
+import base64
+import binascii
 import json
-import os
 import re
 import subprocess
 import sys
@@ -193,11 +194,16 @@ def _run_one(tools: root.Root, arguments: argparse.Namespace) -> int:
     return subprocess.run([program, *words], check=False).returncode
 
 
-def _run_fuzz(tools: root.Root, seconds: int) -> int:
-    """The fuzzer for so long; and a canary with a bug in it, which it must find."""
-    corpus = tools.cache / "fuzz"
-    corpus.mkdir(exist_ok=True)
-    outcome = fuzz(tools, None, seconds, corpus)
+def _run_fuzz(tools: root.Root, arguments: argparse.Namespace) -> int:
+    """The fuzzer for so long, and a canary with a bug in it, which it must find; or one input again."""
+    mutant = mutants()[arguments.mutant] if arguments.mutant else None
+    if arguments.input:
+        outcome = fuzz_again(tools, arguments.policy, mutant, arguments.input)
+        print(outcome.text)
+        return 1 if outcome.status else 0
+    corpus = tools.cache / "fuzz" / arguments.policy
+    corpus.mkdir(parents=True, exist_ok=True)
+    outcome = fuzz(tools, arguments.policy, mutant, arguments.seconds, corpus)
     if outcome.status != 0:
         print(outcome.text)
         return 1
@@ -212,21 +218,39 @@ def _run_fuzz(tools: root.Root, seconds: int) -> int:
 
 def fuzz_canary(tools: root.Root) -> Outcome:
     """Fuzz an engine with a bug, until it is found."""
-    return fuzz(tools, mutants()[FUZZ_CANARY], 2 * MUTANT_SECONDS, None)
+    return fuzz(tools, "any", mutants()[FUZZ_CANARY], 2 * MUTANT_SECONDS)
 
 
-def fuzz(tools: root.Root, mutant: Mutant | None, seconds: int, corpus: Path | None) -> Outcome:
-    """Fuzz for so many seconds, or until a failure, which is written to the folder it is run in."""
+def fuzz(tools: root.Root, policy: str, mutant: Mutant | None, seconds: int, corpus: Path | None = None) -> Outcome:
+    """Fuzz for so many seconds, or until a failure, whose text ends with the line that repeats it."""
     program = compiled_fuzzer(tools, mutant)
     with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
         words = [f"-max_total_time={seconds}", "-max_len=4096", "-len_control=20", "-timeout=20", "-seed=1"]
-        words += [f"-artifact_prefix={folder}/", str(corpus or folder)]
+        words += [*_policy_word(policy), f"-artifact_prefix={folder}/", str(corpus or folder)]
         outcome = run(program, *words, timeout=seconds + 120)
-        for artifact in [] if mutant else Path(folder).glob("crash-*"):
-            kept = tools.cache / f"fuzz-{artifact.name}"
-            kept.write_bytes(artifact.read_bytes())
-            print(f"replay: {program} {kept}")
+        # A crash, a leak, a time-out: one at most, for the fuzzer ends with it.
+        for artifact in sorted(Path(folder).glob("*-*")):
+            line = f"replay: make fuzz POLICY={policy}{f' MUTANT={mutant.name}' if mutant else ''}"
+            packed = base64.b64encode(artifact.read_bytes()).decode()
+            return Outcome(outcome.status, f"{outcome.text}\n{line} INPUT={packed}\n", outcome.seconds)
     return outcome
+
+
+def fuzz_again(tools: root.Root, policy: str, mutant: Mutant | None, packed: str) -> Outcome:
+    """One input of the fuzzer, as its replay line has it."""
+    try:
+        content = base64.b64decode(packed, validate=True)
+    except binascii.Error as error:
+        raise LabError(f"INPUT is not what a replay line of the fuzzer has: {error}") from error
+    program = compiled_fuzzer(tools, mutant)
+    with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
+        file = Path(folder) / "input"
+        file.write_bytes(content)
+        return run(program, *_policy_word(policy), str(file), timeout=120)
+
+
+def _policy_word(policy: str) -> list[str]:
+    return [] if policy == "any" else [f"--policy={policy}"]
 
 
 def _run_long(tools: root.Root, billions: float) -> int:
@@ -252,9 +276,8 @@ def _run_long(tools: root.Root, billions: float) -> int:
     return 0
 
 
-def main() -> int:
+def _command() -> int:
     """One command of the simulation."""
-    host.interrupt_on_sigterm()
     parser = argparse.ArgumentParser(prog="xsmmu.sim")
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("run")
@@ -264,25 +287,22 @@ def main() -> int:
     one.add_argument("--swarm", action="store_true")
     one.add_argument("--mutant", choices=sorted(mutants()))
     commands.add_parser("mutants").add_argument("names", nargs="*")
-    commands.add_parser("fuzz").add_argument("--seconds", type=int, default=60)
+    fuzzing = commands.add_parser("fuzz")
+    fuzzing.add_argument("--seconds", type=int, default=60)
+    fuzzing.add_argument("--policy", choices=("any", *POLICIES), default="any")
+    fuzzing.add_argument("--mutant", choices=sorted(mutants()))
+    fuzzing.add_argument("--input")
     commands.add_parser("long").add_argument("--billions", type=float, default=10)
     arguments = parser.parse_args()
-    try:
-        tools = root.ensure(host.cache_dir(), Console(stderr=True))
-        if arguments.command == "run":
-            return _run_one(tools, arguments)
-        if arguments.command == "mutants":
-            return _run_mutants(tools, arguments.names)
-        if arguments.command == "fuzz":
-            return _run_fuzz(tools, arguments.seconds)
-        return _run_long(tools, arguments.billions)
-    except LabError as error:
-        print(*error.lines, f"error: {error.message}", sep=os.linesep, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on")
-        return 130
+    tools = root.ensure(host.cache_dir(), Console(stderr=True))
+    if arguments.command == "run":
+        return _run_one(tools, arguments)
+    if arguments.command == "mutants":
+        return _run_mutants(tools, arguments.names)
+    if arguments.command == "fuzz":
+        return _run_fuzz(tools, arguments)
+    return _run_long(tools, arguments.billions)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(host.exit_status(_command, "interrupted; the same command goes on"))

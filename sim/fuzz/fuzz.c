@@ -3,6 +3,8 @@
  * A libFuzzer target: what the input says is what happens. Its first bytes
  * choose the world, all others are the draws: steps, sizes, which CPU goes on,
  * faults. So coverage guides the calls of the engine and their interleaving.
+ *
+ * "--policy=NAME" fixes the first policy; else it is the world's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +15,28 @@
 #define HEAD		4u
 #define OPERATIONS	2000u
 
+int LLVMFuzzerInitialize(int *count, char ***words);
 int LLVMFuzzerTestOneInput(const u8 *bytes, size_t count);
+
+static const struct xs_policy *policy;
+
+int LLVMFuzzerInitialize(int *count, char ***words)
+{
+	static const char option[] = "--policy=";
+
+	for (int i = 1; i < *count; i++) {
+		const char *word = (*words)[i];
+
+		if (strncmp(word, option, sizeof(option) - 1))
+			continue;
+		policy = xs_policy_find(word + sizeof(option) - 1);
+		if (!policy) {
+			fprintf(stderr, "unknown policy: %s\n", word);
+			exit(2);
+		}
+	}
+	return 0;
+}
 
 int LLVMFuzzerTestOneInput(const u8 *bytes, size_t count)
 {
@@ -25,7 +48,7 @@ int LLVMFuzzerTestOneInput(const u8 *bytes, size_t count)
 		return 0;
 	memcpy(&seed, bytes, HEAD);
 	run.byte_count = count - HEAD;
-	config = sim_config_drawn(NULL, seed);
+	config = sim_config_drawn(policy, seed);
 	/* A byte is a draw: turns that are rare enough leave some for the rest. */
 	config.blocks = 2 + config.blocks % 32;
 	sim_run(&config, &run);

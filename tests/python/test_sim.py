@@ -34,6 +34,12 @@ def ran(outcome: sim.Outcome) -> sim.Outcome:
     return outcome
 
 
+def make(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a replay line. A make above this one would hand its own variables on."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(command, cwd=build.PROJECT, capture_output=True, text=True, check=False, env=env)
+
+
 @pytest.mark.parametrize("world", [(), ("--swarm",)], ids=["plain", "swarm"])
 def test_same_seed_same_run(program: Path, world: tuple[str, ...]) -> None:
     words = ("--policy", "fused", "--events", "100000", *world)
@@ -64,14 +70,12 @@ def test_mutant_is_caught(tools: root.Root, mutant: sim.Mutant) -> None:
 
 def test_replay_line_repeats_the_failure() -> None:
     command = ["make", "sim", "SEED=1", "POLICY=any", "EVENTS=50000", "SWARM=1", "MUTANT=double-release"]
-    # A make above this one would hand its own variables on.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    first = subprocess.run(command, cwd=build.PROJECT, capture_output=True, text=True, check=False, env=env)
+    first = make(command)
     assert first.returncode != 0
     line = re.search(r"^replay: (make sim .*)", first.stdout, re.MULTILINE)
     assert line, first.stdout
     assert line[1].split() == command
-    again = subprocess.run(line[1].split(), cwd=build.PROJECT, capture_output=True, text=True, check=False, env=env)
+    again = make(line[1].split())
     assert again.stdout.split("shrunk")[0] == first.stdout.split("shrunk")[0]
     steps = re.search(r"^shrunk from \d+ to (\d+) steps", first.stdout, re.MULTILINE)
     assert steps
@@ -84,13 +88,17 @@ def test_mutant_that_does_not_fit_fails() -> None:
         pass
 
 
-def test_ten_seconds_of_fuzzing(tools: root.Root) -> None:
-    ran(sim.fuzz(tools, None, 10, None))
+@pytest.mark.parametrize("policy", sim.POLICIES)
+def test_ten_seconds_of_fuzzing(tools: root.Root, policy: str) -> None:
+    ran(sim.fuzz(tools, policy, None, 10))
 
 
-def test_fuzzer_finds_a_planted_bug(tools: root.Root) -> None:
+def test_fuzzer_finds_a_planted_bug_and_its_line_repeats_it(tools: root.Root) -> None:
     outcome = sim.fuzz_canary(tools)
     assert outcome.checker, outcome.text[-3000:]
+    again = make(outcome.replay.split())
+    assert again.returncode != 0
+    assert f"FAIL {outcome.checker}:" in again.stdout
 
 
 @pytest.mark.long

@@ -1,11 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""SYNTHETIC: a summary with made-up figures, for tests only. No machine ever measured these."""
+"""What all tests share: the line that repeats one that failed, and a summary.
+
+The summary is SYNTHETIC: figures made up for tests only. No machine ever measured these.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
 from typing import Any
 
 import pytest
+
+SETTINGS = ("SEED", "TORTURE_S", "CYCLES")
+"""Variables that change what a test does."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure prints the one line that repeats it, on this machine or another."""
+    report = yield
+    if report.failed:
+        words = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
+        target = "test-long" if item.get_closest_marker("long") else "test"
+        report.sections.append(("replay", " ".join([*words, f"make {target} TESTS='{item.nodeid}'"])))
+    return report
+
 
 _LEVELS = {
     "passthrough": "none",

@@ -688,7 +688,8 @@ static int receive_run(struct lab_device *dev, char *text, struct seq_buf *resul
 	if (ret == -ENOMEM)
 		dev_err(receive->dev, "receive: no memory, or no mapping\n");
 	if (!ret)
-		ring_meter_print(&receive->meter, release_words[receive->release], RING_COUNTS, result);
+		ring_meter_print(&receive->meter, release_words[receive->release],
+				 RING_COUNTS, result);
 out_free:
 	kvfree(receive->copy_to);
 	kvfree(receive);

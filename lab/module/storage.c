@@ -255,7 +255,8 @@ static int storage_run(struct lab_device *dev, char *text, struct seq_buf *resul
 		storage_complete(&storage);
 	ring_meter_close(&storage.meter);
 	if (!ret)
-		ring_meter_print(&storage.meter, release_words[storage.release], RING_COMMON_COUNTS, result);
+		ring_meter_print(&storage.meter, release_words[storage.release],
+				 RING_COMMON_COUNTS, result);
 out_free:
 	if (ret == -ENOMEM)
 		dev_err(&dev->pdev->dev, "storage: no memory, or no mapping\n");

@@ -367,7 +367,8 @@ static int transmit_run(struct lab_device *dev, char *text, struct seq_buf *resu
 		ring_meter_poll(&transmit->meter, transmit_work, transmit);
 	ring_meter_close(&transmit->meter);
 	if (!ret)
-		ring_meter_print(&transmit->meter, release_words[transmit->release], RING_COMMON_COUNTS, result);
+		ring_meter_print(&transmit->meter, release_words[transmit->release],
+				 RING_COMMON_COUNTS, result);
 out_free:
 	if (ret == -ENOMEM)
 		dev_err(&dev->pdev->dev, "transmit: no memory, or no mapping\n");

@@ -62,6 +62,12 @@ static void handed(const struct sim_event *event)
 		shadow.pages[i].state = event->b ? SHADOW_RESERVED : SHADOW_MAPPED;
 }
 
+static void dropped(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++)
+		shadow.pages[i].state = SHADOW_FREE;
+}
+
 static void entry(const struct sim_event *event)
 {
 	for (u32 i = 0; i < event->pages; i++) {
@@ -242,6 +248,9 @@ void shadow_event(const struct sim_event *event)
 		break;
 	case EV_HANDED:
 		handed(event);
+		break;
+	case EV_DROPPED:
+		dropped(event);
 		break;
 	case EV_MAPPED:
 		for (u32 i = event->page; i < event->page + event->pages; i++)

@@ -24,7 +24,7 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 		.step_ns = 500,
 		.looks = 1,
 		.attack = 50,
-		.step = { 40, 40, 4, 4, 1 },
+		.step = { 40, 40, 4, 4, 1, 4 },
 		.multi = 16,
 		.large = 800,
 		.scatter = 4,
@@ -128,8 +128,9 @@ static void draw_work(struct sim_config *config)
 }
 
 /*
- * A wide world: many mappings, all over the space, and few syncs, so that a
- * batch has hundreds of blocks. By chance alone this hardly comes together.
+ * A wide world: many mappings, all over the space for their many limits, and few
+ * syncs, so that a batch has hundreds of blocks. By chance alone this hardly
+ * comes together.
  */
 static void widen(struct sim_config *config)
 {
@@ -143,14 +144,17 @@ static void widen(struct sim_config *config)
 	config->step[STEP_UNMAP] = 20;
 	config->step[STEP_POLL] = 0;
 	config->step[STEP_SYNC] = 0;
+	config->step[STEP_BLOCK] = 0;
 	config->multi = 0;
 	config->large = 0;
 	config->aware = 0;
 	config->at_once = 0;
+	config->low = 3;
 	config->fifo = false;
 	config->kinds[MEMORY_SLAB] = 0;
 	config->fault[FAULT_SYNC] = 0;
 	config->fault[FAULT_JUMP] = 0;
+	config->fault[FAULT_POLICY] = 0;
 	config->fault[FAULT_OFFLINE] = 0;
 	config->fault[FAULT_REMOVAL] = 0;
 }
@@ -197,6 +201,7 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	draw_work(&config);
 	for (u32 i = 0; i < FAULT_COUNT; i++)
 		config.fault[i] = draw_rate(400);
+	config.step[STEP_BLOCK] = draw(2) ? draw_size(1, 40) : 0;
 	if (!draw(8))
 		widen(&config);
 	else if (!draw(4))

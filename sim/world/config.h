@@ -99,6 +99,7 @@ enum sim_step {
 	STEP_POLL,
 	STEP_LOOK,
 	STEP_SYNC,
+	STEP_BLOCK,
 	STEP_COUNT
 };
 

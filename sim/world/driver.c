@@ -11,26 +11,15 @@ static const char *const policy_names[] = { "strict", "lazy", "fands", "xsmmu", 
 
 /* ---- calls of the engine ---- */
 
-static void call_begin(void)
-{
-	sim.calls++;
-	sim.operations++;
-}
-
-static void call_end(void)
-{
-	sim.calls--;
-}
-
 static void sync_begin(enum sim_call call, u32 cpu)
 {
-	call_begin();
+	sim_call_begin();
 	sim_event(EV_CALL, sim_cpu_now(), cpu, 0, call, 0);
 }
 
 static void sync_end(enum sim_call call, u32 cpu, bool steady)
 {
-	call_end();
+	sim_call_end();
 	sim_event(EV_RETURN, sim_cpu_now(), cpu, sim.calls, call, steady);
 }
 
@@ -50,7 +39,7 @@ static void choose_size(struct sim_mapping *mapping)
 		mapping->part_count = 1 + sim_draw(SIM_PARTS);
 }
 
-static u32 choose_kind(void)
+u32 driver_kind(void)
 {
 	u32 at = sim_draw(sim.config.kinds[0] + sim.config.kinds[1] + sim.config.kinds[2] +
 			  sim.config.kinds[3]);
@@ -93,12 +82,15 @@ static bool take_memory(struct sim_mapping *mapping)
 	return true;
 }
 
+void driver_tell_mapped(u32 page, u32 pages, u32 memory, u32 prot)
+{
+	prot |= sim.config.first_stage ? ENTRY_READ : 0;
+	sim_event(EV_MAPPED, sim_cpu_now(), page, pages, memory, prot);
+}
+
 static void tell_mapped(const struct sim_mapping *mapping, u32 page, u32 part)
 {
-	u32 prot = mapping->prot | (sim.config.first_stage ? ENTRY_READ : 0);
-
-	sim_event(EV_MAPPED, sim_cpu_now(), page, mapping->part_pages[part],
-		  mapping->memory[part], prot);
+	driver_tell_mapped(page, mapping->part_pages[part], mapping->memory[part], mapping->prot);
 }
 
 static void count_map(const struct sim_mapping *mapping)
@@ -112,13 +104,13 @@ static bool map_whole(struct sim_mapping *mapping, u64 last)
 	u64 phys = (u64)mapping->memory[0] << XS_PAGE_LG2;
 	u32 page;
 
-	call_begin();
+	sim_call_begin();
 	if (mapping->pages == 1)
 		mapping->iova = path_map_one(&sim.engine, phys, mapping->prot, last);
 	else
 		mapping->iova = xs_engine_map(&sim.engine, phys, mapping->pages, mapping->prot,
 					      last);
-	call_end();
+	sim_call_end();
 	if (!mapping->iova)
 		return false;
 	page = (u32)(mapping->iova >> XS_PAGE_LG2);
@@ -128,16 +120,14 @@ static bool map_whole(struct sim_mapping *mapping, u64 last)
 	return true;
 }
 
-static void unmap_call(const struct sim_mapping *mapping, bool now);
-
 static bool map_parts(struct sim_mapping *mapping, u64 last)
 {
 	bool small = mapping->pages <= XS_BLOCK_PAGES;
 	u32 page, filled;
 
-	call_begin();
+	sim_call_begin();
 	mapping->iova = xs_engine_reserve(&sim.engine, mapping->pages, last);
-	call_end();
+	sim_call_end();
 	if (!mapping->iova)
 		return false;
 	count_map(mapping);
@@ -146,13 +136,13 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 	for (u32 i = 0; i < mapping->part_count; i++) {
 		int error;
 
-		call_begin();
+		sim_call_begin();
 		error = xs_engine_fill(&sim.engine, (u64)page << XS_PAGE_LG2,
 				       (u64)mapping->memory[i] << XS_PAGE_LG2,
 				       mapping->part_pages[i], mapping->prot, small);
-		call_end();
+		sim_call_end();
 		if (error) {
-			unmap_call(mapping, true);
+			driver_unmap(mapping, true);
 			return false;
 		}
 		tell_mapped(mapping, page, i);
@@ -164,10 +154,17 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 	return true;
 }
 
+u64 driver_limit(void)
+{
+	if (!sim_chance(sim.config.low))
+		return ~0ULL;
+	return (2 + sim_draw(sim.config.blocks)) * XS_BLOCK_BYTES - 1;
+}
+
 static void map(u32 pages)
 {
-	struct sim_mapping mapping = { .kind = (u8)choose_kind() };
-	u64 last = ~0ULL;
+	struct sim_mapping mapping = { .kind = (u8)driver_kind() };
+	u64 last;
 	bool done;
 
 	choose_size(&mapping);
@@ -177,8 +174,7 @@ static void map(u32 pages)
 	}
 	mapping.prot = 1 + sim_draw(3);
 	mapping.device = (u8)sim_draw(sim.config.devices);
-	if (sim_chance(sim.config.low))
-		last = (2 + sim_draw(sim.config.blocks)) * XS_BLOCK_BYTES - 1;
+	last = driver_limit();
 	if (!take_memory(&mapping))
 		return;
 	sim.in_flight++;
@@ -192,19 +188,19 @@ static void map(u32 pages)
 
 /* ---- unmap ---- */
 
-static void unmap_call(const struct sim_mapping *mapping, bool now)
+void driver_unmap(const struct sim_mapping *mapping, bool now)
 {
 	u32 page = (u32)(mapping->iova >> XS_PAGE_LG2);
 	u32 serial = ++sim.unmap_serial;
 
 	sim.stale[sim.stale_at++ % 64] = page + sim_draw(mapping->pages);
 	sim_event(EV_UNMAP, sim_cpu_now(), page, mapping->pages, serial, now);
-	call_begin();
+	sim_call_begin();
 	if (mapping->pages == 1 && !now)
 		path_unmap_one(&sim.engine, mapping->iova);
 	else
 		xs_engine_unmap(&sim.engine, mapping->iova, mapping->pages, now);
-	call_end();
+	sim_call_end();
 	sim.unmaps++;
 	sim.unmapped_pages += mapping->pages;
 	sim_event(EV_UNMAPPED, sim_cpu_now(), page, mapping->pages, serial, now);
@@ -227,26 +223,37 @@ static struct sim_mapping take_live(u32 index)
 
 #define AWARE_MAX	8u
 
-/*
- * Without a sync. Returns whether nothing may be left after the driver's own:
- * the policy waits for it, and was not being changed.
- */
+struct driver_promise driver_promise_begin(void)
+{
+	struct driver_promise promise = { .settings = sim.settings, .steady = !sim.setting };
+
+	return promise;
+}
+
+void driver_promise_end(struct driver_promise *promise)
+{
+	promise->steady &= promise->settings == sim.settings;
+	promise->waits = xs_policy_waits(sim.engine.policy);
+	promise->strict = promise->steady &&
+			  xs_policy_level(sim.engine.policy, true) == XS_LEVEL_STRICT;
+}
+
+/* Without a sync. Returns whether nothing may be left after the driver's own. */
 static bool unmap_no_sync(const struct sim_mapping *mapping, u32 serial)
 {
-	bool strict = xs_policy_level(sim.engine.policy, true) == XS_LEVEL_STRICT;
+	struct driver_promise promise = driver_promise_begin();
 	u32 page = (u32)(mapping->iova >> XS_PAGE_LG2);
-	u64 settings = sim.settings;
 
-	strict &= !sim.setting;
 	sim.stale[sim.stale_at++ % 64] = page + sim_draw(mapping->pages);
 	sim_event(EV_UNMAP, sim_cpu_now(), page, mapping->pages, serial, 0);
-	call_begin();
+	sim_call_begin();
 	if (mapping->pages == 1)
 		path_unmap_one_no_sync(&sim.engine, mapping->iova);
 	else
 		xs_engine_unmap_no_sync(&sim.engine, mapping->iova, mapping->pages);
-	call_end();
-	return strict && settings == sim.settings;
+	sim_call_end();
+	driver_promise_end(&promise);
+	return promise.strict;
 }
 
 /*
@@ -272,9 +279,9 @@ static void unmap_aware(const struct sim_mapping *first)
 		mappings[count] = take_live(sim.config.fifo ? 0 : sim_draw(sim.live_count));
 		sim.in_flight++;
 	} while (true);
-	call_begin();
+	sim_call_begin();
 	xs_engine_sync_explicit(&sim.engine, !bound);
-	call_end();
+	sim_call_end();
 	cpu->bound -= bound;
 	for (u32 i = 0; i < count; i++) {
 		const struct sim_mapping *at = &mappings[i];
@@ -301,7 +308,7 @@ static void unmap_index(u32 index, bool now)
 	if (!early && !now && sim_chance(sim.config.aware))
 		unmap_aware(&mapping);
 	else
-		unmap_call(&mapping, now);
+		driver_unmap(&mapping, now);
 	if (!early)
 		drop_memory(&mapping, parts_of(&mapping));
 	sim.in_flight--;
@@ -462,6 +469,9 @@ static void ordinary_step(void)
 	case STEP_SYNC:
 		sync(XS_SYNC_EXPLICIT);
 		break;
+	case STEP_BLOCK:
+		block_step();
+		break;
 	}
 }
 
@@ -498,6 +508,7 @@ void driver_begin(void)
 		sim_fail("world", "the engine cannot be made");
 	xs_engine_set(&sim.engine, sim.config.policy, &sim.config.tuning);
 	tell_policy(sim.config.policy, sim.config.tuning.window_us, false);
+	block_begin();
 }
 
 static void tell_accounts(bool end)
@@ -508,6 +519,7 @@ static void tell_accounts(bool end)
 		.mapped_pages = sim.mapped_pages,
 		.unmaps = sim.unmaps,
 		.unmapped_pages = sim.unmapped_pages,
+		.unmaps_spread = sim.unmaps_spread,
 		.live_pages = sim.mapped_pages - sim.unmapped_pages,
 		.commands_page = sim.commands_page,
 		.commands_domain = sim.commands_domain,
@@ -541,6 +553,7 @@ static void check_space(void)
 void driver_end(void)
 {
 	sim.calm = true;
+	block_end();
 	tell_accounts(false);
 	while (sim.live_count)
 		unmap_index(0, false);

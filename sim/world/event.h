@@ -20,6 +20,8 @@ enum sim_event_kind {
 	/* A driver has an IOVA. @a: limit (last page), @b: 1 if the range is
 	 * only reserved. */
 	EV_HANDED,
+	/* It gives IOVAs back that were reserved and never mapped. */
+	EV_DROPPED,
 	/* What the driver thinks that [@page, @page + @pages) translates to.
 	 * @a: first page of memory, @b: permissions. */
 	EV_MAPPED,
@@ -97,6 +99,7 @@ static inline u32 entry_serial(u64 entry)
 /* What the world counted and what the engine says, to be compared. */
 struct sim_accounts {
 	u64 maps, mapped_pages, unmaps, unmapped_pages;
+	u64 unmaps_spread;
 	u64 live_pages;
 	u64 commands_page, commands_domain, syncs;
 	s64 audit;

@@ -28,6 +28,10 @@ static void trace_driver(const struct sim_event *event)
 		printf("driver: has%s%s", event->b ? " reserved" : "", "");
 		range(event);
 		break;
+	case EV_DROPPED:
+		printf("driver: drops");
+		range(event);
+		break;
 	case EV_MAPPED:
 		printf("driver: maps");
 		range(event);

@@ -96,6 +96,7 @@ struct sim_world {
 
 	/* What the world counted, to compare with the ledger. */
 	u64 maps, mapped_pages, unmaps, unmapped_pages;
+	u64 unmaps_spread;	/* unmaps may be as many more or fewer */
 	u64 commands_page, commands_domain, syncs, accesses;
 	u64 memory_out, allocations;
 	u64 faults[FAULT_COUNT];
@@ -139,6 +140,17 @@ static inline bool sim_fault(enum sim_fault fault)
 		return false;
 	sim.faults[fault]++;
 	return true;
+}
+
+static inline void sim_call_begin(void)
+{
+	sim.calls++;
+	sim.operations++;
+}
+
+static inline void sim_call_end(void)
+{
+	sim.calls--;
 }
 
 /* ---- a run ---- */
@@ -220,10 +232,33 @@ extern const struct xs_world_ops sim_ops;
 void device_look(void);		/* a device accesses memory */
 
 /* driver.c */
+
+/*
+ * What an unmap without a sync promises, from before it to after it. @strict:
+ * nothing is left after the driver's sync. @waits: the policy waits for that.
+ * @steady: it was not being changed, so both are sure.
+ */
+struct driver_promise {
+	u64 settings;
+	bool strict, waits, steady;
+};
+
+struct driver_promise driver_promise_begin(void);
+void driver_promise_end(struct driver_promise *promise);
+
 void driver_step(void);
 void driver_interrupt(void);
 void driver_end(void);		/* unmap all, and see that nothing is left */
 void driver_begin(void);	/* make the engine */
+u32 driver_kind(void);		/* draw a kind of memory */
+u64 driver_limit(void);		/* draw the highest address of a device */
+void driver_tell_mapped(u32 page, u32 pages, u32 memory, u32 prot);
+void driver_unmap(const struct sim_mapping *mapping, bool now);
+
+/* block.c: blocks of a batch-aware driver */
+void block_begin(void);
+void block_step(void);
+void block_end(void);		/* give all back */
 
 /* path.c: the inline one-page paths of the engine */
 u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last);

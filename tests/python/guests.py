@@ -58,6 +58,8 @@ class Machine:
     patched: tuple[str, ...] = ()
     """Drivers of drivers/drivers.toml that the scripts load."""
     timeout_s: float = 420
+    quiet_s: float = 180
+    """The guest hangs if it has said nothing for so long."""
 
     def script(self, names: Sequence[str]) -> str:
         """The plan that the guest follows."""
@@ -162,7 +164,15 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
         qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
         ours = modules(kernel, what.aware, what.make_args)
         image = lab.image(tools(), kernel, EVERYTHING, ours, what.script(names), patched(what))
-        settings = Boot(kernel.vmlinuz, image, what.mode, iommu=what.iommu, timeout_s=what.timeout_s, words=what.words)
+        settings = Boot(
+            kernel.vmlinuz,
+            image,
+            what.mode,
+            iommu=what.iommu,
+            timeout_s=what.timeout_s,
+            quiet_s=what.quiet_s,
+            words=what.words,
+        )
         try:
             await Guest("-".join(what.topics), qemu, settings, Path(folder), on_record).run()
         except LabError as error:

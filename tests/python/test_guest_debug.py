@@ -12,30 +12,28 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu.machine import Mode
-
 pytestmark = pytest.mark.long
 
 PART_S = int(os.environ.get("TORTURE_S", "600"))
 SEED = int(os.environ.get("SEED", "1"))
 
 
-def machine(topics: tuple[str, ...], pattern: str = "", mode: Mode = "free") -> guests.Machine:
-    words = ("kmemleak=on", "dma_debug_entries=262144", "no_console_suspend")
+def machine(topics: tuple[str, ...], pattern: str = "") -> guests.Machine:
     return guests.Machine(
         (*topics, "debug"),
         pattern,
-        mode=mode,
+        mode="free",
         kernel="debug",
-        words=(*words, "tsc_early_khz=0") if mode == "free" else words,
+        words=("kmemleak=on", "dma_debug_entries=262144", "no_console_suspend", "tsc_early_khz=0"),
         settings={"SEED": SEED, "TORTURE_S": PART_S},
         timeout_s=3600 + 4 * PART_S,
+        quiet_s=900,
     )
 
 
 MACHINES = {
     # A driver that leaves mappings behind is an error to the kernel's own checker.
-    "calls": machine(("smoke", "rude"), "^(?!leaked_mappings)", mode="cost"),
+    "calls": machine(("smoke", "rude"), "^(?!leaked_mappings)"),
     "load": machine(("load",)),
     "torture": machine(("load", "torture"), "^(torture|checkers|dma_api|no_memory)"),
 }

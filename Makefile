@@ -6,8 +6,8 @@ MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 export PYTHONPATH := $(CURDIR)/python
 
-# Evaluated when a recipe runs, so `make help` sets up nothing.
-python = python="$$(lab/setup.sh)" && "$$python"
+# Evaluated when a recipe runs, so `make help` sets up nothing. It takes the place of the shell: signals reach it.
+python = python="$$(lab/setup.sh)" && exec "$$python"
 
 TESTS ?= tests
 

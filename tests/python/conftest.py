@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 
+from xsmmu import host
+
 SETTINGS = ("SEED", "TORTURE_S", "CYCLES")
 """Variables that change what a test does."""
+
+
+def pytest_configure() -> None:
+    """A killed run ends its guests and removes its folders, as one does that is interrupted."""
+    host.interrupt_on_sigterm()
 
 
 @pytest.hookimpl(wrapper=True)

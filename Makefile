@@ -28,7 +28,7 @@ test: ## run the tests [TESTS=path]
 	@$(python) -m pytest -v -n 2 --dist loadfile -m "not long" $(TESTS)
 
 test-long: ## run the tests that take long, or those left of a run that was interrupted [TESTS=path]
-	@$(python) -m pytest -v -p tests.python.resume -m long $(TESTS)
+	@$(python) -m pytest -v --capture=tee-sys -p tests.python.resume -m long $(TESTS)
 
 test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=1000]
 	@export CYCLES='$(or $(N),1000)'; $(python) -m pytest -v -k many_cycles tests/python/test_guest_cycles.py
@@ -38,7 +38,7 @@ tidy: ## check style: C, Python, shell, licences
 
 lab-debug: ## calls, loads and torture on a kernel that looks for errors, built on first use [T=600] [SEED=1]
 	@export TORTURE_S='$(or $(T),600)' SEED='$(or $(SEED),1)'; \
-		$(python) -m pytest -v -m long tests/python/test_guest_debug.py
+		$(python) -m pytest -v --capture=tee-sys -m long tests/python/test_guest_debug.py
 
 sim: ## one run of the simulated world [SEED=1] [POLICY=fused] [EVENTS=1000000] [SWARM=1] [MUTANT=name]
 	@$(python) -m xsmmu.sim run --seed '$(or $(SEED),1)' --policy '$(or $(POLICY),fused)' \

@@ -156,6 +156,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
     async def on_record(guest: Guest, record: Record) -> None:
         if record["event"] == "begin":
             outcome.running = record["case"]
+            print(f"{guest.name}: {outcome.running}", flush=True)
         elif record["event"] == "case":
             outcome.failures[record["case"]] = record["failures"]
             outcome.console[record["case"]] = guest.tail(LAST_LINES)

@@ -29,7 +29,7 @@ iperf_begin() {
 	iperf_wire=$(wire_of "$1")
 	ip netns exec "peer$iperf_wire" iperf3 -s -1 >/tmp/server 2>&1 &
 	until_true 30 iperf_listens || failure "iperf3's server does not listen: $(cat /tmp/server)"
-	iperf3 -c "10.0.$iperf_wire.2" -P 4 -t "$2" --bidir -i 0 -J >/tmp/iperf 2>&1 &
+	iperf3 -c "10.0.$iperf_wire.2" -P 4 -t "$2" --bidir -b "${NET_RATE:-0}" -i 0 -J >/tmp/iperf 2>&1 &
 	load=$!
 }
 
@@ -81,7 +81,7 @@ expect_no_memory_lost() {
 # fio_begin BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data.
 fio_begin() {
 	fio --name=load --filename="$(disk_of "$1")" --thread --ioengine=libaio --direct=1 --rw=randwrite --bs=4k-64k \
-		--iodepth=16 --size=16M --loops=1000 --runtime="$2" --time_based --verify=crc32c --verify_fatal=1 \
+		--rate_iops="${DISK_RATE:-0}" --iodepth=16 --size=16M --loops=1000 --runtime="$2" --time_based --verify=crc32c --verify_fatal=1 \
 		--verify_backlog=64 --verify_backlog_batch=32 >/tmp/fio 2>&1 &
 	load=$!
 }

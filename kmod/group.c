@@ -11,6 +11,7 @@
  * Give-back never fails: what a driver left mapped is named, removed and
  * invalidated, so that the kernel's path finds the domain as it was.
  */
+#include <linux/cpu.h>
 #include <linux/device.h>
 #include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
@@ -23,6 +24,7 @@
 
 DEFINE_MUTEX(xs_mutex);
 LIST_HEAD(xs_groups);
+LIST_HEAD(xs_running);
 
 /* Addresses that one engine manages: 128 Ki blocks at most. */
 #define SPACE_END	(32ULL << 30)
@@ -173,6 +175,22 @@ static void reserve(struct xs_group *group)
 		reserve_windows(group, to_pci_dev(xdev->dev));
 }
 
+/* CPUs that go off-line from now on retire from the engine. */
+static void run(struct xs_group *group)
+{
+	cpus_read_lock();
+	list_add(&group->running, &xs_running);
+	cpus_read_unlock();
+}
+
+/* They do no more, and none is about to. */
+static void run_no_more(struct xs_group *group)
+{
+	cpus_read_lock();
+	list_del(&group->running);
+	cpus_read_unlock();
+}
+
 static const char *engine_start(struct xs_group *group, struct device *dev)
 {
 	struct xs_engine_config config = {
@@ -200,6 +218,7 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 	reserve(group);
 	/* Nothing of the kernel's own path stays cached. */
 	iommu_flush_iotlb_all(group->domain);
+	run(group);
 	return NULL;
 }
 
@@ -260,6 +279,7 @@ static void engine_stop(struct xs_group *group)
 {
 	s64 live;
 
+	run_no_more(group);
 	xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
 	live = xs_engine_audit(&group->engine, &group->sum);
 	if (live)

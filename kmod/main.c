@@ -83,14 +83,10 @@ static int cpu_dead(unsigned int cpu)
 {
 	struct xs_group *group;
 
-	mutex_lock(&xs_mutex);
-	list_for_each_entry(group, &xs_groups, list) {
-		if (!group->attached)
-			continue;
+	list_for_each_entry(group, &xs_running, running) {
 		xs_world_forget_cpu(group, cpu);
 		xs_engine_retire_cpu(&group->engine, cpu);
 	}
-	mutex_unlock(&xs_mutex);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
  * they send is counted by kind as the driver documents its choice; the lab
  * compares that with what the hardware model received.
  */
+#include <linux/cpu.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
@@ -441,20 +442,19 @@ static void forget_this_cpu(void *group)
 }
 
 /*
- * The lists of all CPUs forget @group. A CPU that goes off-line meanwhile has
- * yet to ask what it is to forget, and waits for xs_mutex to do so: nobody else
- * changes its list. No CPU goes while preemption is off.
+ * The lists of all CPUs forget @group. None comes or goes meanwhile, so nobody
+ * else changes the list of one that is off-line.
  */
 static void forget_all(struct xs_group *group)
 {
 	u32 cpu;
 
-	preempt_disable();
+	cpus_read_lock();
 	on_each_cpu(forget_this_cpu, group, 1);
 	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
 		if (!cpu_online(cpu))
 			xs_world_forget_cpu(group, cpu);
-	preempt_enable();
+	cpus_read_unlock();
 }
 
 /* Nothing maps or unmaps in @group any more, and it is synced. */

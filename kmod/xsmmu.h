@@ -11,7 +11,10 @@
  * meanwhile, since every device of the group that does DMA is ours.
  *
  * Locks: xs_mutex guards the list of groups and all of this but the engine; it
- * may sleep and is not taken on the DMA path.
+ * may sleep and is not taken on the DMA path. Nor is it where CPUs go off-line:
+ * the IOMMU core waits for CPU hotplug with its group's mutex held, and we for
+ * that one with xs_mutex held. xs_running changes under xs_mutex while no CPU
+ * comes or goes, so that whoever sees one go may read it.
  */
 #ifndef XSMMU_KMOD_H
 #define XSMMU_KMOD_H
@@ -50,6 +53,7 @@ struct xs_group_cpu {
 /*
  * struct xs_group - see the head of this file
  * @engine:	first, so that it and the group, its world, are one pointer
+ * @list, @running: in xs_groups; in xs_running, while it has an engine
  * @policy:	chosen, NULL for none
  * @tuning:	the operator's, valid with @policy
  * @devices:	our struct xs_device, all of the group's PCI devices
@@ -69,6 +73,7 @@ struct xs_group_cpu {
 struct xs_group {
 	struct xs_engine engine;
 	struct list_head list;
+	struct list_head running;
 	struct iommu_group *iommu_group;
 	const struct xs_policy *policy;
 	struct xs_tuning tuning;
@@ -118,6 +123,7 @@ struct xs_device {
 
 extern struct mutex xs_mutex;
 extern struct list_head xs_groups;
+extern struct list_head xs_running;
 
 /* group.c; all under xs_mutex but xs_group_of() */
 struct xs_device *xs_device_find(struct device *dev);

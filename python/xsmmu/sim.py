@@ -11,6 +11,7 @@ import base64
 import binascii
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -255,10 +256,17 @@ def _policy_word(policy: str) -> list[str]:
 
 def _run_long(tools: root.Root, billions: float) -> int:
     """So many operations in total, swarm and plain in turn; what is done is kept, and gone on with."""
-    program = compiled(tools)
-    state_file = tools.cache / f"sim-long-{program.parent.name}.json"
+    built = compiled(tools)
+    state_file = tools.cache / f"sim-long-{built.parent.name}.json"
     state = json.loads(state_file.read_text()) if state_file.exists() else {"seed": 1, "operations": 0, "seconds": 0.0}
     console = Console(soft_wrap=True)
+    with tempfile.TemporaryDirectory(prefix="xsmmu-sim-") as folder:
+        # Its own: others' builds may push this one out of the cache meanwhile.
+        program = Path(shutil.copy2(built, folder))
+        return _run_rounds(program, state, state_file, billions, console)
+
+
+def _run_rounds(program: Path, state: dict[str, float], state_file: Path, billions: float, console: Console) -> int:
     while state["operations"] < billions * 1e9:
         for policy in ("any", *POLICIES):
             seed = str(state["seed"])

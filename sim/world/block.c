@@ -39,9 +39,9 @@ static u64 bits(u32 at, u32 count)
 /* How many pages of @set follow each other from its first one on. */
 static u32 first_run(u64 set, u32 *at)
 {
-	*at = (u32)__builtin_ctzll(set);
+	*at = xs_ctz(set);
 	set = ~(set >> *at);
-	return set ? (u32)__builtin_ctzll(set) : XS_BLOCK_PAGES;
+	return set ? xs_ctz(set) : XS_BLOCK_PAGES;
 }
 
 static void take(struct own_block *block)
@@ -147,11 +147,11 @@ static void undo(struct own_block *block, u64 set)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
 	bool bound = cpu->interrupted || sim_draw(2);
-	u32 pages = (u32)__builtin_popcountll(set), serial = ++sim.unmap_serial, runs;
+	u32 pages = xs_popcount(set), serial = ++sim.unmap_serial, runs;
 	struct driver_promise promise;
 
 	block->mapped &= ~set;
-	sim.stale[sim.stale_at++ % 64] = block->page + (u32)__builtin_ctzll(set);
+	device_note_stale(block->page + xs_ctz(set));
 	cpu->bound += bound;
 	runs = tell(block, EV_UNMAP, set, serial, 0);
 	promise = driver_promise_begin();
@@ -168,7 +168,7 @@ static void undo(struct own_block *block, u64 set)
 	cpu->bound -= bound;
 	tell(block, EV_UNMAPPED, set, serial, promise.strict);
 	for (; set; set &= set - 1)
-		drop_memory(block, (u32)__builtin_ctzll(set));
+		drop_memory(block, xs_ctz(set));
 }
 
 static void give_back(struct own_block *block)
@@ -209,7 +209,7 @@ static void go_on(struct own_block *block)
 		break;
 	case 1:
 		if (some)
-			undo_one(block, (u32)__builtin_ctzll(some));
+			undo_one(block, xs_ctz(some));
 		break;
 	case 2:
 		give_back(block);

@@ -5,20 +5,23 @@
  */
 #include "world.h"
 
-#define STALE	(sizeof(sim.stale) / sizeof(sim.stale[0]))
-
 static u32 target(void)
 {
 	u32 percent = sim_draw(100);
 	const struct sim_mapping *mapping;
 
 	if (percent < sim.config.attack && sim.stale_at)
-		return sim.stale[sim_draw(sim.stale_at < STALE ? sim.stale_at : STALE)];
+		return sim.stale[sim_draw(sim.stale_at < SIM_STALE ? sim.stale_at : SIM_STALE)];
 	if (percent % 4 && sim.live_count) {
 		mapping = &sim.live[(sim.live_first + sim_draw(sim.live_count)) % SIM_MAPPINGS];
 		return (u32)(mapping->iova >> XS_PAGE_LG2) + sim_draw(mapping->pages);
 	}
 	return sim_draw(sim.config.blocks * XS_BLOCK_PAGES);
+}
+
+void device_note_stale(u32 page)
+{
+	sim.stale[sim.stale_at++ % SIM_STALE] = page;
 }
 
 void device_look(void)

@@ -193,7 +193,7 @@ void driver_unmap(const struct sim_mapping *mapping, bool now)
 	u32 page = (u32)(mapping->iova >> XS_PAGE_LG2);
 	u32 serial = ++sim.unmap_serial;
 
-	sim.stale[sim.stale_at++ % 64] = page + sim_draw(mapping->pages);
+	device_note_stale(page + sim_draw(mapping->pages));
 	sim_event(EV_UNMAP, sim_cpu_now(), page, mapping->pages, serial, now);
 	sim_call_begin();
 	if (mapping->pages == 1 && !now)
@@ -244,7 +244,7 @@ static bool unmap_no_sync(const struct sim_mapping *mapping, u32 serial)
 	struct driver_promise promise = driver_promise_begin();
 	u32 page = (u32)(mapping->iova >> XS_PAGE_LG2);
 
-	sim.stale[sim.stale_at++ % 64] = page + sim_draw(mapping->pages);
+	device_note_stale(page + sim_draw(mapping->pages));
 	sim_event(EV_UNMAP, sim_cpu_now(), page, mapping->pages, serial, 0);
 	sim_call_begin();
 	if (mapping->pages == 1)

@@ -22,6 +22,7 @@
 #define SIM_DEVICES	4u
 #define SIM_MAPPINGS	4096u
 #define SIM_PARTS	4u
+#define SIM_STALE	64u
 
 /* Memory beyond SIM_MEMORY is never freed: device registers and the like. */
 #define SIM_PERMANENT	(1u << 20)
@@ -91,7 +92,7 @@ struct sim_world {
 	u32 map_serial;
 	bool setting;		/* the policy is being changed */
 	u64 settings;
-	u32 stale[64];		/* IOVA pages unmapped last, to be attacked; a ring */
+	u32 stale[SIM_STALE];	/* IOVA pages unmapped last, to be attacked; a ring */
 	u32 stale_at;
 
 	/* What the world counted, to compare with the ledger. */
@@ -230,6 +231,7 @@ extern const struct xs_world_ops sim_ops;
 
 /* device.c */
 void device_look(void);		/* a device accesses memory */
+void device_note_stale(u32 page);	/* of IOVA, to be attacked from now on */
 
 /* driver.c */
 

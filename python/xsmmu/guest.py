@@ -89,6 +89,8 @@ class Guest:
         self._progress = time.monotonic()
         self._markers_seen = asyncio.Condition()
         self._qmp: asyncio.StreamWriter | None = None
+        self._deleted: dict[str, asyncio.Event] = {}
+        """For each device that was ever to be unplugged: is it gone from QEMU?"""
         self._process: asyncio.subprocess.Process | None = None
 
     def tail(self, lines: int = TAIL_LINES) -> list[str]:
@@ -125,8 +127,15 @@ class Guest:
             disk.unlink(missing_ok=True)
 
     async def qmp(self, execute: str, **arguments: str) -> None:
-        """Send a QMP command, such as device_del; errors appear in the guest's behaviour, not here."""
+        """Send a QMP command, such as device_del. What QEMU refuses ends the run.
+
+        A device is plugged in again once it is gone from QEMU, which is later than it is gone from the guest.
+        """
         assert self._qmp
+        if execute == "device_del":
+            self._deleted[arguments["id"]] = asyncio.Event()
+        if execute == "device_add" and (deleted := self._deleted.get(arguments["id"])):
+            await deleted.wait()
         self._qmp.write(json.dumps({"execute": execute, "arguments": arguments}).encode() + b"\n")
         await self._qmp.drain()
 
@@ -239,9 +248,15 @@ class Guest:
         reader, self._qmp = await asyncio.open_connection(sock=end)
         self._qmp.write(b'{"execute":"qmp_capabilities"}\n')
         with contextlib.suppress(ConnectionError):
-            while await reader.read(65536):
-                pass
+            async for line in reader:
+                self._reply(json.loads(line))
         self._qmp.close()
+
+    def _reply(self, reply: Record) -> None:
+        if "error" in reply:
+            raise self._error(f"QEMU refused a command: {reply['error']['desc']}")
+        if reply.get("event") == "DEVICE_DELETED" and (deleted := self._deleted.get(reply["data"].get("device", ""))):
+            deleted.set()
 
     async def _stop_when_quiet(self) -> None:
         lines, markers = 0, 0

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import socket
 import sys
 import time
 
@@ -87,6 +89,35 @@ def fault() -> None:
     """A device that reaches where it may not."""
     say("[    1.0] DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x0 [fault reason 0x05]")
     time.sleep(0.5)
+    send('{"event":"done"}')
+
+
+def refused() -> None:
+    """A QEMU that refuses what the guest asks of it."""
+    send('{"event":"qmp","execute":"device_add","arguments":{"id":"x","driver":"none"}}')
+    qmp = socket.socket(fileno=descriptor(r"id=qmp,fd=(\d+)"))
+    qmp.sendall(b'{"error":{"class":"GenericError","desc":"none is not a device"}}\n')
+    time.sleep(60)
+
+
+def replug() -> None:
+    """A guest that plugs a device in before QEMU has let it go; says in which order QEMU would hear of it."""
+    send('{"event":"qmp","execute":"device_del","arguments":{"id":"x"}}')
+    send('{"event":"qmp","execute":"device_add","arguments":{"id":"x","driver":"igb"}}')
+    qmp = socket.socket(fileno=descriptor(r"id=qmp,fd=(\d+)"))
+    lines = qmp.makefile()
+    heard = [json.loads(lines.readline())["execute"] for _ in ("qmp_capabilities", "device_del")]
+    time.sleep(0.5)
+    qmp.sendall(b'{"event":"DEVICE_DELETED","data":{"path":"/x/pci"}}\n{"return":{}}\n')
+    qmp.setblocking(False)
+    try:
+        heard.append(qmp.recv(100).decode())
+    except BlockingIOError:
+        heard.append("DEVICE_DELETED")
+    qmp.setblocking(True)
+    qmp.sendall(b'{"event":"DEVICE_DELETED","data":{"device":"x"}}\n')
+    heard.append(json.loads(lines.readline())["execute"])
+    send(json.dumps({"event": "heard", "what": heard}))
     send('{"event":"done"}')
 
 

@@ -47,6 +47,18 @@ def processes(tmp_path: Path) -> list[str]:
     return found
 
 
+def test_a_device_is_plugged_in_again_once_it_is_gone(tmp_path: Path) -> None:
+    records: list[Record] = []
+    asyncio.run(make(tmp_path, "replug", records).run())
+    [heard] = [record["what"] for record in records if record["event"] == "heard"]
+    assert heard == ["qmp_capabilities", "device_del", "DEVICE_DELETED", "device_add"]
+
+
+def test_what_qemu_refuses_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="QEMU refused a command: none is not a device"):
+        asyncio.run(make(tmp_path, "refused", []).run())
+
+
 def test_a_good_guest(tmp_path: Path) -> None:
     records: list[Record] = []
     asyncio.run(make(tmp_path, "good", records).run())

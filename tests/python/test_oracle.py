@@ -9,7 +9,7 @@ import time
 import pytest
 
 from xsmmu.errors import LabError
-from xsmmu.oracle import Counts, Oracle, compare
+from xsmmu.oracle import CANARY, Counts, Oracle, compare
 
 PAGE = b"vtd_inv_desc_iotlb_pages invalidate: domain 0x2 addr 0xfffff000 mask 0x0\n"
 DOMAIN = b"vtd_inv_desc_iotlb_domain domain 0x2\n"
@@ -64,6 +64,15 @@ def test_a_lost_marker_is_noticed() -> None:
     oracle.feed(marker(1))
     with pytest.raises(LabError, match="lost its place"):
         oracle.feed(marker(3))
+
+
+def test_what_a_sleeping_console_writes_is_no_marker() -> None:
+    oracle = Oracle()
+    oracle.feed(marker(1) + marker(CANARY) + marker(2))
+    assert oracle.markers == 2
+    oracle = Oracle()
+    oracle.feed(b"".join(marker(number) for number in range(1, CANARY + 2)))
+    assert oracle.markers == CANARY + 1
 
 
 def test_a_window_that_was_not_seen_is_refused() -> None:

@@ -331,19 +331,26 @@ static void give_back(struct xs_device *xdev)
  * the first one. The bus's notifications come too early, before a failed
  * probe's managed DMA memory is freed, or too late, when dev->driver is NULL.
  */
-static void released(void *data)
+static void released(struct device *dev, void *data)
 {
+	struct xs_device **xdev = data;
+
 	mutex_lock(&xs_mutex);
-	give_back(data);
+	give_back(*xdev);
 	mutex_unlock(&xs_mutex);
 }
 
-/* Take over @xdev, with a reference of this module. NULL, or why not. */
+/*
+ * Take over @xdev, with a reference of this module. NULL, or why not. Only the
+ * first device of a group can fail: a later one would be left with the kernel's
+ * allocator in the domain of ours.
+ */
 static const char *take_referenced(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
 	struct device *dev = xdev->dev;
 	const char *failure = NULL;
+	struct xs_device **resource;
 
 	if (!group->attached && uses_kernel_path(xdev))
 		return "another device of its IOMMU group uses the kernel's own path";
@@ -351,11 +358,10 @@ static const char *take_referenced(struct xs_device *xdev)
 		failure = engine_start(group, dev);
 	if (failure)
 		return failure;
-	if (xs_fails() || devm_add_action(dev, released, xdev)) {
-		if (!group->attached)
-			engine_stop(group);
-		return "out of memory";
-	}
+	resource = devres_alloc(released, sizeof(*resource),
+				GFP_KERNEL | __GFP_NOFAIL);
+	*resource = xdev;
+	devres_add(dev, resource);
 	xdev->dma.ops = dev->dma_ops;
 	xdev->dma.iommu = xs_dma_iommu_clear(dev);
 	set_dma_ops(dev, &group->ops);

@@ -4,6 +4,9 @@
 
 # --- load --------------------------------------------------------------------------------------------------------
 
+# Loads run at the lowest priority: what a case does to a device is not to wait for them. SLOWER, a setting, is by how
+# much longer they run than on a stock kernel.
+
 # maps_more BDF: in the tenth of a second or so since it was asked last, more than what a connection or a look for
 # partitions takes.
 maps_more() {
@@ -27,9 +30,9 @@ iperf_listens() {
 # iperf_begin BDF SECONDS: four streams to the device, four from it.
 iperf_begin() {
 	iperf_wire=$(wire_of "$1")
-	ip netns exec "peer$iperf_wire" iperf3 -s -1 >/tmp/server 2>&1 &
+	ip netns exec "peer$iperf_wire" nice -n 19 iperf3 -s -1 >/tmp/server 2>&1 &
 	until_true 30 iperf_listens || failure "iperf3's server does not listen: $(cat /tmp/server)"
-	iperf3 -c "10.0.$iperf_wire.2" -P 4 -t "$2" --bidir -b "${NET_RATE:-0}" -i 0 -J >/tmp/iperf 2>&1 &
+	nice -n 19 iperf3 -c "10.0.$iperf_wire.2" -P 4 -t $(($2 * ${SLOWER:-1})) --bidir -b "${NET_RATE:-0}" -i 0 -J >/tmp/iperf 2>&1 &
 	load=$!
 }
 
@@ -81,8 +84,8 @@ expect_no_memory_lost() {
 
 # fio_begin BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data.
 fio_begin() {
-	fio --name=load --filename="$(disk_of "$1")" --thread --ioengine=libaio --direct=1 --rw=randwrite --bs=4k-64k \
-		--rate_iops="${DISK_RATE:-0}" --iodepth=16 --size=16M --loops=1000 --runtime="$2" --time_based --verify=crc32c --verify_fatal=1 \
+	nice -n 19 fio --name=load --filename="$(disk_of "$1")" --thread --ioengine=libaio --direct=1 --rw=randwrite --bs=4k-64k \
+		--rate_iops="${DISK_RATE:-0}" --iodepth=16 --size=16M --loops=1000 --runtime=$(($2 * ${SLOWER:-1})) --time_based --verify=crc32c --verify_fatal=1 \
 		--verify_backlog=64 --verify_backlog_batch=32 >/tmp/fio 2>&1 &
 	load=$!
 }
@@ -237,7 +240,7 @@ case_unbind_one_of_a_group() {
 	take fused $DISK0 $DISK1
 	disk_start $DISK0
 	disk_start $DISK1
-	fio --name=load --filename="$(disk_of $DISK1)" --thread --ioengine=libaio --direct=1 --rw=randread --bs=4k \
+	nice -n 19 fio --name=load --filename="$(disk_of $DISK1)" --thread --ioengine=libaio --direct=1 --rw=randread --bs=4k \
 		--iodepth=16 --runtime=4 --time_based >/tmp/fio 2>&1 &
 	load=$!
 	sleep 1
@@ -356,7 +359,7 @@ case_plug_into_a_group_at_work() {
 	take fused $DISK0 $DISK1
 	disk_start $DISK0
 	disk_start $DISK1
-	fio --name=load --filename="$(disk_of $DISK0)" --thread --ioengine=libaio --direct=1 --rw=randread --bs=4k \
+	nice -n 19 fio --name=load --filename="$(disk_of $DISK0)" --thread --ioengine=libaio --direct=1 --rw=randread --bs=4k \
 		--iodepth=16 --runtime=8 --time_based >/tmp/fio 2>&1 &
 	load=$!
 	unplug $DISK1 dut-nvme1
@@ -373,9 +376,16 @@ case_plug_into_a_group_at_work() {
 
 # --- reset -------------------------------------------------------------------------------------------------------
 
+# nvme_freeze_is_misread: for a reset or a sleep one process freezes a disk's queues and another thaws them, which the
+# lock checker of 6.12 takes for a lock that is held for ever.
+nvme_freeze_is_misread() {
+	[ -e /proc/lockdep ]
+}
+
 case_function_reset_under_an_idle_driver() {
 	for device in $IGB $DATA $E1000E; do
 		[ -e "$(device_dir $device)/reset" ] || continue
+		[ $device = $DATA ] && nvme_freeze_is_misread && continue
 		log_mark
 		take fused $device
 		start $device

@@ -5,7 +5,6 @@
 
 # shellcheck disable=SC2034 # all_off reads it
 CALLERS=2
-FAIL=/sys/module/xsmmu/parameters/fail_nth
 AWARE=/sys/bus/pci/drivers/xsmmu_aware
 
 case_each_failure() {

@@ -23,7 +23,13 @@ def outcome(seed: int) -> guests.Outcome:
     settings: dict[str, str | int] = {"SEED": seed, "TORTURE_S": PART_S}
     topics = ("load", "torture")
     machine = guests.Machine(
-        topics, "^torture", mode="free", words=WORDS, settings=settings, timeout_s=600 + 2 * PART_S
+        topics,
+        "^torture",
+        mode="free",
+        words=WORDS,
+        make_args=("KCFLAGS=-DXS_FAIL_NTH",),
+        settings=settings,
+        timeout_s=600 + 2 * PART_S,
     )
     return guests.boot(machine)[0]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The module on a kernel that looks for memory errors, wrong locks, wrong DMA calls and leaks (`make lab-debug`).
 
-The kernel is lab/kernels.toml's `debug`, built once from the stock one's source: half an hour.
+The kernel is lab/kernels.toml's `debug`, built once from the stock one's source: 10 to 30 minutes.
 """
 
 from __future__ import annotations

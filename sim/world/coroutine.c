@@ -57,6 +57,10 @@ static void (*beginning_run)(void);
 static void first(void)
 {
 	arrive(beginning);
+#ifdef SANITIZED
+	/* Frames that were left in the middle of this stack are dead. */
+	__asan_handle_no_return();
+#endif
 	beginning_run();
 	abort();
 }
@@ -135,7 +139,6 @@ void coroutine_begin(struct coroutine *coroutine, void (*run)(void))
 	/* What ran on it before may have been left in the middle. */
 	__asan_unpoison_memory_region(coroutine->stack, STACK_BYTES);
 #endif
-	coroutine->shadow = NULL;
 	prepare(coroutine);
 	beginning = coroutine;
 	beginning_run = run;

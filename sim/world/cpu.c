@@ -167,12 +167,8 @@ void cpus_run(void (*only)(void))
 
 void cpus_stop(void)
 {
-	struct coroutine nobody;
-
-	if (!me)
-		return;
-	me = NULL;
-	coroutine_switch(&nobody, &outside);
+	if (me)
+		go_on(&outside);
 }
 
 u32 sim_cpu_now(void)

@@ -597,6 +597,16 @@ static u64 place_any(struct xs_engine *engine, u32 pages, u64 last)
 	return xs_likely(iova) ? iova : place_locked(engine, pages, last);
 }
 
+/* The world refused to map, in a range that the caller undoes. */
+static xs_noinline void count_refused(struct xs_engine *engine)
+{
+	xs_flags_t flags;
+	struct xs_cpu *cpu = this_cpu_lock(engine, &flags);
+
+	cpu->ledger.map_failures++;
+	this_cpu_unlock(cpu, flags);
+}
+
 /* The world refused to map what was placed: it was never visible. */
 static xs_noinline void unplace(struct xs_engine *engine, u64 iova, u32 pages)
 {
@@ -691,9 +701,14 @@ void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages)
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot, bool small)
 {
+	int error;
+
 	if (small)
 		set_refs(engine, iova >> XS_PAGE_LG2, phys, pages);
-	return xs_ops(engine)->map(xs_world(engine), iova, phys, pages, prot);
+	error = xs_ops(engine)->map(xs_world(engine), iova, phys, pages, prot);
+	if (xs_unlikely(error))
+		count_refused(engine);
+	return error;
 }
 
 /* A block of which all but the first @pages pages are never handed out. */
@@ -751,6 +766,8 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 					phys[done], run, prot))
 			break;
 	}
+	if (xs_unlikely(done < pages))
+		count_refused(engine);
 	if (done)
 		count_map(engine, done);
 	return done;

@@ -21,6 +21,7 @@ static void check_ledger(const struct sim_accounts *accounts)
 	same("maps", ledger->counts.maps, accounts->maps);
 	same("mapped pages", ledger->counts.maps + ledger->counts.map_extra_pages,
 	     accounts->mapped_pages);
+	same("failed maps", ledger->map_failures, accounts->map_failures);
 	if (ledger->counts.unmaps + accounts->unmaps_spread < accounts->unmaps ||
 	    ledger->counts.unmaps > accounts->unmaps + accounts->unmaps_spread)
 		same("unmaps", ledger->counts.unmaps, accounts->unmaps);

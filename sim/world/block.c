@@ -104,6 +104,7 @@ static void fill(struct own_block *block)
 	sim_call_end();
 	for (u32 i = 0; i < done; i++)
 		driver_tell_mapped(block->page + at + i, 1, block->memory[at + i], prot);
+	sim.map_failures += done < pages;
 	for (u32 i = done; i < pages; i++)
 		drop_memory(block, at + i);
 	if (!done)

@@ -111,8 +111,10 @@ static bool map_whole(struct sim_mapping *mapping, u64 last)
 		mapping->iova = xs_engine_map(&sim.engine, phys, mapping->pages, mapping->prot,
 					      last);
 	sim_call_end();
-	if (!mapping->iova)
+	if (!mapping->iova) {
+		sim.map_failures++;
 		return false;
+	}
 	page = (u32)(mapping->iova >> XS_PAGE_LG2);
 	sim_event(EV_HANDED, sim_cpu_now(), page, mapping->pages, (u32)(last >> XS_PAGE_LG2), 0);
 	tell_mapped(mapping, page, 0);
@@ -128,8 +130,10 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 	sim_call_begin();
 	mapping->iova = xs_engine_reserve(&sim.engine, mapping->pages, last);
 	sim_call_end();
-	if (!mapping->iova)
+	if (!mapping->iova) {
+		sim.map_failures++;
 		return false;
+	}
 	count_map(mapping);
 	page = (u32)(mapping->iova >> XS_PAGE_LG2);
 	sim_event(EV_HANDED, sim_cpu_now(), page, mapping->pages, (u32)(last >> XS_PAGE_LG2), 1);
@@ -142,6 +146,7 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 				       mapping->part_pages[i], mapping->prot, small);
 		sim_call_end();
 		if (error) {
+			sim.map_failures++;
 			driver_unmap(mapping, true);
 			return false;
 		}
@@ -517,6 +522,7 @@ static void tell_accounts(bool end)
 	struct sim_accounts accounts = {
 		.maps = sim.maps,
 		.mapped_pages = sim.mapped_pages,
+		.map_failures = sim.map_failures,
 		.unmaps = sim.unmaps,
 		.unmapped_pages = sim.unmapped_pages,
 		.unmaps_spread = sim.unmaps_spread,

@@ -98,7 +98,7 @@ static inline u32 entry_serial(u64 entry)
 
 /* What the world counted and what the engine says, to be compared. */
 struct sim_accounts {
-	u64 maps, mapped_pages, unmaps, unmapped_pages;
+	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
 	u64 unmaps_spread;
 	u64 live_pages;
 	u64 commands_page, commands_domain, syncs;

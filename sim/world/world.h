@@ -96,7 +96,7 @@ struct sim_world {
 	u32 stale_at;
 
 	/* What the world counted, to compare with the ledger. */
-	u64 maps, mapped_pages, unmaps, unmapped_pages;
+	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
 	u64 unmaps_spread;	/* unmaps may be as many more or fewer */
 	u64 commands_page, commands_domain, syncs, accesses;
 	u64 memory_out, allocations;

@@ -261,9 +261,9 @@ nic_start() {
 
 # ping_peer BDF COUNT: all answers must come back.
 ping_peer() {
-	ping -q -c "$2" -i 0.05 -W 5 -s 1400 "10.0.$(wire_of "$1").2" >/tmp/ping 2>&1 ||
+	ping -c "$2" -i 0.05 -W 5 -s 1400 "10.0.$(wire_of "$1").2" >/tmp/ping 2>&1 ||
 		failure "$1: ping failed: $(tail -n 2 /tmp/ping)"
-	grep -q ' 0% packet loss' /tmp/ping || failure "$1: packets were lost: $(tail -n 2 /tmp/ping)"
+	grep -q ' 0% packet loss' /tmp/ping || failure "$1: packets were lost: $(tail -n 15 /tmp/ping)"
 }
 
 # One that lost its controller may still be there, held open, under an earlier name.

@@ -86,7 +86,8 @@ class Guest:
         self._failure: list[str] = []
         """The first fatal line and what the kernel said after it."""
         self._done = False
-        self._progress = time.monotonic()
+        self._progress = math.inf
+        """When something happened last; nothing is to, before it runs."""
         self._markers_seen = asyncio.Condition()
         self._qmp: asyncio.StreamWriter | None = None
         self._deleted: dict[str, asyncio.Event] = {}
@@ -160,8 +161,9 @@ class Guest:
         finally:
             for fd in far_ends:
                 os.close(fd)
+        replies, self._qmp = await asyncio.open_connection(sock=qmp)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._talk(qmp))
+            group.create_task(self._talk(replies, self._qmp))
             stop = group.create_task(self._stop_when_quiet())
             await self._read_all(console_read, trace_read, result)
             await self._process.wait()
@@ -244,13 +246,12 @@ class Guest:
             await self.qmp(record["execute"], **record.get("arguments", {}))
         await self._on_record(self, record)
 
-    async def _talk(self, end: socket.socket) -> None:
-        reader, self._qmp = await asyncio.open_connection(sock=end)
-        self._qmp.write(b'{"execute":"qmp_capabilities"}\n')
+    async def _talk(self, replies: asyncio.StreamReader, commands: asyncio.StreamWriter) -> None:
+        commands.write(b'{"execute":"qmp_capabilities"}\n')
         with contextlib.suppress(ConnectionError):
-            async for line in reader:
+            async for line in replies:
                 self._reply(json.loads(line))
-        self._qmp.close()
+        commands.close()
 
     def _reply(self, reply: Record) -> None:
         if "error" in reply:
@@ -260,6 +261,7 @@ class Guest:
 
     async def _stop_when_quiet(self) -> None:
         lines, markers = 0, 0
+        self._progress = time.monotonic()
         while True:
             await asyncio.sleep(1)
             seen = (self._lines, self.oracle.markers)

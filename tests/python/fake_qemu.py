@@ -52,6 +52,12 @@ def oops() -> None:
     time.sleep(60)
 
 
+def quiet() -> None:
+    """A guest that says nothing for two seconds."""
+    time.sleep(2)
+    send('{"event":"done"}')
+
+
 def hang() -> None:
     """A guest that says something and then nothing."""
     say("the last words")

@@ -59,6 +59,12 @@ def test_what_qemu_refuses_is_said(tmp_path: Path) -> None:
         asyncio.run(make(tmp_path, "refused", []).run())
 
 
+def test_waiting_for_its_turn_is_no_hang(tmp_path: Path) -> None:
+    guest = make(tmp_path, "quiet", [], quiet_s=3)
+    time.sleep(2.5)
+    asyncio.run(guest.run())
+
+
 def test_a_good_guest(tmp_path: Path) -> None:
     records: list[Record] = []
     asyncio.run(make(tmp_path, "good", records).run())

@@ -101,6 +101,19 @@ snapshot() {
 	stats_json "${session_bdfs%% *}"
 }
 
+# --- waiting -----------------------------------------------------------------------------------------------------
+
+# until_true SECONDS COMMAND...: wait for it.
+until_true() {
+	until_left=$(($1 * 10))
+	shift
+	until "$@"; do
+		until_left=$((until_left - 1))
+		[ $until_left -gt 0 ] || return 1
+		sleep 0.1
+	done
+}
+
 # Waits until deferred work is done: longer than any policy's bound, and idle time costs nothing here.
 settle() {
 	sleep 0.2

@@ -217,17 +217,6 @@ all_off() {
 	expect_equal "the module's reference count" "$(references)" "${CALLERS:-0}"
 }
 
-# until_true SECONDS COMMAND...: wait for it.
-until_true() {
-	until_left=$(($1 * 10))
-	shift
-	until "$@"; do
-		until_left=$((until_left - 1))
-		[ $until_left -gt 0 ] || return 1
-		sleep 0.1
-	done
-}
-
 # --- traffic -----------------------------------------------------------------------------------------------------
 
 wire_of() {

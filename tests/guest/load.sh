@@ -22,16 +22,11 @@ expect_at_work() {
 	kill -0 "$load" || failure "$1 is not at work: its load has ended"
 }
 
-# Port 5201, state LISTEN.
-iperf_listens() {
-	ip netns exec "peer$iperf_wire" cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ':1451 0*:0000 0A'
-}
-
 # iperf_begin BDF SECONDS: four streams to the device, four from it.
 iperf_begin() {
 	iperf_wire=$(wire_of "$1")
 	ip netns exec "peer$iperf_wire" nice -n 19 iperf3 -s -1 >/tmp/server 2>&1 &
-	until_true 30 iperf_listens || failure "iperf3's server does not listen: $(cat /tmp/server)"
+	until_true 30 iperf_listens "$iperf_wire" || failure "iperf3's server does not listen: $(cat /tmp/server)"
 	nice -n 19 iperf3 -c "10.0.$iperf_wire.2" -P 4 -t $(($2 * ${SLOWER:-1})) --bidir -b "${NET_RATE:-0}" -i 0 -J >/tmp/iperf 2>&1 &
 	load=$!
 }

@@ -55,11 +55,16 @@ igb_kind() { stock_or_patched igb "$1"; }
 igb_up() { nic_up 1; }
 igb_down() { nic_down; }
 
+# iperf_listens NUMBER: the peer on wire NUMBER has port 5201 in state LISTEN.
+iperf_listens() {
+	ip netns exec "peer$1" cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ':1451 0*:0000 0A'
+}
+
 # A server for one test: it goes away with the test, so its own state never carries over.
 iperf_server() {
 	ip netns exec "peer$net_number" iperf3 -s -1 >/tmp/server 2>&1 &
 	net_server=$!
-	sleep 0.1
+	until_true 30 iperf_listens "$net_number"
 }
 
 # iperf OPTION...: one test by time, with fixed buffers. (A test by bytes would spin after the last byte, up to the next

@@ -145,7 +145,8 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
  * reserved is undone by one xs_engine_unmap() of the whole range, filled or
  * not. @small: the whole range is at most a block, so its pages can be held.
  * Pages of a small range that stay unfilled are skipped: with xs_engine_skip(),
- * unless all do. Fill returns 0 or a negative errno.
+ * unless all do. Fill returns 0 or a negative errno, which counts as a failed
+ * map.
  */
 u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last);
 void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages);

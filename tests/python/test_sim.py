@@ -29,9 +29,16 @@ def program(tools: root.Root) -> Path:
 
 
 def ran(outcome: sim.Outcome) -> sim.Outcome:
+    """It has not failed. The line that repeats it may stand before a long trace."""
     if outcome.status != 0:
-        pytest.fail(outcome.text[-6000:])
+        pytest.fail(f"{outcome.text[-6000:]}\nreplay: {outcome.replay or 'none'}")
     return outcome
+
+
+def test_a_failure_shows_the_line_that_repeats_it() -> None:
+    line = "make sim SEED=1 POLICY=lazy EVENTS=500000"
+    with pytest.raises(pytest.fail.Exception, match=line):
+        ran(sim.Outcome(1, f"FAIL points: x\nreplay: {line}\n" + "a step\n" * 5000, 0.1))
 
 
 def make(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ python = python="$$(lab/setup.sh)" && exec "$$python"
 
 TESTS ?= tests
 
-.PHONY: help lab test test-long test-cycles tidy lab-debug sim sim-long mutants coverage fuzz clean
+.PHONY: help lab test test-long test-cycles tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -51,8 +51,22 @@ sim-long: ## run the simulated world until so many billions of operations are do
 mutants: ## plant bugs in the engine that the simulated world must find
 	@$(python) -m xsmmu.sim mutants
 
+litmus: ## explore small programs of the engine under a weak memory model, and mutants [PROGRAMS=names] [ORDERS=1]
+	@$(python) -m xsmmu.litmus run $(PROGRAMS)
+	@$(if $(PROGRAMS),:,$(python) -m xsmmu.litmus mutants)
+	@$(if $(filter-out 0,$(ORDERS)),$(python) -m xsmmu.litmus orders,:)
+
 coverage: ## branch coverage of core/ by unit tests and simulated world, and what is missed
 	@$(python) -m xsmmu.coverage
+
+scale: ## count transfers of lines between 1 to 64 CPUs, locks, syncs [QUICK=1] [CPUS=8,64] [POLICIES=fused] [SITES=10]
+	@$(python) -m xsmmu.scale count $(if $(filter-out 0,$(QUICK)),--quick) \
+		$(if $(CPUS),--cpus '$(CPUS)') $(if $(POLICIES),--policies '$(POLICIES)') \
+		$(if $(SITES),--sites '$(SITES)')
+
+ageing: ## what a long life does to IOVAs and instructions [MAPS=1e6,1e8,1e9] [POLICIES=fused]
+	@$(python) -m xsmmu.scale ageing $(if $(MAPS),--maps '$(MAPS)') \
+		$(if $(POLICIES),--policies '$(POLICIES)')
 
 fuzz: ## fuzz the engine in the simulated world, and a canary with a bug in it [T=60] [POLICY=any]
 	@$(python) -m xsmmu.sim fuzz --seconds '$(or $(T),60)' --policy '$(or $(POLICY),any)' \

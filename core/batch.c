@@ -1,70 +1,85 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* Deferred unmaps of one CPU; see batch.h. */
 #include <xsmmu/batch.h>
+#include <xsmmu/space.h>
 
-void xs_batch_add(struct xs_batch *batch, u32 block, u64 now_ns)
+void xs_batch_set_limit(struct xs_batch *batch, u32 limit_pages)
 {
-	struct xs_entry *entry = &batch->entries[batch->count];
+	u64 head = xs_a64_read(&batch->head);
+	u64 end = (head + XS_BATCH_GROUP - 1) & ~(u64)(XS_BATCH_GROUP - 1);
+	u64 full = batch->tail + limit_pages - 1;
 
-	entry->block = block;
-	entry->oldest_ns = now_ns;
-	if (!batch->count++) {
-		batch->oldest_ns = now_ns;
-		batch->recount_at = 0;
-	}
+	if (full < batch->more_pages + head)
+		end = head;
+	else if (end > full - batch->more_pages)
+		end = full - batch->more_pages;
+	xs_store(&batch->limit, end);
 }
 
-bool xs_batch_full(struct xs_batch *batch, const struct xs_space *space,
-		   u32 limit_pages)
+u64 xs_batch_reserve(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns)
 {
-	u32 pages = 0;
+	u64 head = xs_a64_read(&batch->head);
 
-	if (batch->count < batch->recount_at ||
-	    batch->count * XS_BLOCK_PAGES < limit_pages)
-		return false;
-	for (u32 i = 0; i < batch->count; i++) {
-		u32 block = batch->entries[i].block;
-
-		pages += xs_popcount(xs_a64_read(&space->blocks[block].dead));
-	}
-	if (pages >= limit_pages)
-		return true;
-	batch->recount_at = batch->count + 1 +
-			    (limit_pages - pages) / (2 * XS_BLOCK_PAGES);
-	return false;
+	for (u64 at = head; at < head + count; at++)
+		if (!(at & (XS_BATCH_GROUP - 1)))
+			*xs_batch_began_ns(batch, at) = now_ns;
+	batch->more_pages += pages - count;
+	/* Who was interrupted on its fast way finds the head moved. */
+	xs_a64_swap(&batch->head, head + count);
+	return head;
 }
+
+/* ---- runs of a sync ---- */
 
 /* One pass of Shell's method. */
-static void sort_gap(struct xs_entry *entries, u32 count, u32 gap)
+static void xs_runs_sort_gap(u64 *runs, u32 count, u32 gap)
 {
 	for (u32 i = gap; i < count; i++) {
-		struct xs_entry entry;
+		u64 run = runs[i];
 		u32 at = i;
 
-		if (xs_likely(entries[i - gap].block <= entries[i].block))
+		if (xs_likely(runs[i - gap] <= run))
 			continue;
-		entry = entries[i];
-		for (; at >= gap && entries[at - gap].block > entry.block;
-		     at -= gap)
-			entries[at] = entries[at - gap];
-		entries[at] = entry;
+		for (; at >= gap && runs[at - gap] > run; at -= gap)
+			runs[at] = runs[at - gap];
+		runs[at] = run;
 	}
 }
 
 /* Few and mostly in order: large gaps only pay for many. */
-void xs_batch_sort(struct xs_entry *entries, u32 count)
+static void xs_runs_sort(u64 *runs, u32 count)
 {
 	if (count > 32) {
-		sort_gap(entries, count, 57);
-		sort_gap(entries, count, 23);
-		sort_gap(entries, count, 10);
-		sort_gap(entries, count, 4);
+		xs_runs_sort_gap(runs, count, 301);
+		xs_runs_sort_gap(runs, count, 132);
+		xs_runs_sort_gap(runs, count, 57);
+		xs_runs_sort_gap(runs, count, 23);
+		xs_runs_sort_gap(runs, count, 10);
+		xs_runs_sort_gap(runs, count, 4);
 	}
-	sort_gap(entries, count, 1);
+	xs_runs_sort_gap(runs, count, 1);
+}
+
+u32 xs_runs_join(u64 *runs, u32 count)
+{
+	u32 last = 0;
+
+	if (!count)
+		return 0;
+	xs_runs_sort(runs, count);
+	for (u32 i = 1; i < count; i++) {
+		if (xs_run_page(runs[last]) + xs_run_pages(runs[last]) ==
+		    xs_run_page(runs[i]))
+			runs[last] += xs_run_pages(runs[i]);
+		else
+			runs[++last] = runs[i];
+	}
+	return last + 1;
 }
 
 /* Is @high the upper half of an aligned range whose lower half is @low? */
-static bool are_halves(const struct xs_range *low, const struct xs_range *high)
+static bool xs_ranges_are_halves(const struct xs_range *low,
+				 const struct xs_range *high)
 {
 	return low->pages == high->pages &&
 	       low->page + low->pages == high->page &&
@@ -72,25 +87,30 @@ static bool are_halves(const struct xs_range *low, const struct xs_range *high)
 }
 
 /* Each new block joins the ranges before it as a counter carries. */
-u32 xs_batch_ranges(const struct xs_entry *entries, u32 count,
-		    struct xs_range *ranges, u32 max)
+u32 xs_runs_ranges(const u64 *runs, u32 count, struct xs_range *ranges,
+		   u32 max)
 {
+	u64 next = 0;	/* the first page that no range covers */
 	u32 found = 0;
 
 	for (u32 i = 0; i < count; i++) {
-		struct xs_range range = {
-			(u64)entries[i].block << XS_BLOCK_LG2, XS_BLOCK_PAGES
-		};
+		u64 page = xs_run_page(runs[i]) & ~(u64)(XS_BLOCK_PAGES - 1);
+		u64 end = xs_run_page(runs[i]) + xs_run_pages(runs[i]);
 
-		if (!entries[i].mask)
-			continue;
-		while (found && are_halves(&ranges[found - 1], &range)) {
-			range.page = ranges[--found].page;
-			range.pages *= 2;
+		for (page = page > next ? page : next; page < end;
+		     page += XS_BLOCK_PAGES) {
+			struct xs_range range = { page, XS_BLOCK_PAGES };
+
+			while (found && xs_ranges_are_halves(&ranges[found - 1],
+							     &range)) {
+				range.page = ranges[--found].page;
+				range.pages *= 2;
+			}
+			if (found == max)
+				return max + 1;
+			ranges[found++] = range;
+			next = page + XS_BLOCK_PAGES;
 		}
-		if (found == max)
-			return max + 1;
-		ranges[found++] = range;
 	}
 	return found;
 }

@@ -6,7 +6,7 @@
  * Below XS_EXPOSURE_SUBS each ns has its bucket; above, the top bits after the
  * leading one choose among the XS_EXPOSURE_SUBS of its power of two.
  */
-static u32 bucket_of(u64 ns)
+static u32 xs_bucket_of(u64 ns)
 {
 	u32 shift, bucket;
 
@@ -33,18 +33,35 @@ u64 xs_ledger_bucket_last_ns(u32 bucket)
 
 void xs_ledger_expose(struct xs_ledger *ledger, u64 ns, u64 pages)
 {
-	ledger->exposure[bucket_of(ns)] += pages;
+	ledger->exposure[xs_bucket_of(ns)] += pages;
 	if (ns > ledger->exposure_max_ns)
 		ledger->exposure_max_ns = ns;
 }
 
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 {
+	/* In the opposite order of counting: nothing is synced that was not unmapped. */
+	into->direct += xs_load_acquire(&from->direct);
+	into->direct_pages += xs_load_acquire(&from->direct_pages);
+	into->unmaps += xs_load_acquire(&from->unmaps);
+	into->unmap_extra_pages += xs_load_acquire(&from->unmap_extra_pages);
 	into->maps += xs_load(&from->maps);
-	into->unmaps += xs_load(&from->unmaps);
 	into->map_extra_pages += xs_load(&from->map_extra_pages);
-	into->unmap_extra_pages += xs_load(&from->unmap_extra_pages);
-	into->direct_pages += xs_load(&from->direct_pages);
+	into->direct_page += xs_load(&from->direct_page);
+	into->direct_domain += xs_load(&from->direct_domain);
+	into->direct_global += xs_load(&from->direct_global);
+	into->strays += xs_load(&from->strays);
+}
+
+void xs_ledger_add_direct(struct xs_ledger *into,
+			  const struct xs_counts *counts)
+{
+	into->syncs[XS_SYNC_UNMAP] += counts->direct;
+	into->commands_page += counts->direct_page;
+	into->commands_domain += counts->direct_domain;
+	into->commands_global += counts->direct_global;
+	if (counts->direct_pages)
+		xs_ledger_expose(into, 0, counts->direct_pages);
 }
 
 void xs_ledger_add(struct xs_ledger *into, const struct xs_ledger *from)

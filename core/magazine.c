@@ -8,23 +8,24 @@
 #include <xsmmu/magazine.h>
 
 void xs_depot_init(struct xs_depot *depot, const struct xs_world_ops *ops,
-		   void *world)
+		   void *world, u32 items_max)
 {
 	xs_lock_init(&depot->lock);
 	depot->ops = ops;
 	depot->world = world;
+	depot->items_max = items_max;
 	depot->full = 0;
 	depot->empty = 0;
 	depot->full_count = 0;
 }
 
-static void push(struct xs_magazine **list, struct xs_magazine *magazine)
+static void xs_magazine_push(struct xs_magazine **list, struct xs_magazine *magazine)
 {
 	magazine->next = *list;
 	*list = magazine;
 }
 
-static struct xs_magazine *pop(struct xs_magazine **list)
+static struct xs_magazine *xs_magazine_pop(struct xs_magazine **list)
 {
 	struct xs_magazine *magazine = *list;
 
@@ -37,13 +38,13 @@ void xs_depot_destroy(struct xs_depot *depot)
 {
 	struct xs_magazine *magazine;
 
-	while ((magazine = pop(&depot->full)) ||
-	       (magazine = pop(&depot->empty)))
+	while ((magazine = xs_magazine_pop(&depot->full)) ||
+	       (magazine = xs_magazine_pop(&depot->empty)))
 		depot->ops->free(depot->world, magazine, sizeof(*magazine));
 	depot->full_count = 0;
 }
 
-static void exchange(struct xs_cache *cache)
+static void xs_cache_exchange(struct xs_cache *cache)
 {
 	struct xs_magazine *loaded = cache->loaded;
 
@@ -52,30 +53,31 @@ static void exchange(struct xs_cache *cache)
 }
 
 /* Trade the empty loaded magazine, if any, for a full one. */
-static bool load_full(struct xs_cache *cache, struct xs_depot *depot)
+static bool xs_cache_load_full(struct xs_cache *cache, struct xs_depot *depot)
 {
 	struct xs_magazine *full;
 
 	xs_lock_nested(&depot->lock);
-	full = pop(&depot->full);
+	full = xs_magazine_pop(&depot->full);
 	if (full) {
 		depot->full_count--;
 		if (cache->loaded)
-			push(&depot->empty, cache->loaded);
+			xs_magazine_push(&depot->empty, cache->loaded);
 		cache->loaded = full;
 	}
 	xs_unlock_nested(&depot->lock);
 	return full;
 }
 
-bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u32 *item)
+bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u64 *item)
 {
 	struct xs_magazine *loaded = cache->loaded;
 
 	if (xs_unlikely(!loaded || !loaded->count)) {
-		exchange(cache);
+		xs_cache_exchange(cache);
 		loaded = cache->loaded;
-		if ((!loaded || !loaded->count) && !load_full(cache, depot))
+		if ((!loaded || !loaded->count) &&
+		    !xs_cache_load_full(cache, depot))
 			return false;
 		loaded = cache->loaded;
 	}
@@ -84,7 +86,7 @@ bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u32 *item)
 }
 
 /* Trade the full loaded magazine, if any, for an empty one. */
-static bool load_empty(struct xs_cache *cache, struct xs_depot *depot)
+static bool xs_cache_load_empty(struct xs_cache *cache, struct xs_depot *depot)
 {
 	struct xs_magazine *empty = 0;
 	bool room;
@@ -92,18 +94,19 @@ static bool load_empty(struct xs_cache *cache, struct xs_depot *depot)
 	xs_lock_nested(&depot->lock);
 	room = !cache->loaded || depot->full_count < XS_DEPOT_MAX;
 	if (room)
-		empty = pop(&depot->empty);
+		empty = xs_magazine_pop(&depot->empty);
 	xs_unlock_nested(&depot->lock);
 
 	if (!empty && room)
-		empty = depot->ops->alloc(depot->world, sizeof(*empty), true);
+		empty = depot->ops->alloc(depot->world, sizeof(*empty),
+					  XS_ANY_CPU, true);
 	if (!empty)
 		return false;
 
 	empty->count = 0;
 	if (cache->loaded) {
 		xs_lock_nested(&depot->lock);
-		push(&depot->full, cache->loaded);
+		xs_magazine_push(&depot->full, cache->loaded);
 		depot->full_count++;
 		xs_unlock_nested(&depot->lock);
 	}
@@ -111,46 +114,49 @@ static bool load_empty(struct xs_cache *cache, struct xs_depot *depot)
 	return true;
 }
 
-static bool has_room(const struct xs_magazine *magazine)
+static bool xs_magazine_has_room(const struct xs_magazine *magazine,
+				 const struct xs_depot *depot)
 {
-	return magazine && magazine->count < XS_MAGAZINE_ITEMS;
+	return magazine && magazine->count < depot->items_max;
 }
 
-bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u32 item)
+bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u64 item)
 {
-	if (xs_unlikely(!has_room(cache->loaded))) {
-		exchange(cache);
-		if (!has_room(cache->loaded) && !load_empty(cache, depot))
+	if (xs_unlikely(!xs_magazine_has_room(cache->loaded, depot))) {
+		xs_cache_exchange(cache);
+		if (!xs_magazine_has_room(cache->loaded, depot) &&
+		    !xs_cache_load_empty(cache, depot))
 			return false;
 	}
 	cache->loaded->items[cache->loaded->count++] = item;
 	return true;
 }
 
-static void give_all(struct xs_magazine *magazine,
-		     void (*give)(void *context, u32 item), void *context)
+static void xs_magazine_empty(struct xs_magazine *magazine,
+			      void (*give)(void *context, u64 item),
+			      void *context)
 {
 	while (magazine->count)
 		give(context, magazine->items[--magazine->count]);
 }
 
 void xs_cache_flush(struct xs_cache *cache, struct xs_depot *depot,
-		    void (*give)(void *context, u32 item), void *context)
+		    void (*give)(void *context, u64 item), void *context)
 {
 	for (u32 i = 0; i < 2; i++) {
 		struct xs_magazine *magazine = cache->loaded;
 
-		exchange(cache);
+		xs_cache_exchange(cache);
 		if (!magazine)
 			continue;
-		give_all(magazine, give, context);
+		xs_magazine_empty(magazine, give, context);
 		depot->ops->free(depot->world, magazine, sizeof(*magazine));
 		cache->previous = 0;
 	}
 }
 
 void xs_depot_flush(struct xs_depot *depot,
-		    void (*give)(void *context, u32 item), void *context)
+		    void (*give)(void *context, u64 item), void *context)
 {
 	struct xs_magazine *magazine;
 	xs_flags_t flags;
@@ -158,30 +164,34 @@ void xs_depot_flush(struct xs_depot *depot,
 	do {
 		flags = xs_local_save();
 		xs_lock_nested(&depot->lock);
-		magazine = pop(&depot->full);
+		magazine = xs_magazine_pop(&depot->full);
 		if (magazine)
 			depot->full_count--;
 		xs_unlock_nested(&depot->lock);
 		if (magazine)
-			give_all(magazine, give, context);
+			xs_magazine_empty(magazine, give, context);
 		xs_local_restore(flags);
 		depot->ops->free(depot->world, magazine, sizeof(*magazine));
 	} while (magazine);
 }
 
-u32 xs_cache_count(const struct xs_cache *cache)
+u64 xs_cache_count(const struct xs_cache *cache)
 {
 	return (cache->loaded ? cache->loaded->count : 0) +
 	       (cache->previous ? cache->previous->count : 0);
 }
 
-u32 xs_depot_count(struct xs_depot *depot)
+u64 xs_depot_count(struct xs_depot *depot)
 {
 	xs_flags_t flags = xs_lock(&depot->lock);
-	u32 count = 0;
+	u64 count = 0;
+	u32 full = 0;
 
-	for (struct xs_magazine *at = depot->full; at; at = at->next)
+	for (struct xs_magazine *at = depot->full; at; at = at->next) {
 		count += at->count;
+		full++;
+	}
+	xs_warn_once(full != depot->full_count, "a depot has miscounted");
 	xs_unlock(&depot->lock, flags);
 	return count;
 }

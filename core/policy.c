@@ -7,7 +7,7 @@
  */
 #include <xsmmu/policy.h>
 
-#define DEFERRED (XS_SYNC_BIT(XS_SYNC_FULL) | XS_SYNC_BIT(XS_SYNC_TIME))
+#define XS_DEFERRED (XS_SYNC_BIT(XS_SYNC_FULL) | XS_SYNC_BIT(XS_SYNC_TIME))
 
 const struct xs_policy xs_policies[] = {
 	{
@@ -21,7 +21,7 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "lazy",
 		.placement = XS_PLACE_PAGE,
-		.syncs = DEFERRED,
+		.syncs = XS_DEFERRED,
 		.scope = XS_SCOPE_DOMAIN,
 		.hold = XS_HOLD_IOVA,
 		.window_us = 10000,
@@ -29,7 +29,7 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "fands",
 		.placement = XS_PLACE_BLOCK,
-		.syncs = DEFERRED | XS_SYNC_BIT(XS_SYNC_BLOCK) |
+		.syncs = XS_DEFERRED | XS_SYNC_BIT(XS_SYNC_BLOCK) |
 			 XS_SYNC_BIT(XS_SYNC_EXPLICIT),
 		.scope = XS_SCOPE_RANGE,
 		.hold = XS_HOLD_IOVA,
@@ -38,7 +38,7 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "xsmmu",
 		.placement = XS_PLACE_PAGE,
-		.syncs = DEFERRED | XS_SYNC_BIT(XS_SYNC_POLL) |
+		.syncs = XS_DEFERRED | XS_SYNC_BIT(XS_SYNC_POLL) |
 			 XS_SYNC_BIT(XS_SYNC_EXPLICIT),
 		.scope = XS_SCOPE_DOMAIN,
 		.hold = XS_HOLD_PAGES,
@@ -47,7 +47,7 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "fused",
 		.placement = XS_PLACE_BLOCK,
-		.syncs = DEFERRED | XS_SYNC_BIT(XS_SYNC_POLL) |
+		.syncs = XS_DEFERRED | XS_SYNC_BIT(XS_SYNC_POLL) |
 			 XS_SYNC_BIT(XS_SYNC_EXPLICIT),
 		.scope = XS_SCOPE_AUTO,
 		.hold = XS_HOLD_PAGES,
@@ -58,7 +58,7 @@ const struct xs_policy xs_policies[] = {
 
 const u32 xs_policy_count = sizeof(xs_policies) / sizeof(xs_policies[0]);
 
-static bool names_equal(const char *a, const char *b)
+static bool xs_names_equal(const char *a, const char *b)
 {
 	while (*a && *a == *b) {
 		a++;
@@ -70,7 +70,7 @@ static bool names_equal(const char *a, const char *b)
 const struct xs_policy *xs_policy_find(const char *name)
 {
 	for (u32 i = 0; i < xs_policy_count; i++)
-		if (names_equal(xs_policies[i].name, name))
+		if (xs_names_equal(xs_policies[i].name, name))
 			return &xs_policies[i];
 	return 0;
 }
@@ -85,7 +85,7 @@ enum xs_level xs_policy_level(const struct xs_policy *policy, bool batch_aware)
 		return XS_LEVEL_LAZY;
 	if (policy->hold == XS_HOLD_PAGES)
 		return XS_LEVEL_HELD;
-	if (policy->syncs & ~DEFERRED)
+	if (policy->syncs & ~XS_DEFERRED)
 		return XS_LEVEL_BOUNDED;
 	return XS_LEVEL_LAZY;
 }

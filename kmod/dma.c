@@ -58,23 +58,29 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 	return iova + offset_in_page(phys);
 }
 
-/* What is rare is left to map_pages(), with all it needs to know. */
+/*
+ * @size bytes at @offset of @page. What is rare is left to map_pages(), with all
+ * it needs to know.
+ */
 static __always_inline dma_addr_t map_memory(struct device *dev,
-					     phys_addr_t phys, size_t size,
+					     struct page *page,
+					     unsigned long offset, size_t size,
 					     enum dma_data_direction dir,
 					     unsigned long attrs)
 {
 	u64 iova;
 
-	if (unlikely(offset_in_page(phys) + size > PAGE_SIZE ||
+	if (unlikely(offset + size > PAGE_SIZE ||
 		     attrs & DMA_ATTR_PRIVILEGED || dev->bus_dma_limit ||
 		     trace_map_enabled()))
-		return map_pages(dev, phys, size, prot_of(dir, attrs));
-	iova = engine_map_one(&xs_group_of(dev)->engine, phys & PAGE_MASK,
-			      prots[dir], *dev->dma_mask);
+		return map_pages(dev, page_to_phys(page) + offset, size,
+				 prot_of(dir, attrs));
+	iova = xs_engine_map_one(&xs_group_of(dev)->engine, page,
+				 page_to_phys(page), prots[dir],
+				 *dev->dma_mask);
 	if (unlikely(!iova))
 		return DMA_MAPPING_ERROR;
-	return iova + offset_in_page(phys);
+	return iova + offset;
 }
 
 /* Any unmap. */
@@ -95,7 +101,7 @@ static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 		     trace_unmap_enabled()))
 		unmap_pages(dev, handle, size, false);
 	else
-		engine_unmap_one(&xs_group_of(dev)->engine, handle);
+		xs_engine_unmap_one(&xs_group_of(dev)->engine, handle);
 }
 
 /* Device registers: nothing to hold, and there may be no struct page. */
@@ -111,7 +117,7 @@ static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 		return DMA_MAPPING_ERROR;
 	if (xs_linux_world.map(group, iova, phys & PAGE_MASK, pages,
 			       prot_of(dir, attrs) | IOMMU_MMIO)) {
-		xs_engine_unmap(&group->engine, iova, pages, true);
+		xs_world_unmap_partial(group, iova, pages);
 		return DMA_MAPPING_ERROR;
 	}
 	trace_map(dev, iova, pages);
@@ -124,7 +130,8 @@ static dma_addr_t map_phys(struct device *dev, phys_addr_t phys, size_t size,
 {
 	if (unlikely(attrs & DMA_ATTR_MMIO))
 		return map_mmio(dev, phys, size, dir, attrs);
-	return map_memory(dev, phys, size, dir, attrs);
+	return map_memory(dev, pfn_to_page(phys >> PAGE_SHIFT),
+			  offset_in_page(phys), size, dir, attrs);
 }
 #else
 static __no_stack_protector dma_addr_t map_page(struct device *dev,
@@ -132,7 +139,12 @@ static __no_stack_protector dma_addr_t map_page(struct device *dev,
 			   unsigned long offset, size_t size,
 			   enum dma_data_direction dir, unsigned long attrs)
 {
-	return map_memory(dev, page_to_phys(page) + offset, size, dir, attrs);
+	/* Of a larger folio the page itself: it is the offset in that that counts. */
+	if (unlikely(offset >= PAGE_SIZE)) {
+		page += offset >> PAGE_SHIFT;
+		offset = offset_in_page(offset);
+	}
+	return map_memory(dev, page, offset, size, dir, attrs);
 }
 #endif
 
@@ -172,9 +184,12 @@ static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents)
 	return pages;
 }
 
-/* Map the segments; physically contiguous ones in one call. */
+/*
+ * Map the segments of a row of @whole pages; physically contiguous ones in one
+ * call.
+ */
 static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
-		   u64 iova, u32 prot, bool small)
+		   u64 iova, u32 prot, u32 whole)
 {
 	struct xs_engine *engine = &xs_group_of(dev)->engine;
 	u64 run_iova = 0, run_phys = 0;
@@ -187,16 +202,16 @@ static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
 		u32 first = sg_pad(dev, sg, pages);
 		u64 at = iova + ((u64)first << PAGE_SHIFT);
 
-		if (unlikely(first != pages) && small)
+		if (unlikely(first != pages))
 			xs_engine_skip(engine,
 				       iova + ((u64)pages << PAGE_SHIFT),
-				       first - pages);
+				       first - pages, whole);
 		pages = first;
 		if (run_pages &&
 		    (phys != run_phys + ((u64)run_pages << PAGE_SHIFT) ||
 		     at != run_iova + ((u64)run_pages << PAGE_SHIFT))) {
 			error = xs_engine_fill(engine, run_iova, run_phys,
-					       run_pages, prot, small);
+					       run_pages, prot, whole);
 			if (error)
 				return error;
 			run_pages = 0;
@@ -209,7 +224,7 @@ static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
 		pages += pages_of(sg->offset, sg->length);
 	}
 	return xs_engine_fill(engine, run_iova, run_phys, run_pages, prot,
-			      small);
+			      whole);
 }
 
 /*
@@ -289,9 +304,9 @@ static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 	if (!iova)
 		return -ENOMEM;
 	prot |= xs_world_map_unsynced(group);
-	if (sg_fill(dev, sgl, nents, iova, prot, pages <= XS_BLOCK_PAGES) ||
+	if (sg_fill(dev, sgl, nents, iova, prot, pages) ||
 	    xs_world_sync_maps(group, iova, pages)) {
-		xs_engine_unmap(engine, iova, pages, true);
+		xs_world_unmap_partial(group, iova, pages);
 		return -ENOMEM;
 	}
 	trace_map(dev, iova, pages);
@@ -320,44 +335,6 @@ static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
 	u64 bytes = sg_range(sgl, nents, &start);
 
 	unmap_pages(dev, start, bytes, false);
-}
-
-/* ---- batch-aware drivers ---- */
-
-/* What waits for the driver's sync does so for _no_sync() unmaps only. */
-static bool is_synced_at_once(struct device *dev)
-{
-	return xs_policy_waits(xs_load(&xs_group_of(dev)->engine.policy));
-}
-
-static void unmap_memory_aware(struct device *dev, dma_addr_t handle,
-			       size_t size, enum dma_data_direction dir,
-			       unsigned long attrs)
-{
-	unmap_pages(dev, handle, size, is_synced_at_once(dev));
-}
-
-static void unmap_sg_aware(struct device *dev, struct scatterlist *sgl,
-			   int nents, enum dma_data_direction dir,
-			   unsigned long attrs)
-{
-	u64 start;
-	u64 bytes = sg_range(sgl, nents, &start);
-
-	unmap_pages(dev, start, bytes, is_synced_at_once(dev));
-}
-
-/* Others may be using @ops. */
-void xs_dma_set_aware(struct dma_map_ops *ops, bool aware)
-{
-#ifdef XS_HAVE_MAP_PHYS
-	WRITE_ONCE(ops->unmap_phys, aware ? unmap_memory_aware : unmap_memory);
-#else
-	WRITE_ONCE(ops->unmap_page, aware ? unmap_memory_aware : unmap_memory);
-	WRITE_ONCE(ops->unmap_resource,
-		   aware ? unmap_memory_aware : unmap_memory);
-#endif
-	WRITE_ONCE(ops->unmap_sg, aware ? unmap_sg_aware : unmap_sg);
 }
 
 /* ---- coherent memory ---- */
@@ -410,7 +387,7 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 	prot |= xs_world_map_unsynced(group);
 	for (i = 0; i < count; i++)
 		if (xs_engine_fill(engine, iova + ((u64)i << PAGE_SHIFT),
-				   page_to_phys(pages[i]), 1, prot, false))
+				   page_to_phys(pages[i]), 1, prot, count))
 			goto unmap;
 	if (xs_world_sync_maps(group, iova, count))
 		goto unmap;
@@ -424,7 +401,7 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 	return address;
 
 unmap:
-	xs_engine_unmap(engine, iova, count, true);
+	xs_world_unmap_partial(group, iova, count);
 free_pages:
 	while (done)
 		__free_page(pages[--done]);

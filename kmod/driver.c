@@ -62,7 +62,7 @@ void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 			  trace_unmap_enabled() || xs_debug_on()))
 		unmap_no_sync(dev, addr, size);
 	else
-		engine_unmap_one_no_sync(&xs_group_of(dev)->engine, addr);
+		xs_engine_unmap_one_no_sync(&xs_group_of(dev)->engine, addr);
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_no_sync);
 
@@ -126,9 +126,9 @@ static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
 {
 	while (mask) {
 		u32 at = xs_ctz(mask);
-		u32 run = run_of(mask);
+		u32 run = xs_mask_run(mask);
 
-		mask &= ~mask_of(at, run);
+		mask &= ~xs_mask_of(at, run);
 		if (xs_debug_on())
 			xs_debug_unmap(dev, base + at * PAGE_SIZE,
 				       run * PAGE_SIZE);

@@ -26,9 +26,6 @@ DEFINE_MUTEX(xs_mutex);
 LIST_HEAD(xs_groups);
 LIST_HEAD(xs_running);
 
-/* Addresses that one engine manages: 128 Ki blocks at most. */
-#define SPACE_END	(32ULL << 30)
-
 /* At most this many leftovers are named. */
 #define NAMED_MAX	8
 
@@ -64,6 +61,7 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 	group->iommu_group = iommu_group;
 	group->ops = xs_dma_ops;
 	INIT_LIST_HEAD(&group->devices);
+	INIT_WORK(&group->trim, xs_world_trim);
 	list_add_tail(&group->list, &xs_groups);
 	return group;
 }
@@ -134,45 +132,56 @@ static bool uses_dma_api(struct device *dev)
 /* ---- take-over ---- */
 
 /* What a peer's memory windows occupy on the bus must not be an IOVA. */
-static void reserve_windows(struct xs_group *group, struct pci_dev *pdev)
+static int reserve_windows(struct xs_group *group, struct pci_dev *pdev)
 {
+	struct xs_space *space = &group->engine.space;
 	struct pci_host_bridge *bridge = pci_find_host_bridge(pdev->bus);
 	struct resource_entry *window;
+	int error = 0;
 	u64 next = 0;
 
 	resource_list_for_each_entry(window, &bridge->windows)
-		if (resource_type(window->res) == IORESOURCE_MEM)
-			xs_space_reserve(&group->engine.space,
-					 window->res->start - window->offset,
-					 window->res->end - window->offset);
+		if (!error && resource_type(window->res) == IORESOURCE_MEM)
+			error = xs_space_reserve(space, window->res->start -
+							window->offset,
+						 window->res->end -
+							window->offset);
 	if (list_empty(&bridge->dma_ranges))
-		return;
+		return error;
 	/* All but these, which are sorted. */
 	resource_list_for_each_entry(window, &bridge->dma_ranges) {
 		u64 start = window->res->start - window->offset;
 
-		if (start > next)
-			xs_space_reserve(&group->engine.space, next, start - 1);
+		if (!error && start > next)
+			error = xs_space_reserve(space, next, start - 1);
 		next = window->res->end - window->offset + 1;
 	}
-	if (next)
-		xs_space_reserve(&group->engine.space, next, U64_MAX);
+	if (!error && next)
+		error = xs_space_reserve(space, next, U64_MAX);
+	return error;
 }
 
-static void reserve(struct xs_group *group)
+/* What nobody maps there must stay so. 0 or -ENOMEM. */
+static int reserve(struct xs_group *group)
 {
 	struct iommu_resv_region *region, *next;
 	struct xs_device *xdev;
 	LIST_HEAD(regions);
+	int error;
 
-	iommu_get_group_resv_regions(group->iommu_group, &regions);
+	error = iommu_get_group_resv_regions(group->iommu_group, &regions);
 	list_for_each_entry_safe(region, next, &regions, list) {
-		xs_space_reserve(&group->engine.space, region->start,
-				 region->start + region->length - 1);
+		if (!error)
+			error = xs_space_reserve(&group->engine.space,
+						 region->start,
+						 region->start +
+							region->length - 1);
 		kfree(region);
 	}
 	list_for_each_entry(xdev, &group->devices, list)
-		reserve_windows(group, to_pci_dev(xdev->dev));
+		if (!error)
+			error = reserve_windows(group, to_pci_dev(xdev->dev));
+	return error;
 }
 
 /* CPUs that go off-line from now on retire from the engine. */
@@ -206,73 +215,73 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 	if (group->domain->ops->iotlb_sync &&
 	    !group->domain->ops->flush_iotlb_all)
 		return "its IOMMU driver cannot invalidate a whole domain";
+	/* There is per-CPU memory of possible CPUs only. */
+	if (num_possible_cpus() != nr_cpu_ids)
+		return "the numbers of the CPUs have gaps";
 	config.start = group->domain->geometry.aperture_start;
-	config.end = min(group->domain->geometry.aperture_end, SPACE_END - 1) + 1;
+	config.end = min(group->domain->geometry.aperture_end, XS_SPACE_END - 1) + 1;
 	if (xs_world_init(group, dev))
 		return "out of memory";
 	if (xs_engine_init(&group->engine, &config)) {
 		xs_world_exit(group);
 		return "no IOVA space or out of memory";
 	}
-	xs_engine_set(&group->engine, group->policy, &group->tuning);
-	reserve(group);
+	/* Nobody uses it yet, who would have to be waited for. */
+	group->engine.tuning = group->tuning;
+	if (reserve(group)) {
+		xs_world_exit(group);
+		xs_engine_destroy(&group->engine);
+		return "out of memory";
+	}
 	/* Nothing of the kernel's own path stays cached. */
 	iommu_flush_iotlb_all(group->domain);
 	run(group);
 	return NULL;
 }
 
-/*
- * Batch-aware drivers' ordinary unmaps are synced at once, so that nothing they
- * do is below the level that such a driver has.
- */
+/* The group's policy, tuning and drivers are its engine's from the return on. */
+static void engine_set(struct xs_group *group)
+{
+	struct xs_tuning tuning = group->tuning;
+
+	tuning.batch_aware = group->aware;
+	if (group->attached)
+		xs_engine_set(&group->engine, group->policy, &tuning);
+}
+
 void xs_group_update_aware(struct xs_group *group)
 {
+	bool aware = group->attached;
 	struct xs_device *xdev;
 
 	lockdep_assert_held(&xs_mutex);
-	group->aware = group->attached;
 	list_for_each_entry(xdev, &group->devices, list)
 		if (xdev->taken && !xdev->aware)
-			group->aware = false;
-	xs_dma_set_aware(&group->ops, group->aware);
-	/* The level is strict from here on: what was deferred is synced. */
-	if (group->aware)
-		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
+			aware = false;
+	if (aware == group->aware)
+		return;
+	group->aware = aware;
+	engine_set(group);
 }
 
-/* Name, remove and count what is still mapped in one block. */
-static u32 sweep_block(struct xs_group *group, u32 block, u32 named)
-{
-	u64 iova = (u64)block * XS_BLOCK_BYTES;
-	u64 end = iova + XS_BLOCK_BYTES;
-	u32 found = 0;
-
-	for (; iova < end; iova += PAGE_SIZE) {
-		phys_addr_t phys = iommu_iova_to_phys(group->domain, iova);
-
-		if (!phys)
-			continue;
-		if (named + found < NAMED_MAX)
-			pr_warn("group %d: IOVA 0x%llx still maps 0x%llx: a driver did not unmap it\n",
-				iommu_group_id(group->iommu_group), iova,
-				(u64)phys);
-		found++;
-		iommu_unmap(group->domain, iova, PAGE_SIZE);
-	}
-	return found;
-}
-
+/* Name, remove and count what is still mapped. */
 static void sweep(struct xs_group *group, s64 live)
 {
-	u32 block = 0;
-	u32 found = 0;
+	int id = iommu_group_id(group->iommu_group);
+	u64 iova = 0, found = 0;
+	u32 mappings = 0;
+	u32 pages;
 
-	while ((block = xs_engine_next_used(&group->engine, block)) !=
-	       XS_NO_BLOCK)
-		found += sweep_block(group, block++, found);
-	pr_warn("group %d: %u pages removed at give-back, %lld expected\n",
-		iommu_group_id(group->iommu_group), found, live);
+	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {
+		if (mappings++ < NAMED_MAX)
+			pr_warn("group %d: IOVA 0x%llx is still mapped, %u pages: a driver did not unmap it\n",
+				id, iova, pages);
+		xs_world_sweep(group, iova, pages);
+		found += pages;
+		iova += (u64)pages << PAGE_SHIFT;
+	}
+	pr_warn("group %d: %llu pages removed at give-back, %lld expected\n", id,
+		found, live);
 }
 
 static void engine_stop(struct xs_group *group)
@@ -281,6 +290,7 @@ static void engine_stop(struct xs_group *group)
 
 	run_no_more(group);
 	xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
+	xs_world_exit(group);
 	live = xs_engine_audit(&group->engine, &group->sum);
 	if (live)
 		sweep(group, live);
@@ -291,7 +301,6 @@ static void engine_stop(struct xs_group *group)
 	}
 	iommu_flush_iotlb_all(group->domain);
 	xs_ledger_add(&group->past, &group->sum);
-	xs_world_exit(group);
 	xs_engine_destroy(&group->engine);
 	group->domain = NULL;
 }
@@ -455,8 +464,7 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	if (!policy)
 		return 0;
 	group->tuning = xs_tuning_default(policy);
-	if (group->attached)
-		xs_engine_set(&group->engine, policy, &group->tuning);
+	engine_set(group);
 	return 0;
 }
 
@@ -490,8 +498,7 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 	    tuning->range_commands_max > XS_RANGES_MAX)
 		return -ERANGE;
 	group->tuning = *tuning;
-	if (group->attached)
-		xs_engine_set(&group->engine, group->policy, tuning);
+	engine_set(group);
 	return 0;
 }
 
@@ -527,8 +534,10 @@ void xs_group_sum(struct xs_group *group, struct xs_ledger *sum)
 		xs_engine_ledger(&group->engine, sum);
 	}
 	xs_ledger_add(sum, &group->past);
-	sum->commands_page += atomic64_read(&group->map_syncs.page);
-	sum->commands_domain += atomic64_read(&group->map_syncs.domain);
+	sum->commands_page += atomic64_read(&group->map_syncs.page) +
+			      atomic64_read(&group->prune_syncs.page);
+	sum->commands_domain += atomic64_read(&group->map_syncs.domain) +
+				atomic64_read(&group->prune_syncs.domain);
 }
 
 enum xs_level xs_group_level(const struct xs_group *group)

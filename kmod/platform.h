@@ -7,6 +7,8 @@
 #include <linux/iommu.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
+#include <linux/preempt.h>
+#include <linux/prefetch.h>
 #include <linux/smp.h>
 
 #include "compat/folio.h"
@@ -21,33 +23,56 @@ extern const struct xs_world_ops xs_linux_world;
 #define xs_ops(engine)		(&xs_linux_world)
 #define xs_world(engine)	((void *)(engine))	/* see struct xs_group */
 
+/* The world's quiesce() is synchronize_rcu(): it waits for these stretches, too. */
+#define xs_enter()		preempt_disable()
+#define xs_exit()		preempt_enable()
 #define xs_cpu_id()		((u32)smp_processor_id())
-#define xs_cpu_hint()		((u32)raw_smp_processor_id())
 
 struct xs_counts;
 typedef struct xs_counts __percpu xs_counts_t;
 #define xs_counts_new()		alloc_percpu(struct xs_counts)
 #define xs_counts_free(c)	free_percpu(c)
 #define xs_counts_of(c, cpu)	per_cpu_ptr(c, cpu)
+#define xs_count_cpu(c)	this_cpu_read((c)->cpu)
 #define xs_count(c, field, n)	this_cpu_add((c)->field, n)
 
 #define xs_warn_once(c, text)	WARN_ONCE(c, "xsmmu: %s\n", text)
 
+/* XS_REF_UNHELD, which comes later; world.c compares them. */
+#define XS_PLATFORM_UNHELD	((xs_ref_t)3)
+
+/* Device memory with pages; if its zone is the last one, that is one bit. */
+static __always_inline bool xs_is_device(const struct folio *folio)
+{
+#ifdef CONFIG_ZONE_DEVICE
+	if (is_power_of_2(ZONE_DEVICE) && ZONE_DEVICE + 1 == __MAX_NR_ZONES)
+		return test_bit(ZONES_PGSHIFT + ilog2(ZONE_DEVICE),
+				(const unsigned long *)&folio->flags);
+#endif
+	return folio_is_zone_device(folio);
+}
+
 /*
  * A page is held by a reference of its folio. A slab folio's reference does
- * not keep its objects, and a frozen one (count 0) has none to take; a device
- * folio may be taken away from under us. None of these can be held.
+ * not keep its objects; a device folio may be taken away from under us. These
+ * cannot be held. One without a reference (frozen, or a tail page of memory that is no
+ * folio) is found out when it is to be.
  */
-static __always_inline xs_ref_t xs_ref_of(u64 phys)
+static __always_inline xs_ref_t xs_memory_ref(struct page *page)
 {
-	struct folio *folio = page_folio(pfn_to_page(phys >> PAGE_SHIFT));
+	struct folio *folio = page_folio(page);
 
-	if (unlikely(folio_test_slab(folio)) ||
-	    unlikely(!folio_ref_count(folio)) ||
-	    unlikely(folio_is_zone_device(folio)))
-		return (xs_ref_t)1;	/* XS_REF_UNHELD */
+	if (unlikely(folio_test_slab(folio)) || unlikely(xs_is_device(folio)))
+		return XS_PLATFORM_UNHELD;
 	return folio;
 }
+
+/* How the caller of a map of one page knows the memory. */
+typedef struct page *xs_memory_t;
+
+#define xs_memory_at(phys)	pfn_to_page((phys) >> PAGE_SHIFT)
+#define xs_ref_of(phys)		xs_memory_ref(xs_memory_at(phys))
+#define xs_prefetchw(p)		prefetchw(p)
 
 /* A folio is freed as a whole. */
 static __always_inline u32 xs_ref_span(xs_ref_t ref, u64 phys)

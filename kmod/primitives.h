@@ -8,6 +8,7 @@
 
 #include <linux/atomic.h>
 #include <linux/bitops.h>
+#include <linux/lockdep.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
@@ -37,15 +38,18 @@ static inline xs_flags_t xs_lock(xs_lock_t *lock)
 
 #define xs_lock_nested(l)	spin_lock(l)
 #define xs_unlock_nested(l)	spin_unlock(l)
+#define xs_assert_locked(l)	lockdep_assert_held(l)
 
 #define xs_a64_read(a)		((u64)atomic64_read(a))
 #define xs_a64_set(a, v)	atomic64_set(a, v)
+#define xs_a64_set_release(a, v)	atomic64_set_release(a, v)
 #define xs_a64_or(a, v)		((u64)atomic64_fetch_or(v, a))
+#define xs_a64_andnot(a, v)	((u64)atomic64_fetch_andnot(v, a))
 #define xs_a64_swap(a, v)	((u64)atomic64_xchg(a, v))
 #define xs_a64_try(a, old, v)	atomic64_try_cmpxchg(a, (s64 *)(old), v)
 
-#define xs_popcount(x)		((u32)hweight64(x))
-#define xs_ctz(x)		((u32)__builtin_ctzll(x))
+#define xs_popcount(x)		((u32)hweight64((u64)(x)))
+#define xs_ctz(x)		__ffs(x)
 #define xs_log2(x)		((u32)(63 - __builtin_clzll(x)))
 
 #define xs_load(p)		READ_ONCE(*(p))

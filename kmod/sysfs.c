@@ -156,6 +156,7 @@ XS_STAT(deferred_pages, deferred(sum));
 XS_STAT(synced_pages, sum->synced_pages);
 XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->synced_pages, 0));
 XS_STAT(map_failures, sum->map_failures);
+XS_STAT(strays, sum->counts.strays);
 XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs.page) +
 		   atomic64_read(&xdev->group->map_syncs.domain));
 XS_STAT(sync_unmap, sum->syncs[XS_SYNC_UNMAP]);
@@ -179,6 +180,7 @@ static struct attribute *stats_attrs[] = {
 	&synced_pages_attribute.attr,
 	&held_pages_attribute.attr,
 	&map_failures_attribute.attr,
+	&strays_attribute.attr,
 	&map_syncs_attribute.attr,
 	&sync_unmap_attribute.attr,
 	&sync_block_attribute.attr,

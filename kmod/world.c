@@ -11,6 +11,7 @@
  */
 #include <linux/cpu.h>
 #include <linux/mm.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
 #include <linux/vmalloc.h>
@@ -64,6 +65,9 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 				  GFP_ATOMIC, &mapped);
 	if (likely(mapped == bytes))
 		return 0;
+	/* Of one page there is no part. */
+	if (__builtin_constant_p(pages) && pages == 1)
+		return error ? error : -ENOMEM;
 	return map_rest(group, iova, phys, bytes, prot, mapped, error);
 }
 
@@ -160,11 +164,41 @@ static __always_inline size_t remove_some(struct xs_group *group,
 	return iommu_unmap_fast(domain, iova, pages << PAGE_SHIFT, gather);
 }
 
-/* Ranges may have holes: padding, or what an error left unmapped. */
-static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
+#define TABLE_PAGES	512u
+
+/*
+ * Remove what may not be mapped in part: padding, or what an error left. VT-d
+ * takes an unmap whose first page has no page table for one of all that such a
+ * table is for, and what is behind it goes, too. So each step begins at what is
+ * mapped, and ends with its page-table page.
+ */
+static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
+				    u64 iova, u64 pages)
 {
 	while (pages) {
-		u64 gone = remove_some(world, gather, iova, pages) >>
+		u64 step = TABLE_PAGES - (iova >> PAGE_SHIFT) % TABLE_PAGES;
+		u64 gone = 0;
+
+		if (iommu_iova_to_phys(group->domain, iova))
+			gone = remove_some(group, gather, iova,
+					   min(step, pages)) >> PAGE_SHIFT;
+		gone = clamp(gone, 1, pages);
+		iova += gone << PAGE_SHIFT;
+		pages -= gone;
+	}
+}
+
+/* A range begins at what is mapped, and may have holes: padding. */
+static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
+{
+	struct xs_group *group = world;
+
+	if (unlikely(pages > SINGLE_PAGES_MAX || atomic_read(&group->partial))) {
+		remove_partial(group, gather, iova, pages);
+		return;
+	}
+	while (pages) {
+		u64 gone = remove_some(group, gather, iova, pages) >>
 			   PAGE_SHIFT;
 
 		if (unlikely(!gone))
@@ -227,6 +261,77 @@ static void world_invalidate(void *world, xs_gather_t *gather,
 		invalidate_range(group, gather, &ranges[i], sent);
 }
 
+/* Undo a map of many parts, of which not all may have been made. */
+void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages)
+{
+	atomic_inc(&group->partial);
+	xs_engine_unmap(&group->engine, iova, pages, true);
+	atomic_dec(&group->partial);
+}
+
+/* Remove and invalidate what the engine has no unmap of any more. */
+void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
+{
+	struct xs_commands sent = { };
+	xs_gather_t gather;
+
+	world_gather_init(&gather);
+	remove_partial(group, &gather, iova, pages);
+	world_invalidate(group, &gather, NULL, 0, &sent);
+}
+
+/* ---- empty page tables ---- */
+
+/*
+ * Free page-table pages that are all empty, and invalidate what the IOMMU has
+ * cached of them. VT-d does that for an unmap that covers all of one, also if
+ * nothing is mapped; but for an unmap whose first page has no page table see
+ * remove_partial(), so one is mapped there: to zeros, to be read only.
+ *
+ * Tables of the generic kind refuse an unmap of nothing, and other drivers warn
+ * of it: there, empty tables stay until the group's domain goes.
+ */
+static void world_prune(void *world, u64 iova, u64 pages)
+{
+	struct xs_range range = { iova >> PAGE_SHIFT, pages };
+	struct xs_group *group = world;
+	struct iommu_domain *domain = group->domain;
+	struct xs_commands sent = { };
+	xs_gather_t gather;
+	size_t mapped = 0;
+
+	if (!group->prunes || (range.page | pages) % TABLE_PAGES)
+		return;
+	if (domain->ops->map_pages(domain, iova, page_to_phys(ZERO_PAGE(0)),
+				   PAGE_SIZE, 1, IOMMU_READ,
+				   GFP_ATOMIC | __GFP_NOWARN, &mapped))
+		return;
+	world_gather_init(&gather);
+	domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages, &gather);
+	world_invalidate(group, &gather, &range, 1, &sent);
+	atomic64_add(sent.page, &group->prune_syncs.page);
+	atomic64_add(sent.domain, &group->prune_syncs.domain);
+}
+
+void xs_world_trim(struct work_struct *work)
+{
+	xs_engine_trim(&container_of(work, struct xs_group, trim)->engine);
+}
+
+/* While the group's world is set up: what an engine does at its end is no cause. */
+static void world_surplus(void *world)
+{
+	struct xs_group *group = world;
+
+	if (group->cpus)
+		schedule_work(&group->trim);
+}
+
+static void world_quiesce(void *world)
+{
+	synchronize_rcu();
+}
+
 /* ---- clock, memory, tracing ---- */
 
 static u64 world_clock(void *world)
@@ -234,13 +339,18 @@ static u64 world_clock(void *world)
 	return ktime_get_mono_fast_ns();
 }
 
-static void *world_alloc(void *world, size_t bytes, bool atomic)
+/* Sizes of slabs below 256 bytes are no multiples of a cache line, some of them. */
+static void *world_alloc(void *world, size_t bytes, u32 cpu, bool atomic)
 {
+	int node = cpu == XS_ANY_CPU ? NUMA_NO_NODE : cpu_to_node(cpu);
+
 	if (xs_fails())
 		return NULL;
+	if (bytes < 256)
+		bytes = roundup_pow_of_two(max_t(size_t, bytes, 64));
 	if (atomic)
-		return kzalloc(bytes, GFP_ATOMIC | __GFP_NOWARN);
-	return kvzalloc(bytes, GFP_KERNEL);
+		return kzalloc_node(bytes, GFP_ATOMIC | __GFP_NOWARN, node);
+	return kvzalloc_node(bytes, GFP_KERNEL, node);
 }
 
 static void world_free(void *world, void *memory, size_t bytes)
@@ -260,16 +370,23 @@ static void world_synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 
 /* ---- sync points ---- */
 
+/*
+ * Interrupts are off. Of another CPU only the timer is started, which may then
+ * fire here: its list has @at since it was told, or its poll is under way.
+ */
 static void world_deferred(void *world, u32 cpu, bool arm, u64 deadline_ns)
 {
 	struct xs_group *group = world;
 	struct xs_group_cpu *at = &group->cpus[cpu];
 
-	if (list_empty(&at->dirty))
+	if (likely(cpu == smp_processor_id()) && list_empty(&at->dirty))
 		list_add(&at->dirty, this_cpu_ptr(&xs_dirty));
-	if (arm)
-		hrtimer_start(&at->timer, ns_to_ktime(deadline_ns),
-			      HRTIMER_MODE_ABS_PINNED);
+	if (!arm)
+		return;
+	spin_lock(&at->lock);
+	hrtimer_start(&at->timer, ns_to_ktime(deadline_ns),
+		      HRTIMER_MODE_ABS_PINNED);
+	spin_unlock(&at->lock);
 }
 
 static enum hrtimer_restart expire(struct hrtimer *timer)
@@ -280,10 +397,13 @@ static enum hrtimer_restart expire(struct hrtimer *timer)
 
 	if (!next)
 		return HRTIMER_NORESTART;
-	/* A start on another path since then has the earlier deadline. */
+	/* Whoever has started it since then knows better. */
+	spin_lock(&at->lock);
 	if (!hrtimer_is_queued(timer))
-		hrtimer_set_expires(timer, ns_to_ktime(next));
-	return HRTIMER_RESTART;
+		hrtimer_start(timer, ns_to_ktime(next),
+			      HRTIMER_MODE_ABS_PINNED);
+	spin_unlock(&at->lock);
+	return HRTIMER_NORESTART;
 }
 
 /* The stock tracepoint napi_poll comes after each poll, on its CPU. */
@@ -381,7 +501,7 @@ static void probe_iommu(struct xs_group *group, struct device *dev)
 {
 	const struct iommu_domain_ops *ops = group->domain->ops;
 	bool needs_sync = ops->iotlb_sync_map;
-	u64 cap;
+	u64 cap = 0;
 
 	group->range_max_lg2 = 63;
 	if (read_iommu_attribute(dev, "intel-iommu", "cap", &cap)) {
@@ -391,6 +511,8 @@ static void probe_iommu(struct xs_group *group, struct device *dev)
 		if (!VTD_CAP_PSI(cap))
 			group->range_max_lg2 = 0;
 	}
+	group->prunes = cap && !xs_domain_is_generic(group->domain) &&
+			ops->map_pages;
 	group->generic = !needs_sync && xs_domain_is_generic(group->domain);
 	group->map_pages = needs_sync ? NULL : ops->map_pages;
 	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
@@ -405,6 +527,9 @@ const struct xs_world_ops xs_linux_world = {
 	.deferred = world_deferred,
 	.alloc = world_alloc,
 	.free = world_free,
+	.quiesce = world_quiesce,
+	.surplus = world_surplus,
+	.prune = world_prune,
 	.synced = world_synced,
 };
 
@@ -412,6 +537,7 @@ int xs_world_init(struct xs_group *group, struct device *dev)
 {
 	u32 cpu;
 
+	BUILD_BUG_ON(XS_PLATFORM_UNHELD != XS_REF_UNHELD);
 	group->cpus = kvcalloc(nr_cpu_ids, sizeof(*group->cpus), GFP_KERNEL);
 	if (!group->cpus || xs_fails()) {
 		kvfree(group->cpus);
@@ -422,6 +548,7 @@ int xs_world_init(struct xs_group *group, struct device *dev)
 
 		hrtimer_setup(&at->timer, expire, CLOCK_MONOTONIC,
 			      HRTIMER_MODE_ABS_PINNED);
+		spin_lock_init(&at->lock);
 		INIT_LIST_HEAD(&at->dirty);
 		at->group = group;
 		at->cpu = cpu;
@@ -457,7 +584,10 @@ static void forget_all(struct xs_group *group)
 	cpus_read_unlock();
 }
 
-/* Nothing maps or unmaps in @group any more, and it is synced. */
+/*
+ * Nothing maps or unmaps in @group any more, and it is synced. Its engine rests
+ * from here on.
+ */
 void xs_world_exit(struct xs_group *group)
 {
 	u32 cpu;
@@ -467,4 +597,5 @@ void xs_world_exit(struct xs_group *group)
 		hrtimer_cancel(&group->cpus[cpu].timer);
 	kvfree(group->cpus);
 	group->cpus = NULL;
+	cancel_work_sync(&group->trim);
 }

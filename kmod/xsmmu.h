@@ -26,6 +26,8 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/pci.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
 
 #include <xsmmu/engine.h>
 
@@ -40,14 +42,22 @@ typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
 
 /*
  * What the engine's world keeps for one CPU of a taken-over group.
+ * @lock:  of who starts @timer
  * @dirty: on this CPU's list of what the end of its next poll syncs; only this
  *	   CPU touches it, with interrupts off
  */
 struct xs_group_cpu {
+	spinlock_t lock;
 	struct hrtimer timer;
 	struct list_head dirty;
 	struct xs_group *group;
 	u32 cpu;
+};
+
+/* Commands that the engine does not know of, by kind. */
+struct xs_group_syncs {
+	atomic64_t page;
+	atomic64_t domain;
 };
 
 /*
@@ -64,9 +74,13 @@ struct xs_group_cpu {
  * @domain:	the group's default domain
  * @map_pages:	the domain's own, where maps need no sync; NULL where they do
  * @unmap_pages: the domain's own, for what was mapped as single pages
+ * @partial:	calls at work that remove what may not be mapped in part
  * @generic:	maps need no sync and the domain has generic page tables
+ * @prunes:	an unmap of nothing frees empty page-table pages
  * @range_max_lg2: log2 of the largest page-selective command, in pages
  * @map_syncs:	map-side syncs since load, by the command that each one sends
+ * @prune_syncs: the same of invalidations for freed page-table pages
+ * @trim:	work: frees what the engine says there is too much of
  * @past:	sum of the ledgers of earlier engines
  * @failure:	why the last take-over failed, NULL if it did not
  */
@@ -87,12 +101,13 @@ struct xs_group {
 	size_t (*unmap_pages)(struct iommu_domain *domain, unsigned long iova,
 			      size_t page_bytes, size_t pages,
 			      struct iommu_iotlb_gather *gather);
+	atomic_t partial;
 	bool generic;
+	bool prunes;
 	u32 range_max_lg2;
-	struct {
-		atomic64_t page;
-		atomic64_t domain;
-	} map_syncs;
+	struct xs_group_syncs map_syncs;
+	struct xs_group_syncs prune_syncs;
+	struct work_struct trim;
 	struct xs_group_cpu *cpus;
 
 	struct xs_ledger past;
@@ -143,12 +158,15 @@ void xs_group_sum(struct xs_group *group, struct xs_ledger *sum);
 /* The group whose operations @dev uses. On the DMA path. */
 static inline struct xs_group *xs_group_of(struct device *dev)
 {
-	return container_of(dev->dma_ops, struct xs_group, ops);
+	struct xs_group *group = container_of(dev->dma_ops, struct xs_group, ops);
+
+	/* One pointer in a register, and not both. */
+	OPTIMIZER_HIDE_VAR(group);
+	return group;
 }
 
 /* dma.c */
 extern const struct dma_map_ops xs_dma_ops;
-void xs_dma_set_aware(struct dma_map_ops *ops, bool aware);
 
 /* debug.c; xs_debug_on(): is misuse to be found? */
 DECLARE_STATIC_KEY_FALSE(xs_debug_key);
@@ -159,12 +177,16 @@ void xs_debug_forget(struct device *dev);
 
 /*
  * world.c. A map with XS_MAP_UNSYNCED, where xs_world_map_unsynced() gives it,
- * is to be followed by xs_world_sync_maps() for its range.
+ * is to be followed by xs_world_sync_maps() for its range. What a map of many
+ * parts has left when one failed is undone by xs_world_unmap_partial().
  */
 #define XS_MAP_UNSYNCED	BIT(31)
 extern const struct xs_world_ops xs_linux_world;
 u32 xs_world_map_unsynced(const struct xs_group *group);
 int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages);
+void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
+void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
+void xs_world_trim(struct work_struct *work);
 int xs_world_init(struct xs_group *group, struct device *dev);
 void xs_world_exit(struct xs_group *group);
 void xs_world_forget_cpu(struct xs_group *group, u32 cpu);

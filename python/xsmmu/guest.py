@@ -65,6 +65,8 @@ class Boot:
     """No console line, no result and no trace for so long means that the guest hangs."""
     words: tuple[str, ...] = ()
     """More words for the kernel's command line."""
+    cpus: int = machine.FREE_CPUS
+    """vCPUs, if it runs freely."""
 
 
 class Guest:
@@ -179,7 +181,9 @@ class Guest:
 
     async def _spawn(self, ends: machine.Endpoints, fds: Sequence[int]) -> asyncio.subprocess.Process:
         boot = self._boot
-        arguments = machine.qemu_arguments(boot.mode, boot.accel, boot.iommu, boot.memory_mib, TRACE_EVENTS, ends)
+        arguments = machine.qemu_arguments(
+            boot.mode, boot.accel, boot.iommu, boot.memory_mib, TRACE_EVENTS, ends, boot.cpus
+        )
         arguments += machine.boot_arguments(boot.kernel, boot.initramfs, boot.words)
         with (self._folder / f"{self.name}.qemu.log").open("wb") as log:
             return await asyncio.create_subprocess_exec(

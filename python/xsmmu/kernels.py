@@ -137,7 +137,7 @@ def _build_own(root: Root, wanted: Own, stock: Kernel, place: Path, config: byte
         f"{make} KCONFIG_ALLCONFIG=own.config allnoconfig; {make} LOCALVERSION=-{wanted.name} bzImage modules;"
         f" {make} LOCALVERSION=-{wanted.name} INSTALL_MOD_PATH=/usr modules_install"
     )
-    console.print(f"kernel {wanted.name}: building, 10 to 30 minutes (a build that is stopped goes on later)")
+    console.print(f"kernel {wanted.name}: building, up to half an hour (a build that is stopped goes on later)")
     with console.status(f"kernel {wanted.name}") as status:
 
         def show(line: str) -> None:

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 Mode = Literal["cost", "free"]
-"""cost: one vCPU, one nanosecond of guest time is one instruction; free: two vCPUs, free-running."""
+"""cost: one vCPU, one nanosecond of guest time is one instruction; free: several vCPUs, free-running."""
+
+FREE_CPUS = 2
+"""vCPUs of a free-running guest that does not ask for more."""
 
 Accel = Literal["tcg", "kvm"]
 
@@ -91,9 +94,18 @@ class Endpoints:
 
 
 def qemu_arguments(
-    mode: Mode, accel: Accel, iommu: str, memory_mib: int, trace_events: Sequence[str], ends: Endpoints
+    mode: Mode,
+    accel: Accel,
+    iommu: str,
+    memory_mib: int,
+    trace_events: Sequence[str],
+    ends: Endpoints,
+    cpus: int = FREE_CPUS,
 ) -> list[str]:
-    """Arguments of qemu-system-x86_64, without the kernel's own (see `boot_arguments`)."""
+    """Arguments of qemu-system-x86_64, without the kernel's own (see `boot_arguments`).
+
+    `cpus` is for a free-running guest; any other has one.
+    """
     arguments = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     # What the guest takes for random and for the time of day is the same in every boot.
     arguments += ["-seed", "1", "-rtc", "base=2025-01-01,clock=vm"]
@@ -104,7 +116,7 @@ def qemu_arguments(
         if accel == "tcg":
             arguments += ["-icount", "shift=0,sleep=off"]
     else:
-        arguments += ["-smp", "2"]
+        arguments += ["-smp", str(cpus)]
     arguments += ["-device", IOMMUS[iommu].device]
     arguments += _ports(ends) + _nics() + _disks(ends.data_disk) + _shared()
     arguments += ["-device", f"iommu-testdev,id={DEVICES['testdev'].id},bus=pcie.0,addr=3"]

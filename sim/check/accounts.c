@@ -9,40 +9,99 @@ static void same(const char *what, u64 engine, u64 world)
 			 (unsigned long long)engine, (unsigned long long)world);
 }
 
+/*
+ * No page counts as exposed for less than it was: as many count as older than each
+ * power of two of ns as were, or more.
+ */
+static void check_exposure(const struct xs_ledger *ledger)
+{
+	u64 engine = 0, seen = 0;
+	u32 bucket = XS_EXPOSURE_BUCKETS;
+
+	for (u32 lg2 = XS_EXPOSURE_MAX_LG2 - 1; lg2 > XS_EXPOSURE_SUB_LG2; lg2--) {
+		while (bucket && xs_ledger_bucket_last_ns(bucket - 1) >= 1ULL << lg2)
+			engine += ledger->exposure[--bucket];
+		seen += shadow.exposed[lg2];
+		if (engine < seen)
+			sim_fail("accounts", "%llu pages were exposed for %llu ns or more, the engine says %llu",
+				 (unsigned long long)seen, 1ULL << lg2, (unsigned long long)engine);
+	}
+	if (ledger->exposure_max_ns < shadow.exposed_max_ns)
+		sim_fail("accounts", "exposure: the engine says %llu ns at most, the world saw %llu",
+			 (unsigned long long)ledger->exposure_max_ns,
+			 (unsigned long long)shadow.exposed_max_ns);
+}
+
 static void check_ledger(const struct sim_accounts *accounts)
 {
 	const struct xs_ledger *ledger = accounts->ledger;
-	u64 syncs = 0, exposed = 0;
+	u64 exposed = 0;
 
 	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
-		syncs += ledger->syncs[i];
+		same(xs_sync_name(i), ledger->syncs[i], accounts->syncs[i]);
 	for (u32 i = 0; i < XS_EXPOSURE_BUCKETS; i++)
 		exposed += ledger->exposure[i];
 	same("maps", ledger->counts.maps, accounts->maps);
 	same("mapped pages", ledger->counts.maps + ledger->counts.map_extra_pages,
 	     accounts->mapped_pages);
 	same("failed maps", ledger->map_failures, accounts->map_failures);
-	if (ledger->counts.unmaps + accounts->unmaps_spread < accounts->unmaps ||
-	    ledger->counts.unmaps > accounts->unmaps + accounts->unmaps_spread)
-		same("unmaps", ledger->counts.unmaps, accounts->unmaps);
+	same("unmaps", ledger->counts.unmaps, accounts->unmaps);
 	same("unmapped pages", ledger->counts.unmaps + ledger->counts.unmap_extra_pages,
 	     accounts->unmapped_pages);
 	same("page commands", ledger->commands_page, accounts->commands_page);
 	same("domain commands", ledger->commands_domain, accounts->commands_domain);
-	same("syncs", syncs, accounts->syncs);
+	same("strays", ledger->counts.strays, accounts->strays);
 	same("exposed pages", exposed, ledger->counts.direct_pages + ledger->synced_pages);
-	/* A page may die while its block is being listed, with interrupts off. */
-	if (ledger->exposure_max_ns + accounts->off_ns < shadow.exposed_max_ns)
-		sim_fail("accounts", "exposure: the engine says %llu ns at most, the world saw %llu",
-			 (unsigned long long)ledger->exposure_max_ns,
-			 (unsigned long long)shadow.exposed_max_ns);
+	check_exposure(ledger);
 	same("live pages", (u64)accounts->audit, accounts->live_pages);
 }
 
-void check_accounts(const struct sim_event *event)
+/* A batch is as old as the first unmap since it was empty, at most. */
+static void check_age(const struct sim_event *event, const struct sim_sync *sync)
 {
-	const struct sim_accounts *accounts = (const struct sim_accounts *)(size_t)event->b;
+	u64 age_ns = event->now_ns - shadow.cpus[sync->cpu].begun_ns;
 
+	if (sync->cause != XS_SYNC_UNMAP && sync->age_ns > age_ns)
+		sim_fail("accounts", "a sync of CPU %u says that its oldest page has waited for %llu ns, and none has for %llu",
+			 sync->cpu, (unsigned long long)sync->age_ns, (unsigned long long)age_ns);
+}
+
+/* Read under traffic: no page is missing, and what is synced was unmapped before. */
+static void check_reading(const struct sim_reading *reading)
+{
+	const struct xs_counts *counts = &reading->ledger->counts;
+	s64 least = (s64)(reading->mapped_least - reading->unmapped_most);
+	s64 most = (s64)(reading->mapped_most - reading->unmapped_least);
+	u64 synced = reading->ledger->synced_pages + counts->direct_pages;
+
+	if (reading->live < 0 || reading->live < least || reading->live > most)
+		sim_fail("accounts", "the engine says that %lld pages are mapped, it is %lld to %lld",
+			 (long long)reading->live, (long long)least, (long long)most);
+	if (synced > xs_counts_unmapped(counts))
+		sim_fail("accounts", "the engine says that %llu pages of %llu unmapped ones are synced",
+			 (unsigned long long)synced,
+			 (unsigned long long)xs_counts_unmapped(counts));
+}
+
+/*
+ * Mappings of all sizes were tried, and have failed. What a block may keep is less
+ * than a quarter that is too little to look for, and of each piece that a mapping
+ * has less than half.
+ */
+static void check_full(void)
+{
+	for (u32 block = 1; block < sim.config.blocks; block++) {
+		u32 free = 0;
+
+		for (u32 i = 0; i < BLOCK_PAGES; i++)
+			free += shadow.pages[block * BLOCK_PAGES + i].state == SHADOW_FREE;
+		if (free >= 3 * BLOCK_PAGES / 4)
+			sim_fail("accounts", "%u pages of block %u are free, and not handed out", free, block);
+	}
+}
+
+static void check_rest(const struct sim_accounts *accounts)
+{
 	check_ledger(accounts);
 	if (!accounts->end)
 		return;
@@ -52,4 +111,22 @@ void check_accounts(const struct sim_event *event)
 	     accounts->unmapped_pages);
 	if (shadow_oldest())
 		sim_fail("accounts", "IOVA page %u is never synced", shadow_oldest());
+}
+
+void check_accounts(const struct sim_event *event)
+{
+	switch (event->kind) {
+	case EV_SYNC:
+		check_age(event, (const struct sim_sync *)(size_t)event->b);
+		break;
+	case EV_READING:
+		check_reading((const struct sim_reading *)(size_t)event->b);
+		break;
+	case EV_FULL:
+		check_full();
+		break;
+	case EV_ACCOUNTS:
+		check_rest((const struct sim_accounts *)(size_t)event->b);
+		break;
+	}
 }

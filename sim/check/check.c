@@ -17,19 +17,22 @@ void check_begin(void)
 static void ask(const struct sim_event *event)
 {
 	switch (event->kind) {
+	case EV_POLICY:
+		check_change(event);
+		break;
 	case EV_FREED:
 		check_pages(event);
 		break;
 	case EV_HANDED:
-		check_iova(event);
 		check_exact(event);
-		break;
+		/* fall through */
 	case EV_ENTRY:
 		check_iova(event);
 		break;
 	case EV_UNMAPPED:
 		check_level(event);
 		check_pages(event);
+		check_points(event);
 		break;
 	case EV_MAPPED:
 	case EV_REMOVED:
@@ -42,6 +45,12 @@ static void ask(const struct sim_event *event)
 	case EV_SYNCED:
 		check_stale(event);
 		break;
+	case EV_SYNC:
+		check_sent(event);
+		check_tables(event);
+		check_points(event);
+		check_accounts(event);
+		break;
 	case EV_ACCESS:
 		check_tables(event);
 		check_stale(event);
@@ -49,15 +58,18 @@ static void ask(const struct sim_event *event)
 		check_pages(event);
 		check_level(event);
 		break;
-	case EV_RETURN:
-		check_points(event);
-		break;
 	case EV_TIME:
 		check_bound(event);
+		/* fall through */
+	case EV_RETURN:
 		check_points(event);
 		break;
 	case EV_ACCOUNTS:
 		check_tables(event);
+		check_accounts(event);
+		break;
+	case EV_READING:
+	case EV_FULL:
 		check_accounts(event);
 		break;
 	}

@@ -30,7 +30,8 @@ enum shadow_state {
  * struct shadow_page
  * @memory, @serial, @prot: what it translates to (@serial 0: nothing)
  * @generation:	of @memory, when it was mapped: another one is another owner's
- * @call:	serial of the unmap
+ * @call:	serial of the unmap; @how: UNMAP_*
+ * @begun, @begun_ns: event of its begin
  * @returned:	event of its return; of its begin, until then
  * @removed, @covered: events of the removal (0: none) and of the last command
  * @newer, @older: neighbours among its CPU's deferred pages; 0: none
@@ -43,6 +44,8 @@ struct shadow_page {
 	u32 serial;
 	u32 generation;
 	u32 call;
+	u64 begun;
+	u64 begun_ns;
 	u64 returned;
 	u64 returned_ns;
 	u64 removed;
@@ -53,18 +56,14 @@ struct shadow_page {
 	u8 prot;
 	u8 cpu;
 	u8 level;
+	u8 how;
 	bool owned;
 	bool told;
 };
 
-/*
- * struct shadow_block
- * @dead:	pages that the driver has unmapped, and that are not synced
- * @dead_by:	of those, by CPU
- */
+/* @dead: pages that the driver has unmapped, and that are not synced. */
 struct shadow_block {
 	u16 dead;
-	u16 dead_by[SIM_CPUS];
 };
 
 /* @promised: deferred IOVA pages that keep it from reuse. */
@@ -72,6 +71,29 @@ struct shadow_memory {
 	u32 generation;
 	u32 promised;
 	bool out;
+};
+
+/* What an operator has set; @number: of the policy. */
+struct shadow_policy {
+	u32 number;
+	u32 level;
+	u32 ranges;	/* range_commands_max */
+	u32 batch;	/* batch_pages */
+};
+
+/*
+ * What a CPU has deferred.
+ * @oldest, @newest: deferred pages; 0: none
+ * @pages:	deferred; @unmapping: before the return of their unmap
+ * @begun_ns:	of the first unmap since a sync has left neither
+ * @waits:	there was one since
+ */
+struct shadow_cpu {
+	u16 oldest, newest;
+	u32 pages;
+	u32 unmapping;
+	u64 begun_ns;
+	bool waits;
 };
 
 /* A page-table page; @unlinked, @covered as for a page. */
@@ -88,18 +110,23 @@ struct shadow {
 	u64 number;		/* of the event */
 	u64 all_covered;	/* last command for all IOVAs */
 	u64 exposed_max_ns;
+	u64 exposed[64];	/* pages, by log2 of the ns */
+	struct shadow_policy now;
+	struct shadow_policy before;	/* while it changes; else the same */
 	u32 level;		/* promised now */
-	u32 policy;
 	bool changing;		/* the policy */
+	u64 changed;		/* event */
+	u64 reclaimed_ns;	/* a map has synced other CPUs, that began then */
+	u64 reclaiming_ns;	/* the one before */
 	bool landed_after;	/* an access after an unmap's return */
 	bool landed_reused;	/* the same, in memory of another owner */
 	u64 window_ns;
-	u64 window_max_ns;	/* ever */
-	u64 changed;		/* event of the last change of policy */
+	u32 points;		/* POINT_*, that sync now */
 	u64 called[SIM_CPUS][CALLS_DEEP];	/* events of running calls that sync */
+	u32 call_points[SIM_CPUS][CALLS_DEEP];	/* POINT_*, all the while */
 	u32 calling[SIM_CPUS];	/* so many */
-	u16 oldest[SIM_CPUS];	/* deferred page; 0: none */
-	u16 newest[SIM_CPUS];
+	struct shadow_cpu cpus[SIM_CPUS];
+	bool twice;		/* an unmap is running that may be any CPU's */
 	u32 unlinked[SHADOW_TABLES];	/* tables that are to be covered */
 	u32 unlinked_count;
 	u32 empty[SHADOW_EMPTY];	/* blocks that were all unmapped */
@@ -127,11 +154,14 @@ void shadow_event(const struct sim_event *event);
 /* The oldest deferred page of any CPU, 0: none. */
 u32 shadow_oldest(void);
 
-/* What the unmap of @page that returns now promises; it is not synced yet. */
-enum xs_level shadow_promise(const struct shadow_page *page);
-
 /* Has the unmap @event that returns left @page unsynced? */
 bool shadow_is_left(const struct shadow_page *page, const struct sim_event *event);
+
+/* What README.md says that a policy syncs on, by its number in EV_POLICY. */
+#define POINT_POLL	1u	/* the end of a poll */
+#define POINT_BLOCK	2u	/* a block that is all unmapped */
+#define POINT_UNMAP	4u	/* each unmap */
+u32 check_points_of(u32 policy);
 
 /* The invariants; each in its file. */
 void check_iova(const struct sim_event *event);		/* 1 */
@@ -142,6 +172,8 @@ void check_tables(const struct sim_event *event);	/* 4 */
 void check_exact(const struct sim_event *event);	/* 5 */
 void check_accounts(const struct sim_event *event);	/* 6 */
 void check_bound(const struct sim_event *event);	/* a deferred unmap's age */
+void check_sent(const struct sim_event *event);		/* what a sync sends */
 void check_level(const struct sim_event *event);	/* never stronger than seen */
+void check_change(const struct sim_event *event);	/* what a new policy promises */
 
 #endif

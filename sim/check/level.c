@@ -13,9 +13,9 @@ static void check_left(const struct sim_event *event)
 
 		if (!shadow_is_left(page, event))
 			continue;
-		if (event->b || event->pages > BLOCK_PAGES)
+		if (event->b || page->how & UNMAP_NOW || event->pages > BLOCK_PAGES)
 			sim_fail("level", "IOVA page %u is left by an unmap that syncs at once", i);
-		if (shadow_promise(page) == XS_LEVEL_STRICT)
+		if (shadow.level == XS_LEVEL_STRICT)
 			sim_fail("level", "IOVA page %u is deferred, and the level is strict", i);
 	}
 }

@@ -12,7 +12,7 @@ static void check_left(const struct sim_event *event)
 		const struct shadow_page *page = &shadow.pages[i];
 
 		if (shadow_is_left(page, event) && page->serial &&
-		    shadow_promise(page) >= XS_LEVEL_HELD && page->memory < SIM_MEMORY &&
+		    shadow.level >= XS_LEVEL_HELD && page->memory < SIM_MEMORY &&
 		    !shadow.memory[page->memory].out)
 			sim_fail("pages", "the unmap of IOVA page %u is deferred though memory page %u is free",
 				 i, page->memory);

@@ -2,22 +2,27 @@
 /*
  * Invariant 3 again, by sync points: what was deferred before a call that syncs
  * is synced when it returns. A poll, and a CPU that goes off-line, sync what
- * that CPU has batched: the pages of blocks in which only it has unmapped. Under
- * a policy that syncs empty blocks none waits for anything else.
+ * that CPU has unmapped. Under a policy that syncs empty blocks none waits for
+ * anything else, and a batch has no more than its threshold. And what is no sync
+ * point syncs nothing: an unmap that can wait does.
  */
 #include "check.h"
 
 /* What README.md says of each policy, in the order of EV_POLICY's numbers. */
-static const struct {
-	bool poll;
-	bool block;
-} points[] = {
-	{ false, false },	/* strict */
-	{ false, false },	/* lazy */
-	{ false, true },	/* fands */
-	{ true, false },	/* xsmmu */
-	{ true, false },	/* fused */
+static const u32 points[] = {
+	POINT_UNMAP,	/* strict */
+	0,		/* lazy */
+	POINT_BLOCK,	/* fands */
+	POINT_POLL,	/* xsmmu */
+	POINT_POLL,	/* fused */
 };
+
+u32 check_points_of(u32 policy)
+{
+	if (policy >= sizeof(points) / sizeof(points[0]))
+		sim_fail("points", "what policy %u syncs on is not written down here", policy);
+	return points[policy];
+}
 
 static void check_all(u64 called, const char *what)
 {
@@ -29,14 +34,10 @@ static void check_all(u64 called, const char *what)
 
 static void check_cpu(u32 cpu, u64 called, const char *what)
 {
-	for (u32 at = shadow.oldest[cpu]; at; at = shadow.pages[at].newer) {
-		const struct shadow_block *block = &shadow.blocks[at / BLOCK_PAGES];
+	u32 page = shadow.cpus[cpu].oldest;
 
-		if (shadow.pages[at].returned >= called)
-			return;
-		if (block->dead == block->dead_by[cpu])
-			sim_fail("points", "%s has left IOVA page %u of CPU %u unsynced", what, at, cpu);
-	}
+	if (page && shadow.pages[page].returned < called)
+		sim_fail("points", "%s has left IOVA page %u of CPU %u unsynced", what, page, cpu);
 }
 
 /*
@@ -49,24 +50,86 @@ static void check_empty(void)
 		u32 at = shadow.empty[--shadow.empty_count];
 		const struct shadow_block *block = &shadow.blocks[at];
 
-		if (points[shadow.policy].block && block->dead == BLOCK_PAGES)
+		if (shadow.points & POINT_BLOCK && block->dead == BLOCK_PAGES)
 			sim_fail("points", "block %u is all unmapped and unsynced", at);
 	}
+}
+
+/* The CPU that has unmapped has less than a full batch, with these. */
+static void check_full(const struct sim_event *event)
+{
+	u32 pages = shadow.cpus[event->cpu].pages;
+
+	for (u32 i = event->page; i < event->page + event->pages; i++)
+		pages += shadow_is_left(&shadow.pages[i], event);
+	if (!shadow.changing && pages >= shadow.now.batch)
+		sim_fail("points", "CPU %u has deferred %u pages, and a batch is full at %u", event->cpu,
+			 pages, shadow.now.batch);
+}
+
+/* A sync of a full batch has one mapping of a block too many at most. */
+static void check_size(const struct sim_sync *sync)
+{
+	u32 batch = shadow.now.batch > shadow.before.batch ? shadow.now.batch : shadow.before.batch;
+
+	if (sync->pages > batch + BLOCK_PAGES - 1)
+		sim_fail("points", "%u pages are synced at once, and a batch is full at %u", sync->pages,
+			 batch);
+}
+
+/*
+ * An unmap has synced itself: it was to, or it is all that it can do. Memory that
+ * cannot be held waits only where none is held.
+ */
+static void check_itself(const struct sim_sync *sync)
+{
+	const struct shadow_page *page = &shadow.pages[sync->page];
+	bool aware = page->how & UNMAP_AWARE;
+
+	if (shadow.changing || shadow.changed > page->begun || sync->pages > BLOCK_PAGES ||
+	    page->how & (UNMAP_NOW | UNMAP_TWICE) || !(page->how & UNMAP_ROOM) ||
+	    shadow.points & POINT_UNMAP)
+		return;
+	if (!aware && (shadow.level == XS_LEVEL_STRICT ||
+		       (shadow.level == XS_LEVEL_HELD && !(page->how & UNMAP_HOLDABLE))))
+		return;
+	sim_fail("points", "the unmap of IOVA page %u syncs it, and nothing asks for that", sync->page);
+}
+
+static void check_sync(const struct sim_sync *sync)
+{
+	if (!(sync->causes & XS_SYNC_BIT(sync->cause)))
+		sim_fail("points", "a sync of CPU %u says that its cause is %u, which is none here",
+			 sync->cpu, sync->cause);
+	if (sync->cause == XS_SYNC_UNMAP)
+		check_itself(sync);
+	else
+		check_size(sync);
 }
 
 void check_points(const struct sim_event *event)
 {
 	u64 called;
+	u32 always;
 
+	if (event->kind == EV_UNMAPPED) {
+		check_full(event);
+		return;
+	}
+	if (event->kind == EV_SYNC) {
+		check_sync((const struct sim_sync *)(size_t)event->b);
+		return;
+	}
 	if (event->kind == EV_TIME) {
 		if (!event->calls && !shadow.changing)
 			check_empty();
 		return;
 	}
 	called = shadow.called[event->cpu][shadow.calling[event->cpu] - 1];
+	always = shadow.call_points[event->cpu][shadow.calling[event->cpu] - 1];
 	switch (event->a) {
 	case CALL_POLL:
-		if (event->b && points[shadow.policy].poll)
+		if (always & POINT_POLL)
 			check_cpu(event->page, called, "the end of a poll");
 		break;
 	case CALL_RETIRE:

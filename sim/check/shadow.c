@@ -10,13 +10,14 @@ static void list_add(u32 page, u32 cpu)
 {
 	struct shadow_page *at = &shadow.pages[page];
 
-	at->older = shadow.newest[cpu];
+	at->older = shadow.cpus[cpu].newest;
 	at->newer = 0;
 	if (at->older)
 		shadow.pages[at->older].newer = (u16)page;
 	else
-		shadow.oldest[cpu] = (u16)page;
-	shadow.newest[cpu] = (u16)page;
+		shadow.cpus[cpu].oldest = (u16)page;
+	shadow.cpus[cpu].newest = (u16)page;
+	shadow.cpus[cpu].pages++;
 }
 
 static void list_remove(u32 page)
@@ -26,11 +27,12 @@ static void list_remove(u32 page)
 	if (at->newer)
 		shadow.pages[at->newer].older = at->older;
 	else
-		shadow.newest[at->cpu] = at->older;
+		shadow.cpus[at->cpu].newest = at->older;
 	if (at->older)
 		shadow.pages[at->older].newer = at->newer;
 	else
-		shadow.oldest[at->cpu] = at->newer;
+		shadow.cpus[at->cpu].oldest = at->newer;
+	shadow.cpus[at->cpu].pages--;
 }
 
 u32 shadow_oldest(void)
@@ -38,7 +40,7 @@ u32 shadow_oldest(void)
 	u32 oldest = 0;
 
 	for (u32 i = 0; i < sim.config.cpus; i++) {
-		u32 page = shadow.oldest[i];
+		u32 page = shadow.cpus[i].oldest;
 
 		if (page && (!oldest ||
 			     shadow.pages[page].returned < shadow.pages[oldest].returned))
@@ -85,31 +87,40 @@ static void entry(const struct sim_event *event)
 	}
 }
 
+static void has_begun(u32 at, u64 begun_ns)
+{
+	struct shadow_cpu *cpu = &shadow.cpus[at];
+
+	if (!cpu->waits || begun_ns < cpu->begun_ns)
+		cpu->begun_ns = begun_ns;
+	cpu->waits = true;
+}
+
 static void unmap(const struct sim_event *event)
 {
+	if (event->b & UNMAP_TWICE)
+		shadow.twice = true;
+	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++)
+		if (cpu == event->cpu || event->b & UNMAP_TWICE)
+			has_begun(cpu, event->now_ns);
+	shadow.cpus[event->cpu].unmapping += event->pages;
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
 		struct shadow_page *page = &shadow.pages[i];
 
 		page->state = SHADOW_UNMAPPING;
 		page->call = event->a;
 		page->cpu = event->cpu;
+		page->how = (u8)event->b;
+		page->begun = shadow.number;
+		page->begun_ns = event->now_ns;
 		page->returned = shadow.number;
 		block_of(i)->dead++;
-		block_of(i)->dead_by[event->cpu]++;
 	}
 }
 
 bool shadow_is_left(const struct shadow_page *page, const struct sim_event *event)
 {
 	return page->state == SHADOW_UNMAPPING && page->call == event->a;
-}
-
-enum xs_level shadow_promise(const struct shadow_page *page)
-{
-	/* Which policy the unmap saw is not known. */
-	if (shadow.changing || shadow.changed > page->returned)
-		return shadow.level < XS_LEVEL_BOUNDED ? shadow.level : XS_LEVEL_LAZY;
-	return shadow.level;
 }
 
 /* Is this page's memory one that can be freed, and was not since it was mapped? */
@@ -128,15 +139,15 @@ static void note_empty(u32 page)
 
 static void unmapped(const struct sim_event *event)
 {
+	if (shadow.pages[event->page].how & UNMAP_TWICE)
+		shadow.twice = false;
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
 		struct shadow_page *page = &shadow.pages[i];
 
 		if (!shadow_is_left(page, event))
 			continue;
-		page->level = shadow_promise(page);
+		page->level = shadow.level;
 		page->window_ns = shadow.window_ns;
-		if (shadow.changing || shadow.changed > page->returned)
-			page->window_ns = shadow.window_max_ns;
 		page->owned = is_owned(page);
 		/* Memory that was freed before its unmap is not promised. */
 		if (!page->owned && page->level >= XS_LEVEL_HELD)
@@ -144,6 +155,8 @@ static void unmapped(const struct sim_event *event)
 		if (page->level >= XS_LEVEL_HELD)
 			shadow.memory[page->memory].promised++;
 		page->state = SHADOW_DEFERRED;
+		shadow.cpus[page->cpu].unmapping--;
+		page->cpu = event->cpu;
 		page->returned = shadow.number;
 		page->returned_ns = event->now_ns;
 		list_add(i, page->cpu);
@@ -165,17 +178,29 @@ static void synced(u32 at, u64 now_ns)
 	if (page->state == SHADOW_DEFERRED) {
 		u64 exposed_ns = now_ns - page->returned_ns;
 
+		if (exposed_ns)
+			shadow.exposed[xs_log2(exposed_ns)]++;
 		if (exposed_ns > shadow.exposed_max_ns)
 			shadow.exposed_max_ns = exposed_ns;
 		if (page->level >= XS_LEVEL_HELD)
 			shadow.memory[page->memory].promised--;
 		list_remove(at);
+	} else {
+		shadow.cpus[page->cpu].unmapping--;
 	}
 	page->state = SHADOW_FREE;
 	page->serial = 0;
 	page->memory = EV_NO_MEMORY;
 	block->dead--;
-	block->dead_by[page->cpu]--;
+}
+
+/* One of a batch: who unmaps while it runs waits for it. */
+static void finished(const struct sim_sync *sync)
+{
+	struct shadow_cpu *cpu = &shadow.cpus[sync->cpu];
+
+	if (sync->cause != XS_SYNC_UNMAP)
+		cpu->waits = cpu->pages || cpu->unmapping || shadow.twice;
 }
 
 static void command(const struct sim_event *event)
@@ -213,19 +238,52 @@ static void table_event(const struct sim_event *event)
 			shadow.unlinked[i] = shadow.unlinked[--shadow.unlinked_count];
 }
 
-/* While it changes, the weaker level and the longer window count. */
+/*
+ * The new level holds for all that is deferred still; see check/change.c for what
+ * it may not be.
+ */
+static void renew(void)
+{
+	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++)
+		for (u32 at = shadow.cpus[cpu].oldest; at; at = shadow.pages[at].newer) {
+			struct shadow_page *page = &shadow.pages[at];
+
+			page->window_ns = shadow.window_ns;
+			if (page->level < XS_LEVEL_HELD && shadow.level >= XS_LEVEL_HELD &&
+			    page->owned) {
+				page->level = shadow.level;
+				shadow.memory[page->memory].promised++;
+			}
+		}
+}
+
+/* While it changes, the weaker level, the longer window and what both sync count. */
 static void policy(const struct sim_event *event)
 {
-	shadow.policy = event->page;
-	if (!event->a || event->pages < shadow.level)
-		shadow.level = event->pages;
-	if (!event->a || event->b > shadow.window_ns)
-		shadow.window_ns = event->b;
-	if (event->b > shadow.window_max_ns)
-		shadow.window_max_ns = event->b;
-	shadow.changing = event->a;
+	struct shadow_policy next = {
+		.number = event->page,
+		.level = event->pages,
+		.ranges = RANGES_OF(event->b),
+		.batch = BATCH_OF(event->b),
+	};
+	bool changing = event->a;
+
+	shadow.before = changing ? shadow.now : next;
+	shadow.now = next;
+	shadow.points = changing ? shadow.points & check_points_of(next.number) :
+				   check_points_of(next.number);
+	if (!changing || next.level < shadow.level)
+		shadow.level = next.level;
+	if (!changing || WINDOW_OF(event->b) > shadow.window_ns)
+		shadow.window_ns = WINDOW_OF(event->b);
+	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++)
+		for (u32 i = 0; i < shadow.calling[cpu]; i++)
+			shadow.call_points[cpu][i] &= shadow.points;
+	shadow.changing = changing;
 	shadow.changed = shadow.number;
 	shadow.empty_count = 0;
+	if (!changing)
+		renew();
 }
 
 static void memory(const struct sim_event *event)
@@ -279,7 +337,11 @@ void shadow_event(const struct sim_event *event)
 		for (u32 i = event->page; i < event->page + event->pages; i++)
 			synced(i, event->now_ns);
 		break;
+	case EV_SYNC:
+		finished((const struct sim_sync *)(size_t)event->b);
+		break;
 	case EV_CALL:
+		shadow.call_points[event->cpu][shadow.calling[event->cpu]] = shadow.points;
 		shadow.called[event->cpu][shadow.calling[event->cpu]++] = shadow.number;
 		break;
 	case EV_RETURN:

@@ -106,8 +106,11 @@ static void tell_failure(const struct options *options, u64 seed, u64 before)
 		shrink(&config, &run);
 }
 
-static void tell_faults(const u64 *faults)
+/* @points, @pages: the most that were without interrupts. */
+static void tell_more(const u64 *faults, u64 points, u32 pages)
 {
+	printf("  no interrupts for at most %llu points, %u pages\n", (unsigned long long)points,
+	       pages);
 	for (u32 i = 0; i < FAULT_COUNT; i++)
 		printf("  %-22s %llu\n", sim_fault_name(i), (unsigned long long)faults[i]);
 }
@@ -115,7 +118,8 @@ static void tell_faults(const u64 *faults)
 int main(int count, char **words)
 {
 	struct options options = { .seed = 1, .seeds = 1, .events = 1000000, .seconds = 1e9 };
-	u64 operations = 0, accesses = 0, digest = 0, seed;
+	u64 operations = 0, accesses = 0, digest = 0, points = 0, seed;
+	u32 pages = 0;
 	u64 faults[FAULT_COUNT] = { 0 };
 	enum xs_level observed = XS_LEVEL_STRICT;
 	double start = seconds_of(CLOCK_MONOTONIC), taken;
@@ -136,6 +140,8 @@ int main(int count, char **words)
 		operations += sim.operations;
 		accesses += sim.accesses;
 		digest = (digest ^ sim.digest) * 0x9fb21c651e98df25;
+		points = sim.off_most_points > points ? sim.off_most_points : points;
+		pages = sim.off_most_pages > pages ? sim.off_most_pages : pages;
 		for (u32 i = 0; i < FAULT_COUNT; i++)
 			faults[i] += sim.faults[i];
 		if (check_observed_level() < observed)
@@ -143,7 +149,7 @@ int main(int count, char **words)
 	}
 	taken = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
 	if (options.verbose)
-		tell_faults(faults);
+		tell_more(faults, points, pages);
 	printf("ok: seeds %llu..%llu, %llu operations, %llu accesses, observed %s, digest %016llx\n",
 	       (unsigned long long)options.seed, (unsigned long long)seed - 1,
 	       (unsigned long long)operations, (unsigned long long)accesses,

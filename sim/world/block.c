@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Blocks of a batch-aware driver: taken, filled and undone in parts, and given
- * back, a step at a time on any CPU. Each page is a mapping of its own.
+ * back, a step at a time on any CPU, and on several at once. Each page is a
+ * mapping of its own.
  */
 #include <string.h>
 
@@ -12,23 +13,29 @@
 
 /*
  * @page:	the first one, 0: none
+ * @pages:	that were asked for
  * @unused:	neither mapped yet nor dropped; bits, as all sets of pages here
- * @memory, @kind: of each mapped page
+ * @mapped:	in neither set is what a running call is about
+ * @left:	all but those that were undone or dropped
+ * @memory, @kind, @era: of each mapped page
  */
 struct own_block {
 	u32 page;
+	u32 pages;
 	u64 unused;
 	u64 mapped;
+	u64 left;
 	u32 memory[XS_BLOCK_PAGES];
 	u8 kind[XS_BLOCK_PAGES];
-	bool busy;
+	u64 era[XS_BLOCK_PAGES];
+	bool taking;
 };
 
 static struct own_block blocks[BLOCKS];
 
 static u64 iova_of(const struct own_block *block, u32 at)
 {
-	return (u64)(block->page + at) << XS_PAGE_LG2;
+	return sim_iova_of(block->page + at);
 }
 
 static u64 bits(u32 at, u32 count)
@@ -50,17 +57,29 @@ static void take(struct own_block *block)
 	u64 last = driver_limit();
 	u64 iova;
 
-	sim_call_begin();
+	block->taking = true;
+	sim_map_begin(0);
 	iova = xs_engine_take_block(&sim.engine, pages, last);
-	sim_call_end();
+	sim_map_end(0);
+	block->taking = false;
 	if (!iova)
 		return;
-	block->page = (u32)(iova >> XS_PAGE_LG2);
+	block->page = sim_page_of(iova);
+	block->pages = pages;
 	block->unused = bits(0, pages);
 	block->mapped = 0;
+	block->left = block->unused;
 	if (block->page % XS_BLOCK_PAGES)
 		sim_fail("exact", "a block begins at IOVA page %u", block->page);
-	sim_event(EV_HANDED, sim_cpu_now(), block->page, pages, (u32)(last >> XS_PAGE_LG2), 1);
+	driver_tell_handed(block->page, pages, last, true);
+}
+
+/* These are no more; the last one is the end of the block. */
+static void gone(struct own_block *block, u64 set)
+{
+	block->left &= ~set;
+	if (!block->left)
+		block->page = 0;
 }
 
 /* ---- map ---- */
@@ -97,19 +116,22 @@ static void fill(struct own_block *block)
 	pages = take_memory(block, at, pages);
 	if (!pages)
 		return;
-	for (u32 i = 0; i < pages; i++)
+	block->unused &= ~bits(at, pages);
+	for (u32 i = 0; i < pages; i++) {
 		phys[i] = (u64)block->memory[at + i] << XS_PAGE_LG2;
-	sim_call_begin();
+		block->era[at + i] = sim.era;
+	}
+	sim_map_begin(pages);
 	done = xs_engine_map_in_block(&sim.engine, iova_of(block, at), phys, pages, prot);
-	sim_call_end();
+	sim_map_end(pages);
 	for (u32 i = 0; i < done; i++)
 		driver_tell_mapped(block->page + at + i, 1, block->memory[at + i], prot);
 	sim.map_failures += done < pages;
 	for (u32 i = done; i < pages; i++)
 		drop_memory(block, at + i);
+	block->unused |= bits(at, pages) & ~(done ? bits(at, done) : 0);
 	if (!done)
 		return;
-	block->unused &= ~bits(at, done);
 	block->mapped |= bits(at, done);
 	sim.maps++;
 	sim.mapped_pages += done;
@@ -117,76 +139,117 @@ static void fill(struct own_block *block)
 
 /* ---- unmap ---- */
 
-/* Tell of each run of @set. Returns how many there are. */
-static u32 tell(const struct own_block *block, enum sim_event_kind kind, u64 set, u32 serial, u64 b)
+/* Tell of each run of @set. */
+static void tell(const struct own_block *block, enum sim_event_kind kind, u64 set, u32 serial,
+		 u64 b)
 {
-	u32 runs = 0, at, pages;
+	u32 at, pages;
 
 	for (; set; set &= ~bits(at, pages)) {
 		pages = first_run(set, &at);
 		sim_event(kind, sim_cpu_now(), block->page + at, pages, serial, b);
-		runs++;
 	}
-	return runs;
 }
 
 /* One page, as if it had been mapped without a block. */
 static void undo_one(struct own_block *block, u32 at)
 {
-	const struct sim_mapping mapping = { .iova = iova_of(block, at), .pages = 1 };
+	const struct sim_mapping mapping = {
+		.iova = iova_of(block, at),
+		.pages = 1,
+		.part_count = 1,
+		.kind = { block->kind[at] },
+		.era = block->era[at],
+	};
 
 	block->mapped &= ~bits(at, 1);
 	driver_unmap(&mapping, sim_draw(2));
 	drop_memory(block, at);
+	gone(block, bits(at, 1));
 }
 
-/*
- * Many pages with one call, and their sync. A policy that does not wait for that
- * makes an unmap of each run; if it was being changed, which is not known.
- */
+/* Many pages with one call, and their sync. */
 static void undo(struct own_block *block, u64 set)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
 	bool bound = cpu->interrupted || sim_draw(2);
-	u32 pages = xs_popcount(set), serial = ++sim.unmap_serial, runs;
+	u32 pages = xs_popcount(set), serial = ++sim.unmap_serial;
 	struct driver_promise promise;
+	bool strict;
 
 	block->mapped &= ~set;
 	device_note_stale(block->page + xs_ctz(set));
 	cpu->bound += bound;
-	runs = tell(block, EV_UNMAP, set, serial, 0);
+	tell(block, EV_UNMAP, set, serial, UNMAP_AWARE | (cpu->has_batch ? UNMAP_ROOM : 0));
+	sim.unmapping_pages += pages;
 	promise = driver_promise_begin();
-	sim_call_begin();
+	sim_call_begin(CAUSES_OF_UNMAP);
 	xs_engine_unmap_in_block_no_sync(&sim.engine, iova_of(block, 0), set);
 	sim_call_end();
-	driver_promise_end(&promise);
-	sim.unmaps += promise.waits ? 1 : runs;
-	sim.unmaps_spread += promise.steady ? 0 : runs - 1;
+	strict = driver_promise_end(&promise);
+	sim.unmapping_pages -= pages;
+	sim.unmaps += pages;
 	sim.unmapped_pages += pages;
-	sim_call_begin();
-	xs_engine_sync_explicit(&sim.engine, !bound);
-	sim_call_end();
+	driver_sync(!bound);
 	cpu->bound -= bound;
-	tell(block, EV_UNMAPPED, set, serial, promise.strict);
-	for (; set; set &= set - 1)
-		drop_memory(block, xs_ctz(set));
+	tell(block, EV_UNMAPPED, set, serial, strict);
+	for (u64 rest = set; rest; rest &= rest - 1)
+		drop_memory(block, xs_ctz(rest));
+	gone(block, set);
+}
+
+static void drop_unused(struct own_block *block)
+{
+	u64 set = block->unused;
+	u32 at, pages;
+
+	block->unused = 0;
+	for (u64 rest = set; rest; rest &= ~bits(at, pages)) {
+		pages = first_run(rest, &at);
+		sim_event(EV_DROPPED, sim_cpu_now(), block->page + at, pages, 0, 0);
+		sim_call_begin(0);
+		xs_engine_drop_in_block(&sim.engine, iova_of(block, at), pages);
+		sim_call_end();
+	}
+	gone(block, set);
 }
 
 static void give_back(struct own_block *block)
 {
-	u32 at, pages;
-
-	for (u64 set = block->unused; set; set &= ~bits(at, pages)) {
-		pages = first_run(set, &at);
-		sim_event(EV_DROPPED, sim_cpu_now(), block->page + at, pages, 0, 0);
-		sim_call_begin();
-		xs_engine_drop_in_block(&sim.engine, iova_of(block, at), pages);
-		sim_call_end();
-	}
-	block->unused = 0;
+	if (block->unused)
+		drop_unused(block);
 	if (block->mapped)
 		undo(block, block->mapped);
-	block->page = 0;
+}
+
+/* ---- what a driver has not, or not any more ---- */
+
+/*
+ * A page of the block that is mapped, or gone, is mapped or dropped once more. One
+ * that is left is kept meanwhile, so that the block is.
+ */
+static void stray(struct own_block *block)
+{
+	static const u64 phys[2] = { SIM_MEMORY << XS_PAGE_LG2, SIM_MEMORY << XS_PAGE_LG2 };
+	u64 kept = block->mapped & -block->mapped;
+	u64 set = kept | ~block->left;
+	u32 at;
+
+	if (!kept)
+		return;
+	at = xs_ctz(sim_draw(2) ? kept : set);
+	block->mapped &= ~kept;
+	sim_me->straying++;
+	sim.strays++;
+	sim_call_begin(0);
+	if (sim_draw(2))
+		xs_engine_drop_in_block(&sim.engine, iova_of(block, at), 1);
+	else if (xs_engine_map_in_block(&sim.engine, iova_of(block, at), phys,
+					1 + (at + 1 < XS_BLOCK_PAGES && sim_draw(2)), 3))
+		sim_fail("exact", "a page of a block is mapped twice");
+	sim_call_end();
+	sim_me->straying--;
+	block->mapped |= kept;
 }
 
 /* ---- steps ---- */
@@ -213,7 +276,10 @@ static void go_on(struct own_block *block)
 			undo_one(block, xs_ctz(some));
 		break;
 	case 2:
-		give_back(block);
+		if (sim_draw(4))
+			give_back(block);
+		else
+			stray(block);
 		break;
 	default:
 		if (block->unused)
@@ -225,14 +291,10 @@ void block_step(void)
 {
 	struct own_block *block = &blocks[sim_draw(BLOCKS)];
 
-	if (block->busy)
-		return;
-	block->busy = true;
 	if (block->page)
 		go_on(block);
-	else
+	else if (!block->taking)
 		take(block);
-	block->busy = false;
 }
 
 void block_begin(void)

@@ -24,7 +24,7 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 		.step_ns = 500,
 		.looks = 1,
 		.attack = 50,
-		.step = { 40, 40, 4, 4, 1, 4 },
+		.step = { 40, 40, 4, 4, 1, 4, 1 },
 		.multi = 16,
 		.large = 800,
 		.scatter = 4,
@@ -44,8 +44,11 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 			[FAULT_JUMP] = 50,
 			[FAULT_LATE_TIMER] = 8,
 			[FAULT_OFFLINE] = 20,
-			[FAULT_MIGRATION] = 16,
+			[FAULT_UNSURE] = 16,
+			[FAULT_TRIM] = 50,
+			[FAULT_STRAY] = 20,
 			[FAULT_FREED_EARLY] = 64,
+			[FAULT_TWICE] = 20,
 		},
 	};
 
@@ -129,8 +132,8 @@ static void draw_work(struct sim_config *config)
 
 /*
  * A wide world: many mappings, all over the space for their many limits, and few
- * syncs, so that a batch has hundreds of blocks. By chance alone this hardly
- * comes together.
+ * syncs, so that a batch has hundreds of runs. By chance alone this hardly comes
+ * together.
  */
 static void widen(struct sim_config *config)
 {
@@ -152,6 +155,13 @@ static void widen(struct sim_config *config)
 	config->low = 3;
 	config->fifo = false;
 	config->kinds[MEMORY_SLAB] = 0;
+	/* Or undone in the order in which they were mapped, so that runs are long. */
+	if (draw(2)) {
+		config->fifo = true;
+		config->low = 0;
+		config->low_blocks = 0;
+		config->table_lg2 = 9;
+	}
 	config->fault[FAULT_SYNC] = 0;
 	config->fault[FAULT_JUMP] = 0;
 	config->fault[FAULT_POLICY] = 0;
@@ -161,13 +171,15 @@ static void widen(struct sim_config *config)
 
 /*
  * A narrow world: batch-aware drivers on several CPUs and in their interrupts, all
- * in a few blocks that are listed, synced and listed again all the time.
+ * in a few blocks that are handed out, synced and handed out again all the time.
  */
 static void narrow(struct sim_config *config)
 {
 	config->tuning = xs_tuning_default(config->policy);
+	config->tuning.batch_aware = !draw(8);
 	config->cpus = 3 + draw(4);
 	config->blocks = 2 + draw(2);
+	config->low_blocks = 0;
 	config->live_max = draw_size(8, 60);
 	config->turn = 1 + draw(6);
 	config->wait_turn = 1 + draw(2);
@@ -191,8 +203,11 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	if (draw(4))
 		config.tuning.batch_pages = draw_size(1, XS_BATCH_MAX_PAGES);
 	config.tuning.range_commands_max = 1 + draw(XS_RANGES_MAX);
+	config.tuning.batch_aware = !draw(8);
 	config.cpus = 1 + draw(6);
 	config.blocks = draw_size(2, 320);
+	if (config.blocks > 16 && !draw(4))
+		config.low_blocks = 16 * (1 + draw((config.blocks - 1) / 16));
 	config.memory_pages = draw_size(16, 4096);
 	config.turn = draw_size(4, 2000);
 	config.wait_turn = draw_size(1, 64);
@@ -202,6 +217,7 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	for (u32 i = 0; i < FAULT_COUNT; i++)
 		config.fault[i] = draw_rate(400);
 	config.step[STEP_BLOCK] = draw(2) ? draw_size(1, 40) : 0;
+	config.step[STEP_READ] = draw(2) ? draw_size(1, 8) : 0;
 	if (!draw(8))
 		widen(&config);
 	else if (!draw(4))
@@ -224,8 +240,11 @@ const char *sim_fault_name(enum sim_fault fault)
 		[FAULT_LATE_TIMER] = "late timer",
 		[FAULT_POLICY] = "change of policy",
 		[FAULT_OFFLINE] = "CPU off-line",
-		[FAULT_MIGRATION] = "migration",
+		[FAULT_UNSURE] = "hold the long way",
+		[FAULT_TRIM] = "trim",
+		[FAULT_STRAY] = "stray unmap",
 		[FAULT_FREED_EARLY] = "freed before unmap",
+		[FAULT_TWICE] = "unmapped twice",
 	};
 
 	return names[fault];

@@ -72,15 +72,31 @@ enum sim_fault {
 	 */
 	FAULT_OFFLINE,
 	/*
-	 * A task is moved to another CPU after it has asked which one it is
-	 * on, or a freed page is not where the fast path looks.
+	 * A page's reference is not where the fast path looks (huge pages
+	 * whose page structs were given back), so it has to be taken the long
+	 * way.
 	 */
-	FAULT_MIGRATION,
+	FAULT_UNSURE,
+	/*
+	 * Memory is short, and the engine is asked for what it does not need:
+	 * leaves of the space go, with their page-table pages.
+	 */
+	FAULT_TRIM,
+	/*
+	 * A driver unmaps what it has not mapped, or not so: an error code, an
+	 * address beyond the space, another size. Nothing may change.
+	 */
+	FAULT_STRAY,
 	/*
 	 * A driver frees its memory before it unmaps it (igb does): then the
 	 * page cannot be held, and its unmap must sync at once.
 	 */
 	FAULT_FREED_EARLY,
+	/*
+	 * A driver unmaps one mapping twice at a time: its interrupt completes
+	 * what its reset cancels. One of the two gets it.
+	 */
+	FAULT_TWICE,
 	FAULT_COUNT
 };
 
@@ -100,6 +116,7 @@ enum sim_step {
 	STEP_LOOK,
 	STEP_SYNC,
 	STEP_BLOCK,
+	STEP_READ,
 	STEP_COUNT
 };
 
@@ -108,6 +125,7 @@ enum sim_step {
  * @policy:	the first one
  * @tuning:	with it
  * @blocks:	of IOVA space, block 0 included
+ * @low_blocks:	of them are below 4 GiB; 0: all are
  * @memory_pages: that can be allocated
  * @live_max:	mappings of the driver at once
  * @table_lg2, @directory_lg2: entries of a last page-table page, and of one above
@@ -137,6 +155,7 @@ struct sim_config {
 	struct xs_tuning tuning;
 	u32 cpus;
 	u32 blocks;
+	u32 low_blocks;
 	u32 memory_pages;
 	u32 live_max;
 	u32 table_lg2;

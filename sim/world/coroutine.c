@@ -5,14 +5,6 @@
 
 #include "coroutine.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 #ifdef SANITIZED
 #define STACK_BYTES	(512u << 10)
 #include <sanitizer/asan_interface.h>

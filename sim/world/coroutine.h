@@ -14,6 +14,15 @@
 #include <ucontext.h>
 #endif
 
+/* Is AddressSanitizer here? */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
 /* Zeroed is one that is the thread itself, or not begun. */
 struct coroutine {
 #ifdef __x86_64__

@@ -12,6 +12,8 @@
 #include "world.h"
 
 u32 sim_points_left;
+static u64 outside_points;
+u64 *sim_points = &outside_points;
 
 static struct coroutine outside;
 static struct coroutine coroutines[SIM_CPUS];
@@ -87,8 +89,10 @@ static void go_on(struct coroutine *to)
 		me = NULL;
 	else
 		me = &sim.cpus[to - coroutines];
+	sim_points = me ? &me->points : &outside_points;
 	coroutine_switch(self ? &coroutines[self - sim.cpus] : &outside, to);
 	me = self;
+	sim_points = me ? &me->points : &outside_points;
 }
 
 static void cpu_main(void);
@@ -139,7 +143,7 @@ static void cpu_main(void)
 		if (task)
 			task();
 		else if (sim_step_begin())
-			driver_step();
+			operator_step();
 		self->busy = false;
 		give_way();
 	}
@@ -180,16 +184,21 @@ u32 sim_cpu_now(void)
 
 static void interrupt(void (*handler)(void))
 {
-	u64 stream = me->stream;
-	u64 step = me->step;
+	struct sim_cpu before = *me;
 
 	if (me->off || me->interrupted)
 		return;
 	me->interrupted = true;
+	me->straying = 0;
+	me->map_began_ns = 0;
 	handler();
 	me->interrupted = false;
-	me->stream = stream;
-	me->step = step;
+	me->stream = before.stream;
+	me->step = before.step;
+	me->straying = before.straying;
+	me->warnings = before.warnings;
+	me->causes = before.causes;
+	me->map_began_ns = before.map_began_ns;
 }
 
 void sim_interrupt_if_due(void)
@@ -215,7 +224,7 @@ void sim_turn(void)
 			cache_evict();
 		break;
 	case 2:
-		interrupt(driver_interrupt);
+		interrupt(operator_interrupt);
 		break;
 	case 3:
 		sim_interrupt_if_due();
@@ -261,9 +270,33 @@ void xs_lock_init(xs_lock_t *lock)
 
 xs_flags_t xs_local_save(void)
 {
-	if (!me->off)
+	if (!me->off) {
 		me->off_since_ns = sim.now_ns;
+		me->off_since_points = me->points;
+		me->off_pages = 0;
+	}
 	return me->off++;
+}
+
+/*
+ * How much may be done without interrupts, in any world and under any tuning: a full
+ * batch, one mapping more, and what comes back is told to its blocks. A point is
+ * an access to what others share, a lock, or a call of the world.
+ */
+#define OFF_PAGES_MAX	(2 * (XS_BATCH_MAX_PAGES + XS_BLOCK_PAGES))
+#define OFF_POINTS_MAX	(8 * OFF_PAGES_MAX)
+
+static void check_off(void)
+{
+	u64 points = me->points - me->off_since_points;
+
+	if (points > sim.off_most_points)
+		sim.off_most_points = points;
+	if (me->off_pages > sim.off_most_pages)
+		sim.off_most_pages = me->off_pages;
+	if (points > OFF_POINTS_MAX || me->off_pages > OFF_PAGES_MAX)
+		sim_fail("bound", "CPU %u had no interrupts for %llu points and %u pages", (u32)(me - sim.cpus),
+			 (unsigned long long)points, me->off_pages);
 }
 
 void xs_local_restore(xs_flags_t flags)
@@ -272,11 +305,11 @@ void xs_local_restore(xs_flags_t flags)
 
 	if (--me->off != flags)
 		sim_fail("world", "interrupts are restored out of order");
+	if (!flags)
+		check_off();
 	if (flags || off_ns <= sim.off_max_ns)
 		return;
 	sim.off_max_ns = off_ns;
-	if (off_ns > sim.off_ever_ns)
-		sim.off_ever_ns = off_ns;
 }
 
 xs_flags_t xs_lock(xs_lock_t *lock)
@@ -305,17 +338,46 @@ void xs_unlock_nested(xs_lock_t *lock)
 	drop(lock);
 }
 
-u32 xs_cpu_id(void)
+void xs_assert_locked(xs_lock_t *lock)
 {
-	if (!me->off)
-		sim_fail("world", "the CPU is asked for with interrupts on");
-	return (u32)(me - sim.cpus);
+	if (lock->owner != (u32)(me - sim.cpus) + 1)
+		sim_fail("world", "CPU %u has not the lock that it needs", (u32)(me - sim.cpus));
 }
 
-/* An interrupt, and who is bound, stay where they are. */
-u32 xs_cpu_hint(void)
+/* ---- calls of the engine, and who waits for them ---- */
+
+void xs_enter(void)
 {
-	if (!me->interrupted && !me->bound && sim_fault(FAULT_MIGRATION))
-		return sim_draw(sim.config.cpus);
+	me->entered++;
+	sim_point();
+}
+
+void xs_exit(void)
+{
+	sim_point();
+	if (!me->entered)
+		sim_fail("world", "CPU %u leaves what it has not entered", (u32)(me - sim.cpus));
+	if (!--me->entered)
+		me->exits++;
+}
+
+/* Every CPU that is in a call goes on until it has left that. */
+void cpus_quiesce(void *world)
+{
+	(void)world;
+	if (me->entered || me->off)
+		sim_fail("world", "CPU %u waits for itself", (u32)(me - sim.cpus));
+	for (u32 i = 0; i < sim.config.cpus; i++) {
+		u64 exits = sim.cpus[i].exits;
+
+		while (sim.cpus[i].entered && sim.cpus[i].exits == exits)
+			go_on_cpu(i);
+	}
+}
+
+u32 xs_cpu_id(void)
+{
+	if (!me->off && !me->entered)
+		sim_fail("world", "the CPU is asked for where the caller may be moved");
 	return (u32)(me - sim.cpus);
 }

@@ -14,7 +14,7 @@ static u32 target(void)
 		return sim.stale[sim_draw(sim.stale_at < SIM_STALE ? sim.stale_at : SIM_STALE)];
 	if (percent % 4 && sim.live_count) {
 		mapping = &sim.live[(sim.live_first + sim_draw(sim.live_count)) % SIM_MAPPINGS];
-		return (u32)(mapping->iova >> XS_PAGE_LG2) + sim_draw(mapping->pages);
+		return sim_page_of(mapping->iova) + sim_draw(mapping->pages);
 	}
 	return sim_draw(sim.config.blocks * XS_BLOCK_PAGES);
 }

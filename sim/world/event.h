@@ -11,8 +11,9 @@
 #include <xsmmu/world.h>
 
 enum sim_event_kind {
-	/* The policy. @a: level reported (enum xs_level), @b: window in ns.
-	 * While one replaces another: the weaker level and the longer window. */
+	/* A policy. @page: its number, @pages: level reported (enum xs_level),
+	 * @a: 1 from now on beside the one of before, 0 alone, @b: window in ns
+	 * (WINDOW_OF), batch_pages (BATCH_OF), range_commands_max (RANGES_OF). */
 	EV_POLICY,
 	/* Memory: @pages pages from @a on. */
 	EV_ALLOCATED,
@@ -25,7 +26,8 @@ enum sim_event_kind {
 	/* What the driver thinks that [@page, @page + @pages) translates to.
 	 * @a: first page of memory, @b: permissions. */
 	EV_MAPPED,
-	/* A driver's unmap. @a: serial of the call, @b: 1 if to sync at once. */
+	/* A driver's unmap. @a: serial of the call, @b: UNMAP_*. When it has
+	 * returned: on which CPU, and @b: 1 if nothing may be left. */
 	EV_UNMAP,
 	EV_UNMAPPED,
 	/* The page table. EV_ENTRY: [@page, @page + @pages) are set to memory
@@ -40,12 +42,13 @@ enum sim_event_kind {
 	EV_COMMAND,
 	/* The engine is told that these, removed before, are invalidated. */
 	EV_SYNCED,
+	/* A sync has finished; @b: struct sim_sync. */
+	EV_SYNC,
 	/* Device @cpu reaches memory @a by @page; @b: entry used | ACCESS_*. */
 	EV_ACCESS,
 	/* Device @cpu is refused; @a: wanted permission. */
 	EV_REFUSED,
-	/* A call that syncs; @a: enum sim_call, @page: of this CPU. On return
-	 * @b: 1 if the policy was not being changed meanwhile. */
+	/* A call that syncs; @a: enum sim_call, @page: of this CPU. */
 	EV_CALL,
 	EV_RETURN,
 	/* Time passed. @a: 1 if no timer is late and no CPU has
@@ -53,12 +56,27 @@ enum sim_event_kind {
 	EV_TIME,
 	/* The accounts of an engine at rest; @b: struct sim_accounts. */
 	EV_ACCOUNTS,
+	/* The same under traffic; @b: struct sim_reading. */
+	EV_READING,
+	/* No page is handed out any more, though none is kept by a CPU. */
+	EV_FULL,
 	EV_KINDS
 };
 
 enum sim_call { CALL_POLL, CALL_EXPIRE, CALL_SYNC, CALL_SET, CALL_RETIRE };
 
 #define EV_NO_MEMORY	(~0u)	/* @a of a page that is reserved only */
+
+/* How a driver unmaps. */
+#define UNMAP_NOW	1u	/* to sync at once */
+#define UNMAP_AWARE	2u	/* batch-aware: its own sync follows */
+#define UNMAP_TWICE	8u	/* on any CPU, and told of once */
+#define UNMAP_ROOM	16u	/* the CPU's batch has its memory */
+#define UNMAP_HOLDABLE	4u	/* its memory can be held, as it could at the map */
+
+#define WINDOW_OF(b)	((b) & 0xffffffffffULL)
+#define BATCH_OF(b)	((u32)((b) >> 40 & 0xffff))
+#define RANGES_OF(b)	((u32)((b) >> 56))
 
 /* Beside the entry in @b of EV_ACCESS. */
 #define ACCESS_WRITE	(1ULL << 63)
@@ -96,15 +114,45 @@ static inline u32 entry_serial(u64 entry)
 	return (u32)(entry >> ENTRY_SERIAL_SHIFT);
 }
 
+/*
+ * struct sim_sync - what the engine asked for, and says of it
+ * @cause:	enum xs_sync; @causes: those that the running call can have, bits
+ * @cpu:	whose batch it was
+ * @pages:	synced; @blocks: of 64 that they are in
+ * @page:	the first one that was removed
+ * @ranges:	asked for, 0: the domain; @exact: commands can be as large as they are
+ * @tables:	page-table pages that it has freed
+ * @age_ns:	of the oldest page, as the engine says
+ * @map_began_ns: of the map that the CPU is in, 0: none
+ */
+struct sim_sync {
+	u32 cause, causes;
+	u32 cpu;
+	u32 pages, blocks;
+	u32 page;
+	u32 ranges;
+	bool exact;
+	u32 tables;
+	struct xs_commands sent;
+	u64 age_ns;
+	u64 map_began_ns;
+};
+
+/* @mapped_most ..: pages that can have been mapped when it was read; and unmapped. */
+struct sim_reading {
+	s64 live;
+	u64 mapped_least, mapped_most, unmapped_least, unmapped_most;
+	const struct xs_ledger *ledger;
+};
+
 /* What the world counted and what the engine says, to be compared. */
 struct sim_accounts {
 	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
-	u64 unmaps_spread;
 	u64 live_pages;
-	u64 commands_page, commands_domain, syncs;
+	u64 commands_page, commands_domain, strays;
+	const u64 *syncs;	/* by cause */
 	s64 audit;
 	u64 memory_out, allocations;
-	u64 off_ns;	/* the longest that interrupts were off */
 	bool end;	/* nothing is mapped any more */
 	const struct xs_ledger *ledger;
 };

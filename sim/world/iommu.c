@@ -3,6 +3,8 @@
  * The engine's world: what kmod/world.c and the IOMMU driver below it do,
  * with the page table and the queue of this world.
  */
+#include <string.h>
+
 #include "world.h"
 
 /* Runs that a gather has, by their first page: each names the next one. */
@@ -11,16 +13,23 @@ static struct {
 	u32 pages;
 } runs[SIM_PAGES];
 
+/* The last invalidation of each CPU, in its task and in its interrupts. */
+static struct sim_sync asked[SIM_CPUS][2];
+
+static struct sim_sync *asked_now(void)
+{
+	return &asked[sim_cpu_now()][sim_me->interrupted];
+}
+
 static int iommu_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
 {
-	u32 page = (u32)(iova >> XS_PAGE_LG2);
+	u32 page = sim_page_of(iova);
 	struct xs_range range = { page, pages };
 	u64 entry;
 
 	(void)world;
 	sim_point();
-	if ((iova | phys) & (XS_PAGE_BYTES - 1) || !pages ||
-	    page + pages > sim.config.blocks * XS_BLOCK_PAGES)
+	if (phys & (XS_PAGE_BYTES - 1) || !sim_is_inside(iova, pages))
 		sim_fail("exact", "%u pages are mapped at %llx", pages, (unsigned long long)iova);
 	entry = prot | phys >> XS_PAGE_LG2 << ENTRY_MEMORY_SHIFT |
 		(u64)++sim.map_serial << ENTRY_SERIAL_SHIFT;
@@ -35,20 +44,49 @@ static int iommu_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
 
 static void iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
-	u32 page = (u32)(iova >> XS_PAGE_LG2);
+	u32 page = sim_page_of(iova);
 
 	(void)world;
 	sim_point();
-	if (!gather->ready || iova & (XS_PAGE_BYTES - 1) || !pages ||
-	    page + pages > sim.config.blocks * XS_BLOCK_PAGES)
+	if (!gather->ready || !sim_is_inside(iova, pages))
 		sim_fail("exact", "%u pages are removed at %llx", (u32)pages,
 			 (unsigned long long)iova);
 	sim_event(EV_REMOVED, sim_cpu_now(), page, (u32)pages, 0, 0);
+	sim_worked((u32)pages);
 	table_remove(gather, page, (u32)pages);
 	runs[page].next = gather->first_page;
 	runs[page].pages = (u32)pages;
 	gather->first_page = page;
 	sim_point();
+}
+
+/* Is it what one command can be about, and no more? */
+static bool is_exact(const struct xs_range *range)
+{
+	return !(range->pages & (range->pages - 1)) && !(range->page & (range->pages - 1));
+}
+
+/* Write down what is asked for. */
+static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 count)
+{
+	u64 blocks[(SIM_BLOCKS + 63) / 64] = { 0 };
+	struct sim_sync *sync = asked_now();
+
+	memset(sync, 0, sizeof(*sync));
+	sync->ranges = count;
+	sync->exact = true;
+	for (u32 i = 0; i < count; i++)
+		sync->exact &= is_exact(&ranges[i]);
+	for (u32 page = gather->first_page; page; page = runs[page].next) {
+		u32 last = (page + runs[page].pages - 1) / XS_BLOCK_PAGES;
+
+		sync->page = page;
+		for (u32 at = page / XS_BLOCK_PAGES; at <= last; at++)
+			blocks[at / 64] |= 1ULL << at % 64;
+	}
+	for (u32 i = 0; i < (SIM_BLOCKS + 63) / 64; i++)
+		sync->blocks += xs_popcount(blocks[i]);
+	sync->tables = gather->first_table != 0;
 }
 
 /*
@@ -59,7 +97,6 @@ static void iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 static void flush(xs_gather_t *gather, const struct xs_range *ranges, u32 count,
 		  struct xs_commands *sent)
 {
-	static const struct xs_range any = { 0, 1 };
 	bool frees = gather->first_table;
 
 	if (count == 0 || (count > 1 && frees)) {
@@ -68,11 +105,16 @@ static void flush(xs_gather_t *gather, const struct xs_range *ranges, u32 count,
 		sim.commands_domain++;
 		if (!frees)
 			return;
-		ranges = &any;
 		count = 1;
 	}
 	for (u32 i = 0; i < count; i++) {
-		queue_flush(&ranges[i], !frees);
+		struct xs_range range = { 0, 1 };
+
+		if (!sent->domain) {
+			range = ranges[i];
+			range.page -= sim_first_page();
+		}
+		queue_flush(&range, !frees);
 		sent->page++;
 		sim.commands_page++;
 	}
@@ -83,6 +125,7 @@ static void iommu_invalidate(void *world, xs_gather_t *gather, const struct xs_r
 {
 	(void)world;
 	sim_point();
+	note(gather, ranges, count);
 	flush(gather, ranges, count, sent);
 	while (gather->first_page) {
 		u32 page = gather->first_page;
@@ -102,16 +145,45 @@ static void gather_init(xs_gather_t *gather)
 	gather->ready = true;
 }
 
+/*
+ * Free the tables of empty IOVAs: unlink them, drop what caches know of them. Who
+ * maps there meanwhile loses it, which check/exact.c sees.
+ */
+static void prune(void *world, u64 iova, u64 pages)
+{
+	struct xs_range range = { sim_page_of(iova), pages };
+	u64 end = sim.config.blocks * XS_BLOCK_PAGES;
+	xs_gather_t gather;
+
+	(void)world;
+	sim_point();
+	if (range.page + range.pages > end)
+		range.pages = end - range.page;
+	gather_init(&gather);
+	table_remove(&gather, (u32)range.page, (u32)range.pages);
+	queue_flush(&range, false);
+	table_free(&gather);
+	sim_point();
+}
+
 static void synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 		   const struct xs_commands *sent, u64 oldest_ns)
 {
+	struct sim_sync sync = *asked_now();
+
 	(void)world;
-	(void)ranges;
-	(void)oldest_ns;
 	if (cpu >= sim.config.cpus || cause >= XS_SYNC_COUNT || !pages ||
-	    !(sent->page + sent->domain + sent->global))
+	    ranges != sync.ranges || !(sent->page + sent->domain + sent->global))
 		sim_fail("accounts", "a sync of CPU %u, cause %u, synced %u pages", cpu, cause, pages);
-	sim.syncs++;
+	sim.syncs[cause]++;
+	sync.cause = cause;
+	sync.causes = sim_me->causes;
+	sync.cpu = cpu;
+	sync.pages = pages;
+	sync.sent = *sent;
+	sync.age_ns = oldest_ns;
+	sync.map_began_ns = sim_me->map_began_ns;
+	sim_event(EV_SYNC, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&sync);
 }
 
 const struct xs_world_ops sim_ops = {
@@ -123,5 +195,7 @@ const struct xs_world_ops sim_ops = {
 	.deferred = time_deferred,
 	.alloc = memory_alloc,
 	.free = memory_free,
+	.quiesce = cpus_quiesce,
+	.prune = prune,
 	.synced = synced,
 };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coroutine.h"
 #include "world.h"
 
 /* One page. A free page has no references; the rest of a folio never has. */
@@ -28,7 +29,7 @@ xs_ref_t xs_ref_of(u64 phys)
 
 	sim_point();
 	if (page >= SIM_MEMORY)
-		return XS_REF_NONE(1);
+		return XS_REF_NONE;
 	return memory[page].kind == MEMORY_SLAB ? XS_REF_UNHELD : &memory[memory[page].head];
 }
 
@@ -68,7 +69,7 @@ bool xs_ref_hold(xs_ref_t ref)
 /* Fails for no reason, as it may when it cannot be sure without looking. */
 bool xs_ref_hold_fast(xs_ref_t ref)
 {
-	return !sim_fault(FAULT_MIGRATION) && xs_ref_hold(ref);
+	return !sim_fault(FAULT_UNSURE) && xs_ref_hold(ref);
 }
 
 static void give_back(u32 first, u32 pages)
@@ -91,6 +92,7 @@ static void put(struct page *page)
 void xs_ref_release(xs_ref_t ref)
 {
 	put(page_of(ref));
+	sim_worked(1);
 	sim_point();
 }
 
@@ -192,22 +194,62 @@ struct allocation {
 	struct allocation *next;
 	struct allocation **link;
 	size_t bytes;
-	u64 unused;
-};
+} XS_CACHE_LINE;
 
 static struct allocation *allocations;
 
-void *memory_alloc(void *world, size_t size, bool atomic)
+/*
+ * What was freed last is kept a while, full of POISON: who reads it gets lost, and who
+ * writes to it is found when it goes. AddressSanitizer does that better.
+ */
+#define POISON		0x6b
+#define FREED_KEPT	32u
+
+static struct allocation *freed[FREED_KEPT];
+static u32 freed_at;
+
+static void check_freed(const struct allocation *allocation)
 {
+	const u8 *byte = (const u8 *)(allocation + 1);
+
+	for (size_t i = 0; i < allocation->bytes; i++)
+		if (byte[i] != POISON)
+			sim_fail("accounts", "%zu bytes are written to after they were freed",
+				 allocation->bytes);
+}
+
+static void keep_freed(struct allocation *allocation)
+{
+	struct allocation *oldest = freed[freed_at];
+
+#ifdef SANITIZED
+	free(allocation);
+	return;
+#endif
+	memset(allocation + 1, POISON, allocation->bytes);
+	freed[freed_at] = allocation;
+	freed_at = (freed_at + 1) % FREED_KEPT;
+	if (oldest) {
+		check_freed(oldest);
+		free(oldest);
+	}
+}
+
+void *memory_alloc(void *world, size_t size, u32 cpu, bool atomic)
+{
+	size_t lines = (size + 2 * sizeof(*allocations) - 1) / sizeof(*allocations);
 	struct allocation *got;
 
 	(void)world;
+	if (cpu != XS_ANY_CPU && cpu >= sim.config.cpus)
+		sim_fail("world", "memory is asked for near CPU %u", cpu);
 	sim_point();
 	if (atomic && sim_fault(FAULT_ALLOC))
 		return NULL;
-	got = calloc(1, sizeof(*got) + size);
+	got = aligned_alloc(sizeof(*got), lines * sizeof(*got));
 	if (!got)
 		abort();
+	memset(got, 0, lines * sizeof(*got));
 	got->bytes = size;
 	got->link = &allocations;
 	got->next = allocations;
@@ -215,6 +257,8 @@ void *memory_alloc(void *world, size_t size, bool atomic)
 		got->next->link = &got->next;
 	allocations = got;
 	sim.allocations++;
+	if (atomic && cpu != XS_ANY_CPU)
+		sim.cpus[cpu].has_batch = true;
 	return got + 1;
 }
 
@@ -231,13 +275,13 @@ void memory_free(void *world, void *given, size_t size)
 	*allocation->link = allocation->next;
 	if (allocation->next)
 		allocation->next->link = allocation->link;
-	free(allocation);
+	keep_freed(allocation);
 	sim.allocations--;
 }
 
 xs_counts_t *xs_counts_new(void)
 {
-	return memory_alloc(NULL, SIM_CPUS * sizeof(struct xs_counts), false);
+	return memory_alloc(NULL, SIM_CPUS * sizeof(struct xs_counts), XS_ANY_CPU, false);
 }
 
 void xs_counts_free(xs_counts_t *counts)
@@ -264,5 +308,9 @@ void memory_end(void)
 
 		free(allocations);
 		allocations = next;
+	}
+	for (u32 i = 0; i < FREED_KEPT; i++) {
+		free(freed[i]);
+		freed[i] = NULL;
 	}
 }

@@ -31,14 +31,16 @@ typedef int64_t s64;
 
 /* ---- points ---- */
 
-/* Points to go until something else happens. */
+/* Points to go until something else happens; and passed by the CPU that runs. */
 extern u32 sim_points_left;
+extern u64 *sim_points;
 
 /* Something else happens. */
 void sim_turn(void);
 
 static xs_inline void sim_point(void)
 {
+	++*sim_points;
 	if (xs_unlikely(!--sim_points_left))
 		sim_turn();
 }
@@ -60,8 +62,10 @@ void xs_lock_nested(xs_lock_t *lock);
 void xs_unlock_nested(xs_lock_t *lock);
 xs_flags_t xs_local_save(void);
 void xs_local_restore(xs_flags_t flags);
+void xs_assert_locked(xs_lock_t *lock);
+void xs_enter(void);
+void xs_exit(void);
 u32 xs_cpu_id(void);
-u32 xs_cpu_hint(void);
 
 /* The CPU that the caller runs on, kept there or not. */
 u32 sim_cpu_now(void);
@@ -72,12 +76,21 @@ typedef u64 xs_atomic64_t;
 
 #define xs_a64_read(a)		sim_at_point(*(a))
 #define xs_a64_set(a, v)	((void)(*(a) = (v)))
+#define xs_a64_set_release(a, v)	xs_a64_set(a, v)
 
 static xs_inline u64 xs_a64_or(xs_atomic64_t *word, u64 bits)
 {
 	u64 old = sim_at_point(*word);
 
 	*word = old | bits;
+	return old;
+}
+
+static xs_inline u64 xs_a64_andnot(xs_atomic64_t *word, u64 bits)
+{
+	u64 old = sim_at_point(*word);
+
+	*word = old & ~bits;
 	return old;
 }
 
@@ -130,6 +143,12 @@ typedef struct {
 
 typedef void *xs_ref_t;
 
+typedef u64 xs_memory_t;
+
+#define xs_memory_at(phys)	(phys)
+#define xs_memory_ref(memory)	xs_ref_of(memory)
+#define xs_prefetchw(p)		((void)(p))
+
 xs_ref_t xs_ref_of(u64 phys);
 u32 xs_ref_span(xs_ref_t ref, u64 phys);
 bool xs_ref_hold(xs_ref_t ref);
@@ -142,6 +161,7 @@ typedef struct xs_counts xs_counts_t;
 xs_counts_t *xs_counts_new(void);
 void xs_counts_free(xs_counts_t *counts);
 struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu);
+#define xs_count_cpu(c)	(xs_counts_of(c, xs_cpu_id())->cpu)
 #define xs_count(c, field, n)	((void)(xs_counts_of(c, sim_cpu_now())->field += (n)))
 
 #endif

@@ -61,7 +61,6 @@ void time_pass(u64 ns)
 void time_fire(void)
 {
 	for (u32 i = 0; i < sim.config.cpus; i++) {
-		u64 settings = sim.settings;
 		u64 next;
 
 		if (!sim.cpus[i].deadline_ns || sim.cpus[i].fires_ns > sim.now_ns)
@@ -70,11 +69,11 @@ void time_fire(void)
 		find_next_timer();
 		sim.expiring++;
 		sim.calls++;
+		sim_me->causes = XS_SYNC_BIT(XS_SYNC_TIME);
 		sim_event(EV_CALL, sim_cpu_now(), i, 0, CALL_EXPIRE, 0);
 		next = xs_engine_expire(&sim.engine, i);
 		sim.calls--;
-		sim_event(EV_RETURN, sim_cpu_now(), i, 0, CALL_EXPIRE,
-			  !sim.setting && settings == sim.settings);
+		sim_event(EV_RETURN, sim_cpu_now(), i, 0, CALL_EXPIRE, 0);
 		sim.expiring--;
 		sim.operations++;
 		if (next)

@@ -40,7 +40,7 @@ static void trace_driver(const struct sim_event *event)
 	case EV_UNMAP:
 		printf("driver: unmaps");
 		range(event);
-		printf(event->b ? ", to sync at once" : "");
+		printf(event->b & UNMAP_NOW ? ", to sync at once" : "");
 		break;
 	case EV_UNMAPPED:
 		printf("driver: unmap returns:");
@@ -99,12 +99,15 @@ void trace_event(const struct sim_event *event)
 	switch (event->kind) {
 	case EV_TIME:
 	case EV_ACCOUNTS:
+	case EV_READING:
+	case EV_FULL:
+	case EV_SYNC:
 	case EV_REFUSED:
 		return;
 	case EV_POLICY:
 		printf("%10llu  policy %u, %s, window %llu us%s\n",
 		       (unsigned long long)event->now_ns, event->page,
-		       xs_level_name(event->pages), (unsigned long long)event->b / 1000,
+		       xs_level_name(event->pages), (unsigned long long)WINDOW_OF(event->b) / 1000,
 		       event->a ? " (changing)" : "");
 		return;
 	case EV_ALLOCATED:

@@ -23,6 +23,7 @@
 #define SIM_MAPPINGS	4096u
 #define SIM_PARTS	4u
 #define SIM_STALE	64u
+#define SIM_LOW_PAGES	(1ULL << 20)		/* of 4 GiB */
 
 /* Memory beyond SIM_MEMORY is never freed: device registers and the like. */
 #define SIM_PERMANENT	(1u << 20)
@@ -33,6 +34,9 @@ struct sim_cpu {
 	u64 stream;		/* of the running step */
 	u64 step;
 	u64 off_since_ns;
+	u64 points;		/* passed so far */
+	u64 off_since_points;	/* when interrupts went off, of these */
+	u32 off_pages;		/* removed and released since then */
 	u64 deadline_ns;	/* of its timer, 0: none */
 	u64 fires_ns;		/* the same, as late as the timer is */
 	u32 off;		/* interrupts, how often */
@@ -40,22 +44,33 @@ struct sim_cpu {
 	bool started;		/* has a stack that runs */
 	bool busy;		/* in a step */
 	bool interrupted;	/* runs an interrupt */
+	u32 straying;		/* in a call that is to warn, how often */
+	u32 warnings;		/* in those */
+	u32 causes;		/* of a sync, that the running call can have */
+	u64 map_began_ns;	/* of the running map, 0: none */
+	bool has_batch;		/* the engine got memory for it */
+	u32 entered;		/* calls of the engine, nested */
+	u64 exits;		/* from the outermost one, so far */
 	u32 bound;		/* its task cannot be moved, how often */
 	bool online;
 	bool poll_due;
+	bool polling;
 };
 
-/* A mapping of the driver. @memory[i]: first page of part i. */
+/* A mapping of the driver. @memory[i]: first page of part i, of @kind[i]. */
 struct sim_mapping {
 	u64 iova;
 	u32 pages;
 	u32 prot;
+	bool scattered;
 	u32 part_count;
+	u32 gap_pages;		/* that stay unfilled, */
+	u32 gap_part;		/* before this part */
 	u32 memory[SIM_PARTS];
 	u32 part_pages[SIM_PARTS];
-	u8 kind;		/* enum sim_memory_kind */
+	u8 kind[SIM_PARTS];	/* enum sim_memory_kind */
 	u8 device;
-	bool freed_early;
+	u64 era;		/* of the policy, when it was mapped */
 };
 
 struct sim_failure {
@@ -72,9 +87,10 @@ struct sim_world {
 
 	u64 now_ns;
 	u64 next_timer_ns;
+	u64 off_most_points;	/* in one stretch without interrupts */
+	u32 off_most_pages;
 	u64 off_max_ns;		/* interrupts, in this epoch and the last one */
 	u64 off_old_ns;
-	u64 off_ever_ns;
 	u64 epoch_end_ns;
 	u64 steps;		/* begun */
 	u64 operations;		/* calls of the engine */
@@ -91,14 +107,19 @@ struct sim_world {
 	u32 unmap_serial;
 	u32 map_serial;
 	bool setting;		/* the policy is being changed */
-	u64 settings;
+	u64 era;		/* of the policy: another one, or two of them */
+	u32 mapping;		/* calls that map, running; */
+	u32 mapping_pages;	/* their pages, */
+	u32 unmapping_pages;	/* and those of calls that unmap */
+	bool weak;		/* one in force gives a batch-aware driver less than strict */
+	u64 weak_periods;
 	u32 stale[SIM_STALE];	/* IOVA pages unmapped last, to be attacked; a ring */
 	u32 stale_at;
 
 	/* What the world counted, to compare with the ledger. */
 	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
-	u64 unmaps_spread;	/* unmaps may be as many more or fewer */
-	u64 commands_page, commands_domain, syncs, accesses;
+	u64 commands_page, commands_domain, accesses, strays;
+	u64 syncs[XS_SYNC_COUNT];
 	u64 memory_out, allocations;
 	u64 faults[FAULT_COUNT];
 };
@@ -143,15 +164,68 @@ static inline bool sim_fault(enum sim_fault fault)
 	return true;
 }
 
-static inline void sim_call_begin(void)
+/* @causes: of a sync, that it can have */
+static inline void sim_call_begin(u32 causes)
 {
+	sim_me->causes = causes;
 	sim.calls++;
 	sim.operations++;
+}
+
+/* A call that maps @pages pages. */
+static inline void sim_map_begin(u32 pages)
+{
+	sim.mapping++;
+	sim.mapping_pages += pages;
+	sim_me->map_began_ns = sim.now_ns;
+	sim_call_begin(XS_SYNC_BIT(XS_SYNC_FULL));
 }
 
 static inline void sim_call_end(void)
 {
 	sim.calls--;
+}
+
+static inline void sim_map_end(u32 pages)
+{
+	sim_call_end();
+	sim_me->map_began_ns = 0;
+	sim.mapping_pages -= pages;
+	sim.mapping--;
+}
+
+/* The CPU that runs has removed or released pages. */
+static inline void sim_worked(u32 pages)
+{
+	if (sim_me->off)
+		sim_me->off_pages += pages;
+}
+
+/* ---- IOVAs: pages have numbers, from the first of the space on ---- */
+
+static inline u64 sim_first_page(void)
+{
+	return sim.config.low_blocks ? SIM_LOW_PAGES - sim.config.low_blocks * XS_BLOCK_PAGES : 0;
+}
+
+static inline u32 sim_page_of(u64 iova)
+{
+	return (u32)((iova >> XS_PAGE_LG2) - sim_first_page());
+}
+
+static inline u64 sim_iova_of(u32 page)
+{
+	return (sim_first_page() + page) << XS_PAGE_LG2;
+}
+
+/* Are all of them of the space? */
+static inline bool sim_is_inside(u64 iova, u64 pages)
+{
+	u64 page = (iova >> XS_PAGE_LG2) - sim_first_page();
+
+	return !(iova & (XS_PAGE_BYTES - 1)) && pages &&
+	       page < sim.config.blocks * XS_BLOCK_PAGES &&
+	       pages <= sim.config.blocks * XS_BLOCK_PAGES - page;
 }
 
 /* ---- a run ---- */
@@ -188,6 +262,7 @@ void cpus_run(void (*only)(void));	/* that on CPU 0, NULL: steps on all */
 void cpus_stop(void);		/* go back to cpus_run()'s caller, for ever */
 bool sim_step_begin(void);	/* the next step's stream; false: none left */
 void sim_interrupt_if_due(void);	/* a timer's */
+void cpus_quiesce(void *world);
 
 /* time.c */
 void time_pass(u64 ns);
@@ -201,7 +276,7 @@ void memory_begin(void);
 void memory_end(void);		/* free what the engine has */
 bool memory_take(u32 pages, enum sim_memory_kind kind, u32 *first);
 void memory_drop(u32 first, u32 pages, enum sim_memory_kind kind);
-void *memory_alloc(void *world, size_t bytes, bool atomic);
+void *memory_alloc(void *world, size_t bytes, u32 cpu, bool atomic);
 void memory_free(void *world, void *memory, size_t bytes);
 
 /* table.c */
@@ -236,26 +311,48 @@ void device_note_stale(u32 page);	/* of IOVA, to be attacked from now on */
 /* driver.c */
 
 /*
- * What an unmap without a sync promises, from before it to after it. @strict:
- * nothing is left after the driver's sync. @waits: the policy waits for that.
- * @steady: it was not being changed, so both are sure.
+ * Does an unmap without a sync promise that nothing is left after the driver's?
+ * It does if all policies that were in force, from before it to after it, say so.
  */
 struct driver_promise {
-	u64 settings;
-	bool strict, waits, steady;
+	u64 weak_periods;
+	bool strict;
 };
 
 struct driver_promise driver_promise_begin(void);
-void driver_promise_end(struct driver_promise *promise);
+bool driver_promise_end(const struct driver_promise *promise);
 
-void driver_step(void);
-void driver_interrupt(void);
-void driver_end(void);		/* unmap all, and see that nothing is left */
-void driver_begin(void);	/* make the engine */
+/* What can sync in a call that unmaps. */
+#define CAUSES_OF_UNMAP	(XS_SYNC_BIT(XS_SYNC_UNMAP) | XS_SYNC_BIT(XS_SYNC_BLOCK) | \
+			 XS_SYNC_BIT(XS_SYNC_FULL))
+
+void driver_start(void);
+bool driver_step_mapping(u32 step);	/* false: it is none of the driver's */
+bool driver_map(u32 pages, u64 last);	/* 0 pages: any mapping */
 u32 driver_kind(void);		/* draw a kind of memory */
 u64 driver_limit(void);		/* draw the highest address of a device */
 void driver_tell_mapped(u32 page, u32 pages, u32 memory, u32 prot);
+void driver_tell_handed(u32 page, u32 pages, u64 last, bool reserved);
 void driver_unmap(const struct sim_mapping *mapping, bool now);
+void driver_unmap_index(u32 index, bool now);	/* of those that are mapped */
+void driver_sync(bool everywhere);	/* a batch-aware driver's */
+void driver_unmap_twice(void);
+void driver_stray(void);	/* unmap what is not mapped so */
+
+/* The two ends of an unmap. @how: UNMAP_*. Returns its serial. */
+u32 driver_unmap_begin(const struct sim_mapping *mapping, u32 how);
+void driver_unmap_end(const struct sim_mapping *mapping, u32 cpu, u32 serial, bool nothing_left);
+
+/* operator.c */
+void operator_step(void);
+void operator_interrupt(void);
+void operator_tell(const struct xs_policy *policy, const struct xs_tuning *tuning, bool changing);
+void operator_sync(enum xs_sync cause);
+void operator_retire(u32 cpu);
+
+/* life.c */
+void life_begin(void);		/* make the engine */
+void life_end(void);		/* unmap all, and see that nothing is left */
 
 /* block.c: blocks of a batch-aware driver */
 void block_begin(void);

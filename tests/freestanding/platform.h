@@ -35,18 +35,27 @@ typedef struct xs_counts xs_counts_t;
 xs_counts_t *xs_counts_new(void);
 void xs_counts_free(xs_counts_t *counts);
 struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu);
-#define xs_count(c, field, n)	((void)(xs_counts_of(c, xs_cpu_hint())->field += (n)))
+#define xs_count_cpu(c)	(xs_counts_of(c, xs_cpu_id())->cpu)
+#define xs_count(c, field, n)	((void)(xs_counts_of(c, xs_cpu_id())->field += (n)))
 
 xs_flags_t xs_lock(xs_lock_t *lock);
 void xs_lock_init(xs_lock_t *lock);
 void xs_unlock(xs_lock_t *lock, xs_flags_t flags);
 void xs_lock_nested(xs_lock_t *lock);
 void xs_unlock_nested(xs_lock_t *lock);
+void xs_assert_locked(xs_lock_t *lock);
 xs_flags_t xs_local_save(void);
 void xs_local_restore(xs_flags_t flags);
 u32 xs_cpu_id(void);
-u32 xs_cpu_hint(void);
+void xs_enter(void);
+void xs_exit(void);
 bool xs_warn_once(bool broken, const char *text);
+typedef u64 xs_memory_t;
+
+#define xs_memory_at(phys)	(phys)
+#define xs_memory_ref(memory)	xs_ref_of(memory)
+#define xs_prefetchw(p)		((void)(p))
+
 xs_ref_t xs_ref_of(u64 phys);
 bool xs_ref_hold(xs_ref_t ref);
 bool xs_ref_hold_fast(xs_ref_t ref);
@@ -56,6 +65,8 @@ void xs_ref_release(xs_ref_t ref);
 #define xs_a64_read(a)		__atomic_load_n(a, __ATOMIC_RELAXED)
 #define xs_a64_set(a, v)	__atomic_store_n(a, v, __ATOMIC_RELAXED)
 #define xs_a64_or(a, v)		__atomic_fetch_or(a, v, __ATOMIC_SEQ_CST)
+#define xs_a64_set_release(a, v)	__atomic_store_n(a, v, __ATOMIC_RELEASE)
+#define xs_a64_andnot(a, v)	__atomic_fetch_and(a, ~(v), __ATOMIC_SEQ_CST)
 #define xs_a64_swap(a, v)	__atomic_exchange_n(a, v, __ATOMIC_SEQ_CST)
 #define xs_a64_try(a, old, v) \
 	__atomic_compare_exchange_n(a, old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)

@@ -227,10 +227,6 @@ link_of() {
 	ls "$(device_dir "$1")/net"
 }
 
-has_carrier() {
-	[ "$(cat "/sys/class/net/$(link_of "$1")/carrier" 2>/dev/null)" = 1 ]
-}
-
 has_link() {
 	[ -n "$(link_of "$1" 2>/dev/null)" ]
 }
@@ -242,7 +238,7 @@ nic_start() {
 	link=$(link_of "$1")
 	ip link set "$link" up
 	ip addr add "10.0.$wire.1/24" dev "$link" 2>/dev/null
-	until_true 20 has_carrier "$1" || failure "$link: no carrier"
+	until_true 20 has_carrier "$link" || failure "$link: no carrier"
 	ip -n "peer$wire" link set peer up
 	ip neigh replace "10.0.$wire.2" lladdr "52:54:00:00:01:0$wire" dev "$link"
 	ip -n "peer$wire" neigh replace "10.0.$wire.1" lladdr "$(cat "/sys/class/net/$link/address")" dev peer

@@ -4,8 +4,8 @@
 
 # --- load --------------------------------------------------------------------------------------------------------
 
-# Loads run at the lowest priority: what a case does to a device is not to wait for them. SLOWER, a setting, is by how
-# much longer they run than on a stock kernel.
+# Loads run at the lowest priority: what a case does to a device is not to wait for them. Settings: SLOWER is by how much
+# longer they run than on a stock kernel, STREAMS and JOBS into how many parts they are cut.
 
 # maps_more BDF: in the tenth of a second or so since it was asked last, more than what a connection or a look for
 # partitions takes.
@@ -22,12 +22,12 @@ expect_at_work() {
 	kill -0 "$load" || failure "$1 is not at work: its load has ended"
 }
 
-# iperf_begin BDF SECONDS: four streams to the device, four from it.
+# iperf_begin BDF SECONDS: STREAMS to the device, as many from it.
 iperf_begin() {
 	iperf_wire=$(wire_of "$1")
 	ip netns exec "peer$iperf_wire" nice -n 19 iperf3 -s -1 >/tmp/server 2>&1 &
 	until_true 30 iperf_listens "$iperf_wire" || failure "iperf3's server does not listen: $(cat /tmp/server)"
-	nice -n 19 iperf3 -c "10.0.$iperf_wire.2" -P 4 -t $(($2 * ${SLOWER:-1})) --bidir -b "${NET_RATE:-0}" -i 0 -J >/tmp/iperf 2>&1 &
+	nice -n 19 iperf3 -c "10.0.$iperf_wire.2" -P "${STREAMS:-4}" -t $(($2 * ${SLOWER:-1})) --bidir -b "${NET_RATE:-0}" -i 0 -J >/tmp/iperf 2>&1 &
 	load=$!
 }
 
@@ -40,6 +40,13 @@ iperf_start() {
 iperf_end() {
 	wait $load || failure "iperf3 failed: $(grep -m 1 '"error"' /tmp/iperf)"
 	[ "$(grep -c '"bytes":[[:space:]]*[1-9]' /tmp/iperf)" -gt 8 ] || failure "iperf3 moved nothing: $(tail -n 5 /tmp/iperf)"
+}
+
+# No segment came with a wrong checksum (InCsumErrors, the last column), on either side of the wire.
+expect_checksums() {
+	{ cat /proc/net/snmp && ip netns exec peer1 cat /proc/net/snmp; } >/tmp/snmp
+	wrong=$(awk '/^Tcp: [0-9]/ {wrong += $NF} END {print wrong}' /tmp/snmp)
+	expect_equal "segments with a wrong checksum" "$wrong" 0
 }
 
 # load_abort: end the load, which lost its device. What a peer sends to no NIC would stay in its queue.
@@ -77,10 +84,11 @@ expect_no_memory_lost() {
 	[ $memory_grew -le "$1" ] || [ -e /sys/kernel/debug/kmemleak ] || failure "the kernel grew by $memory_grew KiB"
 }
 
-# fio_begin BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data.
+# fio_begin BDF SECONDS: writes and reads back with checksums, on a disk that keeps its data, each job in a part of its own.
 fio_begin() {
+	fio_size=$((16 / ${JOBS:-1}))M
 	nice -n 19 fio --name=load --filename="$(disk_of "$1")" --thread --ioengine=libaio --direct=1 --rw=randwrite --bs=4k-64k \
-		--rate_iops="${DISK_RATE:-0}" --iodepth=16 --size=16M --loops=1000 --runtime=$(($2 * ${SLOWER:-1})) --time_based --verify=crc32c --verify_fatal=1 \
+		--rate_iops="${DISK_RATE:-0}" --iodepth=16 --size=$fio_size --offset_increment=$fio_size --numjobs="${JOBS:-1}" --group_reporting --loops=1000 --runtime=$(($2 * ${SLOWER:-1})) --time_based --verify=crc32c --verify_fatal=1 \
 		--verify_backlog=64 --verify_backlog_batch=32 >/tmp/fio 2>&1 &
 	load=$!
 }

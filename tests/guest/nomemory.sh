@@ -26,7 +26,7 @@ case_each_failure() {
 			expect_equal "$policy, $n: synced" "$(stat_of $TESTDEV synced_pages)" "$(stat_of $TESTDEV deferred_pages)"
 			expect_equal "$policy, $n: references" "$(references)" 2
 		done
-		log_since | grep -E 'still maps|removed at give-back|bug' && failure "$policy: something is left"
+		log_since | grep -E 'still mapped|removed at give-back|bug' && failure "$policy: something is left"
 		[ $n -gt 40 ] && [ $n -lt 1000 ] || failure "$policy: the last failure was the $n-th"
 		# Each of the eight single maps has failed once, at least.
 		failed=$(stat_of $TESTDEV map_failures)

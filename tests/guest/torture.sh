@@ -54,13 +54,6 @@ expect_verified() {
 	grep -iE 'verify.*(bad|failed)|bad magic' /tmp/fio >/tmp/bad && failure "data was lost: $(head -n 3 /tmp/bad)"
 }
 
-# No segment came with a wrong checksum (InCsumErrors, the last column), on either side of the wire.
-expect_checksums() {
-	{ cat /proc/net/snmp && ip netns exec peer1 cat /proc/net/snmp; } >/tmp/snmp
-	wrong=$(awk '/^Tcp: [0-9]/ {wrong += $NF} END {print wrong}' /tmp/snmp)
-	expect_equal "segments with a wrong checksum" "$wrong" 0
-}
-
 disk_ends() {
 	for each in $disk_load $(pidof fio); do
 		kill $1 "$each" 2>/dev/null

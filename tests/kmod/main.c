@@ -5,7 +5,9 @@
  * how many passed.
  */
 #include <linux/completion.h>
+#include <linux/irqflags.h>
 #include <linux/kthread.h>
+#include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -57,8 +59,13 @@ void test_be_cpu(u32 cpu)
 	main_cpu = cpu;
 }
 
-/* Each thread always is its CPU here. */
-void test_bind(bool bound)
+bool test_can_sleep(void)
+{
+	return !irqs_disabled();
+}
+
+/* There is no point where one could come; see test_point(). */
+void test_interrupts(void (*handler)(void *argument), void *argument)
 {
 }
 
@@ -134,8 +141,10 @@ bool test_threads(u32 count, u64 turns, void (*run)(void *argument, u32 cpu),
 
 void *test_alloc(size_t bytes)
 {
+	/* What is a power of two is as much aligned as it is long. */
+	size_t room = roundup_pow_of_two(max_t(size_t, bytes, SMP_CACHE_BYTES));
 	void *memory = bytes > ATOMIC_MAX ? kvzalloc(bytes, GFP_KERNEL) :
-					    kzalloc(bytes, GFP_ATOMIC);
+					    kzalloc(room, GFP_ATOMIC);
 
 	if (!memory)
 		panic("xsmmu_test: no memory");

@@ -11,7 +11,6 @@
 #include "../../kmod/primitives.h"
 
 #define xs_cpu_id()		test_cpu()
-#define xs_cpu_hint()		test_cpu()
 
 /* CPUs do not go by turns here; see test_threads(). */
 #define test_point()		((void)0)

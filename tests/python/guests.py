@@ -44,6 +44,8 @@ class Machine:
     pattern: str = ""
     """A regular expression for the names of its cases."""
     mode: machine.Mode = "cost"
+    cpus: int = machine.FREE_CPUS
+    """vCPUs, if it runs freely."""
     kernel: str | None = None
     iommu: str = machine.DEFAULT_IOMMU
     words: tuple[str, ...] = ()
@@ -169,6 +171,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
             kernel.vmlinuz,
             image,
             what.mode,
+            cpus=what.cpus,
             iommu=what.iommu,
             timeout_s=what.timeout_s,
             quiet_s=what.quiet_s,

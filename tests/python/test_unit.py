@@ -36,7 +36,7 @@ def compiled(tools: root.Root, *flags: str, source_dir: Path = build.PROJECT) ->
 
 
 def run(program: Path, *words: str) -> None:
-    status, output = build.run_userspace(program, words, timeout=600)
+    status, output = build.run_userspace(program, words, timeout=1500)
     if status != 0 or "# 0 passed" in output or " 0 failed" not in output:
         pytest.fail(f"{program} {' '.join(words)}\nended with {status}:\n{output[-6000:]}")
 
@@ -88,130 +88,373 @@ class Fault:
 
 
 FAULTS = (
+    # a sync
     Fault(
         "nothing is invalidated",
-        "engine.c",
-        "ops(engine)->invalidate(xs_world(engine), gather, ranges, found, sent);",
-        "ops(engine)->gather_init(gather); sent->domain++;",
+        "sync.c",
+        "	xs_ops(engine)->invalidate(xs_world(engine), gather, ranges, found,\n				   &taken->sent);\n",
+        "	xs_ops(engine)->gather_init(gather);\n	taken->sent.domain++;\n",
     ),
     Fault(
         "held pages are released before the invalidation",
-        "engine.c",
-        "	ranges = invalidate_entries(engine, entries, count, &gather, &sent);\n",
-        "	for (u32 i = 0; i < count; i++)\n"
-        "		release_entry(engine, cpu, &entries[i]);\n"
-        "	ranges = invalidate_entries(engine, entries, count, &gather, &sent);\n"
-        "	for (u32 i = 0; i < count; i++)\n"
-        "		entries[i].mask = 0;\n",
+        "sync.c",
+        "		ranges = xs_sync_invalidate(engine, batch->runs, &taken, &gather);\n"
+        "		now = xs_ops(engine)->clock(xs_world(engine));\n"
+        "		xs_sync_release(engine, cpu, &taken, now);\n",
+        "		now = xs_ops(engine)->clock(xs_world(engine));\n"
+        "		xs_sync_release(engine, cpu, &taken, now);\n"
+        "		ranges = xs_sync_invalidate(engine, batch->runs, &taken, &gather);\n",
     ),
     Fault(
-        "a driver's sync forgets what joined another CPU's batch",
-        "engine.c",
-        "	else if (promised)\n		cpu->elsewhere++;\n",
+        "IOVAs are free before the invalidation",
+        "sync.c",
+        "		xs_sync_remove(engine, batch->runs, taken.runs, &gather);\n",
+        "		xs_sync_remove(engine, batch->runs, taken.runs, &gather);\n"
+        "		if (taken.policy->placement == XS_PLACE_BLOCK)\n"
+        "			xs_sync_back(engine, cpu, &taken);\n"
+        "		taken.policy = &xs_policies[0];\n",
+    ),
+    Fault(
+        "ranges become a domain command where the policy wants ranges",
+        "sync.c",
+        "	if (scope == XS_SCOPE_RANGE)\n		max = XS_RANGES_MAX;\n",
         "",
+        ("only=engine_scattered",),
     ),
     Fault(
-        "a driver's page that joins a listed block is not promised",
-        "engine.c",
-        "	else if (xs_unlikely(!xs_load(&cpu->promised)))\n		xs_store(&cpu->promised, true);\n",
+        "all pages of a page table are removed at once",
+        "sync.c",
+        "			if (stop - page == XS_TABLE_PAGES)\n				stop -= XS_TABLE_PAGES / 2;\n",
         "",
+        ("only=engine_whole_table",),
     ),
     Fault(
-        "a driver's page joins another CPU's batch and is promised in its own",
-        "engine.c",
-        "		if (xs_unlikely(xs_listing_cpu(listing) != cpu->id + 1 ||\n				!old)) {",
-        "		if (xs_unlikely(!listing || !old)) {",
+        "a record that is not written yet is forgotten",
+        "sync.c",
+        "	xs_store_release(&batch->tail, taken->kept);\n",
+        "	xs_store_release(&batch->tail, taken->end);\n",
     ),
     Fault(
-        "a block's listing is not read again",
-        "engine.c",
-        "	if (xs_unlikely(xs_a64_read(&block->listing) != listing))\n		promise_elsewhere(engine);\n	else if",
-        "	if",
-        ("only=threads_emptying_blocks", "percent=500"),
+        "no timer is armed for what a sync has to leave",
+        "sync.c",
+        "	xs_ops(engine)->deferred(xs_world(engine), cpu->id, true,\n"
+        "				 xs_ops(engine)->clock(xs_world(engine)) +\n"
+        "				 xs_sync_wait_ns(engine));\n	batch->armed = true;\n",
+        "",
+        ("only=batch_kept",),
     ),
     Fault(
-        "a driver's sync leaves other CPUs' batches alone",
-        "engine.c",
-        "	xs_engine_sync(engine, XS_SYNC_EXPLICIT);\n	flags = xs_lock",
-        "	flags = xs_lock",
+        "the sync of a block forgets how many pages the others have",
+        "sync.c",
+        "	batch->more_pages -= taken->pages - taken->records;\n",
+        "	batch->more_pages = 0;\n",
+        ("only=engine_most",),
+    ),
+    Fault("a window is doubled", "sync.c", "	return window_ns - window_ns / 8;\n", "	return 2 * window_ns;\n"),
+    # the log
+    Fault(
+        "a record is appended without comparing",
+        "include/xsmmu/batch.h",
+        "	} while (xs_unlikely(!xs_a64_try(&batch->head, &head, head + 1)));\n",
+        "	} while (0);\n	xs_a64_set(&batch->head, head + 1);\n",
+    ),
+    Fault(
+        "a record is valid before its reference is there",
+        "include/xsmmu/batch.h",
+        "	xs_store(&record->ref, ref);\n	xs_store_release(&record->key, key);\n",
+        "	xs_store_release(&record->key, key);\n	xs_store(&record->ref, ref);\n",
+    ),
+    Fault(
+        "the unmap that fills a batch does not see it",
+        "batch.c",
+        "	u64 full = batch->tail + limit_pages - 1;\n",
+        "	u64 full = batch->tail + limit_pages;\n",
+        ("only=batch_limit",),
     ),
     Fault("ranges are a block too short", "batch.c", "range.pages *= 2;", "range.pages += XS_BLOCK_PAGES - 1;"),
-    Fault("runs are a page too short", "engine.c", "end = start + run;", "end = start + run - (run > 1);"),
     Fault(
-        "the mask of a mapping is wrong",
+        "joined runs are a page too short",
+        "batch.c",
+        "			runs[last] += xs_run_pages(runs[i]);\n",
+        "			runs[last] += xs_run_pages(runs[i]) - 1;\n",
+        ("only=batch_joins",),
+    ),
+    # sync points and changes
+    Fault(
+        "a retired CPU's batch is left",
         "engine.c",
-        "return (XS_BLOCK_ALL >> (XS_BLOCK_PAGES - pages)) << first;",
-        "return (XS_BLOCK_ALL >> (XS_BLOCK_PAGES - pages)) << (first & ~1u);",
+        "	xs_sync_batch(engine, cpu, XS_SYNC_DRAIN);\n	cpu->batch.armed = false;\n",
+        "	cpu->batch.armed = false;\n",
+        ("only=engine_retire",),
     ),
     Fault(
-        "a retired CPU's batch is lost",
+        "a stale timer counts as armed",
         "engine.c",
-        "	drain(engine, cpu, XS_SYNC_DRAIN);\n	flush_pieces",
-        "	cpu->batch.count = 0;\n	flush_pieces",
+        "		if (cause == XS_SYNC_DRAIN)\n			cpu->batch.armed = false;\n",
+        "",
     ),
-    Fault(
-        "an IOVA is free as soon as it is unmapped",
-        "engine.c",
-        "	u64 old = xs_a64_or(&block->dead, mask);\n",
-        "	u64 old = xs_a64_or(&block->dead, mask);\n\n	pages_back(engine, cpu, at, mask);\n",
-    ),
-    Fault(
-        "memory is not held",
-        "engine.c",
-        "	return pages;\n}\n\nstatic void unhold",
-        "	return 0;\n}\n\nstatic void unhold",
-    ),
-    Fault(
-        "what could not be mapped is lost",
-        "engine.c",
-        "	cpu->ledger.map_failures++;\n	range_back(engine, cpu, iova >> XS_PAGE_LG2, pages);\n",
-        "	cpu->ledger.map_failures++;\n",
-        ("only=engine_each_failure",),
-    ),
-    Fault(
-        "a block without memory for its references is taken all the same",
-        "space.c",
-        "	if (block != XS_NO_BLOCK && !add_refs(space, block, count))\n		block = XS_NO_BLOCK;\n",
-        "	if (block != XS_NO_BLOCK)\n		add_refs(space, block, count);\n",
-        ("only=engine_each_failure",),
-    ),
-    Fault("a stale timer counts as armed", "engine.c", "		cpu->armed = false;\n", ""),
-    Fault("a window is doubled", "engine.c", "oldest_ns + window_ns - window_ns / 8", "oldest_ns + 2 * window_ns"),
     Fault(
         "expiry forgets the next deadline",
         "engine.c",
-        "	cpu->armed = deadline;",
-        "	deadline = 0;\n	cpu->armed = true;",
-    ),
-    Fault("a full batch overflows into the next entry", "engine.c", "cpu->batch.count == XS_BATCH_ENTRIES", "false"),
-    Fault(
-        "an open block is taken without comparing",
-        "engine.c",
-        "	} while (xs_unlikely(!xs_a64_try(&cpu->open, &open,\n					 open + XS_OPEN_STEP)));",
-        "	} while (0);\n	xs_a64_set(&cpu->open, open + XS_OPEN_STEP);",
-    ),
-    Fault(
-        "dead pages are added without comparing",
-        "engine.c",
-        "	} while (xs_unlikely(!xs_a64_try(&block->dead, &old, old | mask)));\n	if",
-        "	} while (0);\n	xs_a64_or(&block->dead, mask);\n	if",
+        "		} else {\n			batch->armed = true;\n",
+        "		} else {\n			deadline = 0;\n			batch->armed = true;\n",
     ),
     Fault(
         "an explicit sync skips the last CPU",
         "engine.c",
-        "		drain(engine, cpu, cause);",
-        "		if (i + 1 < engine->cpu_count)\n			drain(engine, cpu, cause);",
+        "		xs_sync_batch(engine, cpu, cause);\n",
+        "		if (i + 1 < engine->cpu_count)\n			xs_sync_batch(engine, cpu, cause);\n",
     ),
     Fault(
-        "dead pages are taken by who has not batched them",
+        "a driver's sync leaves other CPUs' batches alone",
         "engine.c",
-        "	sync_block(engine, cpu, (u32)(page >> XS_BLOCK_LG2));\n	xs_unlock(&cpu->lock, flags);",
-        "	xs_unlock(&cpu->lock, flags);\n	cpu = engine->cpus[test_cpu()];\n	flags = xs_lock(&cpu->lock);\n"
-        "	struct xs_entry entry = { .block = (u32)(page >> XS_BLOCK_LG2) };\n"
-        "	sync_entries(engine, cpu, &entry, 1, XS_SYNC_BLOCK);\n	xs_unlock(&cpu->lock, flags);",
-        ("only=threads_emptying_blocks", "percent=500"),
+        "	for (u32 i = 0; everywhere && i < engine->cpu_count; i++) {\n",
+        "	for (u32 i = 0; everywhere && i < 1; i++) {\n",
     ),
-    Fault("a piece above the limit is handed out", "engine.c", "(page >> XS_BLOCK_LG2) < limit_block", "true"),
+    Fault(
+        "a policy is stored after the drain",
+        "engine.c",
+        "	xs_store_release(&engine->policy,\n"
+        "			 xs_engine_row(engine, policy, tuning));\n"
+        "	xs_store(&engine->mode, xs_mode_of(engine->policy));\n"
+        "	xs_engine_settle(engine);\n",
+        "	xs_engine_settle(engine);\n"
+        "	xs_store_release(&engine->policy,\n"
+        "			 xs_engine_row(engine, policy, tuning));\n"
+        "	xs_store(&engine->mode, xs_mode_of(engine->policy));\n",
+        ("only=threads_changing", "percent=400"),
+    ),
+    Fault(
+        "a change of policy does not wait for the calls of before",
+        "engine.c",
+        "	xs_ops(engine)->quiesce(xs_world(engine));\n	xs_engine_sync(engine, XS_SYNC_DRAIN);\n",
+        "	xs_engine_sync(engine, XS_SYNC_DRAIN);\n",
+        ("only=threads_changing", "percent=400"),
+    ),
+    Fault(
+        "the short way does not learn of a new policy",
+        "engine.c",
+        "	xs_store(&engine->mode, xs_mode_of(engine->policy));\n	xs_engine_settle",
+        "	xs_engine_settle",
+    ),
+    Fault(
+        "ordinary unmaps of a batch-aware group are deferred",
+        "engine.c",
+        "	if (tuning->batch_aware && xs_policy_waits(policy))\n",
+        "	if (false)\n",
+        ("only=engine_all_aware",),
+    ),
+    # unmaps
+    Fault(
+        "two unmaps get the same mapping",
+        "include/xsmmu/slot.h",
+        "	return xs_a64_try(slot, found, XS_SLOT_VACANT);\n",
+        "	xs_a64_set(slot, XS_SLOT_VACANT);\n	return true;\n",
+        ("only=stray_twice_at_once",),
+    ),
+    Fault(
+        "a mapping is unmapped in parts",
+        "unmap.c",
+        "	return (joined & inner) == inner && !(joined & edges);\n",
+        "	return (joined & inner) == inner;\n",
+        ("only=stray_wrong_size",),
+    ),
+    Fault(
+        "a large mapping of any size is claimed",
+        "space.c",
+        "	       xs_a64_try(&block->run_pages, &old, 0);\n",
+        "	       (old = xs_a64_swap(&block->run_pages, 0));\n",
+        ("only=stray_wrong_size",),
+    ),
+    Fault(
+        "a stray is not counted",
+        "unmap.c",
+        "	xs_count(engine->counts, strays, 1);\n",
+        "",
+        ("only=stray_wild",),
+    ),
+    Fault(
+        "pages stay joined after their mapping",
+        "unmap.c",
+        "	xs_a64_andnot(&block->joined,\n"
+        "		      xs_block_mask(claim->page + 1, claim->pages - 1));\n	return true;\n",
+        "	return true;\n",
+    ),
+    Fault(
+        "memory is not held",
+        "unmap.c",
+        "			held = xs_ref_hold_fast(ref) || xs_ref_hold(ref);\n		if (!held) {",
+        "			held = xs_ref_hold_fast(ref) || xs_ref_hold(ref);\n		if (held)\n			xs_ref_release(ref);\n"
+        "		if (!held) {",
+    ),
+    Fault(
+        "what cannot be held is deferred",
+        "unmap.c",
+        "		if (!held) {\n			xs_claim_release(claim, at);\n			return false;\n		}\n",
+        "",
+    ),
+    Fault(
+        "what was held of a mapping that cannot be is held for ever",
+        "unmap.c",
+        "			xs_claim_release(claim, at);\n			return false;\n",
+        "			return false;\n",
+    ),
+    # maps
+    Fault(
+        "a reservation has no slots",
+        "map.c",
+        "	if (iova && pages <= XS_BLOCK_PAGES) {\n		xs_slot_t *slot",
+        "	if (iova && pages > XS_BLOCK_PAGES) {\n		xs_slot_t *slot",
+        ("only=engine_filled",),
+    ),
+    Fault(
+        "a reservation of all of a block has no slots",
+        "map.c",
+        "	if (iova && pages <= XS_BLOCK_PAGES) {\n		xs_slot_t *slot",
+        "	if (iova && pages < XS_BLOCK_PAGES) {\n		xs_slot_t *slot",
+        ("only=engine_filled",),
+    ),
+    Fault(
+        "what is filled of a whole block is not held",
+        "map.c",
+        "	if (whole <= XS_BLOCK_PAGES)\n		xs_fill_slots",
+        "	if (whole < XS_BLOCK_PAGES)\n		xs_fill_slots",
+        ("only=engine_filled",),
+    ),
+    Fault(
+        "of what is skipped only the first page is marked",
+        "map.c",
+        "	xs_slots_fill_none(xs_space_slot(&engine->space, iova >> XS_PAGE_LG2),\n			   pages);\n",
+        "	xs_slots_fill_none(xs_space_slot(&engine->space, iova >> XS_PAGE_LG2),\n			   1);\n",
+        ("only=engine_parts",),
+    ),
+    Fault(
+        "a page that cannot be held decides for itself only",
+        "slot.c",
+        "		if (ref == XS_REF_UNHELD)\n			span = pages;\n",
+        "		if (false)\n			span = pages;\n",
+        ("only=slot_fill",),
+    ),
+    Fault(
+        "a page of an open block is taken without comparing",
+        "map.c",
+        "	} while (xs_unlikely(!xs_a64_try(&block->free, &free,\n					 free & (free - 1))));\n",
+        "	} while (0);\n	xs_a64_set(&block->free, free & (free - 1));\n",
+    ),
+    Fault(
+        "what could not be mapped is lost",
+        "map.c",
+        "	xs_place_back(engine, policy, page, pages);\n",
+        "",
+        ("only=engine_each_failure",),
+    ),
+    # placement
+    Fault(
+        "a block that is closed is forgotten",
+        "include/xsmmu/block.h",
+        "	return xs_block_settle(block, xs_a64_read(&block->free));\n",
+        "	return false;\n",
+        ("only=block_together",),
+    ),
+    Fault(
+        "pages of a block are taken without comparing",
+        "include/xsmmu/block.h",
+        "	} while (xs_unlikely(!xs_a64_try(&block->free, &free, free & ~mask)));\n",
+        "	} while (0);\n	xs_a64_set(&block->free, free & ~mask);\n",
+        ("only=block_together",),
+    ),
+    Fault(
+        "a claimed block stays listed",
+        "shelf.c",
+        "	if (xs_a64_read(&block->listed))\n		xs_shelf_unlink(shelf, block);\n",
+        "",
+        ("only=block_against_model",),
+    ),
+    Fault(
+        "holes are not used again",
+        "place.c",
+        "	if ((*looks)-- > 0)\n",
+        "	if ((*looks)-- > 99)\n",
+        ("only=place_footprint",),
+    ),
+    Fault(
+        "each map that fails has all CPUs synced",
+        "place.c",
+        "	if (last && now - last < XS_RECLAIM_NS)\n		return false;\n",
+        "",
+        ("only=place_starved",),
+    ),
+    Fault(
+        "a piece above the limit is handed out",
+        "place.c",
+        "		if (xs_unlikely(iova + (XS_PAGE_BYTES << lg2) - 1 > last)) {\n",
+        "		if (false) {\n",
+    ),
+    Fault(
+        "a driver's pages that it does not use are never free again",
+        "place.c",
+        "		xs_store(&block->withheld, rest);\n",
+        "		(void)rest;\n",
+        ("only=engine_own_block",),
+    ),
+    Fault(
+        "a trim leaves a CPU with a block that is gone",
+        "engine.c",
+        "		xs_engine_forget(engine);\n",
+        "",
+        ("only=place_trim_open",),
+    ),
+    # the space
+    Fault(
+        "nothing below 4 GiB is kept",
+        "space.c",
+        "	if (keep)\n		found = xs_space_find_from(space, count, XS_LOW_BLOCKS, end);\n",
+        "	if (false)\n		found = xs_space_find_from(space, count, XS_LOW_BLOCKS, end);\n",
+        ("only=place_low_limit",),
+    ),
+    Fault(
+        "a trim takes what is used as a whole for empty",
+        "space.c",
+        "		if (xs_bit(node->full, *at))\n			return 0;\n",
+        "",
+        ("only=space_against_model",),
+    ),
+    Fault(
+        "what is withheld twice is handed out",
+        "space.c",
+        "	if (take && xs_bit(node->full, at))\n		return;\n",
+        "",
+        ("only=space_against_model",),
+    ),
+    Fault(
+        "a block without memory for its slots is taken all the same",
+        "space.c",
+        "	if (leaf && !xs_leaf_add_slots(space, leaf))\n		leaf = 0;\n",
+        "	if (leaf)\n		xs_leaf_add_slots(space, leaf);\n",
+        ("only=engine_each_failure",),
+    ),
+    # magazines
+    Fault(
+        "a magazine is lost on its way to the depot",
+        "magazine.c",
+        "		xs_magazine_push(&depot->full, cache->loaded);\n",
+        "",
+    ),
+    Fault(
+        "a depot counts magazines that it has not any more",
+        "magazine.c",
+        "		depot->full_count--;\n		if (cache->loaded)",
+        "		if (cache->loaded)",
+        ("only=magazine_full_depot",),
+    ),
+    # accounts
+    Fault(
+        "unmaps that sync count as drains",
+        "ledger.c",
+        "	into->syncs[XS_SYNC_UNMAP] += counts->direct;\n",
+        "	into->syncs[XS_SYNC_DRAIN] += counts->direct;\n",
+        ("only=engine_causes",),
+    ),
     Fault(
         "a bucket is too low",
         "ledger.c",
@@ -219,18 +462,41 @@ FAULTS = (
         "shift = xs_log2(ns) - XS_EXPOSURE_SUB_LG2 + 1;",
     ),
     Fault(
+        "what is live is negative for a moment",
+        "audit.c",
+        "		live -= xs_load_acquire(&counts->unmaps);\n"
+        "		live -= xs_load_acquire(&counts->unmap_extra_pages);\n	}\n"
+        "	for (u32 i = 0; i < engine->cpu_count; i++) {\n"
+        "		struct xs_counts *counts = xs_counts_of(engine->counts, i);\n\n"
+        "		live += xs_load_acquire(&counts->maps);\n"
+        "		live += xs_load_acquire(&counts->map_extra_pages);\n",
+        "		live += xs_load_acquire(&counts->maps);\n"
+        "		live += xs_load_acquire(&counts->map_extra_pages);\n	}\n"
+        "	for (u32 i = 0; i < engine->cpu_count; i++) {\n"
+        "		struct xs_counts *counts = xs_counts_of(engine->counts, i);\n\n"
+        "		live -= xs_load_acquire(&counts->unmaps);\n"
+        "		live -= xs_load_acquire(&counts->unmap_extra_pages);\n",
+        ("only=threads_counting",),
+    ),
+    Fault(
+        "a sum has more synced than unmapped",
+        "audit.c",
+        "	*sum = zero;\n",
+        "	*sum = zero;\n	for (u32 i = 0; i < engine->cpu_count; i++)\n"
+        "		xs_counts_add(&sum->counts, xs_counts_of(engine->counts, i));\n"
+        "	for (u32 i = 0; i < engine->cpu_count; i++) {\n"
+        "		xs_flags_t flags = xs_lock(&engine->cpus[i]->lock);\n\n"
+        "		xs_ledger_add(sum, &engine->cpus[i]->ledger);\n"
+        "		xs_unlock(&engine->cpus[i]->lock, flags);\n	}\n"
+        "	xs_ledger_add_direct(sum, &sum->counts);\n	return;\n",
+        ("only=threads_counting",),
+    ),
+    Fault(
         "a level is rounded up",
         "policy.c",
         "	if (!(policy->syncs & XS_SYNC_BIT(XS_SYNC_TIME)))\n		return XS_LEVEL_LAZY;\n",
         "",
     ),
-    Fault(
-        "the lowest free block is forgotten",
-        "space.c",
-        "	if (block < space->hint)\n		space->hint = block;\n",
-        "",
-    ),
-    Fault("a magazine is lost on its way to the depot", "magazine.c", "push(&depot->full, cache->loaded);", ""),
 )
 
 

@@ -3,8 +3,9 @@
 #include "harness.h"
 
 static const struct test *const files[] = {
-	policy_tests, space_tests, magazine_tests, batch_tests, ledger_tests,
-	engine_tests, sequence_tests, thread_tests,
+	policy_tests, ledger_tests, slot_tests, space_tests, block_tests,
+	magazine_tests, batch_tests, engine_tests, place_tests, stray_tests,
+	sequence_tests, thread_tests,
 };
 
 static struct test_options asked;
@@ -73,6 +74,55 @@ u32 test_below(u64 *state, u32 limit)
 {
 	return (u32)((test_random(state) >> 32) * limit >> 32);
 }
+
+/* ---- enter and exit ---- */
+
+/* @passages is odd while the CPU is inside; @depth is only the CPU's own. */
+static struct {
+	u64 passages;
+	u32 depth;
+} stays[TEST_CPUS];
+
+void xs_enter(void)
+{
+	u32 cpu = test_cpu();
+
+	if (!stays[cpu].depth++)
+		__atomic_add_fetch(&stays[cpu].passages, 1, __ATOMIC_SEQ_CST);
+	test_point();
+}
+
+void xs_exit(void)
+{
+	u32 cpu = test_cpu();
+
+	test_point();
+	CHECK(stays[cpu].depth);
+	if (!--stays[cpu].depth)
+		__atomic_add_fetch(&stays[cpu].passages, 1, __ATOMIC_SEQ_CST);
+	test_point();
+}
+
+bool test_is_entered(u32 cpu)
+{
+	return stays[cpu].depth;
+}
+
+void test_quiesce(void)
+{
+	CHECK(test_can_sleep() && !test_is_entered(test_cpu()));
+	for (u32 cpu = 0; cpu < TEST_CPUS; cpu++) {
+		u64 *passages = &stays[cpu].passages;
+		/* Who enters after this one sees what the caller has stored. */
+		u64 begun = __atomic_fetch_add(passages, 0, __ATOMIC_SEQ_CST);
+
+		while (begun & 1 &&
+		       __atomic_load_n(passages, __ATOMIC_ACQUIRE) == begun)
+			test_relax();
+	}
+}
+
+/* ---- running ---- */
 
 static bool is_name(const char *a, const char *b)
 {

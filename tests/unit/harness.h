@@ -18,11 +18,15 @@ struct test {
 
 /* Each file's tests, in the order that they run; ends with an empty name. */
 extern const struct test policy_tests[];
+extern const struct test slot_tests[];
 extern const struct test space_tests[];
+extern const struct test block_tests[];
 extern const struct test magazine_tests[];
 extern const struct test batch_tests[];
 extern const struct test ledger_tests[];
 extern const struct test engine_tests[];
+extern const struct test place_tests[];
+extern const struct test stray_tests[];
 extern const struct test sequence_tests[];
 extern const struct test thread_tests[];
 
@@ -64,26 +68,42 @@ u64 test_random(u64 *state);
 /* A random number below @limit, which is not 0. */
 u32 test_below(u64 *state, u32 limit);
 
+/* Is @cpu between xs_enter() and xs_exit()? */
+bool test_is_entered(u32 cpu);
+
+/*
+ * Wait until each CPU that is between xs_enter() and xs_exit() has left once. This
+ * one is not.
+ */
+void test_quiesce(void);
+
 /* ---- what each world brings (user.c, tests/kmod/main.c) ---- */
 
 /* Print one line, formatted as by printf with %s, %u, %d and %llu. */
 void test_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Zeroed memory; never NULL. Any context. */
+/* Zeroed memory that starts on a cache line; never NULL. Any context. */
 void *test_alloc(size_t bytes);
 void test_free(void *memory);
 
 /* Become CPU @cpu, below TEST_CPUS. */
 void test_be_cpu(u32 cpu);
 
-/* The running thread cannot be moved to another CPU; see xs_cpu_hint(). */
-void test_bind(bool bound);
+/* May the caller sleep? */
+bool test_can_sleep(void);
 
 /* A test begins; it must not take for ever. */
 void test_begin(const char *name);
 
-/* Let others run, in a long loop; nothing is locked. */
+/* Let others run, in a loop that is long or waits for them; nothing is locked. */
 void test_relax(void);
+
+/*
+ * Call @handler with @argument now and then on this thread, at any test_point()
+ * with interrupts on, as an interrupt would; NULL: no more. Where the world has
+ * no such points it never is.
+ */
+void test_interrupts(void (*handler)(void *argument), void *argument);
 
 /*
  * Run @run on @count CPUs at once, from CPU 0 up. With @seed not 0 only one

@@ -5,24 +5,33 @@
  */
 #include "../../core/policy.c"
 #include "../../core/ledger.c"
+#include "../../core/slot.c"
 #include "../../core/space.c"
+#include "../../core/shelf.c"
+#include "../../core/block.c"
 #include "../../core/magazine.c"
 #include "../../core/batch.c"
+#include "../../core/sync.c"
+#include "../../core/place.c"
+#include "../../core/map.c"
+#include "../../core/unmap.c"
 #include "../../core/engine.c"
+#include "../../core/audit.c"
 
 #include "world.h"
 
 u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last)
 {
-	return engine_map_one(engine, phys, prot, last);
+	return xs_engine_map_one(engine, xs_memory_at(phys), phys, prot,
+				 last);
 }
 
 void path_unmap_one(struct xs_engine *engine, u64 iova)
 {
-	engine_unmap_one(engine, iova);
+	xs_engine_unmap_one(engine, iova);
 }
 
 void path_unmap_one_no_sync(struct xs_engine *engine, u64 iova)
 {
-	engine_unmap_one_no_sync(engine, iova);
+	xs_engine_unmap_one_no_sync(engine, iova);
 }

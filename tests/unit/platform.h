@@ -2,9 +2,9 @@
 /*
  * Userspace as a world of the engine: a CPU is a thread.
  *
- * Deliberately different from Linux: the hint of the running CPU is sometimes
- * wrong, as after a preemption, and under test_threads() with a seed each
- * atomic operation and each lock is a point where another CPU may go on.
+ * Under test_threads() with a seed each atomic operation and each lock is a point
+ * where another CPU may go on, and where interrupts are on, a point where one may
+ * come; see test_interrupts().
  */
 #ifndef XSMMU_PLATFORM_H
 #define XSMMU_PLATFORM_H
@@ -36,18 +36,22 @@ xs_flags_t xs_lock(xs_lock_t *lock);
 void xs_unlock(xs_lock_t *lock, xs_flags_t flags);
 void xs_lock_nested(xs_lock_t *lock);
 void xs_unlock_nested(xs_lock_t *lock);
+void xs_assert_locked(xs_lock_t *lock);
 xs_flags_t xs_local_save(void);
 void xs_local_restore(xs_flags_t flags);
 u32 xs_cpu_id(void);
-u32 xs_cpu_hint(void);
 
-/* Another CPU may go on here; see test_threads(). */
+/* Another CPU may go on here, or an interrupt come; see test_threads(). */
 void test_point(void);
 
 #define test_at_point(access)	(test_point(), (access))
 
 #define xs_a64_read(a)		test_at_point(__atomic_load_n(a, __ATOMIC_RELAXED))
-#define xs_a64_set(a, v)	__atomic_store_n(a, v, __ATOMIC_RELAXED)
+#define xs_a64_set(a, v)	test_at_point(__atomic_store_n(a, v, __ATOMIC_RELAXED))
+#define xs_a64_set_release(a, v) \
+	test_at_point(__atomic_store_n(a, v, __ATOMIC_RELEASE))
+#define xs_a64_andnot(a, v) \
+	test_at_point(__atomic_fetch_and(a, ~(v), __ATOMIC_SEQ_CST))
 #define xs_a64_or(a, v) \
 	test_at_point(__atomic_fetch_or(a, v, __ATOMIC_SEQ_CST))
 #define xs_a64_swap(a, v) \
@@ -60,13 +64,15 @@ void test_point(void);
 #define xs_log2(x)		(63 - (u32)__builtin_clzll(x))
 
 #define xs_load(p)		test_at_point(__atomic_load_n(p, __ATOMIC_RELAXED))
-#define xs_store(p, v)		__atomic_store_n(p, v, __ATOMIC_RELAXED)
-#define xs_load_acquire(p)	__atomic_load_n(p, __ATOMIC_ACQUIRE)
-#define xs_store_release(p, v)	__atomic_store_n(p, v, __ATOMIC_RELEASE)
+#define xs_store(p, v)		test_at_point(__atomic_store_n(p, v, __ATOMIC_RELAXED))
+#define xs_load_acquire(p)	test_at_point(__atomic_load_n(p, __ATOMIC_ACQUIRE))
+#define xs_store_release(p, v) \
+	test_at_point(__atomic_store_n(p, v, __ATOMIC_RELEASE))
 
 #define xs_likely(c)		__builtin_expect(!!(c), 1)
 #define xs_unlikely(c)		__builtin_expect(!!(c), 0)
-#define xs_assume(c)		((void)xs_warn_once(!(c), "assumed " #c))
+#define xs_assume(c) \
+	(xs_warn_once(!(c), "assumed " #c) ? __builtin_trap() : (void)0)
 
 #include "platform_test.h"
 

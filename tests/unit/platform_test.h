@@ -11,6 +11,10 @@
 #define xs_ops(engine)		((engine)->ops)
 #define xs_world(engine)	((engine)->world)
 
+/* Counted for each CPU, so that a world can wait for an exit; see test_quiesce(). */
+void xs_enter(void);
+void xs_exit(void);
+
 /* Counts what the engine warns of; see world.h. */
 bool xs_warn_once(bool broken, const char *text);
 
@@ -22,6 +26,12 @@ typedef struct {
 } xs_gather_t;
 
 typedef void *xs_ref_t;
+
+typedef u64 xs_memory_t;
+
+#define xs_memory_at(phys)	(phys)
+#define xs_memory_ref(memory)	xs_ref_of(memory)
+#define xs_prefetchw(p)		((void)(p))
 
 xs_ref_t xs_ref_of(u64 phys);
 u32 xs_ref_span(xs_ref_t ref, u64 phys);
@@ -37,6 +47,7 @@ typedef struct xs_counts xs_counts_t;
 xs_counts_t *xs_counts_new(void);
 void xs_counts_free(xs_counts_t *counts);
 struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu);
+#define xs_count_cpu(c)	(xs_counts_of(c, xs_cpu_id())->cpu)
 #define xs_count(c, field, n) \
 	((void)__atomic_fetch_add(&xs_counts_of(c, test_cpu())->field, n, __ATOMIC_RELAXED))
 

@@ -1,176 +1,441 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Sort and join against brute force: what is covered, by how many commands. */
-#include <xsmmu/batch.h>
+/*
+ * The log of a CPU's unmaps, and the runs and ranges that a sync makes of it,
+ * against brute force.
+ */
+#include "world.h"
 
-#include "harness.h"
+/* ---- runs ---- */
 
-#define BLOCKS	12	/* of the exhaustive test */
+#define RUNS_PAGES	8192	/* of the model */
 
 static struct {
-	struct xs_entry entries[XS_BATCH_ENTRIES];
-	u32 model[4 * XS_BATCH_ENTRIES];	/* entries by block */
-	struct xs_range ranges[64];
+	u64 runs[XS_BATCH_RECORDS];
+	bool pages[RUNS_PAGES];
+	struct xs_range ranges[128];
 } b;
 
-static void sorts_seed(u64 seed)
-{
-	u64 random = seed;
-	u32 count = test_below(&random, XS_BATCH_ENTRIES + 1);
-	const u32 blocks = sizeof(b.model) / sizeof(b.model[0]);
-
-	test_replay(seed, 0);
-	for (u32 i = 0; i < blocks; i++)
-		b.model[i] = 0;
-	for (u32 i = 0; i < count; i++) {
-		u32 block = seed & 1 ? test_below(&random, blocks) : i % 90;
-
-		b.entries[i] = (struct xs_entry){ .block = block,
-						  .mask = block + 1,
-						  .oldest_ns = block + 2 };
-		b.model[block]++;
-	}
-	xs_batch_sort(b.entries, count);
-	for (u32 i = 0; i < count; i++) {
-		const struct xs_entry *entry = &b.entries[i];
-
-		CHECK(!i || entry[-1].block <= entry->block);
-		CHECK(entry->mask == entry->block + 1 &&
-		      entry->oldest_ns == entry->block + 2);
-		b.model[entry->block]--;
-	}
-	for (u32 i = 0; i < blocks; i++)
-		CHECK(!b.model[i]);
-}
-
-static void sorts(void)
-{
-	test_seeds(300, sorts_seed);
-}
-
-/* The fewest aligned power-of-two ranges that cover exactly the blocks of @set. */
-static u32 fewest(u32 set, u32 first, u32 blocks)
-{
-	u32 mask = (u32)((1ULL << blocks) - 1) << first;
-	u32 half = blocks / 2;
-
-	if (!(set & mask))
-		return 0;
-	if ((set & mask) == mask)
-		return 1;
-	return fewest(set, first, half) + fewest(set, first + half, half);
-}
-
-static u32 entries_of(u32 set, u32 first, u32 empty)
+/* Runs of pages that no other run has, in any order; returns their number. */
+static u32 make_runs(u64 *random, u32 wanted, u64 base, u32 long_ones)
 {
 	u32 count = 0;
 
-	for (u32 block = 0; block < 32; block++) {
-		if (!((set | empty) >> block & 1))
+	for (u32 i = 0; i < RUNS_PAGES; i++)
+		b.pages[i] = false;
+	for (u32 tries = 0; tries < 4 * wanted && count < wanted; tries++) {
+		u32 pages = test_below(random, 100) < long_ones ?
+			    1 + test_below(random, 300) : 1;
+		u32 page = test_below(random, RUNS_PAGES - pages);
+		u32 free = 0;
+
+		while (free < pages && !b.pages[page + free])
+			free++;
+		if (free < pages)
 			continue;
-		b.entries[count].block = first + block;
-		b.entries[count++].mask = set >> block & 1 ? 1ULL << block : 0;
+		for (u32 i = 0; i < pages; i++)
+			b.pages[page + i] = true;
+		b.runs[count++] = (base + page) << 16 | pages;
 	}
 	return count;
 }
 
-/* Aligned powers of two that cover @set, and no block twice. */
-static void check_cover(u32 set, u32 first, u32 found)
+/* Sorted, apart, and just the pages of the model. */
+static void check_joined(u32 count, u64 base)
 {
-	u32 covered = 0;
+	u64 next = 0;
 
+	for (u32 i = 0; i < count; i++) {
+		u64 page = xs_run_page(b.runs[i]) - base;
+		u64 end = page + xs_run_pages(b.runs[i]);
+
+		if (!CHECK(page < end && end <= RUNS_PAGES) ||
+		    !CHECK(!i || page > next))
+			return;
+		for (; next < page; next++)
+			CHECK(!b.pages[next]);
+		for (; next < end; next++)
+			CHECK(b.pages[next]);
+	}
+	for (; next < RUNS_PAGES; next++)
+		CHECK(!b.pages[next]);
+}
+
+static u64 some_base(u64 seed)
+{
+	static const u64 bases[] = { 0, 1ULL << 20, (1ULL << 40) - RUNS_PAGES };
+
+	return bases[seed % 3];
+}
+
+static void joins_seed(u64 seed)
+{
+	u64 random = seed, base = some_base(seed);
+	u32 count = make_runs(&random, test_below(&random, XS_BATCH_RECORDS + 1),
+			      base, test_below(&random, 40));
+
+	test_replay(seed, 0);
+	check_joined(xs_runs_join(b.runs, count), base);
+}
+
+static void joins(void)
+{
+	CHECK(!xs_runs_join(b.runs, 0));
+	test_seeds(300, joins_seed);
+}
+
+/* ---- ranges ---- */
+
+/* Is a page of this block of the model set? */
+static bool block_is_set(u32 block)
+{
+	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
+		if (b.pages[block * XS_BLOCK_PAGES + i])
+			return true;
+	return false;
+}
+
+/* The fewest aligned powers of two that cover just the blocks that are set. */
+static u32 fewest(u32 first, u32 blocks)
+{
+	u32 set = 0;
+
+	for (u32 i = 0; i < blocks; i++)
+		set += block_is_set(first + i);
+	if (!set || set == blocks)
+		return set != 0;
+	return fewest(first, blocks / 2) +
+	       fewest(first + blocks / 2, blocks / 2);
+}
+
+#define BLOCKS	(RUNS_PAGES / XS_BLOCK_PAGES)
+
+/* Aligned powers of two that cover the blocks that are set, and none twice. */
+static void check_cover(u32 found, u64 base)
+{
+	static u8 covered[BLOCKS];
+
+	for (u32 i = 0; i < BLOCKS; i++)
+		covered[i] = 0;
 	for (u32 i = 0; i < found; i++) {
 		u64 page = b.ranges[i].page, pages = b.ranges[i].pages;
-		u64 block = (page >> XS_BLOCK_LG2) - first;
 
 		CHECK(pages >= XS_BLOCK_PAGES && !(pages & (pages - 1)));
 		CHECK(!(page & (pages - 1)));
-		for (u64 end = block + (pages >> XS_BLOCK_LG2); block < end;
-		     block++) {
-			if (!CHECK(block < 32) ||
-			    !CHECK(!(covered >> block & 1)))
-				return;
-			covered |= 1u << block;
-		}
+		for (u64 at = page - base; at < page - base + pages;
+		     at += XS_BLOCK_PAGES)
+			if (CHECK(at < RUNS_PAGES))
+				covered[at / XS_BLOCK_PAGES]++;
 	}
-	CHECK(covered == set);
+	for (u32 i = 0; i < BLOCKS; i++)
+		CHECK(covered[i] == block_is_set(i));
 }
 
-static void check_ranges(u32 set, u32 first, u32 empty, u32 max)
+static void check_ranges(u32 count, u64 base, u32 max)
 {
-	u32 count = entries_of(set, first, empty);
-	u32 least = fewest(set, 0, 32);
-	u32 found = xs_batch_ranges(b.entries, count, b.ranges, max);
+	u32 least = fewest(0, BLOCKS);
+	u32 found;
 
+	count = xs_runs_join(b.runs, count);
+	found = xs_runs_ranges(b.runs, count, b.ranges, max);
 	/* Halves wait for each other: at most one of each size on the way. */
 	if (found == max + 1) {
-		CHECK(least + 4 > max);
+		CHECK(least + 7 > max);
 		return;
 	}
 	CHECK(found == least && found <= max);
-	check_cover(set, first, found);
+	check_cover(found, base);
 }
 
-/* Every set of a few blocks, with others that have nothing to sync between. */
+/* Every set of 12 blocks, with one page of each or all. */
 static void ranges_of_all_sets(void)
 {
-	for (u32 set = 0; set < 1u << BLOCKS; set++) {
-		for (u32 max = 1; max <= 7; max++)
-			check_ranges(set, 32, 0, max);
-		check_ranges(set, 64, ~set & 0x5555, XS_BATCH_ENTRIES / 8);
+	for (u32 set = 1; set < 1u << 12 && !test_failed(); set++) {
+		u32 count = 0;
+
+		for (u32 i = 0; i < RUNS_PAGES; i++)
+			b.pages[i] = false;
+		for (u32 block = 0; block < 12; block++) {
+			u32 pages = set * block % 7 ? XS_BLOCK_PAGES : 3;
+			u64 page = block * XS_BLOCK_PAGES;
+
+			if (!(set >> block & 1))
+				continue;
+			for (u32 i = 0; i < pages; i++)
+				b.pages[page + i] = true;
+			b.runs[count++] = page << 16 | pages;
+		}
+		check_ranges(count, 0, 1 + set % 7);
+		check_ranges(count, 0, 32);
 	}
 }
 
 static void ranges_seed(u64 seed)
 {
-	u64 random = seed;
-	u32 set = (u32)test_random(&random);
+	u64 random = seed, base = some_base(seed);
+	u32 count = make_runs(&random, 1 + test_below(&random, 40), base,
+			      test_below(&random, 101));
 
 	test_replay(seed, 0);
-	if (seed & 1)
-		set |= (u32)test_random(&random);
-	if (seed & 2)
-		set |= 0xffffu << test_below(&random, 32);
-	check_ranges(set, 32 * test_below(&random, 4000),
-		     (u32)test_random(&random), 1 + test_below(&random, 32));
+	check_ranges(count, base, 1 + test_below(&random, 100));
 }
 
 static void ranges_of_random_sets(void)
 {
-	test_seeds(5000, ranges_seed);
+	test_seeds(2000, ranges_seed);
 }
 
-/* A block is batched once more: its pages still count once each. */
-static void full(void)
+/* ---- the log ---- */
+
+static struct xs_batch *batch_new(void)
 {
-	struct xs_block *blocks = test_alloc(300 * sizeof(*blocks));
 	struct xs_batch *batch = test_alloc(sizeof(*batch));
-	struct xs_space space = { .blocks = blocks };
 
-	for (u32 limit = 1; limit <= 1024; limit += 1 + limit / 3) {
-		u32 pages = 0;
+	batch->records = test_alloc(XS_BATCH_RECORDS * sizeof(*batch->records));
+	return batch;
+}
 
-		batch->count = 0;
-		for (u32 i = 0; i < XS_BATCH_ENTRIES; i++) {
-			u64 dead = i % 3 ? ~0ULL : 0xf;
-
-			xs_a64_set(&blocks[i].dead, dead);
-			xs_batch_add(batch, i, 5 + i);
-			pages += xs_popcount(dead);
-			CHECK(batch->oldest_ns == 5);
-			if (xs_batch_full(batch, &space, limit))
-				break;
-			CHECK(pages < limit);
-		}
-		CHECK(pages >= limit && pages < limit + 2 * XS_BLOCK_PAGES);
-	}
-	test_free(blocks);
+static void batch_free(struct xs_batch *batch)
+{
+	test_free(batch->records);
 	test_free(batch);
 }
 
+static void keys(void)
+{
+	static const u64 pages[] = { 1, 64, 1ULL << 20, (1ULL << 40) - 1 };
+
+	CHECK(!xs_key_is_valid(XS_KEY_FREE) && !xs_key_is_valid(XS_KEY_TAKEN));
+	for (u32 i = 0; i < 4; i++)
+		for (u32 whole = 0; whole <= XS_BLOCK_PAGES; whole++)
+			for (u32 part = 1; part <= XS_BLOCK_PAGES; part++) {
+				u64 key = xs_key_of(pages[i], whole, part);
+
+				CHECK(xs_key_is_valid(key));
+				CHECK(xs_key_page(key) == pages[i]);
+				CHECK(xs_key_mapping_pages(key) == whole);
+				CHECK(xs_key_pages(key) == part);
+			}
+}
+
+/* The short way: up to the limit, and no record but what was written. */
+static void append_fast(void)
+{
+	struct xs_batch *batch = batch_new();
+
+	CHECK(xs_batch_is_empty(batch));
+	xs_enter();
+	CHECK(!xs_batch_append_fast(batch, 7, XS_REF_NONE));
+	batch->limit = 5;
+	for (u64 i = 0; i < 5; i++)
+		CHECK(xs_batch_append_fast(batch, 7 + i, XS_REF_NONE));
+	CHECK(!xs_batch_append_fast(batch, 12, XS_REF_NONE));
+	xs_exit();
+	CHECK(xs_batch_pages(batch) == 5 && !xs_batch_is_empty(batch));
+	for (u64 i = 0; i < XS_BATCH_RECORDS; i++) {
+		u64 key = i < 5 ? xs_key_of(7 + i, 1, 1) : XS_KEY_FREE;
+
+		CHECK(xs_batch_record(batch, i)->key == key);
+	}
+	batch_free(batch);
+}
+
+/* A reservation starts the clocks of the groups that it begins. */
+static void reserve(void)
+{
+	struct xs_batch *batch = batch_new();
+
+	CHECK(xs_batch_reserve(batch, 1, 1, 100) == 0);
+	CHECK(xs_batch_reserve(batch, 3, 60, 200) == 1);
+	CHECK(xs_batch_pages(batch) == 61);
+	CHECK(*xs_batch_began_ns(batch, 0) == 100);
+	CHECK(xs_batch_reserve(batch, XS_BLOCK_PAGES, XS_BLOCK_PAGES, 300) == 4);
+	CHECK(*xs_batch_began_ns(batch, 63) == 100);
+	CHECK(*xs_batch_began_ns(batch, 64) == 300);
+	CHECK(xs_batch_pages(batch) == 125);
+	CHECK(xs_batch_has_room(batch, XS_BATCH_RECORDS - 68));
+	CHECK(!xs_batch_has_room(batch, XS_BATCH_RECORDS - 67));
+	CHECK(xs_batch_row(1020, 1030) == 4 && xs_batch_row(1024, 1030) == 6);
+	batch_free(batch);
+}
+
+/*
+ * The limit is the end of the group, or one before the batch is full: who fills it
+ * comes by.
+ */
+static void limit_seed(u64 seed)
+{
+	struct xs_batch *batch = batch_new();
+	u64 random = seed;
+	u32 most = 1 + test_below(&random, XS_BATCH_MAX_PAGES);
+	u64 tail = test_below(&random, 5000);
+
+	test_replay(seed, 0);
+	batch->tail = tail;
+	xs_a64_set(&batch->head, tail);
+	while (xs_batch_pages(batch) < most && !test_failed()) {
+		u32 count = 1 + test_below(&random, 3);
+		u32 pages = count + test_below(&random, seed % 3 * 20 + 1);
+		u64 before;
+
+		if (!xs_batch_has_room(batch, count))
+			break;
+		xs_batch_reserve(batch, count, pages, 1);
+		xs_batch_set_limit(batch, most);
+		if (xs_batch_pages(batch) >= most) {
+			CHECK(batch->limit <= xs_a64_read(&batch->head));
+			break;
+		}
+		before = xs_a64_read(&batch->head);
+		xs_enter();
+		while (xs_batch_append_fast(batch, 1, XS_REF_NONE))
+			;
+		xs_exit();
+		CHECK(xs_batch_pages(batch) < most);
+		CHECK(xs_batch_pages(batch) == most - 1 ||
+		      xs_a64_read(&batch->head) % XS_BATCH_GROUP == 0);
+		CHECK((before - 1) / XS_BATCH_GROUP ==
+		      (xs_a64_read(&batch->head) - 1) / XS_BATCH_GROUP);
+	}
+	CHECK(xs_a64_read(&batch->head) - tail <= XS_BATCH_RECORDS);
+	batch_free(batch);
+}
+
+static void limit(void)
+{
+	test_seeds(300, limit_seed);
+}
+
+/* ---- records that are not written yet ---- */
+
+/* An unmap that was interrupted after it had its record: of a page, without a hold. */
+static u64 begin_unmap(struct world *world, const struct mapping *mapping)
+{
+	struct xs_batch *batch = &world->engine.cpus[0]->batch;
+	xs_slot_t *slot = xs_space_slot(&world->engine.space,
+					mapping->iova >> XS_PAGE_LG2);
+	u64 page = (mapping->iova >> XS_PAGE_LG2) - world->first_page;
+	u64 found = xs_a64_read(slot);
+	u64 head = xs_a64_read(&batch->head);
+
+	CHECK(xs_slot_claim(slot, &found));
+	CHECK(head < batch->limit && xs_a64_try(&batch->head, &head, head + 1));
+	xs_count(world->engine.counts, unmaps, 1);
+	world->owner[page] &= ~(u64)OWNER_MAPPED;
+	world->unmapped_ns[page] = world->now_ns;
+	return head;
+}
+
+static void end_unmap(struct world *world, const struct mapping *mapping,
+		      u64 record)
+{
+	struct xs_batch *batch = &world->engine.cpus[0]->batch;
+
+	xs_record_write(xs_batch_record(batch, record),
+			xs_key_of(mapping->iova >> XS_PAGE_LG2, 1, 1),
+			XS_REF_NONE);
+}
+
+static struct mapping map_one(struct world *world)
+{
+	struct mapping mapping = { .pages = 1, .prot = PROT_READ_,
+				   .kind = MEMORY_COUNTED };
+
+	CHECK(driver_map(world, &mapping, ~0ULL));
+	return mapping;
+}
+
+/*
+ * A sync takes all but what is in flight, however often, and the next one after it
+ * was written takes that. @count: in flight at once, among others.
+ */
+static void check_kept(const struct xs_policy *policy, u32 count)
+{
+	struct world_config config = { .blocks = 32, .cpus = 2,
+				       .policy = policy };
+	struct world *world = world_new(&config, 0);
+	struct xs_batch *batch = &world->engine.cpus[0]->batch;
+	struct mapping flying[4], others[9];
+	u64 records[4];
+
+	for (u32 i = 0; i < 9; i++)
+		others[i] = map_one(world);
+	for (u32 i = 0; i < count; i++)
+		flying[i] = map_one(world);
+	driver_unmap(world, &others[0], false);
+	for (u32 i = 0; i < count; i++) {
+		records[i] = begin_unmap(world, &flying[i]);
+		driver_unmap(world, &others[1 + 2 * i], false);
+		driver_unmap(world, &others[2 + 2 * i], false);
+	}
+	for (u32 round = 0; round < 4; round++) {
+		if (round % 2)
+			world_advance(world, policy->window_us * 1000ULL);
+		else
+			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		for (u32 i = 0; i < 1 + 2 * count; i++)
+			CHECK(!driver_reachable(world, &others[i]));
+		for (u32 i = 0; i < count; i++)
+			CHECK(world_reachable(world, flying[i].iova));
+		CHECK(!xs_batch_is_empty(batch));
+		CHECK(world->cpu[0].deadline_ns > world->now_ns);
+	}
+	/* The first one last, so that one of the others is behind it. */
+	for (u32 i = count; i--;) {
+		end_unmap(world, &flying[i], records[i]);
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		CHECK(!world_reachable(world, flying[i].iova));
+		CHECK(!i == xs_batch_is_empty(batch));
+		driver_free(world, &flying[i]);
+	}
+	for (u32 i = 1 + 2 * count; i < 9; i++)
+		driver_unmap(world, &others[i], false);
+	world_end(world);
+}
+
+static void kept(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++)
+		if (!(xs_policies[i].syncs & XS_SYNC_BIT(XS_SYNC_UNMAP)))
+			for (u32 count = 1; count <= 4; count++)
+				check_kept(&xs_policies[i], count);
+}
+
+/* One in flight and a ring that fills up behind it: then unmaps are not deferred. */
+static void kept_full(void)
+{
+	struct world_config config = { .blocks = 64, .cpus = 1,
+				       .policy = xs_policy_find("fused") };
+	struct world *world = world_new(&config, 0);
+	struct mapping first = map_one(world), flying = map_one(world), lone;
+	u64 record;
+	u32 direct = 0;
+
+	driver_unmap(world, &first, false);
+	record = begin_unmap(world, &flying);
+	for (u32 i = 0; i < 2 * XS_BATCH_RECORDS && !test_failed(); i++) {
+		lone = map_one(world);
+		driver_unmap(world, &lone, false);
+		direct += !driver_reachable(world, &lone);
+		if (i % 100 == 0)
+			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	}
+	CHECK(direct > XS_BATCH_RECORDS / 2);
+	end_unmap(world, &flying, record);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	driver_free(world, &flying);
+	world_check_synced(world);
+	world_end(world);
+}
+
 const struct test batch_tests[] = {
-	{ "batch_sorts", sorts },
+	{ "batch_joins", joins },
 	{ "batch_ranges_of_all_sets", ranges_of_all_sets },
 	{ "batch_ranges_of_random_sets", ranges_of_random_sets },
-	{ "batch_full", full },
+	{ "batch_keys", keys },
+	{ "batch_append_fast", append_fast },
+	{ "batch_reserve", reserve },
+	{ "batch_limit", limit },
+	{ "batch_kept", kept },
+	{ "batch_kept_full", kept_full },
 	{ NULL, NULL },
 };

@@ -53,7 +53,7 @@ static void bounds(void)
 	test_free(ledger);
 }
 
-/* Each word of @b is added to that of @a, but for the maximum. */
+/* Each word of @b is added to that of @a, but for the maximum and whose they are. */
 static void sums(void)
 {
 	struct xs_ledger *a = test_alloc(sizeof(*a));
@@ -66,7 +66,8 @@ static void sums(void)
 	}
 	xs_ledger_add(a, b);
 	for (u32 i = 0; i < sizeof(*a) / sizeof(u64); i++)
-		CHECK(wa[i] == (&wa[i] == &a->exposure_max_ns ?
+		CHECK(&wa[i] == (u64 *)&a->counts.cpu ||
+		      wa[i] == (&wa[i] == &a->exposure_max_ns ?
 				1000 + 3 * i : 1000 + 4 * i));
 	a->exposure_max_ns = ~0ULL;
 	xs_ledger_add(a, b);
@@ -79,8 +80,28 @@ static void sums(void)
 	test_free(b);
 }
 
+/* What was synced inside unmaps counts as such, and exposed nobody. */
+static void direct(void)
+{
+	struct xs_ledger *sum = test_alloc(sizeof(*sum));
+	struct xs_counts counts = { .direct = 3, .direct_pages = 5,
+				    .direct_page = 7, .direct_domain = 11,
+				    .direct_global = 13 };
+	u64 *words = (u64 *)sum, total = 0;
+
+	xs_ledger_add_direct(sum, &counts);
+	CHECK(sum->syncs[XS_SYNC_UNMAP] == 3 && sum->exposure[0] == 5);
+	CHECK(sum->commands_page == 7 && sum->commands_domain == 11);
+	CHECK(sum->commands_global == 13);
+	for (u32 i = 0; i < sizeof(*sum) / sizeof(u64); i++)
+		total += words[i];
+	CHECK(total == 3 + 5 + 7 + 11 + 13);
+	test_free(sum);
+}
+
 const struct test ledger_tests[] = {
 	{ "ledger_bounds", bounds },
 	{ "ledger_sums", sums },
+	{ "ledger_direct", direct },
 	{ NULL, NULL },
 };

@@ -17,9 +17,10 @@ static struct {
 	u64 random;
 } m;
 
-static void *magazine_alloc(void *world, size_t bytes, bool atomic)
+static void *magazine_alloc(void *world, size_t bytes, u32 cpu, bool atomic)
 {
 	(void)world;
+	(void)cpu;
 	CHECK(atomic);
 	if (test_below(&m.random, 100) < m.fail_percent)
 		return NULL;
@@ -38,9 +39,12 @@ static void magazine_free(void *world, void *memory, size_t bytes)
 static const struct xs_world_ops ops = { .alloc = magazine_alloc,
 					 .free = magazine_free };
 
-static void begin(u64 seed, u32 fail_percent)
+/* Items are large, so that none of their bits can be lost. */
+#define ITEM(i)	((u64)(i) << 24 | 1ULL << 39)
+
+static void begin(u64 seed, u32 fail_percent, u32 items_max)
 {
-	xs_depot_init(&m.depot, &ops, NULL);
+	xs_depot_init(&m.depot, &ops, NULL, items_max);
 	for (u32 i = 0; i < CACHES; i++)
 		m.caches[i] = (struct xs_cache){ NULL, NULL };
 	m.inside = test_alloc(ITEMS);
@@ -49,18 +53,33 @@ static void begin(u64 seed, u32 fail_percent)
 	m.random = seed;
 }
 
-static u32 bag_count(void)
+static u64 bag_count(void)
 {
-	u32 count = xs_depot_count(&m.depot);
+	u64 count = xs_depot_count(&m.depot);
 
 	for (u32 i = 0; i < CACHES; i++)
 		count += xs_cache_count(&m.caches[i]);
 	return count;
 }
 
-static void out(void *context, u32 item)
+/* The depot's magazines: as many as it counts, and none has more than it may. */
+static void check_depot(void)
 {
+	u32 full = 0;
+
+	for (struct xs_magazine *at = m.depot.full; at; at = at->next) {
+		CHECK(at->count <= m.depot.items_max);
+		full++;
+	}
+	CHECK(full == m.depot.full_count && full <= XS_DEPOT_MAX);
+}
+
+static void out(void *context, u64 value)
+{
+	u64 item = (value & ~(1ULL << 39)) >> 24;
+
 	(void)context;
+	CHECK(value == ITEM(item));
 	if (CHECK(item < ITEMS) && CHECK(m.inside[item])) {
 		m.inside[item] = false;
 		m.count--;
@@ -76,6 +95,7 @@ static void end(void)
 	xs_local_restore(flags);
 	xs_depot_flush(&m.depot, out, NULL);
 	CHECK(!m.count && !bag_count());
+	check_depot();
 	xs_depot_destroy(&m.depot);
 	CHECK(!m.allocations);
 	test_free(m.inside);
@@ -84,7 +104,7 @@ static void end(void)
 static bool put(u32 cache, u32 item)
 {
 	xs_flags_t flags = xs_local_save();
-	bool done = xs_cache_put(&m.caches[cache], &m.depot, item);
+	bool done = xs_cache_put(&m.caches[cache], &m.depot, ITEM(item));
 
 	xs_local_restore(flags);
 	if (done) {
@@ -98,7 +118,7 @@ static bool put(u32 cache, u32 item)
 static bool take(u32 cache)
 {
 	xs_flags_t flags = xs_local_save();
-	u32 item = ITEMS;
+	u64 item = 0;
 	bool done = xs_cache_get(&m.caches[cache], &m.depot, &item);
 
 	xs_local_restore(flags);
@@ -109,7 +129,7 @@ static bool take(u32 cache)
 
 static void empty(void)
 {
-	begin(1, 0);
+	begin(1, 0, XS_MAGAZINE_ITEMS);
 	CHECK(!take(0));
 	CHECK(put(0, 7) && take(0) && !take(0));
 	CHECK(put(1, 7) && !take(0) && take(1));
@@ -119,35 +139,53 @@ static void empty(void)
 /* What one CPU unmaps, another maps again, in full magazines. */
 static void between_cpus(void)
 {
-	const u32 count = 4 * XS_MAGAZINE_ITEMS;
-	u32 moved = 0;
+	static const u32 sizes[] = { 1, 2, 7, XS_MAGAZINE_ITEMS };
 
-	begin(1, 0);
-	for (u32 i = 0; i < count; i++)
-		CHECK(put(0, i));
-	while (take(1))
-		moved++;
-	CHECK(moved >= count - 2 * XS_MAGAZINE_ITEMS);
-	CHECK(moved + bag_count() == count);
-	end();
+	for (u32 i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const u32 count = 4 * sizes[i];
+		u32 moved = 0;
+
+		begin(1, 0, sizes[i]);
+		for (u32 item = 0; item < count; item++)
+			CHECK(put(0, item));
+		check_depot();
+		while (take(1))
+			moved++;
+		CHECK(moved == count - 2 * sizes[i]);
+		CHECK(moved + bag_count() == count);
+		end();
+	}
 }
 
-/* A depot that is full says no, and nothing is lost. */
+/* A depot that is full says no, and nothing is lost; again and again. */
 static void full_depot(void)
 {
-	u32 item = 0;
+	for (u32 items_max = 2; items_max <= XS_MAGAZINE_ITEMS; items_max += 20) {
+		begin(1, 0, items_max);
+		for (u32 round = 0; round < 3; round++) {
+			u32 item = 0;
 
-	begin(1, 0);
-	while (item < ITEMS && put(0, item))
-		item++;
-	CHECK(item == (XS_DEPOT_MAX + 2) * XS_MAGAZINE_ITEMS);
-	CHECK(bag_count() == item);
-	end();
+			while (item < ITEMS && put(0, item))
+				item++;
+			CHECK(item == (XS_DEPOT_MAX + 2) * items_max);
+			CHECK(bag_count() == item);
+			check_depot();
+			/* All out: by another CPU, from the depot, and by this one. */
+			while (take(1))
+				;
+			if (round == 1)
+				xs_depot_flush(&m.depot, out, NULL);
+			while (take(0))
+				;
+			CHECK(!m.count && !m.depot.full_count);
+		}
+		end();
+	}
 }
 
 static void no_memory(void)
 {
-	begin(1, 100);
+	begin(1, 100, XS_MAGAZINE_ITEMS);
 	CHECK(!put(0, 1) && !take(0));
 	m.fail_percent = 0;
 	for (u32 i = 0; i < 2 * XS_MAGAZINE_ITEMS; i++)
@@ -163,7 +201,7 @@ static void against_model_seed(u64 seed)
 	u64 random = seed;
 	u32 bias = 50;
 
-	begin(seed, (u32)(seed % 4) * 20);
+	begin(seed, (u32)(seed % 4) * 20, 1 + (u32)(seed * 7) % XS_MAGAZINE_ITEMS);
 	for (u32 step = 0; step < 20000 && !test_failed(); step++) {
 		u32 cache = test_below(&random, CACHES);
 		u32 item = test_below(&random, ITEMS);
@@ -175,8 +213,10 @@ static void against_model_seed(u64 seed)
 			take(cache);
 		else if (!m.inside[item])
 			put(cache, item);
-		if (step % 64 == 0)
+		if (step % 64 == 0) {
 			CHECK(bag_count() == m.count);
+			check_depot();
+		}
 	}
 	end();
 }

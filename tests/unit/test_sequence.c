@@ -11,6 +11,7 @@ struct run {
 	struct world *world;
 	u64 random;
 	u64 window_ns;
+	u64 start;
 	u32 count;
 	struct mapping mappings[MAPPINGS];
 };
@@ -42,7 +43,7 @@ static void do_map(struct run *run)
 	if (run->count == MAPPINGS)
 		return;
 	if (!below(run, 8))
-		last = (2 + below(run, 8)) * XS_BLOCK_BYTES - 1 -
+		last = run->start + (2 + below(run, 8)) * XS_BLOCK_BYTES - 1 -
 		       below(run, 64) * XS_PAGE_BYTES;
 	mapping->pages = some_pages(run);
 	mapping->prot = 1 + below(run, 3);
@@ -86,6 +87,7 @@ static void do_set(struct run *run)
 		tuning.batch_pages = 1 + below(run, XS_BATCH_MAX_PAGES);
 	if (below(run, 2))
 		tuning.range_commands_max = 1 + below(run, XS_RANGES_MAX);
+	tuning.batch_aware = !below(run, 3);
 	world_set_policy(run->world, policy, &tuning);
 	run->window_ns = tuning.window_us * 1000ULL;
 	world_check_synced(run->world);
@@ -107,7 +109,7 @@ static void do_rare(struct run *run)
 {
 	struct world *world = run->world;
 
-	switch (below(run, 8)) {
+	switch (below(run, 10)) {
 	case 0:
 		do_set(run);
 		break;
@@ -132,6 +134,13 @@ static void do_rare(struct run *run)
 		break;
 	case 7:
 		world_advance(world, below(run, 3) * run->window_ns);
+		break;
+	case 8:
+		world_trim(world, below(run, 2));
+		break;
+	case 9:
+		world_settle(world);
+		world_check_synced(world);
 		break;
 	}
 }
@@ -168,7 +177,12 @@ static void sequence_seed(u64 seed)
 	config.cpus = 1 + below(run, 4);
 	config.policy = &xs_policies[seed % xs_policy_count];
 	run->window_ns = config.policy->window_us * 1000ULL;
+	if (seed % 3 == 0)
+		config.start = (seed % 9 ? 1ULL << 45 : 1ULL << 32) -
+			       seed / 3 % 2 * 8 * XS_BLOCK_BYTES;
 	run->world = world_new(&config, 0);
+	run->world->engine.space.empty_kept = 0;
+	run->start = config.start;
 	for (u32 step = 0; step < 1500 && !test_failed(); step++) {
 		test_replay(seed, step);
 		if (step % 100 == 0)

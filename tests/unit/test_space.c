@@ -1,21 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The range allocator against a dumb one: a byte per block, first fit. */
+/*
+ * The space against a dumb one: a list of what is taken, where a place is looked
+ * for from the bottom. Sizes go from a block to what no memory could describe
+ * block by block.
+ */
 #include "world.h"
 
-#define END_BLOCK	150
+#define LAST		(~0ULL)
+#define LOW_BLOCKS	(1ULL << (XS_LOW_LG2 - XS_BLOCK_LG2))
+#define END_BLOCKS	(XS_SPACE_END / XS_BLOCK_BYTES)
+#define TAKEN_MAX	1100
+#define TAKEN_SOME	250
+#define NONE		(~0ULL)
+
+/* Blocks [first, end), which nobody may be given; @pages: of a run, 0: one block. */
+struct taken {
+	u64 first;
+	u64 end;
+	u64 pages;
+	struct xs_block *block;
+};
 
 static struct {
 	struct xs_space space;
-	bool used[END_BLOCK];
-	u64 leaves;
 	u64 fails_in;
 	u64 allocations;
+	u64 low_free;
+	u64 low_kept;
+	u32 count;
+	u32 withheld;	/* of those, for ever */
+	struct taken taken[TAKEN_MAX];
 } s;
 
-static void *space_alloc(void *world, size_t bytes, bool atomic)
+static void *space_alloc(void *world, size_t bytes, u32 cpu, bool atomic)
 {
 	(void)world;
-	(void)atomic;
+	CHECK(cpu == XS_ANY_CPU && (atomic || test_can_sleep()));
 	if (s.fails_in && !--s.fails_in)
 		return NULL;
 	s.allocations++;
@@ -34,30 +54,117 @@ static void space_free(void *world, void *memory, size_t bytes)
 static const struct xs_world_ops ops = { .alloc = space_alloc,
 					 .free = space_free };
 
-static u32 take(u32 count, u32 limit)
-{
-	xs_flags_t flags = xs_local_save();
-	u32 block = xs_space_take(&s.space, count, limit);
+/* ---- the model ---- */
 
-	xs_local_restore(flags);
-	return block;
+static void model_add(u64 first, u64 end, u64 pages, struct xs_block *block)
+{
+	if (CHECK(s.count < TAKEN_MAX))
+		s.taken[s.count++] = (struct taken){ first, end, pages, block };
 }
 
-static void give(u32 block)
+/* The end of something in [first, end) that is taken; 0: nothing is. */
+static u64 model_hit(u64 first, u64 end)
 {
-	xs_flags_t flags = xs_local_save();
-
-	xs_space_give(&s.space, block);
-	xs_local_restore(flags);
+	for (u32 i = 0; i < s.count; i++)
+		if (first < s.taken[i].end && s.taken[i].first < end)
+			return s.taken[i].end;
+	return 0;
 }
+
+/* Free blocks below 4 GiB: taken ones do not overlap, withheld ones may. */
+static u64 model_low_free(void)
+{
+	u64 free = 0;
+
+	for (u64 block = 0; block < LOW_BLOCKS;) {
+		u64 hit = model_hit(block, block + 1);
+		u64 next = LOW_BLOCKS;
+
+		for (u32 i = 0; !hit && i < s.count; i++)
+			if (s.taken[i].first > block && s.taken[i].first < next)
+				next = s.taken[i].first;
+		free += hit ? 0 : next - block;
+		block = hit ? hit : next;
+	}
+	return free;
+}
+
+static u64 align_of(u64 count)
+{
+	u64 align = 1;
+
+	while (align < count)
+		align *= 2;
+	return align;
+}
+
+/* More than a leaf is made of whole leaves, or nodes: those have to be unused. */
+static u64 model_room(u64 count)
+{
+	u64 part = 1;
+
+	if (count > XS_LEAF_BLOCKS)
+		part = XS_LEAF_BLOCKS;
+	while (align_of(count) > part * XS_NODE_CHILDREN &&
+	       count > XS_LEAF_BLOCKS)
+		part *= XS_NODE_CHILDREN;
+	return (count + part - 1) / part * part;
+}
+
+static u64 model_find_from(u64 count, u64 from, u64 end)
+{
+	u64 align = align_of(count), room = model_room(count), hit;
+	u64 at = (from + align - 1) / align * align;
+
+	while (at + count <= end) {
+		hit = model_hit(at, at + room);
+		if (!hit)
+			return at;
+		if (hit == NONE)
+			break;
+		at = (hit + align - 1) / align * align;
+	}
+	return NONE;
+}
+
+/* The upper half of what is free below 4 GiB is for those that need it. */
+static u64 model_find(u64 count, u64 last)
+{
+	u64 end = last == LAST ? END_BLOCKS : (last + 1) / XS_BLOCK_BYTES;
+	u64 found = NONE;
+
+	if (end > s.space.end_block)
+		end = s.space.end_block;
+	if (end > LOW_BLOCKS && s.low_free < s.low_kept + count)
+		found = model_find_from(count, LOW_BLOCKS, end);
+	return found != NONE ? found : model_find_from(count, 0, end);
+}
+
+static void model_note_low(void)
+{
+	s.low_free = model_low_free();
+	CHECK(s.space.low_free == s.low_free);
+}
+
+/* ---- both ---- */
 
 static bool begin(u64 start, u64 end)
 {
+	u64 first = (start + XS_BLOCK_BYTES - 1) / XS_BLOCK_BYTES;
+
 	s.fails_in = 0;
-	for (u32 i = 0; i < END_BLOCK; i++)
-		s.used[i] = i * XS_BLOCK_BYTES < start || !i ||
-			    (i + 1) * XS_BLOCK_BYTES > end;
-	return CHECK(!xs_space_init(&s.space, &ops, NULL, start, end));
+	s.count = 0;
+	model_add(0, first ? first : 1, 0, NULL);
+	model_add(end / XS_BLOCK_BYTES < END_BLOCKS ? end / XS_BLOCK_BYTES :
+						      END_BLOCKS,
+		  NONE, 0, NULL);
+	s.withheld = s.count;
+	if (!CHECK(!xs_space_init(&s.space, &ops, NULL, start, end)))
+		return false;
+	model_note_low();
+	s.low_kept = s.low_free / 2;
+	CHECK(s.space.low_kept == s.low_kept);
+	return true;
 }
 
 static void end(void)
@@ -66,33 +173,145 @@ static void end(void)
 	CHECK(!s.allocations);
 }
 
-/* First fit from the bottom, aligned to the next power of two of @count. */
-static u32 model_take(u32 count, u32 limit)
+/* As a bool: was it done? The space is as it was, if not. */
+static bool reserve(u64 start, u64 last)
 {
-	u32 align = 1;
+	if (xs_space_reserve(&s.space, start, last))
+		return false;
+	model_add(start / XS_BLOCK_BYTES, last / XS_BLOCK_BYTES + 1, 0, NULL);
+	s.withheld = s.count;
+	model_note_low();
+	s.low_kept = s.low_free / 2;
+	return true;
+}
 
-	while (align < count)
-		align *= 2;
-	for (u32 block = 0; block + count <= limit && block + count <= END_BLOCK;
-	     block += align) {
-		u32 run = 0;
+/* The block's number, NONE if there is none. */
+static u64 take(u64 last)
+{
+	u64 expected = model_find(1, last);
+	xs_flags_t flags = xs_local_save();
+	struct xs_block *block = xs_space_take(&s.space, last);
+	u64 got = block ? block->iova / XS_BLOCK_BYTES : NONE;
 
-		while (run < count && !s.used[block + run])
-			run++;
-		if (run < count)
-			continue;
-		for (u32 i = 0; i < count; i++)
-			s.used[block + i] = true;
-		return block;
+	xs_local_restore(flags);
+	if (!block && s.allocations && expected != NONE)
+		return NONE;	/* no memory: looked at by the caller */
+	CHECK(got == expected);
+	if (!block)
+		return NONE;
+	xs_enter();
+	CHECK(xs_space_block(&s.space, got << XS_BLOCK_LG2) == block);
+	CHECK(block->slots == xs_space_slot(&s.space, got << XS_BLOCK_LG2));
+	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
+		CHECK(xs_a64_read(&block->slots[i]) == XS_SLOT_VACANT);
+	xs_exit();
+	CHECK(!xs_a64_read(&block->free) && block->small);
+	model_add(got, got + 1, 0, block);
+	s.low_free -= got < LOW_BLOCKS;
+	return got;
+}
+
+static u64 take_run(u32 pages, u64 last)
+{
+	u64 blocks = ((u64)pages + XS_BLOCK_PAGES - 1) / XS_BLOCK_PAGES;
+	u64 expected = model_find(blocks, last);
+	xs_flags_t flags = xs_local_save();
+	u64 iova = xs_space_take_run(&s.space, pages, last);
+	u64 got = iova ? iova / XS_BLOCK_BYTES : NONE;
+
+	xs_local_restore(flags);
+	if (!iova && expected != NONE)
+		return NONE;
+	CHECK(got == expected && iova % XS_BLOCK_BYTES == 0);
+	if (!iova)
+		return NONE;
+	model_add(got, got + blocks, pages, NULL);
+	model_note_low();
+	return got;
+}
+
+static bool claim_run(u64 block, u64 in_block, u32 pages)
+{
+	bool claimed;
+
+	xs_enter();
+	claimed = xs_space_claim_run(&s.space,
+				     block * XS_BLOCK_BYTES + in_block, pages);
+	xs_exit();
+	return claimed;
+}
+
+static void give(u32 at)
+{
+	struct taken taken = s.taken[at];
+	xs_flags_t flags;
+
+	if (taken.pages) {
+		CHECK(!claim_run(taken.first, 0, (u32)taken.pages + 1));
+		CHECK(!claim_run(taken.first, 0, (u32)taken.pages - 1));
+		CHECK(!claim_run(taken.first, 4096, (u32)taken.pages));
+		CHECK(!claim_run(taken.first + 1, 0, (u32)taken.pages));
+		CHECK(claim_run(taken.first, 0, (u32)taken.pages));
+		CHECK(!claim_run(taken.first, 0, (u32)taken.pages));
 	}
-	return XS_NO_BLOCK;
+	flags = xs_local_save();
+	if (taken.block)
+		xs_space_give(&s.space, &taken.block, 1);
+	else
+		xs_space_give_run(&s.space, taken.first * XS_BLOCK_BYTES,
+				  (u32)taken.pages);
+	xs_local_restore(flags);
+	s.taken[at] = s.taken[--s.count];
+	model_note_low();
 }
 
-static void model_give(u32 block)
+/* The leaves that there are: as many as counted, and none of them for nothing. */
+static void check_leaves(bool trimmed)
 {
-	CHECK(s.used[block]);
-	s.used[block] = false;
+	struct xs_leaf *leaf;
+	u64 page = 0, leaves = 0;
+
+	while ((leaf = xs_space_next_leaf(&s.space, &page))) {
+		u64 first = page / XS_BLOCK_PAGES;
+
+		xs_enter();
+		CHECK(xs_space_leaf(&s.space, page) == leaf);
+		CHECK(page % XS_LEAF_PAGES == 0);
+		CHECK(!trimmed || model_hit(first, first + XS_LEAF_BLOCKS));
+		for (u32 i = 0; i < XS_LEAF_BLOCKS; i++)
+			CHECK(leaf->blocks[i].iova ==
+			      (first + i) * XS_BLOCK_BYTES);
+		xs_exit();
+		leaves++;
+		page += XS_LEAF_PAGES;
+	}
+	CHECK(leaves == s.space.leaves);
 }
+
+static void trim(void)
+{
+	static struct xs_detached detached[XS_DETACH_MAX];
+	u64 from = 0;
+	u32 count;
+
+	while ((count = xs_space_detach(&s.space, &from, detached))) {
+		CHECK(count <= XS_DETACH_MAX);
+		/* Nobody can have them meanwhile, or find them. */
+		for (u32 i = 0; i < count; i++) {
+			u64 page = detached[i].block * XS_BLOCK_PAGES;
+
+			xs_enter();
+			CHECK(!xs_space_leaf(&s.space, page));
+			CHECK(!xs_space_slot(&s.space, page));
+			xs_exit();
+		}
+		xs_space_free(&s.space, detached, count);
+	}
+	model_note_low();
+	check_leaves(!s.space.empty_kept);
+}
+
+/* ---- one by one ---- */
 
 static void bad_ranges(void)
 {
@@ -102,13 +321,9 @@ static void bad_ranges(void)
 	      -XS_EINVAL);
 	CHECK(xs_space_init(&s.space, &ops, NULL, 8 * XS_BLOCK_BYTES,
 			    8 * XS_BLOCK_BYTES) == -XS_EINVAL);
+	CHECK(xs_space_init(&s.space, &ops, NULL, XS_SPACE_END, LAST) ==
+	      -XS_EINVAL);
 	CHECK(!s.allocations);
-	for (u32 n = 1; n <= 3; n++) {
-		s.fails_in = n;
-		CHECK(xs_space_init(&s.space, &ops, NULL, 0,
-				    END_BLOCK * XS_BLOCK_BYTES) == -XS_ENOMEM);
-		CHECK(!s.allocations);
-	}
 }
 
 static void rounding(void)
@@ -116,11 +331,12 @@ static void rounding(void)
 	/* Inwards: block 3 is the first whole one, block 8 the last. */
 	if (!begin(2 * XS_BLOCK_BYTES + 1, 10 * XS_BLOCK_BYTES - 1))
 		return;
-	CHECK(take(1, XS_NO_BLOCK - 1) == 3);
+	CHECK(take(LAST) == 3);
 	for (u32 block = 4; block < 9; block++)
-		CHECK(take(1, XS_NO_BLOCK - 1) == block);
-	CHECK(take(1, XS_NO_BLOCK - 1) == XS_NO_BLOCK);
-	CHECK(take(0, XS_NO_BLOCK - 1) == XS_NO_BLOCK);
+		CHECK(take(LAST) == block);
+	CHECK(take(LAST) == NONE);
+	CHECK(take_run(0, LAST) == NONE);
+	CHECK(take_run(~0u, LAST) == NONE);
 	end();
 }
 
@@ -132,79 +348,287 @@ static void reserved(void)
 {
 	if (!begin(0, 9 * XS_BLOCK_BYTES))
 		return;
-	xs_space_reserve(&s.space, 3 * XS_BLOCK_BYTES - 1, 3 * XS_BLOCK_BYTES);
-	xs_space_reserve(&s.space, 6 * XS_BLOCK_BYTES, 6 * XS_BLOCK_BYTES);
-	xs_space_reserve(&s.space, 9 * XS_BLOCK_BYTES, ~0ULL);
-	CHECK(take(2, 99) == 4);
-	CHECK(take(2, 99) == XS_NO_BLOCK);
-	CHECK(take(1, 99) == 1);
-	CHECK(take(1, 7) == XS_NO_BLOCK);
-	CHECK(take(1, 8) == 7);
-	CHECK(take(1, 99) == 8);
-	CHECK(take(1, 99) == XS_NO_BLOCK);
-	CHECK(s.space.taken == 5);
+	CHECK(reserve(3 * XS_BLOCK_BYTES - 1, 3 * XS_BLOCK_BYTES));
+	CHECK(reserve(6 * XS_BLOCK_BYTES, 6 * XS_BLOCK_BYTES));
+	CHECK(reserve(9 * XS_BLOCK_BYTES, LAST));
+	CHECK(take_run(128, LAST) == 4);
+	CHECK(take_run(65, LAST) == NONE);
+	CHECK(take(LAST) == 1);
+	CHECK(take(7 * XS_BLOCK_BYTES - 1) == NONE);
+	CHECK(take(8 * XS_BLOCK_BYTES - 2) == NONE);
+	CHECK(take(8 * XS_BLOCK_BYTES - 1) == 7);
+	CHECK(take(LAST) == 8);
+	CHECK(take(LAST) == NONE);
+	CHECK(s.space.taken == 3);
 	end();
 }
 
-/* Without memory for references nothing is taken, and it can be later. */
+/* Everything there is: the last block ends at XS_SPACE_END. */
+static void all_of_it(void)
+{
+	if (!begin(0, LAST))
+		return;
+	CHECK(s.space.end_block == END_BLOCKS);
+	CHECK(reserve(XS_BLOCK_BYTES, XS_SPACE_END - 3 * XS_BLOCK_BYTES - 1));
+	CHECK(take_run(128, LAST) == END_BLOCKS - 2);
+	CHECK(take(LAST) == END_BLOCKS - 3);
+	CHECK(take(LAST) == NONE);
+	xs_enter();
+	CHECK(!xs_space_leaf(&s.space, XS_SPACE_END >> XS_PAGE_LG2));
+	CHECK(!xs_space_leaf(&s.space, LAST >> XS_PAGE_LG2));
+	CHECK(!xs_space_block(&s.space, 1ULL << 35));
+	xs_exit();
+	end();
+}
+
+/* The upper half of the lowest 4 GiB goes to those that can use nothing else. */
+static void low_is_kept(void)
+{
+	u64 start = (1ULL << 32) - 20 * XS_BLOCK_BYTES;
+
+	if (!begin(start, (1ULL << 32) + 40 * XS_BLOCK_BYTES))
+		return;
+	for (u32 i = 0; i < 50; i++)
+		CHECK(take(LAST) != NONE);
+	CHECK(s.space.low_free == 10);
+	CHECK(take((1ULL << 32) - 1) == LOW_BLOCKS - 10);
+	/* When nothing else is left all get it. */
+	for (u32 i = 0; i < 9; i++)
+		CHECK(take(LAST) < LOW_BLOCKS);
+	CHECK(take(LAST) == NONE);
+	end();
+}
+
+/* All leaves of 4 GiB are looked into for a run that fits only the last one. */
+static void many_looks(void)
+{
+	if (!begin(0, 1ULL << 32))
+		return;
+	CHECK(take_run(2 * XS_BLOCK_PAGES, LAST) == 2);
+	CHECK(take_run(4 * XS_BLOCK_PAGES, LAST) == 4);
+	CHECK(take_run(8 * XS_BLOCK_PAGES, LAST) == 8);
+	for (u64 leaf = 1; leaf < XS_NODE_CHILDREN; leaf++) {
+		u32 blocks = leaf < XS_NODE_CHILDREN - 1 ? 15 : 9;
+		xs_flags_t flags = xs_local_save();
+		u64 iova = xs_space_take_run(&s.space, blocks * XS_BLOCK_PAGES,
+					     LAST);
+
+		xs_local_restore(flags);
+		CHECK(iova == leaf * XS_LEAF_BLOCKS * XS_BLOCK_BYTES);
+		model_add(leaf * XS_LEAF_BLOCKS,
+			  leaf * XS_LEAF_BLOCKS + blocks, 0, NULL);
+	}
+	CHECK(take_run(4 * XS_BLOCK_PAGES, LAST) == LOW_BLOCKS - 4);
+	end();
+}
+
+/*
+ * After as many leaves as that only unused ones are looked for: what would fit in a
+ * later one is not seen, but it ends, and what is unused is found.
+ */
+static void too_many_looks(void)
+{
+	if (!begin(LOW_BLOCKS * XS_BLOCK_BYTES, 1ULL << 34))
+		return;
+	for (u32 i = 0; i < XS_NODE_CHILDREN + 40; i++) {
+		xs_flags_t flags = xs_local_save();
+
+		CHECK(xs_space_take_run(&s.space, XS_BLOCK_PAGES *
+					(i < XS_NODE_CHILDREN ? 15 : 9), LAST));
+		xs_local_restore(flags);
+	}
+	for (u32 i = 0; i < 2; i++) {
+		xs_flags_t flags = xs_local_save();
+		u64 end = (2 * LOW_BLOCKS + (i ? 999 : 40) * XS_LEAF_BLOCKS) *
+			  XS_BLOCK_BYTES;
+
+		CHECK(!xs_space_take_run(&s.space, 4 * XS_BLOCK_PAGES,
+					 end - 1) == !i);
+		xs_local_restore(flags);
+	}
+	end();
+}
+
+/* ---- no memory ---- */
+
+static void no_memory_at_init(void)
+{
+	u64 n = 1;
+
+	for (; n < 20; n++) {
+		s.fails_in = n;
+		if (!xs_space_init(&s.space, &ops, NULL,
+				   (1ULL << 45) + 5 * XS_BLOCK_BYTES,
+				   (1ULL << 45) + (1ULL << 33) +
+				   3 * XS_BLOCK_BYTES))
+			break;
+		CHECK(!s.allocations);
+	}
+	CHECK(n > 5 && n < 20);
+	end();
+}
+
+/* Without memory nothing is taken, and it can be later. */
 static void no_memory(void)
 {
-	if (!begin(0, END_BLOCK * XS_BLOCK_BYTES))
-		return;
-	/* Three leaves: those that were got stay. */
-	for (u32 n = 0; n < 3; n++) {
-		s.fails_in = 1 + (n > 0);
-		CHECK(take(17, 99) == XS_NO_BLOCK);
-		CHECK(!s.space.taken);
+	static const u32 pages[] = { 1, 65, 17 * 64, 1 << 20, (1 << 20) + 1 };
+
+	u64 failures = 0;
+
+	for (u32 i = 0; i < 5; i++) {
+		u64 n = 1, got = NONE;
+
+		if (!begin((1ULL << 40) - XS_BLOCK_BYTES, 1ULL << 45))
+			return;
+		CHECK(reserve(1ULL << 40, (1ULL << 40) + XS_BLOCK_BYTES));
+		for (; got == NONE && n < 20; n++) {
+			s.fails_in = n;
+			got = pages[i] > 1 ? take_run(pages[i], LAST) :
+					     take(LAST);
+			model_note_low();
+			check_leaves(false);
+		}
+		failures += n - 2;
+		s.fails_in = 0;
+		give(s.count - 1);
+		CHECK(take(LAST) == (1ULL << 40) / XS_BLOCK_BYTES - 1);
+		end();
 	}
-	s.fails_in = 0;
-	CHECK(take(17, 99) == 32);
+	CHECK(failures > 5);
+}
+
+static void no_memory_to_reserve(void)
+{
+	u64 n = 1;
+	bool done = false;
+
+	if (!begin(0, 1ULL << 48))
+		return;
+	for (; !done && n < 20; n++) {
+		s.fails_in = n;
+		done = reserve((1ULL << 41) + XS_BLOCK_BYTES,
+			       (1ULL << 47) + XS_BLOCK_BYTES);
+		model_note_low();
+	}
+	CHECK(n > 3 && n < 20);
+	CHECK(take(LAST) == 1);
 	end();
+}
+
+/* ---- against the model ---- */
+
+static u32 some_pages(u64 *random)
+{
+	switch (test_below(random, 8)) {
+	case 0:
+		return 1 + test_below(random, 3 * XS_LEAF_PAGES);
+	case 1:
+		return (1u << test_below(random, 32)) +
+		       test_below(random, 200) - 100;
+	case 2:
+		return (1 + test_below(random, 16)) << XS_LEAF_LG2;
+	case 3:
+		return (1 + test_below(random, 3)) << XS_LOW_LG2;
+	}
+	return 65 + test_below(random, 16 * XS_BLOCK_PAGES);
+}
+
+static u64 some_last(u64 *random)
+{
+	switch (test_below(random, 6)) {
+	case 0:
+		return (1ULL << 32) - 1;
+	case 1:
+		return s.space.first_block * XS_BLOCK_BYTES +
+		       test_below(random, 1u << 30);
+	case 2:
+		return (1ULL << (20 + test_below(random, 44))) - 1 +
+		       test_below(random, 3);
+	}
+	return LAST;
+}
+
+static bool begin_some(u64 *random)
+{
+	static const struct {
+		u64 start, end;
+	} rows[] = {
+		{ 0, 150 * XS_BLOCK_BYTES },
+		{ 0, 1ULL << 32 },
+		{ 0, LAST },
+		{ (1ULL << 32) - 99 * XS_BLOCK_BYTES,
+		  (1ULL << 32) + 99 * XS_BLOCK_BYTES },
+		{ 1ULL << 32, 1ULL << 48 },
+		{ (1ULL << 45) + 12345678, 1ULL << 46 },
+		{ (1ULL << 42) - 5 * XS_BLOCK_BYTES, 1ULL << 50 },
+	};
+	u32 row = test_below(random, sizeof(rows) / sizeof(rows[0]));
+	u32 reserves = test_below(random, 6);
+
+	if (!begin(rows[row].start, rows[row].end))
+		return false;
+	s.space.empty_kept = test_below(random, 3);
+	while (reserves--) {
+		u64 start = rows[row].start +
+			    (test_random(random) >>
+			     (12 + test_below(random, 40)));
+		u64 size = test_random(random) >> (12 + test_below(random, 40));
+
+		CHECK(reserve(start, test_below(random, 9) ? start + size :
+							     LAST));
+	}
+	return true;
 }
 
 static void against_model_seed(u64 seed)
 {
 	u64 random = seed;
-	u32 blocks[END_BLOCK];
-	u32 taken = 0;
+	u32 bias = 50;
 
 	test_replay(seed, 0);
-	if (!begin(0, END_BLOCK * XS_BLOCK_BYTES))
+	if (!begin_some(&random))
 		return;
-	for (u32 step = 0; step < 2000 && !test_failed(); step++) {
-		u32 shift = test_below(&random, 5);
-		u32 count = 1 + test_below(&random, 1u << shift);
-		u32 limit = test_below(&random, 4) ?
-			    END_BLOCK : 1 + test_below(&random, END_BLOCK);
-		u32 got, at;
+	for (u32 step = 0; step < 400 && !test_failed(); step++) {
+		u32 what = test_below(&random, 100);
 
 		test_replay(seed, step);
-		if (test_below(&random, 100) < 55) {
-			got = take(count, limit);
-			CHECK(got == model_take(count, limit));
-			for (u32 i = 0; got != XS_NO_BLOCK && i < count; i++)
-				blocks[taken++] = got + i;
-		} else if (taken) {
-			at = test_below(&random, taken);
-			model_give(blocks[at]);
-			give(blocks[at]);
-			blocks[at] = blocks[--taken];
-		}
-		CHECK(s.space.taken == taken);
+		if (step % 50 == 0)
+			bias = 25 + test_below(&random, 60);
+		if (what < 5)
+			trim();
+		else if (what < bias && s.count < TAKEN_SOME &&
+			 test_below(&random, 2))
+			take(some_last(&random));
+		else if (what < bias && s.count < TAKEN_SOME)
+			take_run(some_pages(&random), some_last(&random));
+		else if (s.count > s.withheld)
+			give(s.withheld + test_below(&random,
+						     s.count - s.withheld));
 	}
+	while (s.count > s.withheld && !test_failed())
+		give(s.count - 1);
+	CHECK(!s.space.taken);
+	s.space.empty_kept = 0;
+	trim();
 	end();
 }
 
 static void against_model(void)
 {
-	test_seeds(50, against_model_seed);
+	test_seeds(200, against_model_seed);
 }
 
 const struct test space_tests[] = {
 	{ "space_bad_ranges", bad_ranges },
 	{ "space_rounding", rounding },
 	{ "space_reserved", reserved },
+	{ "space_all_of_it", all_of_it },
+	{ "space_low_is_kept", low_is_kept },
+	{ "space_many_looks", many_looks },
+	{ "space_too_many_looks", too_many_looks },
+	{ "space_no_memory_at_init", no_memory_at_init },
 	{ "space_no_memory", no_memory },
+	{ "space_no_memory_to_reserve", no_memory_to_reserve },
 	{ "space_against_model", against_model },
 	{ NULL, NULL },
 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * CPUs at the same time: mappings made on one and undone on another, with
- * polls, timers, explicit syncs and policy changes among them. Once freely,
- * for ThreadSanitizer and the real machine, and once by turns, where each
- * interleaving is drawn from a seed and can be repeated.
+ * polls, timers, explicit syncs, policy changes and trims among them, and with
+ * interrupts that do the same. Once freely, for ThreadSanitizer and the real
+ * machine, and once by turns, where each interleaving is drawn from a seed and can
+ * be repeated.
  */
 #include "world.h"
 
@@ -17,6 +18,8 @@ struct shared {
 	u32 cpus;
 	const struct xs_policy *only;	/* no policy changes if set */
 	bool emptying;		/* single pages, so that many blocks get empty */
+	bool interrupts;
+	bool changing;		/* CPU 0 does nothing but change policies */
 	struct mapping *slots[SLOTS];
 };
 
@@ -109,26 +112,40 @@ static void set(struct cpu *cpu)
 	tuning = xs_tuning_default(policy);
 	tuning.window_us = 1 + below(cpu, 1000);
 	tuning.batch_pages = 1 + below(cpu, 300);
+	tuning.batch_aware = !below(cpu, 3);
 	world_set_policy(cpu->shared->world, policy, &tuning);
+}
+
+/* Sums that are taken under traffic are a moment old, but never impossible. */
+static void check_accounts(struct world *world)
+{
+	struct xs_ledger *sum = test_alloc(sizeof(*sum));
+
+	xs_engine_ledger(&world->engine, sum);
+	CHECK(xs_counts_unmapped(&sum->counts) >=
+	      sum->counts.direct_pages + sum->synced_pages);
+	test_free(sum);
+	CHECK(xs_engine_live(&world->engine) >= 0);
 }
 
 /* What only CPU 0 does: there is one operator, and one clock. */
 static void operate(struct cpu *cpu)
 {
 	struct world *world = cpu->shared->world;
-	struct xs_ledger *sum;
 
-	switch (below(cpu, 8)) {
+	switch (below(cpu, 10)) {
 	case 0:
 		set(cpu);
 		break;
 	case 1:
-		sum = test_alloc(sizeof(*sum));
-		xs_engine_ledger(&world->engine, sum);
-		test_free(sum);
-		break;
 	case 2:
-		CHECK(xs_engine_live(&world->engine) >= 0);
+		check_accounts(world);
+		break;
+	case 3:
+		world_trim(world, below(cpu, 2));
+		break;
+	case 4:
+		world_settle(world);
 		break;
 	default:
 		__atomic_fetch_add(&world->now_ns, below(cpu, 300000),
@@ -136,58 +153,88 @@ static void operate(struct cpu *cpu)
 	}
 }
 
+/* What may be done in any context. */
+static void act(struct cpu *cpu, u32 what)
+{
+	struct world *world = cpu->shared->world;
+
+	if (what < 45)
+		map(cpu);
+	else if (what < 80)
+		unmap(cpu, exchange(cpu, NULL));
+	else if (what < 86)
+		world_poll(world);
+	else if (what < 92)
+		world_fire(world, cpu->id);
+	else if (what < 94)
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	else
+		xs_engine_retire_cpu(&world->engine, cpu->id);
+}
+
+static void interrupt(void *argument)
+{
+	struct cpu *cpu = argument;
+
+	act(cpu, below(cpu, 95));
+}
+
 static void run(void *argument, u32 id)
 {
 	struct shared *shared = argument;
 	struct cpu cpu = { shared, shared->seed * TEST_CPUS + id, id };
+	struct cpu inner = cpu;
 
+	inner.random ^= 1ULL << 63;
+	if (shared->interrupts)
+		test_interrupts(interrupt, &inner);
 	for (u32 step = 0; step < shared->steps && !test_failed(); step++) {
 		u32 what = below(&cpu, 100);
 
 		test_replay(shared->seed, step);
-		if (what < 45)
-			map(&cpu);
-		else if (what < 80)
-			unmap(&cpu, exchange(&cpu, NULL));
-		else if (what < 86)
-			world_poll(shared->world);
-		else if (what < 92)
-			world_fire(shared->world, id);
-		else if (what < 94)
-			xs_engine_sync(&shared->world->engine,
-				       XS_SYNC_EXPLICIT);
+		if (!id && shared->changing && what < 50)
+			set(&cpu);
 		else if (what < 95)
-			xs_engine_retire_cpu(&shared->world->engine, id);
+			act(&cpu, what);
 		else if (!id)
 			operate(&cpu);
 		if (step % 256 == 0)
 			test_relax();
 	}
+	test_interrupts(NULL, NULL);
 }
 
+enum how { FREELY, BY_TURNS, EMPTYING, CHANGING };
+
 /*
- * @turns: one CPU at a time, by @seed. @only: with this policy, and blocks that
+ * One CPU at a time, by @seed, or freely. @only: with this policy, and blocks that
  * are emptied. False if this world cannot do it.
  */
-static bool together(u64 seed, u32 steps, bool turns,
-		     const struct xs_policy *only)
+static bool together(u64 seed, u32 steps, enum how how)
 {
+	const struct xs_policy *only = how == EMPTYING ?
+		xs_policy_find("fands") : NULL;
 	struct shared *shared = test_alloc(sizeof(*shared));
 	struct world_config config = {
 		.blocks = 4 + seed % 3 * 20,
 		.cpus = 2 + seed / 3 % 3,
 		.policy = only ? only : &xs_policies[seed % xs_policy_count],
+		.start = seed % 2 << 32,
 	};
 	struct cpu cpu = { shared, 1, 0 };
 	bool done;
 
 	shared->world = world_new(&config, 0);
+	shared->world->engine.space.empty_kept = 0;
 	shared->seed = seed;
 	shared->steps = steps;
 	shared->cpus = config.cpus;
-	shared->only = only || seed / 5 % 2 ? config.policy : NULL;
+	shared->changing = how == CHANGING;
+	shared->only = only || (seed / 5 % 2 && !shared->changing) ?
+		config.policy : NULL;
 	shared->emptying = only;
-	done = test_threads(config.cpus, turns ? seed : 0, run, shared);
+	shared->interrupts = seed % 8;
+	done = test_threads(config.cpus, how == FREELY ? 0 : seed, run, shared);
 	test_be_cpu(0);
 	for (u32 i = 0; i < SLOTS && !test_failed(); i++)
 		unmap(&cpu, exchange_at(shared, i, NULL));
@@ -201,7 +248,7 @@ static bool together(u64 seed, u32 steps, bool turns,
 
 static void freely_seed(u64 seed)
 {
-	together(seed, 3000, false, NULL);
+	together(seed, 3000, FREELY);
 }
 
 static void freely(void)
@@ -212,7 +259,7 @@ static void freely(void)
 static void by_turns_seed(u64 seed)
 {
 	test_replay(seed, 0);
-	together(seed, 150, true, NULL);
+	together(seed, 150, BY_TURNS);
 }
 
 static void by_turns(void)
@@ -224,17 +271,190 @@ static void by_turns(void)
 static void emptying_seed(u64 seed)
 {
 	test_replay(seed, 0);
-	together(seed, 300, true, xs_policy_find("fands"));
+	together(seed, 300, EMPTYING);
 }
 
 static void emptying(void)
 {
-	test_seeds(400, emptying_seed);
+	test_seeds(200, emptying_seed);
+}
+
+/* Changes of policy, one after the other, among unmaps. */
+static void changing_seed(u64 seed)
+{
+	test_replay(seed, 0);
+	together(seed, 80, CHANGING);
+}
+
+static void changing(void)
+{
+	test_seeds(200, changing_seed);
+}
+
+/* ---- accounts ---- */
+
+struct traffic {
+	struct world *world;
+	u64 seed;
+	u64 stopped;	/* CPUs */
+};
+
+/* CPU 0 reads, the others map and unmap. */
+static void count_run(void *argument, u32 cpu)
+{
+	struct traffic *traffic = argument;
+	struct world *world = traffic->world;
+
+	for (u32 i = 0; cpu && i < 60 && !test_failed(); i++) {
+		struct mapping mapping = { .pages = 1 + i % 3 / 2 * 3 };
+
+		if (driver_map(world, &mapping, ~0ULL))
+			driver_unmap(world, &mapping, i % 16 == 0);
+		if (i % 4 == 0)
+			world_poll(world);
+	}
+	__atomic_fetch_add(&traffic->stopped, 1, __ATOMIC_RELAXED);
+	while (!cpu && !test_failed() &&
+	       __atomic_load_n(&traffic->stopped, __ATOMIC_RELAXED) < 3) {
+		check_accounts(world);
+		test_relax();
+	}
+}
+
+static void count_seed(u64 seed)
+{
+	struct world_config config = {
+		.blocks = 64, .cpus = 3,
+		.policy = &xs_policies[seed % xs_policy_count],
+	};
+	struct traffic traffic = { world_new(&config, 0), seed, 0 };
+
+	test_replay(seed, 0);
+	/* By turns, and freely where that cannot be. */
+	if (!test_threads(3, seed, count_run, &traffic))
+		test_threads(3, 0, count_run, &traffic);
+	test_be_cpu(0);
+	if (test_failed())
+		world_free(traffic.world);
+	else
+		world_end(traffic.world);
+}
+
+static void counting(void)
+{
+	test_seeds(100, count_seed);
+}
+
+/* ---- the syncs of batch-aware drivers ---- */
+
+#define POLLS		20
+#define POLL_PAGES	24
+
+/*
+ * Each CPU has a ring, and what it gets done in a poll it leaves to the one that
+ * wants it: a third to another CPU.
+ */
+struct polls {
+	struct world *world;
+	u64 seed;
+	struct mapping *rings[TEST_CPUS][POLL_PAGES];
+};
+
+static void poll_once(struct polls *polls, u32 cpu, u64 *random)
+{
+	struct mapping *mappings[POLL_PAGES], done[AWARE_MAX];
+	struct world *world = polls->world;
+	u32 count = 0;
+
+	for (u32 i = 0; i < POLL_PAGES; i++) {
+		u32 other = (cpu + 1 + test_below(random, TEST_CPUS - 1)) %
+			    TEST_CPUS;
+		struct mapping **place = &polls->rings[i % 3 ? cpu : other][i];
+		struct mapping *mapping = test_alloc(sizeof(*mapping));
+
+		mapping->pages = 1;
+		if (CHECK(driver_map(world, mapping, ~0ULL)))
+			mapping = __atomic_exchange_n(place, mapping,
+						      __ATOMIC_ACQ_REL);
+		if (mapping)
+			mappings[count++] = mapping;
+	}
+	for (u32 i = 0; i < count; i++) {
+		if (i < AWARE_MAX)
+			done[i] = *mappings[i];
+		else
+			driver_unmap_no_sync(world, mappings[i]);
+	}
+	/* One sync at the end of it. */
+	if (count)
+		driver_unmap_aware(world, done,
+				   count < AWARE_MAX ? count : AWARE_MAX, false);
+	for (u32 i = 0; i < count; i++) {
+		if (i >= AWARE_MAX) {
+			CHECK(!driver_reachable(world, mappings[i]));
+			driver_free(world, mappings[i]);
+		}
+		test_free(mappings[i]);
+	}
+}
+
+static void poll_run(void *argument, u32 cpu)
+{
+	struct polls *polls = argument;
+	u64 random = polls->seed * TEST_CPUS + cpu;
+
+	for (u32 i = 0; i < POLLS && !test_failed(); i++)
+		poll_once(polls, cpu, &random);
+}
+
+/*
+ * A driver's sync is of what its CPU has unmapped: that others mapped it, or the
+ * neighbours of it are theirs, costs nothing.
+ */
+static void poll_seed(u64 seed)
+{
+	struct world_config config = {
+		.blocks = WORLD_BLOCKS_MAX, .cpus = TEST_CPUS,
+		.policy = xs_policy_find(seed % 2 ? "fused" : "xsmmu"),
+	};
+	struct polls *polls = test_alloc(sizeof(*polls));
+	u64 syncs = 0;
+
+	test_replay(seed, 0);
+	polls->seed = seed;
+	polls->world = world_new(&config, 0);
+	if (seed % 4 == 0 || !test_threads(TEST_CPUS, seed, poll_run, polls))
+		test_threads(TEST_CPUS, 0, poll_run, polls);
+	test_be_cpu(0);
+	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
+		syncs += world_ledger(polls->world)->syncs[i];
+	CHECK(10 * syncs <= 11 * TEST_CPUS * POLLS);
+	for (u32 i = 0; i < TEST_CPUS * POLL_PAGES; i++) {
+		struct mapping *mapping =
+			polls->rings[i / POLL_PAGES][i % POLL_PAGES];
+
+		if (mapping)
+			driver_unmap(polls->world, mapping, false);
+		test_free(mapping);
+	}
+	if (test_failed())
+		world_free(polls->world);
+	else
+		world_end(polls->world);
+	test_free(polls);
+}
+
+static void polling(void)
+{
+	test_seeds(12, poll_seed);
 }
 
 const struct test thread_tests[] = {
 	{ "threads_by_turns", by_turns },
 	{ "threads_emptying_blocks", emptying },
+	{ "threads_changing", changing },
+	{ "threads_counting", counting },
+	{ "threads_polling", polling },
 	{ "threads_freely", freely },
 	{ NULL, NULL },
 };

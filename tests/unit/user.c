@@ -18,22 +18,17 @@
 
 static _Thread_local struct {
 	u32 cpu;
-	bool threaded;		/* started by test_threads() */
 	bool scheduled;		/* by turns, see below */
-	bool bound;		/* to its CPU */
 	u32 off;		/* interrupts, how often */
 	u32 locks;		/* taken */
 	u64 random;
+	void (*interrupt)(void *argument);
+	void *argument;
 } me;
 
 void test_be_cpu(u32 cpu)
 {
 	me.cpu = cpu;
-}
-
-void test_bind(bool bound)
-{
-	me.bound = bound;
 }
 
 u32 test_cpu(void)
@@ -43,8 +38,13 @@ u32 test_cpu(void)
 
 u32 xs_cpu_id(void)
 {
-	CHECK(me.off);
+	CHECK(me.off || test_is_entered(me.cpu));
 	return me.cpu;
+}
+
+bool test_can_sleep(void)
+{
+	return !me.off && !me.locks;
 }
 
 /* ---- turns: one thread runs at a time ---- */
@@ -70,10 +70,21 @@ static void pass_turn(void)
 		;
 }
 
+void test_interrupts(void (*handler)(void *argument), void *argument)
+{
+	me.argument = argument;
+	me.interrupt = handler;
+}
+
 void test_point(void)
 {
 	if (me.scheduled && !test_below(&turns.random, 3))
 		pass_turn();
+	if (!me.interrupt || me.off || test_below(&me.random, 64))
+		return;
+	me.off++;
+	me.interrupt(me.argument);
+	CHECK(--me.off == 0);
 }
 
 /* The last turn of this thread. */
@@ -100,7 +111,6 @@ static void *thread_main(void *argument)
 	struct thread *thread = argument;
 
 	me.cpu = thread->cpu;
-	me.threaded = true;
 	me.random = thread->seed + thread->cpu;
 	me.scheduled = thread->seed;
 	if (me.scheduled)
@@ -138,14 +148,11 @@ bool test_threads(u32 count, u64 seed, void (*run)(void *argument, u32 cpu),
 
 void test_relax(void)
 {
-}
-
-/* One call in eight, the CPU that this was before it was preempted. */
-u32 xs_cpu_hint(void)
-{
-	if (me.threaded && !me.bound && !test_below(&me.random, 8))
-		return test_below(&me.random, turns.count);
-	return me.cpu;
+	CHECK(test_can_sleep());
+	if (me.scheduled)
+		pass_turn();
+	else
+		sched_yield();
 }
 
 /* ---- locks ---- */
@@ -223,6 +230,16 @@ void xs_unlock_nested(xs_lock_t *lock)
 	drop(lock);
 }
 
+/* Whoever has it: a lock that checks for errors is not taken twice. */
+void xs_assert_locked(xs_lock_t *lock)
+{
+	int error = pthread_mutex_trylock(&lock->mutex);
+
+	CHECK(error);
+	if (!error)
+		pthread_mutex_unlock(&lock->mutex);
+}
+
 /* ---- the rest ---- */
 
 void test_print(const char *format, ...)
@@ -238,11 +255,11 @@ void test_print(const char *format, ...)
 
 void *test_alloc(size_t bytes)
 {
-	void *memory = calloc(1, bytes);
+	void *memory;
 
-	if (!memory)
+	if (posix_memalign(&memory, 64, bytes))
 		abort();
-	return memory;
+	return memset(memory, 0, bytes);
 }
 
 void test_free(void *memory)

@@ -6,8 +6,11 @@
 static struct world *the_world;
 
 static u32 warnings;
+static const char *last_warning;
 
 #define get(p)		__atomic_load_n(p, __ATOMIC_RELAXED)
+/* Not before the last one; nothing here is stored with release. */
+#define get_next(p)	__atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define put(p, v)	__atomic_store_n(p, v, __ATOMIC_RELAXED)
 #define add(p, v)	__atomic_add_fetch(p, v, __ATOMIC_RELAXED)
 #define try(p, old, v) \
@@ -17,7 +20,7 @@ bool xs_warn_once(bool broken, const char *text)
 {
 	if (broken) {
 		add(&warnings, 1);
-		test_print("# warning: %s", text);
+		put(&last_warning, text);
 	}
 	return broken;
 }
@@ -42,7 +45,8 @@ static bool fails_now(u64 *fails_in)
 xs_counts_t *xs_counts_new(void)
 {
 	return the_world->engine.ops->alloc(the_world, TEST_CPUS *
-					    sizeof(struct xs_counts), false);
+					    sizeof(struct xs_counts),
+					    XS_ANY_CPU, false);
 }
 
 void xs_counts_free(xs_counts_t *counts)
@@ -63,6 +67,19 @@ static u64 phys_of(u32 page)
 	return (u64)page << XS_PAGE_LG2;
 }
 
+static u32 word_page(u64 word)
+{
+	return (u32)(word >> WORD_PAGE_SHIFT & 0xffff);
+}
+
+/* The place of an IOVA in the arrays. */
+static u64 page_of(const struct world *world, u64 iova)
+{
+	u64 page = (iova >> XS_PAGE_LG2) - world->first_page;
+
+	return CHECK(page < world->end_page) ? page : 0;
+}
+
 xs_ref_t xs_ref_of(u64 phys)
 {
 	struct memory *memory = &the_world->memory[phys >> XS_PAGE_LG2];
@@ -75,7 +92,7 @@ xs_ref_t xs_ref_of(u64 phys)
 	case MEMORY_SLAB:
 		return XS_REF_UNHELD;
 	}
-	return XS_REF_NONE(1);
+	return XS_REF_NONE;
 }
 
 u32 xs_ref_span(xs_ref_t ref, u64 phys)
@@ -109,13 +126,13 @@ static void check_freed(struct world *world, u64 page)
 	if (xs_likely(!get(&world->memory[page].reach)))
 		return;
 	for (u32 i = 0; i < world->end_page; i++) {
-		u64 word = get(&world->word[i]);
-		u64 owner = get(&world->owner[i]);
+		u64 word = get_next(&world->word[i]);
+		u64 owner = get_next(&world->owner[i]);
 
-		if (word && word >> WORD_PAGE_SHIFT == page)
-			CHECK((!(owner & OWNER_MAPPED) &&
-			       !(owner & OWNER_PROMISED)) ||
-			      world->frees_early);
+		if (word && word_page(word) == page &&
+		    owner & (OWNER_MAPPED | OWNER_PROMISED) &&
+		    word == get_next(&world->word[i]))
+			CHECK(world->frees_early);
 	}
 }
 
@@ -164,17 +181,21 @@ void xs_ref_release(xs_ref_t ref)
 /* The word becomes 0: one IOVA page less refers to its memory. */
 static void forget(struct world *world, u64 word)
 {
-	add(&world->memory[word >> WORD_PAGE_SHIFT].reach, -1);
+	add(&world->memory[word_page(word)].reach, -1);
 }
 
 static bool map_page(struct world *world, u64 page, u64 memory, u32 prot)
 {
 	u64 none = 0;
-	u64 word = memory << WORD_PAGE_SHIFT | WORD_TABLE | prot;
+	u64 word = add(&world->last_number, 1) << WORD_NUMBER_SHIFT |
+		   memory << WORD_PAGE_SHIFT | WORD_TABLE | prot;
+	u64 pruning = get(&world->pruning);
 
-	if (!CHECK(page && page < world->end_page) ||
+	if (!CHECK(page + world->first_page) ||
 	    !CHECK(get(&world->memory[memory].refs)))
 		return false;
+	CHECK(page + 1 < pruning || page >= pruning + XS_LEAF_PAGES - 1 ||
+	      !pruning);
 	/* Free of stale translations, and not mapped by anyone else. */
 	if (!CHECK(try(&world->word[page], &none, word)))
 		return false;
@@ -191,34 +212,65 @@ static int world_map(void *opaque, u64 iova, u64 phys, u32 pages, u32 prot)
 	if (get(&world->maps_fail) || fails_now(&world->map_fails_in))
 		return -XS_ENOMEM;
 	for (u32 i = 0; i < pages; i++)
-		if (!map_page(world, (iova >> XS_PAGE_LG2) + i,
+		if (!map_page(world, page_of(world, iova + phys_of(i)),
 			      (phys >> XS_PAGE_LG2) + i, prot))
 			return -XS_EINVAL;
 	test_point();
 	return 0;
 }
 
+/* The pages of a page table of the lowest level. */
+#define TABLE_PAGES	512
+
+static u64 serial_at(const struct world *world, u64 page)
+{
+	return get(&world->owner[page]) / OWNER_SERIAL;
+}
+
+/* No mapping is split, and no page table becomes empty, but by one mapping's end. */
+static void check_removal(const struct world *world, u64 page, u64 pages)
+{
+	u64 last = page + pages - 1;
+	u64 table = (world->first_page + page + TABLE_PAGES - 1) / TABLE_PAGES *
+		    TABLE_PAGES - world->first_page;
+
+	if (page)
+		CHECK(serial_at(world, page - 1) != serial_at(world, page));
+	if (last + 1 < world->end_page)
+		CHECK(serial_at(world, last) != serial_at(world, last + 1));
+	if (table + TABLE_PAGES <= last + 1)
+		CHECK(serial_at(world, page) == serial_at(world, last));
+}
+
+static void remove_page(struct world *world, xs_gather_t *gather, u64 page)
+{
+	u64 word = get(&world->word[page]);
+	u64 owner = get(&world->owner[page]);
+
+	while (CHECK(owner && !(owner & (OWNER_MAPPED | OWNER_REMOVED))) &&
+	       !try(&world->owner[page], &owner, owner | OWNER_REMOVED))
+		;
+	while (word & WORD_TABLE &&
+	       !try(&world->word[page], &word,
+		    (word & ~(u64)WORD_TABLE) | WORD_CACHED))
+		;
+	CHECK(!get(&world->tag[page]));
+	put(&world->tag[page], gather->id);
+	gather->removed++;
+}
+
 static void world_remove(void *opaque, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	struct world *world = opaque;
-	u64 page = iova >> XS_PAGE_LG2;
+	u64 page = page_of(world, iova);
 
 	test_point();
-	CHECK(gather->id && iova % XS_PAGE_BYTES == 0 && pages);
-	for (u64 end = page + pages; page < end; page++) {
-		u64 word = get(&world->word[page]);
-
-		if (!CHECK(page < world->end_page))
-			return;
-		CHECK(!(get(&world->owner[page]) & OWNER_MAPPED));
-		while (word & WORD_TABLE &&
-		       !try(&world->word[page], &word,
-			    (word & ~(u64)WORD_TABLE) | WORD_CACHED))
-			;
-		CHECK(!get(&world->tag[page]));
-		put(&world->tag[page], gather->id);
-		gather->removed++;
-	}
+	if (!CHECK(gather->id && iova % XS_PAGE_BYTES == 0 && pages) ||
+	    !CHECK(page + pages <= world->end_page))
+		return;
+	check_removal(world, page, pages);
+	for (u64 end = page + pages; page < end; page++)
+		remove_page(world, gather, page);
 	gather->removals++;
 	test_point();
 }
@@ -249,8 +301,9 @@ static void world_invalidate(void *opaque, xs_gather_t *gather,
 			     const struct xs_range *ranges, u32 count,
 			     struct xs_commands *sent)
 {
-	static const struct xs_range all = { 0, WORLD_PAGES_MAX };
+	static const struct xs_range all = { 0, ~0ULL };
 	struct world *world = opaque;
+	u64 end = world->first_page + world->end_page;
 	u32 covered = 0;
 
 	test_point();
@@ -258,15 +311,21 @@ static void world_invalidate(void *opaque, xs_gather_t *gather,
 	for (u32 i = 0; i < (count ? count : 1); i++) {
 		const struct xs_range *range = count ? &ranges[i] : &all;
 
+		u64 page = range->page > world->first_page ?
+			range->page : world->first_page;
+
 		CHECK(range->pages);
-		for (u64 page = range->page;
-		     page < range->page + range->pages && page < world->end_page;
-		     page++)
-			covered += invalidate_page(world, gather, page);
+		for (; page < end && page - range->page < range->pages; page++)
+			covered += invalidate_page(world, gather,
+						   page - world->first_page);
 	}
 	CHECK(covered == gather->removed);
 	gather->removed = 0;
-	if (count) {
+	add(&world->invalidations, 1);
+	if (world->sends == SENDS_GLOBAL) {
+		sent->global++;
+		add(&world->sent_global, 1);
+	} else if (count && world->sends == SENDS_ASKED) {
 		sent->page += count;
 		add(&world->sent_page, count);
 	} else {
@@ -295,23 +354,25 @@ static void world_deferred(void *opaque, u32 cpu, bool arm, u64 deadline_ns)
 {
 	struct world *world = opaque;
 
-	CHECK(cpu == test_cpu());
+	CHECK(cpu < world->cpus);
 	put(&world->cpu[cpu].poll_due, 1);
 	if (arm)
 		put(&world->cpu[cpu].deadline_ns, deadline_ns);
 	else
-		CHECK(get(&world->cpu[cpu].deadline_ns));
+		CHECK(get(&world->cpu[cpu].deadline_ns) ||
+		      get(&world->cpu[cpu].firing));
 }
 
 /* The size stands before the memory, to be compared when it is freed. */
-#define SIZE_ROOM	16
+#define SIZE_ROOM	64
 
-static void *world_alloc(void *opaque, size_t bytes, bool atomic)
+static void *world_alloc(void *opaque, size_t bytes, u32 cpu, bool atomic)
 {
 	struct world *world = opaque;
 	u64 *memory;
 
-	(void)atomic;
+	CHECK(atomic || test_can_sleep());
+	CHECK(cpu == XS_ANY_CPU || cpu < world->cpus);
 	if (fails_now(&world->alloc_fails_in))
 		return NULL;
 	memory = test_alloc(bytes + SIZE_ROOM);
@@ -329,8 +390,45 @@ static void world_free_memory(void *opaque, void *memory, size_t bytes)
 		return;
 	start = (u64 *)((char *)memory - SIZE_ROOM);
 	CHECK(*start == bytes);
+	/* Who still uses it is seen. */
+	for (size_t i = 0; i < bytes / sizeof(u64); i++)
+		((u64 *)memory)[i] = 0xdddddddddddddddd;
 	add(&world->allocations, -1);
 	test_free(start);
+}
+
+static void world_quiesce(void *opaque)
+{
+	(void)opaque;
+	test_quiesce();
+}
+
+static void world_surplus(void *opaque)
+{
+	struct world *world = opaque;
+
+	add(&world->surplus, 1);
+}
+
+/* Nothing is there, and nothing comes while this is going on. */
+static void world_prune(void *opaque, u64 iova, u64 pages)
+{
+	struct world *world = opaque;
+	u64 first = (iova >> XS_PAGE_LG2) - world->first_page;
+	u64 end = first + pages;
+
+	CHECK(test_can_sleep() && pages && !get(&world->pruning));
+	if (first >= world->end_page)
+		return;
+	if (end > world->end_page)
+		end = world->end_page;
+	put(&world->pruning, first + 1);
+	test_point();
+	for (u64 page = first; page < end; page++)
+		CHECK(!get(&world->word[page]));
+	test_point();
+	put(&world->pruning, 0);
+	add(&world->pruned, pages);
 }
 
 static void world_synced(void *opaque, u32 cpu, u32 cause, u32 pages,
@@ -344,17 +442,27 @@ static void world_synced(void *opaque, u32 cpu, u32 cause, u32 pages,
 	CHECK(cpu < world->cpus && cause < XS_SYNC_COUNT && pages);
 	CHECK(sent->page + sent->domain + sent->global);
 	add(&world->synced_calls, 1);
+	if (cause == XS_SYNC_UNMAP)
+		return;
+	CHECK(pages <= XS_BATCH_MAX_PAGES + XS_BLOCK_PAGES);
+	if (pages > get(&world->synced_pages_max))
+		put(&world->synced_pages_max, pages);
 }
 
+/* What a world must have, and what it may. */
+#define BARE_OPS \
+	.map = world_map, .remove = world_remove, \
+	.invalidate = world_invalidate, .gather_init = world_gather_init, \
+	.clock = world_clock, .deferred = world_deferred, \
+	.alloc = world_alloc, .free = world_free_memory, \
+	.quiesce = world_quiesce
+
+static const struct xs_world_ops bare_ops = { BARE_OPS };
+
 static const struct xs_world_ops world_ops = {
-	.map = world_map,
-	.remove = world_remove,
-	.invalidate = world_invalidate,
-	.gather_init = world_gather_init,
-	.clock = world_clock,
-	.deferred = world_deferred,
-	.alloc = world_alloc,
-	.free = world_free_memory,
+	BARE_OPS,
+	.surplus = world_surplus,
+	.prune = world_prune,
 	.synced = world_synced,
 };
 
@@ -363,9 +471,9 @@ static const struct xs_world_ops world_ops = {
 struct world *world_new(const struct world_config *config, u64 alloc_fails_in)
 {
 	struct xs_engine_config engine = {
-		.ops = &world_ops,
-		.start = 0,
-		.end = config->blocks * XS_BLOCK_BYTES,
+		.ops = config->bare ? &bare_ops : &world_ops,
+		.start = config->start,
+		.end = config->start + config->blocks * XS_BLOCK_BYTES,
 		.cpu_count = config->cpus,
 		.policy = config->policy,
 	};
@@ -374,10 +482,13 @@ struct world *world_new(const struct world_config *config, u64 alloc_fails_in)
 	CHECK(config->blocks <= WORLD_BLOCKS_MAX && config->cpus <= TEST_CPUS);
 	the_world = world;
 	world->cpus = config->cpus;
+	world->first_page = config->start >> XS_PAGE_LG2;
+	world->rows[0].policy = config->policy;
 	world->end_page = config->blocks * XS_BLOCK_PAGES;
 	world->now_ns = 1000000;
 	world->alloc_fails_in = alloc_fails_in;
-	world->engine.ops = &world_ops;
+	world->bare = config->bare;
+	world->engine.ops = engine.ops;
 	engine.world = world;
 	if (xs_engine_init(&world->engine, &engine)) {
 		CHECK(alloc_fails_in && !world->allocations);
@@ -409,7 +520,7 @@ static void check_ledger(const struct world *world, const struct xs_ledger *sum)
 	CHECK(sum->commands_page == world->sent_page);
 	CHECK(sum->commands_domain == world->sent_domain);
 	CHECK(sum->commands_global == world->sent_global);
-	CHECK(syncs == world->synced_calls);
+	CHECK(syncs == world->synced_calls || world->bare);
 }
 
 void world_end(struct world *world)
@@ -430,7 +541,8 @@ void world_end(struct world *world)
 		CHECK(!world->memory[i].refs && !world->memory[i].reach);
 	xs_engine_destroy(&world->engine);
 	CHECK(!world->allocations);
-	CHECK(!world_warnings());
+	if (!CHECK(!world_warnings()))
+		test_print("# warned: %s", get(&last_warning));
 	test_free(sum);
 	world_free(world);
 }
@@ -440,9 +552,15 @@ void world_end(struct world *world)
 /* The timer of @cpu fires; it was due at @deadline_ns. */
 static void fire(struct world *world, u32 cpu)
 {
+	u64 deadline, old = 0;
+
 	put(&world->cpu[cpu].deadline_ns, 0);
-	put(&world->cpu[cpu].deadline_ns,
-	    xs_engine_expire(&world->engine, cpu));
+	add(&world->cpu[cpu].firing, 1);
+	deadline = xs_engine_expire(&world->engine, cpu);
+	/* Unless it was armed again, or fired again, meanwhile. */
+	if (deadline)
+		try(&world->cpu[cpu].deadline_ns, &old, deadline);
+	add(&world->cpu[cpu].firing, -1);
 }
 
 void world_fire(struct world *world, u32 cpu)
@@ -485,31 +603,147 @@ void world_poll(struct world *world)
 		xs_engine_poll(&world->engine);
 }
 
+/* ---- changes of policy ---- */
+
+/* Does the row promise that of an ordinary unmap nothing is left at its return? */
+static bool is_strict(const struct world_row *row)
+{
+	const struct xs_policy *policy = get(&row->policy);
+
+	return policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP) ||
+	       (get(&row->batch_aware) && xs_policy_waits(policy));
+}
+
+static bool is_holding(const struct world_row *row)
+{
+	return get(&row->policy)->hold == XS_HOLD_PAGES || is_strict(row);
+}
+
+/* And that of a batch-aware driver's nothing is left after its sync? */
+static bool is_strict_if_aware(const struct world_row *row)
+{
+	return xs_policy_level(get(&row->policy), true) == XS_LEVEL_STRICT;
+}
+
+/* Does each row promise it that a call may have seen, which began at @changes? */
+static bool always(const struct world *world, u64 changes,
+		   bool (*is)(const struct world_row *row))
+{
+	u64 last = (get(&world->changes) + 1) / 2;
+
+	CHECK(last - changes / 2 < WORLD_ROWS);
+	for (u64 i = changes / 2; i <= last; i++)
+		if (!is(&world->rows[i % WORLD_ROWS]))
+			return false;
+	return true;
+}
+
+/* The word of a page whose unmap has returned, if it is still reachable; else 0. */
+static u64 word_left(const struct world *world, u64 page, u64 *owner)
+{
+	u64 left, word;
+
+	*owner = get_next(&world->owner[page]);
+	if (!(*owner & OWNER_RETURNED))
+		return 0;
+	left = get_next(&world->left[page]);
+	word = get_next(&world->word[page]);
+	if (word >> WORD_NUMBER_SHIFT != left ||
+	    (get_next(&world->owner[page]) & ~(u64)OWNER_REMOVED) !=
+	    (*owner & ~(u64)OWNER_REMOVED))
+		return 0;
+	return word;
+}
+
+static void note_before(struct world *world)
+{
+	u64 owner;
+
+	for (u32 page = 0; page < world->end_page; page++)
+		world->before[page] = word_left(world, page, &owner) >>
+				      WORD_NUMBER_SHIFT;
+}
+
+/* All that was unmapped before is unreachable. */
+static void check_before(const struct world *world)
+{
+	for (u32 page = 0; page < world->end_page; page++)
+		CHECK(!world->before[page] ||
+		      get(&world->word[page]) >> WORD_NUMBER_SHIFT !=
+			      world->before[page]);
+}
+
+/* What is unmapped by now, and reachable, has the level of @row. */
+static void check_row(struct world *world, const struct world_row *row)
+{
+	for (u32 page = 0; page < world->end_page; page++) {
+		struct memory *memory;
+		u64 owner, word = word_left(world, page, &owner);
+		u64 refs;
+
+		if (!word)
+			continue;
+		CHECK(!(row->policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP)));
+		CHECK(!is_strict(row) || owner & OWNER_AWARE);
+		memory = &world->memory[word_page(word)];
+		if (row->policy->hold != XS_HOLD_PAGES ||
+		    get(&memory->kind) == MEMORY_PERMANENT)
+			continue;
+		refs = get_next(&memory->refs);
+		if (get_next(&world->word[page]) >> WORD_NUMBER_SHIFT !=
+		    word >> WORD_NUMBER_SHIFT)
+			continue;
+		CHECK(refs || world->frees_early);
+		try(&world->owner[page], &owner, owner | OWNER_PROMISED);
+	}
+}
+
 void world_set_policy(struct world *world, const struct xs_policy *policy,
 		      const struct xs_tuning *tuning)
 {
-	add(&world->policy_changes, 1);
+	struct world_row *row =
+		&world->rows[(world->changes / 2 + 1) % WORLD_ROWS];
+
+	note_before(world);
+	put(&row->policy, policy);
+	put(&row->batch_aware, tuning->batch_aware);
+	add(&world->changes, 1);
 	xs_engine_set(&world->engine, policy, tuning);
-	add(&world->policy_changes, 1);
+	add(&world->changes, 1);
+	check_before(world);
+	check_row(world, row);
+}
+
+void world_settle(struct world *world)
+{
+	note_before(world);
+	xs_engine_settle(&world->engine);
+	check_before(world);
+}
+
+void world_trim(struct world *world, bool always)
+{
+	if (__atomic_exchange_n(&world->surplus, 0, __ATOMIC_RELAXED) || always)
+		xs_engine_trim(&world->engine);
 }
 
 /* ---- looking ---- */
 
 bool world_reachable(const struct world *world, u64 iova)
 {
-	return get(&world->word[iova >> XS_PAGE_LG2]);
+	return get(&world->word[page_of(world, iova)]);
 }
 
 bool world_access(struct world *world, u64 iova, u32 prot, u64 *phys)
 {
-	u64 page = iova >> XS_PAGE_LG2;
+	u64 page = page_of(world, iova);
 	u64 word = get(&world->word[page]);
 
 	do {
 		if (!word || prot & ~word & WORD_PROT)
 			return false;
 	} while (!try(&world->word[page], &word, word | WORD_CACHED));
-	*phys = phys_of((u32)(word >> WORD_PAGE_SHIFT));
+	*phys = phys_of(word_page(word));
 	return true;
 }
 
@@ -538,6 +772,14 @@ u64 world_mapped_pages(const struct world *world)
 	for (u32 page = 0; page < world->end_page; page++)
 		mapped += world->owner[page] & OWNER_MAPPED;
 	return mapped;
+}
+
+const struct xs_ledger *world_ledger(struct world *world)
+{
+	static struct xs_ledger sum;
+
+	xs_engine_ledger(&world->engine, &sum);
+	return &sum;
 }
 
 /* ---- the driver ---- */
@@ -586,19 +828,46 @@ void driver_free(struct world *world, const struct mapping *mapping)
 /* The driver is about to unmap. */
 static void note_unmap(struct world *world, u64 iova, u32 pages, u64 serial)
 {
-	for (u64 page = iova >> XS_PAGE_LG2; pages--; page++) {
+	for (u64 page = page_of(world, iova); pages--; page++) {
 		put(&world->unmapped_ns[page], get(&world->now_ns));
+		put(&world->left[page],
+		    get(&world->word[page]) >> WORD_NUMBER_SHIFT);
 		put(&world->owner[page], serial * OWNER_SERIAL);
 	}
 }
 
-/* A range for scattered memory, its last page left unfilled if it can be. */
+/* The unmap has returned; the pages may be another mapping's by now. */
+static void note_unmapped(struct world *world, const struct mapping *mapping,
+			  u64 flags)
+{
+	u64 page = page_of(world, mapping->iova);
+
+	for (u64 end = page + mapping->pages; page < end; page++) {
+		u64 owner = get(&world->owner[page]);
+
+		while (owner / OWNER_SERIAL == mapping->serial &&
+		       !try(&world->owner[page], &owner,
+			    owner | OWNER_RETURNED | flags))
+			;
+	}
+}
+
+/* How many pages of a mapping in parts are filled: but the last ones. */
+static u32 filled_of(const struct mapping *mapping)
+{
+	u32 unfilled = mapping->parts && mapping->pages > 1 ?
+		       1 + mapping->pages / 4 : 0;
+
+	return mapping->pages - unfilled;
+}
+
+/* A range for scattered memory, its last pages left unfilled. */
 static u64 map_parts(struct world *world, const struct mapping *mapping,
 		     u64 last)
 {
 	struct xs_engine *engine = &world->engine;
 	u64 iova = xs_engine_reserve(engine, mapping->pages, last);
-	u32 filled = mapping->pages - (mapping->pages > 1);
+	u32 filled = filled_of(mapping);
 	u32 step = filled / mapping->parts + 1;
 
 	for (u32 at = 0; iova && at < filled; at += step) {
@@ -606,15 +875,15 @@ static u64 map_parts(struct world *world, const struct mapping *mapping,
 
 		if (!xs_engine_fill(engine, iova + phys_of(at),
 				    phys_of(mapping->page + at), pages,
-				    mapping->prot,
-				    mapping->pages <= XS_BLOCK_PAGES))
+				    mapping->prot, mapping->pages))
 			continue;
 		note_unmap(world, iova, mapping->pages, mapping->serial);
 		xs_engine_unmap(engine, iova, mapping->pages, true);
 		return 0;
 	}
-	if (iova && mapping->pages > 1 && mapping->pages <= XS_BLOCK_PAGES)
-		xs_engine_skip(engine, iova + phys_of(filled), 1);
+	if (iova && filled < mapping->pages)
+		xs_engine_skip(engine, iova + phys_of(filled),
+			       mapping->pages - filled, mapping->pages);
 	return iova;
 }
 
@@ -630,12 +899,12 @@ static u64 map_any(struct world *world, const struct mapping *mapping, u64 last)
 			     mapping->prot, last);
 }
 
-/* Alignment that a mapping has: the next power of two, at most a block. */
+/* Alignment that a mapping has: the next power of two. */
 static u64 align_of(u32 pages)
 {
 	u64 align = XS_PAGE_BYTES;
 
-	while (align < pages * XS_PAGE_BYTES && align < XS_BLOCK_BYTES)
+	while (align < pages * XS_PAGE_BYTES)
 		align *= 2;
 	return align;
 }
@@ -643,7 +912,7 @@ static u64 align_of(u32 pages)
 /* The driver owns the pages of @mapping, which nobody else did. */
 static bool own(struct world *world, const struct mapping *mapping)
 {
-	u64 page = mapping->iova >> XS_PAGE_LG2;
+	u64 page = page_of(world, mapping->iova);
 
 	if (!CHECK(page + mapping->pages <= world->end_page))
 		return false;
@@ -703,6 +972,7 @@ u32 driver_map_block(struct world *world, struct mapping *mappings, u32 pages,
 			mappings[i] = mappings[i - 1];
 		mappings[i].pages = 1;
 		mappings[i].page += i % run > 0;
+		mappings[i].serial = add(&world->last_serial, 1);
 		mappings[i].iova = iova + phys_of(i);
 		phys[i] = phys_of(mappings[i].page);
 	}
@@ -724,26 +994,20 @@ void driver_unmap_block_no_sync(struct world *world,
 				   mappings[i].serial);
 	xs_engine_unmap_in_block_no_sync(&world->engine, mappings[0].iova,
 					 mask);
-}
-
-static bool holds(const struct xs_policy *policy)
-{
-	return policy->hold == XS_HOLD_PAGES ||
-	       policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP);
+	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
+		if (mask >> i & 1)
+			note_unmapped(world, &mappings[i], OWNER_AWARE);
 }
 
 /*
- * What the policy promises about the memory counts from here on, unless it is
- * being changed: then the weaker one counts.
+ * What the policy promises about the memory counts from here on; while it is being
+ * changed what both do.
  */
 void driver_unmap_only(struct world *world, const struct mapping *mapping,
 		       bool now)
 {
-	u64 changes = get(&world->policy_changes);
-	bool promise = mapping->kind != MEMORY_PERMANENT &&
-		       (now || holds(get(&world->engine.policy)));
-	u64 page = mapping->iova >> XS_PAGE_LG2;
-	u64 owner = mapping->serial * OWNER_SERIAL;
+	u64 changes = get(&world->changes);
+	bool strict = now || mapping->pages > XS_BLOCK_PAGES;
 
 	note_unmap(world, mapping->iova, mapping->pages, mapping->serial);
 	if (now || mapping->pages > 1 || mapping->serial & 1)
@@ -751,23 +1015,19 @@ void driver_unmap_only(struct world *world, const struct mapping *mapping,
 				now);
 	else
 		path_unmap_one(&world->engine, mapping->iova);
-	if (now || mapping->pages > XS_BLOCK_PAGES)
+	strict |= always(world, changes, is_strict);
+	if (strict)
 		CHECK(!driver_reachable(world, mapping));
-	if (!promise || changes & 1 || changes != get(&world->policy_changes))
-		return;
-	/* The pages may be another mapping's by now. */
-	for (u32 i = 0; i < mapping->pages; i++) {
-		u64 expected = owner;
-
-		try(&world->owner[page + i], &expected, owner | OWNER_PROMISED);
-	}
+	if (mapping->kind != MEMORY_PERMANENT &&
+	    (strict || always(world, changes, is_holding)))
+		note_unmapped(world, mapping, OWNER_PROMISED);
+	else
+		note_unmapped(world, mapping, 0);
 }
 
 bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping)
 {
-	u64 changes = get(&world->policy_changes);
-	const struct xs_policy *policy = get(&world->engine.policy);
-	bool promise = xs_policy_level(policy, true) == XS_LEVEL_STRICT;
+	u64 changes = get(&world->changes);
 
 	note_unmap(world, mapping->iova, mapping->pages, mapping->serial);
 	if (mapping->pages == 1 && mapping->serial & 1)
@@ -775,8 +1035,8 @@ bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping)
 	else
 		xs_engine_unmap_no_sync(&world->engine, mapping->iova,
 					mapping->pages);
-	return promise && !(changes & 1) &&
-	       changes == get(&world->policy_changes);
+	note_unmapped(world, mapping, OWNER_AWARE);
+	return always(world, changes, is_strict_if_aware);
 }
 
 void driver_unmap_aware(struct world *world, const struct mapping *mappings,
@@ -784,12 +1044,10 @@ void driver_unmap_aware(struct world *world, const struct mapping *mappings,
 {
 	u32 promises = 0;
 
-	test_bind(!everywhere);
 	for (u32 i = 0; i < count; i++)
 		if (driver_unmap_no_sync(world, &mappings[i]))
 			promises |= 1u << i;
 	xs_engine_sync_explicit(&world->engine, everywhere);
-	test_bind(false);
 	for (u32 i = 0; i < count; i++) {
 		CHECK(!(promises >> i & 1) ||
 		      !driver_reachable(world, &mappings[i]));
@@ -803,13 +1061,9 @@ void driver_unmap(struct world *world, const struct mapping *mapping, bool now)
 	driver_free(world, mapping);
 }
 
-/*
- * Pages of a mapping in parts are where they were filled: all but the last of
- * a longer one.
- */
 void driver_check(struct world *world, const struct mapping *mapping)
 {
-	u32 filled = mapping->pages - (mapping->parts && mapping->pages > 1);
+	u32 filled = filled_of(mapping);
 
 	for (u32 i = 0; i < mapping->pages; i++) {
 		u64 iova = mapping->iova + phys_of(i);
@@ -826,12 +1080,12 @@ void driver_check(struct world *world, const struct mapping *mapping)
 
 bool driver_reachable(const struct world *world, const struct mapping *mapping)
 {
-	u64 page = mapping->iova >> XS_PAGE_LG2;
+	u64 page = page_of(world, mapping->iova);
 
 	for (u32 i = 0; i < mapping->pages; i++) {
 		u64 word = get(&world->word[page + i]);
 
-		if (word && word >> WORD_PAGE_SHIFT == mapping->page + i &&
+		if (word && word_page(word) == mapping->page + i &&
 		    get(&world->owner[page + i]) / OWNER_SERIAL ==
 			    mapping->serial)
 			return true;

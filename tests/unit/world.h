@@ -8,11 +8,15 @@
  * So "no stale translation" is "the word is 0", and the world checks on its own
  *
  *   - map: the word is 0 (nothing is handed out while stale)
- *   - remove: only what the driver has unmapped
+ *   - remove: only what the driver has unmapped, once and as a whole; all of a
+ *     page-table page only if it is one mapping's
  *   - invalidate: the ranges cover all that the gather saw removed
  *   - a page that goes back to its allocator: no word promised to be held
  *     refers to it
+ *   - prune: nothing is mapped there, or stale
  *   - alloc and free: the sizes agree, nothing stays behind
+ *   - a change of policy: what was unmapped before it is unreachable after it, and
+ *     what was unmapped since then has the new level
  *
  * All of it is relaxed atomic words, so that no order comes from here that the
  * engine does not make itself.
@@ -26,7 +30,7 @@
 
 #define WORLD_BLOCKS_MAX	320
 #define WORLD_PAGES_MAX		(WORLD_BLOCKS_MAX * XS_BLOCK_PAGES)
-#define WORLD_MEMORY_PAGES	4096
+#define WORLD_MEMORY_PAGES	16384
 
 #define PROT_READ_		1u
 #define PROT_WRITE_		2u
@@ -52,46 +56,74 @@ struct memory {
 	u32 pages;
 };
 
-/* The word of an IOVA page: flags, and the page of memory above them. */
+/*
+ * The word of an IOVA page: flags, the page of memory, and a number that no other
+ * word ever had.
+ */
 #define WORD_PROT	3u
 #define WORD_TABLE	4u	/* in the page table */
 #define WORD_CACHED	8u	/* in an IOTLB, maybe */
 #define WORD_PAGE_SHIFT	8
+#define WORD_NUMBER_SHIFT	24
 
 /* What the driver thinks of an IOVA page. */
 #define OWNER_MAPPED	1u
 #define OWNER_PROMISED	2u	/* unmapped under a policy that holds */
-#define OWNER_SERIAL	4u	/* steps of the mapping's serial number */
+#define OWNER_RETURNED	4u	/* the unmap has */
+#define OWNER_AWARE	8u	/* it leaves the sync to the driver */
+#define OWNER_REMOVED	16u	/* from the page table */
+#define OWNER_SERIAL	32u	/* steps of the mapping's serial number */
+
+/* A policy that was set, or is being set. */
+struct world_row {
+	const struct xs_policy *policy;
+	bool batch_aware;
+};
+
+#define WORLD_ROWS	64	/* changes that one call may see */
 
 struct world {
 	struct xs_engine engine;
 	u32 cpus;
+	u64 first_page;		/* of IOVA; pages are counted from it here */
 	u32 end_page;
 	u64 now_ns;
 	struct {
 		u64 deadline_ns;	/* of the timer, 0: not started */
 		u64 poll_due;
+		u64 firing;
 	} cpu[TEST_CPUS];
 
 	/* Failures to come: the n-th call from now fails, 0: none does. */
 	u64 alloc_fails_in;
 	u64 map_fails_in;
 	bool maps_fail;		/* every map */
+	bool bare;
+	enum { SENDS_ASKED, SENDS_DOMAIN, SENDS_GLOBAL } sends;
 	bool frees_early;	/* the driver frees memory that it has mapped */
 
 	u64 fast_holds;
 	u64 allocations;
 	u64 sent_page, sent_domain, sent_global;
 	u64 synced_calls;
+	u64 synced_pages_max;	/* of deferred ones, in one sync */
 	u64 exposed_max_ns;	/* the longest that the world saw */
+	u64 invalidations;	/* calls */
 	u32 last_gather;
 	u64 last_serial;
-	u64 policy_changes;	/* odd: one is going on */
+	u64 last_number;
+	u64 surplus;		/* calls since the last trim */
+	u64 pruned;		/* pages */
+	u64 pruning;		/* first page + 1 of what is being pruned, or 0 */
+	u64 changes;		/* of policy, twice; odd: one is going on */
+	struct world_row rows[WORLD_ROWS];
 
-	/* By IOVA page. */
+	/* By IOVA page. @left: the number of the word when it was unmapped. */
 	u64 word[WORLD_PAGES_MAX];
 	u64 owner[WORLD_PAGES_MAX];
 	u64 unmapped_ns[WORLD_PAGES_MAX];
+	u64 left[WORLD_PAGES_MAX];
+	u64 before[WORLD_PAGES_MAX];
 	u32 tag[WORLD_PAGES_MAX];
 
 	struct memory memory[WORLD_MEMORY_PAGES];
@@ -101,6 +133,8 @@ struct world_config {
 	u32 blocks;	/* of IOVA space, block 0 included */
 	u32 cpus;
 	const struct xs_policy *policy;
+	u64 start;	/* of it, in bytes */
+	bool bare;	/* the world has no calls but those that it must have */
 };
 
 /*
@@ -127,9 +161,18 @@ void world_fire(struct world *world, u32 cpu);
 /* The end of a poll on the running CPU. */
 void world_poll(struct world *world);
 
-/* xs_engine_set(). One thread only. */
+/*
+ * xs_engine_set(), and check what it promises: what was unmapped before cannot be
+ * reached, and what was unmapped by now has the new level. One thread only.
+ */
 void world_set_policy(struct world *world, const struct xs_policy *policy,
 		      const struct xs_tuning *tuning);
+
+/* The same of xs_engine_settle(). */
+void world_settle(struct world *world);
+
+/* xs_engine_trim() if the engine has asked for it, or @always. One thread only. */
+void world_trim(struct world *world, bool always);
 
 /* ---- looking ---- */
 
@@ -150,6 +193,9 @@ void world_check_synced(struct world *world);
 
 /* IOVA pages that the driver has mapped. */
 u64 world_mapped_pages(const struct world *world);
+
+/* The accounts of now; until the next call. */
+const struct xs_ledger *world_ledger(struct world *world);
 
 /* Warnings since the last call. One that was not asked for fails the test. */
 u32 world_warnings(void);
@@ -195,8 +241,9 @@ void driver_unmap_only(struct world *world, const struct mapping *mapping,
 void driver_free(struct world *world, const struct mapping *mapping);
 
 /*
- * The first step without a sync. Returns whether the policy, which was not
- * being changed, promises that nothing is reachable after the driver's own.
+ * The first step without a sync. Returns whether the policy, the weaker one of a
+ * change that is going on, promises that nothing is reachable after the driver's
+ * own.
  */
 bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping);
 

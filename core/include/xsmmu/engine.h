@@ -11,88 +11,106 @@
  * and only then lets IOVAs and memory go.
  *
  * Each CPU has its own open block, magazines, batch and ledger, guarded by its
- * own lock. The two common cases take no lock: a map of one page takes the
- * next page of the open block by one atomic operation, and an unmap in a block
- * that already has dead pages sets its bits by another. Lock order: a CPU's
- * lock, then the depot's or the space's; never two CPUs' at once.
+ * own lock. The two common cases take no lock: a map of one page takes a free
+ * page of the open block by one atomic operation, and an unmap appends to the
+ * batch by two. Lock order: a CPU's lock, then the depot's or the space's; never
+ * two CPUs' at once.
  *
- * The policy is one pointer, so nothing reads half of it. Who read the old one
- * before a change can only add dead pages to a block that a batch knows; a
- * block is put into a batch under the CPU's lock, with the policy of then.
+ * Each call reads the policy once. A change stores the new one, waits for the
+ * calls that may have read the old one, and syncs what they have deferred. So
+ * when it returns the new level holds for everything.
  */
 #ifndef XSMMU_ENGINE_H
 #define XSMMU_ENGINE_H
 
 #include <xsmmu/batch.h>
+#include <xsmmu/block.h>
 #include <xsmmu/ledger.h>
 #include <xsmmu/magazine.h>
 #include <xsmmu/policy.h>
+#include <xsmmu/shelf.h>
 
 #define XS_RANGES_MAX	32	/* upper limit of range_commands_max */
+#define XS_CPUS_MAX	0xffffu
+#define XS_STASH_BLOCKS	16u
 
 /*
  * struct xs_tuning - what the operator may set beside the policy
  * @window_us:		bound on the age of a deferred unmap, 1 .. 10,000,000
- * @batch_pages:	threshold of XS_SYNC_FULL, 1 .. 1,024 pages. Seen
- *			when a block joins the batch, so pages that join blocks
- *			in between may pass it.
+ * @batch_pages:	threshold of XS_SYNC_FULL, 1 .. 1,024 pages. No sync has
+ *			more than this and one mapping of a block.
  * @range_commands_max:	with XS_SCOPE_AUTO, more commands than this become one
  *			domain command, 1 .. XS_RANGES_MAX
+ * @batch_aware:	all drivers are: under a policy that waits for their sync
+ *			an ordinary unmap is not deferred, so that nothing they
+ *			do is below the level that they have
  */
 struct xs_tuning {
 	u32 window_us;
 	u32 batch_pages;
 	u32 range_commands_max;
+	bool batch_aware;
 };
 
 #define XS_WINDOW_MAX_US	10000000u
 #define XS_BATCH_MAX_PAGES	1024u
 
 /*
- * struct xs_cpu - one CPU's part of an engine; guarded by @lock, but @open and
- * what is said below
- * @open:	the block being filled: IOVA of its next page | pages gone, from
- *		0 to XS_BLOCK_PAGES; XS_OPEN_NONE if none is
- * @listings:	of blocks in the batch so far
- * @armed:	the world has been asked to call xs_engine_expire()
- * @promised:	a batch-aware driver's unmap is in the batch; set without the
- *		lock too
- * @elsewhere:	number of such unmaps that may be in another CPU's batch
- * @settled:	@elsewhere when all batches were last synced because of that
+ * struct xs_cpu - one CPU's part of an engine; guarded by @lock, but what is said
+ * @open:	the blocks whose pages this CPU hands out, by size; the engine's
+ *		@none, in which nothing is free, for none. Read without the lock by
+ *		this CPU.
+ * @batch:	see batch.h
+ * @stash:	@stashed blocks that are all free, to be opened next
+ * @pieces:	magazines, for page placement
+ * @shelf:	has a lock of its own
  */
 struct xs_cpu {
-	xs_atomic64_t open;
-	xs_lock_t lock;
-	u32 id;
-	u64 listings;
-	bool armed;
-	bool promised;
-	u64 elsewhere;
-	u64 settled;
-	struct xs_cache pieces[XS_PIECE_LG2S];
+	struct xs_block *open[XS_SIZES];
 	struct xs_batch batch;
+	xs_lock_t lock XS_CACHE_LINE;
+	u32 id;
+	u32 stashed;
+	struct xs_block *stash[XS_STASH_BLOCKS];
+	struct xs_cache pieces[XS_SIZES];
 	struct xs_ledger ledger;
-};
-
-#define XS_OPEN_GONE	(XS_PAGE_BYTES - 1)
-#define XS_OPEN_STEP	(XS_PAGE_BYTES + 1)
-#define XS_OPEN_NONE	((u64)XS_BLOCK_PAGES)
+	struct xs_shelf shelf;
+} XS_CACHE_LINE;
 
 /*
- * struct xs_engine
- * @policy, @tuning: written by xs_engine_set(), read without a lock
+ * What the common maps and unmaps of one page may do, and all that they look at of
+ * the policy: know how to hold the page; hold it, and defer an ordinary unmap; defer
+ * one without a sync.
+ */
+#define XS_MODE_HOLDS	1u
+#define XS_MODE_HELD	2u
+#define XS_MODE_PROMISE	4u
+
+/*
+ * struct xs_engine - the first line is constant under traffic
+ * @mode:	XS_MODE_* of the policy
+ * @policy, @tuning: written by xs_engine_set(), read without a lock; of the
+ *		tuning what the policy's row does not have. The policy is one of
+ *		@rows, the other one is that of before.
  * @cpus:	one per CPU
+ * @withholds:	a block of a driver's own has, or had, pages that are withheld
+ * @reclaimed_ns: when what all CPUs keep was last taken from them
  */
 struct xs_engine {
+	const struct xs_policy *policy;
+	u32 mode;
+	struct xs_tuning tuning;
+	u32 cpu_count;
+	struct xs_cpu **cpus;
+	xs_counts_t *counts;
 	const struct xs_world_ops *ops;
 	void *world;
-	const struct xs_policy *policy;
-	struct xs_tuning tuning;
-	struct xs_cpu **cpus;
-	u32 cpu_count;
-	xs_counts_t *counts;
-	struct xs_space space;
-	struct xs_depot depots[XS_PIECE_LG2S];
+	struct xs_policy rows[2];
+	bool withholds;
+	struct xs_space space XS_CACHE_LINE;
+	struct xs_block none;
+	xs_atomic64_t reclaimed_ns XS_CACHE_LINE;
+	struct xs_depot depots[XS_SIZES];
 };
 
 /*
@@ -116,7 +134,7 @@ int xs_engine_init(struct xs_engine *engine,
 /*
  * Free an engine that was drained; whoever used it has stopped. Never fails:
  * mappings that were not undone stay in the world's page table (the caller
- * finds them with xs_engine_next_used() first).
+ * finds them with xs_engine_next_mapping() first).
  */
 void xs_engine_destroy(struct xs_engine *engine);
 
@@ -124,11 +142,24 @@ void xs_engine_destroy(struct xs_engine *engine);
 struct xs_tuning xs_tuning_default(const struct xs_policy *policy);
 
 /*
- * Change policy and tuning, also under traffic; what was deferred before is
- * synced when it returns. @tuning is in range. One caller at a time.
+ * Change policy and tuning, also under traffic; when it returns, no call goes on
+ * under the old one, and what was deferred before is synced. @tuning is in range.
+ * One caller at a time. May sleep.
  */
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning);
+
+/*
+ * The same without a change: when it returns, all calls of before have, and what
+ * they deferred is synced. For whoever changes what callers ask for.
+ */
+void xs_engine_settle(struct xs_engine *engine);
+
+/*
+ * Free the memory of empty parts of the space, and their page-table pages. May
+ * sleep. One caller at a time.
+ */
+void xs_engine_trim(struct xs_engine *engine);
 
 /*
  * Map @pages pages from @phys (page aligned); the IOVA range ends at or below
@@ -143,19 +174,19 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
  * The same in parts, for a contiguous IOVA range over scattered memory:
  * reserve a range, then fill parts of it, each page at most once. What was
  * reserved is undone by one xs_engine_unmap() of the whole range, filled or
- * not. @small: the whole range is at most a block, so its pages can be held.
- * Pages of a small range that stay unfilled are skipped: with xs_engine_skip(),
- * unless all do. Fill returns 0 or a negative errno, which counts as a failed
- * map.
+ * not. Pages of a range that stay unfilled are skipped: with xs_engine_skip(),
+ * unless all do. @whole: the pages of the range. Fill returns 0 or a negative
+ * errno, which counts as a failed map.
  */
 u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last);
-void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages);
+void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages, u32 whole);
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
-		   u32 prot, bool small);
+		   u32 prot, u32 whole);
 
 /*
  * Undo a mapping of @pages pages at @iova. With @now the sync is done before
- * the return, else when the policy says. Any context.
+ * the return, else when the policy says. Any context. What is not a mapping of so
+ * many pages is warned of, counted and left alone, here and below.
  */
 void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
 
@@ -233,9 +264,9 @@ s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum);
 s64 xs_engine_live(const struct xs_engine *engine);
 
 /*
- * The first block at or after @block that is in use, XS_NO_BLOCK if there is
- * none; to name what is outstanding.
+ * The first mapping at or after *@iova, of *@pages pages; false if there is none.
+ * Of an engine at rest, to name what is outstanding.
  */
-u32 xs_engine_next_used(const struct xs_engine *engine, u32 block);
+bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages);
 
 #endif

@@ -23,13 +23,21 @@
 #define XS_EXPOSURE_BUCKETS \
 	((XS_EXPOSURE_MAX_LG2 - XS_EXPOSURE_SUB_LG2 + 1) * XS_EXPOSURE_SUBS)
 
+struct xs_cpu;
+
 /* What the map and unmap paths count, without a lock. */
 struct xs_counts {
+	struct xs_cpu *cpu;	/* whose they are; constant */
 	u64 maps;		/* successful map calls */
 	u64 map_extra_pages;	/* mapped pages after the first of each call */
 	u64 unmaps;
 	u64 unmap_extra_pages;
-	u64 direct_pages;	/* of the unmapped, synced inside their unmap */
+	u64 direct;		/* unmaps synced inside themselves, */
+	u64 direct_pages;	/* their pages */
+	u64 direct_page;	/* and commands, by kind */
+	u64 direct_domain;
+	u64 direct_global;
+	u64 strays;		/* unmaps of what is not mapped so: ignored */
 };
 
 static inline u64 xs_counts_mapped(const struct xs_counts *counts)
@@ -42,7 +50,10 @@ static inline u64 xs_counts_unmapped(const struct xs_counts *counts)
 	return counts->unmaps + counts->unmap_extra_pages;
 }
 
-/* All accounts; one CPU's are guarded by its lock, but @counts. */
+/*
+ * All accounts; one CPU's are guarded by its lock, but @counts. What is counted as
+ * direct is in @syncs, @commands and @exposure of a sum only.
+ */
 struct xs_ledger {
 	struct xs_counts counts;
 	u64 synced_pages;	/* deferred ones whose sync is done */
@@ -63,6 +74,13 @@ u64 xs_ledger_bucket_last_ns(u32 bucket);
 
 /* Add @from, which others may be counting in, to @into. */
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
+
+/*
+ * Add what @counts has of syncs inside unmaps, which nobody has been exposed to,
+ * to the syncs, commands and exposure of @into.
+ */
+void xs_ledger_add_direct(struct xs_ledger *into,
+			  const struct xs_counts *counts);
 
 /* Add @from to @into, field by field; the larger exposure_max_ns stays. */
 void xs_ledger_add(struct xs_ledger *into, const struct xs_ledger *from);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Magazines: per-CPU stacks of free IOVA pieces of one size, over a depot that
- * moves full ones between CPUs that unmap and CPUs that map.
+ * Magazines: per-CPU stacks of IOVA pieces of one size that nobody has mapped,
+ * over a depot that moves full ones between CPUs that unmap and CPUs that map.
  * Source: Bonwick and Adams, "Magazines and Vmem", USENIX ATC 2001.
  *
  * A piece that fits nowhere is not kept: the caller gives it back to its
@@ -13,13 +13,13 @@
 
 #include <xsmmu/world.h>
 
-#define XS_MAGAZINE_ITEMS	124	/* a magazine is 512 bytes */
+#define XS_MAGAZINE_ITEMS	62	/* a magazine is 512 bytes */
 #define XS_DEPOT_MAX		64	/* full magazines a depot keeps */
 
 struct xs_magazine {
 	struct xs_magazine *next;
-	u32 count;
-	u32 items[XS_MAGAZINE_ITEMS];	/* page numbers */
+	u64 count;
+	u64 items[XS_MAGAZINE_ITEMS];	/* page numbers */
 };
 
 /* One CPU's: guarded by the CPU's lock. Either may be NULL. */
@@ -28,41 +28,67 @@ struct xs_cache {
 	struct xs_magazine *previous;
 };
 
-/* Shared by all CPUs of an engine; @lock guards the lists. */
+/*
+ * Shared by all CPUs of an engine; @lock guards the lists.
+ * @items_max: that a magazine holds, fewer of larger pieces, 1 .. XS_MAGAZINE_ITEMS
+ */
 struct xs_depot {
 	xs_lock_t lock;
 	const struct xs_world_ops *ops;
 	void *world;
+	u32 items_max;
 	struct xs_magazine *full;
 	struct xs_magazine *empty;
 	u32 full_count;
 };
 
 void xs_depot_init(struct xs_depot *depot, const struct xs_world_ops *ops,
-		   void *world);
+		   void *world, u32 items_max);
 
 /* Free all magazines of the depot. */
 void xs_depot_destroy(struct xs_depot *depot);
 
 /* Pop an item into *@item. False: there is none on this CPU or in the depot. */
-bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u32 *item);
+bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u64 *item);
+
+/* The same where the loaded magazine has one, or room for one. */
+static xs_inline bool xs_cache_get_fast(struct xs_cache *cache, u64 *item)
+{
+	struct xs_magazine *loaded = cache->loaded;
+
+	if (!loaded || !loaded->count)
+		return false;
+	*item = loaded->items[--loaded->count];
+	return true;
+}
+
+static xs_inline bool xs_cache_put_fast(struct xs_cache *cache,
+					const struct xs_depot *depot, u64 item)
+{
+	struct xs_magazine *loaded = cache->loaded;
+
+	if (!loaded || loaded->count >= depot->items_max)
+		return false;
+	loaded->items[loaded->count++] = item;
+	return true;
+}
 
 /* Push @item. False: no room and none to be had. */
-bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u32 item);
+bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u64 item);
 
 /*
  * Call @give for each item of the cache, and free its magazines. Interrupts
  * are off when it is called, here and below.
  */
 void xs_cache_flush(struct xs_cache *cache, struct xs_depot *depot,
-		    void (*give)(void *context, u32 item), void *context);
+		    void (*give)(void *context, u64 item), void *context);
 
 /* The same for all full magazines of the depot, which stays usable. */
 void xs_depot_flush(struct xs_depot *depot,
-		    void (*give)(void *context, u32 item), void *context);
+		    void (*give)(void *context, u64 item), void *context);
 
 /* Items that the cache, or the depot, holds. */
-u32 xs_cache_count(const struct xs_cache *cache);
-u32 xs_depot_count(struct xs_depot *depot);
+u64 xs_cache_count(const struct xs_cache *cache);
+u64 xs_depot_count(struct xs_depot *depot);
 
 #endif

@@ -29,6 +29,9 @@ enum xs_sync {
 
 #define XS_SYNC_BIT(point) (1u << (point))
 
+/* Beside them, never in the table: ordinary unmaps, too, sync inside themselves. */
+#define XS_SYNC_ORDINARY	(1u << 31)
+
 /* What a sync invalidates. */
 enum xs_scope {
 	XS_SCOPE_RANGE,		/* each range, page-walk caches kept if legal */
@@ -57,6 +60,8 @@ enum xs_level {
  * @syncs:	XS_SYNC_BIT()s of the sync points
  * @window_us:	default bound on the age of a deferred unmap, > 0 if any
  *		sync point but UNMAP is set
+ * @ranges_max:	of XS_SCOPE_AUTO, set where the row is in force: more ranges than
+ *		this become one domain command
  * @batch_pages: default threshold of XS_SYNC_FULL, in pages; every deferring
  *		policy has one, for the batch is finite
  */
@@ -66,6 +71,7 @@ struct xs_policy {
 	u32 syncs;
 	enum xs_scope scope;
 	enum xs_hold hold;
+	u32 ranges_max;
 	u32 window_us;
 	u32 batch_pages;
 };

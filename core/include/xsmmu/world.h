@@ -16,6 +16,9 @@
 #define XS_PAGE_LG2	12
 #define XS_PAGE_BYTES	(1ULL << XS_PAGE_LG2)
 
+/* Memory for any CPU; see alloc() below. */
+#define XS_ANY_CPU	(~0u)
+
 /* A range of IOVA pages: [page, page + pages), in page numbers. */
 struct xs_range {
 	u64 page;
@@ -32,8 +35,9 @@ struct xs_commands {
 /*
  * struct xs_world_ops - what the engine asks of its world
  *
- * All but @alloc and @free are called from any context, interrupts included,
- * with a lock of the engine held: none may sleep or call the engine.
+ * But for what is said below all are called from any context, interrupts
+ * included, some with a lock of the engine held: none may sleep or call the
+ * engine.
  */
 struct xs_world_ops {
 	/*
@@ -69,18 +73,40 @@ struct xs_world_ops {
 	u64 (*clock)(void *world);
 
 	/*
-	 * CPU @cpu has deferred its first unmap since its last sync. The world
-	 * calls xs_engine_poll() at the next end of a poll on that CPU, and
-	 * xs_engine_expire() no later than at @deadline_ns if @arm is set.
+	 * CPU @cpu has deferred unmaps that no poll and no timer knows of. The
+	 * world calls xs_engine_poll() at the next end of a poll on that CPU,
+	 * and xs_engine_expire() no later than at @deadline_ns if @arm is set,
+	 * whatever was to happen before. It is this CPU, or one that the world
+	 * was told of since its last poll.
 	 */
 	void (*deferred)(void *world, u32 cpu, bool arm, u64 deadline_ns);
 
 	/*
-	 * Zeroed memory, NULL when there is none. @atomic: must not sleep.
-	 * @free takes NULL and never sleeps for a block got with @atomic.
+	 * Zeroed memory that starts on a cache line, near @cpu if that is not
+	 * XS_ANY_CPU; NULL when there is none. @atomic: must not sleep. @free
+	 * takes NULL and never sleeps for a block got with @atomic.
 	 */
-	void *(*alloc)(void *world, size_t bytes, bool atomic);
+	void *(*alloc)(void *world, size_t bytes, u32 cpu, bool atomic);
 	void (*free)(void *world, void *memory, size_t bytes);
+
+	/*
+	 * Wait until every xs_enter() of before has had its xs_exit(). May
+	 * sleep; called where that is allowed.
+	 */
+	void (*quiesce)(void *world);
+
+	/*
+	 * Much of the space is empty: xs_engine_trim() is worth a call soon,
+	 * from where it may sleep. May be NULL.
+	 */
+	void (*surplus)(void *world);
+
+	/*
+	 * Nothing is mapped in these IOVA pages, and nothing will be until the
+	 * return: free the page-table pages that are only about them, and
+	 * invalidate what the IOMMU caches of those. May be NULL. Not counted.
+	 */
+	void (*prune)(void *world, u64 iova, u64 pages);
 
 	/*
 	 * A sync has finished on @cpu; for tracing. May be NULL.
@@ -88,36 +114,5 @@ struct xs_world_ops {
 	void (*synced)(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 		       const struct xs_commands *sent, u64 oldest_ns);
 };
-
-/*
- * xs_ref_t: how a page is held from its unmap to the sync.
- *   XS_REF_NONE(n) nothing to hold in this page and the n - 1 after it: they can
- *                  never go back to an allocator, or what is held before keeps
- *                  them; what is written for these others is not read
- *   XS_REF_UNHELD  has no reference of its own that would keep it (slab), or
- *                  was mapped while the policy held nothing: a policy that
- *                  holds pages syncs its unmap at once
- *   other          xs_ref_hold() keeps the page, unless it is free already
- *                  (then its unmap is synced at once), xs_ref_release() lets
- *                  it go.
- *                  XS_REF_HELD is set in it in between, so that what a sync
- *                  releases is what an unmap held, whatever the policy is now.
- *   XS_REF_RELEASED  synced since it was mapped: not to be unmapped again
- */
-#define XS_REF_HELD	2UL
-#define XS_REF_TAGS	3UL	/* any of these bits: not to be held (again) */
-#define XS_REF_UNHELD	((xs_ref_t)1)
-#define XS_REF_RELEASED	((xs_ref_t)3)
-#define XS_REF_NONE(n)	((xs_ref_t)((size_t)(n) << 3 | 5))
-
-static xs_inline bool xs_ref_is_none(xs_ref_t ref)
-{
-	return ((size_t)ref & 7) == 5;
-}
-
-static xs_inline u32 xs_ref_none_pages(xs_ref_t ref)
-{
-	return (u32)((size_t)ref >> 3);
-}
 
 #endif

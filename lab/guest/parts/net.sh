@@ -24,6 +24,10 @@ net_init() {
 	ip link set lo up
 }
 
+has_carrier() {
+	[ "$(cat "/sys/class/net/$1/carrier" 2>/dev/null)" = 1 ]
+}
+
 # nic_up NUMBER: bring up the session's NIC on wire NUMBER.
 nic_up() {
 	net_number=$1
@@ -31,12 +35,7 @@ nic_up() {
 	ip link set "$net_link" up
 	ip addr add "10.0.$net_number.1/24" dev "$net_link"
 	net_mac=$(cat "/sys/class/net/$net_link/address")
-	tries=0
-	until [ "$(cat "/sys/class/net/$net_link/carrier")" = 1 ]; do
-		tries=$((tries + 1))
-		[ $tries -lt 200 ] || fail "$net_link: no carrier"
-		sleep 0.1
-	done
+	until_true 20 has_carrier "$net_link" || fail "$net_link: no carrier"
 	# The peer comes up last and goes down first: what it sends to a dead NIC stays in its queue.
 	ip -n "peer$net_number" link set peer up
 	ip neigh replace "10.0.$net_number.2" lladdr "52:54:00:00:01:0$net_number" dev "$net_link"

@@ -17,12 +17,8 @@ nvme_up() {
 	[ $# -gt 0 ] || set -- $session_bdfs
 	nvme_disks=
 	for bdf in "$@"; do
-		tries=0
-		until disk=$(nvme_disk "$bdf"); do
-			tries=$((tries + 1))
-			[ $tries -lt 200 ] || fail "$bdf: no disk"
-			sleep 0.1
-		done
+		until_true 20 nvme_disk "$bdf" >/dev/null || fail "$bdf: no disk"
+		disk=$(nvme_disk "$bdf")
 		# One CPU has one queue, and a disk with one queue gets a scheduler, which ends its requests one by one. Where
 		# there are several, as on most machines, it is none by default, and requests are ended in batches.
 		echo none >"/sys/block/${disk##*/}/queue/scheduler" || fail "$disk: no way without a scheduler"

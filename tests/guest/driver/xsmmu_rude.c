@@ -7,6 +7,9 @@
  *   mode=fail    managed DMA memory, then a probe that fails: the memory is
  *                freed after the driver is gone
  *   mode=leak    mappings that are never undone
+ *   mode=stray   unmaps of what is not mapped so, which must change nothing
+ *   mode=many    so many mappings at once that their page tables are worth
+ *                freeing, each undone
  *   mode=api     all kinds of mappings, each undone; a probe that fails says
  *                which was wrong
  *   mode=kernel  the same, as far as the kernel's own path can do it
@@ -20,9 +23,10 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, leak, api or kernel");
+MODULE_PARM_DESC(mode, "fail, leak, stray, many, api or kernel");
 
 #define LEAKED_PAGES	20
+#define MANY_PAGES	49152
 
 /* What the IOMMU makes of an IOVA of @dev; 0 is nothing. */
 static phys_addr_t translated(struct device *dev, dma_addr_t iova)
@@ -309,6 +313,52 @@ static int leak(struct device *dev)
 	return 0;
 }
 
+/* Three strays about a mapping, which must survive them, and one after it. */
+static int stray(struct device *dev)
+{
+	struct page *page = alloc_pages(GFP_KERNEL, 2);
+	dma_addr_t iova;
+
+	if (!page)
+		return -ENOMEM;
+	iova = dma_map_page(dev, page, 0, 4 * PAGE_SIZE, DMA_TO_DEVICE);
+	if (dma_mapping_error(dev, iova))
+		return wrong(dev, "dma_map_page() failed");
+	dma_unmap_page(dev, iova, PAGE_SIZE, DMA_TO_DEVICE);
+	dma_unmap_page(dev, iova + PAGE_SIZE, 3 * PAGE_SIZE, DMA_TO_DEVICE);
+	dma_unmap_page(dev, iova + (1ULL << 40), PAGE_SIZE, DMA_TO_DEVICE);
+	if (translated(dev, iova) != page_to_phys(page) ||
+	    translated(dev, iova + 3 * PAGE_SIZE) !=
+	    page_to_phys(page) + 3 * PAGE_SIZE)
+		return wrong(dev, "a stray unmap has undone a mapping");
+	dma_unmap_page(dev, iova, 4 * PAGE_SIZE, DMA_TO_DEVICE);
+	dma_unmap_page(dev, iova, 4 * PAGE_SIZE, DMA_TO_DEVICE);
+	__free_pages(page, 2);
+	return 0;
+}
+
+static int many(struct device *dev)
+{
+	dma_addr_t *iovas = kvmalloc_array(MANY_PAGES, sizeof(*iovas),
+					   GFP_KERNEL);
+	struct page *page = alloc_page(GFP_KERNEL);
+	u32 done = 0;
+
+	while (iovas && page && done < MANY_PAGES) {
+		iovas[done] = dma_map_page(dev, page, 0, PAGE_SIZE,
+					   DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, iovas[done]))
+			break;
+		done++;
+	}
+	for (u32 i = 0; i < done; i++)
+		dma_unmap_page(dev, iovas[i], PAGE_SIZE, DMA_TO_DEVICE);
+	if (page)
+		__free_page(page);
+	kvfree(iovas);
+	return done == MANY_PAGES ? 0 : wrong(dev, "not all were mapped");
+}
+
 static int fail(struct device *dev)
 {
 	dma_addr_t iova;
@@ -333,6 +383,10 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return fail(&pdev->dev);
 	if (sysfs_streq(mode, "leak"))
 		return leak(&pdev->dev);
+	if (sysfs_streq(mode, "stray"))
+		return stray(&pdev->dev);
+	if (sysfs_streq(mode, "many"))
+		return many(&pdev->dev);
 	/* Below 16 MiB the kernel's own path soon has no long range left. */
 	return check_api(pdev, sysfs_streq(mode, "kernel") ? 2 : 3);
 }

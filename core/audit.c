@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* The accounts of a whole engine, and what they are compared with. */
+#include <xsmmu/place.h>
+
+void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum)
+{
+	static const struct xs_ledger zero;
+
+	*sum = zero;
+	/* In this order: what is synced was deferred before. */
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_cpu *cpu = engine->cpus[i];
+		xs_flags_t flags = xs_lock(&cpu->lock);
+
+		xs_ledger_add(sum, &cpu->ledger);
+		xs_unlock(&cpu->lock, flags);
+	}
+	for (u32 i = 0; i < engine->cpu_count; i++)
+		xs_counts_add(&sum->counts, xs_counts_of(engine->counts, i));
+	xs_ledger_add_direct(sum, &sum->counts);
+}
+
+/*
+ * A page is counted as mapped before its map returns, so before it can be
+ * unmapped: reading in the opposite order, no unmap is seen without its map.
+ */
+s64 xs_engine_live(const struct xs_engine *engine)
+{
+	u64 live = 0;
+
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_counts *counts = xs_counts_of(engine->counts, i);
+
+		live -= xs_load_acquire(&counts->unmaps);
+		live -= xs_load_acquire(&counts->unmap_extra_pages);
+	}
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_counts *counts = xs_counts_of(engine->counts, i);
+
+		live += xs_load_acquire(&counts->maps);
+		live += xs_load_acquire(&counts->map_extra_pages);
+	}
+	return (s64)live;
+}
+
+/* ---- what is mapped ---- */
+
+/* The mapping that begins at page @at of @leaf: its pages, 0 if none does. */
+static u32 xs_mapping_at(struct xs_leaf *leaf, u64 page)
+{
+	struct xs_block *block = xs_leaf_block(leaf, page);
+	u32 at = page & (XS_BLOCK_PAGES - 1);
+	u64 slot, joined;
+	u32 run;
+
+	if (!at && xs_a64_read(&block->run_pages))
+		return (u32)xs_a64_read(&block->run_pages);
+	if (!leaf->slots)
+		return 0;
+	slot = xs_a64_read(&leaf->slots[page & (XS_LEAF_PAGES - 1)]);
+	if (xs_slot_is_one(slot))
+		return 1;
+	if (!xs_slot_is_many(slot))
+		return 0;
+	joined = at < XS_BLOCK_PAGES - 1 ?
+		xs_a64_read(&block->joined) >> (at + 1) : 0;
+	run = joined & 1 ? xs_mask_run(joined) : 0;
+	return 1 + run;
+}
+
+bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages)
+{
+	u64 page = *iova >> XS_PAGE_LG2;
+	struct xs_leaf *leaf;
+	u64 first = page;
+
+	while ((leaf = xs_space_next_leaf(&engine->space, &first))) {
+		u64 end = first + XS_LEAF_PAGES;
+
+		for (page = page > first ? page : first; page < end; page++) {
+			*pages = xs_mapping_at(leaf, page);
+			if (!*pages)
+				continue;
+			*iova = page << XS_PAGE_LG2;
+			return true;
+		}
+		first = end;
+	}
+	return false;
+}
+
+/* ---- the audit ---- */
+
+/* Pages of @leaf that are a mapping's, or that a CPU keeps. */
+static u64 xs_leaf_given(const struct xs_leaf *leaf)
+{
+	u64 given = 0;
+
+	for (u32 i = 0; i < XS_LEAF_BLOCKS; i++) {
+		const struct xs_block *block = &leaf->blocks[i];
+
+		given += xs_a64_read(&block->run_pages);
+		if (block->small)
+			given += xs_popcount(~xs_a64_read(&block->free) &
+					     ~xs_a64_read(&block->own) &
+					     ~block->withheld);
+	}
+	return given;
+}
+
+/* Pages that mappings have, or had and are not synced. */
+static u64 xs_count_given(struct xs_engine *engine)
+{
+	u64 given = 0, page = 0;
+	struct xs_leaf *leaf;
+
+	while ((leaf = xs_space_next_leaf(&engine->space, &page))) {
+		given += xs_leaf_given(leaf);
+		page += XS_LEAF_PAGES;
+	}
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		const struct xs_cpu *cpu = engine->cpus[i];
+
+		given -= (u64)cpu->stashed * XS_BLOCK_PAGES;
+		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
+			given -= xs_cache_count(&cpu->pieces[lg2]) << lg2;
+	}
+	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
+		given -= xs_depot_count(&engine->depots[lg2]) << lg2;
+	return given;
+}
+
+s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum)
+{
+	s64 live = xs_engine_live(engine);
+	s64 deferred;
+	bool broken;
+
+	xs_engine_ledger(engine, sum);
+	deferred = (s64)(xs_counts_unmapped(&sum->counts) -
+			 sum->counts.direct_pages - sum->synced_pages);
+	broken = xs_warn_once(live < 0, "more unmapped than mapped");
+	broken |= xs_warn_once(deferred < 0, "more synced than deferred");
+	broken |= xs_warn_once(xs_count_given(engine) != (u64)(live + deferred),
+			       "blocks and ledger disagree");
+	return broken ? -XS_EILSEQ : live;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * A shelf: the blocks that one CPU has opened for small mappings, and of them a
+ * list of those that have much to hand out again.
+ *
+ * Blocks are kept by size. A block of size lg2 is only opened for mappings of more than
+ * half of 2^lg2 pages, up to that many, so it is made of pieces that fit again as they
+ * come back, whatever lives long beside them. And they are kept by CPU, so that a CPU
+ * reuses what it has mapped itself, and another one is met only where it unmaps.
+ *
+ * A block is on the shelf of the CPU that opened it last, and changes it under the
+ * lock of the one that it leaves. Listing is a hint (block.h), but the lists are
+ * sound: who lists a block looks again at its free pages after having said so, and
+ * who has claimed a block looks if it is listed.
+ */
+#ifndef XSMMU_SHELF_H
+#define XSMMU_SHELF_H
+
+#include <xsmmu/bits.h>
+#include <xsmmu/space.h>
+
+#define XS_SIZES	(XS_BLOCK_LG2 + 1)	/* 1, 2, .. 64 pages */
+
+/* A listed block is worth a look before a fresh one when more than this are. */
+#define XS_SHELF_SLACK	8u
+
+/*
+ * struct xs_shelf - guarded by @lock
+ * @taken:	blocks on it, by size
+ * @listed:	of them in @blocks, which are rings
+ */
+struct xs_shelf {
+	xs_lock_t lock;
+	u32 taken[XS_SIZES];
+	u32 listed[XS_SIZES];
+	struct xs_block *blocks[XS_SIZES];
+} XS_CACHE_LINE;
+
+/* Pages of @free that are whole pieces of 2^@lg2 pages. */
+static xs_inline u32 xs_shelf_usable(u64 free, u32 lg2)
+{
+	return xs_popcount(xs_mask_pieces(free, lg2)) << lg2;
+}
+
+/*
+ * The caller has claimed the block or taken it from the space: put it on @shelf, for
+ * mappings of size @lg2; or take it from any, to give it to the space. Any context.
+ */
+void xs_shelf_put(struct xs_shelf *shelf, struct xs_block *block, u32 lg2);
+void xs_shelf_leave(struct xs_block *block);
+
+/* List a block if it has much to hand out, and is not open or listed. Entered. */
+void xs_shelf_list(struct xs_block *block);
+
+/*
+ * A listed block of size @lg2 that ends at or below @last, which is unlisted and
+ * open then; NULL if there is none, or, unless @pressed is set, if no more than a third of
+ * such blocks are listed and XS_SHELF_SLACK. Any context.
+ */
+struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 lg2, u64 last,
+			      bool pressed);
+
+#endif

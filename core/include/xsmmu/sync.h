@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The sync: take what a batch has, remove it from the page table, invalidate and
+ * wait, and only then release what was held and let the IOVAs go. That order is
+ * the product, and stands in xs_sync_batch() and xs_sync_now() only.
+ */
+#ifndef XSMMU_SYNC_H
+#define XSMMU_SYNC_H
+
+#include <xsmmu/engine.h>
+
+/* This CPU, locked; *@flags for the unlock. */
+static xs_inline struct xs_cpu *xs_cpu_lock(struct xs_engine *engine,
+					    xs_flags_t *flags)
+{
+	struct xs_cpu *cpu;
+
+	*flags = xs_local_save();
+	cpu = engine->cpus[xs_cpu_id()];
+	xs_lock_nested(&cpu->lock);
+	return cpu;
+}
+
+static xs_inline void xs_cpu_unlock(struct xs_cpu *cpu, xs_flags_t flags)
+{
+	xs_unlock_nested(&cpu->lock);
+	xs_local_restore(flags);
+}
+
+/* The row that is in force for a call that begins here. Entered. */
+static xs_inline const struct xs_policy *
+xs_policy_of(const struct xs_engine *engine)
+{
+	return xs_load_acquire(&engine->policy);
+}
+
+static xs_inline bool xs_syncs_on(const struct xs_policy *policy,
+				  enum xs_sync point)
+{
+	return policy->syncs & XS_SYNC_BIT(point);
+}
+
+/* Sync all that is in the batch of @cpu, whose lock is held. Entered. */
+void xs_sync_batch(struct xs_engine *engine, struct xs_cpu *cpu,
+		   enum xs_sync cause);
+
+/* Sync what this CPU's batch has of one block. Entered. */
+void xs_sync_block(struct xs_engine *engine, struct xs_block *block);
+
+/*
+ * Sync @pages pages from page @page on, which were unmapped and are not deferred,
+ * before the return, and let their IOVAs go. At most a block's. Entered.
+ */
+void xs_sync_now(struct xs_engine *engine, const struct xs_policy *policy,
+		 u64 page, u32 pages);
+
+/* The same of a run of whole blocks; not entered. */
+void xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages);
+
+/*
+ * Room for @count records of a mapping of @pages pages in this CPU's batch, whose
+ * lock is held until they are written and xs_sync_if_full() has been called. False:
+ * there is none, so it cannot be deferred. *@at: number of the first one.
+ */
+bool xs_sync_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
+		     u32 pages, u64 *at);
+void xs_sync_if_full(struct xs_engine *engine, struct xs_cpu *cpu);
+
+/* When the timer of the batch of @cpu, which has something, is to fire. */
+u64 xs_sync_deadline(const struct xs_engine *engine, struct xs_cpu *cpu);
+
+#endif

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* Mapping: place, write down how to hold the pages, have the world map. */
+#include <xsmmu/place.h>
+#include <xsmmu/sync.h>
+
+static xs_inline bool xs_holds_pages(const struct xs_policy *policy)
+{
+	return policy->hold == XS_HOLD_PAGES;
+}
+
+static xs_inline void xs_count_map(struct xs_engine *engine, u32 pages)
+{
+	xs_count(engine->counts, maps, 1);
+	if (xs_unlikely(pages > 1))
+		xs_count(engine->counts, map_extra_pages, pages - 1);
+}
+
+/* The world refused to map. */
+static xs_noinline void xs_count_refused(struct xs_engine *engine)
+{
+	xs_flags_t flags;
+	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+
+	cpu->ledger.map_failures++;
+	xs_cpu_unlock(cpu, flags);
+}
+
+/*
+ * The pages of a mapping of many, or none of them, continue that of the page before.
+ * Its block is taken.
+ */
+static void xs_join(struct xs_engine *engine, u64 page, u32 pages)
+{
+	struct xs_block *block = xs_space_block(&engine->space, page);
+
+	xs_a64_or(&block->joined, xs_block_mask(page + 1, pages - 1));
+}
+
+/* A mapping that was placed comes to nothing: no translation of it exists. */
+static xs_noinline void xs_unplace(struct xs_engine *engine,
+				   const struct xs_policy *policy, u64 iova,
+				   u32 pages)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+
+	if (pages > XS_BLOCK_PAGES) {
+		xs_flags_t flags = xs_local_save();
+
+		xs_space_claim_run(&engine->space, iova, pages);
+		xs_space_give_run(&engine->space, iova, pages);
+		xs_local_restore(flags);
+		return;
+	}
+	for (u32 i = 0; i < pages; i++)
+		xs_a64_set(xs_space_slot(&engine->space, page + i),
+			   XS_SLOT_VACANT);
+	if (pages > 1)
+		xs_a64_andnot(&xs_space_block(&engine->space, page)->joined,
+			      xs_block_mask(page, pages));
+	xs_place_back(engine, policy, page, pages);
+}
+
+/* The rest of a map of one page that was placed: 0 if the world refused. Exits. */
+static xs_noinline u64 xs_map_one_refused(struct xs_engine *engine, u64 iova)
+{
+	xs_count_refused(engine);
+	xs_unplace(engine, xs_policy_of(engine), iova, 1);
+	xs_exit();
+	return 0;
+}
+
+/* A page from this CPU's magazine; 0: it has none that will do. */
+static u64 xs_map_one_piece(struct xs_engine *engine, u64 last)
+{
+	xs_flags_t flags;
+	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+	u64 page = 0;
+
+	if (xs_likely(xs_cache_get_fast(&cpu->pieces[0], &page)) &&
+	    xs_unlikely(page << XS_PAGE_LG2 > last)) {
+		xs_cache_put_fast(&cpu->pieces[0], &engine->depots[0], page);
+		page = 0;
+	}
+	xs_cpu_unlock(cpu, flags);
+	return page << XS_PAGE_LG2;
+}
+
+/* xs_engine_map_one(), if this CPU has no block open that will do. Exits. */
+static xs_noinline u64 xs_map_one_any(struct xs_engine *engine, u64 phys,
+				      u32 prot, u64 last)
+{
+	const struct xs_policy *policy = xs_policy_of(engine);
+	u64 iova = 0;
+
+	if (policy->placement == XS_PLACE_PAGE)
+		iova = xs_map_one_piece(engine, last);
+	if (!iova)
+		iova = xs_place(engine, policy, 1, last);
+	if (xs_likely(iova)) {
+		xs_a64_set(xs_space_slot(&engine->space, iova >> XS_PAGE_LG2),
+			   xs_slot_one(xs_holds_pages(policy) ?
+				       xs_ref_of(phys) : XS_REF_UNHELD));
+		if (xs_unlikely(xs_ops(engine)->map(xs_world(engine), iova,
+						    phys, 1, prot)))
+			return xs_map_one_refused(engine, iova);
+		xs_count_map(engine, 1);
+	}
+	xs_exit();
+	return iova;
+}
+
+/*
+ * xs_engine_map() of one page: one of the block that this CPU has open, without its
+ * lock. @memory: what the caller knows of it, for xs_memory_ref(). What is rare are
+ * tail calls.
+ */
+static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
+				       xs_memory_t memory, u64 phys, u32 prot,
+				       u64 last)
+{
+	struct xs_block *block;
+	u64 free, iova, at;
+
+	xs_enter();
+	block = xs_load(&xs_count_cpu(engine->counts)->open[0]);
+	free = xs_a64_read(&block->free);
+	do {
+		if (xs_unlikely(!free))
+			return xs_map_one_any(engine, phys, prot, last);
+		at = xs_ctz(free);
+		iova = block->iova + at * XS_PAGE_BYTES;
+		if (xs_unlikely(iova > last))
+			return xs_map_one_any(engine, phys, prot, last);
+	} while (xs_unlikely(!xs_a64_try(&block->free, &free,
+					 free & (free - 1))));
+	xs_a64_set(&block->slots[at],
+		   xs_slot_one(xs_likely(xs_load(&engine->mode) &
+					 XS_MODE_HOLDS) ?
+			       xs_memory_ref(memory) : XS_REF_UNHELD));
+	if (xs_unlikely(xs_ops(engine)->map(xs_world(engine), iova, phys, 1,
+					    prot)))
+		return xs_map_one_refused(engine, iova);
+	xs_count_map(engine, 1);
+	xs_exit();
+	return iova;
+}
+
+/* Place @pages pages and say what they are; small ones have slots to be filled. */
+static u64 xs_place_many(struct xs_engine *engine,
+			 const struct xs_policy *policy, u32 pages, u64 last)
+{
+	u64 iova = pages ? xs_place(engine, policy, pages, last) : 0;
+
+	if (iova && pages > 1 && pages <= XS_BLOCK_PAGES)
+		xs_join(engine, iova >> XS_PAGE_LG2, pages);
+	return iova;
+}
+
+/* Write the slots of a part of a mapping of @whole pages, which is small. */
+static void xs_fill_slots(struct xs_engine *engine,
+			  const struct xs_policy *policy, u64 iova, u64 phys,
+			  u32 pages, u32 whole)
+{
+	xs_slot_t *slot = xs_space_slot(&engine->space, iova >> XS_PAGE_LG2);
+	bool holds = xs_holds_pages(policy);
+
+	if (whole > 1)
+		xs_slots_fill(slot, phys, pages, holds);
+	else
+		xs_a64_set(slot, xs_slot_one(holds ? xs_ref_of(phys) :
+						     XS_REF_UNHELD));
+}
+
+u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
+		  u64 last)
+{
+	const struct xs_policy *policy;
+	u64 iova;
+
+	if (pages == 1)
+		return xs_engine_map_one(engine, xs_memory_at(phys), phys,
+					 prot, last);
+	xs_enter();
+	policy = xs_policy_of(engine);
+	iova = xs_place_many(engine, policy, pages, last);
+	if (iova && pages <= XS_BLOCK_PAGES)
+		xs_fill_slots(engine, policy, iova, phys, pages, pages);
+	xs_exit();
+	if (!iova)
+		return 0;
+	/* Large ones may take long, and nothing of a policy is in them. */
+	if (xs_ops(engine)->map(xs_world(engine), iova, phys, pages, prot)) {
+		xs_enter();
+		xs_count_refused(engine);
+		xs_unplace(engine, xs_policy_of(engine), iova, pages);
+		xs_exit();
+		return 0;
+	}
+	xs_count_map(engine, pages);
+	return iova;
+}
+
+/* ---- in parts ---- */
+
+u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last)
+{
+	u64 iova;
+
+	xs_enter();
+	iova = xs_place_many(engine, xs_policy_of(engine), pages, last);
+	if (iova && pages <= XS_BLOCK_PAGES) {
+		xs_slot_t *slot = xs_space_slot(&engine->space,
+						iova >> XS_PAGE_LG2);
+
+		if (pages > 1)
+			xs_slots_fill_none(slot, pages);
+		else
+			xs_a64_set(slot, xs_slot_one(XS_REF_NONE));
+	}
+	xs_exit();
+	if (iova)
+		xs_count_map(engine, pages);
+	return iova;
+}
+
+void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages, u32 whole)
+{
+	if (whole > XS_BLOCK_PAGES)
+		return;
+	xs_enter();
+	xs_slots_fill_none(xs_space_slot(&engine->space, iova >> XS_PAGE_LG2),
+			   pages);
+	xs_exit();
+}
+
+int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
+		   u32 prot, u32 whole)
+{
+	int error;
+
+	xs_enter();
+	if (whole <= XS_BLOCK_PAGES)
+		xs_fill_slots(engine, xs_policy_of(engine), iova, phys,
+			      pages, whole);
+	error = xs_ops(engine)->map(xs_world(engine), iova, phys, pages, prot);
+	if (xs_unlikely(error))
+		xs_count_refused(engine);
+	xs_exit();
+	return error;
+}
+
+/* ---- blocks of a driver's own ---- */
+
+u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last)
+{
+	struct xs_block *block;
+
+	if (xs_warn_once(!pages || pages > XS_BLOCK_PAGES,
+			 "a block of so many pages is asked for"))
+		return 0;
+	xs_enter();
+	block = xs_place_own(engine, xs_policy_of(engine), pages, last);
+	xs_exit();
+	return block ? block->iova : 0;
+}
+
+/*
+ * Take pages that a driver has in a block of its own and has not mapped. NULL,
+ * and a warning, if it has not all of them.
+ */
+static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
+				     u32 pages)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+	struct xs_block *block = xs_space_block(&engine->space, page);
+	bool inside = pages && (page & (XS_BLOCK_PAGES - 1)) + pages <=
+				       XS_BLOCK_PAGES;
+
+	if (block && inside) {
+		u64 mask = xs_block_mask(page, pages);
+		u64 own = xs_a64_read(&block->own);
+
+		while ((own & mask) == mask)
+			if (xs_a64_try(&block->own, &own, own & ~mask))
+				return block;
+	}
+	xs_count(engine->counts, strays, 1);
+	xs_warn_once(true, "a driver uses a block that is not its own: ignored");
+	return 0;
+}
+
+/* How many of @pages pages are neighbours in memory, from the first on. */
+static xs_inline u32 xs_neighbours(const u64 *phys, u32 pages)
+{
+	u32 run = 1;
+
+	while (run < pages && phys[run] == phys[0] + run * XS_PAGE_BYTES)
+		run++;
+	return run;
+}
+
+u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
+			   u32 pages, u32 prot)
+{
+	struct xs_block *block;
+	xs_slot_t *slots;
+	u32 done = 0, run;
+	bool holds;
+
+	xs_enter();
+	holds = xs_holds_pages(xs_policy_of(engine));
+	block = xs_own_claim(engine, iova, pages);
+	if (!block)
+		goto out;
+	slots = xs_space_slot(&engine->space, iova >> XS_PAGE_LG2);
+	/* Each on its own, for each is unmapped on its own. */
+	for (u32 i = 0; i < pages; i++)
+		xs_a64_set(&slots[i], xs_slot_one(holds ? xs_ref_of(phys[i]) :
+							  XS_REF_UNHELD));
+	for (; done < pages; done += run) {
+		run = xs_neighbours(phys + done, pages - done);
+		if (xs_ops(engine)->map(xs_world(engine),
+					iova + done * XS_PAGE_BYTES,
+					phys[done], run, prot))
+			break;
+	}
+	if (xs_unlikely(done < pages)) {
+		for (u32 i = done; i < pages; i++)
+			xs_a64_set(&slots[i], XS_SLOT_VACANT);
+		xs_a64_or(&block->own,
+			  xs_block_mask((iova >> XS_PAGE_LG2) + done,
+					pages - done));
+		xs_count_refused(engine);
+	}
+	if (done)
+		xs_count_map(engine, done);
+out:
+	xs_exit();
+	return done;
+}
+
+void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	struct xs_block *block;
+
+	xs_enter();
+	block = xs_own_claim(engine, iova, pages);
+	if (block) {
+		xs_flags_t flags;
+		struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+
+		xs_place_back_block(engine, cpu, block,
+				    xs_block_mask(iova >> XS_PAGE_LG2, pages));
+		xs_cpu_unlock(cpu, flags);
+	}
+	xs_exit();
+}

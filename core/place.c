@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* Placement; see place.h. */
+#include <xsmmu/place.h>
+#include <xsmmu/sync.h>
+
+/* Blocks to look at for a mapping of several pages, before a fresh one. */
+#define XS_PLACE_LOOKS	4u
+
+/* All CPUs give up what they keep no more often. */
+#define XS_RECLAIM_NS	10000000ULL
+
+/* ---- blocks that a CPU keeps ---- */
+
+/* Give all stashed blocks but @kept back to the space. */
+static void xs_stash_give(struct xs_engine *engine, struct xs_cpu *cpu,
+			  u32 kept)
+{
+	for (u32 i = kept; i < cpu->stashed; i++)
+		xs_shelf_leave(cpu->stash[i]);
+	xs_space_give(&engine->space, cpu->stash + kept, cpu->stashed - kept);
+	cpu->stashed = kept;
+}
+
+static void xs_stash_put(struct xs_engine *engine, struct xs_cpu *cpu,
+			 struct xs_block *block)
+{
+	if (cpu->stashed == XS_STASH_BLOCKS)
+		xs_stash_give(engine, cpu, XS_STASH_BLOCKS / 2);
+	cpu->stash[cpu->stashed++] = block;
+}
+
+/* The lowest one, so that neighbours are opened one after the other. */
+static struct xs_block *xs_stash_get(struct xs_cpu *cpu, u64 last)
+{
+	struct xs_block *block;
+	u32 lowest = 0;
+
+	for (u32 i = 1; i < cpu->stashed; i++)
+		if (cpu->stash[i]->iova < cpu->stash[lowest]->iova)
+			lowest = i;
+	if (!cpu->stashed ||
+	    cpu->stash[lowest]->iova + XS_BLOCK_BYTES - 1 > last)
+		return 0;
+	block = cpu->stash[lowest];
+	cpu->stash[lowest] = cpu->stash[--cpu->stashed];
+	return block;
+}
+
+static void xs_stash_flush(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	xs_stash_give(engine, cpu, 0);
+}
+
+void xs_place_back_block(struct xs_engine *engine, struct xs_cpu *cpu,
+			 struct xs_block *block, u64 mask)
+{
+	if (xs_block_free(block, mask))
+		xs_stash_put(engine, cpu, block);
+}
+
+static void xs_place_shut(struct xs_engine *engine, struct xs_cpu *cpu,
+			  struct xs_block *block)
+{
+	if (block != &engine->none && xs_block_close(block))
+		xs_stash_put(engine, cpu, block);
+}
+
+void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	xs_assert_locked(&cpu->lock);
+	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
+		struct xs_block *block = cpu->open[lg2];
+
+		xs_store(&cpu->open[lg2], &engine->none);
+		xs_place_shut(engine, cpu, block);
+	}
+}
+
+/* ---- opening ---- */
+
+/* A block of another CPU's, when there is no other. */
+static struct xs_block *xs_place_steal(struct xs_engine *engine, u32 lg2,
+				       u64 last)
+{
+	struct xs_block *block = 0;
+
+	for (u32 i = 0; i < engine->cpu_count && !block; i++)
+		block = xs_shelf_get(&engine->cpus[i]->shelf, lg2, last, true);
+	return block;
+}
+
+/*
+ * Open a block for mappings of size @lg2; NULL if there is none. @looks: at listed
+ * blocks, before a fresh one and, if there is none, after that; so many are left.
+ * @low: a CPU's open block is above the limit, so what is listed comes first.
+ */
+static struct xs_block *xs_place_open(struct xs_engine *engine,
+				      struct xs_cpu *cpu, u32 lg2, u64 last,
+				      bool low, s64 *looks)
+{
+	struct xs_block *block = 0;
+
+	if ((*looks)-- > 0)
+		block = xs_shelf_get(&cpu->shelf, lg2, last, low);
+	if (block)
+		return block;
+	block = xs_stash_get(cpu, last);
+	if (!block)
+		block = xs_space_take(&engine->space, last);
+	if (block) {
+		xs_shelf_put(&cpu->shelf, block, lg2);
+		xs_block_open(block);
+		return block;
+	}
+	return *looks > -(s64)XS_PLACE_LOOKS ?
+		xs_place_steal(engine, lg2, last) : 0;
+}
+
+/* ---- block placement ---- */
+
+static bool xs_block_is_below(const struct xs_block *block, u64 last)
+{
+	return block->iova + XS_BLOCK_BYTES - 1 <= last;
+}
+
+static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
+			     u32 pages, u64 last)
+{
+	u32 lg2 = xs_lg2_ceil(pages);
+	struct xs_block *open = cpu->open[lg2], *block;
+	bool low = !xs_block_is_below(open, last);
+	s64 looks = XS_PLACE_LOOKS;
+	u64 iova = low ? 0 : xs_block_take(open, pages);
+
+	while (!iova && (block = xs_place_open(engine, cpu, lg2, last, low,
+					       &looks))) {
+		iova = xs_block_take(block, pages);
+		if (iova && !low) {
+			xs_store(&cpu->open[lg2], block);
+			block = open;
+		}
+		xs_place_shut(engine, cpu, block);
+	}
+	return iova;
+}
+
+/* ---- page placement ---- */
+
+/* A magazine gives up a piece: it goes back to its block. */
+struct xs_piece_context {
+	struct xs_engine *engine;
+	struct xs_cpu *cpu;	/* NULL: a block that is all free goes to the space */
+	u32 pages;
+};
+
+static xs_noinline void xs_piece_back(void *context, u64 page)
+{
+	const struct xs_piece_context *piece = context;
+	struct xs_space *space = &piece->engine->space;
+	struct xs_block *block = xs_space_block(space, page);
+	u64 mask = xs_block_mask(page, piece->pages);
+
+	if (piece->cpu) {
+		xs_place_back_block(piece->engine, piece->cpu, block, mask);
+	} else if (xs_block_free(block, mask)) {
+		xs_shelf_leave(block);
+		xs_space_give(space, &block, 1);
+	}
+}
+
+static void xs_piece_put(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
+			 u64 page)
+{
+	struct xs_piece_context context = { engine, cpu, 1u << lg2 };
+
+	if (!xs_cache_put(&cpu->pieces[lg2], &engine->depots[lg2], page))
+		xs_piece_back(&context, page);
+}
+
+bool xs_place_back_piece(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
+			 u32 pages)
+{
+	u32 lg2 = xs_lg2_ceil(pages);
+
+	xs_assert_locked(&cpu->lock);
+	/* Its block is to come back as a whole. */
+	if (xs_unlikely(xs_load(&engine->withholds)) &&
+	    xs_load(&xs_space_block(&engine->space, page)->withheld))
+		return false;
+	return !((pages | page) & (pages - 1)) &&
+	       xs_cache_put(&cpu->pieces[lg2], &engine->depots[lg2], page);
+}
+
+/* The free pieces of some block: one is returned, the others go to the magazine. */
+static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
+			  u64 last)
+{
+	s64 looks = XS_PLACE_LOOKS;
+	struct xs_block *block;
+	u64 iova = 0;
+
+	while (!iova && (block = xs_place_open(engine, cpu, lg2, last, false,
+					       &looks))) {
+		u64 free = xs_block_take_all(block);
+		u64 mask;
+
+		/* Last first: a magazine is a stack, so they come out in order. */
+		for (u32 at = XS_BLOCK_PAGES; at; at -= 1u << lg2) {
+			mask = xs_mask_of(at - (1u << lg2), 1u << lg2);
+			if ((free & mask) != mask)
+				continue;
+			free &= ~mask;
+			if (iova)
+				xs_piece_put(engine, cpu, lg2,
+					     iova >> XS_PAGE_LG2);
+			iova = block->iova + (at - (1u << lg2)) * XS_PAGE_BYTES;
+		}
+		if (free)
+			xs_place_back_block(engine, cpu, block, free);
+		xs_place_shut(engine, cpu, block);
+	}
+	return iova;
+}
+
+static u64 xs_place_piece(struct xs_engine *engine, struct xs_cpu *cpu,
+			  u32 pages, u64 last)
+{
+	u32 lg2 = xs_lg2_ceil(pages);
+	u64 iova, page;
+
+	if (!xs_cache_get(&cpu->pieces[lg2], &engine->depots[lg2], &page)) {
+		iova = xs_place_carve(engine, cpu, lg2, last);
+	} else {
+		iova = page << XS_PAGE_LG2;
+		/* The device cannot address what is cached. */
+		if (xs_unlikely(iova + (XS_PAGE_BYTES << lg2) - 1 > last)) {
+			xs_piece_put(engine, cpu, lg2, page);
+			iova = xs_place_carve(engine, cpu, lg2, last);
+		}
+	}
+	if (iova && xs_unlikely(pages < 1u << lg2))
+		xs_place_back_block(engine, cpu,
+				    xs_space_block(&engine->space,
+						   iova >> XS_PAGE_LG2),
+				    xs_block_mask((iova >> XS_PAGE_LG2) + pages,
+						  (1u << lg2) - pages));
+	return iova;
+}
+
+/* ---- any placement ---- */
+
+static u64 xs_place_locked(struct xs_engine *engine, struct xs_cpu *cpu,
+			   const struct xs_policy *policy, u32 pages, u64 last)
+{
+	if (pages > XS_BLOCK_PAGES)
+		return xs_space_take_run(&engine->space, pages, last);
+	if (policy->placement == XS_PLACE_BLOCK)
+		return xs_place_in_block(engine, cpu, pages, last);
+	return xs_place_piece(engine, cpu, pages, last);
+}
+
+void xs_place_flush(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	xs_place_close(engine, cpu);
+	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
+		struct xs_piece_context context = { engine, cpu, 1u << lg2 };
+
+		xs_cache_flush(&cpu->pieces[lg2], &engine->depots[lg2],
+			       xs_piece_back, &context);
+	}
+	xs_stash_flush(engine, cpu);
+}
+
+void xs_place_flush_depots(struct xs_engine *engine)
+{
+	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
+		struct xs_piece_context context = { engine, 0, 1u << lg2 };
+
+		xs_depot_flush(&engine->depots[lg2], xs_piece_back, &context);
+	}
+}
+
+/* Free all IOVAs that CPUs only keep. False: that was done a moment ago. */
+static bool xs_reclaim(struct xs_engine *engine)
+{
+	/* In this order: the other one may find it later than now. */
+	u64 last = xs_a64_read(&engine->reclaimed_ns);
+	u64 now = xs_ops(engine)->clock(xs_world(engine));
+
+	if (last && now - last < XS_RECLAIM_NS)
+		return false;
+	if (!xs_a64_try(&engine->reclaimed_ns, &last, now))
+		return false;
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_cpu *cpu = engine->cpus[i];
+		xs_flags_t flags = xs_lock(&cpu->lock);
+
+		xs_sync_batch(engine, cpu, XS_SYNC_FULL);
+		xs_place_flush(engine, cpu);
+		xs_unlock(&cpu->lock, flags);
+	}
+	xs_place_flush_depots(engine);
+	return true;
+}
+
+/* Place after all else failed. */
+static xs_noinline u64 xs_place_starved(struct xs_engine *engine,
+					const struct xs_policy *policy,
+					u32 pages, u64 last)
+{
+	bool again = xs_reclaim(engine);
+	xs_flags_t flags;
+	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+	u64 iova = 0;
+
+	if (again)
+		iova = xs_place_locked(engine, cpu, policy, pages, last);
+	if (!iova)
+		cpu->ledger.map_failures++;
+	xs_cpu_unlock(cpu, flags);
+	return iova;
+}
+
+u64 xs_place(struct xs_engine *engine, const struct xs_policy *policy,
+	     u32 pages, u64 last)
+{
+	xs_flags_t flags;
+	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+	u64 iova = xs_place_locked(engine, cpu, policy, pages, last);
+
+	if (xs_unlikely(!iova) && !xs_batch_is_empty(&cpu->batch)) {
+		xs_sync_batch(engine, cpu, XS_SYNC_FULL);
+		iova = xs_place_locked(engine, cpu, policy, pages, last);
+	}
+	xs_cpu_unlock(cpu, flags);
+	return xs_likely(iova) ? iova :
+				 xs_place_starved(engine, policy, pages, last);
+}
+
+/*
+ * What the driver does not use is withheld, and comes back with the block. With
+ * page placement, where the block's pages go their own ways, it is anybody's.
+ */
+static void xs_place_rest(struct xs_engine *engine, struct xs_cpu *cpu,
+			  const struct xs_policy *policy,
+			  struct xs_block *block, u32 pages)
+{
+	u64 rest = pages < XS_BLOCK_PAGES ? ~xs_mask_of(0, pages) : 0;
+
+	if (!rest)
+		return;
+	if (policy->placement == XS_PLACE_BLOCK) {
+		xs_store(&block->withheld, rest);
+		xs_store(&engine->withholds, true);
+	} else {
+		xs_place_back_block(engine, cpu, block, rest);
+	}
+}
+
+struct xs_block *xs_place_own(struct xs_engine *engine,
+			      const struct xs_policy *policy, u32 pages,
+			      u64 last)
+{
+	struct xs_block *block = 0;
+
+	for (u32 i = 0; i < 2 && !block; i++) {
+		xs_flags_t flags;
+		struct xs_cpu *cpu;
+		bool again = i && xs_reclaim(engine);
+
+		cpu = xs_cpu_lock(engine, &flags);
+		if (!i || again)
+			block = xs_stash_get(cpu, last);
+		if (!block && (!i || again))
+			block = xs_space_take(&engine->space, last);
+		if (block) {
+			xs_shelf_put(&cpu->shelf, block, 0);
+			xs_a64_swap(&block->own, xs_mask_of(0, pages));
+			xs_place_rest(engine, cpu, policy, block, pages);
+		}
+		xs_cpu_unlock(cpu, flags);
+	}
+	return block;
+}
+
+void xs_place_back(struct xs_engine *engine, const struct xs_policy *policy,
+		   u64 page, u32 pages)
+{
+	bool piece = policy->placement == XS_PLACE_PAGE;
+	struct xs_block *block = xs_space_block(&engine->space, page);
+	xs_flags_t flags;
+	struct xs_cpu *cpu;
+
+	if (!piece && !xs_block_free(block, xs_block_mask(page, pages)))
+		return;
+	cpu = xs_cpu_lock(engine, &flags);
+	if (!piece)
+		xs_stash_put(engine, cpu, block);
+	else if (!xs_place_back_piece(engine, cpu, page, pages))
+		xs_place_back_block(engine, cpu, block,
+				    xs_block_mask(page, pages));
+	xs_cpu_unlock(cpu, flags);
+}

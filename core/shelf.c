@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* Blocks of a CPU, by size; see shelf.h. */
+#include <xsmmu/shelf.h>
+
+/* Listed blocks to look at for one below a low limit. */
+#define XS_SHELF_LOOKS	32u
+
+/* ---- the rings ---- */
+
+static void xs_shelf_link(struct xs_shelf *shelf, struct xs_block *block)
+{
+	struct xs_block **list = &shelf->blocks[block->lg2];
+	struct xs_block *first = *list ? *list : block;
+	struct xs_block *last = *list ? first->prev : block;
+
+	block->next = first;
+	block->prev = last;
+	last->next = block;
+	first->prev = block;
+	*list = first;
+	xs_store(&shelf->listed[block->lg2], shelf->listed[block->lg2] + 1);
+	/* Before its pages are looked at again. */
+	xs_a64_swap(&block->listed, 1);
+}
+
+static void xs_shelf_unlink(struct xs_shelf *shelf, struct xs_block *block)
+{
+	struct xs_block **list = &shelf->blocks[block->lg2];
+
+	block->prev->next = block->next;
+	block->next->prev = block->prev;
+	if (*list == block)
+		*list = block->next == block ? 0 : block->next;
+	xs_store(&shelf->listed[block->lg2], shelf->listed[block->lg2] - 1);
+	xs_a64_set(&block->listed, 0);
+}
+
+static bool xs_shelf_wants(const struct xs_block *block)
+{
+	return xs_shelf_usable(xs_a64_read(&block->free), block->lg2) >=
+	       XS_BLOCK_MUCH;
+}
+
+/* ---- blocks come and go ---- */
+
+void xs_shelf_leave(struct xs_block *block)
+{
+	struct xs_shelf *shelf = xs_load(&block->shelf);
+	xs_flags_t flags;
+
+	if (!shelf)
+		return;
+	flags = xs_lock(&shelf->lock);
+	if (xs_a64_read(&block->listed))
+		xs_shelf_unlink(shelf, block);
+	xs_store(&shelf->taken[block->lg2], shelf->taken[block->lg2] - 1);
+	xs_store(&block->shelf, (struct xs_shelf *)0);
+	xs_unlock(&shelf->lock, flags);
+}
+
+void xs_shelf_put(struct xs_shelf *shelf, struct xs_block *block, u32 lg2)
+{
+	xs_flags_t flags;
+
+	if (xs_likely(xs_load(&block->shelf) == shelf && block->lg2 == lg2 &&
+		      !xs_a64_read(&block->listed)))
+		return;
+	xs_shelf_leave(block);
+	flags = xs_lock(&shelf->lock);
+	/* Who has freed a page of it before may still look. */
+	xs_store(&block->lg2, lg2);
+	xs_store(&shelf->taken[lg2], shelf->taken[lg2] + 1);
+	xs_store(&block->shelf, shelf);
+	xs_unlock(&shelf->lock, flags);
+}
+
+/* ---- lists ---- */
+
+void xs_shelf_list(struct xs_block *block)
+{
+	struct xs_shelf *shelf = xs_load(&block->shelf);
+	xs_flags_t flags;
+
+	if (!shelf)
+		return;
+	flags = xs_lock(&shelf->lock);
+	/* It may have been claimed, opened, or put on another shelf. */
+	if (xs_load(&block->shelf) == shelf && !xs_a64_read(&block->listed) &&
+	    !xs_a64_read(&block->open) && xs_shelf_wants(block)) {
+		xs_shelf_link(shelf, block);
+		if (!xs_shelf_wants(block))
+			xs_shelf_unlink(shelf, block);
+	}
+	xs_unlock(&shelf->lock, flags);
+}
+
+struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 lg2, u64 last,
+			      bool pressed)
+{
+	u32 looks = XS_SHELF_LOOKS;
+	struct xs_block *block;
+	xs_flags_t flags;
+
+	if (!pressed && 3 * xs_load(&shelf->listed[lg2]) <=
+				xs_load(&shelf->taken[lg2]) + 3 * XS_SHELF_SLACK)
+		return 0;
+	flags = xs_lock(&shelf->lock);
+	block = shelf->blocks[lg2];
+	while (block && block->iova + XS_BLOCK_BYTES - 1 > last) {
+		block = block->next;
+		if (block == shelf->blocks[lg2] || !--looks)
+			block = 0;
+	}
+	if (block) {
+		xs_shelf_unlink(shelf, block);
+		xs_a64_swap(&block->open, 1);
+	}
+	xs_unlock(&shelf->lock, flags);
+	return block;
+}

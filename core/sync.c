@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* The order inside a sync, and its parts; see sync.h. */
+#include <xsmmu/place.h>
+#include <xsmmu/sync.h>
+
+/*
+ * A sync of a batch: its records up to @end, or those of @block.
+ * @kept: the first record that is left, @end if none is
+ */
+struct xs_taken {
+	const struct xs_policy *policy;
+	const struct xs_block *block;
+	u64 end;
+	u64 kept;
+	u32 pages;
+	u32 records;
+	u32 runs;
+	struct xs_commands sent;
+};
+
+/* Set in a key that is taken behind one that is left. */
+#define XS_KEY_TAKING	(1ULL << 63)
+
+static void xs_sync_count(struct xs_engine *engine, struct xs_cpu *cpu,
+			  enum xs_sync cause, const struct xs_taken *taken,
+			  u32 ranges, u64 oldest_ns)
+{
+	cpu->ledger.syncs[cause]++;
+	cpu->ledger.synced_pages += taken->pages;
+	cpu->ledger.commands_page += taken->sent.page;
+	cpu->ledger.commands_domain += taken->sent.domain;
+	cpu->ledger.commands_global += taken->sent.global;
+	if (xs_ops(engine)->synced)
+		xs_ops(engine)->synced(xs_world(engine), cpu->id, cause,
+				       taken->pages, ranges, &taken->sent,
+				       oldest_ns);
+}
+
+/*
+ * The timer fires an eighth before the bound, which is then kept also by one that
+ * comes a bit late.
+ */
+static u64 xs_sync_wait_ns(const struct xs_engine *engine)
+{
+	u64 window_ns = xs_load(&engine->tuning.window_us) * 1000ULL;
+
+	return window_ns - window_ns / 8;
+}
+
+/* ---- take ---- */
+
+/* Add pages to the last run if they are its neighbours, or begin another. */
+static void xs_sync_add(u64 *runs, struct xs_taken *taken, u64 key)
+{
+	u64 page = xs_key_page(key);
+	u32 pages = xs_key_pages(key);
+	u64 *last = &runs[taken->runs - 1];
+
+	taken->pages += pages;
+	taken->records++;
+	if (taken->runs && xs_run_page(*last) + xs_run_pages(*last) == page) {
+		*last += pages;
+	} else if (taken->runs && page + pages == xs_run_page(*last)) {
+		*last += pages - ((u64)pages << 16);
+	} else {
+		runs[taken->runs++] = page << 16 | pages;
+	}
+}
+
+/* Is this record to be taken, now? */
+static bool xs_sync_wants(const struct xs_taken *taken, u64 key)
+{
+	return xs_key_is_valid(key) &&
+	       (!taken->block || xs_key_page(key) / XS_BLOCK_PAGES ==
+					 taken->block->iova / XS_BLOCK_BYTES);
+}
+
+/*
+ * From record @at on, mappings of one page that follow each other, as most do:
+ * add them to the run that ends with @key, the last one that was taken, up to the
+ * end of the block if only that is wanted. Returns the first record that is none.
+ */
+static xs_inline u64 xs_sync_take_row(struct xs_batch *batch,
+				      struct xs_taken *taken, u64 at, u64 key)
+{
+	u64 first = at, stop = taken->end;
+
+	if (xs_unlikely(taken->block)) {
+		u64 rest = -(xs_key_page(key) + 1) & (XS_BLOCK_PAGES - 1);
+
+		stop = stop - at > rest ? at + rest : stop;
+	}
+	while (at < stop) {
+		const struct xs_record *record = xs_batch_record(batch, at);
+		const struct xs_record *end =
+			record + xs_batch_row(at, stop);
+		const struct xs_record *begin = record;
+
+		do {
+			key += XS_KEY_NEXT;
+			if (xs_load_acquire(&record->key) != key)
+				break;
+		} while (++record < end);
+		at += (u64)(record - begin);
+		if (record < end)
+			break;
+	}
+	batch->runs[taken->runs - 1] += at - first;
+	taken->pages += (u32)(at - first);
+	taken->records += (u32)(at - first);
+	return at;
+}
+
+/*
+ * The pages of the valid records, as runs. What is in order before the first one
+ * that is left is taken by that; what is taken behind it is marked.
+ */
+static void xs_sync_take(struct xs_batch *batch, struct xs_taken *taken)
+{
+	u64 at = batch->tail;
+
+	taken->kept = taken->end;
+	while (at < taken->end) {
+		struct xs_record *record = xs_batch_record(batch, at);
+		u64 key = xs_load_acquire(&record->key);
+
+		if (xs_unlikely(!xs_sync_wants(taken, key))) {
+			if (key != XS_KEY_TAKEN && at < taken->kept)
+				taken->kept = at;
+			at++;
+			continue;
+		}
+		at++;
+		xs_sync_add(batch->runs, taken, key);
+		if (xs_unlikely(at > taken->kept))
+			xs_store(&record->key, key | XS_KEY_TAKING);
+		else if (xs_likely(!(key & 0xffff)) &&
+			 xs_key_page(key) + 1 ==
+				 xs_run_page(batch->runs[taken->runs - 1]) +
+				 xs_run_pages(batch->runs[taken->runs - 1]))
+			at = xs_sync_take_row(batch, taken, at, key);
+	}
+}
+
+/* ---- remove and invalidate ---- */
+
+/*
+ * Pages of one page-table page. A removal that covers all of them frees it, and
+ * costs the invalidation its hint and the next map a new one: not worth it, so
+ * no removal is of all.
+ */
+#define XS_TABLE_PAGES	512u
+
+static void xs_sync_remove(struct xs_engine *engine, const u64 *runs, u32 count,
+			   xs_gather_t *gather)
+{
+	for (u32 i = 0; i < count; i++) {
+		u64 page = xs_run_page(runs[i]);
+		u64 end = page + xs_run_pages(runs[i]);
+
+		while (page < end) {
+			u64 stop = (page | (XS_TABLE_PAGES - 1)) + 1;
+
+			if (stop > end)
+				stop = end;
+			if (stop - page == XS_TABLE_PAGES)
+				stop -= XS_TABLE_PAGES / 2;
+			xs_ops(engine)->remove(xs_world(engine), gather,
+					       page << XS_PAGE_LG2,
+					       stop - page);
+			page = stop;
+		}
+	}
+}
+
+/* Invalidate what the runs are about. Returns the ranges used, 0: domain. */
+static u32 xs_sync_invalidate(struct xs_engine *engine, const u64 *runs,
+			      struct xs_taken *taken, xs_gather_t *gather)
+{
+	enum xs_scope scope = taken->policy->scope;
+	u32 max = taken->policy->ranges_max;
+	struct xs_range ranges[XS_RANGES_MAX];
+	u32 found = 0;
+
+	if (scope == XS_SCOPE_RANGE)
+		max = XS_RANGES_MAX;
+	if (scope != XS_SCOPE_DOMAIN)
+		found = xs_runs_ranges(runs, taken->runs, ranges, max);
+	if (found > max)
+		found = 0;
+	xs_ops(engine)->invalidate(xs_world(engine), gather, ranges, found,
+				   &taken->sent);
+	return found;
+}
+
+/* ---- release ---- */
+
+/*
+ * Where IOVAs go: to their blocks, later and as runs, or to magazines; and then
+ * as long as some blocks are to come back as a whole it is looked whose they are.
+ */
+enum xs_back { XS_BACK_BLOCKS, XS_BACK_PIECES, XS_BACK_LOOKED };
+
+/* Let a record's pages go: to the allocator, and to magazines or their block. */
+static xs_inline void xs_record_release(struct xs_engine *engine,
+					struct xs_cpu *cpu,
+					enum xs_back back,
+					const struct xs_record *record, u64 key)
+{
+	u32 pages = xs_key_mapping_pages(key);
+	u64 page = xs_key_page(key);
+
+	if (xs_likely(xs_ref_can_be_held(record->ref)))
+		xs_ref_release(record->ref);
+	if (back == XS_BACK_BLOCKS || !pages)
+		return;
+	if (xs_likely(pages == 1) && back == XS_BACK_PIECES &&
+	    xs_likely(xs_cache_put_fast(&cpu->pieces[0], &engine->depots[0],
+					page)))
+		return;
+	if (!xs_place_back_piece(engine, cpu, page, pages))
+		xs_place_back_block(engine, cpu,
+				    xs_space_block(&engine->space, page),
+				    xs_block_mask(page, pages));
+}
+
+/* Release the records [@at, @end), all taken. Returns their pages. */
+static xs_inline u32 xs_sync_release_all(struct xs_engine *engine,
+					 struct xs_cpu *cpu, enum xs_back back,
+					 u64 at, u64 end)
+{
+	/* Groups do not wrap around. */
+	struct xs_record *record = xs_batch_record(&cpu->batch, at);
+	struct xs_record *last = record + (end - at);
+	u32 pages = 0;
+
+	for (; record < last; record++) {
+		u64 key = record->key;
+
+		record->key = XS_KEY_FREE;
+		if (xs_unlikely(key == XS_KEY_TAKEN))
+			continue;
+		pages += xs_key_pages(key);
+		xs_record_release(engine, cpu, back, record, key);
+	}
+	return pages;
+}
+
+/* The same where each is a mapping of one page, and none is a piece. */
+static u32 xs_sync_release_ones(struct xs_cpu *cpu, u64 at, u64 end)
+{
+	struct xs_record *record = xs_batch_record(&cpu->batch, at);
+	struct xs_record *last = record + (end - at);
+
+	for (; record < last; record++) {
+		xs_ref_t ref = record->ref;
+
+		record->key = XS_KEY_FREE;
+		if (xs_likely(xs_ref_can_be_held(ref)))
+			xs_ref_release(ref);
+	}
+	return (u32)(end - at);
+}
+
+/* The same where some are left: those that were taken are marked. */
+static u32 xs_sync_release_marked(struct xs_engine *engine, struct xs_cpu *cpu,
+				  enum xs_back back, u64 at, u64 end)
+{
+	u32 pages = 0;
+
+	for (; at < end; at++) {
+		struct xs_record *record = xs_batch_record(&cpu->batch, at);
+		u64 key = xs_load(&record->key);
+
+		if (!(key & XS_KEY_TAKING))
+			continue;
+		key &= ~XS_KEY_TAKING;
+		record->key = XS_KEY_TAKEN;
+		pages += xs_key_pages(key);
+		xs_record_release(engine, cpu, back, record, key);
+	}
+	return pages;
+}
+
+/* Group by group, for each has its age. */
+static void xs_sync_release(struct xs_engine *engine, struct xs_cpu *cpu,
+			    const struct xs_taken *taken, u64 now)
+{
+	enum xs_back back = taken->policy->placement != XS_PLACE_PAGE ?
+		XS_BACK_BLOCKS : xs_load(&engine->withholds) ?
+		XS_BACK_LOOKED : XS_BACK_PIECES;
+	/* All that there are, so none is left and none was taken before. */
+	bool ones = back == XS_BACK_BLOCKS &&
+		    taken->pages == taken->end - cpu->batch.tail &&
+		    taken->pages == taken->records;
+	u64 at = cpu->batch.tail;
+
+	while (at < taken->end) {
+		u64 end = (at | (XS_BATCH_GROUP - 1)) + 1;
+		u64 began_ns = *xs_batch_began_ns(&cpu->batch, at);
+		u32 pages;
+
+		if (end > taken->end)
+			end = taken->end;
+		if (xs_unlikely(at < taken->kept && taken->kept < end))
+			end = taken->kept;
+		if (xs_likely(ones))
+			pages = xs_sync_release_ones(cpu, at, end);
+		else if (xs_unlikely(at >= taken->kept))
+			pages = xs_sync_release_marked(engine, cpu, back, at,
+						       end);
+		else if (back == XS_BACK_PIECES)
+			pages = xs_sync_release_all(engine, cpu, XS_BACK_PIECES,
+						    at, end);
+		else if (back == XS_BACK_BLOCKS)
+			pages = xs_sync_release_all(engine, cpu, XS_BACK_BLOCKS,
+						    at, end);
+		else
+			pages = xs_sync_release_all(engine, cpu, XS_BACK_LOOKED,
+						    at, end);
+		if (pages)
+			xs_ledger_expose(&cpu->ledger, now - began_ns, pages);
+		at = end;
+	}
+}
+
+/* Pages are not dead any more, whatever the policy that they died under asked for. */
+static void xs_sync_bury(struct xs_engine *engine, const u64 *runs, u32 count)
+{
+	for (u32 i = 0; i < count; i++) {
+		u64 page = xs_run_page(runs[i]);
+		u64 end = page + xs_run_pages(runs[i]);
+
+		while (page < end) {
+			u64 stop = (page | (XS_BLOCK_PAGES - 1)) + 1;
+
+			if (stop > end)
+				stop = end;
+			xs_a64_andnot(&xs_space_block(&engine->space, page)->dead,
+				      xs_block_mask(page, (u32)(stop - page)));
+			page = stop;
+		}
+	}
+}
+
+/* Pages that no magazine has taken go back to their blocks, as runs. */
+static void xs_sync_back(struct xs_engine *engine, struct xs_cpu *cpu,
+			 const struct xs_taken *taken)
+{
+	const u64 *runs = cpu->batch.runs;
+	bool counts_dead = xs_syncs_on(taken->policy, XS_SYNC_BLOCK);
+
+	for (u32 i = 0; i < taken->runs; i++) {
+		u64 page = xs_run_page(runs[i]);
+		u64 end = page + xs_run_pages(runs[i]);
+
+		while (page < end) {
+			u64 stop = (page | (XS_BLOCK_PAGES - 1)) + 1;
+			struct xs_block *block =
+				xs_space_block(&engine->space, page);
+			u64 mask;
+
+			if (stop > end)
+				stop = end;
+			mask = xs_block_mask(page, (u32)(stop - page));
+			if (counts_dead)
+				xs_a64_andnot(&block->dead, mask);
+			xs_place_back_block(engine, cpu, block, mask);
+			page = stop;
+		}
+	}
+}
+
+/*
+ * The batch is synced but for what is kept. If that is nothing the group ends;
+ * else the world is to call again, as soon as for a batch that begins now.
+ */
+static void xs_sync_end(struct xs_engine *engine, struct xs_cpu *cpu,
+			const struct xs_taken *taken)
+{
+	struct xs_batch *batch = &cpu->batch;
+	u64 next = (taken->end + XS_BATCH_GROUP - 1) & ~(u64)(XS_BATCH_GROUP - 1);
+	u64 head = taken->end;
+
+	batch->more_pages -= taken->pages - taken->records;
+	if (xs_likely(taken->kept == taken->end &&
+		      xs_a64_try(&batch->head, &head, next))) {
+		xs_store_release(&batch->tail, next);
+		xs_store(&batch->limit, next);
+		return;
+	}
+	xs_store_release(&batch->tail, taken->kept);
+	if (taken->block)
+		return;
+	/* Who writes a record that was not valid has promised before, or will. */
+	xs_a64_set(&batch->promised, 1);
+	xs_ops(engine)->deferred(xs_world(engine), cpu->id, true,
+				 xs_ops(engine)->clock(xs_world(engine)) +
+				 xs_sync_wait_ns(engine));
+	batch->armed = true;
+}
+
+/* ---- the sync ---- */
+
+static void xs_sync_some(struct xs_engine *engine, struct xs_cpu *cpu,
+			 enum xs_sync cause, const struct xs_block *block)
+{
+	struct xs_batch *batch = &cpu->batch;
+	struct xs_taken taken = {
+		.policy = xs_policy_of(engine),
+		.block = block,
+	};
+	xs_gather_t gather;
+	u64 oldest_ns, now;
+	u32 ranges;
+
+	/* Who appends from now on waits for the lock, unless it is about to. */
+	xs_store(&batch->limit, 0);
+	/* Ordered: an unmap promised before has been written before. */
+	if (!block)
+		xs_a64_swap(&batch->promised, 0);
+	taken.end = xs_a64_read(&batch->head);
+	xs_sync_take(batch, &taken);
+	if (taken.runs) {
+		oldest_ns = *xs_batch_began_ns(batch, batch->tail);
+		taken.runs = xs_runs_join(batch->runs, taken.runs);
+		/* The policy may be another one than that of the unmaps. */
+		if (cause == XS_SYNC_DRAIN)
+			xs_sync_bury(engine, batch->runs, taken.runs);
+		xs_ops(engine)->gather_init(&gather);
+		xs_sync_remove(engine, batch->runs, taken.runs, &gather);
+		ranges = xs_sync_invalidate(engine, batch->runs, &taken, &gather);
+		now = xs_ops(engine)->clock(xs_world(engine));
+		xs_sync_release(engine, cpu, &taken, now);
+		if (taken.policy->placement == XS_PLACE_BLOCK)
+			xs_sync_back(engine, cpu, &taken);
+		xs_sync_count(engine, cpu, cause, &taken, ranges,
+			      now - oldest_ns);
+	}
+	xs_sync_end(engine, cpu, &taken);
+}
+
+void xs_sync_batch(struct xs_engine *engine, struct xs_cpu *cpu,
+		   enum xs_sync cause)
+{
+	xs_assert_locked(&cpu->lock);
+	if (!xs_batch_is_empty(&cpu->batch))
+		xs_sync_some(engine, cpu, cause, 0);
+}
+
+void xs_sync_block(struct xs_engine *engine, struct xs_block *block)
+{
+	xs_flags_t flags;
+	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+
+	if (!xs_batch_is_empty(&cpu->batch))
+		xs_sync_some(engine, cpu, XS_SYNC_BLOCK, block);
+	xs_cpu_unlock(cpu, flags);
+}
+
+/* Remove and invalidate one range that is not deferred. */
+static struct xs_commands xs_sync_range(struct xs_engine *engine, u64 page,
+					u32 pages)
+{
+	struct xs_range range = { page, pages };
+	struct xs_commands sent = { 0, 0, 0 };
+	xs_gather_t gather;
+
+	xs_ops(engine)->gather_init(&gather);
+	xs_ops(engine)->remove(xs_world(engine), &gather, page << XS_PAGE_LG2,
+			       pages);
+	xs_ops(engine)->invalidate(xs_world(engine), &gather, &range, 1, &sent);
+	return sent;
+}
+
+static void xs_sync_range_count(struct xs_engine *engine, u32 pages,
+				const struct xs_commands *sent)
+{
+	xs_count(engine->counts, direct, 1);
+	xs_count(engine->counts, direct_pages, pages);
+	if (sent->page)
+		xs_count(engine->counts, direct_page, sent->page);
+	if (sent->domain)
+		xs_count(engine->counts, direct_domain, sent->domain);
+	if (sent->global)
+		xs_count(engine->counts, direct_global, sent->global);
+	if (xs_ops(engine)->synced)
+		xs_ops(engine)->synced(xs_world(engine), xs_cpu_id(),
+				       XS_SYNC_UNMAP, pages, 1, sent, 0);
+}
+
+void xs_sync_now(struct xs_engine *engine, const struct xs_policy *policy,
+		 u64 page, u32 pages)
+{
+	struct xs_commands sent = xs_sync_range(engine, page, pages);
+
+	xs_sync_range_count(engine, pages, &sent);
+	xs_place_back(engine, policy, page, pages);
+}
+
+void xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	struct xs_commands sent = xs_sync_range(engine, iova >> XS_PAGE_LG2,
+						pages);
+	xs_flags_t flags;
+
+	xs_enter();
+	xs_sync_range_count(engine, pages, &sent);
+	flags = xs_local_save();
+	xs_space_give_run(&engine->space, iova, pages);
+	xs_local_restore(flags);
+	xs_exit();
+}
+
+/* ---- deferring ---- */
+
+u64 xs_sync_deadline(const struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	return *xs_batch_began_ns(&cpu->batch, cpu->batch.tail) +
+	       xs_sync_wait_ns(engine);
+}
+
+bool xs_sync_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
+		     u32 pages, u64 *at)
+{
+	struct xs_batch *batch = &cpu->batch;
+	bool first;
+
+	xs_assert_locked(&cpu->lock);
+	if (xs_unlikely(!batch->records))
+		batch->records = xs_ops(engine)->alloc(
+			xs_world(engine),
+			XS_BATCH_RECORDS * sizeof(*batch->records), cpu->id,
+			true);
+	if (!batch->records)
+		return false;
+	if (!xs_batch_has_room(batch, count))
+		xs_sync_some(engine, cpu, XS_SYNC_FULL, 0);
+	if (!xs_batch_has_room(batch, count))
+		return false;
+	first = xs_batch_is_empty(batch);
+	*at = xs_batch_reserve(batch, count, pages,
+			       xs_ops(engine)->clock(xs_world(engine)));
+	if (first) {
+		xs_ops(engine)->deferred(xs_world(engine), cpu->id,
+					 !batch->armed,
+					 xs_sync_deadline(engine, cpu));
+		batch->armed = true;
+	}
+	return true;
+}
+
+void xs_sync_if_full(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	u32 limit_pages = xs_load(&engine->tuning.batch_pages);
+
+	xs_assert_locked(&cpu->lock);
+	if (xs_batch_pages(&cpu->batch) >= limit_pages)
+		xs_sync_some(engine, cpu, XS_SYNC_FULL, 0);
+	else
+		xs_batch_set_limit(&cpu->batch, limit_pages);
+}

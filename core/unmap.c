@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Unmapping: claim the mapping, hold its pages, and defer; or sync at once.
+ *
+ * Who has claimed a mapping is the only one to see its slots, until its pages are
+ * synced. What cannot be claimed is not mapped, or not so: a stray, which is warned
+ * of, counted, and changes nothing.
+ */
+#include <xsmmu/place.h>
+#include <xsmmu/sync.h>
+
+/* How the caller wants it. */
+enum xs_unmap {
+	XS_UNMAP_DEFER,		/* as the policy says */
+	XS_UNMAP_NOW,
+	XS_UNMAP_PROMISE,	/* a batch-aware driver's, which keeps the pages */
+};
+
+static void xs_count_unmap(struct xs_engine *engine, u32 pages)
+{
+	xs_count(engine->counts, unmaps, 1);
+	if (pages > 1)
+		xs_count(engine->counts, unmap_extra_pages, pages - 1);
+}
+
+static xs_noinline void xs_stray(struct xs_engine *engine)
+{
+	xs_count(engine->counts, strays, 1);
+	xs_warn_once(true, "an unmap of what is not mapped so: ignored");
+}
+
+/* ---- claiming ---- */
+
+/*
+ * A mapping that was claimed: its first slot, as it was, and where its slots are.
+ * @pages: at most a block's
+ */
+struct xs_claim {
+	xs_slot_t *slots;
+	u64 first;
+	u64 page;
+	u32 pages;
+};
+
+/* Is the mapping that begins at @page of exactly @pages pages, more than one? */
+static bool xs_is_joined(const struct xs_block *block, u64 page, u32 pages)
+{
+	u64 joined = xs_a64_read(&block->joined);
+	u64 inner = xs_block_mask(page + 1, pages - 1);
+	u64 edges = xs_block_mask(page, 1);
+
+	if ((page & (XS_BLOCK_PAGES - 1)) + pages < XS_BLOCK_PAGES)
+		edges |= xs_block_mask(page + pages, 1);
+	return (joined & inner) == inner && !(joined & edges);
+}
+
+static bool xs_claim_many(struct xs_engine *engine, struct xs_claim *claim)
+{
+	struct xs_block *block = xs_space_block(&engine->space, claim->page);
+
+	/* A stray's leaf may be on its way out. */
+	if (!block || (claim->page & (XS_BLOCK_PAGES - 1)) + claim->pages >
+			      XS_BLOCK_PAGES)
+		return false;
+	do {
+		if (!xs_slot_is_many(claim->first) ||
+		    !xs_is_joined(block, claim->page, claim->pages))
+			return false;
+	} while (!xs_slot_claim(claim->slots, &claim->first));
+	xs_a64_andnot(&block->joined,
+		      xs_block_mask(claim->page + 1, claim->pages - 1));
+	return true;
+}
+
+static bool xs_claim(struct xs_engine *engine, struct xs_claim *claim)
+{
+	claim->slots = xs_space_slot(&engine->space, claim->page);
+	if (!claim->slots || !claim->pages)
+		return false;
+	claim->first = xs_a64_read(claim->slots);
+	if (claim->pages > 1)
+		return xs_claim_many(engine, claim);
+	do {
+		if (!xs_slot_is_one(claim->first))
+			return false;
+	} while (!xs_slot_claim(claim->slots, &claim->first));
+	return true;
+}
+
+/*
+ * The reference at page @at of a claim, and in *@span the pages that it is for:
+ * those with nothing of their own after it, too.
+ */
+static xs_ref_t xs_claim_ref(const struct xs_claim *claim, u32 at, u32 *span)
+{
+	u64 slot = at ? xs_a64_read(&claim->slots[at]) : claim->first;
+	xs_ref_t ref = xs_slot_ref(slot);
+
+	*span = claim->pages > 1 ? xs_slot_span(slot) : 1;
+	while (at + *span < claim->pages) {
+		slot = xs_a64_read(&claim->slots[at + *span]);
+		if (xs_slot_ref(slot) != XS_REF_NONE)
+			break;
+		*span += xs_slot_span(slot);
+	}
+	return ref;
+}
+
+/* Nothing of the claim's slots is needed any more. */
+static void xs_claim_end(const struct xs_claim *claim)
+{
+	for (u32 at = 1; at < claim->pages; at++)
+		xs_a64_set(&claim->slots[at], XS_SLOT_VACANT);
+}
+
+/* ---- holding ---- */
+
+/* Let go of what was held of the first @pages pages of the claim. */
+static void xs_claim_release(const struct xs_claim *claim, u32 pages)
+{
+	u32 span;
+
+	for (u32 at = 0; at < pages; at += span) {
+		xs_ref_t ref = xs_claim_ref(claim, at, &span);
+
+		if (xs_ref_can_be_held(ref))
+			xs_ref_release(ref);
+	}
+}
+
+/*
+ * Hold all pages of the claim until their sync, or none. False if one cannot be,
+ * or is free by now: some drivers free a buffer before they unmap it (igb does
+ * when it has sent it). *@count: references, or pages without.
+ */
+static bool xs_claim_hold(const struct xs_claim *claim, u32 *count)
+{
+	u32 span;
+
+	*count = 0;
+	for (u32 at = 0; at < claim->pages; at += span) {
+		xs_ref_t ref = xs_claim_ref(claim, at, &span);
+		bool held = ref == XS_REF_NONE;
+
+		if (xs_ref_can_be_held(ref))
+			held = xs_ref_hold_fast(ref) || xs_ref_hold(ref);
+		if (!held) {
+			xs_claim_release(claim, at);
+			return false;
+		}
+		++*count;
+	}
+	return true;
+}
+
+/* ---- deferring ---- */
+
+/*
+ * Pages are dead: where blocks are synced when they are empty, note it. Returns the
+ * block if it has become empty by that, to be synced when the pages are in the batch.
+ * Of an open block all has to be handed out.
+ */
+static struct xs_block *xs_mark_dead(struct xs_engine *engine,
+				     const struct xs_policy *policy, u64 page,
+				     u64 mask)
+{
+	struct xs_block *block;
+	u64 dead, free;
+
+	if (xs_likely(!xs_syncs_on(policy, XS_SYNC_BLOCK)))
+		return 0;
+	block = xs_space_block(&engine->space, page);
+	dead = xs_a64_or(&block->dead, mask) | mask;
+	free = xs_a64_read(&block->free);
+	if ((dead | free | xs_load(&block->withheld)) != XS_BLOCK_ALL ||
+	    (free && xs_a64_read(&block->open)))
+		return 0;
+	return block;
+}
+
+/* @held: the references of the claim are held, and @count of them; else one. */
+static bool xs_claim_defer(struct xs_engine *engine,
+			   const struct xs_policy *policy,
+			   const struct xs_claim *claim, bool held, u32 count,
+			   bool promise)
+{
+	struct xs_block *empty =
+		xs_mark_dead(engine, policy, claim->page,
+			     xs_block_mask(claim->page, claim->pages));
+	xs_flags_t flags;
+	struct xs_cpu *cpu;
+	u32 span = claim->pages;
+	u64 record;
+	bool room;
+
+	cpu = xs_cpu_lock(engine, &flags);
+	room = xs_sync_reserve(engine, cpu, count, claim->pages, &record);
+	for (u32 at = 0; room && at < claim->pages; at += span) {
+		xs_ref_t ref = held ? xs_claim_ref(claim, at, &span) :
+				      XS_REF_NONE;
+
+		xs_record_write(xs_batch_record(&cpu->batch, record++),
+				xs_key_of(claim->page + at,
+					  at ? 0 : claim->pages, span), ref);
+	}
+	if (room) {
+		xs_claim_end(claim);
+		if (promise)
+			xs_a64_set_release(&cpu->batch.promised, 1);
+		xs_sync_if_full(engine, cpu);
+	}
+	xs_cpu_unlock(cpu, flags);
+	if (room && empty)
+		xs_sync_block(engine, empty);
+	return room;
+}
+
+/* Sync a claim before the return. */
+static void xs_claim_now(struct xs_engine *engine,
+			 const struct xs_policy *policy,
+			 const struct xs_claim *claim)
+{
+	xs_claim_end(claim);
+	xs_sync_now(engine, policy, claim->page, claim->pages);
+}
+
+/* Unmap what was claimed. */
+static void xs_claim_unmap(struct xs_engine *engine,
+			   const struct xs_policy *policy,
+			   const struct xs_claim *claim, enum xs_unmap how)
+{
+	bool promise = how == XS_UNMAP_PROMISE && xs_policy_waits(policy);
+	bool holds = policy->hold == XS_HOLD_PAGES && !promise;
+	u32 count = 1;
+
+	xs_count_unmap(engine, claim->pages);
+	if (how == XS_UNMAP_NOW || xs_syncs_on(policy, XS_SYNC_UNMAP) ||
+	    (policy->syncs & XS_SYNC_ORDINARY && !promise) ||
+	    (holds && !xs_claim_hold(claim, &count))) {
+		xs_claim_now(engine, policy, claim);
+		return;
+	}
+	if (xs_claim_defer(engine, policy, claim, holds, count, promise))
+		return;
+	if (holds)
+		xs_claim_release(claim, claim->pages);
+	xs_claim_now(engine, policy, claim);
+}
+
+/* ---- any unmap ---- */
+
+static void xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	bool claimed;
+
+	xs_enter();
+	claimed = xs_space_claim_run(&engine->space, iova, pages);
+	if (claimed)
+		xs_count_unmap(engine, pages);
+	else
+		xs_stray(engine);
+	xs_exit();
+	/* It may take long, and nobody else knows the run. */
+	if (claimed)
+		xs_sync_run(engine, iova, pages);
+}
+
+static xs_noinline void xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
+				 enum xs_unmap how)
+{
+	struct xs_claim claim = {
+		.page = iova >> XS_PAGE_LG2,
+		.pages = pages,
+	};
+
+	if (pages > XS_BLOCK_PAGES) {
+		xs_unmap_run(engine, iova, pages);
+		return;
+	}
+	xs_enter();
+	if (xs_claim(engine, &claim))
+		xs_claim_unmap(engine, xs_policy_of(engine), &claim, how);
+	else
+		xs_stray(engine);
+	xs_exit();
+}
+
+void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
+{
+	xs_unmap(engine, iova, pages, now ? XS_UNMAP_NOW : XS_UNMAP_DEFER);
+}
+
+void xs_engine_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	xs_unmap(engine, iova, pages, XS_UNMAP_PROMISE);
+}
+
+/* ---- one page ---- */
+
+/*
+ * The common way of one page is one function that calls nothing; what is rare it
+ * ends in, as tail calls, so that it saves no register. These leave what it has
+ * entered.
+ */
+static xs_noinline void xs_unmap_one_any(struct xs_engine *engine, u64 iova,
+					 enum xs_unmap how)
+{
+	xs_unmap(engine, iova & ~(XS_PAGE_BYTES - 1), 1, how);
+	xs_exit();
+}
+
+/* The page was claimed, and what is to be held of it is. */
+static xs_noinline void xs_unmap_one_rest(struct xs_engine *engine, u64 page,
+					  xs_ref_t ref, bool promise)
+{
+	const struct xs_policy *policy = xs_policy_of(engine);
+	struct xs_claim claim = { .first = xs_slot_one(ref), .page = page,
+				  .pages = 1 };
+
+	if (!xs_claim_defer(engine, policy, &claim, true, 1, promise)) {
+		if (xs_ref_can_be_held(ref))
+			xs_ref_release(ref);
+		xs_claim_now(engine, policy, &claim);
+	}
+	xs_exit();
+}
+
+/* The page was claimed, and cannot be held the short way. */
+static xs_noinline void xs_unmap_one_unheld(struct xs_engine *engine, u64 page,
+					    xs_ref_t ref)
+{
+	struct xs_claim claim = { .first = xs_slot_one(ref), .page = page,
+				  .pages = 1 };
+
+	if (xs_ref_hold(ref)) {
+		xs_unmap_one_rest(engine, page, ref, false);
+	} else {
+		xs_claim_now(engine, xs_policy_of(engine), &claim);
+		xs_exit();
+	}
+}
+
+/*
+ * xs_engine_unmap_one*() where the policy holds nothing, or syncs inside the unmap, or
+ * when a block is empty. Exits.
+ */
+static xs_noinline void xs_unmap_one_bare(struct xs_engine *engine, u64 iova,
+					  enum xs_unmap how)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+	const struct xs_policy *policy = xs_policy_of(engine);
+	bool promise = how == XS_UNMAP_PROMISE && xs_policy_waits(policy);
+	bool now = policy->syncs & (XS_SYNC_BIT(XS_SYNC_UNMAP) |
+				    XS_SYNC_ORDINARY) && !promise;
+	xs_slot_t *slot = xs_space_slot(&engine->space, page);
+	u64 found = slot ? xs_a64_read(slot) : XS_SLOT_VACANT;
+	struct xs_block *empty;
+	struct xs_batch *batch;
+
+	if (xs_unlikely(!xs_slot_is_one(found)) ||
+	    (policy->hold == XS_HOLD_PAGES && !now && !promise) ||
+	    xs_unlikely(!xs_slot_claim(slot, &found))) {
+		xs_unmap_one_any(engine, iova, how);
+		return;
+	}
+	xs_count(engine->counts, unmaps, 1);
+	if (now) {
+		xs_sync_now(engine, policy, page, 1);
+		xs_exit();
+		return;
+	}
+	empty = xs_mark_dead(engine, policy, page, xs_block_mask(page, 1));
+	batch = &xs_count_cpu(engine->counts)->batch;
+	if (xs_unlikely(!xs_batch_append_fast(batch, page, XS_REF_NONE))) {
+		xs_unmap_one_rest(engine, page, XS_REF_NONE, promise);
+		return;
+	}
+	if (promise)
+		xs_a64_set_release(&batch->promised, 1);
+	if (empty)
+		xs_sync_block(engine, empty);
+	xs_exit();
+}
+
+/* xs_engine_unmap() of one page, at any address in it. */
+static xs_inline void xs_engine_unmap_one(struct xs_engine *engine, u64 iova)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+	xs_counts_t *counts = engine->counts;
+	struct xs_batch *batch;
+	xs_slot_t *slots;
+	xs_ref_t ref;
+	u64 found;
+
+	xs_enter();
+	if (xs_unlikely(!(xs_load(&engine->mode) & XS_MODE_HELD))) {
+		xs_unmap_one_bare(engine, iova, XS_UNMAP_DEFER);
+		return;
+	}
+	slots = xs_space_slots(&engine->space, page);
+	if (xs_unlikely(!slots))
+		goto any;
+	xs_prefetchw(&slots[xs_slot_at(page)]);
+	found = xs_a64_read(&slots[xs_slot_at(page)]);
+	if (xs_unlikely(found & (XS_SLOT_MANY | XS_SLOT_KIND)))
+		goto any;
+	ref = (xs_ref_t)(size_t)found;
+	if (xs_unlikely(!xs_slot_claim(&slots[xs_slot_at(page)], &found)))
+		goto any;
+	xs_count(counts, unmaps, 1);
+	if (xs_unlikely(!xs_ref_hold_fast(ref))) {
+		xs_unmap_one_unheld(engine, page, ref);
+		return;
+	}
+	batch = &xs_count_cpu(counts)->batch;
+	if (xs_unlikely(!xs_batch_append_fast(batch, page, ref))) {
+		xs_unmap_one_rest(engine, page, ref, false);
+		return;
+	}
+	xs_exit();
+	return;
+any:
+	xs_unmap_one_any(engine, iova, XS_UNMAP_DEFER);
+}
+
+/* xs_engine_unmap_no_sync() of one page, at any address in it. */
+static xs_inline void xs_engine_unmap_one_no_sync(struct xs_engine *engine,
+						  u64 iova)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+	xs_counts_t *counts = engine->counts;
+	struct xs_batch *batch;
+	xs_slot_t *slots;
+	u64 found;
+
+	xs_enter();
+	if (xs_unlikely(!(xs_load(&engine->mode) & XS_MODE_PROMISE))) {
+		xs_unmap_one_bare(engine, iova, XS_UNMAP_PROMISE);
+		return;
+	}
+	slots = xs_space_slots(&engine->space, page);
+	if (xs_unlikely(!slots))
+		goto any;
+	xs_prefetchw(&slots[xs_slot_at(page)]);
+	found = xs_a64_read(&slots[xs_slot_at(page)]);
+	if (xs_unlikely(!xs_slot_is_one(found)) ||
+	    xs_unlikely(!xs_slot_claim(&slots[xs_slot_at(page)], &found)))
+		goto any;
+	xs_count(counts, unmaps, 1);
+	batch = &xs_count_cpu(counts)->batch;
+	if (xs_unlikely(!xs_batch_append_fast(batch, page, XS_REF_NONE))) {
+		xs_unmap_one_rest(engine, page, XS_REF_NONE, true);
+		return;
+	}
+	xs_a64_set_release(&batch->promised, 1);
+	xs_exit();
+	return;
+any:
+	xs_unmap_one_any(engine, iova, XS_UNMAP_PROMISE);
+}
+
+/* ---- many pages of a driver's block ---- */
+
+/* Claim those of @mask that are mapped, each a mapping of one page. */
+static u64 xs_claim_each(struct xs_engine *engine, u64 page, u64 mask)
+{
+	u64 claimed = 0;
+
+	for (u64 rest = mask; rest; rest &= rest - 1) {
+		struct xs_claim claim = {
+			.page = page + xs_ctz(rest),
+			.pages = 1,
+		};
+
+		if (xs_likely(xs_claim(engine, &claim)))
+			claimed |= rest & -rest;
+		else
+			xs_stray(engine);
+	}
+	return claimed;
+}
+
+/* Defer pages of a batch-aware driver's block, as runs. */
+static void xs_defer_each(struct xs_engine *engine,
+			  const struct xs_policy *policy, u64 page, u64 mask)
+{
+	while (mask) {
+		u32 at = xs_ctz(mask);
+		u32 run = xs_mask_run(mask);
+		struct xs_claim claim = { .page = page + at, .pages = 1 };
+
+		/* Each page is a mapping: only as one record they are like one. */
+		claim.slots = xs_space_slot(&engine->space, claim.page);
+		claim.pages = run;
+		mask &= ~xs_mask_of(at, run);
+		if (!xs_claim_defer(engine, policy, &claim, false, 1, true))
+			xs_claim_now(engine, policy, &claim);
+	}
+}
+
+void xs_engine_unmap_in_block_no_sync(struct xs_engine *engine, u64 iova,
+				      u64 mask)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+	const struct xs_policy *policy;
+
+	xs_enter();
+	policy = xs_policy_of(engine);
+	if (page & (XS_BLOCK_PAGES - 1)) {
+		xs_stray(engine);
+	} else if (xs_policy_waits(policy)) {
+		mask = xs_claim_each(engine, page, mask);
+		if (mask) {
+			xs_count(engine->counts, unmaps, xs_popcount(mask));
+			xs_defer_each(engine, policy, page, mask);
+		}
+	} else {
+		for (; mask; mask &= mask - 1)
+			xs_unmap(engine, iova + xs_ctz(mask) * XS_PAGE_BYTES, 1,
+				 XS_UNMAP_PROMISE);
+	}
+	xs_exit();
+}

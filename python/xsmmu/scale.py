@@ -1,0 +1,560 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What one CPU cannot show (sim/scale/): transfers of lines between CPUs, locks, and what a long life does to IOVAs.
+
+`python -m xsmmu.scale count|ageing` is what `make scale` and `make ageing` call. All is counted by a simulation that
+repeats bit for bit; nothing is measured by a clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from xsmmu import build, host, plots, root
+from xsmmu.errors import LabError
+from xsmmu.sim import POLICIES
+
+CPUS: Final = (1, 2, 4, 8, 16, 32, 64)
+ELSEWHERE: Final = (0, 10, 33)
+LIVES: Final = ("short", "mixed")
+AWARE: Final = ("fands", "xsmmu", "fused")
+"""Policies that wait for a batch-aware driver's sync."""
+QUICK_CPUS: Final = (1, 8, 64)
+
+PARTS: Final = ("core", "sim/scale")
+_FLAGS = (
+    *("-std=gnu11", "-g", "-O2", "-fno-pie", "-mpopcnt", "-Icore/include", "-Isim/scale"),
+    *("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla", "-Wno-unused-parameter"),
+)
+_OBJECT = ("-r", "-nostdlib")
+_HOOKED = ("-fsanitize=thread", "-fno-tree-loop-distribute-patterns")
+"""Calls at each access; no loop becomes a memset(), which would have none."""
+_IN_PLACE = ("-fno-toplevel-reorder", "-fno-reorder-functions", "-fno-reorder-blocks-and-partition")
+"""The engine's code stays between the labels of path.c."""
+
+_WARM_POLLS: Final = {"short": 40, "mixed": 300}
+_POLLS: Final = 20
+_TRANSFERS: Final = ("read_dirty", "read_clean", "fetch", "upgrade")
+_TIMEOUT_S: Final = 3600
+
+
+# -- building and running --------------------------------------------------------------------------
+
+
+def compiled(tools: root.Root, hooked: bool = True) -> Path:
+    """xsmmu-scale with the engine hooked at each access to memory, or as fast as it can be."""
+    files = sorted(str(file.relative_to(build.PROJECT)) for file in (build.PROJECT / "sim/scale").glob("*.c"))
+    # The probes are there to test the hooks.
+    engine = ["sim/scale/path.c", *(["sim/scale/probe.c"] if hooked else [])]
+    others = [file for file in files if file not in engine]
+    flags = (*_OBJECT, *(_HOOKED if hooked else _IN_PLACE))
+    unit = build.userspace(tools, "path.o", engine, (*_FLAGS, *flags), parts=PARTS, runs=False)
+    libraries = (tools.inside(unit), "-lm")
+    return build.userspace(tools, "xsmmu-scale", others, (*_FLAGS, "-no-pie"), parts=PARTS, libraries=libraries)
+
+
+def run(program: Path, *words: str) -> list[dict[str, Any]]:
+    """The lines that the program prints."""
+    done = host.run([str(program), *words], env=host.system_env(), timeout=_TIMEOUT_S)
+    if done.returncode != 0:
+        raise LabError(f"xsmmu-scale {' '.join(words)} failed", (done.stdout + done.stderr).splitlines())
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run of `count`."""
+
+    policy: str
+    aware: bool
+    cpus: int
+    elsewhere: int
+    life: str
+    seed: int = 1
+    slice: int = 1
+    warm: int | None = None
+    polls: int = _POLLS
+
+    def words(self) -> list[str]:
+        """As the program has them."""
+        warm = _WARM_POLLS[self.life] if self.warm is None else self.warm
+        return [
+            *("count", "--policy", self.policy, "--cpus", str(self.cpus), "--elsewhere", str(self.elsewhere)),
+            *("--life", self.life, "--seed", str(self.seed), "--slice", str(self.slice)),
+            *("--warm", str(warm), "--polls", str(self.polls)),
+            *(["--aware"] if self.aware else []),
+        ]
+
+
+@dataclass(frozen=True)
+class Count:
+    """What one run counted. Without `raw` it failed, and `error` says why."""
+
+    config: Config
+    raw: dict[str, Any]
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """The policy, and whether the driver is batch-aware."""
+        return f"{self.config.policy} (aware)" if self.config.aware else self.config.policy
+
+    def _per_page(self, count: int) -> float:
+        return count / int(self.raw["unmaps"])
+
+    def transfers(self, of: str = "engine") -> float:
+        """Transfers of lines per page, of the engine's own ones or of one kind of the kernel's."""
+        return self._per_page(sum(int(self.raw[of][kind]) for kind in _TRANSFERS))
+
+    @property
+    def accesses(self) -> float:
+        """The engine's accesses to its memory, per page."""
+        return self._per_page(self.raw["accesses"])
+
+    @property
+    def locks(self) -> float:
+        """Acquisitions per page."""
+        return self._per_page(self.raw["locks"]["taken"])
+
+    @property
+    def locks_fetched(self) -> float:
+        """Acquisitions per page whose line was another CPU's."""
+        return self._per_page(self.raw["locks"]["fetched"])
+
+    @property
+    def lock_waits(self) -> float:
+        """Acquisitions per page that another CPU's kept waiting."""
+        return self._per_page(self.raw["locks"]["waits"])
+
+    @property
+    def queue_waits(self) -> float:
+        """Of the IOMMU's queue, per page."""
+        return self._per_page(self.raw["queue_lock"]["waits"])
+
+    @property
+    def syncs_per_poll(self) -> float:
+        """Of all causes."""
+        return int(sum(self.raw["syncs"].values())) / int(self.raw["polls"])
+
+    @property
+    def commands(self) -> float:
+        """Invalidation commands per page."""
+        return self._per_page(self.raw["commands_page"] + self.raw["commands_domain"])
+
+    @property
+    def spread(self) -> float:
+        """Pages of the blocks that have anything mapped, for each page that is."""
+        return 64 * int(self.raw["iova"]["blocks"]) / int(self.raw["iova"]["live_pages"])
+
+    @property
+    def taken(self) -> float:
+        """Pages that the engine has taken from the space, for each page that is mapped."""
+        return int(self.raw["iova"]["taken_pages"]) / int(self.raw["iova"]["live_pages"])
+
+    def row(self) -> dict[str, Any]:
+        """As a result keeps it."""
+        if self.error:
+            return {"name": self.name, "config": vars(self.config), "error": self.error}
+        kernel = {f"{kind}_transfers_per_page": self.transfers(kind) for kind in ("table", "page", "queue")}
+        names = ("accesses", "locks", "locks_fetched", "lock_waits", "queue_waits", "commands")
+        return {
+            "name": self.name,
+            "config": vars(self.config),
+            "transfers_per_page": self.transfers(),
+            **kernel,
+            **{f"{name}_per_page": getattr(self, name) for name in names},
+            "syncs_per_poll": self.syncs_per_poll,
+            "spread": self.spread,
+            "taken": self.taken,
+            "raw": self.raw,
+        }
+
+
+def counted(program: Path, config: Config, *words: str) -> Count:
+    """Run one configuration. A space that is too small for it is a result, too."""
+    try:
+        [raw] = run(program, *config.words(), *words)
+    except LabError as error:
+        if not error.lines or "no IOVA left" not in error.lines[-1]:
+            raise
+        return Count(config, {}, "no IOVA left")
+    return Count(config, raw)
+
+
+def matrix(
+    policies: Iterable[str], cpus: Sequence[int], elsewhere: Sequence[int], lives: Iterable[str], seed: int, slice_: int
+) -> list[Config]:
+    """All configurations. On one CPU nothing is elsewhere, so the shares differ in nothing."""
+    found = []
+    for life, share, policy in itertools.product(lives, elsewhere, policies):
+        for aware in (False, True) if policy in AWARE else (False,):
+            found += [Config(policy, aware, n, share, life, seed, slice_) for n in cpus]
+    return found
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _groups(counts: Sequence[Count]) -> list[tuple[str, list[Count]]]:
+    """By lifetime and share, with a title."""
+    groups: dict[str, list[Count]] = {}
+    for count in counts:
+        groups.setdefault(_workload(count.config), []).append(count)
+    return list(groups.items())
+
+
+def _workload(config: Config) -> str:
+    return f"{config.life} lifetimes, {config.elsewhere} % of pages unmapped elsewhere"
+
+
+def _table(title: str, first: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    # A title is not folded to the width of its table.
+    table.min_width = len(title)
+    table.add_column(first, no_wrap=True)
+    return table
+
+
+def _cpus(number: int) -> str:
+    return f"{number} CPU{'s' if number > 1 else ''}"
+
+
+def transfers_table(title: str, counts: Sequence[Count]) -> Table:
+    """The engine's transfers per page, by policy and number of CPUs."""
+    cpus = sorted({count.config.cpus for count in counts})
+    table = _table(f"Transfers per page: {title}", "policy")
+    for n in cpus:
+        table.add_column(_cpus(n), justify="right")
+    for name in dict.fromkeys(count.name for count in counts):
+        mine = {count.config.cpus: count for count in counts if count.name == name}
+        table.add_row(name, *(_cell(mine.get(n), lambda count: f"{count.transfers():.3f}") for n in cpus))
+    return table
+
+
+def _cell(count: Count | None, show: Callable[[Count], str]) -> str:
+    if count is None:
+        return "-"
+    return count.error or show(count)
+
+
+_DETAILS: Final[tuple[tuple[str, Callable[[Count], str]], ...]] = (
+    ("transfers\n/page", lambda count: f"{count.transfers():.3f}"),
+    ("accesses\n/page", lambda count: f"{count.accesses:.1f}"),
+    ("locks\n/page", lambda count: f"{count.locks:.3f}"),
+    ("of another\nCPU", lambda count: f"{count.locks_fetched:.4f}"),
+    ("waits", lambda count: f"{count.lock_waits:.4f}"),
+    ("syncs\n/poll", lambda count: f"{count.syncs_per_poll:.2f}"),
+    ("commands\n/page", lambda count: f"{count.commands:.5f}"),
+    ("IOVA\nspread", lambda count: f"{count.spread:.2f}"),
+    ("taken\n/live", lambda count: f"{count.taken:.2f}"),
+    ("kernel's:\ntable", lambda count: f"{count.transfers('table'):.3f}"),
+    ("\npage", lambda count: f"{count.transfers('page'):.3f}"),
+    ("\nqueue", lambda count: f"{count.transfers('queue'):.4f}"),
+    ("queue\nwaits", lambda count: f"{count.queue_waits:.4f}"),
+)
+
+
+def details_table(title: str, counts: Sequence[Count], cpus: int) -> Table:
+    """All that was counted with so many CPUs."""
+    table = _table(f"{_cpus(cpus)}: {title}", "policy")
+    for header, _ in _DETAILS:
+        table.add_column(header, justify="right", no_wrap=True)
+    for count in counts:
+        if count.config.cpus == cpus:
+            table.add_row(count.name, *(_cell(count, show) for _, show in _DETAILS))
+    return table
+
+
+def ageing_table(lines: Sequence[dict[str, Any]]) -> Table:
+    """What a long life does."""
+    table = _table("After so many maps", "policy")
+    headers = ("maps", "live\npages", "handed\nout", "taken", "taken\n/live", "tables", "engine's\nMiB")
+    for header in (*headers, "instructions\n/map+unmap", "instructions\n/page"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for line in lines:
+        per_map, per_page = instructions(line)
+        table.add_row(
+            line["policy"] + (" (aware)" if line["aware"] else ""),
+            f"{line['maps']:.3g}",
+            *(f"{line[key]:,}" for key in ("live_pages", "given_pages", "taken_pages")),
+            f"{line['taken_pages'] / line['live_pages']:.2f}",
+            f"{line['tables']:,}",
+            f"{line['memory_bytes'] / 2**20:.1f}",
+            f"{per_map:.0f}",
+            f"{per_page:.0f}",
+        )
+    return table
+
+
+def instructions(line: dict[str, Any]) -> tuple[float, float]:
+    """The engine's instructions for a map and its unmap, and for each page of those."""
+    window = line["window"]
+    maps, pages = window["maps"] + window["unmaps"], window["mapped_pages"] + window["unmapped_pages"]
+    return 2 * window["instructions"] / maps, 2 * window["instructions"] / pages
+
+
+# -- where transfers come from ---------------------------------------------------------------------
+
+
+def sites_table(tools: root.Root, program: Path, count: Count, most: int) -> Table:
+    """The places in the source that cause most transfers."""
+    found = sorted(count.raw["sites"].items(), key=lambda site: -site[1])[:most]
+    argv = ["addr2line", "-f", "-i", "-p", "-s", "-e", tools.inside(program), *(f"0x{pc}" for pc, _ in found)]
+    text = tools.run(argv).stdout
+    places = re.split(r"\n(?! \(inlined by\))", text.strip())
+    title = f"What causes transfers: {count.name}, {_cpus(count.config.cpus)}, {_workload(count.config)}"
+    table = _table(title, "transfers\n/page")
+    table.add_column("where, and what it is inlined into")
+    for (_, transfers), place in zip(found, places, strict=False):
+        where = " < ".join(part.replace(" (inlined by)", "").strip() for part in place.split("\n"))
+        table.add_row(f"{transfers / count.raw['unmaps']:.4f}", re.sub(r" \(discriminator \d+\)", "", where))
+    return table
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+_COLOURS: Final = {"strict": "#0b62a4", "lazy": "#c43e00", "fands": "#a86400", "xsmmu": "#6a4c93", "fused": "#00785a"}
+
+
+def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
+    """Transfers per page against CPUs, one panel for each lifetime and share."""
+    groups = _groups([count for count in counts if not count.error])
+
+    def draw() -> Figure:
+        lives = len({count.config.life for count in counts})
+        columns = -(-len(groups) // lives)
+        fig = Figure(figsize=(3.6 * columns, 3.1 * lives), layout="constrained")
+        panels = fig.subplots(lives, columns, sharex=True, sharey=True, squeeze=False)
+        for ax, (title, group) in zip(panels.flat, groups, strict=False):
+            ax.set_title(title.replace(", ", ",\n", 1))
+            ax.set_xscale("log", base=2)
+            ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            ax.yaxis.grid(True)
+            for name in dict.fromkeys(count.name for count in group):
+                mine = [count for count in group if count.name == name]
+                dashes = "--" if mine[0].config.aware else "-"
+                xs, ys = [count.config.cpus for count in mine], [count.transfers() for count in mine]
+                ax.plot(xs, ys, dashes, marker="o", ms=3, color=_COLOURS[mine[0].config.policy], label=name)
+        for ax in panels[-1]:
+            ax.set_xlabel("CPUs")
+        for ax in panels[:, 0]:
+            ax.set_ylabel("transfers per page")
+        handles, labels = panels.flat[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside lower center", ncols=4)
+        return fig
+
+    words = "; ".join(
+        f"{count.name}, {_cpus(count.config.cpus)}, {count.config.elsewhere} %: {count.transfers():.2f}"
+        for _, group in groups
+        for count in group
+    )
+    return plots.Plot(
+        "transfers",
+        "Transfers of lines between CPUs",
+        "Requests for a line that another CPU's cache had to answer, for each page that was mapped and unmapped.",
+        f"Transfers per page against CPUs. {words}.",
+        draw,
+    )
+
+
+def ageing_plot(lines: Sequence[dict[str, Any]]) -> plots.Plot:
+    """Pages taken for each live one, and instructions, against maps."""
+
+    def draw() -> Figure:
+        fig = Figure(figsize=(7.2, 3.2), layout="constrained")
+        left, right = fig.subplots(1, 2, sharex=True)
+        for name in dict.fromkeys((line["policy"], line["aware"]) for line in lines):
+            mine = [line for line in lines if (line["policy"], line["aware"]) == name]
+            style: dict[str, Any] = {"marker": "o", "ms": 3, "color": _COLOURS[name[0]], "label": name[0]}
+            maps = [line["maps"] for line in mine]
+            left.plot(maps, [line["taken_pages"] / line["live_pages"] for line in mine], **style)
+            right.plot(maps, [instructions(line)[1] for line in mine], **style)
+        for ax, title in ((left, "IOVA pages taken for each live one"), (right, "instructions per page, map + unmap")):
+            ax.set_title(title)
+            ax.set_xscale("log")
+            ax.set_ylim(bottom=0)
+            ax.set_xlabel("maps")
+            ax.yaxis.grid(True)
+        left.legend()
+        return fig
+
+    title = "What a long life does to the IOVA space"
+    return plots.Plot("ageing", title, title, title, draw)
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def keep(parent: Path, name: str, result: dict[str, Any], picture: plots.Plot) -> Path:
+    """Write results/<name>-<UTC time>/, whole or not at all."""
+    time = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    folder = parent / f".{name}-{time}-{os.getpid()}"
+    folder.mkdir(parents=True)
+    (folder / f"{name}.json").write_text(json.dumps({"time": time, **result}, indent=1) + "\n")
+    (folder / f"{picture.name}.png").write_bytes(picture.png())
+    target = parent / f"{name}-{time}"
+    folder.rename(target)
+    return target
+
+
+# -- what is claimed -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the engine is to hold to: a figure and its limit, in the configurations that `of` selects."""
+
+    text: str
+    of: Callable[[Config], bool]
+    figure: Callable[[Count], float]
+    limit: float
+
+
+def _deferring(config: Config) -> bool:
+    return config.policy in AWARE
+
+
+CLAIMS: Final = (
+    Claim(
+        "a queue for each CPU: next to no transfers",
+        lambda config: _deferring(config) and config.elsewhere == 0,
+        Count.transfers,
+        0.1,
+    ),
+    Claim(
+        "a tenth of the pages elsewhere: not more than three transfers for each of those",
+        lambda config: _deferring(config) and config.elsewhere == 10,
+        Count.transfers,
+        0.3,
+    ),
+    Claim(
+        "IOVAs stay together, whatever lives long",
+        lambda config: _deferring(config),
+        lambda count: count.taken,
+        2.0,
+    ),
+)
+
+
+def broken_claims(counts: Iterable[Count], claims: Iterable[Claim] = CLAIMS) -> list[str]:
+    """Each claim that a count breaks."""
+    found = []
+    for count, claim in itertools.product(counts, list(claims)):
+        if not claim.of(count.config):
+            continue
+        value = float("inf") if count.error else claim.figure(count)
+        if value > claim.limit:
+            place = f"{count.name}, {count.config.cpus} CPUs, {count.config.elsewhere} %, {count.config.life}"
+            found.append(f"{claim.text}: {value:.3f} > {claim.limit:g} ({place})")
+    return found
+
+
+# -- command ---------------------------------------------------------------------------------------
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(float(word)) for word in re.split(r"[ ,]+", text.strip())]
+
+
+def _names(text: str) -> list[str]:
+    return re.split(r"[ ,]+", text.strip())
+
+
+def _count(tools: root.Root, arguments: argparse.Namespace, console: Console) -> int:
+    cpus = arguments.cpus or (QUICK_CPUS if arguments.quick else CPUS)
+    lives = arguments.life or (LIVES[:1] if arguments.quick else LIVES)
+    configs = matrix(arguments.policies, cpus, arguments.elsewhere, lives, arguments.seed, arguments.slice)
+    program = compiled(tools)
+    counts = []
+    with Console(stderr=True).status("counting") as status:
+        for done, config in enumerate(configs):
+            status.update(f"counting: {done} of {len(configs)}, {config.policy} on {config.cpus} CPUs")
+            counts.append(counted(program, config, *(["--sites"] if arguments.sites else [])))
+    result = {"counts": [count.row() for count in counts], "broken_claims": broken_claims(counts)}
+    if arguments.json:
+        print(json.dumps(result, indent=1))
+        return 0
+    for title, group in _groups(counts):
+        console.print(transfers_table(title, group))
+    for title, group in _groups(counts):
+        for n in [n for n in QUICK_CPUS if n in cpus] or cpus:
+            # On one CPU nothing is elsewhere: once is enough.
+            if n > 1 or group[0].config.elsewhere == arguments.elsewhere[0]:
+                console.print(details_table(title, group, n))
+    for count in counts:
+        if arguments.sites and not count.error and count.config.cpus == max(cpus):
+            console.print(sites_table(tools, program, count, arguments.sites))
+    console.print(f"results: {keep(arguments.results, 'scale', result, transfers_plot(counts))}")
+    return 0
+
+
+def _ageing(tools: root.Root, arguments: argparse.Namespace, console: Console) -> int:
+    program = compiled(tools, hooked=False)
+    lines: list[dict[str, Any]] = []
+    with Console(stderr=True).status("ageing") as status:
+        for policy in arguments.policies:
+            status.update(f"ageing: {policy}")
+            words = ["ageing", "--policy", policy, "--cpus", str(arguments.cpus), "--seed", str(arguments.seed)]
+            words += ["--elsewhere", str(arguments.elsewhere), "--window", str(arguments.window)]
+            words += ["--maps", ",".join(str(n) for n in arguments.maps)]
+            words += ["--one-page"] if arguments.one_page else []
+            lines += run(program, *words)
+    if arguments.json:
+        print(json.dumps({"ageing": lines}, indent=1))
+        return 0
+    console.print(ageing_table(lines))
+    console.print(f"results: {keep(arguments.results, 'ageing', {'ageing': lines}, ageing_plot(lines))}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="xsmmu.scale")
+    commands = parser.add_subparsers(dest="command", required=True)
+    count = commands.add_parser("count", help="transfers of lines, locks, syncs and commands")
+    count.add_argument("--cpus", type=_numbers, help=f"default: {' '.join(map(str, CPUS))}")
+    count.add_argument("--elsewhere", type=_numbers, default=list(ELSEWHERE), help="percentages of pages")
+    count.add_argument("--life", type=_names, help=f"of {' '.join(LIVES)}")
+    count.add_argument("--slice", type=int, default=1, help="a turn of a CPU is of 1 to this many pages")
+    count.add_argument("--sites", type=int, default=0, help="print so many places that cause transfers")
+    count.add_argument("--quick", action="store_true", help="fewer CPUs, and short lifetimes only")
+    count.set_defaults(policies=list(POLICIES), run=_count)
+    ageing = commands.add_parser("ageing", help="what a long life does to IOVAs and instructions")
+    ageing.add_argument("--maps", type=_numbers, default=[10**6, 10**7, 10**8], help="when to look, as 1e6,1e8,1e9")
+    ageing.add_argument("--cpus", type=int, default=4)
+    ageing.add_argument("--elsewhere", type=int, default=10, help="percentage of pages")
+    ageing.add_argument("--window", type=int, default=1, help="polls of each CPU whose instructions are counted")
+    ageing.add_argument("--one-page", action="store_true", help="mappings of one page only")
+    ageing.set_defaults(policies=["fands", "xsmmu", "fused"], run=_ageing)
+    for command in (count, ageing):
+        command.add_argument("--policies", type=_names)
+        command.add_argument("--seed", type=int, default=1)
+        command.add_argument("--json", action="store_true", help="print JSON, keep nothing")
+        command.add_argument("--results", type=Path, default=build.PROJECT / "results")
+    return parser
+
+
+def _command() -> int:
+    """One command."""
+    arguments = _parser().parse_args()
+    tools = root.ensure(host.cache_dir(), Console(stderr=True))
+    console = Console(soft_wrap=True, highlight=False) if sys.stdout.isatty() else Console(width=160, highlight=False)
+    status: int = arguments.run(tools, arguments, console)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(host.exit_status(_command, "interrupted"))

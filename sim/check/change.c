@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A change of policy: when it returns, the new level holds for everything. What
+ * was unmapped meanwhile, under either, is synced, or as the new policy has it.
+ */
+#include "check.h"
+
+/* A page that is deferred when the new level begins. */
+static void check_left(u32 at, enum xs_level level)
+{
+	const struct shadow_page *page = &shadow.pages[at];
+
+	if (level == XS_LEVEL_STRICT)
+		sim_fail("change", "IOVA page %u is deferred, and the level is strict now", at);
+	if (level >= XS_LEVEL_HELD && page->owned &&
+	    shadow.memory[page->memory].generation != page->generation)
+		sim_fail("change", "memory page %u is free while devices may reach it, and the level is held now",
+			 page->memory);
+}
+
+void check_change(const struct sim_event *event)
+{
+	if (event->a)
+		return;
+	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++)
+		for (u32 at = shadow.cpus[cpu].oldest; at; at = shadow.pages[at].newer)
+			check_left(at, event->pages);
+}

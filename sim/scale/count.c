@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Transfers, locks, syncs and commands under traffic. */
+#include "arena.h"
+#include "hooks.h"
+#include "memory.h"
+#include "run.h"
+#include "spread.h"
+#include "tally.h"
+
+/* The engine's own counts, which reading must not disturb. */
+static void read_ledger(struct xs_engine *engine, struct xs_ledger *ledger)
+{
+	tally_on = false;
+	xs_engine_ledger(engine, ledger);
+	tally_on = true;
+}
+
+static void tell_events(void)
+{
+	for (u32 class = 0; class < LINE_CLASSES; class++) {
+		run_tell_open(line_class_name(class));
+		for (u32 event = 0; event < LINE_EVENTS; event++)
+			run_tell(line_event_name(event), tally.events[class][event]);
+		run_tell_close();
+	}
+}
+
+static void tell_locks(const char *key, const struct tally_locks *locks)
+{
+	run_tell_open(key);
+	run_tell("taken", locks->taken);
+	run_tell("fetched", locks->fetched);
+	run_tell("waits", locks->waits);
+	run_tell("wait_ns", locks->wait_ns);
+	run_tell_close();
+}
+
+static void tell_syncs(const struct xs_ledger *before, const struct xs_ledger *after)
+{
+	run_tell_open("syncs");
+	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
+		run_tell(xs_sync_name(i), after->syncs[i] - before->syncs[i]);
+	run_tell_close();
+	run_tell("synced_pages", after->synced_pages - before->synced_pages);
+	run_tell("direct_pages", after->counts.direct_pages - before->counts.direct_pages);
+}
+
+static void tell_traffic(void)
+{
+	run_tell("polls", traffic_count.polls);
+	run_tell("maps", traffic_count.maps);
+	run_tell("unmaps", traffic_count.unmaps);
+	run_tell("handed", traffic_count.handed);
+	run_tell("expired", traffic_count.expired);
+	run_tell("trims", traffic_count.trims);
+	run_tell("accesses", tally.accesses);
+	run_tell("not_counted", tally.stack);
+	run_tell("removes", tally.removes);
+	run_tell("commands_page", tally.commands_page);
+	run_tell("commands_domain", tally.commands_domain);
+}
+
+static void tell_spread(struct xs_engine *engine)
+{
+	struct spread spread = spread_now();
+	struct path_iova iova;
+
+	tally_on = false;
+	iova = path_iova(engine);
+	tally_on = true;
+	run_tell_open("iova");
+	run_tell("live_pages", spread.live_pages);
+	run_tell("blocks", spread.blocks);
+	run_tell("tables", spread.tables);
+	run_tell("last_page", spread.last_page);
+	run_tell("taken_pages", iova.taken_pages);
+	run_tell("given_pages", iova.given_pages);
+	run_tell("memory_bytes", arena_used());
+	run_tell_close();
+}
+
+static void tell_site(u64 pc, u64 transfers)
+{
+	static const char digits[] = "0123456789abcdef";
+	char text[17] = { 0 };
+
+	for (u32 i = 0; i < 16; i++)
+		text[i] = digits[pc >> (60 - 4 * i) & 15];
+	run_tell(text, transfers);
+}
+
+void run_count(const struct run_options *options)
+{
+	static struct xs_ledger before, after;
+	const struct traffic_config *traffic = &options->traffic;
+	struct xs_engine *engine;
+
+	hooks_stack_top = (u64)__builtin_frame_address(0) + 65536;
+	tally_on = true;
+	engine = traffic_begin(traffic);
+	while (traffic_count.polls < (u64)traffic->cpus * options->warm_polls)
+		traffic_turn();
+	traffic_count = (struct traffic_count) { 0 };
+	read_ledger(engine, &before);
+	tally_start();
+	while (traffic_count.polls < (u64)traffic->cpus * options->polls)
+		traffic_turn();
+	read_ledger(engine, &after);
+	run_tell_traffic(traffic);
+	tell_traffic();
+	tell_syncs(&before, &after);
+	tell_events();
+	tell_locks("locks", &tally.locks);
+	tell_locks("queue_lock", &tally.queue);
+	tell_spread(engine);
+	if (options->sites) {
+		run_tell_open("sites");
+		tally_sites(tell_site);
+		run_tell_close();
+	}
+	run_tell_line();
+	traffic_end();
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Numbers drawn from a seed. */
+#ifndef SCALE_DRAW_H
+#define SCALE_DRAW_H
+
+#include <platform.h>
+
+void draw_seed(u64 seed);
+u64 draw_bits(void);
+
+/* Below @bound. */
+u32 draw(u32 bound);
+
+/* Waiting time of an event that comes each @mean on average, at least 1. */
+u64 draw_exponential(u64 mean);
+
+#endif

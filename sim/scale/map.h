@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A hash map from any number but the largest to a value of a fixed size, zeroed
+ * when it is first asked for. A value stays where it is until the next new key.
+ */
+#ifndef SCALE_MAP_H
+#define SCALE_MAP_H
+
+#include <platform.h>
+
+struct map {
+	size_t value_bytes;
+	u32 size_lg2;		/* 0: not used yet */
+	u32 count;
+	u64 *keys;		/* key + 1, 0: empty */
+	u8 *values;
+};
+
+#define MAP_OF(type)	{ .value_bytes = sizeof(type) }
+
+/* The value of @key, a new one if there was none. */
+void *map_at(struct map *map, u64 key);
+
+#endif

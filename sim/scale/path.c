@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The engine as one translation unit, as the module has it, and all that this
+ * program knows of its insides. What has to change with the engine is here.
+ *
+ * The labels say where the engine's instructions are: step.c counts those. They
+ * stand at both ends because this unit is compiled with -fno-toplevel-reorder.
+ */
+__asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
+
+#include "../../core/policy.c"
+#include "../../core/ledger.c"
+#include "../../core/slot.c"
+#include "../../core/shelf.c"
+#include "../../core/block.c"
+#include "../../core/space.c"
+#include "../../core/magazine.c"
+#include "../../core/batch.c"
+#include "../../core/place.c"
+#include "../../core/sync.c"
+#include "../../core/map.c"
+#include "../../core/unmap.c"
+#include "../../core/audit.c"
+#include "../../core/engine.c"
+
+#include "path.h"
+
+u64 path_map(struct xs_engine *engine, u64 phys, u32 pages)
+{
+	if (pages == 1)
+		return xs_engine_map_one(engine, xs_memory_at(phys), phys, 0,
+					 ~0ULL);
+	return xs_engine_map(engine, phys, pages, 0, ~0ULL);
+}
+
+void path_unmap(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	if (pages == 1)
+		xs_engine_unmap_one(engine, iova);
+	else
+		xs_engine_unmap(engine, iova, pages, false);
+}
+
+void path_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	if (pages == 1)
+		xs_engine_unmap_one_no_sync(engine, iova);
+	else
+		xs_engine_unmap_no_sync(engine, iova, pages);
+}
+
+struct path_iova path_iova(struct xs_engine *engine)
+{
+	struct path_iova iova = {
+		.taken_pages = engine->space.taken * XS_BLOCK_PAGES,
+		.given_pages = xs_count_given(engine),
+	};
+
+	return iova;
+}
+
+__asm__(".text\n.globl path_text_end\npath_text_end:\n");

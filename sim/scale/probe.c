@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Accesses of known number, compiled as the engine is: to see that the compiler
+ * calls the hooks for each, and how they are counted.
+ */
+#include "probe.h"
+
+void probe_bump(u64 *word)
+{
+	(*word)++;
+}
+
+u64 probe_load(const u64 *word)
+{
+	return *word;
+}
+
+void probe_store(u64 *word)
+{
+	*word = 1;
+}
+
+bool probe_swap(u64 *word)
+{
+	u64 old = 0;
+
+	return xs_a64_try(word, &old, 1);
+}
+
+void probe_copy(struct probe_two *to, const struct probe_two *from)
+{
+	*to = *from;
+}

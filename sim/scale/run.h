@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What this program can do; each prints lines of JSON. */
+#ifndef SCALE_RUN_H
+#define SCALE_RUN_H
+
+#include "traffic.h"
+
+/*
+ * struct run_options
+ * @warm_polls, @polls: of each CPU, before and while it is counted
+ * @maps:	at which the ageing run says how it is
+ * @window:	polls of each CPU whose instructions are counted there
+ * @sites:	print the instructions that caused transfers
+ */
+struct run_options {
+	struct traffic_config traffic;
+	u32 warm_polls;
+	u32 polls;
+	u64 maps[16];
+	u32 checkpoints;
+	u32 window;
+	bool sites;
+};
+
+/* Transfers and locks under traffic. */
+void run_count(const struct run_options *options);
+
+/* A long life, and what it does to IOVAs and instructions. */
+void run_ageing(const struct run_options *options);
+
+/*
+ * The model alone: each word is a CPU, what it does and to which line, as in
+ * "0w3": w, r, or one of the probes b (bump), l (load), s (store), x (compare
+ * and swap), c (copy two lines to the next two).
+ */
+void run_lines(u32 count, char **words);
+
+/* "key": value, after a comma unless it is the first. */
+void run_tell(const char *key, u64 value);
+void run_tell_text(const char *key, const char *value);
+void run_tell_open(const char *key);
+void run_tell_close(void);
+void run_tell_line(void);
+void run_tell_traffic(const struct traffic_config *traffic);
+
+#endif

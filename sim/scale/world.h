@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The world's operations, and what the harness has to know of each CPU. */
+#ifndef SCALE_WORLD_H
+#define SCALE_WORLD_H
+
+#include <xsmmu/engine.h>
+
+/*
+ * @deferred:	has deferred since its last poll, so that it needs one
+ * @deadline_ns: of its timer, 0: none
+ */
+struct world_cpu {
+	bool deferred;
+	u64 deadline_ns;
+};
+
+extern const struct xs_world_ops world_ops;
+extern struct world_cpu world_cpus[SCALE_CPUS];
+
+/* The engine has asked for xs_engine_trim(). */
+extern bool world_trim_wanted;
+
+/* An engine for @cpus CPUs over IOVAs up to @end. */
+struct xs_engine *world_engine(const struct xs_policy *policy, u32 cpus, u64 end);
+
+#endif

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The engine is made, and goes; what it says before, and what may not be left. */
+#include <string.h>
+
+#include "world.h"
+
+void life_begin(void)
+{
+	const struct xs_engine_config config = {
+		.ops = &sim_ops,
+		.start = sim.config.low_blocks ? sim_iova_of(XS_BLOCK_PAGES) : 0,
+		.end = sim_iova_of(sim.config.blocks * XS_BLOCK_PAGES),
+		.cpu_count = sim.config.cpus,
+		.policy = sim.config.policy,
+	};
+
+	driver_start();
+	if (xs_engine_init(&sim.engine, &config))
+		sim_fail("world", "the engine cannot be made");
+	sim.engine.space.empty_kept = 0;
+	xs_engine_set(&sim.engine, sim.config.policy, &sim.config.tuning);
+	operator_tell(sim.config.policy, &sim.config.tuning, false);
+	block_begin();
+}
+
+static void tell_accounts(bool end)
+{
+	static struct xs_ledger ledger;
+	struct sim_accounts accounts = {
+		.maps = sim.maps,
+		.mapped_pages = sim.mapped_pages,
+		.map_failures = sim.map_failures,
+		.unmaps = sim.unmaps,
+		.unmapped_pages = sim.unmapped_pages,
+		.live_pages = sim.mapped_pages - sim.unmapped_pages,
+		.commands_page = sim.commands_page,
+		.commands_domain = sim.commands_domain,
+		.syncs = sim.syncs,
+		.strays = sim.strays,
+		.memory_out = sim.memory_out,
+		.end = end,
+		.ledger = &ledger,
+	};
+
+	accounts.audit = xs_engine_audit(&sim.engine, &ledger);
+	sim_event(EV_ACCOUNTS, 0, 0, 0, 0, (u64)(size_t)&accounts);
+}
+
+/* What the engine names as mapped is what the driver has. */
+static void check_named(void)
+{
+	static u32 mapped[SIM_PAGES];
+	u64 iova = 0;
+	u32 pages, count = 0;
+
+	memset(mapped, 0, sizeof(mapped));
+	for (u32 i = 0; i < sim.live_count; i++) {
+		const struct sim_mapping *at = &sim.live[(sim.live_first + i) % SIM_MAPPINGS];
+
+		mapped[sim_page_of(at->iova)] = at->pages;
+	}
+	for (; xs_engine_next_mapping(&sim.engine, &iova, &pages); iova += pages * XS_PAGE_BYTES) {
+		if (!sim_is_inside(iova, pages) || mapped[sim_page_of(iova)] != pages)
+			sim_fail("accounts", "the engine names %u pages at %llx, which are not mapped so",
+				 pages, (unsigned long long)iova);
+		count++;
+	}
+	if (count != sim.live_count)
+		sim_fail("accounts", "the engine names %u mappings of %u", count, sim.live_count);
+}
+
+/* What CPUs and depots keep is asked for again, once in a while. */
+static bool map_late(u32 pages, u64 last)
+{
+	sim.now_ns += 1000000000;
+	return sim.live_count < SIM_MAPPINGS && driver_map(pages, last);
+}
+
+/*
+ * Most goes, here and there, and all that is larger than a block. Then pages are
+ * handed out while some are to be had, wherever they are.
+ */
+static void check_full(void)
+{
+	u32 kept = sim.live_count / 8;
+
+	if (sim.config.blocks * XS_BLOCK_PAGES + kept > SIM_MAPPINGS)
+		return;
+	for (u32 i = sim.live_count; i; i--)
+		if (sim.live[(sim.live_first + i - 1) % SIM_MAPPINGS].pages > XS_BLOCK_PAGES)
+			driver_unmap_index(i - 1, true);
+	while (sim.live_count > kept)
+		driver_unmap_index(sim_draw(sim.live_count), true);
+	for (u32 pages = XS_BLOCK_PAGES; pages; pages /= 2)
+		while (map_late(pages, ~0ULL))
+			;
+	sim_event(EV_FULL, 0, 0, 0, 0, 0);
+}
+
+/*
+ * All IOVAs can be handed out again: nothing was lost on the way. The upper half of
+ * those below 4 GiB is left to who can use no others.
+ */
+static void check_space(void)
+{
+	u32 low = sim.config.low_blocks ? (sim.config.low_blocks - 1) / 2 : 0;
+	u32 all = sim.config.blocks - 1;
+
+	/* There is none so low: all that is kept somewhere is given up. */
+	map_late(1, XS_PAGE_BYTES - 1);
+	while (sim.live_count < all - low && map_late(XS_BLOCK_PAGES, ~0ULL))
+		;
+	while (map_late(XS_BLOCK_PAGES, low ? SIM_LOW_PAGES * XS_PAGE_BYTES - 1 : ~0ULL))
+		;
+	if (sim.live_count != all)
+		sim_fail("accounts", "%u of %u blocks can be handed out at the end",
+			 sim.live_count, all);
+	while (sim.live_count)
+		driver_unmap_index(0, true);
+}
+
+void life_end(void)
+{
+	sim.calm = true;
+	block_end();
+	tell_accounts(false);
+	check_named();
+	for (u32 i = 0; i < MEMORY_KINDS; i++)
+		sim.config.kinds[i] = i == MEMORY_PERMANENT;
+	sim.config.multi = 0;
+	sim.config.large = 0;
+	check_full();
+	while (sim.live_count)
+		driver_unmap_index(0, false);
+	operator_sync(XS_SYNC_DRAIN);
+	tell_accounts(true);
+	for (u32 i = 0; i < sim.config.cpus; i++)
+		operator_retire(i);
+	check_space();
+	tell_accounts(true);
+	xs_engine_destroy(&sim.engine);
+	if (sim.allocations)
+		sim_fail("accounts", "%llu allocations of the engine are left",
+			 (unsigned long long)sim.allocations);
+}

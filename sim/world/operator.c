@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The kernel and the operator around the driver: ends of polls, syncs, changes of
+ * policy, CPUs that come and go, devices that are pulled; readers of the accounts. And
+ * what a step is.
+ */
+#include "world.h"
+
+static const char *const policy_names[] = { "strict", "lazy", "fands", "xsmmu", "fused" };
+
+#define POLICIES	(sizeof(policy_names) / sizeof(policy_names[0]))
+
+/* ---- sync points ---- */
+
+static void sync_begin(enum sim_call call, u32 cpu, enum xs_sync cause)
+{
+	sim_call_begin(XS_SYNC_BIT(cause));
+	sim_event(EV_CALL, sim_cpu_now(), cpu, 0, call, 0);
+}
+
+static void sync_end(enum sim_call call, u32 cpu)
+{
+	sim_call_end();
+	sim_event(EV_RETURN, sim_cpu_now(), cpu, sim.calls, call, 0);
+}
+
+/* The engine is called if it has asked for it, and has to have if it must sync. */
+static void poll(void)
+{
+	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
+
+	/* Polls do not interrupt each other. */
+	if (cpu->polling)
+		return;
+	cpu->polling = true;
+	sync_begin(CALL_POLL, sim_cpu_now(), XS_SYNC_POLL);
+	if (cpu->poll_due) {
+		cpu->poll_due = false;
+		xs_engine_poll(&sim.engine);
+	}
+	sync_end(CALL_POLL, sim_cpu_now());
+	cpu->polling = false;
+}
+
+void operator_sync(enum xs_sync cause)
+{
+	sync_begin(CALL_SYNC, 0, cause);
+	xs_engine_sync(&sim.engine, cause);
+	sync_end(CALL_SYNC, 0);
+}
+
+/* ---- the operator, and what goes wrong ---- */
+
+static u32 number_of(const struct xs_policy *policy)
+{
+	u32 number = 0;
+
+	while (number < POLICIES && xs_policy_find(policy_names[number]) != policy)
+		number++;
+	return number;
+}
+
+/* @changing: beside the one of before. */
+void operator_tell(const struct xs_policy *policy, const struct xs_tuning *tuning, bool changing)
+{
+	bool weak = xs_policy_level(policy, true) < XS_LEVEL_STRICT;
+
+	sim.era++;
+	sim.weak_periods += sim.weak || weak;
+	sim.weak = weak || (changing && sim.weak);
+	sim_event(EV_POLICY, 0, number_of(policy), xs_policy_level(policy, tuning->batch_aware),
+		  changing,
+		  tuning->window_us * 1000ULL | (u64)tuning->batch_pages << 40 |
+			  (u64)tuning->range_commands_max << 56);
+}
+
+static struct xs_tuning any_tuning(const struct xs_policy *policy)
+{
+	struct xs_tuning tuning = xs_tuning_default(policy);
+
+	if (sim_draw(2))
+		tuning.window_us = 1 + sim_draw(2 * sim.config.tuning.window_us);
+	if (sim_draw(2))
+		tuning.batch_pages = 1 + sim_draw(2 * sim.config.tuning.batch_pages);
+	tuning.range_commands_max = 1 + sim_draw(XS_RANGES_MAX);
+	tuning.batch_aware = !sim_draw(4);
+	if (tuning.batch_pages > XS_BATCH_MAX_PAGES)
+		tuning.batch_pages = XS_BATCH_MAX_PAGES;
+	return tuning;
+}
+
+static void change_policy(void)
+{
+	const struct xs_policy *policy = sim.config.policy;
+	struct xs_tuning tuning;
+
+	if (sim.setting)
+		return;
+	sim.setting = true;
+	if (sim_draw(2))
+		policy = &xs_policies[sim_draw(xs_policy_count)];
+	tuning = any_tuning(policy);
+	operator_tell(policy, &tuning, true);
+	sync_begin(CALL_SET, 0, XS_SYNC_DRAIN);
+	xs_engine_set(&sim.engine, policy, &tuning);
+	sync_end(CALL_SET, 0);
+	operator_tell(policy, &tuning, false);
+	sim.setting = false;
+}
+
+void operator_retire(u32 cpu)
+{
+	sync_begin(CALL_RETIRE, cpu, XS_SYNC_DRAIN);
+	xs_engine_retire_cpu(&sim.engine, cpu);
+	sync_end(CALL_RETIRE, cpu);
+}
+
+static void switch_cpu(void)
+{
+	u32 cpu = sim_draw(sim.config.cpus);
+	struct sim_cpu *at = &sim.cpus[cpu];
+
+	if (at->busy)
+		return;
+	at->online = !at->online;
+	if (at->online)
+		return;
+	at->poll_due = false;
+	operator_retire(cpu);
+}
+
+static void remove_device(void)
+{
+	u32 device = sim_draw(sim.config.devices);
+
+	for (u32 i = 0; i < sim.live_count;) {
+		if (sim.live[(sim.live_first + i) % SIM_MAPPINGS].device == device)
+			driver_unmap_index(i, false);
+		else
+			i++;
+	}
+	operator_sync(XS_SYNC_DRAIN);
+}
+
+static void go_wrong(void)
+{
+	if (sim_fault(FAULT_JUMP))
+		time_jump();
+	else if (sim_fault(FAULT_POLICY))
+		change_policy();
+	else if (sim_fault(FAULT_OFFLINE))
+		switch_cpu();
+	else if (sim_fault(FAULT_SYNC))
+		operator_sync(XS_SYNC_DRAIN);
+	else if (sim_fault(FAULT_REMOVAL))
+		remove_device();
+	else if (sim_fault(FAULT_TRIM))
+		xs_engine_trim(&sim.engine);
+	else if (sim_fault(FAULT_STRAY))
+		driver_stray();
+	else if (sim_fault(FAULT_TWICE))
+		driver_unmap_twice();
+}
+
+/* ---- readers ---- */
+
+/* Somebody reads the accounts while they change. */
+static void read_accounts(void)
+{
+	struct sim_reading reading = {
+		.mapped_least = sim.mapped_pages,
+		.unmapped_least = sim.unmapped_pages,
+	};
+	static struct xs_ledger ledgers[SIM_CPUS][2];
+	struct xs_ledger *ledger = &ledgers[sim_cpu_now()][sim_me->interrupted];
+
+	sim_call_begin(0);
+	reading.live = xs_engine_live(&sim.engine);
+	reading.mapped_most = sim.mapped_pages + sim.mapping_pages;
+	reading.unmapped_most = sim.unmapped_pages + sim.unmapping_pages;
+	xs_engine_ledger(&sim.engine, ledger);
+	sim_call_end();
+	reading.ledger = ledger;
+	sim_event(EV_READING, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&reading);
+}
+
+/* ---- steps ---- */
+
+static void ordinary_step(void)
+{
+	u32 at = 0, total = 0;
+
+	for (u32 i = 0; i < STEP_COUNT; i++)
+		total += sim.config.step[i];
+	total = sim_draw(total);
+	while (total >= sim.config.step[at])
+		total -= sim.config.step[at++];
+	if (driver_step_mapping(at))
+		return;
+	switch (at) {
+	case STEP_POLL:
+		poll();
+		break;
+	case STEP_LOOK:
+		device_look();
+		break;
+	case STEP_SYNC:
+		operator_sync(XS_SYNC_EXPLICIT);
+		break;
+	case STEP_READ:
+		read_accounts();
+		break;
+	}
+}
+
+void operator_step(void)
+{
+	time_pass(sim_draw(2 * sim.config.step_ns));
+	sim_interrupt_if_due();
+	for (u32 looks = sim_draw(sim.config.looks + 1); looks; looks--)
+		device_look();
+	if (!sim_draw(64))
+		go_wrong();
+	ordinary_step();
+}
+
+void operator_interrupt(void)
+{
+	if (sim_step_begin())
+		ordinary_step();
+}

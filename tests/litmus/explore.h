@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Small programs of the real code, explored exhaustively under a weak memory
+ * model: every schedule, every message that a load may see, every place in
+ * the order of its word that a store may take.
+ *
+ * The model is that of views over messages (Kang et al., "A promising
+ * semantics for relaxed-memory concurrency", POPL 2017) without promises: as
+ * weak as C11 (RC11) and arm64 are, but for load buffering, where a store
+ * overtakes an older load. In its stead what could become one is found and
+ * fails, a HAZARD: a store that only dependencies, which the explorer does not
+ * see, keep behind a load of the same word. Fully ordered operations have a
+ * full barrier on both sides, as in Linux.
+ *
+ * Plain accesses are seen too: the compiler instruments the code under test as
+ * for ThreadSanitizer, and shadow.c takes the calls. Two that conflict and are
+ * not ordered by release and acquire are a data race, which fails; so plain
+ * accesses need no weak values of their own.
+ */
+#ifndef EXPLORE_H
+#define EXPLORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EX_THREADS	5
+#define EX_LOCATIONS	64
+
+enum ex_order { EX_RELAXED, EX_ACQUIRE, EX_RELEASE, EX_ACQ_REL, EX_FULL };
+
+/* An access in the source; the linker makes a table of them. */
+struct ex_site {
+	const char *file;
+	const char *function;
+	const char *text;
+	uint32_t line;
+	uint32_t order;		/* as written */
+	uint32_t hits;
+	uint32_t weak;		/* order + 1 to use in its stead, to see it fail */
+	uint64_t unused[3];	/* 64 bytes, as aligned: the table has no gaps */
+};
+
+#define EX_SITE(order_, text_) ({					\
+	static struct ex_site ex_site_					\
+	__attribute__((section("ex_sites"), used, aligned(64))) = {	\
+		.file = __FILE__, .function = __func__, .text = text_,	\
+		.line = __LINE__, .order = order_,			\
+	};								\
+	&ex_site_;							\
+})
+
+/*
+ * A store that a dependency keeps behind another thread's read of the same word:
+ * what they are, as in the source, up to NULL.
+ */
+struct ex_dependency {
+	const char *read;
+	const char *store;
+};
+
+/*
+ * struct ex_program - what is explored
+ * @setup:	once, alone; what it leaves in memory is where each run begins
+ * @threads:	up to the first NULL; each is the CPU of its number, see ex_be_cpu()
+ * @interrupts:	of the thread of the same number: comes once, at any access where
+ *		interrupts are on, or after all others
+ * @finish:	after each run, alone; may be NULL
+ * @expect:	all outcomes (see ex_outcome()), sorted, or NULL
+ * @fails:	what the failure that is to be found begins with, or NULL
+ * @dependencies: that keep hazards off; NULL: none
+ * @dependent:	all hazards are kept off by dependencies
+ */
+struct ex_program {
+	const char *name;
+	void (*setup)(void);
+	void (*threads[EX_THREADS + 1])(void);
+	void (*interrupts[EX_THREADS])(void);
+	void (*finish)(void);
+	const char *expect;
+	const char *fails;
+	const struct ex_dependency *dependencies;
+	bool dependent;
+};
+
+/* The programs of this binary: lists up to NULL, up to NULL. */
+extern const struct ex_program *const *const ex_programs[];
+
+/* What platform.h is made of. */
+uint64_t ex_load(const void *at, uint32_t bytes, struct ex_site *site);
+void ex_store(void *at, uint32_t bytes, uint64_t value, struct ex_site *site);
+enum ex_change { EX_SWAP, EX_OR, EX_ANDNOT, EX_ADD };
+uint64_t ex_rmw(void *at, uint32_t bytes, enum ex_change change,
+		uint64_t operand, struct ex_site *site);
+bool ex_try(void *at, uint32_t bytes, uint64_t *old, uint64_t value,
+	    struct ex_site *site);
+void ex_fence(struct ex_site *site);
+
+/* Interrupts off, and as they were; a lock is taken with them off only. */
+bool ex_irq_save(void);
+void ex_irq_restore(bool were_on);
+
+void ex_lock_init(void *lock);
+void ex_lock(void *lock, struct ex_site *site);
+void ex_unlock(void *lock, struct ex_site *site);
+void ex_assert_locked(void *lock);
+
+/* Read-side sections, and waiting until those that have begun are over. */
+void ex_enter(struct ex_site *site);
+void ex_exit(struct ex_site *site);
+void ex_grace(struct ex_site *site);
+
+/* Memory, zeroed; what is freed is not used again in the same run. */
+void *ex_alloc(size_t bytes);
+void ex_free(void *memory, size_t bytes);
+
+/* Any of 0 .. @count - 1: all are explored. */
+uint32_t ex_choose(uint32_t count);
+
+/* The running thread, and which CPU it says it is. */
+uint32_t ex_thread(void);
+uint32_t ex_cpu(void);
+void ex_be_cpu(uint32_t cpu);
+
+/* Fail unless @holds. */
+#define ex_assert(holds) \
+	((void)((holds) || (ex_fail("%s:%u: " #holds, __FILE__, __LINE__), 0)))
+__attribute__((format(printf, 1, 2), noreturn)) void ex_fail(const char *format, ...);
+
+/* What came out of this run; from finish(). */
+__attribute__((format(printf, 1, 2))) void ex_outcome(const char *format, ...);
+
+#endif

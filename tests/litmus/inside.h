@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the parts of the explorer know of each other. */
+#ifndef EXPLORE_INSIDE_H
+#define EXPLORE_INSIDE_H
+
+#include "coroutine.h"
+#include "explore.h"
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+
+#define MESSAGES	48	/* to one location in one run */
+#define LOCKS		24
+
+/* By location, the message at or after which a thread reads. */
+struct view {
+	u8 at[EX_LOCATIONS];
+};
+
+/* By thread, the events that are known to have happened before. */
+struct clock {
+	u16 at[EX_THREADS];
+};
+
+/* What is handed over by release and acquire. */
+struct sight {
+	struct view view;
+	struct clock clock;
+};
+
+/*
+ * What a store was caused by, and the part of it that the processor, too,
+ * keeps before it: by acquire, release or a barrier, not a dependency.
+ */
+struct trail {
+	struct clock cause;
+	struct clock kept;
+};
+
+/*
+ * struct thread
+ * @now, @acquired, @released: what it sees; would see after an acquire fence;
+ *		saw at its last release fence
+ * @trail:	what its next plain or relaxed store has behind it
+ * @seen:	what is kept before its reads so far, and those reads
+ * @history:	hash of all it did and read, which makes it what it is
+ * @waits_lock, @waits_grace: cannot go on until this is so
+ * @irqs_off, @interrupted: no interrupt can come; its interrupt has come
+ */
+struct thread {
+	struct coroutine stack;
+	struct sight now, acquired, released;
+	struct trail trail;
+	struct clock seen;
+	u64 history;
+	u32 events;
+	u32 steps;
+	u32 cpu;
+	bool ended;
+	bool irqs_off;
+	bool interrupted;
+	struct lock *waits_lock;
+	bool waits_grace;
+	/* read-side sections */
+	u32 depth;
+	u32 entered;		/* sections so far */
+	/* the grace period it waits for */
+	u32 waits_for;		/* threads, one bit each */
+	struct sight after;	/* what their sections have done */
+};
+
+struct lock {
+	void *at;
+	u32 holder;		/* thread + 1 */
+	u64 last;		/* the event that unlocked it */
+	struct sight sight;
+	struct trail trail;
+};
+
+/* What has been chosen so far in this run: explore.c. */
+extern struct thread threads[EX_THREADS];
+extern u32 thread_count;
+extern struct thread *self;	/* NULL: setup or finish */
+bool is_setup(void);
+void step(void);		/* whatever it does, it does not do so for ever */
+void interrupt_point(void);	/* its interrupt may come here */
+void point(void);		/* that, or another thread may go on here */
+void event(u64 a, u64 b);
+extern bool hazards_fail;
+
+/* Does a dependency keep the store behind the read? */
+bool is_dependent(const struct ex_site *read, const struct ex_site *store);
+
+/*
+ * Is this word, or whatever it stands for, used by several threads and written by
+ * one? What is not has one value at a time, and no order that matters. If it is
+ * found to be only now, the exploration begins again.
+ */
+bool is_shared(uintptr_t at, bool write);
+
+/* A hash of two numbers. */
+static inline u64 mix(u64 hash, u64 value)
+{
+	hash = (hash ^ value * 0x9e3779b97f4a7c15ull) * 0xd6e8feb86659fd93ull;
+	hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93ull;
+	return hash ^ hash >> 29;
+}
+
+/* memory.c */
+void memory_reset(void);
+u64 memory_hash(void);
+void memory_plain_write(uintptr_t at, u32 bytes);
+void sight_join(struct sight *into, const struct sight *from);
+u64 view_hash(const struct view *view);
+struct trail trail_released(void);
+void trail_acquire(const struct trail *from);
+void trail_join(struct trail *into, const struct trail *from);
+void barrier_full(struct thread *thread);
+enum ex_order order_of(struct ex_site *site);
+
+/* sync.c */
+void sync_reset(void);
+u64 sync_hash(void);
+
+/* shadow.c */
+enum access { PLAIN_READ, PLAIN_WRITE, ATOMIC_READ, ATOMIC_WRITE };
+void shadow_reset(void);
+void shadow_access(uintptr_t at, u32 bytes, enum access access);
+void shadow_free(uintptr_t at, size_t bytes);
+bool shadow_is_new(uintptr_t at);
+void undo_note(uintptr_t at, u32 bytes);
+void undo_all(void);
+
+/* trace.c */
+void trace_reset(void);
+void trace_event(const struct ex_site *site, u64 value, const char *note, u32 number);
+void trace_print(void);
+
+#endif

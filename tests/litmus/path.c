@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The engine as one translation unit, as the module has it, so that its inline
+ * functions can be called.
+ */
+#include "../../core/policy.c"
+#include "../../core/ledger.c"
+#include "../../core/slot.c"
+#include "../../core/space.c"
+#include "../../core/shelf.c"
+#include "../../core/block.c"
+#include "../../core/magazine.c"
+#include "../../core/batch.c"
+#include "../../core/sync.c"
+#include "../../core/place.c"
+#include "../../core/map.c"
+#include "../../core/unmap.c"
+#include "../../core/engine.c"
+#include "../../core/audit.c"
+
+#include "world.h"
+
+u64 path_map_one(u64 phys)
+{
+	return xs_engine_map(&engine, phys, 1, 3, ~0ULL);
+}
+
+void path_unmap_one(u64 iova)
+{
+	xs_engine_unmap_one(&engine, iova);
+}
+
+void path_unmap_one_no_sync(u64 iova)
+{
+	xs_engine_unmap_one_no_sync(&engine, iova);
+}

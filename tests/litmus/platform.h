@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The explorer as a world of the engine; see explore.h and xsmmu/needs.h. */
+#ifndef XSMMU_PLATFORM_H
+#define XSMMU_PLATFORM_H
+
+#include "explore.h"
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int64_t s64;
+
+#define xs_inline		inline __attribute__((always_inline))
+#define xs_noinline		__attribute__((noinline))
+
+typedef struct {
+	u64 word;
+} xs_lock_t;
+
+typedef bool xs_flags_t;
+typedef u64 xs_atomic64_t;
+
+#define xs_lock_init(l)		ex_lock_init(l)
+#define xs_lock_nested(l) \
+	ex_lock(l, EX_SITE(EX_ACQUIRE, "lock " #l))
+#define xs_unlock_nested(l) \
+	ex_unlock(l, EX_SITE(EX_RELEASE, "unlock " #l))
+#define xs_lock(l) ({							\
+	xs_flags_t xs_flags_ = ex_irq_save();				\
+	xs_lock_nested(l);						\
+	xs_flags_;							\
+})
+#define xs_unlock(l, flags) \
+	(xs_unlock_nested(l), ex_irq_restore(flags))
+#define xs_assert_locked(l)	ex_assert_locked(l)
+#define xs_local_save()		ex_irq_save()
+#define xs_local_restore(flags)	ex_irq_restore(flags)
+#define xs_cpu_id()		ex_cpu()
+
+#define xs_enter()		ex_enter(EX_SITE(EX_ACQUIRE, "enter"))
+#define xs_exit()		ex_exit(EX_SITE(EX_RELEASE, "exit"))
+
+#define xs_a64_read(a)		ex_load(a, 8, EX_SITE(EX_RELAXED, "read " #a))
+#define xs_a64_set(a, v) \
+	ex_store(a, 8, v, EX_SITE(EX_RELAXED, "set " #a " = " #v))
+#define xs_a64_set_release(a, v) \
+	ex_store(a, 8, v, EX_SITE(EX_RELEASE, "set_release " #a " = " #v))
+#define xs_a64_or(a, v) \
+	ex_rmw(a, 8, EX_OR, v, EX_SITE(EX_FULL, "or " #a " |= " #v))
+#define xs_a64_andnot(a, v) \
+	ex_rmw(a, 8, EX_ANDNOT, v, EX_SITE(EX_FULL, "andnot " #a " &= ~" #v))
+#define xs_a64_swap(a, v) \
+	ex_rmw(a, 8, EX_SWAP, v, EX_SITE(EX_FULL, "swap " #a " <- " #v))
+#define xs_a64_try(a, old, v) \
+	ex_try(a, 8, old, v, EX_SITE(EX_FULL, "try " #a " <- " #v))
+#define xs_mb()			ex_fence(EX_SITE(EX_FULL, "mb"))
+
+#define xs_popcount(x)		((u32)__builtin_popcountll(x))
+#define xs_ctz(x)		((u32)__builtin_ctzll(x))
+#define xs_log2(x)		(63 - (u32)__builtin_clzll(x))
+
+#define ex_read_as(p, order, text) \
+	((__typeof__(*(p)))ex_load(p, sizeof(*(p)), EX_SITE(order, text)))
+#define ex_write_as(p, v, order, text) \
+	ex_store(p, sizeof(*(p)), (u64)(uintptr_t)(v), EX_SITE(order, text))
+#define xs_load(p)		ex_read_as(p, EX_RELAXED, "load " #p)
+#define xs_load_acquire(p)	ex_read_as(p, EX_ACQUIRE, "load_acquire " #p)
+#define xs_store(p, v)		ex_write_as(p, v, EX_RELAXED, "store " #p " = " #v)
+#define xs_store_release(p, v) \
+	ex_write_as(p, v, EX_RELEASE, "store_release " #p " = " #v)
+
+#define xs_likely(c)		__builtin_expect(!!(c), 1)
+#define xs_unlikely(c)		__builtin_expect(!!(c), 0)
+#define xs_assume(c)		((void)xs_warn_once(!(c), "assumed " #c))
+
+/* Fails, unless the program expects it. */
+bool xs_warn_once(bool broken, const char *text);
+
+#define xs_ops(engine)		((engine)->ops)
+#define xs_world(engine)	((engine)->world)
+
+/* The IOVA pages that a sync has removed. */
+#define LITMUS_REMOVED	64
+
+typedef struct {
+	u32 count;
+	u32 pages[LITMUS_REMOVED];
+} xs_gather_t;
+
+/* So small that a program can go round a batch. */
+#define XS_BATCH_RECORDS	8u
+#define XS_BATCH_GROUP		4u
+
+/* What a page is held by; see world.c. */
+typedef void *xs_ref_t;
+xs_ref_t xs_ref_of(u64 phys);
+u32 xs_ref_span(xs_ref_t ref, u64 phys);
+bool xs_ref_hold(xs_ref_t ref);
+#define xs_ref_hold_fast(ref)	xs_ref_hold(ref)
+typedef u64 xs_memory_t;
+#define xs_memory_at(phys)	(phys)
+#define xs_memory_ref(memory)	xs_ref_of(memory)
+#define xs_prefetchw(p)		((void)(p))
+void xs_ref_release(xs_ref_t ref);
+
+/* Each CPU has its own, plain. */
+struct xs_counts;
+typedef struct xs_counts xs_counts_t;
+xs_counts_t *xs_counts_new(void);
+void xs_counts_free(xs_counts_t *counts);
+struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu);
+#define xs_count_cpu(c)		(xs_counts_of(c, ex_cpu())->cpu)
+#define xs_count(c, field, n) \
+	((void)(xs_counts_of(c, ex_cpu())->field += (n)))
+
+#endif

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "programs.h"
+
+const struct ex_program *const *const ex_programs[] = {
+	model_programs, batch_programs, slot_programs, block_programs, policy_programs,
+	space_programs, timer_programs,
+	NULL
+};

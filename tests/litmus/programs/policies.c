@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The policy changes while others unmap: when the change returns nothing is left
+ * that is below the new level, and the row of before is nobody's.
+ */
+#include "programs.h"
+
+#define PAGES	3
+
+static u64 iovas[PAGES];
+
+static void begin(const char *policy)
+{
+	world_begin(policy);
+	for (u32 i = 0; i < PAGES; i++)
+		iovas[i] = world_map_page(i);
+	/* So that the next unmap is on its fast way. */
+	world_unmap(world_map_page(PAGES));
+}
+
+static void begin_lazy(void)
+{
+	begin("lazy");
+}
+
+static void begin_xsmmu(void)
+{
+	begin("xsmmu");
+}
+
+static void begin_strict(void)
+{
+	begin("strict");
+}
+
+static void unmap(void)
+{
+	world_unmap(iovas[0]);
+	world_unmap(iovas[1]);
+}
+
+static void unmap_promised(void)
+{
+	world_unmap_promised(iovas[0]);
+	xs_engine_sync_explicit(&engine, false);
+	ex_assert(world_is_gone(0));
+}
+
+static void set(const char *name)
+{
+	const struct xs_policy *policy = xs_policy_find(name);
+	struct xs_tuning tuning = xs_tuning_default(policy);
+
+	tuning.batch_pages = XS_BATCH_RECORDS;
+	xs_engine_set(&engine, policy, &tuning);
+}
+
+static void set_strict(void)
+{
+	set("strict");
+}
+
+static void set_xsmmu(void)
+{
+	set("xsmmu");
+}
+
+static void set_twice(void)
+{
+	set("strict");
+	set("fused");
+}
+
+static void nothing_deferred(void)
+{
+	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++)
+		ex_assert(xs_batch_is_empty(&engine.cpus[cpu]->batch));
+}
+
+static void strict(void)
+{
+	nothing_deferred();
+	world_check(PAGES - 2);
+}
+
+static void strict_promised(void)
+{
+	nothing_deferred();
+	world_check(PAGES - 1);
+}
+
+/* What is deferred is held. */
+static void held(void)
+{
+	struct xs_batch *batch = &engine.cpus[0]->batch;
+
+	for (u64 at = batch->tail; at < batch->head; at++)
+		ex_assert(xs_ref_can_be_held(xs_batch_record(batch, at)->ref));
+	world_check(PAGES - 2);
+}
+
+static void sound(void)
+{
+	world_check(PAGES - 2);
+}
+
+static const struct ex_program to_strict = {
+	.name = "policy_to_strict", .setup = begin_xsmmu, .threads = { unmap, set_strict },
+	.finish = strict, .dependencies = world_dependencies
+};
+static const struct ex_program to_strict_promised = {
+	.name = "policy_to_strict_promised", .setup = begin_xsmmu,
+	.threads = { unmap_promised, set_strict }, .finish = strict_promised,
+	.dependencies = world_dependencies
+};
+static const struct ex_program to_held = {
+	.name = "policy_to_held", .setup = begin_lazy, .threads = { unmap, set_xsmmu },
+	.finish = held, .dependencies = world_dependencies
+};
+static const struct ex_program from_strict = {
+	.name = "policy_from_strict", .setup = begin_strict,
+	.threads = { unmap, set_xsmmu }, .finish = sound, .dependencies = world_dependencies
+};
+static const struct ex_program twice = {
+	.name = "policy_twice", .setup = begin_xsmmu, .threads = { unmap, set_twice },
+	.finish = sound, .dependencies = world_dependencies
+};
+
+const struct ex_program *const policy_programs[] = {
+	&to_strict, &to_strict_promised, &to_held, &from_strict, &twice, NULL
+};

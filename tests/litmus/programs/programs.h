@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The lists of programs, one for each file. */
+#ifndef LITMUS_PROGRAMS_H
+#define LITMUS_PROGRAMS_H
+
+#include "world.h"
+
+extern const struct ex_program *const model_programs[];
+extern const struct ex_program *const batch_programs[];
+extern const struct ex_program *const slot_programs[];
+extern const struct ex_program *const block_programs[];
+extern const struct ex_program *const policy_programs[];
+extern const struct ex_program *const space_programs[];
+extern const struct ex_program *const timer_programs[];
+
+#endif

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A mapping is unmapped by several at once, which a driver must not do: one of
+ * them gets it, with the reference that the map has written.
+ */
+#include "programs.h"
+
+static u64 handed;	/* the IOVA, from the driver's one thread to another */
+static u64 known;
+static bool tried[3];
+static u32 pages;
+
+static void begin(u32 pages_)
+{
+	world_begin("fused");
+	world_expect("an unmap of what is not mapped so: ignored");
+	pages = pages_;
+	handed = 0;
+	tried[0] = tried[1] = tried[2] = false;
+}
+
+static void begin_one(void)
+{
+	begin(1);
+}
+
+static void begin_many(void)
+{
+	begin(3);
+}
+
+static void map(void)
+{
+	u64 iova = xs_engine_map(&engine, 0, pages, 3, ~0ULL);
+
+	ex_assert(iova);
+	xs_store_release(&handed, iova);
+}
+
+static void unmap(void)
+{
+	u64 iova = xs_load_acquire(&handed);
+
+	if (!iova)
+		return;
+	tried[ex_thread()] = true;
+	xs_engine_unmap(&engine, iova, pages, false);
+}
+
+/* Of all but one page, and of one page in the middle. */
+static void unmap_wrong(void)
+{
+	u64 iova = xs_load_acquire(&handed);
+
+	if (!iova)
+		return;
+	xs_engine_unmap(&engine, iova, pages - 1, false);
+	xs_engine_unmap(&engine, iova + XS_PAGE_BYTES, 1, false);
+}
+
+static void once(void)
+{
+	world_check(tried[0] || tried[1] ? 0 : pages);
+}
+
+static const struct ex_program one = {
+	.name = "slot_one", .setup = begin_one, .threads = { unmap, unmap, map },
+	.finish = once
+};
+static const struct ex_program many = {
+	.name = "slot_many", .setup = begin_many, .threads = { unmap, unmap, map },
+	.finish = once
+};
+static const struct ex_program many_wrong = {
+	.name = "slot_many_wrong", .setup = begin_many,
+	.threads = { unmap, unmap_wrong, map }, .finish = once
+};
+
+/*
+ * The IOVA comes back at once, and another CPU, whose open block is the same one, as
+ * may be, takes it: the slot and the translation are the new ones then.
+ */
+static void begin_reuse(void)
+{
+	struct xs_block *open;
+
+	world_begin("fused");
+	known = world_map_page(0);
+	open = engine.cpus[0]->open[0];
+	engine.cpus[1]->open[0] = open;
+	/* All others are in use, as if mapped. */
+	xs_a64_swap(&open->free, 0);
+}
+
+static void unmap_now(void)
+{
+	xs_engine_unmap(&engine, known, 1, true);
+	ex_assert(world_is_gone(0));
+}
+
+static void map_and_unmap(void)
+{
+	u64 iova = world_map_page(1);
+
+	world_unmap(iova);
+}
+
+static void all_gone(void)
+{
+	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	ex_assert(world_is_gone(0) && world_is_gone(1));
+}
+
+static const struct ex_program reuse = {
+	.name = "slot_reuse", .setup = begin_reuse,
+	.threads = { unmap_now, map_and_unmap }, .finish = all_gone
+};
+
+const struct ex_program *const slot_programs[] = {
+	&one, &many, &many_wrong, &reuse, NULL
+};

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Look-ups without a lock, while leaves, slots and nodes come and go: what is found
+ * is written, and there as long as it is looked at.
+ */
+#include "programs.h"
+
+#define LEAF_BYTES	(XS_LEAF_PAGES * XS_PAGE_BYTES)
+
+static u64 handed, iova;
+
+static void begin(void)
+{
+	world_begin("fused");
+	world_expect("an unmap of what is not mapped so: ignored");
+	handed = 0;
+}
+
+/* ---- they come ---- */
+
+/* The IOVA that the next fresh block will have, which is the first of its leaf. */
+static void begin_grow(void)
+{
+	bool flags = ex_irq_save();
+	struct xs_block *block;
+
+	begin();
+	do {
+		block = xs_space_take(&engine.space, ~0ULL);
+		ex_assert(block);
+		iova = block->iova + XS_BLOCK_BYTES;
+	} while (iova % LEAF_BYTES);
+	ex_irq_restore(flags);
+}
+
+/* A mapping in a leaf that is not there yet. */
+static void map_far(void)
+{
+	u64 found = xs_engine_map(&engine, 0, 2, 3, ~0ULL);
+
+	ex_assert(found == iova);
+	xs_store_release(&handed, found);
+}
+
+/* A driver that makes up an IOVA finds nothing, or something. */
+static void unmap_wild(void)
+{
+	xs_engine_unmap(&engine, iova, 1, false);
+	xs_engine_unmap(&engine, iova + XS_PAGE_BYTES, 2, false);
+}
+
+static void unmap_handed(void)
+{
+	u64 found = xs_load_acquire(&handed);
+
+	if (found)
+		xs_engine_unmap(&engine, found, 2, false);
+}
+
+static void grown(void)
+{
+	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	ex_assert(world_is_gone(0) == (handed && world_is_gone(1)));
+}
+
+static const struct ex_program grows = {
+	.name = "space_grows", .setup = begin_grow,
+	.threads = { map_far, unmap_wild, unmap_handed }, .finish = grown,
+	.dependencies = world_dependencies
+};
+
+/* A run has a leaf, and no slots. */
+static void begin_run(void)
+{
+	begin_grow();
+	/* Where the first block of a run will be. */
+	engine.space.low_kept = 0;
+}
+
+static void reserve_run(void)
+{
+	u64 found = xs_engine_reserve(&engine, 2 * XS_BLOCK_PAGES, ~0ULL);
+
+	ex_assert(found == iova);
+}
+
+static void unmap_wild_run(void)
+{
+	xs_engine_unmap(&engine, iova, 3 * XS_BLOCK_PAGES, false);
+}
+
+static const struct ex_program run = {
+	.name = "space_run", .setup = begin_run, .threads = { reserve_run, unmap_wild_run }
+};
+
+/* Above 4 GiB there is a node to be made, and slots are found by way of the leaf. */
+static void begin_high(void)
+{
+	begin();
+	engine.space.low_kept = engine.space.low_free;
+	iova = 1ULL << (XS_LOW_LG2 + XS_PAGE_LG2);
+}
+
+static const struct ex_program high = {
+	.name = "space_high", .setup = begin_high,
+	.threads = { map_far, unmap_wild, unmap_handed }, .finish = grown,
+	.dependencies = world_dependencies
+};
+
+/* ---- they go ---- */
+
+/* Leaves are empty, but for the one of the open blocks. */
+static void begin_trim(void)
+{
+	begin_grow();
+	map_far();
+	engine.space.empty_kept = 0;
+	handed = iova;
+}
+
+/* The driver's last unmap in the leaf, and what trims it. */
+static void unmap_and_trim(void)
+{
+	xs_engine_unmap(&engine, iova, 2, true);
+	xs_engine_retire_cpu(&engine, 0);
+	xs_engine_trim(&engine);
+}
+
+static void map_one(void)
+{
+	world_unmap(world_map_page(3));
+}
+
+static void nothing(void)
+{
+	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	ex_assert(world_is_gone(0) && world_is_gone(1) && world_is_gone(3));
+}
+
+static void unmap_wild_one(void)
+{
+	xs_engine_unmap(&engine, iova, 1, false);
+	world_unmap(iova + XS_PAGE_BYTES);
+}
+
+static const struct ex_program trims = {
+	.name = "space_trims", .setup = begin_trim,
+	.threads = { unmap_and_trim, unmap_wild }, .finish = nothing,
+	.dependencies = world_dependencies
+};
+static const struct ex_program trims_one = {
+	.name = "space_trims_one", .setup = begin_trim,
+	.threads = { unmap_and_trim, unmap_wild_one }, .finish = nothing,
+	.dependencies = world_dependencies
+};
+
+/* The other CPU knows a block of the leaf as its open one, as it may. */
+static void begin_trim_open(void)
+{
+	begin_trim();
+	engine.cpus[1]->open[0] =
+		xs_space_block(&engine.space, iova >> XS_PAGE_LG2);
+}
+
+static const struct ex_program trims_open = {
+	.name = "space_trims_open", .setup = begin_trim_open,
+	.threads = { unmap_and_trim, map_one }, .finish = nothing,
+	.dependencies = world_dependencies
+};
+
+const struct ex_program *const space_programs[] = {
+	&grows, &run, &high, &trims, &trims_one, &trims_open, NULL
+};

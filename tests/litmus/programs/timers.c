@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What is deferred on a CPU has a timer that runs, whatever syncs or fires
+ * meanwhile; world_check() asks.
+ */
+#include "programs.h"
+
+#define PAGES	2
+#define LATER	100000000ULL	/* beyond any window */
+
+static u64 iovas[PAGES];
+
+/* Nothing is deferred: the next one arms the timer. */
+static void begin_empty(void)
+{
+	world_begin("xsmmu");
+	for (u32 i = 0; i < PAGES; i++)
+		iovas[i] = world_map_page(i);
+}
+
+/* Something is, and the timer runs. */
+static void begin_armed(void)
+{
+	begin_empty();
+	world_unmap(world_map_page(PAGES));
+	ex_assert(world_timer_runs(0));
+}
+
+static void begin_due(void)
+{
+	begin_armed();
+	world_set_clock(LATER);
+}
+
+static void unmap0(void)
+{
+	world_unmap(iovas[0]);
+}
+
+static void unmap1(void)
+{
+	world_unmap(iovas[1]);
+}
+
+static void unmap_two(void)
+{
+	unmap0();
+	unmap1();
+}
+
+static void drain(void)
+{
+	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+}
+
+static void poll(void)
+{
+	xs_engine_poll(&engine);
+}
+
+static void fire(void)
+{
+	if (world_timer_runs(0))
+		world_timer_fires(0);
+}
+
+static void none(void)
+{
+	world_check(0);
+}
+
+static void one(void)
+{
+	world_check(1);
+}
+
+static const struct ex_program first = {
+	.name = "timer_first", .setup = begin_empty, .threads = { unmap_two, drain },
+	.finish = none, .dependencies = world_dependencies
+};
+static const struct ex_program drained = {
+	.name = "timer_drained", .setup = begin_armed, .threads = { unmap_two, drain },
+	.finish = none, .dependencies = world_dependencies
+};
+static const struct ex_program due = {
+	.name = "timer_due", .setup = begin_due, .threads = { unmap_two, fire },
+	.finish = none, .dependencies = world_dependencies
+};
+static const struct ex_program due_interrupt = {
+	.name = "timer_due_interrupt", .setup = begin_due, .threads = { unmap0, fire },
+	.interrupts = { unmap1 }, .finish = none, .dependencies = world_dependencies
+};
+static const struct ex_program early = {
+	.name = "timer_early", .setup = begin_armed, .threads = { unmap0, fire, drain },
+	.finish = one, .dependencies = world_dependencies
+};
+static const struct ex_program polled = {
+	.name = "timer_polled", .setup = begin_due, .threads = { unmap0, fire },
+	.interrupts = { poll }, .finish = one, .dependencies = world_dependencies
+};
+
+const struct ex_program *const timer_programs[] = {
+	&first, &drained, &due, &due_interrupt, &early, &polled, NULL
+};

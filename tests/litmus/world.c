@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* See world.h. */
+#include <string.h>
+
+#include "world.h"
+
+#define PHYS_PAGES	64
+#define IOVA_PAGES	(LITMUS_BLOCKS * XS_BLOCK_PAGES)
+
+struct xs_engine engine;
+
+/* Of an IOVA page. */
+enum { VACANT, MAPPED, STALE };
+
+/* All but the timers are plain. */
+static struct {
+	u64 state[IOVA_PAGES];
+	u64 behind[IOVA_PAGES];		/* the page of memory */
+	u64 reached[PHYS_PAGES];	/* by so many IOVA pages, mapped or stale */
+	u64 held[PHYS_PAGES];
+	u64 unmapping[EX_THREADS];	/* by thread: a page of memory + 1 */
+	struct xs_counts counts[LITMUS_CPUS];
+	u64 timers[LITMUS_CPUS];
+	u64 clock_ns;
+	const char *expected;
+} world;
+
+/*
+ * A sync that has found a record shuts the fast way that it came by: it stores that
+ * because of what it has read, and Linux keeps such a store behind the read.
+ */
+const struct ex_dependency world_dependencies[] = {
+	{ "load &batch->limit", "store &batch->limit = 0" }, { NULL, NULL }
+};
+
+/* ---- the world's operations ---- */
+
+/* Those above 4 GiB are the upper half. */
+static u32 page_of(u64 iova)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+
+	if (page >> XS_LOW_LG2)
+		page -= (1ULL << XS_LOW_LG2) - IOVA_PAGES / 2;
+	ex_assert(page < IOVA_PAGES);
+	return (u32)page;
+}
+
+static int world_map(void *unused, u64 iova, u64 phys, u32 pages, u32 prot)
+{
+	u32 page = page_of(iova), behind = (u32)(phys >> XS_PAGE_LG2);
+
+	for (u32 i = 0; i < pages; i++) {
+		ex_assert(world.state[page + i] == VACANT);
+		world.state[page + i] = MAPPED;
+		world.behind[page + i] = behind + i;
+		world.reached[behind + i]++;
+	}
+	return 0;
+}
+
+static void world_gather_init(xs_gather_t *gather)
+{
+	gather->count = 0;
+}
+
+static void world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
+{
+	u32 page = page_of(iova);
+
+	for (u32 i = 0; i < pages; i++) {
+		ex_assert(world.state[page + i] == MAPPED);
+		ex_assert(gather->count < LITMUS_REMOVED);
+		world.state[page + i] = STALE;
+		gather->pages[gather->count++] = page + i;
+	}
+}
+
+static bool is_covered(const struct xs_range *ranges, u32 count, u32 page)
+{
+	for (u32 i = 0; i < count; i++)
+		if (page - page_of(ranges[i].page << XS_PAGE_LG2) < ranges[i].pages)
+			return true;
+	return !count;
+}
+
+static void world_invalidate(void *unused, xs_gather_t *gather,
+			     const struct xs_range *ranges, u32 count,
+			     struct xs_commands *sent)
+{
+	for (u32 i = 0; i < gather->count; i++) {
+		u32 page = gather->pages[i];
+
+		ex_assert(is_covered(ranges, count, page));
+		ex_assert(world.state[page] == STALE);
+		world.state[page] = VACANT;
+		world.reached[world.behind[page]]--;
+	}
+	sent->domain++;
+}
+
+static u64 world_clock(void *unused)
+{
+	return world.clock_ns;
+}
+
+static void world_deferred(void *unused, u32 cpu, bool arm, u64 deadline_ns)
+{
+	if (arm)
+		ex_rmw(&world.timers[cpu], 8, EX_SWAP, 1,
+		       EX_SITE(EX_RELAXED, "world: timer armed"));
+}
+
+static void *world_alloc(void *unused, size_t bytes, u32 cpu, bool atomic)
+{
+	return ex_alloc(bytes);
+}
+
+static void world_free(void *unused, void *memory, size_t bytes)
+{
+	ex_free(memory, bytes);
+}
+
+static void world_quiesce(void *unused)
+{
+	ex_grace(EX_SITE(EX_FULL, "quiesce"));
+}
+
+static const struct xs_world_ops ops = {
+	.map = world_map,
+	.remove = world_remove,
+	.invalidate = world_invalidate,
+	.gather_init = world_gather_init,
+	.clock = world_clock,
+	.deferred = world_deferred,
+	.alloc = world_alloc,
+	.free = world_free,
+	.quiesce = world_quiesce,
+};
+
+/* ---- what platform.h leaves to us ---- */
+
+bool xs_warn_once(bool broken, const char *text)
+{
+	if (broken && (!world.expected || strcmp(world.expected, text)))
+		ex_fail("warning: %s", text);
+	return broken;
+}
+
+xs_counts_t *xs_counts_new(void)
+{
+	return world.counts;
+}
+
+void xs_counts_free(xs_counts_t *counts)
+{
+}
+
+struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu)
+{
+	return &counts[cpu];
+}
+
+/* The reference of a page of memory is its number + 1, times 64. */
+static u32 phys_of(xs_ref_t ref)
+{
+	return (u32)((size_t)ref / 64 - 1);
+}
+
+xs_ref_t xs_ref_of(u64 phys)
+{
+	return (xs_ref_t)(((phys >> XS_PAGE_LG2) + 1) * 64);
+}
+
+u32 xs_ref_span(xs_ref_t ref, u64 phys)
+{
+	return 1;
+}
+
+bool xs_ref_hold(xs_ref_t ref)
+{
+	ex_assert(phys_of(ref) < PHYS_PAGES);
+	world.held[phys_of(ref)]++;
+	return true;
+}
+
+/* Until its unmap has returned the driver keeps the page, too. */
+void xs_ref_release(xs_ref_t ref)
+{
+	u32 page = phys_of(ref);
+
+	ex_assert(page < PHYS_PAGES);
+	ex_assert(world.held[page]);
+	ex_assert(world.unmapping[ex_thread()] == page + 1 || world_is_gone(page));
+	world.held[page]--;
+}
+
+/* ---- for programs ---- */
+
+void world_begin(const char *policy)
+{
+	struct xs_engine_config config = {
+		.ops = &ops,
+		.end = (1ULL << (XS_LOW_LG2 + XS_PAGE_LG2)) + LITMUS_BLOCKS * XS_BLOCK_BYTES,
+		.cpu_count = LITMUS_CPUS,
+		.policy = xs_policy_find(policy),
+	};
+
+	memset(&world, 0, sizeof(world));
+	world.clock_ns = 1000;
+	ex_assert(config.policy && !xs_engine_init(&engine, &config));
+	/* No more than there are records, see platform.h. */
+	engine.tuning.batch_pages = XS_BATCH_RECORDS;
+	/* So that a batch has its records, and a CPU its open block. */
+	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++) {
+		ex_be_cpu(cpu);
+		world_unmap(world_map_page(0));
+		xs_engine_sync(&engine, XS_SYNC_EXPLICIT);
+	}
+	ex_be_cpu(0);
+	ex_assert(world_is_gone(0));
+	memset(world.timers, 0, sizeof(world.timers));
+	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++)
+		engine.cpus[cpu]->batch.armed = false;
+}
+
+u64 world_map_page(u32 phys)
+{
+	u64 iova = path_map_one((u64)phys << XS_PAGE_LG2);
+
+	ex_assert(iova);
+	return iova;
+}
+
+/* An interrupt may do so in the middle. */
+void world_unmap(u64 iova)
+{
+	u64 before = world.unmapping[ex_thread()];
+
+	world.unmapping[ex_thread()] = world.behind[page_of(iova)] + 1;
+	path_unmap_one(iova);
+	world.unmapping[ex_thread()] = before;
+}
+
+void world_unmap_promised(u64 iova)
+{
+	path_unmap_one_no_sync(iova);
+}
+
+bool world_is_gone(u32 phys)
+{
+	return !world.reached[phys];
+}
+
+bool world_timer_runs(u32 cpu)
+{
+	return ex_load(&world.timers[cpu], 8, EX_SITE(EX_RELAXED, "world: timer"));
+}
+
+void world_timer_fires(u32 cpu)
+{
+	ex_rmw(&world.timers[cpu], 8, EX_SWAP, 0,
+	       EX_SITE(EX_RELAXED, "world: timer fires"));
+	if (xs_engine_expire(&engine, cpu))
+		ex_rmw(&world.timers[cpu], 8, EX_SWAP, 1,
+		       EX_SITE(EX_RELAXED, "world: timer goes on"));
+}
+
+void world_set_clock(u64 ns)
+{
+	world.clock_ns = ns;
+}
+
+void world_expect(const char *text)
+{
+	world.expected = text;
+}
+
+void world_check(u32 mapped)
+{
+	struct xs_ledger sum;
+
+	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++)
+		ex_assert(xs_batch_is_empty(&engine.cpus[cpu]->batch) ||
+			  world_timer_runs(cpu));
+	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	for (u32 i = 0; i < PHYS_PAGES; i++)
+		ex_assert(!world.held[i]);
+	ex_assert(xs_engine_audit(&engine, &sum) == (s64)mapped);
+}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Eight CPUs: a NIC and a disk with eight queues each, while policies change and CPUs come and go."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tests.python import guests
+
+from xsmmu import kernels, machine
+
+CPUS = 8
+DEFAULT, KERNELS = kernels.table()
+
+WORDS = (
+    # The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
+    "tsc_early_khz=0",
+    # A change of policy waits for each CPU to be somewhere else, and a host with fewer lets them run in turn.
+    "rcupdate.rcu_expedited=1",
+)
+
+LOAD: dict[str, str | int] = {
+    "CPUS": CPUS,
+    "STREAMS": CPUS,
+    "JOBS": CPUS,
+    # For each stream and job. Without a bound, eight vCPUs on two do nothing else.
+    "NET_RATE": "1M",
+    "DISK_RATE": 16,
+}
+
+
+def guest(rounds: int, round_s: int, kernel: str = DEFAULT, iommu: str = machine.DEFAULT_IOMMU) -> guests.Machine:
+    """Both devices work for some rounds of some seconds."""
+    return guests.Machine(
+        ("load", "many_cpus"),
+        "^many_cpus_",
+        mode="free",
+        cpus=CPUS,
+        kernel=kernel,
+        iommu=iommu,
+        words=WORDS,
+        settings={**LOAD, "ROUNDS": rounds, "ROUND_S": round_s},
+        timeout_s=600 + 4 * rounds * round_s,
+    )
+
+
+SHORT = guest(2, 15)
+LONG = {
+    **{f"kernel {name}": guest(4, 60, kernel=name) for name in KERNELS},
+    **{name: guest(4, 60, iommu=name) for name in machine.IOMMUS if name != machine.DEFAULT_IOMMU},
+}
+
+
+@cache
+def outcome() -> guests.Outcome:
+    return guests.boot(SHORT)[0]
+
+
+@cache
+def long_outcome(name: str) -> guests.Outcome:
+    return guests.boot(LONG[name])[0]
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("case", SHORT.cases())
+def test_many_cpus(case: str) -> None:
+    outcome().check(case)
+
+
+@pytest.mark.guest
+@pytest.mark.long
+@pytest.mark.parametrize("case", SHORT.cases())
+@pytest.mark.parametrize("name", LONG)
+def test_many_cpus_for_long(name: str, case: str) -> None:
+    long_outcome(name).check(case)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The litmus programs (tests/litmus/): all pass, each is explored to its end, and every mutant is caught."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from xsmmu import host, litmus, root
+from xsmmu.errors import LabError
+
+
+@pytest.fixture(scope="session")
+def tools() -> root.Root:
+    return root.ensure(host.cache_dir(), Console(stderr=True))
+
+
+def test_programs_pass(tools: root.Root) -> None:
+    outcomes = litmus.explore(litmus.compiled(tools))
+    assert not [outcome.text for outcome in outcomes if not outcome.passed]
+    named = {name for mutant in litmus.mutants().values() for name in mutant.programs}
+    assert named <= {outcome.name for outcome in outcomes}
+
+
+@pytest.mark.parametrize("mutant", litmus.mutants().values(), ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(tools: root.Root, mutant: litmus.Mutant) -> None:
+    outcome = litmus.try_mutant(tools, mutant)
+    assert not outcome.passed
+    assert not outcome.bounded, outcome.why
+
+
+def test_mutant_that_does_not_fit_fails() -> None:
+    mutant = litmus.Mutant("none", "", "core/engine.c", "no such text", "", ("slot_one",))
+    with pytest.raises(LabError, match="does not fit"), litmus.planted(mutant):
+        pass
+
+
+@pytest.mark.long
+def test_orders_that_are_not_needed_are_known(tools: root.Root) -> None:
+    assert set(litmus.survivors(litmus.compiled(tools))) == set(litmus.needless())

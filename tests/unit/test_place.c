@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Where mappings are: how much IOVA they need, limits, spaces far up and full, what is
+ * given back, and what the engine says is mapped.
+ */
+#include "world.h"
+
+#define LAST	(~0ULL)
+#define LOW	(1ULL << 32)
+
+/* For tests that need more than a frame has room for. */
+static struct mapping many[4096];
+
+static struct world *begin(const struct xs_policy *policy, u32 blocks, u32 cpus,
+			   u64 start)
+{
+	struct world_config config = { .blocks = blocks, .cpus = cpus,
+				       .policy = policy, .start = start };
+
+	return world_new(&config, 0);
+}
+
+static struct mapping map(struct world *world, u32 pages, u64 last)
+{
+	struct mapping mapping = { .pages = pages, .prot = PROT_READ_ };
+
+	CHECK(driver_map(world, &mapping, last));
+	return mapping;
+}
+
+/* ---- footprint ---- */
+
+static u32 size_of(u32 pages)
+{
+	u32 lg2 = 0;
+
+	while (1u << lg2 < pages)
+		lg2++;
+	return lg2;
+}
+
+/*
+ * Per CPU and size in use: listed blocks that are not looked at yet, and the fill of
+ * those that are not listed, and an open block. Per CPU a stash.
+ */
+#define FOOTPRINT_SIZE	((XS_SHELF_SLACK * 3 / 2 + 1) * XS_BLOCK_PAGES)
+#define FOOTPRINT_CPU	(XS_STASH_BLOCKS * XS_BLOCK_PAGES)
+
+/* Of each size the most pages that were in use at once, twice, and a constant. */
+static void check_footprint(const struct world *world, const u64 *most)
+{
+	u64 pages = world->cpus * FOOTPRINT_CPU;
+
+	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
+		if (most[lg2])
+			pages += 2 * most[lg2] + world->cpus * FOOTPRINT_SIZE;
+	CHECK(world->engine.space.taken * XS_BLOCK_PAGES <= pages);
+}
+
+struct footprint {
+	struct world *world;
+	u64 random;
+	u32 count;
+	u64 live[XS_SIZES];	/* deferred ones, too */
+	u64 most[XS_SIZES];
+	u64 deferred[XS_SIZES];
+};
+
+static void footprint_map(struct footprint *run, u32 pages)
+{
+	u32 lg2 = size_of(pages);
+
+	many[run->count++] = map(run->world, pages, LAST);
+	run->live[lg2] += 1u << lg2;
+	if (run->live[lg2] > run->most[lg2])
+		run->most[lg2] = run->live[lg2];
+}
+
+static void footprint_unmap(struct footprint *run, u32 at)
+{
+	u32 lg2 = size_of(many[at].pages);
+
+	driver_unmap(run->world, &many[at], false);
+	run->deferred[lg2] += 1u << lg2;
+	many[at] = many[--run->count];
+}
+
+static void footprint_sync(struct footprint *run)
+{
+	xs_engine_sync(&run->world->engine, XS_SYNC_EXPLICIT);
+	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
+		run->live[lg2] -= run->deferred[lg2];
+		run->deferred[lg2] = 0;
+	}
+}
+
+/*
+ * Mixed lifetimes: tides of many mappings, of which a few everywhere stay for the
+ * next ones; on a CPU or two, unmapped on the same or the other one.
+ */
+static void footprint_seed(u64 seed)
+{
+	struct footprint run = { .random = seed };
+	u32 large = (u32)(seed % 4), cpus = 1 + (u32)(seed / 4 % 2);
+	u32 high = large ? 1000 : 3000;
+	bool rising = true;
+
+	test_replay(seed, 0);
+	run.world = begin(xs_policy_find(seed % 2 ? "fused" : "fands"),
+			  WORLD_BLOCKS_MAX, cpus, 0);
+	for (u32 step = 0; step < 12 * high && !test_failed(); step++) {
+		u32 pages = 1;
+
+		test_replay(seed, step);
+		if (test_below(&run.random, 10) < large)
+			pages = 1 + test_below(&run.random, 8);
+		if (step % 64 == 0)
+			test_be_cpu(test_below(&run.random, cpus));
+		if (run.count == (rising ? high : high / 5))
+			rising = !rising;
+		if (test_below(&run.random, 16) ? rising : !rising)
+			footprint_map(&run, pages);
+		else if (run.count)
+			footprint_unmap(&run, test_below(&run.random,
+							 run.count));
+		if (step % 64 == 0)
+			footprint_sync(&run);
+		check_footprint(run.world, run.most);
+	}
+	while (run.count && !test_failed())
+		footprint_unmap(&run, run.count - 1);
+	test_be_cpu(0);
+	if (test_failed())
+		world_free(run.world);
+	else
+		world_end(run.world);
+}
+
+static void footprint(void)
+{
+	test_seeds(8, footprint_seed);
+}
+
+/* Holes of pages are used again: a ring of mappings with one of eight kept for ever. */
+static void holes(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), WORLD_BLOCKS_MAX,
+				    1, 0);
+	u32 kept = 0;
+
+	for (u32 round = 0; round < 600 && !test_failed(); round++) {
+		struct mapping some[16];
+
+		for (u32 i = 0; i < 16; i++)
+			some[i] = map(world, 1, LAST);
+		for (u32 i = 0; i < 16; i++)
+			if (i || kept >= 200)
+				driver_unmap(world, &some[i], false);
+			else
+				many[kept++] = some[i];
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	}
+	/* As a bound: 215 pages at once are four blocks. */
+	CHECK(world->engine.space.taken <= 2 * 4 + XS_SHELF_SLACK * 3 / 2 + 3);
+	while (kept)
+		driver_unmap(world, &many[--kept], false);
+	world_end(world);
+}
+
+/* ---- failing maps ---- */
+
+/* Who finds no IOVA has all CPUs synced, but not more than once in 10 ms. */
+static void starved(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 32, 4, 0);
+	struct mapping mapping = { .pages = 1 };
+
+	for (u32 round = 0; round < 3; round++) {
+		u64 failures = world_ledger(world)->map_failures;
+		u64 syncs;
+
+		for (u32 cpu = 1; cpu < 4; cpu++) {
+			test_be_cpu(cpu);
+			many[cpu] = map(world, 1, LAST);
+			driver_unmap(world, &many[cpu], false);
+		}
+		test_be_cpu(0);
+		syncs = world->invalidations;
+		CHECK(!driver_map(world, &mapping, XS_BLOCK_BYTES - 1));
+		CHECK(world->invalidations == syncs + 3);
+		for (u32 i = 0; i < 100; i++) {
+			test_be_cpu(1);
+			many[1] = map(world, 1, LAST);
+			driver_unmap(world, &many[1], false);
+			test_be_cpu(0);
+			CHECK(!driver_map(world, &mapping, XS_BLOCK_BYTES - 1));
+			CHECK(!xs_engine_take_block(&world->engine, 64,
+						    XS_BLOCK_BYTES - 1));
+			/* No timer is fired: it would sync, too. */
+			world->now_ns += 90000;
+		}
+		CHECK(world->invalidations <= syncs + 4);
+		CHECK(world_ledger(world)->map_failures == failures + 101);
+		world->now_ns += 10000000;
+		for (u32 cpu = 0; cpu < 4; cpu++)
+			world_fire(world, cpu);
+	}
+	world_end(world);
+}
+
+/* All the space is in batches and magazines of other CPUs: a map finds it all. */
+static void reclaims(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
+		struct world *world = begin(&xs_policies[i], 40, 4, 0);
+		u32 count = 0;
+
+		for (; count < 39 * XS_BLOCK_PAGES; count++) {
+			test_be_cpu(count / XS_BLOCK_PAGES % 4);
+			many[count] = map(world, 1, LAST);
+		}
+		for (u32 j = 0; j < count; j++) {
+			test_be_cpu(j / 3 % 4);
+			driver_unmap(world, &many[j], false);
+		}
+		test_be_cpu(0);
+		world_advance(world, 20000000);
+		/* So many in a row, aligned, are in one place only. */
+		many[0] = map(world, 16 * XS_BLOCK_PAGES, LAST);
+		world_advance(world, 20000000);
+		many[1] = map(world, 8 * XS_BLOCK_PAGES, LAST);
+		driver_unmap(world, &many[0], false);
+		driver_unmap(world, &many[1], false);
+		world_end(world);
+	}
+}
+
+/* ---- limits ---- */
+
+/* A 32-bit device is served when all else is full, from what was kept for it. */
+static void low_limit(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
+		struct world *world = begin(&xs_policies[i], 60, 1,
+					    LOW - 20 * XS_BLOCK_BYTES);
+		u32 count = 0, low = 0;
+
+		/* 20 blocks are below 4 GiB; half of them are kept. */
+		for (; count < 50; count++) {
+			many[count] = map(world, 40, LAST);
+			low += many[count].iova < LOW;
+		}
+		CHECK(low == 10);
+		for (; count < 58; count++)
+			many[count] = map(world, 40, LOW - 1);
+		many[count++] = map(world, 1, LOW - 1);
+		many[count++] = map(world, 3, LOW - 1);
+		/* Others get what is left when there is nothing else. */
+		many[count++] = map(world, 1, LAST);
+		while (count--)
+			driver_unmap(world, &many[count], false);
+		world_end(world);
+	}
+}
+
+/* With a limit inside of what is open, cached and listed. */
+static void limit_seed(u64 seed)
+{
+	const struct xs_policy *policy = &xs_policies[seed % xs_policy_count];
+	struct world *world = begin(policy, 40, 2, seed % 2 ?
+				    LOW - 16 * XS_BLOCK_BYTES : 0);
+	u64 random = seed, start = world->first_page << XS_PAGE_LG2;
+	u32 count = 0;
+
+	for (u32 step = 0; step < 1500 && !test_failed(); step++) {
+		struct mapping *mapping = &many[count];
+		u32 pages = 1 + test_below(&random,
+					   1 + (64u >> test_below(&random, 9)));
+		u64 last = start + (2 + test_below(&random, 38)) *
+				   XS_BLOCK_BYTES - 1 -
+			   test_below(&random, 3) * XS_PAGE_BYTES;
+
+		test_replay(seed, step);
+		test_be_cpu(test_below(&random, 2));
+		*mapping = (struct mapping){ .pages = pages };
+		if (test_below(&random, 5) > 2 && count < 300) {
+			/* The driver checks the limit. */
+			count += driver_map(world, mapping, last);
+		} else if (count) {
+			u32 at = test_below(&random, count);
+
+			driver_unmap(world, &many[at], false);
+			many[at] = many[--count];
+		}
+		world_advance(world, 1000 * test_below(&random, 900));
+	}
+	while (count && !test_failed())
+		driver_unmap(world, &many[--count], false);
+	test_be_cpu(0);
+	if (test_failed())
+		world_free(world);
+	else
+		world_end(world);
+}
+
+static void limits(void)
+{
+	test_seeds(20, limit_seed);
+}
+
+/* ---- far up ---- */
+
+static void check_far(const struct xs_policy *policy, u64 start)
+{
+	static const u32 pages[] = { 1, 3, 64, 65, 1000, 1024, 2500 };
+	struct world *world = begin(policy, WORLD_BLOCKS_MAX, 2, start);
+
+	for (u32 round = 0; round < 3; round++) {
+		for (u32 i = 0; i < 7; i++) {
+			struct mapping mapping = {
+				.pages = pages[i], .prot = PROT_WRITE_,
+				.parts = round, .kind = MEMORY_COUNTED,
+			};
+
+			test_be_cpu(i % 2);
+			CHECK(driver_map(world, &mapping, LAST));
+			CHECK(mapping.iova >= start);
+			driver_check(world, &mapping);
+			test_be_cpu(i / 2 % 2);
+			driver_unmap(world, &mapping, false);
+		}
+		/* Below it there is nothing. */
+		many[0] = (struct mapping){ .pages = 1 };
+		if (start)
+			CHECK(!driver_map(world, &many[0], start - 1));
+		world_advance(world, 20000000);
+		world_check_synced(world);
+		world_trim(world, true);
+	}
+	test_be_cpu(0);
+	world_end(world);
+}
+
+static void far(void)
+{
+	static const u64 starts[] = {
+		0, LOW, LOW - 100 * XS_BLOCK_BYTES, 1ULL << 42, 1ULL << 45,
+		(1ULL << 45) + 3 * XS_BLOCK_BYTES,
+		XS_SPACE_END - WORLD_BLOCKS_MAX * XS_BLOCK_BYTES,
+	};
+
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++)
+		for (u32 j = 0; j < sizeof(starts) / sizeof(starts[0]); j++)
+			check_far(&xs_policies[i], starts[j]);
+}
+
+/* ---- memory that is given back ---- */
+
+/*
+ * All blocks are used and given back: the engine says so, and what described them is
+ * freed, but for a little. Page-table pages are pruned with it.
+ */
+static void trim(void)
+{
+	for (u32 i = 0; i < 2 * xs_policy_count && !test_failed(); i++) {
+		const struct xs_policy *policy = &xs_policies[i / 2];
+		u64 start = i % 2 ? 1ULL << 45 : 0;
+		struct world *world = begin(policy, 200, 1, start);
+		u64 before = 0, most, leaves;
+		u32 count = 0;
+
+		world->engine.space.empty_kept = 2;
+		for (u32 round = 0; round < 3; round++) {
+			for (count = 0; count < 190; count++)
+				many[count] = map(world, 50, LAST);
+			most = world->allocations;
+			leaves = world->engine.space.leaves;
+			world->surplus = 0;
+			while (count--)
+				driver_unmap(world, &many[count], false);
+			xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+			xs_engine_retire_cpu(&world->engine, 0);
+			world_advance(world, 20000000);
+			/* Magazines may keep blocks in use; not of 50 pages. */
+			CHECK(world->surplus == 1);
+			world_trim(world, false);
+			CHECK(world->engine.space.empty <= 2 + (start != 0));
+			CHECK(world->engine.space.leaves < leaves / 2);
+			CHECK(world->allocations < most - leaves);
+			CHECK(world->pruned >= (leaves - 6) * XS_LEAF_PAGES);
+			CHECK(!round || world->allocations == before);
+			before = world->allocations;
+			world->pruned = 0;
+			world_trim(world, true);
+			CHECK(world->allocations == before && !world->pruned);
+		}
+		world_end(world);
+	}
+}
+
+/*
+ * A CPU may still have a block open that another one claimed and gave back, and
+ * whose leaf is freed then. It got there by a list while the block was stashed.
+ */
+static void trim_open(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 64, 2, LOW);
+	struct xs_engine *engine = &world->engine;
+	struct xs_block *block;
+	struct mapping mapping = map(world, 1, LAST);
+
+	engine->space.empty_kept = 0;
+	xs_enter();
+	block = xs_space_block(&engine->space, mapping.iova >> XS_PAGE_LG2);
+	xs_exit();
+	CHECK(engine->cpus[0]->open[0] == block);
+	/* What an interleaving leaves: CPU 1 has it open, too. */
+	engine->cpus[1]->open[0] = block;
+	driver_unmap(world, &mapping, false);
+	xs_engine_retire_cpu(engine, 0);
+	CHECK(!engine->space.taken && engine->cpus[1]->open[0] == block);
+	world_trim(world, true);
+	CHECK(engine->cpus[1]->open[0] != block);
+	test_be_cpu(1);
+	mapping = map(world, 1, LAST);
+	driver_unmap(world, &mapping, false);
+	test_be_cpu(0);
+	world_end(world);
+}
+
+/* ---- what is mapped ---- */
+
+/* The engine names just the mappings that there are, each once and in order. */
+static void check_named(struct world *world, u32 count)
+{
+	u64 iova = 0, pages = 0, named = 0;
+	u32 found;
+
+	for (; xs_engine_next_mapping(&world->engine, &iova, &found); named++) {
+		u32 at = 0;
+
+		while (at < count && many[at].iova != iova)
+			at++;
+		if (!CHECK(at < count) || !CHECK(many[at].pages == found))
+			return;
+		pages += found;
+		iova += found * XS_PAGE_BYTES;
+	}
+	CHECK(named == count);
+	CHECK(pages == world_mapped_pages(world));
+	CHECK((s64)pages == xs_engine_live(&world->engine));
+}
+
+static void named_seed(u64 seed)
+{
+	static struct xs_ledger sum;
+	const struct xs_policy *policy = &xs_policies[seed % xs_policy_count];
+	struct world *world = begin(policy, 100, 2, seed % 3 << 44);
+	u64 random = seed, iova = LAST;
+	u32 count = 0, pages;
+
+	for (u32 step = 0; step < 300 && !test_failed(); step++) {
+		struct mapping *mapping = &many[count];
+
+		test_replay(seed, step);
+		*mapping = (struct mapping){
+			.pages = 1 + test_below(&random, 300u >>
+						test_below(&random, 9)),
+			.parts = test_below(&random, 3),
+			.kind = test_below(&random, MEMORY_KINDS),
+		};
+		if (test_below(&random, 5) > 1 && count < 100) {
+			count += driver_map(world, mapping, LAST);
+		} else if (count) {
+			u32 at = test_below(&random, count);
+
+			driver_unmap(world, &many[at], test_below(&random, 2));
+			many[at] = many[--count];
+		}
+		check_named(world, count);
+		CHECK(xs_engine_audit(&world->engine, &sum) ==
+		      xs_engine_live(&world->engine));
+	}
+	CHECK(!xs_engine_next_mapping(&world->engine, &iova, &pages));
+	while (count && !test_failed())
+		driver_unmap(world, &many[--count], false);
+	if (test_failed())
+		world_free(world);
+	else
+		world_end(world);
+}
+
+static void named(void)
+{
+	test_seeds(30, named_seed);
+}
+
+/* Pages of a driver's block count as its own, until each is mapped. */
+static void named_own(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 40, 1, 0);
+	static struct xs_ledger sum;
+	u64 iova = xs_engine_take_block(&world->engine, 20, LAST);
+
+	for (u32 i = 0; i < 20 && !test_failed(); i++) {
+		many[i] = (struct mapping){ .pages = 1 };
+		check_named(world, i);
+		CHECK(xs_engine_audit(&world->engine, &sum) == i);
+		CHECK(driver_map_at(world, &many[i], iova + i * XS_PAGE_BYTES));
+	}
+	for (u32 i = 20; i--;) {
+		check_named(world, i + 1);
+		driver_unmap_aware(world, &many[i], 1, false);
+	}
+	check_named(world, 0);
+	world_end(world);
+}
+
+const struct test place_tests[] = {
+	{ "place_footprint", footprint },
+	{ "place_holes", holes },
+	{ "place_starved", starved },
+	{ "place_reclaims", reclaims },
+	{ "place_low_limit", low_limit },
+	{ "place_limits", limits },
+	{ "place_far", far },
+	{ "place_trim", trim },
+	{ "place_trim_open", trim_open },
+	{ "place_named", named },
+	{ "place_named_own", named_own },
+	{ NULL, NULL },
+};

@@ -4,6 +4,7 @@
  * bit for bit. A failure prints the one line that repeats it, then the shortest
  * trace that could be found.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,30 @@ static void tell_failure(const struct options *options, u64 seed, u64 before)
 		shrink(&config, &run);
 }
 
+static void crashed(int signal, siginfo_t *info, void *context)
+{
+	sim_fail("crash", "%s at %p", strsignal(signal), info->si_addr);
+}
+
+/*
+ * A wild access of the engine is a failure like the others: it has a replay line
+ * and is shrunk. The handler has a stack of its own, since a CPU's may be what
+ * is broken, and is left by a jump to the run's beginning.
+ */
+static void catch_crashes(void)
+{
+	static char stack[64 << 10];
+	const stack_t own = { .ss_sp = stack, .ss_size = sizeof(stack) };
+	const struct sigaction action = {
+		.sa_sigaction = crashed, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER
+	};
+	static const int signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+
+	sigaltstack(&own, NULL);
+	for (u32 i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &action, NULL);
+}
+
 /* @points, @pages: the most that were without interrupts. */
 static void tell_more(const u64 *faults, u64 points, u32 pages)
 {
@@ -126,6 +151,7 @@ int main(int count, char **words)
 
 	if (!parse(&options, count, words))
 		return usage();
+	catch_crashes();
 	for (seed = options.seed; seed < options.seed + options.seeds; seed++) {
 		struct sim_config config = config_of(&options, seed);
 		struct sim_run run = { .seed = seed, .operations = options.events };

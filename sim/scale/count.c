@@ -50,6 +50,7 @@ static void tell_traffic(void)
 	run_tell("polls", traffic_count.polls);
 	run_tell("maps", traffic_count.maps);
 	run_tell("unmaps", traffic_count.unmaps);
+	run_tell("completed", traffic_count.completed);
 	run_tell("handed", traffic_count.handed);
 	run_tell("expired", traffic_count.expired);
 	run_tell("trims", traffic_count.trims);

@@ -112,6 +112,7 @@ static void complete(struct cpu *cpu, const struct packet *packet)
 {
 	u32 other;
 
+	traffic_count.completed++;
 	if (traffic.cpus == 1 || draw(100) >= traffic.elsewhere) {
 		unmap_one(cpu, packet);
 		return;

@@ -51,7 +51,8 @@ struct traffic_count {
 	u64 unmaps;
 	u64 unmapped_pages;
 	u64 polls;
-	u64 handed;		/* to another CPU, in buffers */
+	u64 completed;		/* by the device and by the driver, in buffers */
+	u64 handed;		/* of these to another CPU, which unmaps them */
 	u64 expired;		/* timers that fired */
 	u64 trims;		/* of the space */
 };

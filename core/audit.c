@@ -74,7 +74,7 @@ bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages)
 	struct xs_leaf *leaf;
 	u64 first = page;
 
-	while ((leaf = xs_space_next_leaf(&engine->space, &first))) {
+	while ((leaf = xs_tree_next_leaf(&engine->space.tree, &first))) {
 		u64 end = first + XS_LEAF_PAGES;
 
 		for (page = page > first ? page : first; page < end; page++) {
@@ -114,7 +114,7 @@ static u64 xs_count_given(struct xs_engine *engine)
 	u64 given = 0, page = 0;
 	struct xs_leaf *leaf;
 
-	while ((leaf = xs_space_next_leaf(&engine->space, &page))) {
+	while ((leaf = xs_tree_next_leaf(&engine->space.tree, &page))) {
 		given += xs_leaf_given(leaf);
 		page += XS_LEAF_PAGES;
 	}

@@ -96,6 +96,7 @@ static xs_inline u64 xs_sync_take_row(struct xs_batch *batch,
 			record + xs_batch_row(at, stop);
 		const struct xs_record *begin = record;
 
+#pragma GCC unroll 4
 		do {
 			key += XS_KEY_NEXT;
 			if (xs_load_acquire(&record->key) != key)
@@ -252,6 +253,7 @@ static u32 xs_sync_release_ones(struct xs_cpu *cpu, u64 at, u64 end)
 	struct xs_record *record = xs_batch_record(&cpu->batch, at);
 	struct xs_record *last = record + (end - at);
 
+#pragma GCC unroll 4
 	for (; record < last; record++) {
 		xs_ref_t ref = record->ref;
 
@@ -489,13 +491,11 @@ static void xs_sync_range_count(struct xs_engine *engine, u32 pages,
 				       XS_SYNC_UNMAP, pages, 1, sent, 0);
 }
 
-void xs_sync_now(struct xs_engine *engine, const struct xs_policy *policy,
-		 u64 page, u32 pages)
+void xs_sync_now(struct xs_engine *engine, u64 page, u32 pages)
 {
 	struct xs_commands sent = xs_sync_range(engine, page, pages);
 
 	xs_sync_range_count(engine, pages, &sent);
-	xs_place_back(engine, policy, page, pages);
 }
 
 void xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages)

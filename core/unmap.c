@@ -215,13 +215,16 @@ static bool xs_claim_defer(struct xs_engine *engine,
 	return room;
 }
 
-/* Sync a claim before the return. */
+/* Sync a claim before the return, then let it go. @held: its references are. */
 static void xs_claim_now(struct xs_engine *engine,
 			 const struct xs_policy *policy,
-			 const struct xs_claim *claim)
+			 const struct xs_claim *claim, bool held)
 {
+	xs_sync_now(engine, claim->page, claim->pages);
+	if (held)
+		xs_claim_release(claim, claim->pages);
 	xs_claim_end(claim);
-	xs_sync_now(engine, policy, claim->page, claim->pages);
+	xs_place_back(engine, policy, claim->page, claim->pages);
 }
 
 /* Unmap what was claimed. */
@@ -236,15 +239,10 @@ static void xs_claim_unmap(struct xs_engine *engine,
 	xs_count_unmap(engine, claim->pages);
 	if (how == XS_UNMAP_NOW || xs_syncs_on(policy, XS_SYNC_UNMAP) ||
 	    (policy->syncs & XS_SYNC_ORDINARY && !promise) ||
-	    (holds && !xs_claim_hold(claim, &count))) {
-		xs_claim_now(engine, policy, claim);
-		return;
-	}
-	if (xs_claim_defer(engine, policy, claim, holds, count, promise))
-		return;
-	if (holds)
-		xs_claim_release(claim, claim->pages);
-	xs_claim_now(engine, policy, claim);
+	    (holds && !xs_claim_hold(claim, &count)))
+		xs_claim_now(engine, policy, claim, false);
+	else if (!xs_claim_defer(engine, policy, claim, holds, count, promise))
+		xs_claim_now(engine, policy, claim, holds);
 }
 
 /* ---- any unmap ---- */
@@ -317,11 +315,8 @@ static xs_noinline void xs_unmap_one_rest(struct xs_engine *engine, u64 page,
 	struct xs_claim claim = { .first = xs_slot_one(ref), .page = page,
 				  .pages = 1 };
 
-	if (!xs_claim_defer(engine, policy, &claim, true, 1, promise)) {
-		if (xs_ref_can_be_held(ref))
-			xs_ref_release(ref);
-		xs_claim_now(engine, policy, &claim);
-	}
+	if (!xs_claim_defer(engine, policy, &claim, true, 1, promise))
+		xs_claim_now(engine, policy, &claim, true);
 	xs_exit();
 }
 
@@ -335,7 +330,7 @@ static xs_noinline void xs_unmap_one_unheld(struct xs_engine *engine, u64 page,
 	if (xs_ref_hold(ref)) {
 		xs_unmap_one_rest(engine, page, ref, false);
 	} else {
-		xs_claim_now(engine, xs_policy_of(engine), &claim);
+		xs_claim_now(engine, xs_policy_of(engine), &claim, false);
 		xs_exit();
 	}
 }
@@ -365,7 +360,9 @@ static xs_noinline void xs_unmap_one_bare(struct xs_engine *engine, u64 iova,
 	}
 	xs_count(engine->counts, unmaps, 1);
 	if (now) {
-		xs_sync_now(engine, policy, page, 1);
+		const struct xs_claim claim = { .page = page, .pages = 1 };
+
+		xs_claim_now(engine, policy, &claim, false);
 		xs_exit();
 		return;
 	}
@@ -494,7 +491,7 @@ static void xs_defer_each(struct xs_engine *engine,
 		claim.pages = run;
 		mask &= ~xs_mask_of(at, run);
 		if (!xs_claim_defer(engine, policy, &claim, false, 1, true))
-			xs_claim_now(engine, policy, &claim);
+			xs_claim_now(engine, policy, &claim, false);
 	}
 }
 

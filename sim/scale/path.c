@@ -13,6 +13,7 @@ __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 #include "../../core/slot.c"
 #include "../../core/shelf.c"
 #include "../../core/block.c"
+#include "../../core/tree.c"
 #include "../../core/space.c"
 #include "../../core/magazine.c"
 #include "../../core/batch.c"

@@ -6,6 +6,7 @@
 #include "../../core/policy.c"
 #include "../../core/ledger.c"
 #include "../../core/slot.c"
+#include "../../core/tree.c"
 #include "../../core/space.c"
 #include "../../core/shelf.c"
 #include "../../core/block.c"

@@ -116,7 +116,9 @@ u64 time_clock(void *world)
 void time_deferred(void *world, u32 cpu, bool starts, u64 deadline_ns)
 {
 	(void)world;
-	sim.cpus[cpu].poll_due = true;
+	/* As in Linux, where the list of a CPU is its own. */
+	if (cpu == sim_cpu_now())
+		sim.cpus[cpu].poll_due = true;
 	if (starts) {
 		/* The running timer, if there is one, is too late: start anew. */
 		sim.cpus[cpu].deadline_ns = 0;

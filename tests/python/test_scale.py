@@ -167,10 +167,9 @@ def test_a_broken_claim_is_named() -> None:
     assert not scale.broken_claims([scale.Count(tiny("lazy"), {}, "no IOVA left")], claims)
 
 
-@pytest.mark.parametrize("life", scale.LIVES)
-def test_what_is_claimed(tools: root.Root, life: str) -> None:
-    program = scale.compiled(tools)
-    configs = scale.matrix(scale.AWARE, (8, 64), (0, 10), (life,), seed=1, slice_=1)
+@pytest.mark.parametrize(("life", "policies"), [("short", scale.AWARE), ("mixed", ("fused",))])
+def test_what_is_claimed(program: Path, life: str, policies: tuple[str, ...]) -> None:
+    configs = scale.matrix(policies, (64,), (0, 33), (life,), seed=1, slice_=1)
     assert not scale.broken_claims(scale.counted(program, config) for config in configs)
 
 

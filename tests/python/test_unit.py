@@ -106,6 +106,15 @@ FAULTS = (
         "		ranges = xs_sync_invalidate(engine, batch->runs, &taken, &gather);\n",
     ),
     Fault(
+        "what is held is let go before its own sync if it cannot be deferred",
+        "unmap.c",
+        "	xs_sync_now(engine, claim->page, claim->pages);\n	if (held)\n"
+        "		xs_claim_release(claim, claim->pages);\n",
+        "	if (held)\n		xs_claim_release(claim, claim->pages);\n"
+        "	xs_sync_now(engine, claim->page, claim->pages);\n",
+        ("only=engine_no_batch",),
+    ),
+    Fault(
         "IOVAs are free before the invalidation",
         "sync.c",
         "		xs_sync_remove(engine, batch->runs, taken.runs, &gather);\n",
@@ -408,20 +417,20 @@ FAULTS = (
     Fault(
         "nothing below 4 GiB is kept",
         "space.c",
-        "	if (keep)\n		found = xs_space_find_from(space, count, XS_LOW_BLOCKS, end);\n",
-        "	if (false)\n		found = xs_space_find_from(space, count, XS_LOW_BLOCKS, end);\n",
+        "	if (keep)\n		found = xs_tree_find(&space->tree, count, XS_LOW_BLOCKS, end);\n",
+        "	if (false)\n		found = xs_tree_find(&space->tree, count, XS_LOW_BLOCKS, end);\n",
         ("only=place_low_limit",),
     ),
     Fault(
         "a trim takes what is used as a whole for empty",
-        "space.c",
+        "tree.c",
         "		if (xs_bit(node->full, *at))\n			return 0;\n",
         "",
         ("only=space_against_model",),
     ),
     Fault(
         "what is withheld twice is handed out",
-        "space.c",
+        "tree.c",
         "	if (take && xs_bit(node->full, at))\n		return;\n",
         "",
         ("only=space_against_model",),
@@ -429,8 +438,8 @@ FAULTS = (
     Fault(
         "a block without memory for its slots is taken all the same",
         "space.c",
-        "	if (leaf && !xs_leaf_add_slots(space, leaf))\n		leaf = 0;\n",
-        "	if (leaf)\n		xs_leaf_add_slots(space, leaf);\n",
+        "	if (leaf && !xs_leaf_add_slots(&space->tree, leaf))\n		leaf = 0;\n",
+        "	if (leaf)\n		xs_leaf_add_slots(&space->tree, leaf);\n",
         ("only=engine_each_failure",),
     ),
     # magazines

@@ -944,6 +944,29 @@ static void check_no_memory(struct world *world, const struct xs_policy *policy)
 	world->alloc_fails_in = 0;
 }
 
+/* What is held and then cannot be deferred is held until its own sync. */
+static void check_no_batch(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mapping;
+
+	(void)policy;
+	for (u32 pages = 1; pages <= XS_BLOCK_PAGES; pages *= 4) {
+		mapping = (struct mapping){ .pages = pages,
+					    .prot = PROT_WRITE_ };
+		CHECK(driver_map(world, &mapping, LAST));
+		world->alloc_fails_in = 1;
+		driver_unmap(world, &mapping, false);
+		world->alloc_fails_in = 0;
+		CHECK(!world->let_go);
+		world_check_synced(world);
+	}
+}
+
+static void no_batch(void)
+{
+	each_policy(check_no_batch);
+}
+
 static void no_memory(void)
 {
 	each_policy(check_no_memory);
@@ -1225,6 +1248,7 @@ const struct test engine_tests[] = {
 	{ "engine_refused", refused },
 	{ "engine_no_memory_at_init", no_memory_at_init },
 	{ "engine_no_memory", no_memory },
+	{ "engine_no_batch", no_batch },
 	{ "engine_each_failure", each_failure },
 	{ "engine_retire", retire },
 	{ "engine_exposure", exposure },

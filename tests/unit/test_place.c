@@ -374,7 +374,7 @@ static void trim(void)
 			for (count = 0; count < 190; count++)
 				many[count] = map(world, 50, LAST);
 			most = world->allocations;
-			leaves = world->engine.space.leaves;
+			leaves = world->engine.space.tree.leaves;
 			world->surplus = 0;
 			while (count--)
 				driver_unmap(world, &many[count], false);
@@ -384,8 +384,8 @@ static void trim(void)
 			/* Magazines may keep blocks in use; not of 50 pages. */
 			CHECK(world->surplus == 1);
 			world_trim(world, false);
-			CHECK(world->engine.space.empty <= 2 + (start != 0));
-			CHECK(world->engine.space.leaves < leaves / 2);
+			CHECK(world->engine.space.tree.empty <= 2 + (start != 0));
+			CHECK(world->engine.space.tree.leaves < leaves / 2);
 			CHECK(world->allocations < most - leaves);
 			CHECK(world->pruned >= (leaves - 6) * XS_LEAF_PAGES);
 			CHECK(!round || world->allocations == before);

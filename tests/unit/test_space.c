@@ -271,11 +271,11 @@ static void check_leaves(bool trimmed)
 	struct xs_leaf *leaf;
 	u64 page = 0, leaves = 0;
 
-	while ((leaf = xs_space_next_leaf(&s.space, &page))) {
+	while ((leaf = xs_tree_next_leaf(&s.space.tree, &page))) {
 		u64 first = page / XS_BLOCK_PAGES;
 
 		xs_enter();
-		CHECK(xs_space_leaf(&s.space, page) == leaf);
+		CHECK(xs_tree_leaf(&s.space.tree, page) == leaf);
 		CHECK(page % XS_LEAF_PAGES == 0);
 		CHECK(!trimmed || model_hit(first, first + XS_LEAF_BLOCKS));
 		for (u32 i = 0; i < XS_LEAF_BLOCKS; i++)
@@ -285,7 +285,7 @@ static void check_leaves(bool trimmed)
 		leaves++;
 		page += XS_LEAF_PAGES;
 	}
-	CHECK(leaves == s.space.leaves);
+	CHECK(leaves == s.space.tree.leaves);
 }
 
 static void trim(void)
@@ -301,7 +301,7 @@ static void trim(void)
 			u64 page = detached[i].block * XS_BLOCK_PAGES;
 
 			xs_enter();
-			CHECK(!xs_space_leaf(&s.space, page));
+			CHECK(!xs_tree_leaf(&s.space.tree, page));
 			CHECK(!xs_space_slot(&s.space, page));
 			xs_exit();
 		}
@@ -374,8 +374,8 @@ static void all_of_it(void)
 	CHECK(take(LAST) == END_BLOCKS - 3);
 	CHECK(take(LAST) == NONE);
 	xs_enter();
-	CHECK(!xs_space_leaf(&s.space, XS_SPACE_END >> XS_PAGE_LG2));
-	CHECK(!xs_space_leaf(&s.space, LAST >> XS_PAGE_LG2));
+	CHECK(!xs_tree_leaf(&s.space.tree, XS_SPACE_END >> XS_PAGE_LG2));
+	CHECK(!xs_tree_leaf(&s.space.tree, LAST >> XS_PAGE_LG2));
 	CHECK(!xs_space_block(&s.space, 1ULL << 35));
 	xs_exit();
 	end();

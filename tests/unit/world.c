@@ -172,8 +172,11 @@ void xs_ref_release(xs_ref_t ref)
 {
 	struct memory *memory = memory_of(ref);
 
-	if (memory)
-		memory_put(the_world, memory);
+	if (!memory)
+		return;
+	if (get(&memory->reach))
+		add(&the_world->let_go, 1);
+	memory_put(the_world, memory);
 }
 
 /* ---- the engine's world ---- */

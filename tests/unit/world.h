@@ -103,6 +103,7 @@ struct world {
 	bool frees_early;	/* the driver frees memory that it has mapped */
 
 	u64 fast_holds;
+	u64 let_go;		/* references of pages that were reachable */
 	u64 allocations;
 	u64 sent_page, sent_domain, sent_global;
 	u64 synced_calls;

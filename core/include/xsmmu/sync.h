@@ -2,7 +2,8 @@
 /*
  * The sync: take what a batch has, remove it from the page table, invalidate and
  * wait, and only then release what was held and let the IOVAs go. That order is
- * the product, and stands in xs_sync_batch() and xs_sync_now() only.
+ * the product, and stands in three places only: xs_sync_some() for a batch,
+ * xs_claim_now() for one mapping, xs_sync_run() for one of whole blocks.
  */
 #ifndef XSMMU_SYNC_H
 #define XSMMU_SYNC_H
@@ -48,13 +49,12 @@ void xs_sync_batch(struct xs_engine *engine, struct xs_cpu *cpu,
 void xs_sync_block(struct xs_engine *engine, struct xs_block *block);
 
 /*
- * Sync @pages pages from page @page on, which were unmapped and are not deferred,
- * before the return, and let their IOVAs go. At most a block's. Entered.
+ * Remove and invalidate @pages pages from page @page on, which were unmapped and are
+ * not deferred, before the return. At most a block's. Entered.
  */
-void xs_sync_now(struct xs_engine *engine, const struct xs_policy *policy,
-		 u64 page, u32 pages);
+void xs_sync_now(struct xs_engine *engine, u64 page, u32 pages);
 
-/* The same of a run of whole blocks; not entered. */
+/* The same of a run of whole blocks, whose IOVAs it lets go; not entered. */
 void xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages);
 
 /*

@@ -74,10 +74,9 @@ struct xs_world_ops {
 
 	/*
 	 * CPU @cpu has deferred unmaps that no poll and no timer knows of. The
-	 * world calls xs_engine_poll() at the next end of a poll on that CPU,
-	 * and xs_engine_expire() no later than at @deadline_ns if @arm is set,
-	 * whatever was to happen before. It is this CPU, or one that the world
-	 * was told of since its last poll.
+	 * world calls xs_engine_poll() at the next end of a poll on that CPU, if
+	 * it is the running one, and xs_engine_expire() no later than at
+	 * @deadline_ns if @arm is set, whatever was to happen before.
 	 */
 	void (*deferred)(void *world, u32 cpu, bool arm, u64 deadline_ns);
 

@@ -248,12 +248,12 @@ static void reserve(void)
 	CHECK(xs_batch_reserve(batch, 3, 60, 200) == 1);
 	CHECK(xs_batch_pages(batch) == 61);
 	CHECK(*xs_batch_began_ns(batch, 0) == 100);
-	CHECK(xs_batch_reserve(batch, XS_BLOCK_PAGES, XS_BLOCK_PAGES, 300) == 4);
-	CHECK(*xs_batch_began_ns(batch, 63) == 100);
-	CHECK(*xs_batch_began_ns(batch, 64) == 300);
-	CHECK(xs_batch_pages(batch) == 125);
-	CHECK(xs_batch_has_room(batch, XS_BATCH_RECORDS - 68));
-	CHECK(!xs_batch_has_room(batch, XS_BATCH_RECORDS - 67));
+	CHECK(xs_batch_reserve(batch, XS_BATCH_GROUP, XS_BATCH_GROUP, 300) == 4);
+	CHECK(*xs_batch_began_ns(batch, XS_BATCH_GROUP - 1) == 100);
+	CHECK(*xs_batch_began_ns(batch, XS_BATCH_GROUP) == 300);
+	CHECK(xs_batch_pages(batch) == 61 + XS_BATCH_GROUP);
+	CHECK(xs_batch_has_room(batch, XS_BATCH_RECORDS - XS_BATCH_GROUP - 4));
+	CHECK(!xs_batch_has_room(batch, XS_BATCH_RECORDS - XS_BATCH_GROUP - 3));
 	CHECK(xs_batch_row(1020, 1030) == 4 && xs_batch_row(1024, 1030) == 6);
 	batch_free(batch);
 }

@@ -27,7 +27,7 @@
 /* Powers of two; a test may have smaller ones. */
 #ifndef XS_BATCH_RECORDS
 #define XS_BATCH_RECORDS	1024u
-#define XS_BATCH_GROUP		64u
+#define XS_BATCH_GROUP		128u
 #endif
 #define XS_BATCH_GROUPS		(XS_BATCH_RECORDS / XS_BATCH_GROUP)
 

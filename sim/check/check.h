@@ -103,6 +103,14 @@ struct shadow_table {
 	u32 page, pages;
 };
 
+/* A map that has synced other CPUs: when it began, the first such sync, which CPUs. */
+struct shadow_reclaim {
+	u64 map;
+	u64 began_ns;
+	u64 synced_ns;
+	u64 cpus;
+};
+
 #define SHADOW_EMPTY	16u
 #define SHADOW_TABLES	2400u
 
@@ -116,8 +124,8 @@ struct shadow {
 	u32 level;		/* promised now */
 	bool changing;		/* the policy */
 	u64 changed;		/* event */
-	u64 reclaimed_ns;	/* a map has synced other CPUs, that began then */
-	u64 reclaiming_ns;	/* the one before */
+	struct shadow_reclaim reclaims[8];	/* the last ones, a ring */
+	u32 reclaim;		/* the next */
 	bool landed_after;	/* an access after an unmap's return */
 	bool landed_reused;	/* the same, in memory of another owner */
 	u64 window_ns;

@@ -45,19 +45,38 @@ static void check_commands(const struct sim_sync *sync)
 		sim_fail("sent", "a range is larger than what was unmapped, or needs more commands");
 }
 
-#define RECLAIM_NS	10000000u
+#define RECLAIM_NS	10000000
+
+/* Could maps have decided to, between begin and first sync, so long after each other? */
+static bool are_apart(const struct shadow_reclaim *a, const struct shadow_reclaim *b)
+{
+	return (s64)(b->synced_ns - a->began_ns) >= RECLAIM_NS ||
+	       (s64)(a->synced_ns - b->began_ns) >= RECLAIM_NS;
+}
 
 static void check_reclaim(const struct sim_event *event, const struct sim_sync *sync)
 {
-	if (sync->cpu == event->cpu || !sync->map_began_ns)
+	const struct shadow_reclaim next = {
+		sync->map, sync->map_began_ns, event->now_ns, 1ULL << sync->cpu
+	};
+	u32 count = sizeof(shadow.reclaims) / sizeof(shadow.reclaims[0]);
+
+	if (sync->cpu == event->cpu || !sync->map)
 		return;
-	if (sync->map_began_ns != shadow.reclaimed_ns) {
-		shadow.reclaiming_ns = shadow.reclaimed_ns;
-		shadow.reclaimed_ns = sync->map_began_ns;
+	for (u32 i = 0; i < count; i++) {
+		struct shadow_reclaim *at = &shadow.reclaims[i];
+
+		if (at->map == next.map) {
+			if (at->cpus & next.cpus)
+				sim_fail("sent", "a map has synced CPU %u twice", sync->cpu);
+			at->cpus |= next.cpus;
+			return;
+		}
+		if (at->map && !are_apart(at, &next))
+			sim_fail("sent", "maps have synced other CPUs twice in %llu ns",
+				 (unsigned long long)(next.synced_ns - at->began_ns));
 	}
-	if (shadow.reclaiming_ns && event->now_ns - shadow.reclaiming_ns < RECLAIM_NS)
-		sim_fail("sent", "maps have synced other CPUs twice in %llu ns",
-			 (unsigned long long)(event->now_ns - shadow.reclaiming_ns));
+	shadow.reclaims[shadow.reclaim++ % count] = next;
 }
 
 void check_sent(const struct sim_event *event)

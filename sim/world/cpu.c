@@ -190,7 +190,7 @@ static void interrupt(void (*handler)(void))
 		return;
 	me->interrupted = true;
 	me->straying = 0;
-	me->map_began_ns = 0;
+	me->map = 0;
 	handler();
 	me->interrupted = false;
 	me->stream = before.stream;
@@ -198,6 +198,7 @@ static void interrupt(void (*handler)(void))
 	me->straying = before.straying;
 	me->warnings = before.warnings;
 	me->causes = before.causes;
+	me->map = before.map;
 	me->map_began_ns = before.map_began_ns;
 }
 

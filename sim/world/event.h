@@ -123,7 +123,7 @@ static inline u32 entry_serial(u64 entry)
  * @ranges:	asked for, 0: the domain; @exact: commands can be as large as they are
  * @tables:	page-table pages that it has freed
  * @age_ns:	of the oldest page, as the engine says
- * @map_began_ns: of the map that the CPU is in, 0: none
+ * @map:	the number of the one that the CPU is in, 0: none; @map_began_ns: its begin
  */
 struct sim_sync {
 	u32 cause, causes;
@@ -135,6 +135,7 @@ struct sim_sync {
 	u32 tables;
 	struct xs_commands sent;
 	u64 age_ns;
+	u64 map;
 	u64 map_began_ns;
 };
 

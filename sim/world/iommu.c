@@ -182,6 +182,7 @@ static void synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 	sync.pages = pages;
 	sync.sent = *sent;
 	sync.age_ns = oldest_ns;
+	sync.map = sim_me->map;
 	sync.map_began_ns = sim_me->map_began_ns;
 	sim_event(EV_SYNC, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&sync);
 }

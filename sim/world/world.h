@@ -47,7 +47,8 @@ struct sim_cpu {
 	u32 straying;		/* in a call that is to warn, how often */
 	u32 warnings;		/* in those */
 	u32 causes;		/* of a sync, that the running call can have */
-	u64 map_began_ns;	/* of the running map, 0: none */
+	u64 map;		/* the number of the running one, 0: none */
+	u64 map_began_ns;
 	bool has_batch;		/* the engine got memory for it */
 	u32 entered;		/* calls of the engine, nested */
 	u64 exits;		/* from the outermost one, so far */
@@ -94,6 +95,7 @@ struct sim_world {
 	u64 epoch_end_ns;
 	u64 steps;		/* begun */
 	u64 operations;		/* calls of the engine */
+	u64 maps_begun;
 	u64 digest;
 	u32 calls;		/* of the engine, running */
 	u32 expiring;		/* timers in their handler */
@@ -177,6 +179,7 @@ static inline void sim_map_begin(u32 pages)
 {
 	sim.mapping++;
 	sim.mapping_pages += pages;
+	sim_me->map = ++sim.maps_begun;
 	sim_me->map_began_ns = sim.now_ns;
 	sim_call_begin(XS_SYNC_BIT(XS_SYNC_FULL));
 }
@@ -189,7 +192,7 @@ static inline void sim_call_end(void)
 static inline void sim_map_end(u32 pages)
 {
 	sim_call_end();
-	sim_me->map_began_ns = 0;
+	sim_me->map = 0;
 	sim.mapping_pages -= pages;
 	sim.mapping--;
 }

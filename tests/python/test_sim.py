@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,14 @@ def test_replay_line_repeats_the_failure() -> None:
     steps = re.search(r"^shrunk from \d+ to (\d+) steps", first.stdout, re.MULTILINE)
     assert steps
     assert int(steps[1]) < 20
+
+
+def test_unknown_mutant_fails() -> None:
+    outcome = subprocess.run(
+        [sys.executable, "-m", "xsmmu.sim", "mutants", "NOSUCH"], capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode != 0
+    assert "no mutant is called NOSUCH" in outcome.stderr
 
 
 def test_mutant_that_does_not_fit_fails() -> None:

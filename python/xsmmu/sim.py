@@ -277,7 +277,8 @@ def _shortened(text: str, first: int = 5, last: int = 100) -> str:
     left_out = len(lines) - first - last
     if left_out <= 0:
         return text
-    return "\n".join([*lines[:first], f"... {left_out} lines are left out: the replay line prints them", *lines[-last:]])
+    middle = f"... {left_out} lines are left out: the replay line prints them"
+    return "\n".join([*lines[:first], middle, *lines[-last:]])
 
 
 def _run_rounds(program: Path, state: dict[str, float], state_file: Path, billions: float, console: Console) -> int:
@@ -297,7 +298,8 @@ def _run_rounds(program: Path, state: dict[str, float], state_file: Path, billio
         state["seed"] += 20
         state_file.write_text(json.dumps(state))
         done = state["operations"] / 1e9
-        console.print(f"{done:.2f} of {billions:g} billion operations in {state['seconds']:.0f} s of a CPU, no violation")
+        spent = f"{state['seconds']:.0f} s of a CPU"
+        console.print(f"{done:.2f} of {billions:g} billion operations in {spent}, no violation")
     return 0
 
 

@@ -103,7 +103,7 @@ static u64 xs_leaf_given(const struct xs_leaf *leaf)
 		if (block->small)
 			given += xs_popcount(~xs_a64_read(&block->free) &
 					     ~xs_a64_read(&block->own) &
-					     ~block->withheld);
+					     ~xs_a64_read(&block->withheld));
 	}
 	return given;
 }

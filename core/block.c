@@ -3,19 +3,22 @@
 #include <xsmmu/block.h>
 
 /*
- * What is withheld is constant until the block is claimed, for a block with
- * such pages is never opened: nobody but who frees its last page claims it.
+ * When all other pages are free, what is withheld becomes free like them, by one of
+ * those who see it. Who sees too late what has been a block of before sets pages
+ * free that nobody has: only all of them make a claim.
  */
 bool xs_block_settle(struct xs_block *block, u64 free)
 {
-	u64 withheld = xs_load(&block->withheld);
+	u64 withheld = xs_a64_read(&block->withheld);
 
-	while ((free | withheld) == XS_BLOCK_ALL) {
-		if (!xs_a64_try(&block->free, &free, 0))
-			continue;
-		xs_store(&block->withheld, 0ULL);
-		return true;
+	if (xs_unlikely(withheld) && (free | withheld) == XS_BLOCK_ALL) {
+		withheld = xs_a64_swap(&block->withheld, 0);
+		free = xs_a64_or(&block->free, withheld) | withheld;
+		withheld = 0;
 	}
+	while (free == XS_BLOCK_ALL)
+		if (xs_a64_try(&block->free, &free, 0))
+			return true;
 	if (!withheld &&
 	    xs_shelf_usable(free, xs_load(&block->lg2)) >= XS_BLOCK_MUCH)
 		xs_shelf_list(block);

@@ -5,17 +5,20 @@
 
 /* ---- sync points ---- */
 
-void xs_engine_poll(struct xs_engine *engine)
+bool xs_engine_poll(struct xs_engine *engine)
 {
 	xs_flags_t flags;
 	struct xs_cpu *cpu;
+	bool empty;
 
 	xs_enter();
 	cpu = xs_cpu_lock(engine, &flags);
 	if (xs_syncs_on(xs_policy_of(engine), XS_SYNC_POLL))
 		xs_sync_batch(engine, cpu, XS_SYNC_POLL);
+	empty = xs_batch_is_empty(&cpu->batch);
 	xs_cpu_unlock(cpu, flags);
 	xs_exit();
+	return empty;
 }
 
 /* Asks what was promised and not the policy, which may be another one by now. */
@@ -186,23 +189,41 @@ static void xs_engine_forget(struct xs_engine *engine)
 	}
 }
 
+/* Free leaves that were detached, and their page-table pages. */
+static void xs_trim_free(struct xs_engine *engine,
+			 const struct xs_detached *detached, u32 count)
+{
+	for (u32 i = 0; i < count && xs_ops(engine)->prune; i++)
+		xs_ops(engine)->prune(xs_world(engine),
+				      detached[i].block * XS_BLOCK_BYTES,
+				      XS_LEAF_PAGES);
+	xs_enter();
+	xs_engine_forget(engine);
+	xs_exit();
+	xs_ops(engine)->quiesce(xs_world(engine));
+	xs_space_free(&engine->space, detached, count);
+}
+
 void xs_engine_trim(struct xs_engine *engine)
 {
 	struct xs_detached detached[XS_DETACH_MAX];
-	u64 from = 0;
-	u32 count;
+	bool found;
 
-	while ((count = xs_space_detach(&engine->space, &from, detached))) {
-		for (u32 i = 0; i < count && xs_ops(engine)->prune; i++)
-			xs_ops(engine)->prune(xs_world(engine),
-					      detached[i].block *
-					      XS_BLOCK_BYTES, XS_LEAF_PAGES);
-		xs_enter();
-		xs_engine_forget(engine);
-		xs_exit();
-		xs_ops(engine)->quiesce(xs_world(engine));
-		xs_space_free(&engine->space, detached, count);
-	}
+	/* What becomes empty behind it, in the meantime, is for another round. */
+	do {
+		u64 from = 0;
+
+		found = false;
+		while (from < XS_SPACE_PAGES) {
+			u32 count = xs_space_detach(&engine->space, &from,
+						    detached);
+
+			if (!count)
+				continue;
+			xs_trim_free(engine, detached, count);
+			found = true;
+		}
+	} while (xs_space_end_trim(&engine->space) && found);
 }
 
 /* ---- set-up ---- */
@@ -255,7 +276,8 @@ int xs_engine_init(struct xs_engine *engine,
 		return -XS_EINVAL;
 	engine->ops = config->ops;
 	engine->world = config->world;
-	engine->tuning = xs_tuning_default(config->policy);
+	engine->tuning = config->tuning ? *config->tuning :
+					  xs_tuning_default(config->policy);
 	engine->policy = 0;
 	engine->policy = xs_engine_row(engine, config->policy,
 				       &engine->tuning);
@@ -282,25 +304,27 @@ int xs_engine_init(struct xs_engine *engine,
 	return -XS_ENOMEM;
 }
 
+/* What was got where it may sleep is freed so, too. */
+static void xs_cpu_destroy(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	xs_flags_t flags;
+
+	if (!cpu)
+		return;
+	xs_enter();
+	flags = xs_lock(&cpu->lock);
+	xs_place_flush(engine, cpu);
+	xs_unlock(&cpu->lock, flags);
+	xs_exit();
+	xs_ops(engine)->free(xs_world(engine), cpu->batch.records,
+			     XS_BATCH_RECORDS * sizeof(*cpu->batch.records));
+	xs_ops(engine)->free(xs_world(engine), cpu, sizeof(*cpu));
+}
+
 void xs_engine_destroy(struct xs_engine *engine)
 {
-	xs_enter();
-	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++) {
-		struct xs_cpu *cpu = engine->cpus[i];
-
-		if (cpu) {
-			xs_flags_t flags = xs_lock(&cpu->lock);
-
-			xs_place_flush(engine, cpu);
-			xs_unlock(&cpu->lock, flags);
-			xs_ops(engine)->free(xs_world(engine),
-					     cpu->batch.records,
-					     XS_BATCH_RECORDS *
-					     sizeof(*cpu->batch.records));
-		}
-		xs_ops(engine)->free(xs_world(engine), cpu, sizeof(*cpu));
-	}
-	xs_exit();
+	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
+		xs_cpu_destroy(engine, engine->cpus[i]);
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_destroy(&engine->depots[lg2]);
 	xs_space_destroy(&engine->space);

@@ -145,12 +145,22 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 	return iova;
 }
 
+static xs_noinline void xs_map_nothing(struct xs_engine *engine)
+{
+	xs_count(engine->counts, strays, 1);
+	xs_warn_once(true, "a map of no pages, or of too many: ignored");
+}
+
 /* Place @pages pages and say what they are; small ones have slots to be filled. */
 static u64 xs_place_many(struct xs_engine *engine,
 			 const struct xs_policy *policy, u32 pages, u64 last)
 {
-	u64 iova = pages ? xs_place(engine, policy, pages, last) : 0;
+	u64 iova = 0;
 
+	if (xs_likely(pages))
+		iova = xs_place(engine, policy, pages, last);
+	else
+		xs_map_nothing(engine);
 	if (iova && pages > 1 && pages <= XS_BLOCK_PAGES)
 		xs_join(engine, iova >> XS_PAGE_LG2, pages);
 	return iova;
@@ -238,14 +248,18 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 {
 	int error;
 
-	xs_enter();
-	if (whole <= XS_BLOCK_PAGES)
+	if (whole <= XS_BLOCK_PAGES) {
+		xs_enter();
 		xs_fill_slots(engine, xs_policy_of(engine), iova, phys,
 			      pages, whole);
+		xs_exit();
+	}
 	error = xs_ops(engine)->map(xs_world(engine), iova, phys, pages, prot);
-	if (xs_unlikely(error))
+	if (xs_unlikely(error)) {
+		xs_enter();
 		xs_count_refused(engine);
-	xs_exit();
+		xs_exit();
+	}
 	return error;
 }
 
@@ -255,13 +269,18 @@ u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last)
 {
 	struct xs_block *block;
 
-	if (xs_warn_once(!pages || pages > XS_BLOCK_PAGES,
-			 "a block of so many pages is asked for"))
-		return 0;
+	u64 iova = 0;
+
 	xs_enter();
-	block = xs_place_own(engine, xs_policy_of(engine), pages, last);
+	if (!pages || pages > XS_BLOCK_PAGES) {
+		xs_count(engine->counts, strays, 1);
+		xs_warn_once(true, "a block of so many pages is asked for");
+	} else {
+		block = xs_place_own(engine, xs_policy_of(engine), pages, last);
+		iova = block ? block->iova : 0;
+	}
 	xs_exit();
-	return block ? block->iova : 0;
+	return iova;
 }
 
 /*

@@ -24,6 +24,12 @@ static void xs_stash_give(struct xs_engine *engine, struct xs_cpu *cpu,
 static void xs_stash_put(struct xs_engine *engine, struct xs_cpu *cpu,
 			 struct xs_block *block)
 {
+	/* What is stashed is anybody's. */
+	if (xs_unlikely(block->kept)) {
+		xs_shelf_leave(block);
+		xs_space_give(&engine->space, &block, 1);
+		return;
+	}
 	if (cpu->stashed == XS_STASH_BLOCKS)
 		xs_stash_give(engine, cpu, XS_STASH_BLOCKS / 2);
 	cpu->stash[cpu->stashed++] = block;
@@ -78,14 +84,61 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
 
 /* ---- opening ---- */
 
-/* A block of another CPU's, when there is no other. */
+/* A block of another CPU's, when there is no other; last those that are kept. */
 static struct xs_block *xs_place_steal(struct xs_engine *engine, u32 lg2,
 				       u64 last)
 {
 	struct xs_block *block = 0;
 
-	for (u32 i = 0; i < engine->cpu_count && !block; i++)
-		block = xs_shelf_get(&engine->cpus[i]->shelf, lg2, last, true);
+	for (u32 kept = 0; kept < 2; kept++)
+		for (u32 i = 0; i < engine->cpu_count && !block; i++)
+			block = xs_shelf_get(&engine->cpus[i]->shelf,
+					     xs_shelf_list_of(lg2, kept), last,
+					     true);
+	return block;
+}
+
+/*
+ * A block of another CPU's, if more than a third of its blocks are listed: what was
+ * mapped there may live on, and new mappings come here. One CPU is looked at, the
+ * same as long as it has some.
+ */
+static struct xs_block *xs_place_probe(struct xs_engine *engine,
+				       struct xs_cpu *cpu, u32 lg2, u64 last)
+{
+	struct xs_cpu *other = engine->cpus[cpu->probe];
+	struct xs_block *block = 0;
+
+	if (other != cpu)
+		block = xs_shelf_get(&other->shelf,
+				     xs_shelf_list_of(lg2, false), last, false);
+	if (!block)
+		cpu->probe = cpu->probe + 1 < engine->cpu_count ?
+			cpu->probe + 1 : 0;
+	return block;
+}
+
+/* A listed block. @low: the limit is below what others can use as well. */
+static struct xs_block *xs_place_listed(struct xs_cpu *cpu, u32 lg2, u64 last,
+					bool low)
+{
+	struct xs_block *block =
+		xs_shelf_get(&cpu->shelf, xs_shelf_list_of(lg2, false), last,
+			     low);
+
+	if (!block && xs_space_keeps(last))
+		block = xs_shelf_get(&cpu->shelf, xs_shelf_list_of(lg2, true),
+				     last, true);
+	return block;
+}
+
+/* A block that is all free, and on no shelf or on any. */
+static struct xs_block *xs_place_fresh(struct xs_engine *engine, u64 last)
+{
+	struct xs_block *block = xs_space_take(&engine->space, last);
+
+	if (block && block->kept)
+		xs_store(&engine->withholds, true);
 	return block;
 }
 
@@ -98,15 +151,21 @@ static struct xs_block *xs_place_open(struct xs_engine *engine,
 				      struct xs_cpu *cpu, u32 lg2, u64 last,
 				      bool low, s64 *looks)
 {
+	bool look = (*looks)-- > 0;
 	struct xs_block *block = 0;
 
-	if ((*looks)-- > 0)
-		block = xs_shelf_get(&cpu->shelf, lg2, last, low);
+	if (look)
+		block = xs_place_listed(cpu, lg2, last, low);
 	if (block)
 		return block;
 	block = xs_stash_get(cpu, last);
+	if (!block && look) {
+		block = xs_place_probe(engine, cpu, lg2, last);
+		if (block)
+			return block;
+	}
 	if (!block)
-		block = xs_space_take(&engine->space, last);
+		block = xs_place_fresh(engine, last);
 	if (block) {
 		xs_shelf_put(&cpu->shelf, block, lg2);
 		xs_block_open(block);
@@ -135,7 +194,7 @@ static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 	while (!iova && (block = xs_place_open(engine, cpu, lg2, last, low,
 					       &looks))) {
 		iova = xs_block_take(block, pages);
-		if (iova && !low) {
+		if (iova && !low && !block->kept) {
 			xs_store(&cpu->open[lg2], block);
 			block = open;
 		}
@@ -177,15 +236,20 @@ static void xs_piece_put(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 		xs_piece_back(&context, page);
 }
 
+/* Are the pages of this block to come back to it? */
+static bool xs_is_withheld(const struct xs_block *block)
+{
+	return block->kept || xs_a64_read(&block->withheld);
+}
+
 bool xs_place_back_piece(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 			 u32 pages)
 {
 	u32 lg2 = xs_lg2_ceil(pages);
 
 	xs_assert_locked(&cpu->lock);
-	/* Its block is to come back as a whole. */
 	if (xs_unlikely(xs_load(&engine->withholds)) &&
-	    xs_load(&xs_space_block(&engine->space, page)->withheld))
+	    xs_is_withheld(xs_space_block(&engine->space, page)))
 		return false;
 	return !((pages | page) & (pages - 1)) &&
 	       xs_cache_put(&cpu->pieces[lg2], &engine->depots[lg2], page);
@@ -201,8 +265,15 @@ static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 
 	while (!iova && (block = xs_place_open(engine, cpu, lg2, last, false,
 					       &looks))) {
-		u64 free = xs_block_take_all(block);
-		u64 mask;
+		u64 free, mask;
+
+		/* No piece of it may be cached. */
+		if (xs_unlikely(block->kept)) {
+			iova = xs_block_take(block, 1u << lg2);
+			xs_place_shut(engine, cpu, block);
+			continue;
+		}
+		free = xs_block_take_all(block);
 
 		/* Last first: a magazine is a stack, so they come out in order. */
 		for (u32 at = XS_BLOCK_PAGES; at; at -= 1u << lg2) {
@@ -350,7 +421,7 @@ static void xs_place_rest(struct xs_engine *engine, struct xs_cpu *cpu,
 	if (!rest)
 		return;
 	if (policy->placement == XS_PLACE_BLOCK) {
-		xs_store(&block->withheld, rest);
+		xs_a64_set(&block->withheld, rest);
 		xs_store(&engine->withholds, true);
 	} else {
 		xs_place_back_block(engine, cpu, block, rest);
@@ -372,7 +443,7 @@ struct xs_block *xs_place_own(struct xs_engine *engine,
 		if (!i || again)
 			block = xs_stash_get(cpu, last);
 		if (!block && (!i || again))
-			block = xs_space_take(&engine->space, last);
+			block = xs_place_fresh(engine, last);
 		if (block) {
 			xs_shelf_put(&cpu->shelf, block, 0);
 			xs_a64_swap(&block->own, xs_mask_of(0, pages));

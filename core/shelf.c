@@ -9,7 +9,8 @@
 
 static void xs_shelf_link(struct xs_shelf *shelf, struct xs_block *block)
 {
-	struct xs_block **list = &shelf->blocks[block->lg2];
+	u32 at = xs_shelf_list_of(block->lg2, block->kept);
+	struct xs_block **list = &shelf->blocks[at];
 	struct xs_block *first = *list ? *list : block;
 	struct xs_block *last = *list ? first->prev : block;
 
@@ -18,20 +19,21 @@ static void xs_shelf_link(struct xs_shelf *shelf, struct xs_block *block)
 	last->next = block;
 	first->prev = block;
 	*list = first;
-	xs_store(&shelf->listed[block->lg2], shelf->listed[block->lg2] + 1);
+	xs_store(&shelf->listed[at], shelf->listed[at] + 1);
 	/* Before its pages are looked at again. */
 	xs_a64_swap(&block->listed, 1);
 }
 
 static void xs_shelf_unlink(struct xs_shelf *shelf, struct xs_block *block)
 {
-	struct xs_block **list = &shelf->blocks[block->lg2];
+	u32 at = xs_shelf_list_of(block->lg2, block->kept);
+	struct xs_block **list = &shelf->blocks[at];
 
 	block->prev->next = block->next;
 	block->next->prev = block->prev;
 	if (*list == block)
 		*list = block->next == block ? 0 : block->next;
-	xs_store(&shelf->listed[block->lg2], shelf->listed[block->lg2] - 1);
+	xs_store(&shelf->listed[at], shelf->listed[at] - 1);
 	xs_a64_set(&block->listed, 0);
 }
 
@@ -46,6 +48,7 @@ static bool xs_shelf_wants(const struct xs_block *block)
 void xs_shelf_leave(struct xs_block *block)
 {
 	struct xs_shelf *shelf = xs_load(&block->shelf);
+	u32 at = xs_shelf_list_of(block->lg2, block->kept);
 	xs_flags_t flags;
 
 	if (!shelf)
@@ -53,13 +56,14 @@ void xs_shelf_leave(struct xs_block *block)
 	flags = xs_lock(&shelf->lock);
 	if (xs_a64_read(&block->listed))
 		xs_shelf_unlink(shelf, block);
-	xs_store(&shelf->taken[block->lg2], shelf->taken[block->lg2] - 1);
+	xs_store(&shelf->taken[at], shelf->taken[at] - 1);
 	xs_store(&block->shelf, (struct xs_shelf *)0);
 	xs_unlock(&shelf->lock, flags);
 }
 
 void xs_shelf_put(struct xs_shelf *shelf, struct xs_block *block, u32 lg2)
 {
+	u32 at = xs_shelf_list_of(lg2, block->kept);
 	xs_flags_t flags;
 
 	if (xs_likely(xs_load(&block->shelf) == shelf && block->lg2 == lg2 &&
@@ -69,7 +73,7 @@ void xs_shelf_put(struct xs_shelf *shelf, struct xs_block *block, u32 lg2)
 	flags = xs_lock(&shelf->lock);
 	/* Who has freed a page of it before may still look. */
 	xs_store(&block->lg2, lg2);
-	xs_store(&shelf->taken[lg2], shelf->taken[lg2] + 1);
+	xs_store(&shelf->taken[at], shelf->taken[at] + 1);
 	xs_store(&block->shelf, shelf);
 	xs_unlock(&shelf->lock, flags);
 }
@@ -94,21 +98,23 @@ void xs_shelf_list(struct xs_block *block)
 	xs_unlock(&shelf->lock, flags);
 }
 
-struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 lg2, u64 last,
+struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
 			      bool pressed)
 {
+	u32 listed = xs_load(&shelf->listed[list]);
 	u32 looks = XS_SHELF_LOOKS;
 	struct xs_block *block;
 	xs_flags_t flags;
 
-	if (!pressed && 3 * xs_load(&shelf->listed[lg2]) <=
-				xs_load(&shelf->taken[lg2]) + 3 * XS_SHELF_SLACK)
+	if (!listed ||
+	    (!pressed && 3 * listed <=
+				 xs_load(&shelf->taken[list]) + 3 * XS_SHELF_SLACK))
 		return 0;
 	flags = xs_lock(&shelf->lock);
-	block = shelf->blocks[lg2];
+	block = shelf->blocks[list];
 	while (block && block->iova + XS_BLOCK_BYTES - 1 > last) {
 		block = block->next;
-		if (block == shelf->blocks[lg2] || !--looks)
+		if (block == shelf->blocks[list] || !--looks)
 			block = 0;
 	}
 	if (block) {

@@ -6,6 +6,7 @@
 #define XS_LOW_BLOCKS		(1ULL << (XS_LOW_LG2 - XS_BLOCK_LG2))
 #define XS_SPACE_BLOCKS		(1ULL << (XS_SPACE_LG2 - XS_BLOCK_LG2))
 #define XS_EMPTY_KEPT		16u	/* leaves: 64 MiB of IOVA */
+#define XS_DETACH_LOOKS		256u	/* leaves to look at with the lock held */
 
 /* ---- looking for room ---- */
 
@@ -70,11 +71,12 @@ struct xs_block *xs_space_take(struct xs_space *space, u64 last)
 	block = &leaf->blocks[at & (XS_LEAF_BLOCKS - 1)];
 	block->small = true;
 	xs_space_mark(space, at, 1, true);
+	block->kept = at < XS_LOW_BLOCKS && space->low_free < space->low_kept;
 	space->taken++;
 	xs_unlock_nested(&space->lock);
 	xs_a64_set(&block->joined, 0);
 	xs_a64_set(&block->dead, 0);
-	xs_store(&block->withheld, 0ULL);
+	xs_a64_set(&block->withheld, 0);
 	return block;
 }
 
@@ -162,14 +164,22 @@ u32 xs_space_detach(struct xs_space *space, u64 *from,
 		    struct xs_detached *detached)
 {
 	xs_flags_t flags = xs_lock(&space->lock);
+	u32 looks = XS_DETACH_LOOKS, count = 0;
 	u64 page = *from;
-	u32 count = 0;
 
-	for (; count < XS_DETACH_MAX && space->tree.empty > space->empty_kept &&
-	       xs_tree_next_leaf(&space->tree, &page); page += XS_LEAF_PAGES) {
-		u64 block = page >> XS_BLOCK_LG2;
-		struct xs_leaf *leaf = xs_tree_detach(&space->tree, block);
+	for (; count < XS_DETACH_MAX; page += XS_LEAF_PAGES) {
+		struct xs_leaf *leaf;
+		u64 block;
 
+		if (space->tree.empty <= space->empty_kept ||
+		    !xs_tree_next_leaf(&space->tree, &page)) {
+			page = XS_SPACE_PAGES;
+			break;
+		}
+		if (!looks--)
+			break;
+		block = page >> XS_BLOCK_LG2;
+		leaf = xs_tree_detach(&space->tree, block);
 		if (!leaf)
 			continue;
 		xs_space_mark(space, block, XS_LEAF_BLOCKS, true);
@@ -177,10 +187,19 @@ u32 xs_space_detach(struct xs_space *space, u64 *from,
 		detached[count++].block = block;
 	}
 	*from = page;
-	if (!count)
-		space->surplus = false;
 	xs_unlock(&space->lock, flags);
 	return count;
+}
+
+bool xs_space_end_trim(struct xs_space *space)
+{
+	xs_flags_t flags = xs_lock(&space->lock);
+	bool surplus;
+
+	space->surplus = false;
+	surplus = xs_space_has_surplus(space);
+	xs_unlock(&space->lock, flags);
+	return surplus;
 }
 
 void xs_space_free(struct xs_space *space, const struct xs_detached *detached,
@@ -205,7 +224,9 @@ static int xs_space_withhold(struct xs_space *space, u64 first, u64 end)
 		return -XS_ENOMEM;
 	xs_space_mark(space, first, end - first, true);
 	space->low_free = xs_tree_low_free(&space->tree);
-	space->low_kept = space->low_free / 2;
+	/* Where there is nothing else all are alike. */
+	space->low_kept = space->end_block > XS_LOW_BLOCKS ?
+		space->low_free / 2 : 0;
 	return 0;
 }
 

@@ -47,6 +47,12 @@ static u64 xs_sync_wait_ns(const struct xs_engine *engine)
 	return window_ns - window_ns / 8;
 }
 
+/* A clock that is corrected may go back a little. */
+static u64 xs_since(u64 now_ns, u64 began_ns)
+{
+	return now_ns > began_ns ? now_ns - began_ns : 0;
+}
+
 /* ---- take ---- */
 
 /* Add pages to the last run if they are its neighbours, or begin another. */
@@ -321,7 +327,8 @@ static void xs_sync_release(struct xs_engine *engine, struct xs_cpu *cpu,
 			pages = xs_sync_release_all(engine, cpu, XS_BACK_LOOKED,
 						    at, end);
 		if (pages)
-			xs_ledger_expose(&cpu->ledger, now - began_ns, pages);
+			xs_ledger_expose(&cpu->ledger,
+					 xs_since(now, began_ns), pages);
 		at = end;
 	}
 }
@@ -437,7 +444,7 @@ static void xs_sync_some(struct xs_engine *engine, struct xs_cpu *cpu,
 		if (taken.policy->placement == XS_PLACE_BLOCK)
 			xs_sync_back(engine, cpu, &taken);
 		xs_sync_count(engine, cpu, cause, &taken, ranges,
-			      now - oldest_ns);
+			      xs_since(now, oldest_ns));
 	}
 	xs_sync_end(engine, cpu, &taken);
 }

@@ -67,6 +67,11 @@ static bool xs_claim_many(struct xs_engine *engine, struct xs_claim *claim)
 		    !xs_is_joined(block, claim->page, claim->pages))
 			return false;
 	} while (!xs_slot_claim(claim->slots, &claim->first));
+	/* Another mapping may have come there that looks the same. */
+	if (!xs_is_joined(block, claim->page, claim->pages)) {
+		xs_a64_set(claim->slots, claim->first);
+		return false;
+	}
 	xs_a64_andnot(&block->joined,
 		      xs_block_mask(claim->page + 1, claim->pages - 1));
 	return true;
@@ -172,7 +177,7 @@ static struct xs_block *xs_mark_dead(struct xs_engine *engine,
 	block = xs_space_block(&engine->space, page);
 	dead = xs_a64_or(&block->dead, mask) | mask;
 	free = xs_a64_read(&block->free);
-	if ((dead | free | xs_load(&block->withheld)) != XS_BLOCK_ALL ||
+	if ((dead | free | xs_a64_read(&block->withheld)) != XS_BLOCK_ALL ||
 	    (free && xs_a64_read(&block->open)))
 		return 0;
 	return block;

@@ -124,7 +124,7 @@ static void watch(struct device *dev, phys_addr_t phys, u64 now_ns)
 /* @dev is about to unmap without a sync. */
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 {
-	u64 end = iova + bytes;
+	u64 end = iova + min_t(u64, bytes, WATCHED_MAX * PAGE_SIZE);
 	u64 now_ns = ktime_get_mono_fast_ns();
 	unsigned long flags;
 

@@ -18,9 +18,20 @@
 #include "xsmmu.h"
 #include "trace.h"
 
+/* 0, which no mapping has, if they are none or more than a mapping can have. */
 static u32 pages_of(u64 offset, size_t size)
 {
-	return (offset_in_page(offset) + size + PAGE_SIZE - 1) >> PAGE_SHIFT;
+	u64 pages = (size >> PAGE_SHIFT) +
+		    ((offset_in_page(offset) + offset_in_page(size) +
+		      PAGE_SIZE - 1) >> PAGE_SHIFT);
+
+	return pages <= U32_MAX ? pages : 0;
+}
+
+/* Is it within one page, the one of @offset, which may be any other address, too? */
+static __always_inline bool is_in_page(u64 offset, size_t size)
+{
+	return size <= PAGE_SIZE - offset_in_page(offset);
 }
 
 /* The last address that the device can use with @mask, the end of a page. */
@@ -70,7 +81,7 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 {
 	u64 iova;
 
-	if (unlikely(offset + size > PAGE_SIZE ||
+	if (unlikely(offset >= PAGE_SIZE || size > PAGE_SIZE - offset ||
 		     attrs & DMA_ATTR_PRIVILEGED || dev->bus_dma_limit ||
 		     trace_map_enabled()))
 		return map_pages(dev, page_to_phys(page) + offset, size,
@@ -97,8 +108,7 @@ static noinline void unmap_pages(struct device *dev, dma_addr_t handle,
 static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
-	if (unlikely(offset_in_page(handle) + size > PAGE_SIZE ||
-		     trace_unmap_enabled()))
+	if (unlikely(!is_in_page(handle, size) || trace_unmap_enabled()))
 		unmap_pages(dev, handle, size, false);
 	else
 		xs_engine_unmap_one(&xs_group_of(dev)->engine, handle);
@@ -353,7 +363,7 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 			  u32 prot, u64 last)
 {
 	return xs_engine_map(&xs_group_of(dev)->engine, page_to_phys(page),
-			     PAGE_ALIGN(size) >> PAGE_SHIFT, prot, last);
+			     pages_of(0, size), prot, last);
 }
 
 /*
@@ -365,12 +375,14 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 {
 	struct xs_group *group = xs_group_of(dev);
 	struct xs_engine *engine = &group->engine;
-	u32 count = PAGE_ALIGN(size) >> PAGE_SHIFT;
+	u32 count = pages_of(0, size);
 	struct page **pages;
 	void *address = NULL;
 	u32 done = 0, i;
 	u64 iova;
 
+	if (!count)
+		return NULL;
 	pages = xs_fails() ? NULL :
 			     kvcalloc(count, sizeof(*pages), GFP_KERNEL);
 	if (!pages)

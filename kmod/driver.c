@@ -58,8 +58,8 @@ void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 {
 	if (unlikely(!is_taken(dev)))
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
-	else if (unlikely(offset_in_page(addr) + size > PAGE_SIZE ||
-			  trace_unmap_enabled() || xs_debug_on()))
+	else if (unlikely(!is_in_page(addr, size) || trace_unmap_enabled() ||
+			  xs_debug_on()))
 		unmap_no_sync(dev, addr, size);
 	else
 		xs_engine_unmap_one_no_sync(&xs_group_of(dev)->engine, addr);

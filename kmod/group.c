@@ -207,6 +207,7 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 		.world = group,
 		.cpu_count = nr_cpu_ids,
 		.policy = group->policy,
+		.tuning = &group->tuning,
 	};
 
 	group->domain = iommu_get_domain_for_dev(dev);
@@ -226,8 +227,6 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 		xs_world_exit(group);
 		return "no IOVA space or out of memory";
 	}
-	/* Nobody uses it yet, who would have to be waited for. */
-	group->engine.tuning = group->tuning;
 	if (reserve(group)) {
 		xs_world_exit(group);
 		xs_engine_destroy(&group->engine);

@@ -34,15 +34,19 @@ static bool fits_page_command(const struct xs_group *group,
 	       group->range_max_lg2;
 }
 
-/* A driver may map less than it was asked to, as up to the end of a table. */
+/*
+ * A driver may map less than it was asked to, as up to the end of a table. After an
+ * error it may have mapped more than it says: VT-d, if a further table could
+ * not be had.
+ */
 static noinline int map_rest(struct xs_group *group, u64 iova, u64 phys,
 			     size_t bytes, u32 prot, size_t mapped, int error)
 {
 	if (!error)
 		error = iommu_map(group->domain, iova + mapped, phys + mapped,
 				  bytes - mapped, prot, GFP_ATOMIC);
-	if (error && mapped)
-		iommu_unmap(group->domain, iova, mapped);
+	if (error)
+		xs_world_sweep(group, iova, bytes >> PAGE_SHIFT);
 	return error;
 }
 
@@ -278,6 +282,8 @@ void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
 	world_gather_init(&gather);
 	remove_partial(group, &gather, iova, pages);
 	world_invalidate(group, &gather, NULL, 0, &sent);
+	atomic64_add(sent.page, &group->prune_syncs.page);
+	atomic64_add(sent.domain, &group->prune_syncs.domain);
 }
 
 /* ---- empty page tables ---- */
@@ -406,19 +412,33 @@ static enum hrtimer_restart expire(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* The stock tracepoint napi_poll comes after each poll, on its CPU. */
+/* Sync the first group of a list of this CPU, which it stays on if that has left something. */
+static void sync_dirty(struct list_head *due)
+{
+	struct xs_group_cpu *at = list_first_entry(due, struct xs_group_cpu,
+						   dirty);
+
+	list_del_init(&at->dirty);
+	if (!xs_engine_poll(&at->group->engine) && list_empty(&at->dirty))
+		list_add(&at->dirty, this_cpu_ptr(&xs_dirty));
+}
+
+/*
+ * The stock tracepoint napi_poll comes after each poll, on its CPU, which it does
+ * not leave. Interrupts are off for one group at a time.
+ */
 static void poll_ended(void *unused, struct napi_struct *napi, int work,
 		       int budget)
 {
-	struct xs_group_cpu *at, *next;
-	struct list_head *dirty;
 	unsigned long flags;
+	LIST_HEAD(due);
 
 	local_irq_save(flags);
-	dirty = this_cpu_ptr(&xs_dirty);
-	list_for_each_entry_safe(at, next, dirty, dirty) {
-		list_del_init(&at->dirty);
-		xs_engine_poll(&at->group->engine);
+	list_splice_init(this_cpu_ptr(&xs_dirty), &due);
+	while (!list_empty(&due)) {
+		sync_dirty(&due);
+		local_irq_restore(flags);
+		local_irq_save(flags);
 	}
 	local_irq_restore(flags);
 }

@@ -79,7 +79,8 @@ struct xs_group_syncs {
  * @prunes:	an unmap of nothing frees empty page-table pages
  * @range_max_lg2: log2 of the largest page-selective command, in pages
  * @map_syncs:	map-side syncs since load, by the command that each one sends
- * @prune_syncs: the same of invalidations for freed page-table pages
+ * @prune_syncs: the same of invalidations for freed page-table pages, and for what
+ *		an error has left mapped
  * @trim:	work: frees what the engine says there is too much of
  * @past:	sum of the ledgers of earlier engines
  * @failure:	why the last take-over failed, NULL if it did not

@@ -101,10 +101,8 @@ static void finish_poll(struct cpu *cpu)
 		CALL(xs_engine_sync_explicit(engine, false));
 	while (cpu->kept.count)
 		memory_put(fifo_take(&cpu->kept).phys);
-	if (world->deferred) {
-		world->deferred = false;
-		CALL(xs_engine_poll(engine));
-	}
+	if (world->deferred)
+		CALL(world->deferred = !xs_engine_poll(engine));
 }
 
 /* Done with a buffer on this CPU: it is unmapped here, or elsewhere. */

@@ -93,7 +93,8 @@ static u64 world_clock(void *world)
 static void world_deferred(void *world, u32 cpu, bool arm, u64 deadline_ns)
 {
 	(void)world;
-	world_cpus[cpu].deferred = true;
+	if (cpu == scale_cpu)
+		world_cpus[cpu].deferred = true;
 	if (arm)
 		world_cpus[cpu].deadline_ns = deadline_ns;
 }

@@ -28,16 +28,17 @@ static void sync_end(enum sim_call call, u32 cpu)
 static void poll(void)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
+	xs_flags_t flags;
 
 	/* Polls do not interrupt each other. */
 	if (cpu->polling)
 		return;
 	cpu->polling = true;
 	sync_begin(CALL_POLL, sim_cpu_now(), XS_SYNC_POLL);
-	if (cpu->poll_due) {
+	flags = xs_local_save();
+	if (cpu->poll_due && xs_engine_poll(&sim.engine))
 		cpu->poll_due = false;
-		xs_engine_poll(&sim.engine);
-	}
+	xs_local_restore(flags);
 	sync_end(CALL_POLL, sim_cpu_now());
 	cpu->polling = false;
 }

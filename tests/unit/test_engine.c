@@ -673,12 +673,14 @@ static void bare(void)
 	}
 }
 
-/* Nothing to map is no mapping, and nobody's fault. */
+/* Nothing to map is no mapping. */
 static void check_nothing(struct world *world, const struct xs_policy *policy)
 {
 	(void)policy;
 	CHECK(!xs_engine_map(&world->engine, 0, 0, PROT_READ_, LAST));
 	CHECK(!xs_engine_reserve(&world->engine, 0, LAST));
+	CHECK(world_warnings() == 2);
+	CHECK(world_ledger(world)->counts.strays == 2);
 	CHECK(!xs_engine_live(&world->engine));
 }
 

@@ -162,7 +162,7 @@ static bool begin(u64 start, u64 end)
 	if (!CHECK(!xs_space_init(&s.space, &ops, NULL, start, end)))
 		return false;
 	model_note_low();
-	s.low_kept = s.low_free / 2;
+	s.low_kept = s.space.end_block > LOW_BLOCKS ? s.low_free / 2 : 0;
 	CHECK(s.space.low_kept == s.low_kept);
 	return true;
 }
@@ -181,7 +181,7 @@ static bool reserve(u64 start, u64 last)
 	model_add(start / XS_BLOCK_BYTES, last / XS_BLOCK_BYTES + 1, 0, NULL);
 	s.withheld = s.count;
 	model_note_low();
-	s.low_kept = s.low_free / 2;
+	s.low_kept = s.space.end_block > LOW_BLOCKS ? s.low_free / 2 : 0;
 	return true;
 }
 

@@ -358,7 +358,8 @@ static void world_deferred(void *opaque, u32 cpu, bool arm, u64 deadline_ns)
 	struct world *world = opaque;
 
 	CHECK(cpu < world->cpus);
-	put(&world->cpu[cpu].poll_due, 1);
+	if (cpu == test_cpu())
+		put(&world->cpu[cpu].poll_due, 1);
 	if (arm)
 		put(&world->cpu[cpu].deadline_ns, deadline_ns);
 	else
@@ -601,9 +602,10 @@ void world_advance(struct world *world, u64 ns)
 
 void world_poll(struct world *world)
 {
-	if (__atomic_exchange_n(&world->cpu[test_cpu()].poll_due, 0,
-				__ATOMIC_RELAXED))
-		xs_engine_poll(&world->engine);
+	u64 *due = &world->cpu[test_cpu()].poll_due;
+
+	if (get(due) && xs_engine_poll(&world->engine))
+		put(due, 0);
 }
 
 /* ---- changes of policy ---- */

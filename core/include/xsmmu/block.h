@@ -72,7 +72,7 @@ static xs_inline bool xs_block_free(struct xs_block *block, u64 mask)
 	if (xs_likely(xs_a64_read(&block->open)))
 		return false;
 	if (xs_shelf_usable(old, xs_load(&block->lg2)) >= XS_BLOCK_MUCH &&
-	    (old | mask | xs_load(&block->withheld)) != XS_BLOCK_ALL)
+	    (old | mask | xs_a64_read(&block->withheld)) != XS_BLOCK_ALL)
 		return false;
 	return xs_block_settle(block, old | mask);
 }

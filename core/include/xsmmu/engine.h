@@ -62,6 +62,7 @@ struct xs_tuning {
  *		this CPU.
  * @batch:	see batch.h
  * @stash:	@stashed blocks that are all free, to be opened next
+ * @probe:	the CPU whose shelf is looked at next
  * @pieces:	magazines, for page placement
  * @shelf:	has a lock of its own
  */
@@ -71,6 +72,7 @@ struct xs_cpu {
 	xs_lock_t lock XS_CACHE_LINE;
 	u32 id;
 	u32 stashed;
+	u32 probe;
 	struct xs_block *stash[XS_STASH_BLOCKS];
 	struct xs_cache pieces[XS_SIZES];
 	struct xs_ledger ledger;
@@ -93,7 +95,7 @@ struct xs_cpu {
  *		tuning what the policy's row does not have. The policy is one of
  *		@rows, the other one is that of before.
  * @cpus:	one per CPU
- * @withholds:	a block of a driver's own has, or had, pages that are withheld
+ * @withholds:	some block is kept or has pages that are withheld, or was and had
  * @reclaimed_ns: when what all CPUs keep was last taken from them
  */
 struct xs_engine {
@@ -117,6 +119,7 @@ struct xs_engine {
  * struct xs_engine_config
  * @start, @end: IOVAs that may be handed out, in bytes
  * @cpu_count:	xs_cpu_id() is below this, XS_CPUS_MAX at most
+ * @tuning:	NULL: the policy's defaults
  */
 struct xs_engine_config {
 	const struct xs_world_ops *ops;
@@ -125,6 +128,7 @@ struct xs_engine_config {
 	u64 end;
 	u32 cpu_count;
 	const struct xs_policy *policy;
+	const struct xs_tuning *tuning;
 };
 
 /* 0, -EINVAL or -ENOMEM; nothing is left behind on error. May sleep. */
@@ -225,8 +229,11 @@ void xs_engine_unmap_in_block_no_sync(struct xs_engine *engine, u64 iova,
 				      u64 mask);
 void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages);
 
-/* A NAPI poll ended on the running CPU. */
-void xs_engine_poll(struct xs_engine *engine);
+/*
+ * A NAPI poll ended on the running CPU. False: the batch is not empty, so the end of
+ * the next poll is to be told, too.
+ */
+bool xs_engine_poll(struct xs_engine *engine);
 
 /*
  * The timer of CPU @cpu fired. Syncs what has reached its bound. Returns the

@@ -20,21 +20,28 @@
 #include <xsmmu/space.h>
 
 #define XS_SIZES	(XS_BLOCK_LG2 + 1)	/* 1, 2, .. 64 pages */
+#define XS_SHELF_LISTS	(2 * XS_SIZES)		/* of each size, and of those kept */
 
 /* A listed block is worth a look before a fresh one when more than this are. */
 #define XS_SHELF_SLACK	8u
 
 /*
  * struct xs_shelf - guarded by @lock
- * @taken:	blocks on it, by size
+ * @taken:	blocks on it, by xs_shelf_list_of()
  * @listed:	of them in @blocks, which are rings
  */
 struct xs_shelf {
 	xs_lock_t lock;
-	u32 taken[XS_SIZES];
-	u32 listed[XS_SIZES];
-	struct xs_block *blocks[XS_SIZES];
+	u32 taken[XS_SHELF_LISTS];
+	u32 listed[XS_SHELF_LISTS];
+	struct xs_block *blocks[XS_SHELF_LISTS];
 } XS_CACHE_LINE;
+
+/* The list for blocks of size @lg2, or for those of them that are kept. */
+static xs_inline u32 xs_shelf_list_of(u32 lg2, bool kept)
+{
+	return kept ? XS_SIZES + lg2 : lg2;
+}
 
 /* Pages of @free that are whole pieces of 2^@lg2 pages. */
 static xs_inline u32 xs_shelf_usable(u64 free, u32 lg2)
@@ -53,11 +60,11 @@ void xs_shelf_leave(struct xs_block *block);
 void xs_shelf_list(struct xs_block *block);
 
 /*
- * A listed block of size @lg2 that ends at or below @last, which is unlisted and
- * open then; NULL if there is none, or, unless @pressed is set, if no more than a third of
- * such blocks are listed and XS_SHELF_SLACK. Any context.
+ * A block of @list that ends at or below @last, which is unlisted and open then;
+ * NULL if there is none, or, unless @pressed is set, if no more than a third of such
+ * blocks are listed and XS_SHELF_SLACK. Any context.
  */
-struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 lg2, u64 last,
+struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
 			      bool pressed);
 
 #endif

@@ -8,8 +8,9 @@
  * larger one has a run of whole blocks.
  *
  * Blocks are taken from the bottom, which keeps IOVAs below 4 GiB for devices
- * that only claim to address more; but the upper half of what is free there is
- * left to those that ask for it.
+ * that only claim to address more; but half of what is free there is left to
+ * those that can use nothing else. A block of that half is marked as kept, so
+ * that its pages do not go to others either (place.h).
  */
 #ifndef XSMMU_SPACE_H
 #define XSMMU_SPACE_H
@@ -60,6 +61,12 @@ int xs_space_reserve(struct xs_space *space, u64 start, u64 last);
  */
 struct xs_block *xs_space_take(struct xs_space *space, u64 last);
 
+/* Can who is limited to @last use what is kept for those only? */
+static xs_inline bool xs_space_keeps(u64 last)
+{
+	return last >> (XS_LOW_LG2 + XS_PAGE_LG2) == 0;
+}
+
 /* Give @count blocks back that the caller has claimed and no shelf has. Any context. */
 void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
 		   u32 count);
@@ -84,13 +91,19 @@ struct xs_detached {
 
 /*
  * Detach up to XS_DETACH_MAX leaves without a taken block, from page *@from on, and
- * but for @empty_kept. Returns how many. They are freed when nobody knows them any
- * more. May sleep, both.
+ * but for @empty_kept. Returns how many; *@from is where to go on, XS_SPACE_PAGES at
+ * the end. They are freed when nobody knows them any more. May sleep, both.
  */
 u32 xs_space_detach(struct xs_space *space, u64 *from,
 		    struct xs_detached *detached);
 void xs_space_free(struct xs_space *space, const struct xs_detached *detached,
 		   u32 count);
+
+/*
+ * The world is to be told of a surplus again. True: there is one already. May
+ * sleep.
+ */
+bool xs_space_end_trim(struct xs_space *space);
 
 /* The block of an IOVA page, NULL if it was never taken. Entered. */
 static xs_inline struct xs_block *xs_space_block(const struct xs_space *space,

@@ -36,8 +36,10 @@
 #define XS_LOW_LG2	(XS_LEAF_LG2 + XS_NODE_LG2)	/* pages of 4 GiB */
 #define XS_SPACE_LG2	(XS_LEAF_LG2 + XS_NODE_LEVELS * XS_NODE_LG2)
 
+#define XS_SPACE_PAGES	(1ULL << XS_SPACE_LG2)
+
 /* No IOVA is at or above this. */
-#define XS_SPACE_END	(1ULL << (XS_SPACE_LG2 + XS_PAGE_LG2))
+#define XS_SPACE_END	(XS_SPACE_PAGES << XS_PAGE_LG2)
 
 #define XS_CACHE_LINE	__attribute__((aligned(64)))
 
@@ -54,6 +56,8 @@
  * @iova:	of its first page
  * @open:	a CPU hands its pages out
  * @lg2:	the size of its pieces, see shelf.h
+ * @kept:	taken from what is left to those that can use nothing else (space.h):
+ *		its pages go to such, and come back to it
  * @shelf:	where it is
  * @next, @prev, @listed: in a list there
  * @small:	taken for small mappings; guarded by the space's lock
@@ -67,11 +71,12 @@ struct xs_block {
 	xs_atomic64_t free;
 	xs_atomic64_t joined;
 	xs_atomic64_t dead;
-	u64 withheld;
+	xs_atomic64_t withheld;
 	xs_slot_t *slots;
 	u64 iova;
 	xs_atomic64_t open;
 	u32 lg2;
+	bool kept;
 
 	struct xs_shelf *shelf XS_CACHE_LINE;
 	struct xs_block *next;

@@ -69,14 +69,15 @@ struct xs_world_ops {
 	/* Start an empty gather. */
 	void (*gather_init)(xs_gather_t *gather);
 
-	/* Now, in ns; comparable between CPUs; never goes back. */
+	/* Now, in ns; comparable between CPUs. A correction may set it back a little. */
 	u64 (*clock)(void *world);
 
 	/*
-	 * CPU @cpu has deferred unmaps that no poll and no timer knows of. The
-	 * world calls xs_engine_poll() at the next end of a poll on that CPU, if
-	 * it is the running one, and xs_engine_expire() no later than at
-	 * @deadline_ns if @arm is set, whatever was to happen before.
+	 * CPU @cpu has deferred unmaps that no poll and no timer knows of. If
+	 * it is the running one, the world calls xs_engine_poll() at the end of
+	 * each poll on it from now on, until that returns true. It calls
+	 * xs_engine_expire() no later than at @deadline_ns if @arm is set,
+	 * whatever was to happen before.
 	 */
 	void (*deferred)(void *world, u32 cpu, bool arm, u64 deadline_ns);
 

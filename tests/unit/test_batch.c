@@ -407,17 +407,21 @@ static void kept_full(void)
 				       .policy = xs_policy_find("fused") };
 	struct world *world = world_new(&config, 0);
 	struct mapping first = map_one(world), flying = map_one(world), lone;
-	u64 record;
+	struct xs_batch *batch = &world->engine.cpus[0]->batch;
+	u64 record, began_ns;
 	u32 direct = 0;
 
 	driver_unmap(world, &first, false);
 	record = begin_unmap(world, &flying);
+	began_ns = *xs_batch_began_ns(batch, record);
 	for (u32 i = 0; i < 2 * XS_BATCH_RECORDS && !test_failed(); i++) {
 		lone = map_one(world);
 		driver_unmap(world, &lone, false);
 		direct += !driver_reachable(world, &lone);
 		if (i % 100 == 0)
 			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		world->now_ns += 10;
+		CHECK(*xs_batch_began_ns(batch, record) == began_ns);
 	}
 	CHECK(direct > XS_BATCH_RECORDS / 2);
 	end_unmap(world, &flying, record);

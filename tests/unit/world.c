@@ -358,7 +358,9 @@ static void world_deferred(void *opaque, u32 cpu, bool arm, u64 deadline_ns)
 	struct world *world = opaque;
 
 	CHECK(cpu < world->cpus);
-	put(&world->cpu[cpu].poll_due, 1);
+	/* As in Linux, where the list of a CPU is its own. */
+	if (cpu == test_cpu())
+		put(&world->cpu[cpu].poll_due, 1);
 	if (arm)
 		put(&world->cpu[cpu].deadline_ns, deadline_ns);
 	else

@@ -252,6 +252,24 @@ static void stray(struct own_block *block)
 	block->mapped |= kept;
 }
 
+/* A page of the block that was never mapped, or that the world has refused, is undone. */
+static void stray_unmap(struct own_block *block)
+{
+	u32 at = xs_ctz(block->unused);
+
+	block->unused &= ~bits(at, 1);
+	sim_me->straying++;
+	sim.strays++;
+	sim_call_begin(0);
+	if (sim_draw(2))
+		xs_engine_unmap(&sim.engine, iova_of(block, at), 1, sim_draw(2));
+	else
+		xs_engine_unmap_in_block_no_sync(&sim.engine, iova_of(block, 0), bits(at, 1));
+	sim_call_end();
+	sim_me->straying--;
+	block->unused |= bits(at, 1);
+}
+
 /* ---- steps ---- */
 
 static u64 draw_some(u64 set)
@@ -278,6 +296,8 @@ static void go_on(struct own_block *block)
 	case 2:
 		if (sim_draw(4))
 			give_back(block);
+		else if (block->unused && sim_draw(2))
+			stray_unmap(block);
 		else
 			stray(block);
 		break;

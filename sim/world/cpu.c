@@ -362,12 +362,23 @@ void xs_exit(void)
 		me->exits++;
 }
 
+/* A grace period may last longer than a window; timers fire meanwhile. */
+static void grace_pass(void)
+{
+	u32 causes = me->causes;
+
+	if (sim_fault(FAULT_JUMP))
+		time_jump();
+	me->causes = causes;
+}
+
 /* Every CPU that is in a call goes on until it has left that. */
 void cpus_quiesce(void *world)
 {
 	(void)world;
 	if (me->entered || me->off)
 		sim_fail("world", "CPU %u waits for itself", (u32)(me - sim.cpus));
+	grace_pass();
 	for (u32 i = 0; i < sim.config.cpus; i++) {
 		u64 exits = sim.cpus[i].exits;
 

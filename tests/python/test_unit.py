@@ -326,8 +326,8 @@ FAULTS = (
     Fault(
         "what is filled of a whole block is not held",
         "map.c",
-        "	if (whole <= XS_BLOCK_PAGES)\n		xs_fill_slots",
-        "	if (whole < XS_BLOCK_PAGES)\n		xs_fill_slots",
+        "	if (whole <= XS_BLOCK_PAGES) {\n		xs_enter();\n",
+        "	if (whole < XS_BLOCK_PAGES) {\n		xs_enter();\n",
         ("only=engine_filled",),
     ),
     Fault(
@@ -382,8 +382,8 @@ FAULTS = (
     Fault(
         "holes are not used again",
         "place.c",
-        "	if ((*looks)-- > 0)\n",
-        "	if ((*looks)-- > 99)\n",
+        "	bool look = (*looks)-- > 0;\n",
+        "	bool look = (*looks)-- > 99;\n",
         ("only=place_footprint",),
     ),
     Fault(
@@ -402,14 +402,14 @@ FAULTS = (
     Fault(
         "a driver's pages that it does not use are never free again",
         "place.c",
-        "		xs_store(&block->withheld, rest);\n",
+        "		xs_a64_set(&block->withheld, rest);\n",
         "		(void)rest;\n",
         ("only=engine_own_block",),
     ),
     Fault(
         "a trim leaves a CPU with a block that is gone",
         "engine.c",
-        "		xs_engine_forget(engine);\n",
+        "	xs_engine_forget(engine);\n",
         "",
         ("only=place_trim_open",),
     ),
@@ -499,6 +499,140 @@ FAULTS = (
         "		xs_unlock(&engine->cpus[i]->lock, flags);\n	}\n"
         "	xs_ledger_add_direct(sum, &sum->counts);\n	return;\n",
         ("only=threads_counting",),
+    ),
+    # promises that only the tests' own numbers tell
+    Fault(
+        "the age of what a sync has left is overwritten",
+        "include/xsmmu/batch.h",
+        "	u64 first = batch->tail & ~(u64)(XS_BATCH_GROUP - 1);\n",
+        "	u64 first = batch->tail;\n",
+        ("only=batch_kept_full",),
+    ),
+    Fault(
+        "a window never becomes longer",
+        "engine.c",
+        "	xs_engine_settle(engine);\n"
+        "	xs_store(&engine->tuning.window_us, tuning->window_us);\n",
+        "	xs_engine_settle(engine);\n",
+        ("only=engine_longer_window",),
+    ),
+    Fault(
+        "a drain leaves blocks open",
+        "engine.c",
+        "		if (cause == XS_SYNC_DRAIN)\n"
+        "			xs_place_close(engine, cpu);\n",
+        "",
+        ("only=engine_drain",),
+    ),
+    Fault(
+        "a page without a reference is synced at once",
+        "map.c",
+        "			xs_a64_set(slot, xs_slot_one(XS_REF_NONE));\n",
+        "			xs_a64_set(slot, xs_slot_one(XS_REF_UNHELD));\n",
+        ("only=engine_filled",),
+    ),
+    Fault(
+        "a part of a block is never empty",
+        "unmap.c",
+        "	if ((dead | free | xs_a64_read(&block->withheld)) != XS_BLOCK_ALL ||",
+        "	if ((dead | free) != XS_BLOCK_ALL ||",
+        ("only=engine_block_part",),
+    ),
+    Fault(
+        "blocks are opened in any order",
+        "place.c",
+        "		if (cpu->stash[i]->iova < cpu->stash[lowest]->iova)",
+        "		if (cpu->stash[i]->iova > cpu->stash[lowest]->iova)",
+        ("only=place_in_order",),
+    ),
+    Fault(
+        "a map does not try again after its own sync",
+        "place.c",
+        "		xs_sync_batch(engine, cpu, XS_SYNC_FULL);\n"
+        "		iova = xs_place_locked(engine, cpu, policy, pages, last);",
+        "		xs_sync_batch(engine, cpu, XS_SYNC_FULL);",
+        ("only=place_own_batch",),
+    ),
+    Fault(
+        "pieces of a block with withheld pages stay in magazines",
+        "place.c",
+        "		xs_a64_set(&block->withheld, rest);\n		xs_store(&engine->withholds, true);\n",
+        "		xs_a64_set(&block->withheld, rest);\n",
+        ("only=place_withheld",),
+    ),
+    Fault(
+        "holes are used when half of the blocks have them",
+        "shelf.c",
+        "	    (!pressed && 3 * listed <=",
+        "	    (!pressed && 2 * listed <=",
+        ("only=place_worst",),
+    ),
+    Fault(
+        "blocks with fewer than half of their pages free are not listed",
+        "include/xsmmu/tree.h",
+        "#define XS_BLOCK_MUCH	16u",
+        "#define XS_BLOCK_MUCH	32u",
+        ("only=place_worst",),
+    ),
+    Fault(
+        "a trim ends after its first step",
+        "engine.c",
+        "		while (from < XS_SPACE_PAGES) {\n",
+        "		if (from < XS_SPACE_PAGES) {\n",
+        ("only=place_trim_many",),
+    ),
+    Fault(
+        "a trim keeps nothing",
+        "space.c",
+        "		if (space->tree.empty <= space->empty_kept ||\n",
+        "		if (space->tree.empty <= 0 ||\n",
+        ("only=place_trim_many",),
+    ),
+    Fault(
+        "what is dead stays so under another policy",
+        "sync.c",
+        "		if (cause == XS_SYNC_DRAIN)\n"
+        "			xs_sync_bury(engine, batch->runs, taken.runs);\n",
+        "",
+        ("only=engine_block_after_change",),
+    ),
+    Fault(
+        "a full ring is written all the same",
+        "sync.c",
+        "	if (!xs_batch_has_room(batch, count))\n"
+        "		return false;\n"
+        "	first",
+        "	first",
+        ("only=batch_kept_full",),
+    ),
+    Fault(
+        "the world is told of empty leaves once only",
+        "space.c",
+        "	space->surplus = false;\n",
+        "",
+        ("only=place_trim",),
+    ),
+    Fault(
+        "a trim leaves every second page-table page",
+        "engine.c",
+        "				      XS_LEAF_PAGES);",
+        "				      XS_LEAF_PAGES / 2);",
+        ("only=place_trim",),
+    ),
+    Fault(
+        "the last block of a reserved range is handed out",
+        "space.c",
+        "	u64 end = last / XS_BLOCK_BYTES + 1;\n",
+        "	u64 end = (last + 1) / XS_BLOCK_BYTES;\n",
+        ("only=space_reserved",),
+    ),
+    Fault(
+        "an audit does not look at blocks",
+        "audit.c",
+        "	broken |= xs_warn_once(xs_count_given(engine) != (u64)(live + deferred),\n"
+        "			       \"blocks and ledger disagree\");\n",
+        "",
+        ("only=engine_audit",),
     ),
     Fault(
         "a level is rounded up",

@@ -407,23 +407,55 @@ static void kept_full(void)
 				       .policy = xs_policy_find("fused") };
 	struct world *world = world_new(&config, 0);
 	struct mapping first = map_one(world), flying = map_one(world), lone;
-	u64 record;
+	struct xs_batch *batch = &world->engine.cpus[0]->batch;
+	u64 record, began_ns;
 	u32 direct = 0;
 
 	driver_unmap(world, &first, false);
 	record = begin_unmap(world, &flying);
+	began_ns = *xs_batch_began_ns(batch, record);
 	for (u32 i = 0; i < 2 * XS_BATCH_RECORDS && !test_failed(); i++) {
 		lone = map_one(world);
 		driver_unmap(world, &lone, false);
 		direct += !driver_reachable(world, &lone);
 		if (i % 100 == 0)
 			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		world->now_ns += 10;
+		CHECK(*xs_batch_began_ns(batch, record) == began_ns);
 	}
 	CHECK(direct > XS_BATCH_RECORDS / 2);
 	end_unmap(world, &flying, record);
 	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
 	driver_free(world, &flying);
 	world_check_synced(world);
+	world_end(world);
+}
+
+/*
+ * What a change of policy has to leave the next poll syncs, if it does under the new
+ * one, also if one of the old has come for nothing since the batch began.
+ */
+static void kept_poll(void)
+{
+	struct world_config config = { .blocks = 32, .cpus = 2,
+				       .policy = xs_policy_find("fands") };
+	const struct xs_policy *polls = xs_policy_find("xsmmu");
+	struct xs_tuning tuning = xs_tuning_default(polls);
+	struct world *world = world_new(&config, 0);
+	struct mapping first = map_one(world), flying = map_one(world);
+	u64 record;
+
+	driver_unmap(world, &first, false);
+	world_poll(world);
+	CHECK(driver_reachable(world, &first));
+	record = begin_unmap(world, &flying);
+	test_be_cpu(1);
+	xs_engine_set(&world->engine, polls, &tuning);
+	test_be_cpu(0);
+	end_unmap(world, &flying, record);
+	world_poll(world);
+	CHECK(!world_reachable(world, flying.iova));
+	driver_free(world, &flying);
 	world_end(world);
 }
 
@@ -437,5 +469,6 @@ const struct test batch_tests[] = {
 	{ "batch_limit", limit },
 	{ "batch_kept", kept },
 	{ "batch_kept_full", kept_full },
+	{ "batch_kept_poll", kept_poll },
 	{ NULL, NULL },
 };

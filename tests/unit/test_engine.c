@@ -150,6 +150,28 @@ static void shorter_window(void)
 	each_policy(check_shorter);
 }
 
+/* A longer one counts for the next unmap, too: nothing but its end syncs it. */
+static void check_longer(struct world *world, const struct xs_policy *policy)
+{
+	struct xs_tuning tuning = xs_tuning_default(policy);
+	bool waits = !syncs_on(policy, XS_SYNC_UNMAP);
+	struct mapping mapping;
+
+	tuning.window_us *= 10;
+	world_set_policy(world, policy, &tuning);
+	mapping = map(world, 1, MEMORY_COUNTED);
+	driver_unmap(world, &mapping, false);
+	world_advance(world, tuning.window_us * 500ULL);
+	CHECK(driver_reachable(world, &mapping) == waits);
+	world_advance(world, tuning.window_us * 500ULL);
+	CHECK(!driver_reachable(world, &mapping));
+}
+
+static void longer_window(void)
+{
+	each_policy(check_longer);
+}
+
 /* Unmaps of all CPUs, joined in one block or not. */
 static void check_explicit(struct world *world, const struct xs_policy *policy)
 {
@@ -347,10 +369,15 @@ static void check_block_refused(struct world *world,
 		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
 		for (u32 at = 0; at < done; at++)
 			driver_free(world, &many[at]);
-		if (done < 64)
+		/* What is not mapped cannot be undone. */
+		if (done < 64) {
+			xs_engine_unmap(&world->engine,
+					iova + done * XS_PAGE_BYTES, 1, false);
+			CHECK(world_warnings());
 			xs_engine_drop_in_block(&world->engine,
 						iova + done * XS_PAGE_BYTES,
 						64 - done);
+		}
 	}
 	xs_engine_retire_cpu(&world->engine, 0);
 	CHECK(!world->engine.space.taken ||
@@ -386,6 +413,47 @@ static void check_block(struct world *world, const struct xs_policy *policy)
 static void block_empty_(void)
 {
 	each_policy(check_block);
+}
+
+/* Only that block: what else is deferred waits, and needs no command. */
+static void check_block_only(struct world *world, const struct xs_policy *policy)
+{
+	bool waits = !syncs_on(policy, XS_SYNC_UNMAP);
+	struct mapping other = map(world, 33, MEMORY_COUNTED);
+
+	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
+		many[i] = map(world, 1, MEMORY_COUNTED);
+	driver_unmap(world, &other, false);
+	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
+		driver_unmap(world, &many[i], false);
+	CHECK(driver_reachable(world, &other) == waits);
+}
+
+static void block_only(void)
+{
+	each_policy(check_block_only);
+}
+
+/* A driver's block is empty when all that it has of it is unmapped. */
+static void check_block_part(struct world *world, const struct xs_policy *policy)
+{
+	u64 iova = xs_engine_take_block(&world->engine, 10, LAST);
+
+	for (u32 i = 0; i < 10; i++) {
+		many[i] = (struct mapping) { .pages = 1, .prot = PROT_READ_,
+					     .kind = MEMORY_COUNTED };
+		CHECK(driver_map_at(world, &many[i],
+				    iova + i * XS_PAGE_BYTES));
+	}
+	for (u32 i = 0; i < 10; i++)
+		driver_unmap(world, &many[i], false);
+	CHECK(world_ledger(world)->syncs[XS_SYNC_BLOCK] ==
+	      syncs_on(policy, XS_SYNC_BLOCK));
+}
+
+static void block_part(void)
+{
+	each_policy(check_block_part);
 }
 
 /* What was dead under one policy is not for the next one, which counts anew. */
@@ -773,7 +841,7 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 	for (u32 pages = 1; pages <= XS_BLOCK_PAGES; pages++) {
 		struct mapping mapping = map(world, pages, MEMORY_COUNTED);
 		u64 phys = (u64)mapping.page << XS_PAGE_LG2;
-		u64 iova;
+		u64 iova, direct;
 
 		/* Another place for the same memory. */
 		driver_unmap_only(world, &mapping, true);
@@ -795,7 +863,11 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 		for (u32 i = 0; i < pages; i++)
 			world->owner[(iova >> XS_PAGE_LG2) + i] =
 				world->last_serial * OWNER_SERIAL;
+		direct = world_ledger(world)->syncs[XS_SYNC_UNMAP];
 		xs_engine_unmap(engine, iova, pages, false);
+		/* There is nothing to hold, so it waits as any other. */
+		direct = world_ledger(world)->syncs[XS_SYNC_UNMAP] - direct;
+		CHECK(direct == syncs_on(policy, XS_SYNC_UNMAP));
 		CHECK(!world_warnings() && !xs_engine_live(engine));
 	}
 }
@@ -1064,6 +1136,30 @@ static void each_failure(void)
 
 /* ---- CPUs ---- */
 
+/* A drain closes what CPUs have open: its free pages are not theirs any more. */
+static void check_drain(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mapping;
+
+	(void)policy;
+	for (u32 cpu = 0; cpu < 2; cpu++) {
+		test_be_cpu(cpu);
+		mapping = map(world, 1, MEMORY_COUNTED);
+		driver_unmap(world, &mapping, false);
+	}
+	test_be_cpu(0);
+	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	for (u32 cpu = 0; cpu < 2; cpu++)
+		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
+			CHECK(world->engine.cpus[cpu]->open[lg2] ==
+			      &world->engine.none);
+}
+
+static void drain(void)
+{
+	each_policy(check_drain);
+}
+
 /* A CPU that went off-line leaves nothing behind, and can come back. */
 static void check_retire(struct world *world, const struct xs_policy *policy)
 {
@@ -1222,6 +1318,7 @@ const struct test engine_tests[] = {
 	{ "engine_poll", poll },
 	{ "engine_time_bound", time_bound },
 	{ "engine_shorter_window", shorter_window },
+	{ "engine_longer_window", longer_window },
 	{ "engine_explicit_sync", explicit_sync },
 	{ "engine_all_aware", all_aware },
 	{ "engine_aware", aware },
@@ -1229,6 +1326,8 @@ const struct test engine_tests[] = {
 	{ "engine_block_at_once", block_at_once },
 	{ "engine_block_refused", block_refused },
 	{ "engine_block_empty", block_empty_ },
+	{ "engine_block_only", block_only },
+	{ "engine_block_part", block_part },
 	{ "engine_block_after_change", block_after_change },
 	{ "engine_full", full },
 	{ "engine_most", most },
@@ -1252,6 +1351,7 @@ const struct test engine_tests[] = {
 	{ "engine_no_memory", no_memory },
 	{ "engine_no_batch", no_batch },
 	{ "engine_each_failure", each_failure },
+	{ "engine_drain", drain },
 	{ "engine_retire", retire },
 	{ "engine_exposure", exposure },
 	{ "engine_freed_before_unmap", freed_before_unmap },

@@ -9,7 +9,7 @@
 #define LOW	(1ULL << 32)
 
 /* For tests that need more than a frame has room for. */
-static struct mapping many[4096];
+static struct mapping many[8192];
 
 static struct world *begin(const struct xs_policy *policy, u32 blocks, u32 cpus,
 			   u64 start)
@@ -141,6 +141,48 @@ static void footprint(void)
 	test_seeds(8, footprint_seed);
 }
 
+#define WORST_PAGES	(100 * XS_BLOCK_PAGES)
+
+/*
+ * The worst that a driver can do: of @percent of the blocks it keeps a page, of the
+ * others so many that they are just not listed, or would not be if less were; then it
+ * has as much as before, again and again.
+ */
+static void check_worst(u32 percent, u32 kept)
+{
+	struct world *world = begin(xs_policy_find("fused"), WORLD_BLOCKS_MAX,
+				    1, 0);
+	u64 most[XS_SIZES] = { WORST_PAGES };
+	u32 count = 0;
+
+	for (u32 round = 0; round < 8 && !test_failed(); round++) {
+		while (count < WORST_PAGES)
+			many[count++] = map(world, 1, LAST);
+		check_footprint(world, most);
+		for (u32 at = count; at--;) {
+			u64 page = many[at].iova >> XS_PAGE_LG2;
+			u64 block = page / XS_BLOCK_PAGES;
+
+			if (page % XS_BLOCK_PAGES <
+			    (block * 37 % 100 < percent ? 1 : kept))
+				continue;
+			driver_unmap(world, &many[at], false);
+			many[at] = many[--count];
+		}
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	}
+	while (count)
+		driver_unmap(world, &many[--count], false);
+	world_end(world);
+}
+
+static void worst(void)
+{
+	check_worst(30, XS_BLOCK_PAGES - XS_BLOCK_MUCH + 1);
+	check_worst(45, XS_BLOCK_PAGES - XS_BLOCK_MUCH + 1);
+	check_worst(30, XS_BLOCK_PAGES / 2 + 1);
+}
+
 /* Holes of pages are used again: a ring of mappings with one of eight kept for ever. */
 static void holes(void)
 {
@@ -233,6 +275,76 @@ static void reclaims(void)
 		driver_unmap(world, &many[1], false);
 		world_end(world);
 	}
+}
+
+/* What its own batch has a CPU finds each time, without asking others. */
+static void own_batch(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 2, 2, 0);
+	struct mapping other;
+
+	test_be_cpu(1);
+	other = map(world, 32, LAST);
+	driver_unmap(world, &other, false);
+	test_be_cpu(0);
+	for (u32 round = 0; round < 10 && !test_failed(); round++) {
+		struct mapping all = map(world, XS_BLOCK_PAGES, LAST);
+
+		driver_unmap(world, &all, false);
+	}
+	CHECK(!world_ledger(world)->map_failures);
+	world_end(world);
+}
+
+/*
+ * A driver's block of which a part is withheld comes back as a whole, also if the
+ * policy has pieces of its own by then.
+ */
+static void withheld(void)
+{
+	const struct xs_policy *pieces = xs_policy_find("xsmmu");
+	struct xs_tuning tuning = xs_tuning_default(pieces);
+	struct world *world = begin(xs_policy_find("fused"), 2, 1, 0);
+	u64 iova = xs_engine_take_block(&world->engine, 10, LAST);
+	struct mapping lone = { .pages = XS_BLOCK_PAGES };
+
+	for (u32 i = 0; i < 10; i++) {
+		many[i] = (struct mapping) { .pages = 1, .prot = PROT_READ_ };
+		CHECK(driver_map_at(world, &many[i], iova + i * XS_PAGE_BYTES));
+	}
+	/* What CPUs keep is taken from them now, and not soon again. */
+	CHECK(!driver_map(world, &lone, LAST));
+	world_set_policy(world, pieces, &tuning);
+	for (u32 i = 0; i < 10; i++)
+		driver_unmap(world, &many[i], false);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	lone = map(world, XS_BLOCK_PAGES, LAST);
+	driver_unmap(world, &lone, false);
+	world_end(world);
+}
+
+/* Blocks that came back in any order are handed out in theirs, for few commands. */
+static void in_order(void)
+{
+	static const u32 order[] = { 5, 0, 3, 6, 1, 7, 2, 4 };
+	struct world *world = begin(xs_policy_find("fused"), 32, 1, 0);
+
+	for (u32 i = 0; i < 15; i++)
+		many[i] = map(world, XS_BLOCK_PAGES, LAST);
+	for (u32 i = 0; i < 8; i++) {
+		driver_unmap(world, &many[7 + order[i]], false);
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	}
+	/* The last one is open. */
+	many[14] = map(world, XS_BLOCK_PAGES, LAST);
+	CHECK(many[14].iova == 15 * XS_BLOCK_BYTES);
+	for (u32 i = 7; i < 14; i++) {
+		many[i] = map(world, XS_BLOCK_PAGES, LAST);
+		CHECK(many[i].iova == (i + 1) * XS_BLOCK_BYTES);
+	}
+	for (u32 i = 0; i < 15; i++)
+		driver_unmap(world, &many[i], false);
+	world_end(world);
 }
 
 /* ---- limits ---- */
@@ -398,6 +510,27 @@ static void trim(void)
 	}
 }
 
+/* More is empty than one step of a trim takes: it goes on until what is kept is left. */
+static void trim_many(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), WORLD_BLOCKS_MAX,
+				    1, 0);
+	struct xs_engine *engine = &world->engine;
+	u32 count = WORLD_BLOCKS_MAX - 1;
+
+	engine->space.empty_kept = 3;
+	for (u32 i = 0; i < count; i++)
+		many[i].iova = xs_engine_take_block(engine, 1, LAST);
+	CHECK(engine->space.tree.leaves >= XS_DETACH_MAX + 4);
+	while (count--)
+		xs_engine_drop_in_block(engine, many[count].iova, 1);
+	xs_engine_retire_cpu(engine, 0);
+	CHECK(!engine->space.taken && world->surplus == 1);
+	world_trim(world, false);
+	CHECK(engine->space.tree.empty == 3);
+	world_end(world);
+}
+
 /*
  * A CPU may still have a block open that another one claimed and gave back, and
  * whose leaf is freed then. It got there by a list while the block was stashed.
@@ -518,13 +651,18 @@ static void named_own(void)
 
 const struct test place_tests[] = {
 	{ "place_footprint", footprint },
+	{ "place_worst", worst },
 	{ "place_holes", holes },
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
+	{ "place_own_batch", own_batch },
+	{ "place_withheld", withheld },
+	{ "place_in_order", in_order },
 	{ "place_low_limit", low_limit },
 	{ "place_limits", limits },
 	{ "place_far", far },
 	{ "place_trim", trim },
+	{ "place_trim_many", trim_many },
 	{ "place_trim_open", trim_open },
 	{ "place_named", named },
 	{ "place_named_own", named_own },

@@ -358,6 +358,7 @@ static void world_deferred(void *opaque, u32 cpu, bool arm, u64 deadline_ns)
 	struct world *world = opaque;
 
 	CHECK(cpu < world->cpus);
+	/* As in Linux, where the list of a CPU is its own. */
 	if (cpu == test_cpu())
 		put(&world->cpu[cpu].poll_due, 1);
 	if (arm)

@@ -28,7 +28,7 @@
 
 #include "harness.h"
 
-#define WORLD_BLOCKS_MAX	320
+#define WORLD_BLOCKS_MAX	640
 #define WORLD_PAGES_MAX		(WORLD_BLOCKS_MAX * XS_BLOCK_PAGES)
 #define WORLD_MEMORY_PAGES	16384
 

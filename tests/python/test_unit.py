@@ -415,6 +415,48 @@ FAULTS = (
     ),
     # the space
     Fault(
+        "the pages of a kept block are anybody's once it is open",
+        "space.c",
+        "	block->kept = at < XS_LOW_BLOCKS && space->low_free < space->low_kept;\n",
+        "	block->kept = false;\n",
+        ("only=place_low_stays",),
+    ),
+    Fault(
+        "a block of what is kept is anybody's when it was free",
+        "place.c",
+        "	if (xs_unlikely(block->kept)) {\n		xs_shelf_leave(block);\n",
+        "	if (false) {\n		xs_shelf_leave(block);\n",
+        ("only=place_low_stays",),
+    ),
+    Fault(
+        "pieces of a kept block are cached",
+        "place.c",
+        "	return block->kept || xs_a64_read(&block->withheld);\n",
+        "	return xs_a64_read(&block->withheld);\n",
+        ("only=place_low_stays",),
+    ),
+    Fault(
+        "other CPUs' shelves are not looked at",
+        "place.c",
+        "	if (other != cpu)\n",
+        "	if (false)\n",
+        ("only=place_moves",),
+    ),
+    Fault(
+        "a trim does not see what becomes empty behind it",
+        "space.c",
+        "	surplus = xs_space_has_surplus(space);\n	xs_unlock(&space->lock, flags);\n	return surplus;\n",
+        "	surplus = false;\n	xs_unlock(&space->lock, flags);\n	return surplus;\n",
+        ("only=space_emptied_behind",),
+    ),
+    Fault(
+        "an engine begins with the defaults",
+        "engine.c",
+        "	engine->tuning = config->tuning ? *config->tuning :\n",
+        "	engine->tuning = false ? *config->tuning :\n",
+        ("only=engine_tuned",),
+    ),
+    Fault(
         "nothing below 4 GiB is kept",
         "space.c",
         "	if (keep)\n		found = xs_tree_find(&space->tree, count, XS_LOW_BLOCKS, end);\n",

@@ -757,6 +757,24 @@ static void nothing(void)
 	each_policy(check_nothing);
 }
 
+/* An engine that begins with a tuning has it in force. */
+static void tuned(void)
+{
+	struct xs_tuning tuning = { 5000, 700, 32, true };
+	struct world_config config = { .blocks = 64, .cpus = 1,
+				       .policy = xs_policy_find("fused"),
+				       .tuning = &tuning };
+	struct world *world = world_new(&config, 0);
+	struct mapping mapping;
+
+	CHECK(world->engine.policy->ranges_max == 32);
+	mapping = map(world, 1, MEMORY_COUNTED);
+	driver_unmap(world, &mapping, false);
+	/* Its drivers are batch-aware. */
+	world_check_synced(world);
+	world_end(world);
+}
+
 /* ---- holds ---- */
 
 static void check_hold(struct world *world, const struct xs_policy *policy)
@@ -1339,6 +1357,7 @@ const struct test engine_tests[] = {
 	{ "engine_sends", sends },
 	{ "engine_bare", bare },
 	{ "engine_nothing", nothing },
+	{ "engine_tuned", tuned },
 	{ "engine_hold", hold },
 	{ "engine_slab", slab },
 	{ "engine_parts", parts },

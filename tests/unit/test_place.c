@@ -209,6 +209,40 @@ static void holes(void)
 	world_end(world);
 }
 
+/* Load moves from CPU to CPU, and some of what each has mapped stays. */
+static void check_moves(const struct xs_policy *policy)
+{
+	struct world *world = begin(policy, 640, TEST_CPUS, 0);
+	u32 kept = 0, peak = 0;
+
+	for (u32 cpu = 0; cpu < TEST_CPUS && !test_failed(); cpu++) {
+		u32 count = kept;
+
+		test_be_cpu(cpu);
+		while (count < kept + 40 * XS_BLOCK_PAGES)
+			many[count++] = map(world, 1, LAST);
+		peak = count;
+		for (u32 i = kept; i < count; i++)
+			if ((many[i].iova >> XS_PAGE_LG2) % XS_BLOCK_PAGES)
+				driver_unmap(world, &many[i], false);
+			else
+				many[kept++] = many[i];
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	}
+	/* Twice what there was at once, and what each CPU has stashed, listed and cached. */
+	CHECK(world->engine.space.taken <=
+	      2 * peak / XS_BLOCK_PAGES + TEST_CPUS * 16);
+	while (kept)
+		driver_unmap(world, &many[--kept], false);
+	world_end(world);
+}
+
+static void moves(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++)
+		check_moves(&xs_policies[i]);
+}
+
 /* ---- failing maps ---- */
 
 /* Who finds no IOVA has all CPUs synced, but not more than once in 10 ms. */
@@ -371,6 +405,37 @@ static void low_limit(void)
 		many[count++] = map(world, 1, LAST);
 		while (count--)
 			driver_unmap(world, &many[count], false);
+		world_end(world);
+	}
+}
+
+/*
+ * What is kept for a 32-bit device stays so, page by page, however often it maps and
+ * unmaps while others map and keep.
+ */
+static void low_stays(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
+		struct world *world = begin(&xs_policies[i], 60, 1,
+					    LOW - 20 * XS_BLOCK_BYTES);
+		u32 count = 0, low = 0;
+
+		while (count < 35 * XS_BLOCK_PAGES && !test_failed()) {
+			struct mapping lone = map(world, 1, LOW - 1);
+
+			driver_unmap(world, &lone, false);
+			for (u32 at = 0; at < 8; at++) {
+				many[count] = map(world, 1, LAST);
+				low += many[count++].iova < LOW;
+			}
+			world_poll(world);
+		}
+		CHECK(low <= 10 * XS_BLOCK_PAGES);
+		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		CHECK(world->engine.space.low_free >=
+		      world->engine.space.low_kept);
+		while (count)
+			driver_unmap(world, &many[--count], false);
 		world_end(world);
 	}
 }
@@ -653,12 +718,14 @@ const struct test place_tests[] = {
 	{ "place_footprint", footprint },
 	{ "place_worst", worst },
 	{ "place_holes", holes },
+	{ "place_moves", moves },
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
 	{ "place_own_batch", own_batch },
 	{ "place_withheld", withheld },
 	{ "place_in_order", in_order },
 	{ "place_low_limit", low_limit },
+	{ "place_low_stays", low_stays },
 	{ "place_limits", limits },
 	{ "place_far", far },
 	{ "place_trim", trim },

@@ -618,6 +618,41 @@ static void against_model(void)
 	test_seeds(200, against_model_seed);
 }
 
+/* What becomes empty behind a trim is a surplus that it sees at its end. */
+static void emptied_behind(void)
+{
+	struct xs_detached detached[XS_DETACH_MAX];
+	u64 runs[100], from = 0;
+	xs_flags_t flags;
+	u32 count;
+
+	if (!begin(LOW_BLOCKS * XS_BLOCK_BYTES, 2 * LOW_BLOCKS * XS_BLOCK_BYTES))
+		return;
+	flags = xs_local_save();
+	for (u32 i = 0; i < 100; i++)
+		runs[i] = xs_space_take_run(&s.space, XS_LEAF_PAGES, LAST);
+	for (u32 i = 40; i < 100; i++)
+		xs_space_give_run(&s.space, runs[i], XS_LEAF_PAGES);
+	xs_local_restore(flags);
+	CHECK(s.space.surplus);
+	while (from < XS_SPACE_PAGES) {
+		count = xs_space_detach(&s.space, &from, detached);
+		xs_space_free(&s.space, detached, count);
+	}
+	CHECK(s.space.tree.empty == s.space.empty_kept);
+	flags = xs_local_save();
+	for (u32 i = 0; i < 40; i++)
+		xs_space_give_run(&s.space, runs[i], XS_LEAF_PAGES);
+	xs_local_restore(flags);
+	CHECK(xs_space_end_trim(&s.space) && s.space.surplus);
+	for (from = 0; from < XS_SPACE_PAGES;) {
+		count = xs_space_detach(&s.space, &from, detached);
+		xs_space_free(&s.space, detached, count);
+	}
+	CHECK(!xs_space_end_trim(&s.space) && !s.space.surplus);
+	end();
+}
+
 const struct test space_tests[] = {
 	{ "space_bad_ranges", bad_ranges },
 	{ "space_rounding", rounding },
@@ -629,6 +664,7 @@ const struct test space_tests[] = {
 	{ "space_no_memory_at_init", no_memory_at_init },
 	{ "space_no_memory", no_memory },
 	{ "space_no_memory_to_reserve", no_memory_to_reserve },
+	{ "space_emptied_behind", emptied_behind },
 	{ "space_against_model", against_model },
 	{ NULL, NULL },
 };

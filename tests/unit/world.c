@@ -481,6 +481,7 @@ struct world *world_new(const struct world_config *config, u64 alloc_fails_in)
 		.end = config->start + config->blocks * XS_BLOCK_BYTES,
 		.cpu_count = config->cpus,
 		.policy = config->policy,
+		.tuning = config->tuning,
 	};
 	struct world *world = test_alloc(sizeof(*world));
 

@@ -134,6 +134,7 @@ struct world_config {
 	u32 blocks;	/* of IOVA space, block 0 included */
 	u32 cpus;
 	const struct xs_policy *policy;
+	const struct xs_tuning *tuning;
 	u64 start;	/* of it, in bytes */
 	bool bare;	/* the world has no calls but those that it must have */
 };

@@ -94,12 +94,12 @@ static struct xs_block *xs_place_steal(struct xs_engine *engine, u32 lg2,
 		for (u32 i = 0; i < engine->cpu_count && !block; i++)
 			block = xs_shelf_get(&engine->cpus[i]->shelf,
 					     xs_shelf_list_of(lg2, kept), last,
-					     true);
+					     XS_SHELF_ANY);
 	return block;
 }
 
 /*
- * A block of another CPU's, if more than a third of its blocks are listed: what was
+ * A block of another CPU's, if more than half of its blocks are listed: what was
  * mapped there may live on, and new mappings come here. One CPU is looked at, the
  * same as long as it has some.
  */
@@ -111,7 +111,8 @@ static struct xs_block *xs_place_probe(struct xs_engine *engine,
 
 	if (other != cpu)
 		block = xs_shelf_get(&other->shelf,
-				     xs_shelf_list_of(lg2, false), last, false);
+				     xs_shelf_list_of(lg2, false), last,
+				     XS_SHELF_HALF);
 	if (!block)
 		cpu->probe = cpu->probe + 1 < engine->cpu_count ?
 			cpu->probe + 1 : 0;
@@ -124,11 +125,11 @@ static struct xs_block *xs_place_listed(struct xs_cpu *cpu, u32 lg2, u64 last,
 {
 	struct xs_block *block =
 		xs_shelf_get(&cpu->shelf, xs_shelf_list_of(lg2, false), last,
-			     low);
+			     low ? XS_SHELF_ANY : XS_SHELF_THIRD);
 
 	if (!block && xs_space_keeps(last))
 		block = xs_shelf_get(&cpu->shelf, xs_shelf_list_of(lg2, true),
-				     last, true);
+				     last, XS_SHELF_ANY);
 	return block;
 }
 

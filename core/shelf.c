@@ -99,7 +99,7 @@ void xs_shelf_list(struct xs_block *block)
 }
 
 struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
-			      bool pressed)
+			      enum xs_shelf_when when)
 {
 	u32 listed = xs_load(&shelf->listed[list]);
 	u32 looks = XS_SHELF_LOOKS;
@@ -107,8 +107,8 @@ struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
 	xs_flags_t flags;
 
 	if (!listed ||
-	    (!pressed && 3 * listed <=
-				 xs_load(&shelf->taken[list]) + 3 * XS_SHELF_SLACK))
+	    (when && when * listed <=
+			     xs_load(&shelf->taken[list]) + when * XS_SHELF_SLACK))
 		return 0;
 	flags = xs_lock(&shelf->lock);
 	block = shelf->blocks[list];

@@ -604,9 +604,9 @@ FAULTS = (
     ),
     Fault(
         "holes are used when half of the blocks have them",
-        "shelf.c",
-        "	    (!pressed && 3 * listed <=",
-        "	    (!pressed && 2 * listed <=",
+        "include/xsmmu/shelf.h",
+        "	XS_SHELF_THIRD,		/* of this one */\n",
+        "	XS_SHELF_THIRD = 2,	/* of this one */\n",
         ("only=place_worst",),
     ),
     Fault(

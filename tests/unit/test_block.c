@@ -233,11 +233,14 @@ static void do_get(void)
 {
 	u32 shelf = below(SHELVES), lg2 = below(XS_SIZES);
 	u64 last = below(3) ? LAST : below(BLOCKS) * XS_BLOCK_BYTES;
-	bool pressed = below(2);
-	bool much = pressed || 3 * s.shelves[shelf].listed[lg2] >
-			       s.shelves[shelf].taken[lg2] + 3 * XS_SHELF_SLACK;
+	enum xs_shelf_when when = (const enum xs_shelf_when[]){
+		XS_SHELF_ANY, XS_SHELF_HALF, XS_SHELF_THIRD }[below(3)];
+	u32 part = when == XS_SHELF_HALF ? 2 : 3;
+	bool much = when == XS_SHELF_ANY ||
+		    part * s.shelves[shelf].listed[lg2] >
+			    s.shelves[shelf].taken[lg2] + part * XS_SHELF_SLACK;
 	struct xs_block *block = xs_shelf_get(&s.shelves[shelf], lg2, last,
-					      pressed);
+					      when);
 	struct model *model;
 
 	CHECK(!block == !(much && count_listed(shelf, lg2, last)));
@@ -363,9 +366,9 @@ static void few_looks(void)
 		CHECK(!xs_block_close(blocks[i]));
 	}
 	CHECK(shelf.listed[0] == BLOCKS);
-	CHECK(!xs_shelf_get(&shelf, 0, 2 * XS_BLOCK_BYTES - 1, true));
-	CHECK(!xs_shelf_get(&shelf, 0, XS_BLOCK_BYTES - 1, true));
-	CHECK(xs_shelf_get(&shelf, 0, 20 * XS_BLOCK_BYTES - 1, true));
+	CHECK(!xs_shelf_get(&shelf, 0, 2 * XS_BLOCK_BYTES - 1, XS_SHELF_ANY));
+	CHECK(!xs_shelf_get(&shelf, 0, XS_BLOCK_BYTES - 1, XS_SHELF_ANY));
+	CHECK(xs_shelf_get(&shelf, 0, 20 * XS_BLOCK_BYTES - 1, XS_SHELF_ANY));
 	xs_exit();
 	for (u32 i = 0; i < BLOCKS; i++) {
 		xs_shelf_leave(blocks[i]);
@@ -432,7 +435,8 @@ static void open_one(struct shared *shared, u32 cpu, u64 *random)
 		return;
 	}
 	shared->open[cpu] = xs_shelf_get(
-		&shared->shelves[test_below(random, CPUS)], lg2, LAST, true);
+		&shared->shelves[test_below(random, CPUS)], lg2, LAST,
+		XS_SHELF_ANY);
 }
 
 static void close_one(struct shared *shared, u32 cpu)

@@ -621,8 +621,9 @@ static void against_model(void)
 /* What becomes empty behind a trim is a surplus that it sees at its end. */
 static void emptied_behind(void)
 {
-	struct xs_detached detached[XS_DETACH_MAX];
-	u64 runs[100], from = 0;
+	static struct xs_detached detached[XS_DETACH_MAX];
+	static u64 runs[100];
+	u64 from = 0;
 	xs_flags_t flags;
 	u32 count;
 

@@ -13,8 +13,8 @@
  * Each CPU has its own open block, magazines, batch and ledger, guarded by its
  * own lock. The two common cases take no lock: a map of one page takes a free
  * page of the open block by one atomic operation, and an unmap appends to the
- * batch by two. Lock order: a CPU's lock, then the depot's or the space's; never
- * two CPUs' at once.
+ * batch by two. Lock order: a CPU's lock, then a shelf's, the depot's or the
+ * space's; never two CPUs' at once.
  *
  * Each call reads the policy once. A change stores the new one, waits for the
  * calls that may have read the old one, and syncs what they have deferred. So

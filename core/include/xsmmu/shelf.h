@@ -59,12 +59,19 @@ void xs_shelf_leave(struct xs_block *block);
 /* List a block if it has much to hand out, and is not open or listed. Entered. */
 void xs_shelf_list(struct xs_block *block);
 
+/* How much of a list has to be listed for a block of it to be worth a look. */
+enum xs_shelf_when {
+	XS_SHELF_ANY,		/* it is all there is */
+	XS_SHELF_HALF = 2,	/* of another CPU, which seems to map no more */
+	XS_SHELF_THIRD,		/* of this one */
+};
+
 /*
  * A block of @list that ends at or below @last, which is unlisted and open then;
- * NULL if there is none, or, unless @pressed is set, if no more than a third of such
- * blocks are listed and XS_SHELF_SLACK. Any context.
+ * NULL if there is none, or if no more than that part of such blocks are listed, and
+ * XS_SHELF_SLACK. Any context.
  */
 struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
-			      bool pressed);
+			      enum xs_shelf_when when);
 
 #endif

@@ -147,7 +147,7 @@ static void free_most_and_keep(void)
 /* It is found in its list. */
 static void reuse(void)
 {
-	struct xs_block *found = xs_shelf_get(&engine.cpus[0]->shelf, 0, ~0ULL, true);
+	struct xs_block *found = xs_shelf_get(&engine.cpus[0]->shelf, 0, ~0ULL, XS_SHELF_ANY);
 
 	if (!found)
 		return;

@@ -179,7 +179,7 @@ static void do_open(struct model *model, bool own)
 		/* A driver's: so many pages are its, the others nobody's. */
 		model->had = naive_mask(0, 1 + below(63));
 		model->withheld = ~model->had;
-		model->block->withheld = model->withheld;
+		xs_a64_set(&model->block->withheld, model->withheld);
 	} else {
 		xs_block_open(model->block);
 		model->open = true;

@@ -162,6 +162,8 @@ def explore(program: Path, *words: str) -> list[Outcome]:
             passed = match["verdict"] == "ok"
             outcomes.append(Outcome(match["name"], passed, int(match["states"]), float(match["seconds"]), part))
     if not outcomes or (status == 0) != all(outcome.passed for outcome in outcomes):
+        if not outcomes and status == 0:
+            raise LabError(f"no litmus program is called {' '.join(words)}: tests/litmus/README.md has their names")
         raise LabError(f"the litmus programs ended with status {status}", text.splitlines()[-20:])
     return outcomes
 

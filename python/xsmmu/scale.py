@@ -478,12 +478,44 @@ def broken_claims(counts: Iterable[Count], claims: Iterable[Claim] = CLAIMS) -> 
 # -- command ---------------------------------------------------------------------------------------
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(float(word)) for word in re.split(r"[ ,]+", text.strip())]
+def _number(text: str, first: int, last: int) -> int:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+    if value != value // 1 or not first <= value <= last:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from {first} to {last:g}")
+    return int(value)
 
 
-def _names(text: str) -> list[str]:
-    return re.split(r"[ ,]+", text.strip())
+def _one(first: int, last: int) -> Callable[[str], int]:
+    """The type of an argument that is a number."""
+    return lambda text: _number(text, first, last)
+
+
+def _some(first: int, last: int) -> Callable[[str], list[int]]:
+    """The type of an argument that is some numbers, each larger than the one before."""
+
+    def parse(text: str) -> list[int]:
+        values = [_number(word, first, last) for word in re.split(r"[ ,]+", text.strip())]
+        if sorted(set(values)) != values:
+            raise argparse.ArgumentTypeError(f"'{text}' is not in ascending order")
+        return values
+
+    return parse
+
+
+def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """The type of an argument that is some of the known names."""
+
+    def parse(text: str) -> list[str]:
+        names = list(dict.fromkeys(re.split(r"[ ,]+", text.strip())))
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"'{name}' is none of {' '.join(known)}")
+        return names
+
+    return parse
 
 
 def _count(tools: root.Root, arguments: argparse.Namespace, console: Console) -> int:
@@ -496,7 +528,8 @@ def _count(tools: root.Root, arguments: argparse.Namespace, console: Console) ->
         for done, config in enumerate(configs):
             status.update(f"counting: {done} of {len(configs)}, {config.policy} on {config.cpus} CPUs")
             counts.append(counted(program, config, *(["--sites"] if arguments.sites else [])))
-    result = {"counts": [count.row() for count in counts], "broken_claims": broken_claims(counts)}
+    broken = broken_claims(counts)
+    result = {"counts": [count.row() for count in counts], "broken_claims": broken}
     if arguments.json:
         print(json.dumps(result, indent=1))
         return 0
@@ -511,7 +544,9 @@ def _count(tools: root.Root, arguments: argparse.Namespace, console: Console) ->
         if arguments.sites and not count.error and count.config.cpus == max(cpus):
             console.print(sites_table(tools, program, count, arguments.sites))
     console.print(f"results: {keep(arguments.results, 'scale', result, transfers_plot(counts))}")
-    return 0
+    for text in broken:
+        console.print(f"not kept: {text}")
+    return 1 if broken else 0
 
 
 def _ageing(tools: root.Root, arguments: argparse.Namespace, console: Console) -> int:
@@ -537,23 +572,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="xsmmu.scale")
     commands = parser.add_subparsers(dest="command", required=True)
     count = commands.add_parser("count", help="transfers of lines, locks, syncs and commands")
-    count.add_argument("--cpus", type=_numbers, help=f"default: {' '.join(map(str, CPUS))}")
-    count.add_argument("--elsewhere", type=_numbers, default=list(ELSEWHERE), help="percentages of pages")
-    count.add_argument("--life", type=_names, help=f"of {' '.join(LIVES)}")
-    count.add_argument("--slice", type=int, default=1, help="a turn of a CPU is of 1 to this many pages")
-    count.add_argument("--sites", type=int, default=0, help="print so many places that cause transfers")
+    count.add_argument("--cpus", type=_some(1, CPUS[-1]), help=f"default: {' '.join(map(str, CPUS))}")
+    count.add_argument("--elsewhere", type=_some(0, 100), default=list(ELSEWHERE), help="percentages of pages")
+    count.add_argument("--life", type=_names(LIVES), help=f"of {' '.join(LIVES)}")
+    count.add_argument("--slice", type=_one(1, 1000), default=1, help="a turn of a CPU is of 1 to this many pages")
+    count.add_argument("--sites", type=_one(0, 1000), default=0, help="print so many places that cause transfers")
     count.add_argument("--quick", action="store_true", help="fewer CPUs, and short lifetimes only")
     count.set_defaults(policies=list(POLICIES), run=_count)
     ageing = commands.add_parser("ageing", help="what a long life does to IOVAs and instructions")
-    ageing.add_argument("--maps", type=_numbers, default=[10**6, 10**7, 10**8], help="when to look, as 1e6,1e8,1e9")
-    ageing.add_argument("--cpus", type=int, default=4)
-    ageing.add_argument("--elsewhere", type=int, default=10, help="percentage of pages")
-    ageing.add_argument("--window", type=int, default=1, help="polls of each CPU whose instructions are counted")
+    marks = [10**6, 10**7, 10**8]
+    ageing.add_argument("--maps", type=_some(1000, 10**12), default=marks, help="when to look, as 1e6,1e8,1e9")
+    ageing.add_argument("--cpus", type=_one(1, CPUS[-1]), default=4)
+    ageing.add_argument("--elsewhere", type=_one(0, 100), default=10, help="percentage of pages")
+    ageing.add_argument(
+        "--window", type=_one(1, 1000), default=1, help="polls of each CPU whose instructions are counted"
+    )
     ageing.add_argument("--one-page", action="store_true", help="mappings of one page only")
     ageing.set_defaults(policies=["fands", "xsmmu", "fused"], run=_ageing)
     for command in (count, ageing):
-        command.add_argument("--policies", type=_names)
-        command.add_argument("--seed", type=int, default=1)
+        command.add_argument("--policies", type=_names(POLICIES))
+        command.add_argument("--seed", type=_one(0, 2**53), default=1)
         command.add_argument("--json", action="store_true", help="print JSON, keep nothing")
         command.add_argument("--results", type=Path, default=build.PROJECT / "results")
     return parser

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -194,7 +194,9 @@ def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
 
 def _run_one(tools: root.Root, arguments: argparse.Namespace) -> int:
     program = compiled_mutant(tools, mutants()[arguments.mutant]) if arguments.mutant else compiled(tools)
-    words = ["--seed", arguments.seed, "--policy", arguments.policy, "--events", arguments.events]
+    if arguments.policy == "any" and not arguments.swarm:
+        raise LabError("POLICY=any draws a policy from the seed: it needs SWARM=1")
+    words = ["--seed", str(arguments.seed), "--policy", arguments.policy, "--events", str(arguments.events)]
     words += ["--swarm"] if arguments.swarm else []
     words += ["--mutant", arguments.mutant] if arguments.mutant else []
     return subprocess.run([program, *words], check=False).returncode
@@ -303,23 +305,49 @@ def _run_rounds(program: Path, state: dict[str, float], state_file: Path, billio
     return 0
 
 
+def _number(first: int, last: int) -> Callable[[str], int]:
+    """The type of an argument that is a number."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not first <= int(text) <= last:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {first} to {last}")
+        return int(text)
+
+    return parse
+
+
+def _mutant(name: str) -> str:
+    if name not in mutants():
+        raise argparse.ArgumentTypeError(f"no mutant is called {name}: sim/mutants.toml has their names")
+    return name
+
+
+def _billions(text: str) -> float:
+    try:
+        if float(text) > 0:
+            return float(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+
+
 def _command() -> int:
     """One command of the simulation."""
     parser = argparse.ArgumentParser(prog="xsmmu.sim")
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("run")
-    one.add_argument("--seed", default="1")
-    one.add_argument("--policy", default="fused")
-    one.add_argument("--events", default="1000000")
+    one.add_argument("--seed", type=_number(0, 2**63), default=1)
+    one.add_argument("--policy", choices=("any", *POLICIES), default="fused", help="any: with --swarm")
+    one.add_argument("--events", type=_number(1, 2**63), default=1000000)
     one.add_argument("--swarm", action="store_true")
-    one.add_argument("--mutant", choices=sorted(mutants()))
+    one.add_argument("--mutant", type=_mutant)
     commands.add_parser("mutants").add_argument("names", nargs="*")
     fuzzing = commands.add_parser("fuzz")
-    fuzzing.add_argument("--seconds", type=int, default=60)
+    fuzzing.add_argument("--seconds", type=_number(1, 10**6), default=60)
     fuzzing.add_argument("--policy", choices=("any", *POLICIES), default="any")
-    fuzzing.add_argument("--mutant", choices=sorted(mutants()))
+    fuzzing.add_argument("--mutant", type=_mutant)
     fuzzing.add_argument("--input")
-    commands.add_parser("long").add_argument("--billions", type=float, default=10)
+    commands.add_parser("long").add_argument("--billions", type=_billions, default=10)
     arguments = parser.parse_args()
     tools = root.ensure(host.cache_dir(), Console(stderr=True))
     if arguments.command == "run":
@@ -332,4 +360,4 @@ def _command() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(host.exit_status(_command, "interrupted; the same command goes on"))
+    sys.exit(host.exit_status(_command, "interrupted; `make sim-long` goes on where it was, the others begin anew"))

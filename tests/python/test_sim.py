@@ -90,12 +90,32 @@ def test_replay_line_repeats_the_failure() -> None:
     assert int(steps[1]) < 20
 
 
-def test_unknown_mutant_fails() -> None:
-    outcome = subprocess.run(
-        [sys.executable, "-m", "xsmmu.sim", "mutants", "NOSUCH"], capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("xsmmu.sim mutants NOSUCH", "no mutant is called NOSUCH"),
+        ("xsmmu.sim run --mutant NOSUCH", "no mutant is called NOSUCH"),
+        ("xsmmu.sim run --seed -1", "'-1' is not a whole number"),
+        ("xsmmu.sim run --seed 99999999999999999999", "is not a whole number"),
+        ("xsmmu.sim run --events 0", "'0' is not a whole number"),
+        ("xsmmu.sim run --policy nosuch", "nosuch"),
+        ("xsmmu.sim run --policy any", "needs SWARM=1"),
+        ("xsmmu.sim long --billions 0", "'0' is not a number above 0"),
+        ("xsmmu.sim fuzz --seconds 0", "'0' is not a whole number"),
+        ("xsmmu.scale count --cpus 65", "65 is not a whole number from 1 to 64"),
+        ("xsmmu.scale count --policies nosuch", "'nosuch' is none of strict"),
+        ("xsmmu.scale ageing --maps 0", "0 is not a whole number"),
+        ("xsmmu.scale ageing --maps 1e99", "1e99 is not a whole number"),
+        ("xsmmu.scale ageing --maps 1e5,1e3", "not in ascending order"),
+        ("xsmmu.litmus run nosuch", "no litmus program is called nosuch"),
+    ],
+)
+def test_what_is_wrong_is_named(words: str, text: str) -> None:
+    command = [sys.executable, "-m", *words.split()]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode != 0
-    assert "no mutant is called NOSUCH" in outcome.stderr
+    assert text in outcome.stderr
+    assert "Traceback" not in outcome.stderr
 
 
 def test_mutant_that_does_not_fit_fails() -> None:

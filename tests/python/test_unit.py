@@ -553,16 +553,14 @@ FAULTS = (
     Fault(
         "a window never becomes longer",
         "engine.c",
-        "	xs_engine_settle(engine);\n"
-        "	xs_store(&engine->tuning.window_us, tuning->window_us);\n",
+        "	xs_engine_settle(engine);\n	xs_store(&engine->tuning.window_us, tuning->window_us);\n",
         "	xs_engine_settle(engine);\n",
         ("only=engine_longer_window",),
     ),
     Fault(
         "a drain leaves blocks open",
         "engine.c",
-        "		if (cause == XS_SYNC_DRAIN)\n"
-        "			xs_place_close(engine, cpu);\n",
+        "		if (cause == XS_SYNC_DRAIN)\n			xs_place_close(engine, cpu);\n",
         "",
         ("only=engine_drain",),
     ),
@@ -633,17 +631,14 @@ FAULTS = (
     Fault(
         "what is dead stays so under another policy",
         "sync.c",
-        "		if (cause == XS_SYNC_DRAIN)\n"
-        "			xs_sync_bury(engine, batch->runs, taken.runs);\n",
+        "		if (cause == XS_SYNC_DRAIN)\n			xs_sync_bury(engine, batch->runs, taken.runs);\n",
         "",
         ("only=engine_block_after_change",),
     ),
     Fault(
         "a full ring is written all the same",
         "sync.c",
-        "	if (!xs_batch_has_room(batch, count))\n"
-        "		return false;\n"
-        "	first",
+        "	if (!xs_batch_has_room(batch, count))\n		return false;\n	first",
         "	first",
         ("only=batch_kept_full",),
     ),
@@ -672,7 +667,7 @@ FAULTS = (
         "an audit does not look at blocks",
         "audit.c",
         "	broken |= xs_warn_once(xs_count_given(engine) != (u64)(live + deferred),\n"
-        "			       \"blocks and ledger disagree\");\n",
+        '			       "blocks and ledger disagree");\n',
         "",
         ("only=engine_audit",),
     ),

@@ -90,7 +90,10 @@ static int cpu_dead(unsigned int cpu)
 	return 0;
 }
 
-/* The clock of the window stands still in a suspend: nothing waits for it. */
+/*
+ * The clock of the window stands still in a suspend, so little should wait for it:
+ * only what drivers defer between this and their own suspend.
+ */
 static int suspending(struct notifier_block *block, unsigned long event,
 		      void *data)
 {

@@ -378,7 +378,8 @@ static void world_synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 
 /*
  * Interrupts are off. Of another CPU only the timer is started, which may then
- * fire here: its list has @at since it was told, or its poll is under way.
+ * fire here: its list has @at as long as its batch is not empty, or its poll is under
+ * way.
  */
 static void world_deferred(void *world, u32 cpu, bool arm, u64 deadline_ns)
 {

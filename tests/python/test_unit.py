@@ -443,6 +443,13 @@ FAULTS = (
         ("only=place_moves",),
     ),
     Fault(
+        "a trim looks at all leaves at once",
+        "space.c",
+        "		if (!looks--)\n",
+        "		if (false)\n",
+        ("only=space_emptied_behind",),
+    ),
+    Fault(
         "a trim does not see what becomes empty behind it",
         "space.c",
         "	surplus = xs_space_has_surplus(space);\n	xs_unlock(&space->lock, flags);\n	return surplus;\n",
@@ -613,13 +620,6 @@ FAULTS = (
         "#define XS_BLOCK_MUCH	16u",
         "#define XS_BLOCK_MUCH	32u",
         ("only=place_worst",),
-    ),
-    Fault(
-        "a trim ends after its first step",
-        "engine.c",
-        "		while (from < XS_SPACE_PAGES) {\n",
-        "		if (from < XS_SPACE_PAGES) {\n",
-        ("only=place_trim_many",),
     ),
     Fault(
         "a trim keeps nothing",

@@ -618,11 +618,14 @@ static void against_model(void)
 	test_seeds(200, against_model_seed);
 }
 
-/* What becomes empty behind a trim is a surplus that it sees at its end. */
+/*
+ * A trim looks at so many leaves at a time, and what becomes empty behind it is a
+ * surplus that it sees at its end.
+ */
 static void emptied_behind(void)
 {
 	static struct xs_detached detached[XS_DETACH_MAX];
-	static u64 runs[100];
+	static u64 runs[800];
 	u64 from = 0;
 	xs_flags_t flags;
 	u32 count;
@@ -630,19 +633,21 @@ static void emptied_behind(void)
 	if (!begin(LOW_BLOCKS * XS_BLOCK_BYTES, 2 * LOW_BLOCKS * XS_BLOCK_BYTES))
 		return;
 	flags = xs_local_save();
-	for (u32 i = 0; i < 100; i++)
+	for (u32 i = 0; i < 800; i++)
 		runs[i] = xs_space_take_run(&s.space, XS_LEAF_PAGES, LAST);
-	for (u32 i = 40; i < 100; i++)
+	for (u32 i = 300; i < 800; i++)
 		xs_space_give_run(&s.space, runs[i], XS_LEAF_PAGES);
 	xs_local_restore(flags);
 	CHECK(s.space.surplus);
+	CHECK(!xs_space_detach(&s.space, &from, detached));
+	CHECK(from && from < LOW_BLOCKS * XS_BLOCK_PAGES + 300 * XS_LEAF_PAGES);
 	while (from < XS_SPACE_PAGES) {
 		count = xs_space_detach(&s.space, &from, detached);
 		xs_space_free(&s.space, detached, count);
 	}
 	CHECK(s.space.tree.empty == s.space.empty_kept);
 	flags = xs_local_save();
-	for (u32 i = 0; i < 40; i++)
+	for (u32 i = 0; i < 300; i++)
 		xs_space_give_run(&s.space, runs[i], XS_LEAF_PAGES);
 	xs_local_restore(flags);
 	CHECK(xs_space_end_trim(&s.space) && s.space.surplus);

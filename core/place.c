@@ -52,11 +52,6 @@ static struct xs_block *xs_stash_get(struct xs_cpu *cpu, u64 last)
 	return block;
 }
 
-static void xs_stash_flush(struct xs_engine *engine, struct xs_cpu *cpu)
-{
-	xs_stash_give(engine, cpu, 0);
-}
-
 void xs_place_back_block(struct xs_engine *engine, struct xs_cpu *cpu,
 			 struct xs_block *block, u64 mask)
 {
@@ -133,7 +128,7 @@ static struct xs_block *xs_place_listed(struct xs_cpu *cpu, u32 lg2, u64 last,
 	return block;
 }
 
-/* A block that is all free, and on no shelf or on any. */
+/* A block from the space. */
 static struct xs_block *xs_place_fresh(struct xs_engine *engine, u64 last)
 {
 	struct xs_block *block = xs_space_take(&engine->space, last);
@@ -340,7 +335,7 @@ void xs_place_flush(struct xs_engine *engine, struct xs_cpu *cpu)
 		xs_cache_flush(&cpu->pieces[lg2], &engine->depots[lg2],
 			       xs_piece_back, &context);
 	}
-	xs_stash_flush(engine, cpu);
+	xs_stash_give(engine, cpu, 0);
 }
 
 void xs_place_flush_depots(struct xs_engine *engine)

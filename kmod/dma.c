@@ -444,7 +444,7 @@ static void *alloc_coherent(struct device *dev, size_t size, dma_addr_t *handle,
 		__free_pages(page, get_order(size));
 		return NULL;
 	}
-	trace_map(dev, iova, PAGE_ALIGN(size) >> PAGE_SHIFT);
+	trace_map(dev, iova, pages_of(0, size));
 	*handle = iova;
 	return page_address(page);
 }
@@ -474,7 +474,7 @@ static struct page *alloc_noncoherent(struct device *dev, size_t size,
 		__free_pages(page, get_order(size));
 		return NULL;
 	}
-	trace_map(dev, iova, PAGE_ALIGN(size) >> PAGE_SHIFT);
+	trace_map(dev, iova, pages_of(0, size));
 	*handle = iova;
 	return page;
 }
@@ -521,7 +521,7 @@ static int get_sgtable(struct device *dev, struct sg_table *table,
 		       void *address, dma_addr_t handle, size_t size,
 		       unsigned long attrs)
 {
-	u32 count = PAGE_ALIGN(size) >> PAGE_SHIFT;
+	u32 count = pages_of(0, size);
 	struct page **pages;
 	int error;
 	u32 i;

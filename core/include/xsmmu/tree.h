@@ -43,6 +43,8 @@
 
 #define XS_CACHE_LINE	__attribute__((aligned(64)))
 
+struct xs_shelf;
+
 /*
  * struct xs_block - see block.h; the first line is used by maps and syncs, the
  * second one seldom
@@ -65,8 +67,6 @@
  * @run_pages:	of the mapping that begins here and has blocks of its own, 0
  *		if none does
  */
-struct xs_shelf;
-
 struct xs_block {
 	xs_atomic64_t free;
 	xs_atomic64_t joined;

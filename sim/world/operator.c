@@ -121,13 +121,15 @@ static void switch_cpu(void)
 	u32 cpu = sim_draw(sim.config.cpus);
 	struct sim_cpu *at = &sim.cpus[cpu];
 
-	if (at->busy)
+	if (at->busy || at->retiring)
 		return;
 	at->online = !at->online;
 	if (at->online)
 		return;
 	at->poll_due = false;
+	at->retiring = true;
 	operator_retire(cpu);
+	at->retiring = false;
 }
 
 static void remove_device(void)

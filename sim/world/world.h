@@ -54,6 +54,7 @@ struct sim_cpu {
 	u64 exits;		/* from the outermost one, so far */
 	u32 bound;		/* its task cannot be moved, how often */
 	bool online;
+	bool retiring;		/* until then it does not come back */
 	bool poll_due;
 	bool polling;
 };

@@ -10,12 +10,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,9 +22,11 @@ from rich.table import Table
 
 from xsmmu import build, host, root
 from xsmmu.errors import LabError
+from xsmmu.mutants import Mutant, Mutants
 
 FOLDER = "tests/litmus"
 PARTS = ("core", FOLDER, "sim/world/coroutine.c", "sim/world/coroutine.h")
+MUTANTS = Mutants(f"{FOLDER}/litmus.toml", PARTS)
 SECONDS = 120
 """More than any program or mutant takes."""
 
@@ -41,18 +41,6 @@ _MUTABLE = (f"{FOLDER}/path.c", f"{FOLDER}/programs/blocks.c")
 """The engine, and the program that uses inner parts of it: what a mutant can change."""
 
 _LINE = re.compile(r"^(?P<name>\w+) +(?P<verdict>ok|FAILED)  (?P<states>\d+) states, .*?, (?P<seconds>[\d.]+) s")
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A change of one text, in one file, that one of `programs` must catch."""
-
-    name: str
-    why: str
-    file: str
-    good: str
-    bad: str
-    programs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -76,12 +64,6 @@ class Outcome:
         return self.why.startswith(("BOUND", "more than"))
 
 
-def mutants(source_dir: Path = build.PROJECT) -> dict[str, Mutant]:
-    """All mutants by name, from tests/litmus/litmus.toml."""
-    table = tomllib.loads((source_dir / FOLDER / "litmus.toml").read_text())
-    return {entry["name"]: Mutant(**{**entry, "programs": tuple(entry["programs"])}) for entry in table["mutant"]}
-
-
 @dataclass(frozen=True, order=True)
 class Order:
     """An order of an access of the engine, and a weaker one in its stead."""
@@ -100,23 +82,6 @@ def needless(source_dir: Path = build.PROJECT) -> dict[Order, str]:
     """Orders that no program needs, and why: tests/litmus/orders.toml."""
     table = tomllib.loads((source_dir / FOLDER / "orders.toml").read_text())
     return {Order(**{key: entry[key] for key in entry if key != "why"}): entry["why"] for entry in table["order"]}
-
-
-@contextmanager
-def planted(mutant: Mutant, source_dir: Path = build.PROJECT) -> Iterator[Path]:
-    """A checkout's engine and litmus programs, with the mutant in them."""
-    with tempfile.TemporaryDirectory(prefix="xsmmu-litmus-") as folder:
-        for name, content in build.sources(source_dir, PARTS).items():
-            target = Path(folder) / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-        file = Path(folder) / mutant.file
-        text = file.read_text()
-        if text.count(mutant.good) != 1:
-            where = f"{FOLDER}/litmus.toml"
-            raise LabError(f"the mutant '{mutant.name}' does not fit {mutant.file} any more: adapt {where}")
-        file.write_text(text.replace(mutant.good, mutant.bad))
-        yield Path(folder)
 
 
 def _explorer(tools: root.Root) -> str:
@@ -146,7 +111,7 @@ def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
     """The same with a mutant in it. Of two definitions the linker takes the first one, which is the mutant's."""
     flags = (*_FLAGS, *_TESTED, "-Wno-error", "-nodefaultlibs", "-Wl,-z,muldefs")
     libraries = (_tested(tools), _explorer(tools), "-lc", "-lgcc")
-    with planted(mutant) as source_dir:
+    with MUTANTS.planted(mutant) as source_dir:
         return build.userspace(
             tools, "litmus", _MUTABLE, flags, source_dir=source_dir, parts=PARTS, libraries=libraries
         )
@@ -247,7 +212,7 @@ def _run(tools: root.Root, console: Console, names: Sequence[str]) -> int:
 
 def _run_mutants(tools: root.Root, console: Console, names: Sequence[str]) -> int:
     """Try the mutants, two at a time: they are compiled one by one."""
-    wanted = [mutant for mutant in mutants().values() if not names or mutant.name in names]
+    wanted = MUTANTS.named(*names)
     table = _new_table("mutants", "states", "s")
     table.add_column("by")
     started = time.monotonic()
@@ -266,7 +231,8 @@ def _run_mutants(tools: root.Root, console: Console, names: Sequence[str]) -> in
 
 def _run_orders(tools: root.Root, console: Console, names: Sequence[str]) -> int:
     """Which orders are not needed, compared with the list of those that are known."""
-    del names
+    if names:
+        raise LabError("orders are asked for of all programs: give no names")
     found, known = survivors(compiled(tools), console), needless()
     for order in found:
         console.print(f"{'known' if order in known else 'NEW'}: {order}", markup=False)

@@ -585,7 +585,7 @@ def _parser() -> argparse.ArgumentParser:
     ageing.add_argument("--cpus", type=_one(1, CPUS[-1]), default=4)
     ageing.add_argument("--elsewhere", type=_one(0, 100), default=10, help="percentage of pages")
     ageing.add_argument(
-        "--window", type=_one(1, 1000), default=1, help="polls of each CPU whose instructions are counted"
+        "--window", type=_one(1, 1000), default=16, help="polls of each CPU whose instructions are counted"
     )
     ageing.add_argument("--one-page", action="store_true", help="mappings of one page only")
     ageing.set_defaults(policies=["fands", "xsmmu", "fused"], run=_ageing)

@@ -17,10 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +27,13 @@ from rich.console import Console
 
 from xsmmu import build, host, root
 from xsmmu.errors import LabError
+from xsmmu.mutants import Mutant, Mutants
 
 POLICIES = ("strict", "lazy", "fands", "xsmmu", "fused")
 MUTANT_OPERATIONS = 10_000_000
 MUTANT_SECONDS = 60
 PARTS = ("core", "sim")
+MUTANTS = Mutants("sim/mutants.toml", PARTS)
 
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla")
 _FLAGS = ("-std=gnu11", "-g", *_WARNINGS, "-Wno-unused-parameter", "-mpopcnt", "-Icore/include", "-Isim/world")
@@ -44,42 +45,6 @@ _MUTABLE = ("sim/world/path.c", "sim/world/iommu.c")
 _SEEDS_OF_A_MUTANT = 100
 FUZZ_CANARY = "double-release"
 """The mutant that the fuzzer has to find, to test the fuzzing."""
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A change that must be caught."""
-
-    name: str
-    why: str
-    file: str
-    good: str
-    bad: str
-
-
-def mutants(source_dir: Path = build.PROJECT) -> dict[str, Mutant]:
-    """All mutants by name, from sim/mutants.toml."""
-    table = tomllib.loads((source_dir / "sim/mutants.toml").read_text())
-    return {entry["name"]: Mutant(**entry) for entry in table["mutant"]}
-
-
-@contextmanager
-def planted(mutant: Mutant | None, source_dir: Path = build.PROJECT) -> Iterator[Path]:
-    """A checkout's engine and simulation, with the mutant in it."""
-    if mutant is None:
-        yield source_dir
-        return
-    with tempfile.TemporaryDirectory(prefix="xsmmu-mutant-") as folder:
-        for name, content in build.sources(source_dir, PARTS).items():
-            target = Path(folder) / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-        file = Path(folder) / mutant.file
-        text = file.read_text()
-        if text.count(mutant.good) != 1:
-            raise LabError(f"the mutant '{mutant.name}' does not fit {mutant.file} any more: adapt sim/mutants.toml")
-        file.write_text(text.replace(mutant.good, mutant.bad))
-        yield Path(folder)
 
 
 def _c_files(source_dir: Path, folders: Sequence[str]) -> list[str]:
@@ -99,7 +64,7 @@ def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
     flags = (*_FLAGS, "-O1", "-Wno-error")
     others = [file for file in _c_files(build.PROJECT, _FOLDERS) if file not in _MUTABLE]
     world = build.userspace(tools, "world.o", others, (*flags, "-r", "-nostdlib"), parts=PARTS, runs=False)
-    with planted(mutant) as source_dir:
+    with MUTANTS.planted(mutant) as source_dir:
         return build.userspace(
             tools,
             "xsmmu-sim",
@@ -114,7 +79,7 @@ def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
 def compiled_fuzzer(tools: root.Root, mutant: Mutant | None = None) -> Path:
     """The fuzz target as a program, under AddressSanitizer and UndefinedBehaviorSanitizer."""
     flags = ("-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all", "-Wno-error")
-    with planted(mutant) as source_dir:
+    with MUTANTS.planted(mutant) if mutant else nullcontext(build.PROJECT) as source_dir:
         return build.userspace(
             tools,
             "fuzz",
@@ -175,14 +140,10 @@ def try_mutant(tools: root.Root, mutant: Mutant) -> Outcome:
 
 
 def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
-    unknown = sorted(set(names) - set(mutants()))
-    if unknown:
-        raise LabError(f"no mutant is called {', '.join(unknown)}: sim/mutants.toml has their names")
+    wanted = MUTANTS.named(*names)
     missed = 0
     print(f"{'mutant':<26}{'caught by':<11}{'operations':>11}{'seconds':>9}  replay")
-    for mutant in mutants().values():
-        if names and mutant.name not in names:
-            continue
+    for mutant in wanted:
         outcome = try_mutant(tools, mutant)
         caught = outcome.checker or ("crash" if outcome.status not in (0, 1) else "")
         missed += not caught
@@ -193,25 +154,24 @@ def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
 
 
 def _run_one(tools: root.Root, arguments: argparse.Namespace) -> int:
-    program = compiled_mutant(tools, mutants()[arguments.mutant]) if arguments.mutant else compiled(tools)
+    program = compiled_mutant(tools, arguments.mutant) if arguments.mutant else compiled(tools)
     if arguments.policy == "any" and not arguments.swarm:
         raise LabError("POLICY=any draws a policy from the seed: it needs SWARM=1")
     words = ["--seed", str(arguments.seed), "--policy", arguments.policy, "--events", str(arguments.events)]
     words += ["--swarm"] if arguments.swarm else []
-    words += ["--mutant", arguments.mutant] if arguments.mutant else []
+    words += ["--mutant", arguments.mutant.name] if arguments.mutant else []
     return subprocess.run([program, *words], check=False).returncode
 
 
 def _run_fuzz(tools: root.Root, arguments: argparse.Namespace) -> int:
     """The fuzzer for so long, and a canary with a bug in it, which it must find; or one input again."""
-    mutant = mutants()[arguments.mutant] if arguments.mutant else None
     if arguments.input:
-        outcome = fuzz_again(tools, arguments.policy, mutant, arguments.input)
+        outcome = fuzz_again(tools, arguments.policy, arguments.mutant, arguments.input)
         print(outcome.text)
         return 1 if outcome.status else 0
     corpus = tools.cache / "fuzz" / arguments.policy
     corpus.mkdir(parents=True, exist_ok=True)
-    outcome = fuzz(tools, arguments.policy, mutant, arguments.seconds, corpus)
+    outcome = fuzz(tools, arguments.policy, arguments.mutant, arguments.seconds, corpus)
     if outcome.status != 0:
         print(outcome.text)
         return 1
@@ -226,7 +186,7 @@ def _run_fuzz(tools: root.Root, arguments: argparse.Namespace) -> int:
 
 def fuzz_canary(tools: root.Root) -> Outcome:
     """Fuzz an engine with a bug, until it is found."""
-    return fuzz(tools, "any", mutants()[FUZZ_CANARY], 2 * MUTANT_SECONDS)
+    return fuzz(tools, "any", _mutant_named(FUZZ_CANARY), 2 * MUTANT_SECONDS)
 
 
 def fuzz(tools: root.Root, policy: str, mutant: Mutant | None, seconds: int, corpus: Path | None = None) -> Outcome:
@@ -316,10 +276,8 @@ def _number(first: int, last: int) -> Callable[[str], int]:
     return parse
 
 
-def _mutant(name: str) -> str:
-    if name not in mutants():
-        raise argparse.ArgumentTypeError(f"no mutant is called {name}: sim/mutants.toml has their names")
-    return name
+def _mutant_named(name: str) -> Mutant:
+    return MUTANTS.named(name)[0]
 
 
 def _billions(text: str) -> float:
@@ -340,12 +298,12 @@ def _command() -> int:
     one.add_argument("--policy", choices=("any", *POLICIES), default="fused", help="any: with --swarm")
     one.add_argument("--events", type=_number(1, 2**63), default=1000000)
     one.add_argument("--swarm", action="store_true")
-    one.add_argument("--mutant", type=_mutant)
+    one.add_argument("--mutant", type=_mutant_named)
     commands.add_parser("mutants").add_argument("names", nargs="*")
     fuzzing = commands.add_parser("fuzz")
     fuzzing.add_argument("--seconds", type=_number(1, 10**6), default=60)
     fuzzing.add_argument("--policy", choices=("any", *POLICIES), default="any")
-    fuzzing.add_argument("--mutant", type=_mutant)
+    fuzzing.add_argument("--mutant", type=_mutant_named)
     fuzzing.add_argument("--input")
     commands.add_parser("long").add_argument("--billions", type=_billions, default=10)
     arguments = parser.parse_args()

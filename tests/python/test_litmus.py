@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from xsmmu import host, litmus, root
-from xsmmu.errors import LabError
+from xsmmu.mutants import Mutant
 
 
 @pytest.fixture(scope="session")
@@ -18,21 +18,15 @@ def tools() -> root.Root:
 def test_programs_pass(tools: root.Root) -> None:
     outcomes = litmus.explore(litmus.compiled(tools))
     assert not [outcome.text for outcome in outcomes if not outcome.passed]
-    named = {name for mutant in litmus.mutants().values() for name in mutant.programs}
+    named = {name for mutant in litmus.MUTANTS.named() for name in mutant.programs}
     assert named <= {outcome.name for outcome in outcomes}
 
 
-@pytest.mark.parametrize("mutant", litmus.mutants().values(), ids=lambda mutant: mutant.name)
-def test_mutant_is_caught(tools: root.Root, mutant: litmus.Mutant) -> None:
+@pytest.mark.parametrize("mutant", litmus.MUTANTS.named(), ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(tools: root.Root, mutant: Mutant) -> None:
     outcome = litmus.try_mutant(tools, mutant)
     assert not outcome.passed
     assert not outcome.bounded, outcome.why
-
-
-def test_mutant_that_does_not_fit_fails() -> None:
-    mutant = litmus.Mutant("none", "", "core/engine.c", "no such text", "", ("slot_one",))
-    with pytest.raises(LabError, match="does not fit"), litmus.planted(mutant):
-        pass
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from xsmmu import build, host, root, sim
 from xsmmu.errors import LabError
+from xsmmu.mutants import Mutant
 
 # What devices see of each policy in the plain world: nothing weaker than its level, and all of what it leaves open.
 OBSERVED = {"strict": "strict", "lazy": "bounded", "fands": "bounded", "xsmmu": "held", "fused": "held"}
@@ -68,8 +69,8 @@ def test_ten_seconds_of_any_world(program: Path) -> None:
     ran(sim.run(program, *words))
 
 
-@pytest.mark.parametrize("mutant", sim.mutants().values(), ids=lambda mutant: mutant.name)
-def test_mutant_is_caught(tools: root.Root, mutant: sim.Mutant) -> None:
+@pytest.mark.parametrize("mutant", sim.MUTANTS.named(), ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(tools: root.Root, mutant: Mutant) -> None:
     outcome = sim.try_mutant(tools, mutant)
     assert outcome.checker, outcome.text[-3000:]
     assert outcome.replay
@@ -108,6 +109,8 @@ def test_replay_line_repeats_the_failure() -> None:
         ("xsmmu.scale ageing --maps 1e99", "1e99 is not a whole number"),
         ("xsmmu.scale ageing --maps 1e5,1e3", "not in ascending order"),
         ("xsmmu.litmus run nosuch", "no litmus program is called nosuch"),
+        ("xsmmu.litmus mutants NOSUCH", "no mutant is called NOSUCH"),
+        ("xsmmu.litmus orders slot_one", "give no names"),
     ],
 )
 def test_what_is_wrong_is_named(words: str, text: str) -> None:
@@ -119,8 +122,8 @@ def test_what_is_wrong_is_named(words: str, text: str) -> None:
 
 
 def test_mutant_that_does_not_fit_fails() -> None:
-    mutant = sim.Mutant("none", "", "core/engine.c", "no such text", "")
-    with pytest.raises(LabError, match="does not fit"), sim.planted(mutant):
+    mutant = Mutant("none", "", "core/engine.c", "no such text", "")
+    with pytest.raises(LabError, match="does not fit"), sim.MUTANTS.planted(mutant):
         pass
 
 

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Mutants: changes of one text of the sources that a check must catch, listed in a TOML file beside that check."""
+
+from __future__ import annotations
+
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from xsmmu import build
+from xsmmu.errors import LabError
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`good` stands once in `file` and becomes `bad`; one of `programs` must catch that, if a check has several."""
+
+    name: str
+    why: str
+    file: str
+    good: str
+    bad: str
+    programs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mutants:
+    """A list of them in a file of the project, and the parts of a checkout that they are planted in."""
+
+    file: str
+    parts: Sequence[str]
+
+    def named(self, *names: str) -> list[Mutant]:
+        """Those of these names; all if none is given."""
+        entries = tomllib.loads((build.PROJECT / self.file).read_text())["mutant"]
+        unknown = sorted(set(names) - {entry["name"] for entry in entries})
+        if unknown:
+            raise LabError(f"no mutant is called {', '.join(unknown)}: {self.file} has their names")
+        wanted = [entry for entry in entries if not names or entry["name"] in names]
+        return [Mutant(**{**entry, "programs": tuple(entry.get("programs", ()))}) for entry in wanted]
+
+    @contextmanager
+    def planted(self, mutant: Mutant) -> Iterator[Path]:
+        """A copy of the parts, with the mutant in it."""
+        with tempfile.TemporaryDirectory(prefix="xsmmu-mutant-") as folder:
+            for name, content in build.sources(build.PROJECT, self.parts).items():
+                target = Path(folder) / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+            file = Path(folder) / mutant.file
+            text = file.read_text()
+            if text.count(mutant.good) != 1:
+                raise LabError(f"the mutant '{mutant.name}' does not fit {mutant.file} any more: adapt {self.file}")
+            file.write_text(text.replace(mutant.good, mutant.bad))
+            yield Path(folder)

@@ -120,7 +120,7 @@ int main(int count, char **words)
 		.polls = 20,
 		.maps = { 1000000 },
 		.checkpoints = 1,
-		.window = 4,
+		.window = 16,
 	};
 	bool ageing = count > 1 && !strcmp(words[1], "ageing");
 

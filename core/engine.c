@@ -140,6 +140,20 @@ static u32 xs_mode_of(const struct xs_policy *row)
 	return mode;
 }
 
+/* No CPU defers more without its lock, under which it sees the new tuning. */
+static void xs_engine_limit(struct xs_engine *engine)
+{
+	xs_enter();
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_cpu *cpu = engine->cpus[i];
+		xs_flags_t flags = xs_lock(&cpu->lock);
+
+		xs_store(&cpu->batch.limit, 0);
+		xs_unlock(&cpu->lock, flags);
+	}
+	xs_exit();
+}
+
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning)
 {
@@ -147,6 +161,7 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	if (tuning->window_us < engine->tuning.window_us)
 		xs_store(&engine->tuning.window_us, tuning->window_us);
 	xs_store(&engine->tuning.batch_pages, tuning->batch_pages);
+	xs_engine_limit(engine);
 	xs_store_release(&engine->policy,
 			 xs_engine_row(engine, policy, tuning));
 	xs_store(&engine->mode, xs_mode_of(engine->policy));

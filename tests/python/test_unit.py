@@ -241,6 +241,12 @@ FAULTS = (
         ("only=threads_changing", "percent=400"),
     ),
     Fault(
+        "the fast way does not learn of a smaller batch",
+        "engine.c",
+        "		xs_store(&cpu->batch.limit, 0);\n",
+        "",
+    ),
+    Fault(
         "the short way does not learn of a new policy",
         "engine.c",
         "	xs_store(&engine->mode, xs_mode_of(engine->policy));\n	xs_engine_settle",

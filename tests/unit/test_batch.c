@@ -459,6 +459,34 @@ static void kept_poll(void)
 	world_end(world);
 }
 
+static struct mapping late;
+
+static void unmap_late(struct world *world)
+{
+	world->meanwhile = NULL;
+	driver_unmap(world, &late, false);
+	CHECK(!world_reachable(world, late.iova));
+}
+
+/* A smaller batch is one as soon as it is known, also for the fast way. */
+static void smaller(void)
+{
+	struct world_config config = { .blocks = 8, .cpus = 1,
+				       .policy = xs_policy_find("fused") };
+	struct xs_tuning tuning = xs_tuning_default(config.policy);
+	struct world *world = world_new(&config, 0);
+	struct mapping first = map_one(world);
+
+	late = map_one(world);
+	driver_unmap(world, &first, false);
+	CHECK(driver_reachable(world, &first));
+	tuning.batch_pages = 1;
+	world->meanwhile = unmap_late;
+	xs_engine_set(&world->engine, config.policy, &tuning);
+	CHECK(!world->meanwhile);
+	world_end(world);
+}
+
 const struct test batch_tests[] = {
 	{ "batch_joins", joins },
 	{ "batch_ranges_of_all_sets", ranges_of_all_sets },
@@ -470,5 +498,6 @@ const struct test batch_tests[] = {
 	{ "batch_kept", kept },
 	{ "batch_kept_full", kept_full },
 	{ "batch_kept_poll", kept_poll },
+	{ "batch_smaller", smaller },
 	{ NULL, NULL },
 };

@@ -404,7 +404,10 @@ static void world_free_memory(void *opaque, void *memory, size_t bytes)
 
 static void world_quiesce(void *opaque)
 {
-	(void)opaque;
+	struct world *world = opaque;
+
+	if (world->meanwhile)
+		world->meanwhile(world);
 	test_quiesce();
 }
 

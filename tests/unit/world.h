@@ -101,6 +101,7 @@ struct world {
 	bool bare;
 	enum { SENDS_ASKED, SENDS_DOMAIN, SENDS_GLOBAL } sends;
 	bool frees_early;	/* the driver frees memory that it has mapped */
+	void (*meanwhile)(struct world *world);	/* while a change waits */
 
 	u64 fast_holds;
 	u64 let_go;		/* references of pages that were reachable */

@@ -319,27 +319,34 @@ int xs_engine_init(struct xs_engine *engine,
 	return -XS_ENOMEM;
 }
 
-/* What was got where it may sleep is freed so, too. */
-static void xs_cpu_destroy(struct xs_engine *engine, struct xs_cpu *cpu)
+static void xs_cpu_flush(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	xs_flags_t flags;
 
-	if (!cpu)
-		return;
 	xs_enter();
 	flags = xs_lock(&cpu->lock);
 	xs_place_flush(engine, cpu);
 	xs_unlock(&cpu->lock, flags);
 	xs_exit();
+}
+
+static void xs_cpu_free(struct xs_engine *engine, struct xs_cpu *cpu)
+{
 	xs_ops(engine)->free(xs_world(engine), cpu->batch.records,
 			     XS_BATCH_RECORDS * sizeof(*cpu->batch.records));
 	xs_ops(engine)->free(xs_world(engine), cpu, sizeof(*cpu));
 }
 
+/* What was got where it may sleep is freed so, too. */
 void xs_engine_destroy(struct xs_engine *engine)
 {
+	/* What one CPU gives back may be on another one's shelf. */
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
-		xs_cpu_destroy(engine, engine->cpus[i]);
+		if (engine->cpus[i])
+			xs_cpu_flush(engine, engine->cpus[i]);
+	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
+		if (engine->cpus[i])
+			xs_cpu_free(engine, engine->cpus[i]);
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_destroy(&engine->depots[lg2]);
 	xs_space_destroy(&engine->space);

@@ -119,6 +119,14 @@ static void check_space(void)
 		driver_unmap_index(0, true);
 }
 
+static void end_space(void)
+{
+	for (u32 i = 0; i < sim.config.cpus; i++)
+		operator_retire(i);
+	check_space();
+	tell_accounts(true);
+}
+
 void life_end(void)
 {
 	sim.calm = true;
@@ -134,10 +142,9 @@ void life_end(void)
 		driver_unmap_index(0, false);
 	operator_sync(XS_SYNC_DRAIN);
 	tell_accounts(true);
-	for (u32 i = 0; i < sim.config.cpus; i++)
-		operator_retire(i);
-	check_space();
-	tell_accounts(true);
+	/* Or not: an engine may end with all that its CPUs keep. */
+	if (sim_draw(2))
+		end_space();
 	xs_engine_destroy(&sim.engine);
 	if (sim.allocations)
 		sim_fail("accounts", "%llu allocations of the engine are left",

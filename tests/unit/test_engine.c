@@ -1207,6 +1207,25 @@ static void retire(void)
 	each_policy(check_retire);
 }
 
+/* An engine ends with what its CPUs keep of each other's blocks. */
+static void destroy(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
+		struct world_config config = { .blocks = 8, .cpus = 2,
+					       .policy = &xs_policies[i] };
+		struct world *world = world_new(&config, 0);
+		struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+
+		test_be_cpu(1);
+		driver_unmap(world, &mapping, false);
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		test_be_cpu(0);
+		xs_engine_destroy(&world->engine);
+		CHECK(!world->allocations && !world_warnings());
+		world_free(world);
+	}
+}
+
 /*
  * Exposure is never reported shorter than it was: CPU 0 unmaps all of a block
  * but its last page, which CPU 1 unmaps long after.
@@ -1372,6 +1391,7 @@ const struct test engine_tests[] = {
 	{ "engine_each_failure", each_failure },
 	{ "engine_drain", drain },
 	{ "engine_retire", retire },
+	{ "engine_destroy", destroy },
 	{ "engine_exposure", exposure },
 	{ "engine_freed_before_unmap", freed_before_unmap },
 	{ "engine_audit", audit },

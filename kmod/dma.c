@@ -551,28 +551,43 @@ static unsigned long get_merge_boundary(struct device *dev)
 	return PAGE_SIZE - 1;
 }
 
-const struct dma_map_ops xs_dma_ops = {
-	.alloc = alloc_coherent,
-	.free = free_coherent,
+/* ---- fronts ---- */
+
 #ifdef XS_HAVE_ALLOC_PAGES_OP
-	.alloc_pages_op = alloc_noncoherent,
+#define ALLOC_PAGES	.alloc_pages_op = alloc_noncoherent
 #else
-	.alloc_pages = alloc_noncoherent,
+#define ALLOC_PAGES	.alloc_pages = alloc_noncoherent
 #endif
-	.free_pages = free_noncoherent,
-	.mmap = mmap_coherent,
-	.get_sgtable = get_sgtable,
+
 #ifdef XS_HAVE_MAP_PHYS
-	.map_phys = map_phys,
-	.unmap_phys = unmap_memory,
+#define MAP_ONE		.map_phys = map_phys, .unmap_phys = unmap_memory
 #else
-	.map_page = map_page,
-	.unmap_page = unmap_memory,
-	.map_resource = map_mmio,
-	.unmap_resource = unmap_memory,
+#define MAP_ONE		.map_page = map_page, .unmap_page = unmap_memory, \
+			.map_resource = map_mmio, .unmap_resource = unmap_memory
 #endif
-	.map_sg = map_sg,
-	.unmap_sg = unmap_sg,
-	.opt_mapping_size = opt_mapping_size,
-	.get_merge_boundary = get_merge_boundary,
+
+struct xs_group *xs_front_groups[XS_FRONTS];
+
+#define FRONT(i) { \
+		.ops = { \
+			.alloc = alloc_coherent, \
+			.free = free_coherent, \
+			ALLOC_PAGES, \
+			.free_pages = free_noncoherent, \
+			.mmap = mmap_coherent, \
+			.get_sgtable = get_sgtable, \
+			MAP_ONE, \
+			.map_sg = map_sg, \
+			.unmap_sg = unmap_sg, \
+			.opt_mapping_size = opt_mapping_size, \
+			.get_merge_boundary = get_merge_boundary, \
+		}, \
+		.group = &xs_front_groups[i], \
+	}
+#define FRONTS_4(i)	FRONT(i), FRONT(i + 1), FRONT(i + 2), FRONT(i + 3)
+#define FRONTS_16(i)	FRONTS_4(i), FRONTS_4(i + 4), FRONTS_4(i + 8), FRONTS_4(i + 12)
+#define FRONTS_64(i)	FRONTS_16(i), FRONTS_16(i + 16), FRONTS_16(i + 32), FRONTS_16(i + 48)
+
+const struct xs_front xs_fronts[XS_FRONTS] = {
+	FRONTS_64(0), FRONTS_64(64), FRONTS_64(128), FRONTS_64(192)
 };

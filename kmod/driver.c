@@ -11,7 +11,7 @@
 
 static bool is_taken(struct device *dev)
 {
-	return dev->dma_ops && dev->dma_ops->mmap == mmap_coherent;
+	return xs_is_front(dev->dma_ops);
 }
 
 /*
@@ -30,7 +30,7 @@ int xsmmu_set_batch_aware(struct device *dev)
 
 	mutex_lock(&xs_mutex);
 	xdev = xs_device_find(dev);
-	if (xdev && xdev->taken) {
+	if (xdev && xdev->bound) {
 		xdev->aware = true;
 		xs_group_update_aware(xdev->group);
 		error = 0;

@@ -5,7 +5,7 @@
  * The module follows devices and drivers by the PCI bus's notifier: a device
  * gains its sysfs folder when it appears, is taken over just before its driver
  * probes and given back with the last of what its driver leaves to be freed
- * (see group.c). Loading changes nothing for any device until a policy is
+ * (see takeover.c). Loading changes nothing for any device until a policy is
  * chosen, by the operator or a parameter.
  */
 #include <linux/cpuhotplug.h>
@@ -103,7 +103,7 @@ static int suspending(struct notifier_block *block, unsigned long event,
 		return NOTIFY_DONE;
 	mutex_lock(&xs_mutex);
 	list_for_each_entry(group, &xs_groups, list)
-		if (group->attached)
+		if (group->front)
 			xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
 	mutex_unlock(&xs_mutex);
 	return NOTIFY_DONE;
@@ -142,10 +142,13 @@ static int __init xsmmu_init(void)
 	error = xs_world_start();
 	if (error)
 		return error;
+	error = xs_takeover_start();
+	if (error)
+		goto stop_world;
 	error = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "xsmmu:dead",
 					  NULL, cpu_dead);
 	if (error < 0)
-		goto stop_world;
+		goto stop_takeover;
 	hotplug_state = error;
 	error = register_pm_notifier(&suspender);
 	if (error)
@@ -169,6 +172,8 @@ stop_suspend:
 	unregister_pm_notifier(&suspender);
 stop_hotplug:
 	cpuhp_remove_state_nocalls(hotplug_state);
+stop_takeover:
+	xs_takeover_stop();
 stop_world:
 	xs_world_stop();
 	return error;
@@ -189,6 +194,7 @@ static void __exit xsmmu_exit(void)
 	remove_all();
 	unregister_pm_notifier(&suspender);
 	cpuhp_remove_state_nocalls(hotplug_state);
+	xs_takeover_stop();
 	xs_world_stop();
 }
 

@@ -24,6 +24,52 @@
 /* Groups with deferred unmaps that the end of this CPU's next poll syncs. */
 static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
+/* At most so many leftovers are named. */
+#define NAMED_MAX	8
+
+/* ---- nowhere ---- */
+
+/*
+ * The domain of a group without drivers, where handles outlive them. The group's
+ * own may change or go, and what was mapped there is removed: maps fail, unmaps
+ * find nothing, and nothing is sent.
+ */
+static int nowhere_map(struct iommu_domain *domain, unsigned long iova,
+		       phys_addr_t phys, size_t page_bytes, size_t pages,
+		       int prot, gfp_t gfp, size_t *mapped)
+{
+	return -ENODEV;
+}
+
+static size_t nowhere_unmap(struct iommu_domain *domain, unsigned long iova,
+			    size_t page_bytes, size_t pages,
+			    struct iommu_iotlb_gather *gather)
+{
+	return 0;
+}
+
+static phys_addr_t nowhere_phys(struct iommu_domain *domain, dma_addr_t iova)
+{
+	return 0;
+}
+
+static const struct iommu_domain_ops nowhere_ops = {
+	.map_pages = nowhere_map,
+	.unmap_pages = nowhere_unmap,
+	.iova_to_phys = nowhere_phys,
+};
+
+static struct iommu_domain nowhere = {
+	.type = __IOMMU_DOMAIN_PAGING,
+	.ops = &nowhere_ops,
+	.pgsize_bitmap = PAGE_SIZE,
+};
+
+bool xs_world_is_nowhere(const struct xs_group *group)
+{
+	return group->domain == &nowhere;
+}
+
 /* ---- page table ---- */
 
 /* A page-selective command covers an aligned power of two of pages. */
@@ -75,14 +121,6 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 	return map_rest(group, iova, phys, bytes, prot, mapped, error);
 }
 
-/* Does each map need a sync, and is it ours to make? */
-static bool syncs_maps(const struct xs_group *group)
-{
-	return !group->generic && !group->map_pages &&
-	       (xs_domain_is_generic(group->domain) ||
-		group->domain->ops->map_pages);
-}
-
 static __always_inline int sync_maps(struct xs_group *group, u64 iova,
 				     u32 pages)
 {
@@ -102,12 +140,12 @@ static __always_inline int sync_maps(struct xs_group *group, u64 iova,
 /* What is mapped in several calls, each with this in @prot, is synced once. */
 u32 xs_world_map_unsynced(const struct xs_group *group)
 {
-	return syncs_maps(group) ? XS_MAP_UNSYNCED : 0;
+	return group->syncs_maps ? XS_MAP_UNSYNCED : 0;
 }
 
 int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages)
 {
-	return syncs_maps(group) ? sync_maps(group, iova, pages) : 0;
+	return group->syncs_maps ? sync_maps(group, iova, pages) : 0;
 }
 
 /*
@@ -121,7 +159,7 @@ static noinline int map_synced(struct xs_group *group, u64 iova, u64 phys,
 	size_t bytes = (size_t)pages << PAGE_SHIFT;
 	int error;
 
-	if (!syncs_maps(group))
+	if (!group->syncs_maps)
 		return iommu_map(domain, iova, phys, bytes, prot, GFP_ATOMIC);
 	error = map_table(group, xs_domain_is_generic(domain),
 			  domain->ops->map_pages, iova, phys, pages,
@@ -171,8 +209,8 @@ static __always_inline size_t remove_some(struct xs_group *group,
 #define TABLE_PAGES	512u
 
 /*
- * Remove what may not be mapped in part: padding, or what an error left. VT-d
- * takes an unmap whose first page has no page table for one of all that such a
+ * Remove what may not be mapped in part: padding, what an error left, or what was
+ * swept meanwhile, which two may do at a time. VT-d takes an unmap whose first page has no page table for one of all that such a
  * table is for, and what is behind it goes, too. So each step begins at what is
  * mapped, and ends with its page-table page.
  */
@@ -181,11 +219,14 @@ static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
 {
 	while (pages) {
 		u64 step = TABLE_PAGES - (iova >> PAGE_SHIFT) % TABLE_PAGES;
+		unsigned long flags;
 		u64 gone = 0;
 
+		spin_lock_irqsave(&group->leaving, flags);
 		if (iommu_iova_to_phys(group->domain, iova))
 			gone = remove_some(group, gather, iova,
 					   min(step, pages)) >> PAGE_SHIFT;
+		spin_unlock_irqrestore(&group->leaving, flags);
 		gone = clamp(gone, 1, pages);
 		iova += gone << PAGE_SHIFT;
 		pages -= gone;
@@ -254,6 +295,8 @@ static void world_invalidate(void *world, xs_gather_t *gather,
 	struct xs_group *group = world;
 	bool frees = xs_gather_frees_tables(gather);
 
+	if (unlikely(group->domain == &nowhere))
+		return;
 	if (count == 0 || (count > 1 && frees)) {
 		iommu_flush_iotlb_all(group->domain);
 		sent->domain++;
@@ -321,7 +364,11 @@ static void world_prune(void *world, u64 iova, u64 pages)
 
 void xs_world_trim(struct work_struct *work)
 {
-	xs_engine_trim(&container_of(work, struct xs_group, trim)->engine);
+	struct xs_group *group = container_of(work, struct xs_group, trim);
+
+	mutex_lock(&group->trimming);
+	xs_engine_trim(&group->engine);
+	mutex_unlock(&group->trimming);
 }
 
 /* While the group's world is set up: what an engine does at its end is no cause. */
@@ -518,9 +565,11 @@ static bool read_iommu_attribute(struct device *dev, const char *group_name,
  * caching mode and write-buffer flushing only, and shows both in sysfs. What
  * is not known is done the safe way.
  */
-static void probe_iommu(struct xs_group *group, struct device *dev)
+static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
+			struct device *dev)
 {
-	const struct iommu_domain_ops *ops = group->domain->ops;
+	const struct iommu_domain_ops *ops = domain->ops;
+	bool generic = xs_domain_is_generic(domain);
 	bool needs_sync = ops->iotlb_sync_map;
 	u64 cap = 0;
 
@@ -532,11 +581,30 @@ static void probe_iommu(struct xs_group *group, struct device *dev)
 		if (!VTD_CAP_PSI(cap))
 			group->range_max_lg2 = 0;
 	}
-	group->prunes = cap && !xs_domain_is_generic(group->domain) &&
-			ops->map_pages;
-	group->generic = !needs_sync && xs_domain_is_generic(group->domain);
+	group->prunes = cap && !generic && ops->map_pages;
+	group->generic = !needs_sync && generic;
 	group->map_pages = needs_sync ? NULL : ops->map_pages;
 	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
+	group->syncs_maps = needs_sync && (generic || ops->map_pages);
+}
+
+/* From here on, by the IOMMU core's own calls, whatever the domain is. */
+static void forget_iommu(struct xs_group *group)
+{
+	group->prunes = false;
+	group->generic = false;
+	group->map_pages = NULL;
+	group->unmap_pages = NULL;
+	group->syncs_maps = false;
+	synchronize_rcu();
+}
+
+/* The engine's calls go to @domain from the return on. */
+static void move(struct xs_group *group, struct iommu_domain *domain)
+{
+	forget_iommu(group);
+	WRITE_ONCE(group->domain, domain);
+	synchronize_rcu();
 }
 
 const struct xs_world_ops xs_linux_world = {
@@ -554,7 +622,46 @@ const struct xs_world_ops xs_linux_world = {
 	.synced = world_synced,
 };
 
-int xs_world_init(struct xs_group *group, struct device *dev)
+/*
+ * Nothing is deferred and no driver is left, but mappings are: they are named, and
+ * removed from the domain, which is not touched from the return on. Who unmaps one
+ * meanwhile or later finds it removed.
+ */
+void xs_world_leave(struct xs_group *group)
+{
+	int id = iommu_group_id(group->iommu_group);
+	u64 iova = 0, pages_left = 0, mappings = 0;
+	u32 pages;
+
+	if (!atomic_read(&group->partial))
+		atomic_inc(&group->partial);
+	synchronize_rcu();
+	mutex_lock(&group->trimming);
+	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {
+		if (mappings++ < NAMED_MAX)
+			pr_warn("group %d: IOVA 0x%llx is still mapped, %u pages: a driver did not unmap it\n",
+				id, iova, pages);
+		xs_world_sweep(group, iova, pages);
+		pages_left += pages;
+		iova += (u64)pages << PAGE_SHIFT;
+	}
+	mutex_unlock(&group->trimming);
+	xs_engine_settle(&group->engine);
+	move(group, &nowhere);
+	pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone. Devices cannot reach them any more; close what uses them, and the group is given back\n",
+		id, pages_left, mappings);
+}
+
+/* A driver has come, and @domain is the group's. */
+void xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
+		    struct device *dev)
+{
+	move(group, domain);
+	probe_iommu(group, domain, dev);
+}
+
+int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
+		  struct device *dev)
 {
 	u32 cpu;
 
@@ -574,7 +681,10 @@ int xs_world_init(struct xs_group *group, struct device *dev)
 		at->group = group;
 		at->cpu = cpu;
 	}
-	probe_iommu(group, dev);
+	atomic_set(&group->partial, 0);
+	spin_lock_init(&group->leaving);
+	group->domain = domain;
+	probe_iommu(group, domain, dev);
 	return 0;
 }
 

@@ -6,9 +6,14 @@
  * a policy and, while any of them has a driver, an engine. A policy is chosen
  * while no driver is bound; the group is taken over when the first driver
  * binds (its DMA operations become ours) and given back when the last one is
- * gone. The engine works on the group's default domain, which has the direct
- * mappings of its reserved regions already; nobody else allocates in it
- * meanwhile, since every device of the group that does DMA is ours.
+ * gone and nothing is mapped any more. The engine works on the group's default
+ * domain, which has the direct mappings of its reserved regions already; nobody
+ * else allocates in it meanwhile, since every device of the group that does DMA
+ * is ours.
+ *
+ * What a driver allocated may be freed long after it is gone. Until then the group
+ * lingers: the devices' operations stay ours and the engine keeps the books, but
+ * of the domain it touches nothing any more, as that may change or go.
  *
  * Locks: xs_mutex guards the list of groups and all of this but the engine; it
  * may sleep and is not taken on the DMA path. Nor is it where CPUs go off-line:
@@ -67,21 +72,26 @@ struct xs_group_syncs {
  * @policy:	chosen, NULL for none
  * @tuning:	the operator's, valid with @policy
  * @devices:	our struct xs_device, all of the group's PCI devices
- * @attached:	devices taken over; the fields below are valid while > 0
- * @aware:	all drivers of taken devices are batch-aware
- * @ops:	what the devices' dma_ops point to: from it the DMA path finds
- *		the group without a look-up
- * @domain:	the group's default domain
+ * @attached:	devices with a driver that is served
+ * @aware:	all drivers of those are batch-aware
+ * @front:	what the devices' dma_ops point to; the fields below are valid while
+ *		it is not NULL: there is an engine
+ * @domain:	the group's default domain; while it lingers, one that maps nothing
+ * @geometry:	of the default domain, when the engine was made
+ * @syncs_maps:	each map needs a sync, and it is ours to make
+ * @leaving:	of remove_partial()
  * @map_pages:	the domain's own, where maps need no sync; NULL where they do
  * @unmap_pages: the domain's own, for what was mapped as single pages
- * @partial:	calls at work that remove what may not be mapped in part
+ * @partial:	calls at work that remove what may not be mapped in part, and one
+ *		more from the first lingering on
  * @generic:	maps need no sync and the domain has generic page tables
  * @prunes:	an unmap of nothing frees empty page-table pages
  * @range_max_lg2: log2 of the largest page-selective command, in pages
  * @map_syncs:	map-side syncs since load, by the command that each one sends
  * @prune_syncs: the same of invalidations for freed page-table pages, and for what
  *		an error has left mapped
- * @trim:	work: frees what the engine says there is too much of
+ * @trim, @trimming: work: frees what the engine says there is too much of; while
+ *		it does, and while nobody may
  * @past:	sum of the ledgers of earlier engines
  * @failure:	why the last take-over failed, NULL if it did not
  */
@@ -96,19 +106,23 @@ struct xs_group {
 
 	u32 attached;
 	bool aware;
-	struct dma_map_ops ops;
+	const struct xs_front *front;
 	struct iommu_domain *domain;
+	struct iommu_domain_geometry geometry;
 	xs_map_pages_t map_pages;
 	size_t (*unmap_pages)(struct iommu_domain *domain, unsigned long iova,
 			      size_t page_bytes, size_t pages,
 			      struct iommu_iotlb_gather *gather);
 	atomic_t partial;
+	spinlock_t leaving;
+	bool syncs_maps;
 	bool generic;
 	bool prunes;
 	u32 range_max_lg2;
 	struct xs_group_syncs map_syncs;
 	struct xs_group_syncs prune_syncs;
 	struct work_struct trim;
+	struct mutex trimming;
 	struct xs_group_cpu *cpus;
 
 	struct xs_ledger past;
@@ -120,15 +134,22 @@ static_assert(offsetof(struct xs_group, engine) == 0);
 
 /*
  * struct xs_device - a PCI device behind an IOMMU
- * @aware:	its driver is batch-aware
+ * @bound:	it has a driver that is served
+ * @aware:	that driver is batch-aware
+ * @taken:	its DMA operations are ours; we have a reference of @dev
+ * @gone:	it has been removed, and stays here until the group is given back
  * @dma:	the kernel's own DMA path while @taken, to be restored
+ * @claimed:	no one changes the type of the group's default domain
  */
 struct xs_device {
 	struct list_head list;
 	struct device *dev;
 	struct xs_group *group;
-	bool taken;
+	bool bound;
 	bool aware;
+	bool taken;
+	bool gone;
+	bool claimed;
 	struct {
 		const struct dma_map_ops *ops;
 		bool iommu;
@@ -141,33 +162,61 @@ extern struct mutex xs_mutex;
 extern struct list_head xs_groups;
 extern struct list_head xs_running;
 
-/* group.c; all under xs_mutex but xs_group_of() */
+/* group.c; all under xs_mutex */
 struct xs_device *xs_device_find(struct device *dev);
 int xs_device_add(struct device *dev);
 void xs_device_remove(struct xs_device *xdev);
-void xs_device_bind(struct xs_device *xdev);
-void xs_device_choose_default(struct xs_device *xdev,
-			      const struct xs_policy *policy);
-int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
-int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
-void xs_group_update_aware(struct xs_group *group);
+void xs_group_clean(struct xs_group *group);
 enum xs_level xs_group_level(const struct xs_group *group);
 const char *xs_group_state(struct xs_group *group);
 s64 xs_group_live(struct xs_group *group);
 void xs_group_sum(struct xs_group *group, struct xs_ledger *sum);
 
+/* Does it have a driver that uses the DMA API? Bridges' manage it themselves. */
+static inline bool xs_device_has_driver(const struct xs_device *xdev)
+{
+	struct device_driver *driver = READ_ONCE(xdev->dev->driver);
+
+	return driver && !to_pci_driver(driver)->driver_managed_dma;
+}
+
+/* takeover.c; all under xs_mutex but the last one */
+void xs_device_bind(struct xs_device *xdev);
+void xs_group_set(struct xs_group *group);
+void xs_group_update_aware(struct xs_group *group);
+int xs_takeover_start(void);
+void xs_takeover_stop(void);
+
+/* choice.c; all under xs_mutex */
+void xs_device_choose_default(struct xs_device *xdev,
+			      const struct xs_policy *policy);
+int xs_device_check(struct xs_device *xdev);
+int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
+int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
+
+/*
+ * dma.c. A front is what the dma_ops of a group's devices point to: operations
+ * like all others', and where the group is found without a look-up. Both are
+ * constant; there are as many as groups can be taken over at a time.
+ */
+#define XS_FRONTS	256
+struct xs_front {
+	struct dma_map_ops ops;
+	struct xs_group **group;
+};
+extern const struct xs_front xs_fronts[XS_FRONTS];
+extern struct xs_group *xs_front_groups[XS_FRONTS];
+
+static inline bool xs_is_front(const struct dma_map_ops *ops)
+{
+	return (uintptr_t)ops - (uintptr_t)xs_fronts < sizeof(xs_fronts);
+}
+
 /* The group whose operations @dev uses. On the DMA path. */
 static inline struct xs_group *xs_group_of(struct device *dev)
 {
-	struct xs_group *group = container_of(dev->dma_ops, struct xs_group, ops);
-
-	/* One pointer in a register, and not both. */
-	OPTIMIZER_HIDE_VAR(group);
-	return group;
+	return *container_of(dev->dma_ops, struct xs_front, ops)->group;
 }
-
-/* dma.c */
-extern const struct dma_map_ops xs_dma_ops;
 
 /* debug.c; xs_debug_on(): is misuse to be found? */
 DECLARE_STATIC_KEY_FALSE(xs_debug_key);
@@ -188,7 +237,12 @@ int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_trim(struct work_struct *work);
-int xs_world_init(struct xs_group *group, struct device *dev);
+int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
+		  struct device *dev);
+void xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
+		    struct device *dev);
+void xs_world_leave(struct xs_group *group);
+bool xs_world_is_nowhere(const struct xs_group *group);
 void xs_world_exit(struct xs_group *group);
 void xs_world_forget_cpu(struct xs_group *group, u32 cpu);
 int xs_world_start(void);

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Take-over and give-back; see xsmmu.h for what a group is.
+ *
+ *   off        no policy chosen: the kernel's own path
+ *   idle       a policy is chosen, no driver is bound
+ *   attached   taken over, nothing mapped yet
+ *   active     calls were counted through the engine
+ *   lingering  no driver is bound, but what one has mapped is still in use
+ *   failed     the take-over failed: the driver uses the kernel's own path
+ *
+ * Give-back never fails: what a driver has left mapped is named and removed from the
+ * domain; once its handles are all gone, too, the kernel's path comes back.
+ */
+#include <linux/cpu.h>
+#include <linux/device.h>
+#include <linux/dma-map-ops.h>
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <trace/events/iommu.h>
+
+#include "compat/compat.h"
+#include "xsmmu.h"
+
+/* How often it is looked whether a group that lingers does no more. */
+#define LINGER_CHECK_MS	500
+
+/* ---- the engine ---- */
+
+/* What a peer's memory windows occupy on the bus must not be an IOVA. */
+static int reserve_windows(struct xs_group *group, struct pci_dev *pdev)
+{
+	struct xs_space *space = &group->engine.space;
+	struct pci_host_bridge *bridge = pci_find_host_bridge(pdev->bus);
+	struct resource_entry *window;
+	int error = 0;
+	u64 next = 0;
+
+	resource_list_for_each_entry(window, &bridge->windows)
+		if (!error && resource_type(window->res) == IORESOURCE_MEM)
+			error = xs_space_reserve(space, window->res->start -
+							window->offset,
+						 window->res->end -
+							window->offset);
+	if (list_empty(&bridge->dma_ranges))
+		return error;
+	/* All but these, which are sorted. */
+	resource_list_for_each_entry(window, &bridge->dma_ranges) {
+		u64 start = window->res->start - window->offset;
+
+		if (!error && start > next)
+			error = xs_space_reserve(space, next, start - 1);
+		next = window->res->end - window->offset + 1;
+	}
+	if (!error && next)
+		error = xs_space_reserve(space, next, U64_MAX);
+	return error;
+}
+
+/* What nobody maps there must stay so. 0 or -ENOMEM. */
+static int reserve(struct xs_group *group)
+{
+	struct iommu_resv_region *region, *next;
+	struct xs_device *xdev;
+	LIST_HEAD(regions);
+	int error;
+
+	error = iommu_get_group_resv_regions(group->iommu_group, &regions);
+	list_for_each_entry_safe(region, next, &regions, list) {
+		if (!error)
+			error = xs_space_reserve(&group->engine.space,
+						 region->start,
+						 region->start +
+							region->length - 1);
+		kfree(region);
+	}
+	list_for_each_entry(xdev, &group->devices, list)
+		if (!error)
+			error = reserve_windows(group, to_pci_dev(xdev->dev));
+	return error;
+}
+
+/* CPUs that go off-line from now on retire from the engine. */
+static void run(struct xs_group *group)
+{
+	cpus_read_lock();
+	list_add(&group->running, &xs_running);
+	cpus_read_unlock();
+}
+
+/* They do no more, and none is about to. */
+static void run_no_more(struct xs_group *group)
+{
+	cpus_read_lock();
+	list_del(&group->running);
+	cpus_read_unlock();
+}
+
+static const struct xs_front *front_get(struct xs_group *group)
+{
+	u32 i;
+
+	for (i = 0; i < XS_FRONTS; i++) {
+		if (!xs_front_groups[i]) {
+			xs_front_groups[i] = group;
+			return &xs_fronts[i];
+		}
+	}
+	return NULL;
+}
+
+static void front_put(struct xs_group *group)
+{
+	*group->front->group = NULL;
+	group->front = NULL;
+}
+
+/* NULL if @domain can be the engine's, or why not. */
+static const char *check_domain(struct iommu_domain *domain)
+{
+	if (!domain || !(domain->type & __IOMMU_DOMAIN_PAGING))
+		return "its IOMMU group does not translate: write DMA-FQ to /sys/kernel/iommu_groups/<group>/type first";
+	if (domain->ops->iotlb_sync && !domain->ops->flush_iotlb_all)
+		return "its IOMMU driver cannot invalidate a whole domain";
+	return NULL;
+}
+
+static const char *engine_make(struct xs_group *group, struct device *dev,
+			       struct iommu_domain *domain)
+{
+	struct xs_engine_config config = {
+		.ops = &xs_linux_world,
+		.world = group,
+		.cpu_count = nr_cpu_ids,
+		.policy = group->policy,
+		.tuning = &group->tuning,
+		.start = domain->geometry.aperture_start,
+		.end = min(domain->geometry.aperture_end, XS_SPACE_END - 1) + 1,
+	};
+
+	/* There is per-CPU memory of possible CPUs only. */
+	if (num_possible_cpus() != nr_cpu_ids)
+		return "the numbers of the CPUs have gaps";
+	if (xs_world_init(group, domain, dev))
+		return "out of memory";
+	if (xs_engine_init(&group->engine, &config)) {
+		xs_world_exit(group);
+		return "no IOVA space or out of memory";
+	}
+	if (reserve(group)) {
+		xs_world_exit(group);
+		xs_engine_destroy(&group->engine);
+		return "out of memory";
+	}
+	group->geometry = domain->geometry;
+	return NULL;
+}
+
+static const char *engine_start(struct xs_group *group, struct device *dev)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	const char *failure = check_domain(domain);
+
+	if (failure)
+		return failure;
+	group->front = front_get(group);
+	if (!group->front)
+		return "too many IOMMU groups are taken over already";
+	failure = engine_make(group, dev, domain);
+	if (failure) {
+		front_put(group);
+		return failure;
+	}
+	/* Nothing of the kernel's own path stays cached. */
+	iommu_flush_iotlb_all(domain);
+	run(group);
+	__module_get(THIS_MODULE);
+	return NULL;
+}
+
+/* A driver has come while the group lingers: its domain may be another one by now. */
+static const char *engine_resume(struct xs_group *group, struct device *dev)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	const char *failure = check_domain(domain);
+
+	if (failure)
+		return failure;
+	if (domain->geometry.aperture_start != group->geometry.aperture_start ||
+	    domain->geometry.aperture_end != group->geometry.aperture_end)
+		return "its IOMMU group has other addresses than before";
+	xs_world_enter(group, domain, dev);
+	iommu_flush_iotlb_all(domain);
+	return NULL;
+}
+
+/* Nothing is mapped, and no driver is bound. */
+static void engine_stop(struct xs_group *group)
+{
+	run_no_more(group);
+	xs_engine_settle(&group->engine);
+	xs_world_exit(group);
+	xs_engine_audit(&group->engine, &group->sum);
+	if (!xs_world_is_nowhere(group))
+		iommu_flush_iotlb_all(group->domain);
+	xs_ledger_add(&group->past, &group->sum);
+	xs_engine_destroy(&group->engine);
+	group->domain = NULL;
+	front_put(group);
+}
+
+/* The group's policy, tuning and drivers are its engine's from the return on. */
+void xs_group_set(struct xs_group *group)
+{
+	struct xs_tuning tuning = group->tuning;
+
+	tuning.batch_aware = group->aware;
+	if (group->front)
+		xs_engine_set(&group->engine, group->policy, &tuning);
+}
+
+void xs_group_update_aware(struct xs_group *group)
+{
+	bool aware = group->attached;
+	struct xs_device *xdev;
+
+	lockdep_assert_held(&xs_mutex);
+	list_for_each_entry(xdev, &group->devices, list)
+		if (xdev->bound && !xdev->aware)
+			aware = false;
+	if (aware == group->aware)
+		return;
+	group->aware = aware;
+	xs_group_set(group);
+}
+
+/* ---- a device ---- */
+
+/* Its operations are ours. They may not be after a change of the group's type. */
+static void dma_take(struct xs_device *xdev)
+{
+	struct device *dev = xdev->dev;
+
+	if (dev->dma_ops != &xdev->group->front->ops) {
+		xdev->dma.ops = dev->dma_ops;
+		set_dma_ops(dev, &xdev->group->front->ops);
+	}
+	xdev->dma.iommu |= xs_dma_iommu_clear(dev);
+}
+
+static void dma_give_back(struct xs_device *xdev)
+{
+	struct iommu_domain *domain = xdev->gone ?
+		NULL : iommu_get_domain_for_dev(xdev->dev);
+
+	set_dma_ops(xdev->dev, xdev->dma.ops);
+	xs_dma_iommu_restore(xdev->dev, xdev->dma.iommu && domain &&
+			     domain->type & __IOMMU_DOMAIN_DMA_API);
+	xdev->dma.iommu = false;
+	xdev->taken = false;
+	xs_debug_forget(xdev->dev);
+	put_device(xdev->dev);
+}
+
+/*
+ * The type of the group cannot be changed, nor its default domain go, while drivers
+ * use it. The bus ends the driver's own use before all that is managed for it is
+ * freed, and so before our give-back; so there is a second one, which we end.
+ * Where DMA addresses are mapped to a bus, a second call would lose that map's
+ * memory: there it is done without.
+ */
+static bool claim(struct xs_device *xdev)
+{
+	struct device *dev = xdev->dev;
+
+	if (!dev->dma_range_map)
+		xdev->claimed = !dev->bus->dma_configure(dev);
+	return xdev->claimed || dev->dma_range_map;
+}
+
+/* The driver is still known. */
+static void unclaim(struct xs_device *xdev)
+{
+	if (xdev->claimed)
+		xdev->dev->bus->dma_cleanup(xdev->dev);
+	xdev->claimed = false;
+}
+
+/* ---- give-back ---- */
+
+/* Frees @group if no device of it is left. */
+static void give_back(struct xs_group *group)
+{
+	struct xs_device *xdev;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (xdev->taken)
+			dma_give_back(xdev);
+	engine_stop(group);
+	xs_group_clean(group);
+	module_put(THIS_MODULE);
+}
+
+static void check_lingering(struct work_struct *work);
+static DECLARE_DELAYED_WORK(linger_work, check_lingering);
+
+static bool lingers(const struct xs_group *group)
+{
+	return group->front && !group->attached;
+}
+
+/*
+ * A change of its type makes the operations of a group's devices the kernel's own.
+ * Those of one that lingers are made ours again, under the mutex of that change.
+ */
+static int keep(struct device *dev, void *data)
+{
+	struct xs_group *group = data;
+	struct xs_device *xdev;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (xdev->dev == dev && xdev->taken)
+			dma_take(xdev);
+	return 0;
+}
+
+static void check_lingering(struct work_struct *work)
+{
+	struct xs_group *group, *next;
+	bool again = false;
+
+	mutex_lock(&xs_mutex);
+	list_for_each_entry_safe(group, next, &xs_groups, list) {
+		if (!lingers(group))
+			continue;
+		if (xs_engine_live(&group->engine) > 0) {
+			iommu_group_for_each_dev(group->iommu_group, group,
+						 keep);
+			again = true;
+			continue;
+		}
+		pr_info("group %d: lingers no more: what was in use is freed\n",
+			iommu_group_id(group->iommu_group));
+		give_back(group);
+	}
+	mutex_unlock(&xs_mutex);
+	if (again)
+		schedule_delayed_work(&linger_work,
+				      msecs_to_jiffies(LINGER_CHECK_MS));
+}
+
+/* A stock tracepoint: the type of a group may have changed. */
+static void domain_attached(void *unused, struct device *dev)
+{
+	mod_delayed_work(system_wq, &linger_work, 0);
+}
+
+/*
+ * The driver is gone, or its probe failed, and all that it had the kernel
+ * manage for it is freed: managed resources go last in, first out, and this is
+ * the first one. The bus's notifications come too early, before a failed
+ * probe's managed DMA memory is freed, or too late, when dev->driver is NULL.
+ */
+static void released(struct device *dev, void *data)
+{
+	struct xs_device *xdev = *(struct xs_device **)data;
+	struct xs_group *group = xdev->group;
+
+	mutex_lock(&xs_mutex);
+	xdev->bound = false;
+	xdev->aware = false;
+	group->attached--;
+	if (group->attached) {
+		xs_group_update_aware(group);
+	} else {
+		group->aware = false;
+		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
+		if (xs_engine_live(&group->engine) > 0) {
+			xs_world_leave(group);
+			mod_delayed_work(system_wq, &linger_work,
+					 msecs_to_jiffies(LINGER_CHECK_MS));
+		} else {
+			give_back(group);
+		}
+	}
+	unclaim(xdev);
+	mutex_unlock(&xs_mutex);
+}
+
+/* ---- take-over ---- */
+
+/*
+ * Does a driver of another device in the group use the kernel's own path, as
+ * after a failed take-over? Two allocators must not share a domain.
+ */
+static bool uses_kernel_path(struct xs_device *xdev)
+{
+	struct xs_device *other;
+
+	list_for_each_entry(other, &xdev->group->devices, list)
+		if (other != xdev && !other->bound && xs_device_has_driver(other))
+			return true;
+	return false;
+}
+
+/* The engine for a device that is claimed, made or gone on with. */
+static const char *engine_for(struct xs_device *xdev)
+{
+	struct xs_group *group = xdev->group;
+
+	if (group->attached)
+		return NULL;
+	if (group->front)
+		return engine_resume(group, xdev->dev);
+	if (uses_kernel_path(xdev))
+		return "another device of its IOMMU group uses the kernel's own path";
+	if (xs_device_check(xdev))
+		return "it is none that can be";
+	return engine_start(group, xdev->dev);
+}
+
+/*
+ * Take over @xdev. NULL, or why it is not, or has no IOVAs. Only the first device of a
+ * group can fail: a later one would be left with the kernel's allocator in the
+ * domain of ours. One that has been ours while the group lingers stays so.
+ */
+static const char *take(struct xs_device *xdev)
+{
+	struct device *dev = xdev->dev;
+	struct xs_device **resource;
+	const char *failure;
+
+	if (!claim(xdev))
+		return "its IOMMU group has another owner";
+	failure = engine_for(xdev);
+	if (failure && !xdev->taken) {
+		unclaim(xdev);
+		return failure;
+	}
+	resource = devres_alloc(released, sizeof(*resource),
+				GFP_KERNEL | __GFP_NOFAIL);
+	*resource = xdev;
+	devres_add(dev, resource);
+	if (!xdev->taken)
+		get_device(dev);
+	xdev->taken = true;
+	dma_take(xdev);
+	xdev->bound = true;
+	xdev->group->attached++;
+	xs_group_update_aware(xdev->group);
+	return failure;
+}
+
+/* The device's driver is about to probe; the kernel's DMA path is set up. */
+void xs_device_bind(struct xs_device *xdev)
+{
+	struct xs_group *group = xdev->group;
+	const char *failure = "the module is being unloaded";
+
+	lockdep_assert_held(&xs_mutex);
+	if (!group->policy || xdev->bound || !xs_device_has_driver(xdev))
+		return;
+	/*
+	 * An unload may be on its way already: past its look at our references, and
+	 * waiting for the notifier that called us. It would free what is taken now.
+	 */
+	if (try_module_get(THIS_MODULE)) {
+		failure = take(xdev);
+		module_put(THIS_MODULE);
+	}
+	if (!failure || !group->attached)
+		group->failure = failure;
+	if (failure && xdev->bound)
+		dev_err(xdev->dev, "xsmmu: its maps fail until what a driver before has left is freed: %s\n",
+			failure);
+	else if (failure)
+		dev_err(xdev->dev, "xsmmu: not taken over, the kernel's own path stays: %s\n",
+			failure);
+}
+
+int xs_takeover_start(void)
+{
+	return register_trace_attach_device_to_domain(domain_attached, NULL);
+}
+
+/* No group has an engine. */
+void xs_takeover_stop(void)
+{
+	unregister_trace_attach_device_to_domain(domain_attached, NULL);
+	tracepoint_synchronize_unregister();
+	cancel_delayed_work_sync(&linger_work);
+}

@@ -252,7 +252,7 @@ static void xs_claim_unmap(struct xs_engine *engine,
 
 /* ---- any unmap ---- */
 
-static void xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages)
+static bool xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages)
 {
 	bool claimed;
 
@@ -266,9 +266,10 @@ static void xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages)
 	/* It may take long, and nobody else knows the run. */
 	if (claimed)
 		xs_sync_run(engine, iova, pages);
+	return claimed;
 }
 
-static xs_noinline void xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
+static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
 				 enum xs_unmap how)
 {
 	struct xs_claim claim = {
@@ -276,21 +277,23 @@ static xs_noinline void xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
 		.pages = pages,
 	};
 
-	if (pages > XS_BLOCK_PAGES) {
-		xs_unmap_run(engine, iova, pages);
-		return;
-	}
+	bool claimed;
+
+	if (pages > XS_BLOCK_PAGES)
+		return xs_unmap_run(engine, iova, pages);
 	xs_enter();
-	if (xs_claim(engine, &claim))
+	claimed = xs_claim(engine, &claim);
+	if (claimed)
 		xs_claim_unmap(engine, xs_policy_of(engine), &claim, how);
 	else
 		xs_stray(engine);
 	xs_exit();
+	return claimed;
 }
 
-void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
+bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 {
-	xs_unmap(engine, iova, pages, now ? XS_UNMAP_NOW : XS_UNMAP_DEFER);
+	return xs_unmap(engine, iova, pages, now ? XS_UNMAP_NOW : XS_UNMAP_DEFER);
 }
 
 void xs_engine_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages)

@@ -94,15 +94,15 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 	return iova + offset;
 }
 
-/* Any unmap. */
-static noinline void unmap_pages(struct device *dev, dma_addr_t handle,
+/* Any unmap. False: that is not mapped, or not so. */
+static noinline bool unmap_pages(struct device *dev, dma_addr_t handle,
 				 size_t size, bool now)
 {
 	u32 pages = pages_of(handle, size);
 
 	trace_unmap(dev, handle & PAGE_MASK, pages);
-	xs_engine_unmap(&xs_group_of(dev)->engine, handle & PAGE_MASK, pages,
-			now);
+	return xs_engine_unmap(&xs_group_of(dev)->engine, handle & PAGE_MASK,
+			       pages, now);
 }
 
 static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
@@ -452,7 +452,9 @@ static void *alloc_coherent(struct device *dev, size_t size, dma_addr_t *handle,
 static void free_coherent(struct device *dev, size_t size, void *address,
 			  dma_addr_t handle, unsigned long attrs)
 {
-	unmap_pages(dev, handle, PAGE_ALIGN(size), true);
+	/* Memory of another path's is not ours to free, either. */
+	if (!unmap_pages(dev, handle, PAGE_ALIGN(size), true))
+		return;
 	if (is_vmalloc_addr(address))
 		vfree(address);
 	else
@@ -482,8 +484,8 @@ static struct page *alloc_noncoherent(struct device *dev, size_t size,
 static void free_noncoherent(struct device *dev, size_t size, struct page *page,
 			     dma_addr_t handle, enum dma_data_direction dir)
 {
-	unmap_pages(dev, handle, PAGE_ALIGN(size), true);
-	__free_pages(page, get_order(size));
+	if (unmap_pages(dev, handle, PAGE_ALIGN(size), true))
+		__free_pages(page, get_order(size));
 }
 
 static struct page *page_at(void *address, size_t offset)

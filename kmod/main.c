@@ -9,6 +9,7 @@
  * chosen, by the operator or a parameter.
  */
 #include <linux/cpuhotplug.h>
+#include <linux/crash_dump.h>
 #include <linux/device.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
@@ -138,6 +139,14 @@ static int __init xsmmu_init(void)
 		pr_err("refused: unknown policy \"%s\"; valid are none, strict, lazy, fands, xsmmu and fused\n",
 		       policy);
 		return -EINVAL;
+	}
+	/*
+	 * There devices may still write by the crashed kernel's tables, until the
+	 * kernel's own path is first used.
+	 */
+	if (is_kdump_kernel()) {
+		pr_err("refused: this is a crash kernel, whose devices keep the kernel's own path\n");
+		return -EPERM;
 	}
 	error = xs_world_start();
 	if (error)

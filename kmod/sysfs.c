@@ -4,6 +4,7 @@
  * spelled like upstream menus, the chosen one in brackets; statistics are one
  * value a file and count from the module's load.
  */
+#include <linux/capability.h>
 #include <linux/kobject.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -22,12 +23,13 @@ struct xs_attribute {
 	ssize_t (*store)(struct xs_device *xdev, const char *text);
 };
 
-#define XS_RO(name) \
+#define XS_ATTRIBUTE(name, mode, store) \
 	static struct xs_attribute name##_attribute = { \
-		{ #name, 0444 }, name##_show, NULL }
-#define XS_RW(name) \
-	static struct xs_attribute name##_attribute = { \
-		{ #name, 0644 }, name##_show, name##_store }
+		{ #name, mode }, name##_show, store }
+#define XS_RO(name)	XS_ATTRIBUTE(name, 0444, NULL)
+#define XS_RW(name)	XS_ATTRIBUTE(name, 0644, name##_store)
+/* What tells one user of another one's traffic. */
+#define XS_ROOT_ONLY(name)	XS_ATTRIBUTE(name, 0400, NULL)
 
 /* ---- policy and tuning ---- */
 
@@ -116,7 +118,7 @@ static ssize_t exposure_ns_show(struct xs_device *xdev, char *page)
 					    sum->exposure[i]);
 	return at + sysfs_emit_at(page, at, "max %llu\n", sum->exposure_max_ns);
 }
-XS_RO(exposure_ns);
+XS_ROOT_ONLY(exposure_ns);
 
 static struct attribute *device_attrs[] = {
 	&policy_attribute.attr,
@@ -145,7 +147,7 @@ static u64 deferred(const struct xs_ledger *sum)
 		xs_group_sum(xdev->group, sum); \
 		return sysfs_emit(page, "%llu\n", (u64)(value)); \
 	} \
-	XS_RO(name)
+	XS_ROOT_ONLY(name)
 
 XS_STAT(maps, sum->counts.maps);
 XS_STAT(unmaps, sum->counts.unmaps);
@@ -227,6 +229,9 @@ static ssize_t attribute_store(struct kobject *kobj, struct attribute *attr,
 	ssize_t error;
 	char *word;
 
+	/* As for the type of an IOMMU group. */
+	if (!capable(CAP_SYS_ADMIN) || !capable(CAP_SYS_RAWIO))
+		return -EACCES;
 	word = kstrndup(text, size, GFP_KERNEL);
 	if (!word)
 		return -ENOMEM;

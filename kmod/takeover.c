@@ -165,6 +165,8 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 
 	if (failure)
 		return failure;
+	if (xs_attach_is_deferred(dev))
+		return "it still uses the tables of another kernel";
 	group->front = front_get(group);
 	if (!group->front)
 		return "too many IOMMU groups are taken over already";

@@ -210,9 +210,9 @@ static __always_inline size_t remove_some(struct xs_group *group,
 
 /*
  * Remove what may not be mapped in part: padding, what an error left, or what was
- * swept meanwhile, which two may do at a time. VT-d takes an unmap whose first page has no page table for one of all that such a
- * table is for, and what is behind it goes, too. So each step begins at what is
- * mapped, and ends with its page-table page.
+ * swept meanwhile, which two may do at a time. VT-d takes an unmap whose first page
+ * has no page table for one of all that such a table is for, and what is behind it
+ * goes, too. So each step begins at what is mapped, and ends with its page-table page.
  */
 static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
 				    u64 iova, u64 pages)
@@ -633,6 +633,8 @@ void xs_world_leave(struct xs_group *group)
 	u64 iova = 0, pages_left = 0, mappings = 0;
 	u32 pages;
 
+	if (xs_world_is_nowhere(group))
+		return;
 	if (!atomic_read(&group->partial))
 		atomic_inc(&group->partial);
 	synchronize_rcu();
@@ -665,6 +667,8 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 {
 	u32 cpu;
 
+	/* The engine's pages are of 4 KiB, and nothing else was tried. */
+	BUILD_BUG_ON(PAGE_SIZE != XS_PAGE_BYTES);
 	BUILD_BUG_ON(XS_PLATFORM_UNHELD != XS_REF_UNHELD);
 	group->cpus = kvcalloc(nr_cpu_ids, sizeof(*group->cpus), GFP_KERNEL);
 	if (!group->cpus || xs_fails()) {

@@ -140,6 +140,18 @@ static inline bool xs_gather_frees_tables(struct iommu_iotlb_gather *gather)
 #endif
 }
 
+/* Does the device still use what a kernel before has set up? A bit of its own since 6.7. */
+static inline bool xs_attach_is_deferred(struct device *dev)
+{
+#ifdef XS_HAVE_ATTACH_DEFERRED
+	return dev->iommu->attach_deferred;
+#else
+	const struct iommu_ops *ops = dev->iommu->iommu_dev->ops;
+
+	return ops->is_attach_deferred && ops->is_attach_deferred(dev);
+#endif
+}
+
 /* 908a1d775422 ("hrtimers: Introduce hrtimer_setup()", 6.13) */
 #ifndef XS_HAVE_HRTIMER_SETUP
 static inline void hrtimer_setup(struct hrtimer *timer,

@@ -25,6 +25,30 @@ case_menu() {
 	expect_equal "the policy" "$(policy_of $E1000E)" none
 }
 
+# as_nobody COMMAND: a shell's, without a capability.
+as_nobody() {
+	start-stop-daemon -S -c 65534:65534 -x /bin/busybox -- sh -c "$1" 2>/tmp/put
+}
+
+# Who may not change a group's type may not choose here, whatever the file's mode says; nor see the traffic.
+case_without_a_capability() {
+	chmod 666 "$(xs $E1000E policy)" "$(xs $E1000E batch_pages)"
+	expect "it runs, and may read the policy" as_nobody "cat $(xs $E1000E policy)"
+	for file in policy batch_pages; do
+		if as_nobody "echo strict >$(xs $E1000E $file)"; then
+			failure "$file was changed without a capability"
+		fi
+		grep -q 'Permission denied' /tmp/put || failure "$file: the error is '$(cat /tmp/put)'"
+	done
+	expect_equal "the policy" "$(policy_of $E1000E)" none
+	for file in exposure_ns stats/maps stats/live_pages; do
+		if as_nobody "cat $(xs $E1000E $file)"; then
+			failure "$file can be read by everybody"
+		fi
+	done
+	chmod 644 "$(xs $E1000E policy)" "$(xs $E1000E batch_pages)"
+}
+
 case_bound_driver() {
 	bind $E1000E
 	for policy in $POLICIES; do

@@ -48,22 +48,140 @@ case_failed_probe() {
 	all_off
 }
 
-# A driver that leaves mappings behind is named, and the kernel's path finds none of them.
-case_leaked_mappings() {
-	for policy in $POLICIES; do
-		put $TESTDEV policy "$policy"
-		rude leak || failure "the probe failed"
-		expect_equal "live_pages" "$(stat_of $TESTDEV live_pages)" 20
-		log_mark
-		unbind $TESTDEV
-		expect_equal "$policy: leftovers named" "$(log_since | grep -c 'IOVA 0x[0-9a-f]* is still mapped, [0-9]* pages: a driver did not unmap it')" 8
-		log_since | grep -q '20 pages removed at give-back, 20 expected' || failure "$policy: their number is missing"
-		expect_equal "$policy: live_pages" "$(stat_of $TESTDEV live_pages)" 0
-	done
-	put $TESTDEV policy none
+release_late() {
+	echo 1 >/sys/module/xsmmu_rude/parameters/release
+}
+
+LATE_PAGES=37
+
+state_is() {
+	[ "$(get $TESTDEV state)" = "$1" ]
+}
+
+# linger POLICY: a driver that leaves mappings behind is gone.
+linger() {
+	put $TESTDEV policy "$1" || failure "the policy was refused: $(cat /tmp/put)"
+	rude late || failure "the probe failed: $(log_since | grep 'rude: wrong')"
+	expect_equal "live_pages" "$(stat_of $TESTDEV live_pages)" $LATE_PAGES
+	log_mark
+	unbind $TESTDEV
+	expect_equal "$1: state" "$(get $TESTDEV state)" lingering
+	expect_equal "$1: level" "$(get $TESTDEV level)" none
+	expect_equal "$1: leftovers named" "$(log_since | grep -c 'IOVA 0x[0-9a-f]* is still mapped, [0-9]* pages: a driver did not unmap it')" 8
+	expect_equal "$1: lines that say so" "$(log_since | grep -c "lingering: $LATE_PAGES pages in 15 mappings are still in use")" 1
+	expect_equal "$1: live_pages" "$(stat_of $TESTDEV live_pages)" $LATE_PAGES
+	expect_equal "$1: the module's reference count" "$(references)" 1
+}
+
+# given_back: what was late has been freed, and the kernel's own path is back.
+given_back() {
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	expect_balance $TESTDEV
+	expect_equal "strays" "$(stat_of $TESTDEV strays)" "$strays"
+	expect_equal "the module's reference count" "$(references)" 0
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
 	log_mark
 	rude kernel 2>/dev/null || failure "the kernel's own path afterwards: $(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
+}
+
+# What a driver has left is named, its handles work on after it has gone, and then all is given back.
+case_handles_outlive_their_driver() {
+	strays=$(stat_of $TESTDEV strays)
+	for policy in $POLICIES; do
+		linger "$policy"
+		refused $TESTDEV policy none "Device or resource busy" "refused: it lingers, as $LATE_PAGES pages are still in use"
+		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
+		given_back
+	done
+	all_off
+}
+
+# Handles of the kernel's own path are not ours: warned of, counted, and their memory is left alone. A warning on the
+# console ends the guest.
+case_handles_outlive_the_kernels_path() {
+	read -r console_level others </proc/sys/kernel/printk
+	echo "1 $others" >/proc/sys/kernel/printk
+	rude late || failure "the probe failed: $(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	for policy in $POLICIES; do
+		put $TESTDEV policy "$policy" || failure "the policy was refused: $(cat /tmp/put)"
+		before=$(stat_of $TESTDEV strays)
+		rude api 2>/dev/null || failure "$policy: $(log_since | grep 'rude: wrong')"
+		[ "$policy" = strict ] && { release_late || failure "$(log_since | grep 'rude: wrong')"; }
+		expect_equal "$policy: strays" "$(stat_of $TESTDEV strays)" $((before + $([ "$policy" = strict ] && echo 15 || echo 0)))
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	echo "$console_level $others" >/proc/sys/kernel/printk
+	all_off
+}
+
+# A driver that comes meanwhile is served by the same engine.
+case_a_driver_comes_while_its_group_lingers() {
+	strays=$(stat_of $TESTDEV strays)
+	for policy in $POLICIES; do
+		linger "$policy"
+		log_mark
+		rude api 2>/dev/null || failure "$policy: $(log_since | grep 'rude: wrong')"
+		expect "$policy: a level" [ "$(get $TESTDEV level)" != none ]
+		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
+		log_mark
+		unbind $TESTDEV
+		expect_silence
+		given_back
+		linger "$policy"
+		rude api 2>/dev/null || failure "$policy: again: $(log_since | grep 'rude: wrong')"
+		unbind $TESTDEV
+		expect_equal "$policy: state" "$(get $TESTDEV state)" lingering
+		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
+		given_back
+	done
+	all_off
+}
+
+# The group's type may change meanwhile: its old domain is gone then.
+case_the_type_changes_while_a_group_lingers() {
+	strays=$(stat_of $TESTDEV strays)
+	type=$(group_type $TESTDEV)
+	linger fused
+	set_group_type $TESTDEV identity
+	log_mark
+	if rude api 2>/dev/null; then failure "a driver could map"; fi
+	log_since | grep -q 'its maps fail until' || failure "the log does not say why"
+	echo $(($(cat /tmp/map_failures.$TESTDEV 2>/dev/null || echo 0) + 1)) >/tmp/map_failures.$TESTDEV
+	set_group_type $TESTDEV "$type"
+	sleep 1
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	given_back
+	linger strict
+	set_group_type $TESTDEV identity
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	set_group_type $TESTDEV "$type"
+	given_back
+	all_off
+}
+
+# The domain stays until what is managed for the driver is freed, too.
+case_the_type_changes_while_a_driver_goes() {
+	type=$(group_type $TESTDEV)
+	put $TESTDEV policy fused
+	rude slow || failure "the probe failed"
+	log_mark
+	unbind $TESTDEV &
+	going=$!
+	sleep 1
+	echo identity >"$(device_dir $TESTDEV)/iommu_group/type" 2>/dev/null &
+	changing=$!
+	sleep 0.5
+	expect_equal "the type while the driver goes" "$(group_type $TESTDEV)" "$type"
+	wait $going $changing
+	expect_silence
+	expect_balance $TESTDEV
+	expect_equal "the module's reference count" "$(references)" 0
+	set_group_type $TESTDEV "$type"
+	all_off
 }
 
 # An unmap of what is not mapped so is warned of, counted, and changes nothing. A warning on the console ends the guest.

@@ -190,9 +190,9 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 /*
  * Undo a mapping of @pages pages at @iova. With @now the sync is done before
  * the return, else when the policy says. Any context. What is not a mapping of so
- * many pages is warned of, counted and left alone, here and below.
+ * many pages is warned of, counted and left alone, here and below; false then.
  */
-void xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
+bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
 
 /*
  * The same for a batch-aware driver, which keeps the memory until its sync has

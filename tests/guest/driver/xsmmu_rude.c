@@ -6,7 +6,10 @@
  *
  *   mode=fail    managed DMA memory, then a probe that fails: the memory is
  *                freed after the driver is gone
- *   mode=leak    mappings that are never undone
+ *   mode=late    mappings and coherent memory that outlive the driver, until
+ *		  something is written to the parameter release
+ *   mode=slow    managed DMA memory that is freed two seconds after the driver's
+ *		  end
  *   mode=stray   unmaps of what is not mapped so, which must change nothing
  *   mode=many    so many mappings at once that their page tables are worth
  *                freeing, each undone
@@ -14,6 +17,7 @@
  *                which was wrong
  *   mode=kernel  the same, as far as the kernel's own path can do it
  */
+#include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/iommu.h>
 #include <linux/module.h>
@@ -23,9 +27,9 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, leak, stray, many, api or kernel");
+MODULE_PARM_DESC(mode, "fail, late, slow, stray, many, api or kernel");
 
-#define LEAKED_PAGES	20
+#define LATE_PAGES	12
 #define MANY_PAGES	49152
 
 /* What the IOMMU makes of an IOVA of @dev; 0 is nothing. */
@@ -297,21 +301,81 @@ static int check_api(struct pci_dev *pdev, u32 masks)
 
 /* ---- bad manners ---- */
 
-static int leak(struct device *dev)
+/*
+ * What outlives the driver, on the path that it was mapped on: 12 pages, a list of 4
+ * in neighbours, memory of one page and of 20.
+ */
+static struct {
+	struct device *dev;
+	struct page *pages[LATE_PAGES];
+	dma_addr_t addrs[LATE_PAGES];
+	struct sg_table table;
+	void *memory[2];
+	dma_addr_t handles[2];
+} late;
+
+static const size_t late_bytes[2] = { PAGE_SIZE, 20 * PAGE_SIZE };
+
+static int map_late(struct device *dev)
 {
-	u32 i;
+	struct scatterlist *sg;
+	int i;
 
-	for (i = 0; i < LEAKED_PAGES; i++) {
-		struct page *page = alloc_page(GFP_KERNEL);
-
-		if (!page || dma_mapping_error(dev, dma_map_page(dev, page, 0,
-							PAGE_SIZE,
-							DMA_TO_DEVICE)))
-			return -ENOMEM;
-		/* The page stays; what matters here is its mapping. */
+	if (late.dev)
+		return wrong(dev, "something is late already");
+	late.dev = get_device(dev);
+	for (i = 0; i < LATE_PAGES; i++) {
+		late.pages[i] = alloc_page(GFP_KERNEL);
+		late.addrs[i] = dma_map_page(dev, late.pages[i], 0, PAGE_SIZE,
+					     DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, late.addrs[i]))
+			return wrong(dev, "dma_map_page() failed");
+	}
+	if (sg_alloc_table(&late.table, 4, GFP_KERNEL))
+		return -ENOMEM;
+	for_each_sgtable_sg(&late.table, sg, i)
+		sg_set_page(sg, late.pages[i], PAGE_SIZE, 0);
+	if (dma_map_sgtable(dev, &late.table, DMA_TO_DEVICE, 0))
+		return wrong(dev, "dma_map_sgtable() failed");
+	for (i = 0; i < 2; i++) {
+		late.memory[i] = dma_alloc_coherent(dev, late_bytes[i],
+						    &late.handles[i],
+						    GFP_KERNEL);
+		if (!late.memory[i])
+			return wrong(dev, "dma_alloc_coherent() failed");
+		memset(late.memory[i], 0x5a, late_bytes[i]);
 	}
 	return 0;
 }
+
+/* The driver may be gone, and another one there. */
+static int release_late(const char *text, const struct kernel_param *param)
+{
+	int i;
+
+	if (!late.dev)
+		return -ENODEV;
+	for (i = 0; i < 2; i++) {
+		if (memchr_inv(late.memory[i], 0x5a, late_bytes[i]))
+			return wrong(late.dev, "late memory has changed");
+		dma_free_coherent(late.dev, late_bytes[i], late.memory[i],
+				  late.handles[i]);
+	}
+	dma_unmap_sgtable(late.dev, &late.table, DMA_TO_DEVICE, 0);
+	sg_free_table(&late.table);
+	for (i = 0; i < LATE_PAGES; i++) {
+		dma_unmap_page(late.dev, late.addrs[i], PAGE_SIZE,
+			       DMA_TO_DEVICE);
+		__free_page(late.pages[i]);
+	}
+	put_device(late.dev);
+	late.dev = NULL;
+	return 0;
+}
+
+static const struct kernel_param_ops release_ops = { .set = release_late };
+module_param_cb(release, &release_ops, NULL, 0200);
+MODULE_PARM_DESC(release, "write: free what is late");
 
 /* Three strays about a mapping, which must survive them, and one after it. */
 static int stray(struct device *dev)
@@ -370,6 +434,20 @@ static int fail(struct device *dev)
 	return -ENODEV;
 }
 
+static void be_slow(void *unused)
+{
+	msleep(2000);
+}
+
+static int slow(struct device *dev)
+{
+	dma_addr_t iova;
+
+	if (!dmam_alloc_coherent(dev, 20 * PAGE_SIZE, &iova, GFP_KERNEL))
+		return -ENOMEM;
+	return devm_add_action(dev, be_slow, NULL);
+}
+
 static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	int error = pcim_enable_device(pdev);
@@ -381,8 +459,10 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return error;
 	if (sysfs_streq(mode, "fail"))
 		return fail(&pdev->dev);
-	if (sysfs_streq(mode, "leak"))
-		return leak(&pdev->dev);
+	if (sysfs_streq(mode, "late"))
+		return map_late(&pdev->dev);
+	if (sysfs_streq(mode, "slow"))
+		return slow(&pdev->dev);
 	if (sysfs_streq(mode, "stray"))
 		return stray(&pdev->dev);
 	if (sysfs_streq(mode, "many"))

@@ -24,8 +24,15 @@
 #include "compat/compat.h"
 #include "xsmmu.h"
 
-/* How often it is looked whether a group that lingers does no more. */
-#define LINGER_CHECK_MS	500
+/*
+ * How often it is looked whether a group that lingers does no more: in ticks. In the
+ * second after a domain was attached somewhere, each time, for 6.1 changes the
+ * operations of a group's devices when it has let go of the group.
+ */
+#define LINGER_TICKS	(HZ / 2)
+#define HURRY_TICKS	HZ
+
+static unsigned long attached_jiffies = INITIAL_JIFFIES;
 
 /* ---- the engine ---- */
 
@@ -350,12 +357,16 @@ static void check_lingering(struct work_struct *work)
 	mutex_unlock(&xs_mutex);
 	if (again)
 		schedule_delayed_work(&linger_work,
-				      msecs_to_jiffies(LINGER_CHECK_MS));
+				      time_before(jiffies,
+						  READ_ONCE(attached_jiffies) +
+						  HURRY_TICKS) ?
+				      1 : LINGER_TICKS);
 }
 
 /* A stock tracepoint: the type of a group may have changed. */
 static void domain_attached(void *unused, struct device *dev)
 {
+	WRITE_ONCE(attached_jiffies, jiffies);
 	mod_delayed_work(system_wq, &linger_work, 0);
 }
 
@@ -381,8 +392,7 @@ static void released(struct device *dev, void *data)
 		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
 		if (xs_engine_live(&group->engine) > 0) {
 			xs_world_leave(group);
-			mod_delayed_work(system_wq, &linger_work,
-					 msecs_to_jiffies(LINGER_CHECK_MS));
+			mod_delayed_work(system_wq, &linger_work, LINGER_TICKS);
 		} else {
 			give_back(group);
 		}

@@ -1,9 +1,125 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the operator chooses for a group, and what may not be. */
+/*
+ * What is chosen for a group: by the operator, or by the rules given at load; and
+ * what may not be.
+ *
+ * What the operator chooses is remembered by the devices' addresses for as long as the
+ * module is loaded, so it is found again after a re-plug, and by a function that is made
+ * anew. Rules never change it. Where they differ for devices of one group, the
+ * highest level counts.
+ */
 #include <linux/dma-map-ops.h>
+#include <linux/fs.h>
 #include <linux/pci.h>
+#include <linux/security.h>
+#include <linux/slab.h>
 
 #include "xsmmu.h"
+
+/* A choice of the operator's. */
+struct remembered {
+	struct list_head list;
+	struct xs_address address;
+	struct xs_choice choice;
+};
+
+static LIST_HEAD(memory);
+
+/* No policy below it is chosen, by its level for drivers that are not batch-aware. */
+static enum xs_level floor_level;
+
+/* ---- the floor ---- */
+
+bool xs_choice_is_allowed(const struct xs_policy *policy)
+{
+	return xs_policy_level(policy, false) >= floor_level;
+}
+
+/* Was the kernel's own path made strict at boot? If that cannot be read, it may be. */
+static bool kernel_is_strict(void)
+{
+	char *line = (char *)get_zeroed_page(GFP_KERNEL);
+	struct file *file = filp_open("/proc/cmdline", O_RDONLY, 0);
+	bool strict = true;
+	loff_t at = 0;
+	char *word, *rest = line;
+
+	if (!IS_ERR(file)) {
+		if (line && kernel_read(file, line, PAGE_SIZE - 1, &at) > 0)
+			strict = IS_ENABLED(CONFIG_IOMMU_DEFAULT_DMA_STRICT);
+		filp_close(file, NULL);
+	}
+	while (line && (word = strsep(&rest, " \n")))
+		if (!strncmp(word, "iommu.strict=", 13) &&
+		    kstrtobool(word + 13, &strict))
+			strict = true;
+	free_page((unsigned long)line);
+	return strict;
+}
+
+static int set_floor(const char *name)
+{
+	if (!*name) {
+		/* Reading registers of devices is what comes nearest to it. */
+		if (security_locked_down(LOCKDOWN_PCI_ACCESS) || kernel_is_strict())
+			floor_level = XS_LEVEL_STRICT;
+		return 0;
+	}
+	for (floor_level = 0; floor_level <= XS_LEVEL_STRICT; floor_level++)
+		if (!strcmp(name, xs_level_name(floor_level)))
+			return 0;
+	pr_err("refused: unknown min_level \"%s\"; valid are none, lazy, bounded, held and strict\n",
+	       name);
+	return -EINVAL;
+}
+
+/* ---- what the operator chose ---- */
+
+bool xs_address_is(const struct xs_address *address, struct pci_dev *pdev)
+{
+	return address->domain == pci_domain_nr(pdev->bus) &&
+	       address->bus == pdev->bus->number &&
+	       address->devfn == pdev->devfn;
+}
+
+static struct remembered *find(struct pci_dev *pdev)
+{
+	struct remembered *found;
+
+	list_for_each_entry(found, &memory, list)
+		if (xs_address_is(&found->address, pdev))
+			return found;
+	return NULL;
+}
+
+/* If there is no memory for it, what is chosen is lost with the device. */
+static void remember(struct xs_group *group)
+{
+	struct remembered *found;
+	struct xs_device *xdev;
+
+	group->chosen = true;
+	list_for_each_entry(xdev, &group->devices, list) {
+		struct pci_dev *pdev = to_pci_dev(xdev->dev);
+
+		if (xdev->gone)
+			continue;
+		found = find(pdev);
+		if (!found) {
+			found = kzalloc(sizeof(*found), GFP_KERNEL);
+			if (!found)
+				return;
+			found->address.domain = pci_domain_nr(pdev->bus);
+			found->address.bus = pdev->bus->number;
+			found->address.devfn = pdev->devfn;
+			list_add(&found->list, &memory);
+		}
+		found->choice.policy = group->policy;
+		found->choice.tuning = group->tuning;
+	}
+}
+
+/* ---- what may not be chosen ---- */
 
 static int refuse(struct xs_device *xdev, int error, const char *why)
 {
@@ -33,53 +149,74 @@ static int check_unbound(struct xs_device *xdev)
 	return 0;
 }
 
+static int check_floor(struct xs_group *group, const struct xs_policy *policy)
+{
+	if (!policy || xs_choice_is_allowed(policy))
+		return 0;
+	pr_err("group %d: refused: %s is %s, and min_level is %s\n",
+	       iommu_group_id(group->iommu_group), policy->name,
+	       xs_level_name(xs_policy_level(policy, false)),
+	       xs_level_name(floor_level));
+	return -EPERM;
+}
+
+static int check_lingering(struct xs_group *group, const struct xs_policy *policy)
+{
+	if (policy || !group->front || group->attached)
+		return 0;
+	pr_err("group %d: refused: it lingers, as %lld pages are still in use after their driver has gone\n",
+	       iommu_group_id(group->iommu_group), xs_group_live(group));
+	return -EBUSY;
+}
+
+/* ---- choosing ---- */
+
+static void set(struct xs_group *group, const struct xs_choice *choice)
+{
+	group->policy = choice->policy;
+	group->failure = NULL;
+	if (!choice->policy)
+		return;
+	group->tuning = choice->tuning;
+	xs_group_set(group);
+}
+
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 {
+	struct xs_choice choice = { .policy = policy };
 	struct xs_device *xdev;
 	int error;
 
 	lockdep_assert_held(&xs_mutex);
-	if (policy == group->policy)
+	if (policy == group->policy) {
+		remember(group);
 		return 0;
-	if (!policy && group->front && !group->attached) {
-		pr_err("group %d: refused: it lingers, as %lld pages are still in use after their driver has gone\n",
-		       iommu_group_id(group->iommu_group),
-		       xs_group_live(group));
-		return -EBUSY;
 	}
+	error = check_floor(group, policy);
+	if (!error)
+		error = check_lingering(group, policy);
 	list_for_each_entry(xdev, &group->devices, list) {
-		error = policy ? xs_device_check(xdev) : 0;
+		if (!error && policy)
+			error = xs_device_check(xdev);
 		if (!error && (!policy || !group->policy))
 			error = check_unbound(xdev);
-		if (error)
-			return error;
 	}
-	group->policy = policy;
-	group->failure = NULL;
-	if (!policy)
-		return 0;
-	group->tuning = xs_tuning_default(policy);
-	xs_group_set(group);
+	if (error)
+		return error;
+	if (policy)
+		choice.tuning = xs_tuning_default(policy);
+	set(group, &choice);
+	remember(group);
 	return 0;
 }
 
-/*
- * Choose for a new device by the module's parameter. What has no NAPI poll to
- * end would defer to the timer all the time, so anything but a network device
- * is strict, and so is a group that has one.
- */
-void xs_device_choose_default(struct xs_device *xdev,
-			      const struct xs_policy *policy)
+bool xs_tuning_is_valid(const struct xs_tuning *tuning)
 {
-	struct xs_group *group = xdev->group;
-	bool polls = to_pci_dev(xdev->dev)->class >> 16 ==
-		     PCI_BASE_CLASS_NETWORK;
-
-	lockdep_assert_held(&xs_mutex);
-	if (!polls)
-		policy = xs_policy_find("strict");
-	if (!xdev->dev->driver && (!group->policy || !polls))
-		xs_group_choose(group, policy);
+	return tuning->window_us && tuning->window_us <= XS_WINDOW_MAX_US &&
+	       tuning->batch_pages &&
+	       tuning->batch_pages <= XS_BATCH_MAX_PAGES &&
+	       tuning->range_commands_max &&
+	       tuning->range_commands_max <= XS_RANGES_MAX;
 }
 
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
@@ -87,12 +224,58 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 	lockdep_assert_held(&xs_mutex);
 	if (!group->policy)
 		return -ENODATA;
-	if (!tuning->window_us || tuning->window_us > XS_WINDOW_MAX_US ||
-	    !tuning->batch_pages || tuning->batch_pages > XS_BATCH_MAX_PAGES ||
-	    !tuning->range_commands_max ||
-	    tuning->range_commands_max > XS_RANGES_MAX)
+	if (!xs_tuning_is_valid(tuning))
 		return -ERANGE;
 	group->tuning = *tuning;
 	xs_group_set(group);
+	remember(group);
 	return 0;
+}
+
+/* A rule's choice, if it does not weaken what is chosen. */
+static void follow(struct xs_device *xdev, const struct xs_choice *choice)
+{
+	struct xs_group *group = xdev->group;
+
+	if (!choice || !choice->policy || xs_device_check(xdev))
+		return;
+	if (!group->policy || xs_policy_level(choice->policy, false) >
+				      xs_policy_level(group->policy, false))
+		set(group, choice);
+}
+
+void xs_device_choose(struct xs_device *xdev, bool binds)
+{
+	struct pci_dev *pdev = to_pci_dev(xdev->dev);
+	struct remembered *before = find(pdev);
+
+	lockdep_assert_held(&xs_mutex);
+	if (xdev->group->chosen || xs_others_use_kernel_path(xdev) ||
+	    xs_device_has_driver(xdev) != binds)
+		return;
+	if (before) {
+		set(xdev->group, &before->choice);
+		xdev->group->chosen = true;
+	} else if (!binds) {
+		follow(xdev, xs_rules_find(pdev, NULL));
+	} else {
+		follow(xdev, xs_rules_find(pdev, xdev->dev->driver->name));
+	}
+}
+
+int xs_choice_start(const char *rules, const char *min_level)
+{
+	int error = set_floor(min_level);
+
+	return error ? error : xs_rules_start(rules);
+}
+
+void xs_choice_stop(void)
+{
+	struct remembered *found, *next;
+
+	xs_rules_stop();
+	list_for_each_entry_safe(found, next, &memory, list)
+		kfree(found);
+	INIT_LIST_HEAD(&memory);
 }

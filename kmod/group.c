@@ -109,6 +109,20 @@ void xs_device_remove(struct xs_device *xdev)
 		xs_group_clean(xdev->group);
 }
 
+/*
+ * Does a driver of another device in the group use the kernel's own path, as
+ * after a failed take-over? Two allocators must not share a domain.
+ */
+bool xs_others_use_kernel_path(struct xs_device *xdev)
+{
+	struct xs_device *other;
+
+	list_for_each_entry(other, &xdev->group->devices, list)
+		if (other != xdev && !other->bound && xs_device_has_driver(other))
+			return true;
+	return false;
+}
+
 /* ---- what is reported ---- */
 
 /*

@@ -14,6 +14,7 @@
 #include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/pci.h>
+#include <linux/slab.h>
 #include <linux/suspend.h>
 
 #include "xsmmu.h"
@@ -37,18 +38,46 @@ bool xs_fails(void)
 
 static char *policy = "none";
 module_param(policy, charp, 0444);
-MODULE_PARM_DESC(policy, "policy of network devices without a driver when they appear; all others are strict then (default none: nothing is chosen)");
+MODULE_PARM_DESC(policy, "like the rules \"class:02=POLICY;*=strict\" behind all others (default none)");
+
+static char *rules = "";
+module_param(rules, charp, 0444);
+MODULE_PARM_DESC(rules, "which devices get which policy: \"MATCH=POLICY[,TUNABLE:VALUE...];...\", MATCH is a PCI address, class:CC[SS[PP]], vendor:device, driver:NAME or *; the first match wins");
+
+static char *min_level = "";
+module_param(min_level, charp, 0444);
+MODULE_PARM_DESC(min_level, "no policy of a lower level can be chosen: none, lazy, bounded, held or strict (default none; strict with iommu.strict=1 and under lockdown)");
 
 static enum cpuhp_state hotplug_state;
 
+/* The parameter policy stands for two more rules. */
+static int read_choices(void)
+{
+	char *text;
+	int error;
+
+	if (!strcmp(policy, "none"))
+		return xs_choice_start(rules, min_level);
+	if (!xs_policy_find(policy)) {
+		pr_err("refused: unknown policy \"%s\"; valid are none, strict, lazy, fands, xsmmu and fused\n",
+		       policy);
+		return -EINVAL;
+	}
+	text = kasprintf(GFP_KERNEL, "%s;class:02=%s;*=strict", rules, policy);
+	if (!text)
+		return -ENOMEM;
+	error = xs_choice_start(text, min_level);
+	kfree(text);
+	return error;
+}
+
 static int add(struct device *dev)
 {
-	const struct xs_policy *chosen = xs_policy_find(policy);
 	int error = xs_device_add(dev);
 	struct xs_device *xdev = xs_device_find(dev);
 
-	if (!error && xdev && chosen)
-		xs_device_choose_default(xdev, chosen);
+	if (!error && xdev)
+		xs_device_choose(xdev, false);
 	return error;
 }
 
@@ -135,11 +164,6 @@ static int __init xsmmu_init(void)
 {
 	int error;
 
-	if (strcmp(policy, "none") && !xs_policy_find(policy)) {
-		pr_err("refused: unknown policy \"%s\"; valid are none, strict, lazy, fands, xsmmu and fused\n",
-		       policy);
-		return -EINVAL;
-	}
 	/*
 	 * There devices may still write by the crashed kernel's tables, until the
 	 * kernel's own path is first used.
@@ -148,9 +172,12 @@ static int __init xsmmu_init(void)
 		pr_err("refused: this is a crash kernel, whose devices keep the kernel's own path\n");
 		return -EPERM;
 	}
-	error = xs_world_start();
+	error = read_choices();
 	if (error)
 		return error;
+	error = xs_world_start();
+	if (error)
+		goto stop_choice;
 	error = xs_takeover_start();
 	if (error)
 		goto stop_world;
@@ -185,6 +212,8 @@ stop_takeover:
 	xs_takeover_stop();
 stop_world:
 	xs_world_stop();
+stop_choice:
+	xs_choice_stop();
 	return error;
 }
 
@@ -205,6 +234,7 @@ static void __exit xsmmu_exit(void)
 	cpuhp_remove_state_nocalls(hotplug_state);
 	xs_takeover_stop();
 	xs_world_stop();
+	xs_choice_stop();
 }
 
 module_init(xsmmu_init);

@@ -403,20 +403,6 @@ static void released(struct device *dev, void *data)
 
 /* ---- take-over ---- */
 
-/*
- * Does a driver of another device in the group use the kernel's own path, as
- * after a failed take-over? Two allocators must not share a domain.
- */
-static bool uses_kernel_path(struct xs_device *xdev)
-{
-	struct xs_device *other;
-
-	list_for_each_entry(other, &xdev->group->devices, list)
-		if (other != xdev && !other->bound && xs_device_has_driver(other))
-			return true;
-	return false;
-}
-
 /* The engine for a device that is claimed, made or gone on with. */
 static const char *engine_for(struct xs_device *xdev)
 {
@@ -426,7 +412,7 @@ static const char *engine_for(struct xs_device *xdev)
 		return NULL;
 	if (group->front)
 		return engine_resume(group, xdev->dev);
-	if (uses_kernel_path(xdev))
+	if (xs_others_use_kernel_path(xdev))
 		return "another device of its IOMMU group uses the kernel's own path";
 	if (xs_device_check(xdev))
 		return "it is none that can be";
@@ -472,6 +458,7 @@ void xs_device_bind(struct xs_device *xdev)
 	const char *failure = "the module is being unloaded";
 
 	lockdep_assert_held(&xs_mutex);
+	xs_device_choose(xdev, true);
 	if (!group->policy || xdev->bound || !xs_device_has_driver(xdev))
 		return;
 	/*

@@ -71,6 +71,7 @@ struct xs_group_syncs {
  * @list, @running: in xs_groups; in xs_running, while it has an engine
  * @policy:	chosen, NULL for none
  * @tuning:	the operator's, valid with @policy
+ * @chosen:	by the operator, and not by a rule
  * @devices:	our struct xs_device, all of the group's PCI devices
  * @attached:	devices with a driver that is served
  * @aware:	all drivers of those are batch-aware
@@ -102,6 +103,7 @@ struct xs_group {
 	struct iommu_group *iommu_group;
 	const struct xs_policy *policy;
 	struct xs_tuning tuning;
+	bool chosen;
 	struct list_head devices;
 
 	u32 attached;
@@ -167,6 +169,7 @@ struct xs_device *xs_device_find(struct device *dev);
 int xs_device_add(struct device *dev);
 void xs_device_remove(struct xs_device *xdev);
 void xs_group_clean(struct xs_group *group);
+bool xs_others_use_kernel_path(struct xs_device *xdev);
 enum xs_level xs_group_level(const struct xs_group *group);
 const char *xs_group_state(struct xs_group *group);
 s64 xs_group_live(struct xs_group *group);
@@ -187,12 +190,41 @@ void xs_group_update_aware(struct xs_group *group);
 int xs_takeover_start(void);
 void xs_takeover_stop(void);
 
-/* choice.c; all under xs_mutex */
-void xs_device_choose_default(struct xs_device *xdev,
-			      const struct xs_policy *policy);
+/* Where a PCI device is. */
+struct xs_address {
+	int domain;
+	u8 bus;
+	u8 devfn;
+};
+
+/* @policy: NULL for none; @tuning: valid with a policy */
+struct xs_choice {
+	const struct xs_policy *policy;
+	struct xs_tuning tuning;
+};
+
+/*
+ * choice.c; all under xs_mutex. xs_device_choose(): for a device that has appeared, or
+ * whose driver is about to probe (@binds), what was chosen before or the rules say.
+ */
+int xs_choice_start(const char *rules, const char *min_level);
+void xs_choice_stop(void);
+void xs_device_choose(struct xs_device *xdev, bool binds);
 int xs_device_check(struct xs_device *xdev);
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
+bool xs_choice_is_allowed(const struct xs_policy *policy);
+bool xs_tuning_is_valid(const struct xs_tuning *tuning);
+bool xs_address_is(const struct xs_address *address, struct pci_dev *pdev);
+
+/*
+ * rules.c. xs_rules_start(): 0 or a negative errno, and a line in the log names the word
+ * that is wrong. xs_rules_find(): the choice of the first rule that matches, or NULL;
+ * without a driver, also if it is not known before there is one.
+ */
+int xs_rules_start(const char *text);
+void xs_rules_stop(void);
+const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver);
 
 /*
  * dma.c. A front is what the dma_ops of a group's devices point to: operations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the module refuses, as an operator sees it: errno and log line."""
+"""What the module refuses, as an operator sees it: errno and log line; rules, and the floor."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ def external_facing_port(folder: Path) -> list[str]:
     return ["-acpitable", f"file={path}"]
 
 
-REFUSALS = guests.Machine(("refusals",), qemu_options=external_facing_port)
+REFUSALS = guests.Machine(("refusals", "choice"), qemu_options=external_facing_port)
 NO_IOMMU = guests.Machine(("noiommu",), words=("intel_iommu=off",))
+STRICT = guests.Machine(("floor",), words=("iommu.strict=1",))
 
 
 @cache
 def outcomes() -> list[guests.Outcome]:
-    return guests.boot(REFUSALS, NO_IOMMU)
+    return guests.boot(REFUSALS, NO_IOMMU, STRICT)
 
 
 @pytest.mark.guest
@@ -59,3 +60,9 @@ def test_refusals(case: str) -> None:
 @pytest.mark.parametrize("case", NO_IOMMU.cases())
 def test_no_iommu(case: str) -> None:
     outcomes()[1].check(case)
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("case", STRICT.cases())
+def test_strict_kernel(case: str) -> None:
+    outcomes()[2].check(case)

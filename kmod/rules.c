@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The parameter rules=: which devices get which policy before their driver binds.
+ *
+ *   rules="0000:01:00.0=fused,max_window_us:500;class:0108=strict;driver:igb=fused;*=none"
+ *
+ * A rule is what it matches, "=", a policy or none, and tunables. Rules are parted
+ * by ";"; the first one that matches a device decides.
+ */
+#include <linux/ctype.h>
+#include <linux/pci.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "xsmmu.h"
+
+enum rule_kind {
+	RULE_ANY,	/* * */
+	RULE_ADDRESS,	/* 0000:01:00.0 or 01:00.0 */
+	RULE_CLASS,	/* class: and 2, 4 or 6 digits, from the base class on */
+	RULE_ID,	/* vendor:device */
+	RULE_DRIVER,	/* driver: and its name */
+};
+
+/*
+ * @class, @shift: the digits of a class, and how many bits it has more
+ * @driver:	a name in what the rules were read from
+ */
+struct rule {
+	enum rule_kind kind;
+	struct xs_address address;
+	u32 class;
+	u32 shift;
+	u16 vendor;
+	u16 device;
+	const char *driver;
+	struct xs_choice choice;
+};
+
+static struct rule *rules;
+static u32 rule_count;
+static char *rules_text;
+
+/* ---- reading ---- */
+
+static bool is_hex(const char *text, size_t digits)
+{
+	for (; digits; digits--)
+		if (!isxdigit(*text++))
+			return false;
+	return !*text;
+}
+
+static bool read_class(struct rule *rule, const char *digits)
+{
+	size_t length = strlen(digits);
+
+	if (length % 2 || length > 6 || !length || !is_hex(digits, length))
+		return false;
+	rule->kind = RULE_CLASS;
+	rule->shift = 24 - 4 * length;
+	return !kstrtou32(digits, 16, &rule->class);
+}
+
+static bool read_address(struct rule *rule, const char *text)
+{
+	unsigned int domain = 0, bus, slot, function;
+	int end = 0;
+
+	if (sscanf(text, "%x:%x:%x.%x%n", &domain, &bus, &slot, &function,
+		   &end) != 4 || text[end]) {
+		domain = 0;
+		end = 0;
+		if (sscanf(text, "%x:%x.%x%n", &bus, &slot, &function,
+			   &end) != 3 || text[end])
+			return false;
+	}
+	if (domain > INT_MAX || bus > 0xff || slot > 0x1f || function > 7)
+		return false;
+	rule->kind = RULE_ADDRESS;
+	rule->address.domain = domain;
+	rule->address.bus = bus;
+	rule->address.devfn = PCI_DEVFN(slot, function);
+	return true;
+}
+
+static bool read_id(struct rule *rule, char *text)
+{
+	if (strlen(text) != 9 || text[4] != ':' || !is_hex(text + 5, 4))
+		return false;
+	text[4] = '\0';
+	rule->kind = RULE_ID;
+	return is_hex(text, 4) && !kstrtou16(text, 16, &rule->vendor) &&
+	       !kstrtou16(text + 5, 16, &rule->device);
+}
+
+static bool read_match(struct rule *rule, char *text)
+{
+	if (!strcmp(text, "*")) {
+		rule->kind = RULE_ANY;
+		return true;
+	}
+	if (!strncmp(text, "class:", 6))
+		return read_class(rule, text + 6);
+	if (!strncmp(text, "driver:", 7)) {
+		rule->kind = RULE_DRIVER;
+		rule->driver = text + 7;
+		return *rule->driver;
+	}
+	return strchr(text, '.') ? read_address(rule, text) :
+				   read_id(rule, text);
+}
+
+/* A tunable and its value. */
+static bool read_tunable(struct xs_tuning *tuning, char *text)
+{
+	char *value = strchr(text, ':');
+	u32 *field = NULL;
+
+	if (!value)
+		return false;
+	*value++ = '\0';
+	if (!strcmp(text, "max_window_us"))
+		field = &tuning->window_us;
+	else if (!strcmp(text, "batch_pages"))
+		field = &tuning->batch_pages;
+	else if (!strcmp(text, "range_commands_max"))
+		field = &tuning->range_commands_max;
+	return field && !kstrtou32(value, 10, field) &&
+	       xs_tuning_is_valid(tuning);
+}
+
+static int refuse(const char *what, const char *word)
+{
+	pr_err("refused: rules: %s: \"%s\"\n", what, word);
+	return -EINVAL;
+}
+
+static int read_choice(struct xs_choice *choice, char *text)
+{
+	char *word = strsep(&text, ",");
+
+	choice->policy = xs_policy_find(word);
+	if (!choice->policy && strcmp(word, "none"))
+		return refuse("no policy is called so", word);
+	if (!choice->policy)
+		return text ? refuse("none has no tunables", text) : 0;
+	if (!xs_choice_is_allowed(choice->policy))
+		return refuse("its level is below min_level", word);
+	choice->tuning = xs_tuning_default(choice->policy);
+	while ((word = strsep(&text, ",")))
+		if (!read_tunable(&choice->tuning, word))
+			return refuse("no tunable and value in its range", word);
+	return 0;
+}
+
+static int read_rule(struct rule *rule, char *text)
+{
+	char *match = strsep(&text, "=");
+
+	if (!text)
+		return refuse("no = and policy", match);
+	if (!read_match(rule, match))
+		return refuse("no address, class:, vendor:device, driver: or *",
+			      match);
+	return read_choice(&rule->choice, text);
+}
+
+int xs_rules_start(const char *text)
+{
+	char *rest, *word;
+	int error = 0;
+	u32 most = 1;
+
+	for (const char *at = text; *at; at++)
+		most += *at == ';';
+	rules = kcalloc(most, sizeof(*rules), GFP_KERNEL);
+	rules_text = rest = kstrdup(text, GFP_KERNEL);
+	if (!rules || !rules_text)
+		error = -ENOMEM;
+	while (!error && (word = strsep(&rest, ";"))) {
+		word = strim(word);
+		if (!*word)
+			continue;
+		error = read_rule(&rules[rule_count], word);
+		rule_count += !error;
+	}
+	if (error)
+		xs_rules_stop();
+	return error;
+}
+
+void xs_rules_stop(void)
+{
+	kfree(rules);
+	kfree(rules_text);
+	rules = NULL;
+	rules_text = NULL;
+	rule_count = 0;
+}
+
+/* ---- deciding ---- */
+
+static bool matches(const struct rule *rule, struct pci_dev *pdev,
+		    const char *driver)
+{
+	switch (rule->kind) {
+	case RULE_ANY:
+		return true;
+	case RULE_ADDRESS:
+		return xs_address_is(&rule->address, pdev);
+	case RULE_CLASS:
+		return pdev->class >> rule->shift == rule->class;
+	case RULE_ID:
+		return pdev->vendor == rule->vendor &&
+		       pdev->device == rule->device;
+	case RULE_DRIVER:
+		return driver && !strcmp(rule->driver, driver);
+	}
+	return false;
+}
+
+const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver)
+{
+	u32 i;
+
+	for (i = 0; i < rule_count; i++) {
+		if (matches(&rules[i], pdev, driver))
+			return &rules[i].choice;
+		/* It may be this one's, when it has a driver. */
+		if (!driver && rules[i].kind == RULE_DRIVER)
+			return NULL;
+	}
+	return NULL;
+}

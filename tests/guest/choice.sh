@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# What chooses a policy beside the operator's write: rules, what was chosen before, and the floor under all of them.
+
+# load_with PARAMETER...: the module, anew.
+load_with() {
+	if [ -e /sys/module/xsmmu ]; then
+		rmmod xsmmu || give_up "rmmod was refused"
+	fi
+	insmod /modules/xsmmu.ko "$@" 2>/tmp/insmod
+}
+
+# load_refused PATTERN PARAMETER...
+load_refused() {
+	load_pattern=$1
+	shift
+	log_mark
+	if load_with "$@"; then
+		failure "loaded with $*"
+	else
+		expect_log "$load_pattern"
+	fi
+	[ ! -e /sys/module/xsmmu ] || failure "the module is loaded"
+}
+
+load_plain() {
+	load_with || give_up "insmod failed"
+	all_off
+}
+
+# expect_policy BDF POLICY
+expect_policy() {
+	expect_equal "the policy of $1" "$(policy_of "$1")" "$2"
+}
+
+case_bad_rules() {
+	load_refused 'refused: rules: no = and policy: "class:02"' rules=class:02
+	load_refused 'refused: rules: no policy is called so: "turbo"' "rules=class:01=strict;class:02=turbo"
+	load_refused 'refused: rules: no address, class:, vendor:device, driver: or \*: "eth0"' rules=eth0=strict
+	load_refused 'refused: rules: no address, .*: "class:0"' rules=class:0=strict
+	load_refused 'refused: rules: no address, .*: "class:zz"' rules=class:zz=strict
+	load_refused 'refused: rules: no address, .*: "driver:"' rules=driver:=strict
+	load_refused 'refused: rules: no address, .*: "00:20.0"' rules=00:20.0=strict
+	load_refused 'refused: rules: no address, .*: "8086:10d3:1"' rules=8086:10d3:1=strict
+	load_refused 'refused: rules: no tunable and value in its range: "max_window_us"' rules=*=fused,max_window_us:0
+	load_refused 'refused: rules: no tunable and value in its range: "fast"' rules=*=fused,fast
+	load_refused 'refused: rules: none has no tunables: "batch_pages:7"' rules=*=none,batch_pages:7
+	load_refused 'refused: unknown policy "turbo"' policy=turbo
+	load_refused 'refused: unknown min_level "high"' min_level=high
+	load_refused 'refused: rules: its level is below min_level: "lazy"' rules=*=lazy min_level=bounded
+	load_plain
+}
+
+# The first rule that matches decides; one of a driver when it binds.
+case_rules() {
+	load_with "rules=$IGB=fused,max_window_us:500;class:0200=xsmmu;8086:10d3=lazy;driver:nvme=fands,batch_pages:99;*=strict" ||
+		give_up "insmod failed"
+	expect_policy $IGB fused
+	expect_equal "its window" "$(get $IGB max_window_us)" 500
+	expect_policy $E1000E xsmmu
+	expect_policy $DATA none
+	expect_policy $TESTDEV none
+	bind $DATA
+	start $DATA
+	work_on $DATA
+	expect_policy $DATA fands
+	expect_equal "its threshold" "$(get $DATA batch_pages)" 99
+	expect_equal "its state" "$(get $DATA state)" active
+	unbind $DATA
+	bind $E1000E
+	nic_start $E1000E
+	ping_peer $E1000E 5
+	expect_equal "the state" "$(get $E1000E state)" active
+	unbind $E1000E
+	load_with "rules=${E1000E#*:}=lazy" policy=fused || give_up "insmod failed"
+	expect_policy $E1000E lazy
+	expect_policy $IGB fused
+	expect_policy $DATA strict
+	load_with rules=$E1000E=none policy=fused || give_up "insmod failed"
+	expect_policy $E1000E none
+	bind $E1000E
+	expect_equal "the state" "$(get $E1000E state)" off
+	unbind $E1000E
+	load_plain
+}
+
+# plug_again BDF: as far as the kernel is concerned.
+plug_again() {
+	echo 1 >"$(device_dir $1)/remove"
+	[ ! -e "$(device_dir $1)" ] || failure "$1 is still there"
+	echo 1 >/sys/bus/pci/rescan
+	[ -e "$(xs $1 policy)" ] || failure "$1 has no folder after a rescan"
+	unbind $1
+}
+
+# What the operator has chosen is found again, tunables and all, whatever the rules say; what a rule has, by the rule.
+case_a_choice_outlives_the_device() {
+	load_with rules=class:02=lazy || give_up "insmod failed"
+	plug_again $E1000E
+	expect_policy $E1000E lazy
+	put $E1000E policy fused
+	put $E1000E max_window_us 777
+	plug_again $E1000E
+	expect_policy $E1000E fused
+	expect_equal "the window" "$(get $E1000E max_window_us)" 777
+	bind $E1000E
+	nic_start $E1000E
+	ping_peer $E1000E 5
+	expect_equal "the state" "$(get $E1000E state)" active
+	unbind $E1000E
+	put $E1000E policy none
+	plug_again $E1000E
+	expect_policy $E1000E none
+	load_plain
+}
+
+case_floor() {
+	load_with min_level=held || give_up "insmod failed"
+	for policy in lazy fands; do
+		refused $E1000E policy $policy 'Operation not permitted' "refused: $policy is .*, and min_level is held"
+	done
+	for policy in xsmmu fused strict none; do
+		accepted $E1000E policy $policy
+	done
+	load_plain
+}

@@ -188,6 +188,7 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	int error;
 
 	lockdep_assert_held(&xs_mutex);
+	xs_group_end_lingering(group);
 	if (policy == group->policy) {
 		remember(group);
 		return 0;
@@ -196,6 +197,8 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	if (!error)
 		error = check_lingering(group, policy);
 	list_for_each_entry(xdev, &group->devices, list) {
+		if (xdev->gone)
+			continue;
 		if (!error && policy)
 			error = xs_device_check(xdev);
 		if (!error && (!policy || !group->policy))

@@ -100,9 +100,17 @@ static noinline bool unmap_pages(struct device *dev, dma_addr_t handle,
 {
 	u32 pages = pages_of(handle, size);
 
+	bool unmapped;
+	int section = 0;
+
 	trace_unmap(dev, handle & PAGE_MASK, pages);
-	return xs_engine_unmap(&xs_group_of(dev)->engine, handle & PAGE_MASK,
-			       pages, now);
+	if (pages > XS_BLOCK_PAGES)
+		section = srcu_read_lock(&xs_world_srcu);
+	unmapped = xs_engine_unmap(&xs_group_of(dev)->engine,
+				   handle & PAGE_MASK, pages, now);
+	if (pages > XS_BLOCK_PAGES)
+		srcu_read_unlock(&xs_world_srcu, section);
+	return unmapped;
 }
 
 static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
@@ -452,13 +460,16 @@ static void *alloc_coherent(struct device *dev, size_t size, dma_addr_t *handle,
 static void free_coherent(struct device *dev, size_t size, void *address,
 			  dma_addr_t handle, unsigned long attrs)
 {
+	int section = srcu_read_lock(&xs_world_srcu);
+
 	/* Memory of another path's is not ours to free, either. */
 	if (!unmap_pages(dev, handle, PAGE_ALIGN(size), true))
-		return;
-	if (is_vmalloc_addr(address))
+		;
+	else if (is_vmalloc_addr(address))
 		vfree(address);
 	else
 		__free_pages(virt_to_page(address), get_order(size));
+	srcu_read_unlock(&xs_world_srcu, section);
 }
 
 static struct page *alloc_noncoherent(struct device *dev, size_t size,
@@ -484,8 +495,11 @@ static struct page *alloc_noncoherent(struct device *dev, size_t size,
 static void free_noncoherent(struct device *dev, size_t size, struct page *page,
 			     dma_addr_t handle, enum dma_data_direction dir)
 {
+	int section = srcu_read_lock(&xs_world_srcu);
+
 	if (unmap_pages(dev, handle, PAGE_ALIGN(size), true))
 		__free_pages(page, get_order(size));
+	srcu_read_unlock(&xs_world_srcu, section);
 }
 
 static struct page *page_at(void *address, size_t offset)

@@ -45,12 +45,17 @@ static noinline void unmap_no_sync(struct device *dev, dma_addr_t addr,
 				   size_t size)
 {
 	u32 pages = pages_of(addr, size);
+	int section = 0;
 
 	if (xs_debug_on())
 		xs_debug_unmap(dev, addr, size);
 	trace_unmap(dev, addr & PAGE_MASK, pages);
+	if (pages > XS_BLOCK_PAGES)
+		section = srcu_read_lock(&xs_world_srcu);
 	xs_engine_unmap_no_sync(&xs_group_of(dev)->engine, addr & PAGE_MASK,
 				pages);
+	if (pages > XS_BLOCK_PAGES)
+		srcu_read_unlock(&xs_world_srcu, section);
 }
 
 void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,

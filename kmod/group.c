@@ -20,7 +20,7 @@ struct xs_device *xs_device_find(struct device *dev)
 	lockdep_assert_held(&xs_mutex);
 	list_for_each_entry(group, &xs_groups, list)
 		list_for_each_entry(xdev, &group->devices, list)
-			if (xdev->dev == dev)
+			if (xdev->dev == dev && !xdev->gone)
 				return xdev;
 	return NULL;
 }
@@ -92,7 +92,8 @@ int xs_device_add(struct device *dev)
 	}
 	error = xs_sysfs_add(xdev);
 	if (error) {
-		xs_group_clean(xdev->group);
+		if (!xdev->group->front)
+			xs_group_clean(xdev->group);
 		kfree(xdev);
 		return error;
 	}
@@ -100,13 +101,22 @@ int xs_device_add(struct device *dev)
 	return 0;
 }
 
+/* One that was never ours goes at once; of others something may be in use. */
 void xs_device_remove(struct xs_device *xdev)
 {
+	struct xs_group *group = xdev->group;
+
 	lockdep_assert_held(&xs_mutex);
 	xs_sysfs_remove(xdev);
-	xdev->gone = true;
-	if (!xdev->group->front)
-		xs_group_clean(xdev->group);
+	if (xdev->taken) {
+		xs_device_keep(xdev);
+		xdev->gone = true;
+	} else {
+		list_del(&xdev->list);
+		kfree(xdev);
+	}
+	if (!group->front)
+		xs_group_clean(group);
 }
 
 /*
@@ -118,7 +128,8 @@ bool xs_others_use_kernel_path(struct xs_device *xdev)
 	struct xs_device *other;
 
 	list_for_each_entry(other, &xdev->group->devices, list)
-		if (other != xdev && !other->bound && xs_device_has_driver(other))
+		if (other != xdev && !other->gone && !other->bound &&
+		    xs_device_has_driver(other))
 			return true;
 	return false;
 }
@@ -163,7 +174,7 @@ void xs_group_sum(struct xs_group *group, struct xs_ledger *sum)
 
 enum xs_level xs_group_level(const struct xs_group *group)
 {
-	if (!group->attached)
+	if (!group->attached || xs_world_is_nowhere(group))
 		return XS_LEVEL_NONE;
 	return xs_policy_level(group->policy, group->aware);
 }

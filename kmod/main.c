@@ -42,7 +42,7 @@ MODULE_PARM_DESC(policy, "like the rules \"class:02=POLICY;*=strict\" behind all
 
 static char *rules = "";
 module_param(rules, charp, 0444);
-MODULE_PARM_DESC(rules, "which devices get which policy: \"MATCH=POLICY[,TUNABLE:VALUE...];...\", MATCH is a PCI address, class:CC[SS[PP]], vendor:device, driver:NAME or *; the first match wins");
+MODULE_PARM_DESC(rules, "which devices get which policy: \"MATCH=POLICY[,TUNABLE:VALUE...];...\"; see docs/use.md");
 
 static char *min_level = "";
 module_param(min_level, charp, 0444);
@@ -71,14 +71,15 @@ static int read_choices(void)
 	return error;
 }
 
-static int add(struct device *dev)
+static void add(struct device *dev)
 {
-	int error = xs_device_add(dev);
-	struct xs_device *xdev = xs_device_find(dev);
+	struct xs_device *xdev;
 
-	if (!error && xdev)
+	if (xs_device_add(dev))
+		dev_warn(dev, "xsmmu: no sysfs folder: out of memory\n");
+	xdev = xs_device_find(dev);
+	if (xdev)
 		xs_device_choose(xdev, false);
-	return error;
 }
 
 static int follow(struct notifier_block *block, unsigned long event, void *data)
@@ -90,8 +91,7 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 	xdev = xs_device_find(dev);
 	switch (event) {
 	case BUS_NOTIFY_ADD_DEVICE:
-		if (add(dev))
-			dev_warn(dev, "xsmmu: no sysfs folder: out of memory\n");
+		add(dev);
 		break;
 	case BUS_NOTIFY_BIND_DRIVER:
 		if (xdev)
@@ -143,9 +143,11 @@ static struct notifier_block suspender = { .notifier_call = suspending };
 
 static int add_one(struct device *dev, void *unused)
 {
-	return add(dev);
+	add(dev);
+	return 0;
 }
 
+/* No group has an engine. */
 static void remove_all(void)
 {
 	struct xs_group *group;
@@ -193,17 +195,12 @@ static int __init xsmmu_init(void)
 	if (error)
 		goto stop_suspend;
 	mutex_lock(&xs_mutex);
-	error = bus_for_each_dev(&pci_bus_type, NULL, NULL, add_one);
+	bus_for_each_dev(&pci_bus_type, NULL, NULL, add_one);
 	mutex_unlock(&xs_mutex);
-	if (error)
-		goto remove;
 	if (list_empty(&xs_groups))
 		pr_warn("no PCI device is behind an IOMMU: boot with one enabled (on Intel with intel_iommu=on)\n");
 	return 0;
 
-remove:
-	bus_unregister_notifier(&pci_bus_type, &follower);
-	remove_all();
 stop_suspend:
 	unregister_pm_notifier(&suspender);
 stop_hotplug:

@@ -7,7 +7,8 @@
  *   attached   taken over, nothing mapped yet
  *   active     calls were counted through the engine
  *   lingering  no driver is bound, but what one has mapped is still in use
- *   failed     the take-over failed: the driver uses the kernel's own path
+ *   failed     the take-over failed: the driver uses the kernel's own path, or
+ *		has none if the group was lingering
  *
  * Give-back never fails: what a driver has left mapped is named and removed from the
  * domain; once its handles are all gone, too, the kernel's path comes back.
@@ -248,7 +249,7 @@ void xs_group_update_aware(struct xs_group *group)
 /* ---- a device ---- */
 
 /* Its operations are ours. They may not be after a change of the group's type. */
-static void dma_take(struct xs_device *xdev)
+void xs_device_keep(struct xs_device *xdev)
 {
 	struct device *dev = xdev->dev;
 
@@ -259,15 +260,21 @@ static void dma_take(struct xs_device *xdev)
 	xdev->dma.iommu |= xs_dma_iommu_clear(dev);
 }
 
+/* By what the group's type is now; of a device that is gone nothing comes back. */
 static void dma_give_back(struct xs_device *xdev)
 {
 	struct iommu_domain *domain = xdev->gone ?
 		NULL : iommu_get_domain_for_dev(xdev->dev);
 
+	xs_device_keep(xdev);
 	set_dma_ops(xdev->dev, xdev->dma.ops);
 	xs_dma_iommu_restore(xdev->dev, xdev->dma.iommu && domain &&
 			     domain->type & __IOMMU_DOMAIN_DMA_API);
 	xdev->dma.iommu = false;
+}
+
+static void dma_forget(struct xs_device *xdev)
+{
 	xdev->taken = false;
 	xs_debug_forget(xdev->dev);
 	put_device(xdev->dev);
@@ -299,40 +306,81 @@ static void unclaim(struct xs_device *xdev)
 
 /* ---- give-back ---- */
 
-/* Frees @group if no device of it is left. */
-static void give_back(struct xs_group *group)
+/*
+ * The group's mutex is held, here and in the two below: no type changes. VFIO, or a
+ * driver with a domain of its own, has the group: the kernel's own path would be one
+ * for that.
+ */
+static int has_own_domain(struct device *dev, void *unused)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+
+	return domain && domain->type != IOMMU_DOMAIN_IDENTITY &&
+	       !(domain->type & __IOMMU_DOMAIN_DMA_API);
+}
+
+static struct xs_device *taken_device(struct xs_group *group, struct device *dev)
 {
 	struct xs_device *xdev;
 
 	list_for_each_entry(xdev, &group->devices, list)
-		if (xdev->taken)
+		if (xdev->dev == dev && xdev->taken && !xdev->gone)
+			return xdev;
+	return NULL;
+}
+
+static int hand_back(struct device *dev, void *group)
+{
+	struct xs_device *xdev = taken_device(group, dev);
+
+	if (xdev)
+		dma_give_back(xdev);
+	return 0;
+}
+
+/* A change of its type makes the operations of a group's devices the kernel's own. */
+static int keep(struct device *dev, void *group)
+{
+	struct xs_device *xdev = taken_device(group, dev);
+
+	if (xdev)
+		xs_device_keep(xdev);
+	return 0;
+}
+
+/* False: not now. Frees @group if no device of it is left. */
+static bool give_back(struct xs_group *group)
+{
+	struct xs_device *xdev;
+
+	if (iommu_group_for_each_dev(group->iommu_group, NULL, has_own_domain))
+		return false;
+	iommu_group_for_each_dev(group->iommu_group, group, hand_back);
+	list_for_each_entry(xdev, &group->devices, list) {
+		if (xdev->taken && xdev->gone)
 			dma_give_back(xdev);
+		if (xdev->taken)
+			dma_forget(xdev);
+	}
 	engine_stop(group);
 	xs_group_clean(group);
 	module_put(THIS_MODULE);
+	return true;
 }
 
 static void check_lingering(struct work_struct *work);
 static DECLARE_DELAYED_WORK(linger_work, check_lingering);
+static struct workqueue_struct *linger_queue;
 
 static bool lingers(const struct xs_group *group)
 {
 	return group->front && !group->attached;
 }
 
-/*
- * A change of its type makes the operations of a group's devices the kernel's own.
- * Those of one that lingers are made ours again, under the mutex of that change.
- */
-static int keep(struct device *dev, void *data)
+void xs_group_end_lingering(struct xs_group *group)
 {
-	struct xs_group *group = data;
-	struct xs_device *xdev;
-
-	list_for_each_entry(xdev, &group->devices, list)
-		if (xdev->dev == dev && xdev->taken)
-			dma_take(xdev);
-	return 0;
+	if (lingers(group) && xs_engine_live(&group->engine) <= 0)
+		give_back(group);
 }
 
 static void check_lingering(struct work_struct *work)
@@ -344,30 +392,24 @@ static void check_lingering(struct work_struct *work)
 	list_for_each_entry_safe(group, next, &xs_groups, list) {
 		if (!lingers(group))
 			continue;
-		if (xs_engine_live(&group->engine) > 0) {
-			iommu_group_for_each_dev(group->iommu_group, group,
-						 keep);
-			again = true;
+		if (xs_engine_live(&group->engine) <= 0 && give_back(group))
 			continue;
-		}
-		pr_info("group %d: lingers no more: what was in use is freed\n",
-			iommu_group_id(group->iommu_group));
-		give_back(group);
+		iommu_group_for_each_dev(group->iommu_group, group, keep);
+		again = true;
 	}
 	mutex_unlock(&xs_mutex);
 	if (again)
-		schedule_delayed_work(&linger_work,
-				      time_before(jiffies,
-						  READ_ONCE(attached_jiffies) +
-						  HURRY_TICKS) ?
-				      1 : LINGER_TICKS);
+		queue_delayed_work(linger_queue, &linger_work,
+				   time_before(jiffies,
+					       READ_ONCE(attached_jiffies) +
+					       HURRY_TICKS) ? 1 : LINGER_TICKS);
 }
 
 /* A stock tracepoint: the type of a group may have changed. */
 static void domain_attached(void *unused, struct device *dev)
 {
 	WRITE_ONCE(attached_jiffies, jiffies);
-	mod_delayed_work(system_wq, &linger_work, 0);
+	mod_delayed_work(linger_queue, &linger_work, 0);
 }
 
 /*
@@ -385,16 +427,13 @@ static void released(struct device *dev, void *data)
 	xdev->bound = false;
 	xdev->aware = false;
 	group->attached--;
-	if (group->attached) {
-		xs_group_update_aware(group);
-	} else {
-		group->aware = false;
+	xs_group_update_aware(group);
+	if (!group->attached) {
 		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
-		if (xs_engine_live(&group->engine) > 0) {
+		if (xs_engine_live(&group->engine) > 0 || !give_back(group)) {
 			xs_world_leave(group);
-			mod_delayed_work(system_wq, &linger_work, LINGER_TICKS);
-		} else {
-			give_back(group);
+			queue_delayed_work(linger_queue, &linger_work,
+					   LINGER_TICKS);
 		}
 	}
 	unclaim(xdev);
@@ -408,7 +447,7 @@ static const char *engine_for(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
 
-	if (group->attached)
+	if (group->attached && !xs_world_is_nowhere(group))
 		return NULL;
 	if (group->front)
 		return engine_resume(group, xdev->dev);
@@ -444,7 +483,7 @@ static const char *take(struct xs_device *xdev)
 	if (!xdev->taken)
 		get_device(dev);
 	xdev->taken = true;
-	dma_take(xdev);
+	xs_device_keep(xdev);
 	xdev->bound = true;
 	xdev->group->attached++;
 	xs_group_update_aware(xdev->group);
@@ -458,6 +497,7 @@ void xs_device_bind(struct xs_device *xdev)
 	const char *failure = "the module is being unloaded";
 
 	lockdep_assert_held(&xs_mutex);
+	xs_group_end_lingering(group);
 	xs_device_choose(xdev, true);
 	if (!group->policy || xdev->bound || !xs_device_has_driver(xdev))
 		return;
@@ -469,10 +509,10 @@ void xs_device_bind(struct xs_device *xdev)
 		failure = take(xdev);
 		module_put(THIS_MODULE);
 	}
-	if (!failure || !group->attached)
+	if (!failure || xdev->bound || !group->attached)
 		group->failure = failure;
 	if (failure && xdev->bound)
-		dev_err(xdev->dev, "xsmmu: its maps fail until what a driver before has left is freed: %s\n",
+		dev_err(xdev->dev, "xsmmu: all its maps fail, as what a driver before has left is in use still: %s\n",
 			failure);
 	else if (failure)
 		dev_err(xdev->dev, "xsmmu: not taken over, the kernel's own path stays: %s\n",
@@ -481,7 +521,15 @@ void xs_device_bind(struct xs_device *xdev)
 
 int xs_takeover_start(void)
 {
-	return register_trace_attach_device_to_domain(domain_attached, NULL);
+	int error;
+
+	linger_queue = alloc_workqueue("xsmmu", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	if (!linger_queue)
+		return -ENOMEM;
+	error = register_trace_attach_device_to_domain(domain_attached, NULL);
+	if (error)
+		destroy_workqueue(linger_queue);
+	return error;
 }
 
 /* No group has an engine. */
@@ -490,4 +538,5 @@ void xs_takeover_stop(void)
 	unregister_trace_attach_device_to_domain(domain_attached, NULL);
 	tracepoint_synchronize_unregister();
 	cancel_delayed_work_sync(&linger_work);
+	destroy_workqueue(linger_queue);
 }

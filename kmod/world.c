@@ -195,14 +195,14 @@ static __always_inline size_t remove_some(struct xs_group *group,
 					  xs_gather_t *gather, u64 iova,
 					  u64 pages)
 {
+	typeof(group->unmap_pages) unmap_pages = READ_ONCE(group->unmap_pages);
 	struct iommu_domain *domain = group->domain;
 
 	if (xs_have_generic_pt() && group->generic)
 		return xs_domain_unmap_generic(domain, iova,
 					       pages << PAGE_SHIFT, gather);
-	if (likely(group->unmap_pages && pages <= SINGLE_PAGES_MAX))
-		return group->unmap_pages(domain, iova, PAGE_SIZE, pages,
-					  gather);
+	if (likely(unmap_pages && pages <= SINGLE_PAGES_MAX))
+		return unmap_pages(domain, iova, PAGE_SIZE, pages, gather);
 	return iommu_unmap_fast(domain, iova, pages << PAGE_SHIFT, gather);
 }
 
@@ -380,9 +380,12 @@ static void world_surplus(void *world)
 		schedule_work(&group->trim);
 }
 
+DEFINE_SRCU(xs_world_srcu);
+
 static void world_quiesce(void *world)
 {
 	synchronize_rcu();
+	synchronize_srcu(&xs_world_srcu);
 }
 
 /* ---- clock, memory, tracing ---- */
@@ -596,7 +599,7 @@ static void forget_iommu(struct xs_group *group)
 	group->map_pages = NULL;
 	group->unmap_pages = NULL;
 	group->syncs_maps = false;
-	synchronize_rcu();
+	world_quiesce(group);
 }
 
 /* The engine's calls go to @domain from the return on. */
@@ -604,7 +607,7 @@ static void move(struct xs_group *group, struct iommu_domain *domain)
 {
 	forget_iommu(group);
 	WRITE_ONCE(group->domain, domain);
-	synchronize_rcu();
+	world_quiesce(group);
 }
 
 const struct xs_world_ops xs_linux_world = {
@@ -635,9 +638,10 @@ void xs_world_leave(struct xs_group *group)
 
 	if (xs_world_is_nowhere(group))
 		return;
-	if (!atomic_read(&group->partial))
+	if (!group->lingered)
 		atomic_inc(&group->partial);
-	synchronize_rcu();
+	group->lingered = true;
+	world_quiesce(group);
 	mutex_lock(&group->trimming);
 	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {
 		if (mappings++ < NAMED_MAX)
@@ -647,9 +651,9 @@ void xs_world_leave(struct xs_group *group)
 		pages_left += pages;
 		iova += (u64)pages << PAGE_SHIFT;
 	}
-	mutex_unlock(&group->trimming);
 	xs_engine_settle(&group->engine);
 	move(group, &nowhere);
+	mutex_unlock(&group->trimming);
 	pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone. Devices cannot reach them any more; close what uses them, and the group is given back\n",
 		id, pages_left, mappings);
 }
@@ -686,6 +690,7 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 		at->cpu = cpu;
 	}
 	atomic_set(&group->partial, 0);
+	group->lingered = false;
 	spin_lock_init(&group->leaving);
 	group->domain = domain;
 	probe_iommu(group, domain, dev);

@@ -32,6 +32,7 @@
 #include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/spinlock.h>
+#include <linux/srcu.h>
 #include <linux/workqueue.h>
 
 #include <xsmmu/engine.h>
@@ -77,14 +78,15 @@ struct xs_group_syncs {
  * @aware:	all drivers of those are batch-aware
  * @front:	what the devices' dma_ops point to; the fields below are valid while
  *		it is not NULL: there is an engine
- * @domain:	the group's default domain; while it lingers, one that maps nothing
+ * @domain:	the group's default domain; from when it lingers until a driver comes
+ *		for which it translates, one that maps nothing
  * @geometry:	of the default domain, when the engine was made
  * @syncs_maps:	each map needs a sync, and it is ours to make
  * @leaving:	of remove_partial()
  * @map_pages:	the domain's own, where maps need no sync; NULL where they do
  * @unmap_pages: the domain's own, for what was mapped as single pages
  * @partial:	calls at work that remove what may not be mapped in part, and one
- *		more from the first lingering on
+ *		more once it has @lingered
  * @generic:	maps need no sync and the domain has generic page tables
  * @prunes:	an unmap of nothing frees empty page-table pages
  * @range_max_lg2: log2 of the largest page-selective command, in pages
@@ -116,6 +118,7 @@ struct xs_group {
 			      size_t page_bytes, size_t pages,
 			      struct iommu_iotlb_gather *gather);
 	atomic_t partial;
+	bool lingered;
 	spinlock_t leaving;
 	bool syncs_maps;
 	bool generic;
@@ -183,8 +186,14 @@ static inline bool xs_device_has_driver(const struct xs_device *xdev)
 	return driver && !to_pci_driver(driver)->driver_managed_dma;
 }
 
-/* takeover.c; all under xs_mutex but the last one */
+/*
+ * takeover.c; all under xs_mutex but the last two. xs_device_keep(): something has
+ * made the operations of a device that is taken the kernel's own. A group whose
+ * handles are all gone is given back by xs_group_end_lingering(), if not before.
+ */
 void xs_device_bind(struct xs_device *xdev);
+void xs_device_keep(struct xs_device *xdev);
+void xs_group_end_lingering(struct xs_group *group);
 void xs_group_set(struct xs_group *group);
 void xs_group_update_aware(struct xs_group *group);
 int xs_takeover_start(void);
@@ -261,8 +270,12 @@ void xs_debug_forget(struct device *dev);
  * world.c. A map with XS_MAP_UNSYNCED, where xs_world_map_unsynced() gives it,
  * is to be followed by xs_world_sync_maps() for its range. What a map of many
  * parts has left when one failed is undone by xs_world_unmap_partial().
+ *
+ * xs_world_srcu is for calls that are not in the engine's own sections, since they may
+ * take long, and for what follows a free: neither a group nor its domain goes before.
  */
 #define XS_MAP_UNSYNCED	BIT(31)
+extern struct srcu_struct xs_world_srcu;
 extern const struct xs_world_ops xs_linux_world;
 u32 xs_world_map_unsynced(const struct xs_group *group);
 int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages);

@@ -140,6 +140,25 @@ case_a_driver_comes_while_its_group_lingers() {
 	all_off
 }
 
+# A device that is pulled, and plugged in again, while something of it is in use.
+case_a_device_goes_while_its_group_lingers() {
+	linger fused
+	echo 1 >"$(device_dir $TESTDEV)/remove"
+	expect_equal "the module's reference count" "$(references)" 1
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	until_true 10 is_unused || failure "the module's reference count is $(references)"
+	echo 1 >/sys/bus/pci/rescan
+	unbind $TESTDEV
+	strays=0
+	expect_equal "the state" "$(get $TESTDEV state)" idle
+	given_back
+	all_off
+}
+
+is_unused() {
+	[ "$(references)" = 0 ]
+}
+
 # The group's type may change meanwhile: its old domain is gone then.
 case_the_type_changes_while_a_group_lingers() {
 	strays=$(stat_of $TESTDEV strays)
@@ -148,7 +167,7 @@ case_the_type_changes_while_a_group_lingers() {
 	set_group_type $TESTDEV identity
 	log_mark
 	if rude api 2>/dev/null; then failure "a driver could map"; fi
-	log_since | grep -q 'its maps fail until' || failure "the log does not say why"
+	log_since | grep -q 'all its maps fail' || failure "the log does not say why"
 	echo $(($(cat /tmp/map_failures.$TESTDEV 2>/dev/null || echo 0) + 1)) >/tmp/map_failures.$TESTDEV
 	set_group_type $TESTDEV "$type"
 	sleep 1

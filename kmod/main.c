@@ -38,15 +38,15 @@ bool xs_fails(void)
 
 static char *policy = "none";
 module_param(policy, charp, 0444);
-MODULE_PARM_DESC(policy, "like the rules \"class:02=POLICY;*=strict\" behind all others (default none)");
+MODULE_PARM_DESC(policy, "like two rules behind all: class:02=POLICY;*=strict (default none)");
 
 static char *rules = "";
 module_param(rules, charp, 0444);
-MODULE_PARM_DESC(rules, "which devices get which policy: \"MATCH=POLICY[,TUNABLE:VALUE...];...\"; see docs/use.md");
+MODULE_PARM_DESC(rules, "which devices get which policy: MATCH=POLICY[,TUNABLE:VALUE...];...");
 
 static char *min_level = "";
 module_param(min_level, charp, 0444);
-MODULE_PARM_DESC(min_level, "no policy of a lower level can be chosen: none, lazy, bounded, held or strict (default none; strict with iommu.strict=1 and under lockdown)");
+MODULE_PARM_DESC(min_level, "the floor: none, lazy, bounded, held or strict");
 
 static enum cpuhp_state hotplug_state;
 

@@ -429,6 +429,7 @@ static void released(struct device *dev, void *data)
 	group->attached--;
 	xs_group_update_aware(group);
 	if (!group->attached) {
+		group->failure = NULL;
 		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
 		if (xs_engine_live(&group->engine) > 0 || !give_back(group)) {
 			xs_world_leave(group);

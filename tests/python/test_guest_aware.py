@@ -33,7 +33,7 @@ def test_aware(case: str) -> None:
 # See sim/README.md.
 FAULTS_OF_THE_FORKS = {
     "bounce slot": ("dma_unmap_page_attrs(dev, addr, size, dir, attrs);", "do { } while (0);"),
-    "no operations": ("dev->dma_ops && dev->dma_ops->mmap", "dev->dma_ops->mmap"),
+    "no operations": ("xs_is_front(dev->dma_ops)", "dev->dma_ops->mmap == mmap_coherent"),
 }
 
 

@@ -525,6 +525,7 @@ static void check_most(struct world *world, const struct xs_policy *policy)
 					      MEMORY_PERMANENT);
 			for (u32 j = 0; j < 20; j++)
 				driver_unmap(world, &many[j], false);
+			test_relax();
 		}
 		CHECK(world->synced_pages_max <
 		      limits[i] + XS_BLOCK_PAGES);

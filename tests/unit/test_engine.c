@@ -536,7 +536,7 @@ static void most(void)
 {
 	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
 		struct world *world = begin(xs_policies[i].name,
-					    WORLD_BLOCKS_MAX, 1);
+					    128, 1);
 
 		check_most(world, &xs_policies[i]);
 		world_end(world);

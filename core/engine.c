@@ -3,6 +3,14 @@
 #include <xsmmu/place.h>
 #include <xsmmu/sync.h>
 
+/* ---- strays ---- */
+
+void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what)
+{
+	xs_count(engine->counts, strays, 1);
+	xs_ops(engine)->stray(xs_world(engine), iova, what);
+}
+
 /* ---- sync points ---- */
 
 bool xs_engine_poll(struct xs_engine *engine)

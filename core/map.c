@@ -147,8 +147,7 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 
 static xs_noinline void xs_map_nothing(struct xs_engine *engine)
 {
-	xs_count(engine->counts, strays, 1);
-	xs_warn_once(true, "a map of no pages, or of too many: ignored");
+	xs_engine_stray(engine, 0, "a map of no pages, or of too many");
 }
 
 /* Place @pages pages and say what they are; small ones have slots to be filled. */
@@ -273,8 +272,7 @@ u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last)
 
 	xs_enter();
 	if (!pages || pages > XS_BLOCK_PAGES) {
-		xs_count(engine->counts, strays, 1);
-		xs_warn_once(true, "a block of so many pages is asked for");
+		xs_engine_stray(engine, 0, "a block of no pages, or of too many");
 	} else {
 		block = xs_place_own(engine, xs_policy_of(engine), pages, last);
 		iova = block ? block->iova : 0;
@@ -303,8 +301,7 @@ static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
 			if (xs_a64_try(&block->own, &own, own & ~mask))
 				return block;
 	}
-	xs_count(engine->counts, strays, 1);
-	xs_warn_once(true, "a driver uses a block that is not its own: ignored");
+	xs_engine_stray(engine, iova, "a use of a block that is not the driver's own");
 	return 0;
 }
 

@@ -23,10 +23,9 @@ static void xs_count_unmap(struct xs_engine *engine, u32 pages)
 		xs_count(engine->counts, unmap_extra_pages, pages - 1);
 }
 
-static xs_noinline void xs_stray(struct xs_engine *engine)
+static xs_noinline void xs_stray(struct xs_engine *engine, u64 iova)
 {
-	xs_count(engine->counts, strays, 1);
-	xs_warn_once(true, "an unmap of what is not mapped so: ignored");
+	xs_engine_stray(engine, iova, "an unmap of what is not mapped so");
 }
 
 /* ---- claiming ---- */
@@ -261,7 +260,7 @@ static bool xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages)
 	if (claimed)
 		xs_count_unmap(engine, pages);
 	else
-		xs_stray(engine);
+		xs_stray(engine, iova);
 	xs_exit();
 	/* It may take long, and nobody else knows the run. */
 	if (claimed)
@@ -286,7 +285,7 @@ static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
 	if (claimed)
 		xs_claim_unmap(engine, xs_policy_of(engine), &claim, how);
 	else
-		xs_stray(engine);
+		xs_stray(engine, iova);
 	xs_exit();
 	return claimed;
 }
@@ -480,7 +479,7 @@ static u64 xs_claim_each(struct xs_engine *engine, u64 page, u64 mask)
 		if (xs_likely(xs_claim(engine, &claim)))
 			claimed |= rest & -rest;
 		else
-			xs_stray(engine);
+			xs_stray(engine, claim.page << XS_PAGE_LG2);
 	}
 	return claimed;
 }
@@ -512,7 +511,7 @@ void xs_engine_unmap_in_block_no_sync(struct xs_engine *engine, u64 iova,
 	xs_enter();
 	policy = xs_policy_of(engine);
 	if (page & (XS_BLOCK_PAGES - 1)) {
-		xs_stray(engine);
+		xs_stray(engine, iova);
 	} else if (xs_policy_waits(policy)) {
 		mask = xs_claim_each(engine, page, mask);
 		if (mask) {

@@ -9,7 +9,6 @@
  * highest level counts.
  */
 #include <linux/dma-map-ops.h>
-#include <linux/fs.h>
 #include <linux/pci.h>
 #include <linux/security.h>
 #include <linux/slab.h>
@@ -35,33 +34,11 @@ bool xs_choice_is_allowed(const struct xs_policy *policy)
 	return xs_policy_level(policy, false) >= floor_level;
 }
 
-/* Was the kernel's own path made strict at boot? If that cannot be read, it may be. */
-static bool kernel_is_strict(void)
-{
-	char *line = (char *)get_zeroed_page(GFP_KERNEL);
-	struct file *file = filp_open("/proc/cmdline", O_RDONLY, 0);
-	bool strict = true;
-	loff_t at = 0;
-	char *word, *rest = line;
-
-	if (!IS_ERR(file)) {
-		if (line && kernel_read(file, line, PAGE_SIZE - 1, &at) > 0)
-			strict = IS_ENABLED(CONFIG_IOMMU_DEFAULT_DMA_STRICT);
-		filp_close(file, NULL);
-	}
-	while (line && (word = strsep(&rest, " \n")))
-		if (!strncmp(word, "iommu.strict=", 13) &&
-		    kstrtobool(word + 13, &strict))
-			strict = true;
-	free_page((unsigned long)line);
-	return strict;
-}
-
 static int set_floor(const char *name)
 {
 	if (!*name) {
 		/* Reading registers of devices is what comes nearest to it. */
-		if (security_locked_down(LOCKDOWN_PCI_ACCESS) || kernel_is_strict())
+		if (security_locked_down(LOCKDOWN_PCI_ACCESS) || xs_boot_is_strict())
 			floor_level = XS_LEVEL_STRICT;
 		return 0;
 	}
@@ -130,7 +107,10 @@ static int refuse(struct xs_device *xdev, int error, const char *why)
 int xs_device_check(struct xs_device *xdev)
 {
 	struct pci_dev *pdev = to_pci_dev(xdev->dev);
+	const char *untried = xs_world_check(xdev->dev);
 
+	if (untried)
+		return refuse(xdev, -EOPNOTSUPP, untried);
 	if (pdev->untrusted || pdev->external_facing)
 		return refuse(xdev, -EPERM,
 			      "untrusted (external-facing) device: only the kernel's own path bounces its partial pages");

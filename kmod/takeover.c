@@ -90,6 +90,44 @@ static int reserve(struct xs_group *group)
 	return error;
 }
 
+/* What the kernel's own path allocates is below this, while there is room. */
+#define LEFTOVERS_END	BIT_ULL(32)
+
+/*
+ * A driver may have left something mapped there, or have handles that it will free
+ * yet: where it is nothing of ours may be. The kernel's allocator goes
+ * down from the top, and above 4 GiB ours comes up from the bottom.
+ * 0 or -ENOMEM.
+ */
+static int reserve_leftovers(struct xs_group *group, struct iommu_domain *domain,
+			     struct device *dev)
+{
+	u64 end = min(domain->geometry.aperture_end, LEFTOVERS_END - 1);
+	u64 iova = domain->geometry.aperture_start, blocks = 0;
+	int error = 0;
+
+	if (group->clean)
+		return 0;
+	while (!error && iova < end) {
+		u64 phys = iommu_iova_to_phys(domain, iova);
+
+		if (!phys) {
+			iova += PAGE_SIZE;
+			continue;
+		}
+		/* A direct mapping is one of a reserved region, unless by chance. */
+		error = xs_space_reserve(&group->engine.space, iova, iova);
+		blocks += phys != iova;
+		iova = ALIGN_DOWN(iova, XS_BLOCK_BYTES) + XS_BLOCK_BYTES;
+		cond_resched();
+	}
+	group->clean = !blocks && !error;
+	if (blocks)
+		dev_warn(dev, "xsmmu: a driver has left %llu blocks of IOVAs mapped on the kernel's own path, below 4 GiB: they are not handed out\n",
+			 blocks);
+	return error;
+}
+
 /* CPUs that go off-line from now on retire from the engine. */
 static void run(struct xs_group *group)
 {
@@ -157,7 +195,7 @@ static const char *engine_make(struct xs_group *group, struct device *dev,
 		xs_world_exit(group);
 		return "no IOVA space or out of memory";
 	}
-	if (reserve(group)) {
+	if (reserve(group) || reserve_leftovers(group, domain, dev)) {
 		xs_world_exit(group);
 		xs_engine_destroy(&group->engine);
 		return "out of memory";
@@ -500,8 +538,12 @@ void xs_device_bind(struct xs_device *xdev)
 	lockdep_assert_held(&xs_mutex);
 	xs_group_end_lingering(group);
 	xs_device_choose(xdev, true);
-	if (!group->policy || xdev->bound || !xs_device_has_driver(xdev))
+	if (xdev->bound || !xs_device_has_driver(xdev))
 		return;
+	if (!group->policy) {
+		group->clean = false;
+		return;
+	}
 	/*
 	 * An unload may be on its way already: past its look at our references, and
 	 * waiting for the notifier that called us. It would free what is taken now.
@@ -512,6 +554,8 @@ void xs_device_bind(struct xs_device *xdev)
 	}
 	if (!failure || xdev->bound || !group->attached)
 		group->failure = failure;
+	if (failure && !xdev->bound)
+		group->clean = false;
 	if (failure && xdev->bound)
 		dev_err(xdev->dev, "xsmmu: all its maps fail, as what a driver before has left is in use still: %s\n",
 			failure);

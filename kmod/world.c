@@ -424,6 +424,18 @@ static void world_synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 			   pages, ranges, sent->page, sent->domain, oldest_ns);
 }
 
+/* Once for each group and engine: who does it once does it often. */
+static void world_stray(void *world, u64 iova, const char *what)
+{
+	struct xs_group *group = world;
+
+	if (READ_ONCE(group->strayed))
+		return;
+	WRITE_ONCE(group->strayed, true);
+	WARN(1, "xsmmu: %s: ignored: %s, IOVA 0x%llx\n", group->name, what,
+	     iova);
+}
+
 /* ---- sync points ---- */
 
 /*
@@ -557,10 +569,29 @@ static bool read_iommu_attribute(struct device *dev, const char *group_name,
 	return found;
 }
 
+#define VTD_ECAP_SMTS(ecap)	((ecap) >> 43 & 1)
 #define VTD_CAP_RWBF(cap)	((cap) >> 4 & 1)
 #define VTD_CAP_CM(cap)		((cap) >> 7 & 1)
 #define VTD_CAP_PSI(cap)	((cap) >> 39 & 1)
 #define VTD_CAP_MAMV(cap)	((cap) >> 48 & 0x3f)
+
+/*
+ * What a lab run has covered: VT-d, in legacy mode, in which its tables are of the second
+ * stage. The engine asks the IOMMU core for nothing that others do not do, but
+ * nobody has seen it.
+ */
+const char *xs_world_check(struct device *dev)
+{
+	u64 ecap;
+
+	if (!dev->iommu || !dev->iommu->iommu_dev)
+		return "it is behind no IOMMU";
+	if (!read_iommu_attribute(dev, "intel-iommu", "ecap", &ecap))
+		return "its IOMMU is none that was tried (Intel VT-d was)";
+	if (VTD_ECAP_SMTS(ecap) && xs_boot_is_scalable())
+		return "its IOMMU is in scalable mode, which was not tried: boot with intel_iommu=on,sm_off";
+	return NULL;
+}
 
 /*
  * Decide once what each map and each invalidation is like here. An IOMMU
@@ -622,6 +653,7 @@ const struct xs_world_ops xs_linux_world = {
 	.quiesce = world_quiesce,
 	.surplus = world_surplus,
 	.prune = world_prune,
+	.stray = world_stray,
 	.synced = world_synced,
 };
 
@@ -691,6 +723,8 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 	}
 	atomic_set(&group->partial, 0);
 	group->lingered = false;
+	group->strayed = false;
+	strscpy(group->name, dev_name(dev), sizeof(group->name));
 	spin_lock_init(&group->leaving);
 	group->domain = domain;
 	probe_iommu(group, domain, dev);

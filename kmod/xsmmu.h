@@ -73,6 +73,8 @@ struct xs_group_syncs {
  * @policy:	chosen, NULL for none
  * @tuning:	the operator's, valid with @policy
  * @chosen:	by the operator, and not by a rule
+ * @clean:	the kernel's own path has nothing mapped below 4 GiB, as no driver has
+ *		used it since that was looked at
  * @devices:	our struct xs_device, all of the group's PCI devices
  * @attached:	devices with a driver that is served
  * @aware:	all drivers of those are batch-aware
@@ -82,6 +84,8 @@ struct xs_group_syncs {
  *		for which it translates, one that maps nothing
  * @geometry:	of the default domain, when the engine was made
  * @syncs_maps:	each map needs a sync, and it is ours to make
+ * @name:	of the device it was made for, for the log
+ * @strayed:	a call that was ignored has been warned of
  * @leaving:	of remove_partial()
  * @map_pages:	the domain's own, where maps need no sync; NULL where they do
  * @unmap_pages: the domain's own, for what was mapped as single pages
@@ -106,6 +110,7 @@ struct xs_group {
 	const struct xs_policy *policy;
 	struct xs_tuning tuning;
 	bool chosen;
+	bool clean;
 	struct list_head devices;
 
 	u32 attached;
@@ -117,6 +122,8 @@ struct xs_group {
 	size_t (*unmap_pages)(struct iommu_domain *domain, unsigned long iova,
 			      size_t page_bytes, size_t pages,
 			      struct iommu_iotlb_gather *gather);
+	char name[32];
+	bool strayed;
 	atomic_t partial;
 	bool lingered;
 	spinlock_t leaving;
@@ -178,12 +185,16 @@ const char *xs_group_state(struct xs_group *group);
 s64 xs_group_live(struct xs_group *group);
 void xs_group_sum(struct xs_group *group, struct xs_ledger *sum);
 
-/* Does it have a driver that uses the DMA API? Bridges' manage it themselves. */
+/*
+ * Does it have a driver that uses the DMA API? Bridges' do not, or manage it
+ * themselves; not all of them say so (shpchp).
+ */
 static inline bool xs_device_has_driver(const struct xs_device *xdev)
 {
 	struct device_driver *driver = READ_ONCE(xdev->dev->driver);
 
-	return driver && !to_pci_driver(driver)->driver_managed_dma;
+	return driver && !to_pci_driver(driver)->driver_managed_dma &&
+	       !pci_is_bridge(to_pci_dev(xdev->dev));
 }
 
 /*
@@ -259,6 +270,14 @@ static inline struct xs_group *xs_group_of(struct device *dev)
 	return *container_of(dev->dma_ops, struct xs_front, ops)->group;
 }
 
+/*
+ * boot.c; they may sleep. xs_boot_is_strict(): was the kernel's own path made strict?
+ * xs_boot_is_scalable(): do VT-d IOMMUs that can work in scalable mode? If that cannot
+ * be read, they are.
+ */
+bool xs_boot_is_strict(void);
+bool xs_boot_is_scalable(void);
+
 /* debug.c; xs_debug_on(): is misuse to be found? */
 DECLARE_STATIC_KEY_FALSE(xs_debug_key);
 #define xs_debug_on()	static_branch_unlikely(&xs_debug_key)
@@ -267,7 +286,8 @@ void xs_debug_sync(struct device *dev);
 void xs_debug_forget(struct device *dev);
 
 /*
- * world.c. A map with XS_MAP_UNSYNCED, where xs_world_map_unsynced() gives it,
+ * world.c. xs_world_check(): NULL if the IOMMU of a device is of a kind that was tried,
+ * or why not; may sleep. A map with XS_MAP_UNSYNCED, where xs_world_map_unsynced() gives it,
  * is to be followed by xs_world_sync_maps() for its range. What a map of many
  * parts has left when one failed is undone by xs_world_unmap_partial().
  *
@@ -282,6 +302,7 @@ int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_trim(struct work_struct *work);
+const char *xs_world_check(struct device *dev);
 int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 		  struct device *dev);
 void xs_world_enter(struct xs_group *group, struct iommu_domain *domain,

@@ -126,6 +126,13 @@ static void world_surplus(void *world)
 	world_trim_wanted = true;
 }
 
+static void world_stray(void *world, u64 iova, const char *what)
+{
+	(void)world;
+	(void)iova;
+	scale_fail(what);
+}
+
 const struct xs_world_ops world_ops = {
 	.map = world_map,
 	.remove = world_remove,
@@ -137,6 +144,7 @@ const struct xs_world_ops world_ops = {
 	.free = world_free,
 	.quiesce = world_quiesce,
 	.surplus = world_surplus,
+	.stray = world_stray,
 };
 
 xs_counts_t *xs_counts_new(void)

@@ -187,6 +187,15 @@ static void synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 	sim_event(EV_SYNC, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&sync);
 }
 
+static void stray(void *world, u64 iova, const char *what)
+{
+	(void)world;
+	if (!sim_me->straying)
+		sim_fail("accounts", "the engine ignores %s, at 0x%llx", what,
+			 (unsigned long long)iova);
+	sim_me->warnings++;
+}
+
 const struct xs_world_ops sim_ops = {
 	.map = iommu_map,
 	.remove = iommu_remove,
@@ -198,5 +207,6 @@ const struct xs_world_ops sim_ops = {
 	.free = memory_free,
 	.quiesce = cpus_quiesce,
 	.prune = prune,
+	.stray = stray,
 	.synced = synced,
 };

@@ -44,7 +44,7 @@ struct sim_cpu {
 	bool started;		/* has a stack that runs */
 	bool busy;		/* in a step */
 	bool interrupted;	/* runs an interrupt */
-	u32 straying;		/* in a call that is to warn, how often */
+	u32 straying;		/* in a call that is to be ignored, how often */
 	u32 warnings;		/* in those */
 	u32 causes;		/* of a sync, that the running call can have */
 	u64 map;		/* the number of the running one, 0: none */

@@ -126,6 +126,12 @@ static void world_quiesce(void *unused)
 	ex_grace(EX_SITE(EX_FULL, "quiesce"));
 }
 
+static void world_stray(void *unused, u64 iova, const char *what)
+{
+	if (!world.expected || strcmp(world.expected, what))
+		ex_fail("stray: %s", what);
+}
+
 static const struct xs_world_ops ops = {
 	.map = world_map,
 	.remove = world_remove,
@@ -136,13 +142,14 @@ static const struct xs_world_ops ops = {
 	.alloc = world_alloc,
 	.free = world_free,
 	.quiesce = world_quiesce,
+	.stray = world_stray,
 };
 
 /* ---- what platform.h leaves to us ---- */
 
 bool xs_warn_once(bool broken, const char *text)
 {
-	if (broken && (!world.expected || strcmp(world.expected, text)))
+	if (broken)
 		ex_fail("warning: %s", text);
 	return broken;
 }

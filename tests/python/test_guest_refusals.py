@@ -40,14 +40,19 @@ def external_facing_port(folder: Path) -> list[str]:
     return ["-acpitable", f"file={path}"]
 
 
+def scalable_mode(_folder: Path) -> list[str]:
+    return ["-global", "intel-iommu.scalable-mode=on"]
+
+
 REFUSALS = guests.Machine(("refusals", "choice"), qemu_options=external_facing_port)
 NO_IOMMU = guests.Machine(("noiommu",), words=("intel_iommu=off",))
-STRICT = guests.Machine(("floor",), words=("iommu.strict=1",))
+UNTRIED = guests.Machine(("untried",), qemu_options=scalable_mode)
+STRICT = guests.Machine(("floor",), words=("iommu.strict=1", "intel_iommu=on,sm_off"), qemu_options=scalable_mode)
 
 
 @cache
 def outcomes() -> list[guests.Outcome]:
-    return guests.boot(REFUSALS, NO_IOMMU, STRICT)
+    return guests.boot(REFUSALS, NO_IOMMU, STRICT, UNTRIED)
 
 
 @pytest.mark.guest
@@ -66,3 +71,9 @@ def test_no_iommu(case: str) -> None:
 @pytest.mark.parametrize("case", STRICT.cases())
 def test_strict_kernel(case: str) -> None:
     outcomes()[2].check(case)
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("case", UNTRIED.cases())
+def test_untried_iommu(case: str) -> None:
+    outcomes()[3].check(case)

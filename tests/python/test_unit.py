@@ -283,7 +283,7 @@ FAULTS = (
     ),
     Fault(
         "a stray is not counted",
-        "unmap.c",
+        "engine.c",
         "	xs_count(engine->counts, strays, 1);\n",
         "",
         ("only=stray_wild",),

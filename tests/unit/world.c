@@ -457,13 +457,18 @@ static void world_synced(void *opaque, u32 cpu, u32 cause, u32 pages,
 		put(&world->synced_pages_max, pages);
 }
 
+static void world_stray(void *opaque, u64 iova, const char *what)
+{
+	xs_warn_once(true, what);
+}
+
 /* What a world must have, and what it may. */
 #define BARE_OPS \
 	.map = world_map, .remove = world_remove, \
 	.invalidate = world_invalidate, .gather_init = world_gather_init, \
 	.clock = world_clock, .deferred = world_deferred, \
 	.alloc = world_alloc, .free = world_free_memory, \
-	.quiesce = world_quiesce
+	.quiesce = world_quiesce, .stray = world_stray
 
 static const struct xs_world_ops bare_ops = { BARE_OPS };
 

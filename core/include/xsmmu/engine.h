@@ -253,6 +253,12 @@ void xs_engine_sync(struct xs_engine *engine, enum xs_sync cause);
  */
 void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu);
 
+/*
+ * A call is ignored, as its caller cannot mean it: counted, and the world is told. For
+ * the engine's own files. Entered.
+ */
+void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what);
+
 /* The sum of all ledgers. */
 void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum);
 

@@ -109,6 +109,12 @@ struct xs_world_ops {
 	void (*prune)(void *world, u64 iova, u64 pages);
 
 	/*
+	 * A call was ignored, as its caller cannot mean it: @what, for a person to
+	 * read, at @iova, or 0. Not a fault of the engine's.
+	 */
+	void (*stray)(void *world, u64 iova, const char *what);
+
+	/*
 	 * A sync has finished on @cpu; for tracing. May be NULL.
 	 */
 	void (*synced)(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,

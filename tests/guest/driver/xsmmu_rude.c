@@ -10,6 +10,8 @@
  *		  something is written to the parameter release
  *   mode=slow    managed DMA memory that is freed two seconds after the driver's
  *		  end
+ *   mode=fill    mappings until there is no address left, each undone; each is
+ *                where it says, also beside what is late
  *   mode=stray   unmaps of what is not mapped so, which must change nothing
  *   mode=many    so many mappings at once that their page tables are worth
  *                freeing, each undone
@@ -27,7 +29,11 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, late, slow, stray, many, api or kernel");
+MODULE_PARM_DESC(mode, "fail, late, slow, fill, stray, many, api or kernel");
+
+static uint mask_bits = 64;
+module_param(mask_bits, uint, 0644);
+MODULE_PARM_DESC(mask_bits, "bits of the addresses that the device can use");
 
 #define LATE_PAGES	12
 #define MANY_PAGES	49152
@@ -448,15 +454,46 @@ static int slow(struct device *dev)
 	return devm_add_action(dev, be_slow, NULL);
 }
 
+#define FILL_MAX	4096
+
+/* With 24 bits these are all addresses there are. */
+static int fill(struct device *dev)
+{
+	dma_addr_t *addrs = kvcalloc(FILL_MAX, sizeof(*addrs), GFP_KERNEL);
+	struct page *page = alloc_page(GFP_KERNEL);
+	int error = addrs && page ? 0 : -ENOMEM;
+	u32 count = 0;
+
+	while (!error && count < FILL_MAX) {
+		addrs[count] = dma_map_page(dev, page, 0, PAGE_SIZE,
+					    DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, addrs[count]))
+			break;
+		if (translated(dev, addrs[count]) != page_to_phys(page))
+			error = wrong(dev, "a page is not where it was mapped");
+		count++;
+	}
+	if (!error && count < FILL_MAX / 2)
+		error = wrong(dev, "there were few addresses");
+	while (count)
+		dma_unmap_page(dev, addrs[--count], PAGE_SIZE, DMA_TO_DEVICE);
+	if (page)
+		__free_page(page);
+	kvfree(addrs);
+	return error;
+}
+
 static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	int error = pcim_enable_device(pdev);
 
 	if (error)
 		return error;
-	error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(mask_bits));
 	if (error)
 		return error;
+	if (sysfs_streq(mode, "fill"))
+		return fill(&pdev->dev);
 	if (sysfs_streq(mode, "fail"))
 		return fail(&pdev->dev);
 	if (sysfs_streq(mode, "late"))

@@ -246,7 +246,7 @@ void xs_engine_trim(struct xs_engine *engine)
 			xs_trim_free(engine, detached, count);
 			found = true;
 		}
-	} while (xs_space_end_trim(&engine->space) && found);
+	} while (xs_space_end_trim(&engine->space, found));
 }
 
 /* ---- set-up ---- */

@@ -191,15 +191,15 @@ u32 xs_space_detach(struct xs_space *space, u64 *from,
 	return count;
 }
 
-bool xs_space_end_trim(struct xs_space *space)
+bool xs_space_end_trim(struct xs_space *space, bool found)
 {
 	xs_flags_t flags = xs_lock(&space->lock);
-	bool surplus;
+	bool again;
 
 	space->surplus = false;
-	surplus = xs_space_has_surplus(space);
+	again = found && xs_space_has_surplus(space);
 	xs_unlock(&space->lock, flags);
-	return surplus;
+	return again;
 }
 
 void xs_space_free(struct xs_space *space, const struct xs_detached *detached,

@@ -182,6 +182,16 @@ static struct xs_block *xs_mark_dead(struct xs_engine *engine,
 	return block;
 }
 
+/* What was marked is to be synced at once. */
+static xs_noinline void xs_unmark_dead(struct xs_engine *engine,
+				       const struct xs_policy *policy,
+				       const struct xs_claim *claim)
+{
+	if (xs_syncs_on(policy, XS_SYNC_BLOCK))
+		xs_a64_andnot(&xs_space_block(&engine->space, claim->page)->dead,
+			      xs_block_mask(claim->page, claim->pages));
+}
+
 /* @held: the references of the claim are held, and @count of them; else one. */
 static bool xs_claim_defer(struct xs_engine *engine,
 			   const struct xs_policy *policy,
@@ -214,7 +224,9 @@ static bool xs_claim_defer(struct xs_engine *engine,
 		xs_sync_if_full(engine, cpu);
 	}
 	xs_cpu_unlock(cpu, flags);
-	if (room && empty)
+	if (xs_unlikely(!room))
+		xs_unmark_dead(engine, policy, claim);
+	else if (empty)
 		xs_sync_block(engine, empty);
 	return room;
 }

@@ -650,12 +650,12 @@ static void emptied_behind(void)
 	for (u32 i = 0; i < 300; i++)
 		xs_space_give_run(&s.space, runs[i], XS_LEAF_PAGES);
 	xs_local_restore(flags);
-	CHECK(xs_space_end_trim(&s.space) && s.space.surplus);
+	CHECK(xs_space_end_trim(&s.space, true) && s.space.surplus);
 	for (from = 0; from < XS_SPACE_PAGES;) {
 		count = xs_space_detach(&s.space, &from, detached);
 		xs_space_free(&s.space, detached, count);
 	}
-	CHECK(!xs_space_end_trim(&s.space) && !s.space.surplus);
+	CHECK(!xs_space_end_trim(&s.space, true) && !s.space.surplus);
 	end();
 }
 

@@ -100,10 +100,10 @@ void xs_space_free(struct xs_space *space, const struct xs_detached *detached,
 		   u32 count);
 
 /*
- * The world is to be told of a surplus again. True: there is one already. May
- * sleep.
+ * A round of a trim is over; did it find anything? True: there is a surplus again, so
+ * another one follows; else the world is to be told of the next. May sleep.
  */
-bool xs_space_end_trim(struct xs_space *space);
+bool xs_space_end_trim(struct xs_space *space, bool found);
 
 /* The block of an IOVA page, NULL if it was never taken. Entered. */
 static xs_inline struct xs_block *xs_space_block(const struct xs_space *space,

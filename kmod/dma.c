@@ -374,6 +374,58 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 			     pages_of(0, size), prot, last);
 }
 
+/* @count single pages, and the array of them; NULL: no memory. */
+static struct page **alloc_each(struct device *dev, u32 count, gfp_t gfp)
+{
+	struct page **pages = NULL;
+	u32 done;
+
+	if (count && !xs_fails())
+		pages = kvcalloc(count, sizeof(*pages), GFP_KERNEL);
+	for (done = 0; pages && done < count; done++) {
+		pages[done] = alloc_contiguous(dev, PAGE_SIZE, gfp);
+		if (pages[done])
+			continue;
+		while (done)
+			__free_page(pages[--done]);
+		kvfree(pages);
+		return NULL;
+	}
+	return pages;
+}
+
+static void free_each(struct page **pages, u32 count)
+{
+	while (count)
+		__free_page(pages[--count]);
+	kvfree(pages);
+}
+
+/* Map pages to IOVAs in a row. 0: none, or no memory. */
+static u64 map_each(struct device *dev, struct page **pages, u32 count,
+		    u32 prot, u64 last)
+{
+	struct xs_group *group = xs_group_of(dev);
+	u64 iova = xs_engine_reserve(&group->engine, count, last);
+	u32 i;
+
+	if (!iova)
+		return 0;
+	prot |= xs_world_map_unsynced(group);
+	for (i = 0; i < count; i++)
+		if (xs_engine_fill(&group->engine,
+				   iova + ((u64)i << PAGE_SHIFT),
+				   page_to_phys(pages[i]), 1, prot, count))
+			goto unmap;
+	if (!xs_world_sync_maps(group, iova, count)) {
+		trace_map(dev, iova, count);
+		return iova;
+	}
+unmap:
+	xs_world_unmap_partial(group, iova, count);
+	return 0;
+}
+
 /*
  * Scattered pages, contiguous for the CPU by vmap() and for the device by the
  * IOMMU. VM_MAP_PUT_PAGES gives pages and array to the area: vfree() is all.
@@ -381,51 +433,24 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 			     u32 prot, u64 last, dma_addr_t *handle)
 {
-	struct xs_group *group = xs_group_of(dev);
-	struct xs_engine *engine = &group->engine;
 	u32 count = pages_of(0, size);
-	struct page **pages;
+	struct page **pages = alloc_each(dev, count, gfp);
 	void *address = NULL;
-	u32 done = 0, i;
 	u64 iova;
 
-	if (!count)
-		return NULL;
-	pages = xs_fails() ? NULL :
-			     kvcalloc(count, sizeof(*pages), GFP_KERNEL);
 	if (!pages)
 		return NULL;
-	while (done < count) {
-		pages[done] = alloc_contiguous(dev, PAGE_SIZE, gfp);
-		if (!pages[done])
-			goto free_pages;
-		done++;
-	}
-	iova = xs_engine_reserve(engine, count, last);
-	if (!iova)
-		goto free_pages;
-	prot |= xs_world_map_unsynced(group);
-	for (i = 0; i < count; i++)
-		if (xs_engine_fill(engine, iova + ((u64)i << PAGE_SHIFT),
-				   page_to_phys(pages[i]), 1, prot, count))
-			goto unmap;
-	if (xs_world_sync_maps(group, iova, count))
-		goto unmap;
-	if (!xs_fails())
+	iova = map_each(dev, pages, count, prot, last);
+	if (iova && !xs_fails())
 		address = vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES,
 			       PAGE_KERNEL);
-	if (!address)
-		goto unmap;
-	trace_map(dev, iova, count);
-	*handle = iova;
-	return address;
-
-unmap:
-	xs_world_unmap_partial(group, iova, count);
-free_pages:
-	while (done)
-		__free_page(pages[--done]);
-	kvfree(pages);
+	if (address) {
+		*handle = iova;
+		return address;
+	}
+	if (iova)
+		unmap_pages(dev, iova, size, true);
+	free_each(pages, count);
 	return NULL;
 }
 
@@ -502,6 +527,62 @@ static void free_noncoherent(struct device *dev, size_t size, struct page *page,
 	srcu_read_unlock(&xs_world_srcu, section);
 }
 
+/*
+ * Up to 6.11 there is an operation for it; later, dma_alloc_noncontiguous() asks
+ * for contiguous memory if the operations are not the kernel's own.
+ */
+#ifdef XS_HAVE_ALLOC_NONCONTIGUOUS
+static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size,
+					    enum dma_data_direction dir,
+					    gfp_t gfp, unsigned long attrs)
+{
+	u32 count = pages_of(0, size);
+	struct dma_sgt_handle *memory = xs_fails() ?
+		NULL : kzalloc(sizeof(*memory), GFP_KERNEL);
+	u64 iova;
+
+	if (!memory)
+		return NULL;
+	memory->pages = alloc_each(dev, count, gfp);
+	if (!memory->pages)
+		goto free;
+	if (sg_alloc_table_from_pages(&memory->sgt, memory->pages, count, 0,
+				      PAGE_ALIGN(size), GFP_KERNEL))
+		goto free_pages;
+	iova = map_each(dev, memory->pages, count, prot_of(dir, attrs),
+			last_of(dev, dev->coherent_dma_mask));
+	if (!iova)
+		goto free_table;
+	sg_dma_address(memory->sgt.sgl) = iova;
+	sg_dma_len(memory->sgt.sgl) = size;
+	return &memory->sgt;
+
+free_table:
+	sg_free_table(&memory->sgt);
+free_pages:
+	free_each(memory->pages, count);
+free:
+	kfree(memory);
+	return NULL;
+}
+
+static void free_noncontiguous(struct device *dev, size_t size,
+			       struct sg_table *sgt,
+			       enum dma_data_direction dir)
+{
+	struct dma_sgt_handle *memory = sgt_handle(sgt);
+	int section = srcu_read_lock(&xs_world_srcu);
+
+	if (unmap_pages(dev, sg_dma_address(sgt->sgl), PAGE_ALIGN(size),
+			true)) {
+		free_each(memory->pages, pages_of(0, size));
+		sg_free_table(sgt);
+		kfree(memory);
+	}
+	srcu_read_unlock(&xs_world_srcu, section);
+}
+#endif
+
 static struct page *page_at(void *address, size_t offset)
 {
 	address += offset;
@@ -575,6 +656,13 @@ static unsigned long get_merge_boundary(struct device *dev)
 #define ALLOC_PAGES	.alloc_pages = alloc_noncoherent
 #endif
 
+#ifdef XS_HAVE_ALLOC_NONCONTIGUOUS
+#define NONCONTIGUOUS	.alloc_noncontiguous = alloc_noncontiguous, \
+			.free_noncontiguous = free_noncontiguous,
+#else
+#define NONCONTIGUOUS
+#endif
+
 #ifdef XS_HAVE_MAP_PHYS
 #define MAP_ONE		.map_phys = map_phys, .unmap_phys = unmap_memory
 #else
@@ -590,6 +678,7 @@ struct xs_group *xs_front_groups[XS_FRONTS];
 			.free = free_coherent, \
 			ALLOC_PAGES, \
 			.free_pages = free_noncoherent, \
+			NONCONTIGUOUS \
 			.mmap = mmap_coherent, \
 			.get_sgtable = get_sgtable, \
 			MAP_ONE, \

@@ -26,6 +26,7 @@
 #include <linux/pci.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
+#include <linux/version.h>
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
@@ -215,12 +216,53 @@ static int check_coherent(struct device *dev, size_t size, gfp_t gfp, u64 mask)
 	return error;
 }
 
+static int check_noncontiguous(struct device *dev, size_t size)
+{
+	struct sg_table *table = dma_alloc_noncontiguous(dev, size,
+							 DMA_BIDIRECTIONAL,
+							 GFP_KERNEL, 0);
+	struct scatterlist *sg;
+	int i, error = 0;
+	size_t at = 0;
+	u8 *address;
+
+	if (!table)
+		return wrong(dev, "dma_alloc_noncontiguous()");
+	if (sg_dma_len(table->sgl) < size)
+		error = wrong(dev, "noncontiguous memory is not one for the device");
+	for_each_sgtable_sg(table, sg, i) {
+		size_t in;
+
+		for (in = 0; in < sg->length; in += PAGE_SIZE, at += PAGE_SIZE)
+			if (translated(dev, sg_dma_address(table->sgl) + at) !=
+			    sg_phys(sg) + in)
+				error = wrong(dev, "noncontiguous memory is elsewhere");
+	}
+	if (at != PAGE_ALIGN(size))
+		error = wrong(dev, "noncontiguous memory is of another size");
+	address = dma_vmap_noncontiguous(dev, size, table);
+	if (!address)
+		return wrong(dev, "dma_vmap_noncontiguous()");
+	if (memchr_inv(address, 0, size))
+		error = wrong(dev, "noncontiguous memory is not zero");
+	memset(address, 1, size);
+	dma_vunmap_noncontiguous(dev, address);
+	dma_free_noncontiguous(dev, size, table, DMA_BIDIRECTIONAL);
+	return error;
+}
+
+/* What the page allocator has not in a row; see kmod/dma.c. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#define NONCONTIGUOUS_MAX	(5 << 20)
+#else
+#define NONCONTIGUOUS_MAX	(1 << 20)
+#endif
+
 static int check_pages(struct device *dev)
 {
-	struct sg_table *table;
 	struct page *page;
 	dma_addr_t iova;
-	void *address;
+	int error;
 
 	page = dma_alloc_pages(dev, 3 * PAGE_SIZE, &iova, DMA_BIDIRECTIONAL,
 			       GFP_KERNEL);
@@ -228,17 +270,8 @@ static int check_pages(struct device *dev)
 		return wrong(dev, "dma_alloc_pages()");
 	dma_free_pages(dev, 3 * PAGE_SIZE, page, iova, DMA_BIDIRECTIONAL);
 
-	table = dma_alloc_noncontiguous(dev, 9 * PAGE_SIZE, DMA_BIDIRECTIONAL,
-					GFP_KERNEL, 0);
-	if (!table)
-		return wrong(dev, "dma_alloc_noncontiguous()");
-	address = dma_vmap_noncontiguous(dev, 9 * PAGE_SIZE, table);
-	if (!address)
-		return wrong(dev, "dma_vmap_noncontiguous()");
-	memset(address, 1, 9 * PAGE_SIZE);
-	dma_vunmap_noncontiguous(dev, address);
-	dma_free_noncontiguous(dev, 9 * PAGE_SIZE, table, DMA_BIDIRECTIONAL);
-	return 0;
+	error = check_noncontiguous(dev, 9 * PAGE_SIZE);
+	return error ? error : check_noncontiguous(dev, NONCONTIGUOUS_MAX);
 }
 
 static int check_coherents(struct device *dev, u64 mask)

@@ -670,6 +670,72 @@ static unsigned long get_merge_boundary(struct device *dev)
 			.map_resource = map_mmio, .unmap_resource = unmap_memory
 #endif
 
+/* ---- closed ---- */
+
+static void *alloc_nothing(struct device *dev, size_t size, dma_addr_t *handle,
+			   gfp_t gfp, unsigned long attrs)
+{
+	return NULL;
+}
+
+/* What is freed or unmapped was never ours. */
+static void free_nothing(struct device *dev, size_t size, void *address,
+			 dma_addr_t handle, unsigned long attrs)
+{
+}
+
+static int map_sg_nothing(struct device *dev, struct scatterlist *sgl,
+			  int nents, enum dma_data_direction dir,
+			  unsigned long attrs)
+{
+	return -EIO;
+}
+
+static void unmap_sg_nothing(struct device *dev, struct scatterlist *sgl,
+			     int nents, enum dma_data_direction dir,
+			     unsigned long attrs)
+{
+}
+
+static void unmap_nothing(struct device *dev, dma_addr_t handle, size_t size,
+			  enum dma_data_direction dir, unsigned long attrs)
+{
+}
+
+#ifdef XS_HAVE_MAP_PHYS
+static dma_addr_t map_nothing(struct device *dev, phys_addr_t phys, size_t size,
+			      enum dma_data_direction dir, unsigned long attrs)
+{
+	return DMA_MAPPING_ERROR;
+}
+
+#define MAP_NOTHING	.map_phys = map_nothing, .unmap_phys = unmap_nothing
+#else
+static dma_addr_t map_nothing(struct device *dev, struct page *page,
+			      unsigned long offset, size_t size,
+			      enum dma_data_direction dir, unsigned long attrs)
+{
+	return DMA_MAPPING_ERROR;
+}
+
+static dma_addr_t map_no_mmio(struct device *dev, phys_addr_t phys, size_t size,
+			      enum dma_data_direction dir, unsigned long attrs)
+{
+	return DMA_MAPPING_ERROR;
+}
+
+#define MAP_NOTHING	.map_page = map_nothing, .unmap_page = unmap_nothing, \
+			.map_resource = map_no_mmio, .unmap_resource = unmap_nothing
+#endif
+
+const struct dma_map_ops xs_closed_ops = {
+	.alloc = alloc_nothing,
+	.free = free_nothing,
+	MAP_NOTHING,
+	.map_sg = map_sg_nothing,
+	.unmap_sg = unmap_sg_nothing,
+};
+
 struct xs_group *xs_front_groups[XS_FRONTS];
 
 #define FRONT(i) { \

@@ -291,9 +291,13 @@ void xs_device_keep(struct xs_device *xdev)
 {
 	struct device *dev = xdev->dev;
 
-	if (dev->dma_ops != &xdev->group->front->ops) {
-		xdev->dma.ops = dev->dma_ops;
-		set_dma_ops(dev, &xdev->group->front->ops);
+	const struct dma_map_ops *ops = xdev->closed ?
+		&xs_closed_ops : &xdev->group->front->ops;
+
+	if (dev->dma_ops != ops) {
+		if (!xs_is_ours(dev->dma_ops))
+			xdev->dma.ops = dev->dma_ops;
+		set_dma_ops(dev, ops);
 	}
 	xdev->dma.iommu |= xs_dma_iommu_clear(dev);
 }
@@ -481,26 +485,34 @@ static void released(struct device *dev, void *data)
 
 /* ---- take-over ---- */
 
+/* Is the domain its engine's? */
+static bool is_at_work(const struct xs_group *group)
+{
+	return group->attached && !xs_world_is_nowhere(group);
+}
+
 /* The engine for a device that is claimed, made or gone on with. */
 static const char *engine_for(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
 
-	if (group->attached && !xs_world_is_nowhere(group))
-		return NULL;
-	if (group->front)
-		return engine_resume(group, xdev->dev);
-	if (xs_others_use_kernel_path(xdev))
-		return "another device of its IOMMU group uses the kernel's own path";
 	if (xs_device_check(xdev))
 		return "it is none that can be";
+	if (is_at_work(group))
+		return NULL;
+	if (xs_others_use_kernel_path(xdev))
+		return "another device of its IOMMU group uses the kernel's own path";
+	if (group->front)
+		return engine_resume(group, xdev->dev);
 	return engine_start(group, xdev->dev);
 }
 
 /*
  * Take over @xdev. NULL, or why it is not, or has no IOVAs. Only the first device of a
- * group can fail: a later one would be left with the kernel's allocator in the
- * domain of ours. One that has been ours while the group lingers stays so.
+ * group is left to the kernel's own path: of a later one the kernel's allocator would be
+ * in the domain of ours. One that cannot be taken over then, as it is not trusted, is
+ * closed: no map of its driver's succeeds. One that has been ours while the group
+ * lingers stays so.
  */
 static const char *take(struct xs_device *xdev)
 {
@@ -511,7 +523,8 @@ static const char *take(struct xs_device *xdev)
 	if (!claim(xdev))
 		return "its IOMMU group has another owner";
 	failure = engine_for(xdev);
-	if (failure && !xdev->taken) {
+	xdev->closed = failure && is_at_work(xdev->group);
+	if (failure && !xdev->taken && !xdev->closed) {
 		unclaim(xdev);
 		return failure;
 	}
@@ -552,11 +565,15 @@ void xs_device_bind(struct xs_device *xdev)
 		failure = take(xdev);
 		module_put(THIS_MODULE);
 	}
-	if (!failure || xdev->bound || !group->attached)
+	/* Of a group at work the others are not concerned. */
+	if (!xdev->closed && (!failure || xdev->bound || !group->attached))
 		group->failure = failure;
 	if (failure && !xdev->bound)
 		group->clean = false;
-	if (failure && xdev->bound)
+	if (xdev->closed)
+		dev_err(xdev->dev, "xsmmu: all its maps fail, as its IOMMU group is taken over, and it cannot be: %s\n",
+			failure);
+	else if (failure && xdev->bound)
 		dev_err(xdev->dev, "xsmmu: all its maps fail, as what a driver before has left is in use still: %s\n",
 			failure);
 	else if (failure)

@@ -151,6 +151,7 @@ static_assert(offsetof(struct xs_group, engine) == 0);
  * @taken:	its DMA operations are ours; we have a reference of @dev
  * @gone:	it has been removed, and stays here until the group is given back
  * @dma:	the kernel's own DMA path while @taken, to be restored
+ * @closed:	not to be taken over, in a group that is: its maps fail
  * @claimed:	no one changes the type of the group's default domain
  */
 struct xs_device {
@@ -161,6 +162,7 @@ struct xs_device {
 	bool aware;
 	bool taken;
 	bool gone;
+	bool closed;
 	bool claimed;
 	struct {
 		const struct dma_map_ops *ops;
@@ -249,7 +251,8 @@ const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver);
 /*
  * dma.c. A front is what the dma_ops of a group's devices point to: operations
  * like all others', and where the group is found without a look-up. Both are
- * constant; there are as many as groups can be taken over at a time.
+ * constant; there are as many as groups can be taken over at a time. With
+ * xs_closed_ops nothing can be mapped.
  */
 #define XS_FRONTS	256
 struct xs_front {
@@ -258,10 +261,16 @@ struct xs_front {
 };
 extern const struct xs_front xs_fronts[XS_FRONTS];
 extern struct xs_group *xs_front_groups[XS_FRONTS];
+extern const struct dma_map_ops xs_closed_ops;
 
 static inline bool xs_is_front(const struct dma_map_ops *ops)
 {
 	return (uintptr_t)ops - (uintptr_t)xs_fronts < sizeof(xs_fronts);
+}
+
+static inline bool xs_is_ours(const struct dma_map_ops *ops)
+{
+	return xs_is_front(ops) || ops == &xs_closed_ops;
 }
 
 /* The group whose operations @dev uses. On the DMA path. */

@@ -240,6 +240,35 @@ case_the_type_changes_while_a_driver_goes() {
 	all_off
 }
 
+# A device that joins a group at work, and must not be taken over, can map nothing; the others go on.
+case_an_untrusted_device_joins_a_group_at_work() {
+	joins=0000:0b:00.0
+	works=0000:0a:00.0
+	unbind $joins
+	take fused $works
+	echo "$joins=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	log_mark
+	for mode in api kernel; do
+		echo $mode >/sys/module/xsmmu_rude/parameters/mode
+		if echo $joins >$RUDE/bind 2>/dev/null; then failure "$mode: it could map"; fi
+		expect_equal "$mode: lines that say so" "$(log_since | grep -c "$joins: xsmmu: all its maps fail, as its IOMMU group is taken over, and it cannot be")" 1
+		log_mark
+	done
+	expect_equal "the state" "$(get $works state)" active
+	expect_equal "the level" "$(get $works level)" held
+	unbind $works
+	take fused $works
+	echo "$joins=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	log_mark
+	echo api >/sys/module/xsmmu_rude/parameters/mode
+	echo $joins >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
+	expect_silence
+	unbind $joins $works
+	expect_balance $works
+	put $works policy none || failure "none was refused: $(cat /tmp/put)"
+	all_off
+}
+
 # An unmap of what is not mapped so is warned of, counted, and changes nothing. A warning on the console ends the guest.
 case_strays() {
 	read -r console_level others </proc/sys/kernel/printk

@@ -39,6 +39,28 @@ MODULE_PARM_DESC(mask_bits, "bits of the addresses that the device can use");
 #define LATE_PAGES	12
 #define MANY_PAGES	49152
 
+/* As the firmware marks what is below an external port. */
+static int set_untrusted(const char *text, const struct kernel_param *param)
+{
+	unsigned int domain, bus, device, function, untrusted;
+	struct pci_dev *pdev;
+
+	if (sscanf(text, "%x:%x:%x.%u=%u", &domain, &bus, &device, &function,
+		   &untrusted) != 5)
+		return -EINVAL;
+	pdev = pci_get_domain_bus_and_slot(domain, bus,
+					   PCI_DEVFN(device, function));
+	if (!pdev)
+		return -ENODEV;
+	pdev->untrusted = untrusted;
+	pci_dev_put(pdev);
+	return 0;
+}
+
+static const struct kernel_param_ops untrusted_ops = { .set = set_untrusted };
+module_param_cb(untrusted, &untrusted_ops, NULL, 0200);
+MODULE_PARM_DESC(untrusted, "write: <address>=1 or 0: that device is not trusted, or is");
+
 /* What the IOMMU makes of an IOVA of @dev; 0 is nothing. */
 static phys_addr_t translated(struct device *dev, dma_addr_t iova)
 {

@@ -153,7 +153,7 @@ def _accel(the_root: Root, boots: Mapping[str, Boot], wanted: str, mode: Mode, f
     return "tcg"
 
 
-class _Collector:
+class Collector:
     """Takes a guest's records: checks each run as it arrives, keeps what the summary needs."""
 
     def __init__(self, plan: Plan, progress: Progress) -> None:
@@ -168,6 +168,8 @@ class _Collector:
         if event == "boot":
             self.release = record["release"]
         elif event == "warm":
+            guest.doing = f"the warm-up of {record['function']}"
+            self._progress.update(self._task, description=f"{guest.name}: {guest.doing}")
             works = [run.workload for run in self._runs.values()]
             guest.expect_faults(any(work.faults for work in works if work.function == record["function"]))
         elif event in ("start", "run"):
@@ -206,7 +208,7 @@ async def _run_guests(
     limit = asyncio.Semaphore(max(1, jobs))
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal) as progress:
-        collectors = {plan.guest: _Collector(plan, progress) for plan in plans}
+        collectors = {plan.guest: Collector(plan, progress) for plan in plans}
         guests = {
             plan.guest: Guest(plan.guest, qemu, boots[plan.guest], folder, collectors[plan.guest].on_record)
             for plan in plans

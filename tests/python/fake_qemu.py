@@ -44,6 +44,14 @@ def good() -> None:
     send('{"event":"done"}')
 
 
+def cold() -> None:
+    """A guest that fails before what it is to measure."""
+    send('{"event":"boot","release":"0.0"}')
+    send('{"event":"warm","function":"ring"}')
+    send('{"event":"error","message":"ring: no such device"}')
+    time.sleep(60)
+
+
 def oops() -> None:
     """A kernel that dies and goes on."""
     say("[    1.0] BUG: kernel NULL pointer dereference, address: 0000000000000000")

@@ -12,16 +12,27 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress
 
 from xsmmu.errors import LabError
-from xsmmu.guest import Boot, Guest, Record
+from xsmmu.experiment import Plan
+from xsmmu.guest import Boot, Guest, Record, RecordHandler
+from xsmmu.lab import Collector
+from xsmmu.machine import DEFAULT_IOMMU
 from xsmmu.oracle import Counts
 
 FAKE = Path(__file__).with_name("fake_qemu.py")
 PYTHON = Path(__file__).resolve().parents[2] / "python"
 
 
-def make(tmp_path: Path, behaviour: str, records: list[Record], timeout_s: float = 30, quiet_s: float = 30) -> Guest:
+def make(
+    tmp_path: Path,
+    behaviour: str,
+    records: list[Record],
+    timeout_s: float = 30,
+    quiet_s: float = 30,
+    on_record: RecordHandler | None = None,
+) -> Guest:
     """A guest whose QEMU is the fake."""
 
     async def keep(guest: Guest, record: Record) -> None:
@@ -31,7 +42,7 @@ def make(tmp_path: Path, behaviour: str, records: list[Record], timeout_s: float
         records.append(record)
 
     boot = Boot(Path("kernel"), Path("initramfs"), timeout_s=timeout_s, quiet_s=quiet_s)
-    return Guest("net", [sys.executable, str(FAKE), behaviour], boot, tmp_path / "results", keep)
+    return Guest("net", [sys.executable, str(FAKE), behaviour], boot, tmp_path / "results", on_record or keep)
 
 
 def processes(tmp_path: Path) -> list[str]:
@@ -99,6 +110,13 @@ def test_a_bad_guest_ends_with_one_message(tmp_path: Path, behaviour: str, messa
     assert line in "\n".join(caught.value.lines)
     assert processes(tmp_path) == []
     assert not list((tmp_path / "results").glob(".*"))
+
+
+def test_a_warm_up_is_blamed_for_its_own_failure(tmp_path: Path) -> None:
+    collector = Collector(Plan("net", DEFAULT_IOMMU, (), "", ()), Progress(disable=True))
+    guest = make(tmp_path, "cold", [], on_record=collector.on_record)
+    with pytest.raises(LabError, match=r"guest net \(the warm-up of ring\): ring: no such device"):
+        asyncio.run(guest.run())
 
 
 def test_faults_may_be_expected(tmp_path: Path) -> None:

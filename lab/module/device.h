@@ -42,6 +42,7 @@ struct lab_workload {
 extern const struct lab_workload lab_micro;
 extern const struct lab_workload lab_attack;
 extern const struct lab_workload lab_neighbour;
+extern const struct lab_workload lab_page_cache;
 extern const struct lab_workload lab_receive;
 extern const struct lab_workload lab_transmit;
 extern const struct lab_workload lab_storage;

@@ -101,5 +101,18 @@ under_attack() {
 
 attacked_disk() { under_attack nvme_verify; }
 
+# What is read from the session's disk, through the page cache, is verified and then attacked.
+attacked_page_cache() {
+	xsmmu_lab_kind "$session_kind"
+	device_bind $neighbour xsmmu_lab
+	testdev=/sys/kernel/debug/xsmmu_lab/$neighbour
+	for disk in $nvme_disks; do
+		printf %s "$disk" >/sys/module/xsmmu_lab/parameters/disk
+		echo "rounds=$arg_rounds pages=$arg_pages delay_us=$arg_delay_us" >"$testdev/page-cache" || return 1
+	done
+	printf '{"attack":%s}' "$(cat "$testdev/page-cache")"
+	device_unbind $neighbour
+}
+
 attacked_nic_prepare() { iperf_server; }
 attacked_nic() { under_attack net_rx; }

@@ -259,6 +259,24 @@ FAULTS = (
         "	if (false)\n",
         ("only=engine_all_aware",),
     ),
+    Fault(
+        "a new size of batches is stored after they were closed",
+        "engine.c",
+        "	xs_store(&engine->tuning.batch_pages, tuning->batch_pages);\n	xs_engine_limit(engine);\n",
+        "	xs_engine_limit(engine);\n	xs_store(&engine->tuning.batch_pages, tuning->batch_pages);\n",
+        ("only=batch_smaller_interrupted",),
+    ),
+    Fault(
+        "a poll tells what was left before its sync",
+        "engine.c",
+        "	if (xs_syncs_on(xs_policy_of(engine), XS_SYNC_POLL))\n"
+        "		xs_sync_batch(engine, cpu, XS_SYNC_POLL);\n"
+        "	empty = xs_batch_is_empty(&cpu->batch);\n",
+        "	empty = xs_batch_is_empty(&cpu->batch);\n"
+        "	if (xs_syncs_on(xs_policy_of(engine), XS_SYNC_POLL))\n"
+        "		xs_sync_batch(engine, cpu, XS_SYNC_POLL);\n",
+        ("only=engine_poll_says",),
+    ),
     # unmaps
     Fault(
         "two unmaps get the same mapping",
@@ -286,6 +304,20 @@ FAULTS = (
         "engine.c",
         "	xs_count(engine->counts, strays, 1);\n",
         "",
+        ("only=stray_wild",),
+    ),
+    Fault(
+        "an unmap of what is not mapped says that it was",
+        "unmap.c",
+        "		xs_stray(engine, iova);\n	xs_exit();\n	return claimed;\n",
+        "		xs_stray(engine, iova);\n	xs_exit();\n	return true;\n",
+        ("only=stray_wild",),
+    ),
+    Fault(
+        "an unmap of a large mapping that is none says that it was",
+        "unmap.c",
+        "		xs_sync_run(engine, iova, pages);\n	return claimed;\n",
+        "		xs_sync_run(engine, iova, pages);\n	return true;\n",
         ("only=stray_wild",),
     ),
     Fault(
@@ -419,6 +451,34 @@ FAULTS = (
         "",
         ("only=place_trim_open",),
     ),
+    Fault(
+        "a trim leaves a CPU with blocks for larger mappings that are gone",
+        "engine.c",
+        "		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {\n			struct xs_block *open",
+        "		for (u32 lg2 = 0; lg2 < 1; lg2++) {\n			struct xs_block *open",
+        ("only=place_trim_open",),
+    ),
+    Fault(
+        "no CPU's shelf but the first one is looked at",
+        "place.c",
+        "	if (!block)\n		cpu->probe = cpu",
+        "	if (!block && other != cpu)\n		cpu->probe = cpu",
+        ("only=place_moves_back",),
+    ),
+    Fault(
+        "each time another CPU's shelf is looked at",
+        "place.c",
+        "	if (!block)\n		cpu->probe = cpu",
+        "	cpu->probe = cpu",
+        ("only=place_moves_back",),
+    ),
+    Fault(
+        "a CPU that maps on loses what it has listed",
+        "place.c",
+        "				     XS_SHELF_HALF);\n",
+        "				     XS_SHELF_ANY);\n",
+        ("only=place_left_alone",),
+    ),
     # the space
     Fault(
         "the pages of a kept block are anybody's once it is open",
@@ -442,6 +502,48 @@ FAULTS = (
         ("only=place_low_stays",),
     ),
     Fault(
+        "a kept block is opened for others",
+        "place.c",
+        "		if (iova && !low && !block->kept) {\n",
+        "		if (iova && !low) {\n",
+        ("only=place_low_closed",),
+    ),
+    Fault(
+        "a kept block is counted among the others",
+        "shelf.c",
+        "	u32 at = xs_shelf_list_of(lg2, block->kept);\n",
+        "	u32 at = xs_shelf_list_of(lg2, false);\n",
+        ("only=place_low_closed",),
+    ),
+    Fault(
+        "a kept block stays on its shelf when it is free",
+        "place.c",
+        "	if (xs_unlikely(block->kept)) {\n		xs_shelf_leave(block);\n",
+        "	if (xs_unlikely(block->kept)) {\n",
+        ("only=place_low_closed",),
+    ),
+    Fault(
+        "pages of a driver's own block of what is kept are cached",
+        "place.c",
+        "			block = xs_place_fresh(engine, last);\n		if (block) {\n			xs_shelf_put",
+        "			block = xs_space_take(&engine->space, last);\n		if (block) {\n			xs_shelf_put",
+        ("only=place_low_own",),
+    ),
+    Fault(
+        "of other CPUs' blocks the kept ones are used first",
+        "place.c",
+        "					     xs_shelf_list_of(lg2, kept), last,\n",
+        "					     xs_shelf_list_of(lg2, !kept), last,\n",
+        ("only=place_low_last",),
+    ),
+    Fault(
+        "a block that was kept is so for ever",
+        "space.c",
+        "	block->kept = at < XS_LOW_BLOCKS && space->low_free < space->low_kept;\n",
+        "	block->kept |= at < XS_LOW_BLOCKS && space->low_free < space->low_kept;\n",
+        ("only=place_low_once",),
+    ),
+    Fault(
         "other CPUs' shelves are not looked at",
         "place.c",
         "	if (other != cpu)\n",
@@ -461,6 +563,53 @@ FAULTS = (
         "	surplus = xs_space_has_surplus(space);\n	xs_unlock(&space->lock, flags);\n	return surplus;\n",
         "	surplus = false;\n	xs_unlock(&space->lock, flags);\n	return surplus;\n",
         ("only=space_emptied_behind",),
+    ),
+    Fault(
+        "a trim goes on where the last one ended",
+        "engine.c",
+        "	do {\n		u64 from = 0;\n\n",
+        "	u64 from = 0;\n\n	do {\n",
+        ("only=place_trim_passed",),
+    ),
+    Fault(
+        "a trim ends at the first leaves that are all used",
+        "engine.c",
+        "			if (!count)\n				continue;\n",
+        "			if (!count)\n				break;\n",
+        ("only=place_trim_behind",),
+    ),
+    Fault(
+        "a trim that has found nothing does not end",
+        "engine.c",
+        "	} while (xs_space_end_trim(&engine->space) && found);\n",
+        "	} while (found && xs_space_end_trim(&engine->space));\n",
+        ("only=place_trim_late",),
+    ),
+    Fault(
+        "the world is told of empty leaves while most are used",
+        "space.c",
+        "	    space->tree.empty <= space->tree.leaves / 2)\n",
+        "	    false)\n",
+        ("only=place_trim_half",),
+    ),
+    Fault(
+        "page-table pages are freed when their IOVAs are handed out again",
+        "engine.c",
+        "	for (u32 i = 0; i < count && xs_ops(engine)->prune; i++)\n"
+        "		xs_ops(engine)->prune(xs_world(engine),\n"
+        "				      detached[i].block * XS_BLOCK_BYTES,\n"
+        "				      XS_LEAF_PAGES);\n"
+        "	xs_enter();\n	xs_engine_forget(engine);\n	xs_exit();\n"
+        "	xs_ops(engine)->quiesce(xs_world(engine));\n"
+        "	xs_space_free(&engine->space, detached, count);\n",
+        "	xs_enter();\n	xs_engine_forget(engine);\n	xs_exit();\n"
+        "	xs_ops(engine)->quiesce(xs_world(engine));\n"
+        "	xs_space_free(&engine->space, detached, count);\n"
+        "	for (u32 i = 0; i < count && xs_ops(engine)->prune; i++)\n"
+        "		xs_ops(engine)->prune(xs_world(engine),\n"
+        "				      detached[i].block * XS_BLOCK_BYTES,\n"
+        "				      XS_LEAF_PAGES);\n",
+        ("only=place_trim",),
     ),
     Fault(
         "an engine begins with the defaults",
@@ -555,6 +704,13 @@ FAULTS = (
         "	xs_ledger_add_direct(sum, &sum->counts);\n	return;\n",
         ("only=threads_counting",),
     ),
+    Fault(
+        "a clock that goes back makes an exposure of centuries",
+        "sync.c",
+        "	return now_ns > began_ns ? now_ns - began_ns : 0;\n",
+        "	return now_ns - began_ns;\n",
+        ("only=engine_clock_back",),
+    ),
     # promises that only the tests' own numbers tell
     Fault(
         "the age of what a sync has left is overwritten",
@@ -640,6 +796,13 @@ FAULTS = (
         "		if (cause == XS_SYNC_DRAIN)\n			xs_sync_bury(engine, batch->runs, taken.runs);\n",
         "",
         ("only=engine_block_after_change",),
+    ),
+    Fault(
+        "of a row over blocks what is dead in the second one stays so",
+        "sync.c",
+        "				      xs_block_mask(page, (u32)(stop - page)));\n			page = stop;\n",
+        "				      xs_block_mask(page, (u32)(stop - page)));\n			page = end;\n",
+        ("only=engine_blocks_after_change",),
     ),
     Fault(
         "a full ring is written all the same",

@@ -487,6 +487,43 @@ static void smaller(void)
 	world_end(world);
 }
 
+static struct mapping between;
+
+static void unmap_between(void *world)
+{
+	test_interrupts(NULL, NULL);
+	driver_unmap(world, &between, false);
+	between.pages = 0;
+}
+
+/* So it is if an unmap of the old size interrupts the change, at any point of it. */
+static void smaller_interrupted(void)
+{
+	struct world_config config = { .blocks = 8, .cpus = 1,
+				       .policy = xs_policy_find("fused") };
+	struct xs_tuning tuning = xs_tuning_default(config.policy);
+	struct world *world = world_new(&config, 0);
+
+	for (u32 round = 0; round < 300 && !test_failed(); round++) {
+		struct mapping first = map_one(world);
+
+		late = map_one(world);
+		between = map_one(world);
+		driver_unmap(world, &first, false);
+		tuning.batch_pages = 1;
+		world->meanwhile = unmap_late;
+		test_interrupts(unmap_between, world);
+		xs_engine_set(&world->engine, config.policy, &tuning);
+		test_interrupts(NULL, NULL);
+		if (between.pages)
+			driver_unmap(world, &between, false);
+		tuning.batch_pages = config.policy->batch_pages;
+		xs_engine_set(&world->engine, config.policy, &tuning);
+		test_relax();
+	}
+	world_end(world);
+}
+
 const struct test batch_tests[] = {
 	{ "batch_joins", joins },
 	{ "batch_ranges_of_all_sets", ranges_of_all_sets },
@@ -499,5 +536,6 @@ const struct test batch_tests[] = {
 	{ "batch_kept_full", kept_full },
 	{ "batch_kept_poll", kept_poll },
 	{ "batch_smaller", smaller },
+	{ "batch_smaller_interrupted", smaller_interrupted },
 	{ NULL, NULL },
 };

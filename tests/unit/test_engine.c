@@ -101,6 +101,26 @@ static void poll(void)
 	each_policy(check_poll);
 }
 
+/* The end of a poll says what is left after its own sync. */
+static void check_poll_says(struct world *world, const struct xs_policy *policy)
+{
+	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+	bool empty;
+
+	driver_unmap(world, &mapping, false);
+	empty = xs_engine_poll(&world->engine);
+	CHECK(empty == (syncs_on(policy, XS_SYNC_POLL) ||
+			syncs_on(policy, XS_SYNC_UNMAP)));
+	CHECK(empty != driver_reachable(world, &mapping));
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	CHECK(xs_engine_poll(&world->engine));
+}
+
+static void poll_says(void)
+{
+	each_policy(check_poll_says);
+}
+
 /* The bound counts from the first unmap, also after a poll took an earlier one. */
 static void check_time(struct world *world, const struct xs_policy *policy)
 {
@@ -477,6 +497,33 @@ static void block_after_change(void)
 	CHECK(!world_ledger(world)->syncs[XS_SYNC_BLOCK]);
 	driver_unmap(world, &many[XS_BLOCK_PAGES - 1], false);
 	CHECK(world_ledger(world)->syncs[XS_SYNC_BLOCK] == 1);
+	world_end(world);
+}
+
+/* Also what died in a row over the end of a block: in neither of the two. */
+static void blocks_after_change(void)
+{
+	const struct xs_policy *fused = xs_policy_find("fused");
+	struct xs_tuning tuning = xs_tuning_default(fused);
+	struct world *world = begin("fands", 4, 1);
+	struct xs_block *blocks[2];
+
+	for (u32 i = 0; i < 2 * XS_BLOCK_PAGES; i++)
+		many[i] = map(world, 1, MEMORY_COUNTED);
+	xs_enter();
+	for (u32 i = 0; i < 2; i++)
+		blocks[i] = xs_space_block(&world->engine.space,
+					   (many[0].iova >> XS_PAGE_LG2) +
+					   i * XS_BLOCK_PAGES);
+	xs_exit();
+	for (u32 i = XS_BLOCK_PAGES - 10; i < XS_BLOCK_PAGES + 10; i++)
+		driver_unmap(world, &many[i], false);
+	CHECK(xs_a64_read(&blocks[0]->dead) && xs_a64_read(&blocks[1]->dead));
+	world_set_policy(world, fused, &tuning);
+	CHECK(!xs_a64_read(&blocks[0]->dead) && !xs_a64_read(&blocks[1]->dead));
+	for (u32 i = 0; i < 2 * XS_BLOCK_PAGES; i++)
+		if (i < XS_BLOCK_PAGES - 10 || i >= XS_BLOCK_PAGES + 10)
+			driver_unmap(world, &many[i], false);
 	world_end(world);
 }
 
@@ -1254,6 +1301,20 @@ static void exposure(void)
 	each_policy(check_exposure);
 }
 
+/* A clock that went back: what is synced before it was unmapped was never exposed. */
+static void clock_back(void)
+{
+	struct world *world = begin("fused", 4, 1);
+	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+
+	driver_unmap(world, &mapping, false);
+	world->now_ns -= 500;
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	CHECK(world_ledger(world)->exposure[0] == 1);
+	CHECK(!world_ledger(world)->exposure_max_ns);
+	world_end(world);
+}
+
 /* ---- broken drivers ---- */
 
 /*
@@ -1354,6 +1415,7 @@ const struct test engine_tests[] = {
 	{ "engine_unmap", unmap },
 	{ "engine_unmap_now_only", unmap_now_only },
 	{ "engine_poll", poll },
+	{ "engine_poll_says", poll_says },
 	{ "engine_time_bound", time_bound },
 	{ "engine_shorter_window", shorter_window },
 	{ "engine_longer_window", longer_window },
@@ -1367,6 +1429,7 @@ const struct test engine_tests[] = {
 	{ "engine_block_only", block_only },
 	{ "engine_block_part", block_part },
 	{ "engine_block_after_change", block_after_change },
+	{ "engine_blocks_after_change", blocks_after_change },
 	{ "engine_full", full },
 	{ "engine_most", most },
 	{ "engine_ring", ring },
@@ -1394,6 +1457,7 @@ const struct test engine_tests[] = {
 	{ "engine_retire", retire },
 	{ "engine_destroy", destroy },
 	{ "engine_exposure", exposure },
+	{ "engine_clock_back", clock_back },
 	{ "engine_freed_before_unmap", freed_before_unmap },
 	{ "engine_audit", audit },
 	{ "engine_wide_mask", wide_mask },

@@ -28,6 +28,16 @@ static struct mapping map(struct world *world, u32 pages, u64 last)
 	return mapping;
 }
 
+static struct xs_block *block_at(struct world *world, u64 iova)
+{
+	struct xs_block *block;
+
+	xs_enter();
+	block = xs_space_block(&world->engine.space, iova >> XS_PAGE_LG2);
+	xs_exit();
+	return block;
+}
+
 /* ---- footprint ---- */
 
 static u32 size_of(u32 pages)
@@ -243,6 +253,65 @@ static void moves(void)
 		check_moves(&xs_policies[i]);
 }
 
+/*
+ * On the running CPU: so many blocks are filled by pages, then of the first @emptied
+ * all but a page each is unmapped. Returns how many stay, in many[].
+ */
+static u32 leave_pages(struct world *world, u32 blocks, u32 emptied)
+{
+	u32 count = 0, kept = 0;
+
+	while (count < blocks * XS_BLOCK_PAGES)
+		many[count++] = map(world, 1, LAST);
+	for (u32 i = 0; i < count; i++)
+		if (i < emptied * XS_BLOCK_PAGES &&
+		    (many[i].iova >> XS_PAGE_LG2) % XS_BLOCK_PAGES)
+			driver_unmap(world, &many[i], false);
+		else
+			many[kept++] = many[i];
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	return kept;
+}
+
+/* Load moves to a CPU of a lower number: it takes what is left, one by one. */
+static void moves_back(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 200, 4, 0);
+	u32 kept;
+	u64 before;
+
+	test_be_cpu(1);
+	kept = leave_pages(world, 40, 40);
+	before = world->engine.space.taken;
+	test_be_cpu(0);
+	for (u32 i = 0; i < 8 * (XS_BLOCK_PAGES - 1); i++)
+		many[kept++] = map(world, 1, LAST);
+	/* Each other CPU is looked at once, and a fresh block is opened then. */
+	CHECK(world->engine.space.taken <= before + 3);
+	while (kept)
+		driver_unmap(world, &many[--kept], false);
+	world_end(world);
+}
+
+/* Of a CPU few of whose blocks have room, so that it may map on, none is taken. */
+static void left_alone(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 200, 2, 0);
+	u32 kept;
+	u64 before;
+
+	test_be_cpu(1);
+	kept = leave_pages(world, 40, 10);
+	before = world->engine.space.taken;
+	test_be_cpu(0);
+	for (u32 i = 0; i < 4 * XS_BLOCK_PAGES; i++)
+		many[kept++] = map(world, 1, LAST);
+	CHECK(world->engine.space.taken == before + 4);
+	while (kept)
+		driver_unmap(world, &many[--kept], false);
+	world_end(world);
+}
+
 /* ---- failing maps ---- */
 
 /* Who finds no IOVA has all CPUs synced, but not more than once in 10 ms. */
@@ -440,6 +509,147 @@ static void low_stays(void)
 	}
 }
 
+/* No shelf has more blocks than are taken, or lists more than it has. */
+static void check_shelves(struct world *world)
+{
+	for (u32 cpu = 0; cpu < world->cpus; cpu++)
+		for (u32 i = 0; i < XS_SHELF_LISTS; i++) {
+			struct xs_shelf *shelf = &world->engine.cpus[cpu]->shelf;
+
+			CHECK(shelf->taken[i] <= world->engine.space.taken);
+			CHECK(shelf->listed[i] <= shelf->taken[i]);
+		}
+}
+
+/*
+ * It also stays so if a CPU that has no block open maps for the 32-bit device first:
+ * the others' pages come from a block of their own.
+ */
+static void check_low_closed(const struct xs_policy *policy)
+{
+	struct world *world = begin(policy, 60, 1, LOW - 20 * XS_BLOCK_BYTES);
+	u32 count = 0, low = 0;
+
+	while (count < 35 * XS_BLOCK_PAGES && !test_failed()) {
+		struct mapping lone;
+
+		if (count % 512 == 0)
+			xs_engine_retire_cpu(&world->engine, 0);
+		lone = map(world, 1, LOW - 1);
+		for (u32 at = 0; at < 8; at++) {
+			many[count] = map(world, 1, LAST);
+			low += many[count++].iova < LOW;
+		}
+		driver_unmap(world, &lone, false);
+		world_poll(world);
+	}
+	CHECK(low <= 10 * XS_BLOCK_PAGES);
+	check_shelves(world);
+	while (count)
+		driver_unmap(world, &many[--count], false);
+	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	xs_engine_retire_cpu(&world->engine, 0);
+	check_shelves(world);
+	world_end(world);
+}
+
+static void low_closed(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++)
+		check_low_closed(&xs_policies[i]);
+}
+
+/* Pages of a driver's own block of what is kept come back to it, and to no others. */
+static void check_low_own(const struct xs_policy *policy)
+{
+	struct world *world = begin(policy, 60, 1, LOW - 20 * XS_BLOCK_BYTES);
+	u32 count = 0;
+	u64 iova;
+
+	while (count < 11 * XS_BLOCK_PAGES)
+		many[count++] = map(world, 1, LAST);
+	iova = xs_engine_take_block(&world->engine, XS_BLOCK_PAGES, LOW - 1);
+	CHECK(iova && block_at(world, iova)->kept);
+	for (u32 at = 0; at < XS_BLOCK_PAGES; at++) {
+		many[count + at] = (struct mapping){ .pages = 1 };
+		CHECK(driver_map_at(world, &many[count + at],
+				    iova + at * XS_PAGE_BYTES));
+	}
+	for (u32 at = 0; at < XS_BLOCK_PAGES; at++)
+		driver_unmap(world, &many[count + at], false);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	for (u32 at = 0; at < 3 * XS_BLOCK_PAGES; at++) {
+		many[count] = map(world, 1, LAST);
+		CHECK(many[count++].iova >= LOW);
+	}
+	while (count)
+		driver_unmap(world, &many[--count], false);
+	world_end(world);
+}
+
+static void low_own(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++)
+		check_low_own(&xs_policies[i]);
+}
+
+/* Who has to use another CPU's blocks uses its kept ones last. */
+static void low_last(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 60, 2,
+				    LOW - 20 * XS_BLOCK_BYTES);
+	u32 count = 0, low;
+
+	test_be_cpu(1);
+	while (count < 50 * XS_BLOCK_PAGES)
+		many[count++] = map(world, 1, LAST);
+	low = count;
+	while (count < low + 450)
+		many[count++] = map(world, 1, LOW - 1);
+	/* 20 free pages in one block of each kind. */
+	for (u32 i = 0; i < 20; i++) {
+		driver_unmap(world, &many[i], false);
+		driver_unmap(world, &many[low + i], false);
+	}
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	test_be_cpu(0);
+	for (u32 i = 0; i < 20; i++) {
+		many[i] = map(world, 1, LAST);
+		CHECK(!block_at(world, many[i].iova)->kept);
+	}
+	while (count--)
+		if (count < low || count >= low + 20)
+			driver_unmap(world, &many[count], false);
+	world_end(world);
+}
+
+/* A block that was kept once, and is not when it is taken again, is like any other. */
+static void low_once(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 60, 1,
+				    LOW - 20 * XS_BLOCK_BYTES);
+	struct xs_engine *engine = &world->engine;
+
+	for (u32 i = 0; i < 20; i++)
+		many[i] = map(world, XS_BLOCK_PAGES, LOW - 1);
+	/* The fourth one is taken again when there is no other left. */
+	driver_unmap(world, &many[3], false);
+	xs_engine_retire_cpu(engine, 0);
+	many[3] = map(world, XS_BLOCK_PAGES, LOW - 1);
+	CHECK(block_at(world, many[3].iova)->kept);
+	for (u32 i = 0; i < 20; i++)
+		driver_unmap(world, &many[i], false);
+	xs_engine_retire_cpu(engine, 0);
+	CHECK(!engine->space.taken);
+	for (u32 i = 0; i < 5; i++) {
+		many[i] = map(world, XS_BLOCK_PAGES, LAST);
+		CHECK(!block_at(world, many[i].iova)->kept);
+	}
+	for (u32 i = 0; i < 5; i++)
+		driver_unmap(world, &many[i], false);
+	world_end(world);
+}
+
 /* With a limit inside of what is open, cached and listed. */
 static void limit_seed(u64 seed)
 {
@@ -600,29 +810,143 @@ static void trim_many(void)
  * A CPU may still have a block open that another one claimed and gave back, and
  * whose leaf is freed then. It got there by a list while the block was stashed.
  */
-static void trim_open(void)
+static void check_trim_open(u32 lg2)
 {
 	struct world *world = begin(xs_policy_find("fused"), 64, 2, LOW);
 	struct xs_engine *engine = &world->engine;
-	struct xs_block *block;
-	struct mapping mapping = map(world, 1, LAST);
+	struct mapping mapping = map(world, 1u << lg2, LAST);
+	struct xs_block *block = block_at(world, mapping.iova);
 
 	engine->space.empty_kept = 0;
-	xs_enter();
-	block = xs_space_block(&engine->space, mapping.iova >> XS_PAGE_LG2);
-	xs_exit();
-	CHECK(engine->cpus[0]->open[0] == block);
+	CHECK(engine->cpus[0]->open[lg2] == block);
 	/* What an interleaving leaves: CPU 1 has it open, too. */
-	engine->cpus[1]->open[0] = block;
+	engine->cpus[1]->open[lg2] = block;
 	driver_unmap(world, &mapping, false);
 	xs_engine_retire_cpu(engine, 0);
-	CHECK(!engine->space.taken && engine->cpus[1]->open[0] == block);
+	CHECK(!engine->space.taken && engine->cpus[1]->open[lg2] == block);
 	world_trim(world, true);
-	CHECK(engine->cpus[1]->open[0] != block);
+	if (!CHECK(engine->cpus[1]->open[lg2] != block)) {
+		world_free(world);
+		return;
+	}
 	test_be_cpu(1);
-	mapping = map(world, 1, LAST);
+	mapping = map(world, 1u << lg2, LAST);
 	driver_unmap(world, &mapping, false);
 	test_be_cpu(0);
+	world_end(world);
+}
+
+static void trim_open(void)
+{
+	for (u32 lg2 = 0; lg2 < XS_SIZES && !test_failed(); lg2++)
+		check_trim_open(lg2);
+}
+
+static u64 runs[400];
+
+/* A world with a space of 4 to 16 GiB, of which whole leaves are taken as runs. */
+static struct world *begin_large(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 64, 1, 0);
+	struct xs_space *space = &world->engine.space;
+
+	/* Nothing has been taken from the one that there was. */
+	xs_space_destroy(space);
+	CHECK(!xs_space_init(space, world->engine.ops, world->engine.world, LOW,
+			     4 * LOW));
+	return world;
+}
+
+static void take_runs(struct world *world, u32 first, u32 end)
+{
+	xs_flags_t flags = xs_local_save();
+
+	for (u32 i = first; i < end; i++)
+		runs[i] = xs_space_take_run(&world->engine.space, XS_LEAF_PAGES,
+					    LAST);
+	xs_local_restore(flags);
+}
+
+static void give_runs(struct world *world, u32 first, u32 end)
+{
+	xs_flags_t flags = xs_local_save();
+
+	for (u32 i = first; i < end; i++) {
+		CHECK(xs_space_claim_run(&world->engine.space, runs[i],
+					 XS_LEAF_PAGES));
+		xs_space_give_run(&world->engine.space, runs[i], XS_LEAF_PAGES);
+	}
+	xs_local_restore(flags);
+}
+
+static void check_trimmed(const struct world *world)
+{
+	CHECK(world->engine.space.tree.empty == world->engine.space.empty_kept);
+}
+
+/* There is no surplus while more than half of what there is is used. */
+static void trim_half(void)
+{
+	struct world *world = begin_large();
+
+	take_runs(world, 0, 100);
+	give_runs(world, 0, 48);
+	CHECK(!world->surplus);
+	give_runs(world, 48, 60);
+	CHECK(world->surplus == 1);
+	give_runs(world, 60, 100);
+	CHECK(world->surplus == 1);
+	world_end(world);
+}
+
+/* A trim that is too late to find something: of the next surplus the world is told. */
+static void trim_late(void)
+{
+	struct world *world = begin_large();
+
+	for (u32 round = 0; round < 2; round++) {
+		take_runs(world, 0, 40);
+		world_trim(world, false);
+		CHECK(!world->surplus);
+		give_runs(world, 0, 40);
+		CHECK(world->surplus == 1);
+	}
+	world_trim(world, false);
+	check_trimmed(world);
+	world_end(world);
+}
+
+/* What is empty lies behind more used leaves than a trim looks at in one go. */
+static void trim_behind(void)
+{
+	struct world *world = begin_large();
+
+	take_runs(world, 0, 400);
+	give_runs(world, 300, 400);
+	world_trim(world, true);
+	check_trimmed(world);
+	give_runs(world, 0, 300);
+	world_end(world);
+}
+
+static void give_passed(struct world *world)
+{
+	world->meanwhile = NULL;
+	give_runs(world, 0, 200);
+}
+
+/* While a trim waits, leaves that it has passed become empty: it takes them, too. */
+static void trim_passed(void)
+{
+	struct world *world = begin_large();
+
+	take_runs(world, 0, 400);
+	give_runs(world, 340, 400);
+	world->meanwhile = give_passed;
+	world_trim(world, true);
+	CHECK(!world->meanwhile);
+	check_trimmed(world);
+	give_runs(world, 200, 340);
 	world_end(world);
 }
 
@@ -719,6 +1043,8 @@ const struct test place_tests[] = {
 	{ "place_worst", worst },
 	{ "place_holes", holes },
 	{ "place_moves", moves },
+	{ "place_moves_back", moves_back },
+	{ "place_left_alone", left_alone },
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
 	{ "place_own_batch", own_batch },
@@ -726,11 +1052,19 @@ const struct test place_tests[] = {
 	{ "place_in_order", in_order },
 	{ "place_low_limit", low_limit },
 	{ "place_low_stays", low_stays },
+	{ "place_low_closed", low_closed },
+	{ "place_low_own", low_own },
+	{ "place_low_last", low_last },
+	{ "place_low_once", low_once },
 	{ "place_limits", limits },
 	{ "place_far", far },
 	{ "place_trim", trim },
 	{ "place_trim_many", trim_many },
 	{ "place_trim_open", trim_open },
+	{ "place_trim_half", trim_half },
+	{ "place_trim_late", trim_late },
+	{ "place_trim_behind", trim_behind },
+	{ "place_trim_passed", trim_passed },
 	{ "place_named", named },
 	{ "place_named_own", named_own },
 	{ NULL, NULL },

@@ -94,9 +94,9 @@ static void stray(struct world *world, u64 iova, u32 pages)
 {
 	struct xs_engine *engine = &world->engine;
 
-	xs_engine_unmap(engine, iova, pages, false);
+	CHECK(!xs_engine_unmap(engine, iova, pages, false));
 	check(world, 1);
-	xs_engine_unmap(engine, iova, pages, true);
+	CHECK(!xs_engine_unmap(engine, iova, pages, true));
 	check(world, 1);
 	xs_engine_unmap_no_sync(engine, iova, pages);
 	check(world, 1);

@@ -418,6 +418,17 @@ static void world_surplus(void *opaque)
 	add(&world->surplus, 1);
 }
 
+/* Nobody can have a block of it, or take one. */
+static void check_taken(struct world *world, u64 first, u64 end)
+{
+	struct xs_space *space = &world->engine.space;
+	xs_flags_t flags = xs_lock(&space->lock);
+
+	CHECK(xs_tree_find(&space->tree, 1, first / XS_BLOCK_PAGES,
+			   end / XS_BLOCK_PAGES) == XS_NO_BLOCK);
+	xs_unlock(&space->lock, flags);
+}
+
 /* Nothing is there, and nothing comes while this is going on. */
 static void world_prune(void *opaque, u64 iova, u64 pages)
 {
@@ -426,6 +437,7 @@ static void world_prune(void *opaque, u64 iova, u64 pages)
 	u64 end = first + pages;
 
 	CHECK(test_can_sleep() && pages && !get(&world->pruning));
+	check_taken(world, iova >> XS_PAGE_LG2, (iova >> XS_PAGE_LG2) + pages);
 	if (first >= world->end_page)
 		return;
 	if (end > world->end_page)

@@ -13,7 +13,7 @@
  *   - invalidate: the ranges cover all that the gather saw removed
  *   - a page that goes back to its allocator: no word promised to be held
  *     refers to it
- *   - prune: nothing is mapped there, or stale
+ *   - prune: nothing is mapped there, or stale, and none of it can be handed out
  *   - alloc and free: the sizes agree, nothing stays behind
  *   - a change of policy: what was unmapped before it is unreachable after it, and
  *     what was unmapped since then has the new level

@@ -276,7 +276,32 @@ static const struct ex_program reused_whole = {
 	.threads = { free0, reuse }, .finish = settled
 };
 
+/* All that is not withheld is free: of those who see it one has the block, all of it. */
+static void begin_withheld(void)
+{
+	begin(BUT(12));
+	xs_a64_set(&block->withheld, 12);
+	xs_a64_swap(&block->open, 0);
+}
+
+static void settle(void)
+{
+	claim(xs_block_settle(block, BUT(12)));
+}
+
+static void whole_withheld(void)
+{
+	ex_assert(!xs_a64_read(&block->withheld));
+	whole();
+}
+
+static const struct ex_program withheld = {
+	.name = "block_withheld", .setup = begin_withheld,
+	.threads = { settle, settle }, .finish = whole_withheld
+};
+
 const struct ex_program *const block_programs[] = {
 	&closed, &closed_listed, &taken, &opened, &opened_freed, &opened_taken,
-	&listed_claimed, &listed_kept, &reused, &reused_freed, &reused_whole, NULL
+	&listed_claimed, &listed_kept, &reused, &reused_freed, &reused_whole,
+	&withheld, NULL
 };

@@ -116,6 +116,40 @@ static const struct ex_program reuse = {
 	.threads = { unmap_now, map_and_unmap }, .finish = all_gone
 };
 
+/*
+ * An unmap that comes twice meets a mapping of another size that begins with the same
+ * page of memory, at the same IOVA: it looks the same at first, and stays.
+ */
+static void begin_again(void)
+{
+	begin(3);
+	known = xs_engine_map(&engine, 0, pages, 3, ~0ULL);
+	handed = 0;
+}
+
+static void unmap_and_map_more(void)
+{
+	if (xs_engine_unmap(&engine, known, pages, true))
+		handed = xs_engine_map(&engine, 0, pages + 1, 3, ~0ULL);
+}
+
+static void unmap_known(void)
+{
+	xs_engine_unmap(&engine, known, pages, true);
+}
+
+static void still_there(void)
+{
+	if (handed)
+		ex_assert(xs_engine_unmap(&engine, handed, pages + 1, true));
+	world_check(0);
+}
+
+static const struct ex_program many_again = {
+	.name = "slot_many_again", .setup = begin_again,
+	.threads = { unmap_and_map_more, unmap_known }, .finish = still_there
+};
+
 const struct ex_program *const slot_programs[] = {
-	&one, &many, &many_wrong, &reuse, NULL
+	&one, &many, &many_wrong, &reuse, &many_again, NULL
 };

@@ -560,8 +560,8 @@ FAULTS = (
     Fault(
         "a trim does not see what becomes empty behind it",
         "space.c",
-        "	surplus = xs_space_has_surplus(space);\n	xs_unlock(&space->lock, flags);\n	return surplus;\n",
-        "	surplus = false;\n	xs_unlock(&space->lock, flags);\n	return surplus;\n",
+        "	again = found && xs_space_has_surplus(space);\n",
+        "	again = false;\n",
         ("only=space_emptied_behind",),
     ),
     Fault(
@@ -581,8 +581,8 @@ FAULTS = (
     Fault(
         "a trim that has found nothing does not end",
         "engine.c",
-        "	} while (xs_space_end_trim(&engine->space) && found);\n",
-        "	} while (found && xs_space_end_trim(&engine->space));\n",
+        "	} while (xs_space_end_trim(&engine->space, found));\n",
+        "	} while (found && xs_space_end_trim(&engine->space, found));\n",
         ("only=place_trim_late",),
     ),
     Fault(

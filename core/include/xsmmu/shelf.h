@@ -8,10 +8,12 @@
  * come back, whatever lives long beside them. And they are kept by CPU, so that a CPU
  * reuses what it has mapped itself, and another one is met only where it unmaps.
  *
- * A block is on the shelf of the CPU that opened it last, and changes it under the
- * lock of the one that it leaves. Listing is a hint (block.h), but the lists are
- * sound: who lists a block looks again at its free pages after having said so, and
- * who has claimed a block looks if it is listed.
+ * A block comes to a CPU's shelf when that CPU opens it, or hands it to a driver, while
+ * nobody has a page of it. It stays there until another CPU does that, or the space gets
+ * it back: a CPU that takes it from another one's list, to use its holes, leaves it on
+ * that shelf. It changes shelves under the lock of the one that it leaves. Listing is a
+ * hint (block.h), but the lists are sound: who lists a block looks again at its free
+ * pages after having said so, and who has claimed a block looks if it is listed.
  */
 #ifndef XSMMU_SHELF_H
 #define XSMMU_SHELF_H

@@ -586,6 +586,13 @@ FAULTS = (
         ("only=place_trim_late",),
     ),
     Fault(
+        "a trim that has found nothing takes a surplus for told",
+        "space.c",
+        "	again = found && xs_space_has_surplus(space);\n",
+        "	again = xs_space_has_surplus(space) && found;\n",
+        ("only=place_trim_inside",),
+    ),
+    Fault(
         "the world is told of empty leaves while most are used",
         "space.c",
         "	    space->tree.empty <= space->tree.leaves / 2)\n",
@@ -796,6 +803,13 @@ FAULTS = (
         "		if (cause == XS_SYNC_DRAIN)\n			xs_sync_bury(engine, batch->runs, taken.runs);\n",
         "",
         ("only=engine_block_after_change",),
+    ),
+    Fault(
+        "what is dead and cannot be deferred stays so",
+        "unmap.c",
+        "	if (xs_unlikely(!room))\n		xs_unmark_dead(engine, policy, claim);\n	else if (empty)\n",
+        "	if (room && empty)\n",
+        ("only=engine_no_batch_dead",),
     ),
     Fault(
         "of a row over blocks what is dead in the second one stays so",

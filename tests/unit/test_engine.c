@@ -1107,6 +1107,25 @@ static void no_batch(void)
 	each_policy(check_no_batch);
 }
 
+/* What is synced at once for want of a batch is not dead in its block any more. */
+static void no_batch_dead(void)
+{
+	struct world *world = begin("fands", 4, 1);
+	struct mapping mapping = map(world, 3, MEMORY_COUNTED);
+	struct xs_block *block;
+
+	xs_enter();
+	block = xs_space_block(&world->engine.space,
+			       mapping.iova >> XS_PAGE_LG2);
+	xs_exit();
+	world->alloc_fails_in = 1;
+	driver_unmap(world, &mapping, false);
+	world->alloc_fails_in = 0;
+	CHECK(!world_reachable(world, mapping.iova));
+	CHECK(!xs_a64_read(&block->dead));
+	world_end(world);
+}
+
 static void no_memory(void)
 {
 	each_policy(check_no_memory);
@@ -1452,6 +1471,7 @@ const struct test engine_tests[] = {
 	{ "engine_no_memory_at_init", no_memory_at_init },
 	{ "engine_no_memory", no_memory },
 	{ "engine_no_batch", no_batch },
+	{ "engine_no_batch_dead", no_batch_dead },
 	{ "engine_each_failure", each_failure },
 	{ "engine_drain", drain },
 	{ "engine_retire", retire },

@@ -916,6 +916,36 @@ static void trim_late(void)
 	world_end(world);
 }
 
+/*
+ * The same if there is still a surplus at its end: leaves are empty, and inside of a
+ * mapping that needs none of them.
+ */
+static void trim_inside(void)
+{
+	struct world *world = begin_large();
+	struct xs_space *space = &world->engine.space;
+	xs_flags_t flags;
+	u64 all;
+
+	take_runs(world, 0, 40);
+	give_runs(world, 0, 40);
+	CHECK(world->surplus == 1);
+	flags = xs_local_save();
+	all = xs_space_take_run(space, 1u << XS_LOW_LG2, LAST);
+	xs_local_restore(flags);
+	CHECK(all == LOW);
+	world_trim(world, false);
+	CHECK(!world->surplus);
+	flags = xs_local_save();
+	CHECK(xs_space_claim_run(space, all, 1u << XS_LOW_LG2));
+	xs_space_give_run(space, all, 1u << XS_LOW_LG2);
+	xs_local_restore(flags);
+	CHECK(world->surplus == 1);
+	world_trim(world, false);
+	check_trimmed(world);
+	world_end(world);
+}
+
 /* What is empty lies behind more used leaves than a trim looks at in one go. */
 static void trim_behind(void)
 {
@@ -1063,6 +1093,7 @@ const struct test place_tests[] = {
 	{ "place_trim_open", trim_open },
 	{ "place_trim_half", trim_half },
 	{ "place_trim_late", trim_late },
+	{ "place_trim_inside", trim_inside },
 	{ "place_trim_behind", trim_behind },
 	{ "place_trim_passed", trim_passed },
 	{ "place_named", named },

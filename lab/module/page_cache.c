@@ -6,8 +6,8 @@
  * driver has unmapped it, and keeps its reference all the time: no allocator is between. So what a
  * policy holds back from the allocator says nothing about it. A read here is one of a page through
  * the page cache of a block device, by its real driver. It is verified: compared with what the disk
- * gave before. `delay_us` later a device of the same IOMMU group, which shares the domain, writes to
- * where the disk's driver had the page. Then the page cache is compared again.
+ * gave before. `delay_us` later a device of the same IOMMU group, which shares the domain, writes
+ * to where the disk's driver had the page. Then the page cache is compared again.
  *
  *	before the unmap	a control: the write must land
  *	at the driver's sync	only of a batch-aware driver: may land, and shows that it could
@@ -30,7 +30,7 @@
 
 static char *disk = "";
 module_param(disk, charp, 0644);
-MODULE_PARM_DESC(disk, "page-cache: the block device to read from, in the lab device's IOMMU group");
+MODULE_PARM_DESC(disk, "page-cache: the block device to read from, of the device's IOMMU group");
 
 struct tally {
 	u64 attempts, landed;
@@ -249,9 +249,9 @@ static int run_all(struct page_cache *run)
 
 static void print(const struct page_cache *run, struct seq_buf *result)
 {
-	seq_buf_printf(result,
-		       "{\"verified\":%llu,\"attempts\":%llu,\"landed\":%llu,\"attempts_control\":%llu,\"landed_control\":%llu",
-		       run->verified, run->changed.attempts, run->changed.landed,
+	seq_buf_printf(result, "{\"verified\":%llu,\"attempts\":%llu,\"landed\":%llu",
+		       run->verified, run->changed.attempts, run->changed.landed);
+	seq_buf_printf(result, ",\"attempts_control\":%llu,\"landed_control\":%llu",
 		       run->control.attempts, run->control.landed);
 	/* What does not apply is null, never 0. */
 	if (run->dev->batch_aware)

@@ -151,7 +151,8 @@ static int probes_set(struct device *self)
 		ret = register_kprobe(&probes[i]);
 		is_set[i] = !ret;
 		if (ret && (i < PROBES_OF_KERNEL || ret != -ENOENT)) {
-			dev_err(self, "page-cache: cannot probe %s(): %d\n", probes[i].symbol_name, ret);
+			dev_err(self, "page-cache: cannot probe %s(): %d\n",
+				probes[i].symbol_name, ret);
 			probes_unset();
 			return ret;
 		}
@@ -277,7 +278,7 @@ static int page_cache_run(struct lab_device *dev, char *text, struct seq_buf *re
 	if (ret)
 		return ret;
 	if (num_online_cpus() > 1) {
-		dev_err(self, "page-cache: needs one CPU, or it could overwrite what another one reads\n");
+		dev_err(self, "page-cache: needs one CPU, or it overwrites what another reads\n");
 		return -EOPNOTSUPP;
 	}
 	run.domain = iommu_get_domain_for_dev(self);

@@ -259,7 +259,8 @@ static void print(const struct page_cache *run, struct seq_buf *result)
 		seq_buf_printf(result, ",\"attempts_before_sync\":%llu,\"landed_before_sync\":%llu",
 			       run->before_sync.attempts, run->before_sync.landed);
 	else
-		seq_buf_printf(result, ",\"attempts_before_sync\":null,\"landed_before_sync\":null");
+		seq_buf_printf(result,
+			       ",\"attempts_before_sync\":null,\"landed_before_sync\":null");
 	seq_buf_printf(result, ",\"attempts_later\":null,\"landed_later\":null,\"astray\":%llu}",
 		       run->astray);
 }

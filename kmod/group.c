@@ -187,6 +187,10 @@ const char *xs_group_state(struct xs_group *group)
 		return "failed";
 	if (!group->attached)
 		return group->front ? "lingering" : "idle";
-	xs_engine_ledger(&group->engine, &group->sum);
-	return group->sum.counts.maps ? "active" : "attached";
+	/* Anybody may ask, as often as they like: what takes locks is done until it is so. */
+	if (!group->active) {
+		xs_engine_ledger(&group->engine, &group->sum);
+		group->active = group->sum.counts.maps;
+	}
+	return group->active ? "active" : "attached";
 }

@@ -723,6 +723,7 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 	}
 	atomic_set(&group->partial, 0);
 	group->lingered = false;
+	group->active = false;
 	group->strayed = false;
 	strscpy(group->name, dev_name(dev), sizeof(group->name));
 	spin_lock_init(&group->leaving);

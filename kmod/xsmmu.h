@@ -85,6 +85,7 @@ struct xs_group_syncs {
  * @geometry:	of the default domain, when the engine was made
  * @syncs_maps:	each map needs a sync, and it is ours to make
  * @name:	of the device it was made for, for the log
+ * @active:	maps were counted
  * @strayed:	a call that was ignored has been warned of
  * @leaving:	of remove_partial()
  * @map_pages:	the domain's own, where maps need no sync; NULL where they do
@@ -123,6 +124,7 @@ struct xs_group {
 			      size_t page_bytes, size_t pages,
 			      struct iommu_iotlb_gather *gather);
 	char name[32];
+	bool active;
 	bool strayed;
 	atomic_t partial;
 	bool lingered;

@@ -21,7 +21,8 @@ static inline bool xs_dma_iommu_clear(struct device *dev)
 {
 	bool was = dev_dma_iommu(dev);
 
-	dev_clear_dma_iommu(dev);
+	if (was)
+		dev_clear_dma_iommu(dev);
 	return was;
 }
 
@@ -34,7 +35,9 @@ static inline bool xs_dma_iommu_clear(struct device *dev)
 {
 	bool was = dev->dma_iommu;
 
-	dev->dma_iommu = false;
+	/* It shares its word with others' bits. */
+	if (was)
+		dev->dma_iommu = false;
 	return was;
 }
 

@@ -221,8 +221,7 @@ def _check_host() -> None:
 
 
 def _key(contents: Contents) -> str:
-    suites = (_SUITES, _KERNEL_SUITES) if contents is TOOLS else (contents.suites, ())
-    parts = (_FORMAT, contents.packages, *suites, _PREFERENCES, _MAPS)
+    parts = (_FORMAT, contents.packages, _SUITES, _KERNEL_SUITES, _PREFERENCES, _MAPS)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 

@@ -6,7 +6,7 @@
 export PATH=/bin:/tmp
 
 say() {
-	printf 'boot: %s\n' "$*"
+	printf '\nboot: %s\n' "$*"
 }
 
 value() {

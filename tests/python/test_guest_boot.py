@@ -118,8 +118,9 @@ def test_a_word_on_the_command_line_keeps_it_out(tmp_path: Path) -> None:
 
 @pytest.mark.guest
 @pytest.mark.long
-def test_the_command_line_has_the_last_word_on_rules(tmp_path: Path) -> None:
-    check_kernels_own_path(boot_from_disk(tmp_path, "initramfs-tools", "xsmmu.rules="), "off")
+@pytest.mark.parametrize(("rules", "state"), [("", "off"), ("nonsense", "absent")])
+def test_the_command_line_has_the_last_word_on_rules(tmp_path: Path, rules: str, state: str) -> None:
+    check_kernels_own_path(boot_from_disk(tmp_path, "initramfs-tools", f"xsmmu.rules={rules}"), state)
 
 
 @pytest.mark.guest

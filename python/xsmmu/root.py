@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The private root: a folder of unpacked Debian packages that holds every tool of the lab.
+"""The private root: a folder of unpacked Debian packages that holds every tool of the lab. Others can stand beside it.
 
 mmdebstrap downloads and unpacks; no maintainer script ever runs, so an ordinary user can build it, every file
 belongs to that user, and nothing needs a mount. Commands run inside it by chroot (root) or in a user namespace
@@ -58,7 +58,8 @@ _PACKAGES = (
     *("qemu-system-x86", "busybox-static", "fio", "iperf3", "iproute2", "kmod"),
 )
 
-_SUITES = (("trixie", ""), ("trixie", "-updates"), ("trixie", "-security"), ("trixie", "-backports"))
+_STABLE_SUITES = (("trixie", ""), ("trixie", "-updates"), ("trixie", "-security"))
+_SUITES = (*_STABLE_SUITES, ("trixie", "-backports"))
 _KERNEL_SUITES = (("bookworm", ""), ("bookworm", "-security"))
 
 _PREFERENCES = """\
@@ -72,12 +73,40 @@ Pin: release n=bookworm*
 Pin-Priority: 90
 """
 
+_BOOT_PACKAGES = (
+    *("base-files", "bash", "coreutils", "dash", "dpkg", "findutils", "gawk", "grep", "gzip", "libc-bin", "sed", "tar"),
+    *("busybox", "e2fsprogs", "kmod", "linux-base", "mount", "systemd", "systemd-sysv", "udev", "util-linux", "zstd"),
+    # Not `dracut`, which conflicts with the other: it adds what calls it when a kernel is installed.
+    *("dracut-core", "initramfs-tools-core"),
+)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a root is made of."""
+
+    name: str
+    """How its folder is called, and a hash of the rest."""
+    packages: tuple[str, ...]
+    suites: tuple[tuple[str, str], ...]
+    check: str
+    """A shell command that succeeds if programs run."""
+    debs: str = ""
+    """The folder of its packages in that of all."""
+
+
 _CLEAN = {"PATH": host.SYSTEM_PATH, "HOME": "/tmp", "LC_ALL": "C.UTF-8"}
 _RECORD = ".xsmmu.json"
 _DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
 _MAPS = "7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n"
 _ROOT_BYTES = 3 << 30
 _ARCHIVES = "var/cache/apt/archives"
+
+TOOLS = Contents(
+    "root", _PACKAGES, (*_SUITES, *_KERNEL_SUITES), "gcc-14 --version >/dev/null && awk 'BEGIN { exit 0 }'"
+)
+BOOT = Contents("root-boot", _BOOT_PACKAGES, _STABLE_SUITES, "awk 'BEGIN { exit 0 }'", debs="boot")
+"""What makes an initramfs."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +125,13 @@ class Root:
         cwd_in_root: str = "/",
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        proc: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside the root, without input, with a clean environment plus `env`.
+        """Run a command inside the root, without input, with a clean environment plus `env`; if asked, with /proc.
 
         `cwd_in_root` and the paths in `argv` are as seen inside. The status is the caller's to judge.
         """
-        return host.run(self._command(argv, cwd_in_root), env={**_CLEAN, **(env or {})}, timeout=timeout)
+        return host.run(self._command(argv, cwd_in_root, proc), env={**_CLEAN, **(env or {})}, timeout=timeout)
 
     def run_lines(
         self, argv: Sequence[str], on_line: Callable[[str], None], cwd_in_root: str = "/"
@@ -109,16 +139,17 @@ class Root:
         """The same for a long command: each line of its output is also handed to `on_line`; status and lines."""
         return host.run_lines(self._command(argv, cwd_in_root), on_line, env=_CLEAN)
 
-    def _command(self, argv: Sequence[str], cwd_in_root: str) -> list[str]:
-        return [*self._entry(), "/usr/bin/env", f"--chdir={cwd_in_root}", *argv]
+    def _command(self, argv: Sequence[str], cwd_in_root: str, proc: bool = False) -> list[str]:
+        return [*self._entry(proc), "/usr/bin/env", f"--chdir={cwd_in_root}", *argv]
 
-    def _entry(self) -> list[str]:
+    def _entry(self, proc: bool) -> list[str]:
         """The command prefix that enters the root and leaves nothing behind."""
-        if os.geteuid() == 0 and _make_devices(self.path / "dev"):
+        if os.geteuid() == 0 and _make_devices(self.path / "dev") and not proc:
             return ["chroot", str(self.path)]
+        proc_mount = 'mount --rbind /proc "$0/proc" || exit 125;' if proc else ""
         script = (
             'for name in $1; do : >>"$0/dev/$name" && mount --bind "/dev/$name" "$0/dev/$name" || exit 125; done;'
-            ' shift; exec chroot "$0" "$@"'
+            f' {proc_mount} shift; exec chroot "$0" "$@"'
         )
         return [*_namespace(), "sh", "-c", script, str(self.path), " ".join(_DEVICES)]
 
@@ -189,35 +220,35 @@ def _check_host() -> None:
         )
 
 
-def _key() -> str:
-    parts = (_FORMAT, _PACKAGES, _SUITES, _KERNEL_SUITES, _PREFERENCES, _MAPS)
+def _key(contents: Contents) -> str:
+    parts = (_FORMAT, contents.packages, _SUITES, _KERNEL_SUITES, _PREFERENCES, _MAPS)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
-def ensure(cache: Path, console: Console) -> Root:
-    """The private root below `cache`, built first when it is missing. Concurrent callers wait for one build."""
-    path = cache / f"root-{_key()}"
+def ensure(cache: Path, console: Console, contents: Contents = TOOLS) -> Root:
+    """A private root below `cache`, built first when it is missing. Concurrent callers wait for one build."""
+    path = cache / f"{contents.name}-{_key(contents)}"
     if not (path / _RECORD).exists():
         _check_host()
         with host.locked(cache / "root.lock", console, "building the private root"):
             if not (path / _RECORD).exists():
-                _build(path, cache, console)
+                _build(contents, path, cache, console)
     record = json.loads((path / _RECORD).read_text())
     return Root(path, cache, record["packages"])
 
 
-def _build(path: Path, cache: Path, console: Console) -> None:
+def _build(contents: Contents, path: Path, cache: Path, console: Console) -> None:
     host.need_space(cache, _ROOT_BYTES, "the private root")
     for stale in (*cache.glob("root-*.tmp"), *cache.glob("setup-*")):
         host.remove_tree(stale)
     work = path.with_suffix(".tmp")
-    debs = cache / "debs"
-    debs.mkdir(exist_ok=True)
+    debs = cache / "debs" / contents.debs
+    debs.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     try:
-        _mmdebstrap(work, cache, console)
-        packages = _record_packages(work, debs)
-        _finish(Root(work, cache, packages))
+        _mmdebstrap(contents, work, cache, debs, console)
+        packages = _record_packages(contents, work, debs)
+        _finish(Root(work, cache, packages), contents)
         (work / _RECORD).write_text(json.dumps({"packages": packages}, indent=1, sort_keys=True) + "\n")
         work.rename(path)
     except OSError as error:
@@ -227,10 +258,10 @@ def _build(path: Path, cache: Path, console: Console) -> None:
     console.print(f"private root: {len(packages)} packages in {time.monotonic() - started:.0f} s")
 
 
-def _sources() -> str:
+def _sources(contents: Contents) -> str:
     main, security = host.debian_mirrors()
     lines = []
-    for codename, pocket in (*_SUITES, *_KERNEL_SUITES):
+    for codename, pocket in contents.suites:
         base = security if pocket == "-security" else main
         lines.append(f"deb {base} {codename}{pocket} main\n")
     return "".join(lines)
@@ -243,12 +274,11 @@ _PHASES = {
 }
 
 
-def _mmdebstrap(work: Path, cache: Path, console: Console) -> None:
-    """Download and unpack into `work`. Packages go to and come from the cache's own folder."""
-    debs = cache / "debs"
+def _mmdebstrap(contents: Contents, work: Path, cache: Path, debs: Path, console: Console) -> None:
+    """Download and unpack into `work`. Packages go to and come from `debs`."""
     with tempfile.TemporaryDirectory(prefix="setup-", dir=cache) as setup:
         files = Path(setup)
-        (files / "sources.list").write_text(_sources())
+        (files / "sources.list").write_text(_sources(contents))
         (files / "preferences").write_text(_PREFERENCES)
         (files / "apt.conf").write_text(host.apt_acquire_options())
         hook = (
@@ -259,7 +289,7 @@ def _mmdebstrap(work: Path, cache: Path, console: Console) -> None:
         argv = [
             *("mmdebstrap", "--mode=chrootless", "--variant=extract", "--format=directory"),
             *("--skip=check/chrootless,cleanup/apt", f"--aptopt={files / 'apt.conf'}"),
-            *(f"--setup-hook={hook}", f"--include={','.join(_PACKAGES)}"),
+            *(f"--setup-hook={hook}", f"--include={','.join(contents.packages)}"),
             *("trixie", str(work), str(files / "sources.list")),
         ]
         try:
@@ -346,12 +376,12 @@ def _apt_environment(root: Path) -> Iterator[dict[str, str]]:
         yield host.system_env({"APT_CONFIG": file.name})
 
 
-def _record_packages(work: Path, debs: Path) -> dict[str, str]:
+def _record_packages(contents: Contents, work: Path, debs: Path) -> dict[str, str]:
     """Versions of what was unpacked: what apt chooses from the same lists; older downloads are dropped."""
     with _apt_environment(work) as env, tempfile.TemporaryDirectory(prefix="xsmmu-") as empty:
         (Path(empty) / "partial").mkdir()
-        argv = ["apt-get", "-qq", "--print-uris", "-o", f"Dir::Cache::archives={empty}", "install", *_PACKAGES]
-        result = host.run(argv, env=env)
+        argv = ["apt-get", "-qq", "--print-uris", "-o", f"Dir::Cache::archives={empty}", "install"]
+        result = host.run([*argv, *contents.packages], env=env)
     names = re.findall(r"^'[^']*' (\S+\.deb) ", result.stdout, re.MULTILINE)
     if result.returncode != 0 or not names:
         raise host.download_error("reading the private root's versions", result.stderr.splitlines())
@@ -362,7 +392,7 @@ def _record_packages(work: Path, debs: Path) -> dict[str, str]:
     return {name: unquote(version) for name, version, _ in fields}
 
 
-def _finish(root: Root) -> None:
+def _finish(root: Root, contents: Contents) -> None:
     """What maintainer scripts would have done, as far as the lab needs it; then see that programs run."""
     etc = root.path / "etc"
     (etc / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
@@ -375,7 +405,7 @@ def _finish(root: Root) -> None:
     maps = root.path / "proc/self/maps"
     maps.parent.mkdir(parents=True)
     maps.write_text(_MAPS)
-    check = root.run(["sh", "-c", "gcc-14 --version >/dev/null && awk 'BEGIN { exit 0 }'"])
+    check = root.run(["sh", "-c", contents.check])
     if check.returncode != 0:
         raise LabError(
             "the private root was unpacked but its programs do not run: its folder may be mounted noexec or nodev;"

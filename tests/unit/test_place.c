@@ -17,6 +17,7 @@ static struct world *begin(const struct xs_policy *policy, u32 blocks, u32 cpus,
 	struct world_config config = { .blocks = blocks, .cpus = cpus,
 				       .policy = policy, .start = start };
 
+	test_relax();
 	return world_new(&config, 0);
 }
 

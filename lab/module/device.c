@@ -40,8 +40,8 @@ MODULE_PARM_DESC(batch_aware, "be a batch-aware driver of devices bound from now
 #define LAB_PARAMS_MAX_BYTES 256
 
 static const struct lab_workload *const workloads[] = {
-	&lab_micro, &lab_attack, &lab_neighbour, &lab_page_cache, &lab_receive, &lab_transmit,
-	&lab_storage,
+	&lab_micro, &lab_attack, &lab_neighbour, &lab_page_cache, &lab_latency, &lab_receive,
+	&lab_transmit, &lab_storage,
 };
 
 struct lab_file {

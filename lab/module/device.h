@@ -43,6 +43,7 @@ extern const struct lab_workload lab_micro;
 extern const struct lab_workload lab_attack;
 extern const struct lab_workload lab_neighbour;
 extern const struct lab_workload lab_page_cache;
+extern const struct lab_workload lab_latency;
 extern const struct lab_workload lab_receive;
 extern const struct lab_workload lab_transmit;
 extern const struct lab_workload lab_storage;

@@ -390,5 +390,6 @@ _MEASURES: dict[str, Callable[[Measured, Measured | None], Json]] = {
     "attack": _attack,
     "neighbour": _attack,
     "ring": _ring,
+    "latency": lambda measured, _baseline: {"latency": measured.output},
     "window": _window,
 }

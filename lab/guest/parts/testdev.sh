@@ -26,6 +26,10 @@ attack() {
 	echo "rounds=$arg_rounds pages=$arg_pages window_us=$arg_window_us gaps=$arg_gaps napi=$arg_napi far=$arg_far" >"$testdev/attack" && cat "$testdev/attack"
 }
 
+latency() {
+	echo "$arg_all" >"$testdev/latency" && cat "$testdev/latency"
+}
+
 # The arguments of these are the module's parameters.
 ring_receive() {
 	echo "$arg_all" >"$testdev/receive" && cat "$testdev/receive"

@@ -186,7 +186,8 @@ static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages,
 
 /*
  * Mapped as single pages and so removed without the domain's larger page sizes
- * in mind, if no page-table page can be full of them: a driver may join those.
+ * in mind, if no page-table page can be full of them: a driver may join those. VT-d
+ * takes any sizes for what they are together.
  */
 #define SINGLE_PAGES_MAX	511
 
@@ -201,9 +202,15 @@ static __always_inline size_t remove_some(struct xs_group *group,
 	if (xs_have_generic_pt() && group->generic)
 		return xs_domain_unmap_generic(domain, iova,
 					       pages << PAGE_SHIFT, gather);
-	if (likely(unmap_pages && pages <= SINGLE_PAGES_MAX))
+	if (likely(unmap_pages && (pages <= SINGLE_PAGES_MAX || group->is_vtd)))
 		return unmap_pages(domain, iova, PAGE_SIZE, pages, gather);
 	return iommu_unmap_fast(domain, iova, pages << PAGE_SHIFT, gather);
+}
+
+/* Is a long range with holes, which does not begin with one, removed as a whole? */
+static bool takes_holes(const struct xs_group *group)
+{
+	return group->is_vtd || (xs_have_generic_pt() && group->generic);
 }
 
 #define TABLE_PAGES	512u
@@ -238,7 +245,8 @@ static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	struct xs_group *group = world;
 
-	if (unlikely(pages > SINGLE_PAGES_MAX || atomic_read(&group->partial))) {
+	if (unlikely((pages > SINGLE_PAGES_MAX && !takes_holes(group)) ||
+		     atomic_read(&group->partial))) {
 		remove_partial(group, gather, iova, pages);
 		return;
 	}
@@ -349,7 +357,7 @@ static void world_prune(void *world, u64 iova, u64 pages)
 	xs_gather_t gather;
 	size_t mapped = 0;
 
-	if (!group->prunes || (range.page | pages) % TABLE_PAGES)
+	if (!group->is_vtd || (range.page | pages) % TABLE_PAGES)
 		return;
 	if (domain->ops->map_pages(domain, iova, page_to_phys(ZERO_PAGE(0)),
 				   PAGE_SIZE, 1, IOMMU_READ,
@@ -615,7 +623,7 @@ static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 		if (!VTD_CAP_PSI(cap))
 			group->range_max_lg2 = 0;
 	}
-	group->prunes = cap && !generic && ops->map_pages;
+	group->is_vtd = cap && !generic && ops->map_pages;
 	group->generic = !needs_sync && generic;
 	group->map_pages = needs_sync ? NULL : ops->map_pages;
 	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
@@ -625,7 +633,7 @@ static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 /* From here on, by the IOMMU core's own calls, whatever the domain is. */
 static void forget_iommu(struct xs_group *group)
 {
-	group->prunes = false;
+	group->is_vtd = false;
 	group->generic = false;
 	group->map_pages = NULL;
 	group->unmap_pages = NULL;

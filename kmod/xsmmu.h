@@ -93,7 +93,8 @@ struct xs_group_syncs {
  * @partial:	calls at work that remove what may not be mapped in part, and one
  *		more once it has @lingered
  * @generic:	maps need no sync and the domain has generic page tables
- * @prunes:	an unmap of nothing frees empty page-table pages
+ * @is_vtd:	the page tables are VT-d's own: an unmap of nothing frees empty ones, and
+ *		one of any pages is a single call
  * @range_max_lg2: log2 of the largest page-selective command, in pages
  * @map_syncs:	map-side syncs since load, by the command that each one sends
  * @prune_syncs: the same of invalidations for freed page-table pages, and for what
@@ -131,7 +132,7 @@ struct xs_group {
 	spinlock_t leaving;
 	bool syncs_maps;
 	bool generic;
-	bool prunes;
+	bool is_vtd;
 	u32 range_max_lg2;
 	struct xs_group_syncs map_syncs;
 	struct xs_group_syncs prune_syncs;

@@ -48,8 +48,9 @@ sim: ## one run of the simulated world [SEED=1] [POLICY=fused] [EVENTS=1000000] 
 sim-long: ## run the simulated world until so many billions of operations are done [N=10]
 	@$(python) -m xsmmu.sim long --billions '$(or $(N),10)'
 
-mutants: ## plant bugs in the engine that the simulated world must find
+mutants: ## plant bugs in the engine and the module that the simulated world and guests must find
 	@$(python) -m xsmmu.sim mutants
+	@$(python) -m pytest -v -n 2 -m long tests/python/test_guest_mutants.py
 
 litmus: ## explore small programs of the engine under a weak memory model, and mutants [PROGRAMS=names] [ORDERS=1]
 	@$(python) -m xsmmu.litmus run $(PROGRAMS)

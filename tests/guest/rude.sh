@@ -123,8 +123,17 @@ left_blocks() {
 	echo "${left_blocks:-0}"
 }
 
+# After it the kernel's own path is known to have nothing mapped.
+take_over_once() {
+	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
+	rude api || failure "$(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+}
+
 # Where the kernel's own path has something mapped still, ours maps nothing.
 case_what_the_kernels_path_has_mapped_stays_alone() {
+	take_over_once
 	echo 24 >/sys/module/xsmmu_rude/parameters/mask_bits
 	rude late || failure "the probe failed: $(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV

@@ -53,6 +53,8 @@ class Machine:
     """With a batch-aware driver."""
     make_args: tuple[str, ...] = ()
     """More arguments for the build of xsmmu.ko."""
+    source: Path = build.PROJECT
+    """What xsmmu.ko is built from."""
     qemu_options: Callable[[Path], list[str]] = lambda _folder: []
     """More options for QEMU, which may name files that the function makes in the folder it is given."""
     settings: dict[str, str | int] = field(default_factory=dict)
@@ -108,14 +110,16 @@ def tools() -> root.Root:
     return root.ensure(host.cache_dir(), Console(stderr=True))
 
 
-def modules(kernel: Kernel, aware: bool = False, make_args: Sequence[str] = ()) -> list[Path]:
+def modules(
+    kernel: Kernel, aware: bool = False, make_args: Sequence[str] = (), source: Path = build.PROJECT
+) -> list[Path]:
     """Our modules: xsmmu itself, the lab's, a driver that behaves badly and one that is batch-aware.
 
     What calls xsmmu.ko finds it if it is loaded later, and keeps it loaded then.
     """
     xsmmu, lab_module = lab.modules(tools(), kernel)
-    if make_args:
-        [xsmmu] = build.module(tools(), kernel, extra_make_args=make_args)
+    if make_args or source != build.PROJECT:
+        [xsmmu] = build.module(tools(), kernel, source, extra_make_args=make_args)
     outputs, parts = ("xsmmu_rude.ko", "xsmmu_aware.ko"), (DRIVER, "include")
     rude, aware_driver = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
     return [xsmmu, lab_module, rude, aware_driver] if aware else [lab_module, rude, xsmmu]
@@ -142,7 +146,7 @@ def patched(what: Machine) -> list[Path]:
 def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:
     """Boot machines side by side, run all cases (or `only` some), and say what became of them."""
     for what in machines:
-        modules(kernels.ensure(tools(), what.kernel), what.aware, what.make_args)
+        modules(kernels.ensure(tools(), what.kernel), what.aware, what.make_args, what.source)
         patched(what)
 
     async def run_all() -> list[Outcome]:
@@ -165,7 +169,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
 
     with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
         qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
-        ours = modules(kernel, what.aware, what.make_args)
+        ours = modules(kernel, what.aware, what.make_args, what.source)
         image = lab.image(tools(), kernel, EVERYTHING, ours, what.script(names), patched(what))
         settings = Boot(
             kernel.vmlinuz,

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Bugs planted in the module are found by the cases that are about them (tests/guest/mutants.toml)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.python import guests
+from tests.python.test_guest_refusals import REFUSALS, STRICT, UNTRIED
+from xsmmu.build import MODULE_PARTS
+from xsmmu.mutants import Mutant, Mutants
+
+MUTANTS = Mutants("tests/guest/mutants.toml", MODULE_PARTS)
+MACHINES = {topic: machine for machine in (REFUSALS, STRICT, UNTRIED) for topic in machine.topics}
+
+
+@pytest.mark.guest
+@pytest.mark.long
+@pytest.mark.parametrize("mutant", MUTANTS.named(), ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(mutant: Mutant) -> None:
+    [program] = mutant.programs
+    topic, case = program.split(":")
+    assert case in guests.cases(topic)
+    machine = MACHINES.get(topic, guests.Machine((topic,)))
+    with MUTANTS.planted(mutant) as source:
+        [outcome] = guests.boot(replace(machine, topics=(topic,), pattern=f"^{case}$", source=source))
+    assert outcome.failures.get(case) or (outcome.error and outcome.running == case), "no test has found it"

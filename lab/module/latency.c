@@ -5,15 +5,15 @@
  *
  * What is mapped is a registration as RDMA makes them, or many small mappings that live at a time:
  *
- *	segment_kib, segments	one list of so many segments, mapped and unmapped at once; each is the
- *				same memory, so it can be larger than the guest's. One segment is a
- *				single mapping
+ *	segment_kib, segments	one list of so many segments, mapped and unmapped at once; each is
+ *				the same memory, so it can be larger than the guest's. One segment
+ *				is a single mapping
  *	live			instead, so many mappings of one page, and then their unmaps
  *
- * A timer that fires in hard interrupts every PERIOD_NS looks how late it is. Interrupts were off for
- * as long as that, and for up to PERIOD_NS more. Under -icount a nanosecond is an instruction. Its
- * own cost is in the times; `floor_ns` is how late it is when nothing is done. After the unmap it is
- * looked on for AFTER_MS, so that what a policy has put off is seen, too.
+ * A timer that fires in hard interrupts every PERIOD_NS looks how late it is. Interrupts were off
+ * for as long as that, and for up to PERIOD_NS more. Under -icount a nanosecond is an instruction.
+ * Its own cost is in the times; `floor_ns` is how late it is when nothing is done. After the unmap
+ * it is looked on for AFTER_MS, so that what a policy has put off is seen, too.
  */
 #include <linux/dma-mapping.h>
 #include <linux/hrtimer.h>

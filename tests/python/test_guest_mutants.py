@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
 from tests.python import guests
 from tests.python.test_guest_refusals import REFUSALS, STRICT, UNTRIED
+
 from xsmmu.build import MODULE_PARTS
 from xsmmu.mutants import Mutant, Mutants
 

@@ -26,6 +26,7 @@ crash() {
 	network
 	crash_kernel
 	dd if=/dev/urandom of=/tmp/data bs=1M count=8 2>/dev/null
+	write_and_read /tmp/data /data
 	for writer in 1 2; do
 		writes &
 	done

@@ -1,3 +1,4 @@
+#!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # For what is /sbin/init of a machine that was booted from its own disk. It loads no module itself.

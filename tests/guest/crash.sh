@@ -8,7 +8,7 @@
 
 DISK=0000:00:03.0
 
-# As Debian's kdump-tools has it; and the kernel says who it is.
+# As Debian's kdump-tools has it. The kernel's first line is said, too, which tells its lines from those before.
 crash_kernel() {
 	set -- --reuse-cmdline --append="irqpoll nr_cpus=1 reset_devices loglevel=6" --initrd=/boot/initrd.img /boot/vmlinuz
 	/usr/sbin/kexec -p -s "$@"
@@ -27,9 +27,8 @@ crash() {
 	crash_kernel
 	dd if=/dev/urandom of=/tmp/data bs=1M count=8 2>/dev/null
 	write_and_read /tmp/data /data
-	for writer in 1 2; do
-		writes &
-	done
+	writes &
+	writes &
 	ping -q 10.0.2.2 >/dev/null &
 	sleep 2
 	before=$(value "$DISK/xsmmu/stats/maps")

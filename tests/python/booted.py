@@ -41,7 +41,7 @@ class Booted:
     @property
     def said(self) -> dict[str, str]:
         """Each thing that the scripts of boot_lib.sh found, by its name."""
-        return dict(found.group(1, 2) for line in self.console if (found := _SAID.match(line)))
+        return {found[1]: found[2] for line in self.console if (found := _SAID.match(line))}
 
     def xsmmu_lines(self) -> list[str]:
         """What the module said, but for the taints that any such module brings."""
@@ -92,8 +92,11 @@ def run(
     disk, console = folder / "disk", folder / "console"
     busybox = (guests.tools().path / "usr/bin/busybox").read_bytes()
     content = {
-        **{"bin/busybox": busybox, "bin/sh": busybox, "etc/os-release": b"ID=xsmmu\n"},
-        **{"sbin/init": (guests.SCRIPTS / init).read_bytes(), f"sbin/{_LIBRARY.name}": _LIBRARY.read_bytes()},
+        "bin/busybox": busybox,
+        "bin/sh": busybox,
+        "etc/os-release": b"ID=xsmmu\n",
+        "sbin/init": (guests.SCRIPTS / init).read_bytes(),
+        f"sbin/{_LIBRARY.name}": _LIBRARY.read_bytes(),
         **(files or {}),
     }
     boot.disk(guests.tools(), content, disk, QUIET, disk_mib)

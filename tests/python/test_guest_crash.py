@@ -56,6 +56,7 @@ def crash(folder: Path, sources: Path = PROJECT) -> Booted:
 
 
 @pytest.mark.guest
+@pytest.mark.long
 def test_a_crash_kernel_refuses_the_module(tmp_path: Path) -> None:
     after = crash(tmp_path)
     after.check_kernels_own_path("absent")

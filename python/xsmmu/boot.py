@@ -8,6 +8,7 @@ hash of what went in.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from pathlib import Path
 
@@ -30,7 +31,7 @@ TOOLS = {
 """What makes an initramfs: its command, but for the image's name and the kernel's release. All else is Debian's own."""
 
 DISK_LABEL = "xsmmu-boot"
-_DISK_SIZE = "64M"
+_DISK_MIB = 64
 _IMAGES = "var/lib/xsmmu/images"
 _KEPT = 4
 
@@ -83,7 +84,32 @@ def _make(root: Root, kernel: Kernel, tool: str, image: Path, console: Console) 
     part.rename(image)
 
 
-def disk(tools: Root, files: dict[str, bytes], target: Path, console: Console) -> None:
+def program(tools: Root, name: str, console: Console) -> dict[str, bytes]:
+    """A program of the root that makes initramfs, by the name that a disk has it by, and the libraries it needs."""
+    root = ensure(tools.cache, console, BOOT)
+    listed = root.run(["ldd", f"/{name}"], proc=True)
+    libraries = re.findall(r"(/\S+) \(0x", listed.stdout)
+    if listed.returncode != 0 or not libraries:
+        raise LabError(f"ldd {name} failed", (listed.stdout + listed.stderr).splitlines())
+    files = {name: (root.path / name).read_bytes()}
+    for library in libraries:
+        # The folders are links in the root, which are absolute only as seen inside.
+        content = (root.path / "usr" / library.removeprefix("/usr").removeprefix("/")).read_bytes()
+        files["lib64/ld-linux-x86-64.so.2" if "/ld-linux" in library else f"lib/{Path(library).name}"] = content
+    return files
+
+
+def read_file(tools: Root, disk: Path, name: str, target: Path, console: Console) -> bytes:
+    """A file of a disk image, by way of `target`. What is in the file system's journal counts as not written."""
+    root = ensure(tools.cache, console, BOOT)
+    debugfs = [*root.loader_command(), str(root.path / "usr/sbin/debugfs")]
+    copied = host.run([*debugfs, "-R", f"dump /{name} {target}", str(disk)], env=host.system_env())
+    if copied.returncode != 0 or not target.exists():
+        raise LabError(f"debugfs cannot read {name}", copied.stderr.splitlines())
+    return target.read_bytes()
+
+
+def disk(tools: Root, files: dict[str, bytes], target: Path, console: Console, mib: int = _DISK_MIB) -> None:
     """Make `target` a disk image with an ext4 file system, found by DISK_LABEL, of executable files."""
     root = ensure(tools.cache, console, BOOT)
     with host.locked(root.cache / "boot.lock", console, "making an initramfs"):
@@ -98,7 +124,7 @@ def disk(tools: Root, files: dict[str, bytes], target: Path, console: Console) -
         image = tree.with_name("disk")
         image.unlink(missing_ok=True)
         make = ["mke2fs", "-q", "-F", "-t", "ext4", "-L", DISK_LABEL, "-d", root.inside(tree), root.inside(image)]
-        result = root.run([*make, _DISK_SIZE])
+        result = root.run([*make, f"{mib}M"])
         if result.returncode != 0:
             raise LabError("mke2fs failed", result.stderr.splitlines())
         shutil.move(image, target)

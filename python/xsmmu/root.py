@@ -78,6 +78,8 @@ _BOOT_PACKAGES = (
     *("busybox", "e2fsprogs", "kmod", "linux-base", "mount", "systemd", "systemd-sysv", "udev", "util-linux", "zstd"),
     # Not `dracut`, which conflicts with the other: it adds what calls it when a kernel is installed.
     *("dracut-core", "initramfs-tools-core"),
+    # What loads a crash kernel, in the machine that is booted.
+    "kexec-tools",
 )
 
 

@@ -2,45 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # /sbin/init of a machine that was booted from its own disk: says what the initramfs has left, and tries disk and NIC.
-# It loads nothing itself.
-export PATH=/bin:/tmp
+# shellcheck source=boot_lib.sh
+. /sbin/boot_lib.sh
 
-say() {
-	printf '\nboot: %s\n' "$*"
-}
-
-value() {
-	cat "/sys/bus/pci/devices/$1" 2>/dev/null || printf 'absent'
-}
-
-device() {
-	driver=$(readlink "/sys/bus/pci/devices/$2/driver")
-	say "$1 driver ${driver##*/}"
-	for file in policy level state stats/maps; do
-		say "$1 $file $(value "$2/xsmmu/$file")"
-	done
-}
-
-busybox mount -t proc proc /proc 2>/dev/null
-busybox mount -t sysfs sysfs /sys 2>/dev/null
-busybox mount -t tmpfs tmpfs /tmp
-busybox --install -s /tmp
-mount -o remount,rw /
-say "root $(awk '$2 == "/" && $3 == "ext4" { print $1 }' /proc/mounts)"
-
+begin
 dd if=/dev/urandom of=/tmp/data bs=1M count=8 2>/dev/null
-cp /tmp/data /data
-sync
-echo 3 >/proc/sys/vm/drop_caches
-say "written $(sha256sum </tmp/data)"
-say "read $(sha256sum </data)"
-
-ip addr add 10.0.2.15/24 dev eth0
-ip link set eth0 up
-say "ping $(ping -c 3 -w 20 10.0.2.2 | sed -n 's/ packets received.*//; s/.*, //p' | head -n 1)"
-
-device disk 0000:00:03.0
-device nic 0000:00:02.0
-mount -o remount,ro /
-say end reached
-poweroff -f
+write_and_read /tmp/data /data
+network
+devices
+end

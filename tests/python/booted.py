@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A machine that is booted as a user's is: from its own disk, by an initramfs that Debian's own tool made.
+
+boot/'s files are installed in that, and nothing but it loads a module.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.python import guests
+
+from xsmmu import boot, host, machine
+from xsmmu.guest import FATAL, FAULT
+from xsmmu.kernels import Kernel
+
+TIMEOUT_S = 600
+LAST_LINES = 60
+QUIET = Console(stderr=True)
+
+TAINTS = re.compile(r"xsmmu: (loading out-of-tree module|module verification failed)")
+TAKEN_OVER = {"policy": "none strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
+DEVICES = {"disk": "nvme", "nic": "e1000e"}
+
+_LIBRARY = guests.SCRIPTS / "boot_lib.sh"
+_SAID = re.compile(r"^boot: (\S+(?: (?:driver|policy|level|state|stats/maps))?) (.*)$")
+
+
+@dataclass(frozen=True)
+class Booted:
+    """What a kernel's console said."""
+
+    console: list[str]
+
+    @property
+    def said(self) -> dict[str, str]:
+        """Each thing that the scripts of boot_lib.sh found, by its name."""
+        return {found[1]: found[2] for line in self.console if (found := _SAID.match(line))}
+
+    def xsmmu_lines(self) -> list[str]:
+        """What the module said, but for the taints that any such module brings."""
+        return [line for line in self.console if "xsmmu: " in line and not TAINTS.search(line)]
+
+    def check_end(self, last: str = "end") -> None:
+        """Fail if a line says that the kernel is ill or that there was an IOMMU fault, or without the `last` word."""
+        bad = [line for line in self.console if FATAL.search(line) or FAULT.search(line)]
+        if bad or last not in self.said:
+            pytest.fail("\n".join([*bad, "", "the last lines:", *self.console[-LAST_LINES:]]))
+
+    def check_works(self) -> None:
+        """It runs from its disk; disk and NIC work, and their drivers came from the initramfs."""
+        assert self.said["root"] == "/dev/nvme0n1"
+        assert self.said["read"] == self.said["written"] != ""
+        assert self.said["ping"] == "3"
+        for device, driver in DEVICES.items():
+            assert self.said[f"{device} driver"] == driver
+
+    def check_taken_over(self) -> None:
+        """Disk and NIC are, by the rules that the initramfs has."""
+        for device in DEVICES:
+            assert {file: self.said[f"{device} {file}"] for file in TAKEN_OVER} == TAKEN_OVER
+            assert int(self.said[f"{device} stats/maps"]) > 0
+        assert self.xsmmu_lines() == []
+
+    def check_kernels_own_path(self, state: str) -> None:
+        """They are not, and the machine works; `state` is theirs."""
+        self.check_works()
+        assert {self.said[f"{device} state"] for device in DEVICES} == {state}
+
+
+def run(
+    folder: Path,
+    kernel: Kernel,
+    image: Path,
+    init: str,
+    words: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+    disk_mib: int = 64,
+    memory_mib: int = 1024,
+) -> list[str]:
+    """Boot by the initramfs `image`, until power-off; the console's lines.
+
+    The disk is `disk` in `folder`, with a script of tests/guest as its init and more `files`. `words` are more words on
+    the kernel's command line.
+    """
+    disk, console = folder / "disk", folder / "console"
+    busybox = (guests.tools().path / "usr/bin/busybox").read_bytes()
+    content = {
+        "bin/busybox": busybox,
+        "bin/sh": busybox,
+        "etc/os-release": b"ID=xsmmu\n",
+        "sbin/init": (guests.SCRIPTS / init).read_bytes(),
+        f"sbin/{_LIBRARY.name}": _LIBRARY.read_bytes(),
+        **(files or {}),
+    }
+    boot.disk(guests.tools(), content, disk, QUIET, disk_mib)
+    # This machine has no -icount, so its kernel measures its clock.
+    words = ("tsc_early_khz=0", f"root=LABEL={boot.DISK_LABEL}", "systemd.show_status=0", *words)
+    kernel_arguments = machine.boot_arguments(kernel.vmlinuz, image, words)
+    qemu = [*guests.tools().qemu_command(), *_machine_arguments(disk, console, memory_mib)]
+    try:
+        ended = host.run([*qemu, *kernel_arguments], timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        pytest.fail("\n".join(["it does not power off:", *_lines(console)[-LAST_LINES:]]))
+    if ended.returncode != 0:
+        said = [*_lines(console)[-LAST_LINES:], *ended.stderr.splitlines()[-LAST_LINES:]]
+        pytest.fail("\n".join([f"QEMU ended with {ended.returncode}:", *said]))
+    return _lines(console)
+
+
+def _lines(console: Path) -> list[str]:
+    return [line.rstrip("\r") for line in console.read_text(errors="replace").split("\n")]
+
+
+def _machine_arguments(disk: Path, console: Path, memory_mib: int) -> list[str]:
+    """A small PC with an IOMMU, a disk and a NIC, whose other end answers pings."""
+    return [
+        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", f"{memory_mib}M", "-smp", "2"),
+        *("-machine", "q35,sata=off,smbus=off,accel=tcg,kernel-irqchip=off", "-cpu", machine.EMULATED_CPU),
+        *("-device", machine.IOMMUS[machine.DEFAULT_IOMMU].device),
+        *("-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"),
+        *("-netdev", "user,id=wire,restrict=on", "-device", "e1000e,bus=pcie.0,addr=2,netdev=wire,romfile="),
+        *("-blockdev", f"driver=file,node-name=disk,filename={disk},cache.no-flush=on"),
+        *("-device", "nvme,bus=pcie.0,addr=3,serial=disk,drive=disk"),
+    ]

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A crash kernel: devices that were taken over when the machine crashed keep the kernel's own path there.
+
+The crash kernel and its initramfs are those of the machine, so xsmmu and its rules are in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from tests.python import booted, guests
+from tests.python.booted import Booted
+
+from xsmmu import boot, build, kernels
+from xsmmu.build import PROJECT
+
+MEMORY_MIB, DISK_MIB = 1536, 192
+CRASH_KERNEL = "crashkernel=512M"
+STARTS = "Linux version "
+PANIC = "Kernel panic - not syncing: sysrq triggered crash"
+
+REFUSED = "xsmmu: refused: this is a crash kernel, whose devices keep the kernel's own path"
+NOT_TAKEN_OVER = "xsmmu: not taken over, the kernel's own path stays: it still uses the tables of another kernel"
+
+
+def crash(folder: Path, sources: Path = PROJECT) -> Booted:
+    """Crash a machine at work that has xsmmu of such sources; its crash kernel, when that has written a dump."""
+    tools = guests.tools()
+    kernel = kernels.ensure(tools)
+    [xsmmu] = build.module(tools, kernel, sources)
+    image = boot.initramfs(tools, kernel, xsmmu, "initramfs-tools", booted.QUIET)
+    files = {"boot/vmlinuz": kernel.vmlinuz.read_bytes(), "boot/initrd.img": image.read_bytes()}
+    files |= boot.program(tools, "usr/sbin/kexec", booted.QUIET)
+    lines = booted.run(folder, kernel, image, "crash.sh", (CRASH_KERNEL,), files, DISK_MIB, MEMORY_MIB)
+    starts = [number for number, line in enumerate(lines) if STARTS in line] or [len(lines)]
+
+    before = Booted([line for line in lines[: starts[0]] if PANIC not in line])
+    before.check_end("crashing")
+    before.check_works()
+    before.check_taken_over()
+    assert before.said["loaded"] == "1"
+    assert int(before.said["meanwhile"]) > 0
+
+    after = Booted(lines[starts[0] :])
+    after.check_end()
+    assert len(starts) == 1
+    assert int(after.said["copied"]) == 1
+    dump = boot.read_file(tools, folder / "disk", "dump", folder / "dump", booted.QUIET)
+    assert hashlib.sha256(dump).hexdigest() == after.said["written"].split()[0]
+    assert dump.startswith(b"\x7fELF")
+    assert b"OSRELEASE=%s\n" % kernel.release.encode() in dump
+    assert b"\nCRASHTIME=" in dump
+    return after
+
+
+@pytest.mark.guest
+@pytest.mark.long
+def test_a_crash_kernel_refuses_the_module(tmp_path: Path) -> None:
+    after = crash(tmp_path)
+    after.check_kernels_own_path("absent")
+    # It says so whenever it is loaded, which each driver of the initramfs asks for.
+    assert {line.partition("] ")[2] for line in after.xsmmu_lines()} == {REFUSED}
+
+
+@pytest.mark.guest
+@pytest.mark.long
+def test_what_another_kernel_has_attached_is_not_taken_over(tmp_path: Path) -> None:
+    """Without that refusal: that of each device."""
+    sources = guests.broken_sources(tmp_path / "sources", "kmod/main.c", {"if (is_kdump_kernel())": "if (false)"})
+    after = crash(tmp_path, sources)
+    after.check_kernels_own_path("failed")
+    assert sorted(line.partition("] ")[2] for line in after.xsmmu_lines()) == [
+        f"e1000e 0000:00:02.0: {NOT_TAKEN_OVER}",
+        f"nvme 0000:00:03.0: {NOT_TAKEN_OVER}",
+    ]

@@ -111,6 +111,8 @@ static int reserve_leftovers(struct xs_group *group, struct iommu_domain *domain
 	while (!error && iova < end) {
 		u64 phys = iommu_iova_to_phys(domain, iova);
 
+		if (IS_ALIGNED(iova, XS_BLOCK_BYTES))
+			cond_resched();
 		if (!phys) {
 			iova += PAGE_SIZE;
 			continue;
@@ -119,7 +121,6 @@ static int reserve_leftovers(struct xs_group *group, struct iommu_domain *domain
 		error = xs_space_reserve(&group->engine.space, iova, iova);
 		blocks += phys != iova;
 		iova = ALIGN_DOWN(iova, XS_BLOCK_BYTES) + XS_BLOCK_BYTES;
-		cond_resched();
 	}
 	group->clean = !blocks && !error;
 	if (blocks)

@@ -3,13 +3,19 @@
 #include <linux/err.h>
 #include <linux/fs.h>
 #include <linux/gfp.h>
+#include <linux/init.h>
 #include <linux/kstrtox.h>
 #include <linux/string.h>
 
 #include "xsmmu.h"
 
+bool xs_boot_is_strict __ro_after_init =
+	IS_ENABLED(CONFIG_IOMMU_DEFAULT_DMA_STRICT);
+bool xs_boot_is_scalable __ro_after_init =
+	IS_ENABLED(CONFIG_INTEL_IOMMU_SCALABLE_MODE_DEFAULT_ON);
+
 /* To be freed by free_page(); NULL if it cannot be read. */
-static char *read_line(void)
+static char *__init read_line(void)
 {
 	struct file *file = filp_open("/proc/cmdline", O_RDONLY, 0);
 	ssize_t bytes = -ENOMEM;
@@ -28,63 +34,36 @@ static char *read_line(void)
 	return NULL;
 }
 
-/*
- * Call @take with each of the values, which commas part, of @option, which ends with
- * "=". False: the command line cannot be read.
- */
-static bool for_each_value(const char *option, bool *found,
-			   void (*take)(const char *value, bool *found))
+static void __init take(const char *option, const char *value)
+{
+	if (!strcmp(option, "iommu.strict")) {
+		if (kstrtobool(value, &xs_boot_is_strict))
+			xs_boot_is_strict = true;
+	} else if (!strcmp(option, "intel_iommu")) {
+		if (!strcmp(value, "strict"))
+			xs_boot_is_strict = true;
+		else if (!strcmp(value, "sm_on"))
+			xs_boot_is_scalable = true;
+		else if (!strcmp(value, "sm_off"))
+			xs_boot_is_scalable = false;
+	}
+}
+
+void __init xs_boot_start(void)
 {
 	char *line = read_line();
-	bool is_read = line;
 	char *word, *rest = line;
 
-	while (line && (word = strsep(&rest, " \n"))) {
-		char *value, *values = word + strlen(option);
+	if (!line) {
+		xs_boot_is_strict = true;
+		xs_boot_is_scalable = true;
+	}
+	while ((word = strsep(&rest, " \n"))) {
+		const char *option = strsep(&word, "=");
+		const char *value;
 
-		if (strncmp(word, option, strlen(option)))
-			continue;
-		while ((value = strsep(&values, ",")))
-			take(value, found);
+		while ((value = strsep(&word, ",")))
+			take(option, value);
 	}
 	free_page((unsigned long)line);
-	return is_read;
-}
-
-static void take_strict(const char *value, bool *strict)
-{
-	if (kstrtobool(value, strict))
-		*strict = true;
-}
-
-static void take_intel_strict(const char *value, bool *strict)
-{
-	if (!strcmp(value, "strict"))
-		*strict = true;
-}
-
-bool xs_boot_is_strict(void)
-{
-	bool strict = IS_ENABLED(CONFIG_IOMMU_DEFAULT_DMA_STRICT);
-
-	return !for_each_value("iommu.strict=", &strict, take_strict) ||
-	       !for_each_value("intel_iommu=", &strict, take_intel_strict) ||
-	       strict;
-}
-
-static void take_scalable(const char *value, bool *scalable)
-{
-	if (!strcmp(value, "sm_on"))
-		*scalable = true;
-	else if (!strcmp(value, "sm_off"))
-		*scalable = false;
-}
-
-bool xs_boot_is_scalable(void)
-{
-	bool scalable =
-		IS_ENABLED(CONFIG_INTEL_IOMMU_SCALABLE_MODE_DEFAULT_ON);
-
-	return !for_each_value("intel_iommu=", &scalable, take_scalable) ||
-	       scalable;
 }

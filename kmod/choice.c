@@ -38,7 +38,7 @@ static int set_floor(const char *name)
 {
 	if (!*name) {
 		/* Reading registers of devices is what comes nearest to it. */
-		if (security_locked_down(LOCKDOWN_PCI_ACCESS) || xs_boot_is_strict())
+		if (security_locked_down(LOCKDOWN_PCI_ACCESS) || xs_boot_is_strict)
 			floor_level = XS_LEVEL_STRICT;
 		return 0;
 	}

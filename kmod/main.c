@@ -174,6 +174,7 @@ static int __init xsmmu_init(void)
 		pr_err("refused: this is a crash kernel, whose devices keep the kernel's own path\n");
 		return -EPERM;
 	}
+	xs_boot_start();
 	error = read_choices();
 	if (error)
 		return error;

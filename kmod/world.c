@@ -596,7 +596,7 @@ const char *xs_world_check(struct device *dev)
 		return "it is behind no IOMMU";
 	if (!read_iommu_attribute(dev, "intel-iommu", "ecap", &ecap))
 		return "its IOMMU is none that was tried (Intel VT-d was)";
-	if (VTD_ECAP_SMTS(ecap) && xs_boot_is_scalable())
+	if (VTD_ECAP_SMTS(ecap) && xs_boot_is_scalable)
 		return "its IOMMU is in scalable mode, which was not tried: boot with intel_iommu=on,sm_off";
 	return NULL;
 }

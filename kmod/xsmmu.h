@@ -283,12 +283,13 @@ static inline struct xs_group *xs_group_of(struct device *dev)
 }
 
 /*
- * boot.c; they may sleep. xs_boot_is_strict(): was the kernel's own path made strict?
- * xs_boot_is_scalable(): do VT-d IOMMUs that can work in scalable mode? If that cannot
- * be read, they are.
+ * boot.c; read at load. xs_boot_is_strict: was the kernel's own path made strict?
+ * xs_boot_is_scalable: do VT-d IOMMUs work in scalable mode that can? If the command
+ * line cannot be read, both are true.
  */
-bool xs_boot_is_strict(void);
-bool xs_boot_is_scalable(void);
+extern bool xs_boot_is_strict;
+extern bool xs_boot_is_scalable;
+void xs_boot_start(void);
 
 /* debug.c; xs_debug_on(): is misuse to be found? */
 DECLARE_STATIC_KEY_FALSE(xs_debug_key);

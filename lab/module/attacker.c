@@ -85,3 +85,27 @@ bool lab_attacker_passes(struct lab_attacker *attacker)
 
 	return result == RESULT_LANDED || result == RESULT_MISMATCH;
 }
+
+void lab_attacker_shoot(struct lab_attacker *attacker, dma_addr_t iova, phys_addr_t target,
+			struct lab_tally *tally)
+{
+	u32 *word = phys_to_virt(target);
+	u32 content = READ_ONCE(*word);
+	enum lab_attack came_of_it;
+
+	lab_attacker_aim(attacker, iova, target);
+	came_of_it = lab_attacker_fire(attacker, 0);
+	WRITE_ONCE(*word, content);
+	tally->attempts++;
+	tally->landed += came_of_it == LAB_ATTACK_LANDED;
+	tally->astray += came_of_it == LAB_ATTACK_ASTRAY;
+}
+
+void lab_tally_print(struct seq_buf *result, const char *name, const struct lab_tally *tally)
+{
+	if (tally)
+		seq_buf_printf(result, ",\"attempts%s\":%llu,\"landed%s\":%llu", name,
+			       tally->attempts, name, tally->landed);
+	else
+		seq_buf_printf(result, ",\"attempts%s\":null,\"landed%s\":null", name, name);
+}

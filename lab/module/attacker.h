@@ -13,6 +13,7 @@
 
 #include <linux/mm_types.h>
 #include <linux/pci.h>
+#include <linux/seq_buf.h>
 #include <linux/types.h>
 
 #define LAB_ATTACKER_VENDOR 0x1b36
@@ -28,6 +29,11 @@ enum lab_attack {
 	LAB_ATTACK_REFUSED,	/* the IOMMU let nothing through */
 	LAB_ATTACK_LANDED,	/* the word in the target page was overwritten */
 	LAB_ATTACK_ASTRAY,	/* the write went through, but not to the target */
+};
+
+/* What came of some writes. */
+struct lab_tally {
+	u64 attempts, landed, astray;
 };
 
 int lab_attacker_create(struct lab_attacker *attacker, struct pci_dev *pdev);
@@ -59,5 +65,25 @@ enum lab_attack lab_attacker_fire(struct lab_attacker *attacker, u32 content);
  * IOMMU let the write through, wherever it went.
  */
 bool lab_attacker_passes(struct lab_attacker *attacker);
+
+/**
+ * lab_attacker_shoot() - write once to a word, and put it back as it was
+ * @attacker: the device
+ * @iova: see lab_attacker_aim()
+ * @target: see lab_attacker_aim()
+ * @tally: what came of it is counted there
+ *
+ * Context: nobody else may look at the word meanwhile; three to seven MMIO accesses.
+ */
+void lab_attacker_shoot(struct lab_attacker *attacker, dma_addr_t iova, phys_addr_t target,
+			struct lab_tally *tally);
+
+/**
+ * lab_tally_print() - write a tally as two members of a JSON object, each after a comma
+ * @result: where to
+ * @name: what their names end with
+ * @tally: its attempts and what landed; or NULL where it does not apply: null then, never 0
+ */
+void lab_tally_print(struct seq_buf *result, const char *name, const struct lab_tally *tally);
 
 #endif

@@ -26,7 +26,6 @@
  */
 #include <linux/dma-mapping.h>
 #include <linux/iommu.h>
-#include <linux/kprobes.h>
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -34,11 +33,11 @@
 #include "device.h"
 #include "neighbour.h"
 #include "params.h"
+#include "probe.h"
 
 #define TARGETS 2
 #define PENDING_MAX 512	/* words that wait for the driver's sync; more are left alone */
 #define OLD 64
-#define MAX_ACTIVE 32
 
 /* A word that the driver has mapped. */
 struct target {
@@ -54,15 +53,11 @@ struct unmap {
 	struct target targets[TARGETS];
 };
 
-struct tally {
-	u64 attempts, landed, astray;
-};
-
 struct lab_neighbour {
 	struct lab_device *dev;
 	struct iommu_domain *domain;	/* of the whole group */
 	bool is_later;			/* the parameter */
-	struct tally control, before_sync, after, later;
+	struct lab_tally control, before_sync, after, later;
 	u64 unmaps;
 	u32 pending_count;
 	struct target pending[PENDING_MAX];
@@ -74,19 +69,9 @@ struct lab_neighbour {
 static struct lab_neighbour *armed;
 
 /* Interrupts are off. */
-static void shoot(struct tally *tally, const struct target *target)
+static void shoot(struct lab_tally *tally, const struct target *target)
 {
-	struct lab_attacker *attacker = &armed->dev->attacker;
-	u32 *word = phys_to_virt(target->physical);
-	u32 content = READ_ONCE(*word);
-	enum lab_attack came_of_it;
-
-	lab_attacker_aim(attacker, target->iova, target->physical);
-	came_of_it = lab_attacker_fire(attacker, 0);
-	WRITE_ONCE(*word, content);
-	tally->attempts++;
-	tally->landed += came_of_it == LAB_ATTACK_LANDED;
-	tally->astray += came_of_it == LAB_ATTACK_ASTRAY;
+	lab_attacker_shoot(&armed->dev->attacker, target->iova, target->physical, tally);
 }
 
 /* Where the page table leads from the word's IOVA, 0: nowhere. */
@@ -112,11 +97,9 @@ static void shoot_old(void)
 	armed->later.landed += lab_attacker_passes(attacker);
 }
 
-static bool is_of_group(const struct device *owner)
+static bool is_neighbour(const struct device *owner)
 {
-	const struct device *self = &armed->dev->pdev->dev;
-
-	return owner != self && owner->iommu_group == self->iommu_group;
+	return lab_probe_is_neighbour(&armed->dev->pdev->dev, owner);
 }
 
 static void unmap_add(struct unmap *unmap, struct device *owner, dma_addr_t iova)
@@ -139,7 +122,7 @@ static void unmap_begins(struct unmap *unmap, struct device *owner, dma_addr_t i
 	unsigned long flags;
 
 	unmap->count = 0;
-	if (!bytes || !is_of_group(owner) || dir == DMA_TO_DEVICE)
+	if (!bytes || !is_neighbour(owner) || dir == DMA_TO_DEVICE)
 		return;
 	local_irq_save(flags);
 	armed->unmaps++;
@@ -149,17 +132,12 @@ static void unmap_begins(struct unmap *unmap, struct device *owner, dma_addr_t i
 	local_irq_restore(flags);
 }
 
-static struct device *owner_of(struct pt_regs *regs)
-{
-	return (struct device *)regs_get_kernel_argument(regs, 0);
-}
-
 /* (dev, addr, size, dir, ...). Return 1: the function's return is of no interest. */
 static int page_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	struct unmap *unmap = (struct unmap *)instance->data;
 
-	unmap_begins(unmap, owner_of(regs), regs_get_kernel_argument(regs, 1),
+	unmap_begins(unmap, lab_probe_owner(regs), regs_get_kernel_argument(regs, 1),
 		     regs_get_kernel_argument(regs, 2), regs_get_kernel_argument(regs, 3));
 	return !unmap->count;
 }
@@ -170,7 +148,7 @@ static int sg_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 	struct scatterlist *sg = (struct scatterlist *)regs_get_kernel_argument(regs, 1);
 	struct unmap *unmap = (struct unmap *)instance->data;
 
-	unmap_begins(unmap, owner_of(regs), sg_dma_address(sg), sg_dma_len(sg),
+	unmap_begins(unmap, lab_probe_owner(regs), sg_dma_address(sg), sg_dma_len(sg),
 		     regs_get_kernel_argument(regs, 3));
 	return !unmap->count;
 }
@@ -221,8 +199,8 @@ static int sync_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 	phys_addr_t to;
 	u32 i = 0;
 
-	*owner = owner_of(regs);
-	if (!is_of_group(*owner))
+	*owner = lab_probe_owner(regs);
+	if (!is_neighbour(*owner))
 		return 1;
 	local_irq_save(flags);
 	while (i < armed->pending_count) {
@@ -267,70 +245,16 @@ static int synced(struct kretprobe_instance *instance, struct pt_regs *regs)
 	return 0;
 }
 
-#define PROBE(function, at_entry, at_return, data) { \
-	.kp.symbol_name = function, \
-	.entry_handler = at_entry, \
-	.handler = at_return, \
-	.data_size = sizeof(data), \
-	.maxactive = MAX_ACTIVE, \
-}
-
 static struct kretprobe probes[] = {
-	PROBE("dma_unmap_page_attrs", page_entry, unmapped, struct unmap),
-	PROBE("dma_unmap_sg_attrs", sg_entry, unmapped, struct unmap),
+	LAB_PROBE("dma_unmap_page_attrs", page_entry, unmapped, struct unmap),
+	LAB_PROBE("dma_unmap_sg_attrs", sg_entry, unmapped, struct unmap),
 	/* From here on they are of xsmmu.ko, which need not be loaded. */
-	PROBE("xsmmu_unmap_no_sync", page_entry, unmapped_no_sync, struct unmap),
-	PROBE("xsmmu_unmap_sg_no_sync", sg_entry, unmapped_no_sync, struct unmap),
-	PROBE("xsmmu_sync", sync_entry, synced, struct device *),
+	LAB_PROBE("xsmmu_unmap_no_sync", page_entry, unmapped_no_sync, struct unmap),
+	LAB_PROBE("xsmmu_unmap_sg_no_sync", sg_entry, unmapped_no_sync, struct unmap),
+	LAB_PROBE("xsmmu_sync", sync_entry, synced, struct device *),
 };
 
 #define PROBES_OF_KERNEL 2
-
-static bool is_set[ARRAY_SIZE(probes)];
-
-static void probes_unset(void)
-{
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(probes); i++) {
-		if (!is_set[i])
-			continue;
-		unregister_kretprobe(&probes[i]);
-		/* What registering had filled in would be refused the next time. */
-		probes[i].kp.addr = NULL;
-		probes[i].kp.flags = 0;
-		is_set[i] = false;
-	}
-}
-
-static int probes_set(struct device *dev)
-{
-	u32 i;
-	int ret;
-
-	for (i = 0; i < ARRAY_SIZE(probes); i++) {
-		ret = register_kretprobe(&probes[i]);
-		is_set[i] = !ret;
-		if (ret && (i < PROBES_OF_KERNEL || ret != -ENOENT)) {
-			dev_err(dev, "neighbour: cannot probe %s(): %d\n", probes[i].kp.symbol_name,
-				ret);
-			probes_unset();
-			return ret;
-		}
-	}
-	return 0;
-}
-
-static u64 missed(void)
-{
-	u64 sum = 0;
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(probes); i++)
-		if (is_set[i])
-			sum += probes[i].nmissed + probes[i].kp.nmissed;
-	return sum;
-}
 
 static int arm(struct lab_device *dev, bool is_later)
 {
@@ -351,7 +275,9 @@ static int arm(struct lab_device *dev, bool is_later)
 	armed->dev = dev;
 	armed->is_later = is_later;
 	armed->domain = iommu_get_domain_for_dev(self);
-	ret = armed->domain ? probes_set(self) : -ENODEV;
+	ret = -ENODEV;
+	if (armed->domain)
+		ret = lab_probes_set(self, probes, ARRAY_SIZE(probes), PROBES_OF_KERNEL);
 	if (ret) {
 		kfree(armed);
 		armed = NULL;
@@ -361,7 +287,7 @@ static int arm(struct lab_device *dev, bool is_later)
 
 static void disarm(void)
 {
-	probes_unset();
+	lab_probes_unset(probes, ARRAY_SIZE(probes));
 	kfree(armed);
 	armed = NULL;
 }
@@ -372,24 +298,15 @@ void lab_neighbour_disarm(struct lab_device *dev)
 		disarm();
 }
 
-/* What does not apply is null, never 0. */
-static void print_tally(struct seq_buf *result, const char *name, bool applies,
-			const struct tally *tally)
-{
-	if (applies)
-		seq_buf_printf(result, ",\"attempts%s\":%llu,\"landed%s\":%llu", name,
-			       tally->attempts, name, tally->landed);
-	else
-		seq_buf_printf(result, ",\"attempts%s\":null,\"landed%s\":null", name, name);
-}
-
 static void neighbour_print(struct seq_buf *result)
 {
-	seq_buf_printf(result, "{\"unmaps\":%llu,\"probes_missed\":%llu", armed->unmaps, missed());
-	print_tally(result, "_control", true, &armed->control);
-	print_tally(result, "_before_sync", armed->dev->batch_aware, &armed->before_sync);
-	print_tally(result, "", true, &armed->after);
-	print_tally(result, "_later", armed->is_later, &armed->later);
+	seq_buf_printf(result, "{\"unmaps\":%llu,\"probes_missed\":%llu", armed->unmaps,
+		       lab_probes_missed(probes, ARRAY_SIZE(probes)));
+	lab_tally_print(result, "_control", &armed->control);
+	lab_tally_print(result, "_before_sync",
+			armed->dev->batch_aware ? &armed->before_sync : NULL);
+	lab_tally_print(result, "", &armed->after);
+	lab_tally_print(result, "_later", armed->is_later ? &armed->later : NULL);
 	seq_buf_printf(result, ",\"astray\":%llu}", armed->control.astray +
 		       armed->before_sync.astray + armed->after.astray);
 }

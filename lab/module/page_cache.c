@@ -20,21 +20,17 @@
 #include <linux/dma-mapping.h>
 #include <linux/fs.h>
 #include <linux/iommu.h>
-#include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
 #include <linux/slab.h>
 
 #include "device.h"
 #include "params.h"
+#include "probe.h"
 
 static char *disk = "";
 module_param(disk, charp, 0644);
 MODULE_PARM_DESC(disk, "page-cache: the block device to read from, of the device's IOMMU group");
-
-struct tally {
-	u64 attempts, landed;
-};
 
 struct page_cache {
 	struct lab_device *dev;
@@ -49,49 +45,33 @@ struct page_cache {
 	phys_addr_t physical;		/* 0: nothing yet */
 	bool synced;
 
-	struct tally control, before_sync, changed;
-	u64 verified, astray;
+	struct lab_tally control, before_sync, changed;
+	u64 verified;
 };
 
 /* One at a time: probes have no context of their own. */
 static struct page_cache *watching;
 
-/* Interrupts are off. The word is as it was, afterwards. */
-static void shoot(struct tally *tally)
+/* Interrupts are off. */
+static void shoot(struct lab_tally *tally)
 {
-	struct lab_attacker *attacker = &watching->dev->attacker;
-	u32 *word = phys_to_virt(watching->physical);
-	u32 content = READ_ONCE(*word);
-	enum lab_attack came_of_it;
-
-	lab_attacker_aim(attacker, watching->iova, watching->physical);
-	came_of_it = lab_attacker_fire(attacker, content);
-	WRITE_ONCE(*word, content);
-	tally->attempts++;
-	tally->landed += came_of_it == LAB_ATTACK_LANDED;
-	watching->astray += came_of_it == LAB_ATTACK_ASTRAY;
+	lab_attacker_shoot(&watching->dev->attacker, watching->iova, watching->physical, tally);
 }
 
-static bool is_of_group(const struct device *owner)
+/* (dev, addr, size, dir, ...). Return 1: the function's return is of no interest. */
+static int unmap_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
-	const struct device *self = &watching->dev->pdev->dev;
-
-	return owner != self && owner->iommu_group == self->iommu_group;
-}
-
-/* (dev, addr, size, dir, ...) */
-static int unmap_begins(struct kprobe *probe, struct pt_regs *regs)
-{
-	struct device *owner = (struct device *)regs_get_kernel_argument(regs, 0);
 	dma_addr_t iova = ALIGN_DOWN(regs_get_kernel_argument(regs, 1), PAGE_SIZE);
+	struct device *owner = lab_probe_owner(regs);
 	unsigned long flags;
 	phys_addr_t physical;
 
-	if (!is_of_group(owner) || regs_get_kernel_argument(regs, 3) == DMA_TO_DEVICE)
-		return 0;
+	if (!lab_probe_is_neighbour(&watching->dev->pdev->dev, owner) ||
+	    regs_get_kernel_argument(regs, 3) == DMA_TO_DEVICE)
+		return 1;
 	physical = iommu_iova_to_phys(watching->domain, iova);
 	if (!physical || !pfn_valid(PHYS_PFN(physical)))
-		return 0;
+		return 1;
 	local_irq_save(flags);
 	watching->owner = owner;
 	watching->iova = iova;
@@ -99,66 +79,30 @@ static int unmap_begins(struct kprobe *probe, struct pt_regs *regs)
 	watching->synced = false;
 	shoot(&watching->control);
 	local_irq_restore(flags);
-	return 0;
+	return 1;
 }
 
-static int sync_begins(struct kprobe *probe, struct pt_regs *regs)
+static int sync_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
-	struct device *owner = (struct device *)regs_get_kernel_argument(regs, 0);
 	unsigned long flags;
 
-	if (owner != watching->owner || !watching->physical || watching->synced)
-		return 0;
+	if (lab_probe_owner(regs) != watching->owner || !watching->physical || watching->synced)
+		return 1;
 	local_irq_save(flags);
 	watching->synced = true;
 	shoot(&watching->before_sync);
 	local_irq_restore(flags);
-	return 0;
+	return 1;
 }
 
-static struct kprobe probes[] = {
-	{ .symbol_name = "dma_unmap_page_attrs", .pre_handler = unmap_begins },
+static struct kretprobe probes[] = {
+	LAB_PROBE("dma_unmap_page_attrs", unmap_entry, NULL, char),
 	/* From here on they are of xsmmu.ko, which need not be loaded. */
-	{ .symbol_name = "xsmmu_unmap_no_sync", .pre_handler = unmap_begins },
-	{ .symbol_name = "xsmmu_sync", .pre_handler = sync_begins },
+	LAB_PROBE("xsmmu_unmap_no_sync", unmap_entry, NULL, char),
+	LAB_PROBE("xsmmu_sync", sync_entry, NULL, char),
 };
 
 #define PROBES_OF_KERNEL 1
-
-static bool is_set[ARRAY_SIZE(probes)];
-
-static void probes_unset(void)
-{
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(probes); i++) {
-		if (!is_set[i])
-			continue;
-		unregister_kprobe(&probes[i]);
-		/* What registering had filled in would be refused the next time. */
-		probes[i].addr = NULL;
-		probes[i].flags = 0;
-		is_set[i] = false;
-	}
-}
-
-static int probes_set(struct device *self)
-{
-	u32 i;
-	int ret;
-
-	for (i = 0; i < ARRAY_SIZE(probes); i++) {
-		ret = register_kprobe(&probes[i]);
-		is_set[i] = !ret;
-		if (ret && (i < PROBES_OF_KERNEL || ret != -ENOENT)) {
-			dev_err(self, "page-cache: cannot probe %s(): %d\n",
-				probes[i].symbol_name, ret);
-			probes_unset();
-			return ret;
-		}
-	}
-	return 0;
-}
 
 /* Read from the disk, whatever is cached. The caller puts the page. */
 static struct page *read_page(struct page_cache *run, u32 index)
@@ -200,7 +144,7 @@ static void attack(struct page_cache *run, u32 index, struct page *page)
 	if (run->delay_us)
 		udelay(run->delay_us);
 	lab_attacker_aim(attacker, run->iova, run->physical);
-	run->astray += lab_attacker_fire(attacker, content) == LAB_ATTACK_ASTRAY;
+	run->changed.astray += lab_attacker_fire(attacker, content) == LAB_ATTACK_ASTRAY;
 	run->changed.attempts++;
 	run->changed.landed += !is_good(run, index, page);
 	WRITE_ONCE(*word, content);
@@ -237,32 +181,26 @@ static int run_all(struct page_cache *run)
 	if (ret)
 		return ret;
 	watching = run;
-	ret = probes_set(&run->dev->pdev->dev);
+	ret = lab_probes_set(&run->dev->pdev->dev, probes, ARRAY_SIZE(probes), PROBES_OF_KERNEL);
 	for (i = 0; i < run->rounds * run->pages && !ret; i++) {
 		ret = lab_device_interrupted(run->dev, "page-cache");
 		if (!ret)
 			ret = read_verify_attack(run, i % run->pages);
 	}
-	probes_unset();
+	lab_probes_unset(probes, ARRAY_SIZE(probes));
 	watching = NULL;
 	return ret;
 }
 
 static void print(const struct page_cache *run, struct seq_buf *result)
 {
-	seq_buf_printf(result, "{\"verified\":%llu,\"attempts\":%llu,\"landed\":%llu",
-		       run->verified, run->changed.attempts, run->changed.landed);
-	seq_buf_printf(result, ",\"attempts_control\":%llu,\"landed_control\":%llu",
-		       run->control.attempts, run->control.landed);
-	/* What does not apply is null, never 0. */
-	if (run->dev->batch_aware)
-		seq_buf_printf(result, ",\"attempts_before_sync\":%llu,\"landed_before_sync\":%llu",
-			       run->before_sync.attempts, run->before_sync.landed);
-	else
-		seq_buf_printf(result,
-			       ",\"attempts_before_sync\":null,\"landed_before_sync\":null");
-	seq_buf_printf(result, ",\"attempts_later\":null,\"landed_later\":null,\"astray\":%llu}",
-		       run->astray);
+	seq_buf_printf(result, "{\"verified\":%llu", run->verified);
+	lab_tally_print(result, "", &run->changed);
+	lab_tally_print(result, "_control", &run->control);
+	lab_tally_print(result, "_before_sync", run->dev->batch_aware ? &run->before_sync : NULL);
+	lab_tally_print(result, "_later", NULL);
+	seq_buf_printf(result, ",\"astray\":%llu}", run->control.astray +
+		       run->before_sync.astray + run->changed.astray);
 }
 
 static int page_cache_run(struct lab_device *dev, char *text, struct seq_buf *result)

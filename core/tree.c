@@ -101,8 +101,11 @@ static void *xs_child_need(struct xs_tree *tree, struct xs_node *node,
 	else
 		child = tree->ops->alloc(tree->world, sizeof(struct xs_node),
 					 XS_ANY_CPU, atomic);
-	if (child)
-		xs_store_release(&node->child[at], child);
+	if (!child)
+		return 0;
+	if (level == 1)
+		xs_bit_put(node->made, at, true);
+	xs_store_release(&node->child[at], child);
 	return child;
 }
 
@@ -139,13 +142,29 @@ struct xs_leaf *xs_tree_need_leaf(struct xs_tree *tree, u64 block)
 
 /* ---- used and full ---- */
 
-static void xs_child_put(struct xs_tree *tree, struct xs_node *node,
-			 u32 level, u32 at, bool used, bool full)
+static void xs_word_put(u64 *word, u64 mask, bool on)
 {
-	if (level == 1 && node->child[at])
-		tree->empty += xs_bit(node->used, at) - (u64)used;
-	xs_bit_put(node->used, at, used);
-	xs_bit_put(node->full, at, full);
+	*word = on ? *word | mask : *word & ~mask;
+}
+
+/* @count children from @at on. */
+static void xs_children_put(struct xs_tree *tree, struct xs_node *node,
+			    u32 at, u32 count, bool used, bool full)
+{
+	while (count) {
+		u32 word = at >> 6, from = at & 63;
+		u32 here = count < 64 - from ? count : 64 - from;
+		u64 mask = xs_mask_of(from, here);
+		u64 was = node->made[word] & node->used[word] & mask;
+
+		xs_word_put(&node->used[word], mask, used);
+		xs_word_put(&node->full[word], mask, full);
+		tree->empty += xs_popcount(was);
+		tree->empty -= xs_popcount(node->made[word] & node->used[word] &
+					   mask);
+		at += here;
+		count -= here;
+	}
 }
 
 static bool xs_words_any(const u64 *words)
@@ -182,16 +201,16 @@ static void xs_child_mark(struct xs_tree *tree, struct xs_node *node,
 		struct xs_node *child = node->child[at];
 
 		xs_node_mark(tree, child, level - 1, first, count, take);
-		xs_child_put(tree, node, level, at, xs_words_any(child->used),
-			     xs_words_all(child->full));
+		xs_children_put(tree, node, at, 1, xs_words_any(child->used),
+				xs_words_all(child->full));
 	} else {
 		struct xs_leaf *leaf = node->child[at];
 		u32 mask = (u32)xs_mask_of(first & (XS_LEAF_BLOCKS - 1),
 					   (u32)count);
 
 		leaf->taken = take ? leaf->taken | mask : leaf->taken & ~mask;
-		xs_child_put(tree, node, level, at, leaf->taken,
-			     leaf->taken == XS_LEAF_FULL);
+		xs_children_put(tree, node, at, 1, leaf->taken,
+				leaf->taken == XS_LEAF_FULL);
 	}
 }
 
@@ -199,19 +218,21 @@ static void xs_child_mark(struct xs_tree *tree, struct xs_node *node,
 static void xs_node_mark(struct xs_tree *tree, struct xs_node *node,
 			 u32 level, u64 first, u64 count, bool take)
 {
-	u64 all = 1ULL << xs_child_lg2(level);
+	u32 lg2 = xs_child_lg2(level);
+	u64 all = 1ULL << lg2;
 
 	while (count) {
-		u64 here = all - (first & (all - 1));
+		u64 within = first & (all - 1);
+		u64 here = count < all - within ? count : all - within;
 
-		if (here > count)
-			here = count;
-		if (here == all)
-			xs_child_put(tree, node, level,
-				     first >> xs_child_lg2(level) &
-				     (XS_NODE_CHILDREN - 1), take, take);
-		else
+		if (here == all) {
+			here = count & ~(all - 1);
+			xs_children_put(tree, node,
+					first >> lg2 & (XS_NODE_CHILDREN - 1),
+					(u32)(here >> lg2), take, take);
+		} else {
 			xs_child_mark(tree, node, level, first, here, take);
+		}
 		first += here;
 		count -= here;
 	}
@@ -415,6 +436,7 @@ struct xs_leaf *xs_tree_detach(struct xs_tree *tree, u64 block)
 	if (!node)
 		return 0;
 	leaf = node->child[at];
+	xs_bit_put(node->made, at, false);
 	xs_store(&node->child[at], (void *)0);
 	if (xs_tree_low_slots(tree, leaf))
 		xs_store(xs_tree_low_slots(tree, leaf), (xs_slot_t *)0);

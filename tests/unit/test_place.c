@@ -858,26 +858,34 @@ static struct world *begin_large(void)
 	return world;
 }
 
-static void take_runs(struct world *world, u32 first, u32 end)
+static u64 take_run(struct world *world, u32 pages)
+{
+	xs_flags_t flags = xs_local_save();
+	u64 iova = xs_space_take_run(&world->engine.space, pages, LAST);
+
+	xs_local_restore(flags);
+	return iova;
+}
+
+static void give_run(struct world *world, u64 iova, u32 pages)
 {
 	xs_flags_t flags = xs_local_save();
 
-	for (u32 i = first; i < end; i++)
-		runs[i] = xs_space_take_run(&world->engine.space, XS_LEAF_PAGES,
-					    LAST);
+	CHECK(xs_space_claim_run(&world->engine.space, iova, pages));
+	xs_space_give_run(&world->engine.space, iova, pages);
 	xs_local_restore(flags);
+}
+
+static void take_runs(struct world *world, u32 first, u32 end)
+{
+	for (u32 i = first; i < end; i++)
+		runs[i] = take_run(world, XS_LEAF_PAGES);
 }
 
 static void give_runs(struct world *world, u32 first, u32 end)
 {
-	xs_flags_t flags = xs_local_save();
-
-	for (u32 i = first; i < end; i++) {
-		CHECK(xs_space_claim_run(&world->engine.space, runs[i],
-					 XS_LEAF_PAGES));
-		xs_space_give_run(&world->engine.space, runs[i], XS_LEAF_PAGES);
-	}
-	xs_local_restore(flags);
+	for (u32 i = first; i < end; i++)
+		give_run(world, runs[i], XS_LEAF_PAGES);
 }
 
 static void check_trimmed(const struct world *world)
@@ -924,23 +932,16 @@ static void trim_late(void)
 static void trim_inside(void)
 {
 	struct world *world = begin_large();
-	struct xs_space *space = &world->engine.space;
-	xs_flags_t flags;
 	u64 all;
 
 	take_runs(world, 0, 40);
 	give_runs(world, 0, 40);
 	CHECK(world->surplus == 1);
-	flags = xs_local_save();
-	all = xs_space_take_run(space, 1u << XS_LOW_LG2, LAST);
-	xs_local_restore(flags);
+	all = take_run(world, 1u << XS_LOW_LG2);
 	CHECK(all == LOW);
 	world_trim(world, false);
 	CHECK(!world->surplus);
-	flags = xs_local_save();
-	CHECK(xs_space_claim_run(space, all, 1u << XS_LOW_LG2));
-	xs_space_give_run(space, all, 1u << XS_LOW_LG2);
-	xs_local_restore(flags);
+	give_run(world, all, 1u << XS_LOW_LG2);
 	CHECK(world->surplus == 1);
 	world_trim(world, false);
 	check_trimmed(world);

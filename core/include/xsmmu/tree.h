@@ -98,9 +98,13 @@ struct xs_leaf {
 	struct xs_block blocks[XS_LEAF_BLOCKS];
 };
 
-/* struct xs_node - @child is read without a lock, the rest guarded by it. */
+/*
+ * struct xs_node - @child is read without a lock, the rest guarded by it
+ * @made:	the leaves that exist; only where children are leaves
+ */
 struct xs_node {
 	void *child[XS_NODE_CHILDREN];
+	u64 made[XS_NODE_WORDS];
 	u64 used[XS_NODE_WORDS];
 	u64 full[XS_NODE_WORDS];
 };

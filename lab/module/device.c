@@ -30,6 +30,7 @@
 #include <xsmmu/dma.h>
 
 #include "device.h"
+#include "latency.h"
 #include "neighbour.h"
 
 static bool batch_aware;
@@ -40,8 +41,8 @@ MODULE_PARM_DESC(batch_aware, "be a batch-aware driver of devices bound from now
 #define LAB_PARAMS_MAX_BYTES 256
 
 static const struct lab_workload *const workloads[] = {
-	&lab_micro, &lab_attack, &lab_neighbour, &lab_page_cache, &lab_latency, &lab_receive,
-	&lab_transmit, &lab_storage,
+	&lab_micro, &lab_attack, &lab_neighbour, &lab_page_cache, &lab_latency, &lab_watch,
+	&lab_receive, &lab_transmit, &lab_storage,
 };
 
 struct lab_file {
@@ -209,6 +210,7 @@ static void lab_remove(struct pci_dev *pdev)
 	WRITE_ONCE(dev->leaving, true);
 	debugfs_remove(dev->folder);	/* waits for readers and writers */
 	lab_neighbour_disarm(dev);
+	lab_watch_end(dev);
 	lab_poll_destroy(&dev->poll);
 	pci_clear_master(pdev);
 }

@@ -44,6 +44,7 @@ extern const struct lab_workload lab_attack;
 extern const struct lab_workload lab_neighbour;
 extern const struct lab_workload lab_page_cache;
 extern const struct lab_workload lab_latency;
+extern const struct lab_workload lab_watch;
 extern const struct lab_workload lab_receive;
 extern const struct lab_workload lab_transmit;
 extern const struct lab_workload lab_storage;

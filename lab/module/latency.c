@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Workload `latency`: how long are interrupts off while this device's memory is mapped and
- * unmapped, and how long does that take?
+ * Workloads `latency` and `watch`: how long are interrupts off while this device's memory is mapped
+ * and unmapped, or whatever else is done, and how long does that take?
  *
  * What is mapped is a registration as RDMA makes them, or many small mappings that live at a time:
  *
@@ -10,11 +10,15 @@
  *				is a single mapping
  *	live			instead, so many mappings of one page, and then their unmaps
  *
+ * `watch` leaves it to others what is done: on=1 starts and returns, on=0 stops and has the result.
+ * With on=1 off_us=N interrupts are off for that long at first, to see that this is seen.
+ *
  * A timer that fires in hard interrupts every PERIOD_NS looks how late it is. Interrupts were off
  * for as long as that, and for up to PERIOD_NS more. Under -icount a nanosecond is an instruction.
  * Its own cost is in the times; `floor_ns` is how late it is when nothing is done. After the unmap
  * it is looked on for AFTER_MS, so that what a policy has put off is seen, too.
  */
+#include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/hrtimer.h>
 #include <linux/limits.h>
@@ -24,6 +28,7 @@
 #include <linux/vmalloc.h>
 
 #include "device.h"
+#include "latency.h"
 #include "params.h"
 
 #define PERIOD_NS 10000
@@ -259,4 +264,51 @@ static int latency_run(struct lab_device *dev, char *text, struct seq_buf *resul
 	return ret;
 }
 
+/* The standing watch: whose it is, NULL if there is none. */
+static struct lab_device *watcher;
+static struct watch standing;
+static u64 standing_since_ns;
+
+static int watch_run(struct lab_device *dev, char *text, struct seq_buf *result)
+{
+	struct device *self = &dev->pdev->dev;
+	u32 on = 0, off_us = 0;
+	const struct lab_param params[] = {
+		{ "on", &on, 0, 1 },
+		{ "off_us", &off_us, 0, 1000 },
+	};
+	unsigned long flags;
+	int ret = lab_params_parse(self, "watch", text, params, ARRAY_SIZE(params));
+
+	if (ret)
+		return ret;
+	if (on ? !!watcher : watcher != dev) {
+		dev_err(self, "watch: is %s\n", on ? "on already" : "not on");
+		return on ? -EBUSY : -EINVAL;
+	}
+	if (on) {
+		watcher = dev;
+		standing_since_ns = ktime_get_ns();
+		watch_start(&standing);
+		local_irq_save(flags);
+		udelay(off_us);
+		local_irq_restore(flags);
+		seq_buf_printf(result, "{}");
+		return 0;
+	}
+	watcher = NULL;
+	seq_buf_printf(result, "{\"irqs_off_ns\":%llu", watch_stop(&standing));
+	seq_buf_printf(result, ",\"ns\":%llu}", ktime_get_ns() - standing_since_ns);
+	return 0;
+}
+
+void lab_watch_end(struct lab_device *dev)
+{
+	if (watcher != dev)
+		return;
+	watch_stop(&standing);
+	watcher = NULL;
+}
+
+const struct lab_workload lab_watch = { .name = "watch", .run = watch_run };
 const struct lab_workload lab_latency = { .name = "latency", .run = latency_run };

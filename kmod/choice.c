@@ -107,10 +107,9 @@ static int refuse(struct xs_device *xdev, int error, const char *why)
 int xs_device_check(struct xs_device *xdev)
 {
 	struct pci_dev *pdev = to_pci_dev(xdev->dev);
-	const char *untried = xs_world_check(xdev->dev);
 
-	if (untried)
-		return refuse(xdev, -EOPNOTSUPP, untried);
+	if (xdev->untried)
+		return refuse(xdev, -EOPNOTSUPP, xdev->untried);
 	if (pdev->untrusted || pdev->external_facing)
 		return refuse(xdev, -EPERM,
 			      "untrusted (external-facing) device: only the kernel's own path bounces its partial pages");
@@ -118,6 +117,17 @@ int xs_device_check(struct xs_device *xdev)
 		return refuse(xdev, -EOPNOTSUPP,
 			      "its DMA is not coherent with the CPU's caches");
 	return 0;
+}
+
+int xs_group_check(struct xs_group *group)
+{
+	struct xs_device *xdev;
+	int error = 0;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (!error && !xdev->gone)
+			error = xs_device_check(xdev);
+	return error;
 }
 
 /* Between the kernel's path and ours only while no driver uses either. */
@@ -176,14 +186,11 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	error = check_floor(group, policy);
 	if (!error)
 		error = check_lingering(group, policy);
-	list_for_each_entry(xdev, &group->devices, list) {
-		if (xdev->gone)
-			continue;
-		if (!error && policy)
-			error = xs_device_check(xdev);
-		if (!error && (!policy || !group->policy))
+	if (!error && !group->policy)
+		error = xs_group_check(group);
+	list_for_each_entry(xdev, &group->devices, list)
+		if (!error && !xdev->gone && (!policy || !group->policy))
 			error = check_unbound(xdev);
-	}
 	if (error)
 		return error;
 	if (policy)
@@ -191,6 +198,14 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	set(group, &choice);
 	remember(group);
 	return 0;
+}
+
+void xs_group_be_strict(struct xs_group *group)
+{
+	struct xs_choice strict = { .policy = xs_policy_find("strict") };
+
+	strict.tuning = xs_tuning_default(strict.policy);
+	set(group, &strict);
 }
 
 bool xs_tuning_is_valid(const struct xs_tuning *tuning)
@@ -215,16 +230,19 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 	return 0;
 }
 
+static bool is_stronger(const struct xs_choice *choice,
+			const struct xs_group *group)
+{
+	return choice->policy &&
+	       (!group->policy || xs_policy_level(choice->policy, false) >
+					  xs_policy_level(group->policy, false));
+}
+
 /* A rule's choice, if it does not weaken what is chosen. */
 static void follow(struct xs_device *xdev, const struct xs_choice *choice)
 {
-	struct xs_group *group = xdev->group;
-
-	if (!choice || !choice->policy || xs_device_check(xdev))
-		return;
-	if (!group->policy || xs_policy_level(choice->policy, false) >
-				      xs_policy_level(group->policy, false))
-		set(group, choice);
+	if (choice && is_stronger(choice, xdev->group) && !xs_device_check(xdev))
+		set(xdev->group, choice);
 }
 
 void xs_device_choose(struct xs_device *xdev, bool binds)
@@ -237,7 +255,10 @@ void xs_device_choose(struct xs_device *xdev, bool binds)
 	    xs_device_has_driver(xdev) != binds)
 		return;
 	if (before) {
-		set(xdev->group, &before->choice);
+		/* A group at work is not weakened by one that joins it. */
+		if (!xdev->group->front ||
+		    is_stronger(&before->choice, xdev->group))
+			set(xdev->group, &before->choice);
 		xdev->group->chosen = true;
 	} else if (!binds) {
 		follow(xdev, xs_rules_find(pdev, NULL));

@@ -596,22 +596,20 @@ static int mmap_coherent(struct device *dev, struct vm_area_struct *vma,
 {
 	size_t pages = PAGE_ALIGN(size) >> PAGE_SHIFT;
 	size_t wanted = vma_pages(vma);
+	int error = 0;
 	size_t i;
-	int error;
 
 	if (vma->vm_pgoff >= pages || wanted > pages - vma->vm_pgoff)
 		return -ENXIO;
-	for (i = 0; i < wanted; i++) {
-		struct page *page = page_at(address, (vma->vm_pgoff + i) <<
-						     PAGE_SHIFT);
-
-		error = remap_pfn_range(vma, vma->vm_start + (i << PAGE_SHIFT),
-					page_to_pfn(page), PAGE_SIZE,
-					vma->vm_page_prot);
-		if (error)
-			return error;
-	}
-	return 0;
+	address += vma->vm_pgoff << PAGE_SHIFT;
+	if (!is_vmalloc_addr(address))
+		return remap_pfn_range(vma, vma->vm_start,
+				       page_to_pfn(virt_to_page(address)),
+				       wanted << PAGE_SHIFT, vma->vm_page_prot);
+	for (i = 0; i < wanted && !error; i++)
+		error = vm_insert_page(vma, vma->vm_start + (i << PAGE_SHIFT),
+				       page_at(address, i << PAGE_SHIFT));
+	return error;
 }
 
 static int get_sgtable(struct device *dev, struct sg_table *table,

@@ -36,9 +36,7 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 			return group;
 		}
 	}
-	group = kvzalloc(sizeof(*group), GFP_KERNEL);
-	if (!group)
-		return NULL;
+	group = kvzalloc(sizeof(*group), GFP_KERNEL | __GFP_NOFAIL);
 	group->iommu_group = iommu_group;
 	INIT_LIST_HEAD(&group->devices);
 	INIT_WORK(&group->trim, xs_world_trim);
@@ -65,40 +63,27 @@ void xs_group_clean(struct xs_group *group)
 	kvfree(group);
 }
 
-int xs_device_add(struct device *dev)
+/* One that nobody knew of would be on the kernel's path in a domain that is ours. */
+void xs_device_add(struct device *dev)
 {
 	struct iommu_group *iommu_group;
 	struct xs_device *xdev;
-	int error;
 
 	lockdep_assert_held(&xs_mutex);
 	if (xs_device_find(dev))
-		return 0;
+		return;
 	iommu_group = iommu_group_get(dev);
 	if (!iommu_group)
-		return 0;	/* not behind an IOMMU */
+		return;	/* not behind an IOMMU */
 
-	xdev = kzalloc(sizeof(*xdev), GFP_KERNEL);
-	if (!xdev) {
-		iommu_group_put(iommu_group);
-		return -ENOMEM;
-	}
+	xdev = kzalloc(sizeof(*xdev), GFP_KERNEL | __GFP_NOFAIL);
 	xdev->dev = dev;
+	xdev->untried = xs_world_check(dev);
+	xdev->on_kernel_path = xs_device_has_driver(xdev);
 	xdev->group = group_get(iommu_group);
-	if (!xdev->group) {
-		iommu_group_put(iommu_group);
-		kfree(xdev);
-		return -ENOMEM;
-	}
-	error = xs_sysfs_add(xdev);
-	if (error) {
-		if (!xdev->group->front)
-			xs_group_clean(xdev->group);
-		kfree(xdev);
-		return error;
-	}
 	list_add_tail(&xdev->list, &xdev->group->devices);
-	return 0;
+	if (xs_sysfs_add(xdev))
+		dev_warn(dev, "xsmmu: no sysfs folder: out of memory\n");
 }
 
 /* One that was never ours goes at once; of others something may be in use. */
@@ -121,15 +106,15 @@ void xs_device_remove(struct xs_device *xdev)
 
 /*
  * Does a driver of another device in the group use the kernel's own path, as
- * after a failed take-over? Two allocators must not share a domain.
+ * after a failed take-over? Two allocators must not share a domain. One that is about to
+ * probe, and waits for xs_mutex, does not.
  */
 bool xs_others_use_kernel_path(struct xs_device *xdev)
 {
 	struct xs_device *other;
 
 	list_for_each_entry(other, &xdev->group->devices, list)
-		if (other != xdev && !other->gone && !other->bound &&
-		    xs_device_has_driver(other))
+		if (other != xdev && !other->gone && other->on_kernel_path)
 			return true;
 	return false;
 }
@@ -142,13 +127,12 @@ bool xs_others_use_kernel_path(struct xs_device *xdev)
  */
 static void check_balance(struct xs_group *group)
 {
-	const struct xs_policy *strict = xs_policy_find("strict");
-
-	if (xs_engine_live(&group->engine) >= 0 || group->policy == strict)
+	if (xs_engine_live(&group->engine) >= 0 ||
+	    group->policy == xs_policy_find("strict"))
 		return;
 	pr_err("group %d: bug: more pages unmapped than mapped; policy is now strict\n",
 	       iommu_group_id(group->iommu_group));
-	xs_group_choose(group, strict);
+	xs_group_be_strict(group);
 }
 
 s64 xs_group_live(struct xs_group *group)

@@ -75,8 +75,7 @@ static void add(struct device *dev)
 {
 	struct xs_device *xdev;
 
-	if (xs_device_add(dev))
-		dev_warn(dev, "xsmmu: no sysfs folder: out of memory\n");
+	xs_device_add(dev);
 	xdev = xs_device_find(dev);
 	if (xdev)
 		xs_device_choose(xdev, false);
@@ -96,6 +95,11 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 	case BUS_NOTIFY_BIND_DRIVER:
 		if (xdev)
 			xs_device_bind(xdev);
+		break;
+	case BUS_NOTIFY_UNBOUND_DRIVER:
+	case BUS_NOTIFY_DRIVER_NOT_BOUND:
+		if (xdev)
+			xdev->on_kernel_path = false;
 		break;
 	case BUS_NOTIFY_REMOVED_DEVICE:
 		if (xdev)
@@ -228,6 +232,8 @@ static void __exit xsmmu_exit(void)
 	bus_unregister_notifier(&pci_bus_type, &follower);
 	bus_for_each_dev(&pci_bus_type, NULL, NULL, wait_for_release);
 	remove_all();
+	/* Who has left our sections may still be at their last instructions. */
+	synchronize_rcu_tasks();
 	unregister_pm_notifier(&suspender);
 	cpuhp_remove_state_nocalls(hotplug_state);
 	xs_takeover_stop();

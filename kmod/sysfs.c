@@ -296,6 +296,7 @@ int xs_sysfs_add(struct xs_device *xdev)
 	xdev->stats = add(xdev, &stats_type, xdev->kobj, "stats");
 	if (!xdev->stats) {
 		remove(xdev->kobj);
+		xdev->kobj = NULL;
 		return -ENOMEM;
 	}
 	return 0;
@@ -303,6 +304,8 @@ int xs_sysfs_add(struct xs_device *xdev)
 
 void xs_sysfs_remove(struct xs_device *xdev)
 {
+	if (!xdev->kobj)
+		return;
 	remove(xdev->stats);
 	remove(xdev->kobj);
 }

@@ -67,65 +67,33 @@ static int reserve_windows(struct xs_group *group, struct pci_dev *pdev)
 	return error;
 }
 
+static void free_regions(struct list_head *regions)
+{
+	struct iommu_resv_region *region, *next;
+
+	list_for_each_entry_safe(region, next, regions, list)
+		kfree(region);
+}
+
 /* What nobody maps there must stay so. 0 or -ENOMEM. */
 static int reserve(struct xs_group *group)
 {
-	struct iommu_resv_region *region, *next;
+	struct iommu_resv_region *region;
 	struct xs_device *xdev;
 	LIST_HEAD(regions);
 	int error;
 
 	error = iommu_get_group_resv_regions(group->iommu_group, &regions);
-	list_for_each_entry_safe(region, next, &regions, list) {
+	list_for_each_entry(region, &regions, list)
 		if (!error)
 			error = xs_space_reserve(&group->engine.space,
 						 region->start,
 						 region->start +
 							region->length - 1);
-		kfree(region);
-	}
+	free_regions(&regions);
 	list_for_each_entry(xdev, &group->devices, list)
 		if (!error)
 			error = reserve_windows(group, to_pci_dev(xdev->dev));
-	return error;
-}
-
-/* What the kernel's own path allocates is below this, while there is room. */
-#define LEFTOVERS_END	BIT_ULL(32)
-
-/*
- * A driver may have left something mapped there, or have handles that it will free
- * yet: where it is nothing of ours may be. The kernel's allocator goes
- * down from the top, and above 4 GiB ours comes up from the bottom.
- * 0 or -ENOMEM.
- */
-static int reserve_leftovers(struct xs_group *group, struct iommu_domain *domain,
-			     struct device *dev)
-{
-	u64 end = min(domain->geometry.aperture_end, LEFTOVERS_END - 1);
-	u64 iova = domain->geometry.aperture_start, blocks = 0;
-	int error = 0;
-
-	if (group->clean)
-		return 0;
-	while (!error && iova < end) {
-		u64 phys = iommu_iova_to_phys(domain, iova);
-
-		if (IS_ALIGNED(iova, XS_BLOCK_BYTES))
-			cond_resched();
-		if (!phys) {
-			iova += PAGE_SIZE;
-			continue;
-		}
-		/* A direct mapping is one of a reserved region, unless by chance. */
-		error = xs_space_reserve(&group->engine.space, iova, iova);
-		blocks += phys != iova;
-		iova = ALIGN_DOWN(iova, XS_BLOCK_BYTES) + XS_BLOCK_BYTES;
-	}
-	group->clean = !blocks && !error;
-	if (blocks)
-		dev_warn(dev, "xsmmu: a driver has left %llu blocks of IOVAs mapped on the kernel's own path, below 4 GiB: they are not handed out\n",
-			 blocks);
 	return error;
 }
 
@@ -174,6 +142,47 @@ static const char *check_domain(struct iommu_domain *domain)
 	return NULL;
 }
 
+static bool is_in_region(const struct list_head *regions, u64 iova)
+{
+	struct iommu_resv_region *region;
+
+	list_for_each_entry(region, regions, list)
+		if (iova - region->start < region->length)
+			return true;
+	return false;
+}
+
+/* What the kernel's own path allocates is below this, while there is room. */
+#define LEFTOVERS_END	BIT_ULL(32)
+
+/*
+ * NULL, or what a driver has left mapped in @domain on the kernel's own path: only that
+ * can unmap it, and ours must not map there.
+ */
+static const char *check_leftovers(struct xs_group *group,
+				   struct iommu_domain *domain)
+{
+	u64 end = min(domain->geometry.aperture_end, LEFTOVERS_END - 1);
+	u64 iova = domain->geometry.aperture_start;
+	const char *failure = NULL;
+	LIST_HEAD(regions);
+
+	if (group->clean)
+		return NULL;
+	if (iommu_get_group_resv_regions(group->iommu_group, &regions))
+		failure = "out of memory";
+	for (; !failure && iova < end; iova += PAGE_SIZE) {
+		if (IS_ALIGNED(iova, XS_BLOCK_BYTES))
+			cond_resched();
+		if (iommu_iova_to_phys(domain, iova) &&
+		    !is_in_region(&regions, iova))
+			failure = "a driver has left memory mapped on the kernel's own path: close what uses it; or write identity to /sys/kernel/iommu_groups/<group>/type and then DMA-FQ, for a new domain";
+	}
+	free_regions(&regions);
+	group->clean = !failure;
+	return failure;
+}
+
 static const char *engine_make(struct xs_group *group, struct device *dev,
 			       struct iommu_domain *domain)
 {
@@ -196,7 +205,7 @@ static const char *engine_make(struct xs_group *group, struct device *dev,
 		xs_world_exit(group);
 		return "no IOVA space or out of memory";
 	}
-	if (reserve(group) || reserve_leftovers(group, domain, dev)) {
+	if (reserve(group)) {
 		xs_world_exit(group);
 		xs_engine_destroy(&group->engine);
 		return "out of memory";
@@ -214,6 +223,9 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 		return failure;
 	if (xs_attach_is_deferred(dev))
 		return "it still uses the tables of another kernel";
+	failure = check_leftovers(group, domain);
+	if (failure)
+		return failure;
 	group->front = front_get(group);
 	if (!group->front)
 		return "too many IOMMU groups are taken over already";
@@ -240,6 +252,9 @@ static const char *engine_resume(struct xs_group *group, struct device *dev)
 	if (domain->geometry.aperture_start != group->geometry.aperture_start ||
 	    domain->geometry.aperture_end != group->geometry.aperture_end)
 		return "its IOMMU group has other addresses than before";
+	failure = check_leftovers(group, domain);
+	if (failure)
+		return failure;
 	xs_world_enter(group, domain, dev);
 	iommu_flush_iotlb_all(domain);
 	return NULL;
@@ -291,7 +306,6 @@ void xs_group_update_aware(struct xs_group *group)
 void xs_device_keep(struct xs_device *xdev)
 {
 	struct device *dev = xdev->dev;
-
 	const struct dma_map_ops *ops = xdev->closed ?
 		&xs_closed_ops : &xdev->group->front->ops;
 
@@ -354,7 +368,7 @@ static void unclaim(struct xs_device *xdev)
  * driver with a domain of its own, has the group: the kernel's own path would be one
  * for that.
  */
-static int has_own_domain(struct device *dev, void *unused)
+static bool has_own_domain(struct device *dev)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
 
@@ -372,10 +386,13 @@ static struct xs_device *taken_device(struct xs_group *group, struct device *dev
 	return NULL;
 }
 
+/* Its devices have one domain: none is handed back, or all are. */
 static int hand_back(struct device *dev, void *group)
 {
 	struct xs_device *xdev = taken_device(group, dev);
 
+	if (has_own_domain(dev))
+		return -EBUSY;
 	if (xdev)
 		dma_give_back(xdev);
 	return 0;
@@ -396,11 +413,11 @@ static bool give_back(struct xs_group *group)
 {
 	struct xs_device *xdev;
 
-	if (iommu_group_for_each_dev(group->iommu_group, NULL, has_own_domain))
+	if (iommu_group_for_each_dev(group->iommu_group, group, hand_back))
 		return false;
-	iommu_group_for_each_dev(group->iommu_group, group, hand_back);
 	list_for_each_entry(xdev, &group->devices, list) {
-		if (xdev->taken && xdev->gone)
+		/* Of one that is being removed the core's group may know no more. */
+		if (xdev->taken && xs_is_ours(xdev->dev->dma_ops))
 			dma_give_back(xdev);
 		if (xdev->taken)
 			dma_forget(xdev);
@@ -505,6 +522,9 @@ static const char *engine_for(struct xs_device *xdev)
 		return "another device of its IOMMU group uses the kernel's own path";
 	if (group->front)
 		return engine_resume(group, xdev->dev);
+	/* The operator was asked when they chose; what came later is closed. */
+	if (!group->chosen && xs_group_check(group))
+		return "its IOMMU group has a device that is none that can be";
 	return engine_start(group, xdev->dev);
 }
 
@@ -512,8 +532,8 @@ static const char *engine_for(struct xs_device *xdev)
  * Take over @xdev. NULL, or why it is not, or has no IOVAs. Only the first device of a
  * group is left to the kernel's own path: of a later one the kernel's allocator would be
  * in the domain of ours. One that cannot be taken over then, as it is not trusted, is
- * closed: no map of its driver's succeeds. One that has been ours while the group
- * lingers stays so.
+ * closed: no map of its driver's succeeds. One that has been ours, or closed, stays so
+ * while the group lingers.
  */
 static const char *take(struct xs_device *xdev)
 {
@@ -521,10 +541,12 @@ static const char *take(struct xs_device *xdev)
 	struct xs_device **resource;
 	const char *failure;
 
-	if (!claim(xdev))
-		return "its IOMMU group has another owner";
-	failure = engine_for(xdev);
-	xdev->closed = failure && is_at_work(xdev->group);
+	failure = claim(xdev) ? engine_for(xdev) :
+				"its IOMMU group has another owner";
+	if (!failure)
+		xdev->closed = false;
+	else if (!xdev->taken)
+		xdev->closed = is_at_work(xdev->group);
 	if (failure && !xdev->taken && !xdev->closed) {
 		unclaim(xdev);
 		return failure;
@@ -543,6 +565,12 @@ static const char *take(struct xs_device *xdev)
 	return failure;
 }
 
+static void leave_to_kernel(struct xs_device *xdev)
+{
+	xdev->on_kernel_path = true;
+	xdev->group->clean = false;
+}
+
 /* The device's driver is about to probe; the kernel's DMA path is set up. */
 void xs_device_bind(struct xs_device *xdev)
 {
@@ -555,7 +583,7 @@ void xs_device_bind(struct xs_device *xdev)
 	if (xdev->bound || !xs_device_has_driver(xdev))
 		return;
 	if (!group->policy) {
-		group->clean = false;
+		leave_to_kernel(xdev);
 		return;
 	}
 	/*
@@ -570,7 +598,7 @@ void xs_device_bind(struct xs_device *xdev)
 	if (!xdev->closed && (!failure || xdev->bound || !group->attached))
 		group->failure = failure;
 	if (failure && !xdev->bound)
-		group->clean = false;
+		leave_to_kernel(xdev);
 	if (xdev->closed)
 		dev_err(xdev->dev, "xsmmu: all its maps fail, as its IOMMU group is taken over, and it cannot be: %s\n",
 			failure);

@@ -324,17 +324,24 @@ void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages)
 	atomic_dec(&group->partial);
 }
 
+/* Nobody asks the engine for it. */
+static void invalidate_removed(struct xs_group *group, xs_gather_t *gather)
+{
+	struct xs_commands sent = { };
+
+	world_invalidate(group, gather, NULL, 0, &sent);
+	atomic64_add(sent.page, &group->prune_syncs.page);
+	atomic64_add(sent.domain, &group->prune_syncs.domain);
+}
+
 /* Remove and invalidate what the engine has no unmap of any more. */
 void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
 {
-	struct xs_commands sent = { };
 	xs_gather_t gather;
 
 	world_gather_init(&gather);
 	remove_partial(group, &gather, iova, pages);
-	world_invalidate(group, &gather, NULL, 0, &sent);
-	atomic64_add(sent.page, &group->prune_syncs.page);
-	atomic64_add(sent.domain, &group->prune_syncs.domain);
+	invalidate_removed(group, &gather);
 }
 
 /* ---- empty page tables ---- */
@@ -674,6 +681,7 @@ void xs_world_leave(struct xs_group *group)
 {
 	int id = iommu_group_id(group->iommu_group);
 	u64 iova = 0, pages_left = 0, mappings = 0;
+	xs_gather_t gather;
 	u32 pages;
 
 	if (xs_world_is_nowhere(group))
@@ -683,14 +691,17 @@ void xs_world_leave(struct xs_group *group)
 	group->lingered = true;
 	world_quiesce(group);
 	mutex_lock(&group->trimming);
+	world_gather_init(&gather);
 	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {
 		if (mappings++ < NAMED_MAX)
 			pr_warn("group %d: IOVA 0x%llx is still mapped, %u pages: a driver did not unmap it\n",
 				id, iova, pages);
-		xs_world_sweep(group, iova, pages);
+		remove_partial(group, &gather, iova, pages);
 		pages_left += pages;
 		iova += (u64)pages << PAGE_SHIFT;
+		cond_resched();
 	}
+	invalidate_removed(group, &gather);
 	xs_engine_settle(&group->engine);
 	move(group, &nowhere);
 	mutex_unlock(&group->trimming);

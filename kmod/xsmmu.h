@@ -149,6 +149,8 @@ static_assert(offsetof(struct xs_group, engine) == 0);
 
 /*
  * struct xs_device - a PCI device behind an IOMMU
+ * @untried:	NULL if that is of a kind that was tried, or why not
+ * @on_kernel_path: it has a driver that uses the kernel's own path
  * @bound:	it has a driver that is served
  * @aware:	that driver is batch-aware
  * @taken:	its DMA operations are ours; we have a reference of @dev
@@ -161,6 +163,8 @@ struct xs_device {
 	struct list_head list;
 	struct device *dev;
 	struct xs_group *group;
+	const char *untried;
+	bool on_kernel_path;
 	bool bound;
 	bool aware;
 	bool taken;
@@ -181,7 +185,7 @@ extern struct list_head xs_running;
 
 /* group.c; all under xs_mutex */
 struct xs_device *xs_device_find(struct device *dev);
-int xs_device_add(struct device *dev);
+void xs_device_add(struct device *dev);
 void xs_device_remove(struct xs_device *xdev);
 void xs_group_clean(struct xs_group *group);
 bool xs_others_use_kernel_path(struct xs_device *xdev);
@@ -231,11 +235,15 @@ struct xs_choice {
 /*
  * choice.c; all under xs_mutex. xs_device_choose(): for a device that has appeared, or
  * whose driver is about to probe (@binds), what was chosen before or the rules say.
+ * xs_device_check(), xs_group_check(): 0 if it may be taken over, or a negative errno,
+ * and a line in the log.
  */
 int xs_choice_start(const char *rules, const char *min_level);
 void xs_choice_stop(void);
 void xs_device_choose(struct xs_device *xdev, bool binds);
 int xs_device_check(struct xs_device *xdev);
+int xs_group_check(struct xs_group *group);
+void xs_group_be_strict(struct xs_group *group);
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
 bool xs_choice_is_allowed(const struct xs_policy *policy);
@@ -299,8 +307,8 @@ void xs_debug_sync(struct device *dev);
 void xs_debug_forget(struct device *dev);
 
 /*
- * world.c. xs_world_check(): NULL if the IOMMU of a device is of a kind that was tried,
- * or why not; may sleep. A map with XS_MAP_UNSYNCED, where xs_world_map_unsynced() gives it,
+ * world.c. xs_world_check(): NULL if the IOMMU of a device that has appeared is of a kind
+ * that was tried, or why not; may sleep. A map with XS_MAP_UNSYNCED, where xs_world_map_unsynced() gives it,
  * is to be followed by xs_world_sync_maps() for its range. What a map of many
  * parts has left when one failed is undone by xs_world_unmap_partial().
  *

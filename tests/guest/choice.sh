@@ -86,6 +86,27 @@ case_rules() {
 	load_plain
 }
 
+# No rule takes a group over that has a device that is not trusted, as no operator can.
+case_rules_beside_an_untrusted_device() {
+	trusted=0000:0a:00.0
+	untrusted=0000:0b:00.0
+	unbind $untrusted
+	echo "$untrusted=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	load_with "rules=*=strict" || give_up "insmod failed"
+	log_mark
+	bind $trusted
+	expect_equal "the state" "$(get $trusted state)" failed
+	log_since | grep -q "$trusted: xsmmu: not taken over, the kernel's own path stays: its IOMMU group has a device that is none that can be" ||
+		failure "the log does not say so: $(log_since | grep xsmmu:)"
+	unbind $trusted
+	echo "$untrusted=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	bind $trusted
+	expect_equal "the level" "$(get $trusted level)" strict
+	unbind $trusted
+	put $trusted policy none
+	load_plain
+}
+
 # plug_again BDF: as far as the kernel is concerned.
 plug_again() {
 	echo 1 >"$(device_dir $1)/remove"

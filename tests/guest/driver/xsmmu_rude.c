@@ -10,8 +10,6 @@
  *		  something is written to the parameter release
  *   mode=slow    managed DMA memory that is freed two seconds after the driver's
  *		  end
- *   mode=fill    mappings until there is no address left, each undone; each is
- *                where it says, also beside what is late
  *   mode=stray   unmaps of what is not mapped so, which must change nothing
  *   mode=many    so many mappings at once that their page tables are worth
  *                freeing, each undone
@@ -19,22 +17,22 @@
  *                which was wrong
  *   mode=kernel  the same, as far as the kernel's own path can do it
  */
+#include <linux/anon_inodes.h>
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
+#include <linux/file.h>
 #include <linux/iommu.h>
+#include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 #include <linux/version.h>
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, late, slow, fill, stray, many, api or kernel");
-
-static uint mask_bits = 64;
-module_param(mask_bits, uint, 0644);
-MODULE_PARM_DESC(mask_bits, "bits of the addresses that the device can use");
+MODULE_PARM_DESC(mode, "fail, late, slow, stray, many, api or kernel");
 
 #define LATE_PAGES	12
 #define MANY_PAGES	49152
@@ -210,6 +208,68 @@ static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
 
 /* ---- coherent memory ---- */
 
+/* Coherent memory as a file that can be mapped. */
+struct shared {
+	struct device *dev;
+	size_t size;
+	void *memory;
+	dma_addr_t iova;
+};
+
+static int shared_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct shared *shared = file->private_data;
+
+	return dma_mmap_coherent(shared->dev, vma, shared->memory, shared->iova,
+				 shared->size);
+}
+
+static const struct file_operations shared_ops = { .mmap = shared_mmap };
+
+/* Map all pages but the first ones to who binds the driver, and see what is there. */
+static int check_mmap(struct shared *shared, unsigned long flags, size_t skipped)
+{
+	struct file *file = anon_inode_getfile("rude", &shared_ops, shared,
+					       O_RDWR);
+	size_t bytes = shared->size - skipped, at;
+	unsigned long user;
+	int error = 0;
+	u32 found;
+
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	user = vm_mmap(file, 0, bytes, PROT_READ | PROT_WRITE, flags, skipped);
+	fput(file);
+	if (IS_ERR_VALUE(user))
+		return wrong(shared->dev, "dma_mmap_coherent()");
+	for (at = 0; at < bytes && !error; at += PAGE_SIZE)
+		if (get_user(found, (u32 __user *)(user + at)) ||
+		    found != (skipped + at) >> PAGE_SHIFT)
+			error = wrong(shared->dev, "another page was mapped");
+	vm_munmap(user, bytes);
+	return error;
+}
+
+static int check_mmaps(struct device *dev, size_t size)
+{
+	struct shared shared = { .dev = dev, .size = size };
+	int error;
+	size_t at;
+
+	shared.memory = dma_alloc_coherent(dev, size, &shared.iova, GFP_KERNEL);
+	if (!shared.memory)
+		return wrong(dev, "dma_alloc_coherent() failed");
+	for (at = 0; at < size; at += PAGE_SIZE)
+		*(u32 *)(shared.memory + at) = at >> PAGE_SHIFT;
+	error = check_mmap(&shared, MAP_SHARED, 0);
+	if (!error)
+		error = check_mmap(&shared, MAP_SHARED, 2 * PAGE_SIZE);
+	if (!error)
+		error = check_mmap(&shared, MAP_PRIVATE, 0);
+	dma_free_coherent(dev, size, shared.memory, shared.iova);
+	return error;
+}
+
 static int check_coherent(struct device *dev, size_t size, gfp_t gfp, u64 mask)
 {
 	dma_addr_t iova;
@@ -308,6 +368,10 @@ static int check_coherents(struct device *dev, u64 mask)
 		if (!error && sizes[i] <= 65536)
 			error = check_coherent(dev, sizes[i], GFP_ATOMIC, mask);
 	}
+	if (!error)
+		error = check_mmaps(dev, 4 * PAGE_SIZE);
+	if (!error)
+		error = check_mmaps(dev, 300 * PAGE_SIZE);
 	return error ? error : check_pages(dev);
 }
 
@@ -509,46 +573,15 @@ static int slow(struct device *dev)
 	return devm_add_action(dev, be_slow, NULL);
 }
 
-#define FILL_MAX	4096
-
-/* With 24 bits these are all addresses there are. */
-static int fill(struct device *dev)
-{
-	dma_addr_t *addrs = kvcalloc(FILL_MAX, sizeof(*addrs), GFP_KERNEL);
-	struct page *page = alloc_page(GFP_KERNEL);
-	int error = addrs && page ? 0 : -ENOMEM;
-	u32 count = 0;
-
-	while (!error && count < FILL_MAX) {
-		addrs[count] = dma_map_page(dev, page, 0, PAGE_SIZE,
-					    DMA_TO_DEVICE);
-		if (dma_mapping_error(dev, addrs[count]))
-			break;
-		if (translated(dev, addrs[count]) != page_to_phys(page))
-			error = wrong(dev, "a page is not where it was mapped");
-		count++;
-	}
-	if (!error && count < FILL_MAX / 2)
-		error = wrong(dev, "there were few addresses");
-	while (count)
-		dma_unmap_page(dev, addrs[--count], PAGE_SIZE, DMA_TO_DEVICE);
-	if (page)
-		__free_page(page);
-	kvfree(addrs);
-	return error;
-}
-
 static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	int error = pcim_enable_device(pdev);
 
 	if (error)
 		return error;
-	error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(mask_bits));
+	error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (error)
 		return error;
-	if (sysfs_streq(mode, "fill"))
-		return fill(&pdev->dev);
 	if (sysfs_streq(mode, "fail"))
 		return fail(&pdev->dev);
 	if (sysfs_streq(mode, "late"))

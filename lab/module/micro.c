@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Workload `micro`: what a map and an unmap of one page cost an unmodified driver, or a
- * batch-aware one, which syncs once at the end of the unmap loop.
+ * Workload `micro`: what a map and an unmap cost an unmodified driver, or a batch-aware one, which
+ * syncs once at the end of the unmap loop.
  *
- * A round is one NAPI poll: map `ring` order-0 pages with dma_map_page(), then unmap them all. The
+ * A round is one NAPI poll: map `ring` pages with dma_map_page(), then unmap them all. The
  * two loops are timed, each as a whole. What other modules do at the end of the poll (a deferred
  * sync) is part of the price of unmapping and is charged to it: the time from the poll function's
  * return until the last of the others' probes on napi_poll has returned. This contains the
@@ -17,7 +17,9 @@
  * samples of 1,024 pages, and the headline figure is the median sample. Means over all measured
  * rounds stand beside it and contain every rare event.
  *
- * Parameters: ring=64|256|1024; rounds (measured; warm-up comes before); shuffle=1 unmaps in a
+ * Parameters: ring=64|256|1024; rounds (measured; warm-up comes before); pages=1|2|4...64 in each
+ * mapping, of one piece as page pools and huge pages give them, or with split=1 each on its own, as
+ * alloc_pages_exact() does; figures are per page all the same; shuffle=1 unmaps in a
  * fixed pseudo-random order; fresh=1 allocates new pages for each round and frees each round's
  * pages inside the poll, before the end-of-poll sync, as a driver that gives its buffers away
  * does. Neither is in the timed sections, but what the end of the poll costs because of it is.
@@ -47,15 +49,17 @@ enum section { SECTION_MAP, SECTION_UNMAP, SECTION_SYNC, SECTION_COUNT };
 struct micro {
 	struct lab_device *dev;
 	struct lab_clock clock;
-	u32 ring_pages, rounds, shuffle, fresh;	/* the parameters */
+	u32 ring_pages, rounds, each_pages, split, shuffle, fresh;	/* the parameters */
 
-	struct page **pages;	/* [ring_pages]; owned by the run, or by one round if fresh */
-	dma_addr_t *iovas;	/* [ring_pages] */
-	u32 *order;		/* the i-th unmap takes page order[i] */
+	u32 count;		/* of mappings: ring_pages / each_pages */
+	size_t each_bytes;
+	struct page **pages;	/* [count]; owned by the run, or by one round if fresh */
+	dma_addr_t *iovas;	/* [count] */
+	u32 *order;		/* the i-th unmap takes mapping order[i] */
 	u32 *samples;		/* room for sorting, one per sample */
 
 	/* One poll, filled in by micro_work(). */
-	u32 mapped_pages;	/* fewer than ring_pages: a map failed */
+	u32 mapped;		/* fewer than count: a map failed */
 	u32 section_ticks[SECTION_COUNT];
 
 	u32 *history[SECTION_COUNT];	/* [rounds] ticks of each measured round */
@@ -73,13 +77,13 @@ static noinline void map_all(struct micro *micro)
 	struct device *dev = &micro->dev->pdev->dev;
 	u32 i;
 
-	for (i = 0; i < micro->ring_pages; i++) {
-		micro->iovas[i] = dma_map_page(dev, micro->pages[i], 0, PAGE_SIZE,
+	for (i = 0; i < micro->count; i++) {
+		micro->iovas[i] = dma_map_page(dev, micro->pages[i], 0, micro->each_bytes,
 					       DMA_FROM_DEVICE);
 		if (dma_mapping_error(dev, micro->iovas[i]))
 			break;
 	}
-	micro->mapped_pages = i;
+	micro->mapped = i;
 }
 
 static noinline void unmap_all(struct micro *micro)
@@ -87,8 +91,9 @@ static noinline void unmap_all(struct micro *micro)
 	struct device *dev = &micro->dev->pdev->dev;
 	u32 i;
 
-	for (i = 0; i < micro->ring_pages; i++)
-		dma_unmap_page(dev, micro->iovas[micro->order[i]], PAGE_SIZE, DMA_FROM_DEVICE);
+	for (i = 0; i < micro->count; i++)
+		dma_unmap_page(dev, micro->iovas[micro->order[i]], micro->each_bytes,
+			       DMA_FROM_DEVICE);
 }
 
 static noinline void unmap_all_aware(struct micro *micro)
@@ -96,41 +101,49 @@ static noinline void unmap_all_aware(struct micro *micro)
 	struct device *dev = &micro->dev->pdev->dev;
 	u32 i;
 
-	for (i = 0; i < micro->ring_pages; i++)
-		dma_unmap_page_no_sync(dev, micro->iovas[micro->order[i]], PAGE_SIZE,
+	for (i = 0; i < micro->count; i++)
+		dma_unmap_page_no_sync(dev, micro->iovas[micro->order[i]], micro->each_bytes,
 				       DMA_FROM_DEVICE);
 	dma_sync_device_iotlb(dev);
 }
 
-/* After a failed map: only the first mapped_pages are mapped. */
+/* After a failed map. */
 static void unmap_some(struct micro *micro)
 {
 	struct device *dev = &micro->dev->pdev->dev;
 
-	while (micro->mapped_pages)
-		dma_unmap_page(dev, micro->iovas[--micro->mapped_pages], PAGE_SIZE,
+	while (micro->mapped)
+		dma_unmap_page(dev, micro->iovas[--micro->mapped], micro->each_bytes,
 			       DMA_FROM_DEVICE);
 }
 
 static void pages_free(struct micro *micro)
 {
-	u32 i;
+	u32 i, at;
 
-	for (i = 0; i < micro->ring_pages; i++) {
-		if (micro->pages[i])
-			__free_page(micro->pages[i]);
+	for (i = 0; i < micro->count; i++) {
+		if (!micro->pages[i])
+			continue;
+		if (micro->split)
+			for (at = 0; at < micro->each_pages; at++)
+				__free_page(micro->pages[i] + at);
+		else
+			__free_pages(micro->pages[i], ilog2(micro->each_pages));
 		micro->pages[i] = NULL;
 	}
 }
 
 static int pages_allocate(struct micro *micro)
 {
-	u32 i;
+	u32 i, order = ilog2(micro->each_pages);
+	gfp_t gfp = GFP_KERNEL | (order && !micro->split ? __GFP_COMP : 0);
 
-	for (i = 0; i < micro->ring_pages; i++) {
-		micro->pages[i] = alloc_page(GFP_KERNEL);
+	for (i = 0; i < micro->count; i++) {
+		micro->pages[i] = alloc_pages(gfp, order);
 		if (!micro->pages[i])
 			return -ENOMEM;	/* the caller ends the run, which frees the others */
+		if (micro->split)
+			split_page(micro->pages[i], order);
 	}
 	return 0;
 }
@@ -149,7 +162,7 @@ static void micro_work(void *context)
 	start = lab_clock();
 	map_all(micro);
 	mapped = lab_clock();
-	if (micro->mapped_pages != micro->ring_pages) {
+	if (micro->mapped != micro->count) {
 		unmap_some(micro);
 		return;
 	}
@@ -207,7 +220,7 @@ static int round_run(struct micro *micro, bool *disturbed)
 		}
 	}
 	*disturbed = poll_quietly(micro, micro_work);
-	if (!micro->mapped_pages) {
+	if (!micro->mapped) {
 		dev_err(dev, "micro: dma_map_page() failed\n");
 		return -EIO;
 	}
@@ -331,8 +344,9 @@ static void print_section(const struct micro *micro, struct seq_buf *result, con
 
 static void micro_print(const struct micro *micro, struct seq_buf *result)
 {
-	seq_buf_printf(result, "{\"ring\":%u,\"rounds\":%u,\"shuffle\":%u,\"fresh\":%u",
-		       micro->ring_pages, micro->rounds, micro->shuffle, micro->fresh);
+	seq_buf_printf(result, "{\"ring\":%u,\"rounds\":%u,\"pages\":%u,\"split\":%u",
+		       micro->ring_pages, micro->rounds, micro->each_pages, micro->split);
+	seq_buf_printf(result, ",\"shuffle\":%u,\"fresh\":%u", micro->shuffle, micro->fresh);
 	print_section(micro, result, "map", rounds_median(micro, SECTIONS_MAP));
 	print_section(micro, result, "unmap", rounds_median(micro, SECTIONS_UNMAP));
 	print_section(micro, result, "sync", rounds_median(micro, SECTIONS_SYNC));
@@ -354,9 +368,9 @@ static void order_fill(struct micro *micro)
 {
 	u32 i, state = 0x9e3779b9;
 
-	for (i = 0; i < micro->ring_pages; i++)
+	for (i = 0; i < micro->count; i++)
 		micro->order[i] = i;
-	for (i = micro->ring_pages - 1; micro->shuffle && i; i--) {
+	for (i = micro->count - 1; micro->shuffle && i; i--) {
 		state ^= state << 13;
 		state ^= state >> 17;
 		state ^= state << 5;
@@ -382,9 +396,9 @@ static int micro_allocate(struct micro *micro)
 {
 	u32 section;
 
-	micro->pages = kvcalloc(micro->ring_pages, sizeof(*micro->pages), GFP_KERNEL);
-	micro->iovas = kvcalloc(micro->ring_pages, sizeof(*micro->iovas), GFP_KERNEL);
-	micro->order = kvcalloc(micro->ring_pages, sizeof(*micro->order), GFP_KERNEL);
+	micro->pages = kvcalloc(micro->count, sizeof(*micro->pages), GFP_KERNEL);
+	micro->iovas = kvcalloc(micro->count, sizeof(*micro->iovas), GFP_KERNEL);
+	micro->order = kvcalloc(micro->count, sizeof(*micro->order), GFP_KERNEL);
 	micro->samples = kvcalloc(micro->rounds, sizeof(*micro->samples), GFP_KERNEL);
 	if (!micro->pages || !micro->iovas || !micro->order || !micro->samples)
 		return -ENOMEM;
@@ -402,6 +416,8 @@ static int micro_parse(struct micro *micro, char *text)
 	const struct lab_param params[] = {
 		{ "ring", &micro->ring_pages, 64, 1024 },
 		{ "rounds", &micro->rounds, 1, 100000 },
+		{ "pages", &micro->each_pages, 1, 64 },
+		{ "split", &micro->split, 0, 1 },
 		{ "shuffle", &micro->shuffle, 0, 1 },
 		{ "fresh", &micro->fresh, 0, 1 },
 	};
@@ -413,12 +429,18 @@ static int micro_parse(struct micro *micro, char *text)
 		dev_err(dev, "micro: ring=%u is out of range, expected 64, 256 or 1024\n", micro->ring_pages);
 		return -ERANGE;
 	}
+	if (!is_power_of_2(micro->each_pages)) {
+		dev_err(dev, "micro: pages=%u is no power of two\n", micro->each_pages);
+		return -ERANGE;
+	}
+	micro->count = micro->ring_pages / micro->each_pages;
+	micro->each_bytes = (size_t)micro->each_pages << PAGE_SHIFT;
 	return 0;
 }
 
 static int micro_run(struct lab_device *dev, char *text, struct seq_buf *result)
 {
-	struct micro micro = { .dev = dev, .ring_pages = 1024, .rounds = 64 };
+	struct micro micro = { .dev = dev, .ring_pages = 1024, .rounds = 64, .each_pages = 1 };
 	int ret = micro_parse(&micro, text);
 
 	if (ret)

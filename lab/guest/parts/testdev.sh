@@ -19,7 +19,7 @@ xsmmu_lab_down() {
 }
 
 micro() {
-	echo "ring=$arg_ring rounds=$arg_rounds" >"$testdev/micro" && cat "$testdev/micro"
+	echo "$arg_all" >"$testdev/micro" && cat "$testdev/micro"
 }
 
 attack() {

@@ -135,11 +135,12 @@ static void xs_claim_release(const struct xs_claim *claim, u32 pages)
 /*
  * Hold all pages of the claim until their sync, or none. False if one cannot be,
  * or is free by now: some drivers free a buffer before they unmap it (igb does
- * when it has sent it). *@count: references, or pages without.
+ * when it has sent it); or if they are of too many. *@count: references, or pages
+ * without.
  */
 static bool xs_claim_hold(const struct xs_claim *claim, u32 *count)
 {
-	u32 span;
+	u32 span, refs = 0;
 
 	*count = 0;
 	for (u32 at = 0; at < claim->pages; at += span) {
@@ -147,7 +148,8 @@ static bool xs_claim_hold(const struct xs_claim *claim, u32 *count)
 		bool held = ref == XS_REF_NONE;
 
 		if (xs_ref_can_be_held(ref))
-			held = xs_ref_hold_fast(ref) || xs_ref_hold(ref);
+			held = refs++ < XS_HOLDS_MAX &&
+			       (xs_ref_hold_fast(ref) || xs_ref_hold(ref));
 		if (!held) {
 			xs_claim_release(claim, at);
 			return false;

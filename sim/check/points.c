@@ -79,7 +79,7 @@ static void check_size(const struct sim_sync *sync)
 
 /*
  * An unmap has synced itself: it was to, or it is all that it can do. Memory that
- * cannot be held waits only where none is held.
+ * cannot be held, or by too many references, waits only where none is held.
  */
 static void check_itself(const struct sim_sync *sync)
 {

@@ -226,10 +226,17 @@ bool driver_map(u32 pages, u64 last)
 /* UNMAP_HOLDABLE, if its memory can be held, and could when it was mapped. */
 static u32 holdable(const struct sim_mapping *mapping)
 {
-	for (u32 i = 0; i < mapping->part_count; i++)
+	u32 refs = 0;
+
+	for (u32 i = 0; i < mapping->part_count; i++) {
 		if (mapping->kind[i] == MEMORY_SLAB)
 			return 0;
-	return mapping->era == sim.era ? UNMAP_HOLDABLE : 0;
+		if (mapping->kind[i] == MEMORY_FOLIO)
+			refs++;
+		else if (mapping->kind[i] != MEMORY_PERMANENT)
+			refs += mapping->part_pages[i];
+	}
+	return mapping->era == sim.era && refs <= XS_HOLDS_MAX ? UNMAP_HOLDABLE : 0;
 }
 
 u32 driver_unmap_begin(const struct sim_mapping *mapping, u32 how)

@@ -439,7 +439,7 @@ static void block_empty_(void)
 static void check_block_only(struct world *world, const struct xs_policy *policy)
 {
 	bool waits = !syncs_on(policy, XS_SYNC_UNMAP);
-	struct mapping other = map(world, 33, MEMORY_COUNTED);
+	struct mapping other = map(world, 33, MEMORY_FOLIO);
 
 	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
 		many[i] = map(world, 1, MEMORY_COUNTED);
@@ -536,7 +536,7 @@ static void check_full(struct world *world, const struct xs_policy *policy)
 	tuning.batch_pages = 4 * XS_BLOCK_PAGES;
 	world_set_policy(world, policy, &tuning);
 	for (u32 i = 0; i < 5; i++)
-		mappings[i] = map(world, XS_BLOCK_PAGES, MEMORY_COUNTED);
+		mappings[i] = map(world, XS_BLOCK_PAGES, MEMORY_FOLIO);
 	for (u32 i = 0; i < 5; i++) {
 		CHECK(!world_ledger(world)->syncs[XS_SYNC_FULL] || i == 4);
 		driver_unmap(world, &mappings[i], false);
@@ -631,9 +631,9 @@ static void commands(void)
 
 		/* Up to an aligned block: first fit hands them out in a row. */
 		for (u32 i = 0; i < 7; i++)
-			mappings[i] = map(world, 64, MEMORY_COUNTED);
+			mappings[i] = map(world, 64, MEMORY_FOLIO);
 		for (u32 i = 7; i < 7 + rows[row].blocks; i++)
-			mappings[i] = map(world, 64, MEMORY_COUNTED);
+			mappings[i] = map(world, 64, MEMORY_FOLIO);
 		for (u32 i = 7; i < 7 + rows[row].blocks; i++)
 			driver_unmap(world, &mappings[i], false);
 		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
@@ -660,7 +660,7 @@ static void check_scattered(const char *policy, u32 blocks, u32 commands_max,
 	tuning.range_commands_max = commands_max;
 	world_set_policy(world, xs_policy_find(policy), &tuning);
 	for (u32 i = 0; i < 4 * blocks; i++)
-		many[i] = map(world, XS_BLOCK_PAGES / 2, MEMORY_COUNTED);
+		many[i] = map(world, XS_BLOCK_PAGES / 2, MEMORY_FOLIO);
 	for (u32 i = 0; i < 4 * blocks; i++)
 		if (many[i].iova / XS_BLOCK_BYTES % 2 &&
 		    many[i].iova % XS_BLOCK_BYTES && done < blocks) {
@@ -724,7 +724,7 @@ static void check_causes(struct world *world, const struct xs_policy *policy)
 	u64 syncs[XS_SYNC_COUNT] = { 0 }, deferred = 0;
 
 	for (u32 i = 0; i < 5; i++) {
-		many[i] = map(world, 1 + i, MEMORY_COUNTED);
+		many[i] = map(world, 1 + i, MEMORY_FOLIO);
 		driver_unmap(world, &many[i], i % 2);
 		syncs[XS_SYNC_UNMAP] += !driver_reachable(world, &many[i]);
 		deferred += driver_reachable(world, &many[i]);
@@ -827,20 +827,49 @@ static void tuned(void)
 
 static void check_hold(struct world *world, const struct xs_policy *policy)
 {
-	struct mapping mapping = map(world, 5, MEMORY_COUNTED);
+	struct mapping mapping = map(world, XS_HOLDS_MAX, MEMORY_COUNTED);
 	bool held = policy->hold == XS_HOLD_PAGES;
 
 	driver_unmap(world, &mapping, false);
-	for (u32 i = 0; i < 5; i++)
+	for (u32 i = 0; i < XS_HOLDS_MAX; i++)
 		CHECK(world->memory[mapping.page + i].refs == held);
 	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
-	for (u32 i = 0; i < 5; i++)
+	for (u32 i = 0; i < XS_HOLDS_MAX; i++)
 		CHECK(!world->memory[mapping.page + i].refs);
 }
 
 static void hold(void)
 {
 	each_policy(check_hold);
+}
+
+/* What needs more references than that is synced at once, mapped in one call or in parts. */
+static void check_holds_max(struct world *world, const struct xs_policy *policy)
+{
+	/* In parts, of 7 pages 5 are filled. */
+	static const struct { u32 pages, parts; } rows[] = {
+		{ 5, 0 }, { 64, 0 }, { 64, 1 }, { 7, 2 }, { 7, 3 }, { 16, 3 },
+	};
+
+	for (u32 row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
+		struct mapping mapping = { .pages = rows[row].pages,
+					   .parts = rows[row].parts,
+					   .prot = PROT_READ_,
+					   .kind = MEMORY_COUNTED };
+
+		CHECK(driver_map(world, &mapping, LAST));
+		driver_check(world, &mapping);
+		driver_unmap(world, &mapping, false);
+		CHECK(policy->hold == XS_HOLD_IOVA ||
+		      !driver_reachable(world, &mapping));
+		for (u32 i = 0; i < mapping.pages; i++)
+			CHECK(!world->memory[mapping.page + i].refs);
+	}
+}
+
+static void holds_max(void)
+{
+	each_policy(check_holds_max);
 }
 
 /* What cannot be held is synced at once by a policy that holds. */
@@ -870,7 +899,7 @@ static void check_reserved(struct world *world, const struct xs_policy *policy,
 			   u32 pages, u32 parts)
 {
 	struct mapping mapping = { .pages = pages, .parts = parts,
-				   .prot = PROT_READ_, .kind = MEMORY_COUNTED };
+				   .prot = PROT_READ_, .kind = MEMORY_FOLIO };
 	bool strict = syncs_on(policy, XS_SYNC_UNMAP);
 	bool held = policy->hold == XS_HOLD_PAGES;
 
@@ -878,7 +907,7 @@ static void check_reserved(struct world *world, const struct xs_policy *policy,
 	driver_check(world, &mapping);
 	driver_unmap(world, &mapping, false);
 	CHECK(driver_reachable(world, &mapping) != strict);
-	CHECK(world->memory[mapping.page].refs == held);
+	CHECK(!!world->memory[mapping.page].refs == held);
 	if (pages > 8)
 		CHECK(world->memory[mapping.page + pages / 2].refs == held);
 	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
@@ -905,7 +934,7 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 	struct xs_engine *engine = &world->engine;
 
 	for (u32 pages = 1; pages <= XS_BLOCK_PAGES; pages++) {
-		struct mapping mapping = map(world, pages, MEMORY_COUNTED);
+		struct mapping mapping = map(world, pages, MEMORY_FOLIO);
 		u64 phys = (u64)mapping.page << XS_PAGE_LG2;
 		u64 iova, direct;
 
@@ -1461,6 +1490,7 @@ const struct test engine_tests[] = {
 	{ "engine_nothing", nothing },
 	{ "engine_tuned", tuned },
 	{ "engine_hold", hold },
+	{ "engine_holds_max", holds_max },
 	{ "engine_slab", slab },
 	{ "engine_parts", parts },
 	{ "engine_filled", filled },

@@ -133,10 +133,14 @@ static void make_memory(struct world *world, u64 *random, bool slabs)
 	}
 }
 
-/* What each page is held by; pages that one before them keeps have nothing. */
+/*
+ * What each page is held by; pages that one before them keeps have nothing. If they
+ * are of too many all are not held.
+ */
 static void expect(const struct world *world, u32 pages, bool holds)
 {
 	bool unheld = !holds;
+	u32 refs = 0;
 
 	for (u32 i = 0; i < pages; i++) {
 		const struct memory *memory = &world->memory[i];
@@ -149,7 +153,10 @@ static void expect(const struct world *world, u32 pages, bool holds)
 		else if (memory->kind == MEMORY_COUNTED ||
 			 (memory->kind == MEMORY_FOLIO && first))
 			f.expected[i] = (xs_ref_t)&world->memory[memory->head];
+		refs += xs_ref_can_be_held(f.expected[i]);
 	}
+	for (u32 i = 0; refs > XS_HOLDS_MAX && i < pages; i++)
+		f.expected[i] = XS_REF_UNHELD;
 }
 
 /* Each page is spoken for once, by what was expected. */
@@ -179,7 +186,7 @@ static void fill_seed(u64 seed)
 				       .policy = &xs_policies[0] };
 	struct world *world = world_new(&config, 0);
 	u64 random = seed;
-	u32 pages = 1 + test_below(&random, XS_BLOCK_PAGES);
+	u32 pages = 1 + test_below(&random, seed % 2 ? XS_BLOCK_PAGES : 20);
 	bool holds = seed % 8;
 
 	test_replay(seed, 0);

@@ -11,12 +11,12 @@ python = python="$$(lab/setup.sh)" && exec "$$python"
 
 TESTS ?= tests
 
-.PHONY: help lab test test-long test-cycles tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
+.PHONY: help lab test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@echo "make <target>, where a target is one of"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Downloads are kept in $${XSMMU_CACHE:-~/.cache/xsmmu} (XSMMU_CACHE names another folder)."
 
 lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIMENT=claim-d-mapsync]
@@ -32,6 +32,9 @@ test-long: ## run the tests that take long, or those left of a run that was inte
 
 test-cycles: ## attach, traffic, detach, again and again, on igb and nvme [N=1000]
 	@export CYCLES='$(or $(N),1000)'; $(python) -m pytest -v -k many_cycles tests/python/test_guest_cycles.py
+
+test-devices: ## ahci, xhci, sdhci, vmxnet3 and virtio under each policy, which changes under load
+	@$(python) -m pytest -v -m long tests/python/test_guest_devices.py
 
 tidy: ## check style: C, Python, shell, licences
 	@$(python) -m xsmmu.tidy

@@ -55,6 +55,8 @@ class Machine:
     """More arguments for the build of xsmmu.ko."""
     source: Path = build.PROJECT
     """What xsmmu.ko is built from."""
+    needs: tuple[Needs, ...] = EVERYTHING
+    """What stock modules and programs are there."""
     qemu_options: Callable[[Path], list[str]] = lambda _folder: []
     """More options for QEMU, which may name files that the function makes in the folder it is given."""
     settings: dict[str, str | int] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class Machine:
         """The plan that the guest follows."""
         parts = [f"{name}='{value}'" for name, value in self.settings.items()]
         parts += [(SCRIPTS / f"{name}.sh").read_text() for name in ("lib", *self.topics)]
-        parts += [need.start for need in EVERYTHING if need.start]
+        parts += [need.start for need in self.needs if need.start]
         return "\n".join([*parts, *(f"run_case {name}" for name in names), ""])
 
     def cases(self) -> list[str]:
@@ -170,7 +172,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
         qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
         ours = modules(kernel, what.aware, what.make_args, what.source)
-        image = lab.image(tools(), kernel, EVERYTHING, ours, what.script(names), patched(what))
+        image = lab.image(tools(), kernel, what.needs, ours, what.script(names), patched(what))
         settings = Boot(
             kernel.vmlinuz,
             image,

@@ -110,11 +110,23 @@ static xs_ref_t xs_claim_ref(const struct xs_claim *claim, u32 at, u32 *span)
 	return ref;
 }
 
-/* Nothing of the claim's slots is needed any more. */
+/* The pages that a slot of a claim speaks for; where another one does, itself. */
+static u32 xs_claim_step(u64 slot)
+{
+	return slot == XS_SLOT_VACANT ? 1 : xs_slot_span(slot);
+}
+
+/* Nothing of the claim's slots is needed any more; many are vacant already. */
 static void xs_claim_end(const struct xs_claim *claim)
 {
-	for (u32 at = 1; at < claim->pages; at++)
+	u32 at = claim->pages > 1 ? xs_claim_step(claim->first) : 1;
+
+	while (at < claim->pages) {
+		u64 slot = xs_a64_read(&claim->slots[at]);
+
 		xs_a64_set(&claim->slots[at], XS_SLOT_VACANT);
+		at += xs_claim_step(slot);
+	}
 }
 
 /* ---- holding ---- */

@@ -308,9 +308,10 @@ void xs_debug_forget(struct device *dev);
 
 /*
  * world.c. xs_world_check(): NULL if the IOMMU of a device that has appeared is of a kind
- * that was tried, or why not; may sleep. A map with XS_MAP_UNSYNCED, where xs_world_map_unsynced() gives it,
- * is to be followed by xs_world_sync_maps() for its range. What a map of many
- * parts has left when one failed is undone by xs_world_unmap_partial().
+ * that was tried, or why not; may sleep. A map with XS_MAP_UNSYNCED, where
+ * xs_world_map_unsynced() gives it, is to be followed by xs_world_sync_maps() for its
+ * range. What a map of many parts has left when one failed is undone by
+ * xs_world_unmap_partial().
  *
  * xs_world_srcu is for calls that are not in the engine's own sections, since they may
  * take long, and for what follows a free: neither a group nor its domain goes before.

@@ -34,17 +34,20 @@ static char *__init read_line(void)
 	return NULL;
 }
 
+static bool intel_is_strict __initdata;
+
+/* As the kernel reads them: a word counts by what it begins with. */
 static void __init take(const char *option, const char *value)
 {
 	if (!strcmp(option, "iommu.strict")) {
 		if (kstrtobool(value, &xs_boot_is_strict))
 			xs_boot_is_strict = true;
 	} else if (!strcmp(option, "intel_iommu")) {
-		if (!strcmp(value, "strict"))
-			xs_boot_is_strict = true;
-		else if (!strcmp(value, "sm_on"))
+		if (strstarts(value, "strict"))
+			intel_is_strict = true;
+		else if (strstarts(value, "sm_on"))
 			xs_boot_is_scalable = true;
-		else if (!strcmp(value, "sm_off"))
+		else if (strstarts(value, "sm_off"))
 			xs_boot_is_scalable = false;
 	}
 }
@@ -59,11 +62,14 @@ void __init xs_boot_start(void)
 		xs_boot_is_scalable = true;
 	}
 	while ((word = strsep(&rest, " \n"))) {
-		const char *option = strsep(&word, "=");
+		char *option = strsep(&word, "=");
 		const char *value;
 
+		strreplace(option, '-', '_');
 		while ((value = strsep(&word, ",")))
 			take(option, value);
 	}
+	/* That is read last. */
+	xs_boot_is_strict |= intel_is_strict;
 	free_page((unsigned long)line);
 }

@@ -5,8 +5,8 @@
  *
  * What the operator chooses is remembered by the devices' addresses for as long as the
  * module is loaded, so it is found again after a re-plug, and by a function that is made
- * anew. Rules never change it. Where they differ for devices of one group, the
- * highest level counts.
+ * anew; of several in a group the last choice counts. Rules never change it. Where they
+ * differ for devices of one group, the highest level counts.
  */
 #include <linux/dma-map-ops.h>
 #include <linux/pci.h>
@@ -15,14 +15,16 @@
 
 #include "xsmmu.h"
 
-/* A choice of the operator's. */
+/* A choice of the operator's, the @number-th. */
 struct remembered {
 	struct list_head list;
 	struct xs_address address;
 	struct xs_choice choice;
+	u64 number;
 };
 
 static LIST_HEAD(memory);
+static u64 choices;
 
 /* No policy below it is chosen, by its level for drivers that are not batch-aware. */
 static enum xs_level floor_level;
@@ -75,7 +77,7 @@ static void remember(struct xs_group *group)
 	struct remembered *found;
 	struct xs_device *xdev;
 
-	group->chosen = true;
+	group->chosen = ++choices;
 	list_for_each_entry(xdev, &group->devices, list) {
 		struct pci_dev *pdev = to_pci_dev(xdev->dev);
 
@@ -91,6 +93,7 @@ static void remember(struct xs_group *group)
 			found->address.devfn = pdev->devfn;
 			list_add(&found->list, &memory);
 		}
+		found->number = group->chosen;
 		found->choice.policy = group->policy;
 		found->choice.tuning = group->tuning;
 	}
@@ -251,16 +254,19 @@ void xs_device_choose(struct xs_device *xdev, bool binds)
 	struct remembered *before = find(pdev);
 
 	lockdep_assert_held(&xs_mutex);
-	if (xdev->group->chosen || xs_others_use_kernel_path(xdev) ||
+	if (xs_others_use_kernel_path(xdev) ||
 	    xs_device_has_driver(xdev) != binds)
 		return;
-	if (before) {
+	if (before && before->number > xdev->group->chosen) {
 		/* A group at work is not weakened by one that joins it. */
 		if (!xdev->group->front ||
 		    is_stronger(&before->choice, xdev->group))
 			set(xdev->group, &before->choice);
-		xdev->group->chosen = true;
-	} else if (!binds) {
+		xdev->group->chosen = before->number;
+	}
+	if (xdev->group->chosen)
+		return;
+	if (!binds) {
 		follow(xdev, xs_rules_find(pdev, NULL));
 	} else {
 		follow(xdev, xs_rules_find(pdev, xdev->dev->driver->name));

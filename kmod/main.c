@@ -71,12 +71,10 @@ static int read_choices(void)
 	return error;
 }
 
-static void add(struct device *dev)
+static void choose(struct device *dev)
 {
-	struct xs_device *xdev;
+	struct xs_device *xdev = xs_device_find(dev);
 
-	xs_device_add(dev);
-	xdev = xs_device_find(dev);
 	if (xdev)
 		xs_device_choose(xdev, false);
 }
@@ -90,7 +88,8 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 	xdev = xs_device_find(dev);
 	switch (event) {
 	case BUS_NOTIFY_ADD_DEVICE:
-		add(dev);
+		xs_device_add(dev);
+		choose(dev);
 		break;
 	case BUS_NOTIFY_BIND_DRIVER:
 		if (xdev)
@@ -147,7 +146,14 @@ static struct notifier_block suspender = { .notifier_call = suspending };
 
 static int add_one(struct device *dev, void *unused)
 {
-	add(dev);
+	xs_device_add(dev);
+	return 0;
+}
+
+/* When all are known: a driver that is bound in a group counts for all of it. */
+static int choose_for_one(struct device *dev, void *unused)
+{
+	choose(dev);
 	return 0;
 }
 
@@ -201,6 +207,7 @@ static int __init xsmmu_init(void)
 		goto stop_suspend;
 	mutex_lock(&xs_mutex);
 	bus_for_each_dev(&pci_bus_type, NULL, NULL, add_one);
+	bus_for_each_dev(&pci_bus_type, NULL, NULL, choose_for_one);
 	mutex_unlock(&xs_mutex);
 	if (list_empty(&xs_groups))
 		pr_warn("no PCI device is behind an IOMMU: boot with one enabled (on Intel with intel_iommu=on)\n");

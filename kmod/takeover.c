@@ -558,6 +558,7 @@ static const char *take(struct xs_device *xdev)
 	if (!xdev->taken)
 		get_device(dev);
 	xdev->taken = true;
+	xdev->on_kernel_path = false;
 	xs_device_keep(xdev);
 	xdev->bound = true;
 	xdev->group->attached++;

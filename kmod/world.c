@@ -125,9 +125,12 @@ static __always_inline int sync_maps(struct xs_group *group, u64 iova,
 				     u32 pages)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, pages };
-	int error = xs_domain_sync_map(group->domain, iova,
-				       (size_t)pages << PAGE_SHIFT);
+	struct iommu_domain *domain = READ_ONCE(group->domain);
+	int error;
 
+	if (unlikely(domain == &nowhere))
+		return -ENODEV;
+	error = xs_domain_sync_map(domain, iova, (size_t)pages << PAGE_SHIFT);
 	if (error)
 		return error;
 	if (fits_page_command(group, &range))
@@ -159,6 +162,8 @@ static noinline int map_synced(struct xs_group *group, u64 iova, u64 phys,
 	size_t bytes = (size_t)pages << PAGE_SHIFT;
 	int error;
 
+	if (unlikely(READ_ONCE(group->leaves)))
+		return -ENODEV;
 	if (!group->syncs_maps)
 		return iommu_map(domain, iova, phys, bytes, prot, GFP_ATOMIC);
 	error = map_table(group, xs_domain_is_generic(domain),
@@ -689,6 +694,9 @@ void xs_world_leave(struct xs_group *group)
 	if (!group->lingered)
 		atomic_inc(&group->partial);
 	group->lingered = true;
+	/* Nobody maps any more behind what looks for mappings. */
+	WRITE_ONCE(group->leaves, true);
+	forget_iommu(group);
 	world_quiesce(group);
 	mutex_lock(&group->trimming);
 	world_gather_init(&gather);
@@ -714,6 +722,7 @@ void xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 		    struct device *dev)
 {
 	move(group, domain);
+	group->leaves = false;
 	probe_iommu(group, domain, dev);
 }
 
@@ -742,6 +751,7 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 	}
 	atomic_set(&group->partial, 0);
 	group->lingered = false;
+	group->leaves = false;
 	group->active = false;
 	group->strayed = false;
 	strscpy(group->name, dev_name(dev), sizeof(group->name));

@@ -72,7 +72,7 @@ struct xs_group_syncs {
  * @list, @running: in xs_groups; in xs_running, while it has an engine
  * @policy:	chosen, NULL for none
  * @tuning:	the operator's, valid with @policy
- * @chosen:	by the operator, and not by a rule
+ * @chosen:	0: not by the operator; else the how-manieth of their choices it is
  * @clean:	the kernel's own path has nothing mapped below 4 GiB, as no driver has
  *		used it since that was looked at
  * @devices:	our struct xs_device, all of the group's PCI devices
@@ -90,6 +90,7 @@ struct xs_group_syncs {
  * @leaving:	of remove_partial()
  * @map_pages:	the domain's own, where maps need no sync; NULL where they do
  * @unmap_pages: the domain's own, for what was mapped as single pages
+ * @leaves:	it is about to linger: maps fail
  * @partial:	calls at work that remove what may not be mapped in part, and one
  *		more once it has @lingered
  * @generic:	maps need no sync and the domain has generic page tables
@@ -111,7 +112,7 @@ struct xs_group {
 	struct iommu_group *iommu_group;
 	const struct xs_policy *policy;
 	struct xs_tuning tuning;
-	bool chosen;
+	u64 chosen;
 	bool clean;
 	struct list_head devices;
 
@@ -129,6 +130,7 @@ struct xs_group {
 	bool strayed;
 	atomic_t partial;
 	bool lingered;
+	bool leaves;
 	spinlock_t leaving;
 	bool syncs_maps;
 	bool generic;

@@ -147,3 +147,72 @@ case_floor() {
 	done
 	load_plain
 }
+
+# Rules leave alone a group of which a driver was bound before the module was loaded, until it is gone.
+case_rules_under_bound_drivers() {
+	one=0000:0a:00.0
+	other=0000:0b:00.0
+	rmmod xsmmu || give_up "rmmod was refused"
+	unbind $one $other
+	echo kernel >/sys/module/xsmmu_rude/parameters/mode
+	echo $other >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$(log_since | grep 'rude: wrong')"
+	insmod /modules/xsmmu.ko "rules=*=strict" || give_up "insmod failed"
+	bind $one
+	expect_equal "the level beside a driver on the kernel's own path" "$(get $one level)" none
+	expect_equal "the module's reference count" "$(references)" 0
+	unbind $one $other
+	bind $one
+	expect_equal "the level afterwards" "$(get $one level)" strict
+	unbind $one
+	load_plain
+}
+
+# A rule does not choose under a driver.
+case_rule_under_its_driver() {
+	rmmod xsmmu || give_up "rmmod was refused"
+	echo kernel >/sys/module/xsmmu_rude/parameters/mode
+	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$(log_since | grep 'rude: wrong')"
+	insmod /modules/xsmmu.ko "rules=*=strict" || give_up "insmod failed"
+	expect_equal "the policy under a driver" "$(policy_of $TESTDEV)" none
+	expect_equal "the state" "$(get $TESTDEV state)" off
+	unbind $TESTDEV
+	load_plain
+}
+
+# Where rules differ for devices of a group, the highest level counts, whichever comes first.
+case_rules_that_differ() {
+	load_with "rules=$DISK0=fused;$DISK1=lazy" || give_up "insmod failed"
+	expect_policy $DISK0 fused
+	load_with "rules=$DISK0=lazy;$DISK1=fused" || give_up "insmod failed"
+	expect_policy $DISK0 fused
+	load_with "rules=$DISK0=fused;$DISK1=none" || give_up "insmod failed"
+	expect_policy $DISK0 fused
+	load_plain
+}
+
+# Each of the two capabilities is needed.
+case_each_capability() {
+	for capability in sys_admin sys_rawio; do
+		if /usr/bin/setpriv --bounding-set=-$capability sh -c "echo strict >$(xs $E1000E policy)" 2>/tmp/put; then
+			failure "the policy was changed without $capability"
+		fi
+		grep -q 'Permission denied' /tmp/put || failure "$capability: the error is '$(cat /tmp/put)'"
+	done
+	expect_equal "the policy" "$(policy_of $E1000E)" none
+}
+
+# Of what was chosen for the devices of a group, some of which were away, the last counts, whichever comes first.
+case_the_last_choice_counts() {
+	one=0000:0a:00.0
+	other=0000:0b:00.0
+	unbind $one $other
+	put $one policy lazy
+	echo 1 >"$(device_dir $one)/remove"
+	put $other policy strict
+	echo 1 >"$(device_dir $other)/remove"
+	echo 1 >/sys/bus/pci/rescan
+	unbind $one $other
+	expect_policy $one strict
+	put $one policy none
+	load_plain
+}

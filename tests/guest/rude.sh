@@ -3,10 +3,11 @@
 # A driver that uses the DMA API in every way there is, and in some that there should not be (see tests/guest/driver).
 
 RUDE=/sys/bus/pci/drivers/xsmmu_rude
+PARAMETERS=/sys/module/xsmmu_rude/parameters
 
 # rude MODE: bind it; what it makes of it is the caller's to judge.
 rude() {
-	echo "$1" >/sys/module/xsmmu_rude/parameters/mode
+	echo "$1" >$PARAMETERS/mode
 	echo $TESTDEV >$RUDE/bind
 }
 
@@ -49,7 +50,7 @@ case_failed_probe() {
 }
 
 release_late() {
-	echo 1 >/sys/module/xsmmu_rude/parameters/release
+	echo 1 >$PARAMETERS/release
 }
 
 LATE_PAGES=37
@@ -272,10 +273,10 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	works=0000:0a:00.0
 	unbind $joins
 	take fused $works
-	echo "$joins=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	echo "$joins=1" >$PARAMETERS/untrusted
 	log_mark
 	for mode in api kernel; do
-		echo $mode >/sys/module/xsmmu_rude/parameters/mode
+		echo $mode >$PARAMETERS/mode
 		if echo $joins >$RUDE/bind 2>/dev/null; then failure "$mode: it could map"; fi
 		expect_equal "$mode: lines that say so" "$(log_since | grep -c "$joins: xsmmu: all its maps fail, as its IOMMU group is taken over, and it cannot be")" 1
 		log_mark
@@ -287,9 +288,9 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	done
 	unbind $works
 	take fused $works
-	echo "$joins=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	echo "$joins=0" >$PARAMETERS/untrusted
 	log_mark
-	echo api >/sys/module/xsmmu_rude/parameters/mode
+	echo api >$PARAMETERS/mode
 	echo $joins >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
 	expect_silence
 	unbind $joins $works
@@ -343,5 +344,190 @@ case_empty_page_tables() {
 	unbind $TESTDEV
 	expect_silence
 	expect_balance $TESTDEV
+	all_off
+}
+
+# fire: the device writes to the coherent memory that is late. Fails if that does not land.
+fire() {
+	echo 1 >$PARAMETERS/fire
+}
+
+# What is left mapped the device reaches no more, also by what the IOMMU has cached.
+case_lingering_is_out_of_reach() {
+	read -r console_level others </proc/sys/kernel/printk
+	echo "1 $others" >/proc/sys/kernel/printk
+	strays=$(stat_of $TESTDEV strays)
+	for policy in $POLICIES; do
+		put $TESTDEV policy $policy
+		rude late || failure "$(log_since | grep 'rude: wrong')"
+		fire || failure "$policy: the device cannot reach what is mapped"
+		unbind $TESTDEV
+		expect_equal "the state" "$(get $TESTDEV state)" lingering
+		if fire 2>/dev/null; then failure "$policy: the device reaches what its driver has left"; fi
+		release_late || failure "$(log_since | grep 'rude: wrong')"
+		given_back
+	done
+	echo "$console_level $others" >/proc/sys/kernel/printk
+	all_off
+}
+
+# A group that lingers while somebody else has it (VFIO) is given back when they let go, and not before.
+case_somebody_else_has_a_lingering_group() {
+	strays=$(stat_of $TESTDEV strays)
+	linger fused
+	echo 1 >$PARAMETERS/own || failure "the group cannot be had"
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	sleep 2
+	expect_equal "the state while another has the group" "$(get $TESTDEV state)" lingering
+	echo 0 >$PARAMETERS/own
+	given_back
+	all_off
+}
+
+# Given back under another type, a group's devices take that type's path.
+case_given_back_under_identity() {
+	type=$(group_type $TESTDEV)
+	strays=$(stat_of $TESTDEV strays)
+	linger strict
+	set_group_type $TESTDEV identity
+	sleep 0.1
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+	rude many || failure "identity's path afterwards: $(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	set_group_type $TESTDEV "$type"
+	all_off
+}
+
+# A device is held once, however often its drivers come while its group lingers.
+case_references_of_a_device() {
+	strays=$(stat_of $TESTDEV strays)
+	held=
+	for binds in 0 3; do
+		linger fused
+		for _ in $(seq $binds); do
+			rude api || failure "$(log_since | grep 'rude: wrong')"
+			unbind $TESTDEV
+		done
+		release_late || failure "$(log_since | grep 'rude: wrong')"
+		given_back
+		[ -z "$held" ] || expect_equal "references of the device" "$(cat $PARAMETERS/holders)" "$held"
+		held=$(cat $PARAMETERS/holders)
+	done
+	all_off
+}
+
+# An unmap of what was removed when its driver went takes nothing of the next driver's along, in a new domain, where the
+# tables of what was removed are not; also when it is not the group's first time.
+case_late_unmaps_in_a_new_domain() {
+	type=$(group_type $TESTDEV)
+	for round in 1 2; do
+		put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
+		rude crowd || failure "$(log_since | grep 'rude: wrong')"
+		unbind $TESTDEV
+		expect_equal "$round: the state" "$(get $TESTDEV state)" lingering
+		set_group_type $TESTDEV identity
+		set_group_type $TESTDEV "$type"
+		rude keep || failure "$(log_since | grep 'rude: wrong')"
+		expect_equal "$round: mapped before" "$(cat $PARAMETERS/kept)" 1
+		release_late || failure "$(log_since | grep 'rude: wrong')"
+		expect_equal "$round: mapped after" "$(cat $PARAMETERS/kept)" 1
+		unbind $TESTDEV
+		until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+# A closed device that is trusted later is served while the others are at work, and gets the kernel's own path back.
+case_closed_is_opened_at_work() {
+	joins=0000:0b:00.0
+	works=0000:0a:00.0
+	unbind $joins
+	take fused $works
+	echo "$joins=1" >$PARAMETERS/untrusted
+	echo api >$PARAMETERS/mode
+	if echo $joins >$RUDE/bind 2>/dev/null; then failure "it could map"; fi
+	echo "$joins=0" >$PARAMETERS/untrusted
+	log_mark
+	echo $joins >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
+	expect_silence
+	unbind $joins $works
+	expect_balance $works
+	put $works policy none || failure "none was refused: $(cat /tmp/put)"
+	echo kernel >$PARAMETERS/mode
+	echo $joins >$RUDE/bind || failure "the kernel's own path: $(log_since | grep 'rude: wrong')"
+	unbind $joins
+	all_off
+}
+
+# Where one device of a group is on the kernel's own path, though it has nothing mapped, no other is taken over; a
+# probe that has failed there is none.
+case_beside_one_on_the_kernels_path() {
+	one=0000:0a:00.0
+	other=0000:0b:00.0
+	unbind $one $other
+	echo late >$PARAMETERS/mode
+	echo $other >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
+	unbind $other
+	put $one policy strict || failure "the policy was refused: $(cat /tmp/put)"
+	echo fail >$PARAMETERS/mode
+	if echo $other >$RUDE/bind 2>/dev/null; then failure "the probe did not fail"; fi
+	echo kernel >$PARAMETERS/mode
+	echo $other >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
+	expect_equal "the state of the first" "$(get $other state)" failed
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	log_mark
+	bind $one
+	expect_log "$one: xsmmu: not taken over, the kernel's own path stays: another device of its IOMMU group uses the kernel's own path"
+	expect_equal "the level" "$(get $one level)" none
+	unbind $one $other
+	echo late >$PARAMETERS/mode
+	put $one policy none
+	echo $other >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
+	unbind $other
+	put $one policy strict || failure "the policy was refused: $(cat /tmp/put)"
+	echo fail >$PARAMETERS/mode
+	if echo $other >$RUDE/bind 2>/dev/null; then failure "the probe did not fail"; fi
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	log_mark
+	bind $one
+	expect_silence
+	expect_equal "the level after a failed probe of the other" "$(get $one level)" strict
+	unbind $one
+	put $one policy none
+	all_off
+}
+
+# A single page that the kernel's own path has mapped, the last one below 4 GiB, keeps a device from being taken over.
+case_one_page_of_the_kernels_path() {
+	rude one || failure "$(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
+	rude kernel || failure "$(log_since | grep 'rude: wrong')"
+	expect_equal "the state" "$(get $TESTDEV state)" failed
+	unbind $TESTDEV
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	rude api || failure "$(log_since | grep 'rude: wrong')"
+	expect_equal "the state" "$(get $TESTDEV state)" active
+	unbind $TESTDEV
+	all_off
+}
+
+# What is freed by a wrong handle is warned of, and not freed.
+case_stray_free() {
+	read -r console_level others </proc/sys/kernel/printk
+	echo "1 $others" >/proc/sys/kernel/printk
+	for policy in $POLICIES; do
+		put $TESTDEV policy "$policy"
+		before=$(stat_of $TESTDEV strays)
+		log_mark
+		rude free || failure "$policy: $(log_since | grep 'rude: wrong')"
+		expect_equal "$policy: strays" "$(stat_of $TESTDEV strays)" $((before + 2))
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	echo "$console_level $others" >/proc/sys/kernel/printk
 	all_off
 }

@@ -66,3 +66,15 @@ case_unload() {
 	unbind $DATA
 	expect "insmod" insmod /modules/xsmmu.ko
 }
+
+# A change of policy reaches the engine: under strict nothing is deferred.
+case_a_change_arrives() {
+	take lazy $DATA
+	disk_start $DATA
+	read_disk $DATA 1
+	put $DATA policy strict || failure "strict was refused"
+	before=$(stat_of $DATA deferred_pages)
+	read_disk $DATA 1
+	expect_equal "pages deferred under strict" $(($(stat_of $DATA deferred_pages) - before)) 0
+	all_off
+}

@@ -29,7 +29,7 @@ DRIVER = "tests/guest/driver"
 
 EVERYTHING = (
     Needs(("virtio_net", "e1000e", "igb"), ("usr/bin/ip", "usr/bin/iperf3"), "net_init"),
-    Needs(("nvme",), ("usr/bin/fio", "usr/bin/nice")),
+    Needs(("nvme",), ("usr/bin/fio", "usr/bin/nice", "usr/bin/setpriv")),
 )
 
 _CASE = re.compile(r"^case_(\w+)\(\)", re.MULTILINE)

@@ -330,8 +330,8 @@ FAULTS = (
     Fault(
         "memory is not held",
         "unmap.c",
-        "			held = xs_ref_hold_fast(ref) || xs_ref_hold(ref);\n		if (!held) {",
-        "			held = xs_ref_hold_fast(ref) || xs_ref_hold(ref);\n		if (held)\n			xs_ref_release(ref);\n"
+        "			       (xs_ref_hold_fast(ref) || xs_ref_hold(ref));\n		if (!held) {",
+        "			       (xs_ref_hold_fast(ref) || xs_ref_hold(ref));\n		if (held)\n			xs_ref_release(ref);\n"
         "		if (!held) {",
     ),
     Fault(

@@ -8,8 +8,11 @@
  *                freed after the driver is gone
  *   mode=late    mappings and coherent memory that outlive the driver, until
  *		  something is written to the parameter release
+ *   mode=crowd   the same, 700 pages; mode=one: one page
+ *   mode=keep    a page that is mapped as long as the driver is bound
  *   mode=slow    managed DMA memory that is freed two seconds after the driver's
  *		  end
+ *   mode=free    memory that is freed by a wrong handle
  *   mode=stray   unmaps of what is not mapped so, which must change nothing
  *   mode=many    so many mappings at once that their page tables are worth
  *                freeing, each undone
@@ -21,6 +24,7 @@
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/file.h>
+#include <linux/io.h>
 #include <linux/iommu.h>
 #include <linux/mman.h>
 #include <linux/module.h>
@@ -32,7 +36,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, late, slow, stray, many, api or kernel");
+MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, api or kernel");
 
 #define LATE_PAGES	12
 #define MANY_PAGES	49152
@@ -250,6 +254,24 @@ static int check_mmap(struct shared *shared, unsigned long flags, size_t skipped
 	return error;
 }
 
+/* Nothing behind the memory may be mapped, wherever a mapping begins. */
+static int check_mmap_beyond(struct shared *shared, size_t bytes, size_t skipped)
+{
+	struct file *file = anon_inode_getfile("rude", &shared_ops, shared,
+					       O_RDWR);
+	unsigned long user;
+
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	user = vm_mmap(file, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+		       skipped);
+	fput(file);
+	if (IS_ERR_VALUE(user))
+		return 0;
+	vm_munmap(user, bytes);
+	return wrong(shared->dev, "more was mapped than there is");
+}
+
 static int check_mmaps(struct device *dev, size_t size)
 {
 	struct shared shared = { .dev = dev, .size = size };
@@ -266,6 +288,14 @@ static int check_mmaps(struct device *dev, size_t size)
 		error = check_mmap(&shared, MAP_SHARED, 2 * PAGE_SIZE);
 	if (!error)
 		error = check_mmap(&shared, MAP_PRIVATE, 0);
+	if (!error)
+		error = check_mmap_beyond(&shared, size + PAGE_SIZE, 0);
+	if (!error)
+		error = check_mmap_beyond(&shared, size, 2 * PAGE_SIZE);
+	if (!error)
+		error = check_mmap_beyond(&shared, PAGE_SIZE, size);
+	if (!error)
+		error = check_mmap_beyond(&shared, PAGE_SIZE, size + PAGE_SIZE);
 	dma_free_coherent(dev, size, shared.memory, shared.iova);
 	return error;
 }
@@ -373,6 +403,35 @@ static int check_coherents(struct device *dev, u64 mask)
 	return error ? error : check_pages(dev);
 }
 
+/* Memory that is freed is out of reach when the call returns, whatever the policy. */
+static int check_freed(struct device *dev, size_t size)
+{
+	dma_addr_t iova;
+	struct sg_table *table;
+	struct page *pages;
+	void *memory = dma_alloc_coherent(dev, size, &iova, GFP_KERNEL);
+
+	if (!memory)
+		return -ENOMEM;
+	dma_free_coherent(dev, size, memory, iova);
+	if (translated(dev, iova))
+		return wrong(dev, "coherent memory that was freed is translated");
+	pages = dma_alloc_pages(dev, size, &iova, DMA_BIDIRECTIONAL, GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	dma_free_pages(dev, size, pages, iova, DMA_BIDIRECTIONAL);
+	if (translated(dev, iova))
+		return wrong(dev, "pages that were freed are translated");
+	table = dma_alloc_noncontiguous(dev, size, DMA_BIDIRECTIONAL, GFP_KERNEL, 0);
+	if (!table)
+		return -ENOMEM;
+	iova = sg_dma_address(table->sgl);
+	dma_free_noncontiguous(dev, size, table, DMA_BIDIRECTIONAL);
+	if (translated(dev, iova))
+		return wrong(dev, "noncontiguous memory that was freed is translated");
+	return 0;
+}
+
 /* ---- device registers of a peer ---- */
 
 static int check_resource(struct pci_dev *pdev)
@@ -415,6 +474,10 @@ static int check_api(struct pci_dev *pdev, u32 masks)
 		if (!error)
 			error = check_resource(pdev);
 	}
+	if (!error)
+		error = check_freed(dev, PAGE_SIZE);
+	if (!error)
+		error = check_freed(dev, 20 * PAGE_SIZE);
 	if (!error && dma_get_required_mask(dev) == 0)
 		error = wrong(dev, "no required mask");
 	if (!error && dma_max_mapping_size(dev) < 262144)
@@ -430,6 +493,7 @@ static int check_api(struct pci_dev *pdev, u32 masks)
  */
 static struct {
 	struct device *dev;
+	bool freed;
 	struct page *pages[LATE_PAGES];
 	dma_addr_t addrs[LATE_PAGES];
 	struct sg_table table;
@@ -444,8 +508,11 @@ static int map_late(struct device *dev)
 	struct scatterlist *sg;
 	int i;
 
-	if (late.dev)
+	if (late.dev && !late.freed)
 		return wrong(dev, "something is late already");
+	if (late.dev)
+		put_device(late.dev);
+	late.freed = false;
 	late.dev = get_device(dev);
 	for (i = 0; i < LATE_PAGES; i++) {
 		late.pages[i] = alloc_page(GFP_KERNEL);
@@ -471,12 +538,89 @@ static int map_late(struct device *dev)
 	return 0;
 }
 
+/* So many pages that they fill more than a table of the IOMMU's; late, too. */
+#define CROWD	700
+static struct {
+	struct device *dev;
+	struct page *page;
+	dma_addr_t addrs[CROWD];
+	u32 count;
+} crowd;
+
+static int map_crowd(struct device *dev, u32 count)
+{
+	u32 i;
+
+	crowd.page = alloc_page(GFP_KERNEL);
+	if (crowd.dev || !crowd.page)
+		return -ENOMEM;
+	crowd.count = count;
+	for (i = 0; i < count; i++) {
+		crowd.addrs[i] = dma_map_page(dev, crowd.page, 0, PAGE_SIZE,
+					      DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, crowd.addrs[i]))
+			return wrong(dev, "dma_map_page() failed");
+	}
+	crowd.dev = get_device(dev);
+	return 0;
+}
+
+static int release_crowd(void)
+{
+	u32 i;
+
+	for (i = 0; i < crowd.count; i++)
+		dma_unmap_page(crowd.dev, crowd.addrs[i], PAGE_SIZE,
+			       DMA_TO_DEVICE);
+	__free_page(crowd.page);
+	put_device(crowd.dev);
+	crowd.dev = NULL;
+	return 0;
+}
+
+/* A page that is mapped as long as its driver is bound. */
+static struct {
+	struct device *dev;
+	struct page *page;
+	dma_addr_t addr;
+} kept;
+
+static void drop_kept(void *unused)
+{
+	dma_unmap_page(kept.dev, kept.addr, PAGE_SIZE, DMA_TO_DEVICE);
+	__free_page(kept.page);
+	kept.dev = NULL;
+}
+
+static int map_kept(struct device *dev)
+{
+	kept.page = alloc_page(GFP_KERNEL);
+	kept.addr = dma_map_page(dev, kept.page, 0, PAGE_SIZE, DMA_TO_DEVICE);
+	if (dma_mapping_error(dev, kept.addr))
+		return wrong(dev, "dma_map_page() failed");
+	kept.dev = dev;
+	return devm_add_action(dev, drop_kept, NULL);
+}
+
+static int kept_is_mapped(char *text, const struct kernel_param *param)
+{
+	return sysfs_emit(text, "%u\n", kept.dev &&
+			  translated(kept.dev, kept.addr) ==
+				  page_to_phys(kept.page));
+}
+
+static const struct kernel_param_ops kept_ops = { .get = kept_is_mapped };
+module_param_cb(kept, &kept_ops, NULL, 0400);
+MODULE_PARM_DESC(kept, "is the page of mode=keep mapped?");
+
 /* The driver may be gone, and another one there. */
 static int release_late(const char *text, const struct kernel_param *param)
 {
 	int i;
 
-	if (!late.dev)
+	if (crowd.dev)
+		return release_crowd();
+	if (!late.dev || late.freed)
 		return -ENODEV;
 	for (i = 0; i < 2; i++) {
 		if (memchr_inv(late.memory[i], 0x5a, late_bytes[i]))
@@ -491,14 +635,109 @@ static int release_late(const char *text, const struct kernel_param *param)
 			       DMA_TO_DEVICE);
 		__free_page(late.pages[i]);
 	}
-	put_device(late.dev);
-	late.dev = NULL;
+	/* Kept for own= until the next. */
+	late.freed = true;
 	return 0;
 }
+
+/* The device writes to the first coherent memory that is late, if its driver is gone or not. */
+static int fire(const char *text, const struct kernel_param *param)
+{
+	struct pci_dev *pdev;
+	void __iomem *registers;
+	phys_addr_t phys;
+	u32 *word;
+	int error;
+
+	if (!late.dev)
+		return -ENODEV;
+	pdev = to_pci_dev(late.dev);
+	registers = ioremap(pci_resource_start(pdev, 0), PAGE_SIZE);
+	if (!registers)
+		return -ENOMEM;
+	pci_set_master(pdev);
+	word = late.memory[0];
+	phys = virt_to_phys(word);
+	writel(4, registers + 0x0c);
+	writel(0xa, registers + 0x18);
+	writel(lower_32_bits(late.handles[0]), registers + 0x04);
+	writel(upper_32_bits(late.handles[0]), registers + 0x08);
+	writel(lower_32_bits(phys), registers + 0x1c);
+	writel(upper_32_bits(phys), registers + 0x20);
+	writel(1, registers + 0x14);
+	readl(registers + 0x00);
+	error = READ_ONCE(*word) == 0x5a5a5a5a ? -EFAULT : 0;
+	WRITE_ONCE(*word, 0x5a5a5a5a);
+	iounmap(registers);
+	return error;
+}
+
+static const struct kernel_param_ops fire_ops = { .set = fire };
+module_param_cb(fire, &fire_ops, NULL, 0200);
+MODULE_PARM_DESC(fire, "write: the device writes to late memory; EFAULT if it does not land");
+
+/* As VFIO does: the group of what is late gets a domain that is not the kernel's own. */
+static int own(const char *text, const struct kernel_param *param)
+{
+	struct iommu_group *group;
+	int error = 0;
+
+	if (!late.dev)
+		return -ENODEV;
+	group = iommu_group_get(late.dev);
+	if (*text == '1')
+		error = iommu_group_claim_dma_owner(group, &late);
+	else
+		iommu_group_release_dma_owner(group);
+	iommu_group_put(group);
+	return error;
+}
+
+static const struct kernel_param_ops own_ops = { .set = own };
+module_param_cb(own, &own_ops, NULL, 0200);
+MODULE_PARM_DESC(own, "write 1 or 0: somebody else has the group of what is late, or not");
+
+/* How often the device of what is or was late is held. */
+static int holders(char *text, const struct kernel_param *param)
+{
+	return sysfs_emit(text, "%u\n", late.dev ?
+			  kref_read(&late.dev->kobj.kref) : 0);
+}
+
+static const struct kernel_param_ops holders_ops = { .get = holders };
+module_param_cb(holders, &holders_ops, NULL, 0400);
+MODULE_PARM_DESC(holders, "references of the device of what is late");
 
 static const struct kernel_param_ops release_ops = { .set = release_late };
 module_param_cb(release, &release_ops, NULL, 0200);
 MODULE_PARM_DESC(release, "write: free what is late");
+
+/* Memory that is freed by a wrong handle is not freed. */
+static int stray_free(struct device *dev)
+{
+	dma_addr_t iova, iova_of_pages;
+	void *memory = dma_alloc_coherent(dev, PAGE_SIZE, &iova, GFP_KERNEL);
+	struct page *pages = dma_alloc_pages(dev, PAGE_SIZE, &iova_of_pages,
+					     DMA_BIDIRECTIONAL, GFP_KERNEL);
+	int error = 0;
+
+	if (!memory || !pages)
+		return -ENOMEM;
+	get_page(virt_to_page(memory));
+	get_page(pages);
+	dma_free_coherent(dev, PAGE_SIZE, memory, iova + (1ULL << 40));
+	dma_free_pages(dev, PAGE_SIZE, pages, iova_of_pages + (1ULL << 40),
+		       DMA_BIDIRECTIONAL);
+	if (page_count(virt_to_page(memory)) != 2 || page_count(pages) != 2)
+		error = wrong(dev, "a stray free has freed memory");
+	put_page(virt_to_page(memory));
+	put_page(pages);
+	if (error)
+		return error;
+	dma_free_coherent(dev, PAGE_SIZE, memory, iova);
+	dma_free_pages(dev, PAGE_SIZE, pages, iova_of_pages, DMA_BIDIRECTIONAL);
+	return 0;
+}
 
 /* Three strays about a mapping, which must survive them, and one after it. */
 static int stray(struct device *dev)
@@ -588,6 +827,14 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return slow(&pdev->dev);
 	if (sysfs_streq(mode, "stray"))
 		return stray(&pdev->dev);
+	if (sysfs_streq(mode, "crowd"))
+		return map_crowd(&pdev->dev, CROWD);
+	if (sysfs_streq(mode, "one"))
+		return map_crowd(&pdev->dev, 1);
+	if (sysfs_streq(mode, "keep"))
+		return map_kept(&pdev->dev);
+	if (sysfs_streq(mode, "free"))
+		return stray_free(&pdev->dev);
 	if (sysfs_streq(mode, "many"))
 		return many(&pdev->dev);
 	/* Below 16 MiB the kernel's own path soon has no long range left. */

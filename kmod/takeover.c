@@ -214,6 +214,11 @@ static const char *engine_make(struct xs_group *group, struct device *dev,
 	return NULL;
 }
 
+static int is_stranger(struct device *dev, void *unused)
+{
+	return !dev_is_pci(dev);
+}
+
 static const char *engine_start(struct xs_group *group, struct device *dev)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
@@ -223,6 +228,8 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 		return failure;
 	if (xs_attach_is_deferred(dev))
 		return "it still uses the tables of another kernel";
+	if (iommu_group_for_each_dev(group->iommu_group, NULL, is_stranger))
+		return "its IOMMU group has a device that is not a PCI device";
 	failure = check_leftovers(group, domain);
 	if (failure)
 		return failure;

@@ -531,3 +531,19 @@ case_stray_free() {
 	echo "$console_level $others" >/proc/sys/kernel/printk
 	all_off
 }
+
+# Nobody would see a driver of a device that is not of the bus: its group is left alone.
+case_a_stranger_in_the_group() {
+	echo $TESTDEV >$PARAMETERS/stranger || failure "there is no stranger"
+	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
+	log_mark
+	rude kernel || failure "$(log_since | grep 'rude: wrong')"
+	expect_log "not taken over, the kernel's own path stays: its IOMMU group has a device that is not a PCI device"
+	unbind $TESTDEV
+	echo 0 >$PARAMETERS/stranger
+	log_mark
+	rude api || failure "$(log_since | grep 'rude: wrong')"
+	expect_silence
+	unbind $TESTDEV
+	all_off
+}

@@ -200,7 +200,7 @@ static void check_explicit(struct world *world, const struct xs_policy *policy)
 	(void)policy;
 	for (u32 i = 0; i < 8; i++) {
 		test_be_cpu(i & 1);
-		mappings[i] = map(world, 1 + i, MEMORY_COUNTED);
+		mappings[i] = map(world, 1 + i, MEMORY_FOLIO);
 	}
 	for (u32 i = 0; i < 8; i++) {
 		test_be_cpu(i >> 1 & 1);
@@ -234,7 +234,7 @@ static void check_all_aware(struct world *world, const struct xs_policy *policy)
 
 		driver_unmap(world, &mapping, false);
 		CHECK(driver_reachable(world, &mapping) != strict);
-		mapping = map(world, 1 + i / 2 * 3, MEMORY_COUNTED);
+		mapping = map(world, 1 + i / 2 * 3, MEMORY_FOLIO);
 		driver_unmap_no_sync(world, &mapping);
 		CHECK(driver_reachable(world, &mapping) !=
 		      syncs_on(policy, XS_SYNC_UNMAP));
@@ -701,7 +701,7 @@ static void check_table(struct world *world, const struct xs_policy *policy)
 {
 	(void)policy;
 	for (u32 i = 0; i < 20; i++)
-		many[i] = map(world, XS_BLOCK_PAGES, MEMORY_COUNTED);
+		many[i] = map(world, XS_BLOCK_PAGES, MEMORY_FOLIO);
 	for (u32 i = 0; i < 20; i++)
 		driver_unmap(world, &many[i], false);
 	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
@@ -755,7 +755,7 @@ static void check_sends(struct world *world, const struct xs_policy *policy)
 	(void)policy;
 	for (u32 i = 0; i < 12; i++) {
 		world->sends = i % 3;
-		many[0] = map(world, 1 + i * 7, MEMORY_COUNTED);
+		many[0] = map(world, 1 + i * 7, MEMORY_FOLIO);
 		driver_unmap(world, &many[0], i % 2);
 		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
 	}

@@ -21,9 +21,12 @@ static struct world *begin(const struct xs_policy *policy, u32 blocks, u32 cpus,
 	return world_new(&config, 0);
 }
 
+/* Of one piece, so that it waits for its sync under all policies but strict. */
 static struct mapping map(struct world *world, u32 pages, u64 last)
 {
-	struct mapping mapping = { .pages = pages, .prot = PROT_READ_ };
+	struct mapping mapping = { .pages = pages, .prot = PROT_READ_,
+				   .kind = pages > 1 ? MEMORY_FOLIO :
+						       MEMORY_COUNTED };
 
 	CHECK(driver_map(world, &mapping, last));
 	return mapping;

@@ -29,6 +29,7 @@
 #include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/pci.h>
+#include <linux/platform_device.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -62,6 +63,41 @@ static int set_untrusted(const char *text, const struct kernel_param *param)
 static const struct kernel_param_ops untrusted_ops = { .set = set_untrusted };
 module_param_cb(untrusted, &untrusted_ops, NULL, 0200);
 MODULE_PARM_DESC(untrusted, "write: <address>=1 or 0: that device is not trusted, or is");
+
+/* A device that is none of PCI's joins the IOMMU group of one that is; 0: it leaves. */
+static int set_stranger(const char *text, const struct kernel_param *param)
+{
+	static struct platform_device *stranger;
+	unsigned int domain, bus, device, function;
+	struct iommu_group *group;
+	struct pci_dev *pdev;
+	int error = 0;
+
+	if (stranger) {
+		iommu_group_remove_device(&stranger->dev);
+		platform_device_unregister(stranger);
+		stranger = NULL;
+		return 0;
+	}
+	if (sscanf(text, "%x:%x:%x.%u", &domain, &bus, &device, &function) != 4)
+		return -EINVAL;
+	pdev = pci_get_domain_bus_and_slot(domain, bus,
+					   PCI_DEVFN(device, function));
+	group = pdev ? iommu_group_get(&pdev->dev) : NULL;
+	if (!group)
+		return -ENODEV;
+	stranger = platform_device_register_simple("stranger", -1, NULL, 0);
+	error = PTR_ERR_OR_ZERO(stranger);
+	if (!error)
+		error = iommu_group_add_device(group, &stranger->dev);
+	iommu_group_put(group);
+	pci_dev_put(pdev);
+	return error;
+}
+
+static const struct kernel_param_ops stranger_ops = { .set = set_stranger };
+module_param_cb(stranger, &stranger_ops, NULL, 0200);
+MODULE_PARM_DESC(stranger, "write: <address> gets a neighbour that is no PCI device; 0: no more");
 
 /* What the IOMMU makes of an IOVA of @dev; 0 is nothing. */
 static phys_addr_t translated(struct device *dev, dma_addr_t iova)

@@ -534,6 +534,8 @@ case_stray_free() {
 
 # Nobody would see a driver of a device that is not of the bus: its group is left alone.
 case_a_stranger_in_the_group() {
+	# There the core takes every member for one that it has probed, and this one crashes it.
+	case $(uname -r) in 6.1.*) return ;; esac
 	echo $TESTDEV >$PARAMETERS/stranger || failure "there is no stranger"
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
 	log_mark

@@ -78,3 +78,22 @@ case_a_change_arrives() {
 	expect_equal "pages deferred under strict" $(($(stat_of $DATA deferred_pages) - before)) 0
 	all_off
 }
+
+# A virtual function that is made anew has what was chosen for it before.
+case_a_virtual_function_is_made_anew() {
+	bind $IGB
+	functions=$(device_dir $IGB)/sriov_numvfs
+	echo 1 >$functions || failure "no virtual function"
+	virtual=$(basename "$(readlink "$(device_dir $IGB)/virtfn0")")
+	put $virtual policy fused || failure "$virtual: the policy was refused: $(cat /tmp/put)"
+	put $virtual max_window_us 555
+	echo 0 >$functions
+	[ ! -e "$(device_dir $virtual)" ] || failure "$virtual is still there"
+	echo 1 >$functions
+	expect_equal "its policy" "$(policy_of $virtual)" fused
+	expect_equal "its window" "$(get $virtual max_window_us)" 555
+	put $virtual policy none
+	echo 0 >$functions
+	unbind $IGB
+	all_off
+}

@@ -331,8 +331,8 @@ FAULTS = (
         "memory is not held",
         "unmap.c",
         "			       (xs_ref_hold_fast(ref) || xs_ref_hold(ref));\n		if (!held) {",
-        "			       (xs_ref_hold_fast(ref) || xs_ref_hold(ref));\n		if (held)\n			xs_ref_release(ref);\n"
-        "		if (!held) {",
+        "			       (xs_ref_hold_fast(ref) || xs_ref_hold(ref));\n"
+        "		if (held)\n			xs_ref_release(ref);\n		if (!held) {",
     ),
     Fault(
         "what cannot be held is deferred",

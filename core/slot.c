@@ -7,14 +7,6 @@ void xs_slots_fill_none(xs_slot_t *slot, u32 pages)
 	xs_a64_set(slot, xs_slot_many(XS_REF_NONE, pages));
 }
 
-/* Nothing of what was written for the @pages pages is to be held. */
-static void xs_slots_unhold(xs_slot_t *slot, u32 pages)
-{
-	for (u32 i = 1; i < pages; i++)
-		xs_a64_set(&slot[i], XS_SLOT_VACANT);
-	xs_a64_set(slot, xs_slot_many(XS_REF_UNHELD, pages));
-}
-
 void xs_slots_fill(xs_slot_t *slot, u64 phys, u32 pages, bool holds)
 {
 	xs_slot_t *first = slot;
@@ -25,10 +17,11 @@ void xs_slots_fill(xs_slot_t *slot, u64 phys, u32 pages, bool holds)
 		u32 span = 1;
 
 		if (xs_ref_can_be_held(ref) && ++refs > XS_HOLDS_MAX) {
-			xs_slots_unhold(first, whole);
+			while (--slot > first)
+				xs_a64_set(slot, XS_SLOT_VACANT);
+			xs_a64_set(slot, xs_slot_many(XS_REF_UNHELD, whole));
 			return;
 		}
-
 		if (ref == XS_REF_UNHELD)
 			span = pages;
 		else if (ref != XS_REF_NONE && pages > 1)

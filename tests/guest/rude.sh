@@ -167,7 +167,6 @@ case_two_of_a_group_bind_at_once() {
 	sleep 0.03
 	echo $other >$RUDE/bind &
 	bind $one &
-	sleep 0.03
 	wait
 	expect_silence
 	for each in $one $other; do
@@ -421,14 +420,12 @@ case_references_of_a_device() {
 # An unmap of what was removed when its driver went takes nothing of the next driver's along, in a new domain, where the
 # tables of what was removed are not; also when it is not the group's first time.
 case_late_unmaps_in_a_new_domain() {
-	type=$(group_type $TESTDEV)
 	for round in 1 2; do
 		put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
 		rude crowd || failure "$(log_since | grep 'rude: wrong')"
 		unbind $TESTDEV
 		expect_equal "$round: the state" "$(get $TESTDEV state)" lingering
-		set_group_type $TESTDEV identity
-		set_group_type $TESTDEV "$type"
+		new_domain
 		rude keep || failure "$(log_since | grep 'rude: wrong')"
 		expect_equal "$round: mapped before" "$(cat $PARAMETERS/kept)" 1
 		release_late || failure "$(log_since | grep 'rude: wrong')"

@@ -88,7 +88,9 @@ static int set_stranger(const char *text, const struct kernel_param *param)
 		return -ENODEV;
 	stranger = platform_device_register_simple("stranger", -1, NULL, 0);
 	error = PTR_ERR_OR_ZERO(stranger);
-	if (!error)
+	if (error)
+		stranger = NULL;
+	else
 		error = iommu_group_add_device(group, &stranger->dev);
 	iommu_group_put(group);
 	pci_dev_put(pdev);

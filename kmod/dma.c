@@ -53,6 +53,21 @@ static u32 prot_of(enum dma_data_direction dir, unsigned long attrs)
 	return prots[dir] | (attrs & DMA_ATTR_PRIVILEGED ? IOMMU_PRIV : 0);
 }
 
+/*
+ * The kernel's debugging of the DMA API knows what goes through that. Where it is
+ * built in, the calls of batch-aware drivers do so, too, with a mark among the
+ * attributes; what they ask for beyond the API is at hand.
+ */
+#define ATTR_BATCH_AWARE	BIT(31)
+
+/* Where the page of a block that this CPU maps goes. */
+static DEFINE_PER_CPU(u64, block_iova);
+
+static bool is_marked(unsigned long attrs)
+{
+	return IS_ENABLED(CONFIG_DMA_API_DEBUG) && attrs & ATTR_BATCH_AWARE;
+}
+
 /* ---- streaming ---- */
 
 /* Any mapping of memory. */
@@ -69,6 +84,27 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 	return iova + offset_in_page(phys);
 }
 
+/* Pages that go into a block in a row from @iova; how many do. */
+static u32 map_in_block(struct device *dev, u64 iova, const u64 *phys,
+			u32 count, u32 prot)
+{
+	u32 done = xs_engine_map_in_block(&xs_group_of(dev)->engine, iova, phys,
+					  count, prot);
+
+	if (done)
+		trace_map(dev, iova, done);
+	return done;
+}
+
+static dma_addr_t map_marked(struct device *dev, struct page *page, u32 prot)
+{
+	u64 iova = this_cpu_read(block_iova);
+	u64 phys = page_to_phys(page);
+
+	return map_in_block(dev, iova, &phys, 1, prot) ? iova :
+							 DMA_MAPPING_ERROR;
+}
+
 /*
  * @size bytes at @offset of @page. What is rare is left to map_pages(), with all
  * it needs to know.
@@ -81,6 +117,8 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 {
 	u64 iova;
 
+	if (is_marked(attrs))
+		return map_marked(dev, page, prot_of(dir, attrs));
 	if (unlikely(offset >= PAGE_SIZE || size > PAGE_SIZE - offset ||
 		     attrs & DMA_ATTR_PRIVILEGED || dev->bus_dma_limit ||
 		     trace_map_enabled()))
@@ -113,10 +151,40 @@ static noinline bool unmap_pages(struct device *dev, dma_addr_t handle,
 	return unmapped;
 }
 
+/* Any unmap without a sync. */
+static noinline void unmap_pages_no_sync(struct device *dev, dma_addr_t handle,
+					 size_t size)
+{
+	u32 pages = pages_of(handle, size);
+	int section = 0;
+
+	if (xs_debug_on())
+		xs_debug_unmap(dev, handle, size);
+	trace_unmap(dev, handle & PAGE_MASK, pages);
+	if (pages > XS_BLOCK_PAGES)
+		section = srcu_read_lock(&xs_world_srcu);
+	xs_engine_unmap_no_sync(&xs_group_of(dev)->engine, handle & PAGE_MASK,
+				pages);
+	if (pages > XS_BLOCK_PAGES)
+		srcu_read_unlock(&xs_world_srcu, section);
+}
+
+static __always_inline void unmap_memory_no_sync(struct device *dev,
+						 dma_addr_t handle, size_t size)
+{
+	if (unlikely(!is_in_page(handle, size) || trace_unmap_enabled() ||
+		     xs_debug_on()))
+		unmap_pages_no_sync(dev, handle, size);
+	else
+		xs_engine_unmap_one_no_sync(&xs_group_of(dev)->engine, handle);
+}
+
 static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
-	if (unlikely(!is_in_page(handle, size) || trace_unmap_enabled()))
+	if (is_marked(attrs))
+		unmap_memory_no_sync(dev, handle, size);
+	else if (unlikely(!is_in_page(handle, size) || trace_unmap_enabled()))
 		unmap_pages(dev, handle, size, false);
 	else
 		xs_engine_unmap_one(&xs_group_of(dev)->engine, handle);
@@ -352,7 +420,10 @@ static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
 	u64 start;
 	u64 bytes = sg_range(sgl, nents, &start);
 
-	unmap_pages(dev, start, bytes, false);
+	if (is_marked(attrs))
+		unmap_pages_no_sync(dev, start, bytes);
+	else
+		unmap_pages(dev, start, bytes, false);
 }
 
 /* ---- coherent memory ---- */

@@ -40,34 +40,16 @@ int xsmmu_set_batch_aware(struct device *dev)
 }
 EXPORT_SYMBOL_GPL(xsmmu_set_batch_aware);
 
-/* Any unmap without a sync, of a device that is taken over. */
-static noinline void unmap_no_sync(struct device *dev, dma_addr_t addr,
-				   size_t size)
-{
-	u32 pages = pages_of(addr, size);
-	int section = 0;
-
-	if (xs_debug_on())
-		xs_debug_unmap(dev, addr, size);
-	trace_unmap(dev, addr & PAGE_MASK, pages);
-	if (pages > XS_BLOCK_PAGES)
-		section = srcu_read_lock(&xs_world_srcu);
-	xs_engine_unmap_no_sync(&xs_group_of(dev)->engine, addr & PAGE_MASK,
-				pages);
-	if (pages > XS_BLOCK_PAGES)
-		srcu_read_unlock(&xs_world_srcu, section);
-}
-
 void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
 	if (unlikely(!is_taken(dev)))
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
-	else if (unlikely(!is_in_page(addr, size) || trace_unmap_enabled() ||
-			  xs_debug_on()))
-		unmap_no_sync(dev, addr, size);
+	else if (IS_ENABLED(CONFIG_DMA_API_DEBUG))
+		dma_unmap_page_attrs(dev, addr, size, dir,
+				     attrs | ATTR_BATCH_AWARE);
 	else
-		xs_engine_unmap_one_no_sync(&xs_group_of(dev)->engine, addr);
+		unmap_memory_no_sync(dev, addr, size);
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_no_sync);
 
@@ -79,10 +61,13 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 
 	if (!is_taken(dev)) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
-		return;
+	} else if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
+		dma_unmap_sg_attrs(dev, sgl, nents, dir,
+				   attrs | ATTR_BATCH_AWARE);
+	} else {
+		bytes = sg_range(sgl, nents, &start);
+		unmap_pages_no_sync(dev, start, bytes);
 	}
-	bytes = sg_range(sgl, nents, &start);
-	unmap_no_sync(dev, start, bytes);
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_sg_no_sync);
 
@@ -105,6 +90,21 @@ dma_addr_t xsmmu_block_take(struct device *dev, unsigned int pages)
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_take);
 
+/* Through the DMA API, which this CPU is not to use for anything else meanwhile. */
+static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
+			      enum dma_data_direction dir, unsigned long attrs)
+{
+	unsigned long flags;
+	dma_addr_t addr;
+
+	local_irq_save(flags);
+	this_cpu_write(block_iova, iova);
+	addr = dma_map_page_attrs(dev, page, 0, PAGE_SIZE, dir,
+				  attrs | ATTR_BATCH_AWARE);
+	local_irq_restore(flags);
+	return addr;
+}
+
 /* Returns how many are mapped, from the first on; writes their addresses. */
 unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
 				   struct page **pages, unsigned int count,
@@ -114,14 +114,20 @@ unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
 	u32 done, i;
 
 	static_assert(sizeof(*addrs) == sizeof(u64));
+	if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
+		for (i = 0; i < count; i++) {
+			addrs[i] = map_in_view(dev, base + i * PAGE_SIZE,
+					       pages[i], dir, attrs);
+			if (dma_mapping_error(dev, addrs[i]))
+				break;
+		}
+		return i;
+	}
 	for (i = 0; i < count; i++)
 		addrs[i] = page_to_phys(pages[i]);
-	done = xs_engine_map_in_block(&xs_group_of(dev)->engine, base, addrs,
-				      count, prot_of(dir, attrs));
+	done = map_in_block(dev, base, addrs, count, prot_of(dir, attrs));
 	for (i = 0; i < done; i++)
 		addrs[i] = base + i * PAGE_SIZE;
-	if (done)
-		trace_map(dev, base, done);
 	return done;
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_map_pages);
@@ -141,8 +147,16 @@ static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
 	}
 }
 
-void xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base, u64 mask)
+void xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base, u64 mask,
+			       enum dma_data_direction dir, unsigned long attrs)
 {
+	if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
+		for (; mask; mask &= mask - 1)
+			xsmmu_unmap_no_sync(dev,
+					    base + xs_ctz(mask) * PAGE_SIZE,
+					    PAGE_SIZE, dir, attrs);
+		return;
+	}
 	if (xs_debug_on() || trace_unmap_enabled())
 		tell_unmap(dev, base, mask);
 	xs_engine_unmap_in_block_no_sync(&xs_group_of(dev)->engine, base, mask);

@@ -54,7 +54,8 @@ unsigned int __weak xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
 					  unsigned long attrs,
 					  dma_addr_t *addrs);
 void __weak xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base,
-				      u64 mask);
+				      u64 mask, enum dma_data_direction dir,
+				      unsigned long attrs);
 void __weak xsmmu_block_drop(struct device *dev, dma_addr_t addr);
 
 /**
@@ -226,8 +227,8 @@ static inline dma_addr_t dma_block_map_page(struct dma_block *block,
 					block->base + index * PAGE_SIZE, &page,
 					1, dir, attrs, &addr))
 		addr = DMA_MAPPING_ERROR;
-	if (addr == DMA_MAPPING_ERROR)
-		return addr;
+	if (dma_mapping_error(block->dev, addr))
+		return DMA_MAPPING_ERROR;
 	block->handles[index] = addr;
 	block->mapped |= 1ULL << index;
 	return addr;
@@ -302,7 +303,7 @@ static inline void dma_block_unmap_pages_no_sync(struct dma_block *block,
 
 	if (block->base) {
 		xsmmu_block_unmap_no_sync(block->dev, block->base,
-					  block->mapped);
+					  block->mapped, dir, attrs);
 		return;
 	}
 	for (i = 0; i < block->pages; i++)

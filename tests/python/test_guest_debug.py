@@ -20,13 +20,14 @@ PART_S = int(os.environ.get("TORTURE_S", "600"))
 SEED = int(os.environ.get("SEED", "1"))
 
 
-def machine(topics: tuple[str, ...], pattern: str = "", mode: Mode = "free") -> guests.Machine:
+def machine(topics: tuple[str, ...], pattern: str = "", mode: Mode = "free", aware: bool = False) -> guests.Machine:
     words = ("kmemleak=on", "dma_debug_entries=262144", "no_console_suspend")
     return guests.Machine(
         (*topics, "debug"),
         pattern,
         mode=mode,
         kernel="debug",
+        aware=aware,
         words=(*words, "tsc_early_khz=0") if mode == "free" else words,
         # All is twenty times slower here, and loads without a bound slow the rest down.
         settings={"SEED": SEED, "TORTURE_S": PART_S, "NET_RATE": "100K", "DISK_RATE": 50, "SLOWER": 10},
@@ -42,6 +43,7 @@ MACHINES = {
         "^(?!handles|a_driver_comes|a_device_goes|the_type_changes|what_the_kernels|strays|micro)",
         mode="cost",
     ),
+    "aware": machine(("aware",), "^(?!aware_on_passthrough)", mode="cost", aware=True),
     "load": machine(("load",)),
     "torture": machine(("load", "torture"), "^(torture|checkers|dma_api|no_memory)"),
 }

@@ -60,11 +60,24 @@ static xs_noinline void xs_unplace(struct xs_engine *engine,
 	xs_place_back(engine, policy, page, pages);
 }
 
+/* The world refused to map what was placed. */
+static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
+				       u32 pages)
+{
+	bool large = pages > XS_BLOCK_PAGES;
+
+	if (large)
+		xs_enter();
+	xs_count_refused(engine);
+	xs_unplace(engine, xs_policy_of(engine), iova, pages);
+	if (large)
+		xs_exit();
+}
+
 /* The rest of a map of one page that was placed: 0 if the world refused. Exits. */
 static xs_noinline u64 xs_map_one_refused(struct xs_engine *engine, u64 iova)
 {
-	xs_count_refused(engine);
-	xs_unplace(engine, xs_policy_of(engine), iova, 1);
+	xs_map_refused(engine, iova, 1);
 	xs_exit();
 	return 0;
 }
@@ -183,6 +196,7 @@ static void xs_fill_slots(struct xs_engine *engine,
 u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 		  u64 last)
 {
+	bool large = pages > XS_BLOCK_PAGES;
 	const struct xs_policy *policy;
 	u64 iova;
 
@@ -192,20 +206,20 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 	xs_enter();
 	policy = xs_policy_of(engine);
 	iova = xs_place_many(engine, policy, pages, last);
-	if (iova && pages <= XS_BLOCK_PAGES)
+	if (iova && !large)
 		xs_fill_slots(engine, policy, iova, phys, pages, pages);
-	xs_exit();
-	if (!iova)
-		return 0;
-	/* Large ones may take long, and nothing of a policy is in them. */
-	if (xs_ops(engine)->map(xs_world(engine), iova, phys, pages, prot)) {
-		xs_enter();
-		xs_count_refused(engine);
-		xs_unplace(engine, xs_policy_of(engine), iova, pages);
+	/* Nothing of a policy is in large ones, and they may take long. */
+	if (large)
 		xs_exit();
-		return 0;
+	if (iova && xs_ops(engine)->map(xs_world(engine), iova, phys, pages,
+					prot)) {
+		xs_map_refused(engine, iova, pages);
+		iova = 0;
 	}
-	xs_count_map(engine, pages);
+	if (iova)
+		xs_count_map(engine, pages);
+	if (!large)
+		xs_exit();
 	return iova;
 }
 
@@ -245,20 +259,20 @@ void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages, u32 whole)
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot, u32 whole)
 {
+	bool large = whole > XS_BLOCK_PAGES;
 	int error;
 
-	if (whole <= XS_BLOCK_PAGES) {
+	if (!large) {
 		xs_enter();
 		xs_fill_slots(engine, xs_policy_of(engine), iova, phys,
 			      pages, whole);
-		xs_exit();
 	}
 	error = xs_ops(engine)->map(xs_world(engine), iova, phys, pages, prot);
-	if (xs_unlikely(error)) {
+	if (large)
 		xs_enter();
+	if (xs_unlikely(error))
 		xs_count_refused(engine);
-		xs_exit();
-	}
+	xs_exit();
 	return error;
 }
 

@@ -21,6 +21,11 @@ static u32 xs_child_lg2(u32 level)
 	return XS_LEAF_BLOCKS_LG2 + (level - 1) * XS_NODE_LG2;
 }
 
+static u32 xs_child_at(u64 block, u32 level)
+{
+	return block >> xs_child_lg2(level) & (XS_NODE_CHILDREN - 1);
+}
+
 static bool xs_bit(const u64 *bits, u32 at)
 {
 	return bits[at >> 6] >> (at & 63) & 1;
@@ -90,7 +95,7 @@ bool xs_leaf_add_slots(struct xs_tree *tree, struct xs_leaf *leaf)
 static void *xs_child_need(struct xs_tree *tree, struct xs_node *node,
 			   u32 level, u64 block, bool atomic)
 {
-	u32 at = block >> xs_child_lg2(level) & (XS_NODE_CHILDREN - 1);
+	u32 at = xs_child_at(block, level);
 	void *child = node->child[at];
 
 	if (child)
@@ -119,8 +124,9 @@ bool xs_tree_grow(struct xs_tree *tree, u64 first, u64 end, bool atomic)
 		for (u32 level = XS_NODE_LEVELS; level; level--) {
 			u64 rest = edges[i] & ((1ULL << xs_child_lg2(level)) - 1);
 
-			/* Nothing of it is below the edge. */
-			if (!rest)
+			/* Nothing of it is below the edge, or all of it is taken. */
+			if (!rest ||
+			    xs_bit(node->full, xs_child_at(edges[i], level)))
 				break;
 			node = xs_child_need(tree, node, level, edges[i],
 					     atomic);
@@ -192,7 +198,7 @@ static void xs_node_mark(struct xs_tree *tree, struct xs_node *node,
 static void xs_child_mark(struct xs_tree *tree, struct xs_node *node,
 			  u32 level, u64 first, u64 count, bool take)
 {
-	u32 at = first >> xs_child_lg2(level) & (XS_NODE_CHILDREN - 1);
+	u32 at = xs_child_at(first, level);
 
 	/* Ranges that are withheld may overlap: the child may not know of it. */
 	if (take && xs_bit(node->full, at))
@@ -416,7 +422,7 @@ static struct xs_node *xs_trim_node(struct xs_tree *tree, u64 block, u32 *at)
 	struct xs_node *node = tree->root;
 
 	for (u32 level = XS_NODE_LEVELS; node; level--) {
-		*at = block >> xs_child_lg2(level) & (XS_NODE_CHILDREN - 1);
+		*at = xs_child_at(block, level);
 		if (xs_bit(node->full, *at))
 			return 0;
 		if (level == 1)

@@ -133,6 +133,12 @@ int xs_group_check(struct xs_group *group)
 	return error;
 }
 
+/* What the operator chooses is for all of it; in one at work who cannot be is closed. */
+static int check_group(struct xs_group *group)
+{
+	return group->front ? 0 : xs_group_check(group);
+}
+
 /* Between the kernel's path and ours only while no driver uses either. */
 static int check_unbound(struct xs_device *xdev)
 {
@@ -177,20 +183,22 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 {
 	struct xs_choice choice = { .policy = policy };
+	bool chosen = policy == group->policy && group->chosen;
 	struct xs_device *xdev;
-	int error;
+	int error = 0;
 
 	lockdep_assert_held(&xs_mutex);
 	xs_group_end_lingering(group);
-	if (policy == group->policy) {
+	if (policy && !chosen)
+		error = check_group(group);
+	if (!error && policy == group->policy) {
 		remember(group);
 		return 0;
 	}
-	error = check_floor(group, policy);
+	if (!error)
+		error = check_floor(group, policy);
 	if (!error)
 		error = check_lingering(group, policy);
-	if (!error && !group->policy)
-		error = xs_group_check(group);
 	list_for_each_entry(xdev, &group->devices, list)
 		if (!error && !xdev->gone && (!policy || !group->policy))
 			error = check_unbound(xdev);
@@ -222,11 +230,16 @@ bool xs_tuning_is_valid(const struct xs_tuning *tuning)
 
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 {
+	int error;
+
 	lockdep_assert_held(&xs_mutex);
 	if (!group->policy)
 		return -ENODATA;
 	if (!xs_tuning_is_valid(tuning))
 		return -ERANGE;
+	error = group->chosen ? 0 : check_group(group);
+	if (error)
+		return error;
 	group->tuning = *tuning;
 	xs_group_set(group);
 	remember(group);

@@ -68,6 +68,22 @@ static bool is_marked(unsigned long attrs)
 	return IS_ENABLED(CONFIG_DMA_API_DEBUG) && attrs & ATTR_BATCH_AWARE;
 }
 
+/*
+ * The engine encloses what it does in a section, but for mappings that are larger
+ * than a block, since they may take long: who calls it with such is in one here. Both
+ * are waited for before a group's domain, or its engine, goes.
+ */
+static int section_begin(u32 pages)
+{
+	return pages > XS_BLOCK_PAGES ? srcu_read_lock(&xs_world_srcu) : 0;
+}
+
+static void section_end(u32 pages, int section)
+{
+	if (pages > XS_BLOCK_PAGES)
+		srcu_read_unlock(&xs_world_srcu, section);
+}
+
 /* ---- streaming ---- */
 
 /* Any mapping of memory. */
@@ -75,9 +91,11 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 				     size_t size, u32 prot)
 {
 	u32 pages = pages_of(phys, size);
+	int section = section_begin(pages);
 	u64 iova = xs_engine_map(&xs_group_of(dev)->engine, phys & PAGE_MASK,
 				 pages, prot, last_of(dev, *dev->dma_mask));
 
+	section_end(pages, section);
 	if (!iova)
 		return DMA_MAPPING_ERROR;
 	trace_map(dev, iova, pages);
@@ -137,17 +155,14 @@ static noinline bool unmap_pages(struct device *dev, dma_addr_t handle,
 				 size_t size, bool now)
 {
 	u32 pages = pages_of(handle, size);
-
 	bool unmapped;
-	int section = 0;
+	int section;
 
 	trace_unmap(dev, handle & PAGE_MASK, pages);
-	if (pages > XS_BLOCK_PAGES)
-		section = srcu_read_lock(&xs_world_srcu);
+	section = section_begin(pages);
 	unmapped = xs_engine_unmap(&xs_group_of(dev)->engine,
 				   handle & PAGE_MASK, pages, now);
-	if (pages > XS_BLOCK_PAGES)
-		srcu_read_unlock(&xs_world_srcu, section);
+	section_end(pages, section);
 	return unmapped;
 }
 
@@ -156,17 +171,15 @@ static noinline void unmap_pages_no_sync(struct device *dev, dma_addr_t handle,
 					 size_t size)
 {
 	u32 pages = pages_of(handle, size);
-	int section = 0;
+	int section;
 
 	if (xs_debug_on())
 		xs_debug_unmap(dev, handle, size);
 	trace_unmap(dev, handle & PAGE_MASK, pages);
-	if (pages > XS_BLOCK_PAGES)
-		section = srcu_read_lock(&xs_world_srcu);
+	section = section_begin(pages);
 	xs_engine_unmap_no_sync(&xs_group_of(dev)->engine, handle & PAGE_MASK,
 				pages);
-	if (pages > XS_BLOCK_PAGES)
-		srcu_read_unlock(&xs_world_srcu, section);
+	section_end(pages, section);
 }
 
 static __always_inline void unmap_memory_no_sync(struct device *dev,
@@ -195,17 +208,19 @@ static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 			   enum dma_data_direction dir, unsigned long attrs)
 {
 	struct xs_group *group = xs_group_of(dev);
+	int section = srcu_read_lock(&xs_world_srcu);
 	u32 pages = pages_of(phys, size);
 	u64 iova = xs_engine_reserve(&group->engine, pages,
 				     last_of(dev, *dev->dma_mask));
 
+	if (iova && xs_linux_world.map(group, iova, phys & PAGE_MASK, pages,
+				       prot_of(dir, attrs) | IOMMU_MMIO)) {
+		xs_world_unmap_partial(group, iova, pages);
+		iova = 0;
+	}
+	srcu_read_unlock(&xs_world_srcu, section);
 	if (!iova)
 		return DMA_MAPPING_ERROR;
-	if (xs_linux_world.map(group, iova, phys & PAGE_MASK, pages,
-			       prot_of(dir, attrs) | IOMMU_MMIO)) {
-		xs_world_unmap_partial(group, iova, pages);
-		return DMA_MAPPING_ERROR;
-	}
 	trace_map(dev, iova, pages);
 	return iova + offset_in_page(phys);
 }
@@ -372,12 +387,28 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 	return 1;
 }
 
+/* The row for a list of @pages pages, mapped. 0: none. */
+static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
+			u32 pages, u32 prot)
+{
+	struct xs_group *group = xs_group_of(dev);
+	int section = srcu_read_lock(&xs_world_srcu);
+	u64 iova = xs_engine_reserve(&group->engine, pages,
+				     last_of(dev, *dev->dma_mask));
+
+	prot |= xs_world_map_unsynced(group);
+	if (iova && (sg_fill(dev, sgl, nents, iova, prot, pages) ||
+		     xs_world_sync_maps(group, iova, pages))) {
+		xs_world_unmap_partial(group, iova, pages);
+		iova = 0;
+	}
+	srcu_read_unlock(&xs_world_srcu, section);
+	return iova;
+}
+
 static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		  enum dma_data_direction dir, unsigned long attrs)
 {
-	struct xs_group *group = xs_group_of(dev);
-	struct xs_engine *engine = &group->engine;
-	u32 prot = prot_of(dir, attrs);
 	s64 pages;
 	u64 iova;
 
@@ -386,15 +417,9 @@ static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 	pages = sg_pages(dev, sgl, nents);
 	if (pages <= 0)
 		return pages ? pages : -EINVAL;
-	iova = xs_engine_reserve(engine, pages, last_of(dev, *dev->dma_mask));
+	iova = map_segments(dev, sgl, nents, pages, prot_of(dir, attrs));
 	if (!iova)
 		return -ENOMEM;
-	prot |= xs_world_map_unsynced(group);
-	if (sg_fill(dev, sgl, nents, iova, prot, pages) ||
-	    xs_world_sync_maps(group, iova, pages)) {
-		xs_world_unmap_partial(group, iova, pages);
-		return -ENOMEM;
-	}
 	trace_map(dev, iova, pages);
 	return sg_finish(dev, sgl, nents, iova);
 }
@@ -441,8 +466,12 @@ static struct page *alloc_contiguous(struct device *dev, size_t size, gfp_t gfp)
 static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 			  u32 prot, u64 last)
 {
-	return xs_engine_map(&xs_group_of(dev)->engine, page_to_phys(page),
-			     pages_of(0, size), prot, last);
+	int section = srcu_read_lock(&xs_world_srcu);
+	u64 iova = xs_engine_map(&xs_group_of(dev)->engine, page_to_phys(page),
+				 pages_of(0, size), prot, last);
+
+	srcu_read_unlock(&xs_world_srcu, section);
+	return iova;
 }
 
 /* @count single pages, and the array of them; NULL: no memory. */
@@ -477,24 +506,25 @@ static u64 map_each(struct device *dev, struct page **pages, u32 count,
 		    u32 prot, u64 last)
 {
 	struct xs_group *group = xs_group_of(dev);
+	int section = srcu_read_lock(&xs_world_srcu);
 	u64 iova = xs_engine_reserve(&group->engine, count, last);
+	int error = iova ? 0 : -ENOMEM;
 	u32 i;
 
-	if (!iova)
-		return 0;
 	prot |= xs_world_map_unsynced(group);
-	for (i = 0; i < count; i++)
-		if (xs_engine_fill(&group->engine,
-				   iova + ((u64)i << PAGE_SHIFT),
-				   page_to_phys(pages[i]), 1, prot, count))
-			goto unmap;
-	if (!xs_world_sync_maps(group, iova, count)) {
-		trace_map(dev, iova, count);
-		return iova;
-	}
-unmap:
-	xs_world_unmap_partial(group, iova, count);
-	return 0;
+	for (i = 0; i < count && !error; i++)
+		error = xs_engine_fill(&group->engine,
+				       iova + ((u64)i << PAGE_SHIFT),
+				       page_to_phys(pages[i]), 1, prot, count);
+	if (!error)
+		error = xs_world_sync_maps(group, iova, count);
+	if (error && iova)
+		xs_world_unmap_partial(group, iova, count);
+	srcu_read_unlock(&xs_world_srcu, section);
+	if (error)
+		return 0;
+	trace_map(dev, iova, count);
+	return iova;
 }
 
 /*

@@ -113,9 +113,11 @@ bool xs_others_use_kernel_path(struct xs_device *xdev)
 {
 	struct xs_device *other;
 
-	list_for_each_entry(other, &xdev->group->devices, list)
+	list_for_each_entry(other, &xdev->group->devices, list) {
+		other->on_kernel_path &= xs_device_has_driver(other);
 		if (other != xdev && !other->gone && other->on_kernel_path)
 			return true;
+	}
 	return false;
 }
 

@@ -95,8 +95,8 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 		if (xdev)
 			xs_device_bind(xdev);
 		break;
+	/* A probe that has failed is told before what is managed for it is freed. */
 	case BUS_NOTIFY_UNBOUND_DRIVER:
-	case BUS_NOTIFY_DRIVER_NOT_BOUND:
 		if (xdev)
 			xdev->on_kernel_path = false;
 		break;

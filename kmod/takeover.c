@@ -415,12 +415,17 @@ static int keep(struct device *dev, void *group)
 	return 0;
 }
 
-/* False: not now. Frees @group if no device of it is left. */
+/*
+ * False: not now, and all maps fail. Frees @group if no device of it is left. A driver's
+ * thread may still be on its way in: what it maps is waited for.
+ */
 static bool give_back(struct xs_group *group)
 {
 	struct xs_device *xdev;
 
-	if (iommu_group_for_each_dev(group->iommu_group, group, hand_back))
+	xs_world_shut(group);
+	if (xs_engine_live(&group->engine) > 0 ||
+	    iommu_group_for_each_dev(group->iommu_group, group, hand_back))
 		return false;
 	list_for_each_entry(xdev, &group->devices, list) {
 		/* Of one that is being removed the core's group may know no more. */
@@ -446,7 +451,7 @@ static bool lingers(const struct xs_group *group)
 
 void xs_group_end_lingering(struct xs_group *group)
 {
-	if (lingers(group) && xs_engine_live(&group->engine) <= 0)
+	if (lingers(group))
 		give_back(group);
 }
 
@@ -459,7 +464,7 @@ static void check_lingering(struct work_struct *work)
 	list_for_each_entry_safe(group, next, &xs_groups, list) {
 		if (!lingers(group))
 			continue;
-		if (xs_engine_live(&group->engine) <= 0 && give_back(group))
+		if (give_back(group))
 			continue;
 		iommu_group_for_each_dev(group->iommu_group, group, keep);
 		again = true;
@@ -498,7 +503,7 @@ static void released(struct device *dev, void *data)
 	if (!group->attached) {
 		group->failure = NULL;
 		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
-		if (xs_engine_live(&group->engine) > 0 || !give_back(group)) {
+		if (!give_back(group)) {
 			xs_world_leave(group);
 			queue_delayed_work(linger_queue, &linger_work,
 					   LINGER_TICKS);

@@ -229,7 +229,7 @@ static bool takes_holes(const struct xs_group *group)
 static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
 				    u64 iova, u64 pages)
 {
-	while (pages) {
+	while (pages && !xs_world_is_nowhere(group)) {
 		u64 step = TABLE_PAGES - (iova >> PAGE_SHIFT) % TABLE_PAGES;
 		unsigned long flags;
 		u64 gone = 0;
@@ -677,6 +677,15 @@ const struct xs_world_ops xs_linux_world = {
 	.synced = world_synced,
 };
 
+/* Nobody maps any more, behind what looks for mappings. */
+void xs_world_shut(struct xs_group *group)
+{
+	if (xs_world_is_nowhere(group))
+		return;
+	WRITE_ONCE(group->leaves, true);
+	forget_iommu(group);
+}
+
 /*
  * Nothing is deferred and no driver is left, but mappings are: they are named, and
  * removed from the domain, which is not touched from the return on. Who unmaps one
@@ -694,10 +703,7 @@ void xs_world_leave(struct xs_group *group)
 	if (!group->lingered)
 		atomic_inc(&group->partial);
 	group->lingered = true;
-	/* Nobody maps any more behind what looks for mappings. */
-	WRITE_ONCE(group->leaves, true);
-	forget_iommu(group);
-	world_quiesce(group);
+	xs_world_shut(group);
 	mutex_lock(&group->trimming);
 	world_gather_init(&gather);
 	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {

@@ -90,7 +90,7 @@ struct xs_group_syncs {
  * @leaving:	of remove_partial()
  * @map_pages:	the domain's own, where maps need no sync; NULL where they do
  * @unmap_pages: the domain's own, for what was mapped as single pages
- * @leaves:	it is about to linger: maps fail
+ * @leaves:	it is about to linger, or to be given back: maps fail
  * @partial:	calls at work that remove what may not be mapped in part, and one
  *		more once it has @lingered
  * @generic:	maps need no sync and the domain has generic page tables
@@ -152,7 +152,8 @@ static_assert(offsetof(struct xs_group, engine) == 0);
 /*
  * struct xs_device - a PCI device behind an IOMMU
  * @untried:	NULL if that is of a kind that was tried, or why not
- * @on_kernel_path: it has a driver that uses the kernel's own path
+ * @on_kernel_path: it has a driver that uses the kernel's own path, or has had one whose
+ *		probe failed
  * @bound:	it has a driver that is served
  * @aware:	that driver is batch-aware
  * @taken:	its DMA operations are ours; we have a reference of @dev
@@ -202,10 +203,15 @@ void xs_group_sum(struct xs_group *group, struct xs_ledger *sum);
  */
 static inline bool xs_device_has_driver(const struct xs_device *xdev)
 {
-	struct device_driver *driver = READ_ONCE(xdev->dev->driver);
+	struct device_driver *driver;
+	bool has;
 
-	return driver && !to_pci_driver(driver)->driver_managed_dma &&
-	       !pci_is_bridge(to_pci_dev(xdev->dev));
+	/* It is unbound, and its module gone, without our locks. */
+	rcu_read_lock();
+	driver = READ_ONCE(xdev->dev->driver);
+	has = driver && !to_pci_driver(driver)->driver_managed_dma;
+	rcu_read_unlock();
+	return has && !pci_is_bridge(to_pci_dev(xdev->dev));
 }
 
 /*
@@ -316,7 +322,8 @@ void xs_debug_forget(struct device *dev);
  * xs_world_unmap_partial().
  *
  * xs_world_srcu is for calls that are not in the engine's own sections, since they may
- * take long, and for what follows a free: neither a group nor its domain goes before.
+ * take long, for those of several steps, and for what follows a free: neither a group
+ * nor its domain goes before.
  */
 #define XS_MAP_UNSYNCED	BIT(31)
 extern struct srcu_struct xs_world_srcu;
@@ -331,6 +338,7 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 		  struct device *dev);
 void xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 		    struct device *dev);
+void xs_world_shut(struct xs_group *group);
 void xs_world_leave(struct xs_group *group);
 bool xs_world_is_nowhere(const struct xs_group *group);
 void xs_world_exit(struct xs_group *group);

@@ -93,6 +93,12 @@ case_rules_beside_an_untrusted_device() {
 	unbind $untrusted
 	echo "$untrusted=1" >/sys/module/xsmmu_rude/parameters/untrusted
 	load_with "rules=*=strict" || give_up "insmod failed"
+	expect_policy $trusted strict
+	# Nor can one make the rule's choice theirs.
+	for choice in policy=fused policy=strict max_window_us=777; do
+		put $trusted ${choice%=*} ${choice#*=} && failure "$choice was accepted"
+		expect_policy $trusted strict
+	done
 	log_mark
 	bind $trusted
 	expect_equal "the state" "$(get $trusted state)" failed

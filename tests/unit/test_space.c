@@ -363,6 +363,21 @@ static void reserved(void)
 	end();
 }
 
+/* What is reserved in what is reserved needs nothing: no leaf that no block of is free. */
+static void reserved_twice(void)
+{
+	u64 leaves;
+
+	if (!begin(0, 1ULL << 34))
+		return;
+	CHECK(reserve(1ULL << 32, (1ULL << 33) - 1));
+	leaves = s.space.tree.leaves;
+	for (u64 at = 1ULL << 32; at < 1ULL << 33; at += 64 * XS_BLOCK_BYTES)
+		CHECK(reserve(at, at + XS_PAGE_BYTES - 1));
+	CHECK(s.space.tree.leaves == leaves && !s.space.tree.empty);
+	end();
+}
+
 /* Everything there is: the last block ends at XS_SPACE_END. */
 static void all_of_it(void)
 {
@@ -663,6 +678,7 @@ const struct test space_tests[] = {
 	{ "space_bad_ranges", bad_ranges },
 	{ "space_rounding", rounding },
 	{ "space_reserved", reserved },
+	{ "space_reserved_twice", reserved_twice },
 	{ "space_all_of_it", all_of_it },
 	{ "space_low_is_kept", low_is_kept },
 	{ "space_many_looks", many_looks },

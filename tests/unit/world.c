@@ -206,11 +206,23 @@ static bool map_page(struct world *world, u64 page, u64 memory, u32 prot)
 	return true;
 }
 
+/* Who waits for all sections is to wait for all maps, but for those in blocks of their own. */
+static bool is_in_section(const struct world *world, u64 iova)
+{
+	const struct xs_block *block;
+
+	if (test_is_entered(test_cpu()))
+		return true;
+	block = xs_space_block(&world->engine.space, iova >> XS_PAGE_LG2);
+	return !block || !block->small;
+}
+
 static int world_map(void *opaque, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	struct world *world = opaque;
 
 	test_point();
+	CHECK(is_in_section(world, iova));
 	CHECK(iova % XS_PAGE_BYTES == 0 && phys % XS_PAGE_BYTES == 0 && pages);
 	if (get(&world->maps_fail) || fails_now(&world->map_fails_in))
 		return -XS_ENOMEM;

@@ -446,6 +446,13 @@ FAULTS = (
         ("only=place_starved",),
     ),
     Fault(
+        "a map looks at whatever is listed, without an end",
+        "place.c",
+        "	return *looks > -(s64)XS_PLACE_LOOKS ?\n",
+        "	return *looks > -1000000 ?\n",
+        ("only=place_claimed",),
+    ),
+    Fault(
         "a piece above the limit is handed out",
         "place.c",
         "		if (xs_unlikely(iova + (XS_PAGE_BYTES << lg2) - 1 > last)) {\n",

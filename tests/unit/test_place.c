@@ -404,6 +404,44 @@ static void own_batch(void)
 }
 
 /*
+ * Who claims a block takes its pages first and unlists it then. A map that finds only
+ * such ones looks at few, and fails.
+ */
+static void claimed(void)
+{
+	const u32 blocks = 30, looks = 8;
+	struct world *world = begin(xs_policy_find("fused"), blocks, 1, 0);
+	const u32 *listed = &world->engine.cpus[0]->shelf.listed[0];
+	u64 free[30] = { 0 };
+	struct mapping lone = { .pages = 1 };
+	u32 count = 0;
+
+	while (count < (blocks - 1) * XS_BLOCK_PAGES)
+		many[count++] = map(world, 1, LAST);
+	for (u32 i = 0; i < count; i++)
+		if (i % XS_BLOCK_PAGES < XS_BLOCK_MUCH)
+			driver_unmap(world, &many[i], false);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	/* One is open. */
+	CHECK(*listed == blocks - 2);
+	for (u32 i = 1; i < blocks; i++)
+		free[i] = xs_block_take_all(block_at(world,
+						     i * XS_BLOCK_BYTES));
+	/* Twice: CPUs give up what they keep in between. */
+	CHECK(!driver_map(world, &lone, LAST));
+	CHECK(*listed < blocks - 2 && *listed >= blocks - 2 - 2 * looks);
+	for (u32 i = 1; i < blocks; i++)
+		CHECK(!xs_block_free(block_at(world, i * XS_BLOCK_BYTES),
+				     free[i]));
+	lone = map(world, 1, LAST);
+	driver_unmap(world, &lone, false);
+	while (count--)
+		if (count % XS_BLOCK_PAGES >= XS_BLOCK_MUCH)
+			driver_unmap(world, &many[count], false);
+	world_end(world);
+}
+
+/*
  * A driver's block of which a part is withheld comes back as a whole, also if the
  * policy has pieces of its own by then.
  */
@@ -1083,6 +1121,7 @@ const struct test place_tests[] = {
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
 	{ "place_own_batch", own_batch },
+	{ "place_claimed", claimed },
 	{ "place_withheld", withheld },
 	{ "place_in_order", in_order },
 	{ "place_low_limit", low_limit },

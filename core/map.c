@@ -15,6 +15,12 @@ static xs_inline void xs_count_map(struct xs_engine *engine, u32 pages)
 		xs_count(engine->counts, map_extra_pages, pages - 1);
 }
 
+/* Where the world keeps what it knows of the block of a small mapping. */
+static xs_inline void **xs_entries_of(struct xs_engine *engine, u64 iova)
+{
+	return &xs_space_block(&engine->space, iova >> XS_PAGE_LG2)->entries;
+}
+
 /* The world refused to map. */
 static xs_noinline void xs_count_refused(struct xs_engine *engine)
 {
@@ -113,8 +119,9 @@ static xs_noinline u64 xs_map_one_any(struct xs_engine *engine, u64 phys,
 		xs_a64_set(xs_space_slot(&engine->space, iova >> XS_PAGE_LG2),
 			   xs_slot_one(xs_holds_pages(policy) ?
 				       xs_ref_of(phys) : XS_REF_UNHELD));
-		if (xs_unlikely(xs_ops(engine)->map(xs_world(engine), iova,
-						    phys, 1, prot)))
+		if (xs_unlikely(xs_ops(engine)->map(xs_world(engine),
+						    xs_entries_of(engine, iova),
+						    iova, phys, 1, prot)))
 			return xs_map_one_refused(engine, iova);
 		xs_count_map(engine, 1);
 	}
@@ -150,8 +157,8 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 		   xs_slot_one(xs_likely(xs_load(&engine->mode) &
 					 XS_MODE_HOLDS) ?
 			       xs_memory_ref(memory) : XS_REF_UNHELD));
-	if (xs_unlikely(xs_ops(engine)->map(xs_world(engine), iova, phys, 1,
-					    prot)))
+	if (xs_unlikely(xs_ops(engine)->map(xs_world(engine), &block->entries,
+					    iova, phys, 1, prot)))
 		return xs_map_one_refused(engine, iova);
 	xs_count_map(engine, 1);
 	xs_exit();
@@ -211,8 +218,9 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 	/* Nothing of a policy is in large ones, and they may take long. */
 	if (large)
 		xs_exit();
-	if (iova && xs_ops(engine)->map(xs_world(engine), iova, phys, pages,
-					prot)) {
+	if (iova && xs_ops(engine)->map(xs_world(engine),
+					large ? 0 : xs_entries_of(engine, iova),
+					iova, phys, pages, prot)) {
 		xs_map_refused(engine, iova, pages);
 		iova = 0;
 	}
@@ -267,7 +275,9 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		xs_fill_slots(engine, xs_policy_of(engine), iova, phys,
 			      pages, whole);
 	}
-	error = xs_ops(engine)->map(xs_world(engine), iova, phys, pages, prot);
+	error = xs_ops(engine)->map(xs_world(engine),
+				    large ? 0 : xs_entries_of(engine, iova),
+				    iova, phys, pages, prot);
 	if (large)
 		xs_enter();
 	if (xs_unlikely(error))
@@ -349,7 +359,7 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 							  XS_REF_UNHELD));
 	for (; done < pages; done += run) {
 		run = xs_neighbours(phys + done, pages - done);
-		if (xs_ops(engine)->map(xs_world(engine),
+		if (xs_ops(engine)->map(xs_world(engine), &block->entries,
 					iova + done * XS_PAGE_BYTES,
 					phys[done], run, prot))
 			break;

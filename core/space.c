@@ -104,6 +104,7 @@ void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
 	xs_lock_nested(&space->lock);
 	for (u32 i = 0; i < count; i++) {
 		blocks[i]->small = false;
+		xs_store(&blocks[i]->entries, (void *)0);
 		xs_space_mark(space, blocks[i]->iova / XS_BLOCK_BYTES, 1, false);
 	}
 	space->taken -= count;
@@ -212,6 +213,22 @@ void xs_space_free(struct xs_space *space, const struct xs_detached *detached,
 	xs_unlock(&space->lock, flags);
 	for (u32 i = 0; i < count; i++)
 		xs_leaf_free(&space->tree, detached[i].leaf);
+}
+
+void xs_space_forget(struct xs_space *space)
+{
+	struct xs_leaf *leaf;
+	u64 page = 0;
+
+	do {
+		xs_flags_t flags = xs_lock(&space->lock);
+
+		leaf = xs_tree_next_leaf(&space->tree, &page);
+		for (u32 i = 0; leaf && i < XS_LEAF_BLOCKS; i++)
+			xs_store(&leaf->blocks[i].entries, (void *)0);
+		page += XS_LEAF_PAGES;
+		xs_unlock(&space->lock, flags);
+	} while (leaf);
 }
 
 /* ---- set-up ---- */

@@ -96,6 +96,7 @@ static void remember(struct xs_group *group)
 		found->number = group->chosen;
 		found->choice.policy = group->policy;
 		found->choice.tuning = group->tuning;
+		found->choice.direct = group->direct;
 	}
 }
 
@@ -170,6 +171,28 @@ static int check_lingering(struct xs_group *group, const struct xs_policy *polic
 
 /* ---- choosing ---- */
 
+/* A device of the group, which has one at least. */
+static struct xs_device *any_device(struct xs_group *group)
+{
+	struct xs_device *xdev;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (!xdev->gone)
+			return xdev;
+	return NULL;
+}
+
+static void set_tables(struct xs_group *group, bool direct)
+{
+	struct xs_device *xdev = any_device(group);
+
+	if (group->direct == direct)
+		return;
+	group->direct = direct;
+	if (group->front && xdev)
+		xs_world_set_tables(group, xdev->dev);
+}
+
 static void set(struct xs_group *group, const struct xs_choice *choice)
 {
 	group->policy = choice->policy;
@@ -177,12 +200,13 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 	if (!choice->policy)
 		return;
 	group->tuning = choice->tuning;
+	set_tables(group, choice->direct);
 	xs_group_set(group);
 }
 
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 {
-	struct xs_choice choice = { .policy = policy };
+	struct xs_choice choice = { .policy = policy, .direct = group->direct };
 	bool chosen = policy == group->policy && group->chosen;
 	struct xs_device *xdev;
 	int error = 0;
@@ -213,7 +237,8 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 
 void xs_group_be_strict(struct xs_group *group)
 {
-	struct xs_choice strict = { .policy = xs_policy_find("strict") };
+	struct xs_choice strict = { .policy = xs_policy_find("strict"),
+				    .direct = group->direct };
 
 	strict.tuning = xs_tuning_default(strict.policy);
 	set(group, &strict);
@@ -242,6 +267,29 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 		return error;
 	group->tuning = *tuning;
 	xs_group_set(group);
+	remember(group);
+	return 0;
+}
+
+int xs_group_choose_tables(struct xs_group *group, bool direct)
+{
+	struct xs_device *xdev = any_device(group);
+	const char *why = NULL;
+	int error;
+
+	lockdep_assert_held(&xs_mutex);
+	if (!group->policy)
+		return -ENODATA;
+	error = group->chosen ? 0 : check_group(group);
+	if (error)
+		return error;
+	if (direct && xdev)
+		why = xs_world_check_tables(xdev->dev);
+	if (why)
+		return refuse(xdev, -EOPNOTSUPP, why);
+	/* Also to try again what has ended. */
+	group->direct = !direct;
+	set_tables(group, direct);
 	remember(group);
 	return 0;
 }

@@ -213,7 +213,7 @@ static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 	u64 iova = xs_engine_reserve(&group->engine, pages,
 				     last_of(dev, *dev->dma_mask));
 
-	if (iova && xs_linux_world.map(group, iova, phys & PAGE_MASK, pages,
+	if (iova && xs_linux_world.map(group, NULL, iova, phys & PAGE_MASK, pages,
 				       prot_of(dir, attrs) | IOMMU_MMIO)) {
 		xs_world_unmap_partial(group, iova, pages);
 		iova = 0;

@@ -130,6 +130,13 @@ static bool read_tunable(struct xs_tuning *tuning, char *text)
 	       xs_tuning_is_valid(tuning);
 }
 
+/* Which page tables. */
+static bool read_tables(struct xs_choice *choice, const char *text)
+{
+	choice->direct = !strcmp(text, "tables:direct");
+	return choice->direct || !strcmp(text, "tables:kernel");
+}
+
 static int refuse(const char *what, const char *word)
 {
 	pr_err("refused: rules: %s: \"%s\"\n", what, word);
@@ -149,7 +156,8 @@ static int read_choice(struct xs_choice *choice, char *text)
 		return refuse("its level is below min_level", word);
 	choice->tuning = xs_tuning_default(choice->policy);
 	while ((word = strsep(&text, ",")))
-		if (!read_tunable(&choice->tuning, word))
+		if (!read_tables(choice, word) &&
+		    !read_tunable(&choice->tuning, word))
 			return refuse("no tunable and value in its range", word);
 	return 0;
 }

@@ -71,6 +71,33 @@ static ssize_t state_show(struct xs_device *xdev, char *page)
 }
 XS_RO(state);
 
+/* What is in force; of one that is not taken over, what is chosen. */
+static ssize_t tables_show(struct xs_device *xdev, char *page)
+{
+	const struct xs_group *group = xdev->group;
+	bool direct = group->front ? READ_ONCE(group->tables.on) : group->direct;
+
+	return sysfs_emit(page, direct ? "kernel [direct]\n" :
+					 "[kernel] direct\n");
+}
+
+static ssize_t tables_store(struct xs_device *xdev, const char *text)
+{
+	bool direct = !strcmp(text, "direct");
+	int error;
+
+	if (!direct && strcmp(text, "kernel")) {
+		dev_err(xdev->dev, "xsmmu: refused: unknown tables \"%.32s\"; valid are kernel and direct\n",
+			text);
+		return -EINVAL;
+	}
+	error = xs_group_choose_tables(xdev->group, direct);
+	if (error == -ENODATA)
+		dev_err(xdev->dev, "xsmmu: refused: choose a policy before tables\n");
+	return error;
+}
+XS_RW(tables);
+
 static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 		    u32 *field, const struct xs_tuning *tuning, u32 last)
 {
@@ -122,6 +149,7 @@ XS_ROOT_ONLY(exposure_ns);
 
 static struct attribute *device_attrs[] = {
 	&policy_attribute.attr,
+	&tables_attribute.attr,
 	&level_attribute.attr,
 	&state_attribute.attr,
 	&max_window_us_attribute.attr,

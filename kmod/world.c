@@ -151,12 +151,158 @@ int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages)
 	return group->syncs_maps ? sync_maps(group, iova, pages) : 0;
 }
 
+/* ---- entries written in place ---- */
+
+/* By which of the domain's operations, if that is all that a map needs. */
+static void choose_maps(struct xs_group *group)
+{
+	bool plain = group->is_known && !group->syncs_maps &&
+		     !READ_ONCE(group->tables.on);
+	bool generic = plain && xs_domain_is_generic(group->domain);
+
+	WRITE_ONCE(group->map_pages,
+		   plain && !generic ? group->domain->ops->map_pages : NULL);
+	WRITE_ONCE(group->maps_generic, generic);
+}
+
+/* A surprise: the driver's operations do it from now on. Any context. */
+static noinline void end_direct(struct xs_group *group, const char *why)
+{
+	if (!xchg(&group->tables.on, false))
+		return;
+	xs_tables_forget(&group->tables);
+	choose_maps(group);
+	pr_warn("%s: page tables are not written in place any more: %s\n",
+		group->name, why);
+}
+
+static u64 *entry_of(void *entries, u64 iova)
+{
+	u64 *first = (u64 *)((unsigned long)entries | XS_ENTRIES_TRIED);
+
+	return first + (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES;
+}
+
+/* The driver has mapped the first page: where, and as what? */
+static void learn_entries(struct xs_group *group, void **entries, u64 iova,
+			  u64 phys, u32 prot)
+{
+	u64 *entry = xs_root_entry(&group->tables.root, iova);
+	const char *why = "an entry is not where it should be";
+	unsigned long first;
+
+	if (entry)
+		why = xs_tables_learn(&group->tables, READ_ONCE(*entry), phys,
+				      prot);
+	if (why) {
+		end_direct(group, why);
+		return;
+	}
+	if (!group->syncs_maps)
+		WRITE_ONCE(group->tables.only[xs_tables_kind(prot)],
+			   READ_ONCE(*entry) & ~XS_ENTRY_ADDRESS);
+	first = (unsigned long)(entry - (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES);
+	WRITE_ONCE(*entries, (void *)(first & ~XS_ENTRIES_TRIED));
+}
+
+/* Does the driver see what was written, from the first page to the last? */
+static bool is_seen(struct xs_group *group, u64 iova, u64 phys, u32 pages)
+{
+	u64 rest = (u64)(pages - 1) << PAGE_SHIFT;
+
+	return iommu_iova_to_phys(group->domain, iova) == phys &&
+	       iommu_iova_to_phys(group->domain, iova + rest) == phys + rest;
+}
+
+/* Write entries of a block, the first ones or any; false: nothing is written. */
+static bool try_entries(struct xs_group *group, void **entries, u64 iova,
+			u64 phys, u32 pages, u32 prot)
+{
+	u64 bits = READ_ONCE(group->tables.bits[xs_tables_kind(prot)]);
+	void *known = READ_ONCE(*entries);
+
+	if (!known || !bits)
+		return false;
+	xs_entries_write(&group->tables, entry_of(known, iova), phys | bits,
+			 pages);
+	if (xs_entries_are_tried(known) && !xs_debug_on())
+		return true;
+	if (!is_seen(group, iova, phys, pages)) {
+		xs_entries_write(&group->tables, entry_of(known, iova), 0,
+				 pages);
+		end_direct(group, "its driver does not see what was written");
+		return false;
+	}
+	WRITE_ONCE(*entries, (void *)((unsigned long)known | XS_ENTRIES_TRIED));
+	return true;
+}
+
+/* With debug=1, each time. */
+static noinline void check_seen(struct xs_group *group, u64 iova, u64 phys,
+				u32 pages)
+{
+	for (u32 i = 0; i < pages; i++, iova += PAGE_SIZE, phys += PAGE_SIZE)
+		if (WARN_ONCE(!is_seen(group, iova, phys, 1),
+			      "xsmmu: an entry that was written is not there\n"))
+			end_direct(group, "an entry that was written is not there");
+}
+
+/* False: not in place, or there is more to it. */
+static __always_inline bool map_direct(struct xs_group *group, void **entries,
+				       u64 iova, u64 phys, u32 pages, u32 prot)
+{
+	bool one = __builtin_constant_p(pages) && pages == 1;
+	void *known = one || entries ? READ_ONCE(*entries) : NULL;
+	u64 bits;
+
+	if (!xs_entries_are_tried(known))
+		return false;
+	bits = READ_ONCE(group->tables.only[xs_tables_kind(prot)]);
+	if (unlikely(!bits))
+		return false;
+	xs_entries_write(&group->tables, entry_of(known, iova), phys | bits,
+			 pages);
+	if (xs_debug_on())
+		check_seen(group, iova, phys, pages);
+	return true;
+}
+
+/* The tries of a block that is known, or the driver's own operation, to learn of. */
+static int map_and_learn(struct xs_group *group, void **entries, u64 iova,
+			 u64 phys, u32 pages, u32 prot)
+{
+	struct iommu_domain *domain = group->domain;
+	bool learns = entries && READ_ONCE(group->tables.on);
+	int error;
+
+	if (learns && try_entries(group, entries, iova, phys, pages, prot))
+		return 0;
+	error = map_table(group, xs_domain_is_generic(domain),
+			  domain->ops->map_pages, iova, phys, pages, prot);
+	if (!error && learns)
+		learn_entries(group, entries, iova, phys, prot);
+	return error;
+}
+
+/* The map-side sync of what is mapped; if it fails that is undone. */
+static noinline int sync_mapped(struct xs_group *group, u64 iova, u32 pages,
+				u32 prot)
+{
+	int error = 0;
+
+	if (!(prot & XS_MAP_UNSYNCED))
+		error = sync_maps(group, iova, pages);
+	if (error)
+		iommu_unmap(group->domain, iova, (size_t)pages << PAGE_SHIFT);
+	return error;
+}
+
 /*
- * Map, then the map-side sync. Not by iommu_map(): that may map large pages,
- * for which VT-d frees emptied tables and sends commands that nobody counts.
+ * Map, and what else there is to it. Not by iommu_map(), if that can be: it may map
+ * large pages, for which VT-d frees emptied tables and sends commands that nobody counts.
  */
-static noinline int map_synced(struct xs_group *group, u64 iova, u64 phys,
-			       u32 pages, u32 prot)
+static noinline int map_any(struct xs_group *group, void **entries, u64 iova,
+			    u64 phys, u32 pages, u32 prot)
 {
 	struct iommu_domain *domain = group->domain;
 	size_t bytes = (size_t)pages << PAGE_SHIFT;
@@ -164,29 +310,53 @@ static noinline int map_synced(struct xs_group *group, u64 iova, u64 phys,
 
 	if (unlikely(READ_ONCE(group->leaves)))
 		return -ENODEV;
-	if (!group->syncs_maps)
-		return iommu_map(domain, iova, phys, bytes, prot, GFP_ATOMIC);
-	error = map_table(group, xs_domain_is_generic(domain),
-			  domain->ops->map_pages, iova, phys, pages,
-			  prot & ~XS_MAP_UNSYNCED);
-	if (error || prot & XS_MAP_UNSYNCED)
+	if (!group->is_known)
+		return iommu_map(domain, iova, phys, bytes,
+				 prot & ~XS_MAP_UNSYNCED, GFP_ATOMIC);
+	error = map_and_learn(group, entries, iova, phys, pages,
+			      prot & ~XS_MAP_UNSYNCED);
+	if (error || !group->syncs_maps)
 		return error;
-	error = sync_maps(group, iova, pages);
-	if (error)
-		iommu_unmap(domain, iova, bytes);
-	return error;
+	return sync_mapped(group, iova, pages, prot);
 }
 
-static __always_inline int world_map(void *world, u64 iova, u64 phys, u32 pages,
-				     u32 prot)
+static __always_inline int world_map(void *world, void **entries, u64 iova,
+				     u64 phys, u32 pages, u32 prot)
 {
 	struct xs_group *group = world;
-	bool generic = xs_have_generic_pt() && group->generic;
+	bool generic = xs_have_generic_pt() && group->maps_generic;
 	xs_map_pages_t map_pages = group->map_pages;
 
+	if (map_direct(group, entries, iova, phys, pages, prot))
+		return 0;
 	if (unlikely(!generic && !map_pages))
-		return map_synced(group, iova, phys, pages, prot);
+		return map_any(group, entries, iova, phys, pages, prot);
 	return map_table(group, generic, map_pages, iova, phys, pages, prot);
+}
+
+/*
+ * Clear entries of whole mappings, none of more than a block: as many, from the first
+ * page on, as are of blocks that are known. Not all of a table, which the driver frees.
+ */
+static noinline u64 remove_direct(struct xs_group *group, u64 iova, u64 pages)
+{
+	u64 at = iova, end = iova + (pages << PAGE_SHIFT);
+
+	if (pages >= XS_TABLE_ENTRIES)
+		return 0;
+	while (at < end) {
+		u64 stop = min(end, (at | (XS_BLOCK_BYTES - 1)) + 1);
+		struct xs_block *block = xs_space_block(&group->engine.space,
+							at >> PAGE_SHIFT);
+		void *known = block ? READ_ONCE(block->entries) : NULL;
+
+		if (!xs_entries_are_tried(known))
+			break;
+		xs_entries_write(&group->tables, entry_of(known, at), 0,
+				 (stop - at) >> PAGE_SHIFT);
+		at = stop;
+	}
+	return (at - iova) >> PAGE_SHIFT;
 }
 
 /*
@@ -254,6 +424,12 @@ static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 		     atomic_read(&group->partial))) {
 		remove_partial(group, gather, iova, pages);
 		return;
+	}
+	if (READ_ONCE(group->tables.on)) {
+		u64 gone = remove_direct(group, iova, pages);
+
+		iova += gone << PAGE_SHIFT;
+		pages -= gone;
 	}
 	while (pages) {
 		u64 gone = remove_some(group, gather, iova, pages) >>
@@ -636,21 +812,80 @@ static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 			group->range_max_lg2 = 0;
 	}
 	group->is_vtd = cap && !generic && ops->map_pages;
+	group->is_known = generic || ops->map_pages;
 	group->generic = !needs_sync && generic;
-	group->map_pages = needs_sync ? NULL : ops->map_pages;
 	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
-	group->syncs_maps = needs_sync && (generic || ops->map_pages);
+	group->syncs_maps = needs_sync && group->is_known;
+	choose_maps(group);
+}
+
+#define VTD_ECAP_C(ecap)	((ecap) & 1)
+
+/* NULL, and @tables knows the page table of @dev, or why not. */
+static const char *find_tables(struct xs_root *root, struct device *dev)
+{
+	u64 registers = 0, ecap = 0;
+
+	if (!read_iommu_attribute(dev, "intel-iommu", "ecap", &ecap) ||
+	    !read_iommu_attribute(dev, "intel-iommu", "address", &registers))
+		return "its IOMMU is none whose page tables we know";
+	root->flushes = !VTD_ECAP_C(ecap);
+	return xs_root_find(root, dev, registers);
+}
+
+const char *xs_world_check_tables(struct device *dev)
+{
+	struct xs_root root;
+
+	return find_tables(&root, dev);
+}
+
+/* Nothing is known of any block. */
+static void begin_direct(struct xs_group *group, struct device *dev)
+{
+	const char *why = "its domain is of another kind";
+
+	if (!group->direct)
+		return;
+	if (group->is_known)
+		why = find_tables(&group->tables.root, dev);
+	if (why)
+		pr_warn("%s: page tables are not written in place: %s\n",
+			group->name, why);
+	WRITE_ONCE(group->tables.on, !why);
+	choose_maps(group);
+}
+
+/*
+ * Nothing is written in place any more, and nothing known of any block. Who learns is
+ * waited for, and then who writes.
+ */
+static void stop_direct(struct xs_group *group)
+{
+	WRITE_ONCE(group->tables.on, false);
+	xs_tables_forget(&group->tables);
+	choose_maps(group);
+	world_quiesce(group);
+	xs_space_forget(&group->engine.space);
+	world_quiesce(group);
+}
+
+void xs_world_set_tables(struct xs_group *group, struct device *dev)
+{
+	stop_direct(group);
+	if (!READ_ONCE(group->leaves))
+		begin_direct(group, dev);
 }
 
 /* From here on, by the IOMMU core's own calls, whatever the domain is. */
 static void forget_iommu(struct xs_group *group)
 {
 	group->is_vtd = false;
+	group->is_known = false;
 	group->generic = false;
-	group->map_pages = NULL;
 	group->unmap_pages = NULL;
 	group->syncs_maps = false;
-	world_quiesce(group);
+	stop_direct(group);
 }
 
 /* The engine's calls go to @domain from the return on. */
@@ -730,6 +965,7 @@ void xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 	move(group, domain);
 	group->leaves = false;
 	probe_iommu(group, domain, dev);
+	begin_direct(group, dev);
 }
 
 int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
@@ -763,7 +999,9 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 	strscpy(group->name, dev_name(dev), sizeof(group->name));
 	spin_lock_init(&group->leaving);
 	group->domain = domain;
+	group->tables.on = false;
 	probe_iommu(group, domain, dev);
+	begin_direct(group, dev);
 	return 0;
 }
 

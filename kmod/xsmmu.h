@@ -37,6 +37,8 @@
 
 #include <xsmmu/engine.h>
 
+#include "tables/tables.h"
+
 #undef pr_fmt
 #define pr_fmt(fmt) "xsmmu: " fmt
 
@@ -72,6 +74,7 @@ struct xs_group_syncs {
  * @list, @running: in xs_groups; in xs_running, while it has an engine
  * @policy:	chosen, NULL for none
  * @tuning:	the operator's, valid with @policy
+ * @direct:	chosen: entries of the page table are written in place
  * @chosen:	0: not by the operator; else the how-manieth of their choices it is
  * @clean:	the kernel's own path has nothing mapped below 4 GiB, as no driver has
  *		used it since that was looked at
@@ -88,12 +91,14 @@ struct xs_group_syncs {
  * @active:	maps were counted
  * @strayed:	a call that was ignored has been warned of
  * @leaving:	of remove_partial()
- * @map_pages:	the domain's own, where maps need no sync; NULL where they do
+ * @is_known:	the domain's own operations are called
+ * @map_pages, @maps_generic: by which, if that is all that a map needs
  * @unmap_pages: the domain's own, for what was mapped as single pages
  * @leaves:	it is about to linger, or to be given back: maps fail
  * @partial:	calls at work that remove what may not be mapped in part, and one
  *		more once it has @lingered
  * @generic:	maps need no sync and the domain has generic page tables
+ * @tables:	what is written in place
  * @is_vtd:	the page tables are VT-d's own: an unmap of nothing frees empty ones, and
  *		one of any pages is a single call
  * @range_max_lg2: log2 of the largest page-selective command, in pages
@@ -112,6 +117,7 @@ struct xs_group {
 	struct iommu_group *iommu_group;
 	const struct xs_policy *policy;
 	struct xs_tuning tuning;
+	bool direct;
 	u64 chosen;
 	bool clean;
 	struct list_head devices;
@@ -121,6 +127,9 @@ struct xs_group {
 	const struct xs_front *front;
 	struct iommu_domain *domain;
 	struct iommu_domain_geometry geometry;
+	struct xs_tables tables;
+	bool is_known;
+	bool maps_generic;
 	xs_map_pages_t map_pages;
 	size_t (*unmap_pages)(struct iommu_domain *domain, unsigned long iova,
 			      size_t page_bytes, size_t pages,
@@ -234,10 +243,11 @@ struct xs_address {
 	u8 devfn;
 };
 
-/* @policy: NULL for none; @tuning: valid with a policy */
+/* @policy: NULL for none; @tuning, @direct: valid with a policy */
 struct xs_choice {
 	const struct xs_policy *policy;
 	struct xs_tuning tuning;
+	bool direct;
 };
 
 /*
@@ -254,6 +264,7 @@ int xs_group_check(struct xs_group *group);
 void xs_group_be_strict(struct xs_group *group);
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
+int xs_group_choose_tables(struct xs_group *group, bool direct);
 bool xs_choice_is_allowed(const struct xs_policy *policy);
 bool xs_tuning_is_valid(const struct xs_tuning *tuning);
 bool xs_address_is(const struct xs_address *address, struct pci_dev *pdev);
@@ -321,6 +332,10 @@ void xs_debug_forget(struct device *dev);
  * range. What a map of many parts has left when one failed is undone by
  * xs_world_unmap_partial().
  *
+ * xs_world_check_tables(): NULL if entries for @dev can be written in place, or why not;
+ * xs_world_set_tables(): they are from the return on, or are not, as the group's choice
+ * is, of one with an engine. Both may sleep.
+ *
  * xs_world_srcu is for calls that are not in the engine's own sections, since they may
  * take long, for those of several steps, and for what follows a free: neither a group
  * nor its domain goes before.
@@ -334,6 +349,8 @@ void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_trim(struct work_struct *work);
 const char *xs_world_check(struct device *dev);
+const char *xs_world_check_tables(struct device *dev);
+void xs_world_set_tables(struct xs_group *group, struct device *dev);
 int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 		  struct device *dev);
 void xs_world_enter(struct xs_group *group, struct iommu_domain *domain,

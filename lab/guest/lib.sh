@@ -77,7 +77,7 @@ stats_json() {
 		return
 	fi
 	printf '{"now_ns":%s' "$(clock_now)"
-	for name in policy level state max_window_us; do
+	for name in policy tables level state max_window_us; do
 		read -r value <"$folder/$name" && printf ',"%s":"%s"' "$name" "$value"
 	done
 	printf ',"stats":{'
@@ -138,9 +138,12 @@ device_bind() {
 	echo "$1" >"/sys/bus/pci/drivers/$2/bind" || fail "$1: bind to $2 failed"
 }
 
-# policy_set POLICY BDF...: kernel baselines through the group's type, ours through the module; nothing may be bound.
+# policy_set POLICY BDF...: kernel baselines through the group's type, ours through the module, with entries written in
+# place if its name ends in -direct; nothing may be bound.
 policy_set() {
-	policy=$1
+	policy=${1%-direct}
+	tables=kernel
+	[ "$policy" = "$1" ] || tables=direct
 	shift
 	case $policy in
 	passthrough) type=identity ;;
@@ -167,6 +170,7 @@ policy_set() {
 		[ -e "$file" ] || fail "$bdf: the xsmmu module offers no policy"
 		echo "$policy" >"$file" || fail "$bdf: policy $policy refused"
 		grep -q "\\[$policy\\]" "$file" || fail "$bdf: policy is $(cat "$file"), not $policy"
+		echo "$tables" >"${file%/*}/tables" || fail "$bdf: tables $tables refused"
 	done
 }
 

@@ -27,12 +27,21 @@ BASELINES = ("passthrough", "kernel-strict", "kernel-lazy")
 OURS = ("strict", "lazy", "fands", "xsmmu", "fused")
 """Policies of the module."""
 
-POLICIES = (*BASELINES, *OURS)
+_DIRECT = "-direct"
+
+POLICIES = (*BASELINES, *OURS, *(policy + _DIRECT for policy in OURS))
+"""What runs are under; the last ones are policies of the module with its `tables` written in place."""
 
 DRIVERS = ("unmodified", "batch-aware")
 """Kinds of drivers; a batch-aware one syncs its unmaps itself (include/xsmmu/dma.h)."""
 
 Argument = str | int
+
+
+def own_policy(policy: str) -> str | None:
+    """The module's policy that runs under this are under; None for the kernel's own modes."""
+    name = policy.removesuffix(_DIRECT)
+    return name if name in OURS else None
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,8 @@ class Workload:
 
     def has(self, policy: str) -> bool:
         """Whether it is run under this policy."""
-        return (policy in OURS or not self.ours_only) and policy in (self.policies or POLICIES)
+        own = own_policy(policy)
+        return (own is not None or not self.ours_only) and (own or policy) in (self.policies or POLICIES)
 
     @property
     def full_name(self) -> str:
@@ -83,7 +93,7 @@ class Workload:
 
     def arguments_under(self, policy: str) -> dict[str, Argument]:
         """All arguments of a run."""
-        return {**self.arguments, **self.by_policy.get(policy, {})}
+        return {**self.arguments, **self.by_policy.get(own_policy(policy) or policy, {})}
 
 
 @dataclass(frozen=True)
@@ -112,7 +122,12 @@ class Run:
     @property
     def ours(self) -> bool:
         """True where the module's counters must agree with the oracle."""
-        return self.policy in OURS
+        return own_policy(self.policy) is not None
+
+    @property
+    def direct(self) -> bool:
+        """True where page tables must have been written in place to the end."""
+        return self.policy.endswith(_DIRECT)
 
 
 @dataclass(frozen=True)
@@ -227,7 +242,7 @@ def plans(policies: Sequence[str], workloads: Sequence[Workload]) -> list[Plan]:
         script = [each.start for each in needs if each.start]
         for devices, driver in dict.fromkeys((each.devices, each.driver) for each in mine):
             session_workloads = [each for each in mine if (each.devices, each.driver) == (devices, driver)]
-            used = [each for each in policies if any(each in (work.policies or policies) for work in session_workloads)]
+            used = [policy for policy in policies if any(work.has(policy) for work in session_workloads)]
             for index, policy in enumerate(used):
                 session, script_part = _session(next_id, policy, devices, session_workloads, warm=index == 0)
                 next_id += len(session)

@@ -87,6 +87,9 @@ def _check_ours(measured: Measured) -> None:
     state, maps = measured.record["after"]["state"], measured.record["after"]["stats"]["maps"]
     if state != "active" or maps == 0:
         raise GuestError(f"{measured.name}: the module says '{state}' after {maps} maps, so the policy was not in use")
+    wanted = "kernel [direct]" if measured.run.direct else "[kernel] direct"
+    if measured.record["after"]["tables"] != wanted:
+        raise GuestError(f"{measured.name}: the module's tables are '{measured.record['after']['tables']}'")
     ours = Counts(measured.moved("inv_page"), measured.moved("inv_domain"), measured.moved("inv_global"))
     oracle.compare(measured.name, ours + measured.beside, measured.counts)
     _check_map_side(measured)

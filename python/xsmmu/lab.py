@@ -22,7 +22,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from xsmmu import build, claims, drivers, experiment, figures, host, initramfs, kernels, report, results, root
 from xsmmu.errors import LabError
-from xsmmu.experiment import OURS, Plan, Run
+from xsmmu.experiment import OURS, Plan, Run, own_policy
 from xsmmu.figures import Measured
 from xsmmu.guest import Boot, Guest, Record, first_error, kvm_works
 from xsmmu.kernels import Kernel
@@ -89,7 +89,7 @@ def run(options: Options, console: Console) -> Path:
 
 def modules(the_root: Root, kernel: Kernel, policies: Sequence[str] = OURS) -> list[Path]:
     """Our modules for the guest: the lab's, and before it xsmmu itself where one of its policies is asked for."""
-    made = build.module(the_root, kernel) if set(policies) & set(OURS) else []
+    made = build.module(the_root, kernel) if any(own_policy(policy) for policy in policies) else []
     return [*made, *build.module(the_root, kernel, make_dir=LAB_MODULE[0], outputs=(LAB_MODULE[1],), calls_xsmmu=True)]
 
 

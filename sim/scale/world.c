@@ -32,9 +32,10 @@ static void touch_entries(u64 page, u64 pages)
 		tally_write(map_at(&table_lines, at), LINE_TABLE, 0);
 }
 
-static int world_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
+static int world_map(void *world, void **entries, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	(void)world;
+	(void)entries;
 	(void)phys;
 	(void)prot;
 	if (tally_on)

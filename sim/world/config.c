@@ -49,6 +49,7 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 			[FAULT_STRAY] = 20,
 			[FAULT_FREED_EARLY] = 64,
 			[FAULT_TWICE] = 20,
+			[FAULT_TABLES] = 50,
 		},
 	};
 
@@ -191,6 +192,14 @@ static void narrow(struct sim_config *config)
 	config->low = 0;
 }
 
+/* Entries are written in place: tables of the size that is the engine's own (sync.c). */
+static void draw_direct(struct sim_config *config)
+{
+	config->direct = !draw(3);
+	if (config->direct)
+		config->table_lg2 = 9;
+}
+
 struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 {
 	struct sim_config config = { 0 };
@@ -222,6 +231,7 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 		widen(&config);
 	else if (!draw(4))
 		narrow(&config);
+	draw_direct(&config);
 	return config;
 }
 
@@ -245,6 +255,7 @@ const char *sim_fault_name(enum sim_fault fault)
 		[FAULT_STRAY] = "stray unmap",
 		[FAULT_FREED_EARLY] = "freed before unmap",
 		[FAULT_TWICE] = "unmapped twice",
+		[FAULT_TABLES] = "change of tables",
 	};
 
 	return names[fault];

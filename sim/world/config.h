@@ -97,6 +97,8 @@ enum sim_fault {
 	 * what its reset cancels. One of the two gets it.
 	 */
 	FAULT_TWICE,
+	/* An operator has entries written in place, or by the IOMMU driver, under traffic. */
+	FAULT_TABLES,
 	FAULT_COUNT
 };
 
@@ -131,6 +133,7 @@ enum sim_step {
  * @table_lg2, @directory_lg2: entries of a last page-table page, and of one above
  * @first_stage: its entries cannot say "write only"
  * @caching:	the IOTLB caches what is not there too, so each map needs a sync
+ * @direct:	entries are written in place, where the table is known
  * @iotlb, @walk, @device_tlb: entries of the caches, powers of two
  * @devices, @ats: how many, and how many of them have a TLB
  * @queue:	entries of the invalidation queue
@@ -162,6 +165,7 @@ struct sim_config {
 	u32 directory_lg2;
 	bool first_stage;
 	bool caching;
+	bool direct;
 	u32 iotlb;
 	u32 walk;
 	u32 device_tlb;

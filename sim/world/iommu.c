@@ -21,10 +21,84 @@ static struct sim_sync *asked_now(void)
 	return &asked[sim_cpu_now()][sim_me->interrupted];
 }
 
-static int iommu_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
+static void gather_init(xs_gather_t *gather)
+{
+	gather->first_page = 0;
+	gather->first_table = 0;
+	gather->ready = true;
+}
+
+/* Free the tables in the way of a map of many, and what is cached of them, as VT-d does. */
+static void make_way(u32 page, u32 pages)
+{
+	u32 span = 1u << sim.config.table_lg2, at;
+
+	while ((at = table_in_the_way(page, pages))) {
+		struct xs_range range = { at, span };
+		xs_gather_t gather;
+
+		gather_init(&gather);
+		table_remove(&gather, at, span);
+		queue_flush(&range, false);
+		table_free(&gather);
+	}
+}
+
+/* ---- entries that are written in place ---- */
+
+/* What the engine keeps for us: the last table of the block's pages. */
+static u32 known_table(void *const *entries)
+{
+	return entries ? (u32)(size_t)xs_load(entries) : 0;
+}
+
+static void learn_table(void **entries, u32 page)
+{
+	if (entries && sim.direct)
+		xs_store(entries, (void *)(size_t)table_last(table_directory(page), page));
+}
+
+static void tell_entries(u32 page, u32 pages, u64 entry)
+{
+	sim_event(EV_ENTRY, sim_cpu_now(), page, pages, entry_memory(entry), entry);
+	sim_point();
+}
+
+static void write_entries(u32 table, u32 page, u32 pages, u64 entry)
+{
+	for (u32 i = 0; i < pages; i++) {
+		table_write(table, page + i, entry);
+		tell_entries(page + i, 1, entry);
+		entry += 1ULL << ENTRY_MEMORY_SHIFT;
+	}
+}
+
+/* Clear entries in place, block by block; returns how many, from the first one on. */
+static u32 clear_entries(u32 page, u32 pages)
+{
+	u32 done = 0;
+
+	/* All of a table is the driver's, which frees it. */
+	while (sim.direct && done < pages && pages < 1u << sim.config.table_lg2) {
+		u32 at = page + done, room = XS_BLOCK_PAGES - at % XS_BLOCK_PAGES;
+		struct xs_block *block = xs_space_block(&sim.engine.space,
+							sim_first_page() + at);
+		u32 table = block ? known_table(&block->entries) : 0;
+
+		if (!table)
+			break;
+		for (u32 end = room < pages - done ? at + room : page + pages; at < end; at++)
+			table_write(table, at, 0);
+		done = at - page;
+	}
+	return done;
+}
+
+static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	u32 page = sim_page_of(iova);
 	struct xs_range range = { page, pages };
+	u32 table = known_table(entries);
 	u64 entry;
 
 	(void)world;
@@ -33,10 +107,15 @@ static int iommu_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
 		sim_fail("exact", "%u pages are mapped at %llx", pages, (unsigned long long)iova);
 	entry = prot | phys >> XS_PAGE_LG2 << ENTRY_MEMORY_SHIFT |
 		(u64)++sim.map_serial << ENTRY_SERIAL_SHIFT;
-	if (table_map(page, pages, entry))
-		return -XS_ENOMEM;
-	sim_event(EV_ENTRY, sim_cpu_now(), page, pages, (u32)(phys >> XS_PAGE_LG2), entry);
-	sim_point();
+	if (table) {
+		write_entries(table, page, pages, entry);
+	} else {
+		make_way(page, pages);
+		if (table_map(page, pages, entry))
+			return -XS_ENOMEM;
+		tell_entries(page, pages, entry);
+		learn_table(entries, page);
+	}
 	if (sim.config.caching)
 		queue_flush(&range, true);
 	return 0;
@@ -44,7 +123,7 @@ static int iommu_map(void *world, u64 iova, u64 phys, u32 pages, u32 prot)
 
 static void iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
-	u32 page = sim_page_of(iova);
+	u32 page = sim_page_of(iova), cleared;
 
 	(void)world;
 	sim_point();
@@ -52,8 +131,9 @@ static void iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 		sim_fail("exact", "%u pages are removed at %llx", (u32)pages,
 			 (unsigned long long)iova);
 	sim_event(EV_REMOVED, sim_cpu_now(), page, (u32)pages, 0, 0);
+	cleared = clear_entries(page, (u32)pages);
 	sim_worked((u32)pages);
-	table_remove(gather, page, (u32)pages);
+	table_remove(gather, page + cleared, (u32)pages - cleared);
 	runs[page].next = gather->first_page;
 	runs[page].pages = (u32)pages;
 	gather->first_page = page;
@@ -136,13 +216,6 @@ static void iommu_invalidate(void *world, xs_gather_t *gather, const struct xs_r
 	table_free(gather);
 	gather->ready = false;
 	sim_point();
-}
-
-static void gather_init(xs_gather_t *gather)
-{
-	gather->first_page = 0;
-	gather->first_table = 0;
-	gather->ready = true;
 }
 
 /*

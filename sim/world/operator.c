@@ -109,6 +109,23 @@ static void change_policy(void)
 	sim.setting = false;
 }
 
+static void change_tables(void)
+{
+	if (!sim.config.direct || sim.forgetting)
+		return;
+	if (!sim.direct) {
+		sim.direct = true;
+		return;
+	}
+	sim.forgetting = true;
+	sim.direct = false;
+	/* Who learns, and then who writes, as before. */
+	cpus_quiesce(NULL);
+	xs_space_forget(&sim.engine.space);
+	cpus_quiesce(NULL);
+	sim.forgetting = false;
+}
+
 void operator_retire(u32 cpu)
 {
 	sync_begin(CALL_RETIRE, cpu, XS_SYNC_DRAIN);
@@ -163,6 +180,8 @@ static void go_wrong(void)
 		driver_stray();
 	else if (sim_fault(FAULT_TWICE))
 		driver_unmap_twice();
+	else if (sim_fault(FAULT_TABLES))
+		change_tables();
 }
 
 /* ---- readers ---- */

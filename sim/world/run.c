@@ -63,6 +63,7 @@ void sim_run(const struct sim_config *config, const struct sim_run *run)
 {
 	memset(&sim, 0, sizeof(sim));
 	sim.config = *config;
+	sim.direct = config->direct;
 	sim.now_ns = 1000000;
 	sim.next_timer_ns = ~0ULL;
 	traced = run->traced;

@@ -127,12 +127,37 @@ static u32 need_last(u32 page)
 	return (u32)*last;
 }
 
+/* The table is in no use: what is written there nobody knows of. */
+static bool is_gone(u32 last, u32 page)
+{
+	return last_of(page) != last;
+}
+
+void table_write(u32 last, u32 page, u64 entry)
+{
+	if (is_gone(last, page))
+		sim_fail("tables", "IOVA page %u is written to a page-table page that has gone", page);
+	*slot(last, page) = entry;
+}
+
 /* Pages from @page on that are in its last table, at most @pages. */
 static u32 pages_here(u32 page, u32 pages)
 {
 	u32 room = (1u << sim.config.table_lg2) - (page & ((1u << sim.config.table_lg2) - 1));
 
 	return pages < room ? pages : room;
+}
+
+/* A row of all of a table's pages is one large entry, in whose way the table is. */
+u32 table_in_the_way(u32 page, u32 pages)
+{
+	u32 span = 1u << sim.config.table_lg2;
+	u32 first = (page + span - 1) & ~(span - 1);
+
+	for (; first + span <= page + pages; first += span)
+		if (last_of(first))
+			return first;
+	return 0;
 }
 
 int table_map(u32 page, u32 pages, u64 entry)

@@ -46,7 +46,7 @@ static u32 page_of(u64 iova)
 	return (u32)page;
 }
 
-static int world_map(void *unused, u64 iova, u64 phys, u32 pages, u32 prot)
+static int world_map(void *unused, void **entries, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	u32 page = page_of(iova), behind = (u32)(phys >> XS_PAGE_LG2);
 

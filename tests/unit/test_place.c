@@ -468,6 +468,53 @@ static void withheld(void)
 	world_end(world);
 }
 
+/*
+ * What the world knows of a block is forgotten when it comes back: a large mapping
+ * may be there next, and frees its page-table page.
+ */
+static void entries(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 17, 1, 0);
+	struct mapping large = { .pages = TABLE_PAGES, .prot = PROT_READ_ };
+	u32 count = 0;
+
+	for (u32 round = 0; round < 2; round++) {
+		while (count < 15 * XS_BLOCK_PAGES)
+			many[count++] = map(world, 1, LAST);
+		CHECK(xs_load(&block_at(world, many[600].iova)->entries));
+		while (count)
+			driver_unmap(world, &many[--count], false);
+		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		xs_engine_retire_cpu(&world->engine, 0);
+		CHECK(!xs_load(&block_at(world, many[600].iova)->entries));
+		CHECK(driver_map(world, &large, LAST));
+		driver_unmap(world, &large, false);
+	}
+	world_end(world);
+}
+
+/* The world may ask for it to be forgotten at any time, and learns it anew. */
+static void entries_forgotten(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 64, 1,
+				    LOW - 20 * XS_BLOCK_BYTES);
+	u32 count = 0;
+
+	for (u32 round = 0; round < 2; round++) {
+		while (count < (round + 1) * 20 * XS_BLOCK_PAGES)
+			many[count++] = map(world, 1, LAST);
+		for (u32 i = 0; i < count; i += XS_BLOCK_PAGES)
+			CHECK(xs_load(&block_at(world, many[i].iova)->entries) ||
+			      i < round * 20 * XS_BLOCK_PAGES);
+		xs_space_forget(&world->engine.space);
+		for (u32 i = 0; i < count; i++)
+			CHECK(!xs_load(&block_at(world, many[i].iova)->entries));
+	}
+	while (count)
+		driver_unmap(world, &many[--count], false);
+	world_end(world);
+}
+
 /* Blocks that came back in any order are handed out in theirs, for few commands. */
 static void in_order(void)
 {
@@ -1122,6 +1169,8 @@ const struct test place_tests[] = {
 	{ "place_reclaims", reclaims },
 	{ "place_own_batch", own_batch },
 	{ "place_claimed", claimed },
+	{ "place_entries", entries },
+	{ "place_entries_forgotten", entries_forgotten },
 	{ "place_withheld", withheld },
 	{ "place_in_order", in_order },
 	{ "place_low_limit", low_limit },

@@ -217,7 +217,66 @@ static bool is_in_section(const struct world *world, u64 iova)
 	return !block || !block->small;
 }
 
-static int world_map(void *opaque, u64 iova, u64 phys, u32 pages, u32 prot)
+/* ---- page-table pages ---- */
+
+static u64 table_of(const struct world *world, u64 page)
+{
+	return (world->first_page + page) / TABLE_PAGES -
+	       world->first_page / TABLE_PAGES;
+}
+
+/* What is known of the table of a page as long as it is in use; not 0. */
+static void *token_of(const struct world *world, u64 page)
+{
+	u64 table = table_of(world, page);
+
+	return (void *)(size_t)((table + 1) << 32 |
+				(u32)get(&world->table[table]));
+}
+
+/* Tables that are only about these pages go. */
+static void lose_tables(struct world *world, u64 page, u64 pages)
+{
+	u64 at = page + -(world->first_page + page) % TABLE_PAGES;
+
+	for (; at + TABLE_PAGES <= page + pages; at += TABLE_PAGES)
+		add(&world->table[table_of(world, at)], 1);
+}
+
+/* Is what the engine has kept of the block still true? */
+static void check_entries(struct world *world, void **entries, u64 iova,
+			  u32 pages)
+{
+	struct xs_block *block;
+	u64 page = page_of(world, iova);
+	void *known;
+
+	if (!entries) {
+		lose_tables(world, page, pages);
+		return;
+	}
+	block = xs_space_block(&world->engine.space, iova >> XS_PAGE_LG2);
+	CHECK(entries == &block->entries && block->small);
+	known = xs_load(entries);
+	CHECK(!known || known == token_of(world, page));
+	xs_store(entries, token_of(world, page));
+}
+
+/* The same of what is removed; of what is larger than a block nothing is kept. */
+static void check_removed_entries(struct world *world, u64 page, u64 pages)
+{
+	for (u64 end = page + pages; page < end; page += XS_BLOCK_PAGES) {
+		const struct xs_block *block =
+			xs_space_block(&world->engine.space,
+				       world->first_page + page);
+
+		if (block && xs_load(&block->entries))
+			CHECK(xs_load(&block->entries) == token_of(world, page));
+	}
+}
+
+static int world_map(void *opaque, void **entries, u64 iova, u64 phys, u32 pages,
+		     u32 prot)
 {
 	struct world *world = opaque;
 
@@ -226,6 +285,7 @@ static int world_map(void *opaque, u64 iova, u64 phys, u32 pages, u32 prot)
 	CHECK(iova % XS_PAGE_BYTES == 0 && phys % XS_PAGE_BYTES == 0 && pages);
 	if (get(&world->maps_fail) || fails_now(&world->map_fails_in))
 		return -XS_ENOMEM;
+	check_entries(world, entries, iova, pages);
 	for (u32 i = 0; i < pages; i++)
 		if (!map_page(world, page_of(world, iova + phys_of(i)),
 			      (phys >> XS_PAGE_LG2) + i, prot))
@@ -233,9 +293,6 @@ static int world_map(void *opaque, u64 iova, u64 phys, u32 pages, u32 prot)
 	test_point();
 	return 0;
 }
-
-/* The pages of a page table of the lowest level. */
-#define TABLE_PAGES	512
 
 static u64 serial_at(const struct world *world, u64 page)
 {
@@ -284,6 +341,8 @@ static void world_remove(void *opaque, xs_gather_t *gather, u64 iova, u64 pages)
 	    !CHECK(page + pages <= world->end_page))
 		return;
 	check_removal(world, page, pages);
+	check_removed_entries(world, page, pages);
+	lose_tables(world, page, pages);
 	for (u64 end = page + pages; page < end; page++)
 		remove_page(world, gather, page);
 	gather->removals++;
@@ -458,6 +517,7 @@ static void world_prune(void *opaque, u64 iova, u64 pages)
 	test_point();
 	for (u64 page = first; page < end; page++)
 		CHECK(!get(&world->word[page]));
+	lose_tables(world, first, end - first);
 	test_point();
 	put(&world->pruning, 0);
 	add(&world->pruned, pages);

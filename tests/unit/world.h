@@ -13,6 +13,8 @@
  *   - invalidate: the ranges cover all that the gather saw removed
  *   - a page that goes back to its allocator: no word promised to be held
  *     refers to it
+ *   - map: what the world keeps in a block is its own, and of a page-table page that
+ *     is in use still: one goes by a map or a removal of all of it, or a prune
  *   - prune: nothing is mapped there, or stale, and none of it can be handed out
  *   - alloc and free: the sizes agree, nothing stays behind
  *   - a change of policy: what was unmapped before it is unreachable after it, and
@@ -31,6 +33,8 @@
 #define WORLD_BLOCKS_MAX	640
 #define WORLD_PAGES_MAX		(WORLD_BLOCKS_MAX * XS_BLOCK_PAGES)
 #define WORLD_MEMORY_PAGES	16384
+
+#define TABLE_PAGES		512	/* of a page-table page of the lowest level */
 
 #define PROT_READ_		1u
 #define PROT_WRITE_		2u
@@ -127,6 +131,7 @@ struct world {
 	u64 left[WORLD_PAGES_MAX];
 	u64 before[WORLD_PAGES_MAX];
 	u32 tag[WORLD_PAGES_MAX];
+	u64 table[WORLD_PAGES_MAX / TABLE_PAGES + 1];	/* a number for each use of it */
 
 	struct memory memory[WORLD_MEMORY_PAGES];
 };

@@ -81,6 +81,9 @@ u64 xs_space_take_run(struct xs_space *space, u32 pages, u64 last);
 bool xs_space_claim_run(struct xs_space *space, u64 iova, u32 pages);
 void xs_space_give_run(struct xs_space *space, u64 iova, u32 pages);
 
+/* What the world knows of all blocks is NULL. It learns no more meanwhile. May sleep. */
+void xs_space_forget(struct xs_space *space);
+
 /* A leaf that nobody can find any more; its blocks count as taken. */
 struct xs_detached {
 	struct xs_leaf *leaf;

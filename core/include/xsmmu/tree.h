@@ -51,8 +51,7 @@ struct xs_shelf;
  * @free:	pages that nobody has and no stale translation is of. Whoever
  *		clears a bit has the page.
  * @joined:	pages that belong to the mapping of the page before
- * @dead:	pages unmapped and not synced, kept where the policy asks when a
- *		block is empty
+ * @entries:	the world's, for those who have a page of it (world.h)
  * @withheld:	pages that are never handed out while the block is taken
  * @slots:	of its pages
  * @iova:	of its first page
@@ -63,6 +62,8 @@ struct xs_shelf;
  * @shelf:	where it is
  * @next, @prev, @listed: in a list there
  * @small:	taken for small mappings; guarded by the space's lock
+ * @dead:	pages unmapped and not synced, kept where the policy asks when a
+ *		block is empty
  * @own:	pages that a driver has in it and has not mapped yet
  * @run_pages:	of the mapping that begins here and has blocks of its own, 0
  *		if none does
@@ -70,7 +71,7 @@ struct xs_shelf;
 struct xs_block {
 	xs_atomic64_t free;
 	xs_atomic64_t joined;
-	xs_atomic64_t dead;
+	void *entries;
 	xs_atomic64_t withheld;
 	xs_slot_t *slots;
 	u64 iova;
@@ -83,6 +84,7 @@ struct xs_block {
 	struct xs_block *prev;
 	xs_atomic64_t listed;
 	bool small;
+	xs_atomic64_t dead;
 	xs_atomic64_t own;
 	xs_atomic64_t run_pages;
 } XS_CACHE_LINE;

@@ -43,8 +43,16 @@ struct xs_world_ops {
 	/*
 	 * Map @pages pages at @iova to @phys. @prot is passed through from the
 	 * caller. Returns 0 or a negative errno; on error nothing is mapped.
+	 *
+	 * @entries: of the block that they are in, NULL if there are more than
+	 * a block has. The world may keep there where the block's entries in
+	 * the page table are. It is NULL again in a block that is taken anew,
+	 * and who calls has a page of the block: so it may be used as long as
+	 * tables are freed only by maps and removals of more pages than a
+	 * block's, and where nothing is mapped.
 	 */
-	int (*map)(void *world, u64 iova, u64 phys, u32 pages, u32 prot);
+	int (*map)(void *world, void **entries, u64 iova, u64 phys, u32 pages,
+		   u32 prot);
 
 	/*
 	 * Remove @pages pages from the page table. No mapping is split: the

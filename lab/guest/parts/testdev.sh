@@ -91,7 +91,7 @@ under_attack() {
 	device_bind $neighbour xsmmu_lab
 	testdev=/sys/kernel/debug/xsmmu_lab/$neighbour
 	# Only where nothing may land is it safe to shoot at memory that is in use again.
-	case $session_kind/$session_policy in
+	case $session_kind/${session_policy%-direct} in
 	batch-aware/lazy) later=0 ;;
 	batch-aware/* | */strict | */kernel-strict) later=1 ;;
 	*) later=0 ;;

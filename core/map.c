@@ -132,7 +132,7 @@ static xs_noinline u64 xs_map_one_any(struct xs_engine *engine, u64 phys,
 /*
  * xs_engine_map() of one page: one of the block that this CPU has open, without its
  * lock. @memory: what the caller knows of it, for xs_memory_ref(). What is rare are
- * tail calls.
+ * tail calls. The caller has entered, as it may know the engine by that only; exits.
  */
 static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 				       xs_memory_t memory, u64 phys, u32 prot,
@@ -141,7 +141,6 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 	struct xs_block *block;
 	u64 free, iova, at;
 
-	xs_enter();
 	block = xs_load(&xs_count_cpu(engine->counts)->open[0]);
 	free = xs_a64_read(&block->free);
 	do {
@@ -207,10 +206,10 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 	const struct xs_policy *policy;
 	u64 iova;
 
+	xs_enter();
 	if (pages == 1)
 		return xs_engine_map_one(engine, xs_memory_at(phys), phys,
 					 prot, last);
-	xs_enter();
 	policy = xs_policy_of(engine);
 	iova = xs_place_many(engine, policy, pages, last);
 	if (iova && !large)

@@ -143,6 +143,7 @@ static int check_group(struct xs_group *group)
 /* Between the kernel's path and ours only while no driver uses either. */
 static int check_unbound(struct xs_device *xdev)
 {
+	xdev->on_kernel_path &= xs_device_has_driver(xdev);
 	if (xs_device_has_driver(xdev))
 		return refuse(xdev, -EBUSY,
 			      "a driver is bound: unbind the drivers of its whole IOMMU group first");
@@ -207,13 +208,13 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 {
 	struct xs_choice choice = { .policy = policy, .direct = group->direct };
-	bool chosen = policy == group->policy && group->chosen;
+	bool theirs = group->policy && group->chosen;
 	struct xs_device *xdev;
 	int error = 0;
 
 	lockdep_assert_held(&xs_mutex);
 	xs_group_end_lingering(group);
-	if (policy && !chosen)
+	if (policy && !theirs)
 		error = check_group(group);
 	if (!error && policy == group->policy) {
 		remember(group);

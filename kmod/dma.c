@@ -69,19 +69,24 @@ static bool is_marked(unsigned long attrs)
 }
 
 /*
- * The engine encloses what it does in a section, but for mappings that are larger
- * than a block, since they may take long: who calls it with such is in one here. Both
- * are waited for before a group's domain, or its engine, goes.
+ * Who looks for a group's engine does so in a section: the engine's own, or, for what
+ * is larger than a block, since that may take long, one of xs_world_srcu. Both are waited
+ * for before a group's domain, or its engine, goes.
  */
 static int section_begin(u32 pages)
 {
-	return pages > XS_BLOCK_PAGES ? srcu_read_lock(&xs_world_srcu) : 0;
+	if (pages > XS_BLOCK_PAGES)
+		return srcu_read_lock(&xs_world_srcu);
+	xs_enter();
+	return 0;
 }
 
 static void section_end(u32 pages, int section)
 {
 	if (pages > XS_BLOCK_PAGES)
 		srcu_read_unlock(&xs_world_srcu, section);
+	else
+		xs_exit();
 }
 
 /* ---- streaming ---- */
@@ -92,9 +97,12 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 {
 	u32 pages = pages_of(phys, size);
 	int section = section_begin(pages);
-	u64 iova = xs_engine_map(&xs_group_of(dev)->engine, phys & PAGE_MASK,
-				 pages, prot, last_of(dev, *dev->dma_mask));
+	struct xs_group *group = xs_group_now(dev);
+	u64 iova = 0;
 
+	if (group)
+		iova = xs_engine_map(&group->engine, phys & PAGE_MASK, pages,
+				     prot, last_of(dev, *dev->dma_mask));
 	section_end(pages, section);
 	if (!iova)
 		return DMA_MAPPING_ERROR;
@@ -106,9 +114,15 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 static u32 map_in_block(struct device *dev, u64 iova, const u64 *phys,
 			u32 count, u32 prot)
 {
-	u32 done = xs_engine_map_in_block(&xs_group_of(dev)->engine, iova, phys,
-					  count, prot);
+	struct xs_group *group;
+	u32 done = 0;
 
+	xs_enter();
+	group = xs_group_now(dev);
+	if (group)
+		done = xs_engine_map_in_block(&group->engine, iova, phys,
+					      count, prot);
+	xs_exit();
 	if (done)
 		trace_map(dev, iova, done);
 	return done;
@@ -123,6 +137,13 @@ static dma_addr_t map_marked(struct device *dev, struct page *page, u32 prot)
 							 DMA_MAPPING_ERROR;
 }
 
+/* The device is not ours any more. Exits. */
+static noinline dma_addr_t map_late(void)
+{
+	xs_exit();
+	return DMA_MAPPING_ERROR;
+}
+
 /*
  * @size bytes at @offset of @page. What is rare is left to map_pages(), with all
  * it needs to know.
@@ -133,6 +154,7 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 					     enum dma_data_direction dir,
 					     unsigned long attrs)
 {
+	const struct dma_map_ops *ops;
 	u64 iova;
 
 	if (is_marked(attrs))
@@ -142,7 +164,12 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 		     trace_map_enabled()))
 		return map_pages(dev, page_to_phys(page) + offset, size,
 				 prot_of(dir, attrs));
-	iova = xs_engine_map_one(&xs_group_of(dev)->engine, page,
+	xs_enter();
+	/* As xs_group_now(). */
+	ops = READ_ONCE(dev->dma_ops);
+	if (unlikely(!xs_is_front(ops)))
+		return map_late();
+	iova = xs_engine_map_one(&xs_front_group(ops)->engine, page,
 				 page_to_phys(page), prots[dir],
 				 *dev->dma_mask);
 	if (unlikely(!iova))
@@ -207,14 +234,16 @@ static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 			   enum dma_data_direction dir, unsigned long attrs)
 {
-	struct xs_group *group = xs_group_of(dev);
 	int section = srcu_read_lock(&xs_world_srcu);
+	struct xs_group *group = xs_group_now(dev);
 	u32 pages = pages_of(phys, size);
-	u64 iova = xs_engine_reserve(&group->engine, pages,
-				     last_of(dev, *dev->dma_mask));
+	u64 iova = 0;
 
-	if (iova && xs_linux_world.map(group, NULL, iova, phys & PAGE_MASK, pages,
-				       prot_of(dir, attrs) | IOMMU_MMIO)) {
+	if (group)
+		iova = xs_engine_reserve(&group->engine, pages,
+					 last_of(dev, *dev->dma_mask));
+	if (iova && xs_linux_world.map(group, NULL, iova, phys & PAGE_MASK,
+				       pages, prot_of(dir, attrs) | IOMMU_MMIO)) {
 		xs_world_unmap_partial(group, iova, pages);
 		iova = 0;
 	}
@@ -391,16 +420,20 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 			u32 pages, u32 prot)
 {
-	struct xs_group *group = xs_group_of(dev);
 	int section = srcu_read_lock(&xs_world_srcu);
-	u64 iova = xs_engine_reserve(&group->engine, pages,
-				     last_of(dev, *dev->dma_mask));
+	struct xs_group *group = xs_group_now(dev);
+	u64 iova = 0;
 
-	prot |= xs_world_map_unsynced(group);
-	if (iova && (sg_fill(dev, sgl, nents, iova, prot, pages) ||
-		     xs_world_sync_maps(group, iova, pages))) {
-		xs_world_unmap_partial(group, iova, pages);
-		iova = 0;
+	if (group)
+		iova = xs_engine_reserve(&group->engine, pages,
+					 last_of(dev, *dev->dma_mask));
+	if (iova) {
+		prot |= xs_world_map_unsynced(group);
+		if (sg_fill(dev, sgl, nents, iova, prot, pages) ||
+		    xs_world_sync_maps(group, iova, pages)) {
+			xs_world_unmap_partial(group, iova, pages);
+			iova = 0;
+		}
 	}
 	srcu_read_unlock(&xs_world_srcu, section);
 	return iova;
@@ -467,9 +500,12 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 			  u32 prot, u64 last)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
-	u64 iova = xs_engine_map(&xs_group_of(dev)->engine, page_to_phys(page),
-				 pages_of(0, size), prot, last);
+	struct xs_group *group = xs_group_now(dev);
+	u64 iova = 0;
 
+	if (group)
+		iova = xs_engine_map(&group->engine, page_to_phys(page),
+				     pages_of(0, size), prot, last);
 	srcu_read_unlock(&xs_world_srcu, section);
 	return iova;
 }
@@ -505,13 +541,14 @@ static void free_each(struct page **pages, u32 count)
 static u64 map_each(struct device *dev, struct page **pages, u32 count,
 		    u32 prot, u64 last)
 {
-	struct xs_group *group = xs_group_of(dev);
 	int section = srcu_read_lock(&xs_world_srcu);
-	u64 iova = xs_engine_reserve(&group->engine, count, last);
+	struct xs_group *group = xs_group_now(dev);
+	u64 iova = group ? xs_engine_reserve(&group->engine, count, last) : 0;
 	int error = iova ? 0 : -ENOMEM;
 	u32 i;
 
-	prot |= xs_world_map_unsynced(group);
+	if (iova)
+		prot |= xs_world_map_unsynced(group);
 	for (i = 0; i < count && !error; i++)
 		error = xs_engine_fill(&group->engine,
 				       iova + ((u64)i << PAGE_SHIFT),

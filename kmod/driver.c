@@ -73,20 +73,32 @@ EXPORT_SYMBOL_GPL(xsmmu_unmap_sg_no_sync);
 
 void xsmmu_sync(struct device *dev)
 {
-	if (!is_taken(dev))
-		return;
-	xs_engine_sync_explicit(&xs_group_of(dev)->engine, may_have_moved());
-	xs_debug_sync(dev);
+	bool everywhere = may_have_moved();
+	struct xs_group *group;
+
+	xs_enter();
+	group = xs_group_now(dev);
+	if (group)
+		xs_engine_sync_explicit(&group->engine, everywhere);
+	xs_exit();
+	if (group)
+		xs_debug_sync(dev);
 }
 EXPORT_SYMBOL_GPL(xsmmu_sync);
 
 /* 0 without a block, as for a device that is not taken over. */
 dma_addr_t xsmmu_block_take(struct device *dev, unsigned int pages)
 {
-	if (!is_taken(dev))
-		return 0;
-	return xs_engine_take_block(&xs_group_of(dev)->engine, pages,
-				    last_of(dev, *dev->dma_mask));
+	struct xs_group *group;
+	u64 iova = 0;
+
+	xs_enter();
+	group = xs_group_now(dev);
+	if (group)
+		iova = xs_engine_take_block(&group->engine, pages,
+					    last_of(dev, *dev->dma_mask));
+	xs_exit();
+	return iova;
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_take);
 
@@ -150,6 +162,8 @@ static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
 void xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base, u64 mask,
 			       enum dma_data_direction dir, unsigned long attrs)
 {
+	struct xs_group *group;
+
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		for (; mask; mask &= mask - 1)
 			xsmmu_unmap_no_sync(dev,
@@ -159,12 +173,23 @@ void xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base, u64 mask,
 	}
 	if (xs_debug_on() || trace_unmap_enabled())
 		tell_unmap(dev, base, mask);
-	xs_engine_unmap_in_block_no_sync(&xs_group_of(dev)->engine, base, mask);
+	xs_enter();
+	group = xs_group_now(dev);
+	if (group)
+		xs_engine_unmap_in_block_no_sync(&group->engine, base, mask);
+	xs_exit();
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_unmap_no_sync);
 
+/* A block of an engine that is gone is gone with it. */
 void xsmmu_block_drop(struct device *dev, dma_addr_t addr)
 {
-	xs_engine_drop_in_block(&xs_group_of(dev)->engine, addr, 1);
+	struct xs_group *group;
+
+	xs_enter();
+	group = xs_group_now(dev);
+	if (group)
+		xs_engine_drop_in_block(&group->engine, addr, 1);
+	xs_exit();
 }
 EXPORT_SYMBOL_GPL(xsmmu_block_drop);

@@ -108,7 +108,7 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 	if (error == -ENODATA)
 		dev_err(xdev->dev, "xsmmu: refused: choose a policy before %s\n",
 			name);
-	else if (error)
+	else if (error == -EINVAL || error == -ERANGE)
 		dev_err(xdev->dev, "xsmmu: refused: %s \"%.32s\" is not 1 .. %u\n",
 			name, text, last);
 	return error;

@@ -271,6 +271,7 @@ static const char *engine_resume(struct xs_group *group, struct device *dev)
 static void engine_stop(struct xs_group *group)
 {
 	run_no_more(group);
+	/* No device has our operations any more: who has seen them is waited for. */
 	xs_engine_settle(&group->engine);
 	xs_world_exit(group);
 	xs_engine_audit(&group->engine, &group->sum);
@@ -417,7 +418,8 @@ static int keep(struct device *dev, void *group)
 
 /*
  * False: not now, and all maps fail. Frees @group if no device of it is left. A driver's
- * thread may still be on its way in: what it maps is waited for.
+ * thread may still be on its way in: what it maps is waited for, and if it finds the
+ * group gone its map fails.
  */
 static bool give_back(struct xs_group *group)
 {

@@ -303,10 +303,26 @@ static inline bool xs_is_ours(const struct dma_map_ops *ops)
 	return xs_is_front(ops) || ops == &xs_closed_ops;
 }
 
-/* The group whose operations @dev uses. On the DMA path. */
+static inline struct xs_group *xs_front_group(const struct dma_map_ops *ops)
+{
+	return *container_of(ops, struct xs_front, ops)->group;
+}
+
+/* The group of @dev, for who has something of it, which keeps it. On the DMA path. */
 static inline struct xs_group *xs_group_of(struct device *dev)
 {
-	return *container_of(dev->dma_ops, struct xs_front, ops)->group;
+	return xs_front_group(dev->dma_ops);
+}
+
+/*
+ * The same for anybody: NULL if it has been given back meanwhile, which a thread of the
+ * driver's may be late for. It stays until the end of the section that the caller is in.
+ */
+static inline struct xs_group *xs_group_now(struct device *dev)
+{
+	const struct dma_map_ops *ops = READ_ONCE(dev->dma_ops);
+
+	return xs_is_front(ops) ? xs_front_group(ops) : NULL;
 }
 
 /*

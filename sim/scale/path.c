@@ -28,9 +28,11 @@ __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 
 u64 path_map(struct xs_engine *engine, u64 phys, u32 pages)
 {
-	if (pages == 1)
+	if (pages == 1) {
+		xs_enter();
 		return xs_engine_map_one(engine, xs_memory_at(phys), phys, 0,
 					 ~0ULL);
+	}
 	return xs_engine_map(engine, phys, pages, 0, ~0ULL);
 }
 

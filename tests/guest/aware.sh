@@ -80,3 +80,30 @@ case_a_forgotten_sync() {
 	expect_balance $TESTDEV
 	all_off
 }
+
+# traced_pages EVENT: of all lines of the recording.
+traced_pages() {
+	sed -n "s/.* $1: device=$TESTDEV .* pages=\([0-9]*\)$/\1/p" /sys/kernel/tracing/trace | awk '{total += $1} END{print total + 0}'
+}
+
+# The tracepoints tell of each page that a batch-aware driver maps and unmaps, in blocks and lists, too.
+case_an_aware_driver_is_traced() {
+	echo 20000 >/sys/kernel/tracing/buffer_size_kb
+	echo N >/sys/module/xsmmu/parameters/debug
+	echo Y >/sys/module/xsmmu_aware/parameters/waits
+	for policy in strict fused; do
+		put $TESTDEV policy $policy
+		mapped=$(stat_of $TESTDEV mapped_pages)
+		unmapped=$(stat_of $TESTDEV unmapped_pages)
+		echo >/sys/kernel/tracing/trace
+		echo 1 >/sys/kernel/tracing/events/xsmmu/enable
+		log_mark
+		aware api 2>/dev/null || failure "$policy: $(log_since | grep 'aware: wrong')"
+		unbind $TESTDEV
+		echo 0 >/sys/kernel/tracing/events/xsmmu/enable
+		expect_equal "$policy: pages of maps traced" "$(traced_pages map)" $(($(stat_of $TESTDEV mapped_pages) - mapped))
+		expect_equal "$policy: pages of unmaps traced" "$(traced_pages unmap)" $(($(stat_of $TESTDEV unmapped_pages) - unmapped))
+		expect_balance $TESTDEV
+	done
+	all_off
+}

@@ -113,6 +113,27 @@ case_rules_beside_an_untrusted_device() {
 	load_plain
 }
 
+# A choice that is the operator's is theirs to make stronger, though another device of the group is trusted no more.
+case_a_choice_beside_an_untrusted_device() {
+	trusted=0000:0a:00.0
+	untrusted=0000:0b:00.0
+	unbind $trusted
+	unbind $untrusted
+	put $trusted policy fused || failure "fused was refused"
+	echo "$untrusted=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	put $trusted policy fused || failure "the same again was refused"
+	put $trusted policy strict || failure "strict was refused"
+	expect_policy $trusted strict
+	put $trusted max_window_us 777 || failure "a window was refused"
+	# None is none's, so the next one is new.
+	put $trusted policy none || failure "none was refused"
+	log_mark
+	put $trusted policy strict && failure "strict was accepted beside an untrusted device"
+	put $trusted max_window_us 777 && failure "a window was accepted without a policy"
+	log_since | grep -q "is not 1" && failure "the log blames the number"
+	echo "$untrusted=0" >/sys/module/xsmmu_rude/parameters/untrusted
+}
+
 # plug_again BDF: as far as the kernel is concerned.
 plug_again() {
 	echo 1 >"$(device_dir $1)/remove"

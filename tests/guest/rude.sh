@@ -546,3 +546,106 @@ case_a_stranger_in_the_group() {
 	unbind $TESTDEV
 	all_off
 }
+
+# A driver's thread that was on its way to a map when its group was given back: it has no memory, and no harm is done.
+case_a_map_comes_behind_the_give_back() {
+	strays=$(stat_of $TESTDEV strays)
+	for policy in $POLICIES; do
+		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
+		log_mark
+		rude keep || failure "$(log_since | grep 'rude: wrong')"
+		echo 1 >$PARAMETERS/overtaken || failure "$policy: there are no operations"
+		unbind $TESTDEV
+		echo 1 >$PARAMETERS/overtaken || failure "$policy: $(log_since | grep 'rude: wrong')"
+		given_back
+	done
+	all_off
+}
+
+tardy_is() {
+	[ "$(cat $PARAMETERS/tardy)" = "$1" ]
+}
+
+# A map of a driver's thread that is under way when the driver goes is waited for, whatever its kind; then it has failed,
+# or it is one of those that are left, and is out of reach.
+case_a_map_is_under_way_when_its_driver_goes() {
+	# The tables of 7.2 are not mapped by an operation of the domain's.
+	case $(uname -r) in 7.*) return ;; esac
+	strays=$(stat_of $TESTDEV strays)
+	echo $TESTDEV >$PARAMETERS/slow || failure "there is no slow domain"
+	for kind in single list contiguous scattered registers; do
+		put $TESTDEV policy fused || failure "the policy was refused: $(cat /tmp/put)"
+		rude keep || failure "$(log_since | grep 'rude: wrong')"
+		echo $kind >$PARAMETERS/tardy || failure "$kind: there is no thread"
+		until_true 5 tardy_is inside || failure "$kind: the thread does not map"
+		unbind $TESTDEV
+		# What is of several steps fails at the next one.
+		case $kind in
+		list | scattered) wanted=refused ;;
+		*) wanted=mapped ;;
+		esac
+		expect_equal "$kind: the map, when the driver has gone" "$(cat $PARAMETERS/tardy)" $wanted
+		if [ $wanted = mapped ]; then
+			expect_equal "$kind: the state" "$(get $TESTDEV state)" lingering
+			release_late || failure "$kind: it could not be released"
+		else
+			echo $(($(cat /tmp/map_failures.$TESTDEV 2>/dev/null || echo 0) + 1)) >/tmp/map_failures.$TESTDEV
+		fi
+		given_back
+	done
+	echo 0 >$PARAMETERS/slow
+	all_off
+}
+
+commands() {
+	echo $(($(stat_of $TESTDEV inv_page) + $(stat_of $TESTDEV inv_domain)))
+}
+
+# Where the IOMMU caches what is not there, too, each map is synced, one of many parts once; elsewhere none is.
+case_maps_are_synced_in_caching_mode() {
+	cap=$(cat "$(device_dir $TESTDEV)/iommu/intel-iommu/cap")
+	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
+	before=$(commands)
+	rude late || failure "$(log_since | grep 'rude: wrong')"
+	expect_equal "commands of 15 maps" $(($(commands) - before)) $((0x$cap >> 7 & 1 ? 15 : 0))
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	all_off
+}
+
+# two_bind_at_once: while somebody has the module's lock, the first of a group waits for it, then the other one.
+two_bind_at_once() {
+	put $one policy fused || failure "the policy was refused: $(cat /tmp/put)"
+	# So the next take-over looks for what the kernel's own path has mapped, and takes long.
+	rude kernel || failure "$(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
+	log_mark
+	rude api &
+	sleep 0.02
+	bind $one &
+	sleep 0.005
+	echo $other >$RUDE/bind &
+	wait
+	expect_silence
+	expect_equal "$1: the level" "$(get $one level)" held
+	unbind $one $other $TESTDEV
+	put $one policy none || failure "none was refused: $(cat /tmp/put)"
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+}
+
+# What a device of the group has had before, on the kernel's own path, is no reason: a driver that has gone, or a probe
+# that has failed.
+case_two_bind_at_once_after_the_kernels_path() {
+	one=0000:0a:00.0
+	other=0000:0b:00.0
+	unbind $one $other
+	echo kernel >$PARAMETERS/mode
+	echo $other >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
+	unbind $other
+	two_bind_at_once "a driver that has gone"
+	echo fail >$PARAMETERS/mode
+	if echo $other >$RUDE/bind 2>/dev/null; then failure "the probe did not fail"; fi
+	two_bind_at_once "a probe that has failed"
+	all_off
+}

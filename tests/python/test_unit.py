@@ -369,6 +369,20 @@ FAULTS = (
         ("only=engine_sizes",),
     ),
     Fault(
+        "a map of several pages is counted behind its section",
+        "map.c",
+        "	if (iova)\n		xs_count_map(engine, pages);\n	if (!large)\n		xs_exit();\n	return iova;\n}\n\n/* ---- in parts",
+        "	if (!large)\n		xs_exit();\n	if (iova)\n		xs_count_map(engine, pages);\n	return iova;\n}\n\n/* ---- in parts",
+        ("only=threads_living",),
+    ),
+    Fault(
+        "a map of a page is counted behind its section",
+        "map.c",
+        "		return xs_map_one_refused(engine, iova);\n	xs_count_map(engine, 1);\n	xs_exit();\n",
+        "		return xs_map_one_refused(engine, iova);\n	xs_exit();\n	xs_count_map(engine, 1);\n",
+        ("only=threads_living",),
+    ),
+    Fault(
         "what is reserved twice counts as a leaf that is empty",
         "tree.c",
         "			if (!rest ||\n			    xs_bit(node->full, xs_child_at(edges[i], level)))\n",

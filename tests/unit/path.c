@@ -23,6 +23,7 @@
 
 u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last)
 {
+	xs_enter();
 	return xs_engine_map_one(engine, xs_memory_at(phys), phys, prot,
 				 last);
 }

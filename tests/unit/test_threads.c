@@ -345,6 +345,82 @@ static void counting(void)
 	test_seeds(100, count_seed);
 }
 
+/* ---- maps and what is live ---- */
+
+#define LIVE_MAPS	30
+
+/*
+ * Who makes maps fail and waits for all sections finds all that is mapped among what
+ * is live: nothing is given back behind a map. So outside of sections both agree.
+ */
+struct living {
+	struct world *world;
+	u64 seed;
+	struct mapping mappings[LIVE_MAPS];
+	u32 count;
+};
+
+static void live_look(void *argument)
+{
+	struct living *living = argument;
+	struct world *world = living->world;
+	s64 pages = 0;
+
+	if (test_is_entered(test_cpu()))
+		return;
+	for (u32 i = 0; i < world->end_page; i++)
+		pages += !!(world->word[i] & WORD_TABLE);
+	CHECK(xs_engine_live(&world->engine) == pages);
+}
+
+static void live_run(void *argument, u32 cpu)
+{
+	struct living *living = argument;
+	u64 random = living->seed;
+
+	test_interrupts(live_look, living);
+	for (u32 i = 0; i < LIVE_MAPS && !test_failed(); i++) {
+		struct mapping *mapping = &living->mappings[living->count];
+
+		/* Larger ones are in a section of their caller's. */
+		mapping->pages = 1;
+		if (!test_below(&random, 3))
+			mapping->pages += test_below(&random, XS_BLOCK_PAGES);
+		living->count += driver_map(living->world, mapping, ~0ULL);
+	}
+	test_interrupts(NULL, NULL);
+	live_look(living);
+}
+
+static void live_seed(u64 seed)
+{
+	struct world_config config = {
+		.blocks = 64, .cpus = 1,
+		.policy = &xs_policies[seed % xs_policy_count],
+	};
+	struct living *living = test_alloc(sizeof(*living));
+
+	living->world = world_new(&config, 0);
+	living->seed = seed;
+	test_replay(seed, 0);
+	/* By turns of one, so that it can be repeated. */
+	if (!test_threads(1, seed, live_run, living))
+		test_threads(1, 0, live_run, living);
+	test_be_cpu(0);
+	for (u32 i = 0; i < living->count && !test_failed(); i++)
+		driver_unmap(living->world, &living->mappings[i], false);
+	if (test_failed())
+		world_free(living->world);
+	else
+		world_end(living->world);
+	test_free(living);
+}
+
+static void living(void)
+{
+	test_seeds(200, live_seed);
+}
+
 /* ---- the syncs of batch-aware drivers ---- */
 
 #define POLLS		20
@@ -454,6 +530,7 @@ const struct test thread_tests[] = {
 	{ "threads_emptying_blocks", emptying },
 	{ "threads_changing", changing },
 	{ "threads_counting", counting },
+	{ "threads_living", living },
 	{ "threads_polling", polling },
 	{ "threads_freely", freely },
 	{ NULL, NULL },

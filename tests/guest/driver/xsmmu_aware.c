@@ -338,6 +338,27 @@ static void try_block(struct device *dev)
 	dma_block_free(block);
 }
 
+static void try_registers(struct device *dev)
+{
+	phys_addr_t registers = pci_resource_start(to_pci_dev(dev), 0);
+	dma_addr_t addr = dma_map_resource(dev, registers, PAGE_SIZE,
+					   DMA_BIDIRECTIONAL, 0);
+
+	if (!dma_mapping_error(dev, addr))
+		dma_unmap_resource(dev, addr, PAGE_SIZE, DMA_BIDIRECTIONAL, 0);
+}
+
+static void try_pages_of_api(struct device *dev)
+{
+	dma_addr_t addr;
+	struct page *page = dma_alloc_pages(dev, 3 * PAGE_SIZE, &addr,
+					    DMA_BIDIRECTIONAL, GFP_KERNEL);
+
+	if (page)
+		dma_free_pages(dev, 3 * PAGE_SIZE, page, addr,
+			       DMA_BIDIRECTIONAL);
+}
+
 static int sweep(struct device *dev)
 {
 	dma_set_batch_aware(dev);
@@ -347,6 +368,8 @@ static int sweep(struct device *dev)
 	try_large(dev);
 	try_coherent(dev, PAGE_SIZE);
 	try_coherent(dev, 9 * PAGE_SIZE);
+	try_pages_of_api(dev);
+	try_registers(dev);
 	return 0;
 }
 

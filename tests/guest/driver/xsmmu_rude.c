@@ -19,13 +19,18 @@
  *   mode=api     all kinds of mappings, each undone; a probe that fails says
  *                which was wrong
  *   mode=kernel  the same, as far as the kernel's own path can do it
+ *
+ * Beside these, a thread that is in a map when its driver goes: the parameters slow and
+ * tardy; and one that is on its way to a map: overtaken.
  */
 #include <linux/anon_inodes.h>
 #include <linux/delay.h>
+#include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/file.h>
 #include <linux/io.h>
 #include <linux/iommu.h>
+#include <linux/kthread.h>
 #include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/pci.h>
@@ -651,6 +656,276 @@ static const struct kernel_param_ops kept_ops = { .get = kept_is_mapped };
 module_param_cb(kept, &kept_ops, NULL, 0400);
 MODULE_PARM_DESC(kept, "is the page of mode=keep mapped?");
 
+/* ---- a map that comes behind the end of its driver ---- */
+
+/* What a thread has read of its device, when it was preempted. */
+static struct {
+	struct device *dev;
+	const struct dma_map_ops *ops;
+} overtaken;
+
+static dma_addr_t map_overtaken(struct page *page, size_t size)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+	return overtaken.ops->map_phys(overtaken.dev, page_to_phys(page), size,
+				       DMA_TO_DEVICE, 0);
+#else
+	return overtaken.ops->map_page(overtaken.dev, page, 0, size,
+				       DMA_TO_DEVICE, 0);
+#endif
+}
+
+static bool list_is_mapped(struct page *page)
+{
+	struct scatterlist list[2];
+
+	sg_init_table(list, 2);
+	sg_set_page(&list[0], page + 2, PAGE_SIZE, 0);
+	sg_set_page(&list[1], page, PAGE_SIZE, 0);
+	return overtaken.ops->map_sg(overtaken.dev, list, 2, DMA_TO_DEVICE,
+				     0) > 0;
+}
+
+static bool is_allocated(size_t size)
+{
+	dma_addr_t iova;
+
+	return overtaken.ops->alloc(overtaken.dev, size, &iova, GFP_KERNEL, 0);
+}
+
+/* Each kind of map, by operations that are the device's no more. */
+static int map_all_overtaken(struct page *page)
+{
+	struct device *dev = overtaken.dev;
+
+	if (map_overtaken(page, PAGE_SIZE) != DMA_MAPPING_ERROR)
+		return wrong(dev, "a page was mapped");
+	if (map_overtaken(page, 3 * PAGE_SIZE) != DMA_MAPPING_ERROR)
+		return wrong(dev, "some pages were mapped");
+	if (map_overtaken(page, 128 * PAGE_SIZE) != DMA_MAPPING_ERROR)
+		return wrong(dev, "many pages were mapped");
+	if (list_is_mapped(page))
+		return wrong(dev, "a list was mapped");
+	if (is_allocated(PAGE_SIZE) || is_allocated(128 * PAGE_SIZE))
+		return wrong(dev, "memory was allocated");
+	return 0;
+}
+
+/* Written once with the driver, and again without it. */
+static int set_overtaken(const char *text, const struct kernel_param *param)
+{
+	struct page *page;
+	int error = -ENOMEM;
+
+	if (!overtaken.dev) {
+		if (!kept.dev)
+			return -ENODEV;
+		overtaken.dev = get_device(kept.dev);
+		overtaken.ops = kept.dev->dma_ops;
+		return 0;
+	}
+	page = alloc_pages(GFP_KERNEL, 7);
+	if (page)
+		error = map_all_overtaken(page);
+	if (page)
+		__free_pages(page, 7);
+	put_device(overtaken.dev);
+	overtaken.dev = NULL;
+	return error;
+}
+
+static const struct kernel_param_ops overtaken_ops = { .set = set_overtaken };
+module_param_cb(overtaken, &overtaken_ops, NULL, 0200);
+MODULE_PARM_DESC(overtaken, "write: with mode=keep, remember the device's operations; then map by them");
+
+/* ---- a map that is under way when its driver goes ---- */
+
+static const char * const tardy_kinds[] = {
+	"single", "list", "contiguous", "scattered", "registers"
+};
+
+enum { TARDY_SINGLE, TARDY_LIST, TARDY_CONTIGUOUS, TARDY_SCATTERED,
+       TARDY_REGISTERS };
+
+/* More than a block, so the engine encloses none of these maps. */
+#define TARDY_BYTES	(128 * PAGE_SIZE)
+
+static struct {
+	struct device *dev;
+	struct iommu_domain *domain;
+	const struct iommu_domain_ops *ops;
+	struct iommu_domain_ops slow;
+	struct task_struct *thread;
+	int kind;
+	const char *state;
+	bool slept;
+	void *memory;
+	struct page *pages[2];
+	struct sg_table table;
+	dma_addr_t addr;
+} tardy = { .state = "none" };
+
+/* The first call of the thread's waits. */
+static int map_slowly(struct iommu_domain *domain, unsigned long iova,
+		      phys_addr_t phys, size_t page_bytes, size_t pages,
+		      int prot, gfp_t gfp, size_t *mapped)
+{
+	if (current == tardy.thread && !tardy.slept) {
+		tardy.slept = true;
+		WRITE_ONCE(tardy.state, "inside");
+		msleep(1000);
+	}
+	return tardy.ops->map_pages(domain, iova, phys, page_bytes, pages,
+				    prot, gfp, mapped);
+}
+
+static int map_tardy(struct device *dev)
+{
+	struct scatterlist *sg;
+	int error = 0, i;
+
+	switch (tardy.kind) {
+	case TARDY_LIST:
+		error = sg_alloc_table(&tardy.table, 2, GFP_KERNEL);
+		if (error)
+			return error;
+		for_each_sgtable_sg(&tardy.table, sg, i)
+			sg_set_page(sg, tardy.pages[i], TARDY_BYTES, 0);
+		error = dma_map_sgtable(dev, &tardy.table, DMA_TO_DEVICE, 0);
+		if (error)
+			sg_free_table(&tardy.table);
+		else
+			tardy.addr = sg_dma_address(tardy.table.sgl);
+		return error;
+	case TARDY_CONTIGUOUS:
+		tardy.memory = dma_alloc_attrs(dev, TARDY_BYTES, &tardy.addr,
+					       GFP_KERNEL,
+					       DMA_ATTR_FORCE_CONTIGUOUS);
+		return tardy.memory ? 0 : -ENOMEM;
+	case TARDY_SCATTERED:
+		tardy.memory = dma_alloc_coherent(dev, TARDY_BYTES, &tardy.addr,
+						  GFP_KERNEL);
+		return tardy.memory ? 0 : -ENOMEM;
+	case TARDY_REGISTERS:
+		tardy.addr = dma_map_resource(dev,
+					      pci_resource_start(to_pci_dev(dev), 0),
+					      PAGE_SIZE, DMA_BIDIRECTIONAL, 0);
+		break;
+	default:
+		tardy.addr = dma_map_page(dev, tardy.pages[0], 0, TARDY_BYTES,
+					  DMA_TO_DEVICE);
+	}
+	return dma_mapping_error(dev, tardy.addr);
+}
+
+static int release_tardy(void)
+{
+	struct device *dev = tardy.dev;
+
+	switch (tardy.kind) {
+	case TARDY_LIST:
+		dma_unmap_sgtable(dev, &tardy.table, DMA_TO_DEVICE, 0);
+		sg_free_table(&tardy.table);
+		break;
+	case TARDY_CONTIGUOUS:
+		dma_free_attrs(dev, TARDY_BYTES, tardy.memory, tardy.addr,
+			       DMA_ATTR_FORCE_CONTIGUOUS);
+		break;
+	case TARDY_SCATTERED:
+		dma_free_coherent(dev, TARDY_BYTES, tardy.memory, tardy.addr);
+		break;
+	case TARDY_REGISTERS:
+		dma_unmap_resource(dev, tardy.addr, PAGE_SIZE,
+				   DMA_BIDIRECTIONAL, 0);
+		break;
+	default:
+		dma_unmap_page(dev, tardy.addr, TARDY_BYTES, DMA_TO_DEVICE);
+	}
+	tardy.state = "none";
+	return 0;
+}
+
+static int be_tardy(void *unused)
+{
+	int error;
+
+	tardy.thread = current;
+	error = map_tardy(tardy.dev);
+	WRITE_ONCE(tardy.state, error ? "refused" : "mapped");
+	return 0;
+}
+
+static int set_tardy(const char *text, const struct kernel_param *param)
+{
+	int kind = __sysfs_match_string(tardy_kinds, ARRAY_SIZE(tardy_kinds),
+					text);
+
+	if (kind < 0 || !tardy.dev)
+		return -EINVAL;
+	tardy.kind = kind;
+	tardy.slept = false;
+	return PTR_ERR_OR_ZERO(kthread_run(be_tardy, NULL, "tardy"));
+}
+
+static int get_tardy(char *text, const struct kernel_param *param)
+{
+	const char *state = READ_ONCE(tardy.state);
+
+	if (!strcmp(state, "mapped") && translated(tardy.dev, tardy.addr))
+		state = "reached";
+	return sysfs_emit(text, "%s\n", state);
+}
+
+static const struct kernel_param_ops tardy_ops = {
+	.set = set_tardy, .get = get_tardy
+};
+module_param_cb(tardy, &tardy_ops, NULL, 0600);
+MODULE_PARM_DESC(tardy, "write: a thread maps; none, inside, refused, mapped, or reached: it is translated");
+
+static void be_quick(void)
+{
+	tardy.domain->ops = tardy.ops;
+	__free_pages(tardy.pages[0], get_order(TARDY_BYTES));
+	__free_pages(tardy.pages[1], get_order(TARDY_BYTES));
+	put_device(tardy.dev);
+	tardy.dev = NULL;
+}
+
+/* No driver is bound. */
+static int set_slow(const char *text, const struct kernel_param *param)
+{
+	unsigned int domain, bus, device, function;
+	struct pci_dev *pdev;
+
+	if (tardy.dev) {
+		be_quick();
+		return 0;
+	}
+	if (sscanf(text, "%x:%x:%x.%u", &domain, &bus, &device, &function) != 4)
+		return -EINVAL;
+	pdev = pci_get_domain_bus_and_slot(domain, bus,
+					   PCI_DEVFN(device, function));
+	if (!pdev)
+		return -ENODEV;
+	tardy.domain = iommu_get_domain_for_dev(&pdev->dev);
+	tardy.ops = tardy.domain->ops;
+	if (!tardy.ops->map_pages) {
+		pci_dev_put(pdev);
+		return -EOPNOTSUPP;
+	}
+	tardy.pages[0] = alloc_pages(GFP_KERNEL, get_order(TARDY_BYTES));
+	tardy.pages[1] = alloc_pages(GFP_KERNEL, get_order(TARDY_BYTES));
+	tardy.slow = *tardy.ops;
+	tardy.slow.map_pages = map_slowly;
+	tardy.dev = &pdev->dev;
+	tardy.domain->ops = &tardy.slow;
+	return 0;
+}
+
+static const struct kernel_param_ops slow_ops = { .set = set_slow };
+module_param_cb(slow, &slow_ops, NULL, 0200);
+MODULE_PARM_DESC(slow, "write: <address>: maps of the thread's are slow in its domain; 0: no more");
+
 /* The driver may be gone, and another one there. */
 static int release_late(const char *text, const struct kernel_param *param)
 {
@@ -658,6 +933,8 @@ static int release_late(const char *text, const struct kernel_param *param)
 
 	if (crowd.dev)
 		return release_crowd();
+	if (!strcmp(tardy.state, "mapped"))
+		return release_tardy();
 	if (!late.dev || late.freed)
 		return -ENODEV;
 	for (i = 0; i < 2; i++) {

@@ -254,16 +254,22 @@ bool xs_tuning_is_valid(const struct xs_tuning *tuning)
 	       tuning->range_commands_max <= XS_RANGES_MAX;
 }
 
+/* What is chosen beside a policy makes a rule's choice the operator's. */
+static int check_change(struct xs_group *group)
+{
+	if (!group->policy)
+		return -ENODATA;
+	return group->chosen ? 0 : check_group(group);
+}
+
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 {
 	int error;
 
 	lockdep_assert_held(&xs_mutex);
-	if (!group->policy)
-		return -ENODATA;
-	if (!xs_tuning_is_valid(tuning))
+	if (group->policy && !xs_tuning_is_valid(tuning))
 		return -ERANGE;
-	error = group->chosen ? 0 : check_group(group);
+	error = check_change(group);
 	if (error)
 		return error;
 	group->tuning = *tuning;
@@ -279,9 +285,7 @@ int xs_group_choose_tables(struct xs_group *group, bool direct)
 	int error;
 
 	lockdep_assert_held(&xs_mutex);
-	if (!group->policy)
-		return -ENODATA;
-	error = group->chosen ? 0 : check_group(group);
+	error = check_change(group);
 	if (error)
 		return error;
 	if (direct && xdev)

@@ -130,11 +130,16 @@ static bool read_tunable(struct xs_tuning *tuning, char *text)
 	       xs_tuning_is_valid(tuning);
 }
 
-/* Which page tables. */
+/* Who writes the page tables. */
 static bool read_tables(struct xs_choice *choice, const char *text)
 {
-	choice->direct = !strcmp(text, "tables:direct");
-	return choice->direct || !strcmp(text, "tables:kernel");
+	if (!strcmp(text, "tables:direct"))
+		choice->direct = true;
+	else if (!strcmp(text, "tables:kernel"))
+		choice->direct = false;
+	else
+		return false;
+	return true;
 }
 
 static int refuse(const char *what, const char *word)

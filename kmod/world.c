@@ -237,14 +237,16 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 	return true;
 }
 
-/* With debug=1, each time. */
+/* With debug=1, each time; @phys is 0 of what was cleared. */
 static noinline void check_seen(struct xs_group *group, u64 iova, u64 phys,
 				u32 pages)
 {
-	for (u32 i = 0; i < pages; i++, iova += PAGE_SIZE, phys += PAGE_SIZE)
+	u64 step = phys ? PAGE_SIZE : 0;
+
+	for (u32 i = 0; i < pages; i++, iova += PAGE_SIZE, phys += step)
 		if (WARN_ONCE(!is_seen(group, iova, phys, 1),
-			      "xsmmu: an entry that was written is not there\n"))
-			end_direct(group, "an entry that was written is not there");
+			      "xsmmu: an entry is not what was written\n"))
+			end_direct(group, "an entry is not what was written");
 }
 
 /* False: not in place, or there is more to it. */
@@ -354,6 +356,8 @@ static noinline u64 remove_direct(struct xs_group *group, u64 iova, u64 pages)
 			break;
 		xs_entries_write(&group->tables, entry_of(known, at), 0,
 				 (stop - at) >> PAGE_SHIFT);
+		if (xs_debug_on())
+			check_seen(group, at, 0, (stop - at) >> PAGE_SHIFT);
 		at = stop;
 	}
 	return (at - iova) >> PAGE_SHIFT;

@@ -24,7 +24,13 @@ run_case() {
 	emit "{\"event\":\"begin\",\"case\":\"$1\"}"
 	case_started=$(clock_now)
 	"case_$1"
+	[ "${TABLES:-kernel}" = kernel ] || expect_no_surprise
 	emit "{\"event\":\"case\",\"case\":\"$1\",\"failures\":[$failures],\"guest_ms\":$((($(clock_now) - case_started) / 1000000))}"
+}
+
+# The page tables of all guests are as the module knows them.
+expect_no_surprise() {
+	dmesg | grep 'page tables are not written in place' >/tmp/surprise && failure "$(cat /tmp/surprise)"
 }
 
 give_up() {
@@ -94,7 +100,9 @@ stat_of() {
 
 # put BDF FILE VALUE: write, quietly; what the shell says of a failure is in /tmp/put.
 put() {
-	{ echo "$3" >"$(xs "$1" "$2")"; } 2>/tmp/put
+	{ echo "$3" >"$(xs "$1" "$2")"; } 2>/tmp/put || return
+	[ "$2/${TABLES:-kernel}" != policy/direct ] || [ "$3" = none ] ||
+		{ echo direct >"$(xs "$1" tables)"; } 2>/tmp/put || failure "$1: tables direct was refused: $(cat /tmp/put)"
 }
 
 # refused BDF FILE VALUE ERROR PATTERN: the write fails with the errno whose text is ERROR, one log line says why, and

@@ -91,6 +91,14 @@ act_policy() {
 	expect_equal "the policy" "$(policy_of $act_device)" $chosen
 }
 
+act_tables() {
+	one_of $DATA $IGB
+	act_device=$chosen
+	one_of kernel direct
+	put $act_device tables $chosen || failure "tables $chosen was refused: $(cat /tmp/put)"
+	expect_no_surprise
+}
+
 act_tune() {
 	one_of $DATA $IGB
 	act_device=$chosen

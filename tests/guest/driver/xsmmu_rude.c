@@ -759,6 +759,7 @@ static struct {
 	int kind;
 	const char *state;
 	bool slept;
+	bool blind;
 	void *memory;
 	struct page *pages[2];
 	struct sg_table table;
@@ -778,6 +779,19 @@ static int map_slowly(struct iommu_domain *domain, unsigned long iova,
 	return tardy.ops->map_pages(domain, iova, phys, page_bytes, pages,
 				    prot, gfp, mapped);
 }
+
+/* Once, to who asks in a section of the engine. */
+static phys_addr_t see_nothing(struct iommu_domain *domain, dma_addr_t iova)
+{
+	if (tardy.blind && in_atomic()) {
+		tardy.blind = false;
+		return 0;
+	}
+	return tardy.ops->iova_to_phys(domain, iova);
+}
+
+module_param_named(blind, tardy.blind, bool, 0600);
+MODULE_PARM_DESC(blind, "write: the slow domain does not see an entry, once");
 
 static int map_tardy(struct device *dev)
 {
@@ -909,14 +923,12 @@ static int set_slow(const char *text, const struct kernel_param *param)
 		return -ENODEV;
 	tardy.domain = iommu_get_domain_for_dev(&pdev->dev);
 	tardy.ops = tardy.domain->ops;
-	if (!tardy.ops->map_pages) {
-		pci_dev_put(pdev);
-		return -EOPNOTSUPP;
-	}
 	tardy.pages[0] = alloc_pages(GFP_KERNEL, get_order(TARDY_BYTES));
 	tardy.pages[1] = alloc_pages(GFP_KERNEL, get_order(TARDY_BYTES));
 	tardy.slow = *tardy.ops;
-	tardy.slow.map_pages = map_slowly;
+	tardy.slow.iova_to_phys = see_nothing;
+	if (tardy.ops->map_pages)
+		tardy.slow.map_pages = map_slowly;
 	tardy.dev = &pdev->dev;
 	tardy.domain->ops = &tardy.slow;
 	return 0;

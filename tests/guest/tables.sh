@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# Page tables that are written in place: who may have them, how they come and go, and what ends them.
+
+IN_PLACE='kernel [direct]'
+BY_DRIVER='[kernel] direct'
+PARAMETERS=/sys/module/xsmmu_rude/parameters
+
+tables_are() {
+	expect_equal "$1: the tables$3" "$(get $1 tables)" "$2"
+}
+
+case_tables_are_chosen() {
+	tables_are $DATA "$BY_DRIVER"
+	refused $DATA tables direct 'No data available' "$DATA: xsmmu: refused: choose a policy before tables"
+	accepted $DATA policy fused
+	refused $DATA tables indirect 'Invalid argument' "$DATA: xsmmu: refused: unknown tables \"indirect\""
+	accepted $DATA tables direct
+	tables_are $DATA "$IN_PLACE"
+	# They stay with another policy, with the device's driver, and when the device is another one.
+	accepted $DATA policy strict
+	tables_are $DATA "$IN_PLACE" " under another policy"
+	bind $DATA
+	disk_start $DATA
+	work_on $DATA
+	tables_are $DATA "$IN_PLACE" " at work"
+	unbind $DATA
+	expect_balance $DATA
+	echo 1 >"$(device_dir $DATA)/remove"
+	echo 1 >/sys/bus/pci/rescan
+	unbind $DATA
+	tables_are $DATA "$IN_PLACE" " after a re-plug"
+	accepted $DATA tables kernel
+	tables_are $DATA "$BY_DRIVER"
+	expect_no_surprise
+	all_off
+}
+
+case_tables_by_rule() {
+	unbind $DATA
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko "rules=driver:nvme=fused,tables:indirect" 2>/dev/null && give_up "a wrong word was accepted"
+	insmod /modules/xsmmu.ko "rules=driver:nvme=fused,tables:direct,max_window_us:500;*=strict,tables:kernel" ||
+		give_up "insmod failed"
+	bind $DATA
+	disk_start $DATA
+	work_on $DATA
+	tables_are $DATA "$IN_PLACE"
+	expect_equal "the window" "$(get $DATA max_window_us)" 500
+	tables_are $E1000E "$BY_DRIVER"
+	unbind $DATA
+	expect_balance $DATA
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko
+}
+
+# While a disk works, with each entry looked at.
+case_tables_change_at_work() {
+	echo 1 >/sys/module/xsmmu/parameters/debug
+	for policy in $POLICIES; do
+		take $policy $DATA
+		disk_start $DATA
+		for tables in direct kernel direct direct; do
+			accepted $DATA tables $tables
+			work_on $DATA
+		done
+		tables_are $DATA "$IN_PLACE" " under $policy"
+		unbind $DATA
+		expect_balance $DATA
+		put $DATA tables kernel
+	done
+	echo 0 >/sys/module/xsmmu/parameters/debug
+	expect_no_surprise
+	all_off
+}
+
+# The IOMMU's driver says once that it does not see an entry: it does all that follows, and the operator may try again.
+case_tables_surprise() {
+	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that lies"
+	for policy in $POLICIES; do
+		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
+		put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
+		log_mark
+		echo 1 >$PARAMETERS/blind
+		echo api >$PARAMETERS/mode
+		echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$policy: $(log_since | grep 'rude: wrong')"
+		expect_equal "the times that it lies" "$(cat $PARAMETERS/blind)" N
+		expect_log "page tables are not written in place any more: its driver does not see what was written"
+		tables_are $TESTDEV "$BY_DRIVER" " under $policy"
+		put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
+		tables_are $TESTDEV "$IN_PLACE" " under $policy, tried again"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	echo 0 >$PARAMETERS/slow
+	all_off
+}

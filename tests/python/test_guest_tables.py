@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Page tables that are written in place: what is their own, and all that drivers do, badly too, with them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tests.python import guests
+
+from xsmmu import kernels
+
+DEFAULT, KERNELS = kernels.table()
+DIRECT: dict[str, str | int] = {"TABLES": "direct"}
+# Where two vCPUs run freely.
+WORDS = ("tsc_early_khz=0", "no_console_suspend")
+
+SHORT = {
+    "tables": guests.Machine(("tables",)),
+    "calls": guests.Machine(("smoke", "rude"), "^(?!a_virtual_function|what_the_kernels)", settings=DIRECT, timeout_s=600),
+}
+LONG = {f"tables {name}": guests.Machine(("tables",), kernel=name) for name in KERNELS if name != DEFAULT}
+LONG |= {
+    f"calls {name}": guests.Machine(("smoke", "rude"), kernel=name, settings=DIRECT, timeout_s=600)
+    for name in KERNELS
+    if name != DEFAULT
+}
+# In caching mode the kernel's default is DMA, and 6.1 changes no type of a group of two.
+LONG |= {
+    f"cached {name}": guests.Machine(
+        ("smoke", "rude"), kernel=name, iommu="vtd-cm", settings={**DIRECT, "GROUP_TYPE": "DMA"}, timeout_s=900
+    )
+    for name in KERNELS
+}
+LONG |= {
+    "aware": guests.Machine(("aware",), "^(?!aware_on_passthrough)", aware=True, words=WORDS, settings=DIRECT),
+    "load": guests.Machine(("load",), mode="free", words=WORDS, settings=DIRECT, timeout_s=1800),
+    "no memory": guests.Machine(
+        ("nomemory",), mode="free", aware=True, make_args=("KCFLAGS=-DXS_FAIL_NTH",), settings=DIRECT
+    ),
+}
+MACHINES = {**SHORT, **LONG}
+
+
+@cache
+def outcome(name: str) -> guests.Outcome:
+    return guests.boot(MACHINES[name])[0]
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in SHORT.items() for case in what.cases()])
+def test_tables(name: str, case: str) -> None:
+    outcome(name).check(case)
+
+
+@pytest.mark.guest
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in LONG.items() for case in what.cases()])
+def test_more_tables(name: str, case: str) -> None:
+    outcome(name).check(case)

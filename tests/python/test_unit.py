@@ -371,8 +371,10 @@ FAULTS = (
     Fault(
         "a map of several pages is counted behind its section",
         "map.c",
-        "	if (iova)\n		xs_count_map(engine, pages);\n	if (!large)\n		xs_exit();\n	return iova;\n}\n\n/* ---- in parts",
-        "	if (!large)\n		xs_exit();\n	if (iova)\n		xs_count_map(engine, pages);\n	return iova;\n}\n\n/* ---- in parts",
+        "	if (iova)\n		xs_count_map(engine, pages);\n	if (!large)\n		xs_exit();\n	return iova;\n}\n"
+        "\n/* ---- in parts",
+        "	if (!large)\n		xs_exit();\n	if (iova)\n		xs_count_map(engine, pages);\n	return iova;\n}\n"
+        "\n/* ---- in parts",
         ("only=threads_living",),
     ),
     Fault(

@@ -237,16 +237,28 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 	return true;
 }
 
-/* With debug=1, each time; @phys is 0 of what was cleared. */
-static noinline void check_seen(struct xs_group *group, u64 iova, u64 phys,
-				u32 pages)
+/* With debug=1: is each entry where the hardware looks for it, and right? */
+static noinline void check_written(struct xs_group *group, u64 iova, u64 phys,
+				   u32 pages, u32 prot)
 {
-	u64 step = phys ? PAGE_SIZE : 0;
+	for (u32 i = 0; i < pages; i++, iova += PAGE_SIZE, phys += PAGE_SIZE) {
+		u64 *entry = xs_root_entry(&group->tables.root, iova);
 
-	for (u32 i = 0; i < pages; i++, iova += PAGE_SIZE, phys += step)
-		if (WARN_ONCE(!is_seen(group, iova, phys, 1),
+		if (WARN_ONCE(!entry || !is_seen(group, iova, phys, 1) ||
+			      xs_tables_learn(&group->tables, READ_ONCE(*entry),
+					      phys, prot),
 			      "xsmmu: an entry is not what was written\n"))
 			end_direct(group, "an entry is not what was written");
+	}
+}
+
+/* The same of those that were cleared, whose IOVAs nobody has yet. */
+static noinline void check_cleared(struct xs_group *group, u64 iova, u64 end)
+{
+	for (; iova < end; iova += PAGE_SIZE)
+		if (WARN_ONCE(iommu_iova_to_phys(group->domain, iova),
+			      "xsmmu: an entry was not cleared\n"))
+			end_direct(group, "an entry was not cleared");
 }
 
 /* False: not in place, or there is more to it. */
@@ -265,7 +277,7 @@ static __always_inline bool map_direct(struct xs_group *group, void **entries,
 	xs_entries_write(&group->tables, entry_of(known, iova), phys | bits,
 			 pages);
 	if (xs_debug_on())
-		check_seen(group, iova, phys, pages);
+		check_written(group, iova, phys, pages, prot);
 	return true;
 }
 
@@ -357,7 +369,7 @@ static noinline u64 remove_direct(struct xs_group *group, u64 iova, u64 pages)
 		xs_entries_write(&group->tables, entry_of(known, at), 0,
 				 (stop - at) >> PAGE_SHIFT);
 		if (xs_debug_on())
-			check_seen(group, at, 0, (stop - at) >> PAGE_SHIFT);
+			check_cleared(group, at, stop);
 		at = stop;
 	}
 	return (at - iova) >> PAGE_SHIFT;

@@ -139,6 +139,13 @@ set_group_type() {
 		failure "$1: group type $2 was refused"
 }
 
+# new_domain: what the kernel's own path has mapped is gone with the old one.
+new_domain() {
+	type=$(group_type $TESTDEV)
+	set_group_type $TESTDEV identity
+	set_group_type $TESTDEV "$type"
+}
+
 # references: how often the module is held; CALLERS times by modules that call it, where there are any.
 references() {
 	cat /sys/module/xsmmu/refcnt

@@ -98,13 +98,6 @@ case_handles_outlive_their_driver() {
 	all_off
 }
 
-# new_domain: what the kernel's own path has mapped is gone with the old one.
-new_domain() {
-	type=$(group_type $TESTDEV)
-	set_group_type $TESTDEV identity
-	set_group_type $TESTDEV "$type"
-}
-
 # Handles of the kernel's own path are not ours: warned of, counted, and their memory is left alone. A warning on the
 # console ends the guest.
 case_handles_outlive_the_kernels_path() {

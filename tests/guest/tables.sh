@@ -95,3 +95,31 @@ case_tables_surprise() {
 	echo 0 >$PARAMETERS/slow
 	all_off
 }
+
+# What a driver has left keeps its IOVAs, whose blocks others share, when the group has a new domain: their entries are
+# elsewhere then. The policy keeps pages of a block at hand.
+case_tables_of_a_new_domain() {
+	put $TESTDEV policy lazy || failure "the policy was refused: $(cat /tmp/put)"
+	put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
+	for round in 1 2; do
+		echo late >$PARAMETERS/mode
+		echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$(log_since | grep 'rude: wrong')"
+		unbind $TESTDEV
+		expect_equal "$round: the state" "$(get $TESTDEV state)" lingering
+		new_domain
+		log_mark
+		echo api >$PARAMETERS/mode
+		echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$round: $(log_since | grep 'rude: wrong')"
+		tables_are $TESTDEV "$IN_PLACE" " in a new domain"
+		echo 1 >$PARAMETERS/release || failure "$(log_since | grep 'rude: wrong')"
+		unbind $TESTDEV
+		until_true 10 is_idle || failure "the state is $(get $TESTDEV state)"
+		expect_balance $TESTDEV
+	done
+	expect_no_surprise
+	all_off
+}
+
+is_idle() {
+	[ "$(get $TESTDEV state)" = idle ]
+}

@@ -74,6 +74,24 @@ case_tables_change_at_work() {
 	all_off
 }
 
+# All kinds of mappings, and pages beside each other; nothing else is in the entries than the driver of the IOMMU writes.
+case_tables_of_a_driver() {
+	echo 1 >/sys/module/xsmmu/parameters/debug
+	for policy in $POLICIES; do
+		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
+		put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
+		log_mark
+		echo api >$PARAMETERS/mode
+		echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$policy: $(log_since | grep 'rude: wrong')"
+		tables_are $TESTDEV "$IN_PLACE" " under $policy"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	echo 0 >/sys/module/xsmmu/parameters/debug
+	expect_no_surprise
+	all_off
+}
+
 # The IOMMU's driver says once that it does not see an entry: it does all that follows, and the operator may try again.
 case_tables_surprise() {
 	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that lies"

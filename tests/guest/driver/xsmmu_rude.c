@@ -492,6 +492,54 @@ static int check_resource(struct pci_dev *pdev)
 	return 0;
 }
 
+#define NEIGHBOURS	8
+
+/* Is each page translated, but those of odd numbers if @odd_gone? */
+static bool are_there(struct device *dev, struct page *page,
+		      const dma_addr_t *iovas, bool odd_gone)
+{
+	u32 i;
+
+	for (i = 0; i < NEIGHBOURS; i++) {
+		phys_addr_t wanted = page_to_phys(page + i);
+
+		if (translated(dev, iovas[i]) != (odd_gone && i % 2 ? 0 : wanted))
+			return false;
+	}
+	return true;
+}
+
+/* Each page on its own; when every other one is unmapped, and synced, the rest stays. */
+static int check_neighbours(struct device *dev)
+{
+	struct page *page = alloc_pages(GFP_KERNEL, 3);
+	dma_addr_t iovas[NEIGHBOURS];
+	int error = 0;
+	u32 i;
+
+	if (!page)
+		return -ENOMEM;
+	for (i = 0; i < NEIGHBOURS; i++) {
+		iovas[i] = dma_map_page(dev, page, i * PAGE_SIZE, PAGE_SIZE,
+					i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+		if (dma_mapping_error(dev, iovas[i]))
+			return wrong(dev, "one of some pages was not mapped");
+	}
+	if (!are_there(dev, page, iovas, false))
+		error = wrong(dev, "one of some pages is not there");
+	for (i = 1; i < NEIGHBOURS; i += 2)
+		dma_unmap_page(dev, iovas[i], PAGE_SIZE,
+			       i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+	msleep(30);
+	if (!error && !are_there(dev, page, iovas, true))
+		error = wrong(dev, "an unmap of a page was not of that one");
+	for (i = 0; i < NEIGHBOURS; i += 2)
+		dma_unmap_page(dev, iovas[i], PAGE_SIZE,
+			       i & 4 ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+	__free_pages(page, 3);
+	return error;
+}
+
 static int check_api(struct pci_dev *pdev, u32 masks)
 {
 	static const u32 bits[] = { 64, 32, 24 };
@@ -517,6 +565,8 @@ static int check_api(struct pci_dev *pdev, u32 masks)
 		if (!error)
 			error = check_resource(pdev);
 	}
+	if (!error)
+		error = check_neighbours(dev);
 	if (!error)
 		error = check_freed(dev, PAGE_SIZE);
 	if (!error)

@@ -15,15 +15,19 @@
 #define TYPE_PASSED	2		/* through, without a page table */
 #define CONTEXT_WIDTH	GENMASK_ULL(2, 0)	/* of the second word */
 #define WIDTH_LEVELS	2		/* more than it says */
+#define LEVELS_MAX	5
 
 struct vtd_entry {
 	u64 low;
 	u64 high;
 };
 
-static const struct vtd_entry *table_at(u64 entry)
+/* What an entry refers to; NULL if that is no memory. */
+static void *table_at(u64 entry)
 {
-	return phys_to_virt(entry & XS_ENTRY_ADDRESS);
+	u64 phys = entry & XS_ENTRY_ADDRESS;
+
+	return pfn_valid(PHYS_PFN(phys)) ? phys_to_virt(phys) : NULL;
 }
 
 /* The root table's address as the hardware has it; 0 if the register cannot be read. */
@@ -39,27 +43,37 @@ static u64 read_root(u64 registers)
 	return root;
 }
 
+/* The context of @dev, NULL if there is none. */
+static const struct vtd_entry *find_context(u64 root, struct pci_dev *pdev)
+{
+	const struct vtd_entry *by_bus = table_at(root);
+	const struct vtd_entry *by_function;
+	u64 low = by_bus ? READ_ONCE(by_bus[pdev->bus->number].low) : 0;
+
+	by_function = low & PRESENT ? table_at(low) : NULL;
+	return by_function ? &by_function[pdev->devfn] : NULL;
+}
+
 const char *xs_root_find(struct xs_root *root, struct device *dev,
 			 u64 registers)
 {
-	struct pci_dev *pdev = to_pci_dev(dev);
 	u64 at = registers ? read_root(registers) : 0;
 	const struct vtd_entry *context;
+	u64 low;
 
 	if (!at)
 		return "the registers of its IOMMU cannot be read";
 	if (at & RTADDR_MODE)
 		return "its IOMMU is not in legacy mode";
-	at = READ_ONCE(table_at(at)[pdev->bus->number].low);
-	if (!(at & PRESENT))
-		return "its IOMMU does not know its bus";
-	context = &table_at(at)[pdev->devfn];
-	if (!(READ_ONCE(context->low) & PRESENT) ||
-	    FIELD_GET(CONTEXT_TYPE, context->low) >= TYPE_PASSED)
+	context = find_context(at, to_pci_dev(dev));
+	low = context ? READ_ONCE(context->low) : 0;
+	if (!(low & PRESENT) || FIELD_GET(CONTEXT_TYPE, low) >= TYPE_PASSED)
 		return "its IOMMU has no page table for it";
 	root->levels = FIELD_GET(CONTEXT_WIDTH, context->high) + WIDTH_LEVELS;
-	root->first = phys_to_virt(context->low & XS_ENTRY_ADDRESS);
-	return NULL;
+	if (root->levels > LEVELS_MAX)
+		return "its page table has more levels than are known";
+	root->first = table_at(low);
+	return root->first ? NULL : "its page table is not in memory";
 }
 
 u64 *xs_root_entry(const struct xs_root *root, u64 iova)
@@ -69,7 +83,7 @@ u64 *xs_root_entry(const struct xs_root *root, u64 iova)
 
 	if (iova >> shift)
 		return NULL;
-	for (;;) {
+	while (table) {
 		u64 *entry, value;
 
 		shift -= XS_TABLE_LG2;
@@ -80,8 +94,9 @@ u64 *xs_root_entry(const struct xs_root *root, u64 iova)
 		if (!(value & (XS_ENTRY_READ | XS_ENTRY_WRITE)) ||
 		    value & XS_ENTRY_LARGE)
 			return NULL;
-		table = phys_to_virt(value & XS_ENTRY_ADDRESS);
+		table = table_at(value);
 	}
+	return NULL;
 }
 
 /* The driver of 6.12 lets what may be written be read as well. */

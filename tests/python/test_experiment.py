@@ -16,7 +16,7 @@ SOURCES = Path(__file__).resolve().parents[2]
 
 def test_the_comparison_has_every_policy_and_workload() -> None:
     compare = experiment.load("compare")
-    assert compare.policies == experiment.POLICIES
+    assert compare.policies == (*experiment.BASELINES, *experiment.OURS, "strict-direct", "fused-direct")
     names = {each.name for each in compare.workloads}
     assert names >= {"micro", "net-rx", "net-tx", "net-pps", "nvme", "attack", "window"}
     rings = {each.labels["ring"] for each in compare.workloads if each.name == "micro"}
@@ -70,7 +70,7 @@ def test_a_workload_may_name_its_policies() -> None:
     chosen = experiment.load("compare")
     plans = experiment.plans(chosen.policies, chosen.workloads)
     aware = {run.policy for plan in plans for run in plan.runs if run.workload.full_name == "nvme/4k-aware"}
-    assert aware == {"fands", "xsmmu", "fused"}
+    assert aware == {"fands", "xsmmu", "fused", "fused-direct"}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,8 @@ def test_what_only_ours_can_show_is_left_out_for_the_kernel() -> None:
     chosen = experiment.load("compare")
     plans = experiment.plans(chosen.policies, chosen.workloads)
     windows = {run.policy for plan in plans for run in plan.runs if run.workload.name == "window"}
-    assert windows == set(experiment.OURS)
+    assert windows == {policy for policy in chosen.policies if experiment.own_policy(policy)}
+    assert windows >= {*experiment.OURS, "fused-direct"}
 
 
 def shell_functions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ def snapshot(exposure: list[list[Any]] | None = None, **stats: int) -> dict[str,
     return {
         "now_ns": 1,
         "policy": "none [fused]",
+        "tables": "[kernel] direct",
         "level": "held",
         "state": "active",
         "stats": {**dict.fromkeys(STATISTICS, 0), **stats},
@@ -77,6 +79,19 @@ def test_a_policy_that_was_not_used_fails() -> None:
     run.record["after"]["state"] = "attached"
     with pytest.raises(LabError, match="'attached'"):
         figures.check(run)
+
+
+@pytest.mark.parametrize(("policy", "tables"), [("fused", "kernel [direct]"), ("fused-direct", "[kernel] direct")])
+def test_other_tables_than_asked_for_fail(policy: str, tables: str) -> None:
+    right = "kernel [direct]" if policy.endswith("direct") else "[kernel] direct"
+
+    def run(found: str) -> Measured:
+        after = {**snapshot(None, **DONE), "tables": found}
+        return measured("micro/1024", policy, MICRO, Counts(2, 1, 0), before=snapshot(), after=after)
+
+    figures.check(run(right))
+    with pytest.raises(LabError, match=re.escape(f"the module's tables are '{tables}'")):
+        figures.check(run(tables))
 
 
 def test_work_that_is_never_synced_fails() -> None:

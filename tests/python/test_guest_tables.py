@@ -17,7 +17,9 @@ WORDS = ("tsc_early_khz=0", "no_console_suspend")
 
 SHORT = {
     "tables": guests.Machine(("tables",)),
-    "calls": guests.Machine(("smoke", "rude"), "^(?!a_virtual_function|what_the_kernels)", settings=DIRECT, timeout_s=600),
+    "calls": guests.Machine(
+        ("smoke", "rude"), "^(?!a_virtual_function|what_the_kernels)", settings=DIRECT, timeout_s=600
+    ),
 }
 LONG = {f"tables {name}": guests.Machine(("tables",), kernel=name) for name in KERNELS if name != DEFAULT}
 LONG |= {

@@ -111,6 +111,7 @@ static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 
 	for (; at < (unsigned long)(entry + count); at += line)
 		clflushopt((void *)at);
+	/* Before what tells the device of them, or asks for an invalidation. */
 	wmb();
 }
 

@@ -92,7 +92,7 @@ def test_a_skipped_map_side_sync_is_noticed(
         (
             "attack/burst-aware",
             "kmod/driver.c",
-            {"xs_engine_sync_explicit(&xs_group_of(dev)->engine, may_have_moved());": ""},
+            {"xs_engine_sync_explicit(&group->engine, everywhere);": ";"},
             r"disproves the level strict: \d+ of \d+ writes landed",
         ),
         # Pages that are said to be held are not.

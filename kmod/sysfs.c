@@ -87,7 +87,7 @@ static ssize_t tables_store(struct xs_device *xdev, const char *text)
 	int error;
 
 	if (!direct && strcmp(text, "kernel")) {
-		dev_err(xdev->dev, "xsmmu: refused: unknown tables \"%.32s\", not kernel or direct\n",
+		dev_err(xdev->dev, "xsmmu: refused: unknown tables \"%.32s\": kernel or direct\n",
 			text);
 		return -EINVAL;
 	}

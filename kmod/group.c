@@ -79,6 +79,7 @@ void xs_device_add(struct device *dev)
 	xdev = kzalloc(sizeof(*xdev), GFP_KERNEL | __GFP_NOFAIL);
 	xdev->dev = dev;
 	xdev->untried = xs_world_check(dev);
+	xdev->iommu = dev->iommu ? dev->iommu->iommu_dev : NULL;
 	xdev->on_kernel_path = xs_device_has_driver(xdev);
 	xdev->group = group_get(iommu_group);
 	list_add_tail(&xdev->list, &xdev->group->devices);

@@ -188,19 +188,25 @@ static void learn_entries(struct xs_group *group, void **entries, u64 iova,
 			  u64 phys, u32 prot)
 {
 	u64 *entry = xs_root_entry(&group->tables.root, iova);
+	u64 found = entry ? READ_ONCE(*entry) : 0;
 	const char *why = "an entry is not where it should be";
 	unsigned long first;
 
 	if (entry)
-		why = xs_tables_learn(&group->tables, READ_ONCE(*entry), phys,
-				      prot);
+		why = xs_tables_learn(&group->tables, found, phys, prot);
 	if (why) {
 		end_direct(group, why);
 		return;
 	}
 	if (!group->syncs_maps)
 		WRITE_ONCE(group->tables.only[xs_tables_kind(prot)],
-			   READ_ONCE(*entry) & ~XS_ENTRY_ADDRESS);
+			   found & ~XS_ENTRY_ADDRESS);
+	/* Who ends it looks for what is known after that, and so do we. */
+	smp_mb();
+	if (!READ_ONCE(group->tables.on)) {
+		xs_tables_forget(&group->tables);
+		return;
+	}
 	first = (unsigned long)(entry - (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES);
 	WRITE_ONCE(*entries, (void *)(first & ~XS_ENTRIES_TRIED));
 }
@@ -230,6 +236,9 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 	if (!is_seen(group, iova, phys, pages)) {
 		xs_entries_write(&group->tables, entry_of(known, iova), 0,
 				 pages);
+		/* The device may have guessed where it was. */
+		iommu_flush_iotlb_all(group->domain);
+		atomic64_inc(&group->prune_syncs.domain);
 		end_direct(group, "its driver does not see what was written");
 		return false;
 	}
@@ -244,11 +253,13 @@ static noinline void check_written(struct xs_group *group, u64 iova, u64 phys,
 	for (u32 i = 0; i < pages; i++, iova += PAGE_SIZE, phys += PAGE_SIZE) {
 		u64 *entry = xs_root_entry(&group->tables.root, iova);
 
-		if (WARN_ONCE(!entry || !is_seen(group, iova, phys, 1) ||
-			      xs_tables_learn(&group->tables, READ_ONCE(*entry),
-					      phys, prot),
-			      "xsmmu: an entry is not what was written\n"))
-			end_direct(group, "an entry is not what was written");
+		if (!WARN_ONCE(!entry || !is_seen(group, iova, phys, 1) ||
+			       xs_tables_learn(&group->tables,
+					       READ_ONCE(*entry), phys, prot),
+			       "xsmmu: an entry is not what was written\n"))
+			continue;
+		end_direct(group, "an entry is not what was written");
+		return;
 	}
 }
 
@@ -842,6 +853,9 @@ static const char *find_tables(struct xs_root *root, struct device *dev)
 {
 	u64 registers = 0, ecap = 0;
 
+	/* The hardware knows it by another address. */
+	if (is_vmd(to_pci_dev(dev)->bus))
+		return "it is behind VMD";
 	if (!read_iommu_attribute(dev, "intel-iommu", "ecap", &ecap) ||
 	    !read_iommu_attribute(dev, "intel-iommu", "address", &registers))
 		return "its IOMMU is none whose page tables we know";
@@ -856,6 +870,17 @@ const char *xs_world_check_tables(struct device *dev)
 	return find_tables(&root, dev);
 }
 
+/* Is there one page table, and one IOMMU that reads it? */
+static bool is_of_one_iommu(const struct xs_group *group, struct device *dev)
+{
+	struct xs_device *xdev;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (!xdev->gone && xdev->iommu != dev->iommu->iommu_dev)
+			return false;
+	return true;
+}
+
 /* Nothing is known of any block. */
 static void begin_direct(struct xs_group *group, struct device *dev)
 {
@@ -863,25 +888,31 @@ static void begin_direct(struct xs_group *group, struct device *dev)
 
 	if (!group->direct)
 		return;
-	if (group->is_known)
+	if (!is_of_one_iommu(group, dev))
+		why = "its IOMMU group has more than one IOMMU";
+	else if (group->is_known)
 		why = find_tables(&group->tables.root, dev);
 	if (why)
 		pr_warn("%s: page tables are not written in place: %s\n",
 			group->name, why);
-	WRITE_ONCE(group->tables.on, !why);
+	smp_store_release(&group->tables.on, !why);
 	choose_maps(group);
 }
 
 /*
- * Nothing is written in place any more, and nothing known of any block. Who learns is
- * waited for, and then who writes.
+ * Nothing is written in place any more, and nothing known of any block. Who learns, or
+ * ends it, is waited for, and then who writes.
  */
 static void stop_direct(struct xs_group *group)
 {
 	WRITE_ONCE(group->tables.on, false);
-	xs_tables_forget(&group->tables);
 	choose_maps(group);
 	world_quiesce(group);
+	/* It never began. */
+	if (!group->tables.root.first)
+		return;
+	xs_tables_forget(&group->tables);
+	choose_maps(group);
 	xs_space_forget(&group->engine.space);
 	world_quiesce(group);
 }

@@ -160,6 +160,7 @@ static_assert(offsetof(struct xs_group, engine) == 0);
 
 /*
  * struct xs_device - a PCI device behind an IOMMU
+ * @iommu:	its IOMMU, to be compared only
  * @untried:	NULL if that is of a kind that was tried, or why not
  * @on_kernel_path: it has a driver that uses the kernel's own path, or has had one whose
  *		probe failed
@@ -175,6 +176,7 @@ struct xs_device {
 	struct list_head list;
 	struct device *dev;
 	struct xs_group *group;
+	const struct iommu_device *iommu;
 	const char *untried;
 	bool on_kernel_path;
 	bool bound;

@@ -89,8 +89,10 @@ const char *xs_root_find(struct xs_root *root, struct device *dev,
 /* Nothing is known of entries any more. */
 static inline void xs_tables_forget(struct xs_tables *tables)
 {
-	memset(tables->bits, 0, sizeof(tables->bits));
-	memset(tables->only, 0, sizeof(tables->only));
+	for (u32 i = 0; i < XS_TABLES_KINDS; i++) {
+		WRITE_ONCE(tables->only[i], 0);
+		WRITE_ONCE(tables->bits[i], 0);
+	}
 }
 
 /* The entry of an IOVA, NULL if there is no last table for it. */

@@ -143,10 +143,10 @@ static int check_group(struct xs_group *group)
 /* Between the kernel's path and ours only while no driver uses either. */
 static int check_unbound(struct xs_device *xdev)
 {
-	xdev->on_kernel_path &= xs_device_has_driver(xdev);
 	if (xs_device_has_driver(xdev))
 		return refuse(xdev, -EBUSY,
 			      "a driver is bound: unbind the drivers of its whole IOMMU group first");
+	xdev->on_kernel_path = false;
 	return 0;
 }
 
@@ -172,7 +172,7 @@ static int check_lingering(struct xs_group *group, const struct xs_policy *polic
 
 /* ---- choosing ---- */
 
-/* A device of the group, which has one at least. */
+/* A device of the group that is there, NULL if none is. */
 static struct xs_device *any_device(struct xs_group *group)
 {
 	struct xs_device *xdev;
@@ -187,8 +187,6 @@ static void set_tables(struct xs_group *group, bool direct)
 {
 	struct xs_device *xdev = any_device(group);
 
-	if (group->direct == direct)
-		return;
 	group->direct = direct;
 	if (group->front && xdev)
 		xs_world_set_tables(group, xdev->dev);
@@ -201,7 +199,8 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 	if (!choice->policy)
 		return;
 	group->tuning = choice->tuning;
-	set_tables(group, choice->direct);
+	if (group->direct != choice->direct)
+		set_tables(group, choice->direct);
 	xs_group_set(group);
 }
 
@@ -292,8 +291,7 @@ int xs_group_choose_tables(struct xs_group *group, bool direct)
 		why = xs_world_check_tables(xdev->dev);
 	if (why)
 		return refuse(xdev, -EOPNOTSUPP, why);
-	/* Also to try again what has ended. */
-	group->direct = !direct;
+	/* The same again is to try again what has ended. */
 	set_tables(group, direct);
 	remember(group);
 	return 0;

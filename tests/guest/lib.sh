@@ -318,3 +318,23 @@ work_on() {
 	*) ping_peer "$1" 10 ;;
 	esac
 }
+
+# --- the driver that behaves badly, and its device ---------------------------------------------------------------
+
+RUDE=/sys/bus/pci/drivers/xsmmu_rude
+PARAMETERS=/sys/module/xsmmu_rude/parameters
+
+# rude MODE: bind it; what it makes of it is the caller's to judge.
+rude() {
+	echo "$1" >$PARAMETERS/mode
+	echo $TESTDEV >$RUDE/bind
+}
+
+# What it has left is freed.
+release_late() {
+	echo 1 >$PARAMETERS/release
+}
+
+state_is() {
+	[ "$(get $TESTDEV state)" = "$1" ]
+}

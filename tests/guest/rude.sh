@@ -2,15 +2,6 @@
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
 # A driver that uses the DMA API in every way there is, and in some that there should not be (see tests/guest/driver).
 
-RUDE=/sys/bus/pci/drivers/xsmmu_rude
-PARAMETERS=/sys/module/xsmmu_rude/parameters
-
-# rude MODE: bind it; what it makes of it is the caller's to judge.
-rude() {
-	echo "$1" >$PARAMETERS/mode
-	echo $TESTDEV >$RUDE/bind
-}
-
 case_every_kind_of_mapping_on_the_kernels_path() {
 	for _ in 1 2; do
 		log_mark
@@ -49,15 +40,7 @@ case_failed_probe() {
 	all_off
 }
 
-release_late() {
-	echo 1 >$PARAMETERS/release
-}
-
 LATE_PAGES=37
-
-state_is() {
-	[ "$(get $TESTDEV state)" = "$1" ]
-}
 
 # linger POLICY: a driver that leaves mappings behind is gone.
 linger() {

@@ -4,7 +4,6 @@
 
 IN_PLACE='kernel [direct]'
 BY_DRIVER='[kernel] direct'
-PARAMETERS=/sys/module/xsmmu_rude/parameters
 
 tables_are() {
 	expect_equal "$1: the tables$3" "$(get $1 tables)" "$2"
@@ -81,8 +80,7 @@ case_tables_of_a_driver() {
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
 		put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
 		log_mark
-		echo api >$PARAMETERS/mode
-		echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$policy: $(log_since | grep 'rude: wrong')"
+		rude api || failure "$policy: $(log_since | grep 'rude: wrong')"
 		tables_are $TESTDEV "$IN_PLACE" " under $policy"
 		unbind $TESTDEV
 		expect_balance $TESTDEV
@@ -100,8 +98,7 @@ case_tables_surprise() {
 		put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
 		log_mark
 		echo 1 >$PARAMETERS/blind
-		echo api >$PARAMETERS/mode
-		echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$policy: $(log_since | grep 'rude: wrong')"
+		rude api || failure "$policy: $(log_since | grep 'rude: wrong')"
 		expect_equal "the times that it lies" "$(cat $PARAMETERS/blind)" N
 		expect_log "page tables are not written in place any more: its driver does not see what was written"
 		tables_are $TESTDEV "$BY_DRIVER" " under $policy"
@@ -120,24 +117,18 @@ case_tables_of_a_new_domain() {
 	put $TESTDEV policy lazy || failure "the policy was refused: $(cat /tmp/put)"
 	put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
 	for round in 1 2; do
-		echo late >$PARAMETERS/mode
-		echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$(log_since | grep 'rude: wrong')"
+		rude late || failure "$(log_since | grep 'rude: wrong')"
 		unbind $TESTDEV
 		expect_equal "$round: the state" "$(get $TESTDEV state)" lingering
 		new_domain
 		log_mark
-		echo api >$PARAMETERS/mode
-		echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$round: $(log_since | grep 'rude: wrong')"
+		rude api || failure "$round: $(log_since | grep 'rude: wrong')"
 		tables_are $TESTDEV "$IN_PLACE" " in a new domain"
-		echo 1 >$PARAMETERS/release || failure "$(log_since | grep 'rude: wrong')"
+		release_late || failure "$(log_since | grep 'rude: wrong')"
 		unbind $TESTDEV
-		until_true 10 is_idle || failure "the state is $(get $TESTDEV state)"
+		until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 		expect_balance $TESTDEV
 	done
 	expect_no_surprise
 	all_off
-}
-
-is_idle() {
-	[ "$(get $TESTDEV state)" = idle ]
 }

@@ -15,10 +15,11 @@ static xs_inline void xs_count_map(struct xs_engine *engine, u32 pages)
 		xs_count(engine->counts, map_extra_pages, pages - 1);
 }
 
-/* Where the world keeps what it knows of the block of a small mapping. */
-static xs_inline void **xs_entries_of(struct xs_engine *engine, u64 iova)
+/* The block of a small mapping that was placed. */
+static xs_inline struct xs_block *xs_block_of(struct xs_engine *engine,
+					      u64 iova)
 {
-	return &xs_space_block(&engine->space, iova >> XS_PAGE_LG2)->entries;
+	return xs_space_block(&engine->space, iova >> XS_PAGE_LG2);
 }
 
 /* The world refused to map. */
@@ -89,39 +90,42 @@ static xs_noinline u64 xs_map_one_refused(struct xs_engine *engine, u64 iova)
 }
 
 /* A page from this CPU's magazine; 0: it has none that will do. */
-static u64 xs_map_one_piece(struct xs_engine *engine, u64 last)
+static xs_inline u64 xs_map_one_piece(struct xs_engine *engine,
+				      const struct xs_policy *policy, u64 last)
 {
 	xs_flags_t flags;
 	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
 	u64 page = 0;
 
-	if (xs_likely(xs_cache_get_fast(&cpu->pieces[0], &page)) &&
-	    xs_unlikely(page << XS_PAGE_LG2 > last)) {
-		xs_cache_put_fast(&cpu->pieces[0], &engine->depots[0], page);
+	xs_cache_get_fast(&cpu->pieces[0], &page);
+	xs_cpu_unlock(cpu, flags);
+	if (xs_unlikely(page << XS_PAGE_LG2 > last)) {
+		xs_place_back(engine, policy, page, 1);
 		page = 0;
 	}
-	xs_cpu_unlock(cpu, flags);
 	return page << XS_PAGE_LG2;
 }
 
 /* xs_engine_map_one(), if this CPU has no block open that will do. Exits. */
-static xs_noinline u64 xs_map_one_any(struct xs_engine *engine, u64 phys,
+static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64 phys,
 				      u32 prot, u64 last)
 {
 	const struct xs_policy *policy = xs_policy_of(engine);
+	struct xs_block *block;
 	u64 iova = 0;
 
 	if (policy->placement == XS_PLACE_PAGE)
-		iova = xs_map_one_piece(engine, last);
+		iova = xs_map_one_piece(engine, policy, last);
 	if (!iova)
 		iova = xs_place(engine, policy, 1, last);
 	if (xs_likely(iova)) {
-		xs_a64_set(xs_space_slot(&engine->space, iova >> XS_PAGE_LG2),
+		block = xs_block_of(engine, iova);
+		xs_a64_set(xs_block_slot(block, iova >> XS_PAGE_LG2),
 			   xs_slot_one(xs_holds_pages(policy) ?
 				       xs_ref_of(phys) : XS_REF_UNHELD));
 		if (xs_unlikely(xs_ops(engine)->map(xs_world(engine),
-						    xs_entries_of(engine, iova),
-						    iova, phys, 1, prot)))
+						    &block->entries, iova,
+						    phys, 1, prot)))
 			return xs_map_one_refused(engine, iova);
 		xs_count_map(engine, 1);
 	}
@@ -185,11 +189,11 @@ static u64 xs_place_many(struct xs_engine *engine,
 }
 
 /* Write the slots of a part of a mapping of @whole pages, which is small. */
-static void xs_fill_slots(struct xs_engine *engine,
-			  const struct xs_policy *policy, u64 iova, u64 phys,
+static void xs_fill_slots(const struct xs_policy *policy,
+			  struct xs_block *block, u64 iova, u64 phys,
 			  u32 pages, u32 whole)
 {
-	xs_slot_t *slot = xs_space_slot(&engine->space, iova >> XS_PAGE_LG2);
+	xs_slot_t *slot = xs_block_slot(block, iova >> XS_PAGE_LG2);
 	bool holds = xs_holds_pages(policy);
 
 	if (whole > 1)
@@ -204,6 +208,7 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 {
 	bool large = pages > XS_BLOCK_PAGES;
 	const struct xs_policy *policy;
+	struct xs_block *block = 0;
 	u64 iova;
 
 	xs_enter();
@@ -212,13 +217,15 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 					 prot, last);
 	policy = xs_policy_of(engine);
 	iova = xs_place_many(engine, policy, pages, last);
-	if (iova && !large)
-		xs_fill_slots(engine, policy, iova, phys, pages, pages);
+	if (iova && !large) {
+		block = xs_block_of(engine, iova);
+		xs_fill_slots(policy, block, iova, phys, pages, pages);
+	}
 	/* Nothing of a policy is in large ones, and they may take long. */
 	if (large)
 		xs_exit();
 	if (iova && xs_ops(engine)->map(xs_world(engine),
-					large ? 0 : xs_entries_of(engine, iova),
+					block ? &block->entries : 0,
 					iova, phys, pages, prot)) {
 		xs_map_refused(engine, iova, pages);
 		iova = 0;
@@ -239,7 +246,7 @@ u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last)
 	xs_enter();
 	iova = xs_place_many(engine, xs_policy_of(engine), pages, last);
 	if (iova && pages <= XS_BLOCK_PAGES) {
-		xs_slot_t *slot = xs_space_slot(&engine->space,
+		xs_slot_t *slot = xs_block_slot(xs_block_of(engine, iova),
 						iova >> XS_PAGE_LG2);
 
 		if (pages > 1)
@@ -258,8 +265,8 @@ void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages, u32 whole)
 	if (whole > XS_BLOCK_PAGES)
 		return;
 	xs_enter();
-	xs_slots_fill_none(xs_space_slot(&engine->space, iova >> XS_PAGE_LG2),
-			   pages);
+	xs_slots_fill_none(xs_block_slot(xs_block_of(engine, iova),
+					 iova >> XS_PAGE_LG2), pages);
 	xs_exit();
 }
 
@@ -267,15 +274,17 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot, u32 whole)
 {
 	bool large = whole > XS_BLOCK_PAGES;
+	struct xs_block *block = 0;
 	int error;
 
 	if (!large) {
 		xs_enter();
-		xs_fill_slots(engine, xs_policy_of(engine), iova, phys,
-			      pages, whole);
+		block = xs_block_of(engine, iova);
+		xs_fill_slots(xs_policy_of(engine), block, iova, phys, pages,
+			      whole);
 	}
 	error = xs_ops(engine)->map(xs_world(engine),
-				    large ? 0 : xs_entries_of(engine, iova),
+				    block ? &block->entries : 0,
 				    iova, phys, pages, prot);
 	if (large)
 		xs_enter();
@@ -351,7 +360,7 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 	block = xs_own_claim(engine, iova, pages);
 	if (!block)
 		goto out;
-	slots = xs_space_slot(&engine->space, iova >> XS_PAGE_LG2);
+	slots = xs_block_slot(block, iova >> XS_PAGE_LG2);
 	/* Each on its own, for each is unmapped on its own. */
 	for (u32 i = 0; i < pages; i++)
 		xs_a64_set(&slots[i], xs_slot_one(holds ? xs_ref_of(phys[i]) :

@@ -77,6 +77,8 @@ struct xs_block *xs_space_take(struct xs_space *space, u64 last)
 	xs_a64_set(&block->joined, 0);
 	xs_a64_set(&block->dead, 0);
 	xs_a64_set(&block->withheld, 0);
+	/* It is NULL, but for a map that its driver did not wait for. */
+	xs_store(&block->entries, (void *)0);
 	return block;
 }
 

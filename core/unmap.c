@@ -372,8 +372,8 @@ static xs_noinline void xs_unmap_one_unheld(struct xs_engine *engine, u64 page,
  * xs_engine_unmap_one*() where the policy holds nothing, or syncs inside the unmap, or
  * when a block is empty. Exits.
  */
-static xs_noinline void xs_unmap_one_bare(struct xs_engine *engine, u64 iova,
-					  enum xs_unmap how)
+static xs_noinline xs_no_canary void
+xs_unmap_one_bare(struct xs_engine *engine, u64 iova, enum xs_unmap how)
 {
 	u64 page = iova >> XS_PAGE_LG2;
 	const struct xs_policy *policy = xs_policy_of(engine);

@@ -22,6 +22,7 @@ typedef atomic64_t xs_atomic64_t;
 
 #define xs_inline		__always_inline
 #define xs_noinline		noinline
+#define xs_no_canary		__no_stack_protector
 
 #define xs_lock_init(l)		spin_lock_init(l)
 #define xs_unlock(l, flags)	spin_unlock_irqrestore(l, flags)

@@ -226,12 +226,17 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 {
 	u64 bits = READ_ONCE(group->tables.bits[xs_tables_kind(prot)]);
 	void *known = READ_ONCE(*entries);
+	bool tried = xs_entries_are_tried(known);
 
 	if (!known || !bits)
 		return false;
+	/* For a driver that unmaps what it maps, it may have been learned too late. */
+	if (!tried && xs_root_entry(&group->tables.root, iova) !=
+			      entry_of(known, iova))
+		return false;
 	xs_entries_write(&group->tables, entry_of(known, iova), phys | bits,
 			 pages);
-	if (xs_entries_are_tried(known) && !xs_debug_on())
+	if (tried && !xs_debug_on())
 		return true;
 	if (!is_seen(group, iova, phys, pages)) {
 		xs_entries_write(&group->tables, entry_of(known, iova), 0,
@@ -242,7 +247,8 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 		end_direct(group, "its driver does not see what was written");
 		return false;
 	}
-	WRITE_ONCE(*entries, (void *)((unsigned long)known | XS_ENTRIES_TRIED));
+	cmpxchg(entries, known,
+		(void *)((unsigned long)known | XS_ENTRIES_TRIED));
 	return true;
 }
 
@@ -349,14 +355,15 @@ static __always_inline int world_map(void *world, void **entries, u64 iova,
 				     u64 phys, u32 pages, u32 prot)
 {
 	struct xs_group *group = world;
-	bool generic = xs_have_generic_pt() && group->maps_generic;
-	xs_map_pages_t map_pages = group->map_pages;
+	bool generic = xs_have_generic_pt() && READ_ONCE(group->maps_generic);
+	xs_map_pages_t map_pages = READ_ONCE(group->map_pages);
 
+	if (generic || map_pages)
+		return map_table(group, generic, map_pages, iova, phys, pages,
+				 prot);
 	if (map_direct(group, entries, iova, phys, pages, prot))
 		return 0;
-	if (unlikely(!generic && !map_pages))
-		return map_any(group, entries, iova, phys, pages, prot);
-	return map_table(group, generic, map_pages, iova, phys, pages, prot);
+	return map_any(group, entries, iova, phys, pages, prot);
 }
 
 /*

@@ -22,6 +22,7 @@ typedef int64_t s64;
 
 #define xs_inline	inline __attribute__((always_inline))
 #define xs_noinline	__attribute__((noinline))
+#define xs_no_canary
 
 #define xs_likely(c)	__builtin_expect(!!(c), 1)
 #define xs_unlikely(c)	__builtin_expect(!!(c), 0)

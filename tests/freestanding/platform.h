@@ -62,6 +62,9 @@ bool xs_ref_hold_fast(xs_ref_t ref);
 u32 xs_ref_span(xs_ref_t ref, u64 phys);
 void xs_ref_release(xs_ref_t ref);
 
+void xs_copy_in(void *cell, u64 phys, u32 bytes);
+void xs_copy_out(u64 phys, const void *cell, u32 bytes);
+
 #define xs_a64_read(a)		__atomic_load_n(a, __ATOMIC_RELAXED)
 #define xs_a64_set(a, v)	__atomic_store_n(a, v, __ATOMIC_RELAXED)
 #define xs_a64_or(a, v)		__atomic_fetch_or(a, v, __ATOMIC_SEQ_CST)
@@ -82,6 +85,7 @@ void xs_ref_release(xs_ref_t ref);
 
 #define xs_inline		inline __attribute__((always_inline))
 #define xs_noinline		__attribute__((noinline))
+#define xs_no_canary
 #define xs_ops(engine)		((engine)->ops)
 #define xs_world(engine)	((engine)->world)
 

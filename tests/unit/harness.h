@@ -23,6 +23,7 @@ extern const struct test space_tests[];
 extern const struct test block_tests[];
 extern const struct test magazine_tests[];
 extern const struct test batch_tests[];
+extern const struct test pool_tests[];
 extern const struct test ledger_tests[];
 extern const struct test engine_tests[];
 extern const struct test place_tests[];

@@ -22,6 +22,7 @@ typedef int64_t s64;
 
 #define xs_inline		inline __attribute__((always_inline))
 #define xs_noinline		__attribute__((noinline))
+#define xs_no_canary
 
 typedef struct {
 	pthread_mutex_t mutex;

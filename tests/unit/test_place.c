@@ -515,6 +515,23 @@ static void entries_forgotten(void)
 	world_end(world);
 }
 
+/* A driver unmaps what it is about to map, and the world learns of it too late. */
+static void entries_late(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 17, 1, 0);
+	struct xs_space *space = &world->engine.space;
+	xs_flags_t flags = xs_local_save();
+	struct xs_block *block = xs_space_take(space, LAST);
+
+	xs_space_give(space, &block, 1);
+	xs_store(&block->entries, (void *)world);
+	CHECK(xs_space_take(space, LAST) == block);
+	CHECK(!xs_load(&block->entries));
+	xs_space_give(space, &block, 1);
+	xs_local_restore(flags);
+	world_end(world);
+}
+
 /* Blocks that came back in any order are handed out in theirs, for few commands. */
 static void in_order(void)
 {
@@ -1171,6 +1188,7 @@ const struct test place_tests[] = {
 	{ "place_claimed", claimed },
 	{ "place_entries", entries },
 	{ "place_entries_forgotten", entries_forgotten },
+	{ "place_entries_late", entries_late },
 	{ "place_withheld", withheld },
 	{ "place_in_order", in_order },
 	{ "place_low_limit", low_limit },

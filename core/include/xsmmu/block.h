@@ -30,6 +30,13 @@ static xs_inline u64 xs_block_mask(u64 page, u32 pages)
 	return xs_mask_of(page & (XS_BLOCK_PAGES - 1), pages);
 }
 
+/* The slot of one of its pages. */
+static xs_inline xs_slot_t *xs_block_slot(const struct xs_block *block,
+					  u64 page)
+{
+	return &block->slots[page & (XS_BLOCK_PAGES - 1)];
+}
+
 /*
  * Take @pages free pages in a row, aligned to the next power of two of their number.
  * Returns the IOVA, 0 if there are none.

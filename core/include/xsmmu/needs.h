@@ -10,6 +10,7 @@
  *   types      u8 u16 u32 u64 s64 bool size_t
  *   xs_inline, xs_noinline  always, never inlined: the map and unmap paths are
  *              one function each, what is rare stays out of them
+ *   xs_no_canary  no look at the stack's end: on those paths, with no array there
  *   xs_enter(), xs_exit()  around each call that looks at what the engine keeps
  *              without a lock: the caller stays on this CPU, may be interrupted,
  *              and the world's quiesce() waits for the exit. They nest.
@@ -54,6 +55,8 @@
  *   xs_ref_hold(ref) -> bool: false, and nothing is held, if the page is free
  *   xs_ref_hold_fast(ref) -> bool: the same, and may also fail for no reason
  *   xs_ref_release(ref)
+ *   xs_copy_in(cell, phys, bytes), xs_copy_out(phys, cell, bytes): copy memory into a
+ *              cell of a pool, or back
  */
 #ifndef XSMMU_NEEDS_H
 #define XSMMU_NEEDS_H

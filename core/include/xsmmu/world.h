@@ -117,6 +117,17 @@ struct xs_world_ops {
 	void (*prune)(void *world, u64 iova, u64 pages);
 
 	/*
+	 * Copying (pool.h), where there is any. Add a chunk: zeroed memory, mapped at
+	 * @iova for @way and for nothing else; NULL if there is none. When drop
+	 * returns no translation of it exists, stale ones included, and it is free.
+	 * Both may sleep. A pool is short of cells: xs_pool_grow() is worth a call
+	 * soon, from where it may sleep; NULL if that is done in other ways.
+	 */
+	void *(*add_chunk)(void *world, u64 iova, u32 way);
+	void (*drop_chunk)(void *world, u64 iova, void *memory);
+	void (*short_of)(void *world);
+
+	/*
 	 * A call was ignored, as its caller cannot mean it: @what, for a person to
 	 * read, at @iova, or 0. Not a fault of the engine's.
 	 */

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * A pool: memory of our own that stays mapped, through which small buffers are
+ * copied. There is nothing to invalidate when one is unmapped, and the device never
+ * sees a byte of the memory beside it, nor of its own once it is unmapped.
+ *
+ * A chunk is 2 MiB of memory, mapped as a whole for one way, which is what the device
+ * may do: read, write or both. It is made of cells of one size. A buffer has a cell for
+ * as long as it is mapped; the cell's word says which memory it is a copy of.
+ *
+ * 64 cells in a row are a tray, which is handed out like a block of pages is (block.h):
+ * by bits of its word `free`, from that which a CPU has open, from shelves. So both
+ * common cases, map and unmap, take no lock. An empty tray is its chunk's, and may
+ * serve another CPU.
+ *
+ * What the device still has is the cell, with what was copied last, until another buffer
+ * is. If it writes there later the next buffer has it. A cell that the device writes begins
+ * as a copy of its buffer, too: what the device does not write is not changed. As long as
+ * it is mapped, what the driver writes in between may be: a sync copies nothing to what
+ * the device does not read.
+ *
+ * Cells that nobody uses are anywhere: in trays that CPUs have open, and in those with
+ * less than XS_BLOCK_MUCH free, at most a quarter of each. A CPU looks at what is listed
+ * on another's shelf before it takes a tray that is idle, so holes are reused. When there
+ * are no cells of a kind, what is empty of others is freed for them, if there is anything.
+ */
+#ifndef XSMMU_POOL_H
+#define XSMMU_POOL_H
+
+#include <xsmmu/block.h>
+
+#define XS_CHUNK_LG2		21
+#define XS_CHUNK_BYTES		(1u << XS_CHUNK_LG2)
+#define XS_CHUNKS_MAX		128u
+#define XS_CELL_MIN_LG2		8
+#define XS_CELL_MAX_LG2		12
+#define XS_CELL_SIZES		(XS_CELL_MAX_LG2 - XS_CELL_MIN_LG2 + 1)
+#define XS_CELL_MAX_BYTES	(1u << XS_CELL_MAX_LG2)
+#define XS_CELL_ALIGN_LG2	11	/* of a buffer, which its cell has, too */
+#define XS_TRAY_CELLS_LG2	6
+#define XS_TRAYS_MAX		(XS_CHUNK_BYTES >> (XS_CELL_MIN_LG2 + XS_TRAY_CELLS_LG2))
+
+/* IOVAs that a pool may use, from its start on. */
+#define XS_POOL_BYTES		((u64)XS_CHUNKS_MAX << XS_CHUNK_LG2)
+
+/* After there was no memory, or the limit, none is asked for again for so long. */
+#define XS_POOL_PAUSE_NS	1000000000ULL
+
+/* A CPU that found no cell of a kind looks for none for so long. */
+#define XS_POOL_DRY_NS		1000000ULL
+
+/* What a device may do with a cell. */
+enum xs_way {
+	XS_WAY_BOTH,
+	XS_WAY_READ,
+	XS_WAY_WRITE,
+	XS_WAYS
+};
+
+#define XS_CELL_KINDS		(XS_WAYS * XS_CELL_SIZES)
+
+/*
+ * struct xs_chunk - the first line is constant, the rest guarded by the pool's lock
+ * @lg2:	the size of its cells
+ * @words:	of its cells: 0, or the address of the memory that it is a copy of and,
+ *		in the lowest 12 bits, below it, how many bytes, less one
+ * @idle:	trays that no CPU has, a bit for each
+ * @idle_trays:	how many
+ * @next:	in the pool's list of those with idle trays, or in one of those that go
+ */
+struct xs_chunk {
+	u8 *memory;
+	u64 iova;
+	u32 kind;
+	u32 lg2;
+	u32 trays;
+	xs_atomic64_t *words;
+	u32 idle_trays XS_CACHE_LINE;
+	struct xs_chunk *next;
+	u64 idle[XS_TRAYS_MAX / 64];
+	struct xs_block tray[];
+};
+
+/*
+ * struct xs_pool_cpu - one CPU's part
+ * @open:	the trays whose cells it hands out, the pool's @none for none; read
+ *		without the lock by this CPU
+ * @dry_ns:	until when it looks for no other one
+ * @probe:	the CPU whose shelf is looked at next
+ */
+struct xs_pool_cpu {
+	struct xs_block *open[XS_CELL_KINDS];
+	xs_lock_t lock XS_CACHE_LINE;
+	u32 probe;
+	u64 dry_ns[XS_CELL_KINDS];
+	struct xs_shelf shelves[XS_CELL_KINDS];
+} XS_CACHE_LINE;
+
+/*
+ * struct xs_pool - the first line is constant, but for what it points to
+ * @start:	of its IOVAs
+ * @chunks:	by their place in those; NULL: none there
+ * @cpus:	one per CPU
+ * @none:	a tray in which nothing is free
+ * @lock:	guards what follows
+ * @limit:	chunks that it may have
+ * @count:	that it has, or is about to
+ * @idle:	chunks with idle trays, by kind
+ * @wanted:	kinds that are short of cells; the world has been told
+ * @pause_ns:	until when nothing is asked for
+ */
+struct xs_pool {
+	const struct xs_world_ops *ops;
+	void *world;
+	u64 start;
+	struct xs_chunk **chunks;
+	struct xs_pool_cpu **cpus;
+	u32 cpu_count;
+	struct xs_block none;
+	xs_lock_t lock XS_CACHE_LINE;
+	u32 limit;
+	u32 count;
+	u32 wanted;
+	u64 pause_ns;
+	struct xs_chunk *idle[XS_CELL_KINDS];
+};
+
+/*
+ * Make an empty pool for CPUs below @cpu_count, of IOVAs from @start on, which is not 0;
+ * they are XS_POOL_BYTES, whole chunks and nobody else's. False: no memory; nothing is left
+ * behind. May sleep.
+ */
+bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
+		  void *world, u64 start, u32 cpu_count);
+
+/* Unmap and free it, whatever is in it. It is no longer used by anyone. May sleep. */
+void xs_pool_destroy(struct xs_pool *pool);
+
+/* It has no more than @limit chunks, XS_CHUNKS_MAX at most; what it has it keeps. */
+void xs_pool_limit(struct xs_pool *pool, u32 limit);
+
+/*
+ * Add the chunks that are wanted; at the limit, trim first. May sleep. One caller at a
+ * time, also of trim.
+ */
+void xs_pool_grow(struct xs_pool *pool);
+
+/*
+ * Free chunks in which no cell is used, but for @kept of each kind; CPUs give up what they
+ * have open. To be called now and then. May sleep. Returns how many.
+ */
+u32 xs_pool_trim(struct xs_pool *pool, u32 kept);
+
+/*
+ * Copy @bytes bytes at @phys for a device that may do @way, and addresses up to @last.
+ * With @offset the last 12 bits of the address stay as they are. Without @copies the copy
+ * of what the device only reads is left to xs_pool_sync(). Returns the address for the
+ * device; 0 if there is no cell, or could be none. Entered, here and below; any context.
+ */
+u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
+		u64 last, bool offset, bool copies);
+
+/*
+ * The device is done with what was mapped at @iova, or around it; it is copied back if it
+ * may write and @copies is set. False: nothing is mapped there.
+ */
+bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies);
+
+/*
+ * Copy a part of what is mapped, up to @bytes at @iova, to the device or from it, where it
+ * may read or write. False: @iova is no part of what is mapped.
+ */
+bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device);
+
+/* Is it of the pool's IOVAs? */
+static xs_inline bool xs_pool_has(const struct xs_pool *pool, u64 iova)
+{
+	return iova - pool->start < XS_POOL_BYTES;
+}
+
+#endif

@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* Small buffers are copied; see pool.h. */
+#include <xsmmu/pool.h>
+
+static enum xs_way xs_way_of(u32 kind)
+{
+	return kind / XS_CELL_SIZES;
+}
+
+static u32 xs_kind_of(enum xs_way way, u32 lg2)
+{
+	return way * XS_CELL_SIZES + lg2 - XS_CELL_MIN_LG2;
+}
+
+static bool xs_way_reads(enum xs_way way)
+{
+	return way != XS_WAY_WRITE;
+}
+
+static bool xs_way_writes(enum xs_way way)
+{
+	return way != XS_WAY_READ;
+}
+
+/* ---- cells ---- */
+
+/* What a cell is a copy of. */
+struct xs_origin {
+	u64 phys;
+	u32 bytes;
+};
+
+static u64 xs_word_of(u64 phys, u32 bytes)
+{
+	return phys << XS_PAGE_LG2 | (bytes - 1);
+}
+
+static struct xs_origin xs_origin_of(u64 word)
+{
+	struct xs_origin origin = {
+		.phys = word >> XS_PAGE_LG2,
+		.bytes = (word & (XS_PAGE_BYTES - 1)) + 1,
+	};
+
+	return origin;
+}
+
+/* Where in its cell a buffer begins: the largest have what is within a page as it is. */
+static u32 xs_offset_in_cell(u64 phys, u32 bytes, u32 lg2)
+{
+	u32 offset = phys & (XS_PAGE_BYTES - 1);
+
+	return lg2 == XS_PAGE_LG2 && offset + bytes <= XS_PAGE_BYTES ? offset :
+								       0;
+}
+
+/* The cell at an IOVA, @at of its chunk. NULL: no chunk is there. */
+static struct xs_chunk *xs_pool_find(const struct xs_pool *pool, u64 iova,
+				     u32 *at)
+{
+	u64 offset = iova - pool->start;
+	struct xs_chunk *chunk;
+
+	if (xs_unlikely(!xs_pool_has(pool, iova)))
+		return 0;
+	chunk = xs_load_acquire(&pool->chunks[offset >> XS_CHUNK_LG2]);
+	if (chunk)
+		*at = (offset & (XS_CHUNK_BYTES - 1)) >> chunk->lg2;
+	return chunk;
+}
+
+static u8 *xs_cell_of(const struct xs_chunk *chunk, u32 at)
+{
+	return chunk->memory + ((size_t)at << chunk->lg2);
+}
+
+static struct xs_block *xs_tray_of(struct xs_chunk *chunk, u32 at)
+{
+	return &chunk->tray[at >> XS_TRAY_CELLS_LG2];
+}
+
+/* ---- trays ---- */
+
+static void xs_pool_tell(struct xs_pool *pool, bool tell)
+{
+	if (tell && pool->ops->short_of)
+		pool->ops->short_of(pool->world);
+}
+
+/* A tray that is all free, and the caller's, goes back to its chunk. */
+static void xs_tray_put(struct xs_pool *pool, struct xs_block *tray)
+{
+	struct xs_chunk *chunk;
+	xs_flags_t flags;
+	u32 at;
+
+	xs_shelf_leave(tray);
+	chunk = xs_pool_find(pool, tray->iova, &at);
+	at >>= XS_TRAY_CELLS_LG2;
+	flags = xs_lock(&pool->lock);
+	if (!chunk->idle_trays++) {
+		chunk->next = pool->idle[chunk->kind];
+		pool->idle[chunk->kind] = chunk;
+	}
+	chunk->idle[at / 64] |= 1ULL << at % 64;
+	xs_unlock(&pool->lock, flags);
+}
+
+/* An idle tray of the first chunk that has one. */
+static struct xs_block *xs_tray_take(struct xs_pool *pool, u32 kind)
+{
+	struct xs_chunk *chunk = pool->idle[kind];
+	u32 word = 0, at;
+
+	while (!chunk->idle[word])
+		word++;
+	at = xs_ctz(chunk->idle[word]);
+	chunk->idle[word] &= chunk->idle[word] - 1;
+	if (!--chunk->idle_trays)
+		pool->idle[kind] = chunk->next;
+	return &chunk->tray[word * 64 + at];
+}
+
+/* The same; NULL if there is none, and the world is told. */
+static struct xs_block *xs_tray_fresh(struct xs_pool *pool, u32 kind, u64 now)
+{
+	struct xs_block *tray = 0;
+	bool tell = false;
+
+	xs_lock_nested(&pool->lock);
+	if (pool->idle[kind]) {
+		tray = xs_tray_take(pool, kind);
+	} else if (now >= pool->pause_ns) {
+		tell = !pool->wanted;
+		pool->wanted |= 1u << kind;
+	}
+	xs_unlock_nested(&pool->lock);
+	xs_pool_tell(pool, tell);
+	return tray;
+}
+
+/*
+ * Of another CPU's that has more than one listed, so it seems to map no more of it. One CPU
+ * is looked at, the same as long as it has some.
+ */
+static struct xs_block *xs_tray_probe(struct xs_pool *pool,
+				      struct xs_pool_cpu *cpu, u32 kind)
+{
+	struct xs_shelf *shelf = &pool->cpus[cpu->probe]->shelves[kind];
+	struct xs_block *tray = 0;
+
+	if (xs_load(&shelf->listed[0]) > 1)
+		tray = xs_shelf_get(shelf, 0, ~0ULL, XS_SHELF_ANY);
+	if (!tray)
+		cpu->probe = cpu->probe + 1 < pool->cpu_count ? cpu->probe + 1 :
+								0;
+	return tray;
+}
+
+/* What any CPU has listed. */
+static struct xs_block *xs_tray_steal(struct xs_pool *pool, u32 kind)
+{
+	struct xs_block *tray = 0;
+
+	for (u32 i = 0; i < pool->cpu_count && !tray; i++)
+		tray = xs_shelf_get(&pool->cpus[i]->shelves[kind], 0, ~0ULL,
+				    XS_SHELF_ANY);
+	return tray;
+}
+
+/* A CPU has it open no more. */
+static void xs_tray_shut(struct xs_pool *pool, struct xs_block *tray)
+{
+	if (tray != &pool->none && xs_block_close(tray))
+		xs_tray_put(pool, tray);
+}
+
+/* A tray to be opened, and open. NULL: there is none. */
+static struct xs_block *xs_tray_get(struct xs_pool *pool,
+				    struct xs_pool_cpu *cpu, u32 kind, u64 now)
+{
+	struct xs_block *tray;
+
+	tray = xs_shelf_get(&cpu->shelves[kind], 0, ~0ULL, XS_SHELF_ANY);
+	if (!tray)
+		tray = xs_tray_probe(pool, cpu, kind);
+	if (tray)
+		return tray;
+	tray = xs_tray_fresh(pool, kind, now);
+	if (!tray)
+		return xs_tray_steal(pool, kind);
+	xs_shelf_put(&cpu->shelves[kind], tray, 0);
+	xs_block_open(tray);
+	return tray;
+}
+
+/* Open another tray. NULL: there is none, or was none lately. */
+static xs_noinline struct xs_block *xs_tray_open(struct xs_pool *pool, u32 kind)
+{
+	struct xs_pool_cpu *cpu = pool->cpus[xs_cpu_id()];
+	u64 now = pool->ops->clock(pool->world);
+	struct xs_block *open, *tray;
+	xs_flags_t flags;
+
+	if (now < xs_load(&cpu->dry_ns[kind]))
+		return 0;
+	flags = xs_lock(&cpu->lock);
+	open = cpu->open[kind];
+	tray = xs_tray_get(pool, cpu, kind, now);
+	if (!tray)
+		xs_store(&cpu->dry_ns[kind], now + XS_POOL_DRY_NS);
+	if (tray) {
+		xs_store(&cpu->open[kind], tray);
+		/* It is the same if it was emptied by who shared it. */
+		if (tray != open)
+			xs_tray_shut(pool, open);
+	}
+	xs_unlock(&cpu->lock, flags);
+	return tray;
+}
+
+/* Take a free cell of a tray, as a bit; 0: there is none. */
+static xs_inline u64 xs_tray_take_cell(struct xs_block *tray)
+{
+	u64 free = xs_a64_read(&tray->free);
+
+	while (xs_likely(free))
+		if (xs_likely(xs_a64_try(&tray->free, &free, free & (free - 1))))
+			return free & -free;
+	return 0;
+}
+
+/* ---- map and unmap ---- */
+
+/* log2 of the cell for a buffer; it may be more than there is. */
+static xs_inline u32 xs_lg2_of(u64 phys, u32 bytes, bool offset)
+{
+	u32 lg2 = xs_lg2_ceil(bytes);
+	u32 align = xs_ctz(phys | 1u << XS_CELL_ALIGN_LG2);
+
+	if (lg2 < align)
+		lg2 = align;
+	if (lg2 < XS_CELL_MIN_LG2)
+		lg2 = XS_CELL_MIN_LG2;
+	return offset && lg2 < XS_CELL_MAX_LG2 ? XS_CELL_MAX_LG2 : lg2;
+}
+
+u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
+		u64 last, bool offset, bool copies)
+{
+	u32 lg2 = xs_lg2_of(phys, bytes, offset), start, kind, at = 0;
+	struct xs_chunk *chunk;
+	struct xs_block *tray;
+	u64 cell, iova;
+
+	start = xs_offset_in_cell(phys, bytes, lg2);
+	if (xs_unlikely(bytes - 1 >= XS_CELL_MAX_BYTES ||
+			(offset && start != (phys & (XS_PAGE_BYTES - 1))) ||
+			pool->start + XS_POOL_BYTES - 1 > last))
+		return 0;
+	kind = xs_kind_of(way, lg2);
+	tray = xs_load(&pool->cpus[xs_cpu_id()]->open[kind]);
+	do {
+		cell = xs_tray_take_cell(tray);
+	} while (xs_unlikely(!cell) && (tray = xs_tray_open(pool, kind)));
+	if (xs_unlikely(!cell))
+		return 0;
+	iova = tray->iova + ((u64)xs_ctz(cell) << lg2) + start;
+	chunk = xs_pool_find(pool, iova, &at);
+	/* What a device writes must not come back with another buffer's bytes. */
+	if (copies || xs_way_writes(way))
+		xs_copy_in(xs_cell_of(chunk, at) + start, phys, bytes);
+	xs_a64_set_release(&chunk->words[at], xs_word_of(phys, bytes));
+	return iova;
+}
+
+bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies)
+{
+	struct xs_origin origin;
+	struct xs_chunk *chunk;
+	struct xs_block *tray;
+	u32 at = 0;
+	u64 word;
+
+	chunk = xs_pool_find(pool, iova, &at);
+	if (xs_unlikely(!chunk))
+		return false;
+	word = xs_a64_read(&chunk->words[at]);
+	if (xs_unlikely(!word || !xs_a64_try(&chunk->words[at], &word, 0)))
+		return false;
+	origin = xs_origin_of(word);
+	if (copies && xs_way_writes(xs_way_of(chunk->kind)))
+		xs_copy_out(origin.phys,
+			    xs_cell_of(chunk, at) +
+				    xs_offset_in_cell(origin.phys, origin.bytes,
+						      chunk->lg2),
+			    origin.bytes);
+	tray = xs_tray_of(chunk, at);
+	if (xs_unlikely(xs_block_free(tray, 1ULL << at % 64)))
+		xs_tray_put(pool, tray);
+	return true;
+}
+
+bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device)
+{
+	struct xs_origin origin;
+	struct xs_chunk *chunk;
+	u32 at = 0, start;
+	u64 word;
+	u8 *cell;
+
+	if (!bytes)
+		return true;
+	chunk = xs_pool_find(pool, iova, &at);
+	word = chunk ? xs_a64_read(&chunk->words[at]) : 0;
+	if (!word)
+		return false;
+	origin = xs_origin_of(word);
+	start = (iova & ((1u << chunk->lg2) - 1)) -
+		xs_offset_in_cell(origin.phys, origin.bytes, chunk->lg2);
+	if (start >= origin.bytes)
+		return false;
+	if (bytes > origin.bytes - start)
+		bytes = origin.bytes - start;
+	cell = chunk->memory + (iova - chunk->iova);
+	if (to_device && xs_way_reads(xs_way_of(chunk->kind)))
+		xs_copy_in(cell, origin.phys + start, bytes);
+	else if (!to_device && xs_way_writes(xs_way_of(chunk->kind)))
+		xs_copy_out(origin.phys + start, cell, bytes);
+	return true;
+}
+
+/* ---- chunks ---- */
+
+static size_t xs_chunk_bytes(u32 trays)
+{
+	return sizeof(struct xs_chunk) + trays * sizeof(struct xs_block);
+}
+
+static size_t xs_words_bytes(u32 lg2)
+{
+	return sizeof(xs_atomic64_t) << (XS_CHUNK_LG2 - lg2);
+}
+
+/* Nobody knows it. */
+static void xs_chunk_free(struct xs_pool *pool, struct xs_chunk *chunk)
+{
+	if (!chunk)
+		return;
+	if (chunk->memory)
+		pool->ops->drop_chunk(pool->world, chunk->iova, chunk->memory);
+	pool->ops->free(pool->world, chunk->words, xs_words_bytes(chunk->lg2));
+	pool->ops->free(pool->world, chunk, xs_chunk_bytes(chunk->trays));
+}
+
+static void xs_chunk_fill(struct xs_chunk *chunk)
+{
+	for (u32 i = 0; i < chunk->trays; i++) {
+		struct xs_block *tray = &chunk->tray[i];
+
+		tray->iova = chunk->iova + ((u64)i << (XS_TRAY_CELLS_LG2 +
+						       chunk->lg2));
+		chunk->idle[i / 64] |= 1ULL << i % 64;
+	}
+	chunk->idle_trays = chunk->trays;
+}
+
+/* NULL: no memory. */
+static struct xs_chunk *xs_chunk_new(struct xs_pool *pool, u32 kind, u64 iova)
+{
+	u32 lg2 = XS_CELL_MIN_LG2 + kind % XS_CELL_SIZES;
+	u32 trays = 1u << (XS_CHUNK_LG2 - XS_TRAY_CELLS_LG2 - lg2);
+	struct xs_chunk *chunk = pool->ops->alloc(pool->world,
+						  xs_chunk_bytes(trays),
+						  XS_ANY_CPU, false);
+
+	if (!chunk)
+		return 0;
+	chunk->kind = kind;
+	chunk->lg2 = lg2;
+	chunk->trays = trays;
+	chunk->iova = iova;
+	chunk->words = pool->ops->alloc(pool->world, xs_words_bytes(lg2),
+					XS_ANY_CPU, false);
+	if (chunk->words)
+		chunk->memory = pool->ops->add_chunk(pool->world, iova,
+						     xs_way_of(kind));
+	if (chunk->memory) {
+		xs_chunk_fill(chunk);
+		return chunk;
+	}
+	xs_chunk_free(pool, chunk);
+	return 0;
+}
+
+/* False: no memory. */
+static bool xs_pool_add(struct xs_pool *pool, u32 kind)
+{
+	struct xs_chunk *chunk;
+	xs_flags_t flags;
+	u32 at = 0;
+
+	while (pool->chunks[at])
+		at++;
+	chunk = xs_chunk_new(pool, kind,
+			     pool->start + ((u64)at << XS_CHUNK_LG2));
+	if (!chunk)
+		return false;
+	flags = xs_lock(&pool->lock);
+	xs_store_release(&pool->chunks[at], chunk);
+	chunk->next = pool->idle[kind];
+	pool->idle[kind] = chunk;
+	xs_unlock(&pool->lock, flags);
+	return true;
+}
+
+void xs_pool_limit(struct xs_pool *pool, u32 limit)
+{
+	xs_flags_t flags = xs_lock(&pool->lock);
+
+	pool->limit = limit < XS_CHUNKS_MAX ? limit : XS_CHUNKS_MAX;
+	xs_unlock(&pool->lock, flags);
+}
+
+/* Nobody can take a cell of it any more. The lock is held. */
+static void xs_pool_detach(struct xs_pool *pool, struct xs_chunk *chunk)
+{
+	struct xs_chunk **link = &pool->idle[chunk->kind];
+
+	while (*link != chunk)
+		link = &(*link)->next;
+	*link = chunk->next;
+	xs_store(&pool->chunks[(chunk->iova - pool->start) >> XS_CHUNK_LG2],
+		 (struct xs_chunk *)0);
+	pool->count--;
+}
+
+/* A chunk that is idle as a whole, if there are more than @kept of its kind. */
+static struct xs_chunk *xs_pool_spare(struct xs_pool *pool, u32 kind, u32 kept)
+{
+	struct xs_chunk *spare = 0;
+	xs_flags_t flags = xs_lock(&pool->lock);
+
+	for (struct xs_chunk *chunk = pool->idle[kind]; chunk;
+	     chunk = chunk->next)
+		if (chunk->idle_trays == chunk->trays && !kept--) {
+			spare = chunk;
+			break;
+		}
+	if (spare)
+		xs_pool_detach(pool, spare);
+	xs_unlock(&pool->lock, flags);
+	return spare;
+}
+
+/* All CPUs give up what they have open: it may be all that is left of a chunk. */
+static void xs_pool_close(struct xs_pool *pool, u32 kind)
+{
+	for (u32 i = 0; i < pool->cpu_count; i++) {
+		struct xs_pool_cpu *cpu = pool->cpus[i];
+		xs_flags_t flags;
+		struct xs_block *open;
+
+		xs_enter();
+		flags = xs_lock(&cpu->lock);
+		open = cpu->open[kind];
+		xs_store(&cpu->open[kind], &pool->none);
+		xs_tray_shut(pool, open);
+		xs_unlock(&cpu->lock, flags);
+		xs_exit();
+	}
+}
+
+u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
+{
+	struct xs_chunk *chunk, *gone = 0;
+	u32 count = 0;
+
+	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++) {
+		xs_pool_close(pool, kind);
+		while ((chunk = xs_pool_spare(pool, kind, kept))) {
+			chunk->next = gone;
+			gone = chunk;
+			count++;
+		}
+	}
+	if (!gone)
+		return 0;
+	/* Who shares a tray may have it open still. */
+	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++)
+		xs_pool_close(pool, kind);
+	pool->ops->quiesce(pool->world);
+	while ((chunk = gone)) {
+		gone = chunk->next;
+		xs_chunk_free(pool, chunk);
+	}
+	return count;
+}
+
+/*
+ * A kind that is wanted and may have a chunk, which counts from now on; XS_CELL_KINDS:
+ * none, and if it is for the limit, *@full.
+ */
+static u32 xs_pool_next(struct xs_pool *pool, bool *full)
+{
+	xs_flags_t flags = xs_lock(&pool->lock);
+	u32 kind = XS_CELL_KINDS;
+
+	/* What was added, or has come back, will do. */
+	for (u32 i = 0; i < XS_CELL_KINDS; i++)
+		if (pool->idle[i])
+			pool->wanted &= ~(1u << i);
+	*full = pool->wanted && pool->count >= pool->limit;
+	if (pool->wanted && !*full) {
+		kind = xs_ctz(pool->wanted);
+		pool->count++;
+	}
+	xs_unlock(&pool->lock, flags);
+	return kind;
+}
+
+/* There is no memory for a chunk, of which @count was counted. */
+static void xs_pool_pause(struct xs_pool *pool, u32 count)
+{
+	u64 now = pool->ops->clock(pool->world);
+	xs_flags_t flags = xs_lock(&pool->lock);
+
+	pool->count -= count;
+	pool->wanted = 0;
+	pool->pause_ns = now + XS_POOL_PAUSE_NS;
+	xs_unlock(&pool->lock, flags);
+}
+
+void xs_pool_grow(struct xs_pool *pool)
+{
+	bool full, trimmed = false;
+	u32 kind;
+
+	for (;;) {
+		kind = xs_pool_next(pool, &full);
+		if (kind < XS_CELL_KINDS) {
+			if (!xs_pool_add(pool, kind))
+				xs_pool_pause(pool, 1);
+		} else if (full && !trimmed) {
+			trimmed = true;
+			xs_pool_trim(pool, 0);
+		} else {
+			if (full)
+				xs_pool_pause(pool, 0);
+			return;
+		}
+	}
+}
+
+/* ---- set-up ---- */
+
+static bool xs_pool_add_cpu(struct xs_pool *pool, u32 id)
+{
+	struct xs_pool_cpu *cpu = pool->ops->alloc(pool->world, sizeof(*cpu),
+						   id, false);
+
+	if (!cpu)
+		return false;
+	xs_lock_init(&cpu->lock);
+	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++) {
+		xs_lock_init(&cpu->shelves[kind].lock);
+		cpu->open[kind] = &pool->none;
+	}
+	pool->cpus[id] = cpu;
+	return true;
+}
+
+bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
+		  void *world, u64 start, u32 cpu_count)
+{
+	bool ok;
+
+	pool->ops = ops;
+	pool->world = world;
+	pool->start = start;
+	pool->cpu_count = cpu_count;
+	xs_lock_init(&pool->lock);
+	pool->limit = pool->count = pool->wanted = 0;
+	pool->pause_ns = 0;
+	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++)
+		pool->idle[kind] = 0;
+	xs_a64_set(&pool->none.free, 0);
+	pool->chunks = ops->alloc(world, XS_CHUNKS_MAX * sizeof(*pool->chunks),
+				  XS_ANY_CPU, false);
+	pool->cpus = ops->alloc(world, cpu_count * sizeof(*pool->cpus),
+				XS_ANY_CPU, false);
+	ok = pool->chunks && pool->cpus;
+	for (u32 i = 0; ok && i < cpu_count; i++)
+		ok = xs_pool_add_cpu(pool, i);
+	if (!ok)
+		xs_pool_destroy(pool);
+	return ok;
+}
+
+void xs_pool_destroy(struct xs_pool *pool)
+{
+	for (u32 i = 0; pool->chunks && i < XS_CHUNKS_MAX; i++)
+		xs_chunk_free(pool, pool->chunks[i]);
+	for (u32 i = 0; pool->cpus && i < pool->cpu_count; i++)
+		pool->ops->free(pool->world, pool->cpus[i],
+				sizeof(*pool->cpus[i]));
+	pool->ops->free(pool->world, pool->cpus,
+			pool->cpu_count * sizeof(*pool->cpus));
+	pool->ops->free(pool->world, pool->chunks,
+			XS_CHUNKS_MAX * sizeof(*pool->chunks));
+	pool->chunks = 0;
+	pool->cpus = 0;
+}

@@ -1,0 +1,1006 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pools: a buffer's bytes go to its cell and come back, and to nobody else's; cells
+ * are never shared, and a chunk goes when nobody can know it any more.
+ */
+#include <xsmmu/pool.h>
+
+#include "world.h"
+
+#define START		(3ULL << XS_CHUNK_LG2)
+#define LAST		(~0ULL)
+#define MEMORY_BYTES	(96u * 4096)
+#define CHUNKS		24u
+
+/* Of the memory that buffers are in, the first address: a large one. */
+#define MEMORY_PHYS	0xfedc900040000ULL
+
+static struct {
+	struct xs_pool pool;
+	u8 *memory;
+	u8 *chunk[XS_CHUNKS_MAX];	/* as the device finds them */
+	u32 way[XS_CHUNKS_MAX];
+	u32 chunks;
+	u32 chunks_max;
+	u64 allocations;
+	u64 alloc_fails_in;
+	u64 now_ns;
+	u64 told;
+	bool mute;
+	struct buffer *impatient;	/* is mapped while a chunk is added */
+	u32 going;	/* chunks that nobody can know any more */
+} m;
+
+static bool is_buffer(u64 phys, u32 bytes)
+{
+	return CHECK(phys >= MEMORY_PHYS &&
+		     phys - MEMORY_PHYS + bytes <= MEMORY_BYTES);
+}
+
+static void copy(u8 *to, const u8 *from, u32 bytes)
+{
+	test_point();
+	while (bytes--)
+		*to++ = *from++;
+}
+
+void xs_copy_in(void *cell, u64 phys, u32 bytes)
+{
+	if (is_buffer(phys, bytes))
+		copy(cell, m.memory + (phys - MEMORY_PHYS), bytes);
+}
+
+void xs_copy_out(u64 phys, const void *cell, u32 bytes)
+{
+	if (is_buffer(phys, bytes))
+		copy(m.memory + (phys - MEMORY_PHYS), cell, bytes);
+}
+
+/* ---- the pool's world ---- */
+
+static bool fails_now(void)
+{
+	u64 left = __atomic_load_n(&m.alloc_fails_in, __ATOMIC_RELAXED);
+
+	if (left)
+		__atomic_store_n(&m.alloc_fails_in, left - 1, __ATOMIC_RELAXED);
+	return left == 1;
+}
+
+static void *pool_alloc(void *world, size_t bytes, u32 cpu, bool atomic)
+{
+	(void)world;
+	(void)cpu;
+	CHECK(!atomic && test_can_sleep());
+	if (fails_now())
+		return NULL;
+	m.allocations++;
+	return test_alloc(bytes);
+}
+
+static void pool_free(void *world, void *memory, size_t bytes)
+{
+	u64 *words = memory;
+
+	(void)world;
+	if (!memory)
+		return;
+	/* Who still uses it is seen. */
+	for (size_t i = 0; i < bytes / sizeof(*words); i++)
+		words[i] = 0xdddddddddddddddd;
+	m.allocations--;
+	test_free(memory);
+}
+
+static u64 pool_clock(void *world)
+{
+	(void)world;
+	return __atomic_load_n(&m.now_ns, __ATOMIC_RELAXED);
+}
+
+/* Can anybody still find the chunk of an IOVA? */
+static bool is_known(u64 iova)
+{
+	return __atomic_load_n(&m.pool.chunks[(iova - START) >> XS_CHUNK_LG2],
+			       __ATOMIC_RELAXED);
+}
+
+/* Some chunks are about to go: nobody comes to know them while those who do are waited for. */
+static void pool_quiesce(void *world)
+{
+	u32 known = 0;
+
+	(void)world;
+	for (u32 i = 0; i < XS_CHUNKS_MAX; i++)
+		known += is_known(START + ((u64)i << XS_CHUNK_LG2));
+	CHECK(known < m.chunks);
+	for (u32 i = 0; i < m.pool.cpu_count; i++)
+		for (u32 kind = 0; kind < XS_CELL_KINDS; kind++) {
+			struct xs_block *open =
+				xs_load(&m.pool.cpus[i]->open[kind]);
+
+			CHECK(open == &m.pool.none || is_known(open->iova));
+		}
+	test_quiesce();
+	m.going = m.chunks - known;
+}
+
+static void be_impatient(void);
+
+static void *pool_add_chunk(void *world, u64 iova, u32 way)
+{
+	u64 at = (iova - START) >> XS_CHUNK_LG2;
+
+	(void)world;
+	CHECK(test_can_sleep() && way < XS_WAYS);
+	CHECK(iova == START + (at << XS_CHUNK_LG2));
+	if (!CHECK(at < XS_CHUNKS_MAX && !m.chunk[at]) ||
+	    m.chunks == m.chunks_max || fails_now())
+		return NULL;
+	if (m.impatient)
+		be_impatient();
+	m.chunks++;
+	m.way[at] = way;
+	m.chunk[at] = test_alloc(XS_CHUNK_BYTES);
+	return m.chunk[at];
+}
+
+static void pool_drop_chunk(void *world, u64 iova, void *memory)
+{
+	u64 at = (iova - START) >> XS_CHUNK_LG2;
+
+	(void)world;
+	if (!CHECK(at < XS_CHUNKS_MAX && m.chunk[at] == memory))
+		return;
+	CHECK(m.going--);
+	m.chunks--;
+	m.chunk[at] = NULL;
+	test_free(memory);
+}
+
+static void pool_short_of(void *world)
+{
+	(void)world;
+	__atomic_add_fetch(&m.told, 1, __ATOMIC_RELAXED);
+}
+
+static const struct xs_world_ops ops = {
+	.alloc = pool_alloc, .free = pool_free, .clock = pool_clock,
+	.quiesce = pool_quiesce, .add_chunk = pool_add_chunk,
+	.drop_chunk = pool_drop_chunk, .short_of = pool_short_of,
+};
+
+static const struct xs_world_ops mute_ops = {
+	.alloc = pool_alloc, .free = pool_free, .clock = pool_clock,
+	.quiesce = pool_quiesce, .add_chunk = pool_add_chunk,
+	.drop_chunk = pool_drop_chunk,
+};
+
+static bool begin(u32 cpus)
+{
+	test_relax();
+	m.memory = test_alloc(MEMORY_BYTES);
+	m.chunks_max = CHUNKS;
+	m.now_ns = 5;
+	m.told = 0;
+	for (u32 i = 0; i < MEMORY_BYTES; i++)
+		m.memory[i] = (u8)(i * 7 + i / 256);
+	if (!xs_pool_init(&m.pool, m.mute ? &mute_ops : &ops, NULL, START, cpus))
+		return false;
+	xs_pool_limit(&m.pool, CHUNKS);
+	return true;
+}
+
+static void end(void)
+{
+	m.going = m.chunks;
+	xs_pool_destroy(&m.pool);
+	CHECK(!m.allocations && !m.chunks && !world_warnings());
+	test_free(m.memory);
+	m.alloc_fails_in = 0;
+}
+
+/* Nothing is mapped. */
+static void end_empty(void)
+{
+	xs_pool_trim(&m.pool, 0);
+	CHECK(!m.chunks);
+	end();
+}
+
+/* ---- a driver and its device ---- */
+
+struct buffer {
+	u64 phys;
+	u32 bytes;
+	enum xs_way way;
+	u64 iova;
+};
+
+static u8 *memory_at(const struct buffer *buffer, u32 at)
+{
+	return m.memory + (buffer->phys - MEMORY_PHYS) + at;
+}
+
+/* Where the device finds a byte of the buffer. */
+static u8 *cell_at(const struct buffer *buffer, u32 at)
+{
+	u64 offset = buffer->iova + at - START;
+
+	return m.chunk[offset >> XS_CHUNK_LG2] + (offset & (XS_CHUNK_BYTES - 1));
+}
+
+static u64 map_so(struct buffer *buffer, u64 last, bool offset, bool copies)
+{
+	xs_enter();
+	buffer->iova = xs_pool_map(&m.pool, buffer->phys, buffer->bytes,
+				   buffer->way, last, offset, copies);
+	xs_exit();
+	if (!buffer->iova)
+		return 0;
+	CHECK(xs_pool_has(&m.pool, buffer->iova));
+	CHECK(xs_pool_has(&m.pool, buffer->iova + buffer->bytes - 1));
+	CHECK(m.way[(buffer->iova - START) >> XS_CHUNK_LG2] == buffer->way);
+	return buffer->iova;
+}
+
+static void be_impatient(void)
+{
+	m.now_ns += XS_POOL_DRY_NS;
+	CHECK(!map_so(m.impatient, LAST, false, true));
+}
+
+static bool map(struct buffer *buffer)
+{
+	if (map_so(buffer, LAST, false, true))
+		return true;
+	xs_pool_grow(&m.pool);
+	m.now_ns += XS_POOL_DRY_NS;
+	return map_so(buffer, LAST, false, true);
+}
+
+static bool unmap_at(u64 iova, bool copies)
+{
+	bool ok;
+
+	xs_enter();
+	ok = xs_pool_unmap(&m.pool, iova, copies);
+	xs_exit();
+	return ok;
+}
+
+static void unmap(const struct buffer *buffer)
+{
+	CHECK(unmap_at(buffer->iova, true));
+}
+
+static bool sync_at(u64 iova, u32 bytes, bool to_device)
+{
+	bool ok;
+
+	xs_enter();
+	ok = xs_pool_sync(&m.pool, iova, bytes, to_device);
+	xs_exit();
+	return ok;
+}
+
+static void check_equal(const struct buffer *buffer, bool equal)
+{
+	u32 same = 0;
+
+	for (u32 i = 0; i < buffer->bytes; i++)
+		same += *memory_at(buffer, i) == *cell_at(buffer, i);
+	CHECK(equal ? same == buffer->bytes : same < buffer->bytes);
+}
+
+static void device_writes(const struct buffer *buffer, u8 add)
+{
+	for (u32 i = 0; i < buffer->bytes; i++)
+		*cell_at(buffer, i) += add;
+}
+
+/* ---- tests ---- */
+
+static void copies(void)
+{
+	static const u32 sizes[] = { 1, 60, 256, 257, 1514, 2048, 4095, 4096 };
+
+	if (!CHECK(begin(1)))
+		return;
+	for (u32 i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (u32 way = 0; way < XS_WAYS; way++) {
+			struct buffer buffer = { MEMORY_PHYS + 100, sizes[i],
+						 way, 0 };
+			u8 first = *memory_at(&buffer, 0);
+
+			CHECK(map(&buffer));
+			check_equal(&buffer, true);
+			device_writes(&buffer, 1);
+			check_equal(&buffer, false);
+			unmap(&buffer);
+			CHECK(*memory_at(&buffer, 0) ==
+			      (u8)(first + (way != XS_WAY_READ)));
+			/* Nothing beside it is copied, in or out. */
+			CHECK(map(&buffer));
+			*memory_at(&buffer, sizes[i]) ^= 0x55;
+			*(memory_at(&buffer, 0) - 1) ^= 0x55;
+			first = *memory_at(&buffer, sizes[i]);
+			unmap(&buffer);
+			CHECK(*memory_at(&buffer, sizes[i]) == first);
+			CHECK(*(memory_at(&buffer, 0) - 1) != *memory_at(&buffer, 0));
+			/* Nor back if nobody wants it. */
+			first = *memory_at(&buffer, sizes[i] - 1);
+			CHECK(map(&buffer));
+			device_writes(&buffer, 1);
+			CHECK(unmap_at(buffer.iova, false));
+			CHECK(*memory_at(&buffer, sizes[i] - 1) == first);
+			/* In, what the device writes is always copied. */
+			*memory_at(&buffer, 0) ^= 0x55;
+			CHECK(map_so(&buffer, LAST, false, false));
+			check_equal(&buffer, way != XS_WAY_READ);
+			CHECK(unmap_at(buffer.iova, false));
+		}
+	end_empty();
+}
+
+/* A driver looks at its buffer, or writes to it, while it is mapped. */
+static void syncs(void)
+{
+	if (!CHECK(begin(1)))
+		return;
+	for (u32 way = 0; way < XS_WAYS; way++) {
+		struct buffer buffer = { MEMORY_PHYS + 300, 1000, way, 0 };
+		bool reads = way != XS_WAY_WRITE, writes = way != XS_WAY_READ;
+		u8 was = *memory_at(&buffer, 500);
+
+		CHECK(map(&buffer));
+		device_writes(&buffer, 1);
+		CHECK(sync_at(buffer.iova + 500, 20, false));
+		CHECK(*memory_at(&buffer, 500) == (u8)(was + writes));
+		CHECK(*memory_at(&buffer, 519) ==
+		      (u8)(*cell_at(&buffer, 519) - !writes));
+		CHECK(*memory_at(&buffer, 499) != *cell_at(&buffer, 499));
+		CHECK(*memory_at(&buffer, 520) != *cell_at(&buffer, 520));
+		*memory_at(&buffer, 999) = 77;
+		*cell_at(&buffer, 999) = 78;
+		CHECK(sync_at(buffer.iova + 999, 1, true));
+		CHECK(*cell_at(&buffer, 999) == (reads ? 77 : 78));
+		/* What is none of it. */
+		CHECK(sync_at(buffer.iova, 1000, true));
+		CHECK(sync_at(buffer.iova + 1000, 0, true));
+		*cell_at(&buffer, 1000) = 3;
+		was = *memory_at(&buffer, 1000);
+		CHECK(sync_at(buffer.iova, 1001, true));
+		CHECK(*cell_at(&buffer, 1000) == 3);
+		CHECK(sync_at(buffer.iova + 999, 2, false));
+		CHECK(*memory_at(&buffer, 1000) == was);
+		CHECK(!sync_at(buffer.iova + 1000, 1, false));
+		unmap(&buffer);
+		CHECK(!sync_at(buffer.iova, 1, true));
+	}
+	CHECK(!sync_at(START + XS_POOL_BYTES - 1, 1, true));
+	CHECK(!sync_at(START + XS_POOL_BYTES, 1, true));
+	CHECK(!sync_at(START - 1, 1, true));
+	end_empty();
+}
+
+/* Each buffer is in a cell of the smallest size, alone, and starts with it. */
+static void sizes(void)
+{
+	static struct buffer buffers[3 * 64];
+	struct buffer odd = { MEMORY_PHYS, 0, XS_WAY_READ, 0 };
+	const u32 count = sizeof(buffers) / sizeof(buffers[0]);
+
+	if (!CHECK(begin(1)))
+		return;
+	for (u32 lg2 = XS_CELL_MIN_LG2; lg2 <= XS_CELL_MAX_LG2; lg2++) {
+		for (u32 i = 0; i < count; i++) {
+			struct buffer *buffer = &buffers[i];
+
+			buffer->phys = MEMORY_PHYS + 4001 + 2 * i;
+			buffer->bytes = (1u << lg2) - i % (1u << (lg2 - 1));
+			buffer->way = XS_WAY_READ;
+			CHECK(map(buffer));
+			CHECK(buffer->iova % (1u << lg2) == 0 ||
+			      lg2 == XS_PAGE_LG2);
+			*cell_at(buffer, 0) = (u8)i;
+			*cell_at(buffer, buffer->bytes - 1) = (u8)i;
+		}
+		for (u32 i = 0; i < count; i++) {
+			CHECK(*cell_at(&buffers[i], 0) == (u8)i);
+			CHECK(*cell_at(&buffers[i], buffers[i].bytes - 1) ==
+			      (u8)i);
+			unmap(&buffers[i]);
+		}
+	}
+	/* One chunk for each size was enough. */
+	CHECK(m.chunks == XS_CELL_SIZES);
+	CHECK(!map(&odd) && m.chunks == XS_CELL_SIZES);
+	/* Cells are aligned as their buffers are. */
+	for (u32 i = 0; i < 3; i++)
+		CHECK(map(&buffers[i]));
+	for (u32 i = 3; i < 6; i++) {
+		buffers[i].bytes = 60;
+		CHECK(map(&buffers[i]));
+	}
+	for (u32 lg2 = 0; lg2 < 14; lg2++) {
+		odd.bytes = 60;
+		odd.phys = MEMORY_PHYS + 5 * (1u << lg2);
+		CHECK(map(&odd));
+		CHECK(!(odd.iova & ((1u << (lg2 < 11 ? lg2 : 11)) - 1)));
+		unmap(&odd);
+	}
+	for (u32 i = 0; i < 6; i++)
+		unmap(&buffers[i]);
+	end_empty();
+}
+
+/* All cells of a chunk, of the smallest ones. */
+static void full(void)
+{
+	static struct buffer buffers[XS_CHUNK_BYTES >> XS_CELL_MIN_LG2];
+	const u32 count = sizeof(buffers) / sizeof(buffers[0]);
+
+	if (!CHECK(begin(1)))
+		return;
+	xs_pool_limit(&m.pool, 1);
+	for (u32 i = 0; i < count && !test_failed(); i++) {
+		buffers[i] = (struct buffer){ MEMORY_PHYS + 1, 1, XS_WAY_READ, 0 };
+		CHECK(map(&buffers[i]));
+		*cell_at(&buffers[i], 0) = (u8)(i % 255);
+	}
+	for (u32 i = 0; i < count && !test_failed(); i++) {
+		CHECK(*cell_at(&buffers[i], 0) == (u8)(i % 255));
+		unmap(&buffers[i]);
+	}
+	end_empty();
+}
+
+/* What is within a page stays where it is in that, if it is so large, or has to. */
+static void offsets(void)
+{
+	struct buffer buffer = { MEMORY_PHYS + 8192 + 1500, 2500, XS_WAY_BOTH, 0 };
+	struct buffer small = { MEMORY_PHYS + 8192 + 4000, 96, XS_WAY_BOTH, 0 };
+
+	if (!CHECK(begin(1)))
+		return;
+	CHECK(map(&buffer));
+	CHECK(buffer.iova % 4096 == 1500);
+	check_equal(&buffer, true);
+	CHECK(sync_at(buffer.iova + 2499, 1, false));
+	CHECK(!sync_at(buffer.iova - 1, 1, false));
+	/* An unmap may say any address in it. */
+	device_writes(&buffer, 1);
+	CHECK(unmap_at(buffer.iova & ~4095ULL, true));
+	check_equal(&buffer, true);
+	CHECK(!unmap_at(buffer.iova, true));
+	/* It would not fit. */
+	buffer.phys += 97;
+	CHECK(map(&buffer) && buffer.iova % 4096 == 0);
+	check_equal(&buffer, true);
+	unmap(&buffer);
+	CHECK(!map_so(&buffer, LAST, true, true));
+	CHECK(map_so(&small, LAST, true, true) && small.iova % 4096 == 4000);
+	unmap(&small);
+	small.phys++;
+	CHECK(!map_so(&small, LAST, true, true));
+	CHECK(map(&small) && small.iova % 256 == 0);
+	unmap(&small);
+	small.phys += 2048;
+	/* Of an address that the device has not, or what is larger, nothing. */
+	CHECK(!map_so(&small, START + XS_POOL_BYTES - 2, false, true));
+	CHECK(map_so(&small, START + XS_POOL_BYTES - 1, false, true));
+	unmap(&small);
+	small.bytes = XS_CELL_MAX_BYTES + 1;
+	CHECK(!map_so(&small, LAST, false, true));
+	end_empty();
+}
+
+static void strays(void)
+{
+	struct buffer buffer = { MEMORY_PHYS, 512, XS_WAY_WRITE, 0 };
+	u8 was;
+
+	if (!CHECK(begin(1)))
+		return;
+	CHECK(!unmap_at(START, true));
+	CHECK(map(&buffer));
+	was = *memory_at(&buffer, 0);
+	CHECK(!unmap_at(buffer.iova + 2048, true));
+	CHECK(!unmap_at(buffer.iova + XS_CHUNK_BYTES, true));
+	CHECK(!unmap_at(START - 1, true) && !unmap_at(0, true));
+	CHECK(!unmap_at(START + XS_POOL_BYTES, true));
+	unmap(&buffer);
+	device_writes(&buffer, 1);
+	CHECK(!unmap_at(buffer.iova, true));
+	CHECK(*memory_at(&buffer, 0) == was);
+	end_empty();
+}
+
+/* There is nothing until it was asked for, and no more than the limit. */
+static void grows(void)
+{
+	static struct buffer buffers[3 * 512];
+	struct buffer other = { MEMORY_PHYS, 1, XS_WAY_READ, 0 };
+	u32 count = 0;
+
+	if (!CHECK(begin(1)))
+		return;
+	xs_pool_grow(&m.pool);
+	CHECK(!m.chunks);
+	xs_pool_limit(&m.pool, 2);
+	while (count < 3 * 512) {
+		buffers[count] = (struct buffer){ MEMORY_PHYS, 4096,
+						  XS_WAY_BOTH, 0 };
+		if (!map(&buffers[count]))
+			break;
+		count++;
+	}
+	/* Told for each of three; the third did not come, nor is asked for soon. */
+	CHECK(count == 2 * 512 && m.chunks == 2 && m.told == 3);
+	CHECK(!map(&other) && m.told == 3);
+	xs_pool_limit(&m.pool, 3);
+	CHECK(!map(&other) && m.told == 3);
+	m.now_ns += XS_POOL_PAUSE_NS;
+	CHECK(!map_so(&other, LAST, false, true) && m.told == 4);
+	/* The world is told once, of whatever it is short of. */
+	CHECK(!map_so(&buffers[count], LAST, false, true) && m.told == 4);
+	/* Who found nothing does not look again soon, but for what is its own. */
+	xs_pool_grow(&m.pool);
+	CHECK(m.chunks == 3 && !m.pool.wanted);
+	m.now_ns += XS_POOL_DRY_NS - 1;
+	CHECK(!map_so(&other, LAST, false, true));
+	m.now_ns++;
+	CHECK(map(&other) != map(&buffers[count]));
+	if (other.iova)
+		unmap(&other);
+	else
+		unmap(&buffers[count]);
+	while (count)
+		unmap(&buffers[--count]);
+	/* What is empty makes room for another kind. */
+	other.way = XS_WAY_WRITE;
+	m.now_ns += XS_POOL_PAUSE_NS;
+	CHECK(map(&other) && m.chunks == 1);
+	unmap(&other);
+	xs_pool_limit(&m.pool, 2 * XS_CHUNKS_MAX);
+	CHECK(m.pool.limit == XS_CHUNKS_MAX);
+	end_empty();
+}
+
+/* A map while a chunk is being added is not a reason for another one. */
+static void once(void)
+{
+	static struct buffer buffers[512];
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_BOTH, 0 };
+
+	if (!CHECK(begin(1)))
+		return;
+	m.impatient = &buffer;
+	CHECK(map(&buffer) && m.chunks == 1 && m.told == 1);
+	m.impatient = NULL;
+	unmap(&buffer);
+	/* Nor is what has come back meanwhile. */
+	for (u32 i = 0; i < 512; i++) {
+		buffers[i] = buffer;
+		CHECK(map(&buffers[i]));
+	}
+	m.now_ns += XS_POOL_DRY_NS;
+	CHECK(!map_so(&buffer, LAST, false, true) && m.pool.wanted);
+	for (u32 i = 0; i < 512; i++)
+		unmap(&buffers[i]);
+	xs_pool_grow(&m.pool);
+	CHECK(m.chunks == 1 && !m.pool.wanted);
+	end_empty();
+}
+
+/* After there was no memory, none is asked for a while. */
+static void pauses(void)
+{
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_BOTH, 0 };
+
+	for (u32 fails_in = 1; fails_in <= 3; fails_in++) {
+		if (!CHECK(begin(1)))
+			return;
+		xs_pool_limit(&m.pool, 1);
+		CHECK(!map_so(&buffer, LAST, false, true) && m.told == 1);
+		m.alloc_fails_in = fails_in;
+		xs_pool_grow(&m.pool);
+		CHECK(!m.chunks && !m.alloc_fails_in);
+		m.now_ns += XS_POOL_PAUSE_NS - 1 - XS_POOL_DRY_NS;
+		CHECK(!map(&buffer) && m.told == 1);
+		m.now_ns += XS_POOL_DRY_NS;
+		CHECK(map(&buffer) && m.told == 2);
+		unmap(&buffer);
+		end_empty();
+	}
+	m.mute = true;
+	CHECK(begin(1) && map(&buffer));
+	unmap(&buffer);
+	end_empty();
+	m.mute = false;
+}
+
+/* No memory at any place of the set-up. */
+static void fails(void)
+{
+	u32 fails_in = 0;
+	bool ok = false;
+
+	while (!ok && !test_failed()) {
+		m.alloc_fails_in = ++fails_in;
+		ok = begin(3);
+		if (ok)
+			m.alloc_fails_in = 0;
+		end();
+	}
+	CHECK(fails_in == 2 + 3 + 1);
+}
+
+/* Chunks without a used cell go, but for those that are kept; all others stay. */
+static void trims(void)
+{
+	static struct buffer buffers[4 * 512];
+	u32 count = 0;
+
+	if (!CHECK(begin(2)))
+		return;
+	for (; count < 4 * 512; count++) {
+		buffers[count] = (struct buffer){ MEMORY_PHYS + count, 4096,
+						  XS_WAY_WRITE, 0 };
+		test_be_cpu(count / 512 & 1);
+		CHECK(map(&buffers[count]));
+	}
+	CHECK(m.chunks == 4 && !xs_pool_trim(&m.pool, 0));
+	for (u32 i = 0; i < 4 * 512; i++)
+		if (i % 512)
+			unmap(&buffers[i]);
+	CHECK(!xs_pool_trim(&m.pool, 0) && m.chunks == 4);
+	for (u32 i = 0; i < 3 * 512; i += 512)
+		unmap(&buffers[i]);
+	CHECK(xs_pool_trim(&m.pool, 1) == 2 && m.chunks == 2);
+	CHECK(!xs_pool_trim(&m.pool, 1));
+	CHECK(xs_pool_trim(&m.pool, 0) == 1 && m.chunks == 1);
+	check_equal(&buffers[3 * 512], true);
+	unmap(&buffers[3 * 512]);
+	/* What has gone may come again. */
+	CHECK(xs_pool_trim(&m.pool, 0) == 1);
+	xs_pool_limit(&m.pool, 1);
+	CHECK(map(&buffers[0]));
+	unmap(&buffers[0]);
+	test_be_cpu(0);
+	end_empty();
+}
+
+/* What another CPU has emptied, or nearly, is used before more is asked for. */
+static void moves(void)
+{
+	static struct buffer buffers[2 * 512];
+	u32 count = 0;
+
+	if (!CHECK(begin(2)))
+		return;
+	xs_pool_limit(&m.pool, 1);
+	/* Idle trays of this CPU are not in the way. */
+	buffers[0] = (struct buffer){ MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	CHECK(map(&buffers[0]));
+	unmap(&buffers[0]);
+	test_be_cpu(1);
+	m.now_ns += XS_POOL_PAUSE_NS;
+	for (; count < 512; count++) {
+		buffers[count] = (struct buffer){ MEMORY_PHYS, 4096,
+						  XS_WAY_WRITE, 0 };
+		CHECK(map(&buffers[count]));
+	}
+	test_be_cpu(0);
+	buffers[512] = buffers[0];
+	CHECK(!map(&buffers[512]));
+	/* A tray's half: listed, on the other CPU's shelf. */
+	for (u32 i = 0; i < 32; i++)
+		unmap(&buffers[i]);
+	for (u32 i = 0; i < 32; i++)
+		CHECK(map(&buffers[i]));
+	CHECK(!map(&buffers[512]));
+	/* A whole one, on none. */
+	for (u32 i = 64; i < 128; i++)
+		unmap(&buffers[i]);
+	for (u32 i = 64; i < 128; i++)
+		CHECK(map(&buffers[i]));
+	CHECK(!map(&buffers[512]) && m.chunks == 1);
+	while (count)
+		unmap(&buffers[--count]);
+	test_be_cpu(0);
+	end_empty();
+}
+
+/* Load that moves from CPU to CPU, and leaves something behind, uses the holes. */
+static void holes(void)
+{
+	static struct buffer buffers[8][512];
+
+	if (!CHECK(begin(TEST_CPUS)))
+		return;
+	for (u32 round = 0; round < 4; round++)
+		for (u32 cpu = 0; cpu < 8; cpu++) {
+			test_be_cpu(cpu);
+			for (u32 i = 0; i < 512; i++) {
+				struct buffer *buffer = &buffers[cpu][i];
+
+				if (buffer->iova)
+					continue;
+				*buffer = (struct buffer){
+					MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+				CHECK(map(buffer));
+				/* The world does at once what it is told. */
+				xs_pool_grow(&m.pool);
+			}
+			for (u32 i = 0; i < 512; i++)
+				if (i % 64) {
+					unmap(&buffers[cpu][i]);
+					buffers[cpu][i].iova = 0;
+				}
+			xs_pool_trim(&m.pool, 0);
+			test_relax();
+		}
+	/* 568 cells at most are used at a time, in 9 trays, and each CPU may keep two. */
+	CHECK(m.chunks <= (9 + 2 * 8) / 8 + 1);
+	for (u32 cpu = 0; cpu < 8; cpu++)
+		for (u32 i = 0; i < 512; i += 64) {
+			unmap(&buffers[cpu][i]);
+			buffers[cpu][i].iova = 0;
+		}
+	test_be_cpu(0);
+	end_empty();
+}
+
+/*
+ * A CPU may have a tray open that another one has emptied and given back, since it freed
+ * the last cell before the first one opened it.
+ */
+static void share(void *argument)
+{
+	u32 kind = XS_WAY_WRITE * XS_CELL_SIZES;
+
+	(void)argument;
+	if (is_known(START) && m.pool.cpus[0]->open[kind] == &m.pool.none)
+		xs_store(&m.pool.cpus[0]->open[kind], &m.pool.chunks[0]->tray[5]);
+}
+
+static void shared(void)
+{
+	struct buffer buffer = { MEMORY_PHYS, 1, XS_WAY_WRITE, 0 };
+
+	if (!CHECK(begin(1)))
+		return;
+	for (u32 i = 0; i < 300 && !test_failed(); i++) {
+		CHECK(map(&buffer));
+		unmap(&buffer);
+		test_interrupts(share, NULL);
+		xs_pool_trim(&m.pool, 0);
+		test_interrupts(NULL, NULL);
+		CHECK(!m.chunks);
+		test_relax();
+	}
+	end();
+}
+
+/* ---- threads ---- */
+
+#define SLOTS	160u
+#define CPUS	3u
+
+/*
+ * @used:	slots
+ * @few:	one size and way, so that trays and chunks become empty often
+ * @rude:	a driver unmaps what another one unmaps, too
+ */
+struct traffic {
+	u64 seed;
+	u32 steps;
+	u32 used;
+	bool few;
+	bool rude;
+};
+
+struct shared {
+	struct traffic traffic;
+	u64 mapped;
+	u64 unmapped;
+	u64 iova;
+	struct buffer *slots[SLOTS];
+};
+
+/* A buffer's bytes are its own: a part of memory for each slot. */
+static struct buffer *draw(const struct traffic *traffic, u64 *random, u32 slot)
+{
+	static const u32 sizes[] = { 256, 4096, 2048 };
+	struct buffer *buffer = test_alloc(sizeof(*buffer));
+	u32 size = sizes[traffic->few ? 0 : test_below(random, 3)];
+
+	buffer->phys = MEMORY_PHYS + slot * (MEMORY_BYTES / SLOTS);
+	buffer->bytes = 1 + test_below(random, size);
+	if (buffer->bytes > MEMORY_BYTES / SLOTS)
+		buffer->bytes = MEMORY_BYTES / SLOTS;
+	buffer->way = !traffic->few && test_below(random, 2) ? XS_WAY_BOTH :
+							      XS_WAY_WRITE;
+	return buffer;
+}
+
+/* The device writes all of it, and all of it comes back. */
+static void use(struct buffer *buffer, u64 *random)
+{
+	u8 value = (u8)test_random(random);
+
+	check_equal(buffer, true);
+	for (u32 i = 0; i < buffer->bytes; i++)
+		*cell_at(buffer, i) = value;
+	if (test_below(random, 2))
+		CHECK(sync_at(buffer->iova, buffer->bytes, false));
+	unmap(buffer);
+	for (u32 i = 0; i < buffer->bytes; i++)
+		CHECK(*memory_at(buffer, i) == value);
+}
+
+static struct buffer taken;
+
+/* Who takes a slot, or what is in it, has its memory. */
+static void use_slot(struct shared *shared, u64 *random)
+{
+	u32 slot = test_below(random, shared->traffic.used);
+	struct buffer *buffer = __atomic_exchange_n(&shared->slots[slot],
+						    &taken, __ATOMIC_ACQ_REL);
+
+	if (buffer == &taken)
+		return;
+	if (buffer) {
+		use(buffer, random);
+		test_free(buffer);
+		buffer = NULL;
+	} else {
+		buffer = draw(&shared->traffic, random, slot);
+		if (!map_so(buffer, LAST, false, true)) {
+			test_free(buffer);
+			buffer = NULL;
+		}
+	}
+	__atomic_store_n(&shared->slots[slot], buffer, __ATOMIC_RELEASE);
+}
+
+/* Each mapping is unmapped by one of those who try. */
+static void be_rude(struct shared *shared, u32 cpu)
+{
+	struct buffer buffer = { MEMORY_PHYS, 1, XS_WAY_READ, 0 };
+	u64 iova = __atomic_load_n(&shared->iova, __ATOMIC_ACQUIRE);
+
+	if (iova && unmap_at(iova, true))
+		__atomic_add_fetch(&shared->unmapped, 1, __ATOMIC_RELAXED);
+	if (cpu == 1 && map_so(&buffer, LAST, false, true)) {
+		__atomic_add_fetch(&shared->mapped, 1, __ATOMIC_RELAXED);
+		iova = __atomic_exchange_n(&shared->iova, buffer.iova,
+					   __ATOMIC_ACQ_REL);
+		if (iova && unmap_at(iova, true))
+			__atomic_add_fetch(&shared->unmapped, 1,
+					   __ATOMIC_RELAXED);
+	}
+}
+
+static void work(void *argument, u32 cpu)
+{
+	struct shared *shared = argument;
+	const struct traffic *traffic = &shared->traffic;
+	u64 random = traffic->seed * 16 + cpu;
+
+	for (u32 step = 0; step < traffic->steps && !test_failed(); step++) {
+		if (cpu && traffic->rude) {
+			be_rude(shared, cpu);
+		} else if (cpu) {
+			use_slot(shared, &random);
+		} else if (test_below(&random, 4)) {
+			xs_pool_grow(&m.pool);
+			__atomic_add_fetch(&m.now_ns, XS_POOL_DRY_NS,
+					   __ATOMIC_RELAXED);
+			test_relax();
+		} else if (!traffic->rude) {
+			xs_pool_trim(&m.pool, !traffic->few &&
+					      test_below(&random, 2));
+		}
+	}
+}
+
+static void run_threads(const struct traffic *traffic, bool by_turns)
+{
+	struct shared *shared = test_alloc(sizeof(*shared));
+	struct buffer first = { MEMORY_PHYS, 1, XS_WAY_READ, 0 };
+
+	shared->traffic = *traffic;
+	test_replay(traffic->seed, 0);
+	if (CHECK(begin(CPUS) && map(&first) && unmap_at(first.iova, true)) &&
+	    test_threads(CPUS, by_turns ? traffic->seed : 0, work, shared)) {
+		for (u32 i = 0; i < SLOTS; i++) {
+			if (shared->slots[i])
+				unmap(shared->slots[i]);
+			test_free(shared->slots[i]);
+		}
+		if (shared->iova)
+			shared->unmapped += unmap_at(shared->iova, true);
+		CHECK(shared->mapped == shared->unmapped);
+		end_empty();
+	} else {
+		end();
+	}
+	test_free(shared);
+}
+
+static void many_turns(u64 seed)
+{
+	const struct traffic many = { .seed = seed, .steps = 150, .used = SLOTS };
+
+	run_threads(&many, true);
+}
+
+static void few_turns(u64 seed)
+{
+	const struct traffic few = { .seed = seed, .steps = 60, .used = 3,
+				    .few = true };
+
+	run_threads(&few, true);
+}
+
+static void rude_turns(u64 seed)
+{
+	const struct traffic rude = { .seed = seed, .steps = 40, .rude = true };
+
+	run_threads(&rude, true);
+}
+
+static void freely(u64 seed)
+{
+	const struct traffic many = { .seed = seed, .steps = 2000, .used = SLOTS };
+	const struct traffic few = { .seed = seed, .steps = 2000, .used = 70,
+				    .few = true };
+
+	run_threads(&many, false);
+	run_threads(&few, false);
+}
+
+static void by_turns(void)
+{
+	test_seeds(60, many_turns);
+}
+
+static void by_turns_few(void)
+{
+	test_seeds(500, few_turns);
+}
+
+static void by_turns_rude(void)
+{
+	test_seeds(300, rude_turns);
+}
+
+static void at_once(void)
+{
+	test_seeds(4, freely);
+}
+
+const struct test pool_tests[] = {
+	{ "pool_copies", copies },
+	{ "pool_syncs", syncs },
+	{ "pool_sizes", sizes },
+	{ "pool_full", full },
+	{ "pool_offsets", offsets },
+	{ "pool_strays", strays },
+	{ "pool_grows", grows },
+	{ "pool_once", once },
+	{ "pool_pauses", pauses },
+	{ "pool_fails", fails },
+	{ "pool_trims", trims },
+	{ "pool_moves", moves },
+	{ "pool_holes", holes },
+	{ "pool_shared", shared },
+	{ "pool_by_turns", by_turns },
+	{ "pool_by_turns_few", by_turns_few },
+	{ "pool_by_turns_rude", by_turns_rude },
+	{ "pool_at_once", at_once },
+	{ NULL, NULL },
+};

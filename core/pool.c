@@ -92,7 +92,7 @@ static void xs_tray_put(struct xs_pool *pool, struct xs_block *tray)
 {
 	struct xs_chunk *chunk;
 	xs_flags_t flags;
-	u32 at;
+	u32 at = 0;
 
 	xs_shelf_leave(tray);
 	chunk = xs_pool_find(pool, tray->iova, &at);

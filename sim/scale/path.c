@@ -16,6 +16,7 @@ __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 #include "../../core/tree.c"
 #include "../../core/space.c"
 #include "../../core/magazine.c"
+#include "../../core/pool.c"
 #include "../../core/batch.c"
 #include "../../core/place.c"
 #include "../../core/sync.c"

@@ -113,6 +113,24 @@ case_rules_beside_an_untrusted_device() {
 	load_plain
 }
 
+# In a group that a rule took over, and that is at work, a device that is trusted no more is closed: no change waits for it.
+case_a_rules_choice_at_work_beside_an_untrusted_device() {
+	trusted=0000:0a:00.0
+	untrusted=0000:0b:00.0
+	unbind $trusted
+	unbind $untrusted
+	load_with "rules=*=strict" || give_up "insmod failed"
+	bind $trusted
+	expect_equal "the level" "$(get $trusted level)" strict
+	echo "$untrusted=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	put $trusted policy fused || failure "fused was refused: $(cat /tmp/put)"
+	expect_equal "the level" "$(get $trusted level)" held
+	unbind $trusted
+	put $trusted policy none || failure "none was refused"
+	echo "$untrusted=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	load_plain
+}
+
 # A choice that is the operator's is theirs to make stronger, though another device of the group is trusted no more.
 case_a_choice_beside_an_untrusted_device() {
 	trusted=0000:0a:00.0

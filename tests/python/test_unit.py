@@ -844,7 +844,7 @@ FAULTS = (
         "pool.c",
         "		if (tray != open)\n			xs_tray_shut(pool, open);",
         "		xs_tray_shut(pool, open);",
-        ("only=pool_by_turns_few",),
+        ("only=pool_reopened", "limit=10"),
     ),
     Fault(
         "memory above 4 GiB is taken for what is below",

@@ -608,6 +608,7 @@ static void ring(void)
 			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
 			world_check_synced(world);
 		}
+		test_relax();
 	}
 	world_end(world);
 }
@@ -777,6 +778,7 @@ static void bare(void)
 		};
 		struct world *world = world_new(&config, 0);
 
+		test_relax();
 		world->engine.space.empty_kept = 0;
 		for (u32 j = 0; j < 200; j++)
 			many[j] = map(world, 1 + j % 100, MEMORY_PERMANENT);
@@ -1243,6 +1245,7 @@ static void each_failure(void)
 			left = !*fails_in;
 			*fails_in = 0;
 			world_end(world);
+			test_relax();
 		}
 		CHECK(n > 4);
 	}

@@ -242,6 +242,7 @@ static void check_moves(const struct xs_policy *policy)
 			else
 				many[kept++] = many[i];
 		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		test_relax();
 	}
 	/* Twice what there was at once, and what each CPU has stashed, listed and cached. */
 	CHECK(world->engine.space.taken <=
@@ -866,6 +867,7 @@ static void trim(void)
 		for (u32 round = 0; round < 3; round++) {
 			for (count = 0; count < 190; count++)
 				many[count] = map(world, 50, LAST);
+			test_relax();
 			most = world->allocations;
 			leaves = world->engine.space.tree.leaves;
 			world->surplus = 0;

@@ -28,6 +28,7 @@ static struct {
 	u64 told;
 	bool mute;
 	struct buffer *impatient;	/* is mapped while a chunk is added */
+	void (*meanwhile)(void);	/* once, when the clock is read */
 	u32 going;	/* chunks that nobody can know any more */
 } m;
 
@@ -94,7 +95,12 @@ static void pool_free(void *world, void *memory, size_t bytes)
 
 static u64 pool_clock(void *world)
 {
+	void (*meanwhile)(void) = m.meanwhile;
+
 	(void)world;
+	m.meanwhile = NULL;
+	if (meanwhile)
+		meanwhile();
 	return __atomic_load_n(&m.now_ns, __ATOMIC_RELAXED);
 }
 
@@ -768,7 +774,7 @@ static void share(void *argument)
 
 static void shared(void)
 {
-	struct buffer buffer = { MEMORY_PHYS, 1, XS_WAY_WRITE, 0 };
+	struct buffer buffer = { MEMORY_PHYS + 1, 1, XS_WAY_WRITE, 0 };
 
 	if (!CHECK(begin(1)))
 		return;
@@ -782,6 +788,49 @@ static void shared(void)
 		test_relax();
 	}
 	end();
+}
+
+/* The cells of a tray, and of the next one. */
+static struct buffer cells[128];
+
+static void unmap_tray(void)
+{
+	for (u32 i = 0; i < 64; i++)
+		unmap(&cells[i]);
+}
+
+/* So shared, it is used up, and emptied when its CPU looks for another: that is the same. */
+static void reopened(void)
+{
+	struct buffer one = { MEMORY_PHYS + 1, 1, XS_WAY_WRITE, 0 };
+	u32 kind = XS_WAY_WRITE * XS_CELL_SIZES;
+	u64 first;
+
+	if (!CHECK(begin(2)))
+		return;
+	test_be_cpu(1);
+	for (u32 i = 0; i < 128; i++) {
+		cells[i] = one;
+		CHECK(map(&cells[i]));
+	}
+	first = cells[0].iova & ~(64ULL * 256 - 1);
+	xs_store(&m.pool.cpus[0]->open[kind], &m.pool.chunks[0]->tray[0]);
+	CHECK(first == m.pool.chunks[0]->tray[0].iova);
+	test_be_cpu(0);
+	m.meanwhile = unmap_tray;
+	CHECK(map(&one));
+	CHECK(!m.meanwhile && one.iova >= first &&
+	      one.iova < first + 64ULL * 256);
+	/* Nobody else is handed it. */
+	test_be_cpu(1);
+	for (u32 i = 0; i < 64; i++) {
+		CHECK(map(&cells[i]));
+		CHECK(cells[i].iova >= first + 64ULL * 256);
+	}
+	for (u32 i = 0; i < 128; i++)
+		unmap(&cells[i]);
+	unmap(&one);
+	end_empty();
 }
 
 /* ---- threads ---- */
@@ -998,6 +1047,7 @@ const struct test pool_tests[] = {
 	{ "pool_moves", moves },
 	{ "pool_holes", holes },
 	{ "pool_shared", shared },
+	{ "pool_reopened", reopened },
 	{ "pool_by_turns", by_turns },
 	{ "pool_by_turns_few", by_turns_few },
 	{ "pool_by_turns_rude", by_turns_rude },

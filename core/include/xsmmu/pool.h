@@ -62,8 +62,8 @@ enum xs_way {
 /*
  * struct xs_chunk - the first line is constant, the rest guarded by the pool's lock
  * @lg2:	the size of its cells
- * @words:	of its cells: 0, or the address of the memory that it is a copy of and,
- *		in the lowest 12 bits, below it, how many bytes, less one
+ * @words:	of its cells: 0, or the address of the memory that it is a copy of, from
+ *		the 13th bit on, and below it how many bytes, less one
  * @idle:	trays that no CPU has, a bit for each
  * @idle_trays:	how many
  * @next:	in the pool's list of those with idle trays, or in one of those that go

@@ -95,12 +95,13 @@ static void pool_free(void *world, void *memory, size_t bytes)
 
 static u64 pool_clock(void *world)
 {
-	void (*meanwhile)(void) = m.meanwhile;
+	void (*meanwhile)(void) = xs_load(&m.meanwhile);
 
 	(void)world;
-	m.meanwhile = NULL;
-	if (meanwhile)
+	if (meanwhile) {
+		xs_store(&m.meanwhile, NULL);
 		meanwhile();
+	}
 	return __atomic_load_n(&m.now_ns, __ATOMIC_RELAXED);
 }
 

@@ -188,21 +188,6 @@ static u64 xs_place_many(struct xs_engine *engine,
 	return iova;
 }
 
-/* Write the slots of a part of a mapping of @whole pages, which is small. */
-static void xs_fill_slots(const struct xs_policy *policy,
-			  struct xs_block *block, u64 iova, u64 phys,
-			  u32 pages, u32 whole)
-{
-	xs_slot_t *slot = xs_block_slot(block, iova >> XS_PAGE_LG2);
-	bool holds = xs_holds_pages(policy);
-
-	if (whole > 1)
-		xs_slots_fill(slot, phys, pages, holds);
-	else
-		xs_a64_set(slot, xs_slot_one(holds ? xs_ref_of(phys) :
-						     XS_REF_UNHELD));
-}
-
 u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 		  u64 last)
 {
@@ -219,7 +204,8 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 	iova = xs_place_many(engine, policy, pages, last);
 	if (iova && !large) {
 		block = xs_block_of(engine, iova);
-		xs_fill_slots(policy, block, iova, phys, pages, pages);
+		xs_slots_fill(xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
+			      pages, xs_holds_pages(policy));
 	}
 	/* Nothing of a policy is in large ones, and they may take long. */
 	if (large)
@@ -260,37 +246,94 @@ u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last)
 	return iova;
 }
 
-void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages, u32 whole)
+/* So many pages, from the first one on, are next to each other, or none is anywhere. */
+static xs_inline u32 xs_phys_run(const u64 *phys, u32 pages)
 {
-	if (whole > XS_BLOCK_PAGES)
-		return;
-	xs_enter();
-	xs_slots_fill_none(xs_block_slot(xs_block_of(engine, iova),
-					 iova >> XS_PAGE_LG2), pages);
-	xs_exit();
+	u64 step = phys[0] == XS_PHYS_NONE ? 0 : XS_PAGE_BYTES;
+	u64 next = phys[0] + step;
+	u32 run = 1;
+
+	for (; run < pages && phys[run] == next; run++)
+		next += step;
+	return run;
 }
 
-int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
-		   u32 prot, u32 whole)
+/* Has it more runs of memory than a mapping can hold references? */
+static bool xs_phys_is_wild(const u64 *phys, u32 pages)
 {
-	bool large = whole > XS_BLOCK_PAGES;
-	struct xs_block *block = 0;
-	int error;
+	u32 runs = 0;
 
-	if (!large) {
-		xs_enter();
-		block = xs_block_of(engine, iova);
-		xs_fill_slots(xs_policy_of(engine), block, iova, phys, pages,
-			      whole);
+	for (u32 at = 0; at < pages && runs <= XS_HOLDS_MAX;) {
+		runs += phys[at] != XS_PHYS_NONE;
+		at += xs_phys_run(phys + at, pages - at);
 	}
-	error = xs_ops(engine)->map(xs_world(engine),
-				    block ? &block->entries : 0,
-				    iova, phys, pages, prot);
-	if (large)
-		xs_enter();
+	return runs > XS_HOLDS_MAX;
+}
+
+/* Write the slots of a small mapping whose pages are anywhere. */
+static void xs_fill_slots_each(const struct xs_policy *policy,
+			       xs_slot_t *slots, const u64 *phys, u32 pages)
+{
+	bool holds = xs_holds_pages(policy);
+	u32 run;
+
+	/* It is synced in its unmap: nobody asks for what. */
+	if (holds && xs_phys_is_wild(phys, pages))
+		holds = false;
+	if (!holds) {
+		xs_a64_set(slots, pages > 1 ?
+				  xs_slot_many(XS_REF_UNHELD, pages) :
+				  xs_slot_one(XS_REF_UNHELD));
+		return;
+	}
+	for (u32 at = 0; at < pages; at += run) {
+		run = xs_phys_run(phys + at, pages - at);
+		if (pages == 1)
+			xs_a64_set(slots, xs_slot_one(xs_ref_of(phys[0])));
+		else if (phys[at] == XS_PHYS_NONE)
+			xs_slots_fill_none(slots + at, run);
+		else
+			xs_slots_fill(slots + at, phys[at], run, true);
+	}
+}
+
+int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
+			u32 pages, u32 prot)
+{
+	struct xs_block *block;
+	int error = 0;
+	u32 run;
+
+	xs_enter();
+	block = xs_block_of(engine, iova);
+	xs_fill_slots_each(xs_policy_of(engine),
+			   xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
+			   pages);
+	for (u32 at = 0; at < pages && !error; at += run) {
+		run = xs_phys_run(phys + at, pages - at);
+		if (phys[at] != XS_PHYS_NONE)
+			error = xs_ops(engine)->map(xs_world(engine),
+						    &block->entries,
+						    iova + at * XS_PAGE_BYTES,
+						    phys[at], run, prot);
+	}
 	if (xs_unlikely(error))
 		xs_count_refused(engine);
 	xs_exit();
+	return error;
+}
+
+int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
+		   u32 prot)
+{
+	int error = xs_ops(engine)->map(xs_world(engine), 0, iova, phys, pages,
+					prot);
+
+	if (xs_unlikely(error)) {
+		xs_enter();
+		xs_count_refused(engine);
+		xs_exit();
+	}
 	return error;
 }
 

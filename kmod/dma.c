@@ -284,43 +284,54 @@ static __no_stack_protector dma_addr_t map_page(struct device *dev,
  * The layout of a list: each segment starts on an IOVA page of its own, all
  * pages in a row. Where a segment would cross the device's segment boundary,
  * the row is padded up to it, as the range's start is aligned at least as far.
- * Returns the pages before the next segment, after segment @sg at @pages.
+ * Returns the pages before the next segment, of @size pages, after @pages.
  */
-static u32 sg_pad(struct device *dev, const struct scatterlist *sg, u32 pages)
+static u32 sg_pad(u64 boundary, u32 size, u32 pages)
 {
-	u64 boundary = dma_get_seg_boundary(dev) >> PAGE_SHIFT;
-	u32 size = pages_of(sg->offset, sg->length);
-
 	if (size - 1 <= boundary && (pages & boundary) + size - 1 > boundary)
 		return ALIGN((u64)pages, boundary + 1);
 	return pages;
 }
 
-/* Pages of the whole row, or a negative errno for what cannot be mapped. */
-static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents)
+/*
+ * Pages of the whole row, or a negative errno for what cannot be mapped. Where each of
+ * the first ones is, up to a block's, goes to @phys.
+ */
+static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
+		    u64 *phys)
 {
+	u64 boundary = dma_get_seg_boundary(dev) >> PAGE_SHIFT;
 	struct scatterlist *sg;
 	u64 pages = 0;
 	int i;
 
 	for_each_sg(sgl, sg, nents, i) {
+		u32 size = pages_of(sg->offset, sg->length);
+		u64 at = sg_phys(sg) & PAGE_MASK;
+		u64 first = sg_pad(boundary, size, pages);
+
 		if (is_pci_p2pdma_page(sg_page(sg)))
 			return -EREMOTEIO;
-		pages = sg_pad(dev, sg, pages);
-		pages += pages_of(sg->offset, sg->length);
-		if (pages > INT_MAX)
+		if (first + size > INT_MAX)
 			return -EINVAL;
+		for (; pages < first && pages < XS_BLOCK_PAGES; pages++)
+			phys[pages] = XS_PHYS_NONE;
+		for (pages = first; pages < min(first + size, XS_BLOCK_PAGES);
+		     pages++, at += PAGE_SIZE)
+			phys[pages] = at;
+		pages = first + size;
 	}
 	return pages;
 }
 
 /*
- * Map the segments of a row of @whole pages; physically contiguous ones in one
- * call.
+ * Map the segments of a row of more pages than a block; physically contiguous ones in
+ * one call.
  */
 static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
-		   u64 iova, u32 prot, u32 whole)
+		   u64 iova, u32 prot)
 {
+	u64 boundary = dma_get_seg_boundary(dev) >> PAGE_SHIFT;
 	struct xs_engine *engine = &xs_group_of(dev)->engine;
 	u64 run_iova = 0, run_phys = 0;
 	u32 run_pages = 0, pages = 0;
@@ -328,20 +339,17 @@ static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
 	int error, i;
 
 	for_each_sg(sgl, sg, nents, i) {
+		u32 size = pages_of(sg->offset, sg->length);
 		u64 phys = sg_phys(sg) & PAGE_MASK;
-		u32 first = sg_pad(dev, sg, pages);
-		u64 at = iova + ((u64)first << PAGE_SHIFT);
+		u64 at;
 
-		if (unlikely(first != pages))
-			xs_engine_skip(engine,
-				       iova + ((u64)pages << PAGE_SHIFT),
-				       first - pages, whole);
-		pages = first;
+		pages = sg_pad(boundary, size, pages);
+		at = iova + ((u64)pages << PAGE_SHIFT);
 		if (run_pages &&
 		    (phys != run_phys + ((u64)run_pages << PAGE_SHIFT) ||
 		     at != run_iova + ((u64)run_pages << PAGE_SHIFT))) {
 			error = xs_engine_fill(engine, run_iova, run_phys,
-					       run_pages, prot, whole);
+					       run_pages, prot);
 			if (error)
 				return error;
 			run_pages = 0;
@@ -350,11 +358,10 @@ static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
 			run_iova = at;
 			run_phys = phys;
 		}
-		run_pages += pages_of(sg->offset, sg->length);
-		pages += pages_of(sg->offset, sg->length);
+		run_pages += size;
+		pages += size;
 	}
-	return xs_engine_fill(engine, run_iova, run_phys, run_pages, prot,
-			      whole);
+	return xs_engine_fill(engine, run_iova, run_phys, run_pages, prot);
 }
 
 /*
@@ -372,11 +379,12 @@ static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 
 	for_each_sg(sgl, sg, nents, i) {
 		unsigned int length = sg->length;
+		u32 size = pages_of(sg->offset, length);
 		u64 at;
 
-		pages = sg_pad(dev, sg, pages);
+		pages = sg_pad(boundary >> PAGE_SHIFT, size, pages);
 		at = iova + ((u64)pages << PAGE_SHIFT) + sg->offset;
-		pages += pages_of(sg->offset, length);
+		pages += size;
 
 		if (out && at == sg_dma_address(out) + sg_dma_len(out) &&
 		    length <= longest - min(longest, sg_dma_len(out)) &&
@@ -416,21 +424,25 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 	return 1;
 }
 
-/* The row for a list of @pages pages, mapped. 0: none. */
+/* The row for a list of @pages pages, mapped; a small one at @phys. 0: none. */
 static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
-			u32 pages, u32 prot)
+			const u64 *phys, u32 pages, u32 prot)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
 	struct xs_group *group = xs_group_now(dev);
 	u64 iova = 0;
+	int error;
 
 	if (group)
 		iova = xs_engine_reserve(&group->engine, pages,
 					 last_of(dev, *dev->dma_mask));
 	if (iova) {
 		prot |= xs_world_map_unsynced(group);
-		if (sg_fill(dev, sgl, nents, iova, prot, pages) ||
-		    xs_world_sync_maps(group, iova, pages)) {
+		error = pages <= XS_BLOCK_PAGES ?
+			xs_engine_fill_each(&group->engine, iova, phys, pages,
+					    prot) :
+			sg_fill(dev, sgl, nents, iova, prot);
+		if (error || xs_world_sync_maps(group, iova, pages)) {
 			xs_world_unmap_partial(group, iova, pages);
 			iova = 0;
 		}
@@ -442,15 +454,16 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		  enum dma_data_direction dir, unsigned long attrs)
 {
+	u64 phys[XS_BLOCK_PAGES];
 	s64 pages;
 	u64 iova;
 
 	if (nents == 1)
 		return map_segment(dev, sgl, dir, attrs);
-	pages = sg_pages(dev, sgl, nents);
+	pages = sg_pages(dev, sgl, nents, phys);
 	if (pages <= 0)
 		return pages ? pages : -EINVAL;
-	iova = map_segments(dev, sgl, nents, pages, prot_of(dir, attrs));
+	iova = map_segments(dev, sgl, nents, phys, pages, prot_of(dir, attrs));
 	if (!iova)
 		return -ENOMEM;
 	trace_map(dev, iova, pages);
@@ -537,6 +550,23 @@ static void free_each(struct page **pages, u32 count)
 	kvfree(pages);
 }
 
+static int fill_each(struct xs_engine *engine, u64 iova, struct page **pages,
+		     u32 count, u32 prot)
+{
+	u64 phys[XS_BLOCK_PAGES];
+	int error = 0;
+	u32 i;
+
+	for (i = 0; i < count && i < XS_BLOCK_PAGES; i++)
+		phys[i] = page_to_phys(pages[i]);
+	if (count <= XS_BLOCK_PAGES)
+		return xs_engine_fill_each(engine, iova, phys, count, prot);
+	for (i = 0; i < count && !error; i++)
+		error = xs_engine_fill(engine, iova + ((u64)i << PAGE_SHIFT),
+				       page_to_phys(pages[i]), 1, prot);
+	return error;
+}
+
 /* Map pages to IOVAs in a row. 0: none, or no memory. */
 static u64 map_each(struct device *dev, struct page **pages, u32 count,
 		    u32 prot, u64 last)
@@ -544,15 +574,11 @@ static u64 map_each(struct device *dev, struct page **pages, u32 count,
 	int section = srcu_read_lock(&xs_world_srcu);
 	struct xs_group *group = xs_group_now(dev);
 	u64 iova = group ? xs_engine_reserve(&group->engine, count, last) : 0;
-	int error = iova ? 0 : -ENOMEM;
-	u32 i;
+	int error = -ENOMEM;
 
 	if (iova)
-		prot |= xs_world_map_unsynced(group);
-	for (i = 0; i < count && !error; i++)
-		error = xs_engine_fill(&group->engine,
-				       iova + ((u64)i << PAGE_SHIFT),
-				       page_to_phys(pages[i]), 1, prot, count);
+		error = fill_each(&group->engine, iova, pages, count,
+				  prot | xs_world_map_unsynced(group));
 	if (!error)
 		error = xs_world_sync_maps(group, iova, count);
 	if (error && iova)

@@ -128,30 +128,62 @@ static bool map_whole(struct sim_mapping *mapping, u64 last)
 	return true;
 }
 
-/* Leave the gap out if it is before part @part. Returns its pages. */
-static u32 skip(const struct sim_mapping *mapping, u32 page, u32 part)
+/* The gap before part @part, if it is there. */
+static u32 gap_before(const struct sim_mapping *mapping, u32 part)
 {
-	if (!mapping->gap_pages || mapping->gap_part != part)
-		return 0;
-	if (mapping->gap_pages < mapping->pages)
-		xs_engine_skip(&sim.engine, sim_iova_of(page), mapping->gap_pages, mapping->pages);
-	return mapping->gap_pages;
+	return mapping->gap_part == part ? mapping->gap_pages : 0;
 }
 
-static bool fill(struct sim_mapping *mapping, u32 page, u32 part)
+static int fill_part(struct sim_mapping *mapping, u32 page, u32 part)
 {
 	int error;
 
 	sim_map_begin(0);
 	error = xs_engine_fill(&sim.engine, sim_iova_of(page),
 			       (u64)mapping->memory[part] << XS_PAGE_LG2,
-			       mapping->part_pages[part], mapping->prot, mapping->pages);
+			       mapping->part_pages[part], mapping->prot);
 	sim_map_end(0);
-	if (error)
-		sim.map_failures++;
-	else
+	if (!error)
 		tell_mapped(mapping, page, part);
-	return !error;
+	return error;
+}
+
+/* A large range part by part. */
+static int fill_large(struct sim_mapping *mapping, u32 page)
+{
+	int error = 0;
+
+	for (u32 i = 0; i < mapping->part_count && !error; i++) {
+		page += gap_before(mapping, i);
+		error = fill_part(mapping, page, i);
+		page += mapping->part_pages[i];
+	}
+	return error;
+}
+
+/* A small one at once. */
+static int fill_each(struct sim_mapping *mapping, u32 page)
+{
+	u64 phys[XS_BLOCK_PAGES];
+	u32 at = 0;
+	int error;
+
+	for (u32 i = 0; i <= mapping->part_count; i++) {
+		for (u32 gap = gap_before(mapping, i); gap; gap--)
+			phys[at++] = XS_PHYS_NONE;
+		for (u32 j = 0; i < mapping->part_count && j < mapping->part_pages[i]; j++)
+			phys[at++] = (u64)(mapping->memory[i] + j) << XS_PAGE_LG2;
+	}
+	sim_map_begin(0);
+	error = xs_engine_fill_each(&sim.engine, sim_iova_of(page), phys, mapping->pages,
+				    mapping->prot);
+	sim_map_end(0);
+	for (u32 i = 0; i < mapping->part_count && !error; i++) {
+		page += gap_before(mapping, i);
+		tell_mapped(mapping, page, i);
+		page += mapping->part_pages[i];
+	}
+	return error;
 }
 
 static bool map_parts(struct sim_mapping *mapping, u64 last)
@@ -168,17 +200,13 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 	count_map(mapping);
 	page = sim_page_of(mapping->iova);
 	driver_tell_handed(page, mapping->pages, last, true);
-	for (u32 i = 0; i < mapping->part_count; i++) {
-		page += skip(mapping, page, i);
-		if (!fill(mapping, page, i)) {
-			/* Its pages may be held, but not all are written down. */
-			mapping->era = ~0ULL;
-			driver_unmap(mapping, sim_draw(2));
-			return false;
-		}
-		page += mapping->part_pages[i];
+	if (mapping->pages > XS_BLOCK_PAGES ? fill_large(mapping, page) : fill_each(mapping, page)) {
+		/* Its pages may be held, but not all are written down. */
+		sim.map_failures++;
+		mapping->era = ~0ULL;
+		driver_unmap(mapping, sim_draw(2));
+		return false;
 	}
-	skip(mapping, page, mapping->part_count);
 	return true;
 }
 

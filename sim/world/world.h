@@ -21,7 +21,7 @@
 #define SIM_MEMORY	4096u			/* pages that are allocated */
 #define SIM_DEVICES	4u
 #define SIM_MAPPINGS	4096u
-#define SIM_PARTS	4u
+#define SIM_PARTS	6u
 #define SIM_STALE	64u
 #define SIM_LOW_PAGES	(1ULL << 20)		/* of 4 GiB */
 

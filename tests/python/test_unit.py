@@ -394,9 +394,36 @@ FAULTS = (
     Fault(
         "what is filled of a whole block is not held",
         "map.c",
-        "	if (!large) {\n		xs_enter();\n",
-        "	if (whole < XS_BLOCK_PAGES) {\n		xs_enter();\n",
+        "	if (!holds) {\n		xs_a64_set(slots, pages > 1 ?",
+        "	if (!holds || pages == XS_BLOCK_PAGES) {\n		xs_a64_set(slots, pages > 1 ?",
         ("only=engine_filled",),
+    ),
+    Fault(
+        "what is left out of a list is mapped",
+        "map.c",
+        "		if (phys[at] != XS_PHYS_NONE)\n			error",
+        "			error",
+        ("only=engine_apart",),
+    ),
+    Fault(
+        "a list goes on behind a part that could not be mapped",
+        "map.c",
+        "	for (u32 at = 0; at < pages && !error; at += run) {",
+        "	for (u32 at = 0; at < pages; at += run) {",
+        ("only=engine_apart_refused",),
+    ),
+    Fault(
+        "a list that could be held is not looked at",
+        "map.c",
+        "	return runs > XS_HOLDS_MAX;",
+        "	return runs > 1;",
+        ("only=engine_apart",),
+    ),
+    Fault(
+        "one failed part of a large range is not counted",
+        "map.c",
+        "	if (xs_unlikely(error)) {\n		xs_enter();\n		xs_count_refused(engine);\n		xs_exit();\n	}\n",
+        "",
     ),
     Fault(
         "what is learned of a block that nobody has stays",
@@ -406,10 +433,10 @@ FAULTS = (
         ("only=place_entries_late",),
     ),
     Fault(
-        "of what is skipped only the first page is marked",
+        "of what is left out only the first page is marked",
         "map.c",
-        "					 iova >> XS_PAGE_LG2), pages);\n",
-        "					 iova >> XS_PAGE_LG2), 1);\n",
+        "			xs_slots_fill_none(slots + at, run);\n",
+        "			xs_slots_fill_none(slots + at, 1);\n",
         ("only=engine_parts",),
     ),
     Fault(

@@ -930,7 +930,7 @@ static void parts(void)
 	each_policy(check_parts);
 }
 
-/* All of a reservation in one part, to the last page; and none of it. */
+/* All of a reservation, to the last page; and none of it. */
 static void check_filled(struct world *world, const struct xs_policy *policy)
 {
 	struct xs_engine *engine = &world->engine;
@@ -938,13 +938,15 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 	for (u32 pages = 1; pages <= XS_BLOCK_PAGES; pages++) {
 		struct mapping mapping = map(world, pages, MEMORY_FOLIO);
 		u64 phys = (u64)mapping.page << XS_PAGE_LG2;
-		u64 iova, direct;
+		u64 each[XS_BLOCK_PAGES], iova, direct;
 
 		/* Another place for the same memory. */
 		driver_unmap_only(world, &mapping, true);
 		iova = xs_engine_reserve(engine, pages, LAST);
-		CHECK(iova && !xs_engine_fill(engine, iova, phys, pages,
-					      PROT_READ_ | PROT_WRITE_, pages));
+		for (u32 i = 0; i < pages; i++)
+			each[i] = phys + i * XS_PAGE_BYTES;
+		CHECK(iova && !xs_engine_fill_each(engine, iova, each, pages,
+						   PROT_READ_ | PROT_WRITE_));
 		mapping.iova = iova;
 		for (u32 i = 0; i < pages; i++)
 			world->owner[(iova >> XS_PAGE_LG2) + i] =
@@ -972,6 +974,119 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 static void filled(void)
 {
 	each_policy(check_filled);
+}
+
+static void own(struct world *world, u64 iova, u32 pages, u64 flags)
+{
+	for (u32 i = 0; i < pages; i++)
+		world->owner[(iova >> XS_PAGE_LG2) + i] =
+			world->last_serial * OWNER_SERIAL | flags;
+}
+
+/* Pages of memory, in many[], none of which is behind the one before it. */
+static void take_apart(struct world *world, u32 count)
+{
+	for (u32 i = count; i--;) {
+		many[i] = map(world, 1, MEMORY_COUNTED);
+		driver_unmap_only(world, &many[i], true);
+	}
+	for (u32 i = 1; i < count; i++)
+		CHECK(many[i].page != many[i - 1].page + 1);
+}
+
+/* Each page of one that the world refuses is mapped before that, or is not at all. */
+static void check_apart_refused(struct world *world,
+				const struct xs_policy *policy)
+{
+	struct xs_engine *engine = &world->engine;
+	u64 failures = world_ledger(world)->map_failures;
+	u64 phys[4];
+
+	(void)policy;
+	take_apart(world, 4);
+	for (u32 i = 0; i < 4; i++)
+		phys[i] = (u64)many[i].page << XS_PAGE_LG2;
+	for (u32 refused = 1; refused <= 4; refused++) {
+		u64 iova = xs_engine_reserve(engine, 4, LAST);
+
+		world->map_fails_in = refused;
+		CHECK(iova && xs_engine_fill_each(engine, iova, phys, 4,
+						  PROT_READ_));
+		CHECK(!world->map_fails_in);
+		world->last_serial++;
+		own(world, iova, 4, 0);
+		for (u32 i = 0; i < 4; i++)
+			CHECK(world_reachable(world, iova + i * XS_PAGE_BYTES) ==
+			      (i + 1 < refused));
+		xs_engine_unmap(engine, iova, 4, true);
+		CHECK(!world_reachable(world, iova));
+	}
+	CHECK(world_ledger(world)->map_failures == failures + 4);
+	CHECK(!xs_engine_live(engine));
+	for (u32 i = 0; i < 4; i++)
+		driver_free(world, &many[i]);
+}
+
+static void apart_refused(void)
+{
+	each_policy(check_apart_refused);
+}
+
+/*
+ * Of pages that are not neighbours, with one left out at @gap, if it is below @runs. Up to
+ * XS_HOLDS_MAX are held; with more the unmap syncs.
+ */
+static void check_apart(struct world *world, const struct xs_policy *policy,
+			u32 runs, u32 gap)
+{
+	bool defers = !syncs_on(policy, XS_SYNC_UNMAP) &&
+		      (policy->hold != XS_HOLD_PAGES || runs <= XS_HOLDS_MAX);
+	bool holds = defers && policy->hold == XS_HOLD_PAGES;
+	struct xs_engine *engine = &world->engine;
+	u64 phys[XS_HOLDS_MAX + 3], iova, at, direct;
+	u32 pages = 0;
+
+	take_apart(world, runs);
+	for (u32 i = 0; i < runs; i++) {
+		if (i == gap)
+			phys[pages++] = XS_PHYS_NONE;
+		phys[pages++] = (u64)many[i].page << XS_PAGE_LG2;
+	}
+	iova = xs_engine_reserve(engine, pages, LAST);
+	CHECK(iova && !xs_engine_fill_each(engine, iova, phys, pages,
+					   PROT_READ_));
+	world->last_serial++;
+	own(world, iova, pages, OWNER_MAPPED);
+	for (u32 i = 0; i < pages; i++) {
+		bool there = phys[i] != XS_PHYS_NONE;
+
+		CHECK(world_access(world, iova + i * XS_PAGE_BYTES, PROT_READ_,
+				   &at) == there);
+		CHECK(!there || at == phys[i]);
+	}
+	own(world, iova, pages, 0);
+	direct = world_ledger(world)->syncs[XS_SYNC_UNMAP];
+	xs_engine_unmap(engine, iova, pages, false);
+	CHECK((world_ledger(world)->syncs[XS_SYNC_UNMAP] == direct) == defers);
+	for (u32 i = 0; i < runs; i++) {
+		driver_free(world, &many[i]);
+		CHECK(world->memory[many[i].page].refs == holds);
+	}
+	xs_engine_sync(engine, XS_SYNC_EXPLICIT);
+	for (u32 i = 0; i < runs; i++)
+		CHECK(!world->memory[many[i].page].refs);
+}
+
+static void check_apart_all(struct world *world, const struct xs_policy *policy)
+{
+	for (u32 runs = 1; runs <= XS_HOLDS_MAX + 2; runs++)
+		for (u32 gap = 0; gap <= runs; gap++)
+			check_apart(world, policy, runs, gap);
+}
+
+static void apart(void)
+{
+	each_policy(check_apart_all);
 }
 
 /* Mapped under one policy, unmapped under another. */
@@ -1497,6 +1612,8 @@ const struct test engine_tests[] = {
 	{ "engine_slab", slab },
 	{ "engine_parts", parts },
 	{ "engine_filled", filled },
+	{ "engine_apart", apart },
+	{ "engine_apart_refused", apart_refused },
 	{ "engine_hold_across_policies", hold_across_policies },
 	{ "engine_sizes", sizes },
 	{ "engine_exhaustion", exhaustion },

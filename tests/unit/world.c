@@ -960,30 +960,43 @@ static u32 filled_of(const struct mapping *mapping)
 	return mapping->pages - unfilled;
 }
 
-/* A range for scattered memory, its last pages left unfilled. */
+/* Fill a range, but for its last pages. */
+static int fill_parts(struct xs_engine *engine, const struct mapping *mapping,
+		      u64 iova)
+{
+	u32 filled = filled_of(mapping), pages = mapping->pages;
+	u32 step = filled / mapping->parts + 1;
+	u64 phys[XS_BLOCK_PAGES];
+	int error = 0;
+
+	for (u32 at = 0; at < pages && at < XS_BLOCK_PAGES; at++)
+		phys[at] = at < filled ? phys_of(mapping->page + at) :
+					 XS_PHYS_NONE;
+	if (pages <= XS_BLOCK_PAGES)
+		return xs_engine_fill_each(engine, iova, phys, pages,
+					   mapping->prot);
+	for (u32 at = 0; !error && at < filled; at += step) {
+		u32 part = filled - at < step ? filled - at : step;
+
+		error = xs_engine_fill(engine, iova + phys_of(at),
+				       phys_of(mapping->page + at), part,
+				       mapping->prot);
+	}
+	return error;
+}
+
+/* A range for scattered memory. */
 static u64 map_parts(struct world *world, const struct mapping *mapping,
 		     u64 last)
 {
 	struct xs_engine *engine = &world->engine;
 	u64 iova = xs_engine_reserve(engine, mapping->pages, last);
-	u32 filled = filled_of(mapping);
-	u32 step = filled / mapping->parts + 1;
 
-	for (u32 at = 0; iova && at < filled; at += step) {
-		u32 pages = filled - at < step ? filled - at : step;
-
-		if (!xs_engine_fill(engine, iova + phys_of(at),
-				    phys_of(mapping->page + at), pages,
-				    mapping->prot, mapping->pages))
-			continue;
-		note_unmap(world, iova, mapping->pages, mapping->serial);
-		xs_engine_unmap(engine, iova, mapping->pages, true);
-		return 0;
-	}
-	if (iova && filled < mapping->pages)
-		xs_engine_skip(engine, iova + phys_of(filled),
-			       mapping->pages - filled, mapping->pages);
-	return iova;
+	if (!iova || !fill_parts(engine, mapping, iova))
+		return iova;
+	note_unmap(world, iova, mapping->pages, mapping->serial);
+	xs_engine_unmap(engine, iova, mapping->pages, true);
+	return 0;
 }
 
 static u64 map_any(struct world *world, const struct mapping *mapping, u64 last)

@@ -175,17 +175,19 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 		  u64 last);
 
 /*
- * The same in parts, for a contiguous IOVA range over scattered memory:
- * reserve a range, then fill parts of it, each page at most once. What was
- * reserved is undone by one xs_engine_unmap() of the whole range, filled or
- * not. Pages of a range that stay unfilled are skipped: with xs_engine_skip(),
- * unless all do. @whole: the pages of the range. Fill returns 0 or a negative
- * errno, which counts as a failed map.
+ * The same in steps, for a contiguous IOVA range over scattered memory: reserve a
+ * range, then fill it. One of at most XS_BLOCK_PAGES by one call, whose page i is at
+ * phys[i], or nowhere: XS_PHYS_NONE. A larger one in parts, each page at most once.
+ * What was reserved is undone by one xs_engine_unmap() of the whole range, filled or
+ * not. Both return 0 or a negative errno, which counts as a failed map; then any
+ * pages of what was to be filled may be mapped.
  */
+#define XS_PHYS_NONE	(~0ULL)
 u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last);
-void xs_engine_skip(struct xs_engine *engine, u64 iova, u32 pages, u32 whole);
+int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
+			u32 pages, u32 prot);
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
-		   u32 prot, u32 whole);
+		   u32 prot);
 
 /*
  * Undo a mapping of @pages pages at @iova. With @now the sync is done before

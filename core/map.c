@@ -144,6 +144,7 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 {
 	struct xs_block *block;
 	u64 free, iova, at;
+	void **entries;
 
 	block = xs_load(&xs_count_cpu(engine->counts)->open[0]);
 	free = xs_a64_read(&block->free);
@@ -160,8 +161,11 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 		   xs_slot_one(xs_likely(xs_load(&engine->mode) &
 					 XS_MODE_HOLDS) ?
 			       xs_memory_ref(memory) : XS_REF_UNHELD));
-	if (xs_unlikely(xs_ops(engine)->map(xs_world(engine), &block->entries,
-					    iova, phys, 1, prot)))
+	/* As that of a mapping of many it would be asked for. */
+	entries = &block->entries;
+	xs_assume(entries);
+	if (xs_unlikely(xs_ops(engine)->map(xs_world(engine), entries, iova,
+					    phys, 1, prot)))
 		return xs_map_one_refused(engine, iova);
 	xs_count_map(engine, 1);
 	xs_exit();
@@ -246,8 +250,8 @@ u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last)
 	return iova;
 }
 
-/* So many pages, from the first one on, are next to each other, or none is anywhere. */
-static xs_inline u32 xs_phys_run(const u64 *phys, u32 pages)
+/* So many pages, from the first one on, are neighbours in memory, or all are nowhere. */
+static xs_inline u32 xs_neighbours(const u64 *phys, u32 pages)
 {
 	u64 step = phys[0] == XS_PHYS_NONE ? 0 : XS_PAGE_BYTES;
 	u64 next = phys[0] + step;
@@ -258,14 +262,37 @@ static xs_inline u32 xs_phys_run(const u64 *phys, u32 pages)
 	return run;
 }
 
-/* Has it more runs of memory than a mapping can hold references? */
-static bool xs_phys_is_wild(const u64 *phys, u32 pages)
+/* Map pages of a block. Returns how many are, from the first one on. */
+static xs_inline u32 xs_map_each(struct xs_engine *engine,
+				 struct xs_block *block, u64 iova,
+				 const u64 *phys, u32 pages, u32 prot)
+{
+	u32 done = 0, run;
+
+	if (xs_ops(engine)->map_each &&
+	    xs_ops(engine)->map_each(xs_world(engine), &block->entries, iova,
+				     phys, pages, prot))
+		return pages;
+	for (; done < pages; done += run) {
+		run = xs_neighbours(phys + done, pages - done);
+		if (phys[done] != XS_PHYS_NONE &&
+		    xs_ops(engine)->map(xs_world(engine), &block->entries,
+					iova + done * XS_PAGE_BYTES, phys[done],
+					run, prot))
+			break;
+	}
+	return done;
+}
+
+/* Has it more runs of memory to be held than a mapping can have references? */
+static bool xs_holds_too_many(const u64 *phys, u32 pages)
 {
 	u32 runs = 0;
 
 	for (u32 at = 0; at < pages && runs <= XS_HOLDS_MAX;) {
-		runs += phys[at] != XS_PHYS_NONE;
-		at += xs_phys_run(phys + at, pages - at);
+		if (phys[at] != XS_PHYS_NONE)
+			runs += xs_ref_can_be_held(xs_ref_of(phys[at]));
+		at += xs_neighbours(phys + at, pages - at);
 	}
 	return runs > XS_HOLDS_MAX;
 }
@@ -278,7 +305,7 @@ static void xs_fill_slots_each(const struct xs_policy *policy,
 	u32 run;
 
 	/* It is synced in its unmap: nobody asks for what. */
-	if (holds && xs_phys_is_wild(phys, pages))
+	if (holds && xs_holds_too_many(phys, pages))
 		holds = false;
 	if (!holds) {
 		xs_a64_set(slots, pages > 1 ?
@@ -287,7 +314,7 @@ static void xs_fill_slots_each(const struct xs_policy *policy,
 		return;
 	}
 	for (u32 at = 0; at < pages; at += run) {
-		run = xs_phys_run(phys + at, pages - at);
+		run = xs_neighbours(phys + at, pages - at);
 		if (pages == 1)
 			xs_a64_set(slots, xs_slot_one(xs_ref_of(phys[0])));
 		else if (phys[at] == XS_PHYS_NONE)
@@ -301,26 +328,18 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 			u32 pages, u32 prot)
 {
 	struct xs_block *block;
-	int error = 0;
-	u32 run;
+	bool done;
 
 	xs_enter();
 	block = xs_block_of(engine, iova);
 	xs_fill_slots_each(xs_policy_of(engine),
 			   xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
 			   pages);
-	for (u32 at = 0; at < pages && !error; at += run) {
-		run = xs_phys_run(phys + at, pages - at);
-		if (phys[at] != XS_PHYS_NONE)
-			error = xs_ops(engine)->map(xs_world(engine),
-						    &block->entries,
-						    iova + at * XS_PAGE_BYTES,
-						    phys[at], run, prot);
-	}
-	if (xs_unlikely(error))
+	done = xs_map_each(engine, block, iova, phys, pages, prot) == pages;
+	if (xs_unlikely(!done))
 		xs_count_refused(engine);
 	xs_exit();
-	return error;
+	return done ? 0 : -XS_ENOMEM;
 }
 
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
@@ -380,22 +399,12 @@ static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
 	return 0;
 }
 
-/* How many of @pages pages are neighbours in memory, from the first on. */
-static xs_inline u32 xs_neighbours(const u64 *phys, u32 pages)
-{
-	u32 run = 1;
-
-	while (run < pages && phys[run] == phys[0] + run * XS_PAGE_BYTES)
-		run++;
-	return run;
-}
-
 u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 			   u32 pages, u32 prot)
 {
 	struct xs_block *block;
 	xs_slot_t *slots;
-	u32 done = 0, run;
+	u32 done = 0;
 	bool holds;
 
 	xs_enter();
@@ -408,13 +417,7 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 	for (u32 i = 0; i < pages; i++)
 		xs_a64_set(&slots[i], xs_slot_one(holds ? xs_ref_of(phys[i]) :
 							  XS_REF_UNHELD));
-	for (; done < pages; done += run) {
-		run = xs_neighbours(phys + done, pages - done);
-		if (xs_ops(engine)->map(xs_world(engine), &block->entries,
-					iova + done * XS_PAGE_BYTES,
-					phys[done], run, prot))
-			break;
-	}
+	done = xs_map_each(engine, block, iova, phys, pages, prot);
 	if (xs_unlikely(done < pages)) {
 		for (u32 i = done; i < pages; i++)
 			xs_a64_set(&slots[i], XS_SLOT_VACANT);

@@ -280,13 +280,20 @@ static __no_stack_protector dma_addr_t map_page(struct device *dev,
 
 /* ---- scatter-gather ---- */
 
+/* Pages of a segment. */
+static __always_inline u32 sg_size(const struct scatterlist *sg)
+{
+	return ((u64)offset_in_page(sg->offset) + sg->length + PAGE_SIZE - 1) >>
+	       PAGE_SHIFT;
+}
+
 /*
  * The layout of a list: each segment starts on an IOVA page of its own, all
  * pages in a row. Where a segment would cross the device's segment boundary,
  * the row is padded up to it, as the range's start is aligned at least as far.
  * Returns the pages before the next segment, of @size pages, after @pages.
  */
-static u32 sg_pad(u64 boundary, u32 size, u32 pages)
+static __always_inline u32 sg_pad(u64 boundary, u32 size, u32 pages)
 {
 	if (size - 1 <= boundary && (pages & boundary) + size - 1 > boundary)
 		return ALIGN((u64)pages, boundary + 1);
@@ -295,7 +302,8 @@ static u32 sg_pad(u64 boundary, u32 size, u32 pages)
 
 /*
  * Pages of the whole row, or a negative errno for what cannot be mapped. Where each of
- * the first ones is, up to a block's, goes to @phys.
+ * the first ones is, up to a block's, goes to @phys; where in the row a segment begins,
+ * to the segment.
  */
 static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
 		    u64 *phys)
@@ -306,20 +314,23 @@ static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
 	int i;
 
 	for_each_sg(sgl, sg, nents, i) {
-		u32 size = pages_of(sg->offset, sg->length);
 		u64 at = sg_phys(sg) & PAGE_MASK;
+		u32 size = sg_size(sg);
 		u64 first = sg_pad(boundary, size, pages);
+		u64 end = first + size;
 
 		if (is_pci_p2pdma_page(sg_page(sg)))
 			return -EREMOTEIO;
-		if (first + size > INT_MAX)
+		if (unlikely(end > INT_MAX))
 			return -EINVAL;
-		for (; pages < first && pages < XS_BLOCK_PAGES; pages++)
-			phys[pages] = XS_PHYS_NONE;
-		for (pages = first; pages < min(first + size, XS_BLOCK_PAGES);
-		     pages++, at += PAGE_SIZE)
-			phys[pages] = at;
-		pages = first + size;
+		sg_dma_address(sg) = first << PAGE_SHIFT;
+		if (likely(end <= XS_BLOCK_PAGES)) {
+			while (unlikely(pages < first))
+				phys[pages++] = XS_PHYS_NONE;
+			for (; pages < end; at += PAGE_SIZE)
+				phys[pages++] = at;
+		}
+		pages = end;
 	}
 	return pages;
 }
@@ -331,20 +342,16 @@ static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
 static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
 		   u64 iova, u32 prot)
 {
-	u64 boundary = dma_get_seg_boundary(dev) >> PAGE_SHIFT;
 	struct xs_engine *engine = &xs_group_of(dev)->engine;
 	u64 run_iova = 0, run_phys = 0;
-	u32 run_pages = 0, pages = 0;
 	struct scatterlist *sg;
+	u32 run_pages = 0;
 	int error, i;
 
 	for_each_sg(sgl, sg, nents, i) {
-		u32 size = pages_of(sg->offset, sg->length);
 		u64 phys = sg_phys(sg) & PAGE_MASK;
-		u64 at;
+		u64 at = iova + sg_dma_address(sg);
 
-		pages = sg_pad(boundary, size, pages);
-		at = iova + ((u64)pages << PAGE_SHIFT);
 		if (run_pages &&
 		    (phys != run_phys + ((u64)run_pages << PAGE_SHIFT) ||
 		     at != run_iova + ((u64)run_pages << PAGE_SHIFT))) {
@@ -358,8 +365,7 @@ static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
 			run_iova = at;
 			run_phys = phys;
 		}
-		run_pages += size;
-		pages += size;
+		run_pages += sg_size(sg);
 	}
 	return xs_engine_fill(engine, run_iova, run_phys, run_pages, prot);
 }
@@ -374,17 +380,12 @@ static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 	unsigned int longest = dma_get_max_seg_size(dev);
 	u64 boundary = dma_get_seg_boundary(dev);
 	struct scatterlist *sg, *out = NULL;
-	u32 pages = 0;
 	int count = 0, i;
 
 	for_each_sg(sgl, sg, nents, i) {
+		u64 at = iova + sg_dma_address(sg) +
+			 offset_in_page(sg->offset);
 		unsigned int length = sg->length;
-		u32 size = pages_of(sg->offset, length);
-		u64 at;
-
-		pages = sg_pad(boundary >> PAGE_SHIFT, size, pages);
-		at = iova + ((u64)pages << PAGE_SHIFT) + sg->offset;
-		pages += size;
 
 		if (out && at == sg_dma_address(out) + sg_dma_len(out) &&
 		    length <= longest - min(longest, sg_dma_len(out)) &&
@@ -451,6 +452,14 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 	return iova;
 }
 
+/* Whoever unmaps it nevertheless unmaps nothing. */
+static int sg_refuse(struct scatterlist *sgl, int error)
+{
+	sg_dma_address(sgl) = DMA_MAPPING_ERROR;
+	sg_dma_len(sgl) = 0;
+	return error;
+}
+
 static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		  enum dma_data_direction dir, unsigned long attrs)
 {
@@ -462,10 +471,10 @@ static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		return map_segment(dev, sgl, dir, attrs);
 	pages = sg_pages(dev, sgl, nents, phys);
 	if (pages <= 0)
-		return pages ? pages : -EINVAL;
+		return sg_refuse(sgl, pages ? pages : -EINVAL);
 	iova = map_segments(dev, sgl, nents, phys, pages, prot_of(dir, attrs));
 	if (!iova)
-		return -ENOMEM;
+		return sg_refuse(sgl, -ENOMEM);
 	trace_map(dev, iova, pages);
 	return sg_finish(dev, sgl, nents, iova);
 }

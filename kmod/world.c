@@ -282,8 +282,7 @@ static noinline void check_cleared(struct xs_group *group, u64 iova, u64 end)
 static __always_inline bool map_direct(struct xs_group *group, void **entries,
 				       u64 iova, u64 phys, u32 pages, u32 prot)
 {
-	bool one = __builtin_constant_p(pages) && pages == 1;
-	void *known = one || entries ? READ_ONCE(*entries) : NULL;
+	void *known = entries ? READ_ONCE(*entries) : NULL;
 	u64 bits;
 
 	if (!xs_entries_are_tried(known))
@@ -295,6 +294,35 @@ static __always_inline bool map_direct(struct xs_group *group, void **entries,
 			 pages);
 	if (xs_debug_on())
 		check_written(group, iova, phys, pages, prot);
+	return true;
+}
+
+/* With debug=1: the same of entries that were each written for a page of its own. */
+static noinline void check_each(struct xs_group *group, u64 iova,
+				const u64 *phys, u32 pages, u32 prot)
+{
+	for (u32 i = 0; i < pages; i++, iova += PAGE_SIZE)
+		if (phys[i] != XS_PHYS_NONE)
+			check_written(group, iova, phys[i], 1, prot);
+}
+
+static __always_inline bool world_map_each(void *world, void **entries,
+					   u64 iova, const u64 *phys,
+					   u32 pages, u32 prot)
+{
+	struct xs_group *group = world;
+	void *known = READ_ONCE(*entries);
+	u64 bits;
+
+	if (!xs_entries_are_tried(known))
+		return false;
+	bits = READ_ONCE(group->tables.only[xs_tables_kind(prot)]);
+	if (unlikely(!bits))
+		return false;
+	xs_entries_write_each(&group->tables, entry_of(known, iova), phys, bits,
+			      pages);
+	if (xs_debug_on())
+		check_each(group, iova, phys, pages, prot);
 	return true;
 }
 
@@ -952,6 +980,7 @@ static void move(struct xs_group *group, struct iommu_domain *domain)
 
 const struct xs_world_ops xs_linux_world = {
 	.map = world_map,
+	.map_each = world_map_each,
 	.remove = world_remove,
 	.invalidate = world_invalidate,
 	.gather_init = world_gather_init,

@@ -117,6 +117,18 @@ static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 	wmb();
 }
 
+/* Write @count entries, each of its own page, but for those of none. Visible to the IOMMU. */
+static __always_inline void xs_entries_write_each(const struct xs_tables *tables,
+						  u64 *entry, const u64 *phys,
+						  u64 bits, u32 count)
+{
+	for (u32 i = 0; i < count; i++)
+		if (likely(phys[i] != XS_PHYS_NONE))
+			WRITE_ONCE(entry[i], phys[i] | bits);
+	if (tables->root.flushes)
+		xs_entries_flush(entry, count);
+}
+
 /* Write @count entries, or clear them, with @value 0. Visible to the IOMMU. */
 static __always_inline void xs_entries_write(const struct xs_tables *tables,
 					     u64 *entry, u64 value, u32 count)

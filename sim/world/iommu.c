@@ -94,6 +94,15 @@ static u32 clear_entries(u32 page, u32 pages)
 	return done;
 }
 
+/* What is written for the first page of a map. */
+static u64 new_entry(u64 iova, u64 phys, u32 pages, u32 prot)
+{
+	if (phys & (XS_PAGE_BYTES - 1) || !sim_is_inside(iova, pages))
+		sim_fail("exact", "%u pages are mapped at %llx", pages, (unsigned long long)iova);
+	return prot | phys >> XS_PAGE_LG2 << ENTRY_MEMORY_SHIFT |
+	       (u64)++sim.map_serial << ENTRY_SERIAL_SHIFT;
+}
+
 static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	u32 page = sim_page_of(iova);
@@ -103,10 +112,7 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 
 	(void)world;
 	sim_point();
-	if (phys & (XS_PAGE_BYTES - 1) || !sim_is_inside(iova, pages))
-		sim_fail("exact", "%u pages are mapped at %llx", pages, (unsigned long long)iova);
-	entry = prot | phys >> XS_PAGE_LG2 << ENTRY_MEMORY_SHIFT |
-		(u64)++sim.map_serial << ENTRY_SERIAL_SHIFT;
+	entry = new_entry(iova, phys, pages, prot);
 	if (table) {
 		write_entries(table, page, pages, entry);
 	} else {
@@ -119,6 +125,22 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	if (sim.config.caching)
 		queue_flush(&range, true);
 	return 0;
+}
+
+static bool iommu_map_each(void *world, void **entries, u64 iova, const u64 *phys, u32 pages,
+			   u32 prot)
+{
+	u32 table = known_table(entries);
+
+	(void)world;
+	sim_point();
+	if (!table || sim.config.caching)
+		return false;
+	for (u32 i = 0; i < pages; i++, iova += XS_PAGE_BYTES)
+		if (phys[i] != XS_PHYS_NONE)
+			write_entries(table, sim_page_of(iova), 1,
+				      new_entry(iova, phys[i], 1, prot));
+	return true;
 }
 
 static void iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
@@ -271,6 +293,7 @@ static void stray(void *world, u64 iova, const char *what)
 
 const struct xs_world_ops sim_ops = {
 	.map = iommu_map,
+	.map_each = iommu_map_each,
 	.remove = iommu_remove,
 	.invalidate = iommu_invalidate,
 	.gather_init = gather_init,

@@ -401,15 +401,15 @@ FAULTS = (
     Fault(
         "what is left out of a list is mapped",
         "map.c",
-        "		if (phys[at] != XS_PHYS_NONE)\n			error",
-        "			error",
+        "		if (phys[done] != XS_PHYS_NONE &&\n		    xs_ops",
+        "		if (xs_ops",
         ("only=engine_apart",),
     ),
     Fault(
         "a list goes on behind a part that could not be mapped",
         "map.c",
-        "	for (u32 at = 0; at < pages && !error; at += run) {",
-        "	for (u32 at = 0; at < pages; at += run) {",
+        "					run, prot))\n			break;\n",
+        "					run, prot))\n			continue;\n",
         ("only=engine_apart_refused",),
     ),
     Fault(

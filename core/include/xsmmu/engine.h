@@ -182,7 +182,6 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
  * not. Both return 0 or a negative errno, which counts as a failed map; then any
  * pages of what was to be filled may be mapped.
  */
-#define XS_PHYS_NONE	(~0ULL)
 u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last);
 int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 			u32 pages, u32 prot);

@@ -32,6 +32,9 @@ struct xs_commands {
 	u32 global;
 };
 
+/* Where a page is that is not to be mapped. */
+#define XS_PHYS_NONE	(~0ULL)
+
 /*
  * struct xs_world_ops - what the engine asks of its world
  *
@@ -53,6 +56,14 @@ struct xs_world_ops {
 	 */
 	int (*map)(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 		   u32 prot);
+
+	/*
+	 * The same of pages of a block, of which page i is at phys[i], or nowhere:
+	 * XS_PHYS_NONE. False: nothing is mapped, and map() is called for each that
+	 * are neighbours in memory. NULL: always.
+	 */
+	bool (*map_each)(void *world, void **entries, u64 iova, const u64 *phys,
+			 u32 pages, u32 prot);
 
 	/*
 	 * Remove @pages pages from the page table. No mapping is split: the

@@ -44,6 +44,11 @@ static char *mode = "api";
 module_param(mode, charp, 0644);
 MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, api or kernel");
 
+static bool is_ours(void)
+{
+	return !sysfs_streq(mode, "kernel");
+}
+
 #define LATE_PAGES	12
 #define MANY_PAGES	49152
 
@@ -169,22 +174,24 @@ static int check_singles(struct device *dev, u64 mask)
 
 /* ---- scatter-gather ---- */
 
-#define SG_SEGMENTS	40
+#define SG_ORDER	4
 
-/* Segment i has i * 700 + 1 bytes at offset i * 100 of a buffer of its own. */
-static int make_sg(struct sg_table *table)
+/* Segment i has i * 700 + 1 bytes of a buffer of its own, not always of its first page. */
+static int make_sg(struct sg_table *table, u32 segments)
 {
 	struct scatterlist *sg;
 	int i;
 
-	if (sg_alloc_table(table, SG_SEGMENTS, GFP_KERNEL))
+	if (sg_alloc_table(table, segments, GFP_KERNEL))
 		return -ENOMEM;
 	for_each_sgtable_sg(table, sg, i) {
-		struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP, 3);
+		struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP,
+						SG_ORDER);
 
 		if (!page)
 			return -ENOMEM;
-		sg_set_page(sg, page, i * 700 + 1, i * 100 % 4096);
+		sg_set_page(sg, page, i * 700 + 1,
+			    i * 100 % 4096 + i % 3 * 4096);
 	}
 	return 0;
 }
@@ -196,8 +203,41 @@ static void free_sg(struct sg_table *table)
 
 	for_each_sgtable_sg(table, sg, i)
 		if (sg_page(sg))
-			__free_pages(sg_page(sg), 3);
+			__free_pages(sg_page(sg), SG_ORDER);
 	sg_free_table(table);
+}
+
+/* A list that cannot be mapped says so in its segments, too. */
+static int check_empty_sg(struct device *dev)
+{
+	struct sg_table table;
+	struct scatterlist *sg;
+	int error, i;
+
+	if (sg_alloc_table(&table, 3, GFP_KERNEL))
+		return -ENOMEM;
+	for_each_sgtable_sg(&table, sg, i) {
+		sg_set_page(sg, virt_to_page(dev), 0, 0);
+		sg_dma_len(sg) = 4096;
+	}
+	error = dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0);
+	if (!error || sg_dma_address(table.sgl) != DMA_MAPPING_ERROR ||
+	    sg_dma_len(table.sgl))
+		error = wrong(dev, "a list of no bytes was mapped");
+	else
+		error = 0;
+	sg_free_table(&table);
+	return error;
+}
+
+/* Does the device reach a page between two segments? On the kernel's path it does. */
+static bool is_gap_mapped(struct device *dev, struct scatterlist *out)
+{
+	struct scatterlist *next = sg_next(out);
+	u64 end = PAGE_ALIGN(sg_dma_address(out) + sg_dma_len(out));
+
+	return is_ours() && next && sg_dma_len(next) &&
+	       end < (sg_dma_address(next) & PAGE_MASK) && translated(dev, end);
 }
 
 /* Every byte's address, walked in both lists side by side. */
@@ -228,6 +268,8 @@ static int compare_sg(struct device *dev, struct sg_table *table)
 				return wrong(dev, "a segment crosses the boundary");
 			if (sg_dma_len(out) > dma_get_max_seg_size(dev))
 				return wrong(dev, "a segment is too long");
+			if (is_gap_mapped(dev, out))
+				return wrong(dev, "what a list has no page for is mapped");
 			out = sg_next(out);
 			used = 0;
 		}
@@ -235,14 +277,12 @@ static int compare_sg(struct device *dev, struct sg_table *table)
 	return 0;
 }
 
-static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
+static int check_list(struct device *dev, u32 segments)
 {
 	struct sg_table table;
 	int error;
 
-	dma_set_seg_boundary(dev, boundary);
-	dma_set_max_seg_size(dev, longest);
-	error = make_sg(&table);
+	error = make_sg(&table, segments);
 	if (!error)
 		error = dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0);
 	if (!error) {
@@ -250,6 +290,19 @@ static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
 		dma_unmap_sgtable(dev, &table, DMA_TO_DEVICE, 0);
 	}
 	free_sg(&table);
+	return error;
+}
+
+/* Of more pages than a block, of fewer, and of hardly any. */
+static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
+{
+	static const u32 segments[] = { 40, 12, 6, 3, 2 };
+	int error = 0;
+
+	dma_set_seg_boundary(dev, boundary);
+	dma_set_max_seg_size(dev, longest);
+	for (int i = 0; i < ARRAY_SIZE(segments) && !error; i++)
+		error = check_list(dev, segments[i]);
 	return error;
 }
 
@@ -540,8 +593,9 @@ static int check_neighbours(struct device *dev)
 	return error;
 }
 
-static int check_api(struct pci_dev *pdev, u32 masks)
+static int check_api(struct pci_dev *pdev)
 {
+	u32 masks = is_ours() ? 3 : 2;
 	static const u32 bits[] = { 64, 32, 24 };
 	struct device *dev = &pdev->dev;
 	int error = 0;
@@ -565,6 +619,8 @@ static int check_api(struct pci_dev *pdev, u32 masks)
 		if (!error)
 			error = check_resource(pdev);
 	}
+	if (!error && is_ours())
+		error = check_empty_sg(dev);
 	if (!error)
 		error = check_neighbours(dev);
 	if (!error)
@@ -1215,7 +1271,7 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (sysfs_streq(mode, "many"))
 		return many(&pdev->dev);
 	/* Below 16 MiB the kernel's own path soon has no long range left. */
-	return check_api(pdev, sysfs_streq(mode, "kernel") ? 2 : 3);
+	return check_api(pdev);
 }
 
 static const struct pci_device_id rude_ids[] = {

@@ -460,23 +460,28 @@ static int sg_refuse(struct scatterlist *sgl, int error)
 	return error;
 }
 
-static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
-		  enum dma_data_direction dir, unsigned long attrs)
+static noinline int map_list(struct device *dev, struct scatterlist *sgl,
+			     int nents, u32 prot)
 {
 	u64 phys[XS_BLOCK_PAGES];
 	s64 pages;
 	u64 iova;
 
-	if (nents == 1)
-		return map_segment(dev, sgl, dir, attrs);
 	pages = sg_pages(dev, sgl, nents, phys);
 	if (pages <= 0)
 		return sg_refuse(sgl, pages ? pages : -EINVAL);
-	iova = map_segments(dev, sgl, nents, phys, pages, prot_of(dir, attrs));
+	iova = map_segments(dev, sgl, nents, phys, pages, prot);
 	if (!iova)
 		return sg_refuse(sgl, -ENOMEM);
 	trace_map(dev, iova, pages);
 	return sg_finish(dev, sgl, nents, iova);
+}
+
+static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
+		  enum dma_data_direction dir, unsigned long attrs)
+{
+	return nents == 1 ? map_segment(dev, sgl, dir, attrs) :
+			    map_list(dev, sgl, nents, prot_of(dir, attrs));
 }
 
 /* The bytes of a mapped list, from *@start, the start of a page. */

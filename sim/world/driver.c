@@ -188,6 +188,7 @@ static int fill_each(struct sim_mapping *mapping, u32 page)
 
 static bool map_parts(struct sim_mapping *mapping, u64 last)
 {
+	int error;
 	u32 page;
 
 	sim_map_begin(mapping->pages);
@@ -200,7 +201,9 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 	count_map(mapping);
 	page = sim_page_of(mapping->iova);
 	driver_tell_handed(page, mapping->pages, last, true);
-	if (mapping->pages > XS_BLOCK_PAGES ? fill_large(mapping, page) : fill_each(mapping, page)) {
+	error = mapping->pages > XS_BLOCK_PAGES ? fill_large(mapping, page) :
+						  fill_each(mapping, page);
+	if (error) {
 		/* Its pages may be held, but not all are written down. */
 		sim.map_failures++;
 		mapping->era = ~0ULL;

@@ -293,10 +293,10 @@ static int check_list(struct device *dev, u32 segments)
 	return error;
 }
 
-/* Of more pages than a block, of fewer, and of hardly any. */
+/* Of more pages than a block, of fewer with gaps between them, and of hardly any. */
 static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
 {
-	static const u32 segments[] = { 40, 12, 6, 3, 2 };
+	static const u32 segments[] = { 40, 16, 6, 3, 2 };
 	int error = 0;
 
 	dma_set_seg_boundary(dev, boundary);

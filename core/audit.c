@@ -33,12 +33,14 @@ s64 xs_engine_live(const struct xs_engine *engine)
 
 		live -= xs_load_acquire(&counts->unmaps);
 		live -= xs_load_acquire(&counts->unmap_extra_pages);
+		live -= xs_load_acquire(&counts->copied_unmaps);
 	}
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_counts *counts = xs_counts_of(engine->counts, i);
 
 		live += xs_load_acquire(&counts->maps);
 		live += xs_load_acquire(&counts->map_extra_pages);
+		live += xs_load_acquire(&counts->copied_maps);
 	}
 	return (s64)live;
 }
@@ -130,10 +132,23 @@ static u64 xs_count_given(struct xs_engine *engine)
 	return given;
 }
 
+/* Buffers that the pool has copies of. */
+static u64 xs_count_copied(const struct xs_engine *engine)
+{
+	u64 count = 0, iova = 0;
+	u32 bytes;
+
+	while (xs_pool_next(&engine->pool, &iova, &bytes)) {
+		iova += bytes;
+		count++;
+	}
+	return count;
+}
+
 s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum)
 {
 	s64 live = xs_engine_live(engine);
-	s64 deferred;
+	s64 deferred, copied;
 	bool broken;
 
 	xs_engine_ledger(engine, sum);
@@ -141,7 +156,11 @@ s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum)
 			 sum->counts.direct_pages - sum->synced_pages);
 	broken = xs_warn_once(live < 0, "more unmapped than mapped");
 	broken |= xs_warn_once(deferred < 0, "more synced than deferred");
-	broken |= xs_warn_once(xs_count_given(engine) != (u64)(live + deferred),
+	copied = (s64)(sum->counts.copied_maps - sum->counts.copied_unmaps);
+	broken |= xs_warn_once(xs_count_copied(engine) != (u64)copied,
+			       "cells and ledger disagree");
+	broken |= xs_warn_once(xs_count_given(engine) !=
+				       (u64)(live + deferred - copied),
 			       "blocks and ledger disagree");
 	return broken ? -XS_EILSEQ : live;
 }

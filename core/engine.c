@@ -162,6 +162,13 @@ static void xs_engine_limit(struct xs_engine *engine)
 	xs_exit();
 }
 
+static void xs_engine_limit_pool(struct xs_engine *engine)
+{
+	if (engine->pool.chunks)
+		xs_pool_limit(&engine->pool,
+			      engine->tuning.pool_mib >> (XS_CHUNK_LG2 - 20));
+}
+
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning)
 {
@@ -169,7 +176,10 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	if (tuning->window_us < engine->tuning.window_us)
 		xs_store(&engine->tuning.window_us, tuning->window_us);
 	xs_store(&engine->tuning.batch_pages, tuning->batch_pages);
+	xs_store(&engine->tuning.copy_bytes, tuning->copy_bytes);
+	xs_store(&engine->tuning.pool_mib, tuning->pool_mib);
 	xs_engine_limit(engine);
+	xs_engine_limit_pool(engine);
 	xs_store_release(&engine->policy,
 			 xs_engine_row(engine, policy, tuning));
 	xs_store(&engine->mode, xs_mode_of(engine->policy));
@@ -257,6 +267,8 @@ struct xs_tuning xs_tuning_default(const struct xs_policy *policy)
 		.window_us = policy->window_us,
 		.batch_pages = policy->batch_pages,
 		.range_commands_max = 4,
+		.copy_bytes = policy->copy_bytes,
+		.pool_mib = XS_POOL_MIB,
 	};
 
 	return tuning;
@@ -309,6 +321,8 @@ int xs_engine_init(struct xs_engine *engine,
 	xs_a64_set(&engine->reclaimed_ns, 0);
 	xs_a64_set(&engine->none.free, 0);
 	engine->none.iova = 0;
+	engine->pool.start = XS_POOL_NOWHERE;
+	engine->pool.chunks = 0;
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_init(&engine->depots[lg2], config->ops,
 			      config->world, xs_depot_items(lg2));
@@ -325,6 +339,22 @@ int xs_engine_init(struct xs_engine *engine,
 		return 0;
 	xs_engine_destroy(engine);
 	return -XS_ENOMEM;
+}
+
+int xs_engine_add_pool(struct xs_engine *engine)
+{
+	u64 start = xs_space_reserve_any(&engine->space, XS_POOL_BYTES,
+					 XS_LOW_LAST);
+
+	if (!start)
+		start = xs_space_reserve_any(&engine->space, XS_POOL_BYTES,
+					     ~0ULL);
+	if (!start || !xs_pool_init(&engine->pool, xs_ops(engine),
+				    xs_world(engine), start, engine->cpu_count,
+				    engine->counts))
+		return -XS_ENOMEM;
+	xs_engine_limit_pool(engine);
+	return 0;
 }
 
 static void xs_cpu_flush(struct xs_engine *engine, struct xs_cpu *cpu)
@@ -357,6 +387,8 @@ void xs_engine_destroy(struct xs_engine *engine)
 			xs_cpu_free(engine, engine->cpus[i]);
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_destroy(&engine->depots[lg2]);
+	if (engine->pool.chunks)
+		xs_pool_destroy(&engine->pool);
 	xs_space_destroy(&engine->space);
 	xs_counts_free(engine->counts);
 	xs_ops(engine)->free(xs_world(engine), engine->cpus,

@@ -3,7 +3,7 @@
  * The table of policies, and what can be read off a row.
  *
  * The level is computed, not stored, so that a row cannot claim more than its
- * four choices give.
+ * choices give.
  */
 #include <xsmmu/policy.h>
 
@@ -11,6 +11,15 @@
 
 const struct xs_policy xs_policies[] = {
 	{
+		.name = "copy",
+		.placement = XS_PLACE_PAGE,
+		.syncs = XS_SYNC_BIT(XS_SYNC_UNMAP),
+		.scope = XS_SCOPE_RANGE,
+		.hold = XS_HOLD_IOVA,
+		.window_us = 1000,
+		.batch_pages = 1,
+		.copy_bytes = 4096,
+	}, {
 		.name = "strict",
 		.placement = XS_PLACE_PAGE,
 		.syncs = XS_SYNC_BIT(XS_SYNC_UNMAP),

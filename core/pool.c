@@ -232,6 +232,20 @@ static xs_inline u64 xs_tray_take_cell(struct xs_block *tray)
 
 /* ---- map and unmap ---- */
 
+static xs_inline void xs_pool_copy_in(struct xs_pool *pool, u8 *cell, u64 phys,
+				      u32 bytes)
+{
+	xs_copy_in(cell, phys, bytes);
+	xs_count(pool->counts, copied_bytes, bytes);
+}
+
+static xs_inline void xs_pool_copy_out(struct xs_pool *pool, u64 phys,
+				       const u8 *cell, u32 bytes)
+{
+	xs_copy_out(phys, cell, bytes);
+	xs_count(pool->counts, copied_bytes, bytes);
+}
+
 /* log2 of the cell for a buffer; it may be more than there is. */
 static xs_inline u32 xs_lg2_of(u64 phys, u32 bytes, bool offset)
 {
@@ -263,14 +277,17 @@ u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
 	do {
 		cell = xs_tray_take_cell(tray);
 	} while (xs_unlikely(!cell) && (tray = xs_tray_open(pool, kind)));
-	if (xs_unlikely(!cell))
+	if (xs_unlikely(!cell)) {
+		xs_count(pool->counts, copy_misses, 1);
 		return 0;
+	}
 	iova = tray->iova + ((u64)xs_ctz(cell) << lg2) + start;
 	chunk = xs_pool_find(pool, iova, &at);
 	/* What a device writes must not come back with another buffer's bytes. */
 	if (copies || xs_way_writes(way))
-		xs_copy_in(xs_cell_of(chunk, at) + start, phys, bytes);
+		xs_pool_copy_in(pool, xs_cell_of(chunk, at) + start, phys, bytes);
 	xs_a64_set_release(&chunk->words[at], xs_word_of(phys, bytes));
+	xs_count(pool->counts, copied_maps, 1);
 	return iova;
 }
 
@@ -289,12 +306,14 @@ bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies)
 	if (xs_unlikely(!word || !xs_a64_try(&chunk->words[at], &word, 0)))
 		return false;
 	origin = xs_origin_of(word);
-	if (copies && xs_way_writes(xs_way_of(chunk->kind)))
-		xs_copy_out(origin.phys,
-			    xs_cell_of(chunk, at) +
-				    xs_offset_in_cell(origin.phys, origin.bytes,
-						      chunk->lg2),
-			    origin.bytes);
+	if (copies && xs_way_writes(xs_chunk_way(chunk)))
+		xs_pool_copy_out(pool, origin.phys,
+				 xs_cell_of(chunk, at) +
+					 xs_offset_in_cell(origin.phys,
+							   origin.bytes,
+							   chunk->lg2),
+				 origin.bytes);
+	xs_count(pool->counts, copied_unmaps, 1);
 	tray = xs_tray_of(chunk, at);
 	if (xs_unlikely(xs_block_free(tray, 1ULL << at % 64)))
 		xs_tray_put(pool, tray);
@@ -323,11 +342,43 @@ bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device)
 	if (bytes > origin.bytes - start)
 		bytes = origin.bytes - start;
 	cell = chunk->memory + (iova - chunk->iova);
-	if (to_device && xs_way_reads(xs_way_of(chunk->kind)))
-		xs_copy_in(cell, origin.phys + start, bytes);
-	else if (!to_device && xs_way_writes(xs_way_of(chunk->kind)))
-		xs_copy_out(origin.phys + start, cell, bytes);
+	if (to_device && xs_way_reads(xs_chunk_way(chunk)))
+		xs_pool_copy_in(pool, cell, origin.phys + start, bytes);
+	else if (!to_device && xs_way_writes(xs_chunk_way(chunk)))
+		xs_pool_copy_out(pool, origin.phys + start, cell, bytes);
 	return true;
+}
+
+/* How many bytes a cell has copies of, and where they begin. */
+static u32 xs_cell_holds(const struct xs_chunk *chunk, u32 at, u64 *iova)
+{
+	u64 word = xs_a64_read(&chunk->words[at]);
+	struct xs_origin origin = xs_origin_of(word);
+
+	*iova = chunk->iova + ((u64)at << chunk->lg2) +
+		xs_offset_in_cell(origin.phys, origin.bytes, chunk->lg2);
+	return word ? origin.bytes : 0;
+}
+
+bool xs_pool_next(const struct xs_pool *pool, u64 *iova, u32 *bytes)
+{
+	u64 at = *iova > pool->start ? *iova : pool->start;
+
+	while (pool->chunks && xs_pool_has(pool, at)) {
+		u32 cell = 0, lg2 = XS_CHUNK_LG2;
+		struct xs_chunk *chunk = xs_pool_find(pool, at, &cell);
+		u64 first = 0;
+
+		*bytes = chunk ? xs_cell_holds(chunk, cell, &first) : 0;
+		if (*bytes && first >= at) {
+			*iova = first;
+			return true;
+		}
+		if (chunk)
+			lg2 = chunk->lg2;
+		at = ((at >> lg2) + 1) << lg2;
+	}
+	return false;
 }
 
 /* ---- chunks ---- */
@@ -501,7 +552,7 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
  * A kind that is wanted and may have a chunk, which counts from now on; XS_CELL_KINDS:
  * none, and if it is for the limit, *@full.
  */
-static u32 xs_pool_next(struct xs_pool *pool, bool *full)
+static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 {
 	xs_flags_t flags = xs_lock(&pool->lock);
 	u32 kind = XS_CELL_KINDS;
@@ -537,7 +588,7 @@ void xs_pool_grow(struct xs_pool *pool)
 	u32 kind;
 
 	for (;;) {
-		kind = xs_pool_next(pool, &full);
+		kind = xs_pool_lacks(pool, &full);
 		if (kind < XS_CELL_KINDS) {
 			if (!xs_pool_add(pool, kind))
 				xs_pool_pause(pool, 1);
@@ -571,7 +622,7 @@ static bool xs_pool_add_cpu(struct xs_pool *pool, u32 id)
 }
 
 bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
-		  void *world, u64 start, u32 cpu_count)
+		  void *world, u64 start, u32 cpu_count, xs_counts_t *counts)
 {
 	bool ok;
 
@@ -579,6 +630,7 @@ bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
 	pool->world = world;
 	pool->start = start;
 	pool->cpu_count = cpu_count;
+	pool->counts = counts;
 	xs_lock_init(&pool->lock);
 	pool->limit = pool->count = pool->wanted = 0;
 	pool->pause_ns = 0;
@@ -608,6 +660,7 @@ void xs_pool_destroy(struct xs_pool *pool)
 			pool->cpu_count * sizeof(*pool->cpus));
 	pool->ops->free(pool->world, pool->chunks,
 			XS_CHUNKS_MAX * sizeof(*pool->chunks));
+	pool->start = XS_POOL_NOWHERE;
 	pool->chunks = 0;
 	pool->cpus = 0;
 }

@@ -289,3 +289,13 @@ int xs_space_reserve(struct xs_space *space, u64 start, u64 last)
 		end = space->end_block;
 	return xs_space_withhold(space, first, end);
 }
+
+u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last)
+{
+	u64 count = bytes / XS_BLOCK_BYTES;
+	u64 at = xs_space_find(space, count, xs_end_of(space, last));
+
+	if (at == XS_NO_BLOCK || xs_space_withhold(space, at, at + count))
+		return 0;
+	return at * XS_BLOCK_BYTES;
+}

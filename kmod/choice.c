@@ -170,6 +170,21 @@ static int check_lingering(struct xs_group *group, const struct xs_policy *polic
 	return -EBUSY;
 }
 
+/* With operations that do not copy, a driver asks for no syncs either. */
+static bool cannot_copy(const struct xs_group *group)
+{
+	return group->front && !xs_front_copies(&group->front->ops);
+}
+
+static int check_copies(struct xs_group *group, u32 copy_bytes)
+{
+	if (!copy_bytes || group->tuning.copy_bytes || !cannot_copy(group))
+		return 0;
+	pr_err("group %d: refused: copying begins before a driver does: unbind the drivers of the whole IOMMU group first\n",
+	       iommu_group_id(group->iommu_group));
+	return -EBUSY;
+}
+
 /* ---- choosing ---- */
 
 /* A device of the group that is there, NULL if none is. */
@@ -199,6 +214,9 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 	if (!choice->policy)
 		return;
 	group->tuning = choice->tuning;
+	/* By a rule, or as it was before, for a device that joins. */
+	if (cannot_copy(group))
+		group->tuning.copy_bytes = 0;
 	if (group->direct != choice->direct)
 		set_tables(group, choice->direct);
 	xs_group_set(group);
@@ -223,6 +241,8 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 		error = check_floor(group, policy);
 	if (!error)
 		error = check_lingering(group, policy);
+	if (!error && policy)
+		error = check_copies(group, policy->copy_bytes);
 	list_for_each_entry(xdev, &group->devices, list)
 		if (!error && !xdev->gone && (!policy || !group->policy))
 			error = check_unbound(xdev);
@@ -250,7 +270,10 @@ bool xs_tuning_is_valid(const struct xs_tuning *tuning)
 	       tuning->batch_pages &&
 	       tuning->batch_pages <= XS_BATCH_MAX_PAGES &&
 	       tuning->range_commands_max &&
-	       tuning->range_commands_max <= XS_RANGES_MAX;
+	       tuning->range_commands_max <= XS_RANGES_MAX &&
+	       tuning->copy_bytes <= XS_CELL_MAX_BYTES &&
+	       tuning->pool_mib >= XS_CHUNK_BYTES >> 20 &&
+	       tuning->pool_mib <= XS_POOL_MAX_MIB;
 }
 
 /* What is chosen beside a policy makes a rule's choice the operator's. */
@@ -269,6 +292,8 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 	if (group->policy && !xs_tuning_is_valid(tuning))
 		return -ERANGE;
 	error = check_change(group);
+	if (!error)
+		error = check_copies(group, tuning->copy_bytes);
 	if (error)
 		return error;
 	group->tuning = *tuning;

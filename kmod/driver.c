@@ -14,6 +14,12 @@ static bool is_taken(struct device *dev)
 	return xs_is_front(dev->dma_ops);
 }
 
+/* Ours, and nothing is copied. */
+static bool is_plain(struct device *dev)
+{
+	return xs_is_front(dev->dma_ops) && !xs_front_copies(dev->dma_ops);
+}
+
 /*
  * May the caller have been on another CPU when it unmapped? Without a count of
  * preemption nothing tells, so all but interrupts and bottom halves may.
@@ -43,12 +49,14 @@ EXPORT_SYMBOL_GPL(xsmmu_set_batch_aware);
 void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
-	if (unlikely(!is_taken(dev)))
-		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
-	else if (IS_ENABLED(CONFIG_DMA_API_DEBUG))
+	if (IS_ENABLED(CONFIG_DMA_API_DEBUG) && is_taken(dev))
 		dma_unmap_page_attrs(dev, addr, size, dir,
 				     attrs | ATTR_BATCH_AWARE);
-	else
+	else if (likely(is_plain(dev)))
+		unmap_memory_no_sync(dev, addr, size);
+	else if (!is_taken(dev))
+		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
+	else if (!uncopy_one(dev, addr, attrs))
 		unmap_memory_no_sync(dev, addr, size);
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_no_sync);
@@ -64,6 +72,8 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 	} else if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir,
 				   attrs | ATTR_BATCH_AWARE);
+	} else if (!is_plain(dev) && is_copied(dev, sgl, nents)) {
+		uncopy_each(dev, sgl, nents, dir, attrs);
 	} else {
 		bytes = sg_range(sgl, nents, &start);
 		unmap_pages_no_sync(dev, start, bytes);

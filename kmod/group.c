@@ -40,6 +40,8 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 	group->iommu_group = iommu_group;
 	INIT_LIST_HEAD(&group->devices);
 	INIT_WORK(&group->trim, xs_world_trim);
+	INIT_WORK(&group->grow, xs_chunks_grow);
+	INIT_DELAYED_WORK(&group->shrink, xs_chunks_shrink);
 	mutex_init(&group->trimming);
 	list_add_tail(&group->list, &xs_groups);
 	return group;

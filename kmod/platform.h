@@ -4,12 +4,14 @@
 #define XSMMU_PLATFORM_H
 
 #include <linux/bug.h>
+#include <linux/io.h>
 #include <linux/iommu.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/prefetch.h>
 #include <linux/smp.h>
+#include <linux/string.h>
 
 #include "compat/folio.h"
 #include "primitives.h"
@@ -100,5 +102,8 @@ static __always_inline bool xs_ref_hold_fast(xs_ref_t ref)
 }
 
 #define xs_ref_release(ref)	folio_put(ref)
+
+#define xs_copy_in(cell, phys, bytes)	memcpy(cell, phys_to_virt(phys), bytes)
+#define xs_copy_out(phys, cell, bytes)	memcpy(phys_to_virt(phys), cell, bytes)
 
 #endif

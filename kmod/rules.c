@@ -126,6 +126,10 @@ static bool read_tunable(struct xs_tuning *tuning, char *text)
 		field = &tuning->batch_pages;
 	else if (!strcmp(text, "range_commands_max"))
 		field = &tuning->range_commands_max;
+	else if (!strcmp(text, "copy_bytes"))
+		field = &tuning->copy_bytes;
+	else if (!strcmp(text, "pool_mib"))
+		field = &tuning->pool_mib;
 	return field && !kstrtou32(value, 10, field) &&
 	       xs_tuning_is_valid(tuning);
 }

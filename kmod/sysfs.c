@@ -99,7 +99,8 @@ static ssize_t tables_store(struct xs_device *xdev, const char *text)
 XS_RW(tables);
 
 static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
-		    u32 *field, const struct xs_tuning *tuning, u32 last)
+		    u32 *field, const struct xs_tuning *tuning, u32 first,
+		    u32 last)
 {
 	int error = kstrtou32(text, 10, field);
 
@@ -109,12 +110,12 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 		dev_err(xdev->dev, "xsmmu: refused: choose a policy before %s\n",
 			name);
 	else if (error == -EINVAL || error == -ERANGE)
-		dev_err(xdev->dev, "xsmmu: refused: %s \"%.32s\" is not 1 .. %u\n",
-			name, text, last);
+		dev_err(xdev->dev, "xsmmu: refused: %s \"%.32s\" is not %u .. %u\n",
+			name, text, first, last);
 	return error;
 }
 
-#define XS_TUNING(name, field, last) \
+#define XS_TUNING(name, field, first, last) \
 	static ssize_t name##_show(struct xs_device *xdev, char *page) \
 	{ \
 		return sysfs_emit(page, "%u\n", xdev->group->tuning.field); \
@@ -123,13 +124,16 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 	{ \
 		struct xs_tuning tuning = xdev->group->tuning; \
 	\
-		return tune(xdev, #name, text, &tuning.field, &tuning, last); \
+		return tune(xdev, #name, text, &tuning.field, &tuning, first, \
+			    last); \
 	} \
 	XS_RW(name)
 
-XS_TUNING(max_window_us, window_us, XS_WINDOW_MAX_US);
-XS_TUNING(batch_pages, batch_pages, XS_BATCH_MAX_PAGES);
-XS_TUNING(range_commands_max, range_commands_max, XS_RANGES_MAX);
+XS_TUNING(max_window_us, window_us, 1, XS_WINDOW_MAX_US);
+XS_TUNING(batch_pages, batch_pages, 1, XS_BATCH_MAX_PAGES);
+XS_TUNING(range_commands_max, range_commands_max, 1, XS_RANGES_MAX);
+XS_TUNING(copy_bytes, copy_bytes, 0, XS_CELL_MAX_BYTES);
+XS_TUNING(pool_mib, pool_mib, XS_CHUNK_BYTES >> 20, XS_POOL_MAX_MIB);
 
 static ssize_t exposure_ns_show(struct xs_device *xdev, char *page)
 {
@@ -155,6 +159,8 @@ static struct attribute *device_attrs[] = {
 	&max_window_us_attribute.attr,
 	&batch_pages_attribute.attr,
 	&range_commands_max_attribute.attr,
+	&copy_bytes_attribute.attr,
+	&pool_mib_attribute.attr,
 	&exposure_ns_attribute.attr,
 	NULL
 };
@@ -186,6 +192,12 @@ XS_STAT(deferred_pages, deferred(sum));
 XS_STAT(synced_pages, sum->synced_pages);
 XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->synced_pages, 0));
 XS_STAT(map_failures, sum->map_failures);
+XS_STAT(copied_maps, sum->counts.copied_maps);
+XS_STAT(copied_unmaps, sum->counts.copied_unmaps);
+XS_STAT(copied_bytes, sum->counts.copied_bytes);
+XS_STAT(copy_misses, sum->counts.copy_misses);
+XS_STAT(pool_bytes, xdev->group->front ?
+		    (u64)xdev->group->engine.pool.count << XS_CHUNK_LG2 : 0);
 XS_STAT(strays, sum->counts.strays);
 XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs.page) +
 		   atomic64_read(&xdev->group->map_syncs.domain));
@@ -210,6 +222,11 @@ static struct attribute *stats_attrs[] = {
 	&synced_pages_attribute.attr,
 	&held_pages_attribute.attr,
 	&map_failures_attribute.attr,
+	&copied_maps_attribute.attr,
+	&copied_unmaps_attribute.attr,
+	&copied_bytes_attribute.attr,
+	&copy_misses_attribute.attr,
+	&pool_bytes_attribute.attr,
 	&strays_attribute.attr,
 	&map_syncs_attribute.attr,
 	&sync_unmap_attribute.attr,

@@ -115,12 +115,13 @@ static void run_no_more(struct xs_group *group)
 
 static const struct xs_front *front_get(struct xs_group *group)
 {
+	u32 kind = group->tuning.copy_bytes ? XS_FRONTS : 0;
 	u32 i;
 
 	for (i = 0; i < XS_FRONTS; i++) {
 		if (!xs_front_groups[i]) {
 			xs_front_groups[i] = group;
-			return &xs_fronts[i];
+			return &xs_fronts[kind + i];
 		}
 	}
 	return NULL;
@@ -205,7 +206,8 @@ static const char *engine_make(struct xs_group *group, struct device *dev,
 		xs_world_exit(group);
 		return "no IOVA space or out of memory";
 	}
-	if (reserve(group)) {
+	if (reserve(group) || (xs_front_copies(&group->front->ops) &&
+			       xs_engine_add_pool(&group->engine))) {
 		xs_world_exit(group);
 		xs_engine_destroy(&group->engine);
 		return "out of memory";
@@ -262,7 +264,8 @@ static const char *engine_resume(struct xs_group *group, struct device *dev)
 	failure = check_leftovers(group, domain);
 	if (failure)
 		return failure;
-	xs_world_enter(group, domain, dev);
+	if (xs_world_enter(group, domain, dev))
+		return "out of memory";
 	iommu_flush_iotlb_all(domain);
 	return NULL;
 }
@@ -322,6 +325,8 @@ void xs_device_keep(struct xs_device *xdev)
 			xdev->dma.ops = dev->dma_ops;
 		set_dma_ops(dev, ops);
 	}
+	if (xs_front_copies(ops))
+		xs_dma_skip_no_sync(dev);
 	xdev->dma.iommu |= xs_dma_iommu_clear(dev);
 }
 

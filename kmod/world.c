@@ -121,6 +121,15 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 	return map_rest(group, iova, phys, bytes, prot, mapped, error);
 }
 
+void xs_world_count_map_sync(struct xs_group *group,
+			     const struct xs_range *range)
+{
+	if (fits_page_command(group, range))
+		atomic64_inc(&group->map_syncs.page);
+	else
+		atomic64_inc(&group->map_syncs.domain);
+}
+
 static __always_inline int sync_maps(struct xs_group *group, u64 iova,
 				     u32 pages)
 {
@@ -131,13 +140,9 @@ static __always_inline int sync_maps(struct xs_group *group, u64 iova,
 	if (unlikely(domain == &nowhere))
 		return -ENODEV;
 	error = xs_domain_sync_map(domain, iova, (size_t)pages << PAGE_SHIFT);
-	if (error)
-		return error;
-	if (fits_page_command(group, &range))
-		atomic64_inc(&group->map_syncs.page);
-	else
-		atomic64_inc(&group->map_syncs.domain);
-	return 0;
+	if (!error)
+		xs_world_count_map_sync(group, &range);
+	return error;
 }
 
 /* What is mapped in several calls, each with this in @prot, is synced once. */
@@ -567,12 +572,12 @@ void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages)
 	atomic_dec(&group->partial);
 }
 
-/* Nobody asks the engine for it. */
-static void invalidate_removed(struct xs_group *group, xs_gather_t *gather)
+void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
+			 const struct xs_range *ranges, u32 count)
 {
 	struct xs_commands sent = { };
 
-	world_invalidate(group, gather, NULL, 0, &sent);
+	world_invalidate(group, gather, ranges, count, &sent);
 	atomic64_add(sent.page, &group->prune_syncs.page);
 	atomic64_add(sent.domain, &group->prune_syncs.domain);
 }
@@ -584,7 +589,7 @@ void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
 
 	world_gather_init(&gather);
 	remove_partial(group, &gather, iova, pages);
-	invalidate_removed(group, &gather);
+	xs_world_invalidate(group, &gather, NULL, 0);
 }
 
 /* ---- empty page tables ---- */
@@ -603,7 +608,6 @@ static void world_prune(void *world, u64 iova, u64 pages)
 	struct xs_range range = { iova >> PAGE_SHIFT, pages };
 	struct xs_group *group = world;
 	struct iommu_domain *domain = group->domain;
-	struct xs_commands sent = { };
 	xs_gather_t gather;
 	size_t mapped = 0;
 
@@ -615,9 +619,7 @@ static void world_prune(void *world, u64 iova, u64 pages)
 		return;
 	world_gather_init(&gather);
 	domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages, &gather);
-	world_invalidate(group, &gather, &range, 1, &sent);
-	atomic64_add(sent.page, &group->prune_syncs.page);
-	atomic64_add(sent.domain, &group->prune_syncs.domain);
+	xs_world_invalidate(group, &gather, &range, 1);
 }
 
 void xs_world_trim(struct work_struct *work)
@@ -991,6 +993,9 @@ const struct xs_world_ops xs_linux_world = {
 	.quiesce = world_quiesce,
 	.surplus = world_surplus,
 	.prune = world_prune,
+	.add_chunk = xs_chunk_add,
+	.drop_chunk = xs_chunk_drop,
+	.short_of = xs_chunks_short,
 	.stray = world_stray,
 	.synced = world_synced,
 };
@@ -1004,6 +1009,22 @@ void xs_world_shut(struct xs_group *group)
 	forget_iommu(group);
 }
 
+/* Returns how many there are; @named mappings were. */
+static u64 name_copies(struct xs_group *group, u64 named)
+{
+	u64 iova = 0, count = 0;
+	u32 bytes;
+
+	for (; xs_pool_next(&group->engine.pool, &iova, &bytes); iova++) {
+		count++;
+		if (named++ < NAMED_MAX)
+			pr_warn("group %d: at IOVA 0x%llx a copy of %u bytes is still mapped: a driver did not unmap it\n",
+				iommu_group_id(group->iommu_group), iova,
+				bytes);
+	}
+	return count;
+}
+
 /*
  * Nothing is deferred and no driver is left, but mappings are: they are named, and
  * removed from the domain, which is not touched from the return on. Who unmaps one
@@ -1012,7 +1033,7 @@ void xs_world_shut(struct xs_group *group)
 void xs_world_leave(struct xs_group *group)
 {
 	int id = iommu_group_id(group->iommu_group);
-	u64 iova = 0, pages_left = 0, mappings = 0;
+	u64 iova = 0, pages_left = 0, mappings = 0, copies;
 	xs_gather_t gather;
 	u32 pages;
 
@@ -1033,22 +1054,34 @@ void xs_world_leave(struct xs_group *group)
 		iova += (u64)pages << PAGE_SHIFT;
 		cond_resched();
 	}
-	invalidate_removed(group, &gather);
+	xs_world_invalidate(group, &gather, NULL, 0);
+	copies = name_copies(group, mappings);
+	xs_chunks_unmap(group);
 	xs_engine_settle(&group->engine);
 	move(group, &nowhere);
 	mutex_unlock(&group->trimming);
-	pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone. Devices cannot reach them any more; close what uses them, and the group is given back\n",
-		id, pages_left, mappings);
+	pr_warn("group %d: lingering: %llu pages in %llu mappings, and %llu copied buffers, are still in use after their driver has gone. Devices cannot reach them any more; close what uses them, and the group is given back\n",
+		id, pages_left, mappings, copies);
 }
 
-/* A driver has come, and @domain is the group's. */
-void xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
-		    struct device *dev)
+/* A driver has come, and @domain is the group's. 0 or -ENOMEM: it stays nowhere. */
+int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
+		   struct device *dev)
 {
+	int error;
+
+	mutex_lock(&group->trimming);
 	move(group, domain);
-	group->leaves = false;
 	probe_iommu(group, domain, dev);
-	begin_direct(group, dev);
+	error = xs_chunks_map(group);
+	if (error)
+		move(group, &nowhere);
+	else
+		WRITE_ONCE(group->leaves, false);
+	mutex_unlock(&group->trimming);
+	if (!error)
+		begin_direct(group, dev);
+	return error;
 }
 
 int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
@@ -1079,6 +1112,7 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 	group->leaves = false;
 	group->active = false;
 	group->strayed = false;
+	group->node = dev_to_node(dev);
 	strscpy(group->name, dev_name(dev), sizeof(group->name));
 	spin_lock_init(&group->leaving);
 	group->domain = domain;
@@ -1129,4 +1163,6 @@ void xs_world_exit(struct xs_group *group)
 	kvfree(group->cpus);
 	group->cpus = NULL;
 	cancel_work_sync(&group->trim);
+	cancel_work_sync(&group->grow);
+	cancel_delayed_work_sync(&group->shrink);
 }

@@ -107,6 +107,8 @@ struct xs_group_syncs {
  *		an error has left mapped
  * @trim, @trimming: work: frees what the engine says there is too much of; while
  *		it does, and while nobody may
+ * @grow, @shrink: works: add memory to the pool, and look whether there is too much
+ * @node:	where memory is near
  * @past:	sum of the ledgers of earlier engines
  * @failure:	why the last take-over failed, NULL if it did not
  */
@@ -148,7 +150,10 @@ struct xs_group {
 	struct xs_group_syncs map_syncs;
 	struct xs_group_syncs prune_syncs;
 	struct work_struct trim;
+	struct work_struct grow;
+	struct delayed_work shrink;
 	struct mutex trimming;
+	int node;
 	struct xs_group_cpu *cpus;
 
 	struct xs_ledger past;
@@ -283,21 +288,28 @@ const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver);
 /*
  * dma.c. A front is what the dma_ops of a group's devices point to: operations
  * like all others', and where the group is found without a look-up. Both are
- * constant; there are as many as groups can be taken over at a time. With
- * xs_closed_ops nothing can be mapped.
+ * constant; there are as many as groups can be taken over at a time, and as many again
+ * whose operations copy small buffers (copy.c). With xs_closed_ops nothing can be mapped.
  */
 #define XS_FRONTS	256
 struct xs_front {
 	struct dma_map_ops ops;
 	struct xs_group **group;
 };
-extern const struct xs_front xs_fronts[XS_FRONTS];
+extern const struct xs_front xs_fronts[2 * XS_FRONTS];
 extern struct xs_group *xs_front_groups[XS_FRONTS];
 extern const struct dma_map_ops xs_closed_ops;
 
 static inline bool xs_is_front(const struct dma_map_ops *ops)
 {
 	return (uintptr_t)ops - (uintptr_t)xs_fronts < sizeof(xs_fronts);
+}
+
+/* Do these copy small buffers? */
+static inline bool xs_front_copies(const struct dma_map_ops *ops)
+{
+	return (uintptr_t)ops - (uintptr_t)&xs_fronts[XS_FRONTS] <
+	       sizeof(xs_fronts) / 2;
 }
 
 static inline bool xs_is_ours(const struct dma_map_ops *ops)
@@ -344,7 +356,10 @@ void xs_debug_sync(struct device *dev);
 void xs_debug_forget(struct device *dev);
 
 /*
- * world.c. xs_world_check(): NULL if the IOMMU of a device that has appeared is of a kind
+ * world.c. xs_world_invalidate(): what the engine does not know of, counted; of
+ * commands for maps that another one has sent, xs_world_count_map_sync() counts those.
+ *
+ * xs_world_check(): NULL if the IOMMU of a device that has appeared is of a kind
  * that was tried, or why not; may sleep. A map with XS_MAP_UNSYNCED, where
  * xs_world_map_unsynced() gives it, is to be followed by xs_world_sync_maps() for its
  * range. What a map of many parts has left when one failed is undone by
@@ -366,13 +381,17 @@ int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_trim(struct work_struct *work);
+void xs_world_count_map_sync(struct xs_group *group,
+			     const struct xs_range *range);
+void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
+			 const struct xs_range *ranges, u32 count);
 const char *xs_world_check(struct device *dev);
 const char *xs_world_check_tables(struct device *dev);
 void xs_world_set_tables(struct xs_group *group, struct device *dev);
 int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 		  struct device *dev);
-void xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
-		    struct device *dev);
+int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
+		   struct device *dev);
 void xs_world_shut(struct xs_group *group);
 void xs_world_leave(struct xs_group *group);
 bool xs_world_is_nowhere(const struct xs_group *group);
@@ -380,6 +399,18 @@ void xs_world_exit(struct xs_group *group);
 void xs_world_forget_cpu(struct xs_group *group, u32 cpu);
 int xs_world_start(void);
 void xs_world_stop(void);
+
+/*
+ * chunk.c: what world.h says of the first three; two works; and all chunks into the
+ * group's domain, or out of it, with @trimming held. 0 or -ENOMEM, with none mapped.
+ */
+void *xs_chunk_add(void *world, u64 iova, u32 way);
+void xs_chunk_drop(void *world, u64 iova, void *memory);
+void xs_chunks_short(void *world);
+void xs_chunks_grow(struct work_struct *work);
+void xs_chunks_shrink(struct work_struct *work);
+int xs_chunks_map(struct xs_group *group);
+void xs_chunks_unmap(struct xs_group *group);
 
 /*
  * Is this allocation, or map, to fail? In a build for tests (-DXS_FAIL_NTH) the

@@ -56,6 +56,20 @@ static inline void xs_dma_iommu_restore(struct device *dev, bool was)
 }
 #endif
 
+/*
+ * f406c8e4b770 ("dma: avoid redundant calls for sync operations", 6.10): syncs need not be
+ * calls of the operations, as is found out when a driver sets its mask, if it does.
+ * Later kernels have it in the flag word, too.
+ */
+static inline void xs_dma_skip_no_sync(struct device *dev)
+{
+#if defined(XS_HAVE_DEV_FLAG_DMA_SKIP_SYNC)
+	dev_clear_dma_skip_sync(dev);
+#elif defined(XS_HAVE_DMA_SKIP_SYNC_BIT) && defined(CONFIG_DMA_NEED_SYNC)
+	dev->dma_skip_sync = false;
+#endif
+}
+
 /* 1369459b2e21 ("iommu: Add a gfp parameter to iommu_map()", 6.3) */
 #ifdef XS_HAVE_IOMMU_MAP_ATOMIC
 #define iommu_map(domain, iova, phys, size, prot, gfp) \

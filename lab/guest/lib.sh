@@ -139,11 +139,14 @@ device_bind() {
 }
 
 # policy_set POLICY BDF...: kernel baselines through the group's type, ours through the module, with entries written in
-# place if its name ends in -direct; nothing may be bound.
+# place if its name ends in -direct, and before that in -copy with buffers of up to 256 bytes copied; nothing may be bound.
 policy_set() {
 	policy=${1%-direct}
 	tables=kernel
 	[ "$policy" = "$1" ] || tables=direct
+	copied=
+	[ "$policy" = "${policy%-copy}" ] || copied=256
+	policy=${policy%-copy}
 	shift
 	case $policy in
 	passthrough) type=identity ;;
@@ -171,6 +174,7 @@ policy_set() {
 		echo "$policy" >"$file" || fail "$bdf: policy $policy refused"
 		grep -q "\\[$policy\\]" "$file" || fail "$bdf: policy is $(cat "$file"), not $policy"
 		echo "$tables" >"${file%/*}/tables" || fail "$bdf: tables $tables refused"
+		[ -z "$copied" ] || echo "$copied" >"${file%/*}/copy_bytes" || fail "$bdf: copy_bytes $copied refused"
 	done
 }
 

@@ -19,7 +19,8 @@
  *
  * Parameters: ring=64|256|1024; rounds (measured; warm-up comes before); pages=1|2|4...64 in each
  * mapping, of one piece as page pools and huge pages give them, or with split=1 each on its own, as
- * alloc_pages_exact() does; figures are per page all the same; shuffle=1 unmaps in a
+ * alloc_pages_exact() does; figures are per page all the same; bytes=N of each page only, of one that
+ * is a mapping of its own, and sends=1 for the device to read; shuffle=1 unmaps in a
  * fixed pseudo-random order; fresh=1 allocates new pages for each round and frees each round's
  * pages inside the poll, before the end-of-poll sync, as a driver that gives its buffers away
  * does. Neither is in the timed sections, but what the end of the poll costs because of it is.
@@ -49,10 +50,11 @@ enum section { SECTION_MAP, SECTION_UNMAP, SECTION_SYNC, SECTION_COUNT };
 struct micro {
 	struct lab_device *dev;
 	struct lab_clock clock;
-	u32 ring_pages, rounds, each_pages, split, shuffle, fresh;	/* the parameters */
+	u32 ring_pages, rounds, each_pages, split, shuffle, fresh, bytes, sends;	/* the parameters */
 
 	u32 count;		/* of mappings: ring_pages / each_pages */
 	size_t each_bytes;
+	enum dma_data_direction dir;
 	struct page **pages;	/* [count]; owned by the run, or by one round if fresh */
 	dma_addr_t *iovas;	/* [count] */
 	u32 *order;		/* the i-th unmap takes mapping order[i] */
@@ -79,7 +81,7 @@ static noinline void map_all(struct micro *micro)
 
 	for (i = 0; i < micro->count; i++) {
 		micro->iovas[i] = dma_map_page(dev, micro->pages[i], 0, micro->each_bytes,
-					       DMA_FROM_DEVICE);
+					       micro->dir);
 		if (dma_mapping_error(dev, micro->iovas[i]))
 			break;
 	}
@@ -93,7 +95,7 @@ static noinline void unmap_all(struct micro *micro)
 
 	for (i = 0; i < micro->count; i++)
 		dma_unmap_page(dev, micro->iovas[micro->order[i]], micro->each_bytes,
-			       DMA_FROM_DEVICE);
+			       micro->dir);
 }
 
 static noinline void unmap_all_aware(struct micro *micro)
@@ -103,7 +105,7 @@ static noinline void unmap_all_aware(struct micro *micro)
 
 	for (i = 0; i < micro->count; i++)
 		dma_unmap_page_no_sync(dev, micro->iovas[micro->order[i]], micro->each_bytes,
-				       DMA_FROM_DEVICE);
+				       micro->dir);
 	dma_sync_device_iotlb(dev);
 }
 
@@ -114,7 +116,7 @@ static void unmap_some(struct micro *micro)
 
 	while (micro->mapped)
 		dma_unmap_page(dev, micro->iovas[--micro->mapped], micro->each_bytes,
-			       DMA_FROM_DEVICE);
+			       micro->dir);
 }
 
 static void pages_free(struct micro *micro)
@@ -347,6 +349,7 @@ static void micro_print(const struct micro *micro, struct seq_buf *result)
 	seq_buf_printf(result, "{\"ring\":%u,\"rounds\":%u,\"pages\":%u,\"split\":%u",
 		       micro->ring_pages, micro->rounds, micro->each_pages, micro->split);
 	seq_buf_printf(result, ",\"shuffle\":%u,\"fresh\":%u", micro->shuffle, micro->fresh);
+	seq_buf_printf(result, ",\"bytes\":%zu,\"sends\":%u", micro->each_bytes, micro->sends);
 	print_section(micro, result, "map", rounds_median(micro, SECTIONS_MAP));
 	print_section(micro, result, "unmap", rounds_median(micro, SECTIONS_UNMAP));
 	print_section(micro, result, "sync", rounds_median(micro, SECTIONS_SYNC));
@@ -420,6 +423,8 @@ static int micro_parse(struct micro *micro, char *text)
 		{ "split", &micro->split, 0, 1 },
 		{ "shuffle", &micro->shuffle, 0, 1 },
 		{ "fresh", &micro->fresh, 0, 1 },
+		{ "bytes", &micro->bytes, 1, PAGE_SIZE },
+		{ "sends", &micro->sends, 0, 1 },
 	};
 	int ret = lab_params_parse(dev, "micro", text, params, ARRAY_SIZE(params));
 
@@ -433,8 +438,16 @@ static int micro_parse(struct micro *micro, char *text)
 		dev_err(dev, "micro: pages=%u is no power of two\n", micro->each_pages);
 		return -ERANGE;
 	}
+	if (micro->bytes && micro->each_pages > 1) {
+		dev_err(dev, "micro: bytes=%u is of a mapping of one page, not of %u\n",
+			micro->bytes, micro->each_pages);
+		return -EINVAL;
+	}
 	micro->count = micro->ring_pages / micro->each_pages;
 	micro->each_bytes = (size_t)micro->each_pages << PAGE_SHIFT;
+	if (micro->bytes)
+		micro->each_bytes = micro->bytes;
+	micro->dir = micro->sends ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
 	return 0;
 }
 

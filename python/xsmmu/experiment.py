@@ -24,13 +24,16 @@ FOLDER = Path(__file__).resolve().parents[2] / "lab" / "experiments"
 BASELINES = ("passthrough", "kernel-strict", "kernel-lazy")
 """The kernel's own modes."""
 
-OURS = ("strict", "lazy", "fands", "xsmmu", "fused")
+OURS = ("copy", "strict", "lazy", "fands", "xsmmu", "fused")
 """Policies of the module."""
 
+_COPY = "-copy"
 _DIRECT = "-direct"
 
-POLICIES = (*BASELINES, *OURS, *(policy + _DIRECT for policy in OURS))
-"""What runs are under; the last ones are policies of the module with its `tables` written in place."""
+_CHOICES = (*OURS, "fused" + _COPY)
+POLICIES = (*BASELINES, *_CHOICES, *(choice + _DIRECT for choice in _CHOICES))
+"""What runs are under: of the module's, a policy, then `-copy` with buffers of up to 256 bytes copied (its `copy_bytes`),
+and `-direct` with `tables` written in place."""
 
 DRIVERS = ("unmodified", "batch-aware")
 """Kinds of drivers; a batch-aware one syncs its unmaps itself (include/xsmmu/dma.h)."""
@@ -40,7 +43,7 @@ Argument = str | int
 
 def own_policy(policy: str) -> str | None:
     """The module's policy that runs under this are under; None for the kernel's own modes."""
-    name = policy.removesuffix(_DIRECT)
+    name = policy.removesuffix(_DIRECT).removesuffix(_COPY)
     return name if name in OURS else None
 
 

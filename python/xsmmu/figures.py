@@ -84,7 +84,8 @@ def _check_ours(measured: Measured) -> None:
     if not measured.record["after"]:
         raise GuestError(f"{measured.name}: the module has no statistics for the device")
     # A driver that recycles its buffers may map nothing in a run, but it must have mapped before.
-    state, maps = measured.record["after"]["state"], measured.record["after"]["stats"]["maps"]
+    stats = measured.record["after"]["stats"]
+    state, maps = measured.record["after"]["state"], stats["maps"] + stats["copied_maps"]
     if state != "active" or maps == 0:
         raise GuestError(f"{measured.name}: the module says '{state}' after {maps} maps, so the policy was not in use")
     wanted = "kernel [direct]" if measured.run.direct else "[kernel] direct"

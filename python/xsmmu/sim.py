@@ -29,7 +29,7 @@ from xsmmu import build, host, root
 from xsmmu.errors import LabError
 from xsmmu.mutants import Mutant, Mutants
 
-POLICIES = ("strict", "lazy", "fands", "xsmmu", "fused")
+POLICIES = ("copy", "strict", "lazy", "fands", "xsmmu", "fused")
 MUTANT_OPERATIONS = 10_000_000
 MUTANT_SECONDS = 60
 PARTS = ("core", "sim")

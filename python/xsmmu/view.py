@@ -38,7 +38,7 @@ KERNEL_STRICT: Final = "kernel-strict"
 BASELINES: Final = (KERNEL_STRICT, "kernel-lazy", PASSTHROUGH)
 """The kernel's own modes."""
 
-_POLICY_ORDER: Final = (*BASELINES, "strict", "lazy", "fands", "xsmmu", "fused")
+_POLICY_ORDER: Final = (*BASELINES, "copy", "strict", "lazy", "fands", "xsmmu", "fused")
 _KINDS: Final = ("page", "domain", "global")
 _NANOSECOND_ACCELS: Final = ("kvm", "bare-metal")
 _AT_WINDOW_END: Final = 0.95

@@ -798,15 +798,16 @@ FAULTS = (
     Fault(
         "a buffer is not copied",
         "pool.c",
-        "	if (copies || xs_way_writes(way))\n		xs_copy_in(xs_cell_of(chunk, at) + start, phys, bytes);\n",
+        "	if (copies || xs_way_writes(way))\n"
+        "		xs_pool_copy_in(pool, xs_cell_of(chunk, at) + start, phys, bytes);\n",
         "",
         ("only=pool_copies",),
     ),
     Fault(
         "what a device writes begins with another buffer's bytes",
         "pool.c",
-        "	if (copies || xs_way_writes(way))\n		xs_copy_in",
-        "	if (copies)\n		xs_copy_in",
+        "	if (copies || xs_way_writes(way))\n		xs_pool_copy_in",
+        "	if (copies)\n		xs_pool_copy_in",
         ("only=pool_copies",),
     ),
     Fault(

@@ -810,7 +810,8 @@ static void nothing(void)
 /* An engine that begins with a tuning has it in force. */
 static void tuned(void)
 {
-	struct xs_tuning tuning = { 5000, 700, 32, true };
+	struct xs_tuning tuning = { .window_us = 5000, .batch_pages = 700,
+				    .range_commands_max = 32, .batch_aware = true };
 	struct world_config config = { .blocks = 64, .cpus = 1,
 				       .policy = xs_policy_find("fused"),
 				       .tuning = &tuning };

@@ -9,12 +9,14 @@ static const struct {
 	const char *name;
 	enum xs_level unmodified, batch_aware;
 	bool deferring;
+	u32 copy_bytes;
 } expected[] = {
-	{ "strict", XS_LEVEL_STRICT, XS_LEVEL_STRICT, false },
-	{ "lazy", XS_LEVEL_LAZY, XS_LEVEL_LAZY, true },
-	{ "fands", XS_LEVEL_BOUNDED, XS_LEVEL_STRICT, true },
-	{ "xsmmu", XS_LEVEL_HELD, XS_LEVEL_STRICT, true },
-	{ "fused", XS_LEVEL_HELD, XS_LEVEL_STRICT, true },
+	{ "copy", XS_LEVEL_STRICT, XS_LEVEL_STRICT, false, 4096 },
+	{ "strict", XS_LEVEL_STRICT, XS_LEVEL_STRICT, false, 0 },
+	{ "lazy", XS_LEVEL_LAZY, XS_LEVEL_LAZY, true, 0 },
+	{ "fands", XS_LEVEL_BOUNDED, XS_LEVEL_STRICT, true, 0 },
+	{ "xsmmu", XS_LEVEL_HELD, XS_LEVEL_STRICT, true, 0 },
+	{ "fused", XS_LEVEL_HELD, XS_LEVEL_STRICT, true, 0 },
 };
 
 static void rows(void)
@@ -32,6 +34,7 @@ static void rows(void)
 		CHECK(xs_policy_level(row, true) == expected[i].batch_aware);
 		CHECK(((row->syncs & bound) == bound) == expected[i].deferring);
 		CHECK(row->window_us && row->batch_pages);
+		CHECK(row->copy_bytes == expected[i].copy_bytes);
 	}
 }
 

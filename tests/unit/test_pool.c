@@ -3,8 +3,6 @@
  * Pools: a buffer's bytes go to its cell and come back, and to nobody else's; cells
  * are never shared, and a chunk goes when nobody can know it any more.
  */
-#include <xsmmu/pool.h>
-
 #include "world.h"
 
 #define START		(3ULL << XS_CHUNK_LG2)
@@ -17,6 +15,7 @@
 
 static struct {
 	struct xs_pool pool;
+	struct xs_counts counts[TEST_CPUS];
 	u8 *memory;
 	u8 *chunk[XS_CHUNKS_MAX];	/* as the device finds them */
 	u32 way[XS_CHUNKS_MAX];
@@ -72,7 +71,7 @@ static void *pool_alloc(void *world, size_t bytes, u32 cpu, bool atomic)
 {
 	(void)world;
 	(void)cpu;
-	CHECK(!atomic && test_can_sleep());
+	CHECK(atomic || test_can_sleep());
 	if (fails_now())
 		return NULL;
 	m.allocations++;
@@ -117,6 +116,9 @@ static void pool_quiesce(void *world)
 {
 	u32 known = 0;
 
+	/* Of an engine's there is nothing to look at. */
+	if (!m.pool.chunks)
+		return;
 	(void)world;
 	for (u32 i = 0; i < XS_CHUNKS_MAX; i++)
 		known += is_known(START + ((u64)i << XS_CHUNK_LG2));
@@ -192,14 +194,40 @@ static bool begin(u32 cpus)
 	m.told = 0;
 	for (u32 i = 0; i < MEMORY_BYTES; i++)
 		m.memory[i] = (u8)(i * 7 + i / 256);
-	if (!xs_pool_init(&m.pool, m.mute ? &mute_ops : &ops, NULL, START, cpus))
+	for (u32 i = 0; i < TEST_CPUS; i++)
+		m.counts[i] = (struct xs_counts){ 0 };
+	if (!xs_pool_init(&m.pool, m.mute ? &mute_ops : &ops, NULL, START, cpus,
+			  m.counts))
 		return false;
 	xs_pool_limit(&m.pool, CHUNKS);
 	return true;
 }
 
+/* Of all CPUs. */
+static struct xs_counts counted(void)
+{
+	struct xs_counts sum = { 0 };
+
+	for (u32 i = 0; i < TEST_CPUS; i++)
+		xs_counts_add(&sum, &m.counts[i]);
+	return sum;
+}
+
+/* What is counted as mapped can be found. */
+static void check_counts(void)
+{
+	struct xs_counts sum = counted();
+	u64 iova = 0, found = 0;
+	u32 bytes;
+
+	for (; xs_pool_next(&m.pool, &iova, &bytes); iova += bytes)
+		found++;
+	CHECK(found == sum.copied_maps - sum.copied_unmaps);
+}
+
 static void end(void)
 {
+	check_counts();
 	m.going = m.chunks;
 	xs_pool_destroy(&m.pool);
 	CHECK(!m.allocations && !m.chunks && !world_warnings());
@@ -1033,6 +1061,129 @@ static void at_once(void)
 	test_seeds(4, freely);
 }
 
+/* ---- of an engine ---- */
+
+static struct xs_engine engine;
+
+static bool begin_engine(u64 end)
+{
+	struct xs_engine_config config = {
+		.ops = &ops, .end = end, .cpu_count = 1,
+		.policy = xs_policy_find("copy"),
+	};
+
+	m.chunks_max = CHUNKS;
+	return CHECK(!xs_engine_init(&engine, &config));
+}
+
+static void end_engine(void)
+{
+	m.going = m.chunks;
+	xs_engine_destroy(&engine);
+	CHECK(!m.allocations && !m.chunks && !world_warnings());
+}
+
+/* Nothing is handed out where its pool is, which is below 4 GiB if that can be. */
+static void check_apart(u64 end, u64 start)
+{
+	u32 count = 0;
+	u64 iova;
+
+	if (!begin_engine(end))
+		return;
+	CHECK(!xs_pool_has(&engine.pool, 0) && !xs_pool_has(&engine.pool, ~0ULL));
+	CHECK(!xs_engine_add_pool(&engine) && engine.pool.start == start);
+	CHECK(xs_pool_has(&engine.pool, start) && !xs_pool_has(&engine.pool, start - 1));
+	while ((iova = xs_engine_reserve(&engine, XS_CHUNK_BYTES / 4096, LAST))) {
+		CHECK(!xs_pool_has(&engine.pool, iova));
+		CHECK(iova + XS_CHUNK_BYTES <= end);
+		count++;
+	}
+	/* The first blocks of all are nobody's. */
+	CHECK(count == (end - XS_POOL_BYTES) / XS_CHUNK_BYTES - 1);
+	CHECK(xs_engine_live(&engine) == (s64)count * XS_CHUNK_BYTES / 4096);
+	end_engine();
+}
+
+static void apart(void)
+{
+	check_apart(2 * XS_POOL_BYTES, XS_POOL_BYTES);
+	check_apart((4ULL << 30) + 2 * XS_POOL_BYTES, XS_POOL_BYTES);
+	/* There is no room for it, and none lower. */
+	if (!begin_engine(2 * XS_POOL_BYTES - 1))
+		return;
+	CHECK(xs_engine_add_pool(&engine) == -XS_ENOMEM);
+	end_engine();
+	if (!begin_engine(6ULL << 30) ||
+	    !CHECK(!xs_space_reserve(&engine.space, 0, (4ULL << 30) - 1)))
+		return;
+	CHECK(!xs_engine_add_pool(&engine) && engine.pool.start == 4ULL << 30);
+	end_engine();
+}
+
+/* No memory for it, at any point: it has none, and nothing is left behind. */
+static void no_memory(void)
+{
+	int error = -XS_ENOMEM;
+
+	for (u32 fails_in = 1; error; fails_in++) {
+		if (!begin_engine(2 * XS_POOL_BYTES))
+			return;
+		m.alloc_fails_in = fails_in;
+		error = xs_engine_add_pool(&engine);
+		CHECK(error == (m.alloc_fails_in ? 0 : -XS_ENOMEM));
+		CHECK(error == 0 || engine.pool.start == XS_POOL_NOWHERE);
+		m.alloc_fails_in = 0;
+		end_engine();
+	}
+}
+
+/* What is copied is live, and the accounts say so; its limit follows the tuning. */
+static void lives(void)
+{
+	static struct xs_ledger sum;
+	struct xs_tuning tuning = xs_tuning_default(xs_policy_find("copy"));
+	u64 iova, again;
+
+	m.memory = test_alloc(MEMORY_BYTES);
+	if (!begin_engine(2 * XS_POOL_BYTES) ||
+	    !CHECK(!xs_engine_add_pool(&engine)))
+		return;
+	CHECK(engine.pool.limit == XS_POOL_MIB / 2 && tuning.copy_bytes == 4096);
+	xs_enter();
+	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, false, true));
+	xs_exit();
+	xs_pool_grow(&engine.pool);
+	m.now_ns += XS_POOL_DRY_NS;
+	xs_enter();
+	iova = xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, false, true);
+	again = xs_pool_map(&engine.pool, MEMORY_PHYS, 200, XS_WAY_READ, LAST, false, true);
+	xs_exit();
+	CHECK(iova && !again && xs_engine_live(&engine) == 1);
+	CHECK(xs_engine_audit(&engine, &sum) == 1);
+	CHECK(sum.counts.copied_maps == 1 && sum.counts.copied_bytes == 300);
+	CHECK(sum.counts.copy_misses == 2 && !sum.counts.maps);
+	xs_enter();
+	CHECK(xs_pool_unmap(&engine.pool, iova, true));
+	CHECK(!xs_pool_unmap(&engine.pool, iova, true));
+	xs_exit();
+	CHECK(!xs_engine_audit(&engine, &sum) && sum.counts.copied_bytes == 600);
+	CHECK(sum.counts.copied_unmaps == 1);
+	tuning.pool_mib = 7;
+	tuning.copy_bytes = 100;
+	xs_engine_set(&engine, xs_policy_find("copy"), &tuning);
+	CHECK(engine.pool.limit == 3 && engine.tuning.copy_bytes == 100);
+	/* An account that is not of what is mapped is found out. */
+	xs_enter();
+	CHECK(xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, false, true));
+	xs_exit();
+	xs_count(engine.counts, copied_unmaps, 1);
+	CHECK(xs_engine_audit(&engine, &sum) == -XS_EILSEQ);
+	CHECK(world_warnings() == 1);
+	end_engine();
+	test_free(m.memory);
+}
+
 const struct test pool_tests[] = {
 	{ "pool_copies", copies },
 	{ "pool_syncs", syncs },
@@ -1053,5 +1204,8 @@ const struct test pool_tests[] = {
 	{ "pool_by_turns_few", by_turns_few },
 	{ "pool_by_turns_rude", by_turns_rude },
 	{ "pool_at_once", at_once },
+	{ "pool_apart", apart },
+	{ "pool_no_memory", no_memory },
+	{ "pool_lives", lives },
 	{ NULL, NULL },
 };

@@ -28,6 +28,7 @@
 #include <xsmmu/ledger.h>
 #include <xsmmu/magazine.h>
 #include <xsmmu/policy.h>
+#include <xsmmu/pool.h>
 #include <xsmmu/shelf.h>
 
 #define XS_RANGES_MAX	32	/* upper limit of range_commands_max */
@@ -41,6 +42,9 @@
  *			more than this and one mapping of a block.
  * @range_commands_max:	with XS_SCOPE_AUTO, more commands than this become one
  *			domain command, 1 .. XS_RANGES_MAX
+ * @copy_bytes:		buffers up to so many bytes are copied, 0 ..
+ *			XS_CELL_MAX_BYTES; of an engine that has a pool
+ * @pool_mib:		what that may have, 2 .. XS_POOL_MAX_MIB
  * @batch_aware:	all drivers are: under a policy that waits for their sync
  *			an ordinary unmap is not deferred, so that nothing they
  *			do is below the level that they have
@@ -49,6 +53,8 @@ struct xs_tuning {
 	u32 window_us;
 	u32 batch_pages;
 	u32 range_commands_max;
+	u32 copy_bytes;
+	u32 pool_mib;
 	bool batch_aware;
 };
 
@@ -97,6 +103,8 @@ struct xs_cpu {
  * @cpus:	one per CPU
  * @withholds:	some block is kept or has pages that are withheld, or was and had
  * @reclaimed_ns: when what all CPUs keep was last taken from them
+ * @pool:	copies of small buffers, which its caller asks for; it has no addresses
+ *		before xs_engine_add_pool()
  */
 struct xs_engine {
 	const struct xs_policy *policy;
@@ -113,6 +121,7 @@ struct xs_engine {
 	struct xs_block none;
 	xs_atomic64_t reclaimed_ns XS_CACHE_LINE;
 	struct xs_depot depots[XS_SIZES];
+	struct xs_pool pool;
 };
 
 /*
@@ -134,6 +143,13 @@ struct xs_engine_config {
 /* 0, -EINVAL or -ENOMEM; nothing is left behind on error. May sleep. */
 int xs_engine_init(struct xs_engine *engine,
 		   const struct xs_engine_config *config);
+
+/*
+ * Give it a pool, for its callers to map small buffers by (pool.h): at addresses that
+ * it hands out to nobody, below 4 GiB if there is room. Before the first map. 0 or
+ * -ENOMEM. May sleep.
+ */
+int xs_engine_add_pool(struct xs_engine *engine);
 
 /*
  * Free an engine that was drained; whoever used it has stopped. Never fails:
@@ -272,7 +288,7 @@ void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum);
 s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum);
 
 /*
- * Pages mapped now, never negative on a sound engine, under traffic too; a
+ * Pages mapped and buffers copied now, never negative on a sound engine, under traffic too; a
  * negative value is a broken invariant.
  */
 s64 xs_engine_live(const struct xs_engine *engine);

@@ -38,6 +38,10 @@ struct xs_counts {
 	u64 direct_domain;
 	u64 direct_global;
 	u64 strays;		/* unmaps of what is not mapped so: ignored */
+	u64 copied_maps;	/* maps of buffers that a pool has copies of, */
+	u64 copied_unmaps;
+	u64 copied_bytes;	/* both ways, syncs included */
+	u64 copy_misses;	/* there was no cell for one: mapped as others are */
 };
 
 static inline u64 xs_counts_mapped(const struct xs_counts *counts)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * A policy is four choices: where mappings are placed, what causes a sync,
- * what a sync invalidates and what is held until then. Policies are rows of
- * one table; nothing in the engine knows one by name.
+ * A policy is five choices: where mappings are placed, what causes a sync, what a
+ * sync invalidates, what is held until then, and up to which size buffers are copied
+ * instead. Policies are rows of one table; nothing in the engine knows one by name.
  */
 #ifndef XSMMU_POLICY_H
 #define XSMMU_POLICY_H
@@ -64,6 +64,7 @@ enum xs_level {
  *		this become one domain command
  * @batch_pages: default threshold of XS_SYNC_FULL, in pages; every deferring
  *		policy has one, for the batch is finite
+ * @copy_bytes:	default of the largest buffer that is copied (pool.h), 0 for none
  */
 struct xs_policy {
 	const char *name;
@@ -74,6 +75,7 @@ struct xs_policy {
 	u32 ranges_max;
 	u32 window_us;
 	u32 batch_pages;
+	u32 copy_bytes;
 };
 
 /* The table, strictest first. */

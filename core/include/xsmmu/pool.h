@@ -28,6 +28,7 @@
 #define XSMMU_POOL_H
 
 #include <xsmmu/block.h>
+#include <xsmmu/ledger.h>
 
 #define XS_CHUNK_LG2		21
 #define XS_CHUNK_BYTES		(1u << XS_CHUNK_LG2)
@@ -42,6 +43,11 @@
 
 /* IOVAs that a pool may use, from its start on. */
 #define XS_POOL_BYTES		((u64)XS_CHUNKS_MAX << XS_CHUNK_LG2)
+#define XS_POOL_MIB		64u	/* if nothing is said */
+#define XS_POOL_MAX_MIB		((u32)(XS_POOL_BYTES >> 20))
+
+/* Where a pool begins that has none: no IOVA is near. */
+#define XS_POOL_NOWHERE		(1ULL << 63)
 
 /* After there was no memory, or the limit, none is asked for again for so long. */
 #define XS_POOL_PAUSE_NS	1000000000ULL
@@ -101,6 +107,7 @@ struct xs_pool_cpu {
  * @start:	of its IOVAs
  * @chunks:	by their place in those; NULL: none there
  * @cpus:	one per CPU
+ * @counts:	where copies are counted
  * @none:	a tray in which nothing is free
  * @lock:	guards what follows
  * @limit:	chunks that it may have
@@ -116,6 +123,7 @@ struct xs_pool {
 	struct xs_chunk **chunks;
 	struct xs_pool_cpu **cpus;
 	u32 cpu_count;
+	xs_counts_t *counts;
 	struct xs_block none;
 	xs_lock_t lock XS_CACHE_LINE;
 	u32 limit;
@@ -127,13 +135,16 @@ struct xs_pool {
 
 /*
  * Make an empty pool for CPUs below @cpu_count, of IOVAs from @start on, which is not 0;
- * they are XS_POOL_BYTES, whole chunks and nobody else's. False: no memory; nothing is left
- * behind. May sleep.
+ * they are XS_POOL_BYTES, whole chunks and nobody else's. What it does is counted in
+ * @counts. False: no memory; nothing is left behind. May sleep.
  */
 bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
-		  void *world, u64 start, u32 cpu_count);
+		  void *world, u64 start, u32 cpu_count, xs_counts_t *counts);
 
-/* Unmap and free it, whatever is in it. It is no longer used by anyone. May sleep. */
+/*
+ * Unmap and free it, whatever is in it; then no IOVA is its. It is no longer used by
+ * anyone. May sleep.
+ */
 void xs_pool_destroy(struct xs_pool *pool);
 
 /* It has no more than @limit chunks, XS_CHUNKS_MAX at most; what it has it keeps. */
@@ -171,6 +182,17 @@ bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies);
  * may read or write. False: @iova is no part of what is mapped.
  */
 bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device);
+
+/*
+ * The first buffer that is mapped at or after *@iova, which it has then, of *@bytes; false
+ * if there is none. Of a pool at rest, to name what is outstanding.
+ */
+bool xs_pool_next(const struct xs_pool *pool, u64 *iova, u32 *bytes);
+
+static inline enum xs_way xs_chunk_way(const struct xs_chunk *chunk)
+{
+	return (enum xs_way)(chunk->kind / XS_CELL_SIZES);
+}
 
 /* Is it of the pool's IOVAs? */
 static xs_inline bool xs_pool_has(const struct xs_pool *pool, u64 iova)

@@ -56,15 +56,24 @@ void xs_space_destroy(struct xs_space *space);
 int xs_space_reserve(struct xs_space *space, u64 start, u64 last);
 
 /*
+ * The same of any @bytes in a row, whole blocks that end at or below @last, aligned to
+ * the next power of two. Returns where they start; 0: there is no room, or no memory.
+ */
+u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last);
+
+/*
  * Take a free block that ends at or below @last, with slots; none of its pages
  * is free, for it is the caller's. NULL: none, or no memory. Any context.
  */
 struct xs_block *xs_space_take(struct xs_space *space, u64 last);
 
+/* The last of 4 GiB. */
+#define XS_LOW_LAST	((1ULL << (XS_LOW_LG2 + XS_PAGE_LG2)) - 1)
+
 /* Can who is limited to @last use what is kept for those only? */
 static xs_inline bool xs_space_keeps(u64 last)
 {
-	return last >> (XS_LOW_LG2 + XS_PAGE_LG2) == 0;
+	return last <= XS_LOW_LAST;
 }
 
 /* Give @count blocks back that the caller has claimed and no shelf has. Any context. */

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory for a group's pool (xsmmu/pool.h): chunks, each mapped by one large entry where
+ * the IOMMU has those, for as long as the pool has it. A work adds them when there are
+ * too few cells, and another one looks from time to time whether there are too many.
+ *
+ * While the group lingers they are not mapped, and none is added; copies outlive
+ * that as mappings do.
+ */
+#include <linux/gfp.h>
+#include <linux/iommu.h>
+
+#include "compat/compat.h"
+#include "xsmmu.h"
+
+#define CHUNK_PAGES	(XS_CHUNK_BYTES >> PAGE_SHIFT)
+#define SHRINK_TICKS	(10 * HZ)
+
+static const u32 chunk_prots[] = {
+	[XS_WAY_BOTH] = IOMMU_CACHE | IOMMU_READ | IOMMU_WRITE,
+	[XS_WAY_READ] = IOMMU_CACHE | IOMMU_READ,
+	[XS_WAY_WRITE] = IOMMU_CACHE | IOMMU_WRITE,
+};
+
+static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
+{
+	struct xs_range range = { iova >> PAGE_SHIFT, CHUNK_PAGES };
+	int error;
+
+	if (xs_fails())
+		return -ENOMEM;
+	error = iommu_map(group->domain, iova, virt_to_phys(memory),
+			  XS_CHUNK_BYTES, chunk_prots[way], GFP_KERNEL);
+	if (!error && group->syncs_maps)
+		xs_world_count_map_sync(group, &range);
+	return error;
+}
+
+/* With its sync. */
+static void unmap_chunk(struct xs_group *group, u64 iova)
+{
+	struct xs_range range = { iova >> PAGE_SHIFT, CHUNK_PAGES };
+	xs_gather_t gather;
+
+	if (xs_world_is_nowhere(group))
+		return;
+	xs_linux_world.gather_init(&gather);
+	iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES, &gather);
+	xs_world_invalidate(group, &gather, &range, 1);
+}
+
+void *xs_chunk_add(void *world, u64 iova, u32 way)
+{
+	struct xs_group *group = world;
+	struct page *page;
+
+	if (READ_ONCE(group->leaves) || xs_fails())
+		return NULL;
+	page = alloc_pages_node(group->node, GFP_KERNEL | __GFP_ZERO |
+				__GFP_NOWARN | __GFP_NORETRY,
+				get_order(XS_CHUNK_BYTES));
+	if (!page)
+		return NULL;
+	if (!map_chunk(group, iova, page_address(page), way))
+		return page_address(page);
+	__free_pages(page, get_order(XS_CHUNK_BYTES));
+	return NULL;
+}
+
+void xs_chunk_drop(void *world, u64 iova, void *memory)
+{
+	unmap_chunk(world, iova);
+	free_pages((unsigned long)memory, get_order(XS_CHUNK_BYTES));
+}
+
+void xs_chunks_unmap(struct xs_group *group)
+{
+	struct xs_chunk **chunks = group->engine.pool.chunks;
+
+	for (u32 i = 0; chunks && i < XS_CHUNKS_MAX; i++)
+		if (chunks[i])
+			unmap_chunk(group, chunks[i]->iova);
+}
+
+int xs_chunks_map(struct xs_group *group)
+{
+	struct xs_chunk **chunks = group->engine.pool.chunks;
+	int error = 0;
+	u32 i;
+
+	for (i = 0; chunks && i < XS_CHUNKS_MAX && !error; i++)
+		if (chunks[i])
+			error = map_chunk(group, chunks[i]->iova,
+					  chunks[i]->memory,
+					  xs_chunk_way(chunks[i]));
+	/* The last one that was tried is not. */
+	for (i = error ? i - 1 : 0; i--; )
+		if (chunks[i])
+			unmap_chunk(group, chunks[i]->iova);
+	return error;
+}
+
+/* While the group's world is set up. */
+void xs_chunks_short(void *world)
+{
+	struct xs_group *group = world;
+
+	if (group->cpus)
+		schedule_work(&group->grow);
+}
+
+void xs_chunks_grow(struct work_struct *work)
+{
+	struct xs_group *group = container_of(work, struct xs_group, grow);
+
+	mutex_lock(&group->trimming);
+	xs_pool_grow(&group->engine.pool);
+	mutex_unlock(&group->trimming);
+	schedule_delayed_work(&group->shrink, SHRINK_TICKS);
+}
+
+/* One that is idle is kept of each kind, for the next time. */
+void xs_chunks_shrink(struct work_struct *work)
+{
+	struct xs_group *group = container_of(to_delayed_work(work),
+					      struct xs_group, shrink);
+
+	mutex_lock(&group->trimming);
+	xs_pool_trim(&group->engine.pool, 1);
+	mutex_unlock(&group->trimming);
+	if (READ_ONCE(group->engine.pool.count))
+		schedule_delayed_work(&group->shrink, SHRINK_TICKS);
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The DMA API of a device whose small buffers are copied (xsmmu/pool.h): by these
+ * operations, or else by those of dma.c. Which one it was is seen by the address. Part of
+ * path.c.
+ *
+ * A list is mapped segment by segment if any of it is copied, and else in one range.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/memremap.h>
+#include <linux/scatterlist.h>
+
+#include "xsmmu.h"
+#include "trace.h"
+
+static const u8 ways[] = {
+	[DMA_BIDIRECTIONAL] = XS_WAY_BOTH,
+	[DMA_TO_DEVICE] = XS_WAY_READ,
+	[DMA_FROM_DEVICE] = XS_WAY_WRITE,
+};
+
+static struct xs_pool *pool_of(struct device *dev)
+{
+	return &xs_group_of(dev)->engine.pool;
+}
+
+/* ---- one buffer ---- */
+
+/* 0: it is too large, or there is no room for it. */
+static u64 copy(struct device *dev, phys_addr_t phys, size_t size,
+		enum dma_data_direction dir, unsigned long attrs)
+{
+	u64 last = min_not_zero(*dev->dma_mask, dev->bus_dma_limit);
+	struct xs_group *group;
+	u64 iova = 0;
+
+	if (is_marked(attrs) || attrs & DMA_ATTR_PRIVILEGED)
+		return 0;
+	xs_enter();
+	group = xs_group_now(dev);
+	if (likely(group && !READ_ONCE(group->leaves) &&
+		   size <= READ_ONCE(group->engine.tuning.copy_bytes)))
+		iova = xs_pool_map(&group->engine.pool, phys, size, ways[dir],
+				   last, dma_get_min_align_mask(dev),
+				   !(attrs & DMA_ATTR_SKIP_CPU_SYNC));
+	xs_exit();
+	if (iova)
+		trace_map(dev, iova & PAGE_MASK, 1);
+	return iova;
+}
+
+/* False: it is none of the pool's addresses. */
+static bool uncopy_one(struct device *dev, dma_addr_t handle,
+		       unsigned long attrs)
+{
+	struct xs_group *group = xs_group_of(dev);
+
+	if (!xs_pool_has(&group->engine.pool, handle))
+		return false;
+	trace_unmap(dev, handle & PAGE_MASK, 1);
+	xs_enter();
+	if (unlikely(!xs_pool_unmap(&group->engine.pool, handle,
+				    !(attrs & DMA_ATTR_SKIP_CPU_SYNC))))
+		xs_engine_stray(&group->engine, handle,
+				"an unmap of a copy that is not there");
+	xs_exit();
+	return true;
+}
+
+#ifdef XS_HAVE_MAP_PHYS
+static dma_addr_t map_phys_or_copy(struct device *dev, phys_addr_t phys, size_t size,
+			    enum dma_data_direction dir, unsigned long attrs)
+{
+	u64 iova = attrs & DMA_ATTR_MMIO ? 0 : copy(dev, phys, size, dir, attrs);
+
+	return iova ? iova : map_phys(dev, phys, size, dir, attrs);
+}
+#else
+static dma_addr_t map_page_or_copy(struct device *dev, struct page *page,
+			    unsigned long offset, size_t size,
+			    enum dma_data_direction dir, unsigned long attrs)
+{
+	u64 iova = copy(dev, page_to_phys(page) + offset, size, dir, attrs);
+
+	return iova ? iova : map_page(dev, page, offset, size, dir, attrs);
+}
+#endif
+
+static void uncopy(struct device *dev, dma_addr_t handle, size_t size,
+		   enum dma_data_direction dir, unsigned long attrs)
+{
+	if (!uncopy_one(dev, handle, attrs))
+		unmap_memory(dev, handle, size, dir, attrs);
+}
+
+/* ---- lists ---- */
+
+/* Only memory that has an address for the CPU, and some of it, can be copied. */
+static bool is_list_of_memory(struct scatterlist *sgl, int nents)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i)
+		if (!sg->length || is_pci_p2pdma_page(sg_page(sg)))
+			return false;
+	return true;
+}
+
+/* Copy what can be; the rest has no address. Returns how many segments are. */
+static int copy_some(struct device *dev, struct scatterlist *sgl, int nents,
+		     enum dma_data_direction dir, unsigned long attrs)
+{
+	struct scatterlist *sg;
+	int count = 0, i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		u64 iova = copy(dev, sg_phys(sg), sg->length, dir, attrs);
+
+		sg_dma_address(sg) = iova ? iova : DMA_MAPPING_ERROR;
+		sg_dma_len(sg) = sg->length;
+		count += iova != 0;
+	}
+	return count;
+}
+
+static void uncopy_each(struct device *dev, struct scatterlist *sgl, int nents,
+			enum dma_data_direction dir, unsigned long attrs)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i)
+		if (sg_dma_address(sg) != DMA_MAPPING_ERROR)
+			uncopy(dev, sg_dma_address(sg), sg_dma_len(sg), dir,
+			       attrs);
+}
+
+/* Map the others, each on its own. False: not all of them could be. */
+static bool map_others(struct device *dev, struct scatterlist *sgl, int nents,
+		       enum dma_data_direction dir, unsigned long attrs)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		if (sg_dma_address(sg) != DMA_MAPPING_ERROR)
+			continue;
+		sg_dma_address(sg) = map_pages(dev, sg_phys(sg), sg->length,
+					       prot_of(dir, attrs));
+		if (sg_dma_address(sg) == DMA_MAPPING_ERROR)
+			return false;
+	}
+	return true;
+}
+
+static int map_sg_or_copy(struct device *dev, struct scatterlist *sgl, int nents,
+		   enum dma_data_direction dir, unsigned long attrs)
+{
+	if (!is_list_of_memory(sgl, nents) ||
+	    !copy_some(dev, sgl, nents, dir, attrs))
+		return map_sg(dev, sgl, nents, dir, attrs);
+	if (map_others(dev, sgl, nents, dir, attrs))
+		return nents;
+	uncopy_each(dev, sgl, nents, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
+	return sg_refuse(sgl, -ENOMEM);
+}
+
+/* Is any segment of a mapped list a copy? */
+static bool is_copied(struct device *dev, struct scatterlist *sgl, int nents)
+{
+	struct xs_pool *pool = pool_of(dev);
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		if (!sg_dma_len(sg))
+			break;
+		if (xs_pool_has(pool, sg_dma_address(sg)))
+			return true;
+	}
+	return false;
+}
+
+static void uncopy_sg(struct device *dev, struct scatterlist *sgl, int nents,
+		      enum dma_data_direction dir, unsigned long attrs)
+{
+	if (is_copied(dev, sgl, nents))
+		uncopy_each(dev, sgl, nents, dir, attrs);
+	else
+		unmap_sg(dev, sgl, nents, dir, attrs);
+}
+
+/* ---- syncs ---- */
+
+/* What is no copy is the driver's memory itself. */
+static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
+		     bool to_device)
+{
+	struct xs_group *group = xs_group_of(dev);
+
+	if (!xs_pool_has(&group->engine.pool, handle))
+		return;
+	xs_enter();
+	if (unlikely(size > XS_CELL_MAX_BYTES ||
+		     !xs_pool_sync(&group->engine.pool, handle, size, to_device)))
+		xs_engine_stray(&group->engine, handle,
+				"a sync of a copy that is not there");
+	xs_exit();
+}
+
+static void sync_for_cpu(struct device *dev, dma_addr_t handle, size_t size,
+			 enum dma_data_direction dir)
+{
+	if (dir != DMA_TO_DEVICE)
+		sync_one(dev, handle, size, false);
+}
+
+static void sync_for_device(struct device *dev, dma_addr_t handle, size_t size,
+			    enum dma_data_direction dir)
+{
+	if (dir != DMA_FROM_DEVICE)
+		sync_one(dev, handle, size, true);
+}
+
+static void sync_sg_for_cpu(struct device *dev, struct scatterlist *sgl,
+			    int nents, enum dma_data_direction dir)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		if (!sg_dma_len(sg))
+			break;
+		sync_for_cpu(dev, sg_dma_address(sg), sg_dma_len(sg), dir);
+	}
+}
+
+static void sync_sg_for_device(struct device *dev, struct scatterlist *sgl,
+			       int nents, enum dma_data_direction dir)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		if (!sg_dma_len(sg))
+			break;
+		sync_for_device(dev, sg_dma_address(sg), sg_dma_len(sg), dir);
+	}
+}

@@ -99,11 +99,15 @@ stat_of() {
 	cat "$(xs "$1" "stats/$2")"
 }
 
-# put BDF FILE VALUE: write, quietly; what the shell says of a failure is in /tmp/put.
+# put BDF FILE VALUE: write, quietly; what the shell says of a failure is in /tmp/put. With a policy come the tables and
+# the size of copies that are set for all of a guest.
 put() {
 	{ echo "$3" >"$(xs "$1" "$2")"; } 2>/tmp/put || return
-	[ "$2/${TABLES:-kernel}" != policy/direct ] || [ "$3" = none ] ||
-		{ echo direct >"$(xs "$1" tables)"; } 2>/tmp/put || failure "$1: tables direct was refused: $(cat /tmp/put)"
+	[ "$2" = policy ] && [ "$3" != none ] || return 0
+	[ -z "$TABLES" ] || { echo "$TABLES" >"$(xs "$1" tables)"; } 2>/tmp/put ||
+		failure "$1: tables $TABLES was refused: $(cat /tmp/put)"
+	[ -z "$COPY" ] || { echo "$COPY" >"$(xs "$1" copy_bytes)"; } 2>/tmp/put ||
+		failure "$1: copy_bytes $COPY was refused: $(cat /tmp/put)"
 }
 
 # refused BDF FILE VALUE ERROR PATTERN: the write fails with the errno whose text is ERROR, one log line says why, and
@@ -159,6 +163,7 @@ expect_balance() {
 	expect_equal "$1: held_pages" "$(stat_of "$1" held_pages)" 0
 	expect_equal "$1: synced_pages" "$(stat_of "$1" synced_pages)" "$(stat_of "$1" deferred_pages)"
 	expect_equal "$1: unmapped_pages" "$(stat_of "$1" unmapped_pages)" "$(stat_of "$1" mapped_pages)"
+	expect_equal "$1: copied_unmaps" "$(stat_of "$1" copied_unmaps)" "$(stat_of "$1" copied_maps)"
 	expect_equal "$1: map_failures" "$(stat_of "$1" map_failures)" "$(cat "/tmp/map_failures.$1" 2>/dev/null || echo 0)"
 }
 

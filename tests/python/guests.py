@@ -115,16 +115,17 @@ def tools() -> root.Root:
 def modules(
     kernel: Kernel, aware: bool = False, make_args: Sequence[str] = (), source: Path = build.PROJECT
 ) -> list[Path]:
-    """Our modules: xsmmu itself, the lab's, a driver that behaves badly and one that is batch-aware.
+    """Our modules: xsmmu itself, the lab's, and drivers: one that behaves badly, one whose buffers are copied and one that
+    is batch-aware.
 
     What calls xsmmu.ko finds it if it is loaded later, and keeps it loaded then.
     """
     xsmmu, lab_module = lab.modules(tools(), kernel)
     if make_args or source != build.PROJECT:
         [xsmmu] = build.module(tools(), kernel, source, extra_make_args=make_args)
-    outputs, parts = ("xsmmu_rude.ko", "xsmmu_aware.ko"), (DRIVER, "include")
-    rude, aware_driver = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
-    return [xsmmu, lab_module, rude, aware_driver] if aware else [lab_module, rude, xsmmu]
+    outputs, parts = ("xsmmu_rude.ko", "xsmmu_copied.ko", "xsmmu_aware.ko"), (DRIVER, "include")
+    *others, aware_driver = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
+    return [xsmmu, lab_module, *others, aware_driver] if aware else [lab_module, *others, xsmmu]
 
 
 def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# Small buffers that are copied: what is, to whom it is worth it, and what becomes of copies when a driver goes.
+
+COPIED=/sys/bus/pci/drivers/xsmmu_copied
+COPIED_PARAMETERS=/sys/module/xsmmu_copied/parameters
+MIB=1048576
+
+# copied MODE [LIMIT]: bind the driver whose small buffers are copied; what it makes of it is the caller's to judge.
+copied() {
+	echo "$1" >$COPIED_PARAMETERS/mode
+	echo "${2:-4096}" >$COPIED_PARAMETERS/limit
+	echo $TESTDEV >$COPIED/bind
+}
+
+said() {
+	log_since | grep 'copied: wrong'
+}
+
+copies_of() {
+	stat_of "$1" copied_maps
+}
+
+# Under the policy that is for it, and beside what others do, with one limit or another.
+case_every_kind_of_copy() {
+	for choice in copy:4096 strict:4096 fused:256 lazy:1514 fands:4096 xsmmu:2048 fused:4096; do
+		put $TESTDEV policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
+		put $TESTDEV copy_bytes ${choice#*:} || failure "$choice was refused: $(cat /tmp/put)"
+		before=$(copies_of $TESTDEV)
+		log_mark
+		copied checks ${choice#*:} 2>/dev/null || failure "$choice: $(said)"
+		expect_silence
+		[ "$(copies_of $TESTDEV)" -gt "$before" ] || failure "$choice: nothing was copied"
+		[ "$(stat_of $TESTDEV pool_bytes)" -ge $((2 * MIB)) ] || failure "$choice: the pool has $(stat_of $TESTDEV pool_bytes) bytes"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+		expect_equal "$choice: the pool's memory after its driver" "$(stat_of $TESTDEV pool_bytes)" 0
+	done
+	all_off
+}
+
+# A driver that knows nothing of it, and one that behaves badly.
+case_what_is_large_is_mapped() {
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	expect_equal "what is copied under copy" "$(get $TESTDEV copy_bytes)" 4096
+	put $TESTDEV copy_bytes 0 || failure "0 was refused: $(cat /tmp/put)"
+	log_mark
+	rude api 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
+	expect_silence
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}
+
+case_the_pool_has_a_limit() {
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	put $TESTDEV pool_mib 3 || failure "3 MiB were refused: $(cat /tmp/put)"
+	missed=$(stat_of $TESTDEV copy_misses)
+	log_mark
+	copied fill 2>/dev/null || failure "$(said)"
+	expect_silence
+	[ "$(stat_of $TESTDEV copy_misses)" -ge $((missed + 500)) ] || failure "$(($(stat_of $TESTDEV copy_misses) - missed)) misses"
+	expect_equal "the pool's memory" "$(stat_of $TESTDEV pool_bytes)" $((2 * MIB))
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	put $TESTDEV pool_mib 64 || failure "64 MiB were refused: $(cat /tmp/put)"
+	all_off
+}
+
+pool_has() {
+	[ "$(stat_of $TESTDEV pool_bytes)" = "$1" ]
+}
+
+# What nobody needs any more goes, but for one of each kind.
+case_the_pool_shrinks() {
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	copied many 2>/dev/null || failure "$(said)"
+	[ "$(stat_of $TESTDEV pool_bytes)" -ge $((4 * MIB)) ] || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes"
+	until_true 30 pool_has $((2 * MIB)) || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes still"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}
+
+case_copying_is_chosen_before_a_driver_binds() {
+	refused $DATA copy_bytes 256 'No data available' "$DATA: xsmmu: refused: choose a policy before copy_bytes"
+	accepted $DATA policy fused
+	expect_equal "what is copied under fused" "$(get $DATA copy_bytes)" 0
+	refused $DATA copy_bytes 4097 'Numerical result out of range' 'refused: copy_bytes "4097" is not 0 .. 4096'
+	refused $DATA pool_mib 1 'Numerical result out of range' 'refused: pool_mib "1" is not 2 .. 256'
+	refused $DATA pool_mib 257 'Numerical result out of range' 'refused: pool_mib "257" is not 2 .. 256'
+	bind $DATA
+	disk_start $DATA
+	refused $DATA copy_bytes 256 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	refused $DATA policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	accepted $DATA policy strict
+	work_on $DATA
+	expect_equal "copies" "$(copies_of $DATA)" 0
+	unbind $DATA
+	accepted $DATA policy copy
+	bind $DATA
+	disk_start $DATA
+	work_on $DATA
+	[ "$(copies_of $DATA)" -gt 0 ] || failure "nothing was copied"
+	# From then on any choice is, under traffic.
+	for choice in fused:0 copy:4096 strict:0 fused:256 lazy:4096 copy:512; do
+		accepted $DATA policy ${choice%:*}
+		accepted $DATA copy_bytes ${choice#*:}
+		work_on $DATA
+	done
+	accepted $DATA policy fused
+	before=$(copies_of $DATA)
+	work_on $DATA
+	expect_equal "copies under fused" $(($(copies_of $DATA) - before)) 0
+	all_off
+}
+
+case_copying_by_rule() {
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko "rules=*=fused,copy_bytes:5000" 2>/dev/null && give_up "a wrong value was accepted"
+	insmod /modules/xsmmu.ko "rules=driver:nvme=fused,copy_bytes:4096,pool_mib:8;*=copy" || give_up "insmod failed"
+	bind $DATA
+	disk_start $DATA
+	work_on $DATA
+	expect_equal "the policy" "$(policy_of $DATA)" fused
+	expect_equal "the level" "$(get $DATA level)" held
+	expect_equal "the pool's limit" "$(get $DATA pool_mib)" 8
+	[ "$(copies_of $DATA)" -gt 0 ] || failure "nothing was copied"
+	bind $E1000E
+	nic_start $E1000E
+	work_on $E1000E
+	expect_equal "the level" "$(get $E1000E level)" strict
+	[ "$(copies_of $E1000E)" -gt 0 ] || failure "nothing was copied"
+	unbind $DATA $E1000E
+	expect_balance $DATA
+	expect_balance $E1000E
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko
+}
+
+case_copies_of_real_drivers() {
+	for device in $E1000E $IGB $DATA; do
+		for choice in copy:4096 copy:256 fused:256 fused:2048; do
+			put $device policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
+			put $device copy_bytes ${choice#*:} || failure "$choice was refused: $(cat /tmp/put)"
+			bind $device
+			start $device
+			before=$(copies_of $device)
+			work_on $device
+			work_on $device
+			# Disks are read by the page, and packets here are of 1,400 bytes.
+			[ "$(copies_of $device)" -gt "$before" ] || [ ${choice#*:} = 256 ] || [ "$device:$choice" = "$DATA:fused:2048" ] ||
+				failure "$device: $choice: nothing was copied"
+			unbind $device
+			expect_balance $device
+		done
+	done
+	all_off
+}
+
+KEPT=12
+
+# A driver has left copies behind: they are named, work on after it has gone, also when another one has come, in another
+# domain; then all is given back.
+case_copies_outlive_their_driver() {
+	for next in none same new; do
+		put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+		copied keep || failure "$(said)"
+		expect_equal "live_pages" "$(stat_of $TESTDEV live_pages)" $KEPT
+		log_mark
+		unbind $TESTDEV
+		expect_equal "the state" "$(get $TESTDEV state)" lingering
+		expect_equal "leftovers named" "$(log_since | grep -c 'at IOVA 0x[0-9a-f]* a copy of 1[01][0-9] bytes is still mapped: a driver did not unmap it')" 8
+		expect_equal "lines that say so" "$(log_since | grep -c "lingering: 0 pages in 0 mappings, and $KEPT copied buffers, are still in use")" 1
+		[ $next != new ] || new_domain
+		if [ $next != none ]; then
+			log_mark
+			copied checks 2>/dev/null || failure "$next: $(said)"
+			expect_silence
+			expect_equal "live_pages beside a new driver's" "$(stat_of $TESTDEV live_pages)" $KEPT
+		fi
+		echo 1 >$COPIED_PARAMETERS/release || failure "$next: $(said)"
+		unbind $TESTDEV
+		until_true 10 state_is idle || failure "$next: the state is $(get $TESTDEV state)"
+		expect_balance $TESTDEV
+	done
+	all_off
+}

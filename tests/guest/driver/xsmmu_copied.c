@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A driver for QEMU's iommu-testdev whose small buffers are copied. Its probe maps, looks
+ * at what the device would find, writes there as it would, and fails if anything is not
+ * as the DMA API promises, or reaches beyond the buffer. The device itself does nothing.
+ *
+ *   mode=checks  all of that
+ *   mode=fill    more buffers than 2 MiB have room for, which the pool may have: the rest is
+ *		  mapped as others are; mode=many: the same, and the pool may have more
+ *   mode=keep    buffers that outlive the driver, until something is written to the
+ *                parameter release
+ *
+ * The parameter limit says up to how many bytes are copied.
+ */
+#include <linux/delay.h>
+#include <linux/dma-map-ops.h>
+#include <linux/dma-mapping.h>
+#include <linux/io.h>
+#include <linux/iommu.h>
+#include <linux/module.h>
+#include <linux/pci.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+
+static char *mode = "checks";
+module_param(mode, charp, 0644);
+MODULE_PARM_DESC(mode, "checks, fill, many or keep");
+
+static unsigned int limit = 4096;
+module_param(limit, uint, 0644);
+MODULE_PARM_DESC(limit, "buffers up to so many bytes are copied");
+
+#define BUFFER_BYTES	(4 * PAGE_SIZE)
+#define TRIES		100
+
+static int wrong(struct device *dev, const char *what)
+{
+	dev_err(dev, "copied: wrong: %s\n", what);
+	return -EIO;
+}
+
+/* ---- the device ---- */
+
+/* What it finds at an address; NULL is nothing. */
+static u8 *found(struct device *dev, dma_addr_t iova)
+{
+	phys_addr_t phys = iommu_iova_to_phys(iommu_get_domain_for_dev(dev), iova);
+
+	return phys ? phys_to_virt(phys) : NULL;
+}
+
+/* It may do @may with that: what its IOMMU says is not asked of the driver's memory. */
+static void writes(struct device *dev, dma_addr_t iova, size_t bytes, u8 value)
+{
+	size_t at;
+
+	for (at = 0; at < bytes; at++)
+		*found(dev, iova + at) = value;
+}
+
+static bool is_like(struct device *dev, dma_addr_t iova, const u8 *memory,
+		    size_t bytes)
+{
+	size_t at;
+
+	for (at = 0; at < bytes; at++)
+		if (*found(dev, iova + at) != memory[at])
+			return false;
+	return true;
+}
+
+static bool is_filled(const u8 *memory, size_t bytes, u8 value)
+{
+	return !memchr_inv(memory, value, bytes);
+}
+
+/* ---- one buffer ---- */
+
+struct buffer {
+	u8 *memory;
+	size_t bytes;
+	enum dma_data_direction dir;
+	dma_addr_t iova;
+};
+
+static bool is_copied(struct device *dev, const struct buffer *buffer)
+{
+	return found(dev, buffer->iova) != buffer->memory;
+}
+
+/* The first one of its kind may come before there is memory for copies. */
+static int map(struct device *dev, struct buffer *buffer, bool copied)
+{
+	int try;
+
+	for (try = 0; try < TRIES; try++) {
+		buffer->iova = dma_map_single(dev, buffer->memory, buffer->bytes,
+					      buffer->dir);
+		if (dma_mapping_error(dev, buffer->iova))
+			return wrong(dev, "dma_map_single() failed");
+		if (is_copied(dev, buffer) == copied)
+			return 0;
+		dma_unmap_single(dev, buffer->iova, buffer->bytes, buffer->dir);
+		if (!copied)
+			break;
+		msleep(20);
+	}
+	return wrong(dev, copied ? "a small buffer is not copied" :
+				   "a large buffer is copied");
+}
+
+static void unmap(struct device *dev, const struct buffer *buffer,
+		  unsigned long attrs)
+{
+	dma_unmap_single_attrs(dev, buffer->iova, buffer->bytes, buffer->dir,
+			       attrs);
+}
+
+static void fill(const struct buffer *buffer, u8 value)
+{
+	memset(buffer->memory, value, buffer->bytes);
+}
+
+/* What the device has begins as the buffer's bytes, and what it writes comes back. */
+static int check_unmap(struct device *dev, struct buffer *buffer)
+{
+	bool comes_back = buffer->dir != DMA_TO_DEVICE;
+	u64 stale;
+	int error;
+
+	fill(buffer, 0x11);
+	error = map(dev, buffer, true);
+	if (error)
+		return error;
+	stale = buffer->iova;
+	if (!is_like(dev, stale, buffer->memory, buffer->bytes))
+		return wrong(dev, "a copy is not like its buffer");
+	writes(dev, stale, buffer->bytes, 0x22);
+	if (!is_filled(buffer->memory, buffer->bytes, 0x11))
+		return wrong(dev, "the device writes to a buffer that is copied");
+	unmap(dev, buffer, 0);
+	if (!is_filled(buffer->memory, buffer->bytes, comes_back ? 0x22 : 0x11))
+		return wrong(dev, "an unmap copies back what it should not, or does not");
+	writes(dev, stale, buffer->bytes, 0x33);
+	if (is_filled(buffer->memory, buffer->bytes, 0x33))
+		return wrong(dev, "a stale write has reached the buffer");
+	return 0;
+}
+
+/* Nobody asked for it. */
+static int check_skip(struct device *dev, struct buffer *buffer)
+{
+	int error;
+
+	fill(buffer, 0x44);
+	error = map(dev, buffer, true);
+	if (error)
+		return error;
+	writes(dev, buffer->iova, buffer->bytes, 0x55);
+	unmap(dev, buffer, DMA_ATTR_SKIP_CPU_SYNC);
+	if (!is_filled(buffer->memory, buffer->bytes, 0x44))
+		return wrong(dev, "an unmap that is to copy nothing does");
+	return 0;
+}
+
+/* A part of it, there and back, and nothing else. */
+static int check_sync(struct device *dev, struct buffer *buffer)
+{
+	size_t at = buffer->bytes / 3, part = buffer->bytes / 3;
+	u8 *memory = buffer->memory;
+	bool reads = buffer->dir != DMA_FROM_DEVICE;
+	bool wrote = buffer->dir != DMA_TO_DEVICE;
+	int error;
+
+	fill(buffer, 0x66);
+	error = map(dev, buffer, true);
+	if (error)
+		return error;
+	if (!dma_need_sync(dev, buffer->iova))
+		return wrong(dev, "a copy seems to need no syncs");
+	writes(dev, buffer->iova, buffer->bytes, 0x77);
+	dma_sync_single_range_for_cpu(dev, buffer->iova, at, part, buffer->dir);
+	if (!is_filled(memory + at, part, wrote ? 0x77 : 0x66))
+		return wrong(dev, "a sync for the CPU copies what it should not, or does not");
+	if (!is_filled(memory, at, 0x66) ||
+	    !is_filled(memory + at + part, buffer->bytes - at - part, 0x66))
+		return wrong(dev, "a sync of a part has copied more");
+	fill(buffer, 0x88);
+	dma_sync_single_range_for_device(dev, buffer->iova, at, part, buffer->dir);
+	if (part && (*found(dev, buffer->iova + at) == 0x88) != reads)
+		return wrong(dev, "a sync for the device copies what it should not, or does not");
+	if (at && *found(dev, buffer->iova) != 0x77)
+		return wrong(dev, "a sync of a part for the device has copied more");
+	unmap(dev, buffer, 0);
+	return 0;
+}
+
+/* What is beside it is its owner's, before and after. */
+static int check_beside(struct device *dev, struct buffer *buffer, u8 *first,
+			u8 *end)
+{
+	int error;
+
+	memset(first, 0x99, end - first);
+	error = map(dev, buffer, true);
+	if (error)
+		return error;
+	if (found(dev, buffer->iova + buffer->bytes - 1) !=
+	    found(dev, buffer->iova) + buffer->bytes - 1)
+		return wrong(dev, "a copy is not in one piece");
+	memset(first, 0xaa, end - first);
+	unmap(dev, buffer, 0);
+	if (!is_filled(first, buffer->memory - first, 0xaa) ||
+	    !is_filled(buffer->memory + buffer->bytes,
+		       end - buffer->memory - buffer->bytes, 0xaa))
+		return wrong(dev, "an unmap has changed what is beside the buffer");
+	return 0;
+}
+
+/* What is longer is mapped itself. */
+static int check_large(struct device *dev, struct buffer *buffer)
+{
+	int error;
+
+	buffer->bytes = limit + 1;
+	error = map(dev, buffer, false);
+	if (error)
+		return error;
+	unmap(dev, buffer, 0);
+	return 0;
+}
+
+static int check_buffer(struct device *dev, u8 *memory, size_t offset,
+			size_t bytes, enum dma_data_direction dir)
+{
+	struct buffer buffer = { .memory = memory + offset, .bytes = bytes,
+				 .dir = dir };
+	int error = check_unmap(dev, &buffer);
+
+	if (!error)
+		error = check_skip(dev, &buffer);
+	if (!error)
+		error = check_sync(dev, &buffer);
+	if (!error)
+		error = check_beside(dev, &buffer, memory,
+				     memory + BUFFER_BYTES);
+	if (!error)
+		error = check_large(dev, &buffer);
+	return error;
+}
+
+static int check_buffers(struct device *dev, u8 *memory)
+{
+	static const size_t sizes[] = { 1, 60, 255, 256, 257, 1514, 2048, 4095, 4096 };
+	static const size_t offsets[] = { 0, 100, 2048, 4000 };
+	int dir, error = 0;
+	size_t i, j;
+
+	for (i = 0; i < ARRAY_SIZE(sizes) && sizes[i] <= limit; i++)
+		for (j = 0; j < ARRAY_SIZE(offsets); j++)
+			for (dir = DMA_BIDIRECTIONAL; dir <= DMA_FROM_DEVICE && !error; dir++)
+				error = check_buffer(dev, memory, offsets[j],
+						     sizes[i], dir);
+	return error;
+}
+
+/* Where the offset in the page counts, it stays; what crosses pages then is not copied. */
+static int check_offset(struct device *dev, u8 *memory)
+{
+	struct buffer buffer = { .memory = memory + 1000, .bytes = 200 };
+	int error;
+
+	dma_set_min_align_mask(dev, PAGE_SIZE - 1);
+	error = map(dev, &buffer, true);
+	if (!error && offset_in_page(buffer.iova) != 1000)
+		error = wrong(dev, "the offset in the page is lost");
+	if (!error)
+		unmap(dev, &buffer, 0);
+	buffer.memory = memory + 4000;
+	if (!error)
+		error = map(dev, &buffer, false);
+	if (!error)
+		unmap(dev, &buffer, 0);
+	dma_set_min_align_mask(dev, 0);
+	return error;
+}
+
+/* ---- lists ---- */
+
+#define SEGMENTS	12
+
+/* Segment i has @bytes[i % 3], in pages of its own. */
+static int make_list(struct sg_table *table, const size_t *bytes)
+{
+	struct scatterlist *sg;
+	int i;
+
+	if (sg_alloc_table(table, SEGMENTS, GFP_KERNEL))
+		return -ENOMEM;
+	for_each_sgtable_sg(table, sg, i) {
+		struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP, 2);
+
+		if (!page)
+			return -ENOMEM;
+		sg_set_page(sg, page, bytes[i % 3], i * 10);
+		memset(page_address(page), i + 1, 4 * PAGE_SIZE);
+	}
+	return 0;
+}
+
+static void free_list(struct sg_table *table)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_sg(table, sg, i)
+		if (sg_page(sg))
+			__free_pages(sg_page(sg), 2);
+	sg_free_table(table);
+}
+
+/* Both ways, each byte, by what the device finds; the list is mapped. */
+static int compare_list(struct device *dev, struct sg_table *table,
+			enum dma_data_direction dir)
+{
+	struct scatterlist *sg, *out = table->sgl;
+	size_t used = 0;
+	int i;
+
+	for_each_sgtable_sg(table, sg, i) {
+		u8 *memory = sg_virt(sg);
+		size_t at;
+
+		for (at = 0; at < sg->length; at++) {
+			u8 *byte = found(dev, sg_dma_address(out) + used);
+
+			if (!byte || *byte != memory[at])
+				return wrong(dev, "the device finds another list");
+			*byte = 0xbb;
+			if (++used < sg_dma_len(out))
+				continue;
+			out = sg_next(out);
+			used = 0;
+		}
+	}
+	return 0;
+}
+
+static bool is_list_filled(struct sg_table *table, u8 value)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_sg(table, sg, i)
+		if (!is_filled(sg_virt(sg), sg->length, value))
+			return false;
+	return true;
+}
+
+static bool is_list_copied(struct device *dev, struct sg_table *table)
+{
+	return found(dev, sg_dma_address(table->sgl)) != sg_virt(table->sgl);
+}
+
+static int check_list(struct device *dev, const size_t *bytes, bool copied)
+{
+	struct sg_table table;
+	int error = make_list(&table, bytes);
+
+	if (!error)
+		error = dma_map_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
+	if (error)
+		goto free;
+	if (is_list_copied(dev, &table) != copied)
+		error = wrong(dev, "the first of a list is not copied, or is");
+	if (!error)
+		error = compare_list(dev, &table, DMA_BIDIRECTIONAL);
+	dma_sync_sgtable_for_cpu(dev, &table, DMA_BIDIRECTIONAL);
+	if (!error && !is_list_filled(&table, 0xbb))
+		error = wrong(dev, "a sync does not bring a list back");
+	memset(sg_virt(table.sgl), 0xcc, table.sgl->length);
+	dma_sync_sgtable_for_device(dev, &table, DMA_BIDIRECTIONAL);
+	if (!error && *found(dev, sg_dma_address(table.sgl)) != 0xcc)
+		error = wrong(dev, "a sync does not bring a list to the device");
+	writes(dev, sg_dma_address(table.sgl), table.sgl->length, 0xdd);
+	dma_unmap_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
+	if (!error && *(u8 *)sg_virt(table.sgl) != 0xdd)
+		error = wrong(dev, "an unmap does not bring a list back");
+free:
+	free_list(&table);
+	return error;
+}
+
+/* Small ones, a mixture that begins with either, and large ones. */
+static int check_lists(struct device *dev)
+{
+	const size_t small[] = { 1, limit / 2 + 1, limit };
+	const size_t mixed[] = { limit, 3 * PAGE_SIZE - 5, 7 };
+	const size_t other[] = { 2 * PAGE_SIZE, 60, 2 * PAGE_SIZE };
+	const size_t large[] = { limit + 1, 2 * PAGE_SIZE, 3 * PAGE_SIZE };
+	int error = check_list(dev, small, true);
+
+	if (!error)
+		error = check_list(dev, mixed, true);
+	if (!error)
+		error = check_list(dev, other, false);
+	return error ? error : check_list(dev, large, false);
+}
+
+static int checks(struct device *dev)
+{
+	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
+	int error;
+
+	if (!memory)
+		return -ENOMEM;
+	error = check_buffers(dev, memory);
+	if (!error)
+		error = check_offset(dev, memory);
+	if (!error)
+		error = check_lists(dev);
+	if (!error && !dma_set_mask(dev, DMA_BIT_MASK(32)))
+		error = check_buffers(dev, memory);
+	free_pages_exact(memory, BUFFER_BYTES);
+	return error;
+}
+
+/* ---- more than there is room for ---- */
+
+#define FILLED	1100	/* of 4 KiB, of which 2 MiB have 512 */
+
+/* As many are copied as there is room for, and each of all is what it should be. */
+static int fill_pool(struct device *dev, u32 least, u32 most)
+{
+	struct buffer *buffers = kvcalloc(FILLED, sizeof(*buffers), GFP_KERNEL);
+	u32 i, copied = 0, done;
+	int error = 0;
+
+	if (!buffers)
+		return -ENOMEM;
+	for (done = 0; done < FILLED && !error; done++) {
+		struct buffer *buffer = &buffers[done];
+
+		buffer->memory = (u8 *)__get_free_page(GFP_KERNEL);
+		buffer->bytes = PAGE_SIZE;
+		memset(buffer->memory, done, PAGE_SIZE);
+		buffer->iova = dma_map_single(dev, buffer->memory, PAGE_SIZE,
+					      DMA_BIDIRECTIONAL);
+		if (dma_mapping_error(dev, buffer->iova))
+			error = wrong(dev, "there was no room for one");
+		/* For who adds memory. */
+		if (done % 100 == 0)
+			msleep(20);
+	}
+	for (i = 0; i < done && !error; i++) {
+		copied += is_copied(dev, &buffers[i]);
+		if (!is_like(dev, buffers[i].iova, buffers[i].memory, PAGE_SIZE))
+			error = wrong(dev, "one of many is another one");
+	}
+	if (!error && (copied < least || copied > most))
+		error = wrong(dev, "more were copied than there is room for, or few");
+	for (i = 0; i < done; i++) {
+		unmap(dev, &buffers[i], 0);
+		free_page((unsigned long)buffers[i].memory);
+	}
+	kvfree(buffers);
+	return error;
+}
+
+/* ---- what outlives the driver ---- */
+
+#define KEPT	12
+
+static struct {
+	struct device *dev;
+	struct buffer buffers[KEPT];
+} kept;
+
+static int keep(struct device *dev)
+{
+	int error = 0;
+	u32 i;
+
+	for (i = 0; i < KEPT && !error; i++) {
+		struct buffer *buffer = &kept.buffers[i];
+
+		buffer->memory = (u8 *)__get_free_page(GFP_KERNEL);
+		buffer->bytes = 100 + i;
+		buffer->dir = i % 3;
+		memset(buffer->memory, 0x11, PAGE_SIZE);
+		error = map(dev, buffer, true);
+		if (!error)
+			writes(dev, buffer->iova, buffer->bytes, 0x22);
+	}
+	kept.dev = get_device(dev);
+	return error;
+}
+
+/* The driver may be gone, and another one there. */
+static int release_kept(const char *text, const struct kernel_param *param)
+{
+	int error = 0;
+	u32 i;
+
+	if (!kept.dev)
+		return -ENODEV;
+	for (i = 0; i < KEPT; i++) {
+		struct buffer *buffer = &kept.buffers[i];
+		bool comes_back = buffer->dir != DMA_TO_DEVICE;
+
+		unmap(kept.dev, buffer, 0);
+		if (!is_filled(buffer->memory, buffer->bytes,
+			       comes_back ? 0x22 : 0x11))
+			error = wrong(kept.dev, "what was copied late is another");
+		free_page((unsigned long)buffer->memory);
+	}
+	put_device(kept.dev);
+	kept.dev = NULL;
+	return error;
+}
+
+static const struct kernel_param_ops release_ops = { .set = release_kept };
+module_param_cb(release, &release_ops, NULL, 0200);
+MODULE_PARM_DESC(release, "write: unmap what was kept");
+
+static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	int error = pcim_enable_device(pdev);
+
+	if (!error)
+		error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	if (error)
+		return error;
+	if (sysfs_streq(mode, "fill"))
+		return fill_pool(&pdev->dev, 300, 512);
+	if (sysfs_streq(mode, "many"))
+		return fill_pool(&pdev->dev, 600, FILLED);
+	if (sysfs_streq(mode, "keep"))
+		return keep(&pdev->dev);
+	return checks(&pdev->dev);
+}
+
+static const struct pci_device_id copied_ids[] = {
+	{ PCI_DEVICE(0x1b36, 0x0005) },
+	{ }
+};
+MODULE_DEVICE_TABLE(pci, copied_ids);
+
+static struct pci_driver copied_driver = {
+	.name = KBUILD_MODNAME,
+	.id_table = copied_ids,
+	.probe = copied_probe,
+};
+module_pci_driver(copied_driver);
+
+MODULE_DESCRIPTION("A driver whose small buffers are copied");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Small buffers that are copied: their own cases, and all that drivers do while what is small is copied for them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tests.python import guests
+
+from xsmmu import kernels
+
+DEFAULT, KERNELS = kernels.table()
+COPY: dict[str, str | int] = {"COPY": 4096}
+# Where two vCPUs run freely.
+WORDS = ("tsc_early_khz=0", "no_console_suspend")
+
+SHORT = {
+    "copy": guests.Machine(("copy",)),
+    "calls": guests.Machine(("smoke",), settings=COPY),
+}
+LONG = {f"copy {name}": guests.Machine(("copy",), kernel=name) for name in KERNELS if name != DEFAULT}
+LONG |= {
+    f"cached {name}": guests.Machine(
+        ("copy", "smoke"), kernel=name, iommu="vtd-cm", settings={"GROUP_TYPE": "DMA"}, timeout_s=900
+    )
+    for name in KERNELS
+}
+LONG |= {
+    "direct": guests.Machine(("copy",), settings={"TABLES": "direct"}, timeout_s=600),
+    "calls direct": guests.Machine(("smoke",), settings={**COPY, "TABLES": "direct"}, timeout_s=600),
+    "aware": guests.Machine(("aware",), "^(?!aware_on_passthrough)", aware=True, words=WORDS, settings=COPY),
+    "load": guests.Machine(("load",), mode="free", words=WORDS, settings=COPY, timeout_s=1800),
+}
+MACHINES = {**SHORT, **LONG}
+
+
+@cache
+def outcome(name: str) -> guests.Outcome:
+    return guests.boot(MACHINES[name])[0]
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in SHORT.items() for case in what.cases()])
+def test_copy(name: str, case: str) -> None:
+    outcome(name).check(case)
+
+
+@pytest.mark.guest
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in LONG.items() for case in what.cases()])
+def test_more_copies(name: str, case: str) -> None:
+    outcome(name).check(case)

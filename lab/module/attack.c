@@ -34,10 +34,13 @@
  * unmap falls. Each round begins a golden section of a tick later than the one before (a window is
  * often a whole number of ticks), which spreads the rounds evenly over the tick.
  *
- * Two controls guard against an attack that could not have worked. Before each unmap a write must
- * land. And a write to the physical address of a page that was never mapped must be refused; in
- * passthrough it must land (it is our own page, so that is harmless). If a control fails the run
- * fails with -EIO.
+ * A policy may copy what is mapped: then the device writes to the copy, which is the driver's by
+ * a sync only. Such writes are counted as `in_copy`; what lands in the page itself counts as ever.
+ *
+ * Three controls guard against an attack that could not have worked. Before each unmap a write must
+ * land, or be there after a sync. A write to the physical address of a page that was never mapped
+ * must be refused, and one to what is mapped for reading, too; in passthrough they must land (it is
+ * our own page, so that is harmless). If a control fails the run fails with -EIO.
  */
 #include <linux/cpumask.h>
 #include <linux/dma-mapping.h>
@@ -70,6 +73,7 @@ struct victim {
 	u64 last_landed_ns;	/* since then; 0: none has landed */
 	u64 previous_ns;	/* since then: the shot before */
 	bool attacked;
+	bool copied;		/* what is mapped is a copy of the page */
 };
 
 struct attack {
@@ -90,6 +94,7 @@ struct attack {
 	u64 *last_landed;	/* [rounds * pages] */
 	u64 attempts, attempts_before_sync, landed_before_sync;
 	u64 landed[STATE_COUNT], landed_after_poll, astray;
+	u64 copied, in_copy;	/* pages that were, and stale writes that went there */
 	u32 landed_rounds;
 	u64 first_attack_max_ns;	/* from the unmap to the first shot */
 	u64 gap_max_ns;			/* between two shots, or to the window's end */
@@ -170,7 +175,10 @@ static void attack_once(struct attack *attack, struct victim *victim)
 		victim->last_landed_ns = max(since_unmap_ns, 1ULL);
 		break;
 	case LAB_ATTACK_ASTRAY:
-		attack->astray++;
+		if (victim->copied)
+			attack->in_copy++;
+		else
+			attack->astray++;
 		break;
 	case LAB_ATTACK_REFUSED:
 		break;
@@ -292,6 +300,13 @@ static void unmap_far(struct work_struct *work)
 	unmap_all(container_of(work, struct attack, unmap_work));
 }
 
+/* The device has written to what is mapped, which is not the page: is it a copy? */
+static bool is_copied(struct attack *attack, const struct victim *victim)
+{
+	dma_sync_single_for_cpu(&attack->dev->pdev->dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE);
+	return *(u32 *)page_address(victim->page) == LAB_ATTACK_WORD;
+}
+
 /* Map a page, and have the device use the translation. */
 static int victim_map(struct attack *attack, struct victim *victim)
 {
@@ -311,7 +326,9 @@ static int victim_map(struct attack *attack, struct victim *victim)
 		return -EIO;
 	}
 	control = fire(attack, victim, 0);
-	if (control != LAB_ATTACK_LANDED) {
+	victim->copied = control == LAB_ATTACK_ASTRAY && is_copied(attack, victim);
+	attack->copied += victim->copied;
+	if (control != LAB_ATTACK_LANDED && !victim->copied) {
 		dev_err(dev, "attack: control failed: a write to a mapped page %s\n",
 			control == LAB_ATTACK_ASTRAY ? "went astray" : "was refused");
 		dma_unmap_page(dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE);
@@ -406,14 +423,41 @@ static int control_never_mapped(struct attack *attack)
 	return -EIO;
 }
 
+/* Of a page, or a copy of it, that the device may only read. */
+static int control_read_only(struct attack *attack)
+{
+	struct device *dev = &attack->dev->pdev->dev;
+	struct page *page = alloc_page(GFP_KERNEL);
+	bool passes = true;
+	dma_addr_t iova;
+
+	if (!page)
+		return -ENOMEM;
+	iova = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
+	if (!dma_mapping_error(dev, iova)) {
+		lab_attacker_aim(&attack->dev->attacker, iova, page_to_phys(page));
+		passes = lab_attacker_passes(&attack->dev->attacker);
+		dma_unmap_page(dev, iova, PAGE_SIZE, DMA_TO_DEVICE);
+	}
+	__free_page(page);
+	if (passes != attack->translated)
+		return 0;
+	dev_err(dev, "attack: control failed: a write to a page mapped for reading %s\n",
+		passes ? "was not refused" : "did not land in passthrough");
+	return -EIO;
+}
+
+/* The rounds, with the controls at both ends: a policy that copies may have begun to meanwhile. */
 static int rounds_run(struct attack *attack)
 {
 	u32 i;
 	int ret = control_never_mapped(attack);
 
+	if (!ret)
+		ret = control_read_only(attack);
 	for (i = 0; !ret && i < attack->rounds; i++)
 		ret = round_run(attack, i);
-	return ret;
+	return ret ? ret : control_read_only(attack);
 }
 
 /* ---- the result ---- */
@@ -462,6 +506,8 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 	print_count(result, "attempts_before_sync", aware, attack->attempts_before_sync);
 	print_count(result, "landed_before_sync", aware, attack->landed_before_sync);
 	print_count(result, "astray", true, attack->astray);
+	print_count(result, "copied", true, attack->copied);
+	print_count(result, "in_copy", true, attack->in_copy);
 	seq_buf_printf(result, ",\"last_landed_ns\":{\"p50\":%llu,\"p99\":%llu,\"max\":%llu}",
 		       percentile(last, count, 50), percentile(last, count, 99), last[count - 1]);
 	seq_buf_printf(result, ",\"first_attack_max_ns\":%llu,\"gap_max_ns\":%llu",

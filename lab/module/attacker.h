@@ -25,6 +25,9 @@ struct lab_attacker {
 	u64 iova, physical;	/* what the address registers hold */
 };
 
+/* What it writes. */
+#define LAB_ATTACK_WORD 0x12345678
+
 enum lab_attack {
 	LAB_ATTACK_REFUSED,	/* the IOMMU let nothing through */
 	LAB_ATTACK_LANDED,	/* the word in the target page was overwritten */
@@ -51,7 +54,7 @@ void lab_attacker_aim(struct lab_attacker *attacker, dma_addr_t iova, phys_addr_
  * lab_attacker_fire() - write once to where lab_attacker_aim() said
  * @attacker: the device
  * @content: what the target word is set to before, so that a hit is seen and none is counted
- *	twice; not what the device writes (0x12345678)
+ *	twice; not LAB_ATTACK_WORD
  *
  * Context: any; three MMIO accesses. Return: what came of it.
  */

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from xsmmu import oracle, watch
 from xsmmu.errors import GuestError
-from xsmmu.experiment import Run
+from xsmmu.experiment import Run, own_policy
 from xsmmu.machine import DEVICES, IOMMUS
 from xsmmu.oracle import Counts
 
@@ -121,6 +121,8 @@ def _check_attack(measured: Measured) -> None:
     given_back = attack["landed_freed"] + attack["landed_reused"]
     if attack["astray"]:
         raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
+    if own_policy(measured.run.policy) == "copy" and not attack["copied"]:
+        raise GuestError(f"{measured.name}: no page was copied, so the attack says nothing of the policy")
     if measured.level == "strict" and attack["landed"]:
         _refuse(measured, f"{attack['landed']} of {attack['attempts']} writes landed")
     if measured.level == "held" and given_back:

@@ -51,6 +51,8 @@ static void check_ledger(const struct sim_accounts *accounts)
 	same("page commands", ledger->commands_page, accounts->commands_page);
 	same("domain commands", ledger->commands_domain, accounts->commands_domain);
 	same("strays", ledger->counts.strays, accounts->strays);
+	same("copied maps", ledger->counts.copied_maps, accounts->copied_maps);
+	same("copied unmaps", ledger->counts.copied_unmaps, accounts->copied_unmaps);
 	same("exposed pages", exposed, ledger->counts.direct_pages + ledger->synced_pages);
 	check_exposure(ledger);
 	same("live pages", (u64)accounts->audit, accounts->live_pages);

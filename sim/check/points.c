@@ -15,6 +15,7 @@ static const u32 points[] = {
 	POINT_BLOCK,	/* fands */
 	POINT_POLL,	/* xsmmu */
 	POINT_POLL,	/* fused */
+	POINT_UNMAP,	/* copy: what is not copied */
 };
 
 u32 check_points_of(u32 policy)

@@ -17,6 +17,7 @@ static const u32 sends[] = {
 	SENDS_RANGES,	/* fands */
 	SENDS_DOMAIN,	/* xsmmu */
 	SENDS_SET,	/* fused */
+	SENDS_RANGES,	/* copy */
 };
 
 /* Each range covers a block at least: the domain is for what ranges are too many for. */

@@ -24,7 +24,7 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 		.step_ns = 500,
 		.looks = 1,
 		.attack = 50,
-		.step = { 40, 40, 4, 4, 1, 4, 1 },
+		.step = { 40, 40, 4, 4, 1, 4, 1, 8 },
 		.multi = 16,
 		.large = 800,
 		.scatter = 4,
@@ -55,6 +55,7 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 
 	if (config.tuning.batch_pages > 128)
 		config.tuning.batch_pages = 128;
+	config.tuning.pool_mib = SIM_POOL_MIB;
 	return config;
 }
 
@@ -227,11 +228,13 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 		config.fault[i] = draw_rate(400);
 	config.step[STEP_BLOCK] = draw(2) ? draw_size(1, 40) : 0;
 	config.step[STEP_READ] = draw(2) ? draw_size(1, 8) : 0;
+	config.step[STEP_COPY] = draw(3) ? 0 : draw_size(1, 80);
 	if (!draw(8))
 		widen(&config);
 	else if (!draw(4))
 		narrow(&config);
 	draw_direct(&config);
+	config.tuning.pool_mib = SIM_POOL_MIB;
 	return config;
 }
 

@@ -102,6 +102,8 @@ enum sim_fault {
 	FAULT_COUNT
 };
 
+#define SIM_POOL_MIB	6u	/* for copies, so that there is too little at times */
+
 enum sim_memory_kind {
 	MEMORY_COUNTED,		/* a reference of its own for each page */
 	MEMORY_FOLIO,		/* one for all pages */
@@ -119,6 +121,7 @@ enum sim_step {
 	STEP_SYNC,
 	STEP_BLOCK,
 	STEP_READ,
+	STEP_COPY,
 	STEP_COUNT
 };
 

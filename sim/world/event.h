@@ -150,6 +150,7 @@ struct sim_reading {
 struct sim_accounts {
 	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
 	u64 live_pages;
+	u64 copied_maps, copied_unmaps;
 	u64 commands_page, commands_domain, strays;
 	const u64 *syncs;	/* by cause */
 	s64 audit;

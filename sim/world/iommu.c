@@ -303,6 +303,9 @@ const struct xs_world_ops sim_ops = {
 	.free = memory_free,
 	.quiesce = cpus_quiesce,
 	.prune = prune,
+	.add_chunk = copy_add_chunk,
+	.drop_chunk = copy_drop_chunk,
+	.short_of = copy_short_of,
 	.stray = stray,
 	.synced = synced,
 };

@@ -21,6 +21,7 @@ void life_begin(void)
 	xs_engine_set(&sim.engine, sim.config.policy, &sim.config.tuning);
 	operator_tell(sim.config.policy, &sim.config.tuning, false);
 	block_begin();
+	copy_begin();
 }
 
 static void tell_accounts(bool end)
@@ -32,7 +33,9 @@ static void tell_accounts(bool end)
 		.map_failures = sim.map_failures,
 		.unmaps = sim.unmaps,
 		.unmapped_pages = sim.unmapped_pages,
-		.live_pages = sim.mapped_pages - sim.unmapped_pages,
+		.live_pages = sim.mapped_pages - sim.unmapped_pages + sim.copied - sim.uncopied,
+		.copied_maps = sim.copied,
+		.copied_unmaps = sim.uncopied,
 		.commands_page = sim.commands_page,
 		.commands_domain = sim.commands_domain,
 		.syncs = sim.syncs,
@@ -133,6 +136,7 @@ void life_end(void)
 	block_end();
 	tell_accounts(false);
 	check_named();
+	copy_end();
 	for (u32 i = 0; i < MEMORY_KINDS; i++)
 		sim.config.kinds[i] = i == MEMORY_PERMANENT;
 	sim.config.multi = 0;

@@ -6,7 +6,7 @@
  */
 #include "world.h"
 
-static const char *const policy_names[] = { "strict", "lazy", "fands", "xsmmu", "fused" };
+static const char *const policy_names[] = { "strict", "lazy", "fands", "xsmmu", "fused", "copy" };
 
 #define POLICIES	(sizeof(policy_names) / sizeof(policy_names[0]))
 
@@ -85,6 +85,7 @@ static struct xs_tuning any_tuning(const struct xs_policy *policy)
 		tuning.batch_pages = 1 + sim_draw(2 * sim.config.tuning.batch_pages);
 	tuning.range_commands_max = 1 + sim_draw(XS_RANGES_MAX);
 	tuning.batch_aware = !sim_draw(4);
+	tuning.pool_mib = SIM_POOL_MIB;
 	if (tuning.batch_pages > XS_BATCH_MAX_PAGES)
 		tuning.batch_pages = XS_BATCH_MAX_PAGES;
 	return tuning;
@@ -190,16 +191,17 @@ static void go_wrong(void)
 static void read_accounts(void)
 {
 	struct sim_reading reading = {
-		.mapped_least = sim.mapped_pages,
-		.unmapped_least = sim.unmapped_pages,
+		.mapped_least = sim.mapped_pages + sim.copied,
+		.unmapped_least = sim.unmapped_pages + sim.uncopied,
 	};
 	static struct xs_ledger ledgers[SIM_CPUS][2];
 	struct xs_ledger *ledger = &ledgers[sim_cpu_now()][sim_me->interrupted];
 
 	sim_call_begin(0);
 	reading.live = xs_engine_live(&sim.engine);
-	reading.mapped_most = sim.mapped_pages + sim.mapping_pages;
-	reading.unmapped_most = sim.unmapped_pages + sim.unmapping_pages;
+	reading.mapped_most = sim.mapped_pages + sim.mapping_pages + sim.copied + sim.copying;
+	reading.unmapped_most = sim.unmapped_pages + sim.unmapping_pages + sim.uncopied +
+				sim.uncopying;
 	xs_engine_ledger(&sim.engine, ledger);
 	sim_call_end();
 	reading.ledger = ledger;
@@ -231,6 +233,9 @@ static void ordinary_step(void)
 		break;
 	case STEP_READ:
 		read_accounts();
+		break;
+	case STEP_COPY:
+		copy_step();
 		break;
 	}
 }

@@ -156,6 +156,9 @@ bool xs_ref_hold(xs_ref_t ref);
 bool xs_ref_hold_fast(xs_ref_t ref);
 void xs_ref_release(xs_ref_t ref);
 
+void xs_copy_in(void *cell, u64 phys, u32 bytes);
+void xs_copy_out(u64 phys, const void *cell, u32 bytes);
+
 struct xs_counts;
 typedef struct xs_counts xs_counts_t;
 

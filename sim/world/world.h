@@ -121,6 +121,9 @@ struct sim_world {
 	u32 stale[SIM_STALE];	/* IOVA pages unmapped last, to be attacked; a ring */
 	u32 stale_at;
 
+	u64 copied, uncopied;	/* buffers that were mapped by copies, and unmapped */
+	u32 copying, uncopying;	/* calls that do, running */
+
 	/* What the world counted, to compare with the ledger. */
 	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
 	u64 commands_page, commands_domain, accesses, strays;
@@ -366,6 +369,14 @@ void life_end(void);		/* unmap all, and see that nothing is left */
 void block_begin(void);
 void block_step(void);
 void block_end(void);		/* give all back */
+
+/* copy.c: buffers that are copied, and the pool's world */
+void copy_begin(void);
+void copy_step(void);
+void copy_end(void);		/* unmap all */
+void *copy_add_chunk(void *world, u64 iova, u32 way);
+void copy_drop_chunk(void *world, u64 iova, void *memory);
+void copy_short_of(void *world);
 
 /* path.c: the inline one-page paths of the engine */
 u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last);

@@ -229,6 +229,7 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	config.step[STEP_BLOCK] = draw(2) ? draw_size(1, 40) : 0;
 	config.step[STEP_READ] = draw(2) ? draw_size(1, 8) : 0;
 	config.step[STEP_COPY] = draw(3) ? 0 : draw_size(1, 80);
+	config.copy_alike = draw(2);
 	if (!draw(8))
 		widen(&config);
 	else if (!draw(4))

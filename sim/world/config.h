@@ -154,6 +154,8 @@ enum sim_step {
  * @at_once:	one unmap in so many is to be synced at once
  * @low:	one map in so many has a limit that matters
  * @kinds:	weights of the kinds of memory
+ * @copy_alike:	buffers that are copied are of one size and way, so that memory for them
+ *		comes and goes
  * @fault:	each happens one time in so many that it could, 0: never
  */
 struct sim_config {
@@ -189,6 +191,7 @@ struct sim_config {
 	u32 at_once;
 	u32 low;
 	u32 kinds[MEMORY_KINDS];
+	bool copy_alike;
 	u32 fault[FAULT_COUNT];
 };
 

@@ -12,6 +12,7 @@
 #include "world.h"
 
 #define BUFFERS		40u
+#define BUFFERS_ALIKE	4u
 #define BUFFER_ROOM	(2 * XS_CELL_MAX_BYTES)
 #define BUFFERS_PHYS	(1ULL << 40)
 #define POOL_START	(1ULL << 50)
@@ -161,12 +162,21 @@ static void check_bytes(const struct buffer *buffer, const u8 *bytes, u8 value, 
 			 (unsigned long long)buffer->iova, where);
 }
 
+static void choose(struct buffer *buffer)
+{
+	buffer->bytes = 1 + sim_draw(1u << (6 + sim_draw(7)));
+	buffer->way = (enum xs_way)sim_draw(XS_WAYS);
+	if (sim.config.copy_alike) {
+		buffer->bytes = XS_CELL_MAX_BYTES - sim_draw(2);
+		buffer->way = XS_WAY_BOTH;
+	}
+}
+
 static void map(struct buffer *buffer)
 {
 	bool copies = sim_draw(4);
 
-	buffer->bytes = 1 + sim_draw(1u << (6 + sim_draw(7)));
-	buffer->way = (enum xs_way)sim_draw(XS_WAYS);
+	choose(buffer);
 	buffer->phys = BUFFERS_PHYS + (buffer - buffers) * BUFFER_ROOM + sim_draw(XS_CELL_MAX_BYTES);
 	buffer->ours = (u8)sim_draw(256);
 	buffer->theirs = buffer->ours;
@@ -276,15 +286,17 @@ static void work(void)
 	if (wanted) {
 		wanted = false;
 		xs_pool_grow(&sim.engine.pool);
+		/* Until all CPUs look for it. */
+		time_pass(XS_POOL_DRY_NS);
 	}
 	working = false;
 }
 
 void copy_step(void)
 {
-	struct buffer *buffer = &buffers[sim_draw(BUFFERS)];
+	struct buffer *buffer = &buffers[sim_draw(sim.config.copy_alike ? BUFFERS_ALIKE : BUFFERS)];
 
-	if (!sim_draw(24)) {
+	if (!sim_draw(sim.config.copy_alike ? 4 : 24)) {
 		work();
 		return;
 	}

@@ -19,8 +19,8 @@
  *
  * Parameters: ring=64|256|1024; rounds (measured; warm-up comes before); pages=1|2|4...64 in each
  * mapping, of one piece as page pools and huge pages give them, or with split=1 each on its own, as
- * alloc_pages_exact() does; figures are per page all the same; bytes=N of each page only, of one that
- * is a mapping of its own, and sends=1 for the device to read; shuffle=1 unmaps in a
+ * alloc_pages_exact() does; figures are per page all the same; bytes=N of each page only, of one
+ * that is a mapping of its own, and sends=1 for the device to read; shuffle=1 unmaps in a
  * fixed pseudo-random order; fresh=1 allocates new pages for each round and frees each round's
  * pages inside the poll, before the end-of-poll sync, as a driver that gives its buffers away
  * does. Neither is in the timed sections, but what the end of the poll costs because of it is.
@@ -50,7 +50,8 @@ enum section { SECTION_MAP, SECTION_UNMAP, SECTION_SYNC, SECTION_COUNT };
 struct micro {
 	struct lab_device *dev;
 	struct lab_clock clock;
-	u32 ring_pages, rounds, each_pages, split, shuffle, fresh, bytes, sends;	/* the parameters */
+	/* The parameters. */
+	u32 ring_pages, rounds, each_pages, split, shuffle, fresh, bytes, sends;
 
 	u32 count;		/* of mappings: ring_pages / each_pages */
 	size_t each_bytes;

@@ -144,22 +144,24 @@ static void check_mapped(const struct buffer *buffer)
 
 	if (at >= XS_CHUNKS_MAX || !mapped[at].memory || mapped[at].way != buffer->way ||
 	    chunk_at(buffer->iova + buffer->bytes - 1) != at)
-		sim_fail("copies", "%u bytes are copied to %llx, where the device cannot be", buffer->bytes,
-			 (unsigned long long)buffer->iova);
+		sim_fail("copies", "%u bytes are copied to %llx, where the device cannot be",
+			 buffer->bytes, (unsigned long long)buffer->iova);
 	for (u32 i = 0; i < BUFFERS; i++) {
 		const struct buffer *other = &buffers[i];
 
-		if (other != buffer && other->mapped && other->iova < buffer->iova + buffer->bytes &&
+		if (other != buffer && other->mapped &&
+		    other->iova < buffer->iova + buffer->bytes &&
 		    buffer->iova < other->iova + other->bytes)
-			sim_fail("copies", "two copies are at %llx", (unsigned long long)buffer->iova);
+			sim_fail("copies", "two copies are at %llx",
+				 (unsigned long long)buffer->iova);
 	}
 }
 
 static void check_bytes(const struct buffer *buffer, const u8 *bytes, u8 value, const char *where)
 {
 	if (!is_filled(bytes, buffer->bytes, value))
-		sim_fail("copies", "%u bytes at %llx are not what they should be, in %s", buffer->bytes,
-			 (unsigned long long)buffer->iova, where);
+		sim_fail("copies", "%u bytes at %llx are not what they should be, in %s",
+			 buffer->bytes, (unsigned long long)buffer->iova, where);
 }
 
 static void choose(struct buffer *buffer)
@@ -177,7 +179,8 @@ static void map(struct buffer *buffer)
 	bool copies = sim_draw(4);
 
 	choose(buffer);
-	buffer->phys = BUFFERS_PHYS + (buffer - buffers) * BUFFER_ROOM + sim_draw(XS_CELL_MAX_BYTES);
+	buffer->phys = BUFFERS_PHYS + (buffer - buffers) * BUFFER_ROOM +
+		       sim_draw(XS_CELL_MAX_BYTES);
 	buffer->ours = (u8)sim_draw(256);
 	buffer->theirs = buffer->ours;
 	memset(memory_of(buffer), buffer->ours, buffer->bytes);

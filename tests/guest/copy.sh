@@ -187,3 +187,26 @@ case_copies_outlive_their_driver() {
 	done
 	all_off
 }
+
+fire() {
+	echo 1 >$COPIED_PARAMETERS/fire
+}
+
+# The device itself: it writes to copies that it may write to, to none that it may only read, and to none at all when their
+# driver has gone.
+case_what_is_read_is_not_written() {
+	read -r console_level others </proc/sys/kernel/printk
+	echo "1 $others" >/proc/sys/kernel/printk
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	copied keep || failure "$(said)"
+	fire 2>/tmp/fire || failure "the device: $(cat /tmp/fire)"
+	unbind $TESTDEV
+	expect_equal "the state" "$(get $TESTDEV state)" lingering
+	fire 2>/tmp/fire && failure "the device reaches copies that its driver has left"
+	grep -q 'Bad address' /tmp/fire || failure "the device, after its driver: $(cat /tmp/fire)"
+	echo 1 >$COPIED_PARAMETERS/release || failure "$(said)"
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	expect_balance $TESTDEV
+	echo "$console_level $others" >/proc/sys/kernel/printk
+	all_off
+}

@@ -115,8 +115,8 @@ def tools() -> root.Root:
 def modules(
     kernel: Kernel, aware: bool = False, make_args: Sequence[str] = (), source: Path = build.PROJECT
 ) -> list[Path]:
-    """Our modules: xsmmu itself, the lab's, and drivers: one that behaves badly, one whose buffers are copied and one that
-    is batch-aware.
+    """Our modules: xsmmu itself, the lab's, and drivers: one that behaves badly, one whose buffers are copied and one
+    that is batch-aware.
 
     What calls xsmmu.ko finds it if it is loaded later, and keeps it loaded then.
     """
@@ -124,8 +124,8 @@ def modules(
     if make_args or source != build.PROJECT:
         [xsmmu] = build.module(tools(), kernel, source, extra_make_args=make_args)
     outputs, parts = ("xsmmu_rude.ko", "xsmmu_copied.ko", "xsmmu_aware.ko"), (DRIVER, "include")
-    *others, aware_driver = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
-    return [xsmmu, lab_module, *others, aware_driver] if aware else [lab_module, *others, xsmmu]
+    *plain, aware_driver = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
+    return [xsmmu, lab_module, *plain, aware_driver] if aware else [lab_module, *plain, xsmmu]
 
 
 def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:

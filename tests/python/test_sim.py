@@ -17,7 +17,14 @@ from xsmmu.errors import LabError
 from xsmmu.mutants import Mutant
 
 # What devices see of each policy in the plain world: nothing weaker than its level, and all of what it leaves open.
-OBSERVED = {"copy": "strict", "strict": "strict", "lazy": "bounded", "fands": "bounded", "xsmmu": "held", "fused": "held"}
+OBSERVED = {
+    "copy": "strict",
+    "strict": "strict",
+    "lazy": "bounded",
+    "fands": "bounded",
+    "xsmmu": "held",
+    "fused": "held",
+}
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,8 @@
 /*
  * A driver for QEMU's iommu-testdev whose small buffers are copied. Its probe maps, looks
  * at what the device would find, writes there as it would, and fails if anything is not
- * as the DMA API promises, or reaches beyond the buffer. The device itself does nothing.
+ * as the DMA API promises, or reaches beyond the buffer. The device itself does nothing but
+ * to write to what was kept, when the parameter fire says so.
  *
  *   mode=checks  all of that
  *   mode=fill    more buffers than 2 MiB have room for, which the pool may have: the rest is
@@ -414,6 +415,9 @@ static int checks(struct device *dev)
 
 	if (!memory)
 		return -ENOMEM;
+	/* Segments are copied one by one, and so not joined. */
+	if (dma_get_merge_boundary(dev))
+		return wrong(dev, "there is a merge boundary");
 	error = check_buffers(dev, memory);
 	if (!error)
 		error = check_offset(dev, memory);
@@ -474,6 +478,7 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 static struct {
 	struct device *dev;
 	struct buffer buffers[KEPT];
+	u32 *cells[KEPT];	/* what the device finds there, as long as it does */
 } kept;
 
 static int keep(struct device *dev)
@@ -489,8 +494,10 @@ static int keep(struct device *dev)
 		buffer->dir = i % 3;
 		memset(buffer->memory, 0x11, PAGE_SIZE);
 		error = map(dev, buffer, true);
-		if (!error)
-			writes(dev, buffer->iova, buffer->bytes, 0x22);
+		if (error)
+			break;
+		writes(dev, buffer->iova, buffer->bytes, 0x22);
+		kept.cells[i] = (u32 *)found(dev, buffer->iova);
 	}
 	kept.dev = get_device(dev);
 	return error;
@@ -522,6 +529,60 @@ static int release_kept(const char *text, const struct kernel_param *param)
 static const struct kernel_param_ops release_ops = { .set = release_kept };
 module_param_cb(release, &release_ops, NULL, 0200);
 MODULE_PARM_DESC(release, "write: unmap what was kept");
+
+/* Does a write of the device's to a copy that was kept land? It is undone. */
+static bool lands(void __iomem *registers, u32 at)
+{
+	phys_addr_t phys = virt_to_phys(kept.cells[at]);
+	dma_addr_t iova = kept.buffers[at].iova;
+	u32 before = READ_ONCE(*kept.cells[at]);
+	bool landed;
+
+	writel(4, registers + 0x0c);
+	writel(0xa, registers + 0x18);
+	writel(lower_32_bits(iova), registers + 0x04);
+	writel(upper_32_bits(iova), registers + 0x08);
+	writel(lower_32_bits(phys), registers + 0x1c);
+	writel(upper_32_bits(phys), registers + 0x20);
+	writel(1, registers + 0x14);
+	readl(registers + 0x00);
+	landed = READ_ONCE(*kept.cells[at]) != before;
+	WRITE_ONCE(*kept.cells[at], before);
+	return landed;
+}
+
+static int fire(const char *text, const struct kernel_param *param)
+{
+	u32 i, landed = 0, allowed = 0, wrongly = 0;
+	void __iomem *registers;
+	struct pci_dev *pdev;
+
+	if (!kept.dev)
+		return -ENODEV;
+	pdev = to_pci_dev(kept.dev);
+	registers = ioremap(pci_resource_start(pdev, 0), PAGE_SIZE);
+	if (!registers)
+		return -ENOMEM;
+	pci_set_master(pdev);
+	for (i = 0; i < KEPT; i++) {
+		bool may = kept.buffers[i].dir != DMA_TO_DEVICE;
+		bool did = lands(registers, i);
+
+		allowed += may;
+		landed += may && did;
+		wrongly += !may && did;
+	}
+	iounmap(registers);
+	if (wrongly)
+		return -EPERM;
+	if (landed && landed != allowed)
+		return -EIO;
+	return landed ? 0 : -EFAULT;
+}
+
+static const struct kernel_param_ops fire_ops = { .set = fire };
+module_param_cb(fire, &fire_ops, NULL, 0200);
+MODULE_PARM_DESC(fire, "write: the device writes to all that was kept. EFAULT: nothing lands; EPERM: what it may only read");
 
 static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {

@@ -259,13 +259,22 @@ static xs_inline u32 xs_lg2_of(u64 phys, u32 bytes, bool offset)
 	return offset && lg2 < XS_CELL_MAX_LG2 ? XS_CELL_MAX_LG2 : lg2;
 }
 
-u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
-		u64 last, bool offset, bool copies)
+static xs_noinline u64 xs_pool_miss(struct xs_pool *pool)
 {
-	u32 lg2 = xs_lg2_of(phys, bytes, offset), start, kind, at = 0;
+	xs_count(pool->counts, copy_misses, 1);
+	return 0;
+}
+
+/* xs_pool_map() for who has the time to be short of: all of it is inlined. */
+static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
+				     enum xs_way way, u64 last, bool offset,
+				     bool copies)
+{
+	u32 lg2 = xs_lg2_of(phys, bytes, offset), start, kind, at;
 	struct xs_chunk *chunk;
 	struct xs_block *tray;
 	u64 cell, iova;
+	u8 *memory;
 
 	start = xs_offset_in_cell(phys, bytes, lg2);
 	if (xs_unlikely(bytes - 1 >= XS_CELL_MAX_BYTES ||
@@ -274,24 +283,31 @@ u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
 		return 0;
 	kind = xs_kind_of(way, lg2);
 	tray = xs_load(&pool->cpus[xs_cpu_id()]->open[kind]);
-	do {
-		cell = xs_tray_take_cell(tray);
-	} while (xs_unlikely(!cell) && (tray = xs_tray_open(pool, kind)));
-	if (xs_unlikely(!cell)) {
-		xs_count(pool->counts, copy_misses, 1);
-		return 0;
-	}
+	while (xs_unlikely(!(cell = xs_tray_take_cell(tray))))
+		if (!(tray = xs_tray_open(pool, kind)))
+			return xs_pool_miss(pool);
 	iova = tray->iova + ((u64)xs_ctz(cell) << lg2) + start;
-	chunk = xs_pool_find(pool, iova, &at);
+	chunk = xs_load_acquire(&pool->chunks[(iova - pool->start) >>
+					      XS_CHUNK_LG2]);
+	at = (iova - pool->start) & (XS_CHUNK_BYTES - 1);
+	memory = chunk->memory + at;
 	/* What a device writes must not come back with another buffer's bytes. */
 	if (copies || xs_way_writes(way))
-		xs_pool_copy_in(pool, xs_cell_of(chunk, at) + start, phys, bytes);
-	xs_a64_set_release(&chunk->words[at], xs_word_of(phys, bytes));
+		xs_pool_copy_in(pool, memory, phys, bytes);
+	xs_a64_set_release(&chunk->words[at >> lg2], xs_word_of(phys, bytes));
 	xs_count(pool->counts, copied_maps, 1);
 	return iova;
 }
 
-bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies)
+u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
+		u64 last, bool offset, bool copies)
+{
+	return xs_pool_map_one(pool, phys, bytes, way, last, offset, copies);
+}
+
+/* The same of xs_pool_unmap(). */
+static xs_inline bool xs_pool_unmap_one(struct xs_pool *pool, u64 iova,
+					bool copies)
 {
 	struct xs_origin origin;
 	struct xs_chunk *chunk;
@@ -318,6 +334,11 @@ bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies)
 	if (xs_unlikely(xs_block_free(tray, 1ULL << at % 64)))
 		xs_tray_put(pool, tray);
 	return true;
+}
+
+bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies)
+{
+	return xs_pool_unmap_one(pool, iova, copies);
 }
 
 bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device)

@@ -19,30 +19,27 @@ static const u8 ways[] = {
 	[DMA_FROM_DEVICE] = XS_WAY_WRITE,
 };
 
-static struct xs_pool *pool_of(struct device *dev)
-{
-	return &xs_group_of(dev)->engine.pool;
-}
-
 /* ---- one buffer ---- */
 
 /* 0: it is too large, or there is no room for it. */
-static u64 copy(struct device *dev, phys_addr_t phys, size_t size,
-		enum dma_data_direction dir, unsigned long attrs)
+static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
+				    size_t size, enum dma_data_direction dir,
+				    unsigned long attrs)
 {
-	u64 last = min_not_zero(*dev->dma_mask, dev->bus_dma_limit);
 	struct xs_group *group;
 	u64 iova = 0;
 
-	if (is_marked(attrs) || attrs & DMA_ATTR_PRIVILEGED)
+	if (unlikely(is_marked(attrs) || attrs & DMA_ATTR_PRIVILEGED ||
+		     dev->bus_dma_limit))
 		return 0;
 	xs_enter();
 	group = xs_group_now(dev);
 	if (likely(group && !READ_ONCE(group->leaves) &&
 		   size <= READ_ONCE(group->engine.tuning.copy_bytes)))
-		iova = xs_pool_map(&group->engine.pool, phys, size, ways[dir],
-				   last, dma_get_min_align_mask(dev),
-				   !(attrs & DMA_ATTR_SKIP_CPU_SYNC));
+		iova = xs_pool_map_one(&group->engine.pool, phys, size,
+				       ways[dir], *dev->dma_mask,
+				       dma_get_min_align_mask(dev),
+				       !(attrs & DMA_ATTR_SKIP_CPU_SYNC));
 	xs_exit();
 	if (iova)
 		trace_map(dev, iova & PAGE_MASK, 1);
@@ -50,8 +47,8 @@ static u64 copy(struct device *dev, phys_addr_t phys, size_t size,
 }
 
 /* False: it is none of the pool's addresses. */
-static bool uncopy_one(struct device *dev, dma_addr_t handle,
-		       unsigned long attrs)
+static __always_inline bool uncopy_one(struct device *dev, dma_addr_t handle,
+				       unsigned long attrs)
 {
 	struct xs_group *group = xs_group_of(dev);
 
@@ -59,8 +56,8 @@ static bool uncopy_one(struct device *dev, dma_addr_t handle,
 		return false;
 	trace_unmap(dev, handle & PAGE_MASK, 1);
 	xs_enter();
-	if (unlikely(!xs_pool_unmap(&group->engine.pool, handle,
-				    !(attrs & DMA_ATTR_SKIP_CPU_SYNC))))
+	if (unlikely(!xs_pool_unmap_one(&group->engine.pool, handle,
+					!(attrs & DMA_ATTR_SKIP_CPU_SYNC))))
 		xs_engine_stray(&group->engine, handle,
 				"an unmap of a copy that is not there");
 	xs_exit();
@@ -68,28 +65,32 @@ static bool uncopy_one(struct device *dev, dma_addr_t handle,
 }
 
 #ifdef XS_HAVE_MAP_PHYS
-static dma_addr_t map_phys_or_copy(struct device *dev, phys_addr_t phys, size_t size,
-			    enum dma_data_direction dir, unsigned long attrs)
+static dma_addr_t map_phys_or_copy(struct device *dev, phys_addr_t phys,
+				   size_t size, enum dma_data_direction dir,
+				   unsigned long attrs)
 {
-	u64 iova = attrs & DMA_ATTR_MMIO ? 0 : copy(dev, phys, size, dir, attrs);
+	u64 iova = 0;
 
-	return iova ? iova : map_phys(dev, phys, size, dir, attrs);
+	if (likely(!(attrs & DMA_ATTR_MMIO)))
+		iova = copy_one(dev, phys, size, dir, attrs);
+	return likely(iova) ? iova : map_phys(dev, phys, size, dir, attrs);
 }
 #else
 static dma_addr_t map_page_or_copy(struct device *dev, struct page *page,
-			    unsigned long offset, size_t size,
-			    enum dma_data_direction dir, unsigned long attrs)
+				   unsigned long offset, size_t size,
+				   enum dma_data_direction dir,
+				   unsigned long attrs)
 {
-	u64 iova = copy(dev, page_to_phys(page) + offset, size, dir, attrs);
+	u64 iova = copy_one(dev, page_to_phys(page) + offset, size, dir, attrs);
 
-	return iova ? iova : map_page(dev, page, offset, size, dir, attrs);
+	return likely(iova) ? iova : map_page(dev, page, offset, size, dir, attrs);
 }
 #endif
 
 static void uncopy(struct device *dev, dma_addr_t handle, size_t size,
 		   enum dma_data_direction dir, unsigned long attrs)
 {
-	if (!uncopy_one(dev, handle, attrs))
+	if (unlikely(!uncopy_one(dev, handle, attrs)))
 		unmap_memory(dev, handle, size, dir, attrs);
 }
 
@@ -115,7 +116,7 @@ static int copy_some(struct device *dev, struct scatterlist *sgl, int nents,
 	int count = 0, i;
 
 	for_each_sg(sgl, sg, nents, i) {
-		u64 iova = copy(dev, sg_phys(sg), sg->length, dir, attrs);
+		u64 iova = copy_one(dev, sg_phys(sg), sg->length, dir, attrs);
 
 		sg_dma_address(sg) = iova ? iova : DMA_MAPPING_ERROR;
 		sg_dma_len(sg) = sg->length;
@@ -154,8 +155,9 @@ static bool map_others(struct device *dev, struct scatterlist *sgl, int nents,
 	return true;
 }
 
-static int map_sg_or_copy(struct device *dev, struct scatterlist *sgl, int nents,
-		   enum dma_data_direction dir, unsigned long attrs)
+static int map_sg_or_copy(struct device *dev, struct scatterlist *sgl,
+			  int nents, enum dma_data_direction dir,
+			  unsigned long attrs)
 {
 	if (!is_list_of_memory(sgl, nents) ||
 	    !copy_some(dev, sgl, nents, dir, attrs))
@@ -169,7 +171,7 @@ static int map_sg_or_copy(struct device *dev, struct scatterlist *sgl, int nents
 /* Is any segment of a mapped list a copy? */
 static bool is_copied(struct device *dev, struct scatterlist *sgl, int nents)
 {
-	struct xs_pool *pool = pool_of(dev);
+	struct xs_pool *pool = &xs_group_of(dev)->engine.pool;
 	struct scatterlist *sg;
 	int i;
 

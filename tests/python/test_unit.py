@@ -799,7 +799,7 @@ FAULTS = (
         "a buffer is not copied",
         "pool.c",
         "	if (copies || xs_way_writes(way))\n"
-        "		xs_pool_copy_in(pool, xs_cell_of(chunk, at) + start, phys, bytes);\n",
+        "		xs_pool_copy_in(pool, memory, phys, bytes);\n",
         "",
         ("only=pool_copies",),
     ),

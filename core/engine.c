@@ -175,11 +175,11 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	/* What was deferred under a shorter window keeps that until it is synced. */
 	if (tuning->window_us < engine->tuning.window_us)
 		xs_store(&engine->tuning.window_us, tuning->window_us);
-	xs_store(&engine->tuning.batch_pages, tuning->batch_pages);
 	xs_store(&engine->tuning.copy_bytes, tuning->copy_bytes);
 	xs_store(&engine->tuning.pool_mib, tuning->pool_mib);
-	xs_engine_limit(engine);
 	xs_engine_limit_pool(engine);
+	xs_store(&engine->tuning.batch_pages, tuning->batch_pages);
+	xs_engine_limit(engine);
 	xs_store_release(&engine->policy,
 			 xs_engine_row(engine, policy, tuning));
 	xs_store(&engine->mode, xs_mode_of(engine->policy));

@@ -283,9 +283,11 @@ static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
 		return 0;
 	kind = xs_kind_of(way, lg2);
 	tray = xs_load(&pool->cpus[xs_cpu_id()]->open[kind]);
-	while (xs_unlikely(!(cell = xs_tray_take_cell(tray))))
-		if (!(tray = xs_tray_open(pool, kind)))
-			return xs_pool_miss(pool);
+	do {
+		cell = xs_tray_take_cell(tray);
+	} while (xs_unlikely(!cell) && (tray = xs_tray_open(pool, kind)));
+	if (xs_unlikely(!cell))
+		return xs_pool_miss(pool);
 	iova = tray->iova + ((u64)xs_ctz(cell) << lg2) + start;
 	chunk = xs_load_acquire(&pool->chunks[(iova - pool->start) >>
 					      XS_CHUNK_LG2]);

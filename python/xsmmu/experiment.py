@@ -32,8 +32,8 @@ _DIRECT = "-direct"
 
 _CHOICES = (*OURS, "fused" + _COPY)
 POLICIES = (*BASELINES, *_CHOICES, *(choice + _DIRECT for choice in _CHOICES))
-"""What runs are under: of the module's, a policy, then `-copy` with buffers of up to 256 bytes copied (`copy_bytes`), and
-`-direct` with `tables` written in place."""
+"""What runs are under: of the module's, a policy, then `-copy` with buffers of up to 256 bytes copied (`copy_bytes`),
+and `-direct` with `tables` written in place."""
 
 DRIVERS = ("unmodified", "batch-aware")
 """Kinds of drivers; a batch-aware one syncs its unmaps itself (include/xsmmu/dma.h)."""

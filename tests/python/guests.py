@@ -124,8 +124,8 @@ def modules(
     if make_args or source != build.PROJECT:
         [xsmmu] = build.module(tools(), kernel, source, extra_make_args=make_args)
     outputs, parts = ("xsmmu_rude.ko", "xsmmu_copied.ko", "xsmmu_aware.ko"), (DRIVER, "include")
-    *plain, aware_driver = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
-    return [xsmmu, lab_module, *plain, aware_driver] if aware else [lab_module, *plain, xsmmu]
+    *plain, last = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
+    return [xsmmu, lab_module, *plain, last] if aware else [lab_module, *plain, xsmmu]
 
 
 def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:

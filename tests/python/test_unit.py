@@ -820,14 +820,14 @@ FAULTS = (
     Fault(
         "a sync copies to what a device can only write",
         "pool.c",
-        "if (to_device && xs_way_reads(xs_way_of(chunk->kind)))",
+        "if (to_device && xs_way_reads(xs_chunk_way(chunk)))",
         "if (to_device)",
         ("only=pool_syncs",),
     ),
     Fault(
         "a sync copies back what a device could not write",
         "pool.c",
-        "else if (!to_device && xs_way_writes(xs_way_of(chunk->kind)))",
+        "else if (!to_device && xs_way_writes(xs_chunk_way(chunk)))",
         "else if (!to_device)",
         ("only=pool_syncs",),
     ),
@@ -913,7 +913,8 @@ FAULTS = (
         "what is live is negative for a moment",
         "audit.c",
         "		live -= xs_load_acquire(&counts->unmaps);\n"
-        "		live -= xs_load_acquire(&counts->unmap_extra_pages);\n	}\n"
+        "		live -= xs_load_acquire(&counts->unmap_extra_pages);\n"
+        "		live -= xs_load_acquire(&counts->copied_unmaps);\n	}\n"
         "	for (u32 i = 0; i < engine->cpu_count; i++) {\n"
         "		struct xs_counts *counts = xs_counts_of(engine->counts, i);\n\n"
         "		live += xs_load_acquire(&counts->maps);\n"
@@ -1075,9 +1076,89 @@ FAULTS = (
         ("only=space_reserved",),
     ),
     Fault(
+        "a pool has as many chunks as it may have megabytes",
+        "engine.c",
+        "			      engine->tuning.pool_mib >> (XS_CHUNK_LG2 - 20));\n",
+        "			      engine->tuning.pool_mib);\n",
+        ("only=pool_lives",),
+    ),
+    Fault(
+        "what is copied is not what was set last",
+        "engine.c",
+        "	xs_store(&engine->tuning.copy_bytes, tuning->copy_bytes);\n",
+        "",
+        ("only=pool_lives",),
+    ),
+    Fault(
+        "the addresses of a pool are handed out",
+        "space.c",
+        "	if (at == XS_NO_BLOCK || xs_space_withhold(space, at, at + count))\n		return 0;\n	return at",
+        "	if (at == XS_NO_BLOCK)\n		return 0;\n	return at",
+        ("only=pool_apart",),
+    ),
+    Fault(
+        "devices that know 32 bits have no pool",
+        "engine.c",
+        "					 XS_LOW_LAST);\n",
+        "					 XS_BLOCK_BYTES);\n",
+        ("only=pool_apart",),
+    ),
+    Fault(
+        "where there is no room below 4 GiB there is no pool",
+        "engine.c",
+        "	if (!start)\n		start = xs_space_reserve_any(&engine->space, XS_POOL_BYTES,\n"
+        "					     ~0ULL);\n",
+        "",
+        ("only=pool_apart",),
+    ),
+    Fault(
+        "a pool that could not be made has addresses",
+        "pool.c",
+        "	pool->start = XS_POOL_NOWHERE;\n",
+        "",
+        ("only=pool_no_memory",),
+    ),
+    Fault(
+        "nobody knows that there was no cell",
+        "pool.c",
+        "	xs_count(pool->counts, copy_misses, 1);\n",
+        "",
+        ("only=pool_lives",),
+    ),
+    Fault(
+        "what is copied back is not counted",
+        "pool.c",
+        "	xs_copy_out(phys, cell, bytes);\n	xs_count(pool->counts, copied_bytes, bytes);\n",
+        "	xs_copy_out(phys, cell, bytes);\n",
+        ("only=pool_lives",),
+    ),
+    Fault(
+        "copies are live for ever",
+        "audit.c",
+        "		live -= xs_load_acquire(&counts->copied_unmaps);\n",
+        "",
+        ("only=pool_lives",),
+    ),
+    Fault(
+        "the first of all copies is not found",
+        "pool.c",
+        "		if (*bytes && first >= at) {\n",
+        "		if (*bytes && first > at) {\n",
+        ("only=pool_lives",),
+    ),
+    Fault(
+        "an audit does not look at cells",
+        "audit.c",
+        "	broken |= xs_warn_once(xs_count_copied(engine) != (u64)copied,\n"
+        '			       "cells and ledger disagree");\n',
+        "",
+        ("only=pool_lives",),
+    ),
+    Fault(
         "an audit does not look at blocks",
         "audit.c",
-        "	broken |= xs_warn_once(xs_count_given(engine) != (u64)(live + deferred),\n"
+        "	broken |= xs_warn_once(xs_count_given(engine) !=\n"
+        "				       (u64)(live + deferred - copied),\n"
         '			       "blocks and ledger disagree");\n',
         "",
         ("only=engine_audit",),

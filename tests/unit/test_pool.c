@@ -1114,6 +1114,13 @@ static void apart(void)
 		return;
 	CHECK(xs_engine_add_pool(&engine) == -XS_ENOMEM);
 	end_engine();
+	/* What is kept for those that can use nothing else is for it, too. */
+	if (!begin_engine(6ULL << 30) ||
+	    !CHECK(!xs_space_reserve(&engine.space, 0, (4ULL << 30) - XS_POOL_BYTES - 1)))
+		return;
+	CHECK(!xs_engine_add_pool(&engine) &&
+	      engine.pool.start == (4ULL << 30) - XS_POOL_BYTES);
+	end_engine();
 	if (!begin_engine(6ULL << 30) ||
 	    !CHECK(!xs_space_reserve(&engine.space, 0, (4ULL << 30) - 1)))
 		return;

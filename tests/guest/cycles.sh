@@ -58,13 +58,13 @@ turns() {
 # as many as a tenth of them under policy none use, give or take 256 KiB of what the kernel's own per-CPU and slab caches keep by chance
 # (one page for each cycle that leaked would be 4 KiB times COUNT, and an engine with its space is megabytes).
 leaves_nothing() {
-	turns "$1" 5 strict lazy fands xsmmu fused
+	turns "$1" 6 copy strict lazy fands xsmmu fused
 	turns "$1" 2 none
 	none_before=$(used_kib)
 	turns "$1" "$(($2 / 10))" none
 	ours_before=$(used_kib)
 	iova_before=$(iova_objects)
-	turns "$1" "$2" strict lazy fands xsmmu fused
+	turns "$1" "$2" copy strict lazy fands xsmmu fused
 	ours_after=$(used_kib)
 	iova_after=$(iova_objects)
 	none_grew=$(((ours_before - none_before) * 10))

@@ -28,7 +28,7 @@ case_policies_on_a_disk() {
 
 # On real pages in a real NAPI poll; the levels are those of the policies' table.
 case_micro() {
-	for pair in strict:strict lazy:lazy fands:bounded xsmmu:held fused:held; do
+	for pair in copy:strict strict:strict lazy:lazy fands:bounded xsmmu:held fused:held; do
 		take "${pair%:*}" $TESTDEV
 		expect_equal "the state before" "$(get $TESTDEV state)" attached
 		echo 'ring=256 rounds=4' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed under ${pair%:*}"

@@ -18,8 +18,11 @@ one_of() {
 	chosen=$1
 }
 
+# With odd seeds small buffers are copied, as long as they are.
+COPY=$((SEED % 2 * 2048))
+
 choose_policy() {
-	one_of $POLICIES
+	if [ $COPY = 0 ]; then one_of $POLICIES; else one_of copy $POLICIES; fi
 }
 
 # --- the two that work -------------------------------------------------------------------------------------------
@@ -108,6 +111,15 @@ act_tune() {
 	put $act_device batch_pages $chosen
 	below 32
 	put $act_device range_commands_max $((chosen + 1))
+}
+
+act_copy() {
+	one_of $DATA $IGB
+	act_device=$chosen
+	one_of 2 4 64
+	put $act_device pool_mib $chosen || failure "$chosen MiB were refused: $(cat /tmp/put)"
+	one_of 0 256 2048 4096
+	[ $COPY = 0 ] || put $act_device copy_bytes $chosen || failure "copy_bytes $chosen was refused: $(cat /tmp/put)"
 }
 
 act_unbind_disk() {
@@ -237,7 +249,7 @@ act_memory() {
 	if [ -e $FAIL ]; then maps_fail; else allocations_fail; fi
 }
 
-ACTS='policy policy policy tune tune unbind_disk unbind_nic unplug_disk unplug_nic reset_disk reset_nic cpu cpu suspend
+ACTS='policy policy policy tune tune copy copy unbind_disk unbind_nic unplug_disk unplug_nic reset_disk reset_nic cpu cpu suspend
 rmmod read memory'
 
 # next_act: sets `act`. All of ACTS come, in an order that the seed chooses, before any comes again.

@@ -199,6 +199,7 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
         "syncs": {cause: measured.moved(f"sync_{cause}") for cause in SYNC_CAUSES} if mine else None,
         "maps": measured.moved("maps") if mine else None,
         "map_syncs": measured.moved("map_syncs") if mine else None,
+        "copies": _copies(measured) if mine else None,
     }
     result |= _MEASURES[run.workload.measure](measured, baseline)
     if cost is None:
@@ -208,9 +209,20 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
     return result
 
 
+def _copies(measured: Measured) -> Json | None:
+    """What was copied instead of mapped; what that costs beside instructions is memory bandwidth."""
+    maps, copied_bytes = measured.moved("copied_maps"), measured.moved("copied_bytes")
+    if not maps:
+        return None
+    per_s = copied_bytes * NS_PER_S / measured.record["elapsed_ns"]
+    return {"maps": maps, "misses": measured.moved("copy_misses"), "bytes": copied_bytes, "bytes_per_s": per_s}
+
+
 def _pages(measured: Measured) -> tuple[int | None, int | None]:
+    """Mapped and unmapped ones; a buffer that is copied counts as one."""
     if measured.run.ours:
-        return measured.moved("mapped_pages"), measured.moved("unmapped_pages")
+        mapped = measured.moved("mapped_pages") + measured.moved("copied_maps")
+        return mapped, measured.moved("unmapped_pages") + measured.moved("copied_unmaps")
     return measured.output.get("pages_mapped"), measured.output.get("pages_unmapped")
 
 

@@ -18,6 +18,7 @@ from xsmmu.oracle import Counts
 STATISTICS = (
     *("maps", "unmaps", "mapped_pages", "unmapped_pages", "live_pages", "deferred_pages", "synced_pages"),
     *("held_pages", "map_syncs", "inv_page", "inv_domain", "inv_global"),
+    *("copied_maps", "copied_unmaps", "copied_bytes", "copy_misses"),
     *(f"sync_{cause}" for cause in figures.SYNC_CAUSES),
 )
 
@@ -217,6 +218,18 @@ def ring(policy: str, counts: Counts, unmapped: int, **part: int | None) -> Meas
     return Measured(Run(1, chosen, policy), {"elapsed_ns": 1, "idle_ns": 0, "output": output, **mine}, counts)
 
 
+def test_what_is_copied_counts_as_a_page() -> None:
+    stats = {"maps": 0, "mapped_pages": 0, "unmapped_pages": 0, "inv_page": 0, "inv_domain": 0}
+    stats |= {"copied_maps": 300, "copied_unmaps": 200, "copied_bytes": 4000, "copy_misses": 7}
+    run = measured("micro/1024-256", "copy", MICRO, Counts(), before=snapshot(), after=snapshot(**stats))
+    figures.check(run)
+    entry = figures.entry(run, None)
+    assert (entry["pages_mapped"], entry["pages_unmapped"], entry["invalidations_per_page"]) == (300, 200, 0)
+    assert entry["copies"] == {"maps": 300, "misses": 7, "bytes": 4000, "bytes_per_s": 2e9}
+    assert figures.entry(ours(), None)["copies"] is None
+    assert figures.entry(measured("micro/1024", "kernel-lazy", MICRO), None)["copies"] is None
+
+
 def test_ring_costs_by_the_stretch_that_was_measured() -> None:
     entry = figures.entry(ring("fused", Counts(400, 0, 0), 1400), ring("fused", Counts(390, 0, 0), 400))
     assert entry["cost"] == {"value": 250.0, "unit": "instructions/KiB"}
@@ -249,6 +262,7 @@ ATTACK = {
     "landed_freed": 0,
     "landed_reused": 0,
     "astray": 0,
+    "copied": 0,
     "last_landed_ns": {"p50": 0, "p99": 0, "max": 0},
     "cpus": 1,
 }
@@ -268,6 +282,7 @@ def attacked(policy: str, level: str = "held", longest_ns: int = 900_000, **chan
     [
         attacked("fused", landed=10, landed_held=10, landed_ns=870_000),
         attacked("strict", "strict"),
+        attacked("copy", "strict", copied=20),
         attacked("fands", "bounded", landed=10, landed_freed=1, landed_reused=9, landed_ns=870_000),
         attacked("kernel-lazy", landed=10, landed_freed=1, landed_reused=9, landed_ns=15_000_000),
         attacked("kernel-strict"),
@@ -296,6 +311,7 @@ def test_an_attack_that_agrees_with_the_level_passes(run: Measured) -> None:
             attacked("fands", "bounded", longest_ns=800_000, landed=1, landed_freed=1, landed_ns=850_000),
             "landed 850.000 us after its unmap; the module counted 800.000 us at most",
         ),
+        (attacked("copy", "strict"), "no page was copied, so the attack says nothing of the policy"),
         (attacked("fused", astray=3), "3 writes went through to memory that was never aimed at"),
         (attacked("passthrough", landed=999, landed_held=999, landed_ns=1), "999 of 1000 writes landed without"),
     ],

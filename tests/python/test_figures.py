@@ -219,9 +219,8 @@ def ring(policy: str, counts: Counts, unmapped: int, **part: int | None) -> Meas
 
 
 def test_what_is_copied_counts_as_a_page() -> None:
-    stats = {"maps": 0, "mapped_pages": 0, "unmapped_pages": 0, "inv_page": 0, "inv_domain": 0}
-    stats |= {"copied_maps": 300, "copied_unmaps": 200, "copied_bytes": 4000, "copy_misses": 7}
-    run = measured("micro/1024-256", "copy", MICRO, Counts(), before=snapshot(), after=snapshot(**stats))
+    after = snapshot(copied_maps=300, copied_unmaps=200, copied_bytes=4000, copy_misses=7)
+    run = measured("micro/1024-256", "copy", MICRO, Counts(), before=snapshot(), after=after)
     figures.check(run)
     entry = figures.entry(run, None)
     assert (entry["pages_mapped"], entry["pages_unmapped"], entry["invalidations_per_page"]) == (300, 200, 0)

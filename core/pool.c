@@ -484,6 +484,8 @@ static bool xs_pool_add(struct xs_pool *pool, u32 kind)
 	xs_store_release(&pool->chunks[at], chunk);
 	chunk->next = pool->idle[kind];
 	pool->idle[kind] = chunk;
+	/* Who has missed it meanwhile misses it no more. */
+	pool->wanted &= ~(1u << kind);
 	xs_unlock(&pool->lock, flags);
 	return true;
 }
@@ -580,8 +582,8 @@ static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 	xs_flags_t flags = xs_lock(&pool->lock);
 	u32 kind = XS_CELL_KINDS;
 
-	/* What was added, or has come back, will do. */
-	for (u32 i = 0; i < XS_CELL_KINDS; i++)
+	/* What has come back is not enough for the next time, but has to do. */
+	for (u32 i = 0; i < XS_CELL_KINDS && pool->count >= pool->limit; i++)
 		if (pool->idle[i])
 			pool->wanted &= ~(1u << i);
 	*full = pool->wanted && pool->count >= pool->limit;

@@ -4,7 +4,8 @@
  * operations, or else by those of dma.c. Which one it was is seen by the address. Part of
  * path.c.
  *
- * A list is mapped segment by segment if any of it is copied, and else in one range.
+ * A list is copied segment by segment if all of it together is small, and else mapped in one
+ * range, which costs one sync for all of them.
  */
 #include <linux/dma-mapping.h>
 #include <linux/memremap.h>
@@ -96,61 +97,62 @@ static void uncopy(struct device *dev, dma_addr_t handle, size_t size,
 
 /* ---- lists ---- */
 
-/* Only memory that has an address for the CPU, and some of it, can be copied. */
-static bool is_list_of_memory(struct scatterlist *sgl, int nents)
+static u32 copy_bytes_of(struct device *dev)
+{
+	struct xs_group *group;
+	u32 bytes = 0;
+
+	xs_enter();
+	group = xs_group_now(dev);
+	if (group)
+		bytes = READ_ONCE(group->engine.tuning.copy_bytes);
+	xs_exit();
+	return bytes;
+}
+
+/* Can all of it be copied, and is it small enough? */
+static bool is_small(struct device *dev, struct scatterlist *sgl, int nents)
+{
+	u32 left = copy_bytes_of(dev);
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		if (sg->length > left || !sg->length ||
+		    is_pci_p2pdma_page(sg_page(sg)))
+			return false;
+		left -= sg->length;
+	}
+	return true;
+}
+
+static void uncopy_each(struct device *dev, struct scatterlist *sgl, int nents,
+			unsigned long attrs)
 {
 	struct scatterlist *sg;
 	int i;
 
 	for_each_sg(sgl, sg, nents, i)
-		if (!sg->length || is_pci_p2pdma_page(sg_page(sg)))
-			return false;
-	return true;
+		uncopy_one(dev, sg_dma_address(sg), attrs);
 }
 
-/* Copy what can be; the rest has no address. Returns how many segments are. */
-static int copy_some(struct device *dev, struct scatterlist *sgl, int nents,
-		     enum dma_data_direction dir, unsigned long attrs)
+/* Each segment, or none: false. */
+static bool copy_each(struct device *dev, struct scatterlist *sgl, int nents,
+		      enum dma_data_direction dir, unsigned long attrs)
 {
 	struct scatterlist *sg;
-	int count = 0, i;
+	int i;
 
 	for_each_sg(sgl, sg, nents, i) {
 		u64 iova = copy_one(dev, sg_phys(sg), sg->length, dir, attrs);
 
-		sg_dma_address(sg) = iova ? iova : DMA_MAPPING_ERROR;
-		sg_dma_len(sg) = sg->length;
-		count += iova != 0;
-	}
-	return count;
-}
-
-static void uncopy_each(struct device *dev, struct scatterlist *sgl, int nents,
-			enum dma_data_direction dir, unsigned long attrs)
-{
-	struct scatterlist *sg;
-	int i;
-
-	for_each_sg(sgl, sg, nents, i)
-		if (sg_dma_address(sg) != DMA_MAPPING_ERROR)
-			uncopy(dev, sg_dma_address(sg), sg_dma_len(sg), dir,
-			       attrs);
-}
-
-/* Map the others, each on its own. False: not all of them could be. */
-static bool map_others(struct device *dev, struct scatterlist *sgl, int nents,
-		       enum dma_data_direction dir, unsigned long attrs)
-{
-	struct scatterlist *sg;
-	int i;
-
-	for_each_sg(sgl, sg, nents, i) {
-		if (sg_dma_address(sg) != DMA_MAPPING_ERROR)
-			continue;
-		sg_dma_address(sg) = map_pages(dev, sg_phys(sg), sg->length,
-					       prot_of(dir, attrs));
-		if (sg_dma_address(sg) == DMA_MAPPING_ERROR)
+		if (unlikely(!iova)) {
+			uncopy_each(dev, sgl, i,
+				    attrs | DMA_ATTR_SKIP_CPU_SYNC);
 			return false;
+		}
+		sg_dma_address(sg) = iova;
+		sg_dma_len(sg) = sg->length;
 	}
 	return true;
 }
@@ -159,36 +161,23 @@ static int map_sg_or_copy(struct device *dev, struct scatterlist *sgl,
 			  int nents, enum dma_data_direction dir,
 			  unsigned long attrs)
 {
-	if (!is_list_of_memory(sgl, nents) ||
-	    !copy_some(dev, sgl, nents, dir, attrs))
-		return map_sg(dev, sgl, nents, dir, attrs);
-	if (map_others(dev, sgl, nents, dir, attrs))
+	if (is_small(dev, sgl, nents) && copy_each(dev, sgl, nents, dir, attrs))
 		return nents;
-	uncopy_each(dev, sgl, nents, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
-	return sg_refuse(sgl, -ENOMEM);
+	return map_sg(dev, sgl, nents, dir, attrs);
 }
 
-/* Is any segment of a mapped list a copy? */
-static bool is_copied(struct device *dev, struct scatterlist *sgl, int nents)
+/* Are the segments of a mapped list copies? */
+static bool is_copied(struct device *dev, struct scatterlist *sgl)
 {
-	struct xs_pool *pool = &xs_group_of(dev)->engine.pool;
-	struct scatterlist *sg;
-	int i;
-
-	for_each_sg(sgl, sg, nents, i) {
-		if (!sg_dma_len(sg))
-			break;
-		if (xs_pool_has(pool, sg_dma_address(sg)))
-			return true;
-	}
-	return false;
+	return sg_dma_len(sgl) && xs_pool_has(&xs_group_of(dev)->engine.pool,
+					      sg_dma_address(sgl));
 }
 
 static void uncopy_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		      enum dma_data_direction dir, unsigned long attrs)
 {
-	if (is_copied(dev, sgl, nents))
-		uncopy_each(dev, sgl, nents, dir, attrs);
+	if (is_copied(dev, sgl))
+		uncopy_each(dev, sgl, nents, attrs);
 	else
 		unmap_sg(dev, sgl, nents, dir, attrs);
 }

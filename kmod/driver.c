@@ -72,8 +72,8 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 	} else if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir,
 				   attrs | ATTR_BATCH_AWARE);
-	} else if (!is_plain(dev) && is_copied(dev, sgl, nents)) {
-		uncopy_each(dev, sgl, nents, dir, attrs);
+	} else if (!is_plain(dev) && is_copied(dev, sgl)) {
+		uncopy_each(dev, sgl, nents, attrs);
 	} else {
 		bytes = sg_range(sgl, nents, &start);
 		unmap_pages_no_sync(dev, start, bytes);

@@ -139,6 +139,16 @@ case_copying_by_rule() {
 	insmod /modules/xsmmu.ko
 }
 
+# Single pages, written and read back past the page cache; or packets.
+small_work() {
+	work_on "$1"
+	[ "$1" = "$DATA" ] || return 0
+	dd if=/dev/urandom of=/tmp/pattern bs=4k count=100 2>/dev/null
+	dd if=/tmp/pattern of="$(disk_of "$1")" bs=4k oflag=direct 2>/tmp/dd || failure "$1: writing failed: $(tail -n 1 /tmp/dd)"
+	dd if="$(disk_of "$1")" of=/tmp/back bs=4k count=100 iflag=direct 2>/tmp/dd || failure "$1: reading failed: $(tail -n 1 /tmp/dd)"
+	cmp -s /tmp/pattern /tmp/back || failure "$1: what was read back differs from what was written"
+}
+
 case_copies_of_real_drivers() {
 	for device in $E1000E $IGB $DATA; do
 		for choice in copy:4096 copy:256 fused:256 fused:2048; do
@@ -147,8 +157,8 @@ case_copies_of_real_drivers() {
 			bind $device
 			start $device
 			before=$(copies_of $device)
-			work_on $device
-			work_on $device
+			small_work $device
+			small_work $device
 			# Disks are read by the page, and packets here are of 1,400 bytes.
 			[ "$(copies_of $device)" -gt "$before" ] || [ ${choice#*:} = 256 ] || [ "$device:$choice" = "$DATA:fused:2048" ] ||
 				failure "$device: $choice: nothing was copied"
@@ -208,5 +218,21 @@ case_what_is_read_is_not_written() {
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 	expect_balance $TESTDEV
 	echo "$console_level $others" >/proc/sys/kernel/printk
+	all_off
+}
+
+# Each poll maps more than a chunk has cells for, and unmaps it all: the pool grows until it is enough.
+case_bursts_are_copied() {
+	take copy $TESTDEV
+	for _ in 1 2 3; do
+		before=$(stat_of $TESTDEV copied_maps)
+		missed=$(stat_of $TESTDEV copy_misses)
+		echo 'ring=1024 rounds=4' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed"
+		copied=$(($(stat_of $TESTDEV copied_maps) - before))
+	done
+	expect_equal "misses in the end" $(($(stat_of $TESTDEV copy_misses) - missed)) 0
+	[ $copied -ge 4096 ] || failure "$copied buffers were copied"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
 	all_off
 }

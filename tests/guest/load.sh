@@ -7,17 +7,22 @@
 # Loads run at the lowest priority: what a case does to a device is not to wait for them. Settings: SLOWER is by how much
 # longer they run than on a stock kernel, STREAMS and JOBS into how many parts they are cut.
 
+# Copies, too.
+maps_of() {
+	echo $(($(stat_of "$1" maps) + $(stat_of "$1" copied_maps)))
+}
+
 # maps_more BDF: in the tenth of a second or so since it was asked last, more than what a connection or a look for
 # partitions takes.
 maps_more() {
 	maps_before=$maps_now
-	maps_now=$(stat_of "$1" maps)
+	maps_now=$(maps_of "$1")
 	[ "$maps_now" -gt $((maps_before + 20)) ] && [ "$(stat_of "$1" live_pages)" -gt 0 ]
 }
 
 # expect_at_work BDF: its load has begun, and goes on at this moment.
 expect_at_work() {
-	maps_now=$(stat_of "$1" maps)
+	maps_now=$(maps_of "$1")
 	until_true 20 maps_more "$1" || failure "$1 is not at work: nothing is mapped"
 	kill -0 "$load" || failure "$1 is not at work: its load has ended"
 }

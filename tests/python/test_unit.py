@@ -789,10 +789,24 @@ FAULTS = (
         ("only=pool_grows",),
     ),
     Fault(
-        "a chunk is added beside what has come back",
+        "at the limit what has come back goes for what comes back",
         "pool.c",
         "		if (pool->idle[i])\n			pool->wanted &= ~(1u << i);",
         "		;",
+        ("only=pool_once",),
+    ),
+    Fault(
+        "what has come back is taken for enough",
+        "pool.c",
+        "i < XS_CELL_KINDS && pool->count >= pool->limit; i++)",
+        "i < XS_CELL_KINDS; i++)",
+        ("only=pool_once",),
+    ),
+    Fault(
+        "a chunk is added for who has missed the one before",
+        "pool.c",
+        "	pool->wanted &= ~(1u << kind);\n	xs_unlock",
+        "	xs_unlock",
         ("only=pool_once",),
     ),
     Fault(

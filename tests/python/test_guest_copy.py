@@ -29,7 +29,9 @@ LONG |= {
 LONG |= {
     "direct": guests.Machine(("copy",), settings={"TABLES": "direct"}, timeout_s=600),
     "calls direct": guests.Machine(("smoke",), settings={**COPY, "TABLES": "direct"}, timeout_s=600),
-    "aware": guests.Machine(("aware",), "^(?!aware_on_passthrough|level_is_not)", aware=True, words=WORDS, settings=COPY),
+    "aware": guests.Machine(
+        ("aware",), "^(?!aware_on_passthrough|level_is_not)", aware=True, words=WORDS, settings=COPY
+    ),
     "load": guests.Machine(("load",), mode="free", words=WORDS, settings=COPY, timeout_s=1800),
     "no memory": guests.Machine(
         ("nomemory",), mode="free", aware=True, make_args=("KCFLAGS=-DXS_FAIL_NTH",), settings=COPY

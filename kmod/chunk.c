@@ -9,6 +9,7 @@
  */
 #include <linux/gfp.h>
 #include <linux/iommu.h>
+#include <linux/sched/mm.h>
 
 #include "compat/compat.h"
 #include "xsmmu.h"
@@ -109,12 +110,16 @@ void xs_chunks_short(void *world)
 		schedule_work(&group->grow);
 }
 
+/* Memory for a disk's pool must not wait for the disk. */
 void xs_chunks_grow(struct work_struct *work)
 {
 	struct xs_group *group = container_of(work, struct xs_group, grow);
+	unsigned int flags;
 
 	mutex_lock(&group->trimming);
+	flags = memalloc_noio_save();
 	xs_pool_grow(&group->engine.pool);
+	memalloc_noio_restore(flags);
 	mutex_unlock(&group->trimming);
 	schedule_delayed_work(&group->shrink, SHRINK_TICKS);
 }

@@ -197,8 +197,12 @@ static void narrow(struct sim_config *config)
 static void draw_direct(struct sim_config *config)
 {
 	config->direct = !draw(3);
-	if (config->direct)
-		config->table_lg2 = 9;
+	if (!config->direct)
+		return;
+	config->table_lg2 = 9;
+	/* Tables go with mappings of many pages. */
+	if (draw(2))
+		config->large = draw_size(20, 100);
 }
 
 struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)

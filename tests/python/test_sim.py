@@ -111,7 +111,7 @@ def test_replay_line_repeats_the_failure() -> None:
         ("xsmmu.sim long --billions 0", "'0' is not a number above 0"),
         ("xsmmu.sim fuzz --seconds 0", "'0' is not a whole number"),
         ("xsmmu.scale count --cpus 65", "65 is not a whole number from 1 to 64"),
-        ("xsmmu.scale count --policies nosuch", "'nosuch' is none of strict"),
+        ("xsmmu.scale count --policies nosuch", "'nosuch' is none of copy"),
         ("xsmmu.scale ageing --maps 0", "0 is not a whole number"),
         ("xsmmu.scale ageing --maps 1e99", "1e99 is not a whole number"),
         ("xsmmu.scale ageing --maps 1e5,1e3", "not in ascending order"),

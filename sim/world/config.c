@@ -201,8 +201,7 @@ static void draw_direct(struct sim_config *config)
 		return;
 	config->table_lg2 = 9;
 	/* Tables go with mappings of many pages. */
-	if (draw(2))
-		config->large = draw_size(20, 100);
+	config->large = draw_size(20, 200);
 }
 
 struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)

@@ -11,7 +11,6 @@
 #include "../../core/shelf.c"
 #include "../../core/block.c"
 #include "../../core/magazine.c"
-#include "../../core/pool.c"
 #include "../../core/batch.c"
 #include "../../core/sync.c"
 #include "../../core/place.c"

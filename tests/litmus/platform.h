@@ -105,10 +105,6 @@ typedef u64 xs_memory_t;
 #define xs_prefetchw(p)		((void)(p))
 void xs_ref_release(xs_ref_t ref);
 
-/* Nobody copies here: what pools do is in tests/unit. */
-#define xs_copy_in(cell, phys, bytes)	((void)(cell), (void)(phys), (void)(bytes))
-#define xs_copy_out(phys, cell, bytes)	((void)(cell), (void)(phys), (void)(bytes))
-
 /* Each CPU has its own, plain. */
 struct xs_counts;
 typedef struct xs_counts xs_counts_t;

@@ -295,3 +295,24 @@ void world_check(u32 mapped)
 		ex_assert(!world.held[i]);
 	ex_assert(xs_engine_audit(&engine, &sum) == (s64)mapped);
 }
+
+/* ---- pools: no engine here has one ---- */
+
+bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops, void *world, u64 start,
+		  u32 cpu_count, xs_counts_t *counts)
+{
+	return false;
+}
+
+void xs_pool_destroy(struct xs_pool *pool)
+{
+}
+
+void xs_pool_limit(struct xs_pool *pool, u32 limit)
+{
+}
+
+bool xs_pool_next(const struct xs_pool *pool, u64 *iova, u32 *bytes)
+{
+	return false;
+}

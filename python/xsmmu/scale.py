@@ -334,7 +334,11 @@ def sites_table(tools: root.Root, program: Path, count: Count, most: int) -> Tab
 # -- pictures --------------------------------------------------------------------------------------
 
 _COLOURS: Final = {
-    **{"copy": "#5f6b6d", "strict": "#0b62a4", "lazy": "#c43e00", "fands": "#a86400", "xsmmu": "#6a4c93"},
+    "copy": "#5f6b6d",
+    "strict": "#0b62a4",
+    "lazy": "#c43e00",
+    "fands": "#a86400",
+    "xsmmu": "#6a4c93",
     "fused": "#00785a",
 }
 

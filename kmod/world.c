@@ -1060,8 +1060,11 @@ void xs_world_leave(struct xs_group *group)
 	xs_engine_settle(&group->engine);
 	move(group, &nowhere);
 	mutex_unlock(&group->trimming);
-	pr_warn("group %d: lingering: %llu pages in %llu mappings, and %llu copied buffers, are still in use after their driver has gone. Devices cannot reach them any more; close what uses them, and the group is given back\n",
-		id, pages_left, mappings, copies);
+	pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone. Devices cannot reach them any more; close what uses them, and the group is given back\n",
+		id, pages_left, mappings);
+	if (copies)
+		pr_warn("group %d: lingering: so are %llu copied buffers\n", id,
+			copies);
 }
 
 /* A driver has come, and @domain is the group's. 0 or -ENOMEM: it stays nowhere. */

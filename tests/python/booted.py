@@ -25,7 +25,7 @@ LAST_LINES = 60
 QUIET = Console(stderr=True)
 
 TAINTS = re.compile(r"xsmmu: (loading out-of-tree module|module verification failed)")
-TAKEN_OVER = {"policy": "none strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
+TAKEN_OVER = {"policy": "none copy strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
 DEVICES = {"disk": "nvme", "nic": "e1000e"}
 
 _LIBRARY = guests.SCRIPTS / "boot_lib.sh"

@@ -1151,6 +1151,19 @@ static void no_memory(void)
 	}
 }
 
+/* Above 4 GiB is nothing yet, and no memory for what says that a place there is taken. */
+static void no_memory_for_space(void)
+{
+	if (!begin_engine(64ULL << 30) ||
+	    !CHECK(!xs_space_reserve(&engine.space, 0, (4ULL << 30) - 1)))
+		return;
+	m.alloc_fails_in = 1;
+	CHECK(xs_engine_add_pool(&engine) == -XS_ENOMEM && !m.alloc_fails_in);
+	CHECK(engine.pool.start == XS_POOL_NOWHERE);
+	CHECK(!xs_engine_add_pool(&engine) && engine.pool.start == 4ULL << 30);
+	end_engine();
+}
+
 /* What is copied is live, and the accounts say so; its limit follows the tuning. */
 static void lives(void)
 {
@@ -1219,6 +1232,7 @@ const struct test pool_tests[] = {
 	{ "pool_at_once", at_once },
 	{ "pool_apart", apart },
 	{ "pool_no_memory", no_memory },
+	{ "pool_no_memory_for_space", no_memory_for_space },
 	{ "pool_lives", lives },
 	{ NULL, NULL },
 };

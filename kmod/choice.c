@@ -108,36 +108,82 @@ static int refuse(struct xs_device *xdev, int error, const char *why)
 	return error;
 }
 
-int xs_device_check(struct xs_device *xdev)
+static bool is_untrusted(const struct xs_device *xdev)
 {
 	struct pci_dev *pdev = to_pci_dev(xdev->dev);
 
+	return pdev->untrusted || pdev->external_facing;
+}
+
+/* A policy that copies by itself unmaps at once what it does not. */
+static bool suits_untrusted(const struct xs_policy *policy,
+			    const struct xs_tuning *tuning)
+{
+	return policy && policy->copy_bytes && tuning->copy_bytes;
+}
+
+bool xs_group_is_untrusted(struct xs_group *group)
+{
+	struct xs_device *xdev;
+
+	if (!suits_untrusted(group->policy, &group->tuning))
+		return false;
+	list_for_each_entry(xdev, &group->devices, list)
+		if (!xdev->gone && is_untrusted(xdev))
+			return true;
+	return false;
+}
+
+int xs_device_check(struct xs_device *xdev, const struct xs_policy *policy,
+		    const struct xs_tuning *tuning)
+{
+	struct xs_group *group = xdev->group;
+
 	if (xdev->untried)
 		return refuse(xdev, -EOPNOTSUPP, xdev->untried);
-	if (pdev->untrusted || pdev->external_facing)
+	if (is_untrusted(xdev) && !suits_untrusted(policy, tuning))
 		return refuse(xdev, -EPERM,
-			      "untrusted (external-facing) device: only the kernel's own path bounces its partial pages");
+			      "untrusted (external-facing) device: choose copy, under which it gets no byte beside its buffers");
+	if (is_untrusted(xdev) && group->front && !group->untrusted)
+		return refuse(xdev, -EPERM,
+			      "untrusted (external-facing) device, and its group was taken over without one");
 	if (!dev_is_dma_coherent(xdev->dev))
 		return refuse(xdev, -EOPNOTSUPP,
 			      "its DMA is not coherent with the CPU's caches");
 	return 0;
 }
 
-int xs_group_check(struct xs_group *group)
+int xs_group_check(struct xs_group *group, const struct xs_policy *policy,
+		   const struct xs_tuning *tuning)
 {
 	struct xs_device *xdev;
 	int error = 0;
 
 	list_for_each_entry(xdev, &group->devices, list)
 		if (!error && !xdev->gone)
-			error = xs_device_check(xdev);
+			error = xs_device_check(xdev, policy, tuning);
 	return error;
 }
 
 /* What the operator chooses is for all of it; in one at work who cannot be is closed. */
-static int check_group(struct xs_group *group)
+static int check_group(struct xs_group *group, const struct xs_policy *policy,
+		       const struct xs_tuning *tuning)
 {
-	return group->front ? 0 : xs_group_check(group);
+	return group->front ? 0 : xs_group_check(group, policy, tuning);
+}
+
+/* An untrusted device that has been accepted stays where it is. */
+static int check_untrusted(struct xs_group *group, const struct xs_policy *policy,
+			   const struct xs_tuning *tuning)
+{
+	bool accepted = group->front ? group->untrusted :
+				       xs_group_is_untrusted(group);
+
+	if (!policy || !accepted || suits_untrusted(policy, tuning))
+		return 0;
+	pr_err("group %d: refused: it has an untrusted (external-facing) device, which is accepted under copy only, with copy_bytes\n",
+	       iommu_group_id(group->iommu_group));
+	return -EPERM;
 }
 
 /* Between the kernel's path and ours only while no driver uses either. */
@@ -231,8 +277,10 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 
 	lockdep_assert_held(&xs_mutex);
 	xs_group_end_lingering(group);
+	if (policy)
+		choice.tuning = xs_tuning_default(policy);
 	if (policy && !theirs)
-		error = check_group(group);
+		error = check_group(group, policy, &choice.tuning);
 	if (!error && policy == group->policy) {
 		remember(group);
 		return 0;
@@ -241,6 +289,8 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 		error = check_floor(group, policy);
 	if (!error)
 		error = check_lingering(group, policy);
+	if (!error)
+		error = check_untrusted(group, policy, &choice.tuning);
 	if (!error && policy)
 		error = check_copies(group, policy->copy_bytes);
 	list_for_each_entry(xdev, &group->devices, list)
@@ -248,8 +298,6 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 			error = check_unbound(xdev);
 	if (error)
 		return error;
-	if (policy)
-		choice.tuning = xs_tuning_default(policy);
 	set(group, &choice);
 	remember(group);
 	return 0;
@@ -281,7 +329,8 @@ static int check_change(struct xs_group *group)
 {
 	if (!group->policy)
 		return -ENODATA;
-	return group->chosen ? 0 : check_group(group);
+	return group->chosen ? 0 : check_group(group, group->policy,
+					       &group->tuning);
 }
 
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
@@ -292,6 +341,8 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 	if (group->policy && !xs_tuning_is_valid(tuning))
 		return -ERANGE;
 	error = check_change(group);
+	if (!error)
+		error = check_untrusted(group, group->policy, tuning);
 	if (!error)
 		error = check_copies(group, tuning->copy_bytes);
 	if (error)
@@ -333,7 +384,8 @@ static bool is_stronger(const struct xs_choice *choice,
 /* A rule's choice, if it does not weaken what is chosen. */
 static void follow(struct xs_device *xdev, const struct xs_choice *choice)
 {
-	if (choice && is_stronger(choice, xdev->group) && !xs_device_check(xdev))
+	if (choice && is_stronger(choice, xdev->group) &&
+	    !xs_device_check(xdev, choice->policy, &choice->tuning))
 		set(xdev->group, choice);
 }
 

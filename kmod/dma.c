@@ -425,7 +425,7 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 	return 1;
 }
 
-/* The row for a list of @pages pages, mapped; a small one at @phys. 0: none. */
+/* The row for a list of @pages pages, mapped; those are at @phys, if not NULL. 0: none. */
 static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 			const u64 *phys, u32 pages, u32 prot)
 {
@@ -439,7 +439,7 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 					 last_of(dev, *dev->dma_mask));
 	if (iova) {
 		prot |= xs_world_map_unsynced(group);
-		error = pages <= XS_BLOCK_PAGES ?
+		error = phys ?
 			xs_engine_fill_each(&group->engine, iova, phys, pages,
 					    prot) :
 			sg_fill(dev, sgl, nents, iova, prot);
@@ -470,7 +470,8 @@ static noinline int map_list(struct device *dev, struct scatterlist *sgl,
 	pages = sg_pages(dev, sgl, nents, phys);
 	if (pages <= 0)
 		return sg_refuse(sgl, pages ? pages : -EINVAL);
-	iova = map_segments(dev, sgl, nents, phys, pages, prot);
+	iova = map_segments(dev, sgl, nents,
+			    pages <= XS_BLOCK_PAGES ? phys : NULL, pages, prot);
 	if (!iova)
 		return sg_refuse(sgl, -ENOMEM);
 	trace_map(dev, iova, pages);

@@ -54,7 +54,7 @@ void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 				     attrs | ATTR_BATCH_AWARE);
 	else if (likely(is_plain(dev)))
 		unmap_memory_no_sync(dev, addr, size);
-	else if (!is_taken(dev))
+	else if (!is_taken(dev) || xs_group_of(dev)->untrusted)
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
 	else if (!uncopy_one(dev, addr, attrs))
 		unmap_memory_no_sync(dev, addr, size);
@@ -67,7 +67,7 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 {
 	u64 start, bytes;
 
-	if (!is_taken(dev)) {
+	if (!is_taken(dev) || xs_group_of(dev)->untrusted) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
 	} else if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir,

@@ -39,6 +39,7 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 	group = kvzalloc(sizeof(*group), GFP_KERNEL | __GFP_NOFAIL);
 	group->iommu_group = iommu_group;
 	INIT_LIST_HEAD(&group->devices);
+	xa_init_flags(&group->bounces, XA_FLAGS_LOCK_IRQ);
 	INIT_WORK(&group->trim, xs_world_trim);
 	INIT_WORK(&group->grow, xs_chunks_grow);
 	INIT_DELAYED_WORK(&group->shrink, xs_chunks_shrink);

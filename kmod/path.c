@@ -26,6 +26,7 @@
 #include "../core/engine.c"
 #include "../core/audit.c"
 #include "dma.c"
+#include "bounce.c"
 #include "copy.c"
 #include "fronts.c"
 #include "driver.c"

@@ -131,6 +131,7 @@ static void front_put(struct xs_group *group)
 {
 	*group->front->group = NULL;
 	group->front = NULL;
+	group->untrusted = false;
 }
 
 /* NULL if @domain can be the engine's, or why not. */
@@ -238,6 +239,7 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 	group->front = front_get(group);
 	if (!group->front)
 		return "too many IOMMU groups are taken over already";
+	group->untrusted = xs_group_is_untrusted(group);
 	failure = engine_make(group, dev, domain);
 	if (failure) {
 		front_put(group);
@@ -533,7 +535,7 @@ static const char *engine_for(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
 
-	if (xs_device_check(xdev))
+	if (xs_device_check(xdev, group->policy, &group->tuning))
 		return "it is none that can be";
 	if (is_at_work(group))
 		return NULL;
@@ -542,7 +544,8 @@ static const char *engine_for(struct xs_device *xdev)
 	if (group->front)
 		return engine_resume(group, xdev->dev);
 	/* The operator was asked when they chose; what came later is closed. */
-	if (!group->chosen && xs_group_check(group))
+	if (!group->chosen &&
+	    xs_group_check(group, group->policy, &group->tuning))
 		return "its IOMMU group has a device that is none that can be";
 	return engine_start(group, xdev->dev);
 }

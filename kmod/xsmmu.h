@@ -34,6 +34,7 @@
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 
 #include <xsmmu/engine.h>
 
@@ -108,6 +109,9 @@ struct xs_group_syncs {
  * @trim, @trimming: work: frees what the engine says there is too much of; while
  *		it does, and while nobody may
  * @grow, @shrink: works: add memory to the pool, and look whether there is too much
+ * @untrusted:	it has a device that gets no byte beside what is mapped for it; set while
+ *		nobody maps
+ * @bounces:	what of that is mapped page by page (bounce.c)
  * @node:	where memory is near
  * @past:	sum of the ledgers of earlier engines
  * @failure:	why the last take-over failed, NULL if it did not
@@ -153,6 +157,8 @@ struct xs_group {
 	struct work_struct grow;
 	struct delayed_work shrink;
 	struct mutex trimming;
+	bool untrusted;
+	struct xarray bounces;
 	int node;
 	struct xs_group_cpu *cpus;
 
@@ -260,14 +266,18 @@ struct xs_choice {
 /*
  * choice.c; all under xs_mutex. xs_device_choose(): for a device that has appeared, or
  * whose driver is about to probe (@binds), what was chosen before or the rules say.
- * xs_device_check(), xs_group_check(): 0 if it may be taken over, or a negative errno,
- * and a line in the log.
+ * xs_device_check(), xs_group_check(): 0 if it may be taken over with that choice, or a
+ * negative errno, and a line in the log. xs_group_is_untrusted(): has it a device that
+ * gets no byte beside its buffers, and is what was chosen for such a one?
  */
 int xs_choice_start(const char *rules, const char *min_level);
 void xs_choice_stop(void);
 void xs_device_choose(struct xs_device *xdev, bool binds);
-int xs_device_check(struct xs_device *xdev);
-int xs_group_check(struct xs_group *group);
+bool xs_group_is_untrusted(struct xs_group *group);
+int xs_device_check(struct xs_device *xdev, const struct xs_policy *policy,
+		    const struct xs_tuning *tuning);
+int xs_group_check(struct xs_group *group, const struct xs_policy *policy,
+		   const struct xs_tuning *tuning);
 void xs_group_be_strict(struct xs_group *group);
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);

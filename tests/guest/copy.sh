@@ -221,6 +221,74 @@ case_what_is_read_is_not_written() {
 	all_off
 }
 
+trust() {
+	echo "$1=$2" >/sys/module/xsmmu_rude/parameters/untrusted
+}
+
+# An untrusted device gets no byte beside its buffers, whatever their size, and whether there is room in the pool or not.
+case_untrusted_devices_get_whole_bytes() {
+	trust $TESTDEV 1
+	refused $TESTDEV policy strict 'Operation not permitted' "$TESTDEV: xsmmu: refused: untrusted \(external-facing\) device"
+	for limit in 4096 256; do
+		accepted $TESTDEV policy copy
+		put $TESTDEV copy_bytes $limit || failure "$limit was refused: $(cat /tmp/put)"
+		log_mark
+		copied whole $limit 2>/dev/null || failure "$limit: $(said)"
+		expect_silence
+		expect_equal "the level" "$(get $TESTDEV level)" strict
+		refused $TESTDEV policy strict 'Operation not permitted' 'refused: it has an untrusted \(external-facing\) device, which is accepted under copy only'
+		refused $TESTDEV copy_bytes 0 'Operation not permitted' 'refused: it has an untrusted \(external-facing\) device, which is accepted under copy only'
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+		put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+	done
+	trust $TESTDEV 0
+	all_off
+}
+
+case_untrusted_devices_that_are_real() {
+	for device in $E1000E $IGB $DATA; do
+		unbind $device
+		trust $device 1
+		for limit in 4096 256; do
+			accepted $device policy copy
+			put $device copy_bytes $limit || failure "$limit was refused: $(cat /tmp/put)"
+			bind $device
+			start $device
+			small_work $device
+			small_work $device
+			expect_equal "the state" "$(get $device state)" active
+			unbind $device
+			expect_balance $device
+			put $device policy none || failure "none was refused: $(cat /tmp/put)"
+		done
+		trust $device 0
+	done
+	all_off
+}
+
+# One that was not there when its group was taken over is closed, as under any policy; the next time it is served.
+case_an_untrusted_device_joins_copies() {
+	joins=0000:0b:00.0
+	works=0000:0a:00.0
+	unbind $joins
+	take copy $works
+	trust $joins 1
+	log_mark
+	echo whole >$COPIED_PARAMETERS/mode
+	echo 4096 >$COPIED_PARAMETERS/limit
+	if echo $joins >$COPIED/bind 2>/dev/null; then failure "it could map"; fi
+	expect_equal "lines that say so" "$(log_since | grep -c "$joins: xsmmu: all its maps fail, as its IOMMU group is taken over, and it cannot be")" 1
+	unbind $joins $works
+	bind $works
+	echo $joins >$COPIED/bind || failure "$(said)"
+	unbind $joins $works
+	expect_balance $works
+	put $works policy none || failure "none was refused: $(cat /tmp/put)"
+	trust $joins 0
+	all_off
+}
+
 # Each poll maps more than a chunk has cells for, and unmaps it all: the pool grows until it is enough.
 case_bursts_are_copied() {
 	take copy $TESTDEV

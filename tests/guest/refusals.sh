@@ -14,8 +14,8 @@ case_unknown_policy() {
 }
 
 case_menu() {
-	expect_equal "the menu" "$(get $E1000E policy)" "[none] $POLICIES"
-	for policy in $POLICIES; do
+	expect_equal "the menu" "$(get $E1000E policy)" "[none] copy $POLICIES"
+	for policy in copy $POLICIES; do
 		accepted $E1000E policy "$policy"
 		expect_equal "the policy" "$(policy_of $E1000E)" "$policy"
 		expect_equal "the state under $policy" "$(get $E1000E state)" idle
@@ -185,6 +185,9 @@ case_untrusted_device() {
 	for policy in $POLICIES; do
 		refused $IGB policy "$policy" 'Operation not permitted' "$IGB: xsmmu: refused: untrusted \(external-facing\) device"
 	done
+	accepted $IGB policy copy
+	refused $IGB policy strict 'Operation not permitted' 'refused: it has an untrusted \(external-facing\) device, which is accepted under copy only'
+	refused $IGB copy_bytes 0 'Operation not permitted' 'refused: it has an untrusted \(external-facing\) device, which is accepted under copy only'
 	accepted $IGB policy none
 	log_mark
 	bind $IGB

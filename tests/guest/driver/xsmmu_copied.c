@@ -6,6 +6,7 @@
  * to write to what was kept, when the parameter fire says so.
  *
  *   mode=checks  all of that
+ *   mode=whole   buffers of any size, also those that are not copied: of an untrusted device
  *   mode=fill    more buffers than 2 MiB have room for, which the pool may have: the rest is
  *		  mapped as others are; mode=many: the same, and the pool may have more
  *   mode=keep    buffers that outlive the driver, until something is written to the
@@ -25,7 +26,7 @@
 
 static char *mode = "checks";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "checks, fill, many or keep");
+MODULE_PARM_DESC(mode, "checks, whole, fill, many or keep");
 
 static unsigned int limit = 4096;
 module_param(limit, uint, 0644);
@@ -430,6 +431,166 @@ static int checks(struct device *dev)
 	return error;
 }
 
+/* ---- an untrusted device ---- */
+
+/* The buffer's own byte, or what the device finds is not in the driver's memory. */
+static bool is_own(struct device *dev, const struct buffer *buffer, size_t at)
+{
+	return found(dev, buffer->iova + at) == buffer->memory + at;
+}
+
+/* Beside the buffer, in its pages, the device finds nothing of anybody's: zeros. */
+static bool is_alone(struct device *dev, const struct buffer *buffer)
+{
+	dma_addr_t end = buffer->iova + buffer->bytes;
+	dma_addr_t at;
+
+	/* A cell is smaller than a page; what is beside it is another buffer's cell. */
+	if (buffer->bytes <= limit)
+		return true;
+	for (at = buffer->iova & PAGE_MASK; at < buffer->iova; at++)
+		if (*found(dev, at))
+			return false;
+	for (at = end; at & ~PAGE_MASK; at++)
+		if (*found(dev, at))
+			return false;
+	return true;
+}
+
+/* To what is not the driver's own memory the device writes at will, to its own if it may. */
+static void write_all(struct device *dev, const struct buffer *buffer, u8 value)
+{
+	size_t at;
+
+	for (at = 0; at < buffer->bytes; at++)
+		if (buffer->dir != DMA_TO_DEVICE || !is_own(dev, buffer, at))
+			*found(dev, buffer->iova + at) = value;
+}
+
+/* A part of it is there, what was not synced is not. */
+static int check_part(struct device *dev, const struct buffer *buffer, size_t at,
+		      size_t part)
+{
+	u8 *memory = buffer->memory;
+	size_t i;
+
+	fill(buffer, 0x66);
+	dma_sync_single_for_device(dev, buffer->iova, buffer->bytes,
+				   DMA_BIDIRECTIONAL);
+	write_all(dev, buffer, 0x77);
+	dma_sync_single_range_for_cpu(dev, buffer->iova, at, part, buffer->dir);
+	for (i = 0; i < buffer->bytes; i++) {
+		bool comes = buffer->dir != DMA_TO_DEVICE && i >= at && i < at + part;
+
+		if (!is_own(dev, buffer, i) && memory[i] != (comes ? 0x77 : 0x66))
+			return wrong(dev, "a part is synced for the CPU where it should not, or is not");
+	}
+	fill(buffer, 0x88);
+	dma_sync_single_range_for_device(dev, buffer->iova, at, part, buffer->dir);
+	for (i = 0; i < buffer->bytes; i++) {
+		bool goes = buffer->dir != DMA_FROM_DEVICE && i >= at && i < at + part;
+
+		if (!is_own(dev, buffer, i) &&
+		    *found(dev, buffer->iova + i) != (goes ? 0x88 : 0x77))
+			return wrong(dev, "a part is synced for the device where it should not, or is not");
+	}
+	return 0;
+}
+
+static int check_parts(struct device *dev, const struct buffer *buffer)
+{
+	size_t bytes = buffer->bytes;
+	int error = check_part(dev, buffer, 0, bytes);
+
+	if (!error)
+		error = check_part(dev, buffer, 0, 1);
+	if (!error)
+		error = check_part(dev, buffer, bytes - 1, 1);
+	if (!error)
+		error = check_part(dev, buffer, bytes / 3, bytes / 3);
+	return error ? error : check_part(dev, buffer, 1, bytes - 2);
+}
+
+static int check_whole(struct device *dev, u8 *memory, size_t offset,
+		       size_t bytes, enum dma_data_direction dir,
+		       unsigned long attrs)
+{
+	struct buffer buffer = { .memory = memory + offset, .bytes = bytes,
+				 .dir = dir };
+	bool comes_back = dir != DMA_TO_DEVICE && !attrs;
+	bool owned[2];
+	int error;
+
+	memset(memory, 0x11, BUFFER_BYTES);
+	fill(&buffer, 0x22);
+	buffer.iova = dma_map_single(dev, buffer.memory, bytes, dir);
+	if (dma_mapping_error(dev, buffer.iova))
+		return wrong(dev, "dma_map_single() failed");
+	if (offset_in_page(buffer.iova) != offset_in_page(buffer.memory) &&
+	    bytes > limit)
+		return wrong(dev, "the offset in the page is lost");
+	owned[0] = is_own(dev, &buffer, 0);
+	owned[1] = is_own(dev, &buffer, bytes - 1);
+	if (bytes > limit && owned[0] != (!offset_in_page(offset) && bytes >= PAGE_SIZE))
+		return wrong(dev, "the first page is the driver's own, or not");
+	if (bytes > limit && owned[1] != (!offset_in_page(offset + bytes) &&
+					  (!offset_in_page(offset) || bytes > PAGE_SIZE)))
+		return wrong(dev, "the last page is the driver's own, or not");
+	if (!is_like(dev, buffer.iova, buffer.memory, bytes))
+		return wrong(dev, "the device finds another buffer");
+	if (!is_alone(dev, &buffer))
+		return wrong(dev, "the device finds what is beside the buffer");
+	error = check_parts(dev, &buffer);
+	if (error)
+		return error;
+	fill(&buffer, 0x33);
+	write_all(dev, &buffer, 0x44);
+	unmap(dev, &buffer, attrs);
+	if (bytes > limit && found(dev, buffer.iova))
+		return wrong(dev, "the device finds something after the unmap");
+	if ((!owned[0] && *buffer.memory != (comes_back ? 0x44 : 0x33)) ||
+	    (!owned[1] && buffer.memory[bytes - 1] != (comes_back ? 0x44 : 0x33)))
+		return wrong(dev, "an unmap copies back what it should not, or does not");
+	if (comes_back && !is_filled(buffer.memory, bytes, 0x44))
+		return wrong(dev, "not all comes back");
+	if (!is_filled(memory, offset, 0x11) ||
+	    !is_filled(buffer.memory + bytes, BUFFER_BYTES - offset - bytes, 0x11))
+		return wrong(dev, "what is beside the buffer has changed");
+	return 0;
+}
+
+static int whole(struct device *dev)
+{
+	static const size_t sizes[] = { 3, 200, 257, 1514, 4095, 4096, 4097, 5000,
+					8192, 8200, 12288 };
+	static const size_t offsets[] = { 0, 100, 2048, 4000, 4095 };
+	const size_t mixed[] = { 9, 3 * PAGE_SIZE - 5, 7 };
+	const size_t large[] = { 2 * PAGE_SIZE, limit + 1, 3 * PAGE_SIZE };
+	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
+	int dir, error = 0;
+	size_t i, j;
+
+	if (!memory)
+		return -ENOMEM;
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		for (j = 0; j < ARRAY_SIZE(offsets) && !error; j++) {
+			for (dir = DMA_BIDIRECTIONAL; dir <= DMA_FROM_DEVICE && !error; dir++)
+				error = check_whole(dev, memory, offsets[j], sizes[i], dir, 0);
+			if (!error)
+				error = check_whole(dev, memory, offsets[j], sizes[i],
+						    DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
+		}
+		if (error)
+			dev_err(dev, "copied: of %zu bytes\n", sizes[i]);
+	}
+	if (!error)
+		error = check_list(dev, mixed, true);
+	if (!error)
+		error = check_list(dev, large, false);
+	free_pages_exact(memory, BUFFER_BYTES);
+	return error;
+}
+
 /* ---- more than there is room for ---- */
 
 #define FILLED	1100	/* of 4 KiB, of which 2 MiB have 512 */
@@ -651,6 +812,8 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return fill_pool(&pdev->dev, 600, FILLED);
 	if (sysfs_streq(mode, "keep"))
 		return keep(&pdev->dev);
+	if (sysfs_streq(mode, "whole"))
+		return whole(&pdev->dev);
 	return checks(&pdev->dev);
 }
 

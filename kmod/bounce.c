@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What an untrusted device maps and is not copied to the pool (copy.c). Of a page that is
+ * not all the buffer's the device gets another one, with the buffer's bytes, and zeros
+ * beside them: it can only be the first or the last one of a mapping. Those between are
+ * the driver's own. Part of path.c.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/xarray.h>
+
+#include "xsmmu.h"
+
+/*
+ * A mapping with such a page; in group->bounces at the IOVA of each
+ * @handle, @size: as the driver knows it
+ * @phys:	its memory
+ * @first, @last: what the device has instead of its first and its last page, or NULL;
+ *		of one page there is no last one
+ */
+struct bounce {
+	u64 handle;
+	size_t size;
+	phys_addr_t phys;
+	struct page *first;
+	struct page *last;
+};
+
+/* The buffer's bytes in its first page. */
+static size_t in_first(const struct bounce *bounce)
+{
+	return min_t(size_t, bounce->size,
+		     PAGE_SIZE - offset_in_page(bounce->phys));
+}
+
+/* And in the last one, if that is another one and not all the buffer's. */
+static size_t in_last(const struct bounce *bounce)
+{
+	return offset_in_page(bounce->size - in_first(bounce));
+}
+
+/* No device reaches it. */
+static void bounce_free(struct bounce *bounce)
+{
+	if (bounce->first)
+		__free_page(bounce->first);
+	if (bounce->last)
+		__free_page(bounce->last);
+	kfree(bounce);
+}
+
+/* NULL: no memory. */
+static struct bounce *bounce_new(struct device *dev, phys_addr_t phys,
+				 size_t size)
+{
+	struct bounce *bounce = kzalloc(sizeof(*bounce),
+					GFP_ATOMIC | __GFP_NOWARN);
+	bool whole;
+
+	if (!bounce)
+		return NULL;
+	bounce->size = size;
+	bounce->phys = phys;
+	whole = in_first(bounce) == PAGE_SIZE;
+	if (!whole)
+		bounce->first = alloc_contiguous(dev, PAGE_SIZE, GFP_ATOMIC);
+	if (in_last(bounce))
+		bounce->last = alloc_contiguous(dev, PAGE_SIZE, GFP_ATOMIC);
+	if ((whole || bounce->first) && (!in_last(bounce) || bounce->last))
+		return bounce;
+	bounce_free(bounce);
+	return NULL;
+}
+
+/* Bytes @from .. @to - 1 of the buffer that are at @start .. @end - 1 of it, in @page. */
+static void copy_part(const struct bounce *bounce, struct page *page,
+		      size_t start, size_t end, size_t from, size_t to,
+		      bool to_device)
+{
+	void *theirs, *ours;
+
+	from = max(from, start);
+	to = min(to, end);
+	if (!page || from >= to)
+		return;
+	theirs = phys_to_virt(bounce->phys + from);
+	ours = page_address(page) + offset_in_page(bounce->phys + from);
+	if (to_device)
+		memcpy(ours, theirs, to - from);
+	else
+		memcpy(theirs, ours, to - from);
+}
+
+/* Bytes @from .. @to - 1 of the buffer, as far as the device has others. */
+static void bounce_copy(const struct bounce *bounce, size_t from, size_t to,
+			bool to_device)
+{
+	copy_part(bounce, bounce->first, 0, in_first(bounce), from, to,
+		  to_device);
+	copy_part(bounce, bounce->last, bounce->size - in_last(bounce),
+		  bounce->size, from, to, to_device);
+}
+
+/* ---- which mappings have some ---- */
+
+static unsigned long first_index(const struct bounce *bounce)
+{
+	return bounce->handle >> PAGE_SHIFT;
+}
+
+static unsigned long last_index(const struct bounce *bounce)
+{
+	return (bounce->handle + bounce->size - 1) >> PAGE_SHIFT;
+}
+
+static void forget_locked(struct xs_group *group, struct bounce *bounce)
+{
+	__xa_erase(&group->bounces, first_index(bounce));
+	__xa_erase(&group->bounces, last_index(bounce));
+}
+
+/* 0 or -ENOMEM. */
+static int bounce_remember(struct xs_group *group, struct bounce *bounce)
+{
+	gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN;
+	unsigned long flags;
+	int error = 0;
+
+	xa_lock_irqsave(&group->bounces, flags);
+	if (bounce->first)
+		error = xa_err(__xa_store(&group->bounces, first_index(bounce),
+					  bounce, gfp));
+	if (bounce->last && !error)
+		error = xa_err(__xa_store(&group->bounces, last_index(bounce),
+					  bounce, gfp));
+	if (error)
+		forget_locked(group, bounce);
+	xa_unlock_irqrestore(&group->bounces, flags);
+	return error;
+}
+
+/* The caller's, or NULL if that mapping has none. */
+static struct bounce *bounce_take(struct xs_group *group, u64 handle, size_t size)
+{
+	struct bounce *bounce;
+	unsigned long flags;
+
+	xa_lock_irqsave(&group->bounces, flags);
+	bounce = xa_load(&group->bounces, handle >> PAGE_SHIFT);
+	if (!bounce)
+		bounce = xa_load(&group->bounces,
+				 (handle + size - 1) >> PAGE_SHIFT);
+	if (bounce && bounce->handle == handle && bounce->size == size)
+		forget_locked(group, bounce);
+	else
+		bounce = NULL;
+	xa_unlock_irqrestore(&group->bounces, flags);
+	return bounce;
+}
+
+/* ---- the DMA API ---- */
+
+static void row_add(struct scatterlist *row, u32 *parts, u32 *pages,
+		    struct page *page, u32 count)
+{
+	if (!count)
+		return;
+	sg_set_page(&row[*parts], page, count << PAGE_SHIFT, 0);
+	sg_dma_address(&row[*parts]) = (u64)*pages << PAGE_SHIFT;
+	++*parts;
+	*pages += count;
+}
+
+/* The IOVA of its first page, 0: none. */
+static u64 map_row(struct device *dev, const struct bounce *bounce, u32 prot)
+{
+	u32 pages = pages_of(bounce->phys, bounce->size);
+	struct page *own = pfn_to_page(PHYS_PFN(bounce->phys));
+	struct scatterlist row[3];
+	u32 parts = 0, done = 0;
+
+	sg_init_table(row, ARRAY_SIZE(row));
+	row_add(row, &parts, &done, bounce->first, !!bounce->first);
+	row_add(row, &parts, &done, own + done, pages - done - !!bounce->last);
+	row_add(row, &parts, &done, bounce->last, !!bounce->last);
+	return map_segments(dev, row, parts, NULL, pages, prot);
+}
+
+/* At least one of its pages is not all its own. */
+static dma_addr_t bounce_map(struct device *dev, phys_addr_t phys, size_t size,
+			     enum dma_data_direction dir, unsigned long attrs)
+{
+	struct bounce *bounce;
+	u64 iova;
+
+	if (!size || size > INT_MAX)
+		return DMA_MAPPING_ERROR;
+	bounce = bounce_new(dev, phys, size);
+	if (!bounce)
+		return DMA_MAPPING_ERROR;
+	bounce_copy(bounce, 0, size, true);
+	iova = map_row(dev, bounce, prot_of(dir, attrs));
+	if (!iova) {
+		bounce_free(bounce);
+		return DMA_MAPPING_ERROR;
+	}
+	bounce->handle = iova + offset_in_page(phys);
+	if (bounce_remember(xs_group_of(dev), bounce)) {
+		unmap_pages(dev, bounce->handle, size, true);
+		bounce_free(bounce);
+		return DMA_MAPPING_ERROR;
+	}
+	trace_map(dev, iova, pages_of(phys, size));
+	return iova + offset_in_page(phys);
+}
+
+/* Any mapping of an untrusted device that is no copy. */
+static void bounce_unmap(struct device *dev, dma_addr_t handle, size_t size,
+			 enum dma_data_direction dir, unsigned long attrs)
+{
+	struct bounce *bounce = bounce_take(xs_group_of(dev), handle, size);
+
+	/* If somebody else unmaps it, too, it may be the device's still: it is lost. */
+	if (!unmap_pages(dev, handle, size, true) || !bounce)
+		return;
+	if (dir != DMA_TO_DEVICE && !(attrs & DMA_ATTR_SKIP_CPU_SYNC))
+		bounce_copy(bounce, 0, size, false);
+	bounce_free(bounce);
+}
+
+static void bounce_sync(struct xs_group *group, u64 handle, size_t size,
+			bool to_device)
+{
+	struct bounce *bounce, *before = NULL;
+	unsigned long flags, index;
+
+	xa_lock_irqsave(&group->bounces, flags);
+	xa_for_each_range(&group->bounces, index, bounce, handle >> PAGE_SHIFT,
+			  (handle + size - 1) >> PAGE_SHIFT) {
+		if (bounce != before && handle >= bounce->handle)
+			bounce_copy(bounce, handle - bounce->handle,
+				    handle - bounce->handle + size, to_device);
+		before = bounce;
+	}
+	xa_unlock_irqrestore(&group->bounces, flags);
+}

@@ -1016,6 +1016,7 @@ static int set_slow(const char *text, const struct kernel_param *param)
 {
 	unsigned int domain, bus, device, function;
 	struct pci_dev *pdev;
+	int i;
 
 	if (tardy.dev) {
 		be_quick();
@@ -1029,8 +1030,14 @@ static int set_slow(const char *text, const struct kernel_param *param)
 		return -ENODEV;
 	tardy.domain = iommu_get_domain_for_dev(&pdev->dev);
 	tardy.ops = tardy.domain->ops;
-	tardy.pages[0] = alloc_pages(GFP_KERNEL, get_order(TARDY_BYTES));
-	tardy.pages[1] = alloc_pages(GFP_KERNEL, get_order(TARDY_BYTES));
+	for (i = 0; i < 2; i++) {
+		tardy.pages[i] = alloc_pages(GFP_KERNEL, get_order(TARDY_BYTES));
+		if (!tardy.pages[i])
+			goto no_memory;
+	}
+	/* What follows itself in memory would be mapped in one step. */
+	if (page_to_pfn(tardy.pages[0]) < page_to_pfn(tardy.pages[1]))
+		swap(tardy.pages[0], tardy.pages[1]);
 	tardy.slow = *tardy.ops;
 	tardy.slow.iova_to_phys = see_nothing;
 	if (tardy.ops->map_pages)
@@ -1038,6 +1045,12 @@ static int set_slow(const char *text, const struct kernel_param *param)
 	tardy.dev = &pdev->dev;
 	tardy.domain->ops = &tardy.slow;
 	return 0;
+
+no_memory:
+	if (tardy.pages[0])
+		__free_pages(tardy.pages[0], get_order(TARDY_BYTES));
+	pci_dev_put(pdev);
+	return -ENOMEM;
 }
 
 static const struct kernel_param_ops slow_ops = { .set = set_slow };

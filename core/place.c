@@ -453,18 +453,26 @@ struct xs_block *xs_place_own(struct xs_engine *engine,
 void xs_place_back(struct xs_engine *engine, const struct xs_policy *policy,
 		   u64 page, u32 pages)
 {
-	bool piece = policy->placement == XS_PLACE_PAGE;
-	struct xs_block *block = xs_space_block(&engine->space, page);
+	u64 mask = xs_block_mask(page, pages);
+	struct xs_block *block;
 	xs_flags_t flags;
 	struct xs_cpu *cpu;
 
-	if (!piece && !xs_block_free(block, xs_block_mask(page, pages)))
+	if (policy->placement == XS_PLACE_PAGE) {
+		cpu = xs_cpu_lock(engine, &flags);
+		if (!(xs_likely(pages == 1 && !xs_load(&engine->withholds)) &&
+		      xs_place_back_fast(engine, cpu, page)) &&
+		    !xs_place_back_piece(engine, cpu, page, pages))
+			xs_place_back_block(engine, cpu,
+					    xs_space_block(&engine->space, page),
+					    mask);
+		xs_cpu_unlock(cpu, flags);
+		return;
+	}
+	block = xs_space_block(&engine->space, page);
+	if (!xs_block_free(block, mask))
 		return;
 	cpu = xs_cpu_lock(engine, &flags);
-	if (!piece)
-		xs_stash_put(engine, cpu, block);
-	else if (!xs_place_back_piece(engine, cpu, page, pages))
-		xs_place_back_block(engine, cpu, block,
-				    xs_block_mask(page, pages));
+	xs_stash_put(engine, cpu, block);
 	xs_cpu_unlock(cpu, flags);
 }

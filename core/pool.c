@@ -686,6 +686,7 @@ void xs_pool_destroy(struct xs_pool *pool)
 	pool->ops->free(pool->world, pool->chunks,
 			XS_CHUNKS_MAX * sizeof(*pool->chunks));
 	pool->start = XS_POOL_NOWHERE;
+	pool->count = 0;
 	pool->chunks = 0;
 	pool->cpus = 0;
 }

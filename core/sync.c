@@ -222,8 +222,7 @@ static xs_inline void xs_record_release(struct xs_engine *engine,
 	if (back == XS_BACK_BLOCKS || !pages)
 		return;
 	if (xs_likely(pages == 1) && back == XS_BACK_PIECES &&
-	    xs_likely(xs_cache_put_fast(&cpu->pieces[0], &engine->depots[0],
-					page)))
+	    xs_likely(xs_place_back_fast(engine, cpu, page)))
 		return;
 	if (!xs_place_back_piece(engine, cpu, page, pages))
 		xs_place_back_block(engine, cpu,

@@ -246,15 +246,23 @@ static bool xs_claim_defer(struct xs_engine *engine,
 }
 
 /* Sync a claim before the return, then let it go. @held: its references are. */
-static void xs_claim_now(struct xs_engine *engine,
-			 const struct xs_policy *policy,
-			 const struct xs_claim *claim, bool held)
+static xs_inline void xs_claim_sync(struct xs_engine *engine,
+				    const struct xs_policy *policy,
+				    const struct xs_claim *claim, bool held)
 {
 	xs_sync_now(engine, claim->page, claim->pages);
 	if (held)
 		xs_claim_release(claim, claim->pages);
 	xs_claim_end(claim);
 	xs_place_back(engine, policy, claim->page, claim->pages);
+}
+
+/* The same where that is not the common way. */
+static xs_noinline void xs_claim_now(struct xs_engine *engine,
+				     const struct xs_policy *policy,
+				     const struct xs_claim *claim, bool held)
+{
+	xs_claim_sync(engine, policy, claim, held);
 }
 
 /* Unmap what was claimed. */
@@ -395,7 +403,7 @@ xs_unmap_one_bare(struct xs_engine *engine, u64 iova, enum xs_unmap how)
 	if (now) {
 		const struct xs_claim claim = { .page = page, .pages = 1 };
 
-		xs_claim_now(engine, policy, &claim, false);
+		xs_claim_sync(engine, policy, &claim, false);
 		xs_exit();
 		return;
 	}

@@ -16,6 +16,7 @@
  * A mapping with such a page; in group->bounces at the IOVA of each
  * @handle, @size: as the driver knows it
  * @phys:	its memory
+ * @dir:	what the device may do, whatever a sync or the unmap says
  * @first, @last: what the device has instead of its first and its last page, or NULL;
  *		of one page there is no last one
  */
@@ -23,6 +24,7 @@ struct bounce {
 	u64 handle;
 	size_t size;
 	phys_addr_t phys;
+	enum dma_data_direction dir;
 	struct page *first;
 	struct page *last;
 };
@@ -52,7 +54,7 @@ static void bounce_free(struct bounce *bounce)
 
 /* NULL: no memory. */
 static struct bounce *bounce_new(struct device *dev, phys_addr_t phys,
-				 size_t size)
+				 size_t size, enum dma_data_direction dir)
 {
 	struct bounce *bounce = kzalloc(sizeof(*bounce),
 					GFP_ATOMIC | __GFP_NOWARN);
@@ -62,6 +64,7 @@ static struct bounce *bounce_new(struct device *dev, phys_addr_t phys,
 		return NULL;
 	bounce->size = size;
 	bounce->phys = phys;
+	bounce->dir = dir;
 	whole = in_first(bounce) == PAGE_SIZE;
 	if (!whole)
 		bounce->first = alloc_contiguous(dev, PAGE_SIZE, GFP_ATOMIC);
@@ -140,6 +143,13 @@ static int bounce_remember(struct xs_group *group, struct bounce *bounce)
 	return error;
 }
 
+/* Is it what an unmap of @size bytes at @handle is of? As the engine sees it: by pages. */
+static bool is_of(const struct bounce *bounce, u64 handle, size_t size)
+{
+	return bounce && !((bounce->handle ^ handle) >> PAGE_SHIFT) &&
+	       pages_of(bounce->handle, bounce->size) == pages_of(handle, size);
+}
+
 /* The caller's, or NULL if that mapping has none. */
 static struct bounce *bounce_take(struct xs_group *group, u64 handle, size_t size)
 {
@@ -151,7 +161,7 @@ static struct bounce *bounce_take(struct xs_group *group, u64 handle, size_t siz
 	if (!bounce)
 		bounce = xa_load(&group->bounces,
 				 (handle + size - 1) >> PAGE_SHIFT);
-	if (bounce && bounce->handle == handle && bounce->size == size)
+	if (is_of(bounce, handle, size))
 		forget_locked(group, bounce);
 	else
 		bounce = NULL;
@@ -160,6 +170,21 @@ static struct bounce *bounce_take(struct xs_group *group, u64 handle, size_t siz
 }
 
 /* ---- the DMA API ---- */
+
+/* A mapping of at most a block. The IOVA of its first page, 0: none. */
+static u64 map_few(struct device *dev, const struct bounce *bounce, u32 pages,
+		   u32 prot)
+{
+	u64 phys[XS_BLOCK_PAGES];
+
+	for (u32 i = 0; i < pages; i++)
+		phys[i] = (bounce->phys & PAGE_MASK) + ((u64)i << PAGE_SHIFT);
+	if (bounce->first)
+		phys[0] = page_to_phys(bounce->first);
+	if (bounce->last)
+		phys[pages - 1] = page_to_phys(bounce->last);
+	return map_segments(dev, NULL, 0, phys, pages, prot);
+}
 
 static void row_add(struct scatterlist *row, u32 *parts, u32 *pages,
 		    struct page *page, u32 count)
@@ -172,10 +197,10 @@ static void row_add(struct scatterlist *row, u32 *parts, u32 *pages,
 	*pages += count;
 }
 
-/* The IOVA of its first page, 0: none. */
-static u64 map_row(struct device *dev, const struct bounce *bounce, u32 prot)
+/* The same of a larger one. */
+static u64 map_row(struct device *dev, const struct bounce *bounce, u32 pages,
+		   u32 prot)
 {
-	u32 pages = pages_of(bounce->phys, bounce->size);
 	struct page *own = pfn_to_page(PHYS_PFN(bounce->phys));
 	struct scatterlist row[3];
 	u32 parts = 0, done = 0;
@@ -188,19 +213,23 @@ static u64 map_row(struct device *dev, const struct bounce *bounce, u32 prot)
 }
 
 /* At least one of its pages is not all its own. */
-static dma_addr_t bounce_map(struct device *dev, phys_addr_t phys, size_t size,
-			     enum dma_data_direction dir, unsigned long attrs)
+static noinline dma_addr_t bounce_map(struct device *dev, phys_addr_t phys,
+				      size_t size, enum dma_data_direction dir,
+				      unsigned long attrs)
 {
+	u32 pages = pages_of(phys, size);
+	u32 prot = prot_of(dir, attrs);
 	struct bounce *bounce;
 	u64 iova;
 
-	if (!size || size > INT_MAX)
+	if (!size || size > INT_MAX || attrs & DMA_ATTR_REQUIRE_COHERENT)
 		return DMA_MAPPING_ERROR;
-	bounce = bounce_new(dev, phys, size);
+	bounce = bounce_new(dev, phys, size, dir);
 	if (!bounce)
 		return DMA_MAPPING_ERROR;
 	bounce_copy(bounce, 0, size, true);
-	iova = map_row(dev, bounce, prot_of(dir, attrs));
+	iova = pages <= XS_BLOCK_PAGES ? map_few(dev, bounce, pages, prot) :
+					 map_row(dev, bounce, pages, prot);
 	if (!iova) {
 		bounce_free(bounce);
 		return DMA_MAPPING_ERROR;
@@ -211,26 +240,26 @@ static dma_addr_t bounce_map(struct device *dev, phys_addr_t phys, size_t size,
 		bounce_free(bounce);
 		return DMA_MAPPING_ERROR;
 	}
-	trace_map(dev, iova, pages_of(phys, size));
+	trace_map(dev, iova, pages);
 	return iova + offset_in_page(phys);
 }
 
 /* Any mapping of an untrusted device that is no copy. */
-static void bounce_unmap(struct device *dev, dma_addr_t handle, size_t size,
-			 enum dma_data_direction dir, unsigned long attrs)
+static noinline void bounce_unmap(struct device *dev, dma_addr_t handle,
+				  size_t size, unsigned long attrs)
 {
 	struct bounce *bounce = bounce_take(xs_group_of(dev), handle, size);
 
 	/* If somebody else unmaps it, too, it may be the device's still: it is lost. */
 	if (!unmap_pages(dev, handle, size, true) || !bounce)
 		return;
-	if (dir != DMA_TO_DEVICE && !(attrs & DMA_ATTR_SKIP_CPU_SYNC))
-		bounce_copy(bounce, 0, size, false);
+	if (bounce->dir != DMA_TO_DEVICE && !(attrs & DMA_ATTR_SKIP_CPU_SYNC))
+		bounce_copy(bounce, 0, bounce->size, false);
 	bounce_free(bounce);
 }
 
-static void bounce_sync(struct xs_group *group, u64 handle, size_t size,
-			bool to_device)
+static noinline void bounce_sync(struct xs_group *group, u64 handle,
+				 size_t size, bool to_device)
 {
 	struct bounce *bounce, *before = NULL;
 	unsigned long flags, index;
@@ -238,7 +267,8 @@ static void bounce_sync(struct xs_group *group, u64 handle, size_t size,
 	xa_lock_irqsave(&group->bounces, flags);
 	xa_for_each_range(&group->bounces, index, bounce, handle >> PAGE_SHIFT,
 			  (handle + size - 1) >> PAGE_SHIFT) {
-		if (bounce != before && handle >= bounce->handle)
+		if (bounce != before && handle >= bounce->handle &&
+		    bounce->dir != (to_device ? DMA_FROM_DEVICE : DMA_TO_DEVICE))
 			bounce_copy(bounce, handle - bounce->handle,
 				    handle - bounce->handle + size, to_device);
 		before = bounce;

@@ -268,6 +268,20 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 	xs_group_set(group);
 }
 
+/* Is all as after choosing this, with its defaults? */
+static bool is_chosen(const struct xs_group *group, const struct xs_choice *choice)
+{
+	const struct xs_tuning *now = &group->tuning, *then = &choice->tuning;
+
+	return choice->policy == group->policy &&
+	       (!choice->policy ||
+		(now->window_us == then->window_us &&
+		 now->batch_pages == then->batch_pages &&
+		 now->range_commands_max == then->range_commands_max &&
+		 now->copy_bytes == then->copy_bytes &&
+		 now->pool_mib == then->pool_mib));
+}
+
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 {
 	struct xs_choice choice = { .policy = policy, .direct = group->direct };
@@ -281,7 +295,7 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 		choice.tuning = xs_tuning_default(policy);
 	if (policy && !theirs)
 		error = check_group(group, policy, &choice.tuning);
-	if (!error && policy == group->policy) {
+	if (!error && is_chosen(group, &choice)) {
 		remember(group);
 		return 0;
 	}

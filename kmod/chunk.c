@@ -124,15 +124,16 @@ void xs_chunks_grow(struct work_struct *work)
 	schedule_delayed_work(&group->shrink, SHRINK_TICKS);
 }
 
-/* One that is idle is kept of each kind, for the next time. */
+/* One that is idle is kept of each kind, for the next time, if they are not too many. */
 void xs_chunks_shrink(struct work_struct *work)
 {
 	struct xs_group *group = container_of(to_delayed_work(work),
 					      struct xs_group, shrink);
+	struct xs_pool *pool = &group->engine.pool;
 
 	mutex_lock(&group->trimming);
-	xs_pool_trim(&group->engine.pool, 1);
+	xs_pool_trim(pool, READ_ONCE(pool->count) <= READ_ONCE(pool->limit));
 	mutex_unlock(&group->trimming);
-	if (READ_ONCE(group->engine.pool.count))
+	if (READ_ONCE(pool->count))
 		schedule_delayed_work(&group->shrink, SHRINK_TICKS);
 }

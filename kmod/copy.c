@@ -23,16 +23,33 @@ static const u8 ways[] = {
 
 /* ---- one buffer ---- */
 
-/* 0: it is too large, or there is no room for it. */
+/*
+ * Who maps whole pages for both ways, or says that it syncs by itself, may share them with
+ * the device for long and never sync: memory regions of RDMA, buffers of GPUs. A page
+ * that is all the buffer's has nothing beside it, so there is no need to copy it.
+ */
+static __always_inline bool may_be_shared(phys_addr_t phys, size_t size,
+					  enum dma_data_direction dir,
+					  unsigned long attrs)
+{
+	return attrs & DMA_ATTR_REQUIRE_COHERENT ||
+	       (!offset_in_page(phys | size) &&
+		(dir == DMA_BIDIRECTIONAL || attrs & DMA_ATTR_SKIP_CPU_SYNC));
+}
+
+/*
+ * 0: it is too large, or there is no room for it, or it is not to be copied. With @offset,
+ * or where the device asks for it, the offset in the page stays as it is.
+ */
 static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 				    size_t size, enum dma_data_direction dir,
-				    unsigned long attrs)
+				    unsigned long attrs, bool offset)
 {
 	struct xs_group *group;
 	u64 iova = 0;
 
 	if (unlikely(is_marked(attrs) || attrs & DMA_ATTR_PRIVILEGED ||
-		     dev->bus_dma_limit))
+		     dev->bus_dma_limit || may_be_shared(phys, size, dir, attrs)))
 		return 0;
 	xs_enter();
 	group = xs_group_now(dev);
@@ -40,7 +57,7 @@ static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 		   size <= READ_ONCE(group->engine.tuning.copy_bytes)))
 		iova = xs_pool_map_one(&group->engine.pool, phys, size,
 				       ways[dir], *dev->dma_mask,
-				       dma_get_min_align_mask(dev),
+				       offset || dma_get_min_align_mask(dev),
 				       !(attrs & DMA_ATTR_SKIP_CPU_SYNC));
 	xs_exit();
 	if (iova)
@@ -79,14 +96,15 @@ static bool is_untrusted(struct device *dev)
 	return untrusted;
 }
 
-static dma_addr_t copy_or_map(struct device *dev, phys_addr_t phys, size_t size,
-			      enum dma_data_direction dir, unsigned long attrs)
+static __no_stack_protector dma_addr_t
+copy_or_map(struct device *dev, phys_addr_t phys, size_t size,
+	    enum dma_data_direction dir, unsigned long attrs, bool offset)
 {
-	u64 iova = copy_one(dev, phys, size, dir, attrs);
+	u64 iova = copy_one(dev, phys, size, dir, attrs, offset);
 
 	if (likely(iova))
 		return iova;
-	if (offset_in_page(phys | size) && is_untrusted(dev))
+	if ((!size || offset_in_page(phys | size)) && is_untrusted(dev))
 		return bounce_map(dev, phys, size, dir, attrs);
 	return map_memory(dev, pfn_to_page(PHYS_PFN(phys)),
 			  offset_in_page(phys), size, dir, attrs);
@@ -99,7 +117,7 @@ static dma_addr_t map_phys_or_copy(struct device *dev, phys_addr_t phys,
 {
 	if (unlikely(attrs & DMA_ATTR_MMIO))
 		return map_mmio(dev, phys, size, dir, attrs);
-	return copy_or_map(dev, phys, size, dir, attrs);
+	return copy_or_map(dev, phys, size, dir, attrs, false);
 }
 #else
 static dma_addr_t map_page_or_copy(struct device *dev, struct page *page,
@@ -107,7 +125,8 @@ static dma_addr_t map_page_or_copy(struct device *dev, struct page *page,
 				   enum dma_data_direction dir,
 				   unsigned long attrs)
 {
-	return copy_or_map(dev, page_to_phys(page) + offset, size, dir, attrs);
+	return copy_or_map(dev, page_to_phys(page) + offset, size, dir, attrs,
+			   false);
 }
 #endif
 
@@ -117,7 +136,7 @@ static void uncopy(struct device *dev, dma_addr_t handle, size_t size,
 	if (likely(uncopy_one(dev, handle, attrs)))
 		return;
 	if (unlikely(xs_group_of(dev)->untrusted))
-		bounce_unmap(dev, handle, size, dir, attrs);
+		bounce_unmap(dev, handle, size, attrs);
 	else
 		unmap_memory(dev, handle, size, dir, attrs);
 }
@@ -163,7 +182,10 @@ static void uncopy_each(struct device *dev, struct scatterlist *sgl, int nents,
 		uncopy_one(dev, sg_dma_address(sg), attrs);
 }
 
-/* Each segment, or none: false. */
+/*
+ * Each segment, or none: false. Where one ends and the next begins in their pages may
+ * matter to the device, as in a row of pages.
+ */
 static bool copy_each(struct device *dev, struct scatterlist *sgl, int nents,
 		      enum dma_data_direction dir, unsigned long attrs)
 {
@@ -171,7 +193,8 @@ static bool copy_each(struct device *dev, struct scatterlist *sgl, int nents,
 	int i;
 
 	for_each_sg(sgl, sg, nents, i) {
-		u64 iova = copy_one(dev, sg_phys(sg), sg->length, dir, attrs);
+		u64 iova = copy_one(dev, sg_phys(sg), sg->length, dir, attrs,
+				    nents > 1);
 
 		if (unlikely(!iova)) {
 			uncopy_each(dev, sgl, i,
@@ -190,8 +213,12 @@ static void unmap_apart(struct device *dev, struct scatterlist *sgl, int nents,
 	struct scatterlist *sg;
 	int i;
 
-	for_each_sg(sgl, sg, nents, i)
+	for_each_sg(sgl, sg, nents, i) {
+		/* The list was refused. */
+		if (!sg_dma_len(sg))
+			break;
 		uncopy(dev, sg_dma_address(sg), sg_dma_len(sg), dir, attrs);
+	}
 }
 
 /* The segments as they are, copied or not. */
@@ -209,7 +236,7 @@ static int map_apart(struct device *dev, struct scatterlist *sgl, int nents,
 		if (error)
 			break;
 		sg_dma_address(sg) = copy_or_map(dev, sg_phys(sg), sg->length,
-						 dir, attrs);
+						 dir, attrs, nents > 1);
 		sg_dma_len(sg) = sg->length;
 		if (sg_dma_address(sg) == DMA_MAPPING_ERROR) {
 			error = -ENOMEM;

@@ -180,7 +180,8 @@ const char *xs_group_state(struct xs_group *group)
 	/* Anybody may ask, as often as they like: what takes locks is done until it is so. */
 	if (!group->active) {
 		xs_engine_ledger(&group->engine, &group->sum);
-		group->active = group->sum.counts.maps;
+		group->active = group->sum.counts.maps ||
+				group->sum.counts.copied_maps;
 	}
 	return group->active ? "active" : "attached";
 }

@@ -399,6 +399,22 @@ static __always_inline int world_map(void *world, void **entries, u64 iova,
 	return map_any(group, entries, iova, phys, pages, prot);
 }
 
+/* Clear entries of a block; false: it is not known. */
+static __always_inline bool clear_entries(struct xs_group *group, u64 iova,
+					  u32 pages)
+{
+	struct xs_block *block = xs_space_block(&group->engine.space,
+						iova >> PAGE_SHIFT);
+	void *known = block ? READ_ONCE(block->entries) : NULL;
+
+	if (!xs_entries_are_tried(known))
+		return false;
+	xs_entries_write(&group->tables, entry_of(known, iova), 0, pages);
+	if (xs_debug_on())
+		check_cleared(group, iova, iova + ((u64)pages << PAGE_SHIFT));
+	return true;
+}
+
 /*
  * Clear entries of whole mappings, none of more than a block: as many, from the first
  * page on, as are of blocks that are known. Not all of a table, which the driver frees.
@@ -411,16 +427,9 @@ static noinline u64 remove_direct(struct xs_group *group, u64 iova, u64 pages)
 		return 0;
 	while (at < end) {
 		u64 stop = min(end, (at | (XS_BLOCK_BYTES - 1)) + 1);
-		struct xs_block *block = xs_space_block(&group->engine.space,
-							at >> PAGE_SHIFT);
-		void *known = block ? READ_ONCE(block->entries) : NULL;
 
-		if (!xs_entries_are_tried(known))
+		if (!clear_entries(group, at, (stop - at) >> PAGE_SHIFT))
 			break;
-		xs_entries_write(&group->tables, entry_of(known, at), 0,
-				 (stop - at) >> PAGE_SHIFT);
-		if (xs_debug_on())
-			check_cleared(group, at, stop);
 		at = stop;
 	}
 	return (at - iova) >> PAGE_SHIFT;
@@ -493,7 +502,8 @@ static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 		return;
 	}
 	if (READ_ONCE(group->tables.on)) {
-		u64 gone = remove_direct(group, iova, pages);
+		u64 gone = pages == 1 ? clear_entries(group, iova, 1) :
+					remove_direct(group, iova, pages);
 
 		iova += gone << PAGE_SHIFT;
 		pages -= gone;

@@ -66,9 +66,16 @@ static inline void xs_dma_skip_no_sync(struct device *dev)
 #if defined(XS_HAVE_DEV_FLAG_DMA_SKIP_SYNC)
 	dev_clear_dma_skip_sync(dev);
 #elif defined(XS_HAVE_DMA_SKIP_SYNC_BIT) && defined(CONFIG_DMA_NEED_SYNC)
-	dev->dma_skip_sync = false;
+	/* The word has other bits, whose lock we may not have. */
+	if (dev->dma_skip_sync)
+		dev->dma_skip_sync = false;
 #endif
 }
+
+/* Of later kernels: what is mapped is never synced, so it must not be copied. */
+#ifndef DMA_ATTR_REQUIRE_COHERENT
+#define DMA_ATTR_REQUIRE_COHERENT	0
+#endif
 
 /* 1369459b2e21 ("iommu: Add a gfp parameter to iommu_map()", 6.3) */
 #ifdef XS_HAVE_IOMMU_MAP_ATOMIC

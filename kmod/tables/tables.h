@@ -111,8 +111,11 @@ static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 	unsigned long line = boot_cpu_data.x86_clflush_size;
 	unsigned long at = (unsigned long)entry & -line;
 
-	for (; at < (unsigned long)(entry + count); at += line)
-		clflushopt((void *)at);
+	if (__builtin_constant_p(count) && count == 1)
+		clflushopt(entry);
+	else
+		for (; at < (unsigned long)(entry + count); at += line)
+			clflushopt((void *)at);
 	/* Before what tells the device of them, or asks for an invalidation. */
 	wmb();
 }

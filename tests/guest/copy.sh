@@ -36,6 +36,10 @@ case_every_kind_of_copy() {
 		expect_balance $TESTDEV
 		expect_equal "$choice: the pool's memory after its driver" "$(stat_of $TESTDEV pool_bytes)" 0
 	done
+	put $TESTDEV policy strict || failure "strict was refused: $(cat /tmp/put)"
+	rude api 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
+	expect_equal "the memory of a pool that is none" "$(stat_of $TESTDEV pool_bytes)" 0
+	unbind $TESTDEV
 	all_off
 }
 
@@ -83,6 +87,22 @@ case_the_pool_shrinks() {
 	all_off
 }
 
+pool_has_at_most() {
+	[ "$(stat_of $TESTDEV pool_bytes)" -le "$1" ]
+}
+
+# What it has is of all kinds, and idle.
+case_a_lower_limit_frees() {
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	copied checks 2>/dev/null || failure "$(said)"
+	[ "$(stat_of $TESTDEV pool_bytes)" -ge $((8 * MIB)) ] || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes"
+	put $TESTDEV pool_mib 2 || failure "2 MiB were refused: $(cat /tmp/put)"
+	until_true 30 pool_has_at_most $((2 * MIB)) || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes still"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}
+
 case_copying_is_chosen_before_a_driver_binds() {
 	refused $DATA copy_bytes 256 'No data available' "$DATA: xsmmu: refused: choose a policy before copy_bytes"
 	accepted $DATA policy fused
@@ -109,6 +129,8 @@ case_copying_is_chosen_before_a_driver_binds() {
 		accepted $DATA copy_bytes ${choice#*:}
 		work_on $DATA
 	done
+	accepted $DATA policy copy
+	expect_equal "what is copied, chosen anew" "$(get $DATA copy_bytes)" 4096
 	accepted $DATA policy fused
 	before=$(copies_of $DATA)
 	work_on $DATA

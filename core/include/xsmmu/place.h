@@ -48,6 +48,13 @@ void xs_place_back(struct xs_engine *engine, const struct xs_policy *policy,
 bool xs_place_back_piece(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 			 u32 pages);
 
+/* The same of one page that may go to any magazine, where the loaded one has room. */
+static xs_inline bool xs_place_back_fast(struct xs_engine *engine,
+					 struct xs_cpu *cpu, u64 page)
+{
+	return xs_cache_put_fast(&cpu->pieces[0], &engine->depots[0], page);
+}
+
 /* The same of pages of one block, which go to it. The CPU's lock is held. */
 void xs_place_back_block(struct xs_engine *engine, struct xs_cpu *cpu,
 			 struct xs_block *block, u64 mask);

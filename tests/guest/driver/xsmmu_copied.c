@@ -251,6 +251,12 @@ static int check_buffer(struct device *dev, u8 *memory, size_t offset,
 	return error;
 }
 
+/* A page that is all the buffer's may be shared with the device, without any sync. */
+static bool is_shared(size_t offset, size_t bytes, enum dma_data_direction dir)
+{
+	return dir == DMA_BIDIRECTIONAL && !offset_in_page(offset | bytes);
+}
+
 static int check_buffers(struct device *dev, u8 *memory)
 {
 	static const size_t sizes[] = { 1, 60, 255, 256, 257, 1514, 2048, 4095, 4096 };
@@ -261,8 +267,30 @@ static int check_buffers(struct device *dev, u8 *memory)
 	for (i = 0; i < ARRAY_SIZE(sizes) && sizes[i] <= limit; i++)
 		for (j = 0; j < ARRAY_SIZE(offsets); j++)
 			for (dir = DMA_BIDIRECTIONAL; dir <= DMA_FROM_DEVICE && !error; dir++)
-				error = check_buffer(dev, memory, offsets[j],
-						     sizes[i], dir);
+				if (!is_shared(offsets[j], sizes[i], dir))
+					error = check_buffer(dev, memory, offsets[j],
+							     sizes[i], dir);
+	return error;
+}
+
+/* As a region of RDMA is mapped, or a buffer of a GPU: each sees at once what the other writes. */
+static int check_shared(struct device *dev, u8 *memory)
+{
+	struct buffer both = { .memory = memory, .bytes = PAGE_SIZE };
+	dma_addr_t iova;
+	int error = map(dev, &both, false);
+
+	if (error)
+		return error;
+	unmap(dev, &both, 0);
+	iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, DMA_TO_DEVICE,
+				    DMA_ATTR_SKIP_CPU_SYNC);
+	if (dma_mapping_error(dev, iova))
+		return wrong(dev, "a page was not mapped");
+	if (found(dev, iova) != memory)
+		error = wrong(dev, "a page whose user syncs by itself is copied");
+	dma_unmap_single_attrs(dev, iova, PAGE_SIZE, DMA_TO_DEVICE,
+			       DMA_ATTR_SKIP_CPU_SYNC);
 	return error;
 }
 
@@ -359,6 +387,18 @@ static bool is_list_filled(struct sg_table *table, u8 value)
 	return true;
 }
 
+/* Where a row of pages is broken matters to some devices. */
+static bool keeps_offsets(struct sg_table *table)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_dma_sg(table, sg, i)
+		if (offset_in_page(sg_dma_address(sg)) != sg->offset)
+			return false;
+	return true;
+}
+
 static bool is_list_copied(struct device *dev, struct sg_table *table)
 {
 	return found(dev, sg_dma_address(table->sgl)) != sg_virt(table->sgl);
@@ -376,6 +416,8 @@ static int check_list(struct device *dev, const size_t *bytes, bool copied)
 		goto free;
 	if (is_list_copied(dev, &table) != copied)
 		error = wrong(dev, "the first of a list is not copied, or is");
+	if (!error && copied && !keeps_offsets(&table))
+		error = wrong(dev, "an offset in the page of a list is lost");
 	if (!error)
 		error = compare_list(dev, &table, DMA_BIDIRECTIONAL);
 	dma_sync_sgtable_for_cpu(dev, &table, DMA_BIDIRECTIONAL);
@@ -421,6 +463,8 @@ static int checks(struct device *dev)
 	if (dma_get_merge_boundary(dev))
 		return wrong(dev, "there is a merge boundary");
 	error = check_buffers(dev, memory);
+	if (!error)
+		error = check_shared(dev, memory);
 	if (!error)
 		error = check_offset(dev, memory);
 	if (!error)
@@ -497,10 +541,25 @@ static int check_part(struct device *dev, const struct buffer *buffer, size_t at
 	return 0;
 }
 
+/* What the device only reads does not come back, whatever a sync says. */
+static int check_one_way(struct device *dev, const struct buffer *buffer)
+{
+	if (buffer->dir != DMA_TO_DEVICE)
+		return 0;
+	fill(buffer, 0x66);
+	write_all(dev, buffer, 0x77);
+	dma_sync_single_for_cpu(dev, buffer->iova, buffer->bytes, DMA_BIDIRECTIONAL);
+	return is_filled(buffer->memory, buffer->bytes, 0x66) ? 0 :
+		wrong(dev, "a sync brings back what the device only reads");
+}
+
 static int check_parts(struct device *dev, const struct buffer *buffer)
 {
 	size_t bytes = buffer->bytes;
-	int error = check_part(dev, buffer, 0, bytes);
+	int error = check_one_way(dev, buffer);
+
+	if (!error)
+		error = check_part(dev, buffer, 0, bytes);
 
 	if (!error)
 		error = check_part(dev, buffer, 0, 1);
@@ -559,6 +618,25 @@ static int check_whole(struct device *dev, u8 *memory, size_t offset,
 	return 0;
 }
 
+/* By an unmap of other bytes of the same pages, as some drivers do; and a map of none. */
+static int check_careless(struct device *dev, u8 *memory)
+{
+	struct buffer buffer = { .memory = memory + 100, .bytes = 5000,
+				 .dir = DMA_FROM_DEVICE };
+
+	fill(&buffer, 0x11);
+	buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
+	if (dma_mapping_error(dev, buffer.iova))
+		return wrong(dev, "dma_map_single() failed");
+	write_all(dev, &buffer, 0x22);
+	dma_unmap_single(dev, buffer.iova + 10, buffer.bytes + 50, buffer.dir);
+	if (!is_filled(buffer.memory, buffer.bytes, 0x22))
+		return wrong(dev, "an unmap of as many pages does not bring all back");
+	if (!dma_mapping_error(dev, dma_map_single(dev, memory, 0, DMA_FROM_DEVICE)))
+		return wrong(dev, "nothing was mapped");
+	return 0;
+}
+
 static int whole(struct device *dev)
 {
 	static const size_t sizes[] = { 3, 200, 257, 1514, 4095, 4096, 4097, 5000,
@@ -587,13 +665,16 @@ static int whole(struct device *dev)
 		error = check_list(dev, mixed, true);
 	if (!error)
 		error = check_list(dev, large, false);
+	if (!error)
+		error = check_careless(dev, memory);
 	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }
 
 /* ---- more than there is room for ---- */
 
-#define FILLED	1100	/* of 4 KiB, of which 2 MiB have 512 */
+#define FILLED	1100	/* of which 2 MiB have room for 512 */
+#define FILLED_BYTES	(PAGE_SIZE - 1)
 
 /* More free cells of a tray than make it worth to be found again, and few of those. */
 #define GONE	20
@@ -605,7 +686,7 @@ static int map_again(struct device *dev, struct buffer *buffers, u32 count)
 
 	for (i = 0; i < count; i++) {
 		buffers[i].iova = dma_map_single(dev, buffers[i].memory,
-						 PAGE_SIZE, DMA_BIDIRECTIONAL);
+						 FILLED_BYTES, DMA_BIDIRECTIONAL);
 		if (!is_copied(dev, &buffers[i]))
 			return wrong(dev, "cells are lost");
 	}
@@ -658,9 +739,9 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 		struct buffer *buffer = &buffers[done];
 
 		buffer->memory = (u8 *)__get_free_page(GFP_KERNEL);
-		buffer->bytes = PAGE_SIZE;
+		buffer->bytes = FILLED_BYTES;
 		memset(buffer->memory, done, PAGE_SIZE);
-		buffer->iova = dma_map_single(dev, buffer->memory, PAGE_SIZE,
+		buffer->iova = dma_map_single(dev, buffer->memory, FILLED_BYTES,
 					      DMA_BIDIRECTIONAL);
 		if (dma_mapping_error(dev, buffer->iova))
 			error = wrong(dev, "there was no room for one");
@@ -670,7 +751,7 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 	}
 	for (i = 0; i < done && !error; i++) {
 		copied += is_copied(dev, &buffers[i]);
-		if (!is_like(dev, buffers[i].iova, buffers[i].memory, PAGE_SIZE))
+		if (!is_like(dev, buffers[i].iova, buffers[i].memory, FILLED_BYTES))
 			error = wrong(dev, "one of many is another one");
 	}
 	if (!error && (copied < least || copied > most))

@@ -102,7 +102,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 def test_plans_keep_each_session_apart() -> None:
     chosen = experiment.load("compare")
     plans = experiment.plans(chosen.policies, chosen.workloads)
-    assert {plan.guest for plan in plans} == {"net", "disk", "ring"}
+    assert {plan.guest for plan in plans} == {"net", "packets", "shared", "disk", "ring"}
     ids = [run.id for plan in plans for run in plan.runs]
     assert sorted(ids) == list(range(1, len(ids) + 1))
     for plan in plans:

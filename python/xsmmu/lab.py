@@ -190,6 +190,11 @@ class Collector:
         figures.check(measured)
         self.measured.append(measured)
         self._progress.advance(self._task)
+        # Where there is no terminal to draw on.
+        if self._progress.disable:
+            done = f"{len(self.measured)}/{len(self._runs)}"
+            name = f"{run.workload.full_name} under {run.policy}"
+            self._progress.console.print(f"{guest.name}: {done} {name}", markup=False, highlight=False, soft_wrap=True)
 
     def finish(self) -> None:
         """Every run of the plan must have arrived."""

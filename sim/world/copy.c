@@ -348,4 +348,6 @@ void copy_end(void)
 	for (u32 i = 0; i < XS_CHUNKS_MAX; i++)
 		if (mapped[i].memory)
 			sim_fail("copies", "chunk %u is empty, and is not dropped", i);
+	if (sim.engine.pool.count)
+		sim_fail("copies", "no chunk is there, and %u are counted", sim.engine.pool.count);
 }

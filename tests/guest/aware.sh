@@ -48,6 +48,21 @@ case_aware() {
 	all_off
 }
 
+# It has other pages than its driver, which are copied back in an unmap without a sync, too.
+case_aware_untrusted() {
+	echo Y >/sys/module/xsmmu_aware/parameters/waits
+	echo "$TESTDEV=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	accepted $TESTDEV policy copy
+	log_mark
+	aware parts 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
+	expect_silence
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+	echo "$TESTDEV=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	all_off
+}
+
 case_level_is_not_the_drivers_after_it_left() {
 	put $TESTDEV policy fused
 	echo api >/sys/module/xsmmu_rude/parameters/mode

@@ -301,6 +301,9 @@ case_an_untrusted_device_joins_copies() {
 	echo 4096 >$COPIED_PARAMETERS/limit
 	if echo $joins >$COPIED/bind 2>/dev/null; then failure "it could map"; fi
 	expect_equal "lines that say so" "$(log_since | grep -c "$joins: xsmmu: all its maps fail, as its IOMMU group is taken over, and it cannot be")" 1
+	# It is closed, and so is in nobody's way.
+	accepted $works policy strict
+	accepted $works policy copy
 	unbind $joins $works
 	bind $works
 	echo $joins >$COPIED/bind || failure "$(said)"
@@ -322,6 +325,88 @@ case_bursts_are_copied() {
 	done
 	expect_equal "misses in the end" $(($(stat_of $TESTDEV copy_misses) - missed)) 0
 	[ $copied -ge 4096 ] || failure "$copied buffers were copied"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}
+
+# What a driver unmaps wrongly is ignored, and comes back when it is unmapped as it was mapped.
+case_untrusted_devices_and_wrong_sizes() {
+	read -r console_level others </proc/sys/kernel/printk
+	echo "1 $others" >/proc/sys/kernel/printk
+	before=$(stat_of $TESTDEV strays)
+	trust $TESTDEV 1
+	accepted $TESTDEV policy copy
+	log_mark
+	copied size 2>/dev/null || failure "$(said)"
+	expect_equal "strays" "$(stat_of $TESTDEV strays)" $((before + 1))
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+	trust $TESTDEV 0
+	echo "$console_level $others" >/proc/sys/kernel/printk
+	all_off
+}
+
+# A rule is about what an untrusted device may have, too: a policy that defers is none, though it copies.
+case_untrusted_devices_by_rule() {
+	trust $TESTDEV 1
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko "rules=*=fused,copy_bytes:4096" || give_up "insmod failed"
+	expect_equal "the policy" "$(policy_of $TESTDEV)" none
+	log_mark
+	copied whole >/dev/null 2>&1
+	expect_equal "the state" "$(get $TESTDEV state)" off
+	unbind $TESTDEV
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko "rules=*=copy" || give_up "insmod failed"
+	expect_equal "the policy" "$(policy_of $TESTDEV)" copy
+	log_mark
+	copied whole 2>/dev/null || failure "$(said)"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	trust $TESTDEV 0
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko
+}
+
+# What a rule says of copies comes too late for a group that is at work without.
+case_a_rule_copies_too_late() {
+	joins=0000:0b:00.0
+	works=0000:0a:00.0
+	unbind $joins $works
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko "rules=driver:xsmmu_copied=strict,copy_bytes:4096;*=fused" || give_up "insmod failed"
+	bind $works
+	echo checks >$COPIED_PARAMETERS/mode
+	echo $joins >$COPIED/bind 2>/dev/null
+	expect_equal "the policy" "$(policy_of $works)" strict
+	expect_equal "what is copied" "$(get $works copy_bytes)" 0
+	expect_equal "copies" "$(copies_of $works)" 0
+	unbind $joins $works
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko
+}
+
+# The device itself, when memory of the pool has made room for another kind of cells.
+case_what_has_gone_is_not_written() {
+	read -r console_level others </proc/sys/kernel/printk
+	echo "1 $others" >/proc/sys/kernel/printk
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	put $TESTDEV pool_mib 2 || failure "2 MiB were refused: $(cat /tmp/put)"
+	log_mark
+	copied stale 2>/dev/null || failure "$(said)"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	echo "$console_level $others" >/proc/sys/kernel/printk
+	all_off
+}
+
+# Beside a buffer the device finds nothing that was there before.
+case_chunks_are_empty() {
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	copied fresh 2>/dev/null || failure "$(said)"
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	all_off

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import pytest
 from tests.python import guests
+from tests.python.test_guest_aware import AWARE
+from tests.python.test_guest_copy import SHORT
 from tests.python.test_guest_refusals import REFUSALS, STRICT, UNTRIED
 
 from xsmmu.build import MODULE_PARTS
 from xsmmu.mutants import Mutant, Mutants
 
 MUTANTS = Mutants("tests/guest/mutants.toml", MODULE_PARTS)
-MACHINES = {topic: machine for machine in (REFUSALS, STRICT, UNTRIED) for topic in machine.topics}
+OTHERS = (REFUSALS, STRICT, UNTRIED, AWARE, SHORT["copy"])
+MACHINES = {topic: machine for machine in OTHERS for topic in machine.topics}
 
 
 @pytest.mark.guest

@@ -895,6 +895,203 @@ FAULTS = (
         "		.phys = (u32)(word >> XS_PAGE_LG2),",
         ("only=pool_copies",),
     ),
+    Fault(
+        "a buffer that fills a cell gets one of the next size",
+        "pool.c",
+        "	u32 lg2 = xs_lg2_ceil(bytes);\n",
+        "	u32 lg2 = xs_lg2_ceil(bytes + (bytes < XS_CELL_MAX_BYTES));\n",
+        ("only=pool_sizes",),
+    ),
+    Fault(
+        "what is aligned to a page gets a cell of a page, however small it is",
+        "include/xsmmu/pool.h",
+        "#define XS_CELL_ALIGN_LG2	11",
+        "#define XS_CELL_ALIGN_LG2	12",
+        ("only=pool_sizes",),
+    ),
+    Fault(
+        "a buffer that is outstanding is named by where its cell begins",
+        "pool.c",
+        "	*iova = chunk->iova + ((u64)at << chunk->lg2) +\n"
+        "		xs_offset_in_cell(origin.phys, origin.bytes, chunk->lg2);\n"
+        "	return word",
+        "	*iova = chunk->iova + ((u64)at << chunk->lg2);\n	return word",
+        ("only=pool_offsets",),
+    ),
+    Fault(
+        "a CPU takes the only tray that another one has listed, and maps on with",
+        "pool.c",
+        "	if (xs_load(&shelf->listed[0]) > 1)\n",
+        "	if (xs_load(&shelf->listed[0]))\n",
+        ("only=pool_left_alone",),
+    ),
+    Fault(
+        "a CPU that found no cell of a kind looks for none of any kind",
+        "pool.c",
+        "	if (now < xs_load(&cpu->dry_ns[kind]))\n"
+        "		return 0;\n"
+        "	flags = xs_lock(&cpu->lock);\n"
+        "	open = cpu->open[kind];\n"
+        "	tray = xs_tray_get(pool, cpu, kind, now);\n"
+        "	if (!tray)\n"
+        "		xs_store(&cpu->dry_ns[kind], now + XS_POOL_DRY_NS);\n",
+        "	if (now < xs_load(&cpu->dry_ns[0]))\n"
+        "		return 0;\n"
+        "	flags = xs_lock(&cpu->lock);\n"
+        "	open = cpu->open[kind];\n"
+        "	tray = xs_tray_get(pool, cpu, kind, now);\n"
+        "	if (!tray)\n"
+        "		xs_store(&cpu->dry_ns[0], now + XS_POOL_DRY_NS);\n",
+        ("only=pool_dry",),
+    ),
+    Fault(
+        "what CPU 0 has listed is not found by others that are short",
+        "pool.c",
+        "	for (u32 i = 0; i < pool->cpu_count && !tray; i++)\n",
+        "	for (u32 i = 1; i < pool->cpu_count && !tray; i++)\n",
+        ("only=pool_moves",),
+    ),
+    Fault(
+        "what a sync copies is not counted",
+        "pool.c",
+        "		xs_pool_copy_in(pool, cell, origin.phys + start, bytes);\n"
+        "	else if (!to_device && xs_way_writes(xs_chunk_way(chunk)))\n"
+        "		xs_pool_copy_out(pool, origin.phys + start, cell, bytes);\n",
+        "		xs_copy_in(cell, origin.phys + start, bytes);\n"
+        "	else if (!to_device && xs_way_writes(xs_chunk_way(chunk)))\n"
+        "		xs_copy_out(origin.phys + start, cell, bytes);\n",
+        ("only=pool_lives",),
+    ),
+    Fault(
+        "a chunk that is partly used counts as the one that is kept",
+        "pool.c",
+        "		if (chunk->idle_trays == chunk->trays && !kept--) {\n"
+        "			spare = chunk;\n"
+        "			break;\n"
+        "		}\n",
+        "		if (kept) {\n"
+        "			kept--;\n"
+        "		} else if (chunk->idle_trays == chunk->trays) {\n"
+        "			spare = chunk;\n"
+        "			break;\n"
+        "		}\n",
+        ("only=pool_trims",),
+    ),
+    Fault(
+        "a chunk whose last idle tray goes takes the others of its kind off the list",
+        "pool.c",
+        "		pool->idle[kind] = chunk->next;\n	return &chunk->tray",
+        "		pool->idle[kind] = 0;\n	return &chunk->tray",
+        ("only=pool_once",),
+    ),
+    Fault(
+        "a tray that a CPU opens anew is on no shelf: its holes are never found",
+        "pool.c",
+        "	xs_shelf_put(&cpu->shelves[kind], tray, 0);\n	xs_block_open(tray);\n",
+        "	xs_block_open(tray);\n",
+        ("only=pool_moves",),
+    ),
+    Fault(
+        "CPUs close what they share after those who know it were waited for",
+        "pool.c",
+        "	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++)\n"
+        "		xs_pool_close(pool, kind);\n"
+        "	pool->ops->quiesce(pool->world);\n",
+        "	pool->ops->quiesce(pool->world);\n"
+        "	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++)\n"
+        "		xs_pool_close(pool, kind);\n",
+        ("only=pool_shared",),
+    ),
+    Fault(
+        "a chunk that has gone counts for the limit",
+        "pool.c",
+        "		 (struct xs_chunk *)0);\n	pool->count--;\n",
+        "		 (struct xs_chunk *)0);\n",
+        ("only=pool_grows",),
+    ),
+    Fault(
+        "at the limit the world is told with each miss",
+        "pool.c",
+        "			if (full)\n				xs_pool_pause(pool, 0);\n			return;\n",
+        "			return;\n",
+        ("only=pool_grows",),
+    ),
+    Fault(
+        "after there was no memory the pool never asks again",
+        "pool.c",
+        "	pool->count -= count;\n	pool->wanted = 0;\n",
+        "	pool->count -= count;\n	pool->wanted &= pool->wanted - 1;\n",
+        ("only=pool_asks_again",),
+    ),
+    Fault(
+        "a cell says whose it is before it has the bytes",
+        "pool.c",
+        "	if (copies || xs_way_writes(way))\n"
+        "		xs_pool_copy_in(pool, memory, phys, bytes);\n"
+        "	xs_a64_set_release(&chunk->words[at >> lg2], xs_word_of(phys, bytes));\n",
+        "	xs_a64_set_release(&chunk->words[at >> lg2], xs_word_of(phys, bytes));\n"
+        "	if (copies || xs_way_writes(way))\n"
+        "		xs_pool_copy_in(pool, memory, phys, bytes);\n",
+        ("only=pool_strays",),
+    ),
+    Fault(
+        "an address that a device has not is given if the cell begins where it has",
+        "pool.c",
+        "			pool->start + XS_POOL_BYTES - 1 > last))",
+        "			pool->start > last))",
+        ("only=pool_offsets",),
+    ),
+    Fault(
+        "a sync of a part copies the buffer's first bytes",
+        "pool.c",
+        "		xs_pool_copy_out(pool, origin.phys + start, cell, bytes);\n	return true;",
+        "		xs_pool_copy_out(pool, origin.phys, cell, bytes);\n	return true;",
+        ("only=pool_syncs",),
+    ),
+    Fault(
+        "a list of as many runs as can be held is not held",
+        "map.c",
+        "	return runs > XS_HOLDS_MAX;",
+        "	return runs >= XS_HOLDS_MAX;",
+        ("only=engine_apart",),
+    ),
+    Fault(
+        "memory that cannot be held counts as what is held of a list",
+        "map.c",
+        "			runs += xs_ref_can_be_held(xs_ref_of(phys[at]));\n",
+        "			runs++;\n",
+        ("only=engine_apart",),
+    ),
+    Fault(
+        "a list of one page is written as a part of one of many",
+        "map.c",
+        "		if (pages == 1)\n"
+        "			xs_a64_set(slots, xs_slot_one(xs_ref_of(phys[0])));\n"
+        "		else if (phys[at]",
+        "		if (phys[at]",
+        ("only=engine_parts",),
+    ),
+    Fault(
+        "a group with copies seems to have less than nothing mapped for a moment",
+        "audit.c",
+        "		live -= xs_load_acquire(&counts->copied_unmaps);\n"
+        "	}\n"
+        "	for (u32 i = 0; i < engine->cpu_count; i++) {\n"
+        "		struct xs_counts *counts = xs_counts_of(engine->counts, i);\n"
+        "\n"
+        "		live += xs_load_acquire(&counts->maps);\n"
+        "		live += xs_load_acquire(&counts->map_extra_pages);\n"
+        "		live += xs_load_acquire(&counts->copied_maps);\n",
+        "		live += xs_load_acquire(&counts->copied_maps);\n"
+        "	}\n"
+        "	for (u32 i = 0; i < engine->cpu_count; i++) {\n"
+        "		struct xs_counts *counts = xs_counts_of(engine->counts, i);\n"
+        "\n"
+        "		live += xs_load_acquire(&counts->maps);\n"
+        "		live += xs_load_acquire(&counts->map_extra_pages);\n"
+        "		live -= xs_load_acquire(&counts->copied_unmaps);\n",
+        ("only=pool_lives_meanwhile",),
+    ),
     # magazines
     Fault(
         "a magazine is lost on its way to the depot",

@@ -1085,9 +1085,39 @@ static void check_apart_all(struct world *world, const struct xs_policy *policy)
 			check_apart(world, policy, runs, gap);
 }
 
+/* What needs no reference is not among those that are too many. */
+static void check_apart_permanent(struct world *world,
+				  const struct xs_policy *policy)
+{
+	u64 phys[2 * XS_HOLDS_MAX], direct, iova;
+	struct xs_engine *engine = &world->engine;
+	const u32 pages = 2 * XS_HOLDS_MAX;
+
+	for (u32 i = pages; i--;) {
+		many[i] = map(world, 1, i % 2 ? MEMORY_PERMANENT : MEMORY_COUNTED);
+		driver_unmap_only(world, &many[i], true);
+		phys[i] = (u64)many[i].page << XS_PAGE_LG2;
+	}
+	for (u32 i = 1; i < pages; i++)
+		CHECK(phys[i] != phys[i - 1] + XS_PAGE_BYTES);
+	iova = xs_engine_reserve(engine, pages, LAST);
+	CHECK(iova && !xs_engine_fill_each(engine, iova, phys, pages,
+					   PROT_READ_));
+	world->last_serial++;
+	own(world, iova, pages, 0);
+	direct = world_ledger(world)->syncs[XS_SYNC_UNMAP];
+	xs_engine_unmap(engine, iova, pages, false);
+	CHECK((world_ledger(world)->syncs[XS_SYNC_UNMAP] == direct) ==
+	      !syncs_on(policy, XS_SYNC_UNMAP));
+	for (u32 i = 0; i < pages; i++)
+		driver_free(world, &many[i]);
+	xs_engine_sync(engine, XS_SYNC_EXPLICIT);
+}
+
 static void apart(void)
 {
 	each_policy(check_apart_all);
+	each_policy(check_apart_permanent);
 }
 
 /* Mapped under one policy, unmapped under another. */

@@ -27,6 +27,7 @@ static struct {
 	u64 told;
 	bool mute;
 	struct buffer *impatient;	/* is mapped while a chunk is added */
+	u64 early;	/* nothing is there yet when a copy is made */
 	void (*meanwhile)(void);	/* once, when the clock is read */
 	u32 going;	/* chunks that nobody can know any more */
 } m;
@@ -44,8 +45,11 @@ static void copy(u8 *to, const u8 *from, u32 bytes)
 		*to++ = *from++;
 }
 
+static bool unmap_at(u64 iova, bool copies);
+
 void xs_copy_in(void *cell, u64 phys, u32 bytes)
 {
+	CHECK(!m.early || !unmap_at(m.early, true));
 	if (is_buffer(phys, bytes))
 		copy(cell, m.memory + (phys - MEMORY_PHYS), bytes);
 }
@@ -419,6 +423,11 @@ static void syncs(void)
 	end_empty();
 }
 
+static u32 cell_lg2(const struct buffer *buffer)
+{
+	return m.pool.chunks[(buffer->iova - START) >> XS_CHUNK_LG2]->lg2;
+}
+
 /* Each buffer is in a cell of the smallest size, alone, and starts with it. */
 static void sizes(void)
 {
@@ -438,6 +447,7 @@ static void sizes(void)
 			CHECK(map(buffer));
 			CHECK(buffer->iova % (1u << lg2) == 0 ||
 			      lg2 == XS_PAGE_LG2);
+			CHECK(cell_lg2(buffer) == lg2);
 			*cell_at(buffer, 0) = (u8)i;
 			*cell_at(buffer, buffer->bytes - 1) = (u8)i;
 		}
@@ -463,6 +473,7 @@ static void sizes(void)
 		odd.phys = MEMORY_PHYS + 5 * (1u << lg2);
 		CHECK(map(&odd));
 		CHECK(!(odd.iova & ((1u << (lg2 < 11 ? lg2 : 11)) - 1)));
+		CHECK(cell_lg2(&odd) == (lg2 < 8 ? 8 : lg2 < 11 ? lg2 : 11));
 		unmap(&odd);
 	}
 	for (u32 i = 0; i < 6; i++)
@@ -496,12 +507,16 @@ static void offsets(void)
 {
 	struct buffer buffer = { MEMORY_PHYS + 8192 + 1500, 2500, XS_WAY_BOTH, 0 };
 	struct buffer small = { MEMORY_PHYS + 8192 + 4000, 96, XS_WAY_BOTH, 0 };
+	u64 iova = 0;
+	u32 bytes;
 
 	if (!CHECK(begin(1)))
 		return;
 	CHECK(map(&buffer));
 	CHECK(buffer.iova % 4096 == 1500);
 	check_equal(&buffer, true);
+	CHECK(xs_pool_next(&m.pool, &iova, &bytes) && iova == buffer.iova &&
+	      bytes == 2500);
 	CHECK(sync_at(buffer.iova + 2499, 1, false));
 	CHECK(!sync_at(buffer.iova - 1, 1, false));
 	/* An unmap may say any address in it. */
@@ -549,6 +564,11 @@ static void strays(void)
 	device_writes(&buffer, 1);
 	CHECK(!unmap_at(buffer.iova, true));
 	CHECK(*memory_at(&buffer, 0) == was);
+	/* Who unmaps it again as the next one begins does not get the bytes of before. */
+	m.early = buffer.iova;
+	CHECK(map(&buffer) && buffer.iova == m.early);
+	m.early = 0;
+	unmap(&buffer);
 	end_empty();
 }
 
@@ -635,6 +655,29 @@ static void once(void)
 	end_empty();
 }
 
+/* At the limit all that is wanted waits; then it is asked for again. */
+static void asks_again(void)
+{
+	struct buffer used = { MEMORY_PHYS, 4096, XS_WAY_BOTH, 0 };
+	struct buffer first = { MEMORY_PHYS, 4096, XS_WAY_READ, 0 };
+	struct buffer second = { MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+
+	if (!CHECK(begin(1)))
+		return;
+	xs_pool_limit(&m.pool, 1);
+	CHECK(map(&used) && m.told == 1);
+	CHECK(!map_so(&first, LAST, false, true));
+	CHECK(!map_so(&second, LAST, false, true) && m.told == 2);
+	xs_pool_grow(&m.pool);
+	CHECK(!m.pool.wanted);
+	unmap(&used);
+	m.now_ns += XS_POOL_PAUSE_NS;
+	CHECK(!map_so(&first, LAST, false, true) && m.told == 3);
+	CHECK(map(&first));
+	unmap(&first);
+	end_empty();
+}
+
 /* After there was no memory, none is asked for a while. */
 static void pauses(void)
 {
@@ -714,26 +757,27 @@ static void trims(void)
 }
 
 /* What another CPU has emptied, or nearly, is used before more is asked for. */
-static void moves(void)
+static void moves_from(u32 from)
 {
 	static struct buffer buffers[2 * 512];
 	u32 count = 0;
 
 	if (!CHECK(begin(2)))
 		return;
+	test_be_cpu(!from);
 	xs_pool_limit(&m.pool, 1);
 	/* Idle trays of this CPU are not in the way. */
 	buffers[0] = (struct buffer){ MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
 	CHECK(map(&buffers[0]));
 	unmap(&buffers[0]);
-	test_be_cpu(1);
+	test_be_cpu(from);
 	m.now_ns += XS_POOL_PAUSE_NS;
 	for (; count < 512; count++) {
 		buffers[count] = (struct buffer){ MEMORY_PHYS, 4096,
 						  XS_WAY_WRITE, 0 };
 		CHECK(map(&buffers[count]));
 	}
-	test_be_cpu(0);
+	test_be_cpu(!from);
 	buffers[512] = buffers[0];
 	CHECK(!map(&buffers[512]));
 	/* A tray's half: listed, on the other CPU's shelf. */
@@ -751,6 +795,64 @@ static void moves(void)
 	while (count)
 		unmap(&buffers[--count]);
 	test_be_cpu(0);
+	end_empty();
+}
+
+static void moves(void)
+{
+	moves_from(1);
+	moves_from(0);
+}
+
+/* A tray with holes is left to the CPU that has it, if it has no other one. */
+static void left_alone(void)
+{
+	static struct buffer buffers[5 * 64];
+	u32 count = 0;
+	u64 tray;
+
+	if (!CHECK(begin(2)))
+		return;
+	test_be_cpu(1);
+	for (; count < 3 * 64; count++) {
+		buffers[count] = (struct buffer){ MEMORY_PHYS, 4096,
+						  XS_WAY_WRITE, 0 };
+		CHECK(map(&buffers[count]));
+	}
+	/* Of 64 pages. */
+	tray = buffers[0].iova >> 18;
+	/* Enough that it is listed, on the shelf of that CPU. */
+	for (u32 i = 0; i < 32; i++)
+		unmap(&buffers[i]);
+	test_be_cpu(0);
+	for (; count < 5 * 64; count++) {
+		buffers[count] = buffers[0];
+		CHECK(map(&buffers[count]));
+		CHECK(buffers[count].iova >> 18 != tray);
+	}
+	for (u32 i = 32; i < count; i++)
+		unmap(&buffers[i]);
+	end_empty();
+}
+
+/* There are no cells of a kind: that is nothing to others. */
+static void dry(void)
+{
+	static struct buffer buffers[65];
+	struct buffer other = { MEMORY_PHYS, 4096, XS_WAY_READ, 0 };
+	u32 count = 0;
+
+	if (!CHECK(begin(1)))
+		return;
+	buffers[count] = (struct buffer){ MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	CHECK(map(&buffers[count++]));
+	CHECK(!map_so(&other, LAST, false, true));
+	for (; count < 65; count++) {
+		buffers[count] = buffers[0];
+		CHECK(map_so(&buffers[count], LAST, false, true));
+	}
+	while (count)
+		unmap(&buffers[--count]);
 	end_empty();
 }
 
@@ -1190,10 +1292,12 @@ static void lives(void)
 	CHECK(sum.counts.copied_maps == 1 && sum.counts.copied_bytes == 300);
 	CHECK(sum.counts.copy_misses == 2 && !sum.counts.maps);
 	xs_enter();
+	CHECK(xs_pool_sync(&engine.pool, iova, 40, true));
+	CHECK(xs_pool_sync(&engine.pool, iova, 7, false));
 	CHECK(xs_pool_unmap(&engine.pool, iova, true));
 	CHECK(!xs_pool_unmap(&engine.pool, iova, true));
 	xs_exit();
-	CHECK(!xs_engine_audit(&engine, &sum) && sum.counts.copied_bytes == 600);
+	CHECK(!xs_engine_audit(&engine, &sum) && sum.counts.copied_bytes == 647);
 	CHECK(sum.counts.copied_unmaps == 1);
 	tuning.pool_mib = 7;
 	tuning.copy_bytes = 100;
@@ -1210,6 +1314,61 @@ static void lives(void)
 	test_free(m.memory);
 }
 
+/* Whoever looks meanwhile finds no unmap without its map. */
+static void live_run(void *argument, u32 cpu)
+{
+	u64 *stopped = argument;
+
+	for (u32 i = 0; cpu && i < 60 && !test_failed(); i++) {
+		u64 iova;
+
+		xs_enter();
+		iova = xs_pool_map(&engine.pool, MEMORY_PHYS + 4096 * cpu, 60,
+				   XS_WAY_READ, LAST, false, true);
+		CHECK(!iova || xs_pool_unmap(&engine.pool, iova, true));
+		xs_exit();
+	}
+	__atomic_fetch_add(stopped, 1, __ATOMIC_RELAXED);
+	while (!cpu && !test_failed() &&
+	       __atomic_load_n(stopped, __ATOMIC_RELAXED) < CPUS) {
+		CHECK(xs_engine_live(&engine) >= 0);
+		test_relax();
+	}
+}
+
+static void live_seed(u64 seed)
+{
+	struct xs_engine_config config = {
+		.ops = &ops, .end = 2 * XS_POOL_BYTES, .cpu_count = CPUS,
+		.policy = xs_policy_find("copy"),
+	};
+	u64 stopped = 0;
+
+	test_replay(seed, 0);
+	m.chunks_max = CHUNKS;
+	m.memory = test_alloc(MEMORY_BYTES);
+	if (!CHECK(!xs_engine_init(&engine, &config) &&
+		   !xs_engine_add_pool(&engine)))
+		return;
+	xs_enter();
+	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 60, XS_WAY_READ, LAST,
+			   false, true));
+	xs_exit();
+	xs_pool_grow(&engine.pool);
+	m.now_ns += XS_POOL_DRY_NS;
+	if (!test_threads(CPUS, seed, live_run, &stopped))
+		test_threads(CPUS, 0, live_run, &stopped);
+	test_be_cpu(0);
+	CHECK(!xs_engine_live(&engine));
+	end_engine();
+	test_free(m.memory);
+}
+
+static void lives_meanwhile(void)
+{
+	test_seeds(100, live_seed);
+}
+
 const struct test pool_tests[] = {
 	{ "pool_copies", copies },
 	{ "pool_syncs", syncs },
@@ -1219,10 +1378,13 @@ const struct test pool_tests[] = {
 	{ "pool_strays", strays },
 	{ "pool_grows", grows },
 	{ "pool_once", once },
+	{ "pool_asks_again", asks_again },
 	{ "pool_pauses", pauses },
 	{ "pool_fails", fails },
 	{ "pool_trims", trims },
 	{ "pool_moves", moves },
+	{ "pool_left_alone", left_alone },
+	{ "pool_dry", dry },
 	{ "pool_holes", holes },
 	{ "pool_shared", shared },
 	{ "pool_reopened", reopened },
@@ -1234,5 +1396,6 @@ const struct test pool_tests[] = {
 	{ "pool_no_memory", no_memory },
 	{ "pool_no_memory_for_space", no_memory_for_space },
 	{ "pool_lives", lives },
+	{ "pool_lives_meanwhile", lives_meanwhile },
 	{ NULL, NULL },
 };

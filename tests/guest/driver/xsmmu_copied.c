@@ -9,6 +9,9 @@
  *   mode=whole   buffers of any size, also those that are not copied: of an untrusted device
  *   mode=fill    more buffers than 2 MiB have room for, which the pool may have: the rest is
  *		  mapped as others are; mode=many: the same, and the pool may have more
+ *   mode=size    an unmap of a wrong size, before the right one
+ *   mode=stale   a copy that the device has written to, and whose memory has gone
+ *   mode=fresh   what the device finds in a chunk beside a buffer
  *   mode=keep    buffers that outlive the driver, until something is written to the
  *                parameter release
  *
@@ -26,7 +29,7 @@
 
 static char *mode = "checks";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "checks, whole, fill, many or keep");
+MODULE_PARM_DESC(mode, "checks, whole, fill, many, size, stale, fresh or keep");
 
 static unsigned int limit = 4096;
 module_param(limit, uint, 0644);
@@ -399,6 +402,15 @@ static bool keeps_offsets(struct sg_table *table)
 	return true;
 }
 
+static void fill_list(struct sg_table *table, u8 value)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_sg(table, sg, i)
+		memset(sg_virt(sg), value, sg->length);
+}
+
 static bool is_list_copied(struct device *dev, struct sg_table *table)
 {
 	return found(dev, sg_dma_address(table->sgl)) != sg_virt(table->sgl);
@@ -423,15 +435,28 @@ static int check_list(struct device *dev, const size_t *bytes, bool copied)
 	dma_sync_sgtable_for_cpu(dev, &table, DMA_BIDIRECTIONAL);
 	if (!error && !is_list_filled(&table, 0xbb))
 		error = wrong(dev, "a sync does not bring a list back");
-	memset(sg_virt(table.sgl), 0xcc, table.sgl->length);
+	fill_list(&table, 0xcc);
 	dma_sync_sgtable_for_device(dev, &table, DMA_BIDIRECTIONAL);
-	if (!error && *found(dev, sg_dma_address(table.sgl)) != 0xcc)
-		error = wrong(dev, "a sync does not bring a list to the device");
+	if (!error)
+		error = compare_list(dev, &table, DMA_BIDIRECTIONAL);
 	writes(dev, sg_dma_address(table.sgl), table.sgl->length, 0xdd);
 	dma_unmap_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
 	if (!error && *(u8 *)sg_virt(table.sgl) != 0xdd)
 		error = wrong(dev, "an unmap does not bring a list back");
 free:
+	free_list(&table);
+	return error;
+}
+
+/* What was mapped of it before one that cannot be is unmapped; the accounts say so. */
+static int check_bad_list(struct device *dev)
+{
+	const size_t bad[] = { 9, 3 * PAGE_SIZE - 5, 0 };
+	struct sg_table table;
+	int error = make_list(&table, bad);
+
+	if (!error && !dma_map_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0))
+		error = wrong(dev, "a list with nothing in a segment was mapped");
 	free_list(&table);
 	return error;
 }
@@ -450,6 +475,20 @@ static int check_lists(struct device *dev)
 	if (!error)
 		error = check_list(dev, together, false);
 	return error ? error : check_list(dev, large, false);
+}
+
+/* The pool is at addresses that such a device does not have. */
+static int check_narrow(struct device *dev, u8 *memory)
+{
+	struct buffer buffer = { .memory = memory + 100, .bytes = 60 };
+	int error = map(dev, &buffer, false);
+
+	if (error)
+		return error;
+	if (buffer.iova + buffer.bytes - 1 > dma_get_mask(dev))
+		error = wrong(dev, "an address is above the device's mask");
+	unmap(dev, &buffer, 0);
+	return error;
 }
 
 static int checks(struct device *dev)
@@ -471,6 +510,8 @@ static int checks(struct device *dev)
 		error = check_lists(dev);
 	if (!error && !dma_set_mask(dev, DMA_BIT_MASK(32)))
 		error = check_buffers(dev, memory);
+	if (!error && !dma_set_mask(dev, DMA_BIT_MASK(24)))
+		error = check_narrow(dev, memory);
 	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }
@@ -667,6 +708,33 @@ static int whole(struct device *dev)
 		error = check_list(dev, large, false);
 	if (!error)
 		error = check_careless(dev, memory);
+	if (!error)
+		error = check_bad_list(dev);
+	free_pages_exact(memory, BUFFER_BYTES);
+	return error;
+}
+
+/* An unmap of other pages than were mapped is ignored: the right one finds all. */
+static int wrong_size(struct device *dev)
+{
+	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
+	struct buffer buffer = { .memory = memory + 100, .bytes = 5000,
+				 .dir = DMA_FROM_DEVICE };
+	int error = 0;
+
+	if (!memory)
+		return -ENOMEM;
+	fill(&buffer, 0x11);
+	buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
+	if (dma_mapping_error(dev, buffer.iova)) {
+		error = wrong(dev, "dma_map_single() failed");
+	} else {
+		dma_unmap_single(dev, buffer.iova, buffer.bytes + PAGE_SIZE, buffer.dir);
+		writes(dev, buffer.iova, buffer.bytes, 0x22);
+		unmap(dev, &buffer, 0);
+		if (!is_filled(buffer.memory, buffer.bytes, 0x22))
+			error = wrong(dev, "not all comes back after an unmap of a wrong size");
+	}
 	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }
@@ -758,6 +826,9 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 		error = wrong(dev, "more were copied than there is room for, or few");
 	if (!error)
 		error = list_in_full_pool(dev, buffers, copied == most);
+	/* Whoever looks whether there is too much finds all of it used. */
+	if (most == FILLED)
+		msleep(12000);
 	for (i = 0; i < done; i++) {
 		unmap(dev, &buffers[i], 0);
 		free_page((unsigned long)buffers[i].memory);
@@ -846,6 +917,77 @@ static bool lands(void __iomem *registers, u32 at)
 	return landed;
 }
 
+/*
+ * What the device has cached of a chunk goes with it. The pool may have one: another kind
+ * takes its place, maybe its memory, too.
+ */
+static int stale(struct pci_dev *pdev)
+{
+	struct device *dev = &pdev->dev;
+	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL);
+	struct buffer other = { .memory = memory, .bytes = 100, .dir = DMA_TO_DEVICE };
+	struct buffer *one = &kept.buffers[0];
+	void __iomem *registers = pcim_iomap(pdev, 0, 0);
+	int error = registers && memory ? 0 : -ENOMEM;
+
+	if (error)
+		goto free;
+	pci_set_master(pdev);
+	*one = (struct buffer){ .memory = memory, .bytes = 100, .dir = DMA_FROM_DEVICE };
+	error = map(dev, one, true);
+	if (error)
+		goto free;
+	kept.cells[0] = (u32 *)found(dev, one->iova);
+	if (!lands(registers, 0))
+		error = wrong(dev, "the device does not reach a copy");
+	unmap(dev, one, 0);
+	if (!error)
+		error = map(dev, &other, true);
+	if (error)
+		goto free;
+	if (lands(registers, 0))
+		error = wrong(dev, "the device reaches memory that the pool has given back");
+	unmap(dev, &other, 0);
+free:
+	free_page((unsigned long)memory);
+	return error;
+}
+
+/* Whatever its memory had before. Needs init_on_alloc=0. */
+static int fresh(struct device *dev)
+{
+	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL | __GFP_ZERO);
+	struct buffer buffer = { .memory = memory, .bytes = 1 };
+	struct page *pages[16];
+	int error = 0;
+	u32 i, at;
+	u8 *page;
+
+	if (!memory)
+		return -ENOMEM;
+	for (i = 0; i < ARRAY_SIZE(pages); i++) {
+		pages[i] = alloc_pages(GFP_KERNEL | __GFP_NOWARN, 9);
+		if (pages[i])
+			memset(page_address(pages[i]), 0x5a, PAGE_SIZE << 9);
+	}
+	for (i = 0; i < ARRAY_SIZE(pages); i++)
+		if (pages[i])
+			__free_pages(pages[i], 9);
+	error = map(dev, &buffer, true);
+	if (error)
+		goto free;
+	for (i = 0; i < 512 && !error; i++) {
+		page = found(dev, (buffer.iova & ~(dma_addr_t)(0x200000 - 1)) + i * PAGE_SIZE);
+		for (at = 0; at < PAGE_SIZE && !error; at++)
+			if (page[at])
+				error = wrong(dev, "the device finds what a chunk's memory had before");
+	}
+	unmap(dev, &buffer, 0);
+free:
+	free_page((unsigned long)memory);
+	return error;
+}
+
 static int fire(const char *text, const struct kernel_param *param)
 {
 	u32 i, landed = 0, allowed = 0, wrongly = 0;
@@ -893,6 +1035,12 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return fill_pool(&pdev->dev, 600, FILLED);
 	if (sysfs_streq(mode, "keep"))
 		return keep(&pdev->dev);
+	if (sysfs_streq(mode, "size"))
+		return wrong_size(&pdev->dev);
+	if (sysfs_streq(mode, "stale"))
+		return stale(pdev);
+	if (sysfs_streq(mode, "fresh"))
+		return fresh(&pdev->dev);
 	if (sysfs_streq(mode, "whole"))
 		return whole(&pdev->dev);
 	return checks(&pdev->dev);

@@ -277,12 +277,17 @@ static int compare_sg(struct device *dev, struct sg_table *table)
 	return 0;
 }
 
-static int check_list(struct device *dev, u32 segments)
+/* @pages: each segment is one. */
+static int check_list(struct device *dev, u32 segments, bool pages)
 {
 	struct sg_table table;
-	int error;
+	struct scatterlist *sg;
+	int error, i;
 
 	error = make_sg(&table, segments);
+	if (!error && pages)
+		for_each_sgtable_sg(&table, sg, i)
+			sg_set_page(sg, sg_page(sg), PAGE_SIZE, 0);
 	if (!error)
 		error = dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0);
 	if (!error) {
@@ -302,7 +307,10 @@ static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
 	dma_set_seg_boundary(dev, boundary);
 	dma_set_max_seg_size(dev, longest);
 	for (int i = 0; i < ARRAY_SIZE(segments) && !error; i++)
-		error = check_list(dev, segments[i]);
+		error = check_list(dev, segments[i], false);
+	/* All of a block, one less and one more. */
+	for (u32 count = 63; count <= 65 && !error; count++)
+		error = check_list(dev, count, true);
 	return error;
 }
 

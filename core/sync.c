@@ -467,8 +467,8 @@ void xs_sync_block(struct xs_engine *engine, struct xs_block *block)
 }
 
 /* Remove and invalidate one range that is not deferred. */
-static struct xs_commands xs_sync_range(struct xs_engine *engine, u64 page,
-					u32 pages)
+static xs_inline struct xs_commands xs_sync_range(struct xs_engine *engine,
+						  u64 page, u32 pages)
 {
 	struct xs_range range = { page, pages };
 	struct xs_commands sent = { 0, 0, 0 };
@@ -481,8 +481,8 @@ static struct xs_commands xs_sync_range(struct xs_engine *engine, u64 page,
 	return sent;
 }
 
-static void xs_sync_range_count(struct xs_engine *engine, u32 pages,
-				const struct xs_commands *sent)
+static xs_inline void xs_sync_range_count(struct xs_engine *engine, u32 pages,
+					  const struct xs_commands *sent)
 {
 	xs_count(engine->counts, direct, 1);
 	xs_count(engine->counts, direct_pages, pages);

@@ -376,6 +376,17 @@ static xs_noinline void xs_unmap_one_unheld(struct xs_engine *engine, u64 page,
 	}
 }
 
+/* The page was claimed, and is to be synced before the return. */
+static xs_noinline void xs_unmap_one_now(struct xs_engine *engine,
+					 const struct xs_policy *policy,
+					 u64 page)
+{
+	const struct xs_claim claim = { .page = page, .pages = 1 };
+
+	xs_claim_sync(engine, policy, &claim, false);
+	xs_exit();
+}
+
 /*
  * xs_engine_unmap_one*() where the policy holds nothing, or syncs inside the unmap, or
  * when a block is empty. Exits.
@@ -401,10 +412,7 @@ xs_unmap_one_bare(struct xs_engine *engine, u64 iova, enum xs_unmap how)
 	}
 	xs_count(engine->counts, unmaps, 1);
 	if (now) {
-		const struct xs_claim claim = { .page = page, .pages = 1 };
-
-		xs_claim_sync(engine, policy, &claim, false);
-		xs_exit();
+		xs_unmap_one_now(engine, policy, page);
 		return;
 	}
 	empty = xs_mark_dead(engine, policy, page, xs_block_mask(page, 1));

@@ -293,6 +293,9 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	xs_group_end_lingering(group);
 	if (policy)
 		choice.tuning = xs_tuning_default(policy);
+	/* What is chosen again is no more than it was. */
+	if (policy == group->policy && cannot_copy(group))
+		choice.tuning.copy_bytes = 0;
 	if (policy && !theirs)
 		error = check_group(group, policy, &choice.tuning);
 	if (!error && is_chosen(group, &choice)) {
@@ -306,7 +309,7 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	if (!error)
 		error = check_untrusted(group, policy, &choice.tuning);
 	if (!error && policy)
-		error = check_copies(group, policy->copy_bytes);
+		error = check_copies(group, choice.tuning.copy_bytes);
 	list_for_each_entry(xdev, &group->devices, list)
 		if (!error && !xdev->gone && (!policy || !group->policy))
 			error = check_unbound(xdev);

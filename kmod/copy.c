@@ -24,9 +24,10 @@ static const u8 ways[] = {
 /* ---- one buffer ---- */
 
 /*
- * Who maps whole pages for both ways, or says that it syncs by itself, may share them with
- * the device for long and never sync: memory regions of RDMA, buffers of GPUs. A page
- * that is all the buffer's has nothing beside it, so there is no need to copy it.
+ * Whole pages for both ways, or to be read and synced by whoever maps them, may be shared
+ * with the device for long and never synced: memory regions of RDMA, buffers of GPUs. Those
+ * that are only written are not: pages of receive rings, parts of which the driver hands
+ * on while others are the device's.
  */
 static __always_inline bool may_be_shared(phys_addr_t phys, size_t size,
 					  enum dma_data_direction dir,
@@ -34,7 +35,8 @@ static __always_inline bool may_be_shared(phys_addr_t phys, size_t size,
 {
 	return attrs & DMA_ATTR_REQUIRE_COHERENT ||
 	       (!offset_in_page(phys | size) &&
-		(dir == DMA_BIDIRECTIONAL || attrs & DMA_ATTR_SKIP_CPU_SYNC));
+		(dir == DMA_BIDIRECTIONAL ||
+		 (dir == DMA_TO_DEVICE && attrs & DMA_ATTR_SKIP_CPU_SYNC)));
 }
 
 /*

@@ -46,6 +46,17 @@ int xsmmu_set_batch_aware(struct device *dev)
 }
 EXPORT_SYMBOL_GPL(xsmmu_set_batch_aware);
 
+/* Not ours, or it may be a copy. */
+static noinline void unmap_any_no_sync(struct device *dev, dma_addr_t addr,
+				       size_t size, enum dma_data_direction dir,
+				       unsigned long attrs)
+{
+	if (!is_taken(dev) || xs_group_of(dev)->untrusted)
+		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
+	else if (!uncopy_one(dev, addr, attrs))
+		unmap_memory_no_sync(dev, addr, size);
+}
+
 void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
@@ -54,10 +65,8 @@ void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 				     attrs | ATTR_BATCH_AWARE);
 	else if (likely(is_plain(dev)))
 		unmap_memory_no_sync(dev, addr, size);
-	else if (!is_taken(dev) || xs_group_of(dev)->untrusted)
-		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
-	else if (!uncopy_one(dev, addr, attrs))
-		unmap_memory_no_sync(dev, addr, size);
+	else
+		unmap_any_no_sync(dev, addr, size, dir, attrs);
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_no_sync);
 

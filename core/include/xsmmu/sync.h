@@ -3,7 +3,7 @@
  * The sync: take what a batch has, remove it from the page table, invalidate and
  * wait, and only then release what was held and let the IOVAs go. That order is
  * the product, and stands in three places only: xs_sync_some() for a batch,
- * xs_claim_now() for one mapping, xs_sync_run() for one of whole blocks.
+ * xs_claim_sync() for one mapping, xs_sync_run() for one of whole blocks.
  */
 #ifndef XSMMU_SYNC_H
 #define XSMMU_SYNC_H

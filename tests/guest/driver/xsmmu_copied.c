@@ -297,6 +297,28 @@ static int check_shared(struct device *dev, u8 *memory)
 	return error;
 }
 
+/* A page of a receive ring: what the driver has of it is out of the device's reach. */
+static int check_ring(struct device *dev, u8 *memory)
+{
+	struct buffer page = { .memory = memory, .bytes = PAGE_SIZE,
+			       .dir = DMA_FROM_DEVICE };
+	dma_addr_t iova;
+	int error = map(dev, &page, true);
+
+	if (error)
+		return error;
+	unmap(dev, &page, 0);
+	iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, DMA_FROM_DEVICE,
+				    DMA_ATTR_SKIP_CPU_SYNC);
+	if (dma_mapping_error(dev, iova))
+		return wrong(dev, "a page was not mapped");
+	if (found(dev, iova) == memory)
+		error = wrong(dev, "a page of a receive ring is not copied");
+	dma_unmap_single_attrs(dev, iova, PAGE_SIZE, DMA_FROM_DEVICE,
+			       DMA_ATTR_SKIP_CPU_SYNC);
+	return error;
+}
+
 /* Where the offset in the page counts, it stays; what crosses pages then is not copied. */
 static int check_offset(struct device *dev, u8 *memory)
 {
@@ -457,6 +479,8 @@ static int check_bad_list(struct device *dev)
 
 	if (!error && !dma_map_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0))
 		error = wrong(dev, "a list with nothing in a segment was mapped");
+	/* Whoever unmaps it nevertheless unmaps nothing: no stray, and nobody else's. */
+	dma_unmap_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
 	free_list(&table);
 	return error;
 }
@@ -504,6 +528,8 @@ static int checks(struct device *dev)
 	error = check_buffers(dev, memory);
 	if (!error)
 		error = check_shared(dev, memory);
+	if (!error && limit >= PAGE_SIZE)
+		error = check_ring(dev, memory);
 	if (!error)
 		error = check_offset(dev, memory);
 	if (!error)
@@ -582,16 +608,24 @@ static int check_part(struct device *dev, const struct buffer *buffer, size_t at
 	return 0;
 }
 
-/* What the device only reads does not come back, whatever a sync says. */
+/* What the device only reads does not come back, what it only writes does not go, whatever a sync says. */
 static int check_one_way(struct device *dev, const struct buffer *buffer)
 {
-	if (buffer->dir != DMA_TO_DEVICE)
-		return 0;
+	size_t at;
+
 	fill(buffer, 0x66);
 	write_all(dev, buffer, 0x77);
-	dma_sync_single_for_cpu(dev, buffer->iova, buffer->bytes, DMA_BIDIRECTIONAL);
-	return is_filled(buffer->memory, buffer->bytes, 0x66) ? 0 :
-		wrong(dev, "a sync brings back what the device only reads");
+	if (buffer->dir == DMA_TO_DEVICE) {
+		dma_sync_single_for_cpu(dev, buffer->iova, buffer->bytes, DMA_BIDIRECTIONAL);
+		if (!is_filled(buffer->memory, buffer->bytes, 0x66))
+			return wrong(dev, "a sync brings back what the device only reads");
+	} else if (buffer->dir == DMA_FROM_DEVICE) {
+		dma_sync_single_for_device(dev, buffer->iova, buffer->bytes, DMA_BIDIRECTIONAL);
+		for (at = 0; at < buffer->bytes; at++)
+			if (*found(dev, buffer->iova + at) != 0x77)
+				return wrong(dev, "a sync overwrites what the device has written");
+	}
+	return 0;
 }
 
 static int check_parts(struct device *dev, const struct buffer *buffer)
@@ -659,7 +693,7 @@ static int check_whole(struct device *dev, u8 *memory, size_t offset,
 	return 0;
 }
 
-/* By an unmap of other bytes of the same pages, as some drivers do; and a map of none. */
+/* By an unmap of other bytes of the same pages, or for another way, as some drivers do; and a map of none. */
 static int check_careless(struct device *dev, u8 *memory)
 {
 	struct buffer buffer = { .memory = memory + 100, .bytes = 5000,
@@ -673,6 +707,14 @@ static int check_careless(struct device *dev, u8 *memory)
 	dma_unmap_single(dev, buffer.iova + 10, buffer.bytes + 50, buffer.dir);
 	if (!is_filled(buffer.memory, buffer.bytes, 0x22))
 		return wrong(dev, "an unmap of as many pages does not bring all back");
+	buffer.dir = DMA_TO_DEVICE;
+	buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
+	if (dma_mapping_error(dev, buffer.iova))
+		return wrong(dev, "dma_map_single() failed");
+	fill(&buffer, 0x33);
+	dma_unmap_single(dev, buffer.iova, buffer.bytes, DMA_BIDIRECTIONAL);
+	if (!is_filled(buffer.memory, buffer.bytes, 0x33))
+		return wrong(dev, "an unmap brings back what the device only reads");
 	if (!dma_mapping_error(dev, dma_map_single(dev, memory, 0, DMA_FROM_DEVICE)))
 		return wrong(dev, "nothing was mapped");
 	return 0;

@@ -30,7 +30,7 @@ from xsmmu.errors import LabError
 from xsmmu.mutants import Mutant, Mutants
 
 POLICIES = ("copy", "strict", "lazy", "fands", "xsmmu", "fused")
-MUTANT_OPERATIONS = 10_000_000
+MUTANT_OPERATIONS = 20_000_000
 MUTANT_SECONDS = 60
 PARTS = ("core", "sim")
 MUTANTS = Mutants("sim/mutants.toml", PARTS)
@@ -42,7 +42,7 @@ _FUZZ_FOLDERS = ("sim/world", "sim/check", "sim/fuzz")
 _MUTABLE = ("sim/world/path.c", "sim/world/iommu.c")
 """The engine, and the seam below it: where mutants are."""
 
-_SEEDS_OF_A_MUTANT = 100
+_SEEDS_OF_A_MUTANT = 200
 FUZZ_CANARY = "double-release"
 """The mutant that the fuzzer has to find, to test the fuzzing."""
 

@@ -27,10 +27,12 @@ case_each_failure() {
 			expect_equal "$policy, $n: references" "$(references)" 2
 		done
 		log_since | grep -E 'still mapped|removed at give-back|bug' && failure "$policy: something is left"
-		[ $n -gt 40 ] && [ $n -lt 1000 ] || failure "$policy: the last failure was the $n-th"
-		# Each of the eight single maps has failed once, at least.
+		# A map in place cannot fail: of a block only the first and the driver's own can.
+		if [ "${TABLES:-kernel}" = direct ]; then points=30 maps=6; else points=40 maps=8; fi
+		[ $n -gt $points ] && [ $n -lt 1000 ] || failure "$policy: the last failure was the $n-th"
+		# Else each of the eight single maps has failed once, at least.
 		failed=$(stat_of $TESTDEV map_failures)
-		[ "$failed" -ge 8 ] || failure "$policy: only $failed maps have failed"
+		[ "$failed" -ge $maps ] || failure "$policy: only $failed maps have failed"
 		echo "$policy: $n points, $failed maps have failed" >/dev/kmsg
 		put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
 		set_group_type $TESTDEV DMA-FQ

@@ -37,43 +37,43 @@ test-devices: ## ahci, xhci, sdhci, vmxnet3 and virtio under each policy, which 
 	@$(python) -m pytest -v -m long tests/python/test_guest_devices.py
 
 tidy: ## check style: C, Python, shell, licences
-	@$(python) -m xsmmu.tidy
+	@$(python) -m checks.tidy
 
 lab-debug: ## calls, loads and torture on a kernel that looks for errors, built on first use [T=600] [SEED=1]
 	@export TORTURE_S='$(or $(T),600)' SEED='$(or $(SEED),1)'; \
 		$(python) -m pytest -v --capture=tee-sys -m long tests/python/test_guest_debug.py
 
 sim: ## one run of the simulated world [SEED=1] [POLICY=fused] [EVENTS=1000000] [SWARM=1] [MUTANT=name]
-	@$(python) -m xsmmu.sim run --seed '$(or $(SEED),1)' --policy '$(or $(POLICY),fused)' \
+	@$(python) -m checks.sim run --seed '$(or $(SEED),1)' --policy '$(or $(POLICY),fused)' \
 		--events '$(or $(EVENTS),1000000)' $(if $(filter-out 0,$(SWARM)),--swarm) \
 		$(if $(MUTANT),--mutant '$(MUTANT)')
 
 sim-long: ## run the simulated world until so many billions of operations are done [N=10]
-	@$(python) -m xsmmu.sim long --billions '$(or $(N),10)'
+	@$(python) -m checks.sim long --billions '$(or $(N),10)'
 
 mutants: ## plant bugs in the engine and the module that the simulated world and guests must find
-	@$(python) -m xsmmu.sim mutants
+	@$(python) -m checks.sim mutants
 	@$(python) -m pytest -v -n 2 -m long tests/python/test_guest_mutants.py
 
 litmus: ## explore small programs of the engine under a weak memory model, and mutants [PROGRAMS=names] [ORDERS=1]
-	@$(python) -m xsmmu.litmus run $(PROGRAMS)
-	@$(if $(PROGRAMS),:,$(python) -m xsmmu.litmus mutants)
-	@$(if $(filter-out 0,$(ORDERS)),$(python) -m xsmmu.litmus orders,:)
+	@$(python) -m checks.litmus run $(PROGRAMS)
+	@$(if $(PROGRAMS),:,$(python) -m checks.litmus mutants)
+	@$(if $(filter-out 0,$(ORDERS)),$(python) -m checks.litmus orders,:)
 
 coverage: ## branch coverage of core/ by unit tests and simulated world, and what is missed
-	@$(python) -m xsmmu.coverage
+	@$(python) -m checks.coverage
 
 scale: ## count transfers of lines between 1 to 64 CPUs, locks, syncs [QUICK=1] [CPUS=8,64] [POLICIES=fused] [SITES=10]
-	@$(python) -m xsmmu.scale count $(if $(filter-out 0,$(QUICK)),--quick) \
+	@$(python) -m checks.scale count $(if $(filter-out 0,$(QUICK)),--quick) \
 		$(if $(CPUS),--cpus '$(CPUS)') $(if $(POLICIES),--policies '$(POLICIES)') \
 		$(if $(SITES),--sites '$(SITES)')
 
 ageing: ## what a long life does to IOVAs and instructions [MAPS=1e6,1e8,1e9] [POLICIES=fused]
-	@$(python) -m xsmmu.scale ageing $(if $(MAPS),--maps '$(MAPS)') \
+	@$(python) -m checks.scale ageing $(if $(MAPS),--maps '$(MAPS)') \
 		$(if $(POLICIES),--policies '$(POLICIES)')
 
 fuzz: ## fuzz the engine in the simulated world, and a canary with a bug in it [T=60] [POLICY=any]
-	@$(python) -m xsmmu.sim fuzz --seconds '$(or $(T),60)' --policy '$(or $(POLICY),any)' \
+	@$(python) -m checks.sim fuzz --seconds '$(or $(T),60)' --policy '$(or $(POLICY),any)' \
 		$(if $(MUTANT),--mutant '$(MUTANT)') $(if $(INPUT),--input '$(INPUT)')
 
 clean: ## remove results, the private root, Python packages and downloads

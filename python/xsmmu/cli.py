@@ -108,8 +108,9 @@ def lab_run(
     """Run an experiment."""
     from rich.console import Console
 
-    from xsmmu import host, results
-    from xsmmu import lab as the_lab
+    from xsmmu.lab import results
+    from xsmmu.lab import run as the_lab
+    from xsmmu.setup import host
 
     host.interrupt_on_sigterm()
     if accel not in ("auto", "tcg", "kvm"):
@@ -135,8 +136,8 @@ def lab_show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary instead of the table.")] = False,
 ) -> None:
     """Show the results of an earlier run."""
-    from xsmmu import lab as the_lab
-    from xsmmu import results
+    from xsmmu.lab import results
+    from xsmmu.lab import run as the_lab
 
     folder = folder or the_lab.RESULTS / results.LATEST
     _show(results.load(folder), folder, as_json)
@@ -148,7 +149,8 @@ def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from xsmmu import report, table
+    from xsmmu.report import page as report
+    from xsmmu.report import table
 
     table.render(summary, Console())
     page = folder / report.NAME
@@ -165,7 +167,7 @@ def lab_watch(
     sysfs: Annotated[Path, typer.Option(help="Another sysfs tree.", hidden=True)] = Path("/sys"),
 ) -> None:
     """Watch the running module."""
-    from xsmmu import watch
+    from xsmmu.operator import watch
 
     for window in watch.windows(device, interval, count, sysfs):
         if as_json:
@@ -192,7 +194,8 @@ def lab_profile(
 
     from rich.console import Console
 
-    from xsmmu import host, profile
+    from xsmmu.lab import profile
+    from xsmmu.setup import host
 
     host.interrupt_on_sigterm()
     result = profile.run(kernel, policy, function, calls, Console(stderr=True), iommu)
@@ -209,7 +212,7 @@ def devices(
     sysfs: Annotated[Path, typer.Option(help="Another sysfs tree.", hidden=True)] = Path("/sys"),
 ) -> None:
     """List the devices behind an IOMMU, with driver, policy, level and state."""
-    from xsmmu import attach
+    from xsmmu.operator import attach
 
     rows = attach.devices(sysfs)
     if as_json:
@@ -231,7 +234,7 @@ def attach_device(
     sysfs: Annotated[Path, typer.Option(help="Another sysfs tree.", hidden=True)] = Path("/sys"),
 ) -> None:
     """Choose a device's policy."""
-    from xsmmu import attach
+    from xsmmu.operator import attach
 
     row = attach.choose(device, policy, max_window_us, sysfs)
     sys.stdout.write(f"{device}: {row['policy']}, level {row['level']}, state {row['state']}\n")

@@ -19,7 +19,7 @@ class LabError(Exception):
 
 
 class GuestError(LabError):
-    """A guest failed, so its console and raw results are worth keeping."""
+    """A run failed in a guest or after it, so the consoles and raw results are worth keeping."""
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> LabError:

@@ -6,10 +6,6 @@
  */
 #include "world.h"
 
-static const char *const policy_names[] = { "strict", "lazy", "fands", "xsmmu", "fused", "copy" };
-
-#define POLICIES	(sizeof(policy_names) / sizeof(policy_names[0]))
-
 /* ---- sync points ---- */
 
 static void sync_begin(enum sim_call call, u32 cpu, enum xs_sync cause)
@@ -52,15 +48,6 @@ void operator_sync(enum xs_sync cause)
 
 /* ---- the operator, and what goes wrong ---- */
 
-static u32 number_of(const struct xs_policy *policy)
-{
-	u32 number = 0;
-
-	while (number < POLICIES && xs_policy_find(policy_names[number]) != policy)
-		number++;
-	return number;
-}
-
 /* @changing: beside the one of before. */
 void operator_tell(const struct xs_policy *policy, const struct xs_tuning *tuning, bool changing)
 {
@@ -69,7 +56,7 @@ void operator_tell(const struct xs_policy *policy, const struct xs_tuning *tunin
 	sim.era++;
 	sim.weak_periods += sim.weak || weak;
 	sim.weak = weak || (changing && sim.weak);
-	sim_event(EV_POLICY, 0, number_of(policy), xs_policy_level(policy, tuning->batch_aware),
+	sim_event(EV_POLICY, 0, (u32)(policy - xs_policies), xs_policy_level(policy, tuning->batch_aware),
 		  changing,
 		  tuning->window_us * 1000ULL | (u64)tuning->batch_pages << 40 |
 			  (u64)tuning->range_commands_max << 56);

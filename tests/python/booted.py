@@ -16,9 +16,10 @@ import pytest
 from rich.console import Console
 from tests.python import guests
 
-from xsmmu import boot, host, machine
-from xsmmu.guest import FATAL, FAULT
-from xsmmu.kernels import Kernel
+from xsmmu.setup import boot, host
+from xsmmu.setup.kernels import Kernel
+from xsmmu.vm import machine
+from xsmmu.vm.guest import FATAL, FAULT
 
 TIMEOUT_S = 600
 LAST_LINES = 60

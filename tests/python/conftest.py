@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from xsmmu import host
+from xsmmu.setup import host
 
 SETTINGS = ("SEED", "TORTURE_S", "CYCLES")
 """Variables that change what a test does."""

@@ -18,11 +18,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu import build, drivers, host, kernels, lab, machine, root
 from xsmmu.errors import LabError
-from xsmmu.experiment import Needs
-from xsmmu.guest import Boot, Guest, Record
-from xsmmu.kernels import Kernel
+from xsmmu.lab import run as lab
+from xsmmu.lab.experiment import Needs
+from xsmmu.project import PROJECT
+from xsmmu.setup import build, drivers, host, kernels, root
+from xsmmu.setup.kernels import Kernel
+from xsmmu.vm import machine
+from xsmmu.vm.guest import Boot, Guest, Record
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "guest"
 DRIVER = "tests/guest/driver"
@@ -53,7 +56,7 @@ class Machine:
     """With a batch-aware driver."""
     make_args: tuple[str, ...] = ()
     """More arguments for the build of xsmmu.ko."""
-    source: Path = build.PROJECT
+    source: Path = PROJECT
     """What xsmmu.ko is built from."""
     needs: tuple[Needs, ...] = EVERYTHING
     """What stock modules and programs are there."""
@@ -112,16 +115,14 @@ def tools() -> root.Root:
     return root.ensure(host.cache_dir(), Console(stderr=True))
 
 
-def modules(
-    kernel: Kernel, aware: bool = False, make_args: Sequence[str] = (), source: Path = build.PROJECT
-) -> list[Path]:
+def modules(kernel: Kernel, aware: bool = False, make_args: Sequence[str] = (), source: Path = PROJECT) -> list[Path]:
     """Our modules: xsmmu itself, the lab's, and drivers: one that behaves badly, one whose buffers are copied and one
     that is batch-aware.
 
     What calls xsmmu.ko finds it if it is loaded later, and keeps it loaded then.
     """
     xsmmu, lab_module = lab.modules(tools(), kernel)
-    if make_args or source != build.PROJECT:
+    if make_args or source != PROJECT:
         [xsmmu] = build.module(tools(), kernel, source, extra_make_args=make_args)
     outputs, parts = ("xsmmu_rude.ko", "xsmmu_copied.ko", "xsmmu_aware.ko"), (DRIVER, "include")
     *plain, last = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
@@ -130,7 +131,7 @@ def modules(
 
 def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
     """The module's sources with some lines of one file changed."""
-    files = build.sources(build.PROJECT, build.MODULE_PARTS)
+    files = build.sources(PROJECT, build.MODULE_PARTS)
     for old, new in changes.items():
         assert files[file].count(old.encode()) >= 1
         files[file] = files[file].replace(old.encode(), new.encode())

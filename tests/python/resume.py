@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu import host
-from xsmmu.lab import PROJECT
+from xsmmu.project import PROJECT
+from xsmmu.setup import host
 
 
 def digest(folder: Path = PROJECT) -> str:

@@ -12,8 +12,10 @@ import pytest
 from rich.console import Console
 from tests.python.test_report import Page
 
-from xsmmu import claims, experiment, report, results, table, view
 from xsmmu.errors import LabError
+from xsmmu.lab import claims, experiment, results
+from xsmmu.report import page as report
+from xsmmu.report import table, view
 
 Json = dict[str, Any]
 

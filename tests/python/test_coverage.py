@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu import coverage, host, root
-from xsmmu.coverage import Branch, Explained
+from checks import coverage
+from checks.coverage import Branch, Explained
+from xsmmu.setup import host, root
 
 
 def test_core_is_covered() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from xsmmu import cstyle
+from checks import cstyle
+from xsmmu.setup import csource
 
 GOOD = """\
 /* SPDX-License-Identifier: GPL-2.0-only */
@@ -121,7 +122,7 @@ def function(lines: int) -> str:
 
 
 def test_function_length_counts_from_signature_to_brace() -> None:
-    assert list(cstyle.functions(function(10))) == [(3, "long_one", 10)]
+    assert list(csource.functions(function(10))) == [(3, "long_one", 10)]
 
 
 def test_function_length_limit() -> None:
@@ -131,7 +132,7 @@ def test_function_length_limit() -> None:
 
 
 def test_data_is_not_a_function() -> None:
-    assert list(cstyle.functions("struct a\n{\n\tint x;\n}\nint b[] =\n{\n\t1,\n}\n")) == []
+    assert list(csource.functions("struct a\n{\n\tint x;\n}\nint b[] =\n{\n\t1,\n}\n")) == []
 
 
 @pytest.mark.parametrize(

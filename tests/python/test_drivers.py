@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.python import guests
 
-from xsmmu import drivers, initramfs, kernels
 from xsmmu.errors import LabError
+from xsmmu.setup import drivers, initramfs, kernels
 
 QUICK = ("nvme", "igb")
 LONG = tuple(name for name in drivers.table() if name not in QUICK)

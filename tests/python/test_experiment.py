@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu import experiment
 from xsmmu.errors import LabError
+from xsmmu.lab import experiment, figures
 
 SOURCES = Path(__file__).resolve().parents[2]
 
@@ -202,3 +202,31 @@ def test_each_variant_has_all_arguments_of_its_function(name: str) -> None:
     for workload in experiment.load(name).workloads:
         missing = arguments_of(workload.function, functions) - {"all", *workload.arguments}
         assert not missing, f"{workload.full_name} lacks {missing}"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [
+        ('function = "micro"', 'function = "macro"', "unknown function 'macro': choose from .*micro"),
+        ('needs = "nvme"', 'needs = "nvmf"', "unknown needs 'nvmf': choose from net, nvme, testdev"),
+        ('kernels = ["6.12"]', 'kernels = ["6.13"]', "unknown kernel '6.13': choose from 6.12, .*debug"),
+        ('start = "net_init"', 'start = "net_start"', "unknown function 'net_start'"),
+        (
+            'policies = ["waiting"]',
+            'policies = ["waited"]',
+            "unknown policy 'waited': choose from kernel, module, waiting",
+        ),
+    ],
+)
+def test_names_are_checked_before_a_guest_boots(good: str, bad: str, message: str, tmp_path: Path) -> None:
+    text = (experiment.FOLDER / "compare.toml").read_text()
+    assert good in text
+    (tmp_path / "odd.toml").write_text(text.replace(good, bad))
+    with pytest.raises(LabError, match=message):
+        experiment.load("odd", tmp_path)
+
+
+def test_every_measure_is_known() -> None:
+    assert {work.measure for name in experiment.names() for work in experiment.load(name).workloads} <= set(
+        figures.MEASURES
+    )

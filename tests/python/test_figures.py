@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from xsmmu import experiment, figures
 from xsmmu.errors import LabError
-from xsmmu.experiment import Run
-from xsmmu.figures import Measured
-from xsmmu.oracle import Counts
+from xsmmu.lab import experiment, figures
+from xsmmu.lab.experiment import Run
+from xsmmu.lab.figures import Measured
+from xsmmu.vm.oracle import Counts
 
 STATISTICS = (
     *("maps", "unmaps", "mapped_pages", "unmapped_pages", "live_pages", "deferred_pages", "synced_pages"),

@@ -15,11 +15,11 @@ import pytest
 from rich.progress import Progress
 
 from xsmmu.errors import LabError
-from xsmmu.experiment import Plan
-from xsmmu.guest import Boot, Guest, Record, RecordHandler
-from xsmmu.lab import Collector
-from xsmmu.machine import DEFAULT_IOMMU
-from xsmmu.oracle import Counts
+from xsmmu.lab.experiment import Plan
+from xsmmu.lab.run import Collector
+from xsmmu.vm.guest import Boot, Guest, Record, RecordHandler
+from xsmmu.vm.machine import DEFAULT_IOMMU
+from xsmmu.vm.oracle import Counts
 
 FAKE = Path(__file__).with_name("fake_qemu.py")
 PYTHON = Path(__file__).resolve().parents[2] / "python"

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from tests.python import guests
 
-from xsmmu import build, lab
-from xsmmu.kernels import Kernel
-from xsmmu.root import Root
+from xsmmu.lab import run as lab
+from xsmmu.setup import build
+from xsmmu.setup.kernels import Kernel
+from xsmmu.setup.root import Root
 
 WORDS = ("swiotlb=force",)
 AWARE = guests.Machine(("aware",), aware=True, words=WORDS)

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu import kernels
+from xsmmu.setup import kernels
 
 DEFAULT, KERNELS = kernels.table()
 COPY: dict[str, str | int] = {"COPY": 4096}

@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu.machine import Mode
+from xsmmu.vm.machine import Mode
 
 pytestmark = pytest.mark.long
 

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu import kernels
+from xsmmu.setup import kernels
 
 pytestmark = pytest.mark.long
 

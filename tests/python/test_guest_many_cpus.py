@@ -8,7 +8,8 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu import kernels, machine
+from xsmmu.setup import kernels
+from xsmmu.vm import machine
 
 CPUS = 8
 DEFAULT, KERNELS = kernels.table()

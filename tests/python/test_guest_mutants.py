@@ -11,8 +11,8 @@ from tests.python.test_guest_aware import AWARE
 from tests.python.test_guest_copy import SHORT
 from tests.python.test_guest_refusals import REFUSALS, STRICT, UNTRIED
 
-from xsmmu.build import MODULE_PARTS
-from xsmmu.mutants import Mutant, Mutants
+from checks.mutants import Mutant, Mutants
+from xsmmu.setup.build import MODULE_PARTS
 
 MUTANTS = Mutants("tests/guest/mutants.toml", MODULE_PARTS)
 OTHERS = (REFUSALS, STRICT, UNTRIED, AWARE, SHORT["copy"])

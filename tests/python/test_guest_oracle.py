@@ -10,10 +10,11 @@ import pytest
 from rich.console import Console
 from tests.python import guests
 
-from xsmmu import build, lab
 from xsmmu.errors import LabError
-from xsmmu.kernels import Kernel
-from xsmmu.root import Root
+from xsmmu.lab import run as lab
+from xsmmu.setup import build
+from xsmmu.setup.kernels import Kernel
+from xsmmu.setup.root import Root
 
 WORLD = "kmod/world.c"
 

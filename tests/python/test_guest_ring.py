@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu import kernels
+from xsmmu.setup import kernels
 
 DEFAULT, KERNELS = kernels.table()
 MACHINES = {name: guests.Machine(("ring",), kernel=name, aware=True, timeout_s=600) for name in KERNELS}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from xsmmu.errors import LabError
-from xsmmu.initramfs import KEEP_IMAGES, Image, Modules, module_depends, store
+from xsmmu.setup.initramfs import KEEP_IMAGES, Image, Modules, module_depends, store
 
 
 def module(depends: str) -> bytes:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from xsmmu import host, litmus, root
-from xsmmu.mutants import Mutant
+from checks import litmus
+from checks.mutants import Mutant
+from xsmmu.setup import host, root
 
 
 @pytest.fixture(scope="session")

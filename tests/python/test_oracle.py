@@ -9,7 +9,7 @@ import time
 import pytest
 
 from xsmmu.errors import LabError
-from xsmmu.oracle import CANARY, Counts, Oracle, compare
+from xsmmu.vm.oracle import CANARY, Counts, Oracle, compare
 
 PAGE = b"vtd_inv_desc_iotlb_pages invalidate: domain 0x2 addr 0xfffff000 mask 0x0\n"
 DOMAIN = b"vtd_inv_desc_iotlb_domain domain 0x2\n"

@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from xsmmu import profile
 from xsmmu.cli import app
 from xsmmu.errors import LabError
-from xsmmu.profile import EndedError, Part, Profile, Stub, Symbols
+from xsmmu.lab import profile
+from xsmmu.lab.profile import EndedError, Part, Profile, Stub, Symbols
 
 SYMBOLS = [
     "0000000000001000 T map_page",

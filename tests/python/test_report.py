@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from xsmmu import report
-from xsmmu.view import SummaryError
+from xsmmu.report import page as report
+from xsmmu.report.view import SummaryError
 
 Summary = dict[str, Any]
 VOID = {"meta", "br", "link", "img", "hr"}

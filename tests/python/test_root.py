@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu import build, host, kernels, root
 from xsmmu.errors import LabError
+from xsmmu.setup import build, host, kernels, root
 
 QUIET = Console(stderr=True)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu.build import PROJECT
+from xsmmu.project import PROJECT
 
 SETUP = PROJECT / "lab" / "setup.sh"
 

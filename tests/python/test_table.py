@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from xsmmu import table, view
-from xsmmu.view import SummaryError
+from xsmmu.report import table, view
+from xsmmu.report.view import SummaryError
 
 Summary = dict[str, Any]
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu import build, host, tidy
-from xsmmu.root import Root, ensure
+from checks import tidy
+from xsmmu.project import PROJECT
+from xsmmu.setup import host
+from xsmmu.setup.root import Root, ensure
 
 SPDX = "/* SPDX-License-Identifier: GPL-2.0 OR MIT */\n"
 GPL = "/* SPDX-License-Identifier: GPL-2.0-only */\n"
@@ -130,7 +132,7 @@ def test_modules_compile(tree: tidy.Tree, tools: Root) -> None:
 
 @pytest.mark.parametrize(("tool", "text"), [("ruff", "import os\n"), ("mypy", "def f(x):\n    return x\n")])
 def test_python_tools(tree: tidy.Tree, tool: str, text: str) -> None:
-    (tree.path / "pyproject.toml").write_text((build.PROJECT / "pyproject.toml").read_text())
+    (tree.path / "pyproject.toml").write_text((PROJECT / "pyproject.toml").read_text())
     write(tree.path, "tests/a.py", '"""A test."""\n')
     write(tree.path, "python/xsmmu/a.py", '"""A module."""\n')
     check = {"ruff": tidy.ruff, "mypy": tidy.mypy}[tool]

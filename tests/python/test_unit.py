@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu import build, host, kernels, lab, root
-from xsmmu.guest import Boot, Guest, Record
+from xsmmu.lab import run as lab
+from xsmmu.project import PROJECT
+from xsmmu.setup import build, host, kernels, root
+from xsmmu.vm.guest import Boot, Guest, Record
 
 FLAGS = (
     *("-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla"),
@@ -29,7 +31,7 @@ def tools() -> root.Root:
     return root.ensure(host.cache_dir(), Console(stderr=True))
 
 
-def compiled(tools: root.Root, *flags: str, source_dir: Path = build.PROJECT) -> Path:
+def compiled(tools: root.Root, *flags: str, source_dir: Path = PROJECT) -> Path:
     """The tests as a program."""
     files = sorted(path.relative_to(source_dir) for path in (source_dir / "tests/unit").glob("*.c"))
     return build.userspace(tools, "unit", [str(file) for file in files], (*FLAGS, *flags), source_dir=source_dir)
@@ -812,8 +814,7 @@ FAULTS = (
     Fault(
         "a buffer is not copied",
         "pool.c",
-        "	if (copies || xs_way_writes(way))\n"
-        "		xs_pool_copy_in(pool, memory, phys, bytes);\n",
+        "	if (copies || xs_way_writes(way))\n		xs_pool_copy_in(pool, memory, phys, bytes);\n",
         "",
         ("only=pool_copies",),
     ),
@@ -1386,7 +1387,7 @@ FAULTS = (
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_seen(tools: root.Root, tmp_path: Path, fault: Fault) -> None:
     for part in ("core", "tests/unit"):
-        shutil.copytree(build.PROJECT / part, tmp_path / part)
+        shutil.copytree(PROJECT / part, tmp_path / part)
     file = tmp_path / "core" / fault.file
     text = file.read_text()
     assert text.count(fault.good) == 1, f"the fault '{fault.name}' does not fit core/{fault.file} any more"

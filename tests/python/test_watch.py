@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from xsmmu import attach, watch
 from xsmmu.cli import app
 from xsmmu.errors import LabError
-from xsmmu.watch import Sample, Window
+from xsmmu.operator import attach, watch
+from xsmmu.operator.watch import Sample, Window
 
 IGB, NVME0, NVME1 = "0000:01:00.0", "0000:05:00.0", "0000:06:00.0"
 STATS = {"inv_page": 100, "inv_domain": 20, "inv_global": 0, "unmapped_pages": 2400}

@@ -24,17 +24,19 @@ static void rows(void)
 	const u32 count = sizeof(expected) / sizeof(expected[0]);
 	const u32 bound = XS_SYNC_BIT(XS_SYNC_TIME) | XS_SYNC_BIT(XS_SYNC_FULL);
 
-	CHECK(xs_policy_count == count);
 	for (u32 i = 0; i < count; i++) {
 		const struct xs_policy *row = xs_policy_find(expected[i].name);
 
-		if (!CHECK(row) || !CHECK(row == &xs_policies[i]))
+		if (!CHECK(row))
 			return;
 		CHECK(xs_policy_level(row, false) == expected[i].unmodified);
 		CHECK(xs_policy_level(row, true) == expected[i].batch_aware);
 		CHECK(((row->syncs & bound) == bound) == expected[i].deferring);
-		CHECK(row->window_us && row->batch_pages);
 		CHECK(row->copy_bytes == expected[i].copy_bytes);
+	}
+	for (u32 i = 0; i < xs_policy_count; i++) {
+		CHECK(xs_policy_find(xs_policies[i].name) == &xs_policies[i]);
+		CHECK(xs_policies[i].window_us && xs_policies[i].batch_pages);
 	}
 }
 

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from xsmmu import watch
 from xsmmu.errors import LabError, unknown_name
+from xsmmu.operator import watch
 
 
 def devices(sysfs: Path = watch.SYSFS) -> list[dict[str, Any]]:

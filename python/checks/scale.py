@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What one CPU cannot show (sim/scale/): transfers of lines between CPUs, locks, and what a long life does to IOVAs.
 
-`python -m xsmmu.scale count|ageing` is what `make scale` and `make ageing` call. All is counted by a simulation that
+`python -m checks.scale count|ageing` is what `make scale` and `make ageing` call. All is counted by a simulation that
 repeats bit for bit; nothing is measured by a clock.
 """
 
@@ -24,14 +24,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from xsmmu import build, host, plots, root
+from xsmmu import policies
 from xsmmu.errors import LabError
-from xsmmu.sim import POLICIES
+from xsmmu.project import PROJECT
+from xsmmu.report import plots
+from xsmmu.setup import build, host, root
 
 CPUS: Final = (1, 2, 4, 8, 16, 32, 64)
 ELSEWHERE: Final = (0, 10, 33)
 LIVES: Final = ("short", "mixed")
-AWARE: Final = ("fands", "xsmmu", "fused")
+POLICIES: Final = policies.names()
+AWARE: Final = policies.waiting()
 """Policies that wait for a batch-aware driver's sync."""
 QUICK_CPUS: Final = (1, 8, 64)
 
@@ -57,7 +60,7 @@ _TIMEOUT_S: Final = 3600
 
 def compiled(tools: root.Root, hooked: bool = True) -> Path:
     """xsmmu-scale with the engine hooked at each access to memory, or as fast as it can be."""
-    files = sorted(str(file.relative_to(build.PROJECT)) for file in (build.PROJECT / "sim/scale").glob("*.c"))
+    files = sorted(str(file.relative_to(PROJECT)) for file in (PROJECT / "sim/scale").glob("*.c"))
     # The probes are there to test the hooks.
     engine = ["sim/scale/path.c", *(["sim/scale/probe.c"] if hooked else [])]
     others = [file for file in files if file not in engine]
@@ -341,6 +344,12 @@ _COLOURS: Final = {
     "xsmmu": "#6a4c93",
     "fused": "#00785a",
 }
+_OTHERS: Final = ("#8c1d40", "#3d5a00", "#7a5c00")
+
+
+def _colour(policy: str) -> str:
+    """A policy's colour; those that are new share a few."""
+    return _COLOURS.get(policy) or _OTHERS[POLICIES.index(policy) % len(_OTHERS)]
 
 
 def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
@@ -361,7 +370,7 @@ def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
                 mine = [count for count in group if count.name == name]
                 dashes = "--" if mine[0].config.aware else "-"
                 xs, ys = [count.config.cpus for count in mine], [count.transfers() for count in mine]
-                ax.plot(xs, ys, dashes, marker="o", ms=3, color=_COLOURS[mine[0].config.policy], label=name)
+                ax.plot(xs, ys, dashes, marker="o", ms=3, color=_colour(mine[0].config.policy), label=name)
         for ax in panels[-1]:
             ax.set_xlabel("CPUs")
         for ax in panels[:, 0]:
@@ -392,7 +401,7 @@ def ageing_plot(lines: Sequence[dict[str, Any]]) -> plots.Plot:
         left, right = fig.subplots(1, 2, sharex=True)
         for name in dict.fromkeys((line["policy"], line["aware"]) for line in lines):
             mine = [line for line in lines if (line["policy"], line["aware"]) == name]
-            style: dict[str, Any] = {"marker": "o", "ms": 3, "color": _COLOURS[name[0]], "label": name[0]}
+            style: dict[str, Any] = {"marker": "o", "ms": 3, "color": _colour(name[0]), "label": name[0]}
             maps = [line["maps"] for line in mine]
             left.plot(maps, [line["taken_pages"] / line["live_pages"] for line in mine], **style)
             right.plot(maps, [instructions(line)[1] for line in mine], **style)
@@ -576,7 +585,7 @@ def _ageing(tools: root.Root, arguments: argparse.Namespace, console: Console) -
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="xsmmu.scale")
+    parser = argparse.ArgumentParser(prog="checks.scale")
     commands = parser.add_subparsers(dest="command", required=True)
     count = commands.add_parser("count", help="transfers of lines, locks, syncs and commands")
     count.add_argument("--cpus", type=_some(1, CPUS[-1]), help=f"default: {' '.join(map(str, CPUS))}")
@@ -595,12 +604,12 @@ def _parser() -> argparse.ArgumentParser:
         "--window", type=_one(1, 1000), default=16, help="polls of each CPU whose instructions are counted"
     )
     ageing.add_argument("--one-page", action="store_true", help="mappings of one page only")
-    ageing.set_defaults(policies=["fands", "xsmmu", "fused"], run=_ageing)
+    ageing.set_defaults(policies=list(AWARE), run=_ageing)
     for command in (count, ageing):
         command.add_argument("--policies", type=_names(POLICIES))
         command.add_argument("--seed", type=_one(0, 2**53), default=1)
         command.add_argument("--json", action="store_true", help="print JSON, keep nothing")
-        command.add_argument("--results", type=Path, default=build.PROJECT / "results")
+        command.add_argument("--results", type=Path, default=PROJECT / "results")
     return parser
 
 

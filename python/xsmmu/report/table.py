@@ -16,8 +16,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from xsmmu import view as views
-from xsmmu.view import (
+from xsmmu.report import view as views
+from xsmmu.report.view import (
     ALWAYS,
     KERNEL_STRICT,
     LEVELS,

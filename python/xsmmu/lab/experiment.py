@@ -8,24 +8,32 @@ counts belongs to the session.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from xsmmu import claims
-from xsmmu.claims import Claim
+from xsmmu import policies as own_policies
 from xsmmu.errors import LabError, unknown_name
-from xsmmu.machine import DEFAULT_IOMMU, DEVICES, IOMMUS, Mode
+from xsmmu.lab import claims
+from xsmmu.lab.claims import Claim
+from xsmmu.project import LAB
+from xsmmu.setup import kernels
+from xsmmu.vm.machine import DEFAULT_IOMMU, DEVICES, IOMMUS, Mode
 
-FOLDER = Path(__file__).resolve().parents[2] / "lab" / "experiments"
+FOLDER = LAB / "experiments"
 
 BASELINES = ("passthrough", "kernel-strict", "kernel-lazy")
 """The kernel's own modes."""
 
-OURS = ("copy", "strict", "lazy", "fands", "xsmmu", "fused")
+OURS = own_policies.names()
 """Policies of the module."""
+
+SETS = {"kernel": BASELINES, "module": OURS, "waiting": own_policies.waiting()}
+"""What lists of policies in experiments may say for several: the kernel's own modes, all of the module's, and those
+under which a batch-aware driver's unmaps wait for its own sync."""
 
 _COPY = "-copy"
 _DIRECT = "-direct"
@@ -39,6 +47,8 @@ DRIVERS = ("unmodified", "batch-aware")
 """Kinds of drivers; a batch-aware one syncs its unmaps itself (include/xsmmu/dma.h)."""
 
 Argument = str | int
+
+_FUNCTION = re.compile(r"^(\w+)\(\) \{", re.MULTILINE)
 
 
 def own_policy(policy: str) -> str | None:
@@ -164,6 +174,7 @@ def load(name: str, folder: Path = FOLDER) -> Experiment:
 
 def _parse(data: dict[str, Any]) -> Experiment:
     needs = {name: Needs(**_tuples(row)) for name, row in data["needs"].items()}
+    _check_names(data)
     iommus = {name: row["iommu"] for name, row in data.get("guest", {}).items()}
     for iommu in iommus.values():
         if iommu not in IOMMUS:
@@ -172,16 +183,40 @@ def _parse(data: dict[str, Any]) -> Experiment:
     for guest in iommus:
         if guest not in {each.guest for each in workloads}:
             raise unknown_name("guest", guest, sorted({each.guest for each in workloads}))
-    policies = tuple(data["policies"])
-    for policy in policies:
-        if policy not in POLICIES:
-            raise unknown_name("policy", policy, POLICIES)
+    policies = _policies(data["policies"])
     mode = data.get("mode", "cost")
     if mode not in get_args(Mode):
         raise unknown_name("mode", mode, get_args(Mode))
     runs = {each.full_name: [policy for policy in policies if each.has(policy)] for each in workloads}
     found = claims.parse(data.get("claim", []), runs)
     return Experiment(data["name"], data["description"], mode, policies, tuple(workloads), found)
+
+
+def _check_names(data: dict[str, Any]) -> None:
+    """What workloads name must be there, before a guest boots."""
+    functions = _FUNCTION.findall("".join(path.read_text() for path in sorted((LAB / "guest").rglob("*.sh"))))
+    known_kernels = kernels.names()
+    for row in data["workload"]:
+        for kind, known, words in (
+            ("needs", data["needs"], [row["needs"]]),
+            ("function", functions, [row["function"]]),
+            ("kernel", known_kernels, row.get("kernels", ())),
+        ):
+            for word in words:
+                if word not in known:
+                    raise unknown_name(kind, word, known)
+    for needs in data["needs"].values():
+        if "start" in needs and needs["start"] not in functions:
+            raise unknown_name("function", needs["start"], functions)
+
+
+def _policies(listed: Iterable[str]) -> tuple[str, ...]:
+    """The policies of a list, which may name sets of them."""
+    found = [policy for each in listed for policy in SETS.get(each, (each,))]
+    for policy in found:
+        if policy not in POLICIES:
+            raise unknown_name("policy", policy, (*SETS, *POLICIES))
+    return tuple(dict.fromkeys(found))
 
 
 def _tuples(row: dict[str, Any]) -> dict[str, Any]:
@@ -191,6 +226,7 @@ def _tuples(row: dict[str, Any]) -> dict[str, Any]:
 def _variants(row: dict[str, Any], needs: dict[str, Needs], iommus: dict[str, str]) -> Iterable[Workload]:
     common = _tuples({key: value for key, value in row.items() if key != "variants"})
     common["needs"] = needs[row["needs"]]
+    common["policies"] = _policies(row.get("policies", ()))
     common["iommu"] = iommus.get(row["guest"], DEFAULT_IOMMU)
     if row.get("driver", DRIVERS[0]) not in DRIVERS:
         raise unknown_name("driver", row["driver"], DRIVERS)

@@ -20,9 +20,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from xsmmu import experiment, host, kernels, lab, machine, root
 from xsmmu.errors import LabError, unknown_name
-from xsmmu.guest import Boot, Guest, Record
+from xsmmu.lab import experiment
+from xsmmu.lab import run as lab
+from xsmmu.setup import host, kernels, root
+from xsmmu.vm import machine
+from xsmmu.vm.guest import Boot, Guest, Record
 
 RING = 1024
 """Pages that a round of `micro` maps and then unmaps."""

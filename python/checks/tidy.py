@@ -15,8 +15,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from xsmmu import build, cstyle, host, kernels, root
+from checks import cstyle
 from xsmmu.errors import LabError
+from xsmmu.project import PROJECT
+from xsmmu.setup import build, host, kernels, root
 
 FRAME_BYTES = 1024
 
@@ -211,7 +213,7 @@ def main() -> int:
     host.interrupt_on_sigterm()
     console = Console(highlight=False, soft_wrap=True)
     failed = 0
-    run = checks(Tree(build.PROJECT), console)
+    run = checks(Tree(PROJECT), console)
     try:
         for name, check in run.items():
             findings = list(check())

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from xsmmu.setup import csource
+
 FUNCTION_LINES = 60
 LINE_COLUMNS = 100
 
@@ -24,43 +26,9 @@ class Finding:
     text: str
 
 
-_NOT_CODE = re.compile(r"""/\*.*?\*/ | //[^\n]* | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+'""", re.DOTALL | re.VERBOSE)
-
-
-def code_only(text: str) -> str:
-    """The text with comments and the insides of strings blanked, every line and column where it was."""
-
-    def blank(match: re.Match[str]) -> str:
-        whole = match[0]
-        if whole[0] in "\"'":
-            return whole[0] + "x" * (len(whole) - 2) + whole[0]
-        return re.sub(r"[^\n]", " ", whole)
-
-    return _NOT_CODE.sub(blank, text)
-
-
-_FUNCTION = re.compile(r"^\{\n(?P<body>.*?)^\}", re.DOTALL | re.MULTILINE)
-_BRACED_DATA = re.compile(r"=\s*$|^\s*(?:struct|union|enum)\b[^()]*$")
-
-
-def functions(text: str) -> Iterator[tuple[int, str, int]]:
-    """First line, name and length in lines of each function, from its signature to its closing brace."""
-    code = code_only(text)
-    for match in _FUNCTION.finditer(code):
-        above = code[: match.start()].rstrip("\n").split("\n")
-        start = len(above)
-        while start > 1 and above[start - 2].strip() and not re.match(r"[}#]|.*;\s*$", above[start - 2]):
-            start -= 1
-        signature = " ".join(above[start - 1 :])
-        name = re.search(r"(\w+)\s*\(", signature)
-        if name and not _BRACED_DATA.search(signature):
-            last = code.count("\n", 0, match.end()) + 1
-            yield start, name[1], last - start + 1
-
-
 def long_functions(text: str) -> Iterator[Finding]:
     """Functions of more than FUNCTION_LINES lines."""
-    for line, name, length in functions(text):
+    for line, name, length in csource.functions(text):
         if length > FUNCTION_LINES:
             yield Finding(line, "function-length", f"{name}() has {length} lines, the limit is {FUNCTION_LINES}")
 
@@ -99,8 +67,8 @@ _LOCK_MEMBER = re.compile(r"^\t+(?:spinlock_t|raw_spinlock_t|xs_lock_t|struct mu
 
 def kernel_style(text: str) -> Iterator[Finding]:
     """The kernel's coding style, line by line."""
-    lines, code = text.split("\n"), code_only(text).split("\n")
-    for comment in _NOT_CODE.finditer(text):
+    lines, code = text.split("\n"), csource.code_only(text).split("\n")
+    for comment in csource.NOT_CODE.finditer(text):
         if comment[0].startswith("//") and "SPDX" not in comment[0]:
             yield Finding(text.count("\n", 0, comment.start()) + 1, "line-comment", "/* */ comments")
     if lines[-1]:
@@ -175,7 +143,7 @@ _ENGINE_INCLUDES = re.compile(rf'<(?:xsmmu/\w+\.h|platform\.h|(?:{"|".join(_COMP
 
 def freestanding(text: str) -> Iterator[Finding]:
     """What the engine may not know: the kernel, its version and configuration, libc, floating point."""
-    for number, (line, bare) in enumerate(zip(text.split("\n"), code_only(text).split("\n"), strict=True), 1):
+    for number, (line, bare) in enumerate(zip(text.split("\n"), csource.code_only(text).split("\n"), strict=True), 1):
         for word in _ENGINE_WORDS.findall(bare):
             yield Finding(number, "freestanding", f"'{word}' has no place in the engine")
         include = _INCLUDE.match(line)
@@ -185,7 +153,7 @@ def freestanding(text: str) -> Iterator[Finding]:
 
 def version_tests(text: str) -> Iterator[Finding]:
     """Tests of a kernel's version: what is wanted is probed for, in kmod/compat."""
-    for number, bare in enumerate(code_only(text).split("\n"), 1):
+    for number, bare in enumerate(csource.code_only(text).split("\n"), 1):
         for word in _VERSION.findall(bare):
             yield Finding(number, "version-test", f"'{word}': probe for what is wanted, in kmod/compat")
 

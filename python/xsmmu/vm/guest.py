@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xsmmu import machine
 from xsmmu.errors import GuestError, LabError
-from xsmmu.oracle import TRACE_EVENTS, Oracle
+from xsmmu.vm import machine
+from xsmmu.vm.oracle import TRACE_EVENTS, Oracle
 
 Record = dict[str, Any]
 RecordHandler = Callable[["Guest", Record], Awaitable[None]]

@@ -19,8 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from xsmmu import policies
 from xsmmu.errors import LabError
-from xsmmu.machine import DEFAULT_IOMMU
+from xsmmu.vm.machine import DEFAULT_IOMMU
 
 SCHEMA: Final = 1
 
@@ -38,7 +39,7 @@ KERNEL_STRICT: Final = "kernel-strict"
 BASELINES: Final = (KERNEL_STRICT, "kernel-lazy", PASSTHROUGH)
 """The kernel's own modes."""
 
-_POLICY_ORDER: Final = (*BASELINES, "copy", "strict", "lazy", "fands", "xsmmu", "fused")
+_POLICY_ORDER: Final = (*BASELINES, *policies.names())
 _KINDS: Final = ("page", "domain", "global")
 _NANOSECOND_ACCELS: Final = ("kvm", "bare-metal")
 _AT_WINDOW_END: Final = 0.95

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xsmmu import build, cstyle, kernels
 from xsmmu.errors import LabError, unknown_name
-from xsmmu.kernels import Kernel
-from xsmmu.root import Root
+from xsmmu.project import PROJECT
+from xsmmu.setup import build, csource, kernels
+from xsmmu.setup.kernels import Kernel
+from xsmmu.setup.root import Root
 
-FOLDER = build.PROJECT / "drivers"
+FOLDER = PROJECT / "drivers"
 TABLE = FOLDER / "drivers.toml"
 _HEADER = "include/xsmmu/dma.h"
 _SYMVERS = "xsmmu.symvers"
@@ -77,7 +78,7 @@ def patched(root: Root, driver: Driver, source: Path, more: Mapping[str, bytes] 
     `more` are files beside the driver's own.
     """
     stock = build.sources(source, (driver.folder, *driver.also))
-    beside = {**build.sources(build.PROJECT, (_HEADER,)), **(more or {})}
+    beside = {**build.sources(PROJECT, (_HEADER,)), **(more or {})}
     names = [f"{driver.folder}/{file}" for file in driver.words]
     files = {**stock, **{f"{driver.folder}/{name}": content for name, content in beside.items()}}
     folder = build.semantic_patch(root, files, driver.patch, names)
@@ -90,7 +91,7 @@ def _check(driver: Driver, file: str, before: str, after: str) -> None:
     """Fail, naming functions, unless each function of the stock file now has the words of the table, and no more."""
     wanted = driver.words[file]
     pattern = re.compile(rf"\b(?:{'|'.join(sorted({word for words in wanted.values() for word in words}))})\b")
-    stock = {name for _, name, _ in cstyle.functions(before)}
+    stock = {name for _, name, _ in csource.functions(before)}
     found = _words(after, pattern)
     faults = [f"{file} has no function {name}()" for name in wanted if name not in stock]
     for name in sorted(stock):
@@ -103,8 +104,8 @@ def _check(driver: Driver, file: str, before: str, after: str) -> None:
 
 def _words(text: str, pattern: re.Pattern[str]) -> dict[str, list[str]]:
     """The words that match in each function of a file, in order."""
-    lines = cstyle.code_only(text).split("\n")
+    lines = csource.code_only(text).split("\n")
     return {
         name: pattern.findall("\n".join(lines[start : start - 1 + length]))
-        for start, name, length in cstyle.functions(text)
+        for start, name, length in csource.functions(text)
     }

@@ -31,8 +31,8 @@ from urllib.parse import unquote
 
 from rich.console import Console
 
-from xsmmu import host
 from xsmmu.errors import LabError
+from xsmmu.setup import host
 
 LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
 LOADER = "usr/lib64/ld-linux-x86-64.so.2"

@@ -21,11 +21,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.status import Status
 
-from xsmmu import host
 from xsmmu.errors import LabError, unknown_name
-from xsmmu.root import Root
+from xsmmu.project import LAB
+from xsmmu.setup import host
+from xsmmu.setup.root import Root
 
-TABLE = Path(__file__).resolve().parents[2] / "lab" / "kernels.toml"
+TABLE = LAB / "kernels.toml"
 
 _KERNEL_BYTES = 1 << 30
 _SOURCE_BYTES = 1 << 29
@@ -75,6 +76,11 @@ def table(path: Path = TABLE) -> tuple[str, dict[str, Wanted]]:
     return data["default"], {name: Wanted(name=name, **row) for name, row in data["kernel"].items()}
 
 
+def names(path: Path = TABLE) -> tuple[str, ...]:
+    """All kernels that can be asked for."""
+    return (*table(path)[1], *own(path))
+
+
 def own(path: Path = TABLE) -> dict[str, Own]:
     """The kernels that are built here, by name."""
     return {name: Own(name=name, **row) for name, row in tomllib.loads(path.read_text())["own"].items()}
@@ -88,7 +94,7 @@ def ensure(root: Root, name: str | None = None, console: Console | None = None) 
     if name in own():
         return _ensure_own(root, own()[name], console)
     if name not in wanted:
-        raise unknown_name("kernel", name, (*wanted, *own()))
+        raise unknown_name("kernel", name, names())
     record = root.path / _RECORDS / f"{name}.json"
     if not record.exists():
         with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from xsmmu import host
-from xsmmu.build import PROJECT
 from xsmmu.errors import LabError
-from xsmmu.kernels import Kernel
-from xsmmu.root import BOOT, Root, ensure
+from xsmmu.project import PROJECT
+from xsmmu.setup import host
+from xsmmu.setup.kernels import Kernel
+from xsmmu.setup.root import BOOT, Root, ensure
 
 INSTALLED = {"boot/modprobe.conf": "etc/modprobe.d/xsmmu.conf", "boot/dracut.conf": "etc/dracut.conf.d/xsmmu.conf"}
 """What a user copies, and where to."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from xsmmu import oracle, watch
 from xsmmu.errors import GuestError
-from xsmmu.experiment import Run, own_policy
-from xsmmu.machine import DEVICES, IOMMUS
-from xsmmu.oracle import Counts
+from xsmmu.lab.experiment import Run, own_policy
+from xsmmu.operator import watch
+from xsmmu.vm import oracle
+from xsmmu.vm.machine import DEVICES, IOMMUS
+from xsmmu.vm.oracle import Counts
 
 Json = dict[str, Any]
 
@@ -201,7 +202,7 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
         "map_syncs": measured.moved("map_syncs") if mine else None,
         "copies": _copies(measured) if mine else None,
     }
-    result |= _MEASURES[run.workload.measure](measured, baseline)
+    result |= MEASURES[run.workload.measure](measured, baseline)
     if cost is None:
         result |= {"cost": None, "busy_ns": None, "exposure_us": None}
     elif result["cost"]:
@@ -399,7 +400,7 @@ def _window(measured: Measured, _baseline: Measured | None) -> Json:
     return {"window": [{**each.as_dict(), "lines": list(each.lines())} for each in windows]}
 
 
-_MEASURES: dict[str, Callable[[Measured, Measured | None], Json]] = {
+MEASURES: dict[str, Callable[[Measured, Measured | None], Json]] = {
     "micro": _micro,
     "iperf": _iperf,
     "packets": _packets,

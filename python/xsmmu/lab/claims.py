@@ -19,16 +19,15 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 
 from xsmmu.errors import LabError, unknown_name
+from xsmmu.project import LAB
 
 Json = dict[str, Any]
 
-LAB = Path(__file__).resolve().parents[2] / "lab"
 SCHEMA_PATH = LAB / "claim.schema.json"
 RESULTS_SCHEMA_PATH = LAB / "results.schema.json"
 

@@ -15,11 +15,11 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from xsmmu import table
-from xsmmu import view as views
-from xsmmu.plots import Plot, plots
-from xsmmu.table import Grid
-from xsmmu.view import LEVELS, View
+from xsmmu.report import table
+from xsmmu.report import view as views
+from xsmmu.report.plots import Plot, plots
+from xsmmu.report.table import Grid
+from xsmmu.report.view import LEVELS, View
 
 NAME: Final = "report.html"
 _TEMPLATES: Final = Path(__file__).parent / "templates"

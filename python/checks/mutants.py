@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xsmmu import build
 from xsmmu.errors import LabError
+from xsmmu.project import PROJECT
+from xsmmu.setup import build
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Mutants:
 
     def named(self, *names: str) -> list[Mutant]:
         """Those of these names; all if none is given."""
-        entries = tomllib.loads((build.PROJECT / self.file).read_text())["mutant"]
+        entries = tomllib.loads((PROJECT / self.file).read_text())["mutant"]
         unknown = sorted(set(names) - {entry["name"] for entry in entries})
         if unknown:
             raise LabError(f"no mutant is called {', '.join(unknown)}: {self.file} has their names")
@@ -46,7 +47,7 @@ class Mutants:
     def planted(self, mutant: Mutant) -> Iterator[Path]:
         """A copy of the parts, with the mutant in it."""
         with tempfile.TemporaryDirectory(prefix="xsmmu-mutant-") as folder:
-            for name, content in build.sources(build.PROJECT, self.parts).items():
+            for name, content in build.sources(PROJECT, self.parts).items():
                 target = Path(folder) / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content)

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from xsmmu import host
 from xsmmu.errors import LabError
-from xsmmu.kernels import Kernel
-from xsmmu.root import LIBRARY_DIR, LOADER, Root
+from xsmmu.project import PROJECT
+from xsmmu.setup import host
+from xsmmu.setup.kernels import Kernel
+from xsmmu.setup.root import LIBRARY_DIR, LOADER, Root
 
-PROJECT = Path(__file__).resolve().parents[2]
 """The checkout that this package is part of."""
 
 MODULE_PARTS = ("Kbuild", "core", "include", "kmod")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The simulated world (sim/): builds it, runs it, and plants the mutants that it must catch.
 
-`python -m xsmmu.sim run|mutants|long|fuzz` is what `make sim`, `mutants`, `sim-long` and `fuzz` call.
+`python -m checks.sim run|mutants|long|fuzz` is what `make sim`, `mutants`, `sim-long` and `fuzz` call.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from xsmmu import build, host, root
+from checks.mutants import Mutant, Mutants
+from xsmmu import policies
 from xsmmu.errors import LabError
-from xsmmu.mutants import Mutant, Mutants
+from xsmmu.project import PROJECT
+from xsmmu.setup import build, host, root
 
-POLICIES = ("copy", "strict", "lazy", "fands", "xsmmu", "fused")
+POLICIES = policies.names()
 MUTANT_OPERATIONS = 20_000_000
 MUTANT_SECONDS = 60
 PARTS = ("core", "sim")
@@ -54,7 +56,7 @@ def _c_files(source_dir: Path, folders: Sequence[str]) -> list[str]:
 
 def compiled(tools: root.Root, flags: Sequence[str] = ("-O2", "-flto=1"), compiler: str = "gcc-14") -> Path:
     """xsmmu-sim as a program."""
-    files = _c_files(build.PROJECT, _FOLDERS)
+    files = _c_files(PROJECT, _FOLDERS)
     return build.userspace(tools, "xsmmu-sim", files, (*_FLAGS, *flags), parts=PARTS, compiler=compiler)
 
 
@@ -62,7 +64,7 @@ def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
     """xsmmu-sim with a mutant in it. What no mutant changes is compiled once for all of them."""
     # A mutant may leave a function without a caller.
     flags = (*_FLAGS, "-O1", "-Wno-error")
-    others = [file for file in _c_files(build.PROJECT, _FOLDERS) if file not in _MUTABLE]
+    others = [file for file in _c_files(PROJECT, _FOLDERS) if file not in _MUTABLE]
     world = build.userspace(tools, "world.o", others, (*flags, "-r", "-nostdlib"), parts=PARTS, runs=False)
     with MUTANTS.planted(mutant) as source_dir:
         return build.userspace(
@@ -79,7 +81,7 @@ def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
 def compiled_fuzzer(tools: root.Root, mutant: Mutant | None = None) -> Path:
     """The fuzz target as a program, under AddressSanitizer and UndefinedBehaviorSanitizer."""
     flags = ("-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all", "-Wno-error")
-    with MUTANTS.planted(mutant) if mutant else nullcontext(build.PROJECT) as source_dir:
+    with MUTANTS.planted(mutant) if mutant else nullcontext(PROJECT) as source_dir:
         return build.userspace(
             tools,
             "fuzz",
@@ -291,7 +293,7 @@ def _billions(text: str) -> float:
 
 def _command() -> int:
     """One command of the simulation."""
-    parser = argparse.ArgumentParser(prog="xsmmu.sim")
+    parser = argparse.ArgumentParser(prog="checks.sim")
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("run")
     one.add_argument("--seed", type=_number(0, 2**63), default=1)

@@ -27,7 +27,7 @@ from matplotlib.lines import Line2D
 from matplotlib.path import Path as MplPath
 from matplotlib.transforms import Bbox
 
-from xsmmu.view import ALWAYS, LEVELS, PASSTHROUGH, Run, View, Workload, show, show_inv
+from xsmmu.report.view import ALWAYS, LEVELS, PASSTHROUGH, Run, View, Workload, show, show_inv
 
 INK: Final = "#1b1f25"
 MUTED: Final = "#5a6370"

@@ -21,10 +21,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from xsmmu import build, host, root, sim
+from checks import sim
 from xsmmu.errors import LabError
+from xsmmu.project import PROJECT
+from xsmmu.setup import build, host, root
 
-LIST = build.PROJECT / "tests/unit/uncovered.toml"
+LIST = PROJECT / "tests/unit/uncovered.toml"
 WANTED_PERCENT = 95.0
 
 _FLAGS = ("-O0", "-fprofile-instr-generate", "-fcoverage-mapping", "-fprofile-update=atomic", "-Wno-error")
@@ -74,7 +76,7 @@ def measure(tools: root.Root, console: Console) -> dict[Branch, int]:
 
 
 def _unit(tools: root.Root) -> Path:
-    files = sorted(str(file.relative_to(build.PROJECT)) for file in (build.PROJECT / "tests/unit").glob("*.c"))
+    files = sorted(str(file.relative_to(PROJECT)) for file in (PROJECT / "tests/unit").glob("*.c"))
     return build.userspace(tools, "unit", files, (*_UNIT_FLAGS, *_FLAGS), compiler="clang-19")
 
 
@@ -128,7 +130,7 @@ def _branches(export: Any) -> dict[Branch, int]:
     return found
 
 
-def faults(missed: Iterable[Branch], listed: Sequence[Explained], source_dir: Path = build.PROJECT) -> list[str]:
+def faults(missed: Iterable[Branch], listed: Sequence[Explained], source_dir: Path = PROJECT) -> list[str]:
     """What is missed and not explained, and what is explained and not missed."""
     left = list(listed)
     result = []

@@ -20,17 +20,19 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from xsmmu import build, claims, drivers, experiment, figures, host, initramfs, kernels, report, results, root
-from xsmmu.errors import LabError
-from xsmmu.experiment import OURS, Plan, Run, own_policy
-from xsmmu.figures import Measured
-from xsmmu.guest import Boot, Guest, Record, first_error, kvm_works
-from xsmmu.kernels import Kernel
-from xsmmu.machine import DEVICES, IOMMUS, Accel, Mode
-from xsmmu.root import Root
+from xsmmu.errors import LabError, unknown_name
+from xsmmu.lab import claims, experiment, figures, results
+from xsmmu.lab.experiment import OURS, Plan, Run, own_policy
+from xsmmu.lab.figures import Measured
+from xsmmu.project import LAB, PROJECT
+from xsmmu.report import page as report
+from xsmmu.setup import build, drivers, host, initramfs, kernels, root
+from xsmmu.setup.kernels import Kernel
+from xsmmu.setup.root import Root
+from xsmmu.vm.guest import Boot, Guest, Record, first_error, kvm_works
+from xsmmu.vm.machine import DEVICES, IOMMUS, Accel, Mode
 
-PROJECT = Path(__file__).resolve().parents[2]
-GUEST_FOLDER = PROJECT / "lab" / "guest"
+GUEST_FOLDER = LAB / "guest"
 RESULTS = PROJECT / "results"
 
 BASE_MODULES = ("virtio_pci", "virtio_console")
@@ -59,6 +61,9 @@ class Options:
 def run(options: Options, console: Console) -> Path:
     """Run an experiment; return the results folder. Raises LabError, and then leaves nothing behind."""
     chosen = experiment.load(options.experiment)
+    for workload in chosen.workloads:
+        if workload.measure not in figures.MEASURES:
+            raise unknown_name("measure", workload.measure, figures.MEASURES)
     default, _ = kernels.table()
     policies, workloads = experiment.choose(
         chosen, options.policies, options.workloads, options.quick, options.kernel or default
@@ -80,11 +85,11 @@ def run(options: Options, console: Console) -> Path:
         measured, release = asyncio.run(_run_guests(the_root, plans, boots, folder.folder, options.jobs, console))
         summary = _summary(accel, chosen, the_root, kernel, release, folder, measured)
         summary["seconds"] = round(time.monotonic() - started, 1)
-        results.validate(summary)
+        folder.write(summary)
         report.write(summary, folder.folder)
         versions = dict(sorted(the_root.versions.items()))
         (folder.folder / "packages.json").write_text(json.dumps(versions, indent=1) + "\n")
-        return folder.finish(summary)
+        return folder.finish()
 
 
 def modules(the_root: Root, kernel: Kernel, policies: Sequence[str] = OURS) -> list[Path]:

@@ -2,7 +2,7 @@
 """The litmus programs (tests/litmus/): small programs of the engine itself, explored exhaustively under a weak memory
 model, the mutants that they must catch, and the orders of the engine that they do not need.
 
-`python -m xsmmu.litmus run|mutants|orders [NAME...]` is what `make litmus` calls.
+`python -m checks.litmus run|mutants|orders [NAME...]` is what `make litmus` calls.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from xsmmu import build, host, root
+from checks.mutants import Mutant, Mutants
 from xsmmu.errors import LabError
-from xsmmu.mutants import Mutant, Mutants
+from xsmmu.project import PROJECT
+from xsmmu.setup import build, host, root
 
 FOLDER = "tests/litmus"
 PARTS = ("core", FOLDER, "sim/world/coroutine.c", "sim/world/coroutine.h")
@@ -78,7 +79,7 @@ class Order:
         return f"{self.file}: {self.function}(): {self.text}: {self.order} -> {self.weaker}"
 
 
-def needless(source_dir: Path = build.PROJECT) -> dict[Order, str]:
+def needless(source_dir: Path = PROJECT) -> dict[Order, str]:
     """Orders that no program needs, and why: tests/litmus/orders.toml."""
     table = tomllib.loads((source_dir / FOLDER / "orders.toml").read_text())
     return {Order(**{key: entry[key] for key in entry if key != "why"}): entry["why"] for entry in table["order"]}
@@ -95,7 +96,7 @@ def _explorer(tools: root.Root) -> str:
 
 def _tested(tools: root.Root) -> str:
     """The engine, its world and the programs as an object."""
-    programs = sorted((build.PROJECT / FOLDER / "programs").glob("*.c"))
+    programs = sorted((PROJECT / FOLDER / "programs").glob("*.c"))
     files = [f"{FOLDER}/path.c", f"{FOLDER}/world.c", *(f"{FOLDER}/programs/{file.name}" for file in programs)]
     flags = (*_FLAGS, *_TESTED, *_OBJECT)
     return tools.inside(build.userspace(tools, "tested.o", files, flags, parts=PARTS, runs=False))
@@ -244,7 +245,7 @@ def _run_orders(tools: root.Root, console: Console, names: Sequence[str]) -> int
 
 def _command() -> int:
     """One command."""
-    parser = argparse.ArgumentParser(prog="xsmmu.litmus")
+    parser = argparse.ArgumentParser(prog="checks.litmus")
     parser.add_argument("command", choices=("run", "mutants", "orders"))
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()

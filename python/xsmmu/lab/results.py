@@ -19,8 +19,9 @@ from typing import Any
 import jsonschema
 
 from xsmmu.errors import GuestError, LabError
+from xsmmu.project import LAB
 
-SCHEMA_PATH = Path(__file__).resolve().parents[2] / "lab" / "results.schema.json"
+SCHEMA_PATH = LAB / "results.schema.json"
 SUMMARY = "summary.json"
 LATEST = "latest"
 FAILED = "failed"
@@ -55,10 +56,16 @@ class Results:
         if self._lock is not None:
             os.close(self._lock)
 
-    def finish(self, summary: dict[str, Any]) -> Path:
-        """Check and write the summary, name the folder, point `latest` to it; return the folder."""
-        validate(summary)
+    def write(self, summary: dict[str, Any]) -> None:
+        """Write the summary and check it; what does not fit the schema is kept with the logs of the run."""
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
+        try:
+            validate(summary)
+        except LabError as error:
+            raise GuestError(error.message, error.lines) from None
+
+    def finish(self) -> Path:
+        """Name the folder, point `latest` to it; return the folder."""
         target = self._free_name()
         self.folder.rename(target)
         self.folder = target
@@ -73,7 +80,7 @@ class Results:
         failed = self.parent / FAILED
         shutil.rmtree(failed, ignore_errors=True)
         self.folder.rename(failed)
-        error.message += f"; its logs are in {failed}"
+        error.message += f"; what there is of it is in {failed}"
 
     def _free_name(self) -> Path:
         target, number = self.parent / self._name, 1
@@ -104,7 +111,7 @@ def validate(summary: Any) -> None:
     schema = json.loads(SCHEMA_PATH.read_text())
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(summary))
     if error is not None:
-        raise LabError(f"the summary does not fit its schema: {error.json_path}: {error.message}")
+        raise LabError(f"the summary does not fit {SCHEMA_PATH.name}: {error.json_path}: {error.message}")
 
 
 def load(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The list of policies, as Python reads it: what the engine itself has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from xsmmu import policies
+from xsmmu.errors import LabError
+
+
+def test_the_table_is_read() -> None:
+    rows = {policy.name: policy for policy in policies.table()}
+    assert {"copy", "strict", "lazy", "fands", "xsmmu", "fused"} <= set(rows)
+    assert rows["strict"].syncs == {"unmap"}
+    assert rows["fands"].syncs == {"full", "time", "block", "explicit"}
+    assert {"fands", "xsmmu", "fused"} <= set(policies.waiting())
+    assert not {"copy", "strict", "lazy"} & set(policies.waiting())
+    assert list(rows) == re.findall(r'\.name = "(\w+)"', policies.SOURCE.read_text())
+
+
+def test_a_row_is_enough(tmp_path: Path) -> None:
+    text = policies.SOURCE.read_text()
+    first = "const struct xs_policy xs_policies[] = {\n"
+    assert first in text
+    row = '\t{\n\t\t.name = "mine",\n\t\t.syncs = XS_DEFERRED | XS_SYNC_BIT(XS_SYNC_EXPLICIT),\n\t}, '
+    file = tmp_path / "policy.c"
+    file.write_text(text.replace(first, first + row + "\n"))
+    assert policies.names(file) == ("mine", *policies.names())
+    assert policies.waiting(file) == ("mine", *policies.waiting())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("int x;\n", "no table"),
+        ("const struct xs_policy xs_policies[] = {\n};\n", "no table"),
+        ('const struct xs_policy xs_policies[] = {\n\t{\n\t\t.name = "a",\n\t},\n};\n', "no sync point"),
+    ],
+)
+def test_what_cannot_be_read_is_said(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "policy.c"
+    file.write_text(text)
+    with pytest.raises(LabError, match=message):
+        policies.table(file)

@@ -122,16 +122,20 @@ static bool suits_untrusted(const struct xs_policy *policy,
 	return policy && policy->copy_bytes && tuning->copy_bytes;
 }
 
-bool xs_group_is_untrusted(struct xs_group *group)
+static bool has_untrusted(struct xs_group *group)
 {
 	struct xs_device *xdev;
 
-	if (!suits_untrusted(group->policy, &group->tuning))
-		return false;
 	list_for_each_entry(xdev, &group->devices, list)
 		if (!xdev->gone && is_untrusted(xdev))
 			return true;
 	return false;
+}
+
+bool xs_group_is_untrusted(struct xs_group *group)
+{
+	return suits_untrusted(group->policy, &group->tuning) &&
+	       has_untrusted(group);
 }
 
 int xs_device_check(struct xs_device *xdev, const struct xs_policy *policy,
@@ -176,7 +180,7 @@ static int check_group(struct xs_group *group, const struct xs_policy *policy,
 static int check_untrusted(struct xs_group *group, const struct xs_policy *policy,
 			   const struct xs_tuning *tuning)
 {
-	bool accepted = group->front ? group->untrusted :
+	bool accepted = group->front ? group->untrusted && has_untrusted(group) :
 				       xs_group_is_untrusted(group);
 
 	if (!policy || !accepted || suits_untrusted(policy, tuning))
@@ -222,6 +226,17 @@ static bool cannot_copy(const struct xs_group *group)
 	return group->front && !xs_front_copies(&group->front->ops);
 }
 
+struct xs_tuning xs_group_tuning(const struct xs_group *group)
+{
+	struct xs_tuning tuning = group->tuning;
+
+	tuning.batch_aware = group->aware;
+	/* Chosen by a rule, or as it was before, for a device that joined too late. */
+	if (cannot_copy(group))
+		tuning.copy_bytes = 0;
+	return tuning;
+}
+
 static int check_copies(struct xs_group *group, u32 copy_bytes)
 {
 	if (!copy_bytes || group->tuning.copy_bytes || !cannot_copy(group))
@@ -260,9 +275,6 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 	if (!choice->policy)
 		return;
 	group->tuning = choice->tuning;
-	/* By a rule, or as it was before, for a device that joins. */
-	if (cannot_copy(group))
-		group->tuning.copy_bytes = 0;
 	if (group->direct != choice->direct)
 		set_tables(group, choice->direct);
 	xs_group_set(group);
@@ -293,9 +305,6 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	xs_group_end_lingering(group);
 	if (policy)
 		choice.tuning = xs_tuning_default(policy);
-	/* What is chosen again is no more than it was. */
-	if (policy == group->policy && cannot_copy(group))
-		choice.tuning.copy_bytes = 0;
 	if (policy && !theirs)
 		error = check_group(group, policy, &choice.tuning);
 	if (!error && is_chosen(group, &choice)) {

@@ -24,10 +24,10 @@ static const u8 ways[] = {
 /* ---- one buffer ---- */
 
 /*
- * Whole pages for both ways, or to be read and synced by whoever maps them, may be shared
- * with the device for long and never synced: memory regions of RDMA, buffers of GPUs. Those
- * that are only written are not: pages of receive rings, parts of which the driver hands
- * on while others are the device's.
+ * Whole pages are never copied on the kernel's own path, so drivers share them with the
+ * device for long and never sync them (memory regions of RDMA, buffers of GPUs, rings that
+ * are used in halves). Two kinds are not: pages to be read that are synced by the map, and
+ * those to be written of which the driver says that it syncs each part by itself.
  */
 static __always_inline bool may_be_shared(phys_addr_t phys, size_t size,
 					  enum dma_data_direction dir,
@@ -36,7 +36,7 @@ static __always_inline bool may_be_shared(phys_addr_t phys, size_t size,
 	return attrs & DMA_ATTR_REQUIRE_COHERENT ||
 	       (!offset_in_page(phys | size) &&
 		(dir == DMA_BIDIRECTIONAL ||
-		 (dir == DMA_TO_DEVICE && attrs & DMA_ATTR_SKIP_CPU_SYNC)));
+		 (dir == DMA_TO_DEVICE) == !!(attrs & DMA_ATTR_SKIP_CPU_SYNC)));
 }
 
 /*
@@ -185,18 +185,26 @@ static void uncopy_each(struct device *dev, struct scatterlist *sgl, int nents,
 }
 
 /*
- * Each segment, or none: false. Where one ends and the next begins in their pages may
- * matter to the device, as in a row of pages.
+ * Where the first segment ends and the second begins in their pages matters to the device,
+ * if it is a row of pages to it. More of them have a whole page, and so too many bytes.
  */
+static bool is_row(struct scatterlist *sgl, int nents)
+{
+	return nents == 2 && !offset_in_page(sgl->offset + sgl->length) &&
+	       !offset_in_page(sg_next(sgl)->offset);
+}
+
+/* Each segment, or none: false. */
 static bool copy_each(struct device *dev, struct scatterlist *sgl, int nents,
 		      enum dma_data_direction dir, unsigned long attrs)
 {
+	bool row = is_row(sgl, nents);
 	struct scatterlist *sg;
 	int i;
 
 	for_each_sg(sgl, sg, nents, i) {
 		u64 iova = copy_one(dev, sg_phys(sg), sg->length, dir, attrs,
-				    nents > 1);
+				    row);
 
 		if (unlikely(!iova)) {
 			uncopy_each(dev, sgl, i,
@@ -227,6 +235,7 @@ static void unmap_apart(struct device *dev, struct scatterlist *sgl, int nents,
 static int map_apart(struct device *dev, struct scatterlist *sgl, int nents,
 		    enum dma_data_direction dir, unsigned long attrs)
 {
+	bool row = is_row(sgl, nents);
 	struct scatterlist *sg;
 	int i, error = 0;
 
@@ -238,7 +247,7 @@ static int map_apart(struct device *dev, struct scatterlist *sgl, int nents,
 		if (error)
 			break;
 		sg_dma_address(sg) = copy_or_map(dev, sg_phys(sg), sg->length,
-						 dir, attrs, nents > 1);
+						 dir, attrs, row);
 		sg_dma_len(sg) = sg->length;
 		if (sg_dma_address(sg) == DMA_MAPPING_ERROR) {
 			error = -ENOMEM;

@@ -118,7 +118,8 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 #define XS_TUNING(name, field, first, last) \
 	static ssize_t name##_show(struct xs_device *xdev, char *page) \
 	{ \
-		return sysfs_emit(page, "%u\n", xdev->group->tuning.field); \
+		return sysfs_emit(page, "%u\n", \
+				  xs_group_tuning(xdev->group).field); \
 	} \
 	static ssize_t name##_store(struct xs_device *xdev, const char *text) \
 	{ \

@@ -291,9 +291,8 @@ static void engine_stop(struct xs_group *group)
 /* The group's policy, tuning and drivers are its engine's from the return on. */
 void xs_group_set(struct xs_group *group)
 {
-	struct xs_tuning tuning = group->tuning;
+	struct xs_tuning tuning = xs_group_tuning(group);
 
-	tuning.batch_aware = group->aware;
 	if (group->front)
 		xs_engine_set(&group->engine, group->policy, &tuning);
 }

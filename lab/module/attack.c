@@ -57,6 +57,7 @@
 #include "params.h"
 
 #define PAGES_MAX 64
+#define ATTRS DMA_ATTR_SKIP_CPU_SYNC	/* as a receive ring's driver, which syncs what it reads */
 #define POOL_FACTOR 3	/* pages of the pool for each of a round: some may be held beyond it */
 #define IN_POLL_ATTACKS 16
 #define SPREAD_NS (NSEC_PER_SEC / HZ * 618 / 1000)
@@ -240,7 +241,7 @@ static void unmap_each(struct attack *attack)
 	u32 i;
 
 	for (i = 0; i < attack->pages; i++) {
-		dma_unmap_page(dev, attack->victims[i].iova, PAGE_SIZE, DMA_FROM_DEVICE);
+		dma_unmap_page_attrs(dev, attack->victims[i].iova, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
 		stamp(&attack->victims[i]);
 		put_page(attack->victims[i].page);
 		if (!attack->far)
@@ -266,7 +267,8 @@ static void unmap_aware(struct attack *attack)
 	u32 i;
 
 	for (i = 0; i < attack->pages; i++)
-		dma_unmap_page_no_sync(dev, attack->victims[i].iova, PAGE_SIZE, DMA_FROM_DEVICE);
+		dma_unmap_page_attrs_no_sync(dev, attack->victims[i].iova, PAGE_SIZE, DMA_FROM_DEVICE,
+					     ATTRS);
 	if (!attack->far)
 		attack_before_sync(attack);
 	dma_sync_device_iotlb(dev);
@@ -319,7 +321,7 @@ static int victim_map(struct attack *attack, struct victim *victim)
 		return -EBUSY;
 	}
 	*victim = (struct victim) { .page = page };
-	victim->iova = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE);
+	victim->iova = dma_map_page_attrs(dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
 	if (dma_mapping_error(dev, victim->iova)) {
 		dev_err(dev, "attack: dma_map_page() failed\n");
 		put_page(page);
@@ -331,7 +333,7 @@ static int victim_map(struct attack *attack, struct victim *victim)
 	if (control != LAB_ATTACK_LANDED && !victim->copied) {
 		dev_err(dev, "attack: control failed: a write to a mapped page %s\n",
 			control == LAB_ATTACK_ASTRAY ? "went astray" : "was refused");
-		dma_unmap_page(dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE);
+		dma_unmap_page_attrs(dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
 		put_page(page);
 		return -EIO;
 	}
@@ -352,7 +354,7 @@ static int victims_map(struct attack *attack)
 	return 0;
 out_unmap:
 	while (i--) {
-		dma_unmap_page(dev, attack->victims[i].iova, PAGE_SIZE, DMA_FROM_DEVICE);
+		dma_unmap_page_attrs(dev, attack->victims[i].iova, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
 		put_page(attack->victims[i].page);
 	}
 	return ret;

@@ -119,9 +119,14 @@ case_copying_is_chosen_before_a_driver_binds() {
 	expect_equal "copies" "$(copies_of $DATA)" 0
 	unbind $DATA
 	accepted $DATA policy copy
+	accepted $DATA copy_bytes 0
+	bind $DATA
+	refused $DATA policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	unbind $DATA
+	accepted $DATA policy copy
 	bind $DATA
 	disk_start $DATA
-	work_on $DATA
+	small_work $DATA
 	[ "$(copies_of $DATA)" -gt 0 ] || failure "nothing was copied"
 	# From then on any choice is, under traffic.
 	for choice in fused:0 copy:4096 strict:0 fused:256 lazy:4096 copy:512; do
@@ -144,7 +149,7 @@ case_copying_by_rule() {
 	insmod /modules/xsmmu.ko "rules=driver:nvme=fused,copy_bytes:4096,pool_mib:8;*=copy" || give_up "insmod failed"
 	bind $DATA
 	disk_start $DATA
-	work_on $DATA
+	small_work $DATA
 	expect_equal "the policy" "$(policy_of $DATA)" fused
 	expect_equal "the level" "$(get $DATA level)" held
 	expect_equal "the pool's limit" "$(get $DATA pool_mib)" 8
@@ -320,7 +325,7 @@ case_bursts_are_copied() {
 	for _ in 1 2 3; do
 		before=$(stat_of $TESTDEV copied_maps)
 		missed=$(stat_of $TESTDEV copy_misses)
-		echo 'ring=1024 rounds=4' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed"
+		echo 'ring=1024 rounds=4 sends=1' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed"
 		copied=$(($(stat_of $TESTDEV copied_maps) - before))
 	done
 	expect_equal "misses in the end" $(($(stat_of $TESTDEV copy_misses) - missed)) 0
@@ -379,11 +384,17 @@ case_a_rule_copies_too_late() {
 	insmod /modules/xsmmu.ko "rules=driver:xsmmu_copied=strict,copy_bytes:4096;*=fused" || give_up "insmod failed"
 	bind $works
 	echo checks >$COPIED_PARAMETERS/mode
+	echo 4096 >$COPIED_PARAMETERS/limit
 	echo $joins >$COPIED/bind 2>/dev/null
 	expect_equal "the policy" "$(policy_of $works)" strict
 	expect_equal "what is copied" "$(get $works copy_bytes)" 0
 	expect_equal "copies" "$(copies_of $works)" 0
 	unbind $joins $works
+	# Now all drivers that were bound without have gone.
+	echo $joins >$COPIED/bind 2>/dev/null || failure "alone: $(said)"
+	expect_equal "what is copied, later" "$(get $joins copy_bytes)" 4096
+	[ "$(copies_of $joins)" -gt 0 ] || failure "nothing was copied"
+	unbind $joins
 	rmmod xsmmu
 	insmod /modules/xsmmu.ko
 }
@@ -409,5 +420,45 @@ case_chunks_are_empty() {
 	copied fresh 2>/dev/null || failure "$(said)"
 	unbind $TESTDEV
 	expect_balance $TESTDEV
+	all_off
+}
+
+# As drivers share pages with their devices that are never copied on the kernel's own path; strict shows what is expected.
+case_pages_that_are_shared_in_parts() {
+	for choice in strict:flip strict:unsynced copy:flip copy:unsynced; do
+		put $TESTDEV policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
+		log_mark
+		copied ${choice#*:} 2>/dev/null || failure "$choice: $(said)"
+		unbind $TESTDEV
+	done
+	all_off
+}
+
+# A driver that writes into its buffer between its sync and its unmap.
+case_a_driver_that_aligns() {
+	for choice in strict:align1 strict:align2 copy:align1 copy:align2 copy:align_large; do
+		put $TESTDEV policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
+		log_mark
+		copied ${choice#*:} 2>/dev/null || failure "$choice: $(said)"
+		unbind $TESTDEV
+	done
+	all_off
+}
+
+case_an_untrusted_device_that_has_gone() {
+	gone=0000:0b:00.0
+	works=0000:0a:00.0
+	unbind $gone $works
+	trust $gone 1
+	put $works policy copy || failure "copy was refused: $(cat /tmp/put)"
+	bind $works
+	refused $works policy strict 'Operation not permitted' 'refused: it has an untrusted \(external-facing\) device'
+	echo 1 >"$(device_dir $gone)/remove"
+	put $works policy strict || failure "no untrusted device is there, and strict was refused: $(cat /tmp/put)"
+	unbind $works
+	echo 1 >/sys/bus/pci/rescan
+	unbind $gone
+	trust $gone 0
+	put $works policy none
 	all_off
 }

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from checks import sim
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host, root
 
@@ -100,7 +100,7 @@ def _run(tools: root.Root, program: Path, runs: Iterable[Sequence[str]]) -> dict
             done = host.run([str(program), *words], env=env, timeout=1200)
             if done.returncode != 0:
                 said = (done.stdout + done.stderr).splitlines()
-                raise LabError(f"{program.name} {' '.join(words)} failed", said[-20:])
+                raise UserError(f"{program.name} {' '.join(words)} failed", said[-20:])
         inside, merged = tools.inside(Path(folder)), f"{tools.inside(Path(folder))}/merged"
         raw = [f"{inside}/{file.name}" for file in sorted(Path(folder).glob("*.profraw"))]
         _llvm(tools, "llvm-profdata-19", "merge", "-o", merged, *raw)
@@ -111,7 +111,7 @@ def _run(tools: root.Root, program: Path, runs: Iterable[Sequence[str]]) -> dict
 def _llvm(tools: root.Root, *argv: str) -> str:
     done = tools.run(argv)
     if done.returncode != 0:
-        raise LabError(f"{argv[0]} failed", done.stderr.splitlines()[-20:])
+        raise UserError(f"{argv[0]} failed", done.stderr.splitlines()[-20:])
     return done.stdout
 
 

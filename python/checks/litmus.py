@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from checks.mutants import Mutant, Mutants
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host, root
 
@@ -129,8 +129,8 @@ def explore(program: Path, *words: str) -> list[Outcome]:
             outcomes.append(Outcome(match["name"], passed, int(match["states"]), float(match["seconds"]), part))
     if not outcomes or (status == 0) != all(outcome.passed for outcome in outcomes):
         if not outcomes and status == 0:
-            raise LabError(f"no litmus program is called {' '.join(words)}: tests/litmus/README.md has their names")
-        raise LabError(f"the litmus programs ended with status {status}", text.splitlines()[-20:])
+            raise UserError(f"no litmus program is called {' '.join(words)}: tests/litmus/README.md has their names")
+        raise UserError(f"the litmus programs ended with status {status}", text.splitlines()[-20:])
     return outcomes
 
 
@@ -233,7 +233,7 @@ def _run_mutants(tools: root.Root, console: Console, names: Sequence[str]) -> in
 def _run_orders(tools: root.Root, console: Console, names: Sequence[str]) -> int:
     """Which orders are not needed, compared with the list of those that are known."""
     if names:
-        raise LabError("orders are asked for of all programs: give no names")
+        raise UserError("orders are asked for of all programs: give no names")
     found, known = survivors(compiled(tools), console), needless()
     for order in found:
         console.print(f"{'known' if order in known else 'NEW'}: {order}", markup=False)

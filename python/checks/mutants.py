@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build
 
@@ -39,7 +39,7 @@ class Mutants:
         entries = tomllib.loads((PROJECT / self.file).read_text())["mutant"]
         unknown = sorted(set(names) - {entry["name"] for entry in entries})
         if unknown:
-            raise LabError(f"no mutant is called {', '.join(unknown)}: {self.file} has their names")
+            raise UserError(f"no mutant is called {', '.join(unknown)}: {self.file} has their names")
         wanted = [entry for entry in entries if not names or entry["name"] in names]
         return [Mutant(**{**entry, "programs": tuple(entry.get("programs", ()))}) for entry in wanted]
 
@@ -54,6 +54,6 @@ class Mutants:
             file = Path(folder) / mutant.file
             text = file.read_text()
             if text.count(mutant.good) != 1:
-                raise LabError(f"the mutant '{mutant.name}' does not fit {mutant.file} any more: adapt {self.file}")
+                raise UserError(f"the mutant '{mutant.name}' does not fit {mutant.file} any more: adapt {self.file}")
             file.write_text(text.replace(mutant.good, mutant.bad))
             yield Path(folder)

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xsmmu import policies
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.report import plots
 from xsmmu.setup import build, host, root
@@ -74,7 +74,7 @@ def run(program: Path, *words: str) -> list[dict[str, Any]]:
     """The lines that the program prints."""
     done = host.run([str(program), *words], env=host.system_env(), timeout=_TIMEOUT_S)
     if done.returncode != 0:
-        raise LabError(f"xsmmu-scale {' '.join(words)} failed", (done.stdout + done.stderr).splitlines())
+        raise UserError(f"xsmmu-scale {' '.join(words)} failed", (done.stdout + done.stderr).splitlines())
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -197,7 +197,7 @@ def counted(program: Path, config: Config, *words: str) -> Count:
     """Run one configuration. A space that is too small for it is a result, too."""
     try:
         [raw] = run(program, *config.words(), *words)
-    except LabError as error:
+    except UserError as error:
         if not error.lines or "no IOVA left" not in error.lines[-1]:
             raise
         return Count(config, {}, "no IOVA left")

@@ -27,7 +27,7 @@ from rich.console import Console
 
 from checks.mutants import Mutant, Mutants
 from xsmmu import policies
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host, root
 
@@ -158,7 +158,7 @@ def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
 def _run_one(tools: root.Root, arguments: argparse.Namespace) -> int:
     program = compiled_mutant(tools, arguments.mutant) if arguments.mutant else compiled(tools)
     if arguments.policy == "any" and not arguments.swarm:
-        raise LabError("POLICY=any draws a policy from the seed: it needs SWARM=1")
+        raise UserError("POLICY=any draws a policy from the seed: it needs SWARM=1")
     words = ["--seed", str(arguments.seed), "--policy", arguments.policy, "--events", str(arguments.events)]
     words += ["--swarm"] if arguments.swarm else []
     words += ["--mutant", arguments.mutant.name] if arguments.mutant else []
@@ -211,7 +211,7 @@ def fuzz_again(tools: root.Root, policy: str, mutant: Mutant | None, packed: str
     try:
         content = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
-        raise LabError(f"INPUT is not what a replay line of the fuzzer has: {error}") from error
+        raise UserError(f"INPUT is not what a replay line of the fuzzer has: {error}") from error
     program = compiled_fuzzer(tools, mutant)
     with tempfile.TemporaryDirectory(prefix="xsmmu-fuzz-") as folder:
         file = Path(folder) / "input"

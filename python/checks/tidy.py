@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from checks import cstyle
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host, kernels, root
 
@@ -129,7 +129,7 @@ def engine_compiles(tree: Tree, tools: root.Root) -> Iterator[str]:
         linked = build.userspace(
             tools, "engine.o", engine, flags, source_dir=tree.path, parts=("core", "tests/freestanding"), runs=False
         )
-    except LabError as error:
+    except UserError as error:
         yield from error.lines or [error.message]
         return
     undefined = host_text(tools, ["nm", "--undefined-only", "--format=just-symbols", tools.inside(linked)]).split()
@@ -142,7 +142,7 @@ def host_text(tools: root.Root, argv: list[str]) -> str:
     """What a command of the root prints."""
     result = tools.run(argv)
     if result.returncode != 0:
-        raise LabError(f"{argv[0]} failed", result.stderr.splitlines())
+        raise UserError(f"{argv[0]} failed", result.stderr.splitlines())
     return result.stdout
 
 
@@ -155,7 +155,7 @@ def modules_compile(tree: Tree, tools: root.Root, console: Console) -> Iterator[
         for folder in folders:
             try:
                 build.module(tools, kernel, tree.path, folder, outputs=(), extra_make_args=strict)
-            except LabError as error:
+            except UserError as error:
                 telling = [line for line in error.lines if re.search(r"error|warning|undefined", line)]
                 yield f"{folder}: does not build for {kernel.release}"
                 yield from (f"  {line}" for line in telling or error.lines[-10:])
@@ -221,7 +221,7 @@ def main() -> int:
             for finding in findings:
                 console.print(f"     {finding}", markup=False)
             failed += bool(findings)
-    except LabError as error:
+    except UserError as error:
         for line in error.lines:
             console.print(line, markup=False)
         console.print(f"error: {error.message}", markup=False)

@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The one error that ends a command: a message for people, and what to show below it."""
+"""The one error that ends a command: a message for people, what to show below it, and a word for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 
-class LabError(Exception):
-    """What was wrong, what was expected, what to do; `lines` are the guest's last lines, or a tool's."""
+class UserError(Exception):
+    """What was wrong, what was expected, what to do; `lines` are the guest's last lines, or a tool's.
 
-    def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
+    `code` is the word that `-o json` gives for it (the list is in docs/tool.md); the status is 1 whatever it says.
+    """
+
+    def __init__(self, message: str, lines: Sequence[str] = (), code: str = "failed") -> None:
         super().__init__(message)
         self.message = message
         self.lines = tuple(lines)
+        self.code = code
 
     def __str__(self) -> str:
         return self.message
 
 
-class GuestError(LabError):
+class GuestError(UserError):
     """A run failed in a guest or after it, so the consoles and raw results are worth keeping."""
 
 
-def unknown_name(kind: str, name: str, valid: Iterable[str]) -> LabError:
+def unknown_name(kind: str, name: str, valid: Iterable[str]) -> UserError:
     """An error for a name that is not in a list, which names the list."""
-    return LabError(f"unknown {kind} '{name}': choose from {', '.join(valid)}")
+    return UserError(f"unknown {kind} '{name}': choose from {', '.join(valid)}", code="unknown-name")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 
 SOURCE: Final = PROJECT / "core/policy.c"
@@ -42,7 +42,7 @@ def table(source: Path = SOURCE) -> tuple[Policy, ...]:
     found = _TABLE.search(text)
     rows = [_row(match[1], dict(_DEFINE.findall(text)), source) for match in _ROW.finditer(found[1])] if found else []
     if not rows:
-        raise LabError(f"{source} has no table xs_policies[] that can be read")
+        raise UserError(f"{source} has no table xs_policies[] that can be read")
     return tuple(rows)
 
 
@@ -51,7 +51,7 @@ def _row(text: str, defines: dict[str, str], source: Path) -> Policy:
     name = re.fullmatch(r'"([a-z][a-z0-9]*)"', fields.get("name", ""))
     syncs = re.sub(r"\w+", lambda word: defines.get(word[0], word[0]), fields.get("syncs", ""))
     if not name or not _SYNC.search(syncs):
-        raise LabError(f"{source}: a row of xs_policies[] has no name or no sync point: {text.strip()}")
+        raise UserError(f"{source}: a row of xs_policies[] has no name or no sync point: {text.strip()}")
     return Policy(name[1], frozenset(word.lower() for word in _SYNC.findall(syncs)))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.lab import run as lab
 from xsmmu.lab.experiment import Needs
 from xsmmu.project import PROJECT
@@ -87,7 +87,7 @@ class Outcome:
     """What became of a boot."""
 
     failures: dict[str, list[str]]
-    error: LabError | None
+    error: UserError | None
     console: dict[str, list[str]]
     running: str = "booting"
 
@@ -187,6 +187,6 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
         )
         try:
             await Guest("-".join(what.topics), qemu, settings, Path(folder), on_record).run()
-        except LabError as error:
+        except UserError as error:
             outcome.error = error
     return outcome

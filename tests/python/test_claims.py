@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from tests.python.test_report import Page
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.lab import claims, experiment, results
 from xsmmu.report import page as report
 from xsmmu.report import table, view
@@ -146,14 +146,14 @@ def broken(change: str, value: Any) -> Json:
     ],
 )
 def test_what_is_wrong_is_named(change: str, value: Any, message: str) -> None:
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         claims.parse([broken(change, value)], RUNS)
 
 
 def test_a_wrong_claim_names_its_file(tmp_path: Path) -> None:
     text = (experiment.FOLDER / "compare.toml").read_text()
     (tmp_path / "wrong.toml").write_text(f'{text}\n[[claim]]\ntitle = "nothing else"\n')
-    with pytest.raises(LabError, match=r"wrong\.toml: claim\[0\]: .*required"):
+    with pytest.raises(UserError, match=r"wrong\.toml: claim\[0\]: .*required"):
         experiment.load("wrong", tmp_path)
 
 
@@ -238,7 +238,7 @@ def test_the_schema_knows_claims() -> None:
     summary["runs"] = [{"workload": "micro", "policy": "fused", "driver": "unmodified", "level": "held", **run}]
     results.validate(summary)
     summary["claims"][0]["statements"][0]["holds"] = "yes"
-    with pytest.raises(LabError, match="holds"):
+    with pytest.raises(UserError, match="holds"):
         results.validate(summary)
 
 

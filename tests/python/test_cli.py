@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.python.sysfs import IGB, make_device
 
 PYTHON = Path(__file__).resolve().parents[2] / "python"
 
@@ -22,7 +24,7 @@ def xsmmu(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("arguments", [(), ("lab", "run"), ("lab", "watch"), ("attach",)])
+@pytest.mark.parametrize("arguments", [(), ("lab", "run"), ("lab", "profile"), ("watch",), ("set",), ("status",)])
 def test_help(arguments: tuple[str, ...]) -> None:
     result = xsmmu(*arguments, "--help")
     assert result.returncode == 0
@@ -70,14 +72,9 @@ def test_missing_results_are_explained(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
-    stats = tmp_path / "bus/pci/devices/0000:01:00.0/xsmmu/stats"
-    stats.mkdir(parents=True)
-    for name, text in {"policy": "none [fused]", "level": "held", "state": "active"}.items():
-        (stats.parent / name).write_text(text)
-    for name in ("inv_page", "inv_domain", "inv_global", "unmapped_pages"):
-        (stats / name).write_text("1")
-    command = [sys.executable, "-m", "xsmmu", "lab", "watch", "--interval", "0.1", "--sysfs", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
+    make_device(tmp_path, IGB, 11, "fused", "igb")
+    command = [sys.executable, "-m", "xsmmu", "watch", "--interval", "0.1"]
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -95,3 +92,26 @@ def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 130
     assert stderr == "xsmmu: stopped; what had begun was ended and removed\n"
+
+
+def test_errors_are_json_where_output_is(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
+    command = [sys.executable, "-m", "xsmmu"]
+    for words, status, code in (
+        (["status", "eth9", "-o", "json"], 1, "unknown-device"),
+        (["watch", "-o", "jsonl"], 1, "no-module"),
+        (["status", "--nosuch", "-o", "json"], 2, "usage"),
+    ):
+        result = subprocess.run([*command, *words], capture_output=True, text=True, env=environment, check=False)
+        assert result.returncode == status
+        assert result.stdout == ""
+        assert json.loads(result.stderr)["code"] == code
+
+
+def test_a_pipe_that_closes_is_no_error(tmp_path: Path) -> None:
+    make_device(tmp_path, IGB, 11, "fused", "igb")
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
+    command = f"{sys.executable} -m xsmmu watch --interval 0.01 --count 50 | head -n 1; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
+    assert result.stdout.splitlines()[1:] == ["0"]
+    assert result.stderr == ""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.python import guests
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.setup import drivers, initramfs, kernels
 
 QUICK = ("nvme", "igb")
@@ -42,7 +42,7 @@ def test_a_patch_that_no_longer_fits_names_the_function(tmp_path: Path, file: st
     text = changed.read_text()
     assert old in text
     changed.write_text(text.replace(old, new))
-    with pytest.raises(LabError, match=re.escape("nvme.cocci does not fit")) as caught:
+    with pytest.raises(UserError, match=re.escape("nvme.cocci does not fit")) as caught:
         drivers.patched(guests.tools(), driver, tmp_path)
     assert "nvme_unmap_data()" in caught.value.message
 
@@ -55,12 +55,12 @@ def test_a_patch_that_fits_more_than_it_should_names_the_function(tmp_path: Path
     where = "static void igb_clean_rx_ring(struct igb_ring *rx_ring)\n{\n"
     assert where in text
     changed.write_text(text.replace(where, f"{where}\tdma_unmap_page_no_sync(rx_ring->dev, 0, 0, 0);\n"))
-    with pytest.raises(LabError, match=r"igb_clean_rx_ring\(\) in igb_main.c has dma_unmap_page_no_sync, not none"):
+    with pytest.raises(UserError, match=r"igb_clean_rx_ring\(\) in igb_main.c has dma_unmap_page_no_sync, not none"):
         drivers.patched(guests.tools(), driver, tmp_path)
 
 
 def test_an_unknown_driver_lists_the_known_ones() -> None:
-    with pytest.raises(LabError, match="choose from nvme, igb, mlx5"):
+    with pytest.raises(UserError, match="choose from nvme, igb, mlx5"):
         drivers.module(guests.tools(), kernels.ensure(guests.tools()), "e1000")
 
 

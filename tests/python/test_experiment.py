@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.lab import experiment, figures
 
 SOURCES = Path(__file__).resolve().parents[2]
@@ -84,18 +84,18 @@ def test_a_workload_may_name_its_policies() -> None:
     ],
 )
 def test_unknown_names_list_the_valid_ones(policies: tuple[str, ...], workloads: tuple[str, ...], message: str) -> None:
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         experiment.choose(experiment.load("compare"), policies, workloads, quick=False, kernel="6.12")
 
 
 def test_an_unknown_experiment_lists_the_valid_ones() -> None:
-    with pytest.raises(LabError, match=r"unknown experiment 'comparison': choose from .*compare"):
+    with pytest.raises(UserError, match=r"unknown experiment 'comparison': choose from .*compare"):
         experiment.load("comparison")
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text('name = "broken"\n')
-    with pytest.raises(LabError, match=r"broken\.toml: KeyError"):
+    with pytest.raises(UserError, match=r"broken\.toml: KeyError"):
         experiment.load("broken", tmp_path)
 
 
@@ -138,7 +138,7 @@ def test_a_guest_may_have_another_iommu() -> None:
 def test_a_wrong_guest_is_named(guest: str, iommu: str, message: str, tmp_path: Path) -> None:
     text = (experiment.FOLDER / "compare.toml").read_text()
     (tmp_path / "odd.toml").write_text(f'{text}\n[guest.{guest}]\niommu = "{iommu}"\n')
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         experiment.load("odd", tmp_path)
 
 
@@ -161,7 +161,7 @@ def test_a_policy_may_have_arguments_of_its_own() -> None:
 def test_arguments_of_an_unknown_policy_are_refused(tmp_path: Path) -> None:
     text = (experiment.FOLDER / "claim-a-rx.toml").read_text().replace("\nfands = ", "\nfand = ")
     (tmp_path / "claim-a-rx.toml").write_text(text)
-    with pytest.raises(LabError, match="unknown policy 'fand'"):
+    with pytest.raises(UserError, match="unknown policy 'fand'"):
         experiment.load("claim-a-rx", tmp_path)
 
 
@@ -222,7 +222,7 @@ def test_names_are_checked_before_a_guest_boots(good: str, bad: str, message: st
     text = (experiment.FOLDER / "compare.toml").read_text()
     assert good in text
     (tmp_path / "odd.toml").write_text(text.replace(good, bad))
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         experiment.load("odd", tmp_path)
 
 

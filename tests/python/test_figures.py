@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.lab import experiment, figures
 from xsmmu.lab.experiment import Run
 from xsmmu.lab.figures import Measured
@@ -69,16 +69,16 @@ def test_a_good_run_passes() -> None:
 @pytest.mark.parametrize("wrong", [-1, 1])
 def test_a_skipped_or_extra_count_fails_the_lab(counter: str, wrong: int) -> None:
     base = DONE.get(counter, 0)
-    with pytest.raises(LabError, match=r"micro/1024 under fused: the module's invalidation counters differ"):
+    with pytest.raises(UserError, match=r"micro/1024 under fused: the module's invalidation counters differ"):
         figures.check(ours(**{counter: base + wrong}))
 
 
 def test_a_policy_that_was_not_used_fails() -> None:
-    with pytest.raises(LabError, match="not in use"):
+    with pytest.raises(UserError, match="not in use"):
         figures.check(ours(maps=0))
     run = ours()
     run.record["after"]["state"] = "attached"
-    with pytest.raises(LabError, match="'attached'"):
+    with pytest.raises(UserError, match="'attached'"):
         figures.check(run)
 
 
@@ -91,12 +91,12 @@ def test_other_tables_than_asked_for_fail(policy: str, tables: str) -> None:
         return measured("micro/1024", policy, MICRO, Counts(2, 1, 0), before=snapshot(), after=after)
 
     figures.check(run(right))
-    with pytest.raises(LabError, match=re.escape(f"the module's tables are '{tables}'")):
+    with pytest.raises(UserError, match=re.escape(f"the module's tables are '{tables}'")):
         figures.check(run(tables))
 
 
 def test_work_that_is_never_synced_fails() -> None:
-    with pytest.raises(LabError, match="3 unmapped pages were still waiting"):
+    with pytest.raises(UserError, match="3 unmapped pages were still waiting"):
         figures.check(ours(deferred_pages=5, synced_pages=2))
 
 
@@ -106,9 +106,9 @@ def test_each_map_is_synced_where_the_iommu_needs_it_and_only_there() -> None:
         return measured("micro/1024-cached", "fused", MICRO, Counts(2, 1, 0), before=snapshot(), after=after)
 
     figures.check(cached(100))
-    with pytest.raises(LabError, match="100 maps had 99 map-side syncs"):
+    with pytest.raises(UserError, match="100 maps had 99 map-side syncs"):
         figures.check(cached(99))
-    with pytest.raises(LabError, match="1 map-side syncs, which this IOMMU does not need"):
+    with pytest.raises(UserError, match="1 map-side syncs, which this IOMMU does not need"):
         figures.check(ours(map_syncs=1))
 
 
@@ -120,7 +120,7 @@ def test_baselines_need_no_module() -> None:
 def test_what_is_left_after_unbinding_fails(name: str) -> None:
     figures.check_closed("fused", snapshot())
     figures.check_closed("kernel-lazy", None)
-    with pytest.raises(LabError, match=f"{name} is 7, not 0"):
+    with pytest.raises(UserError, match=f"{name} is 7, not 0"):
         figures.check_closed("fused", snapshot(None, **{name: 7}))
 
 
@@ -188,10 +188,10 @@ def test_verify_must_read_what_it_wrote() -> None:
     entry = figures.entry(measured("nvme-verify/16k", "passthrough", {"jobs": [job]}), None)
     assert entry["verified_bytes"] == 4096
     job["read"] = {"io_bytes": 0}
-    with pytest.raises(LabError, match="4096 bytes were written and 0 verified"):
+    with pytest.raises(UserError, match="4096 bytes were written and 0 verified"):
         figures.entry(measured("nvme-verify/16k", "passthrough", {"jobs": [job]}), None)
     job["error"] = 84
-    with pytest.raises(LabError, match="error 84"):
+    with pytest.raises(UserError, match="error 84"):
         figures.entry(measured("nvme-verify/16k", "passthrough", {"jobs": [job]}), None)
 
 
@@ -316,14 +316,14 @@ def test_an_attack_that_agrees_with_the_level_passes(run: Measured) -> None:
     ],
 )
 def test_an_attack_that_disproves_the_level_fails(run: Measured, message: str) -> None:
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         figures.check(run)
 
 
 def test_what_works_beside_an_attack_is_counted_too() -> None:
     run = attacked("fused")
     run.record["output"] = {"attack": run.output, "beside": {"page": 3, "domain": 2, "global": 0}}
-    with pytest.raises(LabError, match=r"counters differ .*\(page: module 5, QEMU 2; domain: module 3, QEMU 1\)"):
+    with pytest.raises(UserError, match=r"counters differ .*\(page: module 5, QEMU 2; domain: module 3, QEMU 1\)"):
         figures.check(run)
     figures.check(replace(run, counts=Counts(5, 3, 0)))
 
@@ -376,12 +376,12 @@ def test_a_real_driver_under_attack() -> None:
     ],
 )
 def test_a_neighbour_that_proves_nothing_or_too_much_fails(changes: dict[str, int], message: str) -> None:
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         figures.check(beside("attack/nvme-aware", "fused", "strict", **changes))
 
 
 def test_data_under_attack_must_read_back() -> None:
     run = beside("attack/nvme-aware", "fused", "strict")
     run.output["traffic"]["jobs"][0] = {**JOB, "read": {"io_bytes": 0}}
-    with pytest.raises(LabError, match="4096 bytes were written and 0 verified"):
+    with pytest.raises(UserError, match="4096 bytes were written and 0 verified"):
         figures.entry(run, None)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.progress import Progress
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.lab.experiment import Plan
 from xsmmu.lab.run import Collector
 from xsmmu.vm.guest import Boot, Guest, Record, RecordHandler
@@ -66,7 +66,7 @@ def test_a_device_is_plugged_in_again_once_it_is_gone(tmp_path: Path) -> None:
 
 
 def test_what_qemu_refuses_is_said(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="QEMU refused a command: none is not a device"):
+    with pytest.raises(UserError, match="QEMU refused a command: none is not a device"):
         asyncio.run(make(tmp_path, "refused", []).run())
 
 
@@ -105,7 +105,7 @@ def test_a_good_guest(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_guest_ends_with_one_message(tmp_path: Path, behaviour: str, message: str, line: str) -> None:
-    with pytest.raises(LabError, match=message) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         asyncio.run(make(tmp_path, behaviour, [], timeout_s=4, quiet_s=2).run())
     assert line in "\n".join(caught.value.lines)
     assert processes(tmp_path) == []
@@ -115,7 +115,7 @@ def test_a_bad_guest_ends_with_one_message(tmp_path: Path, behaviour: str, messa
 def test_a_warm_up_is_blamed_for_its_own_failure(tmp_path: Path) -> None:
     collector = Collector(Plan("net", DEFAULT_IOMMU, (), "", ()), Progress(disable=True))
     guest = make(tmp_path, "cold", [], on_record=collector.on_record)
-    with pytest.raises(LabError, match=r"guest net \(the warm-up of ring\): ring: no such device"):
+    with pytest.raises(UserError, match=r"guest net \(the warm-up of ring\): ring: no such device"):
         asyncio.run(guest.run())
 
 

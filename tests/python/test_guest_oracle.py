@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tests.python import guests
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.lab import run as lab
 from xsmmu.setup import build
 from xsmmu.setup.kernels import Kernel
@@ -52,7 +52,7 @@ def test_a_skipped_counter_is_noticed(
 ) -> None:
     options = lab.Options(policies=(policy,), workloads=("micro/64",), output=tmp_path / "results")
     message = rf"micro/64 under {policy}: the module's .*differ.* \({kind}: module \d+, QEMU \d+\)"
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         run_broken(tmp_path, monkeypatch, options, {old: new})
 
 
@@ -81,7 +81,7 @@ def test_a_skipped_map_side_sync_is_noticed(
     options = lab.Options(
         experiment="claim-d-mapsync", policies=("fused",), workloads=workloads, output=tmp_path / "results"
     )
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         run_broken(tmp_path, monkeypatch, options, {old: new})
 
 
@@ -125,5 +125,5 @@ def test_a_level_that_is_not_kept_is_noticed(
     message: str,
 ) -> None:
     options = lab.Options(policies=("fused",), workloads=(workload,), output=tmp_path / "results")
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         run_broken(tmp_path, monkeypatch, options, changes, file)

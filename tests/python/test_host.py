@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.setup import host
 
 
@@ -50,13 +50,13 @@ def test_mirrors_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cache_folder_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XSMMU_CACHE", "/dev/null/cache")
-    with pytest.raises(LabError, match="XSMMU_CACHE"):
+    with pytest.raises(UserError, match="XSMMU_CACHE"):
         host.cache_dir()
 
 
 def test_need_space(tmp_path: Path) -> None:
     host.need_space(tmp_path, 1, "a test")
-    with pytest.raises(LabError, match=r"a test needs .* MiB free"):
+    with pytest.raises(UserError, match=r"a test needs .* MiB free"):
         host.need_space(tmp_path, 1 << 60, "a test")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.setup.initramfs import KEEP_IMAGES, Image, Modules, module_depends, store
 
 
@@ -40,7 +40,7 @@ def test_compressed_modules_arrive_unpacked(tmp_path: Path) -> None:
 
 
 def test_an_unknown_module_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="no module 'mlx5_core'"):
+    with pytest.raises(UserError, match="no module 'mlx5_core'"):
         Modules(modules_dir(tmp_path)).load_order(["mlx5_core"])
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.vm.oracle import CANARY, Counts, Oracle, compare
 
 PAGE = b"vtd_inv_desc_iotlb_pages invalidate: domain 0x2 addr 0xfffff000 mask 0x0\n"
@@ -62,7 +62,7 @@ def test_markers_count_past_one_byte() -> None:
 def test_a_lost_marker_is_noticed() -> None:
     oracle = Oracle()
     oracle.feed(marker(1))
-    with pytest.raises(LabError, match="lost its place"):
+    with pytest.raises(UserError, match="lost its place"):
         oracle.feed(marker(3))
 
 
@@ -78,7 +78,7 @@ def test_what_a_sleeping_console_writes_is_no_marker() -> None:
 def test_a_window_that_was_not_seen_is_refused() -> None:
     oracle = Oracle()
     oracle.feed(marker(1))
-    with pytest.raises(LabError, match="1 markers"):
+    with pytest.raises(UserError, match="1 markers"):
         oracle.window(1, 2)
 
 
@@ -104,5 +104,5 @@ def test_a_wrong_count_fails_and_says_where(kind: str) -> None:
     right = {"page": 10, "domain": 20, "global": 30}
     compare("micro/64 under fused", Counts(10, 20, 30), Counts.from_mapping(right))
     wrong = {**right, kind: right[kind] + 1}
-    with pytest.raises(LabError, match=rf"micro/64 under fused.*{kind}: module {right[kind]}, QEMU {right[kind] + 1}"):
+    with pytest.raises(UserError, match=rf"micro/64 under fused.*{kind}: module {right[kind]}, QEMU {right[kind] + 1}"):
         compare("micro/64 under fused", Counts(10, 20, 30), Counts.from_mapping(wrong))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xsmmu import policies
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 
 
 def test_the_table_is_read() -> None:
@@ -44,5 +44,5 @@ def test_a_row_is_enough(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_said(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "policy.c"
     file.write_text(text)
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         policies.table(file)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
-from typer.testing import CliRunner
 
 from xsmmu.cli import app
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.lab import profile
 from xsmmu.lab.profile import EndedError, Part, Profile, Stub, Symbols
 
@@ -99,12 +99,12 @@ def test_what_a_stub_may_do_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (FakeStub(), "Z1,1000,1", r"refused 'Z1,1000,1' \(unknown\)"),
         (FakeStub(damaged=True), "g", "damaged"),
     ):
-        with pytest.raises(LabError, match=message):
+        with pytest.raises(UserError, match=message):
             talk(tmp_path, fake, command)
     with pytest.raises(EndedError):
         talk(tmp_path, FakeStub(ends=True))
     monkeypatch.setattr(profile, "MAX_STEPS", 3)
-    with pytest.raises(LabError, match="within 3 instructions"):
+    with pytest.raises(UserError, match="within 3 instructions"):
         talk(tmp_path, FakeStub())
 
 
@@ -112,9 +112,9 @@ def test_functions_by_name() -> None:
     symbols = Symbols(SYMBOLS)
     assert symbols.address("__map_page_alias") == 0x1000
     assert symbols.address("hook") == 0x3000
-    with pytest.raises(LabError, match="2 functions are named 'helper'"):
+    with pytest.raises(UserError, match="2 functions are named 'helper'"):
         symbols.address("helper")
-    with pytest.raises(LabError, match="unknown function 'map_pages': choose from map_page"):
+    with pytest.raises(UserError, match="unknown function 'map_pages': choose from map_page"):
         symbols.address("map_pages")
 
 
@@ -132,10 +132,10 @@ def test_the_command_prints_a_table_or_json(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_unknown_policy_lists_the_valid_ones() -> None:
-    with pytest.raises(LabError, match="unknown policy 'fast': choose from passthrough, kernel-strict"):
+    with pytest.raises(UserError, match="unknown policy 'fast': choose from passthrough, kernel-strict"):
         profile.run(None, "fast", "map_page", 1, Console())
 
 
 def test_an_unknown_iommu_lists_the_valid_ones() -> None:
-    with pytest.raises(LabError, match="unknown IOMMU 'smmu': choose from vtd, vtd-cm"):
+    with pytest.raises(UserError, match="unknown IOMMU 'smmu': choose from vtd, vtd-cm"):
         profile.run(None, "fused", "map_page", 1, Console(), "smmu")

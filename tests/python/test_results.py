@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from xsmmu.errors import GuestError, LabError
+from xsmmu.errors import GuestError, UserError
 from xsmmu.lab import results
 
 
@@ -60,7 +60,7 @@ def test_finished_results_are_the_latest(tmp_path: Path) -> None:
     assert len([path for path in tmp_path.iterdir() if not path.is_symlink()]) == 2
 
 
-@pytest.mark.parametrize("error", [LabError("stopped by SIGTERM"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [UserError("stopped by SIGTERM"), KeyboardInterrupt()])
 def test_a_failed_run_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
     with pytest.raises(type(error)), results.Results(tmp_path) as folder:
         (folder.folder / "net.jsonl").write_text("{}\n")
@@ -80,12 +80,13 @@ def test_the_logs_of_the_last_failed_guest_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "failed/net.console.log").read_text() == "second"
 
 
-def test_an_invalid_summary_is_never_written(tmp_path: Path) -> None:
+def test_an_invalid_summary_is_no_result_and_is_kept(tmp_path: Path) -> None:
     broken = summary()
     broken["runs"][0]["level"] = "safe"
-    with pytest.raises(LabError, match=r"\$\.runs\[0\]\.level"), results.Results(tmp_path) as folder:
-        folder.finish(broken)
-    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UserError, match=r"\$\.runs\[0\]\.level"), results.Results(tmp_path) as folder:
+        folder.write(broken)
+    assert [path.name for path in tmp_path.iterdir()] == ["failed"]
+    assert json.loads((tmp_path / "failed/summary.json").read_text()) == broken
 
 
 def test_what_a_killed_run_left_is_removed_and_a_living_run_is_not(tmp_path: Path) -> None:
@@ -102,11 +103,11 @@ def test_what_a_killed_run_left_is_removed_and_a_living_run_is_not(tmp_path: Pat
 
 
 def test_missing_or_broken_results_are_explained(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=r"does not exist.*xsmmu lab run"):
+    with pytest.raises(UserError, match=r"does not exist.*xsmmu lab run"):
         results.load(tmp_path)
     (tmp_path / "summary.json").write_text("{")
-    with pytest.raises(LabError, match="is no summary"):
+    with pytest.raises(UserError, match="is no summary"):
         results.load(tmp_path)
     (tmp_path / "summary.json").write_text(json.dumps({"schema": 2}))
-    with pytest.raises(LabError, match="does not fit its schema"):
+    with pytest.raises(UserError, match=r"does not fit results\.schema\.json"):
         results.load(tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.setup import build, host, kernels, root
 
 QUIET = Console(stderr=True)
@@ -40,14 +40,14 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     tools_dir.mkdir()
     broken_mmdebstrap(tools_dir, f'for arg; do case $arg in {cache}/*) mkdir -p "$arg"; break;; esac; done\n{script}')
     monkeypatch.setattr(host, "SYSTEM_PATH", f"{tools_dir}:{host.SYSTEM_PATH}")
-    with pytest.raises(LabError, match=said):
+    with pytest.raises(UserError, match=said):
         root.ensure(cache, QUIET)
     assert sorted(path.name for path in cache.iterdir()) == ["debs", "root.lock"]
 
 
 def test_full_disk_is_told_before_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(root, "_ROOT_BYTES", 1 << 60)
-    with pytest.raises(LabError, match="free some space"):
+    with pytest.raises(UserError, match="free some space"):
         root.ensure(tmp_path, QUIET)
 
 
@@ -56,7 +56,7 @@ def test_what_a_killed_build_left_is_removed(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "setup-old").mkdir()
     broken_mmdebstrap(tmp_path, "exit 1")
     monkeypatch.setattr(host, "SYSTEM_PATH", f"{tmp_path}:{host.SYSTEM_PATH}")
-    with pytest.raises(LabError):
+    with pytest.raises(UserError):
         root.ensure(tmp_path, QUIET)
     assert not [*tmp_path.glob("root-*"), *tmp_path.glob("setup-*")]
 
@@ -95,7 +95,7 @@ def test_qemu_starts_outside(tools: root.Root) -> None:
 
 
 def test_unknown_kernel_lists_the_valid_ones(tools: root.Root) -> None:
-    with pytest.raises(LabError, match=r"unknown kernel '2\.6': choose from 6\.12, 7\.2, 6\.1"):
+    with pytest.raises(UserError, match=r"unknown kernel '2\.6': choose from 6\.12, 7\.2, 6\.1"):
         kernels.ensure(tools, "2.6", QUIET)
 
 
@@ -133,7 +133,7 @@ def test_modules_are_cached_by_content(tools: root.Root, module: Path) -> None:
 
 def test_compile_errors_are_shown_in_full(tools: root.Root, module: Path) -> None:
     (module / "hello.c").write_text("int x = y;\nint z = w;\n")
-    with pytest.raises(LabError, match=r"hello\.ko for .* does not build") as caught:
+    with pytest.raises(UserError, match=r"hello\.ko for .* does not build") as caught:
         build.module(
             tools, kernels.ensure(tools, None, QUIET), module, outputs=["hello.ko"], parts=["Kbuild", "hello.c"]
         )
@@ -142,14 +142,14 @@ def test_compile_errors_are_shown_in_full(tools: root.Root, module: Path) -> Non
 
 def test_a_missing_output_is_an_error_each_time(tools: root.Root, module: Path) -> None:
     for _ in range(2):
-        with pytest.raises(LabError, match=r"did not make \./other\.ko|did not make other\.ko"):
+        with pytest.raises(UserError, match=r"did not make \./other\.ko|did not make other\.ko"):
             build.module(
                 tools, kernels.ensure(tools, None, QUIET), module, outputs=["other.ko"], parts=["Kbuild", "hello.c"]
             )
 
 
 def test_missing_sources_are_named(tools: root.Root, tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="Kbuild does not exist"):
+    with pytest.raises(UserError, match="Kbuild does not exist"):
         build.module(tools, kernels.ensure(tools, None, QUIET), tmp_path)
 
 

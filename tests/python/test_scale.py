@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from checks import scale, sim
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import host, root
 
@@ -124,7 +124,7 @@ def test_a_space_that_is_too_small_is_a_result(program: Path) -> None:
     assert count.error == "no IOVA left"
     assert count.row()["error"] == count.error
     scale.transfers_table("", [count])
-    with pytest.raises(LabError):
+    with pytest.raises(UserError):
         scale.run(program, "count", "--policy", "none")
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from checks import sim
 from checks.mutants import Mutant
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import host, root
 
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_named(words: str, text: str) -> None:
 
 def test_mutant_that_does_not_fit_fails() -> None:
     mutant = Mutant("none", "", "core/engine.c", "no such text", "")
-    with pytest.raises(LabError, match="does not fit"), sim.MUTANTS.planted(mutant):
+    with pytest.raises(UserError, match="does not fit"), sim.MUTANTS.planted(mutant):
         pass
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import jsonschema
 
-from xsmmu.errors import LabError, unknown_name
+from xsmmu.errors import UserError, unknown_name
 from xsmmu.project import LAB
 
 Json = dict[str, Any]
@@ -122,12 +122,12 @@ class Claim:
 
 
 def parse(rows: Any, runs: Mapping[str, Sequence[str]]) -> tuple[Claim, ...]:
-    """Read `claim` of an experiment whose workloads, by full name, have `runs` of these policies. Raises LabError."""
+    """Read `claim` of an experiment whose workloads, by full name, have `runs` of these policies. Raises UserError."""
     error = jsonschema.exceptions.best_match(
         jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text())).iter_errors(rows)
     )
     if error is not None:
-        raise LabError(f"claim{error.json_path[1:]}: {error.message}")
+        raise UserError(f"claim{error.json_path[1:]}: {error.message}")
     return tuple(_claim(row, f"claim[{index}]", runs) for index, row in enumerate(rows))
 
 
@@ -138,7 +138,7 @@ def _claim(row: Json, where: str, runs: Mapping[str, Sequence[str]]) -> Claim:
     known = [each.name for each in systems]
     for kind, given in (("figure", names), ("system", known)):
         if len(given) != len(set(given)):
-            raise LabError(f"{where}: two {kind}s have the same name")
+            raise UserError(f"{where}: two {kind}s have the same name")
     for each in figures:
         _check_figure(each, f"{where}.figure '{each.name}'", known)
     statements = tuple(
@@ -169,13 +169,13 @@ def _system(row: Json, where: str, figures: Sequence[str], runs: Mapping[str, Se
 
 def _check_figure(figure: Figure, where: str, systems: Sequence[str]) -> None:
     if figure.per and not figure.measured:
-        raise LabError(f"{where}: 'per' needs 'measured'")
+        raise UserError(f"{where}: 'per' needs 'measured'")
     for base in (figure.above, figure.relative_to):
         if base is not None and base not in systems:
             raise _in(where, unknown_name("system", base, systems))
     for path in (figure.measured, figure.per):
         if path and not _in_results(path):
-            raise LabError(f"{where}: a run has no '{path}'; {RESULTS_SCHEMA_PATH.name} has what a run has")
+            raise UserError(f"{where}: a run has no '{path}'; {RESULTS_SCHEMA_PATH.name} has what a run has")
 
 
 def _in_results(path: str) -> bool:
@@ -196,12 +196,12 @@ def _in_results(path: str) -> bool:
 def _check(text: str, where: str, figures: Sequence[str], systems: Sequence[str]) -> Check:
     figure, colon, rest = text.partition(": ")
     if not colon:
-        raise LabError(f"{where}: '{text}' must begin with a figure and ': '")
+        raise UserError(f"{where}: '{text}' must begin with a figure and ': '")
     if figure not in figures:
         raise _in(where, unknown_name("figure", figure, figures))
     parts = _OPERATOR.split(rest)
     if len(parts) < 3:
-        raise LabError(f"{where}: '{text}' compares nothing: use {', '.join(OPERATORS)} with spaces around")
+        raise UserError(f"{where}: '{text}' compares nothing: use {', '.join(OPERATORS)} with spaces around")
     return Check(text, figure, tuple(_term(part, where, systems) for part in parts[::2]), tuple(parts[1::2]))
 
 
@@ -215,8 +215,8 @@ def _term(text: str, where: str, systems: Sequence[str]) -> Term:
         raise _in(where, unknown_name("system", text.strip(), systems)) from None
 
 
-def _in(where: str, error: LabError) -> LabError:
-    return LabError(f"{where}: {error.message}")
+def _in(where: str, error: UserError) -> UserError:
+    return UserError(f"{where}: {error.message}")
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from xsmmu import policies as own_policies
-from xsmmu.errors import LabError, unknown_name
+from xsmmu.errors import UserError, unknown_name
 from xsmmu.lab import claims
 from xsmmu.lab.claims import Claim
 from xsmmu.project import LAB
@@ -167,9 +167,9 @@ def load(name: str, folder: Path = FOLDER) -> Experiment:
     try:
         return _parse(tomllib.loads(path.read_text()))
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise LabError(f"{path}: {type(error).__name__}: {error}") from None
-    except LabError as error:
-        raise LabError(f"{path}: {error.message}") from None
+        raise UserError(f"{path}: {type(error).__name__}: {error}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error.message}") from None
 
 
 def _parse(data: dict[str, Any]) -> Experiment:

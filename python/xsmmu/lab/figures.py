@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from xsmmu.errors import GuestError
 from xsmmu.lab.experiment import Run, own_policy
-from xsmmu.operator import watch
+from xsmmu.operator import module, watch
 from xsmmu.vm import oracle
 from xsmmu.vm.machine import DEVICES, IOMMUS
 from xsmmu.vm.oracle import Counts
@@ -393,9 +393,9 @@ def _ring(measured: Measured, baseline: Measured | None) -> Json:
 
 
 def _window(measured: Measured, _baseline: Measured | None) -> Json:
-    """The line pairs of `xsmmu lab watch`, by the same code, for the samples that the guest took."""
+    """The line pairs of `xsmmu watch`, by the same code, for the samples that the guest took."""
     devices = [DEVICES[name].bdf for name in measured.run.workload.devices]
-    samples = [watch.from_record(each, devices) for each in measured.output["samples"]]
+    samples = [module.from_record(each, tuple(devices)) for each in measured.output["samples"]]
     windows = [watch.Window(first, last) for first, last in pairwise(samples)]
     return {"window": [{**each.as_dict(), "lines": list(each.lines())} for each in windows]}
 

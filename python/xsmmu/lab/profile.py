@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from xsmmu.errors import LabError, unknown_name
+from xsmmu.errors import UserError, unknown_name
 from xsmmu.lab import experiment
 from xsmmu.lab import run as lab
 from xsmmu.setup import host, kernels, root
@@ -96,13 +96,13 @@ class Stub:
         except (asyncio.IncompleteReadError, ConnectionError):
             raise EndedError from None
         if sum(reply) & 255 != checksum:
-            raise LabError(f"the gdb stub's reply to '{command}' arrived damaged")
+            raise UserError(f"the gdb stub's reply to '{command}' arrived damaged")
         self._writer.write(b"+")
         text = reply.decode("ascii")
         if text[:1] in ("W", "X"):
             raise EndedError
         if not text or (len(text) == 3 and text.startswith("E")):
-            raise LabError(f"the gdb stub refused '{command}' ({text or 'unknown'})")
+            raise UserError(f"the gdb stub refused '{command}' ({text or 'unknown'})")
         return text
 
     async def place(self) -> tuple[int, int]:
@@ -120,7 +120,7 @@ class Stub:
         while (rip, rsp) != (return_to, entry_rsp + 8):
             seen[rip] += 1
             if seen.total() > MAX_STEPS:
-                raise LabError(f"the call did not return within {MAX_STEPS:,} instructions: choose a smaller function")
+                raise UserError(f"the call did not return within {MAX_STEPS:,} instructions: choose a smaller function")
             await self.request("s")
             rip, rsp = await self.place()
         return seen
@@ -151,7 +151,7 @@ class Symbols:
         if not choice:
             raise unknown_name("function", name, difflib.get_close_matches(name, self._places) or ["/proc/kallsyms"])
         if len(choice) > 1:
-            raise LabError(f"{len(choice)} functions are named '{name}': choose one whose name is its own")
+            raise UserError(f"{len(choice)} functions are named '{name}': choose one whose name is its own")
         return choice[0]
 
     def parts(self, seen: Counter[int]) -> tuple[Part, ...]:
@@ -208,7 +208,7 @@ class _Profiler:
 def run(
     kernel_name: str | None, policy: str, function: str, call: int, console: Console, iommu: str = machine.DEFAULT_IOMMU
 ) -> Profile:
-    """Profile one call; leaves nothing behind. Raises LabError."""
+    """Profile one call; leaves nothing behind. Raises UserError."""
     if policy not in experiment.POLICIES:
         raise unknown_name("policy", policy, experiment.POLICIES)
     if iommu not in machine.IOMMUS:
@@ -228,7 +228,7 @@ def run(
             asyncio.run(_run(guest))
     if not profiler.parts:
         advice = f"choose --calls up to {profiler.hits}" if profiler.hits else "choose another function"
-        raise LabError(f"{function} was called {profiler.hits:,} times only in the run, not {call:,}: {advice}")
+        raise UserError(f"{function} was called {profiler.hits:,} times only in the run, not {call:,}: {advice}")
     total = sum(part.instructions for part in profiler.parts)
     return Profile(profiler.release, machine.IOMMUS[iommu].words, policy, function, call, total, profiler.parts)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import jsonschema
 
-from xsmmu.errors import GuestError, LabError
+from xsmmu.errors import GuestError, UserError
 from xsmmu.project import LAB
 
 SCHEMA_PATH = LAB / "results.schema.json"
@@ -61,7 +61,7 @@ class Results:
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
         try:
             validate(summary)
-        except LabError as error:
+        except UserError as error:
             raise GuestError(error.message, error.lines) from None
 
     def finish(self) -> Path:
@@ -111,7 +111,7 @@ def validate(summary: Any) -> None:
     schema = json.loads(SCHEMA_PATH.read_text())
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(summary))
     if error is not None:
-        raise LabError(f"the summary does not fit {SCHEMA_PATH.name}: {error.json_path}: {error.message}")
+        raise UserError(f"the summary does not fit {SCHEMA_PATH.name}: {error.json_path}: {error.message}")
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def load(folder: Path) -> dict[str, Any]:
     try:
         summary: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
-        raise LabError(f"{path} does not exist: name a folder that `xsmmu lab run` wrote, or run it first") from None
+        raise UserError(f"{path} does not exist: name a folder that `xsmmu lab run` wrote, or run it first") from None
     except ValueError as error:
-        raise LabError(f"{path} is no summary: {error}") from None
+        raise UserError(f"{path} is no summary: {error}") from None
     validate(summary)
     return summary

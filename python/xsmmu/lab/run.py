@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from xsmmu.errors import LabError, unknown_name
+from xsmmu.errors import UserError, unknown_name
 from xsmmu.lab import claims, experiment, figures, results
 from xsmmu.lab.experiment import OURS, Plan, Run, own_policy
 from xsmmu.lab.figures import Measured
@@ -59,7 +59,7 @@ class Options:
 
 
 def run(options: Options, console: Console) -> Path:
-    """Run an experiment; return the results folder. Raises LabError, and then leaves nothing behind."""
+    """Run an experiment; return the results folder. Raises UserError, and then leaves nothing behind."""
     chosen = experiment.load(options.experiment)
     for workload in chosen.workloads:
         if workload.measure not in figures.MEASURES:
@@ -70,7 +70,7 @@ def run(options: Options, console: Console) -> Path:
     )
     plans = [plan for plan in experiment.plans(policies, workloads) if plan.runs]
     if not plans:
-        raise LabError(
+        raise UserError(
             f"{chosen.name} has nothing to run for this choice: "
             "leave out --quick, or choose other workloads, policies or another kernel"
         )
@@ -154,7 +154,7 @@ def _accel(the_root: Root, boots: Mapping[str, Boot], wanted: str, mode: Mode, f
     if asyncio.run(kvm_works(the_root.qemu_command(), next(iter(boots.values())), folder)):
         return "kvm"
     if wanted == "kvm":
-        raise LabError("KVM is not usable here, or does not boot this kernel: leave out --accel kvm")
+        raise UserError("KVM is not usable here, or does not boot this kernel: leave out --accel kvm")
     return "tcg"
 
 
@@ -206,7 +206,7 @@ class Collector:
         missing = set(self._runs) - {each.run.id for each in self.measured}
         if missing:
             run = self._runs[min(missing)]
-            raise LabError(
+            raise UserError(
                 f"{len(missing)} runs gave no result, the first is {run.workload.full_name} under {run.policy}"
             )
 
@@ -261,7 +261,7 @@ def interruptible(guests: dict[str, Guest]) -> Iterator[None]:
             raise
         doing = ", ".join(f"{name} at {guest.doing}" for name, guest in guests.items())
         lines = [f"{name}: {line}" for name, guest in guests.items() for line in guest.tail(8)]
-        raise LabError(f"stopped by {received[0].name}; the guests were ended ({doing})", lines) from None
+        raise UserError(f"stopped by {received[0].name}; the guests were ended ({doing})", lines) from None
     finally:
         for number, handler in previous.items():
             loop.remove_signal_handler(number)

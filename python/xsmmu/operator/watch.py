@@ -1,36 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Read the running module's statistics, and say what happened between two readings.
+"""`xsmmu watch`: what happened between two readings of the module's statistics, for logs.
 
 The two lines are those that the research trees print into the kernel's log every 10 seconds: totals and rates of
-invalidations by kind, then IOVA pages unmapped, invalidations per page and domain invalidations per page. Needs the
-standard library only, so that it works on a machine without the lab.
+invalidations by kind, then IOVA pages unmapped, invalidations per page and domain invalidations per page.
 """
 
 from __future__ import annotations
 
-import re
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from xsmmu.errors import LabError
+import click
 
-SYSFS = Path("/sys")
-KINDS = ("page", "domain", "global")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One reading of one IOMMU group; all devices of a group share policy and statistics."""
-
-    time_ns: int
-    devices: tuple[str, ...]
-    policy: str
-    level: str
-    state: str
-    stats: Mapping[str, int]
+from xsmmu.operator import machine, module, output
+from xsmmu.operator.machine import Device
+from xsmmu.operator.module import KINDS, Sample
 
 
 @dataclass(frozen=True)
@@ -92,90 +79,42 @@ def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def devices(sysfs: Path = SYSFS) -> list[str]:
-    """The PCI devices that the module offers policies for."""
-    return sorted(path.parent.name for path in (sysfs / "bus/pci/devices").glob("*/xsmmu"))
-
-
-def folder_of(device: str, sysfs: Path = SYSFS) -> Path:
-    """The module's folder of a device; says what is missing where there is none."""
-    found = devices(sysfs)
-    if device not in found:
-        if not found:
-            raise LabError(
-                "no device has an xsmmu folder: load the module (modprobe xsmmu), and check that the IOMMU is on "
-                "(intel_iommu=on on the kernel's command line)"
-            )
-        raise LabError(f"no device '{device}' behind an IOMMU: choose from {', '.join(found)}")
-    return sysfs / "bus/pci/devices" / device / "xsmmu"
-
-
-def chosen_policy(menu: str) -> str:
-    """The policy in brackets of `[none] strict lazy ...`."""
-    found = re.search(r"\[([^\]]+)\]", menu)
-    return found[1] if found else menu.strip()
-
-
-def read(device: str, sysfs: Path = SYSFS) -> Sample:
-    """Read a device's statistics now."""
-    folder = folder_of(device, sysfs)
-    try:
-        text = {name: (folder / name).read_text().strip() for name in ("policy", "level", "state")}
-        stats = {path.name: int(path.read_text()) for path in (folder / "stats").iterdir()}
-    except OSError as error:
-        raise LabError(f"{device}: cannot read {error.filename}: {error.strerror}") from None
-    return Sample(
-        time.monotonic_ns(), group(device, sysfs), chosen_policy(text["policy"]), text["level"], text["state"], stats
-    )
-
-
-def group(device: str, sysfs: Path = SYSFS) -> tuple[str, ...]:
-    """The devices of a device's IOMMU group that the module knows."""
-    members = sysfs / "bus/pci/devices" / device / "iommu_group/devices"
-    names = {path.name for path in members.iterdir()} if members.is_dir() else set()
-    return tuple(sorted((names & set(devices(sysfs))) | {device}))
-
-
-def from_record(record: Mapping[str, Any], names: Sequence[str]) -> Sample:
-    """A reading that a guest of the lab sent."""
-    return Sample(
-        record["now_ns"],
-        tuple(names),
-        chosen_policy(record["policy"]),
-        record["level"],
-        record["state"],
-        record["stats"],
-    )
-
-
-def groups(wanted: str | None, sysfs: Path = SYSFS) -> list[str]:
-    """One device of each group to watch: the wanted one, or all that have a policy."""
-    if wanted:
-        folder_of(wanted, sysfs)
-        return [wanted]
-    seen: set[tuple[str, ...]] = set()
-    chosen = []
-    for device in devices(sysfs):
-        sample = read(device, sysfs)
-        if sample.policy != "none" and sample.devices not in seen:
-            seen.add(sample.devices)
-            chosen.append(device)
-    if not chosen:
-        known = devices(sysfs)
-        if not known:
-            folder_of("", sysfs)
-        raise LabError(f"no device has a policy: choose one with `xsmmu attach` for one of {', '.join(known)}")
-    return chosen
-
-
-def windows(wanted: str | None, interval_s: float, count: int | None, sysfs: Path = SYSFS) -> Iterator[Window]:
+def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) -> Iterator[Window]:
     """A window for each group after each interval; `count` intervals, or without end."""
-    last = {device: read(device, sysfs) for device in groups(wanted, sysfs)}
+    last = {device: module.read(device) for device in module.groups(wanted)}
     rounds = 0
     while count is None or rounds < count:
         time.sleep(interval_s)
         rounds += 1
         for device, first in last.items():
-            sample = read(device, sysfs)
+            sample = module.read(device)
             last[device] = sample
             yield Window(first, sample)
+
+
+@click.command()
+@click.argument("device", nargs=-1)
+@click.option("--interval", type=click.FloatRange(0.01), default=10.0, show_default=True, help="Seconds between lines.")
+@click.option("--count", type=click.IntRange(1), help="Stop after so many intervals.")
+@output.option
+def watch(device: tuple[str, ...], interval: float, count: int | None, form: str) -> None:
+    """Print, every interval, what the module did: invalidations by kind, pages unmapped, and ratios.
+
+    DEVICE is an address, an interface or a disk; all that have a policy if none is named.
+
+    \b
+    Examples:
+      xsmmu watch
+      xsmmu watch eth1 --interval 1
+      xsmmu watch -o jsonl --count 6 >> xsmmu.log
+    """
+    found = windows(tuple(machine.find(name) for name in device), interval, count)
+    if form != "table":
+        output.emit(form, "watch", "windows", (window.as_dict() for window in found))
+        return
+    for window in found:
+        first, second = window.lines()
+        last = window.last
+        sys.stdout.write(f"{' '.join(last.devices)} {last.policy} ({last.level}) {window.seconds:.1f} s\n")
+        sys.stdout.write(f"  {first}\n  {second}\n")
+        sys.stdout.flush()

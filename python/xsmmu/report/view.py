@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xsmmu import policies
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.vm.machine import DEFAULT_IOMMU
 
 SCHEMA: Final = 1
@@ -45,7 +45,7 @@ _NANOSECOND_ACCELS: Final = ("kvm", "bare-metal")
 _AT_WINDOW_END: Final = 0.95
 
 
-class SummaryError(LabError):
+class SummaryError(UserError):
     """The summary cannot be shown; the text says where, what was found and what was expected."""
 
 

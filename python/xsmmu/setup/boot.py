@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import host
 from xsmmu.setup.kernels import Kernel
@@ -66,7 +66,7 @@ def _link_modules(root: Root, tools: Root, kernel: Kernel) -> None:
             shutil.copy(part, place)
     copied = host.run(["cp", "-a", "--link", f"{kernel.modules_dir}/kernel", str(place)], env=host.system_env())
     if copied.returncode != 0:
-        raise LabError("cannot link the kernel's modules", copied.stderr.splitlines())
+        raise UserError("cannot link the kernel's modules", copied.stderr.splitlines())
     shutil.copy(tools.path / "boot" / f"config-{kernel.release}", root.path / "boot")
 
 
@@ -79,7 +79,7 @@ def _make(root: Root, kernel: Kernel, tool: str, image: Path, console: Console) 
         for command in commands:
             result = root.run(command, proc=True)
             if result.returncode != 0 or (command[0] == TOOLS[tool][0] and not part.exists()):
-                raise LabError(f"{command[0]} failed", (result.stdout + result.stderr).splitlines()[-30:])
+                raise UserError(f"{command[0]} failed", (result.stdout + result.stderr).splitlines()[-30:])
     part.chmod(0o644)
     part.rename(image)
 
@@ -90,7 +90,7 @@ def program(tools: Root, name: str, console: Console) -> dict[str, bytes]:
     listed = root.run(["ldd", f"/{name}"], proc=True)
     libraries = re.findall(r"(/\S+) \(0x", listed.stdout)
     if listed.returncode != 0 or not libraries:
-        raise LabError(f"ldd {name} failed", (listed.stdout + listed.stderr).splitlines())
+        raise UserError(f"ldd {name} failed", (listed.stdout + listed.stderr).splitlines())
     files = {name: (root.path / name).read_bytes()}
     for library in libraries:
         # The folders are links in the root, which are absolute only as seen inside.
@@ -105,7 +105,7 @@ def read_file(tools: Root, disk: Path, name: str, target: Path, console: Console
     debugfs = [*root.loader_command(), str(root.path / "usr/sbin/debugfs")]
     copied = host.run([*debugfs, "-R", f"dump /{name} {target}", str(disk)], env=host.system_env())
     if copied.returncode != 0 or not target.exists():
-        raise LabError(f"debugfs cannot read {name}", copied.stderr.splitlines())
+        raise UserError(f"debugfs cannot read {name}", copied.stderr.splitlines())
     return target.read_bytes()
 
 
@@ -126,5 +126,5 @@ def disk(tools: Root, files: dict[str, bytes], target: Path, console: Console, m
         make = ["mke2fs", "-q", "-F", "-t", "ext4", "-L", DISK_LABEL, "-d", root.inside(tree), root.inside(image)]
         result = root.run([*make, f"{mib}M"])
         if result.returncode != 0:
-            raise LabError("mke2fs failed", result.stderr.splitlines())
+            raise UserError("mke2fs failed", result.stderr.splitlines())
         shutil.move(image, target)

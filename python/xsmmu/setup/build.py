@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import host
 from xsmmu.setup.kernels import Kernel
@@ -52,7 +52,7 @@ def sources(source_dir: Path, parts: Sequence[str]) -> dict[str, bytes]:
     for part in parts:
         start = source_dir / part
         if not start.exists():
-            raise LabError(f"{start} does not exist, and a build needs it")
+            raise UserError(f"{start} does not exist, and a build needs it")
         for file in [start] if start.is_file() else sorted(start.rglob("*")):
             wanted = file.suffix in _SOURCE_SUFFIXES or file.name in _SOURCE_NAMES
             if wanted and file.is_file() and not file.name.endswith(".mod.c"):
@@ -88,7 +88,7 @@ def _build(root: Root, files: dict[str, bytes], identity: Sequence[str], what: s
         if result.returncode != 0:
             log = [line.replace(f"{build.inside}/", "") for line in (result.stdout + result.stderr).splitlines()]
             host.remove_tree(build.folder)
-            raise LabError(f"{what} does not build", log)
+            raise UserError(f"{what} does not build", log)
         done.touch()
         _drop_old(build.folder.parent)
     return build
@@ -106,7 +106,7 @@ def _outputs(build: _Build, names: Iterable[str], what: str) -> list[Path]:
     if missing:
         log = (build.folder / _LOG).read_text().splitlines()
         (build.folder / _DONE).unlink()
-        raise LabError(f"building {what} did not make {', '.join(missing)}", log[-20:])
+        raise UserError(f"building {what} did not make {', '.join(missing)}", log[-20:])
     return files
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xsmmu.errors import LabError, unknown_name
+from xsmmu.errors import UserError, unknown_name
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, csource, kernels
 from xsmmu.setup.kernels import Kernel
@@ -99,7 +99,7 @@ def _check(driver: Driver, file: str, before: str, after: str) -> None:
         if has != should:
             faults.append(f"{name}() in {file} has {' '.join(has) or 'none'}, not {' '.join(should) or 'none'}")
     if faults:
-        raise LabError(f"{driver.patch.name} does not fit this kernel: {faults[0]}", faults)
+        raise UserError(f"{driver.patch.name} does not fit this kernel: {faults[0]}", faults)
 
 
 def _words(text: str, pattern: re.Pattern[str]) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """For commands of the host's system: an ordinary user's PATH often lacks the sbin folders."""
@@ -36,7 +36,7 @@ def cache_dir() -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise LabError(
+        raise UserError(
             f"cannot create the cache folder {path}: {error.strerror}; name another one in XSMMU_CACHE"
         ) from error
     return path
@@ -56,7 +56,7 @@ def exit_status(command: Callable[[], int], interrupted: str) -> int:
     interrupt_on_sigterm()
     try:
         return command()
-    except LabError as error:
+    except UserError as error:
         print(*error.lines, f"error: {error.message}", sep="\n", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -81,7 +81,7 @@ def need_space(path: Path, need_bytes: int, purpose: str) -> None:
     """Fail unless the file system of `path` has `need_bytes` free."""
     free_bytes = shutil.disk_usage(path).free
     if free_bytes < need_bytes:
-        raise LabError(
+        raise UserError(
             f"{purpose} needs {need_bytes >> 20} MiB in {path}, which has {free_bytes >> 20} MiB free:"
             " free some space, or name another folder in XSMMU_CACHE"
         )
@@ -226,7 +226,7 @@ def _default_sources(suite: str) -> str:
         remove_tree(target)
     lines = re.findall(r"^source:(deb .*)$", result.stdout + result.stderr, re.MULTILINE)
     if not lines:
-        raise LabError(
+        raise UserError(
             "no Debian mirror is configured: name one in XSMMU_MIRROR, as in a sources.list line"
             " (and XSMMU_SECURITY_MIRROR for its security archive)"
         )
@@ -292,11 +292,11 @@ _DOWNLOAD_FAULTS = (
 )
 
 
-def download_error(doing: str, lines: Sequence[str]) -> LabError:
+def download_error(doing: str, lines: Sequence[str]) -> UserError:
     """What a failed package command means, in one message; its last lines stand below."""
     text = "\n".join(lines)
     for pattern, meaning in _DOWNLOAD_FAULTS:
         if pattern.search(text):
             telling = [line for line in lines if pattern.search(line)][:3]
-            return LabError(f"{doing} failed: {meaning}", telling)
-    return LabError(f"{doing} failed", list(lines)[-20:])
+            return UserError(f"{doing} failed: {meaning}", telling)
+    return UserError(f"{doing} failed", list(lines)[-20:])

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 
 LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
 LOADER = "lib64/ld-linux-x86-64.so.2"
@@ -85,7 +85,7 @@ class Modules:
         for path in modules_dir.rglob("*.ko*"):
             self._paths.setdefault(_module_name(path), path)
         if not self._paths:
-            raise LabError(f"no kernel modules below {modules_dir}: remove the lab's cache and run again")
+            raise UserError(f"no kernel modules below {modules_dir}: remove the lab's cache and run again")
         builtin = modules_dir / "modules.builtin"
         text = builtin.read_text() if builtin.exists() else ""
         self._builtin = {_module_name(Path(line)) for line in text.splitlines()}
@@ -101,7 +101,7 @@ class Modules:
         if name in order or name in self._builtin:
             return
         if name not in self._paths:
-            raise LabError(f"the kernel has no module '{name}', neither built in nor as a file")
+            raise UserError(f"the kernel has no module '{name}', neither built in nor as a file")
         content = _module_content(self._paths[name])
         for dependency in module_depends(content):
             self._visit(dependency, order)
@@ -126,7 +126,7 @@ def _module_content(path: Path) -> bytes:
         return data
     if path.name.endswith(".ko.xz"):
         return lzma.decompress(data)
-    raise LabError(f"{path}: only .ko and .ko.xz modules can be read")
+    raise UserError(f"{path}: only .ko and .ko.xz modules can be read")
 
 
 def add_programs(image: Image, root: Path, programs: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ def add_programs(image: Image, root: Path, programs: Sequence[str]) -> None:
     for program in programs:
         source = root / program
         if not source.exists():
-            raise LabError(f"{source} is missing: remove the lab's cache and run again")
+            raise UserError(f"{source} is missing: remove the lab's cache and run again")
         image.add(f"usr/bin/{source.name}", source.read_bytes(), 0o755)
         libraries |= _libraries(root, source)
     if libraries:
@@ -156,7 +156,7 @@ def _libraries(root: Path, program: Path) -> dict[str, Path]:
     if result.returncode != 0:
         if "not a dynamic executable" in result.stderr or "statically linked" in result.stdout:
             return {}
-        raise LabError(f"cannot resolve the libraries of {program}", result.stderr.splitlines()[-5:])
+        raise UserError(f"cannot resolve the libraries of {program}", result.stderr.splitlines()[-5:])
     found = re.findall(r"^\s*(\S+) => (\S+)", result.stdout, re.MULTILINE)
     return {name: Path(path).resolve() for name, path in found}
 
@@ -184,5 +184,5 @@ def busybox(root: Path) -> bytes:
     """The static busybox of the private root."""
     path = root / "usr/bin/busybox"
     if not path.exists():
-        raise LabError(f"{path} is missing: remove the lab's cache and run again")
+        raise UserError(f"{path} is missing: remove the lab's cache and run again")
     return path.read_bytes()

@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.status import Status
 
-from xsmmu.errors import LabError, unknown_name
+from xsmmu.errors import UserError, unknown_name
 from xsmmu.project import LAB
 from xsmmu.setup import host
 from xsmmu.setup.root import Root
@@ -151,10 +151,10 @@ def _build_own(root: Root, wanted: Own, stock: Kernel, place: Path, config: byte
 
         code, lines = root.run_lines(["sh", "-ec", script], show, cwd_in_root=root.inside(place))
     if code != 0:
-        raise LabError(f"kernel {wanted.name} does not build", lines[-30:])
+        raise UserError(f"kernel {wanted.name} does not build", lines[-30:])
     missing = _not_set(config.decode(), (place / ".config").read_text())
     if missing:
-        raise LabError(f"{wanted.config} asks for what this kernel cannot have: {', '.join(missing)}")
+        raise UserError(f"{wanted.config} asks for what this kernel cannot have: {', '.join(missing)}")
 
 
 def _not_set(wanted: str, config: str) -> list[str]:
@@ -191,7 +191,7 @@ def _unpack_source(root: Root, kernel: Kernel, place: Path, folders: Sequence[st
         tar = ["tar", "-x", "--no-same-owner", "--strip-components=1", "-f", root.inside(archive)]
         result = root.run([*tar, "-C", root.inside(part), *members])
     if result.returncode != 0:
-        raise LabError(f"{package} lacks {', '.join(folders)}", result.stderr.splitlines())
+        raise UserError(f"{package} lacks {', '.join(folders)}", result.stderr.splitlines())
     for folder in folders:
         (place / folder).parent.mkdir(parents=True, exist_ok=True)
         (part / folder).rename(place / folder)
@@ -216,12 +216,12 @@ def _install(root: Root, wanted: Wanted, record: Path, console: Console) -> None
         status.update(f"kernel {release}: indexing modules")
         indexed = root.run(["depmod", release])
     if indexed.returncode != 0:
-        raise LabError(f"depmod failed for kernel {release}", indexed.stderr.splitlines()[-20:])
+        raise UserError(f"depmod failed for kernel {release}", indexed.stderr.splitlines()[-20:])
     headers = f"/usr/src/linux-headers-{release}"
     index = root.path / "usr/lib/modules" / release / "modules.dep"
     for needed in (_vmlinuz(root, release), index, root.path / headers[1:] / "Makefile"):
         if not needed.exists():
-            raise LabError(f"the packages of kernel {release} ({', '.join(packages)}) lack {root.inside(needed)}")
+            raise UserError(f"the packages of kernel {release} ({', '.join(packages)}) lack {root.inside(needed)}")
     kernel = {
         "name": wanted.name,
         "release": release,
@@ -264,7 +264,7 @@ def _resolve(env: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
     matching = {match[0]: _show(env, match[0]) for match in map(pattern.fullmatch, names) if match}
     matching = {name: fields for name, fields in matching.items() if fields}
     if not matching:
-        raise LabError(
+        raise UserError(
             f"the archive has no kernel {wanted.name}: nothing in {wanted.suite} matches linux-image-{wanted.release};"
             f" see {TABLE}"
         )
@@ -298,7 +298,7 @@ def _closure(env: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
             continue
         fields = _show(env, name)
         if not fields:
-            raise LabError(f"the archive lacks the package {name}, which a kernel of the lab needs")
+            raise UserError(f"the archive lacks the package {name}, which a kernel of the lab needs")
         found[name] = fields["Version"]
         needs = f"{fields.get('Pre-Depends', '')},{fields.get('Depends', '')}"
         todo += [need.split()[0] for need in needs.split(",") if _PART.match(need.strip())]
@@ -308,7 +308,7 @@ def _closure(env: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
 def _deb_file(debs: Path, name: str, version: str) -> Path:
     found = list(debs.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
     if len(found) != 1:
-        raise LabError(f"{debs} should hold one file of {name} {version}, and holds {len(found)}")
+        raise UserError(f"{debs} should hold one file of {name} {version}, and holds {len(found)}")
     return found[0]
 
 

@@ -31,7 +31,7 @@ from urllib.parse import unquote
 
 from rich.console import Console
 
-from xsmmu.errors import LabError
+from xsmmu.errors import UserError
 from xsmmu.setup import host
 
 LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
@@ -207,15 +207,15 @@ def _make_devices(folder: Path) -> bool:
 
 def _check_host() -> None:
     if platform.machine() != "x86_64":
-        raise LabError(f"the lab needs an x86-64 host, this one is {platform.machine()}")
+        raise UserError(f"the lab needs an x86-64 host, this one is {platform.machine()}")
     for tool in ("mmdebstrap", "apt-get", "dpkg-deb", "unshare", "chroot"):
         if not shutil.which(tool, path=host.SYSTEM_PATH):
-            raise LabError(f"'{tool}' is not installed: run `make lab`, which sets up the host")
+            raise UserError(f"'{tool}' is not installed: run `make lab`, which sets up the host")
     if os.geteuid() == 0:
         return
     probe = host.run([*_namespace(), "true"], env=host.system_env())
     if probe.returncode != 0:
-        raise LabError(
+        raise UserError(
             "an ordinary user needs user namespaces, which this host refuses"
             f" ({probe.stderr.strip()}): allow them (sysctl kernel.unprivileged_userns_clone=1 and"
             " kernel.apparmor_restrict_unprivileged_userns=0, where those exist), or run the same command as root"
@@ -409,7 +409,7 @@ def _finish(root: Root, contents: Contents) -> None:
     maps.write_text(_MAPS)
     check = root.run(["sh", "-c", contents.check])
     if check.returncode != 0:
-        raise LabError(
+        raise UserError(
             "the private root was unpacked but its programs do not run: its folder may be mounted noexec or nodev;"
             " name another folder in XSMMU_CACHE",
             check.stderr.splitlines(),

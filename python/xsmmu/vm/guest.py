@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xsmmu.errors import GuestError, LabError
+from xsmmu.errors import GuestError, UserError
 from xsmmu.vm import machine
 from xsmmu.vm.oracle import TRACE_EVENTS, Oracle
 
@@ -111,7 +111,7 @@ class Guest:
         return time.monotonic() < self._faults_until
 
     async def run(self) -> None:
-        """Boot, handle every record, return when the guest has powered off; raise `LabError` on any failure."""
+        """Boot, handle every record, return when the guest has powered off; raise `UserError` on any failure."""
         self._folder.mkdir(parents=True, exist_ok=True)
         disk = self._folder / f".{self.name}.disk"
         try:
@@ -308,7 +308,7 @@ class Guest:
 def first_error(error: BaseException) -> BaseException:
     """What a task group failed with: the first error of our own if there is one, else the first of any kind."""
     leaves = list(_leaves(error))
-    return next((leaf for leaf in leaves if isinstance(leaf, LabError)), leaves[0])
+    return next((leaf for leaf in leaves if isinstance(leaf, UserError)), leaves[0])
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -369,7 +369,7 @@ async def kvm_works(qemu: Sequence[str], boot: Boot, folder: Path) -> bool:
 
     probe = Boot(boot.kernel, boot.initramfs, "free", "kvm", boot.iommu, boot.memory_mib, KVM_PROBE_S, KVM_PROBE_S)
     guest = Guest("kvm-probe", qemu, probe, folder, ignore)
-    with contextlib.suppress(LabError, ExceptionGroup):
+    with contextlib.suppress(UserError, ExceptionGroup):
         task = asyncio.ensure_future(guest.run())
         waiter = asyncio.ensure_future(seen.wait())
         await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu lab`: the commands of the lab."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xsmmu.errors import unknown_name
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+
+
+@click.group()
+def lab() -> None:
+    """Compare all policies on stock kernels in virtual machines."""
+
+
+@lab.command()
+@click.option("--kernel", help="A kernel of lab/kernels.toml.")
+@click.option("--experiment", default="compare", show_default=True, help="An experiment of lab/experiments.")
+@click.option("--policy", multiple=True, help="Only this policy; may be repeated.")
+@click.option("--workload", multiple=True, help="Only this workload (name or name/variant); may be repeated.")
+@click.option("--quick", is_flag=True, help="Only what takes little time.")
+@click.option("--accel", default="auto", show_default=True, help="auto, tcg (instructions) or kvm (nanoseconds).")
+@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Guests at the same time.")
+@click.option("--output", type=click.Path(path_type=Path), help="Where results go; default: results/ of the checkout.")
+@_json
+def run(
+    kernel: str | None,
+    experiment: str,
+    policy: tuple[str, ...],
+    workload: tuple[str, ...],
+    quick: bool,
+    accel: str,
+    jobs: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Run an experiment: boot the guests, measure every policy, check every count, write results and a report.
+
+    \b
+    Examples:
+      xsmmu lab run                                  everything, on the default kernel
+      xsmmu lab run --quick                          map and unmap costs only
+      xsmmu lab run --kernel 7.2 --quick
+      xsmmu lab run --experiment claim-d-mapsync     what was published, beside what is measured here
+      xsmmu lab run --workload net-rx --workload nvme/4k --policy kernel-strict --policy fused
+    """
+    from rich.console import Console
+
+    from xsmmu.lab import results
+    from xsmmu.lab import run as the_run
+    from xsmmu.setup import host
+
+    host.interrupt_on_sigterm()
+    if accel not in ("auto", "tcg", "kvm"):
+        raise unknown_name("accelerator", accel, ("auto", "tcg", "kvm"))
+    options = the_run.Options(
+        kernel=kernel,
+        experiment=experiment,
+        policies=policy,
+        workloads=workload,
+        quick=quick,
+        accel=accel,
+        output=output or the_run.RESULTS,
+        jobs=jobs,
+    )
+    folder = the_run.run(options, Console(stderr=True))
+    _show(results.load(folder), folder, as_json)
+
+
+@lab.command()
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
+@_json
+def show(folder: Path | None, as_json: bool) -> None:
+    """Show the results of an earlier run; FOLDER is a results folder, the latest by default.
+
+    \b
+    Examples:
+      xsmmu lab show
+      xsmmu lab show results/2026-11-24T10-00-00Z --json
+    """
+    from xsmmu.lab import results
+    from xsmmu.lab import run as the_run
+
+    folder = folder or the_run.RESULTS / results.LATEST
+    _show(results.load(folder), folder, as_json)
+
+
+def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+        return
+    from rich.console import Console
+
+    from xsmmu.report import page, table
+
+    table.render(summary, Console())
+    made = folder / page.NAME
+    sys.stdout.write(f"\n{made if made.exists() else folder}\n")
+
+
+@lab.command()
+@click.option("--kernel", help="A kernel of lab/kernels.toml.")
+@click.option("--policy", default="fused", show_default=True, help="A policy of the comparison.")
+@click.option("--function", default="dma_map_page_attrs", show_default=True, help="Of the kernel or a module.")
+@click.option("--calls", type=click.IntRange(1), default=4500, show_default=True, help="The call to step through.")
+@click.option("--iommu", default="vtd", show_default=True, help="vtd, or vtd-cm for caching mode.")
+@_json
+def profile(kernel: str | None, policy: str, function: str, calls: int, iommu: str, as_json: bool) -> None:
+    """Step through one call in a guest and print how many instructions each function took.
+
+    The call happens in the lab module's micro workload (1,024 pages mapped, then unmapped, again and again).
+
+    \b
+    Examples:
+      xsmmu lab profile
+      xsmmu lab profile --function dma_unmap_page_attrs --kernel 7.2
+      xsmmu lab profile --policy kernel-strict --json
+      xsmmu lab profile --policy kernel-strict --iommu vtd-cm
+    """
+    from rich.console import Console
+
+    from xsmmu.lab import profile as the_profile
+    from xsmmu.setup import host
+
+    host.interrupt_on_sigterm()
+    result = the_profile.run(kernel, policy, function, calls, Console(stderr=True), iommu)
+    if as_json:
+        sys.stdout.write(json.dumps(dataclasses.asdict(result), indent=1) + "\n")
+    else:
+        the_profile.render(result, Console())

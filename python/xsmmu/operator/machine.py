@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The machine as sysfs shows it: PCI devices, what people call them, their IOMMU groups, and whose path they use.
+
+All the tool knows of a device comes from here; what the module shows of one is in module.py. Another sysfs tree can be
+named by XSMMU_SYSFS, which is what tests do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from xsmmu.errors import UserError
+
+_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
+
+_MODES = {"DMA": ("kernel-strict", "strict"), "DMA-FQ": ("kernel-lazy", "lazy"), "identity": ("passthrough", "none")}
+"""What a group's type says of the kernel's own path: its name, and the level that it gives."""
+
+
+def sysfs() -> Path:
+    """The sysfs tree in use."""
+    return Path(os.environ.get("XSMMU_SYSFS", "/sys"))
+
+
+@dataclass(frozen=True)
+class Group:
+    """An IOMMU group: what is translated alike, and changes hands together."""
+
+    number: int
+
+    @property
+    def folder(self) -> Path:
+        """Its folder in sysfs."""
+        return sysfs() / "kernel/iommu_groups" / str(self.number)
+
+    @property
+    def type(self) -> str:
+        """DMA, DMA-FQ, identity, or what else the kernel says; `unknown` where it says nothing."""
+        return _text(self.folder / "type") or "unknown"
+
+    @property
+    def kernel_path(self) -> tuple[str, str]:
+        """The kernel's own path for this type, and its level."""
+        return _MODES.get(self.type, ("unknown", "none"))
+
+    @property
+    def members(self) -> list[Device]:
+        """All of its PCI devices, in order."""
+        folder = self.folder / "devices"
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        return [Device(name) for name in names if (sysfs() / "bus/pci/devices" / name).exists()]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A PCI device, by its full address."""
+
+    address: str
+
+    @property
+    def folder(self) -> Path:
+        """Its folder in sysfs."""
+        return sysfs() / "bus/pci/devices" / self.address
+
+    @property
+    def module_folder(self) -> Path | None:
+        """The folder of the module's files, if it offers policies for this device."""
+        folder = self.folder / "xsmmu"
+        return folder if folder.is_dir() else None
+
+    @property
+    def driver(self) -> str | None:
+        """The driver that is bound."""
+        link = self.folder / "driver"
+        return link.resolve().name if link.exists() else None
+
+    @property
+    def is_bridge(self) -> bool:
+        """A bridge has no DMA of its own: its driver may stay bound."""
+        return (_text(self.folder / "class") or "").startswith("0x06")
+
+    @property
+    def group(self) -> Group | None:
+        """Its IOMMU group, if it is behind an IOMMU."""
+        link = self.folder / "iommu_group"
+        return Group(int(link.resolve().name)) if link.exists() else None
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What people call it: interfaces and disks."""
+        interfaces = [path.name for path in self.folder.glob("net/*")]
+        disks = [path.name for path in self.folder.rglob("block/*") if (path / "size").exists()]
+        if not disks:
+            disks = [path.name for path in self.folder.glob("nvme/*/nvme*n*") if (path / "size").exists()]
+        return tuple(sorted({*interfaces, *disks}))
+
+    @property
+    def label(self) -> str:
+        """The address, and the names behind it."""
+        return f"{self.address} ({', '.join(self.names)})" if self.names else self.address
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return None
+
+
+def devices() -> list[Device]:
+    """All PCI devices, in order of their addresses."""
+    folder = sysfs() / "bus/pci/devices"
+    return [Device(path.name) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+
+
+def find(name: str) -> Device:
+    """The device that is called so: an address with or without domain, an interface, a disk, a controller (nvme0)."""
+    match = _ADDRESS.fullmatch(name)
+    if match:
+        address = f"{match[1] or '0000':0>4}:{match[2]}:{match[3]}.{match[4]}".lower()
+        if (sysfs() / "bus/pci/devices" / address).exists():
+            return Device(address)
+        raise _unknown(name)
+    for link in _links(name):
+        for part in reversed(link.resolve().parts):
+            if _ADDRESS.fullmatch(part) and (sysfs() / "bus/pci/devices" / part).exists():
+                return Device(part)
+    raise _unknown(name)
+
+
+def _links(name: str) -> Iterator[Path]:
+    """Where sysfs may have something of this name."""
+    if not re.fullmatch(r"[\w.@-]+", name):
+        return
+    for kind in ("net", "block", "nvme", "misc", "infiniband"):
+        link = sysfs() / "class" / kind / name
+        if link.exists():
+            yield link
+
+
+def _unknown(name: str) -> UserError:
+    known = [f"{device.address}{''.join(f' {each}' for each in device.names)}" for device in devices() if device.group]
+    if not known:
+        return UserError(
+            f"no device '{name}', and no device of this machine is behind an IOMMU: xsmmu doctor says why",
+            code="unknown-device",
+        )
+    return UserError(f"no device '{name}': xsmmu status lists what there is", code="unknown-device")

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The module's files of a device: what is chosen and in force, and its statistics; and how to write one of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from xsmmu.errors import UserError, unknown_name
+from xsmmu.operator import machine
+from xsmmu.operator.machine import Device
+
+TUNABLES: Final = ("max_window_us", "batch_pages", "range_commands_max", "copy_bytes", "pool_mib")
+KINDS: Final = ("page", "domain", "global")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One reading of one IOMMU group; all devices of a group share policy and statistics."""
+
+    time_ns: int
+    """By the monotonic clock."""
+    devices: tuple[str, ...]
+    policy: str
+    level: str
+    state: str
+    stats: Mapping[str, int]
+    tables: str = "kernel"
+    tunables: Mapping[str, int] | None = None
+
+
+def is_loaded() -> bool:
+    """Whether the module is there."""
+    return (machine.sysfs() / "module/xsmmu").is_dir()
+
+
+def version() -> str | None:
+    """The loaded module's version."""
+    try:
+        return (machine.sysfs() / "module/xsmmu/version").read_text().strip()
+    except OSError:
+        return None
+
+
+def folder(device: Device) -> Path:
+    """The module's folder of a device; says what is missing where there is none."""
+    found = device.module_folder
+    if found:
+        return found
+    if not device.folder.exists():
+        raise gone(device)
+    if not is_loaded():
+        raise UserError("the module is not loaded: modprobe xsmmu", code="no-module")
+    if not device.group:
+        raise UserError(
+            f"{device.label} is not behind an IOMMU: xsmmu doctor {device.address} says why", code="no-iommu"
+        )
+    raise UserError(f"the module offers no policy for {device.label}: the kernel log may say why", code="not-offered")
+
+
+def gone(device: Device) -> UserError:
+    """It was there a moment ago."""
+    return UserError(f"{device.address} has gone", code="device-gone")
+
+
+def chosen(menu: str) -> str:
+    """The word in brackets of `[none] strict lazy ...`."""
+    found = re.search(r"\[([^\]]+)\]", menu)
+    return found[1] if found else menu.strip()
+
+
+def offered(device: Device) -> list[str]:
+    """The policies that the module offers, `none` first."""
+    return re.findall(r"[\w-]+", _read(device, "policy"))
+
+
+def read(device: Device) -> Sample:
+    """All that the module says of a device now."""
+    place = folder(device)
+    text = {name: _read(device, name) for name in ("policy", "level", "state")}
+    stats = {path.name: int(_read(device, f"stats/{path.name}")) for path in sorted((place / "stats").iterdir())}
+    tunables = {name: int(_read(device, name)) for name in TUNABLES if (place / name).exists()}
+    tables = chosen(_read(device, "tables")) if (place / "tables").exists() else "kernel"
+    return Sample(
+        time.monotonic_ns(),
+        _members(device),
+        chosen(text["policy"]),
+        text["level"],
+        text["state"],
+        stats,
+        tables,
+        tunables,
+    )
+
+
+def _members(device: Device) -> tuple[str, ...]:
+    group = device.group
+    members = [each.address for each in group.members if each.module_folder] if group else []
+    return tuple(sorted({*members, device.address}))
+
+
+def from_record(record: Mapping[str, object], names: tuple[str, ...]) -> Sample:
+    """A reading that a guest of the lab sent."""
+    stats = record["stats"]
+    assert isinstance(stats, dict)
+    return Sample(
+        int(str(record["now_ns"])),
+        names,
+        chosen(str(record["policy"])),
+        str(record["level"]),
+        str(record["state"]),
+        stats,
+    )
+
+
+def exposure_ns(device: Device) -> list[tuple[int, int]]:
+    """The histogram of how long unmapped pages stayed reachable: the largest ns of a bucket, and its pages."""
+    rows = [line.split() for line in _read(device, "exposure_ns").splitlines()]
+    return [(int(row[0]), int(row[1])) for row in rows if len(row) == 2 and row[0].isdigit()]
+
+
+def exposure_max_ns(device: Device) -> int | None:
+    """The longest that a page stayed reachable after its unmap; None where root only may know."""
+    if not os.access(folder(device) / "exposure_ns", os.R_OK):
+        return None
+    last = _read(device, "exposure_ns").splitlines()[-1].split()
+    return int(last[1]) if last[0] == "max" else None
+
+
+def groups(wanted: tuple[Device, ...] = ()) -> list[Device]:
+    """One device of each group: of the wanted ones, or of all that have a policy."""
+    found: dict[tuple[str, ...], Device] = {}
+    for device in wanted or tuple(each for each in machine.devices() if each.module_folder):
+        sample = read(device)
+        if wanted or sample.policy != "none":
+            found.setdefault(sample.devices, device)
+    if not found:
+        if not is_loaded():
+            raise UserError("the module is not loaded: modprobe xsmmu", code="no-module")
+        raise UserError("no device has a policy: choose one with xsmmu set", code="no-policy")
+    return list(found.values())
+
+
+def _read(device: Device, name: str) -> str:
+    try:
+        return (folder(device) / name).read_text().strip()
+    except FileNotFoundError:
+        raise gone(device) from None
+    except PermissionError:
+        raise UserError(f"{device.address}: {name} may be read by root only", code="no-permission") from None
+    except OSError as error:
+        if error.errno in (errno.ENODEV, errno.ENXIO):
+            raise gone(device) from None
+        raise UserError(f"{device.address}: cannot read {name}: {error.strerror}") from None
+
+
+def write(device: Device, name: str, value: str) -> None:
+    """Write one of the module's files; the module's own reason for a refusal is in the kernel log."""
+    if name == "policy" and value not in offered(device):
+        raise unknown_name("policy", value, offered(device))
+    try:
+        (folder(device) / name).write_text(value)
+    except FileNotFoundError:
+        raise gone(device) from None
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM) and not _may_write(device, name):
+            raise UserError(f"{device.address}: only root may write {name}", code="no-permission") from None
+        if error.errno in (errno.ENODEV, errno.ENXIO):
+            raise gone(device) from None
+        raise UserError(
+            f"{device.address}: the module refused {name} {value} ({error.strerror}); the kernel log says why (dmesg)",
+            code="refused",
+        ) from None
+
+
+def _may_write(device: Device, name: str) -> bool:
+    return os.access(folder(device) / name, os.W_OK)

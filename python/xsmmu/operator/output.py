@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a command prints: a table for people, one JSON document, or a JSON object a line; and errors in the same way.
+
+A document is {"schema": "xsmmu.<command>/1", "<command's rows>": [...]}; a line is a row with its "schema". Fields are
+never renamed or given another meaning under the same number; schema.json describes them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from xsmmu.errors import UserError
+
+FORMATS: Final = ("table", "json", "jsonl")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def option(command: F) -> F:
+    """The option -o of a command."""
+    return click.option(
+        "-o", "--output", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="What to print."
+    )(command)
+
+
+def asked(words: Sequence[str]) -> str:
+    """The form that a command line asks for, be it wrong otherwise."""
+    found = re.search(r"(?:^| )(?:-o|--output)[ =]?(jsonl?)(?: |$)", " ".join(words))
+    return found[1] if found else "table"
+
+
+def schema(command: str) -> str:
+    """The name and version of what a command prints as JSON."""
+    return f"xsmmu.{command}/1"
+
+
+def emit(form: str, command: str, rows_name: str, rows: Iterable[Mapping[str, Any]], **more: Any) -> None:
+    """Print rows as JSON."""
+    if form == "json":
+        document = {"schema": schema(command), **more, rows_name: list(rows)}
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+        return
+    for row in rows:
+        sys.stdout.write(json.dumps({"schema": schema(command), **row}) + "\n")
+        sys.stdout.flush()
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows for people; `-` is what is not known or does not apply. Columns that are all numbers stand right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    cells = [["-" if cell is None or cell == "" else str(cell) for cell in row] for row in rows]
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    for index, name in enumerate(columns):
+        numbers = all(row[index] == "-" or row[index].replace(",", "").replace(".", "").isdigit() for row in cells)
+        made.add_column(name, justify="right" if numbers and cells else "left", no_wrap=True)
+    for row in cells:
+        made.add_row(*row)
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = 1000
+    console.print(made)
+
+
+def complain(error: UserError, form: str) -> None:
+    """Print an error to standard error, in the form that the command was asked for."""
+    if form in ("json", "jsonl"):
+        document = {"schema": schema("error"), "code": error.code, "message": error.message, "lines": [*error.lines]}
+        sys.stderr.write(json.dumps(document) + "\n")
+        return
+    for line in error.lines:
+        sys.stderr.write(f"  | {line}\n")
+    sys.stderr.write(f"xsmmu: {error.message}\n")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A made-up sysfs tree, as the operator's tool reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+IGB, NVME0, NVME1 = "0000:01:00.0", "0000:05:00.0", "0000:06:00.0"
+STATS = {
+    "inv_page": 100,
+    "inv_domain": 20,
+    "inv_global": 0,
+    "mapped_pages": 2400,
+    "unmapped_pages": 2400,
+    "strays": 0,
+}
+MENU = ("none", "copy", "strict", "lazy", "fands", "xsmmu", "fused")
+
+
+def make_device(
+    sysfs: Path,
+    device: str,
+    group: int | None,
+    policy: str | None,
+    driver: str | None = None,
+    *,
+    interface: str | None = None,
+    disk: str | None = None,
+    kind: str = "DMA-FQ",
+    state: str = "active",
+) -> Path:
+    """A device as the kernel shows it, and the module if it offers a policy; its folder of the module's files."""
+    base = sysfs / "bus/pci/devices" / device
+    base.mkdir(parents=True)
+    (base / "class").write_text("0x020000\n")
+    folder = base / "xsmmu"
+    if policy is not None:
+        (sysfs / "module/xsmmu").mkdir(parents=True, exist_ok=True)
+        (sysfs / "module/xsmmu/version").write_text("0.1.0\n")
+        (folder / "stats").mkdir(parents=True)
+        text = " ".join(f"[{name}]" if name == policy else name for name in MENU)
+        level = "none" if policy == "none" else "held"
+        files = {"policy": text, "tables": "[kernel] direct", "level": level, "state": state, "max_window_us": "1000"}
+        files |= {"batch_pages": "1024", "range_commands_max": "4", "copy_bytes": "0", "pool_mib": "64"}
+        files |= {"exposure_ns": "1024 10\n2048 3\nmax 1999"}
+        for name, content in files.items():
+            (folder / name).write_text(content + "\n")
+        for name, value in STATS.items():
+            (folder / "stats" / name).write_text(f"{value}\n")
+    if group is not None:
+        members = sysfs / f"kernel/iommu_groups/{group}/devices"
+        members.mkdir(parents=True, exist_ok=True)
+        (members / device).symlink_to(base)
+        (members.parent / "type").write_text(kind + "\n")
+        (base / "iommu_group").symlink_to(members.parent)
+    if driver:
+        (sysfs / "bus/pci/drivers" / driver).mkdir(parents=True, exist_ok=True)
+        (base / "driver").symlink_to(sysfs / "bus/pci/drivers" / driver)
+    if interface:
+        (base / "net" / interface).mkdir(parents=True)
+        _link(sysfs, "net", base / "net" / interface)
+    if disk:
+        (base / "nvme/nvme0" / disk).mkdir(parents=True)
+        (base / "nvme/nvme0" / disk / "size").write_text("1\n")
+        _link(sysfs, "block", base / "nvme/nvme0" / disk)
+        _link(sysfs, "nvme", base / "nvme/nvme0")
+    return folder
+
+
+def _link(sysfs: Path, kind: str, target: Path) -> None:
+    folder = sysfs / "class" / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / target.name).symlink_to(target)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The operator's commands on a made-up sysfs tree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.python.sysfs import IGB, NVME0, NVME1, STATS, make_device
+
+from xsmmu.cli import app
+from xsmmu.errors import UserError
+from xsmmu.operator import choose, machine, module
+from xsmmu.operator.machine import Device
+from xsmmu.operator.module import Sample
+from xsmmu.operator.watch import Window
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A NIC under fused; two controllers in one group under xsmmu."""
+    monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
+    make_device(tmp_path, IGB, 11, "fused", "igb", interface="eth1")
+    make_device(tmp_path, NVME0, 13, "xsmmu", "nvme", disk="nvme0n1")
+    make_device(tmp_path, NVME1, 13, "xsmmu", "nvme")
+    return tmp_path
+
+
+def xsmmu(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def document(*arguments: str) -> dict[str, list[dict[str, object]]]:
+    found: dict[str, list[dict[str, object]]] = json.loads(xsmmu(*arguments).output)
+    return found
+
+
+def window() -> Window:
+    """Ten seconds with the figures of the research tree's own example."""
+    first = Sample(0, (IGB,), "xsmmu", "held", "active", dict.fromkeys(STATS, 0))
+    stats = {"inv_page": 869, "inv_domain": 636_129, "inv_global": 0, "unmapped_pages": 8_355_443}
+    return Window(first, Sample(10_000_000_000, (IGB,), "xsmmu", "held", "active", stats))
+
+
+def test_the_line_pair() -> None:
+    assert window().lines() == (
+        "invalidations 636,998 (63,700/s)  page 869 (87/s)  domain 636,129 (63,613/s)  global 0 (0/s)",
+        "IOVA pages unmapped 8,355,443 (835,544/s)  inv/page 0.0762  domain/page 0.0761",
+    )
+
+
+def test_ratios_without_pages_are_not_zero() -> None:
+    sample = Sample(0, (IGB,), "fused", "held", "idle", STATS)
+    still = Window(sample, Sample(1_000_000_000, (IGB,), "fused", "held", "idle", STATS))
+    assert still.as_dict()["invalidations_per_page"] is None
+    assert "inv/page -" in still.lines()[1]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_a_group_is_watched_once() -> None:
+    assert module.groups() == [Device(IGB), Device(NVME0)]
+    assert module.read(Device(NVME1)).devices == (NVME0, NVME1)
+    assert module.groups((Device(NVME1), Device(NVME0))) == [Device(NVME1)]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_watch_prints_two_lines_for_each_group() -> None:
+    result = xsmmu("watch", "--interval", "0.01", "--count", "2")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert len(lines) == 2 * 2 * 3
+    assert lines[0].startswith(f"{IGB} fused (held)")
+    assert lines[3].startswith(f"{NVME0} {NVME1} xsmmu (held)")
+    assert lines[1].startswith("  invalidations 0 (0/s)")
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_watch_as_json() -> None:
+    lines = xsmmu("watch", "eth1", "--interval", "0.01", "--count", "2", "-o", "jsonl").output.splitlines()
+    assert len(lines) == 2
+    figures = json.loads(lines[0])
+    assert figures["schema"] == "xsmmu.watch/1"
+    assert figures["devices"] == [IGB]
+    assert figures["invalidations"] == {"page": 0, "domain": 0, "global": 0}
+
+
+def test_nothing_to_watch_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
+    with pytest.raises(UserError, match="modprobe xsmmu"):
+        module.groups()
+    make_device(tmp_path, IGB, 11, "none")
+    with pytest.raises(UserError, match="no device has a policy: choose one with xsmmu set"):
+        module.groups()
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("0000:01:00.0", IGB),
+        ("01:00.0", IGB),
+        ("eth1", IGB),
+        ("nvme0n1", NVME0),
+        ("nvme0", NVME0),
+        ("0000:06:00.0", NVME1),
+    ],
+)
+def test_a_device_has_many_names(name: str, address: str) -> None:
+    assert machine.find(name).address == address
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize("name", ["0000:00:00.0", "eth2", "", "..", "/etc/passwd", "net/eth1"])
+def test_an_unknown_device_is_named(name: str) -> None:
+    with pytest.raises(UserError, match=f"no device '{name}'") as error:
+        machine.find(name)
+    assert error.value.code == "unknown-device"
+
+
+def test_status(sysfs: Path) -> None:
+    make_device(sysfs, "0000:09:00.0", 20, "none", "e1000e", kind="DMA", state="off")
+    make_device(sysfs, "0000:0a:00.0", 21, "strict", "e1000e", kind="DMA", state="failed")
+    make_device(sysfs, "0000:0b:00.0", 22, None, kind="identity")
+    make_device(sysfs, "0000:0c:00.0", None, None)
+    rows = {row["device"]: row for row in document("status", "-o", "json")["devices"]}
+    assert [rows[IGB][name] for name in ("names", "group", "driver", "path", "level", "state")] == [
+        ["eth1"],
+        11,
+        "igb",
+        "fused",
+        "held",
+        "active",
+    ]
+    assert rows[IGB]["invalidations_per_page"] == 0.05
+    assert rows[IGB]["exposure_max_ns"] == 1999
+    assert rows[NVME0]["names"] == ["nvme0n1"]
+    # What the kernel's own path gives is not nothing.
+    assert [rows["0000:09:00.0"][name] for name in ("path", "level")] == ["kernel-strict", "strict"]
+    # What is chosen and not in use is not what there is.
+    assert [rows["0000:0a:00.0"][name] for name in ("path", "level", "policy")] == ["kernel-strict", "strict", "strict"]
+    assert [rows["0000:0b:00.0"][name] for name in ("path", "level", "policy")] == ["passthrough", "none", None]
+    assert "0000:0c:00.0" not in rows
+    lines = xsmmu("status", "--all").output.splitlines()
+    assert len(lines) == 1 + 7
+    assert lines[1].split()[:6] == [IGB, "eth1", "11", "igb", "fused", "held"]
+    assert "strict chosen, failed" in lines[5]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_set_writes_the_policy_and_tunables() -> None:
+    result = xsmmu("set", "eth1", "strict", "max_window_us=250", "copy_bytes=0")
+    assert result.exit_code == 0
+    folder = Device(IGB).folder / "xsmmu"
+    assert (folder / "policy").read_text() == "strict"
+    assert (folder / "max_window_us").read_text() == "250"
+
+
+def test_set_refuses_unknown_words_and_bound_drivers(sysfs: Path) -> None:
+    with pytest.raises(UserError, match="unknown policy 'fuse': choose from none, copy, strict"):
+        choose.choose(Device(IGB), "fuse", {})
+    with pytest.raises(UserError, match=r"0000:05:00\.0 \(nvme0n1\) is bound to nvme.*nvme/unbind"):
+        choose.choose(Device(NVME1), "none", {})
+    folder = make_device(sysfs, "0000:09:00.0", 20, "none", "e1000e")
+    with pytest.raises(UserError, match="bound to e1000e"):
+        choose.choose(Device("0000:09:00.0"), "fused", {})
+    assert "[none]" in (folder / "policy").read_text()
+    with pytest.raises(UserError, match="unknown tunable 'window': choose from max_window_us"):
+        choose.tunables(("window=1",))
+    with pytest.raises(UserError, match="'pool_mib=x': pool_mib needs a whole number"):
+        choose.tunables(("pool_mib=x",))

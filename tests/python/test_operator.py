@@ -111,6 +111,24 @@ def test_a_device_has_many_names(name: str, address: str) -> None:
     assert machine.find(name).address == address
 
 
+def test_names_are_of_the_nearest_device(sysfs: Path) -> None:
+    """A virtio card, a partition, and a disk of several paths."""
+    below = sysfs / "bus/pci/devices" / NVME1 / "virtio0/net/ens9"
+    below.mkdir(parents=True)
+    (sysfs / "class/net/ens9").symlink_to(below)
+    part = sysfs / "bus/pci/devices" / NVME0 / "nvme/nvme0/nvme0n1/nvme0n1p1"
+    part.mkdir()
+    (part / "partition").write_text("1\n")
+    (sysfs / "class/block/nvme0n1p1").symlink_to(part)
+    head = sysfs / "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n2"
+    head.mkdir(parents=True)
+    (sysfs / "class/block/nvme0n2").symlink_to(head)
+    assert Device(NVME1).names == ("ens9",)
+    assert Device(NVME0).names == ("nvme0n1", "nvme0n2")
+    assert machine.find("nvme0n1p1") == Device(NVME0)
+    assert machine.find("nvme0n2") == Device(NVME0)
+
+
 @pytest.mark.usefixtures("sysfs")
 @pytest.mark.parametrize("name", ["0000:00:00.0", "eth2", "", "..", "/etc/passwd", "net/eth1"])
 def test_an_unknown_device_is_named(name: str) -> None:

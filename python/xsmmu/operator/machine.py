@@ -92,12 +92,10 @@ class Device:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What people call it: interfaces and disks."""
-        interfaces = [path.name for path in self.folder.glob("net/*")]
-        disks = [path.name for path in self.folder.rglob("block/*") if (path / "size").exists()]
-        if not disks:
-            disks = [path.name for path in self.folder.glob("nvme/*/nvme*n*") if (path / "size").exists()]
-        return tuple(sorted({*interfaces, *disks}))
+        """What people call it: interfaces and whole disks."""
+        links = [*(sysfs() / "class/net").glob("*"), *(sysfs() / "class/block").glob("*")]
+        mine = {link.name for link in links if _owner(link) == self.address and not (link / "partition").exists()}
+        return tuple(sorted(mine))
 
     @property
     def label(self) -> str:
@@ -127,9 +125,9 @@ def find(name: str) -> Device:
             return Device(address)
         raise _unknown(name)
     for link in _links(name):
-        for part in reversed(link.resolve().parts):
-            if _ADDRESS.fullmatch(part) and (sysfs() / "bus/pci/devices" / part).exists():
-                return Device(part)
+        owner = _owner(link)
+        if owner:
+            return Device(owner)
     raise _unknown(name)
 
 
@@ -141,6 +139,16 @@ def _links(name: str) -> Iterator[Path]:
         link = sysfs() / "class" / kind / name
         if link.exists():
             yield link
+
+
+def _owner(link: Path) -> str | None:
+    """The PCI device nearest above what a class of sysfs shows."""
+    for part in reversed(link.resolve().parts):
+        if _ADDRESS.fullmatch(part) and (sysfs() / "bus/pci/devices" / part).exists():
+            return part
+    # A disk of several paths stands below no controller; its name begins with that of its first one.
+    controller = re.match(r"nvme\d+(?=n\d+)", link.name)
+    return _owner(sysfs() / "class/nvme" / controller[0]) if controller else None
 
 
 def _unknown(name: str) -> UserError:

@@ -28,6 +28,8 @@ class Policy:
     name: str
     syncs: frozenset[str]
     """What causes a sync: `unmap`, `block`, `poll`, `full`, `time`, `explicit`."""
+    copies: bool = False
+    """Whether it copies small buffers unless it is told not to."""
 
     @property
     def waits(self) -> bool:
@@ -52,12 +54,18 @@ def _row(text: str, defines: dict[str, str], source: Path) -> Policy:
     syncs = re.sub(r"\w+", lambda word: defines.get(word[0], word[0]), fields.get("syncs", ""))
     if not name or not _SYNC.search(syncs):
         raise UserError(f"{source}: a row of xs_policies[] has no name or no sync point: {text.strip()}")
-    return Policy(name[1], frozenset(word.lower() for word in _SYNC.findall(syncs)))
+    copies = fields.get("copy_bytes", "0") != "0"
+    return Policy(name[1], frozenset(word.lower() for word in _SYNC.findall(syncs)), copies)
 
 
 def names(source: Path = SOURCE) -> tuple[str, ...]:
     """Their names."""
     return tuple(policy.name for policy in table(source))
+
+
+def mapping(source: Path = SOURCE) -> tuple[str, ...]:
+    """Those that copy nothing by themselves, so that what is unmapped was the driver's own memory."""
+    return tuple(policy.name for policy in table(source) if not policy.copies)
 
 
 def waiting(source: Path = SOURCE) -> tuple[str, ...]:

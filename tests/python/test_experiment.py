@@ -214,7 +214,7 @@ def test_each_variant_has_all_arguments_of_its_function(name: str) -> None:
         (
             'policies = ["waiting"]',
             'policies = ["waited"]',
-            "unknown policy 'waited': choose from kernel, module, waiting",
+            "unknown policy 'waited': choose from kernel, module, mapping, waiting",
         ),
     ],
 )

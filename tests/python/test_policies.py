@@ -17,6 +17,7 @@ def test_the_table_is_read() -> None:
     assert {"copy", "strict", "lazy", "fands", "xsmmu", "fused"} <= set(rows)
     assert rows["strict"].syncs == {"unmap"}
     assert rows["fands"].syncs == {"full", "time", "block", "explicit"}
+    assert set(rows) - set(policies.mapping()) == {"copy"}
     assert {"fands", "xsmmu", "fused"} <= set(policies.waiting())
     assert not {"copy", "strict", "lazy"} & set(policies.waiting())
     assert list(rows) == re.findall(r'\.name = "(\w+)"', policies.SOURCE.read_text())

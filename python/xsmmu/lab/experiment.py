@@ -31,9 +31,14 @@ BASELINES = ("passthrough", "kernel-strict", "kernel-lazy")
 OURS = own_policies.names()
 """Policies of the module."""
 
-SETS = {"kernel": BASELINES, "module": OURS, "waiting": own_policies.waiting()}
-"""What lists of policies in experiments may say for several: the kernel's own modes, all of the module's, and those
-under which a batch-aware driver's unmaps wait for its own sync."""
+SETS = {
+    "kernel": BASELINES,
+    "module": OURS,
+    "mapping": own_policies.mapping(),
+    "waiting": own_policies.waiting(),
+}
+"""What lists of policies in experiments may say for several: the kernel's own modes, all of the module's, those of them
+that copy nothing, and those under which a batch-aware driver's unmaps wait for its own sync."""
 
 _COPY = "-copy"
 _DIRECT = "-direct"

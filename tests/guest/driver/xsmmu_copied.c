@@ -515,6 +515,8 @@ static int check_bad_list(struct device *dev)
 static int check_lists(struct device *dev)
 {
 	const size_t small[] = { 1, limit / 16, limit / 8 };
+	/* As much as is copied, where that is a multiple of 4. */
+	const size_t exact[] = { 1, limit / 8, limit / 4 - limit / 8 - 1 };
 	const size_t mixed[] = { 9, 3 * PAGE_SIZE - 5, 7 };
 	const size_t together[] = { limit / 12 + 2, limit / 12, limit / 12 + 2 };
 	const size_t large[] = { limit + 1, 2 * PAGE_SIZE, 3 * PAGE_SIZE };
@@ -522,6 +524,8 @@ static int check_lists(struct device *dev)
 
 	if (!error)
 		error = check_row(dev);
+	if (!error)
+		error = check_list(dev, exact, true);
 	if (!error)
 		error = check_list(dev, mixed, false);
 	if (!error)

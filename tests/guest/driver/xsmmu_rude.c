@@ -277,6 +277,15 @@ static int compare_sg(struct device *dev, struct sg_table *table)
 	return 0;
 }
 
+/* Nothing but the boundary is between pages: no more segments than it makes. */
+static bool is_joined(struct device *dev, const struct sg_table *table)
+{
+	u64 boundary = dma_get_seg_boundary(dev);
+
+	return dma_get_max_seg_size(dev) <= boundary ||
+	       table->nents <= ((u64)table->orig_nents * PAGE_SIZE - 1) / (boundary + 1) + 1;
+}
+
 /* @pages: each segment is one. */
 static int check_list(struct device *dev, u32 segments, bool pages)
 {
@@ -292,6 +301,8 @@ static int check_list(struct device *dev, u32 segments, bool pages)
 		error = dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0);
 	if (!error) {
 		error = compare_sg(dev, &table);
+		if (!error && pages && is_ours() && !is_joined(dev, &table))
+			error = wrong(dev, "pages of a list are not joined");
 		dma_unmap_sgtable(dev, &table, DMA_TO_DEVICE, 0);
 	}
 	free_sg(&table);

@@ -725,10 +725,11 @@ static int check_whole(struct device *dev, u8 *memory, size_t offset,
 	return 0;
 }
 
-/* By an unmap of other bytes of the same pages, or for another way, as some drivers do; and a map of none. */
-static int check_careless(struct device *dev, u8 *memory)
+/* 5000 bytes at @memory are unmapped as @bytes from @at bytes behind that on, which are of the same pages. */
+static int check_other_bytes(struct device *dev, u8 *memory, size_t at,
+			     size_t bytes)
 {
-	struct buffer buffer = { .memory = memory + 100, .bytes = 5000,
+	struct buffer buffer = { .memory = memory, .bytes = 5000,
 				 .dir = DMA_FROM_DEVICE };
 
 	fill(&buffer, 0x11);
@@ -736,9 +737,25 @@ static int check_careless(struct device *dev, u8 *memory)
 	if (dma_mapping_error(dev, buffer.iova))
 		return wrong(dev, "dma_map_single() failed");
 	write_all(dev, &buffer, 0x22);
-	dma_unmap_single(dev, buffer.iova + 10, buffer.bytes + 50, buffer.dir);
+	dma_unmap_single(dev, buffer.iova + at, bytes, buffer.dir);
 	if (!is_filled(buffer.memory, buffer.bytes, 0x22))
 		return wrong(dev, "an unmap of as many pages does not bring all back");
+	return 0;
+}
+
+/* By an unmap of other bytes of the same pages, or for another way, as some drivers do; and a map of none. */
+static int check_careless(struct device *dev, u8 *memory)
+{
+	struct buffer buffer = { .memory = memory + 100, .bytes = 5000 };
+	int error = check_other_bytes(dev, memory + 100, 10, 5050);
+
+	/* Fewer; and up to the end of a page, where only the last one is not its own. */
+	if (!error)
+		error = check_other_bytes(dev, memory + 100, 0, 4500);
+	if (!error)
+		error = check_other_bytes(dev, memory, 0, 2 * PAGE_SIZE);
+	if (error)
+		return error;
 	buffer.dir = DMA_TO_DEVICE;
 	buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
 	if (dma_mapping_error(dev, buffer.iova))
@@ -750,6 +767,88 @@ static int check_careless(struct device *dev, u8 *memory)
 	if (!dma_mapping_error(dev, dma_map_single(dev, memory, 0, DMA_FROM_DEVICE)))
 		return wrong(dev, "nothing was mapped");
 	return 0;
+}
+
+#define NEIGHBOURS	8
+
+/* Each ends with its last page, where the next one begins: what is unmapped of one is not the other's. */
+static int check_neighbours(struct device *dev)
+{
+	const size_t bytes = 2 * PAGE_SIZE;
+	u8 *memory = alloc_pages_exact(NEIGHBOURS * bytes, GFP_KERNEL);
+	struct buffer buffers[NEIGHBOURS];
+	int error = 0;
+	u32 i;
+
+	if (!memory)
+		return -ENOMEM;
+	memset(memory, 0x11, NEIGHBOURS * bytes);
+	for (i = 0; i < NEIGHBOURS; i++) {
+		buffers[i] = (struct buffer){ .memory = memory + i * bytes + 100,
+					      .bytes = bytes - 100,
+					      .dir = DMA_FROM_DEVICE };
+		buffers[i].iova = dma_map_single(dev, buffers[i].memory,
+						 buffers[i].bytes, buffers[i].dir);
+		if (dma_mapping_error(dev, buffers[i].iova))
+			return wrong(dev, "dma_map_single() failed");
+		write_all(dev, &buffers[i], 0x22);
+	}
+	while (i--) {
+		struct buffer *buffer = &buffers[i % 2 ? i : NEIGHBOURS - 2 - i];
+
+		unmap(dev, buffer, 0);
+		if (!error && !is_filled(buffer->memory, buffer->bytes, 0x22))
+			error = wrong(dev, "what is beside another mapping does not come back");
+	}
+	free_pages_exact(memory, NEIGHBOURS * bytes);
+	return error;
+}
+
+#define HUGE_PAGES	70	/* more than a block has */
+
+/* The device finds the buffer's bytes, in order, and its own pages are the driver's. */
+static int check_huge(struct device *dev, u8 *memory, size_t offset, size_t bytes)
+{
+	struct buffer buffer = { .memory = memory + offset, .bytes = bytes };
+	size_t at, part;
+	u32 i;
+
+	for (i = 0; i < HUGE_PAGES; i++)
+		memset(memory + i * PAGE_SIZE, i + 1, PAGE_SIZE);
+	buffer.iova = dma_map_single(dev, buffer.memory, bytes, buffer.dir);
+	if (dma_mapping_error(dev, buffer.iova))
+		return wrong(dev, "dma_map_single() failed");
+	if (!is_own(dev, &buffer, PAGE_SIZE) || !is_alone(dev, &buffer))
+		return wrong(dev, "a large buffer is not mapped page by page");
+	for (at = 0; at < bytes; at += part) {
+		u8 *page = found(dev, buffer.iova + at);
+
+		part = min(bytes - at, PAGE_SIZE - offset_in_page(buffer.iova + at));
+		if (!page || memcmp(page, buffer.memory + at, part))
+			return wrong(dev, "the device finds another large buffer");
+		memset(page, 0x44, part);
+	}
+	unmap(dev, &buffer, 0);
+	if (!is_filled(buffer.memory, bytes, 0x44))
+		return wrong(dev, "not all of a large buffer comes back");
+	return 0;
+}
+
+static int check_large_ones(struct device *dev)
+{
+	const size_t all = HUGE_PAGES * PAGE_SIZE;
+	u8 *memory = alloc_pages_exact(all, GFP_KERNEL);
+	int error;
+
+	if (!memory)
+		return -ENOMEM;
+	error = check_huge(dev, memory, 100, all - 200);
+	if (!error)
+		error = check_huge(dev, memory, 0, all - 200);
+	if (!error)
+		error = check_huge(dev, memory, 100, all - 100);
+	free_pages_exact(memory, all);
+	return error;
 }
 
 static int whole(struct device *dev)
@@ -782,6 +881,10 @@ static int whole(struct device *dev)
 		error = check_list(dev, large, false);
 	if (!error)
 		error = check_careless(dev, memory);
+	if (!error)
+		error = check_neighbours(dev);
+	if (!error)
+		error = check_large_ones(dev);
 	if (!error)
 		error = check_bad_list(dev);
 	free_pages_exact(memory, BUFFER_BYTES);

@@ -51,6 +51,22 @@ case_what_is_large_is_mapped() {
 	log_mark
 	rude api 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
 	expect_silence
+	# The same again is no more than it was.
+	accepted $TESTDEV policy copy
+	expect_equal "what is copied under copy, chosen again" "$(get $TESTDEV copy_bytes)" 0
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}
+
+# A driver that sets no mask, as one on the kernel's own path, which needs no syncs, did before.
+case_syncs_are_not_skipped() {
+	rude kernel 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	copied plain 2>/dev/null || failure "$(said)"
+	expect_silence
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	all_off
@@ -82,8 +98,15 @@ case_the_pool_shrinks() {
 	copied many 2>/dev/null || failure "$(said)"
 	[ "$(stat_of $TESTDEV pool_bytes)" -ge $((4 * MIB)) ] || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes"
 	until_true 30 pool_has $((2 * MIB)) || failure "the pool has $(stat_of $TESTDEV pool_bytes) bytes still"
+	# As much as it may have is not too much.
+	put $TESTDEV pool_mib 2 || failure "2 MiB were refused: $(cat /tmp/put)"
+	sleep 12
+	expect_equal "the pool's memory, at its limit" "$(stat_of $TESTDEV pool_bytes)" $((2 * MIB))
 	unbind $TESTDEV
 	expect_balance $TESTDEV
+	# Nobody looks at a pool that is gone.
+	sleep 12
+	put $TESTDEV pool_mib 64 || failure "64 MiB were refused: $(cat /tmp/put)"
 	all_off
 }
 
@@ -222,6 +245,24 @@ case_copies_outlive_their_driver() {
 		until_true 10 state_is idle || failure "$next: the state is $(get $TESTDEV state)"
 		expect_balance $TESTDEV
 	done
+	all_off
+}
+
+# A driver's thread that maps when its driver has gone gets nothing, rather than a copy that the device does not reach.
+case_a_late_copy() {
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	copied keep || failure "$(said)"
+	unbind $TESTDEV
+	expect_equal "the state" "$(get $TESTDEV state)" lingering
+	echo 1 >$COPIED_PARAMETERS/late || failure "$(said)"
+	echo 1 >$COPIED_PARAMETERS/release || failure "$(said)"
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	expect_equal "maps that failed" "$(stat_of $TESTDEV map_failures)" 1
+	# With the module goes its count of them.
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko
 	all_off
 }
 

@@ -6,6 +6,7 @@
  * to write to what was kept, when the parameter fire says so.
  *
  *   mode=checks  all of that
+ *   mode=plain   buffers of a driver that sets no mask: as it was set before
  *   mode=whole   buffers of any size, also those that are not copied: of an untrusted device
  *   mode=fill    more buffers than 2 MiB have room for, which the pool may have: the rest is
  *		  mapped as others are; mode=many: the same, and the pool may have more
@@ -30,7 +31,7 @@
 
 static char *mode = "checks";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "checks, whole, fill, many, size, stale, fresh or keep");
+MODULE_PARM_DESC(mode, "checks, plain, whole, fill, many, size, stale, fresh or keep");
 
 static unsigned int limit = 4096;
 module_param(limit, uint, 0644);
@@ -533,17 +534,39 @@ static int check_lists(struct device *dev)
 	return error ? error : check_list(dev, large, false);
 }
 
-/* The pool is at addresses that such a device does not have. */
-static int check_narrow(struct device *dev, u8 *memory)
+/* The pool is at addresses that such a device, or its bus, does not have. */
+static int check_narrow(struct device *dev, u8 *memory, u64 last)
 {
 	struct buffer buffer = { .memory = memory + 100, .bytes = 60 };
 	int error = map(dev, &buffer, false);
 
 	if (error)
 		return error;
-	if (buffer.iova + buffer.bytes - 1 > dma_get_mask(dev))
+	if (buffer.iova + buffer.bytes - 1 > last)
 		error = wrong(dev, "an address is above the device's mask");
 	unmap(dev, &buffer, 0);
+	return error;
+}
+
+static int check_narrow_bus(struct device *dev, u8 *memory)
+{
+	int error;
+
+	dev->bus_dma_limit = DMA_BIT_MASK(24);
+	error = check_narrow(dev, memory, DMA_BIT_MASK(24));
+	dev->bus_dma_limit = 0;
+	return error;
+}
+
+static int plain(struct device *dev)
+{
+	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
+	int error;
+
+	if (!memory)
+		return -ENOMEM;
+	error = check_buffers(dev, memory);
+	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }
 
@@ -568,8 +591,10 @@ static int checks(struct device *dev)
 		error = check_lists(dev);
 	if (!error && !dma_set_mask(dev, DMA_BIT_MASK(32)))
 		error = check_buffers(dev, memory);
+	if (!error)
+		error = check_narrow_bus(dev, memory);
 	if (!error && !dma_set_mask(dev, DMA_BIT_MASK(24)))
-		error = check_narrow(dev, memory);
+		error = check_narrow(dev, memory, DMA_BIT_MASK(24));
 	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }
@@ -1073,6 +1098,24 @@ static const struct kernel_param_ops release_ops = { .set = release_kept };
 module_param_cb(release, &release_ops, NULL, 0200);
 MODULE_PARM_DESC(release, "write: unmap what was kept");
 
+/* A thread of the driver's is late: it gets nothing that the device does not reach. */
+static int late(const char *text, const struct kernel_param *param)
+{
+	struct buffer buffer = { .memory = kept.buffers[0].memory, .bytes = 10 };
+
+	if (!kept.dev)
+		return -ENODEV;
+	buffer.iova = dma_map_single(kept.dev, buffer.memory, buffer.bytes, buffer.dir);
+	if (dma_mapping_error(kept.dev, buffer.iova))
+		return 0;
+	unmap(kept.dev, &buffer, 0);
+	return wrong(kept.dev, "something was mapped when no driver was left");
+}
+
+static const struct kernel_param_ops late_ops = { .set = late };
+module_param_cb(late, &late_ops, NULL, 0200);
+MODULE_PARM_DESC(late, "write: what is mapped after the driver of what was kept has gone fails");
+
 /* Does a write of the device's to a copy that was kept land? It is undone. */
 static bool lands(void __iomem *registers, u32 at)
 {
@@ -1296,6 +1339,8 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	int error = pcim_enable_device(pdev);
 
+	if (!error && sysfs_streq(mode, "plain"))
+		return plain(&pdev->dev);
 	if (!error)
 		error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (error)

@@ -271,12 +271,15 @@ fire() {
 }
 
 # The device itself: it writes to copies that it may write to, to none that it may only read, and to none at all when their
-# driver has gone.
+# driver has gone. It cannot be told to read: whether it may is in the page table.
 case_what_is_read_is_not_written() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	echo "0x$(cat "$(device_dir $TESTDEV)/iommu/intel-iommu/address")" >$COPIED_PARAMETERS/registers
+	log_mark
 	copied keep || failure "$(said)"
+	echo 0 >$COPIED_PARAMETERS/registers
 	fire 2>/tmp/fire || failure "the device: $(cat /tmp/fire)"
 	unbind $TESTDEV
 	expect_equal "the state" "$(get $TESTDEV state)" lingering

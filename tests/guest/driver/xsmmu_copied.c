@@ -28,6 +28,7 @@
 #include <linux/scatterlist.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
+#include <linux/version.h>
 
 static char *mode = "checks";
 module_param(mode, charp, 0644);
@@ -36,6 +37,10 @@ MODULE_PARM_DESC(mode, "checks, plain, whole, fill, many, size, stale, fresh or 
 static unsigned int limit = 4096;
 module_param(limit, uint, 0644);
 MODULE_PARM_DESC(limit, "buffers up to so many bytes are copied");
+
+static unsigned long registers;
+module_param(registers, ulong, 0644);
+MODULE_PARM_DESC(registers, "where its IOMMU's are, a VT-d in legacy mode, if its page table is looked at");
 
 #define BUFFER_BYTES	(4 * PAGE_SIZE)
 #define TRIES		100
@@ -46,6 +51,13 @@ static int wrong(struct device *dev, const char *what)
 	return -EIO;
 }
 
+struct buffer {
+	u8 *memory;
+	size_t bytes;
+	enum dma_data_direction dir;
+	dma_addr_t iova;
+};
+
 /* ---- the device ---- */
 
 /* What it finds at an address; NULL is nothing. */
@@ -54,6 +66,52 @@ static u8 *found(struct device *dev, dma_addr_t iova)
 	phys_addr_t phys = iommu_iova_to_phys(iommu_get_domain_for_dev(dev), iova);
 
 	return phys ? phys_to_virt(phys) : NULL;
+}
+
+#define ROOT_REGISTER	0x20
+#define READS		1
+#define WRITES		2
+#define LARGE		0x80
+
+static u64 *table_of(u64 entry)
+{
+	return phys_to_virt(entry & GENMASK_ULL(51, 12));
+}
+
+/* What it may do there, by all that the IOMMU looks at: READS, WRITES. */
+static u32 allowed(struct device *dev, dma_addr_t iova)
+{
+	struct pci_dev *pdev = to_pci_dev(dev);
+	void __iomem *at = ioremap(registers, PAGE_SIZE);
+	u64 entry, *table;
+	u32 may = READS | WRITES, level;
+
+	if (!at)
+		return 0;
+	table = table_of(readq(at + ROOT_REGISTER));
+	iounmap(at);
+	table = table_of(table[2 * pdev->bus->number]) + 2 * pdev->devfn;
+	level = (table[1] & 7) + 2;
+	for (entry = table[0]; level; level--) {
+		entry = table_of(entry)[iova >> (3 + 9 * level) & 511];
+		may &= entry;
+		if (!may || entry & LARGE)
+			break;
+	}
+	return may;
+}
+
+/* The VT-d driver of 6.12, as earlier ones, lets it read whatever it may write. */
+static bool is_allowed(struct device *dev, const struct buffer *buffer)
+{
+	static const u32 wanted[] = {
+		[DMA_BIDIRECTIONAL] = READS | WRITES,
+		[DMA_TO_DEVICE] = READS,
+		[DMA_FROM_DEVICE] = LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0) ?
+				    WRITES : READS | WRITES,
+	};
+
+	return allowed(dev, buffer->iova) == wanted[buffer->dir];
 }
 
 /* It may do @may with that: what its IOMMU says is not asked of the driver's memory. */
@@ -82,13 +140,6 @@ static bool is_filled(const u8 *memory, size_t bytes, u8 value)
 }
 
 /* ---- one buffer ---- */
-
-struct buffer {
-	u8 *memory;
-	size_t bytes;
-	enum dma_data_direction dir;
-	dma_addr_t iova;
-};
 
 static bool is_copied(struct device *dev, const struct buffer *buffer)
 {
@@ -1051,6 +1102,7 @@ static struct {
 
 static int keep(struct device *dev)
 {
+	bool right = true;
 	int error = 0;
 	u32 i;
 
@@ -1066,8 +1118,11 @@ static int keep(struct device *dev)
 			break;
 		writes(dev, buffer->iova, buffer->bytes, 0x22);
 		kept.cells[i] = (u32 *)found(dev, buffer->iova);
+		right &= !registers || is_allowed(dev, buffer);
 	}
 	kept.dev = get_device(dev);
+	if (!error && !right)
+		error = wrong(dev, "the device may do other things than its driver has said");
 	return error;
 }
 

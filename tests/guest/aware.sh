@@ -63,6 +63,18 @@ case_aware_untrusted() {
 	all_off
 }
 
+# What it has copied is a copy to its unmaps without a sync, one by one and as a list; none is a stray.
+case_aware_copies() {
+	put $TESTDEV policy fused || failure "fused was refused: $(cat /tmp/put)"
+	put $TESTDEV copy_bytes 4096 || failure "4096 was refused: $(cat /tmp/put)"
+	log_mark
+	aware copies 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
+	expect_silence
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}
+
 case_level_is_not_the_drivers_after_it_left() {
 	put $TESTDEV policy fused
 	echo api >/sys/module/xsmmu_rude/parameters/mode

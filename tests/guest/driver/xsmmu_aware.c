@@ -9,6 +9,7 @@
  *   mode=api     the same as kernel on a device that was taken over: nothing is
  *                translated after a sync
  *   mode=parts   buffers that share their pages, of an untrusted device
+ *   mode=copies  buffers that are copied
  *   mode=sweep   all calls again, any of which may fail for want of memory
  *   mode=early   memory is freed before its sync
  *   mode=forget  an unmap is never synced
@@ -23,7 +24,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "kernel, bounce, api, parts, sweep, early or forget");
+MODULE_PARM_DESC(mode, "kernel, bounce, api, parts, copies, sweep, early or forget");
 
 static bool waits = true;
 module_param(waits, bool, 0644);
@@ -314,6 +315,75 @@ static int check_parts(struct device *dev)
 	return error;
 }
 
+/* ---- copies ---- */
+
+#define COPY_BYTES	200
+
+static int map_two(struct device *dev, struct scatterlist *sgl)
+{
+	sg_init_table(sgl, 2);
+	sg_set_page(&sgl[0], pages[0], COPY_BYTES, 100);
+	sg_set_page(&sgl[1], pages[1], COPY_BYTES, 300);
+	return dma_map_sg(dev, sgl, 2, DMA_FROM_DEVICE) == 2 ? 0 :
+		wrong(dev, "dma_map_sg() failed");
+}
+
+/* Mapped so that they are copies, which they may not be before there is memory for those. */
+static int map_copies(struct device *dev, struct scatterlist *sgl)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	u32 i;
+
+	for (i = 0; i < 100; i++) {
+		int error = map_two(dev, sgl);
+
+		if (error || iommu_iova_to_phys(domain, sg_dma_address(sgl)) !=
+				     sg_phys(sgl))
+			return error;
+		dma_unmap_sg(dev, sgl, 2, DMA_FROM_DEVICE);
+		msleep(20);
+	}
+	return wrong(dev, "a small list is not copied");
+}
+
+/* What the device has written to two copies is in the buffers, or not, if nobody asks for it. */
+static int check_copies_of(struct device *dev, bool list, unsigned long attrs)
+{
+	struct scatterlist sgl[2];
+	u8 wanted = attrs ? 0x11 : 0x22;
+	int error;
+	u32 i;
+
+	for (i = 0; i < 2; i++)
+		memset(page_address(pages[i]), 0x11, PAGE_SIZE);
+	error = map_copies(dev, sgl);
+	if (error)
+		return error;
+	for (i = 0; i < 2; i++)
+		device_writes(dev, sg_dma_address(&sgl[i]), COPY_BYTES);
+	if (list)
+		dma_unmap_sg_attrs_no_sync(dev, sgl, 2, DMA_FROM_DEVICE, attrs);
+	for (i = 0; i < 2 && !list; i++)
+		dma_unmap_page_attrs_no_sync(dev, sg_dma_address(&sgl[i]), COPY_BYTES,
+					     DMA_FROM_DEVICE, attrs);
+	dma_sync_device_iotlb(dev);
+	for (i = 0; i < 2; i++)
+		if (memchr_inv(sg_virt(&sgl[i]), wanted, COPY_BYTES))
+			return wrong(dev, "a copy comes back though nobody asks, or does not");
+	return 0;
+}
+
+static int check_copies(struct device *dev)
+{
+	int error = dma_set_batch_aware(dev);
+	int kind;
+
+	for (kind = 0; kind < 4 && !error; kind++)
+		error = check_copies_of(dev, kind & 1,
+					kind & 2 ? DMA_ATTR_SKIP_CPU_SYNC : 0);
+	return error;
+}
+
 /* ---- what may fail, and leaves nothing then ---- */
 
 #define SOME_PAGES	8
@@ -478,6 +548,8 @@ static int run(struct device *dev)
 		return misuse(dev, false);
 	if (sysfs_streq(mode, "parts"))
 		return check_parts(dev);
+	if (sysfs_streq(mode, "copies"))
+		return check_copies(dev);
 	if (sysfs_streq(mode, "sweep"))
 		return sweep(dev);
 	if (sysfs_streq(mode, "bounce"))

@@ -182,6 +182,18 @@ case_a_choice_outlives_the_device() {
 	load_plain
 }
 
+# A policy that is chosen again has its defaults, whatever of them was changed.
+case_chosen_again() {
+	put $E1000E policy fused || failure "fused was refused: $(cat /tmp/put)"
+	for file in max_window_us batch_pages range_commands_max copy_bytes pool_mib; do
+		default=$(get $E1000E $file)
+		put $E1000E $file $((default + 2)) || put $E1000E $file $((default - 2)) || failure "$file cannot be changed: $(cat /tmp/put)"
+		put $E1000E policy fused || failure "fused was refused: $(cat /tmp/put)"
+		expect_equal "$file, when fused is chosen again" "$(get $E1000E $file)" "$default"
+	done
+	all_off
+}
+
 case_floor() {
 	load_with min_level=held || give_up "insmod failed"
 	for policy in lazy fands; do

@@ -90,6 +90,20 @@ case_tables_of_a_driver() {
 	all_off
 }
 
+# A sync is of blocks that are known, and of one that was mapped by the driver of the IOMMU, and is removed by it.
+case_tables_known_in_part() {
+	for policy in lazy xsmmu fused; do
+		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
+		put $TESTDEV tables direct || failure "direct was refused: $(cat /tmp/put)"
+		log_mark
+		rude row || failure "$policy: $(log_since | grep 'rude: wrong')"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	expect_no_surprise
+	all_off
+}
+
 # The IOMMU's driver says once that it does not see an entry: it does all that follows, and the operator may try again.
 case_tables_surprise() {
 	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that lies"

@@ -16,6 +16,8 @@
  *   mode=stray   unmaps of what is not mapped so, which must change nothing
  *   mode=many    so many mappings at once that their page tables are worth
  *                freeing, each undone
+ *   mode=row     pages of two blocks and the first one of a third: after their sync none
+ *                is left
  *   mode=api     all kinds of mappings, each undone; a probe that fails says
  *                which was wrong
  *   mode=kernel  the same, as far as the kernel's own path can do it
@@ -42,7 +44,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, api or kernel");
+MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, row, api or kernel");
 
 static bool is_ours(void)
 {
@@ -1250,6 +1252,32 @@ static int many(struct device *dev)
 	return done == MANY_PAGES ? 0 : wrong(dev, "not all were mapped");
 }
 
+#define ROW	(2 * 64 + 1)
+
+static int row(struct device *dev)
+{
+	static dma_addr_t iovas[ROW];
+	struct page *page = alloc_page(GFP_KERNEL);
+	int error = 0;
+	u32 i;
+
+	if (!page)
+		return -ENOMEM;
+	for (i = 0; i < ROW; i++) {
+		iovas[i] = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, iovas[i]))
+			return wrong(dev, "dma_map_page() failed");
+	}
+	for (i = 0; i < ROW; i++)
+		dma_unmap_page(dev, iovas[i], PAGE_SIZE, DMA_TO_DEVICE);
+	msleep(50);
+	for (i = 0; i < ROW && !error; i++)
+		if (translated(dev, iovas[i]))
+			error = wrong(dev, "a page of a row is left after its sync");
+	__free_page(page);
+	return error;
+}
+
 static int fail(struct device *dev)
 {
 	dma_addr_t iova;
@@ -1302,6 +1330,8 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return stray_free(&pdev->dev);
 	if (sysfs_streq(mode, "many"))
 		return many(&pdev->dev);
+	if (sysfs_streq(mode, "row"))
+		return row(&pdev->dev);
 	/* Below 16 MiB the kernel's own path soon has no long range left. */
 	return check_api(pdev);
 }

@@ -18,6 +18,7 @@ import click
 from xsmmu import __version__
 from xsmmu.errors import UserError
 from xsmmu.operator import output
+from xsmmu.operator.apply import apply
 from xsmmu.operator.choose import set_policy, unset
 from xsmmu.operator.status import status
 from xsmmu.operator.watch import watch
@@ -32,7 +33,7 @@ def app() -> None:
     """
 
 
-for command in (status, set_policy, unset, watch):
+for command in (status, set_policy, unset, apply, watch):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu.lab"):
     from xsmmu.lab.commands import lab
@@ -64,7 +65,7 @@ def main() -> None:
             output.complain(UserError(error.format_message(), code="usage"), form)
         sys.exit(error.exit_code)
     except UserError as error:
-        _end(error, 1, form)
+        _end(error, error.status, form)
     except (KeyboardInterrupt, click.Abort, _Stopped):
         _end(UserError("stopped; what had begun was ended and removed", code="stopped"), 130, form)
     except BrokenPipeError:

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Sequence
 class UserError(Exception):
     """What was wrong, what was expected, what to do; `lines` are the guest's last lines, or a tool's.
 
-    `code` is the word that `-o json` gives for it (the list is in docs/tool.md); the status is 1 whatever it says.
+    `code` is the word that `-o json` gives for it (the list is in docs/tool.md); `status` is the command's.
     """
 
-    def __init__(self, message: str, lines: Sequence[str] = (), code: str = "failed") -> None:
+    def __init__(self, message: str, lines: Sequence[str] = (), code: str = "failed", status: int = 1) -> None:
         super().__init__(message)
         self.message = message
         self.lines = tuple(lines)
         self.code = code
+        self.status = status
 
     def __str__(self) -> str:
         return self.message

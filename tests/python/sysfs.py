@@ -32,7 +32,8 @@ def make_device(
     """A device as the kernel shows it, and the module if it offers a policy; its folder of the module's files."""
     base = sysfs / "bus/pci/devices" / device
     base.mkdir(parents=True)
-    (base / "class").write_text("0x020000\n")
+    for name, text in {"class": "0x010802" if disk else "0x020000", "vendor": "0x8086", "device": "0x10c9"}.items():
+        (base / name).write_text(f"{text}\n")
     folder = base / "xsmmu"
     if policy is not None:
         (sysfs / "module/xsmmu").mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ def make_device(
         (members.parent / "type").write_text(kind + "\n")
         (base / "iommu_group").symlink_to(members.parent)
     if driver:
-        (sysfs / "bus/pci/drivers" / driver).mkdir(parents=True, exist_ok=True)
+        make_driver(sysfs, driver)
         (base / "driver").symlink_to(sysfs / "bus/pci/drivers" / driver)
     if interface:
         (base / "net" / interface).mkdir(parents=True)
@@ -65,6 +66,20 @@ def make_device(
         _link(sysfs, "block", base / "nvme/nvme0" / disk)
         _link(sysfs, "nvme", base / "nvme/nvme0")
     return folder
+
+
+def make_driver(sysfs: Path, driver: str, module: str | None = None) -> None:
+    """A driver that can be bound and unbound, in a module of its own, or of another name."""
+    folder = sysfs / "bus/pci/drivers" / driver
+    if folder.exists():
+        return
+    folder.mkdir(parents=True)
+    for name in ("bind", "unbind"):
+        (folder / name).touch()
+    place = sysfs / "module" / (module or driver)
+    place.mkdir(parents=True)
+    (place / "initstate").write_text("live\n")
+    (folder / "module").symlink_to(place)
 
 
 def _link(sysfs: Path, kind: str, target: Path) -> None:

@@ -12,7 +12,7 @@ from tests.python.sysfs import IGB, NVME0, NVME1, STATS, make_device
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import choose, machine, module
+from xsmmu.operator import machine, module
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import Sample
 from xsmmu.operator.watch import Window
@@ -173,18 +173,3 @@ def test_set_writes_the_policy_and_tunables() -> None:
     folder = Device(IGB).folder / "xsmmu"
     assert (folder / "policy").read_text() == "strict"
     assert (folder / "max_window_us").read_text() == "250"
-
-
-def test_set_refuses_unknown_words_and_bound_drivers(sysfs: Path) -> None:
-    with pytest.raises(UserError, match="unknown policy 'fuse': choose from none, copy, strict"):
-        choose.choose(Device(IGB), "fuse", {})
-    with pytest.raises(UserError, match=r"0000:05:00\.0 \(nvme0n1\) is bound to nvme.*nvme/unbind"):
-        choose.choose(Device(NVME1), "none", {})
-    folder = make_device(sysfs, "0000:09:00.0", 20, "none", "e1000e")
-    with pytest.raises(UserError, match="bound to e1000e"):
-        choose.choose(Device("0000:09:00.0"), "fused", {})
-    assert "[none]" in (folder / "policy").read_text()
-    with pytest.raises(UserError, match="unknown tunable 'window': choose from max_window_us"):
-        choose.tunables(("window=1",))
-    with pytest.raises(UserError, match="'pool_mib=x': pool_mib needs a whole number"):
-        choose.tunables(("pool_mib=x",))

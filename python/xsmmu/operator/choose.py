@@ -3,23 +3,194 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
 import click
 
 from xsmmu.errors import UserError, unknown_name
-from xsmmu.operator import machine, module
+from xsmmu.operator import apply, binding, essential, files, machine, module, output, rules, steps
 from xsmmu.operator.machine import Device
+from xsmmu.operator.module import Choice
+from xsmmu.operator.steps import Step
+
+LINGER_S: Final = 5.0
+"""How long to wait for what a driver that has just gone leaves in use."""
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def refuse_bound(device: Device) -> None:
-    """Taking over and giving back need a group without drivers."""
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for; `tables` None leaves them as they are."""
+
+    policy: str
+    tunables: Mapping[str, int] = field(default_factory=dict)
+    tables: str | None = None
+    rebind: bool = False
+    persist: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done for it, and what should be known of that."""
+
+    steps: list[Step]
+    notes: list[str]
+
+
+def plan(device: Device, wish: Wish) -> Plan:
+    """The steps; refuses what cannot be done as asked, before anything is changed."""
+    offered = module.offered(device)
+    if wish.policy not in offered:
+        raise unknown_name("policy", wish.policy, [name for name in offered if name != "none"])
+    before = module.choice(device)
     group = device.group
-    for member in group.members if group else [device]:
-        if member.driver and not member.is_bridge:
+    drivers = binding.bound(device)
+    translates = wish.policy == "none" or not group or group.type != "identity"
+    if drivers and not wish.rebind and (not translates or _changes_hands(before, wish.policy)):
+        raise _bound(device)
+    if drivers and wish.rebind and not wish.force:
+        _refuse_essential(device, [each for each, _ in drivers])
+    notes = []
+    middle = []
+    if group and not translates:
+        middle.append(binding.set_type(group, "DMA-FQ"))
+        notes.append(f"group {group.number} was not translated (identity): its type becomes DMA-FQ")
+    middle += _choose(device, wish, before)
+    if wish.rebind:
+        # The last one first, so that putting back binds in order, too.
+        middle[:0] = [binding.unbind(*each) for each in reversed(drivers)]
+        middle += [binding.bind(*each) for each in drivers]
+        if drivers and wish.policy != "none":
+            middle.append(_taken_over(device))
+    if wish.persist:
+        kept = _persist(device, wish, before)
+        middle += kept
+        notes.append(f"{rules.conf()} has it for the next boot; {apply.REMAKE}" if kept else "kept for boot already")
+    return Plan(middle, notes)
+
+
+def _changes_hands(before: Choice, policy: str) -> bool:
+    """From the kernel's own path or to it; after a take-over that has failed, the next bind tries again."""
+    return (policy == "none") != (before.policy == "none") or (policy != "none" and before.state == "failed")
+
+
+def _bound(device: Device) -> UserError:
+    names = ", ".join(f"{each.label} to {driver}" for each, driver in binding.bound(device))
+    return UserError(
+        f"bound in the IOMMU group of {device.address}: {names}; this can be chosen only while no driver is: add "
+        "--rebind to unbind and bind them again",
+        code="driver-bound",
+    )
+
+
+def _refuse_essential(device: Device, members: list[Device]) -> None:
+    reasons = essential.reasons(members)
+    if reasons:
+        raise UserError(
+            f"to rebind the group of {device.label} would take away what is in use (see above); --force does it all "
+            "the same",
+            reasons,
+            code="essential",
+        )
+
+
+# ---- steps ----
+
+
+def _choose(device: Device, wish: Wish, before: Choice) -> list[Step]:
+    """The module's files: the policy first, which brings its defaults."""
+    words = {"policy": wish.policy}
+    if wish.tables:
+        words["tables"] = wish.tables
+    words |= {name: str(value) for name, value in wish.tunables.items()}
+    place = module.folder(device)
+    undo = {"policy": lambda: _restore(device, before)}
+    return [
+        Step(f"echo {value} > {place / name}", _writer(device, name, value), undo.get(name, steps.nothing))
+        for name, value in words.items()
+    ]
+
+
+def _writer(device: Device, name: str, value: str) -> Callable[[], None]:
+    def write() -> None:
+        end = time.monotonic() + LINGER_S
+        while True:
+            try:
+                return module.write(device, name, value)
+            except UserError as error:
+                if error.code != "busy":
+                    raise
+            if module.choice(device).state == "lingering" and time.monotonic() < end:
+                time.sleep(0.1)
+            elif binding.bound(device):
+                raise _bound(device)
+            else:
+                raise UserError(
+                    f"{device.label}: what its driver has mapped is still in use: close what uses it, then try again",
+                    code="busy",
+                )
+
+    return write
+
+
+def _restore(device: Device, before: Choice) -> None:
+    """Have what was chosen before; by another device of the group, if this one has gone."""
+    members = [device, *(device.group.members if device.group else [])]
+    present = next((each for each in members if each.module_folder), None)
+    if not present:
+        raise module.gone(device)
+    if module.choice(present) == before:
+        return
+    module.write(present, "policy", before.policy)
+    now = module.choice(present)
+    if before.policy == "none":
+        return
+    if now.tables != before.tables:
+        module.write(present, "tables", before.tables)
+    for name, value in before.tunables.items():
+        if now.tunables.get(name) != value:
+            module.write(present, name, str(value))
+
+
+def _taken_over(device: Device) -> Step:
+    def check() -> None:
+        if module.choice(device).state == "failed":
             raise UserError(
-                f"{member.label} is bound to {member.driver}, and a device is taken over or given back only without a "
-                f"driver: echo {member.address} > /sys/bus/pci/drivers/{member.driver}/unbind, then try again",
-                code="driver-bound",
+                f"{device.address}: the module could not take it over: the kernel log says why (dmesg)",
+                code="take-over-failed",
             )
+
+    return Step(f"! grep failed {module.folder(device) / 'state'}", check)
+
+
+def _persist(device: Device, wish: Wish, before: Choice) -> list[Step]:
+    """The steps that have it chosen at boot."""
+    file = rules.conf()
+    text = files.text_of(file) or ""
+    direct = (wish.tables or before.tables) == "direct"
+    words = [wish.policy, *(f"{name}:{value}" for name, value in wish.tunables.items())]
+    choice = ",".join([*words, "tables:direct"] if direct and wish.policy != "none" else words)
+    rules.read(text, module.menu())
+    wanted = rules.with_choice(text, device, None if wish.policy == "none" else choice)
+    # The highest level of all of a group's devices counts: none of them may have a rule that says otherwise.
+    for member in [device, *(device.group.members if device.group else [])]:
+        if member != device:
+            wanted = rules.with_choice(wanted, member, None)
+        rule = rules.deciding(rules.read(wanted, module.menu()), member, member.driver)
+        if rule and rule.choice != choice and rule.policy != "none":
+            wanted = rules.with_choice(wanted, member, choice)
+    changes = apply.plan(wanted, wish.force)
+    if wanted != text:
+        changes.insert(0, files.step(file, wanted))
+    return changes
+
+
+# ---- commands ----
 
 
 def tunables(words: tuple[str, ...]) -> dict[str, int]:
@@ -27,57 +198,103 @@ def tunables(words: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for word in words:
         name, _, value = word.partition("=")
-        if name not in module.TUNABLES:
-            raise unknown_name("tunable", name, module.TUNABLES)
-        if not value.isdigit():
-            raise UserError(f"'{word}': {name} needs a whole number, as {name}=1000", code="bad-value")
-        found[name] = int(value)
+        found[name] = rules.check_tunable(name, value)
     return found
 
 
-def choose(device: Device, policy: str, values: dict[str, int]) -> module.Sample:
-    """Choose a policy and what goes with it; what the device then says."""
-    offered = module.offered(device)
-    if policy not in offered:
-        raise unknown_name("policy", policy, offered)
-    now = module.read(device).policy
-    if policy != now and "none" in (policy, now):
-        refuse_bound(device)
-    module.write(device, "policy", policy)
-    for name, value in values.items():
-        module.write(device, name, str(value))
-    return module.read(device)
+def carry_out(device: Device, wish: Wish, dry_run: bool, form: str, command: str) -> None:
+    """Do it, or with `dry_run` only say it, and print what has come of it."""
+    label = device.label
+    members = [each.address for each in (device.group.members if device.group else [device])]
+    made = plan(device, wish)
+    if not dry_run:
+        steps.run(made.steps, output.progress)
+    now = module.choice(device)
+    if form != "table":
+        row = {
+            "device": device.address,
+            "members": members,
+            "dry_run": dry_run,
+            "policy": wish.policy,
+            "level": None if dry_run else now.level,
+            "state": None if dry_run else now.state,
+            "steps": [step.shell for step in made.steps],
+            "notes": made.notes,
+        }
+        output.emit(form, command, "changes", [row])
+        return
+    if dry_run:
+        for line in [*(f"# {note}" for note in made.notes), *(step.shell for step in made.steps)]:
+            click.echo(line)
+        return
+    for note in made.notes:
+        click.echo(note, err=True)
+    path = "the kernel's own path" if wish.policy == "none" else f"{now.policy}, level {now.level}"
+    click.echo(f"{label}: {path}, state {now.state}")
+
+
+def options(command: F) -> F:
+    """What set and unset have in common."""
+    for add in (
+        output.option,
+        click.option("--force", is_flag=True, help="Also what takes away a disk in use or the way to this machine."),
+        click.option("--dry-run", is_flag=True, help="Print the steps as lines for a shell, and change nothing."),
+        click.option("--persist", is_flag=True, help="Keep it for boot: a rule in /etc/xsmmu.conf, and xsmmu apply."),
+        click.option("--rebind", is_flag=True, help="Unbind the drivers of the IOMMU group, and bind them again."),
+    ):
+        command = add(command)
+    return command
 
 
 @click.command("set")
 @click.argument("device")
 @click.argument("policy")
 @click.argument("tunable", nargs=-1)
-def set_policy(device: str, policy: str, tunable: tuple[str, ...]) -> None:
+@click.option("--tables", type=click.Choice(module.TABLES), help="Who writes the IOMMU's page table.")
+@options
+def set_policy(
+    device: str,
+    policy: str,
+    tunable: tuple[str, ...],
+    tables: str | None,
+    rebind: bool,
+    persist: bool,
+    dry_run: bool,
+    force: bool,
+    form: str,
+) -> None:
     """Choose the policy of DEVICE; all devices of its IOMMU group move together.
 
-    TUNABLE is NAME=VALUE, of max_window_us, batch_pages, range_commands_max, copy_bytes and pool_mib.
+    TUNABLE is NAME=VALUE, of max_window_us, batch_pages, range_commands_max, copy_bytes and pool_mib; those that are
+    not named get the policy's defaults. From the kernel's own path, and to copying, DEVICE changes only while no
+    driver is bound in the group: --rebind sees to that, and puts everything back if anything fails. From one policy to
+    another no --rebind is needed.
 
     \b
     Examples:
-      xsmmu set eth1 fused
+      xsmmu set eth1 fused --rebind --persist
+      xsmmu set eth1 fused --rebind --dry-run
       xsmmu set 0000:05:00.0 strict
-      xsmmu set eth1 fused copy_bytes=256 max_window_us=500
+      xsmmu set eth1 fused copy_bytes=256 max_window_us=500 --rebind
     """
     found = machine.find(device)
-    sample = choose(found, policy, tunables(tunable))
-    click.echo(f"{found.label}: {sample.policy}, level {sample.level}, state {sample.state}")
+    if policy == "none":
+        raise UserError(f"none is no policy: xsmmu unset {device} gives it back to the kernel's own path", code="usage")
+    carry_out(found, Wish(policy, tunables(tunable), tables, rebind, persist, force), dry_run, form, "set")
 
 
 @click.command()
 @click.argument("device")
-def unset(device: str) -> None:
+@options
+def unset(device: str, rebind: bool, persist: bool, dry_run: bool, force: bool, form: str) -> None:
     """Give DEVICE, with its IOMMU group, back to the kernel's own path.
+
+    With --persist it has that at boot, too.
 
     \b
     Examples:
-      xsmmu unset eth1
+      xsmmu unset eth1 --rebind --persist
+      xsmmu unset eth1 --rebind --dry-run
     """
-    found = machine.find(device)
-    sample = choose(found, "none", {})
-    click.echo(f"{found.label}: the kernel's own path, {sample.state}")
+    wish = Wish("none", rebind=rebind, persist=persist, force=force)
+    carry_out(machine.find(device), wish, dry_run, form, "unset")

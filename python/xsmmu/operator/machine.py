@@ -21,10 +21,28 @@ _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7]
 _MODES = {"DMA": ("kernel-strict", "strict"), "DMA-FQ": ("kernel-lazy", "lazy"), "identity": ("passthrough", "none")}
 """What a group's type says of the kernel's own path: its name, and the level that it gives."""
 
+_BUS_BRIDGES = (0x0604, 0x0607, 0x0609)
+"""Classes of bridges to another bus; the module means the same by the type of their header."""
+
 
 def sysfs() -> Path:
     """The sysfs tree in use."""
     return Path(os.environ.get("XSMMU_SYSFS", "/sys"))
+
+
+def put(file: Path, value: str) -> None:
+    """Write a word to a file of sysfs; OSError is the kernel's answer."""
+    # It must be there: to make a file is refused by sysfs with a word about permission.
+    handle = os.open(file, os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.write(handle, value.encode())
+    finally:
+        os.close(handle)
+
+
+def within(path: Path) -> list[str]:
+    """The addresses of the PCI devices that a path of sysfs leads through, outermost first."""
+    return [part for part in path.resolve().parts if _ADDRESS.fullmatch(part)]
 
 
 @dataclass(frozen=True)
@@ -81,14 +99,23 @@ class Device:
 
     @property
     def is_bridge(self) -> bool:
-        """A bridge has no DMA of its own: its driver may stay bound."""
-        return (_text(self.folder / "class") or "").startswith("0x06")
+        """A bridge has no DMA of its own."""
+        return self.number("class") >> 16 == 0x06
+
+    @property
+    def may_stay_bound(self) -> bool:
+        """Whether its driver is no hindrance when its group changes hands: it is a bridge between buses."""
+        return self.number("class") >> 8 in _BUS_BRIDGES
 
     @property
     def group(self) -> Group | None:
         """Its IOMMU group, if it is behind an IOMMU."""
         link = self.folder / "iommu_group"
         return Group(int(link.resolve().name)) if link.exists() else None
+
+    def number(self, name: str) -> int:
+        """What a file of a hexadecimal number says: class, vendor, device; 0 where there is none."""
+        return int(_text(self.folder / name) or "0", 16)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -143,8 +170,8 @@ def _links(name: str) -> Iterator[Path]:
 
 def _owner(link: Path) -> str | None:
     """The PCI device nearest above what a class of sysfs shows."""
-    for part in reversed(link.resolve().parts):
-        if _ADDRESS.fullmatch(part) and (sysfs() / "bus/pci/devices" / part).exists():
+    for part in reversed(within(link)):
+        if (sysfs() / "bus/pci/devices" / part).exists():
             return part
     # A disk of several paths stands below no controller; its name begins with that of its first one.
     controller = re.match(r"nvme\d+(?=n\d+)", link.name)

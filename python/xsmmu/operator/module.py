@@ -16,8 +16,27 @@ from xsmmu.errors import UserError, unknown_name
 from xsmmu.operator import machine
 from xsmmu.operator.machine import Device
 
-TUNABLES: Final = ("max_window_us", "batch_pages", "range_commands_max", "copy_bytes", "pool_mib")
+TUNABLES: Final = {
+    "max_window_us": (1, 10_000_000),
+    "batch_pages": (1, 1024),
+    "range_commands_max": (1, 32),
+    "copy_bytes": (0, 4096),
+    "pool_mib": (2, 256),
+}
+"""Each with the least and the largest value that the module takes."""
+TABLES: Final = ("kernel", "direct")
 KINDS: Final = ("page", "domain", "global")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is chosen for a group, and what has come of it; anybody may read it."""
+
+    policy: str
+    level: str
+    state: str
+    tables: str
+    tunables: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -80,22 +99,31 @@ def offered(device: Device) -> list[str]:
     return re.findall(r"[\w-]+", _read(device, "policy"))
 
 
+def menu() -> list[str] | None:
+    """The policies that the loaded module offers for any device; None where nothing can be known of them."""
+    device = next((each for each in machine.devices() if each.module_folder), None)
+    return offered(device) if device else None
+
+
+def choice(device: Device) -> Choice:
+    """What is chosen for a device now."""
+    place = folder(device)
+    return Choice(
+        chosen(_read(device, "policy")),
+        _read(device, "level"),
+        _read(device, "state"),
+        chosen(_read(device, "tables")) if (place / "tables").exists() else "kernel",
+        {name: int(_read(device, name)) for name in TUNABLES if (place / name).exists()},
+    )
+
+
 def read(device: Device) -> Sample:
     """All that the module says of a device now."""
-    place = folder(device)
-    text = {name: _read(device, name) for name in ("policy", "level", "state")}
-    stats = {path.name: int(_read(device, f"stats/{path.name}")) for path in sorted((place / "stats").iterdir())}
-    tunables = {name: int(_read(device, name)) for name in TUNABLES if (place / name).exists()}
-    tables = chosen(_read(device, "tables")) if (place / "tables").exists() else "kernel"
+    now = choice(device)
+    files = sorted((folder(device) / "stats").iterdir())
+    stats = {path.name: int(_read(device, f"stats/{path.name}")) for path in files}
     return Sample(
-        time.monotonic_ns(),
-        _members(device),
-        chosen(text["policy"]),
-        text["level"],
-        text["state"],
-        stats,
-        tables,
-        tunables,
+        time.monotonic_ns(), _members(device), now.policy, now.level, now.state, stats, now.tables, now.tunables
     )
 
 
@@ -165,7 +193,7 @@ def write(device: Device, name: str, value: str) -> None:
     if name == "policy" and value not in offered(device):
         raise unknown_name("policy", value, offered(device))
     try:
-        (folder(device) / name).write_text(value)
+        machine.put(folder(device) / name, value)
     except FileNotFoundError:
         raise gone(device) from None
     except OSError as error:
@@ -175,7 +203,7 @@ def write(device: Device, name: str, value: str) -> None:
             raise gone(device) from None
         raise UserError(
             f"{device.address}: the module refused {name} {value} ({error.strerror}); the kernel log says why (dmesg)",
-            code="refused",
+            code="busy" if error.errno == errno.EBUSY else "refused",
         ) from None
 
 

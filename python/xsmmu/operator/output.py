@@ -7,6 +7,7 @@ never renamed or given another meaning under the same number; schema.json descri
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -67,6 +68,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     if not console.is_terminal:
         console.width = 1000
     console.print(made)
+
+
+def progress(text: str) -> None:
+    """Say what is being done, where somebody sits at a terminal; one that has hung up stops nothing."""
+    with contextlib.suppress(OSError):
+        if sys.stderr.isatty():
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
 
 def complain(error: UserError, form: str) -> None:

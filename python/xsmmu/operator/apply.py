@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu apply`: have the rules of /etc/xsmmu.conf in force from the next boot on, by /etc/modprobe.d/xsmmu.conf.
+
+That file gives the rules to the module, and has modprobe load it before each driver that a rule is to reach. Another
+one can be named by XSMMU_MODPROBE_CONF.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from xsmmu.errors import UserError
+from xsmmu.operator import files, machine, module, output, rules, steps
+from xsmmu.operator.machine import Device
+from xsmmu.operator.rules import Rule
+from xsmmu.operator.steps import Step
+
+_MADE: Final = "# made by xsmmu apply from "
+
+_MAKERS: Final = {"update-initramfs": ["update-initramfs", "-u"], "dracut": ["dracut", "--force"]}
+
+REMAKE: Final = "if the initramfs has one of these drivers, make it anew: xsmmu apply --initramfs"
+
+
+def modprobe_conf() -> Path:
+    """The file that modprobe reads."""
+    return Path(os.environ.get("XSMMU_MODPROBE_CONF", "/etc/modprobe.d/xsmmu.conf"))
+
+
+def text_of(found: Sequence[Rule]) -> str | None:
+    """What modprobe is to read; None for no rules."""
+    if not found:
+        return None
+    lines = [
+        f"{_MADE}{rules.conf()}: change that, and run xsmmu apply",
+        f'options xsmmu rules="{rules.joined(found)}"',
+        *(f"softdep {name} pre: xsmmu" for name in drivers(found)),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def drivers(found: Sequence[Rule]) -> list[str]:
+    """The modules of the drivers that rules are to reach: of present devices, and those that rules name."""
+    named = {rule.driver for rule in found if rule.driver and rule.policy != "none"}
+    reached: set[Device] = set()
+    for device in machine.devices():
+        rule = rules.deciding(found, device, device.driver)
+        if rule and rule.policy != "none":
+            # A group changes hands as a whole.
+            reached |= {device, *(device.group.members if device.group else ())}
+    bound = {each.driver for each in reached if each.driver and not each.may_stay_bound}
+    return sorted(filter(None, (_module_of(name) for name in named | bound if name)))
+
+
+def _module_of(driver: str) -> str | None:
+    """The module that a driver is in; None if it is part of the kernel, where nothing can be loaded before it."""
+    folder = machine.sysfs() / "bus/pci/drivers" / driver
+    if not folder.exists():
+        return driver
+    link = folder / "module"
+    if not link.exists() or not (link.resolve() / "initstate").exists():
+        return None
+    return link.resolve().name
+
+
+def plan(text: str, force: bool) -> list[Step]:
+    """The step that has the rules of this text in force at boot, if it changes anything; checks all of them."""
+    wanted = text_of(rules.read(text, module.menu()))
+    file = modprobe_conf()
+    now = files.text_of(file)
+    if now is not None and not now.startswith(_MADE) and not force:
+        raise UserError(
+            f"{file} was not made by xsmmu apply: move its rules to {rules.conf()} and remove it, or replace it with "
+            "--force",
+            code="not-ours",
+        )
+    if now == wanted:
+        return []
+    return [files.step(file, wanted)]
+
+
+def make_initramfs() -> None:
+    """Make the initramfs anew; what the maker says goes to standard error."""
+    maker = next((words for name, words in _MAKERS.items() if shutil.which(name)), None)
+    if not maker:
+        raise UserError(
+            "there is neither update-initramfs nor dracut: make the initramfs anew by what this system has for it",
+            code="no-initramfs-maker",
+        )
+    click.echo(f"{' '.join(maker)}: takes up to a minute", err=True)
+    status = subprocess.run(maker, stdout=2, check=False).returncode
+    if status:
+        raise UserError(
+            f"{' '.join(maker)} failed (status {status}, see above): {modprobe_conf()} is as the rules say, but the "
+            "initramfs may have what it had before",
+            code="initramfs-failed",
+        )
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Check the rules and print what would be written; change nothing.")
+@click.option("--initramfs", is_flag=True, help="Make the initramfs anew afterwards (update-initramfs or dracut).")
+@click.option("--force", is_flag=True, help="Replace a file that was not made by xsmmu apply.")
+@output.option
+def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
+    """Have the rules of /etc/xsmmu.conf in force from the next boot on.
+
+    Checks every rule, then writes /etc/modprobe.d/xsmmu.conf: the rules, and for each driver that they are to reach
+    that the module is loaded before it. What is in force now stays; xsmmu set changes that.
+
+    \b
+    Examples:
+      xsmmu apply --dry-run
+      xsmmu apply --initramfs
+    """
+    text = files.text_of(rules.conf())
+    if text is None:
+        raise UserError(
+            f"there is no {rules.conf()}: write a rule a line, as 0000:01:00.0=fused, or use xsmmu set --persist",
+            code="no-file",
+        )
+    found = rules.read(text, module.menu())
+    changes = plan(text, force)
+    wanted = text_of(found)
+    if not dry_run:
+        steps.run(changes)
+    if initramfs and not dry_run:
+        make_initramfs()
+    row: dict[str, Any] = {
+        "dry_run": dry_run,
+        "file": str(modprobe_conf()),
+        "changed": bool(changes),
+        "rules": [rule.text for rule in found],
+        "drivers": drivers(found),
+        "text": wanted,
+    }
+    if form != "table":
+        output.emit(form, "apply", "changes", [row])
+        return
+    if dry_run:
+        click.echo(f"# {modprobe_conf()}, {'to be written' if changes else 'as it is'}:")
+        click.echo(wanted or "# (no rules: no file)\n", nl=False)
+        return
+    said = f"written, {len(found)} rules, loaded before {', '.join(drivers(found)) or 'no driver'}"
+    if not changes:
+        said = "as the rules say already"
+    elif not wanted:
+        said = "removed, as there are no rules"
+    click.echo(f"{modprobe_conf()}: {said}")
+    if changes and not initramfs:
+        click.echo(REMAKE)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which drivers are bound in a device's IOMMU group, and the steps that unbind and bind them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from xsmmu.errors import UserError
+from xsmmu.operator import machine, module
+from xsmmu.operator.machine import Device, Group
+from xsmmu.operator.steps import Step
+
+
+def bound(device: Device) -> list[tuple[Device, str]]:
+    """The devices of its group with the drivers that must go before the group changes hands, in order."""
+    members = device.group.members if device.group else [device]
+    return [(each, each.driver) for each in members if each.driver and not each.may_stay_bound]
+
+
+def unbind(device: Device, driver: str) -> Step:
+    """Take a device from its driver."""
+    return Step(
+        _shell(device.address, _file(driver, "unbind")), lambda: _unbind(device, driver), lambda: _bind(device, driver)
+    )
+
+
+def bind(device: Device, driver: str) -> Step:
+    """Give a device to its driver again."""
+    return Step(
+        _shell(device.address, _file(driver, "bind")), lambda: _bind(device, driver), lambda: _unbind(device, driver)
+    )
+
+
+def set_type(group: Group, kind: str) -> Step:
+    """Change what the kernel's own path of a group is."""
+    file, before = group.folder / "type", group.type
+
+    def put(value: str) -> None:
+        if group.type != value:
+            _put(file, value, f"group {group.number} cannot be made {value}")
+
+    return Step(_shell(kind, file), lambda: put(kind), lambda: put(before))
+
+
+def _unbind(device: Device, driver: str) -> None:
+    if device.driver == driver:
+        _put(_file(driver, "unbind"), device.address, f"{driver} cannot be unbound from {device.label}")
+    _must_be_there(device)
+    if device.driver == driver:
+        raise UserError(f"{device.label} is still bound to {driver} after it was unbound", code="unbind-failed")
+
+
+def _bind(device: Device, driver: str) -> None:
+    if device.driver == driver:
+        return
+    _must_be_there(device)
+    _put(_file(driver, "bind"), device.address, f"{driver} cannot be bound to {device.address}")
+    if device.driver != driver:
+        raise UserError(
+            f"{driver} did not take {device.address} when it was bound: the kernel log says why (dmesg)",
+            code="bind-failed",
+        )
+
+
+def _must_be_there(device: Device) -> None:
+    if not device.folder.exists():
+        raise module.gone(device)
+
+
+def _file(driver: str, name: str) -> Path:
+    return machine.sysfs() / "bus/pci/drivers" / driver / name
+
+
+def _shell(value: str, file: Path) -> str:
+    return f"echo {value} > {file}"
+
+
+def _put(file: Path, value: str, what: str) -> None:
+    try:
+        machine.put(file, value)
+    except PermissionError as error:
+        if os.access(file, os.W_OK):
+            raise UserError(f"{what}: the kernel refused it ({error.strerror})", code=f"{file.name}-failed") from None
+        raise UserError(f"{what}: only root may write {file}", code="no-permission") from None
+    except OSError as error:
+        raise UserError(
+            f"{what}: {error.strerror} ({file}); the kernel log may say more (dmesg)", code=f"{file.name}-failed"
+        ) from None

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the machine, or who sits at it, needs of devices: file systems, swap, the way to the network.
+
+All is read from /proc (or what XSMMU_PROC names) and sysfs. Not seen: the disks of a ZFS pool, and what programs use
+without mounting it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from xsmmu.operator import machine
+from xsmmu.operator.machine import Device
+
+_UP, _REJECT = 0x1, 0x200
+
+
+def proc() -> Path:
+    """The proc tree in use."""
+    return Path(os.environ.get("XSMMU_PROC", "/proc"))
+
+
+def reasons(devices: Sequence[Device]) -> list[str]:
+    """Why these devices, all at once, should not lose their drivers; a line each, none if nothing is known."""
+    taken = {device.address for device in devices}
+    found = [f"{disk} is {use}" for disk, use in _disks() if _pci_of_disk(disk) & taken]
+    found += _routes_through(taken)
+    for device in devices:
+        functions = (device.folder / "sriov_numvfs").read_text() if (device.folder / "sriov_numvfs").exists() else "0"
+        if int(functions):
+            found.append(f"{device.label} has {functions.strip()} virtual functions, which go with its driver")
+        if device.driver == "vfio-pci":
+            found.append(f"{device.label} is bound to vfio-pci: if a program has it open, unbinding waits for it")
+    return found
+
+
+# ---- disks ----
+
+
+def _disks() -> Iterator[tuple[str, str]]:
+    """Names of block devices in use, as sysfs has them, and what for."""
+    for line in _lines("self/mountinfo"):
+        mount, _, source = line.partition(" - ")
+        words, names = mount.split(), source.split()
+        if len(words) > 4 and len(names) > 1:
+            for name in _block_names(words[2], names[0], names[1]):
+                yield name, f"mounted on {_unescaped(words[4])}"
+    for line in _lines("swaps")[1:]:
+        if line.startswith("/dev/"):
+            yield Path(_unescaped(line.split()[0])).resolve().name, "used as swap"
+
+
+def _block_names(number: str, kind: str, source: str) -> list[str]:
+    link = machine.sysfs() / "dev/block" / number
+    if link.exists():
+        return [link.resolve().name]
+    name = Path(_unescaped(source)).resolve().name
+    if not source.startswith("/dev/"):
+        return []
+    if kind == "btrfs":
+        for pool in machine.sysfs().glob("fs/btrfs/*/devices"):
+            if (pool / name).exists():
+                return [disk.name for disk in pool.iterdir()]
+    return [name]
+
+
+def _pci_of_disk(name: str) -> set[str]:
+    """The PCI devices that a disk, a partition, or a device made of such is on."""
+    link = machine.sysfs() / "class/block" / name
+    if not link.exists():
+        return set()
+    folder = link.resolve()
+    whole = folder.parent if (folder / "partition").exists() else folder
+    found = set(machine.within(folder))
+    for lower in whole.glob("slaves/*"):
+        found |= _pci_of_disk(lower.name)
+    # A disk of NVMe multipath is its subsystem's, which has the controllers.
+    if whole.parent.name.startswith("nvme-subsys"):
+        for controller in whole.parent.glob("nvme*"):
+            found |= set(machine.within(controller))
+    return found
+
+
+# ---- network ----
+
+
+class Route(NamedTuple):
+    """A row of a routing table."""
+
+    network: IPv4Network | IPv6Network
+    metric: int
+    interface: str
+
+
+def _routes_through(taken: set[str]) -> list[str]:
+    table = [*_routes4(), *_routes6()]
+    found = []
+    for version in (4, 6):
+        ways = {row.interface for row in table if row.network.version == version and row.network.prefixlen == 0}
+        if ways and all(_goes(interface, taken) for interface in ways):
+            found.append(f"the only default route of IPv{version} is by {', '.join(sorted(ways))}")
+    client = _ssh_client()
+    way = _way_to(client, table) if client else None
+    if way and _goes(way, taken):
+        found.append(f"this SSH session, from {client}, is by {way}")
+    return found
+
+
+def _routes4() -> Iterator[Route]:
+    for line in _lines("net/route")[1:]:
+        words = line.split()
+        if len(words) > 7 and int(words[3], 16) & _UP and not int(words[3], 16) & _REJECT:
+            address, mask = (int.from_bytes(bytes.fromhex(words[at]), "little") for at in (1, 7))
+            yield Route(IPv4Network((address, mask.bit_count())), int(words[6]), words[0])
+
+
+def _routes6() -> Iterator[Route]:
+    for line in _lines("net/ipv6_route"):
+        words = line.split()
+        if len(words) > 9 and int(words[8], 16) & _UP and not int(words[8], 16) & _REJECT and words[9] != "lo":
+            yield Route(IPv6Network((int(words[0], 16), int(words[1], 16))), int(words[5], 16), words[9])
+
+
+def _way_to(address: str, table: Sequence[Route]) -> str | None:
+    """The interface by which packets to an address leave."""
+    host = ip_network(address)
+    ways = [row for row in table if row.network.version == host.version and host.subnet_of(row.network)]  # type: ignore[arg-type]
+    ways.sort(key=lambda row: (-row.network.prefixlen, row.metric))
+    return ways[0].interface if ways else None
+
+
+def _goes(interface: str, taken: set[str]) -> bool:
+    """Whether an interface is on these PCI devices only."""
+    under = _pci_of_interface(interface)
+    return bool(under) and under <= taken
+
+
+def _pci_of_interface(name: str) -> set[str]:
+    link = machine.sysfs() / "class/net" / name
+    if not link.exists():
+        return set()
+    found = set(machine.within(link)[-1:])
+    for lower in link.glob("lower_*"):
+        found |= _pci_of_interface(lower.name.removeprefix("lower_"))
+    return found
+
+
+def _ssh_client() -> str | None:
+    """Who this session comes from; sudo leaves that word out of the environment, its parents have it."""
+    connection = os.environ.get("SSH_CONNECTION") or _of_parents("SSH_CONNECTION")
+    if not connection:
+        return None
+    address = connection.split()[0].partition("%")[0]
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return None
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(mapped or found)
+
+
+def _of_parents(name: str) -> str | None:
+    process = os.getppid()
+    while process > 1:
+        try:
+            environment = (proc() / str(process) / "environ").read_bytes().split(b"\0")
+            status = (proc() / str(process) / "status").read_text()
+        except OSError:
+            return None
+        for word in environment:
+            if word.startswith(f"{name}=".encode()):
+                return word.partition(b"=")[2].decode(errors="replace")
+        parent = re.search(r"^PPid:\s*(\d+)", status, re.MULTILINE)
+        process = int(parent[1]) if parent else 0
+    return None
+
+
+# ---- text ----
+
+
+def _lines(name: str) -> list[str]:
+    try:
+        return (proc() / name).read_text().splitlines()
+    except OSError:
+        return []
+
+
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+
+
+def _unescaped(text: str) -> str:
+    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)

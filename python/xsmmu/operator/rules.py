@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The rules that the module is loaded with, as /etc/xsmmu.conf has them: one a line, `#` begins a comment.
+
+A rule is MATCH=POLICY[,TUNABLE:VALUE...] as the module reads it (kmod/rules.c); the first one that matches a device
+decides. Another file can be named by XSMMU_CONF.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from xsmmu.errors import UserError
+from xsmmu.operator import module
+from xsmmu.operator.machine import Device
+
+_ADDRESS = re.compile(r"(?:([0-9a-f]+):)?([0-9a-f]{1,2}):([01]?[0-9a-f])\.([0-7])", re.IGNORECASE)
+_ID = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4})", re.IGNORECASE)
+_CLASS = re.compile(r"class:((?:[0-9a-f]{2}){1,3})", re.IGNORECASE)
+_DRIVER = re.compile(r"driver:([\w-]+)")
+
+LENGTH_MAX: Final = 1024
+"""Characters that the kernel takes for a parameter of text."""
+
+
+def conf() -> Path:
+    """The file of the rules."""
+    return Path(os.environ.get("XSMMU_CONF", "/etc/xsmmu.conf"))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What it matches, and what is chosen for that."""
+
+    match: str
+    choice: str
+
+    @property
+    def text(self) -> str:
+        """As the module reads it."""
+        return f"{self.match}={self.choice}"
+
+    @property
+    def policy(self) -> str:
+        """Its policy, or none."""
+        return self.choice.partition(",")[0]
+
+    @property
+    def address(self) -> str | None:
+        """The full address that it matches, if that is what it does."""
+        found = _ADDRESS.fullmatch(self.match)
+        if not found:
+            return None
+        return f"{int(found[1] or '0', 16):04x}:{int(found[2], 16):02x}:{int(found[3], 16):02x}.{found[4]}"
+
+    @property
+    def driver(self) -> str | None:
+        """The driver that it matches, if that is what it does."""
+        found = _DRIVER.fullmatch(self.match)
+        return found[1] if found else None
+
+    def matches(self, device: Device, driver: str | None) -> bool:
+        """Whether it is for a device that this driver is bound to."""
+        if self.match == "*":
+            return True
+        if self.address:
+            return self.address == device.address
+        if self.driver:
+            return self.driver == driver
+        if digits := _CLASS.fullmatch(self.match):
+            return f"{device.number('class'):06x}".startswith(digits[1].lower())
+        identity = f"{device.number('vendor'):04x}:{device.number('device'):04x}"
+        return self.match.lower() == identity
+
+
+def parse(text: str, policies: Sequence[str] | None) -> Rule:
+    """A rule; `policies` is what the module offers, None if that is not known."""
+    match, equals, choice = text.partition("=")
+    rule = Rule(match, choice)
+    if not equals:
+        raise _wrong("no = and policy")
+    if match != "*" and not any(kind.fullmatch(match) for kind in (_ADDRESS, _ID, _CLASS, _DRIVER)):
+        raise _wrong(f"'{match}' is no address, class:, vendor:device, driver: or *")
+    if not re.fullmatch(r"[a-z][a-z0-9]*", rule.policy) or (policies and rule.policy not in policies):
+        valid = f": choose from {', '.join(policies)}" if policies else ""
+        raise _wrong(f"no policy is called '{rule.policy}'{valid}")
+    words = choice.split(",")[1:]
+    if words and rule.policy == "none":
+        raise _wrong("none has no tunables")
+    for word in words:
+        name, _, value = word.partition(":")
+        if name == "tables" and value in module.TABLES:
+            continue
+        check_tunable(name, value)
+    return rule
+
+
+def _wrong(message: str) -> UserError:
+    return UserError(message, code="bad-rule")
+
+
+def check_tunable(name: str, value: str) -> int:
+    """The value of a tunable, which must be one and in its range."""
+    if name not in module.TUNABLES:
+        raise UserError(f"unknown tunable '{name}': choose from {', '.join(module.TUNABLES)}", code="unknown-name")
+    first, last = module.TUNABLES[name]
+    if not re.fullmatch(r"[0-9]{1,10}", value) or not first <= int(value) <= last:
+        raise UserError(f"{name} '{value}' is no whole number from {first} to {last}", code="bad-value")
+    return int(value)
+
+
+def read(text: str, policies: Sequence[str] | None) -> list[Rule]:
+    """The rules of a file's text; the error for a wrong one names its line."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = _rule_of(line)
+        if words:
+            try:
+                found.append(parse(words, policies))
+            except UserError as error:
+                raise UserError(f"{conf()}, line {number}: '{words}': {error.message}", code="bad-rule") from None
+    if len(joined(found)) > LENGTH_MAX:
+        raise UserError(
+            f"{conf()}: the rules have {len(joined(found))} characters together, and the kernel takes {LENGTH_MAX}: "
+            "make fewer of them, by class: or driver:",
+            code="bad-rule",
+        )
+    return found
+
+
+def joined(rules: Iterable[Rule]) -> str:
+    """The module's parameter."""
+    return ";".join(rule.text for rule in rules)
+
+
+def deciding(rules: Iterable[Rule], device: Device, driver: str | None) -> Rule | None:
+    """The rule that decides for a device."""
+    return next((rule for rule in rules if rule.matches(device, driver)), None)
+
+
+def with_choice(text: str, device: Device, choice: str | None) -> str:
+    """A file's text in which this is what is chosen for a device, or nothing by its address; all else is kept."""
+    kept: list[str] = []
+    own: int | None = None
+    comment = ""
+    for line in text.splitlines():
+        if _address_of(line) != device.address:
+            kept.append(line)
+        elif own is None:
+            own = len(kept)
+            comment = line[len(line.partition("#")[0].rstrip()) :]
+    if choice is not None:
+        # An address stands before what would match it, too.
+        first = _first_general(kept)
+        at = first if own is None or own > first else own
+        kept.insert(at, f"{device.address}={choice}{comment}")
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _rule_of(line: str) -> str:
+    return line.partition("#")[0].strip()
+
+
+def _address_of(line: str) -> str | None:
+    return Rule(_rule_of(line).partition("=")[0], "").address
+
+
+def _first_general(lines: Sequence[str]) -> int:
+    """Where the first rule that is not for an address begins, with the comment above it."""
+    at = next((at for at, line in enumerate(lines) if _rule_of(line) and not _address_of(line)), len(lines))
+    while 0 < at < len(lines) and lines[at - 1].startswith("#"):
+        at -= 1
+    return at

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A change in steps: all of them are done, or what was done is put back, and each can be said as a line for a shell."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xsmmu.errors import UserError
+
+
+def nothing() -> None:
+    """What takes back a step that changes nothing."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step; `undo` makes it as it was, however far `do` came, and both raise UserError."""
+
+    shell: str
+    do: Callable[[], None]
+    undo: Callable[[], None] = nothing
+
+
+def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> None:
+    """Do all; if one fails, or at Ctrl-C or SIGTERM, put back what was done, and say so in the error.
+
+    Each is told before it begins.
+    A terminal that hangs up does not end it: that may come of the step that unbinds a network card.
+    """
+    begun: list[Step] = []
+    with _later(signal.SIGHUP):
+        try:
+            for step in steps:
+                tell(step.shell)
+                begun.append(step)
+                step.do()
+        except BaseException as error:
+            with _later(signal.SIGINT, signal.SIGTERM):
+                left = _put_back(begun)
+            if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
+                raise
+            raise _ended(error, left) from error
+
+
+@contextlib.contextmanager
+def _later(*signals: signal.Signals) -> Iterator[None]:
+    """Have signals wait."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _put_back(begun: Sequence[Step]) -> list[str]:
+    """Take steps back, the last one first, all of them; what could not be."""
+    left = []
+    for step in reversed(begun):
+        try:
+            step.undo()
+        except (UserError, OSError) as error:
+            # Of a device that has gone there is nothing to put back.
+            if getattr(error, "code", None) != "device-gone":
+                left.append(str(error))
+    return left
+
+
+def _ended(error: BaseException, left: list[str]) -> UserError:
+    stopped = not isinstance(error, Exception)
+    message = "stopped" if stopped else str(error)
+    code = error.code if isinstance(error, UserError) else "stopped" if stopped else "failed"
+    if left:
+        message += "; not all could be put back, see the lines above and xsmmu status"
+        code = "not-put-back"
+    else:
+        message += "; everything is as it was before"
+    return UserError(message, left, code, 130 if stopped else 1)

@@ -20,6 +20,7 @@ from xsmmu.errors import UserError
 from xsmmu.operator import output
 from xsmmu.operator.apply import apply
 from xsmmu.operator.choose import set_policy, unset
+from xsmmu.operator.metrics import metrics
 from xsmmu.operator.status import status
 from xsmmu.operator.watch import watch
 
@@ -33,7 +34,7 @@ def app() -> None:
     """
 
 
-for command in (status, set_policy, unset, apply, watch):
+for command in (status, set_policy, unset, apply, watch, metrics):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu.lab"):
     from xsmmu.lab.commands import lab

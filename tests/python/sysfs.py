@@ -7,6 +7,19 @@ from pathlib import Path
 
 IGB, NVME0, NVME1 = "0000:01:00.0", "0000:05:00.0", "0000:06:00.0"
 STATS = {
+    "maps": 2400,
+    "unmaps": 2400,
+    "live_pages": 7,
+    "held_pages": 3,
+    "map_failures": 0,
+    "map_syncs": 0,
+    "sync_unmap": 100,
+    "sync_poll": 20,
+    "copied_maps": 5,
+    "copied_unmaps": 5,
+    "copied_bytes": 640,
+    "copy_misses": 1,
+    "pool_bytes": 2 << 20,
     "inv_page": 100,
     "inv_domain": 20,
     "inv_global": 0,

@@ -26,6 +26,8 @@ TUNABLES: Final = {
 """Each with the least and the largest value that the module takes."""
 TABLES: Final = ("kernel", "direct")
 KINDS: Final = ("page", "domain", "global")
+TAKEN: Final = ("attached", "active", "lingering")
+"""The states in which the group's DMA goes by the module."""
 
 
 @dataclass(frozen=True)

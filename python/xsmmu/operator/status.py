@@ -38,7 +38,7 @@ def row(device: Device) -> dict[str, Any]:
     if not device.module_folder:
         return found
     sample = module.read(device)
-    taken = sample.state in ("attached", "active", "lingering")
+    taken = sample.state in module.TAKEN
     found |= {"policy": sample.policy, "state": sample.state, "tables": sample.tables, "tunables": sample.tunables}
     if taken:
         found |= {"path": sample.policy, "level": sample.level}

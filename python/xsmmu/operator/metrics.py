@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu metrics`: the module's statistics as Prometheus reads them, for node_exporter's textfile folder.
+
+Statistics are of a group, so each group is one series; its label `device` has all of the group's addresses. They count
+from the module's load on, whatever policy was chosen meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from xsmmu.errors import UserError
+from xsmmu.operator import files, machine, module
+from xsmmu.operator.machine import Device
+from xsmmu.operator.module import Sample
+
+LEVELS: Final = ("none", "lazy", "bounded", "held", "strict")
+"""From the weakest on; a level's number is its place."""
+
+BUCKETS_NS: Final = tuple(1 << power for power in range(8, 35))
+"""Where the module's histogram has an end, too, but for 1 ns: from 256 ns to 17 s, each twice the one before."""
+
+
+class Row(NamedTuple):
+    """A metric of a group: a statistic, or with `label` all those whose names begin so, the rest being its value."""
+
+    name: str
+    kind: str
+    help: str
+    statistic: str
+    label: str | None = None
+
+
+ROWS: Final = (
+    Row("mapped_pages_total", "counter", "Pages of 4 KiB that were mapped", "mapped_pages"),
+    Row("unmapped_pages_total", "counter", "Pages of 4 KiB that were unmapped", "unmapped_pages"),
+    Row("live_pages", "gauge", "Pages that are mapped now", "live_pages"),
+    Row("held_pages", "gauge", "Pages that were unmapped and wait for their sync", "held_pages"),
+    Row("invalidations_total", "counter", "Invalidation commands, those that maps needed too", "inv_", "kind"),
+    Row("map_syncs_total", "counter", "Invalidation commands that maps needed", "map_syncs"),
+    Row("syncs_total", "counter", "Syncs, by what caused them", "sync_", "cause"),
+    Row("strays_total", "counter", "Unmaps of what was not mapped so", "strays"),
+    Row("map_failures_total", "counter", "Maps that failed", "map_failures"),
+    Row("copied_maps_total", "counter", "Buffers that were copied instead of mapped", "copied_maps"),
+    Row("copied_unmaps_total", "counter", "Unmaps of buffers that were copied", "copied_unmaps"),
+    Row("copied_bytes_total", "counter", "Bytes that were copied, both ways", "copied_bytes"),
+    Row("copy_misses_total", "counter", "Buffers that were mapped for want of room to copy", "copy_misses"),
+    Row("pool_bytes", "gauge", "Memory that copies have now", "pool_bytes"),
+)
+
+
+class Exposition:
+    """The text: each metric once, with the samples of all groups below its two lines of help."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, list[str]] = {}
+
+    def add(self, name: str, kind: str, text: str, labels: Mapping[str, str], value: float, suffix: str = "") -> None:
+        """A sample."""
+        name = f"xsmmu_{name}"
+        words = ",".join(f'{key}="{word}"' for key, word in labels.items())
+        number = str(int(value)) if value == int(value) else repr(value)
+        lines = self._metrics.setdefault(name, [f"# HELP {name} {text}", f"# TYPE {name} {kind}"])
+        lines.append(f"{name}{suffix}{{{words}}} {number}" if words else f"{name}{suffix} {number}")
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for lines in self._metrics.values() for line in lines)
+
+
+def _add_group(to: Exposition, sample: Sample, labels: Mapping[str, str]) -> None:
+    taken = sample.state in module.TAKEN
+    to.add("taken_over", "gauge", "1 if DMA goes by the module now", labels, taken)
+    levels = ", ".join(f"{at} {name}" for at, name in enumerate(LEVELS))
+    level = LEVELS.index(sample.level)
+    to.add("protection_level", "gauge", f"What the policy guarantees now: {levels}", labels, level)
+    for name, kind, text, statistic, label in ROWS:
+        for each, value in sample.stats.items():
+            if each == statistic:
+                to.add(name, kind, text, labels, value)
+            elif label and each.startswith(statistic):
+                to.add(name, kind, text, {**labels, label: each.removeprefix(statistic)}, value)
+
+
+def _add_exposure(to: Exposition, exposure: Sequence[tuple[int, int]], labels: Mapping[str, str]) -> None:
+    about = ("exposure_seconds", "histogram", "How long unmapped pages stayed reachable; their sum is not counted")
+    for end in BUCKETS_NS:
+        pages = sum(pages for last, pages in exposure if last <= end)
+        to.add(*about, {**labels, "le": repr(end / 1e9)}, pages, "_bucket")
+    total = sum(pages for _, pages in exposure)
+    to.add(*about, {**labels, "le": "+Inf"}, total, "_bucket")
+    to.add(*about, labels, total, "_count")
+
+
+def exposition() -> str:
+    """All of it; groups that are on the kernel's own path and always were are left out."""
+    made = Exposition()
+    made.add("module_loaded", "gauge", "1 if the module is loaded", {}, module.is_loaded())
+    if module.is_loaded():
+        made.add("module_info", "gauge", "The loaded module", {"version": module.version() or ""}, 1)
+    for device in _groups():
+        try:
+            sample, exposure = module.read(device), module.exposure_ns(device)
+        except UserError as error:
+            if error.code == "device-gone":
+                continue
+            raise
+        if sample.policy == "none" and not sample.stats["mapped_pages"]:
+            continue
+        labels = {
+            "device": ",".join(sample.devices),
+            "group": str(device.group.number) if device.group else "",
+            "policy": sample.policy,
+            "level": sample.level,
+        }
+        _add_group(made, sample, labels)
+        _add_exposure(made, exposure, labels)
+    return str(made)
+
+
+def _groups() -> list[Device]:
+    """One device of each group that the module offers policies for."""
+    found: dict[int | None, Device] = {}
+    for device in machine.devices():
+        if device.module_folder:
+            found.setdefault(device.group.number if device.group else None, device)
+    return list(found.values())
+
+
+@click.command()
+@click.option(
+    "--output-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it there, as a whole; node_exporter wants a name that ends in .prom.",
+)
+def metrics(output_file: Path | None) -> None:
+    """Print the module's statistics in the text format of Prometheus.
+
+    A group of devices has one series, with the labels device, group, policy and level; counters count from the
+    module's load on. Without the module it says xsmmu_module_loaded 0.
+
+    \b
+    Examples:
+      xsmmu metrics
+      xsmmu metrics --output-file /var/lib/prometheus/node-exporter/xsmmu.prom
+    """
+    made = exposition()
+    if not output_file:
+        click.echo(made, nl=False)
+        return
+    if not output_file.parent.is_dir():
+        raise UserError(f"there is no folder {output_file.parent}: make it first", code="no-file")
+    files.replace(output_file, made)

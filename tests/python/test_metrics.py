@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What Prometheus reads, by its own parser."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from tests.python.sysfs import IGB, NVME0, NVME1, STATS, make_device
+
+from xsmmu.cli import app
+from xsmmu.errors import UserError
+from xsmmu.operator import metrics
+from xsmmu.operator.machine import Device
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A NIC under fused; two controllers in one group under xsmmu; one that is on the kernel's own path."""
+    monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
+    make_device(tmp_path, IGB, 11, "fused", "igb", interface="eth1")
+    make_device(tmp_path, NVME0, 13, "xsmmu", "nvme", disk="nvme0n1")
+    make_device(tmp_path, NVME1, 13, "xsmmu", "nvme")
+    folder = make_device(tmp_path, "0000:09:00.0", 20, "none", "e1000e", state="off")
+    (folder / "stats/mapped_pages").write_text("0\n")
+    return tmp_path
+
+
+def families(*arguments: str) -> dict[str, Metric]:
+    result = CliRunner().invoke(app, ["metrics", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return {family.name: family for family in text_string_to_metric_families(result.output)}
+
+
+def values(family: Metric, device: str, label: str | None = None) -> dict[str, float]:
+    return {
+        sample.labels.get(label or "", ""): sample.value
+        for sample in family.samples
+        if sample.labels["device"] == device
+    }
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_metrics() -> None:
+    found = families()
+    assert all(family.documentation for family in found.values())
+    assert found["xsmmu_module_loaded"].samples[0].value == 1
+    assert found["xsmmu_module_info"].samples[0].labels == {"version": "0.1.0"}
+    pages = found["xsmmu_mapped_pages"]
+    assert pages.type == "counter"
+    assert [sample.labels for sample in pages.samples] == [
+        {"device": IGB, "group": "11", "policy": "fused", "level": "held"},
+        {"device": f"{NVME0},{NVME1}", "group": "13", "policy": "xsmmu", "level": "held"},
+    ]
+    assert values(found["xsmmu_invalidations"], IGB, "kind") == {"page": 100, "domain": 20, "global": 0}
+    assert values(found["xsmmu_syncs"], IGB, "cause") == {"unmap": 100, "poll": 20}
+    assert values(found["xsmmu_protection_level"], IGB) == {"": 3}
+    assert values(found["xsmmu_taken_over"], IGB) == {"": 1}
+    assert found["xsmmu_held_pages"].type == "gauge"
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_each_statistic_has_a_metric() -> None:
+    rows = {row.statistic for row in metrics.ROWS}
+    # These are the pages of it, in another unit.
+    assert {name for name in STATS if not any(name.startswith(row) for row in rows)} == {"maps", "unmaps"}
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_the_histogram() -> None:
+    (Device(IGB).folder / "xsmmu/exposure_ns").write_text("255 5\n1023 10\n1279 1\n2047 3\nmax 1999\n")
+    family = families()["xsmmu_exposure_seconds"]
+    assert family.type == "histogram"
+    buckets = values(family, IGB, "le")
+    assert [buckets[end] for end in ("2.56e-07", "5.12e-07", "1.024e-06", "2.048e-06", "+Inf")] == [5, 5, 15, 19, 19]
+    counts = [sample.value for sample in family.samples if sample.name.endswith("_count")]
+    assert counts == [19, 13]
+    # The same ones whatever was counted: a bucket that appears later has no rate.
+    names = {
+        sample.labels["le"]
+        for sample in family.samples
+        if sample.labels["device"] == f"{NVME0},{NVME1}" and "le" in sample.labels
+    }
+    assert names == {name for name in buckets if name}
+
+
+def test_the_file_is_written_as_a_whole(sysfs: Path) -> None:
+    file = sysfs / "xsmmu.prom"
+    assert families("--output-file", str(file)) == {}
+    assert "xsmmu_strays_total{" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in sysfs.glob("*xsmmu.prom*")] == ["xsmmu.prom"]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_a_folder_that_is_not_there() -> None:
+    with pytest.raises(UserError, match="there is no folder /no/folder: make it first"):
+        families("--output-file", "/no/folder/xsmmu.prom")
+
+
+def test_without_the_module(sysfs: Path) -> None:
+    shutil.rmtree(sysfs / "module/xsmmu")
+    for device in (IGB, NVME0, NVME1, "0000:09:00.0"):
+        shutil.rmtree(Device(device).folder / "xsmmu")
+    found = families()
+    assert list(found) == ["xsmmu_module_loaded"]
+    assert found["xsmmu_module_loaded"].samples[0].value == 0

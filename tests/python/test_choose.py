@@ -4,19 +4,30 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.python.sysfs import IGB, MENU, NVME0, NVME1, make_device
+from tests.python.sysfs import IGB, MENU, NVME0, NVME1, make_device, make_driver
 
 from xsmmu import cli
 from xsmmu.errors import UserError
-from xsmmu.operator import machine, module, rules
+from xsmmu.operator import apply, choose, machine, module, rules
 from xsmmu.operator.machine import Device
 
 DEFAULTS = {"max_window_us": "1000", "batch_pages": "1024", "range_commands_max": "4", "copy_bytes": "0"}
+
+
+def ignore(_write: str) -> None:
+    """Nothing happens beside a write."""
 
 
 class Kernel:
@@ -25,13 +36,18 @@ class Kernel:
     def __init__(self, sysfs: Path) -> None:
         self.sysfs = sysfs
         self.writes: list[str] = []
-        self.before: Callable[[str], None] = lambda _: None
-        """Called with each write, as `file value`, before it is done; may raise."""
+        self.before: Callable[[str], None] = ignore
+        self.after: Callable[[str], None] = ignore
+        """Called with each write, as `file value`, before or after it is done; may raise."""
 
     def put(self, file: Path, value: str) -> None:
         write = f"{file.relative_to(self.sysfs)} {value}"
         self.writes.append(write)
         self.before(write)
+        self.answer(file, value)
+        self.after(write)
+
+    def answer(self, file: Path, value: str) -> None:
         if not file.exists():
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         if file.name in ("bind", "unbind"):
@@ -61,7 +77,7 @@ class Kernel:
 
     def choose(self, device: Device, name: str, value: str) -> None:
         now = module.choice(device)
-        bound = any(each.driver for each in self.members(device))
+        bound = any(each.driver and each.number("class") >> 8 != 0x0604 for each in self.members(device))
         if name == "policy":
             if bound and ((value == "none") != (now.policy == "none") or (value == "copy" and now.policy != "copy")):
                 raise OSError(errno.EBUSY, "Device or resource busy")
@@ -85,7 +101,7 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     """A NIC on the kernel's own path; two controllers in one group under xsmmu; nothing mounted, no route."""
     for name, place in {
         "SYSFS": "sys",
@@ -102,7 +118,9 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     make_device(sysfs, NVME1, 13, "xsmmu", "nvme")
     made = Kernel(sysfs)
     monkeypatch.setattr(machine, "put", made.put)
-    return made
+    signals = signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
+    yield made
+    signal.signal(signal.SIGTERM, signals)
 
 
 def run(*arguments: str) -> str:
@@ -118,16 +136,28 @@ def fails(*arguments: str) -> UserError:
     return error.value
 
 
-def state_of_all(kernel: Kernel) -> dict[str, object]:
+def everything(kernel: Kernel) -> dict[str, object]:
     """All that a command may change."""
     devices = {each.address: (each.driver, module.choice(each)) for each in machine.devices() if each.module_folder}
-    types = {path.parent.name: path.read_text() for path in kernel.sysfs.glob("kernel/iommu_groups/*/type")}
+    types = {path.parent.name: path.read_text().strip() for path in kernel.sysfs.glob("kernel/iommu_groups/*/type")}
     files = {path.name: path.read_text() for path in (kernel.sysfs.parent / "etc").iterdir()}
     return {"devices": devices, "types": types, "files": files}
 
 
+def put_back(kernel: Kernel, *arguments: str) -> UserError:
+    """The error of a command after which all is as it was before."""
+    before = everything(kernel)
+    error = fails(*arguments)
+    assert everything(kernel) == before
+    return error
+
+
+SET = ("set", "eth1", "fused", "max_window_us=500", "--tables", "direct", "--rebind", "--persist")
+RULE = f"{IGB}=fused,max_window_us:500,tables:direct"
+
+
 def test_set_rebinds_and_keeps(kernel: Kernel) -> None:
-    said = run("set", "eth1", "fused", "max_window_us=500", "--tables", "direct", "--rebind", "--persist")
+    said = run(*SET)
     assert f"{IGB} (eth1): fused, level none, state attached" in said
     folder = f"bus/pci/devices/{IGB}/xsmmu"
     assert kernel.writes == [
@@ -138,15 +168,17 @@ def test_set_rebinds_and_keeps(kernel: Kernel) -> None:
         f"bus/pci/drivers/igb/bind {IGB}",
     ]
     assert Device(IGB).driver == "igb"
-    assert rules.conf().read_text() == f"{IGB}=fused,max_window_us:500,tables:direct\n"
-    lines = (kernel.sysfs.parent / "etc/modprobe.conf").read_text().splitlines()
+    assert rules.conf().read_text() == f"{RULE}\n"
+    lines = apply.modprobe_conf().read_text().splitlines()
     assert lines[0].startswith("# made by xsmmu apply from")
-    assert lines[1:] == [f'options xsmmu rules="{IGB}=fused,max_window_us:500,tables:direct"', "softdep igb pre: xsmmu"]
+    assert lines[1:] == [f'options xsmmu rules="{RULE}"', "softdep igb pre: xsmmu"]
+    assert "kept for boot already" in run(*SET)
 
 
 def test_unset_rebinds_the_whole_group_and_forgets(kernel: Kernel) -> None:
     run("set", "nvme0n1", "fused", "--persist")
-    assert rules.conf().exists()
+    assert not any("bind" in write for write in kernel.writes)
+    assert rules.conf().read_text() == f"{NVME0}=fused\n"
     kernel.writes.clear()
     run("unset", "nvme0n1", "--rebind", "--persist")
     assert [write.split("/")[-1] for write in kernel.writes] == [
@@ -157,4 +189,371 @@ def test_unset_rebinds_the_whole_group_and_forgets(kernel: Kernel) -> None:
         f"bind {NVME1}",
     ]
     assert rules.conf().read_text() == ""
-    assert not (kernel.sysfs.parent / "etc/modprobe.conf").exists()
+    assert not apply.modprobe_conf().exists()
+
+
+def test_a_group_that_is_not_translated_becomes_so(kernel: Kernel) -> None:
+    (kernel.sysfs / "kernel/iommu_groups/11/type").write_text("identity\n")
+    assert put_back(kernel, "set", "eth1", "fused").code == "driver-bound"
+    said = run("set", "eth1", "fused", "--rebind")
+    assert "group 11 was not translated (identity): its type becomes DMA-FQ" in said
+    assert Device(IGB).group == machine.Group(11)
+    assert machine.Group(11).type == "DMA-FQ"
+    assert module.choice(Device(IGB)).state == "attached"
+
+
+def test_a_bridge_stays_bound(kernel: Kernel) -> None:
+    """One to another bus; the module counts the driver of any other."""
+    make_device(kernel.sysfs, "0000:00:1c.0", 11, "none", "pcieport", state="off")
+    (Device("0000:00:1c.0").folder / "class").write_text("0x060400\n")
+    run("set", "eth1", "fused", "--rebind")
+    assert not any("pcieport" in write for write in kernel.writes)
+    (Device("0000:00:1c.0").folder / "class").write_text("0x060100\n")
+    kernel.writes.clear()
+    run("unset", "eth1", "--rebind")
+    assert "bus/pci/drivers/pcieport/unbind 0000:00:1c.0" in kernel.writes
+
+
+def writes_of(kernel: Kernel, *arguments: str) -> int:
+    """How many writes a command makes; what it does is undone."""
+    run(*arguments)
+    count = len(kernel.writes)
+    run("unset", "eth1", "--rebind", "--persist")
+    (kernel.sysfs / "kernel/iommu_groups/11/type").write_text("identity\n")
+    rules.conf().unlink()
+    kernel.writes.clear()
+    return count
+
+
+def refuse() -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("how", ["refused", "refused after it was done", "Ctrl-C", "SIGTERM"])
+def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
+    """Whichever write fails, or is the last before a signal: all is put back, and the error says so."""
+    (kernel.sysfs / "kernel/iommu_groups/11/type").write_text("identity\n")
+    count = writes_of(kernel, *SET)
+    assert count == 6
+    before = everything(kernel)
+    answers = {"Ctrl-C": (signal.SIGINT, 130, "stopped"), "SIGTERM": (signal.SIGTERM, 130, "stopped")}
+    number, status, code = answers.get(how, (None, 1, ""))
+    for nth in range(1, count + 1):
+        kernel.writes.clear()
+
+        def strike(_write: str, at: int = nth) -> None:
+            if len(kernel.writes) == at:
+                if number:
+                    os.kill(os.getpid(), number)
+                else:
+                    refuse()
+
+        kernel.before, kernel.after = (strike, ignore) if how == "refused" else (ignore, strike)
+        error = fails(*SET)
+        assert error.message.endswith("; everything is as it was before"), error
+        assert error.status == status
+        assert not code or error.code == code
+        assert everything(kernel) == before, nth
+
+
+def test_a_file_that_cannot_be_written_puts_all_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(kernel.sysfs / "no/folder/xsmmu.conf"))
+    error = put_back(kernel, *SET)
+    assert error.code == "cannot-write"
+    assert f"bus/pci/drivers/igb/bind {IGB}" in kernel.writes
+
+
+def test_a_driver_that_does_not_bind_under_the_policy(kernel: Kernel) -> None:
+    def before(write: str) -> None:
+        if "igb/bind" in write and module.choice(Device(IGB)).policy != "none":
+            refuse()
+
+    kernel.before = before
+    error = put_back(kernel, *SET)
+    assert error.code == "bind-failed"
+    assert "igb cannot be bound to 0000:01:00.0: Input/output error" in error.message
+
+
+def test_a_driver_that_does_not_bind_any_more(kernel: Kernel) -> None:
+    kernel.before = lambda write: refuse() if f"nvme/bind {NVME1}" in write else None
+    error = fails("unset", "nvme0", "--rebind")
+    assert error.code == "not-put-back"
+    assert "not all could be put back" in error.message
+    assert len(error.lines) == 1
+    assert f"nvme cannot be bound to {NVME1}" in error.lines[0]
+    assert module.choice(Device(NVME0)).policy == "xsmmu"
+    assert Device(NVME0).driver == "nvme"
+
+
+def test_a_device_that_goes_away(kernel: Kernel) -> None:
+    """What is left of its group has its driver and policy again."""
+
+    def after(write: str) -> None:
+        if f"unbind {NVME0}" in write:
+            shutil.rmtree(Device(NVME0).folder)
+
+    kernel.after = after
+    error = fails("set", "nvme1", "fused", "--rebind", "--persist")
+    assert error.code == "unknown-device"
+    error = fails("set", "nvme0", "fused", "--rebind", "--persist")
+    assert error.code == "device-gone"
+    assert error.message == f"{NVME0} has gone; everything is as it was before"
+    assert module.choice(Device(NVME1)).policy == "xsmmu"
+    assert Device(NVME1).driver == "nvme"
+    assert not rules.conf().exists()
+
+
+def test_a_take_over_that_fails(kernel: Kernel) -> None:
+    def after(write: str) -> None:
+        if "igb/bind" in write and module.choice(Device(IGB)).policy != "none":
+            kernel.show(Device(IGB), "state", "failed")
+
+    kernel.after = after
+    assert put_back(kernel, *SET).code == "take-over-failed"
+
+
+def test_what_lingers_is_waited_for(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = 3
+
+    def before(write: str) -> None:
+        nonlocal left
+        if write.endswith("policy none") and left:
+            left -= 1
+            kernel.show(Device(NVME0), "state", "lingering")
+            raise OSError(errno.EBUSY, "Device or resource busy")
+
+    kernel.before = before
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    run("unset", "nvme0", "--rebind")
+    assert left == 0
+    run("set", "nvme0", "strict", "--rebind")
+    left = 10**6
+    monkeypatch.setattr(choose, "LINGER_S", 0.05)
+    error = put_back(kernel, "unset", "nvme0", "--rebind")
+    assert error.code == "busy"
+
+
+def test_copying_needs_a_rebind(kernel: Kernel) -> None:
+    """That is known by the module only."""
+    error = put_back(kernel, "set", "nvme0", "copy", "--persist")
+    assert error.code == "driver-bound"
+    assert "--rebind" in error.message
+    run("set", "nvme0", "copy", "--rebind")
+    assert module.choice(Device(NVME0)).tunables["copy_bytes"] == 4096
+
+
+def test_steps_are_what_a_shell_would_do(kernel: Kernel) -> None:
+    (kernel.sysfs / "kernel/iommu_groups/11/type").write_text("identity\n")
+    conf = "# mine, $HOME and `this`\n\n*=none\n"
+    rules.conf().write_text(conf)
+    before = everything(kernel)
+    script = run(*SET, "--dry-run")
+    change = json.loads(run(*SET, "--dry-run", "-o", "json"))["changes"][0]
+    assert change["dry_run"]
+    assert "".join(f"{step}\n" for step in change["steps"]) in script
+    assert script.startswith("# group 11 was not translated (identity)")
+    assert everything(kernel) == before
+    assert not kernel.writes
+
+    run(*SET)
+    assert [f"echo {write.split()[1]} > {kernel.sysfs}/{write.split()[0]}" for write in kernel.writes] == [
+        step for step in change["steps"] if step.startswith("echo ")
+    ]
+    files = {file: file.read_text() for file in (rules.conf(), apply.modprobe_conf())}
+    rules.conf().write_text(conf)
+    apply.modprobe_conf().unlink()
+    subprocess.run(["sh", "-e"], input=script, text=True, check=True)
+    assert {file: file.read_text() for file in files} == files
+    assert module.chosen((Device(IGB).folder / "xsmmu/policy").read_text()) == "fused"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_change_as_json() -> None:
+    change = json.loads(run("set", "eth1", "fused", "--rebind", "-o", "json"))["changes"][0]
+    assert [change[name] for name in ("device", "members", "policy", "state", "dry_run")] == [
+        IGB,
+        [IGB],
+        "fused",
+        "attached",
+        False,
+    ]
+    assert len(change["steps"]) == 4
+    assert json.loads(run("unset", "eth1", "--rebind", "-o", "jsonl"))["schema"] == "xsmmu.unset/1"
+
+
+BAD = [
+    (["set", "eth9", "fused"], 1, "unknown-device", "no device 'eth9'"),
+    (["set", "eth1", "fuse"], 1, "unknown-name", "unknown policy 'fuse': choose from copy, strict"),
+    (["set", "eth1", "none"], 1, "usage", "xsmmu unset eth1"),
+    (["set", "eth1", "fused"], 1, "driver-bound", "--rebind"),
+    (["unset", "nvme0"], 1, "driver-bound", "--rebind"),
+    (["set", "nvme0", "fused", "window=1"], 1, "unknown-name", "unknown tunable 'window': choose from max_window_us"),
+    (["set", "nvme0", "fused", "pool_mib=x"], 1, "bad-value", "pool_mib 'x' is no whole number from 2 to 256"),
+    (["set", "nvme0", "fused", "pool_mib"], 1, "bad-value", "pool_mib '' is no whole number"),
+    (["set", "nvme0", "fused", "batch_pages=1025"], 1, "bad-value", "from 1 to 1024"),
+    (["set", "nvme0", "fused", "max_window_us=-1"], 1, "bad-value", "from 1 to 10000000"),
+    (["set", "nvme0", "fused", "--tables", "fast"], 2, "usage", "'fast' is not one of"),
+    (["set", "nvme0"], 2, "usage", "Missing argument 'POLICY'"),
+    (["set", "0000:0c:00.0", "fused"], 1, "no-iommu", "is not behind an IOMMU"),
+    (["set", "0000:0b:00.0", "fused"], 1, "not-offered", "the module offers no policy"),
+    (["unset", "eth9"], 1, "unknown-device", "no device 'eth9'"),
+    (["apply"], 1, "no-file", "there is no "),
+]
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize(("arguments", "status", "code", "message"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input(
+    kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    status: int,
+    code: str,
+    message: str,
+    form: str,
+) -> None:
+    make_device(kernel.sysfs, "0000:0b:00.0", 22, None)
+    make_device(kernel.sysfs, "0000:0c:00.0", None, None)
+    before = everything(kernel)
+    ended, _, said = end(monkeypatch, capsys, *arguments, *(["-o", "json"] if form == "json" else []))
+    assert ended == status
+    if form == "json":
+        error = json.loads(said)
+        assert error["schema"] == "xsmmu.error/1"
+        assert error["code"] == code
+        said = error["message"]
+    assert message in said
+    assert not kernel.writes
+    assert everything(kernel) == before
+
+
+def end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """A whole command: its status, and what it says to standard output and error."""
+    monkeypatch.setattr(sys, "argv", ["xsmmu", *arguments])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_the_status_after_a_signal(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel.after = lambda _: os.kill(os.getpid(), signal.SIGTERM) if len(kernel.writes) == 2 else None
+    status, _, said = end(monkeypatch, capsys, "set", "eth1", "fused", "--rebind")
+    assert status == 130
+    assert said == "xsmmu: stopped; everything is as it was before\n"
+    assert module.choice(Device(IGB)).policy == "none"
+
+
+def test_without_the_module(kernel: Kernel) -> None:
+    shutil.rmtree(kernel.sysfs / "module/xsmmu")
+    for device in machine.devices():
+        shutil.rmtree(device.folder / "xsmmu")
+    error = fails("set", "eth1", "fused", "--rebind")
+    assert error.code == "no-module"
+    assert "modprobe xsmmu" in error.message
+
+
+@pytest.mark.parametrize("where", ["igb/unbind", "xsmmu/policy"])
+def test_without_permission(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    def before(write: str) -> None:
+        if where in write:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    kernel.before = before
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    error = put_back(kernel, "set", "eth1", "fused", "--rebind")
+    assert error.code == "no-permission"
+    assert "only root may write" in error.message
+
+
+def test_what_the_module_refuses(kernel: Kernel) -> None:
+    def before(write: str) -> None:
+        if write.endswith("policy lazy"):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    kernel.before = before
+    error = put_back(kernel, "set", "nvme0", "lazy")
+    assert error.code == "refused"
+    assert "the module refused policy lazy (Operation not permitted); the kernel log says why" in error.message
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_others_rules_say_of_the_device_and_its_group() -> None:
+    """The choice must be what decides at boot, for all of the group."""
+    (Device(NVME1).folder / "class").write_text("0x010802\n")
+    rules.conf().write_text("# all disks\nclass:0108=strict\n")
+    run("set", "nvme0n1", "fused", "--persist")
+    assert rules.conf().read_text() == f"{NVME0}=fused\n{NVME1}=fused\n# all disks\nclass:0108=strict\n"
+    run("unset", "nvme0n1", "--persist", "--rebind")
+    assert rules.conf().read_text() == f"{NVME0}=none\n{NVME1}=none\n# all disks\nclass:0108=strict\n"
+    assert "softdep" not in apply.modprobe_conf().read_text()
+
+
+def test_a_wrong_line_is_found_before_anything_changes(kernel: Kernel) -> None:
+    rules.conf().write_text("# mine\n\n*=turbo\n")
+    error = put_back(kernel, *SET)
+    assert error.code == "bad-rule"
+    assert f"{rules.conf()}, line 3: '*=turbo': no policy is called 'turbo': choose from none, copy" in error.message
+    assert not kernel.writes
+
+
+def test_apply(kernel: Kernel) -> None:
+    make_driver(kernel.sysfs, "xhci_hcd", "xhci_pci")
+    make_device(kernel.sysfs, "0000:00:14.0", 30, "none", "xhci_hcd", state="off")
+    make_device(kernel.sysfs, "0000:00:17.0", 31, "none", "ahci", state="off")
+    (kernel.sysfs / "module/ahci/initstate").unlink()
+    rules.conf().write_text("driver:ixgbe=fused # not there\n0000:01:00.0=none\n*=strict\n")
+    assert "options xsmmu" in run("apply", "--dry-run")
+    assert not apply.modprobe_conf().exists()
+    said = run("apply")
+    assert "3 rules, loaded before ixgbe, nvme, xhci_pci" in said
+    assert "xsmmu apply --initramfs" in said
+    lines = apply.modprobe_conf().read_text().splitlines()
+    assert lines[1] == 'options xsmmu rules="driver:ixgbe=fused;0000:01:00.0=none;*=strict"'
+    assert lines[2:] == [f"softdep {name} pre: xsmmu" for name in ("ixgbe", "nvme", "xhci_pci")]
+    assert "as the rules say already" in run("apply")
+    change = json.loads(run("apply", "-o", "json"))["changes"][0]
+    assert change["changed"] is False
+    assert change["drivers"] == ["ixgbe", "nvme", "xhci_pci"]
+    rules.conf().write_text("")
+    assert "removed" in run("apply")
+    assert not apply.modprobe_conf().exists()
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_file_made_by_hand_is_kept() -> None:
+    apply.modprobe_conf().write_text("options xsmmu rules=*=strict\n")
+    for arguments in (SET, ("apply",)):
+        rules.conf().write_text("*=fused\n")
+        error = fails(*arguments)
+        assert error.code == "not-ours"
+        assert apply.modprobe_conf().read_text() == "options xsmmu rules=*=strict\n"
+    run("apply", "--force")
+    assert "made by xsmmu apply" in apply.modprobe_conf().read_text()
+
+
+@pytest.mark.usefixtures("kernel")
+def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules.conf().write_text("*=fused\n")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    error = fails("apply", "--initramfs")
+    assert error.code == "no-initramfs-maker"
+    assert apply.modprobe_conf().exists()
+    maker = folder / "update-initramfs"
+    maker.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/made\n')
+    maker.chmod(0o755)
+    run("apply", "--initramfs")
+    assert (tmp_path / "made").read_text() == "-u\n"
+    maker.write_text("#!/bin/sh\nexit 3\n")
+    error = fails("apply", "--initramfs")
+    assert error.code == "initramfs-failed"
+    assert "update-initramfs -u failed (status 3" in error.message

@@ -125,15 +125,15 @@ def _writer(device: Device, name: str, value: str) -> Callable[[], None]:
             except UserError as error:
                 if error.code != "busy":
                     raise
-            if module.choice(device).state == "lingering" and time.monotonic() < end:
-                time.sleep(0.1)
-            elif binding.bound(device):
-                raise _bound(device)
-            else:
+                if module.choice(device).state != "lingering":
+                    raise (_bound(device) if binding.bound(device) else error) from None
+            if time.monotonic() > end:
                 raise UserError(
-                    f"{device.label}: what its driver has mapped is still in use: close what uses it, then try again",
+                    f"{device.label}: what its driver had mapped is still in use after {LINGER_S:.0f} s: close what "
+                    "uses it, then try again",
                     code="busy",
                 )
+            time.sleep(0.1)
 
     return write
 
@@ -144,14 +144,22 @@ def _restore(device: Device, before: Choice) -> None:
     present = next((each for each in members if each.module_folder), None)
     if not present:
         raise module.gone(device)
-    if module.choice(present) == before:
-        return
-    module.write(present, "policy", before.policy)
     now = module.choice(present)
+    if now == before:
+        return
+
+    def restore_tables() -> None:
+        if now.tables != before.tables:
+            module.write(present, "tables", before.tables)
+
+    # Tables can be chosen beside a policy only.
+    if before.policy == "none":
+        restore_tables()
+    module.write(present, "policy", before.policy)
     if before.policy == "none":
         return
-    if now.tables != before.tables:
-        module.write(present, "tables", before.tables)
+    restore_tables()
+    now = module.choice(present)
     for name, value in before.tunables.items():
         if now.tunables.get(name) != value:
             module.write(present, name, str(value))

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The file of rules: what the module would refuse is refused, and a line is put where it decides."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.python.sysfs import IGB, MENU, NVME0, make_device
+
+from xsmmu.errors import UserError
+from xsmmu.operator import module, rules
+from xsmmu.operator.machine import Device
+from xsmmu.project import PROJECT
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0000:01:00.0=fused,max_window_us:500",
+        "01:00.0=fused",
+        "1:0.0=fused",
+        "class:02=fused",
+        "class:0108=strict",
+        "class:010802=copy",
+        "8086:10d3=none",
+        "driver:igb=fused,tables:direct,copy_bytes:0",
+        "*=strict",
+    ],
+)
+def test_rules(text: str) -> None:
+    assert rules.parse(text, MENU).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        # As in tests/guest/choice.sh.
+        ("class:02", "no = and policy"),
+        ("class:02=turbo", "no policy is called 'turbo'"),
+        ("eth0=strict", "'eth0' is no address, class:, vendor:device, driver: or *"),
+        ("class:0=strict", "is no address"),
+        ("class:zz=strict", "is no address"),
+        ("driver:=strict", "is no address"),
+        ("00:20.0=strict", "is no address"),
+        ("8086:10d3:1=strict", "is no address"),
+        ("*=fused,max_window_us:0", "max_window_us '0' is no whole number from 1 to 10000000"),
+        ("*=fused,fast", "unknown tunable 'fast'"),
+        ("*=fused,tables:fast", "unknown tunable 'tables'"),
+        ("*=none,batch_pages:7", "none has no tunables"),
+        # What is only a line's.
+        ("*=strict;*=fused", "no policy is called"),
+        ("*= strict", "no policy is called"),
+        ('*=strict"', "no policy is called"),
+        ("*=fused,max_window_us=5", "unknown tunable"),
+        ("=strict", "is no address"),
+    ],
+)
+def test_wrong_rules(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        rules.parse(text, MENU)
+
+
+def test_without_the_module_any_policy_may_be_one() -> None:
+    assert rules.parse("*=turbo", None).policy == "turbo"
+    with pytest.raises(UserError, match="no policy is called 'Turbo'"):
+        rules.parse("*=Turbo", None)
+
+
+def test_rules_that_the_kernel_would_not_take() -> None:
+    text = "".join(f"0000:01:{device:02x}.{function}=fused\n" for device in range(32) for function in range(2))
+    with pytest.raises(UserError, match="characters together, and the kernel takes 1024"):
+        rules.read(text, MENU)
+    assert len(rules.read(text[: len(text) // 2], MENU)) == 32
+
+
+def test_ranges_are_the_modules() -> None:
+    defines = {"XS_CHUNK_BYTES >> 20": 2, "XS_CELL_MAX_BYTES": 4096, "XS_POOL_MAX_MIB": 256}
+    header = (PROJECT / "core/include/xsmmu/engine.h").read_text()
+    defines |= {name: int(value) for name, value in re.findall(r"#define (XS_\w+)\s+(\d+)u?\b", header)}
+    source = (PROJECT / "kmod/sysfs.c").read_text()
+    found = {
+        name: tuple(int(word) if word.isdigit() else defines[word] for word in (first, last))
+        for name, first, last in re.findall(r"^XS_TUNING\((\w+), \w+, ([^,]+), (\w+)\);", source, re.MULTILINE)
+    }
+    assert found == module.TUNABLES
+
+
+@pytest.mark.parametrize(
+    ("match", "found"),
+    [
+        ("*", True),
+        ("01:00.0", True),
+        ("1:0.0", True),
+        ("0001:01:00.0", False),
+        ("class:02", True),
+        ("class:0200", True),
+        ("class:0108", False),
+        ("8086:10C9", True),
+        ("8086:10d3", False),
+        ("driver:igb", True),
+        ("driver:ig", False),
+    ],
+)
+def test_what_a_rule_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, match: str, found: bool) -> None:
+    monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
+    make_device(tmp_path, IGB, 11, "none", "igb")
+    assert rules.parse(f"{match}=strict", None).matches(Device(IGB), "igb") is found
+
+
+@pytest.mark.parametrize(
+    ("before", "choice", "after"),
+    [
+        ("", "fused", f"{IGB}=fused\n"),
+        ("# mine\n\n", "fused", f"# mine\n\n{IGB}=fused\n"),
+        (f"{NVME0}=strict\n", "fused", f"{NVME0}=strict\n{IGB}=fused\n"),
+        # What is there of it is replaced, however it is written, with its comment.
+        (f"01:00.0=strict # why\n{NVME0}=strict\n", "fused", f"{IGB}=fused # why\n{NVME0}=strict\n"),
+        (f"{IGB}=strict\n1:0.0=lazy\n*=none\n", "fused", f"{IGB}=fused\n*=none\n"),
+        # Before what would match it first.
+        (
+            "# disks\nclass:01=strict\n\n# rest\n*=none\n",
+            "fused",
+            f"{IGB}=fused\n# disks\nclass:01=strict\n\n# rest\n*=none\n",
+        ),
+        (f"*=none\n{IGB}=strict\n", "fused", f"{IGB}=fused\n*=none\n"),
+        (f"# {IGB}=lazy\n{IGB}=strict\n*=none", None, f"# {IGB}=lazy\n*=none\n"),
+        ("what is wrong is not touched\n", None, "what is wrong is not touched\n"),
+    ],
+)
+def test_a_line_of_the_file(before: str, choice: str | None, after: str) -> None:
+    assert rules.with_choice(before, Device(IGB), choice) == after

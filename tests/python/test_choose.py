@@ -513,6 +513,7 @@ def test_apply(kernel: Kernel) -> None:
     assert "options xsmmu" in run("apply", "--dry-run")
     assert not apply.modprobe_conf().exists()
     said = run("apply")
+    assert "ahci is part of the kernel" in said
     assert "3 rules, loaded before ixgbe, nvme, xhci_pci" in said
     assert "xsmmu apply --initramfs" in said
     lines = apply.modprobe_conf().read_text().splitlines()
@@ -522,6 +523,9 @@ def test_apply(kernel: Kernel) -> None:
     change = json.loads(run("apply", "-o", "json"))["changes"][0]
     assert change["changed"] is False
     assert change["drivers"] == ["ixgbe", "nvme", "xhci_pci"]
+    assert change["built_in"] == ["ahci"]
+    assert "ahci is part of the kernel" in run("set", "0000:00:17.0", "strict", "--rebind", "--persist")
+    rules.conf().unlink()
     rules.conf().write_text("")
     assert "removed" in run("apply")
     assert not apply.modprobe_conf().exists()

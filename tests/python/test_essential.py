@@ -130,7 +130,7 @@ def test_swap(machine: Machine) -> None:
 
 def test_the_only_default_route(machine: Machine) -> None:
     machine.routes("eth1 00000000 00000000 0", "eth1 0000A8C0 00FFFFFF 0")
-    assert of_card() == ["the only default route of IPv4 is by eth1"]
+    assert of_card() == ["the only default route is by eth1"]
     machine.interface("wlan0")
     machine.routes("eth1 00000000 00000000 0", "wlan0 00000000 00000000 600")
     assert of_card() == []
@@ -143,7 +143,11 @@ def test_the_only_default_route_of_ipv6(machine: Machine) -> None:
         f"{zeros} 00 {zeros} 00 {'fe80' + '0' * 27 + '1'} 00000400 00000001 00000000 00000003     eth1\n"
         f"{zeros} 00 {zeros} 00 {zeros} ffffffff 00000001 00000000 00200200       lo\n",
     )
-    assert of_card() == ["the only default route of IPv6 is by eth1"]
+    assert of_card() == ["the only default route is by eth1"]
+    # By either the machine can be reached.
+    machine.interface("wlan0")
+    machine.routes("wlan0 00000000 00000000 600")
+    assert of_card() == []
 
 
 @pytest.mark.parametrize(("lower", "count"), [(("eth1",), 1), (("eth1", "eth2"), 0), (("eth1", "tap0"), 1)])

@@ -47,27 +47,40 @@ def text_of(found: Sequence[Rule]) -> str | None:
 
 
 def drivers(found: Sequence[Rule]) -> list[str]:
-    """The modules of the drivers that rules are to reach: of present devices, and those that rules name."""
-    named = {rule.driver for rule in found if rule.driver and rule.policy != "none"}
-    reached: set[Device] = set()
+    """The modules of the drivers that rules are to reach."""
+    return sorted({name for name in map(module_of, _reached(found)) if name})
+
+
+def built_in(found: Sequence[Rule]) -> list[str]:
+    """The drivers that rules should reach and cannot."""
+    return sorted(driver for driver in _reached(found) if not module_of(driver))
+
+
+def late(driver: str) -> str:
+    """What is to be said of one of those."""
+    return f"{driver} is part of the kernel, so nothing is loaded before it: no rule reaches its devices at boot"
+
+
+def _reached(found: Sequence[Rule]) -> set[str]:
+    """The drivers of present devices, and those that rules name."""
+    devices: set[Device] = set()
     for device in machine.devices():
         rule = rules.deciding(found, device, device.driver)
         if rule and rule.policy != "none":
             # A group changes hands as a whole.
-            reached |= {device, *(device.group.members if device.group else ())}
-    bound = {each.driver for each in reached if each.driver and not each.may_stay_bound}
-    return sorted(filter(None, (_module_of(name) for name in named | bound if name)))
+            devices |= {device, *(device.group.members if device.group else ())}
+    bound = {each.driver for each in devices if each.driver and not each.may_stay_bound}
+    return bound | {rule.driver for rule in found if rule.driver and rule.policy != "none"}
 
 
-def _module_of(driver: str) -> str | None:
-    """The module that a driver is in; None if it is part of the kernel, where nothing can be loaded before it."""
+def module_of(driver: str) -> str | None:
+    """The module that a driver is in; None if it is part of the kernel."""
     folder = machine.sysfs() / "bus/pci/drivers" / driver
     if not folder.exists():
         return driver
     link = folder / "module"
-    if not link.exists() or not (link.resolve() / "initstate").exists():
-        return None
-    return link.resolve().name
+    # What is built in may have a folder too, for its parameters.
+    return link.resolve().name if (link / "initstate").exists() else None
 
 
 def plan(text: str, force: bool) -> list[Step]:
@@ -139,8 +152,11 @@ def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
         "changed": bool(changes),
         "rules": [rule.text for rule in found],
         "drivers": drivers(found),
+        "built_in": built_in(found),
         "text": wanted,
     }
+    for driver in built_in(found) if form == "table" else ():
+        click.echo(late(driver), err=True)
     if form != "table":
         output.emit(form, "apply", "changes", [row])
         return

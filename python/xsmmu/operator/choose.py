@@ -71,6 +71,7 @@ def plan(device: Device, wish: Wish) -> Plan:
         kept = _persist(device, wish, before)
         middle += kept
         notes.append(f"{rules.conf()} has it for the next boot; {apply.REMAKE}" if kept else "kept for boot already")
+        notes += [apply.late(driver) for _, driver in drivers if not apply.module_of(driver)]
     return Plan(middle, notes)
 
 
@@ -173,7 +174,7 @@ def _taken_over(device: Device) -> Step:
                 code="take-over-failed",
             )
 
-    return Step(f"! grep failed {module.folder(device) / 'state'}", check)
+    return Step(f"grep -v failed {module.folder(device) / 'state'}", check)
 
 
 def _persist(device: Device, wish: Wish, before: Choice) -> list[Step]:

@@ -100,10 +100,9 @@ class Route(NamedTuple):
 def _routes_through(taken: set[str]) -> list[str]:
     table = [*_routes4(), *_routes6()]
     found = []
-    for version in (4, 6):
-        ways = {row.interface for row in table if row.network.version == version and row.network.prefixlen == 0}
-        if ways and all(_goes(interface, taken) for interface in ways):
-            found.append(f"the only default route of IPv{version} is by {', '.join(sorted(ways))}")
+    ways = {row.interface for row in table if row.network.prefixlen == 0}
+    if ways and all(_goes(interface, taken) for interface in ways):
+        found.append(f"the only default route is by {', '.join(sorted(ways))}")
     client = _ssh_client()
     way = _way_to(client, table) if client else None
     if way and _goes(way, taken):

@@ -21,6 +21,7 @@ from xsmmu.operator import output
 from xsmmu.operator.apply import apply
 from xsmmu.operator.choose import set_policy, unset
 from xsmmu.operator.metrics import metrics
+from xsmmu.operator.doctor import doctor
 from xsmmu.operator.status import status
 from xsmmu.operator.watch import watch
 
@@ -34,7 +35,7 @@ def app() -> None:
     """
 
 
-for command in (status, set_policy, unset, apply, watch, metrics):
+for command in (status, doctor, set_policy, unset, apply, watch, metrics):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu.lab"):
     from xsmmu.lab.commands import lab
@@ -43,7 +44,7 @@ if importlib.util.find_spec("xsmmu.lab"):
 
 
 class _Stopped(BaseException):
-    """SIGTERM."""
+    """SIGTERM or SIGHUP."""
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
@@ -53,6 +54,9 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Run; an error of ours is one message and its lines, and status 1; 2 is a wrong command line, 130 Ctrl-C."""
     signal.signal(signal.SIGTERM, _stop)
+    # A terminal that closes; nohup's wish is kept.
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _stop)
     form = output.asked(sys.argv[1:])
     try:
         with app.make_context("xsmmu", sys.argv[1:]) as context:

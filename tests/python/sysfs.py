@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 IGB, NVME0, NVME1 = "0000:01:00.0", "0000:05:00.0", "0000:06:00.0"
@@ -99,3 +100,53 @@ def _link(sysfs: Path, kind: str, target: Path) -> None:
     folder = sysfs / "class" / kind
     folder.mkdir(parents=True, exist_ok=True)
     (folder / target.name).symlink_to(target)
+
+
+class Machine:
+    """What else the tool reads: the kernel's words on itself, the IOMMU, and where modules are. Trees below one folder,
+    named as operator/machine.py's ROOTS."""
+
+    RELEASE = "6.12.118+deb13-amd64"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sysfs = folder / "sysfs"
+        self.config = "\n".join(
+            f"CONFIG_{name}=y"
+            for name in ("PCI", "INTEL_IOMMU", "IOMMU_DMA", "TRACEPOINTS", "INTEL_IOMMU_SCALABLE_MODE_DEFAULT_ON")
+        )
+        self.write("proc/sys/kernel/osrelease", self.RELEASE)
+        self.write("proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.118-1 (2026-11-01)")
+        self.write("proc/sys/kernel/arch", "x86_64")
+        self.write("proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\n")
+        self.cmdline("intel_iommu=on")
+        self.write(f"boot/config-{self.RELEASE}", self.config)
+        self.write("sysfs/kernel/security/lockdown", "[none] integrity confidentiality")
+        self.write("sysfs/class/iommu/dmar0/intel-iommu/cap", "d2008c222f0606")
+        self.write("sysfs/class/iommu/dmar0/intel-iommu/ecap", "f00f4a")
+
+    def cmdline(self, *words: str) -> None:
+        """The kernel's command line."""
+        self.write("proc/cmdline", " ".join(("BOOT_IMAGE=/vmlinuz", "quiet", *words)))
+
+    def link_iommu(self, *devices: str) -> None:
+        """Devices behind the one unit."""
+        for device in devices:
+            (self.sysfs / "bus/pci/devices" / device / "iommu").symlink_to(self.sysfs / "class/iommu/dmar0")
+
+    def write(self, name: str, content: str) -> None:
+        """A file, as the kernel writes it: with a newline."""
+        self.write_bytes(name, f"{content}\n".encode())
+
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """A file."""
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_bytes(content)
+
+    def remove(self, name: str) -> None:
+        """A file or a folder, if it is there."""
+        path = self.folder / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

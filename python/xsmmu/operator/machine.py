@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The machine as sysfs shows it: PCI devices, what people call them, their IOMMU groups, and whose path they use.
 
-All the tool knows of a device comes from here; what the module shows of one is in module.py. Another sysfs tree can be
-named by XSMMU_SYSFS, which is what tests do.
+All the tool knows of a device comes from here; what the module shows of one is in module.py, and what the kernel says
+of itself in kernel.py. Another tree can be named for each of ROOTS, by XSMMU_SYSFS and so on, which is what tests do.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from xsmmu.errors import UserError
 
@@ -25,9 +26,25 @@ _BUS_BRIDGES = (0x0604, 0x0607, 0x0609)
 """Classes of bridges to another bus; the module means the same by the type of their header."""
 
 
+ROOTS: Final = {
+    "sysfs": "/sys",
+    "proc": "/proc",
+    "boot": "/boot",
+    "modules": "/lib/modules",
+    "state": "/var/lib/xsmmu",
+}
+"""Where the tool looks, and what XSMMU_<name> may replace: the kernel's two trees, the configuration of kernels, their
+modules, and what the tool itself keeps."""
+
+
+def root(name: str) -> Path:
+    """One of ROOTS."""
+    return Path(os.environ.get(f"XSMMU_{name.upper()}") or ROOTS[name])
+
+
 def sysfs() -> Path:
     """The sysfs tree in use."""
-    return Path(os.environ.get("XSMMU_SYSFS", "/sys"))
+    return root("sysfs")
 
 
 def put(file: Path, value: str) -> None:
@@ -59,7 +76,7 @@ class Group:
     @property
     def type(self) -> str:
         """DMA, DMA-FQ, identity, or what else the kernel says; `unknown` where it says nothing."""
-        return _text(self.folder / "type") or "unknown"
+        return text(self.folder / "type") or "unknown"
 
     @property
     def kernel_path(self) -> tuple[str, str]:
@@ -108,6 +125,11 @@ class Device:
         return self.number("class") >> 8 in _BUS_BRIDGES
 
     @property
+    def is_storage(self) -> bool:
+        """A controller of disks."""
+        return self.number("class") >> 16 == 0x01
+
+    @property
     def group(self) -> Group | None:
         """Its IOMMU group, if it is behind an IOMMU."""
         link = self.folder / "iommu_group"
@@ -115,7 +137,7 @@ class Device:
 
     def number(self, name: str) -> int:
         """What a file of a hexadecimal number says: class, vendor, device; 0 where there is none."""
-        return int(_text(self.folder / name) or "0", 16)
+        return int(text(self.folder / name) or "0", 16)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -130,9 +152,9 @@ class Device:
         return f"{self.address} ({', '.join(self.names)})" if self.names else self.address
 
 
-def _text(file: Path) -> str | None:
+def text(file: Path) -> str | None:
     try:
-        return file.read_text().strip()
+        return file.read_text(errors="replace").strip()
     except OSError:
         return None
 

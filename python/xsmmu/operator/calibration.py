@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What maps and unmaps cost on this machine under each policy, as `xsmmu bench` has measured and kept it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from xsmmu.errors import UserError
+from xsmmu.operator.machine import root
+
+SCHEMA: Final = "xsmmu.calibration/1"
+HINT: Final = "no calibration of this machine yet: xsmmu bench DEVICE makes one, then costs are estimated"
+
+
+def file() -> Path:
+    """Where it is kept."""
+    return root("state") / "calibration.json"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one map and one unmap, in nanoseconds."""
+
+    map_ns: float
+    unmap_ns: float
+
+    def share(self, maps_per_s: float, unmaps_per_s: float) -> float:
+        """The part of one CPU that so many take, 1 for all of it."""
+        return (maps_per_s * self.map_ns + unmaps_per_s * self.unmap_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The costs, and the kernel they were measured on."""
+
+    kernel: str
+    policies: Mapping[str, Cost]
+
+
+def read() -> Calibration | None:
+    """The machine's calibration; None if there is none."""
+    try:
+        document = json.loads(file().read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _wrong(str(error)) from None
+    return parse(document)
+
+
+def parse(document: Any) -> Calibration:
+    """A calibration from its JSON."""
+    try:
+        if document["schema"] != SCHEMA:
+            raise _wrong(f"its schema is {document['schema']}, not {SCHEMA}")
+        costs = {
+            name: Cost(float(cost["map_ns"]), float(cost["unmap_ns"])) for name, cost in document["policies"].items()
+        }
+        return Calibration(str(document["kernel"]), costs)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _wrong(f"{type(error).__name__} {error}") from None
+
+
+def _wrong(why: str) -> UserError:
+    return UserError(f"{file()} is no calibration ({why}): remove it; xsmmu bench makes another", code="calibration")

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `xsmmu doctor` looks at for an IOMMU group, whose devices change hands together, and for each device."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from xsmmu.errors import UserError
+from xsmmu.operator import iommu, module
+from xsmmu.operator.finding import Finding
+from xsmmu.operator.machine import Device, Group, text
+
+_ATS: Final = 0x000F
+_ATS_ENABLED: Final = 1 << 15
+"""The extended capability, and the bit of its control register."""
+_EXTENDED: Final = 0x100
+_CONFIG_BYTES: Final = 4096
+"""Where extended capabilities begin in a configuration space, and its size."""
+
+
+def _of_group(level: str, check: str, group: Group, reason: str, remedy: str | None = None) -> Finding:
+    return Finding(level, check, f"group {group.number}", reason, remedy)
+
+
+def _labels(devices: Sequence[Device]) -> str:
+    return ", ".join(f"{each.label}{f' [{each.driver}]' if each.driver else ''}" for each in devices)
+
+
+def working(group: Group) -> list[Device]:
+    """Its devices that have DMA of their own."""
+    return [each for each in group.members if not each.is_bridge]
+
+
+def _bound(group: Group) -> list[Device]:
+    return [each for each in working(group) if each.driver]
+
+
+def _sample(group: Group) -> module.Sample | None:
+    """What the module says of the group; None if it says nothing, or not to this user."""
+    offered = [each for each in group.members if each.module_folder]
+    try:
+        return module.read(offered[0]) if offered else None
+    except UserError:
+        return None
+
+
+def _is_taken(found: module.Sample | None) -> bool:
+    return found is not None and found.state in ("attached", "active", "lingering")
+
+
+def check_type(group: Group) -> Iterator[Finding]:
+    """Only what the kernel translates can be taken over."""
+    if group.type in ("DMA", "DMA-FQ"):
+        return
+    file = group.folder / "type"
+    if group.type == "identity":
+        reason = f"the group is passthrough (type identity): {_labels(working(group))} reach all memory"
+        unbind = "".join(f"echo {each.address} > /sys/bus/pci/drivers/{each.driver}/unbind; " for each in _bound(group))
+        yield _of_group("blocks", "group-type", group, reason, f"{unbind}echo DMA-FQ > {file}; then bind again")
+    elif group.type == "unknown":
+        reason = f"the group's type cannot be read ({file}); it must be DMA or DMA-FQ"
+        yield _of_group("note", "group-type", group, reason)
+    else:
+        reason = f"the group's type is {group.type}; it must be DMA or DMA-FQ"
+        yield _of_group("blocks", "group-type", group, reason, f"without its drivers: echo DMA-FQ > {file}")
+
+
+def check_members(group: Group) -> Iterator[Finding]:
+    """All of a group changes hands together."""
+    folder = group.folder / "devices"
+    pci = {each.address for each in group.members}
+    others = sorted(path.name for path in folder.iterdir() if path.name not in pci) if folder.is_dir() else []
+    if others:
+        reason = f"the group has devices that are not of the PCI bus ({', '.join(others)}): it is not taken over"
+        yield _of_group("blocks", "not-pci", group, reason)
+    devices, bound = working(group), _bound(group)
+    if len(devices) < 2:
+        return
+    reason = f"its {len(devices)} devices share one policy and one fate: {_labels(devices)}"
+    remedy = "none in software: a slot behind another root port may have a group of its own"
+    yield _of_group("note", "shared-group", group, reason, remedy)
+    if len(bound) > 1 and not _is_taken(_sample(group)):
+        reason = f"drivers of {len(bound)} devices are bound, and all must be unbound while the group changes hands"
+        remedy = f"xsmmu set {bound[0].address} POLICY --rebind, when none of them is needed for a moment"
+        yield _of_group("risk", "bound-drivers", group, reason, remedy)
+
+
+def check_state(group: Group) -> Iterator[Finding]:
+    """What the module says of it."""
+    if not module.is_loaded() or not working(group):
+        return
+    closed = [each for each in working(group) if not each.module_folder]
+    if closed and len(closed) < len(working(group)) and _is_taken(_sample(group)):
+        reason = f"the group is taken over, and the module has nothing for {_labels(closed)}: such a device has no DMA"
+        yield _of_group("blocks", "closed", group, reason, "dmesg | grep xsmmu")
+    elif closed:
+        reason = f"the module is loaded and offers no policy for {_labels(closed)}"
+        yield _of_group("blocks", "not-offered", group, reason, "dmesg | grep xsmmu")
+    found = _sample(group)
+    if not found:
+        return
+    if found.state == "failed":
+        reason = f"{found.policy} is chosen, the take-over failed, and drivers use the kernel's own path"
+        remedy = "dmesg | grep xsmmu says why; mend that, then unbind and bind the group's drivers again"
+        yield _of_group("blocks", "failed", group, reason, remedy)
+    if found.state == "lingering":
+        pages = found.stats.get("live_pages", 0)
+        reason = f"no driver is bound, and {pages:,} pages that one has mapped are in use still: it is not given back"
+        yield _of_group("risk", "lingering", group, reason, "close what uses them (dmesg | grep xsmmu names them)")
+    strays = found.stats.get("strays", 0)
+    if strays:
+        reason = f"{strays:,} unmaps of what was not mapped so: a driver's bug; they were ignored"
+        yield _of_group("risk", "strays", group, reason, "dmesg | grep xsmmu; report it with the driver's name")
+
+
+def check_storage(group: Group) -> Iterator[Finding]:
+    """A level below strict is not enough against a disk that lies."""
+    found = _sample(group)
+    disks = [each for each in group.members if each.is_storage]
+    if not found or not _is_taken(found) or not disks or found.level == "strict":
+        return
+    bound = found.tunables["max_window_us"] if found.tunables and "max_window_us" in found.tunables else None
+    time = f"up to {bound:,} us" if bound else "a while"
+    reason = (
+        f"{_labels(disks)} under {found.policy} (level {found.level}): a malicious disk can return good data, let it "
+        f"be verified, and change it for {time} after its unmap"
+    )
+    yield _of_group(
+        "risk", "storage-level", group, reason, f"if it is not trusted: xsmmu set {disks[0].address} strict"
+    )
+
+
+CHECKS: Final[tuple[Callable[[Group], Iterator[Finding]], ...]] = (
+    check_type,
+    check_members,
+    check_state,
+    check_storage,
+)
+
+
+def has_ats(device: Device) -> bool | None:
+    """Whether its device TLB is on, by its configuration space; None if the part that says so cannot be read."""
+    try:
+        space = (device.folder / "config").read_bytes()
+    except OSError:
+        return None
+    # Root reads all of it: 256 bytes of a conventional device, which has no ATS, or 4,096.
+    if len(space) < _CONFIG_BYTES:
+        return False if len(space) >= _EXTENDED else None
+    at, seen = _EXTENDED, set()
+    while at >= _EXTENDED and at not in seen and at + 8 <= len(space):
+        seen.add(at)
+        (head,) = struct.unpack_from("<I", space, at)
+        if head & 0xFFFF == _ATS:
+            return bool(struct.unpack_from("<H", space, at + 6)[0] & _ATS_ENABLED)
+        at = head >> 20
+    return False
+
+
+def check_parts(device: Device) -> Iterator[Finding]:
+    """What a device has that the module was not tried with, or treats apart."""
+    if has_ats(device):
+        reason = f"{device.label}: ATS is on, so it has a TLB of its own; the module was never run with one"
+        yield Finding("risk", "ats", device.address, reason, "add pci=noats to the kernel's command line and reboot")
+    removable = text(device.folder / "removable")
+    if removable == "removable":
+        reason = (
+            f"{device.label}: plugged in behind a port that the firmware calls external, so most likely untrusted "
+            "to the kernel (sysfs does not show that itself): only copy is accepted"
+        )
+        yield Finding("risk", "untrusted", device.address, reason, f"xsmmu set {device.address} copy")
+    if (device.folder / "p2pmem").is_dir():
+        reason = f"{device.label}: a list with its peer-to-peer memory (p2pmem) does not map under the module"
+        yield Finding(
+            "risk", "p2p", device.address, reason, "if P2P is in use, leave both groups to the kernel's own path"
+        )
+
+
+def check_iommu_of(device: Device) -> Iterator[Finding]:
+    """Is it behind one that the module takes?"""
+    if device.group is None:
+        reason = f"{device.label}: it is behind no IOMMU"
+        remedy = "try another slot: this one's may have none" if iommu.has_groups() else "see no-iommu"
+        yield Finding("blocks", "device-no-iommu", device.address, reason, remedy)
+    unit = (device.folder / "iommu").resolve()
+    if unit.exists() and iommu.kind(unit) != iommu.ACCEPTED:
+        reason = f"{device.label}: its IOMMU is {iommu.kind(unit)}; the module accepts only {iommu.ACCEPTED}"
+        yield Finding("blocks", "device-iommu-kind", device.address, reason)
+
+
+DEVICE_CHECKS: Final[tuple[Callable[[Device], Iterator[Finding]], ...]] = (check_iommu_of, check_parts)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu doctor`: what stands in the way of using the module on this machine, or is risky, and what mends it.
+
+Nothing is changed; what cannot be read is said, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Final
+
+import click
+
+from xsmmu.operator import checks_group, checks_machine, machine, output, sample
+from xsmmu.operator.finding import LEVELS, Finding
+from xsmmu.operator.machine import Device
+
+
+def examine(wanted: Sequence[Device]) -> list[Finding]:
+    """All findings of the machine, and of the wanted devices and their groups (of all, if none is wanted)."""
+    found = [finding for check in checks_machine.CHECKS for finding in check()]
+    devices = wanted or [each for each in machine.devices() if each.group and not each.is_bridge]
+    groups = {each.group.number: each.group for each in devices if each.group}
+    for group in (groups[number] for number in sorted(groups)):
+        found += [finding for check in checks_group.CHECKS for finding in check(group)]
+    members = {each.address: each for group in groups.values() for each in checks_group.working(group)}
+    members |= {each.address: each for each in wanted}
+    for address in sorted(members):
+        found += [finding for check in checks_group.DEVICE_CHECKS for finding in check(members[address])]
+    return found
+
+
+# ---- the command ----
+
+_STYLES: Final = {"ok": "green", "note": "cyan", "risk": "yellow", "blocks": "bold red"}
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for each in sorted(findings, key=lambda finding: -LEVELS.index(finding.level)):
+        head = Text(f"{each.level:<7}", style=_STYLES[each.level]).append(each.subject, style="bold")
+        console.print(head.append(f"  {each.check}", style="dim"))
+        reason = Padding(Text(each.reason), (0, 0, 0, 7)) if console.is_terminal else Text(f"       {each.reason}")
+        console.print(reason, soft_wrap=not console.is_terminal)
+        # Not wrapped here, so that it can be copied.
+        if each.remedy:
+            console.print(Text(f"       -> {each.remedy}"), soft_wrap=True)
+    count = {level: sum(each.level == level for each in findings) for level in LEVELS}
+    verdict = f"{count['blocks']} block, {count['risk']} are risky" if count["blocks"] else "nothing blocks"
+    if not count["blocks"] and count["risk"]:
+        verdict += f", {count['risk']} risky"
+    console.print(f"\n{verdict}.")
+
+
+@click.command()
+@click.argument("device", nargs=-1)
+@click.option(
+    "--sample",
+    "seconds",
+    type=click.FloatRange(0.1, 3600),
+    metavar="SECONDS",
+    help="Count maps and unmaps on the kernel's own path for so long, and say what each policy would cost.",
+)
+@output.option
+@click.pass_context
+def doctor(context: click.Context, device: tuple[str, ...], seconds: float | None, form: str) -> None:
+    """Say what stands in the way of using the module on this machine, or is risky, and what mends it.
+
+    Of all devices behind an IOMMU, or of each DEVICE and its IOMMU group. Nothing is changed. The status is 1 if
+    something blocks, else 0.
+
+    \b
+    Examples:
+      xsmmu doctor
+      xsmmu doctor eth1 nvme0n1
+      xsmmu doctor eth1 --sample 10
+      xsmmu doctor -o json | jq '.findings[] | select(.level == "blocks") | .remedy'
+    """
+    wanted = [machine.find(name) for name in device]
+    findings = examine(wanted)
+    if form == "table":
+        _print(findings)
+        if seconds:
+            sample.show(sample.take(wanted, seconds))
+    else:
+        taken = sample.take(wanted, seconds).as_dict() if seconds else None
+        more = {"sample": taken} if taken and form == "json" else {}
+        output.emit(form, "doctor", "findings", (asdict(each) for each in findings), **more)
+        if taken and form == "jsonl":
+            output.emit(form, "doctor-sample", "sample", [taken])
+    if any(each.level == "blocks" for each in findings):
+        context.exit(1)

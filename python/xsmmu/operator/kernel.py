@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The running kernel, as it describes itself: release, command line, configuration, and which modules it lets in.
+
+What cannot be read is None, which is never the same as `no`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from xsmmu.operator.machine import root, sysfs, text
+
+_SECURE_BOOT: Final = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_SIGNED: Final = b"~Module signature appended~\n"
+_VENDORS: Final = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd"}
+
+
+def release() -> str:
+    """As `uname -r` prints it; empty if it cannot be read."""
+    return text(root("proc") / "sys/kernel/osrelease") or ""
+
+
+def architecture() -> str | None:
+    """As `uname -m` prints it (Linux 6.1 and later say it)."""
+    return text(root("proc") / "sys/kernel/arch")
+
+
+def processor() -> str | None:
+    """intel or amd, by which an IOMMU's words on the command line differ."""
+    found = re.search(r"^vendor_id\s*:\s*(\w+)", text(root("proc") / "cpuinfo") or "", re.MULTILINE)
+    return _VENDORS.get(found[1]) if found else None
+
+
+def is_realtime() -> bool:
+    """A PREEMPT_RT kernel."""
+    version = text(root("proc") / "sys/kernel/version") or ""
+    return text(sysfs() / "kernel/realtime") == "1" or "PREEMPT_RT" in version.split()
+
+
+def words(option: str) -> list[str]:
+    """The values of an option of the command line, in order, lists taken apart: intel_iommu=on,sm_off is on and sm_off.
+
+    As the kernel reads it: - and _ are the same in a name, and what is last counts.
+    """
+    found: list[str] = []
+    for word in (text(root("proc") / "cmdline") or "").split():
+        name, _, value = word.partition("=")
+        if name.replace("-", "_") == option.replace("-", "_"):
+            found += value.split(",")
+    return found
+
+
+def switch(option: str) -> bool | None:
+    """The last value of an option that is on or off; None if it is not on the command line."""
+    values = [value for value in words(option) if value in ("0", "1", "y", "n", "Y", "N", "on", "off")]
+    return values[-1] in ("1", "y", "Y", "on") if values else None
+
+
+def _parsed(file: Path) -> dict[str, str]:
+    content = gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else file.read_text()
+    return dict(re.findall(r"^(CONFIG_\w+)=(.*)$", content, re.MULTILINE))
+
+
+def config() -> dict[str, str] | None:
+    """What is set in the kernel's configuration: CONFIG_X to y, m or a value."""
+    candidates = (
+        root("proc") / "config.gz",
+        root("boot") / f"config-{release()}",
+        root("modules") / release() / "build/.config",
+        root("modules") / release() / "config",
+    )
+    for file in candidates:
+        try:
+            return _parsed(file)
+        except (OSError, EOFError):
+            continue
+    return None
+
+
+def lockdown() -> str | None:
+    """none, integrity or confidentiality; None where the kernel has no lockdown, or does not say."""
+    found = re.search(r"\[(\w+)\]", text(sysfs() / "kernel/security/lockdown") or "")
+    return found[1] if found else None
+
+
+def secure_boot() -> bool | None:
+    """Whether the firmware started only what is signed; None where it cannot be read (no EFI, or no permission)."""
+    try:
+        return (sysfs() / _SECURE_BOOT).read_bytes()[4:5] == b"\1"
+    except OSError:
+        return None
+
+
+def refuses_unsigned() -> str | None:
+    """Why this kernel loads no module without a signature that it knows; None if it loads one, or does not say."""
+    if (lockdown() or "none") != "none":
+        return f"the kernel is locked down ({lockdown()})"
+    enforced = switch("module.sig_enforce") or "" in words("module.sig_enforce")
+    if enforced or text(sysfs() / "module/module/parameters/sig_enforce") == "Y":
+        return "module.sig_enforce is on"
+    if (config() or {}).get("CONFIG_MODULE_SIG_FORCE") == "y":
+        return "the kernel is built with CONFIG_MODULE_SIG_FORCE"
+    return None
+
+
+def knows_key_of_dkms() -> bool:
+    """Whether a key that DKMS made is among those that the kernel trusts, as far as this user sees them."""
+    return "DKMS" in (text(root("proc") / "keys") or "")
+
+
+def built(name: str) -> Path | None:
+    """The file of a module that is installed for this kernel."""
+    folder = root("modules") / release()
+    return next(iter(sorted(_built(folder, name))), None) if release() else None
+
+
+def _built(folder: Path, name: str) -> Iterator[Path]:
+    # Where out-of-tree modules go; a whole tree of modules takes long to walk.
+    for place in ("updates", "extra", "kernel/extra", "weak-updates", "misc"):
+        yield from (folder / place).rglob(f"{name}.ko*")
+
+
+def is_signed(module: Path) -> bool | None:
+    """Whether a module's file has a signature, whoever's; None where its compression cannot be read here (zstd)."""
+    try:
+        if module.suffix == ".ko":
+            return module.read_bytes().endswith(_SIGNED)
+        if module.suffix == ".xz":
+            return lzma.decompress(module.read_bytes()).endswith(_SIGNED)
+        if module.suffix == ".gz":
+            return gzip.decompress(module.read_bytes()).endswith(_SIGNED)
+    except (OSError, EOFError, lzma.LZMAError):
+        pass
+    return None

@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu doctor` on made-up machines: a healthy one, and one for each thing that can be wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import re
+import struct
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.python.sysfs import IGB, NVME0, NVME1, Machine, make_device
+
+from xsmmu import __version__
+from xsmmu.cli import app
+from xsmmu.operator import checks_machine, doctor, kernel, machine
+from xsmmu.operator.finding import LEVELS, Finding
+from xsmmu.operator.machine import Device
+from xsmmu.project import PROJECT
+
+SIGNED = b"~Module signature appended~\n"
+EFIVAR = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+@pytest.fixture
+def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """VT-d in legacy mode, Debian's 6.12, the module loaded, a NIC under fused and a disk under strict."""
+    made = Machine(tmp_path)
+    for name in machine.ROOTS:
+        monkeypatch.setenv(f"XSMMU_{name.upper()}", str(tmp_path / name))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    make_device(made.sysfs, IGB, 11, "fused", "igb", interface="eth1")
+    disk = make_device(made.sysfs, NVME0, 13, "strict", "nvme", disk="nvme0n1")
+    (disk / "level").write_text("strict\n")
+    (disk.parent / "class").write_text("0x010802\n")
+    made.link_iommu(IGB, NVME0)
+    return made
+
+
+def wrong(*devices: str) -> list[Finding]:
+    """What is not ok, of all devices or some."""
+    return [each for each in doctor.examine([Device(name) for name in devices]) if each.level != "ok"]
+
+
+@pytest.mark.usefixtures("healthy")
+def test_nothing_is_wrong_with_a_healthy_machine() -> None:
+    assert wrong() == []
+    checks = {each.check for each in doctor.examine([])}
+    assert checks == {"iommu-kind", "kernel-mode", "kernel-release", "kernel-options", "module"}
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 0
+    assert result.output.endswith("nothing blocks.\n")
+
+
+def no_groups(made: Machine, *words: str, tables: tuple[str, ...] = ("DMAR",), vendor: str = "GenuineIntel") -> None:
+    made.remove("sysfs/kernel/iommu_groups")
+    made.remove("sysfs/class/iommu")
+    made.remove("sysfs/bus/pci/devices")
+    made.write("proc/cmdline", " ".join(("quiet", *words)))
+    made.write("proc/cpuinfo", f"processor\t: 0\nvendor_id\t: {vendor}\n")
+    made.write("sysfs/firmware/acpi/tables/FACP", "")
+    for name in tables:
+        made.write(f"sysfs/firmware/acpi/tables/{name}", "")
+
+
+def unit(made: Machine, *, cap: int = 0, ecap: int = 0) -> None:
+    made.write("sysfs/class/iommu/dmar0/intel-iommu/cap", f"{cap:x}")
+    made.write("sysfs/class/iommu/dmar0/intel-iommu/ecap", f"{ecap:x}")
+
+
+def other_iommu(made: Machine, name: str, folder: str) -> None:
+    made.remove("sysfs/class/iommu")
+    for device in (IGB, NVME0):
+        made.remove(f"sysfs/bus/pci/devices/{device}/iommu")
+    made.write(f"sysfs/class/iommu/{name}/{folder}/features", "0")
+
+
+def unloaded(made: Machine, content: bytes | None = b"module" + SIGNED, name: str = "xsmmu.ko") -> None:
+    """The module is built as the kernel's own are, or not at all, and nothing was chosen."""
+    made.remove("sysfs/module/xsmmu")
+    for device in (IGB, NVME0):
+        made.remove(f"sysfs/bus/pci/devices/{device}/xsmmu")
+    made.write(f"modules/{kernel.release()}/build/Makefile", "")
+    if content is not None:
+        made.write_bytes(f"modules/{kernel.release()}/updates/dkms/{name}", content)
+
+
+def locked(made: Machine, content: bytes | None, name: str = "xsmmu.ko", keys: str = "") -> None:
+    unloaded(made, content, name)
+    made.write("sysfs/kernel/security/lockdown", "none [integrity] confidentiality")
+    made.write("proc/keys", keys)
+
+
+def second_disk(made: Machine, state: str = "idle") -> None:
+    folder = make_device(made.sysfs, NVME1, 13, "strict", "nvme", state=state)
+    (folder / "level").write_text("strict\n")
+    made.write(f"sysfs/bus/pci/devices/{NVME0}/xsmmu/state", state)
+
+
+def stat(made: Machine, name: str, value: int) -> None:
+    made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/stats/{name}", str(value))
+
+
+def state(made: Machine, word: str) -> None:
+    made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/state", word)
+
+
+def group_type(made: Machine, word: str) -> None:
+    made.write("sysfs/kernel/iommu_groups/11/type", word)
+
+
+def configuration_space(*capabilities: tuple[int, int]) -> bytes:
+    """Of extended capabilities (id, control register) in a row."""
+    space = bytearray(4096)
+    for index, (name, control) in enumerate(capabilities):
+        at, following = 0x100 + index * 0x40, 0x100 + (index + 1) * 0x40
+        last = index == len(capabilities) - 1
+        struct.pack_into("<IHH", space, at, name | 1 << 16 | (0 if last else following) << 20, 0, control)
+    return bytes(space)
+
+
+def space(made: Machine, content: bytes) -> None:
+    made.write_bytes(f"sysfs/bus/pci/devices/{IGB}/config", content)
+
+
+def option(made: Machine, old: str, new: str) -> None:
+    made.write(f"boot/config-{kernel.release()}", made.config.replace(old, new))
+
+
+PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
+    # What is planted, the level and the check that find it, and a part of the remedy (or the reason, without one).
+    "no IOMMU in the firmware": (lambda made: no_groups(made, tables=()), "blocks", "no-iommu", "switch on VT-d"),
+    "Intel's is off": (no_groups, "blocks", "no-iommu", "add intel_iommu=on"),
+    "intel_iommu=off": (lambda made: no_groups(made, "intel_iommu=off"), "blocks", "no-iommu", "by intel_iommu=on"),
+    "iommu=off": (lambda made: no_groups(made, "iommu=off"), "blocks", "no-iommu", "replace iommu=off"),
+    "AMD's is off": (
+        lambda made: no_groups(made, "amd_iommu=off", tables=("IVRS",), vendor="AuthenticAMD"),
+        "blocks",
+        "no-iommu",
+        "replace amd_iommu=off by amd_iommu=on",
+    ),
+    "AMD-Vi": (lambda made: other_iommu(made, "ivhd0", "amd-iommu"), "blocks", "iommu-kind", "the IOMMU is AMD-Vi"),
+    "virtio": (lambda made: other_iommu(made, "virtio3", "x"), "blocks", "iommu-kind", "the IOMMU is virtio-iommu"),
+    "scalable mode": (lambda made: unit(made, ecap=1 << 43), "blocks", "scalable-mode", "intel_iommu=on,sm_off"),
+    "caching mode": (lambda made: unit(made, cap=1 << 7), "note", "caching-mode", "each map sends a command"),
+    "passthrough": (lambda made: made.cmdline("iommu=pt"), "risk", "kernel-mode", "remove iommu=pt"),
+    "passthrough 2": (lambda made: made.cmdline("iommu.passthrough=1"), "risk", "kernel-mode", "remove iommu.passth"),
+    "strict": (lambda made: made.cmdline("iommu.strict=1"), "note", "floor", "min_level=held"),
+    "strict of old": (lambda made: made.cmdline("intel_iommu=on,strict"), "note", "floor", "min_level=held"),
+    "realtime": (lambda made: made.write("sysfs/kernel/realtime", "1"), "blocks", "preempt-rt", "linux-image-amd64"),
+    "realtime by name": (
+        lambda made: made.write("proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 6.12.9-1"),
+        "blocks",
+        "preempt-rt",
+        "linux-image-amd64",
+    ),
+    "Arm": (lambda made: made.write("proc/sys/kernel/arch", "aarch64"), "blocks", "architecture", "aarch64"),
+    "no option": (
+        lambda made: option(made, "CONFIG_IOMMU_DMA=y", "# CONFIG_IOMMU_DMA is not set"),
+        "blocks",
+        "kernel-options",
+        "distribution's own kernel",
+    ),
+    "no configuration": (
+        lambda made: made.remove(f"boot/config-{kernel.release()}"),
+        "note",
+        "kernel-options",
+        f"linux-headers-{Machine.RELEASE}",
+    ),
+    "not loaded": (unloaded, "blocks", "module-not-loaded", "modprobe xsmmu"),
+    "not built": (lambda made: unloaded(made, None), "blocks", "module-not-built", "dkms autoinstall"),
+    "another version": (
+        lambda made: made.write("sysfs/module/xsmmu/version", "0.0.9"),
+        "risk",
+        "module-version",
+        "modprobe -r xsmmu",
+    ),
+    "lockdown": (
+        lambda made: made.write("sysfs/kernel/security/lockdown", "none integrity [confidentiality]"),
+        "note",
+        "lockdown",
+        "min_level=held",
+    ),
+    "not root": (lambda _made: None, "note", "not-root", "sudo xsmmu doctor"),
+    "identity": (
+        lambda made: group_type(made, "identity"),
+        "blocks",
+        "group-type",
+        f"echo {IGB} > /sys/bus/pci/drivers/igb/unbind; echo DMA-FQ > ",
+    ),
+    "another type": (lambda made: group_type(made, "blocked"), "blocks", "group-type", "echo DMA-FQ"),
+    "no type": (lambda made: made.remove("sysfs/kernel/iommu_groups/11/type"), "note", "group-type", "cannot be read"),
+    "not of PCI": (
+        lambda made: made.write("sysfs/kernel/iommu_groups/11/devices/AMDI0020:00/x", ""),
+        "blocks",
+        "not-pci",
+        "AMDI0020:00",
+    ),
+    "a shared group": (lambda made: second_disk(made, "active"), "note", "shared-group", "another root port"),
+    "failed": (lambda made: state(made, "failed"), "blocks", "failed", "dmesg | grep xsmmu"),
+    "lingering": (lambda made: state(made, "lingering"), "risk", "lingering", "close what uses them"),
+    "strays": (lambda made: stat(made, "strays", 3), "risk", "strays", "report it"),
+    "not offered": (
+        lambda made: made.remove(f"sysfs/bus/pci/devices/{IGB}/xsmmu"),
+        "blocks",
+        "not-offered",
+        "dmesg | grep xsmmu",
+    ),
+    "a disk that may lie": (
+        lambda made: made.write(f"sysfs/bus/pci/devices/{NVME0}/xsmmu/level", "held"),
+        "risk",
+        "storage-level",
+        f"xsmmu set {NVME0} strict",
+    ),
+    "ATS": (
+        lambda made: space(made, configuration_space((0x0001, 0), (0x000F, 0x8000))),
+        "risk",
+        "ats",
+        "pci=noats",
+    ),
+    "external": (
+        lambda made: made.write(f"sysfs/bus/pci/devices/{IGB}/removable", "removable"),
+        "risk",
+        "untrusted",
+        f"xsmmu set {IGB} copy",
+    ),
+    "peer to peer": (lambda made: made.write(f"sysfs/bus/pci/devices/{IGB}/p2pmem/size", "1"), "risk", "p2p", "P2P"),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_each_problem_is_found_alone(name: str, healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, level, check, words = PROBLEMS[name]
+    plant(healthy)
+    if check == "not-root":
+        monkeypatch.setattr("os.geteuid", lambda: 1000)
+    [finding] = wrong()
+    assert (finding.level, finding.check) == (level, check)
+    assert words in (finding.remedy or finding.reason)
+    assert CliRunner().invoke(app, ["doctor"]).exit_code == (1 if level == "blocks" else 0)
+
+
+def planted(made: Machine, plant: Callable[[Machine], None]) -> dict[str, Finding]:
+    plant(made)
+    return {each.check: each for each in wrong()}
+
+
+def test_a_kernel_that_nobody_tried(healthy: Machine) -> None:
+    made = healthy
+    made.write("proc/sys/kernel/osrelease", "6.9.1-amd64")
+    made.write("boot/config-6.9.1-amd64", made.config)
+    [finding] = wrong()
+    assert (finding.level, finding.check) == ("risk", "kernel-release")
+    assert "6.9.1-amd64; tested were 6.1, 6.12, 7.2" in finding.reason
+
+
+def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
+    unloaded(healthy, None)
+    healthy.remove(f"modules/{kernel.release()}/build")
+    [finding] = wrong()
+    assert finding.check == "module-not-built"
+    assert str(finding.remedy).startswith(f"apt install linux-headers-{Machine.RELEASE}, then ")
+
+
+def test_a_module_that_the_command_line_forbids(healthy: Machine) -> None:
+    healthy.cmdline("module_blacklist=foo,xsmmu")
+    assert [*planted(healthy, unloaded)] == ["module-blacklisted"]
+
+
+def test_an_unsigned_module_under_lockdown(healthy: Machine) -> None:
+    found = planted(healthy, lambda made: locked(made, b"module"))
+    assert (found["signing"].level, found["lockdown"].level) == ("blocks", "note")
+    assert "mokutil --import" in str(found["signing"].remedy)
+    assert f"dkms install --force xsmmu/{__version__}" in str(found["signing"].remedy)
+
+
+@pytest.mark.parametrize(
+    ("name", "compress"),
+    [("xsmmu.ko", bytes), ("xsmmu.ko.xz", lzma.compress), ("xsmmu.ko.gz", gzip.compress)],
+)
+def test_a_signature_is_seen_in_what_is_compressed(
+    healthy: Machine, name: str, compress: Callable[[bytes], bytes]
+) -> None:
+    assert planted(healthy, lambda made: locked(made, compress(b"module"), name))["signing"].level == "blocks"
+    with_it = compress(b"module" + SIGNED)
+    assert planted(healthy, lambda made: locked(made, with_it, name))["signing"].level == "risk"
+
+
+def test_a_key_that_the_kernel_trusts(healthy: Machine) -> None:
+    keys = "1a2b I------ 1 perm 1f010000 0 0 asymmetri DKMS module signing key: 12ab: X509.rsa 12ab []\n"
+    assert "signing" not in planted(healthy, lambda made: locked(made, b"module" + SIGNED, keys=keys))
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lambda made: made.write("sysfs/module/module/parameters/sig_enforce", "Y"),
+        lambda made: made.cmdline("module.sig_enforce"),
+        lambda made: made.cmdline("module.sig_enforce=1"),
+        lambda made: option(made, "CONFIG_PCI=y", "CONFIG_PCI=y\nCONFIG_MODULE_SIG_FORCE=y"),
+    ],
+)
+def test_unsigned_modules_are_refused_in_many_ways(healthy: Machine, plant: Callable[[Machine], None]) -> None:
+    unloaded(healthy, b"module")
+    assert planted(healthy, plant)["signing"].level == "blocks"
+
+
+def test_secure_boot_alone(healthy: Machine) -> None:
+    unloaded(healthy)
+    healthy.write_bytes(f"sysfs/{EFIVAR}", b"\6\0\0\0\0")
+    assert [each.check for each in wrong()] == ["module-not-loaded"]
+    healthy.write_bytes(f"sysfs/{EFIVAR}", b"\6\0\0\0\1")
+    assert [each.check for each in wrong()] == ["module-not-loaded", "signing"]
+
+
+def test_drivers_of_a_group(healthy: Machine) -> None:
+    found = planted(healthy, second_disk)
+    assert [*found] == ["shared-group", "bound-drivers"]
+    assert "drivers of 2 devices" in found["bound-drivers"].reason
+    assert f"xsmmu set {NVME0} POLICY --rebind" in str(found["bound-drivers"].remedy)
+
+
+def test_a_device_that_is_closed(healthy: Machine) -> None:
+    make_device(healthy.sysfs, NVME1, 11, None, "nvme")
+    found = planted(healthy, lambda _made: None)
+    assert (found["closed"].level, found["closed"].subject) == ("blocks", "group 11")
+    assert f"{NVME1} [nvme]" in found["closed"].reason
+
+
+def test_a_device_behind_no_iommu(healthy: Machine) -> None:
+    make_device(healthy.sysfs, NVME1, None, None, "nvme")
+    assert wrong() == []
+    [finding] = wrong(NVME1)
+    assert (finding.level, finding.check, finding.subject) == ("blocks", "device-no-iommu", NVME1)
+
+
+def test_a_device_behind_another_iommu(healthy: Machine) -> None:
+    healthy.remove(f"sysfs/bus/pci/devices/{IGB}/iommu")
+    healthy.write("sysfs/class/iommu/virtio3/x", "")
+    (healthy.sysfs / "bus/pci/devices" / IGB / "iommu").symlink_to(healthy.sysfs / "class/iommu/virtio3")
+    assert {(each.level, each.check) for each in wrong()} == {("risk", "iommu-kind"), ("blocks", "device-iommu-kind")}
+    assert [each.check for each in wrong(NVME0)] == ["iommu-kind"]
+
+
+def test_only_what_was_asked_for(healthy: Machine) -> None:
+    group_type(healthy, "identity")
+    assert wrong(NVME0) == []
+    assert [each.subject for each in wrong(IGB)] == ["group 11"]
+
+
+def test_what_cannot_be_read_is_not_guessed(healthy: Machine) -> None:
+    # Not root: the first 64 bytes.
+    space(healthy, configuration_space((0x000F, 0x8000))[:64])
+    assert wrong() == []
+    # A conventional device, one whose list goes round, one whose ATS is off.
+    space(healthy, bytes(256))
+    assert wrong() == []
+    space(healthy, bytes(256) + struct.pack("<I", 1 | 0x100 << 20) + bytes(3836))
+    assert wrong() == []
+    space(healthy, configuration_space((0x0001, 0), (0x000F, 0x0000)))
+    assert wrong() == []
+    # The configuration, in any of its places.
+    healthy.remove(f"boot/config-{kernel.release()}")
+    healthy.write_bytes("proc/config.gz", gzip.compress(healthy.config.encode()))
+    assert wrong() == []
+    # Both modes can be asked for; what is last counts, and what is asked for counts more than the configuration.
+    unit(healthy, ecap=1 << 43)
+    for words, checks in (("sm_off", []), ("on,sm_on", ["scalable-mode"]), ("sm_on,sm_off", [])):
+        healthy.cmdline(f"intel_iommu={words}")
+        assert [each.check for each in wrong()] == checks
+
+
+def test_doctor_as_json(healthy: Machine) -> None:
+    group_type(healthy, "identity")
+    result = CliRunner().invoke(app, ["doctor", "-o", "json"])
+    assert result.exit_code == 1
+    document = json.loads(result.output)
+    assert document["schema"] == "xsmmu.doctor/1"
+    assert {each["level"] for each in document["findings"]} <= {*LEVELS}
+    [finding] = [each for each in document["findings"] if each["level"] == "blocks"]
+    assert finding.keys() == {"level", "check", "subject", "reason", "remedy"}
+    lines = CliRunner().invoke(app, ["doctor", "-o", "jsonl"]).output.splitlines()
+    assert {json.loads(line)["schema"] for line in lines} == {"xsmmu.doctor/1"}
+
+
+def test_the_worst_is_first_and_counted(healthy: Machine) -> None:
+    group_type(healthy, "identity")
+    stat(healthy, "strays", 3)
+    healthy.cmdline("iommu.strict=1")
+    lines = CliRunner().invoke(app, ["doctor"]).output.splitlines()
+    assert [line.split()[0] for line in lines if line[:1].strip()][:4] == ["blocks", "risk", "note", "ok"]
+    assert lines[-1] == "1 block, 1 are risky."
+
+
+# ---- what is said twice must agree ----
+
+
+def test_the_versions_agree() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    dkms = re.search(r'^PACKAGE_VERSION="(.*)"$', (PROJECT / "dkms.conf").read_text(), re.MULTILINE)
+    built = re.search(r'^MODULE_VERSION\("(.*)"\);$', (PROJECT / "kmod/main.c").read_text(), re.MULTILINE)
+    assert dkms and built
+    assert {project, dkms[1], built[1]} == {__version__}
+
+
+def test_the_kernels_that_were_tested_are_the_labs() -> None:
+    table = tomllib.loads((PROJECT / "lab/kernels.toml").read_text())["kernel"]
+    assert {*checks_machine.TESTED} == {*table}
+    text = (PROJECT / "docs/use.md").read_text()
+    assert {*checks_machine.TESTED} <= {*re.findall(r"^\| Debian ([\d.]+) \(", text, re.MULTILINE)}
+
+
+def test_the_options_are_those_of_dkms() -> None:
+    found = re.search(r'^BUILD_EXCLUSIVE_CONFIG="(.*)"$', (PROJECT / "dkms.conf").read_text(), re.MULTILINE)
+    assert found
+    assert tuple(found[1].split()) == checks_machine.OPTIONS

@@ -23,6 +23,7 @@ from xsmmu.operator.choose import set_policy, unset
 from xsmmu.operator.metrics import metrics
 from xsmmu.operator.doctor import doctor
 from xsmmu.operator.status import status
+from xsmmu.operator.top import top
 from xsmmu.operator.watch import watch
 
 
@@ -35,7 +36,7 @@ def app() -> None:
     """
 
 
-for command in (status, doctor, set_policy, unset, apply, watch, metrics):
+for command in (status, doctor, set_policy, unset, apply, top, watch, metrics):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu.lab"):
     from xsmmu.lab.commands import lab

@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu top`: a live screen with a line for each IOMMU group that has a policy, and a page for one of them.
+
+What is shown is computed from readings in activity.py; here it is laid out in lines of text, as wide and high as the
+terminal, and keys change what is shown.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from textwrap import wrap
+from typing import Final
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from xsmmu.errors import UserError
+from xsmmu.operator import activity, calibration, machine, module
+from xsmmu.operator.activity import CAUSES, Activity, Reading
+from xsmmu.operator.calibration import Calibration
+from xsmmu.operator.machine import Device
+from xsmmu.operator.module import KINDS
+from xsmmu.operator.terminal import Keyboard
+
+_LOOK_S: Final = 0.25
+"""How soon a change of the terminal's size is seen."""
+_PASSING: Final = ("no-policy", "no-module", "device-gone")
+"""What may be mended while the screen is on."""
+_NAME_MIN: Final = 13
+_KEYS: Final = "s sort  r reverse  space pause  up/down select  Enter open  q quit"
+_KEYS_OF_ONE: Final = "space pause  up/down next group  Esc back"
+
+
+# ---- figures in a few characters ----
+
+
+def _scaled(value: float, units: str) -> str:
+    steps = units.split()
+    value /= 1000
+    while value >= 999.5 and len(steps) > 1:
+        value /= 1000
+        del steps[0]
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}{steps[0]}"
+
+
+def short(value: float | None) -> str:
+    """A number in five characters: 0, 0.25, 999, 9,999, 12.3k, 835k, 1.25M."""
+    if value is None:
+        return "-"
+    if value < 9.995:
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:,.0f}" if value < 9999.5 else _scaled(value, "k M G T")
+
+
+def duration(ns: float | None) -> str:
+    """A time in six characters: 0, 850ns, 12.3us, 874us, 1.25ms."""
+    if ns is None:
+        return "-"
+    if ns < 999.5:
+        return f"{ns:.0f}ns" if ns else "0"
+    return _scaled(ns, "us ms s")
+
+
+def ratio(value: float | None) -> str:
+    """Commands for each page."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def percent(value: float | None) -> str:
+    """Of one CPU."""
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+# ---- columns ----
+
+
+@dataclass(frozen=True)
+class Column:
+    """One of the table's; the first, devices and names, takes what is left of the width."""
+
+    title: str
+    width: int
+    value: Callable[[Activity], float | str | None]
+    text: Callable[[float | None], str] = short
+
+    def cell(self, row: Activity) -> str:
+        """What stands there, at its width."""
+        value = self.value(row)
+        if isinstance(value, str):
+            return f"{value:<{self.width}.{self.width}}"
+        return f"{self.text(value):>{self.width}.{self.width}}"
+
+    def head(self) -> str:
+        """Its title, above what stands there."""
+        return f"{self.title:<{self.width}}" if self.title in ("policy", "level") else f"{self.title:>{self.width}}"
+
+
+COLUMNS: Final = (
+    Column("policy", 6, lambda row: row.last.sample.policy),
+    Column("level", 7, lambda row: row.last.sample.level),
+    Column("maps/s", 6, lambda row: row.per_s("maps")),
+    Column("unmap/s", 7, lambda row: row.per_s("unmaps")),
+    Column("pages/s", 7, lambda row: row.per_s("unmapped_pages")),
+    Column("inv/s", 5, lambda row: row.invalidations_per_s),
+    Column("inv/page", 8, lambda row: row.invalidations_per_page, ratio),
+    Column("held", 5, lambda row: row.now("held_pages")),
+    Column("live", 5, lambda row: row.now("live_pages")),
+    Column("p99", 6, lambda row: row.exposure_p99_ns, duration),
+    Column("max", 6, lambda row: row.exposure_max_ns, duration),
+    Column("cpu%", 5, lambda row: row.cpu_share, percent),
+)
+FIRST_SORT: Final = 5
+"""By pages/s; 0 is the device."""
+_DROPPED: Final = ("live", "unmap/s", "level", "maps/s", "held", "inv/s", "policy", "max", "p99", "pages/s")
+"""What goes first where the terminal is narrow; a page for one group has them all."""
+
+
+def columns(width: int, calibrated: bool) -> list[Column]:
+    """Those that fit."""
+    kept = [column for column in COLUMNS if calibrated or column.title != "cpu%" or width > 100]
+    for title in _DROPPED:
+        if _NAME_MIN + sum(column.width + 1 for column in kept) <= width:
+            break
+        kept = [column for column in kept if column.title != title]
+    return kept
+
+
+def names(row: Activity) -> tuple[str, str, str]:
+    """What people call the group's devices: with their addresses, without, and the first one only."""
+    devices = [Device(address) for address in row.key]
+    full = ", ".join(" ".join((*each.names, each.address)) for each in devices)
+    brief = ", ".join(" ".join(each.names) or each.address for each in devices)
+    first = (devices[0].names or (devices[0].address,))[0]
+    return full, brief, first if len(devices) == 1 else f"{first} +{len(devices) - 1}"
+
+
+# ---- the screen ----
+
+
+@dataclass
+class Screen:
+    """What is shown, and how keys change it."""
+
+    interval_s: float
+    calibration: Calibration | None = None
+    rows: list[Activity] = field(default_factory=list)
+    began: dict[tuple[str, ...], Reading] = field(default_factory=dict)
+    """The first reading of each group, since when its page counts exposure."""
+    message: str = ""
+    sort: int = FIRST_SORT
+    reverse: bool = False
+    paused: bool = False
+    chosen: tuple[str, ...] | None = None
+    """The selected group, if it is not the first."""
+    is_open: bool = False
+    bar: str = "█"
+
+    def ordered(self) -> list[Activity]:
+        """Rows as they stand: numbers from the largest, words and devices by the alphabet, what is not known last."""
+        if not self.sort:
+            return sorted(self.rows, key=lambda row: row.key, reverse=self.reverse)
+        value = COLUMNS[self.sort - 1].value
+        known = [row for row in self.rows if value(row) is not None]
+        words = any(isinstance(value(row), str) for row in known)
+        # Equal rows stand by their devices, whichever way it goes.
+        known.sort(key=lambda row: row.key)
+        known.sort(key=lambda row: value(row), reverse=self.reverse == words)  # type: ignore[arg-type,return-value]
+        return known + sorted((row for row in self.rows if value(row) is None), key=lambda row: row.key)
+
+    def selected(self, rows: Sequence[Activity]) -> int:
+        """The index of the selected row."""
+        return next((index for index, row in enumerate(rows) if row.key == self.chosen), 0)
+
+    def press(self, key: str) -> bool:
+        """Do what a key says; whether to go on."""
+        if key in ("q", "escape"):
+            going = self.is_open
+            self.is_open = False
+            return going
+        rows = self.ordered()
+        if key == "space":
+            self.paused = not self.paused
+        elif key == "s":
+            self.sort = (self.sort + 1) % (1 + len(COLUMNS))
+        elif key == "r":
+            self.reverse = not self.reverse
+        elif key in ("up", "k", "down", "j") and rows:
+            step = 1 if key in ("down", "j") else -1
+            self.chosen = rows[min(max(self.selected(rows) + step, 0), len(rows) - 1)].key
+        elif key == "enter" and rows:
+            self.chosen = rows[self.selected(rows)].key
+            self.is_open = True
+        return True
+
+    def lines(self, width: int, height: int) -> list[Text]:
+        """The whole screen, a text for each line."""
+        rows = self.ordered()
+        opened = self.is_open and any(row.key == self.chosen for row in rows)
+        if opened:
+            body = self._page(rows[self.selected(rows)], width, height - 2)
+        else:
+            body = self._table(rows, width, height - 2)
+        body = body[: height - 2]
+        body += [Text() for _ in range(height - 2 - len(body))]
+        keys = _KEYS_OF_ONE if opened else _KEYS
+        return [self._title(width), *body, Text(f"{keys:<{width}.{width}}", style="reverse")]
+
+    def _title(self, width: int) -> Text:
+        by = ("device", *(column.title for column in COLUMNS))[self.sort]
+        count = f"{len(self.rows)} group{'' if len(self.rows) == 1 else 's'}"
+        words = f"xsmmu top  {count}, every {self.interval_s:g} s, sorted by {by}{', reversed' if self.reverse else ''}"
+        title = Text(words, style="bold")
+        if self.paused:
+            title.append("  PAUSED", style="bold yellow")
+        title.truncate(width)
+        return title
+
+    def _table(self, rows: Sequence[Activity], width: int, height: int) -> list[Text]:
+        kept = columns(width, self.calibration is not None)
+        called = [names(row) for row in rows]
+        # No wider than what stands there: figures are far from their names otherwise.
+        longest = max((len(texts[0]) for texts in called), default=0)
+        left = min(width - sum(column.width + 1 for column in kept), max(longest, _NAME_MIN))
+        by = COLUMNS[self.sort - 1] if self.sort else None
+        head = Text(f"{'device':<{left}.{left}}", style="underline bold" if by is None else "bold")
+        for column in kept:
+            head.append(" ").append(column.head(), style="underline" if column is by else "")
+        if not rows:
+            return [head, Text(self.message[:width], style="yellow")]
+        at = self.selected(rows)
+        room = max(height - 1, 1)
+        start = min(max(at - room + 1, 0), max(len(rows) - room, 0))
+        lines = [head]
+        for index in range(start, min(start + room, len(rows))):
+            name = next((text for text in called[index] if len(text) <= left), called[index][-1])
+            cells = " ".join([f"{name:<{left}.{left}}", *(column.cell(rows[index]) for column in kept)])
+            lines.append(Text(cells, style="reverse" if index == at else "", no_wrap=True))
+        return lines
+
+    # ---- one group ----
+
+    def _page(self, row: Activity, width: int, height: int) -> list[Text]:
+        began = Activity(row.device, self.began.get(row.key, row.first), row.last)
+        figures = [Text(line, no_wrap=True) for line in self._figures(row, began, width)]
+        figures[0].stylize("bold")
+        half = max(width // 2 - 1, 20)
+        room = height - len(figures) - 1
+        pages = {f"<= {duration(bound)}": float(count) for bound, count in octaves(began.exposure, room).items()}
+        left = _bars("syncs by cause, a second", _syncs(row), half, self.bar)
+        right = _bars("pages by exposure, since the start", pages, width - half - 2, self.bar)
+        pairs = zip_longest(left, right, fillvalue="")
+        return [*figures, *(Text(f"{one:<{half}.{half}}  {two}"[:width], no_wrap=True) for one, two in pairs)]
+
+    def _figures(self, row: Activity, began: Activity, width: int) -> list[str]:
+        sample = row.last.sample
+        devices = [Device(address) for address in row.key]
+        labels = [f"{each.label} {f'[{each.driver}]' if each.driver else 'no driver'}" for each in devices]
+        tunables = "  ".join(f"{key}={value}" for key, value in (sample.tunables or {}).items())
+        kinds = "  ".join(f"{kind} {short(row.per_s(f'inv_{kind}'))}" for kind in KINDS)
+        cpu = f"{percent(row.cpu_share)} % of one, estimated" if row.cpu_share is not None else "no calibration"
+        mapped, unmapped = short(row.per_s("mapped_pages")), short(row.per_s("unmapped_pages"))
+        lines = [
+            ", ".join(labels),
+            f"{sample.policy}  level {sample.level}  state {sample.state}  tables {sample.tables}",
+            tunables,
+            "",
+            f"calls a second     {short(row.per_s('maps'))} maps, {short(row.per_s('unmaps'))} unmaps",
+            f"pages a second     {mapped} mapped, {unmapped} unmapped",
+            f"commands a second  {kinds}; {ratio(row.invalidations_per_page)} for each page",
+            f"pages now          {short(row.now('live_pages'))} mapped, {short(row.now('held_pages'))} held",
+            f"exposure           p99 {duration(row.exposure_p99_ns)}, max {duration(row.exposure_max_ns)}; "
+            f"since the start p99 {duration(began.exposure_p99_ns)}, max {duration(began.exposure_max_ns)}",
+            f"CPU, strays        {cpu}; {short(row.now('strays'))} strays",
+            "",
+        ]
+        return [part for line in lines for part in (wrap(line, width, drop_whitespace=False) or [""])]
+
+
+def _syncs(row: Activity) -> dict[str, float]:
+    rates = {cause: row.per_s(f"sync_{cause}") for cause in CAUSES}
+    return {cause: rate for cause, rate in rates.items() if rate is not None}
+
+
+def octaves(pages: Mapping[int, int], room: int) -> dict[int, int]:
+    """Pages by powers of two of ns, without gaps; where there is room for fewer, the shortest stand together."""
+    if not pages:
+        return {}
+    found: dict[int, int] = {}
+    lowest = max(min(pages).bit_length(), max(pages).bit_length() - max(room, 1) + 1)
+    for bound, count in pages.items():
+        place = max(bound.bit_length(), lowest)
+        found[place] = found.get(place, 0) + count
+    return {(1 << place) - 1: found.get(place, 0) for place in range(lowest, max(found) + 1)}
+
+
+def _bars(title: str, values: Mapping[str, float], width: int, bar: str) -> list[str]:
+    """A title, and lines of label, figure and bar."""
+    if not values:
+        return [f"{title}: none"]
+    label = max(len(word) for word in values)
+    left = max(width - label - 10, 1)
+    largest = max(values.values())
+    lines = [title]
+    for word, value in values.items():
+        # What is not nothing is seen.
+        length = max(round(left * value / largest), 1) if value else 0
+        lines.append(f"  {word:>{label}} {short(value):>5} {bar * length}".rstrip())
+    return lines
+
+
+# ---- the command ----
+
+
+class Watching:
+    """Reads all groups again and again into a screen."""
+
+    def __init__(self, screen: Screen, wanted: tuple[Device, ...]) -> None:
+        self.screen = screen
+        self.wanted = wanted
+        self.last: dict[tuple[str, ...], Reading] = {}
+
+    def step(self) -> None:
+        """One reading; the screen's rows stay what they are while it is paused."""
+        readings = [(device, activity.read(device)) for device in module.groups(self.wanted)]
+        before, self.last = self.last, {reading.sample.devices: reading for _, reading in readings}
+        rows = []
+        for device, reading in readings:
+            first = before.get(reading.sample.devices, reading)
+            # The module was loaded anew.
+            if reading.sample.stats.get("maps", 0) < first.sample.stats.get("maps", 0):
+                first = self.screen.began[reading.sample.devices] = reading
+            self.screen.began.setdefault(reading.sample.devices, reading)
+            rows.append(Activity(device, first, reading, self.screen.calibration))
+        if not self.screen.paused:
+            self.screen.rows = rows
+
+    def try_step(self) -> None:
+        """The same; what may come back is waited for."""
+        try:
+            self.step()
+        except UserError as error:
+            if error.code not in _PASSING:
+                raise
+            self.last = {}
+            if not self.screen.paused:
+                self.screen.rows = []
+            self.screen.message = error.message
+
+
+def _run(screen: Screen, watching: Watching, console: Console) -> None:
+    shown: tuple[int, int] = (0, 0)
+    due = time.monotonic() + screen.interval_s
+    with (
+        Keyboard(sys.stdin.fileno()) as keyboard,
+        Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
+    ):
+        pressed: list[str] | None = []
+        while pressed is not None and all(screen.press(key) for key in pressed):
+            read = time.monotonic() >= due
+            if read:
+                watching.try_step()
+                due = max(due + screen.interval_s, time.monotonic())
+            size = (console.width, console.height)
+            if read or pressed or size != shown:
+                shown = size
+                live.update(Group(*screen.lines(*size)), refresh=True)
+            pressed = keyboard.read(min(due - time.monotonic(), _LOOK_S))
+
+
+@click.command()
+@click.argument("device", nargs=-1)
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, help="Seconds.")
+def top(device: tuple[str, ...], interval: float) -> None:
+    """Show live what the module does: a line for each IOMMU group that has a policy, or for those of each DEVICE.
+
+    \b
+    Columns: maps, unmaps, pages unmapped and invalidation commands a second; commands for each page; pages held until
+    their sync, and mapped; how long unmapped pages stayed reachable in the last interval (p99, max); and the part of a
+    CPU that maps and unmaps take, if xsmmu bench has calibrated this machine. Narrow terminals show fewer.
+
+    \b
+    Keys: s sorts by the next column, r reverses, space pauses, arrows or j and k select, Enter opens the selected group
+    with its exposure and the causes of its syncs, Esc goes back, q leaves.
+
+    \b
+    Examples:
+      xsmmu top
+      xsmmu top eth1 nvme0n1 --interval 5
+    """
+    console = Console(highlight=False)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or console.is_dumb_terminal:
+        raise UserError("top needs a terminal; for logs and pipes there is xsmmu watch", code="no-terminal")
+    screen = Screen(interval, calibration.read(), bar="█" if console.encoding.lower().startswith("utf") else "#")
+    watching = Watching(screen, tuple(machine.find(each) for each in device))
+    watching.step()
+    try:
+        _run(screen, watching, console)
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,474 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu top`: figures from readings, and the screen in a pseudo-terminal on a made-up sysfs that changes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyte
+import pytest
+from click.testing import CliRunner
+from tests.python.sysfs import IGB, NVME0, NVME1, make_device
+
+from xsmmu.cli import app
+from xsmmu.errors import UserError
+from xsmmu.operator import activity, top
+from xsmmu.operator.activity import Activity, Reading
+from xsmmu.operator.calibration import Calibration, Cost
+from xsmmu.operator.machine import Device
+from xsmmu.operator.module import Sample
+from xsmmu.operator.terminal import keys
+from xsmmu.operator.top import Screen, Watching
+from xsmmu.project import PROJECT
+
+MLX = "0000:09:00.0"
+COSTS = Calibration("6.12", {"fused": Cost(100, 300)})
+
+
+def reading(seconds: float, exposure: dict[int, int] | None = None, **stats: int) -> Reading:
+    zero = dict.fromkeys(("maps", "unmaps", "unmapped_pages", "inv_page", "inv_domain", "inv_global"), 0)
+    sample = Sample(int(seconds * 1e9), (IGB,), "fused", "held", "active", zero | stats)
+    return Reading(sample, exposure or {}, 5_000)
+
+
+def between(first: Reading, last: Reading, calibration: Calibration | None = COSTS) -> Activity:
+    return Activity(Device(IGB), first, last, calibration)
+
+
+def test_rates_are_of_one_interval() -> None:
+    row = between(
+        reading(10, maps=100, unmaps=50, unmapped_pages=1000, inv_page=7),
+        reading(12, maps=2_100, unmaps=1_050, unmapped_pages=5000, inv_page=17, inv_domain=30, held_pages=9),
+    )
+    assert (row.per_s("maps"), row.per_s("unmaps"), row.per_s("unmapped_pages")) == (1000, 500, 2000)
+    assert (row.invalidations_per_s, row.invalidations_per_page, row.now("held_pages")) == (20, 0.01, 9)
+    assert row.cpu_share == pytest.approx(1000 * 100e-9 + 500 * 300e-9)
+    assert between(row.first, row.last, None).cpu_share is None
+    still = between(row.last, row.last)
+    assert (still.per_s("maps"), still.invalidations_per_s, still.cpu_share) == (None, None, None)
+
+
+def test_exposure_is_what_the_interval_added() -> None:
+    row = between(reading(0, {1023: 1_000_000, 2047: 5}), reading(1, {1023: 1_000_990, 2047: 14, 8191: 1}))
+    assert row.exposure == {1023: 990, 2047: 9, 8191: 1}
+    assert row.exposure_p99_ns == 1023
+    # A bucket's bound may be above what was ever seen.
+    assert row.exposure_max_ns == 5_000
+    assert between(row.last, row.last).exposure_p99_ns is None
+    assert between(row.last, row.last).exposure_max_ns is None
+
+
+@pytest.mark.parametrize(
+    ("pages", "part", "bound"),
+    [
+        ({}, 0.99, None),
+        ({10: 1}, 0.99, 10),
+        ({10: 99, 20: 1}, 0.99, 10),
+        ({10: 98, 20: 2}, 0.99, 20),
+        ({1: 1, 9: 0}, 1, 1),
+    ],
+)
+def test_a_quantile_is_a_bucket(pages: dict[int, int], part: float, bound: int | None) -> None:
+    assert activity.quantile(pages, part) == bound
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (0.25, "0.25"),
+        (9.994, "9.99"),
+        (9.996, "10"),
+        (999.6, "1,000"),
+        (9_999.4, "9,999"),
+        (9_999.6, "10.0k"),
+        (99_960, "100k"),
+        (999_400, "999k"),
+        (999_600, "1.00M"),
+        (12_345_678, "12.3M"),
+        (999_600_000, "1.00G"),
+        (5e15, "5000T"),
+    ],
+)
+def test_numbers_have_five_characters(value: float | None, text: str) -> None:
+    assert top.short(value) == text
+    assert len(text) <= 5
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(None, "-"), (0, "0"), (999, "999ns"), (1_000, "1.00us"), (12_345, "12.3us"), (999_600, "1.00ms"), (2e9, "2.00s")],
+)
+def test_times_have_six_characters(ns: float | None, text: str) -> None:
+    assert top.duration(ns) == text
+    assert len(text) <= 6
+
+
+def test_octaves_have_no_gaps_and_fit() -> None:
+    pages = {1279: 3, 1535: 4, 2047: 1, 10239: 5}
+    assert top.octaves(pages, 10) == {2047: 8, 4095: 0, 8191: 0, 16383: 5}
+    assert top.octaves(pages, 2) == {8191: 8, 16383: 5}
+    assert top.octaves(pages, 0) == {16383: 13}
+    assert top.octaves({}, 5) == {}
+
+
+def test_keys_of_what_is_typed() -> None:
+    assert keys("jk\x1b[A\x1bOB\x1b[6~\x1b[1;5C \r\nq\x1b") == [
+        *"jk",
+        "up",
+        "down",
+        "space",
+        "enter",
+        "enter",
+        "q",
+        "escape",
+    ]
+
+
+def rows_of(*figures: tuple[str, int, str]) -> list[Activity]:
+    """Rows of device, pages unmapped in a second, and policy."""
+    found = []
+    for device, pages, policy in figures:
+        pair = [reading(at, unmapped_pages=at * pages) for at in (0, 1)]
+        first, last = (replace(each, sample=replace(each.sample, devices=(device,), policy=policy)) for each in pair)
+        found.append(Activity(Device(device), first, last))
+    return found
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_sorting_and_selecting() -> None:
+    screen = Screen(1, rows=rows_of((IGB, 10, "xsmmu"), (NVME0, 30, "fused"), (MLX, 20, "strict")))
+
+    def order() -> list[str]:
+        return [row.key[0] for row in screen.ordered()]
+
+    assert order() == [NVME0, MLX, IGB]
+    screen.press("r")
+    assert order() == [IGB, MLX, NVME0]
+    screen.press("r")
+    # The selection is of a group, not of a line.
+    screen.press("down")
+    assert screen.chosen == (MLX,)
+    for key in ("up", "up", "k"):
+        screen.press(key)
+    assert screen.chosen == (NVME0,)
+    for key in ("j", "j", "j"):
+        screen.press(key)
+    assert screen.chosen == (IGB,)
+    while screen.sort != 0:
+        screen.press("s")
+    assert order() == [IGB, NVME0, MLX]
+    screen.press("s")
+    assert screen.sort == 1
+    assert order() == [NVME0, MLX, IGB]
+    screen.press("r")
+    assert order() == [IGB, MLX, NVME0]
+    # What is not known stands last, whichever way.
+    screen.sort = [column.title for column in top.COLUMNS].index("inv/page") + 1
+    screen.rows += rows_of((NVME1, 0, "fused"))
+    assert order()[-1] == NVME1
+    screen.press("r")
+    assert order()[-1] == NVME1
+    assert screen.press("enter") and screen.is_open
+    assert screen.press("escape") and not screen.is_open
+    assert not screen.press("escape")
+    assert not screen.press("q")
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize(("width", "height"), [(20, 5), (40, 10), (79, 24), (80, 24), (100, 30), (132, 50), (200, 60)])
+def test_each_size_is_filled_and_no_more(width: int, height: int, opened: bool) -> None:
+    screen = Screen(1, rows=rows_of(*((f"0000:{number:02x}:00.0", number, "fused") for number in range(20, 60))))
+    screen.chosen, screen.is_open = screen.rows[0].key, opened
+    lines = screen.lines(width, height)
+    assert len(lines) == height
+    assert max(line.cell_len for line in lines) <= width
+    # The selected one, which is the last, is in sight.
+    assert any(screen.rows[0].key[0] in line.plain or width < 40 for line in lines)
+
+
+def test_columns_go_by_weight() -> None:
+    def titles(width: int, calibrated: bool) -> list[str]:
+        return [column.title for column in top.columns(width, calibrated)]
+
+    everything = [column.title for column in top.COLUMNS]
+    assert titles(200, False) == everything
+    assert titles(80, False) == [each for each in everything if each not in ("unmap/s", "live", "cpu%")]
+    assert titles(80, True) == [each for each in everything if each not in ("unmap/s", "live", "level")]
+    assert "inv/page" in titles(30, False)
+
+
+# ---- in a terminal ----
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A NIC under fused; two disks in one group under xsmmu."""
+    folder = tmp_path / "sysfs"
+    monkeypatch.setenv("XSMMU_SYSFS", str(folder))
+    monkeypatch.setenv("XSMMU_STATE", str(tmp_path / "state"))
+    make_device(folder, IGB, 11, "fused", "igb", interface="eth1")
+    make_device(folder, NVME0, 13, "xsmmu", "nvme", disk="nvme0n1")
+    make_device(folder, NVME1, 13, "xsmmu", "nvme")
+    return folder
+
+
+class Work:
+    """What devices do: counters that grow with time, 1,000 maps of 2 pages a second and a tenth of that."""
+
+    def __init__(self, sysfs: Path) -> None:
+        folder = sysfs / "bus/pci/devices"
+        self.folders = {folder / device / "xsmmu": rate for device, rate in ((IGB, 1000), (NVME0, 100))}
+        self.start = time.monotonic()
+        self.end = threading.Event()
+        self.write()
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self) -> Work:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.end.set()
+        self.thread.join()
+
+    def run(self) -> None:
+        while not self.end.wait(0.1):
+            self.write()
+
+    def write(self) -> None:
+        for folder, rate in self.folders.items():
+            maps = 20 * int((time.monotonic() - self.start) * rate / 20)
+            values = {"maps": maps, "unmaps": maps, "mapped_pages": 2 * maps, "unmapped_pages": 2 * maps}
+            values |= {
+                "inv_page": 0,
+                "inv_domain": maps // 20,
+                "held_pages": 512,
+                "live_pages": 4096,
+                "sync_poll": maps,
+            }
+            for name, value in values.items():
+                put(folder / "stats" / name, f"{value}\n")
+            put(folder / "exposure_ns", f"1023 {maps}\n1048575 {maps}\nmax 874000\n")
+
+
+def put(file: Path, content: str) -> None:
+    """Whoever reads sees the old or the new content."""
+    new = file.parents[1] / f".{file.name}"
+    new.write_text(content)
+    new.replace(file)
+
+
+class Terminal:
+    """A terminal, and xsmmu in it."""
+
+    def __init__(self, width: int, height: int, *arguments: str) -> None:
+        self.screen = pyte.Screen(width, height)
+        self.stream = pyte.ByteStream(self.screen)
+        self.printed = b""
+        self.master, slave = pty.openpty()
+        self.resize(width, height)
+        self.before = termios.tcgetattr(self.master)
+        ours = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PYTHONPATH": str(PROJECT / "python")}
+        environment = {**os.environ, **ours}
+        for name in ("COLUMNS", "LINES"):
+            environment.pop(name, None)
+        # Its own controlling terminal, so that Ctrl-C is a signal.
+        self.program = subprocess.Popen(
+            ["setsid", "--ctty", sys.executable, "-m", "xsmmu", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+        )
+        self.slave = slave
+
+    def resize(self, width: int, height: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        self.screen.resize(height, width)
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def read(self, seconds: float) -> bool:
+        """Take in what it prints; whether there was something."""
+        ready, _, _ = select.select([self.master], [], [], seconds)
+        if ready:
+            content = os.read(self.master, 1 << 16)
+            self.printed += content
+            self.stream.feed(content)
+        return bool(ready)
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self.screen.display]
+
+    def line(self, start: str) -> str:
+        """The line that begins so."""
+        return next((line for line in self.lines if line.startswith(start)), "")
+
+    def wait(self, what: Callable[[], object], seconds: float = 20) -> None:
+        """Until the screen is so."""
+        end = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < end, "\n".join(self.lines)
+            self.read(0.05)
+        # The rest of the picture.
+        while self.read(0.05):
+            pass
+
+    def finish(self) -> int:
+        """The status; the terminal must be as it was."""
+        end = time.monotonic() + 20
+        while self.program.poll() is None:
+            assert time.monotonic() < end, "it goes on"
+            self.read(0.05)
+        self.read(0.1)
+        assert termios.tcgetattr(self.master) == self.before
+        # Off the other screen, with a cursor.
+        assert self.printed.rfind(b"\x1b[?1049l") > self.printed.rfind(b"\x1b[?1049h") >= 0
+        assert self.printed.rfind(b"\x1b[?25h") > self.printed.rfind(b"\x1b[?25l")
+        return self.program.returncode
+
+
+@contextmanager
+def terminal(*arguments: str, width: int = 80, height: int = 24) -> Iterator[Terminal]:
+    made = Terminal(width, height, *arguments)
+    try:
+        yield made
+    finally:
+        made.program.kill()
+        made.program.wait()
+        os.close(made.master)
+        os.close(made.slave)
+
+
+def number(text: str) -> float:
+    """What a figure says."""
+    return float(text.rstrip("k").replace(",", "")) * (1000 if text.endswith("k") else 1)
+
+
+def test_a_session(sysfs: Path) -> None:
+    with Work(sysfs), terminal("top", "--interval", "0.4", height=30) as seen:
+        seen.wait(lambda: " 0.0250 " in seen.line("eth1") and " 0.0250 " in seen.line("nvme0n1 +1"))
+        assert seen.lines[0] == "xsmmu top  2 groups, every 0.4 s, sorted by pages/s"
+        titles = ("device", "policy", "level", "maps/s", "pages/s", "inv/s", "inv/page", "held", "p99", "max")
+        assert tuple(seen.lines[1].split()) == titles
+        for name, maps in (("eth1", 1000), ("nvme0n1 +1", 100)):
+            words = seen.line(name).removeprefix(name).split()
+            assert words[:2] == ["fused" if name == "eth1" else "xsmmu", "held"]
+            assert [number(word) for word in words[2:5]] == pytest.approx([maps, 2 * maps, maps / 20], rel=0.5)
+            assert words[5:] == ["0.0250", "512", "874us", "874us"]
+        assert seen.lines[2].startswith("eth1") and seen.lines[3].startswith("nvme0n1 +1")
+        assert seen.lines[-1].startswith("s sort  r reverse")
+        # The other way round.
+        seen.type("r")
+        seen.wait(lambda: seen.lines[2].startswith("nvme0n1 +1") and "reversed" in seen.lines[0])
+        seen.type("s")
+        seen.wait(lambda: "sorted by inv/s, reversed" in seen.lines[0])
+        # Nothing moves while it is paused.
+        seen.type(" ")
+        seen.wait(lambda: seen.lines[0].endswith("PAUSED"))
+        before = seen.lines
+        for _ in range(12):
+            seen.read(0.1)
+        assert seen.lines == before
+        seen.type(" ")
+        seen.wait(lambda: "PAUSED" not in seen.lines[0])
+        # One group.
+        seen.type("\x1b[B\r")
+        seen.wait(lambda: seen.line("0000:01:00.0 (eth1) [igb]"))
+        seen.wait(lambda: "0.0250 for each page" in seen.line("commands a second"))
+        assert "level held  state active" in seen.line("fused")
+        assert seen.line("exposure").split()[1:5] == ["p99", "874us,", "max", "874us;"]
+        bars = [line for line in seen.lines if "█" in line]
+        assert any(line.split()[0] == "poll" for line in bars)
+        assert any("<= 1.02us" in line for line in bars)
+        assert any("<= 1.05ms" in line for line in bars)
+        seen.type("\x1b")
+        seen.wait(lambda: seen.line("device"))
+        seen.type("q")
+        assert seen.finish() == 0
+
+
+def test_a_wide_terminal_and_a_calibration(sysfs: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    costs = {"fused": {"map_ns": 100_000, "unmap_ns": 150_000}}
+    document = {"schema": "xsmmu.calibration/1", "kernel": "6.12", "policies": costs}
+    (tmp_path / "state/calibration.json").write_text(json.dumps(document))
+    with Work(sysfs), terminal("top", "eth1", "--interval", "0.4", width=200, height=30) as seen:
+        seen.wait(lambda: " 0.0250 " in seen.line("eth1 0000:01:00.0"))
+        assert seen.lines[1].split()[-1] == "cpu%"
+        assert "nvme0n1" not in "".join(seen.lines)
+        # 1,000 maps of 100 us and as many unmaps of 150 us a second are a quarter of the time.
+        assert float(seen.line("eth1").split()[-1]) == pytest.approx(25, rel=0.5)
+        seen.resize(80, 24)
+        seen.wait(lambda: seen.lines[-1].startswith("s sort") and "live" not in seen.lines[1])
+        # What people type to leave.
+        seen.type("\x03")
+        assert seen.finish() == 0
+
+
+def test_the_terminal_is_restored_when_it_is_ended(sysfs: Path) -> None:
+    with Work(sysfs), terminal("top", "--interval", "0.4") as seen:
+        seen.wait(lambda: seen.line("eth1"))
+        seen.program.send_signal(signal.SIGTERM)
+        assert seen.finish() == 130
+
+
+def test_the_terminal_is_restored_after_an_error(sysfs: Path) -> None:
+    with terminal("top", "eth1", "--interval", "0.4") as seen:
+        seen.wait(lambda: seen.line("eth1"))
+        (sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/maps").write_text("what nobody expects\n")
+        assert seen.finish() == 1
+
+
+def test_a_module_that_goes_and_comes(sysfs: Path) -> None:
+    with terminal("top", "--interval", "0.2") as seen:
+        seen.wait(lambda: seen.line("eth1"))
+        devices = (sysfs / "bus/pci/devices" / each / "xsmmu" for each in (IGB, NVME0, NVME1))
+        folders = [sysfs / "module/xsmmu", *devices]
+        for folder in reversed(folders):
+            folder.rename(folder.with_name("gone"))
+        seen.wait(lambda: seen.line("the module is not loaded: modprobe xsmmu"))
+        assert seen.lines[0].startswith("xsmmu top  0 groups")
+        for folder in folders:
+            folder.with_name("gone").rename(folder)
+        seen.wait(lambda: seen.line("eth1"))
+        seen.type("q")
+        assert seen.finish() == 0
+
+
+def test_a_module_that_was_loaded_anew_counts_from_zero(sysfs: Path) -> None:
+    screen = Screen(1)
+    watching = Watching(screen, (Device(IGB),))
+    put(sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/maps", "1000\n")
+    watching.step()
+    put(sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/maps", "10\n")
+    watching.step()
+    assert screen.rows[0].per_s("maps") is None
+    assert screen.began[(IGB,)].sample.stats["maps"] == 10
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_without_a_terminal() -> None:
+    with pytest.raises(UserError, match="xsmmu watch") as error:
+        CliRunner().invoke(app, ["top"], standalone_mode=False, catch_exceptions=False)
+    assert error.value.code == "no-terminal"

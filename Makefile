@@ -11,13 +11,32 @@ python = python="$$(lab/setup.sh)" && exec "$$python"
 
 TESTS ?= tests
 
-.PHONY: help lab test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
+# For another kernel than the one that runs; where to install, and below which folder.
+KERNEL_BUILD ?= /lib/modules/$(or $(KERNEL),$(shell uname -r))/build
+PREFIX ?= /usr/local
+
+.PHONY: help packages dist modules install lab test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@echo "make <target>, where a target is one of"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Downloads are kept in $${XSMMU_CACHE:-~/.cache/xsmmu} (XSMMU_CACHE names another folder)."
+
+packages: ## build the Debian packages xsmmu-dkms and xsmmu, in results/packages
+	@$(python) -m xsmmu.setup.packages
+
+modules: ## build xsmmu.ko for the kernel that runs, by the headers that are installed [KERNEL=release]
+	@$(MAKE) -C '$(KERNEL_BUILD)' M='$(CURDIR)' modules
+
+install: ## install xsmmu.ko and the tool, which needs Python's click and rich [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
+	@KERNEL='$(KERNEL)' sh packaging/install.sh module '$(DESTDIR)' '$(PREFIX)'
+	@sh packaging/install.sh tool '$(DESTDIR)' '$(PREFIX)'
+
+dist: ## pack the sources of the last commit, without the lab, in results
+	@version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' python/xsmmu/__init__.py) && mkdir -p results && \
+		git archive --prefix="xsmmu-$$version/" -o "results/xsmmu-$$version.tar.gz" HEAD && \
+		echo "results/xsmmu-$$version.tar.gz"
 
 lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1] [QUICK=1] [EXPERIMENT=claim-d-mapsync]
 	@$(python) -m xsmmu lab run \

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from xsmmu import __version__
 from xsmmu.errors import UserError
@@ -25,6 +26,9 @@ from xsmmu.operator.doctor import doctor
 from xsmmu.operator.status import status
 from xsmmu.operator.top import top
 from xsmmu.operator.watch import watch
+
+COMPLETE = "_XSMMU_COMPLETE"
+"""What a shell asks by: `bash_source` for its script of completion, then `bash_complete` for words."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -55,9 +59,15 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Run; an error of ours is one message and its lines, and status 1; 2 is a wrong command line, 130 Ctrl-C."""
     signal.signal(signal.SIGTERM, _stop)
+<<<<<<< HEAD
     # A terminal that closes; nohup's wish is kept.
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _stop)
+=======
+    completing = os.environ.get(COMPLETE)
+    if completing:
+        sys.exit(shell_complete(app, {}, "xsmmu", COMPLETE, completing))
+>>>>>>> 002e4d5 (packaging: Debian packages xsmmu-dkms and xsmmu, make modules, install and dist)
     form = output.asked(sys.argv[1:])
     try:
         with app.make_context("xsmmu", sys.argv[1:]) as context:

@@ -27,6 +27,8 @@ QUIET = Console(stderr=True)
 
 TAINTS = re.compile(r"xsmmu: (loading out-of-tree module|module verification failed)")
 TAKEN_OVER = {"policy": "none copy strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
+NICS = ("-netdev", "user,id=wire,restrict=on", "-device", "e1000e,bus=pcie.0,addr=2,netdev=wire,romfile=")
+"""A NIC whose other end answers pings."""
 DEVICES = {"disk": "nvme", "nic": "e1000e"}
 
 _LIBRARY = guests.SCRIPTS / "boot_lib.sh"
@@ -101,12 +103,27 @@ def run(
         **(files or {}),
     }
     boot.disk(guests.tools(), content, disk, QUIET, disk_mib)
+    words = (f"root=LABEL={boot.DISK_LABEL}", *words)
+    return run_disks(kernel.vmlinuz, image, (disk,), console, words, memory_mib)
+
+
+def run_disks(
+    vmlinuz: Path,
+    initrd: Path,
+    disks: Sequence[Path],
+    console: Path,
+    words: Sequence[str],
+    memory_mib: int,
+    nics: Sequence[str] = NICS,
+    timeout_s: float = TIMEOUT_S,
+) -> list[str]:
+    """Boot with these disks and NICs, until power-off; the lines of the console, which is a file."""
     # This machine has no -icount, so its kernel measures its clock.
-    words = ("tsc_early_khz=0", f"root=LABEL={boot.DISK_LABEL}", "systemd.show_status=0", *words)
-    kernel_arguments = machine.boot_arguments(kernel.vmlinuz, image, words)
-    qemu = [*guests.tools().qemu_command(), *_machine_arguments(disk, console, memory_mib)]
+    words = ("tsc_early_khz=0", "systemd.show_status=0", *words)
+    kernel_arguments = machine.boot_arguments(vmlinuz, initrd, words)
+    qemu = [*guests.tools().qemu_command(), *_machine_arguments(disks, console, memory_mib), *nics]
     try:
-        ended = host.run([*qemu, *kernel_arguments], timeout=TIMEOUT_S)
+        ended = host.run([*qemu, *kernel_arguments], timeout=timeout_s)
     except subprocess.TimeoutExpired:
         pytest.fail("\n".join(["it does not power off:", *_lines(console)[-LAST_LINES:]]))
     if ended.returncode != 0:
@@ -119,14 +136,15 @@ def _lines(console: Path) -> list[str]:
     return [line.rstrip("\r") for line in console.read_text(errors="replace").split("\n")]
 
 
-def _machine_arguments(disk: Path, console: Path, memory_mib: int) -> list[str]:
-    """A small PC with an IOMMU, a disk and a NIC, whose other end answers pings."""
-    return [
+def _machine_arguments(disks: Sequence[Path], console: Path, memory_mib: int) -> list[str]:
+    """A small PC with an IOMMU and disks."""
+    arguments = [
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", f"{memory_mib}M", "-smp", "2"),
         *("-machine", "q35,sata=off,smbus=off,accel=tcg,kernel-irqchip=off", "-cpu", machine.EMULATED_CPU),
         *("-device", machine.IOMMUS[machine.DEFAULT_IOMMU].device),
         *("-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"),
-        *("-netdev", "user,id=wire,restrict=on", "-device", "e1000e,bus=pcie.0,addr=2,netdev=wire,romfile="),
-        *("-blockdev", f"driver=file,node-name=disk,filename={disk},cache.no-flush=on"),
-        *("-device", "nvme,bus=pcie.0,addr=3,serial=disk,drive=disk"),
     ]
+    for index, disk in enumerate(disks):
+        arguments += ["-blockdev", f"driver=file,node-name=disk{index},filename={disk},cache.no-flush=on"]
+        arguments += ["-device", f"nvme,bus=pcie.0,addr={3 + index},serial=disk{index},drive=disk{index}"]
+    return arguments

@@ -158,6 +158,15 @@ def semantic_patch(root: Root, files: dict[str, bytes], patch: Path, patched: Se
     return _build(root, files, (root.versions.get("coccinelle", ""),), patch.name, script).folder
 
 
+def packages(root: Root, files: dict[str, bytes], epoch_s: int) -> list[Path]:
+    """The Debian packages of a source tree with a folder debian/, cached by content; no file is younger than the epoch."""
+    tree = {f"source/{name}": content for name, content in files.items()}
+    # Nothing is configured in a private root, so dpkg knows of no package that is installed (-d).
+    script = f"cd source; chmod +x debian/rules; SOURCE_DATE_EPOCH={epoch_s} dpkg-buildpackage -b -d --no-sign"
+    build = _build(root, tree, (root.versions["debhelper"],), "the packages", script)
+    return sorted(build.folder.glob("*.deb"))
+
+
 def module_log(output: Path) -> str:
     """What the build of a module printed (its warnings)."""
     folder = next(folder for folder in output.parents if (folder / _LOG).exists())

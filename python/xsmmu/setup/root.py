@@ -82,6 +82,15 @@ _BOOT_PACKAGES = (
     "kexec-tools",
 )
 
+_PACKAGING_PACKAGES = (
+    *("base-files", "bash", "coreutils", "dash", "findutils", "gawk", "grep", "gzip", "libc-bin", "sed", "tar", "xz-utils"),
+    # what packaging/debian/control names, and what looks at the result
+    *("debhelper", "dh-dkms", "dh-python", "dpkg-dev", "make", "python3-click", "python3-rich"),
+    *("lintian", "mandoc"),
+    # disk images from archives
+    *("e2fsprogs", "libarchive13t64"),
+)
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -109,6 +118,8 @@ TOOLS = Contents(
 )
 BOOT = Contents("root-boot", _BOOT_PACKAGES, _STABLE_SUITES, "awk 'BEGIN { exit 0 }'", debs="boot")
 """What makes an initramfs."""
+PACKAGING = Contents("root-packaging", _PACKAGING_PACKAGES, _STABLE_SUITES, "python3 -c 'import click'", debs="packaging")
+"""What builds the project's own packages."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Installs for packages and for `make install`: install.sh tool|source|module DESTDIR PREFIX.
+#   tool    the command, its man pages and completion, and what applies rules at boot
+#   source  the module's source, for DKMS
+#   module  xsmmu.ko, as `make modules` has built it, for the kernel KERNEL (by default the one that runs)
+set -eu
+
+cd "$(dirname "$0")/.."
+part=$1 destdir=$2 prefix=$3
+python=${PYTHON:-python3}
+
+# copy FILE...: to the folder $into
+into=
+copy() {
+	mkdir -p "$destdir$into"
+	cp -R "$@" "$destdir$into/"
+	chmod -R u=rwX,go=rX "$destdir$into"
+}
+
+# copy_as FILE NAME [MODE]
+copy_as() {
+	install -D -m "${3:-644}" "$1" "$destdir$2"
+}
+
+tool() {
+	into=$prefix/share/xsmmu/xsmmu
+	copy python/xsmmu/__init__.py python/xsmmu/__main__.py python/xsmmu/cli.py python/xsmmu/errors.py python/xsmmu/operator
+	find "$destdir$into" -name __pycache__ -prune -exec rm -r {} + # of a checkout that was run
+	copy_as packaging/xsmmu "$prefix/bin/xsmmu" 755
+	[ -e "$destdir/etc/xsmmu.conf" ] || copy_as packaging/xsmmu.conf /etc/xsmmu.conf
+	copy_as boot/udev.rules "$prefix/lib/udev/rules.d/70-xsmmu.rules"
+	copy_as boot/dracut.conf /usr/lib/dracut/dracut.conf.d/xsmmu.conf
+	copy_as boot/initramfs-hook /usr/share/initramfs-tools/hooks/xsmmu 755
+	copy_as boot/modprobe.conf "$prefix/share/doc/xsmmu/examples/modprobe.conf"
+	for unit in packaging/systemd/*; do
+		copy_as "$unit" "$prefix/lib/systemd/system/${unit##*/}"
+		sed -i "s|/usr/bin/xsmmu|$prefix/bin/xsmmu|" "$destdir$prefix/lib/systemd/system/${unit##*/}"
+	done
+	# From here on what is installed describes itself.
+	export PYTHONPATH="$destdir$prefix/share/xsmmu" PYTHONDONTWRITEBYTECODE=1
+	mkdir -p "$destdir$prefix/share/man/man1"
+	"$python" packaging/manpages.py "$destdir$prefix/share/man/man1"
+	copy_as packaging/xsmmu.conf.5 "$prefix/share/man/man5/xsmmu.conf.5"
+	completion bash "$prefix/share/bash-completion/completions/xsmmu"
+	# /usr/share has a folder for what packages bring, /usr/local/share one for what the site has.
+	zsh=site-functions
+	[ "$prefix" != /usr ] || zsh=vendor-completions
+	completion zsh "$prefix/share/zsh/$zsh/_xsmmu"
+	completion fish "$prefix/share/fish/vendor_completions.d/xsmmu.fish"
+}
+
+completion() {
+	mkdir -p "$destdir${2%/*}"
+	_XSMMU_COMPLETE=$1_source "$python" packaging/xsmmu >"$destdir$2"
+}
+
+module_source() {
+	into=$prefix/src/xsmmu-$(sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
+	copy Kbuild dkms.conf core kmod include LICENSES
+}
+
+module() {
+	kernel=${KERNEL:-$(uname -r)}
+	[ -e xsmmu.ko ] || {
+		echo "error: there is no xsmmu.ko: run make modules first" >&2
+		exit 1
+	}
+	copy_as xsmmu.ko "/lib/modules/$kernel/updates/xsmmu.ko"
+	[ -n "$destdir" ] || depmod "$kernel"
+}
+
+case $part in
+tool) tool ;;
+source) module_source ;;
+module) module ;;
+esac

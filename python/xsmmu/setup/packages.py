@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`make packages`: the Debian packages of the checkout as it is, built in a private root of their own."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from xsmmu.errors import UserError
+from xsmmu.project import PROJECT
+from xsmmu.setup import build, host, root
+
+PARTS = ("Kbuild", "LICENSES", "boot", "core", "dkms.conf", "include", "kmod", "packaging", "python/xsmmu")
+"""What packages are made of."""
+
+
+def _tracked() -> list[str]:
+    listed = host.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *PARTS], cwd=PROJECT)
+    if listed.returncode != 0:
+        raise UserError("packages are built from a git checkout", listed.stderr.splitlines())
+    return [name for name in listed.stdout.split("\0") if name and (PROJECT / name).is_file()]
+
+
+def _epoch_s() -> int:
+    """When the checkout's commit was made: no file of a package is younger, so the same commit makes the same package."""
+    return int(host.run(["git", "log", "-1", "--format=%ct"], cwd=PROJECT).stdout)
+
+
+def ensure(console: Console) -> list[Path]:
+    """The packages of the checkout, with what is not committed yet; built when they are missing."""
+    files = {name: (PROJECT / name).read_bytes() for name in _tracked()}
+    debian = "packaging/debian/"
+    files |= {f"debian/{name.removeprefix(debian)}": text for name, text in files.items() if name.startswith(debian)}
+    return build.packages(root.ensure(host.cache_dir(), console, root.PACKAGING), files, _epoch_s())
+
+
+def main() -> int:
+    """Build, and copy what was built to a folder of the checkout."""
+    target = PROJECT / "results" / "packages"
+    target.mkdir(parents=True, exist_ok=True)
+    for package in ensure(Console(stderr=True)):
+        print(shutil.copy(package, target))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(host.exit_status(main, "packages: stopped"))

@@ -64,14 +64,15 @@ def sections(command: click.Command, context: click.Context) -> Iterator[tuple[s
     examples, description = "", []
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         if paragraph.startswith("\b\nExamples:"):
-            examples = f".nf\n{roff(inspect.cleandoc(paragraph.split('\n', 2)[2]))}\n.fi\n"
+            lines = inspect.cleandoc(paragraph.removeprefix("\b\nExamples:\n"))
+            examples = f".nf\n{roff(lines)}\n.fi\n"
         elif paragraph.startswith("\b\n"):
             description.append(f".nf\n{roff(paragraph[2:])}\n.fi\n")
         else:
             description.append(f"{roff(paragraph)}\n")
     yield "DESCRIPTION", ".PP\n".join(description)
     records = (parameter.get_help_record(context) for parameter in command.get_params(context))
-    options = [f".TP\n.B {roff(record[0])}\n{roff(record[1]) or '\\&'}\n" for record in records if record]
+    options = [f".TP\n.B {roff(record[0])}\n{roff(record[1])}\n" for record in records if record]
     yield "OPTIONS", "".join(options)
     if isinstance(command, click.Group):
         rows = (below for below in commands(command, context) if below[1].parent is context)

@@ -7,17 +7,17 @@ set -u
 export HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive COLUMNS=110
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 cd /mnt || exit
-stage=$(sed 's/.*stage=\([a-z]*\).*/\1/' /proc/cmdline)
+part=$(sed 's/.*stage=\([a-z]*\).*/\1/' /proc/cmdline)
 
 say() {
-	echo "boot: $*"
+	printf '\nboot: %s\n' "$*"
 }
 
-# typed COMMAND: as an operator types it; its status is said by the name $name
+# typed NAME COMMAND: as an operator types it; its status is said by the name
 typed() {
-	echo "# $1"
-	eval "$1"
-	say "$name-status" $?
+	echo "# $2"
+	eval "$2"
+	say "$1-status" $?
 }
 
 driver_of() {
@@ -40,26 +40,26 @@ look() {
 }
 
 say release "$(uname -r)"
-case $stage in
-install)
-	name=install typed 'apt install -y ./xsmmu-dkms_*.deb ./xsmmu_*.deb'
-	name=dkms typed 'dkms status'
-	name=version typed 'xsmmu --version'
-	name=modprobe typed 'modprobe xsmmu'
-	name=set typed 'xsmmu set eth1 fused --rebind --persist'
-	name=apply typed 'xsmmu apply --initramfs'
+case $part in
+"install")
+	typed install 'apt install -y ./xsmmu-dkms_*.deb ./xsmmu_*.deb'
+	typed dkms 'dkms status'
+	typed version 'xsmmu --version'
+	typed modprobe 'modprobe xsmmu'
+	typed set 'xsmmu set eth1 fused --rebind --persist'
+	typed apply 'xsmmu apply --initramfs'
 	look
 	;;
 use)
 	look
-	name=status typed 'xsmmu status'
-	name=service typed 'systemctl --no-pager status xsmmu'
-	name=remove typed 'apt remove -y xsmmu xsmmu-dkms'
-	say left "$(ls -d /etc/modprobe.d/xsmmu.conf /usr/src/xsmmu-* /lib/modules/*/updates/dkms/xsmmu* 2>/dev/null | tr '\n' ' ')"
+	typed status 'xsmmu status'
+	typed service 'systemctl --no-pager status xsmmu'
+	typed remove 'apt remove -y xsmmu xsmmu-dkms'
+	say left "$(find /etc/modprobe.d /usr/src /lib/modules -name 'xsmmu*' | tr '\n' ' ')"
 	;;
 removed)
 	look
 	say loaded "$(lsmod | grep -c '^xsmmu ')"
 	;;
 esac
-say end
+say end reached

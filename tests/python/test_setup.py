@@ -19,7 +19,7 @@ SETUP = PROJECT / "lab" / "setup.sh"
 def test_help_lists_every_target(tmp_path: Path) -> None:
     env = {**os.environ, "XSMMU_CACHE": str(tmp_path / "none")}
     result = subprocess.run(["make", "-C", str(PROJECT)], capture_output=True, text=True, env=env, check=True)
-    for target in ("lab", "test", "test-long", "tidy", "clean", "help"):
+    for target in ("packages", "modules", "install", "dist", "lab", "test", "test-long", "tidy", "clean", "help"):
         assert f"\n  {target} " in result.stdout
     assert not (tmp_path / "none").exists()
 

@@ -159,7 +159,10 @@ def semantic_patch(root: Root, files: dict[str, bytes], patch: Path, patched: Se
 
 
 def packages(root: Root, files: dict[str, bytes], epoch_s: int) -> list[Path]:
-    """The Debian packages of a source tree with a folder debian/, cached by content; no file is younger than the epoch."""
+    """The Debian packages of a source tree that has a folder debian/, cached by content.
+
+    No file in them is younger than the epoch, so the same tree gives the same bytes.
+    """
     tree = {f"source/{name}": content for name, content in files.items()}
     # Nothing is configured in a private root, so dpkg knows of no package that is installed (-d).
     script = f"cd source; chmod +x debian/rules; SOURCE_DATE_EPOCH={epoch_s} dpkg-buildpackage -b -d --no-sign"

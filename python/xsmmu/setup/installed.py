@@ -92,8 +92,9 @@ def _install(suite: str, work: Path, console: Console) -> None:
     (work / "unit").write_text(_UNIT)
     copies = [f'cp -L "$1/{name}" {shlex.quote(str(made))}/' for name in ("vmlinuz", "initrd.img")]
     hooks = [f"--customize-hook=cd {shlex.quote(str(work))} && {hook}" for hook in (*_HOOKS, *copies)]
-    argv = ["mmdebstrap", "--variant=minbase", f"--aptopt={work / 'apt.conf'}", f"--include={','.join(_PACKAGES)}", *hooks]
-    installed = host.run([*argv, suite, str(archive), str(work / "sources.list")], env=host.system_env({"TMPDIR": str(work)}))
+    options = ["--variant=minbase", f"--aptopt={work / 'apt.conf'}", f"--include={','.join(_PACKAGES)}", *hooks]
+    argv = ["mmdebstrap", *options, suite, str(archive), str(work / "sources.list")]
+    installed = host.run(argv, env=host.system_env({"TMPDIR": str(work)}))
     if installed.returncode != 0:
         raise host.download_error(f"installing {suite}", (installed.stdout + installed.stderr).splitlines())
     root = ensure(host.cache_dir(), console, PACKAGING)

@@ -24,17 +24,23 @@ def _tracked() -> list[str]:
     return [name for name in listed.stdout.split("\0") if name and (PROJECT / name).is_file()]
 
 
-def _epoch_s() -> int:
-    """When the checkout's commit was made: no file of a package is younger, so the same commit makes the same package."""
+def epoch_s() -> int:
+    """When the checkout's commit was made, so that the same commit makes the same packages."""
     return int(host.run(["git", "log", "-1", "--format=%ct"], cwd=PROJECT).stdout)
 
 
-def ensure(console: Console) -> list[Path]:
-    """The packages of the checkout, with what is not committed yet; built when they are missing."""
-    files = {name: (PROJECT / name).read_bytes() for name in _tracked()}
+def files() -> dict[str, bytes]:
+    """The source tree: the checkout's files, with what is not committed yet, and debian/ where Debian's tools look."""
+    found = {name: (PROJECT / name).read_bytes() for name in _tracked()}
     debian = "packaging/debian/"
-    files |= {f"debian/{name.removeprefix(debian)}": text for name, text in files.items() if name.startswith(debian)}
-    return build.packages(root.ensure(host.cache_dir(), console, root.PACKAGING), files, _epoch_s())
+    return found | {
+        f"debian/{name.removeprefix(debian)}": text for name, text in found.items() if name.startswith(debian)
+    }
+
+
+def ensure(console: Console) -> list[Path]:
+    """The packages of the checkout; built when they are missing."""
+    return build.packages(root.ensure(host.cache_dir(), console, root.PACKAGING), files(), epoch_s())
 
 
 def main() -> int:

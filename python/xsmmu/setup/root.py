@@ -83,7 +83,8 @@ _BOOT_PACKAGES = (
 )
 
 _PACKAGING_PACKAGES = (
-    *("base-files", "bash", "coreutils", "dash", "findutils", "gawk", "grep", "gzip", "libc-bin", "sed", "tar", "xz-utils"),
+    *("base-files", "bash", "coreutils", "dash", "findutils", "gawk", "grep", "gzip", "libc-bin", "sed", "tar"),
+    "xz-utils",
     # what packaging/debian/control names, and what looks at the result
     *("debhelper", "dh-dkms", "dh-python", "dpkg-dev", "make", "python3-click", "python3-rich"),
     *("lintian", "mandoc"),
@@ -118,7 +119,7 @@ TOOLS = Contents(
 )
 BOOT = Contents("root-boot", _BOOT_PACKAGES, _STABLE_SUITES, "awk 'BEGIN { exit 0 }'", debs="boot")
 """What makes an initramfs."""
-PACKAGING = Contents("root-packaging", _PACKAGING_PACKAGES, _STABLE_SUITES, "python3 -c 'import click'", debs="packaging")
+PACKAGING = Contents("root-packaging", _PACKAGING_PACKAGES, _STABLE_SUITES, "python3 -c 'import rich'", "packaging")
 """What builds the project's own packages."""
 
 

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the packages hold and say, and what `make install` and `make dist` give; nothing is installed on a machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import click
+import pytest
+from rich.console import Console
+from tests.python import guests
+
+from xsmmu import __version__
+from xsmmu.cli import app
+from xsmmu.project import PROJECT
+from xsmmu.setup import build, host, kernels, packages, root
+
+QUIET = Console(stderr=True)
+
+LINTIAN_KNOWN = {
+    # Nobody reads mail for this project.
+    "bogus-mail-host",
+    # The licences that the module's SPDX lines name stay with its source.
+    "extra-license-file",
+    "package-contains-documentation-outside-usr-share-doc",
+    # The folder that is put into sys.path, and the package in it.
+    "repeated-path-segment",
+}
+
+OPERATORS = {"__init__.py", "__main__.py", "cli.py", "errors.py", "operator"}
+"""What the tool is made of; the rest of python/xsmmu is the lab's."""
+
+
+@cache
+def tools() -> root.Root:
+    """The root that packages are built in."""
+    return root.ensure(host.cache_dir(), QUIET, root.PACKAGING)
+
+
+@cache
+def built() -> dict[str, Path]:
+    """The packages by name."""
+    return {deb.name.partition("_")[0]: deb for deb in packages.ensure(QUIET)}
+
+
+def field(package: str, name: str) -> str:
+    """A field of a package's control file."""
+    found = subprocess.run(["dpkg-deb", "-f", built()[package], name], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+def unpacked(package: str, folder: Path) -> Path:
+    """A package's files below a folder."""
+    subprocess.run(["dpkg-deb", "-x", built()[package], folder], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tool_in_root() -> Iterator[Path]:
+    """The package xsmmu, unpacked in the root that has what it depends on."""
+    folder = tools().path / "tmp" / f"tool-{os.getpid()}"
+    yield unpacked("xsmmu", folder)
+    host.remove_tree(folder)
+
+
+def test_one_version() -> None:
+    """What each part says is what the Python package says."""
+    for file, pattern in {
+        "dkms.conf": r'^PACKAGE_VERSION="(.*)"',
+        "kmod/main.c": r'^MODULE_VERSION\("(.*)"\)',
+        "packaging/debian/changelog": r"\Axsmmu \((.*)\)",
+        "CHANGELOG.md": r"^## (\S+)",
+    }.items():
+        found = re.search(pattern, (PROJECT / file).read_text(), re.MULTILINE)
+        assert found, file
+        assert found[1] == __version__, file
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "xsmmu.__version__"}
+
+
+def test_what_they_depend_on() -> None:
+    assert field("xsmmu-dkms", "Depends") == "dkms (>= 3.0.10)"
+    depends = field("xsmmu", "Depends").split(", ")
+    assert {re.sub(r":any$", "", word.split()[0]) for word in depends} == {"python3", "python3-click", "python3-rich"}
+    assert field("xsmmu", "Recommends") == f"xsmmu-dkms (= {__version__})"
+    assert {field(name, "Architecture") for name in built()} == {"all"}
+
+
+def test_the_tool_has_nothing_of_the_lab(tool_in_root: Path) -> None:
+    package = tool_in_root / "usr/share/xsmmu/xsmmu"
+    assert {path.name for path in package.iterdir()} == OPERATORS
+    sources = {path.name for path in (PROJECT / "python/xsmmu/operator").glob("*.py")}
+    assert {path.name for path in (package / "operator").iterdir()} == sources
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "etc/xsmmu.conf",
+        "usr/bin/xsmmu",
+        "usr/lib/dracut/dracut.conf.d/xsmmu.conf",
+        "usr/lib/systemd/system/xsmmu.service",
+        "usr/lib/systemd/system/xsmmu-metrics.timer",
+        "usr/lib/udev/rules.d/70-xsmmu.rules",
+        "usr/share/bash-completion/completions/xsmmu",
+        "usr/share/fish/vendor_completions.d/xsmmu.fish",
+        "usr/share/initramfs-tools/hooks/xsmmu",
+        "usr/share/man/man5/xsmmu.conf.5.gz",
+        "usr/share/zsh/vendor-completions/_xsmmu",
+    ],
+)
+def test_the_tool_comes_with(tool_in_root: Path, name: str) -> None:
+    assert (tool_in_root / name).stat().st_size > 0
+
+
+def test_the_tool_runs_alone(tool_in_root: Path) -> None:
+    """By nothing but what it depends on."""
+    command = tools().inside(tool_in_root / "usr/bin/xsmmu")
+    assert tools().run([command, "--version"]).stdout.strip().endswith(__version__)
+    for name in app.commands:
+        result = tools().run([command, name, "--help"])
+        assert (result.returncode == 0) == (name != "lab"), (name, result.stderr)
+
+
+def test_completion_knows_commands_and_options(tool_in_root: Path) -> None:
+    command = tools().inside(tool_in_root / "usr/bin/xsmmu")
+    for words, expected in {"xsmmu sta": "status", "xsmmu set --reb": "--rebind"}.items():
+        asked = {
+            "_XSMMU_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split()) - 1),
+        }
+        assert tools().run([command], env=asked).stdout.split() == [f"plain,{expected}"]
+
+
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    """What the installed tool has, by the name of its man page."""
+    yield "xsmmu", app
+    for name, command in app.commands.items():
+        if name != "lab":
+            assert not isinstance(command, click.Group)
+            yield f"xsmmu-{name}", command
+
+
+def test_every_command_and_option_has_its_place_in_a_man_page(tool_in_root: Path) -> None:
+    pages = {path.name.removesuffix(".1.gz"): path for path in (tool_in_root / "usr/share/man/man1").iterdir()}
+    assert sorted(pages) == sorted(name for name, _ in every_command())
+    for name, command in every_command():
+        text = (
+            tools().run(["sh", "-c", f"zcat {tools().inside(pages[name])} | mandoc -Tutf8 | sed 's/.\\x08//g'"]).stdout
+        )
+        for option in [*command.params, command.get_help_option(click.Context(command))]:
+            assert option
+            for word in [*option.opts, *option.secondary_opts]:
+                shown = option.make_metavar(click.Context(command)) if isinstance(option, click.Argument) else word
+                assert shown in text, (name, shown)
+
+
+def test_man_pages_are_sound(tool_in_root: Path) -> None:
+    for page in (tool_in_root / "usr/share/man").rglob("*.gz"):
+        script = f"zcat {tools().inside(page)} >/tmp/page && mandoc -Tlint -Wwarning /tmp/page"
+        assert tools().run(["sh", "-c", script]).stdout == "", page.name
+
+
+def test_the_source_is_all_that_the_module_needs(tmp_path: Path) -> None:
+    """It is what the lab builds, so that the build is the same one."""
+    source = unpacked("xsmmu-dkms", tmp_path) / f"usr/src/xsmmu-{__version__}"
+    [module] = build.module(guests.tools(), kernels.ensure(guests.tools()), source)
+    assert [module] == build.module(guests.tools(), kernels.ensure(guests.tools()))
+    assert {path.name for path in source.iterdir()} == {*build.MODULE_PARTS, "LICENSES", "dkms.conf"}
+
+
+def test_lintian_says_what_is_known() -> None:
+    changes = next(built()["xsmmu"].parent.glob("*.changes"))
+    (tools().path / "etc/dpkg/origins/default").unlink(missing_ok=True)
+    (tools().path / "etc/dpkg/origins/default").symlink_to("debian")
+    result = tools().run(["lintian", "--allow-root", "-EI", "--pedantic", tools().inside(changes)], proc=True)
+    tags = re.findall(r"^[A-Z]: \S+(?: \S+)?: (\S+)", result.stdout, re.MULTILINE)
+    assert tags, result.stderr
+    assert set(tags) <= LINTIAN_KNOWN, result.stdout
+
+
+def test_the_same_tree_gives_the_same_packages() -> None:
+    """Built once more, beside a file that no package takes."""
+    again = build.packages(tools(), {**packages.files(), "unused.h": b""}, packages.epoch_s())
+    assert {deb.name: deb.read_bytes() for deb in again} == {deb.name: deb.read_bytes() for deb in built().values()}
+    assert {deb.parent for deb in again}.isdisjoint({deb.parent for deb in built().values()})
+
+
+def after_install(folder: Path) -> str:
+    """What the package's own part of postinst says of the machine in a folder."""
+    script = PROJECT / "packaging/debian/xsmmu-dkms.postinst"
+    env = {**os.environ, "DPKG_ROOT": str(folder)}
+    return subprocess.run(["sh", script, "configure"], capture_output=True, text=True, check=True, env=env).stdout
+
+
+def machine_with(folder: Path, secure_boot: int, config: str = "", key: bool = False) -> Path:
+    """A made-up machine: its firmware's variable, the configuration of its kernel, and whether DKMS has a key."""
+    variable = folder / "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    for file, content in {
+        variable: bytes([6, 0, 0, 0, secure_boot]),
+        folder / "boot/config-6.12.1-rt-amd64": config.encode(),
+        **({folder / "var/lib/dkms/mok.pub": b"key"} if key else {}),
+    }.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return folder
+
+
+def test_nothing_is_said_of_a_machine_that_will_load_it(tmp_path: Path) -> None:
+    assert after_install(tmp_path) == ""
+    assert after_install(machine_with(tmp_path, 0, "# CONFIG_PREEMPT_RT is not set\n")) == ""
+
+
+def test_it_says_where_the_module_will_not_load(tmp_path: Path) -> None:
+    assert "no key to sign with" in after_install(machine_with(tmp_path / "a", 1))
+    assert "mokutil --import /var/lib/dkms/mok.pub" in after_install(machine_with(tmp_path / "b", 1, key=True))
+    said = after_install(machine_with(tmp_path / "c", 0, "CONFIG_PREEMPT_RT=y\n"))
+    assert said.startswith("xsmmu-dkms: not built for 6.12.1-rt-amd64: this kernel has PREEMPT_RT")
+
+
+def test_removal_takes_only_what_apply_made(tmp_path: Path) -> None:
+    made = tmp_path / "etc/modprobe.d/xsmmu.conf"
+    made.parent.mkdir(parents=True)
+    for text, stays in {
+        "# made by xsmmu apply from /etc/xsmmu.conf\n": False,
+        "options xsmmu rules=*=strict\n": True,
+    }.items():
+        made.write_text(text)
+        script = PROJECT / "packaging/debian/xsmmu.postrm"
+        subprocess.run(["sh", script, "remove"], check=True, env={**os.environ, "DPKG_ROOT": str(tmp_path)})
+        assert made.exists() == stays
+
+
+def test_install_elsewhere(tmp_path: Path) -> None:
+    """The tool by `make install`, below another folder."""
+    env = {**os.environ, "PYTHON": sys.executable}
+    install = ["sh", f"{PROJECT}/packaging/install.sh", "tool", f"{tmp_path}", "/usr/local"]
+    subprocess.run(install, check=True, env=env)
+    (tmp_path / "etc/xsmmu.conf").write_text("*=strict\n")
+    subprocess.run(install, check=True, env=env)
+    assert (tmp_path / "etc/xsmmu.conf").read_text() == "*=strict\n"
+    unit = (tmp_path / "usr/local/lib/systemd/system/xsmmu.service").read_text()
+    assert "ExecStart=/usr/local/bin/xsmmu status" in unit
+    env.pop("PYTHONPATH", None)
+    command = [sys.executable, f"{tmp_path}/usr/local/bin/xsmmu", "--version"]
+    assert __version__ in subprocess.run(command, check=True, env=env, capture_output=True, text=True).stdout
+
+
+def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:
+    archive = tmp_path / "source.tar"
+    subprocess.run(["git", "-C", PROJECT, "archive", "-o", archive, "HEAD"], check=True)
+    with tarfile.open(archive) as tar:
+        names = set(tar.getnames())
+    assert {"Kbuild", "Makefile", "packaging/debian/control", "python/xsmmu/cli.py"} <= names
+    assert not {name for name in names if name.startswith(("lab", "tests", "sim", "python/checks"))}
+    inside = {name.split("/")[2] for name in names if name.startswith("python/xsmmu/")}
+    assert inside == {*OPERATORS, "py.typed"}

@@ -21,8 +21,8 @@ from xsmmu.errors import UserError
 from xsmmu.operator import output
 from xsmmu.operator.apply import apply
 from xsmmu.operator.choose import set_policy, unset
-from xsmmu.operator.metrics import metrics
 from xsmmu.operator.doctor import doctor
+from xsmmu.operator.metrics import metrics
 from xsmmu.operator.status import status
 from xsmmu.operator.top import top
 from xsmmu.operator.watch import watch
@@ -59,15 +59,12 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Run; an error of ours is one message and its lines, and status 1; 2 is a wrong command line, 130 Ctrl-C."""
     signal.signal(signal.SIGTERM, _stop)
-<<<<<<< HEAD
     # A terminal that closes; nohup's wish is kept.
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _stop)
-=======
     completing = os.environ.get(COMPLETE)
     if completing:
         sys.exit(shell_complete(app, {}, "xsmmu", COMPLETE, completing))
->>>>>>> 002e4d5 (packaging: Debian packages xsmmu-dkms and xsmmu, make modules, install and dist)
     form = output.asked(sys.argv[1:])
     try:
         with app.make_context("xsmmu", sys.argv[1:]) as context:

@@ -165,11 +165,23 @@ u32 shadow_oldest(void);
 /* Has the unmap @event that returns left @page unsynced? */
 bool shadow_is_left(const struct shadow_page *page, const struct sim_event *event);
 
-/* What README.md says that a policy syncs on, by its number in EV_POLICY. */
+/* What a policy syncs on. */
 #define POINT_POLL	1u	/* the end of a poll */
 #define POINT_BLOCK	2u	/* a block that is all unmapped */
 #define POINT_UNMAP	4u	/* each unmap */
-u32 check_points_of(u32 policy);
+
+/* What a sync sends: a domain command, so many ranges at most, or as many as the operator has set. */
+#define SENDS_DOMAIN	0u
+#define SENDS_RANGES	32u
+#define SENDS_SET	(~0u)
+
+struct check_row {
+	u32 points;
+	u32 sends;
+};
+
+/* What a policy is to do, by its number in EV_POLICY: its place in the table. */
+struct check_row check_row_of(u32 number);
 
 /* The invariants; each in its file. */
 void check_iova(const struct sim_event *event);		/* 1 */

@@ -8,23 +8,6 @@
  */
 #include "check.h"
 
-/* What README.md says of each policy, in the order of EV_POLICY's numbers. */
-static const u32 points[] = {
-	POINT_UNMAP,	/* strict */
-	0,		/* lazy */
-	POINT_BLOCK,	/* fands */
-	POINT_POLL,	/* xsmmu */
-	POINT_POLL,	/* fused */
-	POINT_UNMAP,	/* copy: what is not copied */
-};
-
-u32 check_points_of(u32 policy)
-{
-	if (policy >= sizeof(points) / sizeof(points[0]))
-		sim_fail("points", "what policy %u syncs on is not written down here", policy);
-	return points[policy];
-}
-
 static void check_all(u64 called, const char *what)
 {
 	u32 page = shadow_oldest();

@@ -5,25 +5,10 @@
  */
 #include "check.h"
 
-/* One domain command, so many ranges at most, or as many as the operator has set. */
-#define SENDS_DOMAIN	0u
-#define SENDS_RANGES	32u
-#define SENDS_SET	(~0u)
-
-/* In the order of EV_POLICY's numbers. */
-static const u32 sends[] = {
-	SENDS_RANGES,	/* strict: what was left when it began */
-	SENDS_DOMAIN,	/* lazy */
-	SENDS_RANGES,	/* fands */
-	SENDS_DOMAIN,	/* xsmmu */
-	SENDS_SET,	/* fused */
-	SENDS_RANGES,	/* copy */
-};
-
 /* Each range covers a block at least: the domain is for what ranges are too many for. */
 static bool fits(const struct sim_sync *sync, const struct shadow_policy *policy)
 {
-	u32 most = sends[policy->number];
+	u32 most = check_row_of(policy->number).sends;
 
 	if (most == SENDS_SET)
 		most = policy->ranges;

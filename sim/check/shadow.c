@@ -266,12 +266,12 @@ static void policy(const struct sim_event *event)
 		.ranges = RANGES_OF(event->b),
 		.batch = BATCH_OF(event->b),
 	};
+	u32 points = check_row_of(next.number).points;
 	bool changing = event->a;
 
 	shadow.before = changing ? shadow.now : next;
 	shadow.now = next;
-	shadow.points = changing ? shadow.points & check_points_of(next.number) :
-				   check_points_of(next.number);
+	shadow.points = changing ? shadow.points & points : points;
 	if (!changing || next.level < shadow.level)
 		shadow.level = next.level;
 	if (!changing || WINDOW_OF(event->b) > shadow.window_ns)

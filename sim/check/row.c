@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a policy is to do, for the checkers. What README.md says of it, so that a
+ * row of the table that becomes another one is seen; of a policy that README.md
+ * does not have, what its row says.
+ */
+#include <string.h>
+
+#include "check.h"
+
+static const struct {
+	const char *name;
+	struct check_row row;
+} said[] = {
+	{ "copy", { POINT_UNMAP, SENDS_RANGES } },	/* what is not copied */
+	{ "strict", { POINT_UNMAP, SENDS_RANGES } },	/* what was left when it began */
+	{ "lazy", { 0, SENDS_DOMAIN } },
+	{ "fands", { POINT_BLOCK, SENDS_RANGES } },
+	{ "xsmmu", { POINT_POLL, SENDS_DOMAIN } },
+	{ "fused", { POINT_POLL, SENDS_SET } },
+};
+
+static const u32 sends_by_scope[] = {
+	[XS_SCOPE_RANGE] = SENDS_RANGES,
+	[XS_SCOPE_DOMAIN] = SENDS_DOMAIN,
+	[XS_SCOPE_AUTO] = SENDS_SET,
+};
+
+struct check_row check_row_of(u32 number)
+{
+	const struct xs_policy *policy = &xs_policies[number];
+	struct check_row row = { .sends = sends_by_scope[policy->scope] };
+
+	for (u32 i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+		if (!strcmp(said[i].name, policy->name))
+			return said[i].row;
+	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_POLL))
+		row.points |= POINT_POLL;
+	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_BLOCK))
+		row.points |= POINT_BLOCK;
+	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP))
+		row.points |= POINT_UNMAP;
+	return row;
+}

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.table import Table
 
-from checks import sim
+from checks import command, sim
 from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host, root
@@ -143,7 +144,8 @@ def faults(missed: Iterable[Branch], listed: Sequence[Explained], source_dir: Pa
     return result + [f"{each} is explained in {LIST.name}, and is not missed" for each in left]
 
 
-def _report() -> int:
+@click.command()
+def report() -> int:
     """Print the coverage of each file and what is missed."""
     console, progress = Console(soft_wrap=True), Console(stderr=True)
     taken = measure(root.ensure(host.cache_dir(), progress), progress)
@@ -164,4 +166,4 @@ def _report() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(host.exit_status(_report, "interrupted"))
+    sys.exit(command.run(report, "checks.coverage"))

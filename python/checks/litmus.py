@@ -7,7 +7,6 @@ model, the mutants that they must catch, and the orders of the engine that they 
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
@@ -17,9 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.table import Table
 
+from checks import command
 from checks.mutants import Mutant, Mutants
 from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
@@ -243,17 +244,17 @@ def _run_orders(tools: root.Root, console: Console, names: Sequence[str]) -> int
     return 1 if gone or any(order not in known for order in found) else 0
 
 
-def _command() -> int:
-    """One command."""
-    parser = argparse.ArgumentParser(prog="checks.litmus")
-    parser.add_argument("command", choices=("run", "mutants", "orders"))
-    parser.add_argument("names", nargs="*")
-    arguments = parser.parse_args()
+_COMMANDS = {"run": _run, "mutants": _run_mutants, "orders": _run_orders}
+
+
+@click.command()
+@click.argument("what", type=click.Choice(list(_COMMANDS)))
+@click.argument("names", nargs=-1)
+def litmus(what: str, names: tuple[str, ...]) -> int:
+    """Run programs, or mutants of the engine (NAMES, or all of them), or look for orders that are not needed."""
     console = Console(soft_wrap=True)
-    tools = root.ensure(host.cache_dir(), Console(stderr=True))
-    run = {"run": _run, "mutants": _run_mutants, "orders": _run_orders}[arguments.command]
-    return run(tools, console, arguments.names)
+    return _COMMANDS[what](root.ensure(host.cache_dir(), Console(stderr=True)), console, names)
 
 
 if __name__ == "__main__":
-    sys.exit(host.exit_status(_command, "interrupted"))
+    sys.exit(command.run(litmus, "checks.litmus"))

@@ -7,7 +7,6 @@ repeats bit for bit; nothing is measured by a clock.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
@@ -19,11 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from matplotlib.figure import Figure
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from checks import command
 from xsmmu import policies
 from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
@@ -494,59 +495,78 @@ def broken_claims(counts: Iterable[Count], claims: Iterable[Claim] = CLAIMS) -> 
 # -- command ---------------------------------------------------------------------------------------
 
 
-def _number(text: str, first: int, last: int) -> int:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
-    if value != value // 1 or not first <= value <= last:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from {first} to {last:g}")
-    return int(value)
+_policies = click.option(
+    "--policies", type=command.some_of(POLICIES), metavar="NAMES", help=f"Of {' '.join(POLICIES)}."
+)
+_seed = click.option("--seed", type=command.whole(0, 2**53), metavar="N", default=1)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, keep nothing.")
+_results = click.option("--results", type=click.Path(path_type=Path), default=PROJECT / "results")
 
 
-def _one(first: int, last: int) -> Callable[[str], int]:
-    """The type of an argument that is a number."""
-    return lambda text: _number(text, first, last)
+def _console() -> Console:
+    return Console(soft_wrap=True, highlight=False) if sys.stdout.isatty() else Console(width=160, highlight=False)
 
 
-def _some(first: int, last: int) -> Callable[[str], list[int]]:
-    """The type of an argument that is some numbers, each larger than the one before."""
-
-    def parse(text: str) -> list[int]:
-        values = [_number(word, first, last) for word in re.split(r"[ ,]+", text.strip())]
-        if sorted(set(values)) != values:
-            raise argparse.ArgumentTypeError(f"'{text}' is not in ascending order")
-        return values
-
-    return parse
+def _tools() -> root.Root:
+    return root.ensure(host.cache_dir(), Console(stderr=True))
 
 
-def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
-    """The type of an argument that is some of the known names."""
-
-    def parse(text: str) -> list[str]:
-        names = list(dict.fromkeys(re.split(r"[ ,]+", text.strip())))
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"'{name}' is none of {' '.join(known)}")
-        return names
-
-    return parse
+@click.group()
+def scale() -> None:
+    """What one CPU cannot show."""
 
 
-def _count(tools: root.Root, arguments: argparse.Namespace, console: Console) -> int:
-    cpus = arguments.cpus or (QUICK_CPUS if arguments.quick else CPUS)
-    lives = arguments.life or (LIVES[:1] if arguments.quick else LIVES)
-    configs = matrix(arguments.policies, cpus, arguments.elsewhere, lives, arguments.seed, arguments.slice)
-    program = compiled(tools)
+@scale.command("count")
+@click.option(
+    "--cpus", type=command.ascending(1, CPUS[-1]), metavar="N,N", help=f"Default: {' '.join(map(str, CPUS))}."
+)
+@click.option(
+    "--elsewhere",
+    type=command.ascending(0, 100),
+    metavar="N,N",
+    default=",".join(map(str, ELSEWHERE)),
+    help="Percentages of pages.",
+)
+@click.option("--life", type=command.some_of(LIVES), metavar="NAMES", help=f"Of {' '.join(LIVES)}.")
+@click.option(
+    "--slice",
+    "pages",
+    type=command.whole(1, 1000),
+    metavar="N",
+    default=1,
+    help="A turn of a CPU is of 1 to this many pages.",
+)
+@click.option("--sites", type=command.whole(0, 1000), metavar="N", default=0, help="Print so many causes of transfers.")
+@click.option("--quick", is_flag=True, help="Fewer CPUs, and short lifetimes only.")
+@_policies
+@_seed
+@_json
+@_results
+def run_count(
+    cpus: list[int] | None,
+    elsewhere: list[int],
+    life: list[str] | None,
+    pages: int,
+    sites: int,
+    quick: bool,
+    policies: list[str] | None,
+    seed: int,
+    as_json: bool,
+    results: Path,
+) -> int:
+    """Transfers of lines, locks, syncs and commands."""
+    program, console = compiled(_tools()), _console()
+    cpus = cpus or list(QUICK_CPUS if quick else CPUS)
+    lives = life or list(LIVES[:1] if quick else LIVES)
+    configs = matrix(policies or POLICIES, cpus, elsewhere, lives, seed, pages)
     counts = []
     with Console(stderr=True).status("counting") as status:
         for done, config in enumerate(configs):
             status.update(f"counting: {done} of {len(configs)}, {config.policy} on {config.cpus} CPUs")
-            counts.append(counted(program, config, *(["--sites"] if arguments.sites else [])))
+            counts.append(counted(program, config, *(["--sites"] if sites else [])))
     broken = broken_claims(counts)
     result = {"counts": [count.row() for count in counts], "broken_claims": broken}
-    if arguments.json:
+    if as_json:
         print(json.dumps(result, indent=1))
         return 0
     for title, group in _groups(counts):
@@ -554,73 +574,69 @@ def _count(tools: root.Root, arguments: argparse.Namespace, console: Console) ->
     for title, group in _groups(counts):
         for n in [n for n in QUICK_CPUS if n in cpus] or cpus:
             # On one CPU nothing is elsewhere: once is enough.
-            if n > 1 or group[0].config.elsewhere == arguments.elsewhere[0]:
+            if n > 1 or group[0].config.elsewhere == elsewhere[0]:
                 console.print(details_table(title, group, n))
     for count in counts:
-        if arguments.sites and not count.error and count.config.cpus == max(cpus):
-            console.print(sites_table(tools, program, count, arguments.sites))
-    console.print(f"results: {keep(arguments.results, 'scale', result, transfers_plot(counts))}")
+        if sites and not count.error and count.config.cpus == max(cpus):
+            console.print(sites_table(_tools(), program, count, sites))
+    console.print(f"results: {keep(results, 'scale', result, transfers_plot(counts))}")
     for text in broken:
         console.print(f"not kept: {text}")
     return 1 if broken else 0
 
 
-def _ageing(tools: root.Root, arguments: argparse.Namespace, console: Console) -> int:
-    program = compiled(tools, hooked=False)
+@scale.command("ageing")
+@click.option(
+    "--maps",
+    type=command.ascending(1000, 10**12),
+    metavar="N,N",
+    default="1e6,1e7,1e8",
+    show_default=True,
+    help="When to look.",
+)
+@click.option("--cpus", type=command.whole(1, CPUS[-1]), metavar="N", default=4)
+@click.option("--elsewhere", type=command.whole(0, 100), metavar="N", default=10, help="Percentage of pages.")
+@click.option(
+    "--window",
+    type=command.whole(1, 1000),
+    metavar="N",
+    default=16,
+    help="Polls of each CPU whose instructions are counted.",
+)
+@click.option("--one-page", is_flag=True, help="Mappings of one page only.")
+@_policies
+@_seed
+@_json
+@_results
+def run_ageing(
+    maps: list[int],
+    cpus: int,
+    elsewhere: int,
+    window: int,
+    one_page: bool,
+    policies: list[str] | None,
+    seed: int,
+    as_json: bool,
+    results: Path,
+) -> int:
+    """What a long life does to IOVAs and instructions."""
+    program, console = compiled(_tools(), hooked=False), _console()
     lines: list[dict[str, Any]] = []
     with Console(stderr=True).status("ageing") as status:
-        for policy in arguments.policies:
+        for policy in policies or AWARE:
             status.update(f"ageing: {policy}")
-            words = ["ageing", "--policy", policy, "--cpus", str(arguments.cpus), "--seed", str(arguments.seed)]
-            words += ["--elsewhere", str(arguments.elsewhere), "--window", str(arguments.window)]
-            words += ["--maps", ",".join(str(n) for n in arguments.maps)]
-            words += ["--one-page"] if arguments.one_page else []
+            words = ["ageing", "--policy", policy, "--cpus", str(cpus), "--seed", str(seed)]
+            words += ["--elsewhere", str(elsewhere), "--window", str(window)]
+            words += ["--maps", ",".join(str(n) for n in maps)]
+            words += ["--one-page"] if one_page else []
             lines += run(program, *words)
-    if arguments.json:
+    if as_json:
         print(json.dumps({"ageing": lines}, indent=1))
         return 0
     console.print(ageing_table(lines))
-    console.print(f"results: {keep(arguments.results, 'ageing', {'ageing': lines}, ageing_plot(lines))}")
+    console.print(f"results: {keep(results, 'ageing', {'ageing': lines}, ageing_plot(lines))}")
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="checks.scale")
-    commands = parser.add_subparsers(dest="command", required=True)
-    count = commands.add_parser("count", help="transfers of lines, locks, syncs and commands")
-    count.add_argument("--cpus", type=_some(1, CPUS[-1]), help=f"default: {' '.join(map(str, CPUS))}")
-    count.add_argument("--elsewhere", type=_some(0, 100), default=list(ELSEWHERE), help="percentages of pages")
-    count.add_argument("--life", type=_names(LIVES), help=f"of {' '.join(LIVES)}")
-    count.add_argument("--slice", type=_one(1, 1000), default=1, help="a turn of a CPU is of 1 to this many pages")
-    count.add_argument("--sites", type=_one(0, 1000), default=0, help="print so many places that cause transfers")
-    count.add_argument("--quick", action="store_true", help="fewer CPUs, and short lifetimes only")
-    count.set_defaults(policies=list(POLICIES), run=_count)
-    ageing = commands.add_parser("ageing", help="what a long life does to IOVAs and instructions")
-    marks = [10**6, 10**7, 10**8]
-    ageing.add_argument("--maps", type=_some(1000, 10**12), default=marks, help="when to look, as 1e6,1e8,1e9")
-    ageing.add_argument("--cpus", type=_one(1, CPUS[-1]), default=4)
-    ageing.add_argument("--elsewhere", type=_one(0, 100), default=10, help="percentage of pages")
-    ageing.add_argument(
-        "--window", type=_one(1, 1000), default=16, help="polls of each CPU whose instructions are counted"
-    )
-    ageing.add_argument("--one-page", action="store_true", help="mappings of one page only")
-    ageing.set_defaults(policies=list(AWARE), run=_ageing)
-    for command in (count, ageing):
-        command.add_argument("--policies", type=_names(POLICIES))
-        command.add_argument("--seed", type=_one(0, 2**53), default=1)
-        command.add_argument("--json", action="store_true", help="print JSON, keep nothing")
-        command.add_argument("--results", type=Path, default=PROJECT / "results")
-    return parser
-
-
-def _command() -> int:
-    """One command."""
-    arguments = _parser().parse_args()
-    tools = root.ensure(host.cache_dir(), Console(stderr=True))
-    console = Console(soft_wrap=True, highlight=False) if sys.stdout.isatty() else Console(width=160, highlight=False)
-    status: int = arguments.run(tools, arguments, console)
-    return status
-
-
 if __name__ == "__main__":
-    sys.exit(host.exit_status(_command, "interrupted"))
+    sys.exit(command.run(scale, "checks.scale"))

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import binascii
 import json
@@ -17,14 +16,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 from rich.console import Console
 
+from checks import command
 from checks.mutants import Mutant, Mutants
 from xsmmu import policies
 from xsmmu.errors import UserError
@@ -155,37 +156,6 @@ def _run_mutants(tools: root.Root, names: Sequence[str]) -> int:
     return 1 if missed else 0
 
 
-def _run_one(tools: root.Root, arguments: argparse.Namespace) -> int:
-    program = compiled_mutant(tools, arguments.mutant) if arguments.mutant else compiled(tools)
-    if arguments.policy == "any" and not arguments.swarm:
-        raise UserError("POLICY=any draws a policy from the seed: it needs SWARM=1")
-    words = ["--seed", str(arguments.seed), "--policy", arguments.policy, "--events", str(arguments.events)]
-    words += ["--swarm"] if arguments.swarm else []
-    words += ["--mutant", arguments.mutant.name] if arguments.mutant else []
-    return subprocess.run([program, *words], check=False).returncode
-
-
-def _run_fuzz(tools: root.Root, arguments: argparse.Namespace) -> int:
-    """The fuzzer for so long, and a canary with a bug in it, which it must find; or one input again."""
-    if arguments.input:
-        outcome = fuzz_again(tools, arguments.policy, arguments.mutant, arguments.input)
-        print(outcome.text)
-        return 1 if outcome.status else 0
-    corpus = tools.cache / "fuzz" / arguments.policy
-    corpus.mkdir(parents=True, exist_ok=True)
-    outcome = fuzz(tools, arguments.policy, arguments.mutant, arguments.seconds, corpus)
-    if outcome.status != 0:
-        print(outcome.text)
-        return 1
-    print("engine:", *re.findall(r"^Done .*", outcome.text, re.MULTILINE))
-    canary = fuzz_canary(tools)
-    if not canary.checker:
-        print(f"the fuzzer did not find the planted bug '{FUZZ_CANARY}'")
-        return 1
-    print(f"canary: '{FUZZ_CANARY}' found by '{canary.checker}' in {canary.seconds:.1f} s")
-    return 0
-
-
 def fuzz_canary(tools: root.Root) -> Outcome:
     """Fuzz an engine with a bug, until it is found."""
     return fuzz(tools, "any", _mutant_named(FUZZ_CANARY), 2 * MUTANT_SECONDS)
@@ -267,57 +237,90 @@ def _run_rounds(program: Path, state: dict[str, float], state_file: Path, billio
     return 0
 
 
-def _number(first: int, last: int) -> Callable[[str], int]:
-    """The type of an argument that is a number."""
-
-    def parse(text: str) -> int:
-        if not text.isdecimal() or not first <= int(text) <= last:
-            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {first} to {last}")
-        return int(text)
-
-    return parse
-
-
 def _mutant_named(name: str) -> Mutant:
     return MUTANTS.named(name)[0]
 
 
-def _billions(text: str) -> float:
+def _billions(text: str | float) -> float:
     try:
         if float(text) > 0:
             return float(text)
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+    raise click.BadParameter(f"'{text}' is not a number above 0")
 
 
-def _command() -> int:
-    """One command of the simulation."""
-    parser = argparse.ArgumentParser(prog="checks.sim")
-    commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("run")
-    one.add_argument("--seed", type=_number(0, 2**63), default=1)
-    one.add_argument("--policy", choices=("any", *POLICIES), default="fused", help="any: with --swarm")
-    one.add_argument("--events", type=_number(1, 2**63), default=1000000)
-    one.add_argument("--swarm", action="store_true")
-    one.add_argument("--mutant", type=_mutant_named)
-    commands.add_parser("mutants").add_argument("names", nargs="*")
-    fuzzing = commands.add_parser("fuzz")
-    fuzzing.add_argument("--seconds", type=_number(1, 10**6), default=60)
-    fuzzing.add_argument("--policy", choices=("any", *POLICIES), default="any")
-    fuzzing.add_argument("--mutant", type=_mutant_named)
-    fuzzing.add_argument("--input")
-    commands.add_parser("long").add_argument("--billions", type=_billions, default=10)
-    arguments = parser.parse_args()
-    tools = root.ensure(host.cache_dir(), Console(stderr=True))
-    if arguments.command == "run":
-        return _run_one(tools, arguments)
-    if arguments.command == "mutants":
-        return _run_mutants(tools, arguments.names)
-    if arguments.command == "fuzz":
-        return _run_fuzz(tools, arguments)
-    return _run_long(tools, arguments.billions)
+def _tools() -> root.Root:
+    return root.ensure(host.cache_dir(), Console(stderr=True))
+
+
+_mutant = click.option("--mutant", type=_mutant_named, metavar="NAME", help=f"Of {MUTANTS.file}, built in.")
+
+
+@click.group()
+def sim() -> None:
+    """The simulated world."""
+
+
+@sim.command("run")
+@click.option("--seed", type=command.whole(0, 2**63), metavar="N", default=1)
+@click.option("--policy", type=click.Choice(("any", *POLICIES)), default="fused", help="any: with --swarm")
+@click.option("--events", type=command.whole(1, 2**63), metavar="N", default=1_000_000)
+@click.option("--swarm", is_flag=True, help="Draw the world from the seed.")
+@_mutant
+def run_one(seed: int, policy: str, events: int, swarm: bool, mutant: Mutant | None) -> int:
+    """One run."""
+    tools = _tools()
+    program = compiled_mutant(tools, mutant) if mutant else compiled(tools)
+    if policy == "any" and not swarm:
+        raise UserError("POLICY=any draws a policy from the seed: it needs SWARM=1")
+    words = ["--seed", str(seed), "--policy", policy, "--events", str(events)]
+    words += ["--swarm"] if swarm else []
+    words += ["--mutant", mutant.name] if mutant else []
+    return subprocess.run([program, *words], check=False).returncode
+
+
+@sim.command("mutants")
+@click.argument("names", nargs=-1)
+def run_mutants(names: tuple[str, ...]) -> int:
+    """Plant bugs (NAMES, or all) that the checkers must find."""
+    return _run_mutants(_tools(), names)
+
+
+@sim.command("long")
+@click.option("--billions", type=_billions, metavar="N", default=10)
+def run_long(billions: float) -> int:
+    """Run until so many billions of operations are done."""
+    return _run_long(_tools(), billions)
+
+
+@sim.command("fuzz")
+@click.option("--seconds", type=command.whole(1, 10**6), metavar="N", default=60)
+@click.option("--policy", type=click.Choice(("any", *POLICIES)), default="any")
+@_mutant
+@click.option("--input", "packed", help="Run one input again, as a replay line has it.")
+def run_fuzz(seconds: int, policy: str, mutant: Mutant | None, packed: str | None) -> int:
+    """Fuzz for so long, and a canary with a bug in it, which must be found; or one input again."""
+    tools = _tools()
+    if packed:
+        outcome = fuzz_again(tools, policy, mutant, packed)
+        print(outcome.text)
+        return 1 if outcome.status else 0
+    corpus = tools.cache / "fuzz" / policy
+    corpus.mkdir(parents=True, exist_ok=True)
+    outcome = fuzz(tools, policy, mutant, seconds, corpus)
+    if outcome.status != 0:
+        print(outcome.text)
+        return 1
+    print("engine:", *re.findall(r"^Done .*", outcome.text, re.MULTILINE))
+    canary = fuzz_canary(tools)
+    if not canary.checker:
+        print(f"the fuzzer did not find the planted bug '{FUZZ_CANARY}'")
+        return 1
+    print(f"canary: '{FUZZ_CANARY}' found by '{canary.checker}' in {canary.seconds:.1f} s")
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(host.exit_status(_command, "interrupted; `make sim-long` goes on where it was, the others begin anew"))
+    gone_on = "interrupted; `make sim-long` goes on where it was, the others begin anew"
+    sys.exit(command.run(sim, "checks.sim", gone_on))

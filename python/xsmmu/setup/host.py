@@ -14,7 +14,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,19 +48,6 @@ def interrupt_on_sigterm() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
-
-
-def exit_status(command: Callable[[], int], interrupted: str) -> int:
-    """Run a module's command; an error is printed, and Ctrl-C or SIGTERM is `interrupted`, with their usual status."""
-    interrupt_on_sigterm()
-    try:
-        return command()
-    except UserError as error:
-        print(*error.lines, f"error: {error.message}", sep="\n", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(interrupted)
-        return 130
 
 
 @contextmanager

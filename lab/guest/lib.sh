@@ -196,6 +196,7 @@ session_open() {
 	session_kind=$3
 	shift 3
 	session_bdfs=$*
+	emit "{\"event\":\"session\",\"driver\":\"$session_driver\",\"policy\":\"$session_policy\"}"
 	groups=$(for bdf in "$@"; do readlink "/sys/bus/pci/devices/$bdf/iommu_group"; done | sort -u | wc -l)
 	[ "$groups" = 1 ] || fail "$* must be one IOMMU group, and are $groups"
 	policy_set "$session_policy" "$@"
@@ -245,12 +246,13 @@ work() {
 	"$1" >/tmp/output 2>/tmp/errors || fail "$1: $(tail -n 5 /tmp/errors; tail -n 5 /tmp/output)"
 }
 
-# warm FUNCTION KEY=VALUE...: do it once, unmeasured.
+# warm ID FUNCTION KEY=VALUE...: do what this run will do once, unmeasured.
 warm() {
-	workload=$1
-	shift
+	run_id=$1
+	workload=$2
+	shift 2
 	arguments "$@"
-	emit "{\"event\":\"warm\",\"function\":\"$workload\"}"
+	emit "{\"event\":\"warm\",\"id\":$run_id}"
 	prepare "$workload"
 	work "$workload"
 }

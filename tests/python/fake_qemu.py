@@ -47,8 +47,19 @@ def good() -> None:
 def cold() -> None:
     """A guest that fails before what it is to measure."""
     send('{"event":"boot","release":"0.0"}')
-    send('{"event":"warm","function":"ring"}')
-    send('{"event":"error","message":"ring: no such device"}')
+    send('{"event":"session","driver":"xsmmu_lab","policy":"fused"}')
+    send('{"event":"warm","id":1}')
+    send('{"event":"warm","id":2}')
+    send('{"event":"error","message":"micro: no such device"}')
+    time.sleep(60)
+
+
+def refuses() -> None:
+    """A guest that has measured something, and then cannot have the next policy."""
+    send('{"event":"boot","release":"0.0"}')
+    send('{"event":"start","id":1}')
+    send('{"event":"session","driver":"xsmmu_lab","policy":"fused"}')
+    send('{"event":"error","message":"policy fused refused"}')
     time.sleep(60)
 
 

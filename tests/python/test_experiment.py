@@ -98,6 +98,18 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
         experiment.load("broken", tmp_path)
 
 
+def test_repetitions_lie_apart_and_are_warmed_up_once() -> None:
+    chosen = experiment.load("compare")
+    policies, workloads = experiment.choose(chosen, ("strict", "fused"), ("micro/64", "ring/rx"), False, "6.12")
+    for once, thrice in zip(
+        experiment.plans(policies, workloads), experiment.plans(policies, workloads, repeat=3), strict=True
+    ):
+        names = [(run.name, run.is_baseline) for run in once.runs]
+        assert [(run.name, run.is_baseline) for run in thrice.runs] == 3 * names
+        assert [run.repetition for run in thrice.runs] == [n for n in (1, 2, 3) for _ in names]
+        assert thrice.script.count("\nwarm ") == once.script.count("\nwarm ")
+
+
 def test_plans_keep_each_session_apart() -> None:
     chosen = experiment.load("compare")
     plans = experiment.plans(chosen.policies, chosen.workloads)

@@ -207,6 +207,34 @@ def test_costs_are_related_to_passthrough() -> None:
     assert entries[0]["relative_to_passthrough"] is None
 
 
+def test_the_run_in_the_middle_stands_for_its_repetitions() -> None:
+    def entry(unmap: float, inv: int) -> dict[str, Any]:
+        output = {**MICRO, "unmap_instructions_per_page": unmap}
+        after = snapshot(None, **{**DONE, "inv_page": inv})
+        return figures.entry(
+            measured("micro/1024", "fused", output, Counts(inv, 1, 0), before=snapshot(), after=after), None
+        )
+
+    entries = [entry(120, 5), entry(100, 2), entry(110, 3), entry(115, 4)]
+    chosen = figures.middle(entries)
+    assert chosen["unmap_instructions_per_page"] == 110
+    assert chosen["invalidations"]["page"] == 3
+    assert chosen["repeats"] == {
+        "runs": 4,
+        "cost": [600.5, 620.5],
+        "relative_to_passthrough": None,
+        "invalidations_per_page": [0.03, 0.06],
+        "exposure_max_us": None,
+        "throughput": None,
+    }
+    assert figures.middle(entries[:1]) is entries[0]
+
+
+def test_an_attack_counts_by_its_worst_repetition() -> None:
+    entries = [figures.entry(attacked("fused", landed_ns=each), None) for each in (100_000, 900_000, 300_000)]
+    assert figures.middle(entries)["attack"]["last_landed_ns"]["max"] == 900_000
+
+
 def ring(policy: str, counts: Counts, unmapped: int, **part: int | None) -> Measured:
     """A run of the ring workload that received a GiB, of which `part` was measured."""
     content: dict[str, Any] = {"packets": 1 << 18, "bytes": 1 << 30, "pages_mapped": 1000, "pages_unmapped": 1000}

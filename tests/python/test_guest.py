@@ -15,10 +15,9 @@ import pytest
 from rich.progress import Progress
 
 from xsmmu.errors import UserError
-from xsmmu.lab.experiment import Plan
+from xsmmu.lab import experiment
 from xsmmu.lab.run import Collector
 from xsmmu.vm.guest import Boot, Guest, Record, RecordHandler
-from xsmmu.vm.machine import DEFAULT_IOMMU
 from xsmmu.vm.oracle import Counts
 
 FAKE = Path(__file__).with_name("fake_qemu.py")
@@ -112,10 +111,20 @@ def test_a_bad_guest_ends_with_one_message(tmp_path: Path, behaviour: str, messa
     assert not list((tmp_path / "results").glob(".*"))
 
 
-def test_a_warm_up_is_blamed_for_its_own_failure(tmp_path: Path) -> None:
-    collector = Collector(Plan("net", DEFAULT_IOMMU, (), "", ()), Progress(disable=True))
-    guest = make(tmp_path, "cold", [], on_record=collector.on_record)
-    with pytest.raises(UserError, match=r"guest net \(the warm-up of ring\): ring: no such device"):
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        ("cold", r"guest net \(the warm-up of micro/256 under fused\): micro: no such device"),
+        ("refuses", r"guest net \(giving xsmmu_lab its devices under fused\): policy fused refused"),
+    ],
+)
+def test_what_fails_between_runs_is_blamed_on_what_it_was(tmp_path: Path, behaviour: str, message: str) -> None:
+    chosen = experiment.load("compare")
+    [plan] = experiment.plans(*experiment.choose(chosen, ("fused",), ("micro/64", "micro/256"), False, "6.12"))
+    assert plan.script.index("warm 1 micro ring=64") < plan.script.index("warm 2 micro ring=256")
+    collector = Collector(plan, Progress(disable=True))
+    guest = make(tmp_path, behaviour, [], on_record=collector.on_record)
+    with pytest.raises(UserError, match=message):
         asyncio.run(guest.run())
 
 

@@ -183,6 +183,16 @@ def test_a_given_ratio_stands_where_no_cost_does(synthetic: Summary) -> None:
     assert nvme.relative(fused, "kernel-strict") == pytest.approx(1.04 / 1.5)
 
 
+def test_repetitions_are_shown_by_their_range(synthetic: Summary) -> None:
+    assert "least..most" not in rendered(synthetic)
+    for run in synthetic["runs"]:
+        spread = dict.fromkeys(("relative_to_passthrough", "invalidations_per_page", "exposure_max_us", "throughput"))
+        run["repeats"] = {"runs": 5, "cost": [570.5, 590], **spread}
+    text = rendered(synthetic)
+    assert "570..590" in text or "571..590" in text
+    assert "measured 5 times" in text
+
+
 def test_no_passthrough(synthetic: Summary) -> None:
     synthetic["runs"] = [run for run in synthetic["runs"] if run["policy"] != "passthrough"]
     text = rendered(only(synthetic, "micro"))

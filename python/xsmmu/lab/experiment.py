@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -136,6 +136,13 @@ class Run:
     policy: str
     is_baseline: bool = False
     """True for the smaller run whose work is subtracted from the run before it."""
+    repetition: int = 1
+    """Which time it is that the guest follows its plan."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.workload.full_name} under {self.policy}"
 
     @property
     def ours(self) -> bool:
@@ -275,8 +282,11 @@ def choose(
     return tuple(each for each in experiment.policies if not policies or each in policies), tuple(chosen)
 
 
-def plans(policies: Sequence[str], workloads: Sequence[Workload]) -> list[Plan]:
-    """One plan for each guest: session by session, device by device, policy by policy."""
+def plans(policies: Sequence[str], workloads: Sequence[Workload], repeat: int = 1) -> list[Plan]:
+    """One plan for each guest: session by session, device by device, policy by policy; all of it `repeat` times.
+
+    So the repetitions of a run lie far apart, with all others between them.
+    """
     result: list[Plan] = []
     next_id = 1
     for guest in dict.fromkeys(each.guest for each in workloads):
@@ -284,11 +294,11 @@ def plans(policies: Sequence[str], workloads: Sequence[Workload]) -> list[Plan]:
         runs: list[Run] = []
         needs = list(dict.fromkeys(each.needs for each in mine))
         script = [each.start for each in needs if each.start]
-        for devices, driver in dict.fromkeys((each.devices, each.driver) for each in mine):
-            session_workloads = [each for each in mine if (each.devices, each.driver) == (devices, driver)]
-            used = [policy for policy in policies if any(work.has(policy) for work in session_workloads)]
-            for index, policy in enumerate(used):
-                session, script_part = _session(next_id, policy, devices, session_workloads, warm=index == 0)
+        for repetition in range(1, repeat + 1):
+            for policy, devices, session_workloads, first in _sessions(policies, mine):
+                session, script_part = _session(
+                    next_id, policy, devices, session_workloads, repetition, warm=first and repetition == 1
+                )
                 next_id += len(session)
                 runs += session
                 script += script_part
@@ -296,8 +306,19 @@ def plans(policies: Sequence[str], workloads: Sequence[Workload]) -> list[Plan]:
     return result
 
 
+def _sessions(
+    policies: Sequence[str], workloads: Sequence[Workload]
+) -> Iterator[tuple[str, tuple[str, ...], list[Workload], bool]]:
+    """The sessions of a guest: policy, devices and workloads, and whether it is the first with these devices."""
+    for devices, driver in dict.fromkeys((each.devices, each.driver) for each in workloads):
+        mine = [each for each in workloads if (each.devices, each.driver) == (devices, driver)]
+        used = [policy for policy in policies if any(work.has(policy) for work in mine)]
+        for index, policy in enumerate(used):
+            yield policy, devices, mine, index == 0
+
+
 def _session(
-    first_id: int, policy: str, devices: Sequence[str], workloads: Sequence[Workload], warm: bool
+    first_id: int, policy: str, devices: Sequence[str], workloads: Sequence[Workload], repetition: int, warm: bool
 ) -> tuple[list[Run], list[str]]:
     runs: list[Run] = []
     rows = [DEVICES[device] for device in devices]
@@ -307,14 +328,14 @@ def _session(
         if not workload.has(policy):
             continue
         arguments = workload.arguments_under(policy)
+        run = Run(first_id + len(runs), workload, policy, repetition=repetition)
         if warm:
             # The first run of a program pays for reading it in.
-            script.append(f"warm {workload.function} {_words({**arguments, **workload.baseline})}")
-        run = Run(first_id + len(runs), workload, policy)
+            script.append(f"warm {run.id} {workload.function} {_words({**arguments, **workload.baseline})}")
         runs.append(run)
         script.append(f"run {run.id} {workload.function} {_words(arguments)}")
         if workload.baseline:
-            run = Run(first_id + len(runs), workload, policy, is_baseline=True)
+            run = Run(first_id + len(runs), workload, policy, is_baseline=True, repetition=repetition)
             runs.append(run)
             script.append(f"run {run.id} {workload.function} {_words({**arguments, **workload.baseline})}")
     return runs, [*script, "session_close"]

@@ -60,7 +60,7 @@ class Measured:
     @property
     def name(self) -> str:
         """For messages."""
-        return f"{self.run.workload.full_name} under {self.run.policy}"
+        return self.run.name
 
     @property
     def level(self) -> str:
@@ -231,24 +231,53 @@ def relate(entries: Sequence[Json]) -> None:
     """Fill in `relative_to_passthrough`: cost over the cost of the same workload under passthrough."""
     base: dict[tuple[Any, ...], float] = {}
     for each in entries:
-        cost = _cost_of(each)
+        cost = cost_of(each)
         if each["policy"] == "passthrough" and cost:
             base[_place(each)] = cost
     for each in entries:
-        cost, reference = _cost_of(each), base.get(_place(each))
+        cost, reference = cost_of(each), base.get(_place(each))
         each["relative_to_passthrough"] = cost / reference if cost is not None and reference else None
 
 
-def _place(each: Json) -> tuple[Any, ...]:
-    return tuple(each.get(key) for key in ("workload", "ring", "device", "variant", "iommu"))
-
-
-def _cost_of(each: Json) -> float | None:
+def cost_of(each: Json) -> float | None:
+    """An entry's cost per unit of work; of `micro`, map and unmap together."""
     if each["cost"]:
         return float(each["cost"]["value"])
     if each["map_instructions_per_page"] is None:
         return None
     return float(each["map_instructions_per_page"] + each["unmap_instructions_per_page"])
+
+
+_SPREAD: dict[str, Callable[[Json], float | None]] = {
+    "cost": cost_of,
+    "relative_to_passthrough": lambda each: each["relative_to_passthrough"],
+    "invalidations_per_page": lambda each: each["invalidations_per_page"],
+    "exposure_max_us": lambda each: each["exposure_us"]["max"] if each["exposure_us"] else None,
+    "throughput": lambda each: each["throughput"]["value"] if each["throughput"] else None,
+}
+
+
+def middle(entries: Sequence[Json]) -> Json:
+    """One entry for a run's repetitions, and how far they lie apart: the least and the most of some figures.
+
+    It is the entry in the middle by cost (the lower of two), whole, so that its figures are of one run. Of an attack it
+    is the one in which the device reached memory for longest.
+    """
+    if len(entries) == 1:
+        return entries[0]
+    if "attack" in entries[0]:
+        chosen = max(entries, key=lambda each: each["attack"]["last_landed_ns"]["max"])
+    else:
+        chosen = sorted(entries, key=lambda each: cost_of(each) or 0)[(len(entries) - 1) // 2]
+    spread: Json = {"runs": len(entries)}
+    for name, figure in _SPREAD.items():
+        values = [value for each in entries if (value := figure(each)) is not None]
+        spread[name] = [min(values), max(values)] if values else None
+    return {**chosen, "repeats": spread}
+
+
+def _place(each: Json) -> tuple[Any, ...]:
+    return tuple(each.get(key) for key in ("workload", "ring", "device", "variant", "iommu"))
 
 
 def _exposure(before: Json, after: Json) -> dict[str, float] | None:

@@ -56,6 +56,8 @@ class Options:
     output: Path = RESULTS
     jobs: int = 2
     """Guests at the same time."""
+    repeat: int = 1
+    """How often each run is measured."""
 
 
 def run(options: Options, console: Console) -> Path:
@@ -68,7 +70,7 @@ def run(options: Options, console: Console) -> Path:
     policies, workloads = experiment.choose(
         chosen, options.policies, options.workloads, options.quick, options.kernel or default
     )
-    plans = [plan for plan in experiment.plans(policies, workloads) if plan.runs]
+    plans = [plan for plan in experiment.plans(policies, workloads, options.repeat) if plan.runs]
     if not plans:
         raise UserError(
             f"{chosen.name} has nothing to run for this choice: "
@@ -80,7 +82,8 @@ def run(options: Options, console: Console) -> Path:
     with results.Results(options.output) as folder:
         boots = {plan.guest: _boot(the_root, kernel, plan, ours, chosen.mode) for plan in plans}
         accel = _accel(the_root, boots, options.accel, chosen.mode, folder.folder)
-        boots = {name: replace(boot, accel=accel) for name, boot in boots.items()}
+        limit_s = Boot.timeout_s * options.repeat
+        boots = {name: replace(boot, accel=accel, timeout_s=limit_s) for name, boot in boots.items()}
         started = time.monotonic()
         measured, release = asyncio.run(_run_guests(the_root, plans, boots, folder.folder, options.jobs, console))
         summary = _summary(accel, chosen, the_root, kernel, release, folder, measured)
@@ -172,21 +175,20 @@ class Collector:
         event = record["event"]
         if event == "boot":
             self.release = record["release"]
-        elif event == "warm":
-            guest.doing = f"the warm-up of {record['function']}"
-            self._progress.update(self._task, description=f"{guest.name}: {guest.doing}")
-            works = [run.workload for run in self._runs.values()]
-            guest.expect_faults(any(work.faults for work in works if work.function == record["function"]))
-        elif event in ("start", "run"):
+        elif event == "session":
+            self._now(guest, f"giving {record['driver']} its devices under {record['policy']}")
+        elif event in ("warm", "start"):
             run = self._runs[record["id"]]
-            if event == "start":
-                guest.doing = f"{run.workload.full_name} under {run.policy}"
-                guest.expect_faults(run.workload.faults)
-                self._progress.update(self._task, description=f"{guest.name}: {guest.doing}")
-            else:
-                await self._measured(guest, run, record)
+            self._now(guest, f"{'the warm-up of ' if event == 'warm' else ''}{run.name}")
+            guest.expect_faults(run.workload.faults)
+        elif event == "run":
+            await self._measured(guest, self._runs[record["id"]], record)
         elif event == "closed":
             figures.check_closed(record["policy"], record["left"])
+
+    def _now(self, guest: Guest, doing: str) -> None:
+        guest.doing = doing
+        self._progress.update(self._task, description=f"{guest.name}: {doing}")
 
     async def _measured(self, guest: Guest, run: Run, record: Record) -> None:
         first, last = record["markers"]
@@ -198,17 +200,16 @@ class Collector:
         # Where there is no terminal to draw on.
         if self._progress.disable:
             done = f"{len(self.measured)}/{len(self._runs)}"
-            name = f"{run.workload.full_name} under {run.policy}"
-            self._progress.console.print(f"{guest.name}: {done} {name}", markup=False, highlight=False, soft_wrap=True)
+            self._progress.console.print(
+                f"{guest.name}: {done} {run.name}", markup=False, highlight=False, soft_wrap=True
+            )
 
     def finish(self) -> None:
         """Every run of the plan must have arrived."""
         missing = set(self._runs) - {each.run.id for each in self.measured}
         if missing:
             run = self._runs[min(missing)]
-            raise UserError(
-                f"{len(missing)} runs gave no result, the first is {run.workload.full_name} under {run.policy}"
-            )
+            raise UserError(f"{len(missing)} runs gave no result, the first is {run.name}")
 
 
 async def _run_guests(
@@ -303,16 +304,23 @@ def _cost_word(accel: Accel, mode: Mode) -> str | None:
 
 def _runs(chosen: experiment.Experiment, measured: Sequence[Measured], cost: str | None) -> figures.Json:
     """The runs' entries, and the experiment's claims beside them."""
-    places = {id(each): (each.run.workload.full_name, each.run.policy) for each in measured}
-    baselines = {places[id(each)]: each for each in measured if each.run.is_baseline}
-    entries = {
-        places[id(each)]: figures.entry(each, baselines.get(places[id(each)]), cost)
-        for each in measured
-        if not each.run.is_baseline
-    }
+    baselines = {_place(each.run): each for each in measured if each.run.is_baseline}
+    repeated: dict[tuple[str, str], dict[int, figures.Json]] = {}
+    for each in measured:
+        if not each.run.is_baseline:
+            *place, repetition = _place(each.run)
+            one = figures.entry(each, baselines.get(_place(each.run)), cost)
+            repeated.setdefault((place[0], place[1]), {})[repetition] = one
+    for repetition in sorted({each.run.repetition for each in measured}):
+        figures.relate([each[repetition] for each in repeated.values()])
+    entries = {place: figures.middle(list(each.values())) for place, each in repeated.items()}
     figures.relate(list(entries.values()))
     compared = claims.compare(chosen.claims, entries)
     return {"runs": list(entries.values()), **({"claims": compared} if compared else {})}
+
+
+def _place(run: Run) -> tuple[str, str, int]:
+    return run.workload.full_name, run.policy, run.repetition
 
 
 def commit() -> str:

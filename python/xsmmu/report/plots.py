@@ -561,6 +561,8 @@ def _relative_cost(view: View) -> Plot | None:
                     continue
                 y = places[run.row]
                 ax.plot([1.0, ratio], [y, y], color=MUTED, linewidth=0.9, zorder=2)
+                if run.relative_range:
+                    ax.plot(run.relative_range, [y, y], color=MUTED, linewidth=3.5, alpha=0.5, zorder=2)
                 _dot(ax, ratio, y, run)
                 ax.annotate(
                     f"{ratio:.3f}" if high < 2 else f"{ratio:.2f}",

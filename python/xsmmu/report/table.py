@@ -164,6 +164,7 @@ def details(workload: Workload) -> Grid:
     ]
     if any(run.cost != run.page_sum for run in runs):
         columns.append(column("cost", lambda run: show(run.cost)))
+    columns.append(column("cost,\nleast..most", lambda run: _range(run.cost_range)))
     columns += [
         ratio("x pass\nthrough", PASSTHROUGH),
         ratio("x kernel\nstrict", KERNEL_STRICT),
@@ -180,6 +181,10 @@ def details(workload: Workload) -> Grid:
         _keys((run.name for run in runs), (run.level for run in runs)),
         tuple(column for column in columns if not column.empty),
     )
+
+
+def _range(ends: tuple[float, float] | None) -> str:
+    return NULL if ends is None else f"{show(ends[0])}..{show(ends[1])}"
 
 
 def _in_words(unit: str | None) -> str | None:
@@ -290,6 +295,12 @@ def notes(view: View) -> list[str]:
         found.append(
             f"Accelerator {view.accel or 'not recorded'}: the clock of an emulated guest measures "
             "the emulator, so costs and throughput are omitted."
+        )
+    repeats = max((run.repeats for w in view.workloads for run in w.runs), default=1)
+    if repeats > 1:
+        found.append(
+            f"Each run was measured {repeats} times, with all others in between. Shown is the one in the middle by "
+            "cost (of an attack, the one with the longest exposure), and the least and the most of all."
         )
     if any(run.exposure.max_us is not None for w in view.workloads for run in w.runs):
         found.append(

@@ -96,6 +96,11 @@ class Run:
     throughput: float | None
     throughput_unit: str | None
     attack: Attack | None
+    repeats: int = 1
+    """How often it was measured; figures are of the one in the middle."""
+    cost_range: tuple[float, float] | None = None
+    relative_range: tuple[float, float] | None = None
+    """Least and most of its repetitions; the second relative to passthrough."""
 
     @property
     def row(self) -> tuple[str, str]:
@@ -360,6 +365,14 @@ class _Node:
     def numbers(self, key: str) -> tuple[float | None, ...]:
         return tuple(_Node(f"{self.path}.{key}", {"": item}).number("", -math.inf) for item in self._items(key))
 
+    def range(self, key: str) -> tuple[float, float] | None:
+        if self.data.get(key) is None:
+            return None
+        numbers = [number for number in self.numbers(key) if number is not None]
+        if len(numbers) != 2:
+            raise self._fail(key, "two numbers or null")
+        return numbers[0], numbers[1]
+
     def nodes(self, key: str) -> list[_Node]:
         path = f"{self.path}.{key}" if self.path else key
         nodes = []
@@ -431,6 +444,7 @@ def _run(node: _Node, word: str | None) -> Run:
     both = None if map_cost is None or unmap_cost is None else map_cost + unmap_cost
     cost, unit = _cost(node, word, both)
     exposure, throughput = node.node("exposure_us"), node.node("throughput")
+    repeats = node.node("repeats")
     return Run(
         policy=node.required("policy"),
         driver=node.text("driver") or "none",
@@ -449,6 +463,9 @@ def _run(node: _Node, word: str | None) -> Run:
         throughput=throughput.number("value") if throughput and word else None,
         throughput_unit=throughput.text("unit") if throughput and word else None,
         attack=_attack(node.node("attack")),
+        repeats=(repeats.count("runs") or 1) if repeats else 1,
+        cost_range=repeats.range("cost") if repeats and word else None,
+        relative_range=repeats.range("relative_to_passthrough") if repeats and word else None,
     )
 
 

@@ -29,6 +29,7 @@ def lab() -> None:
 @click.option("--quick", is_flag=True, help="Only what takes little time.")
 @click.option("--accel", default="auto", show_default=True, help="auto, tcg (instructions) or kvm (nanoseconds).")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Guests at the same time.")
+@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Measure each run so often.")
 @click.option("--output", type=click.Path(path_type=Path), help="Where results go; default: results/ of the checkout.")
 @_json
 def run(
@@ -39,6 +40,7 @@ def run(
     quick: bool,
     accel: str,
     jobs: int,
+    repeat: int,
     output: Path | None,
     as_json: bool,
 ) -> None:
@@ -50,6 +52,7 @@ def run(
       xsmmu lab run --quick                          map and unmap costs only
       xsmmu lab run --kernel 7.2 --quick
       xsmmu lab run --experiment claim-d-mapsync     what was published, beside what is measured here
+      xsmmu lab run --workload nvme/4k --repeat 5    the middle of five, and how far they lie apart
       xsmmu lab run --workload net-rx --workload nvme/4k --policy kernel-strict --policy fused
     """
     from rich.console import Console
@@ -70,6 +73,7 @@ def run(
         accel=accel,
         output=output or the_run.RESULTS,
         jobs=jobs,
+        repeat=repeat,
     )
     folder = the_run.run(options, Console(stderr=True))
     _show(results.load(folder), folder, as_json)
@@ -91,6 +95,32 @@ def show(folder: Path | None, as_json: bool) -> None:
 
     folder = folder or the_run.RESULTS / results.LATEST
     _show(results.load(folder), folder, as_json)
+
+
+@lab.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option("--changed", is_flag=True, help="Only what changed by more than runs differ by.")
+@_json
+def compare(before: Path, after: Path, changed: bool, as_json: bool) -> None:
+    """Set two results folders side by side: what each run cost, and what changed by more than runs differ by.
+
+    \b
+    Examples:
+      xsmmu lab compare results/2026-11-24T10-00-00Z results/latest
+      xsmmu lab compare old new --changed
+      xsmmu lab compare old new --json
+    """
+    from rich.console import Console
+
+    from xsmmu.lab import compare as the_comparison
+    from xsmmu.lab import results
+
+    found = the_comparison.compare(results.load(before), results.load(after))
+    if as_json:
+        sys.stdout.write(json.dumps(found.as_dict(), indent=1) + "\n")
+    else:
+        the_comparison.render(found, Console(), changed)
 
 
 def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:

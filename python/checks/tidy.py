@@ -7,6 +7,7 @@ form that test runners use.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -185,6 +186,22 @@ def mypy(tree: Tree) -> Iterator[str]:
     return _python_tool(tree, "mypy")
 
 
+def floors(tree: Tree) -> Iterator[str]:
+    """import-linter: each floor imports from those below it only (pyproject.toml has the contracts)."""
+    linter = Path(sys.executable).with_name("lint-imports")
+    env = {**os.environ, "PYTHONPATH": str(tree.path / "python")}
+    result = host.run([str(linter), "--no-cache"], cwd=tree.path, env=env)
+    if result.returncode != 0:
+        yield from _broken_contracts(result.stdout + result.stderr)
+
+
+def _broken_contracts(text: str) -> list[str]:
+    """What import-linter says below its heading of broken contracts; all of it where it has none."""
+    _, heading, rest = text.partition("Broken contracts")
+    lines = [line.strip() for line in (rest if heading else text).splitlines()]
+    return [line for line in lines if line.strip("-")]
+
+
 def checks(tree: Tree, console: Console) -> dict[str, Callable[[], Iterator[str]]]:
     """All checks by name, in the order they run: those that need no root first."""
     made: list[root.Root] = []
@@ -202,6 +219,7 @@ def checks(tree: Tree, console: Console) -> dict[str, Callable[[], Iterator[str]
         "version tests": lambda: version_tests(tree),
         "ruff": lambda: ruff(tree),
         "mypy": lambda: mypy(tree),
+        "floors": lambda: floors(tree),
         "shell scripts": lambda: shell_scripts(tree, tools()),
         "engine compiles": lambda: engine_compiles(tree, tools()),
         "modules compile": lambda: modules_compile(tree, tools(), console),

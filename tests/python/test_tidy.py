@@ -141,6 +141,25 @@ def test_python_tools(tree: tidy.Tree, tool: str, text: str) -> None:
     assert any("python/xsmmu/a.py" in finding for finding in check(tree))
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "finding"),
+    [
+        ("xsmmu/policies.py", "import xsmmu.lab.run\n", "xsmmu.policies is not allowed to import xsmmu.lab"),
+        ("xsmmu/setup/a.py", "import xsmmu.vm.machine\n", "xsmmu.setup is not allowed to import xsmmu.vm"),
+        ("xsmmu/lab/a.py", "import checks.sim\n", "xsmmu.lab is not allowed to import checks"),
+        ("xsmmu/operator/status.py", "import xsmmu.project\n", "xsmmu.operator is not allowed to import xsmmu.project"),
+        ("xsmmu/operator/status.py", "import checks.sim\n", "xsmmu.operator is not allowed to import checks"),
+    ],
+)
+def test_floors(tree: tidy.Tree, file: str, text: str, finding: str) -> None:
+    (tree.path / "pyproject.toml").write_text((PROJECT / "pyproject.toml").read_text())
+    for path in (PROJECT / "python").rglob("*.py"):
+        write(tree.path, str(path.relative_to(PROJECT)), "")
+    assert list(tidy.floors(tree)) == []
+    write(tree.path, f"python/{file}", text)
+    assert any(finding in each for each in tidy.floors(tree))
+
+
 def test_build_products_and_caches_are_not_read(tree: tidy.Tree) -> None:
     write(tree.path, "results/a.py", "x\n")
     write(tree.path, "kmod/a.mod.c", "x\n")

@@ -191,7 +191,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         lambda made: group_type(made, "identity"),
         "blocks",
         "group-type",
-        f"echo {IGB} > /sys/bus/pci/drivers/igb/unbind; echo DMA-FQ > ",
+        f"xsmmu set {IGB} POLICY --rebind; or by hand: echo {IGB} > /sys/bus/pci/drivers/igb/unbind; echo DMA-FQ > ",
     ),
     "another type": (lambda made: group_type(made, "blocked"), "blocks", "group-type", "echo DMA-FQ"),
     "no type": (lambda made: made.remove("sysfs/kernel/iommu_groups/11/type"), "note", "group-type", "cannot be read"),
@@ -394,7 +394,7 @@ def test_the_worst_is_first_and_counted(healthy: Machine) -> None:
     healthy.cmdline("iommu.strict=1")
     lines = CliRunner().invoke(app, ["doctor"]).output.splitlines()
     assert [line.split()[0] for line in lines if line[:1].strip()][:4] == ["blocks", "risk", "note", "ok"]
-    assert lines[-1] == "1 block, 1 are risky."
+    assert lines[-1] == "1 block, 1 risky."
 
 
 # ---- what is said twice must agree ----

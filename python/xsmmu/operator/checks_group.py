@@ -58,7 +58,9 @@ def check_type(group: Group) -> Iterator[Finding]:
     if group.type == "identity":
         reason = f"the group is passthrough (type identity): {_labels(working(group))} reach all memory"
         unbind = "".join(f"echo {each.address} > /sys/bus/pci/drivers/{each.driver}/unbind; " for each in _bound(group))
-        yield _of_group("blocks", "group-type", group, reason, f"{unbind}echo DMA-FQ > {file}; then bind again")
+        devices = working(group)
+        rebind = f"xsmmu set {devices[0].address} POLICY --rebind; or by hand: " if devices else ""
+        yield _of_group("blocks", "group-type", group, reason, f"{rebind}{unbind}echo DMA-FQ > {file}")
     elif group.type == "unknown":
         reason = f"the group's type cannot be read ({file}); it must be DMA or DMA-FQ"
         yield _of_group("note", "group-type", group, reason)

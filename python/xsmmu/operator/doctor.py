@@ -42,19 +42,23 @@ def _print(findings: Sequence[Finding]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
+
+    def put(words: str) -> None:
+        # Wrapped where it is looked at, whole where it is searched.
+        if console.is_terminal:
+            console.print(Padding(Text(words), (0, 0, 0, 7)))
+        else:
+            console.print(Text(f"       {words}"), soft_wrap=True)
+
     for each in sorted(findings, key=lambda finding: -LEVELS.index(finding.level)):
         head = Text(f"{each.level:<7}", style=_STYLES[each.level]).append(each.subject, style="bold")
         console.print(head.append(f"  {each.check}", style="dim"))
-        reason = Padding(Text(each.reason), (0, 0, 0, 7)) if console.is_terminal else Text(f"       {each.reason}")
-        console.print(reason, soft_wrap=not console.is_terminal)
-        # Not wrapped here, so that it can be copied.
+        put(each.reason)
         if each.remedy:
-            console.print(Text(f"       -> {each.remedy}"), soft_wrap=True)
+            put(f"-> {each.remedy}")
     count = {level: sum(each.level == level for each in findings) for level in LEVELS}
-    verdict = f"{count['blocks']} block, {count['risk']} are risky" if count["blocks"] else "nothing blocks"
-    if not count["blocks"] and count["risk"]:
-        verdict += f", {count['risk']} risky"
-    console.print(f"\n{verdict}.")
+    words = [f"{count['blocks']} block" if count["blocks"] else "nothing blocks", f"{count['risk']} risky"]
+    console.print(f"\n{', '.join(words[: 2 if count['risk'] else 1])}.")
 
 
 @click.command()

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -27,7 +28,7 @@ from tests.python.sysfs import IGB, NVME0, NVME1, make_device
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import activity, top
+from xsmmu.operator import activity, module, top
 from xsmmu.operator.activity import Activity, Reading
 from xsmmu.operator.calibration import Calibration, Cost
 from xsmmu.operator.machine import Device
@@ -472,3 +473,12 @@ def test_without_a_terminal() -> None:
     with pytest.raises(UserError, match="xsmmu watch") as error:
         CliRunner().invoke(app, ["top"], standalone_mode=False, catch_exceptions=False)
     assert error.value.code == "no-terminal"
+
+
+def test_statistics_are_those_of_the_module() -> None:
+    text = (PROJECT / "core/include/xsmmu/policy.h").read_text()
+    causes = re.findall(r"^\tXS_SYNC_(\w+),", text, re.MULTILINE)
+    assert tuple(each.lower() for each in causes if each != "COUNT") == activity.CAUSES
+    names = set(re.findall(r"^XS_STAT\((\w+),", (PROJECT / "kmod/sysfs.c").read_text(), re.MULTILINE))
+    shown = {"maps", "unmaps", "mapped_pages", "unmapped_pages", "held_pages", "live_pages", "strays"}
+    assert shown | {f"sync_{cause}" for cause in activity.CAUSES} | {f"inv_{kind}" for kind in module.KINDS} <= names

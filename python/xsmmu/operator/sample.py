@@ -350,7 +350,7 @@ def show(taken: Taken) -> None:
         ]
         for rate in taken.rates
     ]
-    print(f"\nmaps and unmaps in {taken.seconds:.1f} s (a list of buffers counts as one):")
+    print(f"\nmaps and unmaps in {taken.seconds:.1f} s (a list of buffers is one, whatever its length):")
     if rows:
         output.table(columns, rows)
     else:

@@ -47,13 +47,17 @@ def text_of(found: Sequence[Rule]) -> str | None:
 
 
 def drivers(found: Sequence[Rule]) -> list[str]:
-    """The modules of the drivers that rules are to reach."""
-    return sorted({name for name in map(module_of, _reached(found)) if name})
+    """The modules of the drivers that rules are to reach: what is bound, or would be, and what rules name."""
+    modules = set(map(module_of, _bound(found)))
+    for device in _reached(found):
+        if not device.driver:
+            modules |= set(_candidates(device))
+    return sorted(name for name in modules if name)
 
 
 def built_in(found: Sequence[Rule]) -> list[str]:
     """The drivers that rules should reach and cannot."""
-    return sorted(driver for driver in _reached(found) if not module_of(driver))
+    return sorted(driver for driver in _bound(found) if not module_of(driver))
 
 
 def late(driver: str) -> str:
@@ -61,16 +65,29 @@ def late(driver: str) -> str:
     return f"{driver} is part of the kernel, so nothing is loaded before it: no rule reaches its devices at boot"
 
 
-def _reached(found: Sequence[Rule]) -> set[str]:
-    """The drivers of present devices, and those that rules name."""
+def _bound(found: Sequence[Rule]) -> set[str]:
+    bound = {each.driver for each in _reached(found) if each.driver}
+    return bound | {rule.driver for rule in found if rule.driver and rule.policy != "none"}
+
+
+def _reached(found: Sequence[Rule]) -> set[Device]:
+    """The devices that change hands by rules: a group does as a whole."""
     devices: set[Device] = set()
     for device in machine.devices():
         rule = rules.deciding(found, device, device.driver)
         if rule and rule.policy != "none":
-            # A group changes hands as a whole.
             devices |= {device, *(device.group.members if device.group else ())}
-    bound = {each.driver for each in devices if each.driver and not each.may_stay_bound}
-    return bound | {rule.driver for rule in found if rule.driver and rule.policy != "none"}
+    return {device for device in devices if not device.may_stay_bound}
+
+
+def _candidates(device: Device) -> list[str]:
+    """The modules that would be loaded for a device."""
+    modprobe = shutil.which("modprobe", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    alias = files.text_of(device.folder / "modalias")
+    if not modprobe or not alias:
+        return []
+    said = subprocess.run([modprobe, "--resolve-alias", alias.strip()], capture_output=True, text=True, check=False)
+    return said.stdout.split()
 
 
 def module_of(driver: str) -> str | None:

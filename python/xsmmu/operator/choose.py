@@ -93,9 +93,8 @@ def _refuse_essential(device: Device, members: list[Device]) -> None:
     reasons = essential.reasons(members)
     if reasons:
         raise UserError(
-            f"to rebind the group of {device.label} would take away what is in use (see above); --force does it all "
-            "the same",
-            reasons,
+            f"to rebind the group of {device.label} takes away what is in use: {'; '.join(reasons)}; --force does it "
+            "all the same",
             code="essential",
         )
 

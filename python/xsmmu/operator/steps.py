@@ -73,8 +73,8 @@ def _ended(error: BaseException, left: list[str]) -> UserError:
     message = "stopped" if stopped else str(error)
     code = error.code if isinstance(error, UserError) else "stopped" if stopped else "failed"
     if left:
-        message += "; not all could be put back, see the lines above and xsmmu status"
+        message += f"; not put back: {'; '.join(left)}: see xsmmu status"
         code = "not-put-back"
     else:
         message += "; everything is as it was before"
-    return UserError(message, left, code, 130 if stopped else 1)
+    return UserError(message, code=code, status=130 if stopped else 1)

@@ -118,9 +118,12 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     make_device(sysfs, NVME1, 13, "xsmmu", "nvme")
     made = Kernel(sysfs)
     monkeypatch.setattr(machine, "put", made.put)
-    signals = signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
+    # As main() has them; a shell's background job has Ctrl-C ignored.
+    answers = {signal.SIGTERM: lambda *_: sys.exit(130), signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, answer) for number, answer in answers.items()}
     yield made
-    signal.signal(signal.SIGTERM, signals)
+    for number, answer in before.items():
+        signal.signal(number, answer)
 
 
 def run(*arguments: str) -> str:

@@ -26,7 +26,7 @@ _MADE: Final = "# made by xsmmu apply from "
 
 _MAKERS: Final = {"update-initramfs": ["update-initramfs", "-u"], "dracut": ["dracut", "--force"]}
 
-REMAKE: Final = "if the initramfs has one of these drivers, make it anew: xsmmu apply --initramfs"
+REMAKE: Final = "if the initramfs loads the driver, make it anew: xsmmu apply --initramfs"
 
 
 def modprobe_conf() -> Path:

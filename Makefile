@@ -24,7 +24,7 @@ help: ## show this list
 	@echo "Downloads are kept in $${XSMMU_CACHE:-~/.cache/xsmmu} (XSMMU_CACHE names another folder)."
 
 packages: ## build the Debian packages xsmmu-dkms and xsmmu, in results/packages
-	@$(python) -m xsmmu.setup.packages
+	@$(python) -m xsmmu lab packages
 
 modules: ## build xsmmu.ko for the kernel that runs, by the headers that are installed [KERNEL=release]
 	@$(MAKE) -C '$(KERNEL_BUILD)' M='$(CURDIR)' modules

@@ -166,3 +166,21 @@ def profile(kernel: str | None, policy: str, function: str, calls: int, iommu: s
         sys.stdout.write(json.dumps(dataclasses.asdict(result), indent=1) + "\n")
     else:
         the_profile.render(result, Console())
+
+
+@lab.command()
+def packages() -> None:
+    """Build the Debian packages xsmmu-dkms and xsmmu from the checkout, in results/packages.
+
+    \b
+    Examples:
+      xsmmu lab packages
+    """
+    from rich.console import Console
+
+    from xsmmu.setup import host
+    from xsmmu.setup import packages as the_packages
+
+    host.interrupt_on_sigterm()
+    for path in the_packages.copy(Console(stderr=True)):
+        click.echo(path)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -43,14 +42,8 @@ def ensure(console: Console) -> list[Path]:
     return build.packages(root.ensure(host.cache_dir(), console, root.PACKAGING), files(), epoch_s())
 
 
-def main() -> int:
-    """Build, and copy what was built to a folder of the checkout."""
+def copy(console: Console) -> list[Path]:
+    """The packages in a folder of the checkout, results/packages."""
     target = PROJECT / "results" / "packages"
     target.mkdir(parents=True, exist_ok=True)
-    for package in ensure(Console(stderr=True)):
-        print(shutil.copy(package, target))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(host.exit_status(main, "packages: stopped"))
+    return [Path(shutil.copy(package, target)) for package in ensure(console)]

@@ -134,6 +134,7 @@ def test_modules_compile(tree: tidy.Tree, tools: Root) -> None:
 def test_python_tools(tree: tidy.Tree, tool: str, text: str) -> None:
     (tree.path / "pyproject.toml").write_text((PROJECT / "pyproject.toml").read_text())
     write(tree.path, "tests/a.py", '"""A test."""\n')
+    write(tree.path, "packaging/a.py", '"""A script."""\n')
     write(tree.path, "python/xsmmu/a.py", '"""A module."""\n')
     check = {"ruff": tidy.ruff, "mypy": tidy.mypy}[tool]
     assert list(check(tree)) == []

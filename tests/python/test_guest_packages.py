@@ -29,13 +29,13 @@ def run_stage(folder: Path, machine: installed.Installed, stage: str) -> Booted:
     """Boot the machine's disk in `folder`, and run a part of packages.sh there."""
     debs = {f"./{deb.name}": deb.read_bytes() for deb in packages.ensure(booted.QUIET)}
     payload, console = folder / "payload", folder / f"console-{stage}"
-    boot.disk(guests.tools(), {"run": SCRIPT.read_bytes(), **debs}, payload, booted.QUIET)
+    boot.disk(guests.tools(), {"script": SCRIPT.read_bytes(), **debs}, payload, booted.QUIET)
     lines = booted.run_disks(
         machine.vmlinuz,
         machine.initrd,
         (folder / "disk", payload),
         console,
-        (f"root=LABEL={installed.LABEL}", f"stage={stage}"),
+        (f"root=LABEL={installed.LABEL}", f"stage={stage}", "systemd.firstboot=off"),
         memory_mib=2048,
         nics=NICS,
         timeout_s=3000,

@@ -2,7 +2,7 @@
 """Disks of Debian machines as an installer leaves them, with what DKMS and the operator's tool need.
 
 Unlike a private root such a machine is configured: maintainer scripts ran, an initramfs was made. At boot it runs the
-script `run` of a second disk, if there is one, and is powered off.
+script `script` of a second disk, if there is one, and is powered off.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ After=multi-user.target
 
 [Service]
 Type=oneshot
-ExecStart=/bin/sh -c 'mount LABEL={DISK_LABEL} /mnt; sh /mnt/run; systemctl poweroff'
+ExecStart=/bin/sh -c 'mount LABEL={DISK_LABEL} /mnt; sh /mnt/script; systemctl poweroff'
 StandardOutput=tty
 StandardError=tty
 TTYPath=/dev/ttyS0

@@ -27,6 +27,7 @@ from rich.table import Table
 from checks import command
 from xsmmu import policies
 from xsmmu.errors import UserError
+from xsmmu.lab.run import commit
 from xsmmu.project import PROJECT
 from xsmmu.report import plots
 from xsmmu.setup import build, host, root
@@ -357,7 +358,7 @@ def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
     """Transfers per page against CPUs, one panel for each lifetime and share."""
     groups = _groups([count for count in counts if not count.error])
 
-    def draw() -> Figure:
+    def draw(heading: str) -> Figure:
         lives = len({count.config.life for count in counts})
         columns = -(-len(groups) // lives)
         fig = Figure(figsize=(3.6 * columns, 3.1 * lives), layout="constrained")
@@ -378,6 +379,7 @@ def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
             ax.set_ylabel("transfers per page")
         handles, labels = panels.flat[0].get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside lower center", ncols=4)
+        fig.suptitle(heading, x=0.01, ha="left", fontsize=9)
         return fig
 
     words = "; ".join(
@@ -390,6 +392,7 @@ def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
         "Transfers of lines between CPUs",
         "Requests for a line that another CPU's cache had to answer, for each page that was mapped and unmapped.",
         f"Transfers per page against CPUs. {words}.",
+        _heading(),
         draw,
     )
 
@@ -397,7 +400,7 @@ def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
 def ageing_plot(lines: Sequence[dict[str, Any]]) -> plots.Plot:
     """Pages taken for each live one, and instructions, against maps."""
 
-    def draw() -> Figure:
+    def draw(heading: str) -> Figure:
         fig = Figure(figsize=(7.2, 3.2), layout="constrained")
         left, right = fig.subplots(1, 2, sharex=True)
         for name in dict.fromkeys((line["policy"], line["aware"]) for line in lines):
@@ -413,10 +416,15 @@ def ageing_plot(lines: Sequence[dict[str, Any]]) -> plots.Plot:
             ax.set_xlabel("maps")
             ax.yaxis.grid(True)
         left.legend()
+        fig.suptitle(heading, x=0.01, ha="left", fontsize=9)
         return fig
 
     title = "What a long life does to the IOVA space"
-    return plots.Plot("ageing", title, title, title, draw)
+    return plots.Plot("ageing", title, title, title, _heading(), draw)
+
+
+def _heading() -> str:
+    return f"Commit {commit()[:12]}"
 
 
 # -- results ---------------------------------------------------------------------------------------

@@ -29,9 +29,9 @@ CLAIM: Json = {
     "figure": [
         {"name": "inv/page", "measured": "invalidations_per_page"},
         {"name": "pages", "measured": "pages_unmapped", "per": "bytes", "relative_to": "xSMMU"},
-        {"name": "cost", "measured": "cost.value"},
+        {"name": "cost", "measured": "cost.value", "commands": "invalidations_per_unit"},
         {"name": "Gb/s"},
-        {"name": "added", "measured": "cost.value", "above": "xSMMU"},
+        {"name": "added", "measured": "cost.value", "above": "xSMMU", "commands": "invalidations_per_unit"},
     ],
     "system": [
         {"name": "strict", "here": "kernel-strict@ring/rx", "published": {"inv/page": 1.0, "Gb/s": 30}},
@@ -137,6 +137,8 @@ def broken(change: str, value: Any) -> Json:
         ("figure.2.measured", "cost.values", r"figure 'cost': a run has no 'cost\.values'"),
         ("figure.1.relative_to", "xsmmu", r"figure 'pages': unknown system 'xsmmu': choose from strict, .*"),
         ("figure.4.above", "off", r"figure 'added': unknown system 'off': choose from strict, .*"),
+        ("figure.0.commands", "invalidations_per_unit", r"figure 'inv/page': 'commands' are added to a cost"),
+        ("figure.2.commands", "commands", r"figure 'cost': a run has no 'commands'"),
         ("figure.3.per", "bytes", r"figure 'Gb/s': 'per' needs 'measured'"),
         ("statement.0.checks", ["FANDS < xSMMU"], r"statement\[0\]: 'FANDS < xSMMU' must begin with a figure"),
         ("statement.0.checks", ["cost: FANDS"], r"statement\[0\]: 'cost: FANDS' compares nothing"),
@@ -155,6 +157,93 @@ def test_a_wrong_claim_names_its_file(tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_text(f'{text}\n[[claim]]\ntitle = "nothing else"\n')
     with pytest.raises(UserError, match=r"wrong\.toml: claim\[0\]: .*required"):
         experiment.load("wrong", tmp_path)
+
+
+# -- the hardware's wait ----------------------------------------------------------------------------------------------
+
+
+def waiting(check: str, **costs: tuple[float, float]) -> tuple[Json, Json | None]:
+    """What a statement of one check says of waits: its own, and its check's. Costs are (cost, commands) by policy."""
+    claim = {**CLAIM, "statement": [{"says": "this", "checks": [check]}]}
+    names = {"strict": "kernel-strict", "fands": "fands", "xsmmu": "xsmmu"}
+    entries = {
+        ("ring/rx", names[name]): {**entry(1, 1, cost), "invalidations_per_unit": commands}
+        for name, (cost, commands) in costs.items()
+    }
+    statement = compared(entries, claim)["statements"][0]
+    return statement["wait"], statement["checks"][0]["wait"]
+
+
+@pytest.mark.parametrize(
+    ("check", "least", "most"),
+    [
+        ("cost: FANDS < strict", 700.0, None),  # 70 instructions more, 0.1 commands fewer
+        ("cost: strict < FANDS", 0.0, 700.0),
+        ("cost: FANDS > strict", 0.0, 700.0),
+        ("cost: FANDS <= 2 * strict", 0.0, None),
+        ("cost: xSMMU < FANDS < strict", 700.0, None),
+        ("cost: FANDS < strict < 1400", 700.0, 2000.0),
+        ("added: FANDS < strict", 700.0, None),
+    ],
+)
+def test_from_which_wait_on_a_check_holds(check: str, least: float, most: float | None) -> None:
+    wait, own = waiting(check, strict=(1200, 0.1), fands=(1270, 0.0), xsmmu=(1000, 0.0))
+    assert wait == own
+    assert wait["never"] is False and wait["most"] == (None if most is None else pytest.approx(most))
+    assert wait["least"] == pytest.approx(least)
+
+
+def test_no_wait_helps() -> None:
+    wait, _ = waiting("cost: FANDS < strict", strict=(1200, 0.1), fands=(1270, 0.1))
+    assert wait == {"never": True, "least": None, "most": None}
+    wait, _ = waiting("cost: FANDS < strict < xSMMU", strict=(1200, 0.1), fands=(1270, 0.0), xsmmu=(1210, 0.0))
+    assert wait == {"never": True, "least": None, "most": None}  # from 700 on, and up to 100
+
+
+def test_a_ratio_is_turned_by_waits_too() -> None:
+    claim = copy.deepcopy(CLAIM)
+    claim["figure"][2]["relative_to"] = "xSMMU"
+    claim["statement"] = [{"says": "this", "checks": ["cost: strict >= 1.25"]}]
+    entries = {
+        ("ring/rx", "kernel-strict"): {**entry(1, 1, 1200), "invalidations_per_unit": 0.25},
+        ("ring/rx", "xsmmu"): {**entry(1, 1, 1000), "invalidations_per_unit": 0.0},
+    }
+    (statement,) = compared(entries, claim)["statements"]
+    assert statement["holds"] is False
+    assert statement["wait"] == {"never": False, "least": pytest.approx(200), "most": None}
+
+
+def test_without_counts_nothing_is_said_of_waits() -> None:
+    result = compared(ENTRIES)
+    assert [statement["wait"] for statement in result["statements"]] == [None] * 5
+    assert result["statements"][0]["checks"][0]["wait"] is None  # of a figure that is no cost
+
+
+def test_waits_do_not_mend_what_does_not_depend_on_them() -> None:
+    claim = {**CLAIM, "statement": [{"says": "this", "checks": ["inv/page: strict < FANDS", "cost: FANDS < strict"]}]}
+    known = {place: {**each, "invalidations_per_unit": 0.5} for place, each in ENTRIES.items()}
+    (statement,) = compared(known, claim)["statements"]
+    assert statement["wait"] is None and statement["checks"][1]["wait"] is not None
+
+
+def test_a_wait_is_said_in_time(synthetic: Json) -> None:
+    counts = {"kernel-strict": 0.1, "fands": 0.0, "xsmmu": 0.0}
+    costs = {"kernel-strict": 1200.0, "fands": 1270.0, "xsmmu": 1000.0}
+    entries = {
+        place: {
+            **entry(each["invalidations_per_page"], each["pages_unmapped"], costs[place[1]]),
+            "invalidations_per_unit": counts[place[1]],
+        }
+        for place, each in ENTRIES.items()
+    }
+    text = " ".join(rendered(claimed(synthetic, entries), 200).split())
+    said = (
+        "it holds where the wait for an invalidation is more than 700 instructions (0.28 us at 2.5 instructions a ns)"
+    )
+    assert f'"FANDS wins one and loses one": does not hold here; {said}' in text
+    assert f"cost: xSMMU (1,000) < FANDS (1,270) < strict (1,200): false; {said}" in text
+    text = rendered(claimed({**synthetic, "accel": "kvm"}, entries), 200)
+    assert "is more than 700 ns" in text
 
 
 # -- shown ------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -54,6 +55,83 @@ def test_svg_is_one_element_in_the_colours_of_the_page(synthetic: Summary) -> No
         assert root.tag.endswith("svg") and "width" not in root.attrib and "viewBox" in root.attrib
         assert "var(--ink)" in svg
         assert not any(colour in svg for colour in plots.CSS_NAMES)
+        words = "".join(element.text or "" for element in root.iter() if element.tag.endswith("text"))
+        assert "fused" in words  # text is text
+
+
+def test_svg_file_has_colours_for_light_and_dark_pages(synthetic: Summary) -> None:
+    synthetic["kernel"] = "6.12.118-synthetic"
+    svg = drawn(synthetic)["cost-exposure"].svg_file()
+    root = ET.fromstring(svg)
+    assert [element.tag.rpartition("}")[2] for element in root][:3] == ["style", "title", "desc"]
+    style = root[0].text or ""
+    light, dark = style.split("@media (prefers-color-scheme: dark)")
+    used = set(re.findall(r"var\((--\w+)\)", svg))
+    assert used and all(f"{name}:" in part for name in used for part in (light, dark))
+    assert "Linux 6.12.118-synthetic, commit synthetic, icount" in svg
+    assert len(svg) < 40_000
+
+
+def test_every_png_says_what_it_shows(synthetic: Summary) -> None:
+    for plot in drawn(synthetic).values():
+        fig = plot.draw(f"{plot.title}. {plot.heading}")
+        heading = fig.legends[0].get_title().get_text()
+        assert heading == f"{plot.title}. Linux 0.0-synthetic, commit synthetic, icount"
+
+
+def test_a_panel_has_its_own_scale_and_marks_1x(synthetic: Summary) -> None:
+    for run in synthetic["runs"]:
+        if run["workload"] == "net-tx":
+            run["cost"]["value"] **= 1.2
+    panels = drawn(synthetic)["relative-cost"].draw("").axes
+    assert len({ax.get_xlim() for ax in panels}) == 2  # net-rx and nvme are alike
+    for ax in panels:
+        assert 1.0 in ax.get_xticks() and ax.get_xlim()[0] < 1.0
+
+
+def batch_aware(summary: Summary) -> Summary:
+    """With a batch-aware run of fused at its place."""
+    for run in [run for run in summary["runs"] if run["policy"] == "fused" and run["workload"] in ("micro", "attack")]:
+        aware = {**run, "driver": "batch-aware", "level": "strict"}
+        if "attack" in run:
+            aware["attack"] = {**run["attack"], "landed": 0}
+        summary["runs"].append(aware)
+    return summary
+
+
+def test_a_batch_aware_driver_has_its_own_mark_and_frontier(synthetic: Summary) -> None:
+    assert "dot: batch-aware driver" not in keys(synthetic)
+    assert {"frontier", "frontier, batch-aware", "dot: batch-aware driver"} <= keys(batch_aware(synthetic))
+
+
+def keys(summary: Summary) -> set[str]:
+    fig = drawn(summary)["cost-exposure"].draw("")
+    return {text.get_text() for text in fig.legends[0].get_texts()}
+
+
+def test_the_frontier_has_nothing_below_and_left_of_it() -> None:
+    points = [(0.0, 9.0), (0.0, 8.0), (1.0, 8.5), (2.0, 3.0), (3.0, 3.0), (4.0, 1.0)]
+    assert plots._frontier(points) == [(0, 8), (2, 8), (2, 3), (4, 3), (4, 1)]
+
+
+def test_points_do_not_cover_each_other(synthetic: Summary) -> None:
+    fig = drawn(crowd(synthetic))["cost-exposure"].draw("")
+    fig.draw_without_rendering()
+    ax = fig.axes[0]
+    markers: list[Any] = [
+        line for line in ax.lines if line.get_markersize() == 8 and line.get_marker() not in ("None", "")
+    ]
+    places = [ax.transData.transform((line.get_xdata()[0], line.get_ydata()[0])) for line in markers]
+    assert len(places) == 8
+    apart = [abs(x - u) + abs(y - v) for n, (x, y) in enumerate(places) for u, v in places[:n]]
+    assert min(apart) > 8 * fig.dpi / 72
+
+
+def test_a_policy_that_copies_is_not_among_whole_pages(synthetic: Summary) -> None:
+    for run in synthetic["runs"]:
+        if run["policy"] == "strict":
+            run["policy"] = "copy"
+    assert "copy" not in drawn(synthetic)["cost-exposure"].alt
 
 
 def test_svg_is_the_same_each_time(synthetic: Summary) -> None:
@@ -75,7 +153,7 @@ def test_alternative_text_has_the_figures(synthetic: Summary) -> None:
 @pytest.mark.parametrize("crowded", [False, True])
 def test_labels_do_not_cover_each_other(synthetic: Summary, crowded: bool) -> None:
     plot = drawn(crowd(synthetic) if crowded else synthetic)["cost-exposure"]
-    fig = plot.draw()
+    fig = plot.draw("a heading")
     canvas: Any = FigureCanvasAgg(fig)
     canvas.draw()
     notes = [child for child in fig.axes[0].get_children() if isinstance(child, Annotation)]

@@ -101,9 +101,12 @@ lazy:    a stale translation may outlive the reuse of the page
 none:    no translation: the device reaches all memory at all times
 
 Cost is guest instructions (-icount: one instruction is one nanosecond of guest
-time), the same on any host. Throughput and exposure are in guest time. Emulated
-invalidations complete at once: this is software cost, to which hardware adds
-its waits.
+time). Throughput and exposure are in guest time. Emulated invalidations
+complete at once: this is software cost, to which hardware adds its waits.
+The costs of micro and ring are the same on any host. Those of the others depend
+on when the host runs QEMU's devices. Relative to passthrough they differed
+between three runs by up to 0.042x (net-rx e1000e): smaller differences say
+nothing.
 Exposure (exp.) of a workload: the module's histogram, from unmap until no stale
 translation can exist.
 Exposure (exp.) of the overview, and last landed: what a device saw that kept

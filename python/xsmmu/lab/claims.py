@@ -9,11 +9,15 @@ computed from the figures, the measured and the published ones apart, and is sto
 A published figure may be a list, one value for each window of time; then its median counts. A figure without
 `measured` is not comparable: only what was published is shown. With `above` both sides are what a system has more than
 that one, with `relative_to` in units of what that one has.
+
+A cost is what software does; hardware adds a wait for each invalidation command. A figure whose `commands` are known is
+therefore a line over that wait, and a check of it says for which waits it holds, in the cost's own unit (`Wait`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -38,17 +42,20 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": lambda one, other: one >= other,
 }
 
+_SIGN = {"<": -1.0, "<=": -1.0, ">": 1.0, ">=": 1.0}
+
 _OPERATOR = re.compile(r"\s+(<=|>=|<|>)\s+")
 _TERM = re.compile(r"(?:(?P<factor>[\d.]+)\s*\*\s*)?(?P<system>.+)")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A column: `measured` and `per` are paths in a run's entry, such as cost.value."""
+    """A column: `measured`, `per` and `commands` are paths in a run's entry, such as cost.value."""
 
     name: str
     measured: str | None = None
     per: str | None = None
+    commands: str | None = None
     above: str | None = None
     relative_to: str | None = None
 
@@ -60,6 +67,42 @@ class System:
     name: str
     here: tuple[str, str] | None
     published: Mapping[str, float | Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cost over the wait for one invalidation: `cost` without a wait, and `commands` times the wait."""
+
+    cost: float
+    commands: float
+
+    def plus(self, factor: float, other: Line) -> Line:
+        """This and `factor` times another."""
+        return Line(self.cost + factor * other.cost, self.commands + factor * other.commands)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The waits for one invalidation at which something holds: `least` to `most`, infinite if there is no end.
+
+    None at all if `least` is above `most`. At an end itself two costs are equal.
+    """
+
+    least: float = 0.0
+    most: float = math.inf
+
+    def both(self, other: Wait) -> Wait:
+        """The waits at which two things hold."""
+        return Wait(max(self.least, other.least), min(self.most, other.most))
+
+    def as_json(self) -> Json:
+        """For summary.json: `never`, or the ends, of which a missing `most` is null."""
+        never = self.least >= self.most
+        return {
+            "never": never,
+            "least": None if never else self.least,
+            "most": None if never or math.isinf(self.most) else self.most,
+        }
 
 
 @dataclass(frozen=True)
@@ -76,6 +119,11 @@ class Term:
             return self.factor
         figure = figures[self.system]
         return None if figure is None else self.factor * figure
+
+    def line(self, lines: Mapping[str, Line | None], unit: Line) -> Line | None:
+        """Its cost over the wait, by every system's; a number is that many of `unit`."""
+        line = unit if self.system is None else lines[self.system]
+        return None if line is None else Line(self.factor * line.cost, self.factor * line.commands)
 
 
 @dataclass(frozen=True)
@@ -95,6 +143,17 @@ class Check:
             return None
         pairs = zip(self.operators, pairwise(known), strict=True)
         return all(OPERATORS[operator](*pair) for operator, pair in pairs)
+
+    def wait(self, lines: Mapping[str, Line | None], unit: Line) -> Wait | None:
+        """The waits at which it holds; None if a cost or its commands are not known."""
+        ends = [term.line(lines, unit) for term in self.terms]
+        known = [line for line in ends if line is not None]
+        if len(known) < len(ends):
+            return None
+        found = Wait()
+        for operator, (one, other) in zip(self.operators, pairwise(known), strict=True):
+            found = found.both(_wait(operator, other.plus(-1.0, one)))
+        return found
 
 
 @dataclass(frozen=True)
@@ -173,9 +232,11 @@ def _check_figure(figure: Figure, where: str, systems: Sequence[str]) -> None:
     for base in (figure.above, figure.relative_to):
         if base is not None and base not in systems:
             raise _in(where, unknown_name("system", base, systems))
-    for path in (figure.measured, figure.per):
+    for path in (figure.measured, figure.per, figure.commands):
         if path and not _in_results(path):
             raise UserError(f"{where}: a run has no '{path}'; {RESULTS_SCHEMA_PATH.name} has what a run has")
+    if figure.commands and (figure.measured != "cost.value" or figure.per):
+        raise UserError(f"{where}: 'commands' are added to a cost: they need measured = \"cost.value\" and no 'per'")
 
 
 def _in_results(path: str) -> bool:
@@ -230,6 +291,7 @@ def compare(claims: Sequence[Claim], entries: Mapping[tuple[str, str], Json]) ->
 def _compare(claim: Claim, entries: Mapping[tuple[str, str], Json]) -> Json:
     published = {each.name: _published(claim, each) for each in claim.figures}
     measured = {each.name: _measured(claim, each, entries) for each in claim.figures}
+    lines = {each.name: _lines(claim, each, entries) for each in claim.figures if each.commands}
     return {
         "title": claim.title,
         "source": claim.source,
@@ -253,14 +315,17 @@ def _compare(claim: Claim, entries: Mapping[tuple[str, str], Json]) -> Json:
             }
             for system in claim.systems
         ],
-        "statements": [_decide(each, published, measured) for each in claim.statements],
+        "statements": [_decide(each, published, measured, lines) for each in claim.statements],
     }
 
 
 Figures = Mapping[str, Mapping[str, float | None]]
+Lines = Mapping[str, tuple[Mapping[str, Line | None], Line]]
+"""By figure: every system's line, and that of 1."""
 
 
-def _decide(statement: Statement, published: Figures, measured: Figures) -> Json:
+def _decide(statement: Statement, published: Figures, measured: Figures, lines: Lines) -> Json:
+    waits = [check.wait(*lines[check.figure]) if check.figure in lines else None for check in statement.checks]
     checks = [
         {
             "text": check.text,
@@ -270,12 +335,26 @@ def _decide(statement: Statement, published: Figures, measured: Figures) -> Json
             "measured": [term.value(measured[check.figure]) for term in check.terms],
             "holds": check.holds(measured[check.figure]),
             "published_holds": check.holds(published[check.figure]),
+            "wait": wait.as_json() if wait else None,
         }
-        for check in statement.checks
+        for check, wait in zip(statement.checks, waits, strict=True)
     ]
     found = [check["holds"] for check in checks]
     holds = False if False in found else None if None in found or not found else True
-    return {"says": statement.says, "holds": holds, "checks": checks}
+    return {"says": statement.says, "holds": holds, "wait": _waits(checks, waits), "checks": checks}
+
+
+def _waits(checks: Sequence[Json], waits: Sequence[Wait | None]) -> Json | None:
+    """The waits at which all checks hold; None if that is not known, or if none depends on a wait."""
+    if any(
+        check["holds"] is None or (not wait and not check["holds"]) for check, wait in zip(checks, waits, strict=True)
+    ):
+        return None
+    known = [wait for wait in waits if wait]
+    found = Wait()
+    for wait in known:
+        found = found.both(wait)
+    return found.as_json() if known else None
 
 
 def _published(claim: Claim, figure: Figure) -> dict[str, float | None]:
@@ -317,3 +396,30 @@ def _at(entry: Json, path: str) -> float | None:
     for part in path.split("."):
         at = at.get(part) if isinstance(at, dict) else None
     return None if at is None else float(at)
+
+
+def _lines(
+    claim: Claim, figure: Figure, entries: Mapping[tuple[str, str], Json]
+) -> tuple[dict[str, Line | None], Line]:
+    """Every system's cost over the wait for a command, and the line that the number 1 stands for."""
+    lines: dict[str, Line | None] = {}
+    for system in claim.systems:
+        entry = entries.get(system.here) if system.here else None
+        cost, commands = (_at(entry, path or "") if entry else None for path in (figure.measured, figure.commands))
+        lines[system.name] = None if cost is None or commands is None else Line(cost, commands)
+    if figure.above is not None:
+        floor = lines[figure.above]
+        lines = {name: line and floor and line.plus(-1.0, floor) for name, line in lines.items()}
+    unit = lines[figure.relative_to] if figure.relative_to else Line(1.0, 0.0)
+    if unit is None or unit.cost <= 0 or unit.commands < 0:
+        return dict.fromkeys(lines), Line(1.0, 0.0)  # by what is not positive a comparison would turn round
+    return lines, unit
+
+
+def _wait(operator: str, difference: Line) -> Wait:
+    """The waits at which 0 compares so with a difference: where its line is on the right side of 0."""
+    side = Line(-_SIGN[operator] * difference.cost, -_SIGN[operator] * difference.commands)
+    if side.commands == 0:
+        return Wait() if OPERATORS[operator](0.0, difference.cost) else Wait(math.inf)
+    equal = max(0.0, -side.cost / side.commands)
+    return Wait(least=equal) if side.commands > 0 else Wait(most=equal)

@@ -195,6 +195,7 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
         "throughput": None,
         "relative_to_passthrough": None,
         "cost": None,
+        "invalidations_per_unit": None,
         "busy_ns": measured.busy_ns,
         "elapsed_ns": measured.record["elapsed_ns"],
         "syncs": {cause: measured.moved(f"sync_{cause}") for cause in SYNC_CAUSES} if mine else None,
@@ -206,8 +207,21 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
     if cost is None:
         result |= {"cost": None, "busy_ns": None, "exposure_us": None}
     elif result["cost"]:
+        result["invalidations_per_unit"] = _commands(measured, baseline, result)
         result["cost"]["unit"] = f"{cost}/{result['cost']['unit']}"
     return result
+
+
+def _commands(measured: Measured, baseline: Measured | None, result: Json) -> float | None:
+    """Invalidation commands for one unit of the run's cost, which hardware makes the CPU wait for.
+
+    They are counted for whole runs, so those of the baseline (setting up and tearing down) do not count where there is
+    one: what it does of the work itself is next to nothing.
+    """
+    per = {"KiB": "bytes", "packet": "packets", "IO": "ios"}[result["cost"]["unit"]]
+    units = result[per] / 1024 if per == "bytes" else result[per]
+    commands = measured.counts.total - (baseline.counts.total if baseline else 0)
+    return max(0, commands) / units if units else None
 
 
 def _copies(measured: Measured) -> Json | None:

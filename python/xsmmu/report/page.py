@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report of a summary: one HTML file that needs nothing else, and its pictures as PNGs.
+"""The report of a summary: one HTML file that needs nothing else, its pictures as PNGs, and the first of them as SVG.
 
 Everything comes from the summary, so a report can be made again from an old ``summary.json``.
 A file appears under its name only when it is complete.
@@ -15,25 +15,31 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from xsmmu.report import table
+from xsmmu.report import heat, table, verdict
 from xsmmu.report import view as views
+from xsmmu.report.heat import Heat, Row
 from xsmmu.report.plots import Plot, plots
 from xsmmu.report.table import Grid
-from xsmmu.report.view import LEVELS, View
+from xsmmu.report.view import INSTRUCTIONS_PER_NS, LEVELS, View
 
 NAME: Final = "report.html"
+INLINE: Final = ("cost-exposure", "map-unmap")
+"""Pictures that stand in the page; it has the figures of the others as tables, and links them."""
+
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 def write(summary: Mapping[str, object], folder: Path) -> Path:
-    """Write report.html and <picture>.png into `folder`, and return the report's path.
+    """Write report.html, <picture>.png and cost-exposure.svg into `folder`, and return the report's path.
 
     Raises view.SummaryError, before it writes anything, if the summary cannot be shown truthfully.
     """
     view = views.read(summary)
     pictures = plots(view)
+    page = html(view, pictures)
     files = {f"{picture.name}.png": picture.png() for picture in pictures}
-    files[NAME] = _html(view, pictures).encode()
+    files |= {f"{picture.name}.svg": picture.svg_file().encode() for picture in pictures[:1]}
+    files[NAME] = page.encode()
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         _replace(folder / name, content)
@@ -50,7 +56,8 @@ def _replace(path: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def _html(view: View, pictures: list[Plot]) -> str:
+def html(view: View, pictures: list[Plot]) -> str:
+    """The page itself."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -63,18 +70,21 @@ def _html(view: View, pictures: list[Plot]) -> str:
     environment.filters["by_level"] = _by_level
     environment.globals |= {"verdict": table.verdict, "reckoning": table.reckoning}
     levels = {run.level for workload in view.workloads for run in workload.runs}
-    compared, lacking, wrong = view.oracle_agreement()
     return environment.get_template("report.html.j2").render(
         view=view,
         facts=table.facts(view),
-        overview=table.overview(view) if view.workloads else None,
+        findings=verdict.findings(view),
+        cheapest=verdict.cheapest(view),
+        costs=heat.costs(view),
+        invalidations=heat.invalidations(view),
+        ratio_steps=heat.RATIO_STEPS,
+        instructions_per_ns=INSTRUCTIONS_PER_NS if view.cost_word == "instructions" else 1,
         details=[table.details(workload) for workload in view.workloads],
         claims=[(claim, table.claim(claim)) for claim in view.claims],
-        pictures=pictures,
+        pictures={picture.name: picture for picture in pictures},
+        inline=INLINE,
         levels={level: promise for level, promise in LEVELS.items() if level in levels},
         notes=table.notes(view),
-        oracle=table.oracle(view),
-        oracle_state="wrong" if wrong else "right" if compared and not lacking else "open",
     )
 
 
@@ -84,6 +94,8 @@ def _heading(text: str) -> Markup:
     return Markup("<br>").join(lines)
 
 
-def _by_level(grid: Grid) -> list[list[tuple[str, ...]]]:
-    """A grid's rows, cut where the level changes."""
+def _by_level(grid: Grid | Heat) -> list[list[tuple[str, ...]] | list[Row]]:
+    """A table's rows, cut where the level changes."""
+    if isinstance(grid, Heat):
+        return [list(rows) for _, rows in groupby(grid.rows, key=lambda row: row.level)]
     return [list(rows) for _, rows in groupby(grid.rows, key=lambda row: row[1])]

@@ -19,6 +19,7 @@ from rich.text import Text
 from xsmmu.report import view as views
 from xsmmu.report.view import (
     ALWAYS,
+    INSTRUCTIONS_PER_NS,
     KERNEL_STRICT,
     LEVELS,
     NULL,
@@ -27,7 +28,9 @@ from xsmmu.report.view import (
     Check,
     Claim,
     Run,
+    Statement,
     View,
+    Wait,
     Workload,
     show,
     show_inv,
@@ -253,15 +256,38 @@ def _is_small(sides: Iterable[tuple[str, Iterable[float | None]]]) -> bool:
     return all(0 <= value < 2 for _, values in sides for value in values if value is not None)
 
 
-def verdict(holds: bool | None, checks: Sequence[Check]) -> str:
-    """Whether a statement holds here, in words."""
-    if holds is None:
-        return "not measured here" if checks else "not checked here"
-    return "holds here" if holds else "does not hold here"
+def verdict(statement: Statement, unit: str | None) -> str:
+    """Whether a statement holds here, in words; `unit` is what a cost counts."""
+    if statement.holds is None:
+        return "not measured here" if statement.checks else "not checked here"
+    found = "holds here" if statement.holds else "does not hold here"
+    return found + _waits(statement.wait, statement.holds, unit)
 
 
-def reckoning(check: Check) -> str:
-    """A check with the figures that decide it."""
+def _waits(wait: Wait | None, holds: bool | None, unit: str | None) -> str:
+    """For which waits for one invalidation it holds, where the software's cost alone does not decide that."""
+    if wait is None or unit is None or holds is None:
+        return ""
+    if wait.never:
+        return "" if holds else ", whatever the wait for an invalidation"
+    if wait.most is None:
+        if not wait.least:
+            return "" if holds else "; it holds with any wait for an invalidation"
+        return f"; it holds where the wait for an invalidation is more than {_wait(wait.least, unit)}"
+    if not wait.least:
+        return f"; it holds where the wait for an invalidation is less than {_wait(wait.most, unit)}"
+    return f"; it holds where the wait for an invalidation is {_wait(wait.least, unit)} to {_wait(wait.most, unit)}"
+
+
+def _wait(wait: float, unit: str) -> str:
+    if unit != "instructions":
+        return f"{show(wait)} {unit}"
+    us = wait / INSTRUCTIONS_PER_NS / 1000
+    return f"{wait:,.0f} instructions ({us:.2g} us at {INSTRUCTIONS_PER_NS} instructions a ns)"
+
+
+def reckoning(check: Check, unit: str | None) -> str:
+    """A check with the figures that decide it; `unit` is what a cost counts."""
     small = all(0 <= value < 2 for value in check.measured if value is not None)
 
     def term(text: str, value: float | None) -> str:
@@ -277,7 +303,7 @@ def reckoning(check: Check) -> str:
         words += [operator, each]
     found = {None: "not measured", True: "true", False: "false"}[check.holds]
     published = {None: "", True: "; as published", False: "; not so by the published figures"}[check.published_holds]
-    return f"{check.figure}: {' '.join(words)}: {found}{published}"
+    return f"{check.figure}: {' '.join(words)}: {found}{published}{_waits(check.wait, check.holds, unit)}"
 
 
 def notes(view: View) -> list[str]:
@@ -285,10 +311,11 @@ def notes(view: View) -> list[str]:
     found = []
     if view.cost_word == "instructions":
         found.append(
-            "Cost is guest instructions (-icount: one instruction is one nanosecond of guest time), "
-            "the same on any host. Throughput and exposure are in guest time. Emulated invalidations "
+            "Cost is guest instructions (-icount: one instruction is one nanosecond of guest time). "
+            "Throughput and exposure are in guest time. Emulated invalidations "
             "complete at once: this is software cost, to which hardware adds its waits."
         )
+        found += _spreads(view)
     elif view.cost_word == "ns":
         found.append("Cost is nanoseconds on this machine, not instructions: compare within one run.")
     else:
@@ -319,6 +346,22 @@ def notes(view: View) -> list[str]:
         found.append('"x": cost relative to kernel-strict (1x: as cheap); passthrough was not run.')
     found.append(f'"{NULL}": does not apply or was not measured.')
     return found
+
+
+def _spreads(view: View) -> list[str]:
+    """On which hosts the figures are the same."""
+    spreads: dict[float, list[str]] = {}
+    for workload in view.workloads:
+        if workload.spread:
+            spreads.setdefault(workload.spread, []).append(workload.name)
+    same = "The costs of micro and ring are the same on any host."
+    if not spreads:
+        return [same] if any(w.kind in ("micro", "ring") for w in view.workloads) else []
+    parts = (f"{spread:g}x ({', '.join(names)})" for spread, names in sorted(spreads.items()))
+    return [
+        f"{same} Those of the others depend on when the host runs QEMU's devices. Relative to passthrough they "
+        f"differed between three runs by up to {'; '.join(parts)}: smaller differences say nothing."
+    ]
 
 
 def oracle(view: View) -> str:
@@ -371,12 +414,12 @@ def render(summary: Mapping[str, object], console: Console) -> None:
         _paragraph(console, note)
     for claimed in view.claims:
         console.print()
-        _print_claim(claimed, console)
+        _print_claim(claimed, view.cost_word, console)
     if view.command:
         _paragraph(console, f"Made by: {view.command}")
 
 
-def _print_claim(claimed: Claim, console: Console) -> None:
+def _print_claim(claimed: Claim, unit: str | None, console: Console) -> None:
     """Print published figures beside measured ones, what differs, and what holds."""
     grid = claim(claimed)
     gap = 2 if grid.width(2) <= console.width else 1
@@ -386,9 +429,9 @@ def _print_claim(claimed: Claim, console: Console) -> None:
     for text in claimed.differs:
         _paragraph(console, f"Differs: {text}", indent=9)
     for statement in claimed.statements:
-        _paragraph(console, f'"{statement.says}": {verdict(statement.holds, statement.checks)}', indent=2)
+        _paragraph(console, f'"{statement.says}": {verdict(statement, unit)}', indent=2)
         for check in statement.checks:
-            _paragraph(console, f"  {reckoning(check)}", indent=4)
+            _paragraph(console, f"  {reckoning(check, unit)}", indent=4)
 
 
 def _paragraph(console: Console, text: str, indent: int = 0) -> None:

@@ -40,6 +40,20 @@ BASELINES: Final = (KERNEL_STRICT, "kernel-lazy", PASSTHROUGH)
 """The kernel's own modes."""
 
 _POLICY_ORDER: Final = (*BASELINES, *policies.names())
+INSTRUCTIONS_PER_NS: Final = 2.5
+"""Instructions of this code that a CPU does in a nanosecond: assumed, to set hardware's wait beside them."""
+
+SPREADS: Final = (
+    ("net-rx", "", 0.042),
+    ("net-tx", "", 0.023),
+    ("net-pps", "", 0.023),
+    ("nvme", " 4k-batch", 0.023),
+    ("nvme", " 4k", 0.08),
+    ("nvme", " 128k", 0.08),
+)
+"""How far apart costs relative to passthrough were in three runs, at most (docs/figures.md): a workload's kind, how its
+name ends, and that. micro and ring have nothing in them that the host's timing decides."""
+
 _KINDS: Final = ("page", "domain", "global")
 _NANOSECOND_ACCELS: Final = ("kvm", "bare-metal")
 _AT_WINDOW_END: Final = 0.95
@@ -66,6 +80,8 @@ class Attack:
     landed: int | None
     given_back: int | None
     """Of those that landed: in pages that nobody had a reference of, or that someone else had by then."""
+    later: int | None
+    """Landed later still, where the IOVA was not in use again; not counted in `landed`."""
     before_sync: int | None
     """Landed before a batch-aware driver's sync, and not counted in `landed`."""
     p50_us: float | None
@@ -90,6 +106,8 @@ class Run:
     pages_mapped: int | None
     pages_unmapped: int | None
     inv_per_page: float | None
+    commands: float | None
+    """Invalidation commands for one unit of `cost`: what hardware's wait is multiplied with."""
     invalidations: Mapping[str, int] | None
     oracle: Mapping[str, int] | None
     exposure: Exposure
@@ -108,14 +126,24 @@ class Run:
         return (self.name, self.level)
 
     @property
+    def copies(self) -> bool:
+        """True if small buffers are copied instead of mapped."""
+        return "copy" in self.policy.split("-")
+
+    @property
     def name(self) -> str:
         """The policy, and the kind of driver where it is not the usual one."""
-        return f"{self.policy} (aware)" if self.driver == "batch-aware" else self.policy
+        return f"{self.policy} (aware)" if self.aware else self.policy
 
     @property
     def ours(self) -> bool:
         """True for a policy of the module, False for one of the kernel's own modes."""
         return self.policy not in BASELINES
+
+    @property
+    def aware(self) -> bool:
+        """True for a batch-aware driver."""
+        return self.driver == "batch-aware"
 
     @property
     def page_sum(self) -> float | None:
@@ -133,6 +161,12 @@ class Workload:
     kind: str
     ring: int | None
     runs: tuple[Run, ...]
+
+    @property
+    def spread(self) -> float | None:
+        """By how much `relative` differs between runs of the same sources, if that is known."""
+        fitting = (spread for kind, end, spread in SPREADS if self.kind == kind and self.name.endswith(end))
+        return next(fitting, None)
 
     def baseline(self, policy: str) -> Run | None:
         """The run of one of the kernel's own modes, if there is one."""
@@ -184,6 +218,15 @@ class Beside:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """The waits for one invalidation at which something holds, in what the cost counts; `most` is None without end."""
+
+    never: bool
+    least: float
+    most: float | None
+
+
+@dataclass(frozen=True)
 class Check:
     """A comparison that decides a statement: terms and operators by turns, and each term's value here."""
 
@@ -193,6 +236,7 @@ class Check:
     measured: tuple[float | None, ...]
     holds: bool | None
     published_holds: bool | None
+    wait: Wait | None
 
 
 @dataclass(frozen=True)
@@ -201,6 +245,7 @@ class Statement:
 
     says: str
     holds: bool | None
+    wait: Wait | None
     checks: tuple[Check, ...]
 
 
@@ -414,6 +459,7 @@ def _attack(node: _Node | None) -> Attack | None:
         attempts=node.count("attempts"),
         landed=landed,
         given_back=None if freed is None or reused is None else freed + reused,
+        later=node.count("landed_later"),
         before_sync=node.count("landed_before_sync"),
         p50_us=p50_us,
         max_us=max_us,
@@ -457,6 +503,7 @@ def _run(node: _Node, word: str | None) -> Run:
         pages_mapped=node.count("pages_mapped"),
         pages_unmapped=node.count("pages_unmapped"),
         inv_per_page=node.number("invalidations_per_page"),
+        commands=_commands(node, own_cost=cost != both),
         invalidations=_counts(node.node("invalidations")),
         oracle=_counts(node.node("oracle_invalidations")),
         exposure=Exposure(*(exposure.number(key) for key in ("p50", "p99", "max"))) if exposure else Exposure(),
@@ -467,6 +514,12 @@ def _run(node: _Node, word: str | None) -> Run:
         cost_range=repeats.range("cost") if repeats and word else None,
         relative_range=repeats.range("relative_to_passthrough") if repeats and word else None,
     )
+
+
+def _commands(node: _Node, own_cost: bool) -> float | None:
+    if node.text("policy") == PASSTHROUGH:
+        return 0.0
+    return node.number("invalidations_per_unit" if own_cost else "invalidations_per_page")
 
 
 def _claim(node: _Node) -> Claim:
@@ -484,7 +537,7 @@ def _claim(node: _Node) -> Claim:
         figures=figures,
         systems=tuple(_beside(each, [figure.name for figure in figures]) for each in node.nodes("systems")),
         statements=tuple(
-            Statement(each.required("says"), each.truth("holds"), tuple(map(_check, each.nodes("checks"))))
+            Statement(each.required("says"), each.truth("holds"), _wait(each), tuple(map(_check, each.nodes("checks"))))
             for each in node.nodes("statements")
         ),
     )
@@ -500,6 +553,13 @@ def _beside(node: _Node, figures: Sequence[str]) -> Beside:
     )
 
 
+def _wait(node: _Node) -> Wait | None:
+    wait = node.node("wait")
+    if wait is None:
+        return None
+    return Wait(wait.truth("never") is True, wait.number("least") or 0.0, wait.number("most"))
+
+
 def _check(node: _Node) -> Check:
     check = Check(
         node.required("figure"),
@@ -508,6 +568,7 @@ def _check(node: _Node) -> Check:
         node.numbers("measured"),
         node.truth("holds"),
         node.truth("published_holds"),
+        _wait(node),
     )
     if not len(check.terms) == len(check.measured) == len(check.operators) + 1:
         raise SummaryError(f"summary: {node.path} must have a value for each term, and an operator between two")

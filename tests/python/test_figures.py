@@ -170,6 +170,26 @@ def test_packets_subtract_what_starting_costs() -> None:
     assert entry["throughput"] == {"value": 200_000.0, "unit": "packets/s"}
 
 
+def test_commands_are_counted_by_what_the_cost_is_of() -> None:
+    few = measured("net-pps/igb-tx", "kernel-strict", {"packets": 64, "sent_us": 500}, Counts(30, 2, 0))
+    many = measured("net-pps/igb-tx", "kernel-strict", {"packets": 1000, "sent_us": 5000}, Counts(2030, 2, 0))
+    assert figures.entry(many, few)["invalidations_per_unit"] == 2.0  # a packet; those of starting are not of the work
+    assert figures.entry(few, many)["invalidations_per_unit"] == 0
+    output = {"end": {"sum_received": {"bits_per_second": 8e6, "bytes": 1 << 20}}}
+    iperf = measured("net-rx/igb", "kernel-strict", output, Counts(256, 0, 0))
+    assert figures.entry(iperf, None)["invalidations_per_unit"] == 0.25  # a KiB
+    job = {"jobname": "a", "error": 0, "read": {"total_ios": 50, "iops": 5}}
+    fio = measured("nvme/4k", "kernel-strict", {"jobs": [job]}, Counts(100, 50, 0))
+    assert figures.entry(fio, None)["invalidations_per_unit"] == 3.0  # an IO
+    assert figures.entry(fio, None, cost=None)["invalidations_per_unit"] is None
+    assert (
+        figures.entry(measured("micro/64", "fused", MICRO, before=snapshot(), after=snapshot()), None)[
+            "invalidations_per_unit"
+        ]
+        is None
+    )
+
+
 def test_iperf_costs_by_its_own_time() -> None:
     output = {"end": {"sum_received": {"bits_per_second": 8 * 1024 * 1e5, "bytes": 1 << 30}}}
     entry = figures.entry(measured("net-rx/igb", "passthrough", output, elapsed_ns=1000, idle_ns=500), None)
@@ -260,6 +280,7 @@ def test_what_is_copied_counts_as_a_page() -> None:
 def test_ring_costs_by_the_stretch_that_was_measured() -> None:
     entry = figures.entry(ring("fused", Counts(400, 0, 0), 1400), ring("fused", Counts(390, 0, 0), 400))
     assert entry["cost"] == {"value": 250.0, "unit": "instructions/KiB"}
+    assert entry["invalidations_per_unit"] == 10 / (1 << 20)
     assert entry["unmapped_pages_per_gib"] == 1000
     assert entry["allocator_pages_per_gib"] == 2000
     assert (entry["bytes"], entry["packets"], entry["pages_unmapped"]) == (1 << 30, 1 << 18, 1400)

@@ -668,7 +668,7 @@ def _inv_per_page(view: View) -> Plot | None:
         "Invalidations per page",
         "Commands that the IOMMU had to execute, of any kind, for each 4 KiB page unmapped. A command's "
         "own price differs by kind and by hardware, so fewer is not always cheaper. "
-        "No marker: no figure.",
+        "Where nothing stands there is no figure.",
         "Dot plot of invalidation commands per unmapped page. "
         + _in_words(workloads, lambda _, run: run.inv_per_page, show_inv),
         _heading(view),

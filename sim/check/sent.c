@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a sync sends is what README.md says of its policy, and no more; and a map
+ * What a sync sends is what docs/levels.md says of its policy, and no more; and a map
  * that finds no IOVA takes from all CPUs what they have only once in a while.
  */
 #include "check.h"

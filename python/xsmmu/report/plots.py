@@ -354,6 +354,9 @@ def _cost_against_exposure(view: View) -> Plot | None:
         return fig
 
     unseen = [p.run.name for p in points if not p.seen]
+    early = (
+        ", which begins at the unmap, not at a batch-aware driver's sync" if any(p.run.aware for p in points) else ""
+    )
     return Plot(
         "cost-exposure",
         "Cost against exposure",
@@ -361,7 +364,7 @@ def _cost_against_exposure(view: View) -> Plot | None:
         "device that kept trying could still write to the page. Cheap and safe is the lower left corner; what is on a "
         "frontier has nothing below and left of it. Points that would cover each other stand side by side. Policies "
         "that copy small buffers are not here: these are whole pages, which are mapped."
-        + (f" Marked *, not attacked: the module's own histogram ({', '.join(unseen)})." if unseen else ""),
+        + (f" Marked *, not attacked: the module's own histogram{early} ({', '.join(unseen)})." if unseen else ""),
         f"Scatter plot of {unit} per page against longest exposure. " + "; ".join(p.words() for p in points) + ".",
         _heading(view),
         draw,

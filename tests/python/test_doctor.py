@@ -362,11 +362,13 @@ def test_what_cannot_be_read_is_not_guessed(healthy: Machine) -> None:
     assert wrong() == []
     space(healthy, bytes(256) + struct.pack("<I", 1 | 0x100 << 20) + bytes(3836))
     assert wrong() == []
-    space(healthy, configuration_space((0x0001, 0), (0x000F, 0x0000)))
+    space(healthy, configuration_space((0x0001, 0xFFFF), (0x000F, 0x7FFF)))
     assert wrong() == []
     # The configuration, in any of its places.
     healthy.remove(f"boot/config-{kernel.release()}")
     healthy.write_bytes("proc/config.gz", gzip.compress(healthy.config.encode()))
+    assert wrong() == []
+    healthy.cmdline("iommu.strict=1", "iommu-strict=1", "iommu.strict=0")
     assert wrong() == []
     # Both modes can be asked for; what is last counts, and what is asked for counts more than the configuration.
     unit(healthy, ecap=1 << 43)

@@ -420,6 +420,8 @@ def test_a_wide_terminal_and_a_calibration(sysfs: Path, tmp_path: Path) -> None:
         assert "nvme0n1" not in "".join(seen.lines)
         # 1,000 maps of 100 us and as many unmaps of 150 us a second are a quarter of the time.
         assert float(seen.line("eth1").split()[-1]) == pytest.approx(25, rel=0.5)
+        # The shell would be left on this screen.
+        assert termios.tcgetattr(seen.master)[6][termios.VSUSP] == b"\0"
         seen.resize(80, 24)
         seen.wait(lambda: seen.lines[-1].startswith("s sort") and "live" not in seen.lines[1])
         # What people type to leave.

@@ -54,9 +54,8 @@ def check_iommu() -> Iterator[Finding]:
 
 def check_kind() -> Iterator[Finding]:
     """The module takes what was tried: VT-d in legacy mode."""
-    units = iommu.units()
-    others = sorted({iommu.kind(unit) for unit in units} - {iommu.ACCEPTED})
-    accepted = [unit for unit in units if iommu.kind(unit) == iommu.ACCEPTED]
+    others = sorted({iommu.kind(unit) for unit in iommu.units()} - {iommu.ACCEPTED})
+    accepted = [unit for unit in iommu.units() if iommu.kind(unit) == iommu.ACCEPTED]
     if others:
         reason = f"the IOMMU is {', '.join(others)}; the module accepts only {iommu.ACCEPTED}"
         yield _of_machine("risk" if accepted else "blocks", "iommu-kind", reason)
@@ -65,7 +64,8 @@ def check_kind() -> Iterator[Finding]:
         remedy = "add intel_iommu=on,sm_off to the kernel's command line and reboot"
         yield _of_machine("blocks", "scalable-mode", reason, remedy)
     elif accepted:
-        yield _of_machine("ok", "iommu-kind", f"{iommu.ACCEPTED}, {len(accepted)} units, not in scalable mode")
+        units = "1 unit" if len(accepted) == 1 else f"{len(accepted)} units"
+        yield _of_machine("ok", "iommu-kind", f"{iommu.ACCEPTED}, {units}, not in scalable mode")
 
 
 def check_caching_mode() -> Iterator[Finding]:

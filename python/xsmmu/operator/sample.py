@@ -214,8 +214,8 @@ class Lines:
                 return
             if not content:
                 return
-            lines, end, self.rest = (self.rest + content.decode(errors="replace")).rpartition("\n")
-            found, lost = parse_events(lines + end)
+            lines, _, self.rest = (self.rest + content.decode(errors="replace")).rpartition("\n")
+            found, lost = parse_events(lines)
             self.found += found
             self.lost += lost
 

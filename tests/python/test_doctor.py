@@ -150,6 +150,12 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     "caching mode": (lambda made: unit(made, cap=1 << 7), "note", "caching-mode", "each map sends a command"),
     "passthrough": (lambda made: made.cmdline("iommu=pt"), "risk", "kernel-mode", "remove iommu=pt"),
     "passthrough 2": (lambda made: made.cmdline("iommu.passthrough=1"), "risk", "kernel-mode", "remove iommu.passth"),
+    "passthrough 3": (
+        lambda made: option(made, "CONFIG_PCI=y", "CONFIG_PCI=y\nCONFIG_IOMMU_DEFAULT_PASSTHROUGH=y"),
+        "risk",
+        "kernel-mode",
+        "add iommu.passthrough=0",
+    ),
     "strict": (lambda made: made.cmdline("iommu.strict=1"), "note", "floor", "min_level=held"),
     "strict of old": (lambda made: made.cmdline("intel_iommu=on,strict"), "note", "floor", "min_level=held"),
     "realtime": (lambda made: made.write("sysfs/kernel/realtime", "1"), "blocks", "preempt-rt", "linux-image-amd64"),
@@ -183,7 +189,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     "lockdown": (
         lambda made: made.write("sysfs/kernel/security/lockdown", "none integrity [confidentiality]"),
         "note",
-        "lockdown",
+        "floor",
         "min_level=held",
     ),
     "not root": (lambda _made: None, "note", "not-root", "sudo xsmmu doctor"),
@@ -272,9 +278,17 @@ def test_a_module_that_the_command_line_forbids(healthy: Machine) -> None:
     assert [*planted(healthy, unloaded)] == ["module-blacklisted"]
 
 
+def test_a_floor_that_was_given(healthy: Machine) -> None:
+    healthy.cmdline("iommu.strict=1")
+    healthy.write("sysfs/module/xsmmu/parameters/min_level", "held")
+    assert wrong() == []
+    healthy.write("sysfs/module/xsmmu/parameters/min_level", "")
+    assert [each.check for each in wrong()] == ["floor"]
+
+
 def test_an_unsigned_module_under_lockdown(healthy: Machine) -> None:
     found = planted(healthy, lambda made: locked(made, b"module"))
-    assert (found["signing"].level, found["lockdown"].level) == ("blocks", "note")
+    assert (found["signing"].level, found["floor"].level) == ("blocks", "note")
     assert "mokutil --import" in str(found["signing"].remedy)
     assert f"dkms install --force xsmmu/{__version__}" in str(found["signing"].remedy)
 
@@ -325,11 +339,11 @@ def test_drivers_of_a_group(healthy: Machine) -> None:
     assert f"xsmmu set {NVME0} POLICY --rebind" in str(found["bound-drivers"].remedy)
 
 
-def test_a_device_that_is_closed(healthy: Machine) -> None:
+def test_a_device_that_the_module_has_nothing_for(healthy: Machine) -> None:
     make_device(healthy.sysfs, NVME1, 11, None, "nvme")
     found = planted(healthy, lambda _made: None)
-    assert (found["closed"].level, found["closed"].subject) == ("blocks", "group 11")
-    assert f"{NVME1} [nvme]" in found["closed"].reason
+    assert (found["not-offered"].level, found["not-offered"].subject) == ("blocks", "group 11")
+    assert f"{NVME1} [nvme]" in found["not-offered"].reason
 
 
 def test_a_device_behind_no_iommu(healthy: Machine) -> None:
@@ -345,6 +359,23 @@ def test_a_device_behind_another_iommu(healthy: Machine) -> None:
     (healthy.sysfs / "bus/pci/devices" / IGB / "iommu").symlink_to(healthy.sysfs / "class/iommu/virtio3")
     assert {(each.level, each.check) for each in wrong()} == {("risk", "iommu-kind"), ("blocks", "device-iommu-kind")}
     assert [each.check for each in wrong(NVME0)] == ["iommu-kind"]
+
+
+def test_what_anybody_may_read_is_told_to_anybody(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    second_disk(healthy, "active")
+    monkeypatch.setattr(Path, "read_text", _without_statistics(Path.read_text))
+    assert [each.check for each in wrong()] == ["shared-group"]
+    state(healthy, "failed")
+    assert [each.check for each in wrong()] == ["failed", "shared-group"]
+
+
+def _without_statistics(real: Callable[..., str]) -> Callable[..., str]:
+    def read(path: Path, **options: str) -> str:
+        if path.parent.name == "stats":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, **options)
+
+    return read
 
 
 def test_only_what_was_asked_for(healthy: Machine) -> None:

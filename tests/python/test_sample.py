@@ -296,7 +296,11 @@ def test_a_calibration_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert error.value.code == "calibration"
 
 
-def test_a_machine_without_tracing(tracing: Tracing) -> None:
+def test_a_machine_without_tracing(tracing: Tracing, tmp_path: Path) -> None:
+    (tmp_path / "sysfs/kernel/security/lockdown").write_text("none integrity [confidentiality]\n")
+    with pytest.raises(UserError, match="locked down"):
+        counted()
+    (tmp_path / "sysfs/kernel/security/lockdown").unlink()
     shutil.rmtree(tracing.folder)
     with pytest.raises(UserError, match="mount -t tracefs") as error:
         counted()

@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from xsmmu.errors import UserError
 from xsmmu.operator import iommu, module
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import Device, Group, text
@@ -37,17 +36,18 @@ def _bound(group: Group) -> list[Device]:
     return [each for each in working(group) if each.driver]
 
 
-def _sample(group: Group) -> module.Sample | None:
-    """What the module says of the group; None if it says nothing, or not to this user."""
-    offered = [each for each in group.members if each.module_folder]
-    try:
-        return module.read(offered[0]) if offered else None
-    except UserError:
-        return None
+def _says(group: Group, name: str) -> str | None:
+    """One of the module's files of the group; None if there is none, or this user may not read it."""
+    offered = [each.module_folder for each in group.members if each.module_folder]
+    return text(offered[0] / name) if offered else None
 
 
-def _is_taken(found: module.Sample | None) -> bool:
-    return found is not None and found.state in ("attached", "active", "lingering")
+def _count(group: Group, name: str) -> int:
+    return int(_says(group, f"stats/{name}") or 0)
+
+
+def _is_taken(group: Group) -> bool:
+    return _says(group, "state") in ("attached", "active", "lingering")
 
 
 def check_type(group: Group) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def check_members(group: Group) -> Iterator[Finding]:
     reason = f"its {len(devices)} devices share one policy and one fate: {_labels(devices)}"
     remedy = "none in software: a slot behind another root port may have a group of its own"
     yield _of_group("note", "shared-group", group, reason, remedy)
-    if len(bound) > 1 and not _is_taken(_sample(group)):
+    if len(bound) > 1 and not _is_taken(group):
         reason = f"drivers of {len(bound)} devices are bound, and all must be unbound while the group changes hands"
         remedy = f"xsmmu set {bound[0].address} POLICY --rebind, when none of them is needed for a moment"
         yield _of_group("risk", "bound-drivers", group, reason, remedy)
@@ -93,25 +93,21 @@ def check_state(group: Group) -> Iterator[Finding]:
     """What the module says of it."""
     if not module.is_loaded() or not working(group):
         return
-    closed = [each for each in working(group) if not each.module_folder]
-    if closed and len(closed) < len(working(group)) and _is_taken(_sample(group)):
-        reason = f"the group is taken over, and the module has nothing for {_labels(closed)}: such a device has no DMA"
-        yield _of_group("blocks", "closed", group, reason, "dmesg | grep xsmmu")
-    elif closed:
-        reason = f"the module is loaded and offers no policy for {_labels(closed)}"
+    others = [each for each in working(group) if not each.module_folder]
+    if others:
+        reason = f"the module is loaded and offers no policy for {_labels(others)}"
         yield _of_group("blocks", "not-offered", group, reason, "dmesg | grep xsmmu")
-    found = _sample(group)
-    if not found:
-        return
-    if found.state == "failed":
-        reason = f"{found.policy} is chosen, the take-over failed, and drivers use the kernel's own path"
+    state = _says(group, "state")
+    if state == "failed":
+        chosen = module.chosen(_says(group, "policy") or "")
+        reason = f"{chosen} is chosen, the take-over failed, and drivers use the kernel's own path"
         remedy = "dmesg | grep xsmmu says why; mend that, then unbind and bind the group's drivers again"
         yield _of_group("blocks", "failed", group, reason, remedy)
-    if found.state == "lingering":
-        pages = found.stats.get("live_pages", 0)
+    if state == "lingering":
+        pages = _count(group, "live_pages")
         reason = f"no driver is bound, and {pages:,} pages that one has mapped are in use still: it is not given back"
         yield _of_group("risk", "lingering", group, reason, "close what uses them (dmesg | grep xsmmu names them)")
-    strays = found.stats.get("strays", 0)
+    strays = _count(group, "strays")
     if strays:
         reason = f"{strays:,} unmaps of what was not mapped so: a driver's bug; they were ignored"
         yield _of_group("risk", "strays", group, reason, "dmesg | grep xsmmu; report it with the driver's name")
@@ -119,19 +115,17 @@ def check_state(group: Group) -> Iterator[Finding]:
 
 def check_storage(group: Group) -> Iterator[Finding]:
     """A level below strict is not enough against a disk that lies."""
-    found = _sample(group)
     disks = [each for each in group.members if each.is_storage]
-    if not found or not _is_taken(found) or not disks or found.level == "strict":
+    level = _says(group, "level")
+    if not disks or not _is_taken(group) or level == "strict":
         return
-    bound = found.tunables["max_window_us"] if found.tunables and "max_window_us" in found.tunables else None
-    time = f"up to {bound:,} us" if bound else "a while"
+    chosen, window_us = module.chosen(_says(group, "policy") or ""), int(_says(group, "max_window_us") or 0)
     reason = (
-        f"{_labels(disks)} under {found.policy} (level {found.level}): a malicious disk can return good data, let it "
-        f"be verified, and change it for {time} after its unmap"
+        f"{_labels(disks)} under {chosen} (level {level}): a malicious disk can return good data, let it be verified, "
+        f"and change it for up to {window_us:,} us"
     )
-    yield _of_group(
-        "risk", "storage-level", group, reason, f"if it is not trusted: xsmmu set {disks[0].address} strict"
-    )
+    remedy = f"if it is not trusted: xsmmu set {disks[0].address} strict"
+    yield _of_group("risk", "storage-level", group, reason, remedy)
 
 
 CHECKS: Final[tuple[Callable[[Group], Iterator[Finding]], ...]] = (

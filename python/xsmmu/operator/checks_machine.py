@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from xsmmu import __version__
 from xsmmu.operator import iommu, kernel, module
 from xsmmu.operator.finding import Finding
-from xsmmu.operator.machine import root, sysfs
+from xsmmu.operator.machine import root, sysfs, text
 
 TESTED: Final = ("6.1", "6.12", "7.2")
 """The kernel releases that docs/use.md and lab/kernels.toml have."""
@@ -78,6 +79,13 @@ def check_caching_mode() -> Iterator[Finding]:
         yield _of_machine("note", "caching-mode", reason)
 
 
+def _floor(why: str) -> Iterator[Finding]:
+    """The module's floor is strict, unless another was given when it was loaded."""
+    if not text(sysfs() / "module/xsmmu/parameters/min_level"):
+        reason = f"{why}, so the module's floor is strict: it refuses policies of a lower level"
+        yield _of_machine("note", "floor", reason, "modprobe xsmmu min_level=held, if you want less")
+
+
 def check_mode() -> Iterator[Finding]:
     """What the kernel's own path is from boot on, by the command line or the configuration."""
     passthrough = kernel.switch("iommu.passthrough")
@@ -88,14 +96,16 @@ def check_mode() -> Iterator[Finding]:
         yield _of_machine("risk", "kernel-mode", reason, remedy)
         return
     configured = kernel.config() or {}
+    built = configured.get("CONFIG_IOMMU_DEFAULT_PASSTHROUGH") == "y" and "nopt" not in kernel.words("iommu")
+    if built and passthrough is None:
+        reason = "the kernel is built for passthrough: all groups are so from boot on, and not translated"
+        yield _of_machine("risk", "kernel-mode", reason, "add iommu.passthrough=0 to the command line and reboot")
+        return
     strict = kernel.switch("iommu.strict")
     if strict is None:
         strict = "strict" in kernel.words("intel_iommu") or configured.get("CONFIG_IOMMU_DEFAULT_DMA_STRICT") == "y"
     if strict:
-        reason = (
-            "the kernel's own path is strict by configuration, so the module's floor is strict: it refuses lower levels"
-        )
-        yield _of_machine("note", "floor", reason, "modprobe xsmmu min_level=held, if you want less")
+        yield from _floor("the kernel's own path is strict by configuration")
     elif kernel.words("iommu.strict") or configured:
         reason = "the kernel's own path is lazy by default: unmapped memory stays in a device's reach for up to 10 ms"
         yield _of_machine("ok", "kernel-mode", reason)
@@ -111,9 +121,10 @@ def check_realtime() -> Iterator[Finding]:
 def check_release() -> Iterator[Finding]:
     """Was it tried on this kernel?"""
     release = kernel.release()
-    series = ".".join(release.split("-")[0].split(".")[:2])
-    if series in TESTED:
-        yield _of_machine("ok", "kernel-release", f"the kernel is {release}; {series} is among those that were tested")
+    series = re.match(r"\d+\.\d+", release)
+    if series and series[0] in TESTED:
+        reason = f"the kernel is {release}; {series[0]} is among those that were tested"
+        yield _of_machine("ok", "kernel-release", reason)
         return
     reason = f"the kernel is {release or 'of an unknown release'}; tested were {', '.join(TESTED)}"
     yield _of_machine("risk", "kernel-release", reason, "try it first on a device that the machine can do without")
@@ -174,10 +185,9 @@ def check_module() -> Iterator[Finding]:
 
 
 def check_lockdown() -> Iterator[Finding]:
-    """Under lockdown the floor is strict."""
+    """Under lockdown the floor is strict, too."""
     if (kernel.lockdown() or "none") != "none":
-        reason = f"the kernel is locked down ({kernel.lockdown()}): the module's floor is strict"
-        yield _of_machine("note", "lockdown", reason, "modprobe xsmmu min_level=held, if you want less")
+        yield from _floor(f"the kernel is locked down ({kernel.lockdown()})")
 
 
 def check_signing() -> Iterator[Finding]:
@@ -188,12 +198,7 @@ def check_signing() -> Iterator[Finding]:
     if not why:
         if kernel.secure_boot():
             reason = "Secure Boot is on; this kernel says no reason why it would refuse an unsigned module"
-            yield _of_machine(
-                "note",
-                "signing",
-                reason,
-                f"if modprobe says Key was rejected: {_ENROLL}",
-            )
+            yield _of_machine("note", "signing", reason, f"if modprobe says Key was rejected: {_ENROLL}")
         return
     built = kernel.built("xsmmu")
     signed = kernel.is_signed(built) if built else None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from xsmmu.errors import UserError
-from xsmmu.operator import calibration, machine, output, status
+from xsmmu.operator import calibration, kernel, machine, output, status
 from xsmmu.operator.calibration import Calibration
 from xsmmu.operator.machine import Device, root, sysfs
 
@@ -94,6 +94,8 @@ def _remove_left(instances: Path) -> None:
 def instance() -> Iterator[Path]:
     """A trace instance, removed at the end whatever happens."""
     instances = _tracing() / "instances"
+    if kernel.lockdown() == "confidentiality":
+        raise UserError("the kernel is locked down (confidentiality), and traces nothing", code="no-tracing")
     if not instances.is_dir():
         missing = f"is not there: mount -t tracefs none {_tracing()}"
         reason = "may be read by root only: try sudo" if os.geteuid() else missing

@@ -359,7 +359,8 @@ def show(taken: Taken) -> None:
         print("none")
     sys.stdout.flush()
     if taken.is_sum:
-        print("this kernel traces no devices (Linux 6.12 and later do): the sum of all, by changes of page tables")
+        print("this kernel traces no devices (Linux 6.12 and later do): the sum of all, by changes of page tables, but")
+        print("without devices that the module serves, whose rates xsmmu top has")
     if taken.lost:
         print(f"{taken.lost:,} events came too fast to be read and are missing: the true rates are higher")
     if taken.calibration:

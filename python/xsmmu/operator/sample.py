@@ -312,12 +312,11 @@ def rates(first: Counts, last: Counts, seconds: float, wanted: Sequence[Device])
     return tuple(sorted(found, key=lambda rate: (-rate.maps_per_s - rate.unmaps_per_s, rate.device)))
 
 
-def _wait(seconds: float, count: Counting) -> None:
-    """Let it count, with a bar on standard error where that is a terminal."""
+def _wait(start: float, seconds: float, count: Counting) -> None:
+    """Let it count until so long after the start, with a bar on standard error where that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
-    start = time.monotonic()
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("counting maps and unmaps", total=seconds)
@@ -332,7 +331,7 @@ def take(wanted: Sequence[Device], seconds: float) -> Taken:
     costs = calibration.read()
     with counting() as count:
         first, start = count.counts(), time.monotonic()
-        _wait(seconds, count)
+        _wait(start, seconds, count)
         last, end = count.counts(), time.monotonic()
     return Taken(end - start, rates(first, last, end - start, wanted), count.lost, costs)
 

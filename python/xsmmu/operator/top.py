@@ -177,10 +177,15 @@ class Screen:
         """The index of the selected row."""
         return next((index for index, row in enumerate(rows) if row.key == self.chosen), 0)
 
+    @property
+    def shows_one(self) -> bool:
+        """Whether a group's page is on the screen: the group may have gone meanwhile."""
+        return self.is_open and any(row.key == self.chosen for row in self.rows)
+
     def press(self, key: str) -> bool:
         """Do what a key says; whether to go on."""
         if key in ("q", "escape"):
-            going = self.is_open
+            going = self.shows_one
             self.is_open = False
             return going
         rows = self.ordered()
@@ -201,14 +206,13 @@ class Screen:
     def lines(self, width: int, height: int) -> list[Text]:
         """The whole screen, a text for each line."""
         rows = self.ordered()
-        opened = self.is_open and any(row.key == self.chosen for row in rows)
-        if opened:
+        if self.shows_one:
             body = self._page(rows[self.selected(rows)], width, height - 2)
         else:
             body = self._table(rows, width, height - 2)
         body = body[: height - 2]
         body += [Text() for _ in range(height - 2 - len(body))]
-        keys = _KEYS_OF_ONE if opened else _KEYS
+        keys = _KEYS_OF_ONE if self.shows_one else _KEYS
         return [self._title(width), *body, Text(f"{keys:<{width}.{width}}", style="reverse")]
 
     def _title(self, width: int) -> Text:
@@ -279,7 +283,7 @@ class Screen:
             f"CPU, strays        {cpu}; {short(row.now('strays'))} strays",
             "",
         ]
-        return [part for line in lines for part in (wrap(line, width, drop_whitespace=False) or [""])]
+        return [part for line in lines for part in (wrap(line, width) or [""])]
 
 
 def _syncs(row: Activity) -> dict[str, float]:
@@ -348,6 +352,7 @@ class Watching:
             if error.code not in _PASSING:
                 raise
             self.last = {}
+            self.screen.began = {}
             if not self.screen.paused:
                 self.screen.rows = []
             self.screen.message = error.message
@@ -379,12 +384,10 @@ def _run(screen: Screen, watching: Watching, console: Console) -> None:
 def top(device: tuple[str, ...], interval: float) -> None:
     """Show live what the module does: a line for each IOMMU group that has a policy, or for those of each DEVICE.
 
-    \b
     Columns: maps, unmaps, pages unmapped and invalidation commands a second; commands for each page; pages held until
     their sync, and mapped; how long unmapped pages stayed reachable in the last interval (p99, max); and the part of a
     CPU that maps and unmaps take, if xsmmu bench has calibrated this machine. Narrow terminals show fewer.
 
-    \b
     Keys: s sorts by the next column, r reverses, space pauses, arrows or j and k select, Enter opens the selected group
     with its exposure and the causes of its syncs, Esc goes back, q leaves.
 

@@ -245,7 +245,7 @@ def options(command: F) -> F:
     """What set and unset have in common."""
     for add in (
         output.option,
-        click.option("--force", is_flag=True, help="Also what takes away a disk in use or the way to this machine."),
+        click.option("--force", is_flag=True, help="Take away a disk in use or the way here; replace modprobe's file."),
         click.option("--dry-run", is_flag=True, help="Print the steps as lines for a shell, and change nothing."),
         click.option("--persist", is_flag=True, help="Keep it for boot: a rule in /etc/xsmmu.conf, and xsmmu apply."),
         click.option("--rebind", is_flag=True, help="Unbind the drivers of the IOMMU group, and bind them again."),

@@ -259,6 +259,64 @@ def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
         assert everything(kernel) == before, nth
 
 
+@pytest.mark.parametrize(
+    ("arguments", "nth"),
+    [
+        *((("set", "nvme0", "strict", "max_window_us=1", "--tables", "kernel"), nth) for nth in range(1, 4)),
+        *((("unset", "nvme0", "--rebind", "--persist"), nth) for nth in range(1, 6)),
+    ],
+)
+def test_what_was_chosen_before_is_put_back(kernel: Kernel, arguments: tuple[str, ...], nth: int) -> None:
+    """With its tables and tunables, from one policy to another and to none."""
+    run("set", "nvme0", "xsmmu", "max_window_us=77", "batch_pages=5", "--tables", "direct")
+    kernel.writes.clear()
+    kernel.after = lambda _: refuse() if len(kernel.writes) == nth else None
+    put_back(kernel, *arguments)
+    assert module.choice(Device(NVME1)).tunables["max_window_us"] == 77
+
+
+def test_a_second_signal_does_not_stop_the_putting_back(kernel: Kernel) -> None:
+    def after(_: str) -> None:
+        if len(kernel.writes) in (2, 3):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    kernel.after = after
+    assert put_back(kernel, *SET).code == "stopped"
+    assert len(kernel.writes) > 3
+
+
+def test_what_is_in_use_is_not_taken_away(kernel: Kernel) -> None:
+    routes = kernel.sysfs.parent / "proc/net/route"
+    routes.parent.mkdir(parents=True)
+    routes.write_text("Iface Destination Gateway Flags RefCnt Use Metric Mask\neth1 00000000 0 0003 0 0 0 00000000\n")
+    error = put_back(kernel, *SET)
+    assert error.code == "essential"
+    assert "takes away what is in use: the only default route is by eth1; --force" in error.message
+    assert put_back(kernel, *SET, "--dry-run").code == "essential"
+    assert not kernel.writes
+    run(*SET, "--force")
+    assert module.choice(Device(IGB)).policy == "fused"
+
+
+def test_after_a_take_over_that_has_failed(kernel: Kernel) -> None:
+    """Another policy would change nothing until the driver binds again."""
+    kernel.show(Device(NVME0), "state", "failed")
+    assert put_back(kernel, "set", "nvme0", "strict").code == "driver-bound"
+    run("set", "nvme0", "strict", "--rebind")
+    assert module.choice(Device(NVME0)).state == "attached"
+
+
+def test_a_driver_that_binds_and_is_not_there(kernel: Kernel) -> None:
+    def after(write: str) -> None:
+        if "igb/bind" in write and len(kernel.writes) < 6:
+            (Device(IGB).folder / "driver").unlink()
+
+    kernel.after = after
+    error = put_back(kernel, *SET)
+    assert error.code == "bind-failed"
+    assert "igb did not take 0000:01:00.0" in error.message
+
+
 def test_a_file_that_cannot_be_written_puts_all_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(kernel.sysfs / "no/folder/xsmmu.conf"))
     error = put_back(kernel, *SET)

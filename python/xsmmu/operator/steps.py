@@ -7,8 +7,11 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from xsmmu.errors import UserError
+
+_STOP: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def nothing() -> None:
@@ -38,8 +41,11 @@ def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> 
                 begun.append(step)
                 step.do()
         except BaseException as error:
-            with _later(signal.SIGINT, signal.SIGTERM):
+            with _later(*_STOP):
                 left = _put_back(begun)
+                # It stops already; another one must not take the place of what is left.
+                while signal.sigtimedwait(_STOP, 0):
+                    pass
             if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
                 raise
             raise _ended(error, left) from error

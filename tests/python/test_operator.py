@@ -137,6 +137,12 @@ def test_an_unknown_device_is_named(name: str) -> None:
     assert error.value.code == "unknown-device"
 
 
+def test_an_interface_of_virtio_is_below_another_device(sysfs: Path) -> None:
+    make_device(sysfs, "0000:09:00.0", 20, None)
+    (Device("0000:09:00.0").folder / "virtio0/net/eth3").mkdir(parents=True)
+    assert Device("0000:09:00.0").names == ("eth3",)
+
+
 def test_status(sysfs: Path) -> None:
     make_device(sysfs, "0000:09:00.0", 20, "none", "e1000e", kind="DMA", state="off")
     make_device(sysfs, "0000:0a:00.0", 21, "strict", "e1000e", kind="DMA", state="failed")

@@ -247,7 +247,7 @@ def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
         def strike(_write: str, at: int = nth) -> None:
             if len(kernel.writes) == at:
                 if number:
-                    os.kill(os.getpid(), number)
+                    signal.raise_signal(number)
                 else:
                     refuse()
 
@@ -278,7 +278,7 @@ def test_what_was_chosen_before_is_put_back(kernel: Kernel, arguments: tuple[str
 def test_a_second_signal_does_not_stop_the_putting_back(kernel: Kernel) -> None:
     def after(_: str) -> None:
         if len(kernel.writes) in (2, 3):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
     kernel.after = after
     assert put_back(kernel, *SET).code == "stopped"
@@ -504,7 +504,7 @@ def end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *ar
 def test_the_status_after_a_signal(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kernel.after = lambda _: os.kill(os.getpid(), signal.SIGTERM) if len(kernel.writes) == 2 else None
+    kernel.after = lambda _: signal.raise_signal(signal.SIGTERM) if len(kernel.writes) == 2 else None
     status, _, said = end(monkeypatch, capsys, "set", "eth1", "fused", "--rebind")
     assert status == 130
     assert said == "xsmmu: stopped; everything is as it was before\n"

@@ -155,10 +155,13 @@ def exposure_ns(device: Device) -> list[tuple[int, int]]:
     return [(int(row[0]), int(row[1])) for row in rows if len(row) == 2 and row[0].isdigit()]
 
 
+def counts_are_readable(device: Device) -> bool:
+    """Whether statistics may be read: they tell one user of another one's traffic, so they are root's."""
+    return os.access(folder(device) / "stats/unmapped_pages", os.R_OK)
+
+
 def exposure_max_ns(device: Device) -> int | None:
-    """The longest that a page stayed reachable after its unmap; None where root only may know."""
-    if not os.access(folder(device) / "exposure_ns", os.R_OK):
-        return None
+    """The longest that a page stayed reachable after its unmap."""
     last = _read(device, "exposure_ns").splitlines()[-1].split()
     return int(last[1]) if last[0] == "max" else None
 

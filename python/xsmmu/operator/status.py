@@ -37,23 +37,30 @@ def row(device: Device) -> dict[str, Any]:
     }
     if not device.module_folder:
         return found
-    sample = module.read(device)
-    taken = sample.state in module.TAKEN
-    found |= {"policy": sample.policy, "state": sample.state, "tables": sample.tables, "tunables": sample.tunables}
-    if taken:
-        found |= {"path": sample.policy, "level": sample.level}
-    pages = sample.stats["unmapped_pages"]
-    total = sum(sample.stats[f"inv_{kind}"] for kind in module.KINDS)
-    if sample.stats.get("mapped_pages") or pages:
-        found |= {
-            "mapped_pages": sample.stats.get("mapped_pages"),
-            "unmapped_pages": pages,
-            "invalidations": {kind: sample.stats[f"inv_{kind}"] for kind in module.KINDS},
-            "invalidations_per_page": total / pages if pages else None,
-            "exposure_max_ns": module.exposure_max_ns(device),
-            "strays": sample.stats.get("strays"),
-        }
-    return found
+    now = module.choice(device)
+    found |= {"policy": now.policy, "state": now.state, "tables": now.tables, "tunables": now.tunables}
+    if now.state in module.TAKEN:
+        found |= {"path": now.policy, "level": now.level}
+    return found | _counted(device)
+
+
+def _counted(device: Device) -> dict[str, Any]:
+    """What was counted since the module was loaded; nothing where nothing was, or root only may know."""
+    if not module.counts_are_readable(device):
+        return {}
+    stats = module.read(device).stats
+    pages = stats["unmapped_pages"]
+    if not stats["mapped_pages"] and not pages:
+        return {}
+    kinds = {kind: stats[f"inv_{kind}"] for kind in module.KINDS}
+    return {
+        "mapped_pages": stats["mapped_pages"],
+        "unmapped_pages": pages,
+        "invalidations": kinds,
+        "invalidations_per_page": sum(kinds.values()) / pages if pages else None,
+        "exposure_max_ns": module.exposure_max_ns(device),
+        "strays": stats["strays"],
+    }
 
 
 def rows(names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
@@ -107,3 +114,6 @@ def status(device: tuple[str, ...], everything: bool, form: str) -> None:
         click.echo("no device is behind an IOMMU: xsmmu doctor says why", err=True)
         return
     output.table(COLUMNS, [cells(each) for each in found])
+    taken = [machine.find(row["device"]) for row in found if row["state"] in module.TAKEN]
+    if any(not module.counts_are_readable(each) for each in taken):
+        click.echo("what was counted is for root: sudo xsmmu status", err=True)

@@ -9,6 +9,7 @@ else's tracing is disturbed. Where the kernel has histograms it counts itself; e
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import sys
@@ -122,11 +123,14 @@ class Counting(Protocol):
     def step(self) -> None:
         """To be called often."""
 
+    def stop(self) -> None:
+        """Count no more; what was counted stays."""
+
     def counts(self) -> Counts:
-        """What was counted until now."""
+        """What was counted."""
 
     def close(self) -> None:
-        """Count no more."""
+        """The instance is not in use any more."""
 
 
 def _events(folder: Path) -> dict[Path, str]:
@@ -172,6 +176,9 @@ class Histograms:
     def step(self) -> None:
         """Nothing is to be done meanwhile."""
 
+    def stop(self) -> None:
+        """Nor at the end: the files are read at once."""
+
     def counts(self) -> Counts:
         """What the kernel has counted."""
         found: Counter[tuple[str, str]] = Counter()
@@ -208,8 +215,11 @@ class Lines:
             raise
 
     def step(self) -> None:
-        """Read what there is."""
-        while True:
+        """Read what there is, but not for ever: events may come faster than they are read."""
+        self._read(time.monotonic() + _STEP_S)
+
+    def _read(self, until: float) -> None:
+        while time.monotonic() < until:
             try:
                 content = os.read(self.pipe, 1 << 16)
             except BlockingIOError:
@@ -221,13 +231,18 @@ class Lines:
             self.found += found
             self.lost += lost
 
+    def stop(self) -> None:
+        """The events are off again; what they left in the buffer is read."""
+        for event in self.events:
+            (event / "enable").write_text("0\n")
+        self._read(math.inf)
+
     def counts(self) -> Counts:
-        """What was read until now."""
-        self.step()
+        """What was read."""
         return Counter(self.found)
 
     def close(self) -> None:
-        """The events are off again."""
+        """The events are off, whatever happened, and nobody reads them."""
         for event in self.events:
             (event / "enable").write_text("0\n")
         os.close(self.pipe)
@@ -332,7 +347,9 @@ def take(wanted: Sequence[Device], seconds: float) -> Taken:
     with counting() as count:
         first, start = count.counts(), time.monotonic()
         _wait(start, seconds, count)
-        last, end = count.counts(), time.monotonic()
+        end = time.monotonic()
+        count.stop()
+        last = count.counts()
     return Taken(end - start, rates(first, last, end - start, wanted), count.lost, costs)
 
 

@@ -7,7 +7,7 @@ set -eu
 project=$(cd "$(dirname "$0")/.." && pwd)
 cache=${XSMMU_CACHE:-${HOME:?}/.cache/xsmmu}
 
-for made in "$project"/results "$cache"/root-* "$cache"/venv-* "$cache"/debs "$cache"/setup-*; do
+for made in "$project"/results "$cache"/root-* "$cache"/venv-* "$cache"/debs "$cache"/installed "$cache"/setup-*; do
 	[ -e "$made" ] || continue
 	echo "removing $made"
 	# Packages hold read-only folders, which an ordinary user cannot empty.

@@ -24,7 +24,14 @@ copy_as() {
 	install -D -m "${3:-644}" "$1" "$destdir$2"
 }
 
+fail() {
+	echo "error: $*" >&2
+	exit 1
+}
+
 tool() {
+	"$python" -c 'import click, rich' 2>/dev/null ||
+		fail "$python lacks click or rich: install them (on Debian python3-click and python3-rich), or name another in PYTHON"
 	into=$prefix/share/xsmmu/xsmmu
 	copy python/xsmmu/__init__.py python/xsmmu/__main__.py python/xsmmu/cli.py python/xsmmu/errors.py python/xsmmu/operator
 	find "$destdir$into" -name __pycache__ -prune -exec rm -r {} + # of a checkout that was run
@@ -63,10 +70,7 @@ module_source() {
 
 module() {
 	kernel=${KERNEL:-$(uname -r)}
-	[ -e xsmmu.ko ] || {
-		echo "error: there is no xsmmu.ko: run make modules first" >&2
-		exit 1
-	}
+	[ -e xsmmu.ko ] || fail "there is no xsmmu.ko: run make modules first"
 	copy_as xsmmu.ko "/lib/modules/$kernel/updates/xsmmu.ko"
 	[ -n "$destdir" ] || depmod "$kernel"
 }

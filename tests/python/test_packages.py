@@ -243,8 +243,11 @@ def test_removal_takes_only_what_apply_made(tmp_path: Path) -> None:
 
 def test_install_elsewhere(tmp_path: Path) -> None:
     """The tool by `make install`, below another folder."""
-    env = {**os.environ, "PYTHON": sys.executable}
     install = ["sh", f"{PROJECT}/packaging/install.sh", "tool", f"{tmp_path}", "/usr/local"]
+    lacking = subprocess.run(install, env={**os.environ, "PYTHON": "false"}, capture_output=True, text=True)
+    assert (lacking.returncode, list(tmp_path.iterdir())) == (1, [])
+    assert "false lacks click or rich: install them" in lacking.stderr
+    env = {**os.environ, "PYTHON": sys.executable}
     subprocess.run(install, check=True, env=env)
     (tmp_path / "etc/xsmmu.conf").write_text("*=strict\n")
     subprocess.run(install, check=True, env=env)

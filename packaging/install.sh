@@ -33,6 +33,7 @@ tool() {
 	"$python" -c 'import click, rich' 2>/dev/null ||
 		fail "$python lacks click or rich: install them (on Debian python3-click and python3-rich), or name another in PYTHON"
 	into=$prefix/share/xsmmu/xsmmu
+	rm -rf "$destdir$into" # an earlier version's
 	copy python/xsmmu/__init__.py python/xsmmu/__main__.py python/xsmmu/cli.py python/xsmmu/errors.py python/xsmmu/operator
 	find "$destdir$into" -name __pycache__ -prune -exec rm -r {} + # of a checkout that was run
 	copy_as packaging/xsmmu "$prefix/bin/xsmmu" 755

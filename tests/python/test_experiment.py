@@ -113,7 +113,7 @@ def test_repetitions_lie_apart_and_are_warmed_up_once() -> None:
 def test_plans_keep_each_session_apart() -> None:
     chosen = experiment.load("compare")
     plans = experiment.plans(chosen.policies, chosen.workloads)
-    assert {plan.guest for plan in plans} >= {"net", "packets", "shared", "disk", "ring"}
+    assert {plan.guest for plan in plans} >= {"net", "send", "packets", "shared", "disk", "ring", "testdev"}
     ids = [run.id for plan in plans for run in plan.runs]
     assert sorted(ids) == list(range(1, len(ids) + 1))
     for plan in plans:

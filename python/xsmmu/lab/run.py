@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from xsmmu.errors import UserError, unknown_name
-from xsmmu.lab import claims, experiment, figures, results
+from xsmmu.lab import claims, experiment, figures, results, times
 from xsmmu.lab.experiment import OURS, Plan, Run, own_policy
 from xsmmu.lab.figures import Measured
 from xsmmu.project import LAB, PROJECT
@@ -39,6 +39,9 @@ BASE_MODULES = ("virtio_pci", "virtio_console")
 """What a guest needs to send results, where the kernel has not built it in."""
 
 LAB_MODULE = ("lab/module", "xsmmu_lab.ko")
+_BUILD_BYTES = 128 << 20
+_IMAGE_BYTES = 48 << 20
+"""What the modules' builds and each guest's initramfs take in the cache."""
 _RECORDED_PACKAGES = ("qemu-system-x86", "busybox-static", "iproute2", "iperf3", "fio")
 
 
@@ -76,7 +79,12 @@ def run(options: Options, console: Console) -> Path:
             f"{chosen.name} has nothing to run for this choice: "
             "leave out --quick, or choose other workloads, policies or another kernel"
         )
-    the_root = root.ensure(host.cache_dir(), console)
+    cache = host.cache_dir()
+    _need_space(cache, options.kernel or default, len(plans))
+    known = times.load(cache, chosen.mode)
+    plans = times.longest_first(plans, known)
+    _announce(chosen.name, plans, known, options.jobs, console)
+    the_root = root.ensure(cache, console)
     kernel = kernels.ensure(the_root, options.kernel, console)
     ours = modules(the_root, kernel, policies)
     with results.Results(options.output) as folder:
@@ -85,7 +93,10 @@ def run(options: Options, console: Console) -> Path:
         limit_s = Boot.timeout_s * options.repeat
         boots = {name: replace(boot, accel=accel, timeout_s=limit_s) for name, boot in boots.items()}
         started = time.monotonic()
-        measured, release = asyncio.run(_run_guests(the_root, plans, boots, folder.folder, options.jobs, console))
+        collectors = asyncio.run(_run_guests(the_root, plans, boots, folder.folder, options.jobs, console))
+        times.keep(cache, chosen.mode, (each for collector in collectors for each in collector.spent))
+        measured = [each for collector in collectors for each in collector.measured]
+        release = collectors[0].release
         summary = _summary(accel, chosen, the_root, kernel, release, folder, measured)
         summary["seconds"] = round(time.monotonic() - started, 1)
         folder.write(summary)
@@ -93,6 +104,26 @@ def run(options: Options, console: Console) -> Path:
         versions = dict(sorted(the_root.versions.items()))
         (folder.folder / "packages.json").write_text(json.dumps(versions, indent=1) + "\n")
         return folder.finish()
+
+
+def _need_space(cache: Path, kernel: str, guests: int) -> None:
+    """All that is not there yet must fit, before anything is downloaded."""
+    place = root.place(cache)
+    need = root.missing_bytes(cache) + kernels.missing_bytes(place, kernel) + _BUILD_BYTES + guests * _IMAGE_BYTES
+    host.need_space(cache, need, "this run of the lab")
+
+
+def _announce(name: str, plans: Sequence[Plan], known: times.Known, jobs: int, console: Console) -> None:
+    """Say how much there is to do, and how long it takes."""
+    runs = sum(len(plan.runs) for plan in plans)
+    took = times.in_words(times.all_of(plans, known, jobs))
+    measured = all(run.workload.full_name in known for plan in plans for run in plan.runs)
+    source = "by the last run here" if measured else "on two idle CPUs; what is downloaded and built first comes on top"
+    guests = ", ".join(f"{plan.guest} {times.in_words(times.expected(plan, known))}" for plan in plans)
+    beside = min(jobs, len(plans))
+    at_a_time = f"{beside} guest{'s' if beside > 1 else ''} at a time"
+    text = f"{name}: {runs} runs, {at_a_time}, about {took} ({source}): {guests}"
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def modules(the_root: Root, kernel: Kernel, policies: Sequence[str] = OURS) -> list[Path]:
@@ -169,12 +200,16 @@ class Collector:
         self._progress = progress
         self._task = progress.add_task(f"{plan.guest}: booting", total=len(plan.runs))
         self.measured: list[Measured] = []
+        self.spent: list[tuple[str, float]] = []
+        """Real seconds by the name of a workload, or of booting; what comes between runs is the next one's."""
         self.release = ""
+        self._since = 0.0
 
     async def on_record(self, guest: Guest, record: Record) -> None:
         event = record["event"]
         if event == "boot":
             self.release = record["release"]
+            self._spent(times.BOOT, guest.began)
         elif event == "session":
             self._now(guest, f"giving {record['driver']} its devices under {record['policy']}")
         elif event in ("warm", "start"):
@@ -186,6 +221,10 @@ class Collector:
         elif event == "closed":
             figures.check_closed(record["policy"], record["left"])
 
+    def _spent(self, name: str, since: float) -> None:
+        self._since = time.monotonic()
+        self.spent.append((name, self._since - since))
+
     def _now(self, guest: Guest, doing: str) -> None:
         guest.doing = doing
         self._progress.update(self._task, description=f"{guest.name}: {doing}")
@@ -196,6 +235,7 @@ class Collector:
         measured = Measured(run, record, guest.oracle.window(first, last))
         figures.check(measured)
         self.measured.append(measured)
+        self._spent(run.workload.full_name, self._since)
         self._progress.advance(self._task)
         # Where there is no terminal to draw on.
         if self._progress.disable:
@@ -214,7 +254,7 @@ class Collector:
 
 async def _run_guests(
     the_root: Root, plans: Sequence[Plan], boots: dict[str, Boot], folder: Path, jobs: int, console: Console
-) -> tuple[list[Measured], str]:
+) -> list[Collector]:
     qemu = the_root.qemu_command()
     limit = asyncio.Semaphore(max(1, jobs))
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed}/{task.total}"))
@@ -237,8 +277,7 @@ async def _run_guests(
                         group.create_task(one(name))
             except BaseExceptionGroup as error:
                 raise first_error(error) from None
-    measured = [each for collector in collectors.values() for each in collector.measured]
-    return measured, next(iter(collectors.values())).release
+    return list(collectors.values())
 
 
 @contextlib.contextmanager

@@ -108,6 +108,15 @@ def ensure(root: Root, name: str | None = None, console: Console | None = None) 
     )
 
 
+def missing_bytes(root: Path, name: str) -> int:
+    """What a kernel takes in the cache when it is not in the root yet; 0 if it is, or there is no such kernel."""
+    if name in own():
+        # Whether it is built its sources say, which may have to be fetched first.
+        return missing_bytes(root, own()[name].source)
+    present = (root / _RECORDS / f"{name}.json").exists()
+    return 0 if present or name not in table()[1] else _KERNEL_BYTES
+
+
 def _ensure_own(root: Root, wanted: Own, console: Console) -> Kernel:
     """Build it once, in the private root; a build that was stopped goes on where it was."""
     stock = ensure(root, wanted.source, console)

@@ -239,9 +239,19 @@ def _key(contents: Contents) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
+def place(cache: Path, contents: Contents = TOOLS) -> Path:
+    """Where a root is, or will be."""
+    return cache / f"{contents.name}-{_key(contents)}"
+
+
+def missing_bytes(cache: Path, contents: Contents = TOOLS) -> int:
+    """What building a root takes in the cache; 0 if it is there."""
+    return 0 if (place(cache, contents) / _RECORD).exists() else _ROOT_BYTES
+
+
 def ensure(cache: Path, console: Console, contents: Contents = TOOLS) -> Root:
     """A private root below `cache`, built first when it is missing. Concurrent callers wait for one build."""
-    path = cache / f"{contents.name}-{_key(contents)}"
+    path = place(cache, contents)
     if not (path / _RECORD).exists():
         _check_host()
         with host.locked(cache / "root.lock", console, "building the private root"):

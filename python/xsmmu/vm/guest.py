@@ -77,6 +77,8 @@ class Guest:
         self.oracle = Oracle()
         self.doing = "booting"
         """What the guest is at, for messages."""
+        self.began = 0.0
+        """When QEMU was started (time.monotonic())."""
         self._faults_until = 0.0
         self._qemu = qemu
         self._boot = boot
@@ -181,6 +183,7 @@ class Guest:
 
     async def _spawn(self, ends: machine.Endpoints, fds: Sequence[int]) -> asyncio.subprocess.Process:
         boot = self._boot
+        self.began = time.monotonic()
         arguments = machine.qemu_arguments(
             boot.mode, boot.accel, boot.iommu, boot.memory_mib, TRACE_EVENTS, ends, boot.cpus
         )

@@ -180,8 +180,8 @@ static int check_group(struct xs_group *group, const struct xs_policy *policy,
 static int check_untrusted(struct xs_group *group, const struct xs_policy *policy,
 			   const struct xs_tuning *tuning)
 {
-	bool accepted = group->front ? group->untrusted && has_untrusted(group) :
-				       xs_group_is_untrusted(group);
+	bool accepted = xs_group_is_untrusted(group) &&
+			(!group->front || group->untrusted);
 
 	if (!policy || !accepted || suits_untrusted(policy, tuning))
 		return 0;
@@ -239,7 +239,7 @@ struct xs_tuning xs_group_tuning(const struct xs_group *group)
 
 static int check_copies(struct xs_group *group, u32 copy_bytes)
 {
-	if (!copy_bytes || group->tuning.copy_bytes || !cannot_copy(group))
+	if (!copy_bytes || !cannot_copy(group))
 		return 0;
 	pr_err("group %d: refused: copying begins before a driver does: unbind the drivers of the whole IOMMU group first\n",
 	       iommu_group_id(group->iommu_group));
@@ -369,7 +369,7 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 	error = check_change(group);
 	if (!error)
 		error = check_untrusted(group, group->policy, tuning);
-	if (!error)
+	if (!error && tuning->copy_bytes != group->tuning.copy_bytes)
 		error = check_copies(group, tuning->copy_bytes);
 	if (error)
 		return error;

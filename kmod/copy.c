@@ -26,32 +26,41 @@ static const u8 ways[] = {
 /*
  * Whole pages are never copied on the kernel's own path, so drivers share them with the
  * device for long and never sync them (memory regions of RDMA, buffers of GPUs, rings that
- * are used in halves). Two kinds are not: pages to be read that are synced by the map, and
- * those to be written of which the driver says that it syncs each part by itself.
+ * are used in halves). Mapped, they show the device no byte of others. Copied are those of
+ * receive rings whose driver says that it syncs each part by itself: it hands parts on
+ * while the page is the device's. In a list that is said by who exports buffers, too.
  */
 static __always_inline bool may_be_shared(phys_addr_t phys, size_t size,
 					  enum dma_data_direction dir,
-					  unsigned long attrs)
+					  unsigned long attrs, bool listed)
 {
 	return attrs & DMA_ATTR_REQUIRE_COHERENT ||
 	       (!offset_in_page(phys | size) &&
-		(dir == DMA_BIDIRECTIONAL ||
-		 (dir == DMA_TO_DEVICE) == !!(attrs & DMA_ATTR_SKIP_CPU_SYNC)));
+		(dir != DMA_FROM_DEVICE || listed ||
+		 !(attrs & DMA_ATTR_SKIP_CPU_SYNC)));
 }
 
+/* What copy_one() is to know of where a buffer stands. */
+enum place {
+	ALONE,
+	IN_LIST,
+	IN_ROW,		/* of pages: the offset in the page stays as it is */
+};
+
 /*
- * 0: it is too large, or there is no room for it, or it is not to be copied. With @offset,
- * or where the device asks for it, the offset in the page stays as it is.
+ * 0: it is too large, or there is no room for it, or it is not to be copied. Where the
+ * device asks for it the offset in the page stays, too.
  */
 static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 				    size_t size, enum dma_data_direction dir,
-				    unsigned long attrs, bool offset)
+				    unsigned long attrs, enum place place)
 {
 	struct xs_group *group;
 	u64 iova = 0;
 
 	if (unlikely(is_marked(attrs) || attrs & DMA_ATTR_PRIVILEGED ||
-		     dev->bus_dma_limit || may_be_shared(phys, size, dir, attrs)))
+		     dev->bus_dma_limit ||
+		     may_be_shared(phys, size, dir, attrs, place != ALONE)))
 		return 0;
 	xs_enter();
 	group = xs_group_now(dev);
@@ -59,7 +68,8 @@ static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 		   size <= READ_ONCE(group->engine.tuning.copy_bytes)))
 		iova = xs_pool_map_one(&group->engine.pool, phys, size,
 				       ways[dir], *dev->dma_mask,
-				       offset || dma_get_min_align_mask(dev),
+				       place == IN_ROW ||
+					       dma_get_min_align_mask(dev),
 				       !(attrs & DMA_ATTR_SKIP_CPU_SYNC));
 	xs_exit();
 	if (iova)
@@ -100,9 +110,9 @@ static bool is_untrusted(struct device *dev)
 
 static __no_stack_protector dma_addr_t
 copy_or_map(struct device *dev, phys_addr_t phys, size_t size,
-	    enum dma_data_direction dir, unsigned long attrs, bool offset)
+	    enum dma_data_direction dir, unsigned long attrs, enum place place)
 {
-	u64 iova = copy_one(dev, phys, size, dir, attrs, offset);
+	u64 iova = copy_one(dev, phys, size, dir, attrs, place);
 
 	if (likely(iova))
 		return iova;
@@ -119,7 +129,7 @@ static dma_addr_t map_phys_or_copy(struct device *dev, phys_addr_t phys,
 {
 	if (unlikely(attrs & DMA_ATTR_MMIO))
 		return map_mmio(dev, phys, size, dir, attrs);
-	return copy_or_map(dev, phys, size, dir, attrs, false);
+	return copy_or_map(dev, phys, size, dir, attrs, ALONE);
 }
 #else
 static dma_addr_t map_page_or_copy(struct device *dev, struct page *page,
@@ -128,7 +138,7 @@ static dma_addr_t map_page_or_copy(struct device *dev, struct page *page,
 				   unsigned long attrs)
 {
 	return copy_or_map(dev, page_to_phys(page) + offset, size, dir, attrs,
-			   false);
+			   ALONE);
 }
 #endif
 
@@ -184,27 +194,30 @@ static void uncopy_each(struct device *dev, struct scatterlist *sgl, int nents,
 		uncopy_one(dev, sg_dma_address(sg), attrs);
 }
 
-/*
- * Where the first segment ends and the second begins in their pages matters to the device,
- * if it is a row of pages to it. More of them have a whole page, and so too many bytes.
- */
-static bool is_row(struct scatterlist *sgl, int nents)
+/* To a device a list may be a row of pages: then it matters where segments end and begin. */
+static enum place place_of(struct scatterlist *sgl, int nents)
 {
-	return nents == 2 && !offset_in_page(sgl->offset + sgl->length) &&
-	       !offset_in_page(sg_next(sgl)->offset);
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i)
+		if ((i && offset_in_page(sg->offset)) ||
+		    (i < nents - 1 && offset_in_page(sg->offset + sg->length)))
+			return IN_LIST;
+	return nents > 1 ? IN_ROW : IN_LIST;
 }
 
 /* Each segment, or none: false. */
 static bool copy_each(struct device *dev, struct scatterlist *sgl, int nents,
 		      enum dma_data_direction dir, unsigned long attrs)
 {
-	bool row = is_row(sgl, nents);
+	enum place place = place_of(sgl, nents);
 	struct scatterlist *sg;
 	int i;
 
 	for_each_sg(sgl, sg, nents, i) {
 		u64 iova = copy_one(dev, sg_phys(sg), sg->length, dir, attrs,
-				    row);
+				    place);
 
 		if (unlikely(!iova)) {
 			uncopy_each(dev, sgl, i,
@@ -235,7 +248,7 @@ static void unmap_apart(struct device *dev, struct scatterlist *sgl, int nents,
 static int map_apart(struct device *dev, struct scatterlist *sgl, int nents,
 		    enum dma_data_direction dir, unsigned long attrs)
 {
-	bool row = is_row(sgl, nents);
+	enum place place = place_of(sgl, nents);
 	struct scatterlist *sg;
 	int i, error = 0;
 
@@ -247,7 +260,7 @@ static int map_apart(struct device *dev, struct scatterlist *sgl, int nents,
 		if (error)
 			break;
 		sg_dma_address(sg) = copy_or_map(dev, sg_phys(sg), sg->length,
-						 dir, attrs, row);
+						 dir, attrs, place);
 		sg_dma_len(sg) = sg->length;
 		if (sg_dma_address(sg) == DMA_MAPPING_ERROR) {
 			error = -ENOMEM;

@@ -235,13 +235,18 @@ static void stamp(struct victim *victim)
 	smp_store_release(&victim->unmapped_ns, ktime_get_mono_fast_ns());
 }
 
+static void unmap_victim(struct device *dev, const struct victim *victim)
+{
+	dma_unmap_page_attrs(dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
+}
+
 static void unmap_each(struct attack *attack)
 {
 	struct device *dev = &attack->dev->pdev->dev;
 	u32 i;
 
 	for (i = 0; i < attack->pages; i++) {
-		dma_unmap_page_attrs(dev, attack->victims[i].iova, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
+		unmap_victim(dev, &attack->victims[i]);
 		stamp(&attack->victims[i]);
 		put_page(attack->victims[i].page);
 		if (!attack->far)
@@ -267,8 +272,8 @@ static void unmap_aware(struct attack *attack)
 	u32 i;
 
 	for (i = 0; i < attack->pages; i++)
-		dma_unmap_page_attrs_no_sync(dev, attack->victims[i].iova, PAGE_SIZE, DMA_FROM_DEVICE,
-					     ATTRS);
+		dma_unmap_page_attrs_no_sync(dev, attack->victims[i].iova, PAGE_SIZE,
+					     DMA_FROM_DEVICE, ATTRS);
 	if (!attack->far)
 		attack_before_sync(attack);
 	dma_sync_device_iotlb(dev);
@@ -333,7 +338,7 @@ static int victim_map(struct attack *attack, struct victim *victim)
 	if (control != LAB_ATTACK_LANDED && !victim->copied) {
 		dev_err(dev, "attack: control failed: a write to a mapped page %s\n",
 			control == LAB_ATTACK_ASTRAY ? "went astray" : "was refused");
-		dma_unmap_page_attrs(dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
+		unmap_victim(dev, victim);
 		put_page(page);
 		return -EIO;
 	}
@@ -354,7 +359,7 @@ static int victims_map(struct attack *attack)
 	return 0;
 out_unmap:
 	while (i--) {
-		dma_unmap_page_attrs(dev, attack->victims[i].iova, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
+		unmap_victim(dev, &attack->victims[i]);
 		put_page(attack->victims[i].page);
 	}
 	return ret;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a policy is to do, for the checkers. What README.md says of it, so that a
- * row of the table that becomes another one is seen; of a policy that README.md
- * does not have, what its row says.
+ * What a policy is to do, for the checkers. What docs/levels.md says of it, so that
+ * a row of the table that becomes another one is seen; of a policy that is not there,
+ * what its row says.
  */
 #include <string.h>
 

@@ -56,8 +56,8 @@ void operator_tell(const struct xs_policy *policy, const struct xs_tuning *tunin
 	sim.era++;
 	sim.weak_periods += sim.weak || weak;
 	sim.weak = weak || (changing && sim.weak);
-	sim_event(EV_POLICY, 0, (u32)(policy - xs_policies), xs_policy_level(policy, tuning->batch_aware),
-		  changing,
+	sim_event(EV_POLICY, 0, (u32)(policy - xs_policies),
+		  xs_policy_level(policy, tuning->batch_aware), changing,
 		  tuning->window_us * 1000ULL | (u64)tuning->batch_pages << 40 |
 			  (u64)tuning->range_commands_max << 56);
 }

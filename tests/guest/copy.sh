@@ -186,13 +186,13 @@ case_copying_by_rule() {
 	insmod /modules/xsmmu.ko
 }
 
-# Single pages, written and read back past the page cache; or packets.
+# Parts of pages, written and read back past the page cache; or packets.
 small_work() {
 	work_on "$1"
 	[ "$1" = "$DATA" ] || return 0
-	dd if=/dev/urandom of=/tmp/pattern bs=4k count=100 2>/dev/null
-	dd if=/tmp/pattern of="$(disk_of "$1")" bs=4k oflag=direct 2>/tmp/dd || failure "$1: writing failed: $(tail -n 1 /tmp/dd)"
-	dd if="$(disk_of "$1")" of=/tmp/back bs=4k count=100 iflag=direct 2>/tmp/dd || failure "$1: reading failed: $(tail -n 1 /tmp/dd)"
+	dd if=/dev/urandom of=/tmp/pattern bs=512 count=100 2>/dev/null
+	dd if=/tmp/pattern of="$(disk_of "$1")" bs=512 oflag=direct 2>/tmp/dd || failure "$1: writing failed: $(tail -n 1 /tmp/dd)"
+	dd if="$(disk_of "$1")" of=/tmp/back bs=512 count=100 iflag=direct 2>/tmp/dd || failure "$1: reading failed: $(tail -n 1 /tmp/dd)"
 	cmp -s /tmp/pattern /tmp/back || failure "$1: what was read back differs from what was written"
 }
 
@@ -366,7 +366,7 @@ case_bursts_are_copied() {
 	for _ in 1 2 3; do
 		before=$(stat_of $TESTDEV copied_maps)
 		missed=$(stat_of $TESTDEV copy_misses)
-		echo 'ring=1024 rounds=4 sends=1' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed"
+		echo 'ring=1024 rounds=4 bytes=4000 sends=1' >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed"
 		copied=$(($(stat_of $TESTDEV copied_maps) - before))
 	done
 	expect_equal "misses in the end" $(($(stat_of $TESTDEV copy_misses) - missed)) 0
@@ -430,6 +430,9 @@ case_a_rule_copies_too_late() {
 	expect_equal "the policy" "$(policy_of $works)" strict
 	expect_equal "what is copied" "$(get $works copy_bytes)" 0
 	expect_equal "copies" "$(copies_of $works)" 0
+	refused $works copy_bytes 512 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	refused $works policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	accepted $works max_window_us 500
 	unbind $joins $works
 	# Now all drivers that were bound without have gone.
 	echo $joins >$COPIED/bind 2>/dev/null || failure "alone: $(said)"
@@ -466,7 +469,7 @@ case_chunks_are_empty() {
 
 # As drivers share pages with their devices that are never copied on the kernel's own path; strict shows what is expected.
 case_pages_that_are_shared_in_parts() {
-	for choice in strict:flip strict:unsynced copy:flip copy:unsynced; do
+	for choice in strict:flip strict:unsynced strict:prime strict:svm copy:flip copy:unsynced copy:prime copy:svm; do
 		put $TESTDEV policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
 		log_mark
 		copied ${choice#*:} 2>/dev/null || failure "$choice: $(said)"
@@ -496,9 +499,12 @@ case_an_untrusted_device_that_has_gone() {
 	refused $works policy strict 'Operation not permitted' 'refused: it has an untrusted \(external-facing\) device'
 	echo 1 >"$(device_dir $gone)/remove"
 	put $works policy strict || failure "no untrusted device is there, and strict was refused: $(cat /tmp/put)"
-	unbind $works
 	echo 1 >/sys/bus/pci/rescan
 	unbind $gone
+	# It is closed now, and keeps nothing.
+	trust $gone 1
+	put $works policy fused || failure "fused was refused beside one that is closed: $(cat /tmp/put)"
+	unbind $works
 	trust $gone 0
 	put $works policy none
 	all_off

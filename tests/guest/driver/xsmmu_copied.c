@@ -307,10 +307,10 @@ static int check_buffer(struct device *dev, u8 *memory, size_t offset,
 	return error;
 }
 
-/* A page that is all the buffer's may be shared with the device, without any sync, but one to be read. */
-static bool is_shared(size_t offset, size_t bytes, enum dma_data_direction dir)
+/* A page that is all the buffer's may be shared with the device, without any sync. */
+static bool is_shared(size_t offset, size_t bytes)
 {
-	return dir != DMA_TO_DEVICE && !offset_in_page(offset | bytes);
+	return !offset_in_page(offset | bytes);
 }
 
 static int check_buffers(struct device *dev, u8 *memory)
@@ -323,7 +323,7 @@ static int check_buffers(struct device *dev, u8 *memory)
 	for (i = 0; i < ARRAY_SIZE(sizes) && sizes[i] <= limit; i++)
 		for (j = 0; j < ARRAY_SIZE(offsets); j++)
 			for (dir = DMA_BIDIRECTIONAL; dir <= DMA_FROM_DEVICE && !error; dir++)
-				if (!is_shared(offsets[j], sizes[i], dir))
+				if (!is_shared(offsets[j], sizes[i]))
 					error = check_buffer(dev, memory, offsets[j],
 							     sizes[i], dir);
 	return error;
@@ -332,12 +332,11 @@ static int check_buffers(struct device *dev, u8 *memory)
 /* As a region of RDMA is mapped, or a buffer of a GPU: each sees at once what the other writes. */
 static int check_shared(struct device *dev, u8 *memory)
 {
-	static const enum dma_data_direction dirs[] = { DMA_BIDIRECTIONAL, DMA_FROM_DEVICE };
 	dma_addr_t iova;
-	int error, i;
+	int error, dir;
 
-	for (i = 0; i < ARRAY_SIZE(dirs); i++) {
-		struct buffer shared = { .memory = memory, .bytes = PAGE_SIZE, .dir = dirs[i] };
+	for (dir = DMA_BIDIRECTIONAL; dir <= DMA_FROM_DEVICE; dir++) {
+		struct buffer shared = { .memory = memory, .bytes = PAGE_SIZE, .dir = dir };
 
 		error = map(dev, &shared, false);
 		if (error)
@@ -927,6 +926,38 @@ static int check_large_ones(struct device *dev)
 	return error;
 }
 
+/* A row of three, of which an untrusted device gets each segment by itself. */
+static int check_row_of_three(struct device *dev)
+{
+	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL | __GFP_ZERO);
+	struct scatterlist list[3];
+	int error = 0, try;
+
+	if (!memory)
+		return -ENOMEM;
+	for (try = 0; try < TRIES; try++) {
+		sg_init_table(list, 3);
+		sg_set_buf(&list[0], memory + PAGE_SIZE - 100, 100);
+		sg_set_buf(&list[1], memory + 2 * PAGE_SIZE, PAGE_SIZE);
+		sg_set_buf(&list[2], memory + PAGE_SIZE, 50);
+		if (!dma_map_sg(dev, list, 3, DMA_FROM_DEVICE)) {
+			error = wrong(dev, "a row of three was not mapped");
+			goto free;
+		}
+		if (offset_in_page(sg_dma_address(&list[0]) + 100) ||
+		    offset_in_page(sg_dma_address(&list[1])) ||
+		    offset_in_page(sg_dma_address(&list[2])))
+			error = wrong(dev, "a row of three pages is broken within a page");
+		dma_unmap_sg(dev, list, 3, DMA_FROM_DEVICE);
+		if (error)
+			break;
+		msleep(20);
+	}
+free:
+	free_pages_exact(memory, BUFFER_BYTES);
+	return error;
+}
+
 static int whole(struct device *dev)
 {
 	static const size_t sizes[] = { 3, 200, 257, 1514, 4095, 4096, 4097, 5000,
@@ -963,6 +994,8 @@ static int whole(struct device *dev)
 		error = check_large_ones(dev);
 	if (!error)
 		error = check_bad_list(dev);
+	if (!error)
+		error = check_row_of_three(dev);
 	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }
@@ -1390,6 +1423,72 @@ static int align(struct device *dev, int segments, size_t bytes)
 	return error;
 }
 
+/* What the device has of a page, when the pool has memory of its kind if it is for this. */
+static dma_addr_t map_copied(struct device *dev, u8 *memory, int dir, unsigned long attrs)
+{
+	dma_addr_t iova = 0;
+	int try;
+
+	for (try = 0; try < 10; try++) {
+		iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, dir, attrs);
+		if (found(dev, iova) != memory)
+			break;
+		dma_unmap_single_attrs(dev, iova, PAGE_SIZE, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
+		msleep(20);
+	}
+	if (try == 10)
+		iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, dir, attrs);
+	dev_info(dev, "copied: %s: %s\n", mode, try == 10 ? "mapped" : "copied");
+	return iova;
+}
+
+/* drm_gem_map_dma_buf() for an importer that writes: a list of one page; nobody syncs. */
+static int prime(struct device *dev, u8 *memory)
+{
+	struct scatterlist list;
+	int try, error = 0;
+
+	for (try = 0; try < 10; try++) {
+		sg_init_one(&list, memory, PAGE_SIZE);
+		if (!dma_map_sg_attrs(dev, &list, 1, DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC))
+			return wrong(dev, "prime: not mapped");
+		if (found(dev, sg_dma_address(&list)) != memory)
+			break;
+		if (try < 9)
+			dma_unmap_sg_attrs(dev, &list, 1, DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
+		msleep(20);
+	}
+	writes(dev, sg_dma_address(&list), PAGE_SIZE, 0x22);
+	if (!is_filled(memory, PAGE_SIZE, 0x22))
+		error = wrong(dev, "prime: what the device wrote is not there while mapped");
+	dma_unmap_sg_attrs(dev, &list, 1, DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
+	if (!is_filled(memory, PAGE_SIZE, 0x22))
+		error = wrong(dev, "prime: what the device wrote is lost");
+	return error;
+}
+
+/* drm_gpusvm_get_pages() of what is read-only for the GPU: the CPU writes on. */
+static int svm(struct device *dev, u8 *memory)
+{
+	dma_addr_t iova = map_copied(dev, memory, DMA_TO_DEVICE, 0);
+	int error = 0;
+
+	memset(memory, 0x33, PAGE_SIZE);
+	if (!is_like(dev, iova, memory, PAGE_SIZE))
+		error = wrong(dev, "svm: the device reads what was there before");
+	dma_unmap_single(dev, iova, PAGE_SIZE, DMA_TO_DEVICE);
+	return error;
+}
+
+static int pattern(struct device *dev, int (*run)(struct device *, u8 *))
+{
+	u8 *memory = (u8 *)get_zeroed_page(GFP_KERNEL);
+	int error = memory ? run(dev, memory) : -ENOMEM;
+
+	free_page((unsigned long)memory);
+	return error;
+}
+
 static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	int error = pcim_enable_device(pdev);
@@ -1400,6 +1499,10 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (error)
 		return error;
+	if (sysfs_streq(mode, "prime"))
+		return pattern(&pdev->dev, prime);
+	if (sysfs_streq(mode, "svm"))
+		return pattern(&pdev->dev, svm);
 	if (sysfs_streq(mode, "align1"))
 		return align(&pdev->dev, 1, 512);
 	if (sysfs_streq(mode, "align2"))

@@ -43,7 +43,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     insert(copy / "core/policy.c", "\t},\n};\n", example("c", "mine").removesuffix("\t},\n"))
     row = '    "vtd-snoop": Iommu("intel-iommu,snoop-control=on", "VT-d that snoops", syncs_maps=False),\n'
     insert(copy / "python/xsmmu/vm/machine.py", '}\n"""The guest\'s IOMMU, by its name', row)
-    workload = example("toml", "[[workload]]").replace('guest = "disk"', 'guest = "mine"')
+    workload = example("toml", "[[workload]]").replace('guest = "testdev"', 'guest = "mine"')
     guest = example("toml", "[guest.NAME]").replace("NAME", "mine")
     with (copy / "lab/experiments/compare.toml").open("a") as file:
         file.write(f"\n{workload}\n{guest}")

@@ -480,7 +480,8 @@ case_pages_that_are_shared_in_parts() {
 
 # A driver that writes into its buffer between its sync and its unmap.
 case_a_driver_that_aligns() {
-	for choice in strict:align1 strict:align2 copy:align1 copy:align2 copy:align_large; do
+	for choice in strict:align1 strict:align2 strict:align_begin strict:align_end \
+		copy:align1 copy:align2 copy:align_begin copy:align_end copy:align_large; do
 		put $TESTDEV policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
 		log_mark
 		copied ${choice#*:} 2>/dev/null || failure "$choice: $(said)"
@@ -507,5 +508,30 @@ case_an_untrusted_device_that_has_gone() {
 	unbind $works
 	trust $gone 0
 	put $works policy none
+	all_off
+}
+
+# Lists of an untrusted device, whose segments are copied or not one by one.
+case_untrusted_devices_and_lists() {
+	trust $TESTDEV 1
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	for mode in row align_late; do
+		log_mark
+		copied $mode 2>/dev/null || failure "$mode: $(said)"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+	trust $TESTDEV 0
+	all_off
+}
+
+# What was chosen before it was untrusted, and does not suit it, keeps nobody from another choice.
+case_an_untrusted_device_under_another_policy() {
+	put $TESTDEV policy fused || failure "fused was refused: $(cat /tmp/put)"
+	trust $TESTDEV 1
+	accepted $TESTDEV policy strict
+	trust $TESTDEV 0
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
 	all_off
 }

@@ -343,14 +343,16 @@ static int check_shared(struct device *dev, u8 *memory)
 			return error;
 		unmap(dev, &shared, 0);
 	}
-	iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, DMA_TO_DEVICE,
-				    DMA_ATTR_SKIP_CPU_SYNC);
-	if (dma_mapping_error(dev, iova))
-		return wrong(dev, "a page was not mapped");
-	if (found(dev, iova) != memory)
-		error = wrong(dev, "a page whose user syncs by itself is copied");
-	dma_unmap_single_attrs(dev, iova, PAGE_SIZE, DMA_TO_DEVICE,
-			       DMA_ATTR_SKIP_CPU_SYNC);
+	for (dir = DMA_BIDIRECTIONAL; dir <= DMA_TO_DEVICE; dir++) {
+		iova = dma_map_single_attrs(dev, memory, PAGE_SIZE, dir,
+					    DMA_ATTR_SKIP_CPU_SYNC);
+		if (dma_mapping_error(dev, iova))
+			return wrong(dev, "a page was not mapped");
+		if (found(dev, iova) != memory)
+			error = wrong(dev, "a page whose user syncs by itself is copied");
+		dma_unmap_single_attrs(dev, iova, PAGE_SIZE, dir,
+				       DMA_ATTR_SKIP_CPU_SYNC);
+	}
 	return error;
 }
 
@@ -544,6 +546,36 @@ static int check_row(struct device *dev)
 	dma_unmap_sg(dev, list, 2, DMA_TO_DEVICE);
 free:
 	free_pages_exact(memory, BUFFER_BYTES);
+	return error;
+}
+
+/* The same of an untrusted device, whose segments are copied or not one by one; with a page between, if @is_long. */
+static int check_apart_row(struct device *dev, bool is_long)
+{
+	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
+	struct scatterlist list[3], *sg;
+	int i, try, count, nents = is_long ? 3 : 2, error = 0;
+
+	if (!memory)
+		return -ENOMEM;
+	/* In the end the pool has memory, if it is for this. */
+	for (try = 0; try < 10 && !error; try++) {
+		sg_init_table(list, nents);
+		sg_set_buf(&list[0], memory + PAGE_SIZE - 100, 100);
+		sg_set_buf(&list[1], memory + 3 * PAGE_SIZE, PAGE_SIZE);
+		sg_set_buf(&list[nents - 1], memory + 6 * PAGE_SIZE, 50);
+		count = dma_map_sg(dev, list, nents, DMA_TO_DEVICE);
+		if (!count)
+			error = wrong(dev, "a row was not mapped");
+		for_each_sg(list, sg, count, i)
+			if ((i && offset_in_page(sg_dma_address(sg))) ||
+			    (i < count - 1 && offset_in_page(sg_dma_address(sg) + sg_dma_len(sg))))
+				error = wrong(dev, "a row of pages is broken within a page");
+		if (count)
+			dma_unmap_sg(dev, list, nents, DMA_TO_DEVICE);
+		msleep(20);
+	}
+	free_pages_exact(memory, 8 * PAGE_SIZE);
 	return error;
 }
 
@@ -1383,7 +1415,7 @@ static int flip(struct device *dev, bool syncs)
  * four) the device writes elsewhere, and the driver puts it into the memory after a sync
  * and before the unmap (sdhci_adma_table_post(), sdhci_request_done()).
  */
-static int align(struct device *dev, int segments, size_t bytes)
+static int align(struct device *dev, int segments, size_t bytes, size_t first, size_t second)
 {
 	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
 	struct scatterlist list[2], *sg;
@@ -1394,11 +1426,13 @@ static int align(struct device *dev, int segments, size_t bytes)
 	for (try = 0; try < 10; try++) {
 		sg_init_table(list, segments);
 		for_each_sg(list, sg, segments, i)
-			sg_set_page(sg, virt_to_page(memory + i * 4 * PAGE_SIZE), bytes, 1 + 16 * i);
+			sg_set_page(sg, virt_to_page(memory + i * 4 * PAGE_SIZE), bytes, i ? second : first);
 		count = dma_map_sg(dev, list, segments, DMA_FROM_DEVICE);
 		if (!count)
 			return wrong(dev, "align: not mapped");
-		if (found(dev, sg_dma_address(list)) != sg_virt(list))
+		/* Until the pool has memory for it; that of an untrusted device is its own before, too. */
+		if (found(dev, sg_dma_address(list)) != sg_virt(list) &&
+		    !sysfs_streq(mode, "align_late"))
 			break;
 		dma_unmap_sg(dev, list, segments, DMA_FROM_DEVICE);
 		msleep(20);
@@ -1406,7 +1440,7 @@ static int align(struct device *dev, int segments, size_t bytes)
 	if (try == 10)
 		count = dma_map_sg(dev, list, segments, DMA_FROM_DEVICE);
 	dev_info(dev, "copied: align: %d of %zu bytes, %s, at 0x%llx\n", segments, bytes,
-		 try == 10 ? "mapped" : "copied", (u64)sg_dma_address(list));
+		 found(dev, sg_dma_address(list)) == sg_virt(list) ? "mapped" : "copied", (u64)sg_dma_address(list));
 	for_each_sg(list, sg, count, i) {
 		size_t skip = -sg_dma_address(sg) & 3;
 
@@ -1504,11 +1538,20 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (sysfs_streq(mode, "svm"))
 		return pattern(&pdev->dev, svm);
 	if (sysfs_streq(mode, "align1"))
-		return align(&pdev->dev, 1, 512);
-	if (sysfs_streq(mode, "align2"))
-		return align(&pdev->dev, 2, 512);
+		return align(&pdev->dev, 1, 512, 1, 0);
+	if (sysfs_streq(mode, "align2") || sysfs_streq(mode, "align_late"))
+		return align(&pdev->dev, 2, 512, 1, 17);
+	/* Like a row of pages at one of the two. */
+	if (sysfs_streq(mode, "align_begin"))
+		return align(&pdev->dev, 2, 512, 1, 0);
+	if (sysfs_streq(mode, "align_end"))
+		return align(&pdev->dev, 2, 511, PAGE_SIZE - 511, 17);
+	if (sysfs_streq(mode, "row"))
+		return check_apart_row(&pdev->dev, false);
+	if (sysfs_streq(mode, "long_row"))
+		return check_apart_row(&pdev->dev, true);
 	if (sysfs_streq(mode, "align_large"))
-		return align(&pdev->dev, 1, 8192);
+		return align(&pdev->dev, 1, 8192, 1, 0);
 	if (sysfs_streq(mode, "flip"))
 		return flip(&pdev->dev, true);
 	if (sysfs_streq(mode, "unsynced"))

@@ -416,8 +416,8 @@ case_untrusted_devices_by_rule() {
 	insmod /modules/xsmmu.ko
 }
 
-# What a rule says of copies comes too late for a group that is at work without.
-case_a_rule_copies_too_late() {
+# A rule says of a group at work that it copies.
+rule_too_late() {
 	joins=0000:0b:00.0
 	works=0000:0a:00.0
 	unbind $joins $works
@@ -429,6 +429,11 @@ case_a_rule_copies_too_late() {
 	echo $joins >$COPIED/bind 2>/dev/null
 	expect_equal "the policy" "$(policy_of $works)" strict
 	expect_equal "what is copied" "$(get $works copy_bytes)" 0
+}
+
+# What a rule says of copies comes too late for a group that is at work without.
+case_a_rule_copies_too_late() {
+	rule_too_late
 	expect_equal "copies" "$(copies_of $works)" 0
 	refused $works copy_bytes 512 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
 	refused $works policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
@@ -439,6 +444,28 @@ case_a_rule_copies_too_late() {
 	expect_equal "what is copied, later" "$(get $joins copy_bytes)" 4096
 	[ "$(copies_of $joins)" -gt 0 ] || failure "nothing was copied"
 	unbind $joins
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko
+}
+
+# What is chosen stays, whatever is in force: beside another choice, and when the devices come again.
+case_what_is_chosen_is_not_what_is_in_force() {
+	rule_too_late
+	accepted $works max_window_us 500
+	unbind $joins $works
+	expect_equal "what is copied, tuned" "$(get $works copy_bytes)" 4096
+	for device in $joins $works; do
+		echo 1 >"$(device_dir $device)/remove"
+	done
+	echo 1 >/sys/bus/pci/rescan
+	unbind $joins $works
+	expect_equal "what is copied, plugged again" "$(get $works copy_bytes)" 4096
+	expect_equal "the window, plugged again" "$(get $works max_window_us)" 500
+	# The policy in force is chosen, with its defaults: it copies nothing.
+	rule_too_late
+	accepted $works policy strict
+	unbind $joins $works
+	expect_equal "what is copied, chosen again" "$(get $works copy_bytes)" 0
 	rmmod xsmmu
 	insmod /modules/xsmmu.ko
 }

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A kernel for a made-up sysfs, which binds, unbinds and refuses as the real one does; and commands run on it."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.python.sysfs import IGB, MENU, NVME0, NVME1, make_device
+
+from xsmmu import cli
+from xsmmu.errors import UserError
+from xsmmu.operator import machine, module
+from xsmmu.operator.machine import Device
+
+DEFAULTS = {"max_window_us": "1000", "batch_pages": "1024", "range_commands_max": "4", "copy_bytes": "0"}
+
+
+def ignore(_write: str) -> None:
+    """Nothing happens beside a write."""
+
+
+class Kernel:
+    """What answers to writes: of drivers, of a group's type, and of the module."""
+
+    def __init__(self, sysfs: Path) -> None:
+        self.sysfs = sysfs
+        self.writes: list[str] = []
+        self.before: Callable[[str], None] = ignore
+        self.after: Callable[[str], None] = ignore
+        """Called with each write, as `file value`, before or after it is done; may raise."""
+
+    def put(self, file: Path, value: str) -> None:
+        write = f"{file.relative_to(self.sysfs)} {value}"
+        self.writes.append(write)
+        self.before(write)
+        self.answer(file, value)
+        self.after(write)
+
+    def answer(self, file: Path, value: str) -> None:
+        if not file.exists():
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        if file.name in ("bind", "unbind"):
+            self.bind(file.parent, value, file.name == "bind")
+        elif file.parent.name == "xsmmu":
+            self.choose(Device(file.parent.parent.name), file.name, value)
+        else:
+            group = machine.Group(int(file.parent.name))
+            if any(self.is_used(each) for each in group.members) and (group.type, value) != ("DMA", "DMA-FQ"):
+                raise PermissionError(errno.EPERM, "Operation not permitted")
+            file.write_text(value)
+
+    def bind(self, driver: Path, address: str, bind: bool) -> None:
+        device = Device(address)
+        if not device.folder.exists() or (device.driver is not None) == bind:
+            raise OSError(errno.ENODEV, "No such device")
+        link = device.folder / "driver"
+        if bind:
+            link.symlink_to(driver)
+        else:
+            link.unlink()
+        policy = module.choice(device).policy
+        bound = any(each.driver for each in self.members(device))
+        failed = device.group and device.group.type == "identity"
+        state = "off" if policy == "none" else "idle" if not bound else "failed" if failed else "attached"
+        self.show(device, "state", state)
+
+    def choose(self, device: Device, name: str, value: str) -> None:
+        now = module.choice(device)
+        bound = any(self.is_used(each) for each in self.members(device))
+        if name == "policy":
+            if bound and ((value == "none") != (now.policy == "none") or (value == "copy" and now.policy != "copy")):
+                raise OSError(errno.EBUSY, "Device or resource busy")
+            self.show(device, "policy", " ".join(f"[{each}]" if each == value else each for each in MENU))
+            for tunable, default in DEFAULTS.items():
+                self.show(device, tunable, default)
+            self.show(device, "copy_bytes", "4096" if value == "copy" else "0")
+            self.show(device, "state", "off" if value == "none" else "attached" if bound else "idle")
+        elif now.policy == "none":
+            raise OSError(errno.ENODATA, "No data available")
+        else:
+            self.show(device, name, "kernel [direct]" if value == "direct" else value)
+
+    @staticmethod
+    def is_used(device: Device) -> bool:
+        """Whether its driver does DMA."""
+        return device.driver is not None and device.number("class") >> 8 != 0x0604
+
+    @staticmethod
+    def members(device: Device) -> list[Device]:
+        return device.group.members if device.group else [device]
+
+    def show(self, device: Device, name: str, value: str) -> None:
+        for each in self.members(device):
+            (each.folder / "xsmmu" / name).write_text(value + "\n")
+
+
+@contextmanager
+def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    """A NIC on the kernel's own path; two controllers in one group under xsmmu; nothing mounted, no route."""
+    for name, place in {
+        "SYSFS": "sys",
+        "PROC": "proc",
+        "CONF": "etc/xsmmu.conf",
+        "MODPROBE_CONF": "etc/modprobe.conf",
+    }.items():
+        monkeypatch.setenv(f"XSMMU_{name}", str(tmp_path / place))
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    (tmp_path / "etc").mkdir()
+    sysfs = tmp_path / "sys"
+    make_device(sysfs, IGB, 11, "none", "igb", interface="eth1", state="off")
+    make_device(sysfs, NVME0, 13, "xsmmu", "nvme", disk="nvme0n1")
+    make_device(sysfs, NVME1, 13, "xsmmu", "nvme")
+    made = Kernel(sysfs)
+    monkeypatch.setattr(machine, "put", made.put)
+    # As main() has them; a shell's background job has Ctrl-C ignored.
+    answers = {signal.SIGTERM: lambda *_: sys.exit(130), signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, answer) for number, answer in answers.items()}
+    yield made
+    for number, answer in before.items():
+        signal.signal(number, answer)
+
+
+def run(*arguments: str) -> str:
+    """What a command prints; its error is raised."""
+    result = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def fails(*arguments: str) -> UserError:
+    with pytest.raises(UserError) as error:
+        run(*arguments)
+    return error.value
+
+
+def everything(kernel: Kernel) -> dict[str, object]:
+    """All that a command may change."""
+    devices = {each.address: (each.driver, module.choice(each)) for each in machine.devices() if each.module_folder}
+    types = {path.parent.name: path.read_text().strip() for path in kernel.sysfs.glob("kernel/iommu_groups/*/type")}
+    files = {path.name: path.read_text() for path in (kernel.sysfs.parent / "etc").iterdir()}
+    return {"devices": devices, "types": types, "files": files}
+
+
+def put_back(kernel: Kernel, *arguments: str) -> UserError:
+    """The error of a command after which all is as it was before."""
+    before = everything(kernel)
+    error = fails(*arguments)
+    assert everything(kernel) == before
+    return error
+
+
+def end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """A whole command: its status, and what it says to standard output and error."""
+    monkeypatch.setattr(sys, "argv", ["xsmmu", *arguments])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def program(file: Path, script: str) -> None:
+    """A program that a test has in place of the machine's."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)

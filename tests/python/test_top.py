@@ -28,7 +28,7 @@ from tests.python.sysfs import IGB, NVME0, NVME1, make_device
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import activity, module, top
+from xsmmu.operator import activity, digits, module, top
 from xsmmu.operator.activity import Activity, Reading
 from xsmmu.operator.calibration import Calibration, Cost
 from xsmmu.operator.machine import Device
@@ -108,7 +108,7 @@ def test_a_quantile_is_a_bucket(pages: dict[int, int], part: float, bound: int |
     ],
 )
 def test_numbers_have_five_characters(value: float | None, text: str) -> None:
-    assert top.short(value) == text
+    assert digits.short(value) == text
     assert len(text) <= 5
 
 
@@ -117,7 +117,7 @@ def test_numbers_have_five_characters(value: float | None, text: str) -> None:
     [(None, "-"), (0, "0"), (999, "999ns"), (1_000, "1.00us"), (12_345, "12.3us"), (999_600, "1.00ms"), (2e9, "2.00s")],
 )
 def test_times_have_six_characters(ns: float | None, text: str) -> None:
-    assert top.duration(ns) == text
+    assert digits.duration(ns) == text
     assert len(text) <= 6
 
 

@@ -24,6 +24,7 @@ from xsmmu.errors import UserError
 from xsmmu.operator import activity, calibration, machine, module
 from xsmmu.operator.activity import CAUSES, Activity, Reading
 from xsmmu.operator.calibration import Calibration
+from xsmmu.operator.digits import duration, percent, ratio, short
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import KINDS
 from xsmmu.operator.terminal import Keyboard
@@ -35,46 +36,6 @@ _PASSING: Final = ("no-policy", "no-module", "device-gone")
 _NAME_MIN: Final = 13
 _KEYS: Final = "s sort  r reverse  space pause  up/down select  Enter open  q quit"
 _KEYS_OF_ONE: Final = "space pause  up/down next group  Esc back"
-
-
-# ---- figures in a few characters ----
-
-
-def _scaled(value: float, units: str) -> str:
-    steps = units.split()
-    value /= 1000
-    while value >= 999.5 and len(steps) > 1:
-        value /= 1000
-        del steps[0]
-    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}{steps[0]}"
-
-
-def short(value: float | None) -> str:
-    """A number in five characters: 0, 0.25, 999, 9,999, 12.3k, 835k, 1.25M."""
-    if value is None:
-        return "-"
-    if value < 9.995:
-        return f"{value:.2f}".rstrip("0").rstrip(".")
-    return f"{value:,.0f}" if value < 9999.5 else _scaled(value, "k M G T")
-
-
-def duration(ns: float | None) -> str:
-    """A time in six characters: 0, 850ns, 12.3us, 874us, 1.25ms."""
-    if ns is None:
-        return "-"
-    if ns < 999.5:
-        return f"{ns:.0f}ns" if ns else "0"
-    return _scaled(ns, "us ms s")
-
-
-def ratio(value: float | None) -> str:
-    """Commands for each page."""
-    return "-" if value is None else f"{value:.4f}"
-
-
-def percent(value: float | None) -> str:
-    """Of one CPU."""
-    return "-" if value is None else f"{100 * value:.1f}"
 
 
 # ---- columns ----

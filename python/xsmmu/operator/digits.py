@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figures in a few characters, for tables of people; `-` is what is not known."""
+
+from __future__ import annotations
+
+
+def _scaled(value: float, units: str) -> str:
+    steps = units.split()
+    value /= 1000
+    while value >= 999.5 and len(steps) > 1:
+        value /= 1000
+        del steps[0]
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}{steps[0]}"
+
+
+def short(value: float | None) -> str:
+    """A number in five characters: 0, 0.25, 999, 9,999, 12.3k, 835k, 1.25M."""
+    if value is None:
+        return "-"
+    if value < 9.995:
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:,.0f}" if value < 9999.5 else _scaled(value, "k M G T")
+
+
+def duration(ns: float | None) -> str:
+    """A time in six characters: 0, 850ns, 12.3us, 874us, 1.25ms."""
+    if ns is None:
+        return "-"
+    if ns < 999.5:
+        return f"{ns:.0f}ns" if ns else "0"
+    return _scaled(ns, "us ms s")
+
+
+def ratio(value: float | None) -> str:
+    """Commands for each page."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def percent(value: float | None) -> str:
+    """Of one CPU."""
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def precise(value: float) -> str:
+    """A number in four digits: 0.0125, 12.35, 9412, 12.35k, 9.412G."""
+    units = ["", "k", "M", "G", "T"]
+    while value >= 9999.5 and len(units) > 1:
+        value /= 1000
+        del units[0]
+    return f"{value:.4g}{units[0]}"

@@ -63,12 +63,15 @@ class Activity:
         """The time between the readings."""
         return (self.last.sample.time_ns - self.first.sample.time_ns) / 1e9
 
+    def moved(self, statistic: str) -> int | None:
+        """By how much a counter grew; None if this module has no such counter."""
+        first, last = (reading.sample.stats.get(statistic) for reading in (self.first, self.last))
+        return None if first is None or last is None else last - first
+
     def per_s(self, statistic: str) -> float | None:
         """How fast a counter grows; None before there are two readings, or if this module has no such counter."""
-        first, last = (reading.sample.stats.get(statistic) for reading in (self.first, self.last))
-        if first is None or last is None or self.seconds <= 0:
-            return None
-        return (last - first) / self.seconds
+        moved = self.moved(statistic)
+        return None if moved is None or self.seconds <= 0 else moved / self.seconds
 
     def now(self, statistic: str) -> int | None:
         """What a gauge shows."""

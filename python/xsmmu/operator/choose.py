@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for; `tables` None leaves them as they are."""
+    """What is asked for; policy `none` is the kernel's own path; `tables` None leaves them as they are."""
 
     policy: str
     tunables: Mapping[str, int] = field(default_factory=dict)
@@ -32,6 +32,8 @@ class Wish:
     rebind: bool = False
     persist: bool = False
     force: bool = False
+    type: str | None = None
+    """The group's type: what the kernel's own path is. None leaves it, but for one that a policy cannot have."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,19 @@ def plan(device: Device, wish: Wish) -> Plan:
     group = device.group
     drivers = binding.bound(device)
     translates = wish.policy == "none" or not group or group.type != "identity"
-    if drivers and not wish.rebind and (not translates or _changes_hands(before, wish.policy)):
+    kind = wish.type or (None if translates else "DMA-FQ")
+    changes_type = bool(group and kind and kind != group.type)
+    if drivers and not wish.rebind and (changes_type or _changes_hands(before, wish.policy)):
         raise _bound(device)
     if drivers and wish.rebind and not wish.force:
-        _refuse_essential(device, [each for each, _ in drivers])
+        refuse_essential(device)
     notes = []
-    middle = []
+    middle = _choose(device, wish, before)
+    if group and kind and changes_type:
+        # The module has given the group back before the type of the kernel's own path changes.
+        middle.insert(len(middle) if wish.policy == "none" else 0, binding.set_type(group, kind))
     if group and not translates:
-        middle.append(binding.set_type(group, "DMA-FQ"))
-        notes.append(f"group {group.number} was not translated (identity): its type becomes DMA-FQ")
-    middle += _choose(device, wish, before)
+        notes.append(f"group {group.number} was not translated (identity): its type becomes {kind}")
     if wish.rebind:
         # The last one first, so that putting back binds in order, too.
         middle[:0] = [binding.unbind(*each) for each in reversed(drivers)]
@@ -89,8 +94,9 @@ def _bound(device: Device) -> UserError:
     )
 
 
-def _refuse_essential(device: Device, members: list[Device]) -> None:
-    reasons = essential.reasons(members)
+def refuse_essential(device: Device) -> None:
+    """Refuse to rebind a group that is in use."""
+    reasons = essential.reasons([each for each, _ in binding.bound(device)])
     if reasons:
         raise UserError(
             f"to rebind the group of {device.label} takes away what is in use: {'; '.join(reasons)}; --force does it "
@@ -109,7 +115,7 @@ def _choose(device: Device, wish: Wish, before: Choice) -> list[Step]:
         words["tables"] = wish.tables
     words |= {name: str(value) for name, value in wish.tunables.items()}
     place = module.folder(device)
-    undo = {"policy": lambda: _restore(device, before)}
+    undo = {"policy": lambda: restore(device, before)}
     return [
         Step(f"echo {value} > {place / name}", _writer(device, name, value), undo.get(name, steps.nothing))
         for name, value in words.items()
@@ -138,9 +144,9 @@ def _writer(device: Device, name: str, value: str) -> Callable[[], None]:
     return write
 
 
-def _restore(device: Device, before: Choice) -> None:
+def restore(device: Device, before: Choice, others: Sequence[Device] = ()) -> None:
     """Have what was chosen before; by another device of the group, if this one has gone."""
-    members = [device, *(device.group.members if device.group else [])]
+    members = [device, *(device.group.members if device.group else others)]
     present = next((each for each in members if each.module_folder), None)
     if not present:
         raise module.gone(device)
@@ -155,7 +161,7 @@ def _restore(device: Device, before: Choice) -> None:
     # Tables can be chosen beside a policy only.
     if before.policy == "none":
         restore_tables()
-    module.write(present, "policy", before.policy)
+    _writer(present, "policy", before.policy)()
     if before.policy == "none":
         return
     restore_tables()

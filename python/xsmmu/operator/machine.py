@@ -19,7 +19,11 @@ from xsmmu.errors import UserError
 
 _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 
-_MODES = {"DMA": ("kernel-strict", "strict"), "DMA-FQ": ("kernel-lazy", "lazy"), "identity": ("passthrough", "none")}
+MODES: Final = {
+    "DMA": ("kernel-strict", "strict"),
+    "DMA-FQ": ("kernel-lazy", "lazy"),
+    "identity": ("passthrough", "none"),
+}
 """What a group's type says of the kernel's own path: its name, and the level that it gives."""
 
 _BUS_BRIDGES = (0x0604, 0x0607, 0x0609)
@@ -81,7 +85,7 @@ class Group:
     @property
     def kernel_path(self) -> tuple[str, str]:
         """The kernel's own path for this type, and its level."""
-        return _MODES.get(self.type, ("unknown", "none"))
+        return MODES.get(self.type, ("unknown", "none"))
 
     @property
     def members(self) -> list[Device]:

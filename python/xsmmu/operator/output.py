@@ -8,6 +8,7 @@ never renamed or given another meaning under the same number; schema.json descri
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import sys
@@ -32,7 +33,9 @@ def option(command: F) -> F:
 
 def asked(words: Sequence[str]) -> str:
     """The form that a command line asks for, be it wrong otherwise."""
-    found = re.search(r"(?:^| )(?:-o|--output)[ =]?(jsonl?)(?: |$)", " ".join(words))
+    # What follows -- is a command of the user's.
+    ours = itertools.takewhile(lambda word: word != "--", words)
+    found = re.search(r"(?:^| )(?:-o|--output)[ =]?(jsonl?)(?: |$)", " ".join(ours))
     return found[1] if found else "table"
 
 
@@ -41,7 +44,7 @@ def schema(command: str) -> str:
     return f"xsmmu.{command}/1"
 
 
-def emit(form: str, command: str, rows_name: str, rows: Iterable[Mapping[str, Any]], **more: Any) -> None:
+def emit(form: str, command: str, rows_name: str, rows: Iterable[Mapping[str, Any]], /, **more: Any) -> None:
     """Print rows as JSON."""
     if form == "json":
         document = {"schema": schema(command), **more, rows_name: list(rows)}

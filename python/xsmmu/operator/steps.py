@@ -11,7 +11,8 @@ from typing import Final
 
 from xsmmu.errors import UserError
 
-_STOP: Final = (signal.SIGINT, signal.SIGTERM)
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends a command early."""
 
 
 def nothing() -> None:
@@ -34,25 +35,31 @@ def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> 
     A terminal that hangs up does not end it: that may come of the step that unbinds a network card.
     """
     begun: list[Step] = []
-    with _later(signal.SIGHUP):
-        try:
-            for step in steps:
-                tell(step.shell)
-                begun.append(step)
-                step.do()
-        except BaseException as error:
-            with _later(*_STOP):
-                left = _put_back(begun)
-                # It stops already; another one must not take the place of what is left.
-                while signal.sigtimedwait(_STOP, 0):
-                    pass
-            if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
-                raise
-            raise _ended(error, left) from error
+    with later(signal.SIGHUP), put_back_if_it_fails(begun):
+        for step in steps:
+            tell(step.shell)
+            begun.append(step)
+            step.do()
 
 
 @contextlib.contextmanager
-def _later(*signals: signal.Signals) -> Iterator[None]:
+def put_back_if_it_fails(begun: Sequence[Step]) -> Iterator[None]:
+    """Take these steps back if what is done within fails, or at Ctrl-C or a signal; the error says so."""
+    try:
+        yield
+    except BaseException as error:
+        with later(*STOPPING):
+            left = take_back(begun)
+            # It stops already; another signal must not take the place of what is left.
+            while signal.sigtimedwait(STOPPING, 0):
+                pass
+        if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
+            raise
+        raise _ended(error, left) from error
+
+
+@contextlib.contextmanager
+def later(*signals: signal.Signals) -> Iterator[None]:
     """Have signals wait."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -61,7 +68,12 @@ def _later(*signals: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _put_back(begun: Sequence[Step]) -> list[str]:
+def unblock() -> None:
+    """In a child: let signals through, whatever waits here."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def take_back(begun: Sequence[Step]) -> list[str]:
     """Take steps back, the last one first, all of them; what could not be."""
     left = []
     for step in reversed(begun):
@@ -83,4 +95,5 @@ def _ended(error: BaseException, left: list[str]) -> UserError:
         code = "not-put-back"
     else:
         message += "; everything is as it was before"
-    return UserError(message, code=code, status=130 if stopped else 1)
+    lines = error.lines if isinstance(error, UserError) else ()
+    return UserError(message, lines, code=code, status=130 if stopped else 1)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a group can be under: a policy of the module, or one of the kernel's own modes; and going from one to another.
+
+The modes are the types of the kernel's own path by name: kernel-strict, kernel-lazy, passthrough.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from xsmmu.errors import UserError
+from xsmmu.operator import binding, choose, machine, module, steps
+from xsmmu.operator.choose import Wish
+from xsmmu.operator.machine import Device
+from xsmmu.operator.steps import Step
+
+KERNEL: Final = {name: kind for kind, (name, _) in machine.MODES.items()}
+"""The group's type for each of the kernel's own."""
+NAMES_S: Final = 10.0
+"""How long interfaces and disks may take to be there again after their driver was bound."""
+HOOK_S: Final = 120.0
+"""How long a command of the user's around a rebind may take."""
+
+
+def offered(device: Device) -> list[str]:
+    """All that a device can be under."""
+    return [*KERNEL, *(name for name in module.offered(device) if name != "none")]
+
+
+def wish(mode: str) -> Wish:
+    """What `xsmmu set` would be asked for."""
+    return Wish("none", type=KERNEL[mode]) if mode in KERNEL else Wish(mode)
+
+
+def now(device: Device) -> str:
+    """What a device is under."""
+    policy = module.choice(device).policy
+    return policy if policy != "none" else device.group.kernel_path[0] if device.group else "unknown"
+
+
+def level(device: Device) -> str:
+    """The level that it has now."""
+    found = module.choice(device)
+    return found.level if found.policy != "none" or not device.group else device.group.kernel_path[1]
+
+
+class Mover:
+    """Moves a group from mode to mode, and back to what it was when this was made.
+
+    `before` and `after` are commands for a shell, run around each rebind.
+    """
+
+    def __init__(self, device: Device, before: str | None = None, after: str | None = None, force: bool = False):
+        self.device = device
+        self.before, self.after, self.force = before, after, force
+        self.members = device.group.members if device.group else [device]
+        self.names = self._names()
+        self.choice = module.choice(device)
+        self.drivers = binding.bound(device)
+        self.type = device.group.type if device.group else None
+        self._rebinding = False
+        restored = [Step("", steps.nothing, lambda: choose.restore(device, self.choice, self.members))]
+        if device.group and self.type:
+            restored.insert(0, binding.set_type(device.group, self.type))
+        self._back = [
+            Step("", steps.nothing, self._end),
+            *(binding.unbind(*each) for each in reversed(self.drivers)),
+            *restored,
+            *(binding.bind(*each) for each in self.drivers),
+            Step("", steps.nothing, self._begin),
+        ]
+        """To be taken back, so that the last one is first."""
+
+    def check(self, modes: Sequence[str]) -> None:
+        """Refuse, before anything is changed, to take away what is in use."""
+        theirs = self.choice.policy == "none" or any(mode in KERNEL for mode in modes)
+        if theirs and {*modes} != {now(self.device)} and not self.force:
+            choose.refuse_essential(self.device)
+
+    def move(self, mode: str) -> None:
+        """Have the group under a mode; drivers are unbound and bound only if it must be."""
+        try:
+            self._do(wish(mode))
+        except UserError as error:
+            if error.code != "driver-bound":
+                raise
+            rebinding = replace(wish(mode), rebind=True, force=self.force)
+            choose.plan(self.device, rebinding)
+            self._begin()
+            self._do(rebinding)
+            self._end()
+
+    def put_back(self) -> None:
+        """Have all as it was, from wherever a move was stopped; raises what could not be."""
+        if self._as_bound():
+            try:
+                choose.restore(self.device, self.choice)
+            except UserError as error:
+                if error.code != "driver-bound":
+                    raise
+            else:
+                if self._rebinding:
+                    self._end()
+                return
+        left = steps.take_back(self._back)
+        if left:
+            raise UserError("; ".join(left), code="not-put-back")
+
+    def _as_bound(self) -> bool:
+        """Whether drivers and type are as they were."""
+        kind = self.device.group.type if self.device.group else None
+        return binding.bound(self.device) == self.drivers and kind == self.type
+
+    def _do(self, what: Wish) -> None:
+        for step in choose.plan(self.device, what).steps:
+            step.do()
+
+    def _names(self) -> set[str]:
+        # Not of `members` themselves, which look only once.
+        return {name for each in self.members for name in Device(each.address).names}
+
+    def _begin(self) -> None:
+        if not self._rebinding:
+            self._rebinding = True
+            _hook("--before", self.before)
+
+    def _end(self) -> None:
+        end = time.monotonic() + NAMES_S
+        while missing := self.names - self._names():
+            if time.monotonic() > end:
+                raise UserError(
+                    f"{', '.join(sorted(missing))} did not come back within {NAMES_S:.0f} s after its driver was "
+                    "bound: the kernel log may say why (dmesg)",
+                    code="names-gone",
+                )
+            time.sleep(0.05)
+        _hook("--after", self.after)
+        self._rebinding = False
+
+
+def _hook(option: str, command: str | None) -> None:
+    """Run a command of the user's."""
+    if not command:
+        return
+    # A file, since what it leaves running would hold a pipe open; its signals are not those that wait in put_back().
+    with tempfile.TemporaryFile("w+") as said:
+        try:
+            ended = subprocess.run(
+                ["sh", "-c", command],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                timeout=HOOK_S,
+                start_new_session=True,
+                preexec_fn=steps.unblock,
+                check=False,
+            )
+            how = f"ended with status {ended.returncode}" if ended.returncode else ""
+        except subprocess.TimeoutExpired:
+            how = f"took more than {HOOK_S:.0f} s"
+        if how:
+            said.seek(0)
+            raise UserError(f"{option} '{command}' {how}", said.read().splitlines()[-20:], code="hook-failed")

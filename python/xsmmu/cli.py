@@ -21,6 +21,7 @@ from xsmmu.errors import UserError
 from xsmmu.operator import output
 from xsmmu.operator.apply import apply
 from xsmmu.operator.choose import set_policy, unset
+from xsmmu.operator.compare import compare
 from xsmmu.operator.doctor import doctor
 from xsmmu.operator.metrics import metrics
 from xsmmu.operator.status import status
@@ -40,7 +41,7 @@ def app() -> None:
     """
 
 
-for command in (status, doctor, set_policy, unset, apply, top, watch, metrics):
+for command in (status, doctor, set_policy, unset, apply, compare, top, watch, metrics):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu.lab"):
     from xsmmu.lab.commands import lab

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu compare`: a command of the user's under each policy in turn, again and again, and what each costs it.
+
+Policies are interleaved: each round runs all of them in the order given, so that what drifts (temperature, neighbours,
+the fill of a disk) meets all alike. The first rounds warm up, and are not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from xsmmu.errors import UserError, unknown_name
+from xsmmu.operator import kernel, machine, measure, modes, module, output, steps
+from xsmmu.operator.digits import duration, precise, ratio
+from xsmmu.operator.machine import Device
+from xsmmu.operator.measure import Figure, Row
+from xsmmu.operator.modes import Mover
+from xsmmu.operator.steps import Step
+
+POLICIES: Final = "kernel-strict,kernel-lazy,fused,copy"
+RANKS: Final = {"wall": "wall_s", "cpu": "cpu_s", "highest": "figure", "lowest": "figure"}
+"""What each way to rank looks at; less is better but for `highest`."""
+MODULES: Final = ("invalidations_per_page", "exposure_p99_ns", "exposure_max_ns")
+"""What a table shows of what the module counted."""
+RUNS_FILE: Final = "runs.jsonl"
+RESULT_FILE: Final = "result.json"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is compared, and how."""
+
+    device: str
+    members: list[str]
+    drivers: list[str]
+    command: list[str]
+    policies: list[str]
+    runs: int
+    warmup: int
+    baseline: str
+    rank: str
+    figure: str | None
+    kernel: str
+    cpus: int
+    module: str | None
+
+
+class Comparison:
+    """The rounds, and what is kept of them."""
+
+    def __init__(self, setup: Setup, device: Device, figure: Figure | None, folder: Path):
+        self.setup, self.device, self.figure, self.folder = setup, device, figure, folder
+        self.rows: dict[str, list[Row]] = {policy: [] for policy in setup.policies}
+        """What was measured, without warm-up."""
+        self.levels: dict[str, str] = {}
+
+    def run(self, mover: Mover) -> None:
+        """All rounds; each run is written as soon as it has ended."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        total = (self.setup.warmup + self.setup.runs) * len(self.setup.policies)
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        # No thread that draws: signals that wait in this one would reach that.
+        with (
+            (self.folder / RUNS_FILE).open("a") as stream,
+            Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress,
+        ):
+            _write(stream.fileno(), {"schema": output.schema("compare-setup"), **asdict(self.setup)})
+            task = progress.add_task("", total=total)
+            for number in range(total):
+                at, place = divmod(number, len(self.setup.policies))
+                policy, a_warmup = self.setup.policies[place], at < self.setup.warmup
+                count = f"warm-up {at + 1}" if a_warmup else f"round {at - self.setup.warmup + 1}"
+                progress.update(task, description=f"{count}: {policy}", refresh=True)
+                mover.move(policy)
+                row = self._measure(policy, number, count)
+                self.levels[policy] = modes.level(self.device)
+                about = {"policy": policy, "round": at, "warmup": a_warmup}
+                _write(stream.fileno(), {"schema": output.schema("compare-run"), **about, **row})
+                if not a_warmup:
+                    self.rows[policy].append(row)
+                progress.update(task, advance=1, refresh=True)
+
+    def _measure(self, policy: str, number: int, count: str) -> Row:
+        command = self.setup.command
+        said = self.folder / f"{number + 1:03}-{policy}"
+        try:
+            return measure.run(command, self.device, self.figure, said, policy not in modes.KERNEL)
+        except UserError as error:
+            where = f"{policy}, {count}: '{shlex.join(command)}'"
+            raise UserError(f"{where} {error}", error.lines, code=error.code) from None
+        except OSError as error:
+            raise UserError(f"cannot run '{command[0]}': {error.strerror}", code="command-failed") from None
+
+    def ranking(self) -> list[dict[str, Any]]:
+        """A row for each policy, the best first."""
+        base = self.rows[self.setup.baseline]
+        quantity, sign = RANKS[self.setup.rank], -1 if self.setup.rank == "highest" else 1
+        best_first = sorted(self.rows, key=lambda policy: sign * statistics.median(_all(self.rows[policy], quantity)))
+        return [
+            {
+                "rank": rank,
+                "policy": policy,
+                "level": self.levels[policy],
+                **{name: _spread(_all(self.rows[policy], name), _all(base, name)) for name in measure.QUANTITIES},
+            }
+            for rank, policy in enumerate(best_first, 1)
+        ]
+
+
+def _write(descriptor: int, row: dict[str, Any]) -> None:
+    os.write(descriptor, f"{json.dumps(row)}\n".encode())
+    os.fsync(descriptor)
+
+
+def _all(rows: Sequence[Row], name: str) -> list[float]:
+    return [value for row in rows if (value := row[name]) is not None]
+
+
+def _spread(values: list[float], base: list[float]) -> dict[str, float | None] | None:
+    """Median, median absolute deviation from it, least and most; and the median relative to the baseline's."""
+    if not values:
+        return None
+    median = statistics.median(values)
+    baseline = statistics.median(base) if base else None
+    return {
+        "median": median,
+        "mad": statistics.median(abs(value - median) for value in values),
+        "min": min(values),
+        "max": max(values),
+        "relative": median / baseline if baseline else None,
+    }
+
+
+# ---- for people ----
+
+
+def _print(setup: Setup, ranking: list[dict[str, Any]]) -> None:
+    quantity = RANKS[setup.rank]
+    shown = {"wall s": "wall_s", "cpu s": "cpu_s", **({"figure": "figure"} if setup.figure else {})}
+    rows = []
+    for row in ranking:
+        cells: list[object] = [row["policy"], row["level"]]
+        for name in shown.values():
+            cells.append(f"{precise(row[name]['median'])} ±{precise(row[name]['mad'])}")
+            cells.append(None if row[name]["relative"] is None else f"{row[name]['relative']:.3f}")
+        cells.append(f"{precise(row[quantity]['min'])}..{precise(row[quantity]['max'])}")
+        per_page, p99, longest = (row[name] or {} for name in MODULES)
+        cells += [ratio(per_page.get("median")), duration(p99.get("median")), duration(longest.get("max"))]
+        rows.append(cells)
+    name = next(name for name, each in shown.items() if each == quantity)
+    relative = [word for name in shown for word in (name, "x")]
+    output.table(("policy", "level", *relative, f"{name}: range", "inv/page", "p99", "max"), rows)
+    click.echo(f"medians of {setup.runs} runs, ± median deviation; x: to {setup.baseline}; best first by {name}")
+
+
+# ---- command ----
+
+
+def _policies(device: Device, words: str, baseline: str | None) -> list[str]:
+    policies = words.split(",")
+    offered = modes.offered(device)
+    for policy in (*policies, *([baseline] if baseline else [])):
+        if policy not in offered:
+            raise unknown_name("policy", policy, offered)
+    if len({*policies}) < len(policies):
+        raise UserError(f"--policies {words}: each policy once", code="usage")
+    if baseline and baseline not in policies:
+        raise UserError(f"--baseline {baseline} is not among --policies {words}", code="usage")
+    return policies
+
+
+def _figure(pattern: str | None, path: str | None) -> Figure | None:
+    if pattern and path:
+        raise UserError("--metric and --json-path exclude each other: one figure is read", code="usage")
+    try:
+        return Figure(re.compile(pattern, re.MULTILINE) if pattern else None, path) if pattern or path else None
+    except re.error as error:
+        raise UserError(f"--metric '{pattern}' is no regular expression: {error}", code="bad-value") from None
+
+
+def _rank(wish: str | None, figure: Figure | None) -> str:
+    if wish and RANKS[wish] == "figure" and not figure:
+        raise UserError(f"--rank {wish} needs a figure: add --metric or --json-path", code="usage")
+    return wish or ("highest" if figure else "wall")
+
+
+def _new_folder(wish: Path | None) -> Path:
+    folder = wish or Path(time.strftime("xsmmu-compare-%Y-%m-%dT%H-%M-%S"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty: name another --output-folder", code="not-empty")
+        (folder / RUNS_FILE).touch()
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {folder}: {error.strerror}: name another --output-folder", code="cannot-write"
+        ) from None
+    return folder
+
+
+@click.command()
+@click.argument("device")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--policies", default=POLICIES, show_default=True, help="In the order of each round.")
+@click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Rounds that are counted.")
+@click.option("--warmup", type=click.IntRange(0), default=1, show_default=True, help="Rounds before, not counted.")
+@click.option("--baseline", help="What the others are relative to; the first policy by default.")
+@click.option("--metric", metavar="REGEX", help="A figure in what COMMAND prints: the last match's first group.")
+@click.option("--json-path", metavar="KEY.KEY", help="A figure in the JSON that COMMAND prints.")
+@click.option("--rank", type=click.Choice([*RANKS]), help="By what the best is first: wall, or the highest figure.")
+@click.option("--before", metavar="SHELL", help="Run before each time that drivers are unbound.")
+@click.option("--after", metavar="SHELL", help="Run after each time that drivers were bound.")
+@click.option("--output-folder", type=click.Path(path_type=Path), help="A new folder for all runs; here by default.")
+@click.option("--force", is_flag=True, help="Also what takes away a disk in use or the way to this machine.")
+@output.option
+def compare(
+    device: str,
+    command: tuple[str, ...],
+    policies: str,
+    runs: int,
+    warmup: int,
+    baseline: str | None,
+    metric: str | None,
+    json_path: str | None,
+    rank: str | None,
+    before: str | None,
+    after: str | None,
+    output_folder: Path | None,
+    force: bool,
+    form: str,
+) -> None:
+    """Run COMMAND under each policy of DEVICE in turn, again and again, and compare what it cost.
+
+    Beside the module's policies there are kernel-strict, kernel-lazy and passthrough, the kernel's own path. Drivers
+    of the group are unbound and bound where a change needs it. An interface has lost its addresses then: --after gives
+    them again. At the end, at Ctrl-C and if anything fails, policy, type and drivers are put back.
+
+    \b
+    Examples:
+      xsmmu compare eth1 --after 'ip addr add 10.0.0.2/24 dev eth1; ip link set eth1 up; sleep 3' \\
+        --json-path end.sum_received.bits_per_second -- iperf3 -J -c 10.0.0.1
+      xsmmu compare nvme0n1 --policies kernel-strict,xsmmu,fused --rank cpu -- \\
+        dd if=/dev/nvme0n1 of=/dev/null bs=4k count=500k iflag=direct
+      xsmmu compare eth1 --policies strict,fused --metric '([0-9.]+) req/s' -- sh -c './load | tail -1'
+    """
+    found = machine.find(device)
+    asked = _policies(found, policies, baseline)
+    figure = _figure(metric, json_path)
+    ranked_by = _rank(rank, figure)
+    if not shutil.which(command[0]):
+        raise UserError(f"there is no program '{command[0]}': COMMAND stands after --", code="no-command")
+    mover = Mover(found, before, after, force)
+    mover.check(asked)
+    folder = _new_folder(output_folder)
+    setup = Setup(
+        device=found.address,
+        members=[each.address for each in mover.members],
+        drivers=[driver for _, driver in mover.drivers],
+        command=[*command],
+        policies=asked,
+        runs=runs,
+        warmup=warmup,
+        baseline=baseline or asked[0],
+        rank=ranked_by,
+        figure=str(figure) if figure else None,
+        kernel=kernel.release(),
+        cpus=os.cpu_count() or 0,
+        module=module.version(),
+    )
+    comparison = Comparison(setup, found, figure, folder)
+    try:
+        with steps.put_back_if_it_fails([Step("", steps.nothing, mover.put_back)]):
+            comparison.run(mover)
+            ranking = comparison.ranking()
+            result = {"schema": output.schema("compare"), **asdict(setup), "folder": str(folder), "ranking": ranking}
+            (folder / RESULT_FILE).write_text(json.dumps(result, indent=1) + "\n")
+            mover.put_back()
+    except UserError as error:
+        error.message += f"; what there is of it is in {folder}"
+        raise
+    if form != "table":
+        output.emit(form, "compare", "ranking", ranking, **asdict(setup), folder=str(folder))
+        return
+    _print(setup, ranking)
+    click.echo(f"all runs: {folder}")
+    if not any(row[name] and row[name]["max"] for row in ranking for name in ("mapped_pages", "copied_maps")) and any(
+        policy not in modes.KERNEL for policy in asked
+    ):
+        click.echo(f"note: the module mapped nothing meanwhile: does COMMAND use {found.label}?", err=True)

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu compare` on a made-up sysfs whose kernel rebinds, with a command whose time depends on the policy."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.python import fake_kernel
+from tests.python.fake_kernel import Kernel, end, everything, fails, ignore, program, put_back, run
+from tests.python.sysfs import IGB, NVME0
+
+from xsmmu.errors import UserError
+from xsmmu.operator import measure, modes, module
+from xsmmu.operator.machine import Device
+from xsmmu.operator.measure import Figure
+
+WORK = """
+device=$XSMMU_SYSFS/bus/pci/devices/0000:01:00.0
+mode=$(sed 's/.*\\[\\(.*\\)\\].*/\\1/' $device/xsmmu/policy)
+[ $mode = none ] && mode=$(cat $device/iommu_group/type)
+echo $mode >>$HERE/order
+run=$(wc -l <$HERE/order)
+case $mode in DMA) seconds=0.15 ticks=400 ;; DMA-FQ) seconds=0.1 ticks=200 ;; *) seconds=0 ticks=100 ;; esac
+read name user rest <$XSMMU_PROC/stat
+echo "$name $((user + ticks + run)) $rest" >$XSMMU_PROC/stat
+count() { echo $(($(cat $device/xsmmu/stats/$1) + $2)) >$device/xsmmu/stats/$1; }
+if [ $mode = fused ]; then
+    count mapped_pages 2000; count unmapped_pages 1000; count inv_domain 3; count inv_global 1
+    printf '1024 %s\\n2048 3\\n4096 %s\\nmax 3999\\n' $((10 + 990 * run)) $((10 * run)) >$device/xsmmu/exposure_ns
+fi
+sleep $seconds
+echo "{\\"end\\": {\\"runs\\": [$((1000 * run * run))]}}"
+"""
+"""What COMMAND does: it says under what it ran, and has the machine's and the module's counters grow."""
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    monkeypatch.setenv("HERE", str(tmp_path))
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/stat").write_text("cpu 1000 1 1 999999 7 1 1 5 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+    program(tmp_path / "work", WORK)
+    with fake_kernel.booted(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def compare(kernel: Kernel, *words: str) -> tuple[str, ...]:
+    """The command line; `--` and COMMAND are among the words, or the script `work`."""
+    here = kernel.sysfs.parent
+    command = () if "--" in words else ("--", f"{here}/work")
+    return ("compare", "eth1", "--output-folder", str(here / "out"), *words, *command)
+
+
+def lines(kernel: Kernel) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (kernel.sysfs.parent / "out/runs.jsonl").read_text().splitlines()]
+
+
+def test_rounds_are_interleaved_and_all_is_put_back(kernel: Kernel) -> None:
+    before = everything(kernel)
+    said = run(*compare(kernel, "--runs", "2"))
+    order = (kernel.sysfs.parent / "order").read_text().split()
+    assert order == ["DMA", "DMA-FQ", "fused", "copy"] * 3
+    assert everything(kernel) == before
+    rows = [line.split() for line in said.splitlines()]
+    assert rows[0][:2] == ["policy", "level"]
+    assert {rows[1][0], rows[2][0]} == {"fused", "copy"}
+    assert [row[0] for row in rows[3:5]] == ["kernel-lazy", "kernel-strict"]
+    assert rows[4][4] == "1.000"
+    assert "medians of 2 runs" in said
+    assert "does COMMAND use" not in said
+    setup, *runs = lines(kernel)
+    assert (setup["schema"], setup["baseline"], setup["drivers"]) == ("xsmmu.compare-setup/1", "kernel-strict", ["igb"])
+    assert [(row["policy"], row["round"], row["warmup"]) for row in runs] == [
+        (policy, at, at == 0) for at in range(3) for policy in setup["policies"]
+    ]
+    assert {row["schema"] for row in runs} == {"xsmmu.compare-run/1"}
+
+
+def test_figures_are_those_of_the_runs(kernel: Kernel) -> None:
+    words = ("--runs", "4", "--json-path", "end.runs.0", "--baseline", "fused", "--policies", "kernel-strict,fused")
+    result = json.loads(run(*compare(kernel, *words, "-o", "json")))
+    assert result == json.loads((kernel.sysfs.parent / "out/result.json").read_text())
+    assert (result["schema"], result["rank"], result["figure"]) == ("xsmmu.compare/1", "highest", "end.runs.0")
+    counted = [row for row in lines(kernel)[1:] if not row["warmup"]]
+    base = {row["policy"]: row for row in result["ranking"]}["fused"]
+    assert [row["policy"] for row in result["ranking"]] == ["fused", "kernel-strict"]
+    for rank, row in enumerate(result["ranking"], 1):
+        assert row["rank"] == rank
+        for name in measure.QUANTITIES:
+            values = [each[name] for each in counted if each["policy"] == row["policy"]]
+            if values == [None] * 4:
+                assert row[name] is None
+                continue
+            median = statistics.median(values)
+            assert row[name] == {
+                "median": median,
+                "mad": statistics.median(abs(value - median) for value in values),
+                "min": min(values),
+                "max": max(values),
+                "relative": median / base[name]["median"] if base[name] and base[name]["median"] else None,
+            }, name
+    strict, fused = ([row for row in counted if row["policy"] == name] for name in ("kernel-strict", "fused"))
+    assert [row["figure"] for row in fused] == [1000 * at**2 for at in (4, 6, 8, 10)]
+    assert [row["cpu_s"] for row in strict] == pytest.approx([(400 + at) / measure.TICKS_PER_S for at in (3, 5, 7, 9)])
+    assert all(row["wall_s"] >= 0.15 for row in strict)
+    assert all(0 < row["command_cpu_s"] < row["wall_s"] for row in counted)
+    assert all(row[name] is None for row in strict for name in measure.MODULES)
+    for row in fused:
+        assert (row["mapped_pages"], row["unmapped_pages"]) == (2000, 1000)
+        assert [row[f"inv_{kind}"] for kind in module.KINDS] == [0, 3, 1]
+        assert row["invalidations_per_page"] == pytest.approx(0.004)
+        assert (row["exposure_p99_ns"], row["exposure_max_ns"]) == (1024, 3999)
+
+
+def test_drivers_are_rebound_only_where_they_must(kernel: Kernel) -> None:
+    """The hooks are run around each rebind, and around the one that puts back; the disk's policies need none."""
+    log = kernel.sysfs.parent / "log"
+    hooks = ("--before", f"echo before >>{log}", "--after", f"echo after >>{log}")
+    run(*compare(kernel, "--runs", "1", "--policies", "kernel-lazy,strict,fused,copy", *hooks, "--", "true"))
+    # Of the warm-up: to strict and to copy; then back to kernel-lazy, to strict and to copy; and back.
+    assert log.read_text().split() == ["before", "after"] * 6
+    assert sum("igb/unbind" in write for write in kernel.writes) == 6
+    log.unlink()
+    kernel.writes.clear()
+    folder = str(kernel.sysfs.parent / "disk")
+    run("set", "nvme0n1", "xsmmu")
+    before = everything(kernel)
+    run("compare", "nvme0n1", "--policies", "strict,fused", "--output-folder", folder, *hooks, "--", "true")
+    assert everything(kernel) == before
+    assert not log.exists()
+    assert not any("bind" in write for write in kernel.writes)
+
+
+def test_a_policy_with_its_own_tunables_comes_back(kernel: Kernel) -> None:
+    run("set", "eth1", "copy", "copy_bytes=512", "max_window_us=70", "--tables", "direct", "--rebind")
+    before = everything(kernel)
+    run(*compare(kernel, "--runs", "1", "--policies", "passthrough,fused,kernel-strict", "--", "true"))
+    assert everything(kernel) == before
+    assert module.choice(Device(IGB)).tunables["copy_bytes"] == 512
+
+
+@pytest.mark.parametrize("how", ["refused", "refused after it was done", "Ctrl-C", "SIGTERM"])
+def test_any_write_may_fail(kernel: Kernel, tmp_path: Path, how: str) -> None:
+    (kernel.sysfs / "kernel/iommu_groups/11/type").write_text("identity\n")
+    before = everything(kernel)
+    words = ("compare", "eth1", "--runs", "1", "--warmup", "0", "--policies", "kernel-lazy,fused,copy")
+
+    def arguments(number: int) -> tuple[str, ...]:
+        return (*words, "--output-folder", str(tmp_path / f"out{number}"), "--", "true")
+
+    run(*arguments(0))
+    assert everything(kernel) == before
+    writes = [*kernel.writes]
+    assert len(writes) == 15
+    for nth, write in enumerate(writes, 1):
+        if how != "refused" and write.endswith("policy copy") and writes[nth].endswith("unbind " + IGB):
+            continue  # The kernel refuses this one, so that it is never done.
+        kernel.writes.clear()
+
+        def strike(_write: str, at: int = nth) -> None:
+            if len(kernel.writes) == at:
+                if how in ("Ctrl-C", "SIGTERM"):
+                    os.kill(os.getpid(), signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
+                else:
+                    raise OSError(errno.EIO, "Input/output error")
+
+        kernel.before, kernel.after = (strike, ignore) if how == "refused" else (ignore, strike)
+        error = fails(*arguments(nth))
+        assert "; everything is as it was before; what there is of it is in " in error.message
+        assert everything(kernel) == before, nth
+
+
+def has_ended(process: int) -> bool:
+    """Gone, or waiting for its parent to look."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_command_runs(kernel: Kernel, number: signal.Signals) -> None:
+    """The command ends with all that it has started."""
+    again = f"sleep 60 & echo $! >$HERE/child; kill -{number.value} $PPID; wait"
+    script = f"if [ -e $HERE/once ]; then {again}; fi; touch $HERE/once"
+    began = time.monotonic()
+    error = put_back(kernel, *compare(kernel, "--policies", "kernel-strict,fused", "--", "sh", "-c", script))
+    assert time.monotonic() - began < 20
+    assert (error.status, error.code) == (130, "stopped")
+    child = int((kernel.sysfs.parent / "child").read_text())
+    while not has_ended(child):
+        assert time.monotonic() - began < 20
+        time.sleep(0.01)
+    assert [row["policy"] for row in lines(kernel)[1:]] == ["kernel-strict"]
+
+
+def test_a_run_that_fails_stops_all(kernel: Kernel) -> None:
+    script = "echo said; echo why >&2; echo x >>$HERE/count; [ $(wc -l <$HERE/count) -lt 3 ]"
+    words = ("--runs", "2", "--warmup", "1", "--policies", "kernel-strict,fused", "--", "sh", "-c", script)
+    error = put_back(kernel, *compare(kernel, *words))
+    assert error.code == "command-failed"
+    assert error.message.startswith("kernel-strict, round 1: 'sh -c ")
+    assert "ended with status 1; everything is as it was before; what there is of it is in" in error.message
+    assert error.lines == ("said", "why")
+    assert len(lines(kernel)) == 3
+    assert (kernel.sysfs.parent / "out/003-kernel-strict.err").read_text() == "why\n"
+
+
+def test_a_command_that_is_killed(kernel: Kernel) -> None:
+    error = put_back(kernel, *compare(kernel, "--", "sh", "-c", "kill -9 $$"))
+    assert "warm-up 1: 'sh -c 'kill -9 $$'' was ended by SIGKILL" in error.message.replace("'\"'\"'", "'")
+
+
+def test_a_hook_that_fails(kernel: Kernel) -> None:
+    error = put_back(kernel, *compare(kernel, "--before", "echo no; exit 4"))
+    assert error.code == "hook-failed"
+    assert "--before 'echo no; exit 4' ended with status 4" in error.message
+    assert error.lines == ("no",)
+
+
+def test_a_name_that_does_not_come_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = kernel.sysfs / "class/net/eth1"
+    target = link.readlink()
+    kernel.after = lambda write: link.unlink() if "igb/bind" in write and link.exists() else None
+    monkeypatch.setattr(modes, "NAMES_S", 0.05)
+    error = fails(*compare(kernel))
+    assert "eth1 did not come back within 0 s" in error.message
+    link.symlink_to(target)
+    assert Device(IGB).driver == "igb"
+
+
+def test_what_is_in_use_is_refused_first(kernel: Kernel) -> None:
+    (kernel.sysfs.parent / "proc/swaps").write_text("Filename Type\n/dev/nvme0n1 partition 1 0 -2\n")
+    words = ("compare", "nvme0n1", "--runs", "1", "--output-folder")
+    error = put_back(kernel, *words, str(kernel.sysfs.parent / "a"), "--", "true")
+    assert error.code == "essential"
+    assert not kernel.writes
+    run(*words, str(kernel.sysfs.parent / "b"), "--policies", "strict,fused", "--", "true")
+    run(*words, str(kernel.sysfs.parent / "c"), "--force", "--", "true")
+    assert f"bus/pci/drivers/nvme/unbind {NVME0}" in kernel.writes
+
+
+def test_progress_is_seen_on_a_terminal(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    said = run(*compare(kernel, "--runs", "1", "--policies", "fused", "--", "true"))
+    assert "warm-up 1: fused" in said
+    assert "round 1: fused" in said
+    assert "2/2" in said
+    assert f"does COMMAND use {IGB} (eth1)?" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        (Figure(re.compile(r"([\d.,]+) req/s")), 2345.5),
+        (Figure(re.compile(r"\d+$", re.MULTILINE)), 7.0),
+        (Figure(path="a.1.b"), 4.5),
+        (Figure(path="a.0"), "printed no number at a.0"),
+        (Figure(path="a.9"), "printed no number at a.9"),
+        (Figure(path="c"), "printed no number at c"),
+        (Figure(re.compile("nothing")), "printed no number at 'nothing'"),
+        (Figure(re.compile("[a-z]+")), "printed no number at '[a-z]+'"),
+    ],
+)
+def test_a_figure_in_what_was_printed(figure: Figure, value: float | str) -> None:
+    text = '{"a": ["x", {"b": 4.5}], "c": true}' if figure.path else "1 req/s\n2,345.5 req/s, 7\n"
+    if isinstance(value, str):
+        with pytest.raises(UserError, match=re.escape(value)) as error:
+            figure.of(text)
+        assert error.value.code == "no-figure"
+    else:
+        assert figure.of(text) == value
+
+
+def test_no_json(kernel: Kernel) -> None:
+    error = put_back(kernel, *compare(kernel, "--json-path", "a", "--", "echo", "words"))
+    assert error.code == "no-figure"
+    assert "kernel-strict, warm-up 1: 'echo words' printed no JSON" in error.message
+    assert error.lines == ("words",)
+
+
+BAD = [
+    (["eth9", "--", "true"], 1, "unknown-device", "no device 'eth9'"),
+    (["eth1", "--policies", "fused,turbo", "--", "true"], 1, "unknown-name", "'turbo': choose from kernel-strict"),
+    (["eth1", "--policies", "none", "--", "true"], 1, "unknown-name", "unknown policy 'none'"),
+    (["eth1", "--policies", "fused,fused", "--", "true"], 1, "usage", "each policy once"),
+    (["eth1", "--baseline", "lazy", "--", "true"], 1, "usage", "--baseline lazy is not among"),
+    (["eth1", "--metric", "x", "--json-path", "x", "--", "true"], 1, "usage", "exclude each other"),
+    (["eth1", "--metric", "(", "--", "true"], 1, "bad-value", "'(' is no regular expression"),
+    (["eth1", "--rank", "lowest", "--", "true"], 1, "usage", "--rank lowest needs a figure"),
+    (["eth1", "--rank", "size", "--", "true"], 2, "usage", "'size' is not one of"),
+    (["eth1", "--runs", "0", "--", "true"], 2, "usage", "0 is not in the range"),
+    (["eth1", "--", "no-such-program", "-o", "json"], 1, "no-command", "there is no program 'no-such-program'"),
+    (["eth1", "--output-folder", "/", "--", "true"], 1, "not-empty", "/ is not empty"),
+    (["eth1", "--output-folder", "/proc/x", "--", "true"], 1, "cannot-write", "cannot write to /proc/x"),
+    (["eth1"], 2, "usage", "Missing argument 'COMMAND...'"),
+]
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize(("arguments", "status", "code", "message"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input(
+    kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    status: int,
+    code: str,
+    message: str,
+    form: str,
+) -> None:
+    before = everything(kernel)
+    ended, _, said = end(monkeypatch, capsys, "compare", *(["-o", "json"] if form == "json" else []), *arguments)
+    assert ended == status
+    if form == "json":
+        error = json.loads(said)
+        assert error["code"] == code
+        said = error["message"]
+    assert message in said
+    assert not kernel.writes
+    assert everything(kernel) == before
+    assert not [*Path().glob("xsmmu-compare-*")]

@@ -72,10 +72,10 @@ def test_rounds_are_interleaved_and_all_is_put_back(kernel: Kernel) -> None:
     assert order == ["DMA", "DMA-FQ", "fused", "copy"] * 3
     assert everything(kernel) == before
     rows = [line.split() for line in said.splitlines()]
-    assert rows[0][:2] == ["policy", "level"]
+    assert rows[0][:4] == ["policy", "wall", "s", "x"]
     assert {rows[1][0], rows[2][0]} == {"fused", "copy"}
     assert [row[0] for row in rows[3:5]] == ["kernel-lazy", "kernel-strict"]
-    assert rows[4][4] == "1.000"
+    assert rows[4][3] == "1.000"
     assert "medians of 2 runs" in said
     assert "does COMMAND use" not in said
     setup, *runs = lines(kernel)

@@ -487,3 +487,12 @@ def test_statistics_are_those_of_the_module() -> None:
     names = set(re.findall(r"^XS_STAT\((\w+),", (PROJECT / "kmod/sysfs.c").read_text(), re.MULTILINE))
     shown = {"maps", "unmaps", "mapped_pages", "unmapped_pages", "held_pages", "live_pages", "strays"}
     assert shown | {f"sync_{cause}" for cause in activity.CAUSES} | {f"inv_{kind}" for kind in module.KINDS} <= names
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (0.01254, "0.01254"), (9412.4, "9412"), (12346, "12.35k"), (9.4124e9, "9412M")]
+)
+def test_a_number_in_four_digits(value: float, text: str) -> None:
+    assert digits.precise(value) == text
+    assert digits.precise(0.0012345, 2) == "0.0012"
+    assert digits.precise(9876, 2) == "9876"

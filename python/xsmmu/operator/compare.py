@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -34,6 +35,8 @@ RANKS: Final = {"wall": "wall_s", "cpu": "cpu_s", "highest": "figure", "lowest":
 """What each way to rank looks at; less is better but for `highest`."""
 MODULES: Final = ("invalidations_per_page", "exposure_p99_ns", "exposure_max_ns")
 """What a table shows of what the module counted."""
+WIDE: Final = 120
+"""Columns of a terminal that has room for all."""
 RUNS_FILE: Final = "runs.jsonl"
 RESULT_FILE: Final = "result.json"
 
@@ -150,22 +153,28 @@ def _spread(values: list[float], base: list[float]) -> dict[str, float | None] |
 
 
 def _print(setup: Setup, ranking: list[dict[str, Any]]) -> None:
+    """A table; in a narrow terminal only of what is ranked by and of CPU time."""
     quantity = RANKS[setup.rank]
     shown = {"wall s": "wall_s", "cpu s": "cpu_s", **({"figure": "figure"} if setup.figure else {})}
+    is_wide = not sys.stdout.isatty() or shutil.get_terminal_size().columns >= WIDE
+    if not is_wide:
+        shown = {head: name for head, name in shown.items() if name in (quantity, "cpu_s")}
     rows = []
     for row in ranking:
-        cells: list[object] = [row["policy"], row["level"]]
+        cells: list[object] = [row["policy"]]
         for name in shown.values():
-            cells.append(f"{precise(row[name]['median'])} ±{precise(row[name]['mad'])}")
+            cells.append(f"{precise(row[name]['median'])} ±{precise(row[name]['mad'], 2)}")
             cells.append(None if row[name]["relative"] is None else f"{row[name]['relative']:.3f}")
-        cells.append(f"{precise(row[quantity]['min'])}..{precise(row[quantity]['max'])}")
+        if is_wide:
+            cells.append(f"{precise(row[quantity]['min'])}..{precise(row[quantity]['max'])}")
         per_page, p99, longest = (row[name] or {} for name in MODULES)
-        cells += [ratio(per_page.get("median")), duration(p99.get("median")), duration(longest.get("max"))]
-        rows.append(cells)
-    name = next(name for name, each in shown.items() if each == quantity)
-    relative = [word for name in shown for word in (name, "x")]
-    output.table(("policy", "level", *relative, f"{name}: range", "inv/page", "p99", "max"), rows)
-    click.echo(f"medians of {setup.runs} runs, ± median deviation; x: to {setup.baseline}; best first by {name}")
+        cells += [ratio(per_page.get("median")), duration(p99.get("median"))]
+        rows.append([*cells, duration(longest.get("max"))] if is_wide else cells)
+    ranked = next(head for head, name in shown.items() if name == quantity)
+    heads = ["policy", *(word for head in shown for word in (head, "x"))]
+    more = [f"{ranked}: range", "inv/page", "p99", "max"] if is_wide else ["inv/page", "p99"]
+    output.table([*heads, *more], rows)
+    click.echo(f"medians of {setup.runs} runs, ± median deviation; x: to {setup.baseline}; best first by {ranked}")
 
 
 # ---- command ----

@@ -41,10 +41,10 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
 
 
-def precise(value: float) -> str:
-    """A number in four digits: 0.0125, 12.35, 9412, 12.35k, 9.412G."""
+def precise(value: float, digits: int = 4) -> str:
+    """A number in so many digits: 0.0125, 12.35, 9412, 12.35k, 9412M."""
     units = ["", "k", "M", "G", "T"]
     while value >= 9999.5 and len(units) > 1:
         value /= 1000
         del units[0]
-    return f"{value:.4g}{units[0]}"
+    return f"{value:.{max(digits, len(str(int(value))))}g}{units[0]}"

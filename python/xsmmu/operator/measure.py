@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import select
 import signal
 import subprocess
 import time
@@ -24,6 +25,7 @@ from xsmmu.operator.module import KINDS
 
 END_S: Final = 5.0
 """How long a command that is stopped has to end by itself."""
+LOOK_S: Final = 0.2
 LAST_LINES: Final = 20
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
@@ -131,6 +133,7 @@ def _wait(command: Sequence[str], out: Path, err: Path) -> tuple[int, resource.s
                 start_new_session=True,
                 preexec_fn=steps.unblock,
             )
+        _until_ended(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
     except BaseException:
         with steps.later(*steps.STOPPING):
@@ -139,6 +142,16 @@ def _wait(command: Sequence[str], out: Path, err: Path) -> tuple[int, resource.s
         raise
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, usage
+
+
+def _until_ended(process: int) -> None:
+    """Wait, but look now and then: a signal may come to another thread, and this one is not woken for it."""
+    handle = os.pidfd_open(process)
+    try:
+        while not select.select([handle], [], [], LOOK_S)[0]:
+            pass
+    finally:
+        os.close(handle)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

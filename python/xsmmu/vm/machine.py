@@ -86,8 +86,7 @@ DEVICES = {
 class Endpoints:
     """File descriptors (numbers in QEMU) and files that the machine is wired to."""
 
-    console: int | None
-    """None: the terminal that QEMU was started on, and Ctrl-C is the guest's."""
+    console: int
     result: int
     qmp: int
     trace: int
@@ -133,7 +132,7 @@ def _irqchip(accel: Accel) -> str:
 
 def _ports(ends: Endpoints) -> list[str]:
     return [
-        *("-chardev", _console(ends.console)),
+        *("-chardev", f"file,id=console,path=/proc/self/fd/{ends.console}"),
         *("-serial", "chardev:console"),
         # The second port is never read: a write to its scratch register is a marker in the trace.
         *("-chardev", "null,id=marker", "-serial", "chardev:marker"),
@@ -142,10 +141,6 @@ def _ports(ends: Endpoints) -> list[str]:
         *("-device", f"virtserialport,bus=ports.0,nr=1,chardev=result,name={RESULT_PORT}"),
         *("-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"),
     ]
-
-
-def _console(end: int | None) -> str:
-    return "stdio,id=console,signal=off" if end is None else f"file,id=console,path=/proc/self/fd/{end}"
 
 
 def _nics() -> list[str]:

@@ -170,7 +170,7 @@ bool shadow_is_left(const struct shadow_page *page, const struct sim_event *even
 #define POINT_BLOCK	2u	/* a block that is all unmapped */
 #define POINT_UNMAP	4u	/* each unmap */
 
-/* What a sync sends: a domain command, so many ranges at most, or as many as the operator has set. */
+/* What a sync sends: a domain command, so many ranges, or as many as the operator has set. */
 #define SENDS_DOMAIN	0u
 #define SENDS_RANGES	32u
 #define SENDS_SET	(~0u)

@@ -307,6 +307,8 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 		choice.tuning = xs_tuning_default(policy);
 	if (policy && !theirs)
 		error = check_group(group, policy, &choice.tuning);
+	if (!error && policy)
+		error = check_copies(group, choice.tuning.copy_bytes);
 	if (!error && is_chosen(group, &choice)) {
 		remember(group);
 		return 0;
@@ -317,8 +319,6 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 		error = check_lingering(group, policy);
 	if (!error)
 		error = check_untrusted(group, policy, &choice.tuning);
-	if (!error && policy)
-		error = check_copies(group, choice.tuning.copy_bytes);
 	list_for_each_entry(xdev, &group->devices, list)
 		if (!error && !xdev->gone && (!policy || !group->policy))
 			error = check_unbound(xdev);
@@ -359,7 +359,8 @@ static int check_change(struct xs_group *group)
 					       &group->tuning);
 }
 
-int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
+int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning,
+		  bool copies)
 {
 	int error;
 
@@ -369,7 +370,7 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning)
 	error = check_change(group);
 	if (!error)
 		error = check_untrusted(group, group->policy, tuning);
-	if (!error && tuning->copy_bytes != group->tuning.copy_bytes)
+	if (!error && copies)
 		error = check_copies(group, tuning->copy_bytes);
 	if (error)
 		return error;

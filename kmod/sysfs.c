@@ -105,7 +105,8 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 	int error = kstrtou32(text, 10, field);
 
 	if (!error)
-		error = xs_group_tune(xdev->group, tuning);
+		error = xs_group_tune(xdev->group, tuning,
+				      field == &tuning->copy_bytes);
 	if (error == -ENODATA)
 		dev_err(xdev->dev, "xsmmu: refused: choose a policy before %s\n",
 			name);

@@ -269,7 +269,8 @@ struct xs_choice {
  * xs_device_check(), xs_group_check(): 0 if it may be taken over with that choice, or a
  * negative errno, and a line in the log. xs_group_is_untrusted(): has it a device that
  * gets no byte beside its buffers, and is what was chosen for such a one?
- * xs_group_tuning(): what is in force of the group's.
+ * xs_group_tuning(): what is in force of the group's. xs_group_tune(): is it @copies that
+ * are asked for?
  */
 int xs_choice_start(const char *rules, const char *min_level);
 void xs_choice_stop(void);
@@ -282,7 +283,8 @@ int xs_group_check(struct xs_group *group, const struct xs_policy *policy,
 void xs_group_be_strict(struct xs_group *group);
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
 struct xs_tuning xs_group_tuning(const struct xs_group *group);
-int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning);
+int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning,
+		  bool copies);
 int xs_group_choose_tables(struct xs_group *group, bool direct);
 bool xs_choice_is_allowed(const struct xs_policy *policy);
 bool xs_tuning_is_valid(const struct xs_tuning *tuning);

@@ -435,7 +435,9 @@ rule_too_late() {
 case_a_rule_copies_too_late() {
 	rule_too_late
 	expect_equal "copies" "$(copies_of $works)" 0
-	refused $works copy_bytes 512 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	for bytes in 512 4096; do
+		refused $works copy_bytes $bytes 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	done
 	refused $works policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
 	accepted $works max_window_us 500
 	unbind $joins $works
@@ -444,6 +446,14 @@ case_a_rule_copies_too_late() {
 	expect_equal "what is copied, later" "$(get $joins copy_bytes)" 4096
 	[ "$(copies_of $joins)" -gt 0 ] || failure "nothing was copied"
 	unbind $joins
+	# The policy itself is no exception.
+	rmmod xsmmu
+	insmod /modules/xsmmu.ko "rules=driver:xsmmu_copied=copy;*=fused" || give_up "insmod failed"
+	bind $works
+	echo $joins >$COPIED/bind 2>/dev/null
+	expect_equal "the policy" "$(policy_of $works)" copy
+	refused $works policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
+	unbind $joins $works
 	rmmod xsmmu
 	insmod /modules/xsmmu.ko
 }

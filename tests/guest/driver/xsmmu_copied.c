@@ -13,6 +13,9 @@
  *   mode=size    an unmap of a wrong size, before the right one
  *   mode=stale   a copy that the device has written to, and whose memory has gone
  *   mode=fresh   what the device finds in a chunk beside a buffer
+ *   mode=flip, mode=unsynced, mode=prime, mode=svm: pages that are shared with the device
+ *   mode=align1, align2, align_begin, align_end, align_late, align_large: a driver that writes
+ *		  between its sync and its unmap; mode=row, mode=long_row: rows of pages
  *   mode=keep    buffers that outlive the driver, until something is written to the
  *                parameter release
  *

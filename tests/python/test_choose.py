@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.python import fake_kernel
-from tests.python.fake_kernel import Kernel, end, everything, fails, ignore, program, put_back, run
+from tests.python.fake_kernel import Kernel, end, everything, fails, ignore, program, put_back, refuses, run
 from tests.python.sysfs import IGB, NVME0, NVME1, make_device, make_driver
 
 from xsmmu.operator import apply, choose, machine, module, rules
@@ -348,17 +348,8 @@ def test_bad_input(
 ) -> None:
     make_device(kernel.sysfs, "0000:0b:00.0", 22, None)
     make_device(kernel.sysfs, "0000:0c:00.0", None, None)
-    before = everything(kernel)
-    ended, _, said = end(monkeypatch, capsys, *arguments, *(["-o", "json"] if form == "json" else []))
-    assert ended == status
-    if form == "json":
-        error = json.loads(said)
-        assert error["schema"] == "xsmmu.error/1"
-        assert error["code"] == code
-        said = error["message"]
-    assert message in said
-    assert not kernel.writes
-    assert everything(kernel) == before
+    words = [*arguments, *(["-o", "json"] if form == "json" else [])]
+    refuses(kernel, monkeypatch, capsys, words, form, (status, code, message))
 
 
 def test_the_status_after_a_signal(

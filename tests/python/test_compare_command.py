@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.python import fake_kernel
-from tests.python.fake_kernel import Kernel, end, everything, fails, ignore, program, put_back, run
+from tests.python.fake_kernel import Kernel, everything, fails, ignore, program, put_back, refuses, run
 from tests.python.sysfs import IGB, NVME0
 
 from xsmmu.errors import UserError
@@ -319,14 +319,6 @@ def test_bad_input(
     message: str,
     form: str,
 ) -> None:
-    before = everything(kernel)
-    ended, _, said = end(monkeypatch, capsys, "compare", *(["-o", "json"] if form == "json" else []), *arguments)
-    assert ended == status
-    if form == "json":
-        error = json.loads(said)
-        assert error["code"] == code
-        said = error["message"]
-    assert message in said
-    assert not kernel.writes
-    assert everything(kernel) == before
+    words = ["compare", *(["-o", "json"] if form == "json" else []), *arguments]
+    refuses(kernel, monkeypatch, capsys, words, form, (status, code, message))
     assert not [*Path().glob("xsmmu-compare-*")]

@@ -20,11 +20,6 @@ from xsmmu.operator.machine import Device
 _UP, _REJECT = 0x1, 0x200
 
 
-def proc() -> Path:
-    """The proc tree in use."""
-    return Path(os.environ.get("XSMMU_PROC", "/proc"))
-
-
 def reasons(devices: Sequence[Device]) -> list[str]:
     """Why these devices, all at once, should not lose their drivers; a line each, none if nothing is known."""
     taken = {device.address for device in devices}
@@ -167,8 +162,8 @@ def _of_parents(name: str) -> str | None:
     process = os.getppid()
     while process > 1:
         try:
-            environment = (proc() / str(process) / "environ").read_bytes().split(b"\0")
-            status = (proc() / str(process) / "status").read_text()
+            environment = (machine.root("proc") / str(process) / "environ").read_bytes().split(b"\0")
+            status = (machine.root("proc") / str(process) / "status").read_text()
         except OSError:
             return None
         for word in environment:
@@ -184,7 +179,7 @@ def _of_parents(name: str) -> str | None:
 
 def _lines(name: str) -> list[str]:
     try:
-        return (proc() / name).read_text().splitlines()
+        return (machine.root("proc") / name).read_text().splitlines()
     except OSError:
         return []
 

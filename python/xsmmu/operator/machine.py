@@ -157,6 +157,7 @@ class Device:
 
 
 def text(file: Path) -> str | None:
+    """What is in a file of the kernel's; None if it cannot be read."""
     try:
         return file.read_text(errors="replace").strip()
     except OSError:
@@ -205,8 +206,7 @@ def _owner(link: Path) -> str | None:
 
 
 def _unknown(name: str) -> UserError:
-    known = [f"{device.address}{''.join(f' {each}' for each in device.names)}" for device in devices() if device.group]
-    if not known:
+    if not any(device.group for device in devices()):
         return UserError(
             f"no device '{name}', and no device of this machine is behind an IOMMU: xsmmu doctor says why",
             code="unknown-device",

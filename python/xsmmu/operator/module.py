@@ -63,10 +63,7 @@ def is_loaded() -> bool:
 
 def version() -> str | None:
     """The loaded module's version."""
-    try:
-        return (machine.sysfs() / "module/xsmmu/version").read_text().strip()
-    except OSError:
-        return None
+    return machine.text(machine.sysfs() / "module/xsmmu/version")
 
 
 def folder(device: Device) -> Path:

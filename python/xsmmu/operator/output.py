@@ -2,7 +2,7 @@
 """What a command prints: a table for people, one JSON document, or a JSON object a line; and errors in the same way.
 
 A document is {"schema": "xsmmu.<command>/1", "<command's rows>": [...]}; a line is a row with its "schema". Fields are
-never renamed or given another meaning under the same number; schema.json describes them.
+never renamed or given another meaning under the same number.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ static int read_choices(void)
 	if (!strcmp(policy, "none"))
 		return xs_choice_start(rules, min_level);
 	if (!xs_policy_find(policy)) {
-		pr_err("refused: unknown policy \"%s\": docs/use.md has the list\n",
+		pr_err("refused: unknown policy \"%s\": docs/levels.md has the list\n",
 		       policy);
 		return -EINVAL;
 	}

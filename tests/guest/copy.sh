@@ -552,7 +552,7 @@ case_an_untrusted_device_that_has_gone() {
 case_untrusted_devices_and_lists() {
 	trust $TESTDEV 1
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
-	for mode in row align_late; do
+	for mode in row long_row align_late; do
 		log_mark
 		copied $mode 2>/dev/null || failure "$mode: $(said)"
 		unbind $TESTDEV

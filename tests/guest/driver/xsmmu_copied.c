@@ -961,38 +961,6 @@ static int check_large_ones(struct device *dev)
 	return error;
 }
 
-/* A row of three, of which an untrusted device gets each segment by itself. */
-static int check_row_of_three(struct device *dev)
-{
-	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL | __GFP_ZERO);
-	struct scatterlist list[3];
-	int error = 0, try;
-
-	if (!memory)
-		return -ENOMEM;
-	for (try = 0; try < TRIES; try++) {
-		sg_init_table(list, 3);
-		sg_set_buf(&list[0], memory + PAGE_SIZE - 100, 100);
-		sg_set_buf(&list[1], memory + 2 * PAGE_SIZE, PAGE_SIZE);
-		sg_set_buf(&list[2], memory + PAGE_SIZE, 50);
-		if (!dma_map_sg(dev, list, 3, DMA_FROM_DEVICE)) {
-			error = wrong(dev, "a row of three was not mapped");
-			goto free;
-		}
-		if (offset_in_page(sg_dma_address(&list[0]) + 100) ||
-		    offset_in_page(sg_dma_address(&list[1])) ||
-		    offset_in_page(sg_dma_address(&list[2])))
-			error = wrong(dev, "a row of three pages is broken within a page");
-		dma_unmap_sg(dev, list, 3, DMA_FROM_DEVICE);
-		if (error)
-			break;
-		msleep(20);
-	}
-free:
-	free_pages_exact(memory, BUFFER_BYTES);
-	return error;
-}
-
 static int whole(struct device *dev)
 {
 	static const size_t sizes[] = { 3, 200, 257, 1514, 4095, 4096, 4097, 5000,
@@ -1029,8 +997,6 @@ static int whole(struct device *dev)
 		error = check_large_ones(dev);
 	if (!error)
 		error = check_bad_list(dev);
-	if (!error)
-		error = check_row_of_three(dev);
 	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }

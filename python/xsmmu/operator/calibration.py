@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What maps and unmaps cost on this machine under each policy, as `xsmmu bench` has measured and kept it."""
+"""What maps and unmaps cost on this machine under each policy, as it was measured; nothing here measures it yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xsmmu.errors import UserError
 from xsmmu.operator.machine import root
 
 SCHEMA: Final = "xsmmu.calibration/1"
-HINT: Final = "no calibration of this machine yet: xsmmu bench DEVICE makes one, then costs are estimated"
+HINT: Final = "no calibration of this machine, so costs are not estimated (docs/tool.md: Files)"
 
 
 def file() -> Path:
@@ -66,4 +66,4 @@ def parse(document: Any) -> Calibration:
 
 
 def _wrong(why: str) -> UserError:
-    return UserError(f"{file()} is no calibration ({why}): remove it; xsmmu bench makes another", code="calibration")
+    return UserError(f"{file()} is no calibration ({why}): remove it", code="calibration")

@@ -45,10 +45,15 @@ static struct xs_origin xs_origin_of(u64 word)
 	return origin;
 }
 
-/* Where in its cell a buffer begins: the largest have what is within a page as it is. */
+/*
+ * Where in its cell a buffer begins: the largest have what is within a page as it is. But
+ * a copy is aligned to four bytes: of what is not, some drivers have the device leave the
+ * first ones out, and put them into the buffer after a sync, where the unmap's copy would
+ * undo it (sdhci with ADMA).
+ */
 static u32 xs_offset_in_cell(u64 phys, u32 bytes, u32 lg2)
 {
-	u32 offset = phys & (XS_PAGE_BYTES - 1);
+	u32 offset = phys & (XS_PAGE_BYTES - 1) & ~3u;
 
 	return lg2 == XS_PAGE_LG2 && offset + bytes <= XS_PAGE_BYTES ? offset :
 								       0;

@@ -19,6 +19,8 @@
  * @dir:	what the device may do, whatever a sync or the unmap says
  * @first, @last: what the device has instead of its first and its last page, or NULL;
  *		of one page there is no last one
+ * @seen:	the bytes of its head, as @first had them when they were last copied; GIVEN:
+ *		the driver has given them to the device since
  */
 struct bounce {
 	u64 handle;
@@ -27,7 +29,10 @@ struct bounce {
 	enum dma_data_direction dir;
 	struct page *first;
 	struct page *last;
+	u16 seen[3];
 };
+
+#define GIVEN	0x100
 
 /* The buffer's bytes in its first page. */
 static size_t in_first(const struct bounce *bounce)
@@ -95,12 +100,51 @@ static void copy_part(const struct bounce *bounce, struct page *page,
 		memcpy(theirs, ours, to - from);
 }
 
+/*
+ * The first bytes of a buffer that is not aligned to four, up to there, which its driver
+ * may put there itself (as xs_offset_in_cell() has it, but here no place can be chosen).
+ * One comes back only if the device has changed it since it was last copied, or may have.
+ */
+static size_t in_head(const struct bounce *bounce)
+{
+	return min_t(size_t, bounce->size, -bounce->phys & 3);
+}
+
+static void copy_head(struct bounce *bounce, size_t from, size_t to,
+		      bool to_device)
+{
+	u8 *theirs = phys_to_virt(bounce->phys);
+	u8 *ours;
+
+	/* Then there is a first page. */
+	if (!in_head(bounce))
+		return;
+	ours = page_address(bounce->first) + offset_in_page(bounce->phys);
+	for (size_t at = from; at < min(to, in_head(bounce)); at++) {
+		u8 now = to_device ? theirs[at] : READ_ONCE(ours[at]);
+
+		if (to_device)
+			ours[at] = now;
+		else if (now != bounce->seen[at])
+			theirs[at] = now;
+		bounce->seen[at] = now;
+	}
+}
+
+/* To a device that only writes nothing is copied: it may have written already. */
+static void give_head(struct bounce *bounce, size_t from, size_t to)
+{
+	for (size_t at = from; at < min(to, in_head(bounce)); at++)
+		bounce->seen[at] = GIVEN;
+}
+
 /* Bytes @from .. @to - 1 of the buffer, as far as the device has others. */
-static void bounce_copy(const struct bounce *bounce, size_t from, size_t to,
+static void bounce_copy(struct bounce *bounce, size_t from, size_t to,
 			bool to_device)
 {
-	copy_part(bounce, bounce->first, 0, in_first(bounce), from, to,
-		  to_device);
+	copy_head(bounce, from, to, to_device);
+	copy_part(bounce, bounce->first, in_head(bounce), in_first(bounce),
+		  from, to, to_device);
 	copy_part(bounce, bounce->last, bounce->size - in_last(bounce),
 		  bounce->size, from, to, to_device);
 }
@@ -267,11 +311,15 @@ static noinline void bounce_sync(struct xs_group *group, u64 handle,
 	xa_lock_irqsave(&group->bounces, flags);
 	xa_for_each_range(&group->bounces, index, bounce, handle >> PAGE_SHIFT,
 			  (handle + size - 1) >> PAGE_SHIFT) {
-		if (bounce != before && handle >= bounce->handle &&
-		    bounce->dir != (to_device ? DMA_FROM_DEVICE : DMA_TO_DEVICE))
-			bounce_copy(bounce, handle - bounce->handle,
-				    handle - bounce->handle + size, to_device);
+		size_t from = handle - bounce->handle;
+
+		if (bounce == before || handle < bounce->handle)
+			continue;
 		before = bounce;
+		if (bounce->dir != (to_device ? DMA_FROM_DEVICE : DMA_TO_DEVICE))
+			bounce_copy(bounce, from, from + size, to_device);
+		else if (to_device)
+			give_head(bounce, from, from + size);
 	}
 	xa_unlock_irqrestore(&group->bounces, flags);
 }

@@ -333,7 +333,8 @@ static void sync_for_cpu(struct device *dev, dma_addr_t handle, size_t size,
 static void sync_for_device(struct device *dev, dma_addr_t handle, size_t size,
 			    enum dma_data_direction dir)
 {
-	if (dir != DMA_FROM_DEVICE)
+	/* An untrusted device's: bounce_sync() looks for itself. */
+	if (dir != DMA_FROM_DEVICE || unlikely(xs_group_of(dev)->untrusted))
 		sync_one(dev, handle, size, true);
 }
 

@@ -515,13 +515,16 @@ case_pages_that_are_shared_in_parts() {
 	all_off
 }
 
-# A driver that writes into its buffer between its sync and its unmap.
+# A driver that writes into its buffer between its sync and its unmap. What has to keep its place, and is not aligned, is mapped.
 case_a_driver_that_aligns() {
-	for choice in strict:align1 strict:align2 strict:align_begin strict:align_end \
-		copy:align1 copy:align2 copy:align_begin copy:align_end copy:align_large; do
-		put $TESTDEV policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
+	for choice in strict:align1:mapped strict:align2:mapped strict:align_row:mapped copy:align1:copied copy:align2:copied \
+		copy:align_begin:copied copy:align_end:copied copy:align_row:mapped copy:align_page:copied copy:align_few:copied \
+		copy:align_large:mapped; do
+		mode=${choice#*:}
+		put $TESTDEV policy ${choice%%:*} || failure "$choice was refused: $(cat /tmp/put)"
 		log_mark
-		copied ${choice#*:} 2>/dev/null || failure "$choice: $(said)"
+		copied ${mode%:*} 2>/dev/null || failure "$choice: $(said)"
+		log_since | grep -q "align: .*, ${mode#*:}, at" || failure "$choice: $(log_since | grep 'align: ')"
 		unbind $TESTDEV
 	done
 	all_off
@@ -552,9 +555,12 @@ case_an_untrusted_device_that_has_gone() {
 case_untrusted_devices_and_lists() {
 	trust $TESTDEV 1
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
-	for mode in row long_row align_late; do
+	for mode in row long_row align2 align_late align_end align_row align_page align_page_late align_few \
+		align_large head; do
 		log_mark
 		copied $mode 2>/dev/null || failure "$mode: $(said)"
+		# In a cell it is aligned, in a page of its own it is not.
+		[ "$mode" = "${mode%_late}" ] || log_since | grep -q 'align: .* at 0x[0-9a-f]*[048c]$' || failure "$mode: $(log_since | grep 'align: ')"
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done

@@ -537,6 +537,20 @@ static void offsets(void)
 	CHECK(map(&small) && small.iova % 256 == 0);
 	unmap(&small);
 	small.phys += 2048;
+	/* Nor where it is not aligned to four: a copy is. */
+	buffer.phys = MEMORY_PHYS + 8192 + 1503;
+	CHECK(!map_so(&buffer, LAST, true, true));
+	CHECK(map(&buffer) && buffer.iova % 4096 == 1500);
+	check_equal(&buffer, true);
+	CHECK(sync_at(buffer.iova, 1, false));
+	CHECK(!sync_at(buffer.iova - 1, 1, false));
+	CHECK(!sync_at(buffer.iova + 2500, 1, false));
+	iova = 0;
+	CHECK(xs_pool_next(&m.pool, &iova, &bytes) && iova == buffer.iova &&
+	      bytes == 2500);
+	device_writes(&buffer, 2);
+	unmap(&buffer);
+	check_equal(&buffer, true);
 	/* Of an address that the device has not, or what is larger, nothing. */
 	CHECK(!map_so(&small, START + XS_POOL_BYTES - 2, false, true));
 	CHECK(map_so(&small, START + XS_POOL_BYTES - 1, false, true));

@@ -164,9 +164,10 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept);
 
 /*
  * Copy @bytes bytes at @phys for a device that may do @way, and addresses up to @last.
- * With @offset the last 12 bits of the address stay as they are. Without @copies the copy
- * of what the device only reads is left to xs_pool_sync(). Returns the address for the
- * device; 0 if there is no cell, or could be none. Entered, here and below; any context.
+ * With @offset the last 12 bits of the address stay as they are, which can only be if they
+ * are a multiple of four. Without @copies the copy of what the device only reads is left to
+ * xs_pool_sync(). Returns the address for the device; 0 if there is no cell, or could be
+ * none. Entered, here and below; any context.
  */
 u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
 		u64 last, bool offset, bool copies);

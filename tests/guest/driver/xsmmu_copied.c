@@ -14,8 +14,8 @@
  *   mode=stale   a copy that the device has written to, and whose memory has gone
  *   mode=fresh   what the device finds in a chunk beside a buffer
  *   mode=flip, mode=unsynced, mode=prime, mode=svm: pages that are shared with the device
- *   mode=align1, align2, align_begin, align_end, align_late, align_large: a driver that writes
- *		  between its sync and its unmap; mode=row, mode=long_row: rows of pages
+ *   mode=align...: a driver that writes between its sync and its unmap (alignments[]);
+ *		  mode=head: one that does not; mode=row, mode=long_row: rows of pages
  *   mode=keep    buffers that outlive the driver, until something is written to the
  *                parameter release
  *
@@ -1379,12 +1379,35 @@ static int flip(struct device *dev, bool syncs)
 	return error;
 }
 
+struct alignment {
+	const char *mode;
+	int segments;
+	size_t bytes;		/* of each */
+	size_t first, second;	/* where in their pages they begin */
+	bool late;		/* when the pool has memory; that of an untrusted device is its own before, too */
+};
+
+static const struct alignment alignments[] = {
+	{ "align1", 1, 512, 1, 0 },
+	{ "align2", 2, 512, 1, 17 },
+	{ "align_late", 2, 512, 1, 17, true },
+	/* Like a row of pages at one of the two, or at both. */
+	{ "align_begin", 2, 512, 1, 0 },
+	{ "align_end", 2, 511, PAGE_SIZE - 511, 17 },
+	{ "align_row", 2, 511, PAGE_SIZE - 511, 0 },
+	/* In a cell of a page. */
+	{ "align_page", 1, 3000, 1, 0 },
+	{ "align_page_late", 1, 3000, 1, 0, true },
+	{ "align_few", 1, 2, PAGE_SIZE - 3, 0 },
+	{ "align_large", 1, 8192, 1, 0 },
+};
+
 /*
  * As sdhci does with ADMA: what the hardware cannot address (the bytes up to a multiple of
  * four) the device writes elsewhere, and the driver puts it into the memory after a sync
  * and before the unmap (sdhci_adma_table_post(), sdhci_request_done()).
  */
-static int align(struct device *dev, int segments, size_t bytes, size_t first, size_t second)
+static int align(struct device *dev, const struct alignment *a)
 {
 	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
 	struct scatterlist list[2], *sg;
@@ -1393,36 +1416,77 @@ static int align(struct device *dev, int segments, size_t bytes, size_t first, s
 	if (!memory)
 		return -ENOMEM;
 	for (try = 0; try < 10; try++) {
-		sg_init_table(list, segments);
-		for_each_sg(list, sg, segments, i)
-			sg_set_page(sg, virt_to_page(memory + i * 4 * PAGE_SIZE), bytes, i ? second : first);
-		count = dma_map_sg(dev, list, segments, DMA_FROM_DEVICE);
+		sg_init_table(list, a->segments);
+		for_each_sg(list, sg, a->segments, i)
+			sg_set_page(sg, virt_to_page(memory + i * 4 * PAGE_SIZE), a->bytes, i ? a->second : a->first);
+		count = dma_map_sg(dev, list, a->segments, DMA_FROM_DEVICE);
 		if (!count)
 			return wrong(dev, "align: not mapped");
-		/* Until the pool has memory for it; that of an untrusted device is its own before, too. */
-		if (found(dev, sg_dma_address(list)) != sg_virt(list) &&
-		    !sysfs_streq(mode, "align_late"))
+		if (found(dev, sg_dma_address(list)) != sg_virt(list) && !a->late)
 			break;
-		dma_unmap_sg(dev, list, segments, DMA_FROM_DEVICE);
+		dma_unmap_sg(dev, list, a->segments, DMA_FROM_DEVICE);
 		msleep(20);
 	}
 	if (try == 10)
-		count = dma_map_sg(dev, list, segments, DMA_FROM_DEVICE);
-	dev_info(dev, "copied: align: %d of %zu bytes, %s, at 0x%llx\n", segments, bytes,
+		count = dma_map_sg(dev, list, a->segments, DMA_FROM_DEVICE);
+	dev_info(dev, "copied: align: %d of %zu bytes, %s, at 0x%llx\n", a->segments, a->bytes,
 		 found(dev, sg_dma_address(list)) == sg_virt(list) ? "mapped" : "copied", (u64)sg_dma_address(list));
 	for_each_sg(list, sg, count, i) {
-		size_t skip = -sg_dma_address(sg) & 3;
+		size_t skip = min_t(size_t, -sg_dma_address(sg) & 3, sg_dma_len(sg));
 
 		writes(dev, sg_dma_address(sg) + skip, sg_dma_len(sg) - skip, 0x22);
 	}
-	dma_sync_sg_for_cpu(dev, list, segments, DMA_FROM_DEVICE);
+	dma_sync_sg_for_cpu(dev, list, a->segments, DMA_FROM_DEVICE);
 	for_each_sg(list, sg, count, i)
-		memset(sg_virt(sg), 0x22, -sg_dma_address(sg) & 3);
-	dma_unmap_sg(dev, list, segments, DMA_FROM_DEVICE);
-	for_each_sg(list, sg, segments, i)
-		if (!is_filled(sg_virt(sg), bytes, 0x22))
+		memset(sg_virt(sg), 0x22, min_t(size_t, -sg_dma_address(sg) & 3, sg_dma_len(sg)));
+	dma_unmap_sg(dev, list, a->segments, DMA_FROM_DEVICE);
+	for_each_sg(list, sg, a->segments, i)
+		if (!is_filled(sg_virt(sg), a->bytes, 0x22))
 			error = wrong(dev, "align: the unmap has undone what the driver has put there");
 	free_pages_exact(memory, 8 * PAGE_SIZE);
+	return error;
+}
+
+/* The bytes that such a driver writes, @head of them, where the device has other pages only at both ends. */
+static int head_of(struct device *dev, u8 *here, size_t head)
+{
+	dma_addr_t iova;
+	int error;
+
+	memset(here, 0x11, 5000);
+	iova = dma_map_single(dev, here, 5000, DMA_BIDIRECTIONAL);
+	if (dma_mapping_error(dev, iova))
+		return wrong(dev, "head: not mapped");
+	error = is_like(dev, iova, here, 5000) ? 0 : wrong(dev, "head: the device finds something else");
+	writes(dev, iova, 5000, 0x22);
+	dma_sync_single_for_cpu(dev, iova + head - 1, 1, DMA_BIDIRECTIONAL);
+	if (here[head - 1] != 0x22 || (head > 1 && here[head - 2] != 0x11) || here[head] != 0x11)
+		error = wrong(dev, "head: a sync of one byte is not of that alone");
+	dma_sync_single_for_cpu(dev, iova, 5000, DMA_BIDIRECTIONAL);
+	if (!is_filled(here, 5000, 0x22))
+		error = wrong(dev, "head: the driver does not see what the device wrote");
+	memset(here, 0x33, 5000);
+	dma_sync_single_for_device(dev, iova, 5000, DMA_BIDIRECTIONAL);
+	if (!is_like(dev, iova, here, 5000))
+		error = wrong(dev, "head: the device finds what was there before");
+	/* As it was before what the driver had. */
+	writes(dev, iova, 5000, 0x22);
+	dma_unmap_single(dev, iova, 5000, DMA_BIDIRECTIONAL);
+	if (!is_filled(here, 5000, 0x22))
+		error = wrong(dev, "head: what the device wrote in the end is lost");
+	return error;
+}
+
+static int head(struct device *dev)
+{
+	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
+	int error = memory ? 0 : -ENOMEM;
+	size_t at;
+
+	for (at = 1; at <= 3 && !error; at++)
+		error = head_of(dev, memory + at, 4 - at);
+	if (memory)
+		free_pages_exact(memory, 8 * PAGE_SIZE);
 	return error;
 }
 
@@ -1494,7 +1558,7 @@ static int pattern(struct device *dev, int (*run)(struct device *, u8 *))
 
 static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
-	int error = pcim_enable_device(pdev);
+	int i, error = pcim_enable_device(pdev);
 
 	if (!error && sysfs_streq(mode, "plain"))
 		return plain(&pdev->dev);
@@ -1506,21 +1570,15 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return pattern(&pdev->dev, prime);
 	if (sysfs_streq(mode, "svm"))
 		return pattern(&pdev->dev, svm);
-	if (sysfs_streq(mode, "align1"))
-		return align(&pdev->dev, 1, 512, 1, 0);
-	if (sysfs_streq(mode, "align2") || sysfs_streq(mode, "align_late"))
-		return align(&pdev->dev, 2, 512, 1, 17);
-	/* Like a row of pages at one of the two. */
-	if (sysfs_streq(mode, "align_begin"))
-		return align(&pdev->dev, 2, 512, 1, 0);
-	if (sysfs_streq(mode, "align_end"))
-		return align(&pdev->dev, 2, 511, PAGE_SIZE - 511, 17);
+	for (i = 0; i < ARRAY_SIZE(alignments); i++)
+		if (sysfs_streq(mode, alignments[i].mode))
+			return align(&pdev->dev, &alignments[i]);
+	if (sysfs_streq(mode, "head"))
+		return head(&pdev->dev);
 	if (sysfs_streq(mode, "row"))
 		return check_apart_row(&pdev->dev, false);
 	if (sysfs_streq(mode, "long_row"))
 		return check_apart_row(&pdev->dev, true);
-	if (sysfs_streq(mode, "align_large"))
-		return align(&pdev->dev, 1, 8192, 1, 0);
 	if (sysfs_streq(mode, "flip"))
 		return flip(&pdev->dev, true);
 	if (sysfs_streq(mode, "unsynced"))

@@ -11,7 +11,9 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from tests.python import documents as json_documents
 
+from xsmmu.operator import output
 from xsmmu.setup import host
 
 SETTINGS = ("SEED", "TORTURE_S", "CYCLES")
@@ -32,6 +34,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         target = "test-long" if item.get_closest_marker("long") else "test"
         report.sections.append(("replay", " ".join([*words, f"make {target} TESTS='{item.nodeid}'"])))
     return report
+
+
+@pytest.fixture(autouse=True)
+def documents(monkeypatch: pytest.MonkeyPatch) -> Generator[list[json_documents.Document]]:
+    """All JSON documents that the tool makes in this test; each has to fit its schema."""
+    made: list[json_documents.Document] = []
+    make = output.document
+
+    def record(name: str, /, **fields: Any) -> dict[str, Any]:
+        made.append(make(name, **fields))
+        return made[-1]
+
+    monkeypatch.setattr(output, "document", record)
+    yield made
+    assert [fault for each in made if (fault := json_documents.fault(each))] == []
 
 
 _LEVELS = {

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.python import documents
 from tests.python.sysfs import IGB, make_device
 
 PYTHON = Path(__file__).resolve().parents[2] / "python"
@@ -105,7 +105,7 @@ def test_errors_are_json_where_output_is(tmp_path: Path) -> None:
         result = subprocess.run([*command, *words], capture_output=True, text=True, env=environment, check=False)
         assert result.returncode == status
         assert result.stdout == ""
-        assert json.loads(result.stderr)["code"] == code
+        assert [error["code"] for error in documents.read(result.stderr)] == [code]
 
 
 def test_a_pipe_that_closes_is_no_error(tmp_path: Path) -> None:

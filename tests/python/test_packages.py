@@ -98,8 +98,10 @@ def test_what_they_depend_on() -> None:
 def test_the_tool_has_nothing_of_the_lab(tool_in_root: Path) -> None:
     package = tool_in_root / "usr/share/xsmmu/xsmmu"
     assert {path.name for path in package.iterdir()} == OPERATORS
-    sources = {path.name for path in (PROJECT / "python/xsmmu/operator").glob("*.py")}
-    assert {path.name for path in (package / "operator").iterdir()} == sources
+    own = PROJECT / "python/xsmmu/operator"
+    sources = {str(path.relative_to(own)) for path in (*own.glob("*.py"), *own.glob("schemas/*.json"))}
+    installed = package / "operator"
+    assert {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()} == sources
 
 
 @pytest.mark.parametrize(

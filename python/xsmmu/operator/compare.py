@@ -82,7 +82,7 @@ class Comparison:
             (self.folder / RUNS_FILE).open("a") as stream,
             Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress,
         ):
-            _write(stream.fileno(), {"schema": output.schema("compare-setup"), **asdict(self.setup)})
+            _write(stream.fileno(), output.document("compare-setup", **asdict(self.setup)))
             task = progress.add_task("", total=total)
             for number in range(total):
                 at, place = divmod(number, len(self.setup.policies))
@@ -93,7 +93,7 @@ class Comparison:
                 row = self._measure(policy, number, count)
                 self.levels[policy] = modes.level(self.device)
                 about = {"policy": policy, "round": at, "warmup": a_warmup}
-                _write(stream.fileno(), {"schema": output.schema("compare-run"), **about, **row})
+                _write(stream.fileno(), output.document("compare-run", **about, **row))
                 if not a_warmup:
                     self.rows[policy].append(row)
                 progress.update(task, advance=1, refresh=True)
@@ -296,7 +296,7 @@ def compare(
         with steps.put_back_if_it_fails([Step("", steps.nothing, mover.put_back)]):
             comparison.run(mover)
             ranking = comparison.ranking()
-            result = {"schema": output.schema("compare"), **asdict(setup), "folder": str(folder), "ranking": ranking}
+            result = output.document("compare", **asdict(setup), folder=str(folder), ranking=ranking)
             (folder / RESULT_FILE).write_text(json.dumps(result, indent=1) + "\n")
             mover.put_back()
     except UserError as error:

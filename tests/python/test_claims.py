@@ -127,7 +127,7 @@ def broken(change: str, value: Any) -> Json:
     ("change", "value", "message"),
     [
         ("differs", [], r"claim\[0\]\.differs: .*"),
-        ("source", 5, r"claim\[0\]\.source: 5 is not of type 'string'"),
+        ("source", 5, r"claim\[0\]\.source: Expected `str`, got `int`"),
         ("system.1.published", {"inv/page": 0}, r"claim\[0\]\.system\[1\]\.published.*"),
         ("system.1.published", {"inv": 1}, r"claim\[0\]\.system\[1\]: unknown figure 'inv': choose from inv/page, .*"),
         ("system.1.here", "fands@ring/xr", r"claim\[0\]\.system\[1\]: unknown workload 'ring/xr'.*ring/rx, ring/tx"),
@@ -144,7 +144,7 @@ def broken(change: str, value: Any) -> Json:
         ("statement.0.checks", ["cost: FANDS"], r"statement\[0\]: 'cost: FANDS' compares nothing"),
         ("statement.0.checks", ["cost: FANDS < fused"], r"statement\[0\]: unknown system 'fused': choose from .*"),
         ("statement.0.checks", ["price: FANDS < xSMMU"], r"statement\[0\]: unknown figure 'price': choose from .*"),
-        ("statement.0.holds", True, r"statement\[0\]: Additional properties .*'holds' was unexpected"),
+        ("statement.0.holds", True, r"statement\[0\]: Object contains unknown field `holds`"),
     ],
 )
 def test_what_is_wrong_is_named(change: str, value: Any, message: str) -> None:

@@ -92,9 +92,25 @@ def test_an_unknown_experiment_lists_the_valid_ones() -> None:
         experiment.load("comparison")
 
 
-def test_a_broken_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "broken.toml").write_text('name = "broken"\n')
-    with pytest.raises(UserError, match=r"broken\.toml: KeyError"):
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [
+        ('name = "compare"\n', "", r"Object missing required field `name`"),
+        ('name = "compare"\n', "name = \n", r"Invalid value \(at line \d+, column \d+\)"),
+        ('name = "compare"\n', 'name = "compare"\nmood = "free"\n', r"Object contains unknown field `mood`"),
+        ('name = "compare"\n', 'name = "compare"\nmode = "fast"\n', r"unknown mode 'fast': choose from cost, free"),
+        ("quick = true\n", 'quick = "yes"\n', r"workload\[0\]\.quick: Expected `bool`, got `str`"),
+        ("quick = true\n", "quik = true\n", r"workload\[0\]: Object contains unknown field `quik`"),
+        ('programs = ["usr/bin/fio"]', 'programs = "fio"', r"needs\[\.\.\.\]\.programs: Expected `array`, got `str`"),
+        ("ring = 64, rounds = 256 }", "ring = 64, rounds = [] }", r"micro/64.*: Expected `int \| str`, got `array`"),
+        ('64 = { devices = ["testdev"], ', "64 = { ", r"micro/64: Object missing required field `devices`"),
+    ],
+)
+def test_a_broken_file_is_named(good: str, bad: str, message: str, tmp_path: Path) -> None:
+    text = (experiment.FOLDER / "compare.toml").read_text()
+    assert good in text
+    (tmp_path / "broken.toml").write_text(text.replace(good, bad, 1))
+    with pytest.raises(UserError, match=rf"broken\.toml: {message}"):
         experiment.load("broken", tmp_path)
 
 

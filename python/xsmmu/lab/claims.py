@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Claims: what others have published of a system, beside what is measured here.
 
-An experiment carries its claims as data (`[[claim]]`, described by lab/claim.schema.json): the figures that are set
+An experiment carries its claims as data (`[[claim]]`, whose words are those of `ClaimTable`): the figures that are set
 side by side, the systems with their published figures and the run that each stands beside, and statements with checks.
 A check compares one figure of several systems, as in ``inv/page: FANDS < 0.5 * xSMMU <= 0.1``. Whether it holds is
 computed from the figures, the measured and the published ones apart, and is stored nowhere else.
@@ -23,16 +23,17 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
-import jsonschema
+import msgspec
 
 from xsmmu.errors import UserError, unknown_name
+from xsmmu.lab import words
+from xsmmu.lab.words import NotEmpty, Positive, Text
 from xsmmu.project import LAB
 
 Json = dict[str, Any]
 
-SCHEMA_PATH = LAB / "claim.schema.json"
 RESULTS_SCHEMA_PATH = LAB / "results.schema.json"
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -48,16 +49,52 @@ _OPERATOR = re.compile(r"\s+(<=|>=|<|>)\s+")
 _TERM = re.compile(r"(?:(?P<factor>[\d.]+)\s*\*\s*)?(?P<system>.+)")
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column: `measured`, `per` and `commands` are paths in a run's entry, such as cost.value."""
 
-    name: str
+    name: Text
+    """Its heading."""
     measured: str | None = None
+    """None if it is not comparable."""
     per: str | None = None
+    """What `measured` is divided by."""
     commands: str | None = None
+    """Of a cost: the invalidation commands for one unit of it."""
     above: str | None = None
+    """A system: what the others have more than it."""
     relative_to: str | None = None
+    """A system: both sides are in units of what it has."""
+
+
+class SystemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row, as a file has it."""
+
+    name: Text
+    here: Annotated[str, msgspec.Meta(pattern="^[^@]+@[^@]+$")] | None = None
+    """policy@workload/variant"""
+    published: dict[str, Positive | Annotated[list[Positive], NotEmpty]] = {}
+
+
+class StatementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was claimed, as a file has it."""
+
+    says: Text
+    checks: Annotated[tuple[str, ...], NotEmpty] = ()
+
+
+class ClaimTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `[[claim]]` of a file."""
+
+    title: Text
+    source: Text
+    """Who published it, where."""
+    conditions: Text
+    """Hardware, kernel and workload of the publication."""
+    differs: Annotated[tuple[Text, ...], NotEmpty]
+    """What differs here, and why."""
+    figure: Annotated[tuple[Figure, ...], NotEmpty]
+    system: Annotated[tuple[SystemTable, ...], NotEmpty]
+    statement: tuple[StatementTable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,48 +219,38 @@ class Claim:
 
 def parse(rows: Any, runs: Mapping[str, Sequence[str]]) -> tuple[Claim, ...]:
     """Read `claim` of an experiment whose workloads, by full name, have `runs` of these policies. Raises UserError."""
-    error = jsonschema.exceptions.best_match(
-        jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text())).iter_errors(rows)
-    )
-    if error is not None:
-        raise UserError(f"claim{error.json_path[1:]}: {error.message}")
-    return tuple(_claim(row, f"claim[{index}]", runs) for index, row in enumerate(rows))
+    found = words.read(tuple[ClaimTable, ...], rows, "claim")
+    return tuple(_claim(row, f"claim[{index}]", runs) for index, row in enumerate(found))
 
 
-def _claim(row: Json, where: str, runs: Mapping[str, Sequence[str]]) -> Claim:
-    figures = tuple(Figure(**each) for each in row["figure"])
-    names = [each.name for each in figures]
-    systems = tuple(_system(each, f"{where}.system[{at}]", names, runs) for at, each in enumerate(row["system"]))
+def _claim(row: ClaimTable, where: str, runs: Mapping[str, Sequence[str]]) -> Claim:
+    names = [each.name for each in row.figure]
+    systems = tuple(_system(each, f"{where}.system[{at}]", names, runs) for at, each in enumerate(row.system))
     known = [each.name for each in systems]
     for kind, given in (("figure", names), ("system", known)):
         if len(given) != len(set(given)):
             raise UserError(f"{where}: two {kind}s have the same name")
-    for each in figures:
+    for each in row.figure:
         _check_figure(each, f"{where}.figure '{each.name}'", known)
     statements = tuple(
-        Statement(
-            each["says"],
-            tuple(_check(text, f"{where}.statement[{at}]", names, known) for text in each.get("checks", ())),
-        )
-        for at, each in enumerate(row.get("statement", ()))
+        Statement(each.says, tuple(_check(text, f"{where}.statement[{at}]", names, known) for text in each.checks))
+        for at, each in enumerate(row.statement)
     )
-    words = {key: row[key] for key in ("title", "source", "conditions")}
-    return Claim(**words, differs=tuple(row["differs"]), figures=figures, systems=systems, statements=statements)
+    return Claim(row.title, row.source, row.conditions, row.differs, row.figure, systems, statements)
 
 
-def _system(row: Json, where: str, figures: Sequence[str], runs: Mapping[str, Sequence[str]]) -> System:
-    published = row.get("published", {})
-    for name in published:
+def _system(row: SystemTable, where: str, figures: Sequence[str], runs: Mapping[str, Sequence[str]]) -> System:
+    for name in row.published:
         if name not in figures:
             raise _in(where, unknown_name("figure", name, figures))
-    if "here" not in row:
-        return System(row["name"], None, published)
-    policy, _, workload = row["here"].partition("@")
+    if row.here is None:
+        return System(row.name, None, row.published)
+    policy, _, workload = row.here.partition("@")
     if workload not in runs:
         raise _in(where, unknown_name("workload", workload, runs))
     if policy not in runs[workload]:
         raise _in(where, unknown_name(f"policy of {workload}", policy, runs[workload]))
-    return System(row["name"], (workload, policy), published)
+    return System(row.name, (workload, policy), row.published)
 
 
 def _check_figure(figure: Figure, where: str, systems: Sequence[str]) -> None:

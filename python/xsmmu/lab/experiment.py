@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
+
+import msgspec
 
 from xsmmu import policies as own_policies
 from xsmmu.errors import UserError, unknown_name
-from xsmmu.lab import claims
+from xsmmu.lab import claims, words
 from xsmmu.lab.claims import Claim
 from xsmmu.project import LAB
 from xsmmu.setup import kernels
@@ -62,8 +64,7 @@ def own_policy(policy: str) -> str | None:
     return name if name in OURS else None
 
 
-@dataclass(frozen=True)
-class Needs:
+class Needs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a kind of workload has to find in its guest."""
 
     modules: tuple[str, ...] = ()
@@ -71,22 +72,14 @@ class Needs:
     start: str = ""
 
 
-@dataclass(frozen=True)
-class Workload:
-    """One workload with all its arguments; its full name is `name/variant`."""
+class _Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What all variants of a workload have in common."""
 
     name: str
-    variant: str
     guest: str
-    needs: Needs
     function: str
     measure: str
-    devices: tuple[str, ...]
-    labels: dict[str, Argument]
-    arguments: dict[str, Argument]
-    baseline: dict[str, Argument] = field(default_factory=dict)
-    by_policy: dict[str, dict[str, Argument]] = field(default_factory=dict)
-    """Arguments that only some policies get."""
+    baseline: dict[str, Argument] = {}
     driver: str = DRIVERS[0]
     faults: bool = False
     quick: bool = False
@@ -96,7 +89,34 @@ class Workload:
     """Only these, where it names any."""
     kernels: tuple[str, ...] = ()
     """Only on these, where it names any."""
-    iommu: str = DEFAULT_IOMMU
+
+
+class WorkloadTable(_Work, frozen=True, kw_only=True):
+    """A `[[workload]]` of a file."""
+
+    needs: str
+    variants: dict[str, dict[str, Any]]
+    """Each is a `Variant`; what else it has are arguments."""
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """A run of a workload; what tells it apart in results, and arguments that only some policies get."""
+
+    devices: tuple[str, ...]
+    labels: dict[str, Argument]
+    by_policy: dict[str, dict[str, Argument]] = {}
+
+
+class Workload(_Work, frozen=True, kw_only=True):
+    """One workload with all its arguments; its full name is `name/variant`."""
+
+    variant: str
+    needs: Needs
+    devices: tuple[str, ...]
+    labels: dict[str, Argument]
+    arguments: dict[str, Argument]
+    by_policy: dict[str, dict[str, Argument]]
+    iommu: str
     """Its guest's."""
 
     def has(self, policy: str) -> bool:
@@ -112,6 +132,25 @@ class Workload:
     def arguments_under(self, policy: str) -> dict[str, Argument]:
         """All arguments of a run."""
         return {**self.arguments, **self.by_policy.get(own_policy(policy) or policy, {})}
+
+
+class GuestTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `[guest.NAME]` of a file."""
+
+    iommu: str
+
+
+class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file; what is in variants and claims is read apart."""
+
+    name: str
+    description: str
+    policies: list[str]
+    needs: dict[str, Needs]
+    workload: list[WorkloadTable]
+    mode: str = "cost"
+    guest: dict[str, GuestTable] = {}
+    claim: list[Any] = []
 
 
 @dataclass(frozen=True)
@@ -177,49 +216,48 @@ def load(name: str, folder: Path = FOLDER) -> Experiment:
         raise unknown_name("experiment", name, names(folder))
     path = folder / f"{name}.toml"
     try:
-        return _parse(tomllib.loads(path.read_text()))
-    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: {type(error).__name__}: {error}") from None
+        return _parse(words.read(File, tomllib.loads(path.read_text())))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: {error}") from None
     except UserError as error:
         raise UserError(f"{path}: {error.message}") from None
 
 
-def _parse(data: dict[str, Any]) -> Experiment:
-    needs = {name: Needs(**_tuples(row)) for name, row in data["needs"].items()}
-    _check_names(data)
-    iommus = {name: row["iommu"] for name, row in data.get("guest", {}).items()}
+def _parse(file: File) -> Experiment:
+    _check_names(file)
+    iommus = {name: guest.iommu for name, guest in file.guest.items()}
     for iommu in iommus.values():
         if iommu not in IOMMUS:
             raise unknown_name("IOMMU", iommu, IOMMUS)
-    workloads = [workload for row in data["workload"] for workload in _variants(row, needs, iommus)]
+    workloads = [workload for row in file.workload for workload in _variants(row, file.needs, iommus)]
     for guest in iommus:
         if guest not in {each.guest for each in workloads}:
             raise unknown_name("guest", guest, sorted({each.guest for each in workloads}))
-    policies = _policies(data["policies"])
-    mode = data.get("mode", "cost")
-    if mode not in get_args(Mode):
-        raise unknown_name("mode", mode, get_args(Mode))
+    policies = _policies(file.policies)
+    if file.mode not in get_args(Mode):
+        raise unknown_name("mode", file.mode, get_args(Mode))
     runs = {each.full_name: [policy for policy in policies if each.has(policy)] for each in workloads}
-    found = claims.parse(data.get("claim", []), runs)
-    return Experiment(data["name"], data["description"], mode, policies, tuple(workloads), found)
+    found = claims.parse(file.claim, runs)
+    return Experiment(file.name, file.description, cast(Mode, file.mode), policies, tuple(workloads), found)
 
 
-def _check_names(data: dict[str, Any]) -> None:
+def _check_names(file: File) -> None:
     """What workloads name must be there, before a guest boots."""
     functions = _FUNCTION.findall("".join(path.read_text() for path in sorted((LAB / "guest").rglob("*.sh"))))
     known_kernels = kernels.names()
-    for row in data["workload"]:
-        for kind, known, words in (
-            ("needs", data["needs"], [row["needs"]]),
-            ("function", functions, [row["function"]]),
-            ("kernel", known_kernels, row.get("kernels", ())),
+    for row in file.workload:
+        for kind, known, given in (
+            ("needs", file.needs, [row.needs]),
+            ("function", functions, [row.function]),
+            ("kernel", known_kernels, row.kernels),
+            ("driver", DRIVERS, [row.driver]),
         ):
-            for word in words:
+            for word in given:
                 if word not in known:
                     raise unknown_name(kind, word, known)
-    for needs in data["needs"].values():
-        if "start" in needs and needs["start"] not in functions:
-            raise unknown_name("function", needs["start"], functions)
+    for needs in file.needs.values():
+        if needs.start and needs.start not in functions:
+            raise unknown_name("function", needs.start, functions)
 
 
 def _policies(listed: Iterable[str]) -> tuple[str, ...]:
@@ -231,33 +269,27 @@ def _policies(listed: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _tuples(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-
-
-def _variants(row: dict[str, Any], needs: dict[str, Needs], iommus: dict[str, str]) -> Iterable[Workload]:
-    common = _tuples({key: value for key, value in row.items() if key != "variants"})
-    common["needs"] = needs[row["needs"]]
-    common["policies"] = _policies(row.get("policies", ()))
-    common["iommu"] = iommus.get(row["guest"], DEFAULT_IOMMU)
-    if row.get("driver", DRIVERS[0]) not in DRIVERS:
-        raise unknown_name("driver", row["driver"], DRIVERS)
-    for variant, values in row["variants"].items():
-        arguments = {key: value for key, value in values.items() if key not in ("devices", "labels", "by_policy")}
-        by_policy = values.get("by_policy", {})
-        for policy in by_policy:
+def _variants(row: WorkloadTable, needs: dict[str, Needs], iommus: dict[str, str]) -> Iterable[Workload]:
+    common = {name: getattr(row, name) for name in _Work.__struct_fields__} | {"policies": _policies(row.policies)}
+    for name, values in row.variants.items():
+        where = f"{row.name}/{name}"
+        variant = words.read(Variant, values, where)
+        own = {key: value for key, value in values.items() if key not in Variant.__struct_fields__}
+        for policy in variant.by_policy:
             if policy not in POLICIES:
                 raise unknown_name("policy", policy, POLICIES)
-        for device in values["devices"]:
+        for device in variant.devices:
             if device not in DEVICES:
                 raise unknown_name("device", device, DEVICES)
         yield Workload(
-            variant=variant,
-            devices=tuple(values["devices"]),
-            labels=values["labels"],
-            arguments=arguments,
-            by_policy=by_policy,
             **common,
+            variant=name,
+            needs=needs[row.needs],
+            devices=variant.devices,
+            labels=variant.labels,
+            arguments=words.read(dict[str, Argument], own, where),
+            by_policy=variant.by_policy,
+            iommu=iommus.get(row.guest, DEFAULT_IOMMU),
         )
 
 

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What an experiment's file says, read as types: they are all that it may say, and what it says wrong is named."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from xsmmu.errors import UserError
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotEmpty = msgspec.Meta(min_length=1)
+"""Of a list."""
+
+T = TypeVar("T")
+
+
+def read(kind: type[T], data: Any, where: str = "") -> T:
+    """What a file has at `where`, as a type. Raises UserError, which names the place."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$")
+        place = f"{where}{place.removesuffix('`')}".removeprefix(".")
+        raise UserError(f"{place}: {text}" if place else text) from None

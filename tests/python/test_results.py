@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.python.test_claims import ENTRIES, compared
 
 from xsmmu.errors import GuestError, UserError
 from xsmmu.lab import results
+from xsmmu.report import view
 
 
 def summary() -> dict[str, Any]:
@@ -111,3 +113,48 @@ def test_missing_or_broken_results_are_explained(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text(json.dumps({"schema": 2}))
     with pytest.raises(UserError, match=r"does not fit results\.schema\.json"):
         results.load(tmp_path)
+
+
+class Read(dict[str, Any]):
+    """An object of a summary that notes which of its fields are asked for."""
+
+    def __init__(self, data: dict[str, Any], path: str, asked: set[str]) -> None:
+        def noting(value: Any, place: str) -> Any:
+            if isinstance(value, list):
+                return [noting(each, place) for each in value]
+            return Read(value, place, asked) if isinstance(value, dict) else value
+
+        super().__init__({key: noting(value, f"{path}{key}.") for key, value in data.items()})
+        self.path, self.asked = path, asked
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(f"{self.path}{key}")
+        return super().get(key, default)
+
+
+def described(place: str) -> bool:
+    """Whether the schema has this field of a summary, or leaves open what is there."""
+    schema = json.loads(results.SCHEMA_PATH.read_text())
+    at = schema
+    for part in place.split("."):
+        at = at.get("items", at)
+        at = schema["$defs"][at["$ref"].rpartition("/")[2]] if "$ref" in at else at
+        if "properties" not in at:
+            return "object" in at["type"]
+        if part not in at["properties"]:
+            return False
+        at = at["properties"][part]
+    return True
+
+
+def test_what_is_shown_is_in_the_schema(synthetic: dict[str, Any]) -> None:
+    """Others read by the schema; the report has a reader of its own, which takes less than whole summaries too."""
+    asked: set[str] = set()
+    synthetic["runs"][0]["repeats"] = {"runs": 3, "cost": [1.0, 2.0], "relative_to_passthrough": [1.0, 2.0]}
+    synthetic["claims"] = [compared(ENTRIES)]
+    view.read(Read(synthetic, "", asked))
+    assert asked >= {"accel", "runs.cost.value", "runs.attack.last_landed_ns", "runs.repeats.cost"}
+    assert asked >= {"claims.systems.published", "claims.statements.checks.terms"}
+    assert {place for place in asked if not described(place)} == set()
+    assert not described("runs.price")
+    assert not described("claims.statements.says.so")

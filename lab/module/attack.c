@@ -25,6 +25,9 @@
  * there; the others follow after the poll's end, when a policy that syncs at that point must have
  * synced: landed_after_poll is 0 then. far=1 unmaps on another CPU, and this one attacks meanwhile.
  *
+ * syncs=1 maps as the driver of a receive ring does that syncs what it reads; syncs=0 as any other
+ * one. Where pages are copied, only the former's are.
+ *
  * A volley has interrupts off: the faults of all its writes are one interrupt. Between volleys the
  * attack reschedules, so a policy's timers and workers get the CPU when they are due. The gaps
  * between volleys grow with time, one part in `gaps`: the last landed write is that close to the
@@ -57,7 +60,6 @@
 #include "params.h"
 
 #define PAGES_MAX 64
-#define ATTRS DMA_ATTR_SKIP_CPU_SYNC	/* as a receive ring's driver, which syncs what it reads */
 #define POOL_FACTOR 3	/* pages of the pool for each of a round: some may be held beyond it */
 #define IN_POLL_ATTACKS 16
 #define SPREAD_NS (NSEC_PER_SEC / HZ * 618 / 1000)
@@ -79,7 +81,7 @@ struct victim {
 
 struct attack {
 	struct lab_device *dev;
-	u32 rounds, pages, window_us, gaps, napi, far;	/* the parameters */
+	u32 rounds, pages, window_us, gaps, napi, far, syncs;	/* the parameters */
 	bool translated;
 	bool never_mapped_refused;
 	struct page **pool;	/* [pages * POOL_FACTOR], one reference of each */
@@ -235,18 +237,23 @@ static void stamp(struct victim *victim)
 	smp_store_release(&victim->unmapped_ns, ktime_get_mono_fast_ns());
 }
 
-static void unmap_victim(struct device *dev, const struct victim *victim)
+static unsigned long attrs_of(const struct attack *attack)
 {
-	dma_unmap_page_attrs(dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
+	return attack->syncs ? DMA_ATTR_SKIP_CPU_SYNC : 0;
+}
+
+static void unmap_victim(struct attack *attack, const struct victim *victim)
+{
+	dma_unmap_page_attrs(&attack->dev->pdev->dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE,
+			     attrs_of(attack));
 }
 
 static void unmap_each(struct attack *attack)
 {
-	struct device *dev = &attack->dev->pdev->dev;
 	u32 i;
 
 	for (i = 0; i < attack->pages; i++) {
-		unmap_victim(dev, &attack->victims[i]);
+		unmap_victim(attack, &attack->victims[i]);
 		stamp(&attack->victims[i]);
 		put_page(attack->victims[i].page);
 		if (!attack->far)
@@ -273,7 +280,7 @@ static void unmap_aware(struct attack *attack)
 
 	for (i = 0; i < attack->pages; i++)
 		dma_unmap_page_attrs_no_sync(dev, attack->victims[i].iova, PAGE_SIZE,
-					     DMA_FROM_DEVICE, ATTRS);
+					     DMA_FROM_DEVICE, attrs_of(attack));
 	if (!attack->far)
 		attack_before_sync(attack);
 	dma_sync_device_iotlb(dev);
@@ -326,7 +333,8 @@ static int victim_map(struct attack *attack, struct victim *victim)
 		return -EBUSY;
 	}
 	*victim = (struct victim) { .page = page };
-	victim->iova = dma_map_page_attrs(dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
+	victim->iova = dma_map_page_attrs(dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE,
+					  attrs_of(attack));
 	if (dma_mapping_error(dev, victim->iova)) {
 		dev_err(dev, "attack: dma_map_page() failed\n");
 		put_page(page);
@@ -338,7 +346,7 @@ static int victim_map(struct attack *attack, struct victim *victim)
 	if (control != LAB_ATTACK_LANDED && !victim->copied) {
 		dev_err(dev, "attack: control failed: a write to a mapped page %s\n",
 			control == LAB_ATTACK_ASTRAY ? "went astray" : "was refused");
-		unmap_victim(dev, victim);
+		unmap_victim(attack, victim);
 		put_page(page);
 		return -EIO;
 	}
@@ -359,7 +367,7 @@ static int victims_map(struct attack *attack)
 	return 0;
 out_unmap:
 	while (i--) {
-		unmap_victim(dev, &attack->victims[i]);
+		unmap_victim(attack, &attack->victims[i]);
 		put_page(attack->victims[i].page);
 	}
 	return ret;
@@ -500,8 +508,8 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 	sort(last, count, sizeof(*last), u64_compare, NULL);
 	seq_buf_printf(result, "{\"rounds\":%u,\"pages\":%u,\"window_us\":%u", attack->rounds,
 		       attack->pages, attack->window_us);
-	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"cpus\":%u", attack->gaps,
-		       attack->napi, attack->far, num_online_cpus());
+	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"syncs\":%u,\"cpus\":%u",
+		       attack->gaps, attack->napi, attack->far, attack->syncs, num_online_cpus());
 	seq_buf_printf(result, ",\"attempts\":%llu,\"landed\":%llu,\"landed_rounds\":%u",
 		       attack->attempts,
 		       landed[STATE_HELD] + landed[STATE_FREED] + landed[STATE_REUSED],
@@ -539,6 +547,7 @@ static int attack_parse(struct attack *attack, char *text)
 		{ "gaps", &attack->gaps, 1, 10000 },
 		{ "napi", &attack->napi, 0, 1 },
 		{ "far", &attack->far, 0, 1 },
+		{ "syncs", &attack->syncs, 0, 1 },
 	};
 	int ret = lab_params_parse(dev, "attack", text, params, ARRAY_SIZE(params));
 

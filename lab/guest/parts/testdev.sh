@@ -23,7 +23,7 @@ micro() {
 }
 
 attack() {
-	echo "rounds=$arg_rounds pages=$arg_pages window_us=$arg_window_us gaps=$arg_gaps napi=$arg_napi far=$arg_far" >"$testdev/attack" && cat "$testdev/attack"
+	echo "rounds=$arg_rounds pages=$arg_pages window_us=$arg_window_us gaps=$arg_gaps napi=$arg_napi far=$arg_far syncs=$arg_syncs" >"$testdev/attack" && cat "$testdev/attack"
 }
 
 latency() {

@@ -43,6 +43,13 @@ class Mutants:
         wanted = [entry for entry in entries if not names or entry["name"] in names]
         return [Mutant(**{**entry, "programs": tuple(entry.get("programs", ()))}) for entry in wanted]
 
+    def changed(self, mutant: Mutant) -> str:
+        """Its file's text with the mutant in it; UserError where that has moved."""
+        text = (PROJECT / mutant.file).read_text()
+        if text.count(mutant.good) != 1:
+            raise UserError(f"the mutant '{mutant.name}' does not fit {mutant.file} any more: adapt {self.file}")
+        return text.replace(mutant.good, mutant.bad)
+
     @contextmanager
     def planted(self, mutant: Mutant) -> Iterator[Path]:
         """A copy of the parts, with the mutant in it."""
@@ -51,9 +58,5 @@ class Mutants:
                 target = Path(folder) / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(content)
-            file = Path(folder) / mutant.file
-            text = file.read_text()
-            if text.count(mutant.good) != 1:
-                raise UserError(f"the mutant '{mutant.name}' does not fit {mutant.file} any more: adapt {self.file}")
-            file.write_text(text.replace(mutant.good, mutant.bad))
+            (Path(folder) / mutant.file).write_text(self.changed(mutant))
             yield Path(folder)

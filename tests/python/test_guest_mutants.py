@@ -11,6 +11,7 @@ from tests.python.test_guest_aware import AWARE
 from tests.python.test_guest_copy import LONG, SHORT
 from tests.python.test_guest_refusals import REFUSALS, STRICT, UNTRIED
 
+from checks import litmus, sim
 from checks.mutants import Mutant, Mutants
 from xsmmu.setup.build import MODULE_PARTS
 
@@ -19,6 +20,14 @@ OTHERS = (REFUSALS, STRICT, UNTRIED, AWARE, SHORT["copy"])
 MACHINES = {topic: machine for machine in OTHERS for topic in machine.topics}
 # What an older kernel does not tell apart.
 MACHINES["copy 7.2"] = LONG["copy 7.2"]
+
+
+@pytest.mark.parametrize("mutants", [MUTANTS, sim.MUTANTS, litmus.MUTANTS], ids=lambda mutants: str(mutants.file))
+def test_planted_bugs_fit(mutants: Mutants) -> None:
+    """And each has a name of its own."""
+    named = mutants.named()
+    assert len({mutant.name for mutant in named}) == len(named)
+    assert all(mutants.changed(mutant) for mutant in named)
 
 
 @pytest.mark.guest

@@ -124,7 +124,7 @@ def _check_attack(measured: Measured) -> None:
         raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
     copies = own_policy(measured.run.policy) == "copy" and bool(attack["syncs"])
     if copies != bool(attack["copied"]):
-        raise GuestError(f"{measured.name}: {attack['copied']} pages were copied, so the attack is not of what it is for")
+        raise GuestError(f"{measured.name}: {attack['copied']} pages were copied, so this attack is of something else")
     if measured.level == "strict" and attack["landed"]:
         _refuse(measured, f"{attack['landed']} of {attack['attempts']} writes landed")
     if measured.level == "held" and given_back:

@@ -45,7 +45,9 @@ case $part in
 	typed install 'apt install -y ./xsmmu-dkms_*.deb ./xsmmu_*.deb'
 	typed dkms 'dkms status'
 	typed version 'xsmmu --version'
+	typed doctor 'xsmmu doctor'
 	typed modprobe 'modprobe xsmmu'
+	typed healthy 'xsmmu doctor eth1'
 	typed set 'xsmmu set eth1 fused --rebind --persist'
 	typed apply 'xsmmu apply --initramfs'
 	look

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,7 @@ NICS = tuple(
 )
 """eth0 and eth1, in this order as one driver binds to both; the other ends answer pings."""
 SCRIPT = guests.SCRIPTS / "packages.sh"
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 def run_stage(folder: Path, machine: installed.Installed, stage: str) -> Booted:
@@ -44,6 +46,12 @@ def run_stage(folder: Path, machine: installed.Installed, stage: str) -> Booted:
     return Booted(lines)
 
 
+def blocking(machine: Booted) -> list[str]:
+    """The words of what `xsmmu doctor` says is in the way."""
+    lines = [COLOURS.sub("", line).split() for line in machine.console]
+    return [words[2] for words in lines if words[:1] == ["blocks"]]
+
+
 def next_boot(folder: Path, machine: installed.Installed, release: str) -> installed.Installed:
     """The machine with the initramfs that its disk has now."""
     initrd = folder / "initrd"
@@ -61,8 +69,10 @@ def test_install_choose_reboot_remove(tmp_path: Path, suite: str) -> None:
 
     first = run_stage(tmp_path, machine, "install")
     first.check_end()
-    for step in ("install", "version", "modprobe", "set", "apply"):
+    for step in ("install", "version", "modprobe", "healthy", "set", "apply"):
         assert first.said[f"{step}-status"] == "0", step
+    assert first.said["doctor-status"] == "1"
+    assert blocking(first) == ["module-not-loaded"]
     assert (first.said["nic policy"], first.said["nic state"]) == (booted.TAKEN_OVER["policy"], "active")
 
     machine = next_boot(tmp_path, machine, first.said["release"])

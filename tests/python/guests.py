@@ -66,6 +66,8 @@ class Machine:
     """Variables for the scripts."""
     patched: tuple[str, ...] = ()
     """Drivers of drivers/drivers.toml that the scripts load."""
+    files: Callable[[], Mapping[str, bytes]] = dict
+    """More programs and what they need, by path."""
     timeout_s: float = 420
     quiet_s: float = 180
     """The guest hangs if it has said nothing for so long."""
@@ -174,7 +176,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
         qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
         ours = modules(kernel, what.aware, what.make_args, what.source)
-        image = lab.image(tools(), kernel, what.needs, ours, what.script(names), patched(what))
+        image = lab.image(tools(), kernel, what.needs, ours, what.script(names), patched(what), what.files())
         settings = Boot(
             kernel.vmlinuz,
             image,

@@ -130,6 +130,8 @@ def test_drivers_are_rebound_only_where_they_must(kernel: Kernel) -> None:
     # Of the warm-up: to strict and to copy; then back to kernel-lazy, to strict and to copy; and back.
     assert log.read_text().split() == ["before", "after"] * 6
     assert sum("igb/unbind" in write for write in kernel.writes) == 6
+    # The module, which logs what it refuses, is asked once whether copying can begin without.
+    assert sum(write.endswith("policy copy") for write in kernel.writes) == 3
     log.unlink()
     kernel.writes.clear()
     folder = str(kernel.sysfs.parent / "disk")

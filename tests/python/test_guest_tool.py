@@ -1,49 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The operator's commands that write, in a guest with the host's Python: a real kernel binds and refuses."""
+"""The operator's commands that write, in a guest: a real kernel binds and refuses."""
 
 from __future__ import annotations
 
 import re
-import sys
-import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.python import booted, guests
+from tests.python import booted, guests, operator_tool
 from tests.python.booted import Booted
 
-from xsmmu.project import PROJECT
-from xsmmu.setup import boot, build, host, kernels
+from xsmmu.setup import boot, build, kernels
 
-PACKAGES = ("click", "rich", "markdown_it", "mdurl", "pygments")
 DISK_MIB = 256
-
-
-def tree(place: Path, target: str) -> Iterator[tuple[str, Path]]:
-    """The Python modules below a folder, by the name that the disk has them by."""
-    for file in place.rglob("*"):
-        parts = file.relative_to(place).parts
-        if file.suffix in (".py", ".so") and not {"test", "tests", "site-packages", "dist-packages"} & {*parts}:
-            yield f"{target}/{file.relative_to(place)}", file
-
-
-def python() -> dict[str, bytes]:
-    """The host's Python, the tool and what it depends on."""
-    program = Path(sys.executable).resolve()
-    stdlib = Path(sysconfig.get_path("stdlib"))
-    packages = Path(sysconfig.get_path("purelib"))
-    found = {"bin/python3": program, **dict(tree(stdlib, str(stdlib).lstrip("/")))}
-    found |= {"opt/xsmmu/" + name: PROJECT / "python/xsmmu" / name for name in ("__init__.py", "__main__.py")}
-    found |= {"opt/xsmmu/" + name: PROJECT / "python/xsmmu" / name for name in ("cli.py", "errors.py")}
-    found |= dict(tree(PROJECT / "python/xsmmu/operator", "opt/xsmmu/operator"))
-    for package in PACKAGES:
-        found |= dict(tree(packages / package, f"opt/{package}"))
-    needed = [str(file) for file in found.values() if file == program or file.suffix == ".so"]
-    for library in re.findall(r"(/\S+) \(0x", host.run(["ldd", *needed]).stdout):
-        name = Path(library).name
-        found["lib64/" + name if name.startswith("ld-linux") else "lib/" + name] = Path(library)
-    return {name: file.read_bytes() for name, file in found.items()}
 
 
 @pytest.mark.guest
@@ -52,7 +21,7 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     [xsmmu] = build.module(guests.tools(), kernel)
     image = boot.initramfs(guests.tools(), kernel, xsmmu, "initramfs-tools", booted.QUIET)
     words = ("xsmmu.rules=", "xsmmu.min_level=held", "ipv6.disable=1")
-    files = {**python(), "etc/modprobe.d/.keep": b""}
+    files = {**operator_tool.files(), "etc/modprobe.d/.keep": b""}
     machine = Booted(booted.run(tmp_path, kernel, image, "tool.sh", words, files, DISK_MIB))
     machine.check_end()
     said = machine.said

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -139,10 +140,12 @@ def image(
     ours: Sequence[Path],
     script: str,
     patched: Sequence[Path] = (),
+    files: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Path:
     """The initramfs of a guest that follows `script`; cached by content.
 
-    `patched` are drivers that the script itself loads in place of stock ones, from /modules/patched.
+    `patched` are drivers that the script itself loads in place of stock ones, from /modules/patched. `files` are more
+    programs and what they need, by path; one that replaces the loader brings the C library with it.
     """
     made = initramfs.Image()
     made.add("bin/busybox", initramfs.busybox(the_root.path), 0o755)
@@ -162,6 +165,8 @@ def image(
     made.add("lab/modules", _lines(name for name, _ in (*wanted, *mine) if name not in loaded))
     made.add("lab/plan", script.encode())
     initramfs.add_programs(made, the_root.path, list(dict.fromkeys(name for need in needs for name in need.programs)))
+    for name, content in files.items():
+        made.add(name, content, 0o755)
     return initramfs.store(made, the_root.cache)
 
 

@@ -75,13 +75,13 @@ class Figure:
         return found
 
 
-def busy_s() -> float:
+def busy_ticks() -> int:
     """CPU time of the whole machine since it booted: all CPUs, without idle, waiting for I/O and stolen."""
     first = (machine.text(machine.root("proc") / "stat") or "").partition("\n")[0].split()
     if len(first) < 8 or first[0] != "cpu":
         raise UserError(f"{machine.root('proc') / 'stat'} does not say how busy the CPUs were")
     user, nice, system, _idle, _iowait, irq, softirq = (int(word) for word in first[1:8])
-    return (user + nice + system + irq + softirq) / TICKS_PER_S
+    return user + nice + system + irq + softirq
 
 
 def run(command: Sequence[str], device: Device, figure: Figure | None, said: Path, ours: bool) -> Row:
@@ -90,13 +90,14 @@ def run(command: Sequence[str], device: Device, figure: Figure | None, said: Pat
     `ours`: DMA of the device goes by the module.
     """
     out, err = said.with_suffix(".out"), said.with_suffix(".err")
-    first, busy = activity.read(device) if ours else None, busy_s()
+    first, busy = activity.read(device) if ours else None, busy_ticks()
     begun = time.monotonic()
     status, usage = _wait(command, out, err)
     wall = time.monotonic() - begun
-    busy = busy_s() - busy
+    # Ticks are counted: seconds of equal runs must not differ by what is too small to be added.
+    busy = busy_ticks() - busy
     row: Row = dict.fromkeys(QUANTITIES)
-    row |= {"wall_s": wall, "cpu_s": busy, "command_cpu_s": usage.ru_utime + usage.ru_stime}
+    row |= {"wall_s": wall, "cpu_s": busy / TICKS_PER_S, "command_cpu_s": usage.ru_utime + usage.ru_stime}
     if status:
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         raise UserError(how, _last_lines(out, err), code="command-failed")

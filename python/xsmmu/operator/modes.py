@@ -64,6 +64,10 @@ class Mover:
         self.drivers = binding.bound(device)
         self.type = device.group.type if device.group else None
         self._rebinding = False
+        self._bound_under: str | None = None
+        """What drivers were bound under last, if it was done here."""
+        self._refused: set[tuple[str | None, str]] = set()
+        """From being bound under one mode to another: not without a rebind. The module logs each time it refuses."""
         restored = [Step("", steps.nothing, lambda: choose.restore(device, self.choice, self.members))]
         if device.group and self.type:
             restored.insert(0, binding.set_type(device.group, self.type))
@@ -84,16 +88,22 @@ class Mover:
 
     def move(self, mode: str) -> None:
         """Have the group under a mode; drivers are unbound and bound only if it must be."""
-        try:
-            self._do(wish(mode))
-        except UserError as error:
-            if error.code != "driver-bound":
-                raise
-            rebinding = replace(wish(mode), rebind=True, force=self.force)
-            choose.plan(self.device, rebinding)
-            self._begin()
-            self._do(rebinding)
-            self._end()
+        change = (self._bound_under, mode)
+        if change not in self._refused:
+            try:
+                self._do(wish(mode))
+            except UserError as error:
+                if error.code != "driver-bound":
+                    raise
+                self._refused.add(change)
+            else:
+                return
+        rebinding = replace(wish(mode), rebind=True, force=self.force)
+        choose.plan(self.device, rebinding)
+        self._begin()
+        self._do(rebinding)
+        self._bound_under = mode
+        self._end()
 
     def put_back(self) -> None:
         """Have all as it was, from wherever a move was stopped; raises what could not be."""

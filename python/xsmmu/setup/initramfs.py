@@ -127,7 +127,7 @@ def add_programs(image: Image, root: Path, programs: Sequence[str]) -> None:
         if not source.exists():
             raise UserError(f"{source} is missing: remove the lab's cache and run again")
         image.add(f"usr/bin/{source.name}", source.read_bytes(), 0o755)
-        libraries |= _libraries(root, source)
+        libraries |= libraries_of(root, source)
     if libraries:
         # Not linked but loaded by name: a thread cannot be cancelled without it.
         libraries["libgcc_s.so.1"] = (root / LIBRARY_DIR / "libgcc_s.so.1").resolve()
@@ -136,7 +136,8 @@ def add_programs(image: Image, root: Path, programs: Sequence[str]) -> None:
         image.add(f"{LIBRARY_DIR}/{name}", path.read_bytes(), 0o755)
 
 
-def _libraries(root: Path, program: Path) -> dict[str, Path]:
+def libraries_of(root: Path, program: Path) -> dict[str, Path]:
+    """What a program of the private root is linked with, by name."""
     base = root / LIBRARY_DIR
     # Some libraries (ceph's, which fio links) live one folder down and are found by a RUNPATH
     # that is absolute, so wrong in a private root.

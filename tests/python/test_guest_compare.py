@@ -24,3 +24,4 @@ def outcome() -> guests.Outcome:
 @pytest.mark.parametrize("case", MACHINE.cases())
 def test_compare(case: str) -> None:
     outcome().check(case)
+    print("\n".join(outcome().console[case]))

@@ -2,7 +2,7 @@
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words
 # `xsmmu compare` as an operator runs it: iperf3 on a network card that is in use, and what is left of it afterwards.
 
-export PYTHONPATH=/opt PYTHONDONTWRITEBYTECODE=1 LANG=C.UTF-8
+export PYTHONPATH=/opt LANG=C.UTF-8
 COMPARED=/tmp/compared
 
 xsmmu() {

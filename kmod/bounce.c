@@ -19,8 +19,8 @@
  * @dir:	what the device may do, whatever a sync or the unmap says
  * @first, @last: what the device has instead of its first and its last page, or NULL;
  *		of one page there is no last one
- * @seen:	the bytes of its head, as @first had them when they were last copied; GIVEN:
- *		the driver has given them to the device since
+ * @seen:	the bytes of its head, as they were when they were last copied, or given to
+ *		the device by a sync that copies nothing
  */
 struct bounce {
 	u64 handle;
@@ -29,10 +29,8 @@ struct bounce {
 	enum dma_data_direction dir;
 	struct page *first;
 	struct page *last;
-	u16 seen[3];
+	u8 seen[3];
 };
-
-#define GIVEN	0x100
 
 /* The buffer's bytes in its first page. */
 static size_t in_first(const struct bounce *bounce)
@@ -101,17 +99,19 @@ static void copy_part(const struct bounce *bounce, struct page *page,
 }
 
 /*
- * The first bytes of a buffer that is not aligned to four, up to there, which its driver
- * may put there itself (as xs_offset_in_cell() has it, but here no place can be chosen).
- * One comes back only if the device has changed it since it was last copied, or may have.
+ * The head: a buffer's bytes before the first address that is a multiple of four. Its
+ * driver may write them itself, as xs_offset_in_cell() says, but here the place cannot be
+ * chosen. So one comes back only if the device has changed it since it was last copied,
+ * or given to the device.
  */
 static size_t in_head(const struct bounce *bounce)
 {
 	return min_t(size_t, bounce->size, -bounce->phys & 3);
 }
 
+/* To the device only if it @copies: it may have written already. */
 static void copy_head(struct bounce *bounce, size_t from, size_t to,
-		      bool to_device)
+		      bool to_device, bool copies)
 {
 	u8 *theirs = phys_to_virt(bounce->phys);
 	u8 *ours;
@@ -121,28 +121,21 @@ static void copy_head(struct bounce *bounce, size_t from, size_t to,
 		return;
 	ours = page_address(bounce->first) + offset_in_page(bounce->phys);
 	for (size_t at = from; at < min(to, in_head(bounce)); at++) {
-		u8 now = to_device ? theirs[at] : READ_ONCE(ours[at]);
+		u8 now = READ_ONCE(*(to_device ? theirs + at : ours + at));
 
-		if (to_device)
+		if (to_device && copies)
 			ours[at] = now;
-		else if (now != bounce->seen[at])
+		else if (!to_device && now != bounce->seen[at])
 			theirs[at] = now;
 		bounce->seen[at] = now;
 	}
-}
-
-/* To a device that only writes nothing is copied: it may have written already. */
-static void give_head(struct bounce *bounce, size_t from, size_t to)
-{
-	for (size_t at = from; at < min(to, in_head(bounce)); at++)
-		bounce->seen[at] = GIVEN;
 }
 
 /* Bytes @from .. @to - 1 of the buffer, as far as the device has others. */
 static void bounce_copy(struct bounce *bounce, size_t from, size_t to,
 			bool to_device)
 {
-	copy_head(bounce, from, to, to_device);
+	copy_head(bounce, from, to, to_device, true);
 	copy_part(bounce, bounce->first, in_head(bounce), in_first(bounce),
 		  from, to, to_device);
 	copy_part(bounce, bounce->last, bounce->size - in_last(bounce),
@@ -302,24 +295,35 @@ static noinline void bounce_unmap(struct device *dev, dma_addr_t handle,
 	bounce_free(bounce);
 }
 
+/*
+ * Of a part, as far as the device has other pages there. Without @copies the driver gives
+ * it to a device that only writes, whatever it was mapped for: nothing is copied.
+ */
 static noinline void bounce_sync(struct xs_group *group, u64 handle,
-				 size_t size, bool to_device)
+				 size_t size, bool to_device, bool copies)
 {
 	struct bounce *bounce, *before = NULL;
 	unsigned long flags, index;
+	bool stray = false;
 
 	xa_lock_irqsave(&group->bounces, flags);
 	xa_for_each_range(&group->bounces, index, bounce, handle >> PAGE_SHIFT,
 			  (handle + size - 1) >> PAGE_SHIFT) {
 		size_t from = handle - bounce->handle;
 
-		if (bounce == before || handle < bounce->handle)
+		if (bounce == before)
 			continue;
 		before = bounce;
-		if (bounce->dir != (to_device ? DMA_FROM_DEVICE : DMA_TO_DEVICE))
+		if (handle < bounce->handle)
+			stray = true;
+		else if (copies && bounce->dir != (to_device ? DMA_FROM_DEVICE :
+							       DMA_TO_DEVICE))
 			bounce_copy(bounce, from, from + size, to_device);
 		else if (to_device)
-			give_head(bounce, from, from + size);
+			copy_head(bounce, from, from + size, true, false);
 	}
 	xa_unlock_irqrestore(&group->bounces, flags);
+	if (unlikely(stray))
+		xs_engine_stray(&group->engine, handle,
+				"a sync that begins before what is mapped");
 }

@@ -312,7 +312,7 @@ static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
 
 	if (!xs_pool_has(&group->engine.pool, handle)) {
 		if (unlikely(group->untrusted))
-			bounce_sync(group, handle, size, to_device);
+			bounce_sync(group, handle, size, to_device, true);
 		return;
 	}
 	xs_enter();
@@ -333,9 +333,13 @@ static void sync_for_cpu(struct device *dev, dma_addr_t handle, size_t size,
 static void sync_for_device(struct device *dev, dma_addr_t handle, size_t size,
 			    enum dma_data_direction dir)
 {
-	/* An untrusted device's: bounce_sync() looks for itself. */
-	if (dir != DMA_FROM_DEVICE || unlikely(xs_group_of(dev)->untrusted))
+	struct xs_group *group = xs_group_of(dev);
+
+	if (dir != DMA_FROM_DEVICE)
 		sync_one(dev, handle, size, true);
+	else if (unlikely(group->untrusted) &&
+		 !xs_pool_has(&group->engine.pool, handle))
+		bounce_sync(group, handle, size, true, false);
 }
 
 static void sync_sg_for_cpu(struct device *dev, struct scatterlist *sgl,

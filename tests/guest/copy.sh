@@ -506,7 +506,8 @@ case_chunks_are_empty() {
 
 # As drivers share pages with their devices that are never copied on the kernel's own path; strict shows what is expected.
 case_pages_that_are_shared_in_parts() {
-	for choice in strict:flip strict:unsynced strict:prime strict:svm copy:flip copy:unsynced copy:prime copy:svm; do
+	for choice in strict:flip strict:unsynced strict:prime strict:svm copy:flip copy:unsynced copy:prime copy:svm \
+		strict:polls copy:polls; do
 		put $TESTDEV policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
 		log_mark
 		copied ${choice#*:} 2>/dev/null || failure "$choice: $(said)"
@@ -556,7 +557,7 @@ case_untrusted_devices_and_lists() {
 	trust $TESTDEV 1
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	for mode in row long_row align2 align_late align_end align_row align_page align_page_late align_few \
-		align_large head; do
+		align_large head polls; do
 		log_mark
 		copied $mode 2>/dev/null || failure "$mode: $(said)"
 		# In a cell it is aligned, in a page of its own it is not.

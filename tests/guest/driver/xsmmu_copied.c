@@ -15,7 +15,8 @@
  *   mode=fresh   what the device finds in a chunk beside a buffer
  *   mode=flip, mode=unsynced, mode=prime, mode=svm: pages that are shared with the device
  *   mode=align...: a driver that writes between its sync and its unmap (alignments[]);
- *		  mode=head: one that does not; mode=row, mode=long_row: rows of pages
+ *		  mode=head: one that does not; mode=polls: syncs of what the
+ *		  device writes, of what is for both ways; mode=row, mode=long_row: rows of pages
  *   mode=keep    buffers that outlive the driver, until something is written to the
  *                parameter release
  *
@@ -1490,6 +1491,54 @@ static int head(struct device *dev)
 	return error;
 }
 
+/*
+ * As ath9k and e100 do: what is mapped for both ways is looked at, and given back, by syncs of
+ * what the device writes. It may write between the two.
+ */
+static int polls_of(struct device *dev, u8 *here, size_t bytes)
+{
+	dma_addr_t iova;
+	int try, error = 0;
+
+	for (try = 0; try < 2; try++) {
+		memset(here, 0, bytes);
+		iova = dma_map_single(dev, here, bytes, DMA_BIDIRECTIONAL);
+		if (dma_mapping_error(dev, iova))
+			return wrong(dev, "polls: not mapped");
+		dma_sync_single_for_cpu(dev, iova, bytes, DMA_FROM_DEVICE);
+		writes(dev, iova, bytes, 0x44);
+		dma_sync_single_for_device(dev, iova, bytes, DMA_FROM_DEVICE);
+		if (found(dev, iova)[0] != 0x44)
+			error = wrong(dev, "polls: a sync overwrites what the device has written");
+		dma_sync_single_for_cpu(dev, iova, bytes, DMA_FROM_DEVICE);
+		if (!is_filled(here, bytes, 0x44))
+			error = wrong(dev, "polls: what the device wrote before a sync is lost");
+		/* The driver uses it again, and the device writes the same. */
+		memset(here, 0, bytes);
+		dma_sync_single_for_device(dev, iova, bytes, DMA_FROM_DEVICE);
+		writes(dev, iova, bytes, 0x44);
+		dma_unmap_single(dev, iova, bytes, DMA_BIDIRECTIONAL);
+		if (!is_filled(here, bytes, 0x44))
+			error = wrong(dev, "polls: what the device wrote the second time is lost");
+		/* By then the pool has memory. */
+		msleep(20);
+	}
+	return error;
+}
+
+static int polls(struct device *dev)
+{
+	static const size_t sizes[] = { 2, 300, 2000, 5000 };
+	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
+	int i, error = memory ? 0 : -ENOMEM;
+
+	for (i = 0; i < ARRAY_SIZE(sizes) && !error; i++)
+		error = polls_of(dev, memory + 64, sizes[i]) ?: polls_of(dev, memory + 61, sizes[i]);
+	if (memory)
+		free_pages_exact(memory, 8 * PAGE_SIZE);
+	return error;
+}
+
 /* What the device has of a page, when the pool has memory of its kind if it is for this. */
 static dma_addr_t map_copied(struct device *dev, u8 *memory, int dir, unsigned long attrs)
 {
@@ -1575,6 +1624,8 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 			return align(&pdev->dev, &alignments[i]);
 	if (sysfs_streq(mode, "head"))
 		return head(&pdev->dev);
+	if (sysfs_streq(mode, "polls"))
+		return polls(&pdev->dev);
 	if (sysfs_streq(mode, "row"))
 		return check_apart_row(&pdev->dev, false);
 	if (sysfs_streq(mode, "long_row"))

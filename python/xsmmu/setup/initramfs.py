@@ -25,6 +25,8 @@ LOADER = "lib64/ld-linux-x86-64.so.2"
 KEEP_IMAGES = 12
 """Images kept in the cache; the least recently used ones go first."""
 
+_DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
+
 
 @dataclass
 class Image:
@@ -76,38 +78,46 @@ def _write_entry(out: io.BytesIO, inode: int, mode: int, path: str, content: byt
 
 
 class Modules:
-    """The stock modules of one kernel, by name, each with what it needs: as depmod has written it into modules.dep."""
+    """The stock modules of one kernel, found by name; dependencies are read from the modules themselves."""
 
     def __init__(self, modules_dir: Path) -> None:
-        self._folder = modules_dir
-        self._files: dict[str, list[str]] = {}
-        """The files to load for a module, in order, its own last."""
-        for line in _lines(modules_dir / "modules.dep"):
-            path, _, needed = line.partition(":")
-            # depmod has what is to be loaded first last.
-            self._files[_module_name(path)] = [*reversed(needed.split()), path]
-        self._builtin = set(map(_module_name, _lines(modules_dir / "modules.builtin")))
+        self._paths: dict[str, Path] = {}
+        for path in modules_dir.rglob("*.ko*"):
+            self._paths.setdefault(_module_name(path), path)
+        if not self._paths:
+            raise UserError(f"no kernel modules below {modules_dir}: remove the lab's cache and run again")
+        builtin = modules_dir / "modules.builtin"
+        text = builtin.read_text() if builtin.exists() else ""
+        self._builtin = {_module_name(Path(line)) for line in text.splitlines()}
 
     def load_order(self, names: Iterable[str]) -> list[tuple[str, bytes]]:
         """Modules (name, content) in an order in which each can be loaded; built-in ones are left out."""
         order: dict[str, bytes] = {}
-        for name in (each.replace("-", "_") for each in names):
-            if name not in self._files and name not in self._builtin:
-                raise UserError(f"the kernel has no module '{name}', neither built in nor as a file")
-            for file in self._files.get(name, ()):
-                if _module_name(file) not in order:
-                    order[_module_name(file)] = _module_content(self._folder / file)
+        for name in names:
+            self._visit(name.replace("-", "_"), order)
         return list(order.items())
 
+    def _visit(self, name: str, order: dict[str, bytes]) -> None:
+        if name in order or name in self._builtin:
+            return
+        if name not in self._paths:
+            raise UserError(f"the kernel has no module '{name}', neither built in nor as a file")
+        content = _module_content(self._paths[name])
+        for dependency in module_depends(content):
+            self._visit(dependency, order)
+        order[name] = content
 
-def _lines(index: Path) -> list[str]:
-    if not index.exists():
-        raise UserError(f"{index} is missing: remove the lab's cache and run again")
-    return index.read_text().splitlines()
+
+def module_depends(content: bytes) -> list[str]:
+    """The names that a module's own `depends=` record lists."""
+    found = _DEPENDS.search(content)
+    if not found or not found[1]:
+        return []
+    return [name.decode().replace("-", "_") for name in found[1].split(b",")]
 
 
-def _module_name(path: str) -> str:
-    return path.rpartition("/")[2].split(".ko")[0].replace("-", "_")
+def _module_name(path: Path) -> str:
+    return path.name.split(".ko")[0].replace("-", "_")
 
 
 def _module_content(path: Path) -> bytes:

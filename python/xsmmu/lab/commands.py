@@ -13,6 +13,7 @@ import click
 
 from xsmmu.errors import unknown_name
 
+_kernel = click.option("--kernel", help="A kernel of lab/kernels.toml, or the folder in which you have built one.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
@@ -22,7 +23,7 @@ def lab() -> None:
 
 
 @lab.command()
-@click.option("--kernel", help="A kernel of lab/kernels.toml.")
+@_kernel
 @click.option("--experiment", default="compare", show_default=True, help="An experiment of lab/experiments.")
 @click.option("--policy", multiple=True, help="Only this policy; may be repeated.")
 @click.option("--workload", multiple=True, help="Only this workload (name or name/variant); may be repeated.")
@@ -51,6 +52,7 @@ def run(
       xsmmu lab run                                  everything, on the default kernel
       xsmmu lab run --quick                          map and unmap costs only
       xsmmu lab run --kernel 7.2 --quick
+      xsmmu lab run --kernel ~/linux/build           of `make O=~/linux/build bzImage modules`
       xsmmu lab run --experiment claim-d-mapsync     what was published, beside what is measured here
       xsmmu lab run --workload nvme/4k --repeat 5    the middle of five, and how far they lie apart
       xsmmu lab run --workload net-rx --workload nvme/4k --policy kernel-strict --policy fused
@@ -137,7 +139,7 @@ def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
 
 
 @lab.command()
-@click.option("--kernel", help="A kernel of lab/kernels.toml.")
+@_kernel
 @click.option("--policy", default="fused", show_default=True, help="A policy of the comparison.")
 @click.option("--function", default="dma_map_page_attrs", show_default=True, help="Of the kernel or a module.")
 @click.option("--calls", type=click.IntRange(1), default=4500, show_default=True, help="The call to step through.")

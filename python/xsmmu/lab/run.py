@@ -70,10 +70,8 @@ def run(options: Options, console: Console) -> Path:
     for workload in chosen.workloads:
         if workload.measure not in figures.MEASURES:
             raise unknown_name("measure", workload.measure, figures.MEASURES)
-    default, _ = kernels.table()
-    policies, workloads = experiment.choose(
-        chosen, options.policies, options.workloads, options.quick, options.kernel or default
-    )
+    named = kernels.named(options.kernel)
+    policies, workloads = experiment.choose(chosen, options.policies, options.workloads, options.quick, named)
     plans = [plan for plan in experiment.plans(policies, workloads, options.repeat) if plan.runs]
     if not plans:
         raise UserError(
@@ -81,7 +79,7 @@ def run(options: Options, console: Console) -> Path:
             "leave out --quick, or choose other workloads, policies or another kernel"
         )
     cache = host.cache_dir()
-    _need_space(cache, options.kernel or default, len(plans))
+    _need_space(cache, named, len(plans))
     known = times.load(cache, chosen.mode)
     plans = times.longest_first(plans, known)
     _announce(chosen.name, plans, known, options.jobs, console)

@@ -67,8 +67,13 @@ def _digest(files: dict[str, bytes], *others: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _build(root: Root, files: dict[str, bytes], identity: Sequence[str], what: str, script: str) -> _Build:
-    """The finished build of `files` by a shell script that runs in their folder, made now or before."""
+def _build(
+    root: Root, files: dict[str, bytes], identity: Sequence[str], what: str, script: str, on_host: bool = False
+) -> _Build:
+    """The finished build of `files` by a shell script that runs in their folder, made now or before.
+
+    It runs in the root, or with what the host has.
+    """
     name = _digest(files, script, *identity)
     build = _Build(root.path / _BUILDS / name, f"/{_BUILDS}/{name}")
     done = build.folder / _DONE
@@ -83,15 +88,27 @@ def _build(root: Root, files: dict[str, bytes], identity: Sequence[str], what: s
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
         with console.status(f"building {what}"):
-            result = root.run(["sh", "-ec", f"exec 2>&1; {script}"], cwd_in_root=build.inside)
+            argv = ["sh", "-ec", f"exec 2>&1; {script}"]
+            if on_host:
+                result = host.run(argv, cwd=build.folder, env=_own_env())
+            else:
+                result = root.run(argv, cwd_in_root=build.inside)
         (build.folder / _LOG).write_text(result.stdout)
         if result.returncode != 0:
-            log = [line.replace(f"{build.inside}/", "") for line in (result.stdout + result.stderr).splitlines()]
+            log = [
+                line.replace(f"{build.folder if on_host else build.inside}/", "")
+                for line in (result.stdout + result.stderr).splitlines()
+            ]
             host.remove_tree(build.folder)
             raise UserError(f"{what} does not build", log)
         done.touch()
         _drop_old(build.folder.parent)
     return build
+
+
+def _own_env() -> dict[str, str]:
+    """The caller's environment, without what a make above this process has put there."""
+    return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
 
 
 def _drop_old(builds: Path) -> None:
@@ -135,19 +152,22 @@ def module(
     # Type information for BPF (BTF) would need pahole and the kernel's own image; nothing in the lab reads it.
     if calls_xsmmu:
         [xsmmu] = module(root, kernel, source_dir)
-        symbols = f"/{xsmmu.parent.relative_to(root.path)}/Module.symvers"
-        extra_make_args = (*extra_make_args, f"KBUILD_EXTRA_SYMBOLS={symbols}")
+        symbols = xsmmu.parent / "Module.symvers"
+        called = str(symbols) if kernel.on_host else root.inside(symbols)
+        extra_make_args = (*extra_make_args, f"KBUILD_EXTRA_SYMBOLS={called}")
     make = [
         "make",
         "-C",
-        kernel.headers,
+        _quote(kernel.headers),
         f"CC={kernel.gcc}",
+        *kernel.make,
         'M="$PWD"',
         f"-j{os.cpu_count() or 1}",
         "CONFIG_DEBUG_INFO_BTF_MODULES=",
     ]
     script = f"cd {make_dir}; " + " ".join([*make, *(_quote(argument) for argument in extra_make_args), target])
-    build = _build(root, files, (kernel.release, kernel.version, root.versions.get(kernel.gcc, "")), what, script)
+    identity = (kernel.release, kernel.version, root.versions.get(kernel.gcc, ""))
+    build = _build(root, files, identity, what, script, kernel.on_host)
     return _outputs(build, (f"{make_dir}/{name}" for name in outputs), what)
 
 

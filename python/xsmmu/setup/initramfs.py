@@ -77,12 +77,19 @@ def _write_entry(out: io.BytesIO, inode: int, mode: int, path: str, content: byt
     out.write(b"\0" * (-out.tell() % 4))
 
 
+def _module_files(folder: Path) -> list[Path]:
+    """All where a kernel is installed; where it was built, those that it lists: what else lies there may be old."""
+    if not (folder / "Module.symvers").exists():
+        return list(folder.rglob("*.ko*"))
+    return [(folder / name).with_suffix(".ko") for name in (folder / "modules.order").read_text().splitlines()]
+
+
 class Modules:
     """The stock modules of one kernel, found by name; dependencies are read from the modules themselves."""
 
     def __init__(self, modules_dir: Path) -> None:
         self._paths: dict[str, Path] = {}
-        for path in modules_dir.rglob("*.ko*"):
+        for path in _module_files(modules_dir):
             self._paths.setdefault(_module_name(path), path)
         if not self._paths:
             raise UserError(f"no kernel modules below {modules_dir}: remove the lab's cache and run again")

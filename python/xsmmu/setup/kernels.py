@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Kernels: stock ones, downloaded and unpacked into the private root, one by one, when a run first asks.
 
-No kernel is installed: no initramfs is made and no script runs. lab/kernels.toml names the kernels; which package
-that means is read from the archive's lists, and recorded. A kernel of our own is built from a stock one's source.
+Beside them, one of somebody's own, where it was built (tree.py). No kernel is installed: no initramfs is made and no
+script runs. lab/kernels.toml names the stock ones; which package that means is read from the archive's lists, and
+recorded. Some are built here, from a stock one's source.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rich.status import Status
 
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.project import LAB
-from xsmmu.setup import host
+from xsmmu.setup import host, tree
 from xsmmu.setup.root import Root
 
 TABLE = LAB / "kernels.toml"
@@ -56,18 +57,24 @@ class Own:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in the private root."""
+    """A kernel that can be booted, and that modules can be built for."""
 
     name: str
     release: str
     """What `uname -r` prints."""
     version: str
-    """The Debian version of its image package."""
+    """The Debian version of its image package, or which build of somebody's own it is."""
     gcc: str
     headers: str
-    """The folder for `make -C`, as called inside the root."""
+    """The folder for `make -C`, as called where modules are built."""
     vmlinuz: Path
     modules_dir: Path
+    source: Path | None = None
+    """All of its source, where that is at hand; else it comes from the distribution's package."""
+    make: tuple[str, ...] = ()
+    """More arguments of make."""
+    on_host: bool = False
+    """Modules are built by the host's make and compiler, as it was itself, not by the private root's."""
 
 
 def table(path: Path = TABLE) -> tuple[str, dict[str, Wanted]]:
@@ -86,20 +93,59 @@ def own(path: Path = TABLE) -> dict[str, Own]:
     return {name: Own(name=name, **row) for name, row in tomllib.loads(path.read_text())["own"].items()}
 
 
-def ensure(root: Root, name: str | None = None, console: Console | None = None) -> Kernel:
-    """The kernel `name` (the default one when None), downloaded and unpacked, or built, first when it is missing."""
-    console = console or Console(stderr=True)
+def named(asked: str | None) -> str:
+    """The name of the kernel that is asked for: by name, by a stock one's release, by a folder, or the default one."""
     default, wanted = table()
-    name = name or default
+    if asked is None or asked in names():
+        return asked or default
+    for kernel in wanted.values():
+        if re.fullmatch(kernel.release, asked):
+            return kernel.name
+    if "/" in asked or Path(asked).is_dir():
+        return str(tree.read(Path(asked).resolve()).path)
+    raise unknown_name("kernel", asked, (*names(), "a folder that a kernel was built in"))
+
+
+def ensure(root: Root, asked: str | None = None, console: Console | None = None) -> Kernel:
+    """The kernel that is asked for (see `named`), downloaded and unpacked, or built, first when it is missing."""
+    console = console or Console(stderr=True)
+    name = named(asked)
     if name in own():
         return _ensure_own(root, own()[name], console)
-    if name not in wanted:
-        raise unknown_name("kernel", name, names())
-    record = root.path / _RECORDS / f"{name}.json"
+    if name not in names():
+        return _of_tree(root, tree.read(Path(name)))
+    kernel = _ensure_stock(root, table()[1][name], console)
+    if asked not in (None, name, kernel.release):
+        raise UserError(
+            f"there is no kernel {asked} here, but {kernel.release}, the archive's last one when it was fetched:"
+            " bring the machine to that one, or run `make clean` to have the lab fetch again"
+        )
+    return kernel
+
+
+def _of_tree(root: Root, built: tree.Tree) -> Kernel:
+    """A build tree's kernel. What was built inside the private root is built for there."""
+    inside = built.path.is_relative_to(root.path)
+    return Kernel(
+        name=str(built.path),
+        release=built.release,
+        version=built.build,
+        gcc=built.compiler,
+        headers=root.inside(built.path) if inside else str(built.path),
+        vmlinuz=built.vmlinuz,
+        modules_dir=built.path,
+        source=built.source,
+        make=built.make,
+        on_host=not inside,
+    )
+
+
+def _ensure_stock(root: Root, wanted: Wanted, console: Console) -> Kernel:
+    record = _record(root.path, wanted.name)
     if not record.exists():
         with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):
             if not record.exists():
-                _install(root, wanted[name], record, console)
+                _install(root, wanted, record, console)
     data = json.loads(record.read_text())
     return Kernel(
         **data,
@@ -108,12 +154,16 @@ def ensure(root: Root, name: str | None = None, console: Console | None = None) 
     )
 
 
+def _record(root: Path, name: str) -> Path:
+    return root / _RECORDS / f"{name}.json"
+
+
 def missing_bytes(root: Path, name: str) -> int:
     """What a kernel takes in the cache when it is not in the root yet; 0 if it is, or there is no such kernel."""
     if name in own():
         # Whether it is built its sources say, which may have to be fetched first.
         return missing_bytes(root, own()[name].source)
-    present = (root / _RECORDS / f"{name}.json").exists()
+    present = _record(root, name).exists()
     return 0 if present or name not in table()[1] else _KERNEL_BYTES
 
 
@@ -139,6 +189,7 @@ def _ensure_own(root: Root, wanted: Own, console: Console) -> Kernel:
         headers=root.inside(place),
         vmlinuz=place / "arch/x86/boot/bzImage",
         modules_dir=root.path / "usr/lib/modules" / release,
+        source=place,
     )
 
 
@@ -172,7 +223,12 @@ def _not_set(wanted: str, config: str) -> list[str]:
 
 
 def source(root: Root, kernel: Kernel, folders: Sequence[str], console: Console | None = None) -> Path:
-    """The kernel's own source, from the package of the same version, as far as `folders`; unpacked when missing."""
+    """The kernel's own source, as far as `folders`: where it was built, or from the package of the same version.
+
+    That one is unpacked when it is missing.
+    """
+    if kernel.source:
+        return kernel.source
     console = console or Console(stderr=True)
     place = root.path / "usr/src" / f"linux-{kernel.version}"
     with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):

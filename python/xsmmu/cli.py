@@ -45,8 +45,10 @@ for command in (status, doctor, set_policy, unset, apply, compare, top, watch, m
     app.add_command(command)
 if importlib.util.find_spec("xsmmu.lab"):
     from xsmmu.lab.commands import lab
+    from xsmmu.lab.driver import driver
 
     app.add_command(lab)
+    app.add_command(driver)
 
 
 class _Stopped(BaseException):

@@ -8,8 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.python import guests
 
+from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.setup import drivers, initramfs, kernels
 
@@ -66,3 +68,31 @@ def test_an_unknown_driver_lists_the_known_ones() -> None:
 
 def test_each_semantic_patch_stands_in_the_table() -> None:
     assert {patch.stem for patch in drivers.FOLDER.glob("*.cocci")} == set(drivers.table())
+
+
+def command(*words: str) -> Result:
+    """`xsmmu driver build`"""
+    return CliRunner().invoke(app, ["driver", "build", *words], catch_exceptions=False)
+
+
+def test_the_command_puts_the_driver_where_it_is_asked_to(tmp_path: Path) -> None:
+    kernel = kernels.ensure(guests.tools())
+    result = command("igb", "--kernel", kernel.release, "--output", str(tmp_path / "new"))
+    [made] = (tmp_path / "new").iterdir()
+    assert result.stdout == f"{made}\n"
+    assert made.read_bytes() == drivers.module(guests.tools(), kernel, "igb").read_bytes()
+    for line in (f"kernel {kernel.release} ", "modprobe xsmmu", "rmmod igb", "insmod igb.ko"):
+        assert line in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("e1000",), "unknown driver 'e1000': choose from nvme, "),
+        (("igb", "--kernel", "2.6"), "unknown kernel '2.6': choose from 6.12, 7.2, 6.1, debug"),
+        (("igb", "--kernel", "6.12.1+deb13-amd64"), r"no kernel 6.12.1\+deb13-amd64 here, but 6\.12\.\d+\+deb13"),
+    ],
+)
+def test_the_command_names_what_there_is(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        command(*words)

@@ -46,12 +46,17 @@ def table(path: Path = TABLE) -> dict[str, Driver]:
     return {name: Driver(name=name, **row) for name, row in tomllib.loads(path.read_text())["driver"].items()}
 
 
-def module(root: Root, kernel: Kernel, name: str) -> Path:
-    """The batch-aware module of a driver for a kernel, cached by content."""
+def named(name: str) -> Driver:
+    """A driver of the table, by its name."""
     drivers = table()
     if name not in drivers:
         raise unknown_name("driver", name, drivers)
-    driver = drivers[name]
+    return drivers[name]
+
+
+def module(root: Root, kernel: Kernel, name: str) -> Path:
+    """The batch-aware module of a driver for a kernel, cached by content."""
+    driver = named(name)
     source = kernels.source(root, kernel, (driver.folder, *driver.also))
     folder = patched(root, driver, source, {_SYMVERS: _symvers(root, kernel)})
     return build.module(

@@ -100,6 +100,29 @@ def show(folder: Path | None, as_json: bool) -> None:
 
 
 @lab.command()
+@_kernel
+@click.option("--iommu", default="vtd", show_default=True, help="vtd, or vtd-cm for caching mode.")
+@click.option("--driver", multiple=True, help="Bind this stock driver (igb, e1000e, nvme); may be repeated.")
+def shell(kernel: str | None, iommu: str, driver: tuple[str, ...]) -> None:
+    """Boot a guest with the module loaded, and a shell on its console.
+
+    `exit` powers it off and Ctrl-A X ends it at once; Ctrl-C goes to the guest. Its clock runs freely on two CPUs:
+    nothing is measured.
+
+    \b
+    Examples:
+      xsmmu lab shell
+      xsmmu lab shell --driver igb
+      xsmmu lab shell --kernel 7.2 --iommu vtd-cm --driver nvme --driver e1000e
+    """
+    from rich.console import Console
+
+    from xsmmu.lab import shell as the_shell
+
+    sys.exit(the_shell.run(kernel, iommu, driver, Console(stderr=True)))
+
+
+@lab.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--changed", is_flag=True, help="Only what changed by more than runs differ by.")

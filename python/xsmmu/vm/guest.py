@@ -190,7 +190,7 @@ class Guest:
         arguments += machine.boot_arguments(boot.kernel, boot.initramfs, boot.words)
         with (self._folder / f"{self.name}.qemu.log").open("wb") as log:
             return await asyncio.create_subprocess_exec(
-                *_dies_with_us(),
+                *dies_with_us(),
                 *self._qemu,
                 *arguments,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -322,7 +322,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _dies_with_us() -> list[str]:
+def dies_with_us() -> list[str]:
     """A wrapper that has the kernel kill QEMU when this process dies, however it dies."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []

@@ -86,7 +86,8 @@ DEVICES = {
 class Endpoints:
     """File descriptors (numbers in QEMU) and files that the machine is wired to."""
 
-    console: int
+    console: int | None
+    """None: the terminal that QEMU was started on. Ctrl-C is the guest's, Ctrl-A X ends QEMU."""
     result: int
     qmp: int
     trace: int
@@ -132,7 +133,7 @@ def _irqchip(accel: Accel) -> str:
 
 def _ports(ends: Endpoints) -> list[str]:
     return [
-        *("-chardev", f"file,id=console,path=/proc/self/fd/{ends.console}"),
+        *("-chardev", _console(ends.console)),
         *("-serial", "chardev:console"),
         # The second port is never read: a write to its scratch register is a marker in the trace.
         *("-chardev", "null,id=marker", "-serial", "chardev:marker"),
@@ -141,6 +142,10 @@ def _ports(ends: Endpoints) -> list[str]:
         *("-device", f"virtserialport,bus=ports.0,nr=1,chardev=result,name={RESULT_PORT}"),
         *("-chardev", f"socket,id=qmp,fd={ends.qmp}", "-mon", "chardev=qmp,mode=control"),
     ]
+
+
+def _console(end: int | None) -> str:
+    return "stdio,id=console,signal=off,mux=on" if end is None else f"file,id=console,path=/proc/self/fd/{end}"
 
 
 def _nics() -> list[str]:

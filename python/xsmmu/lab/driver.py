@@ -19,7 +19,7 @@ its devices meanwhile:
   insmod {file}
   xsmmu set DEVICE fused --rebind
 
-{file} finds xsmmu only if that is loaded first, and keeps it loaded. `rmmod {file}` and `modprobe {module}`
+{file} finds xsmmu only if that is loaded first, and keeps it loaded. `rmmod {module}` and `modprobe {module}`
 bring the stock driver back."""
 
 

@@ -66,7 +66,7 @@ completion() {
 
 module_source() {
 	into=$prefix/src/xsmmu-$(sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
-	copy Kbuild dkms.conf core kmod include LICENSES
+	copy Kbuild dkms.conf bench core kmod include LICENSES
 }
 
 module() {

@@ -56,8 +56,8 @@
 
 #include <xsmmu/dma.h>
 
-#include "device.h"
 #include "params.h"
+#include "testdev.h"
 
 #define PAGES_MAX 64
 #define POOL_FACTOR 3	/* pages of the pool for each of a round: some may be held beyond it */
@@ -146,8 +146,8 @@ static void someone_frees(struct victim *victim)
 
 static enum lab_attack fire(struct attack *attack, const struct victim *victim, u32 content)
 {
-	lab_attacker_aim(&attack->dev->attacker, victim->iova, page_to_phys(victim->page));
-	return lab_attacker_fire(&attack->dev->attacker, content);
+	lab_attacker_aim(lab_attacker_of(attack->dev), victim->iova, page_to_phys(victim->page));
+	return lab_attacker_fire(lab_attacker_of(attack->dev), content);
 }
 
 /*
@@ -426,8 +426,8 @@ static int control_never_mapped(struct attack *attack)
 
 	if (!page)
 		return -ENOMEM;
-	lab_attacker_aim(&attack->dev->attacker, page_to_phys(page), page_to_phys(page));
-	control = lab_attacker_fire(&attack->dev->attacker, 0);
+	lab_attacker_aim(lab_attacker_of(attack->dev), page_to_phys(page), page_to_phys(page));
+	control = lab_attacker_fire(lab_attacker_of(attack->dev), 0);
 	__free_page(page);
 
 	attack->never_mapped_refused = control == LAB_ATTACK_REFUSED;
@@ -450,8 +450,8 @@ static int control_read_only(struct attack *attack)
 		return -ENOMEM;
 	iova = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
 	if (!dma_mapping_error(dev, iova)) {
-		lab_attacker_aim(&attack->dev->attacker, iova, page_to_phys(page));
-		passes = lab_attacker_passes(&attack->dev->attacker);
+		lab_attacker_aim(lab_attacker_of(attack->dev), iova, page_to_phys(page));
+		passes = lab_attacker_passes(lab_attacker_of(attack->dev));
 		dma_unmap_page(dev, iova, PAGE_SIZE, DMA_TO_DEVICE);
 	}
 	__free_page(page);

@@ -27,9 +27,9 @@
 #include <linux/timekeeping.h>
 #include <linux/vmalloc.h>
 
-#include "device.h"
 #include "latency.h"
 #include "params.h"
+#include "testdev.h"
 
 #define PERIOD_NS 10000
 #define AFTER_MS 15

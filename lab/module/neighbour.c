@@ -30,10 +30,10 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
-#include "device.h"
 #include "neighbour.h"
 #include "params.h"
 #include "probe.h"
+#include "testdev.h"
 
 #define TARGETS 2
 #define PENDING_MAX 512	/* words that wait for the driver's sync; more are left alone */
@@ -71,7 +71,7 @@ static struct lab_neighbour *armed;
 /* Interrupts are off. */
 static void shoot(struct lab_tally *tally, const struct target *target)
 {
-	lab_attacker_shoot(&armed->dev->attacker, target->iova, target->physical, tally);
+	lab_attacker_shoot(lab_attacker_of(armed->dev), target->iova, target->physical, tally);
 }
 
 /* Where the page table leads from the word's IOVA, 0: nowhere. */
@@ -88,7 +88,7 @@ static void remember(const struct target *target)
 static void shoot_old(void)
 {
 	const struct target *target = &armed->old[armed->old_shot++ % OLD];
-	struct lab_attacker *attacker = &armed->dev->attacker;
+	struct lab_attacker *attacker = lab_attacker_of(armed->dev);
 
 	if (!armed->is_later || !target->owner || mapped_to(target))
 		return;

@@ -24,9 +24,9 @@
 #include <linux/pagemap.h>
 #include <linux/slab.h>
 
-#include "device.h"
 #include "params.h"
 #include "probe.h"
+#include "testdev.h"
 
 static char *disk = "";
 module_param(disk, charp, 0644);
@@ -55,7 +55,7 @@ static struct page_cache *watching;
 /* Interrupts are off. */
 static void shoot(struct lab_tally *tally)
 {
-	lab_attacker_shoot(&watching->dev->attacker, watching->iova, watching->physical, tally);
+	lab_attacker_shoot(lab_attacker_of(watching->dev), watching->iova, watching->physical, tally);
 }
 
 /* (dev, addr, size, dir, ...). Return 1: the function's return is of no interest. */
@@ -137,7 +137,7 @@ static bool is_good(const struct page_cache *run, u32 index, struct page *page)
 /* After the read and its check. */
 static void attack(struct page_cache *run, u32 index, struct page *page)
 {
-	struct lab_attacker *attacker = &run->dev->attacker;
+	struct lab_attacker *attacker = lab_attacker_of(run->dev);
 	u32 *word = page_address(page);
 	u32 content = READ_ONCE(*word);
 

@@ -20,7 +20,7 @@
 #include <xsmmu/dma.h>
 
 #include "clock.h"
-#include "device.h"
+#include "testdev.h"
 
 /* Counts of a run. Those after the common ones are of receive only. */
 enum ring_count {

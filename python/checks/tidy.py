@@ -28,7 +28,7 @@ _MADE = re.compile(r"\.mod\.c$|\.egg-info/")
 
 _LICENCES = (
     (re.compile(r"core/"), {"GPL-2.0 OR MIT"}),
-    (re.compile(r"(?:kmod|lab/module|tests/kmod)/"), {"GPL-2.0", "GPL-2.0-only"}),
+    (re.compile(r"(?:bench|kmod|lab/module|tests/kmod)/"), {"GPL-2.0", "GPL-2.0-only"}),
     (re.compile(r"sim/"), {"GPL-2.0-only"}),
     (re.compile(""), {"GPL-2.0", "GPL-2.0-only", "GPL-2.0 OR MIT"}),
 )
@@ -36,7 +36,7 @@ _SPDX = re.compile(r"SPDX-License-Identifier: ([\w.+() -]+?)\s*(?:\*/|--|#|$)")
 _LICENSED_SUFFIXES = {".c", ".h", ".S", ".py", ".sh", ".toml", ".cocci", ".fio", ".j2"}
 _LICENSED_NAMES = {"Makefile", "Kbuild", "Kconfig", "dkms.conf"}
 
-_KERNEL_C = ("core", "kmod", "sim", "lab/module", "tests/kmod")
+_KERNEL_C = ("bench", "core", "kmod", "sim", "lab/module", "tests/kmod")
 
 _ENGINE_FLAGS = (
     *("-std=c11", "-ffreestanding", "-nostdinc", "-mgeneral-regs-only", "-mpopcnt", "-O2", "-Wall", "-Wextra", "-Wvla"),
@@ -118,7 +118,7 @@ def engine_words(tree: Tree) -> Iterator[str]:
 
 def version_tests(tree: Tree) -> Iterator[str]:
     """The module probes; it does not test versions."""
-    return _style(tree, cstyle.version_tests, "kmod", "lab/module", but="kmod/compat")
+    return _style(tree, cstyle.version_tests, "bench", "kmod", "lab/module", but="kmod/compat")
 
 
 def engine_compiles(tree: Tree, tools: root.Root) -> Iterator[str]:

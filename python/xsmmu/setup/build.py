@@ -24,8 +24,8 @@ from xsmmu.setup.root import LIBRARY_DIR, LOADER, Root
 
 """The checkout that this package is part of."""
 
-MODULE_PARTS = ("Kbuild", "core", "include", "kmod")
-"""What xsmmu.ko is made of."""
+MODULE_PARTS = ("Kbuild", "bench", "core", "include", "kmod")
+"""What xsmmu.ko and xsmmu_bench.ko are made of."""
 
 _ALSO_NEEDED = {"tests/kmod": ("tests/unit",)}
 """What a module's folder takes from elsewhere, beside MODULE_PARTS."""

@@ -12,7 +12,7 @@ from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host, root
 
-PARTS = ("Kbuild", "LICENSES", "boot", "core", "dkms.conf", "include", "kmod", "packaging", "python/xsmmu")
+PARTS = ("Kbuild", "LICENSES", "bench", "boot", "core", "dkms.conf", "include", "kmod", "packaging", "python/xsmmu")
 """What packages are made of."""
 
 

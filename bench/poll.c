@@ -31,7 +31,7 @@ static void poll_probe(void *data, struct napi_struct *napi, int work, int budge
 
 int lab_poll_create(struct lab_poll *poll)
 {
-	poll->netdev = alloc_netdev(0, "xsmmu_lab", NET_NAME_UNKNOWN, ether_setup);
+	poll->netdev = alloc_netdev(0, KBUILD_MODNAME, NET_NAME_UNKNOWN, ether_setup);
 	if (!poll->netdev)
 		return -ENOMEM;
 	init_completion(&poll->done);

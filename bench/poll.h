@@ -16,7 +16,7 @@
 #include <linux/types.h>
 
 /**
- * struct lab_poll - the NAPI of one lab device
+ * struct lab_poll - the NAPI of one device
  * @returned: lab_clock() as the last thing in the poll function
  * @probed: lab_clock() when all other probes on napi_poll had returned; what lies between the two
  *	is what others did at the end of the poll, and some 20 instructions of the kernel's own

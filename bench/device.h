@@ -1,34 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A lab device: one iommu-testdev that this module drives, and the workloads that can be run on
- * it.
+ * A device that workloads are run on.
  *
- * To the kernel, and to any module that takes over a device's DMA, this is an ordinary driver: it
+ * To the kernel, and to any module that takes over a device's DMA, its driver is an ordinary one: it
  * knows the public DMA API and nothing of policies. That is what makes its figures those of an
  * unmodified driver.
+ *
+ * This folder is in two modules: xsmmu_bench, which a server has, and the lab's own, which has more
+ * workloads, those among them that attack.
  */
-#ifndef XSMMU_LAB_DEVICE_H
-#define XSMMU_LAB_DEVICE_H
+#ifndef XSMMU_BENCH_DEVICE_H
+#define XSMMU_BENCH_DEVICE_H
 
 #include <linux/pci.h>
 #include <linux/seq_buf.h>
 
-#include "attacker.h"
 #include "poll.h"
 
 struct lab_device {
 	struct pci_dev *pdev;
-	struct lab_attacker attacker;
 	struct lab_poll poll;
-	struct dentry *folder;
-	struct lab_file *files;	/* one per workload, in the order of the table in device.c */
 	bool batch_aware;	/* unmap without a sync, then sync once */
 	bool leaving;		/* set once, by remove(): a run must end soon */
 };
 
 /**
- * struct lab_workload - something that can be run on a lab device
- * @name: its file in debugfs, and the prefix of its log lines
+ * struct lab_workload - something that can be run on a device
+ * @name: its file, and the prefix of its log lines
  * @run: parses @params (which it may overwrite), runs, and prints one JSON object without a newline
  *	to @result. Process context, may sleep; the caller serialises runs over all devices.
  *	Returns 0 or a negative errno, for which it has printed one log line. It must call
@@ -40,14 +38,6 @@ struct lab_workload {
 };
 
 extern const struct lab_workload lab_micro;
-extern const struct lab_workload lab_attack;
-extern const struct lab_workload lab_neighbour;
-extern const struct lab_workload lab_page_cache;
-extern const struct lab_workload lab_latency;
-extern const struct lab_workload lab_watch;
-extern const struct lab_workload lab_receive;
-extern const struct lab_workload lab_transmit;
-extern const struct lab_workload lab_storage;
 
 /**
  * lab_device_interrupted() - must the current run end now?

@@ -23,7 +23,8 @@
  * that is a mapping of its own, and sends=1 for the device to read; shuffle=1 unmaps in a
  * fixed pseudo-random order; fresh=1 allocates new pages for each round and frees each round's
  * pages inside the poll, before the end-of-poll sync, as a driver that gives its buffers away
- * does. Neither is in the timed sections, but what the end of the poll costs because of it is.
+ * does. Neither is in the timed sections, but what the end of the poll costs because of it is. ns=1
+ * gives nanoseconds whatever a tick is.
  */
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
@@ -51,7 +52,7 @@ struct micro {
 	struct lab_device *dev;
 	struct lab_clock clock;
 	/* The parameters. */
-	u32 ring_pages, rounds, each_pages, split, shuffle, fresh, bytes, sends;
+	u32 ring_pages, rounds, each_pages, split, shuffle, fresh, bytes, sends, ns;
 
 	u32 count;		/* of mappings: ring_pages / each_pages */
 	size_t each_bytes;
@@ -426,6 +427,7 @@ static int micro_parse(struct micro *micro, char *text)
 		{ "fresh", &micro->fresh, 0, 1 },
 		{ "bytes", &micro->bytes, 1, PAGE_SIZE },
 		{ "sends", &micro->sends, 0, 1 },
+		{ "ns", &micro->ns, 0, 1 },
 	};
 	int ret = lab_params_parse(dev, "micro", text, params, ARRAY_SIZE(params));
 
@@ -472,6 +474,8 @@ static int micro_run(struct lab_device *dev, char *text, struct seq_buf *result)
 	}
 	msleep(SETTLE_MS);
 	lab_clock_calibrate(&micro.clock);
+	if (micro.ns)
+		micro.clock.instructions = false;
 	empty_polls_run(&micro);
 	ret = rounds_run(&micro);
 	lab_poll_leave(&dev->poll);

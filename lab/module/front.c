@@ -16,10 +16,8 @@
 
 #include <linux/debugfs.h>
 #include <linux/dma-mapping.h>
-#include <linux/iommu.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
-#include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -29,9 +27,9 @@
 
 #include <xsmmu/dma.h>
 
-#include "device.h"
 #include "latency.h"
 #include "neighbour.h"
+#include "testdev.h"
 
 static bool batch_aware;
 module_param(batch_aware, bool, 0644);
@@ -56,26 +54,6 @@ struct lab_file {
 static DEFINE_MUTEX(run_lock);
 
 static struct dentry *root_folder;
-
-int lab_device_interrupted(const struct lab_device *dev, const char *workload)
-{
-	if (READ_ONCE(dev->leaving)) {
-		dev_err(&dev->pdev->dev, "%s: ended early, the driver is being unbound\n", workload);
-		return -ENODEV;
-	}
-	if (signal_pending(current)) {
-		dev_err(&dev->pdev->dev, "%s: ended early, a signal is pending\n", workload);
-		return -EINTR;
-	}
-	return 0;
-}
-
-bool lab_device_translated(const struct lab_device *dev)
-{
-	struct iommu_domain *domain = iommu_get_domain_for_dev(&dev->pdev->dev);
-
-	return domain && domain->type != IOMMU_DOMAIN_IDENTITY;
-}
 
 static int file_run(struct lab_file *file, char *params)
 {
@@ -149,19 +127,20 @@ static const struct file_operations file_ops = {
 	.llseek = default_llseek,
 };
 
-static int files_create(struct lab_device *dev)
+static int files_create(struct lab_testdev *testdev)
 {
+	struct pci_dev *pdev = testdev->dev.pdev;
 	size_t i;
 
-	dev->files = devm_kcalloc(&dev->pdev->dev, ARRAY_SIZE(workloads), sizeof(*dev->files),
-				  GFP_KERNEL);
-	if (!dev->files)
+	testdev->files = devm_kcalloc(&pdev->dev, ARRAY_SIZE(workloads), sizeof(*testdev->files),
+				      GFP_KERNEL);
+	if (!testdev->files)
 		return -ENOMEM;
-	dev->folder = debugfs_create_dir(pci_name(dev->pdev), root_folder);
+	testdev->folder = debugfs_create_dir(pci_name(pdev), root_folder);
 	for (i = 0; i < ARRAY_SIZE(workloads); i++) {
-		dev->files[i].dev = dev;
-		dev->files[i].workload = workloads[i];
-		debugfs_create_file(workloads[i]->name, 0600, dev->folder, &dev->files[i],
+		testdev->files[i].dev = &testdev->dev;
+		testdev->files[i].workload = workloads[i];
+		debugfs_create_file(workloads[i]->name, 0600, testdev->folder, &testdev->files[i],
 				    &file_ops);
 	}
 	return 0;
@@ -169,13 +148,13 @@ static int files_create(struct lab_device *dev)
 
 static int lab_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
-	struct lab_device *dev;
+	struct lab_testdev *testdev;
 	int ret;
 
-	dev = devm_kzalloc(&pdev->dev, sizeof(*dev), GFP_KERNEL);
-	if (!dev)
+	testdev = devm_kzalloc(&pdev->dev, sizeof(*testdev), GFP_KERNEL);
+	if (!testdev)
 		return -ENOMEM;
-	dev->pdev = pdev;
+	testdev->dev.pdev = pdev;
 
 	ret = pcim_enable_device(pdev);
 	if (ret)
@@ -183,35 +162,35 @@ static int lab_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (ret)
 		return dev_err_probe(&pdev->dev, ret, "no 64-bit DMA\n");
-	ret = lab_attacker_create(&dev->attacker, pdev);
+	ret = lab_attacker_create(&testdev->attacker, pdev);
 	if (ret)
 		return dev_err_probe(&pdev->dev, ret, "cannot map BAR 0\n");
 	pci_set_master(pdev);
-	dev->batch_aware = batch_aware;
+	testdev->dev.batch_aware = batch_aware;
 	if (batch_aware)
 		dma_set_batch_aware(&pdev->dev);
 
-	ret = lab_poll_create(&dev->poll);
+	ret = lab_poll_create(&testdev->dev.poll);
 	if (ret)
 		return dev_err_probe(&pdev->dev, ret, "no net device for NAPI\n");
-	ret = files_create(dev);
+	ret = files_create(testdev);
 	if (ret) {
-		lab_poll_destroy(&dev->poll);
+		lab_poll_destroy(&testdev->dev.poll);
 		return ret;
 	}
-	pci_set_drvdata(pdev, dev);
+	pci_set_drvdata(pdev, testdev);
 	return 0;
 }
 
 static void lab_remove(struct pci_dev *pdev)
 {
-	struct lab_device *dev = pci_get_drvdata(pdev);
+	struct lab_testdev *testdev = pci_get_drvdata(pdev);
 
-	WRITE_ONCE(dev->leaving, true);
-	debugfs_remove(dev->folder);	/* waits for readers and writers */
-	lab_neighbour_disarm(dev);
-	lab_watch_end(dev);
-	lab_poll_destroy(&dev->poll);
+	WRITE_ONCE(testdev->dev.leaving, true);
+	debugfs_remove(testdev->folder);	/* waits for readers and writers */
+	lab_neighbour_disarm(&testdev->dev);
+	lab_watch_end(&testdev->dev);
+	lab_poll_destroy(&testdev->dev.poll);
 	pci_clear_master(pdev);
 }
 

@@ -26,10 +26,10 @@ help: ## show this list
 packages: ## build the Debian packages xsmmu-dkms and xsmmu, in results/packages
 	@$(python) -m xsmmu lab packages
 
-modules: ## build xsmmu.ko for the kernel that runs, by the headers that are installed [KERNEL=release]
+modules: ## build xsmmu.ko and xsmmu_bench.ko for the kernel that runs, by its installed headers [KERNEL=release]
 	@$(MAKE) -C '$(KERNEL_BUILD)' M='$(CURDIR)' modules
 
-install: ## install xsmmu.ko and the tool, which needs Python's click and rich [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
+install: ## install the modules and the tool, which needs Python's click and rich [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
 	@KERNEL='$(KERNEL)' sh packaging/install.sh module '$(DESTDIR)' '$(PREFIX)'
 	@sh packaging/install.sh tool '$(DESTDIR)' '$(PREFIX)'
 

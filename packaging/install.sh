@@ -4,7 +4,7 @@
 # Installs for packages and for `make install`: install.sh tool|source|module DESTDIR PREFIX.
 #   tool    the command, its man pages and completion, and what applies rules at boot
 #   source  the module's source, for DKMS
-#   module  xsmmu.ko, as `make modules` has built it, for the kernel KERNEL (by default the one that runs)
+#   module  xsmmu.ko and xsmmu_bench.ko, as `make modules` has built them, for the kernel KERNEL (by default the one that runs)
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -72,7 +72,9 @@ module_source() {
 module() {
 	kernel=${KERNEL:-$(uname -r)}
 	[ -e xsmmu.ko ] || fail "there is no xsmmu.ko: run make modules first"
-	copy_as xsmmu.ko "/lib/modules/$kernel/updates/xsmmu.ko"
+	for each in xsmmu.ko xsmmu_bench.ko; do
+		copy_as "$each" "/lib/modules/$kernel/updates/$each"
+	done
 	[ -n "$destdir" ] || depmod "$kernel"
 }
 

@@ -20,6 +20,7 @@ from xsmmu import __version__
 from xsmmu.errors import UserError
 from xsmmu.operator import output
 from xsmmu.operator.apply import apply
+from xsmmu.operator.bench import bench
 from xsmmu.operator.choose import set_policy, unset
 from xsmmu.operator.compare import compare
 from xsmmu.operator.doctor import doctor
@@ -41,7 +42,7 @@ def app() -> None:
     """
 
 
-for command in (status, doctor, set_policy, unset, apply, compare, top, watch, metrics):
+for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu.lab"):
     from xsmmu.lab.commands import lab

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,18 @@ from xsmmu.operator import machine, module
 from xsmmu.operator.machine import Device
 
 DEFAULTS = {"max_window_us": "1000", "batch_pages": "1024", "range_commands_max": "4", "copy_bytes": "0"}
+COSTS = {
+    "DMA": (800.0, 1700.0, 0.1),
+    "DMA-FQ": (800.0, 1200.0, 0.1),
+    "identity": (90.0, 70.0, 0.1),
+    "copy": (700.0, 1650.0, 0.1),
+    "strict": (600.0, 1600.0, 0.1),
+    "lazy": (700.0, 900.0, 0.1),
+    "fands": (480.0, 260.0, 0.1),
+    "xsmmu": (560.0, 550.0, 40.0),
+    "fused": (440.5, 140.2, 30.0),
+}
+"""Nanoseconds of a map, of an unmap, and what of that is at a poll's end; made up."""
 
 
 def ignore(_write: str) -> None:
@@ -49,6 +62,10 @@ class Kernel:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         if file.name in ("bind", "unbind"):
             self.bind(file.parent, value, file.name == "bind")
+        elif file.name == "driver_override":
+            file.write_text(value if value.strip() else "(null)\n")
+        elif file.parent.name == "xsmmu_bench":
+            self.work(Device(file.parent.parent.name), file, value)
         elif file.parent.name == "xsmmu":
             self.choose(Device(file.parent.parent.name), file.name, value)
         else:
@@ -59,7 +76,8 @@ class Kernel:
 
     def bind(self, driver: Path, address: str, bind: bool) -> None:
         device = Device(address)
-        if not device.folder.exists() or (device.driver is not None) == bind:
+        kept = (machine.text(device.folder / "driver_override") or "(null)").strip()
+        if not device.folder.exists() or (device.driver is not None) == bind or kept not in ("(null)", driver.name):
             raise OSError(errno.ENODEV, "No such device")
         link = device.folder / "driver"
         if bind:
@@ -71,6 +89,32 @@ class Kernel:
         failed = device.group and device.group.type == "identity"
         state = "off" if policy == "none" else "idle" if not bound else "failed" if failed else "attached"
         self.show(device, "state", state)
+        if driver.name == "xsmmu_bench":
+            self.give(device, bind)
+
+    @staticmethod
+    def give(device: Device, bind: bool) -> None:
+        """The workload's file of a device."""
+        folder = device.folder / "xsmmu_bench"
+        if bind:
+            folder.mkdir()
+            (folder / "micro").touch()
+        else:
+            shutil.rmtree(folder)
+
+    def work(self, device: Device, file: Path, value: str) -> None:
+        """Measure; each policy has a cost of its own."""
+        policy = module.choice(device).policy
+        kind = device.group.type if device.group else ""
+        times = COSTS[policy if policy != "none" else kind]
+        translated = policy != "none" or kind != "identity"
+        found = {f"{name}_ns_per_page": time for name, time in zip(("map", "unmap", "sync"), times, strict=True)}
+        file.write_text(json.dumps({**found, "disturbed_rounds": 1, "translated": translated, "asked": value}) + "\n")
+        if policy != "none":
+            self.show(device, "state", "active")
+            for name, count in {"unmapped_pages": 1000, "inv_page": 500}.items():
+                count += int((device.folder / "xsmmu/stats" / name).read_text())
+                self.show(device, f"stats/{name}", str(count))
 
     def choose(self, device: Device, name: str, value: str) -> None:
         now = module.choice(device)
@@ -82,6 +126,7 @@ class Kernel:
             for tunable, default in DEFAULTS.items():
                 self.show(device, tunable, default)
             self.show(device, "copy_bytes", "4096" if value == "copy" else "0")
+            self.show(device, "level", "none" if value == "none" else "held")
             self.show(device, "state", "off" if value == "none" else "attached" if bound else "idle")
         elif now.policy == "none":
             raise OSError(errno.ENODATA, "No data available")
@@ -146,7 +191,9 @@ def everything(kernel: Kernel) -> dict[str, object]:
     devices = {each.address: (each.driver, module.choice(each)) for each in machine.devices() if each.module_folder}
     types = {path.parent.name: path.read_text().strip() for path in kernel.sysfs.glob("kernel/iommu_groups/*/type")}
     files = {path.name: path.read_text() for path in (kernel.sysfs.parent / "etc").iterdir()}
-    return {"devices": devices, "types": types, "files": files}
+    kept = {path.parent.name: path.read_text() for path in kernel.sysfs.glob("bus/pci/devices/*/driver_override")}
+    loaded = sorted(path.name for path in (kernel.sysfs / "module").iterdir())
+    return {"devices": devices, "types": types, "files": files, "kept": kept, "loaded": loaded}
 
 
 def put_back(kernel: Kernel, *arguments: str) -> UserError:

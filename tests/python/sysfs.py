@@ -48,6 +48,7 @@ def make_device(
     base.mkdir(parents=True)
     for name, text in {"class": "0x010802" if disk else "0x020000", "vendor": "0x8086", "device": "0x10c9"}.items():
         (base / name).write_text(f"{text}\n")
+    (base / "driver_override").write_text("(null)\n")
     folder = base / "xsmmu"
     if policy is not None:
         (sysfs / "module/xsmmu").mkdir(parents=True, exist_ok=True)

@@ -32,6 +32,20 @@ def bind(device: Device, driver: str) -> Step:
     )
 
 
+def claim(device: Device, driver: str) -> Step:
+    """Have only this driver take a device, whatever that is for."""
+    file = device.folder / "driver_override"
+    before = machine.text(file)
+    # A killed command may have left its own word; a line that is empty takes it away.
+    back = "\n" if before in (None, "(null)", driver) else before
+
+    def put(value: str) -> None:
+        _must_be_there(device)
+        _put(file, value, f"{device.label} cannot be kept for a driver")
+
+    return Step(_shell(driver, file), lambda: put(driver), lambda: put(back))
+
+
 def set_type(group: Group, kind: str) -> Step:
     """Change what the kernel's own path of a group is."""
     file, before = group.folder / "type", group.type

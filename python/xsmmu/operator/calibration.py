@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What maps and unmaps cost on this machine under each policy, as it was measured; nothing here measures it yet."""
+"""What maps and unmaps cost on this machine under each policy, as `xsmmu bench --save` has measured and kept it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from xsmmu.errors import UserError
+from xsmmu.operator import files
 from xsmmu.operator.machine import root
 
 SCHEMA: Final = "xsmmu.calibration/1"
-HINT: Final = "no calibration of this machine, so costs are not estimated (docs/tool.md: Files)"
+HINT: Final = "no calibration of this machine yet: xsmmu bench DEVICE --save makes one, then costs are estimated"
 
 
 def file() -> Path:
     """Where it is kept."""
     return root("state") / "calibration.json"
+
+
+def bench_file() -> Path:
+    """Where all is that the bench said that it is from."""
+    return root("state") / "bench.json"
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,13 @@ class Calibration:
 
     kernel: str
     policies: Mapping[str, Cost]
+    hypervisor: bool = False
+    """Whether a hypervisor was below."""
+
+    @property
+    def where(self) -> str:
+        """On what it was measured, for people."""
+        return f"{self.kernel}{', in a virtual machine' if self.hypervisor else ''}"
 
 
 def read() -> Calibration | None:
@@ -60,10 +73,22 @@ def parse(document: Any) -> Calibration:
         costs = {
             name: Cost(float(cost["map_ns"]), float(cost["unmap_ns"])) for name, cost in document["policies"].items()
         }
-        return Calibration(str(document["kernel"]), costs)
+        return Calibration(str(document["kernel"]), costs, bool(document.get("hypervisor")))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _wrong(f"{type(error).__name__} {error}") from None
 
 
+def write(kernel: str, hypervisor: bool, costs: Mapping[str, Mapping[str, float]], bench: Mapping[str, Any]) -> None:
+    """Keep costs in the place of those before, and the document of the bench that they are from."""
+    document = {"schema": SCHEMA, "kernel": kernel, "hypervisor": hypervisor, "policies": costs}
+    try:
+        file().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {file().parent}: {error.strerror}", code="cannot-write") from None
+    for place, content in ((bench_file(), bench), (file(), document)):
+        files.replace(place, f"{json.dumps(content, indent=1)}\n")
+
+
 def _wrong(why: str) -> UserError:
-    return UserError(f"{file()} is no calibration ({why}): remove it", code="calibration")
+    remedy = "remove it; xsmmu bench --save makes another"
+    return UserError(f"{file()} is no calibration ({why}): {remedy}", code="calibration")

@@ -15,7 +15,6 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +27,7 @@ from xsmmu.operator.digits import duration, precise, ratio
 from xsmmu.operator.machine import Device
 from xsmmu.operator.measure import Figure, Row
 from xsmmu.operator.modes import Mover
+from xsmmu.operator.spread import column, spread
 from xsmmu.operator.steps import Step
 
 POLICIES: Final = "kernel-strict,kernel-lazy,fused,copy"
@@ -113,13 +113,13 @@ class Comparison:
         """A row for each policy, the best first."""
         base = self.rows[self.setup.baseline]
         quantity, sign = RANKS[self.setup.rank], -1 if self.setup.rank == "highest" else 1
-        best_first = sorted(self.rows, key=lambda policy: sign * statistics.median(_all(self.rows[policy], quantity)))
+        best_first = sorted(self.rows, key=lambda policy: sign * statistics.median(column(self.rows[policy], quantity)))
         return [
             {
                 "rank": rank,
                 "policy": policy,
                 "level": self.levels[policy],
-                **{name: _spread(_all(self.rows[policy], name), _all(base, name)) for name in measure.QUANTITIES},
+                **{name: spread(column(self.rows[policy], name), column(base, name)) for name in measure.QUANTITIES},
             }
             for rank, policy in enumerate(best_first, 1)
         ]
@@ -128,25 +128,6 @@ class Comparison:
 def _write(descriptor: int, row: dict[str, Any]) -> None:
     os.write(descriptor, f"{json.dumps(row)}\n".encode())
     os.fsync(descriptor)
-
-
-def _all(rows: Sequence[Row], name: str) -> list[float]:
-    return [value for row in rows if (value := row[name]) is not None]
-
-
-def _spread(values: list[float], base: list[float]) -> dict[str, float | None] | None:
-    """Median, median absolute deviation from it, least and most; and the median relative to the baseline's."""
-    if not values:
-        return None
-    median = statistics.median(values)
-    baseline = statistics.median(base) if base else None
-    return {
-        "median": median,
-        "mad": statistics.median(abs(value - median) for value in values),
-        "min": min(values),
-        "max": max(values),
-        "relative": median / baseline if baseline else None,
-    }
 
 
 # ---- for people ----

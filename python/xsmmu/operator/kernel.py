@@ -36,6 +36,18 @@ def processor() -> str | None:
     return _VENDORS.get(found[1]) if found else None
 
 
+def model() -> str | None:
+    """The processor's name, as it says itself."""
+    found = re.search(r"^model name\s*:\s*(.+)", text(root("proc") / "cpuinfo") or "", re.MULTILINE)
+    return found[1].strip() if found else None
+
+
+def is_virtual() -> bool:
+    """Whether a hypervisor is below, as the processor's flags say."""
+    found = re.search(r"^flags\s*:(.*)", text(root("proc") / "cpuinfo") or "", re.MULTILINE)
+    return found is not None and "hypervisor" in found[1].split()
+
+
 def is_realtime() -> bool:
     """A PREEMPT_RT kernel."""
     version = text(root("proc") / "sys/kernel/version") or ""

@@ -380,6 +380,6 @@ def show(taken: Taken) -> None:
     if taken.lost:
         print(f"{taken.lost:,} events came too fast to be read and are missing: the true rates are higher")
     if taken.calibration:
-        print(f"%: of one CPU, estimated by costs that were measured on {taken.calibration.kernel}")
+        print(f"%: of one CPU, estimated by costs that xsmmu bench measured on {taken.calibration.where}")
     else:
         print(calibration.HINT)

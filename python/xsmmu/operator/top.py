@@ -347,7 +347,7 @@ def top(device: tuple[str, ...], interval: float) -> None:
 
     Columns: maps, unmaps, pages unmapped and invalidation commands a second; commands for each page; pages held until
     their sync, and mapped; how long unmapped pages stayed reachable in the last interval (p99, max); and the part of a
-    CPU that maps and unmaps take, if there is a calibration of this machine. Narrow terminals show fewer.
+    CPU that maps and unmaps take, if xsmmu bench --save has calibrated this machine. Narrow terminals show fewer.
 
     Keys: s sorts by the next column, r reverses, space pauses, arrows or j and k select, Enter opens the selected group
     with its exposure and the causes of its syncs, Esc goes back, q leaves.

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu bench` on a made-up sysfs whose kernel rebinds, and whose workload has a cost for each policy."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.python import fake_kernel
+from tests.python.fake_kernel import COSTS, Kernel, everything, fails, ignore, program, put_back, refuses, run
+from tests.python.sysfs import IGB, MENU, NVME0, make_device
+
+from xsmmu import __version__
+from xsmmu.cli import app
+from xsmmu.operator import calibration, machine, module
+from xsmmu.operator.machine import Device
+
+FREE = "0000:07:00.0"
+"""A device that no driver drives."""
+MODPROBE = f"""
+mkdir -p $XSMMU_SYSFS/module/$1 $XSMMU_SYSFS/bus/pci/drivers/$1
+echo ${{VERSION:-{__version__}}} >$XSMMU_SYSFS/module/$1/version
+touch $XSMMU_SYSFS/bus/pci/drivers/$1/bind $XSMMU_SYSFS/bus/pci/drivers/$1/unbind
+"""
+RMMOD = """
+for link in $XSMMU_SYSFS/bus/pci/devices/*/driver; do
+    case $(readlink $link) in */$1) rm -r $link ${link%/*}/$1 ;; esac
+done
+rm -r $XSMMU_SYSFS/module/$1 $XSMMU_SYSFS/bus/pci/drivers/$1
+"""
+DEFAULT = ["kernel-strict", "kernel-lazy", *MENU[1:]]
+
+
+@pytest.fixture(name="kernel")
+def _kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    monkeypatch.setenv("XSMMU_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    program(tmp_path / "bin/modprobe", MODPROBE)
+    program(tmp_path / "bin/rmmod", RMMOD)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("vendor_id\t: GenuineIntel\nmodel name\t: Made up\nflags\t\t: fpu tsc\n")
+    with fake_kernel.booted(tmp_path, monkeypatch) as made:
+        make_device(made.sysfs, FREE, 17, "none", state="off")
+        yield made
+
+
+def test_all_policies_of_a_free_device(kernel: Kernel) -> None:
+    before = everything(kernel)
+    result = json.loads(run("bench", FREE, "--rounds", "3", "-o", "json"))
+    assert everything(kernel) == before
+    assert (result["schema"], result["policies"], result["left_out"]) == ("xsmmu.bench/1", DEFAULT, {})
+    assert (result["processor"], result["hypervisor"], result["drivers"]) == ("Made up", False, [])
+    cheapest_first = ["fused", "fands", "xsmmu", "lazy", "kernel-lazy", "strict", "copy", "kernel-strict"]
+    assert [row["policy"] for row in result["ranking"]] == cheapest_first
+    fused = result["ranking"][0]
+    assert fused["map_ns"] == {"median": 440.5, "mad": 0, "min": 440.5, "max": 440.5, "relative": 440.5 / 800}
+    assert (fused["both_ns"]["median"], fused["sync_ns"]["median"]) == (pytest.approx(580.7), 30)
+    assert fused["invalidations_per_page"]["median"] == pytest.approx(0.5)
+    assert (fused["level"], result["ranking"][-1]["level"]) == ("held", "strict")
+    assert result["ranking"][-1]["invalidations_per_page"] is None
+    asked = [write.partition("micro ")[2] for write in kernel.writes if "/micro " in write]
+    assert asked == ["ring=256 rounds=256 bytes=4096 ns=1"] * len(DEFAULT) * 4
+
+
+def test_policies_are_interleaved(kernel: Kernel) -> None:
+    run("bench", FREE, "--rounds", "1", "--policies", "fused,passthrough", "--ring", "64", "--bytes", "64")
+    said = [write for write in kernel.writes if "/micro " in write or "policy" in write or "/type " in write]
+    place = f"bus/pci/devices/{FREE}"
+    work = f"{place}/xsmmu_bench/micro ring=64 rounds=1024 bytes=64 ns=1"
+    assert said == [
+        *[f"{place}/xsmmu/policy fused", work],
+        *[f"{place}/xsmmu/policy none", "kernel/iommu_groups/17/type identity", work],
+        *["kernel/iommu_groups/17/type DMA-FQ", f"{place}/xsmmu/policy fused", work],
+        *[f"{place}/xsmmu/policy none", "kernel/iommu_groups/17/type identity", work],
+        "kernel/iommu_groups/17/type DMA-FQ",
+    ]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_people_see(tmp_path: Path) -> None:
+    said = run("bench", FREE, "--rounds", "2", "--policies", "strict,fused").splitlines()
+    assert said[0].split() == ["policy", "level", "map", "ns", "unmap", "ns", "both", "ns", "range", "x", "inv/page"]
+    assert said[1].split() == [
+        "fused",
+        "held",
+        "440.5",
+        "±0",
+        "140.2",
+        "±0",
+        "580.7",
+        "±0",
+        "580.7..580.7",
+        "0.264",
+        "0.5000",
+    ]
+    assert said[2].split()[0] == "strict"
+    assert said[3] == ("a buffer of 4096 bytes, 256 at a time; medians of 2 rounds, ± median deviation; x: to strict")
+    assert len(said) == 4
+    (tmp_path / "proc/cpuinfo").write_text("flags\t\t: fpu hypervisor tsc\n")
+    said = run("bench", FREE, "--rounds", "1", "--policies", "strict").splitlines()
+    assert said[-1].startswith("note: a hypervisor is below")
+
+
+def test_a_driver_gives_way_by_leave_only(kernel: Kernel) -> None:
+    error = put_back(kernel, "bench", "eth1")
+    assert error.code == "driver-bound"
+    assert f"{IGB} (eth1) to igb; bench takes the driver's place" in error.message
+    assert not kernel.writes
+    run("set", "eth1", "copy", "copy_bytes=512", "--tables", "direct", "--rebind")
+    before = everything(kernel)
+    run("bench", "eth1", "--rebind", "--rounds", "1")
+    assert everything(kernel) == before
+    assert module.choice(Device(IGB)).tunables["copy_bytes"] == 512
+
+
+def test_all_drivers_of_a_group_give_way(kernel: Kernel) -> None:
+    run("set", "nvme0n1", "xsmmu", "--rebind")
+    before = everything(kernel)
+    kernel.writes.clear()
+    run("bench", "nvme0n1", "--rebind", "--rounds", "1", "--policies", "kernel-strict,fused")
+    assert everything(kernel) == before
+    assert kernel.writes[0].endswith("unbind 0000:06:00.0")
+    assert kernel.writes[1].endswith(f"unbind {NVME0}")
+
+
+def test_what_is_in_use_is_refused(kernel: Kernel) -> None:
+    (kernel.sysfs.parent / "proc/swaps").write_text("Filename Type\n/dev/nvme0n1 partition 1 0 -2\n")
+    error = put_back(kernel, "bench", "nvme0n1", "--rebind")
+    assert error.code == "essential"
+    assert not kernel.writes
+    run("bench", "nvme0n1", "--rebind", "--force", "--rounds", "1", "--policies", "strict")
+
+
+def test_a_policy_that_cannot_be_had_is_left_out_unless_it_was_named(kernel: Kernel) -> None:
+    def refuse(write: str) -> None:
+        if write.endswith("policy lazy"):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        if write.endswith("type DMA"):
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    kernel.before = refuse
+    before = everything(kernel)
+    result = json.loads(run("bench", FREE, "--rounds", "1", "-o", "json"))
+    assert everything(kernel) == before
+    assert {*result["left_out"]} == {"kernel-strict", "lazy"}
+    assert "refused policy lazy" in result["left_out"]["lazy"]
+    assert len(result["ranking"]) == len(DEFAULT) - 2
+    assert "left out: lazy: " in run("bench", FREE, "--rounds", "1")
+    error = put_back(kernel, "bench", FREE, "--rounds", "1", "--policies", "strict,lazy")
+    assert error.code == "refused"
+
+
+def test_none_that_can_be_had(kernel: Kernel) -> None:
+    def refuse(write: str) -> None:
+        if "policy " in write and not write.endswith("none"):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        if "/type " in write:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    (kernel.sysfs / "kernel/iommu_groups/17/type").write_text("identity\n")
+    kernel.before = refuse
+    error = put_back(kernel, "bench", FREE)
+    assert error.code == "refused"
+    assert "can have none of these policies" in error.message
+
+
+@pytest.mark.parametrize("how", ["refused", "refused after it was done", "Ctrl-C", "SIGTERM"])
+def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
+    (kernel.sysfs / "kernel/iommu_groups/11/type").write_text("identity\n")
+    before = everything(kernel)
+    words = ("bench", "eth1", "--rebind", "--rounds", "1", "--policies", "kernel-lazy,fused,copy")
+    run(*words)
+    assert everything(kernel) == before
+    writes = [*kernel.writes]
+    assert sum("/micro " in write for write in writes) == 6
+    for nth, write in enumerate(writes, 1):
+        if how != "refused" and write.endswith("policy copy") and "xsmmu_bench/unbind" in writes[nth]:
+            continue  # The kernel refuses this one, so that it is never done.
+        kernel.writes.clear()
+
+        def strike(_write: str, at: int = nth) -> None:
+            if len(kernel.writes) == at:
+                if how in ("Ctrl-C", "SIGTERM"):
+                    os.kill(os.getpid(), signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
+                else:
+                    raise OSError(errno.EIO, "Input/output error")
+
+        kernel.before, kernel.after = (strike, ignore) if how == "refused" else (ignore, strike)
+        error = fails(*words)
+        assert everything(kernel) == before, (nth, write)
+        assert error.message.endswith("everything is as it was before"), (nth, write, error.message)
+
+
+def test_a_module_that_was_loaded_before_stays(kernel: Kernel) -> None:
+    os.system(f"{kernel.sysfs.parent}/bin/modprobe xsmmu_bench")
+    before = everything(kernel)
+    run("bench", FREE, "--rounds", "1", "--policies", "strict")
+    assert everything(kernel) == before
+    assert "xsmmu_bench" in str(before["loaded"])
+
+
+def test_what_a_killed_bench_has_left_is_released(kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
+    before = everything(kernel)
+    os.system(f"{kernel.sysfs.parent}/bin/modprobe xsmmu_bench")
+    (kernel.sysfs / "bus/pci/devices" / FREE / "driver_override").write_text("xsmmu_bench\n")
+    kernel.answer(kernel.sysfs / "bus/pci/drivers/xsmmu_bench/bind", FREE)
+    app.main(["bench", FREE, "--rounds", "1", "--policies", "strict"], standalone_mode=False)
+    assert f"{FREE}: released from xsmmu_bench, where a killed command has left it\n" == capsys.readouterr().err
+    os.system(f"{kernel.sysfs.parent}/bin/rmmod xsmmu_bench")
+    assert everything(kernel) == before
+
+
+def test_one_at_a_time(kernel: Kernel) -> None:
+    with (kernel.sysfs / "bus/pci/devices" / FREE / "driver_override").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        error = put_back(kernel, "bench", FREE)
+    assert error.code == "busy"
+    assert not kernel.writes
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "code", "message"),
+    [
+        ("bin/modprobe", "echo 'FATAL: not found' >&2; exit 1", "no-module", "is not there, or cannot be loaded"),
+        ("bin/modprobe", f"VERSION=9.9; {MODPROBE}", "module-version", "is of version 9.9, and this tool of"),
+        ("bin/modprobe", MODPROBE.replace("version", "other"), "module-version", "is of version unknown"),
+        ("bin/rmmod", "exit 1", "not-put-back", "the module xsmmu_bench cannot be unloaded"),
+    ],
+)
+def test_a_module_that_is_not_right(kernel: Kernel, file: str, change: str, code: str, message: str) -> None:
+    program(kernel.sysfs.parent / file, change)
+    before = everything(kernel)
+    error = fails("bench", FREE, "--rounds", "1", "--policies", "strict")
+    assert (error.code, message in error.message) == (code, True), error.message
+    now = everything(kernel)
+    assert code == "not-put-back" or now == before
+    assert {**now, "loaded": 0} == {**before, "loaded": 0}
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [
+        (errno.EBUSY, "busy", "another bench is at work on this machine"),
+        (errno.EIO, "run-failed", "the run failed (Input/output error)"),
+        (errno.ENODEV, "device-gone", "has gone"),
+    ],
+)
+def test_a_run_that_fails(kernel: Kernel, number: int, code: str, message: str) -> None:
+    def fail(write: str) -> None:
+        if "/micro " in write:
+            raise OSError(number, os.strerror(number))
+
+    kernel.before = fail
+    error = put_back(kernel, "bench", FREE)
+    assert (error.code, message in error.message) == (code, True), error.message
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"map_ns_per_page": null}', "words"])
+def test_a_result_that_is_none(kernel: Kernel, text: str) -> None:
+    def say(write: str) -> None:
+        if "/micro " in write:
+            (machine.sysfs() / write.split()[0]).write_text(text)
+
+    kernel.after = say
+    assert put_back(kernel, "bench", FREE).code == "module-version"
+
+
+def test_figures_of_another_path_are_refused(kernel: Kernel) -> None:
+    """The module must have counted calls; without it, the kernel translates if the type says so."""
+    kernel.after = lambda write: kernel.show(Device(FREE), "state", "failed") if "/micro " in write else None
+    assert put_back(kernel, "bench", FREE, "--policies", "fused").code == "take-over-failed"
+
+    def untranslated(write: str) -> None:
+        file = machine.sysfs() / write.split()[0]
+        if file.name == "micro":
+            file.write_text(file.read_text().replace('"translated": true', '"translated": false'))
+
+    kernel.after = untranslated
+    assert put_back(kernel, "bench", FREE, "--policies", "kernel-lazy").code == "type-failed"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_saved_result_is_the_calibration(tmp_path: Path) -> None:
+    assert calibration.read() is None
+    said = run("bench", FREE, "--rounds", "1", "--save")
+    assert said.endswith(f"saved: {tmp_path}/state/calibration.json\n")
+    found = calibration.read()
+    assert found
+    assert {name: (cost.map_ns, cost.unmap_ns) for name, cost in found.policies.items()} == {
+        name: COSTS[{"kernel-strict": "DMA", "kernel-lazy": "DMA-FQ"}.get(name, name)][:2] for name in DEFAULT
+    }
+    assert found.hypervisor is False
+    whole = json.loads((tmp_path / "state/bench.json").read_text())
+    assert (whole["schema"], len(whole["ranking"])) == ("xsmmu.bench/1", len(DEFAULT))
+    (tmp_path / "state/calibration.json").unlink()
+    (tmp_path / "proc/cpuinfo").write_text("flags\t\t: fpu hypervisor tsc\n")
+    run("bench", FREE, "--rounds", "1", "--save", "--policies", "strict")
+    found = calibration.read()
+    assert found and (found.hypervisor, [*found.policies]) == (True, ["strict"])
+    assert found.where.endswith(", in a virtual machine")
+
+
+def test_it_stays_on_one_cpu_near_the_device(kernel: Kernel) -> None:
+    before = os.sched_getaffinity(0)
+    last = max(before)
+    (kernel.sysfs / "bus/pci/devices" / FREE / "local_cpulist").write_text(f"{min(before)}-{last},4096\n")
+    seen = []
+    kernel.before = lambda write: seen.append(os.sched_getaffinity(0)) if "/micro " in write else None
+    run("bench", FREE, "--rounds", "1", "--policies", "strict")
+    assert seen == [{last}] * 2
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.usefixtures("kernel")
+def test_progress_is_seen_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    said = run("bench", FREE, "--rounds", "1", "--policies", "strict,fused")
+    assert "warm-up: strict" in said
+    assert "round 1: fused" in said
+    assert "4/4" in said
+
+
+BAD = [
+    (["eth9"], 1, "unknown-device", "no device 'eth9'"),
+    ([], 2, "usage", "Missing argument 'DEVICE'"),
+    ([FREE, "--policies", "fused,turbo"], 1, "unknown-name", "'turbo': choose from kernel-strict"),
+    ([FREE, "--policies", "none"], 1, "unknown-name", "unknown policy 'none'"),
+    ([FREE, "--policies", ""], 1, "unknown-name", "unknown policy ''"),
+    ([FREE, "--policies", "fused,fused"], 1, "usage", "each policy once"),
+    ([FREE, "--ring", "100"], 2, "usage", "'100' is not one of"),
+    ([FREE, "--rounds", "0"], 2, "usage", "0 is not in the range"),
+    ([FREE, "--bytes", "4097"], 2, "usage", "4097 is not in the range"),
+    ([FREE, "--bytes", "64", "--save"], 1, "usage", "leave out --bytes"),
+    (["eth1"], 1, "driver-bound", "add --rebind"),
+    (["0000:08:00.0"], 1, "bad-value", "is a bridge"),
+    (["0000:09:00.0"], 1, "no-iommu", "is not behind an IOMMU"),
+]
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize(("arguments", "status", "code", "message"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input(
+    kernel: Kernel,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    status: int,
+    code: str,
+    message: str,
+    form: str,
+) -> None:
+    make_device(kernel.sysfs, "0000:08:00.0", 18, "none", state="off")
+    (kernel.sysfs / "bus/pci/devices/0000:08:00.0/class").write_text("0x060400\n")
+    make_device(kernel.sysfs, "0000:09:00.0", None, None)
+    words = ["bench", *(["-o", "json"] if form == "json" else []), *arguments]
+    refuses(kernel, monkeypatch, capsys, words, form, (status, code, message))
+
+
+def test_no_module(kernel: Kernel) -> None:
+    for device in kernel.sysfs.glob("bus/pci/devices/*"):
+        shutil.rmtree(device / "xsmmu", ignore_errors=True)
+        shutil.rmtree(kernel.sysfs / "module/xsmmu", ignore_errors=True)
+    assert fails("bench", FREE).code == "no-module"

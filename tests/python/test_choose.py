@@ -34,7 +34,7 @@ RULE = f"{IGB}=fused,max_window_us:500,tables:direct"
 
 def test_set_rebinds_and_keeps(kernel: Kernel) -> None:
     said = run(*SET)
-    assert f"{IGB} (eth1): fused, level none, state attached" in said
+    assert f"{IGB} (eth1): fused, level held, state attached" in said
     folder = f"bus/pci/devices/{IGB}/xsmmu"
     assert kernel.writes == [
         f"bus/pci/drivers/igb/unbind {IGB}",

@@ -76,6 +76,8 @@ class Bench:
         self.setup, self.device, self.may_leave_out = setup, device, may_leave_out
         self.rows: dict[str, list[Row]] = {policy: [] for policy in setup.policies}
         self.levels: dict[str, str] = {}
+        self.copies: dict[str, int] = {}
+        """Up to how many bytes a buffer is copied."""
 
     def run(self, mover: Mover) -> None:
         """All rounds; the device is driven by the workload."""
@@ -116,7 +118,8 @@ class Bench:
         ours = policy not in modes.KERNEL
         before = activity.read(self.device) if ours else None
         found = workload.run(self.device, self.setup.ring, self.setup.bytes)
-        if ours and module.choice(self.device).state != "active":
+        now = module.choice(self.device)
+        if ours and now.state != "active":
             raise UserError(
                 f"{policy}: the module did not serve {self.device.label}: the kernel log says why (dmesg)",
                 code="take-over-failed",
@@ -124,6 +127,7 @@ class Bench:
         if not ours and found["translated"] == (modes.KERNEL[policy] == "identity"):
             raise UserError(f"{policy}: the kernel translates as another mode does", code="type-failed")
         self.levels[policy] = modes.level(self.device)
+        self.copies[policy] = now.tunables.get("copy_bytes", 0) if ours else 0
         counted = Activity(self.device, before, activity.read(self.device)) if before else None
         return {
             "map_ns": found["map_ns"],
@@ -142,6 +146,7 @@ class Bench:
             {
                 "policy": policy,
                 "level": self.levels[policy],
+                "copy_bytes": self.copies[policy],
                 **{name: spread(column(self.rows[policy], name), column(base, name)) for name in QUANTITIES},
             }
             for policy in measured
@@ -168,6 +173,9 @@ def _print(setup: Setup, ranking: Sequence[dict[str, Any]]) -> None:
     )
     for policy, reason in setup.left_out.items():
         click.echo(f"left out: {policy}: {reason}")
+    copying = [row["policy"] for row in ranking if row["copy_bytes"]]
+    if copying and setup.bytes == PAGE_BYTES:
+        click.echo(f"note: {', '.join(copying)} maps whole pages: --bytes 256 measures what it copies")
     if setup.hypervisor:
         click.echo(f"note: {VIRTUAL}")
 

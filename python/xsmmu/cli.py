@@ -25,6 +25,7 @@ from xsmmu.operator.choose import set_policy, unset
 from xsmmu.operator.compare import compare
 from xsmmu.operator.doctor import doctor
 from xsmmu.operator.metrics import metrics
+from xsmmu.operator.report import report
 from xsmmu.operator.status import status
 from xsmmu.operator.top import top
 from xsmmu.operator.watch import watch
@@ -42,7 +43,7 @@ def app() -> None:
     """
 
 
-for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics):
+for command in (status, doctor, set_policy, unset, apply, compare, bench, top, watch, metrics, report):
     app.add_command(command)
 if importlib.util.find_spec("xsmmu.lab"):
     from xsmmu.lab.commands import lab

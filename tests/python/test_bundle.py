@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu report` on a made-up machine: what is in a bundle, and what is not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.python import fake_kernel
+from tests.python.fake_kernel import Kernel, fails, refuses, run
+from tests.python.sysfs import IGB, Machine
+
+from xsmmu import __version__
+from xsmmu.operator.scrub import Scrub
+
+SECRETS = {
+    "proc/sys/kernel/hostname": "kestrel.example",
+    "sys/class/dmi/id/product_serial": "PF2ABCDE",
+    "sys/class/nvme/nvme9/serial": "S4EWNX0R",
+}
+RESULT = {
+    "schema": "xsmmu.compare/1",
+    "command": ["iperf3", "-c", "192.168.7.9", "-B", "fe80::1:2", "kestrel"],
+    "folder": "/home/alice/out",
+    "note": "enx0011aabbccdd is 00:11:aa:BB:cc:dd, on kestrel.example, disk S4EWNX0R, device 0000:01:00.0, 6.12.118",
+    "ranking": [],
+}
+
+
+@pytest.fixture(name="kernel")
+def _kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    monkeypatch.setenv("XSMMU_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("XSMMU_BOOT", str(tmp_path / "boot"))
+    monkeypatch.setenv("XSMMU_MODULES", str(tmp_path / "modules"))
+    monkeypatch.chdir(tmp_path)
+    described = Machine(tmp_path)
+    (tmp_path / "sysfs").rename(tmp_path / "sys")
+    described.cmdline("intel_iommu=on", "xsmmu.rules=*=strict", "mitigations=off", "root=UUID=0123-4567")
+    described.write("proc/cpuinfo", "model name\t: Made up\nflags\t\t: fpu hypervisor\n")
+    described.write("proc/meminfo", "MemTotal:       65809612 kB")
+    for name, word in SECRETS.items():
+        described.write(name, word)
+    (tmp_path / "compare").mkdir()
+    (tmp_path / "compare/result.json").write_text(json.dumps(RESULT))
+    runs = [{"schema": "xsmmu.compare-setup/1"}, {"schema": "xsmmu.compare-run/1", "wall_s": 1.5}]
+    (tmp_path / "compare/runs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in runs))
+    (tmp_path / "compare/001-fused.out").write_text("not packed")
+    (tmp_path / "bench.json").write_text('{"schema": "xsmmu.bench/1", "ranking": []}')
+    with fake_kernel.booted(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def unpacked(bundle: Path) -> dict[str, bytes]:
+    with tarfile.open(bundle, "r:xz") as tar:
+        members = tar.getmembers()
+        assert {(each.uid, each.gid, each.uname, each.gname, each.mode) for each in members} == {(0, 0, "", "", 0o644)}
+        files = {each.name: tar.extractfile(each) for each in members}
+        return {name.partition("/")[2]: file.read() for name, file in files.items() if file}
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_is_in_a_bundle(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/bench.json").write_text('{"schema": "xsmmu.bench/1", "saved": true}')
+    said = json.loads(run("report", "--bundle", "--output-file", "a.tar.xz", "bench.json", "compare", "-o", "json"))
+    assert (said["schema"], said["bundle"]) == ("xsmmu.report/1", "a.tar.xz")
+    files = unpacked(tmp_path / "a.tar.xz")
+    manifest = json.loads(files.pop("manifest.json"))
+    assert (manifest["schema"], manifest["files"]) == ("xsmmu.report/1", said["files"])
+    assert {row["name"]: (row["bytes"], row["sha256"]) for row in manifest["files"]} == {
+        name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()
+    }
+    assert {row["name"]: row["schema"] for row in manifest["files"]} == {
+        "machine.json": "xsmmu.machine/1",
+        "status.json": "xsmmu.status/1",
+        "doctor.json": "xsmmu.doctor/1",
+        "saved-bench.json": "xsmmu.bench/1",
+        "results/01-bench.json": "xsmmu.bench/1",
+        "results/02-result.json": "xsmmu.compare/1",
+        "results/03-runs.jsonl": "xsmmu.compare-setup/1",
+    }
+    assert json.loads(files["status.json"])["devices"][0]["device"] == IGB
+    assert json.loads(files["saved-bench.json"])["saved"] is True
+    assert [json.loads(line)["schema"][-5:] for line in files["results/03-runs.jsonl"].splitlines()] == [
+        "tup/1",
+        "run/1",
+    ]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_the_machine(tmp_path: Path) -> None:
+    run("report", "--bundle", "--output-file", "a.tar.xz")
+    found: dict[str, Any] = json.loads(unpacked(tmp_path / "a.tar.xz")["machine.json"])
+    expected = {
+        "schema": "xsmmu.machine/1",
+        "tool": __version__,
+        "module": __version__,
+        "kernel": Machine.RELEASE,
+        "processor": "Made up",
+        "hypervisor": True,
+        "command_line": ["intel_iommu=on", "xsmmu.rules=*=strict", "mitigations=off"],
+        "memory_gib": 63,
+        "iommus": [{"kind": "Intel VT-d", "version": None, "cap": "d2008c222f0606", "ecap": "f00f4a"}],
+    }
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.usefixtures("kernel")
+def test_nothing_says_which_machine_it_was(tmp_path: Path) -> None:
+    said = run("report", "--bundle", "--output-file", "a.tar.xz", "compare")
+    files = unpacked(tmp_path / "a.tar.xz")
+    whole = b"\n".join(files.values()).decode()
+    for secret in ("kestrel", "PF2", "S4EW", "aabbcc", "BB:cc", "192.168", "fe80", "alice", "UUID", "not packed"):
+        assert secret not in whole, secret
+    assert json.loads(files["results/01-result.json"]) == {
+        **RESULT,
+        "command": ["iperf3", "-c", "IP", "-B", "IP", "HOST"],
+        "folder": "/home/USER/out",
+        "note": "NAMED-BY-MAC is MAC, on HOST, disk SERIAL, device 0000:01:00.0, 6.12.118",
+    }
+    assert "taken out: 2 of HOST, 2 of IP, 1 of MAC, 1 of NAMED-BY-MAC, 1 of SERIAL, 1 of USER" in said
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("0000:01:00.0 01:00.0 8086:10c9 class:0108", None),
+        ("6.12.118+deb13-amd64 1.2.3 1.2.3.4.5", None),
+        ("12:30:01 ::", "12:30:01 IP"),
+        ("2001:db8::7 and ::1.", "IP and ::1."),
+        ("10.0.0.1:80 10.0.0.1/24", "IP:80 IP/24"),
+        ("00-11-22-33-44-55 001122334455", "MAC 001122334455"),
+        ("kestrels kestrel-2 xkestrel kestrel's", "kestrels kestrel-2 xkestrel HOST's"),
+        ("/home/bob /home/", "/home/USER /home/"),
+    ],
+)
+def test_words_that_look_alike(text: str, clean: str | None) -> None:
+    assert Scrub().text(text) == (clean or text)
+
+
+def test_only_said(kernel: Kernel, tmp_path: Path) -> None:
+    before = {*tmp_path.iterdir()}
+    rows = [line.split() for line in run("report", "bench.json").splitlines()]
+    assert [row[0] for row in rows[:5]] == [
+        "file",
+        "machine.json",
+        "status.json",
+        "doctor.json",
+        "results/01-bench.json",
+    ]
+    assert " ".join(rows[-1]) == "nothing is written: add --bundle"
+    assert {*tmp_path.iterdir()} == before
+    assert not kernel.writes
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_bundle_is_not_written_over(tmp_path: Path) -> None:
+    run("report", "--bundle")
+    [bundle] = tmp_path.glob("xsmmu-report-*.tar.xz")
+    content = bundle.read_bytes()
+    error = fails("report", "--bundle", "--output-file", bundle.name)
+    assert (error.code, error.message) == ("file-exists", f"{bundle.name} is there already: name another --output-file")
+    assert bundle.read_bytes() == content
+
+
+@pytest.mark.usefixtures("kernel")
+def test_nothing_is_left_of_one_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", full)
+    error = fails("report", "--bundle", "--output-file", "a.tar.xz")
+    assert (error.code, error.message) == ("cannot-write", "cannot write a.tar.xz: No space left on device")
+    assert not (tmp_path / "a.tar.xz").exists()
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_bench_prints_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_text(run("status", "-o", "jsonl"))
+    assert "results/01-lines.jsonl  xsmmu.status/1" in run("report", "lines.jsonl")
+
+
+BAD = [
+    (["nothing.json"], "no-file", "there is no nothing.json"),
+    (["state"], "no-file", "state has no result.json"),
+    (["words"], "bad-value", "words is no result (Expecting value"),
+    (["empty"], "bad-value", "empty is no result (it is empty)"),
+    (["other"], "bad-value", "other is no result (its schema is xsmmu.set/1)"),
+    (["none"], "bad-value", "none is no result (it has no schema)"),
+    (["list"], "bad-value", "list is no result (it has no schema)"),
+    (["bytes"], "bad-value", "bytes is no result ("),
+    (["large"], "bad-value", "large is no result (it has more than 16 MiB)"),
+    (["--output-file", "a.tar.xz"], "usage", "--output-file is for --bundle"),
+    (["--bundle", "--output-file", "a.zip"], "bad-value", "has to end with .tar.xz"),
+    (["--bundle", "--output-file", "nowhere/a.tar.xz"], "cannot-write", "cannot write nowhere/a.tar.xz"),
+]
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize(("arguments", "code", "message"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input(
+    kernel: Kernel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: str,
+    message: str,
+    form: str,
+) -> None:
+    (tmp_path / "state").mkdir()
+    for name, text in {
+        "words": "words",
+        "empty": "",
+        "other": '{"schema": "xsmmu.set/1"}',
+        "none": "{}",
+        "list": "[1]",
+    }.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate((16 << 20) + 1)
+    words = ["report", *(["-o", "json"] if form == "json" else []), *arguments]
+    refuses(kernel, monkeypatch, capsys, words, form, (1, code, message))
+    assert not [*tmp_path.glob("*.tar.xz")]

@@ -2,8 +2,8 @@
 /*
  * A device that workloads are run on.
  *
- * To the kernel, and to any module that takes over a device's DMA, its driver is an ordinary one: it
- * knows the public DMA API and nothing of policies. That is what makes its figures those of an
+ * To the kernel, and to any module that takes over a device's DMA, its driver is an ordinary one:
+ * it knows the public DMA API and nothing of policies. That is what makes its figures those of an
  * unmodified driver.
  *
  * This folder is in two modules: xsmmu_bench, which a server has, and the lab's own, which has more

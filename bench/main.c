@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * xsmmu_bench.ko: what maps and unmaps cost a driver on a device of this machine, for `xsmmu bench`.
+ * xsmmu_bench.ko, for `xsmmu bench`: what maps and unmaps cost a driver on a device of a server.
  *
  * A PCI driver that binds to no device by itself: a device is given to it by its address, through
- * driver_override. It maps memory for the device and unmaps it, and tells the device nothing of that:
- * it sets no registers of its own, and the device is no bus master, so that it does no DMA.
+ * driver_override. It maps memory for the device and unmaps it, and tells the device nothing of
+ * that: it writes to no registers of its own, and the device is no bus master, so it does no DMA.
  *
- * The device then has a file xsmmu_bench/micro. Writing parameters (`key=value ...`, see micro.c) to it
- * runs the workload: the write returns when the run has ended, with a negative errno and one log line
- * if it could not be done. Reading gives the result of the last run, one JSON object in one line;
- * -ENODATA if there is none, also after a run that failed. One run at a time on the machine: a second
- * one would be in the first one's figures, so it gets -EBUSY. Unbinding ends a run early (-ENODEV).
+ * The device then has a file xsmmu_bench/micro. Writing parameters (`key=value ...`, see micro.c)
+ * runs the workload: the write returns when the run has ended, with a negative errno and one log
+ * line if it could not be done. Reading gives the result of the last run, one JSON object in one
+ * line; -ENODATA if there is none, also after a run that failed. One run at a time on the machine:
+ * a second one would be in the first one's figures, so it gets -EBUSY. Unbinding ends a run early
+ * (-ENODEV).
  *
  * Files of sysfs, not of debugfs, which a kernel that is locked down does not open.
  */
@@ -54,8 +55,8 @@ static int bench_run(struct bench *bench, char *params)
 	return 0;
 }
 
-static ssize_t micro_store(struct device *self, struct device_attribute *attribute, const char *text,
-			   size_t count)
+static ssize_t micro_store(struct device *self, struct device_attribute *attribute,
+			   const char *text, size_t count)
 {
 	struct bench *bench = dev_get_drvdata(self);
 	char *params;

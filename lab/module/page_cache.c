@@ -55,7 +55,8 @@ static struct page_cache *watching;
 /* Interrupts are off. */
 static void shoot(struct lab_tally *tally)
 {
-	lab_attacker_shoot(lab_attacker_of(watching->dev), watching->iova, watching->physical, tally);
+	lab_attacker_shoot(lab_attacker_of(watching->dev), watching->iova, watching->physical,
+			   tally);
 }
 
 /* (dev, addr, size, dir, ...). Return 1: the function's return is of no interest. */

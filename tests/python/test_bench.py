@@ -19,6 +19,7 @@ from tests.python.sysfs import IGB, MENU, NVME0, make_device
 
 from xsmmu import __version__
 from xsmmu.cli import app
+from xsmmu.errors import UserError
 from xsmmu.operator import calibration, machine, module
 from xsmmu.operator.machine import Device
 
@@ -306,6 +307,15 @@ def test_a_saved_result_is_the_calibration(tmp_path: Path) -> None:
     found = calibration.read()
     assert found and (found.hypervisor, [*found.policies]) == (True, ["strict"])
     assert found.where.endswith(", in a virtual machine")
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_cannot_be_saved_is_printed_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "state").touch()
+    with pytest.raises(UserError) as error:
+        app.main(["bench", FREE, "--rounds", "1", "--policies", "strict", "--save"], standalone_mode=False)
+    assert error.value.code == "cannot-write"
+    assert "strict" in capsys.readouterr().out
 
 
 def test_it_stays_on_one_cpu_near_the_device(kernel: Kernel) -> None:

@@ -79,7 +79,7 @@ def test_install_choose_reboot_remove(tmp_path: Path, suite: str) -> None:
     second = run_stage(tmp_path, machine, "use")
     second.check_end()
     assert {file: second.said[f"nic {file}"] for file in booted.TAKEN_OVER} == booted.TAKEN_OVER
-    for step in ("status", "service", "remove"):
+    for step in ("status", "service", "bench", "report", "remove"):
         assert second.said[f"{step}-status"] == "0", step
     assert second.said["left"] == ""
 

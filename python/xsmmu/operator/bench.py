@@ -306,13 +306,14 @@ def bench(
             hypervisor=kernel.is_virtual(),
         )
         ranking = _measure(found, Bench(setup, found, policies is None), force)
-    document = {"schema": output.schema("bench"), **asdict(setup), "ranking": ranking}
-    if save:
-        costs = {row["policy"]: {name: row[name]["median"] for name in ("map_ns", "unmap_ns")} for row in ranking}
-        calibration.write(setup.kernel, setup.hypervisor, costs, document)
-    if form != "table":
+    if form == "table":
+        _print(setup, ranking)
+    else:
         output.emit(form, "bench", "ranking", ranking, **asdict(setup))
+    if not save:
         return
-    _print(setup, ranking)
-    if save:
+    costs = {row["policy"]: {name: row[name]["median"] for name in ("map_ns", "unmap_ns")} for row in ranking}
+    document = {"schema": output.schema("bench"), **asdict(setup), "ranking": ranking}
+    calibration.write(setup.kernel, setup.hypervisor, costs, document)
+    if form == "table":
         click.echo(f"saved: {calibration.file()}")

@@ -47,13 +47,12 @@ say "window $(cat $NIC/xsmmu/max_window_us)"
 say "table $(tail -n 1 /tmp/out)"
 say "calibration $(tr -d '\n' </var/lib/xsmmu/calibration.json)"
 
-# Ctrl-C in the middle of a run. (A process in the background would have it ignored, so this one is in front.)
+# Ctrl-C. (A process in the background would have it ignored, so this one is in front.)
 (
 	until [ -e $NIC/xsmmu_bench/micro ]; do sleep 0.1; done
 	sleep 3
 	kill -INT "$(pidof python3)"
 ) &
 try stopped bench eth0 --rebind --rounds 1000 --policies strict,fused
-say "log $(dmesg | sed -n 's/.*\(xsmmu_bench .*\)/\1/p' | tail -n 1)"
 network
 end

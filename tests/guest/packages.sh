@@ -56,7 +56,7 @@ use)
 	look
 	typed status 'xsmmu status'
 	typed service 'systemctl --no-pager status xsmmu'
-	typed bench 'xsmmu bench eth1 --rebind --policies kernel-strict,kernel-lazy,strict,fused'
+	typed bench 'xsmmu bench eth0 --rebind --policies kernel-strict,kernel-lazy,strict,fused'
 	typed report 'xsmmu report --bundle --output-file /root/report.tar.xz'
 	typed remove 'apt remove -y xsmmu xsmmu-dkms'
 	say left "$(find /etc/modprobe.d /usr/src /lib/modules -name 'xsmmu*' | tr '\n' ' ')"

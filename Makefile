@@ -44,7 +44,7 @@ lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1|folder] [QUICK=1] [
 		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')
 
 test: ## run the tests [TESTS=path]
-	@$(python) -m pytest -v -n 2 --dist loadfile -m "not long" $(TESTS)
+	@$(python) -m pytest -v -n 2 --dist loadfile -m "not long and not planted" $(TESTS)
 
 test-long: ## run the tests that take long, or those left of a run that was interrupted [TESTS=path]
 	@$(python) -m pytest -v --capture=tee-sys -p tests.python.resume -m long $(TESTS)
@@ -70,9 +70,9 @@ sim: ## one run of the simulated world [SEED=1] [POLICY=fused] [EVENTS=1000000] 
 sim-long: ## run the simulated world until so many billions of operations are done [N=10]
 	@$(python) -m checks.sim long --billions '$(or $(N),10)'
 
-mutants: ## plant bugs in the engine and the module that the simulated world and guests must find
-	@$(python) -m checks.sim mutants
-	@$(python) -m pytest -v -n 2 -m long tests/python/test_guest_mutants.py
+mutants: ## plant bugs in engine, module and lab that simulated world, unit tests, guests must find [TESTS=path]
+	@$(if $(filter command line,$(origin TESTS)),:,$(python) -m checks.sim mutants)
+	@$(python) -m pytest -v -n 2 -m planted $(TESTS)
 
 litmus: ## explore small programs of the engine under a weak memory model, and mutants [PROGRAMS=names] [ORDERS=1]
 	@$(python) -m checks.litmus run $(PROGRAMS)

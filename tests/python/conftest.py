@@ -31,7 +31,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         words = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
-        target = "test-long" if item.get_closest_marker("long") else "test"
+        targets = {"planted": "mutants", "long": "test-long"}
+        target = next((targets[mark.name] for mark in item.iter_markers() if mark.name in targets), "test")
         report.sections.append(("replay", " ".join([*words, f"make {target} TESTS='{item.nodeid}'"])))
     return report
 

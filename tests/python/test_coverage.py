@@ -13,6 +13,7 @@ from checks.coverage import Branch, Explained
 from xsmmu.setup import host, root
 
 
+@pytest.mark.long
 def test_core_is_covered() -> None:
     console = Console(stderr=True)
     taken = coverage.measure(root.ensure(host.cache_dir(), console), console)

@@ -39,6 +39,7 @@ FAULTS_OF_THE_FORKS = {
 
 
 @pytest.mark.guest
+@pytest.mark.planted
 @pytest.mark.parametrize("fault", FAULTS_OF_THE_FORKS)
 def test_a_fault_of_the_forks_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     old, new = FAULTS_OF_THE_FORKS[fault]

@@ -31,7 +31,7 @@ def test_planted_bugs_fit(mutants: Mutants) -> None:
 
 
 @pytest.mark.guest
-@pytest.mark.long
+@pytest.mark.planted
 @pytest.mark.parametrize("mutant", MUTANTS.named(), ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     [program] = mutant.programs

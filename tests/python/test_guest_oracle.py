@@ -39,6 +39,7 @@ def run_broken(
 
 
 @pytest.mark.guest
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("policy", "old", "new", "kind"),
     [
@@ -57,6 +58,7 @@ def test_a_skipped_counter_is_noticed(
 
 
 @pytest.mark.guest
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -86,6 +88,7 @@ def test_a_skipped_map_side_sync_is_noticed(
 
 
 @pytest.mark.guest
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("workload", "file", "changes", "message"),
     [

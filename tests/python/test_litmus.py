@@ -23,6 +23,7 @@ def test_programs_pass(tools: root.Root) -> None:
     assert named <= {outcome.name for outcome in outcomes}
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("mutant", litmus.MUTANTS.named(), ids=lambda mutant: mutant.name)
 def test_mutant_is_caught(tools: root.Root, mutant: Mutant) -> None:
     outcome = litmus.try_mutant(tools, mutant)

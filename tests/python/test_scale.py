@@ -128,6 +128,7 @@ def test_a_space_that_is_too_small_is_a_result(program: Path) -> None:
         scale.run(program, "count", "--policy", "none")
 
 
+@pytest.mark.long
 def test_ageing_says_the_same_twice(native: Path) -> None:
     words = ("ageing", "--policy", "fused", "--cpus", "1", "--maps", "5e3,2e4")
     first, second = (scale.run(native, *words) for _ in range(2))

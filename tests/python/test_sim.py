@@ -79,14 +79,6 @@ def test_ten_seconds_of_any_world(program: Path) -> None:
     ran(sim.run(program, *words))
 
 
-@pytest.mark.parametrize("mutant", sim.MUTANTS.named(), ids=lambda mutant: mutant.name)
-def test_mutant_is_caught(tools: root.Root, mutant: Mutant) -> None:
-    outcome = sim.try_mutant(tools, mutant)
-    assert outcome.checker, outcome.text[-3000:]
-    assert outcome.replay
-    assert outcome.operations <= sim.MUTANT_OPERATIONS
-
-
 def test_replay_line_repeats_the_failure() -> None:
     command = ["make", "sim", "SEED=1", "POLICY=any", "EVENTS=50000", "SWARM=1", "MUTANT=double-release"]
     first = make(command)

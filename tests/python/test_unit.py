@@ -1402,6 +1402,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_seen(tools: root.Root, tmp_path: Path, fault: Fault) -> None:
     for part in ("core", "tests/unit"):

@@ -57,7 +57,7 @@ class Machine:
     make_args: tuple[str, ...] = ()
     """More arguments for the build of xsmmu.ko."""
     source: Path = PROJECT
-    """What xsmmu.ko is built from."""
+    """What xsmmu.ko and patched drivers are built from."""
     needs: tuple[Needs, ...] = EVERYTHING
     """What stock modules and programs are there."""
     qemu_options: Callable[[Path], list[str]] = lambda _folder: []
@@ -144,9 +144,9 @@ def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
 
 
 def patched(what: Machine) -> list[Path]:
-    """A machine's patched drivers."""
+    """A machine's patched drivers, by the patches of its source."""
     kernel = kernels.ensure(tools(), what.kernel)
-    return [drivers.module(tools(), kernel, name) for name in what.patched]
+    return [drivers.module(tools(), kernel, name, what.source / drivers.FOLDER.name) for name in what.patched]
 
 
 def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:

@@ -47,14 +47,14 @@ class _Build:
 
 
 def sources(source_dir: Path, parts: Sequence[str]) -> dict[str, bytes]:
-    """The C and Kbuild files below `parts` (files or folders, relative to `source_dir`), by relative name."""
+    """The files of `parts`, and the C and Kbuild files below its folders, by name; both relative to `source_dir`."""
     found: dict[str, bytes] = {}
     for part in parts:
         start = source_dir / part
         if not start.exists():
             raise UserError(f"{start} does not exist, and a build needs it")
         for file in [start] if start.is_file() else sorted(start.rglob("*")):
-            wanted = file.suffix in _SOURCE_SUFFIXES or file.name in _SOURCE_NAMES
+            wanted = file == start or file.suffix in _SOURCE_SUFFIXES or file.name in _SOURCE_NAMES
             if wanted and file.is_file() and not file.name.endswith(".mod.c"):
                 found[str(file.relative_to(source_dir))] = file.read_bytes()
     return found

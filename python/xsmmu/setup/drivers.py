@@ -20,7 +20,7 @@ from xsmmu.setup.kernels import Kernel
 from xsmmu.setup.root import Root
 
 FOLDER = PROJECT / "drivers"
-TABLE = FOLDER / "drivers.toml"
+_TABLE = "drivers.toml"
 _HEADER = "include/xsmmu/dma.h"
 _SYMVERS = "xsmmu.symvers"
 
@@ -30,33 +30,31 @@ class Driver:
     """A driver of drivers/drivers.toml."""
 
     name: str
+    patch: Path
+    """Its semantic patch."""
     folder: str
     module: str
     words: Mapping[str, Mapping[str, Sequence[str]]]
     also: Sequence[str] = field(default=())
 
-    @property
-    def patch(self) -> Path:
-        """Its semantic patch."""
-        return FOLDER / f"{self.name}.cocci"
+
+def table(patches: Path = FOLDER) -> dict[str, Driver]:
+    """All drivers of a folder of semantic patches, by name."""
+    rows = tomllib.loads((patches / _TABLE).read_text())["driver"]
+    return {name: Driver(name=name, patch=patches / f"{name}.cocci", **row) for name, row in rows.items()}
 
 
-def table(path: Path = TABLE) -> dict[str, Driver]:
-    """All drivers by name."""
-    return {name: Driver(name=name, **row) for name, row in tomllib.loads(path.read_text())["driver"].items()}
-
-
-def named(name: str) -> Driver:
+def named(name: str, patches: Path = FOLDER) -> Driver:
     """A driver of the table, by its name."""
-    drivers = table()
+    drivers = table(patches)
     if name not in drivers:
         raise unknown_name("driver", name, drivers)
     return drivers[name]
 
 
-def module(root: Root, kernel: Kernel, name: str) -> Path:
+def module(root: Root, kernel: Kernel, name: str, patches: Path = FOLDER) -> Path:
     """The batch-aware module of a driver for a kernel, cached by content."""
-    driver = named(name)
+    driver = named(name, patches)
     source = kernels.source(root, kernel, (driver.folder, *driver.also))
     folder = patched(root, driver, source, {_SYMVERS: _symvers(root, kernel)})
     return build.module(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.setup import drivers, initramfs, kernels
 
-QUICK = ("nvme", "igb")
+QUICK = ("nvme", "igb", "e1000e")
 LONG = tuple(name for name in drivers.table() if name not in QUICK)
 
 
@@ -61,8 +62,67 @@ def test_a_patch_that_fits_more_than_it_should_names_the_function(tmp_path: Path
         drivers.patched(guests.tools(), driver, tmp_path)
 
 
+def planted(folder: Path, changes: list[tuple[str, str]]) -> drivers.Driver:
+    """e1000e with another patch."""
+    driver = drivers.table()["e1000e"]
+    text = driver.patch.read_text()
+    for good, bad in changes:
+        assert text.count(good) == 1, good
+        text = text.replace(good, bad)
+    patch = folder / driver.patch.name
+    patch.write_text(text)
+    return replace(driver, patch=patch)
+
+
+def test_a_patch_that_syncs_too_late_names_each_function(tmp_path: Path) -> None:
+    bugs = [
+        # Nothing says that the driver syncs.
+        ("+ dma_set_batch_aware(&pdev->dev);\n", ""),
+        # What was sent is freed by the loop.
+        (
+            "- e1000_put_txbuf(tx_ring, buffer_info, false);\n+ e1000_unmap_sent(tx_ring, buffer_info);\n",
+            "  e1000_put_txbuf(tx_ring, buffer_info, false);\n",
+        ),
+        ("+ e1000_free_sent(tx_ring, i);\n", ""),
+        # A packet goes to the stack before the sync.
+        ("+ list_add_tail(&skb->list, left);\n", "+ napi_gro_receive(&adapter->napi, skb);\n"),
+        # All packets do, and buffers are mapped again before it.
+        ("+ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);\n  count = unused;\n", "  count = unused;\n"),
+        (
+            "+ e1000_hand_on(rx_ring->adapter, &left);\n",
+            "+ e1000_hand_on(rx_ring->adapter, &left);\n+ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);\n",
+        ),
+        # The ring is refilled within the loop, too.
+        (
+            "clean = {e1000_clean_rx_irq, e1000_clean_rx_irq_ps};\nidentifier adapter",
+            "clean = {e1000_nowhere};\nidentifier adapter",
+        ),
+        # A packet of too many bytes is freed before the sync.
+        ("  dev_kfree_skb_irq(skb);\n", "  dev_kfree_skb_irq_gone(skb);\n"),
+    ]
+    with pytest.raises(UserError, match=re.escape("e1000e.cocci does not fit")) as caught:
+        drivers.patched(guests.tools(), planted(tmp_path, bugs), source_of(drivers.table()["e1000e"]))
+    named = {line.split("()")[0]: line for line in caught.value.lines}
+    assert set(named) == {
+        *("e1000_probe", "e1000_clean_tx_irq", "e1000_receive_skb"),
+        *("e1000_clean_rx_irq", "e1000_clean_rx_irq_ps", "e1000_clean_jumbo_rx_irq"),
+    }
+
+
+def test_a_kernel_that_frees_elsewhere_is_refused(tmp_path: Path) -> None:
+    driver = drivers.table()["e1000e"]
+    changed = tmp_path / driver.folder / "netdev.c"
+    shutil.copytree(source_of(driver) / driver.folder, changed.parent)
+    text = changed.read_text()
+    where = "\t\tbuffer_info->dma = 0;\n\n\t\tlength = le16_to_cpu(rx_desc->wb.upper.length);\n\n\t\t/* !EOP"
+    assert text.count(where) == 1
+    changed.write_text(text.replace(where, "\t\tif (!skb->len)\n\t\t\tdev_kfree_skb_irq(skb);\n" + where))
+    with pytest.raises(UserError, match=r"e1000_clean_rx_irq\(\) in netdev.c has .* dev_kfree_skb_irq .*, not"):
+        drivers.patched(guests.tools(), driver, tmp_path)
+
+
 def test_an_unknown_driver_lists_the_known_ones() -> None:
-    with pytest.raises(UserError, match="choose from nvme, igb, mlx5"):
+    with pytest.raises(UserError, match="choose from nvme, igb, e1000e, mlx5"):
         drivers.module(guests.tools(), kernels.ensure(guests.tools()), "e1000")
 
 

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// e1000e: each half of a poll unmaps without a sync, syncs once, and only then
+// frees, recycles and hands on. With MSI-X the transmit half is an interrupt's.
+//
+// Transmit: e1000_put_txbuf() unmaps and frees, and is also the teardown's and
+// that of a packet that could not be mapped. So the loop only unmaps, without a
+// sync; the packet stays in its slot of the ring, and slots are not used again
+// before next_to_clean moves on. After the sync a second walk calls
+// e1000_put_txbuf(), which finds nothing left to unmap.
+//
+// Receive: packets wait on a list. Buffers that are recycled (small packets are
+// copied, wrong ones dropped) are mapped again after the sync, so the ring is
+// refilled once, at the end, and before the stack has its turn. What is freed
+// within the loop is rare and has a sync of its own.
+//
+// Error and teardown paths keep their ordinary unmaps, and so does
+// e1000_clean_jumbo_rx_irq(), which only machines with pages of more than 16 KiB
+// use: others split packets (_ps).
+
+@ header @
+@@
+  #include "e1000.h"
++ #include <xsmmu/dma.h>
+
+@ declare @
+identifier pdev, ent;
+@@
+  e1000_probe(struct pci_dev *pdev, const struct pci_device_id *ent)
+  {
+  ...
+  pci_set_master(pdev);
++ dma_set_batch_aware(&pdev->dev);
+  ...
+  }
+
+@ sent @
+identifier tx_ring, buffer_info, i;
+symbol false;
+@@
++ static void e1000_unmap_sent(struct e1000_ring *tx_ring,
++ 			     struct e1000_buffer *buffer_info)
++ {
++ 	if (buffer_info->dma)
++ 		dma_unmap_page_no_sync(&tx_ring->adapter->pdev->dev,
++ 				       buffer_info->dma,
++ 				       buffer_info->length, DMA_TO_DEVICE);
++ 	buffer_info->dma = 0;
++ }
++
++ /* Free what was unmapped: the packets in [next_to_clean, end). */
++ static void e1000_free_sent(struct e1000_ring *tx_ring, unsigned int end)
++ {
++ 	unsigned int i = tx_ring->next_to_clean;
++
++ 	dma_sync_device_iotlb(&tx_ring->adapter->pdev->dev);
++ 	while (i != end) {
++ 		e1000_put_txbuf(tx_ring, &tx_ring->buffer_info[i], false);
++ 		if (++i == tx_ring->count)
++ 			i = 0;
++ 	}
++ }
++
+  e1000_clean_tx_irq(struct e1000_ring *tx_ring)
+  {
+  ... when any
+  while (...) {
+  <...
+- e1000_put_txbuf(tx_ring, buffer_info, false);
++ e1000_unmap_sent(tx_ring, buffer_info);
+  ...>
+  }
++ e1000_free_sent(tx_ring, i);
+  tx_ring->next_to_clean = i;
+  ...
+  }
+
+@ received_packet @
+identifier adapter, netdev, skb, staterr, vlan;
+typedef u32, __le16;
+iterator name list_for_each_entry_safe;
+@@
++ /* What left the receive ring in a poll, and is out of the device's reach. */
++ static void e1000_hand_on(struct e1000_adapter *adapter,
++ 			  struct list_head *left)
++ {
++ 	struct sk_buff *skb;
++ 	struct sk_buff *next;
++
++ 	list_for_each_entry_safe(skb, next, left, list) {
++ 		skb_list_del_init(skb);
++ 		napi_gro_receive(&adapter->napi, skb);
++ 	}
++ }
++
+  e1000_receive_skb(struct e1000_adapter *adapter, struct net_device *netdev, struct sk_buff *skb, u32 staterr,
+- 	__le16 vlan
++ 	__le16 vlan, struct list_head *left
+  )
+  {
+  ...
+- napi_gro_receive(&adapter->napi, skb);
++ list_add_tail(&skb->list, left);
+  }
+
+@ received @
+identifier clean = {e1000_clean_rx_irq, e1000_clean_rx_irq_ps, e1000_clean_jumbo_rx_irq};
+identifier rx_ring, count;
+expression unused;
+statement refill;
+@@
+  clean(struct e1000_ring *rx_ring, ...)
+  {
++ LIST_HEAD(left);
+  ...
+  rx_ring->next_to_clean = ...;
++ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);
+  count = unused;
+  if (count) refill
++ e1000_hand_on(rx_ring->adapter, &left);
+  ...
+  }
+
+@ received_kept @
+identifier clean = {e1000_clean_rx_irq, e1000_clean_rx_irq_ps, e1000_clean_jumbo_rx_irq};
+identifier adapter, netdev, skb, staterr;
+expression vlan;
+@@
+  clean(...)
+  {
+  <...
+- e1000_receive_skb(adapter, netdev, skb, staterr, vlan);
++ e1000_receive_skb(adapter, netdev, skb, staterr, vlan, &left);
+  ...>
+  }
+
+@ received_single @
+identifier clean = {e1000_clean_rx_irq, e1000_clean_rx_irq_ps};
+expression dev, addr, size, dir;
+@@
+  clean(...)
+  {
+  <...
+- dma_unmap_single(dev, addr, size, dir);
++ dma_unmap_single_no_sync(dev, addr, size, dir);
+  ...>
+  }
+
+@ received_page @
+expression dev, addr, size, dir;
+@@
+  e1000_clean_rx_irq_ps(...)
+  {
+  <...
+- dma_unmap_page(dev, addr, size, dir);
++ dma_unmap_page_no_sync(dev, addr, size, dir);
+  ...>
+  }
+
+@ refilled_once @
+identifier clean = {e1000_clean_rx_irq, e1000_clean_rx_irq_ps};
+identifier adapter, rx_ring, count;
+@@
+  clean(...)
+  {
+  <...
+- if (count >= E1000_RX_BUFFER_WRITE) {
+- 	adapter->alloc_rx_buf(rx_ring, count, GFP_ATOMIC);
+- 	count = 0;
+- }
+  ...>
+  }
+
+// pskb_trim() frees a page that has no more than a piece of the checksum in it.
+@ received_freed @
+identifier rx_ring;
+expression skb, size;
+@@
+  e1000_clean_rx_irq_ps(struct e1000_ring *rx_ring, ...)
+  {
+  <...
+(
++ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);
+  dev_kfree_skb_irq(skb);
+|
++ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);
+  pskb_trim(skb, size);
+)
+  ...>
+  }

@@ -48,6 +48,7 @@ nic_down() {
 	ip link set "$net_link" down
 }
 
+e1000e_kind() { stock_or_patched e1000e "$1"; }
 e1000e_up() { nic_up 0; }
 e1000e_down() { nic_down; }
 igb_kind() { stock_or_patched igb "$1"; }
@@ -88,12 +89,13 @@ counter() {
 	cat "/sys/class/net/$net_link/statistics/$1"
 }
 
-# pktgen LINK MAC FROM TO SHARED: send `packets` 64-byte packets (60 and the checksum) from a link.
+# pktgen LINK MAC FROM TO SHARED [BYTES]: send `packets` packets from a link, each of 60 bytes (64 with the checksum) or
+# of BYTES. SHARED + 1 in a row are one buffer.
 pktgen() {
 	folder=/proc/net/pktgen
 	echo rem_device_all >$folder/kpktgend_0 &&
 		echo "add_device $1" >$folder/kpktgend_0 || return 1
-	for setting in "count $arg_packets" "clone_skb $5" 'pkt_size 60' 'delay 0' "dst_mac $2" "src_min $3" "src_max $3" "dst $4"; do
+	for setting in "count $arg_packets" "clone_skb $5" "pkt_size ${6:-60}" 'delay 0' "dst_mac $2" "src_min $3" "src_max $3" "dst $4"; do
 		echo "$setting" >"$folder/$1" || return 1
 	done
 	echo start >$folder/pgctrl

@@ -14,13 +14,14 @@ drivers_unload() {
 	all_off
 }
 
-# drivers_swap FOLDER: replace the two drivers by those of /modules/FOLDER.
+# drivers_swap FOLDER: replace the drivers by those of /modules/FOLDER.
 drivers_swap() {
-	for each in nvme igb; do
+	for each in nvme igb e1000e; do
 		expect "rmmod $each" rmmod $each
 	done
 	expect "insmod nvme" insmod "/modules/$1/nvme.ko" poll_queues=1
 	expect "insmod igb" insmod "/modules/$1/igb.ko"
+	expect "insmod e1000e" insmod "/modules/$1/e1000e.ko"
 }
 
 # drivers_expect BDF POLICY BEFORE: it did its own syncs since there were BEFORE, and they make it strict.
@@ -49,12 +50,14 @@ drivers_work() {
 	fio_begin $DATA 2
 	fio_end
 	unbind $DATA
-	bind $IGB
-	nic_start $IGB
-	ping_peer $IGB 10
-	iperf_begin $IGB 2
-	iperf_end
-	unbind $IGB
+	for nic in $IGB $E1000E; do
+		bind $nic
+		nic_start $nic
+		ping_peer $nic 10
+		iperf_begin $nic 2
+		iperf_end
+		unbind $nic
+	done
 }
 
 case_drivers_disk() {
@@ -101,21 +104,88 @@ case_drivers_disks_polled() {
 	drivers_unload
 }
 
-case_drivers_nic() {
+# drivers_nic BDF
+drivers_nic() {
 	expect "rmmod xsmmu" rmmod xsmmu
 	drivers_load
 	log_mark
 	for policy in fused xsmmu fands strict; do
-		before=$(stat_of $IGB sync_explicit)
-		take $policy $IGB
-		nic_start $IGB
-		ping_peer $IGB 10
-		iperf_start $IGB 3
+		before=$(stat_of $1 sync_explicit)
+		take $policy $1
+		nic_start $1
+		ping_peer $1 10
+		iperf_start $1 3
 		iperf_end
-		[ $policy = strict ] || drivers_expect $IGB $policy "$before"
-		expect_equal "the level under $policy" "$(get $IGB level)" strict
-		unbind $IGB
-		expect_balance $IGB
+		[ $policy = strict ] || drivers_expect $1 $policy "$before"
+		expect_equal "the level under $policy" "$(get $1 level)" strict
+		unbind $1
+		expect_balance $1
+	done
+	expect_no_timeouts
+	expect_silence
+	drivers_unload
+}
+
+case_drivers_nic() {
+	drivers_nic $IGB
+}
+
+case_drivers_e1000e() {
+	drivers_nic $E1000E
+}
+
+# What has come to the stack (InReceives): the driver's own count is the device's.
+drivers_handed_on() {
+	awk '/^Ip: [0-9]/ {print $4}' /proc/net/snmp
+}
+
+# drivers_flood BYTES COUNT: packets to e1000e, which the stack drops at once, and from it. Each has memory of its own,
+# that nobody has any more when the driver hands it on or frees it.
+drivers_flood() {
+	mac=$(cat "/sys/class/net/$link/address")
+	received=$(drivers_handed_on)
+	ip netns exec peer0 sh -c ". /lab/lib.sh; . /lab/parts/net.sh
+		arg_packets=$2; pktgen peer $mac 10.0.0.2 198.18.0.1 0 $1" || failure "pktgen cannot send $1 bytes to the driver"
+	arg_packets=$2 pktgen "$link" 52:54:00:00:01:00 10.0.0.1 198.18.0.1 0 "$1" || failure "pktgen cannot send $1 bytes"
+	received=$(($(drivers_handed_on) - received))
+}
+
+# drivers_mtu BYTES PEER
+drivers_mtu() {
+	ip link set "$link" mtu "$1" || failure "$link takes no packets of $1 bytes"
+	ip -n peer0 link set peer mtu "$2" || failure "the peer takes no packets of $2 bytes"
+	until_true 20 has_carrier "$link" || failure "$link: no carrier"
+}
+
+# Small packets, which are copied, and others; large ones, that are split; too large ones, that are dropped. With an
+# interrupt of its own for what was sent (IntMode=2, MSI-X), and without (1), when a poll frees it.
+case_drivers_e1000e_packets() {
+	expect "rmmod xsmmu" rmmod xsmmu
+	drivers_load
+	log_mark
+	for mode in 1 2; do
+		expect "rmmod e1000e" rmmod e1000e
+		expect "insmod e1000e" insmod /modules/patched/e1000e.ko IntMode=$mode
+		before=$(stat_of $E1000E sync_explicit)
+		take fused $E1000E
+		nic_start $E1000E
+		for bytes in 60 1000; do
+			drivers_flood $bytes 5000
+			[ $received -ge 4000 ] || failure "of 5000 packets of $bytes bytes $received have come"
+		done
+		drivers_mtu 9000 9000
+		drivers_flood 3000 2000
+		[ $received -ge 1500 ] || failure "of 2000 packets of 3000 bytes $received have come"
+		iperf_start $E1000E 3
+		iperf_end
+		drivers_mtu 5000 9000
+		drivers_flood 9000 200
+		expect_equal "packets of too many bytes that have come" "$received" 0
+		drivers_mtu 1500 1500
+		ping_peer $E1000E 10
+		drivers_expect $E1000E fused "$before"
+		unbind $E1000E
+		expect_balance $E1000E
 	done
 	expect_no_timeouts
 	expect_silence
@@ -127,12 +197,14 @@ case_drivers_unbind_under_load() {
 	expect "rmmod xsmmu" rmmod xsmmu
 	drivers_load
 	log_mark
-	take fused $IGB
-	nic_start $IGB
-	iperf_start $IGB 60
-	unbind $IGB
-	load_abort
-	expect_clean $IGB
+	for nic in $IGB $E1000E; do
+		take fused $nic
+		nic_start $nic
+		iperf_start $nic 60
+		unbind $nic
+		load_abort
+		expect_clean $nic
+	done
 	take fused $DATA
 	disk_start $DATA
 	fio_start $DATA 60

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Batch-aware nvme and igb at work, with and without the module, on two CPUs."""
+"""Batch-aware nvme, igb and e1000e at work, with and without the module, on two CPUs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import cache
 
 import pytest
 from tests.python import guests
+
+from xsmmu.lab.experiment import Needs
 
 pytestmark = pytest.mark.long
 
@@ -16,7 +18,8 @@ DRIVERS = guests.Machine(
     pattern="^drivers_",
     mode="free",
     words=("tsc_early_khz=0",),
-    patched=("nvme", "igb"),
+    needs=(*guests.EVERYTHING, Needs(("pktgen",))),
+    patched=("nvme", "igb", "e1000e"),
     timeout_s=600,
 )
 

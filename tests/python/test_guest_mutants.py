@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Bugs planted in the module are found by the cases that are about them (tests/guest/mutants.toml)."""
+"""Bugs planted in the module, or in e1000e's patch, are found by the cases about them (tests/guest/mutants.toml)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ import pytest
 from tests.python import guests
 from tests.python.test_guest_aware import AWARE
 from tests.python.test_guest_copy import LONG, SHORT
+from tests.python.test_guest_drivers import DRIVERS
 from tests.python.test_guest_refusals import REFUSALS, STRICT, UNTRIED
 
 from checks import litmus, sim
 from checks.mutants import Mutant, Mutants
+from xsmmu.project import PROJECT
+from xsmmu.setup import drivers
 from xsmmu.setup.build import MODULE_PARTS
 
-MUTANTS = Mutants("tests/guest/mutants.toml", MODULE_PARTS)
+PATCHES = [str(file.relative_to(PROJECT)) for file in sorted(drivers.FOLDER.iterdir())]
+MUTANTS = Mutants("tests/guest/mutants.toml", (*MODULE_PARTS, *PATCHES))
 OTHERS = (REFUSALS, STRICT, UNTRIED, AWARE, SHORT["copy"])
 MACHINES = {topic: machine for machine in OTHERS for topic in machine.topics}
 # What an older kernel does not tell apart.
 MACHINES["copy 7.2"] = LONG["copy 7.2"]
+# Its other topic lends it functions.
+MACHINES["drivers"] = DRIVERS
 
 
 @pytest.mark.parametrize("mutants", [MUTANTS, sim.MUTANTS, litmus.MUTANTS], ids=lambda mutants: str(mutants.file))
@@ -40,5 +46,5 @@ def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     assert case in guests.cases(topic)
     machine = MACHINES.get(name, guests.Machine((topic,)))
     with MUTANTS.planted(mutant) as source:
-        [outcome] = guests.boot(replace(machine, topics=(topic,), pattern=f"^{case}$", source=source))
+        [outcome] = guests.boot(replace(machine, pattern=f"^{case}$", source=source))
     assert outcome.failures.get(case) or (outcome.error and outcome.running == case), "no test has found it"

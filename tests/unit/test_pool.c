@@ -524,8 +524,15 @@ static void offsets(void)
 	CHECK(unmap_at(buffer.iova & ~4095ULL, true));
 	check_equal(&buffer, true);
 	CHECK(!unmap_at(buffer.iova, true));
-	/* It would not fit. */
+	/* Aligned, it fits just so; where its offset stays it would not. */
 	buffer.phys += 97;
+	CHECK(map(&buffer) && buffer.iova % 4096 == 1596);
+	check_equal(&buffer, true);
+	device_writes(&buffer, 1);
+	unmap(&buffer);
+	check_equal(&buffer, true);
+	CHECK(!map_so(&buffer, LAST, true, true));
+	buffer.phys += 3;
 	CHECK(map(&buffer) && buffer.iova % 4096 == 0);
 	check_equal(&buffer, true);
 	unmap(&buffer);

@@ -1068,6 +1068,45 @@ FAULTS = (
         ("only=pool_syncs",),
     ),
     Fault(
+        "a copy is aligned to two bytes",
+        "pool.c",
+        "	u32 offset = phys & (XS_PAGE_BYTES - 1) & ~3u;\n",
+        "	u32 offset = phys & (XS_PAGE_BYTES - 1) & ~1u;\n",
+        ("only=pool_offsets",),
+    ),
+    Fault(
+        "what has to keep an offset that is not aligned loses it",
+        "pool.c",
+        "(offset && start != (phys & (XS_PAGE_BYTES - 1)))",
+        "(offset && start != (phys & (XS_PAGE_BYTES - 4)))",
+        ("only=pool_offsets",),
+    ),
+    Fault(
+        "a sync takes a copy for aligned as its buffer is",
+        "pool.c",
+        "		xs_offset_in_cell(origin.phys, origin.bytes, chunk->lg2);\n	if (start",
+        "		(xs_offset_in_cell(origin.phys, origin.bytes, chunk->lg2) |\n"
+        "		 (chunk->lg2 == XS_PAGE_LG2 ? origin.phys & 3 : 0));\n	if (start",
+        ("only=pool_offsets",),
+    ),
+    Fault(
+        "a sync copies what is before a buffer that is not aligned",
+        "pool.c",
+        "		xs_pool_copy_in(pool, cell, origin.phys + start, bytes);\n",
+        "		xs_pool_copy_in(pool, cell, (origin.phys & ~3ULL) + start, bytes);\n",
+        ("only=pool_offsets",),
+    ),
+    Fault(
+        "an unmap takes a copy for aligned as its buffer is",
+        "pool.c",
+        "					 xs_offset_in_cell(origin.phys,\n"
+        "							   origin.bytes,\n"
+        "							   chunk->lg2),\n",
+        "					 (xs_offset_in_cell(origin.phys, origin.bytes, chunk->lg2) |\n"
+        "					  (chunk->lg2 == XS_PAGE_LG2 ? origin.phys & 3 : 0)),\n",
+        ("only=pool_offsets",),
+    ),
+    Fault(
         "a list of as many runs as can be held is not held",
         "map.c",
         "	return runs > XS_HOLDS_MAX;",

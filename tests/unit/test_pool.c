@@ -555,6 +555,13 @@ static void offsets(void)
 	iova = 0;
 	CHECK(xs_pool_next(&m.pool, &iova, &bytes) && iova == buffer.iova &&
 	      bytes == 2500);
+	*memory_at(&buffer, 0) ^= 0x55;
+	*memory_at(&buffer, 2499) ^= 0x55;
+	CHECK(sync_at(buffer.iova, 2500, true));
+	check_equal(&buffer, true);
+	device_writes(&buffer, 1);
+	CHECK(sync_at(buffer.iova, 2500, false));
+	check_equal(&buffer, true);
 	device_writes(&buffer, 2);
 	unmap(&buffer);
 	check_equal(&buffer, true);

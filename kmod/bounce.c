@@ -165,10 +165,10 @@ static int bounce_remember(struct xs_group *group, struct bounce *bounce)
 {
 	gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN;
 	unsigned long flags;
-	int error = 0;
+	int error = xs_fails() ? -ENOMEM : 0;
 
 	xa_lock_irqsave(&group->bounces, flags);
-	if (bounce->first)
+	if (bounce->first && !error)
 		error = xa_err(__xa_store(&group->bounces, first_index(bounce),
 					  bounce, gfp));
 	if (bounce->last && !error)

@@ -296,6 +296,7 @@ trust() {
 # An untrusted device gets no byte beside its buffers, whatever their size, and whether there is room in the pool or not.
 case_untrusted_devices_get_whole_bytes() {
 	trust $TESTDEV 1
+	echo "0x$(cat "$(device_dir $TESTDEV)/iommu/intel-iommu/address")" >$COPIED_PARAMETERS/registers
 	refused $TESTDEV policy strict 'Operation not permitted' "$TESTDEV: xsmmu: refused: untrusted \(external-facing\) device"
 	for limit in 4096 256; do
 		accepted $TESTDEV policy copy
@@ -310,6 +311,19 @@ case_untrusted_devices_get_whole_bytes() {
 		expect_balance $TESTDEV
 		put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
 	done
+	echo 0 >$COPIED_PARAMETERS/registers
+	trust $TESTDEV 0
+	all_off
+}
+
+case_untrusted_devices_and_memory() {
+	trust $TESTDEV 1
+	accepted $TESTDEV policy copy
+	log_mark
+	copied lose 2>/dev/null || failure "$(said)"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
 	trust $TESTDEV 0
 	all_off
 }
@@ -385,7 +399,7 @@ case_untrusted_devices_and_wrong_sizes() {
 	accepted $TESTDEV policy copy
 	log_mark
 	copied size 2>/dev/null || failure "$(said)"
-	expect_equal "strays" "$(stat_of $TESTDEV strays)" $((before + 1))
+	expect_equal "strays" "$(stat_of $TESTDEV strays)" $((before + 2))
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
@@ -557,7 +571,7 @@ case_untrusted_devices_and_lists() {
 	trust $TESTDEV 1
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	for mode in row long_row align2 align_late align_end align_row align_page align_page_late align_few \
-		align_large head polls; do
+		align_large head given polls; do
 		log_mark
 		copied $mode 2>/dev/null || failure "$mode: $(said)"
 		# In a cell it is aligned, in a page of its own it is not.

@@ -38,3 +38,32 @@ case_each_failure() {
 		set_group_type $TESTDEV DMA-FQ
 	done
 }
+
+# What an untrusted device maps beside its copies.
+case_each_failure_of_an_untrusted_device() {
+	parameters=/sys/module/xsmmu_copied/parameters
+	echo "$TESTDEV=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	echo keep >$parameters/mode
+	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_copied/bind || failure "the probe failed"
+	live=$(stat_of $TESTDEV live_pages)
+	n=0
+	left=0
+	while [ "$left" = 0 ] && [ $n -lt 100 ]; do
+		n=$((n + 1))
+		echo $n >$FAIL
+		echo 1 >$parameters/scarce || failure "$n: $(log_since | grep 'copied: wrong')"
+		left=$(cat $FAIL)
+		echo 0 >$FAIL
+		expect_equal "$n: live" "$(stat_of $TESTDEV live_pages)" "$live"
+	done
+	# Four pages, and three mappings to be remembered.
+	[ $n -gt 7 ] && [ $n -lt 100 ] || failure "the last failure was the $n-th"
+	echo "$n points" >/dev/kmsg
+	echo 1 >$parameters/release || failure "$(log_since | grep 'copied: wrong')"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
+	echo "$TESTDEV=0" >/sys/module/xsmmu_rude/parameters/untrusted
+}

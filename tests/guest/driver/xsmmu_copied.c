@@ -15,8 +15,10 @@
  *   mode=fresh   what the device finds in a chunk beside a buffer
  *   mode=flip, mode=unsynced, mode=prime, mode=svm: pages that are shared with the device
  *   mode=align...: a driver that writes between its sync and its unmap (alignments[]);
- *		  mode=head: one that does not; mode=polls: syncs of what the
- *		  device writes, of what is for both ways; mode=row, mode=long_row: rows of pages
+ *		  mode=head, mode=given: what it and the device write there; mode=polls: syncs
+ *		  of what the device writes, of what is for both ways; mode=row,
+ *		  mode=long_row: rows of pages
+ *   mode=lose    many maps, some of which fail: the kernel has as much memory as before
  *   mode=keep    buffers that outlive the driver, until something is written to the
  *                parameter release
  *
@@ -106,7 +108,7 @@ static u32 allowed(struct device *dev, dma_addr_t iova)
 }
 
 /* The VT-d driver of 6.12, as earlier ones, lets it read whatever it may write. */
-static bool is_allowed(struct device *dev, const struct buffer *buffer)
+static bool is_allowed(struct device *dev, const struct buffer *buffer, size_t at)
 {
 	static const u32 wanted[] = {
 		[DMA_BIDIRECTIONAL] = READS | WRITES,
@@ -115,7 +117,7 @@ static bool is_allowed(struct device *dev, const struct buffer *buffer)
 				    WRITES : READS | WRITES,
 	};
 
-	return allowed(dev, buffer->iova) == wanted[buffer->dir];
+	return allowed(dev, buffer->iova + at) == wanted[buffer->dir];
 }
 
 /* It may do @may with that: what its IOMMU says is not asked of the driver's memory. */
@@ -375,6 +377,23 @@ static int check_ring(struct device *dev, u8 *memory)
 	dma_unmap_single_attrs(dev, iova, PAGE_SIZE, DMA_FROM_DEVICE,
 			       DMA_ATTR_SKIP_CPU_SYNC);
 	return error;
+}
+
+/* What is never synced is mapped, or refused where it would need a page of its own. */
+static int check_coherent(struct device *dev, u8 *memory, bool refused)
+{
+#ifdef DMA_ATTR_REQUIRE_COHERENT
+	dma_addr_t iova = dma_map_single_attrs(dev, memory + 100, 200, DMA_FROM_DEVICE,
+					       DMA_ATTR_REQUIRE_COHERENT);
+
+	if (!dma_mapping_error(dev, iova) == refused)
+		return wrong(dev, "what is never synced is not mapped, or not refused");
+	if (!refused && found(dev, iova) != memory + 100)
+		return wrong(dev, "what is never synced is copied");
+	if (!refused)
+		dma_unmap_single_attrs(dev, iova, 200, DMA_FROM_DEVICE, DMA_ATTR_REQUIRE_COHERENT);
+#endif
+	return 0;
 }
 
 /* Where the offset in the page counts, it stays; what crosses pages then is not copied. */
@@ -669,6 +688,8 @@ static int checks(struct device *dev)
 	error = check_buffers(dev, memory);
 	if (!error)
 		error = check_shared(dev, memory);
+	if (!error)
+		error = check_coherent(dev, memory, false);
 	if (!error && limit >= PAGE_SIZE)
 		error = check_ring(dev, memory);
 	if (!error)
@@ -817,6 +838,9 @@ static int check_whole(struct device *dev, u8 *memory, size_t offset,
 		return wrong(dev, "the device finds another buffer");
 	if (!is_alone(dev, &buffer))
 		return wrong(dev, "the device finds what is beside the buffer");
+	if (registers && !(is_allowed(dev, &buffer, 0) && is_allowed(dev, &buffer, bytes / 2) &&
+			   is_allowed(dev, &buffer, bytes - 1)))
+		return wrong(dev, "the device may do other things than its driver has said");
 	error = check_parts(dev, &buffer);
 	if (error)
 		return error;
@@ -915,6 +939,7 @@ static int check_neighbours(struct device *dev)
 	return error;
 }
 
+#define BLOCK_PAGES	64
 #define HUGE_PAGES	70	/* more than a block has */
 
 /* The device finds the buffer's bytes, in order, and its own pages are the driver's. */
@@ -958,6 +983,11 @@ static int check_large_ones(struct device *dev)
 		error = check_huge(dev, memory, 0, all - 200);
 	if (!error)
 		error = check_huge(dev, memory, 100, all - 100);
+	/* A block, and a page more. */
+	if (!error)
+		error = check_huge(dev, memory, 100, BLOCK_PAGES * PAGE_SIZE - 200);
+	if (!error)
+		error = check_huge(dev, memory, 100, BLOCK_PAGES * PAGE_SIZE);
 	free_pages_exact(memory, all);
 	return error;
 }
@@ -993,6 +1023,8 @@ static int whole(struct device *dev)
 	if (!error)
 		error = check_careless(dev, memory);
 	if (!error)
+		error = check_coherent(dev, memory, true);
+	if (!error)
 		error = check_neighbours(dev);
 	if (!error)
 		error = check_large_ones(dev);
@@ -1018,6 +1050,7 @@ static int wrong_size(struct device *dev)
 		error = wrong(dev, "dma_map_single() failed");
 	} else {
 		dma_unmap_single(dev, buffer.iova, buffer.bytes + PAGE_SIZE, buffer.dir);
+		dma_unmap_single(dev, buffer.iova + PAGE_SIZE, buffer.bytes, buffer.dir);
 		writes(dev, buffer.iova, buffer.bytes, 0x22);
 		unmap(dev, &buffer, 0);
 		if (!is_filled(buffer.memory, buffer.bytes, 0x22))
@@ -1153,7 +1186,7 @@ static int keep(struct device *dev)
 			break;
 		writes(dev, buffer->iova, buffer->bytes, 0x22);
 		kept.cells[i] = (u32 *)found(dev, buffer->iova);
-		right &= !registers || is_allowed(dev, buffer);
+		right &= !registers || is_allowed(dev, buffer, 0);
 	}
 	kept.dev = get_device(dev);
 	if (!error && !right)
@@ -1205,6 +1238,42 @@ static int late(const char *text, const struct kernel_param *param)
 static const struct kernel_param_ops late_ops = { .set = late };
 module_param_cb(late, &late_ops, NULL, 0200);
 MODULE_PARM_DESC(late, "write: what is mapped after the driver of what was kept has gone fails");
+
+/* Of an untrusted device, if there is no memory for a page of its own: what is mapped is as ever. */
+static int scarce(const char *text, const struct kernel_param *param)
+{
+	static const size_t offsets[] = { 0, 100, 2 * PAGE_SIZE - 5000 };
+	struct buffer buffer = { .bytes = 5000, .dir = DMA_FROM_DEVICE };
+	struct device *dev = kept.dev;
+	u8 *memory;
+	u32 i;
+	int error = 0;
+
+	if (!dev)
+		return -ENODEV;
+	memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
+	if (!memory)
+		return -ENOMEM;
+	for (i = 0; i < ARRAY_SIZE(offsets); i++) {
+		memset(memory, 0x11, BUFFER_BYTES);
+		buffer.memory = memory + offsets[i];
+		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
+		if (dma_mapping_error(dev, buffer.iova))
+			continue;
+		if (!is_alone(dev, &buffer))
+			error = wrong(dev, "the device finds what is beside the buffer");
+		writes(dev, buffer.iova, buffer.bytes, 0x22);
+		unmap(dev, &buffer, 0);
+		if (!is_filled(buffer.memory, buffer.bytes, 0x22))
+			error = wrong(dev, "not all comes back");
+	}
+	free_pages_exact(memory, BUFFER_BYTES);
+	return error;
+}
+
+static const struct kernel_param_ops scarce_ops = { .set = scarce };
+module_param_cb(scarce, &scarce_ops, NULL, 0200);
+MODULE_PARM_DESC(scarce, "write: map for the untrusted device of what was kept, what fails may");
 
 /* Does a write of the device's to a copy that was kept land? It is undone. */
 static bool lands(void __iomem *registers, u32 at)
@@ -1478,14 +1547,54 @@ static int head_of(struct device *dev, u8 *here, size_t head)
 	return error;
 }
 
-static int head(struct device *dev)
+/*
+ * What such a driver has put at the head stays until the device writes something else
+ * there, or is given it again: then all comes back, whatever it is.
+ */
+static int given_of(struct device *dev, u8 *here, size_t head)
+{
+	struct scatterlist list;
+	dma_addr_t iova;
+	int error = 0;
+	u32 value;
+
+	memset(here, 0x11, 5000);
+	sg_init_one(&list, here, 5000);
+	if (!dma_map_sg(dev, &list, 1, DMA_FROM_DEVICE))
+		return wrong(dev, "given: not mapped");
+	iova = sg_dma_address(&list);
+	writes(dev, iova, 5000, 0);
+	dma_sync_single_for_cpu(dev, iova, 5000, DMA_FROM_DEVICE);
+	if (!is_filled(here, 5000, 0))
+		error = wrong(dev, "given: zeros are lost");
+	memset(here, 0x33, head);
+	dma_sync_single_for_device(dev, iova + head + 100, 200, DMA_FROM_DEVICE);
+	dma_sync_single_for_cpu(dev, iova, 5000, DMA_FROM_DEVICE);
+	if (!is_filled(here, head, 0x33) || !is_filled(here + head, 5000 - head, 0))
+		error = wrong(dev, "given: a sync has undone what the driver has put there");
+	for (value = 0; value < 256 && !error; value++) {
+		memset(here, ~value, head);
+		dma_sync_sg_for_device(dev, &list, 1, DMA_FROM_DEVICE);
+		writes(dev, iova, head, value);
+		dma_sync_sg_for_cpu(dev, &list, 1, DMA_FROM_DEVICE);
+		if (!is_filled(here, head, value))
+			error = wrong(dev, "given: what the device has written is lost");
+	}
+	memset(here, 0x33, head);
+	dma_unmap_sg(dev, &list, 1, DMA_FROM_DEVICE);
+	if (!error && !is_filled(here, head, 0x33))
+		error = wrong(dev, "given: the unmap has undone what the driver has put there");
+	return error;
+}
+
+static int each_head(struct device *dev, int (*run)(struct device *, u8 *, size_t))
 {
 	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
 	int error = memory ? 0 : -ENOMEM;
 	size_t at;
 
 	for (at = 1; at <= 3 && !error; at++)
-		error = head_of(dev, memory + at, 4 - at);
+		error = run(dev, memory + at, 4 - at);
 	if (memory)
 		free_pages_exact(memory, 8 * PAGE_SIZE);
 	return error;
@@ -1536,6 +1645,53 @@ static int polls(struct device *dev)
 		error = polls_of(dev, memory + 64, sizes[i]) ?: polls_of(dev, memory + 61, sizes[i]);
 	if (memory)
 		free_pages_exact(memory, 8 * PAGE_SIZE);
+	return error;
+}
+
+static unsigned long free_pages_now(void)
+{
+	struct sysinfo info;
+
+	si_meminfo(&info);
+	return info.freeram;
+}
+
+#define LOST		250	/* pages; a word or two for each of the maps is more */
+#define LOSES		30000
+#define FAILS		2000
+
+/* Each of an untrusted device's is two pages, and what is known of them. */
+static int lose(struct device *dev)
+{
+	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL | __GFP_ZERO);
+	struct buffer buffer = { .memory = memory + 100, .bytes = 5000 };
+	unsigned long before, after;
+	u64 mask = *dev->dma_mask;
+	int i, error = 0;
+
+	if (!memory)
+		return -ENOMEM;
+	before = free_pages_now();
+	for (i = 0; i < LOSES && !error; i++) {
+		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
+		if (dma_mapping_error(dev, buffer.iova))
+			error = wrong(dev, "lose: not mapped");
+		else
+			unmap(dev, &buffer, 0);
+	}
+	/* No address is as low. */
+	*dev->dma_mask = DMA_BIT_MASK(20);
+	for (i = 0; i < FAILS && !error; i++) {
+		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
+		if (!dma_mapping_error(dev, buffer.iova))
+			error = wrong(dev, "lose: mapped at no address");
+	}
+	*dev->dma_mask = mask;
+	after = free_pages_now();
+	dev_info(dev, "copied: lose: %lu pages were free, and %lu are\n", before, after);
+	if (!error && before > after + LOST)
+		error = wrong(dev, "lose: memory is lost");
+	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }
 
@@ -1623,7 +1779,11 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		if (sysfs_streq(mode, alignments[i].mode))
 			return align(&pdev->dev, &alignments[i]);
 	if (sysfs_streq(mode, "head"))
-		return head(&pdev->dev);
+		return each_head(&pdev->dev, head_of);
+	if (sysfs_streq(mode, "given"))
+		return each_head(&pdev->dev, given_of);
+	if (sysfs_streq(mode, "lose"))
+		return lose(&pdev->dev);
 	if (sysfs_streq(mode, "polls"))
 		return polls(&pdev->dev);
 	if (sysfs_streq(mode, "row"))

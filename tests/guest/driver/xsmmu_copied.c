@@ -1679,12 +1679,14 @@ static int lose(struct device *dev)
 		else
 			unmap(dev, &buffer, 0);
 	}
-	/* No address is as low. */
-	*dev->dma_mask = DMA_BIT_MASK(20);
+	/* Two pages are nowhere so low. */
+	*dev->dma_mask = PAGE_SIZE - 1;
 	for (i = 0; i < FAILS && !error; i++) {
 		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
-		if (!dma_mapping_error(dev, buffer.iova))
-			error = wrong(dev, "lose: mapped at no address");
+		if (dma_mapping_error(dev, buffer.iova))
+			continue;
+		unmap(dev, &buffer, 0);
+		error = wrong(dev, "lose: mapped at no address");
 	}
 	*dev->dma_mask = mask;
 	after = free_pages_now();

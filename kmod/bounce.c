@@ -165,15 +165,17 @@ static int bounce_remember(struct xs_group *group, struct bounce *bounce)
 {
 	gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN;
 	unsigned long flags;
-	int error = xs_fails() ? -ENOMEM : 0;
+	int error = 0;
 
 	xa_lock_irqsave(&group->bounces, flags);
-	if (bounce->first && !error)
+	if (bounce->first)
 		error = xa_err(__xa_store(&group->bounces, first_index(bounce),
 					  bounce, gfp));
 	if (bounce->last && !error)
 		error = xa_err(__xa_store(&group->bounces, last_index(bounce),
 					  bounce, gfp));
+	if (!error && xs_fails())
+		error = -ENOMEM;
 	if (error)
 		forget_locked(group, bounce);
 	xa_unlock_irqrestore(&group->bounces, flags);

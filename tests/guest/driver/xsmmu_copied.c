@@ -1243,7 +1243,7 @@ MODULE_PARM_DESC(late, "write: what is mapped after the driver of what was kept 
 static int scarce(const char *text, const struct kernel_param *param)
 {
 	static const size_t offsets[] = { 0, 100, 2 * PAGE_SIZE - 5000 };
-	struct buffer buffer = { .bytes = 5000, .dir = DMA_FROM_DEVICE };
+	struct buffer buffer = { .dir = DMA_FROM_DEVICE };
 	struct device *dev = kept.dev;
 	u8 *memory;
 	u32 i;
@@ -1254,15 +1254,20 @@ static int scarce(const char *text, const struct kernel_param *param)
 	memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
 	if (!memory)
 		return -ENOMEM;
-	for (i = 0; i < ARRAY_SIZE(offsets); i++) {
+	/* After each a mapping, of the driver's own pages, that may be at the address of one that failed. */
+	for (i = 0; i < 2 * ARRAY_SIZE(offsets); i++) {
 		memset(memory, 0x11, BUFFER_BYTES);
-		buffer.memory = memory + offsets[i];
+		buffer.memory = memory + (i % 2 ? 0 : offsets[i / 2]);
+		buffer.bytes = i % 2 ? 2 * PAGE_SIZE : 5000;
 		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
 		if (dma_mapping_error(dev, buffer.iova))
 			continue;
 		if (!is_alone(dev, &buffer))
 			error = wrong(dev, "the device finds what is beside the buffer");
 		writes(dev, buffer.iova, buffer.bytes, 0x22);
+		dma_sync_single_for_cpu(dev, buffer.iova, 1, buffer.dir);
+		if (*buffer.memory != 0x22)
+			error = wrong(dev, "a sync brings nothing back");
 		unmap(dev, &buffer, 0);
 		if (!is_filled(buffer.memory, buffer.bytes, 0x22))
 			error = wrong(dev, "not all comes back");
@@ -1572,6 +1577,10 @@ static int given_of(struct device *dev, u8 *here, size_t head)
 	dma_sync_single_for_cpu(dev, iova, 5000, DMA_FROM_DEVICE);
 	if (!is_filled(here, head, 0x33) || !is_filled(here + head, 5000 - head, 0))
 		error = wrong(dev, "given: a sync has undone what the driver has put there");
+	dma_sync_single_for_device(dev, iova, 1, DMA_FROM_DEVICE);
+	dma_sync_single_for_cpu(dev, iova, 5000, DMA_FROM_DEVICE);
+	if (*here || !is_filled(here + 1, head - 1, 0x33))
+		error = wrong(dev, "given: more was given than the driver has, or less");
 	for (value = 0; value < 256 && !error; value++) {
 		memset(here, ~value, head);
 		dma_sync_sg_for_device(dev, &list, 1, DMA_FROM_DEVICE);

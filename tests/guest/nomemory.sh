@@ -63,7 +63,7 @@ case_each_failure_of_an_untrusted_device() {
 	echo "$n points" >/dev/kmsg
 	echo 1 >$parameters/release || failure "$(log_since | grep 'copied: wrong')"
 	unbind $TESTDEV
-	expect_balance $TESTDEV
+	expect_equal "live, in the end" "$(stat_of $TESTDEV live_pages)" 0
 	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
 	echo "$TESTDEV=0" >/sys/module/xsmmu_rude/parameters/untrusted
 }

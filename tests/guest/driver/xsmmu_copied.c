@@ -31,6 +31,7 @@
 #include <linux/iommu.h>
 #include <linux/module.h>
 #include <linux/pci.h>
+#include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
@@ -1661,6 +1662,8 @@ static unsigned long free_pages_now(void)
 {
 	struct sysinfo info;
 
+	/* What the xarray was. */
+	rcu_barrier();
 	si_meminfo(&info);
 	return info.freeram;
 }
@@ -1684,6 +1687,8 @@ static int lose(struct device *dev)
 	for (i = 0; i < 2 * LOSES && !error; i++) {
 		if (i == LOSES)
 			before = free_pages_now();
+		if (i % 500 == 0)
+			rcu_barrier();
 		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
 		if (dma_mapping_error(dev, buffer.iova))
 			error = wrong(dev, "lose: not mapped");

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.python import booted, guests
+from tests.python import booted, guests, operator_tool
 from tests.python.booted import Booted
-from tests.python.test_guest_tool import DISK_MIB, python
+from tests.python.test_guest_tool import DISK_MIB
 
 from xsmmu.setup import boot, build, kernels
 
@@ -24,7 +24,7 @@ def test_what_is_measured_and_put_back(tmp_path: Path) -> None:
     image = boot.initramfs(guests.tools(), kernel, xsmmu, "initramfs-tools", booted.QUIET)
     place = f"lib/modules/{kernel.release}"
     files = {
-        **python(),
+        **operator_tool.files(),
         f"{place}/modules.dep": f"{bench.name}:\n".encode(),
         f"{place}/{bench.name}": bench.read_bytes(),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import signal
 import sys
@@ -16,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from tests.python.sysfs import IGB, MENU, NVME0, NVME1, make_device
 
-from xsmmu import cli
+from xsmmu import __version__, cli
 from xsmmu.errors import UserError
 from xsmmu.operator import machine, module
 from xsmmu.operator.machine import Device
@@ -34,6 +35,17 @@ COSTS = {
     "fused": (440.5, 140.2, 30.0),
 }
 """Nanoseconds of a map, of an unmap, and what of that is at a poll's end; made up."""
+MODPROBE = f"""
+mkdir -p $XSMMU_SYSFS/module/$1 $XSMMU_SYSFS/bus/pci/drivers/$1
+echo ${{VERSION:-{__version__}}} >$XSMMU_SYSFS/module/$1/version
+touch $XSMMU_SYSFS/bus/pci/drivers/$1/bind $XSMMU_SYSFS/bus/pci/drivers/$1/unbind
+"""
+RMMOD = """
+for link in $XSMMU_SYSFS/bus/pci/devices/*/driver; do
+    case $(readlink $link) in */$1) rm -r $link ${link%/*}/$1 ;; esac
+done
+rm -r $XSMMU_SYSFS/module/$1 $XSMMU_SYSFS/bus/pci/drivers/$1
+"""
 
 
 def ignore(_write: str) -> None:
@@ -154,10 +166,14 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
         "SYSFS": "sys",
         "PROC": "proc",
         "CONF": "etc/xsmmu.conf",
+        "STATE": "state",
         "MODPROBE_CONF": "etc/modprobe.conf",
     }.items():
         monkeypatch.setenv(f"XSMMU_{name}", str(tmp_path / place))
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    program(tmp_path / "bin/modprobe", MODPROBE)
+    program(tmp_path / "bin/rmmod", RMMOD)
     (tmp_path / "etc").mkdir()
     sysfs = tmp_path / "sys"
     make_device(sysfs, IGB, 11, "none", "igb", interface="eth1", state="off")

@@ -14,10 +14,20 @@ from pathlib import Path
 
 import pytest
 from tests.python import fake_kernel
-from tests.python.fake_kernel import COSTS, Kernel, everything, fails, ignore, program, put_back, refuses, run
+from tests.python.fake_kernel import (
+    COSTS,
+    MODPROBE,
+    Kernel,
+    everything,
+    fails,
+    ignore,
+    program,
+    put_back,
+    refuses,
+    run,
+)
 from tests.python.sysfs import IGB, MENU, NVME0, make_device
 
-from xsmmu import __version__
 from xsmmu.cli import app
 from xsmmu.errors import UserError
 from xsmmu.operator import calibration, machine, module
@@ -25,26 +35,11 @@ from xsmmu.operator.machine import Device
 
 FREE = "0000:07:00.0"
 """A device that no driver drives."""
-MODPROBE = f"""
-mkdir -p $XSMMU_SYSFS/module/$1 $XSMMU_SYSFS/bus/pci/drivers/$1
-echo ${{VERSION:-{__version__}}} >$XSMMU_SYSFS/module/$1/version
-touch $XSMMU_SYSFS/bus/pci/drivers/$1/bind $XSMMU_SYSFS/bus/pci/drivers/$1/unbind
-"""
-RMMOD = """
-for link in $XSMMU_SYSFS/bus/pci/devices/*/driver; do
-    case $(readlink $link) in */$1) rm -r $link ${link%/*}/$1 ;; esac
-done
-rm -r $XSMMU_SYSFS/module/$1 $XSMMU_SYSFS/bus/pci/drivers/$1
-"""
 DEFAULT = ["kernel-strict", "kernel-lazy", *MENU[1:]]
 
 
 @pytest.fixture(name="kernel")
 def _kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    monkeypatch.setenv("XSMMU_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    program(tmp_path / "bin/modprobe", MODPROBE)
-    program(tmp_path / "bin/rmmod", RMMOD)
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text("vendor_id\t: GenuineIntel\nmodel name\t: Made up\nflags\t\t: fpu tsc\n")
     with fake_kernel.booted(tmp_path, monkeypatch) as made:

@@ -313,7 +313,7 @@ def bench(
     if not save:
         return
     costs = {row["policy"]: {name: row[name]["median"] for name in ("map_ns", "unmap_ns")} for row in ranking}
-    document = {"schema": output.schema("bench"), **asdict(setup), "ranking": ranking}
+    document = output.document("bench", **asdict(setup), ranking=ranking)
     calibration.write(setup.kernel, setup.hypervisor, costs, document)
     if form == "table":
         click.echo(f"saved: {calibration.file()}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xsmmu.errors import UserError
-from xsmmu.operator import files
+from xsmmu.operator import files, output
 from xsmmu.operator.machine import root
 
 SCHEMA: Final = "xsmmu.calibration/1"
@@ -80,7 +80,7 @@ def parse(document: Any) -> Calibration:
 
 def write(kernel: str, hypervisor: bool, costs: Mapping[str, Mapping[str, float]], bench: Mapping[str, Any]) -> None:
     """Keep costs in the place of those before, and the document of the bench that they are from."""
-    document = {"schema": SCHEMA, "kernel": kernel, "hypervisor": hypervisor, "policies": costs}
+    document = output.document("calibration", kernel=kernel, hypervisor=hypervisor, policies=costs)
     try:
         file().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.python import documents as json_documents
 from tests.python import fake_kernel
 from tests.python.fake_kernel import Kernel, fails, refuses, run
 from tests.python.sysfs import IGB, Machine
@@ -34,7 +35,6 @@ RESULT = {
 
 @pytest.fixture(name="kernel")
 def _kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    monkeypatch.setenv("XSMMU_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("XSMMU_BOOT", str(tmp_path / "boot"))
     monkeypatch.setenv("XSMMU_MODULES", str(tmp_path / "modules"))
     monkeypatch.chdir(tmp_path)
@@ -71,11 +71,11 @@ def test_what_is_in_a_bundle(tmp_path: Path) -> None:
     assert (said["schema"], said["bundle"]) == ("xsmmu.report/1", "a.tar.xz")
     files = unpacked(tmp_path / "a.tar.xz")
     manifest = json.loads(files.pop("manifest.json"))
-    assert (manifest["schema"], manifest["files"]) == ("xsmmu.report/1", said["files"])
+    assert (manifest["schema"], manifest["files"]) == ("xsmmu.report-manifest/1", said["files"])
     assert {row["name"]: (row["bytes"], row["sha256"]) for row in manifest["files"]} == {
         name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()
     }
-    assert {row["name"]: row["schema"] for row in manifest["files"]} == {
+    assert {row["name"]: row["document"] for row in manifest["files"]} == {
         "machine.json": "xsmmu.machine/1",
         "status.json": "xsmmu.status/1",
         "doctor.json": "xsmmu.doctor/1",
@@ -86,6 +86,9 @@ def test_what_is_in_a_bundle(tmp_path: Path) -> None:
     }
     assert json.loads(files["status.json"])["devices"][0]["device"] == IGB
     assert json.loads(files["saved-bench.json"])["saved"] is True
+    # What was taken out has left them documents.
+    for name in ("machine", "status", "doctor"):
+        json_documents.read(files[f"{name}.json"].decode())
     assert [json.loads(line)["schema"][-5:] for line in files["results/03-runs.jsonl"].splitlines()] == [
         "tup/1",
         "run/1",

@@ -28,6 +28,8 @@ COMMANDS = {
     "apply": ("apply", "--dry-run"),
     "watch": ("watch", "nvme0n1", "--interval", "0.01", "--count", "2"),
     "compare": ("compare", "eth1", "--runs", "1"),
+    "bench": ("bench", "eth1", "--rebind", "--rounds", "1"),
+    "report": ("report",),
 }
 """A command line of each that has -o."""
 

@@ -19,7 +19,10 @@ from xsmmu.errors import UserError
 from xsmmu.operator import calibration, compare, describe, doctor, module, output, status
 from xsmmu.operator.scrub import Scrub
 
-RESULTS: Final = ("bench", "compare", "compare-setup", "compare-run", "doctor", "doctor-sample", "status")
+RESULTS: Final = frozenset(
+    f"xsmmu.{name}/1"
+    for name in ("bench", "compare", "compare-setup", "compare-run", "doctor", "doctor-sample", "status")
+)
 """Schemas of what may be packed."""
 MAX_BYTES: Final = 16 << 20
 
@@ -30,12 +33,13 @@ class Part:
 
     name: str
     schema: str
+    """Of its first document."""
     content: bytes
 
     def as_dict(self) -> dict[str, Any]:
         """Its line of the manifest."""
         digest = hashlib.sha256(self.content).hexdigest()
-        return {"name": self.name, "schema": self.schema, "bytes": len(self.content), "sha256": digest}
+        return {"name": self.name, "document": self.schema, "bytes": len(self.content), "sha256": digest}
 
 
 def parts(files: Sequence[Path], scrub: Scrub) -> list[Part]:
@@ -43,9 +47,9 @@ def parts(files: Sequence[Path], scrub: Scrub) -> list[Part]:
     loaded = module.version() if module.is_loaded() else None
     findings = [asdict(each) for each in doctor.examine(())]
     made = {
-        "machine": {"schema": output.schema("machine"), **describe.describe()},
-        "status": {"schema": output.schema("status"), "module": loaded, "devices": status.rows((), everything=False)},
-        "doctor": {"schema": output.schema("doctor"), "findings": findings},
+        "machine": output.document("machine", **describe.describe()),
+        "status": output.document("status", module=loaded, devices=status.rows((), everything=False)),
+        "doctor": output.document("doctor", findings=findings),
     }
     found = [_part(f"{name}.json", [document], scrub) for name, document in made.items()]
     saved = calibration.bench_file()
@@ -89,10 +93,9 @@ def _documents(file: Path) -> list[dict[str, Any]]:
             found = [json.loads(line) for line in text.splitlines() if line.strip()]
         except ValueError as error:
             raise _no_result(file, str(error)) from None
-    known = {output.schema(name) for name in RESULTS}
     for each in found:
         schema = each.get("schema") if isinstance(each, dict) else None
-        if schema not in known:
+        if schema not in RESULTS:
             raise _no_result(file, f"its schema is {schema}" if schema else "it has no schema")
     if not found:
         raise _no_result(file, "it is empty")
@@ -116,7 +119,7 @@ def _part(name: str, documents: Sequence[dict[str, Any]], scrub: Scrub) -> Part:
 def pack(bundle: Path, found: Sequence[Part], manifest: dict[str, Any]) -> None:
     """Write the bundle, as a whole or not at all, and never over another file."""
     top = bundle.name.removesuffix(".tar.xz")
-    first = Part("manifest.json", output.schema("report"), f"{json.dumps(manifest, indent=1)}\n".encode())
+    first = Part("manifest.json", manifest["schema"], f"{json.dumps(manifest, indent=1)}\n".encode())
     try:
         stream = bundle.open("xb")
     except FileExistsError:
@@ -167,7 +170,7 @@ def report(file: tuple[Path, ...], bundle: bool, output_file: Path | None, form:
     taken = {kind: count for kind, count in sorted(scrub.taken.items()) if count}
     if target:
         made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        pack(target, found, {"schema": output.schema("report"), "made": made, "taken_out": taken, "files": rows})
+        pack(target, found, output.document("report-manifest", made=made, taken_out=taken, files=rows))
     if form != "table":
         output.emit(form, "report", "files", rows, bundle=str(target) if target else None, taken_out=taken)
         return

@@ -355,7 +355,6 @@ static int victim_map(struct attack *attack, struct victim *victim)
 
 static int victims_map(struct attack *attack)
 {
-	struct device *dev = &attack->dev->pdev->dev;
 	u32 i;
 	int ret;
 

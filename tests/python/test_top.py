@@ -420,6 +420,9 @@ def test_a_session(sysfs: Path) -> None:
         seen.wait(lambda: seen.lines[2].startswith("nvme0n1 +1") and "reversed" in seen.lines[0])
         seen.type("s")
         seen.wait(lambda: "sorted by inv/s, reversed" in seen.lines[0])
+        # By devices: the second one is that, whatever was counted.
+        seen.type("s" * (len(top.COLUMNS) - top.FIRST_SORT))
+        seen.wait(lambda: "sorted by device, reversed" in seen.lines[0])
         # Nothing moves while it is paused.
         seen.type(" ")
         seen.wait(lambda: seen.lines[0].endswith("PAUSED"))
@@ -427,10 +430,11 @@ def test_a_session(sysfs: Path) -> None:
         before = seen.lines
         seen.look(1.2)
         assert seen.lines == before
-        # One group; which one is the second does not change meanwhile.
+        seen.type(" ")
+        seen.wait(lambda: "PAUSED" not in seen.lines[0])
+        # One group.
         seen.type("\x1b[B\r")
         seen.wait(lambda: seen.line("0000:01:00.0 (eth1) [igb]"))
-        seen.type(" ")
         seen.wait(lambda: is_one_group(seen))
         seen.type("\x1b")
         seen.wait(lambda: seen.line("device"))

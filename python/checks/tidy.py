@@ -159,7 +159,7 @@ def modules_compile(tree: Tree, tools: root.Root, console: Console) -> Iterator[
             except UserError as error:
                 telling = [line for line in error.lines if re.search(r"error|warning|undefined", line)]
                 yield f"{folder}: does not build for {kernel.release}"
-                yield from (f"  {line}" for line in telling or error.lines[-10:])
+                yield from (f"  {line}" for line in telling or error.lines[-10:] or [error.message])
 
 
 def shell_scripts(tree: Tree, tools: root.Root) -> Iterator[str]:

@@ -123,9 +123,8 @@ def test_modules_compile(tree: tidy.Tree, tools: Root) -> None:
         '#include <linux/module.h>\nint x(void)\n{\n\treturn 1;\n}\nMODULE_DESCRIPTION("a");\nMODULE_LICENSE("GPL");\n',
     )
     write(tree.path, "Kbuild", "obj-m := b.o\n")
-    write(tree.path, "core/b.h", "\n")
-    write(tree.path, "include/c.h", "\n")
-    write(tree.path, "b.c", "\n")
+    for name in ("bench/a.h", "core/b.h", "include/c.h", "b.c"):
+        write(tree.path, name, "\n")
     findings = "\n".join(tidy.modules_compile(tree, tools, Console(stderr=True)))
     assert "no previous prototype for" in findings
 

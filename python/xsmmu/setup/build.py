@@ -22,8 +22,6 @@ from xsmmu.setup import host
 from xsmmu.setup.kernels import Kernel
 from xsmmu.setup.root import LIBRARY_DIR, LOADER, Root
 
-"""The checkout that this package is part of."""
-
 MODULE_PARTS = ("Kbuild", "bench", "core", "include", "kmod")
 """What xsmmu.ko and xsmmu_bench.ko are made of."""
 

@@ -78,6 +78,7 @@ def test_one_version() -> None:
     for file, pattern in {
         "dkms.conf": r'^PACKAGE_VERSION="(.*)"',
         "kmod/main.c": r'^MODULE_VERSION\("(.*)"\)',
+        "bench/main.c": r'^MODULE_VERSION\("(.*)"\)',
         "packaging/debian/changelog": r"\Axsmmu \((.*)\)",
         "CHANGELOG.md": r"^## (\S+)",
     }.items():

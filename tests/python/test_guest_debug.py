@@ -54,7 +54,12 @@ def machine(
 MACHINES = {
     "calls": machine(("smoke", "rude"), f"^(?!{LATE}|{LEFT_OUT})", mode="cost"),
     "late": machine(("rude",), f"^({LATE}|no_memory)", mode="cost", dma_words=("dma_debug=off",)),
-    "copy": machine(("copy",), f"^(?!{LEFT_OUT}|bursts)", mode="cost", dma_words=("dma_debug=off", "init_on_alloc=0")),
+    "copy": machine(
+        ("copy",),
+        f"^(?!{LEFT_OUT}|bursts|untrusted_devices_and_memory|checkers|dma_api)",
+        mode="cost",
+        dma_words=("dma_debug=off", "init_on_alloc=0"),
+    ),
     "aware": machine(("aware",), "^(?!aware_on_passthrough)", mode="cost", aware=True),
     "load": machine(("load",)),
     "torture": machine(("load", "torture"), "^(torture|checkers|dma_api|no_memory)"),

@@ -22,8 +22,7 @@ static xs_inline struct xs_block *xs_block_of(struct xs_engine *engine,
 	return xs_space_block(&engine->space, iova >> XS_PAGE_LG2);
 }
 
-/* The world refused to map. */
-static xs_noinline void xs_count_refused(struct xs_engine *engine)
+void xs_engine_map_failed(struct xs_engine *engine)
 {
 	xs_flags_t flags;
 	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
@@ -75,7 +74,7 @@ static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
 
 	if (large)
 		xs_enter();
-	xs_count_refused(engine);
+	xs_engine_map_failed(engine);
 	xs_unplace(engine, xs_policy_of(engine), iova, pages);
 	if (large)
 		xs_exit();
@@ -337,7 +336,7 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 			   pages);
 	done = xs_map_each(engine, block, iova, phys, pages, prot) == pages;
 	if (xs_unlikely(!done))
-		xs_count_refused(engine);
+		xs_engine_map_failed(engine);
 	xs_exit();
 	return done ? 0 : -XS_ENOMEM;
 }
@@ -350,7 +349,7 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 
 	if (xs_unlikely(error)) {
 		xs_enter();
-		xs_count_refused(engine);
+		xs_engine_map_failed(engine);
 		xs_exit();
 	}
 	return error;
@@ -424,7 +423,7 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 		xs_a64_or(&block->own,
 			  xs_block_mask((iova >> XS_PAGE_LG2) + done,
 					pages - done));
-		xs_count_refused(engine);
+		xs_engine_map_failed(engine);
 	}
 	if (done)
 		xs_count_map(engine, done);

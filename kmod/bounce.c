@@ -265,7 +265,7 @@ static noinline dma_addr_t bounce_map(struct device *dev, phys_addr_t phys,
 		return DMA_MAPPING_ERROR;
 	bounce = bounce_new(dev, phys, size, dir);
 	if (!bounce)
-		return DMA_MAPPING_ERROR;
+		goto no_memory;
 	bounce_copy(bounce, 0, size, true);
 	iova = pages <= XS_BLOCK_PAGES ? map_few(dev, bounce, pages, prot) :
 					 map_row(dev, bounce, pages, prot);
@@ -273,14 +273,17 @@ static noinline dma_addr_t bounce_map(struct device *dev, phys_addr_t phys,
 		bounce_free(bounce);
 		return DMA_MAPPING_ERROR;
 	}
-	bounce->handle = iova + offset_in_page(phys);
-	if (bounce_remember(xs_group_of(dev), bounce)) {
-		unmap_pages(dev, bounce->handle, size, true);
-		bounce_free(bounce);
-		return DMA_MAPPING_ERROR;
-	}
 	trace_map(dev, iova, pages);
-	return iova + offset_in_page(phys);
+	bounce->handle = iova + offset_in_page(phys);
+	if (!bounce_remember(xs_group_of(dev), bounce))
+		return bounce->handle;
+	unmap_pages(dev, bounce->handle, size, true);
+	bounce_free(bounce);
+no_memory:
+	xs_enter();
+	xs_engine_map_failed(&xs_group_of(dev)->engine);
+	xs_exit();
+	return DMA_MAPPING_ERROR;
 }
 
 /* Any mapping of an untrusted device that is no copy. */

@@ -51,7 +51,7 @@ case_aware() {
 # It has other pages than its driver, which are copied back in an unmap without a sync, too.
 case_aware_untrusted() {
 	echo Y >/sys/module/xsmmu_aware/parameters/waits
-	echo "$TESTDEV=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $TESTDEV 1
 	accepted $TESTDEV policy copy
 	log_mark
 	aware parts 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
@@ -59,7 +59,7 @@ case_aware_untrusted() {
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
-	echo "$TESTDEV=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $TESTDEV 0
 	all_off
 }
 

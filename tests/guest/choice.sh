@@ -91,7 +91,7 @@ case_rules_beside_an_untrusted_device() {
 	trusted=0000:0a:00.0
 	untrusted=0000:0b:00.0
 	unbind $untrusted
-	echo "$untrusted=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $untrusted 1
 	load_with "rules=*=strict" || give_up "insmod failed"
 	expect_policy $trusted strict
 	# Nor can one make the rule's choice theirs.
@@ -105,7 +105,7 @@ case_rules_beside_an_untrusted_device() {
 	log_since | grep -q "$trusted: xsmmu: not taken over, the kernel's own path stays: its IOMMU group has a device that is none that can be" ||
 		failure "the log does not say so: $(log_since | grep xsmmu:)"
 	unbind $trusted
-	echo "$untrusted=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $untrusted 0
 	bind $trusted
 	expect_equal "the level" "$(get $trusted level)" strict
 	unbind $trusted
@@ -122,12 +122,12 @@ case_a_rules_choice_at_work_beside_an_untrusted_device() {
 	load_with "rules=*=strict" || give_up "insmod failed"
 	bind $trusted
 	expect_equal "the level" "$(get $trusted level)" strict
-	echo "$untrusted=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $untrusted 1
 	put $trusted policy fused || failure "fused was refused: $(cat /tmp/put)"
 	expect_equal "the level" "$(get $trusted level)" held
 	unbind $trusted
 	put $trusted policy none || failure "none was refused"
-	echo "$untrusted=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $untrusted 0
 	load_plain
 }
 
@@ -138,7 +138,7 @@ case_a_choice_beside_an_untrusted_device() {
 	unbind $trusted
 	unbind $untrusted
 	put $trusted policy fused || failure "fused was refused"
-	echo "$untrusted=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $untrusted 1
 	put $trusted policy fused || failure "the same again was refused"
 	put $trusted policy strict || failure "strict was refused"
 	expect_policy $trusted strict
@@ -149,7 +149,7 @@ case_a_choice_beside_an_untrusted_device() {
 	put $trusted policy strict && failure "strict was accepted beside an untrusted device"
 	put $trusted max_window_us 777 && failure "a window was accepted without a policy"
 	log_since | grep -q "is not 1" && failure "the log blames the number"
-	echo "$untrusted=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $untrusted 0
 }
 
 # plug_again BDF: as far as the kernel is concerned.

@@ -289,10 +289,6 @@ case_what_is_read_is_not_written() {
 	all_off
 }
 
-trust() {
-	echo "$1=$2" >/sys/module/xsmmu_rude/parameters/untrusted
-}
-
 # An untrusted device gets no byte beside its buffers, whatever their size, and whether there is room in the pool or not.
 case_untrusted_devices_get_whole_bytes() {
 	trust $TESTDEV 1

@@ -329,6 +329,11 @@ work_on() {
 RUDE=/sys/bus/pci/drivers/xsmmu_rude
 PARAMETERS=/sys/module/xsmmu_rude/parameters
 
+# trust BDF 1|0: it is external-facing, as the kernel sees it; or is not.
+trust() {
+	echo "$1=$2" >$PARAMETERS/untrusted
+}
+
 # rude MODE: bind it; what it makes of it is the caller's to judge.
 rude() {
 	echo "$1" >$PARAMETERS/mode

@@ -42,12 +42,13 @@ case_each_failure() {
 # What an untrusted device maps beside its copies.
 case_each_failure_of_an_untrusted_device() {
 	parameters=/sys/module/xsmmu_copied/parameters
-	echo "$TESTDEV=1" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $TESTDEV 1
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
 	echo keep >$parameters/mode
 	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_copied/bind || failure "the probe failed"
 	live=$(stat_of $TESTDEV live_pages)
+	failed_before=$(stat_of $TESTDEV map_failures)
 	n=0
 	left=0
 	while [ "$left" = 0 ] && [ $n -lt 100 ]; do
@@ -60,10 +61,13 @@ case_each_failure_of_an_untrusted_device() {
 	done
 	# Four pages, and three mappings to be remembered.
 	[ $n -gt 7 ] && [ $n -lt 100 ] || failure "the last failure was the $n-th"
-	echo "$n points" >/dev/kmsg
+	failed=$(cat $parameters/failed_maps)
+	[ "$failed" -ge 7 ] || failure "only $failed maps have failed"
+	expect_equal "map_failures" $(($(stat_of $TESTDEV map_failures) - failed_before)) "$failed"
+	echo "$n points, $failed maps have failed" >/dev/kmsg
 	echo 1 >$parameters/release || failure "$(log_since | grep 'copied: wrong')"
 	unbind $TESTDEV
 	expect_equal "live, in the end" "$(stat_of $TESTDEV live_pages)" 0
 	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
-	echo "$TESTDEV=0" >/sys/module/xsmmu_rude/parameters/untrusted
+	trust $TESTDEV 0
 }

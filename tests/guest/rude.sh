@@ -248,7 +248,7 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	works=0000:0a:00.0
 	unbind $joins
 	take fused $works
-	echo "$joins=1" >$PARAMETERS/untrusted
+	trust $joins 1
 	log_mark
 	for mode in api kernel; do
 		echo $mode >$PARAMETERS/mode
@@ -263,7 +263,7 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	done
 	unbind $works
 	take fused $works
-	echo "$joins=0" >$PARAMETERS/untrusted
+	trust $joins 0
 	log_mark
 	echo api >$PARAMETERS/mode
 	echo $joins >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
@@ -419,10 +419,10 @@ case_closed_is_opened_at_work() {
 	works=0000:0a:00.0
 	unbind $joins
 	take fused $works
-	echo "$joins=1" >$PARAMETERS/untrusted
+	trust $joins 1
 	echo api >$PARAMETERS/mode
 	if echo $joins >$RUDE/bind 2>/dev/null; then failure "it could map"; fi
-	echo "$joins=0" >$PARAMETERS/untrusted
+	trust $joins 0
 	log_mark
 	echo $joins >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
 	expect_silence

@@ -46,9 +46,10 @@ all_of_a_life() {
 	unbind "$1"
 }
 
-# Every page that was mapped was unmapped, every page that was deferred was synced, and the counters say the same.
+# With the policy that it has. Every page that was mapped was unmapped, every page that was deferred was synced, and the
+# counters say the same.
 life_of() {
-	put "$1" policy "$2"
+	set -- "$1" "$(get "$1" policy)"
 	for name in maps unmaps mapped_pages unmapped_pages synced_pages inv_page inv_domain; do
 		eval "before_$name=$(stat_of "$1" $name)"
 	done
@@ -72,9 +73,17 @@ life_of() {
 
 case_a_life_traced() {
 	for policy in $POLICIES; do
-		life_of $E1000E "$policy"
+		put $E1000E policy "$policy"
+		life_of $E1000E
 	done
-	life_of $DATA fused
+	put $DATA policy fused
+	life_of $DATA
+	# Of what is not copied, partial pages are replaced.
+	trust $E1000E 1
+	put $E1000E policy copy
+	put $E1000E copy_bytes 256
+	life_of $E1000E
+	trust $E1000E 0
 }
 
 # As long as it takes until the buffers of the first ring (slab memory, which cannot be held) are used up.

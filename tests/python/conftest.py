@@ -6,12 +6,14 @@ The summary is SYNTHETIC: figures made up for tests only. No machine ever measur
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 from tests.python import documents as json_documents
+from tests.python.fake_kernel import Kernel, Refuses, end, everything
 
 from xsmmu.operator import output
 from xsmmu.setup import host
@@ -97,6 +99,30 @@ def _run(workload: str, policy: str, **extra: Any) -> dict[str, Any]:
         "relative_to_passthrough": None,
         **extra,
     }
+
+
+@pytest.fixture(params=["table", "json"])
+def refuses(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> Refuses:
+    """In either form; and nothing is changed."""
+
+    def check(words: list[str], expected: tuple[int, str, str]) -> None:
+        status, code, message = expected
+        before = everything(kernel)
+        form = ["-o", "json"] if request.param == "json" else []
+        ended, _, said = end(monkeypatch, capsys, words[0], *form, *words[1:])
+        assert ended == status
+        if form:
+            error = json.loads(said)
+            assert error["schema"] == "xsmmu.error/1"
+            assert error["code"] == code
+            said = error["message"]
+        assert message in said
+        assert not kernel.writes
+        assert everything(kernel) == before
+
+    return check
 
 
 @pytest.fixture

@@ -233,27 +233,8 @@ def end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *ar
     return int(ended.value.code or 0), said.out, said.err
 
 
-def refuses(
-    kernel: Kernel,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    form: str,
-    expected: tuple[int, str, str],
-) -> None:
-    """A whole command line is refused: with this status, code and text, in this form, and nothing is changed."""
-    status, code, message = expected
-    before = everything(kernel)
-    ended, _, said = end(monkeypatch, capsys, *words)
-    assert ended == status
-    if form == "json":
-        error = json.loads(said)
-        assert error["schema"] == "xsmmu.error/1"
-        assert error["code"] == code
-        said = error["message"]
-    assert message in said
-    assert not kernel.writes
-    assert everything(kernel) == before
+Refuses = Callable[[list[str], tuple[int, str, str]], None]
+"""Checks that a whole command line is refused, with this status, code and text."""
 
 
 def program(file: Path, script: str) -> None:

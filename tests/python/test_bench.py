@@ -18,12 +18,12 @@ from tests.python.fake_kernel import (
     COSTS,
     MODPROBE,
     Kernel,
+    Refuses,
     everything,
     fails,
     ignore,
     program,
     put_back,
-    refuses,
     run,
 )
 from tests.python.sysfs import IGB, MENU, NVME0, make_device
@@ -334,39 +334,28 @@ def test_progress_is_seen_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 BAD = [
-    (["eth9"], 1, "unknown-device", "no device 'eth9'"),
-    ([], 2, "usage", "Missing argument 'DEVICE'"),
-    ([FREE, "--policies", "fused,turbo"], 1, "unknown-name", "'turbo': choose from kernel-strict"),
-    ([FREE, "--policies", "none"], 1, "unknown-name", "unknown policy 'none'"),
-    ([FREE, "--policies", ""], 1, "unknown-name", "unknown policy ''"),
-    ([FREE, "--policies", "fused,fused"], 1, "usage", "each policy once"),
-    ([FREE, "--ring", "100"], 2, "usage", "'100' is not one of"),
-    ([FREE, "--rounds", "0"], 2, "usage", "0 is not in the range"),
-    ([FREE, "--bytes", "4097"], 2, "usage", "4097 is not in the range"),
-    ([FREE, "--bytes", "64", "--save"], 1, "usage", "leave out --bytes"),
-    (["eth1"], 1, "driver-bound", "add --rebind"),
-    (["0000:08:00.0"], 1, "bad-value", "is a bridge"),
-    (["0000:09:00.0"], 1, "no-iommu", "is not behind an IOMMU"),
+    (["eth9"], (1, "unknown-device", "no device 'eth9'")),
+    ([], (2, "usage", "Missing argument 'DEVICE'")),
+    ([FREE, "--policies", "fused,turbo"], (1, "unknown-name", "'turbo': choose from kernel-strict")),
+    ([FREE, "--policies", "none"], (1, "unknown-name", "unknown policy 'none'")),
+    ([FREE, "--policies", ""], (1, "unknown-name", "unknown policy ''")),
+    ([FREE, "--policies", "fused,fused"], (1, "usage", "each policy once")),
+    ([FREE, "--ring", "100"], (2, "usage", "'100' is not one of")),
+    ([FREE, "--rounds", "0"], (2, "usage", "0 is not in the range")),
+    ([FREE, "--bytes", "4097"], (2, "usage", "4097 is not in the range")),
+    ([FREE, "--bytes", "64", "--save"], (1, "usage", "leave out --bytes")),
+    (["eth1"], (1, "driver-bound", "add --rebind")),
+    (["0000:08:00.0"], (1, "bad-value", "is a bridge")),
+    (["0000:09:00.0"], (1, "no-iommu", "is not behind an IOMMU")),
 ]
 
 
-@pytest.mark.parametrize("form", ["table", "json"])
-@pytest.mark.parametrize(("arguments", "status", "code", "message"), BAD, ids=[" ".join(case[0]) for case in BAD])
-def test_bad_input(
-    kernel: Kernel,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    status: int,
-    code: str,
-    message: str,
-    form: str,
-) -> None:
+@pytest.mark.parametrize(("words", "expected"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input(kernel: Kernel, refuses: Refuses, words: list[str], expected: tuple[int, str, str]) -> None:
     make_device(kernel.sysfs, "0000:08:00.0", 18, "none", state="off")
     (kernel.sysfs / "bus/pci/devices/0000:08:00.0/class").write_text("0x060400\n")
     make_device(kernel.sysfs, "0000:09:00.0", None, None)
-    words = ["bench", *(["-o", "json"] if form == "json" else []), *arguments]
-    refuses(kernel, monkeypatch, capsys, words, form, (status, code, message))
+    refuses(["bench", *words], expected)
 
 
 def test_no_module(kernel: Kernel) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.python import documents as json_documents
 from tests.python import fake_kernel
-from tests.python.fake_kernel import Kernel, fails, refuses, run
+from tests.python.fake_kernel import Kernel, Refuses, fails, run
 from tests.python.sysfs import IGB, Machine
 
 from xsmmu import __version__
@@ -190,33 +190,23 @@ def test_what_bench_prints_is_taken(tmp_path: Path) -> None:
 
 
 BAD = [
-    (["nothing.json"], "no-file", "there is no nothing.json"),
-    (["state"], "no-file", "state has no result.json"),
-    (["words"], "bad-value", "words is no result (Expecting value"),
-    (["empty"], "bad-value", "empty is no result (it is empty)"),
-    (["other"], "bad-value", "other is no result (its schema is xsmmu.set/1)"),
-    (["none"], "bad-value", "none is no result (it has no schema)"),
-    (["list"], "bad-value", "list is no result (it has no schema)"),
-    (["bytes"], "bad-value", "bytes is no result ("),
-    (["large"], "bad-value", "large is no result (it has more than 16 MiB)"),
-    (["--output-file", "a.tar.xz"], "usage", "--output-file is for --bundle"),
-    (["--bundle", "--output-file", "a.zip"], "bad-value", "has to end with .tar.xz"),
-    (["--bundle", "--output-file", "nowhere/a.tar.xz"], "cannot-write", "cannot write nowhere/a.tar.xz"),
+    (["nothing.json"], (1, "no-file", "there is no nothing.json")),
+    (["state"], (1, "no-file", "state has no result.json")),
+    (["words"], (1, "bad-value", "words is no result (Expecting value")),
+    (["empty"], (1, "bad-value", "empty is no result (it is empty)")),
+    (["other"], (1, "bad-value", "other is no result (its schema is xsmmu.set/1)")),
+    (["none"], (1, "bad-value", "none is no result (it has no schema)")),
+    (["list"], (1, "bad-value", "list is no result (it has no schema)")),
+    (["bytes"], (1, "bad-value", "bytes is no result (")),
+    (["large"], (1, "bad-value", "large is no result (it has more than 16 MiB)")),
+    (["--output-file", "a.tar.xz"], (1, "usage", "--output-file is for --bundle")),
+    (["--bundle", "--output-file", "a.zip"], (1, "bad-value", "has to end with .tar.xz")),
+    (["--bundle", "--output-file", "nowhere/a.tar.xz"], (1, "cannot-write", "cannot write nowhere/a.tar.xz")),
 ]
 
 
-@pytest.mark.parametrize("form", ["table", "json"])
-@pytest.mark.parametrize(("arguments", "code", "message"), BAD, ids=[" ".join(case[0]) for case in BAD])
-def test_bad_input(
-    kernel: Kernel,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    code: str,
-    message: str,
-    form: str,
-) -> None:
+@pytest.mark.parametrize(("words", "expected"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input(tmp_path: Path, refuses: Refuses, words: list[str], expected: tuple[int, str, str]) -> None:
     (tmp_path / "state").mkdir()
     for name, text in {
         "words": "words",
@@ -229,6 +219,5 @@ def test_bad_input(
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with (tmp_path / "large").open("wb") as file:
         file.truncate((16 << 20) + 1)
-    words = ["report", *(["-o", "json"] if form == "json" else []), *arguments]
-    refuses(kernel, monkeypatch, capsys, words, form, (1, code, message))
+    refuses(["report", *words], expected)
     assert not [*tmp_path.glob("*.tar.xz")]

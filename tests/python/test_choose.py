@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.python import fake_kernel
-from tests.python.fake_kernel import Kernel, end, everything, fails, ignore, program, put_back, refuses, run
+from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ignore, program, put_back, run
 from tests.python.sysfs import IGB, NVME0, NVME1, make_device, make_driver
 
 from xsmmu.operator import apply, choose, machine, module, rules
@@ -315,41 +315,30 @@ def test_a_change_as_json() -> None:
 
 
 BAD = [
-    (["set", "eth9", "fused"], 1, "unknown-device", "no device 'eth9'"),
-    (["set", "eth1", "fuse"], 1, "unknown-name", "unknown policy 'fuse': choose from copy, strict"),
-    (["set", "eth1", "none"], 1, "usage", "xsmmu unset eth1"),
-    (["set", "eth1", "fused"], 1, "driver-bound", "--rebind"),
-    (["unset", "nvme0"], 1, "driver-bound", "--rebind"),
-    (["set", "nvme0", "fused", "window=1"], 1, "unknown-name", "unknown tunable 'window': choose from max_window_us"),
-    (["set", "nvme0", "fused", "pool_mib=x"], 1, "bad-value", "pool_mib 'x' is no whole number from 2 to 256"),
-    (["set", "nvme0", "fused", "pool_mib"], 1, "bad-value", "pool_mib '' is no whole number"),
-    (["set", "nvme0", "fused", "batch_pages=1025"], 1, "bad-value", "from 1 to 1024"),
-    (["set", "nvme0", "fused", "max_window_us=-1"], 1, "bad-value", "from 1 to 10000000"),
-    (["set", "nvme0", "fused", "--tables", "fast"], 2, "usage", "'fast' is not one of"),
-    (["set", "nvme0"], 2, "usage", "Missing argument 'POLICY'"),
-    (["set", "0000:0c:00.0", "fused"], 1, "no-iommu", "is not behind an IOMMU"),
-    (["set", "0000:0b:00.0", "fused"], 1, "not-offered", "the module offers no policy"),
-    (["unset", "eth9"], 1, "unknown-device", "no device 'eth9'"),
-    (["apply"], 1, "no-file", "there is no "),
+    (["set", "eth9", "fused"], (1, "unknown-device", "no device 'eth9'")),
+    (["set", "eth1", "fuse"], (1, "unknown-name", "unknown policy 'fuse': choose from copy, strict")),
+    (["set", "eth1", "none"], (1, "usage", "xsmmu unset eth1")),
+    (["set", "eth1", "fused"], (1, "driver-bound", "--rebind")),
+    (["unset", "nvme0"], (1, "driver-bound", "--rebind")),
+    (["set", "nvme0", "fused", "window=1"], (1, "unknown-name", "unknown tunable 'window': choose from max_window_us")),
+    (["set", "nvme0", "fused", "pool_mib=x"], (1, "bad-value", "pool_mib 'x' is no whole number from 2 to 256")),
+    (["set", "nvme0", "fused", "pool_mib"], (1, "bad-value", "pool_mib '' is no whole number")),
+    (["set", "nvme0", "fused", "batch_pages=1025"], (1, "bad-value", "from 1 to 1024")),
+    (["set", "nvme0", "fused", "max_window_us=-1"], (1, "bad-value", "from 1 to 10000000")),
+    (["set", "nvme0", "fused", "--tables", "fast"], (2, "usage", "'fast' is not one of")),
+    (["set", "nvme0"], (2, "usage", "Missing argument 'POLICY'")),
+    (["set", "0000:0c:00.0", "fused"], (1, "no-iommu", "is not behind an IOMMU")),
+    (["set", "0000:0b:00.0", "fused"], (1, "not-offered", "the module offers no policy")),
+    (["unset", "eth9"], (1, "unknown-device", "no device 'eth9'")),
+    (["apply"], (1, "no-file", "there is no ")),
 ]
 
 
-@pytest.mark.parametrize("form", ["table", "json"])
-@pytest.mark.parametrize(("arguments", "status", "code", "message"), BAD, ids=[" ".join(case[0]) for case in BAD])
-def test_bad_input(
-    kernel: Kernel,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    status: int,
-    code: str,
-    message: str,
-    form: str,
-) -> None:
+@pytest.mark.parametrize(("words", "expected"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input(kernel: Kernel, refuses: Refuses, words: list[str], expected: tuple[int, str, str]) -> None:
     make_device(kernel.sysfs, "0000:0b:00.0", 22, None)
     make_device(kernel.sysfs, "0000:0c:00.0", None, None)
-    words = [*arguments, *(["-o", "json"] if form == "json" else [])]
-    refuses(kernel, monkeypatch, capsys, words, form, (status, code, message))
+    refuses(words, expected)
 
 
 def test_the_status_after_a_signal(

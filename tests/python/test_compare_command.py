@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.python import fake_kernel
-from tests.python.fake_kernel import Kernel, everything, fails, ignore, program, put_back, refuses, run
+from tests.python.fake_kernel import Kernel, Refuses, everything, fails, ignore, program, put_back, run
 from tests.python.sysfs import IGB, NVME0
 
 from xsmmu.errors import UserError
@@ -295,35 +295,24 @@ def test_no_json(kernel: Kernel) -> None:
 
 
 BAD = [
-    (["eth9", "--", "true"], 1, "unknown-device", "no device 'eth9'"),
-    (["eth1", "--policies", "fused,turbo", "--", "true"], 1, "unknown-name", "'turbo': choose from kernel-strict"),
-    (["eth1", "--policies", "none", "--", "true"], 1, "unknown-name", "unknown policy 'none'"),
-    (["eth1", "--policies", "fused,fused", "--", "true"], 1, "usage", "each policy once"),
-    (["eth1", "--baseline", "lazy", "--", "true"], 1, "usage", "--baseline lazy is not among"),
-    (["eth1", "--metric", "x", "--json-path", "x", "--", "true"], 1, "usage", "exclude each other"),
-    (["eth1", "--metric", "(", "--", "true"], 1, "bad-value", "'(' is no regular expression"),
-    (["eth1", "--rank", "lowest", "--", "true"], 1, "usage", "--rank lowest needs a figure"),
-    (["eth1", "--rank", "size", "--", "true"], 2, "usage", "'size' is not one of"),
-    (["eth1", "--runs", "0", "--", "true"], 2, "usage", "0 is not in the range"),
-    (["eth1", "--", "no-such-program", "-o", "json"], 1, "no-command", "there is no program 'no-such-program'"),
-    (["eth1", "--output-folder", "/", "--", "true"], 1, "not-empty", "/ is not empty"),
-    (["eth1", "--output-folder", "/proc/x", "--", "true"], 1, "cannot-write", "cannot write to /proc/x"),
-    (["eth1"], 2, "usage", "Missing argument 'COMMAND...'"),
+    (["eth9", "--", "true"], (1, "unknown-device", "no device 'eth9'")),
+    (["eth1", "--policies", "fused,turbo", "--", "true"], (1, "unknown-name", "'turbo': choose from kernel-strict")),
+    (["eth1", "--policies", "none", "--", "true"], (1, "unknown-name", "unknown policy 'none'")),
+    (["eth1", "--policies", "fused,fused", "--", "true"], (1, "usage", "each policy once")),
+    (["eth1", "--baseline", "lazy", "--", "true"], (1, "usage", "--baseline lazy is not among")),
+    (["eth1", "--metric", "x", "--json-path", "x", "--", "true"], (1, "usage", "exclude each other")),
+    (["eth1", "--metric", "(", "--", "true"], (1, "bad-value", "'(' is no regular expression")),
+    (["eth1", "--rank", "lowest", "--", "true"], (1, "usage", "--rank lowest needs a figure")),
+    (["eth1", "--rank", "size", "--", "true"], (2, "usage", "'size' is not one of")),
+    (["eth1", "--runs", "0", "--", "true"], (2, "usage", "0 is not in the range")),
+    (["eth1", "--", "no-such-program", "-o", "json"], (1, "no-command", "there is no program 'no-such-program'")),
+    (["eth1", "--output-folder", "/", "--", "true"], (1, "not-empty", "/ is not empty")),
+    (["eth1", "--output-folder", "/proc/x", "--", "true"], (1, "cannot-write", "cannot write to /proc/x")),
+    (["eth1"], (2, "usage", "Missing argument 'COMMAND...'")),
 ]
 
 
-@pytest.mark.parametrize("form", ["table", "json"])
-@pytest.mark.parametrize(("arguments", "status", "code", "message"), BAD, ids=[" ".join(case[0]) for case in BAD])
-def test_bad_input(
-    kernel: Kernel,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    status: int,
-    code: str,
-    message: str,
-    form: str,
-) -> None:
-    words = ["compare", *(["-o", "json"] if form == "json" else []), *arguments]
-    refuses(kernel, monkeypatch, capsys, words, form, (status, code, message))
+@pytest.mark.parametrize(("words", "expected"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input(refuses: Refuses, words: list[str], expected: tuple[int, str, str]) -> None:
+    refuses(["compare", *words], expected)
     assert not [*Path().glob("xsmmu-compare-*")]

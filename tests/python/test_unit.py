@@ -442,8 +442,8 @@ FAULTS = (
     Fault(
         "one failed part of a large range is not counted",
         "map.c",
-        "	if (xs_unlikely(error)) {\n		xs_enter();\n		xs_count_refused(engine);\n		xs_exit();\n	}\n",
-        "",
+        "		xs_engine_map_failed(engine);\n		xs_exit();\n",
+        "		xs_exit();\n",
     ),
     Fault(
         "what is learned of a block that nobody has stays",

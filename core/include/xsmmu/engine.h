@@ -276,6 +276,9 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu);
  */
 void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what);
 
+/* A map fails for a reason of the world's: counted. Entered. */
+void xs_engine_map_failed(struct xs_engine *engine);
+
 /* The sum of all ledgers. */
 void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum);
 

@@ -1240,6 +1240,10 @@ static const struct kernel_param_ops late_ops = { .set = late };
 module_param_cb(late, &late_ops, NULL, 0200);
 MODULE_PARM_DESC(late, "write: what is mapped after the driver of what was kept has gone fails");
 
+static u32 failed_maps;
+module_param(failed_maps, uint, 0444);
+MODULE_PARM_DESC(failed_maps, "what failed of what a write to scarce has mapped, in all");
+
 /* Of an untrusted device, if there is no memory for a page of its own: what is mapped is as ever. */
 static int scarce(const char *text, const struct kernel_param *param)
 {
@@ -1261,8 +1265,10 @@ static int scarce(const char *text, const struct kernel_param *param)
 		buffer.memory = memory + (i % 2 ? 0 : offsets[i / 2]);
 		buffer.bytes = i % 2 ? 2 * PAGE_SIZE : 5000;
 		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
-		if (dma_mapping_error(dev, buffer.iova))
+		if (dma_mapping_error(dev, buffer.iova)) {
+			failed_maps++;
 			continue;
+		}
 		if (!is_alone(dev, &buffer))
 			error = wrong(dev, "the device finds what is beside the buffer");
 		writes(dev, buffer.iova, buffer.bytes, 0x22);

@@ -319,31 +319,54 @@ static int check_parts(struct device *dev)
 
 #define COPY_BYTES	200
 
-static int map_two(struct device *dev, struct scatterlist *sgl)
+/* As a list, or each for itself. */
+static int map_two(struct device *dev, struct scatterlist *sgl, bool list)
 {
+	u32 i;
+
 	sg_init_table(sgl, 2);
 	sg_set_page(&sgl[0], pages[0], COPY_BYTES, 100);
 	sg_set_page(&sgl[1], pages[1], COPY_BYTES, 300);
-	return dma_map_sg(dev, sgl, 2, DMA_FROM_DEVICE) == 2 ? 0 :
-		wrong(dev, "dma_map_sg() failed");
+	if (list)
+		return dma_map_sg(dev, sgl, 2, DMA_FROM_DEVICE) == 2 ? 0 :
+			wrong(dev, "dma_map_sg() failed");
+	for (i = 0; i < 2; i++) {
+		sg_dma_address(&sgl[i]) = dma_map_page(dev, pages[i], sgl[i].offset,
+						       COPY_BYTES, DMA_FROM_DEVICE);
+		if (dma_mapping_error(dev, sg_dma_address(&sgl[i])))
+			return wrong(dev, "dma_map_page() failed");
+	}
+	return 0;
+}
+
+static void unmap_two(struct device *dev, struct scatterlist *sgl, bool list, unsigned long attrs)
+{
+	u32 i;
+
+	if (list)
+		dma_unmap_sg_attrs_no_sync(dev, sgl, 2, DMA_FROM_DEVICE, attrs);
+	for (i = 0; i < 2 && !list; i++)
+		dma_unmap_page_attrs_no_sync(dev, sg_dma_address(&sgl[i]), COPY_BYTES,
+					     DMA_FROM_DEVICE, attrs);
+	dma_sync_device_iotlb(dev);
 }
 
 /* Mapped so that they are copies, which they may not be before there is memory for those. */
-static int map_copies(struct device *dev, struct scatterlist *sgl)
+static int map_copies(struct device *dev, struct scatterlist *sgl, bool list)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
 	u32 i;
 
 	for (i = 0; i < 100; i++) {
-		int error = map_two(dev, sgl);
+		int error = map_two(dev, sgl, list);
 
 		if (error || iommu_iova_to_phys(domain, sg_dma_address(sgl)) !=
 				     sg_phys(sgl))
 			return error;
-		dma_unmap_sg(dev, sgl, 2, DMA_FROM_DEVICE);
+		unmap_two(dev, sgl, list, 0);
 		msleep(20);
 	}
-	return wrong(dev, "a small list is not copied");
+	return wrong(dev, "what is small is not copied");
 }
 
 /* What the device has written to two copies is in the buffers, or not, if nobody asks for it. */
@@ -356,17 +379,12 @@ static int check_copies_of(struct device *dev, bool list, unsigned long attrs)
 
 	for (i = 0; i < 2; i++)
 		memset(page_address(pages[i]), 0x11, PAGE_SIZE);
-	error = map_copies(dev, sgl);
+	error = map_copies(dev, sgl, list);
 	if (error)
 		return error;
 	for (i = 0; i < 2; i++)
 		device_writes(dev, sg_dma_address(&sgl[i]), COPY_BYTES);
-	if (list)
-		dma_unmap_sg_attrs_no_sync(dev, sgl, 2, DMA_FROM_DEVICE, attrs);
-	for (i = 0; i < 2 && !list; i++)
-		dma_unmap_page_attrs_no_sync(dev, sg_dma_address(&sgl[i]), COPY_BYTES,
-					     DMA_FROM_DEVICE, attrs);
-	dma_sync_device_iotlb(dev);
+	unmap_two(dev, sgl, list, attrs);
 	for (i = 0; i < 2; i++)
 		if (memchr_inv(sg_virt(&sgl[i]), wanted, COPY_BYTES))
 			return wrong(dev, "a copy comes back though nobody asks, or does not");

@@ -44,7 +44,7 @@ lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1|folder] [QUICK=1] [
 		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')
 
 test: ## run the tests [TESTS=path]
-	@$(python) -m pytest -v -n 2 --dist loadfile -m "not long and not planted" $(TESTS)
+	@$(python) -m pytest -v -n 2 --dist loadfile --no-loadscope-reorder -m "not long and not planted" $(TESTS)
 
 test-long: ## run the tests that take long, or those left of a run that was interrupted [TESTS=path]
 	@$(python) -m pytest -v --capture=tee-sys -p tests.python.resume -m long $(TESTS)

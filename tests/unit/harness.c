@@ -16,11 +16,17 @@ static struct {
 	bool failed;
 	u64 seed;
 	u32 step;
+	bool threads;
 } running;
 
 bool test_failed(void)
 {
 	return __atomic_load_n(&running.failed, __ATOMIC_RELAXED);
+}
+
+bool test_has_threads(void)
+{
+	return running.threads;
 }
 
 void test_replay(u64 seed, u32 step)
@@ -136,6 +142,7 @@ static bool is_name(const char *a, const char *b)
 static bool run_one(const struct test *test, u32 number)
 {
 	running.name = test->name;
+	running.threads = test->threads;
 	running.failed = false;
 	test_replay(0, 0);
 	test_be_cpu(0);
@@ -151,6 +158,7 @@ static void run_file(const struct test *test, struct test_result *result)
 {
 	for (; test->name; test++) {
 		if ((asked.only && !is_name(asked.only, test->name)) ||
+		    (asked.threads && !test->threads) ||
 		    (asked.stop && result->failed))
 			continue;
 		if (run_one(test, result->passed + result->failed + 1))

@@ -14,6 +14,7 @@
 struct test {
 	const char *name;
 	void (*run)(void);
+	bool threads;	/* it calls test_threads() */
 };
 
 /* Each file's tests, in the order that they run; ends with an empty name. */
@@ -34,6 +35,7 @@ extern const struct test thread_tests[];
 /* What to run. @only: a test's name, NULL for all. */
 struct test_options {
 	const char *only;
+	bool threads;	/* only those that have threads */
 	u64 seed;	/* the only seed of a randomized test, 0: its own range */
 	u32 percent;	/* of the seeds to run, to make slow worlds bearable */
 	bool stop;	/* at the first failure */
@@ -56,6 +58,9 @@ struct test_result test_run(const struct test_options *options);
 bool test_check(bool ok, const char *file, int line, const char *text);
 
 bool test_failed(void);
+
+/* Does the running test have threads? */
+bool test_has_threads(void);
 
 /* The run of a randomized test that a failure belongs to. */
 void test_replay(u64 seed, u32 step);

@@ -617,7 +617,7 @@ const struct test block_tests[] = {
 	{ "block_against_model", against_model },
 	{ "block_twice", twice },
 	{ "block_few_looks", few_looks },
-	{ "block_together", together },
-	{ "block_halves", halves },
+	{ "block_together", together, .threads = true },
+	{ "block_halves", halves, .threads = true },
 	{ NULL, NULL },
 };

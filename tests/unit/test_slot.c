@@ -215,7 +215,7 @@ static void fill(void)
 const struct test slot_tests[] = {
 	{ "slot_encoding", encoding },
 	{ "slot_claim", claim },
-	{ "slot_races", races },
+	{ "slot_races", races, .threads = true },
 	{ "slot_fill", fill },
 	{ NULL, NULL },
 };

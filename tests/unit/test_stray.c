@@ -354,7 +354,7 @@ const struct test stray_tests[] = {
 	{ "stray_wrong_size", wrong_size },
 	{ "stray_neighbours", neighbours },
 	{ "stray_twice", twice },
-	{ "stray_twice_at_once", twice_at_once },
+	{ "stray_twice_at_once", twice_at_once, .threads = true },
 	{ "stray_wrong_blocks", wrong_blocks },
 	{ "stray_in_block", in_block },
 	{ NULL, NULL },

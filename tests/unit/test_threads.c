@@ -526,12 +526,12 @@ static void polling(void)
 }
 
 const struct test thread_tests[] = {
-	{ "threads_by_turns", by_turns },
-	{ "threads_emptying_blocks", emptying },
-	{ "threads_changing", changing },
-	{ "threads_counting", counting },
-	{ "threads_living", living },
-	{ "threads_polling", polling },
-	{ "threads_freely", freely },
+	{ "threads_by_turns", by_turns, .threads = true },
+	{ "threads_emptying_blocks", emptying, .threads = true },
+	{ "threads_changing", changing, .threads = true },
+	{ "threads_counting", counting, .threads = true },
+	{ "threads_living", living, .threads = true },
+	{ "threads_polling", polling, .threads = true },
+	{ "threads_freely", freely, .threads = true },
 	{ NULL, NULL },
 };

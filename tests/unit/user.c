@@ -127,6 +127,7 @@ bool test_threads(u32 count, u64 seed, void (*run)(void *argument, u32 cpu),
 {
 	struct thread threads[TEST_CPUS];
 
+	CHECK(test_has_threads());
 	turns.count = count;
 	turns.random = seed;
 	for (u32 i = 0; i < count; i++) {
@@ -297,6 +298,8 @@ static bool parse(const char *word, struct test_options *options)
 		return false;
 	if (!strncmp(word, "only=", 5))
 		options->only = value;
+	else if (!strncmp(word, "threads=", 8))
+		options->threads = *value == '1';
 	else if (!strncmp(word, "seed=", 5))
 		options->seed = strtoull(value, NULL, 0);
 	else if (!strncmp(word, "percent=", 8))
@@ -316,7 +319,7 @@ int main(int count, char **words)
 
 	for (int i = 1; i < count; i++)
 		if (!parse(words[i], &options)) {
-			test_print("usage: unit [only=TEST] [seed=N] [percent=N] [limit=SECONDS] [stop=1]");
+			test_print("usage: unit [only=TEST] [threads=1] [seed=N] [percent=N] [limit=SECONDS] [stop=1]");
 			return 2;
 		}
 	return test_run(&options).failed ? 1 : 0;

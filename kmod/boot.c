@@ -11,8 +11,6 @@
 
 bool xs_boot_is_strict __ro_after_init =
 	IS_ENABLED(CONFIG_IOMMU_DEFAULT_DMA_STRICT);
-bool xs_boot_is_scalable __ro_after_init =
-	IS_ENABLED(CONFIG_INTEL_IOMMU_SCALABLE_MODE_DEFAULT_ON);
 
 /* To be freed by free_page(); NULL if it cannot be read. */
 static char *__init read_line(void)
@@ -45,10 +43,6 @@ static void __init take(const char *option, const char *value)
 	} else if (!strcmp(option, "intel_iommu")) {
 		if (strstarts(value, "strict"))
 			intel_is_strict = true;
-		else if (strstarts(value, "sm_on"))
-			xs_boot_is_scalable = true;
-		else if (strstarts(value, "sm_off"))
-			xs_boot_is_scalable = false;
 	}
 }
 
@@ -57,10 +51,8 @@ void __init xs_boot_start(void)
 	char *line = read_line();
 	char *word, *rest = line;
 
-	if (!line) {
+	if (!line)
 		xs_boot_is_strict = true;
-		xs_boot_is_scalable = true;
-	}
 	while ((word = strsep(&rest, " \n"))) {
 		char *option = strsep(&word, "=");
 		const char *value;

@@ -32,7 +32,7 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
 		return -ENOMEM;
 	error = iommu_map(group->domain, iova, virt_to_phys(memory),
 			  XS_CHUNK_BYTES, chunk_prots[way], GFP_KERNEL);
-	if (!error && group->syncs_maps)
+	if (!error && group->iommu.syncs_maps)
 		xs_world_count_map_sync(group, &range);
 	return error;
 }
@@ -46,6 +46,8 @@ static void unmap_chunk(struct xs_group *group, u64 iova)
 	if (xs_world_is_nowhere(group))
 		return;
 	xs_linux_world.gather_init(&gather);
+	if (group->iommu.kicks)
+		atomic64_inc(&group->other_commands.page);
 	iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES, &gather);
 	xs_world_invalidate(group, &gather, &range, 1);
 }

@@ -500,16 +500,52 @@ static u64 sg_range(struct scatterlist *sgl, int nents, u64 *start)
 	return end - *start;
 }
 
-static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
-		     enum dma_data_direction dir, unsigned long attrs)
+/* Has the row of a list pages that are not mapped? */
+static bool is_padded(struct scatterlist *sgl, int nents)
 {
+	u64 end = U64_MAX - PAGE_SIZE;
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		if (!sg_dma_len(sg))
+			break;
+		if ((sg_dma_address(sg) & PAGE_MASK) > PAGE_ALIGN(end))
+			return true;
+		end = sg_dma_address(sg) + sg_dma_len(sg);
+	}
+	return false;
+}
+
+/*
+ * Unmap a list. Where removals must be exact, a row with holes is no run like others: it is
+ * removed piece by piece, and synced at once.
+ */
+static void unmap_list(struct device *dev, struct scatterlist *sgl, int nents,
+		       bool no_sync)
+{
+	struct xs_group *group = xs_group_of(dev);
 	u64 start;
 	u64 bytes = sg_range(sgl, nents, &start);
 
-	if (is_marked(attrs))
+	if (unlikely(group->iommu.is_exact) && is_padded(sgl, nents)) {
+		u32 pages = pages_of(start, bytes);
+		int section = section_begin(pages);
+
+		trace_unmap(dev, start, pages);
+		xs_world_unmap_partial(group, start, pages);
+		section_end(pages, section);
+	} else if (no_sync) {
 		unmap_pages_no_sync(dev, start, bytes);
-	else
+	} else {
 		unmap_pages(dev, start, bytes, false);
+	}
+}
+
+static void unmap_sg(struct device *dev, struct scatterlist *sgl, int nents,
+		     enum dma_data_direction dir, unsigned long attrs)
+{
+	unmap_list(dev, sgl, nents, is_marked(attrs));
 }
 
 /* ---- coherent memory ---- */

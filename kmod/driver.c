@@ -74,8 +74,6 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 			    int nents, enum dma_data_direction dir,
 			    unsigned long attrs)
 {
-	u64 start, bytes;
-
 	if (!is_taken(dev) || xs_group_of(dev)->untrusted) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
 	} else if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
@@ -84,8 +82,7 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 	} else if (!is_plain(dev) && is_copied(dev, sgl)) {
 		uncopy_each(dev, sgl, nents, attrs);
 	} else {
-		bytes = sg_range(sgl, nents, &start);
-		unmap_pages_no_sync(dev, start, bytes);
+		unmap_list(dev, sgl, nents, true);
 	}
 }
 EXPORT_SYMBOL_GPL(xsmmu_unmap_sg_no_sync);

@@ -81,7 +81,7 @@ void xs_device_add(struct device *dev)
 
 	xdev = kzalloc(sizeof(*xdev), GFP_KERNEL | __GFP_NOFAIL);
 	xdev->dev = dev;
-	xdev->untried = xs_world_check(dev);
+	xdev->untried = xs_iommu_check(dev);
 	xdev->iommu = dev->iommu ? dev->iommu->iommu_dev : NULL;
 	xdev->on_kernel_path = xs_device_has_driver(xdev);
 	xdev->group = group_get(iommu_group);
@@ -156,10 +156,8 @@ void xs_group_sum(struct xs_group *group, struct xs_ledger *sum)
 		xs_engine_ledger(&group->engine, sum);
 	}
 	xs_ledger_add(sum, &group->past);
-	sum->commands_page += atomic64_read(&group->map_syncs.page) +
-			      atomic64_read(&group->prune_syncs.page);
-	sum->commands_domain += atomic64_read(&group->map_syncs.domain) +
-				atomic64_read(&group->prune_syncs.domain);
+	sum->commands_page += atomic64_read(&group->other_commands.page);
+	sum->commands_domain += atomic64_read(&group->other_commands.domain);
 }
 
 enum xs_level xs_group_level(const struct xs_group *group)

@@ -92,6 +92,9 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 		choose(dev);
 		break;
 	case BUS_NOTIFY_BIND_DRIVER:
+		/* Some have no IOMMU group before their first driver comes. */
+		xs_device_add(dev);
+		xdev = xs_device_find(dev);
 		if (xdev)
 			xs_device_bind(xdev);
 		break;

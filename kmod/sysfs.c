@@ -201,8 +201,7 @@ XS_STAT(copy_misses, sum->counts.copy_misses);
 XS_STAT(pool_bytes, xdev->group->front ?
 		    (u64)xdev->group->engine.pool.count << XS_CHUNK_LG2 : 0);
 XS_STAT(strays, sum->counts.strays);
-XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs.page) +
-		   atomic64_read(&xdev->group->map_syncs.domain));
+XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs));
 XS_STAT(sync_unmap, sum->syncs[XS_SYNC_UNMAP]);
 XS_STAT(sync_block, sum->syncs[XS_SYNC_BLOCK]);
 XS_STAT(sync_poll, sum->syncs[XS_SYNC_POLL]);

@@ -72,14 +72,6 @@ bool xs_world_is_nowhere(const struct xs_group *group)
 
 /* ---- page table ---- */
 
-/* A page-selective command covers an aligned power of two of pages. */
-static bool fits_page_command(const struct xs_group *group,
-			      const struct xs_range *range)
-{
-	return fls64(range->page ^ (range->page + range->pages - 1)) <=
-	       group->range_max_lg2;
-}
-
 /*
  * A driver may map less than it was asked to, as up to the end of a table. After an
  * error it may have mapped more than it says: VT-d, if a further table could
@@ -124,10 +116,12 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 void xs_world_count_map_sync(struct xs_group *group,
 			     const struct xs_range *range)
 {
-	if (fits_page_command(group, range))
-		atomic64_inc(&group->map_syncs.page);
-	else
-		atomic64_inc(&group->map_syncs.domain);
+	struct xs_commands sent = { };
+
+	xs_iommu_count(&group->iommu, range, &sent);
+	atomic64_inc(&group->map_syncs);
+	atomic64_add(sent.page, &group->other_commands.page);
+	atomic64_add(sent.domain, &group->other_commands.domain);
 }
 
 static __always_inline int sync_maps(struct xs_group *group, u64 iova,
@@ -148,12 +142,12 @@ static __always_inline int sync_maps(struct xs_group *group, u64 iova,
 /* What is mapped in several calls, each with this in @prot, is synced once. */
 u32 xs_world_map_unsynced(const struct xs_group *group)
 {
-	return group->syncs_maps ? XS_MAP_UNSYNCED : 0;
+	return group->iommu.syncs_maps ? XS_MAP_UNSYNCED : 0;
 }
 
 int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages)
 {
-	return group->syncs_maps ? sync_maps(group, iova, pages) : 0;
+	return group->iommu.syncs_maps ? sync_maps(group, iova, pages) : 0;
 }
 
 /* ---- entries written in place ---- */
@@ -161,7 +155,7 @@ int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages)
 /* By which of the domain's operations, if that is all that a map needs. */
 static void choose_maps(struct xs_group *group)
 {
-	bool plain = group->is_known && !group->syncs_maps &&
+	bool plain = group->is_known && !group->iommu.syncs_maps &&
 		     !READ_ONCE(group->tables.on);
 	bool generic = plain && xs_domain_is_generic(group->domain);
 
@@ -203,7 +197,7 @@ static void learn_entries(struct xs_group *group, void **entries, u64 iova,
 		end_direct(group, why);
 		return;
 	}
-	if (!group->syncs_maps)
+	if (!group->iommu.syncs_maps)
 		WRITE_ONCE(group->tables.only[xs_tables_kind(prot)],
 			   found & ~XS_ENTRY_ADDRESS);
 	/* Who ends it looks for what is known after that, and so do we. */
@@ -248,7 +242,7 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 				 pages);
 		/* The device may have guessed where it was. */
 		iommu_flush_iotlb_all(group->domain);
-		atomic64_inc(&group->prune_syncs.domain);
+		atomic64_inc(&group->other_commands.domain);
 		end_direct(group, "its driver does not see what was written");
 		return false;
 	}
@@ -357,7 +351,7 @@ static noinline int sync_mapped(struct xs_group *group, u64 iova, u32 pages,
 	if (!(prot & XS_MAP_UNSYNCED))
 		error = sync_maps(group, iova, pages);
 	if (error)
-		iommu_unmap(group->domain, iova, (size_t)pages << PAGE_SHIFT);
+		xs_world_sweep(group, iova, pages);
 	return error;
 }
 
@@ -379,7 +373,7 @@ static noinline int map_any(struct xs_group *group, void **entries, u64 iova,
 				 prot & ~XS_MAP_UNSYNCED, GFP_ATOMIC);
 	error = map_and_learn(group, entries, iova, phys, pages,
 			      prot & ~XS_MAP_UNSYNCED);
-	if (error || !group->syncs_maps)
+	if (error || !group->iommu.syncs_maps)
 		return error;
 	return sync_mapped(group, iova, pages, prot);
 }
@@ -449,41 +443,62 @@ static __always_inline size_t remove_some(struct xs_group *group,
 {
 	typeof(group->unmap_pages) unmap_pages = READ_ONCE(group->unmap_pages);
 	struct iommu_domain *domain = group->domain;
+	size_t bytes;
 
+	/* A driver may sync early what it finds apart from that. */
+	gather->end = 0;
 	if (xs_have_generic_pt() && group->generic)
 		return xs_domain_unmap_generic(domain, iova,
 					       pages << PAGE_SHIFT, gather);
-	if (likely(unmap_pages && (pages <= SINGLE_PAGES_MAX || group->is_vtd)))
-		return unmap_pages(domain, iova, PAGE_SIZE, pages, gather);
-	return iommu_unmap_fast(domain, iova, pages << PAGE_SHIFT, gather);
-}
-
-/* Is a long range with holes, which does not begin with one, removed as a whole? */
-static bool takes_holes(const struct xs_group *group)
-{
-	return group->is_vtd || (xs_have_generic_pt() && group->generic);
+	if (unlikely(!unmap_pages || (pages > SINGLE_PAGES_MAX &&
+				      !group->iommu.takes_runs)))
+		return iommu_unmap_fast(domain, iova, pages << PAGE_SHIFT,
+					gather);
+	bytes = unmap_pages(domain, iova, PAGE_SIZE, pages, gather);
+	if (unlikely(group->iommu.kicks && bytes))
+		atomic64_inc(&group->other_commands.page);
+	return bytes;
 }
 
 #define TABLE_PAGES	512u
 
 /*
- * Remove what may not be mapped in part: padding, what an error left, or what was
- * swept meanwhile, which two may do at a time. VT-d takes an unmap whose first page
+ * How many of @pages pages, which may not be mapped in part, are removed in one call, from
+ * the first on. 0: that one is not mapped. VT-d takes an unmap whose first page
  * has no page table for one of all that such a table is for, and what is behind it
  * goes, too. So each step begins at what is mapped, and ends with its page-table page.
+ */
+static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
+{
+	u64 most = min(TABLE_PAGES - (iova >> PAGE_SHIFT) % TABLE_PAGES, pages);
+	u64 step = 0;
+
+	while (step < most && iommu_iova_to_phys(group->domain,
+						 iova + (step << PAGE_SHIFT))) {
+		if (!group->iommu.is_exact)
+			return most;
+		step++;
+	}
+	return step;
+}
+
+/*
+ * Remove what may not be mapped in part: padding, what an error left, or what was
+ * swept meanwhile, which two may do at a time.
  */
 static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
 				    u64 iova, u64 pages)
 {
 	while (pages && !xs_world_is_nowhere(group)) {
-		u64 step = TABLE_PAGES - (iova >> PAGE_SHIFT) % TABLE_PAGES;
 		unsigned long flags;
 		u64 gone = 0;
+		u64 step;
 
 		spin_lock_irqsave(&group->leaving, flags);
-		if (iommu_iova_to_phys(group->domain, iova))
-			gone = remove_some(group, gather, iova,
-					   min(step, pages)) >> PAGE_SHIFT;
+		step = partial_step(group, iova, pages);
+		if (step)
+			gone = remove_some(group, gather, iova, step) >>
+			       PAGE_SHIFT;
 		spin_unlock_irqrestore(&group->leaving, flags);
 		gone = clamp(gone, 1, pages);
 		iova += gone << PAGE_SHIFT;
@@ -491,12 +506,15 @@ static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
 	}
 }
 
-/* A range begins at what is mapped, and may have holes: padding. */
+/*
+ * A range begins at what is mapped, and may have holes, padding, unless the IOMMU is
+ * exact: then they go through xs_world_unmap_partial().
+ */
 static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	struct xs_group *group = world;
 
-	if (unlikely((pages > SINGLE_PAGES_MAX && !takes_holes(group)) ||
+	if (unlikely((pages > SINGLE_PAGES_MAX && !group->iommu.takes_runs) ||
 		     atomic_read(&group->partial))) {
 		remove_partial(group, gather, iova, pages);
 		return;
@@ -542,10 +560,7 @@ static void invalidate_range(struct xs_group *group, xs_gather_t *gather,
 	gather->end = ((range->page + range->pages) << PAGE_SHIFT) - 1;
 	gather->pgsize = PAGE_SIZE;
 	iommu_iotlb_sync(group->domain, gather);
-	if (fits_page_command(group, range))
-		sent->page++;
-	else
-		sent->domain++;
+	xs_iommu_count(&group->iommu, range, sent);
 }
 
 /*
@@ -565,11 +580,14 @@ static void world_invalidate(void *world, xs_gather_t *gather,
 		return;
 	if (count == 0 || (count > 1 && frees)) {
 		iommu_flush_iotlb_all(group->domain);
-		sent->domain++;
+		sent->domain += !group->iommu.kicks;
 		if (frees)
 			invalidate_range(group, gather, &any, sent);
 		return;
 	}
+	/* It waits for all that was removed. */
+	if (group->iommu.kicks)
+		count = 1;
 	for (u32 i = 0; i < count; i++)
 		invalidate_range(group, gather, &ranges[i], sent);
 }
@@ -588,8 +606,8 @@ void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
 	struct xs_commands sent = { };
 
 	world_invalidate(group, gather, ranges, count, &sent);
-	atomic64_add(sent.page, &group->prune_syncs.page);
-	atomic64_add(sent.domain, &group->prune_syncs.domain);
+	atomic64_add(sent.page, &group->other_commands.page);
+	atomic64_add(sent.domain, &group->other_commands.domain);
 }
 
 /* Remove and invalidate what the engine has no unmap of any more. */
@@ -621,7 +639,7 @@ static void world_prune(void *world, u64 iova, u64 pages)
 	xs_gather_t gather;
 	size_t mapped = 0;
 
-	if (!group->is_vtd || (range.page | pages) % TABLE_PAGES)
+	if (!group->iommu.prunes || (range.page | pages) % TABLE_PAGES)
 		return;
 	if (domain->ops->map_pages(domain, iova, page_to_phys(ZERO_PAGE(0)),
 				   PAGE_SIZE, 1, IOMMU_READ,
@@ -793,128 +811,26 @@ void xs_world_stop(void)
 
 /* ---- set-up ---- */
 
-/* Intel's desktop chips of 2008 that need write-buffer flushes and hide it. */
-static bool hides_rwbf(void)
-{
-	static const struct pci_device_id ids[] = {
-		{ PCI_VDEVICE(INTEL, 0x2a40) }, { PCI_VDEVICE(INTEL, 0x2e00) },
-		{ PCI_VDEVICE(INTEL, 0x2e10) }, { PCI_VDEVICE(INTEL, 0x2e20) },
-		{ PCI_VDEVICE(INTEL, 0x2e30) }, { PCI_VDEVICE(INTEL, 0x2e40) },
-		{ PCI_VDEVICE(INTEL, 0x2e90) }, { }
-	};
-
-	return pci_dev_present(ids);
-}
-
-/* Read attribute @name of the IOMMU's own sysfs group, a hexadecimal number. */
-static bool read_iommu_attribute(struct device *dev, const char *group_name,
-				 const char *name, u64 *value)
-{
-	struct device *iommu = dev->iommu->iommu_dev->dev;
-	const struct attribute_group **group;
-	struct attribute **at;
-	bool found = false;
-	char *page;
-
-	if (!iommu || !iommu->groups)
-		return false;
-	page = (char *)get_zeroed_page(GFP_KERNEL);
-	if (!page)
-		return false;
-	for (group = iommu->groups; *group && !found; group++) {
-		if (!(*group)->name || strcmp((*group)->name, group_name))
-			continue;
-		for (at = (*group)->attrs; *at && !found; at++) {
-			struct device_attribute *attribute =
-				container_of(*at, struct device_attribute,
-					     attr);
-
-			if (strcmp((*at)->name, name) || !attribute->show)
-				continue;
-			found = attribute->show(iommu, attribute, page) > 0 &&
-				!kstrtou64(strim(page), 16, value);
-		}
-	}
-	free_page((unsigned long)page);
-	return found;
-}
-
-#define VTD_ECAP_SMTS(ecap)	((ecap) >> 43 & 1)
-#define VTD_CAP_RWBF(cap)	((cap) >> 4 & 1)
-#define VTD_CAP_CM(cap)		((cap) >> 7 & 1)
-#define VTD_CAP_PSI(cap)	((cap) >> 39 & 1)
-#define VTD_CAP_MAMV(cap)	((cap) >> 48 & 0x3f)
-
-/*
- * What a lab run has covered: VT-d, in legacy mode, in which its tables are of the second
- * stage. The engine asks the IOMMU core for nothing that others do not do, but
- * nobody has seen it.
- */
-const char *xs_world_check(struct device *dev)
-{
-	u64 ecap;
-
-	if (!dev->iommu || !dev->iommu->iommu_dev)
-		return "it is behind no IOMMU";
-	if (!read_iommu_attribute(dev, "intel-iommu", "ecap", &ecap))
-		return "its IOMMU is none that was tried (Intel VT-d was)";
-	if (VTD_ECAP_SMTS(ecap) && xs_boot_is_scalable)
-		return "its IOMMU is in scalable mode, which was not tried: boot with intel_iommu=on,sm_off";
-	return NULL;
-}
-
-/*
- * Decide once what each map and each invalidation is like here. An IOMMU
- * driver without iotlb_sync_map() needs no map-side sync. VT-d has it for
- * caching mode and write-buffer flushing only, and shows both in sysfs. What
- * is not known is done the safe way.
- */
+/* Decide once what each map and each invalidation is like here. */
 static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 			struct device *dev)
 {
 	const struct iommu_domain_ops *ops = domain->ops;
-	bool generic = xs_domain_is_generic(domain);
-	bool needs_sync = ops->iotlb_sync_map;
-	u64 cap = 0;
 
-	group->range_max_lg2 = 63;
-	if (read_iommu_attribute(dev, "intel-iommu", "cap", &cap)) {
-		needs_sync = VTD_CAP_RWBF(cap) || VTD_CAP_CM(cap) ||
-			     hides_rwbf();
-		group->range_max_lg2 = VTD_CAP_MAMV(cap);
-		if (!VTD_CAP_PSI(cap))
-			group->range_max_lg2 = 0;
-	}
-	group->is_vtd = cap && !generic && ops->map_pages;
-	group->is_known = generic || ops->map_pages;
-	group->generic = !needs_sync && generic;
+	xs_iommu_describe(&group->iommu, dev, domain);
+	group->generic = xs_domain_is_generic(domain);
+	group->is_known = group->generic || ops->map_pages;
 	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
-	group->syncs_maps = needs_sync && group->is_known;
+	/* Else the core does it. */
+	group->iommu.syncs_maps &= group->is_known;
 	choose_maps(group);
-}
-
-#define VTD_ECAP_C(ecap)	((ecap) & 1)
-
-/* NULL, and @tables knows the page table of @dev, or why not. */
-static const char *find_tables(struct xs_root *root, struct device *dev)
-{
-	u64 registers = 0, ecap = 0;
-
-	/* The hardware knows it by another address. */
-	if (is_vmd(to_pci_dev(dev)->bus))
-		return "it is behind VMD";
-	if (!read_iommu_attribute(dev, "intel-iommu", "ecap", &ecap) ||
-	    !read_iommu_attribute(dev, "intel-iommu", "address", &registers))
-		return "its IOMMU is none whose page tables we know";
-	root->flushes = !VTD_ECAP_C(ecap);
-	return xs_root_find(root, dev, registers);
 }
 
 const char *xs_world_check_tables(struct device *dev)
 {
 	struct xs_root root;
 
-	return find_tables(&root, dev);
+	return xs_root_find(&root, dev);
 }
 
 /* Is there one page table, and one IOMMU that reads it? */
@@ -938,7 +854,7 @@ static void begin_direct(struct xs_group *group, struct device *dev)
 	if (!is_of_one_iommu(group, dev))
 		why = "its IOMMU group has more than one IOMMU";
 	else if (group->is_known)
-		why = find_tables(&group->tables.root, dev);
+		why = xs_root_find(&group->tables.root, dev);
 	if (why)
 		pr_warn("%s: page tables are not written in place: %s\n",
 			group->name, why);
@@ -974,11 +890,12 @@ void xs_world_set_tables(struct xs_group *group, struct device *dev)
 /* From here on, by the IOMMU core's own calls, whatever the domain is. */
 static void forget_iommu(struct xs_group *group)
 {
-	group->is_vtd = false;
 	group->is_known = false;
 	group->generic = false;
 	group->unmap_pages = NULL;
-	group->syncs_maps = false;
+	group->iommu.syncs_maps = false;
+	group->iommu.takes_runs = false;
+	group->iommu.prunes = false;
 	stop_direct(group);
 }
 

@@ -38,6 +38,7 @@
 
 #include <xsmmu/engine.h>
 
+#include "iommu/iommu.h"
 #include "tables/tables.h"
 
 #undef pr_fmt
@@ -64,7 +65,7 @@ struct xs_group_cpu {
 };
 
 /* Commands that the engine does not know of, by kind. */
-struct xs_group_syncs {
+struct xs_group_commands {
 	atomic64_t page;
 	atomic64_t domain;
 };
@@ -87,7 +88,7 @@ struct xs_group_syncs {
  * @domain:	the group's default domain; from when it lingers until a driver comes
  *		for which it translates, one that maps nothing
  * @geometry:	of the default domain, when the engine was made
- * @syncs_maps:	each map needs a sync, and it is ours to make
+ * @iommu:	what that is like; of its syncs of maps, those that are ours to make
  * @name:	of the device it was made for, for the log
  * @active:	maps were counted
  * @strayed:	a call that was ignored has been warned of
@@ -98,14 +99,11 @@ struct xs_group_syncs {
  * @leaves:	it is about to linger, or to be given back: maps fail
  * @partial:	calls at work that remove what may not be mapped in part, and one
  *		more once it has @lingered
- * @generic:	maps need no sync and the domain has generic page tables
+ * @generic:	the domain has generic page tables
  * @tables:	what is written in place
- * @is_vtd:	the page tables are VT-d's own: an unmap of nothing frees empty ones, and
- *		one of any pages is a single call
- * @range_max_lg2: log2 of the largest page-selective command, in pages
- * @map_syncs:	map-side syncs since load, by the command that each one sends
- * @prune_syncs: the same of invalidations for freed page-table pages, and for what
- *		an error has left mapped
+ * @map_syncs:	map-side syncs since load
+ * @other_commands: what those have sent; invalidations for freed page-table pages and for
+ *		what an error has left mapped; removals, where each is a command
  * @trim, @trimming: work: frees what the engine says there is too much of; while
  *		it does, and while nobody may
  * @grow, @shrink: works: add memory to the pool, and look whether there is too much
@@ -147,12 +145,10 @@ struct xs_group {
 	bool lingered;
 	bool leaves;
 	spinlock_t leaving;
-	bool syncs_maps;
+	struct xs_iommu iommu;
 	bool generic;
-	bool is_vtd;
-	u32 range_max_lg2;
-	struct xs_group_syncs map_syncs;
-	struct xs_group_syncs prune_syncs;
+	atomic64_t map_syncs;
+	struct xs_group_commands other_commands;
 	struct work_struct trim;
 	struct work_struct grow;
 	struct delayed_work shrink;
@@ -354,12 +350,10 @@ static inline struct xs_group *xs_group_now(struct device *dev)
 }
 
 /*
- * boot.c; read at load. xs_boot_is_strict: was the kernel's own path made strict?
- * xs_boot_is_scalable: do VT-d IOMMUs work in scalable mode that can? If the command
- * line cannot be read, both are true.
+ * boot.c; read at load. xs_boot_is_strict: was the kernel's own path made strict? If the
+ * command line cannot be read, it is true.
  */
 extern bool xs_boot_is_strict;
-extern bool xs_boot_is_scalable;
 void xs_boot_start(void);
 
 /* debug.c; xs_debug_on(): is misuse to be found? */
@@ -373,8 +367,7 @@ void xs_debug_forget(struct device *dev);
  * world.c. xs_world_invalidate(): what the engine does not know of, counted; of
  * commands for maps that another one has sent, xs_world_count_map_sync() counts those.
  *
- * xs_world_check(): NULL if the IOMMU of a device that has appeared is of a kind
- * that was tried, or why not; may sleep. A map with XS_MAP_UNSYNCED, where
+ * A map with XS_MAP_UNSYNCED, where
  * xs_world_map_unsynced() gives it, is to be followed by xs_world_sync_maps() for its
  * range. What a map of many parts has left when one failed is undone by
  * xs_world_unmap_partial().
@@ -399,7 +392,6 @@ void xs_world_count_map_sync(struct xs_group *group,
 			     const struct xs_range *range);
 void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
 			 const struct xs_range *ranges, u32 count);
-const char *xs_world_check(struct device *dev);
 const char *xs_world_check_tables(struct device *dev);
 void xs_world_set_tables(struct xs_group *group, struct device *dev);
 int xs_world_init(struct xs_group *group, struct iommu_domain *domain,

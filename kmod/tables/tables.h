@@ -9,7 +9,7 @@
  * map of that block is a store. What is not as it should be ends it: the driver's
  * operations do the work.
  *
- * A format is three things, here for VT-d's second stage: where the root is
+ * A format is three things, here for VT-d's (vtd.c): where the root is
  * (xs_root_find()), where an entry is (xs_root_entry()), what is in one
  * (xs_tables_learn()).
  */
@@ -28,7 +28,11 @@
 #define XS_ENTRY_READ		BIT_ULL(0)
 #define XS_ENTRY_WRITE		BIT_ULL(1)
 #define XS_ENTRY_LARGE		BIT_ULL(7)
-#define XS_ENTRY_SNOOP		BIT_ULL(11)
+#define XS_ENTRY_SNOOP		BIT_ULL(11)	/* of the second stage */
+#define XS_ENTRY_USER		BIT_ULL(2)	/* of the first, as these */
+#define XS_ENTRY_ACCESSED	BIT_ULL(5)
+#define XS_ENTRY_DIRTY		BIT_ULL(6)
+#define XS_ENTRY_NO_CODE	BIT_ULL(63)
 
 /* IOMMU_READ to IOMMU_PRIV. */
 #define XS_TABLES_KINDS		64
@@ -40,10 +44,12 @@
  * struct xs_root - where a page table is, and how the IOMMU reads it
  * @first:	its first page
  * @levels:	that it has
+ * @known:	bits that an entry may have beside the address
  * @flushes:	the IOMMU does not look into the CPU's caches
  */
 struct xs_root {
 	u64 *first;
+	u64 known;
 	u32 levels;
 	bool flushes;
 };
@@ -80,11 +86,10 @@ static __always_inline u32 xs_tables_kind(u32 prot)
 }
 
 /*
- * Find the page table that the hardware has for @dev, whose IOMMU's registers are at
- * @registers. NULL, or why it is none that we know. May sleep.
+ * Find the page table that the hardware has for @dev. NULL, or why it is none that we know.
+ * May sleep.
  */
-const char *xs_root_find(struct xs_root *root, struct device *dev,
-			 u64 registers);
+const char *xs_root_find(struct xs_root *root, struct device *dev);
 
 /* Nothing is known of entries any more. */
 static inline void xs_tables_forget(struct xs_tables *tables)

@@ -4,15 +4,16 @@
 
 # --- results -----------------------------------------------------------------------------------------------------
 
-# Opens the results port as descriptor 3.
+results_port() {
+	grep -lx xsmmu.result /sys/class/virtio-ports/*/name 2>/dev/null
+}
+
+# Opens the results port as descriptor 3. A device whose IOMMU comes late is probed once more, in the background.
 results_open() {
-	for port in /sys/class/virtio-ports/*; do
-		if [ "$(cat "$port/name" 2>/dev/null)" = xsmmu.result ]; then
-			exec 3>"/dev/${port##*/}"
-			return
-		fi
-	done
-	fail "no results port"
+	until_true 10 results_port >/dev/null || fail "no results port"
+	port=$(results_port)
+	port=${port%/name}
+	exec 3>"/dev/${port##*/}"
 }
 
 # emit JSON: one record, one line.
@@ -188,6 +189,13 @@ stock_or_patched() {
 	echo "$2" >"/tmp/$1.kind"
 }
 
+# grouped BDF DRIVER: some devices are found to be behind an IOMMU when their first driver comes.
+grouped() {
+	[ -e "/sys/bus/pci/devices/$1/iommu_group" ] && return
+	device_bind "$1" "$2"
+	device_unbind "$1"
+}
+
 # session_open POLICY DRIVER KIND BDF...: put devices under a policy and bind their driver, which is unmodified or
 # batch-aware.
 session_open() {
@@ -196,6 +204,9 @@ session_open() {
 	session_kind=$3
 	shift 3
 	session_bdfs=$*
+	for bdf in "$@"; do
+		grouped "$bdf" "$session_driver"
+	done
 	emit "{\"event\":\"session\",\"driver\":\"$session_driver\",\"policy\":\"$session_policy\"}"
 	groups=$(for bdf in "$@"; do readlink "/sys/bus/pci/devices/$bdf/iommu_group"; done | sort -u | wc -l)
 	[ "$groups" = 1 ] || fail "$* must be one IOMMU group, and are $groups"
@@ -220,7 +231,9 @@ session_close() {
 	for bdf in $session_bdfs; do
 		device_unbind "$bdf"
 	done
-	emit "{\"event\":\"closed\",\"policy\":\"$session_policy\",\"left\":$(snapshot)}"
+	settle
+	mark
+	emit "{\"event\":\"closed\",\"policy\":\"$session_policy\",\"marker\":$marker,\"left\":$(snapshot)}"
 	session_bdfs=
 }
 

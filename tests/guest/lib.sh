@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# shellcheck shell=dash disable=SC2034 # what other scripts use
+# shellcheck shell=dash disable=SC2034,SC2154 # what other scripts use; what the lab has
 # What every guest test uses, on top of the lab's own lib.sh: cases, expectations, the kernel log, devices and traffic.
 #
 # A case is a function named case_*; the host runs them in the order of their script and reports each one by itself.
@@ -25,7 +25,8 @@ run_case() {
 	case_started=$(clock_now)
 	"case_$1"
 	[ "${TABLES:-kernel}" = kernel ] || expect_no_surprise
-	emit "{\"event\":\"case\",\"case\":\"$1\",\"failures\":[$failures],\"guest_ms\":$((($(clock_now) - case_started) / 1000000))}"
+	mark
+	emit "{\"event\":\"case\",\"case\":\"$1\",\"marker\":$marker,\"failures\":[$failures],\"guest_ms\":$((($(clock_now) - case_started) / 1000000))}"
 }
 
 # The page tables are as the module knows them, in all of this case.
@@ -198,6 +199,13 @@ driver_of() {
 	"$IGB") echo igb ;;
 	*) echo nvme ;;
 	esac
+}
+
+# Some devices are found to be behind an IOMMU when their first driver comes, and have no files before.
+all_grouped() {
+	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
+		grouped "$each" "$(driver_of "$each")"
+	done
 }
 
 # take POLICY BDF...: choose a policy for devices of one group and bind their drivers.

@@ -19,7 +19,8 @@ from tests.python import guests
 from xsmmu.setup import boot, host
 from xsmmu.setup.kernels import Kernel
 from xsmmu.vm import machine
-from xsmmu.vm.guest import FATAL, FAULT
+from xsmmu.vm.guest import FATAL
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 TIMEOUT_S = 600
 LAST_LINES = 60
@@ -52,7 +53,7 @@ class Booted:
 
     def check_end(self, last: str = "end") -> None:
         """Fail if a line says that the kernel is ill or that there was an IOMMU fault, or without the `last` word."""
-        bad = [line for line in self.console if FATAL.search(line) or FAULT.search(line)]
+        bad = [line for line in self.console if FATAL.search(line) or IOMMUS[DEFAULT_IOMMU].faults.search(line)]
         if bad or last not in self.said:
             pytest.fail("\n".join([*bad, "", "the last lines:", *self.console[-LAST_LINES:]]))
 
@@ -120,7 +121,7 @@ def run_disks(
     """Boot with these disks and NICs, until power-off; the lines of the console, which is a file."""
     # This machine has no -icount, so its kernel measures its clock.
     words = ("tsc_early_khz=0", "systemd.show_status=0", *words)
-    kernel_arguments = machine.boot_arguments(vmlinuz, initrd, words)
+    kernel_arguments = machine.boot_arguments(vmlinuz, initrd, DEFAULT_IOMMU, words)
     qemu = [*guests.tools().qemu_command(), *_machine_arguments(disks, console, memory_mib), *nics]
     try:
         ended = host.run([*qemu, *kernel_arguments], timeout=timeout_s)
@@ -141,7 +142,7 @@ def _machine_arguments(disks: Sequence[Path], console: Path, memory_mib: int) ->
     arguments = [
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", f"{memory_mib}M", "-smp", "2"),
         *("-machine", "q35,sata=off,smbus=off,accel=tcg,kernel-irqchip=off", "-cpu", machine.EMULATED_CPU),
-        *("-device", machine.IOMMUS[machine.DEFAULT_IOMMU].device),
+        *("-device", IOMMUS[DEFAULT_IOMMU].device),
         *("-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"),
     ]
     for index, disk in enumerate(disks):

@@ -24,8 +24,10 @@ from xsmmu.lab.experiment import Needs
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, drivers, host, kernels, root
 from xsmmu.setup.kernels import Kernel
-from xsmmu.vm import machine
+from xsmmu.vm import machine, oracle
 from xsmmu.vm.guest import Boot, Guest, Record
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu.vm.oracle import Counts
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "guest"
 DRIVER = "tests/guest/driver"
@@ -50,7 +52,7 @@ class Machine:
     cpus: int = machine.FREE_CPUS
     """vCPUs, if it runs freely."""
     kernel: str | None = None
-    iommu: str = machine.DEFAULT_IOMMU
+    iommu: str = DEFAULT_IOMMU
     words: tuple[str, ...] = ()
     aware: bool = False
     """With a batch-aware driver."""
@@ -77,6 +79,7 @@ class Machine:
         parts = [f"{name}='{value}'" for name, value in self.settings.items()]
         parts += [(SCRIPTS / f"{name}.sh").read_text() for name in ("lib", *self.topics)]
         parts += [need.start for need in self.needs if need.start]
+        parts += ["all_grouped"] if IOMMUS[self.iommu].groups_late else []
         return "\n".join([*parts, *(f"run_case {name}" for name in names), ""])
 
     def cases(self) -> list[str]:
@@ -164,19 +167,33 @@ def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:
 async def _run(what: Machine, names: Sequence[str]) -> Outcome:
     kernel = kernels.ensure(tools(), what.kernel)
     outcome = Outcome({}, None, {})
+    wrong: list[str] = []
 
     async def on_record(guest: Guest, record: Record) -> None:
         if record["event"] == "begin":
             outcome.running = record["case"]
             print(f"{guest.name}: {outcome.running}", flush=True)
+        elif record["event"] == "counted":
+            await guest.wait_for_marker(record["markers"][1])
+            ours, theirs = Counts.from_mapping(record["counts"]), guest.oracle.window(*record["markers"])
+            try:
+                oracle.compare(record["what"], IOMMUS[what.iommu], ours, theirs)
+            except UserError as error:
+                wrong.append(error.message)
         elif record["event"] == "case":
-            outcome.failures[record["case"]] = record["failures"]
+            if "marker" in record:
+                await guest.wait_for_marker(record["marker"])
+                left = guest.oracle.mapped_pages(record["marker"])
+                wrong.extend([f"{left} pages are still mapped in the IOMMU"] if left else [])
+            outcome.failures[record["case"]] = [*record["failures"], *wrong]
+            wrong.clear()
             outcome.console[record["case"]] = guest.tail(LAST_LINES)
 
     with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
         qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
         ours = modules(kernel, what.aware, what.make_args, what.source)
-        image = lab.image(tools(), kernel, what.needs, ours, what.script(names), patched(what), what.files())
+        script = what.script(names)
+        image = lab.image(tools(), kernel, what.needs, ours, script, patched(what), what.files(), what.iommu)
         settings = Boot(
             kernel.vmlinuz,
             image,

@@ -118,10 +118,16 @@ def test_baselines_need_no_module() -> None:
 
 @pytest.mark.parametrize("name", ["live_pages", "held_pages"])
 def test_what_is_left_after_unbinding_fails(name: str) -> None:
-    figures.check_closed("fused", snapshot())
-    figures.check_closed("kernel-lazy", None)
+    figures.check_closed("fused", snapshot(), None)
+    figures.check_closed("kernel-lazy", None, 0)
     with pytest.raises(UserError, match=f"{name} is 7, not 0"):
-        figures.check_closed("fused", snapshot(None, **{name: 7}))
+        figures.check_closed("fused", snapshot(None, **{name: 7}), None)
+
+
+@pytest.mark.parametrize("left", [None, snapshot()])
+def test_what_is_left_in_the_device_after_unbinding_fails(left: figures.Json | None) -> None:
+    with pytest.raises(UserError, match="under fused: 79 pages are still mapped in the IOMMU"):
+        figures.check_closed("fused", left, 79)
 
 
 def test_micro_of_ours() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.python import guests
 
 from xsmmu.setup import kernels
-from xsmmu.vm import machine
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 CPUS = 8
 DEFAULT, KERNELS = kernels.table()
@@ -31,7 +31,7 @@ LOAD: dict[str, str | int] = {
 }
 
 
-def guest(rounds: int, round_s: int, kernel: str = DEFAULT, iommu: str = machine.DEFAULT_IOMMU) -> guests.Machine:
+def guest(rounds: int, round_s: int, kernel: str = DEFAULT, iommu: str = DEFAULT_IOMMU) -> guests.Machine:
     """Both devices work for some rounds of some seconds."""
     return guests.Machine(
         ("load", "many_cpus"),
@@ -49,7 +49,7 @@ def guest(rounds: int, round_s: int, kernel: str = DEFAULT, iommu: str = machine
 SHORT = guest(2, 15)
 LONG = {
     **{f"kernel {name}": guest(4, 60, kernel=name) for name in KERNELS},
-    **{name: guest(4, 60, iommu=name) for name in machine.IOMMUS if name != machine.DEFAULT_IOMMU},
+    **{name: guest(4, 60, iommu=name) for name in IOMMUS if name != DEFAULT_IOMMU},
 }
 
 

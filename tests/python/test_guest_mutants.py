@@ -10,8 +10,9 @@ from tests.python import guests
 from tests.python.test_guest_aware import AWARE
 from tests.python.test_guest_copy import LONG, SHORT
 from tests.python.test_guest_drivers import DRIVERS
+from tests.python.test_guest_iommus import SHORT as IOMMUS
 from tests.python.test_guest_nomemory import NO_MEMORY
-from tests.python.test_guest_refusals import REFUSALS, STRICT, UNTRIED
+from tests.python.test_guest_refusals import REFUSALS, STRICT
 
 from checks import litmus, sim
 from checks.mutants import Mutant, Mutants
@@ -21,10 +22,11 @@ from xsmmu.setup.build import MODULE_PARTS
 
 PATCHES = [str(file.relative_to(PROJECT)) for file in sorted(drivers.FOLDER.iterdir())]
 MUTANTS = Mutants("tests/guest/mutants.toml", (*MODULE_PARTS, *PATCHES))
-OTHERS = (REFUSALS, STRICT, UNTRIED, AWARE, SHORT["copy"], NO_MEMORY)
+OTHERS = (REFUSALS, STRICT, AWARE, SHORT["copy"], NO_MEMORY)
 MACHINES = {topic: machine for machine in OTHERS for topic in machine.topics}
 # What an older kernel does not tell apart.
 MACHINES["copy 7.2"] = LONG["copy 7.2"]
+MACHINES |= {f"{topic} {name}": machine for name, machine in IOMMUS.items() for topic in machine.topics}
 # Its other topic lends it functions.
 MACHINES["drivers"] = DRIVERS
 

@@ -46,14 +46,13 @@ def scalable_mode(_folder: Path) -> list[str]:
 
 REFUSALS = guests.Machine(("refusals", "choice"), qemu_options=external_facing_port)
 NO_IOMMU = guests.Machine(("noiommu",), words=("intel_iommu=off",))
-UNTRIED = guests.Machine(("untried",), qemu_options=scalable_mode)
 STRICT = guests.Machine(("floor",), words=("iommu.strict=1", "intel_iommu=on,sm_off"), qemu_options=scalable_mode)
 STRICT_INTEL = guests.Machine(("floor",), words=("intel-iommu=on,strict", "iommu.strict=0"))
 
 
 @cache
 def outcomes() -> list[guests.Outcome]:
-    return guests.boot(REFUSALS, NO_IOMMU, STRICT, STRICT_INTEL, UNTRIED)
+    return guests.boot(REFUSALS, NO_IOMMU, STRICT, STRICT_INTEL)
 
 
 @pytest.mark.guest
@@ -78,9 +77,3 @@ def test_strict_kernel(case: str) -> None:
 @pytest.mark.parametrize("case", STRICT_INTEL.cases())
 def test_strict_by_intel(case: str) -> None:
     outcomes()[3].check(case)
-
-
-@pytest.mark.guest
-@pytest.mark.parametrize("case", UNTRIED.cases())
-def test_untried_iommu(case: str) -> None:
-    outcomes()[4].check(case)

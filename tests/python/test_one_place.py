@@ -41,8 +41,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree") / "xsmmu"
     shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED), symlinks=True)
     insert(copy / "core/policy.c", "\t},\n};\n", example("c", "mine").removesuffix("\t},\n"))
-    row = '    "vtd-snoop": Iommu("intel-iommu,snoop-control=on", "VT-d that snoops", syncs_maps=False),\n'
-    insert(copy / "python/xsmmu/vm/machine.py", '}\n"""The guest\'s IOMMU, by its name', row)
+    insert(copy / "python/xsmmu/vm/iommu/vtd.py", '    "vtd-cm": replace(', example("python", "vtd-snoop"))
     workload = example("toml", "[[workload]]").replace('guest = "testdev"', 'guest = "mine"')
     guest = example("toml", "[guest.NAME]").replace("NAME", "mine")
     with (copy / "lab/experiments/compare.toml").open("a") as file:

@@ -9,7 +9,10 @@ import time
 import pytest
 
 from xsmmu.errors import UserError
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 from xsmmu.vm.oracle import CANARY, Counts, Oracle, compare
+
+VTD = IOMMUS[DEFAULT_IOMMU]
 
 PAGE = b"vtd_inv_desc_iotlb_pages invalidate: domain 0x2 addr 0xfffff000 mask 0x0\n"
 DOMAIN = b"vtd_inv_desc_iotlb_domain domain 0x2\n"
@@ -25,7 +28,7 @@ def marker(number: int) -> bytes:
 
 
 def test_windows_are_cut_at_markers() -> None:
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     oracle.feed(PAGE + marker(1) + PAGE * 3 + DOMAIN + CONSOLE + marker(2) + GLOBAL + marker(3) + PAGE)
     assert oracle.markers == 3
     assert oracle.window(1, 2) == Counts(3, 1, 0)
@@ -34,7 +37,7 @@ def test_windows_are_cut_at_markers() -> None:
 
 
 def test_each_event_has_its_kind() -> None:
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     oracle.feed(marker(1) + PAGE + PASID_PAGES + DOMAIN + PASID + GLOBAL + marker(2))
     assert oracle.window(1, 2).as_dict() == {"page": 2, "domain": 2, "global": 1}
 
@@ -44,7 +47,7 @@ def test_parts_may_be_cut_anywhere(seed: int) -> None:
     chance = random.Random(seed)
     lines = [chance.choice((PAGE, DOMAIN, GLOBAL, CONSOLE)) for _ in range(300)]
     trace = marker(1) + b"".join(lines) + marker(2)
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     while trace:
         size = chance.randint(1, 200)
         oracle.feed(trace[:size])
@@ -53,43 +56,43 @@ def test_parts_may_be_cut_anywhere(seed: int) -> None:
 
 
 def test_markers_count_past_one_byte() -> None:
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     for number in range(1, 600):
         oracle.feed(marker(number) + PAGE)
     assert oracle.window(1, 599) == Counts(598, 0, 0)
 
 
 def test_a_lost_marker_is_noticed() -> None:
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     oracle.feed(marker(1))
     with pytest.raises(UserError, match="lost its place"):
         oracle.feed(marker(3))
 
 
 def test_what_a_sleeping_console_writes_is_no_marker() -> None:
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     oracle.feed(marker(1) + marker(CANARY) + marker(2))
     assert oracle.markers == 2
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     oracle.feed(b"".join(marker(number) for number in range(1, CANARY + 2)))
     assert oracle.markers == CANARY + 1
 
 
 def test_a_window_that_was_not_seen_is_refused() -> None:
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     oracle.feed(marker(1))
     with pytest.raises(UserError, match="1 markers"):
         oracle.window(1, 2)
 
 
 def test_other_lines_are_kept_for_messages() -> None:
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     oracle.feed(marker(1) + PAGE + b"qemu: something went wrong\n" + marker(2))
     assert oracle.other_lines == [b"qemu: something went wrong"]
 
 
 def test_a_million_lines_are_no_problem() -> None:
-    oracle = Oracle()
+    oracle = Oracle(VTD)
     started = time.monotonic()
     oracle.feed(marker(1))
     for _ in range(1000):
@@ -99,10 +102,62 @@ def test_a_million_lines_are_no_problem() -> None:
     assert time.monotonic() - started < 20
 
 
+DESCRIPTOR = b"vtd_inv_desc invalidate desc type %s high 0x%x low 0x%x\n"
+WAIT = DESCRIPTOR % (b"wait", 0x1234, 0x500000025)
+OF_KINDS = {
+    "vtd": (PAGE * 3 + DOMAIN, {"page": 3, "domain": 1, "global": 0}),
+    "vtd-first": (
+        DESCRIPTOR % (b"p-iotlb", 0xFFFFE006, 0x20036)
+        + DESCRIPTOR % (b"p-iotlb", 0xFFFFE046, 0x200F6)
+        + DESCRIPTOR % (b"p-iotlb", 0, 0x20026)
+        + DESCRIPTOR % (b"iotlb", 0, 0x12)
+        + WAIT,
+        {"page": 2, "domain": 1, "global": 1},
+    ),
+    "amd": (b"amdvi_pages_inval AMD-Vi pages for domain 0x2 invalidated\n" * 4, {"page": 4, "domain": 0, "global": 0}),
+    "virtio": (
+        b"virtio_iommu_map domain=1 virt_start=0x1000 virt_end=0x1fff phys_start=0x5000 flags=3\n"
+        b"virtio_iommu_unmap domain=1 virt_start=0x1000 virt_end=0x1fff\n",
+        {"page": 1, "domain": 0, "global": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_KINDS)
+def test_each_iommu_has_commands_of_its_own(name: str) -> None:
+    trace, counts = OF_KINDS[name]
+    oracle = Oracle(IOMMUS[name])
+    oracle.feed(marker(1) + trace + marker(2))
+    assert oracle.window(1, 2).as_dict() == counts
+    assert oracle.other_lines == []
+
+
+def test_what_stays_mapped_in_the_device_is_known() -> None:
+    def event(what: str, domain: int, first: int, pages: int) -> bytes:
+        last = first + pages * 4096 - 1
+        return f"virtio_iommu_{what} domain={domain} virt_start={first:#x} virt_end={last:#x}\n".encode()
+
+    oracle = Oracle(IOMMUS["virtio"])
+    oracle.feed(event("map", 1, 0x1000, 1) + event("map", 1, 0x2000, 2) + event("map", 2, 0x1000, 4) + marker(1))
+    # No mapping is split, and none is of another domain.
+    oracle.feed(event("unmap", 1, 0x3000, 1) + event("unmap", 2, 0x1000, 3) + marker(2))
+    oracle.feed(event("unmap", 1, 0, 8) + event("unmap", 2, 0x1000, 1 << 30) + marker(3) + event("map", 1, 0, 1))
+    assert [oracle.mapped_pages(each) for each in (1, 2, 3)] == [7, 7, 0]
+    other = Oracle(VTD)
+    other.feed(marker(1))
+    assert other.mapped_pages(1) is None
+
+
+def test_kinds_that_a_trace_does_not_tell_apart_are_compared_as_one() -> None:
+    compare("micro", IOMMUS["amd"], Counts(3, 1, 0), Counts(4, 0, 0))
+    with pytest.raises(UserError, match="all: module 5, QEMU 4"):
+        compare("micro", IOMMUS["amd"], Counts(4, 1, 0), Counts(4, 0, 0))
+
+
 @pytest.mark.parametrize("kind", ["page", "domain", "global"])
 def test_a_wrong_count_fails_and_says_where(kind: str) -> None:
     right = {"page": 10, "domain": 20, "global": 30}
-    compare("micro/64 under fused", Counts(10, 20, 30), Counts.from_mapping(right))
+    compare("micro/64 under fused", VTD, Counts(10, 20, 30), Counts.from_mapping(right))
     wrong = {**right, kind: right[kind] + 1}
     with pytest.raises(UserError, match=rf"micro/64 under fused.*{kind}: module {right[kind]}, QEMU {right[kind] + 1}"):
-        compare("micro/64 under fused", Counts(10, 20, 30), Counts.from_mapping(wrong))
+        compare("micro/64 under fused", VTD, Counts(10, 20, 30), Counts.from_mapping(wrong))

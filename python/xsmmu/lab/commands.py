@@ -12,8 +12,10 @@ from typing import Any
 import click
 
 from xsmmu.errors import unknown_name
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 _kernel = click.option("--kernel", help="A kernel of lab/kernels.toml, or the folder in which you have built one.")
+_iommu = click.option("--iommu", default=DEFAULT_IOMMU, show_default=True, help=f"The guest's: {', '.join(IOMMUS)}.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
@@ -24,6 +26,7 @@ def lab() -> None:
 
 @lab.command()
 @_kernel
+@_iommu
 @click.option("--experiment", default="compare", show_default=True, help="An experiment of lab/experiments.")
 @click.option("--policy", multiple=True, help="Only this policy; may be repeated.")
 @click.option("--workload", multiple=True, help="Only this workload (name or name/variant); may be repeated.")
@@ -35,6 +38,7 @@ def lab() -> None:
 @_json
 def run(
     kernel: str | None,
+    iommu: str,
     experiment: str,
     policy: tuple[str, ...],
     workload: tuple[str, ...],
@@ -52,6 +56,7 @@ def run(
       xsmmu lab run                                  everything, on the default kernel
       xsmmu lab run --quick                          map and unmap costs only
       xsmmu lab run --kernel 7.2 --quick
+      xsmmu lab run --iommu virtio --quick           all policies on another IOMMU
       xsmmu lab run --kernel ~/linux/build           of `make O=~/linux/build bzImage modules`
       xsmmu lab run --experiment claim-d-mapsync     what was published, beside what is measured here
       xsmmu lab run --workload nvme/4k --repeat 5    the middle of five, and how far they lie apart
@@ -68,6 +73,7 @@ def run(
         raise unknown_name("accelerator", accel, ("auto", "tcg", "kvm"))
     options = the_run.Options(
         kernel=kernel,
+        iommu=iommu,
         experiment=experiment,
         policies=policy,
         workloads=workload,
@@ -101,7 +107,7 @@ def show(folder: Path | None, as_json: bool) -> None:
 
 @lab.command()
 @_kernel
-@click.option("--iommu", default="vtd", show_default=True, help="vtd, or vtd-cm for caching mode.")
+@_iommu
 @click.option("--driver", multiple=True, help="Bind this stock driver (igb, e1000e, nvme); may be repeated.")
 def shell(kernel: str | None, iommu: str, driver: tuple[str, ...]) -> None:
     """Boot a guest with the module loaded, and a shell on its console.
@@ -166,7 +172,7 @@ def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
 @click.option("--policy", default="fused", show_default=True, help="A policy of the comparison.")
 @click.option("--function", default="dma_map_page_attrs", show_default=True, help="Of the kernel or a module.")
 @click.option("--calls", type=click.IntRange(1), default=4500, show_default=True, help="The call to step through.")
-@click.option("--iommu", default="vtd", show_default=True, help="vtd, or vtd-cm for caching mode.")
+@_iommu
 @_json
 def profile(kernel: str | None, policy: str, function: str, calls: int, iommu: str, as_json: bool) -> None:
     """Step through one call in a guest and print how many instructions each function took.

@@ -23,7 +23,8 @@ from xsmmu.lab import claims, words
 from xsmmu.lab.claims import Claim
 from xsmmu.project import LAB
 from xsmmu.setup import kernels
-from xsmmu.vm.machine import DEFAULT_IOMMU, DEVICES, IOMMUS, Mode
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu.vm.machine import DEVICES, Mode
 
 FOLDER = LAB / "experiments"
 
@@ -122,6 +123,8 @@ class Workload(_Work, frozen=True, kw_only=True):
     def has(self, policy: str) -> bool:
         """Whether it is run under this policy."""
         own = own_policy(policy)
+        if policy.endswith(_DIRECT) and not IOMMUS[self.iommu].direct:
+            return False
         return (own is not None or not self.ours_only) and (own or policy) in (self.policies or POLICIES)
 
     @property
@@ -210,26 +213,32 @@ def names(folder: Path = FOLDER) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.toml"))
 
 
-def load(name: str, folder: Path = FOLDER) -> Experiment:
-    """Read an experiment by name."""
+def load(name: str, folder: Path = FOLDER, iommu: str = DEFAULT_IOMMU) -> Experiment:
+    """Read an experiment by name. Guests for which it names no IOMMU have `iommu`."""
+    if iommu not in IOMMUS:
+        raise unknown_name("IOMMU", iommu, IOMMUS)
     if name not in names(folder):
         raise unknown_name("experiment", name, names(folder))
     path = folder / f"{name}.toml"
     try:
-        return _parse(words.read(File, tomllib.loads(path.read_text())))
+        return _parse(words.read(File, tomllib.loads(path.read_text())), iommu)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path}: {error}") from None
     except UserError as error:
         raise UserError(f"{path}: {error.message}") from None
 
 
-def _parse(file: File) -> Experiment:
+def _parse(file: File, default_iommu: str) -> Experiment:
     _check_names(file)
     iommus = {name: guest.iommu for name, guest in file.guest.items()}
     for iommu in iommus.values():
         if iommu not in IOMMUS:
             raise unknown_name("IOMMU", iommu, IOMMUS)
-    workloads = [workload for row in file.workload for workload in _variants(row, file.needs, iommus)]
+    workloads = [
+        workload
+        for row in file.workload
+        for workload in _variants(row, file.needs, iommus.get(row.guest, default_iommu))
+    ]
     for guest in iommus:
         if guest not in {each.guest for each in workloads}:
             raise unknown_name("guest", guest, sorted({each.guest for each in workloads}))
@@ -269,7 +278,7 @@ def _policies(listed: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _variants(row: WorkloadTable, needs: dict[str, Needs], iommus: dict[str, str]) -> Iterable[Workload]:
+def _variants(row: WorkloadTable, needs: dict[str, Needs], iommu: str) -> Iterable[Workload]:
     common = {name: getattr(row, name) for name in _Work.__struct_fields__} | {"policies": _policies(row.policies)}
     for name, values in row.variants.items():
         where = f"{row.name}/{name}"
@@ -289,7 +298,7 @@ def _variants(row: WorkloadTable, needs: dict[str, Needs], iommus: dict[str, str
             labels=variant.labels,
             arguments=words.read(dict[str, Argument], own, where),
             by_policy=variant.by_policy,
-            iommu=iommus.get(row.guest, DEFAULT_IOMMU),
+            iommu=iommu,
         )
 
 
@@ -345,6 +354,8 @@ def _sessions(
     for devices, driver in dict.fromkeys((each.devices, each.driver) for each in workloads):
         mine = [each for each in workloads if (each.devices, each.driver) == (devices, driver)]
         used = [policy for policy in policies if any(work.has(policy) for work in mine)]
+        if IOMMUS[mine[0].iommu].passthrough_last:
+            used.sort(key="passthrough".__eq__)
         for index, policy in enumerate(used):
             yield policy, devices, mine, index == 0
 

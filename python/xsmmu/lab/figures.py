@@ -16,7 +16,8 @@ from xsmmu.errors import GuestError
 from xsmmu.lab.experiment import Run, own_policy
 from xsmmu.operator import module, watch
 from xsmmu.vm import oracle
-from xsmmu.vm.machine import DEVICES, IOMMUS
+from xsmmu.vm.iommu import IOMMUS
+from xsmmu.vm.machine import DEVICES
 from xsmmu.vm.oracle import Counts
 
 Json = dict[str, Any]
@@ -93,7 +94,7 @@ def _check_ours(measured: Measured) -> None:
     if measured.record["after"]["tables"] != wanted:
         raise GuestError(f"{measured.name}: the module's tables are '{measured.record['after']['tables']}'")
     ours = Counts(measured.moved("inv_page"), measured.moved("inv_domain"), measured.moved("inv_global"))
-    oracle.compare(measured.name, ours + measured.beside, measured.counts)
+    oracle.compare(measured.name, IOMMUS[measured.run.workload.iommu], ours + measured.beside, measured.counts)
     _check_map_side(measured)
     after = measured.record["after"]["stats"]
     if after["deferred_pages"] != after["synced_pages"]:
@@ -164,8 +165,10 @@ _CHECKS: dict[str, Callable[[Measured], None]] = {"attack": _check_attack, "neig
 """Checks of some measures; all runs must pass those of `check` too."""
 
 
-def check_closed(policy: str, left: Json | None) -> None:
-    """What must be true when the drivers are gone: nothing mapped, nothing held."""
+def check_closed(policy: str, left: Json | None, mapped_pages: int | None) -> None:
+    """What must be true when the drivers are gone: nothing mapped, nothing held, by the module and by the device."""
+    if mapped_pages:
+        raise GuestError(f"after unbinding under {policy}: {mapped_pages} pages are still mapped in the IOMMU")
     if not left:
         return
     for name in ("live_pages", "held_pages"):

@@ -24,8 +24,9 @@ from xsmmu.errors import UserError, unknown_name
 from xsmmu.lab import experiment
 from xsmmu.lab import run as lab
 from xsmmu.setup import host, kernels, root
-from xsmmu.vm import machine
 from xsmmu.vm.guest import Boot, Guest, Record
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu.vm.machine import DEVICES
 
 RING = 1024
 """Pages that a round of `micro` maps and then unmaps."""
@@ -206,17 +207,17 @@ class _Profiler:
 
 
 def run(
-    kernel_name: str | None, policy: str, function: str, call: int, console: Console, iommu: str = machine.DEFAULT_IOMMU
+    kernel_name: str | None, policy: str, function: str, call: int, console: Console, iommu: str = DEFAULT_IOMMU
 ) -> Profile:
     """Profile one call; leaves nothing behind. Raises UserError."""
     if policy not in experiment.POLICIES:
         raise unknown_name("policy", policy, experiment.POLICIES)
-    if iommu not in machine.IOMMUS:
-        raise unknown_name("IOMMU", iommu, machine.IOMMUS)
+    if iommu not in IOMMUS:
+        raise unknown_name("IOMMU", iommu, IOMMUS)
     the_root = root.ensure(host.cache_dir(), console)
     kernel = kernels.ensure(the_root, kernel_name, console)
     ours = lab.modules(the_root, kernel, (policy,))
-    plan = _PLAN.format(policy=policy, device=machine.DEVICES["testdev"], ring=RING, rounds=call // RING + 2)
+    plan = _PLAN.format(policy=policy, device=DEVICES["testdev"], ring=RING, rounds=call // RING + 2)
     image = lab.image(the_root, kernel, (), ours, plan)
     boot = Boot(kernel.vmlinuz, image, iommu=iommu, timeout_s=TIMEOUT_S, quiet_s=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="xsmmu-profile-") as work:
@@ -230,7 +231,7 @@ def run(
         advice = f"choose --calls up to {profiler.hits}" if profiler.hits else "choose another function"
         raise UserError(f"{function} was called {profiler.hits:,} times only in the run, not {call:,}: {advice}")
     total = sum(part.instructions for part in profiler.parts)
-    return Profile(profiler.release, machine.IOMMUS[iommu].words, policy, function, call, total, profiler.parts)
+    return Profile(profiler.release, IOMMUS[iommu].words, policy, function, call, total, profiler.parts)
 
 
 async def _run(guest: Guest) -> None:

@@ -31,7 +31,8 @@ from xsmmu.setup import build, drivers, host, initramfs, kernels, root
 from xsmmu.setup.kernels import Kernel
 from xsmmu.setup.root import Root
 from xsmmu.vm.guest import Boot, Guest, Record, first_error, kvm_works
-from xsmmu.vm.machine import DEVICES, IOMMUS, Accel, Mode
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu.vm.machine import DEVICES, Accel, Mode
 
 GUEST_FOLDER = LAB / "guest"
 RESULTS = PROJECT / "results"
@@ -51,6 +52,7 @@ class Options:
     """What a run was asked for."""
 
     kernel: str | None = None
+    iommu: str = DEFAULT_IOMMU
     experiment: str = "compare"
     policies: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
@@ -66,7 +68,7 @@ class Options:
 
 def run(options: Options, console: Console) -> Path:
     """Run an experiment; return the results folder. Raises UserError, and then leaves nothing behind."""
-    chosen = experiment.load(options.experiment)
+    chosen = experiment.load(options.experiment, iommu=options.iommu)
     for workload in chosen.workloads:
         if workload.measure not in figures.MEASURES:
             raise unknown_name("measure", workload.measure, figures.MEASURES)
@@ -139,6 +141,7 @@ def image(
     script: str,
     patched: Sequence[Path] = (),
     files: Mapping[str, bytes] = MappingProxyType({}),
+    iommu: str = DEFAULT_IOMMU,
 ) -> Path:
     """The initramfs of a guest that follows `script`; cached by content.
 
@@ -151,7 +154,8 @@ def image(
     for path in sorted(GUEST_FOLDER.rglob("*.sh")):
         made.add(f"lab/{path.relative_to(GUEST_FOLDER)}", path.read_bytes())
     stock = initramfs.Modules(kernel.modules_dir)
-    base = stock.load_order(BASE_MODULES)
+    own = IOMMUS[iommu].module
+    base = stock.load_order((own, *BASE_MODULES) if own else BASE_MODULES)
     wanted = stock.load_order(dict.fromkeys(name for need in needs for name in need.modules))
     mine = [(path.stem, path.read_bytes()) for path in ours]
     for name, content in (*base, *wanted, *mine):
@@ -180,7 +184,8 @@ def _patched(the_root: Root, kernel: Kernel, plan: Plan) -> list[Path]:
 
 
 def _boot(the_root: Root, kernel: Kernel, plan: Plan, modules: Sequence[Path], mode: Mode) -> Boot:
-    archive = image(the_root, kernel, plan.needs, modules, plan.script, _patched(the_root, kernel, plan))
+    patched = _patched(the_root, kernel, plan)
+    archive = image(the_root, kernel, plan.needs, modules, plan.script, patched, iommu=plan.iommu)
     return Boot(kernel.vmlinuz, archive, mode, iommu=plan.iommu)
 
 
@@ -222,7 +227,8 @@ class Collector:
         elif event == "run":
             await self._measured(guest, self._runs[record["id"]], record)
         elif event == "closed":
-            figures.check_closed(record["policy"], record["left"])
+            await guest.wait_for_marker(record["marker"])
+            figures.check_closed(record["policy"], record["left"], guest.oracle.mapped_pages(record["marker"]))
 
     def _spent(self, name: str, since: float) -> None:
         self._since = time.monotonic()

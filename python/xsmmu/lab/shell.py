@@ -23,7 +23,8 @@ from xsmmu.setup import host, kernels, root
 from xsmmu.setup.kernels import Kernel
 from xsmmu.vm import machine
 from xsmmu.vm.guest import dies_with_us
-from xsmmu.vm.machine import DEVICES, IOMMUS
+from xsmmu.vm.iommu import IOMMUS
+from xsmmu.vm.machine import DEVICES
 
 DRIVERS = tuple(dict.fromkeys(device.driver for device in DEVICES.values() if device.driver != "xsmmu_lab"))
 """Stock drivers that can be bound to the guest's devices."""
@@ -95,7 +96,7 @@ def _boot(qemu: Sequence[str], kernel: Kernel, image: Path, iommu: str, folder: 
         ends = machine.Endpoints(None, result_far.fileno(), qmp_far.fileno(), trace, disk)
         arguments = machine.qemu_arguments("free", "tcg", iommu, _MEMORY_MIB, (), ends)
         words = (f"LINES={size.lines}", f"COLUMNS={size.columns}")
-        arguments += machine.boot_arguments(kernel.vmlinuz, image, words)
+        arguments += machine.boot_arguments(kernel.vmlinuz, image, iommu, words)
         stack.enter_context(_terminal_kept())
         errors = stack.enter_context(log.open("wb"))
         fds = (result_far.fileno(), qmp_far.fileno(), trace)

@@ -181,8 +181,8 @@ def check_iommu_of(device: Device) -> Iterator[Finding]:
         remedy = "try another slot: this one's may have none" if iommu.has_groups() else "see no-iommu"
         yield Finding("blocks", "device-no-iommu", device.address, reason, remedy)
     unit = (device.folder / "iommu").resolve()
-    if unit.exists() and iommu.kind(unit) != iommu.ACCEPTED:
-        reason = f"{device.label}: its IOMMU is {iommu.kind(unit)}; the module accepts only {iommu.ACCEPTED}"
+    if unit.exists() and iommu.kind(unit) not in iommu.ACCEPTED:
+        reason = f"{device.label}: its IOMMU is {iommu.kind(unit)}; the module accepts only {', '.join(iommu.ACCEPTED)}"
         yield Finding("blocks", "device-iommu-kind", device.address, reason)
 
 

@@ -54,27 +54,24 @@ def check_iommu() -> Iterator[Finding]:
 
 
 def check_kind() -> Iterator[Finding]:
-    """The module takes what was tried: VT-d in legacy mode."""
-    others = sorted({iommu.kind(unit) for unit in iommu.units()} - {iommu.ACCEPTED})
-    accepted = [unit for unit in iommu.units() if iommu.kind(unit) == iommu.ACCEPTED]
+    """The module takes what was tried."""
+    kinds = [iommu.kind(unit) for unit in iommu.units()]
+    others = sorted({*kinds} - {*iommu.ACCEPTED})
+    accepted = [kind for kind in iommu.ACCEPTED if kind in kinds]
     if others:
-        reason = f"the IOMMU is {', '.join(others)}; the module accepts only {iommu.ACCEPTED}"
+        reason = f"the IOMMU is {', '.join(others)}; the module accepts only {', '.join(iommu.ACCEPTED)}"
         yield _of_machine("risk" if accepted else "blocks", "iommu-kind", reason)
-    if any(iommu.is_scalable(unit) for unit in accepted):
-        reason = "VT-d is in scalable mode, which the module refuses: it was not tested"
-        remedy = "add intel_iommu=on,sm_off to the kernel's command line and reboot"
-        yield _of_machine("blocks", "scalable-mode", reason, remedy)
     elif accepted:
-        units = "1 unit" if len(accepted) == 1 else f"{len(accepted)} units"
-        yield _of_machine("ok", "iommu-kind", f"{iommu.ACCEPTED}, {units}, not in scalable mode")
+        count = len(kinds)
+        yield _of_machine("ok", "iommu-kind", f"{', '.join(accepted)}, {count} unit{'s' if count > 1 else ''}")
 
 
 def check_caching_mode() -> Iterator[Finding]:
     """What a hypervisor asks for costs each map a command."""
     if any(iommu.caches_absent_entries(unit) for unit in iommu.units()):
         reason = (
-            "VT-d is in caching mode, so a hypervisor below this machine must hear of each map: each map sends a "
-            "command under every policy, and deferring saves only the unmap's"
+            "VT-d is in caching mode, so a hypervisor below this machine must hear of each map in tables of the second "
+            "stage: each sends a command under every policy, and deferring saves only the unmap's"
         )
         yield _of_machine("note", "caching-mode", reason)
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from xsmmu import policies
 from xsmmu.errors import UserError
-from xsmmu.vm.machine import DEFAULT_IOMMU
+from xsmmu.vm.iommu import DEFAULT_IOMMU
 
 SCHEMA: Final = 1
 

@@ -27,7 +27,8 @@ from typing import Any
 
 from xsmmu.errors import GuestError, UserError
 from xsmmu.vm import machine
-from xsmmu.vm.oracle import TRACE_EVENTS, Oracle
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu.vm.oracle import Oracle
 
 Record = dict[str, Any]
 RecordHandler = Callable[["Guest", Record], Awaitable[None]]
@@ -38,7 +39,6 @@ FATAL = re.compile(
     r"|rcu.*(detected stall|detected expedited stall|self-detected stall)"
     r"|xsmmu: .*\bbug\b|Out of memory|unregister_netdevice: waiting"
 )
-FAULT = re.compile(r"DMAR: \[.*\] (Request device|fault)|DMAR: DRHD: handling fault")
 
 TAIL_LINES = 25
 FATAL_LINES = 40
@@ -58,7 +58,7 @@ class Boot:
     initramfs: Path
     mode: machine.Mode = "cost"
     accel: machine.Accel = "tcg"
-    iommu: str = machine.DEFAULT_IOMMU
+    iommu: str = DEFAULT_IOMMU
     memory_mib: int = 1024
     timeout_s: float = 1200
     quiet_s: float = 180
@@ -74,11 +74,12 @@ class Guest:
 
     def __init__(self, name: str, qemu: Sequence[str], boot: Boot, folder: Path, on_record: RecordHandler) -> None:
         self.name = name
-        self.oracle = Oracle()
+        self.oracle = Oracle(IOMMUS[boot.iommu])
         self.doing = "booting"
         """What the guest is at, for messages."""
         self.began = 0.0
         """When QEMU was started (time.monotonic())."""
+        self._faults = IOMMUS[boot.iommu].faults
         self._faults_until = 0.0
         self._qemu = qemu
         self._boot = boot
@@ -185,9 +186,9 @@ class Guest:
         boot = self._boot
         self.began = time.monotonic()
         arguments = machine.qemu_arguments(
-            boot.mode, boot.accel, boot.iommu, boot.memory_mib, TRACE_EVENTS, ends, boot.cpus
+            boot.mode, boot.accel, boot.iommu, boot.memory_mib, self.oracle.events, ends, boot.cpus
         )
-        arguments += machine.boot_arguments(boot.kernel, boot.initramfs, boot.words)
+        arguments += machine.boot_arguments(boot.kernel, boot.initramfs, boot.iommu, boot.words)
         with (self._folder / f"{self.name}.qemu.log").open("wb") as log:
             return await asyncio.create_subprocess_exec(
                 *dies_with_us(),
@@ -216,7 +217,7 @@ class Guest:
         self._lines += 1
         if self._failure:
             self._failure.append(line)
-        elif FATAL.search(line) or (FAULT.search(line) and not self._faults_expected()):
+        elif FATAL.search(line) or (self._faults.search(line) and not self._faults_expected()):
             self._failure.append(line)
             asyncio.get_running_loop().call_later(FATAL_GRACE_S, self._kill_now)
 

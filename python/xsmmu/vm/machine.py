@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from xsmmu.vm.iommu import IOMMUS
+
 Mode = Literal["cost", "free"]
 """cost: one vCPU, one nanosecond of guest time is one instruction; free: several vCPUs, free-running."""
 
@@ -34,24 +36,6 @@ PEER_MACS = ("52:54:00:00:01:00", "52:54:00:00:01:01")
 # A peer sends by a timer in guest time. By default it would send whenever QEMU's main loop gets to it, so that the
 # packets in one interrupt, and with them the cost of each, would depend on the host.
 _PEER = "tx=timer,x-txtimer=20000,ioeventfd=off,romfile="
-
-
-@dataclass(frozen=True)
-class Iommu:
-    """An IOMMU model: QEMU's device, what it is in words, and whether each map needs a sync too."""
-
-    device: str
-    words: str
-    syncs_maps: bool
-
-
-IOMMUS = {
-    "vtd": Iommu("intel-iommu", "Intel VT-d, second stage", syncs_maps=False),
-    "vtd-cm": Iommu("intel-iommu,caching-mode=on", "Intel VT-d, second stage, caching mode", syncs_maps=True),
-}
-"""The guest's IOMMU, by its name in experiments."""
-
-DEFAULT_IOMMU = "vtd"
 
 
 @dataclass(frozen=True)
@@ -201,10 +185,10 @@ def _shared() -> list[str]:
     ]
 
 
-def boot_arguments(kernel: Path, initramfs: Path, extra: Sequence[str] = ()) -> list[str]:
+def boot_arguments(kernel: Path, initramfs: Path, iommu: str, extra: Sequence[str] = ()) -> list[str]:
     """The kernel, its initramfs and its command line: quiet but for warnings and worse, nothing hidden."""
     words = [
-        *("console=ttyS0", "panic=-1", "loglevel=5", "intel_iommu=on", "net.ifnames=0"),
+        *("console=ttyS0", "panic=-1", "loglevel=5", "net.ifnames=0", *IOMMUS[iommu].kernel_words),
         # The boot's own guesses at the TSC's speed are skipped: they cost time and differ between boots.
         *("tsc=reliable", "tsc_early_khz=1000000", "no_timer_check"),
         # The crypto code's tests of itself would run beside the first workload, for a second of guest time.

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * AMD-Vi, with its own page tables (v1, or what 7.x has of them), which the DMA API of the
+ * kernel uses.
+ *
+ * Under a hypervisor that has to be told of new mappings (NpCache, as VT-d's caching mode),
+ * the driver syncs each map, and sends a range as the aligned powers of two that it is made
+ * of; else nothing for a map, and one command for a range. It collects what is removed also
+ * where it is told not to, so nothing is left for it to collect.
+ */
+#include "iommu.h"
+
+#define AMD_CAP_NPCACHE(cap)	((cap) >> 26 & 1)
+
+static bool is_amd(struct device *dev)
+{
+	u64 cap;
+
+	return xs_iommu_attribute(dev, "amd-iommu", "cap", &cap);
+}
+
+static void describe_amd(struct xs_iommu *iommu, struct device *dev,
+			 struct iommu_domain *domain)
+{
+	u64 cap = AMD_CAP_NPCACHE(~0ull) << 26;
+
+	xs_iommu_attribute(dev, "amd-iommu", "cap", &cap);
+	iommu->syncs_maps &= AMD_CAP_NPCACHE(cap);
+	iommu->splits = AMD_CAP_NPCACHE(cap);
+}
+
+const struct xs_iommu_kind xs_iommu_amd = {
+	.is = is_amd,
+	.describe = describe_amd,
+};

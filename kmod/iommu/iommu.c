@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Which kind an IOMMU is of, and what all of them have in common. */
+#include <linux/device.h>
+#include <linux/kstrtox.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "../compat/compat.h"
+#include "iommu.h"
+
+static const struct xs_iommu_kind *const kinds[] = {
+	&xs_iommu_vtd,
+	&xs_iommu_amd,
+	&xs_iommu_virtio,
+};
+
+bool xs_iommu_attribute(struct device *dev, const char *group_name,
+			const char *name, u64 *value)
+{
+	struct device *iommu = dev->iommu->iommu_dev->dev;
+	const struct attribute_group **group;
+	struct attribute **at;
+	bool found = false;
+	char *page;
+
+	if (!iommu || !iommu->groups)
+		return false;
+	page = (char *)get_zeroed_page(GFP_KERNEL);
+	if (!page)
+		return false;
+	for (group = iommu->groups; *group && !found; group++) {
+		if (!(*group)->name || strcmp((*group)->name, group_name))
+			continue;
+		for (at = (*group)->attrs; *at && !found; at++) {
+			struct device_attribute *attribute =
+				container_of(*at, struct device_attribute,
+					     attr);
+
+			if (strcmp((*at)->name, name) || !attribute->show)
+				continue;
+			found = attribute->show(iommu, attribute, page) > 0 &&
+				!kstrtou64(strim(page), 16, value);
+		}
+	}
+	free_page((unsigned long)page);
+	return found;
+}
+
+const char *xs_iommu_driver(struct device *dev)
+{
+	struct device *iommu = dev->iommu->iommu_dev->dev;
+
+	if (!iommu || !iommu->parent)
+		return "";
+	return dev_driver_string(iommu->parent);
+}
+
+static const struct xs_iommu_kind *kind_of(struct device *dev)
+{
+	for (u32 i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (kinds[i]->is(dev))
+			return kinds[i];
+	return NULL;
+}
+
+const char *xs_iommu_check(struct device *dev)
+{
+	const struct xs_iommu_kind *kind;
+
+	if (!dev->iommu || !dev->iommu->iommu_dev)
+		return "it is behind no IOMMU";
+	kind = kind_of(dev);
+	if (!kind)
+		return "its IOMMU is none that was tried (Intel VT-d, AMD-Vi and virtio-iommu were)";
+	return kind->check ? kind->check(dev) : NULL;
+}
+
+void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
+		       struct iommu_domain *domain)
+{
+	const struct xs_iommu_kind *kind = kind_of(dev);
+
+	memset(iommu, 0, sizeof(*iommu));
+	iommu->syncs_maps = domain->ops->iotlb_sync_map;
+	iommu->range_max_lg2 = 63;
+	iommu->takes_runs = xs_domain_is_generic(domain);
+	if (kind)
+		kind->describe(iommu, dev, domain);
+}
+
+/* Each is the largest that fits, and is as far aligned. */
+static u32 aligned_parts(struct xs_range range)
+{
+	u32 parts = 0;
+
+	for (; range.pages; parts++) {
+		u32 lg2 = fls64(range.pages) - 1;
+
+		if (range.page)
+			lg2 = min_t(u32, lg2, __ffs64(range.page));
+		range.page += 1ull << lg2;
+		range.pages -= 1ull << lg2;
+	}
+	return parts;
+}
+
+/* A page-selective command covers an aligned power of two of pages. */
+static bool fits(const struct xs_iommu *iommu, const struct xs_range *range)
+{
+	return fls64(range->page ^ (range->page + range->pages - 1)) <=
+	       iommu->range_max_lg2;
+}
+
+void xs_iommu_count(const struct xs_iommu *iommu, const struct xs_range *range,
+		    struct xs_commands *sent)
+{
+	if (iommu->kicks)
+		return;
+	if (iommu->splits)
+		sent->page += aligned_parts(*range);
+	else if (fits(iommu, range))
+		sent->page++;
+	else
+		sent->domain++;
+}

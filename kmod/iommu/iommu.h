@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Kinds of IOMMUs: a file for each says how it is recognised, what is refused, and what
+ * maps and invalidations are like under its driver. Nothing else asks for a kind.
+ *
+ * What is sent is the driver's business and right on each of them; that it is known here
+ * lets the module leave out what is not needed, and count.
+ */
+#ifndef XSMMU_IOMMU_H
+#define XSMMU_IOMMU_H
+
+#include <linux/iommu.h>
+
+#include <xsmmu/world.h>
+
+/*
+ * struct xs_iommu - what an IOMMU is like, for one domain
+ * @syncs_maps:	its driver has to be told of each map
+ * @kicks:	a removal is a request of its own, which an invalidation tells the device of,
+ *		and waits for; so is a map
+ * @splits:	a range is sent as the aligned powers of two that it is made of
+ * @range_max_lg2: log2 of the largest page-selective command, in pages
+ * @takes_runs:	a removal of any length is one call, and may have holes, unless
+ * @is_exact:	a removal must be of what is mapped, to the page
+ * @prunes:	an unmap of nothing frees empty page-table pages
+ */
+struct xs_iommu {
+	bool syncs_maps;
+	bool kicks;
+	bool splits;
+	u32 range_max_lg2;
+	bool takes_runs;
+	bool is_exact;
+	bool prunes;
+};
+
+/*
+ * struct xs_iommu_kind
+ * @is:		is @dev behind one of these?
+ * @check:	NULL if it is of those that were tried, or why not; may be NULL
+ * @describe:	what it is like for @domain, which @dev is attached to; changes what is
+ *		so on IOMMUs that nothing is known of. May sleep
+ */
+struct xs_iommu_kind {
+	bool (*is)(struct device *dev);
+	const char *(*check)(struct device *dev);
+	void (*describe)(struct xs_iommu *iommu, struct device *dev,
+			 struct iommu_domain *domain);
+};
+
+extern const struct xs_iommu_kind xs_iommu_vtd;
+extern const struct xs_iommu_kind xs_iommu_amd;
+extern const struct xs_iommu_kind xs_iommu_virtio;
+
+/* NULL if the IOMMU of a device that has appeared can be used, or why not. May sleep. */
+const char *xs_iommu_check(struct device *dev);
+
+/* What it is like. May sleep. */
+void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
+		       struct iommu_domain *domain);
+
+/* The commands that are sent for an invalidation of @range. */
+void xs_iommu_count(const struct xs_iommu *iommu, const struct xs_range *range,
+		    struct xs_commands *sent);
+
+/*
+ * For kinds. xs_iommu_attribute(): read attribute @name of the IOMMU's own sysfs group, a
+ * hexadecimal number. xs_iommu_driver(): the name of the driver of the IOMMU's device, or "".
+ */
+bool xs_iommu_attribute(struct device *dev, const char *group_name,
+			const char *name, u64 *value);
+const char *xs_iommu_driver(struct device *dev);
+
+#endif

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * virtio-iommu (virtio specification, 5.13). Maps and unmaps are requests in a queue, and
+ * an invalidation tells the device to look there, and waits: a page that is removed is out of
+ * reach when its request is done, and there is no other cache.
+ *
+ * Its driver keeps a record of each map. Of a range that is not mapped from end to end it
+ * drops the records, and sends nothing: what was mapped there stays so in the device.
+ */
+#include <linux/string.h>
+
+#include "iommu.h"
+
+static bool is_virtio(struct device *dev)
+{
+	return !strcmp(xs_iommu_driver(dev), "virtio_iommu");
+}
+
+static void describe_virtio(struct xs_iommu *iommu, struct device *dev,
+			    struct iommu_domain *domain)
+{
+	iommu->kicks = true;
+	iommu->takes_runs = true;
+	iommu->is_exact = true;
+}
+
+const struct xs_iommu_kind xs_iommu_virtio = {
+	.is = is_virtio,
+	.describe = describe_virtio,
+};

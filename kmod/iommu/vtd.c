@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Intel VT-d (VT-d specification, chapters 9 and 11): legacy mode, where page tables are of
+ * the second stage, and scalable mode, where they are of the first or of the second.
+ *
+ * Its driver has to be told of new mappings in caching mode, if the table is of the second
+ * stage, and for write-buffer flushing; the capability registers, in the IOMMU's sysfs
+ * group, say which of that is so. The stage is in the tables that the hardware walks: a root
+ * table by bus; a context table by function; in scalable mode behind it a directory and a
+ * table of PASIDs, whose first entry is for what has none.
+ */
+#include <linux/bitfield.h>
+#include <linux/bits.h>
+#include <linux/io.h>
+#include <linux/pci.h>
+#include <linux/string.h>
+
+#include "../compat/compat.h"
+#include "iommu.h"
+#include "vtd.h"
+
+#define CAP_RWBF	BIT_ULL(4)
+#define CAP_CM		BIT_ULL(7)
+#define CAP_PSI		BIT_ULL(39)
+#define CAP_MAMV	GENMASK_ULL(53, 48)
+#define ECAP_COHERENT	BIT_ULL(0)
+#define ECAP_SMPWC	BIT_ULL(48)	/* the same in scalable mode */
+
+#define RTADDR		0x20		/* the register with the root table's address */
+#define RTADDR_MODE	GENMASK_ULL(11, 10)
+#define MODE_LEGACY	0
+#define MODE_SCALABLE	1
+
+#define ADDRESS		GENMASK_ULL(51, 12)
+#define PRESENT		BIT_ULL(0)
+#define WIDTH_LEVELS	2		/* more than it says */
+#define LEVELS_MAX	5
+
+/* Legacy mode: a context's first and second word. */
+#define CONTEXT_TYPE	GENMASK_ULL(3, 2)
+#define TYPE_PASSED	2		/* through, without a page table */
+#define CONTEXT_WIDTH	GENMASK_ULL(2, 0)
+
+/* Scalable mode: contexts of 4 words, a PASID's entry of 8; first and third of those. */
+#define SCALABLE_HALF	128		/* functions; each half has a table */
+#define CONTEXT_WORDS	4
+#define PASID_WIDTH	GENMASK_ULL(4, 2)
+#define PASID_STAGE	GENMASK_ULL(8, 6)
+#define STAGE_FIRST	1
+#define STAGE_SECOND	2
+#define FIRST_WIDTH	GENMASK_ULL(3, 2)
+#define FIRST_LEVELS	4		/* more than it says */
+
+/* What an entry refers to; NULL if it is not there, or that is no memory. */
+static u64 *table_at(u64 entry)
+{
+	u64 phys = entry & ADDRESS;
+
+	return pfn_valid(PHYS_PFN(phys)) ? phys_to_virt(phys) : NULL;
+}
+
+static u64 *table_of(u64 entry)
+{
+	return entry & PRESENT ? table_at(entry) : NULL;
+}
+
+/* The root table's address as the hardware has it; 0 if the register cannot be read. */
+static u64 read_root(u64 registers)
+{
+	void __iomem *at;
+	u64 root;
+
+	if (!registers)
+		return 0;
+	at = ioremap(registers, RTADDR + sizeof(u64));
+	if (!at)
+		return 0;
+	root = readq(at + RTADDR);
+	iounmap(at);
+	return root;
+}
+
+static const char *find_legacy(struct xs_vtd_table *table, const u64 *by_bus,
+			       struct pci_dev *pdev)
+{
+	const u64 *contexts = table_of(READ_ONCE(by_bus[2 * pdev->bus->number]));
+	const u64 *context = contexts ? &contexts[2 * pdev->devfn] : NULL;
+	u64 low = context ? READ_ONCE(context[0]) : 0;
+
+	if (!(low & PRESENT) || FIELD_GET(CONTEXT_TYPE, low) >= TYPE_PASSED)
+		return "its IOMMU has no page table for it";
+	table->levels = FIELD_GET(CONTEXT_WIDTH, READ_ONCE(context[1])) +
+			WIDTH_LEVELS;
+	table->first = table_at(low);
+	return NULL;
+}
+
+/* The entry of what has no PASID, NULL if there is none. */
+static const u64 *find_pasid(const u64 *by_bus, struct pci_dev *pdev)
+{
+	u32 half = pdev->devfn / SCALABLE_HALF;
+	u32 index = pdev->devfn % SCALABLE_HALF;
+	const u64 *contexts, *directory;
+
+	contexts = table_of(READ_ONCE(by_bus[2 * pdev->bus->number + half]));
+	directory = contexts ?
+		table_of(READ_ONCE(contexts[CONTEXT_WORDS * index])) : NULL;
+	return directory ? table_of(READ_ONCE(directory[0])) : NULL;
+}
+
+static const char *find_scalable(struct xs_vtd_table *table, const u64 *by_bus,
+				 struct pci_dev *pdev)
+{
+	const u64 *pasid = find_pasid(by_bus, pdev);
+	u64 low = pasid ? READ_ONCE(pasid[0]) : 0;
+	u64 third;
+
+	if (!(low & PRESENT))
+		return "its IOMMU has no page table for it";
+	switch (FIELD_GET(PASID_STAGE, low)) {
+	case STAGE_FIRST:
+		third = READ_ONCE(pasid[2]);
+		table->is_first_stage = true;
+		table->levels = FIELD_GET(FIRST_WIDTH, third) + FIRST_LEVELS;
+		table->first = table_at(third);
+		return NULL;
+	case STAGE_SECOND:
+		table->levels = FIELD_GET(PASID_WIDTH, low) + WIDTH_LEVELS;
+		table->first = table_at(low);
+		return NULL;
+	default:
+		return "its IOMMU has no page table of one stage for it";
+	}
+}
+
+const char *xs_vtd_find_table(struct xs_vtd_table *table, struct device *dev)
+{
+	struct pci_dev *pdev = to_pci_dev(dev);
+	const char *why;
+	u64 registers, root, ecap;
+	u64 *by_bus;
+	u32 mode;
+
+	memset(table, 0, sizeof(*table));
+	/* The hardware knows it by another address. */
+	if (is_vmd(pdev->bus))
+		return "it is behind VMD";
+	if (!xs_iommu_attribute(dev, "intel-iommu", "ecap", &ecap) ||
+	    !xs_iommu_attribute(dev, "intel-iommu", "address", &registers))
+		return "its IOMMU is none whose page tables we know";
+	root = read_root(registers);
+	by_bus = root ? table_at(root) : NULL;
+	if (!by_bus)
+		return "the registers of its IOMMU cannot be read";
+	mode = FIELD_GET(RTADDR_MODE, root);
+	if (mode == MODE_LEGACY)
+		why = find_legacy(table, by_bus, pdev);
+	else if (mode == MODE_SCALABLE)
+		why = find_scalable(table, by_bus, pdev);
+	else
+		why = "its IOMMU is in a mode that is not known";
+	if (why)
+		return why;
+	table->flushes = !(ecap & (mode == MODE_LEGACY ? ECAP_COHERENT :
+							 ECAP_SMPWC));
+	if (table->levels > LEVELS_MAX)
+		return "its page table has more levels than are known";
+	return table->first ? NULL : "its page table is not in memory";
+}
+
+/* Intel's desktop chips of 2008 that need write-buffer flushes and hide it. */
+static bool hides_rwbf(void)
+{
+	static const struct pci_device_id ids[] = {
+		{ PCI_VDEVICE(INTEL, 0x2a40) }, { PCI_VDEVICE(INTEL, 0x2e00) },
+		{ PCI_VDEVICE(INTEL, 0x2e10) }, { PCI_VDEVICE(INTEL, 0x2e20) },
+		{ PCI_VDEVICE(INTEL, 0x2e30) }, { PCI_VDEVICE(INTEL, 0x2e40) },
+		{ PCI_VDEVICE(INTEL, 0x2e90) }, { }
+	};
+
+	return pci_dev_present(ids);
+}
+
+static bool is_vtd(struct device *dev)
+{
+	u64 cap;
+
+	return xs_iommu_attribute(dev, "intel-iommu", "cap", &cap);
+}
+
+static void describe_vtd(struct xs_iommu *iommu, struct device *dev,
+			 struct iommu_domain *domain)
+{
+	struct xs_vtd_table table;
+	u64 cap = CAP_RWBF;
+	bool first_stage;
+
+	xs_iommu_attribute(dev, "intel-iommu", "cap", &cap);
+	first_stage = !xs_vtd_find_table(&table, dev) && table.is_first_stage;
+	if (!(cap & CAP_RWBF) && !(cap & CAP_CM && !first_stage) &&
+	    !hides_rwbf())
+		iommu->syncs_maps = false;
+	/* Of the first stage each range is one command, however long. */
+	if (!first_stage)
+		iommu->range_max_lg2 = cap & CAP_PSI ?
+			FIELD_GET(CAP_MAMV, cap) : 0;
+	/* The driver of VT-d's own page tables. */
+	if (domain->ops->map_pages && !xs_domain_is_generic(domain)) {
+		iommu->takes_runs = true;
+		iommu->prunes = true;
+	}
+}
+
+const struct xs_iommu_kind xs_iommu_vtd = {
+	.is = is_vtd,
+	.describe = describe_vtd,
+};

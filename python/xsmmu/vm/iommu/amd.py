@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""AMD-Vi, with page tables of version 1. QEMU's model says that it caches what is not present (NpCache)."""
+
+import re
+
+from xsmmu.vm.iommu.kind import Iommu
+
+KINDS = {
+    "amd": Iommu(
+        words="AMD-Vi, version 1 tables, NpCache",
+        # With interrupt remapping QEMU of this version cannot count instructions.
+        device="amd-iommu,dma-remap=on,intremap=off",
+        kernel_words=("amd_iommu=pgtbl_v1",),
+        faults=re.compile(r"AMD-Vi: (Event logged|.*(error|timed out|timeout))"),
+        commands={re.compile(rb"amdvi_pages_inval "): "page"},
+        events=("amdvi_pages_inval",),
+        syncs_maps=True,
+        one_kind=True,
+    )
+}

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a kind of IOMMU is to the lab."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Command = Literal["page", "domain", "global"]
+
+
+@dataclass(frozen=True)
+class Iommu:
+    """An IOMMU model: how a guest gets it, and how what it did is seen."""
+
+    words: str
+    """What it is."""
+    device: str
+    """QEMU's device."""
+    kernel_words: tuple[str, ...]
+    """Of the guest's command line."""
+    faults: re.Pattern[str]
+    """Lines of the guest's log that tell of a refused access, or of an IOMMU in trouble."""
+    commands: Mapping[re.Pattern[bytes], Command]
+    """Lines of QEMU's trace, from their beginning, that are an invalidation command of a kind each."""
+    events: tuple[str, ...]
+    """Trace events that those lines are of."""
+    syncs_maps: bool
+    """Each map needs a sync, too."""
+    one_kind: bool = False
+    """The trace does not tell kinds of commands apart: only their sum can be compared."""
+    direct: bool = False
+    """The module knows its page tables, and can write in place."""
+    module: str | None = None
+    """Its driver, where the kernel has not built that in."""
+    groups_late: bool = False
+    """Devices may be found to be behind it when their first driver comes."""
+    passthrough_last: bool = False
+    """QEMU leaves a device that was passed through untranslated for ever."""
+    traces_maps: bool = False
+    """The trace has each map and unmap, so what stays mapped in the device is known."""

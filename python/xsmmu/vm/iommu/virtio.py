@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""virtio-iommu: maps and unmaps are requests. An unmap is the command that makes a range unreachable."""
+
+import re
+
+from xsmmu.vm.iommu.kind import Iommu
+
+KINDS = {
+    "virtio": Iommu(
+        words="virtio-iommu",
+        device="virtio-iommu-pci,bus=pcie.0,addr=1,aw-bits=48",
+        kernel_words=(),
+        faults=re.compile(r"virtio_iommu .*(page fault|fault from EP|device error|error)"),
+        commands={re.compile(rb"virtio_iommu_unmap "): "page"},
+        events=("virtio_iommu_map", "virtio_iommu_unmap"),
+        syncs_maps=True,
+        module="virtio_iommu",
+        groups_late=True,
+        traces_maps=True,
+    )
+}

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# What the module counts of the commands that it has the IOMMU sent, and what the IOMMU was sent, kind by kind.
+
+# count_from BDF: from here on, to `counted`, its group is the only one to use the IOMMU.
+count_from() {
+	settle
+	count_page=$(stat_of $1 inv_page)
+	count_domain=$(stat_of $1 inv_domain)
+	count_global=$(stat_of $1 inv_global)
+	mark
+	count_first=$marker
+}
+
+# counted BDF TEXT: the host compares.
+counted() {
+	settle
+	mark
+	emit "{\"event\":\"counted\",\"what\":$(json_string "$2"),\"markers\":[$count_first,$marker],\"counts\":{\"page\":$(($(stat_of $1 inv_page) - count_page)),\"domain\":$(($(stat_of $1 inv_domain) - count_domain)),\"global\":$(($(stat_of $1 inv_global) - count_global))}}"
+}
+
+case_commands_of_a_disk() {
+	for policy in $POLICIES copy; do
+		take "$policy" $DATA
+		disk_start $DATA
+		count_from $DATA
+		work_on $DATA
+		counted $DATA "a disk under $policy"
+		unbind $DATA
+		expect_balance $DATA
+	done
+	all_off
+}
+
+case_commands_of_a_nic() {
+	for policy in $POLICIES copy; do
+		take "$policy" $E1000E
+		nic_start $E1000E
+		count_from $E1000E
+		ping_peer $E1000E 10
+		counted $E1000E "a NIC under $policy"
+		unbind $E1000E
+		expect_balance $E1000E
+	done
+	all_off
+}
+
+# More blocks than one range has.
+case_commands_of_many_pages() {
+	for policy in $POLICIES copy; do
+		take "$policy" $TESTDEV
+		for ring in 64 1024; do
+			count_from $TESTDEV
+			echo "ring=$ring rounds=4" >/sys/kernel/debug/xsmmu_lab/$TESTDEV/micro || failure "micro failed under $policy"
+			counted $TESTDEV "a ring of $ring under $policy"
+		done
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The module on each IOMMU: what is sent is what is counted, and nothing stays mapped in the device, also where a list
+has holes."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tests.python import guests
+
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+
+# In caching mode, as its like, the kernel's default is DMA.
+DMA: dict[str, str | int] = {"GROUP_TYPE": "DMA"}
+SETTINGS = {name: DMA if iommu.syncs_maps else {} for name, iommu in IOMMUS.items()}
+
+SHORT = {
+    name: guests.Machine(
+        ("counts", "rude"),
+        "^commands_|^every_kind_of_mapping$",
+        iommu=name,
+        settings=SETTINGS[name],
+        timeout_s=600,
+    )
+    for name in IOMMUS
+}
+LONG = {
+    name: guests.Machine(("smoke", "rude", "copy"), iommu=name, settings=SETTINGS[name], timeout_s=1200)
+    for name in IOMMUS
+    if name != DEFAULT_IOMMU
+}
+
+
+@cache
+def outcome(name: str) -> guests.Outcome:
+    return guests.boot(SHORT[name])[0]
+
+
+@cache
+def long_outcome(name: str) -> guests.Outcome:
+    return guests.boot(LONG[name])[0]
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in SHORT.items() for case in what.cases()])
+def test_iommu(name: str, case: str) -> None:
+    outcome(name).check(case)
+
+
+@pytest.mark.guest
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in LONG.items() for case in what.cases()])
+def test_iommu_for_long(name: str, case: str) -> None:
+    long_outcome(name).check(case)

@@ -251,6 +251,18 @@ static u64 map_row(struct device *dev, const struct bounce *bounce, u32 pages,
 	return map_segments(dev, row, parts, NULL, pages, prot);
 }
 
+/* Nothing is mapped that would keep the group. */
+static void count_failure(struct device *dev)
+{
+	struct xs_group *group;
+
+	xs_enter();
+	group = xs_group_now(dev);
+	if (group)
+		xs_engine_map_failed(&group->engine);
+	xs_exit();
+}
+
 /* At least one of its pages is not all its own. */
 static noinline dma_addr_t bounce_map(struct device *dev, phys_addr_t phys,
 				      size_t size, enum dma_data_direction dir,
@@ -280,9 +292,7 @@ static noinline dma_addr_t bounce_map(struct device *dev, phys_addr_t phys,
 	unmap_pages(dev, bounce->handle, size, true);
 	bounce_free(bounce);
 no_memory:
-	xs_enter();
-	xs_engine_map_failed(&xs_group_of(dev)->engine);
-	xs_exit();
+	count_failure(dev);
 	return DMA_MAPPING_ERROR;
 }
 

@@ -339,10 +339,9 @@ static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
  * Map the segments of a row of more pages than a block; physically contiguous ones in
  * one call.
  */
-static int sg_fill(struct device *dev, struct scatterlist *sgl, int nents,
-		   u64 iova, u32 prot)
+static int sg_fill(struct xs_engine *engine, struct scatterlist *sgl,
+		   int nents, u64 iova, u32 prot)
 {
-	struct xs_engine *engine = &xs_group_of(dev)->engine;
 	u64 run_iova = 0, run_phys = 0;
 	struct scatterlist *sg;
 	u32 run_pages = 0;
@@ -442,7 +441,7 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 		error = phys ?
 			xs_engine_fill_each(&group->engine, iova, phys, pages,
 					    prot) :
-			sg_fill(dev, sgl, nents, iova, prot);
+			sg_fill(&group->engine, sgl, nents, iova, prot);
 		if (error || xs_world_sync_maps(group, iova, pages)) {
 			xs_world_unmap_partial(group, iova, pages);
 			iova = 0;

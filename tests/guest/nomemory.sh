@@ -71,3 +71,18 @@ case_each_failure_of_an_untrusted_device() {
 	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
 	trust $TESTDEV 0
 }
+
+# Nor has one that has found its group, when that is given back, and has no memory then.
+case_no_memory_behind_the_give_back() {
+	trust $TESTDEV 1
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	rude keep || failure "$(log_since | grep 'rude: wrong')"
+	echo 1 >$FAIL
+	echo bounce_map >/sys/module/xsmmu_rude/parameters/outrun || failure "$(log_since | grep 'rude: wrong')"
+	expect_equal "failures left" "$(cat $FAIL)" 0
+	unbind $TESTDEV
+	expect_equal "live, in the end" "$(stat_of $TESTDEV live_pages)" 0
+	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
+	trust $TESTDEV 0
+}

@@ -538,6 +538,20 @@ case_a_map_comes_behind_the_give_back() {
 	all_off
 }
 
+# The same of one that had found its group when that was given back: it uses nothing that it finds by its device.
+case_a_map_has_begun_before_the_give_back() {
+	strays=$(stat_of $TESTDEV strays)
+	for policy in $POLICIES; do
+		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
+		log_mark
+		rude keep || failure "$(log_since | grep 'rude: wrong')"
+		echo xs_engine_reserve >$PARAMETERS/outrun || failure "$policy: $(log_since | grep 'rude: wrong')"
+		unbind $TESTDEV
+		given_back
+	done
+	all_off
+}
+
 tardy_is() {
 	[ "$(cat $PARAMETERS/tardy)" = "$1" ]
 }

@@ -23,7 +23,7 @@
  *   mode=kernel  the same, as far as the kernel's own path can do it
  *
  * Beside these, a thread that is in a map when its driver goes: the parameters slow and
- * tardy; and one that is on its way to a map: overtaken.
+ * tardy; one that is on its way to a map: overtaken; and one that has begun it: outrun.
  */
 #include <linux/anon_inodes.h>
 #include <linux/delay.h>
@@ -32,6 +32,7 @@
 #include <linux/file.h>
 #include <linux/io.h>
 #include <linux/iommu.h>
+#include <linux/kprobes.h>
 #include <linux/kthread.h>
 #include <linux/mman.h>
 #include <linux/module.h>
@@ -864,6 +865,87 @@ static int set_overtaken(const char *text, const struct kernel_param *param)
 static const struct kernel_param_ops overtaken_ops = { .set = set_overtaken };
 module_param_cb(overtaken, &overtaken_ops, NULL, 0200);
 MODULE_PARM_DESC(overtaken, "write: with mode=keep, remember the device's operations; then map by them");
+
+/* ---- a map that has begun when its group is given back ---- */
+
+static struct {
+	struct task_struct *thread;
+	struct device *dev;
+	const struct dma_map_ops *ops;
+	u32 count;
+} outrun;
+
+/* As a give-back does: the device's operations are ours no more. */
+static int give_back(struct kprobe *probe, struct pt_regs *regs)
+{
+	if (current == outrun.thread && outrun.dev->dma_ops == outrun.ops) {
+		set_dma_ops(outrun.dev, NULL);
+		outrun.count++;
+	}
+	return 0;
+}
+
+static void map_outrun(struct page *page, size_t size)
+{
+	dma_addr_t addr = dma_map_page(outrun.dev, page, 0, size, DMA_TO_DEVICE);
+
+	set_dma_ops(outrun.dev, outrun.ops);
+	if (!dma_mapping_error(outrun.dev, addr))
+		dma_unmap_page(outrun.dev, addr, size, DMA_TO_DEVICE);
+}
+
+/* Each of half of it, in the other order. */
+static void map_list_outrun(struct page *page, u32 pages)
+{
+	struct scatterlist list[2];
+	int mapped;
+
+	sg_init_table(list, 2);
+	sg_set_page(&list[0], page + pages / 2, pages / 2 * PAGE_SIZE, 0);
+	sg_set_page(&list[1], page, pages / 2 * PAGE_SIZE, 0);
+	mapped = dma_map_sg(outrun.dev, list, 2, DMA_TO_DEVICE);
+	set_dma_ops(outrun.dev, outrun.ops);
+	if (mapped)
+		dma_unmap_sg(outrun.dev, list, 2, DMA_TO_DEVICE);
+}
+
+/* The device's operations go at the entry of a function of the module's, in each kind of map. */
+static int set_outrun(const char *text, const struct kernel_param *param)
+{
+	struct kprobe probe = { .pre_handler = give_back };
+	char name[32];
+	struct page *page;
+	int error;
+
+	if (!kept.dev)
+		return -ENODEV;
+	strscpy(name, text, sizeof(name));
+	probe.symbol_name = strim(name);
+	page = alloc_pages(GFP_KERNEL, 7);
+	if (!page)
+		return -ENOMEM;
+	outrun.thread = current;
+	outrun.dev = kept.dev;
+	outrun.ops = kept.dev->dma_ops;
+	outrun.count = 0;
+	error = register_kprobe(&probe);
+	if (!error) {
+		map_outrun(page, PAGE_SIZE + 100);
+		map_outrun(page, PAGE_SIZE);
+		map_outrun(page, 128 * PAGE_SIZE);
+		map_list_outrun(page, 4);
+		map_list_outrun(page, 128);
+		unregister_kprobe(&probe);
+		error = outrun.count ? 0 : wrong(outrun.dev, "nothing maps by that");
+	}
+	outrun.thread = NULL;
+	__free_pages(page, 7);
+	return error;
+}
+
+static const struct kernel_param_ops outrun_ops = { .set = set_outrun };
+module_param_cb(outrun, &outrun_ops, NULL, 0200);
+MODULE_PARM_DESC(outrun, "write: <function>: with mode=keep, map; at its entry the device's operations go");
 
 /* ---- a map that is under way when its driver goes ---- */
 

@@ -242,8 +242,8 @@ static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 	if (group)
 		iova = xs_engine_reserve(&group->engine, pages,
 					 last_of(dev, *dev->dma_mask));
-	if (iova && xs_linux_world.map(group, NULL, iova, phys & PAGE_MASK,
-				       pages, prot_of(dir, attrs) | IOMMU_MMIO)) {
+	if (iova && xs_engine_fill(&group->engine, iova, phys & PAGE_MASK,
+				   pages, prot_of(dir, attrs) | IOMMU_MMIO)) {
 		xs_world_unmap_partial(group, iova, pages);
 		iova = 0;
 	}

@@ -1279,6 +1279,12 @@ static int scarce(const char *text, const struct kernel_param *param)
 		if (!is_filled(buffer.memory, buffer.bytes, 0x22))
 			error = wrong(dev, "not all comes back");
 	}
+	buffer.iova = dma_map_resource(dev, pci_resource_start(to_pci_dev(dev), 0), PAGE_SIZE,
+				       DMA_BIDIRECTIONAL, 0);
+	if (dma_mapping_error(dev, buffer.iova))
+		failed_maps++;
+	else
+		dma_unmap_resource(dev, buffer.iova, PAGE_SIZE, DMA_BIDIRECTIONAL, 0);
 	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }

@@ -49,7 +49,7 @@ all_of_a_life() {
 # With the policy that it has. Every page that was mapped was unmapped, every page that was deferred was synced, and the
 # counters say the same.
 life_of() {
-	set -- "$1" "$(get "$1" policy)"
+	set -- "$1" "$(policy_of "$1")"
 	for name in maps unmaps mapped_pages unmapped_pages synced_pages inv_page inv_domain; do
 		eval "before_$name=$(stat_of "$1" $name)"
 	done

@@ -208,6 +208,27 @@ static struct bounce *bounce_take(struct xs_group *group, u64 handle, size_t siz
 	return bounce;
 }
 
+/*
+ * Nothing is mapped any more, and nobody maps: what is left was unmapped as what it was not,
+ * by dma_free_coherent() for one, and must not be taken for a mapping to come.
+ */
+void xs_bounces_drop(struct xs_group *group)
+{
+	struct bounce *bounce;
+	unsigned long index;
+	u32 count = 0;
+
+	xa_for_each(&group->bounces, index, bounce) {
+		xa_lock_irq(&group->bounces);
+		forget_locked(group, bounce);
+		xa_unlock_irq(&group->bounces);
+		bounce_free(bounce);
+		count++;
+	}
+	WARN(count, "xsmmu: %s: %u buffers were unmapped as what they were not\n",
+	     group->name, count);
+}
+
 /* ---- the DMA API ---- */
 
 /* A mapping of at most a block. The IOVA of its first page, 0: none. */

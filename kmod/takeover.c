@@ -279,6 +279,7 @@ static void engine_stop(struct xs_group *group)
 	/* No device has our operations any more: who has seen them is waited for. */
 	xs_engine_settle(&group->engine);
 	xs_world_exit(group);
+	xs_bounces_drop(group);
 	xs_engine_audit(&group->engine, &group->sum);
 	if (!xs_world_is_nowhere(group))
 		iommu_flush_iotlb_all(group->domain);

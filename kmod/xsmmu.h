@@ -418,6 +418,9 @@ void xs_chunks_shrink(struct work_struct *work);
 int xs_chunks_map(struct xs_group *group);
 void xs_chunks_unmap(struct xs_group *group);
 
+/* bounce.c: before an engine goes. */
+void xs_bounces_drop(struct xs_group *group);
+
 /*
  * Is this allocation, or map, to fail? In a build for tests (-DXS_FAIL_NTH) the
  * parameter fail_nth=n says so of the n-th from now on; main.c.

@@ -19,7 +19,8 @@
  * @kicks:	a removal is a request of its own, which an invalidation tells the device of,
  *		and waits for; so is a map
  * @splits:	a range is sent as the aligned powers of two that it is made of
- * @range_max_lg2: log2 of the largest page-selective command, in pages
+ * @range_max_lg2: log2 of the largest page-selective command, in pages; negative: there are
+ *		none
  * @takes_runs:	a removal of any length is one call, and may have holes, unless
  * @is_exact:	a removal must be of what is mapped, to the page
  * @prunes:	an unmap of nothing frees empty page-table pages
@@ -28,7 +29,7 @@ struct xs_iommu {
 	bool syncs_maps;
 	bool kicks;
 	bool splits;
-	u32 range_max_lg2;
+	s32 range_max_lg2;
 	bool takes_runs;
 	bool is_exact;
 	bool prunes;

@@ -203,7 +203,7 @@ static void describe_vtd(struct xs_iommu *iommu, struct device *dev,
 	/* Of the first stage each range is one command, however long. */
 	if (!first_stage)
 		iommu->range_max_lg2 = cap & CAP_PSI ?
-			FIELD_GET(CAP_MAMV, cap) : 0;
+			FIELD_GET(CAP_MAMV, cap) : -1;
 	/* The driver of VT-d's own page tables. */
 	if (domain->ops->map_pages && !xs_domain_is_generic(domain)) {
 		iommu->takes_runs = true;

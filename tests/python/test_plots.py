@@ -68,8 +68,12 @@ def test_svg_file_has_colours_for_light_and_dark_pages(synthetic: Summary) -> No
     light, dark = style.split("@media (prefers-color-scheme: dark)")
     used = set(re.findall(r"var\((--\w+)\)", svg))
     assert used and all(f"{name}:" in part for name in used for part in (light, dark))
+    colours = {name: colour for colour, name in plots.CSS_NAMES.items()}
+    for element in root.iter():
+        for word, name in re.findall(r"(fill|stroke): var\((--\w+)\)", element.get("style", "")):
+            assert element.get(word) == colours[name]
     assert "Linux 6.12.118-synthetic, commit synthetic, icount" in svg
-    assert len(svg) < 40_000
+    assert len(svg) < 44_000
 
 
 def test_every_png_says_what_it_shows(synthetic: Summary) -> None:

@@ -140,7 +140,15 @@ class Plot:
         style = f"<style>:root {{ {light} }} @media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}</style>"
         words = f"<title>{escape(self.title)}</title><desc>{escape(self.alt)}</desc>"
         svg = _inline(buffer.getvalue(), self.name).replace(' aria-hidden="true" focusable="false"', ' role="img"', 1)
+        svg = re.sub(r'style="([^"]*)"', lambda found: f"{_attributes(found[1])}{found[0]}", svg)
         return re.sub(r"(<svg[^>]*>)", rf"\g<1>{style}{words}", svg, count=1)
+
+
+def _attributes(style: str) -> str:
+    """The light colours of a style as attributes, for what draws files and knows no variables (librsvg)."""
+    names = {variable: colour for colour, variable in CSS_NAMES.items()}
+    found = re.findall(r"(fill|stroke): var\((--\w+)\)", style)
+    return "".join(f'{word}="{names[variable]}" ' for word, variable in found)
 
 
 def _inline(svg: str, name: str) -> str:

@@ -225,8 +225,9 @@ void xs_bounces_drop(struct xs_group *group)
 		bounce_free(bounce);
 		count++;
 	}
-	WARN(count, "xsmmu: %s: %u buffers were unmapped as what they were not\n",
-	     group->name, count);
+	if (count)
+		pr_warn("%s: %u buffers were unmapped as what they were not\n",
+			group->name, count);
 }
 
 /* ---- the DMA API ---- */

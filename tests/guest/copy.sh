@@ -407,6 +407,24 @@ case_untrusted_devices_and_wrong_sizes() {
 	all_off
 }
 
+# What such a driver leaves behind is not taken for a mapping to come, nor lost.
+case_untrusted_devices_and_wrong_frees() {
+	trust $TESTDEV 1
+	accepted $TESTDEV policy copy
+	accepted $TESTDEV copy_bytes 256
+	log_mark
+	copied free 2>/dev/null || failure "$(said)"
+	expect_silence
+	unbind $TESTDEV
+	expect_log "$TESTDEV: 1 buffers were unmapped as what they were not"
+	expect_balance $TESTDEV
+	copied whole 256 2>/dev/null || failure "afterwards: $(said)"
+	unbind $TESTDEV
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+	trust $TESTDEV 0
+	all_off
+}
+
 # A rule is about what an untrusted device may have, too: a policy that defers is none, though it copies.
 case_untrusted_devices_by_rule() {
 	trust $TESTDEV 1

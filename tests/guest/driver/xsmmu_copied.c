@@ -1061,6 +1061,23 @@ static int wrong_size(struct device *dev)
 	return error;
 }
 
+/* A buffer is freed as if it were coherent memory: what the device had instead is left. */
+static int freed_wrongly(struct device *dev)
+{
+	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL);
+	dma_addr_t iova;
+
+	if (!memory)
+		return -ENOMEM;
+	iova = dma_map_single(dev, memory + 100, 2000, DMA_FROM_DEVICE);
+	if (dma_mapping_error(dev, iova)) {
+		free_page((unsigned long)memory);
+		return wrong(dev, "dma_map_single() failed");
+	}
+	dma_free_coherent(dev, PAGE_SIZE, memory, iova & PAGE_MASK);
+	return 0;
+}
+
 /* ---- more than there is room for ---- */
 
 #define FILLED	1100	/* of which 2 MiB have room for 512 */
@@ -1834,6 +1851,8 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return keep(&pdev->dev);
 	if (sysfs_streq(mode, "size"))
 		return wrong_size(&pdev->dev);
+	if (sysfs_streq(mode, "free"))
+		return freed_wrongly(&pdev->dev);
 	if (sysfs_streq(mode, "stale"))
 		return stale(pdev);
 	if (sysfs_streq(mode, "fresh"))

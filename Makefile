@@ -15,7 +15,7 @@ TESTS ?= tests
 KERNEL_BUILD ?= /lib/modules/$(or $(KERNEL),$(shell uname -r))/build
 PREFIX ?= /usr/local
 
-.PHONY: help packages dist modules install lab test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
+.PHONY: help packages dist modules install lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -42,6 +42,10 @@ lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1|folder] [IOMMU=amd]
 	@$(python) -m xsmmu lab run \
 		$(if $(KERNEL),--kernel '$(KERNEL)') $(if $(IOMMU),--iommu '$(IOMMU)') $(if $(filter-out 0,$(QUICK)),--quick) \
 		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')
+
+matrix: ## compare all policies on every IOMMU and kernel; goes on where it was [KERNEL=7.2] [IOMMU=amd] [QUICK=1]
+	@$(python) -m xsmmu lab matrix $(if $(KERNEL),--kernel '$(KERNEL)') $(if $(IOMMU),--iommu '$(IOMMU)') \
+		$(if $(filter-out 0,$(QUICK)),--quick)
 
 test: ## run the tests [TESTS=path]
 	@$(python) -m pytest -v -n 2 --dist loadfile --no-loadscope-reorder -m "not long and not planted" $(TESTS)

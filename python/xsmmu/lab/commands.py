@@ -88,6 +88,49 @@ def run(
 
 
 @lab.command()
+@click.option("--kernel", multiple=True, help="Only this stock kernel of lab/kernels.toml; may be repeated.")
+@click.option("--iommu", multiple=True, help=f"Only this IOMMU ({', '.join(IOMMUS)}); may be repeated.")
+@click.option("--quick", is_flag=True, help="Only what a page costs.")
+@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Cells at the same time.")
+@click.option("--output", type=click.Path(path_type=Path), help="Where results go; default: results/matrix.")
+@_json
+def matrix(
+    kernel: tuple[str, ...], iommu: tuple[str, ...], quick: bool, jobs: int, output: Path | None, as_json: bool
+) -> None:
+    """Run every policy on every IOMMU and kernel: cost, attack, a disk and a NIC; one page of all.
+
+    What has results of this commit is not run again, so an interrupted matrix goes on where it was.
+
+    \b
+    Examples:
+      xsmmu lab matrix
+      xsmmu lab matrix --iommu virtio --iommu amd --kernel 7.2
+      xsmmu lab matrix --quick --json
+    """
+    from rich.console import Console
+
+    from xsmmu.lab import matrix as the_matrix
+    from xsmmu.lab import run as the_run
+    from xsmmu.report import matrix as page
+    from xsmmu.setup import host
+
+    host.interrupt_on_sigterm()
+    folder = output or the_run.RESULTS / the_matrix.EXPERIMENT
+    wanted = the_matrix.cells(kernel, iommu)
+    outcomes = the_matrix.run(wanted, folder, jobs, quick, Console(stderr=True))
+    columns = the_matrix.policies()
+    the_matrix.store(outcomes, folder)
+    made = page.write(outcomes, columns, folder)
+    if as_json:
+        sys.stdout.write(json.dumps(the_matrix.as_dict(outcomes), indent=1) + "\n")
+    else:
+        page.render(outcomes, columns, Console())
+        sys.stdout.write(f"\n{made}\n")
+    if any(each.failed for each in outcomes):
+        sys.exit(1)
+
+
+@lab.command()
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @_json
 def show(folder: Path | None, as_json: bool) -> None:

@@ -404,7 +404,7 @@ def render(summary: Mapping[str, object], console: Console) -> None:
     for grid in (overview(view), *(details(workload) for workload in view.workloads)):
         gap = 2 if grid.width(2) <= console.width else 1
         for part in grid.fitted(console.width, gap):
-            _print(part, gap, console)
+            print_grid(part, gap, console)
     levels = {run.level for w in view.workloads for run in w.runs}
     for level, promise in LEVELS.items():
         if level in levels:
@@ -424,7 +424,7 @@ def _print_claim(claimed: Claim, unit: str | None, console: Console) -> None:
     grid = claim(claimed)
     gap = 2 if grid.width(2) <= console.width else 1
     for part in grid.fitted(console.width, gap):
-        _print(part, gap, console)
+        print_grid(part, gap, console)
     _paragraph(console, f"Published: {claimed.source}. {claimed.conditions}")
     for text in claimed.differs:
         _paragraph(console, f"Differs: {text}", indent=9)
@@ -442,7 +442,7 @@ def _paragraph(console: Console, text: str, indent: int = 0) -> None:
         console.print(Text(" " * indent if number else "") + line, soft_wrap=True)
 
 
-def _print(grid: Grid, gap: int, console: Console) -> None:
+def print_grid(grid: Grid, gap: int, console: Console) -> None:
     """Print a grid that fits. Widths are known, so lines are set here, the same with any rich."""
     columns = (*grid.keys, *grid.columns)
 

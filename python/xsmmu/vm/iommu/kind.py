@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Command = Literal["page", "domain", "global"]
@@ -33,6 +33,8 @@ class Iommu:
     """The trace does not tell kinds of commands apart: only their sum can be compared."""
     direct: bool = False
     """The module knows its page tables, and can write in place."""
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """Kernels of lab/kernels.toml that cannot use it, and why."""
     module: str | None = None
     """Its driver, where the kernel has not built that in."""
     groups_late: bool = False

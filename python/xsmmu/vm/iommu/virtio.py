@@ -14,6 +14,7 @@ KINDS = {
         commands={re.compile(rb"virtio_iommu_unmap "): "page"},
         events=("virtio_iommu_map", "virtio_iommu_unmap"),
         syncs_maps=True,
+        lacking={"6.1": "Debian's kernel 6.1 has no driver for virtio-iommu"},
         module="virtio_iommu",
         groups_late=True,
         traces_maps=True,

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every IOMMU with every kernel: a run of the experiment `matrix` for each, and one page of them all.
+
+A cell is a results folder of its own below results/matrix. One that has results of this commit is not run again, so an
+interrupted matrix goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from xsmmu.errors import UserError, unknown_name
+from xsmmu.lab import experiment, results
+from xsmmu.lab.run import commit
+from xsmmu.project import PROJECT
+from xsmmu.setup import host, kernels, root
+from xsmmu.vm.iommu import IOMMUS
+
+Json = dict[str, Any]
+
+EXPERIMENT: Final = "matrix"
+_REASON: Final = "reason.txt"
+_REASON_LINES: Final = 6
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An IOMMU with a kernel."""
+
+    kernel: str
+    iommu: str
+
+    @property
+    def name(self) -> str:
+        """Of its folder, and in messages."""
+        return f"{self.kernel}-{self.iommu}"
+
+    @property
+    def excluded(self) -> str | None:
+        """Why it cannot be, if so."""
+        return IOMMUS[self.iommu].lacking.get(self.kernel)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell: a summary, or why there is none."""
+
+    cell: Cell
+    summary: Json | None
+    reason: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it should have a summary."""
+        return self.summary is None and self.cell.excluded is None
+
+
+def cells(some_kernels: Sequence[str], some_iommus: Sequence[str]) -> list[Cell]:
+    """Those that were asked for: all, where none was named."""
+    known = list(kernels.table()[1])
+    for name in some_kernels:
+        if name not in known:
+            raise unknown_name("kernel", name, known)
+    for name in some_iommus:
+        if name not in IOMMUS:
+            raise unknown_name("IOMMU", name, IOMMUS)
+    return [Cell(kernel, iommu) for iommu in some_iommus or IOMMUS for kernel in some_kernels or known]
+
+
+def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: Console) -> list[Outcome]:
+    """Run what has no results of this commit yet, `jobs` cells at a time; all outcomes, as they are wanted.
+
+    A cell that fails ends no other. KeyboardInterrupt ends those at work, and keeps what is done.
+    """
+    now = commit()
+    todo = [each for each in wanted if not each.excluded and _summary(folder, each, now, quick) is None]
+    console.print(f"{EXPERIMENT}: {len(wanted)} cells, {len(todo)} to run, {jobs} at a time", highlight=False)
+    if todo:
+        the_root = root.ensure(host.cache_dir(), console)
+        for name in dict.fromkeys(each.kernel for each in todo):
+            kernels.ensure(the_root, name, console)
+    with _children() as children, ThreadPoolExecutor(jobs) as pool:
+        futures = {pool.submit(_run, each, folder, quick, children): each for each in todo}
+        for done, future in enumerate(as_completed(futures), start=1):
+            cell, reason = futures[future], future.result()
+            said = reason.splitlines()[0] if reason else "done"
+            console.print(f"{done}/{len(todo)} {cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
+    return [_outcome(folder, each, now, quick) for each in wanted]
+
+
+class _Children:
+    """Processes at work, which are ended together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._ended = False
+
+    def run(self, command: Sequence[str]) -> tuple[int, str]:
+        """The status and what was said on standard error; a command that comes after the end is not begun."""
+        with self._lock:
+            if self._ended:
+                return -signal.SIGINT, ""
+            process = subprocess.Popen(
+                command,
+                cwd=PROJECT,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            self._running.add(process)
+        _, said = process.communicate()
+        with self._lock:
+            self._running.discard(process)
+        return process.returncode, said
+
+    def end(self) -> None:
+        """Ctrl-C for each, which cleans up after itself."""
+        with self._lock:
+            self._ended = True
+            for process in self._running:
+                process.send_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def _children() -> Iterator[_Children]:
+    children = _Children()
+    try:
+        yield children
+    finally:
+        children.end()
+
+
+def _run(cell: Cell, folder: Path, quick: bool, children: _Children) -> str:
+    """Why it failed, or nothing."""
+    place = folder / cell.name
+    place.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "xsmmu", "lab", "run", "--experiment", EXPERIMENT, "--jobs", "1"]
+    command += ["--kernel", cell.kernel, "--iommu", cell.iommu, "--output", str(place), *(["--quick"] if quick else [])]
+    status, said = children.run(command)
+    lines = [line for line in said.splitlines() if line.startswith("xsmmu: ")] or said.splitlines()[-_REASON_LINES:]
+    reason = "\n".join(lines) or f"ended with status {status}" if status else ""
+    (place / _REASON).write_text(reason)
+    return reason
+
+
+def _summary(folder: Path, cell: Cell, now: str, quick: bool) -> Json | None:
+    """Its latest results, if they are of this commit and of as much."""
+    with contextlib.suppress(UserError, OSError):
+        summary = results.load(folder / cell.name / results.LATEST)
+        enough = quick or any(each["workload"] == "attack" for each in summary["runs"])
+        if summary["commit"] == now and not now.endswith("-dirty") and enough:
+            return summary
+    return None
+
+
+def _outcome(folder: Path, cell: Cell, now: str, quick: bool) -> Outcome:
+    if cell.excluded:
+        return Outcome(cell, None, cell.excluded)
+    place = folder / cell.name
+    if (place / _REASON).exists() and (reason := (place / _REASON).read_text()):
+        return Outcome(cell, None, reason)
+    summary = _summary(folder, cell, now, quick)
+    if summary is None and now.endswith("-dirty") and (place / _REASON).exists():
+        # It was run just now, of a tree that no commit names.
+        summary = results.load(place / results.LATEST)
+    return Outcome(cell, summary, "" if summary else "has no results of this commit")
+
+
+def policies() -> tuple[str, ...]:
+    """The columns."""
+    return experiment.load(EXPERIMENT).policies
+
+
+def as_dict(outcomes: Sequence[Outcome]) -> Json:
+    """For JSON: all summaries, and the reasons where there is none."""
+    return {
+        "schema": "xsmmu.matrix/1",
+        "cells": [
+            {"kernel": each.cell.kernel, "iommu": each.cell.iommu, "reason": each.reason, "summary": each.summary}
+            for each in outcomes
+        ],
+    }
+
+
+def store(outcomes: Sequence[Outcome], folder: Path) -> Path:
+    """Write matrix.json."""
+    path = folder / "matrix.json"
+    part = path.with_name(".matrix.json.part")
+    part.write_text(json.dumps(as_dict(outcomes), indent=1) + "\n")
+    part.replace(path)
+    return path

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The page of a matrix: a row for each IOMMU and kernel, a column for each policy. Terminal, HTML, Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+from rich.text import Text
+
+from xsmmu.lab.figures import cost_of
+from xsmmu.lab.matrix import Outcome
+from xsmmu.report.table import Column, Grid, print_grid
+from xsmmu.vm.iommu import IOMMUS
+
+Json = Mapping[str, Any]
+
+PAGE: Final = "matrix.html"
+MARKDOWN: Final = "matrix.md"
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+_NONE: Final = "-"
+
+NOTES: Final = (
+    "Cost: guest instructions to map and unmap a page, in a ring of 1,024; beside it, relative to the kernel's strict "
+    "and lazy modes on the same IOMMU and kernel. Emulated invalidations complete at once.",
+    "Attack: the level, and for how long after an unmap a device still reached memory, of a hundred thousand attempts "
+    "and more; a level that was disproved would have failed the run.",
+    "Counts: the module's own count of commands is the hardware model's in each run: kind by kind, or where its trace "
+    "has but one kind, in all.",
+    "Work: a disk whose data was written, read back and compared; a NIC that received for a second.",
+)
+
+
+def cost(run: Json | None, runs: Mapping[tuple[str, str], Json]) -> str:
+    """`611 0.24 0.30`."""
+    value = cost_of(dict(run)) if run else None
+    if value is None:
+        return _NONE
+    words = [f"{value:,.0f}"]
+    for policy in ("kernel-strict", "kernel-lazy"):
+        base = runs.get(("micro", policy))
+        other = cost_of(dict(base)) if base else None
+        words.append(f"{value / other:.2f}" if other else _NONE)
+    return " ".join(words)
+
+
+def attack(run: Json | None, _runs: Mapping[tuple[str, str], Json]) -> str:
+    """`held 875 us`."""
+    if not run:
+        return _NONE
+    found = run["attack"]
+    if not found["landed"]:
+        return f"{run['level']} 0"
+    if run["level"] == "none":
+        return "none always"
+    return f"{run['level']} {found['last_landed_ns']['max'] / 1000:,.0f} us"
+
+
+def work(run: Json | None, runs: Mapping[tuple[str, str], Json]) -> str:
+    """`disk, NIC`: what got its data."""
+    done = ["disk"] if run else []
+    done += ["NIC"] if run and ("net-rx", str(run["policy"])) in runs else []
+    return ", ".join(done) or _NONE
+
+
+_GRIDS: Final[tuple[tuple[str, str, Callable[[Json | None, Mapping[tuple[str, str], Json]], str]], ...]] = (
+    ("Cost", "micro", cost),
+    ("Attack", "attack", attack),
+    ("Work", "nvme-verify", work),
+)
+
+
+def _by_place(summary: Json) -> dict[tuple[str, str], Json]:
+    return {(each["workload"], each["policy"]): each for each in summary["runs"]}
+
+
+def _counts(outcome: Outcome) -> str:
+    if not outcome.summary:
+        return _NONE
+    ours = [each for each in outcome.summary["runs"] if each["invalidations"] is not None]
+    return f"{len(ours)} {'in all' if IOMMUS[outcome.cell.iommu].one_kind else 'by kind'}"
+
+
+def grids(outcomes: Sequence[Outcome], policies: Sequence[str]) -> list[Grid]:
+    """One for each question; cells without results are left to `reasons`."""
+    there = [each for each in outcomes if each.summary]
+    keys = (
+        Column("IOMMU", tuple(each.cell.iommu for each in there)),
+        Column("kernel", tuple(each.cell.kernel for each in there)),
+    )
+    made: list[Grid] = []
+    for title, workload, say in _GRIDS:
+        places = [_by_place(each.summary) for each in there if each.summary]
+        columns = [
+            Column(policy, tuple(say(place.get((workload, policy)), place) for place in places)) for policy in policies
+        ]
+        made.append(Grid(title, "", keys, tuple(each for each in columns if not each.empty)))
+    made.append(Grid("Counts", "", keys, (Column("runs equal", tuple(map(_counts, there))),)))
+    return [each for each in made if each.columns and there]
+
+
+def reasons(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    """Cells without results, and why."""
+    return [(each.cell.name, each.reason) for each in outcomes if not each.summary]
+
+
+def kinds(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    """The IOMMUs' short names, and what they are."""
+    return [(name, IOMMUS[name].words) for name in dict.fromkeys(each.cell.iommu for each in outcomes)]
+
+
+def render(outcomes: Sequence[Outcome], policies: Sequence[str], console: Console) -> None:
+    """Print it."""
+    for grid in grids(outcomes, policies):
+        for part in grid.fitted(console.width, 2):
+            print_grid(part, 2, console)
+    for name, reason in reasons(outcomes):
+        console.print(Text(f"{name}: {reason}"), soft_wrap=True)
+    for note in NOTES:
+        console.print(Text(note))
+
+
+def _made(outcomes: Sequence[Outcome]) -> str:
+    commits = sorted({str(each.summary["commit"])[:12] for each in outcomes if each.summary})
+    return ", ".join(commits) or "none"
+
+
+def html(outcomes: Sequence[Outcome], policies: Sequence[str]) -> str:
+    """The page."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.tests["startswith"] = str.startswith
+    return environment.get_template("matrix.html.j2").render(
+        grids=grids(outcomes, policies),
+        reasons=reasons(outcomes),
+        kinds=kinds(outcomes),
+        notes=NOTES,
+        commit=_made(outcomes),
+    )
+
+
+def markdown(outcomes: Sequence[Outcome], policies: Sequence[str]) -> str:
+    """The same for the docs."""
+    lines = [f"Made by `make matrix` at commit {_made(outcomes)}.", ""]
+    lines += [f"- `{name}`: {words}" for name, words in kinds(outcomes)]
+    for grid in grids(outcomes, policies):
+        columns = (*grid.keys, *grid.columns)
+        lines += ["", f"## {grid.title}", "", "| " + " | ".join(each.head for each in columns) + " |"]
+        lines += ["|" + "---|" * len(columns), *("| " + " | ".join(row) + " |" for row in grid.rows)]
+    lines += [""] + [f"- {name}: {reason}" for name, reason in reasons(outcomes)]
+    return "\n".join([*lines, "", *NOTES, ""])
+
+
+def write(outcomes: Sequence[Outcome], policies: Sequence[str], folder: Path) -> Path:
+    """Write the page and its Markdown into `folder`; the page's path."""
+    for name, content in ((PAGE, html(outcomes, policies)), (MARKDOWN, markdown(outcomes, policies))):
+        part = folder / f".{name}.part"
+        part.write_text(content)
+        part.replace(folder / name)
+    return folder / PAGE

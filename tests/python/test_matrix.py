@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The matrix: which cells there are, that done ones are not run again, and that none is blank on its page."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from xsmmu.errors import UserError
+from xsmmu.lab import matrix
+from xsmmu.lab.matrix import Cell, Outcome
+from xsmmu.report import matrix as page
+from xsmmu.vm.iommu import IOMMUS
+
+Json = dict[str, Any]
+POLICIES = ("passthrough", "kernel-strict", "kernel-lazy", "strict", "fused")
+NO_DRIVER = IOMMUS["virtio"].lacking["6.1"]
+
+
+def run(workload: str, policy: str, **more: object) -> Json:
+    base: Json = {"workload": workload, "policy": policy, "level": "held", "cost": None, "invalidations": {"page": 1}}
+    return {**base, "map_instructions_per_page": None, "unmap_instructions_per_page": None, **more}
+
+
+def micro(policy: str, cost: float) -> Json:
+    return run("micro", policy, map_instructions_per_page=cost - 100, unmap_instructions_per_page=100.0)
+
+
+def attack(policy: str, level: str, landed: int, last_us: float) -> Json:
+    return run("attack", policy, level=level, attack={"landed": landed, "last_landed_ns": {"max": last_us * 1000}})
+
+
+def summary(commit: str = "abc") -> Json:
+    runs = [micro("kernel-strict", 2_000), micro("kernel-lazy", 1_000), micro("fused", 500)]
+    runs += [
+        attack("passthrough", "none", 9, 20_000),
+        attack("strict", "strict", 0, 0),
+        attack("fused", "held", 7, 875.4),
+    ]
+    runs += [run("nvme-verify", "fused"), run("nvme-verify", "strict"), run("net-rx", "fused")]
+    return {"commit": commit, "runs": [*runs, run("micro", "passthrough", invalidations=None)]}
+
+
+OUTCOMES = [
+    Outcome(Cell("6.12", "vtd"), summary()),
+    Outcome(Cell("6.12", "amd"), summary()),
+    Outcome(Cell("6.1", "virtio"), None, NO_DRIVER),
+    Outcome(Cell("7.2", "virtio"), None, "xsmmu: guest matrix: <b>bad</b>\n  more"),
+]
+
+
+def grid(title: str) -> list[dict[str, str]]:
+    [found] = [each for each in page.grids(OUTCOMES, POLICIES) if each.title == title]
+    heads = [column.head for column in (*found.keys, *found.columns)]
+    return [dict(zip(heads, row, strict=True)) for row in found.rows]
+
+
+def test_every_iommu_with_every_stock_kernel_is_a_cell() -> None:
+    all_of_them = matrix.cells((), ())
+    assert {each.iommu for each in all_of_them} == {*IOMMUS}
+    assert {each.kernel for each in all_of_them} == {"6.12", "7.2", "6.1"}
+    assert len(all_of_them) == 3 * len(IOMMUS)
+    assert matrix.cells(("7.2",), ("amd",)) == [Cell("7.2", "amd")]
+
+
+@pytest.mark.parametrize(("kernels", "iommus", "said"), [(("8",), (), "kernel.*8"), ((), ("smmu",), "IOMMU.*smmu")])
+def test_bad_input(kernels: tuple[str, ...], iommus: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        matrix.cells(kernels, iommus)
+
+
+def test_costs_are_relative_to_the_kernels_own() -> None:
+    row = grid("Cost")[0]
+    assert row["IOMMU"] == "vtd" and row["kernel"] == "6.12"
+    assert (row["kernel-strict"], row["fused"]) == ("2,000 1.00 2.00", "500 0.25 0.50")
+    # Nothing was measured under these.
+    assert {*row} == {"IOMMU", "kernel", "kernel-strict", "kernel-lazy", "fused"}
+
+
+def test_attack_says_the_level_and_how_long() -> None:
+    row = grid("Attack")[0]
+    assert (row["passthrough"], row["strict"], row["fused"]) == ("none always", "strict 0", "held 875 us")
+
+
+def test_work_and_counts() -> None:
+    row = grid("Work")[0]
+    assert (row["strict"], row["fused"]) == ("disk", "disk, NIC")
+    assert [each["runs equal"] for each in grid("Counts")] == ["9 by kind", "9 in all"]
+
+
+def test_a_cell_without_results_says_why(tmp_path: Path) -> None:
+    assert [name for name, _ in page.reasons(OUTCOMES)] == ["6.1-virtio", "7.2-virtio"]
+    assert [each.failed for each in OUTCOMES] == [False, False, False, True]
+    made = page.write(OUTCOMES, POLICIES, tmp_path).read_text()
+    assert "has no driver for virtio-iommu" in made and "&lt;b&gt;bad&lt;/b&gt;" in made
+    assert "| vtd | 6.12 |" in (tmp_path / "matrix.md").read_text()
+    text = io.StringIO()
+    page.render(OUTCOMES, POLICIES, Console(file=text, width=100))
+    assert "7.2-virtio: xsmmu: guest matrix" in text.getvalue()
+    assert json.loads(matrix.store(OUTCOMES, tmp_path).read_text())["cells"][0]["summary"]["commit"] == "abc"
+
+
+def test_a_page_of_nothing(tmp_path: Path) -> None:
+    assert page.grids(OUTCOMES[2:], POLICIES) == []
+    page.write(OUTCOMES[2:], POLICIES, tmp_path)
+
+
+SCRIPT = """#!/bin/sh
+echo run >>{log}
+[ ! -e {fails} ] || {{ echo 'noise' >&2; echo 'xsmmu: it broke' >&2; exit 1; }}
+"""
+
+
+def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, fails, script = tmp_path / "log", tmp_path / "fails", tmp_path / "python"
+    script.write_text(SCRIPT.format(log=log, fails=fails))
+    script.chmod(0o755)
+    done: dict[str, Json] = {}
+
+    def load(folder: Path) -> Json:
+        if folder.parent.name not in done:
+            raise UserError("no results")
+        return done[folder.parent.name]
+
+    monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setattr(matrix, "commit", lambda: "abc")
+    monkeypatch.setattr(matrix.root, "ensure", lambda *_: None)
+    monkeypatch.setattr(matrix.kernels, "ensure", lambda *_: None)
+    monkeypatch.setattr(matrix.results, "load", load)
+    cells = [Cell("6.12", "vtd"), Cell("6.12", "amd"), Cell("6.1", "virtio")]
+
+    def once() -> list[Outcome]:
+        log.write_text("")
+        return matrix.run(cells, tmp_path, 2, False, Console(file=io.StringIO()))
+
+    fails.touch()
+    done["6.12-vtd"] = summary()
+    assert [(each.summary is None, each.reason) for each in once()] == [
+        (False, ""),
+        (True, "xsmmu: it broke"),
+        (True, NO_DRIVER),
+    ]
+    assert log.read_text() == "run\n"
+    fails.unlink()
+    for lacking in (summary("older"), {**summary(), "runs": [micro("fused", 1)]}):
+        done["6.12-amd"] = lacking
+        assert once()[1].reason == "has no results of this commit"
+    done["6.12-amd"] = summary()
+    assert once()[1].summary is not None
+    assert log.read_text() == ""

@@ -19,12 +19,14 @@ counted() {
 	emit "{\"event\":\"counted\",\"what\":$(json_string "$2"),\"markers\":[$count_first,$marker],\"counts\":{\"page\":$(($(stat_of $1 inv_page) - count_page)),\"domain\":$(($(stat_of $1 inv_domain) - count_domain)),\"global\":$(($(stat_of $1 inv_global) - count_global))}}"
 }
 
+# Five pages at a time fall on any page: what is not aligned may be more than one command.
 case_commands_of_a_disk() {
 	for policy in $POLICIES copy; do
 		take "$policy" $DATA
 		disk_start $DATA
 		count_from $DATA
 		work_on $DATA
+		dd if="$(disk_of $DATA)" of=/dev/null bs=20k count=64 iflag=direct 2>/tmp/dd || failure "$(tail -n 1 /tmp/dd)"
 		counted $DATA "a disk under $policy"
 		unbind $DATA
 		expect_balance $DATA

@@ -130,9 +130,9 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(sys, "executable", str(script))
     monkeypatch.setattr(matrix, "commit", lambda: "abc")
-    monkeypatch.setattr(matrix.root, "ensure", lambda *_: None)
-    monkeypatch.setattr(matrix.kernels, "ensure", lambda *_: None)
-    monkeypatch.setattr(matrix.results, "load", load)
+    monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu.setup.kernels.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu.lab.results.load", load)
     cells = [Cell("6.12", "vtd"), Cell("6.12", "amd"), Cell("6.1", "virtio")]
 
     def once() -> list[Outcome]:

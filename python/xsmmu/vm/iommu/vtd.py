@@ -51,6 +51,13 @@ KINDS = {
         device="intel-iommu,caching-mode=on",
         syncs_maps=True,
     ),
+    "vtd-scalable": replace(
+        _SECOND,
+        words="Intel VT-d, second stage, scalable mode",
+        device="intel-iommu,scalable-mode=on",
+        kernel_words=("intel_iommu=on,sm_on",),
+        passthrough_last=True,
+    ),
     "vtd-first": _FIRST,
     "vtd-first-cm": replace(
         _FIRST,

@@ -39,33 +39,70 @@ case_each_failure() {
 	done
 }
 
-# What an untrusted device maps beside its copies.
-case_each_failure_of_an_untrusted_device() {
-	parameters=/sys/module/xsmmu_copied/parameters
-	trust $TESTDEV 1
+COPIED=/sys/module/xsmmu_copied/parameters
+
+# keep TRUSTED: copies of all ways, as long as they are not released.
+keep() {
+	trust $TESTDEV "$1"
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
-	echo keep >$parameters/mode
+	echo keep >$COPIED/mode
 	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_copied/bind || failure "the probe failed"
+}
+
+release_kept() {
+	echo 1 >$COPIED/release || failure "$(log_since | grep 'copied: wrong')"
+}
+
+# traced EVENT: how many there are of the device's.
+traced() {
+	grep -c " $1: device=$TESTDEV " /sys/kernel/tracing/trace
+}
+
+# expect_grown WHAT MOST: of the kernel's memory since $used.
+expect_grown() {
+	grown=$(($(used_kib) - used))
+	echo "$1: $grown KiB" >/dev/kmsg
+	[ $grown -le "$2" ] || failure "$1: $grown KiB are lost"
+}
+
+# What an untrusted device maps beside its copies. Nothing of it is left, and each map that is traced has its unmap.
+case_each_failure_of_an_untrusted_device() {
+	keep 1
 	live=$(stat_of $TESTDEV live_pages)
+	echo 20000 >/sys/kernel/tracing/buffer_size_kb
+	for _ in $(seq 100); do
+		echo 2 >$COPIED/scarce
+	done
+	used=$(used_kib)
 	failed_before=$(stat_of $TESTDEV map_failures)
 	n=0
 	left=0
 	while [ "$left" = 0 ] && [ $n -lt 100 ]; do
 		n=$((n + 1))
+		echo >/sys/kernel/tracing/trace
+		echo 1 >/sys/kernel/tracing/events/xsmmu/enable
 		echo $n >$FAIL
-		echo 1 >$parameters/scarce || failure "$n: $(log_since | grep 'copied: wrong')"
+		echo 1 >$COPIED/scarce || failure "$n: $(log_since | grep 'copied: wrong')"
 		left=$(cat $FAIL)
-		echo 0 >$FAIL
+		echo 0 >/sys/kernel/tracing/events/xsmmu/enable
+		expect_equal "$n: maps traced" "$(traced map)" "$(traced unmap)"
 		expect_equal "$n: live" "$(stat_of $TESTDEV live_pages)" "$live"
+		# Often enough that a page each is seen.
+		for _ in $(seq 100); do
+			echo $n >$FAIL
+			echo 2 >$COPIED/scarce
+		done
+		echo 0 >$FAIL
 	done
+	expect_grown "each failure, 100 times" 1000
 	# Four pages, and three mappings to be remembered.
 	[ $n -gt 7 ] && [ $n -lt 100 ] || failure "the last failure was the $n-th"
-	failed=$(cat $parameters/failed_maps)
+	failed=$(cat $COPIED/failed_maps)
 	[ "$failed" -ge 7 ] || failure "only $failed maps have failed"
 	expect_equal "map_failures" $(($(stat_of $TESTDEV map_failures) - failed_before)) "$failed"
 	echo "$n points, $failed maps have failed" >/dev/kmsg
-	echo 1 >$parameters/release || failure "$(log_since | grep 'copied: wrong')"
+	release_kept
 	unbind $TESTDEV
 	expect_equal "live, in the end" "$(stat_of $TESTDEV live_pages)" 0
 	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
@@ -85,4 +122,51 @@ case_no_memory_behind_the_give_back() {
 	expect_equal "live, in the end" "$(stat_of $TESTDEV live_pages)" 0
 	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
 	trust $TESTDEV 0
+}
+
+has_failed() {
+	[ "$(cat $FAIL)" = 0 ]
+}
+
+# A chunk that the pool could not have, or that could not be mapped, leaves nothing: neither when it is asked for, nor
+# when a driver comes to copies that one before has left.
+case_each_failure_of_a_pool() {
+	keep 0
+	used=$(used_kib)
+	had=$(stat_of $TESTDEV pool_bytes)
+	# A kind each. What fails first is of the map that is short of a cell, then of the chunk for it.
+	n=1
+	while [ $n -lt 8 ]; do
+		n=$((n + 1))
+		echo $n >$FAIL
+		echo $n >$COPIED/small
+		until_true 2 has_failed
+		echo 0 >$FAIL
+		# After a failure the pool asks for nothing for a second.
+		sleep 1.2
+	done
+	has=$(stat_of $TESTDEV pool_bytes)
+	[ $has -gt $had ] && [ $has -lt $((had + 7 * 2097152)) ] || failure "the pool had $had bytes, and has $has"
+	expect_grown "each failure of a chunk" $(((has - had) / 1024 + 1000))
+	unbind $TESTDEV
+	n=0
+	left=0
+	while [ "$left" = 0 ] && [ $n -lt 20 ]; do
+		n=$((n + 1))
+		expect_equal "$n: the state" "$(get $TESTDEV state)" lingering
+		echo $n >$FAIL
+		bind $TESTDEV
+		left=$(cat $FAIL)
+		echo 0 >$FAIL
+		[ "$left" = 0 ] && reached=0 || reached=12
+		expect_equal "$n: copies that the device reaches" "$(cat $COPIED/reached)" $reached
+		log_mark
+		unbind $TESTDEV
+		[ "$left" != 0 ] || expect_silence
+	done
+	expect_equal "the points of a return" $n $((has / 2097152 + 1))
+	log_mark
+	release_kept
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
 }

@@ -7,6 +7,7 @@ A failure prints the test and the seed that repeat it: run the program that it n
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,31 @@ def test_under_address_and_undefined_behaviour_sanitizers(tools: root.Root) -> N
 
 def test_under_thread_sanitizer(tools: root.Root) -> None:
     run(compiled(tools, "-O1", "-fsanitize=thread"), "threads=1", "percent=25")
+
+
+THREADS = re.compile(r'\{ "(\w+)", \w+, \.threads = true \}')
+
+
+def test_those_with_threads_alone(tools: root.Root) -> None:
+    """What ThreadSanitizer runs is what says that it has threads."""
+    texts = [(PROJECT / file).read_text() for file in sources()]
+    marked = [name for text in texts for name in THREADS.findall(text)]
+    status, output = build.run_userspace(compiled(tools, "-O2"), ("threads=1", "percent=1"), timeout=300)
+    assert status == 0, output
+    assert sorted(re.findall(r"^ok \d+ - (\w+)$", output, re.MULTILINE)) == sorted(marked)
+
+
+def test_who_has_threads_says_so(tools: root.Root, tmp_path: Path) -> None:
+    """And fails else, so that none is forgotten."""
+    for part in ("core", "tests/unit"):
+        shutil.copytree(PROJECT / part, tmp_path / part)
+    file = tmp_path / "tests/unit/test_slot.c"
+    text = file.read_text()
+    assert len(THREADS.findall(text)) == 1
+    file.write_text(text.replace(", .threads = true", ""))
+    status, output = build.run_userspace(compiled(tools, "-O1", source_dir=tmp_path), ("only=slot_races",), timeout=300)
+    assert status == 1
+    assert "test_has_threads()" in output
 
 
 def test_optimized_as_the_module_is(tools: root.Root) -> None:

@@ -397,6 +397,21 @@ static int check_coherent(struct device *dev, u8 *memory, bool refused)
 	return 0;
 }
 
+/* A cell is of any kind of access: what is for one of them only is mapped. */
+static int check_privileged(struct device *dev, u8 *memory)
+{
+	dma_addr_t iova = dma_map_single_attrs(dev, memory + 100, 200, DMA_BIDIRECTIONAL,
+					       DMA_ATTR_PRIVILEGED);
+	int error = 0;
+
+	if (dma_mapping_error(dev, iova))
+		return wrong(dev, "what is privileged is not mapped");
+	if (found(dev, iova) != memory + 100)
+		error = wrong(dev, "what is privileged is copied");
+	dma_unmap_single_attrs(dev, iova, 200, DMA_BIDIRECTIONAL, DMA_ATTR_PRIVILEGED);
+	return error;
+}
+
 /* Where the offset in the page counts, it stays; what crosses pages then is not copied. */
 static int check_offset(struct device *dev, u8 *memory)
 {
@@ -691,6 +706,8 @@ static int checks(struct device *dev)
 		error = check_shared(dev, memory);
 	if (!error)
 		error = check_coherent(dev, memory, false);
+	if (!error)
+		error = check_privileged(dev, memory);
 	if (!error && limit >= PAGE_SIZE)
 		error = check_ring(dev, memory);
 	if (!error)
@@ -1035,7 +1052,31 @@ static int whole(struct device *dev)
 	return error;
 }
 
-/* An unmap of other pages than were mapped is ignored: the right one finds all. */
+/* A sync of more than any copy has is ignored. */
+static int sync_too_much(struct device *dev, u8 *memory)
+{
+	struct buffer buffer = { .memory = memory + 100, .bytes = 100, .dir = DMA_FROM_DEVICE };
+	int try, error = 0;
+
+	/* Until it is in a cell, and not in a page of its own. */
+	for (try = 0; !error && try < TRIES; try++) {
+		error = map(dev, &buffer, true);
+		if (error || offset_in_page(buffer.iova) != 100)
+			break;
+		unmap(dev, &buffer, 0);
+		msleep(20);
+	}
+	if (error || try == TRIES)
+		return error ?: wrong(dev, "a small buffer is in no cell");
+	writes(dev, buffer.iova, buffer.bytes, 0x22);
+	dma_sync_single_for_cpu(dev, buffer.iova, PAGE_SIZE + 1, buffer.dir);
+	if (!is_filled(memory, BUFFER_BYTES, 0x11))
+		error = wrong(dev, "a sync of too much copies");
+	unmap(dev, &buffer, DMA_ATTR_SKIP_CPU_SYNC);
+	return error;
+}
+
+/* An unmap of other pages than were mapped is ignored, as is a sync: the right one finds all. */
 static int wrong_size(struct device *dev)
 {
 	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
@@ -1045,7 +1086,8 @@ static int wrong_size(struct device *dev)
 
 	if (!memory)
 		return -ENOMEM;
-	fill(&buffer, 0x11);
+	memset(memory, 0x11, BUFFER_BYTES);
+	error = sync_too_much(dev, memory);
 	buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
 	if (dma_mapping_error(dev, buffer.iova)) {
 		error = wrong(dev, "dma_map_single() failed");
@@ -1053,6 +1095,9 @@ static int wrong_size(struct device *dev)
 		dma_unmap_single(dev, buffer.iova, buffer.bytes + PAGE_SIZE, buffer.dir);
 		dma_unmap_single(dev, buffer.iova + PAGE_SIZE, buffer.bytes, buffer.dir);
 		writes(dev, buffer.iova, buffer.bytes, 0x22);
+		dma_sync_single_for_cpu(dev, buffer.iova - 10, 100, buffer.dir);
+		if (!is_filled(buffer.memory - 10, 100, 0x11))
+			error = wrong(dev, "a sync that begins before what is mapped copies");
 		unmap(dev, &buffer, 0);
 		if (!is_filled(buffer.memory, buffer.bytes, 0x22))
 			error = wrong(dev, "not all comes back after an unmap of a wrong size");
@@ -1261,7 +1306,65 @@ static u32 failed_maps;
 module_param(failed_maps, uint, 0444);
 MODULE_PARM_DESC(failed_maps, "what failed of what a write to scarce has mapped, in all");
 
-/* Of an untrusted device, if there is no memory for a page of its own: what is mapped is as ever. */
+/* How many of what was kept the device reaches. */
+static int get_reached(char *text, const struct kernel_param *param)
+{
+	u32 i, reached = 0;
+
+	for (i = 0; kept.dev && i < KEPT; i++)
+		reached += !!found(kept.dev, kept.buffers[i].iova);
+	return sysfs_emit(text, "%u\n", reached);
+}
+
+static const struct kernel_param_ops reached_ops = { .get = get_reached };
+module_param_cb(reached, &reached_ops, NULL, 0400);
+MODULE_PARM_DESC(reached, "how many of what was kept the device reaches");
+
+/* What may be copied once there is memory for it, of the @text-th kind. What was kept is in none of those. */
+static int small(const char *text, const struct kernel_param *param)
+{
+	static const size_t sizes[] = { 100, 300, 600, 3000 };
+	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL);
+	struct buffer buffer = { .memory = memory + 256 };
+	u32 kind;
+	int error = kstrtouint(text, 0, &kind);
+
+	if (!kept.dev || !memory || error)
+		return -EINVAL;
+	buffer.bytes = sizes[kind % 4];
+	buffer.dir = kind / 4 % 3;
+	buffer.iova = dma_map_single(kept.dev, buffer.memory, buffer.bytes, buffer.dir);
+	if (!dma_mapping_error(kept.dev, buffer.iova))
+		unmap(kept.dev, &buffer, 0);
+	free_page((unsigned long)memory);
+	return 0;
+}
+
+static const struct kernel_param_ops small_ops = { .set = small };
+module_param_cb(small, &small_ops, NULL, 0200);
+MODULE_PARM_DESC(small, "write a kind: map a small buffer of that for the device of what was kept, which may fail");
+
+/* What became of a mapping that is there. */
+static int check_scarce(struct device *dev, struct buffer *buffer)
+{
+	int error = 0;
+
+	if (!is_alone(dev, buffer))
+		error = wrong(dev, "the device finds what is beside the buffer");
+	writes(dev, buffer->iova, buffer->bytes, 0x22);
+	dma_sync_single_for_cpu(dev, buffer->iova, 1, buffer->dir);
+	if (*buffer->memory != 0x22)
+		error = wrong(dev, "a sync brings nothing back");
+	unmap(dev, buffer, 0);
+	if (!is_filled(buffer->memory, buffer->bytes, 0x22))
+		error = wrong(dev, "not all comes back");
+	return error;
+}
+
+/*
+ * Of an untrusted device, if there is no memory for a page of its own: what is mapped is as
+ * ever. 2: without a look at it.
+ */
 static int scarce(const char *text, const struct kernel_param *param)
 {
 	static const size_t offsets[] = { 0, 100, 2 * PAGE_SIZE - 5000 };
@@ -1286,15 +1389,10 @@ static int scarce(const char *text, const struct kernel_param *param)
 			failed_maps++;
 			continue;
 		}
-		if (!is_alone(dev, &buffer))
-			error = wrong(dev, "the device finds what is beside the buffer");
-		writes(dev, buffer.iova, buffer.bytes, 0x22);
-		dma_sync_single_for_cpu(dev, buffer.iova, 1, buffer.dir);
-		if (*buffer.memory != 0x22)
-			error = wrong(dev, "a sync brings nothing back");
-		unmap(dev, &buffer, 0);
-		if (!is_filled(buffer.memory, buffer.bytes, 0x22))
-			error = wrong(dev, "not all comes back");
+		if (*text == '2')
+			unmap(dev, &buffer, 0);
+		else
+			error = check_scarce(dev, &buffer) ?: error;
 	}
 	buffer.iova = dma_map_resource(dev, pci_resource_start(to_pci_dev(dev), 0), PAGE_SIZE,
 				       DMA_BIDIRECTIONAL, 0);
@@ -1308,7 +1406,7 @@ static int scarce(const char *text, const struct kernel_param *param)
 
 static const struct kernel_param_ops scarce_ops = { .set = scarce };
 module_param_cb(scarce, &scarce_ops, NULL, 0200);
-MODULE_PARM_DESC(scarce, "write: map for the untrusted device of what was kept, what fails may");
+MODULE_PARM_DESC(scarce, "write: map for the untrusted device of what was kept, what fails may; 2: often");
 
 /* Does a write of the device's to a copy that was kept land? It is undone. */
 static bool lands(void __iomem *registers, u32 at)

@@ -638,6 +638,9 @@ static int check_api(struct pci_dev *pdev)
 			error = check_sg(dev, 0xffff, 65536);
 		if (!error)
 			error = check_sg(dev, 0x7fff, 32768);
+		/* Holes of a single page. */
+		if (!error)
+			error = check_sg(dev, 0x1fff, 8192);
 		if (!error)
 			error = check_resource(pdev);
 	}
@@ -968,7 +971,14 @@ static struct {
 	int kind;
 	const char *state;
 	bool slept;
-	bool blind;
+	int blind;
+	u64 asked;	/* of which IOVA, in a section of the engine */
+	bool owed;	/* a flush, since nobody has seen an entry that the device may have */
+	bool late;	/* the driver was asked to map before it */
+	bool lied;
+	u64 mapped;	/* the page that the driver has mapped last since then, if it has not unmapped it */
+	bool bypassed;	/* it was asked to map that again */
+	int strange;
 	void *memory;
 	struct page *pages[2];
 	struct sg_table table;
@@ -985,22 +995,79 @@ static int map_slowly(struct iommu_domain *domain, unsigned long iova,
 		WRITE_ONCE(tardy.state, "inside");
 		msleep(1000);
 	}
+	tardy.late |= tardy.owed;
+	if (tardy.lied && !tardy.blind && pages == 1) {
+		tardy.bypassed |= tardy.mapped == iova;
+		tardy.mapped = iova;
+	}
+	/* Of a single page, once. */
+	if (tardy.strange && pages == 1) {
+		if (tardy.strange == 1)
+			prot ^= IOMMU_WRITE;
+		else
+			phys ^= PAGE_SIZE;
+		tardy.strange = 0;
+	}
 	return tardy.ops->map_pages(domain, iova, phys, page_bytes, pages,
 				    prot, gfp, mapped);
+}
+
+static size_t unmap_watched(struct iommu_domain *domain, unsigned long iova,
+			    size_t page_bytes, size_t pages,
+			    struct iommu_iotlb_gather *gather)
+{
+	if (tardy.mapped - iova < page_bytes * pages)
+		tardy.mapped = 0;
+	return tardy.ops->unmap_pages(domain, iova, page_bytes, pages, gather);
+}
+
+/* Is it asked for the last one of some pages? */
+static bool is_last(u64 before, u64 iova)
+{
+	return iova > before && (before ^ iova) < 64 * PAGE_SIZE;
 }
 
 /* Once, to who asks in a section of the engine. */
 static phys_addr_t see_nothing(struct iommu_domain *domain, dma_addr_t iova)
 {
-	if (tardy.blind && in_atomic()) {
-		tardy.blind = false;
-		return 0;
+	u64 before = tardy.asked;
+
+	if (in_atomic()) {
+		tardy.asked = iova;
+		if (tardy.blind == 1 || (tardy.blind == 2 && is_last(before, iova))) {
+			tardy.blind = 0;
+			tardy.owed = true;
+			tardy.lied = true;
+			tardy.mapped = 0;
+			return 0;
+		}
 	}
 	return tardy.ops->iova_to_phys(domain, iova);
 }
 
-module_param_named(blind, tardy.blind, bool, 0600);
-MODULE_PARM_DESC(blind, "write: the slow domain does not see an entry, once");
+static void flush_all(struct iommu_domain *domain)
+{
+	tardy.owed = false;
+	tardy.ops->flush_iotlb_all(domain);
+}
+
+module_param_named(blind, tardy.blind, int, 0600);
+MODULE_PARM_DESC(blind, "write: the slow domain does not see an entry, once; 2: the last of some");
+module_param_named(bypassed, tardy.bypassed, bool, 0400);
+MODULE_PARM_DESC(bypassed, "was something that was mapped after that unmapped by nobody it knows of?");
+module_param_named(unflushed, tardy.late, bool, 0600);
+MODULE_PARM_DESC(unflushed, "was something mapped after that, before a flush?");
+
+static int set_strange(const char *text, const struct kernel_param *param)
+{
+	return tardy.dev && tardy.ops->map_pages ? param_set_int(text, param) : -EOPNOTSUPP;
+}
+
+static const struct kernel_param_ops strange_ops = {
+	.set = set_strange, .get = param_get_int
+};
+module_param_cb(strange, &strange_ops, &tardy.strange, 0600);
+MODULE_PARM_DESC(strange, "write: the slow domain maps a page, once: 1: for another way, 2: that is another one");
 
 static int map_tardy(struct device *dev)
 {
@@ -1143,8 +1210,11 @@ static int set_slow(const char *text, const struct kernel_param *param)
 		swap(tardy.pages[0], tardy.pages[1]);
 	tardy.slow = *tardy.ops;
 	tardy.slow.iova_to_phys = see_nothing;
-	if (tardy.ops->map_pages)
+	tardy.slow.flush_iotlb_all = flush_all;
+	if (tardy.ops->map_pages) {
 		tardy.slow.map_pages = map_slowly;
+		tardy.slow.unmap_pages = unmap_watched;
+	}
 	tardy.dev = &pdev->dev;
 	tardy.domain->ops = &tardy.slow;
 	return 0;

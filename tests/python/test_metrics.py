@@ -109,3 +109,15 @@ def test_without_the_module(sysfs: Path) -> None:
     found = families()
     assert list(found) == ["xsmmu_module_loaded"]
     assert found["xsmmu_module_loaded"].samples[0].value == 0
+
+
+def test_a_link_in_place_of_the_file_is_not_followed(sysfs: Path) -> None:
+    """Who owns the folder must not have root write elsewhere."""
+    precious = sysfs / "precious"
+    precious.write_text("precious\n")
+    precious.chmod(0o600)
+    (sysfs / "xsmmu.prom").symlink_to(precious)
+    families("--output-file", str(sysfs / "xsmmu.prom"))
+    assert precious.read_text() == "precious\n"
+    assert not (sysfs / "xsmmu.prom").is_symlink()
+    assert (sysfs / "xsmmu.prom").stat().st_mode & 0o777 == 0o644

@@ -21,10 +21,13 @@ def text_of(file: Path) -> str | None:
         raise UserError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def replace(file: Path, text: str | None) -> None:
-    """Have a file contain this, for all to read, or be no more; whoever reads it meanwhile has the old or the new."""
-    # A link stays one.
-    file = file.resolve()
+def replace(file: Path, text: str | None, follow: bool = True) -> None:
+    """Have a file contain this, for all to read, or be no more; whoever reads it meanwhile has the old or the new.
+
+    A link stays one, and what it names is replaced; without `follow` the link is.
+    """
+    if follow:
+        file = file.resolve()
     try:
         if text is None:
             file.unlink(missing_ok=True)
@@ -36,7 +39,7 @@ def replace(file: Path, text: str | None) -> None:
                 stream.write(text)
                 stream.flush()
                 os.fsync(handle)
-                os.fchmod(handle, file.stat().st_mode & 0o777 if file.exists() else 0o644)
+                os.fchmod(handle, file.stat().st_mode & 0o777 if file.is_file() and not file.is_symlink() else 0o644)
             made.rename(file)
         except BaseException:
             made.unlink(missing_ok=True)

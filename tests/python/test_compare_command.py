@@ -221,6 +221,18 @@ def test_a_run_that_fails_stops_all(kernel: Kernel) -> None:
     assert (kernel.sysfs.parent / "out/003-kernel-strict.err").read_text() == "why\n"
 
 
+@pytest.mark.parametrize("name", ["002-fused.out", "002-fused.err", "result.json"])
+def test_a_link_that_somebody_has_put_into_the_folder(kernel: Kernel, name: str) -> None:
+    """Root must not write where it leads: the folder may be below /tmp, and another user's."""
+    here = kernel.sysfs.parent
+    (here / "precious").write_text("precious\n")
+    script = f"ln -sf $HERE/precious $HERE/out/{name}"
+    words = ("--runs", "1", "--warmup", "0", "--policies", "strict,fused", "--", "sh", "-c", script)
+    error = put_back(kernel, *compare(kernel, *words))
+    assert (here / "precious").read_text() == "precious\n"
+    assert name == "result.json" or (error.code == "not-empty" and f"{name} is there, and was not" in error.message)
+
+
 def test_a_command_that_is_killed(kernel: Kernel) -> None:
     error = put_back(kernel, *compare(kernel, "--", "sh", "-c", "kill -9 $$"))
     assert "warm-up 1: 'sh -c 'kill -9 $$'' was ended by SIGKILL" in error.message.replace("'\"'\"'", "'")
@@ -275,10 +287,12 @@ def test_progress_is_seen_on_a_terminal(kernel: Kernel, monkeypatch: pytest.Monk
         (Figure(path="c"), "printed no number at c"),
         (Figure(re.compile("nothing")), "printed no number at 'nothing'"),
         (Figure(re.compile("[a-z]+")), "printed no number at '[a-z]+'"),
+        (Figure(path="d"), "printed no number at d"),
+        (Figure(path="e"), "printed no number at e"),
     ],
 )
 def test_a_figure_in_what_was_printed(figure: Figure, value: float | str) -> None:
-    text = '{"a": ["x", {"b": 4.5}], "c": true}' if figure.path else "1 req/s\n2,345.5 req/s, 7\n"
+    text = '{"a": ["x", {"b": 4.5}], "c": true, "d": NaN, "e": "-inf"}' if figure.path else "1 req/s\n2,345.5 req/s, 7\n"
     if isinstance(value, str):
         with pytest.raises(UserError, match=re.escape(value)) as error:
             figure.of(text)

@@ -14,6 +14,7 @@ import shlex
 import shutil
 import statistics
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ class Comparison:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         # No thread that draws: signals that wait in this one would reach that.
         with (
-            (self.folder / RUNS_FILE).open("a") as stream,
+            (self.folder / RUNS_FILE).open("xb") as stream,
             Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress,
         ):
             _write(stream.fileno(), output.document("compare-setup", **asdict(self.setup)))
@@ -106,6 +107,10 @@ class Comparison:
         except UserError as error:
             where = f"{policy}, {count}: '{shlex.join(command)}'"
             raise UserError(f"{where} {error}", error.lines, code=error.code) from None
+        except FileExistsError as error:
+            raise UserError(
+                f"{error.filename} is there, and was not before: who else writes to this folder?", code="not-empty"
+            ) from None
         except OSError as error:
             raise UserError(f"cannot run '{command[0]}': {error.strerror}", code="command-failed") from None
 
@@ -195,7 +200,8 @@ def _new_folder(wish: Path | None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise UserError(f"{folder} is not empty: name another --output-folder", code="not-empty")
-        (folder / RUNS_FILE).touch()
+        # To be made later, and new then; that it can be is to be known before anything changes.
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UserError(
             f"cannot write to {folder}: {error.strerror}: name another --output-folder", code="cannot-write"
@@ -278,7 +284,8 @@ def compare(
             comparison.run(mover)
             ranking = comparison.ranking()
             result = output.document("compare", **asdict(setup), folder=str(folder), ranking=ranking)
-            (folder / RESULT_FILE).write_text(json.dumps(result, indent=1) + "\n")
+            with (folder / RESULT_FILE).open("x") as stream:
+                stream.write(json.dumps(result, indent=1) + "\n")
             mover.put_back()
     except UserError as error:
         error.message += f"; what there is of it is in {folder}"

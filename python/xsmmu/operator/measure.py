@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import resource
@@ -49,8 +50,8 @@ class Figure:
         """The number: the last match's first group; or END.KEY.0, keys and places in lists."""
         found = self._in_json(text) if self.path else self._matched(text)
         try:
-            if not isinstance(found, bool):
-                return float(str(found).replace(",", ""))
+            if not isinstance(found, bool) and math.isfinite(number := float(str(found).replace(",", ""))):
+                return number
         except ValueError:
             pass
         raise UserError(f"printed no number at {self}", code="no-figure")
@@ -87,7 +88,7 @@ def busy_ticks() -> int:
 def run(command: Sequence[str], device: Device, figure: Figure | None, said: Path, ours: bool) -> Row:
     """Run it, and say what it cost; what it prints goes to `said`.out and .err. Raises UserError if it fails.
 
-    `ours`: DMA of the device goes by the module.
+    `ours`: DMA of the device goes by the module. Both files must be new: a link there would have root write elsewhere.
     """
     out, err = said.with_suffix(".out"), said.with_suffix(".err")
     first, busy = activity.read(device) if ours else None, busy_ticks()
@@ -125,7 +126,7 @@ def _wait(command: Sequence[str], out: Path, err: Path) -> tuple[int, resource.s
     process = None
     try:
         # A signal waits until it is known what there is to end. With a session of its own that is one group.
-        with steps.later(*steps.STOPPING), out.open("wb") as stdout, err.open("wb") as stderr:
+        with steps.later(*steps.STOPPING), out.open("xb") as stdout, err.open("xb") as stderr:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

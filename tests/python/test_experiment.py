@@ -10,6 +10,7 @@ import pytest
 
 from xsmmu.errors import UserError
 from xsmmu.lab import experiment, figures
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 SOURCES = Path(__file__).resolve().parents[2]
 
@@ -73,6 +74,38 @@ def test_a_workload_may_name_its_policies() -> None:
     plans = experiment.plans(chosen.policies, chosen.workloads)
     aware = {run.policy for plan in plans for run in plan.runs if run.workload.full_name == "nvme/4k-aware"}
     assert aware == {*experiment.SETS["waiting"], "fused-direct", "fused-copy", "fused-copy-direct"}
+
+
+@pytest.mark.parametrize("iommu", IOMMUS)
+def test_tables_are_written_in_place_where_they_are_known(iommu: str) -> None:
+    """All else is run on each IOMMU."""
+
+    def runs(iommu: str) -> set[str]:
+        chosen = experiment.load("compare", iommu=iommu)
+        plans = experiment.plans(chosen.policies, [each for each in chosen.workloads if each.name == "micro"])
+        assert {plan.iommu for plan in plans} == {iommu}
+        return {run.policy for plan in plans for run in plan.runs}
+
+    direct = {"copy-direct", "strict-direct", "fused-direct", "fused-copy-direct"}
+    usual = runs(DEFAULT_IOMMU)
+    assert direct & usual
+    assert runs(iommu) == (usual if iommu.startswith("vtd") else usual - direct)
+
+
+@pytest.mark.parametrize("iommu", IOMMUS)
+def test_what_stays_passed_through_comes_last(iommu: str) -> None:
+    """Where QEMU leaves it so; else policies are in the order of the experiment."""
+    chosen = experiment.load("compare", iommu=iommu)
+    [plan] = experiment.plans(chosen.policies, [each for each in chosen.workloads if each.full_name == "micro/64"])
+    found = [run.policy for run in plan.runs]
+    wanted = [policy for policy in chosen.policies if policy in found]
+    assert wanted[0] == "passthrough"
+    assert found == (wanted[1:] + wanted[:1] if iommu == "vtd-first" else wanted)
+
+
+def test_an_unknown_iommu_lists_the_valid_ones() -> None:
+    with pytest.raises(UserError, match=r"unknown IOMMU 'arm': choose from vtd, .*virtio"):
+        experiment.load("compare", iommu="arm")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from xsmmu.errors import UserError
@@ -112,6 +113,15 @@ def test_each_map_is_synced_where_the_iommu_needs_it_and_only_there() -> None:
         figures.check(ours(map_syncs=1))
 
 
+def test_counts_are_compared_as_the_guests_iommu_tells_them_apart() -> None:
+    after = snapshot(None, **{**DONE, "map_syncs": 100})
+    run = measured("micro/1024", "fused", MICRO, Counts(3, 0, 0), before=snapshot(), after=after)
+    amd = replace(run, run=replace(run.run, workload=msgspec.structs.replace(run.run.workload, iommu="amd")))
+    figures.check(amd)
+    with pytest.raises(UserError, match="the module's invalidation counters differ"):
+        figures.check(run)
+
+
 def test_baselines_need_no_module() -> None:
     figures.check(measured("micro/1024", "kernel-strict", MICRO, Counts(4096, 0, 0)))
 
@@ -122,6 +132,8 @@ def test_what_is_left_after_unbinding_fails(name: str) -> None:
     figures.check_closed("kernel-lazy", None, 0)
     with pytest.raises(UserError, match=f"{name} is 7, not 0"):
         figures.check_closed("fused", snapshot(None, **{name: 7}), None)
+    with pytest.raises(UserError, match=f"{name} is 7, not 0"):
+        figures.check_closed("fused", snapshot(None, **{name: 7}), 0)
 
 
 @pytest.mark.parametrize("left", [None, snapshot()])

@@ -105,7 +105,7 @@ def test_a_million_lines_are_no_problem() -> None:
 DESCRIPTOR = b"vtd_inv_desc invalidate desc type %s high 0x%x low 0x%x\n"
 WAIT = DESCRIPTOR % (b"wait", 0x1234, 0x500000025)
 OF_KINDS = {
-    "vtd": (PAGE * 3 + DOMAIN, {"page": 3, "domain": 1, "global": 0}),
+    "vtd": (PAGE * 3 + PASID_PAGES + DOMAIN + PASID + GLOBAL, {"page": 4, "domain": 2, "global": 1}),
     "vtd-first": (
         DESCRIPTOR % (b"p-iotlb", 0xFFFFE006, 0x20036)
         + DESCRIPTOR % (b"p-iotlb", 0xFFFFE046, 0x200F6)
@@ -132,6 +132,35 @@ def test_each_iommu_has_commands_of_its_own(name: str) -> None:
     assert oracle.other_lines == []
 
 
+def test_what_a_command_for_the_first_stage_is_for_is_in_two_bits() -> None:
+    kinds = {2: Counts(domain=1), 3: Counts(page=1)}
+    for digit in range(16):
+        for other in (0x30006, 0x27003):
+            oracle = Oracle(IOMMUS["vtd-first"])
+            oracle.feed(marker(1) + DESCRIPTOR % (b"p-iotlb", 0xFFFFE046, other | digit << 4) + marker(2))
+            assert oracle.window(1, 2) == kinds.get(digit & 3, Counts())
+
+
+NO_FAULT = ("DMAR: IOMMU enabled", "AMD-Vi: Disabling interrupt remapping", "virtio_iommu virtio0: input address: 48 bits")
+FAULTS = {
+    "vtd": (
+        "DMAR: DRHD: handling fault status reg 2",
+        "DMAR: [DMA Write NO_PASID] Request device [00:03.0] fault addr 0xfffff000 [fault reason 0x05] not set",
+    ),
+    "amd": (
+        "xsmmu_lab 0000:00:03.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0002 address=0xfffff000 flags=0x0020]",
+        "AMD-Vi: Completion-Wait loop timed out",
+    ),
+    "virtio": ("virtio_iommu virtio0: page fault from EP 24 at 0xfffff000 [W]",),
+}
+
+
+@pytest.mark.parametrize("name", IOMMUS)
+def test_lines_that_tell_of_a_fault_are_known(name: str) -> None:
+    assert all(IOMMUS[name].faults.search(f"[    1.000000] {line}") for line in FAULTS[name.split("-")[0]])
+    assert not any(IOMMUS[name].faults.search(f"[    1.000000] {line}") for line in NO_FAULT)
+
+
 def test_what_stays_mapped_in_the_device_is_known() -> None:
     def event(what: str, domain: int, first: int, pages: int) -> bytes:
         last = first + pages * 4096 - 1
@@ -143,6 +172,11 @@ def test_what_stays_mapped_in_the_device_is_known() -> None:
     oracle.feed(event("unmap", 1, 0x3000, 1) + event("unmap", 2, 0x1000, 3) + marker(2))
     oracle.feed(event("unmap", 1, 0, 8) + event("unmap", 2, 0x1000, 1 << 30) + marker(3) + event("map", 1, 0, 1))
     assert [oracle.mapped_pages(each) for each in (1, 2, 3)] == [7, 7, 0]
+    # What ends, or begins, with an unmap is within it; what begins before it is not. Few pages, then more than are mapped.
+    oracle.feed(b"".join(event("map", 3, each * 0x1000, 1) for each in range(8, 13)) + event("map", 3, 0x1000, 3))
+    oracle.feed(event("unmap", 3, 0x2000, 2) + event("unmap", 3, 0x9000, 2) + marker(4))
+    oracle.feed(event("unmap", 3, 0x2000, 10) + marker(5) + event("unmap", 3, 0x1000, 12) + marker(6))
+    assert [oracle.mapped_pages(each) for each in (4, 5, 6)] == [1 + 3 + 3, 1 + 3 + 1, 1]
     other = Oracle(VTD)
     other.feed(marker(1))
     assert other.mapped_pages(1) is None

@@ -460,6 +460,50 @@ static __always_inline size_t remove_some(struct xs_group *group,
 	return bytes;
 }
 
+#define REMOVALS_MAX	8
+
+/* Let the driver's records be as what the device has: it refuses what is mapped already. */
+static bool record_again(struct iommu_domain *domain, u64 iova, u64 pages)
+{
+	for (; pages; pages--, iova += PAGE_SIZE) {
+		size_t mapped = 0;
+
+		if (!iommu_iova_to_phys(domain, iova) &&
+		    domain->ops->map_pages(domain, iova,
+					   page_to_phys(ZERO_PAGE(0)),
+					   PAGE_SIZE, 1, IOMMU_READ,
+					   GFP_ATOMIC, &mapped))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * What is mapped was not removed: there was no memory for the request, and the driver of
+ * virtio-iommu has dropped its records of it. The device would have it for ever, and refuse
+ * whatever is mapped there next. A sync frees the memory of all requests before it.
+ */
+static noinline void remove_again(struct xs_group *group, xs_gather_t *gather,
+				  u64 iova, u64 pages)
+{
+	struct iommu_domain *domain = group->domain;
+	xs_gather_t none;
+	u32 i;
+
+	for (i = 0; i < REMOVALS_MAX; i++) {
+		iommu_iotlb_gather_init(&none);
+		iommu_iotlb_sync(domain, &none);
+		if (!record_again(domain, iova, pages) ||
+		    !domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages,
+					      gather))
+			continue;
+		atomic64_inc(&group->other_commands.page);
+		return;
+	}
+	WARN_ONCE(1, "xsmmu: %s: out of memory: %llu pages at IOVA 0x%llx are not removed, devices reach them still\n",
+		  group->name, pages, iova);
+}
+
 #define TABLE_PAGES	512u
 
 /*
@@ -499,6 +543,10 @@ static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
 		if (step)
 			gone = remove_some(group, gather, iova, step) >>
 			       PAGE_SHIFT;
+		if (unlikely(step && !gone && group->iommu.is_exact)) {
+			remove_again(group, gather, iova, step);
+			gone = step;
+		}
 		spin_unlock_irqrestore(&group->leaving, flags);
 		gone = clamp(gone, 1, pages);
 		iova += gone << PAGE_SHIFT;
@@ -530,6 +578,10 @@ static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 		u64 gone = remove_some(group, gather, iova, pages) >>
 			   PAGE_SHIFT;
 
+		if (unlikely(!gone && group->iommu.is_exact)) {
+			remove_again(group, gather, iova, pages);
+			return;
+		}
 		if (unlikely(!gone))
 			gone = 1;
 		else if (gone >= pages)

@@ -61,3 +61,17 @@ case_commands_of_many_pages() {
 	done
 	all_off
 }
+
+# Where a removal needs memory, one that could not be made is made again: the host looks what is left mapped in the device.
+case_removals_that_failed() {
+	[ -n "$(find /sys/bus/virtio/drivers/virtio_iommu/ -name 'virtio*' 2>/dev/null)" ] || return 0
+	for policy in $POLICIES; do
+		put $TESTDEV policy $policy
+		log_mark
+		rude unrecorded || failure "$policy: $(log_since | grep 'rude: wrong')"
+		expect_silence
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}

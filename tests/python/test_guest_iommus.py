@@ -18,7 +18,7 @@ SETTINGS = {name: DMA if iommu.syncs_maps else {} for name, iommu in IOMMUS.item
 SHORT = {
     name: guests.Machine(
         ("counts", "rude"),
-        "^commands_|^every_kind_of_mapping$",
+        "^commands_|^removals_|^every_kind_of_mapping$",
         iommu=name,
         settings=SETTINGS[name],
         timeout_s=600,

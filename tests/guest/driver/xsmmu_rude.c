@@ -1411,6 +1411,44 @@ static int many(struct device *dev)
 	return done == MANY_PAGES ? 0 : wrong(dev, "not all were mapped");
 }
 
+/*
+ * The driver of virtio-iommu drops its records of what is mapped if it is asked to remove more
+ * than that, as it does where there is no memory for its request; and sends nothing.
+ */
+static void drop_records(struct device *dev, dma_addr_t iova, u32 pages)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	struct iommu_iotlb_gather gather;
+
+	iommu_iotlb_gather_init(&gather);
+	domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages + 1, &gather);
+}
+
+static int unrecorded(struct device *dev)
+{
+	struct page *page = alloc_pages(GFP_KERNEL, 2);
+	int error = 0;
+	dma_addr_t iova;
+
+	if (!page)
+		return -ENOMEM;
+	for (u32 pages = 1; pages <= 4 && !error; pages++) {
+		iova = dma_map_page(dev, page, 0, pages * PAGE_SIZE,
+				    DMA_FROM_DEVICE);
+		if (dma_mapping_error(dev, iova))
+			return wrong(dev, "dma_map_page() failed");
+		if (translated(dev, iova + pages * PAGE_SIZE))
+			error = wrong(dev, "what is behind it is mapped");
+		else
+			drop_records(dev, iova, pages);
+		if (translated(dev, iova))
+			error = wrong(dev, "the driver keeps its records");
+		dma_unmap_page(dev, iova, pages * PAGE_SIZE, DMA_FROM_DEVICE);
+	}
+	__free_pages(page, 2);
+	return error;
+}
+
 #define ROW	(2 * 64 + 1)
 
 static int row(struct device *dev)
@@ -1489,6 +1527,8 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return stray_free(&pdev->dev);
 	if (sysfs_streq(mode, "many"))
 		return many(&pdev->dev);
+	if (sysfs_streq(mode, "unrecorded"))
+		return unrecorded(&pdev->dev);
 	if (sysfs_streq(mode, "row"))
 		return row(&pdev->dev);
 	/* Below 16 MiB the kernel's own path soon has no long range left. */

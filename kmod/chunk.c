@@ -46,9 +46,11 @@ static void unmap_chunk(struct xs_group *group, u64 iova)
 	if (xs_world_is_nowhere(group))
 		return;
 	xs_linux_world.gather_init(&gather);
-	if (group->iommu.kicks)
+	if (!iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES, &gather) &&
+	    group->iommu.is_exact)
+		xs_world_remove_again(group, &gather, iova, CHUNK_PAGES);
+	else if (group->iommu.kicks)
 		atomic64_inc(&group->other_commands.page);
-	iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES, &gather);
 	xs_world_invalidate(group, &gather, &range, 1);
 }
 

@@ -483,14 +483,14 @@ static bool record_again(struct iommu_domain *domain, u64 iova, u64 pages)
  * virtio-iommu has dropped its records of it. The device would have it for ever, and refuse
  * whatever is mapped there next. A sync frees the memory of all requests before it.
  */
-static noinline void remove_again(struct xs_group *group, xs_gather_t *gather,
-				  u64 iova, u64 pages)
+noinline void xs_world_remove_again(struct xs_group *group, xs_gather_t *gather,
+				    u64 iova, u64 pages)
 {
 	struct iommu_domain *domain = group->domain;
 	xs_gather_t none;
 	u32 i;
 
-	for (i = 0; i < REMOVALS_MAX; i++) {
+	for (i = 0; i < REMOVALS_MAX && !xs_world_is_nowhere(group); i++) {
 		iommu_iotlb_gather_init(&none);
 		iommu_iotlb_sync(domain, &none);
 		if (!record_again(domain, iova, pages) ||
@@ -500,7 +500,7 @@ static noinline void remove_again(struct xs_group *group, xs_gather_t *gather,
 		atomic64_inc(&group->other_commands.page);
 		return;
 	}
-	WARN_ONCE(1, "xsmmu: %s: out of memory: %llu pages at IOVA 0x%llx are not removed, devices reach them still\n",
+	WARN_ONCE(i, "xsmmu: %s: out of memory: %llu pages at IOVA 0x%llx are not removed, devices reach them still\n",
 		  group->name, pages, iova);
 }
 
@@ -544,7 +544,7 @@ static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
 			gone = remove_some(group, gather, iova, step) >>
 			       PAGE_SHIFT;
 		if (unlikely(step && !gone && group->iommu.is_exact)) {
-			remove_again(group, gather, iova, step);
+			xs_world_remove_again(group, gather, iova, step);
 			gone = step;
 		}
 		spin_unlock_irqrestore(&group->leaving, flags);
@@ -579,7 +579,7 @@ static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 			   PAGE_SHIFT;
 
 		if (unlikely(!gone && group->iommu.is_exact)) {
-			remove_again(group, gather, iova, pages);
+			xs_world_remove_again(group, gather, iova, pages);
 			return;
 		}
 		if (unlikely(!gone))

@@ -364,7 +364,8 @@ void xs_debug_sync(struct device *dev);
 void xs_debug_forget(struct device *dev);
 
 /*
- * world.c. xs_world_invalidate(): what the engine does not know of, counted; of
+ * world.c. xs_world_remove_again(): what an exact IOMMU's driver should have removed, and
+ * has not. xs_world_invalidate(): what the engine does not know of, counted; of
  * commands for maps that another one has sent, xs_world_count_map_sync() counts those.
  *
  * A map with XS_MAP_UNSYNCED, where
@@ -390,6 +391,8 @@ void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_trim(struct work_struct *work);
 void xs_world_count_map_sync(struct xs_group *group,
 			     const struct xs_range *range);
+void xs_world_remove_again(struct xs_group *group, xs_gather_t *gather, u64 iova,
+			   u64 pages);
 void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
 			 const struct xs_range *ranges, u32 count);
 const char *xs_world_check_tables(struct device *dev);

@@ -603,9 +603,10 @@ static void world_gather_init(xs_gather_t *gather)
 	gather->queued = true;
 }
 
-static void invalidate_range(struct xs_group *group, xs_gather_t *gather,
-			     const struct xs_range *range,
-			     struct xs_commands *sent)
+static __always_inline void invalidate_range(struct xs_group *group,
+					     xs_gather_t *gather,
+					     const struct xs_range *range,
+					     struct xs_commands *sent)
 {
 	gather->queued = false;
 	gather->start = range->page << PAGE_SHIFT;
@@ -620,9 +621,10 @@ static void invalidate_range(struct xs_group *group, xs_gather_t *gather,
  * has to be invalidated by then: with several ranges, only the whole domain
  * does that.
  */
-static void world_invalidate(void *world, xs_gather_t *gather,
-			     const struct xs_range *ranges, u32 count,
-			     struct xs_commands *sent)
+static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
+					     const struct xs_range *ranges,
+					     u32 count,
+					     struct xs_commands *sent)
 {
 	static const struct xs_range any = { 0, 1 };
 	struct xs_group *group = world;

@@ -89,7 +89,7 @@ void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 }
 
 /* Each is the largest that fits, and is as far aligned. */
-static u32 aligned_parts(struct xs_range range)
+u32 xs_iommu_parts(struct xs_range range)
 {
 	u32 parts = 0;
 
@@ -102,24 +102,4 @@ static u32 aligned_parts(struct xs_range range)
 		range.pages -= 1ull << lg2;
 	}
 	return parts;
-}
-
-/* A page-selective command covers an aligned power of two of pages. */
-static bool fits(const struct xs_iommu *iommu, const struct xs_range *range)
-{
-	return fls64(range->page ^ (range->page + range->pages - 1)) <=
-	       iommu->range_max_lg2;
-}
-
-void xs_iommu_count(const struct xs_iommu *iommu, const struct xs_range *range,
-		    struct xs_commands *sent)
-{
-	if (iommu->kicks)
-		return;
-	if (iommu->splits)
-		sent->page += aligned_parts(*range);
-	else if (fits(iommu, range))
-		sent->page++;
-	else
-		sent->domain++;
 }

@@ -60,9 +60,26 @@ const char *xs_iommu_check(struct device *dev);
 void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 		       struct iommu_domain *domain);
 
-/* The commands that are sent for an invalidation of @range. */
-void xs_iommu_count(const struct xs_iommu *iommu, const struct xs_range *range,
-		    struct xs_commands *sent);
+/* How many aligned powers of two a range is made of. */
+u32 xs_iommu_parts(struct xs_range range);
+
+/* Count the commands that are sent for an invalidation of @range. */
+static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
+					   const struct xs_range *range,
+					   struct xs_commands *sent)
+{
+	u64 last = range->page + range->pages - 1;
+
+	if (unlikely(iommu->kicks))
+		return;
+	if (unlikely(iommu->splits))
+		sent->page += xs_iommu_parts(*range);
+	/* A page-selective one covers an aligned power of two. */
+	else if (fls64(range->page ^ last) <= iommu->range_max_lg2)
+		sent->page++;
+	else
+		sent->domain++;
+}
 
 /*
  * For kinds. xs_iommu_attribute(): read attribute @name of the IOMMU's own sysfs group, a

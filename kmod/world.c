@@ -447,6 +447,14 @@ static __always_inline size_t remove_some(struct xs_group *group,
 
 	/* A driver may sync early what it finds apart from that. */
 	gather->end = 0;
+	/* One call is one request, also when nothing else is known of the domain any more. */
+	if (unlikely(group->iommu.kicks)) {
+		bytes = domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages,
+						 gather);
+		if (bytes)
+			atomic64_inc(&group->other_commands.page);
+		return bytes;
+	}
 	if (xs_have_generic_pt() && group->generic)
 		return xs_domain_unmap_generic(domain, iova,
 					       pages << PAGE_SHIFT, gather);
@@ -454,10 +462,7 @@ static __always_inline size_t remove_some(struct xs_group *group,
 				      !group->iommu.takes_runs)))
 		return iommu_unmap_fast(domain, iova, pages << PAGE_SHIFT,
 					gather);
-	bytes = unmap_pages(domain, iova, PAGE_SIZE, pages, gather);
-	if (unlikely(group->iommu.kicks && bytes))
-		atomic64_inc(&group->other_commands.page);
-	return bytes;
+	return unmap_pages(domain, iova, PAGE_SIZE, pages, gather);
 }
 
 #define REMOVALS_MAX	8

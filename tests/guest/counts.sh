@@ -25,9 +25,20 @@ case_commands_of_a_disk() {
 		take "$policy" $DATA
 		disk_start $DATA
 		count_from $DATA
+		at_once=$(stat_of $DATA sync_unmap)
+		maps=$(stat_of $DATA maps)
+		map_syncs=$(stat_of $DATA map_syncs)
 		work_on $DATA
 		dd if="$(disk_of $DATA)" of=/dev/null bs=20k count=64 iflag=direct 2>/tmp/dd || failure "$(tail -n 1 /tmp/dd)"
 		counted $DATA "a disk under $policy"
+		# Its lists have no holes, which some IOMMUs cannot defer.
+		case $policy in
+		lazy | fands) expect_equal "$policy: unmaps that were not deferred" "$(stat_of $DATA sync_unmap)" "$at_once" ;;
+		esac
+		# A list is one map.
+		map_syncs=$(($(stat_of $DATA map_syncs) - map_syncs))
+		[ "$policy" = copy ] || [ "$map_syncs" = 0 ] ||
+			expect_equal "$policy: syncs of maps" "$map_syncs" $(($(stat_of $DATA maps) - maps))
 		unbind $DATA
 		expect_balance $DATA
 	done
@@ -71,6 +82,21 @@ case_removals_that_failed() {
 		rude unrecorded || failure "$policy: $(log_since | grep 'rude: wrong')"
 		expect_silence
 		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+# What a driver leaves is removed behind it, and so are the chunks of copies.
+case_commands_of_a_driver_that_leaves_mappings() {
+	for policy in $POLICIES copy; do
+		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
+		rude late || failure "$policy: $(log_since | grep 'rude: wrong')"
+		count_from $TESTDEV
+		unbind $TESTDEV
+		counted $TESTDEV "leftovers under $policy"
+		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
+		until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 		expect_balance $TESTDEV
 	done
 	all_off

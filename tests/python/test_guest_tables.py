@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -17,6 +18,8 @@ WORDS = ("tsc_early_khz=0", "no_console_suspend")
 
 SHORT = {
     "tables": guests.Machine(("tables",)),
+    # Whose entries have other bits.
+    "tables vtd-first": guests.Machine(("tables",), iommu="vtd-first"),
     "calls": guests.Machine(
         ("smoke", "rude"), "^(?!a_virtual_function|what_the_kernels)", settings=DIRECT, timeout_s=600
     ),
@@ -33,6 +36,10 @@ LONG |= {
         ("smoke", "rude"), kernel=name, iommu="vtd-cm", settings={**DIRECT, "GROUP_TYPE": "DMA"}, timeout_s=900
     )
     for name in KERNELS
+}
+LONG |= {
+    f"calls {name}": replace(SHORT["calls"], iommu=name, settings=settings, timeout_s=900)
+    for name, settings in {"vtd-first": DIRECT, "vtd-first-cm": {**DIRECT, "GROUP_TYPE": "DMA"}}.items()
 }
 LONG |= {
     "aware": guests.Machine(("aware",), "^(?!aware_on_passthrough)", aware=True, words=WORDS, settings=DIRECT),

@@ -87,7 +87,7 @@ def test_a_window_that_was_not_seen_is_refused() -> None:
 
 def test_other_lines_are_kept_for_messages() -> None:
     oracle = Oracle(VTD)
-    oracle.feed(marker(1) + PAGE + b"qemu: something went wrong\n" + marker(2))
+    oracle.feed(marker(1) + PAGE + PASID_PAGES + b"qemu: something went wrong\n" + marker(2))
     assert oracle.other_lines == [b"qemu: something went wrong"]
 
 
@@ -141,7 +141,11 @@ def test_what_a_command_for_the_first_stage_is_for_is_in_two_bits() -> None:
             assert oracle.window(1, 2) == kinds.get(digit & 3, Counts())
 
 
-NO_FAULT = ("DMAR: IOMMU enabled", "AMD-Vi: Disabling interrupt remapping", "virtio_iommu virtio0: input address: 48 bits")
+NO_FAULT = (
+    "DMAR: IOMMU enabled",
+    "AMD-Vi: Disabling interrupt remapping",
+    "virtio_iommu virtio0: input address: 48 bits",
+)
 FAULTS = {
     "vtd": (
         "DMAR: DRHD: handling fault status reg 2",
@@ -172,7 +176,7 @@ def test_what_stays_mapped_in_the_device_is_known() -> None:
     oracle.feed(event("unmap", 1, 0x3000, 1) + event("unmap", 2, 0x1000, 3) + marker(2))
     oracle.feed(event("unmap", 1, 0, 8) + event("unmap", 2, 0x1000, 1 << 30) + marker(3) + event("map", 1, 0, 1))
     assert [oracle.mapped_pages(each) for each in (1, 2, 3)] == [7, 7, 0]
-    # What ends, or begins, with an unmap is within it; what begins before it is not. Few pages, then more than are mapped.
+    # What ends, or begins, with an unmap is within it; what begins before it is not. Of few pages, and of many.
     oracle.feed(b"".join(event("map", 3, each * 0x1000, 1) for each in range(8, 13)) + event("map", 3, 0x1000, 3))
     oracle.feed(event("unmap", 3, 0x2000, 2) + event("unmap", 3, 0x9000, 2) + marker(4))
     oracle.feed(event("unmap", 3, 0x2000, 10) + marker(5) + event("unmap", 3, 0x1000, 12) + marker(6))

@@ -312,10 +312,13 @@ static int check_list(struct device *dev, u32 segments, bool pages)
 	return error;
 }
 
-/* Of more pages than a block, of fewer with gaps between them, and of hardly any. */
+/*
+ * Of more pages than a block, of fewer with gaps between them (20: but one, of one page,
+ * with a boundary of 64 KiB), and of hardly any.
+ */
 static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
 {
-	static const u32 segments[] = { 40, 16, 6, 3, 2 };
+	static const u32 segments[] = { 40, 20, 16, 6, 3, 2 };
 	int error = 0;
 
 	dma_set_seg_boundary(dev, boundary);

@@ -637,16 +637,14 @@ static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
 
 	if (unlikely(group->domain == &nowhere))
 		return;
-	if (count == 0 || (count > 1 && frees)) {
+	/* Where an invalidation waits for what was removed, one waits for all. */
+	if (count == 0 || (count > 1 && (frees || group->iommu.kicks))) {
 		iommu_flush_iotlb_all(group->domain);
 		sent->domain += !group->iommu.kicks;
 		if (frees)
 			invalidate_range(group, gather, &any, sent);
 		return;
 	}
-	/* It waits for all that was removed. */
-	if (group->iommu.kicks)
-		count = 1;
 	for (u32 i = 0; i < count; i++)
 		invalidate_range(group, gather, &ranges[i], sent);
 }

@@ -88,18 +88,21 @@ void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 		kind->describe(iommu, dev, domain);
 }
 
-/* Each is the largest that fits, and is as far aligned. */
-u32 xs_iommu_parts(struct xs_range range)
+/* Parts are aligned powers of two, each the largest that fits. */
+u32 xs_iommu_parts(const struct xs_iommu *iommu, u64 page, u64 pages)
 {
 	u32 parts = 0;
 
-	for (; range.pages; parts++) {
-		u32 lg2 = fls64(range.pages) - 1;
+	/* What was removed was a command each. */
+	if (iommu->kicks)
+		return 0;
+	for (; pages; parts++) {
+		u32 lg2 = fls64(pages) - 1;
 
-		if (range.page)
-			lg2 = min_t(u32, lg2, __ffs64(range.page));
-		range.page += 1ull << lg2;
-		range.pages -= 1ull << lg2;
+		if (page)
+			lg2 = min_t(u32, lg2, __ffs64(page));
+		page += 1ull << lg2;
+		pages -= 1ull << lg2;
 	}
 	return parts;
 }

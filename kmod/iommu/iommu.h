@@ -60,8 +60,8 @@ const char *xs_iommu_check(struct device *dev);
 void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 		       struct iommu_domain *domain);
 
-/* How many aligned powers of two a range is made of. */
-u32 xs_iommu_parts(struct xs_range range);
+/* How many commands a range is, where it is not one. */
+u32 xs_iommu_parts(const struct xs_iommu *iommu, u64 page, u64 pages);
 
 /* Count the commands that are sent for an invalidation of @range. */
 static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
@@ -70,11 +70,9 @@ static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
 {
 	u64 last = range->page + range->pages - 1;
 
-	if (unlikely(iommu->kicks))
-		return;
-	if (unlikely(iommu->splits))
-		sent->page += xs_iommu_parts(*range);
 	/* A page-selective one covers an aligned power of two. */
+	if (unlikely(iommu->kicks | iommu->splits))
+		sent->page += xs_iommu_parts(iommu, range->page, range->pages);
 	else if (fls64(range->page ^ last) <= iommu->range_max_lg2)
 		sent->page++;
 	else

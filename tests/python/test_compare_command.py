@@ -292,7 +292,9 @@ def test_progress_is_seen_on_a_terminal(kernel: Kernel, monkeypatch: pytest.Monk
     ],
 )
 def test_a_figure_in_what_was_printed(figure: Figure, value: float | str) -> None:
-    text = '{"a": ["x", {"b": 4.5}], "c": true, "d": NaN, "e": "-inf"}' if figure.path else "1 req/s\n2,345.5 req/s, 7\n"
+    text = (
+        '{"a": ["x", {"b": 4.5}], "c": true, "d": NaN, "e": "-inf"}' if figure.path else "1 req/s\n2,345.5 req/s, 7\n"
+    )
     if isinstance(value, str):
         with pytest.raises(UserError, match=re.escape(value)) as error:
             figure.of(text)

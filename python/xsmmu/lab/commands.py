@@ -119,13 +119,13 @@ def matrix(
     wanted = the_matrix.cells(kernel, iommu)
     outcomes = the_matrix.run(wanted, folder, jobs, quick, Console(stderr=True))
     columns = the_matrix.policies()
-    the_matrix.store(outcomes, folder)
-    made = page.write(outcomes, columns, folder)
+    made = the_matrix.store(outcomes, folder)
+    page.write(made["cells"], columns, folder)
     if as_json:
-        sys.stdout.write(json.dumps(the_matrix.as_dict(outcomes), indent=1) + "\n")
+        sys.stdout.write(json.dumps(made, indent=1) + "\n")
     else:
-        page.render(outcomes, columns, Console())
-        sys.stdout.write(f"\n{made}\n")
+        page.render(made["cells"], columns, Console())
+        sys.stdout.write(f"\n{folder / page.PAGE}\n")
     if any(each.failed for each in outcomes):
         sys.exit(1)
 

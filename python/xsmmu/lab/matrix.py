@@ -196,10 +196,11 @@ def as_dict(outcomes: Sequence[Outcome]) -> Json:
     }
 
 
-def store(outcomes: Sequence[Outcome], folder: Path) -> Path:
-    """Write matrix.json."""
+def store(outcomes: Sequence[Outcome], folder: Path) -> Json:
+    """Write matrix.json; its content."""
+    made = as_dict(outcomes)
     path = folder / "matrix.json"
     part = path.with_name(".matrix.json.part")
-    part.write_text(json.dumps(as_dict(outcomes), indent=1) + "\n")
+    part.write_text(json.dumps(made, indent=1) + "\n")
     part.replace(path)
-    return path
+    return made

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The page of a matrix: a row for each IOMMU and kernel, a column for each policy. Terminal, HTML, Markdown."""
+"""The page of a matrix: a row for each IOMMU and kernel, a column for each policy. Terminal, HTML, Markdown.
+
+A cell is an IOMMU and a kernel with a summary, or a reason why there is none.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.text import Text
 
-from xsmmu.lab.figures import cost_of
-from xsmmu.lab.matrix import Outcome
 from xsmmu.report.table import Column, Grid, print_grid
 from xsmmu.vm.iommu import IOMMUS
 
@@ -34,15 +35,20 @@ NOTES: Final = (
 )
 
 
+def _page_sum(run: Json | None) -> float | None:
+    if not run or run["map_instructions_per_page"] is None:
+        return None
+    return float(run["map_instructions_per_page"] + run["unmap_instructions_per_page"])
+
+
 def cost(run: Json | None, runs: Mapping[tuple[str, str], Json]) -> str:
     """`611 0.24 0.30`."""
-    value = cost_of(dict(run)) if run else None
+    value = _page_sum(run)
     if value is None:
         return _NONE
     words = [f"{value:,.0f}"]
     for policy in ("kernel-strict", "kernel-lazy"):
-        base = runs.get(("micro", policy))
-        other = cost_of(dict(base)) if base else None
+        other = _page_sum(runs.get(("micro", policy)))
         words.append(f"{value / other:.2f}" if other else _NONE)
     return " ".join(words)
 
@@ -77,23 +83,21 @@ def _by_place(summary: Json) -> dict[tuple[str, str], Json]:
     return {(each["workload"], each["policy"]): each for each in summary["runs"]}
 
 
-def _counts(outcome: Outcome) -> str:
-    if not outcome.summary:
-        return _NONE
-    ours = [each for each in outcome.summary["runs"] if each["invalidations"] is not None]
-    return f"{len(ours)} {'in all' if IOMMUS[outcome.cell.iommu].one_kind else 'by kind'}"
+def _counts(cell: Json) -> str:
+    ours = [each for each in cell["summary"]["runs"] if each["invalidations"] is not None]
+    return f"{len(ours)} {'in all' if IOMMUS[cell['iommu']].one_kind else 'by kind'}"
 
 
-def grids(outcomes: Sequence[Outcome], policies: Sequence[str]) -> list[Grid]:
+def grids(cells: Sequence[Json], policies: Sequence[str]) -> list[Grid]:
     """One for each question; cells without results are left to `reasons`."""
-    there = [each for each in outcomes if each.summary]
+    there = [each for each in cells if each["summary"]]
     keys = (
-        Column("IOMMU", tuple(each.cell.iommu for each in there)),
-        Column("kernel", tuple(each.cell.kernel for each in there)),
+        Column("IOMMU", tuple(each["iommu"] for each in there)),
+        Column("kernel", tuple(each["kernel"] for each in there)),
     )
     made: list[Grid] = []
     for title, workload, say in _GRIDS:
-        places = [_by_place(each.summary) for each in there if each.summary]
+        places = [_by_place(each["summary"]) for each in there]
         columns = [
             Column(policy, tuple(say(place.get((workload, policy)), place) for place in places)) for policy in policies
         ]
@@ -102,33 +106,33 @@ def grids(outcomes: Sequence[Outcome], policies: Sequence[str]) -> list[Grid]:
     return [each for each in made if each.columns and there]
 
 
-def reasons(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+def reasons(cells: Sequence[Json]) -> list[tuple[str, str]]:
     """Cells without results, and why."""
-    return [(each.cell.name, each.reason) for each in outcomes if not each.summary]
+    return [(f"{each['kernel']}-{each['iommu']}", each["reason"]) for each in cells if not each["summary"]]
 
 
-def kinds(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+def kinds(cells: Sequence[Json]) -> list[tuple[str, str]]:
     """The IOMMUs' short names, and what they are."""
-    return [(name, IOMMUS[name].words) for name in dict.fromkeys(each.cell.iommu for each in outcomes)]
+    return [(name, IOMMUS[name].words) for name in dict.fromkeys(each["iommu"] for each in cells)]
 
 
-def render(outcomes: Sequence[Outcome], policies: Sequence[str], console: Console) -> None:
+def render(cells: Sequence[Json], policies: Sequence[str], console: Console) -> None:
     """Print it."""
-    for grid in grids(outcomes, policies):
+    for grid in grids(cells, policies):
         for part in grid.fitted(console.width, 2):
             print_grid(part, 2, console)
-    for name, reason in reasons(outcomes):
+    for name, reason in reasons(cells):
         console.print(Text(f"{name}: {reason}"), soft_wrap=True)
     for note in NOTES:
         console.print(Text(note))
 
 
-def _made(outcomes: Sequence[Outcome]) -> str:
-    commits = sorted({str(each.summary["commit"])[:12] for each in outcomes if each.summary})
+def _made(cells: Sequence[Json]) -> str:
+    commits = sorted({str(each["summary"]["commit"])[:12] for each in cells if each["summary"]})
     return ", ".join(commits) or "none"
 
 
-def html(outcomes: Sequence[Outcome], policies: Sequence[str]) -> str:
+def html(cells: Sequence[Json], policies: Sequence[str]) -> str:
     """The page."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -139,29 +143,29 @@ def html(outcomes: Sequence[Outcome], policies: Sequence[str]) -> str:
     )
     environment.tests["startswith"] = str.startswith
     return environment.get_template("matrix.html.j2").render(
-        grids=grids(outcomes, policies),
-        reasons=reasons(outcomes),
-        kinds=kinds(outcomes),
+        grids=grids(cells, policies),
+        reasons=reasons(cells),
+        kinds=kinds(cells),
         notes=NOTES,
-        commit=_made(outcomes),
+        commit=_made(cells),
     )
 
 
-def markdown(outcomes: Sequence[Outcome], policies: Sequence[str]) -> str:
+def markdown(cells: Sequence[Json], policies: Sequence[str]) -> str:
     """The same for the docs."""
-    lines = [f"Made by `make matrix` at commit {_made(outcomes)}.", ""]
-    lines += [f"- `{name}`: {words}" for name, words in kinds(outcomes)]
-    for grid in grids(outcomes, policies):
+    lines = [f"Made by `make matrix` at commit {_made(cells)}.", ""]
+    lines += [f"- `{name}`: {words}" for name, words in kinds(cells)]
+    for grid in grids(cells, policies):
         columns = (*grid.keys, *grid.columns)
         lines += ["", f"## {grid.title}", "", "| " + " | ".join(each.head for each in columns) + " |"]
         lines += ["|" + "---|" * len(columns), *("| " + " | ".join(row) + " |" for row in grid.rows)]
-    lines += [""] + [f"- {name}: {reason}" for name, reason in reasons(outcomes)]
+    lines += [""] + [f"- {name}: {reason}" for name, reason in reasons(cells)]
     return "\n".join([*lines, "", *NOTES, ""])
 
 
-def write(outcomes: Sequence[Outcome], policies: Sequence[str], folder: Path) -> Path:
+def write(cells: Sequence[Json], policies: Sequence[str], folder: Path) -> Path:
     """Write the page and its Markdown into `folder`; the page's path."""
-    for name, content in ((PAGE, html(outcomes, policies)), (MARKDOWN, markdown(outcomes, policies))):
+    for name, content in ((PAGE, html(cells, policies)), (MARKDOWN, markdown(cells, policies))):
         part = folder / f".{name}.part"
         part.write_text(content)
         part.replace(folder / name)

@@ -331,14 +331,6 @@ static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
 	return error;
 }
 
-/* Segments of three pages, of which four fit between boundaries. */
-static int check_small_holes(struct device *dev)
-{
-	dma_set_seg_boundary(dev, 0x3fff);
-	dma_set_max_seg_size(dev, 16384);
-	return check_list(dev, 16, false);
-}
-
 /* ---- coherent memory ---- */
 
 /* Coherent memory as a file that can be mapped. */
@@ -649,8 +641,6 @@ static int check_api(struct pci_dev *pdev)
 			error = check_sg(dev, 0xffff, 65536);
 		if (!error)
 			error = check_sg(dev, 0x7fff, 32768);
-		if (!error)
-			error = check_small_holes(dev);
 		if (!error)
 			error = check_resource(pdev);
 	}

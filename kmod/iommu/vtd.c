@@ -44,6 +44,7 @@
 /* Scalable mode: contexts of 4 words, a PASID's entry of 8; first and third of those. */
 #define SCALABLE_HALF	128		/* functions; each half has a table */
 #define CONTEXT_WORDS	4
+#define CONTEXT_PASID	GENMASK_ULL(19, 0)	/* of the second word: of what has none */
 #define PASID_WIDTH	GENMASK_ULL(4, 2)
 #define PASID_STAGE	GENMASK_ULL(8, 6)
 #define STAGE_FIRST	1
@@ -95,16 +96,18 @@ static const char *find_legacy(struct xs_vtd_table *table, const u64 *by_bus,
 	return NULL;
 }
 
-/* The entry of what has no PASID, NULL if there is none. */
+/* The entry of what has no PASID, which Linux gives the first one; NULL if there is none. */
 static const u64 *find_pasid(const u64 *by_bus, struct pci_dev *pdev)
 {
 	u32 half = pdev->devfn / SCALABLE_HALF;
 	u32 index = pdev->devfn % SCALABLE_HALF;
-	const u64 *contexts, *directory;
+	const u64 *contexts, *context, *directory;
 
 	contexts = table_of(READ_ONCE(by_bus[2 * pdev->bus->number + half]));
-	directory = contexts ?
-		table_of(READ_ONCE(contexts[CONTEXT_WORDS * index])) : NULL;
+	context = contexts ? &contexts[CONTEXT_WORDS * index] : NULL;
+	if (!context || FIELD_GET(CONTEXT_PASID, READ_ONCE(context[1])))
+		return NULL;
+	directory = table_of(READ_ONCE(context[0]));
 	return directory ? table_of(READ_ONCE(directory[0])) : NULL;
 }
 

@@ -171,6 +171,31 @@ def test_what_is_in_use_is_not_taken_away(kernel: Kernel) -> None:
     assert module.choice(Device(IGB)).policy == "fused"
 
 
+@pytest.mark.parametrize("words", [("set", "0000:06:00.0", "copy"), ("unset", "0000:06:00.0")])
+def test_what_is_in_use_may_be_another_device_of_the_group(kernel: Kernel, words: tuple[str, ...]) -> None:
+    """To give it back takes it away for a moment, too."""
+    (kernel.sysfs.parent / "proc").mkdir()
+    (kernel.sysfs.parent / "proc/swaps").write_text("Filename Type\n/dev/nvme0n1 partition 1 0 -2\n")
+    error = put_back(kernel, *words, "--rebind")
+    assert error.code == "essential"
+    assert "nvme0n1 is used as swap" in error.message
+    assert not kernel.writes
+    run(*words, "--rebind", "--force")
+
+
+def test_a_terminal_that_hangs_up_stops_nothing(kernel: Kernel) -> None:
+    """It may come of the step that unbinds the card; the signal is heard when all is done."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGHUP, lambda *_: heard.append(len(kernel.writes)))
+    kernel.after = lambda write: signal.raise_signal(signal.SIGHUP) if "unbind" in write else None
+    try:
+        run(*SET)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert heard == [5]
+    assert Device(IGB).driver == "igb"
+
+
 def test_after_a_take_over_that_has_failed(kernel: Kernel) -> None:
     """Another policy would change nothing until the driver binds again."""
     kernel.show(Device(NVME0), "state", "failed")
@@ -396,6 +421,25 @@ def test_what_others_rules_say_of_the_device_and_its_group() -> None:
     assert "softdep" not in apply.modprobe_conf().read_text()
 
 
+@pytest.mark.usefixtures("kernel")
+def test_tables_that_stay_are_kept_for_boot() -> None:
+    run("set", "nvme0n1", "xsmmu", "--tables", "direct")
+    run("set", "nvme0n1", "fused", "--persist")
+    assert rules.conf().read_text() == f"{NVME0}=fused,tables:direct\n"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_the_file_of_rules_stays_whose_it_is(tmp_path: Path) -> None:
+    """A link to it and its mode are the owner's."""
+    (tmp_path / "mine.conf").write_text("")
+    (tmp_path / "mine.conf").chmod(0o600)
+    rules.conf().symlink_to(tmp_path / "mine.conf")
+    run(*SET)
+    assert rules.conf().is_symlink()
+    assert (tmp_path / "mine.conf").read_text() == f"{RULE}\n"
+    assert (tmp_path / "mine.conf").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_wrong_line_is_found_before_anything_changes(kernel: Kernel) -> None:
     rules.conf().write_text("# mine\n\n*=turbo\n")
     error = put_back(kernel, *SET)
@@ -462,6 +506,8 @@ def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.code == "no-initramfs-maker"
     assert apply.modprobe_conf().exists()
     program(maker, f'echo "$@" >{tmp_path}/made')
+    run("apply", "--initramfs", "--dry-run")
+    assert not (tmp_path / "made").exists()
     run("apply", "--initramfs")
     assert (tmp_path / "made").read_text() == "-u\n"
     program(maker, "exit 3")

@@ -172,6 +172,29 @@ def test_the_way_of_this_session(machine: Machine, monkeypatch: pytest.MonkeyPat
     assert of_card() == []
 
 
+def test_the_way_with_the_least_metric(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.interface("wlan0")
+    machine.routes("wlan0 00000000 00000000 600", "eth1 00000000 00000000 100")
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
+    assert of_card() == ["this SSH session, from 10.0.0.1, is by eth1"]
+
+
+def test_a_route_that_refuses_is_no_way(machine: Machine) -> None:
+    """`ip route add unreachable default metric 999`"""
+    machine.routes("eth1 00000000 00000000 0")
+    table = (machine.proc / "net/route").read_text()
+    machine.has("net/route", f"{table}*\t00000000\t00000000\t0201\t0\t0\t999\t00000000\t0\t0\t0\n")
+    assert of_card() == ["the only default route is by eth1"]
+
+
+def test_a_session_of_the_link(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its address names the interface."""
+    zeros, link = "0" * 32, "fe80" + "0" * 28
+    machine.has("net/ipv6_route", f"{link} 40 {zeros} 00 {zeros} 00000100 00000001 00000000 00000001     eth1\n")
+    monkeypatch.setenv("SSH_CONNECTION", "fe80::7%eth1 50000 fe80::1%eth1 22")
+    assert of_card() == ["this SSH session, from fe80::7, is by eth1"]
+
+
 def test_the_session_below_sudo(machine: Machine) -> None:
     machine.interface("wlan0")
     machine.routes("wlan0 00000000 00000000 0", "eth1 0000A8C0 00FFFFFF 0")

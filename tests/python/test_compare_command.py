@@ -12,11 +12,12 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.python import fake_kernel
-from tests.python.fake_kernel import Kernel, Refuses, everything, fails, ignore, program, put_back, run
+from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ignore, program, put_back, run
 from tests.python.sysfs import IGB, NVME0
 
 from xsmmu.errors import UserError
@@ -121,6 +122,31 @@ def test_figures_are_those_of_the_runs(kernel: Kernel) -> None:
         assert [row[f"inv_{kind}"] for kind in module.KINDS] == [0, 3, 1]
         assert row["invalidations_per_page"] == pytest.approx(0.004)
         assert (row["exposure_p99_ns"], row["exposure_max_ns"]) == (1024, 3999)
+
+
+@pytest.mark.parametrize(("rank", "first"), [("lowest", "kernel-strict"), ("highest", "fused")])
+def test_either_end_of_a_figure_may_be_the_best(kernel: Kernel, rank: str, first: str) -> None:
+    words = ("--runs", "1", "--warmup", "0", "--json-path", "end.runs.0", "--policies", "kernel-strict,fused")
+    ranking = json.loads(run(*compare(kernel, *words, "--rank", rank, "-o", "json")))["ranking"]
+    assert [row["figure"]["median"] for row in sorted(ranking, key=lambda row: row["policy"])] == [4000, 1000]
+    assert ranking[0]["policy"] == first
+
+
+def test_what_is_busy(kernel: Kernel) -> None:
+    """User, nice, system and both kinds of interrupts; not idle, waiting for a disk, stolen, nor a guest's again."""
+    (kernel.sysfs.parent / "proc/stat").write_text("cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 9 9 9 9 9 9 9 9 9 9\n")
+    assert measure.busy_ticks() == 1 + 2 + 4 + 32 + 64
+
+
+def test_time_in_the_kernel_is_the_commands_too(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.wait4
+
+    def wait4(process: int, options: int) -> tuple[int, int, SimpleNamespace]:
+        return *real(process, options)[:2], SimpleNamespace(ru_utime=2.0, ru_stime=0.5)
+
+    monkeypatch.setattr(os, "wait4", wait4)
+    run(*compare(kernel, "--runs", "1", "--warmup", "0", "--policies", "fused", "--", "true"))
+    assert lines(kernel)[1]["command_cpu_s"] == 2.5
 
 
 def test_drivers_are_rebound_only_where_they_must(kernel: Kernel) -> None:
@@ -231,6 +257,15 @@ def test_a_link_that_somebody_has_put_into_the_folder(kernel: Kernel, name: str)
     error = put_back(kernel, *compare(kernel, *words))
     assert (here / "precious").read_text() == "precious\n"
     assert name == "result.json" or (error.code == "not-empty" and f"{name} is there, and was not" in error.message)
+
+
+def test_what_it_said_last_is_in_the_error_as_json(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = compare(kernel, "-o", "json", "--", "sh", "-c", "echo said; echo why >&2; exit 3")
+    status, out, said = end(monkeypatch, capsys, *words)
+    error = json.loads(said)
+    assert (status, out, error["code"], error["lines"]) == (1, "", "command-failed", ["said", "why"])
 
 
 def test_a_command_that_is_killed(kernel: Kernel) -> None:

@@ -214,6 +214,15 @@ def test_what_a_killed_bench_has_left_is_released(kernel: Kernel, capsys: pytest
     assert everything(kernel) == before
 
 
+def test_a_driver_that_somebody_keeps_a_device_for_is_kept(kernel: Kernel) -> None:
+    file = kernel.sysfs / "bus/pci/devices" / FREE / "driver_override"
+    file.write_text("vfio-pci")
+    before = everything(kernel)
+    run("bench", FREE, "--rounds", "1", "--policies", "strict")
+    assert everything(kernel) == before
+    assert file.read_text() == "vfio-pci"
+
+
 def test_one_at_a_time(kernel: Kernel) -> None:
     with (kernel.sysfs / "bus/pci/devices" / FREE / "driver_override").open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -302,6 +311,23 @@ def test_a_saved_result_is_the_calibration(tmp_path: Path) -> None:
     found = calibration.read()
     assert found and (found.hypervisor, [*found.policies]) == (True, ["strict"])
     assert found.where.endswith(", in a virtual machine")
+
+
+def test_what_is_saved_is_the_middle_of_the_counted_rounds(kernel: Kernel) -> None:
+    times = iter((9000, 100, 600, 200))
+
+    def say(write: str) -> None:
+        if "/micro " in write:
+            file = machine.sysfs() / write.split()[0]
+            found = json.loads(file.read_text())
+            file.write_text(json.dumps({**found, "map_ns_per_page": next(times)}))
+
+    kernel.after = say
+    words = ("--rounds", "3", "--policies", "strict", "--save", "-o", "json")
+    [row] = json.loads(run("bench", FREE, *words))["ranking"]
+    assert [row["map_ns"][name] for name in ("min", "median", "max", "mad")] == [100, 200, 600, 100]
+    found = calibration.read()
+    assert found and found.policies["strict"].map_ns == 200
 
 
 @pytest.mark.usefixtures("kernel")

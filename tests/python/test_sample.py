@@ -293,6 +293,23 @@ def test_costs_come_from_the_calibration(tracing: Tracing, tmp_path: Path) -> No
     assert tracing.left == []
 
 
+def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
+    """Percent of one CPU; what is missing; and of a sum, that it is nobody's."""
+    costs = calibration.parse(COSTS)
+    rates = tuple(sample.Rate(name, (), None, 100_000, 50_000) for name in (IGB, sample.EVERYONE))
+    taken = sample.Taken(2.0, rates, 1234, costs)
+    sample.show(taken)
+    said = capsys.readouterr().out
+    assert [line.split() for line in said.splitlines() if line.startswith(IGB)] == [
+        [IGB, "-", "-", "100,000", "50,000", "12.00", "2.00"]
+    ]
+    assert "1,234 events came too fast to be read and are missing: the true rates are higher" in said
+    assert [row["device"] for row in taken.as_dict()["rates"]] == [IGB, None]
+    assert taken.as_dict()["lost_events"] == 1234
+    sample.show(sample.Taken(2.0, rates[:1], 0, None))
+    assert "missing" not in capsys.readouterr().out
+
+
 NO_CALIBRATIONS: tuple[dict[str, object], ...] = ({"schema": "x/1"}, {"policies": {"fused": {}}}, {"policies": []})
 
 

@@ -14,7 +14,7 @@ from tests.python.sysfs import IGB, NVME0, NVME1, STATS, make_device
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import metrics
+from xsmmu.operator import metrics, module
 from xsmmu.operator.machine import Device
 
 
@@ -61,6 +61,44 @@ def test_metrics() -> None:
     assert values(found["xsmmu_protection_level"], IGB) == {"": 3}
     assert values(found["xsmmu_taken_over"], IGB) == {"": 1}
     assert found["xsmmu_held_pages"].type == "gauge"
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize(("level", "number"), [("none", 0), ("lazy", 1), ("bounded", 2), ("held", 3), ("strict", 4)])
+def test_the_number_of_a_level(level: str, number: int) -> None:
+    (Device(IGB).folder / "xsmmu/level").write_text(f"{level}\n")
+    assert values(families()["xsmmu_protection_level"], IGB) == {"": number}
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize(
+    ("state", "taken"), [("off", 0), ("idle", 0), ("failed", 0), ("attached", 1), ("active", 1), ("lingering", 1)]
+)
+def test_what_is_chosen_is_not_taken_over_yet(state: str, taken: int) -> None:
+    (Device(IGB).folder / "xsmmu/state").write_text(f"{state}\n")
+    assert values(families()["xsmmu_taken_over"], IGB) == {"": taken}
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_what_was_given_back_keeps_its_counters() -> None:
+    """They count from the module's load on."""
+    for name, word in {"policy": "[none] strict fused", "level": "none", "state": "off"}.items():
+        (Device(IGB).folder / "xsmmu" / name).write_text(f"{word}\n")
+    found = families()["xsmmu_mapped_pages"]
+    assert (found.samples[0].labels["policy"], found.samples[0].value) == ("none", 2400)
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_a_device_that_goes_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = module.read
+
+    def read(device: Device) -> module.Sample:
+        if device == Device(IGB):
+            raise module.gone(device)
+        return real(device)
+
+    monkeypatch.setattr(module, "read", read)
+    assert [each.labels["group"] for each in families()["xsmmu_mapped_pages"].samples] == ["13"]
 
 
 @pytest.mark.usefixtures("sysfs")

@@ -147,6 +147,38 @@ def test_words_that_look_alike(text: str, clean: str | None) -> None:
     assert Scrub().text(text) == (clean or text)
 
 
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(
+    "file",
+    [
+        "class/dmi/id/board_serial",
+        "class/dmi/id/chassis_serial",
+        "class/dmi/id/product_uuid",
+        "class/nvme/nvme9/serial",
+        "class/nvme-subsystem/nvme-subsys9/subsysnqn",
+        "class/block/sda/device/serial",
+        "class/block/sda/device/wwid",
+        "class/block/nvme9n1/wwid",
+        "class/block/nvme9n1/eui",
+    ],
+)
+def test_each_number_that_no_other_machine_has(tmp_path: Path, file: str) -> None:
+    place = tmp_path / "sys" / file
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("naa.5000c500a1b2c3d4\n")
+    assert Scrub().text("disk naa.5000c500a1b2c3d4 of two") == "disk SERIAL of two"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_names_of_files_and_lines_say_nothing_either(tmp_path: Path) -> None:
+    row = {"schema": "xsmmu.status/1", "note": "on kestrel"}
+    (tmp_path / "kestrel.jsonl").write_text(f"{json.dumps(row)}\n" * 2)
+    run("report", "--bundle", "--output-file", "a.tar.xz", "kestrel.jsonl")
+    files = unpacked(tmp_path / "a.tar.xz")
+    assert [json.loads(line)["note"] for line in files["results/01-HOST.jsonl"].splitlines()] == ["on HOST"] * 2
+    assert "kestrel" not in b"\n".join([*map(str.encode, files), *files.values()]).decode()
+
+
 def test_only_said(kernel: Kernel, tmp_path: Path) -> None:
     before = {*tmp_path.iterdir()}
     rows = [line.split() for line in run("report", "bench.json").splitlines()]

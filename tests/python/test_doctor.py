@@ -331,6 +331,24 @@ def test_secure_boot_alone(healthy: Machine) -> None:
     assert [each.check for each in wrong()] == ["module-not-loaded", "signing"]
 
 
+def test_what_lingers_and_for_how_long_is_in_the_reason(healthy: Machine) -> None:
+    stat(healthy, "live_pages", 1234)
+    stat(healthy, "held_pages", 77)
+    state(healthy, "lingering")
+    healthy.write(f"sysfs/bus/pci/devices/{NVME0}/xsmmu/level", "held")
+    healthy.write(f"sysfs/bus/pci/devices/{NVME0}/xsmmu/max_window_us", "25000")
+    found = {each.check: each.reason for each in wrong()}
+    assert "1,234 pages that one has mapped are in use still" in found["lingering"]
+    assert found["storage-level"].endswith("change it for up to 25,000 us")
+
+
+def test_a_kernel_built_for_passthrough_that_is_told_not_to(healthy: Machine) -> None:
+    option(healthy, "CONFIG_PCI=y", "CONFIG_PCI=y\nCONFIG_IOMMU_DEFAULT_PASSTHROUGH=y")
+    for word in ("iommu=nopt", "iommu.passthrough=0"):
+        healthy.cmdline(word)
+        assert wrong() == []
+
+
 def test_drivers_of_a_group(healthy: Machine) -> None:
     found = planted(healthy, second_disk)
     assert [*found] == ["shared-group", "bound-drivers"]

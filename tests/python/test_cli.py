@@ -14,6 +14,8 @@ import pytest
 from tests.python import documents
 from tests.python.sysfs import IGB, make_device
 
+from xsmmu.operator import output
+
 PYTHON = Path(__file__).resolve().parents[2] / "python"
 
 
@@ -92,6 +94,25 @@ def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 130
     assert stderr == "xsmmu: stopped; what had begun was ended and removed\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "form"),
+    [
+        ("status -o json", "json"),
+        ("status -ojson eth1", "json"),
+        ("status -o=jsonl", "jsonl"),
+        ("status --output=json", "json"),
+        ("status --output jsonl", "jsonl"),
+        ("status", "table"),
+        ("status -o table", "table"),
+        ("status -o jsonx", "table"),
+        ("compare eth1 -- work -o json", "table"),
+    ],
+)
+def test_which_form_is_asked_for(words: str, form: str) -> None:
+    """What is wrong with the command line has to be said in it, too."""
+    assert output.asked(words.split()) == form
 
 
 def test_errors_are_json_where_output_is(tmp_path: Path) -> None:

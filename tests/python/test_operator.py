@@ -51,6 +51,14 @@ def test_the_line_pair() -> None:
     )
 
 
+def test_rates_are_of_a_second() -> None:
+    figures = window().as_dict()
+    assert figures["seconds"] == 10
+    assert figures["invalidations_per_s"] == pytest.approx(63_699.8)
+    assert figures["unmapped_pages_per_s"] == pytest.approx(835_544.3)
+    assert figures["domain_invalidations_per_page"] == pytest.approx(636_129 / 8_355_443)
+
+
 def test_ratios_without_pages_are_not_zero() -> None:
     sample = Sample(0, (IGB,), "fused", "held", "idle", STATS)
     still = Window(sample, Sample(1_000_000_000, (IGB,), "fused", "held", "idle", STATS))
@@ -109,6 +117,12 @@ def test_nothing_to_watch_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_a_device_has_many_names(name: str, address: str) -> None:
     assert machine.find(name).address == address
+
+
+def test_an_address_may_be_in_capitals(sysfs: Path) -> None:
+    make_device(sysfs, "0000:0a:00.0", 20, "none")
+    for name in ("0000:0A:00.0", "0A:00.0"):
+        assert machine.find(name) == Device("0000:0a:00.0")
 
 
 def test_names_are_of_the_nearest_device(sysfs: Path) -> None:

@@ -73,6 +73,11 @@ def test_rules_that_the_kernel_would_not_take() -> None:
     with pytest.raises(UserError, match="characters together, and the kernel takes 1024"):
         rules.read(text, MENU)
     assert len(rules.read(text[: len(text) // 2], MENU)) == 32
+    # The last that is taken, and one character more.
+    rest = "*=strict\n" * 112
+    assert len(rules.joined(rules.read(f"{rest}driver:igbv=lazy\n", MENU))) == 1024
+    with pytest.raises(UserError, match="the rules have 1025 characters"):
+        rules.read(f"{rest}driver:igbvf=lazy\n", MENU)
 
 
 def test_ranges_are_the_modules() -> None:

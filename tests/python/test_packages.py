@@ -17,6 +17,7 @@ import click
 import pytest
 from rich.console import Console
 from tests.python import guests
+from tests.python.fake_kernel import program
 
 from xsmmu import __version__
 from xsmmu.cli import app
@@ -233,6 +234,27 @@ def test_it_says_where_the_module_will_not_load(tmp_path: Path) -> None:
     assert said.startswith("xsmmu-dkms: not built for 6.12.1-rt-amd64: this kernel has PREEMPT_RT")
 
 
+@pytest.mark.parametrize(
+    ("said", "warns"),
+    [("/var/lib/dkms/mok.pub is already enrolled", False), ("/var/lib/dkms/mok.pub is not enrolled", True)],
+)
+def test_a_key_that_the_firmware_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, warns: bool) -> None:
+    program(tmp_path / "bin/mokutil", f"echo {said}")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert ("mokutil --import" in after_install(machine_with(tmp_path / "machine", 1, key=True))) == warns
+
+
+@pytest.mark.parametrize("action", ["upgrade", "purge", "failed-upgrade", "abort-install"])
+def test_what_apply_made_outlives_an_upgrade(tmp_path: Path, action: str) -> None:
+    """Only a removal takes it; what stands after that was not made by the tool that has gone."""
+    made = tmp_path / "etc/modprobe.d/xsmmu.conf"
+    made.parent.mkdir(parents=True)
+    made.write_text("# made by xsmmu apply from /etc/xsmmu.conf\n")
+    script = PROJECT / "packaging/debian/xsmmu.postrm"
+    subprocess.run(["sh", script, action], check=True, env={**os.environ, "DPKG_ROOT": str(tmp_path)})
+    assert made.exists()
+
+
 def test_removal_takes_only_what_apply_made(tmp_path: Path) -> None:
     made = tmp_path / "etc/modprobe.d/xsmmu.conf"
     made.parent.mkdir(parents=True)
@@ -255,13 +277,36 @@ def test_install_elsewhere(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHON": sys.executable}
     subprocess.run(install, check=True, env=env)
     (tmp_path / "etc/xsmmu.conf").write_text("*=strict\n")
+    earlier = tmp_path / "usr/local/share/xsmmu/xsmmu/operator/earlier.py"
+    earlier.touch()
     subprocess.run(install, check=True, env=env)
     assert (tmp_path / "etc/xsmmu.conf").read_text() == "*=strict\n"
-    unit = (tmp_path / "usr/local/lib/systemd/system/xsmmu.service").read_text()
-    assert "ExecStart=/usr/local/bin/xsmmu status" in unit
+    assert not earlier.exists()
+    units = {unit.name: unit.read_text() for unit in (tmp_path / "usr/local/lib/systemd/system").iterdir()}
+    assert "ExecStart=/usr/local/bin/xsmmu status" in units["xsmmu.service"]
+    assert not [name for name, unit in units.items() if "/usr/bin/xsmmu" in unit]
     env.pop("PYTHONPATH", None)
     command = [sys.executable, f"{tmp_path}/usr/local/bin/xsmmu", "--version"]
     assert __version__ in subprocess.run(command, check=True, env=env, capture_output=True, text=True).stdout
+
+
+def test_install_of_the_module(tmp_path: Path) -> None:
+    """Both of them, below another folder and for another kernel; what was not built is said."""
+    script = tmp_path / "tree/packaging/install.sh"
+    script.parent.mkdir(parents=True)
+    script.write_bytes((PROJECT / "packaging/install.sh").read_bytes())
+    install = ["sh", f"{script}", "module", f"{tmp_path}/to", "/usr/local"]
+    env = {**os.environ, "KERNEL": "6.12.1-amd64"}
+    lacking = subprocess.run(install, env=env, capture_output=True, text=True, check=False)
+    assert (lacking.returncode, "run make modules first" in lacking.stderr) == (1, True)
+    for name in ("xsmmu", "xsmmu_bench"):
+        (tmp_path / f"tree/{name}.ko").write_text(name)
+    subprocess.run(install, check=True, env=env)
+    place = tmp_path / "to/lib/modules/6.12.1-amd64/updates"
+    assert {file.name: file.read_text() for file in place.iterdir()} == {
+        "xsmmu.ko": "xsmmu",
+        "xsmmu_bench.ko": "xsmmu_bench",
+    }
 
 
 def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:

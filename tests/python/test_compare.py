@@ -62,6 +62,34 @@ def test_others_have_a_spread_in_units_of_passthrough(before: Json, after: Json,
     assert changed(before, after) == ([("net-rx e1000e", "kernel-strict")] if is_more else [])
 
 
+@pytest.mark.parametrize(("variant", "is_more"), [("4k-batch", True), ("4k", False)])
+def test_a_variant_may_have_a_spread_of_its_own(before: Json, after: Json, variant: str, is_more: bool) -> None:
+    for summary in (before, after):
+        run = run_of(summary, "nvme", "fused")
+        run |= {"variant": variant, "relative_to_passthrough": 1.04, "cost": {"value": 1040, "unit": "instructions/op"}}
+    run_of(after, "nvme", "fused")["cost"]["value"] += 50
+    assert changed(before, after) == ([(f"nvme {variant}", "fused")] if is_more else [])
+
+
+def test_percent_is_of_what_was_before(before: Json, after: Json) -> None:
+    run = run_of(after, "net-rx", "fused")
+    run["cost"]["value"] *= 1.25
+    [found] = [each for each in compare.compare(before, after).runs if each.changed]
+    assert found.percent == pytest.approx(25)
+    assert (found.before, found.after) == (12_480, 15_600)
+    run["cost"]["value"] /= 2.5
+    [found] = [each for each in compare.compare(before, after).runs if each.changed]
+    assert found.percent == pytest.approx(-50)
+
+
+def test_runs_on_two_iommus_are_two(before: Json, after: Json) -> None:
+    for summary in (before, after):
+        run = run_of(summary, "micro", "fused")
+        summary["runs"] = [run, {**run, "iommu": "virtio"}]
+    after["runs"][1]["unmap_instructions_per_page"] += 7
+    assert changed(before, after) == [("micro 64 virtio", "fused")]
+
+
 @pytest.mark.parametrize(("ranges", "is_more"), [(((10, 12), (11, 13)), False), (((10, 12), (13, 14)), True)])
 def test_repeated_runs_bring_their_own(before: Json, after: Json, ranges: tuple[Any, Any], is_more: bool) -> None:
     for summary, ends in zip((before, after), ranges, strict=True):

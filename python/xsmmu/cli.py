@@ -63,6 +63,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     """Run; an error of ours is one message and its lines, and status 1; 2 is a wrong command line, 130 Ctrl-C."""
+    _open_streams()
     signal.signal(signal.SIGTERM, _stop)
     # A terminal that closes; nohup's wish is kept.
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
@@ -93,6 +94,20 @@ def main() -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _end(UserError(f"{error.strerror or error}{where}"), 1, form)
+
+
+def _open_streams() -> None:
+    """What was closed by whoever started this (`>&-`) is read and written as nothing, and no file gets its number."""
+    for number, mode in enumerate(("r", "w", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            name = ("stdin", "stdout", "stderr")[number]
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def _end(error: UserError, status: int, form: str) -> NoReturn:

@@ -172,6 +172,7 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
         monkeypatch.setenv(f"XSMMU_{name}", str(tmp_path / place))
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr(machine, "SBIN", str(tmp_path / "sbin"))
     program(tmp_path / "bin/modprobe", MODPROBE)
     program(tmp_path / "bin/rmmod", RMMOD)
     (tmp_path / "etc").mkdir()

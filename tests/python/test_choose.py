@@ -349,6 +349,7 @@ BAD = [
     (["set", "nvme0", "fused", "pool_mib=x"], (1, "bad-value", "pool_mib 'x' is no whole number from 2 to 256")),
     (["set", "nvme0", "fused", "pool_mib"], (1, "bad-value", "pool_mib '' is no whole number")),
     (["set", "nvme0", "fused", "batch_pages=1025"], (1, "bad-value", "from 1 to 1024")),
+    (["set", "nvme0", "fused", "max_window_us:5"], (1, "usage", "is NAME=VALUE here: max_window_us=5")),
     (["set", "nvme0", "fused", "max_window_us=-1"], (1, "bad-value", "from 1 to 10000000")),
     (["set", "nvme0", "fused", "--tables", "fast"], (2, "usage", "'fast' is not one of")),
     (["set", "nvme0"], (2, "usage", "Missing argument 'POLICY'")),
@@ -514,3 +515,8 @@ def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = fails("apply", "--initramfs")
     assert error.code == "initramfs-failed"
     assert "update-initramfs -u failed (status 3" in error.message
+    # As `su` without `-` has it: the administrator's programs are not in PATH.
+    monkeypatch.setenv("PATH", "/nowhere")
+    program(tmp_path / "sbin/update-initramfs", f'echo "sbin $@" >{tmp_path}/made')
+    run("apply", "--initramfs")
+    assert (tmp_path / "made").read_text() == "sbin -u\n"

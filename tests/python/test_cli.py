@@ -129,6 +129,22 @@ def test_errors_are_json_where_output_is(tmp_path: Path) -> None:
         assert [error["code"] for error in documents.read(result.stderr)] == [code]
 
 
+@pytest.mark.parametrize("words", ["metrics", "status -o json", "doctor", "top", "status eth9"])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_were_closed_from_the_start(tmp_path: Path, words: str, closed: str) -> None:
+    """The status is that with them open, and no traceback takes the place of a message."""
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
+    command = f"{sys.executable} -m xsmmu {words}"
+    found = [
+        subprocess.run(
+            ["bash", "-c", f"{command} {more}"], capture_output=True, text=True, env=environment, check=False
+        )
+        for more in ("</dev/null >/dev/null 2>&1", closed)
+    ]
+    assert found[0].returncode == found[1].returncode
+    assert "Traceback" not in found[1].stderr
+
+
 def test_a_pipe_that_closes_is_no_error(tmp_path: Path) -> None:
     make_device(tmp_path, IGB, 11, "fused", "igb")
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}

@@ -94,6 +94,23 @@ def test_watch_as_json() -> None:
     assert figures["invalidations"] == {"page": 0, "domain": 0, "global": 0}
 
 
+@pytest.mark.usefixtures("sysfs")
+def test_one_document_has_an_end() -> None:
+    error = xsmmu("watch", "eth1", "--interval", "0.01", "-o", "json").exception
+    assert isinstance(error, UserError)
+    assert (error.code, error.message[:48]) == ("usage", "-o json is one document, which ends with --count")
+    assert len(document("watch", "eth1", "--interval", "0.01", "--count", "2", "-o", "json")["windows"]) == 2
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize("words", [("watch", "--interval"), ("top", "--interval"), ("doctor", "--sample")])
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "x"])
+def test_a_time_that_is_none(words: tuple[str, ...], value: str) -> None:
+    result = xsmmu(*words, value)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{words[1]}'" in result.output
+
+
 def test_nothing_to_watch_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
     with pytest.raises(UserError, match="modprobe xsmmu"):

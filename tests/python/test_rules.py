@@ -53,7 +53,7 @@ def test_rules(text: str) -> None:
         ("*=strict;*=fused", "no policy is called"),
         ("*= strict", "no policy is called"),
         ('*=strict"', "no policy is called"),
-        ("*=fused,max_window_us=5", "unknown tunable"),
+        ("*=fused,max_window_us=5", "has a colon before its value here: max_window_us:5"),
         ("=strict", "is no address"),
     ],
 )

@@ -8,7 +8,6 @@ one can be named by XSMMU_MODPROBE_CONF.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,7 +81,7 @@ def _reached(found: Sequence[Rule]) -> set[Device]:
 
 def _candidates(device: Device) -> list[str]:
     """The modules that would be loaded for a device."""
-    modprobe = shutil.which("modprobe", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    modprobe = machine.program("modprobe")
     alias = files.text_of(device.folder / "modalias")
     if not modprobe or not alias:
         return []
@@ -118,14 +117,15 @@ def plan(text: str, force: bool) -> list[Step]:
 
 def make_initramfs() -> None:
     """Make the initramfs anew; what the maker says goes to standard error."""
-    maker = next((words for name, words in _MAKERS.items() if shutil.which(name)), None)
-    if not maker:
+    maker = next((words for name, words in _MAKERS.items() if machine.program(name)), None)
+    file = machine.program(maker[0]) if maker else None
+    if not maker or not file:
         raise UserError(
             "there is neither update-initramfs nor dracut: make the initramfs anew by what this system has for it",
             code="no-initramfs-maker",
         )
     click.echo(f"{' '.join(maker)}: takes up to a minute", err=True)
-    status = subprocess.run(maker, stdout=2, check=False).returncode
+    status = subprocess.run([file, *maker[1:]], stdout=2, check=False).returncode
     if status:
         raise UserError(
             f"{' '.join(maker)} failed (status {status}, see above): {modprobe_conf()} is as the rules say, but the "

@@ -212,6 +212,8 @@ def tunables(words: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for word in words:
         name, _, value = word.partition("=")
+        if ":" in name:
+            raise UserError(f"a tunable is NAME=VALUE here: {word.replace(':', '=', 1)}", code="usage")
         found[name] = rules.check_tunable(name, value)
     return found
 

@@ -66,7 +66,7 @@ def _print(findings: Sequence[Finding]) -> None:
 @click.option(
     "--sample",
     "seconds",
-    type=click.FloatRange(0.1, 3600),
+    type=output.Seconds(0.1, 3600),
     metavar="SECONDS",
     help="Count maps and unmaps on the kernel's own path for so long, and say what each policy would cost.",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,6 +50,15 @@ def root(name: str) -> Path:
 def sysfs() -> Path:
     """The sysfs tree in use."""
     return root("sysfs")
+
+
+SBIN = "/usr/sbin:/sbin"
+"""Where programs of the administrator's are; `su` without `-` leaves that out of PATH."""
+
+
+def program(name: str) -> str | None:
+    """The file of such a program."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SBIN}")
 
 
 def put(file: Path, value: str) -> None:

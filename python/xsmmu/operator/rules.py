@@ -93,6 +93,8 @@ def parse(text: str, policies: Sequence[str] | None) -> Rule:
         raise _wrong("none has no tunables")
     for word in words:
         name, _, value = word.partition(":")
+        if "=" in name:
+            raise _wrong(f"a tunable has a colon before its value here: {word.replace('=', ':', 1)}")
         if name == "tables" and value in module.TABLES:
             continue
         check_tunable(name, value)

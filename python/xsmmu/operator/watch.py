@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from xsmmu.errors import UserError
 from xsmmu.operator import machine, module, output
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import KINDS, Sample
@@ -94,7 +95,9 @@ def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) ->
 
 @click.command()
 @click.argument("device", nargs=-1)
-@click.option("--interval", type=click.FloatRange(0.01), default=10.0, show_default=True, help="Seconds between lines.")
+@click.option(
+    "--interval", type=output.Seconds(0.01, 86_400), default=10.0, show_default=True, help="Seconds between lines."
+)
 @click.option("--count", type=click.IntRange(1), help="Stop after so many intervals.")
 @output.option
 def watch(device: tuple[str, ...], interval: float, count: int | None, form: str) -> None:
@@ -108,6 +111,8 @@ def watch(device: tuple[str, ...], interval: float, count: int | None, form: str
       xsmmu watch eth1 --interval 1
       xsmmu watch -o jsonl --count 6 >> xsmmu.log
     """
+    if form == "json" and count is None:
+        raise UserError("-o json is one document, which ends with --count; -o jsonl has a line at once", code="usage")
     found = windows(tuple(machine.find(name) for name in device), interval, count)
     if form != "table":
         output.emit(form, "watch", "windows", (window.as_dict() for window in found))

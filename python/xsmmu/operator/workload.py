@@ -10,7 +10,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +57,7 @@ def _is_loaded() -> bool:
 
 
 def _run(program: str, failure: str) -> None:
-    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    found = machine.program(program)
     if not found:
         raise UserError(f"the module {NAME} {failure}: there is no program {program}", code="no-module")
     # In a session of its own, so that a Ctrl-C of the terminal does not stop it half-way.

@@ -23,6 +23,8 @@ SECRETS = {
     "proc/sys/kernel/hostname": "kestrel.example",
     "sys/class/dmi/id/product_serial": "PF2ABCDE",
     "sys/class/nvme/nvme9/serial": "S4EWNX0R",
+    "sys/class/block/sdx/device/wwid": "naa.5002538e4",
+    "sys/class/block/vdx/serial": "WD 9  Z",
 }
 RESULT = {
     "schema": "xsmmu.compare/1",
@@ -136,7 +138,11 @@ def test_nothing_says_which_machine_it_was(tmp_path: Path) -> None:
         ("0000:01:00.0 01:00.0 8086:10c9 class:0108", None),
         ("6.12.118+deb13-amd64 1.2.3 1.2.3.4.5", None),
         ("12:30:01 ::", "12:30:01 IP"),
-        ("2001:db8::7 and ::1.", "IP and ::1."),
+        ("2001:db8::7 and ::1.", "IP and IP."),
+        ("no route to 10.0.0.1. fe80::1:/tmp", "no route to IP. IP:/tmp"),
+        ("/dev/disk/by-id/nvme-Made_Up_980_S4EWNX0R-part1", "/dev/disk/by-id/nvme-Made_Up_980_SERIAL-part1"),
+        ("nvme-Made_Up_S4EWNX0R_1 xS4EWNX0R", "nvme-Made_Up_SERIAL_1 xS4EWNX0R"),
+        ("wwn-0x5002538e4 ata-Made_Up_WD_9_Z wwn-0x5002538e41", "wwn-SERIAL ata-Made_Up_SERIAL wwn-0x5002538e41"),
         ("10.0.0.1:80 10.0.0.1/24", "IP:80 IP/24"),
         ("00-11-22-33-44-55 001122334455", "MAC 001122334455"),
         ("kestrels kestrel-2 xkestrel kestrel's", "kestrels kestrel-2 xkestrel HOST's"),

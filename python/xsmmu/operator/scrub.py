@@ -18,6 +18,7 @@ from xsmmu.operator.machine import root, sysfs, text
 _SERIALS: Final = (
     *("class/dmi/id/*_serial", "class/dmi/id/product_uuid", "class/nvme/*/serial", "class/nvme-subsystem/*/subsysnqn"),
     *("class/block/*/device/serial", "class/block/*/device/wwid", "class/block/*/wwid", "class/block/*/eui"),
+    "class/block/*/serial",
 )
 """Files of sysfs with a number that no other machine has."""
 _LEAST: Final = 4
@@ -26,7 +27,7 @@ _FORMS: Final = {
     "MAC": re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?![0-9A-Fa-f:])"),
     # An interface that is named by it.
     "NAMED-BY-MAC": re.compile(r"(?<![A-Za-z0-9])(?:en|wl|ww|sl|ib)x[0-9a-f]{12}(?![A-Za-z0-9])"),
-    "IP": re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"),
+    "IP": re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)"),
     "USER": re.compile(r"(?<=/home/)[^/\s\"']+"),
 }
 _MAY_BE_IP6: Final = re.compile(r"(?<![0-9A-Za-z:])[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?![0-9A-Za-z:])")
@@ -37,7 +38,8 @@ class Scrub:
 
     def __init__(self) -> None:
         self.taken: Counter[str] = Counter()
-        self.words = [(kind, _whole(word)) for kind, word in sorted({*_known()}, key=lambda pair: -len(pair[1]))]
+        known = sorted({*_known()}, key=lambda pair: -len(pair[1]))
+        self.words = [(kind, _WHOLE[kind](re.escape(word))) for kind, word in known]
 
     def value(self, found: Any) -> Any:
         """The same JSON without it; names of fields and of schemas stay."""
@@ -57,16 +59,24 @@ class Scrub:
         return _MAY_BE_IP6.sub(self._ip6, found)
 
     def _ip6(self, found: re.Match[str]) -> str:
-        try:
-            IPv6Address(found[0])
-        except ValueError:
-            return found[0]
-        self.taken["IP"] += 1
-        return "IP"
+        # A sentence may end with it, or a path follow.
+        address = found[0].rstrip(".:")
+        for word in (found[0], address):
+            try:
+                IPv6Address(word)
+            except ValueError:
+                continue
+            self.taken["IP"] += 1
+            return f"IP{found[0].removeprefix(word)}"
+        return found[0]
 
 
-def _whole(word: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
+_WHOLE: Final = {
+    "HOST": lambda word: re.compile(rf"(?<![\w-]){word}(?![\w-])"),
+    # Names of links to a disk have it between _ and -: /dev/disk/by-id/nvme-MODEL_SERIAL-part1.
+    "SERIAL": lambda word: re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])"),
+}
+"""What stands for a word and no part of another one."""
 
 
 def _known() -> Iterator[tuple[str, str]]:
@@ -77,5 +87,9 @@ def _known() -> Iterator[tuple[str, str]]:
     for pattern in _SERIALS:
         for file in sysfs().glob(pattern):
             word = text(file) or ""
-            if len(word) >= _LEAST:
-                yield "SERIAL", word
+            # udev writes it without blanks, and the number of naa.5002538e40000000 as 0x5002538e40000000.
+            for form in {word, "_".join(word.split()), re.sub(r"^(?:naa|eui|uuid|t10)\.", "", word)}:
+                if len(form) >= _LEAST:
+                    yield "SERIAL", form
+                if word.startswith("naa."):
+                    yield "SERIAL", f"0x{word.removeprefix('naa.')}"

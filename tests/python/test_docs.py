@@ -78,3 +78,11 @@ def test_pictures_have_text_and_colours_for_dark_pages() -> None:
         assert kinds.count("text") > 10 and "title" in kinds and "desc" in kinds
         assert "prefers-color-scheme: dark" in picture.read_text()
         assert picture.stat().st_size < 60_000
+
+
+def test_each_code_of_an_error_is_explained() -> None:
+    """What `-o json` gives for it."""
+    explained = (PROJECT / "docs/tool.md").read_text()
+    for file in (*(PROJECT / "python/xsmmu/operator").glob("*.py"), PROJECT / "python/xsmmu/errors.py"):
+        for code in re.findall(r'code="([a-z_-]+)"', file.read_text()):
+            assert f"`{code}`" in explained, (file.name, code)

@@ -202,11 +202,18 @@ def test_the_same_tree_gives_the_same_packages() -> None:
     assert {deb.parent for deb in again}.isdisjoint({deb.parent for deb in built().values()})
 
 
-def after_install(folder: Path) -> str:
+def after_install(folder: Path, mokutil: bool = True) -> str:
     """What the package's own part of postinst says of the machine in a folder."""
     script = PROJECT / "packaging/debian/xsmmu-dkms.postinst"
-    env = {**os.environ, "DPKG_ROOT": str(folder)}
-    return subprocess.run(["sh", script, "configure"], capture_output=True, text=True, check=True, env=env).stdout
+    programs = folder / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    for name in ("grep", "od", "tr"):
+        if not (programs / name).exists():
+            (programs / name).symlink_to(f"/usr/bin/{name}")
+    if mokutil:
+        program(programs / "mokutil", "exit 1")
+    env = {**os.environ, "DPKG_ROOT": str(folder), "PATH": str(programs)}
+    return subprocess.run(["/bin/sh", script, "configure"], capture_output=True, text=True, check=True, env=env).stdout
 
 
 def machine_with(folder: Path, secure_boot: int, config: str = "", key: bool = False) -> Path:
@@ -230,6 +237,8 @@ def test_nothing_is_said_of_a_machine_that_will_load_it(tmp_path: Path) -> None:
 def test_it_says_where_the_module_will_not_load(tmp_path: Path) -> None:
     assert "no key to sign with" in after_install(machine_with(tmp_path / "a", 1))
     assert "mokutil --import /var/lib/dkms/mok.pub" in after_install(machine_with(tmp_path / "b", 1, key=True))
+    without = after_install(machine_with(tmp_path / "d", 1, key=True), mokutil=False)
+    assert "apt install mokutil, then dpkg-reconfigure xsmmu-dkms" in without
     said = after_install(machine_with(tmp_path / "c", 0, "CONFIG_PREEMPT_RT=y\n"))
     assert said.startswith("xsmmu-dkms: not built for 6.12.1-rt-amd64: this kernel has PREEMPT_RT")
 
@@ -268,6 +277,16 @@ def test_removal_takes_only_what_apply_made(tmp_path: Path) -> None:
         assert made.exists() == stays
 
 
+def test_a_purge_takes_what_the_tool_has_kept(tmp_path: Path) -> None:
+    kept = tmp_path / "var/lib/xsmmu"
+    kept.mkdir(parents=True)
+    (kept / "bench.json").write_text("{}")
+    for word, stays in {"remove": True, "upgrade": True, "purge": False}.items():
+        script = PROJECT / "packaging/debian/xsmmu.postrm"
+        subprocess.run(["sh", script, word], check=True, env={**os.environ, "DPKG_ROOT": str(tmp_path)})
+        assert kept.exists() == stays
+
+
 def test_install_elsewhere(tmp_path: Path) -> None:
     """The tool by `make install`, below another folder."""
     install = ["sh", f"{PROJECT}/packaging/install.sh", "tool", f"{tmp_path}", "/usr/local"]
@@ -286,7 +305,7 @@ def test_install_elsewhere(tmp_path: Path) -> None:
     assert "ExecStart=/usr/local/bin/xsmmu status" in units["xsmmu.service"]
     assert not [name for name, unit in units.items() if "/usr/bin/xsmmu" in unit]
     env.pop("PYTHONPATH", None)
-    command = [sys.executable, f"{tmp_path}/usr/local/bin/xsmmu", "--version"]
+    command = [f"{tmp_path}/usr/local/bin/xsmmu", "--version"]
     assert __version__ in subprocess.run(command, check=True, env=env, capture_output=True, text=True).stdout
 
 

@@ -7,7 +7,8 @@ SHELL := /bin/sh
 export PYTHONPATH := $(CURDIR)/python
 
 # Evaluated when a recipe runs, so `make help` sets up nothing. It takes the place of the shell: signals reach it.
-python = python="$$(lab/setup.sh)" && exec "$$python"
+python = [ -e lab/setup.sh ] || { echo 'error: the source archive has no lab, which this needs: use a git checkout' >&2; exit 1; }; \
+	python="$$(lab/setup.sh)" && exec "$$python"
 
 TESTS ?= tests
 

@@ -6,6 +6,7 @@
 #   source  the module's source, for DKMS
 #   module  xsmmu.ko and xsmmu_bench.ko, as `make modules` has built them, for the kernel KERNEL (by default the one that runs)
 set -eu
+umask 022 # all may use what is installed, whatever root's is
 
 cd "$(dirname "$0")/.."
 part=$1 destdir=$2 prefix=$3

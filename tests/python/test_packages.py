@@ -294,7 +294,8 @@ def test_install_elsewhere(tmp_path: Path) -> None:
     assert (lacking.returncode, list(tmp_path.iterdir())) == (1, [])
     assert "false lacks click or rich: install them" in lacking.stderr
     env = {**os.environ, "PYTHON": sys.executable}
-    subprocess.run(install, check=True, env=env)
+    subprocess.run(install, check=True, env=env, umask=0o077)
+    assert not [path for path in tmp_path.rglob("*") if not path.stat().st_mode & 0o4]
     (tmp_path / "etc/xsmmu.conf").write_text("*=strict\n")
     earlier = tmp_path / "usr/local/share/xsmmu/xsmmu/operator/earlier.py"
     earlier.touch()
@@ -333,6 +334,12 @@ def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:
     subprocess.run(["git", "-C", PROJECT, "archive", "-o", archive, "HEAD"], check=True)
     with tarfile.open(archive) as tar:
         names = set(tar.getnames())
+    source = tmp_path / "source"
+    source.mkdir()
+    subprocess.run(["tar", "-xf", archive, "-C", source], check=True)
+    refused = subprocess.run(["make", "packages"], cwd=source, capture_output=True, text=True)
+    assert refused.returncode
+    assert refused.stderr.startswith("error: the source archive has no lab, which this needs: use a git checkout\n")
     assert {"Kbuild", "Makefile", "packaging/debian/control", "python/xsmmu/cli.py"} <= names
     assert not {name for name in names if name.startswith(("lab", "tests", "sim", "python/checks"))}
     inside = {name.split("/")[2] for name in names if name.startswith("python/xsmmu/")}

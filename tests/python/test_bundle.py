@@ -235,6 +235,7 @@ BAD = [
     (["other"], (1, "bad-value", "other is no result (its schema is xsmmu.set/1)")),
     (["none"], (1, "bad-value", "none is no result (it has no schema)")),
     (["list"], (1, "bad-value", "list is no result (it has no schema)")),
+    (["deep"], (1, "bad-value", "deep is no result (maximum recursion depth")),
     (["bytes"], (1, "bad-value", "bytes is no result (")),
     (["large"], (1, "bad-value", "large is no result (it has more than 16 MiB)")),
     (["--output-file", "a.tar.xz"], (1, "usage", "--output-file is for --bundle")),
@@ -251,6 +252,7 @@ def test_bad_input(tmp_path: Path, refuses: Refuses, words: list[str], expected:
         "empty": "",
         "other": '{"schema": "xsmmu.set/1"}',
         "none": "{}",
+        "deep": "[" * 100_000,
         "list": "[1]",
     }.items():
         (tmp_path / name).write_text(text)

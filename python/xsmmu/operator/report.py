@@ -88,10 +88,10 @@ def _documents(file: Path) -> list[dict[str, Any]]:
         raise _no_result(file, str(error)) from None
     try:
         found = [json.loads(text)]
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             found = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _no_result(file, str(error)) from None
     for each in found:
         schema = each.get("schema") if isinstance(each, dict) else None

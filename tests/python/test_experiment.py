@@ -191,7 +191,7 @@ def test_a_guest_may_have_another_iommu() -> None:
 @pytest.mark.parametrize(
     ("guest", "iommu", "message"),
     [
-        ("disk", "vtd-xx", r"odd\.toml: unknown IOMMU 'vtd-xx': choose from vtd, vtd-cm"),
+        ("disk", "vtd-xx", r"odd\.toml: unknown IOMMU 'vtd-xx': choose from vtd, .*vtd-cm"),
         ("dusk", "vtd-cm", r"odd\.toml: unknown guest 'dusk': choose from disk, "),
     ],
 )

@@ -36,7 +36,7 @@ STEP_S = 90
     ("words", "message"),
     [
         ((), "needs a terminal"),
-        (("--iommu", "amd"), "unknown IOMMU 'amd': choose from vtd"),
+        (("--iommu", "smmu"), "unknown IOMMU 'smmu': choose from vtd"),
         (("--kernel", "2.6"), "unknown kernel '2.6': choose from 6.12, 7.2"),
         (("--driver", "ixgbe"), "unknown driver 'ixgbe': choose from e1000e, igb, nvme"),
     ],

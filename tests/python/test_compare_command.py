@@ -297,9 +297,34 @@ def test_what_is_in_use_is_refused_first(kernel: Kernel) -> None:
     error = put_back(kernel, *words, str(kernel.sysfs.parent / "a"), "--", "true")
     assert error.code == "essential"
     assert not kernel.writes
+    # Not in the middle: a policy before it could be had.
+    mark = kernel.sysfs.parent / "mark"
+    late = ("--policies", "strict,kernel-lazy", "--", "touch", str(mark))
+    assert put_back(kernel, *words, str(kernel.sysfs.parent / "d"), *late).code == "essential"
+    assert not kernel.writes
+    assert not mark.exists()
+    assert not (kernel.sysfs.parent / "d").exists()
     run(*words, str(kernel.sysfs.parent / "b"), "--policies", "strict,fused", "--", "true")
     run(*words, str(kernel.sysfs.parent / "c"), "--force", "--", "true")
     assert f"bus/pci/drivers/nvme/unbind {NVME0}" in kernel.writes
+
+
+def test_what_is_in_use_may_be_run_under_what_it_has(kernel: Kernel) -> None:
+    (kernel.sysfs.parent / "proc/net").mkdir()
+    routes = "Iface Destination Gateway Flags RefCnt Use Metric Mask\neth1 00000000 0 0003 0 0 0 00000000\n"
+    (kernel.sysfs.parent / "proc/net/route").write_text(routes)
+    run(*compare(kernel, "--policies", "kernel-lazy", "--runs", "1", "--", "true"))
+    assert not any("bind" in write for write in kernel.writes)
+
+
+def test_what_comes_after_a_rebind_comes_after_one_that_is_put_back(kernel: Kernel) -> None:
+    """Back to xsmmu no rebind is needed; the one to copy has taken the addresses."""
+    run("set", "nvme0n1", "xsmmu")
+    log = kernel.sysfs.parent / "log"
+    words = ("compare", "nvme0n1", "--policies", "copy", "--output-folder", str(kernel.sysfs.parent / "out"))
+    error = put_back(kernel, *words, "--after", f"echo after >>{log}; [ $(wc -l <{log}) = 2 ]", "--", "true")
+    assert error.code == "hook-failed"
+    assert log.read_text().split() == ["after"] * 2
 
 
 def test_progress_is_seen_on_a_terminal(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

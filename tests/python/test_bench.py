@@ -291,6 +291,14 @@ def test_figures_of_another_path_are_refused(kernel: Kernel) -> None:
     kernel.after = untranslated
     assert put_back(kernel, "bench", FREE, "--policies", "kernel-lazy").code == "type-failed"
 
+    def translated(write: str) -> None:
+        file = machine.sysfs() / write.split()[0]
+        if file.name == "micro":
+            file.write_text(file.read_text().replace('"translated": false', '"translated": true'))
+
+    kernel.after = translated
+    assert put_back(kernel, "bench", FREE, "--policies", "passthrough").code == "type-failed"
+
 
 @pytest.mark.usefixtures("kernel")
 def test_a_saved_result_is_the_calibration(tmp_path: Path) -> None:

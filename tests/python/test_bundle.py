@@ -98,6 +98,14 @@ def test_what_is_in_a_bundle(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
+def test_a_saved_result_that_is_named_is_packed_once(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/bench.json").write_text('{"schema": "xsmmu.bench/1"}')
+    rows = json.loads(run("report", "state/bench.json", "-o", "json"))["files"]
+    assert [row["name"] for row in rows if row["document"] == "xsmmu.bench/1"] == ["results/01-bench.json"]
+
+
+@pytest.mark.usefixtures("kernel")
 def test_the_machine(tmp_path: Path) -> None:
     run("report", "--bundle", "--output-file", "a.tar.xz")
     found: dict[str, Any] = json.loads(unpacked(tmp_path / "a.tar.xz")["machine.json"])

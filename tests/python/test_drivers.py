@@ -14,7 +14,7 @@ from tests.python import guests
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.setup import drivers, initramfs, kernels
+from xsmmu.setup import drivers, initramfs, kernels, root
 
 QUICK = ("nvme", "igb", "e1000e")
 LONG = tuple(name for name in drivers.table() if name not in QUICK)
@@ -140,6 +140,24 @@ def test_the_command_puts_the_driver_where_it_is_asked_to(tmp_path: Path) -> Non
     assert made.read_bytes() == drivers.module(guests.tools(), kernel, "igb").read_bytes()
     for line in (f"kernel {kernel.release} ", "modprobe xsmmu", "rmmod igb", "insmod igb.ko"):
         assert line in result.stderr
+
+
+def test_the_command_names_the_module_as_the_kernel_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file's - is a module's _."""
+    (tmp_path / "snd-igb.ko").write_text("built")
+    monkeypatch.setattr(drivers, "module", lambda *_: tmp_path / "snd-igb.ko")
+    said = command("igb", "--output", str(tmp_path / "new")).stderr
+    assert "  rmmod snd_igb\n  insmod snd-igb.ko\n" in said
+    assert (tmp_path / "new/snd-igb.ko").read_text() == "built"
+
+
+def test_the_command_makes_nothing_for_a_driver_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ensure(*_arguments: object) -> None:
+        raise AssertionError("a root was made")
+
+    monkeypatch.setattr(root, "ensure", ensure)
+    with pytest.raises(UserError, match="unknown driver 'e1000'"):
+        command("e1000")
 
 
 @pytest.mark.parametrize(

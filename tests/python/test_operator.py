@@ -198,6 +198,21 @@ def test_status(sysfs: Path) -> None:
 
 
 @pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize(
+    ("state", "path"),
+    [
+        *((state, "fused") for state in ("attached", "active", "lingering")),
+        *((state, "kernel-lazy") for state in ("idle", "failed")),
+    ],
+)
+def test_a_policy_is_in_use_when_the_group_was_taken_over(state: str, path: str) -> None:
+    (Device(IGB).folder / "xsmmu/state").write_text(f"{state}\n")
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert (row["path"], row["level"]) == (path, "held" if path == "fused" else "lazy")
+    assert ("fused chosen" in xsmmu("status", "eth1").output) == (path != "fused")
+
+
+@pytest.mark.usefixtures("sysfs")
 def test_status_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was counted is root's; whose path is taken is not."""
     monkeypatch.setattr(module, "counts_are_readable", lambda _: False)

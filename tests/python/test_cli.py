@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from tests.python import documents
+from tests.python.fake_kernel import end
 from tests.python.sysfs import IGB, make_device
 
-from xsmmu.operator import output
+from xsmmu.operator import module, output
 
 PYTHON = Path(__file__).resolve().parents[2] / "python"
 
@@ -94,6 +96,39 @@ def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 130
     assert stderr == "xsmmu: stopped; what had begun was ended and removed\n"
+
+
+def test_nohup_is_heard(tmp_path: Path) -> None:
+    """What is told to outlive its terminal does."""
+    make_device(tmp_path, IGB, 11, "fused", "igb")
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "xsmmu", "watch", "--interval", "0.1", "--count", "5", "-o", "jsonl"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    assert process.stdout
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert len(stdout.splitlines()) == 4
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_an_answer_of_the_system_that_nobody_foresaw(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    def groups(_wanted: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", "/sys/x")
+
+    monkeypatch.setattr(module, "groups", groups)
+    status, out, said = end(monkeypatch, capsys, "watch", "-o", form)
+    assert (status, out) == (1, "")
+    assert "Input/output error (/sys/x)" in said
+    assert form == "table" or documents.read(said)[0]["code"] == "failed"
 
 
 @pytest.mark.parametrize(

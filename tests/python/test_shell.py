@@ -10,6 +10,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import sys
 import termios
@@ -22,8 +23,9 @@ from click.testing import CliRunner
 from tests.python import guests
 
 from xsmmu.cli import app
-from xsmmu.errors import UserError
+from xsmmu.errors import GuestError, UserError
 from xsmmu.lab import run as lab
+from xsmmu.lab import shell as the_shell
 from xsmmu.setup import kernels
 
 # The guest's shell may ask the terminal where its cursor is, and does so behind its prompt.
@@ -44,6 +46,15 @@ STEP_S = 90
 def test_what_is_wrong_is_said_at_once(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
         CliRunner().invoke(app, ["lab", "shell", *words], catch_exceptions=False)
+
+
+def test_a_guest_that_had_no_shell_says_why() -> None:
+    ours, its = socket.socketpair()
+    with ours, its:
+        the_shell._check(ours)
+        its.send(b'{"event": "done"}\n{"event": "error", "message": "igb was not bound"}\n')
+        with pytest.raises(GuestError, match="the guest had no shell: igb was not bound"):
+            the_shell._check(ours)
 
 
 class Terminal:

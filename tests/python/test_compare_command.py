@@ -273,6 +273,15 @@ def test_a_command_that_is_killed(kernel: Kernel) -> None:
     assert "warm-up 1: 'sh -c 'kill -9 $$'' was ended by SIGKILL" in error.message.replace("'\"'\"'", "'")
 
 
+def test_a_hook_can_be_ended_while_all_is_put_back(kernel: Kernel) -> None:
+    """Signals wait for the tool then, and not for what it runs."""
+    log = kernel.sysfs.parent / "log"
+    hook = f"grep SigBlk /proc/self/status >>{log}"
+    error = put_back(kernel, *compare(kernel, "--policies", "fused", "--after", hook, "--", "false"))
+    assert error.code == "command-failed"
+    assert log.read_text().split() == ["SigBlk:", "0" * 16] * 2
+
+
 def test_a_hook_that_fails(kernel: Kernel) -> None:
     error = put_back(kernel, *compare(kernel, "--before", "echo no; exit 4"))
     assert error.code == "hook-failed"

@@ -71,6 +71,17 @@ def test_a_variant_may_have_a_spread_of_its_own(before: Json, after: Json, varia
     assert changed(before, after) == ([(f"nvme {variant}", "fused")] if is_more else [])
 
 
+def test_of_some_it_is_not_known_how_far_they_differ(before: Json, after: Json) -> None:
+    for summary in (before, after):
+        run_of(summary, "net-rx", "fused")["workload"] = "new"
+    run_of(after, "new", "fused")["cost"]["value"] *= 3
+    [found] = [each for each in compare.compare(before, after).runs if each.workload.startswith("new")]
+    assert found.changed is None
+    text = io.StringIO()
+    compare.render(compare.compare(before, after), Console(file=text, width=80))
+    assert "not known" in text.getvalue()
+
+
 def test_percent_is_of_what_was_before(before: Json, after: Json) -> None:
     run = run_of(after, "net-rx", "fused")
     run["cost"]["value"] *= 1.25

@@ -355,6 +355,10 @@ def test_it_stays_on_one_cpu_near_the_device(kernel: Kernel) -> None:
     kernel.before = lambda write: seen.append(os.sched_getaffinity(0)) if "/micro " in write else None
     run("bench", FREE, "--rounds", "1", "--policies", "strict")
     assert seen == [{last}] * 2
+    # Near is more than last.
+    (kernel.sysfs / "bus/pci/devices" / FREE / "local_cpulist").write_text(f"{min(before)}\n")
+    run("bench", FREE, "--rounds", "1", "--policies", "strict")
+    assert seen[2:] == [{min(before)}] * 2
     assert os.sched_getaffinity(0) == before
 
 

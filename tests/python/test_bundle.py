@@ -155,6 +155,7 @@ def test_nothing_says_which_machine_it_was(tmp_path: Path) -> None:
         ("00-11-22-33-44-55 001122334455", "MAC 001122334455"),
         ("kestrels kestrel-2 xkestrel kestrel's", "kestrels kestrel-2 xkestrel HOST's"),
         ("/home/bob /home/", "/home/USER /home/"),
+        ("/home/b.o-b/out '/home/bob'", "/home/USER/out '/home/USER'"),
     ],
 )
 def test_words_that_look_alike(text: str, clean: str | None) -> None:

@@ -111,6 +111,14 @@ def test_a_time_that_is_none(words: tuple[str, ...], value: str) -> None:
     assert f"Invalid value for '{words[1]}'" in result.output
 
 
+@pytest.mark.usefixtures("sysfs")
+def test_each_window_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Device(IGB).folder / "xsmmu/stats/unmapped_pages"
+    monkeypatch.setattr("time.sleep", lambda _: file.write_text(f"{int(file.read_text()) + 7}\n"))
+    lines = xsmmu("watch", "eth1", "--count", "3", "-o", "jsonl").output.splitlines()
+    assert [json.loads(line)["unmapped_pages"] for line in lines] == [7, 7, 7]
+
+
 def test_nothing_to_watch_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
     with pytest.raises(UserError, match="modprobe xsmmu"):

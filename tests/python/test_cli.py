@@ -117,7 +117,7 @@ def test_nohup_is_heard(tmp_path: Path) -> None:
     assert len(stdout.splitlines()) == 4
 
 
-@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("form", ["table", "jsonl"])
 def test_an_answer_of_the_system_that_nobody_foresaw(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:

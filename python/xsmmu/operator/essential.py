@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the machine, or who sits at it, needs of devices: file systems, swap, the way to the network.
 
-All is read from /proc (or what XSMMU_PROC names) and sysfs. Not seen: the disks of a ZFS pool, what programs use without
-mounting it, and what is mounted by network over another route than the default one.
+All is read from /proc (or what XSMMU_PROC names) and sysfs. Not seen: the disks of a ZFS pool, what programs use
+without mounting it, and what is mounted by network over another route than the default one.
 """
 
 from __future__ import annotations

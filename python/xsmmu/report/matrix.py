@@ -153,7 +153,7 @@ def html(cells: Sequence[Json], policies: Sequence[str]) -> str:
 
 def markdown(cells: Sequence[Json], policies: Sequence[str]) -> str:
     """The same for the docs."""
-    lines = [f"Made by `make matrix` at commit {_made(cells)}.", ""]
+    lines = ["# Every IOMMU and kernel", "", f"Made by `make matrix` at commit {_made(cells)}, in QEMU's models.", ""]
     lines += [f"- `{name}`: {words}" for name, words in kinds(cells)]
     for grid in grids(cells, policies):
         columns = (*grid.keys, *grid.columns)

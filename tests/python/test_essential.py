@@ -82,6 +82,31 @@ def of_card() -> list[str]:
     return essential.reasons([Device(IGB)])
 
 
+TCP = "  sl  local_address rem_address   st\n"
+V6_MAPPED = "0000000000000000FFFF0000" + "0700A8C0"
+
+
+@pytest.mark.parametrize(
+    ("file", "row", "said"),
+    [
+        ("tcp", "0200A8C0:0379 0700A8C0:0801 01", ["NFS at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:0CBC 01", ["iSCSI at 192.168.0.7 is by eth1"]),
+        ("tcp6", f"{V6_MAPPED}:0379 {V6_MAPPED}:01BD 01", ["SMB at 192.168.0.7 is by eth1"]),
+        # Closed already, a port of something else, a server of our own, and one that is elsewhere.
+        ("tcp", "0200A8C0:0379 0700A8C0:0801 06", []),
+        ("tcp", "0200A8C0:0379 0700A8C0:01BB 01", []),
+        ("tcp", "0200A8C0:0801 0700A8C0:0379 01", []),
+        ("tcp", "0200A8C0:0379 070010AC:0801 01", []),
+    ],
+)
+def test_network_storage(machine: Machine, file: str, row: str, said: list[str]) -> None:
+    machine.interface("wlan0")
+    machine.routes("wlan0 00000000 00000000 600", "eth1 0000A8C0 00FFFFFF 0")
+    machine.has(f"net/{file}", f"{TCP}   0: {row} 0:0\n   1: {row} 0:0\n")
+    assert of_card() == said
+    assert of_disk() == []
+
+
 def test_nothing_in_use(machine: Machine) -> None:
     machine.mounts("0:22 /sys sysfs sysfs")
     machine.has("swaps", "Filename Type Size Used Priority\n")

@@ -2,7 +2,7 @@
 """What the machine, or who sits at it, needs of devices: file systems, swap, the way to the network.
 
 All is read from /proc (or what XSMMU_PROC names) and sysfs. Not seen: the disks of a ZFS pool, what programs use
-without mounting it, and what is mounted by network over another route than the default one.
+without mounting it, and network storage that uses other ports than its own, or no TCP.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from xsmmu.operator import machine
 from xsmmu.operator.machine import Device
 
 _UP, _REJECT = 0x1, 0x200
+_ESTABLISHED = 0x1
+_STORAGE: Final = {445: "SMB", 2049: "NFS", 3260: "iSCSI", 4420: "NVMe over TCP", 10809: "nbd"}
+"""What the kernel, or a program, has connected to at such a port."""
 
 
 def reasons(devices: Sequence[Device]) -> list[str]:
@@ -102,7 +105,25 @@ def _routes_through(taken: set[str]) -> list[str]:
     way = _way_to(client, table) if client else None
     if way and _goes(way, taken):
         found.append(f"this SSH session, from {client}, is by {way}")
+    for host, storage in dict.fromkeys(_storage()):
+        way = _way_to(host, table)
+        if way and _goes(way, taken):
+            found.append(f"{storage} at {host} is by {way}")
     return found
+
+
+def _storage() -> Iterator[tuple[str, str]]:
+    """Servers that this machine has a connection to for storage, and the kind of that."""
+    for line in _lines("net/tcp")[1:] + _lines("net/tcp6")[1:]:
+        words = line.split()
+        if len(words) < 4 or int(words[3], 16) != _ESTABLISHED:
+            continue
+        address, port = words[2].split(":")
+        if int(port, 16) in _STORAGE:
+            # Each word of an address stands in the order of the CPU.
+            parts = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
+            host = ip_address(b"".join(parts))
+            yield str(getattr(host, "ipv4_mapped", None) or host), _STORAGE[int(port, 16)]
 
 
 def _routes4() -> Iterator[Route]:

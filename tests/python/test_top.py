@@ -448,8 +448,8 @@ def test_a_wide_terminal_and_a_calibration(sysfs: Path, tmp_path: Path) -> None:
     document = {"schema": "xsmmu.calibration/1", "kernel": "6.12", "policies": costs}
     (tmp_path / "state/calibration.json").write_text(json.dumps(document))
     with Work(sysfs), terminal("top", "eth1", "--interval", "0.4", width=200, height=30) as seen:
-        # 1,000 maps of 100 us and as many unmaps of 150 us a second are a quarter of the time. A reader may come between
-        # the files of one moment, so no figure of them is exact.
+        # 1,000 maps of 100 us and as many unmaps of 150 us a second are a quarter of the time. A reader may come
+        # between the files of one moment, so no figure of them is exact.
         seen.wait(lambda: (row := seen.line("eth1 0000:01:00.0").split()) and is_near(row[-1], 25))
         seen.wait(lambda: (row := seen.line("eth1 0000:01:00.0").split()) and is_near(row[8], 0.025))
         heads = seen.lines[1].split()

@@ -65,14 +65,11 @@ static const struct xs_iommu_kind *kind_of(struct device *dev)
 
 const char *xs_iommu_check(struct device *dev)
 {
-	const struct xs_iommu_kind *kind;
-
 	if (!dev->iommu || !dev->iommu->iommu_dev)
 		return "it is behind no IOMMU";
-	kind = kind_of(dev);
-	if (!kind)
+	if (!kind_of(dev))
 		return "its IOMMU is none that was tried (Intel VT-d, AMD-Vi and virtio-iommu were)";
-	return kind->check ? kind->check(dev) : NULL;
+	return NULL;
 }
 
 void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,

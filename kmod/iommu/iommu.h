@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Kinds of IOMMUs: a file for each says how it is recognised, what is refused, and what
- * maps and invalidations are like under its driver. Nothing else asks for a kind.
+ * Kinds of IOMMUs: a file for each says how it is recognised, and what maps and
+ * invalidations are like under its driver. Nothing else asks for a kind.
  *
  * What is sent is the driver's business and right on each of them; that it is known here
  * lets the module leave out what is not needed, and count.
@@ -38,13 +38,11 @@ struct xs_iommu {
 /*
  * struct xs_iommu_kind
  * @is:		is @dev behind one of these?
- * @check:	NULL if it is of those that were tried, or why not; may be NULL
  * @describe:	what it is like for @domain, which @dev is attached to; changes what is
  *		so on IOMMUs that nothing is known of. May sleep
  */
 struct xs_iommu_kind {
 	bool (*is)(struct device *dev);
-	const char *(*check)(struct device *dev);
 	void (*describe)(struct xs_iommu *iommu, struct device *dev,
 			 struct iommu_domain *domain);
 };

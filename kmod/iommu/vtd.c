@@ -31,7 +31,6 @@
 #define MODE_LEGACY	0
 #define MODE_SCALABLE	1
 
-#define ADDRESS		GENMASK_ULL(51, 12)
 #define PRESENT		BIT_ULL(0)
 #define WIDTH_LEVELS	2		/* more than it says */
 #define LEVELS_MAX	5
@@ -52,17 +51,10 @@
 #define FIRST_WIDTH	GENMASK_ULL(3, 2)
 #define FIRST_LEVELS	4		/* more than it says */
 
-/* What an entry refers to; NULL if it is not there, or that is no memory. */
-static u64 *table_at(u64 entry)
-{
-	u64 phys = entry & ADDRESS;
-
-	return pfn_valid(PHYS_PFN(phys)) ? phys_to_virt(phys) : NULL;
-}
-
+/* As xs_vtd_table_at(), but NULL if the entry is not there. */
 static u64 *table_of(u64 entry)
 {
-	return entry & PRESENT ? table_at(entry) : NULL;
+	return entry & PRESENT ? xs_vtd_table_at(entry) : NULL;
 }
 
 /* The root table's address as the hardware has it; 0 if the register cannot be read. */
@@ -92,7 +84,7 @@ static const char *find_legacy(struct xs_vtd_table *table, const u64 *by_bus,
 		return "its IOMMU has no page table for it";
 	table->levels = FIELD_GET(CONTEXT_WIDTH, READ_ONCE(context[1])) +
 			WIDTH_LEVELS;
-	table->first = table_at(low);
+	table->first = xs_vtd_table_at(low);
 	return NULL;
 }
 
@@ -125,11 +117,11 @@ static const char *find_scalable(struct xs_vtd_table *table, const u64 *by_bus,
 		third = READ_ONCE(pasid[2]);
 		table->is_first_stage = true;
 		table->levels = FIELD_GET(FIRST_WIDTH, third) + FIRST_LEVELS;
-		table->first = table_at(third);
+		table->first = xs_vtd_table_at(third);
 		return NULL;
 	case STAGE_SECOND:
 		table->levels = FIELD_GET(PASID_WIDTH, low) + WIDTH_LEVELS;
-		table->first = table_at(low);
+		table->first = xs_vtd_table_at(low);
 		return NULL;
 	default:
 		return "its IOMMU has no page table of one stage for it";
@@ -152,7 +144,7 @@ const char *xs_vtd_find_table(struct xs_vtd_table *table, struct device *dev)
 	    !xs_iommu_attribute(dev, "intel-iommu", "address", &registers))
 		return "its IOMMU is none whose page tables we know";
 	root = read_root(registers);
-	by_bus = root ? table_at(root) : NULL;
+	by_bus = root ? xs_vtd_table_at(root) : NULL;
 	if (!by_bus)
 		return "the registers of its IOMMU cannot be read";
 	mode = FIELD_GET(RTADDR_MODE, root);

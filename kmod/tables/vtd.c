@@ -6,14 +6,6 @@
 #include "../iommu/vtd.h"
 #include "tables.h"
 
-/* What an entry refers to; NULL if that is no memory. */
-static u64 *table_at(u64 entry)
-{
-	u64 phys = entry & XS_ENTRY_ADDRESS;
-
-	return pfn_valid(PHYS_PFN(phys)) ? phys_to_virt(phys) : NULL;
-}
-
 const char *xs_root_find(struct xs_root *root, struct device *dev)
 {
 	struct xs_vtd_table table;
@@ -50,7 +42,7 @@ u64 *xs_root_entry(const struct xs_root *root, u64 iova)
 		if (!(value & (XS_ENTRY_READ | XS_ENTRY_WRITE)) ||
 		    value & XS_ENTRY_LARGE)
 			return NULL;
-		table = table_at(value);
+		table = xs_vtd_table_at(value);
 	}
 	return NULL;
 }

@@ -25,6 +25,7 @@ from xsmmu.errors import UserError, unknown_name
 from xsmmu.lab import experiment, results
 from xsmmu.lab.run import commit
 from xsmmu.project import PROJECT
+from xsmmu.report import page
 from xsmmu.setup import host, kernels, root
 from xsmmu.vm.iommu import IOMMUS
 
@@ -199,8 +200,5 @@ def as_dict(outcomes: Sequence[Outcome]) -> Json:
 def store(outcomes: Sequence[Outcome], folder: Path) -> Json:
     """Write matrix.json; its content."""
     made = as_dict(outcomes)
-    path = folder / "matrix.json"
-    part = path.with_name(".matrix.json.part")
-    part.write_text(json.dumps(made, indent=1) + "\n")
-    part.replace(path)
+    page.replace(folder / "matrix.json", (json.dumps(made, indent=1) + "\n").encode())
     return made

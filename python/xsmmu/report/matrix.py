@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.text import Text
 
+from xsmmu.report import page
 from xsmmu.report.table import Column, Grid, print_grid
 from xsmmu.vm.iommu import IOMMUS
 
@@ -21,7 +21,6 @@ Json = Mapping[str, Any]
 
 PAGE: Final = "matrix.html"
 MARKDOWN: Final = "matrix.md"
-_TEMPLATES: Final = Path(__file__).parent / "templates"
 _NONE: Final = "-"
 
 NOTES: Final = (
@@ -119,8 +118,7 @@ def kinds(cells: Sequence[Json]) -> list[tuple[str, str]]:
 def render(cells: Sequence[Json], policies: Sequence[str], console: Console) -> None:
     """Print it."""
     for grid in grids(cells, policies):
-        for part in grid.fitted(console.width, 2):
-            print_grid(part, 2, console)
+        print_grid(grid, console)
     for name, reason in reasons(cells):
         console.print(Text(f"{name}: {reason}"), soft_wrap=True)
     for note in NOTES:
@@ -134,13 +132,7 @@ def _made(cells: Sequence[Json]) -> str:
 
 def html(cells: Sequence[Json], policies: Sequence[str]) -> str:
     """The page."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page.templates()
     environment.tests["startswith"] = str.startswith
     return environment.get_template("matrix.html.j2").render(
         grids=grids(cells, policies),
@@ -166,7 +158,5 @@ def markdown(cells: Sequence[Json], policies: Sequence[str]) -> str:
 def write(cells: Sequence[Json], policies: Sequence[str], folder: Path) -> Path:
     """Write the page and its Markdown into `folder`; the page's path."""
     for name, content in ((PAGE, html(cells, policies)), (MARKDOWN, markdown(cells, policies))):
-        part = folder / f".{name}.part"
-        part.write_text(content)
-        part.replace(folder / name)
+        page.replace(folder / name, content.encode())
     return folder / PAGE

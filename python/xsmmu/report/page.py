@@ -42,11 +42,22 @@ def write(summary: Mapping[str, object], folder: Path) -> Path:
     files[NAME] = page.encode()
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        _replace(folder / name, content)
+        replace(folder / name, content)
     return folder / NAME
 
 
-def _replace(path: Path, content: bytes) -> None:
+def templates() -> Environment:
+    """The templates of pages; what one does not define is an error."""
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def replace(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     part = path.with_name(f".{path.name}.part")
     try:
@@ -58,13 +69,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 def html(view: View, pictures: list[Plot]) -> str:
     """The page itself."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     environment.filters["svg"] = lambda picture: Markup(picture.svg())
     environment.filters["heading"] = _heading
     environment.filters["by_level"] = _by_level

@@ -402,9 +402,7 @@ def render(summary: Mapping[str, object], console: Console) -> None:
         _paragraph(console, "The summary holds no runs.")
         return
     for grid in (overview(view), *(details(workload) for workload in view.workloads)):
-        gap = 2 if grid.width(2) <= console.width else 1
-        for part in grid.fitted(console.width, gap):
-            print_grid(part, gap, console)
+        print_grid(grid, console)
     levels = {run.level for w in view.workloads for run in w.runs}
     for level, promise in LEVELS.items():
         if level in levels:
@@ -422,9 +420,7 @@ def render(summary: Mapping[str, object], console: Console) -> None:
 def _print_claim(claimed: Claim, unit: str | None, console: Console) -> None:
     """Print published figures beside measured ones, what differs, and what holds."""
     grid = claim(claimed)
-    gap = 2 if grid.width(2) <= console.width else 1
-    for part in grid.fitted(console.width, gap):
-        print_grid(part, gap, console)
+    print_grid(grid, console)
     _paragraph(console, f"Published: {claimed.source}. {claimed.conditions}")
     for text in claimed.differs:
         _paragraph(console, f"Differs: {text}", indent=9)
@@ -442,7 +438,14 @@ def _paragraph(console: Console, text: str, indent: int = 0) -> None:
         console.print(Text(" " * indent if number else "") + line, soft_wrap=True)
 
 
-def print_grid(grid: Grid, gap: int, console: Console) -> None:
+def print_grid(grid: Grid, console: Console) -> None:
+    """Print a grid, as several where the console is narrow."""
+    gap = 2 if grid.width(2) <= console.width else 1
+    for part in grid.fitted(console.width, gap):
+        _print(part, gap, console)
+
+
+def _print(grid: Grid, gap: int, console: Console) -> None:
     """Print a grid that fits. Widths are known, so lines are set here, the same with any rich."""
     columns = (*grid.keys, *grid.columns)
 

@@ -199,7 +199,7 @@ static void learn_entries(struct xs_group *group, void **entries, u64 iova,
 	}
 	if (!group->iommu.syncs_maps)
 		WRITE_ONCE(group->tables.only[xs_tables_kind(prot)],
-			   found & ~XS_ENTRY_ADDRESS);
+			   group->tables.bits[xs_tables_kind(prot)]);
 	/* Who ends it looks for what is known after that, and so do we. */
 	smp_mb();
 	if (!READ_ONCE(group->tables.on)) {
@@ -929,7 +929,7 @@ static void stop_direct(struct xs_group *group)
 	choose_maps(group);
 	world_quiesce(group);
 	/* It never began. */
-	if (!group->tables.root.first)
+	if (!group->tables.root.format)
 		return;
 	xs_tables_forget(&group->tables);
 	choose_maps(group);

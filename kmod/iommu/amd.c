@@ -8,6 +8,7 @@
  * of; else nothing for a map, and one command for a range. It collects what is removed also
  * where it is told not to, so nothing is left for it to collect.
  */
+#include "../tables/tables.h"
 #include "iommu.h"
 
 #define AMD_CAP_NPCACHE(cap)	((cap) >> 26 & 1)
@@ -32,4 +33,5 @@ static void describe_amd(struct xs_iommu *iommu, struct device *dev,
 const struct xs_iommu_kind xs_iommu_amd = {
 	.is = is_amd,
 	.describe = describe_amd,
+	.format = &xs_format_amd,
 };

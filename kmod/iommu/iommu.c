@@ -72,6 +72,13 @@ const char *xs_iommu_check(struct device *dev)
 	return NULL;
 }
 
+const struct xs_format *xs_iommu_format(struct device *dev)
+{
+	const struct xs_iommu_kind *kind = kind_of(dev);
+
+	return kind ? kind->format : NULL;
+}
+
 void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 		       struct iommu_domain *domain)
 {

@@ -13,6 +13,8 @@
 
 #include <xsmmu/world.h>
 
+struct xs_format;
+
 /*
  * struct xs_iommu - what an IOMMU is like, for one domain
  * @syncs_maps:	its driver has to be told of each map
@@ -40,11 +42,13 @@ struct xs_iommu {
  * @is:		is @dev behind one of these?
  * @describe:	what it is like for @domain, which @dev is attached to; changes what is
  *		so on IOMMUs that nothing is known of. May sleep
+ * @format:	of its page tables, if we can write them
  */
 struct xs_iommu_kind {
 	bool (*is)(struct device *dev);
 	void (*describe)(struct xs_iommu *iommu, struct device *dev,
 			 struct iommu_domain *domain);
+	const struct xs_format *format;
 };
 
 extern const struct xs_iommu_kind xs_iommu_vtd;
@@ -53,6 +57,9 @@ extern const struct xs_iommu_kind xs_iommu_virtio;
 
 /* NULL if the IOMMU of a device that has appeared can be used, or why not. May sleep. */
 const char *xs_iommu_check(struct device *dev);
+
+/* Of the page tables of its IOMMU, NULL if it is none that we can write. */
+const struct xs_format *xs_iommu_format(struct device *dev);
 
 /* What it is like. May sleep. */
 void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,

@@ -16,6 +16,7 @@
 #include <linux/string.h>
 
 #include "../compat/compat.h"
+#include "../tables/tables.h"
 #include "iommu.h"
 #include "vtd.h"
 
@@ -51,10 +52,10 @@
 #define FIRST_WIDTH	GENMASK_ULL(3, 2)
 #define FIRST_LEVELS	4		/* more than it says */
 
-/* As xs_vtd_table_at(), but NULL if the entry is not there. */
+/* As xs_table_at(), but NULL if the entry is not there. */
 static u64 *table_of(u64 entry)
 {
-	return entry & PRESENT ? xs_vtd_table_at(entry) : NULL;
+	return entry & PRESENT ? xs_table_at(entry) : NULL;
 }
 
 /* The root table's address as the hardware has it; 0 if the register cannot be read. */
@@ -84,7 +85,7 @@ static const char *find_legacy(struct xs_vtd_table *table, const u64 *by_bus,
 		return "its IOMMU has no page table for it";
 	table->levels = FIELD_GET(CONTEXT_WIDTH, READ_ONCE(context[1])) +
 			WIDTH_LEVELS;
-	table->first = xs_vtd_table_at(low);
+	table->first = xs_table_at(low);
 	return NULL;
 }
 
@@ -117,11 +118,11 @@ static const char *find_scalable(struct xs_vtd_table *table, const u64 *by_bus,
 		third = READ_ONCE(pasid[2]);
 		table->is_first_stage = true;
 		table->levels = FIELD_GET(FIRST_WIDTH, third) + FIRST_LEVELS;
-		table->first = xs_vtd_table_at(third);
+		table->first = xs_table_at(third);
 		return NULL;
 	case STAGE_SECOND:
 		table->levels = FIELD_GET(PASID_WIDTH, low) + WIDTH_LEVELS;
-		table->first = xs_vtd_table_at(low);
+		table->first = xs_table_at(low);
 		return NULL;
 	default:
 		return "its IOMMU has no page table of one stage for it";
@@ -144,7 +145,7 @@ const char *xs_vtd_find_table(struct xs_vtd_table *table, struct device *dev)
 	    !xs_iommu_attribute(dev, "intel-iommu", "address", &registers))
 		return "its IOMMU is none whose page tables we know";
 	root = read_root(registers);
-	by_bus = root ? xs_vtd_table_at(root) : NULL;
+	by_bus = root ? xs_table_at(root) : NULL;
 	if (!by_bus)
 		return "the registers of its IOMMU cannot be read";
 	mode = FIELD_GET(RTADDR_MODE, root);
@@ -209,4 +210,5 @@ static void describe_vtd(struct xs_iommu *iommu, struct device *dev,
 const struct xs_iommu_kind xs_iommu_vtd = {
 	.is = is_vtd,
 	.describe = describe_vtd,
+	.format = &xs_format_vtd,
 };

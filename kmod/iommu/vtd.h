@@ -3,10 +3,7 @@
 #ifndef XSMMU_IOMMU_VTD_H
 #define XSMMU_IOMMU_VTD_H
 
-#include <linux/bits.h>
 #include <linux/device.h>
-#include <linux/io.h>
-#include <linux/mm.h>
 
 /*
  * struct xs_vtd_table - the page table that the hardware has for a device
@@ -21,14 +18,6 @@ struct xs_vtd_table {
 	bool is_first_stage;
 	bool flushes;
 };
-
-/* What an entry of any of its tables refers to; NULL if that is no memory. */
-static inline u64 *xs_vtd_table_at(u64 entry)
-{
-	u64 phys = entry & GENMASK_ULL(51, 12);
-
-	return pfn_valid(PHYS_PFN(phys)) ? phys_to_virt(phys) : NULL;
-}
 
 /* NULL, and the table of @dev, or why it was not found. Reads only; may sleep. */
 const char *xs_vtd_find_table(struct xs_vtd_table *table, struct device *dev);

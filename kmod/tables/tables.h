@@ -9,30 +9,20 @@
  * map of that block is a store. What is not as it should be ends it: the driver's
  * operations do the work.
  *
- * A format is three things, here for VT-d's (vtd.c): where the root is
- * (xs_root_find()), where an entry is (xs_root_entry()), what is in one
- * (xs_tables_learn()).
+ * A format is a file: where the root is, where an entry is, what is in one.
  */
 #ifndef XSMMU_TABLES_H
 #define XSMMU_TABLES_H
 
+#include <linux/bits.h>
+#include <linux/io.h>
 #include <linux/iommu.h>
+#include <linux/mm.h>
 #include <linux/pci.h>
-
-#include <asm/processor.h>
-#include <asm/special_insns.h>
 
 #include <xsmmu/world.h>
 
 #define XS_ENTRY_ADDRESS	GENMASK_ULL(51, 12)
-#define XS_ENTRY_READ		BIT_ULL(0)
-#define XS_ENTRY_WRITE		BIT_ULL(1)
-#define XS_ENTRY_LARGE		BIT_ULL(7)
-#define XS_ENTRY_SNOOP		BIT_ULL(11)	/* of the second stage */
-#define XS_ENTRY_USER		BIT_ULL(2)	/* of the first, as these */
-#define XS_ENTRY_ACCESSED	BIT_ULL(5)
-#define XS_ENTRY_DIRTY		BIT_ULL(6)
-#define XS_ENTRY_NO_CODE	BIT_ULL(63)
 
 /* IOMMU_READ to IOMMU_PRIV. */
 #define XS_TABLES_KINDS		64
@@ -40,14 +30,18 @@
 #define XS_TABLE_LG2		9
 #define XS_TABLE_ENTRIES	(1u << XS_TABLE_LG2)
 
+struct xs_format;
+
 /*
  * struct xs_root - where a page table is, and how the IOMMU reads it
- * @first:	its first page
- * @levels:	that it has
+ * @format:	of what it is; NULL: none was found
+ * @first:	its first page, or what refers to that, if the driver adds levels
+ * @levels:	that it has, if it adds none
  * @known:	bits that an entry may have beside the address
  * @flushes:	the IOMMU does not look into the CPU's caches
  */
 struct xs_root {
+	const struct xs_format *format;
 	u64 *first;
 	u64 known;
 	u32 levels;
@@ -67,6 +61,24 @@ struct xs_tables {
 	u64 bits[XS_TABLES_KINDS];
 	u64 only[XS_TABLES_KINDS];
 };
+
+/*
+ * struct xs_format
+ * @find:	NULL, and the page table that the hardware has for @dev in @root, which is
+ *		zeroed; or why it is none that we know. May sleep
+ * @entry:	the entry of an IOVA, NULL if there is no last table for it
+ * @learn:	NULL, and what is in an entry beside the address in @bits, if @entry is what
+ *		the driver has to have written for this page; or why it is not
+ */
+struct xs_format {
+	const char *(*find)(struct xs_root *root, struct device *dev);
+	u64 *(*entry)(const struct xs_root *root, u64 iova);
+	const char *(*learn)(const struct xs_root *root, u64 entry, u64 phys,
+			     u32 prot, u64 *bits);
+};
+
+extern const struct xs_format xs_format_vtd;
+extern const struct xs_format xs_format_amd;
 
 /*
  * What is kept of a block: where its first entry is; not as an address, which are
@@ -100,8 +112,19 @@ static inline void xs_tables_forget(struct xs_tables *tables)
 	}
 }
 
+/* What an entry of a table, or what is laid out like one, refers to; NULL if that is no memory. */
+static inline u64 *xs_table_at(u64 entry)
+{
+	u64 phys = entry & XS_ENTRY_ADDRESS;
+
+	return pfn_valid(PHYS_PFN(phys)) ? phys_to_virt(phys) : NULL;
+}
+
 /* The entry of an IOVA, NULL if there is no last table for it. */
-u64 *xs_root_entry(const struct xs_root *root, u64 iova);
+static inline u64 *xs_root_entry(const struct xs_root *root, u64 iova)
+{
+	return root->format->entry(root, iova);
+}
 
 /*
  * NULL, and its other bits are known, if @entry is what the driver has to have written;
@@ -110,6 +133,7 @@ u64 *xs_root_entry(const struct xs_root *root, u64 iova);
 const char *xs_tables_learn(struct xs_tables *tables, u64 entry, u64 phys,
 			    u32 prot);
 
+#ifdef CONFIG_X86
 /* An IOMMU that does not look into the CPU's caches sees @count entries. */
 static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 {
@@ -124,6 +148,12 @@ static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 	/* Before what tells the device of them, or asks for an invalidation. */
 	wmb();
 }
+#else
+/* No format of another architecture is one of an IOMMU that does not. */
+static inline void xs_entries_flush(u64 *entry, u32 count)
+{
+}
+#endif
 
 /* Write @count entries, each of its own page, but for those of none. Visible to the IOMMU. */
 static __always_inline void xs_entries_write_each(const struct xs_tables *tables,

@@ -6,7 +6,16 @@
 #include "../iommu/vtd.h"
 #include "tables.h"
 
-const char *xs_root_find(struct xs_root *root, struct device *dev)
+#define ENTRY_READ	BIT_ULL(0)
+#define ENTRY_WRITE	BIT_ULL(1)
+#define ENTRY_LARGE	BIT_ULL(7)
+#define ENTRY_SNOOP	BIT_ULL(11)	/* of the second stage */
+#define ENTRY_USER	BIT_ULL(2)	/* of the first, as these */
+#define ENTRY_ACCESSED	BIT_ULL(5)
+#define ENTRY_DIRTY	BIT_ULL(6)
+#define ENTRY_NO_CODE	BIT_ULL(63)
+
+static const char *find_table(struct xs_root *root, struct device *dev)
 {
 	struct xs_vtd_table table;
 	const char *why = xs_vtd_find_table(&table, dev);
@@ -16,15 +25,15 @@ const char *xs_root_find(struct xs_root *root, struct device *dev)
 	root->first = table.first;
 	root->levels = table.levels;
 	root->flushes = table.flushes;
-	root->known = XS_ENTRY_READ | XS_ENTRY_WRITE;
+	root->known = ENTRY_READ | ENTRY_WRITE;
 	root->known |= table.is_first_stage ?
-		XS_ENTRY_USER | XS_ENTRY_ACCESSED | XS_ENTRY_DIRTY |
-			XS_ENTRY_NO_CODE :
-		XS_ENTRY_SNOOP;
+		ENTRY_USER | ENTRY_ACCESSED | ENTRY_DIRTY |
+			ENTRY_NO_CODE :
+		ENTRY_SNOOP;
 	return NULL;
 }
 
-u64 *xs_root_entry(const struct xs_root *root, u64 iova)
+static u64 *find_entry(const struct xs_root *root, u64 iova)
 {
 	u32 shift = PAGE_SHIFT + root->levels * XS_TABLE_LG2;
 	u64 *table = root->first;
@@ -39,10 +48,10 @@ u64 *xs_root_entry(const struct xs_root *root, u64 iova)
 		if (shift == PAGE_SHIFT)
 			return entry;
 		value = READ_ONCE(*entry);
-		if (!(value & (XS_ENTRY_READ | XS_ENTRY_WRITE)) ||
-		    value & XS_ENTRY_LARGE)
+		if (!(value & (ENTRY_READ | ENTRY_WRITE)) ||
+		    value & ENTRY_LARGE)
 			return NULL;
-		table = xs_vtd_table_at(value);
+		table = xs_table_at(value);
 	}
 	return NULL;
 }
@@ -54,22 +63,22 @@ u64 *xs_root_entry(const struct xs_root *root, u64 iova)
 static bool is_right(const struct xs_root *root, u64 bits, u32 prot)
 {
 	return !(bits & ~root->known) &&
-	       !(bits & XS_ENTRY_WRITE) == !(prot & IOMMU_WRITE) &&
-	       (bits & XS_ENTRY_READ || !(prot & IOMMU_READ));
+	       !(bits & ENTRY_WRITE) == !(prot & IOMMU_WRITE) &&
+	       (bits & ENTRY_READ || !(prot & IOMMU_READ));
 }
 
-const char *xs_tables_learn(struct xs_tables *tables, u64 entry, u64 phys,
-			    u32 prot)
+static const char *learn_bits(const struct xs_root *root, u64 entry, u64 phys,
+			      u32 prot, u64 *bits)
 {
-	u64 bits = entry & ~XS_ENTRY_ADDRESS;
-	u64 *known = &tables->bits[xs_tables_kind(prot)];
-
+	*bits = entry & ~XS_ENTRY_ADDRESS;
 	if ((entry & XS_ENTRY_ADDRESS) != phys)
 		return "an entry is not where it should be";
-	if (!is_right(&tables->root, bits, prot))
-		return "an entry is none that we know";
-	if (READ_ONCE(*known) && READ_ONCE(*known) != bits)
-		return "entries of the same kind differ";
-	WRITE_ONCE(*known, bits);
-	return NULL;
+	return is_right(root, *bits, prot) ? NULL :
+					     "an entry is none that we know";
 }
+
+const struct xs_format xs_format_vtd = {
+	.find = find_table,
+	.entry = find_entry,
+	.learn = learn_bits,
+};

@@ -15,6 +15,7 @@ KINDS = {
         commands={re.compile(rb"amdvi_pages_inval "): "page"},
         events=("amdvi_pages_inval",),
         syncs_maps=True,
+        direct=True,
         one_kind=True,
         lacking={"6.1": "kernel 6.1 stalls while it logs the attack's faults, on its own path"},
     )

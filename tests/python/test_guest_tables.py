@@ -13,6 +13,9 @@ from xsmmu.setup import kernels
 
 DEFAULT, KERNELS = kernels.table()
 DIRECT: dict[str, str | int] = {"TABLES": "direct"}
+# In caching mode, as its like, the kernel's default is DMA, and 6.1 changes no type of a group of two.
+CACHE: dict[str, str | int] = {"GROUP_TYPE": "DMA"}
+CACHED = {**DIRECT, **CACHE}
 # Where two vCPUs run freely.
 WORDS = ("tsc_early_khz=0", "no_console_suspend")
 
@@ -30,16 +33,17 @@ LONG |= {
     for name in KERNELS
     if name != DEFAULT
 }
-# In caching mode the kernel's default is DMA, and 6.1 changes no type of a group of two.
 LONG |= {
-    f"cached {name}": guests.Machine(
-        ("smoke", "rude"), kernel=name, iommu="vtd-cm", settings={**DIRECT, "GROUP_TYPE": "DMA"}, timeout_s=900
-    )
+    f"cached {name}": guests.Machine(("smoke", "rude"), kernel=name, iommu="vtd-cm", settings=CACHED, timeout_s=900)
     for name in KERNELS
 }
 LONG |= {
     f"calls {name}": replace(SHORT["calls"], iommu=name, settings=settings, timeout_s=900)
-    for name, settings in {"vtd-first": DIRECT, "vtd-first-cm": {**DIRECT, "GROUP_TYPE": "DMA"}}.items()
+    for name, settings in {"vtd-first": DIRECT, "vtd-first-cm": CACHED, "amd": CACHED}.items()
+}
+# Another format, whose driver of 7.x joins entries.
+LONG |= {
+    f"tables amd {name}": guests.Machine(("tables",), kernel=name, iommu="amd", settings=CACHE) for name in KERNELS
 }
 LONG |= {
     "aware": guests.Machine(("aware",), "^(?!aware_on_passthrough)", aware=True, words=WORDS, settings=DIRECT),

@@ -23,7 +23,6 @@
 /* A device's first word. */
 #define DEVICE_IS_VALID		BIT_ULL(0)
 #define DEVICE_HAS_TABLE	BIT_ULL(1)
-#define DEVICE_LEVELS		GENMASK_ULL(11, 9)
 #define DEVICE_HAS_GUEST	BIT_ULL(55)		/* tables of version 2 */
 #define LEVELS_MAX		6
 
@@ -96,35 +95,22 @@ static const char *find_table(struct xs_root *root, struct device *dev)
 		return "its IOMMU has no page table for it";
 	if (device & DEVICE_HAS_GUEST)
 		return "its page table is of version 2";
-	root->first = &by_id[index];
+	root->device = &by_id[index];
 	root->known = ENTRY_PRESENT | ENTRY_COHERENT | ENTRY_READ | ENTRY_WRITE;
 	return NULL;
 }
 
-static u64 *find_entry(const struct xs_root *root, u64 iova)
+/* A device's entry says it where an entry of its tables does. */
+static u32 levels_below(u64 value)
 {
-	/* What refers to a table says how many levels are below: of the device, too. */
-	u64 value = READ_ONCE(*root->first);
-	u32 level = FIELD_GET(DEVICE_LEVELS, value);
+	u32 levels = FIELD_GET(ENTRY_NEXT, value);
 
-	if (!level || level > LEVELS_MAX ||
-	    (level < LEVELS_MAX &&
-	     iova >> (PAGE_SHIFT + level * XS_TABLE_LG2)))
-		return NULL;
-	for (; value & ENTRY_PRESENT && FIELD_GET(ENTRY_NEXT, value) == level;
-	     level--) {
-		u32 shift = PAGE_SHIFT + (level - 1) * XS_TABLE_LG2;
-		u64 *table = xs_table_at(value);
-		u64 *entry;
+	return value & ENTRY_PRESENT && levels <= LEVELS_MAX ? levels : 0;
+}
 
-		if (!table)
-			return NULL;
-		entry = &table[iova >> shift & (XS_TABLE_ENTRIES - 1)];
-		if (level == 1)
-			return entry;
-		value = READ_ONCE(*entry);
-	}
-	return NULL;
+static bool refers(u64 value, u32 levels)
+{
+	return levels_below(value) == levels;
 }
 
 /*
@@ -159,6 +145,7 @@ static const char *learn_bits(const struct xs_root *root, u64 entry, u64 phys,
 
 const struct xs_format xs_format_amd = {
 	.find = find_table,
-	.entry = find_entry,
+	.levels = levels_below,
+	.refers = refers,
 	.learn = learn_bits,
 };

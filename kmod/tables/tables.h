@@ -22,12 +22,12 @@
 
 #include <xsmmu/world.h>
 
-#define XS_ENTRY_ADDRESS	GENMASK_ULL(51, 12)
+#define XS_ENTRY_ADDRESS	GENMASK_ULL(51, PAGE_SHIFT)
 
 /* IOMMU_READ to IOMMU_PRIV. */
 #define XS_TABLES_KINDS		64
 
-#define XS_TABLE_LG2		9
+#define XS_TABLE_LG2		(PAGE_SHIFT - 3)
 #define XS_TABLE_ENTRIES	(1u << XS_TABLE_LG2)
 
 struct xs_format;
@@ -35,14 +35,16 @@ struct xs_format;
 /*
  * struct xs_root - where a page table is, and how the IOMMU reads it
  * @format:	of what it is; NULL: none was found
- * @first:	its first page, or what refers to that, if the driver adds levels
- * @levels:	that it has, if it adds none
+ * @first:	its first page
+ * @levels:	that it has
+ * @device:	what refers to it, where the driver adds levels, which is asked instead
  * @known:	bits that an entry may have beside the address
- * @flushes:	the IOMMU does not look into the CPU's caches
+ * @flushes:	what is written has to be made visible to the IOMMU
  */
 struct xs_root {
 	const struct xs_format *format;
 	u64 *first;
+	const u64 *device;
 	u64 known;
 	u32 levels;
 	bool flushes;
@@ -66,19 +68,22 @@ struct xs_tables {
  * struct xs_format
  * @find:	NULL, and the page table that the hardware has for @dev in @root, which is
  *		zeroed; or why it is none that we know. May sleep
- * @entry:	the entry of an IOVA, NULL if there is no last table for it
+ * @levels:	of the table that @value refers to; for those that have a @device only
+ * @refers:	does @value refer to a table, that has @levels?
  * @learn:	NULL, and what is in an entry beside the address in @bits, if @entry is what
  *		the driver has to have written for this page; or why it is not
  */
 struct xs_format {
 	const char *(*find)(struct xs_root *root, struct device *dev);
-	u64 *(*entry)(const struct xs_root *root, u64 iova);
+	u32 (*levels)(u64 value);
+	bool (*refers)(u64 value, u32 levels);
 	const char *(*learn)(const struct xs_root *root, u64 entry, u64 phys,
 			     u32 prot, u64 *bits);
 };
 
 extern const struct xs_format xs_format_vtd;
 extern const struct xs_format xs_format_amd;
+extern const struct xs_format xs_format_smmuv3;
 
 /*
  * What is kept of a block: where its first entry is; not as an address, which are
@@ -112,19 +117,20 @@ static inline void xs_tables_forget(struct xs_tables *tables)
 	}
 }
 
-/* What an entry of a table, or what is laid out like one, refers to; NULL if that is no memory. */
-static inline u64 *xs_table_at(u64 entry)
+/* The words at a physical address; NULL if that is no memory. */
+static inline u64 *xs_words_at(u64 phys)
 {
-	u64 phys = entry & XS_ENTRY_ADDRESS;
-
 	return pfn_valid(PHYS_PFN(phys)) ? phys_to_virt(phys) : NULL;
 }
 
-/* The entry of an IOVA, NULL if there is no last table for it. */
-static inline u64 *xs_root_entry(const struct xs_root *root, u64 iova)
+/* What an entry of a table, or what is laid out like one, refers to. */
+static inline u64 *xs_table_at(u64 entry)
 {
-	return root->format->entry(root, iova);
+	return xs_words_at(entry & XS_ENTRY_ADDRESS);
 }
+
+/* The entry of an IOVA, NULL if there is no last table for it. */
+u64 *xs_root_entry(const struct xs_root *root, u64 iova);
 
 /*
  * NULL, and its other bits are known, if @entry is what the driver has to have written;
@@ -133,8 +139,8 @@ static inline u64 *xs_root_entry(const struct xs_root *root, u64 iova)
 const char *xs_tables_learn(struct xs_tables *tables, u64 entry, u64 phys,
 			    u32 prot);
 
+/* Make entries visible to an IOMMU that does not look into the CPU's caches. */
 #ifdef CONFIG_X86
-/* An IOMMU that does not look into the CPU's caches sees @count entries. */
 static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 {
 	unsigned long line = boot_cpu_data.x86_clflush_size;
@@ -149,9 +155,10 @@ static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 	wmb();
 }
 #else
-/* No format of another architecture is one of an IOMMU that does not. */
-static inline void xs_entries_flush(u64 *entry, u32 count)
+/* IOMMUs of Arm do, if they are accepted, but there is an order to keep. */
+static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 {
+	wmb();
 }
 #endif
 

@@ -33,27 +33,9 @@ static const char *find_table(struct xs_root *root, struct device *dev)
 	return NULL;
 }
 
-static u64 *find_entry(const struct xs_root *root, u64 iova)
+static bool refers(u64 value, u32 levels)
 {
-	u32 shift = PAGE_SHIFT + root->levels * XS_TABLE_LG2;
-	u64 *table = root->first;
-
-	if (iova >> shift)
-		return NULL;
-	while (table) {
-		u64 *entry, value;
-
-		shift -= XS_TABLE_LG2;
-		entry = &table[iova >> shift & (XS_TABLE_ENTRIES - 1)];
-		if (shift == PAGE_SHIFT)
-			return entry;
-		value = READ_ONCE(*entry);
-		if (!(value & (ENTRY_READ | ENTRY_WRITE)) ||
-		    value & ENTRY_LARGE)
-			return NULL;
-		table = xs_table_at(value);
-	}
-	return NULL;
+	return value & (ENTRY_READ | ENTRY_WRITE) && !(value & ENTRY_LARGE);
 }
 
 /*
@@ -79,6 +61,6 @@ static const char *learn_bits(const struct xs_root *root, u64 entry, u64 phys,
 
 const struct xs_format xs_format_vtd = {
 	.find = find_table,
-	.entry = find_entry,
+	.refers = refers,
 	.learn = learn_bits,
 };

@@ -13,7 +13,7 @@ from tests.python.test_guest_drivers import DRIVERS
 from tests.python.test_guest_iommus import SHORT as IOMMUS
 from tests.python.test_guest_nomemory import NO_MEMORY
 from tests.python.test_guest_refusals import REFUSALS, STRICT
-from tests.python.test_guest_tables import SHORT as TABLES
+from tests.python.test_guest_tables import MACHINES as TABLES
 
 from checks import litmus, sim
 from checks.mutants import Mutant, Mutants
@@ -28,7 +28,7 @@ MACHINES = {topic: machine for machine in OTHERS for topic in machine.topics}
 # What an older kernel does not tell apart.
 MACHINES["copy 7.2"] = LONG["copy 7.2"]
 MACHINES |= {f"{topic} {name}": machine for name, machine in IOMMUS.items() for topic in machine.topics}
-MACHINES["tables vtd-first"] = TABLES["tables vtd-first"]
+MACHINES |= {name: machine for name, machine in TABLES.items() if name.startswith("tables ")}
 # Its other topic lends it functions.
 MACHINES["drivers"] = DRIVERS
 

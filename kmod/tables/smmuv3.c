@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page tables of Arm's SMMUv3, of the first stage: the CPU's format (Arm Architecture
+ * Reference Manual, D8; SMMUv3 specification, 3.3, 5.2 and 5.4).
+ *
+ * The SMMU has a table of streams, of one level or two, by the device's stream ID. A stream's
+ * entry refers to context descriptors, of which the first is for what has no PASID, and that
+ * to the page table.
+ */
+#include <linux/bitfield.h>
+#include <linux/bits.h>
+#include <linux/io.h>
+#include <linux/iommu.h>
+#include <linux/platform_device.h>
+
+#include "tables.h"
+
+#define IDR0			0x00
+#define IDR0_COHERENT		BIT(4)
+#define STREAMS			0x80
+#define STREAMS_CONFIG		0x88
+#define REGISTERS_BYTES		0x90
+#define STREAMS_LG2		GENMASK(5, 0)
+#define STREAMS_SPLIT		GENMASK(10, 6)
+#define STREAMS_FORMAT		GENMASK(17, 16)
+#define FORMAT_LINEAR		0
+#define FORMAT_TWO_LEVELS	1
+#define TABLE_ADDRESS		GENMASK_ULL(51, 6)
+#define PART_SPAN		GENMASK_ULL(4, 0)
+
+/* A stream's first word, of 8. */
+#define STREAM_WORDS		8
+#define STREAM_IS_VALID		BIT_ULL(0)
+#define STREAM_CONFIG		GENMASK_ULL(3, 1)
+#define CONFIG_FIRST_STAGE	5
+#define STREAM_FORMAT		GENMASK_ULL(5, 4)	/* of more than one context */
+
+/* A context's words. */
+#define CONTEXT_IOVA_REST	GENMASK_ULL(5, 0)	/* 64, less the bits of an IOVA */
+#define CONTEXT_GRANULE		GENMASK_ULL(7, 6)
+#define CONTEXT_IS_VALID	BIT_ULL(31)
+#define CONTEXT_TABLE		GENMASK_ULL(51, 4)
+
+#define ENTRY_TYPE		GENMASK_ULL(1, 0)
+#define TYPE_TABLE		3			/* or a page, in a last table */
+#define ENTRY_ATTRIBUTES	GENMASK_ULL(4, 2)
+#define ENTRY_USER		BIT_ULL(6)
+#define ENTRY_READ_ONLY		BIT_ULL(7)
+#define ENTRY_SHARED		GENMASK_ULL(9, 8)
+#define ENTRY_ACCESSED		BIT_ULL(10)
+#define ENTRY_NOT_GLOBAL	BIT_ULL(11)
+#define ENTRY_NO_CODE		GENMASK_ULL(54, 53)
+
+/* The stream of a device, in memory; NULL if there is none. */
+static const u64 *find_stream(void __iomem *registers, u32 id)
+{
+	u32 config = readl(registers + STREAMS_CONFIG);
+	u64 *streams = xs_words_at(readq(registers + STREAMS) & TABLE_ADDRESS);
+	u32 split = FIELD_GET(STREAMS_SPLIT, config);
+	u64 part;
+
+	if (!streams || (u64)id >> FIELD_GET(STREAMS_LG2, config))
+		return NULL;
+	switch (FIELD_GET(STREAMS_FORMAT, config)) {
+	case FORMAT_LINEAR:
+		return &streams[id * STREAM_WORDS];
+	case FORMAT_TWO_LEVELS:
+		part = READ_ONCE(streams[id >> split]);
+		id &= (1u << split) - 1;
+		/* As many as half of 2 to the power of that. */
+		if (!FIELD_GET(PART_SPAN, part) ||
+		    id >> (FIELD_GET(PART_SPAN, part) - 1))
+			return NULL;
+		streams = xs_words_at(part & TABLE_ADDRESS);
+		return streams ? &streams[id * STREAM_WORDS] : NULL;
+	default:
+		return NULL;
+	}
+}
+
+static const char *find_in(struct xs_root *root, void __iomem *registers,
+			   u32 id)
+{
+	static const u32 granule = PAGE_SHIFT == 12 ? 0 : PAGE_SHIFT == 14 ? 2 : 1;
+	const u64 *stream, *context;
+	u64 first, low;
+
+	if (!(readl(registers + IDR0) & IDR0_COHERENT))
+		return "its IOMMU does not look into the CPU's caches";
+	stream = find_stream(registers, id);
+	first = stream ? READ_ONCE(*stream) : 0;
+	if (!(first & STREAM_IS_VALID) ||
+	    FIELD_GET(STREAM_CONFIG, first) != CONFIG_FIRST_STAGE ||
+	    FIELD_GET(STREAM_FORMAT, first))
+		return "its IOMMU has no page table of the first stage for it";
+	context = xs_words_at(first & TABLE_ADDRESS);
+	low = context ? READ_ONCE(context[0]) : 0;
+	if (!(low & CONTEXT_IS_VALID) ||
+	    FIELD_GET(CONTEXT_GRANULE, low) != granule)
+		return "its page table is of other pages";
+	root->first = xs_words_at(READ_ONCE(context[1]) & CONTEXT_TABLE);
+	root->levels = DIV_ROUND_UP(64 - FIELD_GET(CONTEXT_IOVA_REST, low) -
+					    PAGE_SHIFT, XS_TABLE_LG2);
+	return root->first ? NULL : "its page table is not in memory";
+}
+
+static const char *find_table(struct xs_root *root, struct device *dev)
+{
+	const struct iommu_fwspec *firmware = dev_iommu_fwspec_get(dev);
+	struct device *iommu = dev->iommu->iommu_dev->dev->parent;
+	struct resource *resource = NULL;
+	void __iomem *registers;
+	const char *why;
+
+	if (iommu && dev_is_platform(iommu))
+		resource = platform_get_resource(to_platform_device(iommu),
+						 IORESOURCE_MEM, 0);
+	registers = resource ? ioremap(resource->start, REGISTERS_BYTES) : NULL;
+	if (!registers)
+		return "the registers of its IOMMU cannot be read";
+	why = "it has more than one stream";
+	if (firmware && firmware->num_ids == 1)
+		why = find_in(root, registers, firmware->ids[0]);
+	iounmap(registers);
+	root->known = ENTRY_TYPE | ENTRY_ATTRIBUTES | ENTRY_USER |
+		      ENTRY_READ_ONLY | ENTRY_SHARED | ENTRY_ACCESSED |
+		      ENTRY_NOT_GLOBAL | ENTRY_NO_CODE;
+	/* It is not told of entries before they are in memory. */
+	root->flushes = true;
+	return why;
+}
+
+static bool refers(u64 value, u32 levels)
+{
+	return FIELD_GET(ENTRY_TYPE, value) == TYPE_TABLE;
+}
+
+/* What may be written may be read as well. */
+static const char *learn_bits(const struct xs_root *root, u64 entry, u64 phys,
+			      u32 prot, u64 *bits)
+{
+	*bits = entry & ~XS_ENTRY_ADDRESS;
+	if ((entry & XS_ENTRY_ADDRESS) != phys)
+		return "an entry is not where it should be";
+	if (*bits & ~root->known ||
+	    FIELD_GET(ENTRY_TYPE, *bits) != TYPE_TABLE ||
+	    !(*bits & ENTRY_ACCESSED) ||
+	    !(*bits & ENTRY_READ_ONLY) != !!(prot & IOMMU_WRITE))
+		return "an entry is none that we know";
+	return NULL;
+}
+
+const struct xs_format xs_format_smmuv3 = {
+	.find = find_table,
+	.refers = refers,
+	.learn = learn_bits,
+};

@@ -83,7 +83,7 @@ def of_card() -> list[str]:
 
 
 TCP = "  sl  local_address rem_address   st\n"
-V6_MAPPED = "0000000000000000FFFF0000" + "0700A8C0"
+V6_MAPPED = "0000000000000000FFFF0000"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ V6_MAPPED = "0000000000000000FFFF0000" + "0700A8C0"
     [
         ("tcp", "0200A8C0:0379 0700A8C0:0801 01", ["NFS at 192.168.0.7 is by eth1"]),
         ("tcp", "0200A8C0:0379 0700A8C0:0CBC 01", ["iSCSI at 192.168.0.7 is by eth1"]),
-        ("tcp6", f"{V6_MAPPED}:0379 {V6_MAPPED}:01BD 01", ["SMB at 192.168.0.7 is by eth1"]),
+        ("tcp6", f"{V6_MAPPED}0200A8C0:0379 {V6_MAPPED}0700A8C0:01BD 01", ["SMB at 192.168.0.7 is by eth1"]),
         # Closed already, a port of something else, a server of our own, and one that is elsewhere.
         ("tcp", "0200A8C0:0379 0700A8C0:0801 06", []),
         ("tcp", "0200A8C0:0379 0700A8C0:01BB 01", []),
@@ -105,6 +105,40 @@ def test_network_storage(machine: Machine, file: str, row: str, said: list[str])
     machine.has(f"net/{file}", f"{TCP}   0: {row} 0:0\n   1: {row} 0:0\n")
     assert of_card() == said
     assert of_disk() == []
+
+
+def test_storage_of_the_machine_itself(machine: Machine) -> None:
+    """No route of its tables is that of an address of its own, but the default one has all addresses."""
+    machine.interface("wlan0")
+    machine.routes("eth1 00000000 00000000 0", "wlan0 00000000 00000000 600")
+    machine.has("net/tcp", f"{TCP}   0: 0200A8C0:0379 0200A8C0:0801 01 0:0\n   1: 0100007F:0379 0200007F:2A39 01 0:0\n")
+    six = "00000000000000000000000001000000"
+    machine.has("net/tcp6", f"{TCP}   0: {six}:0379 {six}:0CBC 01 0:0\n")
+    machine.has("net/ipv6_route", f"{'0' * 32} 00 {'0' * 32} 00 {'0' * 32} 00000400 1 0 00000003 eth1\n")
+    machine.has("self/mountinfo", "22 1 0:50 / /mnt rw - nfs4 localhost:/ rw,addr=127.0.0.1\n")
+    assert of_card() == []
+
+
+@pytest.mark.parametrize(
+    ("mount", "said"),
+    [
+        ("nfs files:/srv rw,vers=3,addr=192.168.0.7", ["NFS at 192.168.0.7 is by eth1"]),
+        ("nfs4 files:/srv rw,clientaddr=192.168.0.2,addr=192.168.0.7", ["NFS at 192.168.0.7 is by eth1"]),
+        ("cifs //files/srv rw,addr=192.168.0.7,uid=0", ["SMB at 192.168.0.7 is by eth1"]),
+        ("smb3 //files/srv addr=192.168.0.7", ["SMB at 192.168.0.7 is by eth1"]),
+        ("nfs4 files:/srv rw,mountaddr=192.168.0.7,addr=172.16.0.7", []),
+        ("nfs4 files:/srv rw,addr=fe80::7%eth9", []),
+        ("nfs4 files:/srv rw", []),
+        ("nfs4 files:/srv rw,addr=files", []),
+        ("fuse.x files:/srv rw,addr=192.168.0.7", []),
+    ],
+)
+def test_storage_that_is_mounted(machine: Machine, mount: str, said: list[str]) -> None:
+    """NFS of version 3 ends a connection that was not used for five minutes."""
+    machine.interface("wlan0")
+    machine.routes("wlan0 00000000 00000000 600", "eth1 0000A8C0 00FFFFFF 0")
+    machine.has("self/mountinfo", f"22 1 0:50 / /mnt rw,relatime shared:1 - {mount}\n")
+    assert of_card() == said
 
 
 def test_nothing_in_use(machine: Machine) -> None:

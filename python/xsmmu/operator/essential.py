@@ -2,7 +2,7 @@
 """What the machine, or who sits at it, needs of devices: file systems, swap, the way to the network.
 
 All is read from /proc (or what XSMMU_PROC names) and sysfs. Not seen: the disks of a ZFS pool, what programs use
-without mounting it, and network storage that uses other ports than its own, or no TCP.
+without mounting it, and network storage that is not mounted and uses other ports than its own or no TCP, or a tunnel.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _UP, _REJECT = 0x1, 0x200
 _ESTABLISHED = 0x1
 _STORAGE: Final = {445: "SMB", 2049: "NFS", 3260: "iSCSI", 4420: "NVMe over TCP", 10809: "nbd"}
 """What the kernel, or a program, has connected to at such a port."""
+_MOUNTED: Final = {"nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB"}
+"""File systems with the address of their server among the options."""
 
 
 def reasons(devices: Sequence[Device]) -> list[str]:
@@ -105,21 +107,32 @@ def _routes_through(taken: set[str]) -> list[str]:
     way = _way_to(client, table) if client else None
     if way and _goes(way, taken):
         found.append(f"this SSH session, from {client}, is by {way}")
-    for host, storage in dict.fromkeys(_storage()):
-        way = _way_to(host, table)
+    for host, storage in dict.fromkeys([*_mounted(), *_connected()]):
+        way = None if ip_address(host).is_loopback else _way_to(host, table)
         if way and _goes(way, taken):
             found.append(f"{storage} at {host} is by {way}")
     return found
 
 
-def _storage() -> Iterator[tuple[str, str]]:
+def _mounted() -> Iterator[tuple[str, str]]:
+    """Servers of what is mounted, and the kind of that; one that nobody uses for a while may have no connection."""
+    for line in _lines("self/mountinfo"):
+        words = line.partition(" - ")[2].split()
+        server = re.search(r"(?:^|,)addr=([^,]+)", words[-1]) if words and words[0] in _MOUNTED else None
+        host = _host(server[1]) if server else None
+        if host:
+            yield host, _MOUNTED[words[0]]
+
+
+def _connected() -> Iterator[tuple[str, str]]:
     """Servers that this machine has a connection to for storage, and the kind of that."""
     for line in _lines("net/tcp")[1:] + _lines("net/tcp6")[1:]:
         words = line.split()
         if len(words) < 4 or int(words[3], 16) != _ESTABLISHED:
             continue
-        address, port = words[2].split(":")
-        if int(port, 16) in _STORAGE:
+        own, (address, port) = words[1].split(":")[0], words[2].split(":")
+        # From an address to itself it is this machine's own server.
+        if int(port, 16) in _STORAGE and address != own:
             # Each word of an address stands in the order of the CPU.
             parts = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
             host = ip_address(b"".join(parts))
@@ -170,13 +183,16 @@ def _ssh_client() -> str | None:
     connection = os.environ.get("SSH_CONNECTION") or _of_parents("SSH_CONNECTION")
     if not connection:
         return None
-    address = connection.split()[0].partition("%")[0]
+    return _host(connection.split()[0])
+
+
+def _host(address: str) -> str | None:
+    """An address as tables of routes have it; None if it is none."""
     try:
-        found = ip_address(address)
+        found = ip_address(address.partition("%")[0])
     except ValueError:
         return None
-    mapped = getattr(found, "ipv4_mapped", None)
-    return str(mapped or found)
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def _of_parents(name: str) -> str | None:

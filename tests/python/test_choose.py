@@ -517,6 +517,23 @@ def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "update-initramfs -u failed (status 3" in error.message
     # As `su` without `-` has it: the administrator's programs are not in PATH.
     monkeypatch.setenv("PATH", "/nowhere")
-    program(tmp_path / "sbin/update-initramfs", f'echo "sbin $@" >{tmp_path}/made')
+    program(tmp_path / "sbin/update-initramfs", 'mkinitramfs "$@"')
+    program(tmp_path / "sbin/mkinitramfs", f'echo "sbin $@" >{tmp_path}/made')
     run("apply", "--initramfs")
     assert (tmp_path / "made").read_text() == "sbin -u\n"
+
+
+@pytest.mark.parametrize("path", [None, "", ":", ".:/nowhere"])
+def test_no_program_is_of_the_folder_that_it_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program(tmp_path / "update-initramfs", "true")
+    program(tmp_path / "sbin/modprobe", "true")
+    monkeypatch.setattr(machine, "SBIN", f"{tmp_path}/sbin")
+    if path is None:
+        monkeypatch.delenv("PATH")
+    else:
+        monkeypatch.setenv("PATH", path)
+    assert machine.program("update-initramfs") is None
+    assert machine.program("modprobe") == f"{tmp_path}/sbin/modprobe"

@@ -118,14 +118,14 @@ def plan(text: str, force: bool) -> list[Step]:
 def make_initramfs() -> None:
     """Make the initramfs anew; what the maker says goes to standard error."""
     maker = next((words for name, words in _MAKERS.items() if machine.program(name)), None)
-    file = machine.program(maker[0]) if maker else None
-    if not maker or not file:
+    if not maker:
         raise UserError(
             "there is neither update-initramfs nor dracut: make the initramfs anew by what this system has for it",
             code="no-initramfs-maker",
         )
     click.echo(f"{' '.join(maker)}: takes up to a minute", err=True)
-    status = subprocess.run([file, *maker[1:]], stdout=2, check=False).returncode
+    # It runs others of these by their names.
+    status = subprocess.run(maker, stdout=2, env={**os.environ, "PATH": machine.path()}, check=False).returncode
     if status:
         raise UserError(
             f"{' '.join(maker)} failed (status {status}, see above): {modprobe_conf()} is as the rules say, but the "

@@ -56,9 +56,15 @@ SBIN = "/usr/sbin:/sbin"
 """Where programs of the administrator's are; `su` without `-` leaves that out of PATH."""
 
 
+def path() -> str:
+    """PATH with them, and without what stands for the folder that the tool was started in, which may be anybody's."""
+    folders = f"{os.environ.get('PATH', '')}:{SBIN}".split(":")
+    return ":".join(folder for folder in folders if folder.startswith("/"))
+
+
 def program(name: str) -> str | None:
     """The file of such a program."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SBIN}")
+    return shutil.which(name, path=path())
 
 
 def put(file: Path, value: str) -> None:

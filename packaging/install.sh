@@ -40,7 +40,10 @@ tool() {
 	copy_as packaging/xsmmu "$prefix/bin/xsmmu" 755
 	# The one that was named in PYTHON has what the tool needs; the system's may not.
 	if [ -n "${PYTHON:-}" ]; then
-		sed -i "1s|.*|#!$(command -v "$python")|" "$destdir$prefix/bin/xsmmu"
+		{
+			"$python" -c 'import sys; print(f"#!{sys.executable}")'
+			sed 1d packaging/xsmmu
+		} >"$destdir$prefix/bin/xsmmu"
 	fi
 	[ -e "$destdir/etc/xsmmu.conf" ] || copy_as packaging/xsmmu.conf /etc/xsmmu.conf
 	copy_as boot/udev.rules "$prefix/lib/udev/rules.d/70-xsmmu.rules"

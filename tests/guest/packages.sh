@@ -58,6 +58,12 @@ use)
 	typed service 'systemctl --no-pager status xsmmu'
 	typed bench 'xsmmu bench eth0 --rebind --policies kernel-strict,kernel-lazy,strict,fused'
 	typed report 'xsmmu report --bundle --output-file /root/report.tar.xz'
+	mkdir -p /var/lib/prometheus/node-exporter /root/venv
+	# A Python of root's own, as make install may have been told of one.
+	ln -s /usr/bin/python3 /root/venv/python
+	sed -i '1s|.*|#!/root/venv/python|' /usr/bin/xsmmu
+	typed metrics 'systemctl start xsmmu-metrics'
+	say counted "$(grep -c '^xsmmu_module_loaded 1' /var/lib/prometheus/node-exporter/xsmmu.prom)"
 	typed remove 'apt remove -y xsmmu xsmmu-dkms'
 	say left "$(find /etc/modprobe.d /usr/src /lib/modules -name 'xsmmu*' | tr '\n' ' ')"
 	;;

@@ -79,9 +79,9 @@ def test_install_choose_reboot_remove(tmp_path: Path, suite: str) -> None:
     second = run_stage(tmp_path, machine, "use")
     second.check_end()
     assert {file: second.said[f"nic {file}"] for file in booted.TAKEN_OVER} == booted.TAKEN_OVER
-    for step in ("status", "service", "bench", "report", "remove"):
+    for step in ("status", "service", "bench", "report", "metrics", "remove"):
         assert second.said[f"{step}-status"] == "0", step
-    assert second.said["left"] == ""
+    assert (second.said["counted"], second.said["left"]) == ("1", "")
 
     third = run_stage(tmp_path, next_boot(tmp_path, machine, first.said["release"]), "removed")
     third.check_end()

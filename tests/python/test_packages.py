@@ -306,7 +306,11 @@ def test_install_elsewhere(tmp_path: Path) -> None:
     assert not [name for name, unit in units.items() if "/usr/bin/xsmmu" in unit]
     env.pop("PYTHONPATH", None)
     command = [f"{tmp_path}/usr/local/bin/xsmmu", "--version"]
-    assert __version__ in subprocess.run(command, check=True, env=env, capture_output=True, text=True).stdout
+    # By a name that holds in the source's folder only, too.
+    for name in (sys.executable, os.path.relpath(sys.executable, PROJECT)):
+        subprocess.run(install, check=True, env={**env, "PYTHON": name})
+        said = subprocess.run(command, check=True, env=env, cwd=tmp_path, capture_output=True, text=True).stdout
+        assert __version__ in said
 
 
 def test_install_of_the_module(tmp_path: Path) -> None:

@@ -97,17 +97,15 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """What was closed by whoever started this (`>&-`) is read and written as nothing, and no file gets its number."""
-    for number, mode in enumerate(("r", "w", "w")):
+    """What was closed by whoever started this (`>&-`) is read and written as nothing, here and by what this starts."""
+    for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
         try:
             os.fstat(number)
         except OSError:
+            # Gets this number: those below it are open.
             null = os.open(os.devnull, os.O_RDWR)
-            if null != number:
-                os.dup2(null, number)
-                os.close(null)
-            name = ("stdin", "stdout", "stderr")[number]
-            setattr(sys, name, os.fdopen(number, mode))
+            os.set_inheritable(null, True)
+            setattr(sys, name, os.fdopen(null, mode))
 
 
 def _end(error: UserError, status: int, form: str) -> NoReturn:

@@ -180,6 +180,20 @@ def test_streams_that_were_closed_from_the_start(tmp_path: Path, words: str, clo
     assert "Traceback" not in found[1].stderr
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_what_is_started_has_streams_too(tmp_path: Path, number: int) -> None:
+    """Else the first file that it opens is its standard error, or a script ends at the first word that it says."""
+    words = ["-c", "from xsmmu import cli; cli._open_streams(); import os; os.system(os.environ['STARTED'])"]
+    started = f"is=$(readlink /proc/$$/fd/{number}); echo $is >&9"
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "STARTED": started}
+    with (tmp_path / "said").open("w") as said:
+        script = f'exec 9>&{said.fileno()} {number}>&-; exec "$@"'
+        subprocess.run(
+            ["bash", "-c", script, "bash", sys.executable, *words], check=True, env=environment, pass_fds=[said.fileno()]
+        )
+    assert (tmp_path / "said").read_text() == "/dev/null\n"
+
+
 def test_a_pipe_that_closes_is_no_error(tmp_path: Path) -> None:
     make_device(tmp_path, IGB, 11, "fused", "igb")
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}

@@ -245,6 +245,7 @@ BAD = [
     (["none"], (1, "bad-value", "none is no result (it has no schema)")),
     (["list"], (1, "bad-value", "list is no result (it has no schema)")),
     (["deep"], (1, "bad-value", "deep is no result (maximum recursion depth")),
+    (["deep-result"], (1, "bad-value", "deep-result is no result (maximum recursion depth")),
     (["bytes"], (1, "bad-value", "bytes is no result (")),
     (["large"], (1, "bad-value", "large is no result (it has more than 16 MiB)")),
     (["--output-file", "a.tar.xz"], (1, "usage", "--output-file is for --bundle")),
@@ -262,6 +263,8 @@ def test_bad_input(tmp_path: Path, refuses: Refuses, words: list[str], expected:
         "other": '{"schema": "xsmmu.set/1"}',
         "none": "{}",
         "deep": "[" * 100_000,
+        # Read by C, which goes deeper than what takes names out of it.
+        "deep-result": f'{{"schema": "xsmmu.bench/1", "x": {"[" * 600}{"]" * 600}}}',
         "list": "[1]",
     }.items():
         (tmp_path / name).write_text(text)

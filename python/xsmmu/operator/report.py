@@ -54,10 +54,17 @@ def parts(files: Sequence[Path], scrub: Scrub) -> list[Part]:
     found = [_part(f"{name}.json", [document], scrub) for name, document in made.items()]
     saved = calibration.bench_file()
     if saved.exists() and saved.resolve() not in {file.resolve() for file in files}:
-        found.append(_part("saved-bench.json", _documents(saved), scrub))
+        found.append(_packed("saved-bench.json", saved, scrub))
     for number, file in enumerate(_files(files), 1):
-        found.append(_part(f"results/{number:02}-{scrub.text(file.name)}", _documents(file), scrub))
+        found.append(_packed(f"results/{number:02}-{scrub.text(file.name)}", file, scrub))
     return found
+
+
+def _packed(name: str, file: Path, scrub: Scrub) -> Part:
+    try:
+        return _part(name, _documents(file), scrub)
+    except RecursionError as error:
+        raise _no_result(file, str(error)) from None
 
 
 def _files(named: Sequence[Path]) -> Iterator[Path]:
@@ -88,10 +95,10 @@ def _documents(file: Path) -> list[dict[str, Any]]:
         raise _no_result(file, str(error)) from None
     try:
         found = [json.loads(text)]
-    except (ValueError, RecursionError):
+    except ValueError:
         try:
             found = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise _no_result(file, str(error)) from None
     for each in found:
         schema = each.get("schema") if isinstance(each, dict) else None

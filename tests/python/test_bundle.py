@@ -47,6 +47,7 @@ def _kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]
     described.write("proc/meminfo", "MemTotal:       65809612 kB")
     for name, word in SECRETS.items():
         described.write(name, word)
+    (tmp_path / "sys/class/block/sdx/device/vpd_pg80").write_bytes(b"\0\x80\0\x14      WD-WCC6Y3A1BCD2")
     (tmp_path / "compare").mkdir()
     (tmp_path / "compare/result.json").write_text(json.dumps(RESULT))
     runs = [{"schema": "xsmmu.compare-setup/1"}, {"schema": "xsmmu.compare-run/1", "wall_s": 1.5}]
@@ -151,6 +152,8 @@ def test_nothing_says_which_machine_it_was(tmp_path: Path) -> None:
         ("/dev/disk/by-id/nvme-Made_Up_980_S4EWNX0R-part1", "/dev/disk/by-id/nvme-Made_Up_980_SERIAL-part1"),
         ("nvme-Made_Up_S4EWNX0R_1 xS4EWNX0R", "nvme-Made_Up_SERIAL_1 xS4EWNX0R"),
         ("wwn-0x5002538e4 ata-Made_Up_WD_9_Z wwn-0x5002538e41", "wwn-SERIAL ata-Made_Up_SERIAL wwn-0x5002538e41"),
+        ("scsi-35002538e4-part1 scsi-45002538e4", "scsi-SERIAL-part1 scsi-45002538e4"),
+        ("/dev/disk/by-id/ata-Made_Up_WD-WCC6Y3A1BCD2-part1", "/dev/disk/by-id/ata-Made_Up_SERIAL-part1"),
         ("10.0.0.1:80 10.0.0.1/24", "IP:80 IP/24"),
         ("00-11-22-33-44-55 001122334455", "MAC 001122334455"),
         ("kestrels kestrel-2 xkestrel kestrel's", "kestrels kestrel-2 xkestrel HOST's"),

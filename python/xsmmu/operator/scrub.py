@@ -18,7 +18,7 @@ from xsmmu.operator.machine import root, sysfs, text
 _SERIALS: Final = (
     *("class/dmi/id/*_serial", "class/dmi/id/product_uuid", "class/nvme/*/serial", "class/nvme-subsystem/*/subsysnqn"),
     *("class/block/*/device/serial", "class/block/*/device/wwid", "class/block/*/wwid", "class/block/*/eui"),
-    "class/block/*/serial",
+    *("class/block/*/serial", "class/block/*/device/vpd_pg80"),
 )
 """Files of sysfs with a number that no other machine has."""
 _LEAST: Final = 4
@@ -87,9 +87,20 @@ def _known() -> Iterator[tuple[str, str]]:
     for pattern in _SERIALS:
         for file in sysfs().glob(pattern):
             word = text(file) or ""
-            # udev writes it without blanks, and the number of naa.5002538e40000000 as 0x5002538e40000000.
-            for form in {word, "_".join(word.split()), re.sub(r"^(?:naa|eui|uuid|t10)\.", "", word)}:
+            # Of SCSI and SATA it is a page, with a header of four bytes.
+            if file.name == "vpd_pg80":
+                word = word[4:].strip()
+            for form in _forms(word):
                 if len(form) >= _LEAST:
                     yield "SERIAL", form
-                if word.startswith("naa."):
-                    yield "SERIAL", f"0x{word.removeprefix('naa.')}"
+
+
+def _forms(word: str) -> set[str]:
+    """A number, and as udev writes it in names of links: without blanks, its kind left out or said otherwise."""
+    found = {word, "_".join(word.split())}
+    kind, _, number = word.partition(".")
+    if kind in ("naa", "eui", "uuid", "t10"):
+        found.add(number)
+    if kind == "naa":
+        found |= {f"0x{number}", f"3{number}"}
+    return found

@@ -350,6 +350,8 @@ BAD = [
     (["set", "nvme0", "fused", "pool_mib"], (1, "bad-value", "pool_mib '' is no whole number")),
     (["set", "nvme0", "fused", "batch_pages=1025"], (1, "bad-value", "from 1 to 1024")),
     (["set", "nvme0", "fused", "max_window_us:5"], (1, "usage", "is NAME=VALUE here: max_window_us=5")),
+    (["set", "nvme0", "fused", "tables:direct"], (1, "usage", "that is an option here: --tables direct")),
+    (["set", "nvme0", "fused", "tables=direct"], (1, "usage", "that is an option here: --tables direct")),
     (["set", "nvme0", "fused", "max_window_us=-1"], (1, "bad-value", "from 1 to 10000000")),
     (["set", "nvme0", "fused", "--tables", "fast"], (2, "usage", "'fast' is not one of")),
     (["set", "nvme0"], (2, "usage", "Missing argument 'POLICY'")),

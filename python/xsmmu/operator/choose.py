@@ -211,6 +211,8 @@ def tunables(words: tuple[str, ...]) -> dict[str, int]:
     """TUNABLE=VALUE words."""
     found = {}
     for word in words:
+        if word.startswith(("tables=", "tables:")):
+            raise UserError(f"that is an option here: --tables {word[len('tables=') :]}", code="usage")
         name, _, value = word.partition("=")
         if ":" in name:
             raise UserError(f"a tunable is NAME=VALUE here: {word.replace(':', '=', 1)}", code="usage")

@@ -38,13 +38,11 @@ tool() {
 	copy python/xsmmu/__init__.py python/xsmmu/__main__.py python/xsmmu/cli.py python/xsmmu/errors.py python/xsmmu/operator
 	find "$destdir$into" -name __pycache__ -prune -exec rm -r {} + # of a checkout that was run
 	copy_as packaging/xsmmu "$prefix/bin/xsmmu" 755
-	# The one that was named in PYTHON has what the tool needs; the system's may not.
-	if [ -n "${PYTHON:-}" ]; then
-		{
-			"$python" -c 'import sys; print(f"#!{sys.executable}")'
-			sed 1d packaging/xsmmu
-		} >"$destdir$prefix/bin/xsmmu"
-	fi
+	# The one that has what the tool needs; /usr/bin/python3 may not.
+	{
+		"$python" -c 'import sys; print(f"#!{sys.executable}")'
+		sed 1d packaging/xsmmu
+	} >"$destdir$prefix/bin/xsmmu"
 	[ -e "$destdir/etc/xsmmu.conf" ] || copy_as packaging/xsmmu.conf /etc/xsmmu.conf
 	copy_as boot/udev.rules "$prefix/lib/udev/rules.d/70-xsmmu.rules"
 	copy_as boot/dracut.conf /usr/lib/dracut/dracut.conf.d/xsmmu.conf

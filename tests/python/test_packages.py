@@ -99,6 +99,10 @@ def test_what_they_depend_on() -> None:
     assert {field(name, "Architecture") for name in built()} == {"all"}
 
 
+def test_the_tool_runs_by_debians_python(tool_in_root: Path) -> None:
+    assert (tool_in_root / "usr/bin/xsmmu").read_text().split("\n")[0].split() == ["#!", "/usr/bin/python3"]
+
+
 def test_the_tool_has_nothing_of_the_lab(tool_in_root: Path) -> None:
     package = tool_in_root / "usr/share/xsmmu/xsmmu"
     assert {path.name for path in package.iterdir()} == OPERATORS
@@ -306,9 +310,10 @@ def test_install_elsewhere(tmp_path: Path) -> None:
     assert not [name for name, unit in units.items() if "/usr/bin/xsmmu" in unit]
     env.pop("PYTHONPATH", None)
     command = [f"{tmp_path}/usr/local/bin/xsmmu", "--version"]
-    # By a name that holds in the source's folder only, too.
-    for name in (sys.executable, os.path.relpath(sys.executable, PROJECT)):
-        subprocess.run(install, check=True, env={**env, "PYTHON": name})
+    # By a name that holds in the source's folder only, too, and by none: what was looked at runs it.
+    first = f"{Path(sys.executable).parent}:{env['PATH']}"
+    for more in ({"PYTHON": os.path.relpath(sys.executable, PROJECT)}, {"PYTHON": "", "PATH": first}):
+        subprocess.run(install, check=True, env={**env, **more})
         said = subprocess.run(command, check=True, env=env, cwd=tmp_path, capture_output=True, text=True).stdout
         assert __version__ in said
 

@@ -195,6 +195,18 @@ def test_any_write_may_fail(kernel: Kernel, how: str) -> None:
         assert error.message.endswith("everything is as it was before"), (nth, write, error.message)
 
 
+def test_modprobe_need_not_be_in_path(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `su` without `-` has it."""
+    place = kernel.sysfs.parent
+    (place / "sbin").mkdir()
+    for name in ("modprobe", "rmmod"):
+        (place / "bin" / name).rename(place / "sbin" / name)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    before = everything(kernel)
+    run("bench", FREE, "--rounds", "1", "--policies", "strict")
+    assert everything(kernel) == before
+
+
 def test_a_module_that_was_loaded_before_stays(kernel: Kernel) -> None:
     os.system(f"{kernel.sysfs.parent}/bin/modprobe xsmmu_bench")
     before = everything(kernel)

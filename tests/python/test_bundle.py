@@ -188,6 +188,23 @@ def test_each_number_that_no_other_machine_has(tmp_path: Path, file: str) -> Non
 
 
 @pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(
+    ("number", "text", "clean"),
+    [
+        ("eui.0025385b1", "nvme-eui.0025385b1 0025385b1", "nvme-SERIAL SERIAL"),
+        ("uuid.6f1b-22", "nvme-uuid.6f1b-22 6f1b-22", "nvme-SERIAL SERIAL"),
+        ("t10.ATA  MODEL  S1", "disk t10.ATA_MODEL_S1", "disk SERIAL"),
+        # Placeholders.
+        ("0", "disk 0", "disk 0"),
+        ("n/a", "disk n/a", "disk n/a"),
+    ],
+)
+def test_a_number_and_its_kind(tmp_path: Path, number: str, text: str, clean: str) -> None:
+    (tmp_path / "sys/class/block/sdx/device/wwid").write_text(f"{number}\n")
+    assert Scrub().text(text) == clean
+
+
+@pytest.mark.usefixtures("kernel")
 def test_names_of_files_and_lines_say_nothing_either(tmp_path: Path) -> None:
     row = {"schema": "xsmmu.status/1", "note": "on kestrel"}
     (tmp_path / "kestrel.jsonl").write_text(f"{json.dumps(row)}\n" * 2)

@@ -350,6 +350,7 @@ BAD = [
     (["set", "nvme0", "fused", "pool_mib"], (1, "bad-value", "pool_mib '' is no whole number")),
     (["set", "nvme0", "fused", "batch_pages=1025"], (1, "bad-value", "from 1 to 1024")),
     (["set", "nvme0", "fused", "max_window_us:5"], (1, "usage", "is NAME=VALUE here: max_window_us=5")),
+    (["set", "nvme0", "fused", "max_window_us:5:6"], (1, "usage", "is NAME=VALUE here: max_window_us=5:6")),
     (["set", "nvme0", "fused", "tables:direct"], (1, "usage", "that is an option here: --tables direct")),
     (["set", "nvme0", "fused", "tables=direct"], (1, "usage", "that is an option here: --tables direct")),
     (["set", "nvme0", "fused", "max_window_us=-1"], (1, "bad-value", "from 1 to 10000000")),
@@ -485,6 +486,13 @@ def test_a_device_without_a_driver(kernel: Kernel, tmp_path: Path, monkeypatch: 
     program(tmp_path / "bin/modprobe", '[ "$*" = "--resolve-alias pci:v00008086d000010D3" ] && echo e1000e')
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     run("set", "0000:09:00.0", "fused", "--persist")
+    assert apply.modprobe_conf().read_text().endswith("softdep e1000e pre: xsmmu\n")
+    # Where `su` without `-` does not look.
+    (tmp_path / "sbin").mkdir()
+    (tmp_path / "bin/modprobe").rename(tmp_path / "sbin/modprobe")
+    monkeypatch.setenv("PATH", "/nowhere")
+    apply.modprobe_conf().unlink()
+    run("apply")
     assert apply.modprobe_conf().read_text().endswith("softdep e1000e pre: xsmmu\n")
 
 

@@ -91,6 +91,8 @@ V6_MAPPED = "0000000000000000FFFF0000"
     [
         ("tcp", "0200A8C0:0379 0700A8C0:0801 01", ["NFS at 192.168.0.7 is by eth1"]),
         ("tcp", "0200A8C0:0379 0700A8C0:0CBC 01", ["iSCSI at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:1144 01", ["NVMe over TCP at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:2A39 01", ["nbd at 192.168.0.7 is by eth1"]),
         ("tcp6", f"{V6_MAPPED}0200A8C0:0379 {V6_MAPPED}0700A8C0:01BD 01", ["SMB at 192.168.0.7 is by eth1"]),
         # Closed already, a port of something else, a server of our own, and one that is elsewhere.
         ("tcp", "0200A8C0:0379 0700A8C0:0801 06", []),

@@ -15,6 +15,7 @@ from rich.console import Console
 from xsmmu.errors import UserError
 from xsmmu.lab import matrix
 from xsmmu.lab.matrix import Cell, Outcome
+from xsmmu.project import PROJECT
 from xsmmu.report import matrix as page
 from xsmmu.vm.iommu import IOMMUS
 
@@ -107,6 +108,17 @@ def test_a_cell_without_results_says_why(tmp_path: Path) -> None:
     page.render(CELLS, POLICIES, Console(file=text, width=100))
     assert "7.2-virtio: xsmmu: guest matrix" in text.getvalue()
     assert matrix.store(OUTCOMES, tmp_path) == json.loads((tmp_path / "matrix.json").read_text())
+
+
+def test_the_page_of_docs_is_one_of_theirs() -> None:
+    """With a heading of its own, and what is not run with why."""
+    kept = (PROJECT / "docs/matrix.md").read_text()
+    assert kept.splitlines()[:2] == page.markdown(CELLS, POLICIES).splitlines()[:2] == ["# Every IOMMU and kernel", ""]
+    for cell in matrix.cells((), ()):
+        rows = f"| {cell.iommu} | {cell.kernel} |" in kept
+        reason = IOMMUS[cell.iommu].lacking.get(cell.kernel)
+        assert rows == (reason is None), cell
+        assert reason is None or f"- {cell.kernel}-{cell.iommu}: {reason}" in kept, cell
 
 
 def test_a_page_of_nothing(tmp_path: Path) -> None:

@@ -103,6 +103,16 @@ def test_one_document_has_an_end() -> None:
 
 
 @pytest.mark.usefixtures("sysfs")
+def test_lines_need_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads them has each at once."""
+    left = [1, 2, 3]
+    monkeypatch.setattr("time.sleep", lambda _: left.pop())
+    result = xsmmu("watch", "eth1", "-o", "jsonl")
+    assert isinstance(result.exception, IndexError)
+    assert len(result.output.splitlines()) == 3
+
+
+@pytest.mark.usefixtures("sysfs")
 @pytest.mark.parametrize("words", [("watch", "--interval"), ("top", "--interval"), ("doctor", "--sample")])
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "x"])
 def test_a_time_that_is_none(words: tuple[str, ...], value: str) -> None:

@@ -318,6 +318,14 @@ def test_install_elsewhere(tmp_path: Path) -> None:
         assert __version__ in said
 
 
+def test_an_initramfs_has_the_rule_of_either_prefix() -> None:
+    words = f'. {PROJECT}/boot/dracut.conf; echo "$install_optional_items"'
+    taken = subprocess.run(["bash", "-c", words], check=True, capture_output=True, text=True).stdout.split()
+    rules = [f"{prefix}/lib/udev/rules.d/70-xsmmu.rules" for prefix in ("/usr", "/usr/local")]
+    assert taken == ["/etc/modprobe.d/xsmmu.conf", *rules]
+    assert all(each in (PROJECT / "boot/initramfs-hook").read_text() for each in rules)
+
+
 def test_install_of_the_module(tmp_path: Path) -> None:
     """Both of them, below another folder and for another kernel; what was not built is said."""
     script = tmp_path / "tree/packaging/install.sh"

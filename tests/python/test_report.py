@@ -187,6 +187,8 @@ def test_a_write_that_fails_leaves_the_old_report(
     monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(OSError, match="No space left"):
         report.write(synthetic, tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        report.replace(tmp_path / "report.html", b"the report of this one")
     assert (tmp_path / "report.html").read_text() == before
     assert not list(tmp_path.glob(".*"))
 

@@ -54,6 +54,8 @@ def test_rules(text: str) -> None:
         ("*= strict", "no policy is called"),
         ('*=strict"', "no policy is called"),
         ("*=fused,max_window_us=5", "has a colon before its value here: max_window_us:5"),
+        ("*=fused,max_window_us=5=6", "here: max_window_us:5=6"),
+        ("*=fused,max_window_us:5=6", "max_window_us '5=6' is no whole number"),
         ("=strict", "is no address"),
     ],
 )

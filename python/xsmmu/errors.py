@@ -9,15 +9,18 @@ from collections.abc import Iterable, Sequence
 class UserError(Exception):
     """What was wrong, what was expected, what to do; `lines` are the guest's last lines, or a tool's.
 
-    `code` is the word that `-o json` gives for it (the list is in docs/tool.md); `status` is the command's.
+    `code` is the word that `-o json` gives for it (the list is in docs/tool.md); `status` is the command's: 1, or 2 for
+    a wrong command line (`usage`), where it is not said.
     """
 
-    def __init__(self, message: str, lines: Sequence[str] = (), code: str = "failed", status: int = 1) -> None:
+    def __init__(
+        self, message: str, lines: Sequence[str] = (), code: str = "failed", status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.lines = tuple(lines)
         self.code = code
-        self.status = status
+        self.status = status or (2 if code == "usage" else 1)
 
     def __str__(self) -> str:
         return self.message

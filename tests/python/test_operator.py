@@ -98,7 +98,11 @@ def test_watch_as_json() -> None:
 def test_one_document_has_an_end() -> None:
     error = xsmmu("watch", "eth1", "--interval", "0.01", "-o", "json").exception
     assert isinstance(error, UserError)
-    assert (error.code, error.message[:48]) == ("usage", "-o json is one document, which ends with --count")
+    assert (error.status, error.code, error.message[:48]) == (
+        2,
+        "usage",
+        "-o json is one document, which ends with --count",
+    )
     assert len(document("watch", "eth1", "--interval", "0.01", "--count", "2", "-o", "json")["windows"]) == 2
 
 

@@ -96,4 +96,4 @@ def _ended(error: BaseException, left: list[str]) -> UserError:
     else:
         message += "; everything is as it was before"
     lines = error.lines if isinstance(error, UserError) else ()
-    return UserError(message, lines, code=code, status=130 if stopped else 1)
+    return UserError(message, lines, code=code, status=130 if stopped else None)

@@ -157,6 +157,7 @@ def test_nothing_says_which_machine_it_was(tmp_path: Path) -> None:
         ("10.0.0.1:80 10.0.0.1/24", "IP:80 IP/24"),
         ("00-11-22-33-44-55 001122334455", "MAC 001122334455"),
         ("kestrels kestrel-2 xkestrel kestrel's", "kestrels kestrel-2 xkestrel HOST's"),
+        ("Kestrel KESTREL.example s4ewnx0r WWN-0X5002538E4", "HOST HOST SERIAL WWN-SERIAL"),
         ("/home/bob /home/", "/home/USER /home/"),
         ("/home/b.o-b/out '/home/bob'", "/home/USER/out '/home/USER'"),
     ],

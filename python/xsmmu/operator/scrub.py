@@ -72,11 +72,11 @@ class Scrub:
 
 
 _WHOLE: Final = {
-    "HOST": lambda word: re.compile(rf"(?<![\w-]){word}(?![\w-])"),
+    "HOST": lambda word: re.compile(rf"(?<![\w-]){word}(?![\w-])", re.IGNORECASE),
     # Names of links to a disk have it between _ and -: /dev/disk/by-id/nvme-MODEL_SERIAL-part1.
-    "SERIAL": lambda word: re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])"),
+    "SERIAL": lambda word: re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])", re.IGNORECASE),
 }
-"""What stands for a word and no part of another one."""
+"""What stands for a word and no part of another one, in capitals or not: tools print both."""
 
 
 def _known() -> Iterator[tuple[str, str]]:

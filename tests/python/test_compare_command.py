@@ -155,11 +155,11 @@ def test_drivers_are_rebound_only_where_they_must(kernel: Kernel) -> None:
     log = kernel.sysfs.parent / "log"
     hooks = ("--before", f"echo before >>{log}", "--after", f"echo after >>{log}")
     run(*compare(kernel, "--runs", "1", "--policies", "kernel-lazy,strict,fused,copy", *hooks, "--", "true"))
-    # Of the warm-up: to strict and to copy; then back to kernel-lazy, to strict and to copy; and back.
-    assert log.read_text().split() == ["before", "after"] * 6
-    assert sum("igb/unbind" in write for write in kernel.writes) == 6
+    # When all are tried: to strict and to copy; then, twice, back to kernel-lazy, to strict and to copy; and back.
+    assert log.read_text().split() == ["before", "after"] * 9
+    assert sum("igb/unbind" in write for write in kernel.writes) == 9
     # The module, which logs what it refuses, is asked once whether copying can begin without.
-    assert sum(write.endswith("policy copy") for write in kernel.writes) == 3
+    assert sum(write.endswith("policy copy") for write in kernel.writes) == 4
     log.unlink()
     kernel.writes.clear()
     folder = str(kernel.sysfs.parent / "disk")
@@ -191,7 +191,7 @@ def test_any_write_may_fail(kernel: Kernel, tmp_path: Path, how: str) -> None:
     run(*arguments(0))
     assert everything(kernel) == before
     writes = [*kernel.writes]
-    assert len(writes) == 15
+    assert len(writes) == 24
     for nth, write in enumerate(writes, 1):
         if how != "refused" and write.endswith("policy copy") and writes[nth].endswith("unbind " + IGB):
             continue  # The kernel refuses this one, so that it is never done.
@@ -320,6 +320,23 @@ def test_what_is_in_use_is_refused_first(kernel: Kernel) -> None:
     run(*words, str(kernel.sysfs.parent / "b"), "--policies", "strict,fused", "--", "true")
     run(*words, str(kernel.sysfs.parent / "c"), "--force", "--", "true")
     assert f"bus/pci/drivers/nvme/unbind {NVME0}" in kernel.writes
+
+
+def test_a_policy_that_cannot_be_had_is_refused_before_the_first_run(kernel: Kernel) -> None:
+    """One that the module refuses, and one that only needs a rebind of what is in use."""
+    here = kernel.sysfs.parent
+
+    def refuse(write: str) -> None:
+        if write.endswith("policy lazy"):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    run("set", "nvme0n1", "xsmmu")
+    kernel.before = refuse
+    (here / "proc/swaps").write_text("Filename Type\n/dev/nvme0n1 partition 1 0 -2\n")
+    for policies, code in {"strict,fused,lazy": "refused", "strict,copy": "essential"}.items():
+        words = ("--policies", policies, "--output-folder", str(here / code), "--", "touch", str(here / "mark"))
+        assert put_back(kernel, "compare", "nvme0n1", *words).code == code
+        assert not (here / "mark").exists()
 
 
 def test_what_is_in_use_may_be_run_under_what_it_has(kernel: Kernel) -> None:

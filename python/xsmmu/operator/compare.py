@@ -71,7 +71,7 @@ class Comparison:
         self.levels: dict[str, str] = {}
 
     def run(self, mover: Mover) -> None:
-        """All rounds; each run is written as soon as it has ended."""
+        """Each policy without COMMAND, then all rounds; each run is written as soon as it has ended."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -85,6 +85,10 @@ class Comparison:
         ):
             _write(stream.fileno(), output.document("compare-setup", **asdict(self.setup)))
             task = progress.add_task("", total=total)
+            # One that this device cannot have is refused before COMMAND is run.
+            for policy in self.setup.policies:
+                progress.update(task, description=f"trying {policy}", refresh=True)
+                mover.move(policy)
             for number in range(total):
                 at, place = divmod(number, len(self.setup.policies))
                 policy, a_warmup = self.setup.policies[place], at < self.setup.warmup

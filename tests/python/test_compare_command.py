@@ -218,6 +218,14 @@ def has_ended(process: int) -> bool:
         return True
 
 
+def until_ended(kernel: Kernel, began: float) -> None:
+    """Wait until the child has ended whose number a script has left."""
+    child = int((kernel.sysfs.parent / "child").read_text())
+    while not has_ended(child):
+        assert time.monotonic() - began < 300
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_the_command_runs(kernel: Kernel, number: signal.Signals) -> None:
     """The command ends with all that it has started."""
@@ -229,10 +237,7 @@ def test_a_signal_while_the_command_runs(kernel: Kernel, number: signal.Signals)
     error = put_back(kernel, *compare(kernel, "--policies", "kernel-strict,fused", "--", "sh", "-c", script))
     assert time.monotonic() - began < 300
     assert (error.status, error.code) == (130, "stopped")
-    child = int((kernel.sysfs.parent / "child").read_text())
-    while not has_ended(child):
-        assert time.monotonic() - began < 300
-        time.sleep(0.01)
+    until_ended(kernel, began)
     assert [row["policy"] for row in lines(kernel)[1:]] == ["kernel-strict"]
 
 
@@ -291,6 +296,26 @@ def test_a_hook_that_fails(kernel: Kernel) -> None:
     assert error.code == "hook-failed"
     assert "--before 'echo no; exit 4' ended with status 4" in error.message
     assert error.lines == ("no",)
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [
+        ("", "hook-failed"),
+        # As soon as signals no longer wait in the parent.
+        ('until grep -q "^SigBlk:.0*$" /proc/$PPID/status; do sleep 0.01; done; kill -INT $PPID', "stopped"),
+    ],
+    ids=["too slow", "Ctrl-C"],
+)
+def test_a_slow_hook_ends_with_all_that_it_has_started(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, stop: str, code: str
+) -> None:
+    monkeypatch.setattr(modes, "HOOK_S", 300.0 if stop else 0.5)
+    began = time.monotonic()
+    error = put_back(kernel, *compare(kernel, "--before", f"sleep 600 & echo $! >$HERE/child\n{stop}\nwait"))
+    assert error.code == code
+    assert time.monotonic() - began < 300
+    until_ended(kernel, began)
 
 
 def test_a_name_that_does_not_come_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -11,7 +10,6 @@ import re
 import resource
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,13 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from xsmmu.errors import UserError
-from xsmmu.operator import activity, machine, steps
+from xsmmu.operator import activity, machine, process
 from xsmmu.operator.activity import Activity
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import KINDS
 
-END_S: Final = 5.0
-"""How long a command that is stopped has to end by itself."""
 LOOK_S: Final = 0.2
 LAST_LINES: Final = 20
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
@@ -123,45 +119,21 @@ def _of_module(now: Activity) -> Row:
 
 def _wait(command: Sequence[str], out: Path, err: Path) -> tuple[int, resource.struct_rusage]:
     """Its status, negative for a signal, and what it and its children used; nothing of it is left at Ctrl-C."""
-    process = None
-    try:
-        # A signal waits until it is known what there is to end. With a session of its own that is one group.
-        with steps.later(*steps.STOPPING), out.open("xb") as stdout, err.open("xb") as stderr:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-                preexec_fn=steps.unblock,
-            )
-        _until_ended(process.pid)
-        _, status, usage = os.wait4(process.pid, 0)
-    except BaseException:
-        with steps.later(*steps.STOPPING):
-            if process:
-                _end(process)
-        raise
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, usage
+    with out.open("xb") as stdout, err.open("xb") as stderr, process.started(command, stdout, stderr) as begun:
+        _until_ended(begun.pid)
+        _, status, usage = os.wait4(begun.pid, 0)
+        begun.returncode = os.waitstatus_to_exitcode(status)
+    return begun.returncode, usage
 
 
-def _until_ended(process: int) -> None:
+def _until_ended(number: int) -> None:
     """Wait, but look now and then: a signal may come to another thread, and this one is not woken for it."""
-    handle = os.pidfd_open(process)
+    handle = os.pidfd_open(number)
     try:
         while not select.select([handle], [], [], LOOK_S)[0]:
             pass
     finally:
         os.close(handle)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(END_S)
 
 
 def _last_lines(*files: Path) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from xsmmu.errors import UserError
-from xsmmu.operator import binding, choose, machine, module, steps
+from xsmmu.operator import binding, choose, machine, module, process, steps
 from xsmmu.operator.choose import Wish
 from xsmmu.operator.machine import Device
 from xsmmu.operator.steps import Step
@@ -157,20 +157,12 @@ def _hook(option: str, command: str | None) -> None:
     """Run a command of the user's."""
     if not command:
         return
-    # A file, since what it leaves running would hold a pipe open; its signals are not those that wait in put_back().
+    # A file, since what it leaves running would hold a pipe open.
     with tempfile.TemporaryFile("w+") as said:
         try:
-            ended = subprocess.run(
-                ["sh", "-c", command],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                timeout=HOOK_S,
-                start_new_session=True,
-                preexec_fn=steps.unblock,
-                check=False,
-            )
-            how = f"ended with status {ended.returncode}" if ended.returncode else ""
+            with process.started(["sh", "-c", command], said, said) as hook:
+                status = hook.wait(HOOK_S)
+            how = f"ended with status {status}" if status else ""
         except subprocess.TimeoutExpired:
             how = f"took more than {HOOK_S:.0f} s"
         if how:

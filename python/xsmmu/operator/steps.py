@@ -68,11 +68,6 @@ def later(*signals: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def unblock() -> None:
-    """In a child: let signals through, whatever waits here."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
 def take_back(begun: Sequence[Step]) -> list[str]:
     """Take steps back, the last one first, all of them; what could not be."""
     left = []

@@ -6,6 +6,7 @@ Each command is a click command in the module that does its work; that module im
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import signal
@@ -92,6 +93,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
+        if error.errno == errno.EIO and _has_hung_up():
+            sys.exit(0)
         where = f" ({error.filename})" if error.filename else ""
         _end(UserError(f"{error.strerror or error}{where}"), 1, form)
 
@@ -108,6 +111,20 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(null, mode))
 
 
+def _has_hung_up() -> bool:
+    """Whether the terminal has to which the output goes; what is written to it goes nowhere then."""
+    found = False
+    for number in (1, 2):
+        try:
+            # Nothing, which only a terminal without anybody refuses.
+            os.write(number, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            found = True
+    return found
+
+
 def _end(error: UserError, status: int, form: str) -> NoReturn:
+    _has_hung_up()  # or the message would fail, and with it the status
     output.complain(error, form)
     sys.exit(status)

@@ -183,7 +183,8 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     made = Kernel(sysfs)
     monkeypatch.setattr(machine, "put", made.put)
     # As main() has them; a shell's background job has Ctrl-C ignored.
-    answers = {signal.SIGTERM: lambda *_: sys.exit(130), signal.SIGINT: signal.default_int_handler}
+    answers = {number: lambda *_: sys.exit(130) for number in (signal.SIGTERM, signal.SIGHUP)}
+    answers[signal.SIGINT] = signal.default_int_handler
     before = {number: signal.signal(number, answer) for number, answer in answers.items()}
     yield made
     for number, answer in before.items():

@@ -6,9 +6,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from tests.python import fake_kernel
 from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ignore, program, put_back, run
 from tests.python.sysfs import IGB, NVME0, NVME1, make_device, make_driver
 
+from xsmmu import cli
 from xsmmu.operator import apply, choose, machine, module, rules
 from xsmmu.operator.machine import Device
 
@@ -183,17 +186,47 @@ def test_what_is_in_use_may_be_another_device_of_the_group(kernel: Kernel, words
     run(*words, "--rebind", "--force")
 
 
+def on_a_terminal_that_hangs_up(kernel: Kernel, *arguments: str) -> int:
+    """The status of a command whose terminal hangs up when it unbinds the driver."""
+    process, terminal = pty.fork()
+    if not process:
+        try:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            kernel.after = lambda write: until_hung_up() if "unbind" in write else None
+            sys.argv, sys.stdout, sys.stderr = ["xsmmu", *arguments], os.fdopen(1, "w"), os.fdopen(2, "w")
+            cli.main()
+            sys.stdout.flush()
+            os._exit(0)
+        except SystemExit as ended:
+            os._exit(int(ended.code or 0))
+        finally:
+            os._exit(99)
+    said = b""
+    while b"unbind" not in said:
+        said += os.read(terminal, 1000)
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def until_hung_up() -> None:
+    while True:
+        try:
+            os.write(1, b"")
+        except OSError:
+            return
+
+
 def test_a_terminal_that_hangs_up_stops_nothing(kernel: Kernel) -> None:
-    """It may come of the step that unbinds the card; the signal is heard when all is done."""
-    heard: list[int] = []
-    before = signal.signal(signal.SIGHUP, lambda *_: heard.append(len(kernel.writes)))
-    kernel.after = lambda write: signal.raise_signal(signal.SIGHUP) if "unbind" in write else None
-    try:
-        run(*SET)
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    assert heard == [5]
-    assert Device(IGB).driver == "igb"
+    """It may come of the step that unbinds the card; the status is that of what was done."""
+    assert on_a_terminal_that_hangs_up(kernel, *SET) == 0
+    assert (Device(IGB).driver, module.choice(Device(IGB)).policy) == ("igb", "fused")
+
+
+def test_what_fails_when_the_terminal_has_hung_up(kernel: Kernel) -> None:
+    before = everything(kernel)
+    kernel.before = lambda write: refuse() if "policy fused" in write else None
+    assert on_a_terminal_that_hangs_up(kernel, *SET) == 1
+    assert everything(kernel) == before
 
 
 def test_after_a_take_over_that_has_failed(kernel: Kernel) -> None:

@@ -35,11 +35,14 @@ def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> 
     A terminal that hangs up does not end it: that may come of the step that unbinds a network card.
     """
     begun: list[Step] = []
-    with later(signal.SIGHUP), put_back_if_it_fails(begun):
-        for step in steps:
-            tell(step.shell)
-            begun.append(step)
-            step.do()
+    with later(signal.SIGHUP):
+        with put_back_if_it_fails(begun):
+            for step in steps:
+                tell(step.shell)
+                begun.append(step)
+                step.do()
+        # All is done: one that has hung up meanwhile, or does now, must not have this end as if it was stopped.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 @contextlib.contextmanager

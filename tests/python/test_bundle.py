@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -268,6 +269,10 @@ BAD = [
     (["deep"], (1, "bad-value", "deep is no result (maximum recursion depth")),
     (["deep-result"], (1, "bad-value", "deep-result is no result (maximum recursion depth")),
     (["bytes"], (1, "bad-value", "bytes is no result (")),
+    (["pipe"], (1, "bad-value", "pipe is no result (it is no regular file)")),
+    (["/dev/null"], (1, "bad-value", "/dev/null is no result (it is no regular file)")),
+    (["huge"], (1, "bad-value", "huge is no result (1e999 is no number)")),
+    (["nan"], (1, "bad-value", "nan is no result (-Infinity is no number)")),
     (["large"], (1, "bad-value", "large is no result (it has more than 16 MiB)")),
     (["--output-file", "a.tar.xz"], (2, "usage", "--output-file is for --bundle")),
     (["--bundle", "--output-file", "a.zip"], (1, "bad-value", "has to end with .tar.xz")),
@@ -287,9 +292,12 @@ def test_bad_input(tmp_path: Path, refuses: Refuses, words: list[str], expected:
         # Read by C, which goes deeper than what takes names out of it.
         "deep-result": f'{{"schema": "xsmmu.bench/1", "x": {"[" * 600}{"]" * 600}}}',
         "list": "[1]",
+        "huge": '{"schema": "xsmmu.bench/1",\n"rounds": 1e999}',
+        "nan": '{"schema": "xsmmu.bench/1"}\n{"schema": "xsmmu.bench/1", "rounds": -Infinity}',
     }.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "large").open("wb") as file:
         file.truncate((16 << 20) + 1)
     refuses(["report", *words], expected)

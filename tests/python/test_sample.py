@@ -310,7 +310,12 @@ def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
     assert "missing" not in capsys.readouterr().out
 
 
-NO_CALIBRATIONS: tuple[dict[str, object], ...] = ({"schema": "x/1"}, {"policies": {"fused": {}}}, {"policies": []})
+NO_CALIBRATIONS: tuple[dict[str, object], ...] = (
+    {"schema": "x/1"},
+    {"policies": {"fused": {}}},
+    {"policies": {"fused": {"map_ns": float("inf"), "unmap_ns": 1}}},
+    {"policies": []},
+)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", *(json.dumps({**COSTS, **each}) for each in NO_CALIBRATIONS)])

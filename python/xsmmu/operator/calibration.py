@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,11 +72,18 @@ def parse(document: Any) -> Calibration:
         if document["schema"] != SCHEMA:
             raise _wrong(f"its schema is {document['schema']}, not {SCHEMA}")
         costs = {
-            name: Cost(float(cost["map_ns"]), float(cost["unmap_ns"])) for name, cost in document["policies"].items()
+            name: Cost(*(_number(cost[word]) for word in ("map_ns", "unmap_ns")))
+            for name, cost in document["policies"].items()
         }
         return Calibration(str(document["kernel"]), costs, bool(document.get("hypervisor")))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _wrong(f"{type(error).__name__} {error}") from None
+
+
+def _number(found: Any) -> float:
+    if not math.isfinite(float(found)):
+        raise ValueError(f"{found} is no cost")
+    return float(found)
 
 
 def write(kernel: str, hypervisor: bool, costs: Mapping[str, Mapping[str, float]], bench: Mapping[str, Any]) -> None:

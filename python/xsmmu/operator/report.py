@@ -6,6 +6,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
+import stat
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
@@ -81,23 +83,39 @@ def _files(named: Sequence[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _documents(file: Path) -> list[dict[str, Any]]:
-    """A JSON document, or one a line."""
+def _text(file: Path) -> str:
     try:
-        if file.stat().st_size > MAX_BYTES:
+        about = file.stat()
+        # Whoever reads a pipe may wait for ever.
+        if not stat.S_ISREG(about.st_mode):
+            raise _no_result(file, "it is no regular file")
+        if about.st_size > MAX_BYTES:
             raise _no_result(file, f"it has more than {MAX_BYTES >> 20} MiB")
-        text = file.read_text()
+        return file.read_text()
     except FileNotFoundError:
         raise UserError(f"there is no {file}", code="no-file") from None
     except PermissionError:
         raise UserError(f"{file} may not be read by you", code="no-permission") from None
     except (OSError, UnicodeDecodeError) as error:
         raise _no_result(file, str(error)) from None
+
+
+def _documents(file: Path) -> list[dict[str, Any]]:
+    """A JSON document, or one a line."""
+
+    def number(word: str) -> float:
+        """NaN, Infinity and 1e999, which Python reads and JSON does not have."""
+        found = float(word)
+        if not math.isfinite(found):
+            raise _no_result(file, f"{word} is no number")
+        return found
+
+    text, read = _text(file), json.JSONDecoder(parse_float=number, parse_constant=number).decode
     try:
-        found = [json.loads(text)]
+        found = [read(text)]
     except ValueError:
         try:
-            found = [json.loads(line) for line in text.splitlines() if line.strip()]
+            found = [read(line) for line in text.splitlines() if line.strip()]
         except ValueError as error:
             raise _no_result(file, str(error)) from None
     for each in found:

@@ -35,7 +35,7 @@ COMPLETE = "_XSMMU_COMPLETE"
 """What a shell asks by: `bash_source` for its script of completion, then `bash_complete` for words."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=output.Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="xsmmu")
 def app() -> None:
     """Choose how IOMMU translations are invalidated, per device; watch it; and compare the choices.

@@ -9,13 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from tests.python import documents
 from tests.python.fake_kernel import end
 from tests.python.sysfs import IGB, make_device
 
+from xsmmu.cli import app
 from xsmmu.operator import module, output
 
 PYTHON = Path(__file__).resolve().parents[2] / "python"
@@ -34,6 +38,21 @@ def test_help(arguments: tuple[str, ...]) -> None:
     assert result.returncode == 0
     assert "Usage: xsmmu" in result.stdout
     assert "Options:" in result.stdout
+
+
+def commands(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
+    """All, by the words that name each."""
+    yield words
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from commands(below, *words, name)
+
+
+@pytest.mark.parametrize("words", [*commands(app)], ids=" ".join)
+def test_a_help_fits_80_columns_and_nothing_is_cut(words: tuple[str, ...]) -> None:
+    said = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).stdout
+    assert max(map(len, said.splitlines())) <= 80
+    assert "..." not in said.partition("Commands:")[2]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from xsmmu.errors import unknown_name
+from xsmmu.operator.output import Commands
 from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 _kernel = click.option("--kernel", help="A kernel of lab/kernels.toml, or the folder in which you have built one.")
@@ -19,7 +20,7 @@ _iommu = click.option("--iommu", default=DEFAULT_IOMMU, show_default=True, help=
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
-@click.group()
+@click.group(cls=Commands)
 def lab() -> None:
     """Compare all policies on stock kernels in virtual machines."""
 
@@ -53,14 +54,15 @@ def run(
 
     \b
     Examples:
-      xsmmu lab run                                  everything, on the default kernel
-      xsmmu lab run --quick                          map and unmap costs only
+      xsmmu lab run                                everything, default kernel
+      xsmmu lab run --quick                        map and unmap costs only
       xsmmu lab run --kernel 7.2 --quick
-      xsmmu lab run --iommu virtio --quick           all policies on another IOMMU
-      xsmmu lab run --kernel ~/linux/build           of `make O=~/linux/build bzImage modules`
-      xsmmu lab run --experiment claim-d-mapsync     what was published, beside what is measured here
-      xsmmu lab run --workload nvme/4k --repeat 5    the middle of five, and how far they lie apart
-      xsmmu lab run --workload net-rx --workload nvme/4k --policy kernel-strict --policy fused
+      xsmmu lab run --iommu virtio --quick         on another IOMMU
+      xsmmu lab run --kernel ~/linux/build         of `make bzImage modules` there
+      xsmmu lab run --experiment claim-d-mapsync   what was published, beside ours
+      xsmmu lab run --workload nvme/4k --repeat 5  the middle of five, and spread
+      xsmmu lab run --workload net-rx --workload nvme/4k \\
+        --policy kernel-strict --policy fused
     """
     from rich.console import Console
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from xsmmu import __version__
+from xsmmu.operator.output import Commands
 
 _USE = """\
 It fits kernel {release} and the module xsmmu {version}, and wants both. To use it, on a machine that can do without
@@ -23,7 +24,7 @@ its devices meanwhile:
 bring the stock driver back."""
 
 
-@click.group()
+@click.group(cls=Commands)
 def driver() -> None:
     """Build batch-aware drivers: those of a stock kernel, patched to say when they are done with their buffers."""
 

@@ -83,7 +83,7 @@ def doctor(context: click.Context, device: tuple[str, ...], seconds: float | Non
       xsmmu doctor
       xsmmu doctor eth1 nvme0n1
       xsmmu doctor eth1 --sample 10
-      xsmmu doctor -o json | jq '.findings[] | select(.level == "blocks") | .remedy'
+      xsmmu doctor -o json | jq '.findings[] | select(.level=="blocks").remedy'
     """
     wanted = [machine.find(name) for name in device]
     findings = examine(wanted)

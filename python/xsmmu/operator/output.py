@@ -37,6 +37,16 @@ class Seconds(click.FloatRange):
         return found
 
 
+class Commands(click.Group):
+    """A group whose list has the first sentence of each command whole, in as many lines as the terminal needs."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(500)) for name, each in commands.items() if each])
+
+
 def option(command: F) -> F:
     """The option -o of a command."""
     return click.option(

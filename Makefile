@@ -21,11 +21,8 @@ PREFIX ?= /usr/local
 
 help: ## show this list
 	@echo "make <target>, where a target is one of"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Downloads are kept in $${XSMMU_CACHE:-~/.cache/xsmmu} (XSMMU_CACHE names another folder)."
-
-packages: ## build the Debian packages xsmmu-dkms and xsmmu, in results/packages
-	@$(python) -m xsmmu lab packages
+	@awk -F ':.*## ' '/^# ---- of a checkout/ && "$(wildcard lab)" == "" { exit } /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@[ ! -e lab ] || echo "Downloads are kept in $${XSMMU_CACHE:-~/.cache/xsmmu} (XSMMU_CACHE names another folder)."
 
 modules: ## build xsmmu.ko and xsmmu_bench.ko for the kernel that runs, by its installed headers [KERNEL=release]
 	@$(MAKE) -C '$(KERNEL_BUILD)' M='$(CURDIR)' modules
@@ -33,6 +30,11 @@ modules: ## build xsmmu.ko and xsmmu_bench.ko for the kernel that runs, by its i
 install: ## install the modules and the tool, which needs Python's click and rich [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
 	@KERNEL='$(KERNEL)' sh packaging/install.sh module '$(DESTDIR)' '$(PREFIX)'
 	@sh packaging/install.sh tool '$(DESTDIR)' '$(PREFIX)'
+
+# ---- of a checkout: the source archive has none of what follows ----
+
+packages: ## build the Debian packages xsmmu-dkms and xsmmu, in results/packages
+	@$(python) -m xsmmu lab packages
 
 dist: ## pack the sources of the last commit, without the lab, in results
 	@version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' python/xsmmu/__init__.py) && mkdir -p results && \

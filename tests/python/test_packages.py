@@ -356,6 +356,9 @@ def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:
     refused = subprocess.run(["make", "packages"], cwd=source, capture_output=True, text=True)
     assert refused.returncode
     assert refused.stderr.startswith("error: the source archive has no lab, which this needs: use a git checkout\n")
+    shown = subprocess.run(["make", "help"], cwd=source, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"^  (\S+) ", shown, re.MULTILINE) == ["help", "modules", "install"]
+    assert "Downloads" not in shown
     assert {"Kbuild", "Makefile", "packaging/debian/control", "python/xsmmu/cli.py"} <= names
     assert not {name for name in names if name.startswith(("lab", "tests", "sim", "python/checks"))}
     inside = {name.split("/")[2] for name in names if name.startswith("python/xsmmu/")}

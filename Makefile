@@ -16,7 +16,7 @@ TESTS ?= tests
 KERNEL_BUILD ?= /lib/modules/$(or $(KERNEL),$(shell uname -r))/build
 PREFIX ?= /usr/local
 
-.PHONY: help packages dist modules install lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
+.PHONY: help packages dist modules install uninstall lab matrix test test-long test-cycles test-devices tidy lab-debug sim sim-long mutants litmus coverage scale ageing fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -30,6 +30,9 @@ modules: ## build xsmmu.ko and xsmmu_bench.ko for the kernel that runs, by its i
 install: ## install the modules and the tool, which needs Python's click and rich [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
 	@KERNEL='$(KERNEL)' sh packaging/install.sh module '$(DESTDIR)' '$(PREFIX)'
 	@sh packaging/install.sh tool '$(DESTDIR)' '$(PREFIX)'
+
+uninstall: ## remove what install has put there, but for rules that were changed [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
+	@KERNEL='$(KERNEL)' sh packaging/install.sh uninstall '$(DESTDIR)' '$(PREFIX)'
 
 # ---- of a checkout: the source archive has none of what follows ----
 

@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Installs for packages and for `make install`: install.sh tool|source|module DESTDIR PREFIX.
-#   tool    the command, its man pages and completion, and what applies rules at boot
-#   source  the module's source, for DKMS
-#   module  xsmmu.ko and xsmmu_bench.ko, as `make modules` has built them, for the kernel KERNEL (by default the one that runs)
+# Installs for packages and for `make install`: install.sh tool|source|module|uninstall DESTDIR PREFIX.
+#   tool       the command, its man pages and completion, and what applies rules at boot
+#   source     the module's source, for DKMS
+#   module     xsmmu.ko and xsmmu_bench.ko, as `make modules` has built them, for the kernel KERNEL (by default the one that
+#              runs)
+#   uninstall  what tool and module put there, but for rules that were changed
 set -eu
 umask 022 # all may use what is installed, whatever root's is
 
@@ -75,11 +77,34 @@ module_source() {
 	copy Kbuild dkms.conf bench core kmod include LICENSES
 }
 
+kernel=${KERNEL:-$(uname -r)}
+modules='xsmmu.ko xsmmu_bench.ko'
+
 module() {
-	kernel=${KERNEL:-$(uname -r)}
 	[ -e xsmmu.ko ] || fail "there is no xsmmu.ko: run make modules first"
-	for each in xsmmu.ko xsmmu_bench.ko; do
+	for each in $modules; do
 		copy_as "$each" "/lib/modules/$kernel/updates/$each"
+	done
+	[ -n "$destdir" ] || depmod "$kernel"
+}
+
+uninstall() {
+	[ -n "$destdir" ] || systemctl disable --now xsmmu.service xsmmu-metrics.timer 2>/dev/null || :
+	# What is to go is what would be installed.
+	made=$(mktemp -d)
+	trap 'rm -r "$made"' EXIT
+	sh packaging/install.sh tool "$made" "$prefix"
+	if ! cmp -s packaging/xsmmu.conf "$destdir/etc/xsmmu.conf"; then
+		rm "$made/etc/xsmmu.conf"
+		[ ! -e "$destdir/etc/xsmmu.conf" ] || echo "$destdir/etc/xsmmu.conf stays: it was changed"
+	fi
+	(cd "$made" && find . -type f) | while read -r file; do
+		rm -f "$destdir/$file"
+	done
+	rm -rf "$destdir$prefix/share/xsmmu" "$destdir$prefix/share/doc/xsmmu"
+	DPKG_ROOT=$destdir sh packaging/debian/xsmmu.postrm remove
+	for each in $modules; do
+		rm -f "$destdir/lib/modules/$kernel/updates/$each"
 	done
 	[ -n "$destdir" ] || depmod "$kernel"
 }
@@ -88,4 +113,5 @@ case $part in
 tool) tool ;;
 source) module_source ;;
 module) module ;;
+uninstall) uninstall ;;
 esac

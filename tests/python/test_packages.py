@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -345,6 +346,41 @@ def test_install_of_the_module(tmp_path: Path) -> None:
     }
 
 
+def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
+    """But folders that others use, and rules that were changed."""
+    tree, root = tmp_path / "tree", tmp_path / "root"
+    for name in ("packaging", "boot", "python"):
+        shutil.copytree(PROJECT / name, tree / name)
+    for name in ("xsmmu.ko", "xsmmu_bench.ko"):
+        (tree / name).touch()
+    env = {**os.environ, "PYTHON": sys.executable, "KERNEL": "6.12.1-amd64"}
+    others = root / "usr/local/share/xsmmu.txt"
+    others.parent.mkdir(parents=True)
+    others.touch()
+
+    def script(part: str) -> str:
+        install = ["sh", f"{tree}/packaging/install.sh", part, f"{root}", "/usr/local"]
+        return subprocess.run(install, check=True, env=env, capture_output=True, text=True).stdout
+
+    def left() -> list[Path]:
+        return [path.relative_to(root) for path in root.rglob("*") if path.is_file() or path.name == "xsmmu"]
+
+    for part in ("tool", "module"):
+        script(part)
+    assert len(left()) > 30
+    (root / "usr/local/share/xsmmu/xsmmu/__pycache__").mkdir()
+    (root / "usr/local/share/xsmmu/xsmmu/__pycache__/cli.pyc").touch()
+    made = root / "etc/modprobe.d/xsmmu.conf"
+    made.parent.mkdir()
+    made.write_text("# made by xsmmu apply from /etc/xsmmu.conf\n")
+    assert script("uninstall") == ""
+    assert left() == [others.relative_to(root)]
+    script("tool")
+    (root / "etc/xsmmu.conf").write_text("*=strict\n")
+    assert script("uninstall") == f"{root}/etc/xsmmu.conf stays: it was changed\n"
+    assert sorted(left()) == [Path("etc/xsmmu.conf"), others.relative_to(root)]
+
+
 def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:
     archive = tmp_path / "source.tar"
     subprocess.run(["git", "-C", PROJECT, "archive", "-o", archive, "HEAD"], check=True)
@@ -357,7 +393,7 @@ def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:
     assert refused.returncode
     assert refused.stderr.startswith("error: the source archive has no lab, which this needs: use a git checkout\n")
     shown = subprocess.run(["make", "help"], cwd=source, capture_output=True, text=True, check=True).stdout
-    assert re.findall(r"^  (\S+) ", shown, re.MULTILINE) == ["help", "modules", "install"]
+    assert re.findall(r"^  (\S+) ", shown, re.MULTILINE) == ["help", "modules", "install", "uninstall"]
     assert "Downloads" not in shown
     assert {"Kbuild", "Makefile", "packaging/debian/control", "python/xsmmu/cli.py"} <= names
     assert not {name for name in names if name.startswith(("lab", "tests", "sim", "python/checks"))}

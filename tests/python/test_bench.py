@@ -127,6 +127,25 @@ def test_all_drivers_of_a_group_give_way(kernel: Kernel) -> None:
     assert kernel.writes[1].endswith(f"unbind {NVME0}")
 
 
+def test_a_dry_run_says_what_would_be_done(kernel: Kernel) -> None:
+    words = ("bench", "nvme0n1", "--rebind", "--rounds", "2", "--policies", "kernel-strict,fused")
+    before = everything(kernel)
+    setup = json.loads(run(*words, "--dry-run", "-o", "json"))
+    first, *said, then, last = run(*words, "--dry-run", "--save").splitlines()
+    assert everything(kernel) == before
+    assert not kernel.writes
+    assert not (kernel.sysfs.parent / "state").exists()
+    assert (setup.pop("schema"), setup["drivers"]) == ("xsmmu.bench-setup/1", ["nvme", "nvme"])
+    found = json.loads(run(*words, "-o", "json"))
+    assert {name: found[name] for name in setup} == setup
+    assert first == "modprobe xsmmu_bench"
+    done = [write.split() for write in kernel.writes[: len(said)]]
+    assert said == [f"echo {value} > {kernel.sysfs}/{file}" for file, value in done]
+    assert done[-1] == ["bus/pci/drivers/xsmmu_bench/bind", NVME0]
+    assert then == "# then, in 3 rounds, 65536 pages under each of kernel-strict, fused"
+    assert last == "# and all is put back"
+
+
 def test_what_is_in_use_is_refused(kernel: Kernel) -> None:
     (kernel.sysfs.parent / "proc/swaps").write_text("Filename Type\n/dev/nvme0n1 partition 1 0 -2\n")
     error = put_back(kernel, "bench", "nvme0n1", "--rebind")
@@ -220,7 +239,10 @@ def test_what_a_killed_bench_has_left_is_released(kernel: Kernel, capsys: pytest
     os.system(f"{kernel.sysfs.parent}/bin/modprobe xsmmu_bench")
     (kernel.sysfs / "bus/pci/devices" / FREE / "driver_override").write_text("xsmmu_bench\n")
     kernel.answer(kernel.sysfs / "bus/pci/drivers/xsmmu_bench/bind", FREE)
-    app.main(["bench", FREE, "--rounds", "1", "--policies", "strict"], standalone_mode=False)
+    words = ["bench", FREE, "--rounds", "1", "--policies", "strict"]
+    app.main([*words, "--dry-run"], standalone_mode=False)
+    assert Device(FREE).driver == "xsmmu_bench"
+    app.main(words, standalone_mode=False)
     assert f"{FREE}: released from xsmmu_bench, where a killed command has left it\n" == capsys.readouterr().err
     os.system(f"{kernel.sysfs.parent}/bin/rmmod xsmmu_bench")
     assert everything(kernel) == before
@@ -400,12 +422,15 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]], ids=" ".join)
 @pytest.mark.parametrize(("words", "expected"), BAD, ids=[" ".join(case[0]) for case in BAD])
-def test_bad_input(kernel: Kernel, refuses: Refuses, words: list[str], expected: tuple[int, str, str]) -> None:
+def test_bad_input(
+    kernel: Kernel, refuses: Refuses, words: list[str], expected: tuple[int, str, str], dry_run: list[str]
+) -> None:
     make_device(kernel.sysfs, "0000:08:00.0", 18, "none", state="off")
     (kernel.sysfs / "bus/pci/devices/0000:08:00.0/class").write_text("0x060400\n")
     make_device(kernel.sysfs, "0000:09:00.0", None, None)
-    refuses(["bench", *words], expected)
+    refuses(["bench", *dry_run, *words], expected)
 
 
 def test_no_module(kernel: Kernel) -> None:

@@ -329,6 +329,23 @@ def test_a_name_that_does_not_come_back(kernel: Kernel, monkeypatch: pytest.Monk
     assert Device(IGB).driver == "igb"
 
 
+def test_a_dry_run_says_what_would_be_run(kernel: Kernel) -> None:
+    words = compare(kernel, "--runs", "2", "--policies", "fused,kernel-lazy", "--before", "touch $HERE/log")
+    before = {*kernel.sysfs.parent.iterdir()}
+    setup = json.loads(run(*words[:-2], "--dry-run", "-o", "json", *words[-2:]))
+    assert run(*words[:-2], "--dry-run", *words[-2:]).splitlines() == [
+        f"{IGB} (eth1): fused, kernel-lazy in turn, once without COMMAND, then in each round",
+        "rounds: 1 to warm up, 2 that are counted",
+        f"COMMAND: {kernel.sysfs.parent}/work",
+        "unbound and bound again where a change needs it: igb",
+        f"all runs: {kernel.sysfs.parent}/out",
+    ]
+    assert {*kernel.sysfs.parent.iterdir()} == before
+    assert not kernel.writes
+    run(*words)
+    assert lines(kernel)[0] == setup
+
+
 def test_what_is_in_use_is_refused_first(kernel: Kernel) -> None:
     (kernel.sysfs.parent / "proc/swaps").write_text("Filename Type\n/dev/nvme0n1 partition 1 0 -2\n")
     words = ("compare", "nvme0n1", "--runs", "1", "--output-folder")
@@ -338,7 +355,8 @@ def test_what_is_in_use_is_refused_first(kernel: Kernel) -> None:
     # Not in the middle: a policy before it could be had.
     mark = kernel.sysfs.parent / "mark"
     late = ("--policies", "strict,kernel-lazy", "--", "touch", str(mark))
-    assert put_back(kernel, *words, str(kernel.sysfs.parent / "d"), *late).code == "essential"
+    for more in ((), ("--dry-run",)):
+        assert put_back(kernel, *words, str(kernel.sysfs.parent / "d"), *more, *late).code == "essential"
     assert not kernel.writes
     assert not mark.exists()
     assert not (kernel.sysfs.parent / "d").exists()
@@ -443,7 +461,8 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]], ids=" ".join)
 @pytest.mark.parametrize(("words", "expected"), BAD, ids=[" ".join(case[0]) for case in BAD])
-def test_bad_input(refuses: Refuses, words: list[str], expected: tuple[int, str, str]) -> None:
-    refuses(["compare", *words], expected)
+def test_bad_input(refuses: Refuses, words: list[str], expected: tuple[int, str, str], dry_run: list[str]) -> None:
+    refuses(["compare", *dry_run, *words], expected)
     assert not [*Path().glob("xsmmu-compare-*")]

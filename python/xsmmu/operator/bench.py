@@ -180,6 +180,14 @@ def _print(setup: Setup, ranking: Sequence[dict[str, Any]]) -> None:
         click.echo(f"note: {VIRTUAL}")
 
 
+def _print_setup(setup: Setup, device: Device) -> None:
+    """What would be done."""
+    for step in _taking(device):
+        click.echo(step.shell)
+    click.echo(f"# then, in {setup.rounds + 1} rounds, {setup.pages} pages under each of {', '.join(setup.policies)}")
+    click.echo("# and all is put back")
+
+
 # ---- the command ----
 
 
@@ -196,11 +204,16 @@ def _policies(device: Device, words: str | None) -> list[str]:
     return policies
 
 
+def _drivers(device: Device) -> list[tuple[Device, str]]:
+    """Those that have to give way; not the workload, which a killed command may have left."""
+    return [each for each in binding.bound(device) if each[1] != workload.NAME]
+
+
 def _refuse(device: Device, rebind: bool, force: bool) -> None:
     """Refuse, before anything is changed, what is in use."""
     if device.is_bridge:
         raise UserError(f"{device.label} is a bridge, which has no DMA of its own: choose a device", code="bad-value")
-    drivers = binding.bound(device)
+    drivers = _drivers(device)
     if drivers and not rebind:
         names = ", ".join(f"{each.label} to {driver}" for each, driver in drivers)
         raise UserError(
@@ -212,15 +225,22 @@ def _refuse(device: Device, rebind: bool, force: bool) -> None:
         choose.refuse_essential(device)
 
 
+def _taking(device: Device) -> list[Step]:
+    """The steps that give the workload the device."""
+    unbinding = [binding.unbind(*each) for each in reversed(_drivers(device))]
+    # Without their way back: that is put_back's, which binds when policy and type are as they were.
+    return [workload.load(), *(Step(step.shell, step.do) for step in unbinding), *workload.take(device)]
+
+
 def _measure(device: Device, bench: Bench, force: bool) -> list[dict[str, Any]]:
     """Take the device, measure, and have all as it was."""
     outer = Mover(device, force=force)
     begun = [Step("", steps.nothing, outer.put_back)]
     with workload.one_cpu(device), steps.put_back_if_it_fails(begun):
-        for each in (workload.load(), *(_only(binding.unbind(*each)) for each in reversed(outer.drivers))):
-            _do(each, begun)
-        for each in workload.take(device):
-            _do(each, begun)
+        for step in _taking(device):
+            output.progress(step.shell)
+            begun.append(step)
+            step.do()
         # What this one sees is the group without its drivers.
         bench.run(Mover(device, force=True))
         ranking = bench.ranking()
@@ -228,17 +248,6 @@ def _measure(device: Device, bench: Bench, force: bool) -> list[dict[str, Any]]:
         if left:
             raise UserError("; ".join(left))
     return ranking
-
-
-def _only(step: Step) -> Step:
-    """Without its way back: that is put_back's, which binds when policy and type are as they were."""
-    return Step(step.shell, step.do)
-
-
-def _do(step: Step, begun: list[Step]) -> None:
-    output.progress(step.shell)
-    begun.append(step)
-    step.do()
 
 
 @click.command()
@@ -253,6 +262,7 @@ def _do(step: Step, begun: list[Step]) -> None:
 )
 @click.option("--save", is_flag=True, help="Keep the result: doctor --sample and top estimate costs by it.")
 @click.option("--rebind", is_flag=True, help="Unbind the drivers of the IOMMU group, and bind them again at the end.")
+@click.option("--dry-run", is_flag=True, help="Make all checks, say what would be run, and change nothing.")
 @click.option("--force", is_flag=True, help="Also what takes away a disk in use or the way to this machine.")
 @output.option
 def bench(
@@ -263,6 +273,7 @@ def bench(
     rounds: int,
     save: bool,
     rebind: bool,
+    dry_run: bool,
     force: bool,
     form: str,
 ) -> None:
@@ -287,13 +298,13 @@ def bench(
         raise UserError("--save keeps what whole pages cost: leave out --bytes", code="usage")
     with workload.one_at_a_time(found):
         asked = _policies(found, policies)
-        if workload.release_left(found):
+        if not dry_run and workload.release_left(found):
             click.echo(f"{found.label}: released from {workload.NAME}, where a killed command has left it", err=True)
         _refuse(found, rebind, force)
         setup = Setup(
             device=found.address,
             members=[each.address for each in (found.group.members if found.group else [found])],
-            drivers=[driver for _, driver in binding.bound(found)],
+            drivers=[driver for _, driver in _drivers(found)],
             policies=asked,
             ring=int(ring),
             bytes=size,
@@ -305,6 +316,12 @@ def bench(
             module=module.version(),
             hypervisor=kernel.is_virtual(),
         )
+        if dry_run:
+            if form == "table":
+                _print_setup(setup, found)
+            else:
+                output.emit_one("bench-setup", asdict(setup))
+            return
         ranking = _measure(found, Bench(setup, found, policies is None), force)
     if form == "table":
         _print(setup, ranking)

@@ -198,19 +198,28 @@ def _rank(wish: str | None, figure: Figure | None) -> str:
     return wish or ("highest" if figure else "wall")
 
 
-def _new_folder(wish: Path | None) -> Path:
+def _folder(wish: Path | None) -> Path:
+    """Where runs are to go; that it is empty, or can be made, is to be known before anything changes."""
     folder = wish or Path(time.strftime("xsmmu-compare-%Y-%m-%dT%H-%M-%S"))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if folder.exists() and any(folder.iterdir()):
             raise UserError(f"{folder} is not empty: name another --output-folder", code="not-empty")
-        # To be made later, and new then; that it can be is to be known before anything changes.
-        tempfile.TemporaryFile(dir=folder).close()
+        nearest = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        tempfile.TemporaryDirectory(dir=nearest).cleanup()
     except OSError as error:
         raise UserError(
             f"cannot write to {folder}: {error.strerror}: name another --output-folder", code="cannot-write"
         ) from None
     return folder
+
+
+def _print_setup(setup: Setup, label: str, folder: Path) -> None:
+    """What would be done."""
+    click.echo(f"{label}: {', '.join(setup.policies)} in turn, once without COMMAND, then in each round")
+    click.echo(f"rounds: {setup.warmup} to warm up, {setup.runs} that are counted")
+    click.echo(f"COMMAND: {shlex.join(setup.command)}")
+    click.echo(f"unbound and bound again where a change needs it: {', '.join(setup.drivers) or 'no driver'}")
+    click.echo(f"all runs: {folder}")
 
 
 @click.command()
@@ -226,6 +235,7 @@ def _new_folder(wish: Path | None) -> Path:
 @click.option("--before", metavar="SHELL", help="Run before each time that drivers are unbound.")
 @click.option("--after", metavar="SHELL", help="Run after each time that drivers were bound.")
 @click.option("--output-folder", type=click.Path(path_type=Path), help="A new folder for all runs; here by default.")
+@click.option("--dry-run", is_flag=True, help="Make all checks, say what would be run, and change nothing.")
 @click.option("--force", is_flag=True, help="Also what takes away a disk in use or the way to this machine.")
 @output.option
 def compare(
@@ -241,6 +251,7 @@ def compare(
     before: str | None,
     after: str | None,
     output_folder: Path | None,
+    dry_run: bool,
     force: bool,
     form: str,
 ) -> None:
@@ -268,7 +279,7 @@ def compare(
         raise UserError(f"there is no program '{command[0]}': COMMAND stands after --", code="no-command")
     mover = Mover(found, before, after, force)
     mover.check(asked)
-    folder = _new_folder(output_folder)
+    folder = _folder(output_folder)
     setup = Setup(
         device=found.address,
         members=[each.address for each in mover.members],
@@ -284,6 +295,13 @@ def compare(
         cpus=os.cpu_count() or 0,
         module=module.version(),
     )
+    if dry_run:
+        if form == "table":
+            _print_setup(setup, found.label, folder)
+        else:
+            output.emit_one("compare-setup", asdict(setup))
+        return
+    folder.mkdir(parents=True, exist_ok=True)
     comparison = Comparison(setup, found, figure, folder)
     try:
         with steps.put_back_if_it_fails([Step("", steps.nothing, mover.put_back)]):

@@ -73,8 +73,13 @@ def emit(form: str, command: str, rows_name: str, rows: Iterable[Mapping[str, An
         sys.stdout.write(json.dumps(document(command, **more, **{rows_name: list(rows)}), indent=1) + "\n")
         return
     for row in rows:
-        sys.stdout.write(json.dumps(document(command, **row)) + "\n")
-        sys.stdout.flush()
+        emit_one(command, row)
+
+
+def emit_one(name: str, fields: Mapping[str, Any]) -> None:
+    """Print one document in one line, as which it is JSON in either form."""
+    sys.stdout.write(json.dumps(document(name, **fields)) + "\n")
+    sys.stdout.flush()
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

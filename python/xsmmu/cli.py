@@ -6,6 +6,7 @@ Each command is a click command in the module that does its work; that module im
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
 import os
@@ -71,7 +72,10 @@ def main() -> None:
         signal.signal(signal.SIGHUP, _stop)
     completing = os.environ.get(COMPLETE)
     if completing:
-        sys.exit(shell_complete(app, {}, "xsmmu", COMPLETE, completing))
+        # What is wrong would be said in the middle of a line that is typed.
+        with contextlib.suppress(UserError, OSError):
+            sys.exit(shell_complete(app, {}, "xsmmu", COMPLETE, completing))
+        sys.exit(1)
     form = output.asked(sys.argv[1:])
     try:
         with app.make_context("xsmmu", sys.argv[1:]) as context:

@@ -20,6 +20,7 @@ from xsmmu.operator import (
     binding,
     calibration,
     choose,
+    complete,
     kernel,
     machine,
     modes,
@@ -251,8 +252,12 @@ def _measure(device: Device, bench: Bench, force: bool) -> list[dict[str, Any]]:
 
 
 @click.command()
-@click.argument("device")
-@click.option("--policies", help="Those to measure, in the order of each round; by default all but passthrough.")
+@click.argument("device", shell_complete=complete.devices)
+@click.option(
+    "--policies",
+    shell_complete=complete.modes,
+    help="Those to measure, in the order of each round; by default all but passthrough.",
+)
 @click.option("--ring", type=click.Choice(RINGS), default="256", show_default=True, help="Buffers mapped at a time.")
 @click.option(
     "--bytes", "size", type=click.IntRange(1, PAGE_BYTES), default=PAGE_BYTES, show_default=True, help="Of one."

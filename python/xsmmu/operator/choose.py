@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from xsmmu.errors import UserError, unknown_name
-from xsmmu.operator import apply, binding, essential, files, machine, module, output, rules, steps
+from xsmmu.operator import apply, binding, complete, essential, files, machine, module, output, rules, steps
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import Choice
 from xsmmu.operator.steps import Step
@@ -265,8 +265,8 @@ def options(command: F) -> F:
 
 
 @click.command("set")
-@click.argument("device")
-@click.argument("policy")
+@click.argument("device", shell_complete=complete.devices)
+@click.argument("policy", shell_complete=complete.policies)
 @click.argument("tunable", nargs=-1)
 @click.option("--tables", type=click.Choice(module.TABLES), help="Who writes the IOMMU's page table.")
 @options
@@ -302,7 +302,7 @@ def set_policy(
 
 
 @click.command()
-@click.argument("device")
+@click.argument("device", shell_complete=complete.devices)
 @options
 def unset(device: str, rebind: bool, persist: bool, dry_run: bool, force: bool, form: str) -> None:
     """Give DEVICE, with its IOMMU group, back to the kernel's own path.

@@ -23,7 +23,7 @@ from typing import Any, Final
 import click
 
 from xsmmu.errors import UserError, unknown_name
-from xsmmu.operator import kernel, machine, measure, modes, module, output, steps
+from xsmmu.operator import complete, kernel, machine, measure, modes, module, output, steps
 from xsmmu.operator.digits import duration, precise, ratio
 from xsmmu.operator.machine import Device
 from xsmmu.operator.measure import Figure, Row
@@ -223,12 +223,20 @@ def _print_setup(setup: Setup, label: str, folder: Path) -> None:
 
 
 @click.command()
-@click.argument("device")
+@click.argument("device", shell_complete=complete.devices)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--policies", default=POLICIES, show_default=True, help="In the order of each round.")
+@click.option(
+    "--policies",
+    default=POLICIES,
+    show_default=True,
+    shell_complete=complete.modes,
+    help="In the order of each round.",
+)
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Rounds that are counted.")
 @click.option("--warmup", type=click.IntRange(0), default=1, show_default=True, help="Rounds before, not counted.")
-@click.option("--baseline", help="What the others are relative to; the first policy by default.")
+@click.option(
+    "--baseline", shell_complete=complete.modes, help="What the others are relative to; the first policy by default."
+)
 @click.option("--metric", metavar="REGEX", help="A figure in what COMMAND prints: the last match's first group.")
 @click.option("--json-path", metavar="KEY.KEY", help="A figure in the JSON that COMMAND prints.")
 @click.option("--rank", type=click.Choice([*RANKS]), help="By what the best is first: wall, or the highest figure.")

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from xsmmu.operator import checks_group, checks_machine, machine, output, sample
+from xsmmu.operator import checks_group, checks_machine, complete, machine, output, sample
 from xsmmu.operator.finding import LEVELS, Finding
 from xsmmu.operator.machine import Device
 
@@ -62,7 +62,7 @@ def _print(findings: Sequence[Finding]) -> None:
 
 
 @click.command()
-@click.argument("device", nargs=-1)
+@click.argument("device", nargs=-1, shell_complete=complete.devices)
 @click.option(
     "--sample",
     "seconds",

@@ -162,9 +162,7 @@ class Device:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """What people call it: interfaces and whole disks."""
-        links = [*(sysfs() / "class/net").glob("*"), *(sysfs() / "class/block").glob("*")]
-        mine = {link.name for link in links if _owner(link) == self.address and not (link / "partition").exists()}
-        return tuple(sorted(mine))
+        return tuple(sorted({link.name for link in _named() if _owner(link) == self.address}))
 
     @property
     def label(self) -> str:
@@ -184,6 +182,18 @@ def devices() -> list[Device]:
     """All PCI devices, in order of their addresses."""
     folder = sysfs() / "bus/pci/devices"
     return [Device(path.name) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+
+
+def words() -> list[str]:
+    """What devices behind an IOMMU are called: interfaces and whole disks, then addresses."""
+    found = {each.address for each in devices() if each.group and not each.is_bridge}
+    return [*sorted({link.name for link in _named() if _owner(link) in found}), *sorted(found)]
+
+
+def _named() -> list[Path]:
+    """Where sysfs has interfaces and whole disks."""
+    links = [*(sysfs() / "class/net").glob("*"), *(sysfs() / "class/block").glob("*")]
+    return [link for link in links if not (link / "partition").exists()]
 
 
 def find(name: str) -> Device:

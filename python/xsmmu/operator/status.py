@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from xsmmu.operator import machine, module, output
+from xsmmu.operator import complete, machine, module, output
 from xsmmu.operator.machine import Device
 
 COLUMNS = ("device", "names", "group", "driver", "path", "level", "state", "unmapped pages", "inv/page", "strays")
@@ -91,7 +91,7 @@ def cells(found: dict[str, Any]) -> list[object]:
 
 
 @click.command()
-@click.argument("device", nargs=-1)
+@click.argument("device", nargs=-1, shell_complete=complete.devices)
 @click.option("--all", "everything", is_flag=True, help="Bridges too, and devices that are behind no IOMMU.")
 @output.option
 def status(device: tuple[str, ...], everything: bool, form: str) -> None:

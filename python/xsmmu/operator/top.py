@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.text import Text
 
 from xsmmu.errors import UserError
-from xsmmu.operator import activity, calibration, machine, module, output
+from xsmmu.operator import activity, calibration, complete, machine, module, output
 from xsmmu.operator.activity import CAUSES, Activity, Reading
 from xsmmu.operator.calibration import Calibration
 from xsmmu.operator.digits import duration, percent, ratio, short
@@ -340,7 +340,7 @@ def _run(screen: Screen, watching: Watching, console: Console) -> None:
 
 
 @click.command()
-@click.argument("device", nargs=-1)
+@click.argument("device", nargs=-1, shell_complete=complete.devices)
 @click.option("--interval", type=output.Seconds(0.1, 3600), default=1.0, show_default=True, help="Seconds.")
 def top(device: tuple[str, ...], interval: float) -> None:
     """Show live what the module does: a line for each IOMMU group that has a policy, or for those of each DEVICE.

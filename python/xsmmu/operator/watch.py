@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from xsmmu.errors import UserError
-from xsmmu.operator import machine, module, output
+from xsmmu.operator import complete, machine, module, output
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import KINDS, Sample
 
@@ -94,7 +94,7 @@ def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) ->
 
 
 @click.command()
-@click.argument("device", nargs=-1)
+@click.argument("device", nargs=-1, shell_complete=complete.devices)
 @click.option(
     "--interval", type=output.Seconds(0.01, 86_400), default=10.0, show_default=True, help="Seconds between lines."
 )

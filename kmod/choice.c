@@ -6,7 +6,8 @@
  * What the operator chooses is remembered by the devices' addresses for as long as the
  * module is loaded, so it is found again after a re-plug, and by a function that is made
  * anew; of several in a group the last choice counts. Rules never change it. Where they
- * differ for devices of one group, the highest level counts.
+ * differ for devices of one group, the highest level counts. What is chosen may be that auto.c
+ * chooses: it is asked again whenever what it looks at may have changed.
  */
 #include <linux/dma-map-ops.h>
 #include <linux/pci.h>
@@ -95,6 +96,7 @@ static void remember(struct xs_group *group)
 		}
 		found->number = group->chosen;
 		found->choice.policy = group->policy;
+		found->choice.is_auto = group->auto_line;
 		found->choice.tuning = group->tuning;
 		found->choice.direct = group->direct;
 	}
@@ -108,7 +110,7 @@ static int refuse(struct xs_device *xdev, int error, const char *why)
 	return error;
 }
 
-static bool is_untrusted(const struct xs_device *xdev)
+bool xs_device_is_untrusted(const struct xs_device *xdev)
 {
 	struct pci_dev *pdev = to_pci_dev(xdev->dev);
 
@@ -127,7 +129,7 @@ static bool has_untrusted(struct xs_group *group)
 	struct xs_device *xdev;
 
 	list_for_each_entry(xdev, &group->devices, list)
-		if (!xdev->gone && is_untrusted(xdev))
+		if (!xdev->gone && xs_device_is_untrusted(xdev))
 			return true;
 	return false;
 }
@@ -145,10 +147,10 @@ int xs_device_check(struct xs_device *xdev, const struct xs_policy *policy,
 
 	if (xdev->untried)
 		return refuse(xdev, -EOPNOTSUPP, xdev->untried);
-	if (is_untrusted(xdev) && !suits_untrusted(policy, tuning))
+	if (xs_device_is_untrusted(xdev) && !suits_untrusted(policy, tuning))
 		return refuse(xdev, -EPERM,
 			      "untrusted (external-facing) device: choose copy, under which it gets no byte beside its buffers");
-	if (is_untrusted(xdev) && group->front && !group->untrusted)
+	if (xs_device_is_untrusted(xdev) && group->front && !group->untrusted)
 		return refuse(xdev, -EPERM,
 			      "untrusted (external-facing) device, and its group was taken over without one");
 	if (!dev_is_dma_coherent(xdev->dev))
@@ -221,7 +223,7 @@ static int check_lingering(struct xs_group *group, const struct xs_policy *polic
 }
 
 /* With operations that do not copy, a driver asks for no syncs either. */
-static bool cannot_copy(const struct xs_group *group)
+bool xs_group_cannot_copy(const struct xs_group *group)
 {
 	return group->front && !xs_front_copies(&group->front->ops);
 }
@@ -232,14 +234,14 @@ struct xs_tuning xs_group_tuning(const struct xs_group *group)
 
 	tuning.batch_aware = group->aware;
 	/* Chosen by a rule, or as it was before, for a device that joined too late. */
-	if (cannot_copy(group))
+	if (xs_group_cannot_copy(group))
 		tuning.copy_bytes = 0;
 	return tuning;
 }
 
 static int check_copies(struct xs_group *group, u32 copy_bytes)
 {
-	if (!copy_bytes || !cannot_copy(group))
+	if (!copy_bytes || !xs_group_cannot_copy(group))
 		return 0;
 	pr_err("group %d: refused: copying begins before a driver does: unbind the drivers of the whole IOMMU group first\n",
 	       iommu_group_id(group->iommu_group));
@@ -268,9 +270,20 @@ static void set_tables(struct xs_group *group, bool direct)
 		xs_world_set_tables(group, xdev->dev);
 }
 
+/* Have auto say which, if it is to choose. */
+static void resolve(const struct xs_group *group, struct xs_choice *choice)
+{
+	if (!choice->is_auto)
+		return;
+	choice->line = xs_auto_find(group);
+	choice->policy = xs_policy_find(choice->line->policy);
+	choice->tuning = xs_tuning_default(choice->policy);
+}
+
 static void set(struct xs_group *group, const struct xs_choice *choice)
 {
 	group->policy = choice->policy;
+	group->auto_line = choice->line;
 	group->failure = NULL;
 	if (!choice->policy)
 		return;
@@ -278,6 +291,7 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 	if (group->direct != choice->direct)
 		set_tables(group, choice->direct);
 	xs_group_set(group);
+	xs_auto_say(group);
 }
 
 /* Is all as after choosing this, with its defaults? */
@@ -286,6 +300,7 @@ static bool is_chosen(const struct xs_group *group, const struct xs_choice *choi
 	const struct xs_tuning *now = &group->tuning, *then = &choice->tuning;
 
 	return choice->policy == group->policy &&
+	       choice->line == group->auto_line &&
 	       (!choice->policy ||
 		(now->window_us == then->window_us &&
 		 now->batch_pages == then->batch_pages &&
@@ -294,9 +309,11 @@ static bool is_chosen(const struct xs_group *group, const struct xs_choice *choi
 		 now->pool_mib == then->pool_mib));
 }
 
-int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
+int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
+		    bool is_auto)
 {
-	struct xs_choice choice = { .policy = policy, .direct = group->direct };
+	struct xs_choice choice = { .policy = policy, .is_auto = is_auto,
+				    .direct = group->direct };
 	bool theirs = group->policy && group->chosen;
 	struct xs_device *xdev;
 	int error = 0;
@@ -305,6 +322,8 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy)
 	xs_group_end_lingering(group);
 	if (policy)
 		choice.tuning = xs_tuning_default(policy);
+	resolve(group, &choice);
+	policy = choice.policy;
 	if (policy && !theirs)
 		error = check_group(group, policy, &choice.tuning);
 	if (!error && policy)
@@ -365,6 +384,8 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning,
 	int error;
 
 	lockdep_assert_held(&xs_mutex);
+	if (group->auto_line)
+		return -ENODATA;
 	if (group->policy && !xs_tuning_is_valid(tuning))
 		return -ERANGE;
 	error = check_change(group);
@@ -409,11 +430,52 @@ static bool is_stronger(const struct xs_choice *choice,
 }
 
 /* A rule's choice, if it does not weaken what is chosen. */
-static void follow(struct xs_device *xdev, const struct xs_choice *choice)
+static void follow(struct xs_device *xdev, const struct xs_choice *rule)
 {
-	if (choice && is_stronger(choice, xdev->group) &&
-	    !xs_device_check(xdev, choice->policy, &choice->tuning))
-		set(xdev->group, choice);
+	struct xs_choice choice;
+
+	if (!rule)
+		return;
+	choice = *rule;
+	resolve(xdev->group, &choice);
+	if (is_stronger(&choice, xdev->group) &&
+	    !xs_device_check(xdev, choice.policy, &choice.tuning))
+		set(xdev->group, &choice);
+}
+
+/* What was chosen before for the device, later than what is chosen for its group. */
+static void recall(struct xs_device *xdev, const struct remembered *before)
+{
+	struct xs_choice choice = before->choice;
+
+	resolve(xdev->group, &choice);
+	/* A group at work is not weakened by one that joins it. */
+	if (!xdev->group->front || is_stronger(&choice, xdev->group))
+		set(xdev->group, &choice);
+	xdev->group->chosen = before->number;
+}
+
+static bool weakens(const struct xs_choice *choice, const struct xs_group *group)
+{
+	if (group->untrusted && !suits_untrusted(choice->policy, &choice->tuning))
+		return true;
+	return xs_policy_level(choice->policy, group->aware) <
+	       xs_policy_level(group->policy, group->aware);
+}
+
+bool xs_group_decide_again(struct xs_group *group)
+{
+	struct xs_choice choice = { .is_auto = true, .direct = group->direct };
+
+	lockdep_assert_held(&xs_mutex);
+	if (!group->auto_line)
+		return false;
+	resolve(group, &choice);
+	if (choice.line == group->auto_line ||
+	    (group->front && weakens(&choice, group)))
+		return false;
+	set(group, &choice);
+	return true;
 }
 
 void xs_device_choose(struct xs_device *xdev, bool binds)
@@ -425,20 +487,13 @@ void xs_device_choose(struct xs_device *xdev, bool binds)
 	if (xs_others_use_kernel_path(xdev) ||
 	    xs_device_has_driver(xdev) != binds)
 		return;
-	if (before && before->number > xdev->group->chosen) {
-		/* A group at work is not weakened by one that joins it. */
-		if (!xdev->group->front ||
-		    is_stronger(&before->choice, xdev->group))
-			set(xdev->group, &before->choice);
-		xdev->group->chosen = before->number;
-	}
-	if (xdev->group->chosen)
-		return;
-	if (!binds) {
-		follow(xdev, xs_rules_find(pdev, NULL));
-	} else {
-		follow(xdev, xs_rules_find(pdev, xdev->dev->driver->name));
-	}
+	if (before && before->number > xdev->group->chosen)
+		recall(xdev, before);
+	if (!xdev->group->chosen)
+		follow(xdev, xs_rules_find(pdev, binds ?
+					   xdev->dev->driver->name : NULL));
+	xs_group_decide_again(xdev->group);
+	xs_auto_say(xdev->group);
 }
 
 int xs_choice_start(const char *rules, const char *min_level)

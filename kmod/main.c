@@ -38,7 +38,7 @@ bool xs_fails(void)
 
 static char *policy = "none";
 module_param(policy, charp, 0444);
-MODULE_PARM_DESC(policy, "like two rules behind all: class:02=POLICY;*=strict (default none)");
+MODULE_PARM_DESC(policy, "like two rules behind all: class:02=POLICY;*=strict; auto: like *=auto (default none)");
 
 static char *rules = "";
 module_param(rules, charp, 0444);
@@ -50,20 +50,24 @@ MODULE_PARM_DESC(min_level, "the floor: none, lazy, bounded, held or strict");
 
 static enum cpuhp_state hotplug_state;
 
-/* The parameter policy stands for two more rules. */
+/* The parameter policy stands for two more rules; auto knows what a NIC is itself. */
 static int read_choices(void)
 {
+	bool is_auto;
 	char *text;
 	int error;
 
 	if (!strcmp(policy, "none"))
 		return xs_choice_start(rules, min_level);
-	if (!xs_policy_find(policy)) {
+	is_auto = !strcmp(policy, "auto");
+	if (!is_auto && !xs_policy_find(policy)) {
 		pr_err("refused: unknown policy \"%s\": docs/levels.md has the list\n",
 		       policy);
 		return -EINVAL;
 	}
-	text = kasprintf(GFP_KERNEL, "%s;class:02=%s;*=strict", rules, policy);
+	text = is_auto ? kasprintf(GFP_KERNEL, "%s;*=auto", rules) :
+			 kasprintf(GFP_KERNEL, "%s;class:02=%s;*=strict", rules,
+				   policy);
 	if (!text)
 		return -ENOMEM;
 	error = xs_choice_start(text, min_level);

@@ -4,7 +4,7 @@
  *
  *   rules="0000:01:00.0=fused,max_window_us:500;class:0108=strict;driver:igb=fused;*=none"
  *
- * A rule is what it matches, "=", a policy or none, and tunables. Rules are parted
+ * A rule is what it matches, "=", a policy, auto or none, and tunables. Rules are parted
  * by ";"; the first one that matches a device decides.
  */
 #include <linux/ctype.h>
@@ -157,17 +157,23 @@ static int read_choice(struct xs_choice *choice, char *text)
 	char *word = strsep(&text, ",");
 
 	choice->policy = xs_policy_find(word);
-	if (!choice->policy && strcmp(word, "none"))
+	choice->is_auto = !strcmp(word, "auto");
+	if (!choice->policy && !choice->is_auto && strcmp(word, "none"))
 		return refuse("no policy is called so", word);
-	if (!choice->policy)
+	if (!choice->policy && !choice->is_auto)
 		return text ? refuse("none has no tunables", text) : 0;
-	if (!xs_choice_is_allowed(choice->policy))
+	if (choice->policy && !xs_choice_is_allowed(choice->policy))
 		return refuse("its level is below min_level", word);
-	choice->tuning = xs_tuning_default(choice->policy);
-	while ((word = strsep(&text, ",")))
-		if (!read_tables(choice, word) &&
-		    !read_tunable(&choice->tuning, word))
+	if (choice->policy)
+		choice->tuning = xs_tuning_default(choice->policy);
+	while ((word = strsep(&text, ","))) {
+		if (read_tables(choice, word))
+			continue;
+		if (choice->is_auto)
+			return refuse("auto has no tunables", word);
+		if (!read_tunable(&choice->tuning, word))
 			return refuse("no tunable and value in its range", word);
+	}
 	return 0;
 }
 

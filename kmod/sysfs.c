@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /sys/bus/pci/devices/<bdf>/xsmmu/: the operator's interface. Policies are
- * spelled like upstream menus, the chosen one in brackets; statistics are one
- * value a file and count from the module's load.
+ * spelled like upstream menus, what was chosen in brackets: if that is auto,
+ * auto_policy says which one it is. Statistics are one value a file and count from the
+ * module's load.
  */
 #include <linux/capability.h>
 #include <linux/kobject.h>
@@ -36,11 +37,14 @@ struct xs_attribute {
 static ssize_t policy_show(struct xs_device *xdev, char *page)
 {
 	const struct xs_policy *chosen = xdev->group->policy;
-	int at = sysfs_emit(page, chosen ? "none" : "[none]");
+	bool is_auto = xdev->group->auto_line;
+	int at = sysfs_emit(page, "%s %s", chosen ? "none" : "[none]",
+			    is_auto ? "[auto]" : "auto");
 	u32 i;
 
 	for (i = 0; i < xs_policy_count; i++)
-		at += sysfs_emit_at(page, at, &xs_policies[i] == chosen ?
+		at += sysfs_emit_at(page, at, &xs_policies[i] == chosen &&
+					      !is_auto ?
 				    " [%s]" : " %s", xs_policies[i].name);
 	return at + sysfs_emit_at(page, at, "\n");
 }
@@ -48,15 +52,31 @@ static ssize_t policy_show(struct xs_device *xdev, char *page)
 static ssize_t policy_store(struct xs_device *xdev, const char *text)
 {
 	const struct xs_policy *policy = xs_policy_find(text);
+	bool is_auto = !strcmp(text, "auto");
 
-	if (!policy && strcmp(text, "none")) {
+	if (!policy && !is_auto && strcmp(text, "none")) {
 		dev_err(xdev->dev, "xsmmu: refused: unknown policy \"%.32s\"; read the policy file for the valid ones\n",
 			text);
 		return -EINVAL;
 	}
-	return xs_group_choose(xdev->group, policy);
+	return xs_group_choose(xdev->group, policy, is_auto);
 }
 XS_RW(policy);
+
+/* What auto has chosen; if it was not asked, what it would choose now. */
+static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
+{
+	struct xs_group *group = xdev->group;
+	const struct xs_auto_line *line = group->auto_line;
+
+	if (!line)
+		line = xs_auto_find(group);
+	return sysfs_emit(page, "%s %s: %s\n", line->policy,
+			  xs_level_name(xs_policy_level(xs_policy_find(line->policy),
+							group->aware)),
+			  line->why);
+}
+XS_RO(auto_policy);
 
 static ssize_t level_show(struct xs_device *xdev, char *page)
 {
@@ -108,8 +128,9 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 		error = xs_group_tune(xdev->group, tuning,
 				      field == &tuning->copy_bytes);
 	if (error == -ENODATA)
-		dev_err(xdev->dev, "xsmmu: refused: choose a policy before %s\n",
-			name);
+		dev_err(xdev->dev, xdev->group->auto_line ?
+			"xsmmu: refused: auto has its policy's defaults: choose a policy by its name before %s\n" :
+			"xsmmu: refused: choose a policy before %s\n", name);
 	else if (error == -EINVAL || error == -ERANGE)
 		dev_err(xdev->dev, "xsmmu: refused: %s \"%.32s\" is not %u .. %u\n",
 			name, text, first, last);
@@ -155,6 +176,7 @@ XS_ROOT_ONLY(exposure_ns);
 
 static struct attribute *device_attrs[] = {
 	&policy_attribute.attr,
+	&auto_policy_attribute.attr,
 	&tables_attribute.attr,
 	&level_attribute.attr,
 	&state_attribute.attr,

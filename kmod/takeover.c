@@ -310,7 +310,8 @@ void xs_group_update_aware(struct xs_group *group)
 	if (aware == group->aware)
 		return;
 	group->aware = aware;
-	xs_group_set(group);
+	if (!xs_group_decide_again(group))
+		xs_group_set(group);
 }
 
 /* ---- a device ---- */

@@ -75,6 +75,7 @@ struct xs_group_commands {
  * @engine:	first, so that it and the group, its world, are one pointer
  * @list, @running: in xs_groups; in xs_running, while it has an engine
  * @policy:	chosen, NULL for none
+ * @auto_line:	by which auto has chosen it; NULL if it was chosen by its name
  * @tuning:	the operator's, valid with @policy
  * @direct:	chosen: entries of the page table are written in place
  * @chosen:	0: not by the operator; else the how-manieth of their choices it is
@@ -120,6 +121,7 @@ struct xs_group {
 	struct list_head running;
 	struct iommu_group *iommu_group;
 	const struct xs_policy *policy;
+	const struct xs_auto_line *auto_line;
 	struct xs_tuning tuning;
 	bool direct;
 	u64 chosen;
@@ -178,6 +180,7 @@ static_assert(offsetof(struct xs_group, engine) == 0);
  * @dma:	the kernel's own DMA path while @taken, to be restored
  * @closed:	not to be taken over, in a group that is: its maps fail
  * @claimed:	no one changes the type of the group's default domain
+ * @told:	the line of auto that the log has for it
  */
 struct xs_device {
 	struct list_head list;
@@ -192,6 +195,7 @@ struct xs_device {
 	bool gone;
 	bool closed;
 	bool claimed;
+	const struct xs_auto_line *told;
 	struct {
 		const struct dma_map_ops *ops;
 		bool iommu;
@@ -252,9 +256,17 @@ struct xs_address {
 	u8 devfn;
 };
 
-/* @policy: NULL for none; @tuning, @direct: valid with a policy */
+/*
+ * struct xs_choice
+ * @policy:	NULL for none
+ * @is_auto:	@policy and @tuning are auto's, when it is asked for what a group is like
+ * @line:	by which it has chosen them then
+ * @tuning, @direct: valid with a policy
+ */
 struct xs_choice {
 	const struct xs_policy *policy;
+	bool is_auto;
+	const struct xs_auto_line *line;
 	struct xs_tuning tuning;
 	bool direct;
 };
@@ -266,18 +278,24 @@ struct xs_choice {
  * negative errno, and a line in the log. xs_group_is_untrusted(): has it a device that
  * gets no byte beside its buffers, and is what was chosen for such a one?
  * xs_group_tuning(): what is in force of the group's. xs_group_tune(): is it @copies that
- * are asked for?
+ * are asked for? xs_group_choose(): @policy is NULL with @is_auto, and is found.
+ * xs_group_decide_again(): what auto has chosen may be another policy by now; true if it
+ * was, and is in force. A group at work is not weakened.
  */
 int xs_choice_start(const char *rules, const char *min_level);
 void xs_choice_stop(void);
 void xs_device_choose(struct xs_device *xdev, bool binds);
+bool xs_device_is_untrusted(const struct xs_device *xdev);
 bool xs_group_is_untrusted(struct xs_group *group);
+bool xs_group_cannot_copy(const struct xs_group *group);
 int xs_device_check(struct xs_device *xdev, const struct xs_policy *policy,
 		    const struct xs_tuning *tuning);
 int xs_group_check(struct xs_group *group, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning);
 void xs_group_be_strict(struct xs_group *group);
-int xs_group_choose(struct xs_group *group, const struct xs_policy *policy);
+int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
+		    bool is_auto);
+bool xs_group_decide_again(struct xs_group *group);
 struct xs_tuning xs_group_tuning(const struct xs_group *group);
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning,
 		  bool copies);
@@ -285,6 +303,19 @@ int xs_group_choose_tables(struct xs_group *group, bool direct);
 bool xs_choice_is_allowed(const struct xs_policy *policy);
 bool xs_tuning_is_valid(const struct xs_tuning *tuning);
 bool xs_address_is(const struct xs_address *address, struct pci_dev *pdev);
+
+/*
+ * auto.c; under xs_mutex. A line of its table: with these facts of a group, this policy is
+ * chosen, for this reason. xs_auto_find(): the one that holds for it; may sleep.
+ * xs_auto_say(): in the log, once for each device.
+ */
+struct xs_auto_line {
+	u32 facts;
+	const char *policy;
+	const char *why;
+};
+const struct xs_auto_line *xs_auto_find(const struct xs_group *group);
+void xs_auto_say(struct xs_group *group);
 
 /*
  * rules.c. xs_rules_start(): 0 or a negative errno, and a line in the log names the word

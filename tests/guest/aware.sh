@@ -75,6 +75,22 @@ case_aware_copies() {
 	all_off
 }
 
+# Strict until the driver has said what it is, and again when it has gone.
+case_auto_of_an_aware_driver() {
+	echo Y >/sys/module/xsmmu_aware/parameters/waits
+	put $TESTDEV policy auto || failure "auto was refused: $(cat /tmp/put)"
+	expect_equal "auto before" "$(get $TESTDEV auto_policy | sed 's/:.*//')" "strict strict"
+	log_mark
+	aware api 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
+	expect_equal "auto under the driver" "$(get $TESTDEV auto_policy)" "fused strict: all its drivers are batch-aware, which makes that strict, and cheaper than strict itself"
+	expect_equal "level" "$(get $TESTDEV level)" strict
+	expect_log "$TESTDEV: xsmmu: auto: fused, level strict: all its drivers are batch-aware"
+	unbind $TESTDEV
+	expect_equal "auto afterwards" "$(get $TESTDEV auto_policy | sed 's/:.*//')" "strict strict"
+	expect_balance $TESTDEV
+	all_off
+}
+
 case_level_is_not_the_drivers_after_it_left() {
 	put $TESTDEV policy fused
 	echo api >/sys/module/xsmmu_rude/parameters/mode

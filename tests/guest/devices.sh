@@ -109,6 +109,19 @@ works_as_disks() {
 	expect "data that differs: $(cat /tmp/differs 2>/dev/null)" [ ! -e /tmp/differs ]
 }
 
+# By their classes; none has to be bound for that.
+case_auto_by_class() {
+	for device in $AHCI $VIRTIO_BLK; do
+		expect_equal "$device: auto" "$(get $device auto_policy)" "strict strict: it has storage, which could change data after it was verified"
+	done
+	for device in $XHCI $SDHCI; do
+		expect_equal "$device: auto" "$(get $device auto_policy | sed 's/, .*\| nor .*//')" "strict strict: it has a device that is neither storage"
+	done
+	for device in $VMXNET3 $VIRTIO_NET; do
+		expect_equal "$device: auto" "$(get $device auto_policy)" "fused held: an Ethernet NIC, whose polls end what is deferred"
+	done
+}
+
 case_ahci() { works_as_disks $AHCI 1; }
 # One by usb-storage, one by UAS.
 case_xhci() { works_as_disks $XHCI 2; }

@@ -14,7 +14,7 @@ case_unknown_policy() {
 }
 
 case_menu() {
-	expect_equal "the menu" "$(get $E1000E policy)" "[none] copy $POLICIES"
+	expect_equal "the menu" "$(get $E1000E policy)" "[none] auto copy $POLICIES"
 	for policy in copy $POLICIES; do
 		accepted $E1000E policy "$policy"
 		expect_equal "the policy" "$(policy_of $E1000E)" "$policy"

@@ -140,7 +140,7 @@ class Kernel:
             self.show(device, "copy_bytes", "4096" if value == "copy" else "0")
             self.show(device, "level", "none" if value == "none" else "held")
             self.show(device, "state", "off" if value == "none" else "attached" if bound else "idle")
-        elif now.policy == "none":
+        elif now.policy == "none" or (now.auto and name != "tables"):
             raise OSError(errno.ENODATA, "No data available")
         else:
             self.show(device, name, "kernel [direct]" if value == "direct" else value)

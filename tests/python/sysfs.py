@@ -28,7 +28,7 @@ STATS = {
     "unmapped_pages": 2400,
     "strays": 0,
 }
-MENU = ("none", "copy", "strict", "lazy", "fands", "xsmmu", "fused")
+MENU = ("none", "auto", "copy", "strict", "lazy", "fands", "xsmmu", "fused")
 
 
 def make_device(
@@ -58,6 +58,7 @@ def make_device(
         level = "none" if policy == "none" else "held"
         files = {"policy": text, "tables": "[kernel] direct", "level": level, "state": state, "max_window_us": "1000"}
         files |= {"batch_pages": "1024", "range_commands_max": "4", "copy_bytes": "0", "pool_mib": "64"}
+        files["auto_policy"] = "strict strict: it has storage" if disk else "fused held: an Ethernet NIC: it polls"
         files |= {"exposure_ns": "1024 10\n2048 3\nmax 1999"}
         for name, content in files.items():
             (folder / name).write_text(content + "\n")

@@ -35,7 +35,7 @@ from xsmmu.operator.machine import Device
 
 FREE = "0000:07:00.0"
 """A device that no driver drives."""
-DEFAULT = ["kernel-strict", "kernel-lazy", *MENU[1:]]
+DEFAULT = ["kernel-strict", "kernel-lazy", *MENU[2:]]
 
 
 @pytest.fixture(name="kernel")

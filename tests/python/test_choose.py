@@ -21,7 +21,7 @@ from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ig
 from tests.python.sysfs import IGB, NVME0, NVME1, make_device, make_driver
 
 from xsmmu import cli
-from xsmmu.operator import apply, choose, machine, module, rules
+from xsmmu.operator import apply, choose, machine, modes, module, rules
 from xsmmu.operator.machine import Device
 
 
@@ -358,6 +358,36 @@ def test_steps_are_what_a_shell_would_do(kernel: Kernel) -> None:
     assert module.chosen((Device(IGB).folder / "xsmmu/policy").read_text()) == "fused"
 
 
+def test_auto_is_the_modules_choice(kernel: Kernel) -> None:
+    """It is asked for and kept by its name; what is in force is shown as itself."""
+    said = run("set", "eth1", "auto", "--rebind", "--persist", "--tables", "direct")
+    assert "(eth1): fused, level held, state attached; auto: an Ethernet NIC: it polls" in said
+    assert f"bus/pci/devices/{IGB}/xsmmu/policy auto" in kernel.writes
+    assert rules.conf().read_text() == f"{IGB}=auto,tables:direct\n"
+    now = module.choice(Device(IGB))
+    assert (now.policy, now.asked, now.auto) == (
+        "fused",
+        "auto",
+        module.Auto("fused", "held", "an Ethernet NIC: it polls"),
+    )
+    assert module.read(Device(IGB)).policy == "fused"
+    assert {"auto", "none"}.isdisjoint(modes.offered(Device(IGB)))
+    run("set", "eth1", "xsmmu", "max_window_us=77")
+    assert module.choice(Device(IGB)).auto is None
+    change = json.loads(run("set", "eth1", "auto", "-o", "json"))["changes"][0]
+    assert (change["policy"], change["auto"]["policy"], change["level"]) == ("auto", "fused", "held")
+    assert json.loads(run("set", "eth1", "auto", "--dry-run", "-o", "json"))["changes"][0]["auto"] is None
+
+
+@pytest.mark.parametrize("nth", range(1, 4))
+def test_auto_is_put_back(kernel: Kernel, nth: int) -> None:
+    run("set", "nvme0", "auto", "--tables", "direct")
+    kernel.writes.clear()
+    kernel.after = lambda _: refuse() if len(kernel.writes) == nth else None
+    put_back(kernel, "set", "nvme0", "lazy", "max_window_us=1", "--tables", "kernel")
+    assert module.choice(Device(NVME1)).asked == "auto"
+
+
 @pytest.mark.usefixtures("kernel")
 def test_a_change_as_json() -> None:
     change = json.loads(run("set", "eth1", "fused", "--rebind", "-o", "json"))["changes"][0]
@@ -374,8 +404,10 @@ def test_a_change_as_json() -> None:
 
 BAD = [
     (["set", "eth9", "fused"], (1, "unknown-device", "no device 'eth9'")),
-    (["set", "eth1", "fuse"], (1, "unknown-name", "unknown policy 'fuse': choose from copy, strict")),
     (["set", "eth1", "none"], (2, "usage", "xsmmu unset eth1")),
+    (["set", "eth1", "fuse"], (1, "unknown-name", "unknown policy 'fuse': choose from auto, copy, strict")),
+    (["set", "nvme0", "auto", "max_window_us=5"], (2, "usage", "auto has no tunables")),
+    (["set", "nvme0", "Auto"], (1, "unknown-name", "unknown policy 'Auto': choose from auto, copy")),
     (["set", "eth1", "fused"], (1, "driver-bound", "--rebind")),
     (["unset", "nvme0"], (1, "driver-bound", "--rebind")),
     (["set", "nvme0", "fused", "window=1"], (1, "unknown-name", "unknown tunable 'window': choose from max_window_us")),
@@ -481,7 +513,7 @@ def test_a_wrong_line_is_found_before_anything_changes(kernel: Kernel) -> None:
     rules.conf().write_text("# mine\n\n*=turbo\n")
     error = put_back(kernel, *SET)
     assert error.code == "bad-rule"
-    assert f"{rules.conf()}, line 3: '*=turbo': no policy is called 'turbo': choose from none, copy" in error.message
+    assert f"{rules.conf()}, line 3: '*=turbo': no policy is called 'turbo': choose from none, auto, copy" in error.message
     assert not kernel.writes
 
 

@@ -51,7 +51,7 @@ def wrong(*devices: str) -> list[Finding]:
 def test_nothing_is_wrong_with_a_healthy_machine() -> None:
     assert wrong() == []
     checks = {each.check for each in doctor.examine([])}
-    assert checks == {"iommu-kind", "kernel-mode", "kernel-release", "kernel-options", "module"}
+    assert checks == {"iommu-kind", "kernel-mode", "kernel-release", "kernel-options", "module", "auto"}
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 0
     assert result.output.endswith("nothing blocks.\n")
@@ -341,6 +341,32 @@ def test_what_lingers_and_for_how_long_is_in_the_reason(healthy: Machine) -> Non
     found = {each.check: each.reason for each in wrong()}
     assert "1,234 pages that one has mapped are in use still" in found["lingering"]
     assert found["storage-level"].endswith("change it for up to 25,000 us")
+
+
+def test_what_auto_chooses_is_the_modules_word(healthy: Machine) -> None:
+    folder = f"sysfs/bus/pci/devices/{IGB}/xsmmu"
+    healthy.write(f"{folder}/auto_policy", "strict strict: for a reason: that one")
+
+    def said() -> list[str]:
+        return [each.reason for each in doctor.examine([Device(IGB)]) if each.check == "auto"]
+
+    assert said() == ["auto would choose strict, level strict: for a reason: that one"]
+    healthy.write(f"{folder}/policy", "none [auto] copy strict lazy fands xsmmu fused")
+    assert said() == ["auto has chosen strict, level strict: for a reason: that one"]
+    # One of an earlier version, which does not know it.
+    healthy.write(f"{folder}/policy", "none copy strict lazy fands xsmmu [fused]")
+    healthy.remove(f"{folder}/auto_policy")
+    assert said() == []
+
+
+def test_a_disk_under_a_lower_level_of_auto(healthy: Machine) -> None:
+    """The policy is told, not who has chosen it."""
+    folder = f"sysfs/bus/pci/devices/{NVME0}/xsmmu"
+    healthy.write(f"{folder}/policy", "none [auto] copy strict lazy fands xsmmu fused")
+    healthy.write(f"{folder}/auto_policy", "fused held: for a reason")
+    healthy.write(f"{folder}/level", "held")
+    [found] = [each for each in wrong() if each.check == "storage-level"]
+    assert "under fused (level held)" in found.reason
 
 
 def test_a_kernel_built_for_passthrough_that_is_told_not_to(healthy: Machine) -> None:

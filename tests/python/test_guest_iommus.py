@@ -13,12 +13,13 @@ from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 # In caching mode, as its like, the kernel's default is DMA.
 DMA: dict[str, str | int] = {"GROUP_TYPE": "DMA"}
-SETTINGS = {name: DMA if iommu.syncs_maps else {} for name, iommu in IOMMUS.items()}
+TOLD: dict[str, str | int] = {"TOLD": 1}
+SETTINGS = {name: DMA | TOLD if iommu.syncs_maps else {} for name, iommu in IOMMUS.items()}
 
 SHORT = {
     name: guests.Machine(
-        ("counts", "rude"),
-        "^commands_|^removals_|^every_kind_of_mapping$",
+        ("counts", "rude", "auto"),
+        "^commands_|^removals_|^every_kind_of_mapping$|^auto_of_a_(nic|disk)|^auto_before_",
         iommu=name,
         settings=SETTINGS[name],
         timeout_s=600,

@@ -44,7 +44,7 @@ def scalable_mode(_folder: Path) -> list[str]:
     return ["-global", "intel-iommu.scalable-mode=on"]
 
 
-REFUSALS = guests.Machine(("refusals", "choice"), qemu_options=external_facing_port)
+REFUSALS = guests.Machine(("refusals", "choice", "auto"), qemu_options=external_facing_port, timeout_s=600)
 NO_IOMMU = guests.Machine(("noiommu",), words=("intel_iommu=off",))
 STRICT = guests.Machine(("floor",), words=("iommu.strict=1", "intel_iommu=on,sm_off"), qemu_options=scalable_mode)
 STRICT_INTEL = guests.Machine(("floor",), words=("intel-iommu=on,strict", "iommu.strict=0"))

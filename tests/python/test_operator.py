@@ -235,6 +235,20 @@ def test_a_policy_is_in_use_when_the_group_was_taken_over(state: str, path: str)
 
 
 @pytest.mark.usefixtures("sysfs")
+def test_status_under_auto() -> None:
+    """The policy that it has chosen, and why."""
+    folder = Device(IGB).folder / "xsmmu"
+    (folder / "policy").write_text("none [auto] copy strict lazy fands xsmmu fused\n")
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert (row["path"], row["policy"], row["level"]) == ("fused", "fused", "held")
+    assert row["auto"] == {"policy": "fused", "level": "held", "reason": "an Ethernet NIC: it polls"}
+    assert "fused (auto)" in xsmmu("status", "eth1").output
+    (folder / "state").write_text("idle\n")
+    assert "fused chosen by auto, idle" in xsmmu("status", "eth1").output
+    assert "fused (auto)" not in xsmmu("status", "eth1").output
+
+
+@pytest.mark.usefixtures("sysfs")
 def test_status_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was counted is root's; whose path is taken is not."""
     monkeypatch.setattr(module, "counts_are_readable", lambda _: False)

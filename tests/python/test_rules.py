@@ -26,6 +26,8 @@ from xsmmu.project import PROJECT
         "class:010802=copy",
         "8086:10d3=none",
         "driver:igb=fused,tables:direct,copy_bytes:0",
+        "class:02=auto",
+        "*=auto,tables:direct",
         "*=strict",
     ],
 )
@@ -49,6 +51,9 @@ def test_rules(text: str) -> None:
         ("*=fused,fast", "unknown tunable 'fast'"),
         ("*=fused,tables:fast", "unknown tunable 'tables'"),
         ("*=none,batch_pages:7", "none has no tunables"),
+        ("*=auto,max_window_us:5", "auto has no tunables"),
+        ("*=auto,tables:direct,fast", "auto has no tunables"),
+        ("*=autos", "no policy is called 'autos'"),
         # What is only a line's.
         ("*=strict;*=fused", "no policy is called"),
         ("*= strict", "no policy is called"),

@@ -46,6 +46,12 @@ def _count(group: Group, name: str) -> int:
     return int(_says(group, f"stats/{name}") or 0)
 
 
+def _chosen(group: Group) -> str:
+    """The policy, by whomever it was chosen."""
+    device = next((each for each in group.members if each.module_folder), None)
+    return module.choice(device).policy if device else "none"
+
+
 def _is_taken(group: Group) -> bool:
     return _says(group, "state") in ("attached", "active", "lingering")
 
@@ -99,7 +105,7 @@ def check_state(group: Group) -> Iterator[Finding]:
         yield _of_group("blocks", "not-offered", group, reason, "dmesg | grep xsmmu")
     state = _says(group, "state")
     if state == "failed":
-        chosen = module.chosen(_says(group, "policy") or "")
+        chosen = _chosen(group)
         reason = f"{chosen} is chosen, the take-over failed, and drivers use the kernel's own path"
         remedy = "dmesg | grep xsmmu says why; mend that, then unbind and bind the group's drivers again"
         yield _of_group("blocks", "failed", group, reason, remedy)
@@ -113,13 +119,25 @@ def check_state(group: Group) -> Iterator[Finding]:
         yield _of_group("risk", "strays", group, reason, "dmesg | grep xsmmu; report it with the driver's name")
 
 
+def check_auto(group: Group) -> Iterator[Finding]:
+    """What the module would choose by itself, and why; it alone knows the rule."""
+    device = next((each for each in working(group) if each.module_folder), None)
+    found = module.auto(device) if device else None
+    if not found or not device:
+        return
+    now = module.choice(device)
+    verb = "has chosen" if now.auto else "would choose"
+    reason = f"auto {verb} {found.policy}, level {found.level}: {found.reason}"
+    yield _of_group("ok", "auto", group, reason)
+
+
 def check_storage(group: Group) -> Iterator[Finding]:
     """A level below strict is not enough against a disk that lies."""
     disks = [each for each in group.members if each.is_storage]
     level = _says(group, "level")
     if not disks or not _is_taken(group) or level == "strict":
         return
-    chosen, window_us = module.chosen(_says(group, "policy") or ""), int(_says(group, "max_window_us") or 0)
+    chosen, window_us = _chosen(group), int(_says(group, "max_window_us") or 0)
     reason = (
         f"{_labels(disks)} under {chosen} (level {level}): a malicious disk can return good data, let it be verified, "
         f"and change it for up to {window_us:,} us"
@@ -132,6 +150,7 @@ CHECKS: Final[tuple[Callable[[Group], Iterator[Finding]], ...]] = (
     check_type,
     check_members,
     check_state,
+    check_auto,
     check_storage,
 )
 

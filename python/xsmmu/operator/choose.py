@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
 import click
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for; policy `none` is the kernel's own path; `tables` None leaves them as they are."""
+    """What is asked for; policy `none` is the kernel's own path, `auto` the module's choice; `tables` None leaves them as they are."""
 
     policy: str
     tunables: Mapping[str, int] = field(default_factory=dict)
@@ -49,6 +49,8 @@ def plan(device: Device, wish: Wish) -> Plan:
     offered = module.offered(device)
     if wish.policy not in offered:
         raise unknown_name("policy", wish.policy, [name for name in offered if name != "none"])
+    if wish.policy == module.AUTO and wish.tunables:
+        raise UserError("auto has no tunables: its policy comes with the defaults; or name the policy", code="usage")
     before = module.choice(device)
     group = device.group
     drivers = binding.bound(device)
@@ -161,10 +163,12 @@ def restore(device: Device, before: Choice, others: Sequence[Device] = ()) -> No
     # Tables can be chosen beside a policy only.
     if before.policy == "none":
         restore_tables()
-    _writer(present, "policy", before.policy)()
+    _writer(present, "policy", before.asked)()
     if before.policy == "none":
         return
     restore_tables()
+    if before.auto:
+        return
     now = module.choice(present)
     for name, value in before.tunables.items():
         if now.tunables.get(name) != value:
@@ -234,6 +238,7 @@ def carry_out(device: Device, wish: Wish, dry_run: bool, form: str, command: str
             "members": members,
             "dry_run": dry_run,
             "policy": wish.policy,
+            "auto": asdict(now.auto) if now.auto and not dry_run else None,
             "level": None if dry_run else now.level,
             "state": None if dry_run else now.state,
             "steps": [step.shell for step in made.steps],
@@ -248,7 +253,8 @@ def carry_out(device: Device, wish: Wish, dry_run: bool, form: str, command: str
     for note in made.notes:
         click.echo(note, err=True)
     path = "the kernel's own path" if wish.policy == "none" else f"{now.policy}, level {now.level}"
-    click.echo(f"{label}: {path}, state {now.state}")
+    why = f"; auto: {now.auto.reason}" if now.auto else ""
+    click.echo(f"{label}: {path}, state {now.state}{why}")
 
 
 def options(command: F) -> F:
@@ -283,6 +289,8 @@ def set_policy(
 ) -> None:
     """Choose the policy of DEVICE; all devices of its IOMMU group move together.
 
+    POLICY may be auto: the module chooses, by what the group, its drivers and its IOMMU are, and says why.
+
     TUNABLE is NAME=VALUE, of max_window_us, batch_pages, range_commands_max, copy_bytes and pool_mib; those that are
     not named get the policy's defaults. From the kernel's own path, and to copying, DEVICE changes only while no
     driver is bound in the group: --rebind sees to that, and puts everything back if anything fails. From one policy to
@@ -293,6 +301,7 @@ def set_policy(
       xsmmu set eth1 fused --rebind --persist
       xsmmu set eth1 fused --rebind --dry-run
       xsmmu set 0000:05:00.0 strict
+      xsmmu set nvme0n1 auto --rebind
       xsmmu set eth1 fused copy_bytes=256 max_window_us=500 --rebind
     """
     found = machine.find(device)

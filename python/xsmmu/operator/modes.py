@@ -29,7 +29,7 @@ HOOK_S: Final = 120.0
 
 def offered(device: Device) -> list[str]:
     """All that a device can be under."""
-    return [*KERNEL, *(name for name in module.offered(device) if name != "none")]
+    return [*KERNEL, *module.policies(device)]
 
 
 def wish(mode: str) -> Wish:

@@ -30,15 +30,36 @@ TAKEN: Final = ("attached", "active", "lingering")
 """The states in which the group's DMA goes by the module."""
 
 
+AUTO: Final = "auto"
+"""The module chooses the policy; it may be asked for as one, and is none."""
+
+
+@dataclass(frozen=True)
+class Auto:
+    """What `auto` has chosen for a group, or would choose, by the module's own word."""
+
+    policy: str
+    level: str
+    reason: str
+
+
 @dataclass(frozen=True)
 class Choice:
     """What is chosen for a group, and what has come of it; anybody may read it."""
 
     policy: str
+    """The policy itself, by whomever it was chosen."""
     level: str
     state: str
     tables: str
     tunables: Mapping[str, int]
+    auto: Auto | None = None
+    """If the policy was chosen by that."""
+
+    @property
+    def asked(self) -> str:
+        """What was written to have it."""
+        return AUTO if self.auto else self.policy
 
 
 @dataclass(frozen=True)
@@ -94,12 +115,26 @@ def chosen(menu: str) -> str:
 
 
 def offered(device: Device) -> list[str]:
-    """The policies that the module offers, `none` first."""
+    """What may be asked of the module: `none` first, `auto` if it has that, and its policies."""
     return re.findall(r"[\w-]+", _read(device, "policy"))
 
 
+def policies(device: Device) -> list[str]:
+    """The policies themselves that the module offers."""
+    return [name for name in offered(device) if name not in ("none", AUTO)]
+
+
+def auto(device: Device) -> Auto | None:
+    """What auto has chosen, or would choose now; None of a module that does not know it."""
+    if not (folder(device) / "auto_policy").exists():
+        return None
+    words, _, reason = _read(device, "auto_policy").partition(": ")
+    policy, _, level = words.partition(" ")
+    return Auto(policy, level, reason)
+
+
 def menu() -> list[str] | None:
-    """The policies that the loaded module offers for any device; None where nothing can be known of them."""
+    """What may be asked of the loaded module for any device; None where nothing can be known of it."""
     device = next((each for each in machine.devices() if each.module_folder), None)
     return offered(device) if device else None
 
@@ -107,12 +142,15 @@ def menu() -> list[str] | None:
 def choice(device: Device) -> Choice:
     """What is chosen for a device now."""
     place = folder(device)
+    asked = chosen(_read(device, "policy"))
+    by_auto = auto(device) if asked == AUTO else None
     return Choice(
-        chosen(_read(device, "policy")),
+        by_auto.policy if by_auto else asked,
         _read(device, "level"),
         _read(device, "state"),
         chosen(_read(device, "tables")) if (place / "tables").exists() else "kernel",
         {name: int(_read(device, name)) for name in TUNABLES if (place / name).exists()},
+        by_auto,
     )
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The rules that the module is loaded with, as /etc/xsmmu.conf has them: one a line, `#` begins a comment.
 
-A rule is MATCH=POLICY[,TUNABLE:VALUE...] as the module reads it (kmod/rules.c); the first one that matches a device
-decides. Another file can be named by XSMMU_CONF.
+A rule is MATCH=POLICY[,TUNABLE:VALUE...], or auto or none for POLICY, as the module reads it (kmod/rules.c); the first
+one that matches a device decides. Another file can be named by XSMMU_CONF.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rule:
 
     @property
     def policy(self) -> str:
-        """Its policy, or none."""
+        """Its policy, auto or none."""
         return self.choice.partition(",")[0]
 
     @property
@@ -97,6 +97,8 @@ def parse(text: str, policies: Sequence[str] | None) -> Rule:
             raise _wrong(f"a tunable has a colon before its value here: {word.replace('=', ':', 1)}")
         if name == "tables" and value in module.TABLES:
             continue
+        if rule.policy == module.AUTO:
+            raise _wrong("auto has no tunables: its policy comes with the defaults")
         check_tunable(name, value)
     return rule
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -25,6 +26,7 @@ def row(device: Device) -> dict[str, Any]:
         "path": path,
         "level": level,
         "policy": None,
+        "auto": None,
         "state": None,
         "tables": None,
         "tunables": None,
@@ -38,7 +40,7 @@ def row(device: Device) -> dict[str, Any]:
     if not device.module_folder:
         return found
     now = module.choice(device)
-    found |= {"policy": now.policy, "state": now.state, "tables": now.tables, "tunables": now.tunables}
+    found |= {"policy": now.policy, "auto": asdict(now.auto) if now.auto else None, "state": now.state, "tables": now.tables, "tunables": now.tunables}
     if now.state in module.TAKEN:
         found |= {"path": now.policy, "level": now.level}
     return found | _counted(device)
@@ -74,14 +76,14 @@ def cells(found: dict[str, Any]) -> list[object]:
     """A row of the table."""
     state = found["state"]
     if found["policy"] not in (None, "none") and found["path"] != found["policy"]:
-        state = f"{found['policy']} chosen, {state}"
+        state = f"{found['policy']} chosen{' by auto' if found['auto'] else ''}, {state}"
     ratio = found["invalidations_per_page"]
     return [
         found["device"],
         " ".join(found["names"]),
         found["group"],
         found["driver"],
-        found["path"],
+        f"{found['path']} (auto)" if found["auto"] and found["path"] == found["policy"] else found["path"],
         found["level"],
         state,
         None if found["unmapped_pages"] is None else f"{found['unmapped_pages']:,}",
@@ -98,7 +100,8 @@ def status(device: tuple[str, ...], everything: bool, form: str) -> None:
     """Show devices behind an IOMMU: whose path their DMA takes, the level that it gives, and what was counted.
 
     `path` is kernel-strict, kernel-lazy or passthrough while the kernel's own path is in use, else the module's
-    policy. A policy that is chosen and not in use yet stands under `state`.
+    policy, with (auto) behind it if the module chose that. A policy that is chosen and not in use yet stands under
+    `state`.
 
     \b
     Examples:

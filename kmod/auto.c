@@ -39,9 +39,9 @@ static const struct xs_auto_line lines[] = {
 		"it has an untrusted (external-facing) device, and copying can begin only when its drivers are unbound"
 	}, {
 		/*
-		 * No byte beside a buffer is shown (`make test TESTS=tests/python/test_guest_copy.py`)
-		 * and no write lands after an unmap (`make matrix`, Attack: copy is strict, 0).
-		 * The module accepts no other policy here.
+		 * No byte beside a buffer is shown
+		 * (`make test TESTS=tests/python/test_guest_copy.py`), and no write lands after an
+		 * unmap (`make matrix`, Attack: copy is strict, 0). No other policy is accepted.
 		 */
 		UNTRUSTED, "copy",
 		"it has an untrusted (external-facing) device, which is to see no byte beside its buffers"

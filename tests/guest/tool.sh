@@ -42,6 +42,10 @@ nic pinged
 
 try copy set eth0 copy
 try strict set eth0 strict batch_pages=7
+try auto set eth0 auto --persist
+say "shown $(python3 -m xsmmu status eth0 | tail -n 1)"
+say "explained $(python3 -m xsmmu doctor eth0 | grep -A 1 '  auto$' | tail -n 1)"
+say "conf-auto $(cat /etc/xsmmu.conf)"
 try copied set eth0 copy --rebind
 network
 

@@ -513,7 +513,8 @@ def test_a_wrong_line_is_found_before_anything_changes(kernel: Kernel) -> None:
     rules.conf().write_text("# mine\n\n*=turbo\n")
     error = put_back(kernel, *SET)
     assert error.code == "bad-rule"
-    assert f"{rules.conf()}, line 3: '*=turbo': no policy is called 'turbo': choose from none, auto, copy" in error.message
+    said = f"{rules.conf()}, line 3: '*=turbo': no policy is called 'turbo': choose from none, auto, copy"
+    assert said in error.message
     assert not kernel.writes
 
 

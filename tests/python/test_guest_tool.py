@@ -45,6 +45,12 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert tried("copy") == ("1", "e1000e fused active DMA-FQ")
     assert "--rebind" in said["copy-says"]
     assert tried("strict") == ("0", "e1000e strict active DMA-FQ")
+    assert tried("auto") == ("0", "e1000e auto active DMA-FQ")
+    why = "an Ethernet NIC, whose polls end what is deferred"
+    assert said["auto-says"].endswith(f"(eth0): fused, level held, state active; auto: {why}")
+    assert re.search(r" e1000e +fused \(auto\) +held +active ", said["shown"])
+    assert said["explained"].strip() == f"auto has chosen fused, level held: {why}"
+    assert said["conf-auto"] == "0000:00:02.0=auto"
     assert tried("copied") == ("0", "e1000e copy attached DMA-FQ")
     assert tried("unbindable") == ("1", "copy idle DMA-FQ")
     assert "; not put back: e1000e cannot be bound" in said["unbindable-says"]
@@ -53,4 +59,5 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert tried("unset") == ("0", f"{own_path} DMA-FQ")
     assert said["forgotten"] == ""
     assert said["ping"] == "3"
-    assert [line for line in machine.xsmmu_lines() if line.startswith("[") and "refused" not in line] == []
+    lines = [line for line in machine.xsmmu_lines() if line.startswith("[") and "refused" not in line]
+    assert [line.rpartition("xsmmu: ")[2] for line in lines] == [f"auto: fused, level held: {why}"]

@@ -24,7 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for; policy `none` is the kernel's own path, `auto` the module's choice; `tables` None leaves them as they are."""
+    """What is asked for; policy `none` is the kernel's own path, `auto` the module's choice.
+
+    `tables` None leaves them as they are.
+    """
 
     policy: str
     tunables: Mapping[str, int] = field(default_factory=dict)

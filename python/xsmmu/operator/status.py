@@ -40,7 +40,8 @@ def row(device: Device) -> dict[str, Any]:
     if not device.module_folder:
         return found
     now = module.choice(device)
-    found |= {"policy": now.policy, "auto": asdict(now.auto) if now.auto else None, "state": now.state, "tables": now.tables, "tunables": now.tunables}
+    found |= {"policy": now.policy, "auto": asdict(now.auto) if now.auto else None}
+    found |= {"state": now.state, "tables": now.tables, "tunables": now.tunables}
     if now.state in module.TAKEN:
         found |= {"path": now.policy, "level": now.level}
     return found | _counted(device)

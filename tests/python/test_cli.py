@@ -208,7 +208,10 @@ def test_what_is_started_has_streams_too(tmp_path: Path, number: int) -> None:
     with (tmp_path / "said").open("w") as said:
         script = f'exec 9>&{said.fileno()} {number}>&-; exec "$@"'
         subprocess.run(
-            ["bash", "-c", script, "bash", sys.executable, *words], check=True, env=environment, pass_fds=[said.fileno()]
+            ["bash", "-c", script, "bash", sys.executable, *words],
+            check=True,
+            env=environment,
+            pass_fds=[said.fileno()],
         )
     assert (tmp_path / "said").read_text() == "/dev/null\n"
 

@@ -79,11 +79,22 @@ case_removals_that_failed() {
 	for policy in $POLICIES; do
 		put $TESTDEV policy $policy
 		log_mark
+		count_from $TESTDEV
 		rude unrecorded || failure "$policy: $(log_since | grep 'rude: wrong')"
+		counted $TESTDEV "removals that failed under $policy"
 		expect_silence
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	count_from $TESTDEV
+	rude unrecorded_chunk || failure "a chunk: $(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+	counted $TESTDEV "a chunk whose removal failed"
+	expect_silence
+	expect_balance $TESTDEV
 	all_off
 }
 

@@ -1442,6 +1442,58 @@ static int unrecorded(struct device *dev)
 	return error;
 }
 
+#define CHUNK_BYTES	(2u << 20)
+
+/* Of a small buffer, copied; 0: it never is. The first of a way is not, but has a chunk made. */
+static dma_addr_t map_copied(struct device *dev, void *memory,
+			     enum dma_data_direction way)
+{
+	for (u32 i = 0; i < 500; i++) {
+		dma_addr_t iova = dma_map_single(dev, memory, 64, way);
+
+		if (dma_mapping_error(dev, iova))
+			return 0;
+		if (translated(dev, iova) != virt_to_phys(memory))
+			return iova;
+		dma_unmap_single(dev, iova, 64, way);
+		msleep(10);
+	}
+	return 0;
+}
+
+/*
+ * The same of the memory that small buffers are copied through, which stays mapped. Another
+ * way has another chunk, whose records are left.
+ */
+static int unrecorded_chunk(struct device *dev)
+{
+	void *memory = kmalloc(64, GFP_KERNEL);
+	dma_addr_t to, from, chunk;
+	int error = 0;
+
+	if (!memory)
+		return -ENOMEM;
+	to = map_copied(dev, memory, DMA_TO_DEVICE);
+	from = map_copied(dev, memory, DMA_FROM_DEVICE);
+	chunk = round_down(from, CHUNK_BYTES);
+	if (!to || !from)
+		error = wrong(dev, "it is not copied");
+	else if (!translated(dev, chunk) ||
+		 !translated(dev, chunk + CHUNK_BYTES - PAGE_SIZE) ||
+		 translated(dev, chunk + CHUNK_BYTES))
+		error = wrong(dev, "a chunk is not where it should be");
+	else
+		drop_records(dev, chunk, CHUNK_BYTES / PAGE_SIZE);
+	if (!error && translated(dev, from))
+		error = wrong(dev, "the driver keeps its records");
+	if (to)
+		dma_unmap_single(dev, to, 64, DMA_TO_DEVICE);
+	if (from)
+		dma_unmap_single(dev, from, 64, DMA_FROM_DEVICE);
+	kfree(memory);
+	return error;
+}
+
 #define ROW	(2 * 64 + 1)
 
 static int row(struct device *dev)
@@ -1522,6 +1574,8 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return many(&pdev->dev);
 	if (sysfs_streq(mode, "unrecorded"))
 		return unrecorded(&pdev->dev);
+	if (sysfs_streq(mode, "unrecorded_chunk"))
+		return unrecorded_chunk(&pdev->dev);
 	if (sysfs_streq(mode, "row"))
 		return row(&pdev->dev);
 	/* Below 16 MiB the kernel's own path soon has no long range left. */

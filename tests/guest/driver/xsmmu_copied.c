@@ -1106,20 +1106,27 @@ static int wrong_size(struct device *dev)
 	return error;
 }
 
-/* A buffer is freed as if it were coherent memory: what the device had instead is left. */
+#define FREED	512
+
+/* Buffers are freed as if they were coherent memory: what the device had instead is left. */
 static int freed_wrongly(struct device *dev)
 {
-	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL);
-	dma_addr_t iova;
+	static dma_addr_t iovas[FREED];
+	static void *memory[FREED];
+	u32 i;
 
-	if (!memory)
-		return -ENOMEM;
-	iova = dma_map_single(dev, memory + 100, 2000, DMA_FROM_DEVICE);
-	if (dma_mapping_error(dev, iova)) {
-		free_page((unsigned long)memory);
-		return wrong(dev, "dma_map_single() failed");
+	for (i = 0; i < FREED; i++) {
+		memory[i] = (void *)__get_free_page(GFP_KERNEL);
+		if (!memory[i])
+			return -ENOMEM;
+		iovas[i] = dma_map_single(dev, memory[i] + 100, 2000,
+					  DMA_FROM_DEVICE);
+		if (dma_mapping_error(dev, iovas[i]))
+			return wrong(dev, "dma_map_single() failed");
 	}
-	dma_free_coherent(dev, PAGE_SIZE, memory, iova & PAGE_MASK);
+	for (i = 0; i < FREED; i++)
+		dma_free_coherent(dev, PAGE_SIZE, memory[i],
+				  iovas[i] & PAGE_MASK);
 	return 0;
 }
 

@@ -160,14 +160,30 @@ static void forget_locked(struct xs_group *group, struct bounce *bounce)
 	__xa_erase(&group->bounces, last_index(bounce));
 }
 
+/*
+ * What is there has been unmapped as what it was not, since its IOVA is another mapping's now.
+ * The caller's, or NULL.
+ */
+static struct bounce *forget_stale(struct xs_group *group, unsigned long index)
+{
+	struct bounce *stale = xa_load(&group->bounces, index);
+
+	if (stale)
+		forget_locked(group, stale);
+	return stale;
+}
+
 /* 0 or -ENOMEM. */
 static int bounce_remember(struct xs_group *group, struct bounce *bounce)
 {
 	gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN;
+	struct bounce *stale[2];
 	unsigned long flags;
 	int error = 0;
 
 	xa_lock_irqsave(&group->bounces, flags);
+	stale[0] = forget_stale(group, first_index(bounce));
+	stale[1] = forget_stale(group, last_index(bounce));
 	if (bounce->first)
 		error = xa_err(__xa_store(&group->bounces, first_index(bounce),
 					  bounce, gfp));
@@ -179,6 +195,13 @@ static int bounce_remember(struct xs_group *group, struct bounce *bounce)
 	if (error)
 		forget_locked(group, bounce);
 	xa_unlock_irqrestore(&group->bounces, flags);
+	for (u32 i = 0; i < ARRAY_SIZE(stale); i++) {
+		if (!stale[i])
+			continue;
+		pr_warn_ratelimited("%s: a buffer was unmapped as what it was not\n",
+				    group->name);
+		bounce_free(stale[i]);
+	}
 	return error;
 }
 

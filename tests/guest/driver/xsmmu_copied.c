@@ -1108,6 +1108,22 @@ static int wrong_size(struct device *dev)
 
 #define FREED	512
 
+/* A buffer where one of those was. */
+static int freed_rightly(struct device *dev)
+{
+	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL);
+	dma_addr_t iova;
+
+	if (!memory)
+		return -ENOMEM;
+	iova = dma_map_single(dev, memory + 100, 2000, DMA_FROM_DEVICE);
+	if (dma_mapping_error(dev, iova))
+		return wrong(dev, "dma_map_single() failed");
+	dma_unmap_single(dev, iova, 2000, DMA_FROM_DEVICE);
+	free_page((unsigned long)memory);
+	return 0;
+}
+
 /* Buffers are freed as if they were coherent memory: what the device had instead is left. */
 static int freed_wrongly(struct device *dev)
 {
@@ -1127,7 +1143,7 @@ static int freed_wrongly(struct device *dev)
 	for (i = 0; i < FREED; i++)
 		dma_free_coherent(dev, PAGE_SIZE, memory[i],
 				  iovas[i] & PAGE_MASK);
-	return 0;
+	return freed_rightly(dev);
 }
 
 /* ---- more than there is room for ---- */

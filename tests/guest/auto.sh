@@ -204,8 +204,10 @@ case_an_untrusted_device_joins_an_auto_group() {
 	take auto $works
 	in_force $works strict
 	trust $joins 1
-	echo api >$PARAMETERS/mode
-	if echo $joins >$RUDE/bind 2>/dev/null; then failure "it could map"; fi
+	copied=/sys/bus/pci/drivers/xsmmu_copied
+	echo whole >/sys/module/xsmmu_copied/parameters/mode
+	echo 4096 >/sys/module/xsmmu_copied/parameters/limit
+	if echo $joins >$copied/bind 2>/dev/null; then failure "it could map"; fi
 	in_force $works strict
 	auto_is $works "strict strict: it has an untrusted (external-facing) device, and copying can begin only when"
 	expect_equal "the level" "$(get $works level)" strict
@@ -213,11 +215,11 @@ case_an_untrusted_device_joins_an_auto_group() {
 	take auto $works
 	in_force $works copy
 	log_mark
-	echo $joins >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
+	echo $joins >$copied/bind || failure "$(log_since | grep wrong)"
 	unbind $joins
 	# A group at work is not weakened.
 	trust $joins 0
-	echo $joins >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"
+	echo $joins >$copied/bind || failure "$(log_since | grep wrong)"
 	in_force $works copy
 	unbind $joins $works
 	bind $works

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The table of `auto` (kmod/auto.c) keeps its promises, is that of docs/use.md, and its figures are those of the pages."""
+"""The table of `auto` (kmod/auto.c) keeps its promises, is in docs/use.md, and its figures are those of the pages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Mapping: place, write down how to hold the pages, have the world map. */
+/*
+ * Mapping: place, write down how to hold the pages, have the world map; and the sync that
+ * some worlds need after that.
+ */
 #include <xsmmu/place.h>
 #include <xsmmu/sync.h>
 
@@ -444,6 +447,139 @@ void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages)
 
 		xs_place_back_block(engine, cpu, block,
 				    xs_block_mask(iova >> XS_PAGE_LG2, pages));
+		xs_cpu_unlock(cpu, flags);
+	}
+	xs_exit();
+}
+
+/* ---- maps without their sync ---- */
+
+/* A command for each of so many ranges; more become one from the first to the last. */
+static u32 xs_unsynced_ranges_max(const struct xs_policy *policy)
+{
+	return policy->scope == XS_SCOPE_DOMAIN ? 1 : policy->ranges_max;
+}
+
+/* The runs of @unsynced, which has some, as ranges. Returns how many. */
+static u32 xs_unsynced_ranges(struct xs_unsynced *unsynced,
+			      struct xs_range *ranges, u32 max)
+{
+	const u64 *runs = unsynced->runs;
+	u32 count = xs_runs_join(unsynced->runs, unsynced->count);
+	u64 end = xs_run_page(runs[count - 1]) + xs_run_pages(runs[count - 1]);
+
+	if (count > max) {
+		ranges[0].page = xs_run_page(runs[0]);
+		ranges[0].pages = end - ranges[0].page;
+		return 1;
+	}
+	for (u32 i = 0; i < count; i++) {
+		ranges[i].page = xs_run_page(runs[i]);
+		ranges[i].pages = xs_run_pages(runs[i]);
+	}
+	return count;
+}
+
+/* Sync what the CPU, whose lock is held, has mapped without. Entered. */
+static void xs_unsynced_sync(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	struct xs_unsynced *unsynced = &cpu->unsynced;
+	struct xs_range ranges[XS_RANGES_MAX];
+	u32 count;
+
+	xs_assert_locked(&cpu->lock);
+	if (!unsynced->count)
+		return;
+	count = xs_unsynced_ranges(unsynced, ranges,
+				   xs_unsynced_ranges_max(xs_policy_of(engine)));
+	xs_ops(engine)->sync_maps(xs_world(engine), ranges, count);
+	unsynced->pages = 0;
+	xs_store_release(&unsynced->count, 0);
+}
+
+/* Is it what joined runs can say? */
+static bool xs_unsynced_has_room(struct xs_unsynced *unsynced, u32 pages)
+{
+	u32 count = unsynced->count;
+
+	if (unsynced->pages + pages > 0xffff)
+		return false;
+	if (count == XS_UNSYNCED_RUNS) {
+		count = xs_runs_join(unsynced->runs, count);
+		xs_store(&unsynced->count, count);
+	}
+	return count < XS_UNSYNCED_RUNS;
+}
+
+/* This CPU has mapped these without a sync. Entered. */
+static void xs_unsynced_add(struct xs_engine *engine, u64 page, u32 pages)
+{
+	xs_flags_t flags;
+	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+	struct xs_unsynced *unsynced = &cpu->unsynced;
+	u64 *next;
+
+	if (xs_unlikely(!xs_unsynced_has_room(unsynced, pages)))
+		xs_unsynced_sync(engine, cpu);
+	next = &unsynced->runs[unsynced->count];
+	unsynced->pages += pages;
+	if (xs_likely(unsynced->count) &&
+	    xs_run_page(next[-1]) + xs_run_pages(next[-1]) == page) {
+		next[-1] += pages;
+	} else {
+		*next = page << 16 | pages;
+		xs_store(&unsynced->count, unsynced->count + 1);
+	}
+	xs_cpu_unlock(cpu, flags);
+}
+
+u64 xs_engine_map_no_sync(struct xs_engine *engine, u64 phys, u32 pages,
+			  u32 prot, u64 last)
+{
+	u64 iova;
+
+	if (pages > XS_BLOCK_PAGES)
+		return xs_engine_map(engine, phys, pages,
+				     prot & ~XS_MAP_UNSYNCED, last);
+	xs_enter();
+	iova = xs_engine_map(engine, phys, pages, prot, last);
+	if (iova)
+		xs_unsynced_add(engine, iova >> XS_PAGE_LG2, pages);
+	xs_exit();
+	return iova;
+}
+
+u32 xs_engine_map_in_block_no_sync(struct xs_engine *engine, u64 iova,
+				   const u64 *phys, u32 pages, u32 prot)
+{
+	u32 done;
+
+	xs_enter();
+	done = xs_engine_map_in_block(engine, iova, phys, pages, prot);
+	if (done)
+		xs_unsynced_add(engine, iova >> XS_PAGE_LG2, done);
+	xs_exit();
+	return done;
+}
+
+void xs_engine_sync_maps(struct xs_engine *engine, bool everywhere)
+{
+	xs_flags_t flags;
+
+	xs_enter();
+	for (u32 i = 0; everywhere && i < engine->cpu_count; i++) {
+		struct xs_cpu *cpu = engine->cpus[i];
+
+		if (!xs_load_acquire(&cpu->unsynced.count))
+			continue;
+		flags = xs_lock(&cpu->lock);
+		xs_unsynced_sync(engine, cpu);
+		xs_unlock(&cpu->lock, flags);
+	}
+	if (!everywhere) {
+		struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+
+		xs_unsynced_sync(engine, cpu);
 		xs_cpu_unlock(cpu, flags);
 	}
 	xs_exit();

@@ -119,7 +119,7 @@ copy_or_map(struct device *dev, phys_addr_t phys, size_t size,
 	if ((!size || offset_in_page(phys | size)) && is_untrusted(dev))
 		return bounce_map(dev, phys, size, dir, attrs);
 	return map_memory(dev, pfn_to_page(PHYS_PFN(phys)),
-			  offset_in_page(phys), size, dir, attrs);
+			  offset_in_page(phys), size, dir, attrs, false);
 }
 
 #ifdef XS_HAVE_MAP_PHYS

@@ -7,6 +7,10 @@
  * reference, which tells. What waits for its sync for long tells of a driver
  * that forgot it, or synced another device. Slab memory has no references of
  * its own and is not watched.
+ *
+ * What is mapped without a sync is written down until its sync, on all IOMMUs, also
+ * where none is needed. It may be unmapped before that, as an error path does; but who
+ * unmaps it without a sync, as only what a device has done with is, has forgotten one.
  */
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
@@ -121,6 +125,118 @@ static void watch(struct device *dev, phys_addr_t phys, u64 now_ns)
 	watched[watched_count++].since_ns = now_ns;
 }
 
+/* ---- maps ---- */
+
+/*
+ * A mapping of @dev that waits for its sync, by a caller on @cpu. @phys tells whether it
+ * is the same still: that ordinary unmaps are not looked at saves them the question.
+ */
+struct fresh {
+	struct device *dev;
+	u64 iova;
+	phys_addr_t phys;
+	u64 since_ns;
+	u32 pages;
+	u32 cpu;
+};
+
+static struct fresh fresh[WATCHED_MAX];
+static u32 fresh_count;
+
+static void forget_fresh(u32 at)
+{
+	fresh[at] = fresh[--fresh_count];
+}
+
+/* 0, too, if the device has been given back. */
+static phys_addr_t phys_at(struct device *dev, u64 iova)
+{
+	struct xs_group *group = xs_group_now(dev);
+
+	return group ? iommu_iova_to_phys(group->domain, iova) : 0;
+}
+
+static bool is_there(const struct fresh *at)
+{
+	return at->phys && phys_at(at->dev, at->iova) == at->phys;
+}
+
+static void warn_unsynced(const struct fresh *at)
+{
+	if (is_there(at))
+		dev_err_ratelimited(at->dev, "xsmmu: misuse: mapped without a sync, and not synced since: was another device synced, or on another CPU?\n");
+}
+
+static void forget_late_fresh(u64 now_ns)
+{
+	u32 i = 0;
+
+	while (i < fresh_count) {
+		if ((s64)(now_ns - fresh[i].since_ns) < LATE_NS) {
+			i++;
+			continue;
+		}
+		warn_unsynced(&fresh[i]);
+		forget_fresh(i);
+	}
+}
+
+/* @dev has mapped these without a sync. */
+void xs_debug_map(struct device *dev, u64 iova, u32 pages)
+{
+	u64 now_ns = ktime_get_mono_fast_ns();
+	unsigned long flags;
+
+	spin_lock_irqsave(&watched_lock, flags);
+	forget_late_fresh(now_ns);
+	if (fresh_count < WATCHED_MAX)
+		fresh[fresh_count++] = (struct fresh){
+			.dev = dev,
+			.iova = iova,
+			.phys = phys_at(dev, iova),
+			.since_ns = now_ns,
+			.pages = pages,
+			.cpu = smp_processor_id(),
+		};
+	spin_unlock_irqrestore(&watched_lock, flags);
+}
+
+/* @dev has synced what this CPU has mapped, or what all have. */
+void xs_debug_sync_maps(struct device *dev, bool everywhere)
+{
+	unsigned long flags;
+	u32 i = 0;
+
+	spin_lock_irqsave(&watched_lock, flags);
+	while (i < fresh_count) {
+		if (fresh[i].dev == dev &&
+		    (everywhere || fresh[i].cpu == smp_processor_id()))
+			forget_fresh(i);
+		else
+			i++;
+	}
+	spin_unlock_irqrestore(&watched_lock, flags);
+}
+
+/* What begins in [@iova, @end) is about to be unmapped without a sync. */
+static void forget_unmapped(struct device *dev, u64 iova, u64 end)
+{
+	u32 i = 0;
+
+	while (i < fresh_count) {
+		if (fresh[i].dev != dev || fresh[i].iova < iova ||
+		    fresh[i].iova >= end) {
+			i++;
+			continue;
+		}
+		if (is_there(&fresh[i]))
+			dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a sync what was mapped without one, and never synced\n");
+		forget_fresh(i);
+	}
+}
+
+/* ---- unmaps ---- */
+
 /* @dev is about to unmap without a sync. */
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 {
@@ -130,6 +246,8 @@ void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 
 	spin_lock_irqsave(&watched_lock, flags);
 	forget_due(NULL, now_ns);
+	forget_late_fresh(now_ns);
+	forget_unmapped(dev, iova & PAGE_MASK, end);
 	for (iova &= PAGE_MASK; iova < end; iova += PAGE_SIZE)
 		watch(dev, iommu_iova_to_phys(xs_group_of(dev)->domain, iova),
 		      now_ns);
@@ -162,6 +280,12 @@ void xs_debug_forget(struct device *dev)
 		}
 		warn_late(dev);
 		forget(i);
+	}
+	for (i = 0; i < fresh_count;) {
+		if (fresh[i].dev == dev)
+			forget_fresh(i);
+		else
+			i++;
 	}
 	spin_unlock_irqrestore(&watched_lock, flags);
 }

@@ -59,6 +59,7 @@ static u32 prot_of(enum dma_data_direction dir, unsigned long attrs)
  * attributes; what they ask for beyond the API is at hand.
  */
 #define ATTR_BATCH_AWARE	BIT(31)
+#define ATTR_MAP_UNSYNCED	BIT(30)
 
 /* Where the page of a block that this CPU maps goes. */
 static DEFINE_PER_CPU(u64, block_iova);
@@ -66,6 +67,11 @@ static DEFINE_PER_CPU(u64, block_iova);
 static bool is_marked(unsigned long attrs)
 {
 	return IS_ENABLED(CONFIG_DMA_API_DEBUG) && attrs & ATTR_BATCH_AWARE;
+}
+
+static bool is_unsynced(unsigned long attrs)
+{
+	return IS_ENABLED(CONFIG_DMA_API_DEBUG) && attrs & ATTR_MAP_UNSYNCED;
 }
 
 /*
@@ -110,31 +116,81 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 	return iova + offset_in_page(phys);
 }
 
-/* Pages that go into a block in a row from @iova; how many do. */
+/*
+ * Any mapping whose sync, where it needs one, is left to xsmmu_sync_maps(). One of more
+ * than a block is synced at once.
+ */
+static noinline dma_addr_t map_pages_no_sync(struct device *dev,
+					     phys_addr_t phys, size_t size,
+					     u32 prot)
+{
+	u32 pages = pages_of(phys, size);
+	int section = section_begin(pages);
+	struct xs_group *group = xs_group_now(dev);
+	u32 unsynced = group ? xs_world_map_unsynced(group) : 0;
+	u64 last = last_of(dev, *dev->dma_mask);
+	u64 iova = 0;
+
+	if (unsynced)
+		iova = xs_engine_map_no_sync(&group->engine, phys & PAGE_MASK,
+					     pages, prot | unsynced, last);
+	else if (group)
+		iova = xs_engine_map(&group->engine, phys & PAGE_MASK, pages,
+				     prot, last);
+	section_end(pages, section);
+	if (!iova)
+		return DMA_MAPPING_ERROR;
+	trace_map(dev, iova, pages);
+	if (xs_debug_on())
+		xs_debug_map(dev, iova, pages);
+	return iova + offset_in_page(phys);
+}
+
+/*
+ * Pages that go into a block in a row from @iova, with one sync for all, if any: ours,
+ * or without (@no_sync) the driver's. Returns how many do.
+ */
 static u32 map_in_block(struct device *dev, u64 iova, const u64 *phys,
-			u32 count, u32 prot)
+			u32 count, u32 prot, bool no_sync)
 {
 	struct xs_group *group;
+	u32 unsynced = 0;
 	u32 done = 0;
 
 	xs_enter();
 	group = xs_group_now(dev);
 	if (group)
+		unsynced = xs_world_map_unsynced(group);
+	if (no_sync && unsynced) {
+		done = xs_engine_map_in_block_no_sync(&group->engine, iova,
+						      phys, count,
+						      prot | unsynced);
+	} else if (group) {
+		struct xs_range range = { iova >> PAGE_SHIFT };
+
 		done = xs_engine_map_in_block(&group->engine, iova, phys,
-					      count, prot);
+					      count, prot | unsynced);
+		range.pages = done;
+		if (done && unsynced)
+			xs_ops(&group->engine)->sync_maps(group, &range, 1);
+	}
 	xs_exit();
-	if (done)
-		trace_map(dev, iova, done);
+	if (!done)
+		return 0;
+	trace_map(dev, iova, done);
+	if (no_sync && xs_debug_on())
+		xs_debug_map(dev, iova, done);
 	return done;
 }
 
-static dma_addr_t map_marked(struct device *dev, struct page *page, u32 prot)
+static dma_addr_t map_marked(struct device *dev, struct page *page, u32 prot,
+			     bool no_sync)
 {
 	u64 iova = this_cpu_read(block_iova);
 	u64 phys = page_to_phys(page);
 
-	return map_in_block(dev, iova, &phys, 1, prot) ? iova :
-							 DMA_MAPPING_ERROR;
+	return map_in_block(dev, iova, &phys, 1, prot, no_sync) ?
+		iova : DMA_MAPPING_ERROR;
 }
 
 /* The device is not ours any more. Exits. */
@@ -144,31 +200,53 @@ static noinline dma_addr_t map_late(void)
 	return DMA_MAPPING_ERROR;
 }
 
+/* A page whose IOMMU needs a sync, which is left to the driver. Exits. */
+static noinline dma_addr_t map_one_no_sync(struct device *dev,
+					   struct xs_group *group,
+					   phys_addr_t phys,
+					   enum dma_data_direction dir)
+{
+	u64 iova = xs_engine_map_no_sync(&group->engine, phys & PAGE_MASK, 1,
+					 prots[dir] | XS_MAP_UNSYNCED,
+					 *dev->dma_mask);
+
+	xs_exit();
+	return iova ? iova + offset_in_page(phys) : DMA_MAPPING_ERROR;
+}
+
 /*
- * @size bytes at @offset of @page. What is rare is left to map_pages(), with all
- * it needs to know.
+ * @size bytes at @offset of @page; @no_sync: as map_pages_no_sync(). What is rare is left
+ * to map_pages() and that, with all they need to know.
  */
 static __always_inline dma_addr_t map_memory(struct device *dev,
 					     struct page *page,
 					     unsigned long offset, size_t size,
 					     enum dma_data_direction dir,
-					     unsigned long attrs)
+					     unsigned long attrs, bool no_sync)
 {
 	const struct dma_map_ops *ops;
 	u64 iova;
 
 	if (is_marked(attrs))
-		return map_marked(dev, page, prot_of(dir, attrs));
+		return map_marked(dev, page, prot_of(dir, attrs),
+				  is_unsynced(attrs));
+	if (no_sync ? unlikely(xs_debug_on()) : is_unsynced(attrs))
+		return map_pages_no_sync(dev, page_to_phys(page) + offset, size,
+					 prot_of(dir, attrs));
 	if (unlikely(offset >= PAGE_SIZE || size > PAGE_SIZE - offset ||
 		     attrs & DMA_ATTR_PRIVILEGED || dev->bus_dma_limit ||
 		     trace_map_enabled()))
-		return map_pages(dev, page_to_phys(page) + offset, size,
-				 prot_of(dir, attrs));
+		return (no_sync ? map_pages_no_sync : map_pages)(
+			dev, page_to_phys(page) + offset, size,
+			prot_of(dir, attrs));
 	xs_enter();
 	/* As xs_group_now(). */
 	ops = READ_ONCE(dev->dma_ops);
 	if (unlikely(!xs_is_front(ops)))
 		return map_late();
+	if (no_sync && unlikely(xs_front_group(ops)->iommu.syncs_maps))
+		return map_one_no_sync(dev, xs_front_group(ops),
+				       page_to_phys(page) + offset, dir);
 	iova = xs_engine_map_one(&xs_front_group(ops)->engine, page,
 				 page_to_phys(page), prots[dir],
 				 *dev->dma_mask);
@@ -261,7 +339,7 @@ static dma_addr_t map_phys(struct device *dev, phys_addr_t phys, size_t size,
 	if (unlikely(attrs & DMA_ATTR_MMIO))
 		return map_mmio(dev, phys, size, dir, attrs);
 	return map_memory(dev, pfn_to_page(phys >> PAGE_SHIFT),
-			  offset_in_page(phys), size, dir, attrs);
+			  offset_in_page(phys), size, dir, attrs, false);
 }
 #else
 static __no_stack_protector dma_addr_t map_page(struct device *dev,
@@ -274,7 +352,7 @@ static __no_stack_protector dma_addr_t map_page(struct device *dev,
 		page += offset >> PAGE_SHIFT;
 		offset = offset_in_page(offset);
 	}
-	return map_memory(dev, page, offset, size, dir, attrs);
+	return map_memory(dev, page, offset, size, dir, attrs, false);
 }
 #endif
 

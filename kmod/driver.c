@@ -102,6 +102,39 @@ void xsmmu_sync(struct device *dev)
 }
 EXPORT_SYMBOL_GPL(xsmmu_sync);
 
+dma_addr_t xsmmu_map_no_sync(struct device *dev, struct page *page,
+			     unsigned long offset, size_t size,
+			     enum dma_data_direction dir, unsigned long attrs)
+{
+	/* What is copied needs no sync. */
+	if (unlikely(!is_plain(dev)))
+		return dma_map_page_attrs(dev, page, offset, size, dir, attrs);
+	if (IS_ENABLED(CONFIG_DMA_API_DEBUG))
+		return dma_map_page_attrs(dev, page, offset, size, dir,
+					  attrs | ATTR_MAP_UNSYNCED);
+	if (unlikely(offset >= PAGE_SIZE)) {
+		page += offset >> PAGE_SHIFT;
+		offset = offset_in_page(offset);
+	}
+	return map_memory(dev, page, offset, size, dir, attrs, true);
+}
+EXPORT_SYMBOL_GPL(xsmmu_map_no_sync);
+
+void xsmmu_sync_maps(struct device *dev)
+{
+	bool everywhere = may_have_moved();
+	struct xs_group *group;
+
+	xs_enter();
+	group = xs_group_now(dev);
+	if (group && xs_world_map_unsynced(group))
+		xs_engine_sync_maps(&group->engine, everywhere);
+	xs_exit();
+	if (group && xs_debug_on())
+		xs_debug_sync_maps(dev, everywhere);
+}
+EXPORT_SYMBOL_GPL(xsmmu_sync_maps);
+
 /* 0 without a block, as for a device that is not taken over. */
 dma_addr_t xsmmu_block_take(struct device *dev, unsigned int pages)
 {
@@ -120,7 +153,8 @@ EXPORT_SYMBOL_GPL(xsmmu_block_take);
 
 /* Through the DMA API, which this CPU is not to use for anything else meanwhile. */
 static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
-			      enum dma_data_direction dir, unsigned long attrs)
+			      enum dma_data_direction dir, unsigned long attrs,
+			      bool no_sync)
 {
 	unsigned long flags;
 	dma_addr_t addr;
@@ -128,16 +162,18 @@ static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
 	local_irq_save(flags);
 	this_cpu_write(block_iova, iova);
 	addr = dma_map_page_attrs(dev, page, 0, PAGE_SIZE, dir,
-				  attrs | ATTR_BATCH_AWARE);
+				  attrs | ATTR_BATCH_AWARE |
+				  (no_sync ? ATTR_MAP_UNSYNCED : 0));
 	local_irq_restore(flags);
 	return addr;
 }
 
 /* Returns how many are mapped, from the first on; writes their addresses. */
-unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
-				   struct page **pages, unsigned int count,
-				   enum dma_data_direction dir,
-				   unsigned long attrs, dma_addr_t *addrs)
+static __always_inline u32 block_map_pages(struct device *dev, dma_addr_t base,
+					   struct page **pages, u32 count,
+					   enum dma_data_direction dir,
+					   unsigned long attrs,
+					   dma_addr_t *addrs, bool no_sync)
 {
 	u32 done, i;
 
@@ -145,7 +181,7 @@ unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		for (i = 0; i < count; i++) {
 			addrs[i] = map_in_view(dev, base + i * PAGE_SIZE,
-					       pages[i], dir, attrs);
+					       pages[i], dir, attrs, no_sync);
 			if (dma_mapping_error(dev, addrs[i]))
 				break;
 		}
@@ -153,12 +189,34 @@ unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
 	}
 	for (i = 0; i < count; i++)
 		addrs[i] = page_to_phys(pages[i]);
-	done = map_in_block(dev, base, addrs, count, prot_of(dir, attrs));
+	done = map_in_block(dev, base, addrs, count, prot_of(dir, attrs),
+			    no_sync);
 	for (i = 0; i < done; i++)
 		addrs[i] = base + i * PAGE_SIZE;
 	return done;
 }
+
+unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
+				   struct page **pages, unsigned int count,
+				   enum dma_data_direction dir,
+				   unsigned long attrs, dma_addr_t *addrs)
+{
+	return block_map_pages(dev, base, pages, count, dir, attrs, addrs,
+			       false);
+}
 EXPORT_SYMBOL_GPL(xsmmu_block_map_pages);
+
+unsigned int xsmmu_block_map_pages_no_sync(struct device *dev, dma_addr_t base,
+					   struct page **pages,
+					   unsigned int count,
+					   enum dma_data_direction dir,
+					   unsigned long attrs,
+					   dma_addr_t *addrs)
+{
+	return block_map_pages(dev, base, pages, count, dir, attrs, addrs,
+			       true);
+}
+EXPORT_SYMBOL_GPL(xsmmu_block_map_pages_no_sync);
 
 /* For whoever looks: runs of pages. */
 static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)

@@ -125,7 +125,7 @@ void xs_world_count_map_sync(struct xs_group *group,
 }
 
 static __always_inline int sync_maps(struct xs_group *group, u64 iova,
-				     u32 pages)
+				     u64 pages)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, pages };
 	struct iommu_domain *domain = READ_ONCE(group->domain);
@@ -133,7 +133,7 @@ static __always_inline int sync_maps(struct xs_group *group, u64 iova,
 
 	if (unlikely(domain == &nowhere))
 		return -ENODEV;
-	error = xs_domain_sync_map(domain, iova, (size_t)pages << PAGE_SHIFT);
+	error = xs_domain_sync_map(domain, iova, pages << PAGE_SHIFT);
 	if (!error)
 		xs_world_count_map_sync(group, &range);
 	return error;
@@ -148,6 +148,27 @@ u32 xs_world_map_unsynced(const struct xs_group *group)
 int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages)
 {
 	return group->iommu.syncs_maps ? sync_maps(group, iova, pages) : 0;
+}
+
+/*
+ * Where maps are requests that wait in a queue, one sync sends all of them. No driver of
+ * an IOMMU that is served fails there; if one did, devices would fault.
+ */
+static void world_sync_maps(void *world, const struct xs_range *ranges,
+			    u32 count)
+{
+	struct xs_group *group = world;
+	int error = 0;
+
+	if (!group->iommu.syncs_maps)
+		return;
+	if (group->iommu.kicks)
+		count = 1;
+	for (u32 i = 0; i < count && !error; i++)
+		error = sync_maps(group, ranges[i].page << PAGE_SHIFT,
+				  ranges[i].pages);
+	WARN_ONCE(error, "xsmmu: %s: maps are not synced: %d\n", group->name,
+		  error);
 }
 
 /* ---- entries written in place ---- */
@@ -967,6 +988,7 @@ static void move(struct xs_group *group, struct iommu_domain *domain)
 const struct xs_world_ops xs_linux_world = {
 	.map = world_map,
 	.map_each = world_map_each,
+	.sync_maps = world_sync_maps,
 	.remove = world_remove,
 	.invalidate = world_invalidate,
 	.gather_init = world_gather_init,

@@ -392,6 +392,8 @@ DECLARE_STATIC_KEY_FALSE(xs_debug_key);
 #define xs_debug_on()	static_branch_unlikely(&xs_debug_key)
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes);
 void xs_debug_sync(struct device *dev);
+void xs_debug_map(struct device *dev, u64 iova, u32 pages);
+void xs_debug_sync_maps(struct device *dev, bool everywhere);
 void xs_debug_forget(struct device *dev);
 
 /*
@@ -412,7 +414,6 @@ void xs_debug_forget(struct device *dev);
  * take long, for those of several steps, and for what follows a free: neither a group
  * nor its domain goes before.
  */
-#define XS_MAP_UNSYNCED	BIT(31)
 extern struct srcu_struct xs_world_srcu;
 extern const struct xs_world_ops xs_linux_world;
 u32 xs_world_map_unsynced(const struct xs_group *group);

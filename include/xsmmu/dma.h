@@ -19,17 +19,31 @@
  * one context, as a NAPI poll or an interrupt handler is. Until the sync the
  * device may still use the buffer; its IOVA is not used again before.
  *
+ * Maps, too: some IOMMUs have to be told of each (virtio-iommu, and VT-d in caching
+ * mode or where its write buffer must be flushed). A driver that maps many buffers
+ * before it tells its device of any has that done once:
+ *
+ *	dma_map_page_attrs_no_sync(dev, ...);		as often as it likes
+ *	dma_sync_device_maps(dev);
+ *	... only now write the doorbell, or what else lets the device use them
+ *
+ * What this sync covers is ordered as above. Before it the device may fault at the
+ * buffers; it never reaches other memory. They may be unmapped before it, which
+ * an error path does. Other IOMMUs need no such sync, and none is sent.
+ *
  * The level of such a driver is `strict` under every policy that waits for the
  * driver's sync. An ordinary unmap of a batch-aware driver is synced before it
  * returns, so it stays correct where the driver has one buffer only.
  *
  * Without the module, on a device that is not taken over, and on one without an
  * IOMMU all of this is the ordinary DMA API: an unmap without a sync is an
- * unmap, a sync does nothing. The module must be loaded before the driver to
+ * unmap, a map without one is a map, a sync does nothing. The module must be loaded before the driver to
  * be found by it (its symbols are weak), and stays as long as the driver does.
  *
  * The module's parameter debug=1 finds misuse: memory that is freed before its
- * sync, and unmaps that are not followed by a sync of their device.
+ * sync, unmaps and maps that are not followed by a sync of their device, and
+ * unmaps without a sync of what was mapped without one, and had none. It finds
+ * these on all IOMMUs.
  */
 #ifndef XSMMU_DMA_H
 #define XSMMU_DMA_H
@@ -46,6 +60,11 @@ void __weak xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 				   int nents, enum dma_data_direction dir,
 				   unsigned long attrs);
 void __weak xsmmu_sync(struct device *dev);
+dma_addr_t __weak xsmmu_map_no_sync(struct device *dev, struct page *page,
+				    unsigned long offset, size_t size,
+				    enum dma_data_direction dir,
+				    unsigned long attrs);
+void __weak xsmmu_sync_maps(struct device *dev);
 dma_addr_t __weak xsmmu_block_take(struct device *dev, unsigned int pages);
 unsigned int __weak xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
 					  struct page **pages,
@@ -53,6 +72,11 @@ unsigned int __weak xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
 					  enum dma_data_direction dir,
 					  unsigned long attrs,
 					  dma_addr_t *addrs);
+unsigned int __weak
+xsmmu_block_map_pages_no_sync(struct device *dev, dma_addr_t base,
+			      struct page **pages, unsigned int count,
+			      enum dma_data_direction dir, unsigned long attrs,
+			      dma_addr_t *addrs);
 void __weak xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base,
 				      u64 mask, enum dma_data_direction dir,
 				      unsigned long attrs);
@@ -147,6 +171,68 @@ static inline void dma_sync_device_iotlb(struct device *dev)
 #define dma_unmap_sgtable_no_sync(dev, table, dir, attrs) \
 	dma_unmap_sg_attrs_no_sync(dev, (table)->sgl, (table)->orig_nents, \
 				   dir, attrs)
+
+/* ---- maps ---- */
+
+/**
+ * dma_map_page_attrs_no_sync - dma_map_page_attrs() without its sync
+ * @dev: device
+ * @page: as for dma_map_page_attrs(), and all that follow
+ * @offset: in @page
+ * @size: in bytes
+ * @dir: direction
+ * @attrs: as for dma_map_page_attrs()
+ *
+ * The device is not to be told of the buffer before dma_sync_device_maps() of the
+ * same device. It is unmapped as any other.
+ *
+ * Context: any. Return: the DMA address; DMA_MAPPING_ERROR on failure, then
+ * nothing is mapped, and others wait for their sync as before.
+ */
+static inline dma_addr_t dma_map_page_attrs_no_sync(struct device *dev,
+						    struct page *page,
+						    unsigned long offset,
+						    size_t size,
+						    enum dma_data_direction dir,
+						    unsigned long attrs)
+{
+	return xsmmu_map_no_sync ?
+		xsmmu_map_no_sync(dev, page, offset, size, dir, attrs) :
+		dma_map_page_attrs(dev, page, offset, size, dir, attrs);
+}
+
+/* As dma_map_single_attrs(), which maps no memory of vmalloc()'s. */
+static inline dma_addr_t dma_map_single_attrs_no_sync(struct device *dev,
+						      void *memory, size_t size,
+						      enum dma_data_direction dir,
+						      unsigned long attrs)
+{
+	if (!xsmmu_map_no_sync || is_vmalloc_addr(memory))
+		return dma_map_single_attrs(dev, memory, size, dir, attrs);
+	return xsmmu_map_no_sync(dev, virt_to_page(memory),
+				 offset_in_page(memory), size, dir, attrs);
+}
+
+/**
+ * dma_sync_device_maps - let a device use what was mapped without a sync
+ * @dev: device
+ *
+ * When it returns, the device can use all that the caller has mapped without a
+ * sync before. To be called before the write that tells the device of it.
+ *
+ * Context: any. Sends the IOMMU a command, or few, and waits, if it needs that and
+ * something is outstanding. It cannot fail on the IOMMUs that the module serves.
+ */
+static inline void dma_sync_device_maps(struct device *dev)
+{
+	if (xsmmu_sync_maps)
+		xsmmu_sync_maps(dev);
+}
+
+#define dma_map_page_no_sync(dev, page, offset, size, dir) \
+	dma_map_page_attrs_no_sync(dev, page, offset, size, dir, 0)
+#define dma_map_single_no_sync(dev, memory, size, dir) \
+	dma_map_single_attrs_no_sync(dev, memory, size, dir, 0)
 
 /* ---- blocks ---- */
 
@@ -268,6 +354,37 @@ static inline int dma_block_map_pages(struct dma_block *block,
 					  attrs) != DMA_MAPPING_ERROR)
 			done++;
 	}
+	return done == block->pages ? 0 : -ENOMEM;
+}
+
+/**
+ * dma_block_map_pages_no_sync - dma_block_map_pages() without its sync
+ * @block: fresh block
+ * @pages: @block->pages of them
+ * @dir: direction
+ * @attrs: as for dma_map_page_attrs()
+ *
+ * As for dma_map_page_attrs_no_sync(): dma_sync_device_maps() must follow before the
+ * device is told. With its sync a block has one for all of its pages.
+ *
+ * Context: any. Return: as for dma_block_map_pages().
+ */
+static inline int dma_block_map_pages_no_sync(struct dma_block *block,
+					      struct page **pages,
+					      enum dma_data_direction dir,
+					      unsigned long attrs)
+{
+	unsigned int done;
+
+	if (!block->base || !xsmmu_block_map_pages_no_sync)
+		return dma_block_map_pages(block, pages, dir, attrs);
+	if (WARN_ON_ONCE(block->mapped))
+		return -EINVAL;
+	done = xsmmu_block_map_pages_no_sync(block->dev, block->base, pages,
+					     block->pages, dir, attrs,
+					     block->handles);
+	if (done)
+		block->mapped = ~0ULL >> (DMA_BLOCK_PAGES - done);
 	return done == block->pages ? 0 : -ENOMEM;
 }
 

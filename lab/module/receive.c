@@ -41,7 +41,8 @@
  *			but the driver has a reference to any of its pages. A descriptor that leaves
  *			is unmapped as a whole and waits on the list as under pending
  *
- * All but page are for batch-aware drivers. Set-up, tear-down and a warm-up of two whole rings are
+ * All but page are for batch-aware drivers, which also map all pages of a refill without a sync,
+ * and sync once, before they would tell the device of them. Set-up, tear-down and a warm-up of two whole rings are
  * not measured.
  *
  * With several queues each has a ring, a cache and a page pool of its own, and is polled in turn.
@@ -307,8 +308,13 @@ static int page_map(struct rx_queue *queue, struct rx_descriptor *descriptor, st
 	struct rx_page *slot = &descriptor->pages[descriptor->count];
 
 	slot->page = page;
-	slot->addr = ring_fails(&receive->meter) ? DMA_MAPPING_ERROR :
-		     dma_map_page_attrs(receive->dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
+	slot->addr = DMA_MAPPING_ERROR;
+	if (!ring_fails(&receive->meter))
+		slot->addr = receive->release == RELEASE_PAGE ?
+			     dma_map_page_attrs(receive->dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE,
+						ATTRS) :
+			     dma_map_page_attrs_no_sync(receive->dev, page, 0, PAGE_SIZE,
+							DMA_FROM_DEVICE, ATTRS);
 	if (dma_mapping_error(receive->dev, slot->addr)) {
 		page_to_pool(queue, page);
 		return -ENOMEM;
@@ -343,7 +349,7 @@ static int fresh_map(struct rx_queue *queue, struct rx_descriptor *descriptor, u
 	if (!ring_fails(&receive->meter))
 		block = dma_block_alloc(receive->dev, count, GFP_ATOMIC);
 	if (!block || ring_fails(&receive->meter) ||
-	    dma_block_map_pages(block, queue->fresh, DMA_FROM_DEVICE, ATTRS)) {
+	    dma_block_map_pages_no_sync(block, queue->fresh, DMA_FROM_DEVICE, ATTRS)) {
 		fresh_undo(queue, block, count);
 		return -ENOMEM;
 	}
@@ -401,6 +407,9 @@ static int queue_refill(struct rx_queue *queue)
 		slot = queue->filling + receive->descriptors - queue->missing;
 		ret = descriptor_fill(queue, &queue->ring[slot % receive->descriptors]);
 	}
+	/* The doorbell would follow. */
+	if (receive->release != RELEASE_PAGE)
+		ring_sync_maps(&receive->meter);
 	return ret;
 }
 

@@ -79,6 +79,12 @@ static inline void ring_sync(struct ring_meter *meter)
 	meter->counts[RING_SYNCS]++;
 }
 
+/* Before the device is told of what was mapped. Nothing after ordinary maps. */
+static inline void ring_sync_maps(const struct ring_meter *meter)
+{
+	dma_sync_device_maps(&meter->dev->pdev->dev);
+}
+
 /* Refuse what only a batch-aware driver may do. Return: 0, or -EINVAL after one log line. */
 int ring_needs_batch_aware(const struct lab_device *dev, const char *name, const char *release);
 

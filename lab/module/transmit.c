@@ -32,7 +32,8 @@
  *	poll	xSMMU's option: the same, but packets wait for one sync at the end of the poll, and
  *		only then are freed
  *
- * The last two are for batch-aware drivers. fail=n: the n-th allocation or mapping fails, which
+ * The last two are for batch-aware drivers, which also map all segments of a packet without a
+ * sync, and sync once, before they would tell the device of it. fail=n: the n-th allocation or mapping fails, which
  * ends the run with -ENOMEM.
  */
 #include <linux/if_ether.h>
@@ -153,6 +154,13 @@ static int segment_add(struct transmit *transmit, struct tx_packet *packet, dma_
 	return 0;
 }
 
+static dma_addr_t segment_map(struct transmit *transmit, struct page *page, u32 offset, u32 bytes)
+{
+	if (transmit->release == RELEASE_PAGE)
+		return dma_map_page(transmit->dev, page, offset, bytes, DMA_TO_DEVICE);
+	return dma_map_page_no_sync(transmit->dev, page, offset, bytes, DMA_TO_DEVICE);
+}
+
 static int packet_map(struct transmit *transmit, struct tx_packet *packet)
 {
 	struct sk_buff *skb = packet->skb;
@@ -162,12 +170,14 @@ static int packet_map(struct transmit *transmit, struct tx_packet *packet)
 	int ret;
 
 	addr = ring_fails(&transmit->meter) ? DMA_MAPPING_ERROR :
-	       dma_map_single(transmit->dev, skb->data, skb_headlen(skb), DMA_TO_DEVICE);
+	       segment_map(transmit, virt_to_page(skb->data), offset_in_page(skb->data),
+			   skb_headlen(skb));
 	ret = segment_add(transmit, packet, addr, skb_headlen(skb));
 	for (i = 0; i < skb_shinfo(skb)->nr_frags && !ret; i++) {
 		frag = &skb_shinfo(skb)->frags[i];
 		addr = ring_fails(&transmit->meter) ? DMA_MAPPING_ERROR :
-		       skb_frag_dma_map(transmit->dev, frag, 0, skb_frag_size(frag), DMA_TO_DEVICE);
+		       segment_map(transmit, skb_frag_page(frag), skb_frag_off(frag),
+				   skb_frag_size(frag));
 		ret = segment_add(transmit, packet, addr, skb_frag_size(frag));
 	}
 	return ret;
@@ -218,6 +228,9 @@ static int packet_send(struct transmit *transmit)
 		kfree_skb(packet->skb);
 	} else {
 		transmit->tail++;
+		/* The doorbell would follow. */
+		if (transmit->release != RELEASE_PAGE)
+			ring_sync_maps(&transmit->meter);
 	}
 	local_bh_enable();
 	return ret;

@@ -51,6 +51,9 @@ static void ask(const struct sim_event *event)
 		check_points(event);
 		check_accounts(event);
 		break;
+	case EV_MAP_SYNC:
+		check_sent(event);
+		break;
 	case EV_ACCESS:
 		check_tables(event);
 		check_stale(event);

@@ -17,6 +17,11 @@ static bool fits(const struct sim_sync *sync, const struct shadow_policy *policy
 	return sync->blocks > most;
 }
 
+static u32 ranges_of_maps(const struct shadow_policy *policy)
+{
+	return check_row_of(policy->number).sends == SENDS_DOMAIN ? 1 : policy->ranges;
+}
+
 static void check_commands(const struct sim_sync *sync)
 {
 	if (sync->cause == XS_SYNC_UNMAP) {
@@ -29,6 +34,19 @@ static void check_commands(const struct sim_sync *sync)
 			 sync->ranges, sync->blocks, shadow.now.number, shadow.now.ranges);
 	if (!sync->exact)
 		sim_fail("sent", "a range is larger than what was unmapped, or needs more commands");
+}
+
+/* What is between maps may be in the range of all of them. */
+static void check_map_sync(u32 ranges)
+{
+	const struct shadow_policy *now = &shadow.now, *before = &shadow.before;
+	u32 most = ranges_of_maps(now);
+
+	if (most < ranges_of_maps(before))
+		most = ranges_of_maps(before);
+	if (ranges > most)
+		sim_fail("sent", "maps are synced in %u ranges, under policy %u at most %u", ranges,
+			 now->number, most);
 }
 
 #define RECLAIM_NS	10000000
@@ -69,6 +87,10 @@ void check_sent(const struct sim_event *event)
 {
 	const struct sim_sync *sync = (const struct sim_sync *)(size_t)event->b;
 
+	if (event->kind == EV_MAP_SYNC) {
+		check_map_sync(event->pages);
+		return;
+	}
 	check_commands(sync);
 	check_reclaim(event, sync);
 }

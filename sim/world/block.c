@@ -107,6 +107,28 @@ static void drop_memory(const struct own_block *block, u32 at)
 	memory_drop(block->memory[at], 1, block->kind[at]);
 }
 
+/* With one sync for all, or with as many as it takes. */
+static u32 map(const struct own_block *block, u32 at, const u64 *phys, u32 pages, u32 prot)
+{
+	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
+	bool bound = cpu->interrupted || sim_draw(2);
+	bool once = sim.config.caching && sim_draw(2);
+	u32 done;
+
+	cpu->bound += bound;
+	sim_map_begin(pages);
+	if (once)
+		done = xs_engine_map_in_block_no_sync(&sim.engine, iova_of(block, at), phys, pages,
+						      prot | XS_MAP_UNSYNCED);
+	else
+		done = xs_engine_map_in_block(&sim.engine, iova_of(block, at), phys, pages, prot);
+	sim_map_end(pages);
+	if (once)
+		driver_sync_maps(!bound);
+	cpu->bound -= bound;
+	return done;
+}
+
 static void fill(struct own_block *block)
 {
 	u32 at, pages = first_run(block->unused, &at), prot = 1 + sim_draw(3), done;
@@ -121,9 +143,7 @@ static void fill(struct own_block *block)
 		phys[i] = (u64)block->memory[at + i] << XS_PAGE_LG2;
 		block->era[at + i] = sim.era;
 	}
-	sim_map_begin(pages);
-	done = xs_engine_map_in_block(&sim.engine, iova_of(block, at), phys, pages, prot);
-	sim_map_end(pages);
+	done = map(block, at, phys, pages, prot);
 	for (u32 i = 0; i < done; i++)
 		driver_tell_mapped(block->page + at + i, 1, block->memory[at + i], prot);
 	sim.map_failures += done < pages;

@@ -114,6 +114,19 @@ void cache_access(u32 device, u32 page, bool write)
 	tell(device, page, write, entry, dead);
 }
 
+/* Some of these, where nothing is yet, are cached as such. */
+void cache_absence(u32 page, u32 pages)
+{
+	for (u32 end = page + pages; page < end; page++) {
+		struct cached *shared = look_up(iotlb, sim.config.iotlb, page + 1);
+
+		if (!sim_draw(2)) {
+			shared->key = page + 1;
+			shared->entry = 0;
+		}
+	}
+}
+
 /* ---- eviction and invalidation ---- */
 
 void cache_evict(void)

@@ -105,13 +105,17 @@ static void count_map(const struct sim_mapping *mapping)
 	sim.mapped_pages += mapping->pages;
 }
 
-static bool map_whole(struct sim_mapping *mapping, u64 last)
+/* Without a sync the caller tells the devices. */
+static bool map_whole(struct sim_mapping *mapping, u64 last, bool sync)
 {
 	u64 phys = (u64)mapping->memory[0] << XS_PAGE_LG2;
 	u32 page;
 
 	sim_map_begin(mapping->pages);
-	if (mapping->pages == 1)
+	if (!sync)
+		mapping->iova = xs_engine_map_no_sync(&sim.engine, phys, mapping->pages,
+						      mapping->prot | XS_MAP_UNSYNCED, last);
+	else if (mapping->pages == 1)
 		mapping->iova = path_map_one(&sim.engine, phys, mapping->prot, last);
 	else
 		mapping->iova = xs_engine_map(&sim.engine, phys, mapping->pages, mapping->prot,
@@ -123,7 +127,8 @@ static bool map_whole(struct sim_mapping *mapping, u64 last)
 	}
 	page = sim_page_of(mapping->iova);
 	driver_tell_handed(page, mapping->pages, last, false);
-	tell_mapped(mapping, page, 0);
+	if (sync)
+		tell_mapped(mapping, page, 0);
 	count_map(mapping);
 	return true;
 }
@@ -227,26 +232,38 @@ u64 driver_limit(void)
 	return sim_iova_of(page) + XS_PAGE_BYTES - 1;
 }
 
+/* Memory for a mapping of so many pages in one part; 0: of any kind. */
+static bool prepare(struct sim_mapping *mapping, u32 pages)
+{
+	*mapping = (struct sim_mapping){ .era = sim.era };
+	choose_size(mapping);
+	if (pages) {
+		mapping->pages = pages;
+		mapping->scattered = false;
+		mapping->part_count = 1;
+	}
+	mapping->prot = 1 + sim_draw(3);
+	mapping->device = (u8)sim_draw(sim.config.devices);
+	return take_memory(mapping);
+}
+
+static void put_live(const struct sim_mapping *mapping)
+{
+	sim.live[(sim.live_first + sim.live_count++) % SIM_MAPPINGS] = *mapping;
+}
+
 bool driver_map(u32 pages, u64 last)
 {
-	struct sim_mapping mapping = { .era = sim.era };
+	struct sim_mapping mapping;
 	bool done;
 
-	choose_size(&mapping);
-	if (pages) {
-		mapping.pages = pages;
-		mapping.scattered = false;
-		mapping.part_count = 1;
-	}
-	mapping.prot = 1 + sim_draw(3);
-	mapping.device = (u8)sim_draw(sim.config.devices);
-	if (!take_memory(&mapping))
+	if (!prepare(&mapping, pages))
 		return false;
 	sim.in_flight++;
-	done = mapping.scattered ? map_parts(&mapping, last) : map_whole(&mapping, last);
+	done = mapping.scattered ? map_parts(&mapping, last) : map_whole(&mapping, last, true);
 	sim.in_flight--;
 	if (done)
-		sim.live[(sim.live_first + sim.live_count++) % SIM_MAPPINGS] = mapping;
+		put_live(&mapping);
 	else
 		drop_memory(&mapping, mapping.part_count);
 	return done;
@@ -322,14 +339,59 @@ static struct sim_mapping take_live(u32 index)
 	return taken;
 }
 
-static void put_live(const struct sim_mapping *mapping)
-{
-	sim.live[(sim.live_first + sim.live_count++) % SIM_MAPPINGS] = *mapping;
-}
-
 /* ---- batch-aware ---- */
 
 #define AWARE_MAX	8u
+
+void driver_sync_maps(bool everywhere)
+{
+	sim_call_begin(0);
+	xs_engine_sync_maps(&sim.engine, everywhere);
+	sim_call_end();
+}
+
+/* A map without its sync; or the driver then thinks better of it. */
+static bool map_no_sync(struct sim_mapping *mapping)
+{
+	bool done;
+
+	if (!prepare(mapping, sim_draw(2) ? 1 : 1 + sim_draw(2 * XS_BLOCK_PAGES)))
+		return false;
+	done = map_whole(mapping, driver_limit(), false);
+	if (done && sim_draw(8))
+		return true;
+	if (done)
+		driver_unmap(mapping, sim_draw(2));
+	drop_memory(mapping, mapping->part_count);
+	return false;
+}
+
+/* Some maps, with one sync; only then are devices told of them. As unmap_aware(). */
+static void map_aware(void)
+{
+	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
+	bool bound = cpu->interrupted || sim_draw(2);
+	struct sim_mapping mappings[AWARE_MAX];
+	u32 count = 0;
+
+	cpu->bound += bound;
+	for (u32 wanted = 1 + sim_draw(AWARE_MAX); wanted; wanted--) {
+		if (sim.live_count + sim.in_flight >= sim.config.live_max)
+			break;
+		sim.in_flight++;
+		if (map_no_sync(&mappings[count]))
+			count++;
+		else
+			sim.in_flight--;
+	}
+	driver_sync_maps(!bound);
+	cpu->bound -= bound;
+	for (u32 i = 0; i < count; i++) {
+		tell_mapped(&mappings[i], sim_page_of(mappings[i].iova), 0);
+		put_live(&mappings[i]);
+	}
+	sim.in_flight -= count;
+}
 
 struct driver_promise driver_promise_begin(void)
 {
@@ -579,7 +641,10 @@ bool driver_step_mapping(u32 step)
 		step = STEP_UNMAP;
 	switch (step) {
 	case STEP_MAP:
-		driver_map(0, driver_limit());
+		if (sim.config.caching && sim_chance(sim.config.aware))
+			map_aware();
+		else
+			driver_map(0, driver_limit());
 		return true;
 	case STEP_UNMAP:
 		unmap();

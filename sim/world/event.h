@@ -44,6 +44,8 @@ enum sim_event_kind {
 	EV_SYNCED,
 	/* A sync has finished; @b: struct sim_sync. */
 	EV_SYNC,
+	/* Maps are synced, in @pages ranges. */
+	EV_MAP_SYNC,
 	/* Device @cpu reaches memory @a by @page; @b: entry used | ACCESS_*. */
 	EV_ACCESS,
 	/* Device @cpu is refused; @a: wanted permission. */

@@ -108,11 +108,15 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	u32 page = sim_page_of(iova);
 	struct xs_range range = { page, pages };
 	u32 table = known_table(entries);
+	bool synced = !(prot & XS_MAP_UNSYNCED);
 	u64 entry;
 
 	(void)world;
 	sim_point();
-	entry = new_entry(iova, phys, pages, prot);
+	/* A device may have looked there a moment ago. */
+	if (sim.config.caching && !synced)
+		cache_absence(page, pages);
+	entry = new_entry(iova, phys, pages, prot & ~XS_MAP_UNSYNCED);
 	if (table) {
 		write_entries(table, page, pages, entry);
 	} else {
@@ -122,9 +126,27 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 		tell_entries(page, pages, entry);
 		learn_table(entries, page);
 	}
-	if (sim.config.caching)
+	if (sim.config.caching && synced)
 		queue_flush(&range, true);
 	return 0;
+}
+
+/* As in kmod/world.c: a command for each. */
+static void iommu_sync_maps(void *world, const struct xs_range *ranges, u32 count)
+{
+	(void)world;
+	sim_point();
+	if (!count || !sim.config.caching)
+		sim_fail("sent", "maps are synced in %u ranges", count);
+	for (u32 i = 0; i < count; i++) {
+		struct xs_range range = ranges[i];
+
+		range.page -= sim_first_page();
+		if (!range.pages || range.page + range.pages > sim.config.blocks * XS_BLOCK_PAGES)
+			sim_fail("sent", "maps are synced where none can be");
+		queue_flush(&range, true);
+	}
+	sim_event(EV_MAP_SYNC, sim_cpu_now(), 0, count, 0, 0);
 }
 
 static bool iommu_map_each(void *world, void **entries, u64 iova, const u64 *phys, u32 pages,
@@ -294,6 +316,7 @@ static void stray(void *world, u64 iova, const char *what)
 const struct xs_world_ops sim_ops = {
 	.map = iommu_map,
 	.map_each = iommu_map_each,
+	.sync_maps = iommu_sync_maps,
 	.remove = iommu_remove,
 	.invalidate = iommu_invalidate,
 	.gather_init = gather_init,

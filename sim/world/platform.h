@@ -30,6 +30,8 @@ typedef int64_t s64;
 
 #define SIM_CPUS	8
 
+#define XS_UNSYNCED_RUNS	4u
+
 /* ---- points ---- */
 
 /* Points to go until something else happens; and passed by the CPU that runs. */

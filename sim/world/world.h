@@ -303,6 +303,7 @@ u32 table_generation(u32 table);	/* changes when it is freed */
 /* cache.c */
 void cache_begin(void);
 void cache_access(u32 device, u32 page, bool write);
+void cache_absence(u32 page, u32 pages);
 void cache_evict(void);
 void cache_invalidate_iommu(u32 page, u32 pages, bool hint);
 void cache_invalidate_device(u32 device, u32 page, u32 pages);
@@ -346,7 +347,8 @@ void driver_tell_mapped(u32 page, u32 pages, u32 memory, u32 prot);
 void driver_tell_handed(u32 page, u32 pages, u64 last, bool reserved);
 void driver_unmap(const struct sim_mapping *mapping, bool now);
 void driver_unmap_index(u32 index, bool now);	/* of those that are mapped */
-void driver_sync(bool everywhere);	/* a batch-aware driver's */
+void driver_sync(bool everywhere);	/* a batch-aware driver's, of its unmaps */
+void driver_sync_maps(bool everywhere);	/* and of its maps */
 void driver_unmap_twice(void);
 void driver_stray(void);	/* unmap what is not mapped so */
 

@@ -61,6 +61,23 @@ struct xs_tuning {
 #define XS_WINDOW_MAX_US	10000000u
 #define XS_BATCH_MAX_PAGES	1024u
 
+/* Runs of maps that wait for their sync; a test may have fewer. */
+#ifndef XS_UNSYNCED_RUNS
+#define XS_UNSYNCED_RUNS	64u
+#endif
+
+/*
+ * struct xs_unsynced - what one CPU has mapped without the sync that the world needs
+ * @count:	of @runs. Read without the lock, too: it is 0 when the sync is done, not before
+ * @pages:	of all of them
+ * @runs:	page << 16 | pages; of what is not mapped any more, too
+ */
+struct xs_unsynced {
+	u32 count;
+	u32 pages;
+	u64 runs[XS_UNSYNCED_RUNS];
+};
+
 /*
  * struct xs_cpu - one CPU's part of an engine; guarded by @lock, but what is said
  * @open:	the blocks whose pages this CPU hands out, by size; the engine's
@@ -82,6 +99,7 @@ struct xs_cpu {
 	struct xs_block *stash[XS_STASH_BLOCKS];
 	struct xs_cache pieces[XS_SIZES];
 	struct xs_ledger ledger;
+	struct xs_unsynced unsynced;
 	struct xs_shelf shelf;
 } XS_CACHE_LINE;
 
@@ -203,6 +221,23 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 			u32 pages, u32 prot);
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot);
+
+/*
+ * Maps of a batch-aware driver in a world where each needs a sync, but which get one
+ * together: as xs_engine_map() and xs_engine_map_in_block() with XS_MAP_UNSYNCED in
+ * @prot, but no device may use them before the next xs_engine_sync_maps() of the caller
+ * has returned. May be undone before that. A mapping of more than a block is synced at
+ * once.
+ *
+ * xs_engine_sync_maps(): all that the caller has mapped so may be used. @everywhere: it
+ * may have run on other CPUs since then. Commands are as few as for a sync of unmaps:
+ * one for each run of neighbours, or of all from the first to the last.
+ */
+u64 xs_engine_map_no_sync(struct xs_engine *engine, u64 phys, u32 pages,
+			  u32 prot, u64 last);
+u32 xs_engine_map_in_block_no_sync(struct xs_engine *engine, u64 iova,
+				   const u64 *phys, u32 pages, u32 prot);
+void xs_engine_sync_maps(struct xs_engine *engine, bool everywhere);
 
 /*
  * Undo a mapping of @pages pages at @iova. With @now the sync is done before

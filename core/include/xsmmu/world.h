@@ -35,6 +35,9 @@ struct xs_commands {
 /* Where a page is that is not to be mapped. */
 #define XS_PHYS_NONE	(~0ULL)
 
+/* Among what a map may do: its sync, if it needs one, is left to sync_maps() below. */
+#define XS_MAP_UNSYNCED	(1u << 31)
+
 /*
  * struct xs_world_ops - what the engine asks of its world
  *
@@ -46,6 +49,8 @@ struct xs_world_ops {
 	/*
 	 * Map @pages pages at @iova to @phys. @prot is passed through from the
 	 * caller. Returns 0 or a negative errno; on error nothing is mapped.
+	 * Devices may use what is mapped from the return on, unless @prot has
+	 * XS_MAP_UNSYNCED.
 	 *
 	 * @entries: of the block that they are in, NULL if there are more than
 	 * a block has. The world may keep there where the block's entries in
@@ -64,6 +69,14 @@ struct xs_world_ops {
 	 */
 	bool (*map_each)(void *world, void **entries, u64 iova, const u64 *phys,
 			 u32 pages, u32 prot);
+
+	/*
+	 * What was mapped with XS_MAP_UNSYNCED within these ranges, and is still, may
+	 * be used by devices from the return on. Some of it may be unmapped by now, or
+	 * mapped anew, and what is between is no matter. NULL if nobody asks for it.
+	 */
+	void (*sync_maps)(void *world, const struct xs_range *ranges,
+			  u32 count);
 
 	/*
 	 * Remove @pages pages from the page table. No mapping is split: the

@@ -14,6 +14,10 @@
 // refilled once, at the end, and before the stack has its turn. What is freed
 // within the loop is rare and has a sync of its own.
 //
+// Maps: a refill maps without a sync, and syncs before it moves the tail, which it does
+// after each 16 buffers. Those behind the last 16 wait for a later refill, maybe
+// on another CPU, so it syncs at its end, too. A packet to send has one sync.
+//
 // Error and teardown paths keep their ordinary unmaps, and so does
 // e1000_clean_jumbo_rx_irq(), which only machines with pages of more than 16 KiB
 // use: others split packets (_ps).
@@ -186,5 +190,79 @@ expression skb, size;
 + dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);
   pskb_trim(skb, size);
 )
+  ...>
+  }
+
+@ refilled_single @
+identifier refill = {e1000_alloc_rx_buffers, e1000_alloc_rx_buffers_ps};
+expression dev, memory, size, dir;
+@@
+  refill(...)
+  {
+  <...
+- dma_map_single(dev, memory, size, dir)
++ dma_map_single_no_sync(dev, memory, size, dir)
+  ...>
+  }
+
+@ refilled_page @
+expression dev, page, offset, size, dir;
+@@
+  e1000_alloc_rx_buffers_ps(...)
+  {
+  <...
+- dma_map_page(dev, page, offset, size, dir)
++ dma_map_page_no_sync(dev, page, offset, size, dir)
+  ...>
+  }
+
+@ refilled @
+identifier refill = {e1000_alloc_rx_buffers, e1000_alloc_rx_buffers_ps};
+identifier rx_ring, i;
+@@
+  refill(struct e1000_ring *rx_ring, ...)
+  {
+  <...
+(
++ dma_sync_device_maps(&rx_ring->adapter->pdev->dev);
+  wmb();
+|
++ dma_sync_device_maps(&rx_ring->adapter->pdev->dev);
+  rx_ring->next_to_use = i;
+)
+  ...>
+  }
+
+@ sending_single @
+expression dev, memory, size, dir;
+@@
+  e1000_tx_map(...)
+  {
+  <...
+- dma_map_single(dev, memory, size, dir)
++ dma_map_single_no_sync(dev, memory, size, dir)
+  ...>
+  }
+
+@ sending_page @
+expression dev, frag, offset, size, dir;
+@@
+  e1000_tx_map(...)
+  {
+  <...
+- skb_frag_dma_map(dev, frag, offset, size, dir)
++ dma_map_page_no_sync(dev, skb_frag_page(frag), skb_frag_off(frag) + offset, size, dir)
+  ...>
+  }
+
+@ sending @
+identifier tx_ring, segs;
+expression gso;
+@@
+  e1000_tx_map(struct e1000_ring *tx_ring, ...)
+  {
+  <...
++ dma_sync_device_maps(&tx_ring->adapter->pdev->dev);
+  segs = gso ? : 1;
   ...>
   }

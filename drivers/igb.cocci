@@ -12,7 +12,11 @@
 // and packets wait on a list. A packet that XDP took is with its new owner
 // already, so its page is synced at once.
 //
-// Error and teardown paths keep their ordinary unmaps.
+// Maps: a refill maps all its pages without a sync and syncs once, before it moves the
+// tail; so does a packet to send. A packet has its own sync though the next one may
+// move the tail for both: the stack may send that on another CPU after all.
+//
+// Error and teardown paths keep their ordinary unmaps, and XDP its ordinary maps.
 
 @ header @
 @@
@@ -171,4 +175,59 @@ iterator name list_for_each_entry_safe;
 + igb_sync_left(rx_ring, &left);
 + igb_hand_on(&q_vector->napi, &left);
   ...
+  }
+
+@ refilled_page @
+expression dev, page, offset, size, dir, attrs;
+@@
+  igb_alloc_mapped_page(...)
+  {
+  <...
+- dma_map_page_attrs(dev, page, offset, size, dir, attrs)
++ dma_map_page_attrs_no_sync(dev, page, offset, size, dir, attrs)
+  ...>
+  }
+
+@ refilled @
+identifier rx_ring, count;
+@@
+  igb_alloc_rx_buffers(struct igb_ring *rx_ring, u16 count)
+  {
+  <...
++ dma_sync_device_maps(rx_ring->dev);
+  dma_wmb();
+  ...>
+  }
+
+@ sending_single @
+expression dev, memory, size, dir;
+@@
+  igb_tx_map(...)
+  {
+  <...
+- dma_map_single(dev, memory, size, dir)
++ dma_map_single_no_sync(dev, memory, size, dir)
+  ...>
+  }
+
+@ sending_page @
+expression dev, frag, size, dir;
+@@
+  igb_tx_map(...)
+  {
+  <...
+- skb_frag_dma_map(dev, frag, 0, size, dir)
++ dma_map_page_no_sync(dev, skb_frag_page(frag), skb_frag_off(frag), size, dir)
+  ...>
+  }
+
+@ sending @
+identifier tx_ring;
+@@
+  igb_tx_map(struct igb_ring *tx_ring, ...)
+  {
+  <...
++ dma_sync_device_maps(tx_ring->dev);
+  dma_wmb();
+  ...>
   }

@@ -321,53 +321,58 @@ static bool is_copied(struct attack *attack, const struct victim *victim)
 	return *(u32 *)page_address(victim->page) == LAB_ATTACK_WORD;
 }
 
-/* Map a page, and have the device use the translation. */
+/* Map a page; a batch-aware driver does so without a sync. */
 static int victim_map(struct attack *attack, struct victim *victim)
 {
 	struct device *dev = &attack->dev->pdev->dev;
 	struct page *page = pool_take(attack);
-	enum lab_attack control;
 
 	if (!page) {
 		dev_err(dev, "attack: pages of earlier rounds are still held\n");
 		return -EBUSY;
 	}
 	*victim = (struct victim) { .page = page };
-	victim->iova = dma_map_page_attrs(dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE,
-					  attrs_of(attack));
-	if (dma_mapping_error(dev, victim->iova)) {
-		dev_err(dev, "attack: dma_map_page() failed\n");
-		put_page(page);
-		return -EIO;
-	}
-	control = fire(attack, victim, 0);
-	victim->copied = control == LAB_ATTACK_ASTRAY && is_copied(attack, victim);
-	attack->copied += victim->copied;
-	if (control != LAB_ATTACK_LANDED && !victim->copied) {
-		dev_err(dev, "attack: control failed: a write to a mapped page %s\n",
-			control == LAB_ATTACK_ASTRAY ? "went astray" : "was refused");
-		unmap_victim(attack, victim);
-		put_page(page);
-		return -EIO;
-	}
-	return 0;
+	victim->iova = (attack->dev->batch_aware ? dma_map_page_attrs_no_sync :
+						   dma_map_page_attrs)(
+		dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE, attrs_of(attack));
+	if (!dma_mapping_error(dev, victim->iova))
+		return 0;
+	dev_err(dev, "attack: dma_map_page() failed\n");
+	put_page(page);
+	return -EIO;
 }
 
+/* Have the device use the translation. */
+static int victim_try(struct attack *attack, struct victim *victim)
+{
+	enum lab_attack control = fire(attack, victim, 0);
+
+	victim->copied = control == LAB_ATTACK_ASTRAY && is_copied(attack, victim);
+	attack->copied += victim->copied;
+	if (control == LAB_ATTACK_LANDED || victim->copied)
+		return 0;
+	dev_err(&attack->dev->pdev->dev, "attack: control failed: a write to a mapped page %s\n",
+		control == LAB_ATTACK_ASTRAY ? "went astray" : "was refused");
+	return -EIO;
+}
+
+/* All of them, then one sync, then the device may use them. */
 static int victims_map(struct attack *attack)
 {
-	u32 i;
-	int ret;
+	u32 i, mapped = 0;
+	int ret = 0;
 
-	for (i = 0; i < attack->pages; i++) {
-		ret = victim_map(attack, &attack->victims[i]);
-		if (ret)
-			goto out_unmap;
+	while (mapped < attack->pages && !ret) {
+		ret = victim_map(attack, &attack->victims[mapped]);
+		mapped += !ret;
 	}
-	return 0;
-out_unmap:
-	while (i--) {
-		unmap_victim(attack, &attack->victims[i]);
-		put_page(attack->victims[i].page);
+	if (attack->dev->batch_aware)
+		dma_sync_device_maps(&attack->dev->pdev->dev);
+	for (i = 0; i < mapped && !ret; i++)
+		ret = victim_try(attack, &attack->victims[i]);
+	while (ret && mapped--) {
+		unmap_victim(attack, &attack->victims[mapped]);
+		put_page(attack->victims[mapped].page);
 	}
 	return ret;
 }

@@ -124,6 +124,44 @@ case_a_forgotten_sync() {
 	all_off
 }
 
+# The first is found on any IOMMU, the second when something is mapped or unmapped without a sync later on.
+case_a_forgotten_sync_of_maps() {
+	echo Y >/sys/module/xsmmu/parameters/debug
+	put $TESTDEV policy fused
+	log_mark
+	aware unsynced || failure "the probe failed"
+	expect_log "misuse: unmapped without a sync what was mapped without one"
+	unbind $TESTDEV
+	log_mark
+	aware unrung || failure "the probe failed"
+	expect_log "misuse: mapped without a sync, and not synced since"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}
+
+# A hundred maps are one sync where each needs one, or few, if their IOVAs are not neighbours; and none elsewhere.
+case_maps_without_a_sync() {
+	echo N >/sys/module/xsmmu/parameters/debug
+	for policy in $POLICIES; do
+		put $TESTDEV policy "$policy"
+		log_mark
+		aware maps 2>/dev/null || failure "$policy: $(log_since | grep 'aware: wrong')"
+		expect_silence
+		unbind $TESTDEV
+		map_syncs=$(stat_of $TESTDEV map_syncs)
+		aware maps 2>/dev/null
+		map_syncs=$(($(stat_of $TESTDEV map_syncs) - map_syncs))
+		unbind $TESTDEV
+		case $SYNCS_MAPS in
+		1) [ "$map_syncs" -ge 1 ] && [ "$map_syncs" -le 8 ] ;;
+		*) [ "$map_syncs" = 0 ] ;;
+		esac || failure "$policy: 100 maps had $map_syncs syncs"
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
 # traced_pages EVENT: of all lines of the recording.
 traced_pages() {
 	sed -n "s/.* $1: device=$TESTDEV .* pages=\([0-9]*\)$/\1/p" /sys/kernel/tracing/trace | awk '{total += $1} END{print total + 0}'

@@ -77,6 +77,7 @@ class Machine:
     def script(self, names: Sequence[str]) -> str:
         """The plan that the guest follows."""
         parts = [f"{name}='{value}'" for name, value in self.settings.items()]
+        parts += [f"SYNCS_MAPS={int(IOMMUS[self.iommu].syncs_maps)}"]
         parts += [(SCRIPTS / f"{name}.sh").read_text() for name in ("lib", *self.topics)]
         parts += [need.start for need in self.needs if need.start]
         parts += ["all_grouped"] if IOMMUS[self.iommu].groups_late else []

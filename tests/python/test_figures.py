@@ -14,7 +14,7 @@ from xsmmu.errors import UserError
 from xsmmu.lab import experiment, figures
 from xsmmu.lab.experiment import Run
 from xsmmu.lab.figures import Measured
-from xsmmu.vm.oracle import Counts
+from xsmmu.vm.oracle import Counts, Requests
 
 STATISTICS = (
     *("maps", "unmaps", "mapped_pages", "unmapped_pages", "live_pages", "deferred_pages", "synced_pages"),
@@ -111,6 +111,32 @@ def test_each_map_is_synced_where_the_iommu_needs_it_and_only_there() -> None:
         figures.check(cached(99))
     with pytest.raises(UserError, match="1 map-side syncs, which this IOMMU does not need"):
         figures.check(ours(map_syncs=1))
+
+
+def test_maps_of_a_batch_aware_driver_are_synced_together() -> None:
+    def cached(syncs: int, maps: int = 100) -> Measured:
+        after = snapshot(None, **{**DONE, "maps": maps, "map_syncs": syncs})
+        run = measured("micro/1024-cached", "fused", MICRO, Counts(2, 1, 0), before=snapshot(), after=after)
+        return replace(
+            run, run=replace(run.run, workload=msgspec.structs.replace(run.run.workload, driver="batch-aware"))
+        )
+
+    figures.check(cached(1))
+    with pytest.raises(UserError, match="100 maps had 0 map-side syncs"):
+        figures.check(cached(0))
+
+
+def test_kicks_are_those_of_syncs_and_of_a_full_queue() -> None:
+    def queued(maps: int, kicks: int) -> Measured:
+        after = snapshot(None, **{**DONE, "map_syncs": 100, "sync_poll": 3, "inv_page": 156, "inv_domain": 0})
+        run = measured("micro/1024-cached", "fused", MICRO, Counts(156), before=snapshot(), after=after)
+        return replace(run, requests=Requests(maps, kicks))
+
+    figures.check(queued(100, 103 + (100 + 156) // 128 + 4))
+    with pytest.raises(UserError, match="110 kicks; the module counted 103 syncs, and the queue was full 2 times"):
+        figures.check(queued(100, 110))
+    with pytest.raises(UserError, match="99 requests that map; the module counted 100 maps"):
+        figures.check(queued(99, 100))
 
 
 def test_counts_are_compared_as_the_guests_iommu_tells_them_apart() -> None:

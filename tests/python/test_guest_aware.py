@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from xsmmu.setup.root import Root
 
 WORDS = ("swiotlb=force",)
 AWARE = guests.Machine(("aware",), aware=True, words=WORDS)
+# Where maps need a sync.
+SYNCED = {
+    name: replace(AWARE, pattern="^aware$|of_maps$|^maps_", iommu=name, settings={"GROUP_TYPE": "DMA"})
+    for name in ("virtio", "vtd-cm")
+}
 PASSTHROUGH = guests.Machine(("aware",), "^aware_on_passthrough$", aware=True, words=WORDS)
 
 
@@ -29,6 +35,17 @@ def outcome() -> guests.Outcome:
 @pytest.mark.parametrize("case", AWARE.cases())
 def test_aware(case: str) -> None:
     outcome().check(case)
+
+
+@cache
+def outcome_where_maps_are_synced(name: str) -> guests.Outcome:
+    return guests.boot(SYNCED[name])[0]
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in SYNCED.items() for case in what.cases()])
+def test_aware_where_maps_are_synced(name: str, case: str) -> None:
+    outcome_where_maps_are_synced(name).check(case)
 
 
 # See sim/README.md.

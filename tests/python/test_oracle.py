@@ -10,7 +10,7 @@ import pytest
 
 from xsmmu.errors import UserError
 from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
-from xsmmu.vm.oracle import CANARY, Counts, Oracle, compare
+from xsmmu.vm.oracle import CANARY, Counts, Oracle, Requests, compare
 
 VTD = IOMMUS[DEFAULT_IOMMU]
 
@@ -199,3 +199,22 @@ def test_a_wrong_count_fails_and_says_where(kind: str) -> None:
     wrong = {**right, kind: right[kind] + 1}
     with pytest.raises(UserError, match=rf"micro/64 under fused.*{kind}: module {right[kind]}, QEMU {right[kind] + 1}"):
         compare("micro/64 under fused", VTD, Counts(10, 20, 30), Counts.from_mapping(wrong))
+
+
+def test_requests_and_kicks_of_the_iommus_own_queue() -> None:
+    def kick(device: int, queue: int = 0) -> bytes:
+        return b"virtio_queue_notify vdev 0x%x n %d vq 0x7f00\n" % (device, queue)
+
+    request = b"virtio_iommu_map domain=1 virt_start=0x%x virt_end=0x%x phys_start=0x5000 flags=3\n"
+    some = b"".join(request % (page << 12, (page << 12) + 4095) for page in range(3))
+    oracle = Oracle(IOMMUS["virtio"])
+    # Another device's queue, the IOMMU's, and its queue of events; the first before it is known which is the IOMMU's.
+    oracle.feed(kick(0xA) + kick(0xB) + marker(1) + kick(0xA) * 5 + kick(0xB) + some + kick(0xB, 1) + marker(2))
+    oracle.feed(some + kick(0xB) * 2 + marker(3))
+    assert oracle.requests(1, 2) == Requests(maps=3, kicks=1)
+    assert oracle.requests(2, 3) == Requests(maps=3, kicks=2)
+    assert oracle.requests(1, 3) == Requests(maps=6, kicks=3)
+    assert oracle.other_lines == []
+    other = Oracle(VTD)
+    other.feed(marker(1) + marker(2))
+    assert other.requests(1, 2) is None

@@ -1608,6 +1608,208 @@ static void too_many_cpus(void)
 	world_end(world);
 }
 
+/* ---- maps without their sync ---- */
+
+static struct mapping map_no_sync(struct world *world, u32 pages)
+{
+	struct mapping mapping = { .pages = pages, .prot = PROT_READ_,
+				   .no_sync = true };
+
+	CHECK(driver_map(world, &mapping, LAST));
+	return mapping;
+}
+
+static bool is_synced(struct world *world, const struct mapping *mapping)
+{
+	u64 phys;
+
+	return world_access(world, mapping->iova, PROT_READ_, &phys) &&
+	       world_access(world, mapping->iova +
+			    (mapping->pages - 1) * XS_PAGE_BYTES, PROT_READ_,
+			    &phys);
+}
+
+/* How many calls, ranges and pages since the last time. */
+static void check_map_syncs(struct world *world, u64 calls, u64 ranges,
+			    u64 pages)
+{
+	CHECK(world->map_syncs == calls);
+	CHECK(world->map_ranges == ranges);
+	CHECK(world->map_pages == pages);
+	world->map_syncs = world->map_ranges = world->map_pages = 0;
+}
+
+/* Neighbours are one range, whatever the sizes; nothing is synced twice, or for nothing. */
+static void maps_together(void)
+{
+	struct world *world = begin("fused", 32, 1);
+	u32 count = 0;
+
+	for (; count < 10; count++)
+		many[count] = map_no_sync(world, 1);
+	for (u32 i = 0; i < count; i++)
+		CHECK(!is_synced(world, &many[i]));
+	check_map_syncs(world, 0, 0, 0);
+	xs_engine_sync_maps(&world->engine, false);
+	check_map_syncs(world, 1, 1, 10);
+	for (u32 i = 0; i < count; i++)
+		driver_check(world, &many[i]);
+	xs_engine_sync_maps(&world->engine, false);
+	xs_engine_sync_maps(&world->engine, true);
+	check_map_syncs(world, 0, 0, 0);
+	many[count++] = map_no_sync(world, 64);
+	many[count++] = map_no_sync(world, 5);
+	many[count++] = map_no_sync(world, 1);
+	/* Larger than a block: at once. */
+	many[count] = map_no_sync(world, 65);
+	driver_check(world, &many[count++]);
+	world->maps_fail = true;
+	CHECK(!driver_map(world, &(struct mapping){ .pages = 1, .no_sync = true },
+			  LAST));
+	world->maps_fail = false;
+	xs_engine_sync_maps(&world->engine, true);
+	CHECK(world->map_syncs == 1 && world->map_pages == 70);
+	for (u32 i = 0; i < count; i++) {
+		driver_check(world, &many[i]);
+		driver_unmap(world, &many[i], false);
+	}
+	world_end(world);
+}
+
+/* What has been unmapped before is no matter. */
+static void maps_undone(void)
+{
+	struct world *world = begin("fused", 32, 1);
+	struct mapping first = map_no_sync(world, 1), kept = map_no_sync(world, 1);
+
+	driver_unmap(world, &first, true);
+	xs_engine_sync_maps(&world->engine, false);
+	CHECK(world->map_syncs == 1);
+	driver_check(world, &kept);
+	first = map_no_sync(world, 3);
+	driver_unmap(world, &first, false);
+	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	driver_unmap(world, &kept, false);
+	xs_engine_sync_maps(&world->engine, false);
+	CHECK(world->map_syncs == 2);
+	world_end(world);
+}
+
+/* Every second page of a block, so that none are neighbours. */
+static void map_apart(struct world *world, u64 iova, u32 first, u32 end)
+{
+	for (u32 i = first; i < end; i++) {
+		many[i] = (struct mapping){ .pages = 1, .prot = PROT_READ_,
+					    .no_sync = true };
+		CHECK(driver_map_at(world, &many[i],
+				    iova + 2 * i * XS_PAGE_BYTES));
+	}
+}
+
+/* As many ranges as the tuning allows, or one from the first page to the last. */
+static void check_maps_apart(struct world *world, const struct xs_policy *policy)
+{
+	u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+	bool domain = policy->scope == XS_SCOPE_DOMAIN;
+
+	map_apart(world, iova, 0, 4);
+	xs_engine_sync_maps(&world->engine, false);
+	check_map_syncs(world, 1, domain ? 1 : 4, domain ? 7 : 4);
+	map_apart(world, iova, 4, 9);
+	xs_engine_sync_maps(&world->engine, false);
+	check_map_syncs(world, 1, 1, 9);
+	for (u32 i = 0; i < 9; i++) {
+		driver_check(world, &many[i]);
+		driver_unmap(world, &many[i], false);
+	}
+	for (u32 i = 0; i < 64; i++)
+		if (i % 2 || i > 16)
+			xs_engine_drop_in_block(&world->engine,
+						iova + i * XS_PAGE_BYTES, 1);
+}
+
+static void maps_apart(void)
+{
+	each_policy(check_maps_apart);
+}
+
+/* With no room for another run, what there is is joined, or synced early. */
+static void maps_overflow(void)
+{
+	struct world *world = begin("fused", 32, 1);
+	u64 iova[4];
+
+	for (u32 i = 0; i < 4; i++)
+		iova[i] = xs_engine_take_block(&world->engine, 64, LAST);
+	/* Pages from the last one down: each is a run, until all are joined. */
+	for (u32 i = 0; i < XS_UNSYNCED_RUNS; i++) {
+		many[i] = (struct mapping){ .pages = 1, .prot = PROT_READ_,
+					    .no_sync = true };
+		CHECK(driver_map_at(world, &many[i],
+				    iova[0] + (63 - i) * XS_PAGE_BYTES));
+	}
+	map_apart(world, iova[2] - 2 * 64 * XS_PAGE_BYTES, 64, 96);
+	check_map_syncs(world, 0, 0, 0);
+	map_apart(world, iova[3] - 2 * 96 * XS_PAGE_BYTES, 96, 127);
+	check_map_syncs(world, 0, 0, 0);
+	for (u32 i = 0; i < 127; i++)
+		CHECK(!is_synced(world, &many[i]));
+	map_apart(world, iova[3] - 2 * 96 * XS_PAGE_BYTES, 127, 128);
+	CHECK(world->map_syncs == 1 && world->map_ranges == 1);
+	CHECK(is_synced(world, &many[0]) && is_synced(world, &many[126]));
+	CHECK(!is_synced(world, &many[127]));
+	xs_engine_sync_maps(&world->engine, false);
+	CHECK(world->map_syncs == 2);
+	for (u32 i = 0; i < 128; i++) {
+		driver_check(world, &many[i]);
+		driver_unmap(world, &many[i], false);
+	}
+	for (u32 i = 0; i < 64; i++) {
+		u64 at = i * XS_PAGE_BYTES;
+
+		if (i % 2) {
+			xs_engine_drop_in_block(&world->engine, iova[2] + at, 1);
+			xs_engine_drop_in_block(&world->engine, iova[3] + at, 1);
+		}
+		xs_engine_drop_in_block(&world->engine, iova[1] + at, 1);
+	}
+	world_end(world);
+}
+
+/* A driver that never syncs, and unmaps: more pages than runs can count. */
+static void maps_never_synced(void)
+{
+	struct world *world = begin("strict", 32, 1);
+
+	for (u32 i = 0; i < 2 * 65536 / 64 + 1; i++) {
+		struct mapping mapping = map_no_sync(world, 64);
+
+		driver_unmap(world, &mapping, true);
+	}
+	CHECK(world->map_syncs && world->map_pages <= 2 * 32 * 64 * 64);
+	xs_engine_sync_maps(&world->engine, true);
+	world_end(world);
+}
+
+/* By the CPU that has mapped it, or by one that looks on all. */
+static void maps_elsewhere(void)
+{
+	struct world *world = begin("fused", 32, 2);
+
+	many[0] = map_no_sync(world, 1);
+	test_be_cpu(1);
+	many[1] = map_no_sync(world, 1);
+	xs_engine_sync_maps(&world->engine, false);
+	CHECK(!is_synced(world, &many[0]) && is_synced(world, &many[1]));
+	xs_engine_sync_maps(&world->engine, true);
+	CHECK(is_synced(world, &many[0]));
+	check_map_syncs(world, 2, 2, 2);
+	for (u32 i = 0; i < 2; i++)
+		driver_unmap(world, &many[i], true);
+	test_be_cpu(0);
+	world_end(world);
+}
+
 const struct test engine_tests[] = {
 	{ "engine_unmap", unmap },
 	{ "engine_unmap_now_only", unmap_now_only },
@@ -1620,6 +1822,12 @@ const struct test engine_tests[] = {
 	{ "engine_all_aware", all_aware },
 	{ "engine_aware", aware },
 	{ "engine_own_block", own_block },
+	{ "engine_maps_together", maps_together },
+	{ "engine_maps_undone", maps_undone },
+	{ "engine_maps_apart", maps_apart },
+	{ "engine_maps_overflow", maps_overflow },
+	{ "engine_maps_never_synced", maps_never_synced },
+	{ "engine_maps_elsewhere", maps_elsewhere },
 	{ "engine_block_at_once", block_at_once },
 	{ "engine_block_refused", block_refused },
 	{ "engine_block_empty", block_empty_ },

@@ -197,7 +197,9 @@ static bool map_page(struct world *world, u64 page, u64 memory, u32 prot)
 {
 	u64 none = 0;
 	u64 word = add(&world->last_number, 1) << WORD_NUMBER_SHIFT |
-		   memory << WORD_PAGE_SHIFT | WORD_TABLE | prot;
+		   memory << WORD_PAGE_SHIFT | WORD_TABLE |
+		   (prot & WORD_PROT) |
+		   (prot & XS_MAP_UNSYNCED ? WORD_UNSYNCED : 0);
 	u64 pruning = get(&world->pruning);
 
 	if (!CHECK(page + world->first_page) ||
@@ -298,6 +300,28 @@ static int world_map(void *opaque, void **entries, u64 iova, u64 phys, u32 pages
 			return -XS_EINVAL;
 	test_point();
 	return 0;
+}
+
+static void world_sync_maps(void *opaque, const struct xs_range *ranges,
+			    u32 count)
+{
+	struct world *world = opaque;
+
+	test_point();
+	CHECK(count && count <= XS_RANGES_MAX);
+	add(&world->map_syncs, 1);
+	add(&world->map_ranges, count);
+	for (u32 i = 0; i < count; i++) {
+		u64 page = page_of(world, ranges[i].page << XS_PAGE_LG2);
+		u64 end = page + ranges[i].pages;
+
+		CHECK(end > page && end <= world->end_page);
+		add(&world->map_pages, ranges[i].pages);
+		for (; page < end; page++)
+			__atomic_fetch_and(&world->word[page],
+					   ~(u64)WORD_UNSYNCED,
+					   __ATOMIC_RELAXED);
+	}
 }
 
 static u64 serial_at(const struct world *world, u64 page)
@@ -554,7 +578,8 @@ static void world_stray(void *opaque, u64 iova, const char *what)
 
 /* What a world must have, and what it may. */
 #define BARE_OPS \
-	.map = world_map, .remove = world_remove, \
+	.map = world_map, .sync_maps = world_sync_maps, \
+	.remove = world_remove, \
 	.invalidate = world_invalidate, .gather_init = world_gather_init, \
 	.clock = world_clock, .deferred = world_deferred, \
 	.alloc = world_alloc, .free = world_free_memory, \
@@ -845,7 +870,7 @@ bool world_access(struct world *world, u64 iova, u32 prot, u64 *phys)
 	u64 word = get(&world->word[page]);
 
 	do {
-		if (!word || prot & ~word & WORD_PROT)
+		if (!word || prot & ~word & WORD_PROT || word & WORD_UNSYNCED)
 			return false;
 	} while (!try(&world->word[page], &word, word | WORD_CACHED));
 	*phys = phys_of(word_page(word));
@@ -1011,6 +1036,11 @@ static u64 map_any(struct world *world, const struct mapping *mapping, u64 last)
 
 	if (mapping->parts)
 		return map_parts(world, mapping, last);
+	if (mapping->no_sync)
+		return xs_engine_map_no_sync(&world->engine, phys,
+					     mapping->pages,
+					     mapping->prot | XS_MAP_UNSYNCED,
+					     last);
 	if (mapping->pages == 1 && mapping->serial & 1)
 		return path_map_one(&world->engine, phys, mapping->prot, last);
 	return xs_engine_map(&world->engine, phys, mapping->pages,
@@ -1064,8 +1094,13 @@ bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova)
 		return false;
 	mapping->iova = iova;
 	phys = phys_of(mapping->page);
-	if (!xs_engine_map_in_block(&world->engine, iova, &phys, 1,
-				    mapping->prot)) {
+	if (!(mapping->no_sync ?
+		      xs_engine_map_in_block_no_sync(&world->engine, iova,
+						     &phys, 1,
+						     mapping->prot |
+							     XS_MAP_UNSYNCED) :
+		      xs_engine_map_in_block(&world->engine, iova, &phys, 1,
+					     mapping->prot))) {
 		driver_free(world, mapping);
 		return false;
 	}

@@ -67,6 +67,7 @@ struct memory {
 #define WORD_PROT	3u
 #define WORD_TABLE	4u	/* in the page table */
 #define WORD_CACHED	8u	/* in an IOTLB, maybe */
+#define WORD_UNSYNCED	16u	/* mapped without a sync: no device gets through */
 #define WORD_PAGE_SHIFT	8
 #define WORD_NUMBER_SHIFT	24
 
@@ -115,6 +116,9 @@ struct world {
 	u64 synced_pages_max;	/* of deferred ones, in one sync */
 	u64 exposed_max_ns;	/* the longest that the world saw */
 	u64 invalidations;	/* calls */
+	u64 map_syncs;		/* calls, and their ranges and pages */
+	u64 map_ranges;
+	u64 map_pages;
 	u32 last_gather;
 	u64 last_serial;
 	u64 last_number;
@@ -210,7 +214,10 @@ u32 world_warnings(void);
 
 /* ---- a driver ---- */
 
-/* @parts: reserved, and filled in so many parts; 0: mapped in one call. */
+/*
+ * @parts: reserved, and filled in so many parts; 0: mapped in one call. @no_sync: that leaves
+ * the map's sync to the caller
+ */
 struct mapping {
 	u64 iova;
 	u64 serial;
@@ -218,6 +225,7 @@ struct mapping {
 	u32 page;	/* of memory, the first */
 	u32 prot;
 	u32 parts;
+	bool no_sync;
 	enum memory_kind kind;
 };
 

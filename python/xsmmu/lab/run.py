@@ -241,7 +241,7 @@ class Collector:
     async def _measured(self, guest: Guest, run: Run, record: Record) -> None:
         first, last = record["markers"]
         await guest.wait_for_marker(last)
-        measured = Measured(run, record, guest.oracle.window(first, last))
+        measured = Measured(run, record, guest.oracle.window(first, last), guest.oracle.requests(first, last))
         figures.check(measured)
         self.measured.append(measured)
         self._spent(run.workload.full_name, self._since)

@@ -9,8 +9,9 @@ a trace of millions of lines costs nothing but time. The counts share no code wi
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xsmmu.errors import GuestError
 from xsmmu.vm.iommu import Iommu
@@ -52,6 +53,19 @@ class Counts:
         return cls(figures["page"], figures["domain"], figures["global"])
 
 
+@dataclass(frozen=True)
+class Requests:
+    """What a queue of requests had."""
+
+    maps: int
+    """Requests that map."""
+    kicks: int
+    """How often the device was told to look for requests, of whatever kind."""
+
+    def __sub__(self, other: Requests) -> Requests:
+        return Requests(self.maps - other.maps, self.kicks - other.kicks)
+
+
 class Oracle:
     """Counts of one guest, by window; window n lies between the guest's markers n and n + 1."""
 
@@ -65,6 +79,8 @@ class Oracle:
         self._mapped = Mapped()
         self._mapped_at = [0]
         """Pages that were mapped in the device, at each marker."""
+        self._queue = Queue()
+        self._queue_at = [self._queue.copy()]
         self.other_lines: list[bytes] = []
         """Lines that are no trace event: what QEMU itself had to say (the last few)."""
 
@@ -88,6 +104,7 @@ class Oracle:
             raise GuestError(f"the trace lost its place: marker {number & 0xFF} expected, {value} found")
         self._windows.append(Counts())
         self._mapped_at.append(self._mapped.pages)
+        self._queue_at.append(self._queue.copy())
 
     def _count(self, data: bytes, start: int, end: int) -> None:
         if start == end:
@@ -97,6 +114,8 @@ class Oracle:
             found[kind] += len(pattern.findall(data, start, end))
         if self._iommu.traces_maps:
             self._mapped.feed(data[start:end])
+        if self._iommu.has_queue:
+            self._queue.feed(data[start:end])
         if data.count(b"\n", start, end) > sum(data.count(event, start, end) for event in self._known):
             self._keep_other(data[start:end])
         self._windows[-1] += Counts.from_mapping(found)
@@ -116,9 +135,55 @@ class Oracle:
 
     def window(self, first: int, last: int) -> Counts:
         """Commands between marker `first` and marker `last`; both must have been seen."""
+        self._need(first, last)
+        return sum(self._windows[first:last], Counts())
+
+    def requests(self, first: int, last: int) -> Requests | None:
+        """Those between two markers; None: the IOMMU has no queue of requests."""
+        self._need(first, last)
+        if not self._iommu.has_queue:
+            return None
+        device = self._queue.device
+        return self._queue_at[last].of(device) - self._queue_at[first].of(device)
+
+    def _need(self, first: int, last: int) -> None:
         if not 1 <= first < last <= self.markers:
             raise GuestError(f"the trace has {self.markers} markers, so no window from {first} to {last}")
-        return sum(self._windows[first:last], Counts())
+
+
+@dataclass
+class Queue:
+    """Requests of a virtio-iommu that map, and notifications of queues.
+
+    A notification names its device by an address only. The IOMMU's is the one that requests follow at once, for they
+    are executed before the write that notifies returns.
+    """
+
+    maps: int = 0
+    kicks: Counter[bytes] = field(default_factory=Counter)
+    """By device, of its first queue, which is the requests'."""
+    device: bytes = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take in whole lines."""
+        self.maps += len(_MAP.findall(data))
+        self.kicks.update(_KICK.findall(data))
+        found = None if self.device else _KICK_AND_REQUEST.search(data)
+        if found:
+            self.device = found[1]
+
+    def copy(self) -> Queue:
+        """As it is now."""
+        return Queue(self.maps, self.kicks.copy(), self.device)
+
+    def of(self, device: bytes) -> Requests:
+        """With the notifications of one device."""
+        return Requests(self.maps, self.kicks[device])
+
+
+_MAP = re.compile(rb"^virtio_iommu_map ", re.MULTILINE)
+_KICK = re.compile(rb"^virtio_queue_notify vdev (\w+) n 0 ", re.MULTILINE)
+_KICK_AND_REQUEST = re.compile(rb"^virtio_queue_notify vdev (\w+) n 0 .*\nvirtio_iommu_(?:un)?map ", re.MULTILINE)
 
 
 class Mapped:

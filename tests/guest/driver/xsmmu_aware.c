@@ -13,6 +13,9 @@
  *   mode=sweep   all calls again, any of which may fail for want of memory
  *   mode=early   memory is freed before its sync
  *   mode=forget  an unmap is never synced
+ *   mode=maps    maps without a sync of their own, and one sync
+ *   mode=unrung  a map is never synced, and stays
+ *   mode=unsynced the same, and is unmapped as if it had been
  */
 #include <linux/delay.h>
 #include <linux/iommu.h>
@@ -24,7 +27,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "kernel, bounce, api, parts, copies, sweep, early or forget");
+MODULE_PARM_DESC(mode, "kernel, bounce, api, parts, copies, sweep, early, forget, maps, unrung or unsynced");
 
 static bool waits = true;
 module_param(waits, bool, 0644);
@@ -242,6 +245,101 @@ static int check_blocks(struct device *dev)
 	return error;
 }
 
+/* ---- maps without a sync of their own ---- */
+
+static int map_all_no_sync(struct device *dev)
+{
+	u32 i;
+
+	for (i = 0; i < PAGES; i++) {
+		addrs[i] = i % 2 ? dma_map_page_no_sync(dev, pages[i], 0, PAGE_SIZE,
+							DMA_FROM_DEVICE) :
+				   dma_map_single_no_sync(dev, page_address(pages[i]),
+							  PAGE_SIZE, DMA_FROM_DEVICE);
+		if (dma_mapping_error(dev, addrs[i]))
+			return wrong(dev, "a map without a sync failed");
+	}
+	return 0;
+}
+
+/* A block, what continues it, and what is larger than a block, with one sync. */
+static int map_more_no_sync(struct device *dev, struct dma_block *block, void *large,
+			    dma_addr_t *at)
+{
+	if (dma_block_map_pages_no_sync(block, pages, DMA_TO_DEVICE, 0))
+		return wrong(dev, "a block does not map without a sync");
+	*at = dma_map_single_no_sync(dev, large, 300000, DMA_TO_DEVICE);
+	return dma_mapping_error(dev, *at) ? wrong(dev, "a large map without a sync") : 0;
+}
+
+static int check_large_maps(struct device *dev)
+{
+	struct dma_block *block = dma_block_alloc(dev, DMA_BLOCK_PAGES, GFP_KERNEL);
+	void *large = kmalloc(300000, GFP_KERNEL);
+	dma_addr_t at;
+	int error;
+
+	if (!block || !large)
+		return -ENOMEM;
+	error = map_more_no_sync(dev, block, large, &at);
+	if (error)
+		return error;
+	dma_sync_device_maps(dev);
+	if (!is_at(block, 0) || !is_at(block, DMA_BLOCK_PAGES - 1))
+		error = wrong(dev, "a page of a block without a sync");
+	dma_unmap_single(dev, at, 300000, DMA_TO_DEVICE);
+	dma_block_unmap_pages_no_sync(block, DMA_TO_DEVICE, 0);
+	dma_sync_device_iotlb(dev);
+	dma_block_free(block);
+	kfree(large);
+	return error;
+}
+
+/*
+ * As in a poll (@atomic), or by a task that may move. Half of them is given up before the
+ * sync, by ordinary unmaps, as an error path does.
+ */
+static int check_maps(struct device *dev, bool atomic)
+{
+	int error;
+	u32 i;
+
+	if (atomic)
+		local_bh_disable();
+	error = map_all_no_sync(dev);
+	for (i = 0; i < PAGES / 2 && !error; i++)
+		dma_unmap_page(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
+	dma_sync_device_maps(dev);
+	for (i = PAGES / 2; i < PAGES && !error; i++)
+		if (is_taken() && !is_translated(dev, addrs[i]))
+			error = wrong(dev, "a page after the sync of its map");
+	for (i = PAGES / 2; i < PAGES && !error; i++)
+		dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
+	dma_sync_device_iotlb(dev);
+	if (atomic)
+		local_bh_enable();
+	for (i = 0; i < PAGES && !error; i++)
+		error = check_gone(dev, addrs[i], "a page after all syncs");
+	return error;
+}
+
+/* For the script, which counts syncs. */
+static int maps_once(struct device *dev)
+{
+	int error = dma_set_batch_aware(dev);
+	u32 i;
+
+	local_bh_disable();
+	error = error ? error : map_all_no_sync(dev);
+	dma_sync_device_maps(dev);
+	dma_sync_device_maps(dev);
+	for (i = 0; i < PAGES && !error; i++)
+		dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
+	dma_sync_device_iotlb(dev);
+	local_bh_enable();
+	return error;
+}
+
 static int check_api(struct device *dev)
 {
 	int error = dma_set_batch_aware(dev);
@@ -259,6 +357,12 @@ static int check_api(struct device *dev)
 		error = check_ordinary(dev);
 	if (!error)
 		error = check_blocks(dev);
+	if (!error)
+		error = check_maps(dev, false);
+	if (!error)
+		error = check_maps(dev, true);
+	if (!error)
+		error = check_large_maps(dev);
 	return error;
 }
 
@@ -558,8 +662,35 @@ static int misuse(struct device *dev, bool early)
 	return 0;
 }
 
+/* A map that its sync does not follow: it stays, or is unmapped as if it had been synced. */
+static int misuse_map(struct device *dev, bool stays)
+{
+	dma_addr_t other, addr = dma_map_page_no_sync(dev, pages[0], 0, PAGE_SIZE,
+						      DMA_FROM_DEVICE);
+
+	if (dma_mapping_error(dev, addr))
+		return wrong(dev, "dma_map_page_no_sync() failed");
+	if (stays) {
+		msleep(1100);
+		other = dma_map_page_no_sync(dev, pages[1], 0, PAGE_SIZE, DMA_FROM_DEVICE);
+		dma_sync_device_maps(dev);
+		dma_unmap_page(dev, other, PAGE_SIZE, DMA_FROM_DEVICE);
+		dma_unmap_page(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
+	} else {
+		dma_unmap_page_no_sync(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
+	}
+	dma_sync_device_iotlb(dev);
+	return 0;
+}
+
 static int run(struct device *dev)
 {
+	if (sysfs_streq(mode, "maps"))
+		return maps_once(dev);
+	if (sysfs_streq(mode, "unrung"))
+		return misuse_map(dev, true);
+	if (sysfs_streq(mode, "unsynced"))
+		return misuse_map(dev, false);
 	if (sysfs_streq(mode, "early"))
 		return misuse(dev, true);
 	if (sysfs_streq(mode, "forget"))

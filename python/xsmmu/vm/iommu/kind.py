@@ -43,3 +43,5 @@ class Iommu:
     """QEMU leaves a device that was passed through untranslated for ever."""
     traces_maps: bool = False
     """The trace has each map and unmap, so what stays mapped in the device is known."""
+    has_queue: bool = False
+    """Those are requests in a queue of a virtio device, and the trace has each notification of any such queue."""

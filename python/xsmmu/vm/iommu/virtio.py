@@ -12,11 +12,12 @@ KINDS = {
         kernel_words=(),
         faults=re.compile(r"virtio_iommu .*(page fault|fault from EP|device error|error)"),
         commands={re.compile(rb"virtio_iommu_unmap "): "page"},
-        events=("virtio_iommu_map", "virtio_iommu_unmap"),
+        events=("virtio_iommu_map", "virtio_iommu_unmap", "virtio_queue_notify"),
         syncs_maps=True,
         lacking={"6.1": "Debian's kernel 6.1 has no driver for virtio-iommu"},
         module="virtio_iommu",
         groups_late=True,
         traces_maps=True,
+        has_queue=True,
     )
 }

@@ -147,40 +147,49 @@ static noinline dma_addr_t map_pages_no_sync(struct device *dev,
 }
 
 /*
- * Pages that go into a block in a row from @iova, with one sync for all, if any: ours,
- * or without (@no_sync) the driver's. Returns how many do.
+ * Pages that go into a block in a row from @iova, with @prot's XS_MAP_UNSYNCED without their
+ * sync; how many do. Each is unmapped on its own: where what is removed has to be what was
+ * mapped, each is mapped so, too.
  */
+static u32 map_some_in_block(struct xs_group *group, u64 iova, const u64 *phys,
+			     u32 count, u32 prot, bool no_sync)
+{
+	u32 step = group->iommu.is_exact ? 1 : count;
+	u32 done = 0, some = step;
+
+	for (; done < count && some == step; done += some)
+		some = (no_sync ? xs_engine_map_in_block_no_sync :
+				  xs_engine_map_in_block)(
+			&group->engine, iova + done * PAGE_SIZE, phys + done,
+			step, prot);
+	return done;
+}
+
+/* The same; their sync is one for all, or without (@no_sync) the driver's. */
 static u32 map_in_block(struct device *dev, u64 iova, const u64 *phys,
 			u32 count, u32 prot, bool no_sync)
 {
+	struct xs_range range = { iova >> PAGE_SHIFT };
 	struct xs_group *group;
-	u32 unsynced = 0;
-	u32 done = 0;
+	u32 unsynced;
 
 	xs_enter();
 	group = xs_group_now(dev);
-	if (group)
+	if (group) {
 		unsynced = xs_world_map_unsynced(group);
-	if (no_sync && unsynced) {
-		done = xs_engine_map_in_block_no_sync(&group->engine, iova,
-						      phys, count,
-						      prot | unsynced);
-	} else if (group) {
-		struct xs_range range = { iova >> PAGE_SHIFT };
-
-		done = xs_engine_map_in_block(&group->engine, iova, phys,
-					      count, prot | unsynced);
-		range.pages = done;
-		if (done && unsynced)
+		range.pages = map_some_in_block(group, iova, phys, count,
+						prot | unsynced,
+						no_sync && unsynced);
+		if (range.pages && unsynced && !no_sync)
 			xs_ops(&group->engine)->sync_maps(group, &range, 1);
 	}
 	xs_exit();
-	if (!done)
+	if (!range.pages)
 		return 0;
-	trace_map(dev, iova, done);
+	trace_map(dev, iova, range.pages);
 	if (no_sync && xs_debug_on())
-		xs_debug_map(dev, iova, done);
-	return done;
+		xs_debug_map(dev, iova, range.pages);
+	return range.pages;
 }
 
 static dma_addr_t map_marked(struct device *dev, struct page *page, u32 prot,

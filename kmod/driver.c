@@ -106,6 +106,8 @@ dma_addr_t xsmmu_map_no_sync(struct device *dev, struct page *page,
 			     unsigned long offset, size_t size,
 			     enum dma_data_direction dir, unsigned long attrs)
 {
+	if (WARN_ON_ONCE(!valid_dma_direction(dir)))
+		return DMA_MAPPING_ERROR;
 	/* What is copied needs no sync. */
 	if (unlikely(!is_plain(dev)))
 		return dma_map_page_attrs(dev, page, offset, size, dir, attrs);

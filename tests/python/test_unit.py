@@ -134,6 +134,14 @@ class Fault:
 
 
 FAULTS = (
+    # maps without their sync
+    Fault(
+        "runs of maps grow beyond what they can count",
+        "map.c",
+        "	if (unsynced->pages + pages > 0xffff)\n		return false;\n",
+        "",
+        ("only=engine_maps_too_many",),
+    ),
     # a sync
     Fault(
         "nothing is invalidated",

@@ -1776,7 +1776,7 @@ static void maps_overflow(void)
 	world_end(world);
 }
 
-/* A driver that never syncs, and unmaps: more pages than runs can count. */
+/* A driver that never syncs, and unmaps. */
 static void maps_never_synced(void)
 {
 	struct world *world = begin("strict", 32, 1);
@@ -1788,6 +1788,23 @@ static void maps_never_synced(void)
 	}
 	CHECK(world->map_syncs && world->map_pages <= 2 * 32 * 64 * 64);
 	xs_engine_sync_maps(&world->engine, true);
+	world_end(world);
+}
+
+/* As if a run of so many had grown. */
+static void maps_too_many(void)
+{
+	struct world *world = begin("fused", 32, 1);
+
+	many[0] = map_no_sync(world, 1);
+	world->engine.cpus[0]->unsynced.pages = 0xffff;
+	many[1] = map_no_sync(world, 1);
+	CHECK(world->map_syncs == 1);
+	CHECK(is_synced(world, &many[0]) && !is_synced(world, &many[1]));
+	xs_engine_sync_maps(&world->engine, false);
+	CHECK(is_synced(world, &many[1]));
+	for (u32 i = 0; i < 2; i++)
+		driver_unmap(world, &many[i], true);
 	world_end(world);
 }
 
@@ -1827,6 +1844,7 @@ const struct test engine_tests[] = {
 	{ "engine_maps_apart", maps_apart },
 	{ "engine_maps_overflow", maps_overflow },
 	{ "engine_maps_never_synced", maps_never_synced },
+	{ "engine_maps_too_many", maps_too_many },
 	{ "engine_maps_elsewhere", maps_elsewhere },
 	{ "engine_block_at_once", block_at_once },
 	{ "engine_block_refused", block_refused },

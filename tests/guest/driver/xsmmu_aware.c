@@ -226,6 +226,50 @@ static int check_whole_block(struct device *dev, u32 count, u32 taken)
 	return error;
 }
 
+#define NEIGHBOURS	8
+
+/* Pages that are neighbours in memory, too, are each unmapped on their own. */
+static int check_neighbours(struct device *dev, struct page **row)
+{
+	struct dma_block *block = dma_block_alloc(dev, NEIGHBOURS, GFP_KERNEL);
+	int error = 0;
+	u32 i;
+
+	if (!block || dma_block_map_pages(block, row, DMA_TO_DEVICE, 0))
+		return wrong(dev, "a block of neighbours does not map");
+	for (i = 1; i < NEIGHBOURS; i += 2)
+		dma_block_unmap_page_no_sync(block, i, DMA_TO_DEVICE, 0);
+	dma_sync_device_iotlb(dev);
+	for (i = 0; i < NEIGHBOURS && !error; i++) {
+		if (i % 2)
+			error = check_gone(dev, block->handles[i], "every second page of a block");
+		else if (is_taken() && !is_translated(dev, block->handles[i]))
+			error = wrong(dev, "a page went with its neighbour");
+	}
+	for (i = 0; i < NEIGHBOURS; i += 2)
+		dma_block_unmap_page_no_sync(block, i, DMA_TO_DEVICE, 0);
+	dma_sync_device_iotlb(dev);
+	dma_block_free(block);
+	return error;
+}
+
+static int check_row(struct device *dev)
+{
+	struct page *first = alloc_pages(GFP_KERNEL, ilog2(NEIGHBOURS)), *row[NEIGHBOURS];
+	int error;
+	u32 i;
+
+	if (!first)
+		return -ENOMEM;
+	split_page(first, ilog2(NEIGHBOURS));
+	for (i = 0; i < NEIGHBOURS; i++)
+		row[i] = first + i;
+	error = check_neighbours(dev, row);
+	for (i = 0; i < NEIGHBOURS; i++)
+		__free_page(row[i]);
+	return error;
+}
+
 static int check_blocks(struct device *dev)
 {
 	static const u32 counts[][2] = { { 1, 1 }, { 64, 64 }, { 64, 10 },
@@ -242,7 +286,7 @@ static int check_blocks(struct device *dev)
 		error = check_whole_block(dev, wholes[i][0], wholes[i][1]);
 	for (i = 0; i < ARRAY_SIZE(counts) && !error; i++)
 		error = check_block(dev, counts[i][0], counts[i][1]);
-	return error;
+	return error ? error : check_row(dev);
 }
 
 /* ---- maps without a sync of their own ---- */
@@ -262,32 +306,35 @@ static int map_all_no_sync(struct device *dev)
 	return 0;
 }
 
-/* A block, what continues it, and what is larger than a block, with one sync. */
+#define LARGE_BYTES	300000
+
+/* A block, and what is larger than one, with one sync. */
 static int map_more_no_sync(struct device *dev, struct dma_block *block, void *large,
-			    dma_addr_t *at)
+			    size_t bytes, dma_addr_t *at)
 {
 	if (dma_block_map_pages_no_sync(block, pages, DMA_TO_DEVICE, 0))
 		return wrong(dev, "a block does not map without a sync");
-	*at = dma_map_single_no_sync(dev, large, 300000, DMA_TO_DEVICE);
+	*at = dma_map_single_no_sync(dev, large, bytes, DMA_TO_DEVICE);
 	return dma_mapping_error(dev, *at) ? wrong(dev, "a large map without a sync") : 0;
 }
 
 static int check_large_maps(struct device *dev)
 {
 	struct dma_block *block = dma_block_alloc(dev, DMA_BLOCK_PAGES, GFP_KERNEL);
-	void *large = kmalloc(300000, GFP_KERNEL);
+	size_t bytes = min_t(size_t, LARGE_BYTES, dma_max_mapping_size(dev));
+	void *large = kmalloc(LARGE_BYTES, GFP_KERNEL);
 	dma_addr_t at;
 	int error;
 
 	if (!block || !large)
 		return -ENOMEM;
-	error = map_more_no_sync(dev, block, large, &at);
+	error = map_more_no_sync(dev, block, large, bytes, &at);
 	if (error)
 		return error;
 	dma_sync_device_maps(dev);
 	if (!is_at(block, 0) || !is_at(block, DMA_BLOCK_PAGES - 1))
 		error = wrong(dev, "a page of a block without a sync");
-	dma_unmap_single(dev, at, 300000, DMA_TO_DEVICE);
+	dma_unmap_single(dev, at, bytes, DMA_TO_DEVICE);
 	dma_block_unmap_pages_no_sync(block, DMA_TO_DEVICE, 0);
 	dma_sync_device_iotlb(dev);
 	dma_block_free(block);

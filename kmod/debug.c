@@ -136,7 +136,6 @@ struct fresh {
 	u64 iova;
 	phys_addr_t phys;
 	u64 since_ns;
-	u32 pages;
 	u32 cpu;
 };
 
@@ -181,23 +180,23 @@ static void forget_late_fresh(u64 now_ns)
 	}
 }
 
-/* @dev has mapped these without a sync. */
-void xs_debug_map(struct device *dev, u64 iova, u32 pages)
+/* @dev has mapped what begins at @iova without a sync. */
+void xs_debug_map(struct device *dev, u64 iova)
 {
 	u64 now_ns = ktime_get_mono_fast_ns();
 	unsigned long flags;
 
 	spin_lock_irqsave(&watched_lock, flags);
 	forget_late_fresh(now_ns);
-	if (fresh_count < WATCHED_MAX)
-		fresh[fresh_count++] = (struct fresh){
-			.dev = dev,
-			.iova = iova,
-			.phys = phys_at(dev, iova),
-			.since_ns = now_ns,
-			.pages = pages,
-			.cpu = smp_processor_id(),
-		};
+	if (fresh_count < WATCHED_MAX) {
+		struct fresh *at = &fresh[fresh_count++];
+
+		at->dev = dev;
+		at->iova = iova;
+		at->phys = phys_at(dev, iova);
+		at->since_ns = now_ns;
+		at->cpu = smp_processor_id();
+	}
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 

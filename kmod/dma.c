@@ -142,7 +142,7 @@ static noinline dma_addr_t map_pages_no_sync(struct device *dev,
 		return DMA_MAPPING_ERROR;
 	trace_map(dev, iova, pages);
 	if (xs_debug_on())
-		xs_debug_map(dev, iova, pages);
+		xs_debug_map(dev, iova);
 	return iova + offset_in_page(phys);
 }
 
@@ -187,8 +187,8 @@ static u32 map_in_block(struct device *dev, u64 iova, const u64 *phys,
 	if (!range.pages)
 		return 0;
 	trace_map(dev, iova, range.pages);
-	if (no_sync && xs_debug_on())
-		xs_debug_map(dev, iova, range.pages);
+	for (u64 at = 0; no_sync && xs_debug_on() && at < range.pages; at++)
+		xs_debug_map(dev, iova + at * PAGE_SIZE);
 	return range.pages;
 }
 

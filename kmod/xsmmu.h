@@ -392,7 +392,7 @@ DECLARE_STATIC_KEY_FALSE(xs_debug_key);
 #define xs_debug_on()	static_branch_unlikely(&xs_debug_key)
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes);
 void xs_debug_sync(struct device *dev);
-void xs_debug_map(struct device *dev, u64 iova, u32 pages);
+void xs_debug_map(struct device *dev, u64 iova);
 void xs_debug_sync_maps(struct device *dev, bool everywhere);
 void xs_debug_forget(struct device *dev);
 

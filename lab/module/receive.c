@@ -42,8 +42,8 @@
  *			is unmapped as a whole and waits on the list as under pending
  *
  * All but page are for batch-aware drivers, which also map all pages of a refill without a sync,
- * and sync once, before they would tell the device of them. Set-up, tear-down and a warm-up of two whole rings are
- * not measured.
+ * and sync once, before they would tell the device of them. Set-up, tear-down and a warm-up of two
+ * whole rings are not measured.
  *
  * With several queues each has a ring, a cache and a page pool of its own, and is polled in turn.
  * All use the device's one NAPI.

@@ -33,8 +33,8 @@
  *		only then are freed
  *
  * The last two are for batch-aware drivers, which also map all segments of a packet without a
- * sync, and sync once, before they would tell the device of it. fail=n: the n-th allocation or mapping fails, which
- * ends the run with -ENOMEM.
+ * sync, and sync once, before they would tell the device of it. fail=n: the n-th allocation or
+ * mapping fails, which ends the run with -ENOMEM.
  */
 #include <linux/if_ether.h>
 #include <linux/mm.h>

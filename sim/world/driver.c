@@ -235,7 +235,9 @@ u64 driver_limit(void)
 /* Memory for a mapping of so many pages in one part; 0: of any kind. */
 static bool prepare(struct sim_mapping *mapping, u32 pages)
 {
-	*mapping = (struct sim_mapping){ .era = sim.era };
+	const struct sim_mapping fresh = { .era = sim.era };
+
+	*mapping = fresh;
 	choose_size(mapping);
 	if (pages) {
 		mapping->pages = pages;

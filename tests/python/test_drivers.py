@@ -99,7 +99,10 @@ def test_a_patch_that_syncs_too_late_names_each_function(tmp_path: Path) -> None
             "clean = {e1000_nowhere};\nidentifier adapter",
         ),
         # What a refill has mapped since its last write to the tail is not synced, nor a packet that is sent.
-        ("+ dma_sync_device_maps(&rx_ring->adapter->pdev->dev);\n  rx_ring->next_to_use = i;\n", "  rx_ring->next_to_use = i;\n"),
+        (
+            "+ dma_sync_device_maps(&rx_ring->adapter->pdev->dev);\n  rx_ring->next_to_use = i;\n",
+            "  rx_ring->next_to_use = i;\n",
+        ),
         ("+ dma_sync_device_maps(&tx_ring->adapter->pdev->dev);\n", ""),
         # A packet of too many bytes is freed before the sync.
         ("  dev_kfree_skb_irq(skb);\n", "  dev_kfree_skb_irq_gone(skb);\n"),

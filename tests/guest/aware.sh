@@ -162,6 +162,32 @@ case_maps_without_a_sync() {
 	all_off
 }
 
+# A batch-aware driver's: of 256 maps, of a refill, of a packet. Few syncs where each map would need one, else none.
+case_maps_together_are_few_commands() {
+	echo Y >/sys/module/xsmmu_lab/parameters/batch_aware
+	runs=/sys/kernel/debug/xsmmu_lab/$TESTDEV
+	for policy in $POLICIES; do
+		take "$policy" $TESTDEV
+		count_from $TESTDEV
+		maps=$(stat_of $TESTDEV maps)
+		map_syncs=$(stat_of $TESTDEV map_syncs)
+		echo 'ring=256 rounds=4' >$runs/micro || failure "micro failed under $policy"
+		echo 'packets=512 descriptors=8 recycle=0 release=blocks' >$runs/receive || failure "receive failed under $policy"
+		echo 'packets=256 release=poll' >$runs/transmit || failure "transmit failed under $policy"
+		counted $TESTDEV "maps together under $policy"
+		maps=$(($(stat_of $TESTDEV maps) - maps))
+		map_syncs=$(($(stat_of $TESTDEV map_syncs) - map_syncs))
+		case $SYNCS_MAPS in
+		1) [ "$map_syncs" -gt 0 ] && [ $((map_syncs * 4)) -lt "$maps" ] ;;
+		*) [ "$map_syncs" = 0 ] ;;
+		esac || failure "$policy: $maps maps had $map_syncs syncs"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	echo N >/sys/module/xsmmu_lab/parameters/batch_aware
+	all_off
+}
+
 # traced_pages EVENT: of all lines of the recording.
 traced_pages() {
 	sed -n "s/.* $1: device=$TESTDEV .* pages=\([0-9]*\)$/\1/p" /sys/kernel/tracing/trace | awk '{total += $1} END{print total + 0}'

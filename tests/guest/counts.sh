@@ -2,23 +2,6 @@
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
 # What the module counts of the commands that it has the IOMMU sent, and what the IOMMU was sent, kind by kind.
 
-# count_from BDF: from here on, to `counted`, its group is the only one to use the IOMMU.
-count_from() {
-	settle
-	count_page=$(stat_of $1 inv_page)
-	count_domain=$(stat_of $1 inv_domain)
-	count_global=$(stat_of $1 inv_global)
-	mark
-	count_first=$marker
-}
-
-# counted BDF TEXT: the host compares.
-counted() {
-	settle
-	mark
-	emit "{\"event\":\"counted\",\"what\":$(json_string "$2"),\"markers\":[$count_first,$marker],\"counts\":{\"page\":$(($(stat_of $1 inv_page) - count_page)),\"domain\":$(($(stat_of $1 inv_domain) - count_domain)),\"global\":$(($(stat_of $1 inv_global) - count_global))}}"
-}
-
 # Five pages at a time fall on any page: what is not aligned may be more than one command.
 case_commands_of_a_disk() {
 	for policy in $POLICIES copy; do
@@ -70,32 +53,6 @@ case_commands_of_many_pages() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	all_off
-}
-
-# A batch-aware driver's: of 256 maps, of a refill, of a packet. Few syncs where each map would need one, else none.
-case_commands_of_maps_together() {
-	echo Y >/sys/module/xsmmu_lab/parameters/batch_aware
-	runs=/sys/kernel/debug/xsmmu_lab/$TESTDEV
-	for policy in $POLICIES; do
-		take "$policy" $TESTDEV
-		count_from $TESTDEV
-		maps=$(stat_of $TESTDEV maps)
-		map_syncs=$(stat_of $TESTDEV map_syncs)
-		echo 'ring=256 rounds=4' >$runs/micro || failure "micro failed under $policy"
-		echo 'packets=512 descriptors=8 recycle=0 release=blocks' >$runs/receive || failure "receive failed under $policy"
-		echo 'packets=256 release=poll' >$runs/transmit || failure "transmit failed under $policy"
-		counted $TESTDEV "maps together under $policy"
-		maps=$(($(stat_of $TESTDEV maps) - maps))
-		map_syncs=$(($(stat_of $TESTDEV map_syncs) - map_syncs))
-		case $SYNCS_MAPS in
-		1) [ "$map_syncs" -gt 0 ] && [ $((map_syncs * 4)) -lt "$maps" ] ;;
-		*) [ "$map_syncs" = 0 ] ;;
-		esac || failure "$policy: $maps maps had $map_syncs syncs"
-		unbind $TESTDEV
-		expect_balance $TESTDEV
-	done
-	echo N >/sys/module/xsmmu_lab/parameters/batch_aware
 	all_off
 }
 

@@ -356,3 +356,20 @@ release_late() {
 state_is() {
 	[ "$(get $TESTDEV state)" = "$1" ]
 }
+
+# count_from BDF: from here on, to `counted`, its group is the only one to use the IOMMU.
+count_from() {
+	settle
+	count_page=$(stat_of $1 inv_page)
+	count_domain=$(stat_of $1 inv_domain)
+	count_global=$(stat_of $1 inv_global)
+	mark
+	count_first=$marker
+}
+
+# counted BDF TEXT: the host compares.
+counted() {
+	settle
+	mark
+	emit "{\"event\":\"counted\",\"what\":$(json_string "$2"),\"markers\":[$count_first,$marker],\"counts\":{\"page\":$(($(stat_of $1 inv_page) - count_page)),\"domain\":$(($(stat_of $1 inv_domain) - count_domain)),\"global\":$(($(stat_of $1 inv_global) - count_global))}}"
+}

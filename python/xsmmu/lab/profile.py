@@ -218,7 +218,7 @@ def run(
     kernel = kernels.ensure(the_root, kernel_name, console)
     ours = lab.modules(the_root, kernel, (policy,))
     plan = _PLAN.format(policy=policy, device=DEVICES["testdev"], ring=RING, rounds=call // RING + 2)
-    image = lab.image(the_root, kernel, (), ours, plan)
+    image = lab.image(the_root, kernel, (), ours, plan, iommu=iommu)
     boot = Boot(kernel.vmlinuz, image, iommu=iommu, timeout_s=TIMEOUT_S, quiet_s=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="xsmmu-profile-") as work:
         socket = Path(work) / "gdb"

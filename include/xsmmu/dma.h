@@ -19,9 +19,10 @@
  * one context, as a NAPI poll or an interrupt handler is. Until the sync the
  * device may still use the buffer; its IOVA is not used again before.
  *
- * Maps, too: some IOMMUs have to be told of each (virtio-iommu, and VT-d in caching
- * mode or where its write buffer must be flushed). A driver that maps many buffers
- * before it tells its device of any has that done once:
+ * Maps, too: some IOMMUs have to be told of each (virtio-iommu, AMD-Vi below a
+ * hypervisor, and VT-d in caching mode or where its write buffer must be flushed).
+ * A driver that maps many buffers before it tells its device of any has that done
+ * once:
  *
  *	dma_map_page_attrs_no_sync(dev, ...);		as often as it likes
  *	dma_sync_device_maps(dev);
@@ -37,8 +38,9 @@
  *
  * Without the module, on a device that is not taken over, and on one without an
  * IOMMU all of this is the ordinary DMA API: an unmap without a sync is an
- * unmap, a map without one is a map, a sync does nothing. The module must be loaded before the driver to
- * be found by it (its symbols are weak), and stays as long as the driver does.
+ * unmap, a map without one is a map, a sync does nothing. The module must be
+ * loaded before the driver to be found by it (its symbols are weak), and stays as
+ * long as the driver does.
  *
  * The module's parameter debug=1 finds misuse: memory that is freed before its
  * sync, unmaps and maps that are not followed by a sync of their device, and

@@ -35,7 +35,7 @@ struct xs_commands {
 /* Where a page is that is not to be mapped. */
 #define XS_PHYS_NONE	(~0ULL)
 
-/* Among what a map may do: its sync, if it needs one, is left to sync_maps() below. */
+/* Among what a map may do: its sync, if it needs one, is left to the caller, as by sync_maps(). */
 #define XS_MAP_UNSYNCED	(1u << 31)
 
 /*

@@ -123,6 +123,8 @@ static u32 map(const struct own_block *block, u32 at, const u64 *phys, u32 pages
 	else
 		done = xs_engine_map_in_block(&sim.engine, iova_of(block, at), phys, pages, prot);
 	sim_map_end(pages);
+	sim.maps += done > 0;
+	sim.mapped_pages += done;
 	if (once)
 		driver_sync_maps(!bound);
 	cpu->bound -= bound;
@@ -150,11 +152,8 @@ static void fill(struct own_block *block)
 	for (u32 i = done; i < pages; i++)
 		drop_memory(block, at + i);
 	block->unused |= bits(at, pages) & ~(done ? bits(at, done) : 0);
-	if (!done)
-		return;
-	block->mapped |= bits(at, done);
-	sim.maps++;
-	sim.mapped_pages += done;
+	if (done)
+		block->mapped |= bits(at, done);
 }
 
 /* ---- unmap ---- */

@@ -27,7 +27,7 @@ SHORT = {
     for name in IOMMUS
 }
 LONG = {
-    name: guests.Machine(("smoke", "rude", "copy"), iommu=name, settings=SETTINGS[name], timeout_s=1200)
+    name: guests.Machine(("smoke", "copy"), iommu=name, settings=SETTINGS[name], timeout_s=1200)
     for name in IOMMUS
     if name != DEFAULT_IOMMU
 }

@@ -22,26 +22,26 @@ WORDS = (
 )
 
 LOAD: dict[str, str | int] = {
-    "CPUS": CPUS,
-    "STREAMS": CPUS,
-    "JOBS": CPUS,
     # For each stream and job. Without a bound, eight vCPUs on two do nothing else.
     "NET_RATE": "1M",
     "DISK_RATE": 16,
 }
 
 
-def guest(rounds: int, round_s: int, kernel: str = DEFAULT, iommu: str = DEFAULT_IOMMU) -> guests.Machine:
+def guest(
+    rounds: int, round_s: int, kernel: str = DEFAULT, iommu: str = DEFAULT_IOMMU, cpus: int = CPUS
+) -> guests.Machine:
     """Both devices work for some rounds of some seconds."""
+    parts = dict.fromkeys(("CPUS", "STREAMS", "JOBS"), cpus)
     return guests.Machine(
         ("load", "many_cpus"),
         "^many_cpus_",
         mode="free",
-        cpus=CPUS,
+        cpus=cpus,
         kernel=kernel,
         iommu=iommu,
         words=WORDS,
-        settings={**LOAD, "ROUNDS": rounds, "ROUND_S": round_s},
+        settings={**LOAD, **parts, "ROUNDS": rounds, "ROUND_S": round_s},
         timeout_s=600 + 4 * rounds * round_s,
     )
 

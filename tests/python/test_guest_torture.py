@@ -18,20 +18,22 @@ SHORT_S, PART_S = (int(os.environ.get("TORTURE_S", default)) for default in ("60
 SEEDS = range(1, 31)
 
 
-@cache
-def outcome(seed: int, seconds: int) -> guests.Outcome:
-    settings: dict[str, str | int] = {"SEED": seed, "TORTURE_S": seconds}
-    topics = ("load", "torture")
-    machine = guests.Machine(
-        topics,
+def machine(seed: int, seconds: int, **settings: str | int) -> guests.Machine:
+    """What is tortured; more settings are for what a kind of machine cannot do."""
+    return guests.Machine(
+        ("load", "torture"),
         "^torture",
         mode="free",
         words=WORDS,
         make_args=("KCFLAGS=-DXS_FAIL_NTH",),
-        settings=settings,
+        settings={"SEED": seed, "TORTURE_S": seconds, **settings},
         timeout_s=600 + 2 * seconds,
     )
-    return guests.boot(machine)[0]
+
+
+@cache
+def outcome(seed: int, seconds: int) -> guests.Outcome:
+    return guests.boot(machine(seed, seconds))[0]
 
 
 @pytest.mark.guest

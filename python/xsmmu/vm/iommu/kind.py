@@ -35,6 +35,8 @@ class Iommu:
     """The module knows its page tables, and can write in place."""
     lacking: Mapping[str, str] = field(default_factory=dict)
     """Kernels of lab/kernels.toml that cannot use it, and why."""
+    no_suspend: str = ""
+    """Why a guest with it cannot be suspended, on the kernel's own path either; empty: it can."""
     module: str | None = None
     """Its driver, where the kernel has not built that in."""
     groups_late: bool = False

@@ -15,6 +15,7 @@ KINDS = {
         events=("virtio_iommu_map", "virtio_iommu_unmap", "virtio_queue_notify"),
         syncs_maps=True,
         lacking={"6.1": "Debian's kernel 6.1 has no driver for virtio-iommu"},
+        no_suspend="its driver does not set up its queues again, and waits for ever in the first map after a suspend",
         module="virtio_iommu",
         groups_late=True,
         traces_maps=True,

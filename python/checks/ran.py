@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What was run on what: docs/ran.json, and the table in docs/use.md that is made of it.
+
+`python -m checks.ran` takes over what `make matrix` has in results/matrix and what long tests have noted in
+results/ran.json, then writes the table again. What a result replaces is the same thing's on the same kernel and IOMMU.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from xsmmu.errors import UserError
+from xsmmu.project import PROJECT
+
+NOTED: Final = PROJECT / "results" / "ran.json"
+MATRIX: Final = PROJECT / "results" / "matrix" / "matrix.json"
+KEPT: Final = PROJECT / "docs" / "ran.json"
+PAGE: Final = PROJECT / "docs" / "use.md"
+FIRST: Final = "<!-- made by python -m checks.ran -->\n"
+LAST: Final = "<!-- end -->\n"
+
+_WORKLOADS: Final = {"micro": "micro", "attack": "attack", "nvme-verify": "disk", "net-rx": "NIC"}
+WHATS: Final = (*_WORKLOADS.values(), "rude", "torture", "cycles", "CPUs")
+"""Columns."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that was run on a kernel and an IOMMU."""
+
+    what: str
+    kernel: str
+    iommu: str
+    commit: str
+    command: str
+    result: str
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """What it is the result of."""
+        return self.iommu, self.kernel, self.what
+
+    def as_dict(self) -> dict[str, str]:
+        """As in the file."""
+        return asdict(self)
+
+
+def load(path: Path) -> list[Entry]:
+    """Nothing, if it is not there."""
+    return [Entry(**each) for each in json.loads(path.read_text())] if path.exists() else []
+
+
+def of_matrix(cells: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
+    """How many policies were run in each cell; of attacks, how often each at least."""
+    for cell in cells:
+        if cell["summary"] is None:
+            continue
+        for workload, what in _WORKLOADS.items():
+            runs = [each for each in cell["summary"]["runs"] if each["workload"] == workload]
+            if not runs:
+                continue
+            result = f"{len(runs)} policies"
+            if what == "attack":
+                result += f", {min(each['attack']['attempts'] for each in runs):,} times"
+            yield Entry(what, cell["kernel"], cell["iommu"], cell["summary"]["commit"], "make matrix", result)
+
+
+def merge(kept: Sequence[Entry], newer: Iterable[Entry]) -> list[Entry]:
+    """The newer ones instead of what they replace, in the order of the table."""
+    found = {each.place: each for each in (*kept, *newer)}
+    wrong = [each for each in found.values() if each.commit.endswith("-dirty") or each.what not in WHATS]
+    if wrong:
+        raise UserError(
+            f"{wrong[0].what} on {wrong[0].iommu}: run at {wrong[0].commit}: commit first, then run it again"
+        )
+    rows = list(dict.fromkeys((each.iommu, each.kernel) for each in found.values()))
+    return sorted(found.values(), key=lambda each: (rows.index(each.place[:2]), WHATS.index(each.what)))
+
+
+def table(entries: Sequence[Entry]) -> str:
+    """Rows are IOMMUs and kernels; below it, what was run by which command at which commit."""
+    lines = ["| IOMMU | kernel | " + " | ".join(WHATS) + " |", "|" + "---|" * (len(WHATS) + 2)]
+    results = {each.place: each.result for each in entries}
+    for iommu, kernel in dict.fromkeys((each.iommu, each.kernel) for each in entries):
+        words = [results.get((iommu, kernel, what), "-") for what in WHATS]
+        lines.append(f"| {iommu} | {kernel} | " + " | ".join(words) + " |")
+    lines.append("")
+
+    def origin(entry: Entry) -> tuple[str, str]:
+        return entry.command, entry.commit
+
+    for (command, commit), group in groupby(sorted(entries, key=origin), key=origin):
+        whats = {each.what for each in group}
+        lines.append(f"- {', '.join(what for what in WHATS if what in whats)}: `{command}` at {commit[:12]}")
+    return "\n".join([*lines, ""])
+
+
+def page(text: str, entries: Sequence[Entry]) -> str:
+    """The page with the table between its marks."""
+    before, mark, rest = text.partition(FIRST)
+    _, end, after = rest.partition(LAST)
+    if not mark or not end:
+        raise UserError(f"{PAGE.name} has no place for the table: it stands between {FIRST.strip()} and {LAST.strip()}")
+    return before + mark + "\n" + table(entries) + "\n" + end + after
+
+
+def main() -> None:
+    """Take over what is new, and write both files."""
+    cells = json.loads(MATRIX.read_text())["cells"] if MATRIX.exists() else []
+    entries = merge(load(KEPT), (*of_matrix(cells), *load(NOTED)))
+    text = page(PAGE.read_text(), entries)
+    KEPT.write_text(json.dumps([each.as_dict() for each in entries], indent=1) + "\n")
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

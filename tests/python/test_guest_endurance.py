@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Each IOMMU under all that drivers and operators can do: torture, all uses of the DMA API, attach cycles, several CPUs.
+
+What has passed is noted for docs/use.md: see python/checks/ran.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+
+import pytest
+from tests.python import guests, ran
+from tests.python import test_guest_many_cpus as many_cpus
+from tests.python import test_guest_torture as torture
+from tests.python.test_guest_iommus import SETTINGS
+
+from xsmmu.setup import kernels
+from xsmmu.vm.iommu import IOMMUS
+
+FILE = "tests/python/test_guest_endurance.py"
+SEED, TORTURE_S, CYCLES = (
+    int(os.environ.get(name, default)) for name, default in (("SEED", "1"), ("TORTURE_S", "120"), ("CYCLES", "50"))
+)
+CPUS = 4
+
+pytestmark = [pytest.mark.guest, pytest.mark.long]
+on_each = pytest.mark.parametrize("name", IOMMUS)
+
+
+def kernel_of(name: str) -> str:
+    """The default one, or the first that can use this IOMMU."""
+    default, known = kernels.table()
+    return next(each for each in (default, *known) if each not in IOMMUS[name].lacking)
+
+
+def whole(name: str, machine: guests.Machine) -> tuple[guests.Machine, guests.Outcome]:
+    """Boot it with this IOMMU; all its cases must pass."""
+    machine = replace(machine, kernel=kernel_of(name), iommu=name, settings={**machine.settings, **SETTINGS[name]})
+    [outcome] = guests.boot(machine)
+    for case in machine.cases():
+        outcome.check(case)
+    assert outcome.error is None, outcome.error
+    return machine, outcome
+
+
+@on_each
+def test_torture(name: str) -> None:
+    _, outcome = whole(name, torture.machine(SEED, TORTURE_S, NO_SUSPEND=IOMMUS[name].no_suspend))
+    [acts] = re.findall(r"torture: seed \d+, (\d+) acts", "\n".join(outcome.console["torture"]))
+    without = ", without suspend" if IOMMUS[name].no_suspend else ""
+    ran.note(FILE, "torture", kernel_of(name), name, f"{TORTURE_S} s, {acts} acts{without}")
+
+
+@on_each
+def test_rude(name: str) -> None:
+    machine, _ = whole(name, guests.Machine(("rude",), timeout_s=1200))
+    ran.note(FILE, "rude", kernel_of(name), name, f"{len(machine.cases())} cases")
+
+
+@on_each
+def test_cycles(name: str) -> None:
+    whole(name, guests.Machine(("cycles",), settings={"CYCLES": CYCLES}, timeout_s=240 + 12 * CYCLES))
+    ran.note(FILE, "cycles", kernel_of(name), name, f"{CYCLES} of each driver, {CYCLES // 5} of the module")
+
+
+@on_each
+def test_several_cpus(name: str) -> None:
+    whole(name, many_cpus.guest(2, 15, cpus=CPUS))
+    ran.note(FILE, "CPUs", kernel_of(name), name, f"{CPUS}")
+
+
+ASLEEP = guests.Machine(("suspend",), mode="free", words=torture.WORDS)
+
+
+@pytest.mark.parametrize("name", [name for name, iommu in IOMMUS.items() if iommu.no_suspend])
+def test_a_suspend_that_torture_leaves_out_is_the_kernels_failure(name: str) -> None:
+    """Without the module the same guest hangs; if it does no more, torture is to suspend it."""
+    [outcome] = guests.boot(replace(ASLEEP, kernel=kernel_of(name), iommu=name))
+    assert outcome.error is not None, f"a guest with {name} can be suspended now: its no_suspend is out of date"
+    assert outcome.running == "suspend_without_the_module"
+    assert any("iommu_dma_map" in line for line in outcome.error.lines), outcome.error.lines

@@ -28,6 +28,15 @@
  * syncs=1 maps as the driver of a receive ring does that syncs what it reads; syncs=0 as any other
  * one. Where pages are copied, only the former's are.
  *
+ * list=1 maps the pages of a round as one scatter list: each is the first of a segment, and the
+ * device's segment boundary leaves padding between segments, which nobody has given it. That is
+ * attacked, too: while the list is mapped (landed_padding_mapped: the kernel's own path maps what
+ * comes behind a segment there), and in each volley after the unmap (landed_padding). What comes
+ * behind is our own memory.
+ *
+ * attempts=N ends the run with the round in which so many were made; that rounds were too few for
+ * them is an error.
+ *
  * A volley has interrupts off: the faults of all its writes are one interrupt. Between volleys the
  * attack reschedules, so a policy's timers and workers get the CPU when they are due. The gaps
  * between volleys grow with time, one part in `gaps`: the last landed write is that close to the
@@ -48,6 +57,7 @@
 #include <linux/cpumask.h>
 #include <linux/dma-mapping.h>
 #include <linux/mm.h>
+#include <linux/scatterlist.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
@@ -62,6 +72,8 @@
 #define PAGES_MAX 64
 #define POOL_FACTOR 3	/* pages of the pool for each of a round: some may be held beyond it */
 #define IN_POLL_ATTACKS 16
+#define SEGMENT_PAGES 9		/* of list=1 */
+#define SEGMENT_ORDER 4		/* of the memory that each begins, and of the boundary */
 #define SPREAD_NS (NSEC_PER_SEC / HZ * 618 / 1000)
 #define CANARY 0x0ddba115
 
@@ -82,6 +94,7 @@ struct victim {
 struct attack {
 	struct lab_device *dev;
 	u32 rounds, pages, window_us, gaps, napi, far, syncs;	/* the parameters */
+	u32 list, wanted;
 	bool translated;
 	bool never_mapped_refused;
 	struct page **pool;	/* [pages * POOL_FACTOR], one reference of each */
@@ -92,11 +105,14 @@ struct attack {
 	struct work_struct unmap_work;
 	u64 start_ns;
 	bool after_poll;	/* the poll that unmapped has ended, or there was none */
+	struct sg_table table;	/* of list=1 */
+	u32 hole;		/* which page of the padding is next */
 
 	/* All rounds. */
 	u64 *last_landed;	/* [rounds * pages] */
 	u64 attempts, attempts_before_sync, landed_before_sync;
 	u64 landed[STATE_COUNT], landed_after_poll, astray;
+	u64 attempts_padding, landed_padding_mapped, landed_padding;
 	u64 copied, in_copy;	/* pages that were, and stale writes that went there */
 	u32 landed_rounds;
 	u64 first_attack_max_ns;	/* from the unmap to the first shot */
@@ -190,6 +206,30 @@ static void attack_once(struct attack *attack, struct victim *victim)
 		someone_takes(victim);
 }
 
+/* One shot at each padding of a list: those that landed count as @landed. */
+static void attack_padding(struct attack *attack, u64 *landed)
+{
+	u64 behind = SEGMENT_PAGES + attack->hole++ % (BIT(SEGMENT_ORDER) - SEGMENT_PAGES);
+	enum lab_attack came_of_it;
+	u32 i;
+
+	for (i = 0; i + 1 < attack->pages; i++) {
+		const struct victim *victim = &attack->victims[i];
+
+		lab_attacker_aim(lab_attacker_of(attack->dev), victim->iova + behind * PAGE_SIZE,
+				 page_to_phys(victim->page) + behind * PAGE_SIZE);
+		came_of_it = lab_attacker_fire(lab_attacker_of(attack->dev), 0);
+		attack->attempts_padding++;
+		*landed += came_of_it == LAB_ATTACK_LANDED;
+		attack->astray += came_of_it == LAB_ATTACK_ASTRAY;
+	}
+}
+
+static bool has_padding(const struct attack *attack)
+{
+	return attack->list && attack->translated;
+}
+
 /* One shot at each page that is unmapped by now. */
 static void volley(struct attack *attack)
 {
@@ -200,6 +240,8 @@ static void volley(struct attack *attack)
 	for (i = 0; i < attack->pages; i++)
 		if (smp_load_acquire(&attack->victims[i].unmapped_ns))	/* pairs with stamp() */
 			attack_once(attack, &attack->victims[i]);
+	if (has_padding(attack) && smp_load_acquire(&attack->victims[0].unmapped_ns))
+		attack_padding(attack, &attack->landed_padding);
 	local_irq_restore(flags);
 }
 
@@ -248,12 +290,21 @@ static void unmap_victim(struct attack *attack, const struct victim *victim)
 			     attrs_of(attack));
 }
 
+static void unmap_list(struct attack *attack)
+{
+	dma_unmap_sgtable(&attack->dev->pdev->dev, &attack->table, DMA_FROM_DEVICE,
+			  attrs_of(attack));
+}
+
 static void unmap_each(struct attack *attack)
 {
 	u32 i;
 
+	if (attack->list)
+		unmap_list(attack);
 	for (i = 0; i < attack->pages; i++) {
-		unmap_victim(attack, &attack->victims[i]);
+		if (!attack->list)
+			unmap_victim(attack, &attack->victims[i]);
 		stamp(&attack->victims[i]);
 		put_page(attack->victims[i].page);
 		if (!attack->far)
@@ -278,7 +329,9 @@ static void unmap_aware(struct attack *attack)
 	struct device *dev = &attack->dev->pdev->dev;
 	u32 i;
 
-	for (i = 0; i < attack->pages; i++)
+	if (attack->list)
+		dma_unmap_sgtable_no_sync(dev, &attack->table, DMA_FROM_DEVICE, attrs_of(attack));
+	for (i = 0; !attack->list && i < attack->pages; i++)
 		dma_unmap_page_attrs_no_sync(dev, attack->victims[i].iova, PAGE_SIZE,
 					     DMA_FROM_DEVICE, attrs_of(attack));
 	if (!attack->far)
@@ -321,29 +374,17 @@ static bool is_copied(struct attack *attack, const struct victim *victim)
 	return *(u32 *)page_address(victim->page) == LAB_ATTACK_WORD;
 }
 
-/* Map a page; a batch-aware driver does so without a sync. */
-static int victim_map(struct attack *attack, struct victim *victim)
+static int victim_take(struct attack *attack, struct victim *victim)
 {
-	struct device *dev = &attack->dev->pdev->dev;
-	struct page *page = pool_take(attack);
-
-	if (!page) {
-		dev_err(dev, "attack: pages of earlier rounds are still held\n");
-		return -EBUSY;
-	}
-	*victim = (struct victim) { .page = page };
-	victim->iova = (attack->dev->batch_aware ? dma_map_page_attrs_no_sync :
-						   dma_map_page_attrs)(
-		dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE, attrs_of(attack));
-	if (!dma_mapping_error(dev, victim->iova))
+	*victim = (struct victim) { .page = pool_take(attack) };
+	if (victim->page)
 		return 0;
-	dev_err(dev, "attack: dma_map_page() failed\n");
-	put_page(page);
-	return -EIO;
+	dev_err(&attack->dev->pdev->dev, "attack: pages of earlier rounds are still held\n");
+	return -EBUSY;
 }
 
-/* Have the device use the translation. */
-static int victim_try(struct attack *attack, struct victim *victim)
+/* Have the device use the translation: that must work. */
+static int control_mapped(struct attack *attack, struct victim *victim)
 {
 	enum lab_attack control = fire(attack, victim, 0);
 
@@ -354,6 +395,83 @@ static int victim_try(struct attack *attack, struct victim *victim)
 	dev_err(&attack->dev->pdev->dev, "attack: control failed: a write to a mapped page %s\n",
 		control == LAB_ATTACK_ASTRAY ? "went astray" : "was refused");
 	return -EIO;
+}
+
+/* Map a page; a batch-aware driver does so without a sync. */
+static int victim_map(struct attack *attack, struct victim *victim)
+{
+	struct device *dev = &attack->dev->pdev->dev;
+	int ret = victim_take(attack, victim);
+
+	if (ret)
+		return ret;
+	victim->iova = (attack->dev->batch_aware ? dma_map_page_attrs_no_sync :
+						   dma_map_page_attrs)(
+		dev, victim->page, 0, PAGE_SIZE, DMA_FROM_DEVICE, attrs_of(attack));
+	if (!dma_mapping_error(dev, victim->iova))
+		return 0;
+	dev_err(dev, "attack: dma_map_page() failed\n");
+	put_page(victim->page);
+	return -EIO;
+}
+
+/* Where the pages of a mapped list are, with padding between them. */
+static int list_find(struct attack *attack)
+{
+	struct device *dev = &attack->dev->pdev->dev;
+	struct scatterlist *sg;
+	u32 i;
+
+	if (attack->table.nents != attack->pages) {
+		dev_err(dev, "attack: %u segments of a list are mapped as %u\n", attack->pages,
+			attack->table.nents);
+		return -EIO;
+	}
+	for_each_sgtable_dma_sg(&attack->table, sg, i) {
+		attack->victims[i].iova = sg_dma_address(sg);
+		if (i && attack->translated &&
+		    attack->victims[i].iova !=
+		    attack->victims[i - 1].iova + (PAGE_SIZE << SEGMENT_ORDER)) {
+			dev_err(dev, "attack: the segments of a list are not padded\n");
+			return -EIO;
+		}
+	}
+	return 0;
+}
+
+static int list_map(struct attack *attack)
+{
+	struct device *dev = &attack->dev->pdev->dev;
+	struct scatterlist *sg;
+	u32 i, taken;
+	int ret;
+
+	for (taken = 0; taken < attack->pages; taken++) {
+		ret = victim_take(attack, &attack->victims[taken]);
+		if (ret)
+			goto out_put;
+	}
+	for_each_sgtable_sg(&attack->table, sg, i)
+		sg_set_page(sg, attack->victims[i].page, SEGMENT_PAGES * PAGE_SIZE, 0);
+	ret = dma_map_sgtable(dev, &attack->table, DMA_FROM_DEVICE, attrs_of(attack));
+	if (ret) {
+		dev_err(dev, "attack: dma_map_sgtable() failed: %d\n", ret);
+		goto out_put;
+	}
+	ret = list_find(attack);
+	for (i = 0; !ret && i < attack->pages; i++)
+		ret = control_mapped(attack, &attack->victims[i]);
+	if (ret) {
+		unmap_list(attack);
+		goto out_put;
+	}
+	if (has_padding(attack))
+		attack_padding(attack, &attack->landed_padding_mapped);
+	return 0;
+out_put:
+	while (taken--)
+		put_page(attack->victims[taken].page);
+	return ret;
 }
 
 /* All of them, then one sync, then the device may use them. */
@@ -369,7 +487,7 @@ static int victims_map(struct attack *attack)
 	if (attack->dev->batch_aware)
 		dma_sync_device_maps(&attack->dev->pdev->dev);
 	for (i = 0; i < mapped && !ret; i++)
-		ret = victim_try(attack, &attack->victims[i]);
+		ret = control_mapped(attack, &attack->victims[i]);
 	while (ret && mapped--) {
 		unmap_victim(attack, &attack->victims[mapped]);
 		put_page(attack->victims[mapped].page);
@@ -401,7 +519,7 @@ static int round_run(struct attack *attack, u32 round)
 	int ret;
 
 	wait_until(ktime_get_mono_fast_ns() + SPREAD_NS);
-	ret = victims_map(attack);
+	ret = attack->list ? list_map(attack) : victims_map(attack);
 	if (ret)
 		return ret;
 	attack->after_poll = false;
@@ -466,6 +584,12 @@ static int control_read_only(struct attack *attack)
 	return -EIO;
 }
 
+/* Goes on until there are so many attempts as are wanted. */
+static bool is_enough(const struct attack *attack)
+{
+	return attack->wanted && attack->attempts >= attack->wanted;
+}
+
 /* The rounds, with the controls at both ends: a policy that copies may have begun to meanwhile. */
 static int rounds_run(struct attack *attack)
 {
@@ -474,8 +598,14 @@ static int rounds_run(struct attack *attack)
 
 	if (!ret)
 		ret = control_read_only(attack);
-	for (i = 0; !ret && i < attack->rounds; i++)
+	for (i = 0; !ret && i < attack->rounds && !is_enough(attack); i++)
 		ret = round_run(attack, i);
+	if (!ret && attack->wanted && !is_enough(attack)) {
+		dev_err(&attack->dev->pdev->dev, "attack: rounds=%u are %llu attempts, not %u\n",
+			attack->rounds, attack->attempts, attack->wanted);
+		return -EIO;
+	}
+	attack->rounds = i;
 	return ret ? ret : control_read_only(attack);
 }
 
@@ -512,8 +642,9 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 	sort(last, count, sizeof(*last), u64_compare, NULL);
 	seq_buf_printf(result, "{\"rounds\":%u,\"pages\":%u,\"window_us\":%u", attack->rounds,
 		       attack->pages, attack->window_us);
-	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"syncs\":%u,\"cpus\":%u",
-		       attack->gaps, attack->napi, attack->far, attack->syncs, num_online_cpus());
+	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"syncs\":%u,\"list\":%u,\"cpus\":%u",
+		       attack->gaps, attack->napi, attack->far, attack->syncs, attack->list,
+		       num_online_cpus());
 	seq_buf_printf(result, ",\"attempts\":%llu,\"landed\":%llu,\"landed_rounds\":%u",
 		       attack->attempts,
 		       landed[STATE_HELD] + landed[STATE_FREED] + landed[STATE_REUSED],
@@ -524,6 +655,10 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 	print_count(result, "landed_after_poll", attack->napi, attack->landed_after_poll);
 	print_count(result, "attempts_before_sync", aware, attack->attempts_before_sync);
 	print_count(result, "landed_before_sync", aware, attack->landed_before_sync);
+	print_count(result, "attempts_padding", has_padding(attack), attack->attempts_padding);
+	print_count(result, "landed_padding_mapped", has_padding(attack),
+		    attack->landed_padding_mapped);
+	print_count(result, "landed_padding", has_padding(attack), attack->landed_padding);
 	print_count(result, "astray", true, attack->astray);
 	print_count(result, "copied", true, attack->copied);
 	print_count(result, "in_copy", true, attack->in_copy);
@@ -552,6 +687,8 @@ static int attack_parse(struct attack *attack, char *text)
 		{ "napi", &attack->napi, 0, 1 },
 		{ "far", &attack->far, 0, 1 },
 		{ "syncs", &attack->syncs, 0, 1 },
+		{ "list", &attack->list, 0, 1 },
+		{ "attempts", &attack->wanted, 0, 100000000 },
 	};
 	int ret = lab_params_parse(dev, "attack", text, params, ARRAY_SIZE(params));
 
@@ -559,6 +696,10 @@ static int attack_parse(struct attack *attack, char *text)
 		return ret;
 	if (attack->far && (attack->napi || num_online_cpus() < 2)) {
 		dev_err(dev, "attack: far=1 needs a second CPU and napi=0\n");
+		return -EINVAL;
+	}
+	if (attack->list && attack->pages < 2) {
+		dev_err(dev, "attack: list=1 needs two pages and more\n");
 		return -EINVAL;
 	}
 	return 0;
@@ -572,7 +713,8 @@ static int pool_create(struct attack *attack)
 	if (!attack->pool)
 		return -ENOMEM;
 	for (i = 0; i < attack->pages * POOL_FACTOR; i++) {
-		attack->pool[i] = alloc_page(GFP_KERNEL);
+		attack->pool[i] = alloc_pages(GFP_KERNEL | __GFP_COMP,
+					      attack->list ? SEGMENT_ORDER : 0);
 		if (!attack->pool[i])
 			return -ENOMEM;
 	}
@@ -593,8 +735,11 @@ static void pool_destroy(struct attack *attack)
 static int attack_prepared(struct attack *attack, struct seq_buf *result)
 {
 	struct lab_device *dev = attack->dev;
+	u64 boundary = dma_get_seg_boundary(&dev->pdev->dev);
 	int ret = pool_create(attack);
 
+	if (!ret && attack->list)
+		ret = sg_alloc_table(&attack->table, attack->pages, GFP_KERNEL);
 	attack->last_landed = kvcalloc(attack->rounds * attack->pages, sizeof(u64), GFP_KERNEL);
 	if (ret || !attack->last_landed) {
 		dev_err(&dev->pdev->dev, "attack: no memory for rounds=%u pages=%u\n",
@@ -607,11 +752,15 @@ static int attack_prepared(struct attack *attack, struct seq_buf *result)
 		dev_err(&dev->pdev->dev, "attack: cannot probe the tracepoint napi_poll: %d\n", ret);
 		goto out_free;
 	}
+	if (attack->list)
+		dma_set_seg_boundary(&dev->pdev->dev, (PAGE_SIZE << SEGMENT_ORDER) - 1);
 	ret = rounds_run(attack);
+	dma_set_seg_boundary(&dev->pdev->dev, boundary);
 	lab_poll_leave(&dev->poll);
 	if (!ret)
 		attack_print(attack, result);
 out_free:
+	sg_free_table(&attack->table);
 	kvfree(attack->last_landed);
 	pool_destroy(attack);
 	return ret;

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What was run on what: docs/ran.json, and the table in docs/use.md that is made of it.
 
-`python -m checks.ran` takes over what `make matrix` has in results/matrix and what long tests have noted in
-results/ran.json, then writes the table again. What a result replaces is the same thing's on the same kernel and IOMMU.
+`python -m checks.ran` takes over what a whole `make matrix` has in results/matrix, docs/matrix.md too, and what long
+tests have noted in results/ran.json, then writes the table again. What a result replaces is the same thing's on the
+same kernel and IOMMU.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from xsmmu.errors import UserError
+from xsmmu.lab import matrix
 from xsmmu.project import PROJECT
+from xsmmu.report import matrix as report
 
 NOTED: Final = PROJECT / "results" / "ran.json"
 MATRIX: Final = PROJECT / "results" / "matrix" / "matrix.json"
+MATRIX_PAGE: Final = PROJECT / "docs" / "matrix.md"
 KEPT: Final = PROJECT / "docs" / "ran.json"
 PAGE: Final = PROJECT / "docs" / "use.md"
 FIRST: Final = "<!-- made by python -m checks.ran -->\n"
@@ -110,10 +114,14 @@ def page(text: str, entries: Sequence[Entry]) -> str:
 
 
 def main() -> None:
-    """Take over what is new, and write both files."""
+    """Take over what is new, and write all files."""
     cells = json.loads(MATRIX.read_text())["cells"] if MATRIX.exists() else []
+    if {(each["kernel"], each["iommu"]) for each in cells} != {(e.kernel, e.iommu) for e in matrix.cells((), ())}:
+        cells = []
     entries = merge(load(KEPT), (*of_matrix(cells), *load(NOTED)))
     text = page(PAGE.read_text(), entries)
+    if cells:
+        MATRIX_PAGE.write_text(MATRIX.with_name(report.MARKDOWN).read_text())
     KEPT.write_text(json.dumps([each.as_dict() for each in entries], indent=1) + "\n")
     PAGE.write_text(text)
 

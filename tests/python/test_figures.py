@@ -356,6 +356,10 @@ ATTACK = {
     "astray": 0,
     "copied": 0,
     "syncs": 1,
+    "list": 0,
+    "attempts_padding": None,
+    "landed_padding_mapped": None,
+    "landed_padding": None,
     "last_landed_ns": {"p50": 0, "p99": 0, "max": 0},
     "cpus": 1,
 }
@@ -370,9 +374,19 @@ def attacked(policy: str, level: str = "held", longest_ns: int = 900_000, **chan
     return measured("attack/burst", policy, output, Counts(2, 1, 0), before=before, after=after)
 
 
+def padded(mapped: int = 0, unmapped: int = 0, attempts: int | None = 90) -> dict[str, Any]:
+    """What landed in the padding of lists."""
+    counts = {"attempts_padding": attempts, "landed_padding_mapped": mapped, "landed_padding": unmapped}
+    return {"list": 1, "syncs": 0, **counts}
+
+
 @pytest.mark.parametrize(
     "run",
     [
+        attacked("fused", **padded()),
+        attacked("kernel-strict", **padded(mapped=3)),
+        attacked("kernel-lazy", **padded(mapped=3, unmapped=5)),
+        attacked("passthrough", **padded(attempts=None), landed=1000, landed_reused=1000, landed_ns=20_000_000),
         attacked("fused", landed=10, landed_held=10, landed_ns=870_000),
         attacked("strict", "strict"),
         attacked("copy", "strict", copied=20),
@@ -407,6 +421,10 @@ def test_an_attack_that_agrees_with_the_level_passes(run: Measured) -> None:
         ),
         (attacked("copy", "strict"), "0 pages were copied, so this attack is of something else"),
         (attacked("copy", "strict", syncs=0, copied=1), "1 pages were copied, so this attack is of something else"),
+        (attacked("fused", **padded(mapped=1)), "1 writes landed in the padding of a mapped list"),
+        (attacked("lazy", "lazy", **padded(unmapped=2)), "2 writes landed in the padding of lists"),
+        (attacked("kernel-strict", **padded(unmapped=2)), "2 writes landed in the padding of lists"),
+        (attacked("fused", **padded(attempts=0)), "the padding of lists was not attacked"),
         (attacked("fused", astray=3), "3 writes went through to memory that was never aimed at"),
         (attacked("passthrough", landed=999, landed_held=999, landed_ns=1), "999 of 1000 writes landed without"),
     ],

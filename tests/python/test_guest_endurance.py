@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Each IOMMU under all that drivers and operators can do: torture, all uses of the DMA API, attach cycles, several CPUs.
+"""Each IOMMU under all that drivers and operators can do: torture, every use of the DMA API, cycles, CPUs.
 
 What has passed is noted for docs/use.md: see python/checks/ran.py.
 """

@@ -22,8 +22,16 @@ micro() {
 	echo "$arg_all" >"$testdev/micro" && cat "$testdev/micro"
 }
 
+# What is not for the disk beside it is for the module.
 attack() {
-	echo "rounds=$arg_rounds pages=$arg_pages window_us=$arg_window_us gaps=$arg_gaps napi=$arg_napi far=$arg_far syncs=$arg_syncs" >"$testdev/attack" && cat "$testdev/attack"
+	attack_words=
+	for word in $arg_all; do
+		case $word in
+		block=* | depth=* | bytes=*) ;;
+		*) attack_words="$attack_words $word" ;;
+		esac
+	done
+	echo "$attack_words" >"$testdev/attack" && cat "$testdev/attack"
 }
 
 latency() {

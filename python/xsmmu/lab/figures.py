@@ -154,6 +154,7 @@ def _check_attack(measured: Measured) -> None:
         _refuse(measured, f"{attack['landed']} of {attack['attempts']} writes landed")
     if measured.level == "held" and given_back:
         _refuse(measured, f"{given_back} writes landed in pages that were given back")
+    _check_padding(measured)
     if measured.level == "none" and attack["landed"] != attack["attempts"]:
         raise GuestError(f"{measured.name}: {attack['landed']} of {attack['attempts']} writes landed without an IOMMU")
     # Between two CPUs that run free a clock says when the host let them run.
@@ -166,6 +167,22 @@ def _check_attack(measured: Measured) -> None:
     if not exposure or seen_us > exposure["max"]:
         most = exposure["max"] if exposure else 0
         _refuse(measured, f"a write landed {seen_us:.3f} us after its unmap; the module counted {most:.3f} us at most")
+
+
+def _check_padding(measured: Measured) -> None:
+    """Nobody has mapped it: it is out of reach before the unmap and after it, whatever the level.
+
+    The kernel's own path maps what comes behind a segment there, until the unmap.
+    """
+    attack = measured.attack
+    if not attack["list"] or measured.level == "none":
+        return
+    if not attack["attempts_padding"]:
+        raise GuestError(f"{measured.name}: the padding of lists was not attacked")
+    if measured.run.ours and attack["landed_padding_mapped"]:
+        _refuse(measured, f"{attack['landed_padding_mapped']} writes landed in the padding of a mapped list")
+    if (measured.run.ours or measured.level == "strict") and attack["landed_padding"]:
+        _refuse(measured, f"{attack['landed_padding']} writes landed in the padding of lists")
 
 
 def _check_neighbour(measured: Measured) -> None:

@@ -27,7 +27,7 @@ NOTES: Final = (
     "Cost: guest instructions to map and unmap a page, in a ring of 1,024; beside it, relative to the kernel's strict "
     "and lazy modes on the same IOMMU and kernel. Emulated invalidations complete at once.",
     "Attack: the level, and for how long after an unmap a device still reached memory, of a hundred thousand attempts "
-    "and more; a level that was disproved would have failed the run.",
+    "and more; a level that was disproved would have failed the run, and so would a write to the padding of a list.",
     "Counts: the module's own count of commands is the hardware model's in each run: kind by kind, or where its trace "
     "has but one kind, in all.",
     "Work: a disk whose data was written, read back and compared; a NIC that received for a second.",

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What was run on what: the table in docs/use.md is that of docs/ran.json, and says what was run and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.python import ran as noted
+
+from checks import ran
+from checks.ran import Entry
+from xsmmu.errors import UserError
+from xsmmu.lab import matrix
+from xsmmu.project import PROJECT
+from xsmmu.vm.iommu import IOMMUS
+
+COMMIT = "0123456789abcdef"
+TORTURE = Entry("torture", "6.12", "vtd", COMMIT, "make test-long", "120 s")
+
+
+def cell(kernel: str, iommu: str, *runs: tuple[str, int]) -> dict[str, Any]:
+    summary = {
+        "commit": COMMIT,
+        "runs": [{"workload": workload, "attack": {"attempts": attempts}} for workload, attempts in runs],
+    }
+    return {"kernel": kernel, "iommu": iommu, "summary": summary}
+
+
+def test_the_page_is_in_step() -> None:
+    """If it is not: python -m checks.ran."""
+    text = ran.PAGE.read_text()
+    assert text == ran.page(text, ran.load(ran.KEPT))
+
+
+def test_the_matrix_of_the_docs_is_in_it() -> None:
+    """Each row of docs/matrix.md, at its commit."""
+    text = (PROJECT / "docs" / "matrix.md").read_text()
+    [commit] = [line.split("commit ")[1].split(",")[0] for line in text.splitlines() if line.startswith("Made by")]
+    rows = [line.split(" | ")[:2] for line in text.partition("## Counts")[2].splitlines() if line.startswith("| ")]
+    there = {(each.iommu, each.kernel) for each in ran.load(ran.KEPT) if each.what == "attack"}
+    assert {(iommu.strip("| "), kernel) for iommu, kernel in rows[1:]} == there
+    assert {each.commit[:12] for each in ran.load(ran.KEPT) if each.what == "attack"} == {commit}
+
+
+def test_what_is_kept_names_what_there_is() -> None:
+    for each in ran.load(ran.KEPT):
+        assert each.iommu in IOMMUS
+        assert each.what in ran.WHATS
+        assert len(each.commit) == 40
+
+
+def test_of_a_matrix() -> None:
+    runs = [("micro", 0), ("micro", 0), ("attack", 120_000), ("attack", 100_003), ("attack-list", 5), ("net-rx", 0)]
+    found = list(ran.of_matrix([cell("6.12", "vtd", *runs), {"kernel": "6.1", "iommu": "amd", "summary": None}]))
+    assert [(each.what, each.result) for each in found] == [
+        ("micro", "2 policies"),
+        ("attack", "2 policies, 100,003 times"),
+        ("NIC", "1 policies"),
+    ]
+    assert found[0].place == ("vtd", "6.12", "micro") and found[0].commit == COMMIT
+
+
+def test_what_is_newer_replaces() -> None:
+    other = replace(TORTURE, kernel="7.2")
+    merged = ran.merge([other, TORTURE], [replace(TORTURE, result="240 s"), replace(TORTURE, what="rude")])
+    assert [(each.kernel, each.what, each.result) for each in merged] == [
+        ("7.2", "torture", "120 s"),
+        ("6.12", "rude", "120 s"),
+        ("6.12", "torture", "240 s"),
+    ]
+
+
+def test_a_result_of_no_commit_is_refused() -> None:
+    with pytest.raises(UserError, match="torture on vtd: run at abc-dirty"):
+        ran.merge([], [replace(TORTURE, commit="abc-dirty")])
+
+
+def test_the_table() -> None:
+    made = ran.table([replace(TORTURE, what="rude", commit="fedcba9876543210"), TORTURE]).splitlines()
+    assert made[0].startswith("| IOMMU | kernel | micro |")
+    assert made[2] == "| vtd | 6.12 | - | - | - | - | 120 s | 120 s | - | - |"
+    assert made[4:] == ["- torture: `make test-long` at 0123456789ab", "- rude: `make test-long` at fedcba987654"]
+
+
+def test_a_page_without_a_place_is_refused() -> None:
+    with pytest.raises(UserError, match="has no place for the table"):
+        ran.page("text", [TORTURE])
+
+
+def test_a_test_notes_what_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ran, "NOTED", tmp_path / "results" / "ran.json")
+    monkeypatch.setattr(noted, "commit", lambda: COMMIT)
+    for result in ("1 case", "2 cases"):
+        noted.note("tests/x.py", "rude", "6.12", "amd", result)
+    noted.note("tests/x.py", "torture", "6.12", "amd", "120 s")
+    rude, torture = ran.load(ran.NOTED)
+    assert rude == Entry("rude", "6.12", "amd", COMMIT, "make test-long TESTS=tests/x.py", "2 cases")
+    assert torture.what == "torture"
+
+
+def test_all_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, content in (("KEPT", "[]"), ("PAGE", f"before\n{ran.FIRST}old\n{ran.LAST}after\n")):
+        (tmp_path / name).write_text(content)
+        monkeypatch.setattr(ran, name, tmp_path / name)
+    cells = [cell(each.kernel, each.iommu, ("micro", 0)) for each in matrix.cells((), ())]
+    (tmp_path / "matrix.md").write_text("the matrix")
+    (tmp_path / "MATRIX").write_text(json.dumps({"cells": cells[:-1]}))
+    (tmp_path / "NOTED").write_text(json.dumps([TORTURE.as_dict()]))
+    for name in ("MATRIX", "NOTED", "MATRIX_PAGE"):
+        monkeypatch.setattr(ran, name, tmp_path / name)
+    ran.main()
+    # A part of a matrix is not taken over.
+    assert [each.what for each in ran.load(tmp_path / "KEPT")] == ["torture"]
+    assert not (tmp_path / "MATRIX_PAGE").exists()
+    (tmp_path / "MATRIX").write_text(json.dumps({"cells": cells}))
+    ran.main()
+    assert (tmp_path / "MATRIX_PAGE").read_text() == "the matrix"
+    made = [each.what for each in ran.load(tmp_path / "KEPT")]
+    assert (made.count("micro"), made.count("torture"), len(made)) == (len(cells), 1, len(cells) + 1)
+    page = (tmp_path / "PAGE").read_text()
+    assert page.startswith("before\n") and page.endswith("after\n") and "120 s" in page and "old" not in page

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from rich.console import Console
+
+from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
+from xsmmu.setup import build, host
+from xsmmu.setup.root import Root
 
 SETUP = PROJECT / "lab" / "setup.sh"
 
@@ -99,3 +104,20 @@ def test_clean_takes_what_the_lab_made_only(tmp_path: Path, made: str) -> None:
     env = {**os.environ, "XSMMU_CACHE": str(cache)}
     subprocess.run([str(project / "lab" / "clean.sh")], check=True, env=env, capture_output=True)
     assert [path.name for path in cache.iterdir()] == ["mine"]
+
+
+def test_what_is_built_does_not_wait_for_another_build(tmp_path: Path) -> None:
+    """And what was made once is not made again."""
+    root = Root(tmp_path, tmp_path, {})
+
+    def make(script: str) -> bytes:
+        made = build._build(root, {"in": b"1\n"}, (), "it", script, on_host=True)
+        return (made.folder / "out").read_bytes()
+
+    script = "cat in >>out"
+    assert make(script) == b"1\n"
+    with host.locked(tmp_path / "build.lock", Console(stderr=True), "building"):
+        assert make(script) == b"1\n"
+    with pytest.raises(UserError, match="it does not build"):
+        make("false")
+    assert len([*tmp_path.glob("build/*/.done")]) == 1

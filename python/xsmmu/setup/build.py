@@ -76,9 +76,10 @@ def _build(
     build = _Build(root.path / _BUILDS / name, f"/{_BUILDS}/{name}")
     done = build.folder / _DONE
     console = Console(stderr=True)
+    if _is_finished(done):
+        return build
     with host.locked(root.cache / "build.lock", console, "building"):
-        if done.exists():
-            done.touch()
+        if _is_finished(done):
             return build
         host.remove_tree(build.folder)
         for relative, content in files.items():
@@ -104,6 +105,15 @@ def _build(
     return build
 
 
+def _is_finished(done: Path) -> bool:
+    """If it is, it is kept for longer. Of one that is being dropped nothing is written."""
+    try:
+        os.utime(done)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _own_env() -> dict[str, str]:
     """The caller's environment, without what a make above this process has put there."""
     return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
@@ -112,6 +122,7 @@ def _own_env() -> dict[str, str]:
 def _drop_old(builds: Path) -> None:
     finished = sorted(builds.glob(f"*/{_DONE}"), key=lambda done: done.stat().st_mtime, reverse=True)
     for done in finished[_KEPT:]:
+        done.unlink()
         host.remove_tree(done.parent)
 
 

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from rich.console import Console
 
 from xsmmu.errors import UserError

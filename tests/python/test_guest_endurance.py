@@ -39,6 +39,8 @@ def whole(name: str, machine: guests.Machine) -> tuple[guests.Machine, guests.Ou
     """Boot it with this IOMMU; all its cases must pass."""
     machine = replace(machine, kernel=kernel_of(name), iommu=name, settings={**machine.settings, **SETTINGS[name]})
     [outcome] = guests.boot(machine)
+    wrong = [f"{case}: {what}" for case, failures in outcome.failures.items() for what in failures]
+    assert not wrong, "\n".join(wrong)
     for case in machine.cases():
         outcome.check(case)
     assert outcome.error is None, outcome.error

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The module on each IOMMU: what is sent is what is counted, and nothing stays mapped in the device, also where a list
-has holes."""
+has holes. A device fires at those, too."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SETTINGS = {name: DMA | TOLD if iommu.syncs_maps else {} for name, iommu in IOMM
 
 SHORT = {
     name: guests.Machine(
-        ("counts", "rude", "auto"),
-        "^commands_|^removals_|^every_kind_of_mapping$|^auto_of_a_(nic|disk)|^auto_before_",
+        ("counts", "rude", "auto", "padding"),
+        "^commands_|^removals_|^every_kind_of_mapping$|^auto_of_a_(nic|disk)|^auto_before_|^padding_",
         iommu=name,
         settings=SETTINGS[name],
         timeout_s=600,

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# A device fires at a scatter list that has padding between its segments, and at the padding (lab/module/attack.c, list=1).
+
+# found NAME: what the attack has counted.
+found() {
+	sed "s/.*\"$1\":\([0-9]*\).*/\1/" /tmp/attack
+}
+
+# fire_at_list POLICY PAGES: rounds of lists of so many segments.
+fire_at_list() {
+	{ echo "list=1 pages=$2 rounds=2 gaps=16 window_us=20000 syncs=0" >/sys/kernel/debug/xsmmu_lab/$TESTDEV/attack &&
+		cat /sys/kernel/debug/xsmmu_lab/$TESTDEV/attack >/tmp/attack; } 2>/dev/null || {
+		failure "$1: the attack failed"
+		return
+	}
+	[ "$(found attempts_padding)" -gt 100 ] || failure "$1: the padding was not attacked"
+	expect_equal "$1, $2 segments: writes that landed in the padding of a mapped list" "$(found landed_padding_mapped)" 0
+	expect_equal "$1, $2 segments: writes that landed in the padding after the unmap" "$(found landed_padding)" 0
+	case $1 in
+	strict | copy) expect_equal "$1, $2 segments: writes that landed after the unmap" "$(found landed)" 0 ;;
+	esac
+}
+
+# Of as many pages as a block has, and of more: their rows are mapped and removed in other ways. The host looks what stays
+# mapped in the device.
+case_padding_is_out_of_reach() {
+	emit '{"event":"faults","expected":true}'
+	for policy in $POLICIES copy; do
+		take $policy $TESTDEV
+		fire_at_list $policy 4
+		fire_at_list $policy 6
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	emit '{"event":"faults","expected":false}'
+	all_off
+}

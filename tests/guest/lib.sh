@@ -208,6 +208,8 @@ all_grouped() {
 	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
 		grouped "$each" "$(driver_of "$each")"
 	done
+	grouped 0000:0a:00.0 nvme
+	grouped 0000:0b:00.0 xsmmu_lab
 }
 
 # take POLICY BDF...: choose a policy for devices of one group and bind their drivers.

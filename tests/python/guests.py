@@ -77,12 +77,7 @@ class Machine:
     def script(self, names: Sequence[str]) -> str:
         """The plan that the guest follows."""
         kind = IOMMUS[self.iommu]
-        # A map of virtio-iommu is waited for; it is no command that the module counts.
-        known = {
-            "SYNCS_MAPS": int(kind.syncs_maps),
-            "MAP_COMMANDS": int(kind.syncs_maps and not kind.traces_maps),
-            "MAPS_ARE_SEEN": int(kind.traces_maps),
-        }
+        known = {"SYNCS_MAPS": int(kind.syncs_maps), "MAPS_ARE_SEEN": int(kind.traces_maps)}
         parts = [f"{name}='{value}'" for name, value in {**known, **self.settings}.items()]
         parts += [(SCRIPTS / f"{name}.sh").read_text() for name in ("lib", *self.topics)]
         parts += [need.start for need in self.needs if need.start]

@@ -181,6 +181,10 @@ def test_what_stays_mapped_in_the_device_is_known() -> None:
     oracle.feed(event("unmap", 3, 0x2000, 2) + event("unmap", 3, 0x9000, 2) + marker(4))
     oracle.feed(event("unmap", 3, 0x2000, 10) + marker(5) + event("unmap", 3, 0x1000, 12) + marker(6))
     assert [oracle.mapped_pages(each) for each in (4, 5, 6)] == [1 + 3 + 3, 1 + 3 + 1, 1]
+    # A domain goes whole.
+    oracle.feed(event("map", 4, 0x1000, 2) + b"virtio_iommu_put_domain Free domain=3\n" + marker(7))
+    assert oracle.mapped_pages(7) == 1 + 2
+    assert oracle.other_lines == []
     other = Oracle(VTD)
     other.feed(marker(1))
     assert other.mapped_pages(1) is None

@@ -189,15 +189,21 @@ _KICK_AND_REQUEST = re.compile(rb"^virtio_queue_notify vdev (\w+) n 0 .*\nvirtio
 class Mapped:
     """What is mapped in the IOMMU, by its own trace of maps and unmaps."""
 
-    _EVENT = re.compile(rb"^virtio_iommu_(map|unmap) domain=(\d+) virt_start=0x(\w+) virt_end=0x(\w+)", re.MULTILINE)
+    _EVENT = re.compile(
+        rb"^virtio_iommu_(map|unmap|put_domain) (?:Free )?domain=(\d+)(?: virt_start=0x(\w+) virt_end=0x(\w+))?",
+        re.MULTILINE,
+    )
 
     def __init__(self) -> None:
         self._ends: dict[int, dict[int, int]] = {}
         """For each domain the last address of what is mapped, by the first one."""
 
     def feed(self, data: bytes) -> None:
-        """Follow whole lines. As in the device, an unmap is of the mappings that lie within it."""
+        """Follow whole lines. As in the device, an unmap is of the mappings that lie within it, and a domain goes whole."""
         for what, domain, first, last in self._EVENT.findall(data):
+            if what == b"put_domain":
+                self._ends.pop(int(domain), None)
+                continue
             ends = self._ends.setdefault(int(domain), {})
             start, end = int(first, 16), int(last, 16)
             if what == b"map":

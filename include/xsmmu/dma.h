@@ -53,7 +53,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 
-/* What xsmmu.ko exports; NULL where it was not there. */
+/* What xsmmu.ko exports; not to be called where that was not there. */
 int __weak xsmmu_set_batch_aware(struct device *dev);
 void __weak xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr,
 				size_t size, enum dma_data_direction dir,
@@ -84,6 +84,17 @@ void __weak xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base,
 				      unsigned long attrs);
 void __weak xsmmu_block_drop(struct device *dev, dma_addr_t addr);
 
+/*
+ * Was it there when the driver was loaded? Read from memory: in code that has the address of
+ * a weak symbol arm64 has relocations that its loader of modules does not know.
+ */
+static inline bool xsmmu_is_there(void)
+{
+	static int (*const first)(struct device *dev) = xsmmu_set_batch_aware;
+
+	return READ_ONCE(first);
+}
+
 /**
  * dma_set_batch_aware - say that a driver syncs what it unmaps
  * @dev: device that the driver is probing
@@ -97,7 +108,7 @@ void __weak xsmmu_block_drop(struct device *dev, dma_addr_t addr);
  */
 static inline int dma_set_batch_aware(struct device *dev)
 {
-	return xsmmu_set_batch_aware ? xsmmu_set_batch_aware(dev) : -ENODEV;
+	return xsmmu_is_there() ? xsmmu_set_batch_aware(dev) : -ENODEV;
 }
 
 /**
@@ -118,7 +129,7 @@ static inline void dma_unmap_page_attrs_no_sync(struct device *dev,
 						enum dma_data_direction dir,
 						unsigned long attrs)
 {
-	if (xsmmu_unmap_no_sync)
+	if (xsmmu_is_there())
 		xsmmu_unmap_no_sync(dev, addr, size, dir, attrs);
 	else
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
@@ -140,7 +151,7 @@ static inline void dma_unmap_sg_attrs_no_sync(struct device *dev,
 					      enum dma_data_direction dir,
 					      unsigned long attrs)
 {
-	if (xsmmu_unmap_sg_no_sync)
+	if (xsmmu_is_there())
 		xsmmu_unmap_sg_no_sync(dev, sgl, nents, dir, attrs);
 	else
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
@@ -158,7 +169,7 @@ static inline void dma_unmap_sg_attrs_no_sync(struct device *dev,
  */
 static inline void dma_sync_device_iotlb(struct device *dev)
 {
-	if (xsmmu_sync)
+	if (xsmmu_is_there())
 		xsmmu_sync(dev);
 }
 
@@ -283,7 +294,7 @@ static inline struct dma_block *dma_block_alloc(struct device *dev,
 	block->dev = dev;
 	block->pages = pages;
 	block->mapped = 0;
-	block->base = xsmmu_block_take ? xsmmu_block_take(dev, pages) : 0;
+	block->base = xsmmu_is_there() ? xsmmu_block_take(dev, pages) : 0;
 	return block;
 }
 

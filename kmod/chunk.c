@@ -37,7 +37,7 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
 	return error;
 }
 
-/* With its sync. */
+/* With its sync, which is the domain's where one of a range is none of larger entries. */
 static void unmap_chunk(struct xs_group *group, u64 iova)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, CHUNK_PAGES };
@@ -47,11 +47,12 @@ static void unmap_chunk(struct xs_group *group, u64 iova)
 		return;
 	xs_linux_world.gather_init(&gather);
 	if (!iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES, &gather) &&
-	    group->iommu.is_exact)
+	    group->iommu.kicks)
 		xs_world_remove_again(group, &gather, iova, CHUNK_PAGES);
 	else if (group->iommu.kicks)
 		atomic64_inc(&group->other_commands.page);
-	xs_world_invalidate(group, &gather, &range, 1);
+	xs_world_invalidate(group, &gather, &range,
+			    !group->iommu.pages_only);
 }
 
 void *xs_chunk_add(void *world, u64 iova, u32 way)

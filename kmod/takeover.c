@@ -37,34 +37,103 @@ static unsigned long attached_jiffies = INITIAL_JIFFIES;
 
 /* ---- the engine ---- */
 
+/* Of a row of IOVAs: other than 0 ends the round. */
+typedef int (*xs_call_t)(u64 start, u64 last, void *data);
+
 /* What a peer's memory windows occupy on the bus must not be an IOVA. */
-static int reserve_windows(struct xs_group *group, struct pci_dev *pdev)
+static int each_window(struct pci_dev *pdev, xs_call_t call, void *data)
 {
-	struct xs_space *space = &group->engine.space;
 	struct pci_host_bridge *bridge = pci_find_host_bridge(pdev->bus);
 	struct resource_entry *window;
-	int error = 0;
+	int end = 0;
 	u64 next = 0;
 
 	resource_list_for_each_entry(window, &bridge->windows)
-		if (!error && resource_type(window->res) == IORESOURCE_MEM)
-			error = xs_space_reserve(space, window->res->start -
-							window->offset,
-						 window->res->end -
-							window->offset);
+		if (!end && resource_type(window->res) == IORESOURCE_MEM)
+			end = call(window->res->start - window->offset,
+				   window->res->end - window->offset, data);
 	if (list_empty(&bridge->dma_ranges))
-		return error;
+		return end;
 	/* All but these, which are sorted. */
 	resource_list_for_each_entry(window, &bridge->dma_ranges) {
 		u64 start = window->res->start - window->offset;
 
-		if (!error && start > next)
-			error = xs_space_reserve(space, next, start - 1);
+		if (!end && start > next)
+			end = call(next, start - 1, data);
 		next = window->res->end - window->offset + 1;
 	}
-	if (!error && next)
-		error = xs_space_reserve(space, next, U64_MAX);
-	return error;
+	if (!end && next)
+		end = call(next, U64_MAX, data);
+	return end;
+}
+
+/* What nobody maps in the group's domain. */
+static int each_withheld(struct xs_group *group, const struct list_head *regions,
+			 xs_call_t call, void *data)
+{
+	struct iommu_resv_region *region;
+	struct xs_device *xdev;
+	int end = 0;
+
+	list_for_each_entry(region, regions, list)
+		if (!end)
+			end = call(region->start,
+				   region->start + region->length - 1, data);
+	list_for_each_entry(xdev, &group->devices, list)
+		if (!end)
+			end = each_window(to_pci_dev(xdev->dev), call, data);
+	return end;
+}
+
+static int withhold(u64 start, u64 last, void *space)
+{
+	return xs_space_reserve(space, start, last);
+}
+
+static int go_below(u64 start, u64 last, void *data)
+{
+	u64 *top = data;
+	bool within = *top - start <= last - start && start;
+
+	if (within)
+		*top = start - 1;
+	return within;
+}
+
+/*
+ * Where the IOMMU translates the writes that are interrupts, the kernel maps the pages that
+ * they go to, doorbells, in the group's domain, and until that goes. Their IOVAs are from
+ * the kernel's own allocator, which knows nothing of ours: not from the region for
+ * this, which is for other domains. check_leftovers() finds those that are there. The next
+ * is where that allocator begins, at the top of 4 GiB, or what it has had before.
+ */
+#define DOORBELL_BYTES	(64ULL << 20)
+
+static bool has_doorbells(const struct list_head *regions)
+{
+	struct iommu_resv_region *region;
+
+	list_for_each_entry(region, regions, list)
+		if (region->type == IOMMU_RESV_SW_MSI)
+			return true;
+	return false;
+}
+
+static int withhold_doorbells(struct xs_group *group,
+			      const struct list_head *regions)
+{
+	struct xs_space *space = &group->engine.space;
+	u64 top = XS_LOW_LAST;
+	int error = 0;
+
+	for (u32 i = 0; i < group->doorbell_count && !error; i++)
+		error = xs_space_reserve(space, group->doorbells[i],
+					 group->doorbells[i]);
+	if (error || !has_doorbells(regions))
+		return error;
+	while (each_withheld(group, regions, go_below, &top))
+		;
+	return xs_space_reserve(space, top - min(top, DOORBELL_BYTES - 1), top);
 }
 
 static void free_regions(struct list_head *regions)
@@ -75,25 +144,19 @@ static void free_regions(struct list_head *regions)
 		kfree(region);
 }
 
-/* What nobody maps there must stay so. 0 or -ENOMEM. */
+/* What nobody maps there must stay so, and what the kernel does. 0 or -ENOMEM. */
 static int reserve(struct xs_group *group)
 {
-	struct iommu_resv_region *region;
-	struct xs_device *xdev;
 	LIST_HEAD(regions);
 	int error;
 
 	error = iommu_get_group_resv_regions(group->iommu_group, &regions);
-	list_for_each_entry(region, &regions, list)
-		if (!error)
-			error = xs_space_reserve(&group->engine.space,
-						 region->start,
-						 region->start +
-							region->length - 1);
+	if (!error)
+		error = each_withheld(group, &regions, withhold,
+				      &group->engine.space);
+	if (!error)
+		error = withhold_doorbells(group, &regions);
 	free_regions(&regions);
-	list_for_each_entry(xdev, &group->devices, list)
-		if (!error)
-			error = reserve_windows(group, to_pci_dev(xdev->dev));
 	return error;
 }
 
@@ -157,6 +220,17 @@ static bool is_in_region(const struct list_head *regions, u64 iova)
 /* What the kernel's own path allocates is below this, while there is room. */
 #define LEFTOVERS_END	BIT_ULL(32)
 
+/* A page that is no memory, where the kernel maps those: from now on it is known. */
+static bool is_doorbell(struct xs_group *group, const struct list_head *regions,
+			u64 iova, u64 phys)
+{
+	if (pfn_valid(PHYS_PFN(phys)) || !has_doorbells(regions) ||
+	    group->doorbell_count == XS_DOORBELLS)
+		return false;
+	group->doorbells[group->doorbell_count++] = iova;
+	return true;
+}
+
 /*
  * NULL, or what a driver has left mapped in @domain on the kernel's own path: only that
  * can unmap it, and ours must not map there.
@@ -171,17 +245,22 @@ static const char *check_leftovers(struct xs_group *group,
 
 	if (group->clean)
 		return NULL;
+	group->doorbell_count = 0;
 	if (iommu_get_group_resv_regions(group->iommu_group, &regions))
 		failure = "out of memory";
 	for (; !failure && iova < end; iova += PAGE_SIZE) {
+		u64 phys;
+
 		if (IS_ALIGNED(iova, XS_BLOCK_BYTES))
 			cond_resched();
-		if (iommu_iova_to_phys(domain, iova) &&
-		    !is_in_region(&regions, iova))
+		phys = iommu_iova_to_phys(domain, iova);
+		if (phys && !is_in_region(&regions, iova) &&
+		    !is_doorbell(group, &regions, iova, phys))
 			failure = "a driver has left memory mapped on the kernel's own path: close what uses it; or write identity to /sys/kernel/iommu_groups/<group>/type and then DMA-FQ, for a new domain";
 	}
+	/* More doorbells may come at any time. */
+	group->clean = !failure && !has_doorbells(&regions);
 	free_regions(&regions);
-	group->clean = !failure;
 	return failure;
 }
 

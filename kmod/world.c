@@ -73,16 +73,26 @@ bool xs_world_is_nowhere(const struct xs_group *group)
 /* ---- page table ---- */
 
 /*
- * A driver may map less than it was asked to, as up to the end of a table. After an
+ * A driver may map less than it was asked to: SMMUv3's up to the end of a table. After an
  * error it may have mapped more than it says: VT-d, if a further table could
- * not be had.
+ * not be had. Not by iommu_map(), whose large entries are none of single pages.
  */
-static noinline int map_rest(struct xs_group *group, u64 iova, u64 phys,
-			     size_t bytes, u32 prot, size_t mapped, int error)
+static noinline int map_rest(struct xs_group *group, xs_map_pages_t map_pages,
+			     u64 iova, u64 phys, size_t bytes, u32 prot,
+			     size_t mapped, int error)
 {
-	if (!error)
-		error = iommu_map(group->domain, iova + mapped, phys + mapped,
-				  bytes - mapped, prot, GFP_ATOMIC);
+	while (!error && mapped < bytes) {
+		size_t more = 0;
+
+		if (map_pages)
+			error = map_pages(group->domain, iova + mapped,
+					  phys + mapped, PAGE_SIZE,
+					  (bytes - mapped) >> PAGE_SHIFT, prot,
+					  GFP_ATOMIC, &more);
+		if (!error && !more)
+			error = -ENOMEM;
+		mapped += more;
+	}
 	if (error)
 		xs_world_sweep(group, iova, bytes >> PAGE_SHIFT);
 	return error;
@@ -110,7 +120,8 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 	/* Of one page there is no part. */
 	if (__builtin_constant_p(pages) && pages == 1)
 		return error ? error : -ENOMEM;
-	return map_rest(group, iova, phys, bytes, prot, mapped, error);
+	return map_rest(group, map_pages, iova, phys, bytes, prot, mapped,
+			error);
 }
 
 void xs_world_count_map_sync(struct xs_group *group,
@@ -468,11 +479,11 @@ static __always_inline size_t remove_some(struct xs_group *group,
 
 	/* A driver may sync early what it finds apart from that. */
 	gather->end = 0;
-	/* One call is one request, also when nothing else is known of the domain any more. */
-	if (unlikely(group->iommu.kicks)) {
+	/* As single pages, also when nothing else is known of the domain any more. */
+	if (unlikely(group->iommu.is_exact)) {
 		bytes = domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages,
 						 gather);
-		if (bytes)
+		if (bytes && group->iommu.kicks)
 			atomic64_inc(&group->other_commands.page);
 		return bytes;
 	}
@@ -569,7 +580,7 @@ static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
 		if (step)
 			gone = remove_some(group, gather, iova, step) >>
 			       PAGE_SHIFT;
-		if (unlikely(step && !gone && group->iommu.is_exact)) {
+		if (unlikely(step && !gone && group->iommu.kicks)) {
 			xs_world_remove_again(group, gather, iova, step);
 			gone = step;
 		}
@@ -604,7 +615,7 @@ static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 		u64 gone = remove_some(group, gather, iova, pages) >>
 			   PAGE_SHIFT;
 
-		if (unlikely(!gone && group->iommu.is_exact)) {
+		if (unlikely(!gone && group->iommu.kicks)) {
 			xs_world_remove_again(group, gather, iova, pages);
 			return;
 		}
@@ -642,6 +653,17 @@ static __always_inline void invalidate_range(struct xs_group *group,
 	xs_iommu_count(&group->iommu, range, sent);
 }
 
+/* Commands for ranges, where one is not one; the domain's is one command. */
+static bool are_too_many(const struct xs_iommu *iommu,
+			 const struct xs_range *ranges, u32 count)
+{
+	u64 commands = 0;
+
+	for (u32 i = 0; i < count; i++)
+		commands += iommu->commands(ranges[i].page, ranges[i].pages);
+	return commands > XS_RANGES_MAX;
+}
+
 /*
  * A sync of the gather frees its page-table pages, so all that was removed
  * has to be invalidated by then: with several ranges, only the whole domain
@@ -659,7 +681,9 @@ static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
 	if (unlikely(group->domain == &nowhere))
 		return;
 	/* Where an invalidation waits for what was removed, one waits for all. */
-	if (count == 0 || (count > 1 && (frees || group->iommu.kicks))) {
+	if (count == 0 || (count > 1 && (frees || group->iommu.kicks)) ||
+	    (unlikely(group->iommu.commands) &&
+	     are_too_many(&group->iommu, ranges, count))) {
 		iommu_flush_iotlb_all(group->domain);
 		sent->domain += !group->iommu.kicks;
 		if (frees)

@@ -46,6 +46,8 @@
 
 struct xs_group;
 
+#define XS_DOORBELLS	8
+
 typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
 			      phys_addr_t phys, size_t page_bytes, size_t pages,
 			      int prot, gfp_t gfp, size_t *mapped);
@@ -79,8 +81,9 @@ struct xs_group_commands {
  * @tuning:	the operator's, valid with @policy
  * @direct:	chosen: entries of the page table are written in place
  * @chosen:	0: not by the operator; else the how-manieth of their choices it is
- * @clean:	the kernel's own path has nothing mapped below 4 GiB, as no driver has
- *		used it since that was looked at
+ * @clean:	the kernel's own path has nothing mapped below 4 GiB but @doorbells, as no
+ *		driver has used it since that was looked at
+ * @doorbells, @doorbell_count: pages that the kernel has mapped there for interrupts
  * @devices:	our struct xs_device, all of the group's PCI devices
  * @attached:	devices with a driver that is served
  * @aware:	all drivers of those are batch-aware
@@ -126,6 +129,8 @@ struct xs_group {
 	bool direct;
 	u64 chosen;
 	bool clean;
+	u64 doorbells[XS_DOORBELLS];
+	u32 doorbell_count;
 	struct list_head devices;
 
 	u32 attached;
@@ -397,8 +402,8 @@ void xs_debug_sync_maps(struct device *dev, bool everywhere);
 void xs_debug_forget(struct device *dev);
 
 /*
- * world.c. xs_world_remove_again(): what an exact IOMMU's driver should have removed, and
- * has not. xs_world_invalidate(): what the engine does not know of, counted; of
+ * world.c. xs_world_remove_again(): what the driver of an IOMMU that kicks should have
+ * removed, and has not. xs_world_invalidate(): what the engine does not know of, counted; of
  * commands for maps that another one has sent, xs_world_count_map_sync() counts those.
  *
  * A map with XS_MAP_UNSYNCED, where

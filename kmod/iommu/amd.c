@@ -20,6 +20,22 @@ static bool is_amd(struct device *dev)
 	return xs_iommu_attribute(dev, "amd-iommu", "cap", &cap);
 }
 
+/* Of aligned powers of two, each the largest that fits. */
+static u32 parts_of(u64 page, u64 pages)
+{
+	u32 parts = 0;
+
+	for (; pages; parts++) {
+		u32 lg2 = fls64(pages) - 1;
+
+		if (page)
+			lg2 = min_t(u32, lg2, __ffs64(page));
+		page += 1ull << lg2;
+		pages -= 1ull << lg2;
+	}
+	return parts;
+}
+
 static void describe_amd(struct xs_iommu *iommu, struct device *dev,
 			 struct iommu_domain *domain)
 {
@@ -27,7 +43,8 @@ static void describe_amd(struct xs_iommu *iommu, struct device *dev,
 
 	xs_iommu_attribute(dev, "amd-iommu", "cap", &cap);
 	iommu->syncs_maps &= AMD_CAP_NPCACHE(cap);
-	iommu->splits = AMD_CAP_NPCACHE(cap);
+	if (AMD_CAP_NPCACHE(cap))
+		iommu->commands = parts_of;
 }
 
 const struct xs_iommu_kind xs_iommu_amd = {

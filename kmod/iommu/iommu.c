@@ -9,8 +9,13 @@
 #include "iommu.h"
 
 static const struct xs_iommu_kind *const kinds[] = {
+#ifdef CONFIG_X86
 	&xs_iommu_vtd,
 	&xs_iommu_amd,
+#endif
+#ifdef CONFIG_ARM64
+	&xs_iommu_smmuv3,
+#endif
 	&xs_iommu_virtio,
 };
 
@@ -68,7 +73,7 @@ const char *xs_iommu_check(struct device *dev)
 	if (!dev->iommu || !dev->iommu->iommu_dev)
 		return "it is behind no IOMMU";
 	if (!kind_of(dev))
-		return "its IOMMU is none that was tried (Intel VT-d, AMD-Vi and virtio-iommu were)";
+		return "its IOMMU is none that was tried (Intel VT-d, AMD-Vi, Arm SMMUv3 and virtio-iommu were)";
 	return NULL;
 }
 
@@ -90,23 +95,4 @@ void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 	iommu->takes_runs = xs_domain_is_generic(domain);
 	if (kind)
 		kind->describe(iommu, dev, domain);
-}
-
-/* Parts are aligned powers of two, each the largest that fits. */
-u32 xs_iommu_parts(const struct xs_iommu *iommu, u64 page, u64 pages)
-{
-	u32 parts = 0;
-
-	/* What was removed was a command each. */
-	if (iommu->kicks)
-		return 0;
-	for (; pages; parts++) {
-		u32 lg2 = fls64(pages) - 1;
-
-		if (page)
-			lg2 = min_t(u32, lg2, __ffs64(page));
-		page += 1ull << lg2;
-		pages -= 1ull << lg2;
-	}
-	return parts;
 }

@@ -20,20 +20,22 @@ struct xs_format;
  * @syncs_maps:	its driver has to be told of each map
  * @kicks:	a removal is a request of its own, which an invalidation tells the device of,
  *		and waits for; so is a map
- * @splits:	a range is sent as the aligned powers of two that it is made of
+ * @commands:	how many page-selective commands a range is, where that is not one; else NULL
  * @range_max_lg2: log2 of the largest page-selective command, in pages; negative: there are
- *		none
- * @takes_runs:	a removal of any length is one call, and may have holes, unless
+ *		none. Without @commands
+ * @takes_runs:	a removal may be of any length, and have holes, unless
  * @is_exact:	a removal must be of what is mapped, to the page
+ * @pages_only:	an invalidation of a range is of single pages, not of larger entries
  * @prunes:	an unmap of nothing frees empty page-table pages
  */
 struct xs_iommu {
 	bool syncs_maps;
 	bool kicks;
-	bool splits;
+	u32 (*commands)(u64 page, u64 pages);
 	s32 range_max_lg2;
 	bool takes_runs;
 	bool is_exact;
+	bool pages_only;
 	bool prunes;
 };
 
@@ -53,6 +55,7 @@ struct xs_iommu_kind {
 
 extern const struct xs_iommu_kind xs_iommu_vtd;
 extern const struct xs_iommu_kind xs_iommu_amd;
+extern const struct xs_iommu_kind xs_iommu_smmuv3;
 extern const struct xs_iommu_kind xs_iommu_virtio;
 
 /* NULL if the IOMMU of a device that has appeared can be used, or why not. May sleep. */
@@ -65,9 +68,6 @@ const struct xs_format *xs_iommu_format(struct device *dev);
 void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 		       struct iommu_domain *domain);
 
-/* How many commands a range is, where it is not one. */
-u32 xs_iommu_parts(const struct xs_iommu *iommu, u64 page, u64 pages);
-
 /* Count the commands that are sent for an invalidation of @range. */
 static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
 					   const struct xs_range *range,
@@ -76,8 +76,8 @@ static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
 	u64 last = range->page + range->pages - 1;
 
 	/* A page-selective one covers an aligned power of two. */
-	if (unlikely(iommu->kicks | iommu->splits))
-		sent->page += xs_iommu_parts(iommu, range->page, range->pages);
+	if (unlikely(iommu->commands))
+		sent->page += iommu->commands(range->page, range->pages);
 	else if (fls64(range->page ^ last) <= iommu->range_max_lg2)
 		sent->page++;
 	else

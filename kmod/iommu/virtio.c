@@ -16,10 +16,17 @@ static bool is_virtio(struct device *dev)
 	return !strcmp(xs_iommu_driver(dev), "virtio_iommu");
 }
 
+/* What was removed was a command each. */
+static u32 no_commands(u64 page, u64 pages)
+{
+	return 0;
+}
+
 static void describe_virtio(struct xs_iommu *iommu, struct device *dev,
 			    struct iommu_domain *domain)
 {
 	iommu->kicks = true;
+	iommu->commands = no_commands;
 	iommu->takes_runs = true;
 	iommu->is_exact = true;
 }

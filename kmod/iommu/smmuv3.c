@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Arm SMMUv3 (Arm IHI 0070, 4.4 for its commands), with page tables of the CPU's own format.
+ *
+ * A map needs no sync. An invalidation of a range is commands of which each covers up to 31
+ * times a power of two of pages, from any page on; without range invalidation (RIL) it is
+ * one for each page. They say at which level the entries are that they are for, in a hint
+ * that the hardware may rely on: a larger entry than a page's may stay cached.
+ *
+ * A removal that covers all of a last table frees it, and sends a command of its own for
+ * that, which nobody counts; as single pages, as everything is mapped and removed here, it
+ * never does. Its driver warns of what is not mapped, and goes to the end of a last
+ * table in one call.
+ *
+ * Device TLBs are invalidated by its driver, after each of these.
+ */
+#include <linux/bits.h>
+#include <linux/io.h>
+#include <linux/ioport.h>
+#include <linux/platform_device.h>
+#include <linux/string.h>
+
+#include "iommu.h"
+
+#define IDR3		0xc
+#define IDR3_RIL	BIT(10)
+#define RANGE_UNITS_MAX	31
+
+static bool is_smmuv3(struct device *dev)
+{
+	return !strcmp(xs_iommu_driver(dev), "arm-smmu-v3");
+}
+
+/* From the lowest bit of their number on, as many as go into one command. */
+static u32 ranges_of(u64 page, u64 pages)
+{
+	u32 commands = 0;
+
+	for (; pages; commands++) {
+		u32 lg2 = __ffs64(pages);
+
+		pages -= (pages >> lg2 & RANGE_UNITS_MAX) << lg2;
+	}
+	return commands;
+}
+
+static u32 pages_of(u64 page, u64 pages)
+{
+	return pages;
+}
+
+/* If the registers cannot be read, it has no more than each has. */
+static bool has_ranges(struct device *dev)
+{
+	struct device *parent = dev->iommu->iommu_dev->dev->parent;
+	struct resource *registers =
+		platform_get_resource(to_platform_device(parent),
+				      IORESOURCE_MEM, 0);
+	void __iomem *at = registers ?
+		ioremap(registers->start + IDR3, sizeof(u32)) : NULL;
+	bool has;
+
+	if (!at)
+		return false;
+	has = readl(at) & IDR3_RIL;
+	iounmap(at);
+	return has;
+}
+
+static void describe_smmuv3(struct xs_iommu *iommu, struct device *dev,
+			    struct iommu_domain *domain)
+{
+	iommu->commands = has_ranges(dev) ? ranges_of : pages_of;
+	iommu->takes_runs = true;
+	iommu->is_exact = true;
+	iommu->pages_only = true;
+}
+
+const struct xs_iommu_kind xs_iommu_smmuv3 = {
+	.is = is_smmuv3,
+	.describe = describe_smmuv3,
+};

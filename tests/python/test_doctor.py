@@ -144,7 +144,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         "no-iommu",
         "replace amd_iommu=off by amd_iommu=on",
     ),
-    "SMMUv3": (lambda made: other_iommu(made, "smmu3.0x9", "x"), "blocks", "iommu-kind", "the IOMMU is Arm SMMUv3"),
+    "SMMUv2": (lambda made: other_iommu(made, "smmu.0x9", "x"), "blocks", "iommu-kind", "the IOMMU is Arm SMMUv2"),
     "unknown": (lambda made: other_iommu(made, "mystery", "x"), "blocks", "iommu-kind", "is of an unknown kind"),
     "caching mode": (lambda made: unit(made, cap=1 << 7), "note", "caching-mode", "each sends a command"),
     "passthrough": (lambda made: made.cmdline("iommu=pt"), "risk", "kernel-mode", "remove iommu=pt"),
@@ -398,7 +398,8 @@ def test_a_device_behind_no_iommu(healthy: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "group", "kind"), [("ivhd0", "amd-iommu", "AMD-Vi"), ("virtio3", "x", "virtio-iommu")]
+    ("name", "group", "kind"),
+    [("ivhd0", "amd-iommu", "AMD-Vi"), ("smmu3.0x9", "x", "Arm SMMUv3"), ("virtio3", "x", "virtio-iommu")],
 )
 def test_other_iommus_are_accepted(healthy: Machine, name: str, group: str, kind: str) -> None:
     other_iommu(healthy, name, group)
@@ -409,8 +410,8 @@ def test_other_iommus_are_accepted(healthy: Machine, name: str, group: str, kind
 
 def test_a_device_behind_another_iommu(healthy: Machine) -> None:
     healthy.remove(f"sysfs/bus/pci/devices/{IGB}/iommu")
-    healthy.write("sysfs/class/iommu/smmu3.0/x", "")
-    (healthy.sysfs / "bus/pci/devices" / IGB / "iommu").symlink_to(healthy.sysfs / "class/iommu/smmu3.0")
+    healthy.write("sysfs/class/iommu/smmu.0/x", "")
+    (healthy.sysfs / "bus/pci/devices" / IGB / "iommu").symlink_to(healthy.sysfs / "class/iommu/smmu.0")
     assert {(each.level, each.check) for each in wrong()} == {("risk", "iommu-kind"), ("blocks", "device-iommu-kind")}
     assert [each.check for each in wrong(NVME0)] == ["iommu-kind"]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from xsmmu.operator.machine import sysfs, text
 
-ACCEPTED: Final = ("Intel VT-d", "AMD-Vi", "virtio-iommu")
+ACCEPTED: Final = ("Intel VT-d", "AMD-Vi", "Arm SMMUv3", "virtio-iommu")
 """The kinds that the module takes."""
 
 _CACHING_MODE: Final = 1 << 7
@@ -32,7 +32,7 @@ def kind(unit: Path) -> str:
     for folder, name in (("intel-iommu", "Intel VT-d"), ("amd-iommu", "AMD-Vi")):
         if (unit / folder).is_dir():
             return name
-    return {"smmu3": "Arm SMMUv3", "virti": "virtio-iommu"}.get(unit.name[:5], "of an unknown kind")
+    return {"smmu3": "Arm SMMUv3", "smmu.": "Arm SMMUv2", "virti": "virtio-iommu"}.get(unit.name[:5], "of an unknown kind")
 
 
 def caches_absent_entries(unit: Path) -> bool:

@@ -32,7 +32,8 @@ def kind(unit: Path) -> str:
     for folder, name in (("intel-iommu", "Intel VT-d"), ("amd-iommu", "AMD-Vi")):
         if (unit / folder).is_dir():
             return name
-    return {"smmu3": "Arm SMMUv3", "smmu.": "Arm SMMUv2", "virti": "virtio-iommu"}.get(unit.name[:5], "of an unknown kind")
+    kinds = {"smmu3": "Arm SMMUv3", "smmu.": "Arm SMMUv2", "virti": "virtio-iommu"}
+    return kinds.get(unit.name[:5], "of an unknown kind")
 
 
 def caches_absent_entries(unit: Path) -> bool:

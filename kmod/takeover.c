@@ -202,6 +202,8 @@ static const char *check_domain(struct iommu_domain *domain)
 {
 	if (!domain || !(domain->type & __IOMMU_DOMAIN_PAGING))
 		return "its IOMMU group does not translate: write DMA-FQ to /sys/kernel/iommu_groups/<group>/type first";
+	if (!(domain->pgsize_bitmap & PAGE_SIZE))
+		return "its IOMMU has no pages of the size that the CPU's have";
 	if (domain->ops->iotlb_sync && !domain->ops->flush_iotlb_all)
 		return "its IOMMU driver cannot invalidate a whole domain";
 	return NULL;

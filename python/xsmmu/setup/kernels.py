@@ -22,6 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.status import Status
 
+from xsmmu.arch import AMD64, Arch
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.project import LAB
 from xsmmu.setup import host, tree
@@ -42,7 +43,13 @@ class Wanted:
     name: str
     suite: str
     release: str
+    """A pattern, up to the architecture."""
     gcc: str
+    arch: Sequence[str]
+
+    def pattern(self, arch: Arch) -> str:
+        """For its whole release."""
+        return f"{self.release}-{arch.name}"
 
 
 @dataclass(frozen=True)
@@ -93,23 +100,35 @@ def own(path: Path = TABLE) -> dict[str, Own]:
     return {name: Own(name=name, **row) for name, row in tomllib.loads(path.read_text())["own"].items()}
 
 
-def named(asked: str | None) -> str:
+def of(arch: Arch, path: Path = TABLE) -> tuple[str, ...]:
+    """Those that a guest of an architecture can have."""
+    stock = [name for name, wanted in table(path)[1].items() if arch.name in wanted.arch]
+    return (*stock, *(own(path) if arch == AMD64 else ()))
+
+
+def named(asked: str | None, arch: Arch = AMD64) -> str:
     """The name of the kernel that is asked for: by name, by a stock one's release, by a folder, or the default one."""
     default, wanted = table()
-    if asked is None or asked in names():
-        return asked or default
+    name = asked or default
     for kernel in wanted.values():
-        if re.fullmatch(kernel.release, asked):
-            return kernel.name
-    if "/" in asked or Path(asked).is_dir():
-        return str(tree.read(Path(asked).resolve()).path)
-    raise unknown_name("kernel", asked, (*names(), "a folder that a kernel was built in"))
+        if re.fullmatch(kernel.pattern(arch), name):
+            name = kernel.name
+    if name in of(arch):
+        return name
+    if name in names():
+        raise UserError(f"kernel {name} is not for {arch.name} guests; they can have: {', '.join(of(arch))}")
+    if "/" in name or Path(name).is_dir():
+        built = tree.read(Path(name).resolve())
+        if arch != AMD64:
+            raise UserError(f"{built.path} is a kernel for {AMD64.name}, and the guest is {arch.name}")
+        return str(built.path)
+    raise unknown_name("kernel", name, (*of(arch), "a folder that a kernel was built in"))
 
 
 def ensure(root: Root, asked: str | None = None, console: Console | None = None) -> Kernel:
     """The kernel that is asked for (see `named`), downloaded and unpacked, or built, first when it is missing."""
     console = console or Console(stderr=True)
-    name = named(asked)
+    name = named(asked, root.arch)
     if name in own():
         return _ensure_own(root, own()[name], console)
     if name not in names():
@@ -151,6 +170,7 @@ def _ensure_stock(root: Root, wanted: Wanted, console: Console) -> Kernel:
         **data,
         vmlinuz=_vmlinuz(root, data["release"]),
         modules_dir=root.path / "usr/lib/modules" / data["release"],
+        make=root.arch.make,
     )
 
 
@@ -272,7 +292,7 @@ def _vmlinuz(root: Root, release: str) -> Path:
 def _install(root: Root, wanted: Wanted, record: Path, console: Console) -> None:
     host.need_space(root.cache, _KERNEL_BYTES, f"kernel {wanted.name}")
     with console.status(f"kernel {wanted.name}: looking it up") as status, root.apt() as env:
-        packages, debs = _fetch(root, env, lambda: _resolve(env, wanted), f"kernel {wanted.name}", status)
+        packages, debs = _fetch(root, env, lambda: _resolve(env, wanted, root.arch), f"kernel {wanted.name}", status)
         image = next(iter(packages))
         release = image.removeprefix("linux-image-")
         status.update(f"kernel {release}: unpacking")
@@ -291,7 +311,7 @@ def _install(root: Root, wanted: Wanted, record: Path, console: Console) -> None
         "name": wanted.name,
         "release": release,
         "version": packages[image],
-        "gcc": wanted.gcc,
+        "gcc": f"{root.arch.cross}{wanted.gcc}",
         "headers": headers,
     }
     record.parent.mkdir(parents=True, exist_ok=True)
@@ -322,15 +342,15 @@ def _fetch(
     raise host.download_error(f"downloading {what}", result.stderr.splitlines())
 
 
-def _resolve(env: Mapping[str, str], wanted: Wanted) -> dict[str, str]:
+def _resolve(env: Mapping[str, str], wanted: Wanted, arch: Arch) -> dict[str, str]:
     """Versions of the packages that make up the newest matching kernel, by name, its image first."""
     names = host.run(["apt-cache", "pkgnames", "linux-image-"], env=env).stdout.split()
-    pattern = re.compile(f"linux-image-({wanted.release})")
+    pattern = re.compile(f"linux-image-({wanted.pattern(arch)})")
     matching = {match[0]: _show(env, match[0]) for match in map(pattern.fullmatch, names) if match}
     matching = {name: fields for name, fields in matching.items() if fields}
     if not matching:
         raise UserError(
-            f"the archive has no kernel {wanted.name}: nothing in {wanted.suite} matches linux-image-{wanted.release};"
+            f"the archive has no kernel {wanted.name}: nothing in {wanted.suite} matches {pattern.pattern};"
             f" see {TABLE}"
         )
     versions = [fields["Version"] for fields in matching.values()]

@@ -31,11 +31,12 @@ from urllib.parse import unquote
 
 from rich.console import Console
 
+from xsmmu.arch import AMD64, ARM64, Arch
 from xsmmu.errors import UserError
 from xsmmu.setup import host
 
-LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
-LOADER = "usr/lib64/ld-linux-x86-64.so.2"
+LIBRARY_DIR = AMD64.libraries
+LOADER = f"usr/{AMD64.loader}"
 
 _FORMAT = 1
 """Raised when what a root looks like changes other than through the lists below."""
@@ -56,6 +57,15 @@ _PACKAGES = (
     "shellcheck",
     # guests: the machine, and what its initramfs carries
     *("qemu-system-x86", "busybox-static", "fio", "iperf3", "iproute2", "kmod"),
+)
+
+_ARM64_PACKAGES = (
+    # as above
+    *("base-files", "bash", "bc", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip"),
+    *("make", "perl", "sed", "tar", "util-linux", "xz-utils"),
+    *("gcc-14-aarch64-linux-gnu", "coccinelle", "qemu-system-arm", "kmod"),
+    # what the guest itself runs
+    *(f"{name}:{ARM64.name}" for name in ("busybox-static", "fio", "iperf3", "iproute2")),
 )
 
 _STABLE_SUITES = (("trixie", ""), ("trixie", "-updates"), ("trixie", "-security"))
@@ -105,6 +115,13 @@ class Contents:
     """A shell command that succeeds if programs run."""
     debs: str = ""
     """The folder of its packages in that of all."""
+    arch: Arch = AMD64
+    """What its kernels, and programs for guests, are for."""
+
+    @property
+    def architectures(self) -> list[str]:
+        """Debian's names of all that it has packages of."""
+        return list(dict.fromkeys((AMD64.name, self.arch.name)))
 
 
 _CLEAN = {"PATH": host.SYSTEM_PATH, "HOME": "/tmp", "LC_ALL": "C.UTF-8"}
@@ -117,6 +134,12 @@ _ARCHIVES = "var/cache/apt/archives"
 TOOLS = Contents(
     "root", _PACKAGES, (*_SUITES, *_KERNEL_SUITES), "gcc-14 --version >/dev/null && awk 'BEGIN { exit 0 }'"
 )
+TOOLS_ARM64 = Contents(
+    *("root-arm64", _ARM64_PACKAGES, _SUITES, f"{ARM64.cross}gcc-14 --version >/dev/null && awk 'BEGIN {{ exit 0 }}'"),
+    debs="arm64",
+    arch=ARM64,
+)
+"""The same for guests that are arm64: tools that run here, programs that run there."""
 BOOT = Contents("root-boot", _BOOT_PACKAGES, _STABLE_SUITES, "awk 'BEGIN { exit 0 }'", debs="boot")
 """What makes an initramfs."""
 PACKAGING = Contents("root-packaging", _PACKAGING_PACKAGES, _STABLE_SUITES, "python3 -c 'import rich'", "packaging")
@@ -132,6 +155,8 @@ class Root:
     """The cache folder that it stands in."""
     versions: Mapping[str, str]
     """Debian versions of its packages (kernels apart), by package name."""
+    arch: Arch = AMD64
+    """What its kernels, and programs for guests, are for."""
 
     def run(
         self,
@@ -182,7 +207,7 @@ class Root:
             "/usr/bin/env",
             f"QEMU_MODULE_DIR={self.path / LIBRARY_DIR / 'qemu'}",
             *self.loader_command(),
-            str(self.path / "usr/bin/qemu-system-x86_64"),
+            str(self.path / "usr/bin" / self.arch.qemu),
             "-L",
             str(self.path / "usr/share/qemu"),
             "-L",
@@ -192,7 +217,7 @@ class Root:
     @contextmanager
     def apt(self) -> Iterator[dict[str, str]]:
         """An environment in which the host's apt tools work on this root's package lists only."""
-        with _apt_environment(self.path) as env:
+        with _apt_environment(self.path, [AMD64.name, self.arch.name]) as env:
             yield env
 
 
@@ -258,7 +283,7 @@ def ensure(cache: Path, console: Console, contents: Contents = TOOLS) -> Root:
             if not (path / _RECORD).exists():
                 _build(contents, path, cache, console)
     record = json.loads((path / _RECORD).read_text())
-    return Root(path, cache, record["packages"])
+    return Root(path, cache, record["packages"], contents.arch)
 
 
 def _build(contents: Contents, path: Path, cache: Path, console: Console) -> None:
@@ -272,7 +297,7 @@ def _build(contents: Contents, path: Path, cache: Path, console: Console) -> Non
     try:
         _mmdebstrap(contents, work, cache, debs, console)
         packages = _record_packages(contents, work, debs)
-        _finish(Root(work, cache, packages), contents)
+        _finish(Root(work, cache, packages, contents.arch), contents)
         (work / _RECORD).write_text(json.dumps({"packages": packages}, indent=1, sort_keys=True) + "\n")
         work.rename(path)
     except OSError as error:
@@ -313,6 +338,7 @@ def _mmdebstrap(contents: Contents, work: Path, cache: Path, debs: Path, console
         argv = [
             *("mmdebstrap", "--mode=chrootless", "--variant=extract", "--format=directory"),
             *("--skip=check/chrootless,cleanup/apt", f"--aptopt={files / 'apt.conf'}"),
+            f"--architectures={','.join(contents.architectures)}",
             *(f"--setup-hook={hook}", f"--include={','.join(contents.packages)}"),
             *("trixie", str(work), str(files / "sources.list")),
         ]
@@ -383,7 +409,8 @@ def _keep_debs(archives: Path, debs: Path) -> None:
 
 
 @contextmanager
-def _apt_environment(root: Path) -> Iterator[dict[str, str]]:
+def _apt_environment(root: Path, architectures: Sequence[str]) -> Iterator[dict[str, str]]:
+    listed = " ".join(f'"{name}";' for name in dict.fromkeys(architectures))
     with tempfile.NamedTemporaryFile("w", suffix=".conf", prefix="xsmmu-apt-") as file:
         file.write(
             f'Dir "{root}/";\n'
@@ -391,8 +418,8 @@ def _apt_environment(root: Path) -> Iterator[dict[str, str]]:
             'Dir::Etc::Trusted "/etc/apt/trusted.gpg";\n'
             'Dir::Etc::TrustedParts "/etc/apt/trusted.gpg.d/";\n'
             'Dir::State::status "/dev/null";\n'
-            'APT::Architecture "amd64";\n'
-            'APT::Architectures { "amd64"; };\n'
+            f'APT::Architecture "{AMD64.name}";\n'
+            f"APT::Architectures {{ {listed} }};\n"
             'APT::Sandbox::User "root";\n'
             'APT::Install-Recommends "false";\n' + host.apt_acquire_options()
         )
@@ -402,7 +429,7 @@ def _apt_environment(root: Path) -> Iterator[dict[str, str]]:
 
 def _record_packages(contents: Contents, work: Path, debs: Path) -> dict[str, str]:
     """Versions of what was unpacked: what apt chooses from the same lists; older downloads are dropped."""
-    with _apt_environment(work) as env, tempfile.TemporaryDirectory(prefix="xsmmu-") as empty:
+    with _apt_environment(work, contents.architectures) as env, tempfile.TemporaryDirectory(prefix="xsmmu-") as empty:
         (Path(empty) / "partial").mkdir()
         argv = ["apt-get", "-qq", "--print-uris", "-o", f"Dir::Cache::archives={empty}", "install"]
         result = host.run([*argv, *contents.packages], env=env)

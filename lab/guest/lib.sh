@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash
+# shellcheck disable=SC1091,SC2154 # what the architecture says: $console, $marker_file and $marker_register
 # What every plan and workload uses: results, markers, clock, statistics, devices and policies.
+
+. /lab/arch.sh
 
 # --- results -----------------------------------------------------------------------------------------------------
 
@@ -31,7 +34,7 @@ json_string() {
 
 # fail TEXT: report, and stop the guest; the host ends the run with TEXT.
 fail() {
-	echo "xsmmu-lab: $*" >/dev/ttyS0
+	echo "xsmmu-lab: $*" >"$console"
 	emit "{\"event\":\"error\",\"message\":$(json_string "$*")}"
 	sleep 5
 	poweroff -f
@@ -45,7 +48,7 @@ marker=0
 mark() {
 	marker=$((marker + 1))
 	# shellcheck disable=SC2059
-	printf "\\$(printf '%03o' $((marker & 255)))" | dd of=/dev/port bs=1 seek=767 count=1 conv=notrunc 2>/dev/null
+	printf "\\$(printf '%03o' $((marker & 255)))" | dd of="$marker_file" bs=1 seek="$marker_register" count=1 conv=notrunc 2>/dev/null
 }
 
 clocksource() {

@@ -11,10 +11,10 @@ xsmmu() {
 
 # typed COMMAND: as an operator types it, with what it prints, on the console.
 typed() {
-	echo "# $1" >/dev/ttyS0
+	echo "# $1" >"$console"
 	eval "$1" >/tmp/typed 2>&1
 	typed_status=$?
-	cat /tmp/typed >/dev/ttyS0
+	cat /tmp/typed >"$console"
 	return $typed_status
 }
 

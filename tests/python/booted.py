@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 from tests.python import guests
 
+from xsmmu.arch import AMD64
 from xsmmu.setup import boot, host
 from xsmmu.setup.kernels import Kernel
 from xsmmu.vm import machine
@@ -141,7 +142,7 @@ def _machine_arguments(disks: Sequence[Path], console: Path, memory_mib: int) ->
     """A small PC with an IOMMU and disks."""
     arguments = [
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", f"{memory_mib}M", "-smp", "2"),
-        *("-machine", "q35,sata=off,smbus=off,accel=tcg,kernel-irqchip=off", "-cpu", machine.EMULATED_CPU),
+        *("-machine", "q35,sata=off,smbus=off,accel=tcg,kernel-irqchip=off", "-cpu", AMD64.cpu),
         *("-device", IOMMUS[DEFAULT_IOMMU].device),
         *("-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"),
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.python import booted
 
+from xsmmu.arch import AMD64
 from xsmmu.project import PROJECT
 from xsmmu.setup import host, initramfs, root
 
@@ -27,7 +28,7 @@ def files() -> dict[str, bytes]:
     """Python as /bin/python3, and the tool and its packages in /opt, by path in the guest."""
     debian = root.ensure(host.cache_dir(), booted.QUIET, root.PACKAGING).path
     program = (debian / "usr/bin/python3").resolve()
-    found = {"bin/python3": program, initramfs.LOADER: (debian / initramfs.LOADER).resolve()}
+    found = {"bin/python3": program, AMD64.loader: (debian / AMD64.loader).resolve()}
     found |= _tree(debian / "usr/lib" / program.name, f"usr/lib/{program.name}")
     for package in PACKAGES:
         found |= _tree(debian / "usr/lib/python3/dist-packages" / package, f"opt/{package}")
@@ -35,5 +36,5 @@ def files() -> dict[str, bytes]:
     found |= _tree(PROJECT / "python/xsmmu/operator", "opt/xsmmu/operator")
     for binary in [file for file in found.values() if file == program or file.suffix == ".so"]:
         libraries = initramfs.libraries_of(debian, binary)
-        found |= {f"{initramfs.LIBRARY_DIR}/{name}": library for name, library in libraries.items()}
+        found |= {f"{AMD64.libraries}/{name}": library for name, library in libraries.items()}
     return {name: file.read_bytes() for name, file in found.items()}

@@ -120,6 +120,13 @@ OF_KINDS = {
         b"virtio_iommu_unmap domain=1 virt_start=0x1000 virt_end=0x1fff\n",
         {"page": 1, "domain": 0, "global": 0},
     ),
+    "smmuv3": (
+        b"".join(
+            b"smmuv3_cmdq_opcode <--- SMMU_CMD_%s\n" % name
+            for name in (b"TLBI_NH_VA", b"TLBI_NH_VA", b"SYNC", b"TLBI_NH_ASID", b"CFGI_CD", b"TLBI_NSNH_ALL")
+        ),
+        {"page": 2, "domain": 1, "global": 1},
+    ),
 }
 
 
@@ -145,6 +152,8 @@ NO_FAULT = (
     "DMAR: IOMMU enabled",
     "AMD-Vi: Disabling interrupt remapping",
     "virtio_iommu virtio0: input address: 48 bits",
+    "arm-smmu-v3 c000000.smmuv3: allocated 32768 entries for evtq",
+    "arm-smmu-v3 c000000.smmuv3: msi_domain absent - falling back to wired irqs",
 )
 FAULTS = {
     "vtd": (
@@ -156,6 +165,11 @@ FAULTS = {
         "AMD-Vi: Completion-Wait loop timed out",
     ),
     "virtio": ("virtio_iommu virtio0: page fault from EP 24 at 0xfffff000 [W]",),
+    "smmuv3": (
+        "arm-smmu-v3 c000000.smmuv3: event 0x10 received:",
+        "arm-smmu-v3 c000000.smmuv3: event: F_TRANSLATION client: 0000:00:03.0 sid: 0x18 ssid: 0x0 iova: 0xfffff000",
+        "arm-smmu-v3 c000000.smmuv3: CMD_SYNC timeout at 0x00000012 [hwprod 0x00000012, hwcons 0x00000011]",
+    ),
 }
 
 

@@ -18,6 +18,7 @@ from typing import Any, cast, get_args
 import msgspec
 
 from xsmmu import policies as own_policies
+from xsmmu.arch import AMD64, Arch
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.lab import claims, words
 from xsmmu.lab.claims import Claim
@@ -303,9 +304,17 @@ def _variants(row: WorkloadTable, needs: dict[str, Needs], iommu: str) -> Iterab
 
 
 def choose(
-    experiment: Experiment, policies: Sequence[str], workloads: Sequence[str], quick: bool, kernel: str
+    experiment: Experiment,
+    policies: Sequence[str],
+    workloads: Sequence[str],
+    quick: bool,
+    kernel: str,
+    arch: Arch = AMD64,
 ) -> tuple[tuple[str, ...], tuple[Workload, ...]]:
-    """The policies and workloads that a run asked for, all of them that the kernel can do where it asked for none."""
+    """The policies and workloads that a run asked for, all of them that the kernel can do where it asked for none.
+
+    Guests for which the experiment names an IOMMU of another architecture are left out.
+    """
     for policy in policies:
         if policy not in experiment.policies:
             raise unknown_name("policy", policy, experiment.policies)
@@ -318,6 +327,7 @@ def choose(
         each
         for each in experiment.workloads
         if kernel in (each.kernels or (kernel,))
+        and IOMMUS[each.iommu].arch == arch
         and ((not workloads and (each.quick or not quick)) or each.name in workloads or each.full_name in workloads)
     ]
     return tuple(each for each in experiment.policies if not policies or each in policies), tuple(chosen)

@@ -51,7 +51,10 @@ class Cell:
     @property
     def excluded(self) -> str | None:
         """Why it cannot be, if so."""
-        return IOMMUS[self.iommu].lacking.get(self.kernel)
+        iommu = IOMMUS[self.iommu]
+        if self.kernel not in kernels.of(iommu.arch):
+            return f"the lab has no kernel {self.kernel} for {iommu.arch.name}"
+        return iommu.lacking.get(self.kernel)
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,8 @@ def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: C
     now = commit()
     todo = [each for each in wanted if not each.excluded and _summary(folder, each, now, quick) is None]
     console.print(f"{EXPERIMENT}: {len(wanted)} cells, {len(todo)} to run, {jobs} at a time", highlight=False)
-    if todo:
-        the_root = root.ensure(host.cache_dir(), console)
-        for name in dict.fromkeys(each.kernel for each in todo):
-            kernels.ensure(the_root, name, console)
+    for arch, name in dict.fromkeys((IOMMUS[each.iommu].arch.name, each.kernel) for each in todo):
+        kernels.ensure(root.ensure(host.cache_dir(), console, root.OF_GUESTS[arch]), name, console)
     with _children() as children, ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(_run, each, folder, quick, children): each for each in todo}
         for done, future in enumerate(as_completed(futures), start=1):

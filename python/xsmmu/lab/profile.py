@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from xsmmu.arch import AMD64
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.lab import experiment
 from xsmmu.lab import run as lab
@@ -214,6 +215,8 @@ def run(
         raise unknown_name("policy", policy, experiment.POLICIES)
     if iommu not in IOMMUS:
         raise unknown_name("IOMMU", iommu, IOMMUS)
+    if IOMMUS[iommu].arch != AMD64:
+        raise UserError(f"a profile steps through {AMD64.name} code, and guests with {iommu} are not of that")
     the_root = root.ensure(host.cache_dir(), console)
     kernel = kernels.ensure(the_root, kernel_name, console)
     ours = lab.modules(the_root, kernel, (policy,))

@@ -21,6 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from xsmmu.arch import AMD64, Arch
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.lab import claims, experiment, figures, results, times
 from xsmmu.lab.experiment import OURS, Plan, Run, own_policy
@@ -44,7 +45,7 @@ LAB_MODULE = ("lab/module", "xsmmu_lab.ko")
 _BUILD_BYTES = 128 << 20
 _IMAGE_BYTES = 48 << 20
 """What the modules' builds and each guest's initramfs take in the cache."""
-_RECORDED_PACKAGES = ("qemu-system-x86", "busybox-static", "iproute2", "iperf3", "fio")
+_RECORDED_PACKAGES = ("busybox-static", "iproute2", "iperf3", "fio")
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,9 @@ def run(options: Options, console: Console) -> Path:
     for workload in chosen.workloads:
         if workload.measure not in figures.MEASURES:
             raise unknown_name("measure", workload.measure, figures.MEASURES)
-    named = kernels.named(options.kernel)
-    policies, workloads = experiment.choose(chosen, options.policies, options.workloads, options.quick, named)
+    arch = IOMMUS[options.iommu].arch
+    named = kernels.named(options.kernel, arch)
+    policies, workloads = experiment.choose(chosen, options.policies, options.workloads, options.quick, named, arch)
     plans = [plan for plan in experiment.plans(policies, workloads, options.repeat) if plan.runs]
     if not plans:
         raise UserError(
@@ -81,11 +83,12 @@ def run(options: Options, console: Console) -> Path:
             "leave out --quick, or choose other workloads, policies or another kernel"
         )
     cache = host.cache_dir()
-    _need_space(cache, named, len(plans))
+    contents = root.OF_GUESTS[arch.name]
+    _need_space(cache, contents, named, len(plans))
     known = times.load(cache, chosen.mode)
     plans = times.longest_first(plans, known)
     _announce(chosen.name, plans, known, options.jobs, console)
-    the_root = root.ensure(cache, console)
+    the_root = root.ensure(cache, console, contents)
     kernel = kernels.ensure(the_root, options.kernel, console)
     ours = modules(the_root, kernel, policies)
     with results.Results(options.output) as folder:
@@ -107,10 +110,10 @@ def run(options: Options, console: Console) -> Path:
         return folder.finish()
 
 
-def _need_space(cache: Path, kernel: str, guests: int) -> None:
+def _need_space(cache: Path, contents: root.Contents, kernel: str, guests: int) -> None:
     """All that is not there yet must fit, before anything is downloaded."""
-    place = root.place(cache)
-    need = root.missing_bytes(cache) + kernels.missing_bytes(place, kernel) + _BUILD_BYTES + guests * _IMAGE_BYTES
+    place = root.place(cache, contents)
+    need = root.missing_bytes(cache, contents) + kernels.missing_bytes(place, kernel) + _BUILD_BYTES + guests * _IMAGE_BYTES
     host.need_space(cache, need, "this run of the lab")
 
 
@@ -166,7 +169,9 @@ def image(
     made.add("lab/base-modules", _lines(name for name, _ in base))
     made.add("lab/modules", _lines(name for name, _ in (*wanted, *mine) if name not in loaded))
     made.add("lab/plan", script.encode())
-    initramfs.add_programs(made, the_root.path, list(dict.fromkeys(name for need in needs for name in need.programs)))
+    made.add("lab/arch.sh", _arch_words(the_root.arch).encode())
+    programs = list(dict.fromkeys(name for need in needs for name in need.programs))
+    initramfs.add_programs(made, the_root.path, programs, the_root.arch)
     for name, content in files.items():
         made.add(name, content, 0o755)
     return initramfs.store(made, the_root.cache)
@@ -174,6 +179,12 @@ def image(
 
 def _lines(names: Iterable[str]) -> bytes:
     return "".join(f"{name}.ko\n" for name in names).encode()
+
+
+def _arch_words(arch: Arch) -> str:
+    """What guest scripts know of their architecture."""
+    file, register = arch.marker
+    return f"console=/dev/{arch.console}\nmarker_file={file}\nmarker_register={register}\n"
 
 
 def _patched(the_root: Root, kernel: Kernel, plan: Plan) -> list[Path]:
@@ -191,9 +202,9 @@ def _boot(the_root: Root, kernel: Kernel, plan: Plan, modules: Sequence[Path], m
 
 def _accel(the_root: Root, boots: Mapping[str, Boot], wanted: str, mode: Mode, folder: Path) -> Accel:
     """What to run guests on; a /dev/kvm that cannot boot this kernel counts as none."""
-    if wanted == "tcg" or (wanted == "auto" and mode == "cost"):
+    if wanted == "tcg" or (wanted == "auto" and (mode == "cost" or the_root.arch != AMD64)):
         return "tcg"
-    if asyncio.run(kvm_works(the_root.qemu_command(), next(iter(boots.values())), folder)):
+    if the_root.arch == AMD64 and asyncio.run(kvm_works(the_root.qemu_command(), next(iter(boots.values())), folder)):
         return "kvm"
     if wanted == "kvm":
         raise UserError("KVM is not usable here, or does not boot this kernel: leave out --accel kvm")
@@ -326,8 +337,9 @@ def _summary(
     folder: results.Results,
     measured: Sequence[Measured],
 ) -> dict[str, Any]:
-    versions = {each: the_root.versions[each] for each in _RECORDED_PACKAGES if each in the_root.versions}
-    qemu = re.sub(r"^\d+:|[+-].*$", "", versions["qemu-system-x86"])
+    recorded = (the_root.arch.qemu_package, *_RECORDED_PACKAGES)
+    versions = {each: the_root.versions[each] for each in recorded if each in the_root.versions}
+    qemu = re.sub(r"^\d+:|[+-].*$", "", versions[the_root.arch.qemu_package])
     return {
         "schema": 1,
         "time": folder.time.isoformat(timespec="seconds"),

@@ -41,16 +41,17 @@ def run(kernel: str | None, iommu: str, drivers: Sequence[str], console: Console
     for driver in drivers:
         if driver not in DRIVERS:
             raise unknown_name("driver", driver, DRIVERS)
-    kernels.named(kernel)
+    arch = IOMMUS[iommu].arch
+    kernels.named(kernel, arch)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(
             "a shell needs a terminal, and standard input or output is none: run it in one, without a pipe",
             code="no-terminal",
         )
-    the_root = root.ensure(host.cache_dir(), console)
+    the_root = root.ensure(host.cache_dir(), console, root.OF_GUESTS[arch.name])
     chosen = kernels.ensure(the_root, kernel, console)
     needs = Needs(modules=("virtio_net", *drivers), programs=_PROGRAMS)
-    image = lab.image(the_root, chosen, (needs,), lab.modules(the_root, chosen), script(drivers))
+    image = lab.image(the_root, chosen, (needs,), lab.modules(the_root, chosen), script(drivers), iommu=iommu)
     console.print(f"a guest with kernel {chosen.release} boots; `exit` ends it, Ctrl-A X ends it at once", markup=False)
     with tempfile.TemporaryDirectory(prefix="xsmmu-shell-") as folder:
         return _boot(the_root.qemu_command(), chosen, image, iommu, Path(folder))
@@ -72,12 +73,12 @@ def script(drivers: Sequence[str]) -> str:
     return "\n".join(
         [
             *lines,
-            f"cat >/dev/ttyS0 <<'END'\n{text}\nEND",
+            f"cat >$console <<'END'\n{text}\nEND",
             # A serial port does not know how large the terminal behind it is; the kernel's command line does.
-            'stty -F /dev/ttyS0 rows "$LINES" cols "$COLUMNS"',
+            'stty -F $console rows "$LINES" cols "$COLUMNS"',
             "export HOME=/tmp TERM=linux PS1='xsmmu-lab# '",
             "cd /tmp",
-            "setsid cttyhack sh </dev/ttyS0 >/dev/ttyS0 2>&1 3>&-",
+            "setsid cttyhack sh <$console >$console 2>&1 3>&-",
             "",
         ]
     )

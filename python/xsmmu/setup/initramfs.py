@@ -13,15 +13,14 @@ import lzma
 import os
 import re
 import stat
-import subprocess
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from xsmmu.arch import AMD64, Arch
 from xsmmu.errors import UserError
 
-LIBRARY_DIR = "usr/lib/x86_64-linux-gnu"
-LOADER = "lib64/ld-linux-x86-64.so.2"
 KEEP_IMAGES = 12
 """Images kept in the cache; the least recently used ones go first."""
 
@@ -136,7 +135,7 @@ def _module_content(path: Path) -> bytes:
     raise UserError(f"{path}: only .ko and .ko.xz modules can be read")
 
 
-def add_programs(image: Image, root: Path, programs: Sequence[str]) -> None:
+def add_programs(image: Image, root: Path, programs: Sequence[str], arch: Arch = AMD64) -> None:
     """Put programs of the private root into the image, with the loader and every library they need."""
     libraries: dict[str, Path] = {}
     for program in programs:
@@ -144,29 +143,56 @@ def add_programs(image: Image, root: Path, programs: Sequence[str]) -> None:
         if not source.exists():
             raise UserError(f"{source} is missing: remove the lab's cache and run again")
         image.add(f"usr/bin/{source.name}", source.read_bytes(), 0o755)
-        libraries |= libraries_of(root, source)
+        libraries |= libraries_of(root, source, arch)
     if libraries:
         # Not linked but loaded by name: a thread cannot be cancelled without it.
-        libraries["libgcc_s.so.1"] = (root / LIBRARY_DIR / "libgcc_s.so.1").resolve()
-        image.add(LOADER, (root / LOADER).resolve().read_bytes(), 0o755)
+        libraries["libgcc_s.so.1"] = (root / arch.libraries / "libgcc_s.so.1").resolve()
+        image.add(arch.loader, (root / "usr" / arch.loader).resolve().read_bytes(), 0o755)
     for name, path in libraries.items():
-        image.add(f"{LIBRARY_DIR}/{name}", path.read_bytes(), 0o755)
+        image.add(f"{arch.libraries}/{name}", path.read_bytes(), 0o755)
 
 
-def libraries_of(root: Path, program: Path) -> dict[str, Path]:
-    """What a program of the private root is linked with, by name."""
-    base = root / LIBRARY_DIR
+def libraries_of(root: Path, program: Path, arch: Arch = AMD64) -> dict[str, Path]:
+    """What a program of the private root is linked with, by name. It may be one that does not run here."""
+    base = root / arch.libraries
     # Some libraries (ceph's, which fio links) live one folder down and are found by a RUNPATH
     # that is absolute, so wrong in a private root.
     folders = [base, *sorted({path.parent for path in base.glob("*/*.so*")})]
-    command = [str(root / LOADER), "--library-path", ":".join(map(str, folders)), "--list", str(program)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        if "not a dynamic executable" in result.stderr or "statically linked" in result.stdout:
-            return {}
-        raise UserError(f"cannot resolve the libraries of {program}", result.stderr.splitlines()[-5:])
-    found = re.findall(r"^\s*(\S+) => (\S+)", result.stdout, re.MULTILINE)
-    return {name: Path(path).resolve() for name, path in found}
+    loader = Path(arch.loader).name
+    found: dict[str, Path] = {}
+    todo = [program]
+    while todo:
+        for name in needed(todo.pop().read_bytes()):
+            if name in found or name == loader:
+                continue
+            path = next((folder / name for folder in folders if (folder / name).exists()), None)
+            if path is None:
+                raise UserError(f"cannot resolve the libraries of {program}: there is no {name} below {base}")
+            found[name] = path.resolve()
+            todo.append(found[name])
+    return found
+
+
+_LOADED, _DYNAMIC = 1, 2
+_NEEDED, _STRINGS = 1, 5
+
+
+def needed(elf: bytes) -> list[str]:
+    """The names of the libraries that a 64-bit program or library itself asks for; of any other file, none."""
+    if elf[:6] != b"\x7fELF\x02\x01":
+        return []
+    [start] = struct.unpack_from("<Q", elf, 0x20)
+    size, count = struct.unpack_from("<HH", elf, 0x36)
+    # For each: kind, flags, offset in the file, address, physical address, bytes in the file.
+    headers = [struct.unpack_from("<IIQQQQ", elf, start + index * size) for index in range(count)]
+    dynamic = next((each for each in headers if each[0] == _DYNAMIC), None)
+    if dynamic is None:
+        return []
+    entries = list(struct.iter_unpack("<qQ", elf[dynamic[2] : dynamic[2] + dynamic[5]]))
+    [strings] = [value for tag, value in entries if tag == _STRINGS]
+    [offset] = [each[2] - each[3] for each in headers if each[0] == _LOADED and 0 <= strings - each[3] < each[5]]
+    names = [strings + offset + value for tag, value in entries if tag == _NEEDED]
+    return [elf[name : elf.index(b"\0", name)].decode() for name in names]
 
 
 def store(image: Image, cache: Path) -> Path:

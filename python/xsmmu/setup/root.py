@@ -142,6 +142,8 @@ TOOLS_ARM64 = Contents(
 """The same for guests that are arm64: tools that run here, programs that run there."""
 BOOT = Contents("root-boot", _BOOT_PACKAGES, _STABLE_SUITES, "awk 'BEGIN { exit 0 }'", debs="boot")
 """What makes an initramfs."""
+OF_GUESTS = {each.arch.name: each for each in (TOOLS, TOOLS_ARM64)}
+"""By the architecture of guests."""
 PACKAGING = Contents("root-packaging", _PACKAGING_PACKAGES, _STABLE_SUITES, "python3 -c 'import rich'", "packaging")
 """What builds the project's own packages."""
 

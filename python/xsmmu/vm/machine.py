@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The lab's one machine: a q35 with a real IOMMU model and the devices under test.
+"""The lab's one machine: QEMU's usual one of an architecture (arch.py), a real IOMMU model, the devices under test.
 
 Every guest has every device, at the same address, so a figure never depends on which workloads shared a boot.
 Devices under test stand behind the IOMMU; the virtio devices (results, the NICs' peers) do not use it.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from xsmmu.arch import Arch
 from xsmmu.vm.iommu import IOMMUS
 
 Mode = Literal["cost", "free"]
@@ -21,10 +22,6 @@ FREE_CPUS = 2
 """vCPUs of a free-running guest that does not ask for more."""
 
 Accel = Literal["tcg", "kvm"]
-
-EMULATED_CPU = "max,-erms,-fsrm,-fsrs,-fzrm,-fsrc"
-"""Without the fast string features: an emulated `rep movsb` counts one instruction for each byte, so a kernel that
-believes them fast would seem to spend most of its work on copying and clearing pages."""
 
 RESULT_PORT = "xsmmu.result"
 DATA_DISK_BYTES = 64 << 20
@@ -87,15 +84,16 @@ def qemu_arguments(
     ends: Endpoints,
     cpus: int = FREE_CPUS,
 ) -> list[str]:
-    """Arguments of qemu-system-x86_64, without the kernel's own (see `boot_arguments`).
+    """Arguments of QEMU, without the kernel's own (see `boot_arguments`).
 
     `cpus` is for a free-running guest; any other has one.
     """
+    arch = IOMMUS[iommu].arch
     arguments = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     # What the guest takes for random and for the time of day is the same in every boot.
     arguments += ["-seed", "1", "-rtc", "base=2025-01-01,clock=vm"]
-    arguments += ["-machine", f"q35,sata=off,smbus=off,accel={accel},kernel-irqchip={_irqchip(accel)}"]
-    arguments += ["-cpu", "host" if accel == "kvm" else EMULATED_CPU, "-m", f"{memory_mib}M"]
+    arguments += ["-machine", f"{arch.machine},accel={accel},kernel-irqchip={_irqchip(accel)}"]
+    arguments += ["-cpu", "host" if accel == "kvm" else arch.cpu, "-m", f"{memory_mib}M"]
     if mode == "cost":
         arguments += ["-smp", "1"]
         if accel == "tcg":
@@ -103,7 +101,7 @@ def qemu_arguments(
     else:
         arguments += ["-smp", str(cpus)]
     arguments += ["-device", IOMMUS[iommu].device]
-    arguments += _ports(ends) + _nics() + _disks(ends.data_disk) + _shared()
+    arguments += _ports(arch, ends) + _nics() + _disks(ends.data_disk) + _shared()
     arguments += ["-device", f"iommu-testdev,id={DEVICES['testdev'].id},bus=pcie.0,addr=3"]
     for event in trace_events:
         arguments += ["-trace", event]
@@ -115,12 +113,12 @@ def _irqchip(accel: Accel) -> str:
     return "split" if accel == "kvm" else "off"
 
 
-def _ports(ends: Endpoints) -> list[str]:
+def _ports(arch: Arch, ends: Endpoints) -> list[str]:
     return [
         *("-chardev", _console(ends.console)),
         *("-serial", "chardev:console"),
         # The second port is never read: a write to its scratch register is a marker in the trace.
-        *("-chardev", "null,id=marker", "-serial", "chardev:marker"),
+        *("-chardev", "null,id=marker", *arch.marker_port),
         *("-device", "virtio-serial-pci,id=ports,ioeventfd=off,bus=pcie.0,addr=8"),
         *("-chardev", f"socket,id=result,fd={ends.result}"),
         *("-device", f"virtserialport,bus=ports.0,nr=1,chardev=result,name={RESULT_PORT}"),
@@ -187,10 +185,10 @@ def _shared() -> list[str]:
 
 def boot_arguments(kernel: Path, initramfs: Path, iommu: str, extra: Sequence[str] = ()) -> list[str]:
     """The kernel, its initramfs and its command line: quiet but for warnings and worse, nothing hidden."""
+    arch = IOMMUS[iommu].arch
     words = [
-        *("console=ttyS0", "panic=-1", "loglevel=5", "net.ifnames=0", *IOMMUS[iommu].kernel_words),
-        # The boot's own guesses at the TSC's speed are skipped: they cost time and differ between boots.
-        *("tsc=reliable", "tsc_early_khz=1000000", "no_timer_check"),
+        *(f"console={arch.console}", "panic=-1", "loglevel=5", "net.ifnames=0", *IOMMUS[iommu].kernel_words),
+        *arch.kernel_words,
         # The crypto code's tests of itself would run beside the first workload, for a second of guest time.
         *("printk.devkmsg=on", "random.trust_cpu=on", "cryptomgr.notests=1", *extra),
     ]

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from xsmmu.arch import AMD64, Arch
+
 Command = Literal["page", "domain", "global"]
 
 
@@ -29,6 +31,8 @@ class Iommu:
     """Trace events that those lines are of."""
     syncs_maps: bool
     """Each map needs a sync, too."""
+    arch: Arch = AMD64
+    """Of the guests that have it."""
     one_kind: bool = False
     """The trace does not tell kinds of commands apart: only their sum can be compared."""
     direct: bool = False

@@ -20,6 +20,7 @@
 #include <linux/platform_device.h>
 #include <linux/string.h>
 
+#include "../tables/tables.h"
 #include "iommu.h"
 
 #define IDR3		0xc
@@ -79,4 +80,5 @@ static void describe_smmuv3(struct xs_iommu *iommu, struct device *dev,
 const struct xs_iommu_kind xs_iommu_smmuv3 = {
 	.is = is_smmuv3,
 	.describe = describe_smmuv3,
+	.format = &xs_format_smmuv3,
 };

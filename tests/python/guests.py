@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from xsmmu.arch import AMD64, Arch
 from xsmmu.errors import UserError
 from xsmmu.lab import run as lab
 from xsmmu.lab.experiment import Needs
@@ -74,6 +75,15 @@ class Machine:
     quiet_s: float = 180
     """The guest hangs if it has said nothing for so long."""
 
+    @property
+    def its_root(self) -> root.Root:
+        """Where its kernel and its programs are."""
+        return tools(IOMMUS[self.iommu].arch)
+
+    def its_kernel(self) -> Kernel:
+        """What it boots."""
+        return kernels.ensure(self.its_root, self.kernel)
+
     def script(self, names: Sequence[str]) -> str:
         """The plan that the guest follows."""
         kind = IOMMUS[self.iommu]
@@ -117,23 +127,24 @@ def cases(topic: str) -> list[str]:
 
 
 @cache
-def tools() -> root.Root:
-    """The private root."""
-    return root.ensure(host.cache_dir(), Console(stderr=True))
+def tools(arch: Arch = AMD64) -> root.Root:
+    """The private root, for guests of an architecture."""
+    return root.ensure(host.cache_dir(), Console(stderr=True), root.OF_GUESTS[arch.name])
 
 
-def modules(kernel: Kernel, aware: bool = False, make_args: Sequence[str] = (), source: Path = PROJECT) -> list[Path]:
-    """Our modules: xsmmu itself, the lab's, and drivers: one that behaves badly, one whose buffers are copied and one
-    that is batch-aware.
+def modules(what: Machine) -> list[Path]:
+    """A machine's modules of ours: xsmmu itself, the lab's, and drivers: one that behaves badly, one whose buffers are
+    copied and one that is batch-aware.
 
     What calls xsmmu.ko finds it if it is loaded later, and keeps it loaded then.
     """
-    xsmmu, lab_module = lab.modules(tools(), kernel)
-    if make_args or source != PROJECT:
-        [xsmmu] = build.module(tools(), kernel, source, extra_make_args=make_args)
+    its, kernel = what.its_root, what.its_kernel()
+    xsmmu, lab_module = lab.modules(its, kernel)
+    if what.make_args or what.source != PROJECT:
+        [xsmmu] = build.module(its, kernel, what.source, extra_make_args=what.make_args)
     outputs, parts = ("xsmmu_rude.ko", "xsmmu_copied.ko", "xsmmu_aware.ko"), (DRIVER, "include")
-    *plain, last = build.module(tools(), kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
-    return [xsmmu, lab_module, *plain, last] if aware else [lab_module, *plain, xsmmu]
+    *plain, last = build.module(its, kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
+    return [xsmmu, lab_module, *plain, last] if what.aware else [lab_module, *plain, xsmmu]
 
 
 def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
@@ -150,14 +161,14 @@ def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
 
 def patched(what: Machine) -> list[Path]:
     """A machine's patched drivers, by the patches of its source."""
-    kernel = kernels.ensure(tools(), what.kernel)
-    return [drivers.module(tools(), kernel, name, what.source / drivers.FOLDER.name) for name in what.patched]
+    its, kernel = what.its_root, what.its_kernel()
+    return [drivers.module(its, kernel, name, what.source / drivers.FOLDER.name) for name in what.patched]
 
 
 def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:
     """Boot machines side by side, run all cases (or `only` some), and say what became of them."""
     for what in machines:
-        modules(kernels.ensure(tools(), what.kernel), what.aware, what.make_args, what.source)
+        modules(what)
         patched(what)
 
     async def run_all() -> list[Outcome]:
@@ -167,7 +178,7 @@ def boot(*machines: Machine, only: Sequence[str] = ()) -> list[Outcome]:
 
 
 async def _run(what: Machine, names: Sequence[str]) -> Outcome:
-    kernel = kernels.ensure(tools(), what.kernel)
+    its, kernel = what.its_root, what.its_kernel()
     outcome = Outcome({}, None, {})
     wrong: list[str] = []
 
@@ -194,10 +205,10 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
             outcome.console[record["case"]] = guest.tail(LAST_LINES)
 
     with tempfile.TemporaryDirectory(prefix="xsmmu-test-") as folder:
-        qemu = [*tools().qemu_command(), *what.qemu_options(Path(folder))]
-        ours = modules(kernel, what.aware, what.make_args, what.source)
+        qemu = [*its.qemu_command(), *what.qemu_options(Path(folder))]
+        ours = modules(what)
         script = what.script(names)
-        image = lab.image(tools(), kernel, what.needs, ours, script, patched(what), what.files(), what.iommu)
+        image = lab.image(its, kernel, what.needs, ours, script, patched(what), what.files(), what.iommu)
         settings = Boot(
             kernel.vmlinuz,
             image,

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from xsmmu.errors import UserError
+from xsmmu.lab import run
 from xsmmu.setup import build, host, kernels, root
 
 QUIET = Console(stderr=True)
@@ -43,6 +45,27 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(UserError, match=said):
         root.ensure(cache, QUIET)
     assert sorted(path.name for path in cache.iterdir()) == ["debs", "root.lock"]
+
+
+NO_ARM64 = """
+echo "Skipping acquire of 'main/binary-arm64/Packages' as the repository doesn't support architecture 'arm64'"
+echo 'E: Unable to locate package gcc-14-aarch64-linux-gnu'
+echo 'E: Unable to locate package busybox-static:arm64'
+exit 100
+"""
+
+
+def test_without_arm64_packages_there_are_amd64_guests(
+    tools: root.Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken_mmdebstrap(tmp_path, NO_ARM64)
+    monkeypatch.setattr(host, "SYSTEM_PATH", f"{tmp_path}:{host.SYSTEM_PATH}")
+    missing = replace(root.TOOLS_ARM64, packages=("none",))
+    monkeypatch.setitem(root.OF_GUESTS, "arm64", missing)
+    with pytest.raises(UserError, match=r"for arm64 guests \(amd64 ones do without it\) failed: the .* lacks packages"):
+        run.run(run.Options(iommu="smmuv3", quick=True), QUIET)
+    assert not root.place(tools.cache, missing).exists()
+    assert root.ensure(tools.cache, QUIET, root.OF_GUESTS["amd64"]) == tools
 
 
 def test_full_disk_is_told_before_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

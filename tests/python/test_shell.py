@@ -27,6 +27,7 @@ from xsmmu.errors import GuestError, UserError
 from xsmmu.lab import run as lab
 from xsmmu.lab import shell as the_shell
 from xsmmu.setup import kernels
+from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 # The guest's shell may ask the terminal where its cursor is, and does so behind its prompt.
 PROMPT = r"xsmmu-lab# (?:\x1b\[6n)?$"
@@ -128,16 +129,17 @@ def terminal(*words: str) -> Iterator[Terminal]:
         os.close(made.slave)
 
 
-@pytest.fixture(scope="module")
-def built() -> None:
+def build(iommu: str) -> None:
     """What the guest is made of, so that a prompt is only a boot away."""
-    lab.modules(guests.tools(), kernels.ensure(guests.tools()))
+    tools = guests.tools(IOMMUS[iommu].arch)
+    lab.modules(tools, kernels.ensure(tools))
 
 
 @pytest.mark.guest
-@pytest.mark.usefixtures("built")
-def test_a_shell_with_the_module() -> None:
-    with terminal("--driver", "igb") as made:
+@pytest.mark.parametrize("iommu", [DEFAULT_IOMMU, pytest.param("smmuv3", marks=pytest.mark.long)])
+def test_a_shell_with_the_module(iommu: str) -> None:
+    build(iommu)
+    with terminal("--driver", "igb", "--iommu", iommu) as made:
         assert "0000:01:00.0  igb" in made.first
         [qemu] = made.children()
         policy = "/sys/bus/pci/devices/0000:01:00.0/xsmmu/policy"
@@ -155,9 +157,9 @@ def test_a_shell_with_the_module() -> None:
 
 
 @pytest.mark.guest
-@pytest.mark.usefixtures("built")
 @pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-A X"])
 def test_it_is_ended_at_once(how: str) -> None:
+    build(DEFAULT_IOMMU)
     with terminal() as made:
         [qemu] = made.children()
         if how == "SIGTERM":

@@ -152,7 +152,7 @@ def image(
     programs and what they need, by path; one that replaces the loader brings the C library with it.
     """
     made = initramfs.Image()
-    made.add("bin/busybox", initramfs.busybox(the_root.path), 0o755)
+    made.add("bin/busybox", initramfs.busybox(the_root.programs), 0o755)
     made.add("init", (GUEST_FOLDER / "init").read_bytes(), 0o755)
     for path in sorted(GUEST_FOLDER.rglob("*.sh")):
         made.add(f"lab/{path.relative_to(GUEST_FOLDER)}", path.read_bytes())
@@ -171,7 +171,7 @@ def image(
     made.add("lab/plan", script.encode())
     made.add("lab/arch.sh", _arch_words(the_root.arch).encode())
     programs = list(dict.fromkeys(name for need in needs for name in need.programs))
-    initramfs.add_programs(made, the_root.path, programs, the_root.arch)
+    initramfs.add_programs(made, the_root.programs, programs, the_root.arch)
     for name, content in files.items():
         made.add(name, content, 0o755)
     return initramfs.store(made, the_root.cache)

@@ -272,6 +272,10 @@ _DOWNLOAD_FAULTS = (
         "a download arrived broken (a mirror being updated, or a faulty proxy): run the same command again",
     ),
     (
+        re.compile(r"Unable to locate package|doesn't support architecture"),
+        "the Debian mirror lacks packages: name one that has them in XSMMU_MIRROR",
+    ),
+    (
         re.compile(r"NO_PUBKEY|is not signed|couldn't be verified|could not be verified"),
         "the mirror's signature cannot be checked: bring the package debian-archive-keyring up to date",
     ),

@@ -41,10 +41,14 @@ LOADER = f"usr/{AMD64.loader}"
 _FORMAT = 1
 """Raised when what a root looks like changes other than through the lists below."""
 
-_PACKAGES = (
+_KERNEL_BUILD = (
     # a shell and what kernel builds call
     *("base-files", "bash", "bc", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip"),
     *("make", "perl", "sed", "tar", "util-linux", "xz-utils"),
+)
+
+_PACKAGES = (
+    *_KERNEL_BUILD,
     # compilers: 12 for bookworm's kernels, 14 for the others; sanitizers come with them
     *("binutils", "gcc-12", "gcc-14", "libc6-dev", "libelf-dev"),
     # what a kernel of our own needs beside them
@@ -59,14 +63,10 @@ _PACKAGES = (
     *("qemu-system-x86", "busybox-static", "fio", "iperf3", "iproute2", "kmod"),
 )
 
-_ARM64_PACKAGES = (
-    # as above
-    *("base-files", "bash", "bc", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip"),
-    *("make", "perl", "sed", "tar", "util-linux", "xz-utils"),
-    *("gcc-14-aarch64-linux-gnu", "coccinelle", "qemu-system-arm", "kmod"),
-    # what the guest itself runs
-    *(f"{name}:{ARM64.name}" for name in ("busybox-static", "fio", "iperf3", "iproute2")),
-)
+_ARM64_PACKAGES = (*_KERNEL_BUILD, "gcc-14-aarch64-linux-gnu", "coccinelle", "qemu-system-arm", "kmod")
+
+# What the guest's own programs are from, where those above do not run in it.
+_PROGRAMS_PACKAGES = ("busybox-static", "coreutils", "fio", "iperf3", "iproute2", "util-linux")
 
 _STABLE_SUITES = (("trixie", ""), ("trixie", "-updates"), ("trixie", "-security"))
 _SUITES = (*_STABLE_SUITES, ("trixie", "-backports"))
@@ -112,16 +112,26 @@ class Contents:
     packages: tuple[str, ...]
     suites: tuple[tuple[str, str], ...]
     check: str
-    """A shell command that succeeds if programs run."""
+    """A shell command that succeeds if programs run; empty for those that do not run here."""
     debs: str = ""
     """The folder of its packages in that of all."""
     arch: Arch = AMD64
-    """What its kernels, and programs for guests, are for."""
+    """What its kernels are for."""
+    runs_on: Arch = AMD64
+    """What its programs are for."""
+    programs: Contents | None = None
+    """Where programs for guests are, if not in it."""
+
+    @property
+    def building(self) -> str:
+        """For messages."""
+        others = "" if self.arch == AMD64 else f" for {self.arch.name} guests ({AMD64.name} ones do without it)"
+        return f"building the private root{others}"
 
     @property
     def architectures(self) -> list[str]:
-        """Debian's names of all that it has packages of."""
-        return list(dict.fromkeys((AMD64.name, self.arch.name)))
+        """Debian's names of all that it has packages of, its own first."""
+        return list(dict.fromkeys((self.runs_on.name, self.arch.name)))
 
 
 _CLEAN = {"PATH": host.SYSTEM_PATH, "HOME": "/tmp", "LC_ALL": "C.UTF-8"}
@@ -138,8 +148,11 @@ TOOLS_ARM64 = Contents(
     *("root-arm64", _ARM64_PACKAGES, _SUITES, f"{ARM64.cross}gcc-14 --version >/dev/null && awk 'BEGIN {{ exit 0 }}'"),
     debs="arm64",
     arch=ARM64,
+    programs=Contents(
+        *("root-arm64-programs", _PROGRAMS_PACKAGES, _STABLE_SUITES, ""), debs="arm64-programs", arch=ARM64, runs_on=ARM64
+    ),
 )
-"""The same for guests that are arm64: tools that run here, programs that run there."""
+"""The same for guests that are arm64."""
 BOOT = Contents("root-boot", _BOOT_PACKAGES, _STABLE_SUITES, "awk 'BEGIN { exit 0 }'", debs="boot")
 """What makes an initramfs."""
 OF_GUESTS = {each.arch.name: each for each in (TOOLS, TOOLS_ARM64)}
@@ -157,8 +170,10 @@ class Root:
     """The cache folder that it stands in."""
     versions: Mapping[str, str]
     """Debian versions of its packages (kernels apart), by package name."""
-    arch: Arch = AMD64
-    """What its kernels, and programs for guests, are for."""
+    arch: Arch
+    """What its kernels are for."""
+    programs: Path
+    """The root that has programs for guests."""
 
     def run(
         self,
@@ -273,7 +288,8 @@ def place(cache: Path, contents: Contents = TOOLS) -> Path:
 
 def missing_bytes(cache: Path, contents: Contents = TOOLS) -> int:
     """What building a root takes in the cache; 0 if it is there."""
-    return 0 if (place(cache, contents) / _RECORD).exists() else _ROOT_BYTES
+    own = 0 if (place(cache, contents) / _RECORD).exists() else _ROOT_BYTES
+    return own + (missing_bytes(cache, contents.programs) if contents.programs else 0)
 
 
 def ensure(cache: Path, console: Console, contents: Contents = TOOLS) -> Root:
@@ -284,8 +300,11 @@ def ensure(cache: Path, console: Console, contents: Contents = TOOLS) -> Root:
         with host.locked(cache / "root.lock", console, "building the private root"):
             if not (path / _RECORD).exists():
                 _build(contents, path, cache, console)
-    record = json.loads((path / _RECORD).read_text())
-    return Root(path, cache, record["packages"], contents.arch)
+    versions = json.loads((path / _RECORD).read_text())["packages"]
+    if contents.programs is None:
+        return Root(path, cache, versions, contents.arch, path)
+    others = ensure(cache, console, contents.programs)
+    return Root(path, cache, {**others.versions, **versions}, contents.arch, others.path)
 
 
 def _build(contents: Contents, path: Path, cache: Path, console: Console) -> None:
@@ -299,11 +318,11 @@ def _build(contents: Contents, path: Path, cache: Path, console: Console) -> Non
     try:
         _mmdebstrap(contents, work, cache, debs, console)
         packages = _record_packages(contents, work, debs)
-        _finish(Root(work, cache, packages, contents.arch), contents)
+        _finish(Root(work, cache, packages, contents.arch, work), contents)
         (work / _RECORD).write_text(json.dumps({"packages": packages}, indent=1, sort_keys=True) + "\n")
         work.rename(path)
     except OSError as error:
-        raise host.download_error("building the private root", [str(error)]) from error
+        raise host.download_error(contents.building, [str(error)]) from error
     finally:
         host.remove_tree(work)
     console.print(f"private root: {len(packages)} packages in {time.monotonic() - started:.0f} s")
@@ -350,7 +369,7 @@ def _mmdebstrap(contents: Contents, work: Path, cache: Path, debs: Path, console
         finally:
             _keep_debs(work / _ARCHIVES, debs)
     if status != 0:
-        raise host.download_error("building the private root", lines)
+        raise host.download_error(contents.building, lines)
 
 
 class _Phase:
@@ -420,7 +439,7 @@ def _apt_environment(root: Path, architectures: Sequence[str]) -> Iterator[dict[
             'Dir::Etc::Trusted "/etc/apt/trusted.gpg";\n'
             'Dir::Etc::TrustedParts "/etc/apt/trusted.gpg.d/";\n'
             'Dir::State::status "/dev/null";\n'
-            f'APT::Architecture "{AMD64.name}";\n'
+            f'APT::Architecture "{architectures[0]}";\n'
             f"APT::Architectures {{ {listed} }};\n"
             'APT::Sandbox::User "root";\n'
             'APT::Install-Recommends "false";\n' + host.apt_acquire_options()
@@ -458,8 +477,8 @@ def _finish(root: Root, contents: Contents) -> None:
     maps = root.path / "proc/self/maps"
     maps.parent.mkdir(parents=True)
     maps.write_text(_MAPS)
-    check = root.run(["sh", "-c", contents.check])
-    if check.returncode != 0:
+    check = root.run(["sh", "-c", contents.check]) if contents.check else None
+    if check and check.returncode != 0:
         raise UserError(
             "the private root was unpacked but its programs do not run: its folder may be mounted noexec or nodev;"
             " name another folder in XSMMU_CACHE",

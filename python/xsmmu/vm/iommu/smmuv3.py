@@ -10,8 +10,8 @@ KINDS = {
     "smmuv3": Iommu(
         words="Arm SMMUv3, first stage",
         device="arm-smmuv3,primary-bus=pcie.0",
-        # Debian's default on arm64 is strict, and so the floor. 6.12 tells of a fault as of something to know (level 6).
-        kernel_words=("iommu.strict=0", "loglevel=7"),
+        # 6.12 tells of a fault as of something to know (level 6).
+        kernel_words=("loglevel=7",),
         faults=re.compile(r"arm-smmu-v3 .*(\bevent\b|unexpected|timeout|error|overflow|aborted|ignoring|[Ff]ailed)"),
         commands={
             re.compile(rb"smmuv3_cmdq_opcode <--- SMMU_CMD_TLBI_(NH_VAA?|S2_IPA)\n"): "page",
@@ -21,6 +21,7 @@ KINDS = {
         events=("smmuv3_cmdq_opcode",),
         syncs_maps=False,
         arch=ARM64,
+        direct=True,
         groups_late=True,
     )
 }

@@ -53,7 +53,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 
-/* What xsmmu.ko exports; not to be called where that was not there. */
+/* What xsmmu.ko exports; NULL where it was not there. By xsmmu_find() only. */
 int __weak xsmmu_set_batch_aware(struct device *dev);
 void __weak xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr,
 				size_t size, enum dma_data_direction dir,
@@ -85,15 +85,15 @@ void __weak xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base,
 void __weak xsmmu_block_drop(struct device *dev, dma_addr_t addr);
 
 /*
- * Was it there when the driver was loaded? Read from memory: in code that has the address of
- * a weak symbol arm64 has relocations that its loader of modules does not know.
+ * What @call is, or NULL. On arm64 read from memory: no code there calls a weak symbol that is
+ * not there, or has its address, that the kernel's loader of modules would take.
  */
-static inline bool xsmmu_is_there(void)
-{
-	static int (*const first)(struct device *dev) = xsmmu_set_batch_aware;
-
-	return READ_ONCE(first);
-}
+#ifdef CONFIG_ARM64
+#define xsmmu_find(call) \
+	({ static typeof(call) *const xsmmu_found = call; READ_ONCE(xsmmu_found); })
+#else
+#define xsmmu_find(call) call
+#endif
 
 /**
  * dma_set_batch_aware - say that a driver syncs what it unmaps
@@ -108,7 +108,8 @@ static inline bool xsmmu_is_there(void)
  */
 static inline int dma_set_batch_aware(struct device *dev)
 {
-	return xsmmu_is_there() ? xsmmu_set_batch_aware(dev) : -ENODEV;
+	return xsmmu_find(xsmmu_set_batch_aware) ?
+		xsmmu_find(xsmmu_set_batch_aware)(dev) : -ENODEV;
 }
 
 /**
@@ -129,8 +130,8 @@ static inline void dma_unmap_page_attrs_no_sync(struct device *dev,
 						enum dma_data_direction dir,
 						unsigned long attrs)
 {
-	if (xsmmu_is_there())
-		xsmmu_unmap_no_sync(dev, addr, size, dir, attrs);
+	if (xsmmu_find(xsmmu_unmap_no_sync))
+		xsmmu_find(xsmmu_unmap_no_sync)(dev, addr, size, dir, attrs);
 	else
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
 }
@@ -151,8 +152,8 @@ static inline void dma_unmap_sg_attrs_no_sync(struct device *dev,
 					      enum dma_data_direction dir,
 					      unsigned long attrs)
 {
-	if (xsmmu_is_there())
-		xsmmu_unmap_sg_no_sync(dev, sgl, nents, dir, attrs);
+	if (xsmmu_find(xsmmu_unmap_sg_no_sync))
+		xsmmu_find(xsmmu_unmap_sg_no_sync)(dev, sgl, nents, dir, attrs);
 	else
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
 }
@@ -169,8 +170,8 @@ static inline void dma_unmap_sg_attrs_no_sync(struct device *dev,
  */
 static inline void dma_sync_device_iotlb(struct device *dev)
 {
-	if (xsmmu_is_there())
-		xsmmu_sync(dev);
+	if (xsmmu_find(xsmmu_sync))
+		xsmmu_find(xsmmu_sync)(dev);
 }
 
 #define dma_unmap_page_no_sync(dev, addr, size, dir) \
@@ -209,8 +210,9 @@ static inline dma_addr_t dma_map_page_attrs_no_sync(struct device *dev,
 						    enum dma_data_direction dir,
 						    unsigned long attrs)
 {
-	return xsmmu_map_no_sync ?
-		xsmmu_map_no_sync(dev, page, offset, size, dir, attrs) :
+	return xsmmu_find(xsmmu_map_no_sync) ?
+		xsmmu_find(xsmmu_map_no_sync)(dev, page, offset, size, dir,
+					      attrs) :
 		dma_map_page_attrs(dev, page, offset, size, dir, attrs);
 }
 
@@ -220,10 +222,11 @@ static inline dma_addr_t dma_map_single_attrs_no_sync(struct device *dev,
 						      enum dma_data_direction dir,
 						      unsigned long attrs)
 {
-	if (!xsmmu_map_no_sync || is_vmalloc_addr(memory))
+	if (!xsmmu_find(xsmmu_map_no_sync) || is_vmalloc_addr(memory))
 		return dma_map_single_attrs(dev, memory, size, dir, attrs);
-	return xsmmu_map_no_sync(dev, virt_to_page(memory),
-				 offset_in_page(memory), size, dir, attrs);
+	return xsmmu_find(xsmmu_map_no_sync)(dev, virt_to_page(memory),
+					     offset_in_page(memory), size, dir,
+					     attrs);
 }
 
 /**
@@ -238,8 +241,8 @@ static inline dma_addr_t dma_map_single_attrs_no_sync(struct device *dev,
  */
 static inline void dma_sync_device_maps(struct device *dev)
 {
-	if (xsmmu_sync_maps)
-		xsmmu_sync_maps(dev);
+	if (xsmmu_find(xsmmu_sync_maps))
+		xsmmu_find(xsmmu_sync_maps)(dev);
 }
 
 #define dma_map_page_no_sync(dev, page, offset, size, dir) \
@@ -294,7 +297,8 @@ static inline struct dma_block *dma_block_alloc(struct device *dev,
 	block->dev = dev;
 	block->pages = pages;
 	block->mapped = 0;
-	block->base = xsmmu_is_there() ? xsmmu_block_take(dev, pages) : 0;
+	block->base = xsmmu_find(xsmmu_block_take) ?
+		xsmmu_find(xsmmu_block_take)(dev, pages) : 0;
 	return block;
 }
 
@@ -322,9 +326,9 @@ static inline dma_addr_t dma_block_map_page(struct dma_block *block,
 	if (!block->base)
 		addr = dma_map_page_attrs(block->dev, page, 0, PAGE_SIZE, dir,
 					  attrs);
-	else if (!xsmmu_block_map_pages(block->dev,
-					block->base + index * PAGE_SIZE, &page,
-					1, dir, attrs, &addr))
+	else if (!xsmmu_find(xsmmu_block_map_pages)(
+			 block->dev, block->base + index * PAGE_SIZE, &page, 1,
+			 dir, attrs, &addr))
 		addr = DMA_MAPPING_ERROR;
 	if (dma_mapping_error(block->dev, addr))
 		return DMA_MAPPING_ERROR;
@@ -356,9 +360,9 @@ static inline int dma_block_map_pages(struct dma_block *block,
 	if (WARN_ON_ONCE(block->mapped))
 		return -EINVAL;
 	if (block->base) {
-		done = xsmmu_block_map_pages(block->dev, block->base, pages,
-					     block->pages, dir, attrs,
-					     block->handles);
+		done = xsmmu_find(xsmmu_block_map_pages)(
+			block->dev, block->base, pages, block->pages, dir,
+			attrs, block->handles);
 		if (done)
 			block->mapped = ~0ULL >> (DMA_BLOCK_PAGES - done);
 	} else {
@@ -389,13 +393,13 @@ static inline int dma_block_map_pages_no_sync(struct dma_block *block,
 {
 	unsigned int done;
 
-	if (!block->base || !xsmmu_block_map_pages_no_sync)
+	if (!block->base || !xsmmu_find(xsmmu_block_map_pages_no_sync))
 		return dma_block_map_pages(block, pages, dir, attrs);
 	if (WARN_ON_ONCE(block->mapped))
 		return -EINVAL;
-	done = xsmmu_block_map_pages_no_sync(block->dev, block->base, pages,
-					     block->pages, dir, attrs,
-					     block->handles);
+	done = xsmmu_find(xsmmu_block_map_pages_no_sync)(
+		block->dev, block->base, pages, block->pages, dir, attrs,
+		block->handles);
 	if (done)
 		block->mapped = ~0ULL >> (DMA_BLOCK_PAGES - done);
 	return done == block->pages ? 0 : -ENOMEM;
@@ -432,8 +436,8 @@ static inline void dma_block_unmap_pages_no_sync(struct dma_block *block,
 	unsigned int i;
 
 	if (block->base) {
-		xsmmu_block_unmap_no_sync(block->dev, block->base,
-					  block->mapped, dir, attrs);
+		xsmmu_find(xsmmu_block_unmap_no_sync)(
+			block->dev, block->base, block->mapped, dir, attrs);
 		return;
 	}
 	for (i = 0; i < block->pages; i++)
@@ -453,8 +457,8 @@ static inline void dma_block_free(struct dma_block *block)
 
 	for (i = 0; block && block->base && i < block->pages; i++)
 		if (!(block->mapped >> i & 1))
-			xsmmu_block_drop(block->dev, block->base +
-					 i * PAGE_SIZE);
+			xsmmu_find(xsmmu_block_drop)(
+				block->dev, block->base + i * PAGE_SIZE);
 	kfree(block);
 }
 

@@ -28,7 +28,7 @@ LAST_LINES = 60
 QUIET = Console(stderr=True)
 
 TAINTS = re.compile(r"xsmmu: (loading out-of-tree module|module verification failed)")
-TAKEN_OVER = {"policy": "none copy strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
+TAKEN_OVER = {"policy": "none auto copy strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
 NICS = ("-netdev", "user,id=wire,restrict=on", "-device", "e1000e,bus=pcie.0,addr=2,netdev=wire,romfile=")
 """A NIC whose other end answers pings."""
 DEVICES = {"disk": "nvme", "nic": "e1000e"}

@@ -354,7 +354,7 @@ def test_what_auto_chooses_is_the_modules_word(healthy: Machine) -> None:
     healthy.write(f"{folder}/policy", "none [auto] copy strict lazy fands xsmmu fused")
     assert said() == ["auto has chosen strict, level strict: for a reason: that one"]
     # One of an earlier version, which does not know it.
-    healthy.write(f"{folder}/policy", "none copy strict lazy fands xsmmu [fused]")
+    healthy.write(f"{folder}/policy", "none auto copy strict lazy fands xsmmu [fused]")
     healthy.remove(f"{folder}/auto_policy")
     assert said() == []
 

@@ -72,10 +72,10 @@ lab-debug: ## calls, loads and torture on a kernel that looks for errors, built 
 	@export TORTURE_S='$(or $(T),600)' SEED='$(or $(SEED),1)'; \
 		$(python) -m pytest -v --capture=tee-sys -m long tests/python/test_guest_debug.py
 
-sim: ## one run of the simulated world [SEED=1] [POLICY=fused] [EVENTS=1000000] [SWARM=1] [MUTANT=name]
+sim: ## one run of the simulated world [SEED=1] [POLICY=fused] [EVENTS=1000000] [SWARM=1] [PAGE=64K] [MUTANT=name]
 	@$(python) -m checks.sim run --seed '$(or $(SEED),1)' --policy '$(or $(POLICY),fused)' \
 		--events '$(or $(EVENTS),1000000)' $(if $(filter-out 0,$(SWARM)),--swarm) \
-		$(if $(MUTANT),--mutant '$(MUTANT)')
+		$(if $(PAGE),--page '$(PAGE)') $(if $(MUTANT),--mutant '$(MUTANT)')
 
 sim-long: ## run the simulated world until so many billions of operations are done [N=10]
 	@$(python) -m checks.sim long --billions '$(or $(N),10)'

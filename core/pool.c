@@ -32,31 +32,32 @@ struct xs_origin {
 
 static u64 xs_word_of(u64 phys, u32 bytes)
 {
-	return phys << XS_PAGE_LG2 | (bytes - 1);
+	return phys << XS_CELL_MAX_LG2 | (bytes - 1);
 }
 
 static struct xs_origin xs_origin_of(u64 word)
 {
 	struct xs_origin origin = {
-		.phys = word >> XS_PAGE_LG2,
-		.bytes = (word & (XS_PAGE_BYTES - 1)) + 1,
+		.phys = word >> XS_CELL_MAX_LG2,
+		.bytes = (word & (XS_CELL_MAX_BYTES - 1)) + 1,
 	};
 
 	return origin;
 }
 
 /*
- * Where in its cell a buffer begins: the largest have what is within a page as it is. But
+ * Where in its cell a buffer begins: the largest have what would be within one as it is. But
  * a copy is aligned to four bytes: of what is not, some drivers have the device leave the
  * first ones out, and put them into the buffer after a sync, where the unmap's copy would
  * undo it (sdhci with ADMA).
  */
 static u32 xs_offset_in_cell(u64 phys, u32 bytes, u32 lg2)
 {
-	u32 offset = phys & (XS_PAGE_BYTES - 1) & ~3u;
+	u32 offset = phys & (XS_CELL_MAX_BYTES - 1) & ~3u;
 
-	return lg2 == XS_PAGE_LG2 && offset + bytes <= XS_PAGE_BYTES ? offset :
-								       0;
+	if (lg2 != XS_CELL_MAX_LG2 || offset + bytes > XS_CELL_MAX_BYTES)
+		return 0;
+	return offset;
 }
 
 /* The cell at an IOVA, @at of its chunk. NULL: no chunk is there. */
@@ -264,6 +265,13 @@ static xs_inline u32 xs_lg2_of(u64 phys, u32 bytes, bool offset)
 	return offset && lg2 < XS_CELL_MAX_LG2 ? XS_CELL_MAX_LG2 : lg2;
 }
 
+/* Of an address that begins at @start of a largest cell. */
+static xs_inline bool xs_keeps(u32 keep, u64 phys, u32 start)
+{
+	return keep < XS_CELL_MAX_BYTES &&
+	       start == (phys & (XS_CELL_MAX_BYTES - 1));
+}
+
 static xs_noinline u64 xs_pool_miss(struct xs_pool *pool)
 {
 	xs_count(pool->counts, copy_misses, 1);
@@ -272,10 +280,10 @@ static xs_noinline u64 xs_pool_miss(struct xs_pool *pool)
 
 /* xs_pool_map() for who has the time to be short of: all of it is inlined. */
 static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
-				     enum xs_way way, u64 last, bool offset,
+				     enum xs_way way, u64 last, u32 keep,
 				     bool copies)
 {
-	u32 lg2 = xs_lg2_of(phys, bytes, offset), start, kind, at;
+	u32 lg2 = xs_lg2_of(phys, bytes, keep), start, kind, at;
 	struct xs_chunk *chunk;
 	struct xs_block *tray;
 	u64 cell, iova;
@@ -283,7 +291,7 @@ static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
 
 	start = xs_offset_in_cell(phys, bytes, lg2);
 	if (xs_unlikely(bytes - 1 >= XS_CELL_MAX_BYTES ||
-			(offset && start != (phys & (XS_PAGE_BYTES - 1))) ||
+			(keep && !xs_keeps(keep, phys, start)) ||
 			pool->start + XS_POOL_BYTES - 1 > last))
 		return 0;
 	kind = xs_kind_of(way, lg2);
@@ -307,9 +315,9 @@ static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
 }
 
 u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
-		u64 last, bool offset, bool copies)
+		u64 last, u32 keep, bool copies)
 {
-	return xs_pool_map_one(pool, phys, bytes, way, last, offset, copies);
+	return xs_pool_map_one(pool, phys, bytes, way, last, keep, copies);
 }
 
 /* The same of xs_pool_unmap(). */

@@ -5,7 +5,7 @@
 
 #define XS_LOW_BLOCKS		(1ULL << (XS_LOW_LG2 - XS_BLOCK_LG2))
 #define XS_SPACE_BLOCKS		(1ULL << (XS_SPACE_LG2 - XS_BLOCK_LG2))
-#define XS_EMPTY_KEPT		16u	/* leaves: 64 MiB of IOVA */
+#define XS_EMPTY_KEPT		16u	/* leaves: 64 MiB of IOVA with pages of 4 KiB */
 #define XS_DETACH_LOOKS		256u	/* leaves to look at with the lock held */
 
 /* ---- looking for room ---- */

@@ -152,11 +152,11 @@ static void xs_sync_take(struct xs_batch *batch, struct xs_taken *taken)
 /* ---- remove and invalidate ---- */
 
 /*
- * Pages of one page-table page. A removal that covers all of them frees it, and
- * costs the invalidation its hint and the next map a new one: not worth it, so
- * no removal is of all.
+ * Pages of one page-table page, which is a page with 8 bytes for each. A removal
+ * that covers all of them frees it, and costs the invalidation its hint and the
+ * next map a new one: not worth it, so no removal is of all.
  */
-#define XS_TABLE_PAGES	512u
+#define XS_TABLE_PAGES	((u32)(XS_PAGE_BYTES / sizeof(u64)))
 
 static void xs_sync_remove(struct xs_engine *engine, const u64 *runs, u32 count,
 			   xs_gather_t *gather)

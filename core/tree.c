@@ -5,12 +5,13 @@
  * A run is looked for at the one level where it is a row of unused children of
  * one node, or blocks of one leaf. On the way there used leaves are looked into,
  * XS_LOOKS_MAX of them at most, then unused ones only: a bound on the time with
- * interrupts off, and as many as there are leaves in 4 GiB.
+ * interrupts off, and no fewer than there are leaves in 4 GiB.
  */
 #include <xsmmu/bits.h>
 #include <xsmmu/tree.h>
 
 #define XS_LEAF_FULL		((1u << XS_LEAF_BLOCKS) - 1)
+#define XS_LOW_LEAVES		(1u << (XS_LOW_LG2 - XS_LEAF_LG2))
 #define XS_LOOKS_MAX		1024u
 #define XS_LOW_SLOTS_BYTES	(XS_NODE_CHILDREN * sizeof(xs_slot_t *))
 #define XS_SLOTS_BYTES		(XS_LEAF_PAGES * sizeof(xs_slot_t))
@@ -61,7 +62,7 @@ void xs_leaf_free(struct xs_tree *tree, struct xs_leaf *leaf)
 	tree->ops->free(tree->world, leaf, sizeof(*leaf));
 }
 
-/* Where look-ups begin that end below 4 GiB; NULL for a leaf above. */
+/* Where look-ups of a near leaf begin; NULL for another one. */
 static xs_slot_t **xs_tree_low_slots(const struct xs_tree *tree,
 				const struct xs_leaf *leaf)
 {
@@ -366,7 +367,7 @@ u64 xs_tree_low_free(const struct xs_tree *tree)
 
 	if (xs_bit(tree->root->full, 0) || xs_bit(middle->full, 0))
 		return 0;
-	for (u32 i = 0; i < XS_NODE_CHILDREN; i++) {
+	for (u32 i = 0; i < XS_LOW_LEAVES; i++) {
 		const struct xs_leaf *leaf = low->child[i];
 
 		if (!xs_bit(low->used, i))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Memory for a group's pool (xsmmu/pool.h): chunks, each mapped by one large entry where
- * the IOMMU has those, for as long as the pool has it. A work adds them when there are
+ * the IOMMU has one of 2 MiB, for as long as the pool has it. A work adds them when there are
  * too few cells, and another one looks from time to time whether there are too many.
  *
  * While the group lingers they are not mapped, and none is added; copies outlive

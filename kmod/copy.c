@@ -44,7 +44,7 @@ static __always_inline bool may_be_shared(phys_addr_t phys, size_t size,
 enum place {
 	ALONE,
 	IN_LIST,
-	IN_ROW,		/* of pages: the offset in the page stays as it is */
+	IN_ROW,		/* of pages: the offset in the page stays as it is, or it is no copy */
 };
 
 /*
@@ -68,7 +68,7 @@ static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 		   size <= READ_ONCE(group->engine.tuning.copy_bytes)))
 		iova = xs_pool_map_one(&group->engine.pool, phys, size,
 				       ways[dir], *dev->dma_mask,
-				       place == IN_ROW ||
+				       (place == IN_ROW ? PAGE_SIZE - 1 : 0) |
 					       dma_get_min_align_mask(dev),
 				       !(attrs & DMA_ATTR_SKIP_CPU_SYNC));
 	xs_exit();

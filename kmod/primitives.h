@@ -12,6 +12,8 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
+#include <asm/page.h>
+
 #ifdef CONFIG_PREEMPT_RT
 #error "xsmmu syncs with interrupts off, which PREEMPT_RT does not allow"
 #endif
@@ -19,6 +21,8 @@
 typedef spinlock_t xs_lock_t;
 typedef unsigned long xs_flags_t;
 typedef atomic64_t xs_atomic64_t;
+
+#define XS_PAGE_LG2		PAGE_SHIFT
 
 #define xs_inline		__always_inline
 #define xs_noinline		noinline

@@ -466,7 +466,8 @@ static noinline u64 remove_direct(struct xs_group *group, u64 iova, u64 pages)
  * in mind, if no page-table page can be full of them: a driver may join those. VT-d
  * takes any sizes for what they are together.
  */
-#define SINGLE_PAGES_MAX	511
+#define TABLE_PAGES		((u32)(PAGE_SIZE / sizeof(u64)))
+#define SINGLE_PAGES_MAX	(TABLE_PAGES - 1)
 
 /* Remove a part of a range, from its start. Returns the bytes, 0 for a hole. */
 static __always_inline size_t remove_some(struct xs_group *group,
@@ -540,8 +541,6 @@ noinline void xs_world_remove_again(struct xs_group *group, xs_gather_t *gather,
 	WARN_ONCE(i, "xsmmu: %s: out of memory: %llu pages at IOVA 0x%llx are not removed, devices reach them still\n",
 		  group->name, pages, iova);
 }
-
-#define TABLE_PAGES	512u
 
 /*
  * How many of @pages pages, which may not be mapped in part, are removed in one call, from
@@ -1122,8 +1121,6 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 {
 	u32 cpu;
 
-	/* The engine's pages are of 4 KiB, and nothing else was tried. */
-	BUILD_BUG_ON(PAGE_SIZE != XS_PAGE_BYTES);
 	BUILD_BUG_ON(XS_PLATFORM_UNHELD != XS_REF_UNHELD);
 	group->cpus = kvcalloc(nr_cpu_ids, sizeof(*group->cpus), GFP_KERNEL);
 	if (!group->cpus || xs_fails()) {

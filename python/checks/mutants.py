@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from checks import pages
 from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build
@@ -17,7 +18,10 @@ from xsmmu.setup import build
 
 @dataclass(frozen=True)
 class Mutant:
-    """`good` stands once in `file` and becomes `bad`; one of `programs` must catch that, if a check has several."""
+    """`good` stands once in `file` and becomes `bad`; one of `programs` must catch that, if a check has several.
+
+    Some show only where the CPU's pages are larger: `page` is their size (checks/pages.py).
+    """
 
     name: str
     why: str
@@ -25,6 +29,7 @@ class Mutant:
     good: str
     bad: str
     programs: tuple[str, ...] = ()
+    page: str = pages.USUAL
 
 
 @dataclass(frozen=True)

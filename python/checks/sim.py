@@ -25,7 +25,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from checks import command
+from checks import command, pages
 from checks.mutants import Mutant, Mutants
 from xsmmu import policies
 from xsmmu.errors import UserError
@@ -55,16 +55,22 @@ def _c_files(source_dir: Path, folders: Sequence[str]) -> list[str]:
     return [str(file.relative_to(source_dir)) for file in found]
 
 
-def compiled(tools: root.Root, flags: Sequence[str] = ("-O2", "-flto=1"), compiler: str = "gcc-14") -> Path:
+def compiled(
+    tools: root.Root,
+    flags: Sequence[str] = ("-O2", "-flto=1"),
+    compiler: str = "gcc-14",
+    page: str = pages.USUAL,
+) -> Path:
     """xsmmu-sim as a program."""
     files = _c_files(PROJECT, _FOLDERS)
-    return build.userspace(tools, "xsmmu-sim", files, (*_FLAGS, *flags), parts=PARTS, compiler=compiler)
+    flags = (*_FLAGS, *flags, *pages.FLAGS[page])
+    return build.userspace(tools, "xsmmu-sim", files, flags, parts=PARTS, compiler=compiler)
 
 
-def compiled_mutant(tools: root.Root, mutant: Mutant) -> Path:
+def compiled_mutant(tools: root.Root, mutant: Mutant, page: str | None = None) -> Path:
     """xsmmu-sim with a mutant in it. What no mutant changes is compiled once for all of them."""
     # A mutant may leave a function without a caller.
-    flags = (*_FLAGS, "-O1", "-Wno-error")
+    flags = (*_FLAGS, "-O1", "-Wno-error", *pages.FLAGS[page or mutant.page])
     others = [file for file in _c_files(PROJECT, _FOLDERS) if file not in _MUTABLE]
     world = build.userspace(tools, "world.o", others, (*flags, "-r", "-nostdlib"), parts=PARTS, runs=False)
     with MUTANTS.planted(mutant) as source_dir:
@@ -267,11 +273,12 @@ def sim() -> None:
 @click.option("--policy", type=click.Choice(("any", *POLICIES)), default="fused", help="any: with --swarm")
 @click.option("--events", type=command.whole(1, 2**63), metavar="N", default=1_000_000)
 @click.option("--swarm", is_flag=True, help="Draw the world from the seed.")
+@click.option("--page", type=click.Choice(tuple(pages.FLAGS)), help="Of the CPU's; 4K, or what the mutant needs.")
 @_mutant
-def run_one(seed: int, policy: str, events: int, swarm: bool, mutant: Mutant | None) -> int:
+def run_one(seed: int, policy: str, events: int, swarm: bool, page: str | None, mutant: Mutant | None) -> int:
     """One run."""
     tools = _tools()
-    program = compiled_mutant(tools, mutant) if mutant else compiled(tools)
+    program = compiled_mutant(tools, mutant, page) if mutant else compiled(tools, page=page or pages.USUAL)
     if policy == "any" and not swarm:
         raise UserError("POLICY=any draws a policy from the seed: it needs SWARM=1")
     words = ["--seed", str(seed), "--policy", policy, "--events", str(events)]

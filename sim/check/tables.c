@@ -6,12 +6,9 @@
  */
 #include "check.h"
 
-/* Of 512 entries, as they are on all hardware. */
-#define ENTRIES_LG2	9u
-
 static void check_sync(const struct sim_sync *sync)
 {
-	if (sync->cause != XS_SYNC_UNMAP && sync->tables && sim.config.table_lg2 >= ENTRIES_LG2)
+	if (sync->cause != XS_SYNC_UNMAP && sync->tables && sim.config.table_lg2 >= SIM_TABLE_LG2)
 		sim_fail("tables", "the sync of a batch frees page-table pages");
 }
 

@@ -98,9 +98,10 @@ static void tell_failure(const struct options *options, u64 seed, u64 before)
 
 	printf("FAIL %s: %s\n", sim.failure.checker, sim.failure.text);
 	printf("operations: %llu\n", (unsigned long long)(before + sim.operations));
-	printf("replay: make sim SEED=%llu POLICY=%s EVENTS=%llu%s%s%s\n",
+	printf("replay: make sim SEED=%llu POLICY=%s EVENTS=%llu%s%s%s%s\n",
 	       (unsigned long long)seed, options->policy ? options->policy->name : "any",
 	       (unsigned long long)options->events, options->swarm ? " SWARM=1" : "",
+	       XS_PAGE_LG2 == 12 ? "" : XS_PAGE_LG2 == 14 ? " PAGE=16K" : " PAGE=64K",
 	       options->mutant ? " MUTANT=" : "", options->mutant ? options->mutant : "");
 	fflush(stdout);
 	if (!options->quick)

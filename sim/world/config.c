@@ -98,7 +98,7 @@ static u32 draw_rate(u32 rare)
 
 static void draw_hardware(struct sim_config *config)
 {
-	config->table_lg2 = 4 + draw(6);
+	config->table_lg2 = 4 + draw(SIM_TABLE_LG2 - 3);
 	config->directory_lg2 = 1 + draw(3);
 	config->first_stage = draw(2);
 	config->caching = !draw(3);
@@ -162,7 +162,7 @@ static void widen(struct sim_config *config)
 		config->fifo = true;
 		config->low = 0;
 		config->low_blocks = 0;
-		config->table_lg2 = 9;
+		config->table_lg2 = SIM_TABLE_LG2;
 	}
 	config->fault[FAULT_SYNC] = 0;
 	config->fault[FAULT_JUMP] = 0;
@@ -199,7 +199,7 @@ static void draw_direct(struct sim_config *config)
 	config->direct = !draw(3);
 	if (!config->direct)
 		return;
-	config->table_lg2 = 9;
+	config->table_lg2 = SIM_TABLE_LG2;
 	/* Tables go with mappings of many pages. */
 	config->large = draw_size(20, 200);
 }

@@ -102,6 +102,7 @@ enum sim_fault {
 	FAULT_COUNT
 };
 
+#define SIM_TABLE_LG2	(XS_PAGE_LG2 - 3)	/* entries of real page-table pages */
 #define SIM_POOL_MIB	6u	/* for copies, so that there is too little at times */
 
 enum sim_memory_kind {

@@ -14,7 +14,8 @@
 #define BUFFERS		40u
 #define BUFFERS_ALIKE	4u
 #define BUFFER_ROOM	(2 * XS_CELL_MAX_BYTES)
-#define BUFFERS_PHYS	(1ULL << 40)
+/* The last addresses of memory that any CPU has. */
+#define BUFFERS_PHYS	((1ULL << 52) - BUFFERS * BUFFER_ROOM)
 #define POOL_START	(1ULL << 50)
 #define POOL_CHUNKS	(SIM_POOL_MIB >> (XS_CHUNK_LG2 - 20))
 #define COPY_STALE	16u
@@ -188,7 +189,7 @@ static void map(struct buffer *buffer)
 	sim_call_begin(0);
 	xs_enter();
 	buffer->iova = xs_pool_map(&sim.engine.pool, buffer->phys, buffer->bytes, buffer->way,
-				   ~0ULL, false, copies);
+				   ~0ULL, 0, copies);
 	xs_exit();
 	sim_call_end();
 	sim.copying--;

@@ -20,6 +20,11 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
+/* The CPU's pages; `-D` makes it a world of larger ones. */
+#ifndef XS_PAGE_LG2
+#define XS_PAGE_LG2	12
+#endif
+
 #define xs_inline	inline __attribute__((always_inline))
 #define xs_noinline	__attribute__((noinline))
 #define xs_no_canary

@@ -12,7 +12,7 @@
 #include "world.h"
 
 #define TABLES		2400u
-#define SLOTS		(1u << 16)
+#define SLOTS		(128u << SIM_TABLE_LG2)
 #define ROOT		1024u
 
 /* One page-table page; @next links it in a gather or among the free ones. */

@@ -23,7 +23,7 @@
 #define SIM_MAPPINGS	4096u
 #define SIM_PARTS	6u
 #define SIM_STALE	64u
-#define SIM_LOW_PAGES	(1ULL << 20)		/* of 4 GiB */
+#define SIM_LOW_PAGES	(1ULL << XS_LOW_LG2)	/* of 4 GiB */
 
 /* Memory beyond SIM_MEMORY is never freed: device registers and the like. */
 #define SIM_PERMANENT	(1u << 20)

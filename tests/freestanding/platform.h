@@ -16,6 +16,11 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
+/* The CPU's pages; `-D` makes it a world of larger ones. */
+#ifndef XS_PAGE_LG2
+#define XS_PAGE_LG2	12
+#endif
+
 typedef struct {
 	u32 taken;
 } xs_lock_t;

@@ -11,6 +11,8 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
+#define XS_PAGE_LG2		12
+
 #define xs_inline		inline __attribute__((always_inline))
 #define xs_noinline		__attribute__((noinline))
 #define xs_no_canary

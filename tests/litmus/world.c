@@ -40,8 +40,8 @@ static u32 page_of(u64 iova)
 {
 	u64 page = iova >> XS_PAGE_LG2;
 
-	if (page >> XS_LOW_LG2)
-		page -= (1ULL << XS_LOW_LG2) - IOVA_PAGES / 2;
+	if (page >> XS_NEAR_LG2)
+		page -= (1ULL << XS_NEAR_LG2) - IOVA_PAGES / 2;
 	ex_assert(page < IOVA_PAGES);
 	return (u32)page;
 }
@@ -208,7 +208,7 @@ void world_begin(const char *policy)
 {
 	struct xs_engine_config config = {
 		.ops = &ops,
-		.end = (1ULL << (XS_LOW_LG2 + XS_PAGE_LG2)) + LITMUS_BLOCKS * XS_BLOCK_BYTES,
+		.end = (1ULL << (XS_NEAR_LG2 + XS_PAGE_LG2)) + LITMUS_BLOCKS * XS_BLOCK_BYTES,
 		.cpu_count = LITMUS_CPUS,
 		.policy = xs_policy_find(policy),
 	};

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from checks import sim
+from checks import pages, sim
 from checks.mutants import Mutant
 from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
@@ -77,6 +77,12 @@ def test_ten_seconds_of(program: Path, policy: str) -> None:
 def test_ten_seconds_of_any_world(program: Path) -> None:
     words = ("--swarm", "--policy", "any", "--seeds", "1000000", "--events", "100000", "--seconds", "10")
     ran(sim.run(program, *words))
+
+
+@pytest.mark.parametrize("page", pages.LARGER)
+def test_larger_pages(tools: root.Root, page: str) -> None:
+    words = ("--swarm", "--policy", "any", "--seeds", "1000000", "--events", "100000", "--seconds", "3")
+    ran(sim.run(sim.compiled(tools, ("-O1",), page=page), *words))
 
 
 def test_replay_line_repeats_the_failure() -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from checks import pages
 from xsmmu.lab import run as lab
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host, kernels, root
@@ -47,7 +48,7 @@ def compiled(tools: root.Root, *flags: str, source_dir: Path = PROJECT) -> Path:
 
 def compiled_with(tools: root.Root, fault: Fault, source_dir: Path) -> Path:
     """The same of a copy with a fault: where that is in no header, what is beside the engine is compiled but once."""
-    flags = ("-O1", "-g0", "-Wno-error")
+    flags = ("-O1", "-g0", "-Wno-error", *pages.FLAGS[fault.page])
     if fault.file.endswith(".h"):
         return compiled(tools, *flags, source_dir=source_dir)
     rest = [file for file in sources() if file != ENGINE]
@@ -99,6 +100,11 @@ def test_optimized_as_the_module_is(tools: root.Root) -> None:
     run(compiled(tools, "-O2"), "percent=400")
 
 
+@pytest.mark.parametrize("page", pages.LARGER)
+def test_larger_pages(tools: root.Root, page: str) -> None:
+    run(compiled(tools, "-O1", *pages.FLAGS[page]), "percent=5")
+
+
 @pytest.mark.parametrize("kernel", list(kernels.table()[1]))
 def test_builds_for_a_kernel_without_a_warning(tools: root.Root, kernel: str) -> None:
     strict = ("W=1", "KCFLAGS=-Werror -Wframe-larger-than=1024")
@@ -131,6 +137,8 @@ class Fault:
     good: str
     bad: str
     words: tuple[str, ...] = ("limit=20",)
+    page: str = pages.USUAL
+    """If it is not that, it shows with pages of this size only."""
 
 
 FAULTS = (
@@ -141,6 +149,47 @@ FAULTS = (
         "	if (unsynced->pages + pages > 0xffff)\n		return false;\n",
         "",
         ("only=engine_maps_too_many",),
+    ),
+    # pages that are larger
+    Fault(
+        "what is below 4 GiB is what the lowest node has",
+        "include/xsmmu/tree.h",
+        "#define XS_LOW_LG2	(32 - XS_PAGE_LG2)",
+        "#define XS_LOW_LG2	XS_NEAR_LG2",
+        ("only=space_low_is_kept",),
+        "16K",
+    ),
+    Fault(
+        "all of the lowest node is counted as below 4 GiB",
+        "tree.c",
+        "	for (u32 i = 0; i < XS_LOW_LEAVES; i++) {\n",
+        "	for (u32 i = 0; i < XS_NODE_CHILDREN; i++) {\n",
+        ("only=space_low_is_half",),
+        "64K",
+    ),
+    Fault(
+        "a cell's word has no room for a high address",
+        "pool.c",
+        "	return phys << XS_CELL_MAX_LG2 | (bytes - 1);\n",
+        "	return phys << XS_PAGE_LG2 >> (XS_PAGE_LG2 - XS_CELL_MAX_LG2) |\n	       (bytes - 1);\n",
+        ("only=pool_copies",),
+        "16K",
+    ),
+    Fault(
+        "only a cell of a page keeps where a buffer begins",
+        "pool.c",
+        "	if (lg2 != XS_CELL_MAX_LG2 ||",
+        "	if (lg2 != XS_PAGE_LG2 ||",
+        ("only=pool_offsets",),
+        "16K",
+    ),
+    Fault(
+        "a removal ends where a page table of small pages would",
+        "sync.c",
+        "#define XS_TABLE_PAGES	((u32)(XS_PAGE_BYTES / sizeof(u64)))",
+        "#define XS_TABLE_PAGES	512u",
+        ("only=engine_one_removal",),
+        "16K",
     ),
     # a sync
     Fault(
@@ -1487,3 +1536,5 @@ def test_a_planted_fault_is_seen(tools: root.Root, tmp_path: Path, fault: Fault)
     program = compiled_with(tools, fault, tmp_path)
     status, output = build.run_userspace(program, ("stop=1", *fault.words), timeout=300)
     assert status != 0, output
+    if fault.page != pages.USUAL:
+        run(compiled_with(tools, replace(fault, page=pages.USUAL), tmp_path), *fault.words)

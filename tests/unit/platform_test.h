@@ -6,6 +6,11 @@
 #ifndef XSMMU_PLATFORM_TEST_H
 #define XSMMU_PLATFORM_TEST_H
 
+/* The CPU's pages; `-D` makes it a world of larger ones. */
+#ifndef XS_PAGE_LG2
+#define XS_PAGE_LG2	12
+#endif
+
 #define TEST_CPUS	8
 
 #define xs_ops(engine)		((engine)->ops)
@@ -22,7 +27,6 @@ bool xs_warn_once(bool broken, const char *text);
 typedef struct {
 	u32 id;
 	u32 removed;
-	u32 removals;
 } xs_gather_t;
 
 typedef void *xs_ref_t;

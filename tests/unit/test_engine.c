@@ -29,18 +29,26 @@ static bool syncs_on(const struct xs_policy *policy, enum xs_sync point)
 	return policy->syncs & XS_SYNC_BIT(point);
 }
 
-/* Run @check with a fresh world of each policy. */
-static void each_policy(void (*check)(struct world *world,
-				      const struct xs_policy *policy))
+/* Run @check with a fresh world of @blocks blocks of each policy. */
+static void each_policy_with(u32 blocks,
+			     void (*check)(struct world *world,
+					   const struct xs_policy *policy))
 {
 	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
-		struct world_config config = { .blocks = 32, .cpus = 2,
-					       .policy = &xs_policies[i] };
+		struct world_config config = {
+			.blocks = blocks, .cpus = 2, .policy = &xs_policies[i],
+		};
 		struct world *world = world_new(&config, 0);
 
 		check(world, &xs_policies[i]);
 		world_end(world);
 	}
+}
+
+static void each_policy(void (*check)(struct world *world,
+				      const struct xs_policy *policy))
+{
+	each_policy_with(32, check);
 }
 
 /* ---- sync points ---- */
@@ -708,14 +716,36 @@ static void check_table(struct world *world, const struct xs_policy *policy)
 	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
 	world_check_synced(world);
 	/* One mapping's is, for it is removed by one call. */
-	many[0] = map(world, 1024, MEMORY_COUNTED);
+	many[0] = map(world, 2 * TABLE_PAGES, MEMORY_COUNTED);
 	driver_check(world, &many[0]);
 	driver_unmap(world, &many[0], false);
 }
 
 static void whole_table(void)
 {
-	each_policy(check_table);
+	each_policy_with(4 * TABLE_PAGES / XS_BLOCK_PAGES, check_table);
+}
+
+/* What is in a row and of one page-table page is removed by one call. */
+static void one_removal(void)
+{
+	struct world_config config = { .blocks = 32, .cpus = 1,
+				       .policy = xs_policy_find("fused") };
+	struct world *world = world_new(&config, 0);
+	u64 first, end;
+
+	for (u32 i = 0; i < 12; i++)
+		many[i] = map(world, XS_BLOCK_PAGES, MEMORY_FOLIO);
+	first = many[0].iova / XS_PAGE_BYTES;
+	end = first + 12 * XS_BLOCK_PAGES;
+	CHECK(many[11].iova / XS_PAGE_BYTES == end - XS_BLOCK_PAGES);
+	for (u32 i = 0; i < 12; i++)
+		driver_unmap(world, &many[i], false);
+	CHECK(!world->removals);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	CHECK(world->removals ==
+	      (end - 1) / TABLE_PAGES - first / TABLE_PAGES + 1);
+	world_end(world);
 }
 
 /* What each kind of sync counts as, and nothing else. */
@@ -1859,6 +1889,7 @@ const struct test engine_tests[] = {
 	{ "engine_commands", commands },
 	{ "engine_scattered", scattered },
 	{ "engine_whole_table", whole_table },
+	{ "engine_one_removal", one_removal },
 	{ "engine_causes", causes },
 	{ "engine_sends", sends },
 	{ "engine_bare", bare },

@@ -7,6 +7,7 @@
 
 #define LAST	(~0ULL)
 #define LOW	(1ULL << 32)
+#define NEAR	(XS_PAGE_BYTES << XS_NEAR_LG2)
 
 /* For tests that need more than a frame has room for. */
 static struct mapping many[8192];
@@ -475,13 +476,14 @@ static void withheld(void)
  */
 static void entries(void)
 {
-	struct world *world = begin(xs_policy_find("fused"), 17, 1, 0);
+	const u32 blocks = 2 * TABLE_PAGES / XS_BLOCK_PAGES, pages = TABLE_PAGES / 512;
+	struct world *world = begin(xs_policy_find("fused"), blocks + 1, 1, 0);
 	struct mapping large = { .pages = TABLE_PAGES, .prot = PROT_READ_ };
 	u32 count = 0;
 
 	for (u32 round = 0; round < 2; round++) {
-		while (count < 15 * XS_BLOCK_PAGES)
-			many[count++] = map(world, 1, LAST);
+		while (count < (blocks - 1) * XS_BLOCK_PAGES / pages)
+			many[count++] = map(world, pages, LAST);
 		CHECK(xs_load(&block_at(world, many[600].iova)->entries));
 		while (count)
 			driver_unmap(world, &many[--count], false);
@@ -839,6 +841,7 @@ static void far(void)
 {
 	static const u64 starts[] = {
 		0, LOW, LOW - 100 * XS_BLOCK_BYTES, 1ULL << 42, 1ULL << 45,
+		NEAR - 100 * XS_BLOCK_BYTES,
 		(1ULL << 45) + 3 * XS_BLOCK_BYTES,
 		XS_SPACE_END - WORLD_BLOCKS_MAX * XS_BLOCK_BYTES,
 	};
@@ -952,7 +955,7 @@ static void trim_open(void)
 
 static u64 runs[400];
 
-/* A world with a space of 4 to 16 GiB, of which whole leaves are taken as runs. */
+/* A world with a space above all near leaves, of which whole leaves are taken as runs. */
 static struct world *begin_large(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 64, 1, 0);
@@ -960,8 +963,8 @@ static struct world *begin_large(void)
 
 	/* Nothing has been taken from the one that there was. */
 	xs_space_destroy(space);
-	CHECK(!xs_space_init(space, world->engine.ops, world->engine.world, LOW,
-			     4 * LOW));
+	CHECK(!xs_space_init(space, world->engine.ops, world->engine.world, NEAR,
+			     4 * NEAR));
 	return world;
 }
 
@@ -1044,11 +1047,11 @@ static void trim_inside(void)
 	take_runs(world, 0, 40);
 	give_runs(world, 0, 40);
 	CHECK(world->surplus == 1);
-	all = take_run(world, 1u << XS_LOW_LG2);
-	CHECK(all == LOW);
+	all = take_run(world, 1u << XS_NEAR_LG2);
+	CHECK(all == NEAR);
 	world_trim(world, false);
 	CHECK(!world->surplus);
-	give_run(world, all, 1u << XS_LOW_LG2);
+	give_run(world, all, 1u << XS_NEAR_LG2);
 	CHECK(world->surplus == 1);
 	world_trim(world, false);
 	check_trimmed(world);

@@ -269,11 +269,11 @@ static u8 *cell_at(const struct buffer *buffer, u32 at)
 	return m.chunk[offset >> XS_CHUNK_LG2] + (offset & (XS_CHUNK_BYTES - 1));
 }
 
-static u64 map_so(struct buffer *buffer, u64 last, bool offset, bool copies)
+static u64 map_so(struct buffer *buffer, u64 last, u32 keep, bool copies)
 {
 	xs_enter();
 	buffer->iova = xs_pool_map(&m.pool, buffer->phys, buffer->bytes,
-				   buffer->way, last, offset, copies);
+				   buffer->way, last, keep, copies);
 	xs_exit();
 	if (!buffer->iova)
 		return 0;
@@ -286,16 +286,16 @@ static u64 map_so(struct buffer *buffer, u64 last, bool offset, bool copies)
 static void be_impatient(void)
 {
 	m.now_ns += XS_POOL_DRY_NS;
-	CHECK(!map_so(m.impatient, LAST, false, true));
+	CHECK(!map_so(m.impatient, LAST, 0, true));
 }
 
 static bool map(struct buffer *buffer)
 {
-	if (map_so(buffer, LAST, false, true))
+	if (map_so(buffer, LAST, 0, true))
 		return true;
 	xs_pool_grow(&m.pool);
 	m.now_ns += XS_POOL_DRY_NS;
-	return map_so(buffer, LAST, false, true);
+	return map_so(buffer, LAST, 0, true);
 }
 
 static bool unmap_at(u64 iova, bool copies)
@@ -375,7 +375,7 @@ static void copies(void)
 			CHECK(*memory_at(&buffer, sizes[i] - 1) == first);
 			/* In, what the device writes is always copied. */
 			*memory_at(&buffer, 0) ^= 0x55;
-			CHECK(map_so(&buffer, LAST, false, false));
+			CHECK(map_so(&buffer, LAST, 0, false));
 			check_equal(&buffer, way != XS_WAY_READ);
 			CHECK(unmap_at(buffer.iova, false));
 		}
@@ -446,7 +446,7 @@ static void sizes(void)
 			buffer->way = XS_WAY_READ;
 			CHECK(map(buffer));
 			CHECK(buffer->iova % (1u << lg2) == 0 ||
-			      lg2 == XS_PAGE_LG2);
+			      lg2 == XS_CELL_MAX_LG2);
 			CHECK(cell_lg2(buffer) == lg2);
 			*cell_at(buffer, 0) = (u8)i;
 			*cell_at(buffer, buffer->bytes - 1) = (u8)i;
@@ -502,7 +502,7 @@ static void full(void)
 	end_empty();
 }
 
-/* What is within a page stays where it is in that, if it is so large, or has to. */
+/* What is within 4 KiB stays where it is in that, if it is so large, or has to. */
 static void offsets(void)
 {
 	struct buffer buffer = { MEMORY_PHYS + 8192 + 1500, 2500, XS_WAY_BOTH, 0 };
@@ -531,22 +531,28 @@ static void offsets(void)
 	device_writes(&buffer, 1);
 	unmap(&buffer);
 	check_equal(&buffer, true);
-	CHECK(!map_so(&buffer, LAST, true, true));
+	CHECK(!map_so(&buffer, LAST, 4095, true));
 	buffer.phys += 3;
 	CHECK(map(&buffer) && buffer.iova % 4096 == 0);
 	check_equal(&buffer, true);
 	unmap(&buffer);
-	CHECK(!map_so(&buffer, LAST, true, true));
-	CHECK(map_so(&small, LAST, true, true) && small.iova % 4096 == 4000);
-	unmap(&small);
+	CHECK(!map_so(&buffer, LAST, 4095, true));
+	for (u32 keep = 1; keep < 4096; keep += keep + 1) {
+		CHECK(map_so(&small, LAST, keep, true) &&
+		      small.iova % 4096 == 4000);
+		unmap(&small);
+	}
+	/* A cell is never so much of a larger page. */
+	CHECK(!map_so(&small, LAST, 8191, true));
+	CHECK(!map_so(&small, LAST, 65535, true));
 	small.phys++;
-	CHECK(!map_so(&small, LAST, true, true));
+	CHECK(!map_so(&small, LAST, 4095, true));
 	CHECK(map(&small) && small.iova % 256 == 0);
 	unmap(&small);
 	small.phys += 2048;
 	/* Nor where it is not aligned to four: a copy is. */
 	buffer.phys = MEMORY_PHYS + 8192 + 1503;
-	CHECK(!map_so(&buffer, LAST, true, true));
+	CHECK(!map_so(&buffer, LAST, 4095, true));
 	CHECK(map(&buffer) && buffer.iova % 4096 == 1500);
 	check_equal(&buffer, true);
 	CHECK(sync_at(buffer.iova, 1, false));
@@ -566,11 +572,11 @@ static void offsets(void)
 	unmap(&buffer);
 	check_equal(&buffer, true);
 	/* Of an address that the device has not, or what is larger, nothing. */
-	CHECK(!map_so(&small, START + XS_POOL_BYTES - 2, false, true));
-	CHECK(map_so(&small, START + XS_POOL_BYTES - 1, false, true));
+	CHECK(!map_so(&small, START + XS_POOL_BYTES - 2, 0, true));
+	CHECK(map_so(&small, START + XS_POOL_BYTES - 1, 0, true));
 	unmap(&small);
 	small.bytes = XS_CELL_MAX_BYTES + 1;
-	CHECK(!map_so(&small, LAST, false, true));
+	CHECK(!map_so(&small, LAST, 0, true));
 	end_empty();
 }
 
@@ -625,14 +631,14 @@ static void grows(void)
 	xs_pool_limit(&m.pool, 3);
 	CHECK(!map(&other) && m.told == 3);
 	m.now_ns += XS_POOL_PAUSE_NS;
-	CHECK(!map_so(&other, LAST, false, true) && m.told == 4);
+	CHECK(!map_so(&other, LAST, 0, true) && m.told == 4);
 	/* The world is told once, of whatever it is short of. */
-	CHECK(!map_so(&buffers[count], LAST, false, true) && m.told == 4);
+	CHECK(!map_so(&buffers[count], LAST, 0, true) && m.told == 4);
 	/* Who found nothing does not look again soon, but for what is its own. */
 	xs_pool_grow(&m.pool);
 	CHECK(m.chunks == 3 && !m.pool.wanted);
 	m.now_ns += XS_POOL_DRY_NS - 1;
-	CHECK(!map_so(&other, LAST, false, true));
+	CHECK(!map_so(&other, LAST, 0, true));
 	m.now_ns++;
 	CHECK(map(&other) != map(&buffers[count]));
 	if (other.iova)
@@ -669,10 +675,10 @@ static void once(void)
 
 		for (u32 i = 0; i < count; i++) {
 			buffers[i] = buffer;
-			CHECK(map_so(&buffers[i], LAST, false, true));
+			CHECK(map_so(&buffers[i], LAST, 0, true));
 		}
 		m.now_ns += XS_POOL_DRY_NS;
-		CHECK(!map_so(&buffer, LAST, false, true) && m.pool.wanted);
+		CHECK(!map_so(&buffer, LAST, 0, true) && m.pool.wanted);
 		for (u32 i = 0; i < count; i++)
 			unmap(&buffers[i]);
 		xs_pool_limit(&m.pool, 2);
@@ -694,13 +700,13 @@ static void asks_again(void)
 		return;
 	xs_pool_limit(&m.pool, 1);
 	CHECK(map(&used) && m.told == 1);
-	CHECK(!map_so(&first, LAST, false, true));
-	CHECK(!map_so(&second, LAST, false, true) && m.told == 2);
+	CHECK(!map_so(&first, LAST, 0, true));
+	CHECK(!map_so(&second, LAST, 0, true) && m.told == 2);
 	xs_pool_grow(&m.pool);
 	CHECK(!m.pool.wanted);
 	unmap(&used);
 	m.now_ns += XS_POOL_PAUSE_NS;
-	CHECK(!map_so(&first, LAST, false, true) && m.told == 3);
+	CHECK(!map_so(&first, LAST, 0, true) && m.told == 3);
 	CHECK(map(&first));
 	unmap(&first);
 	end_empty();
@@ -715,7 +721,7 @@ static void pauses(void)
 		if (!CHECK(begin(1)))
 			return;
 		xs_pool_limit(&m.pool, 1);
-		CHECK(!map_so(&buffer, LAST, false, true) && m.told == 1);
+		CHECK(!map_so(&buffer, LAST, 0, true) && m.told == 1);
 		m.alloc_fails_in = fails_in;
 		xs_pool_grow(&m.pool);
 		CHECK(!m.chunks && !m.alloc_fails_in);
@@ -874,10 +880,10 @@ static void dry(void)
 		return;
 	buffers[count] = (struct buffer){ MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
 	CHECK(map(&buffers[count++]));
-	CHECK(!map_so(&other, LAST, false, true));
+	CHECK(!map_so(&other, LAST, 0, true));
 	for (; count < 65; count++) {
 		buffers[count] = buffers[0];
-		CHECK(map_so(&buffers[count], LAST, false, true));
+		CHECK(map_so(&buffers[count], LAST, 0, true));
 	}
 	while (count)
 		unmap(&buffers[--count]);
@@ -1072,7 +1078,7 @@ static void use_slot(struct shared *shared, u64 *random)
 		buffer = NULL;
 	} else {
 		buffer = draw(&shared->traffic, random, slot);
-		if (!map_so(buffer, LAST, false, true)) {
+		if (!map_so(buffer, LAST, 0, true)) {
 			test_free(buffer);
 			buffer = NULL;
 		}
@@ -1088,7 +1094,7 @@ static void be_rude(struct shared *shared, u32 cpu)
 
 	if (iova && unmap_at(iova, true))
 		__atomic_add_fetch(&shared->unmapped, 1, __ATOMIC_RELAXED);
-	if (cpu == 1 && map_so(&buffer, LAST, false, true)) {
+	if (cpu == 1 && map_so(&buffer, LAST, 0, true)) {
 		__atomic_add_fetch(&shared->mapped, 1, __ATOMIC_RELAXED);
 		iova = __atomic_exchange_n(&shared->iova, buffer.iova,
 					   __ATOMIC_ACQ_REL);
@@ -1222,6 +1228,9 @@ static void end_engine(void)
 /* Nothing is handed out where its pool is, which is below 4 GiB if that can be. */
 static void check_apart(u64 end, u64 start)
 {
+	const u64 bytes = XS_CHUNK_BYTES > XS_BLOCK_BYTES ? XS_CHUNK_BYTES :
+							    XS_BLOCK_BYTES;
+	const u32 pages = (u32)(bytes / XS_PAGE_BYTES);
 	u32 count = 0;
 	u64 iova;
 
@@ -1230,14 +1239,14 @@ static void check_apart(u64 end, u64 start)
 	CHECK(!xs_pool_has(&engine.pool, 0) && !xs_pool_has(&engine.pool, ~0ULL));
 	CHECK(!xs_engine_add_pool(&engine) && engine.pool.start == start);
 	CHECK(xs_pool_has(&engine.pool, start) && !xs_pool_has(&engine.pool, start - 1));
-	while ((iova = xs_engine_reserve(&engine, XS_CHUNK_BYTES / 4096, LAST))) {
+	while ((iova = xs_engine_reserve(&engine, pages, LAST))) {
 		CHECK(!xs_pool_has(&engine.pool, iova));
-		CHECK(iova + XS_CHUNK_BYTES <= end);
+		CHECK(iova + bytes <= end);
 		count++;
 	}
 	/* The first blocks of all are nobody's. */
-	CHECK(count == (end - XS_POOL_BYTES) / XS_CHUNK_BYTES - 1);
-	CHECK(xs_engine_live(&engine) == (s64)count * XS_CHUNK_BYTES / 4096);
+	CHECK(count == (end - XS_POOL_BYTES) / bytes - 1);
+	CHECK(xs_engine_live(&engine) == (s64)count * pages);
 	end_engine();
 }
 
@@ -1281,16 +1290,18 @@ static void no_memory(void)
 	}
 }
 
-/* Above 4 GiB is nothing yet, and no memory for what says that a place there is taken. */
+/* Above near leaves is nothing yet, and no memory for what says that a place there is taken. */
 static void no_memory_for_space(void)
 {
-	if (!begin_engine(64ULL << 30) ||
-	    !CHECK(!xs_space_reserve(&engine.space, 0, (4ULL << 30) - 1)))
+	const u64 near = XS_PAGE_BYTES << XS_NEAR_LG2;
+
+	if (!begin_engine(16 * near) ||
+	    !CHECK(!xs_space_reserve(&engine.space, 0, near - 1)))
 		return;
 	m.alloc_fails_in = 1;
 	CHECK(xs_engine_add_pool(&engine) == -XS_ENOMEM && !m.alloc_fails_in);
 	CHECK(engine.pool.start == XS_POOL_NOWHERE);
-	CHECK(!xs_engine_add_pool(&engine) && engine.pool.start == 4ULL << 30);
+	CHECK(!xs_engine_add_pool(&engine) && engine.pool.start == near);
 	end_engine();
 }
 
@@ -1307,13 +1318,13 @@ static void lives(void)
 		return;
 	CHECK(engine.pool.limit == XS_POOL_MIB / 2 && tuning.copy_bytes == 4096);
 	xs_enter();
-	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, false, true));
+	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, 0, true));
 	xs_exit();
 	xs_pool_grow(&engine.pool);
 	m.now_ns += XS_POOL_DRY_NS;
 	xs_enter();
-	iova = xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, false, true);
-	again = xs_pool_map(&engine.pool, MEMORY_PHYS, 200, XS_WAY_READ, LAST, false, true);
+	iova = xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, 0, true);
+	again = xs_pool_map(&engine.pool, MEMORY_PHYS, 200, XS_WAY_READ, LAST, 0, true);
 	xs_exit();
 	CHECK(iova && !again && xs_engine_live(&engine) == 1);
 	CHECK(xs_engine_audit(&engine, &sum) == 1);
@@ -1333,7 +1344,7 @@ static void lives(void)
 	CHECK(engine.pool.limit == 3 && engine.tuning.copy_bytes == 100);
 	/* An account that is not of what is mapped is found out. */
 	xs_enter();
-	CHECK(xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, false, true));
+	CHECK(xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, 0, true));
 	xs_exit();
 	xs_count(engine.counts, copied_unmaps, 1);
 	CHECK(xs_engine_audit(&engine, &sum) == -XS_EILSEQ);
@@ -1352,7 +1363,7 @@ static void live_run(void *argument, u32 cpu)
 
 		xs_enter();
 		iova = xs_pool_map(&engine.pool, MEMORY_PHYS + 4096 * cpu, 60,
-				   XS_WAY_READ, LAST, false, true);
+				   XS_WAY_READ, LAST, 0, true);
 		CHECK(!iova || xs_pool_unmap(&engine.pool, iova, true));
 		xs_exit();
 	}
@@ -1380,7 +1391,7 @@ static void live_seed(u64 seed)
 		return;
 	xs_enter();
 	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 60, XS_WAY_READ, LAST,
-			   false, true));
+			   0, true));
 	xs_exit();
 	xs_pool_grow(&engine.pool);
 	m.now_ns += XS_POOL_DRY_NS;

@@ -7,7 +7,9 @@
 #include "world.h"
 
 #define LAST		(~0ULL)
-#define LOW_BLOCKS	(1ULL << (XS_LOW_LG2 - XS_BLOCK_LG2))
+#define LOW_BLOCKS	((1ULL << 32) / XS_BLOCK_BYTES)
+#define LOW_LEAVES	(LOW_BLOCKS / XS_LEAF_BLOCKS)
+#define NEAR_BLOCKS	(1ULL << (XS_NEAR_LG2 - XS_BLOCK_LG2))
 #define END_BLOCKS	(XS_SPACE_END / XS_BLOCK_BYTES)
 #define TAKEN_MAX	1100
 #define TAKEN_SOME	250
@@ -414,6 +416,25 @@ static void low_is_kept(void)
 	end();
 }
 
+/* The same of all 4 GiB, which are the fewer leaves the larger pages are. */
+static void low_is_half(void)
+{
+	u64 low = 0, count = 0;
+
+	if (!begin(0, (1ULL << 32) + (1ULL << 28)))
+		return;
+	CHECK(s.space.low_free == LOW_BLOCKS - 1);
+	for (; count < LOW_LEAVES / 2 + LOW_LEAVES / 16; count++)
+		low += take_run(XS_LEAF_PAGES, LAST) < LOW_BLOCKS;
+	CHECK(low == LOW_LEAVES / 2);
+	CHECK(s.space.low_free == LOW_BLOCKS / 2 - 1);
+	for (; count < LOW_LEAVES + LOW_LEAVES / 16 - 1; count++)
+		CHECK(take_run(XS_LEAF_PAGES, (1ULL << 32) - 1) < LOW_BLOCKS);
+	CHECK(take_run(XS_LEAF_PAGES, LAST) == NONE);
+	CHECK(s.space.low_free == XS_LEAF_BLOCKS - 1);
+	end();
+}
+
 /* All leaves of 4 GiB are looked into for a run that fits only the last one. */
 static void many_looks(void)
 {
@@ -422,8 +443,8 @@ static void many_looks(void)
 	CHECK(take_run(2 * XS_BLOCK_PAGES, LAST) == 2);
 	CHECK(take_run(4 * XS_BLOCK_PAGES, LAST) == 4);
 	CHECK(take_run(8 * XS_BLOCK_PAGES, LAST) == 8);
-	for (u64 leaf = 1; leaf < XS_NODE_CHILDREN; leaf++) {
-		u32 blocks = leaf < XS_NODE_CHILDREN - 1 ? 15 : 9;
+	for (u64 leaf = 1; leaf < LOW_LEAVES; leaf++) {
+		u32 blocks = leaf < LOW_LEAVES - 1 ? 15 : 9;
 		xs_flags_t flags = xs_local_save();
 		u64 iova = xs_space_take_run(&s.space, blocks * XS_BLOCK_PAGES,
 					     LAST);
@@ -443,7 +464,7 @@ static void many_looks(void)
  */
 static void too_many_looks(void)
 {
-	if (!begin(LOW_BLOCKS * XS_BLOCK_BYTES, 1ULL << 34))
+	if (!begin(NEAR_BLOCKS * XS_BLOCK_BYTES, 4 * NEAR_BLOCKS * XS_BLOCK_BYTES))
 		return;
 	for (u32 i = 0; i < XS_NODE_CHILDREN + 40; i++) {
 		xs_flags_t flags = xs_local_save();
@@ -454,7 +475,7 @@ static void too_many_looks(void)
 	}
 	for (u32 i = 0; i < 2; i++) {
 		xs_flags_t flags = xs_local_save();
-		u64 end = (2 * LOW_BLOCKS + (i ? 999 : 40) * XS_LEAF_BLOCKS) *
+		u64 end = (2 * NEAR_BLOCKS + (i ? 999 : 40) * XS_LEAF_BLOCKS) *
 			  XS_BLOCK_BYTES;
 
 		CHECK(!xs_space_take_run(&s.space, 4 * XS_BLOCK_PAGES,
@@ -543,7 +564,7 @@ static u32 some_pages(u64 *random)
 	case 2:
 		return (1 + test_below(random, 16)) << XS_LEAF_LG2;
 	case 3:
-		return (1 + test_below(random, 3)) << XS_LOW_LG2;
+		return (1 + test_below(random, 3)) << XS_NEAR_LG2;
 	}
 	return 65 + test_below(random, 16 * XS_BLOCK_PAGES);
 }
@@ -575,6 +596,9 @@ static bool begin_some(u64 *random)
 		  (1ULL << 32) + 99 * XS_BLOCK_BYTES },
 		{ 1ULL << 32, 1ULL << 48 },
 		{ (1ULL << 45) + 12345678, 1ULL << 46 },
+		{ NEAR_BLOCKS * XS_BLOCK_BYTES - 70 * XS_BLOCK_BYTES,
+		  NEAR_BLOCKS * XS_BLOCK_BYTES + 70 * XS_BLOCK_BYTES },
+		{ XS_SPACE_END - 99 * XS_BLOCK_BYTES, LAST },
 		{ (1ULL << 42) - 5 * XS_BLOCK_BYTES, 1ULL << 50 },
 	};
 	u32 row = test_below(random, sizeof(rows) / sizeof(rows[0]));
@@ -645,7 +669,7 @@ static void emptied_behind(void)
 	xs_flags_t flags;
 	u32 count;
 
-	if (!begin(LOW_BLOCKS * XS_BLOCK_BYTES, 2 * LOW_BLOCKS * XS_BLOCK_BYTES))
+	if (!begin(NEAR_BLOCKS * XS_BLOCK_BYTES, 2 * NEAR_BLOCKS * XS_BLOCK_BYTES))
 		return;
 	flags = xs_local_save();
 	for (u32 i = 0; i < 800; i++)
@@ -655,7 +679,7 @@ static void emptied_behind(void)
 	xs_local_restore(flags);
 	CHECK(s.space.surplus);
 	CHECK(!xs_space_detach(&s.space, &from, detached));
-	CHECK(from && from < LOW_BLOCKS * XS_BLOCK_PAGES + 300 * XS_LEAF_PAGES);
+	CHECK(from && from < NEAR_BLOCKS * XS_BLOCK_PAGES + 300 * XS_LEAF_PAGES);
 	while (from < XS_SPACE_PAGES) {
 		count = xs_space_detach(&s.space, &from, detached);
 		xs_space_free(&s.space, detached, count);
@@ -681,6 +705,7 @@ const struct test space_tests[] = {
 	{ "space_reserved_twice", reserved_twice },
 	{ "space_all_of_it", all_of_it },
 	{ "space_low_is_kept", low_is_kept },
+	{ "space_low_is_half", low_is_half },
 	{ "space_many_looks", many_looks },
 	{ "space_too_many_looks", too_many_looks },
 	{ "space_no_memory_at_init", no_memory_at_init },

@@ -332,7 +332,7 @@ static void check_in_block(struct world *world)
 	check(world, 0);
 	xs_engine_unmap_in_block_no_sync(engine, s.own ^ 1ULL << 30, 0xf);
 	check(world, 4);
-	xs_engine_unmap_in_block_no_sync(engine, ~0ULL << 18, 0xf);
+	xs_engine_unmap_in_block_no_sync(engine, -XS_BLOCK_BYTES, 0xf);
 	check(world, 4);
 	/* No mapping of many is one of its pages'. */
 	xs_engine_unmap_in_block_no_sync(

@@ -375,7 +375,7 @@ static void world_remove(void *opaque, xs_gather_t *gather, u64 iova, u64 pages)
 	lose_tables(world, page, pages);
 	for (u64 end = page + pages; page < end; page++)
 		remove_page(world, gather, page);
-	gather->removals++;
+	add(&world->removals, 1);
 	test_point();
 }
 
@@ -443,7 +443,6 @@ static void world_gather_init(xs_gather_t *gather)
 {
 	gather->id = add(&the_world->last_gather, 1);
 	gather->removed = 0;
-	gather->removals = 0;
 }
 
 static u64 world_clock(void *opaque)

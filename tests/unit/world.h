@@ -32,9 +32,11 @@
 
 #define WORLD_BLOCKS_MAX	640
 #define WORLD_PAGES_MAX		(WORLD_BLOCKS_MAX * XS_BLOCK_PAGES)
-#define WORLD_MEMORY_PAGES	16384
 
-#define TABLE_PAGES		512	/* of a page-table page of the lowest level */
+#define TABLE_PAGES		(1u << (XS_PAGE_LG2 - 3))	/* of a last page table */
+
+/* Twice a table at least. */
+#define WORLD_MEMORY_PAGES	(XS_PAGE_LG2 < 16 ? 16384 : 32768)
 
 #define PROT_READ_		1u
 #define PROT_WRITE_		2u
@@ -115,6 +117,7 @@ struct world {
 	u64 synced_calls;
 	u64 synced_pages_max;	/* of deferred ones, in one sync */
 	u64 exposed_max_ns;	/* the longest that the world saw */
+	u64 removals;		/* calls */
 	u64 invalidations;	/* calls */
 	u64 map_syncs;		/* calls, and their ranges and pages */
 	u64 map_ranges;

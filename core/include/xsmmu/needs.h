@@ -8,6 +8,8 @@
  *
  * Required of platform.h:
  *   types      u8 u16 u32 u64 s64 bool size_t
+ *   XS_PAGE_LG2  log2 of a page's bytes, 12 .. 16: the CPU's, as memory goes back to its
+ *              allocator by those
  *   xs_inline, xs_noinline  always, never inlined: the map and unmap paths are
  *              one function each, what is rare stays out of them
  *   xs_no_canary  no look at the stack's end: on those paths, with no array there
@@ -66,6 +68,7 @@
 _Static_assert(sizeof(u8) == 1 && sizeof(u16) == 2, "u8, u16");
 _Static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "u32, u64");
 _Static_assert((u32)-1 > 0 && (u64)-1 > 0 && (s64)-1 < 0, "signedness");
+_Static_assert(XS_PAGE_LG2 >= 12 && XS_PAGE_LG2 <= 16, "pages of 4 to 64 KiB");
 _Static_assert(sizeof(xs_atomic64_t) == 8, "xs_atomic64_t is 64 bits");
 _Static_assert(sizeof(xs_ref_t) == sizeof(void *), "xs_ref_t is a pointer");
 _Static_assert(sizeof(void *) == 8, "a slot keeps a pointer in 64 bits");

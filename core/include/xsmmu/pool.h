@@ -34,7 +34,7 @@
 #define XS_CHUNK_BYTES		(1u << XS_CHUNK_LG2)
 #define XS_CHUNKS_MAX		128u
 #define XS_CELL_MIN_LG2		8
-#define XS_CELL_MAX_LG2		12
+#define XS_CELL_MAX_LG2		12	/* of any platform's pages: a tray is in a chunk */
 #define XS_CELL_SIZES		(XS_CELL_MAX_LG2 - XS_CELL_MIN_LG2 + 1)
 #define XS_CELL_MAX_BYTES	(1u << XS_CELL_MAX_LG2)
 #define XS_CELL_ALIGN_LG2	11	/* of a buffer, which its cell has, too */
@@ -68,8 +68,8 @@ enum xs_way {
 /*
  * struct xs_chunk - the first line is constant, the rest guarded by the pool's lock
  * @lg2:	the size of its cells
- * @words:	of its cells: 0, or the address of the memory that it is a copy of, from
- *		the 13th bit on, and below it how many bytes, less one
+ * @words:	of its cells: 0, or the address of the memory that it is a copy of, of 52
+ *		bits, from the 13th bit on, and below it how many bytes, less one
  * @idle:	trays that no CPU has, a bit for each
  * @idle_trays:	how many
  * @next:	in the pool's list of those with idle trays, or in one of those that go
@@ -164,13 +164,13 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept);
 
 /*
  * Copy @bytes bytes at @phys for a device that may do @way, and addresses up to @last.
- * With @offset the last 12 bits of the address stay as they are, which can only be if they
- * are a multiple of four. Without @copies the copy of what the device only reads is left to
+ * The bits of @keep, one less than a power of two, or 0, stay as they are in the address, which
+ * can only be if they are of XS_CELL_MAX_BYTES - 1, and the last two are 0. Without @copies the copy of what the device only reads is left to
  * xs_pool_sync(). Returns the address for the device; 0 if there is no cell, or could be
  * none. Entered, here and below; any context.
  */
 u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
-		u64 last, bool offset, bool copies);
+		u64 last, u32 keep, bool copies);
 
 /*
  * The device is done with what was mapped at @iova, or around it; it is copied back if it

@@ -3,12 +3,16 @@
  * The tree of a space: two bits for each part of it, and what is known of its
  * blocks.
  *
- * It is sparse. A leaf describes 16 blocks (4 MiB), and exists where a small
+ * It is sparse. A leaf describes 16 blocks, and exists where a small
  * mapping is, or a run of blocks begins or ends; a node leads to 1,024 leaves,
  * or nodes. Each node has two bits for each child: used (some block is taken) and
  * full (all are), so a free block, or an aligned run of unused children, is found
  * in a bounded number of steps however full the space is. A child that is used
  * as a whole needs no memory.
+ *
+ * The lowest leaves, those of XS_NEAR_LG2, have shorter ways. They are 4 GiB with pages
+ * of 4 KiB, and more with larger ones: what a device of 32 bits reaches (XS_LOW_LG2) is
+ * their first part.
  *
  * Who looks a page up needs no lock, but to be between xs_enter() and
  * xs_exit(): leaves are freed after a quiesce only. All else is under the lock
@@ -33,7 +37,8 @@
 #define XS_NODE_CHILDREN	(1u << XS_NODE_LG2)
 #define XS_NODE_WORDS	(XS_NODE_CHILDREN / 64)
 #define XS_NODE_LEVELS	3
-#define XS_LOW_LG2	(XS_LEAF_LG2 + XS_NODE_LG2)	/* pages of 4 GiB */
+#define XS_NEAR_LG2	(XS_LEAF_LG2 + XS_NODE_LG2)	/* pages of a lowest node */
+#define XS_LOW_LG2	(32 - XS_PAGE_LG2)		/* pages of 4 GiB */
 #define XS_SPACE_LG2	(XS_LEAF_LG2 + XS_NODE_LEVELS * XS_NODE_LG2)
 
 #define XS_SPACE_PAGES	(1ULL << XS_SPACE_LG2)
@@ -113,7 +118,7 @@ struct xs_node {
 
 /*
  * struct xs_tree - the first line is constant, but for what it points to
- * @low:	the node of the lowest 4 GiB, which is always there
+ * @low:	the node of the lowest leaves, which is always there
  * @low_slots:	the slots of its leaves, NULL where there are none: most look-ups
  *		end here
  * @leaves, @empty: leaves there are; of them without a taken block
@@ -176,7 +181,7 @@ struct xs_leaf *xs_tree_detach(struct xs_tree *tree, u64 block);
 
 void xs_leaf_free(struct xs_tree *tree, struct xs_leaf *leaf);
 
-/* The leaf of an IOVA page above 4 GiB, NULL if there is none. Entered. */
+/* The leaf of an IOVA page that is not near, NULL if there is none. Entered. */
 static xs_inline struct xs_leaf *
 xs_tree_high_leaf(const struct xs_tree *tree, u64 page)
 {
@@ -198,7 +203,7 @@ xs_tree_high_leaf(const struct xs_tree *tree, u64 page)
 static xs_inline struct xs_leaf *xs_tree_leaf(const struct xs_tree *tree,
 					       u64 page)
 {
-	if (xs_unlikely(page >> XS_LOW_LG2))
+	if (xs_unlikely(page >> XS_NEAR_LG2))
 		return xs_tree_high_leaf(tree, page);
 	return xs_load_acquire((struct xs_leaf **)
 				&tree->low->child[page >> XS_LEAF_LG2]);

@@ -6,14 +6,13 @@
  * sync removes runs of pages, then sends its commands in one call.
  *
  * Units: an IOVA and a physical address are in bytes and page aligned here; a
- * page is XS_PAGE_BYTES. Ranges are half-open unless a bound is called last.
+ * page is XS_PAGE_BYTES, the CPU's. Ranges are half-open unless a bound is called last.
  */
 #ifndef XSMMU_WORLD_H
 #define XSMMU_WORLD_H
 
 #include <xsmmu/needs.h>
 
-#define XS_PAGE_LG2	12
 #define XS_PAGE_BYTES	(1ULL << XS_PAGE_LG2)
 
 /* Memory for any CPU; see alloc() below. */

@@ -98,7 +98,7 @@ static void begin_high(void)
 {
 	begin();
 	engine.space.low_kept = engine.space.low_free;
-	iova = 1ULL << (XS_LOW_LG2 + XS_PAGE_LG2);
+	iova = 1ULL << (XS_NEAR_LG2 + XS_PAGE_LG2);
 }
 
 static const struct ex_program high = {

@@ -9,8 +9,9 @@
  * Packets, in a fixed order that repeats every 34:
  *
  * - Each has a linear part of 66 bytes (Ethernet, IPv4 and TCP headers), allocated with the skb as
- *   TCP does, in slab memory, and k x 4 KiB of data; k goes through 0 to 16, in steps of 7 modulo
- *   17. So a packet has up to 64 KiB of data, what TCP segmentation offload takes.
+ *   TCP does, in slab memory, and k pages of data; k goes through 0 to 16, in steps of 7 modulo
+ *   17. So a packet has up to 64 KiB of data, what TCP segmentation offload takes. (Of pages of 4
+ *   KiB; larger ones are fewer, and it all repeats the sooner.)
  * - Every second packet is of a file (sendfile): its data is k order-0 pages, each a segment, of
  *   1,024 pages that stay in the page cache, in an order that leaves no two neighbours together.
  *   With the linear part that makes 1 to 17 segments.
@@ -40,6 +41,7 @@
 #include <linux/mm.h>
 #include <linux/netdevice.h>
 #include <linux/sched.h>
+#include <linux/sizes.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
 
@@ -50,7 +52,7 @@
 #define HEADROOM_BYTES 128	/* for headers that lower layers might push */
 #define FILE_PAGES 1024
 #define FILE_STEP 389		/* from one page that is sent to the next; prime to FILE_PAGES */
-#define DATA_PAGES_MAX 16
+#define DATA_PAGES_MAX ((u32)(SZ_64K / PAGE_SIZE))
 #define SEGMENTS_MAX (1 + DATA_PAGES_MAX)
 #define COMPLETIONS_MAX 128	/* MLX5E_TX_CQ_POLL_BUDGET */
 #define WARMUP_PACKETS 2048

@@ -25,7 +25,7 @@ u64 xs_batch_reserve(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns)
 			*xs_batch_began_ns(batch, at) = now_ns;
 	batch->more_pages += pages - count;
 	/* Who was interrupted on its fast way finds the head moved. */
-	xs_a64_swap(&batch->head, head + count);
+	xs_a64_swap_relaxed(&batch->head, head + count);
 	return head;
 }
 

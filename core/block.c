@@ -12,8 +12,8 @@ bool xs_block_settle(struct xs_block *block, u64 free)
 	u64 withheld = xs_a64_read(&block->withheld);
 
 	if (xs_unlikely(withheld) && (free | withheld) == XS_BLOCK_ALL) {
-		withheld = xs_a64_swap(&block->withheld, 0);
-		free = xs_a64_or(&block->free, withheld) | withheld;
+		withheld = xs_a64_swap_relaxed(&block->withheld, 0);
+		free = xs_a64_or_relaxed(&block->free, withheld) | withheld;
 		withheld = 0;
 	}
 	while (free == XS_BLOCK_ALL)

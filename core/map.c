@@ -42,7 +42,7 @@ static void xs_join(struct xs_engine *engine, u64 page, u32 pages)
 {
 	struct xs_block *block = xs_space_block(&engine->space, page);
 
-	xs_a64_or(&block->joined, xs_block_mask(page + 1, pages - 1));
+	xs_a64_or_relaxed(&block->joined, xs_block_mask(page + 1, pages - 1));
 }
 
 /* A mapping that was placed comes to nothing: no translation of it exists. */
@@ -157,7 +157,7 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 		iova = block->iova + at * XS_PAGE_BYTES;
 		if (xs_unlikely(iova > last))
 			return xs_map_one_any(engine, phys, prot, last);
-	} while (xs_unlikely(!xs_a64_try(&block->free, &free,
+	} while (xs_unlikely(!xs_a64_try_acquire(&block->free, &free,
 					 free & (free - 1))));
 	xs_a64_set(&block->slots[at],
 		   xs_slot_one(xs_likely(xs_load(&engine->mode) &

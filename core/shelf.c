@@ -119,7 +119,7 @@ struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
 	}
 	if (block) {
 		xs_shelf_unlink(shelf, block);
-		xs_a64_swap(&block->open, 1);
+		xs_a64_swap_relaxed(&block->open, 1);
 	}
 	xs_unlock(&shelf->lock, flags);
 	return block;

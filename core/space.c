@@ -147,7 +147,7 @@ bool xs_space_claim_run(struct xs_space *space, u64 iova, u32 pages)
 	u64 old = pages;
 
 	return !(iova & (XS_BLOCK_BYTES - 1)) && block && pages &&
-	       xs_a64_try(&block->run_pages, &old, 0);
+	       xs_a64_try_relaxed(&block->run_pages, &old, 0);
 }
 
 void xs_space_give_run(struct xs_space *space, u64 iova, u32 pages)

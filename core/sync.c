@@ -344,7 +344,7 @@ static void xs_sync_bury(struct xs_engine *engine, const u64 *runs, u32 count)
 
 			if (stop > end)
 				stop = end;
-			xs_a64_andnot(&xs_space_block(&engine->space, page)->dead,
+			xs_a64_andnot_relaxed(&xs_space_block(&engine->space, page)->dead,
 				      xs_block_mask(page, (u32)(stop - page)));
 			page = stop;
 		}
@@ -372,7 +372,7 @@ static void xs_sync_back(struct xs_engine *engine, struct xs_cpu *cpu,
 				stop = end;
 			mask = xs_block_mask(page, (u32)(stop - page));
 			if (counts_dead)
-				xs_a64_andnot(&block->dead, mask);
+				xs_a64_andnot_relaxed(&block->dead, mask);
 			xs_place_back_block(engine, cpu, block, mask);
 			page = stop;
 		}
@@ -392,7 +392,7 @@ static void xs_sync_end(struct xs_engine *engine, struct xs_cpu *cpu,
 
 	batch->more_pages -= taken->pages - taken->records;
 	if (xs_likely(taken->kept == taken->end &&
-		      xs_a64_try(&batch->head, &head, next))) {
+		      xs_a64_try_relaxed(&batch->head, &head, next))) {
 		xs_store_release(&batch->tail, next);
 		xs_store(&batch->limit, next);
 		return;

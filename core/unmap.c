@@ -71,7 +71,7 @@ static bool xs_claim_many(struct xs_engine *engine, struct xs_claim *claim)
 		xs_a64_set(claim->slots, claim->first);
 		return false;
 	}
-	xs_a64_andnot(&block->joined,
+	xs_a64_andnot_relaxed(&block->joined,
 		      xs_block_mask(claim->page + 1, claim->pages - 1));
 	return true;
 }

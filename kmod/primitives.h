@@ -52,6 +52,14 @@ static inline xs_flags_t xs_lock(xs_lock_t *lock)
 #define xs_a64_andnot(a, v)	((u64)atomic64_fetch_andnot(v, a))
 #define xs_a64_swap(a, v)	((u64)atomic64_xchg(a, v))
 #define xs_a64_try(a, old, v)	atomic64_try_cmpxchg(a, (s64 *)(old), v)
+#define xs_a64_or_relaxed(a, v)	((u64)atomic64_fetch_or_relaxed(v, a))
+#define xs_a64_andnot_relaxed(a, v)	((u64)atomic64_fetch_andnot_relaxed(v, a))
+#define xs_a64_swap_relaxed(a, v)	((u64)atomic64_xchg_relaxed(a, v))
+#define xs_a64_swap_release(a, v)	((u64)atomic64_xchg_release(a, v))
+#define xs_a64_try_relaxed(a, old, v) \
+	atomic64_try_cmpxchg_relaxed(a, (s64 *)(old), v)
+#define xs_a64_try_acquire(a, old, v) \
+	atomic64_try_cmpxchg_acquire(a, (s64 *)(old), v)
 
 #define xs_popcount(x)		((u32)hweight64((u64)(x)))
 #define xs_ctz(x)		__ffs(x)

@@ -26,7 +26,7 @@
 enum ring_count {
 	RING_PACKETS,		/* storage: requests */
 	RING_BYTES,
-	RING_PAGES_MAPPED,	/* the CPU's pages that a mapping touches, as the IOMMU counts them */
+	RING_PAGES_MAPPED,	/* pages that a mapping touches, as the IOMMU counts them */
 	RING_PAGES_UNMAPPED,
 	RING_SYNCS,		/* the driver's own */
 	RING_COMMON_COUNTS,

@@ -122,6 +122,14 @@ static xs_inline bool xs_a64_try(xs_atomic64_t *word, u64 *old, u64 value)
 	return true;
 }
 
+/* All are one here: each is fully ordered. */
+#define xs_a64_or_relaxed(a, v)	xs_a64_or(a, v)
+#define xs_a64_andnot_relaxed(a, v)	xs_a64_andnot(a, v)
+#define xs_a64_swap_relaxed(a, v)	xs_a64_swap(a, v)
+#define xs_a64_swap_release(a, v)	xs_a64_swap(a, v)
+#define xs_a64_try_relaxed(a, old, v)	xs_a64_try(a, old, v)
+#define xs_a64_try_acquire(a, old, v)	xs_a64_try(a, old, v)
+
 #define xs_popcount(x)	((u32)__builtin_popcountll(x))
 #define xs_ctz(x)	((u32)__builtin_ctzll(x))
 #define xs_log2(x)	(63 - (u32)__builtin_clzll(x))

@@ -78,6 +78,14 @@ void xs_copy_out(u64 phys, const void *cell, u32 bytes);
 #define xs_a64_swap(a, v)	__atomic_exchange_n(a, v, __ATOMIC_SEQ_CST)
 #define xs_a64_try(a, old, v) \
 	__atomic_compare_exchange_n(a, old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
+#define xs_a64_or_relaxed(a, v)	__atomic_fetch_or(a, v, __ATOMIC_RELAXED)
+#define xs_a64_andnot_relaxed(a, v)	__atomic_fetch_and(a, ~(v), __ATOMIC_RELAXED)
+#define xs_a64_swap_relaxed(a, v)	__atomic_exchange_n(a, v, __ATOMIC_RELAXED)
+#define xs_a64_swap_release(a, v)	__atomic_exchange_n(a, v, __ATOMIC_RELEASE)
+#define xs_a64_try_relaxed(a, old, v) \
+	__atomic_compare_exchange_n(a, old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
+#define xs_a64_try_acquire(a, old, v) \
+	__atomic_compare_exchange_n(a, old, v, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)
 
 #define xs_popcount(x)		((u32)__builtin_popcountll(x))
 #define xs_ctz(x)		((u32)__builtin_ctzll(x))

@@ -57,6 +57,18 @@ typedef u64 xs_atomic64_t;
 	ex_rmw(a, 8, EX_SWAP, v, EX_SITE(EX_FULL, "swap " #a " <- " #v))
 #define xs_a64_try(a, old, v) \
 	ex_try(a, 8, old, v, EX_SITE(EX_FULL, "try " #a " <- " #v))
+#define xs_a64_or_relaxed(a, v) \
+	ex_rmw(a, 8, EX_OR, v, EX_SITE(EX_RELAXED, "or " #a " |= " #v))
+#define xs_a64_andnot_relaxed(a, v) \
+	ex_rmw(a, 8, EX_ANDNOT, v, EX_SITE(EX_RELAXED, "andnot " #a " &= ~" #v))
+#define xs_a64_swap_relaxed(a, v) \
+	ex_rmw(a, 8, EX_SWAP, v, EX_SITE(EX_RELAXED, "swap " #a " <- " #v))
+#define xs_a64_swap_release(a, v) \
+	ex_rmw(a, 8, EX_SWAP, v, EX_SITE(EX_RELEASE, "swap " #a " <- " #v))
+#define xs_a64_try_relaxed(a, old, v) \
+	ex_try(a, 8, old, v, EX_SITE(EX_RELAXED, "try " #a " <- " #v))
+#define xs_a64_try_acquire(a, old, v) \
+	ex_try(a, 8, old, v, EX_SITE(EX_ACQUIRE, "try " #a " <- " #v))
 #define xs_mb()			ex_fence(EX_SITE(EX_FULL, "mb"))
 
 #define xs_popcount(x)		((u32)__builtin_popcountll(x))

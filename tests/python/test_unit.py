@@ -267,7 +267,7 @@ FAULTS = (
     Fault(
         "a record is appended without comparing",
         "include/xsmmu/batch.h",
-        "	} while (xs_unlikely(!xs_a64_try(&batch->head, &head, head + 1)));\n",
+        "	} while (xs_unlikely(!xs_a64_try_relaxed(&batch->head, &head, head + 1)));\n",
         "	} while (0);\n	xs_a64_set(&batch->head, head + 1);\n",
     ),
     Fault(
@@ -384,7 +384,7 @@ FAULTS = (
     Fault(
         "two unmaps get the same mapping",
         "include/xsmmu/slot.h",
-        "	return xs_a64_try(slot, found, XS_SLOT_VACANT);\n",
+        "	return xs_a64_try_acquire(slot, found, XS_SLOT_VACANT);\n",
         "	xs_a64_set(slot, XS_SLOT_VACANT);\n	return true;\n",
         ("only=stray_twice_at_once",),
     ),
@@ -398,7 +398,7 @@ FAULTS = (
     Fault(
         "a large mapping of any size is claimed",
         "space.c",
-        "	       xs_a64_try(&block->run_pages, &old, 0);\n",
+        "	       xs_a64_try_relaxed(&block->run_pages, &old, 0);\n",
         "	       (old = xs_a64_swap(&block->run_pages, 0));\n",
         ("only=stray_wrong_size",),
     ),
@@ -426,7 +426,7 @@ FAULTS = (
     Fault(
         "pages stay joined after their mapping",
         "unmap.c",
-        "	xs_a64_andnot(&block->joined,\n"
+        "	xs_a64_andnot_relaxed(&block->joined,\n"
         "		      xs_block_mask(claim->page + 1, claim->pages - 1));\n	return true;\n",
         "	return true;\n",
     ),
@@ -552,7 +552,7 @@ FAULTS = (
     Fault(
         "a page of an open block is taken without comparing",
         "map.c",
-        "	} while (xs_unlikely(!xs_a64_try(&block->free, &free,\n					 free & (free - 1))));\n",
+        "	} while (xs_unlikely(!xs_a64_try_acquire(&block->free, &free,\n					 free & (free - 1))));\n",
         "	} while (0);\n	xs_a64_set(&block->free, free & (free - 1));\n",
     ),
     Fault(
@@ -573,7 +573,7 @@ FAULTS = (
     Fault(
         "pages of a block are taken without comparing",
         "include/xsmmu/block.h",
-        "	} while (xs_unlikely(!xs_a64_try(&block->free, &free, free & ~mask)));\n",
+        "	} while (xs_unlikely(!xs_a64_try_acquire(&block->free, &free, free & ~mask)));\n",
         "	} while (0);\n	xs_a64_set(&block->free, free & ~mask);\n",
         ("only=block_together",),
     ),
@@ -957,9 +957,8 @@ FAULTS = (
     Fault(
         "a buffer goes over the end of its cell",
         "pool.c",
-        "return lg2 == XS_PAGE_LG2 && offset + bytes <= XS_PAGE_BYTES ? offset :\n"
-        "								       0;",
-        "return lg2 == XS_PAGE_LG2 ? offset : 0;",
+        "	if (lg2 != XS_CELL_MAX_LG2 || offset + bytes > XS_CELL_MAX_BYTES)\n",
+        "	if (lg2 != XS_CELL_MAX_LG2)\n",
         ("only=pool_sizes",),
     ),
     Fault(
@@ -993,8 +992,8 @@ FAULTS = (
     Fault(
         "memory above 4 GiB is taken for what is below",
         "pool.c",
-        "		.phys = word >> XS_PAGE_LG2,",
-        "		.phys = (u32)(word >> XS_PAGE_LG2),",
+        "		.phys = word >> XS_CELL_MAX_LG2,",
+        "		.phys = (u32)(word >> XS_CELL_MAX_LG2),",
         ("only=pool_copies",),
     ),
     Fault(
@@ -1153,15 +1152,22 @@ FAULTS = (
     Fault(
         "a copy is aligned to two bytes",
         "pool.c",
-        "	u32 offset = phys & (XS_PAGE_BYTES - 1) & ~3u;\n",
-        "	u32 offset = phys & (XS_PAGE_BYTES - 1) & ~1u;\n",
+        "	u32 offset = phys & (XS_CELL_MAX_BYTES - 1) & ~3u;\n",
+        "	u32 offset = phys & (XS_CELL_MAX_BYTES - 1) & ~1u;\n",
         ("only=pool_offsets",),
     ),
     Fault(
         "what has to keep an offset that is not aligned loses it",
         "pool.c",
-        "(offset && start != (phys & (XS_PAGE_BYTES - 1)))",
-        "(offset && start != (phys & (XS_PAGE_BYTES - 4)))",
+        "	       start == (phys & (XS_CELL_MAX_BYTES - 1));\n",
+        "	       start == (phys & (XS_CELL_MAX_BYTES - 4));\n",
+        ("only=pool_offsets",),
+    ),
+    Fault(
+        "more of an offset has to be kept than a cell can",
+        "pool.c",
+        "	return keep < XS_CELL_MAX_BYTES &&\n	       start ==",
+        "	return start ==",
         ("only=pool_offsets",),
     ),
     Fault(

@@ -133,7 +133,7 @@ static xs_inline bool xs_batch_append_fast(struct xs_batch *batch, u64 page,
 	do {
 		if (xs_unlikely(head >= xs_load(&batch->limit)))
 			return false;
-	} while (xs_unlikely(!xs_a64_try(&batch->head, &head, head + 1)));
+	} while (xs_unlikely(!xs_a64_try_relaxed(&batch->head, &head, head + 1)));
 	xs_record_write(xs_batch_record(batch, head), xs_key_of(page, 1, 1),
 			ref);
 	return true;

@@ -50,7 +50,7 @@ static xs_inline u64 xs_block_take(struct xs_block *block, u32 pages)
 		mask = pages == 1 ? free & -free : xs_mask_find(free, pages);
 		if (xs_unlikely(!mask))
 			return 0;
-	} while (xs_unlikely(!xs_a64_try(&block->free, &free, free & ~mask)));
+	} while (xs_unlikely(!xs_a64_try_acquire(&block->free, &free, free & ~mask)));
 	return block->iova + xs_ctz(mask) * XS_PAGE_BYTES;
 }
 
@@ -88,7 +88,7 @@ static xs_inline bool xs_block_free(struct xs_block *block, u64 mask)
 static xs_inline void xs_block_open(struct xs_block *block)
 {
 	xs_a64_set(&block->open, 1);
-	xs_a64_swap(&block->free, XS_BLOCK_ALL);
+	xs_a64_swap_release(&block->free, XS_BLOCK_ALL);
 }
 
 /* No CPU hands out its pages any more. True: it is the caller's. Entered. */

@@ -23,13 +23,17 @@
  *              xs_assert_locked(l): somebody has it
  *   xs_local_save() -> xs_flags_t, xs_local_restore(flags): no interrupts
  *   xs_cpu_id()      the running CPU, stable between enter and exit
- *   xs_atomic64_t  a 64-bit word, every operation fully ordered:
+ *   xs_atomic64_t  a 64-bit word, every operation fully ordered, but what says that it is
+ *              less: no stronger than its place needs it (tests/litmus):
  *              xs_a64_read(a) and xs_a64_set(a, v), which are not ordered,
  *              xs_a64_set_release(a, v), ordered behind what was before it,
  *              xs_a64_or(a, v) -> old value, xs_a64_andnot(a, v) -> old value,
  *              xs_a64_swap(a, v) -> old value,
  *              xs_a64_try(a, &old, v) -> bool: compare and swap; on failure
- *              old is the value found
+ *              old is the value found, and nothing is ordered
+ *              xs_a64_or_relaxed(a, v), xs_a64_andnot_relaxed(a, v),
+ *              xs_a64_swap_relaxed(a, v), xs_a64_swap_release(a, v),
+ *              xs_a64_try_relaxed(a, &old, v), xs_a64_try_acquire(a, &old, v)
  *   xs_counts_t *  a struct xs_counts per CPU:
  *              xs_counts_new(), xs_counts_free(c), xs_counts_of(c, cpu),
  *              xs_count(c, field, n): add to this CPU's, exact in any context,

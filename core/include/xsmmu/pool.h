@@ -164,10 +164,11 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept);
 
 /*
  * Copy @bytes bytes at @phys for a device that may do @way, and addresses up to @last.
- * The bits of @keep, one less than a power of two, or 0, stay as they are in the address, which
- * can only be if they are of XS_CELL_MAX_BYTES - 1, and the last two are 0. Without @copies the copy of what the device only reads is left to
- * xs_pool_sync(). Returns the address for the device; 0 if there is no cell, or could be
- * none. Entered, here and below; any context.
+ * The bits of @keep, one less than a power of two, or 0, stay as they are in the address,
+ * which can only be if they are of XS_CELL_MAX_BYTES - 1, and the last two are 0. Without
+ * @copies the copy of what the device only reads is left to xs_pool_sync(). Returns the
+ * address for the device; 0 if there is no cell, or could be none. Entered, here and below;
+ * any context.
  */
 u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
 		u64 last, u32 keep, bool copies);

@@ -97,7 +97,7 @@ static xs_inline u32 xs_slot_span(u64 slot)
  */
 static xs_inline bool xs_slot_claim(xs_slot_t *slot, u64 *found)
 {
-	return xs_a64_try(slot, found, XS_SLOT_VACANT);
+	return xs_a64_try_acquire(slot, found, XS_SLOT_VACANT);
 }
 
 /*

@@ -158,6 +158,7 @@ static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 /* IOMMUs of Arm do, if they are accepted, but there is an order to keep. */
 static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 {
+	/* Before what tells the device of them, or asks for an invalidation. */
 	wmb();
 }
 #endif

@@ -642,9 +642,9 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 	sort(last, count, sizeof(*last), u64_compare, NULL);
 	seq_buf_printf(result, "{\"rounds\":%u,\"pages\":%u,\"window_us\":%u", attack->rounds,
 		       attack->pages, attack->window_us);
-	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"syncs\":%u,\"list\":%u,\"cpus\":%u",
-		       attack->gaps, attack->napi, attack->far, attack->syncs, attack->list,
-		       num_online_cpus());
+	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"syncs\":%u", attack->gaps,
+		       attack->napi, attack->far, attack->syncs);
+	seq_buf_printf(result, ",\"list\":%u,\"cpus\":%u", attack->list, num_online_cpus());
 	seq_buf_printf(result, ",\"attempts\":%llu,\"landed\":%llu,\"landed_rounds\":%u",
 		       attack->attempts,
 		       landed[STATE_HELD] + landed[STATE_FREED] + landed[STATE_REUSED],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# shellcheck shell=dash disable=SC2086 # addresses are single words
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; $console is the lab's
 # `xsmmu compare` as an operator runs it: iperf3 on a network card that is in use, and what is left of it afterwards.
 
 export PYTHONPATH=/opt LANG=C.UTF-8

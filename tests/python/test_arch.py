@@ -83,7 +83,7 @@ def test_libraries_are_those_that_the_loader_would_find() -> None:
 
 def test_a_library_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / AMD64.libraries).mkdir(parents=True)
-    with pytest.raises(UserError, match="cannot resolve the libraries of .*fio: there is no lib"):
+    with pytest.raises(UserError, match=r"cannot resolve the libraries of .*fio: there is no lib"):
         initramfs.libraries_of(tmp_path, guests.tools().path / "usr/bin/fio")
 
 

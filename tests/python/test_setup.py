@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from xsmmu.arch import AMD64
 from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host
@@ -107,7 +108,7 @@ def test_clean_takes_what_the_lab_made_only(tmp_path: Path, made: str) -> None:
 
 def test_what_is_built_does_not_wait_for_another_build(tmp_path: Path) -> None:
     """And what was made once is not made again."""
-    root = Root(tmp_path, tmp_path, {})
+    root = Root(tmp_path, tmp_path, {}, AMD64, tmp_path)
 
     def make(script: str) -> bytes:
         made = build._build(root, {"in": b"1\n"}, (), "it", script, on_host=True)

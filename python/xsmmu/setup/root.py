@@ -149,7 +149,10 @@ TOOLS_ARM64 = Contents(
     debs="arm64",
     arch=ARM64,
     programs=Contents(
-        *("root-arm64-programs", _PROGRAMS_PACKAGES, _STABLE_SUITES, ""), debs="arm64-programs", arch=ARM64, runs_on=ARM64
+        *("root-arm64-programs", _PROGRAMS_PACKAGES, _STABLE_SUITES, ""),
+        debs="arm64-programs",
+        arch=ARM64,
+        runs_on=ARM64,
     ),
 )
 """The same for guests that are arm64."""

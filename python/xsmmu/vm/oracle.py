@@ -199,7 +199,7 @@ class Mapped:
         """For each domain the last address of what is mapped, by the first one."""
 
     def feed(self, data: bytes) -> None:
-        """Follow whole lines. As in the device, an unmap is of the mappings that lie within it, and a domain goes whole."""
+        """Follow whole lines. As in the device an unmap is of mappings that lie within it, and a domain goes whole."""
         for what, domain, first, last in self._EVENT.findall(data):
             if what == b"put_domain":
                 self._ends.pop(int(domain), None)

@@ -350,8 +350,7 @@ def _resolve(env: Mapping[str, str], wanted: Wanted, arch: Arch) -> dict[str, st
     matching = {name: fields for name, fields in matching.items() if fields}
     if not matching:
         raise UserError(
-            f"the archive has no kernel {wanted.name}: nothing in {wanted.suite} matches {pattern.pattern};"
-            f" see {TABLE}"
+            f"the archive has no kernel {wanted.name}: nothing in {wanted.suite} matches {pattern.pattern}; see {TABLE}"
         )
     versions = [fields["Version"] for fields in matching.values()]
     newest = max(versions, key=cmp_to_key(_compare_versions))

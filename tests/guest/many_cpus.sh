@@ -6,9 +6,10 @@
 
 # --- queues ------------------------------------------------------------------------------------------------------
 
-# rx_interrupts, io_interrupts: the numbers of the interrupts of the NIC's and the disk's queues, in order.
+# rx_interrupts, io_interrupts: the numbers of the interrupts of the NIC's and the disk's queues, in order. For up to four CPUs
+# igb has one for each direction.
 rx_interrupts() {
-	grep -E " $(link_of $IGB)-TxRx-[0-9]+\$" /proc/interrupts | cut -d: -f1
+	grep -E " $(link_of $IGB)-(TxRx|rx)-[0-9]+\$" /proc/interrupts | cut -d: -f1
 }
 
 io_interrupts() {

@@ -2,11 +2,14 @@
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
 # A machine that sleeps as far as the kernel's own test of it goes, without the module: what it then does is the kernel's.
 
-case_suspend_without_the_module() {
+case_work_without_the_module() {
 	rmmod xsmmu || give_up "rmmod was refused"
 	bind $DATA
 	disk_start $DATA
 	read_disk $DATA 1
+}
+
+case_suspend_without_the_module() {
 	echo devices >/sys/power/pm_test
 	echo 1 >/sys/module/suspend/parameters/pm_test_delay 2>/dev/null
 	echo mem >/sys/power/state || failure "suspend failed"

@@ -11,7 +11,7 @@ found() {
 fire_at_list() {
 	{ echo "list=1 pages=$2 rounds=2 gaps=16 window_us=20000 syncs=0" >/sys/kernel/debug/xsmmu_lab/$TESTDEV/attack &&
 		cat /sys/kernel/debug/xsmmu_lab/$TESTDEV/attack >/tmp/attack; } 2>/dev/null || {
-		failure "$1: the attack failed"
+		failure "$1: the attack failed: $(dmesg | grep 'attack: ' | tail -n 1)"
 		return
 	}
 	[ "$(found attempts_padding)" -gt 100 ] || failure "$1: the padding was not attacked"

@@ -81,5 +81,5 @@ def test_a_suspend_that_torture_leaves_out_is_the_kernels_failure(name: str) -> 
     """Without the module the same guest works, and hangs when it is suspended; if not, torture is to suspend it."""
     [outcome] = guests.boot(replace(ASLEEP, kernel=kernel_of(name), iommu=name))
     assert outcome.error is not None, f"a guest with {name} can be suspended now: its no_suspend is out of date"
-    assert outcome.failures == {"work_without_the_module": []}
+    assert "work_without_the_module" in outcome.failures
     assert outcome.running == "suspend_without_the_module", outcome.error.lines

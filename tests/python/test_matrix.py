@@ -17,6 +17,7 @@ from xsmmu.lab import matrix
 from xsmmu.lab.matrix import Cell, Outcome
 from xsmmu.project import PROJECT
 from xsmmu.report import matrix as page
+from xsmmu.setup import root
 from xsmmu.vm.iommu import IOMMUS
 
 Json = dict[str, Any]
@@ -169,3 +170,28 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monke
     done["6.12-amd"] = summary()
     assert once()[1].summary is not None
     assert log.read_text() == ""
+
+
+def test_what_one_architecture_lacks_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ensure(_cache: Path, _console: Console, contents: root.Contents) -> None:
+        if contents.arch.name == "arm64":
+            raise UserError("the mirror lacks packages")
+
+    script = tmp_path / "python"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setattr(matrix, "commit", lambda: "abc")
+    monkeypatch.setattr("xsmmu.setup.root.ensure", ensure)
+    monkeypatch.setattr("xsmmu.setup.kernels.ensure", lambda *_: None)
+    said = io.StringIO()
+    cells = [Cell(kernel, iommu) for iommu in ("smmuv3", "amd") for kernel in ("6.12", "6.1")]
+    outcomes = matrix.run(cells, tmp_path, 1, True, Console(file=said))
+    assert [each.reason for each in outcomes] == [
+        "the mirror lacks packages",
+        "the lab has no kernel 6.1 for arm64",
+        "has no results of this commit",
+        "kernel 6.1 stalls while it logs the attack's faults, on its own path",
+    ]
+    assert said.getvalue().count("6.12 for arm64: the mirror lacks packages") == 1
+    assert "1/1 6.12-amd: done" in said.getvalue()

@@ -91,8 +91,7 @@ def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: C
     now = commit()
     todo = [each for each in wanted if not each.excluded and _summary(folder, each, now, quick) is None]
     console.print(f"{EXPERIMENT}: {len(wanted)} cells, {len(todo)} to run, {jobs} at a time", highlight=False)
-    for arch, name in dict.fromkeys((IOMMUS[each.iommu].arch.name, each.kernel) for each in todo):
-        kernels.ensure(root.ensure(host.cache_dir(), console, root.OF_GUESTS[arch]), name, console)
+    todo = _set_up(todo, folder, console)
     with _children() as children, ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(_run, each, folder, quick, children): each for each in todo}
         for done, future in enumerate(as_completed(futures), start=1):
@@ -100,6 +99,31 @@ def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: C
             said = reason.splitlines()[0] if reason else "done"
             console.print(f"{done}/{len(todo)} {cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
     return [_outcome(folder, each, now, quick) for each in wanted]
+
+
+def _set_up(todo: Sequence[Cell], folder: Path, console: Console) -> list[Cell]:
+    """Get what cells boot; those of them for which it is there. What cannot be had for some ends no other."""
+    missing: dict[tuple[str, str], str] = {}
+    for arch, name in dict.fromkeys(map(_boots, todo)):
+        try:
+            kernels.ensure(root.ensure(host.cache_dir(), console, root.OF_GUESTS[arch]), name, console)
+        except UserError as error:
+            missing[arch, name] = error.message
+            console.print(f"{name} for {arch}: {error.message}", markup=False, highlight=False, soft_wrap=True)
+    for each in todo:
+        if reason := missing.get(_boots(each)):
+            _keep_reason(folder, each, reason)
+    return [each for each in todo if _boots(each) not in missing]
+
+
+def _boots(cell: Cell) -> tuple[str, str]:
+    return IOMMUS[cell.iommu].arch.name, cell.kernel
+
+
+def _keep_reason(folder: Path, cell: Cell, reason: str) -> None:
+    """Why a cell has no results; empty for one that has."""
+    (folder / cell.name).mkdir(parents=True, exist_ok=True)
+    (folder / cell.name / _REASON).write_text(reason)
 
 
 class _Children:
@@ -155,7 +179,7 @@ def _run(cell: Cell, folder: Path, quick: bool, children: _Children) -> str:
     status, said = children.run(command)
     lines = [line for line in said.splitlines() if line.startswith("xsmmu: ")] or said.splitlines()[-_REASON_LINES:]
     reason = "\n".join(lines) or f"ended with status {status}" if status else ""
-    (place / _REASON).write_text(reason)
+    _keep_reason(folder, cell, reason)
     return reason
 
 

@@ -112,9 +112,8 @@ def run(options: Options, console: Console) -> Path:
 
 def _need_space(cache: Path, contents: root.Contents, kernel: str, guests: int) -> None:
     """All that is not there yet must fit, before anything is downloaded."""
-    place = root.place(cache, contents)
-    made = _BUILD_BYTES + guests * _IMAGE_BYTES
-    need = root.missing_bytes(cache, contents) + kernels.missing_bytes(place, kernel) + made
+    tools, image = root.missing_bytes(cache, contents), kernels.missing_bytes(root.place(cache, contents), kernel)
+    need = tools + image + _BUILD_BYTES + guests * _IMAGE_BYTES
     host.need_space(cache, need, "this run of the lab")
 
 

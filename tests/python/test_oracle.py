@@ -10,7 +10,7 @@ import pytest
 
 from xsmmu.errors import UserError
 from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
-from xsmmu.vm.oracle import CANARY, Counts, Oracle, Requests, compare
+from xsmmu.vm.oracle import CANARY, Counts, Oracle, Requests, compare, compare_devices
 
 VTD = IOMMUS[DEFAULT_IOMMU]
 
@@ -19,6 +19,11 @@ DOMAIN = b"vtd_inv_desc_iotlb_domain domain 0x2\n"
 GLOBAL = b"vtd_inv_desc_iotlb_global \n"
 PASID = b"vtd_inv_desc_iotlb_pasid domain 0x2 pasid 0x0\n"
 PASID_PAGES = b"vtd_inv_desc_iotlb_pasid_pages domain 0x2 pasid 0x0 addr 0x0\n"
+FIRST_PAGES = b"vtd_inv_desc invalidate desc type p-iotlb high 0xfffff040 low 0x20036\n"
+FIRST_ALL = b"vtd_inv_desc invalidate desc type p-iotlb high 0x0 low 0x20026\n"
+DEVICE = b"vtd_inv_desc invalidate desc type device high 0xfffff001 low 0xc0000000003\n"
+DEVICE_PASID = b"vtd_inv_desc invalidate desc type device-piotlb high 0xfffff001 low 0xc0000000008\n"
+WAIT = b"vtd_inv_desc invalidate desc type wait high 0x1000 low 0x200000025\n"
 CONSOLE = b"serial_write [0x00] <- 0x20\n"
 
 
@@ -40,6 +45,21 @@ def test_each_event_has_its_kind() -> None:
     oracle = Oracle(VTD)
     oracle.feed(marker(1) + PAGE + PASID_PAGES + DOMAIN + PASID + GLOBAL + marker(2))
     assert oracle.window(1, 2).as_dict() == {"page": 2, "domain": 2, "global": 1}
+
+
+def test_commands_for_device_tlbs_are_apart() -> None:
+    for name, commands in (("vtd", PAGE + DOMAIN), ("vtd-first", FIRST_PAGES + FIRST_ALL)):
+        oracle = Oracle(IOMMUS[name])
+        oracle.feed(marker(1) + commands + DEVICE + DEVICE_PASID + WAIT + marker(2))
+        found = oracle.window(1, 2)
+        assert found == Counts(1, 1, 0, device=2)
+        assert found.total == 2
+        assert "device" not in found.as_dict()
+        assert not oracle.other_lines
+        compare("a disk", IOMMUS[name], Counts(1, 1), found)
+        compare_devices("a disk", Counts(1, 1, device=2), found)
+        with pytest.raises(UserError, match="a disk: 2 commands for the device's own TLB, not 3"):
+            compare_devices("a disk", Counts(2, 1, device=3), found)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from xsmmu.errors import GuestError
 from xsmmu.vm.iommu import Iommu
@@ -34,13 +34,15 @@ class Counts:
     page: int = 0
     domain: int = 0
     global_: int = 0
+    device: int = 0
+    """For the TLBs of devices, behind those. The module does not count them, nor do results."""
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(self.page + other.page, self.domain + other.domain, self.global_ + other.global_)
+        return Counts(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def total(self) -> int:
-        """All commands, of whatever kind."""
+        """All commands to the IOMMU's own caches, of whatever kind."""
         return self.page + self.domain + self.global_
 
     def as_dict(self) -> dict[str, int]:
@@ -50,7 +52,7 @@ class Counts:
     @classmethod
     def from_mapping(cls, figures: Mapping[str, int]) -> Counts:
         """The inverse of `as_dict`."""
-        return cls(figures["page"], figures["domain"], figures["global"])
+        return cls(figures["page"], figures["domain"], figures["global"], figures.get("device", 0))
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Oracle:
         self._iommu = iommu
         self._windows = [Counts()]
         self._rest = b""
-        self._known = tuple(event.encode() + b" " for event in self.events)
+        self._known = tuple(event.encode() + b" " for event in {*self.events, iommu.device_event} - {""})
         self._mapped = Mapped()
         self._mapped_at = [0]
         """Pages that were mapped in the device, at each marker."""
@@ -112,6 +114,8 @@ class Oracle:
         found = dict.fromkeys(KINDS, 0)
         for pattern, kind in self._iommu.commands.items():
             found[kind] += len(pattern.findall(data, start, end))
+        if self._iommu.device_commands:
+            found["device"] = len(self._iommu.device_commands.findall(data, start, end))
         if self._iommu.traces_maps:
             self._mapped.feed(data[start:end])
         if self._iommu.has_queue:
@@ -233,3 +237,9 @@ def compare(what: str, iommu: Iommu, module: Counts, oracle: Counts) -> None:
             f"{what}: the module's invalidation counters differ from QEMU's own count ({'; '.join(wrong)}); "
             "its figures cannot be trusted"
         )
+
+
+def compare_devices(what: str, expected: Counts, oracle: Counts) -> None:
+    """Raise unless devices were sent as many commands for their own TLBs as they are to be."""
+    if expected.device != oracle.device:
+        raise GuestError(f"{what}: {oracle.device} commands for the device's own TLB, not {expected.device}")

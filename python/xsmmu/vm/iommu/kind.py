@@ -33,6 +33,10 @@ class Iommu:
     """Each map needs a sync, too."""
     arch: Arch = AMD64
     """Of the guests that have it."""
+    device_commands: re.Pattern[bytes] | None = None
+    """Lines of the trace that are an invalidation command for the TLB of a device (ATS)."""
+    device_event: str = ""
+    """What those lines are of. Traced where a guest has such a device; none of the lab's own is one."""
     one_kind: bool = False
     """The trace does not tell kinds of commands apart: only their sum can be compared."""
     direct: bool = False

@@ -23,6 +23,8 @@ _SECOND = Iommu(
         "vtd_inv_desc_iotlb_pasid",
         "vtd_inv_desc_iotlb_global",
     ),
+    device_commands=re.compile(rb"vtd_inv_desc invalidate desc type device(-piotlb)? ", re.MULTILINE),
+    device_event="vtd_inv_desc",
     syncs_maps=False,
     direct=True,
 )

@@ -327,7 +327,7 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 		return failure;
 	}
 	/* Nothing of the kernel's own path stays cached. */
-	iommu_flush_iotlb_all(domain);
+	xs_world_flush(group);
 	run(group);
 	__module_get(THIS_MODULE);
 	return NULL;
@@ -349,7 +349,7 @@ static const char *engine_resume(struct xs_group *group, struct device *dev)
 		return failure;
 	if (xs_world_enter(group, domain, dev))
 		return "out of memory";
-	iommu_flush_iotlb_all(domain);
+	xs_world_flush(group);
 	return NULL;
 }
 
@@ -362,8 +362,7 @@ static void engine_stop(struct xs_group *group)
 	xs_world_exit(group);
 	xs_bounces_drop(group);
 	xs_engine_audit(&group->engine, &group->sum);
-	if (!xs_world_is_nowhere(group))
-		iommu_flush_iotlb_all(group->domain);
+	xs_world_flush(group);
 	xs_ledger_add(&group->past, &group->sum);
 	xs_engine_destroy(&group->engine);
 	group->domain = NULL;

@@ -273,7 +273,7 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 		xs_entries_write(&group->tables, entry_of(known, iova), 0,
 				 pages);
 		/* The device may have guessed where it was. */
-		iommu_flush_iotlb_all(group->domain);
+		xs_world_flush(group);
 		atomic64_inc(&group->other_commands.domain);
 		end_direct(group, "its driver does not see what was written");
 		return false;
@@ -664,6 +664,19 @@ static bool are_too_many(const struct xs_iommu *iommu,
 }
 
 /*
+ * The two pages in the middle: the aligned power of two around them is all that there is.
+ * A driver may count pages in 32 bits, which are not enough for all of them.
+ */
+static noinline void invalidate_all(struct xs_group *group, xs_gather_t *gather,
+				    struct xs_commands *sent)
+{
+	u64 last = group->domain->geometry.aperture_end >> PAGE_SHIFT;
+	struct xs_range all = { last / 2, 2 };
+
+	invalidate_range(group, gather, &all, sent);
+}
+
+/*
  * A sync of the gather frees its page-table pages, so all that was removed
  * has to be invalidated by then: with several ranges, only the whole domain
  * does that.
@@ -683,6 +696,10 @@ static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
 	if (count == 0 || (count > 1 && (frees || group->iommu.kicks)) ||
 	    (unlikely(group->iommu.commands) &&
 	     are_too_many(&group->iommu, ranges, count))) {
+		if (unlikely(group->iommu.all_by_range)) {
+			invalidate_all(group, gather, sent);
+			return;
+		}
 		iommu_flush_iotlb_all(group->domain);
 		sent->domain += !group->iommu.kicks;
 		if (frees)
@@ -691,6 +708,15 @@ static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
 	}
 	for (u32 i = 0; i < count; i++)
 		invalidate_range(group, gather, &ranges[i], sent);
+}
+
+void xs_world_flush(struct xs_group *group)
+{
+	struct xs_commands not_counted = { };
+	xs_gather_t none;
+
+	iommu_iotlb_gather_init(&none);
+	world_invalidate(group, &none, NULL, 0, &not_counted);
 }
 
 /* Undo a map of many parts, of which not all may have been made. */

@@ -403,7 +403,8 @@ void xs_debug_forget(struct device *dev);
 
 /*
  * world.c. xs_world_remove_again(): what the driver of an IOMMU that kicks should have
- * removed, and has not. xs_world_invalidate(): what the engine does not know of, counted; of
+ * removed, and has not. xs_world_invalidate(): what the engine does not know of, counted;
+ * xs_world_flush(): all of its domain, not counted, where it is not nowhere; of
  * commands for maps that another one has sent, xs_world_count_map_sync() counts those.
  *
  * A map with XS_MAP_UNSYNCED, where
@@ -432,6 +433,7 @@ void xs_world_remove_again(struct xs_group *group, xs_gather_t *gather, u64 iova
 			   u64 pages);
 void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
 			 const struct xs_range *ranges, u32 count);
+void xs_world_flush(struct xs_group *group);
 const char *xs_world_check_tables(struct device *dev);
 void xs_world_set_tables(struct xs_group *group, struct device *dev);
 int xs_world_init(struct xs_group *group, struct iommu_domain *domain,

@@ -23,6 +23,8 @@ struct xs_format;
  * @commands:	how many page-selective commands a range is, where that is not one; else NULL
  * @range_max_lg2: log2 of the largest page-selective command, in pages; negative: there are
  *		none. Without @commands
+ * @all_by_range: all of a domain is invalidated as one range: asked for the domain, its
+ *		driver may leave out the TLBs of devices (ATS)
  * @takes_runs:	a removal may be of any length, and have holes, unless
  * @is_exact:	a removal must be of what is mapped, to the page
  * @pages_only:	an invalidation of a range is of single pages, not of larger entries
@@ -33,6 +35,7 @@ struct xs_iommu {
 	bool kicks;
 	u32 (*commands)(u64 page, u64 pages);
 	s32 range_max_lg2;
+	bool all_by_range;
 	bool takes_runs;
 	bool is_exact;
 	bool pages_only;

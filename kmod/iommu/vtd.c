@@ -200,6 +200,12 @@ static void describe_vtd(struct xs_iommu *iommu, struct device *dev,
 	if (!first_stage)
 		iommu->range_max_lg2 = cap & CAP_PSI ?
 			FIELD_GET(CAP_MAMV, cap) : -1;
+	/*
+	 * 6.1's driver takes it that a hypervisor that traps a command for the domain has
+	 * devices drop what they have of it. A range of the second stage that is too long
+	 * becomes such a command, and one for each device.
+	 */
+	iommu->all_by_range = cap & CAP_CM && !first_stage;
 	/* The driver of VT-d's own page tables. */
 	if (domain->ops->map_pages && !xs_domain_is_generic(domain)) {
 		iommu->takes_runs = true;

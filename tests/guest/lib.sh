@@ -235,6 +235,26 @@ unbind() {
 	done
 }
 
+# config_word BDF OFFSET: four bytes of its configuration space, as a number.
+config_word() {
+	echo $((0x$(dd if="$(device_dir "$1")/config" bs=1 skip="$2" count=4 2>/dev/null | hexdump -e '1/4 "%08x"')))
+}
+
+# ats_of BDF: has it a TLB of its own (ATS), and is that on? on, off or none.
+ats_of() {
+	[ "$(wc -c <"$(device_dir "$1")/config")" = 4096 ] || { echo none && return; }
+	ats_at=256
+	while [ $ats_at -ge 256 ]; do
+		ats_head=$(config_word "$1" $ats_at)
+		if [ $((ats_head & 0xffff)) = 15 ]; then
+			[ $(($(config_word "$1" $((ats_at + 4))) >> 31 & 1)) = 1 ] && echo on || echo off
+			return
+		fi
+		ats_at=$((ats_head >> 20 & 0xfff))
+	done
+	echo none
+}
+
 # all_off: no driver, no policy, nothing left behind; and the groups translate, as GROUP_TYPE if that is set.
 all_off() {
 	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
@@ -367,13 +387,20 @@ count_from() {
 	count_page=$(stat_of $1 inv_page)
 	count_domain=$(stat_of $1 inv_domain)
 	count_global=$(stat_of $1 inv_global)
+	count_maps=$(stat_of $1 map_syncs)
 	mark
 	count_first=$marker
 }
 
-# counted BDF TEXT: the host compares.
+# counted BDF TEXT: the host compares. A device with a TLB of its own is to be sent a command behind each of an unmap.
 counted() {
 	settle
 	mark
-	emit "{\"event\":\"counted\",\"what\":$(json_string "$2"),\"markers\":[$count_first,$marker],\"counts\":{\"page\":$(($(stat_of $1 inv_page) - count_page)),\"domain\":$(($(stat_of $1 inv_domain) - count_domain)),\"global\":$(($(stat_of $1 inv_global) - count_global))}}"
+	counted_page=$(($(stat_of $1 inv_page) - count_page))
+	counted_domain=$(($(stat_of $1 inv_domain) - count_domain))
+	counted_device=0
+	if [ "$(ats_of "$1")" = on ]; then
+		counted_device=$((counted_page + counted_domain - $(stat_of $1 map_syncs) + count_maps))
+	fi
+	emit "{\"event\":\"counted\",\"what\":$(json_string "$2"),\"markers\":[$count_first,$marker],\"counts\":{\"page\":$counted_page,\"domain\":$counted_domain,\"global\":$(($(stat_of $1 inv_global) - count_global)),\"device\":$counted_device}}"
 }

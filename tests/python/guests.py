@@ -193,6 +193,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
             ours, theirs = Counts.from_mapping(record["counts"]), guest.oracle.window(*record["markers"])
             try:
                 oracle.compare(record["what"], IOMMUS[what.iommu], ours, theirs)
+                oracle.compare_devices(record["what"], ours, theirs)
             except UserError as error:
                 wrong.append(error.message)
         elif record["event"] == "case":

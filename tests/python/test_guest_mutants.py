@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.python import guests
+from tests.python.test_guest_ats import MACHINES as ATS
 from tests.python.test_guest_aware import AWARE, SYNCED
 from tests.python.test_guest_copy import LONG, SHORT
 from tests.python.test_guest_drivers import DRIVERS
@@ -30,6 +31,7 @@ MACHINES["copy 7.2"] = LONG["copy 7.2"]
 MACHINES |= {f"{topic} {name}": machine for name, machine in IOMMUS.items() for topic in machine.topics}
 MACHINES |= {name: machine for name, machine in TABLES.items() if name.startswith("tables ")}
 MACHINES |= {f"aware {name}": machine for name, machine in SYNCED.items()}
+MACHINES |= {f"ats {name}": machine for name, machine in ATS.items()}
 # Its other topic lends it functions.
 MACHINES["drivers"] = DRIVERS
 

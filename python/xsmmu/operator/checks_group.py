@@ -177,8 +177,12 @@ def has_ats(device: Device) -> bool | None:
 def check_parts(device: Device) -> Iterator[Finding]:
     """What a device has that the module was not tried with, or treats apart."""
     if has_ats(device):
-        reason = f"{device.label}: ATS is on, so it has a TLB of its own; the module was never run with one"
-        yield Finding("risk", "ats", device.address, reason, "add pci=noats to the kernel's command line and reboot")
+        reason = (
+            f"{device.label}: ATS is on, so it has a TLB of its own, which the IOMMU believes: a level holds if it "
+            "drops what it is told to; run with QEMU's devices only, which keep nothing there"
+        )
+        remedy = "if it is not trusted: add pci=noats to the kernel's command line and reboot"
+        yield Finding("risk", "ats", device.address, reason, remedy)
     removable = text(device.folder / "removable")
     if removable == "removable":
         reason = (

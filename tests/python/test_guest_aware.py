@@ -23,6 +23,8 @@ SYNCED = {
     name: replace(AWARE, pattern="^aware$|of_maps$|^maps_", iommu=name, settings={"GROUP_TYPE": "DMA"})
     for name in ("virtio", "vtd-cm")
 }
+# Where the driver joins pages that are neighbours in memory.
+SYNCED["amd 7.2"] = replace(SYNCED["vtd-cm"], pattern="^aware$", iommu="amd", kernel="7.2")
 PASSTHROUGH = guests.Machine(("aware",), "^aware_on_passthrough$", aware=True, words=WORDS)
 
 

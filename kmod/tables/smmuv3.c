@@ -38,7 +38,11 @@
 /* A context's words. */
 #define CONTEXT_IOVA_REST	GENMASK_ULL(5, 0)	/* 64, less the bits of an IOVA */
 #define CONTEXT_GRANULE		GENMASK_ULL(7, 6)
+#define CONTEXT_CACHES		GENMASK_ULL(11, 8)	/* of walks: inner, outer */
+#define CACHES_BOTH		5			/* written back, both */
 #define CONTEXT_IS_VALID	BIT_ULL(31)
+#define CONTEXT_PHYS		GENMASK_ULL(34, 32)	/* bits of an address */
+#define PHYS_52			6
 #define CONTEXT_TABLE		GENMASK_ULL(51, 4)
 
 #define ENTRY_TYPE		GENMASK_ULL(1, 0)
@@ -98,6 +102,12 @@ static const char *find_in(struct xs_root *root, void __iomem *registers,
 	if (!(low & CONTEXT_IS_VALID) ||
 	    FIELD_GET(CONTEXT_GRANULE, low) != granule)
 		return "its page table is of other pages";
+	/* Firmware has the last word, which the driver heeds, and not the register. */
+	if (FIELD_GET(CONTEXT_CACHES, low) != CACHES_BOTH)
+		return "its IOMMU does not look into the CPU's caches";
+	/* With pages of 64 KiB, where an entry has the four highest ones below. */
+	if (FIELD_GET(CONTEXT_PHYS, low) >= PHYS_52)
+		return "its page table has addresses of 52 bits";
 	root->first = xs_words_at(READ_ONCE(context[1]) & CONTEXT_TABLE);
 	root->levels = DIV_ROUND_UP(64 - FIELD_GET(CONTEXT_IOVA_REST, low) -
 					    PAGE_SHIFT, XS_TABLE_LG2);

@@ -5,8 +5,8 @@
  * What is unmapped without a sync is held here until its device's sync, so that
  * a driver that frees it too early does no harm; then nobody else has a
  * reference, which tells. What waits for its sync for long tells of a driver
- * that forgot it, or synced another device. Slab memory has no references of
- * its own and is not watched.
+ * that forgot it, or synced another device. Memory of kmalloc() has no references
+ * of its own and is not watched.
  *
  * What is mapped without a sync is written down until its sync, on all IOMMUs, also
  * where none is needed. It may be unmapped before that, as an error path does; but who
@@ -114,7 +114,7 @@ static void watch(struct device *dev, phys_addr_t phys, u64 now_ns)
 	    watched_count == WATCHED_MAX)
 		return;
 	folio = page_folio(pfn_to_page(PHYS_PFN(phys)));
-	if (folio_test_slab(folio))
+	if (folio_test_slab(folio) || xs_is_large_kmalloc(folio))
 		return;
 	if (!folio_try_get(folio)) {
 		dev_err_ratelimited(dev, "xsmmu: misuse: memory was freed before its unmap\n");

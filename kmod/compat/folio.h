@@ -17,4 +17,11 @@
 #define xs_fake_heads()	false
 #endif
 
+/* Memory of kmalloc() that is no slab has no references since 6.15, and a type of its own. */
+#ifdef XS_HAVE_LARGE_KMALLOC
+#define xs_is_large_kmalloc(folio)	folio_test_large_kmalloc(folio)
+#else
+#define xs_is_large_kmalloc(folio)	false
+#endif
+
 #endif

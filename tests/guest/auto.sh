@@ -252,7 +252,7 @@ case_auto_by_rules() {
 	bind $E1000E
 	expect_policy $E1000E lazy
 	unbind $E1000E
-	load_with "rules=$E1000E=none;$DISK0=auto,tables:direct;$DISK1=fused;class:02=auto" policy=lazy || give_up "insmod failed"
+	load_with "rules=$E1000E=none;class:06=none;$DISK0=auto,tables:direct;$DISK1=fused;class:02=auto" policy=lazy || give_up "insmod failed"
 	expect_policy $E1000E none
 	in_force $DISK1 strict
 	expect_equal "the tables" "$(policy_of $DISK1 && sed 's/.*\[\(.*\)\].*/\1/' "$(xs $DISK1 tables)")" "$(printf 'auto\ndirect')"

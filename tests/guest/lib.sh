@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# shellcheck shell=dash disable=SC2034,SC2154 # what other scripts use; what the lab has
+# shellcheck shell=dash disable=SC2034,SC2086,SC2154 # what other scripts use; addresses are single words; what the lab has
 # What every guest test uses, on top of the lab's own lib.sh: cases, expectations, the kernel log, devices and traffic.
 #
 # A case is a function named case_*; the host runs them in the order of their script and reports each one by itself.

@@ -59,5 +59,4 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert tried("unset") == ("0", f"{own_path} DMA-FQ")
     assert said["forgotten"] == ""
     assert said["ping"] == "3"
-    lines = [line for line in machine.xsmmu_lines() if line.startswith("[") and "refused" not in line]
-    assert [line.rpartition("xsmmu: ")[2] for line in lines] == [f"auto: fused, level held: {why}"]
+    assert [line for line in machine.xsmmu_lines() if line.startswith("[") and "refused" not in line] == []

@@ -2,9 +2,6 @@
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
 # What `auto` chooses: a case for each line of its table (kmod/auto.c) that this machine can make, and what comes of a choice.
 
-# On an IOMMU that has to be told of each map, TOLD is 1.
-TOLD=${TOLD:-0}
-
 # auto_is BDF BEGINNING: what auto has chosen, or would: its policy, level and reason.
 auto_is() {
 	case "$(get $1 auto_policy)" in
@@ -34,24 +31,25 @@ auto_works() {
 
 # --- by IOMMU, type and device -----------------------------------------------------------------------------------
 
-case_auto_of_a_nic_that_the_kernel_makes_lazy() {
-	set_group_type $E1000E DMA-FQ
-	why="an Ethernet NIC, whose polls end what is deferred"
-	[ $TOLD = 0 ] || why="$why; that saves the unmap's command only"
-	auto_is $E1000E "fused held: $why"
-	[ $TOLD = 1 ] || expect_equal "the reason" "$(get $E1000E auto_policy)" "fused held: $why"
-	auto_works $E1000E fused held
+# auto_of_a_nic TYPE POLICY LEVEL REASON MORE: the reason has more to it where the IOMMU has to be told of each map.
+auto_of_a_nic() {
+	set_group_type $E1000E $1
+	case $SYNCS_MAPS in
+	1) auto_is $E1000E "$2 $3: $4$5" ;;
+	*) expect_equal "the reason" "$(get $E1000E auto_policy)" "$2 $3: $4" ;;
+	esac
+	auto_works $E1000E $2 $3
 	all_off
 }
 
+case_auto_of_a_nic_that_the_kernel_makes_lazy() {
+	auto_of_a_nic DMA-FQ fused held "an Ethernet NIC, whose polls end what is deferred" \
+		"; that saves the unmap's command only"
+}
+
 case_auto_of_a_nic_that_the_kernel_makes_strict() {
-	set_group_type $E1000E DMA
-	why="the kernel's own path is strict (type DMA)"
-	[ $TOLD = 0 ] || why="$why, and deferring saves the unmap's command only"
-	auto_is $E1000E "strict strict: $why"
-	[ $TOLD = 1 ] || expect_equal "the reason" "$(get $E1000E auto_policy)" "strict strict: $why"
-	auto_works $E1000E strict strict
-	all_off
+	auto_of_a_nic DMA strict strict "the kernel's own path is strict (type DMA)" \
+		", and deferring saves the unmap's command only"
 }
 
 case_auto_of_a_disk() {

@@ -298,9 +298,10 @@ class Terminal:
         environment = {**os.environ, **ours}
         for name in ("COLUMNS", "LINES"):
             environment.pop(name, None)
-        # Its own controlling terminal, so that Ctrl-C is a signal.
+        # Its own controlling terminal, so that Ctrl-C is a signal; not one that is ignored, as by what a script has put
+        # into the background, the tests themselves perhaps.
         self.program = subprocess.Popen(
-            ["setsid", "--ctty", sys.executable, "-m", "xsmmu", *arguments],
+            ["setsid", "--ctty", "env", "--default-signal=INT", sys.executable, "-m", "xsmmu", *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -68,6 +68,12 @@ def no_groups(made: Machine, *words: str, tables: tuple[str, ...] = ("DMAR",), v
         made.write(f"sysfs/firmware/acpi/tables/{name}", "")
 
 
+def arm(made: Machine, and_this: Callable[[], None] = lambda: None) -> None:
+    made.write("proc/sys/kernel/arch", "aarch64")
+    made.write("proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\n")
+    and_this()
+
+
 def unit(made: Machine, *, cap: int = 0, ecap: int = 0) -> None:
     made.write("sysfs/class/iommu/dmar0/intel-iommu/cap", f"{cap:x}")
     made.write("sysfs/class/iommu/dmar0/intel-iommu/ecap", f"{ecap:x}")
@@ -164,7 +170,36 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         "preempt-rt",
         "linux-image-amd64",
     ),
-    "Arm": (lambda made: made.write("proc/sys/kernel/arch", "aarch64"), "blocks", "architecture", "aarch64"),
+    "RISC-V": (
+        lambda made: made.write("proc/sys/kernel/arch", "riscv64"),
+        "blocks",
+        "architecture",
+        "riscv64; the module is for x86_64 and aarch64",
+    ),
+    "Arm, no SMMU in the firmware": (
+        lambda made: arm(made, lambda: no_groups(made, tables=())),
+        "blocks",
+        "no-iommu",
+        "switch on the SMMU",
+    ),
+    "Arm, no driver": (
+        lambda made: arm(made, lambda: no_groups(made, tables=("IORT",))),
+        "blocks",
+        "no-iommu",
+        "CONFIG_ARM_SMMU_V3",
+    ),
+    "Arm, 6.1": (
+        lambda made: arm(made, lambda: made.write("proc/sys/kernel/osrelease", "6.1.0-56-arm64")),
+        "risk",
+        "kernel-release",
+        "try it first on a device",
+    ),
+    "Arm, realtime": (
+        lambda made: arm(made, lambda: made.write("sysfs/kernel/realtime", "1")),
+        "blocks",
+        "preempt-rt",
+        "linux-image-arm64",
+    ),
     "no option": (
         lambda made: option(made, "CONFIG_IOMMU_DMA=y", "# CONFIG_IOMMU_DMA is not set"),
         "blocks",
@@ -485,12 +520,19 @@ def test_the_worst_is_first_and_counted(healthy: Machine) -> None:
 
 def test_the_kernels_that_were_tested_are_the_labs() -> None:
     table = tomllib.loads((PROJECT / "lab/kernels.toml").read_text())["kernel"]
-    assert {*checks_machine.TESTED} == {*table}
+    for machine, arch in (("x86_64", "amd64"), ("aarch64", "arm64")):
+        assert {*checks_machine.TESTED[machine]} == {name for name, kernel in table.items() if arch in kernel["arch"]}
     text = (PROJECT / "docs/use.md").read_text()
-    assert {*checks_machine.TESTED} <= {*re.findall(r"^\| Debian ([\d.]+) \(", text, re.MULTILINE)}
+    assert {*table} <= {*re.findall(r"^\| Debian ([\d.]+) \(", text, re.MULTILINE)}
 
 
-def test_the_options_are_those_of_dkms() -> None:
-    found = re.search(r'^BUILD_EXCLUSIVE_CONFIG="(.*)"$', (PROJECT / "dkms.conf").read_text(), re.MULTILINE)
+def test_the_options_and_architectures_are_those_of_dkms() -> None:
+    text = (PROJECT / "dkms.conf").read_text()
+    arch = re.search(r'^BUILD_EXCLUSIVE_ARCH="(.*)"$', text, re.MULTILINE)
+    assert arch
+    assert [name for name in ("i686", "x86_64", "aarch64", "armv7l", "riscv64") if re.search(arch[1], name)] == [
+        *checks_machine.TESTED
+    ]
+    found = re.search(r'^BUILD_EXCLUSIVE_CONFIG="(.*)"$', text, re.MULTILINE)
     assert found
     assert tuple(found[1].split()) == checks_machine.OPTIONS

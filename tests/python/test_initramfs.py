@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import lzma
+import os
 import shutil
 import subprocess
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from xsmmu.errors import UserError
-from xsmmu.setup.initramfs import KEEP_IMAGES, Image, Modules, module_depends, store
+from xsmmu.setup.initramfs import IN_USE_S, KEEP_IMAGES, Image, Modules, module_depends, store
 
 
 def module(depends: str) -> bytes:
@@ -74,10 +77,18 @@ def test_equal_images_are_stored_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "initramfs").iterdir())) == 2
 
 
-def test_the_cache_stays_small(tmp_path: Path) -> None:
-    for number in range(KEEP_IMAGES + 5):
-        made = Image()
-        made.add("init", str(number).encode())
-        newest = store(made, tmp_path)
-    assert newest.exists()
-    assert len(list((tmp_path / "initramfs").iterdir())) == KEEP_IMAGES
+def test_the_cache_stays_small_and_keeps_what_another_lab_may_be_about_to_boot(tmp_path: Path) -> None:
+    def fill(names: Iterable[int]) -> list[Path]:
+        made = []
+        for number in names:
+            one = Image()
+            one.add("init", str(number).encode())
+            made.append(store(one, tmp_path))
+        return made
+
+    first = fill(range(KEEP_IMAGES + 5))
+    assert all(path.exists() for path in first)
+    for age, path in enumerate(reversed(first), 1):
+        os.utime(path, times=(0, time.time() - age * (IN_USE_S + 60)))
+    [newest] = fill([KEEP_IMAGES + 5])
+    assert {*(tmp_path / "initramfs").iterdir()} == {*first[-(KEEP_IMAGES - 1) :], newest}

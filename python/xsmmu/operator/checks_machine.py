@@ -13,12 +13,11 @@ from xsmmu.operator import iommu, kernel, module
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import root, sysfs, text
 
-TESTED: Final = ("6.1", "6.12", "7.2")
-"""The kernel releases that docs/use.md and lab/kernels.toml have."""
+TESTED: Final = {"x86_64": ("6.1", "6.12", "7.2"), "aarch64": ("6.12", "7.2")}
+"""The kernel releases that docs/use.md has, of each architecture that the module is for."""
 
 OPTIONS: Final = (
     "CONFIG_PCI",
-    "CONFIG_INTEL_IOMMU",
     "CONFIG_IOMMU_DMA",
     "CONFIG_TRACEPOINTS",
     "!CONFIG_PREEMPT_RT",
@@ -32,25 +31,32 @@ def _of_machine(level: str, check: str, reason: str, remedy: str | None = None) 
     return Finding(level, check, "machine", reason, remedy)
 
 
-def check_iommu() -> Iterator[Finding]:
-    """Is one there and switched on, and which word does that?"""
-    if iommu.has_groups():
-        return
-    vendor = kernel.processor() or "intel"
-    remedy = f"add {vendor}_iommu=on to the kernel's command line and reboot"
-    for option in (f"{vendor}_iommu", "iommu"):
-        if "off" in kernel.words(option):
-            reason = f"no device is behind an IOMMU, since {option}=off is on the kernel's command line"
-            yield _of_machine("blocks", "no-iommu", reason, f"replace {option}=off by {vendor}_iommu=on, and reboot")
-            return
-    table, name = ("DMAR", "VT-d") if vendor == "intel" else ("IVRS", "AMD-Vi (IOMMU)")
+def _firmware(table: str, name: str, remedy: str) -> Finding:
     acpi = sysfs() / "firmware/acpi/tables"
     if acpi.is_dir() and not (acpi / table).exists():
         reason = f"no device is behind an IOMMU: the firmware describes none (no ACPI table {table})"
         remedy = f"switch on {name} in the firmware's setup, or give the virtual machine one; then {remedy}"
     else:
         reason = "no device is behind an IOMMU, although the firmware may describe one"
-    yield _of_machine("blocks", "no-iommu", reason, remedy)
+    return _of_machine("blocks", "no-iommu", reason, remedy)
+
+
+def check_iommu() -> Iterator[Finding]:
+    """Is one there and switched on, and which word does that?"""
+    if iommu.has_groups():
+        return
+    if kernel.architecture() == "aarch64":
+        # There is no word that switches it on: its driver is there or is not.
+        yield _firmware("IORT", "the SMMU", "boot a kernel with its driver (CONFIG_ARM_SMMU_V3)")
+        return
+    vendor = kernel.processor() or "intel"
+    for option in (f"{vendor}_iommu", "iommu"):
+        if "off" in kernel.words(option):
+            reason = f"no device is behind an IOMMU, since {option}=off is on the kernel's command line"
+            yield _of_machine("blocks", "no-iommu", reason, f"replace {option}=off by {vendor}_iommu=on, and reboot")
+            return
+    table, name = ("DMAR", "VT-d") if vendor == "intel" else ("IVRS", "AMD-Vi (IOMMU)")
+    yield _firmware(table, name, f"add {vendor}_iommu=on to the kernel's command line and reboot")
 
 
 def check_kind() -> Iterator[Finding]:
@@ -112,26 +118,29 @@ def check_realtime() -> Iterator[Finding]:
     """The module has no code for it."""
     if kernel.is_realtime():
         reason = "this is a PREEMPT_RT kernel, for which the module does not compile"
-        yield _of_machine("blocks", "preempt-rt", reason, "boot one without (apt install linux-image-amd64)")
+        flavour = "arm64" if kernel.architecture() == "aarch64" else "amd64"
+        yield _of_machine("blocks", "preempt-rt", reason, f"boot one without (apt install linux-image-{flavour})")
 
 
 def check_release() -> Iterator[Finding]:
     """Was it tried on this kernel?"""
     release = kernel.release()
+    tested = TESTED.get(kernel.architecture() or "", TESTED["x86_64"])
     series = re.match(r"\d+\.\d+", release)
-    if series and series[0] in TESTED:
+    if series and series[0] in tested:
         reason = f"the kernel is {release}; {series[0]} is among those that were tested"
         yield _of_machine("ok", "kernel-release", reason)
         return
-    reason = f"the kernel is {release or 'of an unknown release'}; tested were {', '.join(TESTED)}"
+    reason = f"the kernel is {release or 'of an unknown release'}; tested were {', '.join(tested)}"
     yield _of_machine("risk", "kernel-release", reason, "try it first on a device that the machine can do without")
 
 
 def check_config() -> Iterator[Finding]:
     """What dkms.conf asks for; PREEMPT_RT has its own check."""
     architecture = kernel.architecture()
-    if architecture not in (None, "x86_64"):
-        yield _of_machine("blocks", "architecture", f"the machine is {architecture}; the module is for x86_64 only")
+    if architecture is not None and architecture not in TESTED:
+        reason = f"the machine is {architecture}; the module is for {' and '.join(TESTED)}"
+        yield _of_machine("blocks", "architecture", reason)
     found = kernel.config()
     if found is None:
         reason = "the kernel's configuration cannot be read (/proc/config.gz, /boot/config-RELEASE), so not checked"

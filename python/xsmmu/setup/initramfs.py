@@ -14,7 +14,9 @@ import os
 import re
 import stat
 import struct
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +25,9 @@ from xsmmu.errors import UserError
 
 KEEP_IMAGES = 12
 """Images kept in the cache; the least recently used ones go first."""
+
+IN_USE_S = 3600
+"""An image stored or asked for so short a time ago may be one that another lab's guest is yet to boot."""
 
 _DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 
@@ -209,9 +214,19 @@ def store(image: Image, cache: Path) -> Path:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-    for old in sorted(folder.glob("*.cpio"), key=lambda file: file.stat().st_mtime)[:-KEEP_IMAGES]:
-        old.unlink(missing_ok=True)
+    _forget_old(folder)
     return path
+
+
+def _forget_old(folder: Path) -> None:
+    # Other labs store and forget at the same time, so what is listed may be gone.
+    used = {}
+    for image in folder.glob("*.cpio"):
+        with suppress(FileNotFoundError):
+            used[image] = image.stat().st_mtime
+    for image in sorted(used, key=used.__getitem__)[:-KEEP_IMAGES]:
+        if time.time() - used[image] > IN_USE_S:
+            image.unlink(missing_ok=True)
 
 
 def busybox(root: Path) -> bytes:

@@ -827,6 +827,30 @@ static int check_parts(struct device *dev, const struct buffer *buffer)
 	return error ? error : check_part(dev, buffer, 1, bytes - 2);
 }
 
+/* What the device finds and may do while it is mapped; its first and last page are the driver's own, or not. */
+static int check_mapped(struct device *dev, const struct buffer *buffer,
+			size_t offset, const bool owned[2])
+{
+	size_t bytes = buffer->bytes;
+
+	if (offset_in_page(buffer->iova) != offset_in_page(buffer->memory) &&
+	    bytes > limit)
+		return wrong(dev, "the offset in the page is lost");
+	if (bytes > limit && owned[0] != (!offset_in_page(offset) && bytes >= PAGE_SIZE))
+		return wrong(dev, "the first page is the driver's own, or not");
+	if (bytes > limit && owned[1] != (!offset_in_page(offset + bytes) &&
+					  (!offset_in_page(offset) || bytes > PAGE_SIZE)))
+		return wrong(dev, "the last page is the driver's own, or not");
+	if (!is_like(dev, buffer->iova, buffer->memory, bytes))
+		return wrong(dev, "the device finds another buffer");
+	if (!is_alone(dev, buffer))
+		return wrong(dev, "the device finds what is beside the buffer");
+	if (registers && !(is_allowed(dev, buffer, 0) && is_allowed(dev, buffer, bytes / 2) &&
+			   is_allowed(dev, buffer, bytes - 1)))
+		return wrong(dev, "the device may do other things than its driver has said");
+	return check_parts(dev, buffer);
+}
+
 static int check_whole(struct device *dev, u8 *memory, size_t offset,
 		       size_t bytes, enum dma_data_direction dir,
 		       unsigned long attrs)
@@ -842,26 +866,13 @@ static int check_whole(struct device *dev, u8 *memory, size_t offset,
 	buffer.iova = dma_map_single(dev, buffer.memory, bytes, dir);
 	if (dma_mapping_error(dev, buffer.iova))
 		return wrong(dev, "dma_map_single() failed");
-	if (offset_in_page(buffer.iova) != offset_in_page(buffer.memory) &&
-	    bytes > limit)
-		return wrong(dev, "the offset in the page is lost");
 	owned[0] = is_own(dev, &buffer, 0);
 	owned[1] = is_own(dev, &buffer, bytes - 1);
-	if (bytes > limit && owned[0] != (!offset_in_page(offset) && bytes >= PAGE_SIZE))
-		return wrong(dev, "the first page is the driver's own, or not");
-	if (bytes > limit && owned[1] != (!offset_in_page(offset + bytes) &&
-					  (!offset_in_page(offset) || bytes > PAGE_SIZE)))
-		return wrong(dev, "the last page is the driver's own, or not");
-	if (!is_like(dev, buffer.iova, buffer.memory, bytes))
-		return wrong(dev, "the device finds another buffer");
-	if (!is_alone(dev, &buffer))
-		return wrong(dev, "the device finds what is beside the buffer");
-	if (registers && !(is_allowed(dev, &buffer, 0) && is_allowed(dev, &buffer, bytes / 2) &&
-			   is_allowed(dev, &buffer, bytes - 1)))
-		return wrong(dev, "the device may do other things than its driver has said");
-	error = check_parts(dev, &buffer);
-	if (error)
+	error = check_mapped(dev, &buffer, offset, owned);
+	if (error) {
+		unmap(dev, &buffer, attrs);
 		return error;
+	}
 	fill(&buffer, 0x33);
 	write_all(dev, &buffer, 0x44);
 	unmap(dev, &buffer, attrs);

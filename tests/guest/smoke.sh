@@ -79,17 +79,24 @@ case_a_change_arrives() {
 	all_off
 }
 
+# It has no driver of its own here; where only a driver has its IOMMU found, that of the lab's device comes once.
+make_a_virtual_function() {
+	echo 1 >$functions || failure "no virtual function"
+	virtual=$(basename "$(readlink "$(device_dir $IGB)/virtfn0")")
+	echo xsmmu_lab >"$(device_dir $virtual)/driver_override"
+	grouped $virtual xsmmu_lab
+}
+
 # A virtual function that is made anew has what was chosen for it before.
 case_a_virtual_function_is_made_anew() {
 	bind $IGB
 	functions=$(device_dir $IGB)/sriov_numvfs
-	echo 1 >$functions || failure "no virtual function"
-	virtual=$(basename "$(readlink "$(device_dir $IGB)/virtfn0")")
+	make_a_virtual_function
 	put $virtual policy fused || failure "$virtual: the policy was refused: $(cat /tmp/put)"
 	put $virtual max_window_us 555
 	echo 0 >$functions
 	[ ! -e "$(device_dir $virtual)" ] || failure "$virtual is still there"
-	echo 1 >$functions
+	make_a_virtual_function
 	expect_equal "its policy" "$(policy_of $virtual)" fused
 	expect_equal "its window" "$(get $virtual max_window_us)" 555
 	put $virtual policy none

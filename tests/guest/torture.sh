@@ -134,9 +134,15 @@ act_unbind_nic() {
 	work_begins $IGB
 }
 
+# leaves BDF ID: unplug it. Failures are counted by group: that of a device alone goes with it, but its bridge may stay in it.
+leaves() {
+	left_group=$(readlink -f "$(device_dir $1)/iommu_group")
+	unplug $1 $2
+	[ -e "$left_group" ] || rm -f /tmp/map_failures.$1
+}
+
 act_unplug_disk() {
-	unplug $DATA dut-nvme-data
-	rm -f /tmp/map_failures.$DATA
+	leaves $DATA dut-nvme-data
 	disk_ends -9
 	plug_data
 	plug_off $DATA
@@ -144,8 +150,7 @@ act_unplug_disk() {
 }
 
 act_unplug_nic() {
-	unplug $IGB dut-igb
-	rm -f /tmp/map_failures.$IGB
+	leaves $IGB dut-igb
 	net_ends
 	plug_igb
 	plug_off $IGB

@@ -122,7 +122,7 @@ def main() -> None:
     text = page(PAGE.read_text(), entries)
     if cells:
         MATRIX_PAGE.write_text(MATRIX.with_name(report.MARKDOWN).read_text())
-    KEPT.write_text(json.dumps([each.as_dict() for each in entries], indent=1) + "\n")
+    KEPT.write_text("[\n" + ",\n".join(json.dumps(each.as_dict()) for each in entries) + "\n]\n")
     PAGE.write_text(text)
 
 

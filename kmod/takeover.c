@@ -222,11 +222,14 @@ static bool is_in_region(const struct list_head *regions, u64 iova)
 /* What the kernel's own path allocates is below this, while there is room. */
 #define LEFTOVERS_END	BIT_ULL(32)
 
-/* A page that is no memory, where the kernel maps those: from now on it is known. */
+/*
+ * A page that is no memory, where the kernel maps those: from now on it is known. By what the
+ * machine says it has: beside memory, a page of registers may have a struct page, too.
+ */
 static bool is_doorbell(struct xs_group *group, const struct list_head *regions,
 			u64 iova, u64 phys)
 {
-	if (pfn_valid(PHYS_PFN(phys)) || !has_doorbells(regions) ||
+	if (!has_doorbells(regions) || page_is_ram(PHYS_PFN(phys)) ||
 	    group->doorbell_count == XS_DOORBELLS)
 		return false;
 	group->doorbells[group->doorbell_count++] = iova;

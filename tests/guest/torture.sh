@@ -134,11 +134,11 @@ act_unbind_nic() {
 	work_begins $IGB
 }
 
-# leaves BDF ID: unplug it. Failures are counted by group: that of a device alone goes with it, but its bridge may stay in it.
+# leaves BDF ID: unplug it. Failures are counted by group: that of a device alone goes with it, its bridge keeps another.
 leaves() {
-	left_group=$(readlink -f "$(device_dir $1)/iommu_group")
+	grouped_with=$(ls "$(device_dir $1)/iommu_group/devices" | wc -l)
 	unplug $1 $2
-	[ -e "$left_group" ] || rm -f /tmp/map_failures.$1
+	[ $grouped_with -gt 1 ] || rm -f /tmp/map_failures.$1
 }
 
 act_unplug_disk() {

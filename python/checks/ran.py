@@ -68,7 +68,8 @@ def of_matrix(cells: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
             runs = [each for each in cell["summary"]["runs"] if each["workload"] == workload]
             if not runs:
                 continue
-            result = f"{len(runs)} policies"
+            aware = sum(each["driver"] == "batch-aware" for each in runs)
+            result = f"{len(runs) - aware} policies" + (f", {aware} batch-aware" if aware else "")
             if what == "attack":
                 result += f", {min(each['attack']['attempts'] for each in runs):,} times"
             yield Entry(what, cell["kernel"], cell["iommu"], cell["summary"]["commit"], "make matrix", result)

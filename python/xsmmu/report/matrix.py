@@ -24,6 +24,7 @@ MARKDOWN: Final = "matrix.md"
 _NONE: Final = "-"
 
 NOTES: Final = (
+    "(aware): with a batch-aware driver; the others' is not.",
     "Cost: guest instructions to map and unmap a page, in a ring of 1,024; beside it, relative to the kernel's strict "
     "and lazy modes on the same IOMMU and kernel. Emulated invalidations complete at once.",
     "Attack: the level, and for how long after an unmap a device still reached memory, of a hundred thousand attempts "
@@ -32,6 +33,16 @@ NOTES: Final = (
     "has but one kind, in all.",
     "Work: a disk whose data was written, read back and compared; a NIC that received for a second.",
 )
+
+
+def _aware(policy: str) -> str:
+    return f"{policy} (aware)"
+
+
+def _column(run: Json) -> str:
+    """A policy that a batch-aware driver has is another one, of another level."""
+    policy = str(run["policy"])
+    return _aware(policy) if run["driver"] == "batch-aware" else policy
 
 
 def _page_sum(run: Json | None) -> float | None:
@@ -67,7 +78,7 @@ def attack(run: Json | None, _runs: Mapping[tuple[str, str], Json]) -> str:
 def work(run: Json | None, runs: Mapping[tuple[str, str], Json]) -> str:
     """`disk, NIC`: what got its data."""
     done = ["disk"] if run else []
-    done += ["NIC"] if run and ("net-rx", str(run["policy"])) in runs else []
+    done += ["NIC"] if run and ("net-rx", _column(run)) in runs else []
     return ", ".join(done) or _NONE
 
 
@@ -79,7 +90,13 @@ _GRIDS: Final[tuple[tuple[str, str, Callable[[Json | None, Mapping[tuple[str, st
 
 
 def _by_place(summary: Json) -> dict[tuple[str, str], Json]:
-    return {(each["workload"], each["policy"]): each for each in summary["runs"]}
+    found: dict[tuple[str, str], Json] = {}
+    for each in summary["runs"]:
+        place = each["workload"], _column(each)
+        if place in found:
+            raise ValueError(f"two runs of {place[0]} under {place[1]}: the matrix has room for one")
+        found[place] = each
+    return found
 
 
 def _counts(cell: Json) -> str:
@@ -98,7 +115,8 @@ def grids(cells: Sequence[Json], policies: Sequence[str]) -> list[Grid]:
     for title, workload, say in _GRIDS:
         places = [_by_place(each["summary"]) for each in there]
         columns = [
-            Column(policy, tuple(say(place.get((workload, policy)), place) for place in places)) for policy in policies
+            Column(policy, tuple(say(place.get((workload, policy)), place) for place in places))
+            for policy in (*policies, *map(_aware, policies))
         ]
         made.append(Grid(title, "", keys, tuple(each for each in columns if not each.empty)))
     made.append(Grid("Counts", "", keys, (Column("runs equal", tuple(map(_counts, there))),)))

@@ -134,11 +134,17 @@ act_unbind_nic() {
 	work_begins $IGB
 }
 
-# leaves BDF ID: unplug it. Failures are counted by group: that of a device alone goes with it, its bridge keeps another.
+# leaves BDF ID: unplug it.
 leaves() {
-	grouped_with=$(ls "$(device_dir $1)/iommu_group/devices" | wc -l)
+	left_group=$(readlink "$(device_dir $1)/iommu_group")
+	left_there=$(echo "$(device_dir $1)"/iommu_group/devices/* | wc -w)
 	unplug $1 $2
-	[ $grouped_with -gt 1 ] || rm -f /tmp/map_failures.$1
+}
+
+# returns BDF: it is plugged in again. Failures are counted by group: that of a device alone went with it, and where its
+# bridge has kept that, it may have another (arm64 without ACPI knows of ACS only then).
+returns() {
+	[ $left_there -gt 1 ] && [ "$(readlink "$(device_dir $1)/iommu_group")" = "$left_group" ] || rm -f /tmp/map_failures.$1
 }
 
 act_unplug_disk() {
@@ -146,6 +152,7 @@ act_unplug_disk() {
 	disk_ends -9
 	plug_data
 	plug_off $DATA
+	returns $DATA
 	work_begins $DATA
 }
 
@@ -154,6 +161,7 @@ act_unplug_nic() {
 	net_ends
 	plug_igb
 	plug_off $IGB
+	returns $IGB
 	work_begins $IGB
 }
 

@@ -70,6 +70,7 @@
 #include "testdev.h"
 
 #define PAGES_MAX 64
+#define VICTIM_BYTES SZ_4K	/* of a page, of any size: as much as copy copies */
 #define POOL_FACTOR 3	/* pages of the pool for each of a round: some may be held beyond it */
 #define IN_POLL_ATTACKS 16
 #define SEGMENT_PAGES 9		/* of list=1 */
@@ -286,7 +287,7 @@ static unsigned long attrs_of(const struct attack *attack)
 
 static void unmap_victim(struct attack *attack, const struct victim *victim)
 {
-	dma_unmap_page_attrs(&attack->dev->pdev->dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE,
+	dma_unmap_page_attrs(&attack->dev->pdev->dev, victim->iova, VICTIM_BYTES, DMA_FROM_DEVICE,
 			     attrs_of(attack));
 }
 
@@ -332,7 +333,7 @@ static void unmap_aware(struct attack *attack)
 	if (attack->list)
 		dma_unmap_sgtable_no_sync(dev, &attack->table, DMA_FROM_DEVICE, attrs_of(attack));
 	for (i = 0; !attack->list && i < attack->pages; i++)
-		dma_unmap_page_attrs_no_sync(dev, attack->victims[i].iova, PAGE_SIZE,
+		dma_unmap_page_attrs_no_sync(dev, attack->victims[i].iova, VICTIM_BYTES,
 					     DMA_FROM_DEVICE, attrs_of(attack));
 	if (!attack->far)
 		attack_before_sync(attack);
@@ -370,7 +371,7 @@ static void unmap_far(struct work_struct *work)
 /* The device has written to what is mapped, which is not the page: is it a copy? */
 static bool is_copied(struct attack *attack, const struct victim *victim)
 {
-	dma_sync_single_for_cpu(&attack->dev->pdev->dev, victim->iova, PAGE_SIZE, DMA_FROM_DEVICE);
+	dma_sync_single_for_cpu(&attack->dev->pdev->dev, victim->iova, VICTIM_BYTES, DMA_FROM_DEVICE);
 	return *(u32 *)page_address(victim->page) == LAB_ATTACK_WORD;
 }
 
@@ -407,7 +408,7 @@ static int victim_map(struct attack *attack, struct victim *victim)
 		return ret;
 	victim->iova = (attack->dev->batch_aware ? dma_map_page_attrs_no_sync :
 						   dma_map_page_attrs)(
-		dev, victim->page, 0, PAGE_SIZE, DMA_FROM_DEVICE, attrs_of(attack));
+		dev, victim->page, 0, VICTIM_BYTES, DMA_FROM_DEVICE, attrs_of(attack));
 	if (!dma_mapping_error(dev, victim->iova))
 		return 0;
 	dev_err(dev, "attack: dma_map_page() failed\n");

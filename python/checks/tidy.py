@@ -151,7 +151,7 @@ def modules_compile(tree: Tree, tools: root.Root, console: Console) -> Iterator[
     """Every module builds for every kernel without a warning, extra ones included, and keeps its frames small."""
     strict = ("W=1", f"KCFLAGS=-Werror -Wframe-larger-than={FRAME_BYTES}", "KBUILD_MODPOST_WARN=")
     folders = [str(file.parent) for file in tree.files() if file.name == "Kbuild"]
-    for name in kernels.table()[1]:
+    for name in kernels.stock_names():
         kernel = kernels.ensure(tools, name, console)
         for folder in folders:
             try:

@@ -24,8 +24,8 @@ QUIET = Console(stderr=True)
 def test_every_architecture_has_a_root_a_kernel_and_an_iommu() -> None:
     assert {*root.OF_GUESTS} == {*ARCHES}
     assert {iommu.arch for iommu in IOMMUS.values()} == {*ARCHES.values()}
-    assert kernels.of(AMD64) == kernels.names()
-    assert kernels.of(ARM64) == ("6.12", "7.2")
+    assert {*kernels.of(AMD64)} | {*kernels.of(ARM64)} == {*kernels.names()}
+    assert kernels.of(ARM64) == ("6.12", "7.2", "6.12-16k")
     for arch in ARCHES.values():
         assert kernels.table()[0] in kernels.of(arch)
 
@@ -39,6 +39,7 @@ def test_a_root_of_one_architecture_is_not_another() -> None:
 def test_a_release_is_of_its_architecture() -> None:
     assert kernels.named("6.12.118+deb13-arm64", ARM64) == "6.12"
     assert kernels.named("6.12.118+deb13-amd64") == "6.12"
+    assert kernels.named("6.12.118+deb13-arm64-16k", ARM64) == "6.12-16k"
     with pytest.raises(UserError, match="unknown kernel"):
         kernels.named("6.12.118+deb13-arm64")
 
@@ -46,7 +47,7 @@ def test_a_release_is_of_its_architecture() -> None:
 @pytest.mark.parametrize("name", ["6.1", "debug"])
 def test_a_kernel_that_the_guest_cannot_have_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: pytest.fail("begun"))
-    with pytest.raises(UserError, match=f"kernel {name} is not for arm64 guests; they can have: 6.12, 7.2"):
+    with pytest.raises(UserError, match=f"kernel {name} is not for arm64 guests; they can have: 6.12, 7.2, 6.12-16k"):
         run.run(run.Options(iommu="smmuv3", kernel=name, quick=True), QUIET)
 
 
@@ -96,7 +97,8 @@ def test_kernels_for_arm64_are_complete() -> None:
     tools = guests.tools(ARM64)
     for name in kernels.of(ARM64):
         kernel = kernels.ensure(tools, name, QUIET)
-        assert kernel.release.startswith(name) and kernel.release.endswith("-arm64")
+        version, _, flavour = name.partition("-")
+        assert kernel.release.startswith(version) and kernel.release.endswith(f"-arm64-{flavour}".removesuffix("-"))
         assert (kernel.modules_dir / "modules.dep").exists()
         assert tools.run([kernel.gcc, "--version"]).returncode == 0
         [module] = build.module(tools, kernel)

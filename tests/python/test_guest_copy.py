@@ -10,7 +10,7 @@ from tests.python import guests
 
 from xsmmu.setup import kernels
 
-DEFAULT, KERNELS = kernels.table()
+DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 COPY: dict[str, str | int] = {"COPY": 4096}
 # Where two vCPUs run freely.
 WORDS = ("tsc_early_khz=0", "no_console_suspend")

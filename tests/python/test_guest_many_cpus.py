@@ -12,7 +12,7 @@ from xsmmu.setup import kernels
 from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 CPUS = 8
-DEFAULT, KERNELS = kernels.table()
+DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 
 WORDS = (
     # The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.

@@ -10,7 +10,7 @@ from tests.python import guests
 
 from xsmmu.setup import kernels
 
-DEFAULT, KERNELS = kernels.table()
+DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 MACHINES = {name: guests.Machine(("ring",), kernel=name, aware=True, timeout_s=600) for name in KERNELS}
 
 

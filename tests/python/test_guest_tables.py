@@ -11,7 +11,7 @@ from tests.python import guests
 
 from xsmmu.setup import kernels
 
-DEFAULT, KERNELS = kernels.table()
+DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 DIRECT: dict[str, str | int] = {"TABLES": "direct"}
 # In caching mode, as its like, the kernel's default is DMA, and 6.1 changes no type of a group of two.
 CACHE: dict[str, str | int] = {"GROUP_TYPE": "DMA"}

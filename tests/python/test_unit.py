@@ -105,7 +105,7 @@ def test_larger_pages(tools: root.Root, page: str) -> None:
     run(compiled(tools, "-O1", *pages.FLAGS[page]), "percent=5")
 
 
-@pytest.mark.parametrize("kernel", list(kernels.table()[1]))
+@pytest.mark.parametrize("kernel", kernels.stock_names())
 def test_builds_for_a_kernel_without_a_warning(tools: root.Root, kernel: str) -> None:
     strict = ("W=1", "KCFLAGS=-Werror -Wframe-larger-than=1024")
     build.module(tools, kernels.ensure(tools, kernel), make_dir="tests/kmod", outputs=(MODULE,), extra_make_args=strict)

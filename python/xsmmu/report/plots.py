@@ -342,7 +342,7 @@ def _cost_against_exposure(view: View) -> Plot | None:
         scale.dress(ax, _time, 6, always=any(p.exposure_us is None for p in points))
         _cost_axis(ax, [p.cost for p in points])
         ax.set_xlabel("longest exposure after an unmap (further left is safer)")
-        ax.set_ylabel(f"map + unmap, {unit} per 4 KiB page (lower is cheaper)")
+        ax.set_ylabel(f"map + unmap, {unit} per page (lower is cheaper)")
         places = [scale.always if p.exposure_us is None else scale.place(p.exposure_us) for p in points]
         keys = _legend((p.run.level for p in points), (p.run for p in points))
         stairs: list[tuple[float, float]] = []
@@ -618,7 +618,7 @@ def _map_and_unmap(view: View) -> Plot | None:
             Line2D([], [], linestyle="", marker="s", markersize=8, color=UNMAP_BAR, label="unmap (right)"),
         ]
         _key(fig, handles, 2, heading)
-        fig.supxlabel(f"{unit} per 4 KiB page", fontsize=9)
+        fig.supxlabel(f"{unit} per page", fontsize=9)
         return fig
 
     return Plot(
@@ -671,13 +671,13 @@ def _inv_per_page(view: View) -> Plot | None:
                     fontsize=7.5,
                 )
         _key(fig, _legend((level for _, level in rows), (run for w in workloads for run in w.runs)), 8, heading)
-        fig.supxlabel("invalidation commands per unmapped 4 KiB page (log scale)", fontsize=9)
+        fig.supxlabel("invalidation commands per unmapped page (log scale)", fontsize=9)
         return fig
 
     return Plot(
         "invalidations",
         "Invalidations per page",
-        "Commands that the IOMMU had to execute, of any kind, for each 4 KiB page unmapped. A command's "
+        "Commands that the IOMMU had to execute, of any kind, for each page unmapped. A command's "
         "own price differs by kind and by hardware, so fewer is not always cheaper. "
         "Where nothing stands there is no figure.",
         "Dot plot of invalidation commands per unmapped page. "

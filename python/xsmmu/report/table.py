@@ -139,7 +139,7 @@ def _compared(view: View) -> bool:
 def _overview_note(view: View) -> str:
     parts = []
     if view.main_micro and view.cost_word:
-        parts.append(f"map+unmap: {view.cost_word} per 4 KiB page")
+        parts.append(f"map+unmap: {view.cost_word} per page")
     if view.attacks:
         parts.append("exp.: exposure that a device saw")
     if _compared(view):
@@ -194,7 +194,7 @@ def _in_words(unit: str | None) -> str | None:
     if unit is None:
         return None
     what, _, per = unit.partition("/")
-    return f"{what} per {'4 KiB page' if per == 'page' else per}"
+    return f"{what} per {per}"
 
 
 def _attack(workload: Workload) -> list[Column]:

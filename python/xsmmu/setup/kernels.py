@@ -46,10 +46,12 @@ class Wanted:
     """A pattern, up to the architecture."""
     gcc: str
     arch: Sequence[str]
+    flavour: str = ""
+    """Debian's word for one that differs from the architecture's usual kernel."""
 
     def pattern(self, arch: Arch) -> str:
         """For its whole release."""
-        return f"{self.release}-{arch.name}"
+        return f"{self.release}-{arch.name}" + (f"-{self.flavour}" if self.flavour else "")
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,14 @@ def own(path: Path = TABLE) -> dict[str, Own]:
     return {name: Own(name=name, **row) for name, row in tomllib.loads(path.read_text())["own"].items()}
 
 
+def stock_names(arch: Arch = AMD64, path: Path = TABLE) -> tuple[str, ...]:
+    """The stock ones that a guest of an architecture can have."""
+    return tuple(name for name, wanted in table(path)[1].items() if arch.name in wanted.arch)
+
+
 def of(arch: Arch, path: Path = TABLE) -> tuple[str, ...]:
     """Those that a guest of an architecture can have."""
-    stock = [name for name, wanted in table(path)[1].items() if arch.name in wanted.arch]
-    return (*stock, *(own(path) if arch == AMD64 else ()))
+    return (*stock_names(arch, path), *(own(path) if arch == AMD64 else ()))
 
 
 def named(asked: str | None, arch: Arch = AMD64) -> str:

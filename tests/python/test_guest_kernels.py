@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every kind of mapping on every kernel; tracepoints on the default one, a smoke test on the others. The same where
-VT-d is in caching mode, so that each map needs a sync."""
+VT-d is in caching mode, so that each map needs a sync, and on arm64."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
+from xsmmu.arch import ARM64
 from xsmmu.setup import kernels
 
 pytestmark = pytest.mark.long
@@ -26,16 +27,27 @@ MACHINES |= {
     )
     for name in KERNELS
 }
+# What is expected of xsmmu_rude is for pages of 4 KiB.
+MACHINES |= {
+    f"{name}-arm64": guests.Machine(
+        ("smoke",) if name.endswith("k") else ("smoke", "rude"), kernel=name, iommu="smmuv3", timeout_s=900
+    )
+    for name in kernels.stock_names(ARM64)
+}
 CASES = [(name, case) for name, what in MACHINES.items() for case in what.cases()]
 
 
+def kind_of(name: str) -> str:
+    return name.rpartition("-")[2] if name.endswith(("-cached", "-arm64")) else ""
+
+
 @cache
-def outcomes(cached: bool) -> dict[str, guests.Outcome]:
-    names = [name for name in MACHINES if name.endswith("-cached") == cached]
+def outcomes(kind: str) -> dict[str, guests.Outcome]:
+    names = [name for name in MACHINES if kind_of(name) == kind]
     return dict(zip(names, guests.boot(*(MACHINES[name] for name in names)), strict=True))
 
 
 @pytest.mark.guest
 @pytest.mark.parametrize(("kernel", "case"), CASES)
 def test_kernel(kernel: str, case: str) -> None:
-    outcomes(kernel.endswith("-cached"))[kernel].check(case)
+    outcomes(kind_of(kernel))[kernel].check(case)

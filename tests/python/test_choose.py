@@ -21,7 +21,7 @@ from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ig
 from tests.python.sysfs import IGB, NVME0, NVME1, make_device, make_driver
 
 from xsmmu import cli
-from xsmmu.operator import apply, choose, machine, modes, module, rules
+from xsmmu.operator import apply, choose, machine, modes, module, rules, steps
 from xsmmu.operator.machine import Device
 
 
@@ -159,6 +159,35 @@ def test_a_second_signal_does_not_stop_the_putting_back(kernel: Kernel) -> None:
     kernel.after = after
     assert put_back(kernel, *SET).code == "stopped"
     assert len(kernel.writes) > 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [SET, ("bench", "eth1", "--rebind", "--policies", "strict,fused"), ("compare", "eth1", "--", "true")],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGTERM), steps.STOPPING], ids=len)
+def test_signals_that_come_at_once_do_not_stop_it_either(
+    kernel: Kernel, command: tuple[str, ...], signals: tuple[signal.Signals, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As all do that came while the kernel was at work on a write."""
+    (kernel.sysfs.parent / "proc").mkdir()
+    (kernel.sysfs.parent / "proc/stat").write_text("cpu 1 1 1 1 1 1 1 1\n")
+    before = everything(kernel)
+    for nth in range(1, 6):
+        kernel.writes.clear()
+        (folder := kernel.sysfs.parent / f"{nth}").mkdir()
+        monkeypatch.chdir(folder)
+
+        def after(_write: str, at: int = nth) -> None:
+            if len(kernel.writes) == at:
+                with steps.later(*signals):
+                    for each in signals:
+                        signal.raise_signal(each)
+
+        kernel.after = after
+        assert fails(*command).code == "stopped"
+        assert everything(kernel) == before, nth
 
 
 def test_what_is_in_use_is_not_taken_away(kernel: Kernel) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Final
 
 from xsmmu.errors import UserError
@@ -49,7 +50,8 @@ def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> 
 def put_back_if_it_fails(begun: Sequence[Step]) -> Iterator[None]:
     """Take these steps back if what is done within fails, or at Ctrl-C or a signal; the error says so."""
     try:
-        yield
+        with _one_of(*STOPPING):
+            yield
     except BaseException as error:
         with later(*STOPPING):
             left = take_back(begun)
@@ -59,6 +61,31 @@ def put_back_if_it_fails(begun: Sequence[Step]) -> Iterator[None]:
         if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
             raise
         raise _ended(error, left) from error
+
+
+@contextlib.contextmanager
+def _one_of(*signals: signal.Signals) -> Iterator[None]:
+    """Have only the first of them answered.
+
+    While the kernel unbinds a driver all of them wait, and then come at once: the second one would be raised before
+    `later` could have it wait, in the middle of the answer to the first.
+    """
+    before = {number: signal.getsignal(number) for number in signals}
+    asked = {number: answer for number, answer in before.items() if callable(answer)}
+
+    def answer(number: int, frame: FrameType | None) -> None:
+        # Not SIG_IGN, which children would have, too.
+        for each in asked:
+            signal.signal(each, lambda *_: None)
+        asked[signal.Signals(number)](number, frame)
+
+    for each in asked:
+        signal.signal(each, answer)
+    try:
+        yield
+    finally:
+        for each in asked:
+            signal.signal(each, before[each])
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.util
+import io
 import os
 import signal
 import sys
@@ -113,6 +114,10 @@ def _open_streams() -> None:
             null = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(null, True)
             setattr(sys, name, os.fdopen(null, mode))
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files and interfaces are bytes, and no terminal has all characters.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _has_hung_up() -> bool:

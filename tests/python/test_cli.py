@@ -216,6 +216,18 @@ def test_what_is_started_has_streams_too(tmp_path: Path, number: int) -> None:
     assert (tmp_path / "said").read_text() == "/dev/null\n"
 
 
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii"])
+def test_what_a_terminal_has_no_characters_for(tmp_path: Path, encoding: str) -> None:
+    """Names of files are bytes; an error is no reason for another one, and what is in it does not move the cursor."""
+    file = os.fsencode(tmp_path) + b"/\xff\x1b[31m\xc3\xa4.json"
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "xsmmu", "report", file]
+    ended = subprocess.run(command, env=environment, capture_output=True)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(b"xsmmu: there is no ")
+    assert rb"\udcff\x1b[31m" in ended.stderr
+
+
 def test_a_pipe_that_closes_is_no_error(tmp_path: Path) -> None:
     make_device(tmp_path, IGB, 11, "fused", "igb")
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}

@@ -125,3 +125,10 @@ def test_as_it_is_typed(tmp_path: Path) -> None:
         assert type_until(f"xsmmu {typed}", "ran <(.*?)>").split() == ran.split()
     os.close(terminal)
     os.waitpid(process, 0)
+
+
+def test_a_name_that_bash_would_run(asked: Asked, sysfs: Path) -> None:
+    """Bash has what is completed in the line as it is, and interfaces may be called nearly anything."""
+    for name in ("$(reboot)", "`id`", "a;b", "*"):
+        (sysfs / "class/net" / name).symlink_to(sysfs / "bus/pci/devices" / IGB)
+    assert asked("bash", "xsmmu status ") == NAMES

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,19 @@ def test_a_policy_is_in_use_when_the_group_was_taken_over(state: str, path: str)
     (row,) = document("status", "eth1", "-o", "json")["devices"]
     assert (row["path"], row["level"]) == (path, "held" if path == "fused" else "lazy")
     assert ("fused chosen" in xsmmu("status", "eth1").output) == (path != "fused")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("[red]a", "[red]a"), ("\x1b[31ma", r"\x1b[31ma"), (os.fsdecode(b"a\xff"), r"a\udcff")],
+)
+def test_an_interface_may_be_called_anything(sysfs: Path, name: str, shown: str) -> None:
+    """A container that had it may have renamed it; a terminal gets no controls by that, and nothing is markup."""
+    link = sysfs / "class/net" / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(sysfs / "bus/pci/devices" / IGB)
+    assert shown in xsmmu("status", IGB).output
+    assert shown in Device(IGB).label
 
 
 @pytest.mark.usefixtures("sysfs")

@@ -7,6 +7,7 @@ Nothing is offered where nothing can be known, as of policies without the module
 from __future__ import annotations
 
 import os
+import re
 from typing import Final
 
 import click
@@ -49,7 +50,8 @@ class Bash(BashComplete):
 
 def devices(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
     """Names and addresses; without its domain an address that was begun so."""
-    words = machine.words()
+    # An interface may be called anything, also $(reboot), which bash would have in the line as it is.
+    words = [word for word in machine.words() if re.fullmatch(r"[\w.:@-]+", word)]
     return _begin(words, begun) or _begin([word.removeprefix("0000:") for word in words], begun)
 
 

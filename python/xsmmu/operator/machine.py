@@ -162,7 +162,7 @@ class Device:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """What people call it: interfaces and whole disks."""
-        return tuple(sorted({link.name for link in _named() if _owner(link) == self.address}))
+        return tuple(sorted({shown(link.name) for link in _named() if _owner(link) == self.address}))
 
     @property
     def label(self) -> str:
@@ -176,6 +176,11 @@ def text(file: Path) -> str | None:
         return file.read_text(errors="replace").strip()
     except OSError:
         return None
+
+
+def shown(word: str) -> str:
+    """As a terminal may have it: an interface may be called anything, and controls of a terminal are characters."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in word)
 
 
 def devices() -> list[Device]:

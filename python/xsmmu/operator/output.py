@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from xsmmu.errors import UserError
+from xsmmu.operator.machine import shown
 
 FORMATS: Final = ("table", "json", "jsonl")
 
@@ -86,14 +87,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows for people; `-` is what is not known or does not apply. Columns that are all numbers stand right."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    cells = [["-" if cell is None or cell == "" else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None or cell == "" else shown(str(cell)) for cell in row] for row in rows]
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     for index, name in enumerate(columns):
         numbers = all(row[index] == "-" or row[index].replace(",", "").replace(".", "").isdigit() for row in cells)
         made.add_column(name, justify="right" if numbers and cells else "left", no_wrap=True)
     for row in cells:
-        made.add_row(*row)
+        # A str would be read as markup.
+        made.add_row(*map(Text, row))
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = 1000
@@ -115,5 +118,6 @@ def complain(error: UserError, form: str) -> None:
         sys.stderr.write(json.dumps(found) + "\n")
         return
     for line in error.lines:
-        sys.stderr.write(f"  | {line}\n")
-    sys.stderr.write(f"xsmmu: {error.message}\n")
+        sys.stderr.write(f"  | {shown(line.expandtabs())}\n")
+    message = "\n".join(map(shown, error.message.split("\n")))
+    sys.stderr.write(f"xsmmu: {message}\n")

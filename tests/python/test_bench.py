@@ -381,6 +381,19 @@ def test_what_cannot_be_saved_is_printed_all_the_same(tmp_path: Path, capsys: py
     assert "strict" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("kernel")
+def test_what_nobody_reads_is_saved_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of bench --save | head."""
+
+    def close(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("click.echo", close)
+    with pytest.raises(BrokenPipeError):
+        app.main(["bench", FREE, "--rounds", "1", "--policies", "strict", "--save"], standalone_mode=False)
+    assert (tmp_path / "state/calibration.json").exists()
+
+
 def test_it_stays_on_one_cpu_near_the_device(kernel: Kernel) -> None:
     before = os.sched_getaffinity(0)
     last = max(before)

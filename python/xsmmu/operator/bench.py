@@ -328,14 +328,20 @@ def bench(
                 output.emit_one("bench-setup", asdict(setup))
             return
         ranking = _measure(found, Bench(setup, found, policies is None), force)
-    if form == "table":
-        _print(setup, ranking)
-    else:
-        output.emit(form, "bench", "ranking", ranking, **asdict(setup))
-    if not save:
-        return
+    try:
+        # First, since whoever reads what is printed may have enough of it.
+        if save:
+            _save(setup, ranking)
+    finally:
+        if form == "table":
+            _print(setup, ranking)
+        else:
+            output.emit(form, "bench", "ranking", ranking, **asdict(setup))
+    if save and form == "table":
+        click.echo(f"saved: {calibration.file()}")
+
+
+def _save(setup: Setup, ranking: Sequence[dict[str, Any]]) -> None:
     costs = {row["policy"]: {name: row[name]["median"] for name in ("map_ns", "unmap_ns")} for row in ranking}
     document = output.document("bench", **asdict(setup), ranking=ranking)
     calibration.write(setup.kernel, setup.hypervisor, costs, document)
-    if form == "table":
-        click.echo(f"saved: {calibration.file()}")

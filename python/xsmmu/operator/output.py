@@ -97,7 +97,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for row in cells:
         # A str would be read as markup.
         made.add_row(*map(Text, row))
-    console = Console(highlight=False, soft_wrap=True)
+    class Pipe(Console):
+        """One that leaves it to main() what a closed pipe means; rich's own ends with status 1."""
+
+        def on_broken_pipe(self) -> None:
+            raise
+
+    console = Pipe(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = 1000
     console.print(made)

@@ -78,6 +78,15 @@ def of_disk() -> list[str]:
     return essential.reasons([Device(NVME0)])
 
 
+@pytest.mark.parametrize("name", [b"a\xff", b"a\x0cb", b"a\rb", b"a\xc2\x85b", b"a\xe2\x80\xa8b"])
+def test_a_folder_may_be_called_anything(machine: Machine, name: bytes) -> None:
+    """A mount there is one line of mountinfo, whatever else ends a line of text."""
+    machine.has("self/mountinfo", "")
+    row = b"22 1 259:2 / /media/%b rw - ext4 /dev/nvme0n1p2 rw\n" % name
+    (machine.proc / "self/mountinfo").write_bytes(row)
+    assert [each.partition("/")[0] for each in of_disk()] == ["nvme0n1p2 is mounted on "]
+
+
 def of_card() -> list[str]:
     return essential.reasons([Device(IGB)])
 

@@ -46,7 +46,7 @@ def _disks() -> Iterator[tuple[str, str]]:
     """Names of block devices in use, as sysfs has them, and what for."""
     for line in _lines("self/mountinfo"):
         mount, _, source = line.partition(" - ")
-        words, names = mount.split(), source.split()
+        words, names = mount.split(" "), source.split(" ")
         if len(words) > 4 and len(names) > 1:
             for name in _block_names(words[2], names[0], names[1]):
                 yield name, f"mounted on {_unescaped(words[4])}"
@@ -117,8 +117,8 @@ def _routes_through(taken: set[str]) -> list[str]:
 def _mounted() -> Iterator[tuple[str, str]]:
     """Servers of what is mounted, and the kind of that; one that nobody uses for a while may have no connection."""
     for line in _lines("self/mountinfo"):
-        words = line.partition(" - ")[2].split()
-        server = re.search(r"(?:^|,)addr=([^,]+)", words[-1]) if words and words[0] in _MOUNTED else None
+        words = line.partition(" - ")[2].split(" ")
+        server = re.search(r"(?:^|,)addr=([^,]+)", words[-1]) if words[0] in _MOUNTED else None
         host = _host(server[1]) if server else None
         if host:
             yield host, _MOUNTED[words[0]]
@@ -216,7 +216,8 @@ def _of_parents(name: str) -> str | None:
 
 def _lines(name: str) -> list[str]:
     try:
-        return (machine.root("proc") / name).read_text().splitlines()
+        # Names of folders are bytes, and only blank, tab, newline and \ are written otherwise.
+        return (machine.root("proc") / name).read_bytes().decode(errors="replace").split("\n")
     except OSError:
         return []
 

@@ -32,6 +32,16 @@ fail() {
 	exit 1
 }
 
+case $prefix in
+/*[!/]*) ;;
+*) fail "PREFIX '$prefix' has to be the absolute path of a folder, as /usr/local" ;;
+esac
+case $prefix in
+*[!A-Za-z0-9/._+~-]* | */ | *//* | */../*)
+	fail "PREFIX '$prefix' has to be as the system writes it, of letters, digits and / . _ + ~ -, without / at its end"
+	;;
+esac
+
 tool() {
 	"$python" -c 'import click, rich' 2>/dev/null ||
 		fail "$python lacks click or rich: install them (on Debian python3-click and python3-rich), or name another in PYTHON"
@@ -89,10 +99,16 @@ module() {
 }
 
 uninstall() {
+	# Of a package what is outside PREFIX would go, too.
+	[ -e "$destdir$prefix/share/xsmmu" ] || [ -e "$destdir$prefix/bin/xsmmu" ] ||
+		fail "there is no xsmmu below $destdir$prefix: name the PREFIX that it was installed with"
+	! grep -qsx /usr/bin/xsmmu "$destdir/var/lib/dpkg/info/xsmmu.list" ||
+		fail "xsmmu is installed as a package, which has some of the same files: apt remove xsmmu xsmmu-dkms first"
 	[ -n "$destdir" ] || systemctl disable --now xsmmu.service xsmmu-metrics.timer 2>/dev/null || :
 	# What is to go is what would be installed.
 	made=$(mktemp -d)
 	trap 'rm -r "$made"' EXIT
+	trap 'exit 1' HUP INT TERM
 	sh packaging/install.sh tool "$made" "$prefix"
 	if ! cmp -s packaging/xsmmu.conf "$destdir/etc/xsmmu.conf"; then
 		rm "$made/etc/xsmmu.conf"
@@ -101,12 +117,17 @@ uninstall() {
 	(cd "$made" && find . -type f) | while read -r file; do
 		rm -f "$destdir/$file"
 	done
-	rm -rf "$destdir$prefix/share/xsmmu" "$destdir$prefix/share/doc/xsmmu"
+	rm -rf "$destdir$prefix/share/doc/xsmmu"
 	DPKG_ROOT=$destdir sh packaging/debian/xsmmu.postrm remove
 	for each in $modules; do
 		rm -f "$destdir/lib/modules/$kernel/updates/$each"
 	done
-	[ -n "$destdir" ] || depmod "$kernel"
+	if [ -z "$destdir" ]; then
+		[ ! -e "/lib/modules/$kernel" ] || depmod "$kernel"
+		systemctl daemon-reload 2>/dev/null || :
+		echo "the initramfs may have the module and its rules still: update-initramfs -u, or dracut --force; then reboot"
+	fi
+	rm -rf "$destdir$prefix/share/xsmmu" # last, so that one that was stopped can be tried again
 }
 
 case $part in

@@ -200,6 +200,13 @@ def test_lintian_says_what_is_known() -> None:
     assert set(tags) <= LINTIAN_KNOWN, result.stdout
 
 
+@pytest.mark.parametrize("package", ["xsmmu-dkms", "xsmmu"])
+def test_the_initramfs_is_made_anew(package: str) -> None:
+    """One of them is the module, the other has the rules; debhelper sees to that of the second, which has a hook."""
+    shown = subprocess.run(["dpkg-deb", "-I", built()[package], "triggers"], capture_output=True, text=True, check=True)
+    assert "activate-noawait update-initramfs\n" in shown.stdout
+
+
 def test_the_same_tree_gives_the_same_packages() -> None:
     """Built once more, beside a file that no package takes."""
     again = build.packages(tools(), {**packages.files(), "unused.h": b""}, packages.epoch_s())
@@ -376,9 +383,33 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
     assert script("uninstall") == ""
     assert left() == [others.relative_to(root)]
     script("tool")
+    (root / "usr/local/bin/xsmmu").unlink()
     (root / "etc/xsmmu.conf").write_text("*=strict\n")
     assert script("uninstall") == f"{root}/etc/xsmmu.conf stays: it was changed\n"
     assert sorted(left()) == [Path("etc/xsmmu.conf"), others.relative_to(root)]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "said"),
+    [
+        *((prefix, "has to be") for prefix in ("", "/", "usr", "/usr/", "/opt/a b", "/opt/a&b", "/opt/../usr")),
+        ("/opt", "there is no xsmmu below "),
+        ("/usr", "there is no xsmmu below "),
+        ("/usr/local", "xsmmu is installed as a package"),
+    ],
+)
+def test_uninstall_of_what_is_not_there_removes_nothing(tmp_path: Path, prefix: str, said: str) -> None:
+    """Rules and hooks are outside PREFIX; a wrong one must not take them from another install, or from a package."""
+    files = ["usr/local/bin/xsmmu", "etc/xsmmu.conf", "etc/modprobe.d/xsmmu.conf", "var/lib/dpkg/info/xsmmu.list"]
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("# made by xsmmu apply\n/usr/bin/xsmmu\n")
+    words = ["make", "uninstall", f"DESTDIR={tmp_path}", f"PREFIX={prefix}"]
+    env = {**os.environ, "PYTHON": sys.executable}
+    refused = subprocess.run(words, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
+    assert refused.returncode
+    assert said in refused.stderr
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == sorted(files)
 
 
 def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ _ENDS = {
 .IP 0
 All went well.
 .IP 1
-An error, whose message says what to do.
+An error, whose message says what to do. Of
+.BR xsmmu-doctor (1):
+something blocks.
 .IP 2
 The command line is wrong.
 .IP 130
@@ -72,7 +74,7 @@ def sections(command: click.Command, context: click.Context) -> Iterator[tuple[s
             description.append(f"{roff(paragraph)}\n")
     yield "DESCRIPTION", ".PP\n".join(description)
     records = (parameter.get_help_record(context) for parameter in command.get_params(context))
-    options = [f".TP\n.B {roff(record[0])}\n{roff(record[1])}\n" for record in records if record]
+    options = [f".TP\n.B {roff(record[0])}\n{roff(record[1])}\n" for record in records if record and record[1]]
     yield "OPTIONS", "".join(options)
     if isinstance(command, click.Group):
         rows = (below for below in commands(command, context) if below[1].parent is context)

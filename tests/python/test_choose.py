@@ -151,6 +151,20 @@ def test_what_was_chosen_before_is_put_back(kernel: Kernel, arguments: tuple[str
     assert module.choice(Device(NVME1)).tunables["max_window_us"] == 77
 
 
+@pytest.mark.parametrize("error", [errno.EROFS, errno.ENOSPC])
+def test_a_disk_that_takes_nothing(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    """What was not written needs no putting back."""
+    rules.conf().write_text("0000:09:00.0=strict\n")
+
+    def refuse_files(**_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse_files)
+    found = put_back(kernel, *SET)
+    assert found.code == "cannot-write"
+    assert found.message.endswith(f"{os.strerror(error)}; everything is as it was before")
+
+
 def test_a_second_signal_does_not_stop_the_putting_back(kernel: Kernel) -> None:
     def after(_: str) -> None:
         if len(kernel.writes) in (2, 3):

@@ -54,4 +54,10 @@ def step(file: Path, text: str | None) -> Step:
     """The step that replaces a file."""
     before = text_of(file)
     shell = f"rm {file}" if text is None else f"cat > {file} <<'END'\n{text}END"
-    return Step(shell, lambda: replace(file, text), lambda: replace(file, before))
+
+    def undo() -> None:
+        # Where it could not be written, it cannot be again.
+        if text_of(file) != before:
+            replace(file, before)
+
+    return Step(shell, lambda: replace(file, text), undo)

@@ -382,6 +382,26 @@ def test_what_cannot_be_saved_is_printed_all_the_same(tmp_path: Path, capsys: py
 
 
 @pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(
+    ("file", "content", "virtual"),
+    [
+        ("proc/device-tree/compatible", "linux,dummy-virt\0", True),
+        ("sys/class/dmi/id/sys_vendor", "QEMU\n", True),
+        ("sys/class/dmi/id/product_name", "Virtual Machine\n", True),
+        ("sys/class/dmi/id/sys_vendor", "Ampere(R)\n", False),
+        ("proc/device-tree/compatible", "raspberrypi,5-model-b\0brcm,bcm2712\0", False),
+    ],
+)
+def test_a_virtual_machine_whose_processor_has_no_flags(tmp_path: Path, file: str, content: str, virtual: bool) -> None:
+    """As of arm64."""
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd\n")
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(content)
+    said = json.loads(run("bench", FREE, "--dry-run", "-o", "json"))
+    assert said["hypervisor"] is virtual
+
+
+@pytest.mark.usefixtures("kernel")
 def test_what_nobody_reads_is_saved_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of bench --save | head."""
 

@@ -157,6 +157,7 @@ def test_nothing_says_which_machine_it_was(tmp_path: Path) -> None:
         ("/dev/disk/by-id/ata-Made_Up_WD-WCC6Y3A1BCD2-part1", "/dev/disk/by-id/ata-Made_Up_SERIAL-part1"),
         ("10.0.0.1:80 10.0.0.1/24", "IP:80 IP/24"),
         ("00-11-22-33-44-55 001122334455", "MAC 001122334455"),
+        ("80:00:02:08:fe:80:00:00:00:00:00:00:e4:1d:2d:03:00:aa:bb:cc", "MAC"),
         ("kestrels kestrel-2 xkestrel kestrel's", "kestrels kestrel-2 xkestrel HOST's"),
         ("Kestrel KESTREL.example s4ewnx0r WWN-0X5002538E4", "HOST HOST SERIAL WWN-SERIAL"),
         ("/home/bob /home/", "/home/USER /home/"),

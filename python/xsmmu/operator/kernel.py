@@ -17,6 +17,10 @@ from xsmmu.operator.machine import root, sysfs, text
 
 _SECURE_BOOT: Final = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _SIGNED: Final = b"~Module signature appended~\n"
+_VIRTUAL: Final = re.compile(
+    r"QEMU|KVM|VMware|Virtual Machine|Google Compute|Amazon EC2(?!.*\.metal)|dummy-virt|\bxen\b", re.IGNORECASE
+)
+"""What firmware and device tree call virtual machines."""
 _VENDORS: Final = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd"}
 
 
@@ -43,9 +47,13 @@ def model() -> str | None:
 
 
 def is_virtual() -> bool:
-    """Whether a hypervisor is below, as the processor's flags say."""
+    """Whether a hypervisor is below, as the processor's flags say; arm64 has none, so by what the machine is called."""
     found = re.search(r"^flags\s*:(.*)", text(root("proc") / "cpuinfo") or "", re.MULTILINE)
-    return found is not None and "hypervisor" in found[1].split()
+    if found:
+        return "hypervisor" in found[1].split()
+    names = [sysfs() / "class/dmi/id/sys_vendor", sysfs() / "class/dmi/id/product_name"]
+    called = " ".join(text(each) or "" for each in (*names, root("proc") / "device-tree/compatible"))
+    return _VIRTUAL.search(called) is not None
 
 
 def is_realtime() -> bool:

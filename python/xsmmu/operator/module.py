@@ -157,7 +157,10 @@ def choice(device: Device) -> Choice:
 def read(device: Device) -> Sample:
     """All that the module says of a device now."""
     now = choice(device)
-    files = sorted((folder(device) / "stats").iterdir())
+    try:
+        files = sorted((folder(device) / "stats").iterdir())
+    except FileNotFoundError:
+        raise gone(device) from None
     stats = {path.name: int(_read(device, f"stats/{path.name}")) for path in files}
     return Sample(
         time.monotonic_ns(), _members(device), now.policy, now.level, now.state, stats, now.tables, now.tunables

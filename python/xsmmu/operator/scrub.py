@@ -24,7 +24,7 @@ _SERIALS: Final = (
 _LEAST: Final = 4
 """Characters of a serial number; less is a placeholder."""
 _FORMS: Final = {
-    "MAC": re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?![0-9A-Fa-f:])"),
+    "MAC": re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5,}(?![0-9A-Fa-f:])"),
     # An interface that is named by it.
     "NAMED-BY-MAC": re.compile(r"(?<![A-Za-z0-9])(?:en|wl|ww|sl|ib)x[0-9a-f]{12}(?![A-Za-z0-9])"),
     "IP": re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)"),

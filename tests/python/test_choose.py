@@ -21,7 +21,8 @@ from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ig
 from tests.python.sysfs import IGB, NVME0, NVME1, make_device, make_driver
 
 from xsmmu import cli
-from xsmmu.operator import apply, choose, machine, modes, module, rules, steps
+from xsmmu.errors import UserError
+from xsmmu.operator import apply, choose, files, machine, modes, module, rules, steps
 from xsmmu.operator.machine import Device
 
 
@@ -163,6 +164,20 @@ def test_a_disk_that_takes_nothing(kernel: Kernel, monkeypatch: pytest.MonkeyPat
     found = put_back(kernel, *SET)
     assert found.code == "cannot-write"
     assert found.message.endswith(f"{os.strerror(error)}; everything is as it was before")
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    """A link to /dev/null puts a file out of use, and /dev/null has to stay one."""
+    os.mkfifo(device := tmp_path / "null")
+    assert fails("metrics", "--output-file", str(device)).message.endswith("it is no regular file")
+    rules.conf().symlink_to(device)
+    with pytest.raises(UserError) as error:
+        files.replace(rules.conf(), "")
+    assert error.value.code == "cannot-write"
+    with pytest.raises(UserError):
+        files.replace(rules.conf(), None)
+    assert device.is_fifo()
 
 
 def test_a_second_signal_does_not_stop_the_putting_back(kernel: Kernel) -> None:

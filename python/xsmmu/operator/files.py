@@ -28,6 +28,9 @@ def replace(file: Path, text: str | None, follow: bool = True) -> None:
     """
     if follow:
         file = file.resolve()
+    # /dev/null itself, or a link to it by which somebody has put the file out of use.
+    if not file.is_symlink() and file.exists() and not file.is_file():
+        raise UserError(f"cannot write {file}: it is no regular file", code="cannot-write")
     try:
         if text is None:
             file.unlink(missing_ok=True)

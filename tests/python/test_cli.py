@@ -219,7 +219,7 @@ def test_what_is_started_has_streams_too(tmp_path: Path, number: int) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii"])
 def test_what_a_terminal_has_no_characters_for(tmp_path: Path, encoding: str) -> None:
     """Names of files are bytes; an error is no reason for another one, and what is in it does not move the cursor."""
-    file = os.fsencode(tmp_path) + b"/\xff\x1b[31m\xc3\xa4.json"
+    file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b[31m\xc3\xa4.json")
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), "PYTHONIOENCODING": encoding}
     command = [sys.executable, "-m", "xsmmu", "report", file]
     ended = subprocess.run(command, env=environment, capture_output=True)

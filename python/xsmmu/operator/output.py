@@ -97,6 +97,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for row in cells:
         # A str would be read as markup.
         made.add_row(*map(Text, row))
+
     class Pipe(Console):
         """One that leaves it to main() what a closed pipe means; rich's own ends with status 1."""
 

@@ -523,8 +523,8 @@ def test_the_worst_is_first_and_counted(healthy: Machine) -> None:
 
 def test_the_kernels_that_were_tested_are_the_labs() -> None:
     table = tomllib.loads((PROJECT / "lab/kernels.toml").read_text())["kernel"]
-    for machine, arch in (("x86_64", "amd64"), ("aarch64", "arm64")):
-        assert {*checks_machine.TESTED[machine]} == {
+    for uname, arch in (("x86_64", "amd64"), ("aarch64", "arm64")):
+        assert {*checks_machine.TESTED[uname]} == {
             name.partition("-")[0] for name, kernel in table.items() if arch in kernel["arch"]
         }
     text = (PROJECT / "docs/use.md").read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,27 @@ def test_an_interface_may_be_called_anything(sysfs: Path, name: str, shown: str)
     link.symlink_to(sysfs / "bus/pci/devices" / IGB)
     assert shown in xsmmu("status", IGB).output
     assert shown in Device(IGB).label
+
+
+def test_a_device_that_goes_meanwhile_is_left_out(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = module.choice
+
+    def goes(device: Device) -> module.Choice:
+        if device.address == NVME0:
+            shutil.rmtree(sysfs / "bus/pci/devices" / NVME0)
+        return choice(device)
+
+    monkeypatch.setattr(module, "choice", goes)
+    assert [each["device"] for each in document("status", "-o", "json")["devices"]] == [IGB, NVME1]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_a_device_that_was_asked_for_and_goes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(device: Device) -> module.Choice:
+        raise module.gone(device)
+
+    monkeypatch.setattr(module, "choice", gone)
+    assert xsmmu("status", NVME0).exit_code == 1
 
 
 @pytest.mark.usefixtures("sysfs")

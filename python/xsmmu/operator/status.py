@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from xsmmu.errors import UserError
 from xsmmu.operator import complete, machine, module, output
 from xsmmu.operator.machine import Device
 
@@ -70,7 +71,18 @@ def rows(names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
     """The devices that are named, or all behind an IOMMU but bridges; all PCI devices with `everything`."""
     if names:
         return [row(machine.find(name)) for name in names]
-    return [row(each) for each in machine.devices() if everything or (each.group and not each.is_bridge)]
+    found = [each for each in machine.devices() if everything or (each.group and not each.is_bridge)]
+    return [each for each in map(_row_unless_gone, found) if each]
+
+
+def _row_unless_gone(device: Device) -> dict[str, Any] | None:
+    """Nobody has asked for this one."""
+    try:
+        return row(device)
+    except UserError as error:
+        if error.code != "device-gone":
+            raise
+        return None
 
 
 def cells(found: dict[str, Any]) -> list[object]:
@@ -118,6 +130,6 @@ def status(device: tuple[str, ...], everything: bool, form: str) -> None:
         click.echo("no device is behind an IOMMU: xsmmu doctor says why", err=True)
         return
     output.table(COLUMNS, [cells(each) for each in found])
-    taken = [machine.find(row["device"]) for row in found if row["state"] in module.TAKEN]
+    taken = [Device(row["device"]) for row in found if row["state"] in module.TAKEN]
     if any(not module.counts_are_readable(each) for each in taken):
         click.echo("what was counted is for root: sudo xsmmu status", err=True)

@@ -106,6 +106,16 @@ def test_no_run_hides_another() -> None:
         page.grids([cell], POLICIES)
 
 
+def test_attack_says_what_landed_under_any_level() -> None:
+    found = attack("strict", "strict", 3, 12)
+    assert page.attack(found, {}) == "strict 12 us"
+
+
+def test_all_commits_are_named() -> None:
+    cells = matrix.as_dict([Outcome(Cell("6.12", name), summary(name * 2)) for name in ("vtd", "amd")])["cells"]
+    assert "at commit amdamd, vtdvtd," in page.markdown(cells, POLICIES)
+
+
 def test_work_and_counts() -> None:
     row = grid("Work")[0]
     assert (row["strict"], row["fused"]) == ("disk", "disk, NIC")
@@ -144,6 +154,51 @@ SCRIPT = """#!/bin/sh
 echo run >>{log}
 [ ! -e {fails} ] || {{ echo 'noise' >&2; echo 'xsmmu: it broke' >&2; exit 1; }}
 """
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
+    """A script for the lab; nothing is set up. The folder of results."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu.setup.kernels.ensure", lambda *_: None)
+    return folder / "matrix"
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_cell_is_run_on_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: bool) -> None:
+    folder = stand_in(tmp_path, monkeypatch, f'echo "$@" >{tmp_path}/asked')
+    monkeypatch.setattr(matrix, "commit", lambda: "abc")
+    matrix.run([Cell("7.2", "amd")], folder, 1, quick, Console(file=io.StringIO()))
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[:6] == ["-m", "xsmmu", "lab", "run", "--experiment", "matrix"]
+    assert ("--quick" in asked) == quick
+    options = dict(zip(asked, asked[1:], strict=False))
+    assert (options["--kernel"], options["--iommu"], options["--output"]) == ("7.2", "amd", f"{folder}/7.2-amd")
+
+
+@pytest.mark.parametrize(("end", "status"), [("exit 3", 3), ("kill -9 $$", -9)])
+def test_a_cell_that_says_nothing_has_failed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, status: int
+) -> None:
+    folder = stand_in(tmp_path, monkeypatch, end)
+    monkeypatch.setattr(matrix, "commit", lambda: "abc-dirty")
+    # What it had before is not what it has now.
+    monkeypatch.setattr("xsmmu.lab.results.load", lambda _folder: summary("abc-dirty"))
+    [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO()))
+    assert outcome.failed and outcome.reason == f"ended with status {status}"
+
+
+def test_a_tree_that_no_commit_names_is_run_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stand_in(tmp_path, monkeypatch, f"echo run >>{tmp_path}/log")
+    monkeypatch.setattr(matrix, "commit", lambda: "abc-dirty")
+    monkeypatch.setattr("xsmmu.lab.results.load", lambda _folder: summary("abc-dirty"))
+    for runs in (1, 2):
+        [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, False, Console(file=io.StringIO()))
+        assert outcome.summary == summary("abc-dirty") and not outcome.failed
+        assert (tmp_path / "log").read_text() == "run\n" * runs
 
 
 def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,8 @@ def test_commands_for_device_tlbs_are_apart() -> None:
         compare_devices("a disk", Counts(1, 1, device=2), found)
         with pytest.raises(UserError, match="a disk: 2 commands for the device's own TLB, not 3"):
             compare_devices("a disk", Counts(2, 1, device=3), found)
+        with pytest.raises(UserError, match="a disk: 2 commands for the device's own TLB, not 1"):
+            compare_devices("a disk", Counts(1, device=1), found)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -103,6 +105,9 @@ def test_a_window_that_was_not_seen_is_refused() -> None:
     oracle.feed(marker(1))
     with pytest.raises(UserError, match="1 markers"):
         oracle.window(1, 2)
+    # What came before the first marker is of no window.
+    with pytest.raises(UserError, match="no window from 0 to 1"):
+        oracle.window(0, 1)
 
 
 def test_other_lines_are_kept_for_messages() -> None:
@@ -143,9 +148,14 @@ OF_KINDS = {
     "smmuv3": (
         b"".join(
             b"smmuv3_cmdq_opcode <--- SMMU_CMD_%s\n" % name
-            for name in (b"TLBI_NH_VA", b"TLBI_NH_VA", b"SYNC", b"TLBI_NH_ASID", b"CFGI_CD", b"TLBI_NSNH_ALL")
+            for name in (
+                *(b"TLBI_NH_VA", b"TLBI_NH_VA", b"TLBI_NH_VAA", b"TLBI_S2_IPA"),
+                *(b"TLBI_NH_ASID", b"TLBI_S12_VMALL"),
+                *(b"TLBI_NSNH_ALL", b"TLBI_NH_ALL"),
+                *(b"SYNC", b"CFGI_CD", b"CFGI_STE", b"ATC_INV"),
+            )
         ),
-        {"page": 2, "domain": 1, "global": 1},
+        {"page": 4, "domain": 2, "global": 2},
     ),
 }
 
@@ -183,11 +193,18 @@ FAULTS = {
     "amd": (
         "xsmmu_lab 0000:00:03.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0002 address=0xfffff000 flags=0x0020]",
         "AMD-Vi: Completion-Wait loop timed out",
+        "AMD-Vi: Command buffer timeout",
     ),
-    "virtio": ("virtio_iommu virtio0: page fault from EP 24 at 0xfffff000 [W]",),
+    "virtio": (
+        "virtio_iommu virtio0: page fault from EP 24 at 0xfffff000 [W]",
+        "virtio_iommu virtio0: domain fault from EP 24 at 0xfffff000 [R]",
+    ),
     "smmuv3": (
         "arm-smmu-v3 c000000.smmuv3: event 0x10 received:",
         "arm-smmu-v3 c000000.smmuv3: event: F_TRANSLATION client: 0000:00:03.0 sid: 0x18 ssid: 0x0 iova: 0xfffff000",
+        "arm-smmu-v3 c000000.smmuv3: EVTQ overflow detected -- events lost",
+        "arm-smmu-v3 c000000.smmuv3: EVTQ MSI write aborted",
+        "arm-smmu-v3 c000000.smmuv3: unexpected global error reported (0x00000001), this could be serious",
         "arm-smmu-v3 c000000.smmuv3: CMD_SYNC timeout at 0x00000012 [hwprod 0x00000012, hwcons 0x00000011]",
     ),
 }
@@ -228,6 +245,8 @@ def test_kinds_that_a_trace_does_not_tell_apart_are_compared_as_one() -> None:
     compare("micro", IOMMUS["amd"], Counts(3, 1, 0), Counts(4, 0, 0))
     with pytest.raises(UserError, match="all: module 5, QEMU 4"):
         compare("micro", IOMMUS["amd"], Counts(4, 1, 0), Counts(4, 0, 0))
+    with pytest.raises(UserError, match="all: module 5, QEMU 4"):
+        compare("micro", IOMMUS["amd"], Counts(4, 0, 1), Counts(4, 0, 0))
 
 
 @pytest.mark.parametrize("kind", ["page", "domain", "global"])

@@ -82,6 +82,11 @@ def test_a_result_of_no_commit_is_refused() -> None:
         ran.merge([], [replace(TORTURE, commit="abc-dirty")])
 
 
+def test_a_result_that_has_no_column_is_refused() -> None:
+    with pytest.raises(UserError, match="torments on vtd"):
+        ran.merge([TORTURE], [replace(TORTURE, what="torments")])
+
+
 def test_the_table() -> None:
     made = ran.table([replace(TORTURE, what="rude", commit="fedcba9876543210"), TORTURE]).splitlines()
     assert made[0].startswith("| IOMMU | kernel | micro |")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,7 @@ def test_a_cell_is_run_on_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     asked = (tmp_path / "asked").read_text().split()
     assert asked[:6] == ["-m", "xsmmu", "lab", "run", "--experiment", "matrix"]
     assert ("--quick" in asked) == quick
-    options = dict(zip(asked, asked[1:], strict=False))
+    options = dict(pairwise(asked))
     assert (options["--kernel"], options["--iommu"], options["--output"]) == ("7.2", "amd", f"{folder}/7.2-amd")
 
 

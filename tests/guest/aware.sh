@@ -162,6 +162,30 @@ case_maps_without_a_sync() {
 	all_off
 }
 
+# Where maps need a sync, it tells of each page: of an ordinary map, of pages of a block, of maps whose sync is the driver's.
+case_maps_are_synced_to_the_last_page() {
+	echo N >/sys/module/xsmmu/parameters/debug
+	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that watches"
+	echo 0 >$PARAMETERS/unsynced
+	for policy in $POLICIES; do
+		[ "$policy" = lazy ] && waits=N || waits=Y
+		echo $waits >/sys/module/xsmmu_aware/parameters/waits
+		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
+		log_mark
+		rude api 2>/dev/null || failure "$policy: $(log_since | grep 'rude: wrong')"
+		expect_equal "$policy: pages of ordinary maps without a sync" "$(cat $PARAMETERS/unsynced)" 0
+		unbind $TESTDEV
+		for mode in maps block; do
+			aware $mode 2>/dev/null || failure "$policy, $mode: $(log_since | grep 'aware: wrong')"
+			unbind $TESTDEV
+			expect_equal "$policy, $mode: pages without a sync" "$(cat $PARAMETERS/unsynced)" 0
+		done
+		expect_balance $TESTDEV
+	done
+	echo 0 >$PARAMETERS/slow
+	all_off
+}
+
 # A batch-aware driver's: of 256 maps, of a refill, of a packet. Few syncs where each map would need one, else none.
 case_maps_together_are_few_commands() {
 	echo Y >/sys/module/xsmmu_lab/parameters/batch_aware

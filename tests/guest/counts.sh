@@ -56,6 +56,21 @@ case_commands_of_many_pages() {
 	all_off
 }
 
+# More than the largest command of some IOMMUs has, and as many as take several of another's.
+case_commands_of_ranges() {
+	for policy in $POLICIES; do
+		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
+		log_mark
+		rude ranges
+		count_from $TESTDEV
+		echo 1 >$PARAMETERS/ranges || failure "$policy: $(log_since | grep 'rude: wrong')"
+		counted $TESTDEV "ranges under $policy"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
 # Where a removal needs memory, one that could not be made is made again: the host looks what is left mapped in the device.
 case_removals_that_failed() {
 	[ -n "$(find /sys/bus/virtio/drivers/virtio_iommu/ -name 'virtio*' 2>/dev/null)" ] || return 0

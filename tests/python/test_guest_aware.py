@@ -21,7 +21,7 @@ AWARE = guests.Machine(("aware",), aware=True, words=WORDS)
 # Where maps need a sync.
 SYNCED = {
     name: replace(AWARE, pattern="^aware$|of_maps$|^maps_", iommu=name, settings={"GROUP_TYPE": "DMA"})
-    for name in ("virtio", "vtd-cm")
+    for name in ("virtio", "vtd-cm", "amd")
 }
 # Where the driver joins pages that are neighbours in memory.
 SYNCED["amd 7.2"] = replace(SYNCED["vtd-cm"], pattern="^aware$", iommu="amd", kernel="7.2")

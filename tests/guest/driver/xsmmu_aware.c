@@ -14,6 +14,7 @@
  *   mode=early   memory is freed before its sync
  *   mode=forget  an unmap is never synced
  *   mode=maps    maps without a sync of their own, and one sync
+ *   mode=block   a block that is mapped at once
  *   mode=unrung  a map is never synced, and stays
  *   mode=unsynced the same, and is unmapped as if it had been
  */
@@ -27,7 +28,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "kernel, bounce, api, parts, copies, sweep, early, forget, maps, unrung or unsynced");
+MODULE_PARM_DESC(mode, "kernel, bounce, api, parts, copies, sweep, early, forget, maps, block, unrung or unsynced");
 
 static bool waits = true;
 module_param(waits, bool, 0644);
@@ -734,6 +735,8 @@ static int run(struct device *dev)
 {
 	if (sysfs_streq(mode, "maps"))
 		return maps_once(dev);
+	if (sysfs_streq(mode, "block"))
+		return check_whole_block(dev, DMA_BLOCK_PAGES, 0);
 	if (sysfs_streq(mode, "unrung"))
 		return misuse_map(dev, true);
 	if (sysfs_streq(mode, "unsynced"))

@@ -16,6 +16,8 @@
  *   mode=stray   unmaps of what is not mapped so, which must change nothing
  *   mode=many    so many mappings at once that their page tables are worth
  *                freeing, each undone
+ *   mode=ranges  when something is written to the parameter ranges: a list of 1 GiB and some
+ *                pages, of the same memory again and again
  *   mode=row     pages of two blocks and the first one of a third: after their sync none
  *                is left
  *   mode=api     all kinds of mappings, each undone; a probe that fails says
@@ -45,7 +47,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, row, api or kernel");
+MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, ranges, row, api or kernel");
 
 static bool is_ours(void)
 {
@@ -979,17 +981,58 @@ static struct {
 	u64 mapped;	/* the page that the driver has mapped last since then, if it has not unmapped it */
 	bool bypassed;	/* it was asked to map that again */
 	int strange;
+	uint unsynced;	/* pages that were unmapped, and no sync has told of their map */
 	void *memory;
 	struct page *pages[2];
 	struct sg_table table;
 	dma_addr_t addr;
 } tardy = { .state = "none" };
 
+/* Pages that are mapped, and no sync has told of that; by the end of their number. */
+#define UNTOLD_PAGES	(1u << 20)
+static DECLARE_BITMAP(untold, UNTOLD_PAGES);
+
+static void note_mapped(u64 iova, size_t bytes)
+{
+	u64 page = iova >> PAGE_SHIFT, end = page + (bytes >> PAGE_SHIFT);
+
+	for (; tardy.slow.iotlb_sync_map && page < end; page++)
+		set_bit(page % UNTOLD_PAGES, untold);
+}
+
+/* Returns how many were not told of. */
+static u32 note_told(u64 iova, size_t bytes)
+{
+	u64 page = iova >> PAGE_SHIFT;
+	u64 end = page + min_t(u64, PFN_UP(bytes), UNTOLD_PAGES);
+	u32 count = 0;
+
+	for (; page < end; page++)
+		count += test_and_clear_bit(page % UNTOLD_PAGES, untold);
+	return count;
+}
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
+static void sync_map_watched(struct iommu_domain *domain, unsigned long iova, size_t bytes)
+{
+	note_told(iova, bytes);
+	tardy.ops->iotlb_sync_map(domain, iova, bytes);
+}
+#else
+static int sync_map_watched(struct iommu_domain *domain, unsigned long iova, size_t bytes)
+{
+	note_told(iova, bytes);
+	return tardy.ops->iotlb_sync_map(domain, iova, bytes);
+}
+#endif
+
 /* The first call of the thread's waits. */
 static int map_slowly(struct iommu_domain *domain, unsigned long iova,
 		      phys_addr_t phys, size_t page_bytes, size_t pages,
 		      int prot, gfp_t gfp, size_t *mapped)
 {
+	int error;
+
 	if (current == tardy.thread && !tardy.slept) {
 		tardy.slept = true;
 		WRITE_ONCE(tardy.state, "inside");
@@ -1008,8 +1051,10 @@ static int map_slowly(struct iommu_domain *domain, unsigned long iova,
 			phys ^= PAGE_SIZE;
 		tardy.strange = 0;
 	}
-	return tardy.ops->map_pages(domain, iova, phys, page_bytes, pages,
-				    prot, gfp, mapped);
+	error = tardy.ops->map_pages(domain, iova, phys, page_bytes, pages,
+				     prot, gfp, mapped);
+	note_mapped(iova, *mapped);
+	return error;
 }
 
 static size_t unmap_watched(struct iommu_domain *domain, unsigned long iova,
@@ -1018,6 +1063,7 @@ static size_t unmap_watched(struct iommu_domain *domain, unsigned long iova,
 {
 	if (tardy.mapped - iova < page_bytes * pages)
 		tardy.mapped = 0;
+	tardy.unsynced += note_told(iova, page_bytes * pages);
 	return tardy.ops->unmap_pages(domain, iova, page_bytes, pages, gather);
 }
 
@@ -1057,6 +1103,9 @@ module_param_named(bypassed, tardy.bypassed, bool, 0400);
 MODULE_PARM_DESC(bypassed, "was something that was mapped after that unmapped by nobody it knows of?");
 module_param_named(unflushed, tardy.late, bool, 0600);
 MODULE_PARM_DESC(unflushed, "was something mapped after that, before a flush?");
+
+module_param_named(unsynced, tardy.unsynced, uint, 0600);
+MODULE_PARM_DESC(unsynced, "pages that the slow domain has unmapped, and no sync has told of their map");
 
 static int set_strange(const char *text, const struct kernel_param *param)
 {
@@ -1214,6 +1263,8 @@ static int set_slow(const char *text, const struct kernel_param *param)
 	if (tardy.ops->map_pages) {
 		tardy.slow.map_pages = map_slowly;
 		tardy.slow.unmap_pages = unmap_watched;
+		if (tardy.ops->iotlb_sync_map)
+			tardy.slow.iotlb_sync_map = sync_map_watched;
 	}
 	tardy.dev = &pdev->dev;
 	tardy.domain->ops = &tardy.slow;
@@ -1404,6 +1455,70 @@ static int many(struct device *dev)
 	return done == MANY_PAGES ? 0 : wrong(dev, "not all were mapped");
 }
 
+#define HUGE_ORDER	10	/* more than a last table has */
+#define HUGE_PARTS	((1u << 30 >> PAGE_SHIFT) >> HUGE_ORDER)
+#define HUGE_REST	23	/* no power of two, and no sum of few */
+
+/* More than the largest command of VT-d's second stage has: the number of pages is odd. */
+static int huge(struct device *dev)
+{
+	struct page *memory = alloc_pages(GFP_KERNEL, HUGE_ORDER);
+	struct scatterlist *sg;
+	struct sg_table table;
+	bool mapped;
+	int error, i;
+
+	if (!memory)
+		return -ENOMEM;
+	error = sg_alloc_table(&table, HUGE_PARTS + 1, GFP_KERNEL);
+	if (error)
+		goto out;
+	for_each_sgtable_sg(&table, sg, i)
+		sg_set_page(sg, memory, i < HUGE_PARTS ? PAGE_SIZE << HUGE_ORDER :
+							 HUGE_REST * PAGE_SIZE, 0);
+	error = dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0);
+	if (error)
+		wrong(dev, "a list of 1 GiB does not map");
+	mapped = !error;
+	for (i = 0; !error && i < HUGE_PARTS; i++) {
+		u64 last = (u64)(i + 1) * (PAGE_SIZE << HUGE_ORDER) - PAGE_SIZE;
+
+		if (iommu_iova_to_phys(iommu_get_domain_for_dev(dev),
+				       sg_dma_address(table.sgl) + last) !=
+		    page_to_phys(memory) + (PAGE_SIZE << HUGE_ORDER) - PAGE_SIZE)
+			error = wrong(dev, "the last page of a part is elsewhere");
+	}
+	if (mapped)
+		dma_unmap_sgtable(dev, &table, DMA_TO_DEVICE, 0);
+	sg_free_table(&table);
+out:
+	__free_pages(memory, HUGE_ORDER);
+	return error;
+}
+
+static struct device *of_ranges;
+
+static int set_ranges(const char *text, const struct kernel_param *param)
+{
+	return of_ranges ? huge(of_ranges) : -ENODEV;
+}
+
+static const struct kernel_param_ops ranges_ops = { .set = set_ranges };
+module_param_cb(ranges, &ranges_ops, NULL, 0200);
+MODULE_PARM_DESC(ranges, "write: mode=ranges maps and unmaps");
+
+static void range_no_more(void *unused)
+{
+	of_ranges = NULL;
+}
+
+/* Its take-over, which nobody counts, is done by then. */
+static int ranges(struct device *dev)
+{
+	of_ranges = dev;
+	return devm_add_action(dev, range_no_more, NULL);
+}
+
 /*
  * The driver of virtio-iommu drops its records of what is mapped if it is asked to remove more
  * than that, as it does where there is no memory for its request; and sends nothing.
@@ -1572,6 +1687,8 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return stray_free(&pdev->dev);
 	if (sysfs_streq(mode, "many"))
 		return many(&pdev->dev);
+	if (sysfs_streq(mode, "ranges"))
+		return ranges(&pdev->dev);
 	if (sysfs_streq(mode, "unrecorded"))
 		return unrecorded(&pdev->dev);
 	if (sysfs_streq(mode, "unrecorded_chunk"))

@@ -202,6 +202,13 @@ def test_a_tree_that_no_commit_names_is_run_each_time(tmp_path: Path, monkeypatc
         assert (tmp_path / "log").read_text() == "run\n" * runs
 
 
+def test_a_cell_that_leaves_nothing_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stand_in(tmp_path, monkeypatch, "true")
+    monkeypatch.setattr(matrix, "commit", lambda: "abc-dirty")
+    [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO()))
+    assert outcome.failed and outcome.reason == "has no results of this commit"
+
+
 def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, fails, script = tmp_path / "log", tmp_path / "fails", tmp_path / "python"
     script.write_text(SCRIPT.format(log=log, fails=fails))

@@ -202,7 +202,8 @@ def _outcome(folder: Path, cell: Cell, now: str, quick: bool) -> Outcome:
     summary = _summary(folder, cell, now, quick)
     if summary is None and now.endswith("-dirty") and (place / _REASON).exists():
         # It was run just now, of a tree that no commit names.
-        summary = results.load(place / results.LATEST)
+        with contextlib.suppress(UserError, OSError):
+            summary = results.load(place / results.LATEST)
     return Outcome(cell, summary, "" if summary else "has no results of this commit")
 
 

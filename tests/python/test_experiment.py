@@ -103,6 +103,17 @@ def test_what_stays_passed_through_comes_last(iommu: str) -> None:
     assert found == (wanted[1:] + wanted[:1] if iommu in ("vtd-first", "vtd-scalable") else wanted)
 
 
+@pytest.mark.parametrize("name", ["compare", "matrix"])
+@pytest.mark.parametrize("iommu", ["vtd-first", "vtd-scalable"])
+def test_nothing_comes_behind_what_stays_passed_through(name: str, iommu: str) -> None:
+    """Not the devices that another driver has, and not a repetition."""
+    chosen = experiment.load(name, iommu=iommu)
+    for plan in experiment.plans(chosen.policies, chosen.workloads, repeat=2):
+        passed = [run.policy == "passthrough" for run in plan.runs]
+        assert passed == sorted(passed)
+        assert [run.id for run in plan.runs] == [*range(plan.runs[0].id, plan.runs[-1].id + 1)]
+
+
 def test_an_unknown_iommu_lists_the_valid_ones() -> None:
     with pytest.raises(UserError, match=r"unknown IOMMU 'arm': choose from vtd, .*virtio"):
         experiment.load("compare", iommu="arm")

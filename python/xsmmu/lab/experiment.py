@@ -345,14 +345,16 @@ def plans(policies: Sequence[str], workloads: Sequence[Workload], repeat: int = 
         runs: list[Run] = []
         needs = list(dict.fromkeys(each.needs for each in mine))
         script = [each.start for each in needs if each.start]
-        for repetition in range(1, repeat + 1):
-            for policy, devices, session_workloads, first in _sessions(policies, mine):
-                session, script_part = _session(
-                    next_id, policy, devices, session_workloads, repetition, warm=first and repetition == 1
-                )
-                next_id += len(session)
-                runs += session
-                script += script_part
+        sessions = [(number, each) for number in range(1, repeat + 1) for each in _sessions(policies, mine)]
+        if IOMMUS[mine[0].iommu].passthrough_last:
+            sessions.sort(key=lambda each: each[1][0] == "passthrough")
+        for repetition, (policy, devices, session_workloads, first) in sessions:
+            session, script_part = _session(
+                next_id, policy, devices, session_workloads, repetition, warm=first and repetition == 1
+            )
+            next_id += len(session)
+            runs += session
+            script += script_part
         result.append(Plan(guest, mine[0].iommu, tuple(runs), "\n".join(script) + "\n", tuple(needs)))
     return result
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,31 @@ def test_a_tree_that_no_commit_names_is_run_each_time(tmp_path: Path, monkeypatc
         [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, False, Console(file=io.StringIO()))
         assert outcome.summary == summary("abc-dirty") and not outcome.failed
         assert (tmp_path / "log").read_text() == "run\n" * runs
+
+
+def test_ctrl_c_ends_those_at_work_and_begins_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    script = f"""echo "$@" >>{log}
+case "$*" in *6.12*) until grep -q 7.2 {log}; do sleep 0.1; done; exit ;; esac
+trap 'echo cleaned up >>{log}; exit 1' TERM
+sleep 60 >/dev/null 2>&1 & wait"""
+    folder = stand_in(tmp_path, monkeypatch, script)
+    monkeypatch.setattr(matrix, "commit", lambda: "abc")
+
+    class Interrupted(Console):
+        def print(self, *objects: object, **_more: object) -> None:
+            if str(objects[0]).startswith("1/"):
+                raise KeyboardInterrupt
+
+    cells = [Cell("6.12", "amd"), Cell("7.2", "amd"), Cell("7.2", "vtd"), Cell("6.1", "vtd")]
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        matrix.run(cells, folder, 2, True, Interrupted(file=io.StringIO()))
+    assert time.monotonic() - start < 30
+    said = log.read_text()
+    assert "cleaned up" in said
+    # One may have come into the place of the first; it was ended, too.
+    assert "--kernel 6.1 " not in said
 
 
 def test_a_cell_that_leaves_nothing_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

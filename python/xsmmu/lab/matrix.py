@@ -92,7 +92,8 @@ def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: C
     todo = [each for each in wanted if not each.excluded and _summary(folder, each, now, quick) is None]
     console.print(f"{EXPERIMENT}: {len(wanted)} cells, {len(todo)} to run, {jobs} at a time", highlight=False)
     todo = _set_up(todo, folder, console)
-    with _children() as children, ThreadPoolExecutor(jobs) as pool:
+    # The pool waits for all that it was given, so children are ended first.
+    with ThreadPoolExecutor(jobs) as pool, _children() as children:
         futures = {pool.submit(_run, each, folder, quick, children): each for each in todo}
         for done, future in enumerate(as_completed(futures), start=1):
             cell, reason = futures[future], future.result()
@@ -154,11 +155,11 @@ class _Children:
         return process.returncode, said
 
     def end(self) -> None:
-        """Ctrl-C for each, which cleans up after itself."""
+        """As by Ctrl-C, which a job in the background ignores: each cleans up after itself."""
         with self._lock:
             self._ended = True
             for process in self._running:
-                process.send_signal(signal.SIGINT)
+                process.terminate()
 
 
 @contextlib.contextmanager

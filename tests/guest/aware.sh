@@ -163,7 +163,9 @@ case_maps_without_a_sync() {
 }
 
 # Where maps need a sync, it tells of each page: of an ordinary map, of pages of a block, of maps whose sync is the driver's.
+# Virtio-iommu's sends all requests, whatever its range.
 case_maps_are_synced_to_the_last_page() {
+	[ "$SYNCS_MAPS $MAPS_ARE_SEEN" = "1 0" ] || return 0
 	echo N >/sys/module/xsmmu/parameters/debug
 	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that watches"
 	echo 0 >$PARAMETERS/unsynced

@@ -250,7 +250,7 @@ def test_free_running_guests_have_no_costs() -> None:
 def test_verify_must_read_what_it_wrote() -> None:
     job = {"jobname": "a", "error": 0, "read": {"io_bytes": 4096}, "write": {"io_bytes": 4096}}
     entry = figures.entry(measured("nvme-verify/16k", "passthrough", {"jobs": [job]}), None)
-    assert entry["verified_bytes"] == 4096
+    assert entry["verified_bytes"] == 4096 and entry["busy_ns"] is None
     job["read"] = {"io_bytes": 0}
     with pytest.raises(UserError, match="4096 bytes were written and 0 verified"):
         figures.entry(measured("nvme-verify/16k", "passthrough", {"jobs": [job]}), None)

@@ -371,7 +371,8 @@ static void unmap_far(struct work_struct *work)
 /* The device has written to what is mapped, which is not the page: is it a copy? */
 static bool is_copied(struct attack *attack, const struct victim *victim)
 {
-	dma_sync_single_for_cpu(&attack->dev->pdev->dev, victim->iova, VICTIM_BYTES, DMA_FROM_DEVICE);
+	dma_sync_single_for_cpu(&attack->dev->pdev->dev, victim->iova, VICTIM_BYTES,
+				DMA_FROM_DEVICE);
 	return *(u32 *)page_address(victim->page) == LAB_ATTACK_WORD;
 }
 

@@ -57,8 +57,10 @@ def test_what_is_kept_names_what_there_is() -> None:
 
 
 def test_of_a_matrix() -> None:
-    runs = [("micro", 0), ("micro", 0), ("micro", 0), ("attack", 120_000), ("attack", 100_003), ("attack-list", 5), ("net-rx", 0)]
-    found = list(ran.of_matrix([cell("6.12", "vtd", *runs, aware=("micro",)), {"kernel": "6.1", "iommu": "amd", "summary": None}]))
+    runs = [("micro", 0)] * 3
+    runs += [("attack", 120_000), ("attack", 100_003), ("attack-list", 5), ("net-rx", 0)]
+    done = cell("6.12", "vtd", *runs, aware=("micro",))
+    found = list(ran.of_matrix([done, {"kernel": "6.1", "iommu": "amd", "summary": None}]))
     assert [(each.what, each.result) for each in found] == [
         ("micro", "2 policies, 1 batch-aware"),
         ("attack", "2 policies, 100,003 times"),

@@ -348,10 +348,13 @@ def plans(policies: Sequence[str], workloads: Sequence[Workload], repeat: int = 
         sessions = [(number, each) for number in range(1, repeat + 1) for each in _sessions(policies, mine)]
         if IOMMUS[mine[0].iommu].passthrough_last:
             sessions.sort(key=lambda each: each[1][0] == "passthrough")
-        for repetition, (policy, devices, session_workloads, first) in sessions:
+        warmed: set[tuple[tuple[str, ...], str]] = set()
+        for repetition, (policy, devices, session_workloads) in sessions:
+            place = devices, session_workloads[0].driver
             session, script_part = _session(
-                next_id, policy, devices, session_workloads, repetition, warm=first and repetition == 1
+                next_id, policy, devices, session_workloads, repetition, warm=place not in warmed
             )
+            warmed.add(place)
             next_id += len(session)
             runs += session
             script += script_part
@@ -361,15 +364,13 @@ def plans(policies: Sequence[str], workloads: Sequence[Workload], repeat: int = 
 
 def _sessions(
     policies: Sequence[str], workloads: Sequence[Workload]
-) -> Iterator[tuple[str, tuple[str, ...], list[Workload], bool]]:
-    """The sessions of a guest: policy, devices and workloads, and whether it is the first with these devices."""
+) -> Iterator[tuple[str, tuple[str, ...], list[Workload]]]:
+    """The sessions of a guest: policy, devices and workloads."""
     for devices, driver in dict.fromkeys((each.devices, each.driver) for each in workloads):
         mine = [each for each in workloads if (each.devices, each.driver) == (devices, driver)]
-        used = [policy for policy in policies if any(work.has(policy) for work in mine)]
-        if IOMMUS[mine[0].iommu].passthrough_last:
-            used.sort(key="passthrough".__eq__)
-        for index, policy in enumerate(used):
-            yield policy, devices, mine, index == 0
+        for policy in policies:
+            if any(work.has(policy) for work in mine):
+                yield policy, devices, mine
 
 
 def _session(

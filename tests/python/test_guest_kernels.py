@@ -30,7 +30,10 @@ MACHINES |= {
 # What is expected of xsmmu_rude is for pages of 4 KiB.
 MACHINES |= {
     f"{name}-arm64": guests.Machine(
-        ("smoke",) if name.endswith("k") else ("smoke", "rude"), kernel=name, iommu="smmuv3", timeout_s=900
+        ("smoke",) if kernels.table()[1][name].flavour else ("smoke", "rude"),
+        kernel=name,
+        iommu="smmuv3",
+        timeout_s=900,
     )
     for name in kernels.stock_names(ARM64)
 }

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from xsmmu.errors import UserError
 from xsmmu.lab import figures
+from xsmmu.report.view import named
 
 Json = dict[str, Any]
 
@@ -146,9 +147,8 @@ def render(comparison: Comparison, console: Console, only_changed: bool = False)
     table.add_column("", no_wrap=True)
     shown = [each for each in comparison.runs if each.changed or not only_changed]
     for each in shown:
-        policy = f"{each.policy} (aware)" if each.driver == "batch-aware" else each.policy
         costs = (f"{each.before:,.2f}", f"{each.after:,.2f}", f"{each.percent:+.2f}")
-        table.add_row(each.workload, policy, *costs, _WORDS[each.changed])
+        table.add_row(each.workload, named(each.policy, each.driver), *costs, _WORDS[each.changed])
     if shown:
         console.print(table)
     changed = sum(each.changed is True for each in comparison.runs)

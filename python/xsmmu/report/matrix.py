@@ -15,6 +15,7 @@ from rich.text import Text
 
 from xsmmu.report import page
 from xsmmu.report.table import Column, Grid, print_grid
+from xsmmu.report.view import AWARE, named
 from xsmmu.vm.iommu import IOMMUS
 
 Json = Mapping[str, Any]
@@ -35,14 +36,9 @@ NOTES: Final = (
 )
 
 
-def _aware(policy: str) -> str:
-    return f"{policy} (aware)"
-
-
 def _column(run: Json) -> str:
     """A policy that a batch-aware driver has is another one, of another level."""
-    policy = str(run["policy"])
-    return _aware(policy) if run["driver"] == "batch-aware" else policy
+    return named(str(run["policy"]), str(run["driver"]))
 
 
 def _page_sum(run: Json | None) -> float | None:
@@ -116,7 +112,7 @@ def grids(cells: Sequence[Json], policies: Sequence[str]) -> list[Grid]:
         places = [_by_place(each["summary"]) for each in there]
         columns = [
             Column(policy, tuple(say(place.get((workload, policy)), place) for place in places))
-            for policy in (*policies, *map(_aware, policies))
+            for policy in (*policies, *(named(each, AWARE) for each in policies))
         ]
         made.append(Grid(title, "", keys, tuple(each for each in columns if not each.empty)))
     made.append(Grid("Counts", "", keys, (Column("runs equal", tuple(map(_counts, there))),)))

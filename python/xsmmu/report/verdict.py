@@ -89,7 +89,7 @@ def _least(workload: Workload, level: str, aware: bool) -> Run | None:
 
 
 def _named(run: Run | None) -> tuple[str, str]:
-    return (run.name.removesuffix(" (aware)"), show(run.page_sum)) if run else (NULL, NULL)
+    return (run.policy, show(run.page_sum)) if run else (NULL, NULL)
 
 
 def _traffic(view: View) -> dict[tuple[str, str], float]:

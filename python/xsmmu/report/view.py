@@ -38,6 +38,8 @@ PASSTHROUGH: Final = "passthrough"
 KERNEL_STRICT: Final = "kernel-strict"
 BASELINES: Final = (KERNEL_STRICT, "kernel-lazy", PASSTHROUGH)
 """The kernel's own modes."""
+AWARE: Final = "batch-aware"
+"""A kind of drivers; the others are unmodified."""
 
 _POLICY_ORDER: Final = (*BASELINES, *policies.names())
 INSTRUCTIONS_PER_NS: Final = 2.5
@@ -61,6 +63,11 @@ _AT_WINDOW_END: Final = 0.95
 
 class SummaryError(UserError):
     """The summary cannot be shown; the text says where, what was found and what was expected."""
+
+
+def named(policy: str, driver: str) -> str:
+    """A policy, and the kind of driver where it is not the usual one."""
+    return f"{policy} (aware)" if driver == AWARE else policy
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,7 @@ class Run:
     @property
     def name(self) -> str:
         """The policy, and the kind of driver where it is not the usual one."""
-        return f"{self.policy} (aware)" if self.aware else self.policy
+        return named(self.policy, self.driver)
 
     @property
     def ours(self) -> bool:
@@ -143,7 +150,7 @@ class Run:
     @property
     def aware(self) -> bool:
         """True for a batch-aware driver."""
-        return self.driver == "batch-aware"
+        return self.driver == AWARE
 
     @property
     def page_sum(self) -> float | None:

@@ -197,6 +197,7 @@ def test_each_number_that_no_other_machine_has(tmp_path: Path, file: str) -> Non
         ("eui.0025385b1", "nvme-eui.0025385b1 0025385b1", "nvme-SERIAL SERIAL"),
         ("uuid.6f1b-22", "nvme-uuid.6f1b-22 6f1b-22", "nvme-SERIAL SERIAL"),
         ("t10.ATA  MODEL  S1", "disk t10.ATA_MODEL_S1", "disk SERIAL"),
+        ("ab12", "disk ab12", "disk SERIAL"),
         # Placeholders.
         ("0", "disk 0", "disk 0"),
         ("n/a", "disk n/a", "disk n/a"),
@@ -205,6 +206,13 @@ def test_each_number_that_no_other_machine_has(tmp_path: Path, file: str) -> Non
 def test_a_number_and_its_kind(tmp_path: Path, number: str, text: str, clean: str) -> None:
     (tmp_path / "sys/class/block/sdx/device/wwid").write_text(f"{number}\n")
     assert Scrub().text(text) == clean
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("name", ["", "(none)", "localhost", "localhost.localdomain"])
+def test_a_name_that_every_machine_may_have(tmp_path: Path, name: str) -> None:
+    (tmp_path / "proc/sys/kernel/hostname").write_text(f"{name}\n")
+    assert Scrub().text("of (none) at localhost: none") == "of (none) at localhost: none"
 
 
 @pytest.mark.usefixtures("kernel")
@@ -274,6 +282,7 @@ BAD = [
     (["/dev/null"], (1, "bad-value", "/dev/null is no result (it is no regular file)")),
     (["huge"], (1, "bad-value", "huge is no result (1e999 is no number)")),
     (["nan"], (1, "bad-value", "nan is no result (-Infinity is no number)")),
+    (["most"], (1, "bad-value", "most is no result (Expecting value")),
     (["large"], (1, "bad-value", "large is no result (it has more than 16 MiB)")),
     (["--output-file", "a.tar.xz"], (2, "usage", "--output-file is for --bundle")),
     (["--bundle", "--output-file", "a.zip"], (1, "bad-value", "has to end with .tar.xz")),
@@ -299,7 +308,8 @@ def test_bad_input(tmp_path: Path, refuses: Refuses, words: list[str], expected:
         (tmp_path / name).write_text(text)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     os.mkfifo(tmp_path / "pipe")
-    with (tmp_path / "large").open("wb") as file:
-        file.truncate((16 << 20) + 1)
+    for name, more in (("most", 0), ("large", 1)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate((16 << 20) + more)
     refuses(["report", *words], expected)
     assert not [*tmp_path.glob("*.tar.xz")]

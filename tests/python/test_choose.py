@@ -633,18 +633,20 @@ def test_a_file_made_by_hand_is_kept() -> None:
 
 
 @pytest.mark.usefixtures("kernel")
-def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     rules.conf().write_text("*=fused\n")
     maker = tmp_path / "bin/update-initramfs"
     monkeypatch.setenv("PATH", str(maker.parent))
     error = fails("apply", "--initramfs")
     assert error.code == "no-initramfs-maker"
     assert apply.modprobe_conf().exists()
-    program(maker, f'echo "$@" >{tmp_path}/made')
+    program(maker, f'echo "$@" >{tmp_path}/made; echo working')
     run("apply", "--initramfs", "--dry-run")
     assert not (tmp_path / "made").exists()
     run("apply", "--initramfs")
     assert (tmp_path / "made").read_text() == "-u\n"
+    # What it says is no output of the tool's own.
+    assert "working" not in capfd.readouterr().out
     program(maker, "exit 3")
     error = fails("apply", "--initramfs")
     assert error.code == "initramfs-failed"

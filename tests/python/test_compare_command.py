@@ -318,6 +318,17 @@ def test_a_slow_hook_ends_with_all_that_it_has_started(
     until_ended(kernel, began)
 
 
+def test_a_child_that_will_not_end_is_killed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the hook itself has ended by then."""
+    monkeypatch.setattr(modes, "HOOK_S", 0.5)
+    monkeypatch.setattr("xsmmu.operator.process.END_S", 0.5)
+    began = time.monotonic()
+    child = "trap '' TERM; echo $$ >$HERE/child; while :; do sleep 0.1; done"
+    error = put_back(kernel, *compare(kernel, "--before", f'sh -c "{child}" & wait'.replace("$$", r"\$\$")))
+    assert error.code == "hook-failed"
+    until_ended(kernel, began)
+
+
 def test_a_name_that_does_not_come_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     link = kernel.sysfs / "class/net/eth1"
     target = link.readlink()
@@ -360,6 +371,9 @@ def test_what_is_in_use_is_refused_first(kernel: Kernel) -> None:
     assert not kernel.writes
     assert not mark.exists()
     assert not (kernel.sysfs.parent / "d").exists()
+    # One of them is what is there now, and another is not.
+    both = ("--policies", "kernel-lazy,kernel-strict", "--", "true")
+    assert put_back(kernel, *words, str(kernel.sysfs.parent / "e"), *both).code == "essential"
     run(*words, str(kernel.sysfs.parent / "b"), "--policies", "strict,fused", "--", "true")
     run(*words, str(kernel.sysfs.parent / "c"), "--force", "--", "true")
     assert f"bus/pci/drivers/nvme/unbind {NVME0}" in kernel.writes

@@ -16,6 +16,8 @@ import pytest
 from tests.python.fake_kernel import end, program
 from tests.python.sysfs import IGB, MENU, NVME0, NVME1, make_device
 
+from xsmmu.errors import UserError
+from xsmmu.operator import machine
 from xsmmu.project import PROJECT
 
 ELSEWHERE = "0001:06:00.1"
@@ -80,6 +82,8 @@ def _asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         ("bench eth1 --policies ", MODES),
         ("compare eth1 --policies fused,kernel-l", ["fused,kernel-lazy"]),
         ("compare eth1 --policies copy,fused,f", ["copy,fused,fands"]),
+        # Part of a name that is there is none.
+        ("compare eth1 --policies kernel-strict,strict", ["kernel-strict,strict"]),
         ("compare eth1 --baseline kernel-", ["kernel-strict", "kernel-lazy"]),
     ],
 )
@@ -96,6 +100,14 @@ def test_nothing_is_said_where_nothing_is_known(asked: Asked, sysfs: Path) -> No
     assert asked("bash", "xsmmu set eth1 ") == []
 
 
+def test_what_is_wrong_is_not_said_in_the_line_that_is_typed(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> list[str]:
+        raise UserError("0000:01:00.0 has gone", code="device-gone")
+
+    monkeypatch.setattr(machine, "words", gone)
+    assert asked("bash", "xsmmu set ") == []
+
+
 def test_as_it_is_typed(tmp_path: Path) -> None:
     """bash takes a colon for the end of a word."""
     source = subprocess.run(
@@ -104,6 +116,7 @@ def test_as_it_is_typed(tmp_path: Path) -> None:
     (tmp_path / "completion").write_bytes(source.stdout)
     process, terminal = pty.fork()
     if not process:
+        os.chdir(tmp_path)
         os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
     said = b""
 
@@ -119,6 +132,9 @@ def test_as_it_is_typed(tmp_path: Path) -> None:
     for typed, ran in {
         "set 0000:01\t\r": f"set {IGB}",
         "set 0000:05:\tfu\t\r": f"set {NVME0} fused",
+        # With the cursor, by Ctrl-B, before what is there already.
+        "set 0000:01 fused\x02\x02\x02\x02\x02\x02\t\r": f"set {IGB} fused",
+        "report --bundle --output-file completi\t\r": "report --bundle --output-file completion",
         "set 06:\t\r": f"set {NVME1.removeprefix('0000:')}",
         "compare nvme\t--after 'a b' --policies=fused,co\t\r": "compare nvme0n1 --after a b --policies=fused,copy",
     }.items():

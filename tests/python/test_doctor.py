@@ -186,7 +186,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         lambda made: arm(made, lambda: no_groups(made, tables=("IORT",))),
         "blocks",
         "no-iommu",
-        "CONFIG_ARM_SMMU_V3",
+        "boot a kernel with its driver",
     ),
     "Arm, realtime": (
         lambda made: arm(made, lambda: made.write("sysfs/kernel/realtime", "1")),
@@ -301,6 +301,22 @@ def test_a_kernel_that_nobody_tried(healthy: Machine, architecture: str, release
     [finding] = wrong()
     assert (finding.level, finding.check) == ("risk", "kernel-release")
     assert finding.reason.endswith(f"{release}; tested were {tested}")
+
+
+def test_a_kernel_that_does_not_say_what_machine_it_is_for(healthy: Machine) -> None:
+    """Before 6.1."""
+    healthy.remove("proc/sys/kernel/arch")
+    assert wrong() == []
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_an_smmu_that_nothing_says_to_be_there(healthy: Machine, folder: bool) -> None:
+    """Of a machine without ACPI's tables nothing is known: it may have a device tree."""
+    arm(healthy, lambda: no_groups(healthy, tables=()))
+    if not folder:
+        healthy.remove("sysfs/firmware/acpi/tables")
+    [finding] = [each for each in wrong() if each.check == "no-iommu"]
+    assert ("no ACPI table IORT" in finding.reason) == folder
 
 
 def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
@@ -535,9 +551,9 @@ def test_the_options_and_architectures_are_those_of_dkms() -> None:
     text = (PROJECT / "dkms.conf").read_text()
     arch = re.search(r'^BUILD_EXCLUSIVE_ARCH="(.*)"$', text, re.MULTILINE)
     assert arch
-    assert [name for name in ("i686", "x86_64", "aarch64", "armv7l", "riscv64") if re.search(arch[1], name)] == [
-        *checks_machine.TESTED
-    ]
+    assert [
+        name for name in ("i686", "x86_64", "aarch64", "aarch64_be", "armv7l", "riscv64") if re.search(arch[1], name)
+    ] == [*checks_machine.TESTED]
     found = re.search(r'^BUILD_EXCLUSIVE_CONFIG="(.*)"$', text, re.MULTILINE)
     assert found
     assert tuple(found[1].split()) == checks_machine.OPTIONS

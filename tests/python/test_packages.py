@@ -360,7 +360,8 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
         shutil.copytree(PROJECT / name, tree / name)
     for name in ("xsmmu.ko", "xsmmu_bench.ko"):
         (tree / name).touch()
-    env = {**os.environ, "PYTHON": sys.executable, "KERNEL": "6.12.1-amd64"}
+    (temporary := tmp_path / "temporary").mkdir()
+    env = {**os.environ, "PYTHON": sys.executable, "KERNEL": "6.12.1-amd64", "TMPDIR": str(temporary)}
     others = root / "usr/local/share/xsmmu.txt"
     others.parent.mkdir(parents=True)
     others.touch()
@@ -387,6 +388,25 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
     (root / "etc/xsmmu.conf").write_text("*=strict\n")
     assert script("uninstall") == f"{root}/etc/xsmmu.conf stays: it was changed\n"
     assert sorted(left()) == [Path("etc/xsmmu.conf"), others.relative_to(root)]
+    assert not [*temporary.iterdir()]
+
+
+@pytest.mark.parametrize("asked", ["6.12.1-amd64", ""])
+def test_uninstall_of_a_kernels_modules(tmp_path: Path, asked: str) -> None:
+    """Those of the kernel that is named, or that runs. A package of another name is none of these."""
+    kernels = ("6.12.1-amd64", os.uname().release)
+    files = {kernel: tmp_path / f"lib/modules/{kernel}/updates/xsmmu.ko" for kernel in kernels}
+    for file in (
+        *files.values(),
+        tmp_path / "usr/local/bin/xsmmu",
+        listed := tmp_path / "var/lib/dpkg/info/xsmmu.list",
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("/usr/bin/xsmmu-more\n")
+    words = ["make", "uninstall", f"DESTDIR={tmp_path}", f"KERNEL={asked}"]
+    subprocess.run(words, cwd=PROJECT, env={**os.environ, "PYTHON": sys.executable}, check=True, capture_output=True)
+    assert [kernel for kernel, file in files.items() if not file.exists()] == [asked or kernels[1]]
+    assert listed.exists()
 
 
 @pytest.mark.parametrize(

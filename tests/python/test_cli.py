@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import subprocess
@@ -226,6 +227,32 @@ def test_what_a_terminal_has_no_characters_for(tmp_path: Path, encoding: str) ->
     assert ended.returncode == 1
     assert ended.stderr.startswith(b"xsmmu: there is no ")
     assert rb"\udcff\x1b[31m" in ended.stderr
+
+
+def test_only_what_the_terminal_itself_fails_is_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of any other error it is told, and by the status, though nobody reads it there."""
+
+    def full(*_: object) -> list[dict[str, object]]:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("xsmmu.operator.status.rows", full)
+    monkeypatch.setattr("xsmmu.cli._has_hung_up", lambda: True)
+    status, _, said = end(monkeypatch, capsys, "status")
+    assert (status, said) == (1, f"xsmmu: {os.strerror(errno.ENOSPC)}\n")
+
+
+def test_progress_that_no_terminal_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, _text: str) -> int:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    output.progress("binding igb")
 
 
 @pytest.mark.parametrize("words", ["watch --interval 0.01 --count 50 | head -n 1", "status | head -c 1", "status | :"])

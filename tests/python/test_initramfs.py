@@ -86,17 +86,23 @@ def test_the_cache_stays_small_and_keeps_what_another_lab_may_be_about_to_boot(t
             made.append(store(one, tmp_path))
         return made
 
-    long_ago = IN_USE_S + 60
     first = fill(range(KEEP_IMAGES + 5))
     assert all(path.exists() for path in first)
+    # One that another lab forgets while it is listed.
+    (gone := tmp_path / "initramfs/gone.cpio").symlink_to("nowhere")
+    os.utime(first[0], times=(0, time.time() - IN_USE_S + 60))
+    more = fill([KEEP_IMAGES + 5])
+    assert first[0].exists()
+    gone.unlink()
+    more[0].unlink()
+    long_ago = IN_USE_S + 60
     for age, path in enumerate(reversed(first), 1):
         os.utime(path, times=(0, time.time() - age * long_ago))
-    os.utime(first[0], times=(0, time.time() - IN_USE_S + 60))
     # Asked for again, it is as new.
     assert fill([1]) == [first[1]]
     [newest] = fill([KEEP_IMAGES + 5])
     assert {*(tmp_path / "initramfs").iterdir()} == {
-        *first[:2],
-        *first[-(KEEP_IMAGES - 3) :],
+        first[1],
+        *first[-(KEEP_IMAGES - 2) :],
         newest,
     }

@@ -51,7 +51,7 @@ static const struct xs_auto_line lines[] = {
 	}, {
 		/*
 		 * Of 1,274,816 attempts none landed after the driver's sync (`make lab
-		 * EXPERIMENT=attack`, docs/levels.md), as under strict; 573 for 2,029
+		 * EXPERIMENT=attack`, docs/levels.md), as under strict; 538 for 2,010
 		 * (`make lab`, docs/figures.md).
 		 */
 		AWARE, "fused",
@@ -60,8 +60,9 @@ static const struct xs_auto_line lines[] = {
 		/*
 		 * Of 1,024 pages that were verified a disk changed 919 under fused and none under
 		 * strict (`xsmmu lab run --experiment attack --workload attack/page-cache`,
-		 * docs/levels.md). And strict costs no more than the kernel's lazy mode: nvme
-		 * 4k-batch 1.274 and 1.276 (`make lab`, docs/figures.md).
+		 * docs/levels.md). And strict costs what the kernel's lazy mode does: nvme
+		 * 4k-batch 1.272 and 1.268, where two runs differ by more (`make lab`,
+		 * docs/figures.md).
 		 */
 		STORAGE, "strict",
 		"it has storage, which could change data after it was verified"
@@ -75,7 +76,7 @@ static const struct xs_auto_line lines[] = {
 		"its group does not translate, or the IOMMU is not known"
 	}, {
 		/*
-		 * vtd-cm: 2,788 for fused's 1,326, since a map's command stays (`make matrix`,
+		 * vtd-cm: 2,787 for fused's 1,325, since a map's command stays (`make matrix`,
 		 * docs/matrix.md); 2.00 commands per IO for 1.02 (`make lab
 		 * EXPERIMENT=claim-d-mapsync`, docs/figures.md). What a hypervisor does for a
 		 * command was not measured, and the kernel's own choice there is strict.
@@ -88,8 +89,8 @@ static const struct xs_auto_line lines[] = {
 		"the kernel's own path is strict (type DMA)"
 	}, {
 		/*
-		 * Lazy was asked for (type DMA-FQ). vtd-cm: 1,326 for kernel-lazy's 2,622;
-		 * virtio-iommu: 2,878 for 5,292; AMD-Vi with NpCache: 1,872 for 2,676
+		 * Lazy was asked for (type DMA-FQ). vtd-cm: 1,325 for kernel-lazy's 2,622;
+		 * virtio-iommu: 2,872 for 5,305; AMD-Vi with NpCache: 1,869 for 2,678
 		 * (`make matrix`, docs/matrix.md), and held for lazy (the same, Attack).
 		 */
 		ETHERNET | TOLD_OF_MAPS, "fused",
@@ -97,7 +98,7 @@ static const struct xs_auto_line lines[] = {
 	}, {
 		/*
 		 * vtd: 610 for kernel-lazy's 2,054; first stage, in caching mode too: 612 for
-		 * 2,056 (`make matrix`, docs/matrix.md); 1.199 for 1.363 of what small packets
+		 * 2,056 (`make matrix`, docs/matrix.md); 1.199 for 1.365 of what small packets
 		 * cost that are received (`make lab`, docs/figures.md); and held for lazy.
 		 */
 		ETHERNET, "fused",

@@ -20,6 +20,9 @@
  *                pages, of the same memory again and again
  *   mode=row     pages of two blocks and the first one of a third: after their sync none
  *                is left
+ *   mode=whole   all that is free below 4 GiB, in maps of 2 MiB and then of a page: none is
+ *                where the device's interrupts go. Of a device that has such
+ *   mode=ahead   as much mapped as the module keeps free for them, then interrupts allocated
  *   mode=api     all kinds of mappings, each undone; a probe that fails says
  *                which was wrong
  *   mode=kernel  the same, as far as the kernel's own path can do it
@@ -38,6 +41,7 @@
 #include <linux/kthread.h>
 #include <linux/mman.h>
 #include <linux/module.h>
+#include <linux/msi.h>
 #include <linux/pci.h>
 #include <linux/platform_device.h>
 #include <linux/scatterlist.h>
@@ -47,7 +51,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, ranges, row, api or kernel");
+MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, ranges, row, whole, ahead, api or kernel");
 
 static bool is_ours(void)
 {
@@ -1635,6 +1639,97 @@ static int row(struct device *dev)
 	return error;
 }
 
+#define WHOLE_MAPS	65536
+#define WHOLE_ORDER	get_order(SZ_2M)
+
+/* Maps of @page, until there is no room for one. Returns how many of @most they are. */
+static u32 map_all(struct device *dev, struct page *page, size_t size,
+		   dma_addr_t *iovas, u32 most)
+{
+	u32 count = 0;
+
+	while (count < most) {
+		iovas[count] = dma_map_page(dev, page, 0, size, DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, iovas[count]))
+			break;
+		count++;
+		cond_resched();
+	}
+	return count;
+}
+
+/* Where the device's interrupts go, an IOVA if they are translated; or 0. */
+static u64 interrupts_of(struct pci_dev *pdev)
+{
+	struct msi_msg message;
+
+	if (pci_alloc_irq_vectors(pdev, 1, 1, PCI_IRQ_MSI | PCI_IRQ_MSIX) < 0)
+		return 0;
+	get_cached_msi_msg(pci_irq_vector(pdev, 0), &message);
+	return (u64)message.address_hi << 32 | message.address_lo;
+}
+
+static int check_whole(struct pci_dev *pdev, struct page *page,
+		       dma_addr_t *iovas)
+{
+	struct device *dev = &pdev->dev;
+	u64 doorbell = interrupts_of(pdev);
+	phys_addr_t behind = translated(dev, doorbell);
+	u32 large, all;
+	int error = 0;
+
+	large = map_all(dev, page, SZ_2M, iovas, WHOLE_MAPS);
+	all = large + map_all(dev, page, PAGE_SIZE, iovas + large,
+			      WHOLE_MAPS - large);
+	dev_info(dev, "rude: %u maps of 2 MiB, %u of a page; interrupts: %llx\n",
+		 large, all - large, doorbell);
+	if (!doorbell || (u64)large * SZ_2M < SZ_1G || all == WHOLE_MAPS)
+		error = wrong(dev, "it is not all that is below 4 GiB");
+	if (translated(dev, doorbell) != behind)
+		error = wrong(dev, "interrupts go elsewhere");
+	for (u32 i = 0; i < all; i++) {
+		size_t size = i < large ? SZ_2M : PAGE_SIZE;
+
+		if (doorbell - iovas[i] < size)
+			error = wrong(dev, "a map is where interrupts go");
+		dma_unmap_page(dev, iovas[i], size, DMA_TO_DEVICE);
+		cond_resched();
+	}
+	return error;
+}
+
+#define AHEAD	40	/* of 2 MiB: more than DOORBELL_BYTES of kmod/takeover.c */
+
+static int check_ahead(struct pci_dev *pdev, struct page *page,
+		       dma_addr_t *iovas)
+{
+	u32 count = map_all(&pdev->dev, page, SZ_2M, iovas, AHEAD);
+	bool found = count == AHEAD && interrupts_of(pdev);
+
+	while (count--)
+		dma_unmap_page(&pdev->dev, iovas[count], SZ_2M, DMA_TO_DEVICE);
+	return found ? 0 : wrong(&pdev->dev, "there is no room, or no interrupt");
+}
+
+static int whole(struct pci_dev *pdev,
+		 int (*check)(struct pci_dev *, struct page *, dma_addr_t *))
+{
+	dma_addr_t *iovas = kvmalloc_array(WHOLE_MAPS, sizeof(*iovas),
+					   GFP_KERNEL);
+	struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP, WHOLE_ORDER);
+	int error = -ENOMEM;
+
+	if (iovas && page)
+		error = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(32));
+	if (!error)
+		error = check(pdev, page, iovas);
+	pci_free_irq_vectors(pdev);
+	if (page)
+		__free_pages(page, WHOLE_ORDER);
+	kvfree(iovas);
+	return error;
+}
+
 static int fail(struct device *dev)
 {
 	dma_addr_t iova;
@@ -1695,6 +1790,10 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return unrecorded_chunk(&pdev->dev);
 	if (sysfs_streq(mode, "row"))
 		return row(&pdev->dev);
+	if (sysfs_streq(mode, "whole"))
+		return whole(pdev, check_whole);
+	if (sysfs_streq(mode, "ahead"))
+		return whole(pdev, check_ahead);
 	/* Below 16 MiB the kernel's own path soon has no long range left. */
 	return check_api(pdev);
 }

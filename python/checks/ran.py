@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from xsmmu.errors import UserError
 from xsmmu.lab import matrix
+from xsmmu.lab.run import is_named
 from xsmmu.project import PROJECT
 from xsmmu.report import matrix as report
 
@@ -78,7 +79,7 @@ def of_matrix(cells: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
 def merge(kept: Sequence[Entry], newer: Iterable[Entry]) -> list[Entry]:
     """The newer ones instead of what they replace, in the order of the table."""
     found = {each.place: each for each in (*kept, *newer)}
-    wrong = [each for each in found.values() if each.commit.endswith("-dirty") or each.what not in WHATS]
+    wrong = [each for each in found.values() if not is_named(each.commit) or each.what not in WHATS]
     if wrong:
         raise UserError(
             f"{wrong[0].what} on {wrong[0].iommu}: run at {wrong[0].commit}: commit first, then run it again"
@@ -114,10 +115,19 @@ def page(text: str, entries: Sequence[Entry]) -> str:
     return before + mark + "\n" + table(entries) + "\n" + end + after
 
 
+def _is_whole(cells: Sequence[Mapping[str, Any]]) -> bool:
+    """All cells, and in none of them only what is quick."""
+    everything = {(each.kernel, each.iommu) for each in matrix.cells((), ())}
+    workloads = [{run["workload"] for run in each["summary"]["runs"]} for each in cells if each["summary"]]
+    return {(each["kernel"], each["iommu"]) for each in cells} == everything and all(
+        {*_WORKLOADS} <= each for each in workloads
+    )
+
+
 def main() -> None:
     """Take over what is new, and write all files."""
     cells = json.loads(MATRIX.read_text())["cells"] if MATRIX.exists() else []
-    if {(each["kernel"], each["iommu"]) for each in cells} != {(e.kernel, e.iommu) for e in matrix.cells((), ())}:
+    if not _is_whole(cells):
         cells = []
     entries = merge(load(KEPT), (*of_matrix(cells), *load(NOTED)))
     text = page(PAGE.read_text(), entries)

@@ -6,12 +6,15 @@ from __future__ import annotations
 import json
 
 from checks import ran
-from xsmmu.lab.run import commit
+from xsmmu.lab.run import commit, unchanged
+
+BEGAN_AT = commit()
+"""Before anything is built."""
 
 
 def note(test: str, what: str, kernel: str, iommu: str, result: str) -> None:
     """It has passed just now; `test` is the file that repeats it."""
-    entry = ran.Entry(what, kernel, iommu, commit(), f"make test-long TESTS={test}", result)
+    entry = ran.Entry(what, kernel, iommu, unchanged(BEGAN_AT), f"make test-long TESTS={test}", result)
     others = [each for each in ran.load(ran.NOTED) if each.place != entry.place]
     ran.NOTED.parent.mkdir(parents=True, exist_ok=True)
     part = ran.NOTED.with_suffix(".tmp")

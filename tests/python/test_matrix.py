@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 import time
 from itertools import pairwise
@@ -78,12 +79,20 @@ def test_every_iommu_with_every_stock_kernel_is_a_cell() -> None:
     assert {each.kernel for each in all_of_them} == {"6.12", "7.2", "6.1", "6.12-16k"}
     assert len(all_of_them) == 4 * len(IOMMUS)
     assert matrix.cells(("7.2",), ("amd",)) == [Cell("7.2", "amd")]
+    # None twice: two runs of it would share a folder.
+    assert matrix.cells(("7.2", "7.2"), ("amd", "amd")) == [Cell("7.2", "amd")]
 
 
 @pytest.mark.parametrize(("kernels", "iommus", "said"), [(("8",), (), "kernel.*8"), ((), ("smmu",), "IOMMU.*smmu")])
 def test_bad_input(kernels: tuple[str, ...], iommus: tuple[str, ...], said: str) -> None:
     with pytest.raises(UserError, match=said):
         matrix.cells(kernels, iommus)
+
+
+def test_what_cannot_be_is_said_where_nothing_else_was_asked_for() -> None:
+    with pytest.raises(UserError, match=r"6\.12-16k-vtd cannot be run: the lab has no kernel"):
+        matrix.cells(("6.12-16k",), ("vtd",))
+    assert len(matrix.cells(("6.12-16k",), ("vtd", "smmuv3"))) == 2
 
 
 def test_costs_are_relative_to_the_kernels_own() -> None:
@@ -116,6 +125,23 @@ def test_attack_says_what_landed_under_any_level() -> None:
 def test_all_commits_are_named() -> None:
     cells = matrix.as_dict([Outcome(Cell("6.12", name), summary(name * 2)) for name in ("vtd", "amd")])["cells"]
     assert "at commit amdamd, vtdvtd," in page.markdown(cells, POLICIES)
+
+
+def test_a_tree_of_no_commit_is_seen_to_be_one() -> None:
+    cells = matrix.as_dict([Outcome(Cell("6.12", "vtd"), summary(f"{'ab' * 20}-dirty"))])["cells"]
+    assert "at commit abababababab-dirty, in" in page.markdown(cells, POLICIES)
+
+
+def test_nothing_is_said_of_what_was_not_run() -> None:
+    quick = {"commit": "abc", "runs": [micro("kernel-strict", 2_000)]}
+    cells = matrix.as_dict([Outcome(Cell("6.12", "vtd"), quick)])["cells"]
+    assert [note.split(":")[0] for note in page.notes(page.grids(cells, POLICIES))] == ["Cost", "Counts"]
+    titles = [note.split(":")[0] for note in page.notes(page.grids(CELLS, POLICIES))]
+    assert titles == ["(aware)", "Cost", "Attack", "Counts", "Work"]
+    text = io.StringIO()
+    page.render(cells, POLICIES, Console(file=text, width=100))
+    for said in (text.getvalue(), page.markdown(cells, POLICIES), page.html(cells, POLICIES)):
+        assert "Cost" in said and "disproved" not in said and "disk" not in said
 
 
 def test_work_and_counts() -> None:
@@ -193,13 +219,16 @@ def test_a_cell_that_says_nothing_has_failed_too(
     assert outcome.failed and outcome.reason == f"ended with status {status}"
 
 
-def test_a_tree_that_no_commit_names_is_run_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["abc-dirty", "unknown"])
+def test_a_tree_that_no_commit_names_is_run_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     folder = stand_in(tmp_path, monkeypatch, f"echo run >>{tmp_path}/log")
-    monkeypatch.setattr(matrix, "commit", lambda: "abc-dirty")
-    monkeypatch.setattr("xsmmu.lab.results.load", lambda _folder: summary("abc-dirty"))
+    monkeypatch.setattr(matrix, "commit", lambda: name)
+    monkeypatch.setattr("xsmmu.lab.results.load", lambda _folder: summary(name))
     for runs in (1, 2):
         [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, False, Console(file=io.StringIO()))
-        assert outcome.summary == summary("abc-dirty") and not outcome.failed
+        assert outcome.summary == summary(name) and not outcome.failed
         assert (tmp_path / "log").read_text() == "run\n" * runs
 
 
@@ -226,6 +255,64 @@ sleep 60 >/dev/null 2>&1 & wait"""
     assert "cleaned up" in said
     # One may have come into the place of the first; it was ended, too.
     assert "--kernel 6.1 " not in said
+
+
+def test_what_was_stopped_or_failed_takes_away_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick ones of this commit, or ones of a commit that is there again."""
+    folder = stand_in(tmp_path, monkeypatch, "echo 'xsmmu: stopped by SIGTERM' >&2; exit 1")
+    monkeypatch.setattr(matrix, "commit", lambda: "abc")
+    monkeypatch.setattr("xsmmu.lab.results.load", lambda _folder: {"commit": "abc", "runs": [micro("fused", 1)]})
+    cells = [Cell("7.2", "amd")]
+    [outcome] = matrix.run(cells, folder, 1, False, Console(file=io.StringIO()))
+    assert outcome.failed and outcome.reason == "xsmmu: stopped by SIGTERM"
+    said = io.StringIO()
+    [outcome] = matrix.run(cells, folder, 1, True, Console(file=said))
+    assert not outcome.failed and outcome.reason == "" and outcome.summary
+    assert "0 to run" in said.getvalue()
+
+
+def test_there_is_a_folder_where_nothing_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ensure(*_: object) -> None:
+        raise UserError("no network")
+
+    folder = stand_in(tmp_path, monkeypatch, "true")
+    monkeypatch.setattr("xsmmu.setup.root.ensure", ensure)
+    matrix.store(matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO())), folder)
+    assert "no network" in (folder / "matrix.json").read_text()
+
+
+KILLED = """
+import io, sys
+from pathlib import Path
+from rich.console import Console
+from xsmmu.lab import matrix
+from xsmmu.setup import kernels, root
+root.ensure = kernels.ensure = lambda *_: None
+sys.executable, folder = sys.argv[1:]
+matrix.run([matrix.Cell("7.2", "amd")], Path(folder), 1, True, Console(file=io.StringIO()))
+"""
+
+
+def test_nothing_of_a_matrix_that_is_killed_goes_on(tmp_path: Path) -> None:
+    log, script = tmp_path / "log", tmp_path / "python"
+    waits = f"trap 'echo ended >>{log}; exit' TERM; echo began >>{log}; for _ in $(seq 600); do sleep 0.1; done"
+    script.write_text(f"#!/bin/sh\n{waits}\n")
+    script.chmod(0o755)
+    command = [sys.executable, "-c", KILLED, str(script), str(tmp_path / "matrix")]
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        wait_for(log, "began")
+    finally:
+        process.kill()
+        process.wait()
+    wait_for(log, "ended")
+
+
+def wait_for(log: Path, word: str) -> None:
+    end = time.monotonic() + 30
+    while not (log.exists() and word in log.read_text()):
+        assert time.monotonic() < end, f"nothing has {word}"
+        time.sleep(0.05)
 
 
 def test_a_cell_that_leaves_nothing_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,8 +80,9 @@ def test_what_is_newer_replaces() -> None:
 
 
 def test_a_result_of_no_commit_is_refused() -> None:
-    with pytest.raises(UserError, match="torture on vtd: run at abc-dirty"):
-        ran.merge([], [replace(TORTURE, commit="abc-dirty")])
+    for commit in ("abc-dirty", "unknown"):
+        with pytest.raises(UserError, match=f"torture on vtd: run at {commit}"):
+            ran.merge([], [replace(TORTURE, commit=commit)])
 
 
 def test_a_result_that_has_no_column_is_refused() -> None:
@@ -103,33 +104,42 @@ def test_a_page_without_a_place_is_refused() -> None:
 
 def test_a_test_notes_what_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ran, "NOTED", tmp_path / "results" / "ran.json")
-    monkeypatch.setattr(noted, "commit", lambda: COMMIT)
+    monkeypatch.setattr(noted, "BEGAN_AT", COMMIT)
+    monkeypatch.setattr("xsmmu.lab.run.commit", lambda: COMMIT)
     for result in ("1 case", "2 cases"):
         noted.note("tests/x.py", "rude", "6.12", "amd", result)
     noted.note("tests/x.py", "torture", "6.12", "amd", "120 s")
     rude, torture = ran.load(ran.NOTED)
     assert rude == Entry("rude", "6.12", "amd", COMMIT, "make test-long TESTS=tests/x.py", "2 cases")
     assert torture.what == "torture"
+    # What was committed while it ran is not what was run.
+    monkeypatch.setattr("xsmmu.lab.run.commit", lambda: COMMIT[::-1])
+    noted.note("tests/x.py", "rude", "6.12", "amd", "3 cases")
+    assert ran.load(ran.NOTED)[-1].commit == f"{COMMIT}-dirty"
 
 
 def test_all_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, content in (("KEPT", "[]"), ("PAGE", f"before\n{ran.FIRST}old\n{ran.LAST}after\n")):
         (tmp_path / name).write_text(content)
         monkeypatch.setattr(ran, name, tmp_path / name)
-    cells = [cell(each.kernel, each.iommu, ("micro", 0)) for each in matrix.cells((), ())]
+    runs = (("micro", 0), ("attack", 9), ("nvme-verify", 0), ("net-rx", 0))
+    cells = [cell(each.kernel, each.iommu, *runs) for each in matrix.cells((), ())]
     (tmp_path / "matrix.md").write_text("the matrix")
     (tmp_path / "MATRIX").write_text(json.dumps({"cells": cells[:-1]}))
     (tmp_path / "NOTED").write_text(json.dumps([TORTURE.as_dict()]))
     for name in ("MATRIX", "NOTED", "MATRIX_PAGE"):
         monkeypatch.setattr(ran, name, tmp_path / name)
     ran.main()
-    # A part of a matrix is not taken over.
+    # A part of a matrix is not taken over, nor what is quick.
+    quick = cell(cells[-1]["kernel"], cells[-1]["iommu"], ("micro", 0))
+    (tmp_path / "MATRIX").write_text(json.dumps({"cells": [*cells[:-1], quick]}))
+    ran.main()
     assert [each.what for each in ran.load(tmp_path / "KEPT")] == ["torture"]
     assert not (tmp_path / "MATRIX_PAGE").exists()
     (tmp_path / "MATRIX").write_text(json.dumps({"cells": cells}))
     ran.main()
     assert (tmp_path / "MATRIX_PAGE").read_text() == "the matrix"
     made = [each.what for each in ran.load(tmp_path / "KEPT")]
-    assert (made.count("micro"), made.count("torture"), len(made)) == (len(cells), 1, len(cells) + 1)
+    assert (made.count("micro"), made.count("torture"), len(made)) == (len(cells), 1, 4 * len(cells) + 1)
     page = (tmp_path / "PAGE").read_text()
     assert page.startswith("before\n") and page.endswith("after\n") and "120 s" in page and "old" not in page

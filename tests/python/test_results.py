@@ -6,13 +6,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.python.test_claims import ENTRIES, compared
 
+from xsmmu.arch import AMD64
 from xsmmu.errors import GuestError, UserError
-from xsmmu.lab import results
+from xsmmu.lab import experiment, results, run
 from xsmmu.report import view
 
 
@@ -158,3 +160,25 @@ def test_what_is_shown_is_in_the_schema(synthetic: dict[str, Any]) -> None:
     assert {place for place in asked if not described(place)} == set()
     assert not described("runs.price")
     assert not described("claims.statements.says.so")
+
+
+def test_a_tree_that_changes_meanwhile_is_of_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was built before the change would else stand for what has come after it, and not be run again."""
+    versions = dict.fromkeys([AMD64.qemu_package], "1:11.0.0-1")
+    fields: tuple[Any, ...] = (
+        SimpleNamespace(arch=AMD64, versions=versions),
+        SimpleNamespace(version="6.12.1-1"),
+        "6.12.1-amd64",
+    )
+
+    made_by: Any = run._summary
+
+    def of(began_at: str, now: str) -> str:
+        monkeypatch.setattr(run, "commit", lambda: now)
+        made = made_by("tcg", experiment.load("matrix"), *fields, results.Results(tmp_path), [], began_at)
+        return str(made["commit"])
+
+    assert of("abc", "abc") == "abc"
+    assert of("abc", "def") == of("abc", "abc-dirty") == "abc-dirty"
+    assert of("abc-dirty", "def") == "abc-dirty" and of("unknown", "def") == "unknown"
+    assert [run.is_named(each) for each in ("abc", "abc-dirty", "unknown")] == [True, False, False]

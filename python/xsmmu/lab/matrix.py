@@ -2,7 +2,7 @@
 """Every IOMMU with every kernel: a run of the experiment `matrix` for each, and one page of them all.
 
 A cell is a results folder of its own below results/matrix. One that has results of this commit is not run again, so an
-interrupted matrix goes on where it was.
+interrupted matrix goes on where it was. What failed or was stopped leaves nothing there, and is run again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rich.console import Console
 
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.lab import experiment, results
-from xsmmu.lab.run import commit
+from xsmmu.lab.run import commit, is_named
 from xsmmu.project import PROJECT
 from xsmmu.report import page
 from xsmmu.setup import host, kernels, root
@@ -32,7 +32,6 @@ from xsmmu.vm.iommu import IOMMUS
 Json = dict[str, Any]
 
 EXPERIMENT: Final = "matrix"
-_REASON: Final = "reason.txt"
 _REASON_LINES: Final = 6
 
 
@@ -80,7 +79,14 @@ def cells(some_kernels: Sequence[str], some_iommus: Sequence[str]) -> list[Cell]
     for name in some_iommus:
         if name not in IOMMUS:
             raise unknown_name("IOMMU", name, IOMMUS)
-    return [Cell(kernel, iommu) for iommu in some_iommus or IOMMUS for kernel in some_kernels or known]
+    wanted = [
+        Cell(kernel, iommu)
+        for iommu in dict.fromkeys(some_iommus or IOMMUS)
+        for kernel in dict.fromkeys(some_kernels or known)
+    ]
+    if all(each.excluded for each in wanted):
+        raise UserError(f"{wanted[0].name} cannot be run: {wanted[0].excluded}")
+    return wanted
 
 
 def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: Console) -> list[Outcome]:
@@ -88,22 +94,28 @@ def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: C
 
     A cell that fails ends no other. KeyboardInterrupt ends those at work, and keeps what is done.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     now = commit()
     todo = [each for each in wanted if not each.excluded and _summary(folder, each, now, quick) is None]
     console.print(f"{EXPERIMENT}: {len(wanted)} cells, {len(todo)} to run, {jobs} at a time", highlight=False)
-    todo = _set_up(todo, folder, console)
+    failed = _set_up(todo, console)
+    ready = [each for each in todo if each not in failed]
     # The pool waits for all that it was given, so children are ended first.
     with ThreadPoolExecutor(jobs) as pool, _children() as children:
-        futures = {pool.submit(_run, each, folder, quick, children): each for each in todo}
+        futures = {pool.submit(_run, each, folder, quick, children): each for each in ready}
         for done, future in enumerate(as_completed(futures), start=1):
             cell, reason = futures[future], future.result()
+            if reason:
+                failed[cell] = reason
             said = reason.splitlines()[0] if reason else "done"
-            console.print(f"{done}/{len(todo)} {cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
-    return [_outcome(folder, each, now, quick) for each in wanted]
+            console.print(f"{done}/{len(ready)} {cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
+    # Of a tree that no commit names, what was run just now is what there is.
+    new = {each for each in ready if not is_named(now)}
+    return [_outcome(folder, each, now, quick, failed.get(each, ""), each in new) for each in wanted]
 
 
-def _set_up(todo: Sequence[Cell], folder: Path, console: Console) -> list[Cell]:
-    """Get what cells boot; those of them for which it is there. What cannot be had for some ends no other."""
+def _set_up(todo: Sequence[Cell], console: Console) -> dict[Cell, str]:
+    """Get what cells boot; why some have nothing to boot. What cannot be had for those ends no other."""
     missing: dict[tuple[str, str], str] = {}
     for arch, name in dict.fromkeys(map(_boots, todo)):
         try:
@@ -111,20 +123,11 @@ def _set_up(todo: Sequence[Cell], folder: Path, console: Console) -> list[Cell]:
         except UserError as error:
             missing[arch, name] = error.message
             console.print(f"{name} for {arch}: {error.message}", markup=False, highlight=False, soft_wrap=True)
-    for each in todo:
-        if reason := missing.get(_boots(each)):
-            _keep_reason(folder, each, reason)
-    return [each for each in todo if _boots(each) not in missing]
+    return {each: missing[_boots(each)] for each in todo if _boots(each) in missing}
 
 
 def _boots(cell: Cell) -> tuple[str, str]:
     return IOMMUS[cell.iommu].arch.name, cell.kernel
-
-
-def _keep_reason(folder: Path, cell: Cell, reason: str) -> None:
-    """Why a cell has no results; empty for one that has."""
-    (folder / cell.name).mkdir(parents=True, exist_ok=True)
-    (folder / cell.name / _REASON).write_text(reason)
 
 
 class _Children:
@@ -141,7 +144,8 @@ class _Children:
             if self._ended:
                 return -signal.SIGINT, ""
             process = subprocess.Popen(
-                command,
+                # Of a matrix that is killed nothing goes on, where the next one would run the same.
+                ["setpriv", "--pdeathsig", "TERM", *command],
                 cwd=PROJECT,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -174,37 +178,32 @@ def _children() -> Iterator[_Children]:
 def _run(cell: Cell, folder: Path, quick: bool, children: _Children) -> str:
     """Why it failed, or nothing."""
     place = folder / cell.name
-    place.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "xsmmu", "lab", "run", "--experiment", EXPERIMENT, "--jobs", "1"]
     command += ["--kernel", cell.kernel, "--iommu", cell.iommu, "--output", str(place), *(["--quick"] if quick else [])]
     status, said = children.run(command)
     lines = [line for line in said.splitlines() if line.startswith("xsmmu: ")] or said.splitlines()[-_REASON_LINES:]
-    reason = "\n".join(lines) or f"ended with status {status}" if status else ""
-    _keep_reason(folder, cell, reason)
-    return reason
+    return "\n".join(lines) or f"ended with status {status}" if status else ""
+
+
+def _latest(folder: Path, cell: Cell) -> Json | None:
+    with contextlib.suppress(UserError, OSError):
+        return results.load(folder / cell.name / results.LATEST)
+    return None
 
 
 def _summary(folder: Path, cell: Cell, now: str, quick: bool) -> Json | None:
     """Its latest results, if they are of this commit and of as much."""
-    with contextlib.suppress(UserError, OSError):
-        summary = results.load(folder / cell.name / results.LATEST)
-        enough = quick or any(each["workload"] == "attack" for each in summary["runs"])
-        if summary["commit"] == now and not now.endswith("-dirty") and enough:
-            return summary
-    return None
+    summary = _latest(folder, cell)
+    if summary is None or summary["commit"] != now or not is_named(now):
+        return None
+    enough = quick or any(each["workload"] == "attack" for each in summary["runs"])
+    return summary if enough else None
 
 
-def _outcome(folder: Path, cell: Cell, now: str, quick: bool) -> Outcome:
-    if cell.excluded:
-        return Outcome(cell, None, cell.excluded)
-    place = folder / cell.name
-    if (place / _REASON).exists() and (reason := (place / _REASON).read_text()):
+def _outcome(folder: Path, cell: Cell, now: str, quick: bool, reason: str, is_new: bool) -> Outcome:
+    if reason := cell.excluded or reason:
         return Outcome(cell, None, reason)
-    summary = _summary(folder, cell, now, quick)
-    if summary is None and now.endswith("-dirty") and (place / _REASON).exists():
-        # It was run just now, of a tree that no commit names.
-        with contextlib.suppress(UserError, OSError):
-            summary = results.load(place / results.LATEST)
+    summary = _latest(folder, cell) if is_new else _summary(folder, cell, now, quick)
     return Outcome(cell, summary, "" if summary else "has no results of this commit")
 
 

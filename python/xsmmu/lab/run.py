@@ -38,6 +38,9 @@ from xsmmu.vm.machine import DEVICES, Accel, Mode
 GUEST_FOLDER = LAB / "guest"
 RESULTS = PROJECT / "results"
 
+_DIRTY = "-dirty"
+_UNKNOWN = "unknown"
+
 BASE_MODULES = ("virtio_pci", "virtio_console")
 """What a guest needs to send results, where the kernel has not built it in."""
 
@@ -69,6 +72,7 @@ class Options:
 
 def run(options: Options, console: Console) -> Path:
     """Run an experiment; return the results folder. Raises UserError, and then leaves nothing behind."""
+    began_at = commit()
     chosen = experiment.load(options.experiment, iommu=options.iommu)
     for workload in chosen.workloads:
         if workload.measure not in figures.MEASURES:
@@ -101,7 +105,7 @@ def run(options: Options, console: Console) -> Path:
         times.keep(cache, chosen.mode, (each for collector in collectors for each in collector.spent))
         measured = [each for collector in collectors for each in collector.measured]
         release = collectors[0].release
-        summary = _summary(accel, chosen, the_root, kernel, release, folder, measured)
+        summary = _summary(accel, chosen, the_root, kernel, release, folder, measured, began_at)
         summary["seconds"] = round(time.monotonic() - started, 1)
         folder.write(summary)
         report.write(summary, folder.folder)
@@ -336,6 +340,7 @@ def _summary(
     release: str,
     folder: results.Results,
     measured: Sequence[Measured],
+    began_at: str,
 ) -> dict[str, Any]:
     recorded = (the_root.arch.qemu_package, *_RECORDED_PACKAGES)
     versions = {each: the_root.versions[each] for each in recorded if each in the_root.versions}
@@ -343,7 +348,7 @@ def _summary(
     return {
         "schema": 1,
         "time": folder.time.isoformat(timespec="seconds"),
-        "commit": commit(),
+        "commit": unchanged(began_at),
         "kernel": release,
         "iommu": "; ".join(dict.fromkeys(IOMMUS[each.run.workload.iommu].words for each in measured)),
         "qemu": qemu,
@@ -392,6 +397,17 @@ def commit() -> str:
 
     try:
         head = git("rev-parse", "HEAD")
-        return f"{head}-dirty" if head and git("status", "--porcelain", "--untracked-files=no") else head or "unknown"
+        return f"{head}{_DIRTY}" if head and git("status", "--porcelain", "--untracked-files=no") else head or _UNKNOWN
     except OSError:
-        return "unknown"
+        return _UNKNOWN
+
+
+def unchanged(began_at: str) -> str:
+    """The commit at which something began, with `-dirty` where the tree has become another one since: what was built
+    and read meanwhile may be of either."""
+    return began_at if not is_named(began_at) or commit() == began_at else f"{began_at}{_DIRTY}"
+
+
+def is_named(what: str) -> bool:
+    """Whether that is a commit, of which the tree was one to the letter: what has the same name is of the same."""
+    return what != _UNKNOWN and not what.endswith(_DIRTY)

@@ -24,8 +24,8 @@ PAGE: Final = "matrix.html"
 MARKDOWN: Final = "matrix.md"
 _NONE: Final = "-"
 
-NOTES: Final = (
-    "(aware): with a batch-aware driver; the others' is not.",
+_AWARE_NOTE: Final = "(aware): with a batch-aware driver; the others' is not."
+_NOTES: Final = (
     "Cost: guest instructions to map and unmap a page, in a ring of 1,024; beside it, relative to the kernel's strict "
     "and lazy modes on the same IOMMU and kernel. Emulated invalidations complete at once.",
     "Attack: the level, and for how long after an unmap a device still reached memory, of a hundred thousand attempts "
@@ -34,6 +34,14 @@ NOTES: Final = (
     "has but one kind, in all.",
     "Work: a disk whose data was written, read back and compared; a NIC that received for a second.",
 )
+
+
+def notes(made: Sequence[Grid]) -> list[str]:
+    """Those of what there is; of what was not run nothing is said."""
+    titles = [each.title for each in made]
+    is_aware = any(column.head.endswith(named("", AWARE)) for each in made for column in each.columns)
+    said = [note for note in _NOTES if note.partition(":")[0] in titles]
+    return [_AWARE_NOTE, *said] if is_aware else said
 
 
 def _column(run: Json) -> str:
@@ -131,28 +139,36 @@ def kinds(cells: Sequence[Json]) -> list[tuple[str, str]]:
 
 def render(cells: Sequence[Json], policies: Sequence[str], console: Console) -> None:
     """Print it."""
-    for grid in grids(cells, policies):
+    made = grids(cells, policies)
+    for grid in made:
         print_grid(grid, console)
     for name, reason in reasons(cells):
         console.print(Text(f"{name}: {reason}"), soft_wrap=True)
-    for note in NOTES:
+    for note in notes(made):
         console.print(Text(note))
 
 
 def _made(cells: Sequence[Json]) -> str:
-    commits = sorted({str(each["summary"]["commit"])[:12] for each in cells if each["summary"]})
+    commits = sorted({_short(str(each["summary"]["commit"])) for each in cells if each["summary"]})
     return ", ".join(commits) or "none"
+
+
+def _short(commit: str) -> str:
+    """A dirty one is still seen to be one."""
+    name, dirty, _ = commit.partition("-dirty")
+    return name[:12] + dirty
 
 
 def html(cells: Sequence[Json], policies: Sequence[str]) -> str:
     """The page."""
     environment = page.templates()
     environment.tests["startswith"] = str.startswith
+    made = grids(cells, policies)
     return environment.get_template("matrix.html.j2").render(
-        grids=grids(cells, policies),
+        grids=made,
         reasons=reasons(cells),
         kinds=kinds(cells),
-        notes=NOTES,
+        notes=notes(made),
         commit=_made(cells),
     )
 
@@ -161,12 +177,13 @@ def markdown(cells: Sequence[Json], policies: Sequence[str]) -> str:
     """The same for the docs."""
     lines = ["# Every IOMMU and kernel", "", f"Made by `make matrix` at commit {_made(cells)}, in QEMU's models.", ""]
     lines += [f"- `{name}`: {words}" for name, words in kinds(cells)]
-    for grid in grids(cells, policies):
+    made = grids(cells, policies)
+    for grid in made:
         columns = (*grid.keys, *grid.columns)
         lines += ["", f"## {grid.title}", "", "| " + " | ".join(each.head for each in columns) + " |"]
         lines += ["|" + "---|" * len(columns), *("| " + " | ".join(row) + " |" for row in grid.rows)]
     lines += [""] + [f"- {name}: {reason}" for name, reason in reasons(cells)]
-    return "\n".join([*lines, "", *NOTES, ""])
+    return "\n".join([*lines, "", *notes(made), ""])
 
 
 def write(cells: Sequence[Json], policies: Sequence[str], folder: Path) -> Path:

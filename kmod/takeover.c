@@ -244,6 +244,8 @@ static const char *check_leftovers(struct xs_group *group,
 				   struct iommu_domain *domain)
 {
 	u64 end = min(domain->geometry.aperture_end, LEFTOVERS_END - 1);
+	/* The kernel's own path maps in the IOMMU's smallest pages, which the CPU's may exceed. */
+	u64 step = max_t(u64, BIT_ULL(__ffs(domain->pgsize_bitmap)), SZ_4K);
 	u64 iova = domain->geometry.aperture_start;
 	const char *failure = NULL;
 	LIST_HEAD(regions);
@@ -253,7 +255,7 @@ static const char *check_leftovers(struct xs_group *group,
 	group->doorbell_count = 0;
 	if (iommu_get_group_resv_regions(group->iommu_group, &regions))
 		failure = "out of memory";
-	for (; !failure && iova < end; iova += PAGE_SIZE) {
+	for (; !failure && iova < end; iova += step) {
 		u64 phys;
 
 		if (IS_ALIGNED(iova, XS_BLOCK_BYTES))

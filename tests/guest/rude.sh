@@ -488,6 +488,20 @@ case_one_page_of_the_kernels_path() {
 	all_off
 }
 
+# 4 KiB of it do, too, where the CPU's pages are larger and the IOMMU's are not; any driver of the device shows it.
+case_a_part_of_a_page_of_the_kernels_path() {
+	rude one || failure "$(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	take strict $TESTDEV
+	expect_equal "the state" "$(get $TESTDEV state)" failed
+	unbind $TESTDEV
+	release_late || failure "$(log_since | grep 'rude: wrong')"
+	bind $TESTDEV
+	expect_equal "the state" "$(get $TESTDEV state)" attached
+	unbind $TESTDEV
+	all_off
+}
+
 # What is freed by a wrong handle is warned of, and not freed.
 case_stray_free() {
 	read -r console_level others </proc/sys/kernel/printk

@@ -37,11 +37,19 @@ MACHINES |= {
     )
     for name in kernels.stock_names(ARM64)
 }
+# Where the IOMMU has smaller pages than the CPU, in which the kernel's own path maps.
+MACHINES |= {
+    f"{name}-smaller": guests.Machine(
+        ("rude",), "^a_part_of_a_page_", kernel=name, iommu="virtio-arm64", settings={"GROUP_TYPE": "DMA"}
+    )
+    for name in kernels.stock_names(ARM64)
+    if kernels.table()[1][name].flavour
+}
 CASES = [(name, case) for name, what in MACHINES.items() for case in what.cases()]
 
 
 def kind_of(name: str) -> str:
-    return name.rpartition("-")[2] if name.endswith(("-cached", "-arm64")) else ""
+    return name.rpartition("-")[2] if name.endswith(("-cached", "-arm64", "-smaller")) else ""
 
 
 @cache

@@ -8,7 +8,7 @@
  *                freed after the driver is gone
  *   mode=late    mappings and coherent memory that outlive the driver, until
  *		  something is written to the parameter release
- *   mode=crowd   the same, 700 pages; mode=one: one page
+ *   mode=crowd   the same, 700 pages; mode=one: one of 4 KiB
  *   mode=keep    a page that is mapped as long as the driver is bound
  *   mode=slow    managed DMA memory that is freed two seconds after the driver's
  *		  end
@@ -727,6 +727,12 @@ static struct {
 	u32 count;
 } crowd;
 
+/* One alone is as little as an IOMMU's page may be, where the CPU's are larger. */
+static size_t crowd_bytes(void)
+{
+	return crowd.count == 1 ? SZ_4K : PAGE_SIZE;
+}
+
 static int map_crowd(struct device *dev, u32 count)
 {
 	u32 i;
@@ -736,7 +742,7 @@ static int map_crowd(struct device *dev, u32 count)
 		return -ENOMEM;
 	crowd.count = count;
 	for (i = 0; i < count; i++) {
-		crowd.addrs[i] = dma_map_page(dev, crowd.page, 0, PAGE_SIZE,
+		crowd.addrs[i] = dma_map_page(dev, crowd.page, 0, crowd_bytes(),
 					      DMA_TO_DEVICE);
 		if (dma_mapping_error(dev, crowd.addrs[i]))
 			return wrong(dev, "dma_map_page() failed");
@@ -750,7 +756,7 @@ static int release_crowd(void)
 	u32 i;
 
 	for (i = 0; i < crowd.count; i++)
-		dma_unmap_page(crowd.dev, crowd.addrs[i], PAGE_SIZE,
+		dma_unmap_page(crowd.dev, crowd.addrs[i], crowd_bytes(),
 			       DMA_TO_DEVICE);
 	__free_page(crowd.page);
 	put_device(crowd.dev);

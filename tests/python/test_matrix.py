@@ -199,7 +199,8 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path
 def test_a_cell_is_run_on_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: bool) -> None:
     folder = stand_in(tmp_path, monkeypatch, f'echo "$@" >{tmp_path}/asked')
     monkeypatch.setattr(matrix, "commit", lambda: "abc")
-    matrix.run([Cell("7.2", "amd")], folder, 1, quick, Console(file=io.StringIO()))
+    monkeypatch.chdir(tmp_path)
+    matrix.run([Cell("7.2", "amd")], Path(folder.name), 1, quick, Console(file=io.StringIO()))
     asked = (tmp_path / "asked").read_text().split()
     assert asked[:6] == ["-m", "xsmmu", "lab", "run", "--experiment", "matrix"]
     assert ("--quick" in asked) == quick

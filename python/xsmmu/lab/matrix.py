@@ -177,7 +177,8 @@ def _children() -> Iterator[_Children]:
 
 def _run(cell: Cell, folder: Path, quick: bool, children: _Children) -> str:
     """Why it failed, or nothing."""
-    place = folder / cell.name
+    # It runs in the checkout, wherever this does.
+    place = (folder / cell.name).absolute()
     command = [sys.executable, "-m", "xsmmu", "lab", "run", "--experiment", EXPERIMENT, "--jobs", "1"]
     command += ["--kernel", cell.kernel, "--iommu", cell.iommu, "--output", str(place), *(["--quick"] if quick else [])]
     status, said = children.run(command)

@@ -180,6 +180,24 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     assert device.is_fifo()
 
 
+@pytest.mark.usefixtures("kernel")
+def test_a_name_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in the way of writing is said in our words, also where it is met before anything is written."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name, code in (("a" * 300, "cannot-write"), ("loop", "cannot-write")):
+        with pytest.raises(UserError) as error:
+            files.replace(tmp_path / name, "")
+        assert error.value.code == code
+
+    def refuse_to_look(_: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "lstat", refuse_to_look)
+    with pytest.raises(UserError) as error:
+        files.replace(tmp_path / "closed/file", "")
+    assert error.value.code == "no-permission"
+
+
 def test_a_second_signal_does_not_stop_the_putting_back(kernel: Kernel) -> None:
     def after(_: str) -> None:
         if len(kernel.writes) in (2, 3):

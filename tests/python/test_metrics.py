@@ -149,13 +149,25 @@ def test_without_the_module(sysfs: Path) -> None:
     assert found["xsmmu_module_loaded"].samples[0].value == 0
 
 
-def test_a_link_in_place_of_the_file_is_not_followed(sysfs: Path) -> None:
-    """Who owns the folder must not have root write elsewhere."""
+@pytest.mark.parametrize("target", ["precious", "/proc/self/fd/1", "/dev/null", "nothing", "xsmmu.prom"])
+def test_a_link_in_place_of_the_file_is_neither_followed_nor_replaced(sysfs: Path, target: str) -> None:
+    """Who owns the folder must not have root write elsewhere; and /dev/stdout has to stay what it is."""
     precious = sysfs / "precious"
     precious.write_text("precious\n")
-    precious.chmod(0o600)
-    (sysfs / "xsmmu.prom").symlink_to(precious)
-    families("--output-file", str(sysfs / "xsmmu.prom"))
+    link = sysfs / "xsmmu.prom"
+    link.symlink_to(target)
+    with pytest.raises(UserError, match="it is a link, which is not followed") as error:
+        families("--output-file", str(link))
+    assert error.value.code == "cannot-write"
+    assert str(link.readlink()) == target
     assert precious.read_text() == "precious\n"
-    assert not (sysfs / "xsmmu.prom").is_symlink()
-    assert (sysfs / "xsmmu.prom").stat().st_mode & 0o777 == 0o644
+    assert not (sysfs / "nothing").exists()
+
+
+def test_the_file_keeps_its_mode(sysfs: Path) -> None:
+    file = sysfs / "xsmmu.prom"
+    for before, after in ((None, 0o644), (0o600, 0o600)):
+        if before:
+            file.chmod(before)
+        families("--output-file", str(file))
+        assert file.stat().st_mode & 0o7777 == after

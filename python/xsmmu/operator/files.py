@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -24,14 +25,12 @@ def text_of(file: Path) -> str | None:
 def replace(file: Path, text: str | None, follow: bool = True) -> None:
     """Have a file contain this, for all to read, or be no more; whoever reads it meanwhile has the old or the new.
 
-    A link stays one, and what it names is replaced; without `follow` the link is.
+    A link stays one, and what it names is replaced; without `follow` a link is refused.
     """
-    if follow:
-        file = file.resolve()
-    # /dev/null itself, or a link to it by which somebody has put the file out of use.
-    if not file.is_symlink() and file.exists() and not file.is_file():
-        raise UserError(f"cannot write {file}: it is no regular file", code="cannot-write")
     try:
+        # Not resolve(), which raises what is no OSError for a link that leads to itself.
+        file = Path(os.path.realpath(file)) if follow else file
+        mode = _mode(file)
         if text is None:
             file.unlink(missing_ok=True)
             return
@@ -42,7 +41,7 @@ def replace(file: Path, text: str | None, follow: bool = True) -> None:
                 stream.write(text)
                 stream.flush()
                 os.fsync(handle)
-                os.fchmod(handle, file.stat().st_mode & 0o777 if file.is_file() and not file.is_symlink() else 0o644)
+                os.fchmod(handle, mode)
             made.rename(file)
         except BaseException:
             made.unlink(missing_ok=True)
@@ -51,6 +50,21 @@ def replace(file: Path, text: str | None, follow: bool = True) -> None:
         raise UserError(f"{file} may not be written by you: only root may", code="no-permission") from None
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}", code="cannot-write") from None
+
+
+def _mode(file: Path) -> int:
+    """The permissions that it has or is to have; refuses what is no regular file.
+
+    That may be /dev/null itself, or where a link to it leads by which somebody has put the file out of use.
+    """
+    try:
+        mode = file.lstat().st_mode
+    except FileNotFoundError:
+        return 0o644
+    if not stat.S_ISREG(mode):
+        kind = "it is a link, which is not followed" if stat.S_ISLNK(mode) else "it is no regular file"
+        raise UserError(f"cannot write {file}: {kind}", code="cannot-write")
+    return stat.S_IMODE(mode) & 0o777
 
 
 def step(file: Path, text: str | None) -> Step:

@@ -153,5 +153,5 @@ def metrics(output_file: Path | None) -> None:
         return
     if not output_file.parent.is_dir():
         raise UserError(f"there is no folder {output_file.parent}: make it first", code="no-file")
-    # Debian's /var/lib/prometheus is not root's, whose link would have root write elsewhere.
+    # Debian's /var/lib/prometheus is not root's, whose link would have root write elsewhere; and /dev/stdout is one.
     files.replace(output_file, made, follow=False)

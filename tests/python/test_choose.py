@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,20 @@ def test_a_second_signal_does_not_stop_the_putting_back(kernel: Kernel) -> None:
     kernel.after = after
     assert put_back(kernel, *SET).code == "stopped"
     assert len(kernel.writes) > 3
+
+
+def test_nor_does_one_that_comes_when_the_first_was_answered(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the answer to the first and the putting back, in which others wait."""
+    wait = steps.later
+
+    def late(*signals: signal.Signals) -> AbstractContextManager[None]:
+        if signal.SIGTERM in signals:
+            signal.raise_signal(signal.SIGTERM)
+        return wait(*signals)
+
+    monkeypatch.setattr(steps, "later", late)
+    kernel.after = lambda _: signal.raise_signal(signal.SIGINT) if len(kernel.writes) == 2 else None
+    assert put_back(kernel, *SET).code == "stopped"
 
 
 @pytest.mark.parametrize(

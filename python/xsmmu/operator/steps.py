@@ -49,18 +49,18 @@ def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> 
 @contextlib.contextmanager
 def put_back_if_it_fails(begun: Sequence[Step]) -> Iterator[None]:
     """Take these steps back if what is done within fails, or at Ctrl-C or a signal; the error says so."""
-    try:
-        with _one_of(*STOPPING):
+    with _one_of(*STOPPING):
+        try:
             yield
-    except BaseException as error:
-        with later(*STOPPING):
-            left = take_back(begun)
-            # It stops already; another signal must not take the place of what is left.
-            while signal.sigtimedwait(STOPPING, 0):
-                pass
-        if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
-            raise
-        raise _ended(error, left) from error
+        except BaseException as error:
+            with later(*STOPPING):
+                left = take_back(begun)
+                # It stops already; another signal must not take the place of what is left.
+                while signal.sigtimedwait(STOPPING, 0):
+                    pass
+            if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
+                raise
+            raise _ended(error, left) from error
 
 
 @contextlib.contextmanager

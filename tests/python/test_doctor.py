@@ -18,7 +18,8 @@ from tests.python.sysfs import IGB, NVME0, NVME1, Machine, make_device
 
 from xsmmu import __version__
 from xsmmu.cli import app
-from xsmmu.operator import checks_machine, doctor, kernel, machine
+from xsmmu.errors import UserError
+from xsmmu.operator import checks_machine, doctor, kernel, machine, module
 from xsmmu.operator.finding import LEVELS, Finding
 from xsmmu.operator.machine import Device
 from xsmmu.project import PROJECT
@@ -55,6 +56,26 @@ def test_nothing_is_wrong_with_a_healthy_machine() -> None:
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 0
     assert result.output.endswith("nothing blocks.\n")
+
+
+def test_a_device_that_goes_meanwhile_is_left_out(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    auto = module.auto
+
+    def goes(device: Device) -> module.Auto | None:
+        if device == Device(NVME0):
+            healthy.remove(f"sysfs/bus/pci/devices/{NVME0}")
+        return auto(device)
+
+    monkeypatch.setattr(module, "auto", goes)
+    found = doctor.examine([])
+    assert {each.subject for each in found if each.check == "auto"} == {"group 11"}
+
+    def gone(device: Device) -> module.Auto | None:
+        raise module.gone(device)
+
+    monkeypatch.setattr(module, "auto", gone)
+    with pytest.raises(UserError, match="has gone"):
+        doctor.examine([Device(IGB)])
 
 
 def no_groups(made: Machine, *words: str, tables: tuple[str, ...] = ("DMAR",), vendor: str = "GenuineIntel") -> None:

@@ -261,6 +261,66 @@ def test_a_device_that_goes_meanwhile_is_left_out(sysfs: Path, monkeypatch: pyte
     assert [each["device"] for each in document("status", "-o", "json")["devices"]] == [IGB, NVME1]
 
 
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_device_whose_files_go_first_has_a_row(sysfs: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool) -> None:
+    """They go before the device does; or the module does, and the device stays."""
+    choice = module.choice
+
+    def goes(device: Device) -> module.Choice:
+        if device.address == NVME0:
+            shutil.rmtree(device.folder / "xsmmu")
+            if not loaded:
+                shutil.rmtree(sysfs / "module/xsmmu")
+        return choice(device)
+
+    monkeypatch.setattr(module, "choice", goes)
+    found = {each["device"]: each["path"] for each in document("status", "-o", "json")["devices"]}
+    assert found == {IGB: "fused", NVME0: "kernel-lazy", NVME1: "xsmmu"}
+
+
+def test_a_device_that_goes_when_it_was_printed(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xsmmu.operator.output.table", lambda *_: shutil.rmtree(sysfs / "bus/pci/devices" / IGB))
+    result = xsmmu("status")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+@pytest.mark.parametrize("link", ["driver", "iommu_group"])
+def test_a_link_that_goes_while_it_is_read(sysfs: Path, monkeypatch: pytest.MonkeyPatch, link: str) -> None:
+    exists = Path.exists
+
+    def goes(path: Path) -> bool:
+        found = exists(path)
+        if path == sysfs / "bus/pci/devices" / IGB / link:
+            path.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Path, "exists", goes)
+    assert (Device(IGB).driver, Device(IGB).group) == ("igb", machine.Group(11))
+
+
+def test_what_is_watched_goes_on_without_one_that_goes(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [NVME1, NVME0, IGB]
+    monkeypatch.setattr("time.sleep", lambda _: shutil.rmtree(sysfs / "bus/pci/devices" / left.pop()))
+    result = xsmmu("watch", "-o", "jsonl")
+    assert [json.loads(line)["devices"] for line in result.output.splitlines()] == [[NVME0, NVME1]]
+    assert isinstance(result.exception, UserError)
+    assert result.exception.code == "no-policy"
+
+
+def test_a_group_that_goes_before_it_is_watched(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = module.read
+
+    def goes(device: Device) -> Sample:
+        if device.address == IGB:
+            shutil.rmtree(sysfs / "bus/pci/devices" / IGB, ignore_errors=True)
+        return read(device)
+
+    monkeypatch.setattr(module, "read", goes)
+    assert module.groups() == [Device(NVME0)]
+    with pytest.raises(UserError, match="has gone"):
+        module.groups((Device(IGB),))
+
+
 @pytest.mark.usefixtures("sysfs")
 def test_a_device_that_was_asked_for_and_goes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(device: Device) -> module.Choice:

@@ -495,6 +495,18 @@ def test_a_module_that_goes_and_comes(sysfs: Path) -> None:
         assert seen.finish() == 0
 
 
+def test_a_device_whose_files_go_first_is_waited_for(sysfs: Path) -> None:
+    screen = Screen(1)
+    watching = Watching(screen, (Device(IGB),))
+    folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
+    folder.rename(folder.with_name("going"))
+    watching.try_step()
+    assert screen.message.startswith(f"the module offers no policy for {IGB}")
+    folder.with_name("going").rename(folder)
+    watching.try_step()
+    assert [row.device.address for row in screen.rows] == [IGB]
+
+
 def test_a_module_that_was_loaded_anew_counts_from_zero(sysfs: Path) -> None:
     screen = Screen(1)
     watching = Watching(screen, (Device(IGB),))

@@ -6,15 +6,17 @@ Nothing is changed; what cannot be read is said, not guessed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 
-from xsmmu.operator import checks_group, checks_machine, complete, machine, output, sample
+from xsmmu.operator import checks_group, checks_machine, complete, machine, module, output, sample
 from xsmmu.operator.finding import LEVELS, Finding
 from xsmmu.operator.machine import Device
+
+T = TypeVar("T")
 
 
 def examine(wanted: Sequence[Device]) -> list[Finding]:
@@ -23,12 +25,21 @@ def examine(wanted: Sequence[Device]) -> list[Finding]:
     devices = wanted or [each for each in machine.devices() if each.group and not each.is_bridge]
     groups = {each.group.number: each.group for each in devices if each.group}
     for group in (groups[number] for number in sorted(groups)):
-        found += [finding for check in checks_group.CHECKS for finding in check(group)]
+        found += _seen(checks_group.CHECKS, group, bool(wanted))
     members = {each.address: each for group in groups.values() for each in checks_group.working(group)}
     members |= {each.address: each for each in wanted}
     for address in sorted(members):
-        found += [finding for check in checks_group.DEVICE_CHECKS for finding in check(members[address])]
+        found += _seen(checks_group.DEVICE_CHECKS, members[address], bool(wanted))
     return found
+
+
+def _seen(checks: Sequence[Callable[[T], Iterator[Finding]]], at: T, named: bool) -> list[Finding]:
+    """What is found at a group or a device; nothing of one that goes meanwhile, if nobody has named it."""
+
+    def look(at: T) -> list[Finding]:
+        return [finding for check in checks for finding in check(at)]
+
+    return look(at) if named else module.unless_gone(look, at) or []
 
 
 # ---- the command ----

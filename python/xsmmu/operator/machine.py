@@ -131,8 +131,7 @@ class Device:
     @property
     def driver(self) -> str | None:
         """The driver that is bound."""
-        link = self.folder / "driver"
-        return link.resolve().name if link.exists() else None
+        return _name_at(self.folder / "driver")
 
     @property
     def is_bridge(self) -> bool:
@@ -152,8 +151,8 @@ class Device:
     @property
     def group(self) -> Group | None:
         """Its IOMMU group, if it is behind an IOMMU."""
-        link = self.folder / "iommu_group"
-        return Group(int(link.resolve().name)) if link.exists() else None
+        name = _name_at(self.folder / "iommu_group")
+        return Group(int(name)) if name else None
 
     def number(self, name: str) -> int:
         """What a file of a hexadecimal number says: class, vendor, device; 0 where there is none."""
@@ -174,6 +173,14 @@ def text(file: Path) -> str | None:
     """What is in a file of the kernel's; None if it cannot be read."""
     try:
         return file.read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _name_at(link: Path) -> str | None:
+    """What a link of sysfs leads to; None without one. It may go at any time, so it is read at once."""
+    try:
+        return link.readlink().name
     except OSError:
         return None
 

@@ -102,12 +102,9 @@ def exposition() -> str:
     if module.is_loaded():
         made.add("module_info", "gauge", "The loaded module", {"version": module.version() or ""}, 1)
     for device in _groups():
-        try:
-            sample, exposure = module.read(device), module.exposure_ns(device)
-        except UserError as error:
-            if error.code == "device-gone":
-                continue
-            raise
+        sample, exposure = module.unless_gone(module.read, device), module.unless_gone(module.exposure_ns, device)
+        if sample is None or exposure is None:
+            continue
         if sample.policy == "none" and not sample.stats["mapped_pages"]:
             continue
         labels = {

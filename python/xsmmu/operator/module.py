@@ -7,14 +7,17 @@ import errno
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from xsmmu.errors import UserError, unknown_name
 from xsmmu.operator import machine
 from xsmmu.operator.machine import Device
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 TUNABLES: Final = {
     "max_window_us": (1, 10_000_000),
@@ -106,6 +109,18 @@ def folder(device: Device) -> Path:
 def gone(device: Device) -> UserError:
     """It was there a moment ago."""
     return UserError(f"{device.address} has gone", code="device-gone")
+
+
+def unless_gone(look: Callable[[S], T], at: S) -> T | None:
+    """What is seen of a device or group that nobody has named; None if it goes meanwhile (the module's files first)."""
+    try:
+        return look(at)
+    except FileNotFoundError:
+        return None
+    except UserError as error:
+        if error.code not in ("device-gone", "not-offered", "no-module"):
+            raise
+        return None
 
 
 def chosen(menu: str) -> str:
@@ -208,8 +223,8 @@ def groups(wanted: tuple[Device, ...] = ()) -> list[Device]:
     """One device of each group: of the wanted ones, or of all that have a policy."""
     found: dict[tuple[str, ...], Device] = {}
     for device in wanted or tuple(each for each in machine.devices() if each.module_folder):
-        sample = read(device)
-        if wanted or sample.policy != "none":
+        sample = read(device) if wanted else unless_gone(read, device)
+        if sample and (wanted or sample.policy != "none"):
             found.setdefault(sample.devices, device)
     if not found:
         if not is_loaded():

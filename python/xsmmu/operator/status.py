@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from xsmmu.errors import UserError
 from xsmmu.operator import complete, machine, module, output
 from xsmmu.operator.machine import Device
 
@@ -77,12 +76,9 @@ def rows(names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
 
 def _row_unless_gone(device: Device) -> dict[str, Any] | None:
     """Nobody has asked for this one."""
-    try:
-        return row(device)
-    except UserError as error:
-        if error.code != "device-gone":
-            raise
-        return None
+    found = module.unless_gone(row, device)
+    # It may be there without the module's files.
+    return found if found or not device.folder.exists() else module.unless_gone(row, device)
 
 
 def cells(found: dict[str, Any]) -> list[object]:
@@ -131,5 +127,5 @@ def status(device: tuple[str, ...], everything: bool, form: str) -> None:
         return
     output.table(COLUMNS, [cells(each) for each in found])
     taken = [Device(row["device"]) for row in found if row["state"] in module.TAKEN]
-    if any(not module.counts_are_readable(each) for each in taken):
+    if any(module.unless_gone(module.counts_are_readable, each) is False for each in taken):
         click.echo("what was counted is for root: sudo xsmmu status", err=True)

@@ -31,7 +31,7 @@ from xsmmu.operator.terminal import Keyboard
 
 _LOOK_S: Final = 0.25
 """How soon a change of the terminal's size is seen."""
-_PASSING: Final = ("no-policy", "no-module", "device-gone")
+_PASSING: Final = ("no-policy", "no-module", "not-offered", "device-gone")
 """What may be mended while the screen is on."""
 _NAME_MIN: Final = 13
 _KEYS: Final = "s sort  r reverse  space pause  up/down select  Enter open  q quit"

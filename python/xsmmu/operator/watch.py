@@ -82,15 +82,22 @@ def _ratio(value: float | None) -> str:
 
 def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) -> Iterator[Window]:
     """A window for each group after each interval; `count` intervals, or without end."""
-    last = {device: module.read(device) for device in module.groups(wanted)}
+
+    def read(device: Device) -> Sample | None:
+        return module.read(device) if wanted else module.unless_gone(module.read, device)
+
+    last = {device: sample for device in module.groups(wanted) if (sample := read(device))}
     rounds = 0
     while count is None or rounds < count:
         time.sleep(interval_s)
         rounds += 1
-        for device, first in last.items():
-            sample = module.read(device)
-            last[device] = sample
-            yield Window(first, sample)
+        before, last = last, {}
+        for device, first in before.items():
+            if sample := read(device):
+                last[device] = sample
+                yield Window(first, sample)
+        if not last:
+            raise UserError("no device is left that had a policy", code="no-policy")
 
 
 @click.command()

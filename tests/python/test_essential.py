@@ -91,6 +91,22 @@ def of_card() -> list[str]:
     return essential.reasons([Device(IGB)])
 
 
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("name", [b"a\xff", b"a\xe2\x80\x83b", b"\xe2\x80\x83a", b"a\xc2\x85"])
+def test_an_interface_may_be_called_anything(machine: Machine, name: bytes, version: int) -> None:
+    """The kernel refuses only what it calls blank itself, byte by byte."""
+    called = os.fsdecode(name)
+    (machine.sysfs / "class/net/eth1").rename(machine.sysfs / "class/net" / called)
+    if version == 4:
+        machine.routes("NAME 00000000 00000000 0")
+    else:
+        row = f"{'0' * 32} 00 {'0' * 32} 00 {'0' * 32} 00000400 1 0 00000003     NAME\n"
+        machine.has("net/ipv6_route", row)
+    file = machine.proc / ("net/route" if version == 4 else "net/ipv6_route")
+    file.write_bytes(file.read_bytes().replace(b"NAME", name))
+    assert of_card() == [f"the only default route is by {called}"]
+
+
 TCP = "  sl  local_address rem_address   st\n"
 V6_MAPPED = "0000000000000000FFFF0000"
 

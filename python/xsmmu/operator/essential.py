@@ -52,7 +52,7 @@ def _disks() -> Iterator[tuple[str, str]]:
                 yield name, f"mounted on {_unescaped(words[4])}"
     for line in _lines("swaps")[1:]:
         if line.startswith("/dev/"):
-            yield Path(_unescaped(line.split()[0])).resolve().name, "used as swap"
+            yield Path(_unescaped(_words(line)[0])).resolve().name, "used as swap"
 
 
 def _block_names(number: str, kind: str, source: str) -> list[str]:
@@ -141,7 +141,7 @@ def _connected() -> Iterator[tuple[str, str]]:
 
 def _routes4() -> Iterator[Route]:
     for line in _lines("net/route")[1:]:
-        words = line.split()
+        words = _words(line)
         if len(words) > 7 and int(words[3], 16) & _UP and not int(words[3], 16) & _REJECT:
             address, mask = (int.from_bytes(bytes.fromhex(words[at]), "little") for at in (1, 7))
             yield Route(IPv4Network((address, mask.bit_count())), int(words[6]), words[0])
@@ -149,7 +149,7 @@ def _routes4() -> Iterator[Route]:
 
 def _routes6() -> Iterator[Route]:
     for line in _lines("net/ipv6_route"):
-        words = line.split()
+        words = _words(line)
         if len(words) > 9 and int(words[8], 16) & _UP and not int(words[8], 16) & _REJECT and words[9] != "lo":
             yield Route(IPv6Network((int(words[0], 16), int(words[1], 16))), int(words[5], 16), words[9])
 
@@ -216,10 +216,16 @@ def _of_parents(name: str) -> str | None:
 
 def _lines(name: str) -> list[str]:
     try:
-        # Names of folders are bytes, and only blank, tab, newline and \ are written otherwise.
-        return (machine.root("proc") / name).read_bytes().decode(errors="replace").split("\n")
+        # Names of folders and interfaces are bytes, as in paths below sysfs; of a folder's only blank, tab, newline and
+        # \ are written otherwise.
+        return os.fsdecode((machine.root("proc") / name).read_bytes()).split("\n")
     except OSError:
         return []
+
+
+def _words(line: str) -> list[str]:
+    """A row's; what else Python calls blank may be part of a name."""
+    return re.split("[ \t]+", line)
 
 
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")

@@ -61,9 +61,9 @@ def policies(_context: click.Context, _parameter: click.Parameter, begun: str) -
 
 
 def modes(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """Those and the kernel's own, in a list with commas."""
+    """Those and the kernel's own, in a list with commas; auto is none, since it would be another one of them."""
     done, comma, word = begun.rpartition(",")
-    names = [*(name for name, _ in machine.MODES.values()), *_policies()]
+    names = [*(name for name, _ in machine.MODES.values()), *(name for name in _policies() if name != module.AUTO)]
     return [f"{done}{comma}{name}" for name in _begin(names, word) if name not in done.split(",")]
 
 

@@ -255,7 +255,9 @@ def test_progress_that_no_terminal_takes(monkeypatch: pytest.MonkeyPatch) -> Non
     output.progress("binding igb")
 
 
-@pytest.mark.parametrize("words", ["watch --interval 0.01 --count 50 | head -n 1", "status | head -c 1", "status | :"])
+@pytest.mark.parametrize(
+    "words", ["watch --interval 0.01 --count 50 | head -n 1", "status | head -c 1", "status | :", "doctor | :"]
+)
 def test_a_pipe_that_closes_is_no_error(tmp_path: Path, words: str) -> None:
     make_device(tmp_path, IGB, 11, "fused", "igb")
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}

@@ -48,11 +48,10 @@ _STYLES: Final = {"ok": "green", "note": "cyan", "risk": "yellow", "blocks": "bo
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = output.console()
 
     def put(words: str) -> None:
         # Wrapped where it is looked at, whole where it is searched.

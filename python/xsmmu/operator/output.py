@@ -15,12 +15,15 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from xsmmu.errors import UserError
 from xsmmu.operator.machine import shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FORMATS: Final = ("table", "json", "jsonl")
 
@@ -83,9 +86,19 @@ def emit_one(name: str, fields: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def console() -> Console:
+    """Standard output; it leaves it to main() what a closed pipe means, where rich's own ends with status 1."""
+    from rich.console import Console
+
+    class Pipe(Console):
+        def on_broken_pipe(self) -> None:
+            raise
+
+    return Pipe(highlight=False)
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows for people; `-` is what is not known or does not apply. Columns that are all numbers stand right."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -97,17 +110,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for row in cells:
         # A str would be read as markup.
         made.add_row(*map(Text, row))
-
-    class Pipe(Console):
-        """One that leaves it to main() what a closed pipe means; rich's own ends with status 1."""
-
-        def on_broken_pipe(self) -> None:
-            raise
-
-    console = Pipe(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = 1000
-    console.print(made)
+    to = console()
+    if not to.is_terminal:
+        to.width = 1000
+    to.print(made, soft_wrap=True)
 
 
 def progress(text: str) -> None:

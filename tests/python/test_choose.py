@@ -181,6 +181,14 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     assert device.is_fifo()
 
 
+def test_what_could_not_be_kept_is_known_before_drivers_are_unbound(kernel: Kernel) -> None:
+    rules.conf().symlink_to("/dev/null")
+    error = fails(*SET)
+    assert (error.code, error.message) == ("cannot-write", "cannot write /dev/null: it is no regular file")
+    assert kernel.writes == []
+    assert str(rules.conf().readlink()) == "/dev/null"
+
+
 @pytest.mark.usefixtures("kernel")
 def test_a_name_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands in the way of writing is said in our words, also where it is met before anything is written."""

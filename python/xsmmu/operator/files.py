@@ -68,7 +68,8 @@ def _mode(file: Path) -> int:
 
 
 def step(file: Path, text: str | None) -> Step:
-    """The step that replaces a file."""
+    """The step that replaces a file; what it could never replace is refused now, before other steps are done."""
+    _mode(Path(os.path.realpath(file)))
     before = text_of(file)
     shell = f"rm {file}" if text is None else f"cat > {file} <<'END'\n{text}END"
 

@@ -223,13 +223,22 @@ static bool is_in_region(const struct list_head *regions, u64 iova)
 #define LEFTOVERS_END	BIT_ULL(32)
 
 /*
- * A page that is no memory, where the kernel maps those: from now on it is known. By what the
- * machine says it has: beside memory, a page of registers may have a struct page, too.
+ * Memory of the machine or of a device. Beside memory, a page of registers may have a struct
+ * page, too.
  */
+static bool is_memory(u64 phys)
+{
+	unsigned long pfn = PHYS_PFN(phys);
+
+	return page_is_ram(pfn) ||
+	       (pfn_valid(pfn) && is_zone_device_page(pfn_to_page(pfn)));
+}
+
+/* A page that is no memory, where the kernel maps those: from now on it is known. */
 static bool is_doorbell(struct xs_group *group, const struct list_head *regions,
 			u64 iova, u64 phys)
 {
-	if (!has_doorbells(regions) || page_is_ram(PHYS_PFN(phys)) ||
+	if (!has_doorbells(regions) || is_memory(phys) ||
 	    group->doorbell_count == XS_DOORBELLS)
 		return false;
 	group->doorbells[group->doorbell_count++] = iova;

@@ -90,7 +90,7 @@ static const struct xs_auto_line lines[] = {
 	}, {
 		/*
 		 * Lazy was asked for (type DMA-FQ). vtd-cm: 1,325 for kernel-lazy's 2,622;
-		 * virtio-iommu: 2,872 for 5,305; AMD-Vi with NpCache: 1,869 for 2,678
+		 * virtio-iommu: 2,876 for 5,308; AMD-Vi with NpCache: 1,869 for 2,678
 		 * (`make matrix`, docs/matrix.md), and held for lazy (the same, Attack).
 		 */
 		ETHERNET | TOLD_OF_MAPS, "fused",

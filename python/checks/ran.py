@@ -9,17 +9,21 @@ same kernel and IOMMU.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
+from checks import command
 from xsmmu.errors import UserError
 from xsmmu.lab import matrix
 from xsmmu.lab.run import is_named
 from xsmmu.project import PROJECT
-from xsmmu.report import matrix as report
+from xsmmu.report import matrix as matrix_page
 
 NOTED: Final = PROJECT / "results" / "ran.json"
 MATRIX: Final = PROJECT / "results" / "matrix" / "matrix.json"
@@ -79,11 +83,11 @@ def of_matrix(cells: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
 def merge(kept: Sequence[Entry], newer: Iterable[Entry]) -> list[Entry]:
     """The newer ones instead of what they replace, in the order of the table."""
     found = {each.place: each for each in (*kept, *newer)}
-    wrong = [each for each in found.values() if not is_named(each.commit) or each.what not in WHATS]
-    if wrong:
-        raise UserError(
-            f"{wrong[0].what} on {wrong[0].iommu}: run at {wrong[0].commit}: commit first, then run it again"
-        )
+    for each in found.values():
+        if each.what not in WHATS:
+            raise UserError(f"{each.what} on {each.iommu}: the table has no such column, but {', '.join(WHATS)}")
+        if not is_named(each.commit):
+            raise UserError(f"{each.what} on {each.iommu}: run at {each.commit}: commit first, then run it again")
     rows = list(dict.fromkeys((each.iommu, each.kernel) for each in found.values()))
     return sorted(found.values(), key=lambda each: (rows.index(each.place[:2]), WHATS.index(each.what)))
 
@@ -115,27 +119,29 @@ def page(text: str, entries: Sequence[Entry]) -> str:
     return before + mark + "\n" + table(entries) + "\n" + end + after
 
 
-def _is_whole(cells: Sequence[Mapping[str, Any]]) -> bool:
-    """All cells, and in none of them only what is quick."""
-    everything = {(each.kernel, each.iommu) for each in matrix.cells((), ())}
-    workloads = [{run["workload"] for run in each["summary"]["runs"]} for each in cells if each["summary"]]
-    return {(each["kernel"], each["iommu"]) for each in cells} == everything and all(
-        {*_WORKLOADS} <= each for each in workloads
-    )
+def lacks(cells: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The cells that a whole matrix would have, but for those that cannot be, with all workloads."""
+    there: dict[tuple[str, str], set[str]] = {}
+    for each in cells:
+        runs = each["summary"]["runs"] if each["summary"] else []
+        there[each["kernel"], each["iommu"]] = {run["workload"] for run in runs}
+    wanted = [each for each in matrix.cells((), ()) if not each.excluded]
+    return [each.name for each in wanted if not {*_WORKLOADS} <= there.get((each.kernel, each.iommu), set())]
 
 
-def main() -> None:
+def update() -> None:
     """Take over what is new, and write all files."""
     cells = json.loads(MATRIX.read_text())["cells"] if MATRIX.exists() else []
-    if not _is_whole(cells):
+    if cells and (lacking := lacks(cells)):
+        print(f"{MATRIX} is left out, as it is not whole: {', '.join(lacking)}", file=sys.stderr)
         cells = []
     entries = merge(load(KEPT), (*of_matrix(cells), *load(NOTED)))
     text = page(PAGE.read_text(), entries)
     if cells:
-        MATRIX_PAGE.write_text(MATRIX.with_name(report.MARKDOWN).read_text())
+        MATRIX_PAGE.write_text(MATRIX.with_name(matrix_page.MARKDOWN).read_text())
     KEPT.write_text("[\n" + ",\n".join(json.dumps(each.as_dict()) for each in entries) + "\n]\n")
     PAGE.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command.run(click.command()(update), "checks.ran"))

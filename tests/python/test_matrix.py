@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.python.test_results import summary as whole_summary
 
 from xsmmu.errors import UserError
-from xsmmu.lab import matrix
+from xsmmu.lab import matrix, results
 from xsmmu.lab.matrix import Cell, Outcome
 from xsmmu.project import PROJECT
 from xsmmu.report import matrix as page
@@ -90,8 +91,8 @@ def test_bad_input(kernels: tuple[str, ...], iommus: tuple[str, ...], said: str)
 
 
 def test_what_cannot_be_is_said_where_nothing_else_was_asked_for() -> None:
-    with pytest.raises(UserError, match=r"6\.12-16k-vtd cannot be run: the lab has no kernel"):
-        matrix.cells(("6.12-16k",), ("vtd",))
+    with pytest.raises(UserError, match=r"6\.12-16k-vtd cannot be run: the lab has no kernel.*; 6\.12-16k-amd cannot"):
+        matrix.cells(("6.12-16k",), ("vtd", "amd"))
     assert len(matrix.cells(("6.12-16k",), ("vtd", "smmuv3"))) == 2
 
 
@@ -138,10 +139,15 @@ def test_nothing_is_said_of_what_was_not_run() -> None:
     assert [note.split(":")[0] for note in page.notes(page.grids(cells, POLICIES))] == ["Cost", "Counts"]
     titles = [note.split(":")[0] for note in page.notes(page.grids(CELLS, POLICIES))]
     assert titles == ["(aware)", "Cost", "Attack", "Counts", "Work"]
+    # Whatever grid has it.
+    aware = {**attack("fused", "strict", 0, 0), "driver": "batch-aware"}
+    attacked = matrix.as_dict([Outcome(Cell("6.12", "vtd"), {"commit": "abc", "runs": [micro("fused", 500), aware]})])
+    assert page.notes(page.grids(attacked["cells"], POLICIES))[0].startswith("(aware)")
+    assert "with a batch-aware driver" in page.html(CELLS, POLICIES)
     text = io.StringIO()
     page.render(cells, POLICIES, Console(file=text, width=100))
     for said in (text.getvalue(), page.markdown(cells, POLICIES), page.html(cells, POLICIES)):
-        assert "Cost" in said and "disproved" not in said and "disk" not in said
+        assert "Cost" in said and "disproved" not in said and "disk" not in said and "batch-aware" not in said
 
 
 def test_work_and_counts() -> None:
@@ -276,7 +282,7 @@ def test_there_is_a_folder_where_nothing_was_run(tmp_path: Path, monkeypatch: py
     def ensure(*_: object) -> None:
         raise UserError("no network")
 
-    folder = stand_in(tmp_path, monkeypatch, "true")
+    folder = stand_in(tmp_path, monkeypatch, "true") / "7.2"
     monkeypatch.setattr("xsmmu.setup.root.ensure", ensure)
     matrix.store(matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO())), folder)
     assert "no network" in (folder / "matrix.json").read_text()
@@ -319,8 +325,36 @@ def wait_for(log: Path, word: str) -> None:
 def test_a_cell_that_leaves_nothing_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = stand_in(tmp_path, monkeypatch, "true")
     monkeypatch.setattr(matrix, "commit", lambda: "abc-dirty")
-    [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO()))
+    said = io.StringIO()
+    [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=said))
     assert outcome.failed and outcome.reason == "has no results of this commit"
+    assert "1/1 7.2-amd: has no results of this commit\n" in said.getvalue()
+
+
+def test_a_cell_that_says_no_text_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stand_in(tmp_path, monkeypatch, "printf 'xsmmu: disk \\377\\n' >&2; exit 1")
+    [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO()))
+    assert outcome.reason == "xsmmu: disk \N{REPLACEMENT CHARACTER}"
+
+
+def test_results_are_found_where_a_run_leaves_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stand_in(tmp_path, monkeypatch, "true")
+    monkeypatch.setattr(matrix, "commit", lambda: "abc")
+    with results.Results(folder / "7.2-amd") as made:
+        made.write({**whole_summary(), "commit": "abc"})
+        made.finish()
+    said = io.StringIO()
+    [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=said))
+    assert outcome.summary and "0 to run" in said.getvalue()
+
+
+def test_what_cannot_be_read_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stand_in(tmp_path, monkeypatch, "true")
+    monkeypatch.setattr(matrix, "commit", lambda: "abc")
+    # A folder is not even read by root.
+    (folder / "7.2-amd" / results.LATEST / "summary.json").mkdir(parents=True)
+    [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO()))
+    assert outcome.reason == "has no results of this commit"
 
 
 def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,4 +418,4 @@ def test_what_one_architecture_lacks_ends_no_other(tmp_path: Path, monkeypatch: 
         "kernel 6.1 stalls while it logs the attack's faults, on its own path",
     ]
     assert said.getvalue().count("6.12 for arm64: the mirror lacks packages") == 1
-    assert "1/1 6.12-amd: done" in said.getvalue()
+    assert "1/1 6.12-amd: has no results of this commit" in said.getvalue()

@@ -33,6 +33,19 @@ def cell(kernel: str, iommu: str, *runs: tuple[str, int], aware: tuple[str, ...]
     return {"kernel": kernel, "iommu": iommu, "summary": summary}
 
 
+WHOLE = (("micro", 0), ("attack", 9), ("attack-list", 0), ("nvme-verify", 0), ("net-rx", 0))
+
+
+def whole_matrix() -> list[dict[str, Any]]:
+    """As a real one, where some cells cannot be."""
+    return [
+        {"kernel": each.kernel, "iommu": each.iommu, "summary": None}
+        if each.excluded
+        else cell(each.kernel, each.iommu, *WHOLE)
+        for each in matrix.cells((), ())
+    ]
+
+
 def test_the_page_is_in_step() -> None:
     """If it is not: python -m checks.ran."""
     text = ran.PAGE.read_text()
@@ -86,7 +99,7 @@ def test_a_result_of_no_commit_is_refused() -> None:
 
 
 def test_a_result_that_has_no_column_is_refused() -> None:
-    with pytest.raises(UserError, match="torments on vtd"):
+    with pytest.raises(UserError, match="torments on vtd: the table has no such column, but micro, attack"):
         ran.merge([TORTURE], [replace(TORTURE, what="torments")])
 
 
@@ -118,28 +131,43 @@ def test_a_test_notes_what_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert ran.load(ran.NOTED)[-1].commit == f"{COMMIT}-dirty"
 
 
-def test_all_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matrix_is_whole_if_every_cell_that_can_be_has_all_workloads() -> None:
+    first, *others = whole_matrix()
+    assert ran.lacks([first, *others]) == []
+    assert ran.lacks(others) == ran.lacks([{**first, "summary": None}, *others]) == ["6.12-vtd"]
+    for lacking in ("micro", "attack", "nvme-verify", "net-rx"):
+        part = cell("6.12", "vtd", *(each for each in WHOLE if each[0] != lacking))
+        assert ran.lacks([part, *others]) == ["6.12-vtd"]
+    failed = [{**each, "summary": None} for each in whole_matrix()]
+    assert len(ran.lacks(failed)) == len([each for each in matrix.cells((), ()) if not each.excluded])
+
+
+def test_all_files_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, content in (("KEPT", "[]"), ("PAGE", f"before\n{ran.FIRST}old\n{ran.LAST}after\n")):
         (tmp_path / name).write_text(content)
         monkeypatch.setattr(ran, name, tmp_path / name)
-    runs = (("micro", 0), ("attack", 9), ("nvme-verify", 0), ("net-rx", 0))
-    cells = [cell(each.kernel, each.iommu, *runs) for each in matrix.cells((), ())]
+    first, *others = whole_matrix()
     (tmp_path / "matrix.md").write_text("the matrix")
-    (tmp_path / "MATRIX").write_text(json.dumps({"cells": cells[:-1]}))
+    (tmp_path / "MATRIX").write_text(json.dumps({"cells": others}))
     (tmp_path / "NOTED").write_text(json.dumps([TORTURE.as_dict()]))
     for name in ("MATRIX", "NOTED", "MATRIX_PAGE"):
         monkeypatch.setattr(ran, name, tmp_path / name)
-    ran.main()
+    ran.update()
     # A part of a matrix is not taken over, nor what is quick.
-    quick = cell(cells[-1]["kernel"], cells[-1]["iommu"], ("micro", 0))
-    (tmp_path / "MATRIX").write_text(json.dumps({"cells": [*cells[:-1], quick]}))
-    ran.main()
+    (tmp_path / "MATRIX").write_text(json.dumps({"cells": [cell("6.12", "vtd", ("micro", 0)), *others]}))
+    ran.update()
+    left_out = f"{tmp_path}/MATRIX is left out, as it is not whole: 6.12-vtd\n"
+    assert capsys.readouterr().err == left_out * 2
     assert [each.what for each in ran.load(tmp_path / "KEPT")] == ["torture"]
     assert not (tmp_path / "MATRIX_PAGE").exists()
-    (tmp_path / "MATRIX").write_text(json.dumps({"cells": cells}))
-    ran.main()
+    (tmp_path / "MATRIX").write_text(json.dumps({"cells": [first, *others]}))
+    ran.update()
+    assert capsys.readouterr().err == ""
     assert (tmp_path / "MATRIX_PAGE").read_text() == "the matrix"
     made = [each.what for each in ran.load(tmp_path / "KEPT")]
-    assert (made.count("micro"), made.count("torture"), len(made)) == (len(cells), 1, 4 * len(cells) + 1)
+    there = len([each for each in (first, *others) if each["summary"]])
+    assert (made.count("micro"), made.count("torture"), len(made)) == (there, 1, 4 * there + 1)
     page = (tmp_path / "PAGE").read_text()
     assert page.startswith("before\n") and page.endswith("after\n") and "120 s" in page and "old" not in page

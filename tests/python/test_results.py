@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 from tests.python.test_claims import ENTRIES, compared
 
 from xsmmu.arch import AMD64
@@ -182,3 +184,63 @@ def test_a_tree_that_changes_meanwhile_is_of_no_commit(tmp_path: Path, monkeypat
     assert of("abc", "def") == of("abc", "abc-dirty") == "abc-dirty"
     assert of("abc-dirty", "def") == "abc-dirty" and of("unknown", "def") == "unknown"
     assert [run.is_named(each) for each in ("abc", "abc-dirty", "unknown")] == [True, False, False]
+
+
+def test_the_commit_is_that_before_anything_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = ["abc"]
+    given: list[object] = []
+
+    def build(*_: object) -> list[Path]:
+        tree[0] = "def"
+        return []
+
+    async def run_guests(*_: object) -> list[object]:
+        return [SimpleNamespace(spent=[], measured=[], release="6.12")]
+
+    def make(*arguments: object) -> None:
+        given.extend(arguments)
+        raise UserError("enough")
+
+    for name, instead in {
+        "commit": lambda: tree[0],
+        "modules": build,
+        "_need_space": lambda *_: None,
+        "_accel": lambda *_: "tcg",
+        "_boot": lambda *_: run.Boot(tmp_path, tmp_path),
+        "_run_guests": run_guests,
+        "_summary": make,
+    }.items():
+        monkeypatch.setattr(run, name, instead)
+    monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu.setup.kernels.ensure", lambda *_: None)
+    monkeypatch.setenv("XSMMU_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(UserError, match="enough"):
+        run.run(run.Options(quick=True, output=tmp_path), Console(quiet=True))
+    assert given[-1] == "abc"
+
+
+def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "PROJECT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert run.commit() == "unknown"
+
+    def git(*words: str) -> None:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example", *words]
+        subprocess.run(command, check=True, capture_output=True)
+
+    git("init")
+    assert run.commit() == "unknown"
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-m", "x")
+    head = run.commit()
+    assert len(head) == 40
+    (tmp_path / "file").write_text("2")
+    assert run.commit() == f"{head}-dirty"
+    git("checkout", "file")
+    assert run.commit() == head
+    # git cannot tell what differs.
+    (tmp_path / ".git" / "index").write_text("junk")
+    assert run.commit() == f"{head}-dirty"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run.commit() == "unknown"

@@ -27,6 +27,7 @@ from xsmmu.lab.run import commit, is_named
 from xsmmu.project import PROJECT
 from xsmmu.report import page
 from xsmmu.setup import host, kernels, root
+from xsmmu.vm.guest import dies_with_us
 from xsmmu.vm.iommu import IOMMUS
 
 Json = dict[str, Any]
@@ -85,7 +86,7 @@ def cells(some_kernels: Sequence[str], some_iommus: Sequence[str]) -> list[Cell]
         for kernel in dict.fromkeys(some_kernels or known)
     ]
     if all(each.excluded for each in wanted):
-        raise UserError(f"{wanted[0].name} cannot be run: {wanted[0].excluded}")
+        raise UserError("; ".join(f"{each.name} cannot be run: {each.excluded}" for each in wanted))
     return wanted
 
 
@@ -100,18 +101,17 @@ def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: C
     console.print(f"{EXPERIMENT}: {len(wanted)} cells, {len(todo)} to run, {jobs} at a time", highlight=False)
     failed = _set_up(todo, console)
     ready = [each for each in todo if each not in failed]
+    outcomes: dict[Cell, Outcome] = {}
     # The pool waits for all that it was given, so children are ended first.
     with ThreadPoolExecutor(jobs) as pool, _children() as children:
         futures = {pool.submit(_run, each, folder, quick, children): each for each in ready}
         for done, future in enumerate(as_completed(futures), start=1):
             cell, reason = futures[future], future.result()
-            if reason:
-                failed[cell] = reason
-            said = reason.splitlines()[0] if reason else "done"
+            # Of a tree that no commit names, what was run just now is what there is.
+            outcomes[cell] = _outcome(folder, cell, now, quick, reason, is_new=not is_named(now))
+            said = (outcomes[cell].reason or "done").splitlines()[0]
             console.print(f"{done}/{len(ready)} {cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
-    # Of a tree that no commit names, what was run just now is what there is.
-    new = {each for each in ready if not is_named(now)}
-    return [_outcome(folder, each, now, quick, failed.get(each, ""), each in new) for each in wanted]
+    return [outcomes.get(each) or _outcome(folder, each, now, quick, failed.get(each, "")) for each in wanted]
 
 
 def _set_up(todo: Sequence[Cell], console: Console) -> dict[Cell, str]:
@@ -145,11 +145,12 @@ class _Children:
                 return -signal.SIGINT, ""
             process = subprocess.Popen(
                 # Of a matrix that is killed nothing goes on, where the next one would run the same.
-                ["setpriv", "--pdeathsig", "TERM", *command],
+                [*dies_with_us("TERM"), *command],
                 cwd=PROJECT,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
+                errors="replace",
                 start_new_session=True,
             )
             self._running.add(process)
@@ -201,7 +202,7 @@ def _summary(folder: Path, cell: Cell, now: str, quick: bool) -> Json | None:
     return summary if enough else None
 
 
-def _outcome(folder: Path, cell: Cell, now: str, quick: bool, reason: str, is_new: bool) -> Outcome:
+def _outcome(folder: Path, cell: Cell, now: str, quick: bool, reason: str, *, is_new: bool = False) -> Outcome:
     if reason := cell.excluded or reason:
         return Outcome(cell, None, reason)
     summary = _latest(folder, cell) if is_new else _summary(folder, cell, now, quick)

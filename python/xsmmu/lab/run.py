@@ -391,15 +391,18 @@ def _place(run: Run) -> tuple[str, str, int]:
 def commit() -> str:
     """The checkout's commit, with `-dirty` where tracked files differ; `unknown` outside of a checkout."""
 
-    def git(*arguments: str) -> str:
+    def git(*arguments: str) -> str | None:
         result = subprocess.run(["git", "-C", str(PROJECT), *arguments], capture_output=True, text=True, check=False)
-        return result.stdout.strip() if result.returncode == 0 else ""
+        return result.stdout.strip() if result.returncode == 0 else None
 
     try:
-        head = git("rev-parse", "HEAD")
-        return f"{head}{_DIRTY}" if head and git("status", "--porcelain", "--untracked-files=no") else head or _UNKNOWN
+        head, differences = git("rev-parse", "HEAD"), git("status", "--porcelain", "--untracked-files=no")
     except OSError:
         return _UNKNOWN
+    if head is None:
+        return _UNKNOWN
+    # Where git cannot tell, there may be some.
+    return head if differences == "" else f"{head}{_DIRTY}"
 
 
 def unchanged(began_at: str) -> str:

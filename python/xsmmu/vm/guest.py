@@ -323,10 +323,10 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def dies_with_us() -> list[str]:
-    """A wrapper that has the kernel kill QEMU when this process dies, however it dies."""
+def dies_with_us(signal: str = "KILL") -> list[str]:
+    """A wrapper that has the kernel end a child by this signal when this process dies, however it dies."""
     setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+    return [setpriv, "--pdeathsig", signal, "--"] if setpriv else []
 
 
 def _pipe() -> tuple[int, int]:

@@ -104,9 +104,9 @@ def table(entries: Sequence[Entry]) -> str:
     def origin(entry: Entry) -> tuple[str, str]:
         return entry.command, entry.commit
 
-    for (command, commit), group in groupby(sorted(entries, key=origin), key=origin):
+    for (called, commit), group in groupby(sorted(entries, key=origin), key=origin):
         whats = {each.what for each in group}
-        lines.append(f"- {', '.join(what for what in WHATS if what in whats)}: `{command}` at {commit[:12]}")
+        lines.append(f"- {', '.join(what for what in WHATS if what in whats)}: `{called}` at {commit[:12]}")
     return "\n".join([*lines, ""])
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.python import fake_kernel
@@ -189,6 +190,29 @@ def test_what_could_not_be_kept_is_known_before_drivers_are_unbound(kernel: Kern
     assert str(rules.conf().readlink()) == "/dev/null"
 
 
+def test_a_filesystem_that_is_read_only_is_known_before_drivers_are_unbound(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    error = fails(*SET)
+    assert error.code == "cannot-write" and error.message.endswith(": Read-only file system")
+    assert kernel.writes == []
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_could_not_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UserError, match="No space left"):
+        files.replace(tmp_path / "file", "text")
+    assert sorted(tmp_path.iterdir()) == before
+    # What is not there need not be removed.
+    files.replace(tmp_path / "file", None)
+
+
 @pytest.mark.usefixtures("kernel")
 def test_a_name_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands in the way of writing is said in our words, also where it is met before anything is written."""
@@ -229,6 +253,59 @@ def test_nor_does_one_that_comes_when_the_first_was_answered(kernel: Kernel, mon
     monkeypatch.setattr(steps, "later", late)
     kernel.after = lambda _: signal.raise_signal(signal.SIGINT) if len(kernel.writes) == 2 else None
     assert put_back(kernel, *SET).code == "stopped"
+
+
+@pytest.mark.parametrize("signals", [steps.STOPPING[:1], steps.STOPPING[:2], steps.STOPPING], ids=len)
+def test_signals_while_it_is_put_back_after_an_error(kernel: Kernel, signals: tuple[signal.Signals, ...]) -> None:
+    """The error stays the error."""
+
+    def after(_: str) -> None:
+        if len(kernel.writes) == 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if len(kernel.writes) == 3:
+            for each in signals:
+                signal.raise_signal(each)
+
+    kernel.after = after
+    assert put_back(kernel, *SET).code == "refused"
+
+
+def test_a_signal_between_an_error_and_putting_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait, came = steps.later, list[bool]()
+
+    def late(*signals: signal.Signals) -> AbstractContextManager[None]:
+        if signal.SIGTERM in signals and not came:
+            came.append(True)
+            signal.raise_signal(signal.SIGINT)
+        return wait(*signals)
+
+    def after(_: str) -> None:
+        if len(kernel.writes) == 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(steps, "later", late)
+    kernel.after = after
+    assert put_back(kernel, *SET).code == "refused"
+    assert came
+
+
+def test_signals_wait_no_longer_when_one_came_as_they_were_to() -> None:
+    """The kernel has it handled when it is asked to have it wait, or Python does then."""
+
+    class AskedError(Exception):
+        pass
+
+    def answer(*_: object) -> None:
+        raise AskedError
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    old = signal.signal(signal.SIGHUP, answer)
+    try:
+        with pytest.raises(AskedError), steps.later(signal.SIGHUP):
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+    finally:
+        signal.signal(signal.SIGHUP, old)
 
 
 @pytest.mark.parametrize(

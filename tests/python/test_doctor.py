@@ -9,7 +9,7 @@ import lzma
 import re
 import struct
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from tests.python.sysfs import IGB, NVME0, NVME1, Machine, make_device
 from xsmmu import __version__
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import checks_machine, doctor, kernel, machine, module
+from xsmmu.operator import checks_group, checks_machine, doctor, kernel, machine, metrics, module
 from xsmmu.operator.finding import LEVELS, Finding
 from xsmmu.operator.machine import Device
 from xsmmu.project import PROJECT
@@ -76,6 +76,57 @@ def test_a_device_that_goes_meanwhile_is_left_out(healthy: Machine, monkeypatch:
     monkeypatch.setattr(module, "auto", gone)
     with pytest.raises(UserError, match="has gone"):
         doctor.examine([Device(IGB)])
+
+
+def test_a_device_that_goes_is_not_one_that_lacks_an_iommu(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_ats = checks_group.has_ats
+
+    def goes(device: Device) -> bool | None:
+        if device == Device(IGB):
+            healthy.remove(f"sysfs/bus/pci/devices/{NVME0}")
+        return has_ats(device)
+
+    monkeypatch.setattr(checks_group, "has_ats", goes)
+    assert wrong() == []
+    with pytest.raises(UserError, match=f"{NVME0} has gone"):
+        wrong(IGB, NVME0)
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_device_that_a_check_says_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(device: Device) -> Iterator[Finding]:
+        raise module.gone(device)
+
+    monkeypatch.setattr(checks_group, "DEVICE_CHECKS", (gone,))
+    assert wrong() == []
+    with pytest.raises(UserError, match="has gone"):
+        wrong(IGB)
+
+
+def test_a_group_that_goes_at_any_time(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its link, or its folder: doctor is asked of all devices, and says nothing of that one."""
+    name_at, iterdir = machine._name_at, Path.iterdir
+    for nth in range(12):
+        seen: list[Path | str] = []
+
+        def at(link: Path, nth: int = nth, seen: list[Path | str] = seen) -> str | None:
+            if NVME0 in str(link):
+                seen.append(link)
+            return None if NVME0 in str(link) and len(seen) > nth else name_at(link)
+
+        monkeypatch.setattr(machine, "_name_at", at)
+        doctor.examine([])
+        metrics.exposition()
+
+    def goes(folder: Path) -> Iterator[Path]:
+        if "iommu_groups/13" in str(folder):
+            healthy.remove("sysfs/kernel/iommu_groups/13")
+        return iterdir(folder)
+
+    monkeypatch.setattr(machine, "_name_at", name_at)
+    monkeypatch.setattr(Path, "iterdir", goes)
+    doctor.examine([])
+    assert machine.Group(13).members == []
 
 
 def no_groups(made: Machine, *words: str, tables: tuple[str, ...] = ("DMAR",), vendor: str = "GenuineIntel") -> None:

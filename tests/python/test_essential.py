@@ -214,6 +214,13 @@ def test_swap(machine: Machine) -> None:
     assert of_disk() == ["nvme0n1p2 is used as swap"]
 
 
+def test_swap_on_what_may_be_called_anything(machine: Machine) -> None:
+    name = "a\N{EM SPACE}b"
+    machine.block(name, machine.sysfs / "devices/virtual/block" / name, on=("nvme0n1p2",))
+    machine.has("swaps", f"Filename Type Size Used Priority\n/dev/{name} partition 1 0 -2\n")
+    assert of_disk() == [f"{name} is used as swap"]
+
+
 def test_the_only_default_route(machine: Machine) -> None:
     machine.routes("eth1 00000000 00000000 0", "eth1 0000A8C0 00FFFFFF 0")
     assert of_card() == ["the only default route is by eth1"]

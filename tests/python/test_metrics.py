@@ -102,6 +102,26 @@ def test_a_device_that_goes_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("sysfs")
+def test_a_group_is_there_as_long_as_one_of_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = module.exposure_ns
+
+    def read(device: Device) -> list[tuple[int, int]]:
+        if device == Device(NVME0):
+            raise module.gone(device)
+        return real(device)
+
+    monkeypatch.setattr(module, "exposure_ns", read)
+    assert [each.labels["group"] for each in families()["xsmmu_mapped_pages"].samples] == ["11", "13"]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_a_group_whose_pages_were_all_reachable_for_no_time() -> None:
+    """Nothing was unmapped yet."""
+    (Device(IGB).folder / "xsmmu/exposure_ns").write_text("max 0\n")
+    assert [each.labels["group"] for each in families()["xsmmu_mapped_pages"].samples] == ["11", "13"]
+
+
+@pytest.mark.usefixtures("sysfs")
 def test_each_statistic_has_a_metric() -> None:
     rows = {row.statistic for row in metrics.ROWS}
     # These are the pages of it, in another unit.
@@ -166,7 +186,8 @@ def test_a_link_in_place_of_the_file_is_neither_followed_nor_replaced(sysfs: Pat
 
 def test_the_file_keeps_its_mode(sysfs: Path) -> None:
     file = sysfs / "xsmmu.prom"
-    for before, after in ((None, 0o644), (0o600, 0o600)):
+    # But no bit that has a program run as its owner.
+    for before, after in ((None, 0o644), (0o600, 0o600), (0o4640, 0o640)):
         if before:
             file.chmod(before)
         families("--output-file", str(file))

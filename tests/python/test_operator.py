@@ -261,6 +261,28 @@ def test_a_device_that_goes_meanwhile_is_left_out(sysfs: Path, monkeypatch: pyte
     assert [each["device"] for each in document("status", "-o", "json")["devices"]] == [IGB, NVME1]
 
 
+def test_a_device_that_goes_before_its_row_is_left_out(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is left of it, it looks as if it was behind no IOMMU."""
+    choice = module.choice
+
+    def goes(device: Device) -> module.Choice:
+        if device.address == IGB:
+            shutil.rmtree(sysfs / "bus/pci/devices" / NVME0, ignore_errors=True)
+        return choice(device)
+
+    monkeypatch.setattr(module, "choice", goes)
+    assert [each["device"] for each in document("status", "-o", "json")["devices"]] == [IGB, NVME1]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_a_device_whose_files_come_and_go_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(device: Device) -> module.Choice:
+        raise module.gone(device)
+
+    monkeypatch.setattr(module, "choice", gone)
+    assert document("status", "-o", "json")["devices"] == []
+
+
 @pytest.mark.parametrize("loaded", [True, False])
 def test_a_device_whose_files_go_first_has_a_row(sysfs: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool) -> None:
     """They go before the device does; or the module does, and the device stays."""
@@ -302,9 +324,59 @@ def test_what_is_watched_goes_on_without_one_that_goes(sysfs: Path, monkeypatch:
     left = [NVME1, NVME0, IGB]
     monkeypatch.setattr("time.sleep", lambda _: shutil.rmtree(sysfs / "bus/pci/devices" / left.pop()))
     result = xsmmu("watch", "-o", "jsonl")
-    assert [json.loads(line)["devices"] for line in result.output.splitlines()] == [[NVME0, NVME1]]
+    # A group goes on with the devices that are left of it.
+    assert [json.loads(line)["devices"] for line in result.output.splitlines()] == [[NVME0, NVME1], [NVME1]]
     assert isinstance(result.exception, UserError)
     assert result.exception.code == "no-policy"
+
+
+@pytest.mark.parametrize(("words", "code"), [((), "no-policy"), ((IGB,), "device-gone")])
+def test_what_is_watched_and_all_goes(
+    sysfs: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: str
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: shutil.rmtree(sysfs / "bus/pci/devices"))
+    result = xsmmu("watch", *words, "-o", "jsonl", "--count", "1")
+    assert result.output == ""
+    assert isinstance(result.exception, UserError)
+    assert result.exception.code == code
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_a_group_that_goes_when_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, seen = module.read, []
+
+    def goes(device: Device) -> Sample:
+        seen.append(device)
+        if device == Device(IGB) and seen.count(device) == 2:
+            raise module.gone(device)
+        return read(device)
+
+    monkeypatch.setattr(module, "read", goes)
+    lines = xsmmu("watch", "-o", "jsonl", "--interval", "0.01", "--count", "1").output.splitlines()
+    assert [json.loads(line)["devices"] for line in lines] == [[NVME0, NVME1]]
+
+
+def test_files_that_go_while_they_are_read() -> None:
+    def look(_: int) -> None:
+        raise FileNotFoundError
+
+    assert module.unless_gone(look, 0) is None
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_a_group_is_that_of_a_named_device_whatever_its_policy() -> None:
+    (Device(IGB).folder / "xsmmu/policy").write_text("[none] strict fused\n")
+    assert module.groups((Device(IGB),)) == [Device(IGB)]
+    assert module.groups() == [Device(NVME0)]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_what_is_no_link_names_no_driver() -> None:
+    """As where a kernel has a file of that name."""
+    driver = Device(IGB).folder / "driver"
+    driver.unlink()
+    driver.write_text("")
+    assert Device(IGB).driver is None
 
 
 def test_a_group_that_goes_before_it_is_watched(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from xsmmu.arch import AMD64
 from xsmmu.errors import GuestError, UserError
 from xsmmu.lab import experiment, results, run
 from xsmmu.report import view
+from xsmmu.vm.guest import Boot
 
 
 def summary() -> dict[str, Any]:
@@ -206,7 +207,7 @@ def test_the_commit_is_that_before_anything_is_built(tmp_path: Path, monkeypatch
         "modules": build,
         "_need_space": lambda *_: None,
         "_accel": lambda *_: "tcg",
-        "_boot": lambda *_: run.Boot(tmp_path, tmp_path),
+        "_boot": lambda *_: Boot(tmp_path, tmp_path),
         "_run_guests": run_guests,
         "_summary": make,
     }.items():

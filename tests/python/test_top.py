@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -505,6 +506,30 @@ def test_a_device_whose_files_go_first_is_waited_for(sysfs: Path) -> None:
     folder.with_name("going").rename(folder)
     watching.try_step()
     assert [row.device.address for row in screen.rows] == [IGB]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_one_that_goes_takes_no_other_from_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = activity.read
+
+    def goes(device: Device) -> Reading:
+        if device == Device(IGB):
+            shutil.rmtree(device.folder, ignore_errors=True)
+        return read(device)
+
+    screen = Screen(1)
+    watching = Watching(screen, ())
+    watching.step()
+    there = [row.device for row in screen.rows]
+    began = dict(screen.began)
+    monkeypatch.setattr(activity, "read", goes)
+    watching.try_step()
+    assert Device(IGB) in there and len(there) > 1
+    assert [row.device for row in screen.rows] == [each for each in there if each != Device(IGB)]
+    assert began == screen.began
+    # One that was named is waited for.
+    Watching(screen, (Device(IGB),)).try_step()
+    assert screen.message == f"{IGB} has gone"
 
 
 def test_a_module_that_was_loaded_anew_counts_from_zero(sysfs: Path) -> None:

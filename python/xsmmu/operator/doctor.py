@@ -14,32 +14,37 @@ import click
 
 from xsmmu.operator import checks_group, checks_machine, complete, machine, module, output, sample
 from xsmmu.operator.finding import LEVELS, Finding
-from xsmmu.operator.machine import Device
+from xsmmu.operator.machine import Device, Group
 
-T = TypeVar("T")
+P = TypeVar("P", Group, Device)
 
 
 def examine(wanted: Sequence[Device]) -> list[Finding]:
     """All findings of the machine, and of the wanted devices and their groups (of all, if none is wanted)."""
     found = [finding for check in checks_machine.CHECKS for finding in check()]
     devices = wanted or [each for each in machine.devices() if each.group and not each.is_bridge]
-    groups = {each.group.number: each.group for each in devices if each.group}
+    groups = {group.number: group for each in devices if (group := each.group)}
     for group in (groups[number] for number in sorted(groups)):
         found += _seen(checks_group.CHECKS, group, bool(wanted))
     members = {each.address: each for group in groups.values() for each in checks_group.working(group)}
     members |= {each.address: each for each in wanted}
     for address in sorted(members):
         found += _seen(checks_group.DEVICE_CHECKS, members[address], bool(wanted))
+    for each in wanted:
+        if not each.folder.exists():
+            raise module.gone(each)
     return found
 
 
-def _seen(checks: Sequence[Callable[[T], Iterator[Finding]]], at: T, named: bool) -> list[Finding]:
-    """What is found at a group or a device; nothing of one that goes meanwhile, if nobody has named it."""
+def _seen(checks: Sequence[Callable[[P], Iterator[Finding]]], at: P, named: bool) -> list[Finding]:
+    """What is found at a group or a device; nothing of one that goes meanwhile."""
 
-    def look(at: T) -> list[Finding]:
+    def look(at: P) -> list[Finding]:
         return [finding for check in checks for finding in check(at)]
 
-    return look(at) if named else module.unless_gone(look, at) or []
+    found = look(at) if named else module.unless_gone(look, at)
+    # What goes while it is looked at looks as if it lacked something.
+    return found if found and at.folder.exists() else []
 
 
 # ---- the command ----

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
 import tempfile
@@ -69,7 +71,11 @@ def _mode(file: Path) -> int:
 
 def step(file: Path, text: str | None) -> Step:
     """The step that replaces a file; what it could never replace is refused now, before other steps are done."""
-    _mode(Path(os.path.realpath(file)))
+    real = Path(os.path.realpath(file))
+    _mode(real)
+    with contextlib.suppress(FileNotFoundError):
+        if os.statvfs(real.parent).f_flag & os.ST_RDONLY:
+            raise UserError(f"cannot write {file}: {os.strerror(errno.EROFS)}", code="cannot-write")
     before = text_of(file)
     shell = f"rm {file}" if text is None else f"cat > {file} <<'END'\n{text}END"
 

@@ -18,7 +18,7 @@ from xsmmu.operator.machine import root, sysfs, text
 _SECURE_BOOT: Final = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _SIGNED: Final = b"~Module signature appended~\n"
 _VIRTUAL: Final = re.compile(
-    r"QEMU|KVM|VMware|VirtualBox|Virtual Machine|Apple Virtualization|Parallels|BHYVE|OpenStack|KubeVirt|"
+    r"QEMU|KVM|VMware|VirtualBox|Virtual Machine|Apple Virtualization|Parallels|BHYVE|OpenStack|KubeVirt|vServer|"
     r"Google Compute|Amazon EC2(?!.*\.metal)|dummy-virt|\bxen\b",
     re.IGNORECASE,
 )

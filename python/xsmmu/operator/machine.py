@@ -106,8 +106,10 @@ class Group:
     @property
     def members(self) -> list[Device]:
         """All of its PCI devices, in order."""
-        folder = self.folder / "devices"
-        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        try:
+            names = sorted(path.name for path in (self.folder / "devices").iterdir())
+        except OSError:
+            return []
         return [Device(name) for name in names if (sysfs() / "bus/pci/devices" / name).exists()]
 
 

@@ -101,15 +101,16 @@ def exposition() -> str:
     made.add("module_loaded", "gauge", "1 if the module is loaded", {}, module.is_loaded())
     if module.is_loaded():
         made.add("module_info", "gauge", "The loaded module", {"version": module.version() or ""}, 1)
-    for device in _groups():
-        sample, exposure = module.unless_gone(module.read, device), module.unless_gone(module.exposure_ns, device)
-        if sample is None or exposure is None:
+    for number, devices in _groups().items():
+        seen = module.of_group(lambda device: (module.read(device), module.exposure_ns(device)), devices)
+        if not seen:
             continue
+        sample, exposure = seen
         if sample.policy == "none" and not sample.stats["mapped_pages"]:
             continue
         labels = {
             "device": ",".join(sample.devices),
-            "group": str(device.group.number) if device.group else "",
+            "group": str(number),
             "policy": sample.policy,
             "level": sample.level,
         }
@@ -118,13 +119,13 @@ def exposition() -> str:
     return str(made)
 
 
-def _groups() -> list[Device]:
-    """One device of each group that the module offers policies for."""
-    found: dict[int | None, Device] = {}
+def _groups() -> dict[int, list[Device]]:
+    """The devices that the module offers policies for, by their groups' numbers."""
+    found: dict[int, list[Device]] = {}
     for device in machine.devices():
-        if device.module_folder:
-            found.setdefault(device.group.number if device.group else None, device)
-    return list(found.values())
+        if device.module_folder and (group := device.group):
+            found.setdefault(group.number, []).append(device)
+    return found
 
 
 @click.command()

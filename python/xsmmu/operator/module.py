@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -121,6 +121,12 @@ def unless_gone(look: Callable[[S], T], at: S) -> T | None:
         if error.code not in ("device-gone", "not-offered", "no-module"):
             raise
         return None
+
+
+def of_group(look: Callable[[Device], T], devices: Iterable[Device]) -> T | None:
+    """What is seen of a group, by the first of its devices that does not go meanwhile; None if all of them do."""
+    seen = (unless_gone(look, each) for each in devices)
+    return next((each for each in seen if each is not None), None)
 
 
 def chosen(menu: str) -> str:

@@ -76,9 +76,10 @@ def rows(names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
 
 def _row_unless_gone(device: Device) -> dict[str, Any] | None:
     """Nobody has asked for this one."""
-    found = module.unless_gone(row, device)
-    # It may be there without the module's files.
-    return found if found or not device.folder.exists() else module.unless_gone(row, device)
+    # The second time without the module's files, which may have gone alone.
+    found = module.unless_gone(row, device) or module.unless_gone(row, device)
+    # What goes while it is read looks as if it was behind no IOMMU.
+    return found if device.folder.exists() else None
 
 
 def cells(found: dict[str, Any]) -> list[object]:

@@ -53,14 +53,23 @@ def put_back_if_it_fails(begun: Sequence[Step]) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            with later(*STOPPING):
-                left = take_back(begun)
-                # It stops already; another signal must not take the place of what is left.
-                while signal.sigtimedwait(STOPPING, 0):
-                    pass
+            try:
+                left = _undisturbed(begun)
+            except BaseException:
+                # The one signal that is answered came before it could wait.
+                left = _undisturbed(begun)
             if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
                 raise
             raise _ended(error, left) from error
+
+
+def _undisturbed(begun: Sequence[Step]) -> list[str]:
+    """Take steps back while signals wait, and forget those: it stops already."""
+    with later(*STOPPING):
+        left = take_back(begun)
+        while signal.sigtimedwait(STOPPING, 0):
+            pass
+    return left
 
 
 @contextlib.contextmanager
@@ -91,8 +100,10 @@ def _one_of(*signals: signal.Signals) -> Iterator[None]:
 @contextlib.contextmanager
 def later(*signals: signal.Signals) -> Iterator[None]:
     """Have signals wait."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        # One that came before is answered here.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -292,7 +292,7 @@ class Watching:
 
     def step(self) -> None:
         """One reading; the screen's rows stay what they are while it is paused."""
-        readings = [(device, activity.read(device)) for device in module.groups(self.wanted)]
+        readings = [(device, reading) for device in module.groups(self.wanted) if (reading := self._read(device))]
         before, self.last = self.last, {reading.sample.devices: reading for _, reading in readings}
         rows = []
         for device, reading in readings:
@@ -304,6 +304,9 @@ class Watching:
             rows.append(Activity(device, first, reading, self.screen.calibration))
         if not self.screen.paused:
             self.screen.rows = rows
+
+    def _read(self, device: Device) -> Reading | None:
+        return activity.read(device) if self.wanted else module.unless_gone(activity.read, device)
 
     def try_step(self) -> None:
         """The same; what may come back is waited for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,17 +83,18 @@ def _ratio(value: float | None) -> str:
 def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) -> Iterator[Window]:
     """A window for each group after each interval; `count` intervals, or without end."""
 
-    def read(device: Device) -> Sample | None:
-        return module.read(device) if wanted else module.unless_gone(module.read, device)
+    def read(device: Device, members: Iterable[str]) -> Sample | None:
+        # A group goes on without one that nobody has named.
+        return module.read(device) if wanted else module.of_group(module.read, map(Device, members))
 
-    last = {device: sample for device in module.groups(wanted) if (sample := read(device))}
+    last = {device: sample for device in module.groups(wanted) if (sample := read(device, [device.address]))}
     rounds = 0
     while count is None or rounds < count:
         time.sleep(interval_s)
         rounds += 1
         before, last = last, {}
         for device, first in before.items():
-            if sample := read(device):
+            if sample := read(device, first.devices):
                 last[device] = sample
                 yield Window(first, sample)
         if not last:

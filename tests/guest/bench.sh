@@ -25,7 +25,7 @@ begin
 network
 try bound bench eth0
 try root bench nvme0n1 --rebind
-try measured bench eth0 --rebind --rounds 2 --policies kernel-strict,kernel-lazy,passthrough,strict,fused,copy -o json
+try measured bench eth0 --rebind --rounds 1 --policies kernel-strict,kernel-lazy,passthrough,strict,fused,copy -o json
 python3 - <<'END'
 import json
 found = json.load(open("/tmp/out"))

@@ -28,8 +28,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with guests, which take longest, begin first: what is short fills both workers to the end."""
-    files = {item.path for item in items if item.get_closest_marker("guest")}
+    """What takes longest begins first: what is short fills both workers to the end."""
+    files = {item.path for item in items if item.get_closest_marker("guest") or item.get_closest_marker("early")}
     items.sort(key=lambda item: item.path not in files)
 
 

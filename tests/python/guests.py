@@ -33,10 +33,12 @@ from xsmmu.vm.oracle import Counts
 SCRIPTS = Path(__file__).resolve().parents[1] / "guest"
 DRIVER = "tests/guest/driver"
 
-EVERYTHING = (
-    Needs(("virtio_net", "e1000e", "igb"), ("usr/bin/ip", "usr/bin/iperf3"), "net_init"),
-    Needs(("nvme",), ("usr/bin/fio", "usr/bin/nice", "usr/bin/setpriv")),
+DEVICES = (
+    Needs(("virtio_net", "e1000e", "igb"), ("usr/bin/ip",), "net_init"),
+    Needs(("nvme",), ("usr/bin/setpriv",)),
 )
+LOADS = Needs((), ("usr/bin/iperf3", "usr/bin/fio", "usr/bin/nice"))
+"""What the topic `load` runs. fio brings fifty megabytes of libraries, which the kernel unpacks at each boot."""
 
 _CASE = re.compile(r"^case_(\w+)\(\)", re.MULTILINE)
 LAST_LINES = 40
@@ -61,8 +63,8 @@ class Machine:
     """More arguments for the build of xsmmu.ko."""
     source: Path = PROJECT
     """What xsmmu.ko and patched drivers are built from."""
-    needs: tuple[Needs, ...] = EVERYTHING
-    """What stock modules and programs are there."""
+    needs: tuple[Needs, ...] = DEVICES
+    """What stock modules and programs are there; a topic's own come with it."""
     qemu_options: Callable[[Path], list[str]] = lambda _folder: []
     """More options for QEMU, which may name files that the function makes in the folder it is given."""
     settings: dict[str, str | int] = field(default_factory=dict)
@@ -90,9 +92,13 @@ class Machine:
         known = {"SYNCS_MAPS": int(kind.syncs_maps), "MAPS_ARE_SEEN": int(kind.traces_maps)}
         parts = [f"{name}='{value}'" for name, value in {**known, **self.settings}.items()]
         parts += [(SCRIPTS / f"{name}.sh").read_text() for name in ("lib", *self.topics)]
-        parts += [need.start for need in self.needs if need.start]
+        parts += [need.start for need in self.all_needs() if need.start]
         parts += ["all_grouped"] if kind.groups_late else []
         return "\n".join([*parts, *(f"run_case {name}" for name in names), ""])
+
+    def all_needs(self) -> tuple[Needs, ...]:
+        """With those of its topics."""
+        return (*self.needs, LOADS) if "load" in self.topics else self.needs
 
     def cases(self) -> list[str]:
         """The names of all its cases, in order."""
@@ -209,7 +215,7 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
         qemu = [*its.qemu_command(), *what.qemu_options(Path(folder))]
         ours = modules(what)
         script = what.script(names)
-        image = lab.image(its, kernel, what.needs, ours, script, patched(what), what.files(), what.iommu)
+        image = lab.image(its, kernel, what.all_needs(), ours, script, patched(what), what.files(), what.iommu)
         settings = Boot(
             kernel.vmlinuz,
             image,

@@ -17,6 +17,7 @@ from rich.progress import Progress
 from xsmmu.errors import UserError
 from xsmmu.lab import experiment
 from xsmmu.lab.run import Collector
+from xsmmu.vm import cpus, machine
 from xsmmu.vm.guest import Boot, Guest, Record, RecordHandler
 from xsmmu.vm.oracle import Counts
 
@@ -73,6 +74,46 @@ def test_waiting_for_its_turn_is_no_hang(tmp_path: Path) -> None:
     guest = make(tmp_path, "quiet", [], quiet_s=3)
     time.sleep(2.5)
     asyncio.run(guest.run())
+
+
+@pytest.mark.parametrize(("mode", "accel"), [("cost", "tcg"), ("cost", "kvm"), ("free", "tcg")])
+def test_one_whose_threads_take_turns_has_one_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: machine.Mode, accel: machine.Accel
+) -> None:
+    monkeypatch.setenv("XSMMU_CACHE", str(tmp_path / "cache"))
+    all_of_them = os.sched_getaffinity(0)
+    seen: list[set[int]] = []
+
+    async def look(guest: Guest, _record: Record) -> None:
+        assert guest._process
+        seen.append(os.sched_getaffinity(guest._process.pid))
+
+    boot = Boot(Path("kernel"), Path("initramfs"), mode, accel)
+    asyncio.run(Guest("net", [sys.executable, str(FAKE), "good"], boot, tmp_path / "results", look).run())
+    one = {min(all_of_them)}
+    assert seen and all(each == (one if (mode, accel) == ("cost", "tcg") else all_of_them) for each in seen)
+    assert os.sched_getaffinity(0) == all_of_them
+
+
+def test_no_two_guests_have_the_same_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSMMU_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {5, 3})
+    holds = "from xsmmu.vm import cpus\nwith cpus.own() as cpu:\n print(cpu, flush=True)\n input()"
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
+    with cpus.own() as first, cpus.own() as second, cpus.own() as third:
+        assert (first, second, third) == (3, 5, None)
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import os\nos.sched_getaffinity = lambda _: [3]\n{holds}"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout and other.stdout.readline() == b"3\n"
+        with cpus.own() as mine:
+            assert mine == 5
+        other.kill()
+    with cpus.own() as mine:
+        assert mine == 3
 
 
 def test_a_good_guest(tmp_path: Path) -> None:

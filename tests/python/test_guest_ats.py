@@ -45,7 +45,7 @@ def machine(kernel: str | None, iommu: str) -> guests.Machine:
         iommu=iommu,
         # The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
         words=("tsc_early_khz=0",),
-        needs=(*guests.EVERYTHING, Needs(("virtio_blk",))),
+        needs=(*guests.DEVICES, Needs(("virtio_blk",))),
         qemu_options=options,
         timeout_s=1800,
     )

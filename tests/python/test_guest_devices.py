@@ -52,7 +52,7 @@ DEVICES = guests.Machine(
     ("devices",),
     mode="free",
     words=("tsc_early_khz=0",),
-    needs=(*guests.EVERYTHING, *NEEDS),
+    needs=(*guests.DEVICES, *NEEDS),
     qemu_options=devices,
     timeout_s=1800,
 )

@@ -18,7 +18,7 @@ DRIVERS = guests.Machine(
     pattern="^drivers_",
     mode="free",
     words=("tsc_early_khz=0",),
-    needs=(*guests.EVERYTHING, Needs(("pktgen",))),
+    needs=(*guests.DEVICES, Needs(("pktgen",))),
     patched=("nvme", "igb", "e1000e"),
     timeout_s=600,
 )

@@ -8,9 +8,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-# A CPU that halts has QEMU's clock jump to the next timer, at times beyond it: so it never halts, and only instructions
-# move the clock.
-LATENCY = guests.Machine(("latency",), words=("idle=poll",))
+LATENCY = guests.Machine(("latency",))
 
 
 @cache

@@ -46,7 +46,7 @@ def guest(
     )
 
 
-SHORT = guest(2, 15)
+SHORT = guest(2, 6)
 LONG = {
     **{f"kernel {name}": guest(4, 60, kernel=name) for name in KERNELS},
     **{name: guest(4, 60, iommu=name) for name in IOMMUS if name != DEFAULT_IOMMU},

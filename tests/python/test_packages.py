@@ -25,6 +25,7 @@ from xsmmu.cli import app
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host, kernels, packages, root
 
+pytestmark = pytest.mark.early
 QUIET = Console(stderr=True)
 
 LINTIAN_KNOWN = {

@@ -16,6 +16,8 @@ from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import host, root
 
+pytestmark = pytest.mark.early
+
 
 @pytest.fixture(scope="session")
 def tools() -> root.Root:

@@ -19,6 +19,7 @@ from xsmmu.project import PROJECT
 from xsmmu.setup import host, root
 
 # What devices see of each policy in the plain world: nothing weaker than its level, and all of what it leaves open.
+pytestmark = pytest.mark.early
 OBSERVED = {
     "copy": "strict",
     "strict": "strict",
@@ -68,8 +69,8 @@ def test_same_seed_same_run(program: Path, world: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("policy", sim.POLICIES)
-def test_ten_seconds_of(program: Path, policy: str) -> None:
-    words = ("--policy", policy, "--seeds", "1000000", "--events", "500000", "--seconds", "10")
+def test_five_seconds_of(program: Path, policy: str) -> None:
+    words = ("--policy", policy, "--seeds", "1000000", "--events", "500000", "--seconds", "5")
     text = ran(sim.run(program, *words)).text
     assert f"observed {OBSERVED.get(policy, '')}" in text
 
@@ -136,8 +137,8 @@ def test_mutant_that_does_not_fit_fails() -> None:
 
 
 @pytest.mark.parametrize("policy", sim.POLICIES)
-def test_ten_seconds_of_fuzzing(tools: root.Root, policy: str) -> None:
-    ran(sim.fuzz(tools, policy, None, 10))
+def test_five_seconds_of_fuzzing(tools: root.Root, policy: str) -> None:
+    ran(sim.fuzz(tools, policy, None, 5))
 
 
 def test_fuzzer_finds_a_planted_bug_and_its_line_repeats_it(tools: root.Root) -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from xsmmu.errors import GuestError, UserError
-from xsmmu.vm import machine
+from xsmmu.vm import cpus, machine
 from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 from xsmmu.vm.oracle import Oracle
 
@@ -67,6 +67,11 @@ class Boot:
     """More words for the kernel's command line."""
     cpus: int = machine.FREE_CPUS
     """vCPUs, if it runs freely."""
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether QEMU's threads take turns, so that one CPU of the host is best."""
+        return self.mode == "cost" and self.accel == "tcg"
 
 
 class Guest:
@@ -120,8 +125,9 @@ class Guest:
         try:
             with disk.open("wb") as file:
                 file.truncate(len(machine.DATA_DISKS) * machine.DATA_DISK_BYTES)
-            async with asyncio.timeout(self._boot.timeout_s):
-                await self._run(disk)
+            with cpus.own() if self._boot.has_turns else contextlib.nullcontext() as cpu:
+                async with asyncio.timeout(self._boot.timeout_s):
+                    await self._run(disk, cpu)
         except TimeoutError:
             raise self._error(f"not done after {self._boot.timeout_s:.0f} s") from None
         except OSError as error:
@@ -154,7 +160,7 @@ class Guest:
             except TimeoutError:
                 raise self._error(f"marker {number} never appeared in QEMU's trace") from None
 
-    async def _run(self, disk: Path) -> None:
+    async def _run(self, disk: Path, cpu: int | None) -> None:
         console_read, console_write = _pipe()
         trace_read, trace_write = _pipe()
         result, result_far = socket.socketpair()
@@ -166,6 +172,10 @@ class Guest:
         finally:
             for fd in far_ends:
                 os.close(fd)
+        if cpu is not None:
+            # Threads have it from the first one, which has made none yet. What has ended already says why elsewhere.
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(self._process.pid, {cpu})
         replies, self._qmp = await asyncio.open_connection(sock=qmp)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._talk(replies, self._qmp))

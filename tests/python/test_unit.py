@@ -97,7 +97,7 @@ def test_who_has_threads_says_so(tools: root.Root, tmp_path: Path) -> None:
 
 
 def test_optimized_as_the_module_is(tools: root.Root) -> None:
-    run(compiled(tools, "-O2"), "percent=200")
+    run(compiled(tools, "-O2"))
 
 
 @pytest.mark.parametrize("page", pages.LARGER)

@@ -42,7 +42,7 @@ try small bench eth0 --rebind --rounds 1 --bytes 256 --policies copy -o json
 say "small $(tr -d '\n ' </tmp/out)"
 
 try chosen set eth0 fused max_window_us=500 --rebind
-try saved bench eth0 --rebind --rounds 1 --policies strict,kernel-lazy --save
+try saved bench eth0 --rebind --rounds 2 --policies strict,kernel-lazy --save
 say "window $(cat $NIC/xsmmu/max_window_us)"
 say "table $(tail -n 1 /tmp/out)"
 say "calibration $(tr -d '\n' </var/lib/xsmmu/calibration.json)"

@@ -56,7 +56,7 @@ turns() {
 
 # leaves_nothing BDF COUNT: after a warm-up, COUNT cycles under our policies must use no more memory than ten times
 # as many as a tenth of them under policy none use, give or take 256 KiB of what the kernel's own per-CPU and slab caches keep by chance
-# (one page for each cycle that leaked would be 4 KiB times COUNT, and an engine with its space is megabytes).
+# (an engine with its space is megabytes, which any COUNT finds; a page for each cycle that leaked is found from 64 cycles on).
 leaves_nothing() {
 	turns "$1" 6 copy strict lazy fands xsmmu fused
 	turns "$1" 2 none

@@ -198,9 +198,10 @@ work_and_change() {
 }
 
 # enough: ROUNDS are done, all policies have followed each other and all CPUs were away. A slow host takes more of them, but
-# not for ever: its log says what it has done.
+# not for ever.
 enough() {
-	[ -z "$failures" ] && [ $rounds -lt $((2 * ROUNDS)) ] || return 0
+	[ $rounds -lt $((5 * ROUNDS)) ] || failure "$rounds rounds: only $changes changes, $(wc -l </tmp/cpus_gone) CPUs gone"
+	[ -z "$failures" ] || return 0
 	[ $rounds -ge $ROUNDS ] && [ $changes -gt $ALL_CHANGES ] && [ "$(wc -l </tmp/cpus_gone)" -ge $((CPUS - 1)) ]
 }
 

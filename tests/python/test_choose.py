@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
@@ -200,6 +200,21 @@ def test_a_filesystem_that_is_read_only_is_known_before_drivers_are_unbound(
 
 
 @pytest.mark.usefixtures("kernel")
+def test_a_link_to_where_nothing_can_be_written_is_known_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("here", "read-only"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "here/file").symlink_to(tmp_path / "read-only/file")
+    with monkeypatch.context() as patch:
+        flags = {"read-only": os.ST_RDONLY}
+        patch.setattr("os.statvfs", lambda at: SimpleNamespace(f_flag=flags.get(Path(at).name, 0)))
+        with pytest.raises(UserError, match="Read-only"):
+            files.step(tmp_path / "here/file", "2")
+    with pytest.raises(UserError, match="No such file") as error:
+        files.step(tmp_path / "nowhere/file", "2")
+    assert error.value.code == "cannot-write"
+
+
+@pytest.mark.usefixtures("kernel")
 def test_what_could_not_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -289,23 +304,42 @@ def test_a_signal_between_an_error_and_putting_back(kernel: Kernel, monkeypatch:
     assert came
 
 
-def test_signals_wait_no_longer_when_one_came_as_they_were_to() -> None:
-    """The kernel has it handled when it is asked to have it wait, or Python does then."""
+def test_signals_wait_no_longer_when_one_came_as_they_were_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python answers it when they are blocked already."""
+    mask = signal.pthread_sigmask
+    before = mask(signal.SIG_BLOCK, ())
 
-    class AskedError(Exception):
-        pass
+    def asked(how: int, which: Collection[signal.Signals]) -> set[int | signal.Signals]:
+        found = mask(how, which)
+        if signal.SIGHUP in which and how == signal.SIG_BLOCK:
+            raise KeyboardInterrupt
+        return found
 
-    def answer(*_: object) -> None:
-        raise AskedError
-
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    old = signal.signal(signal.SIGHUP, answer)
+    monkeypatch.setattr(signal, "pthread_sigmask", asked)
     try:
-        with pytest.raises(AskedError), steps.later(signal.SIGHUP):
-            signal.raise_signal(signal.SIGHUP)
-        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+        with pytest.raises(KeyboardInterrupt), steps.later(signal.SIGHUP):
+            pass
+        assert mask(signal.SIG_BLOCK, ()) == before
     finally:
-        signal.signal(signal.SIGHUP, old)
+        mask(signal.SIG_SETMASK, before)
+
+
+def test_signals_while_it_is_put_back_have_nothing_undone_twice() -> None:
+    undone: list[bool] = []
+
+    def undo() -> None:
+        undone.append(True)
+        for each in steps.STOPPING:
+            signal.raise_signal(each)
+
+    before = {each: signal.signal(each, signal.default_int_handler) for each in steps.STOPPING}
+    try:
+        with pytest.raises(UserError), steps.put_back_if_it_fails([steps.Step("", lambda: None, undo)]):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+    finally:
+        for each, answer in before.items():
+            signal.signal(each, answer)
+    assert undone == [True]
 
 
 @pytest.mark.parametrize(
@@ -424,11 +458,12 @@ def test_a_driver_that_binds_and_is_not_there(kernel: Kernel) -> None:
     assert "igb did not take 0000:01:00.0" in error.message
 
 
-def test_a_file_that_cannot_be_written_puts_all_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_not_there_is_known_before_drivers_are_unbound(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(kernel.sysfs / "no/folder/xsmmu.conf"))
-    error = put_back(kernel, *SET)
-    assert error.code == "cannot-write"
-    assert f"bus/pci/drivers/igb/bind {IGB}" in kernel.writes
+    assert fails(*SET).code == "cannot-write"
+    assert kernel.writes == []
 
 
 def test_a_driver_that_does_not_bind_under_the_policy(kernel: Kernel) -> None:

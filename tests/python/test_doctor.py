@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import lzma
+import os
 import re
 import struct
 import tomllib
@@ -101,6 +103,56 @@ def test_a_device_that_a_check_says_has_gone(monkeypatch: pytest.MonkeyPatch) ->
     assert wrong() == []
     with pytest.raises(UserError, match="has gone"):
         wrong(IGB)
+
+
+@pytest.mark.parametrize("named", [(), (NVME1,)])
+def test_a_group_that_goes_on_without_one_has_its_findings(
+    healthy: Machine, monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
+) -> None:
+    make_device(healthy.sysfs, NVME1, 13, "strict", "nvme", kind="identity")
+    choice = module.choice
+
+    def goes(device: Device) -> module.Choice:
+        if device == Device(NVME0):
+            healthy.remove(f"sysfs/bus/pci/devices/{NVME0}")
+        return choice(device)
+
+    monkeypatch.setattr(module, "choice", goes)
+    assert ("blocks", "group-type") in {(each.level, each.check) for each in wrong(*named)}
+
+
+@pytest.mark.parametrize("what", [f"bus/pci/devices/{IGB}", f"bus/pci/devices/{IGB}/xsmmu", "kernel/iommu_groups/11"])
+@pytest.mark.parametrize("named", [(), (IGB,)])
+def test_what_goes_at_whatever_moment_is_no_error_of_ours(
+    healthy: Machine, monkeypatch: pytest.MonkeyPatch, what: str, named: tuple[str, ...]
+) -> None:
+    """Before any of the looks at a file that doctor has."""
+    place = healthy.sysfs / what
+    away = place.with_name("away")
+    left = 0
+
+    def counted(name: str) -> None:
+        real = getattr(Path, name)
+
+        def look(path: Path, *words: object, **more: object) -> object:
+            nonlocal left
+            left -= 1
+            if left == 0 and os.path.lexists(place):
+                place.rename(away)
+            return real(path, *words, **more)
+
+        monkeypatch.setattr(Path, name, look)
+
+    for name in ("is_dir", "exists", "iterdir", "read_text", "readlink"):
+        counted(name)
+    for nth in range(1, 10_000):
+        left = nth
+        with contextlib.suppress(UserError):
+            doctor.examine([Device(each) for each in named])
+        if not os.path.lexists(away):
+            break
+        away.rename(place)
+    assert 10 < nth < 10_000
 
 
 def test_a_group_that_goes_at_any_time(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,13 +80,17 @@ def test_waiting_for_its_turn_is_no_hang(tmp_path: Path) -> None:
 def test_one_whose_threads_take_turns_has_one_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: machine.Mode, accel: machine.Accel
 ) -> None:
-    monkeypatch.setenv("XSMMU_CACHE", str(tmp_path / "cache"))
     all_of_them = os.sched_getaffinity(0)
+    host_of(tmp_path, monkeypatch, *all_of_them)
     seen: list[set[int]] = []
 
-    async def look(guest: Guest, _record: Record) -> None:
+    async def look(guest: Guest, record: Record) -> None:
+        # At the last one it may have ended.
+        if record["event"] != "boot":
+            return
         assert guest._process
-        seen.append(os.sched_getaffinity(guest._process.pid))
+        threads = Path(f"/proc/{guest._process.pid}/task").iterdir()
+        seen.extend(os.sched_getaffinity(int(thread.name)) for thread in threads)
 
     boot = Boot(Path("kernel"), Path("initramfs"), mode, accel)
     asyncio.run(Guest("net", [sys.executable, str(FAKE), "good"], boot, tmp_path / "results", look).run())
@@ -95,15 +99,33 @@ def test_one_whose_threads_take_turns_has_one_cpu(
     assert os.sched_getaffinity(0) == all_of_them
 
 
+HOLDS = """
+import os, pathlib, sys
+from xsmmu.vm import cpus
+os.sched_getaffinity = lambda _: {3}
+cpus.FOLDER = pathlib.Path(sys.argv[1])
+with cpus.own() as cpu:
+    print(cpu, flush=True)
+    input()
+"""
+
+
+def host_of(folder: Path, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """A host with these CPUs, none of which another test's guest has."""
+    for number in numbers:
+        (folder / f"cpu{number}").mkdir()
+    monkeypatch.setattr(cpus, "FOLDER", folder)
+
+
 def test_no_two_guests_have_the_same_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XSMMU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {5, 3})
-    holds = "from xsmmu.vm import cpus\nwith cpus.own() as cpu:\n print(cpu, flush=True)\n input()"
+    host_of(tmp_path, monkeypatch, 3, 5)
+    # One has gone since it was allowed.
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {5, 4, 3})
     environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
     with cpus.own() as first, cpus.own() as second, cpus.own() as third:
         assert (first, second, third) == (3, 5, None)
     with subprocess.Popen(
-        [sys.executable, "-c", f"import os\nos.sched_getaffinity = lambda _: [3]\n{holds}"],
+        [sys.executable, "-c", HOLDS, str(tmp_path)],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -114,6 +136,25 @@ def test_no_two_guests_have_the_same_cpu(tmp_path: Path, monkeypatch: pytest.Mon
         other.kill()
     with cpus.own() as mine:
         assert mine == 3
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    assert cpus.stay_on(5) == ["/bin/taskset", "-c", "5"]
+    # Not allowed, not chosen, no such program.
+    assert cpus.stay_on(1) == cpus.stay_on(None) == []
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert cpus.stay_on(5) == []
+
+
+def test_a_child_that_ignores_sigterm_dies_with_us() -> None:
+    child = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    command = f"[*dies_with_us(), sys.executable, '-c', {child!r}]"
+    ours = f"import subprocess, sys; from xsmmu.vm.guest import dies_with_us; subprocess.run({command})"
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
+    with subprocess.Popen([sys.executable, "-c", ours], env=environment, stdout=subprocess.PIPE) as killed:
+        assert killed.stdout and killed.stdout.readline() == b"1\n"
+        killed.kill()
+        began = time.monotonic()
+        assert killed.stdout.read() == b""
+        assert time.monotonic() - began < 30
 
 
 def test_a_good_guest(tmp_path: Path) -> None:

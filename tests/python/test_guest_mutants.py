@@ -9,6 +9,7 @@ import pytest
 from tests.python import guests
 from tests.python.test_guest_ats import MACHINES as ATS
 from tests.python.test_guest_aware import AWARE, SYNCED
+from tests.python.test_guest_aware import LONG as SYNCED_FOR_LONG
 from tests.python.test_guest_copy import LONG, SHORT
 from tests.python.test_guest_drivers import DRIVERS
 from tests.python.test_guest_iommus import SHORT as IOMMUS
@@ -30,7 +31,7 @@ MACHINES = {topic: machine for machine in OTHERS for topic in machine.topics}
 MACHINES["copy 7.2"] = LONG["copy 7.2"]
 MACHINES |= {f"{topic} {name}": machine for name, machine in IOMMUS.items() for topic in machine.topics}
 MACHINES |= {name: machine for name, machine in TABLES.items() if name.startswith("tables ")}
-MACHINES |= {f"aware {name}": machine for name, machine in SYNCED.items()}
+MACHINES |= {f"aware {name}": machine for name, machine in {**SYNCED, **SYNCED_FOR_LONG}.items()}
 MACHINES |= {f"ats {name}": machine for name, machine in ATS.items()}
 # Its other topic lends it functions.
 MACHINES["drivers"] = DRIVERS
@@ -44,15 +45,26 @@ def test_planted_bugs_fit(mutants: Mutants) -> None:
     assert all(mutants.changed(mutant) for mutant in named)
 
 
+@pytest.mark.parametrize("mutant", MUTANTS.named(), ids=lambda mutant: mutant.name)
+def test_planted_bugs_have_a_machine_with_their_case(mutant: Mutant) -> None:
+    [program] = mutant.programs
+    name, case = program.split(":")
+    machine = machine_of(name)
+    assert case in {each for topic in machine.topics for each in guests.cases(topic)}
+
+
+def machine_of(name: str) -> guests.Machine:
+    """The machine of a topic, or that with this name."""
+    return MACHINES[name] if " " in name else MACHINES.get(name, guests.Machine((name,)))
+
+
 @pytest.mark.guest
 @pytest.mark.planted
 @pytest.mark.parametrize("mutant", MUTANTS.named(), ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     [program] = mutant.programs
     name, case = program.split(":")
-    topic = name.split()[0]
-    assert case in guests.cases(topic)
-    machine = MACHINES.get(name, guests.Machine((topic,)))
+    machine = machine_of(name)
     with MUTANTS.planted(mutant) as source:
         [outcome] = guests.boot(replace(machine, pattern=f"^{case}$", source=source))
     assert outcome.failures.get(case) or (outcome.error and outcome.running == case), "no test has found it"

@@ -70,9 +70,9 @@ def test_ratios_without_pages_are_not_zero() -> None:
 
 @pytest.mark.usefixtures("sysfs")
 def test_a_group_is_watched_once() -> None:
-    assert module.groups() == [Device(IGB), Device(NVME0)]
+    assert list(module.groups()) == [Device(IGB), Device(NVME0)]
     assert module.read(Device(NVME1)).devices == (NVME0, NVME1)
-    assert module.groups((Device(NVME1), Device(NVME0))) == [Device(NVME1)]
+    assert list(module.groups((Device(NVME1), Device(NVME0)))) == [Device(NVME1)]
 
 
 @pytest.mark.usefixtures("sysfs")
@@ -356,6 +356,36 @@ def test_a_group_that_goes_when_it_was_found(monkeypatch: pytest.MonkeyPatch) ->
     assert [json.loads(line)["devices"] for line in lines] == [[NVME0, NVME1]]
 
 
+@pytest.mark.usefixtures("sysfs")
+def test_counters_that_begin_anew_are_no_negative_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = Device(IGB).folder / "xsmmu/stats"
+    left = [("7", "0"), ("9", "2")]
+
+    def again(_: float) -> None:
+        maps, pages = left.pop(0)
+        (stats / "maps").write_text(maps)
+        (stats / "unmapped_pages").write_text(pages)
+
+    monkeypatch.setattr("time.sleep", again)
+    lines = xsmmu("watch", "eth1", "-o", "jsonl", "--count", "2").output.splitlines()
+    assert [json.loads(line)["unmapped_pages"] for line in lines] == [2]
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_no_more_of_a_group_is_read_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def look(device: Device) -> Device:
+        seen.append(device)
+        return device
+
+    assert module.of_group(look, [Device(NVME0), Device(NVME1)]) == Device(NVME0)
+    assert seen == [Device(NVME0)]
+    iterdir = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter(sorted(iterdir(folder), reverse=True)))
+    assert [each.address for each in machine.Group(13).members] == [NVME0, NVME1]
+
+
 def test_files_that_go_while_they_are_read() -> None:
     def look(_: int) -> None:
         raise FileNotFoundError
@@ -366,8 +396,8 @@ def test_files_that_go_while_they_are_read() -> None:
 @pytest.mark.usefixtures("sysfs")
 def test_a_group_is_that_of_a_named_device_whatever_its_policy() -> None:
     (Device(IGB).folder / "xsmmu/policy").write_text("[none] strict fused\n")
-    assert module.groups((Device(IGB),)) == [Device(IGB)]
-    assert module.groups() == [Device(NVME0)]
+    assert list(module.groups((Device(IGB),))) == [Device(IGB)]
+    assert list(module.groups()) == [Device(NVME0)]
 
 
 @pytest.mark.usefixtures("sysfs")
@@ -388,7 +418,7 @@ def test_a_group_that_goes_before_it_is_watched(sysfs: Path, monkeypatch: pytest
         return read(device)
 
     monkeypatch.setattr(module, "read", goes)
-    assert module.groups() == [Device(NVME0)]
+    assert list(module.groups()) == [Device(NVME0)]
     with pytest.raises(UserError, match="has gone"):
         module.groups((Device(IGB),))
 

@@ -148,12 +148,15 @@ def test_all_files_are_written(
     for name, content in (("KEPT", "[]"), ("PAGE", f"before\n{ran.FIRST}old\n{ran.LAST}after\n")):
         (tmp_path / name).write_text(content)
         monkeypatch.setattr(ran, name, tmp_path / name)
+    for name in ("MATRIX", "NOTED", "MATRIX_PAGE"):
+        monkeypatch.setattr(ran, name, tmp_path / name)
+    # Where none was made nothing is said of it.
+    ran.update()
+    assert capsys.readouterr().err == ""
     first, *others = whole_matrix()
     (tmp_path / "matrix.md").write_text("the matrix")
     (tmp_path / "MATRIX").write_text(json.dumps({"cells": others}))
     (tmp_path / "NOTED").write_text(json.dumps([TORTURE.as_dict()]))
-    for name in ("MATRIX", "NOTED", "MATRIX_PAGE"):
-        monkeypatch.setattr(ran, name, tmp_path / name)
     ran.update()
     # A part of a matrix is not taken over, nor what is quick.
     (tmp_path / "MATRIX").write_text(json.dumps({"cells": [cell("6.12", "vtd", ("micro", 0)), *others]}))

@@ -236,6 +236,8 @@ def test_the_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     git("commit", "-m", "x")
     head = run.commit()
     assert len(head) == 40
+    (tmp_path / "untracked").write_text("")
+    assert run.commit() == head
     (tmp_path / "file").write_text("2")
     assert run.commit() == f"{head}-dirty"
     git("checkout", "file")

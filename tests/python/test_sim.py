@@ -18,8 +18,9 @@ from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import host, root
 
-# What devices see of each policy in the plain world: nothing weaker than its level, and all of what it leaves open.
 pytestmark = pytest.mark.early
+
+# What devices see of each policy in the plain world: nothing weaker than its level, and all of what it leaves open.
 OBSERVED = {
     "copy": "strict",
     "strict": "strict",

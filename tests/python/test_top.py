@@ -527,9 +527,16 @@ def test_one_that_goes_takes_no_other_from_the_screen(monkeypatch: pytest.Monkey
     assert Device(IGB) in there and len(there) > 1
     assert [row.device for row in screen.rows] == [each for each in there if each != Device(IGB)]
     assert began == screen.began
-    # One that was named is waited for.
+    # One that was named is waited for, when ever it goes.
     Watching(screen, (Device(IGB),)).try_step()
     assert screen.message == f"{IGB} has gone"
+
+    def gone(device: Device) -> Reading:
+        raise module.gone(device)
+
+    monkeypatch.setattr(activity, "read", gone)
+    Watching(screen, (Device(NVME0),)).try_step()
+    assert screen.message == f"{NVME0} has gone"
 
 
 def test_a_module_that_was_loaded_anew_counts_from_zero(sysfs: Path) -> None:

@@ -152,8 +152,11 @@ bool test_threads(u32 count, u64 seed, void (*run)(void *argument, u32 cpu),
 					      .cpu = i, .seed = seed };
 	}
 	for (u32 i = 0; i < count; i++)
+		/* Where that CPU is no more, wherever there is one. */
 		if (pthread_create(&threads[i].thread, &attributes,
-				   thread_main, &threads[i]))
+				   thread_main, &threads[i]) &&
+		    pthread_create(&threads[i].thread, NULL, thread_main,
+				   &threads[i]))
 			abort();
 	pthread_attr_destroy(&attributes);
 	for (u32 i = 0; i < count; i++)

@@ -38,8 +38,8 @@ def _bound(group: Group) -> list[Device]:
 
 def _says(group: Group, name: str) -> str | None:
     """One of the module's files of the group; None if there is none, or this user may not read it."""
-    offered = [each.module_folder for each in group.members if each.module_folder]
-    return text(offered[0] / name) if offered else None
+    offered = next((folder for each in group.members if (folder := each.module_folder)), None)
+    return text(offered / name) if offered else None
 
 
 def _count(group: Group, name: str) -> int:
@@ -77,9 +77,8 @@ def check_type(group: Group) -> Iterator[Finding]:
 
 def check_members(group: Group) -> Iterator[Finding]:
     """All of a group changes hands together."""
-    folder = group.folder / "devices"
     pci = {each.address for each in group.members}
-    others = sorted(path.name for path in folder.iterdir() if path.name not in pci) if folder.is_dir() else []
+    others = [name for name in group.names if name not in pci]
     if others:
         reason = f"the group has devices that are not of the PCI bus ({', '.join(others)}): it is not taken over"
         yield _of_group("blocks", "not-pci", group, reason)

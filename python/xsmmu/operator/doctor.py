@@ -29,7 +29,7 @@ def examine(wanted: Sequence[Device]) -> list[Finding]:
     members = {each.address: each for group in groups.values() for each in checks_group.working(group)}
     members |= {each.address: each for each in wanted}
     for address in sorted(members):
-        found += _seen(checks_group.DEVICE_CHECKS, members[address], bool(wanted))
+        found += _seen(checks_group.DEVICE_CHECKS, members[address], members[address] in wanted)
     for each in wanted:
         if not each.folder.exists():
             raise module.gone(each)
@@ -42,7 +42,10 @@ def _seen(checks: Sequence[Callable[[P], Iterator[Finding]]], at: P, named: bool
     def look(at: P) -> list[Finding]:
         return [finding for check in checks for finding in check(at)]
 
-    found = look(at) if named else module.unless_gone(look, at)
+    found = module.unless_gone(look, at)
+    if found is None and at.folder.exists():
+        # It goes on without one of its devices, or without the module.
+        found = look(at) if named else module.unless_gone(look, at)
     # What goes while it is looked at looks as if it lacked something.
     return found if found and at.folder.exists() else []
 

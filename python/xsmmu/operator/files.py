@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -73,9 +72,12 @@ def step(file: Path, text: str | None) -> Step:
     """The step that replaces a file; what it could never replace is refused now, before other steps are done."""
     real = Path(os.path.realpath(file))
     _mode(real)
-    with contextlib.suppress(FileNotFoundError):
-        if os.statvfs(real.parent).f_flag & os.ST_RDONLY:
-            raise UserError(f"cannot write {file}: {os.strerror(errno.EROFS)}", code="cannot-write")
+    try:
+        read_only = os.statvfs(real.parent).f_flag & os.ST_RDONLY
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}", code="cannot-write") from None
+    if read_only:
+        raise UserError(f"cannot write {file}: {os.strerror(errno.EROFS)}", code="cannot-write")
     before = text_of(file)
     shell = f"rm {file}" if text is None else f"cat > {file} <<'END'\n{text}END"
 

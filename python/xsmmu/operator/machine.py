@@ -104,13 +104,17 @@ class Group:
         return MODES.get(self.type, ("unknown", "none"))
 
     @property
-    def members(self) -> list[Device]:
-        """All of its PCI devices, in order."""
+    def names(self) -> list[str]:
+        """What sysfs calls its devices, of whatever bus, in order; nothing of a group that has gone."""
         try:
-            names = sorted(path.name for path in (self.folder / "devices").iterdir())
+            return sorted(path.name for path in (self.folder / "devices").iterdir())
         except OSError:
             return []
-        return [Device(name) for name in names if (sysfs() / "bus/pci/devices" / name).exists()]
+
+    @property
+    def members(self) -> list[Device]:
+        """All of its PCI devices, in order."""
+        return [Device(name) for name in self.names if (sysfs() / "bus/pci/devices" / name).exists()]
 
 
 @dataclass(frozen=True)

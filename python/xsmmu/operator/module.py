@@ -225,18 +225,18 @@ def exposure_max_ns(device: Device) -> int | None:
     return int(last[1]) if last[0] == "max" else None
 
 
-def groups(wanted: tuple[Device, ...] = ()) -> list[Device]:
-    """One device of each group: of the wanted ones, or of all that have a policy."""
-    found: dict[tuple[str, ...], Device] = {}
+def groups(wanted: tuple[Device, ...] = ()) -> dict[Device, Sample]:
+    """One device of each group, and its reading: of the wanted ones, or of all that have a policy."""
+    found: dict[tuple[str, ...], tuple[Device, Sample]] = {}
     for device in wanted or tuple(each for each in machine.devices() if each.module_folder):
         sample = read(device) if wanted else unless_gone(read, device)
         if sample and (wanted or sample.policy != "none"):
-            found.setdefault(sample.devices, device)
+            found.setdefault(sample.devices, (device, sample))
     if not found:
         if not is_loaded():
             raise UserError("the module is not loaded: modprobe xsmmu", code="no-module")
         raise UserError("no device has a policy: choose one with xsmmu set", code="no-policy")
-    return list(found.values())
+    return dict(found.values())
 
 
 def _read(device: Device, name: str) -> str:

@@ -22,7 +22,7 @@ def nothing() -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """A step; `undo` makes it as it was, however far `do` came, and both raise UserError."""
+    """A step; `undo` makes it as it was, however far `do` came and if it was called before; both raise UserError."""
 
     shell: str
     do: Callable[[], None]
@@ -56,7 +56,7 @@ def put_back_if_it_fails(begun: Sequence[Step]) -> Iterator[None]:
             try:
                 left = _undisturbed(begun)
             except BaseException:
-                # The one signal that is answered came before it could wait.
+                # The one signal that is answered came before it could wait, or just after.
                 left = _undisturbed(begun)
             if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
                 raise

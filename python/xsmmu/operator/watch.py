@@ -87,7 +87,7 @@ def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) ->
         # A group goes on without one that nobody has named.
         return module.read(device) if wanted else module.of_group(module.read, map(Device, members))
 
-    last = {device: sample for device in module.groups(wanted) if (sample := read(device, [device.address]))}
+    last = module.groups(wanted)
     rounds = 0
     while count is None or rounds < count:
         time.sleep(interval_s)
@@ -96,7 +96,9 @@ def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) ->
         for device, first in before.items():
             if sample := read(device, first.devices):
                 last[device] = sample
-                yield Window(first, sample)
+                # Else the module was loaded anew, and counts from zero.
+                if sample.stats["maps"] >= first.stats["maps"]:
+                    yield Window(first, sample)
         if not last:
             raise UserError("no device is left that had a policy", code="no-policy")
 

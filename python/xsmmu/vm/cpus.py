@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A CPU of the host for each guest that has one vCPU.
+"""A CPU of the host for each guest under -icount.
 
-Of QEMU's threads one works at a time then. Where they are on two CPUs, one has to be woken for each turn of the
-other, which is a sixth of what a test takes on a host that is a virtual machine itself.
+Of its QEMU's threads one works at a time. Where they are on two CPUs, one has to be woken for each turn of the other,
+which is a sixth of what a test takes on a host that is a virtual machine itself.
 """
 
 from __future__ import annotations
@@ -10,22 +10,32 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
-from xsmmu.setup import host
+FOLDER: Final = Path("/sys/devices/system/cpu")
+"""Each CPU's folder in it is the lock, which all users of a host have in common."""
 
 
 @contextlib.contextmanager
 def own() -> Iterator[int | None]:
-    """A CPU that no other guest has, of this run or another; None if there is none left. A killed run gives it back."""
-    folder = host.cache_dir() / "cpus"
-    folder.mkdir(parents=True, exist_ok=True)
+    """A CPU that no other guest of this host has; None if there is none left. A killed run gives it back."""
     for number in sorted(os.sched_getaffinity(0)):
-        with (folder / str(number)).open("w") as file:
+        with contextlib.ExitStack() as held:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                folder = os.open(FOLDER / f"cpu{number}", os.O_RDONLY | os.O_DIRECTORY)
+                held.callback(os.close, folder)
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
                 continue
             yield number
             return
     yield None
+
+
+def stay_on(number: int | None) -> list[str]:
+    """A wrapper that has all threads of a command stay there; nothing where there is no such CPU, or no taskset."""
+    taskset = shutil.which("taskset")
+    return [taskset, "-c", str(number)] if taskset and number in os.sched_getaffinity(0) else []

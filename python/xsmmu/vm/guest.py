@@ -120,14 +120,17 @@ class Guest:
 
     async def run(self) -> None:
         """Boot, handle every record, return when the guest has powered off; raise `UserError` on any failure."""
+        with cpus.own() if self._boot.has_turns else contextlib.nullcontext() as cpu:
+            await self._run_on(cpu)
+
+    async def _run_on(self, cpu: int | None) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         disk = self._folder / f".{self.name}.disk"
         try:
             with disk.open("wb") as file:
                 file.truncate(len(machine.DATA_DISKS) * machine.DATA_DISK_BYTES)
-            with cpus.own() if self._boot.has_turns else contextlib.nullcontext() as cpu:
-                async with asyncio.timeout(self._boot.timeout_s):
-                    await self._run(disk, cpu)
+            async with asyncio.timeout(self._boot.timeout_s):
+                await self._run(disk, cpu)
         except TimeoutError:
             raise self._error(f"not done after {self._boot.timeout_s:.0f} s") from None
         except OSError as error:
@@ -168,14 +171,10 @@ class Guest:
         far_ends = (console_write, trace_write, result_far.detach(), qmp_far.detach())
         ends = machine.Endpoints(console_write, far_ends[2], far_ends[3], trace_write, disk)
         try:
-            self._process = await self._spawn(ends, far_ends)
+            self._process = await self._spawn(ends, far_ends, cpu)
         finally:
             for fd in far_ends:
                 os.close(fd)
-        if cpu is not None:
-            # Threads have it from the first one, which has made none yet. What has ended already says why elsewhere.
-            with contextlib.suppress(OSError):
-                os.sched_setaffinity(self._process.pid, {cpu})
         replies, self._qmp = await asyncio.open_connection(sock=qmp)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._talk(replies, self._qmp))
@@ -192,7 +191,9 @@ class Guest:
                 group.create_task(self._read_trace(trace))
                 group.create_task(self._read_results(result))
 
-    async def _spawn(self, ends: machine.Endpoints, fds: Sequence[int]) -> asyncio.subprocess.Process:
+    async def _spawn(
+        self, ends: machine.Endpoints, fds: Sequence[int], cpu: int | None
+    ) -> asyncio.subprocess.Process:
         boot = self._boot
         self.began = time.monotonic()
         arguments = machine.qemu_arguments(
@@ -202,6 +203,7 @@ class Guest:
         with (self._folder / f"{self.name}.qemu.log").open("wb") as log:
             return await asyncio.create_subprocess_exec(
                 *dies_with_us(),
+                *cpus.stay_on(cpu),
                 *self._qemu,
                 *arguments,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -333,10 +335,10 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def dies_with_us(signal: str = "KILL") -> list[str]:
+def dies_with_us(name: str = "KILL") -> list[str]:
     """A wrapper that has the kernel end a child by this signal when this process dies, however it dies."""
     setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", signal, "--"] if setpriv else []
+    return [setpriv, "--pdeathsig", name, "--"] if setpriv else []
 
 
 def _pipe() -> tuple[int, int]:

@@ -123,7 +123,7 @@ static void *thread_main(void *argument)
 	return NULL;
 }
 
-/* To hand a turn to another CPU takes ten times as long. */
+/* To hand a turn to another CPU takes several times as long. */
 static void stay_here(pthread_attr_t *attributes)
 {
 	cpu_set_t here;

@@ -2,7 +2,7 @@
 """A CPU of the host for each guest under -icount.
 
 Of its QEMU's threads one works at a time. Where they are on two CPUs, one has to be woken for each turn of the other,
-which is a sixth of what a test takes on a host that is a virtual machine itself.
+which takes long on a host that is a virtual machine itself.
 """
 
 from __future__ import annotations

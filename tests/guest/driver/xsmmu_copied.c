@@ -75,6 +75,13 @@ static u8 *found(struct device *dev, dma_addr_t iova)
 	return phys ? phys_to_virt(phys) : NULL;
 }
 
+/* The same, and of @bytes those that are in that page: it is looked up once for all of them. */
+static u8 *found_in_page(struct device *dev, dma_addr_t iova, size_t *bytes)
+{
+	*bytes = min(*bytes, PAGE_SIZE - offset_in_page(iova));
+	return found(dev, iova);
+}
+
 #define ROOT_REGISTER	0x20
 #define READS		1
 #define WRITES		2
@@ -124,20 +131,28 @@ static bool is_allowed(struct device *dev, const struct buffer *buffer, size_t a
 /* It may do @may with that: what its IOMMU says is not asked of the driver's memory. */
 static void writes(struct device *dev, dma_addr_t iova, size_t bytes, u8 value)
 {
-	size_t at;
+	size_t at, part;
+	u8 *page;
 
-	for (at = 0; at < bytes; at++)
-		*found(dev, iova + at) = value;
+	for (at = 0; at < bytes; at += part) {
+		part = bytes - at;
+		page = found_in_page(dev, iova + at, &part);
+		memset(page, value, part);
+	}
 }
 
 static bool is_like(struct device *dev, dma_addr_t iova, const u8 *memory,
 		    size_t bytes)
 {
-	size_t at;
+	size_t at, part;
+	u8 *page;
 
-	for (at = 0; at < bytes; at++)
-		if (*found(dev, iova + at) != memory[at])
+	for (at = 0; at < bytes; at += part) {
+		part = bytes - at;
+		page = found_in_page(dev, iova + at, &part);
+		if (memcmp(page, memory + at, part))
 			return false;
+	}
 	return true;
 }
 
@@ -477,15 +492,18 @@ static int compare_list(struct device *dev, struct sg_table *table,
 
 	for_each_sgtable_sg(table, sg, i) {
 		u8 *memory = sg_virt(sg);
-		size_t at;
+		size_t at, part;
 
-		for (at = 0; at < sg->length; at++) {
-			u8 *byte = found(dev, sg_dma_address(out) + used);
+		for (at = 0; at < sg->length; at += part) {
+			u8 *page;
 
-			if (!byte || *byte != memory[at])
+			part = min(sg->length - at, sg_dma_len(out) - used);
+			page = found_in_page(dev, sg_dma_address(out) + used, &part);
+			if (!page || memcmp(page, memory + at, part))
 				return wrong(dev, "the device finds another list");
-			*byte = 0xbb;
-			if (++used < sg_dma_len(out))
+			memset(page, 0xbb, part);
+			used += part;
+			if (used < sg_dma_len(out))
 				continue;
 			out = sg_next(out);
 			used = 0;
@@ -736,64 +754,77 @@ static bool is_own(struct device *dev, const struct buffer *buffer, size_t at)
 static bool is_alone(struct device *dev, const struct buffer *buffer)
 {
 	dma_addr_t end = buffer->iova + buffer->bytes;
-	dma_addr_t at;
+	size_t before = offset_in_page(buffer->iova);
+	size_t behind = PAGE_ALIGN(end) - end;
 
 	/* A cell is smaller than a page; what is beside it is another buffer's cell. */
 	if (buffer->bytes <= limit)
 		return true;
-	for (at = buffer->iova & PAGE_MASK; at < buffer->iova; at++)
-		if (*found(dev, at))
-			return false;
-	for (at = end; at & ~PAGE_MASK; at++)
-		if (*found(dev, at))
-			return false;
-	return true;
+	return (!before || is_filled(found(dev, buffer->iova - before), before, 0)) &&
+	       (!behind || is_filled(found(dev, end), behind, 0));
 }
 
 /* To what is not the driver's own memory the device writes at will, to its own if it may. */
 static void write_all(struct device *dev, const struct buffer *buffer, u8 value)
 {
-	size_t at;
+	size_t at, part;
+	u8 *page;
 
-	for (at = 0; at < buffer->bytes; at++)
-		if (buffer->dir != DMA_TO_DEVICE || !is_own(dev, buffer, at))
-			*found(dev, buffer->iova + at) = value;
+	for (at = 0; at < buffer->bytes; at += part) {
+		part = buffer->bytes - at;
+		page = found_in_page(dev, buffer->iova + at, &part);
+		if (buffer->dir != DMA_TO_DEVICE || page != buffer->memory + at)
+			memset(page, value, part);
+	}
+}
+
+/* For the CPU or the device, @part bytes from @at on are, and no others; its own pages need no sync. */
+static bool is_synced(struct device *dev, const struct buffer *buffer, bool for_cpu,
+		      size_t at, size_t part)
+{
+	size_t i, j, bytes;
+
+	for (i = 0; i < buffer->bytes; i += bytes) {
+		u8 *memory = buffer->memory + i, *page, *seen;
+
+		bytes = buffer->bytes - i;
+		page = found_in_page(dev, buffer->iova + i, &bytes);
+		if (page == memory)
+			continue;
+		seen = for_cpu ? memory : page;
+		for (j = 0; j < bytes; j++) {
+			bool synced = i + j >= at && i + j < at + part;
+
+			if (seen[j] != (for_cpu ? synced ? 0x77 : 0x66 : synced ? 0x88 : 0x77))
+				return false;
+		}
+	}
+	return true;
 }
 
 /* A part of it is there, what was not synced is not. */
 static int check_part(struct device *dev, const struct buffer *buffer, size_t at,
 		      size_t part)
 {
-	u8 *memory = buffer->memory;
-	size_t i;
-
 	fill(buffer, 0x66);
 	dma_sync_single_for_device(dev, buffer->iova, buffer->bytes,
 				   DMA_BIDIRECTIONAL);
 	write_all(dev, buffer, 0x77);
 	dma_sync_single_range_for_cpu(dev, buffer->iova, at, part, buffer->dir);
-	for (i = 0; i < buffer->bytes; i++) {
-		bool comes = buffer->dir != DMA_TO_DEVICE && i >= at && i < at + part;
-
-		if (!is_own(dev, buffer, i) && memory[i] != (comes ? 0x77 : 0x66))
-			return wrong(dev, "a part is synced for the CPU where it should not, or is not");
-	}
+	if (!is_synced(dev, buffer, true, at, buffer->dir != DMA_TO_DEVICE ? part : 0))
+		return wrong(dev, "a part is synced for the CPU where it should not, or is not");
 	fill(buffer, 0x88);
 	dma_sync_single_range_for_device(dev, buffer->iova, at, part, buffer->dir);
-	for (i = 0; i < buffer->bytes; i++) {
-		bool goes = buffer->dir != DMA_FROM_DEVICE && i >= at && i < at + part;
-
-		if (!is_own(dev, buffer, i) &&
-		    *found(dev, buffer->iova + i) != (goes ? 0x88 : 0x77))
-			return wrong(dev, "a part is synced for the device where it should not, or is not");
-	}
+	if (!is_synced(dev, buffer, false, at, buffer->dir != DMA_FROM_DEVICE ? part : 0))
+		return wrong(dev, "a part is synced for the device where it should not, or is not");
 	return 0;
 }
 
 /* What the device only reads does not come back, what it only writes does not go, whatever a sync says. */
 static int check_one_way(struct device *dev, const struct buffer *buffer)
 {
-	size_t at;
+	size_t at, part;
+	u8 *page;
 
 	fill(buffer, 0x66);
 	write_all(dev, buffer, 0x77);
@@ -803,9 +834,12 @@ static int check_one_way(struct device *dev, const struct buffer *buffer)
 			return wrong(dev, "a sync brings back what the device only reads");
 	} else if (buffer->dir == DMA_FROM_DEVICE) {
 		dma_sync_single_for_device(dev, buffer->iova, buffer->bytes, DMA_BIDIRECTIONAL);
-		for (at = 0; at < buffer->bytes; at++)
-			if (*found(dev, buffer->iova + at) != 0x77)
+		for (at = 0; at < buffer->bytes; at += part) {
+			part = buffer->bytes - at;
+			page = found_in_page(dev, buffer->iova + at, &part);
+			if (!is_filled(page, part, 0x77))
 				return wrong(dev, "a sync overwrites what the device has written");
+		}
 	}
 	return 0;
 }
@@ -986,9 +1020,10 @@ static int check_huge(struct device *dev, u8 *memory, size_t offset, size_t byte
 	if (!is_own(dev, &buffer, PAGE_SIZE) || !is_alone(dev, &buffer))
 		return wrong(dev, "a large buffer is not mapped page by page");
 	for (at = 0; at < bytes; at += part) {
-		u8 *page = found(dev, buffer.iova + at);
+		u8 *page;
 
-		part = min(bytes - at, PAGE_SIZE - offset_in_page(buffer.iova + at));
+		part = bytes - at;
+		page = found_in_page(dev, buffer.iova + at, &part);
 		if (!page || memcmp(page, buffer.memory + at, part))
 			return wrong(dev, "the device finds another large buffer");
 		memset(page, 0x44, part);

@@ -6,7 +6,7 @@
 . /sbin/boot_lib.sh
 
 NIC=/sys/bus/pci/devices/0000:00:02.0
-export PYTHONPATH=/opt PYTHONDONTWRITEBYTECODE=1 LANG=C.UTF-8
+export PYTHONPATH=/opt LANG=C.UTF-8
 
 # try NAME ARGUMENT...: how the command ends, what it says last, and what the NIC is then.
 try() {

@@ -86,6 +86,8 @@ expect_silence() {
 
 # --- files of the module -----------------------------------------------------------------------------------------
 
+# What is read often is read by the shell itself: a process takes an emulated guest longer than all that is done here.
+
 device_dir() {
 	echo "/sys/bus/pci/devices/$1"
 }
@@ -95,17 +97,28 @@ xs() {
 }
 
 get() {
-	cat "$(xs "$1" "$2")"
+	while IFS= read -r get_line; do
+		echo "$get_line"
+	done <"/sys/bus/pci/devices/$1/xsmmu/$2"
 }
 
 stat_of() {
-	cat "$(xs "$1" "stats/$2")"
+	read -r stat <"/sys/bus/pci/devices/$1/xsmmu/stats/$2" && echo "$stat"
+}
+
+# stats_of BDF NAME...: sets a variable of each name.
+stats_of() {
+	stats_folder=/sys/bus/pci/devices/$1/xsmmu/stats
+	shift
+	for each_stat in "$@"; do
+		read -r "${each_stat?}" <"$stats_folder/$each_stat" || failure "$stats_folder/$each_stat cannot be read"
+	done
 }
 
 # put BDF FILE VALUE: write, quietly; what the shell says of a failure is in /tmp/put. With a policy come the tables and
 # the size of copies that are set for all of a guest.
 put() {
-	{ echo "$3" >"$(xs "$1" "$2")"; } 2>/tmp/put || return
+	{ echo "$3" >"/sys/bus/pci/devices/$1/xsmmu/$2"; } 2>/tmp/put || return
 	[ "$2" = policy ] && [ "$3" != none ] || return 0
 	[ -z "$TABLES" ] || { echo "$TABLES" >"$(xs "$1" tables)"; } 2>/tmp/put ||
 		failure "$1: tables $TABLES was refused: $(cat /tmp/put)"
@@ -134,16 +147,20 @@ accepted() {
 }
 
 policy_of() {
-	sed 's/.*\[\(.*\)\].*/\1/' "$(xs "$1" policy)"
+	read -r chosen_policy <"/sys/bus/pci/devices/$1/xsmmu/policy" || return
+	chosen_policy=${chosen_policy#*\[}
+	echo "${chosen_policy%%\]*}"
 }
 
 group_type() {
-	cat "$(device_dir "$1")/iommu_group/type"
+	read -r type <"/sys/bus/pci/devices/$1/iommu_group/type" && echo "$type"
 }
 
 # set_group_type BDF TYPE
 set_group_type() {
-	[ "$(group_type "$1")" = "$2" ] || echo "$2" >"$(device_dir "$1")/iommu_group/type" ||
+	set_type=
+	read -r set_type <"/sys/bus/pci/devices/$1/iommu_group/type"
+	[ "$set_type" = "$2" ] || echo "$2" >"/sys/bus/pci/devices/$1/iommu_group/type" ||
 		failure "$1: group type $2 was refused"
 }
 
@@ -156,18 +173,22 @@ new_domain() {
 
 # references: how often the module is held; CALLERS times by modules that call it, where there are any.
 references() {
-	cat /sys/module/xsmmu/refcnt
+	read -r reference_count </sys/module/xsmmu/refcnt && echo "$reference_count"
 }
 
 # expect_balance BDF: nothing is mapped, nothing held, nothing still to be synced; every count says so. As many maps have
 # failed as were made to: /tmp/map_failures.BDF has how many, where any were.
 expect_balance() {
-	expect_equal "$1: live_pages" "$(stat_of "$1" live_pages)" 0
-	expect_equal "$1: held_pages" "$(stat_of "$1" held_pages)" 0
-	expect_equal "$1: synced_pages" "$(stat_of "$1" synced_pages)" "$(stat_of "$1" deferred_pages)"
-	expect_equal "$1: unmapped_pages" "$(stat_of "$1" unmapped_pages)" "$(stat_of "$1" mapped_pages)"
-	expect_equal "$1: copied_unmaps" "$(stat_of "$1" copied_unmaps)" "$(stat_of "$1" copied_maps)"
-	expect_equal "$1: map_failures" "$(stat_of "$1" map_failures)" "$(cat "/tmp/map_failures.$1" 2>/dev/null || echo 0)"
+	stats_of "$1" live_pages held_pages synced_pages deferred_pages unmapped_pages mapped_pages copied_unmaps copied_maps \
+		map_failures
+	made_to_fail=0
+	[ ! -e "/tmp/map_failures.$1" ] || read -r made_to_fail <"/tmp/map_failures.$1"
+	expect_equal "$1: live_pages" "$live_pages" 0
+	expect_equal "$1: held_pages" "$held_pages" 0
+	expect_equal "$1: synced_pages" "$synced_pages" "$deferred_pages"
+	expect_equal "$1: unmapped_pages" "$unmapped_pages" "$mapped_pages"
+	expect_equal "$1: copied_unmaps" "$copied_unmaps" "$copied_maps"
+	expect_equal "$1: map_failures" "$map_failures" "$made_to_fail"
 }
 
 # --- memory --------------------------------------------------------------------------------------------------------
@@ -230,7 +251,7 @@ bind() {
 
 unbind() {
 	for each in "$@"; do
-		[ ! -e "$(device_dir "$each")/driver" ] || echo "$each" >"$(device_dir "$each")/driver/unbind" ||
+		[ ! -e "/sys/bus/pci/devices/$each/driver" ] || echo "$each" >"/sys/bus/pci/devices/$each/driver/unbind" ||
 			failure "$each: its driver does not unbind"
 	done
 }
@@ -258,11 +279,11 @@ ats_of() {
 # all_off: no driver, no policy, nothing left behind; and the groups translate, as GROUP_TYPE if that is set.
 all_off() {
 	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
-		[ -e "$(device_dir "$each")" ] && unbind "$each"
+		unbind "$each"
 	done
 	[ -e /sys/module/xsmmu ] || return
 	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
-		[ -e "$(xs "$each" policy)" ] || continue
+		[ -e "/sys/bus/pci/devices/$each/xsmmu/policy" ] || continue
 		expect_balance "$each"
 		put "$each" policy none || failure "$each: policy none was refused: $(cat /tmp/put)"
 		set_group_type "$each" "${GROUP_TYPE:-DMA-FQ}"

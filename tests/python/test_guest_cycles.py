@@ -20,7 +20,7 @@ def machines(cycles: int) -> list[guests.Machine]:
     ]
 
 
-SHORT = machines(20)
+SHORT = machines(30)
 LONG = machines(int(os.environ.get("CYCLES", "1000")))
 CASES = [(index, case) for index, what in enumerate(SHORT) for case in what.cases()]
 

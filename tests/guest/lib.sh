@@ -87,28 +87,29 @@ expect_silence() {
 # --- files of the module -----------------------------------------------------------------------------------------
 
 # What is read often is read by the shell itself: a process takes an emulated guest longer than all that is done here.
+PCI=/sys/bus/pci/devices
 
 device_dir() {
-	echo "/sys/bus/pci/devices/$1"
+	echo "$PCI/$1"
 }
 
 xs() {
-	echo "/sys/bus/pci/devices/$1/xsmmu/$2"
+	echo "$PCI/$1/xsmmu/$2"
 }
 
 get() {
 	while IFS= read -r get_line; do
 		echo "$get_line"
-	done <"/sys/bus/pci/devices/$1/xsmmu/$2"
+	done <"$PCI/$1/xsmmu/$2"
 }
 
 stat_of() {
-	read -r stat <"/sys/bus/pci/devices/$1/xsmmu/stats/$2" && echo "$stat"
+	read -r stat <"$PCI/$1/xsmmu/stats/$2" && echo "$stat"
 }
 
 # stats_of BDF NAME...: sets a variable of each name.
 stats_of() {
-	stats_folder=/sys/bus/pci/devices/$1/xsmmu/stats
+	stats_folder=$PCI/$1/xsmmu/stats
 	shift
 	for each_stat in "$@"; do
 		read -r "${each_stat?}" <"$stats_folder/$each_stat" || failure "$stats_folder/$each_stat cannot be read"
@@ -118,7 +119,7 @@ stats_of() {
 # put BDF FILE VALUE: write, quietly; what the shell says of a failure is in /tmp/put. With a policy come the tables and
 # the size of copies that are set for all of a guest.
 put() {
-	{ echo "$3" >"/sys/bus/pci/devices/$1/xsmmu/$2"; } 2>/tmp/put || return
+	{ echo "$3" >"$PCI/$1/xsmmu/$2"; } 2>/tmp/put || return
 	[ "$2" = policy ] && [ "$3" != none ] || return 0
 	[ -z "$TABLES" ] || { echo "$TABLES" >"$(xs "$1" tables)"; } 2>/tmp/put ||
 		failure "$1: tables $TABLES was refused: $(cat /tmp/put)"
@@ -147,20 +148,20 @@ accepted() {
 }
 
 policy_of() {
-	read -r chosen_policy <"/sys/bus/pci/devices/$1/xsmmu/policy" || return
+	read -r chosen_policy <"$PCI/$1/xsmmu/policy" || return
 	chosen_policy=${chosen_policy#*\[}
 	echo "${chosen_policy%%\]*}"
 }
 
 group_type() {
-	read -r type <"/sys/bus/pci/devices/$1/iommu_group/type" && echo "$type"
+	read -r type <"$PCI/$1/iommu_group/type" && echo "$type"
 }
 
 # set_group_type BDF TYPE
 set_group_type() {
 	set_type=
-	read -r set_type <"/sys/bus/pci/devices/$1/iommu_group/type"
-	[ "$set_type" = "$2" ] || echo "$2" >"/sys/bus/pci/devices/$1/iommu_group/type" ||
+	read -r set_type <"$PCI/$1/iommu_group/type"
+	[ "$set_type" = "$2" ] || echo "$2" >"$PCI/$1/iommu_group/type" ||
 		failure "$1: group type $2 was refused"
 }
 
@@ -251,7 +252,7 @@ bind() {
 
 unbind() {
 	for each in "$@"; do
-		[ ! -e "/sys/bus/pci/devices/$each/driver" ] || echo "$each" >"/sys/bus/pci/devices/$each/driver/unbind" ||
+		[ ! -e "$PCI/$each/driver" ] || echo "$each" >"$PCI/$each/driver/unbind" ||
 			failure "$each: its driver does not unbind"
 	done
 }
@@ -283,7 +284,7 @@ all_off() {
 	done
 	[ -e /sys/module/xsmmu ] || return
 	for each in $E1000E $TESTDEV $IGB $DATA $DISK0 $DISK1; do
-		[ -e "/sys/bus/pci/devices/$each/xsmmu/policy" ] || continue
+		[ -e "$PCI/$each/xsmmu/policy" ] || continue
 		expect_balance "$each"
 		put "$each" policy none || failure "$each: policy none was refused: $(cat /tmp/put)"
 		set_group_type "$each" "${GROUP_TYPE:-DMA-FQ}"

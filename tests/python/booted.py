@@ -19,7 +19,7 @@ from tests.python import guests
 from xsmmu.arch import AMD64
 from xsmmu.setup import boot, host
 from xsmmu.setup.kernels import Kernel
-from xsmmu.vm import cpus, machine
+from xsmmu.vm import machine
 from xsmmu.vm.guest import FATAL
 from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
@@ -125,9 +125,7 @@ def run_disks(
     kernel_arguments = machine.boot_arguments(vmlinuz, initrd, DEFAULT_IOMMU, words)
     qemu = [*guests.tools().qemu_command(), *_machine_arguments(disks, console, memory_mib), *nics]
     try:
-        # On one CPU its two take less: test_guest_boot.py 33 s, not 39.
-        with cpus.own() as cpu:
-            ended = host.run([*cpus.stay_on(cpu), *qemu, *kernel_arguments], timeout=timeout_s)
+        ended = host.run([*qemu, *kernel_arguments], timeout=timeout_s)
     except subprocess.TimeoutExpired:
         pytest.fail("\n".join(["it does not power off:", *_lines(console)[-LAST_LINES:]]))
     if ended.returncode != 0:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -209,7 +210,7 @@ def test_a_link_to_where_nothing_can_be_written_is_known_too(tmp_path: Path, mon
         patch.setattr("os.statvfs", lambda at: SimpleNamespace(f_flag=flags.get(Path(at).name, 0)))
         with pytest.raises(UserError, match="Read-only"):
             files.step(tmp_path / "here/file", "2")
-    with pytest.raises(UserError, match="No such file") as error:
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere: make it first") as error:
         files.step(tmp_path / "nowhere/file", "2")
     assert error.value.code == "cannot-write"
 
@@ -340,6 +341,23 @@ def test_signals_while_it_is_put_back_have_nothing_undone_twice() -> None:
         for each, answer in before.items():
             signal.signal(each, answer)
     assert undone == [True]
+
+
+def test_a_bug_in_an_undo_keeps_no_other_from_being_taken_back() -> None:
+    undone: list[int] = []
+
+    def undo(number: int) -> None:
+        undone.append(number)
+        if number == 2:
+            raise ValueError("a word that is no number")
+
+    todo = [steps.Step("", lambda: None, partial(undo, number)) for number in (1, 2, 3)]
+    with (
+        pytest.raises(UserError, match=r"not put back: a word that is no number") as error,
+        steps.put_back_if_it_fails(todo),
+    ):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    assert (error.value.code, undone) == ("not-put-back", [3, 2, 1])
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,11 @@ def guest(
         iommu=iommu,
         words=WORDS,
         settings={**LOAD, **parts, "ROUNDS": rounds, "ROUND_S": round_s},
-        timeout_s=600 + 4 * rounds * round_s,
+        timeout_s=600 + 8 * rounds * round_s,
     )
 
 
-SHORT = guest(2, 6)
+SHORT = guest(2, 10)
 LONG = {
     **{f"kernel {name}": guest(4, 60, kernel=name) for name in KERNELS},
     **{name: guest(4, 60, iommu=name) for name in IOMMUS if name != DEFAULT_IOMMU},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.python.sysfs import IGB, NVME0, NVME1, STATS, make_device
+from tests.python.sysfs import IGB, NVME0, NVME1, STATS, load_anew, make_device
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
@@ -358,13 +358,16 @@ def test_a_group_that_goes_when_it_was_found(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("sysfs")
 def test_counters_that_begin_anew_are_no_negative_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    stats = Device(IGB).folder / "xsmmu/stats"
-    left = [("7", "0"), ("9", "2")]
+    folder = Device(IGB).folder / "xsmmu"
+    # More maps than in its life before, and fewer pages.
+    left = [("2500", "10"), ("2600", "12")]
 
     def again(_: float) -> None:
         maps, pages = left.pop(0)
-        (stats / "maps").write_text(maps)
-        (stats / "unmapped_pages").write_text(pages)
+        if pages == "10":
+            load_anew(folder)
+        (folder / "stats/maps").write_text(maps)
+        (folder / "stats/unmapped_pages").write_text(pages)
 
     monkeypatch.setattr("time.sleep", again)
     lines = xsmmu("watch", "eth1", "-o", "jsonl", "--count", "2").output.splitlines()

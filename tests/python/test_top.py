@@ -25,7 +25,7 @@ from pathlib import Path
 import pyte
 import pytest
 from click.testing import CliRunner
-from tests.python.sysfs import IGB, NVME0, NVME1, make_device
+from tests.python.sysfs import IGB, NVME0, NVME1, load_anew, make_device
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
@@ -512,10 +512,10 @@ def test_a_device_whose_files_go_first_is_waited_for(sysfs: Path) -> None:
 def test_one_that_goes_takes_no_other_from_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     read = activity.read
 
-    def goes(device: Device) -> Reading:
+    def goes(device: Device, sample: Sample) -> Reading:
         if device == Device(IGB):
             shutil.rmtree(device.folder, ignore_errors=True)
-        return read(device)
+        return read(device, sample)
 
     screen = Screen(1)
     watching = Watching(screen, ())
@@ -531,7 +531,7 @@ def test_one_that_goes_takes_no_other_from_the_screen(monkeypatch: pytest.Monkey
     Watching(screen, (Device(IGB),)).try_step()
     assert screen.message == f"{IGB} has gone"
 
-    def gone(device: Device) -> Reading:
+    def gone(device: Device, _: Sample) -> Reading:
         raise module.gone(device)
 
     monkeypatch.setattr(activity, "read", gone)
@@ -542,12 +542,14 @@ def test_one_that_goes_takes_no_other_from_the_screen(monkeypatch: pytest.Monkey
 def test_a_module_that_was_loaded_anew_counts_from_zero(sysfs: Path) -> None:
     screen = Screen(1)
     watching = Watching(screen, (Device(IGB),))
-    put(sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/maps", "1000\n")
+    folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
+    put(folder / "stats/maps", "1000\n")
     watching.step()
-    put(sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/maps", "10\n")
+    load_anew(folder)
+    put(folder / "stats/maps", "2000\n")
     watching.step()
     assert screen.rows[0].per_s("maps") is None
-    assert screen.began[(IGB,)].sample.stats["maps"] == 10
+    assert screen.began[(IGB,)].sample.stats["maps"] == 2000
 
 
 @pytest.mark.usefixtures("sysfs")

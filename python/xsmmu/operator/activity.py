@@ -25,10 +25,10 @@ class Reading:
     exposure_max_ns: int
 
 
-def read(device: Device) -> Reading:
-    """Read them."""
+def read(device: Device, sample: Sample | None = None) -> Reading:
+    """Read them, or what is not in the `sample` that was taken now."""
     rows = module.exposure_ns(device)
-    return Reading(module.read(device), dict(rows), module.exposure_max_ns(device) or 0)
+    return Reading(sample or module.read(device), dict(rows), module.exposure_max_ns(device) or 0)
 
 
 def quantile(pages: Mapping[int, int], part: float) -> int | None:

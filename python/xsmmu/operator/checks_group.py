@@ -9,7 +9,7 @@ from typing import Final
 
 from xsmmu.operator import iommu, module
 from xsmmu.operator.finding import Finding
-from xsmmu.operator.machine import Device, Group, text
+from xsmmu.operator.machine import Device, Group, is_address, text
 
 _ATS: Final = 0x000F
 _ATS_ENABLED: Final = 1 << 15
@@ -77,8 +77,7 @@ def check_type(group: Group) -> Iterator[Finding]:
 
 def check_members(group: Group) -> Iterator[Finding]:
     """All of a group changes hands together."""
-    pci = {each.address for each in group.members}
-    others = [name for name in group.names if name not in pci]
+    others = [name for name in group.entries if not is_address(name)]
     if others:
         reason = f"the group has devices that are not of the PCI bus ({', '.join(others)}): it is not taken over"
         yield _of_group("blocks", "not-pci", group, reason)
@@ -98,8 +97,9 @@ def check_state(group: Group) -> Iterator[Finding]:
     """What the module says of it."""
     if not module.is_loaded() or not working(group):
         return
-    others = [each for each in working(group) if not each.module_folder]
-    if others:
+    # The module's folder goes before the device does, and with the module.
+    others = [each for each in working(group) if not each.module_folder and each.folder.exists()]
+    if others and module.is_loaded():
         reason = f"the module is loaded and offers no policy for {_labels(others)}"
         yield _of_group("blocks", "not-offered", group, reason, "dmesg | grep xsmmu")
     state = _says(group, "state")

@@ -74,6 +74,9 @@ def step(file: Path, text: str | None) -> Step:
     _mode(real)
     try:
         read_only = os.statvfs(real.parent).f_flag & os.ST_RDONLY
+    except FileNotFoundError:
+        message = f"cannot write {file}: there is no folder {real.parent}: make it first"
+        raise UserError(message, code="cannot-write") from None
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}", code="cannot-write") from None
     if read_only:

@@ -77,9 +77,14 @@ def put(file: Path, value: str) -> None:
         os.close(handle)
 
 
+def is_address(name: str) -> bool:
+    """Whether a name of sysfs is a PCI device's."""
+    return _ADDRESS.fullmatch(name) is not None
+
+
 def within(path: Path) -> list[str]:
     """The addresses of the PCI devices that a path of sysfs leads through, outermost first."""
-    return [part for part in path.resolve().parts if _ADDRESS.fullmatch(part)]
+    return [part for part in path.resolve().parts if is_address(part)]
 
 
 @dataclass(frozen=True)
@@ -104,17 +109,17 @@ class Group:
         return MODES.get(self.type, ("unknown", "none"))
 
     @property
-    def names(self) -> list[str]:
+    def entries(self) -> list[str]:
         """What sysfs calls its devices, of whatever bus, in order; nothing of a group that has gone."""
         try:
             return sorted(path.name for path in (self.folder / "devices").iterdir())
-        except OSError:
+        except FileNotFoundError:
             return []
 
     @property
     def members(self) -> list[Device]:
         """All of its PCI devices, in order."""
-        return [Device(name) for name in self.names if (sysfs() / "bus/pci/devices" / name).exists()]
+        return [Device(name) for name in self.entries if (sysfs() / "bus/pci/devices" / name).exists()]
 
 
 @dataclass(frozen=True)

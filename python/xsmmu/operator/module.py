@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -78,6 +79,13 @@ class Sample:
     stats: Mapping[str, int]
     tables: str = "kernel"
     tunables: Mapping[str, int] | None = None
+    folders: frozenset[int] = frozenset()
+    """The inodes of the module's folders of the group's devices."""
+
+
+def began_anew(first: Sample, last: Sample) -> bool:
+    """Whether the statistics began at zero since: the module was loaded anew, or all devices of the group came anew."""
+    return not first.folders & last.folders
 
 
 def is_loaded() -> bool:
@@ -183,15 +191,19 @@ def read(device: Device) -> Sample:
     except FileNotFoundError:
         raise gone(device) from None
     stats = {path.name: int(_read(device, f"stats/{path.name}")) for path in files}
-    return Sample(
-        time.monotonic_ns(), _members(device), now.policy, now.level, now.state, stats, now.tables, now.tunables
-    )
+    folders = _folders(device)
+    names = tuple(sorted({*folders, device.address}))
+    inodes = frozenset(folders.values())
+    return Sample(time.monotonic_ns(), names, now.policy, now.level, now.state, stats, now.tables, now.tunables, inodes)
 
 
-def _members(device: Device) -> tuple[str, ...]:
-    group = device.group
-    members = [each.address for each in group.members if each.module_folder] if group else []
-    return tuple(sorted({*members, device.address}))
+def _folders(device: Device) -> dict[str, int]:
+    """The inodes of the module's folders of a device's group, by address."""
+    found, group = {}, device.group
+    for each in group.members if group else [device]:
+        with contextlib.suppress(FileNotFoundError):
+            found[each.address] = (each.folder / "xsmmu").stat().st_ino
+    return found
 
 
 def from_record(record: Mapping[str, object], names: tuple[str, ...]) -> Sample:

@@ -115,10 +115,10 @@ def take_back(begun: Sequence[Step]) -> list[str]:
     for step in reversed(begun):
         try:
             step.undo()
-        except (UserError, OSError) as error:
-            # Of a device that has gone there is nothing to put back.
+        except Exception as error:
+            # Not even a bug in one keeps the others from being taken back. Of a device that has gone nothing can be.
             if getattr(error, "code", None) != "device-gone":
-                left.append(str(error))
+                left.append(str(error) or type(error).__name__)
     return left
 
 

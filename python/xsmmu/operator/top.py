@@ -26,7 +26,7 @@ from xsmmu.operator.activity import CAUSES, Activity, Reading
 from xsmmu.operator.calibration import Calibration
 from xsmmu.operator.digits import duration, percent, ratio, short
 from xsmmu.operator.machine import Device
-from xsmmu.operator.module import KINDS
+from xsmmu.operator.module import KINDS, Sample
 from xsmmu.operator.terminal import Keyboard
 
 _LOOK_S: Final = 0.25
@@ -292,21 +292,24 @@ class Watching:
 
     def step(self) -> None:
         """One reading; the screen's rows stay what they are while it is paused."""
-        readings = [(device, reading) for device in module.groups(self.wanted) if (reading := self._read(device))]
+        found = module.groups(self.wanted).items()
+        readings = [(device, reading) for device, sample in found if (reading := self._read(device, sample))]
         before, self.last = self.last, {reading.sample.devices: reading for _, reading in readings}
         rows = []
         for device, reading in readings:
             first = before.get(reading.sample.devices, reading)
-            # The module was loaded anew.
-            if reading.sample.stats.get("maps", 0) < first.sample.stats.get("maps", 0):
+            if module.began_anew(first.sample, reading.sample):
                 first = self.screen.began[reading.sample.devices] = reading
             self.screen.began.setdefault(reading.sample.devices, reading)
             rows.append(Activity(device, first, reading, self.screen.calibration))
         if not self.screen.paused:
             self.screen.rows = rows
 
-    def _read(self, device: Device) -> Reading | None:
-        return activity.read(device) if self.wanted else module.unless_gone(activity.read, device)
+    def _read(self, device: Device, sample: Sample) -> Reading | None:
+        def look(at: Device) -> Reading:
+            return activity.read(at, sample)
+
+        return look(device) if self.wanted else module.unless_gone(look, device)
 
     def try_step(self) -> None:
         """The same; what may come back is waited for."""

@@ -96,8 +96,7 @@ def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) ->
         for device, first in before.items():
             if sample := read(device, first.devices):
                 last[device] = sample
-                # Else the module was loaded anew, and counts from zero.
-                if sample.stats["maps"] >= first.stats["maps"]:
+                if not module.began_anew(first, sample):
                     yield Window(first, sample)
         if not last:
             raise UserError("no device is left that had a policy", code="no-policy")

@@ -10,19 +10,24 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 FOLDER: Final = Path("/sys/devices/system/cpu")
-"""Each CPU's folder in it is the lock, which all users of a host have in common."""
+"""Each CPU's folder in it is the lock, which all users have in common, but for network namespaces: each has a /sys."""
 
 
 @contextlib.contextmanager
 def own() -> Iterator[int | None]:
-    """A CPU that no other guest of this host has; None if there is none left. A killed run gives it back."""
-    for number in sorted(os.sched_getaffinity(0)):
+    """A CPU that no other guest has; None if there is none left. A killed run gives it back.
+
+    Containers, which do not see each other's locks, have the same one by chance only.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    for number in random.sample(allowed, len(allowed)):
         with contextlib.ExitStack() as held:
             try:
                 folder = os.open(FOLDER / f"cpu{number}", os.O_RDONLY | os.O_DIRECTORY)

@@ -778,10 +778,14 @@ static void write_all(struct device *dev, const struct buffer *buffer, u8 value)
 	}
 }
 
-/* For the CPU or the device, @part bytes from @at on are, and no others; its own pages need no sync. */
+/*
+ * @part bytes from @at on are as synced for the CPU, or the device, and the others as they
+ * were; its own pages need no sync.
+ */
 static bool is_synced(struct device *dev, const struct buffer *buffer, bool for_cpu,
 		      size_t at, size_t part)
 {
+	u8 synced = for_cpu ? 0x77 : 0x88, before = for_cpu ? 0x66 : 0x77;
 	size_t i, j, bytes;
 
 	for (i = 0; i < buffer->bytes; i += bytes) {
@@ -793,9 +797,9 @@ static bool is_synced(struct device *dev, const struct buffer *buffer, bool for_
 			continue;
 		seen = for_cpu ? memory : page;
 		for (j = 0; j < bytes; j++) {
-			bool synced = i + j >= at && i + j < at + part;
+			bool within = i + j >= at && i + j < at + part;
 
-			if (seen[j] != (for_cpu ? synced ? 0x77 : 0x66 : synced ? 0x88 : 0x77))
+			if (seen[j] != (within ? synced : before))
 				return false;
 		}
 	}

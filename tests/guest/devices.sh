@@ -37,7 +37,7 @@ changes() {
 
 works() {
 	expect_equal "$1: the state under $policy" "$(get "$1" state)" active
-	[ "$(get "$1" level)" != none ] || failure "$1: no level under $policy"
+	has_level "$1" || failure "$1: no level under $policy"
 }
 
 # --- disks -------------------------------------------------------------------------------------------------------

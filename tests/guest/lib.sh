@@ -98,7 +98,7 @@ xs() {
 }
 
 get() {
-	while IFS= read -r get_line; do
+	while IFS= read -r get_line || [ -n "$get_line" ]; do
 		echo "$get_line"
 	done <"$PCI/$1/xsmmu/$2"
 }
@@ -114,6 +114,12 @@ stats_of() {
 	for each_stat in "$@"; do
 		read -r "${each_stat?}" <"$stats_folder/$each_stat" || failure "$stats_folder/$each_stat cannot be read"
 	done
+}
+
+has_level() {
+	case $(get "$1" level) in
+	'' | none) return 1 ;;
+	esac
 }
 
 # put BDF FILE VALUE: write, quietly; what the shell says of a failure is in /tmp/put. With a policy come the tables and

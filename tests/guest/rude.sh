@@ -162,7 +162,7 @@ case_a_driver_comes_while_its_group_lingers() {
 		linger "$policy"
 		log_mark
 		rude api 2>/dev/null || failure "$policy: $(log_since | grep 'rude: wrong')"
-		expect "$policy: a level" [ "$(get $TESTDEV level)" != none ]
+		expect "$policy: a level" has_level $TESTDEV
 		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
 		log_mark
 		unbind $TESTDEV

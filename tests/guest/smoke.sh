@@ -76,6 +76,11 @@ case_a_change_arrives() {
 	before=$(stat_of $DATA deferred_pages)
 	read_disk $DATA 1
 	expect_equal "pages deferred under strict" $(($(stat_of $DATA deferred_pages) - before)) 0
+	unbind $DATA
+	# Each is a number and the end of its line: stat_of would not see more.
+	for file in "$(xs $DATA stats)"/*; do
+		expect_equal "$file" "$(cat "$file" && echo .)" "$(stat_of $DATA "${file##*/}" && echo .)"
+	done
 	all_off
 }
 

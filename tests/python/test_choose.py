@@ -213,6 +213,18 @@ def test_a_link_to_where_nothing_can_be_written_is_known_too(tmp_path: Path, mon
     with pytest.raises(UserError, match=r"there is no folder .*nowhere: make it first") as error:
         files.step(tmp_path / "nowhere/file", "2")
     assert error.value.code == "cannot-write"
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Not a directory") as error:
+        files.step(tmp_path / "file/file", "2")
+    assert error.value.code == "cannot-write"
+
+    def refused(_: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("os.statvfs", refused)
+    with pytest.raises(UserError, match="only root may") as error:
+        files.step(tmp_path / "here/file", "2")
+    assert error.value.code == "no-permission"
 
 
 @pytest.mark.usefixtures("kernel")
@@ -286,13 +298,16 @@ def test_signals_while_it_is_put_back_after_an_error(kernel: Kernel, signals: tu
     assert put_back(kernel, *SET).code == "refused"
 
 
-def test_a_signal_between_an_error_and_putting_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", steps.STOPPING)
+def test_a_signal_between_an_error_and_putting_back(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     wait, came = steps.later, list[bool]()
 
     def late(*signals: signal.Signals) -> AbstractContextManager[None]:
         if signal.SIGTERM in signals and not came:
             came.append(True)
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         return wait(*signals)
 
     def after(_: str) -> None:
@@ -301,7 +316,11 @@ def test_a_signal_between_an_error_and_putting_back(kernel: Kernel, monkeypatch:
 
     monkeypatch.setattr(steps, "later", late)
     kernel.after = after
-    assert put_back(kernel, *SET).code == "refused"
+    usual = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else cli._stop)
+    try:
+        assert put_back(kernel, *SET).code == "refused"
+    finally:
+        signal.signal(number, usual)
     assert came
 
 

@@ -122,6 +122,20 @@ def test_a_group_that_goes_on_without_one_has_its_findings(
     assert ("blocks", "group-type") in {(each.level, each.check) for each in wrong(*named)}
 
 
+def test_of_one_that_was_not_named_nothing_is_missed(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_device(healthy.sysfs, NVME1, 13, "strict", "nvme")
+
+    def look(device: Device) -> Iterator[Finding]:
+        if device == Device(NVME0):
+            raise UserError("the module is not loaded", code="no-module")
+        yield from ()
+
+    monkeypatch.setattr(checks_group, "DEVICE_CHECKS", (look,))
+    doctor.examine([Device(NVME1)])
+    with pytest.raises(UserError, match="not loaded"):
+        doctor.examine([Device(NVME0)])
+
+
 @pytest.mark.parametrize(
     "what",
     [

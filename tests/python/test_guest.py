@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -83,6 +84,7 @@ def test_one_whose_threads_take_turns_has_one_cpu(
     all_of_them = os.sched_getaffinity(0)
     host_of(tmp_path, monkeypatch, *all_of_them)
     seen: list[set[int]] = []
+    left: set[int | None] = set()
 
     async def look(guest: Guest, record: Record) -> None:
         # At the last one it may have ended.
@@ -91,13 +93,32 @@ def test_one_whose_threads_take_turns_has_one_cpu(
         assert guest._process
         threads = Path(f"/proc/{guest._process.pid}/task").iterdir()
         seen.extend(os.sched_getaffinity(int(thread.name)) for thread in threads)
+        with contextlib.ExitStack() as all_that_is_left:
+            while (cpu := all_that_is_left.enter_context(cpus.own())) is not None:
+                left.add(cpu)
 
     boot = Boot(Path("kernel"), Path("initramfs"), mode, accel)
     asyncio.run(Guest("net", [sys.executable, str(FAKE), "good"], boot, tmp_path / "results", look).run())
     has_turns = (mode, accel) == ("cost", "tcg")
     assert seen and {len(each) for each in seen} == {1 if has_turns else len(all_of_them)}
     assert len({*map(frozenset, seen)}) == 1
+    # It is held while the guest runs.
+    assert left == all_of_them - (seen[0] if has_turns else set())
     assert os.sched_getaffinity(0) == all_of_them
+
+
+def test_its_qemu_dies_with_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xsmmu.vm.guest.dies_with_us", lambda: ["env", "DIES_WITH_US=1"])
+    seen: list[bool] = []
+
+    async def look(guest: Guest, record: Record) -> None:
+        if record["event"] == "boot":
+            assert guest._process
+            seen.append(b"DIES_WITH_US=1" in Path(f"/proc/{guest._process.pid}/environ").read_bytes())
+
+    boot = Boot(Path("kernel"), Path("initramfs"))
+    asyncio.run(Guest("net", [sys.executable, str(FAKE), "good"], boot, tmp_path / "results", look).run())
+    assert seen == [True]
 
 
 HOLDS = """

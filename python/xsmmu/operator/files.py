@@ -71,9 +71,11 @@ def _mode(file: Path) -> int:
 def step(file: Path, text: str | None) -> Step:
     """The step that replaces a file; what it could never replace is refused now, before other steps are done."""
     real = Path(os.path.realpath(file))
-    _mode(real)
     try:
+        _mode(real)
         read_only = os.statvfs(real.parent).f_flag & os.ST_RDONLY
+    except PermissionError:
+        raise UserError(f"{file} may not be written by you: only root may", code="no-permission") from None
     except FileNotFoundError:
         message = f"cannot write {file}: there is no folder {real.parent}: make it first"
         raise UserError(message, code="cannot-write") from None

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -153,32 +152,6 @@ def test_modules_are_cached_by_content(tools: root.Root, module: Path) -> None:
         file.write("/* changed */\n")
     (changed,) = build.module(tools, kernel, module, outputs=["hello.ko"], parts=parts)
     assert changed != first
-
-
-def test_builds_wait_for_the_same_one_only(tmp_path: Path) -> None:
-    locks = [build._lock_of(Path(f"build/{number:016x}"), tmp_path) for number in range(256)]
-    assert build._lock_of(Path(f"another/{7:016x}"), tmp_path) == locks[7]
-    assert len({*locks}) == build._LOCKS > 8
-
-
-def test_builds_that_are_least_used_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "_KEPT", 2)
-    builds = [tmp_path / f"build/{number:016x}" for number in range(4)]
-    for used, folder in enumerate(builds):
-        folder.mkdir(parents=True)
-        (folder / build._DONE).touch()
-        os.utime(folder / build._DONE, (used, used))
-
-    def left() -> list[Path]:
-        build._drop_old(tmp_path / "build", tmp_path)
-        return sorted((tmp_path / "build").iterdir())
-
-    with host.locked(tmp_path / "drop.lock", QUIET, "dropping"):
-        assert left() == builds
-    # One that is just made again is nobody's to drop.
-    with host.locked(build._lock_of(builds[0], tmp_path), QUIET, "building"):
-        assert left() == [builds[0], *builds[2:]]
-    assert left() == builds[2:]
 
 
 def test_compile_errors_are_shown_in_full(tools: root.Root, module: Path) -> None:

@@ -35,8 +35,6 @@ _DONE = ".done"
 _LOG = "build.log"
 _KEPT = 100
 """Finished builds that are kept; the least recently used go first."""
-_LOCKS = 16
-"""Who builds the same waits for the other; who builds something else does so by chance, once in so many."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def _build(
     console = Console(stderr=True)
     if _is_finished(done):
         return build
-    with host.locked(_lock_of(build.folder, root.cache), console, "building"):
+    with host.locked(root.cache / "build.lock", console, "building"):
         if _is_finished(done):
             return build
         host.remove_tree(build.folder)
@@ -103,12 +101,8 @@ def _build(
             host.remove_tree(build.folder)
             raise UserError(f"{what} does not build", log)
         done.touch()
-    _drop_old(build.folder.parent, root.cache)
+        _drop_old(build.folder.parent)
     return build
-
-
-def _lock_of(folder: Path, cache: Path) -> Path:
-    return cache / f"build-{int(folder.name, 16) % _LOCKS}.lock"
 
 
 def _is_finished(done: Path) -> bool:
@@ -125,17 +119,11 @@ def _own_env() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
 
 
-def _drop_old(builds: Path, cache: Path) -> None:
-    # Who finds another one at it leaves it to that.
-    with host.locked_if_free(cache / "drop.lock") as is_free:
-        if not is_free:
-            return
-        finished = sorted(builds.glob(f"*/{_DONE}"), key=lambda done: done.stat().st_mtime, reverse=True)
-        for done in finished[_KEPT:]:
-            with host.locked_if_free(_lock_of(done.parent, cache)) as is_not_built:
-                if is_not_built:
-                    done.unlink(missing_ok=True)
-                    host.remove_tree(done.parent)
+def _drop_old(builds: Path) -> None:
+    finished = sorted(builds.glob(f"*/{_DONE}"), key=lambda done: done.stat().st_mtime, reverse=True)
+    for done in finished[_KEPT:]:
+        done.unlink()
+        host.remove_tree(done.parent)
 
 
 def _outputs(build: _Build, names: Iterable[str], what: str) -> list[Path]:

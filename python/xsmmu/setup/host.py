@@ -63,18 +63,6 @@ def locked(path: Path, console: Console, doing: str) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def locked_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock file `path`, and say so; or say that another has it."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
 def need_space(path: Path, need_bytes: int, purpose: str) -> None:
     """Fail unless the file system of `path` has `need_bytes` free."""
     free_bytes = shutil.disk_usage(path).free

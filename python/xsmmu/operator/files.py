@@ -7,6 +7,8 @@ import errno
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from xsmmu.errors import UserError
@@ -28,9 +30,9 @@ def replace(file: Path, text: str | None, follow: bool = True) -> None:
 
     A link stays one, and what it names is replaced; without `follow` a link is refused.
     """
-    try:
-        # Not resolve(), which raises what is no OSError for a link that leads to itself.
-        file = Path(os.path.realpath(file)) if follow else file
+    # Not resolve(), which raises what is no OSError for a link that leads to itself.
+    file = Path(os.path.realpath(file)) if follow else file
+    with _written(file):
         mode = _mode(file)
         if text is None:
             file.unlink(missing_ok=True)
@@ -47,6 +49,13 @@ def replace(file: Path, text: str | None, follow: bool = True) -> None:
         except BaseException:
             made.unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def _written(file: Path) -> Iterator[None]:
+    """Within, this file is written, or it is asked whether it could be; says why not."""
+    try:
+        yield
     except PermissionError:
         raise UserError(f"{file} may not be written by you: only root may", code="no-permission") from None
     except OSError as error:
@@ -71,18 +80,15 @@ def _mode(file: Path) -> int:
 def step(file: Path, text: str | None) -> Step:
     """The step that replaces a file; what it could never replace is refused now, before other steps are done."""
     real = Path(os.path.realpath(file))
-    try:
+    with _written(file):
         _mode(real)
-        read_only = os.statvfs(real.parent).f_flag & os.ST_RDONLY
-    except PermissionError:
-        raise UserError(f"{file} may not be written by you: only root may", code="no-permission") from None
-    except FileNotFoundError:
-        message = f"cannot write {file}: there is no folder {real.parent}: make it first"
-        raise UserError(message, code="cannot-write") from None
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror}", code="cannot-write") from None
-    if read_only:
-        raise UserError(f"cannot write {file}: {os.strerror(errno.EROFS)}", code="cannot-write")
+        try:
+            read_only = os.statvfs(real.parent).f_flag & os.ST_RDONLY
+        except FileNotFoundError:
+            message = f"cannot write {file}: there is no folder {real.parent}: make it first"
+            raise UserError(message, code="cannot-write") from None
+        if read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     before = text_of(file)
     shell = f"rm {file}" if text is None else f"cat > {file} <<'END'\n{text}END"
 

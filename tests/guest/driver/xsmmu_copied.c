@@ -75,11 +75,10 @@ static u8 *found(struct device *dev, dma_addr_t iova)
 	return phys ? phys_to_virt(phys) : NULL;
 }
 
-/* The same, and of @bytes those that are in that page: it is looked up once for all of them. */
-static u8 *found_in_page(struct device *dev, dma_addr_t iova, size_t *bytes)
+/* How many of @bytes are in the page that begins or goes on there: one look finds all of them. */
+static size_t in_page(dma_addr_t iova, size_t bytes)
 {
-	*bytes = min(*bytes, PAGE_SIZE - offset_in_page(iova));
-	return found(dev, iova);
+	return min(bytes, PAGE_SIZE - offset_in_page(iova));
 }
 
 #define ROOT_REGISTER	0x20
@@ -132,12 +131,10 @@ static bool is_allowed(struct device *dev, const struct buffer *buffer, size_t a
 static void writes(struct device *dev, dma_addr_t iova, size_t bytes, u8 value)
 {
 	size_t at, part;
-	u8 *page;
 
 	for (at = 0; at < bytes; at += part) {
-		part = bytes - at;
-		page = found_in_page(dev, iova + at, &part);
-		memset(page, value, part);
+		part = in_page(iova + at, bytes - at);
+		memset(found(dev, iova + at), value, part);
 	}
 }
 
@@ -145,12 +142,10 @@ static bool is_like(struct device *dev, dma_addr_t iova, const u8 *memory,
 		    size_t bytes)
 {
 	size_t at, part;
-	u8 *page;
 
 	for (at = 0; at < bytes; at += part) {
-		part = bytes - at;
-		page = found_in_page(dev, iova + at, &part);
-		if (memcmp(page, memory + at, part))
+		part = in_page(iova + at, bytes - at);
+		if (memcmp(found(dev, iova + at), memory + at, part))
 			return false;
 	}
 	return true;
@@ -495,10 +490,10 @@ static int compare_list(struct device *dev, struct sg_table *table,
 		size_t at, part;
 
 		for (at = 0; at < sg->length; at += part) {
-			u8 *page;
+			dma_addr_t iova = sg_dma_address(out) + used;
+			u8 *page = found(dev, iova);
 
-			part = min(sg->length - at, sg_dma_len(out) - used);
-			page = found_in_page(dev, sg_dma_address(out) + used, &part);
+			part = in_page(iova, min(sg->length - at, sg_dma_len(out) - used));
 			if (!page || memcmp(page, memory + at, part))
 				return wrong(dev, "the device finds another list");
 			memset(page, 0xbb, part);
@@ -771,8 +766,8 @@ static void write_all(struct device *dev, const struct buffer *buffer, u8 value)
 	u8 *page;
 
 	for (at = 0; at < buffer->bytes; at += part) {
-		part = buffer->bytes - at;
-		page = found_in_page(dev, buffer->iova + at, &part);
+		part = in_page(buffer->iova + at, buffer->bytes - at);
+		page = found(dev, buffer->iova + at);
 		if (buffer->dir != DMA_TO_DEVICE || page != buffer->memory + at)
 			memset(page, value, part);
 	}
@@ -789,13 +784,13 @@ static bool is_synced(struct device *dev, const struct buffer *buffer, bool for_
 	size_t i, j, bytes;
 
 	for (i = 0; i < buffer->bytes; i += bytes) {
-		u8 *memory = buffer->memory + i, *page, *seen;
+		u8 *memory = buffer->memory + i;
+		u8 *page = found(dev, buffer->iova + i);
+		u8 *seen = for_cpu ? memory : page;
 
-		bytes = buffer->bytes - i;
-		page = found_in_page(dev, buffer->iova + i, &bytes);
+		bytes = in_page(buffer->iova + i, buffer->bytes - i);
 		if (page == memory)
 			continue;
-		seen = for_cpu ? memory : page;
 		for (j = 0; j < bytes; j++) {
 			bool within = i + j >= at && i + j < at + part;
 
@@ -828,7 +823,6 @@ static int check_part(struct device *dev, const struct buffer *buffer, size_t at
 static int check_one_way(struct device *dev, const struct buffer *buffer)
 {
 	size_t at, part;
-	u8 *page;
 
 	fill(buffer, 0x66);
 	write_all(dev, buffer, 0x77);
@@ -839,9 +833,8 @@ static int check_one_way(struct device *dev, const struct buffer *buffer)
 	} else if (buffer->dir == DMA_FROM_DEVICE) {
 		dma_sync_single_for_device(dev, buffer->iova, buffer->bytes, DMA_BIDIRECTIONAL);
 		for (at = 0; at < buffer->bytes; at += part) {
-			part = buffer->bytes - at;
-			page = found_in_page(dev, buffer->iova + at, &part);
-			if (!is_filled(page, part, 0x77))
+			part = in_page(buffer->iova + at, buffer->bytes - at);
+			if (!is_filled(found(dev, buffer->iova + at), part, 0x77))
 				return wrong(dev, "a sync overwrites what the device has written");
 		}
 	}
@@ -1024,10 +1017,9 @@ static int check_huge(struct device *dev, u8 *memory, size_t offset, size_t byte
 	if (!is_own(dev, &buffer, PAGE_SIZE) || !is_alone(dev, &buffer))
 		return wrong(dev, "a large buffer is not mapped page by page");
 	for (at = 0; at < bytes; at += part) {
-		u8 *page;
+		u8 *page = found(dev, buffer.iova + at);
 
-		part = bytes - at;
-		page = found_in_page(dev, buffer.iova + at, &part);
+		part = in_page(buffer.iova + at, bytes - at);
 		if (!page || memcmp(page, buffer.memory + at, part))
 			return wrong(dev, "the device finds another large buffer");
 		memset(page, 0x44, part);

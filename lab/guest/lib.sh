@@ -5,6 +5,12 @@
 
 . /lab/arch.sh
 
+# line_of FILE: sets `line` to the first line of a file, to nothing if it cannot be read. The shell reads it itself: a
+# process takes an emulated guest longer than most of what is done here.
+line_of() {
+	read -r line <"$1" || line=
+}
+
 # --- results -----------------------------------------------------------------------------------------------------
 
 results_port() {
@@ -44,31 +50,29 @@ fail() {
 
 marker=0
 
-# Cuts the host's count of invalidations: a write to the second serial port's scratch register.
+# Cuts the host's count of invalidations: a write to the second serial port's scratch register. /lab/bytes has each byte
+# at its own place.
 mark() {
 	marker=$((marker + 1))
-	# shellcheck disable=SC2059
-	printf "\\$(printf '%03o' $((marker & 255)))" | dd of="$marker_file" bs=1 seek="$marker_register" count=1 conv=notrunc 2>/dev/null
+	dd if=/lab/bytes skip=$((marker & 255)) of="$marker_file" seek="$marker_register" bs=1 count=1 conv=notrunc 2>/dev/null
 }
 
-clocksource() {
-	cat /sys/devices/system/clocksource/clocksource0/current_clocksource
-}
-
-# Prints guest time and the time all CPUs were idle, in nanoseconds. Interrupts taken while idle count as busy.
+# Sets now_ns to guest time and idle_ns to the time all CPUs were idle. Interrupts taken while idle count as busy.
 clock() {
-	if [ -r /sys/kernel/debug/xsmmu_lab/clock ]; then
-		cat /sys/kernel/debug/xsmmu_lab/clock
-		return
-	fi
+	clock_file=/sys/kernel/debug/xsmmu_lab/clock
+	[ -r $clock_file ] || {
+		clock_file=/tmp/clock
+		clock_by_timers >$clock_file
+	}
+	read -r now_ns idle_ns <$clock_file || fail "the clock cannot be read"
+}
+
+# The same without the lab's module: prints both.
+clock_by_timers() {
 	awk -v idle="$(awk '/^cpu /{printf "%.0f", ($5 + $6) * 1e7}' /proc/stat)" '
 		/^now at /{now = $3}
 		/\.idle_sleeptime|\.iowait_sleeptime/{precise += $3; found = 1}
 		END{printf "%.0f %.0f\n", now, found ? precise : idle}' /proc/timer_list
-}
-
-clock_now() {
-	clock | cut -d' ' -f1
 }
 
 # --- the module's statistics -------------------------------------------------------------------------------------
@@ -80,7 +84,8 @@ stats_json() {
 		printf null
 		return
 	fi
-	printf '{"now_ns":%s' "$(clock_now)"
+	clock
+	printf '{"now_ns":%s' "$now_ns"
 	for name in policy tables level state max_window_us; do
 		read -r value <"$folder/$name" && printf ',"%s":"%s"' "$name" "$value"
 	done
@@ -129,13 +134,9 @@ session_bdfs=
 session_driver=
 session_policy=
 
-device_driver() {
-	[ -e "/sys/bus/pci/devices/$1/driver" ] && basename "$(readlink "/sys/bus/pci/devices/$1/driver")"
-}
-
 device_unbind() {
-	driver=$(device_driver "$1") || return 0
-	echo "$1" >"/sys/bus/pci/drivers/$driver/unbind" || fail "$1: unbind from $driver failed"
+	[ -e "/sys/bus/pci/devices/$1/driver" ] || return 0
+	echo "$1" >"/sys/bus/pci/devices/$1/driver/unbind" || fail "$1: unbind failed"
 }
 
 device_bind() {
@@ -164,10 +165,10 @@ policy_set() {
 	done
 	for bdf in "$@"; do
 		file=/sys/bus/pci/devices/$bdf/iommu_group/type
-		if [ "$(cat "$file")" != "$type" ]; then
-			echo "$type" >"$file" || fail "$bdf: group type $type refused"
-		fi
-		[ "$(cat "$file")" = "$type" ] || fail "$bdf: group type is $(cat "$file"), not $type"
+		line_of "$file"
+		[ "$line" = "$type" ] || echo "$type" >"$file" || fail "$bdf: group type $type refused"
+		line_of "$file"
+		[ "$line" = "$type" ] || fail "$bdf: group type is $line, not $type"
 	done
 	case $policy in
 	passthrough | kernel-*) return ;;
@@ -176,7 +177,11 @@ policy_set() {
 		file=/sys/bus/pci/devices/$bdf/xsmmu/policy
 		[ -e "$file" ] || fail "$bdf: the xsmmu module offers no policy"
 		echo "$policy" >"$file" || fail "$bdf: policy $policy refused"
-		grep -q "\\[$policy\\]" "$file" || fail "$bdf: policy is $(cat "$file"), not $policy"
+		line_of "$file"
+		case $line in
+		*"[$policy]"*) ;;
+		*) fail "$bdf: policy is $line, not $policy" ;;
+		esac
 		echo "$tables" >"${file%/*}/tables" || fail "$bdf: tables $tables refused"
 		[ -z "$copied" ] || echo "$copied" >"${file%/*}/copy_bytes" || fail "$bdf: copy_bytes $copied refused"
 	done
@@ -184,7 +189,8 @@ policy_set() {
 
 # stock_or_patched MODULE KIND: have this kind of a driver loaded. What is patched comes after xsmmu, to find it.
 stock_or_patched() {
-	[ "$(cat "/tmp/$1.kind" 2>/dev/null || echo unmodified)" != "$2" ] || return 0
+	line_of "/tmp/$1.kind" 2>/dev/null
+	[ "${line:-unmodified}" != "$2" ] || return 0
 	folder=/modules
 	[ "$2" = unmodified ] || folder=/modules/patched
 	rmmod "$1" || fail "cannot unload $1"
@@ -211,8 +217,10 @@ session_open() {
 		grouped "$bdf" "$session_driver"
 	done
 	emit "{\"event\":\"session\",\"driver\":\"$session_driver\",\"policy\":\"$session_policy\"}"
-	groups=$(for bdf in "$@"; do readlink "/sys/bus/pci/devices/$bdf/iommu_group"; done | sort -u | wc -l)
-	[ "$groups" = 1 ] || fail "$* must be one IOMMU group, and are $groups"
+	for bdf in "$@"; do
+		[ "/sys/bus/pci/devices/$bdf/iommu_group" -ef "/sys/bus/pci/devices/$1/iommu_group" ] ||
+			fail "$* must be one IOMMU group, and are several"
+	done
 	policy_set "$session_policy" "$@"
 	if type "${session_driver}_kind" >/dev/null 2>&1; then
 		"${session_driver}_kind" "$session_kind"
@@ -222,8 +230,8 @@ session_open() {
 	for bdf in "$@"; do
 		device_bind "$bdf" "$session_driver"
 		# What was asked for is what the driver got: the kernel falls back to DMA where it can have no flush queue.
-		file=/sys/bus/pci/devices/$bdf/iommu_group/type
-		[ "$(cat "$file")" = "$type" ] || fail "$bdf: group type became $(cat "$file"), from $type"
+		line_of "/sys/bus/pci/devices/$bdf/iommu_group/type"
+		[ "$line" = "$type" ] || fail "$bdf: group type became $line, from $type"
 	done
 	"${session_driver}_up"
 }
@@ -286,13 +294,15 @@ run() {
 	before=$(snapshot)
 	mark
 	first=$marker
-	start=$(clock)
+	clock
+	started_ns=$now_ns
+	started_idle_ns=$idle_ns
 	work "$workload"
-	end=$(clock)
+	clock
+	elapsed_ns=$((now_ns - started_ns))
+	waited_ns=$((idle_ns - started_idle_ns))
 	settle
 	mark
 	after=$(snapshot)
-	# shellcheck disable=SC2086
-	set -- $start $end
-	emit "{\"event\":\"run\",\"id\":$run_id,\"markers\":[$first,$marker],\"elapsed_ns\":$(($3 - $1)),\"idle_ns\":$(($4 - $2)),\"before\":$before,\"after\":$after,\"output\":$(tr -d '\n\t' </tmp/output)}"
+	emit "{\"event\":\"run\",\"id\":$run_id,\"markers\":[$first,$marker],\"elapsed_ns\":$elapsed_ns,\"idle_ns\":$waited_ns,\"before\":$before,\"after\":$after,\"output\":$(tr -d '\n\t' </tmp/output)}"
 }

@@ -22,13 +22,15 @@ run_case() {
 	failures=
 	echo "case $1" >/dev/kmsg
 	emit "{\"event\":\"begin\",\"case\":\"$1\"}"
-	case_started=$(clock_now)
+	clock
+	case_started=$now_ns
 	"case_$1"
 	[ "${TABLES:-kernel}" = kernel ] || expect_no_surprise
 	# The host looks what is mapped in the device: what the kernel's own path defers is to be done.
 	[ "$MAPS_ARE_SEEN" = 0 ] || settle
 	mark
-	emit "{\"event\":\"case\",\"case\":\"$1\",\"marker\":$marker,\"failures\":[$failures],\"guest_ms\":$((($(clock_now) - case_started) / 1000000))}"
+	clock
+	emit "{\"event\":\"case\",\"case\":\"$1\",\"marker\":$marker,\"failures\":[$failures],\"guest_ms\":$(((now_ns - case_started) / 1000000))}"
 }
 
 # The page tables are as the module knows them, in all of this case.

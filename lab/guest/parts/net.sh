@@ -12,7 +12,8 @@ ip() {
 net_init() {
 	for number in 0 1; do
 		for link in /sys/class/net/*; do
-			if [ "$(cat "$link/address")" = "52:54:00:00:01:0$number" ]; then
+			line_of "$link/address"
+			if [ "$line" = "52:54:00:00:01:0$number" ]; then
 				ip netns add "peer$number"
 				ip link set "${link##*/}" netns "peer$number" name peer
 				ip -n "peer$number" link set lo up
@@ -25,21 +26,29 @@ net_init() {
 }
 
 has_carrier() {
-	[ "$(cat "/sys/class/net/$1/carrier" 2>/dev/null)" = 1 ]
+	line_of "/sys/class/net/$1/carrier" 2>/dev/null
+	[ "$line" = 1 ]
 }
 
 # nic_up NUMBER: bring up the session's NIC on wire NUMBER.
 nic_up() {
 	net_number=$1
-	net_link=$(ls "/sys/bus/pci/devices/$session_bdfs/net") || fail "$session_bdfs: no network link"
-	ip link set "$net_link" up
-	ip addr add "10.0.$net_number.1/24" dev "$net_link"
-	net_mac=$(cat "/sys/class/net/$net_link/address")
+	for net_link in "/sys/bus/pci/devices/$session_bdfs/net"/*; do
+		line_of "$net_link/address"
+	done
+	net_link=${net_link##*/}
+	net_mac=$line
+	ip -batch - <<-END || fail "$session_bdfs: no network link"
+		link set $net_link up
+		addr add 10.0.$net_number.1/24 dev $net_link
+		neigh replace 10.0.$net_number.2 lladdr 52:54:00:00:01:0$net_number dev $net_link
+	END
 	until_true 20 has_carrier "$net_link" || fail "$net_link: no carrier"
 	# The peer comes up last and goes down first: what it sends to a dead NIC stays in its queue.
-	ip -n "peer$net_number" link set peer up
-	ip neigh replace "10.0.$net_number.2" lladdr "52:54:00:00:01:0$net_number" dev "$net_link"
-	ip -n "peer$net_number" neigh replace "10.0.$net_number.1" lladdr "$net_mac" dev peer
+	ip -n "peer$net_number" -batch - <<-END || fail "peer$net_number does not come up"
+		link set peer up
+		neigh replace 10.0.$net_number.1 lladdr $net_mac dev peer
+	END
 }
 
 nic_down() {
@@ -57,7 +66,7 @@ igb_down() { nic_down; }
 
 # iperf_listens NUMBER: the peer on wire NUMBER has port 5201 in state LISTEN.
 iperf_listens() {
-	ip netns exec "peer$1" cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ':1451 0*:0000 0A'
+	ip netns exec "peer$1" grep -qs ':1451 0*:0000 0A' /proc/net/tcp /proc/net/tcp6
 }
 
 # A server for one test: it goes away with the test, so its own state never carries over.
@@ -85,8 +94,9 @@ net_rx() { iperf -R; }
 net_tx_prepare() { iperf_server; }
 net_tx() { iperf; }
 
+# counter NAME: sets `line` to a counter of the NIC.
 counter() {
-	cat "/sys/class/net/$net_link/statistics/$1"
+	line_of "/sys/class/net/$net_link/statistics/$1"
 }
 
 # pktgen LINK MAC FROM TO SHARED [BYTES]: send `packets` packets from a link, each of 60 bytes (64 with the checksum) or
@@ -106,18 +116,24 @@ pktgen() {
 
 # The device under test sends small packets, one buffer sent again and again, so mapping dominates.
 pps_tx() {
-	sent=$(counter tx_packets)
+	counter tx_packets
+	sent=$line
 	pktgen "$net_link" "52:54:00:00:01:0$net_number" "10.0.$net_number.1" "198.18.0.1" 1000000 || return 1
 	sleep 0.05
-	printf '{"packets":%d,"sent_us":%d}' $(($(counter tx_packets) - sent)) "$sent_us"
+	counter tx_packets
+	printf '{"packets":%d,"sent_us":%d}' $((line - sent)) "$sent_us"
 }
 
 # The device under test receives small packets; they are for another host, so the stack drops them early.
 pps_rx() {
-	received=$(counter rx_packets)
+	counter rx_packets
+	received=$line
 	ip netns exec "peer$net_number" sh -c ". /lab/lib.sh; . /lab/parts/net.sh; arg_packets=$arg_packets; pktgen peer $net_mac 10.0.$net_number.2 198.18.0.1 0 && echo \$sent_us >/tmp/sent_us" || return 1
 	sleep 0.05
-	printf '{"packets":%d,"sent_us":%d}' $(($(counter rx_packets) - received)) "$(cat /tmp/sent_us)"
+	counter rx_packets
+	packets=$((line - received))
+	line_of /tmp/sent_us
+	printf '{"packets":%d,"sent_us":%d}' $packets "$line"
 }
 
 net_pps() {

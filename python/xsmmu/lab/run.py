@@ -173,6 +173,7 @@ def image(
     made.add("lab/base-modules", _lines(name for name, _ in base))
     made.add("lab/modules", _lines(name for name, _ in (*wanted, *mine) if name not in loaded))
     made.add("lab/plan", script.encode())
+    made.add("lab/bytes", bytes(range(256)))
     made.add("lab/arch.sh", _arch_words(the_root.arch).encode())
     programs = list(dict.fromkeys(name for need in needs for name in need.programs))
     initramfs.add_programs(made, the_root.programs, programs, the_root.arch)

@@ -44,6 +44,17 @@ def good() -> None:
     send('{"event":"done"}')
 
 
+def busy() -> None:
+    """A guest whose trace has a line every millisecond."""
+    send('{"event":"boot","release":"0.0"}')
+    os.write(trace, b"serial_write [0x07] <- 0x01\n")
+    for _ in range(500):
+        os.write(trace, b"vtd_inv_desc_iotlb_global \n")
+        time.sleep(0.001)
+    os.write(trace, b"serial_write [0x07] <- 0x02\n")
+    send('{"event":"done"}')
+
+
 def cold() -> None:
     """A guest that fails before what it is to measure."""
     send('{"event":"boot","release":"0.0"}')

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -199,6 +200,32 @@ def test_a_good_guest(tmp_path: Path) -> None:
         "net.jsonl",
         "net.qemu.log",
     }
+
+
+def test_many_lines_of_a_trace_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest, parts = make(tmp_path, "busy", []), 0
+    feed = guest.oracle.feed
+
+    def count(data: bytes) -> None:
+        nonlocal parts
+        parts += 1
+        feed(data)
+
+    monkeypatch.setattr(guest.oracle, "feed", count)
+    turns = 0
+    select = selectors.EpollSelector.select
+
+    def wait(self: selectors.EpollSelector, timeout: float | None = None) -> object:
+        nonlocal turns
+        turns += 1
+        return select(self, timeout)
+
+    monkeypatch.setattr(selectors.EpollSelector, "select", wait)
+    asyncio.run(guest.run())
+    assert guest.oracle.window(1, 2) == Counts(global_=500)
+    assert 2 <= parts < 100
+    # Nor does what waits to be read keep the loop awake.
+    assert turns < 400
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ FATAL_GRACE_S = 1.5
 """How long a dying kernel may still speak before it is killed."""
 KVM_PROBE_S = 10.0
 PIPE_BYTES = 1 << 20
+TRACE_PAUSE_S = 0.02
+"""QEMU needs the CPU that it would take to read each line of a trace by itself."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ class Guest:
             asyncio.get_running_loop().call_later(FATAL_GRACE_S, self._kill_now)
 
     async def _read_trace(self, fd: int) -> None:
-        async for data in _chunks(fd):
+        async for data in _chunks(fd, TRACE_PAUSE_S):
             before = self.oracle.markers
             self.oracle.feed(data)
             if self.oracle.markers != before:
@@ -349,29 +351,34 @@ def _pipe() -> tuple[int, int]:
     return read, write
 
 
-async def _chunks(fd: int) -> AsyncIterator[bytes]:
-    """Parts of what arrives at a descriptor, until its end; closes it."""
-    loop = asyncio.get_running_loop()
+async def _chunks(fd: int, pause_s: float = 0.0) -> AsyncIterator[bytes]:
+    """Parts of what arrives at a descriptor, until its end; closes it. After a pause they are fewer and larger."""
     os.set_blocking(fd, False)
-    ready = asyncio.Event()
-    loop.add_reader(fd, ready.set)
     try:
         while True:
             try:
                 data = os.read(fd, PIPE_BYTES)
             except BlockingIOError:
-                ready.clear()
-                await ready.wait()
+                await _readable(fd)
                 continue
             except ConnectionError:
                 return
             if not data:
                 return
             yield data
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause_s)
+    finally:
+        os.close(fd)
+
+
+async def _readable(fd: int) -> None:
+    """Wait until there is something to read. Between two of these it is not looked for: that would keep the loop awake."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        await ready.wait()
     finally:
         loop.remove_reader(fd)
-        os.close(fd)
 
 
 async def kvm_works(qemu: Sequence[str], boot: Boot, folder: Path) -> bool:

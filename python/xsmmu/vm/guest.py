@@ -372,7 +372,7 @@ async def _chunks(fd: int, pause_s: float = 0.0) -> AsyncIterator[bytes]:
 
 
 async def _readable(fd: int) -> None:
-    """Wait until there is something to read. Between two of these it is not looked for: that would keep the loop awake."""
+    """Wait until there is something to read. Nothing looks for it between two waits: that would keep the loop awake."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(fd, ready.set)
     try:

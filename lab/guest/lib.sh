@@ -250,9 +250,11 @@ session_close() {
 
 # --- runs --------------------------------------------------------------------------------------------------------
 
-# arguments KEY=VALUE...: what the workload finds as $arg_KEY, and all of it as $arg_all.
+# arguments KEY=VALUE...: what the workload finds as $arg_KEY, and all of it as $arg_all. Those of the last one go.
 arguments() {
-	# shellcheck disable=SC2034 # for workloads
+	for pair in $arg_all; do
+		unset "arg_${pair%%=*}"
+	done
 	arg_all=$*
 	for pair in "$@"; do
 		eval "arg_${pair%%=*}=\${pair#*=}"
@@ -270,15 +272,17 @@ work() {
 	"$1" >/tmp/output 2>/tmp/errors || fail "$1: $(tail -n 5 /tmp/errors; tail -n 5 /tmp/output)"
 }
 
-# warm ID FUNCTION KEY=VALUE...: do what this run will do once, unmeasured.
+# warm ID FUNCTION KEY=VALUE...: do what this run will do once, unmeasured; a workload may do less of it if $warming.
 warm() {
 	run_id=$1
 	workload=$2
 	shift 2
 	arguments "$@"
 	emit "{\"event\":\"warm\",\"id\":$run_id}"
+	warming=1
 	prepare "$workload"
 	work "$workload"
+	warming=
 }
 
 # run ID FUNCTION KEY=VALUE...: one measured run. The clock is read inside of the markers, and what the run leaves to

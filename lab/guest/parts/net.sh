@@ -76,10 +76,13 @@ iperf_server() {
 	until_true 30 iperf_listens "$net_number"
 }
 
-# iperf OPTION...: one test by time, with fixed buffers. (A test by bytes would spin after the last byte, up to the next
-# report; buffers that tune themselves make the same policy differ from itself by several per cent.)
+# iperf OPTION...: one test with fixed buffers (those that tune themselves make the same policy differ from itself by
+# several per cent). What is measured is by time: a test of `bytes` spins after the last byte, up to the next report.
 iperf() {
-	iperf3 -c "10.0.$net_number.2" -P "$arg_streams" -t "$arg_seconds" -i 0 -w "$arg_buffer" -J "$@" || return 1
+	amount="-t $arg_seconds -i 0"
+	[ -z "$arg_bytes$warming" ] || amount="-n ${arg_bytes:-16M} -i 0.1"
+	# shellcheck disable=SC2086 # words
+	iperf3 -c "10.0.$net_number.2" -P "$arg_streams" $amount -w "$arg_buffer" -J "$@" || return 1
 	# Not `wait`: the test may run in another shell than the one that started its server.
 	while kill -0 "$net_server" 2>/dev/null; do
 		sleep 0.01

@@ -250,11 +250,9 @@ session_close() {
 
 # --- runs --------------------------------------------------------------------------------------------------------
 
-# arguments KEY=VALUE...: what the workload finds as $arg_KEY, and all of it as $arg_all. Those of the last one go.
+# arguments KEY=VALUE...: what the workload finds as $arg_KEY, and all of it as $arg_all.
 arguments() {
-	for pair in $arg_all; do
-		unset "arg_${pair%%=*}"
-	done
+	# shellcheck disable=SC2034 # for workloads
 	arg_all=$*
 	for pair in "$@"; do
 		eval "arg_${pair%%=*}=\${pair#*=}"

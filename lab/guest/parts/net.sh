@@ -76,26 +76,32 @@ iperf_server() {
 	until_true 30 iperf_listens "$net_number"
 }
 
-# iperf OPTION...: one test with fixed buffers (those that tune themselves make the same policy differ from itself by
-# several per cent). What is measured is by time: a test of `bytes` spins after the last byte, up to the next report.
+# iperf OPTION...: one test with fixed buffers: those that tune themselves make the same policy differ from itself by
+# several per cent. A test by bytes (-n) spins after the last one, up to the next report (-i).
 iperf() {
-	amount="-t $arg_seconds -i 0"
-	[ -z "$arg_bytes$warming" ] || amount="-n ${arg_bytes:-16M} -i 0.1"
-	# shellcheck disable=SC2086 # words
-	iperf3 -c "10.0.$net_number.2" -P "$arg_streams" $amount -w "$arg_buffer" -J "$@" || return 1
+	iperf3 -c "10.0.$net_number.2" -P "$arg_streams" -w "$arg_buffer" -J "$@" || return 1
 	# Not `wait`: the test may run in another shell than the one that started its server.
 	while kill -0 "$net_server" 2>/dev/null; do
 		sleep 0.01
 	done
 }
 
+# iperf_by_time OPTION...: one that can be measured; to warm up, less than one.
+iperf_by_time() {
+	if [ -n "$warming" ]; then
+		iperf -n 16M -i 0.1 "$@"
+	else
+		iperf -t "$arg_seconds" -i 0 "$@"
+	fi
+}
+
 # The device under test receives.
 net_rx_prepare() { iperf_server; }
-net_rx() { iperf -R; }
+net_rx() { iperf_by_time -R; }
 
 # The device under test sends.
 net_tx_prepare() { iperf_server; }
-net_tx() { iperf; }
+net_tx() { iperf_by_time; }
 
 # counter NAME: sets `line` to a counter of the NIC.
 counter() {
@@ -147,7 +153,7 @@ net_pps() {
 net_window_prepare() { iperf_server; }
 net_window() {
 	snapshot >/tmp/samples
-	iperf -R >/tmp/iperf &
+	iperf_by_time -R >/tmp/iperf &
 	test=$!
 	while sleep "$arg_interval_s"; do
 		kill -0 $test 2>/dev/null || break

@@ -127,4 +127,4 @@ attacked_page_cache() {
 }
 
 attacked_nic_prepare() { iperf_server; }
-attacked_nic() { under_attack net_rx; }
+attacked_nic() { under_attack iperf -n "$arg_bytes" -i 0.1 -R; }

@@ -8,7 +8,8 @@
 # line_of FILE: sets `line` to the first line of a file, to nothing if it cannot be read. The shell reads it itself: a
 # process takes an emulated guest longer than most of what is done here.
 line_of() {
-	read -r line <"$1" || line=
+	line=
+	read -r line <"$1" || :
 }
 
 # --- results -----------------------------------------------------------------------------------------------------
@@ -218,6 +219,7 @@ session_open() {
 	done
 	emit "{\"event\":\"session\",\"driver\":\"$session_driver\",\"policy\":\"$session_policy\"}"
 	for bdf in "$@"; do
+		[ -e "/sys/bus/pci/devices/$bdf/iommu_group" ] || fail "$bdf is not behind an IOMMU"
 		[ "/sys/bus/pci/devices/$bdf/iommu_group" -ef "/sys/bus/pci/devices/$1/iommu_group" ] ||
 			fail "$* must be one IOMMU group, and are several"
 	done

@@ -62,6 +62,7 @@ def make_device(
     if policy is not None:
         (sysfs / "module/xsmmu").mkdir(parents=True, exist_ok=True)
         (sysfs / "module/xsmmu/version").write_text("0.1.0\n")
+        (sysfs / "module/xsmmu/initstate").write_text("live\n")
         (folder / "stats").mkdir(parents=True)
         text = " ".join(f"[{name}]" if name == policy else name for name in MENU)
         level = "none" if policy == "none" else "held"

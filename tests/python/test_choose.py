@@ -372,7 +372,7 @@ def test_a_bug_in_an_undo_keeps_no_other_from_being_taken_back() -> None:
 
     todo = [steps.Step("", lambda: None, partial(undo, number)) for number in (1, 2, 3)]
     with (
-        pytest.raises(UserError, match=r"not put back: a word that is no number") as error,
+        pytest.raises(UserError, match=r"not put back: ValueError: a word that is no number") as error,
         steps.put_back_if_it_fails(todo),
     ):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -613,6 +613,27 @@ def test_a_device_that_the_module_has_nothing_for(healthy: Machine) -> None:
     assert f"{NVME1} [nvme]" in found["not-offered"].reason
 
 
+@pytest.mark.parametrize("live", [[False], [True, False]])
+def test_a_module_that_comes_or_goes_offers_nothing(
+    live: list[bool], healthy: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healthy.remove(f"sysfs/bus/pci/devices/{IGB}/xsmmu")
+    assert "not-offered" in [each.check for each in wrong(IGB)]
+    looks = iter(live)
+    monkeypatch.setattr(module, "is_live", lambda: next(looks))
+    assert "not-offered" not in [each.check for each in wrong(IGB)]
+    assert list(looks) == []
+
+
+@pytest.mark.parametrize(("words", "live"), [("live", True), ("going", False), ("coming", False), (None, False)])
+def test_a_module_is_live_by_its_own_word(words: str | None, live: bool, healthy: Machine) -> None:
+    if words:
+        healthy.write("sysfs/module/xsmmu/initstate", f"{words}\n")
+    else:
+        healthy.remove("sysfs/module/xsmmu")
+    assert module.is_live() == live
+
+
 def test_a_device_behind_no_iommu(healthy: Machine) -> None:
     make_device(healthy.sysfs, NVME1, None, None, "nvme")
     assert wrong() == []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -152,6 +153,18 @@ def test_modules_are_cached_by_content(tools: root.Root, module: Path) -> None:
         file.write("/* changed */\n")
     (changed,) = build.module(tools, kernel, module, outputs=["hello.ko"], parts=parts)
     assert changed != first
+
+
+def test_builds_that_are_least_used_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "_KEPT", 2)
+    builds = [tmp_path / f"{number}" for number in range(4)]
+    for used, folder in enumerate(builds):
+        folder.mkdir()
+        (folder / build._DONE).touch()
+        os.utime(folder / build._DONE, (used, used))
+    assert build._is_finished(builds[0] / build._DONE)
+    build._drop_old(tmp_path)
+    assert sorted(tmp_path.iterdir()) == [builds[0], builds[3]]
 
 
 def test_compile_errors_are_shown_in_full(tools: root.Root, module: Path) -> None:

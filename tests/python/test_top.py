@@ -552,6 +552,27 @@ def test_a_module_that_was_loaded_anew_counts_from_zero(sysfs: Path) -> None:
     assert screen.began[(IGB,)].sample.stats["maps"] == 2000
 
 
+def test_what_was_counted_before_may_stand_beside_new_files(sysfs: Path) -> None:
+    put(sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/maps", "1000\n")
+    old = module.read(Device(IGB))
+    assert not module.began_anew(old, old)
+    assert module.began_anew(old, replace(old, stats={**old.stats, "maps": 999}))
+
+
+def test_a_group_that_was_away_counts_from_zero(sysfs: Path) -> None:
+    screen = Screen(1)
+    watching = Watching(screen, ())
+    folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
+    watching.step()
+    load_anew(folder)
+    away = folder.rename(folder.with_name("away"))
+    watching.step()
+    away.rename(folder)
+    put(folder / "stats/maps", "10\n")
+    watching.step()
+    assert screen.began[(IGB,)].sample.stats["maps"] == 10
+
+
 @pytest.mark.usefixtures("sysfs")
 def test_without_a_terminal() -> None:
     with pytest.raises(UserError, match="xsmmu watch") as error:

@@ -36,9 +36,10 @@ nic_up() {
 	for net_link in "/sys/bus/pci/devices/$session_bdfs/net"/*; do
 		line_of "$net_link/address"
 	done
+	[ -n "$line" ] || fail "$session_bdfs: no network link"
 	net_link=${net_link##*/}
 	net_mac=$line
-	ip -batch - <<-END || fail "$session_bdfs: no network link"
+	ip -batch - <<-END || fail "$net_link does not come up"
 		link set $net_link up
 		addr add 10.0.$net_number.1/24 dev $net_link
 		neigh replace 10.0.$net_number.2 lladdr 52:54:00:00:01:0$net_number dev $net_link
@@ -82,12 +83,13 @@ iperf() {
 	iperf3 -c "10.0.$net_number.2" -P "$arg_streams" -w "$arg_buffer" -J "$@" || return 1
 	# Not `wait`: the test may run in another shell than the one that started its server.
 	while kill -0 "$net_server" 2>/dev/null; do
-		sleep 0.01
+		# In the time that is measured.
+		sleep 0.001
 	done
 }
 
-# iperf_by_time OPTION...: one that can be measured; to warm up, less than one.
-iperf_by_time() {
+# iperf_test OPTION...: by time, which can be measured; by a few bytes to warm up.
+iperf_test() {
 	if [ -n "$warming" ]; then
 		iperf -n 16M -i 0.1 "$@"
 	else
@@ -97,11 +99,11 @@ iperf_by_time() {
 
 # The device under test receives.
 net_rx_prepare() { iperf_server; }
-net_rx() { iperf_by_time -R; }
+net_rx() { iperf_test -R; }
 
 # The device under test sends.
 net_tx_prepare() { iperf_server; }
-net_tx() { iperf_by_time; }
+net_tx() { iperf_test; }
 
 # counter NAME: sets `line` to a counter of the NIC.
 counter() {
@@ -153,7 +155,7 @@ net_pps() {
 net_window_prepare() { iperf_server; }
 net_window() {
 	snapshot >/tmp/samples
-	iperf_by_time -R >/tmp/iperf &
+	iperf_test -R >/tmp/iperf &
 	test=$!
 	while sleep "$arg_interval_s"; do
 		kill -0 $test 2>/dev/null || break

@@ -90,7 +90,7 @@ def run(options: Options, console: Console) -> Path:
     contents = root.OF_GUESTS[arch.name]
     _need_space(cache, contents, named, len(plans))
     known = times.load(cache, chosen.mode)
-    plans = times.in_order(plans, known, options.jobs)
+    plans = times.longest_first(plans, known)
     _announce(chosen.name, plans, known, options.jobs, console)
     the_root = root.ensure(cache, console, contents)
     kernel = kernels.ensure(the_root, options.kernel, console)

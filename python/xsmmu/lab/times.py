@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How long guests take: what is known from the last runs, kept in the cache, else what a run takes on an idle machine.
 
-So that both CPUs work to the end guests begin in an order that is done early; and a run says how long it will take.
+So that both CPUs work to the end the guest that takes longest begins first; and a run says how long it will take.
 """
 
 from __future__ import annotations
 
 import contextlib
 import heapq
-import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,9 +35,6 @@ _USUAL: Final[Mapping[str, float]] = {
     "window": 3.0,
 }
 """Seconds for each run of a measure, about, from one `make lab` on two CPUs."""
-
-_FEW: Final = 7
-"""So many guests have 5,040 orders."""
 
 Known = dict[str, float]
 
@@ -74,27 +70,16 @@ def _of(run: Run, known: Known) -> float:
     return known.get(run.workload.full_name) or _USUAL.get(run.workload.measure, 3.0)
 
 
-def in_order(plans: Sequence[Plan], known: Known, jobs: int) -> list[Plan]:
-    """Guests as they are to begin: in the order that is done first where they are few, else the longest first."""
-    longest = sorted(plans, key=lambda plan: expected(plan, known), reverse=True)
-    if len(longest) > _FEW:
-        return longest
-    seconds = [expected(plan, known) for plan in longest]
-    orders = itertools.permutations(range(len(longest)))
-    # A second is not known so well: of orders that are done in the same one, the first has the longest first.
-    best = min(orders, key=lambda order: round(_end([seconds[at] for at in order], jobs)))
-    return [longest[at] for at in best]
+def longest_first(plans: Sequence[Plan], known: Known) -> list[Plan]:
+    """The order in which guests begin."""
+    return sorted(plans, key=lambda plan: expected(plan, known), reverse=True)
 
 
 def all_of(plans: Sequence[Plan], known: Known, jobs: int) -> float:
     """Seconds until the last of these guests, begun in this order with so many at a time, is done."""
-    return _end([expected(plan, known) for plan in plans], jobs)
-
-
-def _end(seconds: Sequence[float], jobs: int) -> float:
-    ends = [0.0] * min(jobs, len(seconds))
-    for each in seconds:
-        heapq.heapreplace(ends, ends[0] + each)
+    ends = [0.0] * min(jobs, len(plans))
+    for plan in plans:
+        heapq.heapreplace(ends, ends[0] + expected(plan, known))
     return max(ends, default=0.0)
 
 

@@ -85,12 +85,18 @@ class Sample:
 
 def began_anew(first: Sample, last: Sample) -> bool:
     """Whether the statistics began at zero since: the module was loaded anew, or all devices of the group came anew."""
-    return not first.folders & last.folders
+    # The inodes are read last: what was counted before may stand beside those of after.
+    return not first.folders & last.folders or last.stats["maps"] < first.stats["maps"]
 
 
 def is_loaded() -> bool:
     """Whether the module is there."""
     return (machine.sysfs() / "module/xsmmu").is_dir()
+
+
+def is_live() -> bool:
+    """Whether it is there, and neither comes nor goes at this moment."""
+    return machine.text(machine.sysfs() / "module/xsmmu/initstate") == "live"
 
 
 def version() -> str | None:

@@ -118,7 +118,7 @@ def take_back(begun: Sequence[Step]) -> list[str]:
         except Exception as error:
             # Not even a bug in one keeps the others from being taken back. Of a device that has gone nothing can be.
             if getattr(error, "code", None) != "device-gone":
-                left.append(str(error) or type(error).__name__)
+                left.append(str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}")
     return left
 
 

@@ -297,10 +297,11 @@ class Watching:
         before, self.last = self.last, {reading.sample.devices: reading for _, reading in readings}
         rows = []
         for device, reading in readings:
-            first = before.get(reading.sample.devices, reading)
-            if module.began_anew(first.sample, reading.sample):
-                first = self.screen.began[reading.sample.devices] = reading
-            self.screen.began.setdefault(reading.sample.devices, reading)
+            group = reading.sample.devices
+            first = before.get(group, reading)
+            # Not only since the last look, which may have missed the group.
+            if module.began_anew(self.screen.began.setdefault(group, reading).sample, reading.sample):
+                first = self.screen.began[group] = reading
             rows.append(Activity(device, first, reading, self.screen.calibration))
         if not self.screen.paused:
             self.screen.rows = rows

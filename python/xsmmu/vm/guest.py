@@ -236,7 +236,9 @@ class Guest:
             asyncio.get_running_loop().call_later(FATAL_GRACE_S, self._kill_now)
 
     async def _read_trace(self, fd: int) -> None:
-        async for data in _chunks(fd, TRACE_PAUSE_S):
+        # A shallow pipe would be full before the end of a pause.
+        deep = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) >= PIPE_BYTES
+        async for data in _chunks(fd, TRACE_PAUSE_S if deep else 0.0):
             before = self.oracle.markers
             self.oracle.feed(data)
             if self.oracle.markers != before:

@@ -157,4 +157,40 @@ def replug() -> None:
     send('{"event":"done"}')
 
 
+def cut() -> None:
+    """A kernel that dies, and whose line comes in two parts."""
+    os.write(console, b"[    1.0] BU")
+    time.sleep(0.3)
+    say("G: kernel NULL pointer dereference")
+    send('{"event":"done"}')
+
+
+def torn() -> None:
+    """A guest whose results come in parts."""
+    for part in (b'{"event":"bo', b'ot","release":"0.0"}\n{"event":"do', b'ne"}\n'):
+        os.write(result, part)
+        time.sleep(0.3)
+
+
+def last() -> None:
+    """A kernel that dies in the middle of its last line."""
+    send('{"event":"done"}')
+    os.write(console, b"[    1.0] Kernel panic - not syn")
+
+
+def steady() -> None:
+    """A guest of which only its trace is heard, for four seconds."""
+    send('{"event":"boot","release":"0.0"}')
+    for number in range(1, 9):
+        os.write(trace, b"serial_write [0x07] <- 0x%02x\n" % number)
+        time.sleep(0.5)
+    send('{"event":"done"}')
+
+
+def flood() -> None:
+    """A guest that never stops to speak."""
+    while True:
+        os.write(console, b"still here\n" * 1000)
+
+
 globals()[sys.argv[1]]()

@@ -228,17 +228,39 @@ def test_a_link_to_where_nothing_can_be_written_is_known_too(tmp_path: Path, mon
 
 
 @pytest.mark.usefixtures("kernel")
-def test_what_could_not_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+@pytest.mark.parametrize(
+    ("stops", "raised", "words"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), UserError, "No space left"),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+    ],
+    ids=["full", "Ctrl-C"],
+)
+def test_what_could_not_be_written_leaves_nothing(
+    stops: BaseException,
+    raised: type[BaseException],
+    words: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(_: int) -> None:
+        raise stops
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", stop)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(UserError, match="No space left"):
+    with pytest.raises(raised, match=words):
         files.replace(tmp_path / "file", "text")
     assert sorted(tmp_path.iterdir()) == before
     # What is not there need not be removed.
     files.replace(tmp_path / "file", None)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_all_is_on_the_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[int, bool]] = []
+    monkeypatch.setattr("os.fsync", lambda fd: synced.append((os.fstat(fd).st_size, (tmp_path / "file").exists())))
+    files.replace(tmp_path / "file", "text")
+    assert synced == [(4, False)]
 
 
 @pytest.mark.usefixtures("kernel")
@@ -362,17 +384,25 @@ def test_signals_while_it_is_put_back_have_nothing_undone_twice() -> None:
     assert undone == [True]
 
 
-def test_a_bug_in_an_undo_keeps_no_other_from_being_taken_back() -> None:
+@pytest.mark.parametrize(
+    ("bug", "words"),
+    [
+        (ValueError("a word that is no number"), "ValueError: a word that is no number"),
+        (AssertionError(), "AssertionError"),
+        (OSError(errno.EBUSY, "Busy"), r"\[Errno 16\] Busy"),
+    ],
+)
+def test_a_bug_in_an_undo_keeps_no_other_from_being_taken_back(bug: Exception, words: str) -> None:
     undone: list[int] = []
 
     def undo(number: int) -> None:
         undone.append(number)
         if number == 2:
-            raise ValueError("a word that is no number")
+            raise bug
 
     todo = [steps.Step("", lambda: None, partial(undo, number)) for number in (1, 2, 3)]
     with (
-        pytest.raises(UserError, match=r"not put back: ValueError: a word that is no number") as error,
+        pytest.raises(UserError, match=f"not put back: {words}") as error,
         steps.put_back_if_it_fails(todo),
     ):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from xsmmu.errors import UserError
+from xsmmu.errors import GuestError, UserError
 from xsmmu.lab import experiment, figures
 from xsmmu.lab.experiment import Run
 from xsmmu.lab.figures import Measured
@@ -212,13 +212,16 @@ def test_packets_subtract_what_starting_costs() -> None:
     entry = figures.entry(many, few)
     assert entry["cost"] == {"value": 6000.0, "unit": "instructions/packet"}
     assert entry["throughput"] == {"value": 200_000.0, "unit": "packets/s"}
+    with pytest.raises(GuestError, match="64 were done, no more than the baseline's 64"):
+        figures.entry(few, few)
 
 
 def test_commands_are_counted_by_what_the_cost_is_of() -> None:
     few = measured("net-pps/igb-tx", "kernel-strict", {"packets": 64, "sent_us": 500}, Counts(30, 2, 0))
     many = measured("net-pps/igb-tx", "kernel-strict", {"packets": 1000, "sent_us": 5000}, Counts(2030, 2, 0))
     assert figures.entry(many, few)["invalidations_per_unit"] == 2.0  # a packet; those of starting are not of the work
-    assert figures.entry(few, many)["invalidations_per_unit"] == 0
+    fewer = measured("net-pps/igb-tx", "kernel-strict", {"packets": 1000, "sent_us": 5000}, Counts(10, 2, 0))
+    assert figures.entry(fewer, few)["invalidations_per_unit"] == 0
     output = {"end": {"sum_received": {"bits_per_second": 8e6, "bytes": 1 << 20}}}
     iperf = measured("net-rx/igb", "kernel-strict", output, Counts(256, 0, 0))
     assert figures.entry(iperf, None)["invalidations_per_unit"] == 0.25  # a KiB

@@ -20,7 +20,7 @@ from xsmmu.errors import UserError
 from xsmmu.lab import experiment
 from xsmmu.lab.run import Collector
 from xsmmu.vm import cpus, machine
-from xsmmu.vm.guest import Boot, Guest, Record, RecordHandler
+from xsmmu.vm.guest import Boot, Guest, Record, RecordHandler, _chunks
 from xsmmu.vm.oracle import Counts
 
 FAKE = Path(__file__).with_name("fake_qemu.py")
@@ -202,6 +202,55 @@ def test_a_good_guest(tmp_path: Path) -> None:
     }
 
 
+def test_a_line_that_comes_in_parts_is_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"guest net failed \(booting\): .*BUG: kernel NULL pointer"):
+        asyncio.run(make(tmp_path, "cut", []).run())
+
+
+def test_a_last_line_without_an_end_is_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Kernel panic"):
+        asyncio.run(make(tmp_path, "last", []).run())
+
+
+def test_a_result_that_comes_in_parts_is_one(tmp_path: Path) -> None:
+    records: list[Record] = []
+    asyncio.run(make(tmp_path, "torn", records).run())
+    assert [each["event"] for each in records] == ["boot", "done"]
+
+
+def test_a_guest_whose_trace_goes_on_does_not_hang(tmp_path: Path) -> None:
+    guest = make(tmp_path, "steady", [], quiet_s=2)
+    asyncio.run(guest.run())
+    assert guest.oracle.markers == 8
+
+
+def test_one_that_never_stops_to_speak_is_stopped(tmp_path: Path) -> None:
+    # In a process of its own: a loop that never looks elsewhere cannot be ended from within.
+    code = f"""
+import asyncio
+from pathlib import Path
+from tests.python import test_guest
+asyncio.run(test_guest.make(Path({str(tmp_path)!r}), "flood", [], timeout_s=2).run())
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=20)
+    assert "not done after 2 s" in done.stderr
+
+
+def test_after_a_pause_all_that_has_come_is_one_part() -> None:
+    read, write = os.pipe()
+    os.write(write, bytes(50_000))
+    os.close(write)
+
+    async def parts() -> list[int]:
+        return [len(each) async for each in _chunks(read, 0.01)]
+
+    assert asyncio.run(parts()) == [50_000]
+    # And it is closed.
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(read)
+
+
 @pytest.mark.parametrize("deep", [True, False])
 def test_many_lines_of_a_trace_are_read_at_once_if_they_find_room(
     deep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -231,7 +280,8 @@ def test_many_lines_of_a_trace_are_read_at_once_if_they_find_room(
     if not deep:
         assert parts > 200
         return
-    assert 2 <= parts < 100
+    # Many, and each waits for its marker no longer than is noticed.
+    assert 5 <= parts < 100
     # Nor does what waits to be read keep the loop awake.
     assert turns < 400
 

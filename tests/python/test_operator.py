@@ -389,6 +389,25 @@ def test_no_more_of_a_group_is_read_than_is_needed(monkeypatch: pytest.MonkeyPat
     assert [each.address for each in machine.Group(13).members] == [NVME0, NVME1]
 
 
+def test_folders_that_go_between_two_looks(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, exists = sysfs / "bus/pci/devices" / NVME1 / "xsmmu", Path.exists
+    shutil.rmtree(gone)
+    monkeypatch.setattr(Path, "exists", lambda path: path == gone or exists(path))
+    assert module.read(Device(NVME0)).devices == (NVME0,)
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_one_whose_folder_goes_as_it_is_read_is_still_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = module._folders
+
+    def goes(device: Device) -> dict[str, int]:
+        shutil.rmtree(device.folder / "xsmmu")
+        return folders(device)
+
+    monkeypatch.setattr(module, "_folders", goes)
+    assert module.read(Device(IGB)).devices == (IGB,)
+
+
 def test_files_that_go_while_they_are_read() -> None:
     def look(_: int) -> None:
         raise FileNotFoundError

@@ -552,6 +552,15 @@ def test_a_module_that_was_loaded_anew_counts_from_zero(sysfs: Path) -> None:
     assert screen.began[(IGB,)].sample.stats["maps"] == 2000
 
 
+def test_the_start_is_the_first_reading(sysfs: Path) -> None:
+    screen = Screen(1)
+    watching = Watching(screen, (Device(IGB),))
+    for maps in ("1000", "2000", "3000"):
+        put(sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/maps", f"{maps}\n")
+        watching.step()
+    assert screen.began[(IGB,)].sample.stats["maps"] == 1000
+
+
 def test_what_was_counted_before_may_stand_beside_new_files(sysfs: Path) -> None:
     put(sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/maps", "1000\n")
     old = module.read(Device(IGB))

@@ -373,9 +373,9 @@ def _longest(lines: Sequence[Sequence[Any]]) -> int:
 
 
 def _work_per_unit(measured: Measured, baseline: Measured | None, units: float, baseline_units: float) -> float:
-    if baseline is None:
-        return measured.busy_ns / units
-    return (measured.busy_ns - baseline.busy_ns) / (units - baseline_units)
+    if units <= baseline_units:
+        raise GuestError(f"{measured.name}: {units:.0f} were done, no more than the baseline's {baseline_units:.0f}")
+    return (measured.busy_ns - (baseline.busy_ns if baseline else 0)) / (units - baseline_units)
 
 
 def _micro(measured: Measured, _baseline: Measured | None) -> Json:

@@ -118,7 +118,8 @@ def take_back(begun: Sequence[Step]) -> list[str]:
         except Exception as error:
             # Not even a bug in one keeps the others from being taken back. Of a device that has gone nothing can be.
             if getattr(error, "code", None) != "device-gone":
-                left.append(str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__}: {error}")
+                is_bug = not isinstance(error, UserError | OSError)
+                left.append(f"{type(error).__name__}: {error}" if is_bug else str(error))
     return left
 
 

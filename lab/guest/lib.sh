@@ -273,7 +273,7 @@ work() {
 }
 
 # warm ID FUNCTION KEY=VALUE...: do what this run will do once, unmeasured; a workload may do less of it if $warming.
-# shellcheck disable=SC2034
+# shellcheck disable=SC2034 # for workloads
 warm() {
 	run_id=$1
 	workload=$2

@@ -390,6 +390,7 @@ def test_signals_while_it_is_put_back_have_nothing_undone_twice() -> None:
         (ValueError("a word that is no number"), "ValueError: a word that is no number"),
         (AssertionError(), "AssertionError"),
         (OSError(errno.EBUSY, "Busy"), r"\[Errno 16\] Busy"),
+        (TimeoutError(), "TimeoutError"),
     ],
 )
 def test_a_bug_in_an_undo_keeps_no_other_from_being_taken_back(bug: Exception, words: str) -> None:
@@ -402,7 +403,7 @@ def test_a_bug_in_an_undo_keeps_no_other_from_being_taken_back(bug: Exception, w
 
     todo = [steps.Step("", lambda: None, partial(undo, number)) for number in (1, 2, 3)]
     with (
-        pytest.raises(UserError, match=f"not put back: {words}") as error,
+        pytest.raises(UserError, match=f"not put back: {words}: see xsmmu status") as error,
         steps.put_back_if_it_fails(todo),
     ):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

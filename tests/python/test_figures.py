@@ -212,8 +212,10 @@ def test_packets_subtract_what_starting_costs() -> None:
     entry = figures.entry(many, few)
     assert entry["cost"] == {"value": 6000.0, "unit": "instructions/packet"}
     assert entry["throughput"] == {"value": 200_000.0, "unit": "packets/s"}
-    with pytest.raises(GuestError, match="64 were done, no more than the baseline's 64"):
-        figures.entry(few, few)
+    none = measured(workload, "kernel-lazy", {"packets": 0, "sent_us": 500}, elapsed_ns=1_064_000, idle_ns=0)
+    for fewer, baseline, words in ((few, few, "64 were"), (few, many, "64 were"), (none, None, "0 were")):
+        with pytest.raises(GuestError, match=f"{words} done, no more than the baseline's"):
+            figures.entry(fewer, baseline)
 
 
 def test_commands_are_counted_by_what_the_cost_is_of() -> None:

@@ -238,7 +238,7 @@ asyncio.run(test_guest.make(Path({str(tmp_path)!r}), "flood", [], timeout_s=2).r
     assert "not done after 2 s" in done.stderr
 
 
-def test_after_a_pause_all_that_has_come_is_one_part() -> None:
+def test_what_has_come_is_one_part() -> None:
     read, write = os.pipe()
     os.write(write, bytes(50_000))
     os.close(write)

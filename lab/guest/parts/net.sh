@@ -88,7 +88,7 @@ iperf() {
 	done
 }
 
-# iperf_test OPTION...: by time, which can be measured; by a few bytes to warm up.
+# iperf_test OPTION...: by time, which can be measured; by 16 MiB to warm up.
 iperf_test() {
 	if [ -n "$warming" ]; then
 		iperf -n 16M -i 0.1 "$@"

@@ -86,7 +86,8 @@ class Sample:
 def began_anew(first: Sample, last: Sample) -> bool:
     """Whether the statistics began at zero since: the module was loaded anew, or all devices of the group came anew."""
     # The inodes are read last: what was counted before may stand beside those of after.
-    return not first.folders & last.folders or last.stats["maps"] < first.stats["maps"]
+    fewer = any(last.stats.get(name, 0) < first.stats.get(name, 0) for name in ("maps", "copied_maps"))
+    return fewer or not first.folders & last.folders
 
 
 def is_loaded() -> bool:

@@ -118,8 +118,9 @@ def take_back(begun: Sequence[Step]) -> list[str]:
         except Exception as error:
             # Not even a bug in one keeps the others from being taken back. Of a device that has gone nothing can be.
             if getattr(error, "code", None) != "device-gone":
+                name, text = type(error).__name__, str(error)
                 is_bug = not isinstance(error, UserError | OSError)
-                left.append(f"{type(error).__name__}: {error}" if is_bug else str(error))
+                left.append(f"{name}: {text}" if is_bug and text else text or name)
     return left
 
 

@@ -294,14 +294,15 @@ class Watching:
         """One reading; the screen's rows stay what they are while it is paused."""
         found = module.groups(self.wanted).items()
         readings = [(device, reading) for device, sample in found if (reading := self._read(device, sample))]
-        before, self.last = self.last, {reading.sample.devices: reading for _, reading in readings}
         rows = []
         for device, reading in readings:
             group = reading.sample.devices
-            first = before.get(group, reading)
-            # Not only since the last look, which may have missed the group.
-            if module.began_anew(self.screen.began.setdefault(group, reading).sample, reading.sample):
+            # Also of a group that was away for some looks.
+            first = self.last.get(group, reading)
+            if module.began_anew(first.sample, reading.sample):
                 first = self.screen.began[group] = reading
+            self.screen.began.setdefault(group, reading)
+            self.last[group] = reading
             rows.append(Activity(device, first, reading, self.screen.calibration))
         if not self.screen.paused:
             self.screen.rows = rows

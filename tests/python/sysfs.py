@@ -33,11 +33,9 @@ MENU = ("none", "auto", "copy", "strict", "lazy", "fands", "xsmmu", "fused")
 
 def load_anew(folder: Path) -> None:
     """The module's files of a device are others, with the same content, as when it was loaded anew."""
-    new = folder.with_name("new")
-    # Beside the old ones, so that no inode is the same.
-    shutil.copytree(folder, new)
-    shutil.rmtree(folder)
-    new.rename(folder)
+    # The old ones stay, so that no inode is ever the same.
+    old = folder.rename(folder.with_name(f"old-{folder.stat().st_ino}"))
+    shutil.copytree(old, folder)
 
 
 def make_device(

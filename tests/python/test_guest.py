@@ -288,7 +288,7 @@ def test_many_lines_of_a_trace_are_read_at_once(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(selectors.EpollSelector, "select", wait)
     asyncio.run(guest.run())
     assert guest.oracle.window(1, 2) == Counts(global_=500)
-    # In many parts, and none waits for so long that a marker is late.
+    # In several parts, not in one at the end.
     assert 3 <= parts < 100
     # Nor does what waits to be read keep the loop awake.
     assert turns < 400

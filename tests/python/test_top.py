@@ -569,6 +569,18 @@ def test_what_was_counted_before_may_stand_beside_new_files(sysfs: Path) -> None
         assert module.began_anew(old, replace(old, stats={**old.stats, name: old.stats[name] - 1}))
 
 
+def test_a_group_whose_devices_come_anew_one_by_one_goes_on(sysfs: Path) -> None:
+    screen = Screen(1)
+    watching = Watching(screen, (Device(NVME0),))
+    watching.step()
+    began = dict(screen.began)
+    assert [*began] == [(NVME0, NVME1)]
+    for each in (NVME0, NVME1):
+        load_anew(sysfs / "bus/pci/devices" / each / "xsmmu")
+        watching.step()
+        assert screen.began == began
+
+
 def test_a_group_that_was_away_counts_from_zero(sysfs: Path) -> None:
     screen = Screen(1)
     watching = Watching(screen, ())

@@ -95,11 +95,12 @@ def check_members(group: Group) -> Iterator[Finding]:
 
 def check_state(group: Group) -> Iterator[Finding]:
     """What the module says of it."""
-    if not module.is_live() or not working(group):
+    if not module.is_loaded() or not working(group):
         return
+    live = module.is_live()
     # The module's folder goes before the device does, and comes and goes while the module does.
     others = [each for each in working(group) if not each.module_folder and each.folder.exists()]
-    if others and module.is_live():
+    if live and others and module.is_live():
         reason = f"the module is loaded and offers no policy for {_labels(others)}"
         yield _of_group("blocks", "not-offered", group, reason, "dmesg | grep xsmmu")
     state = _says(group, "state")

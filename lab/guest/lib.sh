@@ -47,6 +47,11 @@ fail() {
 	poweroff -f
 }
 
+# faults_are expected|unexpected: from here on in the kernel's log the IOMMU's faults are, or are not, part of the test.
+faults_are() {
+	echo "xsmmu-lab: faults are $1" >/dev/kmsg
+}
+
 # --- markers and clock -------------------------------------------------------------------------------------------
 
 marker=0

@@ -25,7 +25,7 @@ fire_at_list() {
 # Of as many pages as a block has, and of more: their rows are mapped and removed in other ways. The host looks what stays
 # mapped in the device.
 case_padding_is_out_of_reach() {
-	emit '{"event":"faults","expected":true}'
+	faults_are expected
 	for policy in $POLICIES copy; do
 		take $policy $TESTDEV
 		fire_at_list $policy 4
@@ -33,6 +33,6 @@ case_padding_is_out_of_reach() {
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
-	emit '{"event":"faults","expected":false}'
+	faults_are unexpected
 	all_off
 }

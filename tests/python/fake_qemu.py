@@ -121,10 +121,11 @@ def error() -> None:
     time.sleep(60)
 
 
-def fault() -> None:
-    """A device that reaches where it may not."""
-    say("[    1.0] DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x0 [fault reason 0x05]")
-    time.sleep(0.5)
+def fault(*lines: str) -> None:
+    """A device that reaches where it may not, at second 9, after some lines."""
+    for line in lines:
+        say(line)
+    say("[    9.000000] DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x0 [fault reason 0x05]")
     send('{"event":"done"}')
 
 
@@ -193,4 +194,5 @@ def flood() -> None:
         os.write(console, b"still here\n" * 1000)
 
 
-globals()[sys.argv[1]]()
+behaviour, *words = sys.argv[1].split("|")
+globals()[behaviour](*words)

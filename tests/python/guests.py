@@ -192,8 +192,6 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
         if record["event"] == "begin":
             outcome.running = record["case"]
             print(f"{guest.name}: {outcome.running}", flush=True)
-        elif record["event"] == "faults":
-            guest.expect_faults(record["expected"])
         elif record["event"] == "counted":
             await guest.wait_for_marker(record["markers"][1])
             ours, theirs = Counts.from_mapping(record["counts"]), guest.oracle.window(*record["markers"])

@@ -195,6 +195,26 @@ def test_plans_keep_each_session_apart() -> None:
     assert {run.policy for plan in plans for run in plan.runs} == set(chosen.policies)
 
 
+def test_faults_are_expected_in_the_runs_that_are_to_make_them() -> None:
+    chosen = experiment.load("compare")
+    seen: set[bool] = set()
+    for plan in experiment.plans(chosen.policies, chosen.workloads):
+        runs = {run.id: run for run in plan.runs}
+        expected = False
+        for line in plan.script.splitlines():
+            word, *rest = line.split()
+            if word == "faults_are":
+                assert rest == ["unexpected" if expected else "expected"]
+                expected = not expected
+            elif word in ("warm", "run"):
+                assert expected == runs[int(rest[0])].workload.faults, line
+                seen.add(expected)
+            else:
+                assert not expected, line
+        assert not expected
+    assert seen == {True, False}
+
+
 def test_a_guest_may_have_another_iommu() -> None:
     chosen = experiment.load("claim-d-mapsync")
     plans = experiment.plans(chosen.policies, chosen.workloads)

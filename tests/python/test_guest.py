@@ -335,10 +335,36 @@ def test_what_fails_between_runs_is_blamed_on_what_it_was(tmp_path: Path, behavi
         asyncio.run(guest.run())
 
 
-def test_faults_may_be_expected(tmp_path: Path) -> None:
-    guest = make(tmp_path, "fault", [])
-    guest.expect_faults(True)
-    asyncio.run(guest.run())
+EXPECTED = "|[    {}] xsmmu-lab: faults are expected"
+UNEXPECTED = "|[    {}] xsmmu-lab: faults are unexpected"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        EXPECTED.format("8.900000"),
+        # What is reported late was made before.
+        EXPECTED.format("8.100000") + UNEXPECTED.format("8.500000"),
+        EXPECTED.format("1.000000") + UNEXPECTED.format("2.000000") + EXPECTED.format("8.000000"),
+    ],
+)
+def test_faults_may_be_expected(tmp_path: Path, said: str) -> None:
+    asyncio.run(make(tmp_path, "fault" + said, []).run())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        UNEXPECTED.format("8.900000"),
+        EXPECTED.format("7.000000") + UNEXPECTED.format("8.000000"),
+        EXPECTED.format("7.000000") + UNEXPECTED.format("7.500000") + UNEXPECTED.format("8.900000"),
+        EXPECTED.format("8.000000") + ", says the user",
+    ],
+)
+def test_other_faults_end_the_guest(tmp_path: Path, said: str) -> None:
+    with pytest.raises(UserError, match=r"guest net failed \(booting\): .*fault addr 0x0"):
+        asyncio.run(make(tmp_path, "fault" + said, []).run())
 
 
 SCRIPT = """

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from xsmmu.project import PROJECT
+from xsmmu.vm.guest import FAULTS_ARE
 
 BDF = "0000:02:00.0"
 COUNTS = {
@@ -40,7 +41,8 @@ def tree(tmp_path: Path) -> Path:
 
 def inside(tree: Path, script: Path) -> str:
     """A script whose files are in the tree; a name that follows a variable's is no such file."""
-    return re.sub(r"(?<![\w}*])/(lab|sys|tmp)/", rf"{tree}/\1/", script.read_text()).replace("/dev/kmsg", "/dev/null")
+    text = re.sub(r"(?<![\w}*])/(lab|sys|tmp)/", rf"{tree}/\1/", script.read_text())
+    return text.replace(">/dev/kmsg", f">>{tree}/kmsg")
 
 
 HARMLESS = "".join(f"{name}() {{ exit 1; }}\n" for name in ("poweroff", "rmmod", "insmod", "modprobe"))
@@ -49,7 +51,9 @@ HARMLESS = "".join(f"{name}() {{ exit 1; }}\n" for name in ("poweroff", "rmmod",
 
 def run(script: str) -> str:
     command = ["dash", "-c", HARMLESS + script]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 # ---- the lab's ----
@@ -82,6 +86,12 @@ def test_nothing_of_the_last_line_is_left(tree: Path) -> None:
     (tree / "open").write_text("no end")
     script = "".join(f'line_of {tree}/{name} 2>/dev/null; echo "<$line>"\n' for name in ("two", "none", "open"))
     assert lab(tree, script) == "<one>\n<>\n<no end>\n"
+
+
+def test_which_faults_are_expected_is_in_the_log_that_has_them(tree: Path) -> None:
+    assert lab(tree, "faults_are expected; faults_are unexpected") == ""
+    lines = (tree / "kmsg").read_text().splitlines()
+    assert [found[1] for line in lines if (found := FAULTS_ARE.search(line))] == ["expected", "unexpected"]
 
 
 def test_the_time_of_a_run_is_that_of_its_work_between_markers(tree: Path) -> None:

@@ -385,6 +385,8 @@ def _session(
             continue
         arguments = workload.arguments_under(policy)
         run = Run(first_id + len(runs), workload, policy, repetition=repetition)
+        if workload.faults:
+            script.append("faults_are expected")
         if warm:
             # The first run of a program pays for reading it in.
             script.append(f"warm {run.id} {workload.function} {_words({**arguments, **workload.baseline})}")
@@ -394,6 +396,8 @@ def _session(
             run = Run(first_id + len(runs), workload, policy, is_baseline=True, repetition=repetition)
             runs.append(run)
             script.append(f"run {run.id} {workload.function} {_words({**arguments, **workload.baseline})}")
+        if workload.faults:
+            script.append("faults_are unexpected")
     return runs, [*script, "session_close"]
 
 

@@ -239,7 +239,6 @@ class Collector:
         elif event in ("warm", "start"):
             run = self._runs[record["id"]]
             self._now(guest, f"{'the warm-up of ' if event == 'warm' else ''}{run.name}")
-            guest.expect_faults(run.workload.faults)
         elif event == "run":
             await self._measured(guest, self._runs[record["id"]], record)
         elif event == "closed":

@@ -40,10 +40,14 @@ FATAL = re.compile(
     r"|xsmmu: .*\bbug\b|Out of memory|unregister_netdevice: waiting"
 )
 
+FAULTS_ARE = re.compile(r"xsmmu-lab: faults are (expected|unexpected)$")
+"""What the guest says in its kernel's log (faults_are in lab/guest/lib.sh), where it is in order with the faults."""
+TIMESTAMP = re.compile(r"\[ *(\d+\.\d+)\]")
+
 TAIL_LINES = 25
 FATAL_LINES = 40
-FAULTS_LINGER_S = 2.0
-"""How long faults may still arrive after the run that was to make them: console and results are two channels."""
+FAULTS_LINGER_S = 1.0
+"""How long, by the guest's own clock, faults may still be reported after the device that made them has ended."""
 FATAL_GRACE_S = 1.5
 """How long a dying kernel may still speak before it is killed."""
 KVM_PROBE_S = 10.0
@@ -87,7 +91,8 @@ class Guest:
         self.began = 0.0
         """When QEMU was started (time.monotonic())."""
         self._faults = IOMMUS[boot.iommu].faults
-        self._faults_until = 0.0
+        self._faults_until = -math.inf
+        """Until when faults are expected, by the timestamps of the guest's kernel."""
         self._qemu = qemu
         self._boot = boot
         self._folder = folder
@@ -109,16 +114,6 @@ class Guest:
     def tail(self, lines: int = TAIL_LINES) -> list[str]:
         """The console's last lines."""
         return list(self._tail)[-lines:]
-
-    def expect_faults(self, expected: bool) -> None:
-        """From now on IOMMU faults in the log are, or are not, part of the test."""
-        if expected:
-            self._faults_until = math.inf
-        elif self._faults_until == math.inf:
-            self._faults_until = time.monotonic() + FAULTS_LINGER_S
-
-    def _faults_expected(self) -> bool:
-        return time.monotonic() < self._faults_until
 
     async def run(self) -> None:
         """Boot, handle every record, return when the guest has powered off; raise `UserError` on any failure."""
@@ -231,9 +226,17 @@ class Guest:
         self._lines += 1
         if self._failure:
             self._failure.append(line)
-        elif FATAL.search(line) or (self._faults.search(line) and not self._faults_expected()):
+        elif said := FAULTS_ARE.search(line):
+            self._expect_faults(said[1] == "expected", _timestamp(line))
+        elif FATAL.search(line) or (self._faults.search(line) and _timestamp(line) >= self._faults_until):
             self._failure.append(line)
             asyncio.get_running_loop().call_later(FATAL_GRACE_S, self._kill_now)
+
+    def _expect_faults(self, expected: bool, now: float) -> None:
+        if expected:
+            self._faults_until = math.inf
+        elif self._faults_until == math.inf:
+            self._faults_until = now + FAULTS_LINGER_S
 
     async def _read_trace(self, fd: int) -> None:
         # A shallow pipe would be full before the end of a pause.
@@ -323,6 +326,12 @@ class Guest:
         self._kill_now()
         if self._process:
             await self._process.wait()
+
+
+def _timestamp(line: str) -> float:
+    """When the guest's kernel said a line, in seconds; what has no timestamp comes after everything."""
+    found = TIMESTAMP.match(line)
+    return float(found[1]) if found else math.inf
 
 
 def first_error(error: BaseException) -> BaseException:

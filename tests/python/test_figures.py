@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -212,10 +213,32 @@ def test_packets_subtract_what_starting_costs() -> None:
     entry = figures.entry(many, few)
     assert entry["cost"] == {"value": 6000.0, "unit": "instructions/packet"}
     assert entry["throughput"] == {"value": 200_000.0, "unit": "packets/s"}
-    none = measured(workload, "kernel-lazy", {"packets": 0, "sent_us": 500}, elapsed_ns=1_064_000, idle_ns=0)
-    for fewer, baseline, words in ((few, few, "64 were"), (few, many, "64 were"), (none, None, "0 were")):
-        with pytest.raises(GuestError, match=f"{words} done, no more than the baseline's"):
-            figures.entry(fewer, baseline)
+    for baseline in (few, many):
+        with pytest.raises(GuestError, match="64 were done, no more than the baseline's"):
+            figures.entry(few, baseline)
+
+
+@pytest.mark.parametrize(
+    ("workload", "output", "message"),
+    [
+        ("net-rx/igb", lambda done: {"end": {"sum_received": {"bytes": done}}}, "no bytes were received in the whole"),
+        ("net-pps/igb-tx", lambda done: {"packets": done}, "no packets arrived in the whole run"),
+        ("nvme/4k", lambda done: {"jobs": [{"error": 0, "read": {"total_ios": done}}]}, "no IOs were done in the"),
+    ],
+)
+def test_a_run_without_work_fails_as_it_arrives(workload: str, output: Callable[[int], Any], message: str) -> None:
+    figures.check(measured(workload, "kernel-lazy", output(1)))
+    nothing = measured(workload, "kernel-lazy", output(0))
+    with pytest.raises(GuestError, match=f"{workload} under kernel-lazy: {message}"):
+        figures.check(nothing)
+    # What only starting costs is measured by may do nothing.
+    figures.check(replace(nothing, run=replace(nothing.run, is_baseline=True)))
+
+
+def test_a_failed_job_is_told_as_it_arrives() -> None:
+    jobs = [{"jobname": name, "error": error, "read": {"total_ios": 5}} for name, error in (("a", 0), ("b", 84))]
+    with pytest.raises(GuestError, match=r"nvme/4k under kernel-lazy: fio job b failed with error 84"):
+        figures.check(measured("nvme/4k", "kernel-lazy", {"jobs": jobs}))
 
 
 def test_commands_are_counted_by_what_the_cost_is_of() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import selectors
 import signal
@@ -24,6 +25,7 @@ from xsmmu.vm import cpus, machine
 from xsmmu.vm.guest import TRACE_PAUSE_S, Boot, Guest, Record, RecordHandler, _chunks
 from xsmmu.vm.oracle import Counts
 
+PAGE = os.sysconf("SC_PAGE_SIZE")
 FAKE = Path(__file__).with_name("fake_qemu.py")
 PYTHON = Path(__file__).resolve().parents[2] / "python"
 
@@ -234,19 +236,33 @@ from tests.python import test_guest
 asyncio.run(test_guest.make(Path({str(tmp_path)!r}), "flood", [], timeout_s=2).run())
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=15)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
     assert "not done after 2 s" in done.stderr
+    # Tens of megabytes, and pytest keeps the folder.
+    (tmp_path / "results/net.console.log").unlink()
 
 
 def test_what_has_come_is_one_part() -> None:
     read, write = os.pipe()
-    os.write(write, bytes(4_000))
-    os.close(write)
+    os.write(write, bytes(2_000))
 
     async def parts() -> list[int]:
-        return [len(each) async for each in _chunks(read, 0.01)]
+        sizes = []
+        async for each in _chunks(read, 0.01):
+            sizes.append(len(each))
+            # Both come within the pause after the first.
+            asyncio.get_running_loop().call_soon(end)
+        return sizes
 
-    assert asyncio.run(parts()) == [4_000]
+    def end() -> None:
+        if not ended:
+            os.write(write, bytes(1_000))
+            os.write(write, bytes(500))
+            os.close(write)
+        ended.append(True)
+
+    ended: list[bool] = []
+    assert asyncio.run(parts()) == [2_000, 1_500]
     # And it is closed.
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(read)
@@ -260,14 +276,22 @@ def test_a_trace_waits_only_where_there_is_room(deep: bool, tmp_path: Path, monk
         pauses.append(pause_s)
         return _chunks(fd, pause_s)
 
+    def shallow() -> tuple[int, int]:
+        ends = os.pipe()
+        fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, PAGE)
+        return ends
+
     monkeypatch.setattr("xsmmu.vm.guest._chunks", chunks)
+    # Of one page, which any user has the right to.
+    monkeypatch.setattr("xsmmu.vm.guest.PIPE_BYTES", PAGE if deep else 2 * PAGE)
     if not deep:
-        monkeypatch.setattr("xsmmu.vm.guest._pipe", os.pipe)
+        monkeypatch.setattr("xsmmu.vm.guest._pipe", shallow)
     asyncio.run(make(tmp_path, "good", []).run())
     assert sorted(pauses) == [0.0, 0.0, TRACE_PAUSE_S if deep else 0.0]
 
 
 def test_many_lines_of_a_trace_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xsmmu.vm.guest.PIPE_BYTES", PAGE)
     guest, parts = make(tmp_path, "busy", []), 0
     feed = guest.oracle.feed
 

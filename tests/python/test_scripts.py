@@ -128,6 +128,19 @@ def test_a_warm_up_alone_is_less_than_what_is_measured(tree: Path) -> None:
     assert asked == [f"{fixed} {less} -R", f"{fixed} {timed} -R", f"{fixed} {less}", f"{fixed} {timed}"]
 
 
+def test_a_test_ends_with_its_server(tree: Path) -> None:
+    """What the server still does for it is its work."""
+    script = """
+    iperf3() { echo tested; }
+    kill() { echo "$*" >&3; left=$((left - 1)); [ $left -gt 0 ]; }
+    sleep() { echo "sleep $*"; }
+    net_number=1 net_server=77 left=3 arg_seconds=1
+    net_tx
+    """
+    look = "-0 77"
+    assert lab(tree, script).splitlines() == ["tested", look, "sleep 0.001", look, "sleep 0.001", look]
+
+
 def test_what_is_read_meanwhile_is_of_a_whole_test(tree: Path) -> None:
     script = """
     iperf3() { echo "iperf3 $*" >&3; }
@@ -196,8 +209,13 @@ def test_a_policy_is_what_was_asked_for(tree: Path) -> None:
     # What takes any word, and is what it was.
     script = f'line_of() {{ case $1 in */policy) read -r line <{tree}/menu ;; *) read -r line <"$1" ;; esac; }}\n'
     (folder / "policy").touch()
-    assert lab(tree, f"{script}policy_set strict a; echo done") == "done\n"
-    assert (folder / "tables").read_text() == "kernel\n"
+    words = {"strict": ("kernel\n", ""), "strict-direct": ("direct\n", "")}
+    words |= {"strict-copy": ("kernel\n", "256\n"), "strict-copy-direct": ("direct\n", "256\n")}
+    for word, tunables in words.items():
+        (folder / "copy_bytes").write_text("")
+        assert lab(tree, f"{script}policy_set {word} a; echo done") == "done\n"
+        assert (folder / "policy").read_text() == "strict\n"
+        assert ((folder / "tables").read_text(), (folder / "copy_bytes").read_text()) == tunables
     assert lab(tree, f"{script}policy_set fused a; echo done") == "FAIL a: policy is none [strict] fused, not fused\n"
 
 
@@ -263,6 +281,13 @@ def test_each_count_of_the_balance(name: str, tree: Path, files: Path) -> None:
     assert any("cannot be read" in each for each in said(tree, f"expect_balance {BDF}"))
 
 
+def test_maps_that_were_made_to_fail_are_no_failures(tree: Path, files: Path) -> None:
+    (tree / f"tmp/map_failures.{BDF}").write_text("3\n")
+    assert len(said(tree, f"expect_balance {BDF}")) == 1
+    (files / "stats/map_failures").write_text("3\n")
+    assert said(tree, f"expect_balance {BDF}") == []
+
+
 @pytest.mark.parametrize(
     ("log", "is_silent", "is_a"),
     [
@@ -294,6 +319,28 @@ def test_what_cannot_be_written_is_no_success(tree: Path, files: Path) -> None:
     assert said(tree, f"put {BDF} none/such x || echo refused") == ["refused"]
     assert said(tree, f"put {BDF} level x && echo done") == ["done"]
     assert (files / "level").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "file", "content", "tables", "copied"),
+    [
+        ("", "policy", "fused", "", ""),
+        ("TABLES=direct COPY=256", "policy", "fused", "direct\n", "256\n"),
+        ("TABLES=direct COPY=256", "policy", "none", "", ""),
+        ("TABLES=direct COPY=256", "level", "x", "", ""),
+    ],
+)
+def test_tunables_of_the_whole_guest_follow_a_policy(
+    settings: str, file: str, content: str, tables: str, copied: str, tree: Path, files: Path
+) -> None:
+    for name in ("tables", "copy_bytes"):
+        (files / name).write_text("")
+    assert said(tree, f"{settings}\nput {BDF} {file} {content} && echo done") == ["done"]
+    assert ((files / "tables").read_text(), (files / "copy_bytes").read_text()) == (tables, copied)
+    for name in ("tables", "copy_bytes"):
+        (files / name).unlink()
+        (files / name).mkdir()
+    assert len(said(tree, f"{settings}\nput {BDF} {file} {content}")) == 2 * bool(tables)
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,21 @@ def _check_neighbour(measured: Measured) -> None:
         _refuse(measured, f"{landed} writes landed")
 
 
-_CHECKS: dict[str, Callable[[Measured], None]] = {"attack": _check_attack, "neighbour": _check_neighbour}
+def _check_work(units: str, done: Callable[[Measured], int]) -> Callable[[Measured], None]:
+    def at_all(measured: Measured) -> None:
+        if not done(measured):
+            raise GuestError(f"{measured.name}: no {units} in the whole run")
+
+    return at_all
+
+
+_CHECKS: dict[str, Callable[[Measured], None]] = {
+    "attack": _check_attack,
+    "neighbour": _check_neighbour,
+    "iperf": _check_work("bytes were received", lambda measured: measured.output["end"]["sum_received"]["bytes"]),
+    "packets": _check_work("packets arrived", lambda measured: measured.output["packets"]),
+    "fio": _check_work("IOs were done", lambda measured: _ios(measured)),
+}
 """Checks of some measures; all runs must pass those of `check` too."""
 
 
@@ -418,11 +432,12 @@ def _packets(measured: Measured, baseline: Measured | None) -> Json:
 
 
 def _ios(measured: Measured) -> int:
+    """How many were done; raises `GuestError` if any failed."""
+    _fio_errors(measured)
     return sum(int(job["read"]["total_ios"]) for job in measured.output["jobs"])
 
 
 def _fio(measured: Measured, baseline: Measured | None) -> Json:
-    _fio_errors(measured)
     ios = _ios(measured)
     few = _ios(baseline) if baseline else 0
     iops = sum(float(job["read"]["iops"]) for job in measured.output["jobs"])

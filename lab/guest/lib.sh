@@ -48,8 +48,9 @@ fail() {
 }
 
 # faults_are expected|unexpected: from here on in the kernel's log the IOMMU's faults are, or are not, part of the test.
+# It is an error as they are, so that who sees them on the console sees this.
 faults_are() {
-	echo "xsmmu-lab: faults are $1" >/dev/kmsg
+	echo "<3>xsmmu-lab: faults are $1" >/dev/kmsg
 }
 
 # --- markers and clock -------------------------------------------------------------------------------------------

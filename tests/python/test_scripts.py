@@ -41,7 +41,7 @@ def tree(tmp_path: Path) -> Path:
 
 def inside(tree: Path, script: Path) -> str:
     """A script whose files are in the tree; a name that follows a variable's is no such file."""
-    text = re.sub(r"(?<![\w}*])/(lab|sys|tmp)/", rf"{tree}/\1/", script.read_text())
+    text = re.sub(r"(?<![\w}*])/(lab|sys|tmp|proc)/", rf"{tree}/\1/", script.read_text())
     return text.replace(">/dev/kmsg", f">>{tree}/kmsg")
 
 
@@ -86,6 +86,25 @@ def test_nothing_of_the_last_line_is_left(tree: Path) -> None:
     (tree / "open").write_text("no end")
     script = "".join(f'line_of {tree}/{name} 2>/dev/null; echo "<$line>"\n' for name in ("two", "none", "open"))
     assert lab(tree, script) == "<one>\n<>\n<no end>\n"
+
+
+@pytest.mark.parametrize(
+    ("timers", "idle_ns"),
+    [
+        (".idle_sleeptime : 300 nsecs\n.iowait_sleeptime : 20 nsecs\n.idle_sleeptime : 4 nsecs\n", 324),
+        # In ticks, where the kernel tells no more.
+        (".nr_events : 5\n", 170_000_000),
+    ],
+)
+def test_without_the_labs_module_timers_tell_the_time(timers: str, idle_ns: int, tree: Path) -> None:
+    (tree / "proc").mkdir()
+    (tree / "proc/stat").write_text("cpu  1 2 3 12 5 6\ncpu0 9 9 9 9 9 9\n")
+    (tree / "proc/timer_list").write_text(f"Timer List Version: v0.9\nnow at 1234567890123 nsecs\n{timers}")
+    assert lab(tree, 'clock; echo "$now_ns $idle_ns"') == f"1234567890123 {idle_ns}\n"
+    folder = tree / "sys/kernel/debug/xsmmu_lab"
+    folder.mkdir(parents=True)
+    (folder / "clock").write_text("55 44\n")
+    assert lab(tree, 'clock; echo "$now_ns $idle_ns"') == "55 44\n"
 
 
 def test_which_faults_are_expected_is_in_the_log_that_has_them(tree: Path) -> None:

@@ -27,7 +27,7 @@ trace = descriptor(r"-D /proc/self/fd/(\d+)")
 
 def say(line: str) -> None:
     """A console line."""
-    os.write(console, line.encode() + b"\n")
+    os.write(console, line.encode() + b"\r\n")
 
 
 def send(line: str) -> None:
@@ -122,10 +122,10 @@ def error() -> None:
 
 
 def fault(*lines: str) -> None:
-    """A device that reaches where it may not, at second 9, after some lines."""
-    for line in lines:
-        say(line)
-    say("[    9.000000] DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x0 [fault reason 0x05]")
+    """A device that reaches where it may not, at second 9, between some lines."""
+    for line in lines or ["<fault>"]:
+        fault = "DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x0 [fault reason 0x05]"
+        say(line.replace("<fault>", f"[    9.000000] {fault}").replace("<DMAR>", fault))
     send('{"event":"done"}')
 
 

@@ -625,6 +625,13 @@ def test_a_module_that_comes_or_goes_offers_nothing(
     assert list(looks) == []
 
 
+def test_all_else_is_told_while_the_module_comes_or_goes(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    state(healthy, "failed")
+    stat(healthy, "strays", 3)
+    monkeypatch.setattr(module, "is_live", lambda: False)
+    assert {"failed", "strays"} <= {each.check for each in wrong()}
+
+
 @pytest.mark.parametrize(("words", "live"), [("live", True), ("going", False), ("coming", False), (None, False)])
 def test_a_module_is_live_by_its_own_word(words: str | None, live: bool, healthy: Machine) -> None:
     if words:

@@ -228,11 +228,19 @@ def test_packets_subtract_what_starting_costs() -> None:
 )
 def test_a_run_without_work_fails_as_it_arrives(workload: str, output: Callable[[int], Any], message: str) -> None:
     figures.check(measured(workload, "kernel-lazy", output(1)))
-    nothing = measured(workload, "kernel-lazy", output(0))
-    with pytest.raises(GuestError, match=f"{workload} under kernel-lazy: {message}"):
-        figures.check(nothing)
+    for done in (0, -1):
+        nothing = measured(workload, "kernel-lazy", output(done))
+        with pytest.raises(GuestError, match=f"{workload} under kernel-lazy: {message}"):
+            figures.check(nothing)
     # What only starting costs is measured by may do nothing.
     figures.check(replace(nothing, run=replace(nothing.run, is_baseline=True)))
+
+
+def test_the_ios_of_all_jobs_are_the_work() -> None:
+    jobs = [{"jobname": "a", "error": 0, "read": {"total_ios": ios, "iops": 1}} for ios in (0, 5)]
+    run = measured("nvme/4k", "kernel-lazy", {"jobs": jobs})
+    figures.check(run)
+    assert figures.entry(run, None)["ios"] == 5
 
 
 def test_a_failed_job_is_told_as_it_arrives() -> None:

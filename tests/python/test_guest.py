@@ -359,36 +359,67 @@ def test_what_fails_between_runs_is_blamed_on_what_it_was(tmp_path: Path, behavi
         asyncio.run(guest.run())
 
 
-EXPECTED = "|[    {}] xsmmu-lab: faults are expected"
-UNEXPECTED = "|[    {}] xsmmu-lab: faults are unexpected"
+def statements(*said: str) -> str:
+    """What the fake's console has: "+8.1" is that faults are expected, said at that second, and "-8.1" the opposite."""
+    words = {"+": "expected", "-": "unexpected"}
+    lines = [
+        f"[{float(each[1:]):12.6f}] xsmmu-lab: faults are {words[each[0]]}" if each[0] in words else each
+        for each in said
+    ]
+    return "|".join(("fault", *lines))
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        EXPECTED.format("8.900000"),
+        ("+8.9", "<fault>", "-9.1"),
         # What is reported late was made before.
-        EXPECTED.format("8.100000") + UNEXPECTED.format("8.500000"),
-        EXPECTED.format("1.000000") + UNEXPECTED.format("2.000000") + EXPECTED.format("8.000000"),
+        ("+8.1", "-8.6", "<fault>"),
+        ("+1", "-2", "+8", "<fault>", "-10"),
+        # User space has left its line open before one of the kernel's.
+        ("+8", "<fault>", "ip: warning[    9.100000] xsmmu-lab: faults are unexpected"),
+        # A kernel that says who speaks.
+        ("[    8.000000][    T1] xsmmu-lab: faults are expected", "<fault>", "-9.1"),
+        ("+8", "<fault>", "[    9.100000][   C12] xsmmu-lab: faults are unexpected"),
+        ("+8", "<DMAR>", "ip: warning<fault>", "-9.1"),
     ],
 )
-def test_faults_may_be_expected(tmp_path: Path, said: str) -> None:
-    asyncio.run(make(tmp_path, "fault" + said, []).run())
+def test_faults_may_be_expected(tmp_path: Path, said: tuple[str, ...]) -> None:
+    asyncio.run(make(tmp_path, statements(*said), []).run())
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "message"),
     [
-        "",
-        UNEXPECTED.format("8.900000"),
-        EXPECTED.format("7.000000") + UNEXPECTED.format("8.000000"),
-        EXPECTED.format("7.000000") + UNEXPECTED.format("7.500000") + UNEXPECTED.format("8.900000"),
-        EXPECTED.format("8.000000") + ", says the user",
+        ((), ".*fault addr 0x0"),
+        (("+8", "-8.5", "<fault>"), ".*fault addr 0x0"),
+        (("+1", "-2", "+7", "-8.5", "<fault>"), ".*fault addr 0x0"),
+        (("+8", "-8.9", "<DMAR>"), ".*fault addr 0x0"),
+        # Who writes such a time into an open line is not the kernel.
+        (("+8", "-8.9", "x[    1.000000] <DMAR>"), ".*fault addr 0x0"),
+        (("+8", "say[    8.400000] xsmmu-lab: faults are unexpected", "<fault>"), ".*fault addr 0x0"),
+        (("[    8.000000] xsmmu-lab: faults are expected, says the user", "<fault>"), ".*fault addr 0x0"),
+        (("xsmmu-lab: faults are expected", "<fault>"), ".*fault addr 0x0"),
+        (("+8", "[    8.500000] BUG: bad page", "-9"), ".*BUG: bad page"),
     ],
 )
-def test_other_faults_end_the_guest(tmp_path: Path, said: str) -> None:
-    with pytest.raises(UserError, match=r"guest net failed \(booting\): .*fault addr 0x0"):
-        asyncio.run(make(tmp_path, "fault" + said, []).run())
+def test_other_faults_end_the_guest(tmp_path: Path, said: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=rf"guest net failed \(booting\): {message}"):
+        asyncio.run(make(tmp_path, statements(*said), []).run())
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (("-8",), "said twice that faults are unexpected: a part of its kernel's log is lost"),
+        (("+7", "-8", "-9"), "said twice that faults are unexpected: a part"),
+        (("+7", "+8"), "said twice that faults are expected: a part"),
+        (("+8", "<fault>"), "never said that faults are unexpected again: a part of its kernel's log is lost"),
+    ],
+)
+def test_what_is_lost_of_the_log_excuses_no_fault(tmp_path: Path, said: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=rf"guest net \(booting\): {message}"):
+        asyncio.run(make(tmp_path, statements(*said), []).run())
 
 
 SCRIPT = """

@@ -567,6 +567,15 @@ def test_what_was_counted_before_may_stand_beside_new_files(sysfs: Path) -> None
     assert not module.began_anew(old, old)
     for name in ("maps", "copied_maps"):
         assert module.began_anew(old, replace(old, stats={**old.stats, name: old.stats[name] - 1}))
+    # What others have grown by takes nothing from that.
+    more = {**old.stats, "maps": old.stats["maps"] - 1, "copied_maps": old.stats["copied_maps"] + 5}
+    assert module.began_anew(old, replace(old, stats=more))
+    # What is not only counted up may fall at any time, and what the module does not count is no news.
+    put(sysfs / "bus/pci/devices" / IGB / "xsmmu/stats/live_pages", "9\n")
+    old = module.read(Device(IGB))
+    assert not module.began_anew(old, replace(old, stats={**old.stats, "live_pages": 1}))
+    without = replace(old, stats={name: count for name, count in old.stats.items() if name != "copied_maps"})
+    assert not module.began_anew(without, without)
 
 
 def test_a_group_whose_devices_come_anew_one_by_one_goes_on(sysfs: Path) -> None:
@@ -593,6 +602,49 @@ def test_a_group_that_was_away_counts_from_zero(sysfs: Path) -> None:
     put(folder / "stats/maps", "10\n")
     watching.step()
     assert screen.began[(IGB,)].sample.stats["maps"] == 10
+
+
+def test_a_pause_is_no_interval(sysfs: Path) -> None:
+    screen = Screen(1)
+    watching = Watching(screen, (Device(IGB),))
+    folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
+    seen = []
+    for maps, screen.paused in (("1000", False), ("2000", True), ("3000", True), ("4000", False)):
+        put(folder / "stats/maps", f"{maps}\n")
+        watching.step()
+        row = screen.rows[0]
+        seen.append([reading.sample.stats["maps"] for reading in (row.first, row.last)])
+    # What is drawn stays, and is then of the last interval alone.
+    assert seen == [[1000, 1000], [1000, 1000], [1000, 1000], [3000, 4000]]
+    assert screen.began[(IGB,)].sample.stats["maps"] == 1000
+
+
+def test_one_that_came_anew_in_a_pause_counts_from_then(sysfs: Path) -> None:
+    screen = Screen(1)
+    watching = Watching(screen, (Device(IGB),))
+    folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
+    for maps, screen.paused in (("1000", False), ("2000", True), ("3000", False)):
+        if screen.paused:
+            load_anew(folder)
+        put(folder / "stats/maps", f"{maps}\n")
+        watching.step()
+    assert screen.began[(IGB,)].sample.stats["maps"] == 2000
+
+
+def test_what_was_away_goes_on_where_it_was(sysfs: Path) -> None:
+    """Whether it was all that there is or one of several."""
+    for wanted in ((), (Device(IGB),)):
+        screen = Screen(1)
+        watching = Watching(screen, wanted)
+        watching.try_step()
+        began = dict(screen.began)
+        folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
+        away = folder.rename(folder.with_name("away"))
+        watching.try_step()
+        assert IGB not in [row.device.address for row in screen.rows]
+        away.rename(folder)
+        watching.try_step()
+        assert screen.began == began and (IGB,) in began
 
 
 @pytest.mark.usefixtures("sysfs")

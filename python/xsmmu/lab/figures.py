@@ -204,7 +204,7 @@ def _check_neighbour(measured: Measured) -> None:
 
 def _check_work(units: str, done: Callable[[Measured], int]) -> Callable[[Measured], None]:
     def at_all(measured: Measured) -> None:
-        if not done(measured):
+        if done(measured) <= 0:
             raise GuestError(f"{measured.name}: no {units} in the whole run")
 
     return at_all

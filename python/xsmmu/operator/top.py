@@ -320,8 +320,6 @@ class Watching:
         except UserError as error:
             if error.code not in _PASSING:
                 raise
-            self.last = {}
-            self.screen.began = {}
             if not self.screen.paused:
                 self.screen.rows = []
             self.screen.message = error.message

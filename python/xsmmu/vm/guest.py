@@ -2,8 +2,8 @@
 """One guest: boot it, read its results, watch its console, and never leave it behind.
 
 A guest speaks over four channels, all of them inherited file descriptors, so nothing is left in the file system:
-its console (kept in a log and searched for fatal lines), its results (JSON lines over a virtio port), QEMU's trace
-(fed to the oracle) and QMP. It ends well only if it said `done` and powered off by itself.
+its console (kept in a log and searched for fatal lines, and for which faults are not), its results (JSON lines over a
+virtio port), QEMU's trace (fed to the oracle) and QMP. It ends well only if it said `done` and powered off by itself.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ FATAL = re.compile(
     r"|xsmmu: .*\bbug\b|Out of memory|unregister_netdevice: waiting"
 )
 
-FAULTS_ARE = re.compile(r"xsmmu-lab: faults are (expected|unexpected)$")
-"""What the guest says in its kernel's log (faults_are in lab/guest/lib.sh), where it is in order with the faults."""
-TIMESTAMP = re.compile(r"\[ *(\d+\.\d+)\]")
+_TIMESTAMP = r"\[ *(\d+\.\d+)\]"
+FAULTS_ARE = re.compile(_TIMESTAMP + r"(?:\[ *[CT]\d+\])? xsmmu-lab: faults are (expected|unexpected)$")
+"""What the guest says in its kernel's log (faults_are in lab/guest/lib.sh), where it is in order with the faults; user
+space may have left a line open before it."""
+TIMESTAMP = re.compile(_TIMESTAMP)
 
 TAIL_LINES = 25
 FATAL_LINES = 40
-FAULTS_LINGER_S = 1.0
+FAULTS_LINGER_S = 0.5
 """How long, by the guest's own clock, faults may still be reported after the device that made them has ended."""
 FATAL_GRACE_S = 1.5
 """How long a dying kernel may still speak before it is killed."""
@@ -92,7 +94,7 @@ class Guest:
         """When QEMU was started (time.monotonic())."""
         self._faults = IOMMUS[boot.iommu].faults
         self._faults_until = -math.inf
-        """Until when faults are expected, by the timestamps of the guest's kernel."""
+        """Until when faults are expected, by the timestamps of the guest's kernel; inf is while they are."""
         self._qemu = qemu
         self._boot = boot
         self._folder = folder
@@ -217,26 +219,31 @@ class Guest:
             log.flush()
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                self._console_line(line.decode(errors="replace").rstrip())
+                self._console_line(line)
         if rest:
-            self._console_line(rest.decode(errors="replace"))
+            self._console_line(rest)
 
-    def _console_line(self, line: str) -> None:
+    def _console_line(self, text: bytes) -> None:
+        line = text.decode(errors="replace").rstrip()
         self._tail.append(line)
         self._lines += 1
         if self._failure:
             self._failure.append(line)
         elif said := FAULTS_ARE.search(line):
-            self._expect_faults(said[1] == "expected", _timestamp(line))
-        elif FATAL.search(line) or (self._faults.search(line) and _timestamp(line) >= self._faults_until):
+            self._expect_faults(said[2] == "expected", float(said[1]))
+        elif FATAL.search(line) or (self._faults.search(line) and not self._is_expected(line)):
             self._failure.append(line)
             asyncio.get_running_loop().call_later(FATAL_GRACE_S, self._kill_now)
 
     def _expect_faults(self, expected: bool, now: float) -> None:
-        if expected:
-            self._faults_until = math.inf
-        elif self._faults_until == math.inf:
-            self._faults_until = now + FAULTS_LINGER_S
+        if expected == (self._faults_until == math.inf):
+            word = "expected" if expected else "unexpected"
+            raise self._error(f"said twice that faults are {word}: a part of its kernel's log is lost")
+        self._faults_until = math.inf if expected else now + FAULTS_LINGER_S
+
+    def _is_expected(self, fault: str) -> bool:
+        said = TIMESTAMP.match(fault)
+        return self._faults_until == math.inf or (said is not None and float(said[1]) < self._faults_until)
 
     async def _read_trace(self, fd: int) -> None:
         # A shallow pipe would be full before the end of a pause.
@@ -308,6 +315,8 @@ class Guest:
             said += [line.decode(errors="replace") for line in self.oracle.other_lines[-5:]]
             code = self._process.returncode
             raise self._error(f"stopped before it was done (QEMU ended with {code})", [*said, *self.tail()])
+        if self._faults_until == math.inf:
+            raise self._error("never said that faults are unexpected again: a part of its kernel's log is lost")
 
     def _error(self, message: str, lines: Sequence[str] = ()) -> GuestError:
         """An error that names the guest. What a dying kernel said comes before whatever followed from it."""
@@ -326,12 +335,6 @@ class Guest:
         self._kill_now()
         if self._process:
             await self._process.wait()
-
-
-def _timestamp(line: str) -> float:
-    """When the guest's kernel said a line, in seconds; what has no timestamp comes after everything."""
-    found = TIMESTAMP.match(line)
-    return float(found[1]) if found else math.inf
 
 
 def first_error(error: BaseException) -> BaseException:

@@ -190,6 +190,6 @@ def boot_arguments(kernel: Path, initramfs: Path, iommu: str, extra: Sequence[st
         *(f"console={arch.console}", "panic=-1", "loglevel=5", "net.ifnames=0", *IOMMUS[iommu].kernel_words),
         *arch.kernel_words,
         # The crypto code's tests of itself would run beside the first workload, for a second of guest time.
-        *("printk.devkmsg=on", "random.trust_cpu=on", "cryptomgr.notests=1", *extra),
+        *("printk.devkmsg=on", "printk.time=1", "random.trust_cpu=on", "cryptomgr.notests=1", *extra),
     ]
     return ["-kernel", str(kernel), "-initrd", str(initramfs), "-append", " ".join(words)]

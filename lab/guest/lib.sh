@@ -48,7 +48,7 @@ fail() {
 }
 
 # faults_are expected|unexpected: from here on in the kernel's log the IOMMU's faults are, or are not, part of the test.
-# It is an error as they are, so that who sees them on the console sees this.
+# Who sees them on the console sees this: it is an error, and none of them is more to the kernel.
 faults_are() {
 	echo "<3>xsmmu-lab: faults are $1" >/dev/kmsg
 }

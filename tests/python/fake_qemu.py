@@ -103,6 +103,12 @@ def chatter() -> None:
         time.sleep(0.1)
 
 
+def noise() -> None:
+    """A console whose line is disturbed."""
+    os.write(console, b"\xff\xfe[    1.0\x80\n")
+    send('{"event":"done"}')
+
+
 def leave() -> None:
     """A QEMU that cannot start."""
     sys.stderr.write("qemu: cannot set up guest memory\n")
@@ -125,6 +131,8 @@ def fault(*lines: str) -> None:
     """A device that reaches where it may not, at second 9, between some lines."""
     for line in lines or ["<fault>"]:
         fault = "DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x0 [fault reason 0x05]"
+        if line == "<end>":
+            return
         say(line.replace("<fault>", f"[    9.000000] {fault}").replace("<DMAR>", fault))
     send('{"event":"done"}')
 

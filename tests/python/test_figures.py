@@ -232,8 +232,8 @@ def test_a_run_without_work_fails_as_it_arrives(workload: str, output: Callable[
         nothing = measured(workload, "kernel-lazy", output(done))
         with pytest.raises(GuestError, match=f"{workload} under kernel-lazy: {message}"):
             figures.check(nothing)
-    # What only starting costs is measured by may do nothing.
-    figures.check(replace(nothing, run=replace(nothing.run, is_baseline=True)))
+        # What only starting costs is measured by may do nothing.
+        figures.check(replace(nothing, run=replace(nothing.run, is_baseline=True)))
 
 
 def test_the_ios_of_all_jobs_are_the_work() -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from xsmmu.lab import experiment
 from xsmmu.lab.run import Collector
 from xsmmu.vm import cpus, machine
 from xsmmu.vm.guest import TRACE_PAUSE_S, Boot, Guest, Record, RecordHandler, _chunks
+from xsmmu.vm.iommu import IOMMUS
 from xsmmu.vm.oracle import Counts
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -382,10 +384,14 @@ def statements(*said: str) -> str:
         ("[    8.000000][    T1] xsmmu-lab: faults are expected", "<fault>", "-9.1"),
         ("+8", "<fault>", "[    9.100000][   C12] xsmmu-lab: faults are unexpected"),
         ("+8", "<DMAR>", "ip: warning<fault>", "-9.1"),
+        # Of three hours.
+        ("+12345", "<fault>", "-12346"),
     ],
 )
 def test_faults_may_be_expected(tmp_path: Path, said: tuple[str, ...]) -> None:
-    asyncio.run(make(tmp_path, statements(*said), []).run())
+    guest = make(tmp_path, statements(*said), [])
+    asyncio.run(guest.run())
+    assert guest.statements == sum("<" not in each for each in said)
 
 
 @pytest.mark.parametrize(
@@ -395,12 +401,16 @@ def test_faults_may_be_expected(tmp_path: Path, said: tuple[str, ...]) -> None:
         (("+8", "-8.5", "<fault>"), ".*fault addr 0x0"),
         (("+1", "-2", "+7", "-8.5", "<fault>"), ".*fault addr 0x0"),
         (("+8", "-8.9", "<DMAR>"), ".*fault addr 0x0"),
-        # Who writes such a time into an open line is not the kernel.
+        # Nor one that stands in an open line: it may be the kernel's, or not.
         (("+8", "-8.9", "x[    1.000000] <DMAR>"), ".*fault addr 0x0"),
         (("+8", "say[    8.400000] xsmmu-lab: faults are unexpected", "<fault>"), ".*fault addr 0x0"),
         (("[    8.000000] xsmmu-lab: faults are expected, says the user", "<fault>"), ".*fault addr 0x0"),
         (("xsmmu-lab: faults are expected", "<fault>"), ".*fault addr 0x0"),
+        (("[    8.000000] echo: xsmmu-lab: faults are expected", "<fault>"), ".*fault addr 0x0"),
+        (("[8] xsmmu-lab: faults are expected", "<fault>"), ".*fault addr 0x0"),
         (("+8", "[    8.500000] BUG: bad page", "-9"), ".*BUG: bad page"),
+        # No device asks for that.
+        (("+8", "[    8.500000] DMAR: VT-d detected Invalidation Time-out Error: SID 18", "-9"), ".*Time-out Error"),
     ],
 )
 def test_other_faults_end_the_guest(tmp_path: Path, said: tuple[str, ...], message: str) -> None:
@@ -415,11 +425,43 @@ def test_other_faults_end_the_guest(tmp_path: Path, said: tuple[str, ...], messa
         (("+7", "-8", "-9"), "said twice that faults are unexpected: a part"),
         (("+7", "+8"), "said twice that faults are expected: a part"),
         (("+8", "<fault>"), "never said that faults are unexpected again: a part of its kernel's log is lost"),
+        # What has ended in an attack has lost nothing.
+        (("+8", "<end>"), "stopped before it was done"),
     ],
 )
 def test_what_is_lost_of_the_log_excuses_no_fault(tmp_path: Path, said: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=rf"guest net \(booting\): {message}"):
         asyncio.run(make(tmp_path, statements(*said), []).run())
+
+
+def test_a_plan_is_told_as_often_as_it_says_which_faults_are_expected() -> None:
+    chosen = experiment.load("attack")
+    [plan, *_] = experiment.plans(("fused",), [each for each in chosen.workloads if each.faults][:2])
+    collector = Collector(replace(plan, runs=()), Progress(disable=True))
+    collector.finish(4)
+    for lost in (0, 2, 3, 5):
+        with pytest.raises(UserError, match=rf"guest {plan.guest} said {lost} times, not 4, which faults are expected"):
+            collector.finish(lost)
+
+
+def test_bytes_that_are_no_text_end_no_guest(tmp_path: Path) -> None:
+    asyncio.run(make(tmp_path, "noise", []).run())
+
+
+def test_a_dying_kernel_is_not_waited_for(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(UserError, match="BUG: kernel NULL pointer"):
+        asyncio.run(make(tmp_path, "oops", []).run())
+    assert time.monotonic() - began < 15
+
+
+def test_the_console_has_what_guests_are_judged_by() -> None:
+    for iommu in IOMMUS:
+        line = machine.boot_arguments(Path("k"), Path("i"), iommu)[-1]
+        words = dict(each.partition("=")[::2] for each in line.split())
+        # Warnings and worse, each with its time, and what scripts say however much it is.
+        assert int(words["loglevel"]) >= 5
+        assert (words["printk.time"], words["printk.devkmsg"]) == ("1", "on")
 
 
 SCRIPT = """

@@ -185,15 +185,16 @@ NO_FAULT = (
     "arm-smmu-v3 c000000.smmuv3: allocated 32768 entries for evtq",
     "arm-smmu-v3 c000000.smmuv3: msi_domain absent - falling back to wired irqs",
 )
-FAULTS = {
+REFUSALS = {
     "vtd": (
         "DMAR: DRHD: handling fault status reg 2",
+        "DMAR: DRHD: handling fault status reg 102",
+        "DMAR: DRHD: handling fault status reg 3",
         "DMAR: [DMA Write NO_PASID] Request device [00:03.0] fault addr 0xfffff000 [fault reason 0x05] not set",
+        "DMAR: [DMA Read] Request device [00:03.0] fault addr 0xfffff000 [fault reason 06] PTE Read access is not set",
     ),
     "amd": (
         "xsmmu_lab 0000:00:03.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0002 address=0xfffff000 flags=0x0020]",
-        "AMD-Vi: Completion-Wait loop timed out",
-        "AMD-Vi: Command buffer timeout",
     ),
     "virtio": (
         "virtio_iommu virtio0: page fault from EP 24 at 0xfffff000 [W]",
@@ -203,6 +204,25 @@ FAULTS = {
         "arm-smmu-v3 c000000.smmuv3: event 0x10 received:",
         "arm-smmu-v3 c000000.smmuv3: event: F_TRANSLATION client: 0000:00:03.0 sid: 0x18 ssid: 0x0 iova: 0xfffff000",
         "arm-smmu-v3 c000000.smmuv3: EVTQ overflow detected -- events lost",
+    ),
+}
+TROUBLES = {
+    "vtd": (
+        "DMAR: DRHD: handling fault status reg 40",
+        "DMAR: DRHD: handling fault status reg 12",
+        "DMAR: VT-d detected Invalidation Time-out Error: SID 18",
+        "DMAR: [INTR-REMAP] Request device [00:03.0] fault index 0x0 [fault reason 0x25]",
+    ),
+    "amd": (
+        "AMD-Vi: Event logged [ILLEGAL_COMMAND_ERROR address=0x100123000]",
+        "AMD-Vi: Event logged [IOTLB_INV_TIMEOUT device=00:03.0 address=0x100123000]",
+        "AMD-Vi: Completion-Wait loop timed out",
+        "AMD-Vi: Command buffer timeout",
+    ),
+    "virtio": ("virtio_iommu virtio0: unknown fault from EP 24", "virtio_iommu virtio0: device error"),
+    "smmuv3": (
+        "arm-smmu-v3 c000000.smmuv3: event 0x04 received:",
+        "arm-smmu-v3 c000000.smmuv3: event: C_BAD_STE client: 0000:00:03.0 sid: 0x18 ssid: 0x0 iova: 0x0",
         "arm-smmu-v3 c000000.smmuv3: EVTQ MSI write aborted",
         "arm-smmu-v3 c000000.smmuv3: unexpected global error reported (0x00000001), this could be serious",
         "arm-smmu-v3 c000000.smmuv3: CMD_SYNC timeout at 0x00000012 [hwprod 0x00000012, hwcons 0x00000011]",
@@ -212,8 +232,12 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", IOMMUS)
 def test_lines_that_tell_of_a_fault_are_known(name: str) -> None:
-    assert all(IOMMUS[name].faults.search(f"[    1.000000] {line}") for line in FAULTS[name.split("-")[0]])
-    assert not any(IOMMUS[name].faults.search(f"[    1.000000] {line}") for line in NO_FAULT)
+    kind, iommu = name.split("-")[0], IOMMUS[name]
+    table = ((REFUSALS[kind], True, True), (TROUBLES[kind], True, False), (NO_FAULT, False, False))
+    for lines, is_fault, is_refusal in table:
+        for line in lines:
+            said = f"[    1.000000] {line}"
+            assert [bool(iommu.faults.search(said)), bool(iommu.refusals.search(said))] == [is_fault, is_refusal], line
 
 
 def test_what_stays_mapped_in_the_device_is_known() -> None:

@@ -647,6 +647,32 @@ def test_what_was_away_goes_on_where_it_was(sysfs: Path) -> None:
         assert screen.began == began and (IGB,) in began
 
 
+def test_what_came_anew_while_it_was_away_counts_from_then(sysfs: Path) -> None:
+    screen = Screen(1)
+    watching = Watching(screen, (Device(IGB),))
+    watching.try_step()
+    folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
+    load_anew(folder)
+    away = folder.rename(folder.with_name("away"))
+    watching.try_step()
+    away.rename(folder)
+    put(folder / "stats/maps", "999999\n")
+    watching.try_step()
+    assert screen.began[(IGB,)].sample.stats["maps"] == 999_999
+    assert screen.rows[0].per_s("maps") is None
+
+
+def test_in_a_pause_all_is_shown_that_was(sysfs: Path) -> None:
+    screen = Screen(1)
+    watching = Watching(screen, (Device(IGB),))
+    watching.try_step()
+    rows, screen.paused = screen.rows, True
+    folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
+    folder.rename(folder.with_name("away"))
+    watching.try_step()
+    assert screen.rows == rows and rows
+
+
 @pytest.mark.usefixtures("sysfs")
 def test_without_a_terminal() -> None:
     with pytest.raises(UserError, match="xsmmu watch") as error:

@@ -221,6 +221,8 @@ class Collector:
 
     def __init__(self, plan: Plan, progress: Progress) -> None:
         self._runs: dict[int, Run] = {run.id: run for run in plan.runs}
+        self._guest = plan.guest
+        self._statements = plan.script.count("faults_are ")
         self._progress = progress
         self._task = progress.add_task(f"{plan.guest}: booting", total=len(plan.runs))
         self.measured: list[Measured] = []
@@ -268,12 +270,17 @@ class Collector:
                 f"{guest.name}: {done} {run.name}", markup=False, highlight=False, soft_wrap=True
             )
 
-    def finish(self) -> None:
-        """Every run of the plan must have arrived."""
+    def finish(self, statements: int) -> None:
+        """Every run of the plan must have arrived, and all that the guest has said of faults."""
         missing = set(self._runs) - {each.run.id for each in self.measured}
         if missing:
             run = self._runs[min(missing)]
             raise UserError(f"{len(missing)} runs gave no result, the first is {run.name}")
+        if statements != self._statements:
+            raise UserError(
+                f"guest {self._guest} said {statements} times, not {self._statements}, which faults are expected: "
+                "a part of its kernel's log is lost"
+            )
 
 
 async def _run_guests(
@@ -292,7 +299,7 @@ async def _run_guests(
         async def one(name: str) -> None:
             async with limit:
                 await guests[name].run()
-                collectors[name].finish()
+                collectors[name].finish(guests[name].statements)
 
         with interruptible(guests):
             try:

@@ -12,6 +12,7 @@ KINDS = {
         device="amd-iommu,dma-remap=on,intremap=off",
         kernel_words=("amd_iommu=pgtbl_v1",),
         faults=re.compile(r"AMD-Vi: (Event logged|.*(error|timed out|timeout))"),
+        refusals=re.compile(r"AMD-Vi: Event logged \[IO_PAGE_FAULT "),
         commands={re.compile(rb"amdvi_pages_inval "): "page"},
         events=("amdvi_pages_inval",),
         syncs_maps=True,

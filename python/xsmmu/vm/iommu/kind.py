@@ -25,6 +25,8 @@ class Iommu:
     """Of the guest's command line."""
     faults: re.Pattern[str]
     """Lines of the guest's log that tell of a refused access, or of an IOMMU in trouble."""
+    refusals: re.Pattern[str]
+    """Those of them that tell of a refused access, or that there were more of them, and of nothing else."""
     commands: Mapping[re.Pattern[bytes], Command]
     """Lines of QEMU's trace, from their beginning, that are an invalidation command of a kind each."""
     events: tuple[str, ...]

@@ -12,6 +12,7 @@ _VIRTIO = Iommu(
     device="virtio-iommu-pci,bus=pcie.0,addr=1,aw-bits=48",
     kernel_words=(),
     faults=re.compile(r"virtio_iommu .*(page fault|fault from EP|device error|error)"),
+    refusals=re.compile(r"virtio_iommu .*(page|domain) fault from EP"),
     commands={re.compile(rb"virtio_iommu_unmap "): "page"},
     events=("virtio_iommu_map", "virtio_iommu_unmap", "virtio_iommu_put_domain", "virtio_queue_notify"),
     syncs_maps=True,

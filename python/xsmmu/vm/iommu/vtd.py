@@ -10,7 +10,9 @@ _SECOND = Iommu(
     words="Intel VT-d, second stage",
     device="intel-iommu",
     kernel_words=("intel_iommu=on",),
-    faults=re.compile(r"DMAR: \[.*\] (Request device|fault)|DMAR: DRHD: handling fault"),
+    faults=re.compile(r"DMAR: \[.*\] (Request device|fault)|DMAR: DRHD: handling fault|DMAR: VT-d detected .*Error"),
+    # Other bits of the status are errors of the invalidation queue.
+    refusals=re.compile(r"DMAR: \[DMA .*\] Request device|DMAR: DRHD: handling fault status reg (\w*0)?[123]$"),
     commands={
         re.compile(rb"vtd_inv_desc_iotlb_(pasid_)?pages ", re.MULTILINE): "page",
         re.compile(rb"vtd_inv_desc_iotlb_(domain|pasid) ", re.MULTILINE): "domain",

@@ -15,12 +15,14 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 from rich.progress import Progress
 
 from xsmmu.errors import UserError
-from xsmmu.lab import experiment
+from xsmmu.lab import experiment, run
 from xsmmu.lab.run import Collector
 from xsmmu.vm import cpus, machine
 from xsmmu.vm.guest import TRACE_PAUSE_S, Boot, Guest, Record, RecordHandler, _chunks
@@ -409,7 +411,9 @@ def test_faults_may_be_expected(tmp_path: Path, said: tuple[str, ...]) -> None:
         (("[    8.000000] echo: xsmmu-lab: faults are expected", "<fault>"), ".*fault addr 0x0"),
         (("[8] xsmmu-lab: faults are expected", "<fault>"), ".*fault addr 0x0"),
         (("+8", "[    8.500000] BUG: bad page", "-9"), ".*BUG: bad page"),
+        (("+8", "[    8.500000] BUG: <DMAR>", "-9"), ".*BUG: "),
         # No device asks for that.
+        (("+8", "-8.5", "[    8.600000] DMAR: VT-d detected Invalidation Time-out Error: SID 18"), ".*Time-out Error"),
         (("+8", "[    8.500000] DMAR: VT-d detected Invalidation Time-out Error: SID 18", "-9"), ".*Time-out Error"),
     ],
 )
@@ -444,6 +448,44 @@ def test_a_plan_is_told_as_often_as_it_says_which_faults_are_expected() -> None:
             collector.finish(lost)
 
 
+def test_each_kind_of_iommu_has_its_own_faults(tmp_path: Path) -> None:
+    timeout = "[    8.500000] AMD-Vi: Completion-Wait loop timed out"
+    for iommu, is_fault in (("amd", True), ("vtd", False)):
+        boot = Boot(Path("kernel"), Path("initramfs"), iommu=iommu)
+        qemu = [sys.executable, str(FAKE), statements("+8", timeout, "-9")]
+        guest = Guest("net", qemu, boot, tmp_path / iommu, nothing)
+        with pytest.raises(UserError, match="loop timed out") if is_fault else contextlib.nullcontext():
+            asyncio.run(guest.run())
+
+
+async def nothing(_guest: Guest, _record: Record) -> None:
+    pass
+
+
+class Silent:
+    """A guest of whose log something is lost, and that is done."""
+
+    statements = 1
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    async def run(self) -> None:
+        pass
+
+
+def test_what_a_guest_has_not_done_or_said_ends_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = experiment.load("attack")
+    [plan, *_] = experiment.plans(("fused",), [each for each in chosen.workloads if each.faults][:1])
+    tools = SimpleNamespace(qemu_command=list)
+    monkeypatch.setattr(run, "Guest", Silent)
+    for runs, message in ((plan.runs[:1], "1 runs gave no result"), ((), "said 1 times, not 2")):
+        told = replace(plan, runs=runs)
+        with pytest.raises(UserError, match=message):
+            boots = {plan.guest: Boot(Path("kernel"), Path("initramfs"))}
+            asyncio.run(run._run_guests(tools, [told], boots, tmp_path, 1, Console(quiet=True)))  # type: ignore[arg-type]
+
+
 def test_bytes_that_are_no_text_end_no_guest(tmp_path: Path) -> None:
     asyncio.run(make(tmp_path, "noise", []).run())
 
@@ -460,7 +502,7 @@ def test_the_console_has_what_guests_are_judged_by() -> None:
         line = machine.boot_arguments(Path("k"), Path("i"), iommu)[-1]
         words = dict(each.partition("=")[::2] for each in line.split())
         # Warnings and worse, each with its time, and what scripts say however much it is.
-        assert int(words["loglevel"]) >= 5
+        assert int(words["loglevel"]) >= (7 if iommu == "smmuv3" else 5)
         assert (words["printk.time"], words["printk.devkmsg"]) == ("1", "on")
 
 

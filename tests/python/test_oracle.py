@@ -187,14 +187,17 @@ NO_FAULT = (
 )
 REFUSALS = {
     "vtd": (
+        "DMAR: DRHD: handling fault status reg 1",
         "DMAR: DRHD: handling fault status reg 2",
         "DMAR: DRHD: handling fault status reg 102",
         "DMAR: DRHD: handling fault status reg 3",
         "DMAR: [DMA Write NO_PASID] Request device [00:03.0] fault addr 0xfffff000 [fault reason 0x05] not set",
-        "DMAR: [DMA Read] Request device [00:03.0] fault addr 0xfffff000 [fault reason 06] PTE Read access is not set",
+        "DMAR: [DMA Read] Request device [00:03.0] fault addr 0xfffff000 [fault reason 0x06] PTE Read access",
+        "DMAR: [DMA Write PASID 0x1] Request device [00:03.0] fault addr 0xfffff000 [fault reason 0x71] SM:",
     ),
     "amd": (
         "xsmmu_lab 0000:00:03.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0002 address=0xfffff000 flags=0x0020]",
+        "AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:00:03.0 domain=0x0002 address=0xfffff000 flags=0x0020]",
     ),
     "virtio": (
         "virtio_iommu virtio0: page fault from EP 24 at 0xfffff000 [W]",
@@ -202,6 +205,8 @@ REFUSALS = {
     ),
     "smmuv3": (
         "arm-smmu-v3 c000000.smmuv3: event 0x10 received:",
+        "arm-smmu-v3 c000000.smmuv3: event 0x13 received:",
+        "arm-smmu-v3 c000000.smmuv3: event: F_PERMISSION client: 0000:00:03.0 sid: 0x18 ssid: 0x0 iova: 0xfffff000",
         "arm-smmu-v3 c000000.smmuv3: event: F_TRANSLATION client: 0000:00:03.0 sid: 0x18 ssid: 0x0 iova: 0xfffff000",
         "arm-smmu-v3 c000000.smmuv3: EVTQ overflow detected -- events lost",
     ),
@@ -211,9 +216,13 @@ TROUBLES = {
         "DMAR: DRHD: handling fault status reg 40",
         "DMAR: DRHD: handling fault status reg 12",
         "DMAR: VT-d detected Invalidation Time-out Error: SID 18",
+        "DMAR: VT-d detected Invalidation Queue Error: Reason 4",
+        "DMAR: [DMA Write NO_PASID] Request device [00:03.0] fault addr 0xfffff000 [fault reason 0x0c] non-zero",
+        "DMAR: [DMA Write NO_PASID] Request device [00:03.0] fault addr 0xfffff000 [fault reason 0x02] Present bit",
         "DMAR: [INTR-REMAP] Request device [00:03.0] fault index 0x0 [fault reason 0x25]",
     ),
     "amd": (
+        "AMD-Vi: Event logged [INVALID_DEVICE_REQUEST device=00:03.0 pasid=0x0 address=0x100123000 flags=0x0]",
         "AMD-Vi: Event logged [ILLEGAL_COMMAND_ERROR address=0x100123000]",
         "AMD-Vi: Event logged [IOTLB_INV_TIMEOUT device=00:03.0 address=0x100123000]",
         "AMD-Vi: Completion-Wait loop timed out",
@@ -221,7 +230,10 @@ TROUBLES = {
     ),
     "virtio": ("virtio_iommu virtio0: unknown fault from EP 24", "virtio_iommu virtio0: device error"),
     "smmuv3": (
-        "arm-smmu-v3 c000000.smmuv3: event 0x04 received:",
+        *(f"arm-smmu-v3 c000000.smmuv3: event {event} received:" for event in ("0x04", "0x11", "0x12", "0x20")),
+        "arm-smmu-v3 c000000.smmuv3: event: F_WALK_EABT client: 0000:00:03.0 sid: 0x18 ssid: 0x0 iova: 0xfffff000",
+        "arm-smmu-v3 c000000.smmuv3: PRIQ overflow detected -- requests lost",
+        "arm-smmu-v3 c000000.smmuv3: failed to enable irqs",
         "arm-smmu-v3 c000000.smmuv3: event: C_BAD_STE client: 0000:00:03.0 sid: 0x18 ssid: 0x0 iova: 0x0",
         "arm-smmu-v3 c000000.smmuv3: EVTQ MSI write aborted",
         "arm-smmu-v3 c000000.smmuv3: unexpected global error reported (0x00000001), this could be serious",

@@ -64,6 +64,7 @@ beside_inv() {
 attack_beside_disk_prepare() {
 	[ -z "$beside" ] || return 0
 	beside=0000:02:00.0
+	grouped $beside nvme
 	policy_set "$session_policy" $beside
 	nvme_kind unmodified
 	device_bind $beside nvme

@@ -192,9 +192,7 @@ class Guest:
                 group.create_task(self._read_trace(trace))
                 group.create_task(self._read_results(result))
 
-    async def _spawn(
-        self, ends: machine.Endpoints, fds: Sequence[int], cpu: int | None
-    ) -> asyncio.subprocess.Process:
+    async def _spawn(self, ends: machine.Endpoints, fds: Sequence[int], cpu: int | None) -> asyncio.subprocess.Process:
         boot = self._boot
         self.began = time.monotonic()
         arguments = machine.qemu_arguments(
@@ -247,7 +245,7 @@ class Guest:
     def _is_expected(self, fault: str) -> bool:
         """Whether a fault is a refused access at a time when such were to be made.
 
-        Where user space has left a line open before it, its time is not believed.
+        What comes after that time is judged by its timestamp, but for one in a line that user space has left open.
         """
         if not self._iommu.refusals.search(fault):
             return False

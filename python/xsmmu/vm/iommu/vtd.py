@@ -11,8 +11,12 @@ _SECOND = Iommu(
     device="intel-iommu",
     kernel_words=("intel_iommu=on",),
     faults=re.compile(r"DMAR: \[.*\] (Request device|fault)|DMAR: DRHD: handling fault|DMAR: VT-d detected .*Error"),
-    # Other bits of the status are errors of the invalidation queue.
-    refusals=re.compile(r"DMAR: \[DMA .*\] Request device|DMAR: DRHD: handling fault status reg (\w*0)?[123]$"),
+    # Reasons: not mapped, or not for writing, in tables of the second stage (05, 06) and of the first (71, 85, 86);
+    # others are of broken tables. Other low bits of the status are errors of the invalidation queue and the like.
+    refusals=re.compile(
+        r"DMAR: \[DMA .*\] Request device .*\[fault reason 0x(05|06|71|85|86)\]"
+        r"|DMAR: DRHD: handling fault status reg (\w*0)?[123]$"
+    ),
     commands={
         re.compile(rb"vtd_inv_desc_iotlb_(pasid_)?pages ", re.MULTILINE): "page",
         re.compile(rb"vtd_inv_desc_iotlb_(domain|pasid) ", re.MULTILINE): "domain",

@@ -659,7 +659,8 @@ static bool are_too_many(const struct xs_iommu *iommu,
 	u64 commands = 0;
 
 	for (u32 i = 0; i < count; i++)
-		commands += iommu->commands(ranges[i].page, ranges[i].pages);
+		commands += iommu->commands(iommu, ranges[i].page,
+					    ranges[i].pages);
 	return commands > XS_RANGES_MAX;
 }
 

@@ -21,7 +21,7 @@ static bool is_amd(struct device *dev)
 }
 
 /* Of aligned powers of two, each the largest that fits. */
-static u32 parts_of(u64 page, u64 pages)
+static u32 parts_of(const struct xs_iommu *iommu, u64 page, u64 pages)
 {
 	u32 parts = 0;
 

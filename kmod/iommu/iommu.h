@@ -20,9 +20,10 @@ struct xs_format;
  * @syncs_maps:	its driver has to be told of each map
  * @kicks:	a removal is a request of its own, which an invalidation tells the device of,
  *		and waits for; so is a map
- * @commands:	how many page-selective commands a range is, where that is not one; else NULL
+ * @commands:	how many page-selective commands a range is, where that is not one, U32_MAX if it
+ *		must not be asked for; else NULL
  * @range_max_lg2: log2 of the largest page-selective command, in pages; negative: there are
- *		none. Without @commands
+ *		none. Without @commands, a longer range becomes the domain's command
  * @all_by_range: all of a domain is invalidated as one range: asked for the domain, its
  *		driver may leave out the TLBs of devices (ATS)
  * @takes_runs:	a removal may be of any length, and have holes, unless
@@ -33,7 +34,7 @@ struct xs_format;
 struct xs_iommu {
 	bool syncs_maps;
 	bool kicks;
-	u32 (*commands)(u64 page, u64 pages);
+	u32 (*commands)(const struct xs_iommu *iommu, u64 page, u64 pages);
 	s32 range_max_lg2;
 	bool all_by_range;
 	bool takes_runs;
@@ -71,17 +72,21 @@ const struct xs_format *xs_iommu_format(struct device *dev);
 void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 		       struct iommu_domain *domain);
 
+/* Whether one page-selective command, which covers an aligned power of two, is enough. */
+static __always_inline bool xs_iommu_is_one(const struct xs_iommu *iommu,
+					    u64 page, u64 pages)
+{
+	return fls64(page ^ (page + pages - 1)) <= iommu->range_max_lg2;
+}
+
 /* Count the commands that are sent for an invalidation of @range. */
 static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
 					   const struct xs_range *range,
 					   struct xs_commands *sent)
 {
-	u64 last = range->page + range->pages - 1;
-
-	/* A page-selective one covers an aligned power of two. */
 	if (unlikely(iommu->commands))
-		sent->page += iommu->commands(range->page, range->pages);
-	else if (fls64(range->page ^ last) <= iommu->range_max_lg2)
+		sent->page += iommu->commands(iommu, range->page, range->pages);
+	else if (xs_iommu_is_one(iommu, range->page, range->pages))
 		sent->page++;
 	else
 		sent->domain++;

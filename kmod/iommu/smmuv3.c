@@ -33,7 +33,7 @@ static bool is_smmuv3(struct device *dev)
 }
 
 /* From the lowest bit of their number on, as many as go into one command. */
-static u32 ranges_of(u64 page, u64 pages)
+static u32 ranges_of(const struct xs_iommu *iommu, u64 page, u64 pages)
 {
 	u32 commands = 0;
 
@@ -45,7 +45,7 @@ static u32 ranges_of(u64 page, u64 pages)
 	return commands;
 }
 
-static u32 pages_of(u64 page, u64 pages)
+static u32 pages_of(const struct xs_iommu *iommu, u64 page, u64 pages)
 {
 	return pages;
 }

@@ -17,7 +17,7 @@ static bool is_virtio(struct device *dev)
 }
 
 /* What was removed was a command each. */
-static u32 no_commands(u64 page, u64 pages)
+static u32 no_commands(const struct xs_iommu *iommu, u64 page, u64 pages)
 {
 	return 0;
 }

@@ -184,6 +184,15 @@ static bool is_vtd(struct device *dev)
 	return xs_iommu_attribute(dev, "intel-iommu", "cap", &cap);
 }
 
+/*
+ * Of the first stage, too, the largest command is what the hardware says, but its driver
+ * asks for any: the hardware refuses a larger one, and nothing is invalidated.
+ */
+static u32 first_stage_commands(const struct xs_iommu *iommu, u64 page, u64 pages)
+{
+	return xs_iommu_is_one(iommu, page, pages) ? 1 : U32_MAX;
+}
+
 static void describe_vtd(struct xs_iommu *iommu, struct device *dev,
 			 struct iommu_domain *domain)
 {
@@ -196,10 +205,10 @@ static void describe_vtd(struct xs_iommu *iommu, struct device *dev,
 	if (!(cap & CAP_RWBF) && !(cap & CAP_CM && !first_stage) &&
 	    !hides_rwbf())
 		iommu->syncs_maps = false;
-	/* Of the first stage each range is one command, however long. */
-	if (!first_stage)
-		iommu->range_max_lg2 = cap & CAP_PSI ?
-			FIELD_GET(CAP_MAMV, cap) : -1;
+	iommu->range_max_lg2 = cap & CAP_PSI || first_stage ?
+		FIELD_GET(CAP_MAMV, cap) : -1;
+	if (first_stage)
+		iommu->commands = first_stage_commands;
 	/*
 	 * 6.1's driver takes it that a hypervisor that traps a command for the domain has
 	 * devices drop what they have of it. A range of the second stage that is too long

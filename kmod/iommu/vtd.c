@@ -185,8 +185,8 @@ static bool is_vtd(struct device *dev)
 }
 
 /*
- * Of the first stage, too, the largest command is what the hardware says, but its driver
- * asks for any: the hardware refuses a larger one, and nothing is invalidated.
+ * Its driver asks for a range of the first stage however long it is. QEMU's IOMMU refuses
+ * what is larger than the largest command, and then nothing is invalidated.
  */
 static u32 first_stage_commands(const struct xs_iommu *iommu, u64 page, u64 pages)
 {

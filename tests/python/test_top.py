@@ -590,18 +590,23 @@ def test_a_group_whose_devices_come_anew_one_by_one_goes_on(sysfs: Path) -> None
         assert screen.began == began
 
 
-def test_a_group_that_was_away_counts_from_zero(sysfs: Path) -> None:
+@pytest.mark.parametrize("wanted", [(), (Device(IGB),)])
+@pytest.mark.parametrize("maps", [10, 999_999])
+def test_what_came_anew_while_it_was_away_counts_from_then(maps: int, wanted: tuple[Device, ...], sysfs: Path) -> None:
+    """Whether it is one of several or all that there is, and has counted fewer or more than before."""
     screen = Screen(1)
-    watching = Watching(screen, ())
+    watching = Watching(screen, wanted)
+    watching.try_step()
     folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
-    watching.step()
     load_anew(folder)
     away = folder.rename(folder.with_name("away"))
-    watching.step()
+    watching.try_step()
     away.rename(folder)
-    put(folder / "stats/maps", "10\n")
-    watching.step()
-    assert screen.began[(IGB,)].sample.stats["maps"] == 10
+    put(folder / "stats/maps", f"{maps}\n")
+    watching.try_step()
+    assert screen.began[(IGB,)].sample.stats["maps"] == maps
+    [row] = [row for row in screen.rows if row.device == Device(IGB)]
+    assert row.per_s("maps") is None
 
 
 def test_a_pause_is_no_interval(sysfs: Path) -> None:
@@ -645,21 +650,6 @@ def test_what_was_away_goes_on_where_it_was(sysfs: Path) -> None:
         away.rename(folder)
         watching.try_step()
         assert screen.began == began and (IGB,) in began
-
-
-def test_what_came_anew_while_it_was_away_counts_from_then(sysfs: Path) -> None:
-    screen = Screen(1)
-    watching = Watching(screen, (Device(IGB),))
-    watching.try_step()
-    folder = sysfs / "bus/pci/devices" / IGB / "xsmmu"
-    load_anew(folder)
-    away = folder.rename(folder.with_name("away"))
-    watching.try_step()
-    away.rename(folder)
-    put(folder / "stats/maps", "999999\n")
-    watching.try_step()
-    assert screen.began[(IGB,)].sample.stats["maps"] == 999_999
-    assert screen.rows[0].per_s("maps") is None
 
 
 def test_in_a_pause_all_is_shown_that_was(sysfs: Path) -> None:

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""docs/kernels.md has a row for each function of the kernel that kmod/ uses of some headers, and for no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from xsmmu.project import PROJECT
+
+_FUNCTIONS = re.compile(
+    r"(?<![.>\w])((?:iommu|iommupt|dma|pci|pcim|hrtimer|folio|devres|bus|device|dev|tracepoint|register_trace|unregister_trace"
+    r"|srcu|synchronize|rcu|cpuhp|cpus|napi|netif_napi|is_pci|is_zone|page_folio|page_is|per_cpu|this_cpu|platform|ktime"
+    r"|set_dma|get_device|put_device|alloc_percpu|free_percpu)_?\w*)\("
+)
+"""What headers of those kinds call their functions."""
+
+_LOGS = re.compile(r"dev_(err|warn|info|name|get_drvdata|err_probe|err_ratelimited)$")
+"""Of devices, but no more to the module than printk() is."""
+
+
+def _sources() -> list[Path]:
+    folders = (PROJECT / "kmod", PROJECT / "bench")
+    files = [file for folder in folders for file in sorted(folder.rglob("*.[ch]"))]
+    return [*files, PROJECT / "include/xsmmu/dma.h"]
+
+
+def _code(file: Path) -> str:
+    """Without comments and strings, and with each function's head in one line."""
+    text = re.sub(r"/\*.*?\*/", " ", file.read_text(), flags=re.DOTALL)
+    text = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def _own(code: str) -> set[str]:
+    """Functions and macros that are defined or declared here: their names stand in lines that begin at the margin."""
+    heads = [line for line in code.splitlines() if line[:1].isalpha() and "=" not in line]
+    defined = {name for line in heads for name in re.findall(r"\b(\w+)\(", line)}
+    return defined | set(re.findall(r"#define (\w+)\(", code))
+
+
+def _listed() -> str:
+    """The tables, without the findings."""
+    return (PROJECT / "docs/kernels.md").read_text().split("\n## Findings")[0]
+
+
+def _used() -> set[str]:
+    codes = [_code(file) for file in _sources()]
+    own = {name for code in codes for name in _own(code)} - {"hrtimer_setup", "iommu_map"}  # stand-ins for the kernel's
+    found = {name for code in codes for name in _FUNCTIONS.findall(code)} - own
+    return {name for name in found if not _LOGS.match(name)}
+
+
+def test_each_function_of_the_kernel_that_is_used_is_listed() -> None:
+    """A new one has to be read in the source of each kernel, and written down."""
+    listed = set(re.findall(r"`(\w+)\(\)`", _listed()))
+    assert sorted(_used() - listed) == [], "docs/kernels.md: no row for these functions of the kernel"
+
+
+def test_each_function_that_is_listed_is_used() -> None:
+    """What is used no more has no row: whoever reads a new kernel is to read nothing in vain."""
+    everything = "\n".join(_code(file) for file in _sources())
+    rows = [line for line in _listed().splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)\(\)`", row.split("|")[1])}
+    assert sorted(name for name in named if not re.search(rf"\b{name}\b", everything)) == []
+
+
+def test_each_dma_operation_that_is_filled_is_listed() -> None:
+    """The kernel calls those with what its own version means by them."""
+    filled = set(re.findall(r"\.(\w+) = ", _code(PROJECT / "kmod/fronts.c"))) - {"ops", "group"}
+    assert len(filled) > 10
+    assert sorted(name for name in filled if f"`.{name}`" not in _listed()) == []

@@ -131,18 +131,20 @@ static const struct xs_policy *xs_engine_row(struct xs_engine *engine,
 	return row;
 }
 
-static u32 xs_mode_of(const struct xs_policy *row)
+static u32 xs_mode_of(const struct xs_engine *engine,
+		      const struct xs_policy *row)
 {
+	bool holds = row->hold == XS_HOLD_PAGES;
 	u32 mode = 0;
 
-	if (row->hold == XS_HOLD_PAGES)
+	if (holds || engine->remembers)
 		mode |= XS_MODE_HOLDS;
 	/* Empty blocks are looked for on the longer way. */
 	if (xs_syncs_on(row, XS_SYNC_BLOCK))
 		return mode;
 	if (xs_policy_waits(row))
 		mode |= XS_MODE_PROMISE;
-	if (mode & XS_MODE_HOLDS &&
+	if (holds &&
 	    !(row->syncs & (XS_SYNC_BIT(XS_SYNC_UNMAP) | XS_SYNC_ORDINARY)))
 		mode |= XS_MODE_HELD;
 	return mode;
@@ -182,7 +184,7 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	xs_engine_limit(engine);
 	xs_store_release(&engine->policy,
 			 xs_engine_row(engine, policy, tuning));
-	xs_store(&engine->mode, xs_mode_of(engine->policy));
+	xs_store(&engine->mode, xs_mode_of(engine, engine->policy));
 	xs_engine_settle(engine);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
 }
@@ -316,13 +318,15 @@ int xs_engine_init(struct xs_engine *engine,
 	engine->policy = 0;
 	engine->policy = xs_engine_row(engine, config->policy,
 				       &engine->tuning);
-	engine->mode = xs_mode_of(engine->policy);
+	engine->remembers = config->remembers;
+	engine->mode = xs_mode_of(engine, engine->policy);
 	engine->cpu_count = config->cpu_count;
 	xs_a64_set(&engine->reclaimed_ns, 0);
 	xs_a64_set(&engine->none.free, 0);
 	engine->none.iova = 0;
 	engine->pool.start = XS_POOL_NOWHERE;
 	engine->pool.chunks = 0;
+	engine->pool.stuck_pages = 0;
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_init(&engine->depots[lg2], config->ops,
 			      config->world, xs_depot_items(lg2));

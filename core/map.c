@@ -6,9 +6,11 @@
 #include <xsmmu/place.h>
 #include <xsmmu/sync.h>
 
-static xs_inline bool xs_holds_pages(const struct xs_policy *policy)
+/* Is it written down how pages of a map that begins here can be held? */
+static xs_inline bool xs_holds_pages(const struct xs_engine *engine,
+				     const struct xs_policy *policy)
 {
-	return policy->hold == XS_HOLD_PAGES;
+	return policy->hold == XS_HOLD_PAGES || engine->remembers;
 }
 
 static xs_inline void xs_count_map(struct xs_engine *engine, u32 pages)
@@ -69,24 +71,33 @@ static xs_noinline void xs_unplace(struct xs_engine *engine,
 	xs_place_back(engine, policy, page, pages);
 }
 
-/* The world refused to map what was placed. */
+/*
+ * The world refused to map what was placed, with @error. What it has mapped and could not undo
+ * is a mapping that is unmapped at once.
+ */
 static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
-				       u32 pages)
+				       u32 pages, int error)
 {
 	bool large = pages > XS_BLOCK_PAGES;
 
 	if (large)
 		xs_enter();
 	xs_engine_map_failed(engine);
-	xs_unplace(engine, xs_policy_of(engine), iova, pages);
+	if (error == XS_MAP_LEFT)
+		xs_count_map(engine, pages);
+	else
+		xs_unplace(engine, xs_policy_of(engine), iova, pages);
 	if (large)
 		xs_exit();
+	if (error == XS_MAP_LEFT)
+		xs_engine_unmap_left(engine, iova, pages);
 }
 
 /* The rest of a map of one page that was placed: 0 if the world refused. Exits. */
-static xs_noinline u64 xs_map_one_refused(struct xs_engine *engine, u64 iova)
+static xs_noinline u64 xs_map_one_refused(struct xs_engine *engine, u64 iova,
+					  int error)
 {
-	xs_map_refused(engine, iova, 1);
+	xs_map_refused(engine, iova, 1, error);
 	xs_exit();
 	return 0;
 }
@@ -115,6 +126,7 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 	const struct xs_policy *policy = xs_policy_of(engine);
 	struct xs_block *block;
 	u64 iova = 0;
+	int error;
 
 	if (policy->placement == XS_PLACE_PAGE)
 		iova = xs_map_one_piece(engine, policy, last);
@@ -123,12 +135,12 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 	if (xs_likely(iova)) {
 		block = xs_block_of(engine, iova);
 		xs_a64_set(xs_block_slot(block, iova >> XS_PAGE_LG2),
-			   xs_slot_one(xs_holds_pages(policy) ?
+			   xs_slot_one(xs_holds_pages(engine, policy) ?
 				       xs_ref_of(phys) : XS_REF_UNHELD));
-		if (xs_unlikely(xs_ops(engine)->map(xs_world(engine),
-						    &block->entries, iova,
-						    phys, 1, prot)))
-			return xs_map_one_refused(engine, iova);
+		error = xs_ops(engine)->map(xs_world(engine), &block->entries,
+					    iova, phys, 1, prot);
+		if (xs_unlikely(error))
+			return xs_map_one_refused(engine, iova, error);
 		xs_count_map(engine, 1);
 	}
 	xs_exit();
@@ -147,6 +159,7 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 	struct xs_block *block;
 	u64 free, iova, at;
 	void **entries;
+	int error;
 
 	block = xs_load(&xs_count_cpu(engine->counts)->open[0]);
 	free = xs_a64_read(&block->free);
@@ -166,9 +179,10 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 	/* As that of a mapping of many it would be asked for. */
 	entries = &block->entries;
 	xs_assume(entries);
-	if (xs_unlikely(xs_ops(engine)->map(xs_world(engine), entries, iova,
-					    phys, 1, prot)))
-		return xs_map_one_refused(engine, iova);
+	error = xs_ops(engine)->map(xs_world(engine), entries, iova, phys, 1,
+				    prot);
+	if (xs_unlikely(error))
+		return xs_map_one_refused(engine, iova, error);
 	xs_count_map(engine, 1);
 	xs_exit();
 	return iova;
@@ -200,6 +214,7 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 	bool large = pages > XS_BLOCK_PAGES;
 	const struct xs_policy *policy;
 	struct xs_block *block = 0;
+	int error = 0;
 	u64 iova;
 
 	xs_enter();
@@ -211,15 +226,17 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 	if (iova && !large) {
 		block = xs_block_of(engine, iova);
 		xs_slots_fill(xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
-			      pages, xs_holds_pages(policy));
+			      pages, xs_holds_pages(engine, policy));
 	}
 	/* Nothing of a policy is in large ones, and they may take long. */
 	if (large)
 		xs_exit();
-	if (iova && xs_ops(engine)->map(xs_world(engine),
-					block ? &block->entries : 0,
-					iova, phys, pages, prot)) {
-		xs_map_refused(engine, iova, pages);
+	if (iova)
+		error = xs_ops(engine)->map(xs_world(engine),
+					    block ? &block->entries : 0, iova,
+					    phys, pages, prot);
+	if (xs_unlikely(error)) {
+		xs_map_refused(engine, iova, pages, error);
 		iova = 0;
 	}
 	if (iova)
@@ -264,25 +281,35 @@ static xs_inline u32 xs_neighbours(const u64 *phys, u32 pages)
 	return run;
 }
 
-/* Map pages of a block. Returns how many are, from the first one on. */
+/*
+ * Map pages of a block. Returns how many are, from the first one on; *@left pages behind those
+ * are neither mapped nor undone.
+ */
 static xs_inline u32 xs_map_each(struct xs_engine *engine,
 				 struct xs_block *block, u64 iova,
-				 const u64 *phys, u32 pages, u32 prot)
+				 const u64 *phys, u32 pages, u32 prot,
+				 u32 *left)
 {
 	u32 done = 0, run;
+	int error = 0;
 
+	*left = 0;
 	if (xs_ops(engine)->map_each &&
 	    xs_ops(engine)->map_each(xs_world(engine), &block->entries, iova,
 				     phys, pages, prot))
 		return pages;
 	for (; done < pages; done += run) {
 		run = xs_neighbours(phys + done, pages - done);
-		if (phys[done] != XS_PHYS_NONE &&
-		    xs_ops(engine)->map(xs_world(engine), &block->entries,
-					iova + done * XS_PAGE_BYTES, phys[done],
-					run, prot))
+		if (phys[done] != XS_PHYS_NONE)
+			error = xs_ops(engine)->map(xs_world(engine),
+						    &block->entries,
+						    iova + done * XS_PAGE_BYTES,
+						    phys[done], run, prot);
+		if (xs_unlikely(error))
 			break;
 	}
+	if (xs_unlikely(error == XS_MAP_LEFT))
+		*left = run;
 	return done;
 }
 
@@ -300,10 +327,11 @@ static bool xs_holds_too_many(const u64 *phys, u32 pages)
 }
 
 /* Write the slots of a small mapping whose pages are anywhere. */
-static void xs_fill_slots_each(const struct xs_policy *policy,
+static void xs_fill_slots_each(const struct xs_engine *engine,
+			       const struct xs_policy *policy,
 			       xs_slot_t *slots, const u64 *phys, u32 pages)
 {
-	bool holds = xs_holds_pages(policy);
+	bool holds = xs_holds_pages(engine, policy);
 	u32 run;
 
 	/* It is synced in its unmap: nobody asks for what. */
@@ -331,17 +359,21 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 {
 	struct xs_block *block;
 	bool done;
+	u32 left;
 
 	xs_enter();
 	block = xs_block_of(engine, iova);
-	xs_fill_slots_each(xs_policy_of(engine),
+	xs_fill_slots_each(engine, xs_policy_of(engine),
 			   xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
 			   pages);
-	done = xs_map_each(engine, block, iova, phys, pages, prot) == pages;
+	done = xs_map_each(engine, block, iova, phys, pages, prot, &left) ==
+	       pages;
 	if (xs_unlikely(!done))
 		xs_engine_map_failed(engine);
 	xs_exit();
-	return done ? 0 : -XS_ENOMEM;
+	if (xs_likely(done))
+		return 0;
+	return left ? XS_MAP_LEFT : -XS_ENOMEM;
 }
 
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
@@ -401,16 +433,38 @@ static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
 	return 0;
 }
 
+/*
+ * The world refused to map @pages pages of a driver's block, from @iova on. The first @left of
+ * them are neither mapped nor undone: each is a mapping that is unmapped at once. The others
+ * are the driver's again.
+ */
+static xs_noinline void xs_block_refused(struct xs_engine *engine,
+					 struct xs_block *block, u64 iova,
+					 u32 pages, u32 left)
+{
+	u64 page = iova >> XS_PAGE_LG2;
+
+	for (u32 i = left; i < pages; i++)
+		xs_a64_set(xs_block_slot(block, page + i), XS_SLOT_VACANT);
+	if (left < pages)
+		xs_a64_or(&block->own, xs_block_mask(page + left, pages - left));
+	xs_engine_map_failed(engine);
+	for (u32 i = 0; i < left; i++) {
+		xs_count_map(engine, 1);
+		xs_engine_unmap_left(engine, iova + i * XS_PAGE_BYTES, 1);
+	}
+}
+
 u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 			   u32 pages, u32 prot)
 {
 	struct xs_block *block;
 	xs_slot_t *slots;
-	u32 done = 0;
+	u32 done = 0, left;
 	bool holds;
 
 	xs_enter();
-	holds = xs_holds_pages(xs_policy_of(engine));
+	holds = xs_holds_pages(engine, xs_policy_of(engine));
 	block = xs_own_claim(engine, iova, pages);
 	if (!block)
 		goto out;
@@ -419,15 +473,10 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 	for (u32 i = 0; i < pages; i++)
 		xs_a64_set(&slots[i], xs_slot_one(holds ? xs_ref_of(phys[i]) :
 							  XS_REF_UNHELD));
-	done = xs_map_each(engine, block, iova, phys, pages, prot);
-	if (xs_unlikely(done < pages)) {
-		for (u32 i = done; i < pages; i++)
-			xs_a64_set(&slots[i], XS_SLOT_VACANT);
-		xs_a64_or(&block->own,
-			  xs_block_mask((iova >> XS_PAGE_LG2) + done,
-					pages - done));
-		xs_engine_map_failed(engine);
-	}
+	done = xs_map_each(engine, block, iova, phys, pages, prot, &left);
+	if (xs_unlikely(done < pages))
+		xs_block_refused(engine, block, iova + done * XS_PAGE_BYTES,
+				 pages - done, left);
 	if (done)
 		xs_count_map(engine, done);
 out:

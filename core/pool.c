@@ -429,15 +429,18 @@ static size_t xs_words_bytes(u32 lg2)
 	return sizeof(xs_atomic64_t) << (XS_CHUNK_LG2 - lg2);
 }
 
-/* Nobody knows it. */
+/* Nobody knows it, and the world has removed its memory. */
 static void xs_chunk_free(struct xs_pool *pool, struct xs_chunk *chunk)
 {
-	if (!chunk)
-		return;
-	if (chunk->memory)
-		pool->ops->drop_chunk(pool->world, chunk->iova, chunk->memory);
 	pool->ops->free(pool->world, chunk->words, xs_words_bytes(chunk->lg2));
 	pool->ops->free(pool->world, chunk, xs_chunk_bytes(chunk->trays));
+}
+
+/* The world removes and frees the memory of a chunk. False: it could not. */
+static bool xs_chunk_unmap(struct xs_pool *pool, struct xs_chunk *chunk)
+{
+	return !chunk->memory || pool->ops->drop_chunk(pool->world, chunk->iova,
+						       chunk->memory);
 }
 
 static void xs_chunk_fill(struct xs_chunk *chunk)
@@ -511,6 +514,57 @@ void xs_pool_limit(struct xs_pool *pool, u32 limit)
 	xs_unlock(&pool->lock, flags);
 }
 
+static struct xs_chunk **xs_pool_place(struct xs_pool *pool,
+				       const struct xs_chunk *chunk)
+{
+	return &pool->chunks[(chunk->iova - pool->start) >> XS_CHUNK_LG2];
+}
+
+/* A chunk becomes stuck, or is stuck no more; it counts as one of the pool's meanwhile. */
+static void xs_chunk_stick(struct xs_pool *pool, struct xs_chunk *chunk,
+			   bool stuck)
+{
+	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
+	xs_flags_t flags = xs_lock(&pool->lock);
+
+	chunk->stuck = stuck;
+	pool->count += stuck ? 1 : -1;
+	xs_store(&pool->stuck_pages,
+		 pool->stuck_pages + (stuck ? pages : -pages));
+	xs_unlock(&pool->lock, flags);
+}
+
+/*
+ * Free a chunk that nobody can find, or keep its place: the world could not remove it, and
+ * devices may reach it. Returns whether it is free.
+ */
+static bool xs_pool_drop(struct xs_pool *pool, struct xs_chunk *chunk)
+{
+	bool dropped = xs_chunk_unmap(pool, chunk);
+
+	if (dropped == chunk->stuck)
+		xs_chunk_stick(pool, chunk, !dropped);
+	if (dropped)
+		xs_chunk_free(pool, chunk);
+	else
+		xs_store_release(xs_pool_place(pool, chunk), chunk);
+	return dropped;
+}
+
+void xs_pool_retry(struct xs_pool *pool)
+{
+	for (u32 i = 0; pool->stuck_pages && i < XS_CHUNKS_MAX; i++) {
+		struct xs_chunk *chunk = pool->chunks[i];
+
+		if (!chunk || !chunk->stuck)
+			continue;
+		/* An unmap that the driver should not make may look at it. */
+		xs_store(&pool->chunks[i], (struct xs_chunk *)0);
+		pool->ops->quiesce(pool->world);
+		xs_pool_drop(pool, chunk);
+	}
+}
+
 /* Nobody can take a cell of it any more. The lock is held. */
 static void xs_pool_detach(struct xs_pool *pool, struct xs_chunk *chunk)
 {
@@ -519,8 +573,7 @@ static void xs_pool_detach(struct xs_pool *pool, struct xs_chunk *chunk)
 	while (*link != chunk)
 		link = &(*link)->next;
 	*link = chunk->next;
-	xs_store(&pool->chunks[(chunk->iova - pool->start) >> XS_CHUNK_LG2],
-		 (struct xs_chunk *)0);
+	xs_store(xs_pool_place(pool, chunk), (struct xs_chunk *)0);
 	pool->count--;
 }
 
@@ -581,7 +634,7 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
 	pool->ops->quiesce(pool->world);
 	while ((chunk = gone)) {
 		gone = chunk->next;
-		xs_chunk_free(pool, chunk);
+		count -= !xs_pool_drop(pool, chunk);
 	}
 	return count;
 }
@@ -671,6 +724,7 @@ bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
 	pool->counts = counts;
 	xs_lock_init(&pool->lock);
 	pool->limit = pool->count = pool->wanted = 0;
+	pool->stuck_pages = 0;
 	pool->pause_ns = 0;
 	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++)
 		pool->idle[kind] = 0;
@@ -689,8 +743,15 @@ bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
 
 void xs_pool_destroy(struct xs_pool *pool)
 {
-	for (u32 i = 0; pool->chunks && i < XS_CHUNKS_MAX; i++)
-		xs_chunk_free(pool, pool->chunks[i]);
+	for (u32 i = 0; pool->chunks && i < XS_CHUNKS_MAX; i++) {
+		struct xs_chunk *chunk = pool->chunks[i];
+
+		/* What cannot be dropped is lost, and no page of it is used again. */
+		if (!chunk)
+			continue;
+		xs_chunk_unmap(pool, chunk);
+		xs_chunk_free(pool, chunk);
+	}
 	for (u32 i = 0; pool->cpus && i < pool->cpu_count; i++)
 		pool->ops->free(pool->world, pool->cpus[i],
 				sizeof(*pool->cpus[i]));
@@ -700,6 +761,7 @@ void xs_pool_destroy(struct xs_pool *pool)
 			XS_CHUNKS_MAX * sizeof(*pool->chunks));
 	pool->start = XS_POOL_NOWHERE;
 	pool->count = 0;
+	pool->stuck_pages = 0;
 	pool->chunks = 0;
 	pool->cpus = 0;
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* The order inside a sync, and its parts; see sync.h. */
 #include <xsmmu/place.h>
+#include <xsmmu/stuck.h>
 #include <xsmmu/sync.h>
 
 /*
  * A sync of a batch: its records up to @end, or those of @block.
  * @kept: the first record that is left, @end if none is
+ * @stuck: pages that the world could not remove
  */
 struct xs_taken {
 	const struct xs_policy *policy;
@@ -15,6 +17,7 @@ struct xs_taken {
 	u32 pages;
 	u32 records;
 	u32 runs;
+	u32 stuck;
 	struct xs_commands sent;
 };
 
@@ -26,7 +29,7 @@ static void xs_sync_count(struct xs_engine *engine, struct xs_cpu *cpu,
 			  u32 ranges, u64 oldest_ns)
 {
 	cpu->ledger.syncs[cause]++;
-	cpu->ledger.synced_pages += taken->pages;
+	cpu->ledger.synced_pages += taken->pages - taken->stuck;
 	cpu->ledger.commands_page += taken->sent.page;
 	cpu->ledger.commands_domain += taken->sent.domain;
 	cpu->ledger.commands_global += taken->sent.global;
@@ -158,10 +161,10 @@ static void xs_sync_take(struct xs_batch *batch, struct xs_taken *taken)
  */
 #define XS_TABLE_PAGES	((u32)(XS_PAGE_BYTES / sizeof(u64)))
 
-static void xs_sync_remove(struct xs_engine *engine, const u64 *runs, u32 count,
-			   xs_gather_t *gather)
+static void xs_sync_remove(struct xs_engine *engine, const u64 *runs,
+			   struct xs_taken *taken, xs_gather_t *gather)
 {
-	for (u32 i = 0; i < count; i++) {
+	for (u32 i = 0; i < taken->runs; i++) {
 		u64 page = xs_run_page(runs[i]);
 		u64 end = page + xs_run_pages(runs[i]);
 
@@ -172,9 +175,12 @@ static void xs_sync_remove(struct xs_engine *engine, const u64 *runs, u32 count,
 				stop = end;
 			if (stop - page == XS_TABLE_PAGES)
 				stop -= XS_TABLE_PAGES / 2;
-			xs_ops(engine)->remove(xs_world(engine), gather,
-					       page << XS_PAGE_LG2,
-					       stop - page);
+			if (xs_unlikely(xs_ops(engine)->remove(
+				    xs_world(engine), gather,
+				    page << XS_PAGE_LG2, stop - page))) {
+				xs_stuck_mark(engine, page, (u32)(stop - page));
+				taken->stuck += (u32)(stop - page);
+			}
 			page = stop;
 		}
 	}
@@ -289,6 +295,46 @@ static u32 xs_sync_release_marked(struct xs_engine *engine, struct xs_cpu *cpu,
 	return pages;
 }
 
+/*
+ * A record of a sync that could not remove all pages: what is stuck keeps its reference and
+ * its IOVAs. Returns the pages that are released.
+ */
+static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
+			    enum xs_back back, const struct xs_record *record,
+			    u64 key)
+{
+	u64 page = xs_key_page(key);
+
+	/* A removal is of whole mappings. */
+	if (xs_stuck_has(engine, page)) {
+		xs_stuck_keep(engine, page, xs_key_pages(key), record->ref);
+		return 0;
+	}
+	xs_record_release(engine, cpu, back, record, key);
+	return xs_key_pages(key);
+}
+
+/* The same of the records [@at, @end). @marked: of those only that are marked. */
+static u32 xs_sync_release_stuck(struct xs_engine *engine, struct xs_cpu *cpu,
+				 enum xs_back back, u64 at, u64 end,
+				 bool marked)
+{
+	u32 pages = 0;
+
+	for (; at < end; at++) {
+		struct xs_record *record = xs_batch_record(&cpu->batch, at);
+		u64 key = xs_load(&record->key);
+
+		if (marked && !(key & XS_KEY_TAKING))
+			continue;
+		record->key = marked ? XS_KEY_TAKEN : XS_KEY_FREE;
+		if (key != XS_KEY_TAKEN)
+			pages += xs_record_settle(engine, cpu, back, record,
+						  key & ~XS_KEY_TAKING);
+	}
+	return pages;
+}
+
 /* Group by group, for each has its age. */
 static void xs_sync_release(struct xs_engine *engine, struct xs_cpu *cpu,
 			    const struct xs_taken *taken, u64 now)
@@ -299,7 +345,7 @@ static void xs_sync_release(struct xs_engine *engine, struct xs_cpu *cpu,
 	/* All that there are, so none is left and none was taken before. */
 	bool ones = back == XS_BACK_BLOCKS &&
 		    taken->pages == taken->end - cpu->batch.tail &&
-		    taken->pages == taken->records;
+		    taken->pages == taken->records && !taken->stuck;
 	u64 at = cpu->batch.tail;
 
 	while (at < taken->end) {
@@ -313,6 +359,9 @@ static void xs_sync_release(struct xs_engine *engine, struct xs_cpu *cpu,
 			end = taken->kept;
 		if (xs_likely(ones))
 			pages = xs_sync_release_ones(cpu, at, end);
+		else if (xs_unlikely(taken->stuck))
+			pages = xs_sync_release_stuck(engine, cpu, back, at,
+						      end, at >= taken->kept);
 		else if (xs_unlikely(at >= taken->kept))
 			pages = xs_sync_release_marked(engine, cpu, back, at,
 						       end);
@@ -373,7 +422,10 @@ static void xs_sync_back(struct xs_engine *engine, struct xs_cpu *cpu,
 			mask = xs_block_mask(page, (u32)(stop - page));
 			if (counts_dead)
 				xs_a64_andnot_relaxed(&block->dead, mask);
-			xs_place_back_block(engine, cpu, block, mask);
+			if (xs_unlikely(taken->stuck))
+				mask &= ~xs_a64_read(&block->stuck);
+			if (xs_likely(mask))
+				xs_place_back_block(engine, cpu, block, mask);
 			page = stop;
 		}
 	}
@@ -436,7 +488,7 @@ static void xs_sync_some(struct xs_engine *engine, struct xs_cpu *cpu,
 		if (cause == XS_SYNC_DRAIN)
 			xs_sync_bury(engine, batch->runs, taken.runs);
 		xs_ops(engine)->gather_init(&gather);
-		xs_sync_remove(engine, batch->runs, taken.runs, &gather);
+		xs_sync_remove(engine, batch->runs, &taken, &gather);
 		ranges = xs_sync_invalidate(engine, batch->runs, &taken, &gather);
 		now = xs_ops(engine)->clock(xs_world(engine));
 		xs_sync_release(engine, cpu, &taken, now);
@@ -466,19 +518,28 @@ void xs_sync_block(struct xs_engine *engine, struct xs_block *block)
 	xs_cpu_unlock(cpu, flags);
 }
 
-/* Remove and invalidate one range that is not deferred. */
-static xs_inline struct xs_commands xs_sync_range(struct xs_engine *engine,
-						  u64 page, u32 pages)
+/*
+ * Remove and invalidate one range that is not deferred. False: the world could not remove
+ * all of it.
+ */
+static xs_inline bool xs_sync_range(struct xs_engine *engine, u64 page,
+				    u32 pages, bool again,
+				    struct xs_commands *sent)
 {
 	struct xs_range range = { page, pages };
-	struct xs_commands sent = { 0, 0, 0 };
 	xs_gather_t gather;
+	int error;
 
 	xs_ops(engine)->gather_init(&gather);
-	xs_ops(engine)->remove(xs_world(engine), &gather, page << XS_PAGE_LG2,
-			       pages);
-	xs_ops(engine)->invalidate(xs_world(engine), &gather, &range, 1, &sent);
-	return sent;
+	if (xs_unlikely(again))
+		error = xs_ops(engine)->remove_again(xs_world(engine), &gather,
+						     page << XS_PAGE_LG2,
+						     pages);
+	else
+		error = xs_ops(engine)->remove(xs_world(engine), &gather,
+					       page << XS_PAGE_LG2, pages);
+	xs_ops(engine)->invalidate(xs_world(engine), &gather, &range, 1, sent);
+	return !error;
 }
 
 static xs_inline void xs_sync_range_count(struct xs_engine *engine, u32 pages,
@@ -497,25 +558,43 @@ static xs_inline void xs_sync_range_count(struct xs_engine *engine, u32 pages,
 				       XS_SYNC_UNMAP, pages, 1, sent, 0);
 }
 
-void xs_sync_now(struct xs_engine *engine, u64 page, u32 pages)
+bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages)
 {
-	struct xs_commands sent = xs_sync_range(engine, page, pages);
+	struct xs_commands sent = { 0, 0, 0 };
+	bool removed = xs_sync_range(engine, page, pages, false, &sent);
 
 	xs_sync_range_count(engine, pages, &sent);
+	return removed;
 }
 
-void xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages)
+bool xs_sync_left(struct xs_engine *engine, u64 page, u32 pages)
 {
-	struct xs_commands sent = xs_sync_range(engine, iova >> XS_PAGE_LG2,
-						pages);
+	struct xs_commands sent = { 0, 0, 0 };
+	bool removed = xs_sync_range(engine, page, pages, true, &sent);
+
+	xs_sync_range_count(engine, pages, &sent);
+	return removed;
+}
+
+bool xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages, bool again)
+{
+	struct xs_commands sent = { 0, 0, 0 };
+	bool removed = xs_sync_range(engine, iova >> XS_PAGE_LG2, pages, again,
+				     &sent);
 	xs_flags_t flags;
 
 	xs_enter();
 	xs_sync_range_count(engine, pages, &sent);
 	flags = xs_local_save();
-	xs_space_give_run(&engine->space, iova, pages);
+	if (xs_likely(removed)) {
+		xs_space_give_run(&engine->space, iova, pages);
+	} else {
+		xs_count(engine->counts, direct_pages, -(u64)pages);
+		xs_stuck_mark_run(engine, iova, pages);
+	}
 	xs_local_restore(flags);
 	xs_exit();
+	return removed;
 }
 
 /* ---- deferring ---- */

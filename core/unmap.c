@@ -7,12 +7,14 @@
  * of, counted, and changes nothing.
  */
 #include <xsmmu/place.h>
+#include <xsmmu/stuck.h>
 #include <xsmmu/sync.h>
 
 /* How the caller wants it. */
 enum xs_unmap {
 	XS_UNMAP_DEFER,		/* as the policy says */
 	XS_UNMAP_NOW,
+	XS_UNMAP_LEFT,		/* now; its map has failed, and left some pages mapped */
 	XS_UNMAP_PROMISE,	/* a batch-aware driver's, which keeps the pages */
 };
 
@@ -245,28 +247,77 @@ static bool xs_claim_defer(struct xs_engine *engine,
 	return room;
 }
 
-/* Sync a claim before the return, then let it go. @held: its references are. */
-static xs_inline void xs_claim_sync(struct xs_engine *engine,
-				    const struct xs_policy *policy,
-				    const struct xs_claim *claim, bool held)
+/*
+ * The world could not remove the claim: hold its memory, if that can be, and keep its
+ * IOVAs. @held: the references are held already.
+ */
+static xs_noinline void xs_claim_stick(struct xs_engine *engine,
+				       const struct xs_claim *claim, bool held)
 {
-	xs_sync_now(engine, claim->page, claim->pages);
+	u32 span, count;
+
+	if (!held)
+		held = xs_claim_hold(claim, &count);
+	for (u32 at = 0; at < claim->pages; at += span) {
+		xs_ref_t ref = xs_claim_ref(claim, at, &span);
+
+		xs_stuck_keep(engine, claim->page + at, span,
+			      held ? ref : XS_REF_NONE);
+	}
+	xs_count(engine->counts, direct_pages, -(u64)claim->pages);
+	xs_stuck_mark(engine, claim->page, claim->pages);
+}
+
+/* The claim is removed and invalidated: let it go. @held: its references are held. */
+static xs_inline void xs_claim_let_go(struct xs_engine *engine,
+				      const struct xs_policy *policy,
+				      const struct xs_claim *claim, bool held)
+{
 	if (held)
 		xs_claim_release(claim, claim->pages);
 	xs_claim_end(claim);
 	xs_place_back(engine, policy, claim->page, claim->pages);
 }
 
+/*
+ * Sync a claim before the return, then let it go. @held: its references are. False: the
+ * world could not remove it.
+ */
+static xs_inline bool xs_claim_sync(struct xs_engine *engine,
+				    const struct xs_policy *policy,
+				    const struct xs_claim *claim, bool held)
+{
+	if (xs_unlikely(!xs_sync_now(engine, claim->page, claim->pages))) {
+		xs_claim_stick(engine, claim, held);
+		return false;
+	}
+	xs_claim_let_go(engine, policy, claim, held);
+	return true;
+}
+
 /* The same where that is not the common way. */
-static xs_noinline void xs_claim_now(struct xs_engine *engine,
+static xs_noinline bool xs_claim_now(struct xs_engine *engine,
 				     const struct xs_policy *policy,
 				     const struct xs_claim *claim, bool held)
 {
-	xs_claim_sync(engine, policy, claim, held);
+	return xs_claim_sync(engine, policy, claim, held);
 }
 
-/* Unmap what was claimed. */
-static void xs_claim_unmap(struct xs_engine *engine,
+/* The same of a map that has failed and left some of its pages mapped. */
+static bool xs_claim_left(struct xs_engine *engine,
+			  const struct xs_policy *policy,
+			  const struct xs_claim *claim)
+{
+	if (!xs_sync_left(engine, claim->page, claim->pages)) {
+		xs_claim_stick(engine, claim, false);
+		return false;
+	}
+	xs_claim_let_go(engine, policy, claim, false);
+	return true;
+}
+
+/* Unmap what was claimed. False: the world could not remove it. */
+static bool xs_claim_unmap(struct xs_engine *engine,
 			   const struct xs_policy *policy,
 			   const struct xs_claim *claim, enum xs_unmap how)
 {
@@ -275,17 +326,20 @@ static void xs_claim_unmap(struct xs_engine *engine,
 	u32 count = 1;
 
 	xs_count_unmap(engine, claim->pages);
+	if (how == XS_UNMAP_LEFT)
+		return xs_claim_left(engine, policy, claim);
 	if (how == XS_UNMAP_NOW || xs_syncs_on(policy, XS_SYNC_UNMAP) ||
 	    (policy->syncs & XS_SYNC_ORDINARY && !promise) ||
 	    (holds && !xs_claim_hold(claim, &count)))
-		xs_claim_now(engine, policy, claim, false);
-	else if (!xs_claim_defer(engine, policy, claim, holds, count, promise))
-		xs_claim_now(engine, policy, claim, holds);
+		return xs_claim_now(engine, policy, claim, false);
+	return xs_claim_defer(engine, policy, claim, holds, count, promise) ||
+	       xs_claim_now(engine, policy, claim, holds);
 }
 
 /* ---- any unmap ---- */
 
-static bool xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages)
+static bool xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages,
+			 enum xs_unmap how)
 {
 	bool claimed;
 
@@ -297,9 +351,8 @@ static bool xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages)
 		xs_stray(engine, iova);
 	xs_exit();
 	/* It may take long, and nobody else knows the run. */
-	if (claimed)
-		xs_sync_run(engine, iova, pages);
-	return claimed;
+	return claimed &&
+	       xs_sync_run(engine, iova, pages, how == XS_UNMAP_LEFT);
 }
 
 static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
@@ -310,23 +363,29 @@ static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
 		.pages = pages,
 	};
 
-	bool claimed;
+	bool unmapped;
 
 	if (pages > XS_BLOCK_PAGES)
-		return xs_unmap_run(engine, iova, pages);
+		return xs_unmap_run(engine, iova, pages, how);
 	xs_enter();
-	claimed = xs_claim(engine, &claim);
-	if (claimed)
-		xs_claim_unmap(engine, xs_policy_of(engine), &claim, how);
+	unmapped = xs_claim(engine, &claim);
+	if (unmapped)
+		unmapped = xs_claim_unmap(engine, xs_policy_of(engine), &claim,
+					  how);
 	else
 		xs_stray(engine, iova);
 	xs_exit();
-	return claimed;
+	return unmapped;
 }
 
 bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now)
 {
 	return xs_unmap(engine, iova, pages, now ? XS_UNMAP_NOW : XS_UNMAP_DEFER);
+}
+
+bool xs_engine_unmap_left(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	return xs_unmap(engine, iova, pages, XS_UNMAP_LEFT);
 }
 
 void xs_engine_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages)
@@ -379,9 +438,10 @@ static xs_noinline void xs_unmap_one_unheld(struct xs_engine *engine, u64 page,
 /* The page was claimed, and is to be synced before the return. */
 static xs_noinline void xs_unmap_one_now(struct xs_engine *engine,
 					 const struct xs_policy *policy,
-					 u64 page)
+					 u64 page, u64 first)
 {
-	const struct xs_claim claim = { .page = page, .pages = 1 };
+	const struct xs_claim claim = { .first = first, .page = page,
+					.pages = 1 };
 
 	xs_claim_sync(engine, policy, &claim, false);
 	xs_exit();
@@ -412,7 +472,7 @@ xs_unmap_one_bare(struct xs_engine *engine, u64 iova, enum xs_unmap how)
 	}
 	xs_count(engine->counts, unmaps, 1);
 	if (now) {
-		xs_unmap_one_now(engine, policy, page);
+		xs_unmap_one_now(engine, policy, page, found);
 		return;
 	}
 	empty = xs_mark_dead(engine, policy, page, xs_block_mask(page, 1));
@@ -537,6 +597,7 @@ static void xs_defer_each(struct xs_engine *engine,
 
 		/* Each page is a mapping: only as one record they are like one. */
 		claim.slots = xs_space_slot(&engine->space, claim.page);
+		claim.first = xs_slot_many(XS_REF_UNHELD, run);
 		claim.pages = run;
 		mask &= ~xs_mask_of(at, run);
 		if (!xs_claim_defer(engine, policy, &claim, false, 1, true))

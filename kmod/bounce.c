@@ -334,8 +334,8 @@ static noinline dma_addr_t bounce_map(struct device *dev, phys_addr_t phys,
 	bounce->handle = iova + offset_in_page(phys);
 	if (!bounce_remember(xs_group_of(dev), bounce))
 		return bounce->handle;
-	unmap_pages(dev, bounce->handle, size, true);
-	bounce_free(bounce);
+	if (unmap_pages(dev, bounce->handle, size, true))
+		bounce_free(bounce);
 no_memory:
 	count_failure(dev);
 	return DMA_MAPPING_ERROR;
@@ -347,7 +347,7 @@ static noinline void bounce_unmap(struct device *dev, dma_addr_t handle,
 {
 	struct bounce *bounce = bounce_take(xs_group_of(dev), handle, size);
 
-	/* If somebody else unmaps it, too, it may be the device's still: it is lost. */
+	/* If somebody else unmaps it, too, or it is stuck, it may be the device's: it is lost. */
 	if (!unmap_pages(dev, handle, size, true) || !bounce)
 		return;
 	if (bounce->dir != DMA_TO_DEVICE && !(attrs & DMA_ATTR_SKIP_CPU_SYNC))

@@ -37,22 +37,28 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
 	return error;
 }
 
-/* With its sync, which is the domain's where one of a range is none of larger entries. */
-static void unmap_chunk(struct xs_group *group, u64 iova)
+/*
+ * With its sync, which is the domain's where one of a range is none of larger entries. False:
+ * the driver could not remove all of it.
+ */
+static bool unmap_chunk(struct xs_group *group, u64 iova)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, CHUNK_PAGES };
 	xs_gather_t gather;
+	int error = 0;
 
 	if (xs_world_is_nowhere(group))
-		return;
+		return true;
 	xs_linux_world.gather_init(&gather);
-	if (!iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES, &gather) &&
-	    group->iommu.kicks)
-		xs_world_remove_again(group, &gather, iova, CHUNK_PAGES);
+	if (xs_refuses() || iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES,
+					     &gather) != XS_CHUNK_BYTES)
+		error = xs_linux_world.remove_again(group, &gather, iova,
+						    CHUNK_PAGES);
 	else if (group->iommu.kicks)
 		atomic64_inc(&group->other_commands.page);
 	xs_world_invalidate(group, &gather, &range,
 			    !group->iommu.pages_only);
+	return !error;
 }
 
 void *xs_chunk_add(void *world, u64 iova, u32 way)
@@ -73,19 +79,25 @@ void *xs_chunk_add(void *world, u64 iova, u32 way)
 	return NULL;
 }
 
-void xs_chunk_drop(void *world, u64 iova, void *memory)
+bool xs_chunk_drop(void *world, u64 iova, void *memory)
 {
-	unmap_chunk(world, iova);
+	if (!unmap_chunk(world, iova)) {
+		xs_linux_world.stuck(world, iova, CHUNK_PAGES);
+		return false;
+	}
 	free_pages((unsigned long)memory, get_order(XS_CHUNK_BYTES));
+	return true;
 }
 
-void xs_chunks_unmap(struct xs_group *group)
+bool xs_chunks_unmap(struct xs_group *group)
 {
 	struct xs_chunk **chunks = group->engine.pool.chunks;
+	bool unmapped = true;
 
 	for (u32 i = 0; chunks && i < XS_CHUNKS_MAX; i++)
 		if (chunks[i])
-			unmap_chunk(group, chunks[i]->iova);
+			unmapped &= unmap_chunk(group, chunks[i]->iova);
+	return unmapped;
 }
 
 int xs_chunks_map(struct xs_group *group)

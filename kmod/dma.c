@@ -276,7 +276,10 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 	return iova + offset;
 }
 
-/* Any unmap. False: that is not mapped, or not so. */
+/*
+ * Any unmap. False: that is not mapped, or not so; or, with @now, the device may still access
+ * it.
+ */
 static noinline bool unmap_pages(struct device *dev, dma_addr_t handle,
 				 size_t size, bool now)
 {
@@ -337,13 +340,16 @@ static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 	struct xs_group *group = xs_group_now(dev);
 	u32 pages = pages_of(phys, size);
 	u64 iova = 0;
+	int error = 0;
 
 	if (group)
 		iova = xs_engine_reserve(&group->engine, pages,
 					 last_of(dev, *dev->dma_mask));
-	if (iova && xs_engine_fill(&group->engine, iova, phys & PAGE_MASK,
-				   pages, prot_of(dir, attrs) | IOMMU_MMIO)) {
-		xs_world_unmap_partial(group, iova, pages);
+	if (iova)
+		error = xs_engine_fill(&group->engine, iova, phys & PAGE_MASK,
+				       pages, prot_of(dir, attrs) | IOMMU_MMIO);
+	if (error) {
+		xs_world_undo(group, iova, pages, error);
 		iova = 0;
 	}
 	srcu_read_unlock(&xs_world_srcu, section);
@@ -541,8 +547,10 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 			xs_engine_fill_each(&group->engine, iova, phys, pages,
 					    prot) :
 			sg_fill(&group->engine, sgl, nents, iova, prot);
-		if (error || xs_world_sync_maps(group, iova, pages)) {
-			xs_world_unmap_partial(group, iova, pages);
+		if (!error)
+			error = xs_world_sync_maps(group, iova, pages);
+		if (error) {
+			xs_world_undo(group, iova, pages, error);
 			iova = 0;
 		}
 	}
@@ -716,22 +724,26 @@ static int fill_each(struct xs_engine *engine, u64 iova, struct page **pages,
 	return error;
 }
 
-/* Map pages to IOVAs in a row. 0: none, or no memory. */
+/*
+ * Map pages to IOVAs in a row. 0: none, or no memory; *@lost: the device may access the pages,
+ * so nobody may free them.
+ */
 static u64 map_each(struct device *dev, struct page **pages, u32 count,
-		    u32 prot, u64 last)
+		    u32 prot, u64 last, bool *lost)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
 	struct xs_group *group = xs_group_now(dev);
 	u64 iova = group ? xs_engine_reserve(&group->engine, count, last) : 0;
 	int error = -ENOMEM;
 
+	*lost = false;
 	if (iova)
 		error = fill_each(&group->engine, iova, pages, count,
 				  prot | xs_world_map_unsynced(group));
 	if (!error)
 		error = xs_world_sync_maps(group, iova, count);
 	if (error && iova)
-		xs_world_unmap_partial(group, iova, count);
+		*lost = !xs_world_undo(group, iova, count, error);
 	srcu_read_unlock(&xs_world_srcu, section);
 	if (error)
 		return 0;
@@ -749,11 +761,12 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 	u32 count = pages_of(0, size);
 	struct page **pages = alloc_each(dev, count, gfp);
 	void *address = NULL;
+	bool lost;
 	u64 iova;
 
 	if (!pages)
 		return NULL;
-	iova = map_each(dev, pages, count, prot, last);
+	iova = map_each(dev, pages, count, prot, last, &lost);
 	if (iova && !xs_fails())
 		address = vmap(pages, count, VM_MAP | VM_MAP_PUT_PAGES,
 			       PAGE_KERNEL);
@@ -762,8 +775,9 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 		return address;
 	}
 	if (iova)
-		unmap_pages(dev, iova, size, true);
-	free_each(pages, count);
+		lost = !unmap_pages(dev, iova, size, true);
+	if (!lost)
+		free_each(pages, count);
 	return NULL;
 }
 
@@ -852,6 +866,7 @@ static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size,
 	u32 count = pages_of(0, size);
 	struct dma_sgt_handle *memory = xs_fails() ?
 		NULL : kzalloc(sizeof(*memory), GFP_KERNEL);
+	bool lost = false;
 	u64 iova;
 
 	if (!memory)
@@ -863,7 +878,7 @@ static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size,
 				      PAGE_ALIGN(size), GFP_KERNEL))
 		goto free_pages;
 	iova = map_each(dev, memory->pages, count, prot_of(dir, attrs),
-			last_of(dev, dev->coherent_dma_mask));
+			last_of(dev, dev->coherent_dma_mask), &lost);
 	if (!iova)
 		goto free_table;
 	sg_dma_address(memory->sgt.sgl) = iova;
@@ -873,7 +888,8 @@ static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size,
 free_table:
 	sg_free_table(&memory->sgt);
 free_pages:
-	free_each(memory->pages, count);
+	if (!lost)
+		free_each(memory->pages, count);
 free:
 	kfree(memory);
 	return NULL;

@@ -41,6 +41,7 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 	INIT_LIST_HEAD(&group->devices);
 	xa_init_flags(&group->bounces, XA_FLAGS_LOCK_IRQ);
 	INIT_WORK(&group->trim, xs_world_trim);
+	INIT_DELAYED_WORK(&group->retry, xs_world_retry);
 	INIT_WORK(&group->grow, xs_chunks_grow);
 	INIT_DELAYED_WORK(&group->shrink, xs_chunks_shrink);
 	mutex_init(&group->trimming);
@@ -160,9 +161,16 @@ void xs_group_sum(struct xs_group *group, struct xs_ledger *sum)
 	sum->commands_domain += atomic64_read(&group->other_commands.domain);
 }
 
+/* Has it pages that the IOMMU driver could not remove? */
+static bool is_stuck(const struct xs_group *group)
+{
+	return group->stuck_in ||
+	       (group->front && xs_engine_stuck(&group->engine));
+}
+
 enum xs_level xs_group_level(const struct xs_group *group)
 {
-	if (!group->attached || xs_world_is_nowhere(group))
+	if (!group->attached || xs_world_is_nowhere(group) || is_stuck(group))
 		return XS_LEVEL_NONE;
 	return xs_policy_level(group->policy, group->aware);
 }
@@ -173,6 +181,8 @@ const char *xs_group_state(struct xs_group *group)
 		return "off";
 	if (group->failure)
 		return "failed";
+	if (is_stuck(group))
+		return "stuck";
 	if (!group->attached)
 		return group->front ? "lingering" : "idle";
 	/* Anybody may ask, as often as they like: what takes locks is done until it is so. */

@@ -34,6 +34,18 @@ bool xs_fails(void)
 		;
 	return left == 1;
 }
+
+static int refuse;
+module_param(refuse, int, 0644);
+
+bool xs_refuses(void)
+{
+	int left = READ_ONCE(refuse);
+
+	while (left > 0 && !try_cmpxchg(&refuse, &left, left - 1))
+		;
+	return left > 0;
+}
 #endif
 
 static char *policy = "none";

@@ -215,6 +215,8 @@ XS_STAT(live_pages, xs_group_live(xdev->group));
 XS_STAT(deferred_pages, deferred(sum));
 XS_STAT(synced_pages, sum->synced_pages);
 XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->synced_pages, 0));
+XS_STAT(stuck_pages, xdev->group->front ?
+		     xs_engine_stuck(&xdev->group->engine) : 0);
 XS_STAT(map_failures, sum->map_failures);
 XS_STAT(copied_maps, sum->counts.copied_maps);
 XS_STAT(copied_unmaps, sum->counts.copied_unmaps);
@@ -244,6 +246,7 @@ static struct attribute *stats_attrs[] = {
 	&deferred_pages_attribute.attr,
 	&synced_pages_attribute.attr,
 	&held_pages_attribute.attr,
+	&stuck_pages_attribute.attr,
 	&map_failures_attribute.attr,
 	&copied_maps_attribute.attr,
 	&copied_unmaps_attribute.attr,

@@ -298,6 +298,7 @@ static const char *engine_make(struct xs_group *group, struct device *dev,
 		return "the numbers of the CPUs have gaps";
 	if (xs_world_init(group, domain, dev))
 		return "out of memory";
+	config.remembers = group->iommu.kicks;
 	if (xs_engine_init(&group->engine, &config)) {
 		xs_world_exit(group);
 		return "no IOVA space or out of memory";
@@ -358,6 +359,8 @@ static const char *engine_resume(struct xs_group *group, struct device *dev)
 	if (domain->geometry.aperture_start != group->geometry.aperture_start ||
 	    domain->geometry.aperture_end != group->geometry.aperture_end)
 		return "its IOMMU group has other addresses than before";
+	if (xs_world_is_stuck(group, domain))
+		return "its IOMMU driver could not remove pages from this domain: write identity to /sys/kernel/iommu_groups/<group>/type and then DMA-FQ, for a new one";
 	failure = check_leftovers(group, domain);
 	if (failure)
 		return failure;
@@ -518,6 +521,17 @@ static int keep(struct device *dev, void *group)
 	return 0;
 }
 
+/* The domain of the group's devices, NULL if all of them are gone. */
+static struct iommu_domain *domain_of(const struct xs_group *group)
+{
+	struct xs_device *xdev;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (!xdev->gone)
+			return iommu_get_domain_for_dev(xdev->dev);
+	return NULL;
+}
+
 /*
  * False: not now, and all maps fail. Frees @group if no device of it is left. A driver's
  * thread may still be on its way in: what it maps is waited for, and if it finds the
@@ -529,6 +543,7 @@ static bool give_back(struct xs_group *group)
 
 	xs_world_shut(group);
 	if (xs_engine_live(&group->engine) > 0 ||
+	    xs_world_is_stuck(group, domain_of(group)) ||
 	    iommu_group_for_each_dev(group->iommu_group, group, hand_back))
 		return false;
 	list_for_each_entry(xdev, &group->devices, list) {

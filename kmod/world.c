@@ -10,6 +10,7 @@
  * compares that with what the hardware model received.
  */
 #include <linux/cpu.h>
+#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
@@ -26,6 +27,10 @@ static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
 /* At most so many leftovers are named. */
 #define NAMED_MAX	8
+
+/* A group that leaves its domain tries so often to remove pages that are stuck. */
+#define LEAVE_TRIES	10
+#define LEAVE_PAUSE_MS	100
 
 /* ---- nowhere ---- */
 
@@ -93,8 +98,8 @@ static noinline int map_rest(struct xs_group *group, xs_map_pages_t map_pages,
 			error = -ENOMEM;
 		mapped += more;
 	}
-	if (error)
-		xs_world_sweep(group, iova, bytes >> PAGE_SHIFT);
+	if (error && xs_world_sweep(group, iova, bytes >> PAGE_SHIFT))
+		error = XS_MAP_LEFT;
 	return error;
 }
 
@@ -382,8 +387,8 @@ static noinline int sync_mapped(struct xs_group *group, u64 iova, u32 pages,
 
 	if (!(prot & XS_MAP_UNSYNCED))
 		error = sync_maps(group, iova, pages);
-	if (error)
-		xs_world_sweep(group, iova, pages);
+	if (error && xs_world_sweep(group, iova, pages))
+		error = XS_MAP_LEFT;
 	return error;
 }
 
@@ -499,6 +504,7 @@ static __always_inline size_t remove_some(struct xs_group *group,
 }
 
 #define REMOVALS_MAX	8
+#define RETRY_TICKS	HZ
 
 /* Let the driver's records be as what the device has: it refuses what is mapped already. */
 static bool record_again(struct iommu_domain *domain, u64 iova, u64 pages)
@@ -517,29 +523,44 @@ static bool record_again(struct iommu_domain *domain, u64 iova, u64 pages)
 }
 
 /*
- * What is mapped was not removed: there was no memory for the request, and the driver of
- * virtio-iommu has dropped its records of it. The device would have it for ever, and refuse
- * whatever is mapped there next. A sync frees the memory of all requests before it.
+ * The driver of virtio-iommu had no memory for a request to remove these pages, and has dropped
+ * its records of them: the device would have them for ever, and refuse other maps there. A flush
+ * waits for all requests in the queue, whose memory the driver then frees. Not
+ * iommu_iotlb_sync(): since 7.2 it does not call the driver for a gather without a range.
+ * Returns 0, or -ENOMEM: devices still reach these pages.
  */
-noinline void xs_world_remove_again(struct xs_group *group, xs_gather_t *gather,
-				    u64 iova, u64 pages)
+static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
+				  u64 iova, u64 pages)
 {
 	struct iommu_domain *domain = group->domain;
-	xs_gather_t none;
-	u32 i;
 
-	for (i = 0; i < REMOVALS_MAX && !xs_world_is_nowhere(group); i++) {
-		iommu_iotlb_gather_init(&none);
-		iommu_iotlb_sync(domain, &none);
+	for (u32 i = 0; i < REMOVALS_MAX; i++) {
+		iommu_flush_iotlb_all(domain);
 		if (!record_again(domain, iova, pages) ||
 		    !domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages,
 					      gather))
 			continue;
 		atomic64_inc(&group->other_commands.page);
-		return;
+		return 0;
 	}
-	WARN_ONCE(i, "xsmmu: %s: out of memory: %llu pages at IOVA 0x%llx are not removed, devices reach them still\n",
-		  group->name, pages, iova);
+	return -ENOMEM;
+}
+
+/*
+ * The driver has removed none of @pages pages at @iova: the first one is not mapped, or the
+ * driver has failed, which *@error says then. Returns how many pages this is about.
+ */
+static noinline u64 removed_none(struct xs_group *group, xs_gather_t *gather,
+				 u64 iova, u64 pages, int *error)
+{
+	if (group->iommu.kicks) {
+		if (request_again(group, gather, iova, pages))
+			*error = -ENOMEM;
+		return pages;
+	}
+	if (iommu_iova_to_phys(group->domain, iova))
+		*error = -EIO;
+	return 1;
 }
 
 /*
@@ -564,11 +585,14 @@ static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
 
 /*
  * Remove what may not be mapped in part: padding, what an error left, or what was
- * swept meanwhile, which two may do at a time.
+ * swept meanwhile, which two may do at a time. Returns 0, or a negative errno: the driver has
+ * not removed a page that is mapped.
  */
-static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
-				    u64 iova, u64 pages)
+static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
+				   u64 iova, u64 pages)
 {
+	int error = 0;
+
 	while (pages && !xs_world_is_nowhere(group)) {
 		unsigned long flags;
 		u64 gone = 0;
@@ -579,30 +603,31 @@ static noinline void remove_partial(struct xs_group *group, xs_gather_t *gather,
 		if (step)
 			gone = remove_some(group, gather, iova, step) >>
 			       PAGE_SHIFT;
-		if (unlikely(step && !gone && group->iommu.kicks)) {
-			xs_world_remove_again(group, gather, iova, step);
-			gone = step;
-		}
+		if (unlikely(step && !gone))
+			gone = removed_none(group, gather, iova, step, &error);
 		spin_unlock_irqrestore(&group->leaving, flags);
 		gone = clamp(gone, 1, pages);
 		iova += gone << PAGE_SHIFT;
 		pages -= gone;
 	}
+	return error;
 }
 
 /*
  * A range begins at what is mapped, and may have holes, padding, unless the IOMMU is
- * exact: then they go through xs_world_unmap_partial().
+ * exact: then they go through xs_world_unmap_partial(). Returns 0, or a negative errno if a
+ * page that is mapped was not removed.
  */
-static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
+static int world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	struct xs_group *group = world;
+	int error = 0;
 
+	if (xs_refuses())
+		return -ENOMEM;
 	if (unlikely((pages > SINGLE_PAGES_MAX && !group->iommu.takes_runs) ||
-		     atomic_read(&group->partial))) {
-		remove_partial(group, gather, iova, pages);
-		return;
-	}
+		     atomic_read(&group->partial)))
+		return remove_partial(group, gather, iova, pages);
 	if (READ_ONCE(group->tables.on)) {
 		u64 gone = pages == 1 ? clear_entries(group, iova, 1) :
 					remove_direct(group, iova, pages);
@@ -614,17 +639,63 @@ static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 		u64 gone = remove_some(group, gather, iova, pages) >>
 			   PAGE_SHIFT;
 
-		if (unlikely(!gone && group->iommu.kicks)) {
-			xs_world_remove_again(group, gather, iova, pages);
-			return;
-		}
 		if (unlikely(!gone))
-			gone = 1;
-		else if (gone >= pages)
-			return;
+			gone = removed_none(group, gather, iova, pages, &error);
+		if (gone >= pages)
+			break;
 		iova += gone << PAGE_SHIFT;
 		pages -= gone;
 	}
+	return error;
+}
+
+/*
+ * The driver's records of pages that it has failed to remove are right, but for those of
+ * virtio-iommu. Where the group has left the domain, the pages went with that:
+ * xs_world_is_stuck() asks for this only then.
+ */
+static int world_remove_again(void *world, xs_gather_t *gather, u64 iova,
+			      u64 pages)
+{
+	struct xs_group *group = world;
+
+	if (xs_refuses())
+		return -ENOMEM;
+	if (xs_world_is_nowhere(group))
+		return 0;
+	return group->iommu.kicks ?
+		request_again(group, gather, iova, pages) :
+		remove_partial(group, gather, iova, pages);
+}
+
+/*
+ * The log has this each time, but for bursts. The engine keeps IOVA and memory out of use; a
+ * work tries again.
+ */
+static void world_stuck(void *world, u64 iova, u64 pages)
+{
+	struct xs_group *group = world;
+
+	pr_err_ratelimited("%s: the IOMMU driver could not remove %llu pages at IOVA 0x%llx, and devices of the group may still access them. The group has level none until that succeeds; xsmmu tries again each second\n",
+			   group->name, pages, iova);
+	if (group->cpus)
+		schedule_delayed_work(&group->retry, RETRY_TICKS);
+}
+
+void xs_world_retry(struct work_struct *work)
+{
+	struct xs_group *group = container_of(to_delayed_work(work),
+					      struct xs_group, retry);
+	u64 left;
+
+	mutex_lock(&group->trimming);
+	left = xs_engine_retry(&group->engine);
+	mutex_unlock(&group->trimming);
+	if (left)
+		schedule_delayed_work(&group->retry, RETRY_TICKS);
+	else
+		pr_info("%s: all pages that could not be removed are removed now\n",
+			group->name);
 }
 
 /* ---- invalidation ---- */
@@ -720,12 +791,21 @@ void xs_world_flush(struct xs_group *group)
 	world_invalidate(group, &none, NULL, 0, &not_counted);
 }
 
-/* Undo a map of many parts, of which not all may have been made. */
-void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages)
+bool xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages)
 {
+	bool unmapped;
+
 	atomic_inc(&group->partial);
-	xs_engine_unmap(&group->engine, iova, pages, true);
+	unmapped = xs_engine_unmap(&group->engine, iova, pages, true);
 	atomic_dec(&group->partial);
+	return unmapped;
+}
+
+bool xs_world_undo(struct xs_group *group, u64 iova, u32 pages, int error)
+{
+	return error == XS_MAP_LEFT ?
+		xs_engine_unmap_left(&group->engine, iova, pages) :
+		xs_world_unmap_partial(group, iova, pages);
 }
 
 void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
@@ -738,14 +818,16 @@ void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
 	atomic64_add(sent.domain, &group->other_commands.domain);
 }
 
-/* Remove and invalidate what the engine has no unmap of any more. */
-void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
+/* Remove and invalidate what the engine has no unmap of any more. 0 or a negative errno. */
+int xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
 {
 	xs_gather_t gather;
+	int error;
 
 	world_gather_init(&gather);
-	remove_partial(group, &gather, iova, pages);
+	error = remove_partial(group, &gather, iova, pages);
 	xs_world_invalidate(group, &gather, NULL, 0);
+	return error;
 }
 
 /* ---- empty page tables ---- */
@@ -1040,6 +1122,8 @@ const struct xs_world_ops xs_linux_world = {
 	.map_each = world_map_each,
 	.sync_maps = world_sync_maps,
 	.remove = world_remove,
+	.remove_again = world_remove_again,
+	.stuck = world_stuck,
 	.invalidate = world_invalidate,
 	.gather_init = world_gather_init,
 	.clock = world_clock,
@@ -1081,16 +1165,31 @@ static u64 name_copies(struct xs_group *group, u64 named)
 	return count;
 }
 
+/* Try for a second to remove what is stuck. False: pages of the domain still are. */
+static bool retry_all(struct xs_group *group)
+{
+	u64 left = xs_engine_retry(&group->engine);
+
+	for (u32 i = 0; left && i < LEAVE_TRIES; i++) {
+		msleep(LEAVE_PAUSE_MS);
+		left = xs_engine_retry(&group->engine);
+	}
+	return !left;
+}
+
 /*
  * Nothing is deferred and no driver is left, but mappings are: they are named, and
  * removed from the domain, which is not touched from the return on. Who unmaps one
- * meanwhile or later finds it removed.
+ * meanwhile or later finds it removed. What the driver of the IOMMU cannot remove keeps the
+ * group from the domain for as long as that is the group's.
  */
 void xs_world_leave(struct xs_group *group)
 {
 	int id = iommu_group_id(group->iommu_group);
 	u64 iova = 0, pages_left = 0, mappings = 0, copies;
+	struct iommu_domain *domain = group->domain;
 	xs_gather_t gather;
+	int error = 0;
 	u32 pages;
 
 	if (xs_world_is_nowhere(group))
@@ -1100,27 +1199,53 @@ void xs_world_leave(struct xs_group *group)
 	group->lingered = true;
 	xs_world_shut(group);
 	mutex_lock(&group->trimming);
+	if (!retry_all(group))
+		error = -ENOMEM;
 	world_gather_init(&gather);
 	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {
 		if (mappings++ < NAMED_MAX)
 			pr_warn("group %d: IOVA 0x%llx is still mapped, %u pages: a driver did not unmap it\n",
 				id, iova, pages);
-		remove_partial(group, &gather, iova, pages);
+		if (remove_partial(group, &gather, iova, pages))
+			error = -ENOMEM;
 		pages_left += pages;
 		iova += (u64)pages << PAGE_SHIFT;
 		cond_resched();
 	}
 	xs_world_invalidate(group, &gather, NULL, 0);
 	copies = name_copies(group, mappings);
-	xs_chunks_unmap(group);
+	if (!xs_chunks_unmap(group))
+		error = -ENOMEM;
 	xs_engine_settle(&group->engine);
 	move(group, &nowhere);
+	if (error)
+		group->stuck_in = domain;
 	mutex_unlock(&group->trimming);
 	pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone. Devices cannot reach them any more; close what uses them, and the group is given back\n",
 		id, pages_left, mappings);
+	if (error)
+		pr_err("group %d: but the IOMMU driver could not remove some pages, which devices may still access. Write identity to /sys/kernel/iommu_groups/%d/type and then DMA-FQ for a new domain\n",
+		       id, id);
 	if (copies)
 		pr_warn("group %d: lingering: so are %llu copied buffers\n", id,
 			copies);
+}
+
+/*
+ * Are there pages that devices may access though they were unmapped? @domain is what the group
+ * has now: if it is another one than that in which they could not be removed, they are gone.
+ */
+bool xs_world_is_stuck(struct xs_group *group, const struct iommu_domain *domain)
+{
+	u64 left;
+
+	if (group->stuck_in && group->stuck_in == domain)
+		return true;
+	mutex_lock(&group->trimming);
+	group->stuck_in = NULL;
+	left = xs_engine_retry(&group->engine);
+	mutex_unlock(&group->trimming);
+	return left;
 }
 
 /* A driver has come, and @domain is the group's. 0 or -ENOMEM: it stays nowhere. */
@@ -1169,6 +1294,7 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 	group->leaves = false;
 	group->active = false;
 	group->strayed = false;
+	group->stuck_in = NULL;
 	group->node = dev_to_node(dev);
 	strscpy(group->name, dev_name(dev), sizeof(group->name));
 	spin_lock_init(&group->leaving);
@@ -1219,6 +1345,7 @@ void xs_world_exit(struct xs_group *group)
 		hrtimer_cancel(&group->cpus[cpu].timer);
 	kvfree(group->cpus);
 	group->cpus = NULL;
+	cancel_delayed_work_sync(&group->retry);
 	cancel_work_sync(&group->trim);
 	cancel_work_sync(&group->grow);
 	cancel_delayed_work_sync(&group->shrink);

@@ -96,6 +96,8 @@ struct xs_group_commands {
  * @name:	of the device it was made for, for the log
  * @active:	maps were counted
  * @strayed:	a call that was ignored has been warned of
+ * @stuck_in:	the domain that the group has left with pages that could not be removed from
+ *		it; to be compared only
  * @leaving:	of remove_partial()
  * @is_known:	the domain's own operations are called
  * @map_pages, @maps_generic: by which, if that is all that a map needs
@@ -110,6 +112,7 @@ struct xs_group_commands {
  *		what an error has left mapped; removals, where each is a command
  * @trim, @trimming: work: frees what the engine says there is too much of; while
  *		it does, and while nobody may
+ * @retry:	work: tries again to remove pages that are stuck
  * @grow, @shrink: works: add memory to the pool, and look whether there is too much
  * @untrusted:	it has a device that gets no byte beside what is mapped for it; set while
  *		nobody maps
@@ -148,6 +151,7 @@ struct xs_group {
 	char name[32];
 	bool active;
 	bool strayed;
+	const struct iommu_domain *stuck_in;
 	atomic_t partial;
 	bool lingered;
 	bool leaves;
@@ -157,6 +161,7 @@ struct xs_group {
 	atomic64_t map_syncs;
 	struct xs_group_commands other_commands;
 	struct work_struct trim;
+	struct delayed_work retry;
 	struct work_struct grow;
 	struct delayed_work shrink;
 	struct mutex trimming;
@@ -402,15 +407,17 @@ void xs_debug_sync_maps(struct device *dev, bool everywhere);
 void xs_debug_forget(struct device *dev);
 
 /*
- * world.c. xs_world_remove_again(): what the driver of an IOMMU that kicks should have
- * removed, and has not. xs_world_invalidate(): what the engine does not know of, counted;
+ * world.c. xs_world_invalidate(): what the engine does not know of, counted;
  * xs_world_flush(): all of its domain, not counted, where it is not nowhere; of
  * commands for maps that another one has sent, xs_world_count_map_sync() counts those.
  *
  * A map with XS_MAP_UNSYNCED, where
  * xs_world_map_unsynced() gives it, is to be followed by xs_world_sync_maps() for its
- * range. What a map of many parts has left when one failed is undone by
- * xs_world_unmap_partial().
+ * range. What a map of many parts has left when one failed with @error is undone by
+ * xs_world_undo(). xs_world_unmap_partial(): a list with holes. Both return false if the
+ * IOMMU driver could not remove it: then the caller must not free the memory.
+ *
+ * xs_world_is_stuck(): has the group pages that could not be removed? May sleep.
  *
  * xs_world_check_tables(): NULL if entries for @dev can be written in place, or why not;
  * xs_world_set_tables(): they are from the return on, or are not, as the group's choice
@@ -424,13 +431,14 @@ extern struct srcu_struct xs_world_srcu;
 extern const struct xs_world_ops xs_linux_world;
 u32 xs_world_map_unsynced(const struct xs_group *group);
 int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages);
-void xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
-void xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
+bool xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
+bool xs_world_undo(struct xs_group *group, u64 iova, u32 pages, int error);
+int xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
 void xs_world_trim(struct work_struct *work);
+void xs_world_retry(struct work_struct *work);
+bool xs_world_is_stuck(struct xs_group *group, const struct iommu_domain *domain);
 void xs_world_count_map_sync(struct xs_group *group,
 			     const struct xs_range *range);
-void xs_world_remove_again(struct xs_group *group, xs_gather_t *gather, u64 iova,
-			   u64 pages);
 void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
 			 const struct xs_range *ranges, u32 count);
 void xs_world_flush(struct xs_group *group);
@@ -450,27 +458,35 @@ void xs_world_stop(void);
 
 /*
  * chunk.c: what world.h says of the first three; two works; and all chunks into the
- * group's domain, or out of it, with @trimming held. 0 or -ENOMEM, with none mapped.
+ * group's domain, or out of it, with @trimming held. xs_chunks_map(): 0 or -ENOMEM, with none
+ * mapped. xs_chunks_unmap(): false if the IOMMU driver could not remove one.
  */
 void *xs_chunk_add(void *world, u64 iova, u32 way);
-void xs_chunk_drop(void *world, u64 iova, void *memory);
+bool xs_chunk_drop(void *world, u64 iova, void *memory);
 void xs_chunks_short(void *world);
 void xs_chunks_grow(struct work_struct *work);
 void xs_chunks_shrink(struct work_struct *work);
 int xs_chunks_map(struct xs_group *group);
-void xs_chunks_unmap(struct xs_group *group);
+bool xs_chunks_unmap(struct xs_group *group);
 
 /* bounce.c: before an engine goes. */
 void xs_bounces_drop(struct xs_group *group);
 
 /*
  * Is this allocation, or map, to fail? In a build for tests (-DXS_FAIL_NTH) the
- * parameter fail_nth=n says so of the n-th from now on; main.c.
+ * parameter fail_nth=n says so of the n-th from now on, and refuse=n of the next n removals;
+ * main.c.
  */
 #ifdef XS_FAIL_NTH
 bool xs_fails(void);
+bool xs_refuses(void);
 #else
 static inline bool xs_fails(void)
+{
+	return false;
+}
+
+static inline bool xs_refuses(void)
 {
 	return false;
 }

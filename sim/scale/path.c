@@ -20,6 +20,7 @@ __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 #include "../../core/batch.c"
 #include "../../core/place.c"
 #include "../../core/sync.c"
+#include "../../core/stuck.c"
 #include "../../core/map.c"
 #include "../../core/unmap.c"
 #include "../../core/audit.c"

@@ -43,13 +43,14 @@ static int world_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	return 0;
 }
 
-static void world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
+static int world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	(void)world;
 	gather->pages += pages;
 	tally.removes++;
 	if (tally_on)
 		touch_entries(iova >> XS_PAGE_LG2, pages);
+	return 0;
 }
 
 static void send_command(void)

@@ -106,7 +106,7 @@ void *copy_add_chunk(void *world, u64 iova, u32 way)
 	return mapped[at].memory;
 }
 
-void copy_drop_chunk(void *world, u64 iova, void *chunk)
+bool copy_drop_chunk(void *world, u64 iova, void *chunk)
 {
 	u32 at = chunk_at(iova);
 
@@ -118,6 +118,7 @@ void copy_drop_chunk(void *world, u64 iova, void *chunk)
 	mapped[at].memory = NULL;
 	chunks--;
 	memory_free(world, chunk, XS_CHUNK_BYTES);
+	return true;
 }
 
 void copy_short_of(void *world)

@@ -165,7 +165,7 @@ static bool iommu_map_each(void *world, void **entries, u64 iova, const u64 *phy
 	return true;
 }
 
-static void iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
+static int iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	u32 page = sim_page_of(iova), cleared;
 
@@ -182,6 +182,7 @@ static void iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 	runs[page].pages = (u32)pages;
 	gather->first_page = page;
 	sim_point();
+	return 0;
 }
 
 /* Is it what one command can be about, and no more? */

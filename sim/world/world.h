@@ -377,7 +377,7 @@ void copy_begin(void);
 void copy_step(void);
 void copy_end(void);		/* unmap all */
 void *copy_add_chunk(void *world, u64 iova, u32 way);
-void copy_drop_chunk(void *world, u64 iova, void *memory);
+bool copy_drop_chunk(void *world, u64 iova, void *memory);
 void copy_short_of(void *world);
 
 /* path.c: the inline one-page paths of the engine */

@@ -13,6 +13,7 @@
 #include "../../core/magazine.c"
 #include "../../core/batch.c"
 #include "../../core/sync.c"
+#include "../../core/stuck.c"
 #include "../../core/place.c"
 #include "../../core/map.c"
 #include "../../core/unmap.c"

@@ -64,7 +64,7 @@ static void world_gather_init(xs_gather_t *gather)
 	gather->count = 0;
 }
 
-static void world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
+static int world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	u32 page = page_of(iova);
 
@@ -74,6 +74,7 @@ static void world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
 		world.state[page + i] = STALE;
 		gather->pages[gather->count++] = page + i;
 	}
+	return 0;
 }
 
 static bool is_covered(const struct xs_range *ranges, u32 count, u32 page)
@@ -302,6 +303,10 @@ bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops, void *wo
 		  u32 cpu_count, xs_counts_t *counts)
 {
 	return false;
+}
+
+void xs_pool_retry(struct xs_pool *pool)
+{
 }
 
 void xs_pool_destroy(struct xs_pool *pool)

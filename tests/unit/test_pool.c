@@ -30,6 +30,7 @@ static struct {
 	u64 early;	/* nothing is there yet when a copy is made */
 	void (*meanwhile)(void);	/* once, when the clock is read */
 	u32 going;	/* chunks that nobody can know any more */
+	bool drops_fail;
 } m;
 
 static bool is_buffer(u64 phys, u32 bytes)
@@ -158,17 +159,20 @@ static void *pool_add_chunk(void *world, u64 iova, u32 way)
 	return m.chunk[at];
 }
 
-static void pool_drop_chunk(void *world, u64 iova, void *memory)
+static bool pool_drop_chunk(void *world, u64 iova, void *memory)
 {
 	u64 at = (iova - START) >> XS_CHUNK_LG2;
 
 	(void)world;
 	if (!CHECK(at < XS_CHUNKS_MAX && m.chunk[at] == memory))
-		return;
+		return true;
+	if (m.drops_fail)
+		return false;
 	CHECK(m.going--);
 	m.chunks--;
 	m.chunk[at] = NULL;
 	test_free(memory);
+	return true;
 }
 
 static void pool_short_of(void *world)
@@ -787,6 +791,35 @@ static void trims(void)
 	CHECK(map(&buffers[0]));
 	unmap(&buffers[0]);
 	test_be_cpu(0);
+	end_empty();
+}
+
+/* A chunk that the world cannot remove keeps its IOVA and its memory, and is not used. */
+static void stuck_chunks(void)
+{
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
+	u64 stuck;
+
+	if (!CHECK(begin(2)))
+		return;
+	CHECK(map(&buffer));
+	stuck = buffer.iova & ~(u64)(XS_CHUNK_BYTES - 1);
+	unmap(&buffer);
+	m.drops_fail = true;
+	CHECK(!xs_pool_trim(&m.pool, 0) && m.chunks == 1);
+	CHECK(m.pool.stuck_pages == pages && m.pool.count == 1);
+	xs_pool_retry(&m.pool);
+	CHECK(m.pool.stuck_pages == pages && m.pool.count == 1);
+	CHECK(!unmap_at(stuck, true));
+	CHECK(map(&buffer) && m.chunks == 2);
+	CHECK((buffer.iova & ~(u64)(XS_CHUNK_BYTES - 1)) != stuck);
+	m.drops_fail = false;
+	xs_pool_retry(&m.pool);
+	CHECK(!m.pool.stuck_pages && m.chunks == 1 && m.pool.count == 1);
+	unmap(&buffer);
+	CHECK(map(&buffer) && m.chunks == 1);
+	unmap(&buffer);
 	end_empty();
 }
 
@@ -1421,6 +1454,7 @@ const struct test pool_tests[] = {
 	{ "pool_pauses", pauses },
 	{ "pool_fails", fails },
 	{ "pool_trims", trims },
+	{ "pool_stuck_chunks", stuck_chunks },
 	{ "pool_moves", moves },
 	{ "pool_left_alone", left_alone },
 	{ "pool_dry", dry },

@@ -283,23 +283,39 @@ static void check_removed_entries(struct world *world, u64 page, u64 pages)
 	}
 }
 
+/* A map fails and leaves some of these pages mapped, which were never the driver's. */
+static void note_left(struct world *world, u64 iova, u32 pages)
+{
+	u64 serial = add(&world->last_serial, 1);
+
+	for (u64 page = page_of(world, iova); pages--; page++)
+		put(&world->owner[page], serial * OWNER_SERIAL |
+					 OWNER_PROMISED | OWNER_REFUSED);
+}
+
 static int world_map(void *opaque, void **entries, u64 iova, u64 phys, u32 pages,
 		     u32 prot)
 {
 	struct world *world = opaque;
+	int error = 0;
 
 	test_point();
 	CHECK(is_in_section(world, iova));
 	CHECK(iova % XS_PAGE_BYTES == 0 && phys % XS_PAGE_BYTES == 0 && pages);
-	if (get(&world->maps_fail) || fails_now(&world->map_fails_in))
-		return -XS_ENOMEM;
 	check_entries(world, entries, iova, pages);
+	if (get(&world->maps_fail) || fails_now(&world->map_fails_in)) {
+		if (!get(&world->maps_left))
+			return -XS_ENOMEM;
+		note_left(world, iova, pages);
+		pages -= pages / 2;
+		error = XS_MAP_LEFT;
+	}
 	for (u32 i = 0; i < pages; i++)
 		if (!map_page(world, page_of(world, iova + phys_of(i)),
 			      (phys >> XS_PAGE_LG2) + i, prot))
 			return -XS_EINVAL;
 	test_point();
-	return 0;
+	return error;
 }
 
 static void world_sync_maps(void *opaque, const struct xs_range *ranges,
@@ -361,22 +377,87 @@ static void remove_page(struct world *world, xs_gather_t *gather, u64 page)
 	gather->removed++;
 }
 
-static void world_remove(void *opaque, xs_gather_t *gather, u64 iova, u64 pages)
+/* Is this removal to fail? */
+static bool removal_fails(struct world *world)
+{
+	if (fails_now(&world->removal_fails_in))
+		return true;
+	return get(&world->removals_to_fail) && !get(&world->removal_fails_in) &&
+	       add(&world->removals_to_fail, -1);
+}
+
+/* A removal of these pages fails: the first half of them is removed. */
+static u64 refuse(struct world *world, u64 page, u64 pages)
+{
+	for (u64 i = 0; i < pages; i++)
+		__atomic_fetch_or(&world->owner[page + i], OWNER_REFUSED,
+				  __ATOMIC_RELAXED);
+	return pages / 2;
+}
+
+static bool is_removal(const struct world *world, const xs_gather_t *gather,
+		       u64 iova, u64 pages)
+{
+	return CHECK(gather->id && iova % XS_PAGE_BYTES == 0 && pages) &&
+	       CHECK(page_of(world, iova) + pages <= world->end_page);
+}
+
+static int world_remove(void *opaque, xs_gather_t *gather, u64 iova, u64 pages)
+{
+	struct world *world = opaque;
+	u64 page = page_of(world, iova);
+	bool fails;
+
+	test_point();
+	if (!is_removal(world, gather, iova, pages))
+		return 0;
+	check_removal(world, page, pages);
+	check_removed_entries(world, page, pages);
+	lose_tables(world, page, pages);
+	fails = removal_fails(world);
+	if (fails)
+		pages = refuse(world, page, pages);
+	for (u64 end = page + pages; page < end; page++)
+		remove_page(world, gather, page);
+	add(&world->removals, 1);
+	test_point();
+	return fails ? -XS_ENOMEM : 0;
+}
+
+static int world_remove_again(void *opaque, xs_gather_t *gather, u64 iova,
+			      u64 pages)
 {
 	struct world *world = opaque;
 	u64 page = page_of(world, iova);
 
 	test_point();
-	if (!CHECK(gather->id && iova % XS_PAGE_BYTES == 0 && pages) ||
-	    !CHECK(page + pages <= world->end_page))
-		return;
-	check_removal(world, page, pages);
-	check_removed_entries(world, page, pages);
+	if (!is_removal(world, gather, iova, pages))
+		return 0;
+	if (removal_fails(world))
+		return -XS_ENOMEM;
 	lose_tables(world, page, pages);
-	for (u64 end = page + pages; page < end; page++)
-		remove_page(world, gather, page);
+	for (u64 end = page + pages; page < end; page++) {
+		u64 owner = __atomic_fetch_and(&world->owner[page],
+					       ~(u64)OWNER_REFUSED,
+					       __ATOMIC_RELAXED);
+
+		CHECK(owner & OWNER_REFUSED);
+		if (!(owner & OWNER_REMOVED))
+			remove_page(world, gather, page);
+	}
 	add(&world->removals, 1);
 	test_point();
+	return 0;
+}
+
+static void world_stuck(void *opaque, u64 iova, u64 pages)
+{
+	struct world *world = opaque;
+
+	add(&world->stuck_pages, pages);
+	add(&world->ever_stuck, pages);
+	for (u64 page = page_of(world, iova); pages--; page++)
+		CHECK(get(&world->owner[page]) & OWNER_REFUSED);
 }
 
 /* Returns whether @page was removed with @gather. */
@@ -578,7 +659,8 @@ static void world_stray(void *opaque, u64 iova, const char *what)
 /* What a world must have, and what it may. */
 #define BARE_OPS \
 	.map = world_map, .sync_maps = world_sync_maps, \
-	.remove = world_remove, \
+	.remove = world_remove, .remove_again = world_remove_again, \
+	.stuck = world_stuck, \
 	.invalidate = world_invalidate, .gather_init = world_gather_init, \
 	.clock = world_clock, .deferred = world_deferred, \
 	.alloc = world_alloc, .free = world_free_memory, \
@@ -604,6 +686,7 @@ struct world *world_new(const struct world_config *config, u64 alloc_fails_in)
 		.cpu_count = config->cpus,
 		.policy = config->policy,
 		.tuning = config->tuning,
+		.remembers = config->remembers,
 	};
 	struct world *world = test_alloc(sizeof(*world));
 
@@ -643,8 +726,12 @@ static void check_ledger(const struct world *world, const struct xs_ledger *sum)
 		exposed += sum->exposure[i];
 	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
 		syncs += sum->syncs[i];
-	CHECK(exposed == xs_counts_unmapped(&sum->counts));
-	CHECK(exposed == sum->counts.direct_pages + sum->synced_pages);
+	/* How long what was stuck could be reached nobody knows. */
+	CHECK(exposed == xs_counts_unmapped(&sum->counts) ||
+	      (exposed < xs_counts_unmapped(&sum->counts) && world->ever_stuck));
+	CHECK(xs_counts_unmapped(&sum->counts) ==
+	      sum->counts.direct_pages + sum->synced_pages);
+	CHECK(!sum->counts.stuck_pages && !xs_engine_stuck(&world->engine));
 	CHECK(sum->commands_page == world->sent_page);
 	CHECK(sum->commands_domain == world->sent_domain);
 	CHECK(sum->commands_global == world->sent_global);
@@ -881,7 +968,7 @@ void world_check(struct world *world, u64 window_ns)
 	for (u32 page = 0; page < world->end_page; page++) {
 		u64 word = world->word[page];
 
-		if (word && !(world->owner[page] & OWNER_MAPPED))
+		if (word && !(world->owner[page] & (OWNER_MAPPED | OWNER_REFUSED)))
 			CHECK(world->now_ns - world->unmapped_ns[page] <
 			      window_ns);
 	}
@@ -891,7 +978,7 @@ void world_check_synced(struct world *world)
 {
 	for (u32 page = 0; page < world->end_page; page++)
 		if (world->word[page])
-			CHECK(world->owner[page] & OWNER_MAPPED);
+			CHECK(world->owner[page] & (OWNER_MAPPED | OWNER_REFUSED));
 }
 
 u64 world_mapped_pages(const struct world *world)
@@ -1024,6 +1111,11 @@ static u64 map_parts(struct world *world, const struct mapping *mapping,
 
 	if (!iova || !fill_parts(engine, mapping, iova))
 		return iova;
+	if (get(&world->maps_left)) {
+		note_left(world, iova, mapping->pages);
+		xs_engine_unmap_left(engine, iova, mapping->pages);
+		return 0;
+	}
 	note_unmap(world, iova, mapping->pages, mapping->serial);
 	xs_engine_unmap(engine, iova, mapping->pages, true);
 	return 0;
@@ -1151,6 +1243,15 @@ void driver_unmap_block_no_sync(struct world *world,
 			note_unmapped(world, &mappings[i], OWNER_AWARE);
 }
 
+/* Can the engine, which remembers, hold the memory when the world refuses to remove it? */
+static bool can_be_kept(const struct mapping *mapping)
+{
+	return mapping->pages <= XS_BLOCK_PAGES &&
+	       (mapping->kind == MEMORY_FOLIO ||
+		(mapping->kind == MEMORY_COUNTED &&
+		 mapping->pages <= XS_HOLDS_MAX));
+}
+
 /*
  * What the policy promises about the memory counts from here on; while it is being
  * changed what both do.
@@ -1160,17 +1261,22 @@ void driver_unmap_only(struct world *world, const struct mapping *mapping,
 {
 	u64 changes = get(&world->changes);
 	bool strict = now || mapping->pages > XS_BLOCK_PAGES;
+	bool unmapped = true, refused;
 
 	note_unmap(world, mapping->iova, mapping->pages, mapping->serial);
 	if (now || mapping->pages > 1 || mapping->serial & 1)
-		xs_engine_unmap(&world->engine, mapping->iova, mapping->pages,
-				now);
+		unmapped = xs_engine_unmap(&world->engine, mapping->iova,
+					   mapping->pages, now);
 	else
 		path_unmap_one(&world->engine, mapping->iova);
 	strict |= always(world, changes, is_strict);
-	if (strict)
+	refused = driver_refused(world, mapping);
+	if (strict && !refused)
 		CHECK(!driver_reachable(world, mapping));
+	if (now)
+		CHECK(unmapped != refused);
 	if (mapping->kind != MEMORY_PERMANENT &&
+	    (!refused || can_be_kept(mapping)) &&
 	    (strict || always(world, changes, is_holding)))
 		note_unmapped(world, mapping, OWNER_PROMISED);
 	else
@@ -1202,6 +1308,7 @@ void driver_unmap_aware(struct world *world, const struct mapping *mappings,
 	xs_engine_sync_explicit(&world->engine, everywhere);
 	for (u32 i = 0; i < count; i++) {
 		CHECK(!(promises >> i & 1) ||
+		      driver_refused(world, &mappings[i]) ||
 		      !driver_reachable(world, &mappings[i]));
 		driver_free(world, &mappings[i]);
 	}
@@ -1228,6 +1335,14 @@ void driver_check(struct world *world, const struct mapping *mapping)
 			CHECK(!may || phys == phys_of(mapping->page + i));
 		}
 	}
+}
+
+bool driver_refused(const struct world *world, const struct mapping *mapping)
+{
+	u64 page = page_of(world, mapping->iova);
+	u64 owner = get(&world->owner[page]);
+
+	return owner / OWNER_SERIAL == mapping->serial && owner & OWNER_REFUSED;
 }
 
 bool driver_reachable(const struct world *world, const struct mapping *mapping)

@@ -9,7 +9,7 @@
  *
  *   - map: the word is 0 (nothing is handed out while stale)
  *   - remove: only what the driver has unmapped, once and as a whole; all of a
- *     page-table page only if it is one mapping's
+ *     page-table page only if it is one mapping's. Again only what has failed.
  *   - invalidate: the ranges cover all that the gather saw removed
  *   - a page that goes back to its allocator: no word promised to be held
  *     refers to it
@@ -79,7 +79,8 @@ struct memory {
 #define OWNER_RETURNED	4u	/* the unmap has */
 #define OWNER_AWARE	8u	/* it leaves the sync to the driver */
 #define OWNER_REMOVED	16u	/* from the page table */
-#define OWNER_SERIAL	32u	/* steps of the mapping's serial number */
+#define OWNER_REFUSED	32u	/* the last try to remove it has failed */
+#define OWNER_SERIAL	64u	/* steps of the mapping's serial number */
 
 /* A policy that was set, or is being set. */
 struct world_row {
@@ -105,6 +106,11 @@ struct world {
 	u64 alloc_fails_in;
 	u64 map_fails_in;
 	bool maps_fail;		/* every map */
+	bool maps_left;		/* a map that fails leaves its first half mapped */
+	u64 removal_fails_in;	/* the n-th removal fails, */
+	u64 removals_to_fail;	/* and so many from then on */
+	u64 stuck_pages;	/* that the engine has told of, since the test has reset it, */
+	u64 ever_stuck;		/* and at all */
 	bool bare;
 	enum { SENDS_ASKED, SENDS_DOMAIN, SENDS_GLOBAL } sends;
 	bool frees_early;	/* the driver frees memory that it has mapped */
@@ -150,6 +156,7 @@ struct world_config {
 	const struct xs_tuning *tuning;
 	u64 start;	/* of it, in bytes */
 	bool bare;	/* the world has no calls but those that it must have */
+	bool remembers;	/* the engine is told that removals may fail */
 };
 
 /*
@@ -276,6 +283,9 @@ void driver_unmap_aware(struct world *world, const struct mapping *mappings,
 
 /* A device uses each page of the mapping, which is there, as it may. */
 void driver_check(struct world *world, const struct mapping *mapping);
+
+/* Has the world refused to remove a page of what @mapping was, and not done it since? */
+bool driver_refused(const struct world *world, const struct mapping *mapping);
 
 /* Is what @mapping was still reachable? Its memory is not freed yet. */
 bool driver_reachable(const struct world *world, const struct mapping *mapping);

@@ -115,6 +115,7 @@ struct xs_cpu {
 /*
  * struct xs_engine - the first line is constant under traffic
  * @mode:	XS_MODE_* of the policy
+ * @remembers:	as in the configuration
  * @policy, @tuning: written by xs_engine_set(), read without a lock; of the
  *		tuning what the policy's row does not have. The policy is one of
  *		@rows, the other one is that of before.
@@ -128,6 +129,7 @@ struct xs_engine {
 	const struct xs_policy *policy;
 	u32 mode;
 	struct xs_tuning tuning;
+	bool remembers;
 	u32 cpu_count;
 	struct xs_cpu **cpus;
 	xs_counts_t *counts;
@@ -147,6 +149,8 @@ struct xs_engine {
  * @start, @end: IOVAs that may be handed out, in bytes
  * @cpu_count:	xs_cpu_id() is below this, XS_CPUS_MAX at most
  * @tuning:	NULL: the policy's defaults
+ * @remembers:	write down at each map how its pages can be held, whatever the policy:
+ *		the world's removals may fail
  */
 struct xs_engine_config {
 	const struct xs_world_ops *ops;
@@ -156,6 +160,7 @@ struct xs_engine_config {
 	u32 cpu_count;
 	const struct xs_policy *policy;
 	const struct xs_tuning *tuning;
+	bool remembers;
 };
 
 /* 0, -EINVAL or -ENOMEM; nothing is left behind on error. May sleep. */
@@ -214,7 +219,8 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
  * phys[i], or nowhere: XS_PHYS_NONE. A larger one in parts, each page at most once.
  * What was reserved is undone by one xs_engine_unmap() of the whole range, filled or
  * not. Both return 0 or a negative errno, which counts as a failed map; then any
- * pages of what was to be filled may be mapped.
+ * pages of what was to be filled may be mapped. After XS_MAP_LEFT, which counts so, too,
+ * it is undone by one xs_engine_unmap_left().
  */
 u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last);
 int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
@@ -243,8 +249,16 @@ void xs_engine_sync_maps(struct xs_engine *engine, bool everywhere);
  * Undo a mapping of @pages pages at @iova. With @now the sync is done before
  * the return, else when the policy says. Any context. What is not a mapping of so
  * many pages is warned of, counted and left alone, here and below; false then.
+ * With @now, false also if the world could not remove the pages: devices may reach
+ * them, so the caller must not free the memory.
  */
 bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
+
+/*
+ * The same at once of a mapping whose map has failed with XS_MAP_LEFT: some of its pages are
+ * mapped, some are not, and the world may not know which. Any context.
+ */
+bool xs_engine_unmap_left(struct xs_engine *engine, u64 iova, u32 pages);
 
 /*
  * The same for a batch-aware driver, which keeps the memory until its sync has
@@ -313,6 +327,18 @@ void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what);
 
 /* A map fails for a reason of the world's: counted. Entered. */
 void xs_engine_map_failed(struct xs_engine *engine);
+
+/*
+ * Pages that the world could not remove (stuck.h), and those of pools. Any context; under
+ * traffic the sum may be a moment old in part.
+ */
+u64 xs_engine_stuck(const struct xs_engine *engine);
+
+/*
+ * Have the world remove stuck pages again, and let go of those that are gone. Returns
+ * how many are left. May sleep. One caller at a time, also of xs_engine_trim().
+ */
+u64 xs_engine_retry(struct xs_engine *engine);
 
 /* The sum of all ledgers. */
 void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum);

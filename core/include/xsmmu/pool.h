@@ -73,6 +73,7 @@ enum xs_way {
  * @idle:	trays that no CPU has, a bit for each
  * @idle_trays:	how many
  * @next:	in the pool's list of those with idle trays, or in one of those that go
+ * @stuck:	the world could not remove it
  */
 struct xs_chunk {
 	u8 *memory;
@@ -82,6 +83,7 @@ struct xs_chunk {
 	u32 trays;
 	xs_atomic64_t *words;
 	u32 idle_trays XS_CACHE_LINE;
+	bool stuck;
 	struct xs_chunk *next;
 	u64 idle[XS_TRAYS_MAX / 64];
 	struct xs_block tray[];
@@ -112,6 +114,8 @@ struct xs_pool_cpu {
  * @lock:	guards what follows
  * @limit:	chunks that it may have
  * @count:	that it has, or is about to
+ * @stuck_pages: of chunks that the world could not remove. They stay in @chunks, where no
+ *		tray of theirs is idle, so nobody gets a cell of them
  * @idle:	chunks with idle trays, by kind
  * @wanted:	kinds that are short of cells; the world has been told
  * @pause_ns:	until when nothing is asked for
@@ -128,6 +132,7 @@ struct xs_pool {
 	xs_lock_t lock XS_CACHE_LINE;
 	u32 limit;
 	u32 count;
+	u64 stuck_pages;
 	u32 wanted;
 	u64 pause_ns;
 	struct xs_chunk *idle[XS_CELL_KINDS];
@@ -142,8 +147,8 @@ bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
 		  void *world, u64 start, u32 cpu_count, xs_counts_t *counts);
 
 /*
- * Unmap and free it, whatever is in it; then no IOVA is its. It is no longer used by
- * anyone. May sleep.
+ * Unmap and free it, whatever is in it; then no IOVA is its. The memory of chunks that the
+ * world cannot remove is lost. It is no longer used by anyone. May sleep.
  */
 void xs_pool_destroy(struct xs_pool *pool);
 
@@ -155,6 +160,12 @@ void xs_pool_limit(struct xs_pool *pool, u32 limit);
  * time, also of trim.
  */
 void xs_pool_grow(struct xs_pool *pool);
+
+/*
+ * Have the world remove chunks again that it could not remove. May sleep. One caller at a
+ * time, also of grow and trim.
+ */
+void xs_pool_retry(struct xs_pool *pool);
 
 /*
  * Free chunks in which no cell is used, but for @kept of each kind; CPUs give up what they

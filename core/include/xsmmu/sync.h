@@ -50,12 +50,19 @@ void xs_sync_block(struct xs_engine *engine, struct xs_block *block);
 
 /*
  * Remove and invalidate @pages pages from page @page on, which were unmapped and are
- * not deferred, before the return. At most a block's. Entered.
+ * not deferred, before the return. At most a block's. False: the world could not remove
+ * all of them. Entered.
  */
-void xs_sync_now(struct xs_engine *engine, u64 page, u32 pages);
+bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages);
 
-/* The same of a run of whole blocks, whose IOVAs it lets go; not entered. */
-void xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages);
+/* The same of a map that has failed and left some of them mapped. */
+bool xs_sync_left(struct xs_engine *engine, u64 page, u32 pages);
+
+/*
+ * The same of a run of whole blocks, whose IOVAs it lets go, unless they are stuck.
+ * @again: some of its pages may not be mapped. Not entered.
+ */
+bool xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages, bool again);
 
 /*
  * Room for @count records of a mapping of @pages pages in this CPU's batch, whose

@@ -64,14 +64,15 @@ struct xs_shelf;
  * @lg2:	the size of its pieces, see shelf.h
  * @kept:	taken from what is left to those that can use nothing else (space.h):
  *		its pages go to such, and come back to it
+ * @small:	taken for small mappings; guarded by the space's lock
  * @shelf:	where it is
  * @next, @prev, @listed: in a list there
- * @small:	taken for small mappings; guarded by the space's lock
+ * @stuck:	pages that the world could not remove (stuck.h)
  * @dead:	pages unmapped and not synced, kept where the policy asks when a
  *		block is empty
  * @own:	pages that a driver has in it and has not mapped yet
  * @run_pages:	of the mapping that begins here and has blocks of its own, 0
- *		if none does
+ *		if none does; with XS_RUN_STUCK, if the world could not remove it
  */
 struct xs_block {
 	xs_atomic64_t free;
@@ -83,12 +84,13 @@ struct xs_block {
 	xs_atomic64_t open;
 	u32 lg2;
 	bool kept;
+	bool small;
 
 	struct xs_shelf *shelf XS_CACHE_LINE;
 	struct xs_block *next;
 	struct xs_block *prev;
 	xs_atomic64_t listed;
-	bool small;
+	xs_atomic64_t stuck;
 	xs_atomic64_t dead;
 	xs_atomic64_t own;
 	xs_atomic64_t run_pages;

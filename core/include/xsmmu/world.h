@@ -34,6 +34,9 @@ struct xs_commands {
 /* Where a page is that is not to be mapped. */
 #define XS_PHYS_NONE	(~0ULL)
 
+/* A map has failed, and devices may reach some of its pages. */
+#define XS_MAP_LEFT	1
+
 /* Among what a map may do: its sync, if it needs one, is left to the caller, as by sync_maps(). */
 #define XS_MAP_UNSYNCED	(1u << 31)
 
@@ -48,6 +51,7 @@ struct xs_world_ops {
 	/*
 	 * Map @pages pages at @iova to @phys. @prot is passed through from the
 	 * caller. Returns 0 or a negative errno; on error nothing is mapped.
+	 * XS_MAP_LEFT: the map has failed, and the world could not undo all of it.
 	 * Devices may use what is mapped from the return on, unless @prot has
 	 * XS_MAP_UNSYNCED.
 	 *
@@ -81,9 +85,25 @@ struct xs_world_ops {
 	 * Remove @pages pages from the page table. No mapping is split: the
 	 * run is made of whole mappings, and may join several. What this frees
 	 * (page-table pages) goes to @gather and stays there until
-	 * @invalidate. Translations may stay cached.
+	 * @invalidate. Translations may stay cached. Returns 0, or a negative
+	 * errno: devices may reach any of these pages also after @invalidate.
+	 * The engine then keeps IOVA and memory out of use (stuck.h).
 	 */
-	void (*remove)(void *world, xs_gather_t *gather, u64 iova, u64 pages);
+	int (*remove)(void *world, xs_gather_t *gather, u64 iova, u64 pages);
+
+	/*
+	 * Remove pages that an earlier call has failed to remove. Some of them
+	 * may not be mapped any more. Returns what remove() returns. NULL, as stuck()
+	 * below, in a world where that never fails.
+	 */
+	int (*remove_again)(void *world, xs_gather_t *gather, u64 iova,
+			    u64 pages);
+
+	/*
+	 * The world could not remove @pages pages at @iova. The world logs that
+	 * and calls xs_engine_retry() later, from where it may sleep.
+	 */
+	void (*stuck)(void *world, u64 iova, u64 pages);
 
 	/*
 	 * Make stale translations of all that @gather saw removed impossible,
@@ -143,11 +163,12 @@ struct xs_world_ops {
 	 * Copying (pool.h), where there is any. Add a chunk: zeroed memory, mapped at
 	 * @iova for @way and for nothing else; NULL if there is none. When drop
 	 * returns no translation of it exists, stale ones included, and it is free.
+	 * If the world cannot remove the chunk, drop returns false and frees nothing.
 	 * Both may sleep. A pool is short of cells: xs_pool_grow() is worth a call
 	 * soon, from where it may sleep; NULL if that is done in other ways.
 	 */
 	void *(*add_chunk)(void *world, u64 iova, u32 way);
-	void (*drop_chunk)(void *world, u64 iova, void *memory);
+	bool (*drop_chunk)(void *world, u64 iova, void *memory);
 	void (*short_of)(void *world);
 
 	/*

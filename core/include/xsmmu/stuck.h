@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Stuck pages: the driver has unmapped them, and the world could not remove them
+ * from the page table. Devices may reach them, so the engine fails closed:
+ *
+ *   - the IOVA is not handed out again: its bit in the block's `free` stays clear, and
+ *     a run of blocks stays taken;
+ *   - the memory is not given back where the engine can hold it. The engine takes
+ *     the reference when the removal fails, if the policy has not taken it before;
+ *   - the accounts have the pages as unmapped and not synced, and as stuck.
+ *
+ * xs_engine_retry() asks the world to remove stuck pages again, and lets go of those
+ * that are gone.
+ *
+ * The block's word `stuck` has a bit for each stuck page. The slot of a stuck page has
+ * the page's reference, or XS_REF_NONE, in the form of a mapping of many. The page is
+ * not joined to a neighbour, so no unmap can claim it.
+ */
+#ifndef XSMMU_STUCK_H
+#define XSMMU_STUCK_H
+
+#include <xsmmu/engine.h>
+
+/* In run_pages of a block: the world could not remove the run. */
+#define XS_RUN_STUCK	(1ULL << 32)
+
+/*
+ * The world could not remove @pages pages from page @page on, all of small mappings:
+ * mark them, count them, and tell the world. Entered.
+ */
+void xs_stuck_mark(struct xs_engine *engine, u64 page, u32 pages);
+
+/* The same of the run of @pages pages at @iova, which the caller has claimed. */
+void xs_stuck_mark_run(struct xs_engine *engine, u64 iova, u32 pages);
+
+/* Is this page of a small mapping stuck? Entered. */
+static xs_inline bool xs_stuck_has(const struct xs_engine *engine, u64 page)
+{
+	return xs_a64_read(&xs_space_block(&engine->space, page)->stuck) >>
+		       (page & (XS_BLOCK_PAGES - 1)) & 1;
+}
+
+/*
+ * Write down the reference @ref, which is held, for @pages pages from page @page on.
+ * @ref is XS_REF_NONE if nothing is held. Entered.
+ */
+void xs_stuck_keep(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t ref);
+
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* Pages that the world could not remove; see stuck.h. */
+#include <xsmmu/place.h>
+#include <xsmmu/stuck.h>
+#include <xsmmu/sync.h>
+
+/* ---- marking ---- */
+
+void xs_stuck_mark(struct xs_engine *engine, u64 page, u32 pages)
+{
+	u64 end = page + pages;
+
+	xs_count(engine->counts, stuck_pages, pages);
+	xs_ops(engine)->stuck(xs_world(engine), page << XS_PAGE_LG2, pages);
+	while (page < end) {
+		u64 stop = (page | (XS_BLOCK_PAGES - 1)) + 1;
+
+		if (stop > end)
+			stop = end;
+		xs_a64_or(&xs_space_block(&engine->space, page)->stuck,
+			  xs_block_mask(page, (u32)(stop - page)));
+		page = stop;
+	}
+}
+
+void xs_stuck_mark_run(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	struct xs_block *block = xs_space_block(&engine->space,
+						iova >> XS_PAGE_LG2);
+
+	xs_count(engine->counts, stuck_pages, pages);
+	xs_ops(engine)->stuck(xs_world(engine), iova, pages);
+	xs_a64_set_release(&block->run_pages, XS_RUN_STUCK | pages);
+}
+
+void xs_stuck_keep(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t ref)
+{
+	for (u32 i = 0; i < pages; i++)
+		xs_a64_set(xs_space_slot(&engine->space, page + i),
+			   xs_slot_many(i ? XS_REF_NONE : ref, 1));
+}
+
+/* ---- trying again ---- */
+
+/* Remove and invalidate a range again. False: the world has failed again. */
+static bool xs_remove_again(struct xs_engine *engine, u64 iova, u32 pages,
+			    struct xs_commands *sent)
+{
+	struct xs_range range = { iova >> XS_PAGE_LG2, pages };
+	xs_gather_t gather;
+	int error;
+
+	xs_ops(engine)->gather_init(&gather);
+	error = xs_ops(engine)->remove_again(xs_world(engine), &gather, iova,
+					     pages);
+	xs_ops(engine)->invalidate(xs_world(engine), &gather, &range, 1, sent);
+	return !error;
+}
+
+/* The caller has removed these pages, or not, and sent commands. The CPU's lock is held. */
+static void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
+			   u32 pages, const struct xs_commands *sent)
+{
+	cpu->ledger.commands_page += sent->page;
+	cpu->ledger.commands_domain += sent->domain;
+	cpu->ledger.commands_global += sent->global;
+	cpu->ledger.synced_pages += pages;
+	xs_count(engine->counts, stuck_pages, -(u64)pages);
+}
+
+/* No translation of these pages exists any more: let go of memory and IOVAs. */
+static void xs_stuck_release(struct xs_engine *engine, struct xs_cpu *cpu,
+			     struct xs_block *block, u64 page, u32 pages)
+{
+	u64 mask = xs_block_mask(page, pages);
+
+	for (u32 i = 0; i < pages; i++) {
+		xs_slot_t *slot = xs_block_slot(block, page + i);
+		xs_ref_t ref = xs_slot_ref(xs_a64_read(slot));
+
+		xs_a64_set(slot, XS_SLOT_VACANT);
+		if (xs_ref_can_be_held(ref))
+			xs_ref_release(ref);
+	}
+	xs_a64_andnot(&block->dead, mask);
+	xs_a64_andnot(&block->stuck, mask);
+	xs_place_back_block(engine, cpu, block, mask);
+}
+
+/* Try each row of stuck pages of a block. Entered. */
+static void xs_block_retry(struct xs_engine *engine, struct xs_block *block)
+{
+	u64 left = xs_a64_read(&block->stuck);
+
+	while (left) {
+		u32 at = xs_ctz(left), pages = xs_mask_run(left);
+		u64 page = (block->iova >> XS_PAGE_LG2) + at;
+		struct xs_commands sent = { 0, 0, 0 };
+		xs_flags_t flags;
+		struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+		bool gone = xs_remove_again(engine, page << XS_PAGE_LG2, pages,
+					    &sent);
+
+		xs_stuck_count(engine, cpu, gone ? pages : 0, &sent);
+		if (gone)
+			xs_stuck_release(engine, cpu, block, page, pages);
+		xs_cpu_unlock(cpu, flags);
+		left &= ~xs_mask_of(at, pages);
+	}
+}
+
+/* The same of a run that begins at page @page. Entered. */
+static void xs_run_retry(struct xs_engine *engine, struct xs_block *block,
+			 u64 page)
+{
+	u32 pages = (u32)xs_a64_read(&block->run_pages);
+	u64 iova = page << XS_PAGE_LG2;
+	struct xs_commands sent = { 0, 0, 0 };
+	bool gone = xs_remove_again(engine, iova, pages, &sent);
+	xs_flags_t flags;
+	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+
+	xs_stuck_count(engine, cpu, gone ? pages : 0, &sent);
+	if (gone) {
+		xs_a64_set(&block->run_pages, 0);
+		xs_space_give_run(&engine->space, iova, pages);
+	}
+	xs_cpu_unlock(cpu, flags);
+}
+
+static void xs_leaf_retry(struct xs_engine *engine, struct xs_leaf *leaf,
+			  u64 page)
+{
+	for (u32 i = 0; i < XS_LEAF_BLOCKS; i++, page += XS_BLOCK_PAGES) {
+		struct xs_block *block = &leaf->blocks[i];
+
+		if (xs_a64_read(&block->stuck))
+			xs_block_retry(engine, block);
+		if (xs_a64_read(&block->run_pages) & XS_RUN_STUCK)
+			xs_run_retry(engine, block, page);
+	}
+}
+
+u64 xs_engine_retry(struct xs_engine *engine)
+{
+	struct xs_leaf *leaf;
+	u64 page = 0;
+
+	if (!xs_engine_stuck(engine))
+		return 0;
+	xs_pool_retry(&engine->pool);
+	do {
+		xs_flags_t flags = xs_lock(&engine->space.lock);
+
+		leaf = xs_tree_next_leaf(&engine->space.tree, &page);
+		xs_unlock(&engine->space.lock, flags);
+		if (leaf) {
+			xs_enter();
+			xs_leaf_retry(engine, leaf, page);
+			xs_exit();
+		}
+		page += XS_LEAF_PAGES;
+	} while (leaf);
+	return xs_engine_stuck(engine);
+}
+
+u64 xs_engine_stuck(const struct xs_engine *engine)
+{
+	u64 pages = 0;
+
+	for (u32 i = 0; i < engine->cpu_count; i++)
+		pages += xs_load(&xs_counts_of(engine->counts, i)->stuck_pages);
+	return pages + xs_load(&engine->pool.stuck_pages);
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Stuck pages: the world fails to remove what the driver has unmapped. The world of these
+ * tests checks that no IOVA of such a page is mapped again and that its memory, if it can
+ * be held, is not freed before the world has removed it.
+ */
+#include "world.h"
+
+#define LAST	(~0ULL)
+#define MAPPINGS	7
+#define FAILS_FOR_EVER	(1ULL << 40)
+
+/* One of each size and kind of memory that an engine treats differently. */
+static const struct mapping shapes[MAPPINGS] = {
+	{ .pages = 1, .kind = MEMORY_COUNTED, .prot = PROT_READ_ },
+	{ .pages = 4, .kind = MEMORY_COUNTED, .prot = PROT_READ_ },
+	{ .pages = 5, .kind = MEMORY_FOLIO, .prot = PROT_READ_ | PROT_WRITE_ },
+	{ .pages = 7, .kind = MEMORY_FOLIO, .prot = PROT_READ_, .parts = 1 },
+	{ .pages = 1, .kind = MEMORY_SLAB, .prot = PROT_READ_ },
+	{ .pages = XS_BLOCK_PAGES, .kind = MEMORY_FOLIO, .prot = PROT_WRITE_ },
+	{ .pages = 2 * XS_BLOCK_PAGES + 3, .kind = MEMORY_COUNTED,
+	  .prot = PROT_READ_ },
+};
+
+static struct world *begin(const struct xs_policy *policy)
+{
+	const struct world_config config = {
+		.blocks = 64, .cpus = 2, .policy = policy, .remembers = true,
+	};
+
+	return world_new(&config, 0);
+}
+
+/* Removals work again: nothing is stuck from here on. */
+static void mend(struct world *world)
+{
+	world->removal_fails_in = 0;
+	world->removals_to_fail = 0;
+	CHECK(!xs_engine_retry(&world->engine));
+	CHECK(!xs_engine_stuck(&world->engine));
+	CHECK(!world_ledger(world)->counts.stuck_pages);
+	world->stuck_pages = 0;
+}
+
+/* Unmap all, some at once and some when the policy says, and sync. */
+static void unmap_all(struct world *world, const struct mapping *mappings,
+		      u64 seed)
+{
+	for (u32 i = 0; i < MAPPINGS; i++)
+		driver_unmap(world, &mappings[i], seed >> i & 1);
+	world_poll(world);
+	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+}
+
+/* Map and unmap all shapes; the removal @nth fails, and all after it or none. */
+static bool run_round(struct world *world, u64 nth, u64 more, u64 seed)
+{
+	struct mapping mappings[MAPPINGS];
+	u64 removals;
+
+	for (u32 i = 0; i < MAPPINGS; i++) {
+		mappings[i] = shapes[i];
+		CHECK(driver_map(world, &mappings[i], LAST));
+	}
+	removals = world->removals;
+	world->removal_fails_in = nth;
+	world->removals_to_fail = more;
+	unmap_all(world, mappings, seed);
+	CHECK(xs_engine_stuck(&world->engine) == world->stuck_pages);
+	return world->removals - removals >= nth;
+}
+
+/* Each removal fails once, and from each on all do. */
+static void check_each_removal(struct world *world, u64 seed)
+{
+	bool failed = true;
+
+	for (u64 nth = 1; failed && !test_failed(); nth++) {
+		for (u64 more = 0; more <= FAILS_FOR_EVER;
+		     more += FAILS_FOR_EVER) {
+			failed = run_round(world, nth, more, seed);
+			CHECK(!failed || world->stuck_pages);
+			/* What is stuck stays so as long as the world fails. */
+			if (more && failed)
+				CHECK(xs_engine_retry(&world->engine) ==
+				      world->stuck_pages);
+			CHECK(run_round(world, 0, 0, ~seed));
+			mend(world);
+		}
+	}
+}
+
+static void each_removal(void)
+{
+	for (u32 i = 0; i < xs_policy_count; i++) {
+		for (u64 seed = 0; seed < 1 << MAPPINGS; seed += 21) {
+			struct world *world = begin(&xs_policies[i]);
+
+			check_each_removal(world, seed);
+			world_end(world);
+		}
+	}
+}
+
+/* A map fails, and the world can neither map all of it nor undo it. */
+static void check_failed_map(struct world *world, const struct mapping *shape,
+			     bool recovers)
+{
+	struct mapping mapping = *shape, other;
+
+	world->maps_left = true;
+	world->map_fails_in = 1;
+	world->removal_fails_in = 1;
+	world->removals_to_fail = FAILS_FOR_EVER;
+	if (recovers)
+		world->removal_fails_in = world->removals_to_fail = 0;
+	/* The driver frees the memory when its map has failed. */
+	CHECK(!driver_map(world, &mapping, LAST));
+	CHECK(!world->map_fails_in);
+	CHECK(xs_engine_stuck(&world->engine) ==
+	      (recovers ? 0 : shape->pages));
+	world->maps_left = false;
+	for (u32 i = 0; i < 2 * XS_BLOCK_PAGES; i++) {
+		other = shapes[0];
+		CHECK(driver_map(world, &other, LAST));
+		driver_unmap(world, &other, true);
+	}
+	mend(world);
+}
+
+static void failed_maps(void)
+{
+	for (u32 i = 0; i < xs_policy_count; i++) {
+		struct world *world = begin(&xs_policies[i]);
+
+		for (u32 at = 0; at < MAPPINGS; at++) {
+			if (shapes[at].kind == MEMORY_SLAB ||
+			    shapes[at].pages > XS_BLOCK_PAGES)
+				continue;
+			check_failed_map(world, &shapes[at], false);
+			check_failed_map(world, &shapes[at], true);
+		}
+		world_end(world);
+	}
+}
+
+/* No unmap finds a mapping where pages are stuck. */
+static void no_mapping(void)
+{
+	struct world *world = begin(xs_policy_find("strict"));
+	struct xs_engine *engine = &world->engine;
+
+	for (u32 at = 0; at < MAPPINGS; at++) {
+		struct mapping mapping = shapes[at];
+		u64 strays = world_ledger(world)->counts.strays;
+
+		CHECK(driver_map(world, &mapping, LAST));
+		world->removal_fails_in = 1;
+		world->removals_to_fail = FAILS_FOR_EVER;
+		driver_unmap(world, &mapping, true);
+		CHECK(xs_engine_stuck(engine) == mapping.pages);
+		for (u32 pages = 1; pages <= mapping.pages; pages++)
+			CHECK(!xs_engine_unmap(engine, mapping.iova, pages,
+					       pages & 1));
+		CHECK(world_ledger(world)->counts.strays ==
+		      strays + mapping.pages);
+		CHECK(world_warnings() == mapping.pages);
+		CHECK(xs_engine_stuck(engine) == mapping.pages);
+		mend(world);
+	}
+	world_end(world);
+}
+
+/* Pages of a driver's block, of which no reference is known when they are unmapped together. */
+static void in_block(void)
+{
+	static struct mapping mappings[XS_BLOCK_PAGES];
+
+	for (u32 i = 0; i < xs_policy_count; i++) {
+		struct world *world = begin(&xs_policies[i]);
+		u64 iova = xs_engine_take_block(&world->engine, XS_BLOCK_PAGES,
+						LAST);
+
+		CHECK(driver_map_block(world, mappings, XS_BLOCK_PAGES, 4,
+				       iova) == XS_BLOCK_PAGES);
+		world->removal_fails_in = 1;
+		world->removals_to_fail = FAILS_FOR_EVER;
+		driver_unmap_block_no_sync(world, mappings, XS_BLOCK_ALL);
+		xs_engine_sync_explicit(&world->engine, false);
+		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		CHECK(xs_engine_stuck(&world->engine) == XS_BLOCK_PAGES);
+		mend(world);
+		for (u32 at = 0; at < XS_BLOCK_PAGES; at++)
+			driver_free(world, &mappings[at]);
+		world_end(world);
+	}
+}
+
+const struct test stuck_tests[] = {
+	{ "stuck_each_removal", each_removal },
+	{ "stuck_failed_maps", failed_maps },
+	{ "stuck_is_no_mapping", no_mapping },
+	{ "stuck_in_block", in_block },
+	{ NULL, NULL },
+};

@@ -112,6 +112,28 @@ static int run_range(struct upstream *upstream, struct iommu_domain *domain)
 	return 0;
 }
 
+static int run_middle(struct upstream *upstream, struct iommu_domain *domain)
+{
+	u64 *words = page_address(upstream->memory);
+	unsigned int zeros = 0, i;
+	size_t unmapped;
+	int ret;
+
+	ret = map(domain, IOVA_BASE, page_to_phys(upstream->memory), SZ_2M);
+	if (ret)
+		return ret;
+	memset(words, 0xff, PAGE_SIZE);
+	unmapped = iommu_unmap(domain, IOVA_BASE + SZ_1M, PAGE_SIZE);
+	for (i = 0; i < PAGE_SIZE / sizeof(*words); i++)
+		zeros += !READ_ONCE(words[i]);
+	pci_info(upstream->pdev, "middle: %zu bytes unmapped, %u words of the memory cleared\n",
+		 unmapped, zeros);
+	pci_info(upstream->pdev, "middle: the page: %d, others: %d\n",
+		 lands(upstream, SZ_1M / PAGE_SIZE), lands(upstream, 1));
+	iommu_unmap(domain, IOVA_BASE, SZ_2M);
+	return 0;
+}
+
 /* How many writes to the pages behind the first segment landed. */
 static unsigned int count_padding(struct upstream *upstream, dma_addr_t first)
 {
@@ -163,6 +185,8 @@ static ssize_t upstream_store(struct device *dev, struct device_attribute *attri
 		ret = run_large(upstream, domain);
 	else if (sysfs_streq(text, "range"))
 		ret = run_range(upstream, domain);
+	else if (sysfs_streq(text, "middle"))
+		ret = run_middle(upstream, domain);
 	else if (sysfs_streq(text, "padding"))
 		ret = run_padding(upstream);
 	return ret ? ret : count;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run a reproduction of this folder in a guest of the lab, and print what the guest found.
 
-PYTHONPATH=python $(lab/setup.sh) docs/upstream/reproduce.py tables|range|padding [KERNEL]
+PYTHONPATH=python $(lab/setup.sh) docs/upstream/reproduce.py tables|range|padding|middle [KERNEL]
 
 KERNEL is a name of lab/kernels.toml or a folder where `make O=FOLDER bzImage modules` was run.
 """
@@ -22,7 +22,7 @@ from xsmmu.setup import build, host, kernels, root
 from xsmmu.vm.guest import Boot, Guest, Record
 
 HERE = "docs/upstream"
-IOMMU = {"tables": "vtd", "range": "vtd-first", "padding": "vtd"}
+IOMMU = {"tables": "vtd", "range": "vtd-first", "padding": "vtd", "middle": "vtd"}
 
 
 def main(case: str, asked: str | None) -> None:

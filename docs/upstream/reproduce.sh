@@ -63,3 +63,11 @@ reproduce_padding() {
 	step padding
 	faults_are unexpected
 }
+
+# What becomes of memory that is mapped by a large entry when a page in the middle is unmapped?
+reproduce_middle() {
+	device_bind $DEVICE xsmmu_upstream
+	faults_are expected
+	step middle
+	faults_are unexpected
+}

@@ -37,17 +37,20 @@ void xs_engine_map_failed(struct xs_engine *engine)
 }
 
 /*
- * The pages of a mapping of many, or none of them, continue that of the page before.
- * Its block is taken.
+ * An unmap can find the mapping of @pages pages, more than one, from now on. The caller
+ * has written its slots and mapped its pages: a second unmap of a mapping that was there
+ * before, of the same size, finds nothing or removes them all. Entered.
  */
-static void xs_join(struct xs_engine *engine, u64 page, u32 pages)
+static void xs_publish(struct xs_engine *engine, u64 page, u32 pages)
 {
-	struct xs_block *block = xs_space_block(&engine->space, page);
-
-	xs_a64_or_relaxed(&block->joined, xs_block_mask(page + 1, pages - 1));
+	if (pages > XS_BLOCK_PAGES)
+		xs_space_publish_run(&engine->space, page, pages);
+	else
+		xs_a64_or(&xs_space_block(&engine->space, page)->joined,
+			  xs_block_mask(page + 1, pages - 1));
 }
 
-/* A mapping that was placed comes to nothing: no translation of it exists. */
+/* A mapping that was placed and not published: no translation of it exists. */
 static xs_noinline void xs_unplace(struct xs_engine *engine,
 				   const struct xs_policy *policy, u64 iova,
 				   u32 pages)
@@ -57,7 +60,6 @@ static xs_noinline void xs_unplace(struct xs_engine *engine,
 	if (pages > XS_BLOCK_PAGES) {
 		xs_flags_t flags = xs_local_save();
 
-		xs_space_claim_run(&engine->space, iova, pages);
 		xs_space_give_run(&engine->space, iova, pages);
 		xs_local_restore(flags);
 		return;
@@ -65,9 +67,6 @@ static xs_noinline void xs_unplace(struct xs_engine *engine,
 	for (u32 i = 0; i < pages; i++)
 		xs_a64_set(xs_space_slot(&engine->space, page + i),
 			   XS_SLOT_VACANT);
-	if (pages > 1)
-		xs_a64_andnot(&xs_space_block(&engine->space, page)->joined,
-			      xs_block_mask(page, pages));
 	xs_place_back(engine, policy, page, pages);
 }
 
@@ -83,10 +82,13 @@ static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
 	if (large)
 		xs_enter();
 	xs_engine_map_failed(engine);
-	if (error == XS_MAP_LEFT)
-		xs_count_map(engine, pages);
-	else
+	if (error != XS_MAP_LEFT) {
 		xs_unplace(engine, xs_policy_of(engine), iova, pages);
+	} else {
+		if (pages > 1)
+			xs_publish(engine, iova >> XS_PAGE_LG2, pages);
+		xs_count_map(engine, pages);
+	}
 	if (large)
 		xs_exit();
 	if (error == XS_MAP_LEFT)
@@ -172,6 +174,7 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 			return xs_map_one_any(engine, phys, prot, last);
 	} while (xs_unlikely(!xs_a64_try_acquire(&block->free, &free,
 					 free & (free - 1))));
+	/* Before the map: after it, three more registers are saved for each page. */
 	xs_a64_set(&block->slots[at],
 		   xs_slot_one(xs_likely(xs_load(&engine->mode) &
 					 XS_MODE_HOLDS) ?
@@ -193,19 +196,13 @@ static xs_noinline void xs_map_nothing(struct xs_engine *engine)
 	xs_engine_stray(engine, 0, "a map of no pages, or of too many");
 }
 
-/* Place @pages pages and say what they are; small ones have slots to be filled. */
 static u64 xs_place_many(struct xs_engine *engine,
 			 const struct xs_policy *policy, u32 pages, u64 last)
 {
-	u64 iova = 0;
-
 	if (xs_likely(pages))
-		iova = xs_place(engine, policy, pages, last);
-	else
-		xs_map_nothing(engine);
-	if (iova && pages > 1 && pages <= XS_BLOCK_PAGES)
-		xs_join(engine, iova >> XS_PAGE_LG2, pages);
-	return iova;
+		return xs_place(engine, policy, pages, last);
+	xs_map_nothing(engine);
+	return 0;
 }
 
 u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
@@ -239,10 +236,13 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 		xs_map_refused(engine, iova, pages, error);
 		iova = 0;
 	}
-	if (iova)
+	if (large)
+		xs_enter();
+	if (iova) {
+		xs_publish(engine, iova >> XS_PAGE_LG2, pages);
 		xs_count_map(engine, pages);
-	if (!large)
-		xs_exit();
+	}
+	xs_exit();
 	return iova;
 }
 
@@ -263,6 +263,8 @@ u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last)
 		else
 			xs_a64_set(slot, xs_slot_one(XS_REF_NONE));
 	}
+	if (iova && pages > 1)
+		xs_publish(engine, iova >> XS_PAGE_LG2, pages);
 	xs_exit();
 	if (iova)
 		xs_count_map(engine, pages);
@@ -444,8 +446,6 @@ static xs_noinline void xs_block_refused(struct xs_engine *engine,
 {
 	u64 page = iova >> XS_PAGE_LG2;
 
-	for (u32 i = left; i < pages; i++)
-		xs_a64_set(xs_block_slot(block, page + i), XS_SLOT_VACANT);
 	if (left < pages)
 		xs_a64_or(&block->own, xs_block_mask(page + left, pages - left));
 	xs_engine_map_failed(engine);
@@ -469,11 +469,12 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 	if (!block)
 		goto out;
 	slots = xs_block_slot(block, iova >> XS_PAGE_LG2);
-	/* Each on its own, for each is unmapped on its own. */
-	for (u32 i = 0; i < pages; i++)
-		xs_a64_set(&slots[i], xs_slot_one(holds ? xs_ref_of(phys[i]) :
-							  XS_REF_UNHELD));
 	done = xs_map_each(engine, block, iova, phys, pages, prot, &left);
+	/* Each on its own, for each is unmapped on its own. */
+	for (u32 i = 0; i < done + left; i++)
+		xs_a64_set_release(&slots[i],
+				   xs_slot_one(holds ? xs_ref_of(phys[i]) :
+						       XS_REF_UNHELD));
 	if (xs_unlikely(done < pages))
 		xs_block_refused(engine, block, iova + done * XS_PAGE_BYTES,
 				 pages - done, left);

@@ -135,10 +135,12 @@ u64 xs_space_take_run(struct xs_space *space, u32 pages, u64 last)
 	if (leaf)
 		xs_space_mark(space, at, count, true);
 	xs_unlock_nested(&space->lock);
-	if (!leaf)
-		return 0;
-	xs_a64_set(&leaf->blocks[at & (XS_LEAF_BLOCKS - 1)].run_pages, pages);
-	return at * XS_BLOCK_BYTES;
+	return leaf ? at * XS_BLOCK_BYTES : 0;
+}
+
+void xs_space_publish_run(struct xs_space *space, u64 page, u32 pages)
+{
+	xs_a64_set_release(&xs_space_block(space, page)->run_pages, pages);
 }
 
 bool xs_space_claim_run(struct xs_space *space, u64 iova, u32 pages)
@@ -147,7 +149,7 @@ bool xs_space_claim_run(struct xs_space *space, u64 iova, u32 pages)
 	u64 old = pages;
 
 	return !(iova & (XS_BLOCK_BYTES - 1)) && block && pages &&
-	       xs_a64_try_relaxed(&block->run_pages, &old, 0);
+	       xs_a64_try_acquire(&block->run_pages, &old, 0);
 }
 
 void xs_space_give_run(struct xs_space *space, u64 iova, u32 pages)

@@ -43,10 +43,12 @@ struct xs_claim {
 	u32 pages;
 };
 
-/* Is the mapping that begins at @page of exactly @pages pages, more than one? */
-static bool xs_is_joined(const struct xs_block *block, u64 page, u32 pages)
+/*
+ * Is there a mapping at @page of exactly @pages pages, more than one, where @joined are
+ * the pages of its block that continue a mapping?
+ */
+static bool xs_is_joined(u64 joined, u64 page, u32 pages)
 {
-	u64 joined = xs_a64_read(&block->joined);
 	u64 inner = xs_block_mask(page + 1, pages - 1);
 	u64 edges = xs_block_mask(page, 1);
 
@@ -55,26 +57,29 @@ static bool xs_is_joined(const struct xs_block *block, u64 page, u32 pages)
 	return (joined & inner) == inner && !(joined & edges);
 }
 
+/*
+ * The joined pages say where a mapping of many begins and ends, so they are what is
+ * claimed: a mapping of another size that has come to the same page is left alone, and
+ * never looks vacant to its own unmap.
+ */
 static bool xs_claim_many(struct xs_engine *engine, struct xs_claim *claim)
 {
 	struct xs_block *block = xs_space_block(&engine->space, claim->page);
+	u64 joined;
 
 	/* A stray's leaf may be on its way out. */
 	if (!block || (claim->page & (XS_BLOCK_PAGES - 1)) + claim->pages >
 			      XS_BLOCK_PAGES)
 		return false;
+	joined = xs_a64_read(&block->joined);
 	do {
-		if (!xs_slot_is_many(claim->first) ||
-		    !xs_is_joined(block, claim->page, claim->pages))
+		if (!xs_is_joined(joined, claim->page, claim->pages))
 			return false;
-	} while (!xs_slot_claim(claim->slots, &claim->first));
-	/* Another mapping may have come there that looks the same. */
-	if (!xs_is_joined(block, claim->page, claim->pages)) {
-		xs_a64_set(claim->slots, claim->first);
-		return false;
-	}
-	xs_a64_andnot_relaxed(&block->joined,
-		      xs_block_mask(claim->page + 1, claim->pages - 1));
+	} while (!xs_a64_try_acquire(&block->joined, &joined,
+				     joined & ~xs_block_mask(claim->page,
+							     claim->pages)));
+	claim->first = xs_a64_read(claim->slots);
+	xs_a64_set(claim->slots, XS_SLOT_VACANT);
 	return true;
 }
 
@@ -83,9 +88,9 @@ static bool xs_claim(struct xs_engine *engine, struct xs_claim *claim)
 	claim->slots = xs_space_slot(&engine->space, claim->page);
 	if (!claim->slots || !claim->pages)
 		return false;
-	claim->first = xs_a64_read(claim->slots);
 	if (claim->pages > 1)
 		return xs_claim_many(engine, claim);
+	claim->first = xs_a64_read(claim->slots);
 	do {
 		if (!xs_slot_is_one(claim->first))
 			return false;

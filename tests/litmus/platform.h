@@ -96,7 +96,7 @@ bool xs_warn_once(bool broken, const char *text);
 #define xs_world(engine)	((engine)->world)
 
 /* The IOVA pages that a sync has removed. */
-#define LITMUS_REMOVED	64
+#define LITMUS_REMOVED	128
 
 typedef struct {
 	u32 count;

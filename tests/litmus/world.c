@@ -4,7 +4,7 @@
 
 #include "world.h"
 
-#define PHYS_PAGES	64
+#define PHYS_PAGES	128
 #define IOVA_PAGES	(LITMUS_BLOCKS * XS_BLOCK_PAGES)
 
 struct xs_engine engine;

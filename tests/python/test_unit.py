@@ -398,7 +398,7 @@ FAULTS = (
     Fault(
         "a large mapping of any size is claimed",
         "space.c",
-        "	       xs_a64_try_relaxed(&block->run_pages, &old, 0);\n",
+        "	       xs_a64_try_acquire(&block->run_pages, &old, 0);\n",
         "	       (old = xs_a64_swap(&block->run_pages, 0));\n",
         ("only=stray_wrong_size",),
     ),
@@ -426,9 +426,9 @@ FAULTS = (
     Fault(
         "pages stay joined after their mapping",
         "unmap.c",
-        "	xs_a64_andnot_relaxed(&block->joined,\n"
-        "		      xs_block_mask(claim->page + 1, claim->pages - 1));\n	return true;\n",
-        "	return true;\n",
+        "				     joined & ~xs_block_mask(claim->page,\n"
+        "							     claim->pages)));\n",
+        "				     joined));\n",
     ),
     Fault(
         "memory is not held",
@@ -474,10 +474,8 @@ FAULTS = (
     Fault(
         "a map of several pages is counted behind its section",
         "map.c",
-        "	if (iova)\n		xs_count_map(engine, pages);\n	if (!large)\n		xs_exit();\n	return iova;\n}\n"
-        "\n/* ---- in parts",
-        "	if (!large)\n		xs_exit();\n	if (iova)\n		xs_count_map(engine, pages);\n	return iova;\n}\n"
-        "\n/* ---- in parts",
+        "		xs_count_map(engine, pages);\n	}\n	xs_exit();\n	return iova;\n}\n\n/* ---- in parts",
+        "	}\n	xs_exit();\n	if (iova)\n		xs_count_map(engine, pages);\n	return iova;\n}\n\n/* ---- in parts",
         ("only=threads_living",),
     ),
     Fault(

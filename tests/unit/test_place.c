@@ -981,7 +981,6 @@ static void give_run(struct world *world, u64 iova, u32 pages)
 {
 	xs_flags_t flags = xs_local_save();
 
-	CHECK(xs_space_claim_run(&world->engine.space, iova, pages));
 	xs_space_give_run(&world->engine.space, iova, pages);
 	xs_local_restore(flags);
 }

@@ -213,6 +213,17 @@ static u64 take(u64 last)
 	return got;
 }
 
+static bool claim_run(u64 block, u64 in_block, u32 pages)
+{
+	bool claimed;
+
+	xs_enter();
+	claimed = xs_space_claim_run(&s.space,
+				     block * XS_BLOCK_BYTES + in_block, pages);
+	xs_exit();
+	return claimed;
+}
+
 static u64 take_run(u32 pages, u64 last)
 {
 	u64 blocks = ((u64)pages + XS_BLOCK_PAGES - 1) / XS_BLOCK_PAGES;
@@ -227,20 +238,13 @@ static u64 take_run(u32 pages, u64 last)
 	CHECK(got == expected && iova % XS_BLOCK_BYTES == 0);
 	if (!iova)
 		return NONE;
+	CHECK(!claim_run(got, 0, pages));
+	xs_enter();
+	xs_space_publish_run(&s.space, iova >> XS_PAGE_LG2, pages);
+	xs_exit();
 	model_add(got, got + blocks, pages, NULL);
 	model_note_low();
 	return got;
-}
-
-static bool claim_run(u64 block, u64 in_block, u32 pages)
-{
-	bool claimed;
-
-	xs_enter();
-	claimed = xs_space_claim_run(&s.space,
-				     block * XS_BLOCK_BYTES + in_block, pages);
-	xs_exit();
-	return claimed;
 }
 
 static void give(u32 at)

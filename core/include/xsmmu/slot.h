@@ -4,9 +4,10 @@
  * at one IOVA page. There is one for each page of a leaf (space.h).
  *
  * A map writes the slots of its pages, the unmap takes what it finds there and
- * leaves them vacant. Taking the first slot is one compare and swap, so of two
- * unmaps of the same mapping one gets it and the other finds it vacant; and
- * what was never mapped is vacant, too. No other state says "mapped".
+ * leaves them vacant. An unmap of one page takes its slot by one compare and swap,
+ * so of two unmaps of the same page one gets it and the other finds it vacant; and
+ * what was never mapped is vacant, too. An unmap of many takes their joined pages in
+ * the block's word by one compare and swap, and then has their slots.
  *
  *   VACANT      nothing is mapped here, or a page of the mapping that began
  *               before has nothing of its own to say

@@ -82,11 +82,14 @@ void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
 
 /*
  * Whole blocks for a mapping of @pages pages, aligned to the next power of two of
- * their number; the run ends at or below @last. Returns the IOVA or 0. Any
- * context. A claim is of a run whose size is known, and false for what is none.
- * Give takes the run that was claimed.
+ * their number; the run ends at or below @last. Returns the IOVA or 0. Any context.
+ *
+ * A claim finds the run, which begins at page @page, after it was published: when its
+ * pages are mapped. False: there is no such run. Both are entered. Give takes a run
+ * that was claimed, or that was never published.
  */
 u64 xs_space_take_run(struct xs_space *space, u32 pages, u64 last);
+void xs_space_publish_run(struct xs_space *space, u64 page, u32 pages);
 bool xs_space_claim_run(struct xs_space *space, u64 iova, u32 pages);
 void xs_space_give_run(struct xs_space *space, u64 iova, u32 pages);
 

@@ -138,11 +138,16 @@ static void unmap_known(void)
 	xs_engine_unmap(&engine, known, pages, true);
 }
 
+static void none_mapped(void)
+{
+	world_check(0);
+}
+
 static void still_there(void)
 {
 	if (handed)
 		ex_assert(xs_engine_unmap(&engine, handed, pages + 1, true));
-	world_check(0);
+	none_mapped();
 }
 
 static const struct ex_program many_again = {
@@ -150,6 +155,93 @@ static const struct ex_program many_again = {
 	.threads = { unmap_and_map_more, unmap_known }, .finish = still_there
 };
 
+/*
+ * The same, and the other mapping is undone, too: its own unmap finds it, whenever the
+ * second unmap of the first one looks at it.
+ */
+static void unmap_map_more_unmap(void)
+{
+	u64 iova;
+
+	if (!xs_engine_unmap(&engine, known, pages, true))
+		return;
+	iova = xs_engine_map(&engine, 0, pages + 1, 3, ~0ULL);
+	ex_assert(xs_engine_unmap(&engine, iova, pages + 1, true));
+}
+
+static const struct ex_program many_between = {
+	.name = "slot_many_between", .setup = begin_again,
+	.threads = { unmap_map_more_unmap, unmap_known }, .finish = none_mapped
+};
+
+/*
+ * An unmap that comes twice meets a mapping of the same size at the same IOVA. Nothing
+ * tells it from the first one; but it is not undone before its pages are mapped, so that
+ * they are not mapped for good.
+ */
+static void begin_same(u32 pages_)
+{
+	begin(pages_);
+	known = xs_engine_map(&engine, 0, pages, 3, ~0ULL);
+}
+
+static void begin_same_many(void)
+{
+	begin_same(3);
+}
+
+static void begin_same_run(void)
+{
+	begin_same(XS_BLOCK_PAGES + 1);
+}
+
+/* A driver's own block, of one page. */
+static u64 map_own(void)
+{
+	u64 iova = xs_engine_take_block(&engine, 1, ~0ULL), phys = 0;
+
+	ex_assert(xs_engine_map_in_block(&engine, iova, &phys, 1, 3));
+	return iova;
+}
+
+static void begin_same_own(void)
+{
+	begin(1);
+	known = map_own();
+}
+
+static void unmap_and_map_same(void)
+{
+	if (xs_engine_unmap(&engine, known, pages, true))
+		ex_assert(xs_engine_map(&engine, 0, pages, 3, ~0ULL) == known);
+}
+
+static void unmap_and_map_own(void)
+{
+	if (xs_engine_unmap(&engine, known, 1, true))
+		ex_assert(map_own() == known);
+}
+
+static void undone_by_now(void)
+{
+	xs_engine_unmap(&engine, known, pages, true);
+	none_mapped();
+}
+
+static const struct ex_program same_own = {
+	.name = "slot_own_same", .setup = begin_same_own,
+	.threads = { unmap_and_map_own, unmap_known }, .finish = undone_by_now
+};
+static const struct ex_program same_many = {
+	.name = "slot_many_same", .setup = begin_same_many,
+	.threads = { unmap_and_map_same, unmap_known }, .finish = undone_by_now
+};
+static const struct ex_program same_run = {
+	.name = "slot_run_same", .setup = begin_same_run,
+	.threads = { unmap_and_map_same, unmap_known }, .finish = undone_by_now
+};
+
 const struct ex_program *const slot_programs[] = {
-	&one, &many, &many_wrong, &reuse, &many_again, NULL
+	&one, &many, &many_wrong, &reuse, &many_again, &many_between, &same_own,
+	&same_many, &same_run, NULL
 };

@@ -270,7 +270,7 @@ static int map_apart(struct device *dev, struct scatterlist *sgl, int nents,
 	if (!error)
 		return nents;
 	unmap_apart(dev, sgl, i, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
-	return sg_refuse(sgl, error);
+	return sg_refuse(sgl, nents, error);
 }
 
 static int map_sg_or_copy(struct device *dev, struct scatterlist *sgl,

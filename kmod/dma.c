@@ -474,9 +474,19 @@ static int sg_fill(struct xs_engine *engine, struct scatterlist *sgl,
 	return xs_engine_fill(engine, run_iova, run_phys, run_pages, prot);
 }
 
+/* As on the kernel's own path: a driver may walk a list up to the first length of 0. */
+static void sg_clear(struct scatterlist *sg, int count)
+{
+	for (; count; count--, sg = sg_next(sg)) {
+		sg_dma_address(sg) = DMA_MAPPING_ERROR;
+		sg_dma_len(sg) = 0;
+	}
+}
+
 /*
  * Write the DMA addresses, joining segments that are neighbours in IOVA as far
- * as the device takes them. Returns the number of DMA segments.
+ * as the device takes them, and clear the entries behind the last DMA segment.
+ * Returns the number of DMA segments.
  */
 static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 		     u64 iova)
@@ -503,12 +513,15 @@ static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 		sg_dma_len(out) = length;
 		count++;
 	}
-	if (count < nents) {
-		out = sg_next(out);
-		sg_dma_address(out) = DMA_MAPPING_ERROR;
-		sg_dma_len(out) = 0;
-	}
+	sg_clear(sg_next(out), nents - count);
 	return count;
+}
+
+/* A driver that unmaps the list nevertheless unmaps nothing. */
+static int sg_refuse(struct scatterlist *sgl, int nents, int error)
+{
+	sg_clear(sgl, nents);
+	return error;
 }
 
 /* A list of one segment, which starts its range and so crosses no boundary. */
@@ -518,12 +531,12 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 	dma_addr_t at;
 
 	if (is_pci_p2pdma_page(sg_page(sg)))
-		return -EREMOTEIO;
+		return sg_refuse(sg, 1, -EREMOTEIO);
 	if (!sg->length)
-		return -EINVAL;
+		return sg_refuse(sg, 1, -EINVAL);
 	at = map_pages(dev, sg_phys(sg), sg->length, prot_of(dir, attrs));
 	if (at == DMA_MAPPING_ERROR)
-		return -ENOMEM;
+		return sg_refuse(sg, 1, -ENOMEM);
 	sg_dma_address(sg) = at;
 	sg_dma_len(sg) = sg->length;
 	return 1;
@@ -558,14 +571,6 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 	return iova;
 }
 
-/* Whoever unmaps it nevertheless unmaps nothing. */
-static int sg_refuse(struct scatterlist *sgl, int error)
-{
-	sg_dma_address(sgl) = DMA_MAPPING_ERROR;
-	sg_dma_len(sgl) = 0;
-	return error;
-}
-
 static noinline int map_list(struct device *dev, struct scatterlist *sgl,
 			     int nents, u32 prot)
 {
@@ -575,11 +580,11 @@ static noinline int map_list(struct device *dev, struct scatterlist *sgl,
 
 	pages = sg_pages(dev, sgl, nents, phys);
 	if (pages <= 0)
-		return sg_refuse(sgl, pages ? pages : -EINVAL);
+		return sg_refuse(sgl, nents, pages ? pages : -EINVAL);
 	iova = map_segments(dev, sgl, nents,
 			    pages <= XS_BLOCK_PAGES ? phys : NULL, pages, prot);
 	if (!iova)
-		return sg_refuse(sgl, -ENOMEM);
+		return sg_refuse(sgl, nents, -ENOMEM);
 	trace_map(dev, iova, pages);
 	return sg_finish(dev, sgl, nents, iova);
 }

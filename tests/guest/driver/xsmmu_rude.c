@@ -216,6 +216,31 @@ static void free_sg(struct sg_table *table)
 	sg_free_table(table);
 }
 
+/* A list that is used again has the lengths of its last map. */
+static void use_sg(struct scatterlist *sgl, int nents)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i) {
+		sg_dma_address(sg) = 0x1000;
+		sg_dma_len(sg) = 4096;
+	}
+}
+
+/* Have the entries behind the first @count no DMA segment? Drivers walk up to length 0. */
+static bool is_clear_behind(struct scatterlist *sgl, int nents, int count)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sg(sgl, sg, nents, i)
+		if (i >= count && (sg_dma_address(sg) != DMA_MAPPING_ERROR ||
+				   sg_dma_len(sg)))
+			return false;
+	return true;
+}
+
 /* A list that cannot be mapped says so in its segments, too. */
 static int check_empty_sg(struct device *dev)
 {
@@ -225,18 +250,34 @@ static int check_empty_sg(struct device *dev)
 
 	if (sg_alloc_table(&table, 3, GFP_KERNEL))
 		return -ENOMEM;
-	for_each_sgtable_sg(&table, sg, i) {
+	for_each_sgtable_sg(&table, sg, i)
 		sg_set_page(sg, virt_to_page(dev), 0, 0);
-		sg_dma_len(sg) = 4096;
-	}
+	use_sg(table.sgl, table.orig_nents);
 	error = dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0);
 	if (!error || sg_dma_address(table.sgl) != DMA_MAPPING_ERROR ||
 	    sg_dma_len(table.sgl))
 		error = wrong(dev, "a list of no bytes was mapped");
+	else if (!is_clear_behind(table.sgl, table.orig_nents, 0))
+		error = wrong(dev, "a list that was refused has DMA segments");
 	else
 		error = 0;
 	sg_free_table(&table);
 	return error;
+}
+
+/* A list of one segment is mapped in another way. */
+static int check_refused_segment(struct device *dev)
+{
+	struct scatterlist sg;
+
+	sg_init_table(&sg, 1);
+	sg_set_page(&sg, virt_to_page(dev), 0, 0);
+	use_sg(&sg, 1);
+	if (dma_map_sg(dev, &sg, 1, DMA_TO_DEVICE))
+		return wrong(dev, "a segment of no bytes was mapped");
+	if (!is_clear_behind(&sg, 1, 0))
+		return wrong(dev, "a segment that was refused has an address");
+	return 0;
 }
 
 /* Does the device reach a page between two segments? On the kernel's path it does. */
@@ -307,9 +348,14 @@ static int check_list(struct device *dev, u32 segments, bool pages)
 		for_each_sgtable_sg(&table, sg, i)
 			sg_set_page(sg, sg_page(sg), PAGE_SIZE, 0);
 	if (!error)
+		use_sg(table.sgl, table.orig_nents);
+	if (!error)
 		error = dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0);
 	if (!error) {
 		error = compare_sg(dev, &table);
+		if (!error && !is_clear_behind(table.sgl, table.orig_nents,
+					       table.nents))
+			error = wrong(dev, "entries behind the last segment have lengths");
 		if (!error && pages && is_ours() && !is_joined(dev, &table))
 			error = wrong(dev, "pages of a list are not joined");
 		dma_unmap_sgtable(dev, &table, DMA_TO_DEVICE, 0);
@@ -652,6 +698,8 @@ static int check_api(struct pci_dev *pdev)
 	}
 	if (!error && is_ours())
 		error = check_empty_sg(dev);
+	if (!error && is_ours())
+		error = check_refused_segment(dev);
 	if (!error)
 		error = check_neighbours(dev);
 	if (!error)

@@ -710,15 +710,25 @@ static void world_gather_init(xs_gather_t *gather)
 	gather->queued = true;
 }
 
+/*
+ * The range is widened to what its command is about. VT-d's driver of 6.1 does so for
+ * tables of the second stage only: of the first it aligns the start alone, and what is
+ * at the end stays cached.
+ */
 static __always_inline void invalidate_range(struct xs_group *group,
 					     xs_gather_t *gather,
 					     const struct xs_range *range,
 					     struct xs_commands *sent)
 {
+	u64 rest = xs_iommu_widening(&group->iommu, range->page, range->pages);
+	u64 last = range->page + range->pages - 1;
+
 	gather->queued = false;
-	gather->start = range->page << PAGE_SHIFT;
-	gather->end = ((range->page + range->pages) << PAGE_SHIFT) - 1;
-	gather->pgsize = PAGE_SIZE;
+	gather->start = (range->page & ~rest) << PAGE_SHIFT;
+	gather->end = (last | rest) << PAGE_SHIFT | ~PAGE_MASK;
+	/* SMMUv3's. In a gather of generic tables its word says levels, which those keep. */
+	if (!xs_domain_is_generic(group->domain))
+		gather->pgsize = PAGE_SIZE;
 	iommu_iotlb_sync(group->domain, gather);
 	xs_iommu_count(&group->iommu, range, sent);
 }

@@ -12,6 +12,7 @@
 #include "iommu.h"
 
 #define AMD_CAP_NPCACHE(cap)	((cap) >> 26 & 1)
+#define AMD_RANGE_MAX_LG2	52	/* more than there are */
 
 static bool is_amd(struct device *dev)
 {
@@ -45,6 +46,8 @@ static void describe_amd(struct xs_iommu *iommu, struct device *dev,
 	iommu->syncs_maps &= AMD_CAP_NPCACHE(cap);
 	if (AMD_CAP_NPCACHE(cap))
 		iommu->commands = parts_of;
+	else
+		iommu->range_max_lg2 = AMD_RANGE_MAX_LG2;
 }
 
 const struct xs_iommu_kind xs_iommu_amd = {

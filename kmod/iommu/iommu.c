@@ -91,7 +91,6 @@ void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 
 	memset(iommu, 0, sizeof(*iommu));
 	iommu->syncs_maps = domain->ops->iotlb_sync_map;
-	iommu->range_max_lg2 = 63;
 	iommu->takes_runs = xs_domain_is_generic(domain);
 	if (kind)
 		kind->describe(iommu, dev, domain);

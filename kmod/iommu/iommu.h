@@ -22,8 +22,9 @@ struct xs_format;
  *		and waits for; so is a map
  * @commands:	how many page-selective commands a range is, where that is not one, U32_MAX if it
  *		must not be asked for; else NULL
- * @range_max_lg2: log2 of the largest page-selective command, in pages; negative: there are
- *		none. Without @commands, a longer range becomes the domain's command
+ * @range_max_lg2: log2 of the largest page-selective command, in pages, where each is about an
+ *		aligned power of two of them; negative: there are none. Without @commands, a longer
+ *		range becomes the domain's command
  * @all_by_range: all of a domain is invalidated as one range: asked for the domain, its
  *		driver may leave out the TLBs of devices (ATS)
  * @takes_runs:	a removal may be of any length, and have holes, unless
@@ -77,6 +78,18 @@ static __always_inline bool xs_iommu_is_one(const struct xs_iommu *iommu,
 					    u64 page, u64 pages)
 {
 	return fls64(page ^ (page + pages - 1)) <= iommu->range_max_lg2;
+}
+
+/*
+ * The low bits of a page's number in which the first and the last page of a range differ from
+ * those of the command that the range becomes; 0 where commands are not of aligned powers of two.
+ */
+static __always_inline u64 xs_iommu_widening(const struct xs_iommu *iommu,
+					     u64 page, u64 pages)
+{
+	s32 lg2 = fls64(page ^ (page + pages - 1));
+
+	return lg2 <= iommu->range_max_lg2 ? (1ull << lg2) - 1 : 0;
 }
 
 /* Count the commands that are sent for an invalidation of @range. */

@@ -653,9 +653,28 @@ static void try_pages_of_api(struct device *dev)
 			       DMA_BIDIRECTIONAL);
 }
 
+/*
+ * Pages that are no aligned power of two, first of all that is unmapped: where that cannot
+ * be written down, they are synced as one range.
+ */
+static void try_block_with_holes(struct device *dev)
+{
+	struct dma_block *block = dma_block_alloc(dev, SOME_PAGES, GFP_KERNEL);
+	u32 i;
+
+	if (!block)
+		return;
+	for (i = 1; i <= 2; i++)
+		dma_block_map_page(block, i, pages[i], DMA_FROM_DEVICE, 0);
+	dma_block_unmap_pages_no_sync(block, DMA_FROM_DEVICE, 0);
+	dma_sync_device_iotlb(dev);
+	dma_block_free(block);
+}
+
 static int sweep(struct device *dev)
 {
 	dma_set_batch_aware(dev);
+	try_block_with_holes(dev);
 	try_pages(dev);
 	try_list(dev);
 	try_block(dev);

@@ -23,6 +23,10 @@ static const u32 chunk_prots[] = {
 	[XS_WAY_WRITE] = IOMMU_CACHE | IOMMU_WRITE,
 };
 
+/*
+ * By a large entry, in whose way may be an empty page-table page: of the kernel's own
+ * path, or of an engine before this one.
+ */
 static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, CHUNK_PAGES };
@@ -30,6 +34,12 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
 
 	if (xs_fails())
 		return -ENOMEM;
+	if (group->iommu.maps_singly)
+		return xs_world_map_singly(group, iova, virt_to_phys(memory),
+					   CHUNK_PAGES, chunk_prots[way]);
+	error = xs_world_prune(group, iova, CHUNK_PAGES);
+	if (error)
+		return error;
 	error = iommu_map(group->domain, iova, virt_to_phys(memory),
 			  XS_CHUNK_BYTES, chunk_prots[way], GFP_KERNEL);
 	if (!error && group->iommu.syncs_maps)

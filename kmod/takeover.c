@@ -206,6 +206,9 @@ static const char *check_domain(struct iommu_domain *domain)
 		return "its IOMMU has no pages of the size that the CPU's have";
 	if (domain->ops->iotlb_sync && !domain->ops->flush_iotlb_all)
 		return "its IOMMU driver cannot invalidate a whole domain";
+	/* iommu_map() would choose the sizes of entries by itself. */
+	if (!domain->ops->map_pages && !xs_domain_is_generic(domain))
+		return "its IOMMU driver cannot map single pages";
 	return NULL;
 }
 

@@ -78,22 +78,51 @@ bool xs_world_is_nowhere(const struct xs_group *group)
 /* ---- page table ---- */
 
 /*
- * A driver may map less than it was asked to: SMMUv3's up to the end of a table. After an
- * error it may have mapped more than it says: VT-d, if a further table could
- * not be had. Not by iommu_map(), whose large entries are none of single pages.
+ * Where a call covers all of a page-table page, and memory is aligned as IOVAs are, drivers
+ * write one large entry instead. An empty page-table page may be in its way: VT-d's driver
+ * up to 6.12 frees that before it invalidates, those of 7.x send a command that nobody
+ * counts. So such a call covers half of one at most.
  */
-static noinline int map_rest(struct xs_group *group, xs_map_pages_t map_pages,
-			     u64 iova, u64 phys, size_t bytes, u32 prot,
-			     size_t mapped, int error)
+#define TABLE_PAGES		((u32)(PAGE_SIZE / sizeof(u64)))
+#define MAP_PAGES_MAX		(TABLE_PAGES / 2)
+
+/* Map a part of a range, from its start, in one call of the driver. */
+static __always_inline int map_some(struct xs_group *group, bool generic,
+				    xs_map_pages_t map_pages, u64 iova,
+				    u64 phys, u64 pages, u32 prot,
+				    size_t *mapped)
 {
+	struct iommu_domain *domain = group->domain;
+
+	if (xs_have_generic_pt() && generic)
+		return xs_domain_map_generic(domain, iova, phys,
+					     pages << PAGE_SHIFT, prot, mapped);
+	return map_pages(domain, iova, phys, PAGE_SIZE, pages, prot, GFP_ATOMIC,
+			 mapped);
+}
+
+/*
+ * Map the rest of a range, of which @mapped bytes are. A driver may map less than it was
+ * asked to: SMMUv3's up to the end of a table. After an error it may have mapped more than
+ * it says: VT-d, if a further table could not be had. Not by iommu_map(), whose large
+ * entries are none of single pages.
+ */
+static noinline int map_rest(struct xs_group *group, bool generic,
+			     xs_map_pages_t map_pages, u64 iova, u64 phys,
+			     size_t bytes, u32 prot, size_t mapped, int error)
+{
+	bool is_aligned_alike = ((iova ^ phys) >> PAGE_SHIFT) % TABLE_PAGES == 0;
+
 	while (!error && mapped < bytes) {
+		u64 pages = (bytes - mapped) >> PAGE_SHIFT;
+		u64 at = iova + mapped;
 		size_t more = 0;
 
-		if (map_pages)
-			error = map_pages(group->domain, iova + mapped,
-					  phys + mapped, PAGE_SIZE,
-					  (bytes - mapped) >> PAGE_SHIFT, prot,
-					  GFP_ATOMIC, &more);
+		if (is_aligned_alike)
+			pages = min_t(u64, pages, MAP_PAGES_MAX -
+				      (at >> PAGE_SHIFT) % MAP_PAGES_MAX);
+		error = map_some(group, generic, map_pages, at, phys + mapped,
+				 pages, prot, &more);
 		if (!error && !more)
 			error = -ENOMEM;
 		mapped += more;
@@ -107,26 +136,24 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 				     xs_map_pages_t map_pages, u64 iova,
 				     u64 phys, u32 pages, u32 prot)
 {
-	struct iommu_domain *domain = group->domain;
 	size_t bytes = (size_t)pages << PAGE_SHIFT;
 	size_t mapped = 0;
-	int error;
+	int error = 0;
 
+	BUILD_BUG_ON(XS_BLOCK_PAGES > MAP_PAGES_MAX);
 	if (xs_fails())
 		return -ENOMEM;
-	if (xs_have_generic_pt() && generic)
-		error = xs_domain_map_generic(domain, iova, phys, bytes, prot,
-					      &mapped);
-	else
-		error = map_pages(domain, iova, phys, PAGE_SIZE, pages, prot,
-				  GFP_ATOMIC, &mapped);
+	/* So few are never all of a page-table page. */
+	if (pages <= XS_BLOCK_PAGES)
+		error = map_some(group, generic, map_pages, iova, phys, pages,
+				 prot, &mapped);
 	if (likely(mapped == bytes))
 		return 0;
 	/* Of one page there is no part. */
 	if (__builtin_constant_p(pages) && pages == 1)
 		return error ? error : -ENOMEM;
-	return map_rest(group, map_pages, iova, phys, bytes, prot, mapped,
-			error);
+	return map_rest(group, generic, map_pages, iova, phys, bytes, prot,
+			mapped, error);
 }
 
 void xs_world_count_map_sync(struct xs_group *group,
@@ -185,6 +212,16 @@ static void world_sync_maps(void *world, const struct xs_range *ranges,
 				  ranges[i].pages);
 	WARN_ONCE(error, "xsmmu: %s: maps are not synced: %d\n", group->name,
 		  error);
+}
+
+int xs_world_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
+			u32 prot)
+{
+	struct iommu_domain *domain = group->domain;
+	int error = map_table(group, xs_domain_is_generic(domain),
+			      domain->ops->map_pages, iova, phys, pages, prot);
+
+	return error ? error : xs_world_sync_maps(group, iova, pages);
 }
 
 /* ---- entries written in place ---- */
@@ -392,22 +429,14 @@ static noinline int sync_mapped(struct xs_group *group, u64 iova, u32 pages,
 	return error;
 }
 
-/*
- * Map, and what else there is to it. Not by iommu_map(), if that can be: it may map
- * large pages, for which VT-d frees emptied tables and sends commands that nobody counts.
- */
+/* Map, and all that a map needs beside. */
 static noinline int map_any(struct xs_group *group, void **entries, u64 iova,
 			    u64 phys, u32 pages, u32 prot)
 {
-	struct iommu_domain *domain = group->domain;
-	size_t bytes = (size_t)pages << PAGE_SHIFT;
 	int error;
 
-	if (unlikely(READ_ONCE(group->leaves)))
+	if (unlikely(READ_ONCE(group->leaves) || !group->is_known))
 		return -ENODEV;
-	if (!group->is_known)
-		return iommu_map(domain, iova, phys, bytes,
-				 prot & ~XS_MAP_UNSYNCED, GFP_ATOMIC);
 	error = map_and_learn(group, entries, iova, phys, pages,
 			      prot & ~XS_MAP_UNSYNCED);
 	if (error || !group->iommu.syncs_maps)
@@ -471,7 +500,6 @@ static noinline u64 remove_direct(struct xs_group *group, u64 iova, u64 pages)
  * in mind, if no page-table page can be full of them: a driver may join those. VT-d
  * takes any sizes for what they are together.
  */
-#define TABLE_PAGES		((u32)(PAGE_SIZE / sizeof(u64)))
 #define SINGLE_PAGES_MAX	(TABLE_PAGES - 1)
 
 /* Remove a part of a range, from its start. Returns the bytes, 0 for a hole. */
@@ -850,24 +878,34 @@ int xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
  *
  * Tables of the generic kind refuse an unmap of nothing, and other drivers warn
  * of it: there, empty tables stay until the group's domain goes.
+ *
+ * Returns 0 if none is left that is only about @pages pages from @iova on, or if the
+ * driver frees none, else -ENOMEM. Any context.
  */
-static void world_prune(void *world, u64 iova, u64 pages)
+int xs_world_prune(struct xs_group *group, u64 iova, u64 pages)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, pages };
-	struct xs_group *group = world;
 	struct iommu_domain *domain = group->domain;
 	xs_gather_t gather;
 	size_t mapped = 0;
 
 	if (!group->iommu.prunes || (range.page | pages) % TABLE_PAGES)
-		return;
-	if (domain->ops->map_pages(domain, iova, page_to_phys(ZERO_PAGE(0)),
+		return 0;
+	if (xs_fails() ||
+	    domain->ops->map_pages(domain, iova, page_to_phys(ZERO_PAGE(0)),
 				   PAGE_SIZE, 1, IOMMU_READ,
 				   GFP_ATOMIC | __GFP_NOWARN, &mapped))
-		return;
+		return -ENOMEM;
 	world_gather_init(&gather);
 	domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages, &gather);
 	xs_world_invalidate(group, &gather, &range, 1);
+	return 0;
+}
+
+/* What cannot be freed stays, and is in nobody's way. */
+static void world_prune(void *world, u64 iova, u64 pages)
+{
+	xs_world_prune(world, iova, pages);
 }
 
 void xs_world_trim(struct work_struct *work)

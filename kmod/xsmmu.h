@@ -419,6 +419,10 @@ void xs_debug_forget(struct device *dev);
  *
  * xs_world_is_stuck(): has the group pages that could not be removed? May sleep.
  *
+ * xs_world_prune(): frees page-table pages that are about nothing but these pages, of
+ * which none is mapped; xs_world_map_singly(): maps, and syncs, by no larger entry,
+ * also in a domain that drivers do not map in yet. Both: 0 or a negative errno.
+ *
  * xs_world_check_tables(): NULL if entries for @dev can be written in place, or why not;
  * xs_world_set_tables(): they are from the return on, or are not, as the group's choice
  * is, of one with an engine. Both may sleep.
@@ -434,6 +438,9 @@ int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages);
 bool xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
 bool xs_world_undo(struct xs_group *group, u64 iova, u32 pages, int error);
 int xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
+int xs_world_prune(struct xs_group *group, u64 iova, u64 pages);
+int xs_world_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
+			u32 prot);
 void xs_world_trim(struct work_struct *work);
 void xs_world_retry(struct work_struct *work);
 bool xs_world_is_stuck(struct xs_group *group, const struct iommu_domain *domain);

@@ -8,6 +8,7 @@
  * of; else nothing for a map, and one command for a range. It collects what is removed also
  * where it is told not to, so nothing is left for it to collect.
  */
+#include "../compat/compat.h"
 #include "../tables/tables.h"
 #include "iommu.h"
 
@@ -48,6 +49,9 @@ static void describe_amd(struct xs_iommu *iommu, struct device *dev,
 		iommu->commands = parts_of;
 	else
 		iommu->range_max_lg2 = AMD_RANGE_MAX_LG2;
+	/* Tables of version 2, up to 6.12, which have three sizes of entries. */
+	iommu->maps_singly = !xs_domain_is_generic(domain) &&
+			     !(domain->pgsize_bitmap & SZ_8K);
 }
 
 const struct xs_iommu_kind xs_iommu_amd = {

@@ -23,14 +23,16 @@ struct xs_format;
  * @commands:	how many page-selective commands a range is, where that is not one, U32_MAX if it
  *		must not be asked for; else NULL
  * @range_max_lg2: log2 of the largest page-selective command, in pages, where each is about an
- *		aligned power of two of them; negative: there are none. Without @commands, a longer
- *		range becomes the domain's command
+ *		aligned power of two of them, else 0; negative: there are none. Without @commands, a
+ *		longer range becomes the domain's command
  * @all_by_range: all of a domain is invalidated as one range: asked for the domain, its
  *		driver may leave out the TLBs of devices (ATS)
  * @takes_runs:	a removal may be of any length, and have holes, unless
  * @is_exact:	a removal must be of what is mapped, to the page
  * @pages_only:	an invalidation of a range is of single pages, not of larger entries
  * @prunes:	an unmap of nothing frees empty page-table pages
+ * @maps_singly: a large entry that takes the place of an empty page-table page is not to be
+ *		mapped: the driver frees that before it invalidates, and @prunes is not so
  */
 struct xs_iommu {
 	bool syncs_maps;
@@ -42,6 +44,7 @@ struct xs_iommu {
 	bool is_exact;
 	bool pages_only;
 	bool prunes;
+	bool maps_singly;
 };
 
 /*

@@ -28,22 +28,6 @@ static void gather_init(xs_gather_t *gather)
 	gather->ready = true;
 }
 
-/* Free the tables in the way of a map of many, and what is cached of them, as VT-d does. */
-static void make_way(u32 page, u32 pages)
-{
-	u32 span = 1u << sim.config.table_lg2, at;
-
-	while ((at = table_in_the_way(page, pages))) {
-		struct xs_range range = { at, span };
-		xs_gather_t gather;
-
-		gather_init(&gather);
-		table_remove(&gather, at, span);
-		queue_flush(&range, false);
-		table_free(&gather);
-	}
-}
-
 /* ---- entries that are written in place ---- */
 
 /* What the engine keeps for us: the last table of the block's pages. */
@@ -103,6 +87,33 @@ static u64 new_entry(u64 iova, u64 phys, u32 pages, u32 prot)
 	       (u64)++sim.map_serial << ENTRY_SERIAL_SHIFT;
 }
 
+/*
+ * As in kmod/world.c: no call of the driver's covers all of a table, in whose place it would
+ * write one large entry. What an error has left is removed.
+ */
+static int map_in_steps(u32 page, u32 pages, u64 entry)
+{
+	u32 half = 1u << sim.config.table_lg2 >> 1, done = 0, step;
+	xs_gather_t gather;
+
+	for (; done < pages; done += step) {
+		step = half - (page + done) % half;
+		if (step > pages - done)
+			step = pages - done;
+		if (table_map(page + done, step,
+			      entry + ((u64)done << ENTRY_MEMORY_SHIFT)))
+			break;
+	}
+	if (done == pages)
+		return 0;
+	gather_init(&gather);
+	if (done)
+		table_remove(&gather, page, done);
+	queue_flush(NULL, false);
+	table_free(&gather);
+	return -XS_ENOMEM;
+}
+
 static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	u32 page = sim_page_of(iova);
@@ -120,8 +131,7 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	if (table) {
 		write_entries(table, page, pages, entry);
 	} else {
-		make_way(page, pages);
-		if (table_map(page, pages, entry))
+		if (map_in_steps(page, pages, entry))
 			return -XS_ENOMEM;
 		tell_entries(page, pages, entry);
 		learn_table(entries, page);

@@ -148,20 +148,24 @@ static u32 pages_here(u32 page, u32 pages)
 	return pages < room ? pages : room;
 }
 
-/* A row of all of a table's pages is one large entry, in whose way the table is. */
-u32 table_in_the_way(u32 page, u32 pages)
+/*
+ * A driver's map of all of a table's pages is one large entry, in whose place the table was,
+ * which may be cached: VT-d's, up to 6.12, frees it before it invalidates.
+ */
+static void check_replaced(u32 page, u32 pages)
 {
 	u32 span = 1u << sim.config.table_lg2;
 	u32 first = (page + span - 1) & ~(span - 1);
 
 	for (; first + span <= page + pages; first += span)
 		if (last_of(first))
-			return first;
-	return 0;
+			sim_fail("tables", "a map replaces the page-table page of IOVA pages %u to %u",
+				 first, first + span - 1);
 }
 
 int table_map(u32 page, u32 pages, u64 entry)
 {
+	check_replaced(page, pages);
 	for (u32 at = 0; at < pages; at += pages_here(page + at, pages - at))
 		if (!need_last(page + at))
 			return -XS_ENOMEM;

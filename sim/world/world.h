@@ -293,7 +293,6 @@ void table_begin(void);
 int table_map(u32 page, u32 pages, u64 entry);
 void table_remove(xs_gather_t *gather, u32 page, u32 pages);
 void table_free(xs_gather_t *gather);
-u32 table_in_the_way(u32 page, u32 pages);	/* of a map; 0: none */
 void table_write(u32 last, u32 page, u64 entry);
 u32 table_directory(u32 page);		/* what the root says; 0: none */
 u32 table_last(u32 directory, u32 page);

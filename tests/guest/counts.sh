@@ -71,6 +71,64 @@ case_commands_of_ranges() {
 	all_off
 }
 
+# The function by which VT-d's driver, up to 6.12, frees a page-table page before it invalidates.
+FREES_EARLY=$(sed -n 's/^[0-9a-f]* . \(dma_pte_free_level[^ ]*\)$/\1/p' /proc/kallsyms | head -n 1)
+
+# early_frees_from, early_frees: how often it is called.
+early_frees_from() {
+	[ -n "$FREES_EARLY" ] || return 0
+	echo "p:xs_frees_early $FREES_EARLY" >/sys/kernel/tracing/kprobe_events || failure "there is no probe of $FREES_EARLY"
+	echo 1 >/sys/kernel/tracing/events/kprobes/xs_frees_early/enable
+}
+
+early_frees() {
+	[ -n "$FREES_EARLY" ] || return 0
+	expect_equal "$1: page-table pages that the driver has freed before it invalidated" \
+		"$(awk '$1 == "xs_frees_early" { print $2 }' /sys/kernel/tracing/kprobe_profile)" 0
+	echo 0 >/sys/kernel/tracing/events/kprobes/xs_frees_early/enable
+	echo >/sys/kernel/tracing/kprobe_events
+}
+
+# small_maps_were_there HOW_MANY POLICY: and have left empty page tables, which the next engine maps over.
+small_maps_were_there() {
+	put $TESTDEV policy fused || failure "fused was refused: $(cat /tmp/put)"
+	log_mark
+	rude "$1" || failure "$(log_since | grep 'rude: wrong')"
+	unbind $TESTDEV
+	put $TESTDEV policy "$2" || failure "$2 was refused: $(cat /tmp/put)"
+	rude ranges
+}
+
+# Nobody counts what a driver sends for page-table pages that large entries replace.
+case_commands_of_large_maps_over_small_ones() {
+	for policy in $POLICIES; do
+		small_maps_were_there some "$policy"
+		early_frees_from
+		count_from $TESTDEV
+		echo 1 >$PARAMETERS/large || failure "$policy: $(log_since | grep 'rude: wrong')"
+		counted $TESTDEV "large maps under $policy"
+		early_frees "$policy"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+# The memory of copies has large entries, and IOVAs that nobody else has as long as there is an engine. Other drivers than
+# VT-d's up to 6.12 keep the order, and are not asked to free what is empty: what they send for it nobody counts.
+case_commands_of_copies_over_small_maps() {
+	[ -n "$FREES_EARLY" ] && [ -e "$(device_dir $TESTDEV)/iommu/intel-iommu" ] || return 0
+	small_maps_were_there most copy
+	early_frees_from
+	count_from $TESTDEV
+	echo 1 >$PARAMETERS/chunk || failure "$(log_since | grep 'rude: wrong')"
+	counted $TESTDEV "a chunk"
+	early_frees copy
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}
+
 # Where a removal needs memory, one that could not be made is made again: the host looks what is left mapped in the device.
 case_removals_that_failed() {
 	[ -n "$(find /sys/bus/virtio/drivers/virtio_iommu/ -name 'virtio*' 2>/dev/null)" ] || return 0

@@ -14,6 +14,7 @@ from tests.python.test_guest_copy import LONG, SHORT
 from tests.python.test_guest_drivers import DRIVERS
 from tests.python.test_guest_iommus import SHORT as IOMMUS
 from tests.python.test_guest_nomemory import NO_MEMORY
+from tests.python.test_guest_order import MACHINES as ORDER
 from tests.python.test_guest_refusals import REFUSALS, STRICT
 from tests.python.test_guest_tables import MACHINES as TABLES
 
@@ -31,6 +32,7 @@ MACHINES = {topic: machine for machine in OTHERS for topic in machine.topics}
 MACHINES["copy 7.2"] = LONG["copy 7.2"]
 MACHINES |= {f"{topic} {name}": machine for name, machine in IOMMUS.items() for topic in machine.topics}
 MACHINES |= {name: machine for name, machine in TABLES.items() if name.startswith("tables ")}
+MACHINES |= ORDER
 MACHINES |= {f"aware {name}": machine for name, machine in {**SYNCED, **SYNCED_FOR_LONG}.items()}
 MACHINES |= {f"ats {name}": machine for name, machine in ATS.items()}
 # Its other topic lends it functions.

@@ -16,8 +16,10 @@
  *   mode=stray   unmaps of what is not mapped so, which must change nothing
  *   mode=many    so many mappings at once that their page tables are worth
  *                freeing, each undone
+ *   mode=some    the same of fewer, mode=most of more: page tables stay, and are empty
  *   mode=ranges  when something is written to the parameter ranges: a list of 1 GiB and some
- *                pages, of the same memory again and again
+ *                pages, of the same memory again and again; to the parameter large: maps of
+ *                which an IOMMU could have large entries; to the parameter chunk: a copy
  *   mode=row     pages of two blocks and the first one of a third: after their sync none
  *                is left
  *   mode=whole   all that is free below 4 GiB, in maps of 2 MiB and then of a page: none is
@@ -51,7 +53,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, ranges, row, whole, ahead, api or kernel");
+MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, some, most, ranges, row, whole, ahead, api or kernel");
 
 static bool is_ours(void)
 {
@@ -60,6 +62,8 @@ static bool is_ours(void)
 
 #define LATE_PAGES	12
 #define MANY_PAGES	49152
+#define SOME_PAGES	8192	/* so few that the module keeps their page tables */
+#define MOST_PAGES	69632	/* up to where the memory of copies begins, and beyond */
 
 /* As the firmware marks what is below an external port. */
 static int set_untrusted(const char *text, const struct kernel_param *param)
@@ -1491,14 +1495,13 @@ static int stray(struct device *dev)
 	return 0;
 }
 
-static int many(struct device *dev)
+static int many(struct device *dev, u32 count)
 {
-	dma_addr_t *iovas = kvmalloc_array(MANY_PAGES, sizeof(*iovas),
-					   GFP_KERNEL);
+	dma_addr_t *iovas = kvmalloc_array(count, sizeof(*iovas), GFP_KERNEL);
 	struct page *page = alloc_page(GFP_KERNEL);
 	u32 done = 0;
 
-	while (iovas && page && done < MANY_PAGES) {
+	while (iovas && page && done < count) {
 		iovas[done] = dma_map_page(dev, page, 0, PAGE_SIZE,
 					   DMA_TO_DEVICE);
 		if (dma_mapping_error(dev, iovas[done]))
@@ -1510,7 +1513,7 @@ static int many(struct device *dev)
 	if (page)
 		__free_page(page);
 	kvfree(iovas);
-	return done == MANY_PAGES ? 0 : wrong(dev, "not all were mapped");
+	return done == count ? 0 : wrong(dev, "not all were mapped");
 }
 
 #define HUGE_ORDER	10	/* more than a last table has */
@@ -1564,6 +1567,56 @@ static int set_ranges(const char *text, const struct kernel_param *param)
 static const struct kernel_param_ops ranges_ops = { .set = set_ranges };
 module_param_cb(ranges, &ranges_ops, NULL, 0200);
 MODULE_PARM_DESC(ranges, "write: mode=ranges maps and unmaps");
+
+/* IOVA pages that a last page table is about. */
+#define TABLE_BYTES	(PAGE_SIZE * PAGE_SIZE / sizeof(u64))
+#define LARGE_STEP	(64 * PAGE_SIZE)
+
+/*
+ * Maps of more than a last page table, one after the other at the same place: memory and
+ * IOVA of one of them are at the same distance from what such a table begins with.
+ */
+static int large(struct device *dev)
+{
+	struct page *memory = alloc_pages(GFP_KERNEL, HUGE_ORDER);
+	size_t size = PAGE_SIZE << HUGE_ORDER;
+	bool could = false;
+	size_t offset = 0;
+	int error = 0;
+
+	if (!memory)
+		return -ENOMEM;
+	for (; offset < TABLE_BYTES && !error; offset += LARGE_STEP) {
+		dma_addr_t iova = dma_map_page(dev, memory, offset,
+					       size - offset, DMA_TO_DEVICE);
+		u64 phys = page_to_phys(memory) + offset;
+
+		if (dma_mapping_error(dev, iova)) {
+			error = wrong(dev, "a large map failed");
+			break;
+		}
+		could |= !((iova ^ phys) & (TABLE_BYTES - 1));
+		for (size_t at = 0; at < size - offset; at += PAGE_SIZE)
+			if (translated(dev, iova + at) != phys + at)
+				error = wrong(dev, "a page of a large map is elsewhere");
+		dma_unmap_page(dev, iova, size - offset, DMA_TO_DEVICE);
+		if (translated(dev, iova + size - offset - PAGE_SIZE))
+			error = wrong(dev, "a large map is still there");
+	}
+	if (!error && !could)
+		error = wrong(dev, "no map was where a large entry can be");
+	__free_pages(memory, HUGE_ORDER);
+	return error;
+}
+
+static int set_large(const char *text, const struct kernel_param *param)
+{
+	return of_ranges ? large(of_ranges) : -ENODEV;
+}
+
+static const struct kernel_param_ops large_ops = { .set = set_large };
+module_param_cb(large, &large_ops, NULL, 0200);
+MODULE_PARM_DESC(large, "write: mode=ranges maps and unmaps where large entries can be");
 
 static void range_no_more(void *unused)
 {
@@ -1633,6 +1686,27 @@ static dma_addr_t map_copied(struct device *dev, void *memory,
 	}
 	return 0;
 }
+
+static int set_chunk(const char *text, const struct kernel_param *param)
+{
+	struct device *dev = of_ranges;
+	void *memory = dev ? kmalloc(64, GFP_KERNEL) : NULL;
+	dma_addr_t iova;
+
+	if (!memory)
+		return -ENODEV;
+	iova = map_copied(dev, memory, DMA_TO_DEVICE);
+	if (iova) {
+		dev_info(dev, "rude: a copy at IOVA 0x%llx\n", (u64)iova);
+		dma_unmap_single(dev, iova, 64, DMA_TO_DEVICE);
+	}
+	kfree(memory);
+	return iova ? 0 : wrong(dev, "a small buffer is never copied");
+}
+
+static const struct kernel_param_ops chunk_ops = { .set = set_chunk };
+module_param_cb(chunk, &chunk_ops, NULL, 0200);
+MODULE_PARM_DESC(chunk, "write: mode=ranges has a small buffer copied");
 
 /*
  * The same of the memory that small buffers are copied through, which stays mapped. Another
@@ -1835,7 +1909,11 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (sysfs_streq(mode, "free"))
 		return stray_free(&pdev->dev);
 	if (sysfs_streq(mode, "many"))
-		return many(&pdev->dev);
+		return many(&pdev->dev, MANY_PAGES);
+	if (sysfs_streq(mode, "some"))
+		return many(&pdev->dev, SOME_PAGES);
+	if (sysfs_streq(mode, "most"))
+		return many(&pdev->dev, MOST_PAGES);
 	if (sysfs_streq(mode, "ranges"))
 		return ranges(&pdev->dev);
 	if (sysfs_streq(mode, "unrecorded"))

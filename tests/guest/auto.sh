@@ -95,12 +95,11 @@ case_auto_when_a_disk_joins() {
 	nic=0000:09:00.0
 	disk=0000:0a:00.0
 	unbind $nic $disk 0000:0b:00.0
-	echo 1 >"$(device_dir $disk)/remove"
+	pull $disk
 	auto_is $nic "strict strict: it has a device that is neither"
 	put $nic policy auto || failure "auto was refused: $(cat /tmp/put)"
 	auto_is $nic "strict strict: it has a device that is neither"
-	echo 1 >/sys/bus/pci/rescan
-	unbind $disk
+	plug_back $disk
 	auto_is $nic "strict strict: it has storage"
 	put $nic policy none || failure "none was refused: $(cat /tmp/put)"
 }

@@ -152,13 +152,10 @@ case_a_choice_beside_an_untrusted_device() {
 	trust $untrusted 0
 }
 
-# plug_again BDF: as far as the kernel is concerned.
 plug_again() {
-	echo 1 >"$(device_dir $1)/remove"
-	[ ! -e "$(device_dir $1)" ] || failure "$1 is still there"
-	echo 1 >/sys/bus/pci/rescan
+	pull $1
+	plug_back $1
 	[ -e "$(xs $1 policy)" ] || failure "$1 has no folder after a rescan"
-	unbind $1
 }
 
 # What the operator has chosen is found again, tunables and all, whatever the rules say; what a rule has, by the rule.
@@ -264,11 +261,10 @@ case_the_last_choice_counts() {
 	other=0000:0b:00.0
 	unbind $one $other
 	put $one policy lazy
-	echo 1 >"$(device_dir $one)/remove"
+	pull $one
 	put $other policy strict
-	echo 1 >"$(device_dir $other)/remove"
-	echo 1 >/sys/bus/pci/rescan
-	unbind $one $other
+	pull $other
+	plug_back $one $other
 	expect_policy $one strict
 	put $one policy none
 	load_plain

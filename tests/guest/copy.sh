@@ -500,10 +500,9 @@ case_what_is_chosen_is_not_what_is_in_force() {
 	unbind $joins $works
 	expect_equal "what is copied, tuned" "$(get $works copy_bytes)" 4096
 	for device in $joins $works; do
-		echo 1 >"$(device_dir $device)/remove"
+		pull $device
 	done
-	echo 1 >/sys/bus/pci/rescan
-	unbind $joins $works
+	plug_back $joins $works
 	expect_equal "what is copied, plugged again" "$(get $works copy_bytes)" 4096
 	expect_equal "the window, plugged again" "$(get $works max_window_us)" 500
 	# The policy in force is chosen, with its defaults: it copies nothing.
@@ -574,10 +573,9 @@ case_an_untrusted_device_that_has_gone() {
 	put $works policy copy || failure "copy was refused: $(cat /tmp/put)"
 	bind $works
 	refused $works policy strict 'Operation not permitted' 'refused: it has an untrusted \(external-facing\) device'
-	echo 1 >"$(device_dir $gone)/remove"
+	pull $gone
 	put $works policy strict || failure "no untrusted device is there, and strict was refused: $(cat /tmp/put)"
-	echo 1 >/sys/bus/pci/rescan
-	unbind $gone
+	plug_back $gone
 	# It is closed now, and keeps nothing.
 	trust $gone 1
 	put $works policy fused || failure "fused was refused beside one that is closed: $(cat /tmp/put)"

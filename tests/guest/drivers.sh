@@ -19,9 +19,9 @@ drivers_swap() {
 	for each in nvme igb e1000e; do
 		expect "rmmod $each" rmmod $each
 	done
-	expect "insmod nvme" insmod "/modules/$1/nvme.ko" poll_queues=1
-	expect "insmod igb" insmod "/modules/$1/igb.ko"
-	expect "insmod e1000e" insmod "/modules/$1/e1000e.ko"
+	expect "insmod nvme" without_probes insmod "/modules/$1/nvme.ko" poll_queues=1
+	expect "insmod igb" without_probes insmod "/modules/$1/igb.ko"
+	expect "insmod e1000e" without_probes insmod "/modules/$1/e1000e.ko"
 }
 
 # drivers_expect BDF POLICY BEFORE: it did its own syncs since there were BEFORE, and they make it strict.
@@ -165,7 +165,7 @@ case_drivers_e1000e_packets() {
 	log_mark
 	for mode in 1 2; do
 		expect "rmmod e1000e" rmmod e1000e
-		expect "insmod e1000e" insmod /modules/patched/e1000e.ko IntMode=$mode
+		expect "insmod e1000e" without_probes insmod /modules/patched/e1000e.ko IntMode=$mode
 		before=$(stat_of $E1000E sync_explicit)
 		take fused $E1000E
 		nic_start $E1000E

@@ -242,6 +242,26 @@ all_grouped() {
 	grouped 0000:0b:00.0 xsmmu_lab
 }
 
+has_driver() {
+	[ -e "$PCI/$1/driver" ]
+}
+
+# pull BDF: as far as the kernel is concerned.
+pull() {
+	echo 1 >"$PCI/$1/remove"
+	[ ! -e "$PCI/$1" ] || failure "$1 is still there"
+}
+
+# plug_back BDF...: the kernel finds pulled devices again and gives each its driver, 7.2 in the background. They have no
+# driver when this returns.
+plug_back() {
+	echo 1 >/sys/bus/pci/rescan
+	for each_back in "$@"; do
+		until_true 20 has_driver "$each_back" || failure "$each_back has no driver after a rescan"
+	done
+	unbind "$@"
+}
+
 # take POLICY BDF...: choose a policy for devices of one group and bind their drivers.
 take() {
 	take_policy=$1

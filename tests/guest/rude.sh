@@ -181,12 +181,11 @@ case_a_driver_comes_while_its_group_lingers() {
 # A device that is pulled, and plugged in again, while something of it is in use.
 case_a_device_goes_while_its_group_lingers() {
 	linger fused
-	echo 1 >"$(device_dir $TESTDEV)/remove"
+	pull $TESTDEV
 	expect_equal "the module's reference count" "$(references)" 1
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	until_true 10 is_unused || failure "the module's reference count is $(references)"
-	echo 1 >/sys/bus/pci/rescan
-	unbind $TESTDEV
+	plug_back $TESTDEV
 	strays=0
 	expect_equal "the state" "$(get $TESTDEV state)" idle
 	given_back

@@ -25,9 +25,8 @@ case_tables_are_chosen() {
 	tables_are $DATA "$IN_PLACE" " at work"
 	unbind $DATA
 	expect_balance $DATA
-	echo 1 >"$(device_dir $DATA)/remove"
-	echo 1 >/sys/bus/pci/rescan
-	unbind $DATA
+	pull $DATA
+	plug_back $DATA
 	tables_are $DATA "$IN_PLACE" " after a re-plug"
 	accepted $DATA tables kernel
 	tables_are $DATA "$BY_DRIVER"

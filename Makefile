@@ -44,7 +44,7 @@ dist: ## pack the sources of the last commit, without the lab, in results
 		git archive --prefix="xsmmu-$$version/" -o "results/xsmmu-$$version.tar.gz" HEAD && \
 		echo "results/xsmmu-$$version.tar.gz"
 
-lab: ## compare all policies in a guest [KERNEL=6.12|7.2|6.1|folder] [IOMMU=amd] [QUICK=1] [EXPERIMENT=claim-d-mapsync]
+lab: ## compare all policies in a guest [KERNEL=6.12|7.3|7.2|6.1|folder] [IOMMU=amd] [QUICK=1] [EXPERIMENT=claim-d-mapsync]
 	@$(python) -m xsmmu lab run \
 		$(if $(KERNEL),--kernel '$(KERNEL)') $(if $(IOMMU),--iommu '$(IOMMU)') $(if $(filter-out 0,$(QUICK)),--quick) \
 		$(if $(EXPERIMENT),--experiment '$(EXPERIMENT)')

@@ -16,7 +16,9 @@
 #include <linux/pci.h>
 #include <linux/slab.h>
 #include <linux/suspend.h>
+#include <linux/utsname.h>
 
+#include "compat/range.h"
 #include "xsmmu.h"
 
 #define CREATE_TRACE_POINTS
@@ -60,7 +62,31 @@ static char *min_level = "";
 module_param(min_level, charp, 0444);
 MODULE_PARM_DESC(min_level, "the floor: none, lazy, bounded, held or strict");
 
+static bool any_kernel;
+module_param(any_kernel, bool, 0444);
+MODULE_PARM_DESC(any_kernel, "load on a kernel newer than those that this version is for (default no)");
+
 static enum cpuhp_state hotplug_state;
+
+/*
+ * What a newer kernel has changed behind the same declarations is not known:
+ * an unmap may leave the device its access.
+ */
+static int check_kernel(void)
+{
+	const char *release = init_utsname()->release;
+
+	if (!xs_kernel_is_newer())
+		return 0;
+	if (any_kernel) {
+		pr_warn("kernel %s is newer than %d.%d, the newest that this version is for, and any_kernel is set: no level is certain\n",
+			release, XS_NEWEST_MAJOR, XS_NEWEST_MINOR);
+		return 0;
+	}
+	pr_err("refused: kernel %s is newer than %d.%d, the newest that this version is for: install a later xsmmu, or load with any_kernel=1\n",
+	       release, XS_NEWEST_MAJOR, XS_NEWEST_MINOR);
+	return -EOPNOTSUPP;
+}
 
 /* The parameter policy stands for two more rules; auto knows what a NIC is itself. */
 static int read_choices(void)
@@ -203,6 +229,9 @@ static int __init xsmmu_init(void)
 		pr_err("refused: this is a crash kernel, whose devices keep the kernel's own path\n");
 		return -EPERM;
 	}
+	error = check_kernel();
+	if (error)
+		return error;
 	xs_boot_start();
 	error = read_choices();
 	if (error)

@@ -30,6 +30,26 @@ load_plain() {
 	all_off
 }
 
+# A build that takes this kernel for a newer one than it is for. insmod may try twice.
+case_a_kernel_that_is_too_new() {
+	rmmod xsmmu || give_up "rmmod was refused"
+	log_mark
+	if insmod /modules/newer.ko 2>/tmp/insmod; then
+		failure "the module was loaded"
+	fi
+	grep -q 'not supported' /tmp/insmod || failure "the error is '$(cat /tmp/insmod)', not 'not supported'"
+	log_since | grep -q "xsmmu: refused: kernel $(uname -r) is newer than 5.3, .*: install a later xsmmu, or load with any_kernel=1" ||
+		failure "the log does not say so: $(log_since | grep xsmmu:)"
+	[ ! -e /sys/module/xsmmu ] || give_up "the module is loaded"
+	log_mark
+	insmod /modules/newer.ko any_kernel=1 || failure "it was refused with any_kernel=1"
+	expect_log 'kernel .* is newer than 5\.3, .* any_kernel is set: no level is certain'
+	take fused $E1000E
+	expect_equal "the state" "$(get $E1000E state)" attached
+	unbind $E1000E
+	load_plain
+}
+
 # expect_policy BDF POLICY
 expect_policy() {
 	expect_equal "the policy of $1" "$(policy_of "$1")" "$2"

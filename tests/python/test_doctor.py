@@ -456,10 +456,10 @@ def planted(made: Machine, plant: Callable[[Machine], None]) -> dict[str, Findin
 @pytest.mark.parametrize(
     ("architecture", "release", "tested"),
     [
-        ("x86_64", "6.9.1-amd64", "6.1, 6.12, 7.2"),
-        ("x86_64", "6.13.1-amd64", "6.1, 6.12, 7.2"),
-        ("x86_64", "6.125-rc1", "6.1, 6.12, 7.2"),
-        ("aarch64", "6.1.0-56-arm64", "6.12, 7.2"),
+        ("x86_64", "6.9.1-amd64", "6.1, 6.12, 7.2, 7.3"),
+        ("x86_64", "6.13.1-amd64", "6.1, 6.12, 7.2, 7.3"),
+        ("x86_64", "6.125-rc1", "6.1, 6.12, 7.2, 7.3"),
+        ("aarch64", "6.1.0-56-arm64", "6.12, 7.2, 7.3"),
     ],
 )
 def test_a_kernel_that_nobody_tried(healthy: Machine, architecture: str, release: str, tested: str) -> None:
@@ -470,6 +470,19 @@ def test_a_kernel_that_nobody_tried(healthy: Machine, architecture: str, release
     [finding] = wrong()
     assert (finding.level, finding.check) == ("risk", "kernel-release")
     assert finding.reason.endswith(f"{release}; tested were {tested}")
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_kernel_that_the_module_refuses(healthy: Machine, loaded: bool) -> None:
+    """Unless it is told not to."""
+    release = "7.4.1-amd64"
+    healthy.write("proc/sys/kernel/osrelease", release)
+    healthy.write(f"boot/config-{release}", healthy.config)
+    if not loaded:
+        unloaded(healthy, None)
+    [finding] = [each for each in wrong() if each.check == "kernel-release"]
+    assert finding.level == ("risk" if loaded else "blocks")
+    assert ("any_kernel=1" in str(finding.remedy)) != loaded
 
 
 def test_a_kernel_that_does_not_say_what_machine_it_is_for(healthy: Machine) -> None:

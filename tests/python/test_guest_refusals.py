@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the module refuses, as an operator sees it: errno and log line; rules, and the floor."""
+"""What the module refuses, as an operator sees it: errno and log line; rules, and the floor; on each kernel."""
 
 from __future__ import annotations
 
 import struct
-from functools import cache
+import tempfile
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 from tests.python import guests
+
+from xsmmu.setup import build, kernels
+
+DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 
 
 def _aml_package(*elements: bytes) -> bytes:
@@ -44,7 +49,22 @@ def scalable_mode(_folder: Path) -> list[str]:
     return ["-global", "intel-iommu.scalable-mode=on"]
 
 
-REFUSALS = guests.Machine(("refusals", "choice", "auto"), qemu_options=external_facing_port, timeout_s=600)
+def newer(kernel: str) -> dict[str, bytes]:
+    """The module for the kernel, in which the newest that it is for is an older one."""
+    with tempfile.TemporaryDirectory() as folder:
+        change = {"XS_NEWEST_MAJOR\t7": "XS_NEWEST_MAJOR\t5"}
+        source = guests.broken_sources(Path(folder), "kmod/compat/range.h", change)
+        [module] = build.module(guests.tools(), kernels.ensure(guests.tools(), kernel), source)
+    return {"modules/newer.ko": module.read_bytes()}
+
+
+def refusals(kernel: str) -> guests.Machine:
+    topics = ("refusals", "choice", "auto")
+    files = partial(newer, kernel)
+    return guests.Machine(topics, kernel=kernel, qemu_options=external_facing_port, files=files, timeout_s=600)
+
+
+REFUSALS = refusals(DEFAULT)
 NO_IOMMU = guests.Machine(("noiommu",), words=("intel_iommu=off",))
 STRICT = guests.Machine(("floor",), words=("iommu.strict=1", "intel_iommu=on,sm_off"), qemu_options=scalable_mode)
 STRICT_INTEL = guests.Machine(("floor",), words=("intel-iommu=on,strict", "iommu.strict=0"))
@@ -77,3 +97,16 @@ def test_strict_kernel(case: str) -> None:
 @pytest.mark.parametrize("case", STRICT_INTEL.cases())
 def test_strict_by_intel(case: str) -> None:
     outcomes()[3].check(case)
+
+
+@cache
+def outcome_on(kernel: str) -> guests.Outcome:
+    return guests.boot(refusals(kernel))[0]
+
+
+@pytest.mark.guest
+@pytest.mark.long
+@pytest.mark.parametrize("kernel", [name for name in KERNELS if name != DEFAULT])
+@pytest.mark.parametrize("case", REFUSALS.cases())
+def test_refusals_on_another_kernel(kernel: str, case: str) -> None:
+    outcome_on(kernel).check(case)

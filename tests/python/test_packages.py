@@ -220,7 +220,7 @@ def after_install(folder: Path, mokutil: bool = True, knows: str = "") -> str:
     script = PROJECT / "packaging/debian/xsmmu-dkms.postinst"
     programs = folder / "bin"
     programs.mkdir(parents=True, exist_ok=True)
-    for name in ("grep", "od", "tr"):
+    for name in ("grep", "od", "sed", "tr"):
         if not (programs / name).exists():
             (programs / name).symlink_to(f"/usr/bin/{name}")
     if mokutil:
@@ -254,6 +254,42 @@ def test_it_says_where_the_module_will_not_load(tmp_path: Path) -> None:
     assert "apt install mokutil, then dpkg-reconfigure xsmmu-dkms" in without
     said = after_install(machine_with(tmp_path / "c", 0, "CONFIG_PREEMPT_RT=y\n"))
     assert said.startswith("xsmmu-dkms: not built for 6.12.1-rt-amd64: this kernel has PREEMPT_RT")
+
+
+def kernel_range() -> tuple[tuple[int, int], tuple[int, int]]:
+    """The oldest and the newest kernel that the module is for, as its source has them."""
+    text = (PROJECT / "kmod/compat/range.h").read_text()
+    found = {name: int(value) for name, value in re.findall(r"^#define XS_(\w+)\s+(\d+)$", text, re.MULTILINE)}
+    oldest, newest = ((found[f"{end}_MAJOR"], found[f"{end}_MINOR"]) for end in ("OLDEST", "NEWEST"))
+    assert f"build for Linux {oldest[0]}.{oldest[1]} or later" in text
+    return oldest, newest
+
+
+def test_one_range_of_kernels() -> None:
+    """DKMS builds for the kernels that the module accepts, and these are from the lab's oldest to its newest."""
+    oldest, newest = kernel_range()
+    found = re.search(r'^BUILD_EXCLUSIVE_KERNEL="(.*)"$', (PROJECT / "dkms.conf").read_text(), re.MULTILINE)
+    assert found
+    # 2.6 to 6.19 is what there was.
+    series = [(major, minor) for major in range(2, 10) for minor in range(20)]
+    for release in ("{}.{}.0-56-amd64", "{}.{}.118+deb13-amd64", "{}.{}.0"):
+        built = [each for each in series if re.search(found[1], release.format(*each))]
+        assert built == [each for each in series if oldest <= each <= newest]
+    stock = {tuple(map(int, name.partition("-")[0].split("."))) for name in kernels.names() if name[0].isdigit()}
+    assert (min(stock), max(stock)) == (oldest, newest)
+
+
+def test_it_says_for_which_kernels_it_is_not(tmp_path: Path) -> None:
+    dkms = tmp_path / f"usr/src/xsmmu-{__version__}/dkms.conf"
+    dkms.parent.mkdir(parents=True)
+    shutil.copy(PROJECT / "dkms.conf", dkms)
+    machine = machine_with(tmp_path, 0)
+    _, (major, minor) = kernel_range()
+    releases = (f"{major}.{minor}.4+deb13-amd64", f"{major}.{minor + 1}.1+deb14-amd64", "5.10.0-30-amd64")
+    for release in releases:
+        (machine / f"boot/config-{release}").write_text("")
+    said = after_install(machine).splitlines()
+    assert sorted(line.split(": ")[1] for line in said) == sorted(f"not built for {each}" for each in releases[1:])
 
 
 @pytest.mark.parametrize(

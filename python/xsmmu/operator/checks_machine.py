@@ -13,7 +13,7 @@ from xsmmu.operator import iommu, kernel, module
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import root, sysfs, text
 
-TESTED: Final = {"x86_64": ("6.1", "6.12", "7.2"), "aarch64": ("6.12", "7.2")}
+TESTED: Final = {"x86_64": ("6.1", "6.12", "7.2", "7.3"), "aarch64": ("6.12", "7.2", "7.3")}
 """The kernel releases that docs/use.md has, of each architecture that the module is for."""
 
 OPTIONS: Final = (
@@ -123,16 +123,25 @@ def check_realtime() -> Iterator[Finding]:
 
 
 def check_release() -> Iterator[Finding]:
-    """Was it tried on this kernel?"""
+    """Is the module for this kernel, and was it tried on it?"""
     release = kernel.release()
     tested = TESTED.get(kernel.architecture() or "", TESTED["x86_64"])
     series = re.match(r"\d+\.\d+", release)
+    if series and _number(series[0]) > _number(tested[-1]) and not module.is_loaded():
+        reason = f"the kernel is {release}, newer than {tested[-1]}, the newest that this version of the module is for"
+        remedy = "install a later xsmmu, or boot an older kernel; modprobe xsmmu any_kernel=1 if you built it yourself"
+        yield _of_machine("blocks", "kernel-release", reason, remedy)
+        return
     if series and series[0] in tested:
         reason = f"the kernel is {release}; {series[0]} is among those that were tested"
         yield _of_machine("ok", "kernel-release", reason)
         return
     reason = f"the kernel is {release or 'of an unknown release'}; tested were {', '.join(tested)}"
     yield _of_machine("risk", "kernel-release", reason, "try it first on a device that the machine can do without")
+
+
+def _number(series: str) -> tuple[int, ...]:
+    return tuple(map(int, series.split(".")))
 
 
 def check_config() -> Iterator[Finding]:

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernels that this module is for. A shim covers what the headers show;
+ * helpers and IOMMU drivers can also change what they do behind the same
+ * declaration, so each series needs its source read before it is named here.
+ * dkms.conf and the tool name the same range; a test compares them.
+ */
+#ifndef XSMMU_COMPAT_RANGE_H
+#define XSMMU_COMPAT_RANGE_H
+
+#include <linux/version.h>
+
+#define XS_OLDEST_MAJOR	6
+#define XS_OLDEST_MINOR	1
+#define XS_NEWEST_MAJOR	7
+#define XS_NEWEST_MINOR	3
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(XS_OLDEST_MAJOR, XS_OLDEST_MINOR, 0)
+#error "this kernel is too old for xsmmu: build for Linux 6.1 or later"
+#endif
+
+/* A module is loaded by the release that it was built for, so this holds at load. */
+#define xs_kernel_is_newer() \
+	(LINUX_VERSION_CODE >= KERNEL_VERSION(XS_NEWEST_MAJOR, XS_NEWEST_MINOR + 1, 0))
+
+#endif

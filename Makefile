@@ -68,7 +68,7 @@ test-devices: ## ahci, xhci, sdhci, vmxnet3 and virtio under each policy, which 
 tidy: ## check style: C, Python, shell, licences
 	@$(python) -m checks.tidy
 
-lab-debug: ## calls, loads and torture on a kernel that looks for errors, built on first use [T=600] [SEED=1]
+lab-debug: ## calls, loads and torture on 6.12 and 7.2 that look for errors, built on first use [T=600] [SEED=1]
 	@export TORTURE_S='$(or $(T),600)' SEED='$(or $(SEED),1)'; \
 		$(python) -m pytest -v --capture=tee-sys -m long tests/python/test_guest_debug.py
 

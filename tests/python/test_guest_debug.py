@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The module on a kernel that looks for memory errors, wrong locks, wrong DMA calls and leaks (`make lab-debug`).
 
-The kernel is lab/kernels.toml's `debug`, built once from the stock one's source: up to half an hour.
+The kernels are those of lab/kernels.toml that are built here, each once from a stock one's source: up to half an hour.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache
 
 import pytest
 from tests.python import guests
 
+from xsmmu.setup import kernels
 from xsmmu.vm.machine import Mode
 
 pytestmark = pytest.mark.long
@@ -41,7 +43,6 @@ def machine(
         (*topics, "debug"),
         pattern,
         mode=mode,
-        kernel="debug",
         aware=aware,
         words=(*words, "tsc_early_khz=0") if mode == "free" else words,
         # All is twenty times slower here, and loads without a bound slow the rest down.
@@ -64,15 +65,15 @@ MACHINES = {
     "load": machine(("load",)),
     "torture": machine(("load", "torture"), "^(torture|checkers|dma_api|no_memory)"),
 }
-CASES = [(name, case) for name, what in MACHINES.items() for case in what.cases()]
+CASES = [(kernel, name, case) for kernel in kernels.own() for name, what in MACHINES.items() for case in what.cases()]
 
 
 @cache
-def outcome(name: str) -> guests.Outcome:
-    return guests.boot(MACHINES[name])[0]
+def outcome(kernel: str, name: str) -> guests.Outcome:
+    return guests.boot(replace(MACHINES[name], kernel=kernel))[0]
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize(("name", "case"), CASES)
-def test_debug_kernel(name: str, case: str) -> None:
-    outcome(name).check(case)
+@pytest.mark.parametrize(("kernel", "name", "case"), CASES)
+def test_debug_kernel(kernel: str, name: str, case: str) -> None:
+    outcome(kernel, name).check(case)

@@ -224,23 +224,23 @@ def _build_own(root: Root, wanted: Own, stock: Kernel, place: Path, config: byte
         with host.locked(root.cache / "kernels.lock", console, "unpacking a kernel"):
             _unpack_source(root, stock, place, (".",), console)
     (place / "own.config").write_bytes(config)
-    make = f"make -j{os.cpu_count() or 1} CC={stock.gcc} HOSTCC={stock.gcc}"
-    script = (
-        f"{make} KCONFIG_ALLCONFIG=own.config allnoconfig; {make} LOCALVERSION=-{wanted.name} bzImage modules;"
-        f" {make} LOCALVERSION=-{wanted.name} INSTALL_MOD_PATH=/usr modules_install"
-    )
+    make = f"make -j{os.cpu_count() or 1} CC={stock.gcc} HOSTCC={stock.gcc} LOCALVERSION=-{wanted.name}"
     console.print(f"kernel {wanted.name}: building, up to half an hour (a build that is stopped goes on later)")
     with console.status(f"kernel {wanted.name}") as status:
 
         def show(line: str) -> None:
             status.update(f"kernel {wanted.name}: {line.strip()[:60]}")
 
-        code, lines = root.run_lines(["sh", "-ec", script], show, cwd_in_root=root.inside(place))
-    if code != 0:
-        raise UserError(f"kernel {wanted.name} does not build", lines[-30:])
-    missing = _not_set(config.decode(), (place / ".config").read_text())
-    if missing:
-        raise UserError(f"{wanted.config} asks for what this kernel cannot have: {', '.join(missing)}")
+        def run(*scripts: str) -> None:
+            code, lines = root.run_lines(["sh", "-ec", "; ".join(scripts)], show, cwd_in_root=root.inside(place))
+            if code != 0:
+                raise UserError(f"kernel {wanted.name} does not build", lines[-30:])
+
+        run(f"{make} KCONFIG_ALLCONFIG=own.config allnoconfig")
+        missing = _not_set(config.decode(), (place / ".config").read_text())
+        if missing:
+            raise UserError(f"{wanted.config} asks for what this kernel cannot have: {', '.join(missing)}")
+        run(f"{make} bzImage modules", f"{make} INSTALL_MOD_PATH=/usr modules_install")
 
 
 def _not_set(wanted: str, config: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Attach, traffic, detach, again and again: nothing stays behind, and the kernel's own path works afterwards."""
+"""Attach, traffic, detach, again and again, on each kernel: nothing stays behind, and the kernel's own path works."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ from functools import cache
 import pytest
 from tests.python import guests
 
+from xsmmu.setup import kernels
+
+DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
+
 # The disk's cycles are the faster ones, so they share a guest with the module's.
 GUESTS = ("igb", "nvme|module")
 
 
-def machines(cycles: int) -> list[guests.Machine]:
+def machines(cycles: int, kernel: str = DEFAULT) -> list[guests.Machine]:
+    settings: dict[str, str | int] = {"CYCLES": cycles}
     timeout_s = 240 + 6 * cycles
-    return [
-        guests.Machine(("cycles",), pattern, settings={"CYCLES": cycles}, timeout_s=timeout_s) for pattern in GUESTS
-    ]
+    return [guests.Machine(("cycles",), each, kernel=kernel, settings=settings, timeout_s=timeout_s) for each in GUESTS]
 
 
 SHORT = machines(30)
 LONG = machines(int(os.environ.get("CYCLES", "1000")))
+OTHERS = [name for name in KERNELS if name != DEFAULT]
+# From 64 cycles on a page that each of them leaves is found.
+OTHER_CYCLES = 70
 CASES = [(index, case) for index, what in enumerate(SHORT) for case in what.cases()]
 
 
@@ -41,3 +47,16 @@ def test_cycles(index: int, case: str) -> None:
 @pytest.mark.parametrize(("index", "case"), CASES)
 def test_many_cycles(index: int, case: str) -> None:
     outcomes(True)[index].check(case)
+
+
+@cache
+def outcomes_on(kernel: str) -> list[guests.Outcome]:
+    return guests.boot(*machines(OTHER_CYCLES, kernel))
+
+
+@pytest.mark.guest
+@pytest.mark.long
+@pytest.mark.parametrize("kernel", OTHERS)
+@pytest.mark.parametrize(("index", "case"), CASES)
+def test_cycles_on_another_kernel(kernel: str, index: int, case: str) -> None:
+    outcomes_on(kernel)[index].check(case)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Devices at work on two CPUs: unload, unbind, unplug, reset, live changes, CPUs that come and go."""
+"""Devices at work on two CPUs: unload, unbind, unplug, reset, live changes, CPUs that come and go; on each kernel."""
 
 from __future__ import annotations
 
@@ -8,31 +8,37 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-# The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
-WORDS = ("tsc_early_khz=0",)
-DRAIN = guests.Machine(("load",), "^(rmmod|unbind|unplug)_", mode="free", words=WORDS, timeout_s=900)
-"""What must drain: unload, unbind, unplug."""
-OTHER = guests.Machine(("load",), "^(?!rmmod_|unbind_|unplug_)", mode="free", words=WORDS, timeout_s=900)
+from xsmmu.setup import kernels
+
+DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
+
+
+def machine(pattern: str, kernel: str) -> guests.Machine:
+    # The lab tells its kernels a clock rate that only -icount has; 0 makes them measure it.
+    return guests.Machine(("load",), pattern, mode="free", kernel=kernel, words=("tsc_early_khz=0",), timeout_s=900)
+
+
+# What must drain; and what another kernel may do in a way of its own, for each of the others.
+SHORT = {f"drain {DEFAULT}": machine("^(rmmod|unbind|unplug)_", DEFAULT)}
+SHORT |= {f"unplug {name}": machine("^unplug_disk_", name) for name in KERNELS if name != DEFAULT}
+LONG = {f"other {DEFAULT}": machine("^(?!rmmod_|unbind_|unplug_)", DEFAULT)}
+LONG |= {f"load {name}": machine("", name) for name in KERNELS if name != DEFAULT}
+MACHINES = {**SHORT, **LONG}
 
 
 @cache
-def drained() -> guests.Outcome:
-    return guests.boot(DRAIN)[0]
-
-
-@cache
-def others() -> guests.Outcome:
-    return guests.boot(OTHER)[0]
+def outcome(name: str) -> guests.Outcome:
+    return guests.boot(MACHINES[name])[0]
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize("case", DRAIN.cases())
-def test_drain(case: str) -> None:
-    drained().check(case)
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in SHORT.items() for case in what.cases()])
+def test_drain(name: str, case: str) -> None:
+    outcome(name).check(case)
 
 
 @pytest.mark.guest
 @pytest.mark.long
-@pytest.mark.parametrize("case", OTHER.cases())
-def test_load(case: str) -> None:
-    others().check(case)
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, what in LONG.items() for case in what.cases()])
+def test_load(name: str, case: str) -> None:
+    outcome(name).check(case)

@@ -3,20 +3,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
 from tests.python import guests
 
+from xsmmu.setup import kernels
+
+DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 NO_MEMORY = guests.Machine(("nomemory",), mode="free", aware=True, make_args=("KCFLAGS=-DXS_FAIL_NTH",))
+CASES = [
+    pytest.param(name, case, marks=() if name == DEFAULT else pytest.mark.long)
+    for name in KERNELS
+    for case in NO_MEMORY.cases()
+]
 
 
 @cache
-def outcome() -> guests.Outcome:
-    return guests.boot(NO_MEMORY)[0]
+def outcome(kernel: str) -> guests.Outcome:
+    return guests.boot(replace(NO_MEMORY, kernel=kernel))[0]
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize("case", NO_MEMORY.cases())
-def test_no_memory(case: str) -> None:
-    outcome().check(case)
+@pytest.mark.parametrize(("kernel", "case"), CASES)
+def test_no_memory(kernel: str, case: str) -> None:
+    outcome(kernel).check(case)

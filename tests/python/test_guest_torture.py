@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A disk and a NIC at work while policies change, drivers, devices and CPUs come and go, and the machine sleeps.
 
-A minute in `make test`; an hour, in parts of two minutes with a seed each, in `make test-long`; the same on the
-debug kernel by `make lab-debug`. To repeat one: `SEED=7 TORTURE_S=120 make test TESTS=...`.
+A minute in `make test`; an hour, in parts of two minutes with a seed each, in `make test-long`, and one such part on
+each other kernel; the same on the debug kernels by `make lab-debug`. To repeat one:
+`SEED=7 TORTURE_S=120 make test TESTS=...`.
 """
 
 from __future__ import annotations
@@ -13,17 +14,21 @@ from functools import cache
 import pytest
 from tests.python import guests
 
+from xsmmu.setup import kernels
+
+DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 WORDS = ("tsc_early_khz=0", "no_console_suspend")
 SHORT_S, PART_S = (int(os.environ.get("TORTURE_S", default)) for default in ("60", "120"))
 SEEDS = range(1, 31)
 
 
-def machine(seed: int, seconds: int, **settings: str | int) -> guests.Machine:
+def machine(seed: int, seconds: int, kernel: str = DEFAULT, **settings: str | int) -> guests.Machine:
     """What is tortured; more settings are for what a kind of machine cannot do."""
     return guests.Machine(
         ("load", "torture"),
         "^torture",
         mode="free",
+        kernel=kernel,
         words=WORDS,
         make_args=("KCFLAGS=-DXS_FAIL_NTH",),
         settings={"SEED": seed, "TORTURE_S": seconds, **settings},
@@ -32,8 +37,8 @@ def machine(seed: int, seconds: int, **settings: str | int) -> guests.Machine:
 
 
 @cache
-def outcome(seed: int, seconds: int) -> guests.Outcome:
-    return guests.boot(machine(seed, seconds))[0]
+def outcome(seed: int, seconds: int, kernel: str = DEFAULT) -> guests.Outcome:
+    return guests.boot(machine(seed, seconds, kernel))[0]
 
 
 @pytest.mark.guest
@@ -46,3 +51,10 @@ def test_torture() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_more_torture(seed: int) -> None:
     outcome(seed, PART_S).check("torture")
+
+
+@pytest.mark.guest
+@pytest.mark.long
+@pytest.mark.parametrize("kernel", [name for name in KERNELS if name != DEFAULT])
+def test_torture_on_another_kernel(kernel: str) -> None:
+    outcome(int(os.environ.get("SEED", "1")), PART_S, kernel).check("torture")

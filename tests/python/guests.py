@@ -71,8 +71,8 @@ class Machine:
     """Variables for the scripts."""
     patched: tuple[str, ...] = ()
     """Drivers of drivers/drivers.toml that the scripts load."""
-    files: Callable[[], Mapping[str, bytes]] = dict
-    """More programs and what they need, by path."""
+    files: Callable[[Path], Mapping[str, bytes]] = lambda _source: {}
+    """More programs and what they need, by path; it is given `source`."""
     timeout_s: float = 420
     quiet_s: float = 180
     """The guest hangs if it has said nothing for so long."""
@@ -153,9 +153,9 @@ def modules(what: Machine) -> list[Path]:
     return [xsmmu, lab_module, *plain, last] if what.aware else [lab_module, *plain, xsmmu]
 
 
-def broken_sources(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
+def broken_sources(folder: Path, file: str, changes: Mapping[str, str], source: Path = PROJECT) -> Path:
     """The module's sources with some lines of one file changed."""
-    files = build.sources(PROJECT, build.MODULE_PARTS)
+    files = build.sources(source, build.MODULE_PARTS)
     for old, new in changes.items():
         assert files[file].count(old.encode()) >= 1
         files[file] = files[file].replace(old.encode(), new.encode())
@@ -213,7 +213,8 @@ async def _run(what: Machine, names: Sequence[str]) -> Outcome:
         qemu = [*its.qemu_command(), *what.qemu_options(Path(folder))]
         ours = modules(what)
         script = what.script(names)
-        image = lab.image(its, kernel, what.all_needs(), ours, script, patched(what), what.files(), what.iommu)
+        files = what.files(what.source)
+        image = lab.image(its, kernel, what.all_needs(), ours, script, patched(what), files, what.iommu)
         settings = Boot(
             kernel.vmlinuz,
             image,

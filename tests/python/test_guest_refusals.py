@@ -49,12 +49,12 @@ def scalable_mode(_folder: Path) -> list[str]:
     return ["-global", "intel-iommu.scalable-mode=on"]
 
 
-def newer(kernel: str) -> dict[str, bytes]:
+def newer(kernel: str, source: Path) -> dict[str, bytes]:
     """The module for the kernel, in which the newest that it is for is an older one."""
     with tempfile.TemporaryDirectory() as folder:
         change = {"XS_NEWEST_MAJOR\t7": "XS_NEWEST_MAJOR\t5"}
-        source = guests.broken_sources(Path(folder), "kmod/compat/range.h", change)
-        [module] = build.module(guests.tools(), kernels.ensure(guests.tools(), kernel), source)
+        changed = guests.broken_sources(Path(folder), "kmod/compat/range.h", change, source)
+        [module] = build.module(guests.tools(), kernels.ensure(guests.tools(), kernel), changed)
     return {"modules/newer.ko": module.read_bytes()}
 
 

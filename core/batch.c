@@ -68,11 +68,13 @@ u32 xs_runs_join(u64 *runs, u32 count)
 		return 0;
 	xs_runs_sort(runs, count);
 	for (u32 i = 1; i < count; i++) {
-		if (xs_run_page(runs[last]) + xs_run_pages(runs[last]) ==
-		    xs_run_page(runs[i]))
-			runs[last] += xs_run_pages(runs[i]);
-		else
+		u64 end = xs_run_page(runs[last]) + xs_run_pages(runs[last]);
+		u64 new_end = xs_run_page(runs[i]) + xs_run_pages(runs[i]);
+
+		if (xs_run_page(runs[i]) > end)
 			runs[++last] = runs[i];
+		else if (new_end > end)
+			runs[last] += new_end - end;
 	}
 	return last + 1;
 }

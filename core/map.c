@@ -516,6 +516,7 @@ static u32 xs_unsynced_ranges(struct xs_unsynced *unsynced,
 {
 	const u64 *runs = unsynced->runs;
 	u32 count = xs_runs_join(unsynced->runs, unsynced->count);
+	/* They are apart now: the last one ends last. */
 	u64 end = xs_run_page(runs[count - 1]) + xs_run_pages(runs[count - 1]);
 
 	if (count > max) {

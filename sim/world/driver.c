@@ -368,6 +368,20 @@ static bool map_no_sync(struct sim_mapping *mapping)
 	return false;
 }
 
+/*
+ * The driver undoes its maps before their sync, and the CPU gives up the IOVAs that it
+ * keeps: the next maps get the same ones, in other sizes, too.
+ */
+static void undo_aware(const struct sim_mapping *mappings, u32 count)
+{
+	for (u32 i = 0; i < count; i++) {
+		driver_unmap(&mappings[i], true);
+		drop_memory(&mappings[i], mappings[i].part_count);
+	}
+	sim.in_flight -= count;
+	operator_retire(sim_cpu_now());
+}
+
 /* Some maps, with one sync; only then are devices told of them. As unmap_aware(). */
 static void map_aware(void)
 {
@@ -385,6 +399,10 @@ static void map_aware(void)
 			count++;
 		else
 			sim.in_flight--;
+		if (count && bound && !sim_draw(4)) {
+			undo_aware(mappings, count);
+			count = 0;
+		}
 	}
 	driver_sync_maps(!bound);
 	cpu->bound -= bound;

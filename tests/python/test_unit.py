@@ -287,9 +287,16 @@ FAULTS = (
     Fault(
         "joined runs are a page too short",
         "batch.c",
-        "			runs[last] += xs_run_pages(runs[i]);\n",
-        "			runs[last] += xs_run_pages(runs[i]) - 1;\n",
+        "			runs[last] += new_end - end;\n",
+        "			runs[last] += new_end - end - 1;\n",
         ("only=batch_joins",),
+    ),
+    Fault(
+        "the run that begins last is taken for the one that ends last",
+        "batch.c",
+        "		if (xs_run_page(runs[i]) > end)\n",
+        "		if (xs_run_page(runs[i]) != end)\n",
+        ("only=engine_maps_nested",),
     ),
     # sync points and changes
     Fault(

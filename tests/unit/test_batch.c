@@ -77,10 +77,31 @@ static void joins_seed(u64 seed)
 	check_joined(xs_runs_join(b.runs, count), base);
 }
 
+/* Maps that were undone and made anew: runs may overlap, and lie in one another. */
+static void joins_overlapping_seed(u64 seed)
+{
+	u64 random = seed, base = some_base(seed);
+	u32 count = make_runs(&random, test_below(&random, XS_UNSYNCED_RUNS), base,
+			      40);
+	u32 more = test_below(&random, XS_UNSYNCED_RUNS);
+
+	test_replay(seed, 0);
+	for (u32 i = 0; i < more; i++) {
+		u32 pages = 1 + (u32)test_below(&random, 64);
+		u32 page = (u32)test_below(&random, RUNS_PAGES - 64);
+
+		for (u32 j = 0; j < pages; j++)
+			b.pages[page + j] = true;
+		b.runs[count++] = (base + page) << 16 | pages;
+	}
+	check_joined(xs_runs_join(b.runs, count), base);
+}
+
 static void joins(void)
 {
 	CHECK(!xs_runs_join(b.runs, 0));
 	test_seeds(300, joins_seed);
+	test_seeds(300, joins_overlapping_seed);
 }
 
 /* ---- ranges ---- */

@@ -1763,6 +1763,39 @@ static void maps_apart(void)
 	each_policy(check_maps_apart);
 }
 
+/*
+ * Runs that were undone before the sync lie inside of a larger one that came later: all
+ * of that is synced, too.
+ */
+static void check_maps_nested(struct world *world, const struct xs_policy *policy)
+{
+	u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
+	struct mapping all;
+
+	(void)policy;
+	map_apart(world, iova, 0, 5);
+	for (u32 i = 0; i < 64; i++) {
+		if (i % 2 || i >= 10)
+			xs_engine_drop_in_block(&world->engine,
+						iova + i * XS_PAGE_BYTES, 1);
+		else
+			driver_unmap(world, &many[i / 2], true);
+	}
+	/* So that the block serves another size. */
+	xs_engine_retire_cpu(&world->engine, 0);
+	all = map_no_sync(world, 64);
+	CHECK(all.iova == iova);
+	xs_engine_sync_maps(&world->engine, false);
+	check_map_syncs(world, 1, 1, 64);
+	driver_check(world, &all);
+	driver_unmap(world, &all, true);
+}
+
+static void maps_nested(void)
+{
+	each_policy(check_maps_nested);
+}
+
 /* With no room for another run, what there is is joined, or synced early. */
 static void maps_overflow(void)
 {
@@ -1872,6 +1905,7 @@ const struct test engine_tests[] = {
 	{ "engine_maps_together", maps_together },
 	{ "engine_maps_undone", maps_undone },
 	{ "engine_maps_apart", maps_apart },
+	{ "engine_maps_nested", maps_nested },
 	{ "engine_maps_overflow", maps_overflow },
 	{ "engine_maps_never_synced", maps_never_synced },
 	{ "engine_maps_too_many", maps_too_many },

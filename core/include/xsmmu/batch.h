@@ -176,8 +176,9 @@ u64 xs_batch_reserve(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns);
 void xs_batch_set_limit(struct xs_batch *batch, u32 limit_pages);
 
 /*
- * Sort @count runs and join neighbours, of 65,535 pages together at most. Returns
- * how many are left.
+ * Sort @count runs and join those that touch or overlap, so that what is left is in
+ * order and apart. The runs have 65,535 pages together at most, which is what the
+ * count of pages of one run can say. Returns how many are left.
  */
 u32 xs_runs_join(u64 *runs, u32 count);
 

@@ -70,7 +70,8 @@ struct xs_tuning {
  * struct xs_unsynced - what one CPU has mapped without the sync that the world needs
  * @count:	of @runs. Read without the lock, too: it is 0 when the sync is done, not before
  * @pages:	of all of them
- * @runs:	page << 16 | pages; of what is not mapped any more, too
+ * @runs:	page << 16 | pages; of what is not mapped any more, too, so they may
+ *		overlap
  */
 struct xs_unsynced {
 	u32 count;

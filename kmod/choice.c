@@ -5,7 +5,9 @@
  *
  * What the operator chooses is remembered by the devices' addresses for as long as the
  * module is loaded, so it is found again after a re-plug, and by a function that is made
- * anew; of several in a group the last choice counts. Rules never change it. Where they
+ * anew; of several in a group the last choice counts. A choice is for the device that it was
+ * made for: vendor, device and class are remembered, too, and another device at the address
+ * has what the rules say. Rules never change a choice. Where rules
  * differ for devices of one group, the highest level counts. What is chosen may be that auto.c
  * chooses: it is asked again whenever what it looks at may have changed.
  */
@@ -20,6 +22,9 @@
 struct remembered {
 	struct list_head list;
 	struct xs_address address;
+	u16 vendor;
+	u16 device;
+	u32 class;
 	struct xs_choice choice;
 	u64 number;
 };
@@ -72,6 +77,27 @@ static struct remembered *find(struct pci_dev *pdev)
 	return NULL;
 }
 
+/* As find(). A choice for another device, which was at this address before, is dropped. */
+static struct remembered *find_own(struct xs_device *xdev)
+{
+	struct pci_dev *pdev = to_pci_dev(xdev->dev);
+	struct remembered *found = find(pdev);
+	const char *name = "none";
+
+	if (!found || (found->vendor == pdev->vendor &&
+		       found->device == pdev->device &&
+		       found->class == pdev->class))
+		return found;
+	if (found->choice.policy)
+		name = found->choice.is_auto ? "auto" :
+					       found->choice.policy->name;
+	dev_warn(xdev->dev, "xsmmu: the choice of %s is dropped: it was for device %04x:%04x of class %06x, which was at this address before: choose again\n",
+		 name, found->vendor, found->device, found->class);
+	list_del(&found->list);
+	kfree(found);
+	return NULL;
+}
+
 /* If there is no memory for it, what is chosen is lost with the device. */
 static void remember(struct xs_group *group)
 {
@@ -94,6 +120,9 @@ static void remember(struct xs_group *group)
 			found->address.devfn = pdev->devfn;
 			list_add(&found->list, &memory);
 		}
+		found->vendor = pdev->vendor;
+		found->device = pdev->device;
+		found->class = pdev->class;
 		found->number = group->chosen;
 		found->choice.policy = group->policy;
 		found->choice.is_auto = group->auto_line;
@@ -481,7 +510,7 @@ bool xs_group_decide_again(struct xs_group *group)
 void xs_device_choose(struct xs_device *xdev, bool binds)
 {
 	struct pci_dev *pdev = to_pci_dev(xdev->dev);
-	struct remembered *before = find(pdev);
+	struct remembered *before = find_own(xdev);
 
 	lockdep_assert_held(&xs_mutex);
 	if (xs_others_use_kernel_path(xdev) ||

@@ -122,18 +122,18 @@ static u32 facts_of(const struct xs_device *xdev)
 				ETHERNET : OTHER);
 }
 
+/* As it was at the last look: a reader of auto_policy gets here. */
 static u32 facts_of_iommu(const struct xs_device *xdev)
 {
-	struct iommu_domain *domain = iommu_get_domain_for_dev(xdev->dev);
-	struct xs_iommu iommu;
+	const struct xs_seen *seen = &xdev->seen;
 	u32 facts = 0;
 
-	if (xdev->untried || !domain || !(domain->type & __IOMMU_DOMAIN_DMA_API))
+	if (seen->untried || seen->unserved ||
+	    !(seen->type & __IOMMU_DOMAIN_DMA_API))
 		return IOMMU_UNKNOWN;
-	if (domain->type != IOMMU_DOMAIN_DMA_FQ)
+	if (seen->type != IOMMU_DOMAIN_DMA_FQ)
 		facts |= KERNEL_STRICT;
-	xs_iommu_describe(&iommu, xdev->dev, domain);
-	if (iommu.syncs_maps || iommu.kicks)
+	if (seen->like.syncs_maps || seen->like.kicks)
 		facts |= TOLD_OF_MAPS;
 	return facts;
 }

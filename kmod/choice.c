@@ -174,8 +174,10 @@ int xs_device_check(struct xs_device *xdev, const struct xs_policy *policy,
 {
 	struct xs_group *group = xdev->group;
 
-	if (xdev->untried)
-		return refuse(xdev, -EOPNOTSUPP, xdev->untried);
+	if (xdev->seen.untried)
+		return refuse(xdev, -EOPNOTSUPP, xdev->seen.untried);
+	if (xdev->seen.unserved)
+		return refuse(xdev, -EOPNOTSUPP, xdev->seen.unserved);
 	if (xs_device_is_untrusted(xdev) && !suits_untrusted(policy, tuning))
 		return refuse(xdev, -EPERM,
 			      "untrusted (external-facing) device: choose copy, under which it gets no byte beside its buffers");
@@ -290,13 +292,22 @@ static struct xs_device *any_device(struct xs_group *group)
 	return NULL;
 }
 
+/* A device with a driver that is served, NULL while the group lingers. */
+static struct xs_device *bound_device(struct xs_group *group)
+{
+	struct xs_device *xdev;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (xdev->bound && !xdev->closed)
+			return xdev;
+	return NULL;
+}
+
 static void set_tables(struct xs_group *group, bool direct)
 {
-	struct xs_device *xdev = any_device(group);
-
 	group->direct = direct;
-	if (group->front && xdev)
-		xs_world_set_tables(group, xdev->dev);
+	if (group->front)
+		xs_world_set_tables(group, bound_device(group));
 }
 
 /* Have auto say which, if it is to choose. */
@@ -348,7 +359,8 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
 	int error = 0;
 
 	lockdep_assert_held(&xs_mutex);
-	xs_group_end_lingering(group);
+	xs_group_end_lingering(group, NULL);
+	xs_group_look(group);
 	if (policy)
 		choice.tuning = xs_tuning_default(policy);
 	resolve(group, &choice);
@@ -440,8 +452,9 @@ int xs_group_choose_tables(struct xs_group *group, bool direct)
 	error = check_change(group);
 	if (error)
 		return error;
+	xs_group_look(group);
 	if (direct && xdev)
-		why = xs_world_check_tables(xdev->dev);
+		why = xdev->seen.no_tables;
 	if (why)
 		return refuse(xdev, -EOPNOTSUPP, why);
 	/* The same again is to try again what has ended. */

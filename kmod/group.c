@@ -4,6 +4,7 @@
 #include <linux/iommu.h>
 #include <linux/slab.h>
 
+#include "compat/compat.h"
 #include "xsmmu.h"
 
 DEFINE_MUTEX(xs_mutex);
@@ -12,16 +13,28 @@ LIST_HEAD(xs_running);
 
 /* ---- groups and devices ---- */
 
+struct xs_device *xs_group_device(const struct xs_group *group,
+				  struct device *dev)
+{
+	struct xs_device *xdev;
+
+	list_for_each_entry(xdev, &group->devices, list)
+		if (xdev->dev == dev && !xdev->gone)
+			return xdev;
+	return NULL;
+}
+
 struct xs_device *xs_device_find(struct device *dev)
 {
 	struct xs_group *group;
 	struct xs_device *xdev;
 
 	lockdep_assert_held(&xs_mutex);
-	list_for_each_entry(group, &xs_groups, list)
-		list_for_each_entry(xdev, &group->devices, list)
-			if (xdev->dev == dev && !xdev->gone)
-				return xdev;
+	list_for_each_entry(group, &xs_groups, list) {
+		xdev = xs_group_device(group, dev);
+		if (xdev)
+			return xdev;
+	}
 	return NULL;
 }
 
@@ -82,16 +95,55 @@ void xs_device_add(struct device *dev)
 
 	xdev = kzalloc(sizeof(*xdev), GFP_KERNEL | __GFP_NOFAIL);
 	xdev->dev = dev;
-	xdev->untried = xs_iommu_check(dev);
-	xdev->iommu = dev->iommu ? dev->iommu->iommu_dev : NULL;
+	INIT_LIST_HEAD(&xdev->removed);
 	xdev->on_kernel_path = xs_device_has_driver(xdev);
 	xdev->group = group_get(iommu_group);
 	list_add_tail(&xdev->list, &xdev->group->devices);
+	xs_group_look(xdev->group);
 	if (xs_sysfs_add(xdev))
 		dev_warn(dev, "xsmmu: no sysfs folder: out of memory\n");
 }
 
-/* One that was never ours goes at once; of others something may be in use. */
+/*
+ * The mutex of the IOMMU group is held, so the domain stays, and dev->iommu of each device
+ * that is still in the core's list of the group.
+ */
+static int look(struct device *dev, void *group)
+{
+	struct xs_device *xdev = xs_group_device(group, dev);
+	struct iommu_domain *domain;
+	struct xs_seen *seen;
+	struct xs_root root;
+
+	if (!xdev)
+		return 0;
+	seen = &xdev->seen;
+	memset(seen, 0, sizeof(*seen));
+	seen->type = IOMMU_DOMAIN_BLOCKED;
+	seen->untried = xs_iommu_check(dev);
+	seen->no_tables = seen->untried;
+	if (seen->untried)
+		return 0;
+	seen->iommu = dev->iommu->iommu_dev;
+	seen->no_tables = xs_root_find(&root, dev);
+	domain = xs_locked_domain(dev);
+	if (domain)
+		seen->type = domain->type;
+	if (seen->type & __IOMMU_DOMAIN_DMA_API)
+		seen->unserved = xs_iommu_describe(&seen->like, dev, domain);
+	return 0;
+}
+
+void xs_group_look(struct xs_group *group)
+{
+	lockdep_assert_held(&xs_mutex);
+	iommu_group_for_each_dev(group->iommu_group, group, look);
+}
+
+/*
+ * The kernel has not released the device from its IOMMU yet. A device that was never ours
+ * goes at once; of others something may be in use.
+ */
 void xs_device_remove(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
@@ -99,8 +151,7 @@ void xs_device_remove(struct xs_device *xdev)
 	lockdep_assert_held(&xs_mutex);
 	xs_sysfs_remove(xdev);
 	if (xdev->taken) {
-		xs_device_keep(xdev);
-		xdev->gone = true;
+		xs_device_leave(xdev);
 	} else {
 		list_del(&xdev->list);
 		kfree(xdev);

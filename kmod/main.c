@@ -126,6 +126,10 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 	struct device *dev = data;
 	struct xs_device *xdev;
 
+	if (event == BUS_NOTIFY_REMOVED_DEVICE) {
+		xs_device_left(dev);
+		return NOTIFY_DONE;
+	}
 	mutex_lock(&xs_mutex);
 	xdev = xs_device_find(dev);
 	switch (event) {
@@ -145,16 +149,39 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 		if (xdev)
 			xdev->on_kernel_path = false;
 		break;
-	case BUS_NOTIFY_REMOVED_DEVICE:
-		if (xdev)
-			xs_device_remove(xdev);
-		break;
 	}
 	mutex_unlock(&xs_mutex);
 	return NOTIFY_DONE;
 }
 
+/*
+ * The IOMMU core follows the bus as well: it makes a device's dev->iommu before this, and
+ * releases it before this.
+ */
 static struct notifier_block follower = { .notifier_call = follow };
+
+/*
+ * What is known of a device is forgotten before the IOMMU core releases it. So while xs_mutex
+ * is held, dev->iommu of a device that xs_device_find() finds does not go.
+ */
+static int forget(struct notifier_block *block, unsigned long event, void *data)
+{
+	struct xs_device *xdev;
+
+	if (event != BUS_NOTIFY_REMOVED_DEVICE)
+		return NOTIFY_DONE;
+	mutex_lock(&xs_mutex);
+	xdev = xs_device_find(data);
+	if (xdev)
+		xs_device_remove(xdev);
+	mutex_unlock(&xs_mutex);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block forgetter = {
+	.notifier_call = forget,
+	.priority = INT_MAX,
+};
 
 /* What a CPU that went off-line had deferred or cached must not wait for it. */
 static int cpu_dead(unsigned int cpu)
@@ -250,9 +277,12 @@ static int __init xsmmu_init(void)
 	error = register_pm_notifier(&suspender);
 	if (error)
 		goto stop_hotplug;
-	error = bus_register_notifier(&pci_bus_type, &follower);
+	error = bus_register_notifier(&pci_bus_type, &forgetter);
 	if (error)
 		goto stop_suspend;
+	error = bus_register_notifier(&pci_bus_type, &follower);
+	if (error)
+		goto stop_forgetting;
 	mutex_lock(&xs_mutex);
 	bus_for_each_dev(&pci_bus_type, NULL, NULL, add_one);
 	bus_for_each_dev(&pci_bus_type, NULL, NULL, choose_for_one);
@@ -261,6 +291,8 @@ static int __init xsmmu_init(void)
 		pr_warn("no PCI device is behind an IOMMU: boot with one enabled (on Intel with intel_iommu=on)\n");
 	return 0;
 
+stop_forgetting:
+	bus_unregister_notifier(&pci_bus_type, &forgetter);
 stop_suspend:
 	unregister_pm_notifier(&suspender);
 stop_hotplug:
@@ -274,6 +306,21 @@ stop_choice:
 	return error;
 }
 
+/* Nothing is taken over any more: what had to wait for the lock of a device is done. */
+static int settle(struct device *dev, void *unused)
+{
+	struct xs_device *xdev;
+
+	device_lock(dev);
+	mutex_lock(&xs_mutex);
+	xdev = xs_device_find(dev);
+	if (xdev)
+		xs_device_settle(xdev);
+	mutex_unlock(&xs_mutex);
+	device_unlock(dev);
+	return 0;
+}
+
 /* What gives a device back runs under its lock, up to its return. */
 static int wait_for_release(struct device *dev, void *unused)
 {
@@ -284,9 +331,12 @@ static int wait_for_release(struct device *dev, void *unused)
 
 static void __exit xsmmu_exit(void)
 {
+	/* A driver that comes after this has the kernel's own path, without our notifiers. */
+	bus_for_each_dev(&pci_bus_type, NULL, NULL, settle);
 	bus_unregister_notifier(&pci_bus_type, &follower);
 	bus_for_each_dev(&pci_bus_type, NULL, NULL, wait_for_release);
 	remove_all();
+	bus_unregister_notifier(&pci_bus_type, &forgetter);
 	/* Who has left our sections may still be at their last instructions. */
 	synchronize_rcu_tasks();
 	unregister_pm_notifier(&suspender);

@@ -29,7 +29,7 @@ struct xs_attribute {
 		{ #name, mode }, name##_show, store }
 #define XS_RO(name)	XS_ATTRIBUTE(name, 0444, NULL)
 #define XS_RW(name)	XS_ATTRIBUTE(name, 0644, name##_store)
-/* What tells one user of another one's traffic. */
+/* What tells of others' traffic, or only helps to choose. */
 #define XS_ROOT_ONLY(name)	XS_ATTRIBUTE(name, 0400, NULL)
 
 /* ---- policy and tuning ---- */
@@ -69,6 +69,9 @@ static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
 	struct xs_group *group = xdev->group;
 	const struct xs_auto_line *line = group->auto_line;
 
+	/* As whoever has changed the domain expects: see xs_group_look(). */
+	if (!line && xs_look_is_due())
+		return restart_syscall();
 	if (!line)
 		line = xs_auto_find(group);
 	return sysfs_emit(page, "%s %s: %s\n", line->policy,
@@ -76,7 +79,7 @@ static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
 							group->aware)),
 			  line->why);
 }
-XS_RO(auto_policy);
+XS_ROOT_ONLY(auto_policy);
 
 static ssize_t level_show(struct xs_device *xdev, char *page)
 {
@@ -278,7 +281,9 @@ static struct xs_device *xdev_of(struct kobject *kobj)
 
 /*
  * A removal holds xs_mutex and waits for open files: so a file's operation
- * must not wait for xs_mutex, or each would wait for the other.
+ * must not wait for xs_mutex, or each would wait for the other. A file may be read at any
+ * time, so what is shown is kept under xs_mutex or counted: nothing follows dev->iommu or a
+ * domain, or reads a register.
  */
 static ssize_t attribute_show(struct kobject *kobj, struct attribute *attr,
 			      char *page)

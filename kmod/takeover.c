@@ -34,6 +34,7 @@
 #define HURRY_TICKS	HZ
 
 static unsigned long attached_jiffies = INITIAL_JIFFIES;
+static bool look_is_due;
 
 /* ---- the engine ---- */
 
@@ -283,7 +284,7 @@ static const char *check_leftovers(struct xs_group *group,
 	return failure;
 }
 
-static const char *engine_make(struct xs_group *group, struct device *dev,
+static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
 			       struct iommu_domain *domain)
 {
 	struct xs_engine_config config = {
@@ -299,7 +300,7 @@ static const char *engine_make(struct xs_group *group, struct device *dev,
 	/* There is per-CPU memory of possible CPUs only. */
 	if (num_possible_cpus() != nr_cpu_ids)
 		return "the numbers of the CPUs have gaps";
-	if (xs_world_init(group, domain, dev))
+	if (xs_world_init(group, domain, xdev))
 		return "out of memory";
 	config.remembers = group->iommu.kicks;
 	if (xs_engine_init(&group->engine, &config)) {
@@ -321,14 +322,18 @@ static int is_stranger(struct device *dev, void *unused)
 	return !dev_is_pci(dev);
 }
 
-static const char *engine_start(struct xs_group *group, struct device *dev)
+/*
+ * A driver is about to probe, the device is locked and claimed: the domain is that of the
+ * last look, here and in engine_resume().
+ */
+static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 {
-	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	struct iommu_domain *domain = iommu_get_domain_for_dev(xdev->dev);
 	const char *failure = check_domain(domain);
 
 	if (failure)
 		return failure;
-	if (xs_attach_is_deferred(dev))
+	if (xs_attach_is_deferred(xdev->dev))
 		return "it still uses the tables of another kernel";
 	if (iommu_group_for_each_dev(group->iommu_group, NULL, is_stranger))
 		return "its IOMMU group has a device that is not a PCI device";
@@ -339,7 +344,7 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 	if (!group->front)
 		return "too many IOMMU groups are taken over already";
 	group->untrusted = xs_group_is_untrusted(group);
-	failure = engine_make(group, dev, domain);
+	failure = engine_make(group, xdev, domain);
 	if (failure) {
 		front_put(group);
 		return failure;
@@ -352,9 +357,9 @@ static const char *engine_start(struct xs_group *group, struct device *dev)
 }
 
 /* A driver has come while the group lingers: its domain may be another one by now. */
-static const char *engine_resume(struct xs_group *group, struct device *dev)
+static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 {
-	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	struct iommu_domain *domain = iommu_get_domain_for_dev(xdev->dev);
 	const char *failure = check_domain(domain);
 
 	if (failure)
@@ -367,7 +372,7 @@ static const char *engine_resume(struct xs_group *group, struct device *dev)
 	failure = check_leftovers(group, domain);
 	if (failure)
 		return failure;
-	if (xs_world_enter(group, domain, dev))
+	if (xs_world_enter(group, domain, xdev))
 		return "out of memory";
 	xs_world_flush(group);
 	return NULL;
@@ -416,34 +421,110 @@ void xs_group_update_aware(struct xs_group *group)
 
 /* ---- a device ---- */
 
-/* Its operations are ours. They may not be after a change of the group's type. */
-void xs_device_keep(struct xs_device *xdev)
-{
-	struct device *dev = xdev->dev;
-	const struct dma_map_ops *ops = xdev->closed ?
-		&xs_closed_ops : &xdev->group->front->ops;
+/*
+ * Which path a device's DMA takes is said by a pointer, dev->dma_ops, and since 6.12 by a
+ * bit of the device as well. The core writes both with the mutex of the IOMMU group held,
+ * when a domain comes. Up to 7.0 the bit shares a word with bits of the driver core, so we
+ * write it with the lock of the device held, too. That lock comes before xs_mutex: who binds
+ * has it already, anybody else tries for it.
+ */
 
-	if (dev->dma_ops != ops) {
-		if (!xs_is_ours(dev->dma_ops))
-			xdev->dma.ops = dev->dma_ops;
-		set_dma_ops(dev, ops);
-	}
-	if (xs_front_copies(ops))
-		xs_dma_skip_no_sync(dev);
-	xdev->dma.iommu |= xs_dma_iommu_clear(dev);
+static const struct dma_map_ops *our_ops(const struct xs_device *xdev)
+{
+	return xdev->closed ? &xs_closed_ops : &xdev->group->front->ops;
 }
 
-/* By what the group's type is now; of a device that is gone nothing comes back. */
-static void dma_give_back(struct xs_device *xdev)
+/* The device's operations are ours. They may not be after a change of the group's type. */
+static void take_ops(struct xs_device *xdev)
 {
-	struct iommu_domain *domain = xdev->gone ?
-		NULL : iommu_get_domain_for_dev(xdev->dev);
+	struct device *dev = xdev->dev;
+	const struct dma_map_ops *ops = our_ops(xdev);
 
-	xs_device_keep(xdev);
-	set_dma_ops(xdev->dev, xdev->dma.ops);
-	xs_dma_iommu_restore(xdev->dev, xdev->dma.iommu && domain &&
-			     domain->type & __IOMMU_DOMAIN_DMA_API);
+	if (dev->dma_ops == ops)
+		return;
+	if (!xs_is_ours(dev->dma_ops))
+		xdev->dma.ops = dev->dma_ops;
+	set_dma_ops(dev, ops);
+}
+
+/* The same of the bits. The device is locked. */
+static void take_bits(struct xs_device *xdev)
+{
+	if (xs_front_copies(our_ops(xdev)))
+		xs_dma_skip_no_sync(xdev->dev);
+	xdev->dma.iommu |= xs_dma_iommu_clear(xdev->dev);
+}
+
+/* The device and its IOMMU group are locked. The bit is by what the group's type is now. */
+static void restore_bits(struct xs_device *xdev)
+{
+	struct iommu_domain *domain = xs_locked_domain(xdev->dev);
+
+	if (xdev->dma.iommu)
+		xs_dma_iommu_restore(xdev->dev, domain &&
+				     domain->type & __IOMMU_DOMAIN_DMA_API);
 	xdev->dma.iommu = false;
+}
+
+static int settle(struct device *dev, void *xdev)
+{
+	if (dev == ((struct xs_device *)xdev)->dev)
+		restore_bits(xdev);
+	return 0;
+}
+
+/*
+ * A device whose lock could not be had when its group was given back has no driver then, or
+ * is waiting for xs_mutex to bind one: the bit is right before that driver's probe.
+ */
+void xs_device_settle(struct xs_device *xdev)
+{
+	lockdep_assert_held(&xs_mutex);
+	if (!xdev->taken && xdev->dma.iommu)
+		iommu_group_for_each_dev(xdev->group->iommu_group, xdev, settle);
+}
+
+/*
+ * Devices that the kernel releases from their IOMMU. On VT-d up to 6.12 it makes their DMA
+ * operations none then, the direct mapping's, which would free what is not its own: the IOVA
+ * of coherent memory for an address. The list is looked through without xs_mutex, which may
+ * be held for long.
+ */
+static LIST_HEAD(removed_devices);
+static DEFINE_SPINLOCK(removed_lock);
+
+void xs_device_leave(struct xs_device *xdev)
+{
+	take_ops(xdev);
+	xdev->gone = true;
+	xdev->removed_ops = our_ops(xdev);
+	spin_lock(&removed_lock);
+	list_add(&xdev->removed, &removed_devices);
+	spin_unlock(&removed_lock);
+}
+
+void xs_device_left(struct device *dev)
+{
+	struct xs_device *xdev;
+
+	spin_lock(&removed_lock);
+	list_for_each_entry(xdev, &removed_devices, removed) {
+		if (xdev->dev != dev)
+			continue;
+		set_dma_ops(dev, xdev->removed_ops);
+		list_del_init(&xdev->removed);
+		break;
+	}
+	spin_unlock(&removed_lock);
+}
+
+/* Of a device that is gone, or that the IOMMU core's group does not have, no bit comes back. */
+static void gone_give_back(struct xs_device *xdev)
+{
+	spin_lock(&removed_lock);
+	list_del_init(&xdev->removed);
+	set_dma_ops(xdev->dev, xdev->dma.ops);
+	spin_unlock(&removed_lock);
 }
 
 static void dma_forget(struct xs_device *xdev)
@@ -482,11 +563,11 @@ static void unclaim(struct xs_device *xdev)
 /*
  * The group's mutex is held, here and in the two below: no type changes. VFIO, or a
  * driver with a domain of its own, has the group: the kernel's own path would be one
- * for that.
+ * for that. So has a reset of the device, for as long as it takes.
  */
 static bool has_own_domain(struct device *dev)
 {
-	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	struct iommu_domain *domain = xs_locked_domain(dev);
 
 	return domain && domain->type != IOMMU_DOMAIN_IDENTITY &&
 	       !(domain->type & __IOMMU_DOMAIN_DMA_API);
@@ -494,37 +575,60 @@ static bool has_own_domain(struct device *dev)
 
 static struct xs_device *taken_device(struct xs_group *group, struct device *dev)
 {
-	struct xs_device *xdev;
+	struct xs_device *xdev = xs_group_device(group, dev);
 
-	list_for_each_entry(xdev, &group->devices, list)
-		if (xdev->dev == dev && xdev->taken && !xdev->gone)
-			return xdev;
-	return NULL;
+	return xdev && xdev->taken ? xdev : NULL;
 }
 
+/* A group, and the device whose lock the caller has, or NULL. */
+struct given_back {
+	struct xs_group *group;
+	struct device *locked;
+};
+
 /* Its devices have one domain: none is handed back, or all are. */
-static int hand_back(struct device *dev, void *group)
+static int hand_back(struct device *dev, void *data)
 {
-	struct xs_device *xdev = taken_device(group, dev);
+	const struct given_back *given = data;
+	struct xs_device *xdev = taken_device(given->group, dev);
 
 	if (has_own_domain(dev))
 		return -EBUSY;
-	if (xdev)
-		dma_give_back(xdev);
+	if (!xdev)
+		return 0;
+	if (xs_is_ours(dev->dma_ops))
+		set_dma_ops(dev, xdev->dma.ops);
+	if (dev == given->locked) {
+		restore_bits(xdev);
+	} else if (device_trylock(dev)) {
+		restore_bits(xdev);
+		device_unlock(dev);
+	}
 	return 0;
 }
 
-/* A change of its type makes the operations of a group's devices the kernel's own. */
+/*
+ * A change of its type makes the operations of a group's devices the kernel's own. If a
+ * device cannot be locked, the next tick tries again.
+ */
 static int keep(struct device *dev, void *group)
 {
 	struct xs_device *xdev = taken_device(group, dev);
 
-	if (xdev)
-		xs_device_keep(xdev);
+	if (!xdev)
+		return 0;
+	take_ops(xdev);
+	if (device_trylock(dev)) {
+		take_bits(xdev);
+		device_unlock(dev);
+	}
 	return 0;
 }
 
-/* The domain of the group's devices, NULL if all of them are gone. */
+/*
+ * The domain of the group's devices, NULL if all of them are gone. Without a driver it may be
+ * freed at any time: it is compared only.
+ */
 static struct iommu_domain *domain_of(const struct xs_group *group)
 {
 	struct xs_device *xdev;
@@ -538,23 +642,24 @@ static struct iommu_domain *domain_of(const struct xs_group *group)
 /*
  * False: not now, and all maps fail. Frees @group if no device of it is left. A driver's
  * thread may still be on its way in: what it maps is waited for, and if it finds the
- * group gone its map fails.
+ * group gone its map fails. The caller has the lock of @locked.
  */
-static bool give_back(struct xs_group *group)
+static bool give_back(struct xs_group *group, struct device *locked)
 {
+	struct given_back given = { group, locked };
 	struct xs_device *xdev;
 
 	xs_world_shut(group);
 	if (xs_engine_live(&group->engine) > 0 ||
 	    xs_world_is_stuck(group, domain_of(group)) ||
-	    iommu_group_for_each_dev(group->iommu_group, group, hand_back))
+	    iommu_group_for_each_dev(group->iommu_group, &given, hand_back))
 		return false;
 	list_for_each_entry(xdev, &group->devices, list) {
-		/* Of one that is being removed the core's group may know no more. */
-		if (xdev->taken && xs_is_ours(xdev->dev->dma_ops))
-			dma_give_back(xdev);
-		if (xdev->taken)
-			dma_forget(xdev);
+		if (!xdev->taken)
+			continue;
+		if (xdev->gone || xs_is_ours(xdev->dev->dma_ops))
+			gone_give_back(xdev);
+		dma_forget(xdev);
 	}
 	engine_stop(group);
 	xs_group_clean(group);
@@ -571,10 +676,26 @@ static bool lingers(const struct xs_group *group)
 	return group->front && !group->attached;
 }
 
-void xs_group_end_lingering(struct xs_group *group)
+void xs_group_end_lingering(struct xs_group *group, struct device *locked)
 {
 	if (lingers(group))
-		give_back(group);
+		give_back(group, locked);
+}
+
+bool xs_look_is_due(void)
+{
+	return READ_ONCE(look_is_due);
+}
+
+/* A domain was attached somewhere. */
+static void look_again(void)
+{
+	struct xs_group *group;
+
+	if (!xchg(&look_is_due, false))
+		return;
+	list_for_each_entry(group, &xs_groups, list)
+		xs_group_look(group);
 }
 
 static void check_lingering(struct work_struct *work)
@@ -583,10 +704,11 @@ static void check_lingering(struct work_struct *work)
 	bool again = false;
 
 	mutex_lock(&xs_mutex);
+	look_again();
 	list_for_each_entry_safe(group, next, &xs_groups, list) {
 		if (!lingers(group))
 			continue;
-		if (give_back(group))
+		if (give_back(group, NULL))
 			continue;
 		iommu_group_for_each_dev(group->iommu_group, group, keep);
 		again = true;
@@ -599,9 +721,13 @@ static void check_lingering(struct work_struct *work)
 					       HURRY_TICKS) ? 1 : LINGER_TICKS);
 }
 
-/* A stock tracepoint: the type of a group may have changed. */
+/*
+ * A stock tracepoint: the type of a group may have changed. The IOMMU core holds the mutex of
+ * that group, so a work does what there is to do.
+ */
 static void domain_attached(void *unused, struct device *dev)
 {
+	WRITE_ONCE(look_is_due, true);
 	WRITE_ONCE(attached_jiffies, jiffies);
 	mod_delayed_work(linger_queue, &linger_work, 0);
 }
@@ -625,7 +751,7 @@ static void released(struct device *dev, void *data)
 	if (!group->attached) {
 		group->failure = NULL;
 		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
-		if (!give_back(group)) {
+		if (!give_back(group, dev)) {
 			xs_world_leave(group);
 			queue_delayed_work(linger_queue, &linger_work,
 					   LINGER_TICKS);
@@ -655,12 +781,12 @@ static const char *engine_for(struct xs_device *xdev)
 	if (xs_others_use_kernel_path(xdev))
 		return "another device of its IOMMU group uses the kernel's own path";
 	if (group->front)
-		return engine_resume(group, xdev->dev);
+		return engine_resume(group, xdev);
 	/* The operator was asked when they chose; what came later is closed. */
 	if (!group->chosen &&
 	    xs_group_check(group, group->policy, &group->tuning))
 		return "its IOMMU group has a device that is none that can be";
-	return engine_start(group, xdev->dev);
+	return engine_start(group, xdev);
 }
 
 /*
@@ -694,7 +820,8 @@ static const char *take(struct xs_device *xdev)
 		get_device(dev);
 	xdev->taken = true;
 	xdev->on_kernel_path = false;
-	xs_device_keep(xdev);
+	take_ops(xdev);
+	take_bits(xdev);
 	xdev->bound = true;
 	xdev->group->attached++;
 	xs_group_update_aware(xdev->group);
@@ -714,7 +841,9 @@ void xs_device_bind(struct xs_device *xdev)
 	const char *failure = "the module is being unloaded";
 
 	lockdep_assert_held(&xs_mutex);
-	xs_group_end_lingering(group);
+	xs_group_end_lingering(group, xdev->dev);
+	xs_device_settle(xdev);
+	xs_group_look(group);
 	xs_device_choose(xdev, true);
 	if (xdev->bound || !xs_device_has_driver(xdev))
 		return;

@@ -1071,11 +1071,11 @@ void xs_world_stop(void)
 
 /* Decide once what each map and each invalidation is like here. */
 static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
-			struct device *dev)
+			const struct xs_device *xdev)
 {
 	const struct iommu_domain_ops *ops = domain->ops;
 
-	xs_iommu_describe(&group->iommu, dev, domain);
+	group->iommu = xdev->seen.like;
 	group->generic = xs_domain_is_generic(domain);
 	group->is_known = group->generic || ops->map_pages;
 	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
@@ -1084,35 +1084,29 @@ static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 	choose_maps(group);
 }
 
-const char *xs_world_check_tables(struct device *dev)
-{
-	struct xs_root root;
-
-	return xs_root_find(&root, dev);
-}
-
 /* Is there one page table, and one IOMMU that reads it? */
-static bool is_of_one_iommu(const struct xs_group *group, struct device *dev)
+static bool is_of_one_iommu(const struct xs_group *group,
+			    const struct xs_device *xdev)
 {
-	struct xs_device *xdev;
+	struct xs_device *other;
 
-	list_for_each_entry(xdev, &group->devices, list)
-		if (!xdev->gone && xdev->iommu != dev->iommu->iommu_dev)
+	list_for_each_entry(other, &group->devices, list)
+		if (!other->gone && other->seen.iommu != xdev->seen.iommu)
 			return false;
 	return true;
 }
 
-/* Nothing is known of any block. */
-static void begin_direct(struct xs_group *group, struct device *dev)
+/* Nothing is known of any block. @xdev has a driver, so its domain and table stay. */
+static void begin_direct(struct xs_group *group, const struct xs_device *xdev)
 {
 	const char *why = "its domain is of another kind";
 
 	if (!group->direct)
 		return;
-	if (!is_of_one_iommu(group, dev))
+	if (!is_of_one_iommu(group, xdev))
 		why = "its IOMMU group has more than one IOMMU";
 	else if (group->is_known)
-		why = xs_root_find(&group->tables.root, dev);
+		why = xs_root_find(&group->tables.root, xdev->dev);
 	if (why)
 		pr_warn("%s: page tables are not written in place: %s\n",
 			group->name, why);
@@ -1138,11 +1132,11 @@ static void stop_direct(struct xs_group *group)
 	world_quiesce(group);
 }
 
-void xs_world_set_tables(struct xs_group *group, struct device *dev)
+void xs_world_set_tables(struct xs_group *group, struct xs_device *xdev)
 {
 	stop_direct(group);
-	if (!READ_ONCE(group->leaves))
-		begin_direct(group, dev);
+	if (xdev && !READ_ONCE(group->leaves))
+		begin_direct(group, xdev);
 }
 
 /* From here on, by the IOMMU core's own calls, whatever the domain is. */
@@ -1298,13 +1292,13 @@ bool xs_world_is_stuck(struct xs_group *group, const struct iommu_domain *domain
 
 /* A driver has come, and @domain is the group's. 0 or -ENOMEM: it stays nowhere. */
 int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
-		   struct device *dev)
+		   struct xs_device *xdev)
 {
 	int error;
 
 	mutex_lock(&group->trimming);
 	move(group, domain);
-	probe_iommu(group, domain, dev);
+	probe_iommu(group, domain, xdev);
 	error = xs_chunks_map(group);
 	if (error)
 		move(group, &nowhere);
@@ -1312,13 +1306,14 @@ int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 		WRITE_ONCE(group->leaves, false);
 	mutex_unlock(&group->trimming);
 	if (!error)
-		begin_direct(group, dev);
+		begin_direct(group, xdev);
 	return error;
 }
 
 int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
-		  struct device *dev)
+		  struct xs_device *xdev)
 {
+	struct device *dev = xdev->dev;
 	u32 cpu;
 
 	BUILD_BUG_ON(XS_PLATFORM_UNHELD != XS_REF_UNHELD);
@@ -1348,8 +1343,8 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 	spin_lock_init(&group->leaving);
 	group->domain = domain;
 	group->tables.on = false;
-	probe_iommu(group, domain, dev);
-	begin_direct(group, dev);
+	probe_iommu(group, domain, xdev);
+	begin_direct(group, xdev);
 	return 0;
 }
 

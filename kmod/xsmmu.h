@@ -178,16 +178,37 @@ struct xs_group {
 static_assert(offsetof(struct xs_group, engine) == 0);
 
 /*
+ * struct xs_seen - the IOMMU of a device, and the domain that the device was attached to, as
+ * xs_group_look() found them. Nothing else keeps a pointer into either.
+ * @iommu:	the IOMMU, to be compared only
+ * @untried:	NULL if it is of a kind that was tried, or why not
+ * @type:	of the domain; IOMMU_DOMAIN_BLOCKED: no domain was found
+ * @like:	the properties of the IOMMU, if @type is one of the DMA API
+ * @unserved:	NULL, or why a domain of this device cannot be an engine's
+ * @no_tables:	NULL if entries of the page table can be written in place, or why not
+ */
+struct xs_seen {
+	const struct iommu_device *iommu;
+	const char *untried;
+	unsigned int type;
+	struct xs_iommu like;
+	const char *unserved;
+	const char *no_tables;
+};
+
+/*
  * struct xs_device - a PCI device behind an IOMMU
- * @iommu:	its IOMMU, to be compared only
- * @untried:	NULL if that is of a kind that was tried, or why not
+ * @seen:	of the IOMMU, under xs_mutex
  * @on_kernel_path: it has a driver that uses the kernel's own path, or has had one whose
  *		probe failed
  * @bound:	it has a driver that is served
  * @aware:	that driver is batch-aware
  * @taken:	its DMA operations are ours; we have a reference of @dev
  * @gone:	it has been removed, and stays here until the group is given back
- * @dma:	the kernel's own DMA path while @taken, to be restored
+ * @dma:	the kernel's own DMA path while @taken, to be restored. Its @iommu may be
+ *		restored later, when the lock of @dev can be had: see xs_device_settle()
+ * @removed, @removed_ops: in a list of takeover.c, while the kernel releases the device from
+ *		its IOMMU; the DMA operations that the device has afterwards
  * @closed:	not to be taken over, in a group that is: its maps fail
  * @claimed:	no one changes the type of the group's default domain
  * @told:	the line of auto that the log has for it
@@ -196,8 +217,7 @@ struct xs_device {
 	struct list_head list;
 	struct device *dev;
 	struct xs_group *group;
-	const struct iommu_device *iommu;
-	const char *untried;
+	struct xs_seen seen;
 	bool on_kernel_path;
 	bool bound;
 	bool aware;
@@ -210,6 +230,8 @@ struct xs_device {
 		const struct dma_map_ops *ops;
 		bool iommu;
 	} dma;
+	struct list_head removed;
+	const struct dma_map_ops *removed_ops;
 	struct kobject *kobj;
 	struct kobject *stats;
 };
@@ -218,8 +240,20 @@ extern struct mutex xs_mutex;
 extern struct list_head xs_groups;
 extern struct list_head xs_running;
 
-/* group.c; all under xs_mutex */
+/*
+ * group.c; all under xs_mutex. xs_group_device(): the device of the group that is @dev and
+ * that is not removed, or NULL.
+ *
+ * xs_group_look(): refresh what is known of the IOMMU of each device. It takes the mutex of
+ * the IOMMU group, and sleeps. It is called when a device appears, when a driver is about to
+ * probe, when a domain was attached, and when the operator chooses; nothing else follows
+ * dev->iommu of a device without a driver. A device that is being removed is not looked at,
+ * as xs_device_remove() comes before the kernel releases the device from its IOMMU.
+ */
 struct xs_device *xs_device_find(struct device *dev);
+struct xs_device *xs_group_device(const struct xs_group *group,
+				  struct device *dev);
+void xs_group_look(struct xs_group *group);
 void xs_device_add(struct device *dev);
 void xs_device_remove(struct xs_device *xdev);
 void xs_group_clean(struct xs_group *group);
@@ -247,13 +281,26 @@ static inline bool xs_device_has_driver(const struct xs_device *xdev)
 }
 
 /*
- * takeover.c; all under xs_mutex but the last two. xs_device_keep(): something has
- * made the operations of a device that is taken the kernel's own. A group whose
- * handles are all gone is given back by xs_group_end_lingering(), if not before.
+ * takeover.c; all under xs_mutex but the last three. A group whose handles are all gone is
+ * given back by xs_group_end_lingering(), if not before; the caller has the lock of @locked,
+ * which may be NULL.
+ *
+ * xs_device_settle(): the caller has the device's lock; what was not restored of the kernel's
+ * own DMA path for want of that lock is restored.
+ *
+ * xs_device_leave(): a device that is taken is about to be released from its IOMMU.
+ * xs_device_left(): it was released. The kernel may have reset its DMA operations, which are
+ * those of its group again, on the return. It takes no mutex: what was mapped may be freed at
+ * any time.
+ *
+ * xs_look_is_due(): a domain was attached, and no look has followed yet.
  */
 void xs_device_bind(struct xs_device *xdev);
-void xs_device_keep(struct xs_device *xdev);
-void xs_group_end_lingering(struct xs_group *group);
+void xs_device_settle(struct xs_device *xdev);
+void xs_device_leave(struct xs_device *xdev);
+void xs_device_left(struct device *dev);
+bool xs_look_is_due(void);
+void xs_group_end_lingering(struct xs_group *group, struct device *locked);
 void xs_group_set(struct xs_group *group);
 void xs_group_update_aware(struct xs_group *group);
 int xs_takeover_start(void);
@@ -316,7 +363,7 @@ bool xs_address_is(const struct xs_address *address, struct pci_dev *pdev);
 
 /*
  * auto.c; under xs_mutex. A line of its table: with these facts of a group, this policy is
- * chosen, for this reason. xs_auto_find(): the one that holds for it; may sleep.
+ * chosen, for this reason. xs_auto_find(): the one that holds for it, by the last look.
  * xs_auto_say(): in the log, once for each device.
  */
 struct xs_auto_line {
@@ -423,9 +470,9 @@ void xs_debug_forget(struct device *dev);
  * which none is mapped; xs_world_map_singly(): maps, and syncs, by no larger entry,
  * also in a domain that drivers do not map in yet. Both: 0 or a negative errno.
  *
- * xs_world_check_tables(): NULL if entries for @dev can be written in place, or why not;
- * xs_world_set_tables(): they are from the return on, or are not, as the group's choice
- * is, of one with an engine. Both may sleep.
+ * xs_world_set_tables(): entries are written in place from the return on, or are not, as the
+ * group's choice is, of one with an engine. @xdev is bound, NULL while the group lingers.
+ * May sleep.
  *
  * xs_world_srcu is for calls that are not in the engine's own sections, since they may
  * take long, for those of several steps, and for what follows a free: neither a group
@@ -449,12 +496,11 @@ void xs_world_count_map_sync(struct xs_group *group,
 void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
 			 const struct xs_range *ranges, u32 count);
 void xs_world_flush(struct xs_group *group);
-const char *xs_world_check_tables(struct device *dev);
-void xs_world_set_tables(struct xs_group *group, struct device *dev);
+void xs_world_set_tables(struct xs_group *group, struct xs_device *xdev);
 int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
-		  struct device *dev);
+		  struct xs_device *xdev);
 int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
-		   struct device *dev);
+		   struct xs_device *xdev);
 void xs_world_shut(struct xs_group *group);
 void xs_world_leave(struct xs_group *group);
 bool xs_world_is_nowhere(const struct xs_group *group);

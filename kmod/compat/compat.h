@@ -15,6 +15,10 @@
  * Which path a device's DMA takes beside dev->dma_ops.
  * b5c58b2fdc42 ("dma-mapping: direct calls for dma-iommu", 6.12) made it a bit
  * of struct device, later kernels an accessor of a flag word.
+ *
+ * A bit shares its word with bits of the driver core, and a write of one bit undoes a
+ * concurrent write of another: the caller holds the device's lock, under which the driver
+ * core writes. The accessors of later kernels are atomic.
  */
 #if defined(XS_HAVE_DEV_FLAG_DMA_IOMMU)
 static inline bool xs_dma_iommu_clear(struct device *dev)
@@ -35,7 +39,6 @@ static inline bool xs_dma_iommu_clear(struct device *dev)
 {
 	bool was = dev->dma_iommu;
 
-	/* It shares its word with others' bits. */
 	if (was)
 		dev->dma_iommu = false;
 	return was;
@@ -59,14 +62,13 @@ static inline void xs_dma_iommu_restore(struct device *dev, bool was)
 /*
  * f406c8e4b770 ("dma: avoid redundant calls for sync operations", 6.10): syncs need not be
  * calls of the operations, as is found out when a driver sets its mask, if it does.
- * Later kernels have it in the flag word, too.
+ * Later kernels have it in the flag word, too. The caller holds the device's lock, as above.
  */
 static inline void xs_dma_skip_no_sync(struct device *dev)
 {
 #if defined(XS_HAVE_DEV_FLAG_DMA_SKIP_SYNC)
 	dev_clear_dma_skip_sync(dev);
 #elif defined(XS_HAVE_DMA_SKIP_SYNC_BIT) && defined(CONFIG_DMA_NEED_SYNC)
-	/* The word has other bits, whose lock we may not have. */
 	if (dev->dma_skip_sync)
 		dev->dma_skip_sync = false;
 #endif
@@ -173,6 +175,20 @@ static inline bool xs_attach_is_deferred(struct device *dev)
 	const struct iommu_ops *ops = dev->iommu->iommu_dev->ops;
 
 	return ops->is_attach_deferred && ops->is_attach_deferred(dev);
+#endif
+}
+
+/*
+ * The domain that @dev is attached to, for a caller that holds the mutex of its IOMMU
+ * group. iommu_get_domain_for_dev() refuses such a caller since a75b2be249d6 ("iommu: Add
+ * iommu_driver_get_domain_for_dev() helper", 7.0).
+ */
+static inline struct iommu_domain *xs_locked_domain(struct device *dev)
+{
+#ifdef XS_HAVE_DRIVER_GET_DOMAIN
+	return iommu_driver_get_domain_for_dev(dev);
+#else
+	return iommu_get_domain_for_dev(dev);
 #endif
 }
 

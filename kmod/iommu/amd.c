@@ -38,8 +38,8 @@ static u32 parts_of(const struct xs_iommu *iommu, u64 page, u64 pages)
 	return parts;
 }
 
-static void describe_amd(struct xs_iommu *iommu, struct device *dev,
-			 struct iommu_domain *domain)
+static const char *describe_amd(struct xs_iommu *iommu, struct device *dev,
+				struct iommu_domain *domain)
 {
 	u64 cap = AMD_CAP_NPCACHE(~0ull) << 26;
 
@@ -52,6 +52,7 @@ static void describe_amd(struct xs_iommu *iommu, struct device *dev,
 	/* Tables of version 2, up to 6.12, which have three sizes of entries. */
 	iommu->maps_singly = !xs_domain_is_generic(domain) &&
 			     !(domain->pgsize_bitmap & SZ_8K);
+	return NULL;
 }
 
 const struct xs_iommu_kind xs_iommu_amd = {

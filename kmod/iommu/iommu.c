@@ -84,14 +84,13 @@ const struct xs_format *xs_iommu_format(struct device *dev)
 	return kind ? kind->format : NULL;
 }
 
-void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
-		       struct iommu_domain *domain)
+const char *xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
+			      struct iommu_domain *domain)
 {
 	const struct xs_iommu_kind *kind = kind_of(dev);
 
 	memset(iommu, 0, sizeof(*iommu));
 	iommu->syncs_maps = domain->ops->iotlb_sync_map;
 	iommu->takes_runs = xs_domain_is_generic(domain);
-	if (kind)
-		kind->describe(iommu, dev, domain);
+	return kind ? kind->describe(iommu, dev, domain) : NULL;
 }

@@ -51,13 +51,14 @@ struct xs_iommu {
  * struct xs_iommu_kind
  * @is:		is @dev behind one of these?
  * @describe:	what it is like for @domain, which @dev is attached to; changes what is
- *		so on IOMMUs that nothing is known of. May sleep
+ *		so on IOMMUs that nothing is known of. NULL, or why @dev cannot be
+ *		served. May sleep
  * @format:	of its page tables, if we can write them
  */
 struct xs_iommu_kind {
 	bool (*is)(struct device *dev);
-	void (*describe)(struct xs_iommu *iommu, struct device *dev,
-			 struct iommu_domain *domain);
+	const char *(*describe)(struct xs_iommu *iommu, struct device *dev,
+				struct iommu_domain *domain);
 	const struct xs_format *format;
 };
 
@@ -66,15 +67,20 @@ extern const struct xs_iommu_kind xs_iommu_amd;
 extern const struct xs_iommu_kind xs_iommu_smmuv3;
 extern const struct xs_iommu_kind xs_iommu_virtio;
 
-/* NULL if the IOMMU of a device that has appeared can be used, or why not. May sleep. */
+/*
+ * These functions follow dev->iommu and read what the IOMMU's driver keeps for @dev and for
+ * @domain. Context: xs_mutex, before the device is removed, and the mutex of the device's
+ * IOMMU group (xs_group_look()); or the notifier of a bind. They may sleep.
+ *
+ * xs_iommu_check(): NULL if the IOMMU of @dev can be used, or why not.
+ * xs_iommu_format(): the format of its page tables, NULL if it is none that we can write.
+ * xs_iommu_describe(): NULL, and the properties of the IOMMU in @iommu, or why the device
+ * cannot be served.
+ */
 const char *xs_iommu_check(struct device *dev);
-
-/* Of the page tables of its IOMMU, NULL if it is none that we can write. */
 const struct xs_format *xs_iommu_format(struct device *dev);
-
-/* What it is like. May sleep. */
-void xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
-		       struct iommu_domain *domain);
+const char *xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
+			      struct iommu_domain *domain);
 
 /* Whether one page-selective command, which covers an aligned power of two, is enough. */
 static __always_inline bool xs_iommu_is_one(const struct xs_iommu *iommu,

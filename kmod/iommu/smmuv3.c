@@ -68,13 +68,14 @@ static bool has_ranges(struct device *dev)
 	return has;
 }
 
-static void describe_smmuv3(struct xs_iommu *iommu, struct device *dev,
-			    struct iommu_domain *domain)
+static const char *describe_smmuv3(struct xs_iommu *iommu, struct device *dev,
+				   struct iommu_domain *domain)
 {
 	iommu->commands = has_ranges(dev) ? ranges_of : pages_of;
 	iommu->takes_runs = true;
 	iommu->is_exact = true;
 	iommu->pages_only = true;
+	return NULL;
 }
 
 const struct xs_iommu_kind xs_iommu_smmuv3 = {

@@ -22,13 +22,14 @@ static u32 no_commands(const struct xs_iommu *iommu, u64 page, u64 pages)
 	return 0;
 }
 
-static void describe_virtio(struct xs_iommu *iommu, struct device *dev,
-			    struct iommu_domain *domain)
+static const char *describe_virtio(struct xs_iommu *iommu, struct device *dev,
+				   struct iommu_domain *domain)
 {
 	iommu->kicks = true;
 	iommu->commands = no_commands;
 	iommu->takes_runs = true;
 	iommu->is_exact = true;
+	return NULL;
 }
 
 const struct xs_iommu_kind xs_iommu_virtio = {

@@ -193,8 +193,8 @@ static u32 first_stage_commands(const struct xs_iommu *iommu, u64 page, u64 page
 	return xs_iommu_is_one(iommu, page, pages) ? 1 : U32_MAX;
 }
 
-static void describe_vtd(struct xs_iommu *iommu, struct device *dev,
-			 struct iommu_domain *domain)
+static const char *describe_vtd(struct xs_iommu *iommu, struct device *dev,
+				struct iommu_domain *domain)
 {
 	struct xs_vtd_table table;
 	u64 cap = CAP_RWBF;
@@ -220,6 +220,7 @@ static void describe_vtd(struct xs_iommu *iommu, struct device *dev,
 		iommu->takes_runs = true;
 		iommu->prunes = true;
 	}
+	return NULL;
 }
 
 const struct xs_iommu_kind xs_iommu_vtd = {

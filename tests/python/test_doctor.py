@@ -595,6 +595,16 @@ def test_what_auto_chooses_is_the_modules_word(healthy: Machine) -> None:
     assert said() == []
 
 
+def test_what_auto_chooses_is_for_root(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = f"sysfs/bus/pci/devices/{IGB}/xsmmu"
+    healthy.write(f"{folder}/policy", "none [auto] copy strict lazy fands xsmmu fused")
+    healthy.write(f"{folder}/auto_policy", "fused held: for a reason")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "auto_policy" and access(path, mode))
+    assert [each for each in doctor.examine([Device(IGB)]) if each.check == "auto"] == []
+    assert module.choice(Device(IGB)).policy == "auto"
+
+
 def test_a_disk_under_a_lower_level_of_auto(healthy: Machine) -> None:
     """The policy is told, not who has chosen it."""
     folder = f"sysfs/bus/pci/devices/{NVME0}/xsmmu"

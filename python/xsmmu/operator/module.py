@@ -161,8 +161,8 @@ def policies(device: Device) -> list[str]:
 
 
 def auto(device: Device) -> Auto | None:
-    """What auto has chosen, or would choose now; None of a module that does not know it."""
-    if not (folder(device) / "auto_policy").exists():
+    """What auto has chosen, or would choose; None of a module that does not know it, and for who may not read it."""
+    if not os.access(folder(device) / "auto_policy", os.R_OK):
         return None
     words, _, reason = _read(device, "auto_policy").partition(": ")
     policy, _, level = words.partition(" ")

@@ -106,12 +106,19 @@ static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
 					   const struct xs_range *range,
 					   struct xs_commands *sent)
 {
-	if (unlikely(iommu->commands))
-		sent->page += iommu->commands(iommu, range->page, range->pages);
-	else if (xs_iommu_is_one(iommu, range->page, range->pages))
+	if (unlikely(iommu->commands)) {
+		u32 commands = iommu->commands(iommu, range->page,
+					       range->pages);
+
+		if (commands == U32_MAX)
+			sent->domain++;
+		else
+			sent->page += commands;
+	} else if (xs_iommu_is_one(iommu, range->page, range->pages)) {
 		sent->page++;
-	else
+	} else {
 		sent->domain++;
+	}
 }
 
 /*

@@ -193,28 +193,35 @@ static u32 first_stage_commands(const struct xs_iommu *iommu, u64 page, u64 page
 	return xs_iommu_is_one(iommu, page, pages) ? 1 : U32_MAX;
 }
 
+/*
+ * A table that is not found may be of either stage, so it is served by what is right for
+ * both. In caching mode there is nothing that is: see @all_by_range, below.
+ */
 static const char *describe_vtd(struct xs_iommu *iommu, struct device *dev,
 				struct iommu_domain *domain)
 {
 	struct xs_vtd_table table;
-	u64 cap = CAP_RWBF;
-	bool first_stage;
+	u64 cap = CAP_RWBF | CAP_CM;
+	bool is_found, is_first, is_second;
 
 	xs_iommu_attribute(dev, "intel-iommu", "cap", &cap);
-	first_stage = !xs_vtd_find_table(&table, dev) && table.is_first_stage;
-	if (!(cap & CAP_RWBF) && !(cap & CAP_CM && !first_stage) &&
-	    !hides_rwbf())
+	is_found = !xs_vtd_find_table(&table, dev);
+	is_first = is_found && table.is_first_stage;
+	is_second = is_found && !table.is_first_stage;
+	if (cap & CAP_CM && !is_found)
+		return "its IOMMU is in caching mode, and the page table of the device is not found";
+	if (!(cap & CAP_RWBF) && !(cap & CAP_CM && is_second) && !hides_rwbf())
 		iommu->syncs_maps = false;
-	iommu->range_max_lg2 = cap & CAP_PSI || first_stage ?
+	iommu->range_max_lg2 = cap & CAP_PSI || is_first ?
 		FIELD_GET(CAP_MAMV, cap) : -1;
-	if (first_stage)
+	if (!is_second)
 		iommu->commands = first_stage_commands;
 	/*
 	 * 6.1's driver takes it that a hypervisor that traps a command for the domain has
 	 * devices drop what they have of it. A range of the second stage that is too long
 	 * becomes such a command, and one for each device.
 	 */
-	iommu->all_by_range = cap & CAP_CM && !first_stage;
+	iommu->all_by_range = cap & CAP_CM && is_second;
 	/* The driver of VT-d's own page tables. */
 	if (domain->ops->map_pages && !xs_domain_is_generic(domain)) {
 		iommu->takes_runs = true;

@@ -13,6 +13,8 @@ from tests.python.test_guest_aware import LONG as SYNCED_FOR_LONG
 from tests.python.test_guest_copy import LONG, SHORT
 from tests.python.test_guest_drivers import DRIVERS
 from tests.python.test_guest_iommus import SHORT as IOMMUS
+from tests.python.test_guest_lifetimes import DEFAULT
+from tests.python.test_guest_lifetimes import MACHINES as LIFETIMES
 from tests.python.test_guest_nomemory import NO_MEMORY
 from tests.python.test_guest_order import MACHINES as ORDER
 from tests.python.test_guest_refusals import REFUSALS, STRICT
@@ -27,7 +29,8 @@ from xsmmu.setup.build import MODULE_PARTS
 PATCHES = [str(file.relative_to(PROJECT)) for file in sorted(drivers.FOLDER.iterdir())]
 MUTANTS = Mutants("tests/guest/mutants.toml", (*MODULE_PARTS, *PATCHES))
 OTHERS = (REFUSALS, STRICT, AWARE, SHORT["copy"], NO_MEMORY)
-MACHINES = {topic: machine for machine in OTHERS for topic in machine.topics}
+MACHINES = {"lifetimes": LIFETIMES[DEFAULT]}
+MACHINES |= {topic: machine for machine in OTHERS for topic in machine.topics}
 # What an older kernel does not tell apart.
 MACHINES["copy 7.2"] = LONG["copy 7.2"]
 MACHINES |= {f"{topic} {name}": machine for name, machine in IOMMUS.items() for topic in machine.topics}

@@ -1014,6 +1014,66 @@ static const struct kernel_param_ops outrun_ops = { .set = set_outrun };
 module_param_cb(outrun, &outrun_ops, NULL, 0200);
 MODULE_PARM_DESC(outrun, "write: <function>: with mode=keep, map; at its entry the device's operations go");
 
+/* ---- locks that are held for long ---- */
+
+static struct {
+	struct kprobe probe;
+	char name[40];
+	unsigned int ms;
+} stall;
+
+static int spend(struct kprobe *probe, struct pt_regs *regs)
+{
+	mdelay(stall.ms);
+	return 0;
+}
+
+/* A function of the kernel's or of a module's takes so long, with the locks that it has. */
+static int set_stall(const char *text, const struct kernel_param *param)
+{
+	if (stall.ms)
+		unregister_kprobe(&stall.probe);
+	memset(&stall, 0, sizeof(stall));
+	if (sscanf(text, "%39[^=]=%u", stall.name, &stall.ms) != 2)
+		return 0;
+	stall.probe.pre_handler = spend;
+	stall.probe.symbol_name = stall.name;
+	if (!register_kprobe(&stall.probe))
+		return 0;
+	stall.ms = 0;
+	return -ENOENT;
+}
+
+static const struct kernel_param_ops stall_ops = { .set = set_stall };
+module_param_cb(stall, &stall_ops, NULL, 0200);
+MODULE_PARM_DESC(stall, "write: <function>=<ms>: its entry takes so long; nothing: none does");
+
+/* As who probes, resets or unbinds it does. */
+static int hold_lock(const char *text, const struct kernel_param *param)
+{
+	unsigned int domain, bus, device, function, ms;
+	struct pci_dev *pdev;
+
+	if (sscanf(text, "%x:%x:%x.%u=%u", &domain, &bus, &device, &function,
+		   &ms) != 5)
+		return -EINVAL;
+	pdev = pci_get_domain_bus_and_slot(domain, bus, PCI_DEVFN(device, function));
+	if (!pdev)
+		return -ENODEV;
+	device_lock(&pdev->dev);
+	/* The lock of parameters is free meanwhile. */
+	kernel_param_unlock(THIS_MODULE);
+	msleep(ms);
+	kernel_param_lock(THIS_MODULE);
+	device_unlock(&pdev->dev);
+	pci_dev_put(pdev);
+	return 0;
+}
+
+static const struct kernel_param_ops lock_ops = { .set = hold_lock };
+module_param_cb(lock, &lock_ops, NULL, 0200);
+MODULE_PARM_DESC(lock, "write: <address>=<ms>: hold the lock of a device");
+
 /* ---- a map that is under way when its driver goes ---- */
 
 static const char * const tardy_kinds[] = {

@@ -96,8 +96,11 @@ static __always_inline bool xs_iommu_is_one(const struct xs_iommu *iommu,
 static __always_inline u64 xs_iommu_widening(const struct xs_iommu *iommu,
 					     u64 page, u64 pages)
 {
-	s32 lg2 = fls64(page ^ (page + pages - 1));
+	s32 lg2;
 
+	if (likely(pages == 1))
+		return 0;
+	lg2 = fls64(page ^ (page + pages - 1));
 	return lg2 <= iommu->range_max_lg2 ? (1ull << lg2) - 1 : 0;
 }
 

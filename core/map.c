@@ -428,7 +428,8 @@ static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
 		u64 own = xs_a64_read(&block->own);
 
 		while ((own & mask) == mask)
-			if (xs_a64_try(&block->own, &own, own & ~mask))
+			if (xs_a64_try_acquire(&block->own, &own,
+					       own & ~mask))
 				return block;
 	}
 	xs_engine_stray(engine, iova, "a use of a block that is not the driver's own");

@@ -442,7 +442,8 @@ struct xs_block *xs_place_own(struct xs_engine *engine,
 			block = xs_place_fresh(engine, last);
 		if (block) {
 			xs_shelf_put(&cpu->shelf, block, 0);
-			xs_a64_swap(&block->own, xs_mask_of(0, pages));
+			xs_a64_swap_release(&block->own,
+					    xs_mask_of(0, pages));
 			xs_place_rest(engine, cpu, policy, block, pages);
 		}
 		xs_cpu_unlock(cpu, flags);

@@ -231,7 +231,8 @@ static xs_inline u64 xs_tray_take_cell(struct xs_block *tray)
 	u64 free = xs_a64_read(&tray->free);
 
 	while (xs_likely(free))
-		if (xs_likely(xs_a64_try(&tray->free, &free, free & (free - 1))))
+		if (xs_likely(xs_a64_try_acquire(&tray->free, &free,
+						 free & (free - 1))))
 			return free & -free;
 	return 0;
 }
@@ -302,8 +303,8 @@ static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
 	if (xs_unlikely(!cell))
 		return xs_pool_miss(pool);
 	iova = tray->iova + ((u64)xs_ctz(cell) << lg2) + start;
-	chunk = xs_load_acquire(&pool->chunks[(iova - pool->start) >>
-					      XS_CHUNK_LG2]);
+	/* The tray came to this CPU under a lock, after its chunk. */
+	chunk = xs_load(&pool->chunks[(iova - pool->start) >> XS_CHUNK_LG2]);
 	at = (iova - pool->start) & (XS_CHUNK_BYTES - 1);
 	memory = chunk->memory + at;
 	/* What a device writes must not come back with another buffer's bytes. */
@@ -334,7 +335,8 @@ static xs_inline bool xs_pool_unmap_one(struct xs_pool *pool, u64 iova,
 	if (xs_unlikely(!chunk))
 		return false;
 	word = xs_a64_read(&chunk->words[at]);
-	if (xs_unlikely(!word || !xs_a64_try(&chunk->words[at], &word, 0)))
+	if (xs_unlikely(!word ||
+			!xs_a64_try_acquire(&chunk->words[at], &word, 0)))
 		return false;
 	origin = xs_origin_of(word);
 	if (copies && xs_way_writes(xs_chunk_way(chunk)))

@@ -14,6 +14,7 @@
 #include "../../core/batch.c"
 #include "../../core/sync.c"
 #include "../../core/stuck.c"
+#include "../../core/pool.c"
 #include "../../core/place.c"
 #include "../../core/map.c"
 #include "../../core/unmap.c"

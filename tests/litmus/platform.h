@@ -119,6 +119,10 @@ typedef u64 xs_memory_t;
 #define xs_prefetchw(p)		((void)(p))
 void xs_ref_release(xs_ref_t ref);
 
+/* Of the bytes of a buffer the first word stands for all. */
+void xs_copy_in(u8 *cell, u64 phys, u32 bytes);
+void xs_copy_out(u64 phys, const u8 *cell, u32 bytes);
+
 /* Each CPU has its own, plain. */
 struct xs_counts;
 typedef struct xs_counts xs_counts_t;

@@ -16,10 +16,13 @@ enum { VACANT, MAPPED, STALE };
 static struct {
 	u64 state[IOVA_PAGES];
 	u64 behind[IOVA_PAGES];		/* the page of memory */
+	u64 unsynced[IOVA_PAGES];	/* mapped, and no device may use it yet */
 	u64 reached[PHYS_PAGES];	/* by so many IOVA pages, mapped or stale */
 	u64 held[PHYS_PAGES];
 	u64 unmapping[EX_THREADS];	/* by thread: a page of memory + 1 */
 	struct xs_counts counts[LITMUS_CPUS];
+	u64 memory[PHYS_PAGES];		/* a page's bytes: its number + 1 */
+	u64 chunks;
 	u64 timers[LITMUS_CPUS];
 	u64 clock_ns;
 	const char *expected;
@@ -54,9 +57,19 @@ static int world_map(void *unused, void **entries, u64 iova, u64 phys, u32 pages
 		ex_assert(world.state[page + i] == VACANT);
 		world.state[page + i] = MAPPED;
 		world.behind[page + i] = behind + i;
+		if (prot & XS_MAP_UNSYNCED)
+			world.unsynced[page + i] = true;
 		world.reached[behind + i]++;
 	}
 	return 0;
+}
+
+/* Programs have no ranges with pages of other maps in between. */
+static void world_sync_maps(void *unused, const struct xs_range *ranges, u32 count)
+{
+	for (u32 i = 0; i < count; i++)
+		for (u32 j = 0; j < ranges[i].pages; j++)
+			world.unsynced[page_of(ranges[i].page << XS_PAGE_LG2) + j] = false;
 }
 
 static void world_gather_init(xs_gather_t *gather)
@@ -112,6 +125,36 @@ static void world_deferred(void *unused, u32 cpu, bool arm, u64 deadline_ns)
 		       EX_SITE(EX_RELAXED, "world: timer armed"));
 }
 
+/*
+ * Memory of chunks. A few of the first and last cells are written when it comes and when
+ * it goes, so that a use of it has to be ordered between the two.
+ */
+#define CHUNK_CELLS	2
+
+static u64 chunk_memory[XS_CHUNK_BYTES / 8];
+
+static void touch_chunk(void)
+{
+	const u32 words = XS_CELL_MAX_BYTES / 8;
+
+	for (u32 i = 0; i < CHUNK_CELLS; i++)
+		chunk_memory[i * words] = chunk_memory[(63 - i) * words] = 0;
+}
+
+static void *world_add_chunk(void *unused, u64 iova, u32 way)
+{
+	ex_assert(!world.chunks++);
+	touch_chunk();
+	return chunk_memory;
+}
+
+static bool world_drop_chunk(void *unused, u64 iova, void *memory)
+{
+	world.chunks--;
+	touch_chunk();
+	return true;
+}
+
 static void *world_alloc(void *unused, size_t bytes, u32 cpu, bool atomic)
 {
 	return ex_alloc(bytes);
@@ -135,11 +178,14 @@ static void world_stray(void *unused, u64 iova, const char *what)
 
 static const struct xs_world_ops ops = {
 	.map = world_map,
+	.sync_maps = world_sync_maps,
 	.remove = world_remove,
 	.invalidate = world_invalidate,
 	.gather_init = world_gather_init,
 	.clock = world_clock,
 	.deferred = world_deferred,
+	.add_chunk = world_add_chunk,
+	.drop_chunk = world_drop_chunk,
 	.alloc = world_alloc,
 	.free = world_free,
 	.quiesce = world_quiesce,
@@ -203,7 +249,22 @@ void xs_ref_release(xs_ref_t ref)
 	world.held[page]--;
 }
 
+void xs_copy_in(u8 *cell, u64 phys, u32 bytes)
+{
+	*(u64 *)cell = world.memory[phys >> XS_PAGE_LG2];
+}
+
+void xs_copy_out(u64 phys, const u8 *cell, u32 bytes)
+{
+	world.memory[phys >> XS_PAGE_LG2] = *(const u64 *)cell;
+}
+
 /* ---- for programs ---- */
+
+bool world_memory_is_own(u32 phys)
+{
+	return world.memory[phys] == phys + 1;
+}
 
 void world_begin(const char *policy)
 {
@@ -215,6 +276,8 @@ void world_begin(const char *policy)
 	};
 
 	memset(&world, 0, sizeof(world));
+	for (u32 i = 0; i < PHYS_PAGES; i++)
+		world.memory[i] = i + 1;
 	world.clock_ns = 1000;
 	ex_assert(config.policy && !xs_engine_init(&engine, &config));
 	/* No more than there are records, see platform.h. */
@@ -238,6 +301,20 @@ u64 world_map_page(u32 phys)
 
 	ex_assert(iova);
 	return iova;
+}
+
+u64 world_map_unsynced(u32 phys)
+{
+	u64 iova = xs_engine_map_no_sync(&engine, (u64)phys << XS_PAGE_LG2, 1,
+					 3 | XS_MAP_UNSYNCED, ~0ULL);
+
+	ex_assert(iova);
+	return iova;
+}
+
+bool world_is_usable(u64 iova)
+{
+	return !world.unsynced[page_of(iova)];
 }
 
 /* An interrupt may do so in the middle. */
@@ -295,29 +372,4 @@ void world_check(u32 mapped)
 	for (u32 i = 0; i < PHYS_PAGES; i++)
 		ex_assert(!world.held[i]);
 	ex_assert(xs_engine_audit(&engine, &sum) == (s64)mapped);
-}
-
-/* ---- pools: no engine here has one ---- */
-
-bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops, void *world, u64 start,
-		  u32 cpu_count, xs_counts_t *counts)
-{
-	return false;
-}
-
-void xs_pool_retry(struct xs_pool *pool)
-{
-}
-
-void xs_pool_destroy(struct xs_pool *pool)
-{
-}
-
-void xs_pool_limit(struct xs_pool *pool, u32 limit)
-{
-}
-
-bool xs_pool_next(const struct xs_pool *pool, u64 *iova, u32 *bytes)
-{
-	return false;
 }

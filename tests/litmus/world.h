@@ -33,10 +33,20 @@ void world_unmap(u64 iova);
 void world_unmap_promised(u64 iova);
 
 /*
+ * Map page @phys of memory without the sync that a device needs before it uses it. Has
+ * that been, of the page at @iova? Fails, as a data race, unless the caller is behind it.
+ */
+u64 world_map_unsynced(u32 phys);
+bool world_is_usable(u64 iova);
+
+/*
  * Is the device's way to page @phys gone, in the page table and in all caches?
  * Fails, as a data race, unless whoever asks is behind that.
  */
 bool world_is_gone(u32 phys);
+
+/* Has page @phys of memory its own bytes? A copy of another page's may have come back. */
+bool world_memory_is_own(u32 phys);
 
 /* Has CPU @cpu a timer that runs? It fires. Both are relaxed. */
 bool world_timer_runs(u32 cpu);

@@ -12,5 +12,7 @@ extern const struct ex_program *const block_programs[];
 extern const struct ex_program *const policy_programs[];
 extern const struct ex_program *const space_programs[];
 extern const struct ex_program *const timer_programs[];
+extern const struct ex_program *const map_programs[];
+extern const struct ex_program *const pool_programs[];
 
 #endif

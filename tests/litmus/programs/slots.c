@@ -222,6 +222,38 @@ static void unmap_and_map_own(void)
 		ex_assert(map_own() == known);
 }
 
+/* A driver uses a block that it has no more, and that is its next one meanwhile. */
+static void begin_own_again(void)
+{
+	begin_same_own();
+	world_expect("a use of a block that is not the driver's own");
+}
+
+static void map_in_known(void)
+{
+	u64 phys = XS_PAGE_BYTES;
+
+	tried[ex_thread()] = xs_engine_map_in_block(&engine, known, &phys, 1, 3);
+}
+
+static void unmap_and_map_in_block(void)
+{
+	ex_assert(xs_engine_unmap(&engine, known, 1, true));
+	ex_assert(xs_engine_take_block(&engine, 1, ~0ULL) == known);
+	map_in_known();
+}
+
+static void mapped_once(void)
+{
+	ex_assert(tried[0] != tried[1]);
+	world_check(1);
+}
+
+static const struct ex_program own_again = {
+	.name = "slot_own_again", .setup = begin_own_again,
+	.threads = { unmap_and_map_in_block, map_in_known }, .finish = mapped_once
+};
+
 static void undone_by_now(void)
 {
 	xs_engine_unmap(&engine, known, pages, true);
@@ -243,5 +275,5 @@ static const struct ex_program same_run = {
 
 const struct ex_program *const slot_programs[] = {
 	&one, &many, &many_wrong, &reuse, &many_again, &many_between, &same_own,
-	&same_many, &same_run, NULL
+	&own_again, &same_many, &same_run, NULL
 };

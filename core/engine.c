@@ -174,6 +174,10 @@ static void xs_engine_limit_pool(struct xs_engine *engine)
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning)
 {
+	/* Nobody marks pages now: what marks there are were left by an earlier policy. */
+	if (!xs_syncs_on(engine->policy, XS_SYNC_BLOCK) &&
+	    xs_syncs_on(policy, XS_SYNC_BLOCK))
+		xs_space_unmark(&engine->space);
 	/* What was deferred under a shorter window keeps that until it is synced. */
 	if (tuning->window_us < engine->tuning.window_us)
 		xs_store(&engine->tuning.window_us, tuning->window_us);

@@ -219,7 +219,8 @@ void xs_space_free(struct xs_space *space, const struct xs_detached *detached,
 		xs_leaf_free(&space->tree, detached[i].leaf);
 }
 
-void xs_space_forget(struct xs_space *space)
+static void xs_space_each_block(struct xs_space *space,
+				void (*visit)(struct xs_block *block))
 {
 	struct xs_leaf *leaf;
 	u64 page = 0;
@@ -229,10 +230,30 @@ void xs_space_forget(struct xs_space *space)
 
 		leaf = xs_tree_next_leaf(&space->tree, &page);
 		for (u32 i = 0; leaf && i < XS_LEAF_BLOCKS; i++)
-			xs_store(&leaf->blocks[i].entries, (void *)0);
+			visit(&leaf->blocks[i]);
 		page += XS_LEAF_PAGES;
 		xs_unlock(&space->lock, flags);
 	} while (leaf);
+}
+
+static void xs_block_forget(struct xs_block *block)
+{
+	xs_store(&block->entries, (void *)0);
+}
+
+void xs_space_forget(struct xs_space *space)
+{
+	xs_space_each_block(space, xs_block_forget);
+}
+
+static void xs_block_unmark(struct xs_block *block)
+{
+	xs_a64_set(&block->dead, 0);
+}
+
+void xs_space_unmark(struct xs_space *space)
+{
+	xs_space_each_block(space, xs_block_unmark);
 }
 
 /* ---- set-up ---- */

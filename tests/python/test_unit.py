@@ -292,6 +292,13 @@ FAULTS = (
         ("only=batch_joins",),
     ),
     Fault(
+        "marks of dead pages outlive their policy",
+        "engine.c",
+        "		xs_space_unmark(&engine->space);\n",
+        "		;\n",
+        ("only=engine_marks_left",),
+    ),
+    Fault(
         "the run that begins last is taken for the one that ends last",
         "batch.c",
         "		if (xs_run_page(runs[i]) > end)\n",

@@ -1339,6 +1339,32 @@ static void no_memory(void)
 }
 
 /*
+ * A mark that outlives its policy, as of a page whose unmap read the policy twice, was not
+ * deferred and saw the next policy then: it is gone before pages are marked again.
+ */
+static void marks_left(void)
+{
+	const struct xs_policy *fands = xs_policy_find("fands");
+	const struct xs_policy *fused = xs_policy_find("fused");
+	struct xs_tuning of_fands = xs_tuning_default(fands);
+	struct xs_tuning of_fused = xs_tuning_default(fused);
+	struct world *world = begin("fands", 4, 1);
+	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+	struct xs_block *block;
+
+	xs_enter();
+	block = xs_space_block(&world->engine.space,
+			       mapping.iova >> XS_PAGE_LG2);
+	xs_exit();
+	world_set_policy(world, fused, &of_fused);
+	xs_a64_set(&block->dead, 1);
+	world_set_policy(world, fands, &of_fands);
+	CHECK(!xs_a64_read(&block->dead));
+	driver_unmap(world, &mapping, false);
+	world_end(world);
+}
+
+/*
  * Something of all that drivers and operators do, on two CPUs. What fails for want
  * of memory is left out.
  */
@@ -1944,6 +1970,7 @@ const struct test engine_tests[] = {
 	{ "engine_no_memory", no_memory },
 	{ "engine_no_batch", no_batch },
 	{ "engine_no_batch_dead", no_batch_dead },
+	{ "engine_marks_left", marks_left },
 	{ "engine_each_failure", each_failure },
 	{ "engine_drain", drain },
 	{ "engine_retire", retire },

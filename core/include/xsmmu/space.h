@@ -96,6 +96,9 @@ void xs_space_give_run(struct xs_space *space, u64 iova, u32 pages);
 /* What the world knows of all blocks is NULL. It learns no more meanwhile. May sleep. */
 void xs_space_forget(struct xs_space *space);
 
+/* No page is marked as dead. Nobody marks any meanwhile. May sleep. */
+void xs_space_unmark(struct xs_space *space);
+
 /* A leaf that nobody can find any more; its blocks count as taken. */
 struct xs_detached {
 	struct xs_leaf *leaf;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* The accounts of a whole engine, and what they are compared with. */
 #include <xsmmu/place.h>
+#include <xsmmu/tear.h>
 
 void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum)
 {
@@ -47,46 +48,20 @@ s64 xs_engine_live(const struct xs_engine *engine)
 
 /* ---- what is mapped ---- */
 
-/* The mapping that begins at page @at of @leaf: its pages, 0 if none does. */
-static u32 xs_mapping_at(struct xs_leaf *leaf, u64 page)
-{
-	struct xs_block *block = xs_leaf_block(leaf, page);
-	u32 at = page & (XS_BLOCK_PAGES - 1);
-	u64 slot, joined;
-	u32 run;
-
-	if (!at && xs_a64_read(&block->run_pages))
-		return (u32)xs_a64_read(&block->run_pages);
-	if (!leaf->slots)
-		return 0;
-	slot = xs_a64_read(&leaf->slots[page & (XS_LEAF_PAGES - 1)]);
-	if (xs_slot_is_one(slot))
-		return 1;
-	if (!xs_slot_is_many(slot))
-		return 0;
-	joined = at < XS_BLOCK_PAGES - 1 ?
-		xs_a64_read(&block->joined) >> (at + 1) : 0;
-	run = joined & 1 ? xs_mask_run(joined) : 0;
-	return 1 + run;
-}
-
 bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages)
 {
-	u64 page = *iova >> XS_PAGE_LG2;
+	u64 from = *iova >> XS_PAGE_LG2;
+	struct xs_found found;
 	struct xs_leaf *leaf;
-	u64 first = page;
+	u64 first = from;
 
 	while ((leaf = xs_tree_next_leaf(&engine->space.tree, &first))) {
-		u64 end = first + XS_LEAF_PAGES;
-
-		for (page = page > first ? page : first; page < end; page++) {
-			*pages = xs_mapping_at(leaf, page);
-			if (!*pages)
-				continue;
-			*iova = page << XS_PAGE_LG2;
+		if (xs_leaf_mapping(leaf, from, ~0ULL, &found)) {
+			*iova = found.page << XS_PAGE_LG2;
+			*pages = found.pages;
 			return true;
 		}
-		first = end;
+		first += XS_LEAF_PAGES;
 	}
 	return false;
 }
@@ -98,6 +73,10 @@ static u64 xs_leaf_given(const struct xs_leaf *leaf)
 {
 	u64 given = 0;
 
+	/* The blocks of a torn run do not say how many they are. */
+	for (const struct xs_torn *torn = leaf->torn; torn; torn = torn->next)
+		if (torn->pages > XS_BLOCK_PAGES)
+			given += torn->pages;
 	for (u32 i = 0; i < XS_LEAF_BLOCKS; i++) {
 		const struct xs_block *block = &leaf->blocks[i];
 

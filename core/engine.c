@@ -5,10 +5,18 @@
 
 /* ---- strays ---- */
 
-void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what)
+void xs_engine_tell_stray(struct xs_engine *engine,
+			  const struct xs_stray *stray)
 {
 	xs_count(engine->counts, strays, 1);
-	xs_ops(engine)->stray(xs_world(engine), iova, what);
+	xs_ops(engine)->stray(xs_world(engine), stray);
+}
+
+void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what)
+{
+	struct xs_stray stray = { .what = what, .iova = iova };
+
+	xs_engine_tell_stray(engine, &stray);
 }
 
 /* ---- sync points ---- */
@@ -248,6 +256,7 @@ void xs_engine_trim(struct xs_engine *engine)
 	struct xs_detached detached[XS_DETACH_MAX];
 	bool found;
 
+	xs_engine_mend(engine, false);
 	/* What becomes empty behind it, in the meantime, is for another round. */
 	do {
 		u64 from = 0;
@@ -331,6 +340,9 @@ int xs_engine_init(struct xs_engine *engine,
 	engine->pool.start = XS_POOL_NOWHERE;
 	engine->pool.chunks = 0;
 	engine->pool.stuck_pages = 0;
+	xs_lock_init(&engine->tears.lock);
+	engine->tears.done = 0;
+	engine->tears.left = 0;
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_init(&engine->depots[lg2], config->ops,
 			      config->world, xs_depot_items(lg2));

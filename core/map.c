@@ -3,6 +3,7 @@
  * Mapping: place, write down how to hold the pages, have the world map; and the sync that
  * some worlds need after that.
  */
+#include <xsmmu/claim.h>
 #include <xsmmu/place.h>
 #include <xsmmu/sync.h>
 
@@ -50,11 +51,16 @@ static void xs_publish(struct xs_engine *engine, u64 page, u32 pages)
 			  xs_block_mask(page + 1, pages - 1));
 }
 
-/* A mapping that was placed and not published: no translation of it exists. */
+/*
+ * A mapping that was placed and not published: no translation of it exists. One page is
+ * found by unmaps before: if one has claimed it, which nobody could mean, then it was
+ * mapped.
+ */
 static xs_noinline void xs_unplace(struct xs_engine *engine,
 				   const struct xs_policy *policy, u64 iova,
 				   u32 pages)
 {
+	struct xs_claim claim = { .page = iova >> XS_PAGE_LG2, .pages = 1 };
 	u64 page = iova >> XS_PAGE_LG2;
 
 	if (pages > XS_BLOCK_PAGES) {
@@ -62,6 +68,10 @@ static xs_noinline void xs_unplace(struct xs_engine *engine,
 
 		xs_space_give_run(&engine->space, iova, pages);
 		xs_local_restore(flags);
+		return;
+	}
+	if (pages == 1 && xs_unlikely(!xs_claim_mapping(engine, &claim))) {
+		xs_count_map(engine, 1);
 		return;
 	}
 	for (u32 i = 0; i < pages; i++)

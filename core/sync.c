@@ -542,11 +542,11 @@ static xs_inline bool xs_sync_range(struct xs_engine *engine, u64 page,
 	return !error;
 }
 
-static xs_inline void xs_sync_range_count(struct xs_engine *engine, u32 pages,
-					  const struct xs_commands *sent)
+/* A sync that no batch has; who unmaps counts the pages. */
+static xs_inline void xs_sync_direct_count(struct xs_engine *engine, u32 pages,
+					   const struct xs_commands *sent)
 {
 	xs_count(engine->counts, direct, 1);
-	xs_count(engine->counts, direct_pages, pages);
 	if (sent->page)
 		xs_count(engine->counts, direct_page, sent->page);
 	if (sent->domain)
@@ -558,6 +558,13 @@ static xs_inline void xs_sync_range_count(struct xs_engine *engine, u32 pages,
 				       XS_SYNC_UNMAP, pages, 1, sent, 0);
 }
 
+static xs_inline void xs_sync_range_count(struct xs_engine *engine, u32 pages,
+					  const struct xs_commands *sent)
+{
+	xs_count(engine->counts, direct_pages, pages);
+	xs_sync_direct_count(engine, pages, sent);
+}
+
 bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages)
 {
 	struct xs_commands sent = { 0, 0, 0 };
@@ -565,6 +572,21 @@ bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages)
 
 	xs_sync_range_count(engine, pages, &sent);
 	return removed;
+}
+
+bool xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
+		  const struct xs_range *whole)
+{
+	struct xs_commands sent = { 0, 0, 0 };
+	xs_gather_t gather;
+	int error;
+
+	xs_ops(engine)->gather_init(&gather);
+	error = xs_ops(engine)->remove_part(xs_world(engine), &gather, part,
+					    whole);
+	xs_ops(engine)->invalidate(xs_world(engine), &gather, whole, 1, &sent);
+	xs_sync_direct_count(engine, (u32)part->pages, &sent);
+	return !error;
 }
 
 bool xs_sync_left(struct xs_engine *engine, u64 page, u32 pages)

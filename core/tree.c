@@ -8,7 +8,7 @@
  * interrupts off, and no fewer than there are leaves in 4 GiB.
  */
 #include <xsmmu/bits.h>
-#include <xsmmu/tree.h>
+#include <xsmmu/tear.h>
 
 #define XS_LEAF_FULL		((1u << XS_LEAF_BLOCKS) - 1)
 #define XS_LOW_LEAVES		(1u << (XS_LOW_LG2 - XS_LEAF_LG2))
@@ -58,6 +58,7 @@ static struct xs_leaf *xs_leaf_new(struct xs_tree *tree, u64 block,
 
 void xs_leaf_free(struct xs_tree *tree, struct xs_leaf *leaf)
 {
+	xs_leaf_free_torn(tree, leaf);
 	tree->ops->free(tree->world, leaf->slots, XS_SLOTS_BYTES);
 	tree->ops->free(tree->world, leaf, sizeof(*leaf));
 }
@@ -389,12 +390,12 @@ static struct xs_leaf *xs_node_next_leaf(struct xs_node *node, u32 level,
 
 	for (; at < XS_NODE_CHILDREN; at++) {
 		u64 start = base + ((u64)at << shift);
-		struct xs_leaf *leaf = node->child[at];
+		struct xs_leaf *leaf = xs_load_acquire(&node->child[at]);
 
 		if (!leaf)
 			continue;
 		if (level > 1)
-			leaf = xs_node_next_leaf(node->child[at], level - 1,
+			leaf = xs_node_next_leaf((void *)leaf, level - 1,
 						 start, from, page);
 		else
 			*page = start;

@@ -3,12 +3,14 @@
  * Unmapping: claim the mapping, hold its pages, and defer; or sync at once.
  *
  * Who has claimed a mapping is the only one to see its slots, until its pages are
- * synced. What cannot be claimed is not mapped, or not so: a stray, which is warned
- * of, counted, and changes nothing.
+ * synced. An unmap that finds no such mapping is a stray, which is warned of and
+ * counted; xs_tear() removes the pages that it names.
  */
+#include <xsmmu/claim.h>
 #include <xsmmu/place.h>
 #include <xsmmu/stuck.h>
 #include <xsmmu/sync.h>
+#include <xsmmu/tear.h>
 
 /* How the caller wants it. */
 enum xs_unmap {
@@ -25,23 +27,7 @@ static void xs_count_unmap(struct xs_engine *engine, u32 pages)
 		xs_count(engine->counts, unmap_extra_pages, pages - 1);
 }
 
-static xs_noinline void xs_stray(struct xs_engine *engine, u64 iova)
-{
-	xs_engine_stray(engine, iova, "an unmap of what is not mapped so");
-}
-
 /* ---- claiming ---- */
-
-/*
- * A mapping that was claimed: its first slot, as it was, and where its slots are.
- * @pages: at most a block's
- */
-struct xs_claim {
-	xs_slot_t *slots;
-	u64 first;
-	u64 page;
-	u32 pages;
-};
 
 /*
  * Is there a mapping at @page of exactly @pages pages, more than one, where @joined are
@@ -341,6 +327,32 @@ static bool xs_claim_unmap(struct xs_engine *engine,
 	       xs_claim_now(engine, policy, claim, holds);
 }
 
+/* ---- claims of others ---- */
+
+bool xs_claim_mapping(struct xs_engine *engine, struct xs_claim *claim)
+{
+	return xs_claim(engine, claim);
+}
+
+void xs_claim_vacate(const struct xs_claim *claim)
+{
+	xs_claim_end(claim);
+}
+
+bool xs_claim_unmap_now(struct xs_engine *engine, const struct xs_claim *claim)
+{
+	xs_count_unmap(engine, claim->pages);
+	if (claim->pages > XS_BLOCK_PAGES)
+		return xs_sync_run(engine, claim->page << XS_PAGE_LG2,
+				   claim->pages, false);
+	return xs_claim_now(engine, xs_policy_of(engine), claim, false);
+}
+
+void xs_claim_count(struct xs_engine *engine, u32 pages)
+{
+	xs_count_unmap(engine, pages);
+}
+
 /* ---- any unmap ---- */
 
 static bool xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages,
@@ -352,12 +364,11 @@ static bool xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages,
 	claimed = xs_space_claim_run(&engine->space, iova, pages);
 	if (claimed)
 		xs_count_unmap(engine, pages);
-	else
-		xs_stray(engine, iova);
 	xs_exit();
 	/* It may take long, and nobody else knows the run. */
-	return claimed &&
-	       xs_sync_run(engine, iova, pages, how == XS_UNMAP_LEFT);
+	if (!claimed)
+		return xs_tear(engine, iova, pages);
+	return xs_sync_run(engine, iova, pages, how == XS_UNMAP_LEFT);
 }
 
 static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
@@ -374,11 +385,11 @@ static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
 		return xs_unmap_run(engine, iova, pages, how);
 	xs_enter();
 	unmapped = xs_claim(engine, &claim);
-	if (unmapped)
+	if (xs_likely(unmapped))
 		unmapped = xs_claim_unmap(engine, xs_policy_of(engine), &claim,
 					  how);
 	else
-		xs_stray(engine, iova);
+		unmapped = xs_tear(engine, iova, pages);
 	xs_exit();
 	return unmapped;
 }
@@ -586,7 +597,7 @@ static u64 xs_claim_each(struct xs_engine *engine, u64 page, u64 mask)
 		if (xs_likely(xs_claim(engine, &claim)))
 			claimed |= rest & -rest;
 		else
-			xs_stray(engine, claim.page << XS_PAGE_LG2);
+			xs_tear(engine, claim.page << XS_PAGE_LG2, 1);
 	}
 	return claimed;
 }
@@ -619,7 +630,10 @@ void xs_engine_unmap_in_block_no_sync(struct xs_engine *engine, u64 iova,
 	xs_enter();
 	policy = xs_policy_of(engine);
 	if (page & (XS_BLOCK_PAGES - 1)) {
-		xs_stray(engine, iova);
+		xs_engine_stray(engine, iova, "an unmap of a block that begins elsewhere");
+		for (; mask; mask &= mask - 1)
+			xs_unmap(engine, iova + xs_ctz(mask) * XS_PAGE_BYTES, 1,
+				 XS_UNMAP_NOW);
 	} else if (xs_policy_waits(policy)) {
 		mask = xs_claim_each(engine, page, mask);
 		if (mask) {

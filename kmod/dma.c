@@ -147,19 +147,6 @@ static noinline dma_addr_t map_pages_no_sync(struct device *dev,
 }
 
 /*
- * Is each page of a block mapped on its own? Each is unmapped so: where what is removed has
- * to be what was mapped, and where the driver joins neighbours in memory to one larger
- * entry (AMD-Vi's of 7.x, of any power of two of pages), of which no part can go.
- */
-static bool is_mapped_singly(const struct xs_group *group)
-{
-	return group->iommu.is_exact ||
-	       (group->generic && group->domain->pgsize_bitmap &
-				  GENMASK_ULL(PAGE_SHIFT + XS_BLOCK_LG2,
-					      PAGE_SHIFT + 1));
-}
-
-/*
  * Pages that go into a block in a row from @iova, with @prot's XS_MAP_UNSYNCED without their
  * sync; how many do.
  */

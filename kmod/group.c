@@ -236,6 +236,9 @@ const char *xs_group_state(struct xs_group *group)
 		return "stuck";
 	if (!group->attached)
 		return group->front ? "lingering" : "idle";
+	/* Devices reach pages that their driver takes for unmapped. */
+	if (xs_engine_torn(&group->engine))
+		return "torn";
 	/* Anybody may ask, as often as they like: what takes locks is done until it is so. */
 	if (!group->active) {
 		xs_engine_ledger(&group->engine, &group->sum);

@@ -228,6 +228,8 @@ XS_STAT(copy_misses, sum->counts.copy_misses);
 XS_STAT(pool_bytes, xdev->group->front ?
 		    (u64)xdev->group->engine.pool.count << XS_CHUNK_LG2 : 0);
 XS_STAT(strays, sum->counts.strays);
+XS_STAT(torn_pages, xdev->group->front ?
+		    xs_engine_torn(&xdev->group->engine) : 0);
 XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs));
 XS_STAT(sync_unmap, sum->syncs[XS_SYNC_UNMAP]);
 XS_STAT(sync_block, sum->syncs[XS_SYNC_BLOCK]);
@@ -257,6 +259,7 @@ static struct attribute *stats_attrs[] = {
 	&copy_misses_attribute.attr,
 	&pool_bytes_attribute.attr,
 	&strays_attribute.attr,
+	&torn_pages_attribute.attr,
 	&map_syncs_attribute.attr,
 	&sync_unmap_attribute.attr,
 	&sync_block_attribute.attr,

@@ -733,6 +733,22 @@ static void domain_attached(void *unused, struct device *dev)
 }
 
 /*
+ * No driver is left. What its unmaps did not match it takes for unmapped, so nobody else
+ * will unmap it.
+ */
+static void mend(struct xs_group *group)
+{
+	u64 torn = xs_engine_torn(&group->engine);
+
+	if (torn)
+		pr_warn("group %d: %llu pages that drivers have not unmapped as they were mapped are removed, as the drivers have gone\n",
+			iommu_group_id(group->iommu_group), torn);
+	mutex_lock(&group->trimming);
+	xs_engine_mend(&group->engine, true);
+	mutex_unlock(&group->trimming);
+}
+
+/*
  * The driver is gone, or its probe failed, and all that it had the kernel
  * manage for it is freed: managed resources go last in, first out, and this is
  * the first one. The bus's notifications come too early, before a failed
@@ -751,6 +767,7 @@ static void released(struct device *dev, void *data)
 	if (!group->attached) {
 		group->failure = NULL;
 		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
+		mend(group);
 		if (!give_back(group, dev)) {
 			xs_world_leave(group);
 			queue_delayed_work(linger_queue, &linger_work,

@@ -642,6 +642,36 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 }
 
 /*
+ * Is each page of a block mapped on its own? Each is unmapped so: where what is removed has
+ * to be what was mapped, and where the driver joins neighbours in memory to one larger
+ * entry (AMD-Vi's of 7.x, of any power of two of pages), of which no part can go.
+ */
+static bool is_mapped_singly(const struct xs_group *group)
+{
+	return group->iommu.is_exact ||
+	       (group->generic && group->domain->pgsize_bitmap &
+				  GENMASK_ULL(PAGE_SHIFT + XS_BLOCK_LG2,
+					      PAGE_SHIFT + 1));
+}
+
+/*
+ * Of a mapping that a driver has unmapped in part. All of it goes where the IOMMU's driver
+ * removes no part of what was mapped in one call, and where entries may be larger than a
+ * page: VT-d's takes a part of such an entry's memory for a page table (6.1, 6.12).
+ */
+static int world_remove_part(void *world, xs_gather_t *gather,
+			     const struct xs_range *part,
+			     const struct xs_range *whole)
+{
+	struct xs_group *group = world;
+
+	if (is_mapped_singly(group) || whole->pages > SINGLE_PAGES_MAX)
+		part = whole;
+	return remove_partial(group, gather, part->page << PAGE_SHIFT,
+			      part->pages);
+}
+
+/*
  * A range begins at what is mapped, and may have holes, padding, unless the IOMMU is
  * exact: then they go through xs_world_unmap_partial(). Returns 0, or a negative errno if a
  * page that is mapped was not removed.
@@ -970,16 +1000,25 @@ static void world_synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 			   pages, ranges, sent->page, sent->domain, oldest_ns);
 }
 
-/* Once for each group and engine: who does it once does it often. */
-static void world_stray(void *world, u64 iova, const char *what)
+/*
+ * Once for each group, engine and kind of call: who does it once does it often. The trace
+ * names the driver.
+ */
+static void world_stray(void *world, const struct xs_stray *stray)
 {
 	struct xs_group *group = world;
+	bool *told = stray->mapped_pages ? &group->torn : &group->strayed;
 
-	if (READ_ONCE(group->strayed))
+	if (READ_ONCE(*told))
 		return;
-	WRITE_ONCE(group->strayed, true);
-	WARN(1, "xsmmu: %s: ignored: %s, IOVA 0x%llx\n", group->name, what,
-	     iova);
+	WRITE_ONCE(*told, true);
+	if (stray->mapped_pages)
+		WARN(1, "xsmmu: %s: its driver unmaps %u pages at IOVA 0x%llx, but the mapping there is %u pages at IOVA 0x%llx. The named pages are removed and devices cannot reach them; the rest stays mapped until the driver unmaps it or is unbound. An unmap must have the address and the size of its map: report this trace to the driver's authors\n",
+		     group->name, stray->pages, stray->iova,
+		     stray->mapped_pages, stray->mapped_iova);
+	else
+		WARN(1, "xsmmu: %s: ignored: %s, IOVA 0x%llx, %u pages: nothing is mapped there. Report this trace to the driver's authors\n",
+		     group->name, stray->what, stray->iova, stray->pages);
 }
 
 /* ---- sync points ---- */
@@ -1166,6 +1205,7 @@ const struct xs_world_ops xs_linux_world = {
 	.remove = world_remove,
 	.remove_again = world_remove_again,
 	.stuck = world_stuck,
+	.remove_part = world_remove_part,
 	.invalidate = world_invalidate,
 	.gather_init = world_gather_init,
 	.clock = world_clock,
@@ -1338,6 +1378,7 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 	group->active = false;
 	group->strayed = false;
 	group->stuck_in = NULL;
+	group->torn = false;
 	group->node = dev_to_node(dev);
 	strscpy(group->name, dev_name(dev), sizeof(group->name));
 	spin_lock_init(&group->leaving);

@@ -95,7 +95,8 @@ struct xs_group_commands {
  * @iommu:	what that is like; of its syncs of maps, those that are ours to make
  * @name:	of the device it was made for, for the log
  * @active:	maps were counted
- * @strayed:	a call that was ignored has been warned of
+ * @strayed, @torn: a call that was ignored has been warned of; an unmap that did not match
+ *		what is mapped
  * @stuck_in:	the domain that the group has left with pages that could not be removed from
  *		it; to be compared only
  * @leaving:	of remove_partial()
@@ -151,6 +152,7 @@ struct xs_group {
 	char name[32];
 	bool active;
 	bool strayed;
+	bool torn;
 	const struct iommu_domain *stuck_in;
 	atomic_t partial;
 	bool lingered;

@@ -78,6 +78,9 @@ static void ask(const struct sim_event *event)
 void check_event(const struct sim_event *event)
 {
 	shadow.number++;
+	if (event->kind == EV_NAMED_END || event->kind == EV_PART_REMOVED ||
+	    event->kind == EV_ACCESS)
+		check_torn(event);
 	if (event->kind == EV_MAP_SYNC)
 		check_sent(event);
 	else

@@ -38,6 +38,8 @@ enum shadow_state {
  * @level:	promised for its unmap
  * @owned:	the memory was not freed before its unmap
  * @told:	the driver was told that it is mapped
+ * @named:	event of the last unmap that is of no mapping and named it; 0: none has
+ * @out:	such an unmap has returned
  */
 struct shadow_page {
 	u32 memory;
@@ -59,6 +61,8 @@ struct shadow_page {
 	u8 how;
 	bool owned;
 	bool told;
+	bool out;
+	u64 named;
 };
 
 /* @dead: pages that the driver has unmapped, and that are not synced. */
@@ -195,5 +199,6 @@ void check_bound(const struct sim_event *event);	/* a deferred unmap's age */
 void check_sent(const struct sim_event *event);		/* what a sync sends */
 void check_level(const struct sim_event *event);	/* never stronger than seen */
 void check_change(const struct sim_event *event);	/* what a new policy promises */
+void check_torn(const struct sim_event *event);	/* unmaps that are of no mapping */
 
 #endif

@@ -68,7 +68,7 @@ static void check_refused(const struct sim_event *event)
 {
 	const struct shadow_page *page = &shadow.pages[event->page];
 
-	if (page->state == SHADOW_MAPPED && page->serial && page->told &&
+	if (page->state == SHADOW_MAPPED && page->serial && page->told && !page->named &&
 	    may(page, event->a == ENTRY_WRITE))
 		sim_fail("exact", "device %u is refused what is mapped at IOVA page %u", event->cpu,
 			 event->page);

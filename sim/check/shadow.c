@@ -83,6 +83,8 @@ static void entry(const struct sim_event *event)
 		page->removed = 0;
 		page->covered = 0;
 		page->told = false;
+		page->named = 0;
+		page->out = false;
 		page->state = page->state == SHADOW_RESERVED ? SHADOW_MAPPED : SHADOW_PLACED;
 	}
 }
@@ -168,6 +170,29 @@ static void removed(const struct sim_event *event)
 {
 	for (u32 i = event->page; i < event->page + event->pages; i++)
 		shadow.pages[i].removed = shadow.number;
+}
+
+static void gone(struct shadow_page *page)
+{
+	page->state = SHADOW_FREE;
+	page->serial = 0;
+	page->memory = EV_NO_MEMORY;
+	page->named = 0;
+	page->out = false;
+}
+
+static void named(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++) {
+		struct shadow_page *page = &shadow.pages[i];
+
+		if (event->kind == EV_GONE)
+			gone(page);
+		else
+			page->out = event->kind == EV_NAMED_END;
+		if (event->kind == EV_NAMED)
+			page->named = shadow.number;
+	}
 }
 
 static void synced(u32 at, u64 now_ns)
@@ -324,7 +349,13 @@ void shadow_event(const struct sim_event *event)
 		entry(event);
 		break;
 	case EV_REMOVED:
+	case EV_PART_REMOVED:
 		removed(event);
+		break;
+	case EV_NAMED:
+	case EV_NAMED_END:
+	case EV_GONE:
+		named(event);
 		break;
 	case EV_TABLE_UNLINKED:
 	case EV_TABLE_FREED:

@@ -23,6 +23,7 @@ __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 #include "../../core/stuck.c"
 #include "../../core/map.c"
 #include "../../core/unmap.c"
+#include "../../core/tear.c"
 #include "../../core/audit.c"
 #include "../../core/engine.c"
 

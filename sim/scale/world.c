@@ -128,11 +128,10 @@ static void world_surplus(void *world)
 	world_trim_wanted = true;
 }
 
-static void world_stray(void *world, u64 iova, const char *what)
+static void world_stray(void *world, const struct xs_stray *stray)
 {
 	(void)world;
-	(void)iova;
-	scale_fail(what);
+	scale_fail(stray->what);
 }
 
 const struct xs_world_ops world_ops = {

@@ -279,7 +279,7 @@ static void stray_unmap(struct own_block *block)
 	block->unused &= ~bits(at, 1);
 	sim_me->straying++;
 	sim.strays++;
-	sim_call_begin(0);
+	sim_call_begin(CAUSES_OF_STRAY);
 	if (sim_draw(2))
 		xs_engine_unmap(&sim.engine, iova_of(block, at), 1, sim_draw(2));
 	else

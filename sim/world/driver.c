@@ -3,6 +3,8 @@
  * A driver: maps memory, lets devices use it, unmaps and frees it at once, on
  * any CPU, in tasks and in interrupts.
  */
+#include <string.h>
+
 #include "world.h"
 
 /* ---- map ---- */
@@ -312,7 +314,7 @@ void driver_unmap_end(const struct sim_mapping *mapping, u32 cpu, u32 serial, bo
 
 static void call_unmap(const struct sim_mapping *mapping, bool now)
 {
-	sim_call_begin(CAUSES_OF_UNMAP);
+	sim_call_begin(sim_me->straying ? CAUSES_OF_STRAY : CAUSES_OF_UNMAP);
 	if (mapping->pages == 1 && !now)
 		path_unmap_one(&sim.engine, mapping->iova);
 	else
@@ -320,10 +322,45 @@ static void call_unmap(const struct sim_mapping *mapping, bool now)
 	sim_call_end();
 }
 
+/* By unmaps that are not a mapping's own, while that is there. */
+static bool named[SIM_PAGES];
+
+/* All pages of the mapping were named, in a call that goes on. */
+static void tell_gone(const struct sim_mapping *mapping)
+{
+	u32 page = sim_page_of(mapping->iova);
+
+	memset(named + page, 0, mapping->pages * sizeof(*named));
+	sim.unmaps++;
+	sim.unmapped_pages += mapping->pages;
+	sim.mending += mapping->pages;
+	sim_event(EV_GONE, sim_cpu_now(), page, mapping->pages, 0, 0);
+}
+
+/* The right unmap of a mapping that others have named parts of. */
+static void unmap_torn(const struct sim_mapping *mapping, bool now)
+{
+	u32 page = sim_page_of(mapping->iova);
+
+	sim.unmapping_pages += mapping->pages;
+	xs_enter();
+	sim_event(EV_NAMED, sim_cpu_now(), page, mapping->pages, 0, 0);
+	call_unmap(mapping, now);
+	sim_event(EV_NAMED_END, sim_cpu_now(), page, mapping->pages, 0, 0);
+	tell_gone(mapping);
+	sim.unmapping_pages -= mapping->pages;
+	xs_exit();
+}
+
 void driver_unmap(const struct sim_mapping *mapping, bool now)
 {
-	u32 serial = driver_unmap_begin(mapping, now ? UNMAP_NOW : 0);
+	u32 serial;
 
+	if (mapping->named) {
+		unmap_torn(mapping, now);
+		return;
+	}
+	serial = driver_unmap_begin(mapping, now ? UNMAP_NOW : 0);
 	call_unmap(mapping, now);
 	driver_unmap_end(mapping, sim_cpu_now(), serial, now);
 }
@@ -470,6 +507,10 @@ static void unmap_aware(const struct sim_mapping *first)
 		if (++count == wanted || !sim.live_count)
 			break;
 		mappings[count] = take_live(sim.config.fifo ? 0 : sim_draw(sim.live_count));
+		if (mappings[count].named) {
+			put_live(&mappings[count]);
+			break;
+		}
 		sim.in_flight++;
 	} while (true);
 	driver_sync(!bound);
@@ -494,14 +535,15 @@ static bool is_free_to_go(const struct sim_mapping *mapping)
 void driver_unmap_index(u32 index, bool now)
 {
 	struct sim_mapping mapping = take_live(index);
-	bool early = is_free_to_go(&mapping) && sim_fault(FAULT_FREED_EARLY);
+	bool early = !mapping.named && is_free_to_go(&mapping) &&
+		     sim_fault(FAULT_FREED_EARLY);
 
 	sim.in_flight++;
 	if (early) {
 		drop_memory(&mapping, mapping.part_count);
 		mapping.era = ~0ULL;
 	}
-	if (!early && !now && sim_chance(sim.config.aware))
+	if (!early && !now && !mapping.named && sim_chance(sim.config.aware))
 		unmap_aware(&mapping);
 	else
 		driver_unmap(&mapping, now);
@@ -568,6 +610,10 @@ void driver_unmap_twice(void)
 	if (twice.running || sim.mapping || !sim.live_count)
 		return;
 	twice.mapping = take_live(sim_draw(sim.live_count));
+	if (twice.mapping.named) {
+		put_live(&twice.mapping);
+		return;
+	}
 	twice.running = true;
 	twice.now = sim_draw(2);
 	twice.callers = 0;
@@ -579,7 +625,7 @@ void driver_unmap_twice(void)
 	twice_unmap();
 }
 
-/* ---- what is not mapped so: nothing happens but a warning and a count ---- */
+/* ---- what is not mapped so: a warning and a count, and what it names is gone ---- */
 
 static void stray_outside(void)
 {
@@ -602,45 +648,89 @@ static void stray_outside(void)
 	}
 }
 
-/* A page inside of a mapping, or all that is left of it from there on. */
-static void stray_inside(const struct sim_mapping *mapping)
+/* An unmap of @pages pages from @at on of a mapping that has more. */
+static void call_tear(const struct sim_mapping *mapping, u32 at, u32 pages)
 {
-	u32 at = 1 + sim_draw(mapping->pages - 1);
 	u64 iova = mapping->iova + at * XS_PAGE_BYTES;
 
-	switch (sim_draw(4)) {
+	switch (pages == 1 ? sim_draw(4) : 2 + sim_draw(2)) {
 	case 0:
 		path_unmap_one(&sim.engine, iova);
 		break;
 	case 1:
 		path_unmap_one_no_sync(&sim.engine, iova);
 		break;
+	case 2:
+		xs_engine_unmap_no_sync(&sim.engine, iova, pages);
+		break;
 	default:
-		xs_engine_unmap(&sim.engine, iova, mapping->pages - at, sim_draw(2));
+		xs_engine_unmap(&sim.engine, iova, pages, sim_draw(2));
 	}
+}
+
+/* Some of its pages, or some more of them. True: it is gone. */
+static bool tear(struct sim_mapping *mapping)
+{
+	u32 at = sim_draw(mapping->pages);
+	u32 pages = 1 + sim_draw(mapping->pages - at);
+	u32 page = sim_page_of(mapping->iova);
+	bool all;
+
+	pages -= pages == mapping->pages;
+	sim.unmapping_pages += mapping->pages;
+	xs_enter();
+	sim_event(EV_NAMED, sim_cpu_now(), page + at, pages, 0, 0);
+	call_tear(mapping, at, pages);
+	sim_event(EV_NAMED_END, sim_cpu_now(), page + at, pages, 0, 0);
+	for (u32 i = page + at; i < page + at + pages; i++) {
+		mapping->named += !named[i];
+		named[i] = true;
+	}
+	all = mapping->named == mapping->pages;
+	if (all)
+		tell_gone(mapping);
+	sim.unmapping_pages -= mapping->pages;
+	xs_exit();
+	device_note_stale(page + at + sim_draw(pages));
+	return all;
+}
+
+static void tear_any(void)
+{
+	struct sim_mapping mapping = take_live(sim_draw(sim.live_count));
+	bool gone = false;
+
+	/* Most are of one page, of which there is no part. */
+	for (u32 looks = 8; looks && mapping.pages == 1; looks--) {
+		put_live(&mapping);
+		mapping = take_live(sim_draw(sim.live_count));
+	}
+	sim.in_flight++;
+	if (mapping.pages == 1)
+		stray_outside();
+	else
+		gone = tear(&mapping);
+	/* Once more, some of the same pages maybe. */
+	while (mapping.pages > 1 && !gone && sim_draw(3)) {
+		sim.strays++;
+		gone = tear(&mapping);
+	}
+	sim.in_flight--;
+	if (gone)
+		drop_memory(&mapping, mapping.part_count);
+	else
+		put_live(&mapping);
 }
 
 void driver_stray(void)
 {
-	bool outside = !sim.live_count || !sim_draw(4);
-	struct sim_mapping mapping;
-
 	sim_me->straying++;
 	sim.strays++;
-	sim_call_begin(0);
-	if (outside) {
+	sim_call_begin(CAUSES_OF_STRAY);
+	if (!sim.live_count || !sim_draw(4))
 		stray_outside();
-	} else {
-		mapping = take_live(sim_draw(sim.live_count));
-		sim.in_flight++;
-		if (mapping.pages > 1 && sim_draw(2))
-			stray_inside(&mapping);
-		else
-			xs_engine_unmap(&sim.engine, mapping.iova,
-					mapping.pages + (sim_draw(2) ? 1 : -1), sim_draw(2));
-		sim.in_flight--;
-		put_live(&mapping);
-	}
+	else
+		tear_any();
 	sim_call_end();
 	sim_me->straying--;
 }
@@ -678,5 +768,6 @@ bool driver_step_mapping(u32 step)
 
 void driver_start(void)
 {
+	memset(named, 0, sizeof(named));
 	twice.running = false;
 }

@@ -30,10 +30,16 @@ enum sim_event_kind {
 	 * returned: on which CPU, and @b: 1 if nothing may be left. */
 	EV_UNMAP,
 	EV_UNMAPPED,
+	/* An unmap that is of no mapping names [@page, @page + @pages) of one, and has
+	 * returned. Of a mapping all pages were named: it is not the driver's any more. */
+	EV_NAMED,
+	EV_NAMED_END,
+	EV_GONE,
 	/* The page table. EV_ENTRY: [@page, @page + @pages) are set to memory
 	 * from @a; @b: the entry of the first. */
 	EV_ENTRY,
 	EV_REMOVED,
+	EV_PART_REMOVED,
 	/* Page-table page @a, of IOVAs [@page, @page + @pages). */
 	EV_TABLE_UNLINKED,
 	EV_TABLE_FREED,

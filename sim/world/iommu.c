@@ -195,6 +195,27 @@ static int iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 	return 0;
 }
 
+/* A part of a mapping, by the driver, or in place where that is known. */
+static int iommu_remove_part(void *world, xs_gather_t *gather, const struct xs_range *part,
+			     const struct xs_range *whole)
+{
+	u32 page = (u32)(part->page - sim_first_page()), pages = (u32)part->pages;
+	u32 cleared = 0;
+
+	(void)world;
+	sim_point();
+	if (!gather->ready || !sim_is_inside(part->page << XS_PAGE_LG2, pages) ||
+	    part->page < whole->page || part->page + pages > whole->page + whole->pages)
+		sim_fail("exact", "%u pages of a mapping are removed at page %u", pages, page);
+	sim_event(EV_PART_REMOVED, sim_cpu_now(), page, pages, 0, 0);
+	if (sim_draw(2))
+		cleared = clear_entries(page, pages);
+	sim_worked(pages);
+	table_remove(gather, page + cleared, pages - cleared);
+	sim_point();
+	return 0;
+}
+
 /* Is it what one command can be about, and no more? */
 static bool is_exact(const struct xs_range *range)
 {
@@ -315,12 +336,12 @@ static void synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 	sim_event(EV_SYNC, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&sync);
 }
 
-static void stray(void *world, u64 iova, const char *what)
+static void stray(void *world, const struct xs_stray *call)
 {
 	(void)world;
 	if (!sim_me->straying)
-		sim_fail("accounts", "the engine ignores %s, at 0x%llx", what,
-			 (unsigned long long)iova);
+		sim_fail("accounts", "the engine says that no driver can mean %s, at 0x%llx",
+			 call->what, (unsigned long long)call->iova);
 	sim_me->warnings++;
 }
 
@@ -329,6 +350,7 @@ const struct xs_world_ops sim_ops = {
 	.map_each = iommu_map_each,
 	.sync_maps = iommu_sync_maps,
 	.remove = iommu_remove,
+	.remove_part = iommu_remove_part,
 	.invalidate = iommu_invalidate,
 	.gather_init = gather_init,
 	.clock = time_clock,

@@ -24,6 +24,19 @@ void life_begin(void)
 	copy_begin();
 }
 
+void life_trim(bool all)
+{
+	u32 mending = sim.mending;
+
+	sim_call_begin(XS_SYNC_BIT(XS_SYNC_UNMAP));
+	if (all)
+		xs_engine_trim(&sim.engine);
+	else
+		xs_engine_mend(&sim.engine, false);
+	sim_call_end();
+	sim.mending -= mending;
+}
+
 static void tell_accounts(bool end)
 {
 	static struct xs_ledger ledger;
@@ -53,7 +66,7 @@ static void tell_accounts(bool end)
 static void check_named(void)
 {
 	static u32 mapped[SIM_PAGES];
-	u64 iova = 0;
+	u64 iova = 0, left = 0;
 	u32 pages, count = 0;
 
 	memset(mapped, 0, sizeof(mapped));
@@ -61,7 +74,12 @@ static void check_named(void)
 		const struct sim_mapping *at = &sim.live[(sim.live_first + i) % SIM_MAPPINGS];
 
 		mapped[sim_page_of(at->iova)] = at->pages;
+		left += at->named ? at->pages - at->named : 0;
 	}
+	if (xs_engine_torn(&sim.engine) != left)
+		sim_fail("accounts", "the engine says that %llu pages of torn mappings are left, it is %llu",
+			 (unsigned long long)xs_engine_torn(&sim.engine),
+			 (unsigned long long)left);
 	for (; xs_engine_next_mapping(&sim.engine, &iova, &pages); iova += pages * XS_PAGE_BYTES) {
 		if (!sim_is_inside(iova, pages) || mapped[sim_page_of(iova)] != pages)
 			sim_fail("accounts", "the engine names %u pages at %llx, which are not mapped so",
@@ -94,6 +112,7 @@ static void check_full(void)
 			driver_unmap_index(i - 1, true);
 	while (sim.live_count > kept)
 		driver_unmap_index(sim_draw(sim.live_count), true);
+	life_trim(false);
 	for (u32 pages = XS_BLOCK_PAGES; pages; pages /= 2)
 		while (map_late(pages, ~0ULL))
 			;
@@ -134,6 +153,7 @@ void life_end(void)
 {
 	sim.calm = true;
 	block_end();
+	life_trim(false);
 	tell_accounts(false);
 	check_named();
 	copy_end();
@@ -145,6 +165,7 @@ void life_end(void)
 	while (sim.live_count)
 		driver_unmap_index(0, false);
 	operator_sync(XS_SYNC_DRAIN);
+	life_trim(false);
 	tell_accounts(true);
 	/* Or not: an engine may end with all that its CPUs keep. */
 	if (sim_draw(2))

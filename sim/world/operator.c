@@ -163,7 +163,7 @@ static void go_wrong(void)
 	else if (sim_fault(FAULT_REMOVAL))
 		remove_device();
 	else if (sim_fault(FAULT_TRIM))
-		xs_engine_trim(&sim.engine);
+		life_trim(true);
 	else if (sim_fault(FAULT_STRAY))
 		driver_stray();
 	else if (sim_fault(FAULT_TWICE))
@@ -179,7 +179,7 @@ static void read_accounts(void)
 {
 	struct sim_reading reading = {
 		.mapped_least = sim.mapped_pages + sim.copied,
-		.unmapped_least = sim.unmapped_pages + sim.uncopied,
+		.unmapped_least = sim.unmapped_pages - sim.mending + sim.uncopied,
 	};
 	static struct xs_ledger ledgers[SIM_CPUS][2];
 	struct xs_ledger *ledger = &ledgers[sim_cpu_now()][sim_me->interrupted];

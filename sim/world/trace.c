@@ -37,6 +37,13 @@ static void trace_driver(const struct sim_event *event)
 		range(event);
 		printf(" to memory %u, %s", event->a, prot_name(event->b));
 		break;
+	case EV_NAMED:
+	case EV_NAMED_END:
+	case EV_GONE:
+		printf(event->kind == EV_NAMED ? "driver: unmap a part," :
+		       event->kind == EV_GONE ? "driver: all unmapped of" : "driver: unmapped");
+		range(event);
+		break;
 	case EV_UNMAP:
 		printf("driver: unmaps");
 		range(event);
@@ -64,6 +71,7 @@ static void trace_hardware(const struct sim_event *event)
 		printf(" to memory %u, %s", event->a, prot_name(event->b));
 		break;
 	case EV_REMOVED:
+	case EV_PART_REMOVED:
 		printf("table: remove");
 		range(event);
 		break;

@@ -73,6 +73,7 @@ struct sim_mapping {
 	u8 kind[SIM_PARTS];	/* enum sim_memory_kind */
 	u8 device;
 	u64 era;		/* of the policy, when it was mapped */
+	u32 named;		/* pages, by unmaps that are not its own */
 };
 
 struct sim_failure {
@@ -116,6 +117,7 @@ struct sim_world {
 	u32 mapping;		/* calls that map, running; */
 	u32 mapping_pages;	/* their pages, */
 	u32 unmapping_pages;	/* and those of calls that unmap */
+	u32 mending;		/* pages named in parts, all of their mapping, and not given back */
 	bool weak;		/* one in force gives a batch-aware driver less than strict */
 	u64 weak_periods;
 	u32 stale[SIM_STALE];	/* IOVA pages unmapped last, to be attacked; a ring */
@@ -351,6 +353,9 @@ void driver_sync_maps(bool everywhere);	/* and of its maps */
 void driver_unmap_twice(void);
 void driver_stray(void);	/* unmap what is not mapped so */
 
+/* What can sync in a call that unmaps what is not mapped so. */
+#define CAUSES_OF_STRAY	(CAUSES_OF_UNMAP | XS_SYNC_BIT(XS_SYNC_EXPLICIT))
+
 /* The two ends of an unmap. @how: UNMAP_*. Returns its serial. */
 u32 driver_unmap_begin(const struct sim_mapping *mapping, u32 how);
 void driver_unmap_end(const struct sim_mapping *mapping, u32 cpu, u32 serial, bool nothing_left);
@@ -365,6 +370,7 @@ void operator_retire(u32 cpu);
 /* life.c */
 void life_begin(void);		/* make the engine */
 void life_end(void);		/* unmap all, and see that nothing is left */
+void life_trim(bool all);	/* have it give back what is gone; @all: memory, too */
 
 /* block.c: blocks of a batch-aware driver */
 void block_begin(void);

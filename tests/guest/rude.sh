@@ -273,7 +273,8 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	all_off
 }
 
-# An unmap of what is not mapped so is warned of, counted, and changes nothing. A warning on the console ends the guest.
+# An unmap of what is not mapped so is warned of and counted; what it names is out of reach. A warning on the console ends the
+# guest.
 case_strays() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
@@ -282,11 +283,62 @@ case_strays() {
 		before=$(stat_of $TESTDEV strays)
 		log_mark
 		rude stray || failure "$policy: $(log_since | grep 'rude: wrong')"
-		expect_equal "$policy: warned of" "$(log_since | grep -c "xsmmu: $TESTDEV: ignored: an unmap of what is not mapped so, IOVA 0x")" 1
+		expect_equal "$policy: warned of what is not mapped" "$(log_since | grep -c "xsmmu: $TESTDEV: ignored: an unmap of what is not mapped so, IOVA 0x")" 1
+		expect_equal "$policy: warned of what does not match" "$(log_since | grep -c "xsmmu: $TESTDEV: its driver unmaps 1 pages at IOVA 0x[0-9a-f]*, but the mapping there is 4 pages at IOVA 0x")" 1
 		expect_equal "$policy: strays" "$(stat_of $TESTDEV strays)" $((before + 4))
-		expect_equal "$policy: live_pages" "$(stat_of $TESTDEV live_pages)" 0
+		until_true 5 live_pages_are 0 || failure "$policy: live_pages is $(stat_of $TESTDEV live_pages)"
+		expect_equal "$policy: state" "$(get $TESTDEV state)" active
 		unbind $TESTDEV
 		expect_balance $TESTDEV
+	done
+	echo "$console_level $others" >/proc/sys/kernel/printk
+	all_off
+}
+
+live_pages_are() {
+	[ "$(stat_of $TESTDEV live_pages)" = "$1" ]
+}
+
+# torn MODE FILE: the driver makes all kinds of unmaps that do not match; what the device reaches after each.
+torn() {
+	log_mark
+	rude $1 || failure "$policy: $(log_since | grep 'rude: wrong')"
+	log_since | sed -n 's/.*rude: tear \(.*\)/\1/p' >"$2"
+	[ -s "$2" ] || failure "$policy: $1 tells of nothing"
+}
+
+# An unmap that does not match its mapping: the device reaches nothing that it names, and no more of the rest than with the
+# kernel's own path. When the driver has gone, nothing is left.
+case_mismatched_unmaps() {
+	read -r console_level others </proc/sys/kernel/printk
+	echo "1 $others" >/proc/sys/kernel/printk
+	policy=none
+	put $TESTDEV policy none
+	torn tear_left /tmp/torn.kernel
+	unbind $TESTDEV
+	new_domain
+	for policy in $POLICIES; do
+		for mode in tear tear_left; do
+			put $TESTDEV policy "$policy" || failure "the policy was refused: $(cat /tmp/put)"
+			before=$(stat_of $TESTDEV strays)
+			torn $mode /tmp/torn.ours
+			expect_equal "$policy: $mode: warned of" "$(log_since | grep -c 'xsmmu: .*: its driver unmaps')" 1
+			expect_equal "$policy: $mode: strays" "$(stat_of $TESTDEV strays)" $((before + $(grep -c . /tmp/torn.ours)))
+			while read -r name named rest all; do
+				kernels=$(sed -n "s/^$name //p" /tmp/torn.kernel)
+				echo "$policy: $mode: $name: $named, $rest of $all; kernel: $kernels" >/dev/kmsg
+				expect_equal "$policy: $mode: $name: named pages that the device reaches" "$named" 0
+				# All of it goes where an IOMMU's driver takes no part of a mapping away.
+				[ "$rest" = "$all" ] || [ "$rest" = 0 ] || failure "$policy: $mode: $name: $rest of the other $all pages are reached; kernel: $kernels"
+			done </tmp/torn.ours
+			[ $mode = tear ] || expect_equal "$policy: state" "$(get $TESTDEV state)" torn
+			[ $mode = tear ] || [ "$(stat_of $TESTDEV torn_pages)" -gt 0 ] || failure "$policy: torn_pages is 0"
+			[ $mode = tear_left ] || until_true 5 live_pages_are 0 || failure "$policy: live_pages is $(stat_of $TESTDEV live_pages)"
+			unbind $TESTDEV
+			expect_equal "$policy: $mode: the state without a driver" "$(get $TESTDEV state)" idle
+			expect_balance $TESTDEV
+			expect_equal "the module's reference count" "$(references)" 0
+		done
 	done
 	echo "$console_level $others" >/proc/sys/kernel/printk
 	all_off

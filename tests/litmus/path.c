@@ -18,6 +18,7 @@
 #include "../../core/place.c"
 #include "../../core/map.c"
 #include "../../core/unmap.c"
+#include "../../core/tear.c"
 #include "../../core/engine.c"
 #include "../../core/audit.c"
 

@@ -26,6 +26,8 @@ static struct {
 	u64 timers[LITMUS_CPUS];
 	u64 clock_ns;
 	const char *expected;
+	xs_lock_t lock;
+	bool locks;
 } world;
 
 /*
@@ -49,9 +51,22 @@ static u32 page_of(u64 iova)
 	return (u32)page;
 }
 
+/* The lock of the IOMMU's driver, where programs unmap what is about to be mapped. */
+static xs_flags_t lock(void)
+{
+	return world.locks ? xs_lock(&world.lock) : false;
+}
+
+static void unlock(xs_flags_t flags)
+{
+	if (world.locks)
+		xs_unlock(&world.lock, flags);
+}
+
 static int world_map(void *unused, void **entries, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	u32 page = page_of(iova), behind = (u32)(phys >> XS_PAGE_LG2);
+	xs_flags_t flags = lock();
 
 	for (u32 i = 0; i < pages; i++) {
 		ex_assert(world.state[page + i] == VACANT);
@@ -61,6 +76,7 @@ static int world_map(void *unused, void **entries, u64 iova, u64 phys, u32 pages
 			world.unsynced[page + i] = true;
 		world.reached[behind + i]++;
 	}
+	unlock(flags);
 	return 0;
 }
 
@@ -80,6 +96,7 @@ static void world_gather_init(xs_gather_t *gather)
 static int world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	u32 page = page_of(iova);
+	xs_flags_t flags = lock();
 
 	for (u32 i = 0; i < pages; i++) {
 		ex_assert(world.state[page + i] == MAPPED);
@@ -87,6 +104,26 @@ static int world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
 		world.state[page + i] = STALE;
 		gather->pages[gather->count++] = page + i;
 	}
+	unlock(flags);
+	return 0;
+}
+
+/* Others may do the same: each invalidates what any of them has removed. */
+static int world_remove_part(void *unused, xs_gather_t *gather, const struct xs_range *part,
+			     const struct xs_range *whole)
+{
+	u32 page = page_of(part->page << XS_PAGE_LG2);
+	xs_flags_t flags = lock();
+
+	ex_assert(world.locks);
+	for (u32 i = 0; i < part->pages; i++) {
+		if (world.state[page + i] == VACANT)
+			continue;
+		ex_assert(gather->count < LITMUS_REMOVED);
+		world.state[page + i] = STALE;
+		gather->pages[gather->count++] = page + i;
+	}
+	unlock(flags);
 	return 0;
 }
 
@@ -102,14 +139,19 @@ static void world_invalidate(void *unused, xs_gather_t *gather,
 			     const struct xs_range *ranges, u32 count,
 			     struct xs_commands *sent)
 {
+	xs_flags_t flags = lock();
+
 	for (u32 i = 0; i < gather->count; i++) {
 		u32 page = gather->pages[i];
 
 		ex_assert(is_covered(ranges, count, page));
+		if (world.locks && world.state[page] == VACANT)
+			continue;
 		ex_assert(world.state[page] == STALE);
 		world.state[page] = VACANT;
 		world.reached[world.behind[page]]--;
 	}
+	unlock(flags);
 	sent->domain++;
 }
 
@@ -170,16 +212,17 @@ static void world_quiesce(void *unused)
 	ex_grace(EX_SITE(EX_FULL, "quiesce"));
 }
 
-static void world_stray(void *unused, u64 iova, const char *what)
+static void world_stray(void *unused, const struct xs_stray *stray)
 {
-	if (!world.expected || strcmp(world.expected, what))
-		ex_fail("stray: %s", what);
+	if (!world.expected || strcmp(world.expected, stray->what))
+		ex_fail("stray: %s", stray->what);
 }
 
 static const struct xs_world_ops ops = {
 	.map = world_map,
 	.sync_maps = world_sync_maps,
 	.remove = world_remove,
+	.remove_part = world_remove_part,
 	.invalidate = world_invalidate,
 	.gather_init = world_gather_init,
 	.clock = world_clock,
@@ -278,6 +321,7 @@ void world_begin(const char *policy)
 	memset(&world, 0, sizeof(world));
 	for (u32 i = 0; i < PHYS_PAGES; i++)
 		world.memory[i] = i + 1;
+	xs_lock_init(&world.lock);
 	world.clock_ns = 1000;
 	ex_assert(config.policy && !xs_engine_init(&engine, &config));
 	/* No more than there are records, see platform.h. */
@@ -361,9 +405,16 @@ void world_expect(const char *text)
 	world.expected = text;
 }
 
+void world_tears(void)
+{
+	world.locks = true;
+}
+
 void world_check(u32 mapped)
 {
 	struct xs_ledger sum;
+
+	xs_engine_mend(&engine, false);
 
 	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++)
 		ex_assert(xs_batch_is_empty(&engine.cpus[cpu]->batch) ||

@@ -56,6 +56,9 @@ void world_timer_fires(u32 cpu);
 void world_set_clock(u64 ns);
 void world_expect(const char *text);
 
+/* Unmaps may be of no mapping from now on: what is mapped has the driver's lock. */
+void world_tears(void);
+
 /*
  * From finish(): what is deferred on a CPU has a timer; when all is drained
  * nothing is held, and the accounts balance, with @mapped pages mapped.

@@ -27,6 +27,7 @@ STATS = {
     "mapped_pages": 2400,
     "unmapped_pages": 2400,
     "strays": 0,
+    "torn_pages": 0,
 }
 MENU = ("none", "auto", "copy", "strict", "lazy", "fands", "xsmmu", "fused")
 

@@ -408,6 +408,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     "failed": (lambda made: state(made, "failed"), "blocks", "failed", "dmesg | grep xsmmu"),
     "lingering": (lambda made: state(made, "lingering"), "risk", "lingering", "close what uses them"),
     "strays": (lambda made: stat(made, "strays", 3), "risk", "strays", "report it"),
+    "torn": (lambda made: stat(made, "torn_pages", 3), "risk", "torn", "unbind the driver"),
     "not offered": (
         lambda made: made.remove(f"sysfs/bus/pci/devices/{IGB}/xsmmu"),
         "blocks",

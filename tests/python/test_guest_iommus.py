@@ -18,7 +18,7 @@ SETTINGS = {name: DMA if iommu.syncs_maps else {} for name, iommu in IOMMUS.item
 SHORT = {
     name: guests.Machine(
         ("counts", "rude", "auto", "padding", "interrupts"),
-        "^commands_|^removals_|^every_kind_of_mapping$|^auto_of_a_(nic|disk)|^auto_before_|^padding_|^interrupts_",
+        "^commands_|^removals_|^every_kind_of_mapping$|^auto_of_a_(nic|disk)|^auto_before_|^padding_|^interrupts_|^mismatched_",
         iommu=name,
         settings=SETTINGS[name],
         timeout_s=600,

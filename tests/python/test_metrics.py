@@ -72,7 +72,16 @@ def test_the_number_of_a_level(level: str, number: int) -> None:
 
 @pytest.mark.usefixtures("sysfs")
 @pytest.mark.parametrize(
-    ("state", "taken"), [("off", 0), ("idle", 0), ("failed", 0), ("attached", 1), ("active", 1), ("lingering", 1)]
+    ("state", "taken"),
+    [
+        ("off", 0),
+        ("idle", 0),
+        ("failed", 0),
+        ("attached", 1),
+        ("active", 1),
+        ("torn", 1),
+        ("lingering", 1),
+    ],
 )
 def test_what_is_chosen_is_not_taken_over_yet(state: str, taken: int) -> None:
     (Device(IGB).folder / "xsmmu/state").write_text(f"{state}\n")

@@ -225,7 +225,7 @@ def test_status(sysfs: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "path"),
     [
-        *((state, "fused") for state in ("attached", "active", "lingering")),
+        *((state, "fused") for state in ("attached", "active", "torn", "lingering")),
         *((state, "kernel-lazy") for state in ("idle", "failed")),
     ],
 )

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Strays: unmaps of what is not mapped so, and calls about blocks that are not the
- * caller's. Each is warned of, counted, and changes nothing.
+ * caller's. Each is warned of and counted. What an unmap names is out of every
+ * device's reach when it returns; nothing else changes.
  */
 #include "world.h"
 
@@ -113,6 +114,21 @@ static const u32 sizes[] = { 0, 1, 2, 3, 4, 5, 6, 63, 64, 65, 128, 192, 198, 199
 
 #define SIZES	(sizeof(sizes) / sizeof(sizes[0]))
 
+/* Has a mapping some of these pages? */
+static bool names_any(const struct world *world, u64 iova, u32 pages)
+{
+	u64 from = iova >> XS_PAGE_LG2;
+
+	for (u32 i = 0; i < world->end_page; i++) {
+		u64 page = world->first_page + i;
+
+		if (world->owner[i] & OWNER_MAPPED && page >= from &&
+		    page - from < pages)
+			return true;
+	}
+	return false;
+}
+
 static void check_wild(struct world *world)
 {
 	const u64 wild[] = {
@@ -129,7 +145,8 @@ static void check_wild(struct world *world)
 
 	for (u32 i = 0; i < sizeof(wild) / sizeof(wild[0]); i++)
 		for (u32 j = 0; j < SIZES && !test_failed(); j++)
-			stray(world, wild[i], sizes[j]);
+			if (!names_any(world, wild[i], sizes[j]))
+				stray(world, wild[i], sizes[j]);
 }
 
 static void wild(void)
@@ -137,26 +154,76 @@ static void wild(void)
 	each(check_wild);
 }
 
-/* All sizes but the right one, at the beginning and inside. */
+/* What was mapped is free again, and what is mapped anew at the same IOVAs is whole. */
+static void check_again(struct world *world, const struct mapping *before)
+{
+	struct mapping again = map(world, before->pages, MEMORY_COUNTED);
+
+	driver_check(world, &again);
+	driver_unmap(world, &again, true);
+}
+
+/*
+ * An unmap of @pages pages from page @at on of a mapping of @mapped pages. All that it
+ * names is gone at once, all else stays until the mapping is unmapped as it was mapped,
+ * or its driver goes; and until then nobody gets the IOVAs.
+ */
+static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
+		 u32 pages, u32 how)
+{
+	struct mapping mapping = map(world, mapped, kind);
+	static struct xs_ledger sum;
+
+	s.live += mapped;
+	CHECK(!driver_tear(world, mapping.iova + at * XS_PAGE_BYTES, pages,
+			   how % TEAR_WAYS));
+	check(world, 1);
+	driver_check(world, &mapping);
+	CHECK(xs_engine_torn(&world->engine) == mapped - pages);
+	xs_engine_mend(&world->engine, false);
+	CHECK(xs_engine_audit(&world->engine, &sum) == s.live);
+	check_again(world, &mapping);
+	if (how % 2) {
+		driver_unmap(world, &mapping, how % 3);
+		xs_engine_mend(&world->engine, false);
+	} else {
+		driver_note_torn(world, &mapping);
+		xs_engine_mend(&world->engine, true);
+		driver_is_torn(world, &mapping);
+		driver_free(world, &mapping);
+	}
+	s.live -= mapped;
+	CHECK(!xs_engine_torn(&world->engine));
+	check(world, 0);
+	check_again(world, &mapping);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+}
+
+static const u32 mapped_sizes[] = { 1, 2, 5, 64, 65, 199, 3 * XS_BLOCK_PAGES + 7 };
+
 static void check_wrong(struct world *world)
 {
-	const struct mapping *mappings[] = { &s.one, &s.five, &s.run,
-					     &s.in_own };
+	u64 random = 1;
+	u32 how = 0;
 
-	for (u32 i = 0; i < 4; i++)
-		for (u32 j = 0; j < SIZES && !test_failed(); j++)
-			if (sizes[j] != mappings[i]->pages)
-				stray(world, mappings[i]->iova, sizes[j]);
-	for (u32 at = 1; at < s.five.pages; at++)
-		for (u32 pages = 0; pages <= XS_BLOCK_PAGES; pages++)
-			stray(world, s.five.iova + at * XS_PAGE_BYTES, pages);
-	for (u32 at = 1; at < s.run.pages; at += 21)
-		for (u32 j = 0; j < SIZES && !test_failed(); j++)
-			stray(world, s.run.iova + at * XS_PAGE_BYTES, sizes[j]);
-	stray(world, s.run.iova + 2 * XS_BLOCK_BYTES, XS_BLOCK_PAGES + 7);
-	stray(world, s.run.iova + 1, s.run.pages);
-	/* Over the end of a block. */
-	stray(world, (s.one.iova | (XS_BLOCK_BYTES - 1)) - XS_PAGE_BYTES, 5);
+	for (u32 i = 0; i < sizeof(mapped_sizes) / sizeof(mapped_sizes[0]); i++) {
+		u32 mapped = mapped_sizes[i];
+		u32 steps = mapped < 8 ? mapped : 8;
+
+		for (u32 j = 0; j < steps; j++)
+			for (u32 k = 0; k < steps && !test_failed(); k++) {
+				u32 at = mapped < 8 ? j : test_below(&random, mapped);
+				u32 rest = mapped - at;
+				u32 pages = mapped < 8 ? k + 1 :
+					    1 + test_below(&random, rest);
+
+				if (pages > rest || (!at && pages == mapped))
+					continue;
+				tear(world, mapped, how % MEMORY_KINDS,
+				     at, pages, how);
+				how++;
+			}
+	}
 }
 
 static void wrong_size(void)
@@ -164,30 +231,266 @@ static void wrong_size(void)
 	each(check_wrong);
 }
 
-/* What follows, or goes before, is another mapping. */
+/* The same where of a mapping no part can be removed alone. */
+static void check_exact(struct world *world)
+{
+	world->is_exact = true;
+	check_wrong(world);
+	world->is_exact = false;
+}
+
+static void wrong_size_exact(void)
+{
+	each(check_exact);
+}
+
+/* Longer than what is mapped, and from before it: what lies there is torn, too. */
+static void check_longer(struct world *world)
+{
+	struct mapping run = map(world, XS_BLOCK_PAGES + 3, MEMORY_COUNTED);
+	u32 how = 0;
+
+	s.live += run.pages;
+	/* Behind it, up to the end of its second block, nothing is. */
+	for (u32 beyond = 1; beyond <= XS_BLOCK_PAGES - 3; beyond += 20) {
+		CHECK(!driver_tear(world, run.iova, run.pages + beyond, how++ % 3));
+		check(world, 1);
+		xs_engine_mend(&world->engine, false);
+		driver_is_torn(world, &run);
+		driver_free(world, &run);
+		CHECK(!xs_engine_torn(&world->engine));
+		run = map(world, XS_BLOCK_PAGES + 3, MEMORY_COUNTED);
+	}
+	driver_unmap(world, &run, false);
+	s.live -= run.pages;
+	check(world, 0);
+}
+
+static void longer(void)
+{
+	each(check_longer);
+}
+
+/* Is the mapping unmapped by an unmap that began at @iova, when its driver has gone? */
+static bool is_unmapped(const struct world *world, const struct mapping *mapping,
+			u64 iova)
+{
+	u64 page = (mapping->iova >> XS_PAGE_LG2) - world->first_page;
+	u32 named = 0;
+
+	for (u32 i = 0; i < mapping->pages; i++)
+		named += !!(world->owner[page + i] & OWNER_TORN);
+	return named == mapping->pages ||
+	       iova - mapping->iova < mapping->pages * XS_PAGE_BYTES;
+}
+
+/*
+ * Over several mappings. When their driver goes, those that it began in and those that
+ * it has named as a whole are unmapped; the others are still to be.
+ */
+static void neighbours_seed(u64 seed)
+{
+	struct world_config config = {
+		.blocks = 48, .cpus = 2,
+		.policy = &xs_policies[seed % xs_policy_count],
+	};
+	struct world *world = world_new(&config, 0);
+	struct mapping mappings[8];
+	u64 first = ~0ULL, end = 0;
+	bool gone[8];
+
+	for (u32 i = 0; i < 8; i++) {
+		mappings[i] = map(world, seed % 2 ? 3 : 1 + i % 4 * 5, MEMORY_COUNTED);
+		first = mappings[i].iova < first ? mappings[i].iova : first;
+		end = mappings[i].iova > end ? mappings[i].iova : end;
+	}
+	first += XS_PAGE_BYTES;
+	CHECK(!driver_tear(world, first, (u32)((end - first) >> XS_PAGE_LG2) + 2,
+			   seed % 3));
+	CHECK(world_warnings() == 1);
+	for (u32 i = 0; i < 8; i++) {
+		gone[i] = is_unmapped(world, &mappings[i], first);
+		if (gone[i])
+			driver_note_torn(world, &mappings[i]);
+	}
+	xs_engine_mend(&world->engine, true);
+	for (u32 i = 0; i < 8; i++) {
+		if (gone[i]) {
+			driver_is_torn(world, &mappings[i]);
+			driver_free(world, &mappings[i]);
+		} else {
+			driver_check(world, &mappings[i]);
+			driver_unmap(world, &mappings[i], false);
+		}
+	}
+	xs_engine_mend(&world->engine, true);
+	world_end(world);
+}
+
 static void neighbours(void)
 {
-	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
-		struct world_config config = { .blocks = 48, .cpus = 2,
-					       .policy = &xs_policies[i] };
-		struct world *world = world_new(&config, 0);
-		struct mapping mappings[8];
+	test_seeds(60, neighbours_seed);
+}
 
-		begin(world);
-		for (u32 j = 0; j < 8; j++)
-			mappings[j] = map(world, 3, MEMORY_COUNTED);
-		s.live += 24;
-		for (u32 j = 0; j < 8; j++)
-			for (u32 pages = 1; pages <= 16; pages++)
-				if (pages != 3)
-					stray(world, mappings[j].iova, pages);
-		for (u32 j = 0; j < 8; j++) {
-			driver_check(world, &mappings[j]);
-			driver_unmap(world, &mappings[j], false);
-		}
-		s.live -= 24;
-		end(world);
+/* In parts, in any order, some of them twice: the last one ends it, once. */
+static void parts_seed(u64 seed)
+{
+	struct world_config config = {
+		.blocks = 64, .cpus = 2,
+		.policy = &xs_policies[seed % xs_policy_count],
+	};
+	struct world *world = world_new(&config, 0);
+	u32 pages = 2 + test_below(&seed, seed % 2 ? 62 : 300);
+	struct mapping mapping;
+	u64 live = pages;
+
+	world->is_exact = seed % 3 == 0;
+	mapping = map(world, pages, seed % MEMORY_KINDS);
+	for (u32 i = 0; live; i++) {
+		u32 at = test_below(&seed, pages);
+		u32 some = 1 + test_below(&seed, pages - at);
+		u64 left;
+
+		if (!at && some == pages)
+			some--;
+		CHECK(xs_engine_live(&world->engine) == pages);
+		CHECK(!driver_tear(world, mapping.iova + at * XS_PAGE_BYTES, some, i % 3));
+		CHECK(world_warnings() == 1);
+		left = xs_engine_torn(&world->engine);
+		CHECK(left <= live && left >= live - (live < some ? live : some));
+		driver_check(world, &mapping);
+		live = left;
+		if (live)
+			xs_engine_mend(&world->engine, false);
 	}
+	/* Until then nobody has its IOVAs. */
+	CHECK(xs_engine_live(&world->engine) == pages);
+	xs_engine_mend(&world->engine, false);
+	CHECK(!xs_engine_live(&world->engine));
+	driver_is_torn(world, &mapping);
+	driver_free(world, &mapping);
+	xs_engine_mend(&world->engine, true);
+	world_end(world);
+}
+
+static void parts(void)
+{
+	test_seeds(100, parts_seed);
+}
+
+/* Without memory for its record all of a mapping is unmapped. */
+static void check_no_memory(struct world *world)
+{
+	for (u32 pages = 2; pages <= 130; pages += 63) {
+		struct mapping mapping = map(world, pages, MEMORY_COUNTED);
+
+		s.live += pages;
+		world->alloc_fails_in = 1;
+		for (u32 i = 0; i < pages; i++)
+			world->owner[(mapping.iova >> XS_PAGE_LG2) - world->first_page +
+				     i] = mapping.serial * OWNER_SERIAL;
+		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 1, false));
+		s.live -= pages;
+		check(world, 1);
+		driver_free(world, &mapping);
+		CHECK(!xs_engine_torn(&world->engine));
+	}
+}
+
+static void no_memory(void)
+{
+	each(check_no_memory);
+}
+
+static void check_failed(struct world *world, u32 strays)
+{
+	CHECK(world_warnings() == strays);
+	driver_check(world, &s.one);
+}
+
+/*
+ * A removal of named pages fails: all of the mapping is to go. If that fails, too, it is
+ * stuck: the IOVAs stay in use until the world removes it.
+ */
+static void check_failing(struct world *world)
+{
+	for (u32 pages = 4; pages <= 70; pages += 66) {
+		struct mapping mapping = map(world, pages, MEMORY_COUNTED);
+
+		driver_note_torn(world, &mapping);
+		world->parts_fail = 2;
+		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
+		check_failed(world, 1);
+		s.strays++;
+		CHECK(xs_engine_live(&world->engine) == s.live + pages);
+		CHECK(!xs_engine_stuck(&world->engine));
+		for (u32 i = 0; i < pages; i++)
+			world->owner[(mapping.iova >> XS_PAGE_LG2) -
+				     world->first_page + i] =
+				mapping.serial * OWNER_SERIAL | OWNER_REFUSED;
+		xs_engine_mend(&world->engine, false);
+		CHECK(xs_engine_live(&world->engine) == s.live);
+		CHECK(xs_engine_stuck(&world->engine) == pages);
+		/* Nobody can unmap it any more. */
+		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, pages, true));
+		check_failed(world, 1);
+		s.strays++;
+		CHECK(!xs_engine_retry(&world->engine));
+		world->stuck_pages = 0;
+		driver_is_torn(world, &mapping);
+		driver_free(world, &mapping);
+	}
+}
+
+static void failing(void)
+{
+	each(check_failing);
+}
+
+/*
+ * An unmap names a page that is about to be mapped, and another one. The map goes on and
+ * may write its entry behind that; before anybody else gets the IOVA it is removed again.
+ */
+static void unmap_meanwhile(struct world *world, u64 iova)
+{
+	u64 beside = iova + XS_PAGE_BYTES;
+
+	world->mapping = NULL;
+	if (names_any(world, beside, 1))
+		beside = iova - XS_PAGE_BYTES;
+	CHECK(!names_any(world, beside, 1));
+	xs_engine_unmap(&world->engine, beside < iova ? beside : iova, 2, true);
+}
+
+static void check_meanwhile(struct world *world)
+{
+	for (u32 fails = 0; fails < 2; fails++) {
+		struct mapping mapping = { .pages = 1, .kind = MEMORY_COUNTED,
+					   .prot = PROT_READ_ };
+		bool mapped;
+
+		world->mapping = unmap_meanwhile;
+		world->map_fails_late = fails;
+		mapped = driver_map(world, &mapping, LAST);
+		world->map_fails_late = false;
+		CHECK(mapped == !fails);
+		CHECK(world_warnings() == 1);
+		s.strays++;
+		CHECK(xs_engine_live(&world->engine) == s.live + 1);
+		if (mapped)
+			driver_note_torn(world, &mapping);
+		xs_engine_mend(&world->engine, false);
+		CHECK(xs_engine_live(&world->engine) == s.live);
+		if (!mapped)
+			continue;
+		driver_is_torn(world, &mapping);
+		driver_free(world, &mapping);
+	}
+}
+
+static void meanwhile(void)
+{
+	each(check_meanwhile);
 }
 
 /* ---- twice ---- */
@@ -202,6 +505,8 @@ static void check_twice(struct world *world)
 
 			driver_unmap_only(world, &mapping, false);
 			stray(world, mapping.iova, mapping.pages);
+			/* What waited for its sync is gone, too. */
+			CHECK(!driver_reachable(world, &mapping));
 			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
 			stray(world, mapping.iova, mapping.pages);
 			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
@@ -275,6 +580,131 @@ static void twice_at_once(void)
 	test_seeds(50, race_seed);
 }
 
+#define TORN		12	/* mappings that all of them tear */
+#define TEARS		40	/* by each of them */
+
+struct tearing {
+	struct world *world;
+	struct mapping mappings[TORN];
+	u64 ends[TORN];		/* its right unmap has begun */
+	u64 inside[TORN];	/* calls that tear it */
+	u64 seed;
+	bool maps;		/* others are mapped meanwhile */
+};
+
+/* Does a device reach a page that was named, and whose right unmap has not begun? */
+static void check_named(struct tearing *tearing, u32 which, u32 at, u32 pages)
+{
+	struct mapping part = tearing->mappings[which];
+
+	part.iova += at * XS_PAGE_BYTES;
+	part.page += at;
+	part.pages = pages;
+	if (driver_reachable(tearing->world, &part))
+		CHECK(__atomic_load_n(&tearing->ends[which], __ATOMIC_ACQUIRE));
+}
+
+/* Never its last page, so that it is not unmapped before its right unmap. */
+static void tear_once(struct tearing *tearing, u32 which, u64 *random)
+{
+	u32 at = test_below(random, tearing->mappings[which].pages - 1);
+	u32 pages = 1 + test_below(random, tearing->mappings[which].pages - 1 - at);
+	u64 iova = tearing->mappings[which].iova + at * XS_PAGE_BYTES;
+
+	__atomic_fetch_add(&tearing->inside[which], 1, __ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&tearing->ends[which], __ATOMIC_SEQ_CST)) {
+		xs_engine_unmap(&tearing->world->engine, iova, pages, *random % 2);
+		check_named(tearing, which, at, pages);
+	}
+	__atomic_fetch_add(&tearing->inside[which], -1, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * The right unmap of one of them, by CPU 0. Who comes late would unmap what is mapped
+ * there next, if anything is.
+ */
+static void tear_end(struct tearing *tearing, u32 which)
+{
+	struct mapping *mapping = &tearing->mappings[which];
+
+	__atomic_store_n(&tearing->ends[which], 1, __ATOMIC_SEQ_CST);
+	while (tearing->maps &&
+	       __atomic_load_n(&tearing->inside[which], __ATOMIC_SEQ_CST))
+		test_relax();
+	CHECK(xs_engine_unmap(&tearing->world->engine, mapping->iova,
+			      mapping->pages, which % 2));
+	xs_engine_mend(&tearing->world->engine, false);
+}
+
+static void tear_run(void *argument, u32 cpu)
+{
+	struct tearing *tearing = argument;
+	struct world *world = tearing->world;
+	u64 random = tearing->seed * 8 + cpu;
+
+	for (u32 i = 0; i < TEARS && !test_failed(); i++) {
+		struct mapping other = { .pages = 1 + test_below(&random, 9),
+					 .prot = PROT_READ_ };
+
+		if (cpu == 0 && i % 3 == 2 && i / 3 < TORN) {
+			tear_end(tearing, i / 3);
+		} else if (cpu == 1 && tearing->maps) {
+			if (!driver_map(world, &other, LAST))
+				continue;
+			driver_check(world, &other);
+			driver_unmap(world, &other, i % 2);
+		} else {
+			tear_once(tearing, test_below(&random, TORN), &random);
+		}
+	}
+}
+
+/*
+ * All tear the same mappings, which one of them unmaps as they were mapped; and others
+ * are mapped at what comes back.
+ */
+static void tear_seed(u64 seed)
+{
+	struct world_config config = {
+		.blocks = 64, .cpus = RACERS,
+		.policy = &xs_policies[seed % xs_policy_count],
+	};
+	static struct tearing tearing;
+	struct world *world = world_new(&config, 0);
+
+	test_replay(seed, 0);
+	tearing = (struct tearing){ .world = world, .seed = seed,
+				    .maps = seed / 2 % 2 };
+	world->is_exact = seed / xs_policy_count % 2;
+	for (u32 i = 0; i < TORN; i++) {
+		struct mapping *mapping = &tearing.mappings[i];
+		u64 page;
+
+		*mapping = map(world, i % 4 ? 2 + i : 65 + i, i % MEMORY_KINDS);
+		page = (mapping->iova >> XS_PAGE_LG2) - world->first_page;
+		for (u32 j = 0; j < mapping->pages; j++)
+			world->owner[page + j] &= ~(u64)OWNER_MAPPED;
+	}
+	if (!test_threads(RACERS, seed, tear_run, &tearing))
+		test_threads(RACERS, 0, tear_run, &tearing);
+	test_be_cpu(0);
+	for (u32 i = 0; i < TORN && !test_failed(); i++)
+		if (!tearing.ends[i])
+			tear_end(&tearing, i);
+	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	xs_engine_mend(&world->engine, false);
+	CHECK(world_ledger(world)->counts.strays == world_warnings());
+	CHECK(!xs_engine_torn(&world->engine));
+	for (u32 i = 0; i < TORN; i++)
+		driver_free(world, &tearing.mappings[i]);
+	world_end(world);
+}
+
+static void torn_at_once(void)
+{
+	test_seeds(60, tear_seed);
+}
+
 /* ---- blocks of a driver ---- */
 
 static void check_blocks(struct world *world)
@@ -318,7 +748,9 @@ static void wrong_blocks(void)
 /* Pages of a block, some of which are not mapped, each a mapping of its own. */
 static void check_in_block(struct world *world)
 {
+	struct mapping mapping = { .pages = 1, .prot = PROT_READ_ };
 	struct xs_engine *engine = &world->engine;
+	u64 own;
 
 	xs_engine_unmap_in_block_no_sync(engine, s.own, 0x7);
 	check(world, 3);
@@ -326,21 +758,34 @@ static void check_in_block(struct world *world)
 	check(world, 60);
 	xs_engine_unmap_in_block_no_sync(engine, s.own, 0);
 	check(world, 0);
-	xs_engine_unmap_in_block_no_sync(engine, s.own + XS_PAGE_BYTES, 0x7);
-	CHECK(world_warnings());
-	s.strays = world_ledger(world)->counts.strays;
-	check(world, 0);
 	xs_engine_unmap_in_block_no_sync(engine, s.own ^ 1ULL << 30, 0xf);
 	check(world, 4);
 	xs_engine_unmap_in_block_no_sync(engine, -XS_BLOCK_BYTES, 0xf);
 	check(world, 4);
+	/* From elsewhere than its beginning: what is mapped is unmapped. */
+	xs_engine_unmap_in_block_no_sync(engine, s.own + XS_PAGE_BYTES, 0x3);
+	check(world, 3);
+	own = xs_engine_take_block(engine, 2, LAST);
+	CHECK(driver_map_at(world, &mapping, own + XS_PAGE_BYTES));
+	world->owner[(mapping.iova >> XS_PAGE_LG2) - world->first_page] =
+		mapping.serial * OWNER_SERIAL;
+	xs_engine_unmap_in_block_no_sync(engine, mapping.iova, 1);
+	check(world, 1);
+	CHECK(!world_reachable(world, mapping.iova));
+	driver_free(world, &mapping);
+	xs_engine_drop_in_block(engine, own, 1);
 	/* No mapping of many is one of its pages'. */
+	mapping = map(world, 5, MEMORY_COUNTED);
+	driver_note_torn(world, &mapping);
 	xs_engine_unmap_in_block_no_sync(
-		engine, s.five.iova & ~(XS_BLOCK_BYTES - 1),
-		XS_BLOCK_ALL & ~xs_mask_of((u32)(s.one.iova >> XS_PAGE_LG2 & 63),
-					   1));
-	CHECK(world_warnings() >= 63);
-	s.strays = world_ledger(world)->counts.strays;
+		engine, mapping.iova & ~(XS_BLOCK_BYTES - 1),
+		xs_mask_of(mapping.iova >> XS_PAGE_LG2 & (XS_BLOCK_PAGES - 1), 5));
+	s.live += 5;
+	check(world, 5);
+	s.live -= 5;
+	xs_engine_mend(engine, false);
+	driver_is_torn(world, &mapping);
+	driver_free(world, &mapping);
 	check(world, 0);
 }
 
@@ -352,9 +797,16 @@ static void in_block(void)
 const struct test stray_tests[] = {
 	{ "stray_wild", wild },
 	{ "stray_wrong_size", wrong_size },
+	{ "stray_wrong_size_exact", wrong_size_exact },
+	{ "stray_longer", longer },
 	{ "stray_neighbours", neighbours },
+	{ "stray_parts", parts },
+	{ "stray_no_memory", no_memory },
+	{ "stray_failing", failing },
+	{ "stray_meanwhile", meanwhile },
 	{ "stray_twice", twice },
 	{ "stray_twice_at_once", twice_at_once, .threads = true },
+	{ "stray_torn_at_once", torn_at_once, .threads = true },
 	{ "stray_wrong_blocks", wrong_blocks },
 	{ "stray_in_block", in_block },
 	{ NULL, NULL },

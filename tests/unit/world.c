@@ -302,6 +302,10 @@ static int world_map(void *opaque, void **entries, u64 iova, u64 phys, u32 pages
 	test_point();
 	CHECK(is_in_section(world, iova));
 	CHECK(iova % XS_PAGE_BYTES == 0 && phys % XS_PAGE_BYTES == 0 && pages);
+	if (world->mapping)
+		world->mapping(world, iova);
+	if (world->map_fails_late)
+		return -XS_ENOMEM;
 	check_entries(world, entries, iova, pages);
 	if (get(&world->maps_fail) || fails_now(&world->map_fails_in)) {
 		if (!get(&world->maps_left))
@@ -458,6 +462,54 @@ static void world_stuck(void *opaque, u64 iova, u64 pages)
 	add(&world->ever_stuck, pages);
 	for (u64 page = page_of(world, iova); pages--; page++)
 		CHECK(get(&world->owner[page]) & OWNER_REFUSED);
+}
+
+/* Others may be about to remove it, too. */
+static void remove_part_page(struct world *world, xs_gather_t *gather, u64 page)
+{
+	u64 word = get(&world->word[page]);
+	u32 none = 0;
+
+	while (word & WORD_TABLE)
+		if (try(&world->word[page], &word,
+			(word & ~(u64)WORD_TABLE) | WORD_CACHED)) {
+			CHECK(__atomic_compare_exchange_n(
+				&world->tag[page], &none, gather->id, false,
+				__ATOMIC_RELAXED, __ATOMIC_RELAXED));
+			gather->removed++;
+			return;
+		}
+}
+
+static int world_remove_part(void *opaque, xs_gather_t *gather,
+			     const struct xs_range *part,
+			     const struct xs_range *whole)
+{
+	struct world *world = opaque;
+	const struct xs_range *range = world->is_exact ? whole : part;
+	u64 page = range->page - world->first_page;
+
+	test_point();
+	CHECK(gather->id && part->pages && part->page >= whole->page &&
+	      part->page + part->pages <= whole->page + whole->pages);
+	if (!CHECK(page + range->pages <= world->end_page))
+		return -XS_EINVAL;
+	for (u64 i = part->page; i < part->page + part->pages; i++) {
+		u64 owner = get(&world->owner[i - world->first_page]);
+
+		CHECK(!(owner & OWNER_MAPPED) || owner & OWNER_TORN);
+	}
+	if (get(&world->parts_fail)) {
+		add(&world->parts_fail, -1);
+		return -XS_ENOMEM;
+	}
+	check_removed_entries(world, page, range->pages);
+	lose_tables(world, page, range->pages);
+	for (u64 end = page + range->pages; page < end; page++)
+		remove_part_page(world, gather, page);
+	add(&world->removals, 1);
+	test_point();
+	return 0;
 }
 
 /* Returns whether @page was removed with @gather. */
@@ -651,16 +703,16 @@ static void world_synced(void *opaque, u32 cpu, u32 cause, u32 pages,
 		put(&world->synced_pages_max, pages);
 }
 
-static void world_stray(void *opaque, u64 iova, const char *what)
+static void world_stray(void *opaque, const struct xs_stray *stray)
 {
-	xs_warn_once(true, what);
+	xs_warn_once(true, stray->what);
 }
 
 /* What a world must have, and what it may. */
 #define BARE_OPS \
 	.map = world_map, .sync_maps = world_sync_maps, \
 	.remove = world_remove, .remove_again = world_remove_again, \
-	.stuck = world_stuck, \
+	.remove_part = world_remove_part, .stuck = world_stuck, \
 	.invalidate = world_invalidate, .gather_init = world_gather_init, \
 	.clock = world_clock, .deferred = world_deferred, \
 	.alloc = world_alloc, .free = world_free_memory, \
@@ -1320,6 +1372,64 @@ void driver_unmap(struct world *world, const struct mapping *mapping, bool now)
 	driver_free(world, mapping);
 }
 
+/* An unmap is about to name these; which of them are mapped? */
+static void note_torn(struct world *world, u64 page, u64 end)
+{
+	for (; page < end; page++)
+		if (get(&world->owner[page]) & OWNER_MAPPED)
+			put(&world->owner[page],
+			    get(&world->owner[page]) | OWNER_TORN);
+}
+
+/* What was named is nowhere. */
+static void check_torn(const struct world *world, u64 page, u64 end)
+{
+	for (; page < end; page++) {
+		u64 owner = get(&world->owner[page]);
+
+		if (owner & OWNER_TORN)
+			CHECK(!get(&world->word[page]));
+	}
+}
+
+bool driver_tear(struct world *world, u64 iova, u32 pages, u32 how)
+{
+	struct xs_engine *engine = &world->engine;
+	u64 page = iova >> XS_PAGE_LG2, end = page + pages;
+	bool right = false;
+
+	page = page > world->first_page ? page - world->first_page : 0;
+	end = end > world->first_page ? end - world->first_page : 0;
+	if (end > world->end_page)
+		end = world->end_page;
+	note_torn(world, page, end);
+	if (how == 0)
+		right = xs_engine_unmap(engine, iova, pages, false);
+	else if (how == 1)
+		right = xs_engine_unmap(engine, iova, pages, true);
+	else
+		xs_engine_unmap_no_sync(engine, iova, pages);
+	check_torn(world, page, end);
+	return right;
+}
+
+void driver_note_torn(struct world *world, const struct mapping *mapping)
+{
+	u64 page = page_of(world, mapping->iova);
+
+	note_torn(world, page, page + mapping->pages);
+}
+
+void driver_is_torn(struct world *world, const struct mapping *mapping)
+{
+	u64 page = page_of(world, mapping->iova);
+
+	for (u32 i = 0; i < mapping->pages; i++) {
+		CHECK(!get(&world->word[page + i]));
+		put(&world->owner[page + i], mapping->serial * OWNER_SERIAL);
+	}
+}
+
 void driver_check(struct world *world, const struct mapping *mapping)
 {
 	u32 filled = filled_of(mapping);
@@ -1329,10 +1439,13 @@ void driver_check(struct world *world, const struct mapping *mapping)
 		u64 phys = 0;
 
 		for (u32 prot = PROT_READ_; prot <= PROT_WRITE_; prot *= 2) {
-			bool may = i < filled && mapping->prot & prot;
+			bool torn = get(&world->owner[page_of(world, iova)]) &
+				    OWNER_TORN;
+			bool may = i < filled && mapping->prot & prot && !torn;
+			bool does = world_access(world, iova, prot, &phys);
 
-			CHECK(world_access(world, iova, prot, &phys) == may);
-			CHECK(!may || phys == phys_of(mapping->page + i));
+			CHECK(does == may || (world->is_exact && may));
+			CHECK(!does || phys == phys_of(mapping->page + i));
 		}
 	}
 }

@@ -10,6 +10,7 @@
  *   - map: the word is 0 (nothing is handed out while stale)
  *   - remove: only what the driver has unmapped, once and as a whole; all of a
  *     page-table page only if it is one mapping's. Again only what has failed.
+ *   - remove_part: only what an unmap has named, of one mapping
  *   - invalidate: the ranges cover all that the gather saw removed
  *   - a page that goes back to its allocator: no word promised to be held
  *     refers to it
@@ -80,7 +81,8 @@ struct memory {
 #define OWNER_AWARE	8u	/* it leaves the sync to the driver */
 #define OWNER_REMOVED	16u	/* from the page table */
 #define OWNER_REFUSED	32u	/* the last try to remove it has failed */
-#define OWNER_SERIAL	64u	/* steps of the mapping's serial number */
+#define OWNER_TORN	64u	/* an unmap that is none of its mapping has named it */
+#define OWNER_SERIAL	128u	/* steps of the mapping's serial number */
 
 /* A policy that was set, or is being set. */
 struct world_row {
@@ -114,6 +116,10 @@ struct world {
 	bool bare;
 	enum { SENDS_ASKED, SENDS_DOMAIN, SENDS_GLOBAL } sends;
 	bool frees_early;	/* the driver frees memory that it has mapped */
+	bool is_exact;		/* of a mapping no part is removed alone */
+	u64 parts_fail;		/* so many removals of parts fail from now on */
+	void (*mapping)(struct world *world, u64 iova);	/* before a map's entries are there, */
+	bool map_fails_late;	/* which it fails after */
 	void (*meanwhile)(struct world *world);	/* while a change waits */
 
 	u64 fast_holds;
@@ -281,7 +287,22 @@ bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping);
 void driver_unmap_aware(struct world *world, const struct mapping *mappings,
 			u32 count, bool everywhere);
 
-/* A device uses each page of the mapping, which is there, as it may. */
+/*
+ * An unmap of @pages pages at @iova that is of no mapping, in the @how-th of
+ * TEAR_WAYS; and check that no device reaches what it names, and that nothing else of
+ * what is mapped is lost. Returns what the engine has.
+ */
+#define TEAR_WAYS	3
+bool driver_tear(struct world *world, u64 iova, u32 pages, u32 how);
+
+/* All pages of the mapping have been named; and the engine has unmapped it. */
+void driver_note_torn(struct world *world, const struct mapping *mapping);
+void driver_is_torn(struct world *world, const struct mapping *mapping);
+
+/*
+ * A device uses each page of the mapping, which is there, as it may; in a world that
+ * is exact it may be gone as a whole.
+ */
 void driver_check(struct world *world, const struct mapping *mapping);
 
 /* Has the world refused to remove a page of what @mapping was, and not done it since? */

@@ -14,7 +14,7 @@
  * own lock. The two common cases take no lock: a map of one page takes a free
  * page of the open block by one atomic operation, and an unmap appends to the
  * batch by two. Lock order: a CPU's lock, then a shelf's, the depot's or the
- * space's; never two CPUs' at once.
+ * space's; never two CPUs' at once. That of torn mappings is taken alone.
  *
  * Each call reads the policy once. A change stores the new one, waits for the
  * calls that may have read the old one, and syncs what they have deferred. So
@@ -114,6 +114,17 @@ struct xs_cpu {
 #define XS_MODE_PROMISE	4u
 
 /*
+ * struct xs_tears - torn mappings (tear.h); all guarded by @lock, as their records are
+ * @done:	records of those whose IOVAs xs_engine_mend() gives back
+ * @left:	pages of torn mappings that no unmap has named; read without the lock, too
+ */
+struct xs_tears {
+	xs_lock_t lock;
+	struct xs_torn *done;
+	u64 left;
+};
+
+/*
  * struct xs_engine - the first line is constant under traffic
  * @mode:	XS_MODE_* of the policy
  * @remembers:	as in the configuration
@@ -125,6 +136,7 @@ struct xs_cpu {
  * @reclaimed_ns: when what all CPUs keep was last taken from them
  * @pool:	copies of small buffers, which its caller asks for; it has no addresses
  *		before xs_engine_add_pool()
+ * @tears:	mappings that unmaps did not match
  */
 struct xs_engine {
 	const struct xs_policy *policy;
@@ -143,6 +155,7 @@ struct xs_engine {
 	xs_atomic64_t reclaimed_ns XS_CACHE_LINE;
 	struct xs_depot depots[XS_SIZES];
 	struct xs_pool pool;
+	struct xs_tears tears;
 };
 
 /*
@@ -200,8 +213,8 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 void xs_engine_settle(struct xs_engine *engine);
 
 /*
- * Free the memory of empty parts of the space, and their page-table pages. May
- * sleep. One caller at a time.
+ * Free the memory of empty parts of the space, and their page-table pages; and
+ * xs_engine_mend(). May sleep. One caller at a time.
  */
 void xs_engine_trim(struct xs_engine *engine);
 
@@ -248,10 +261,11 @@ void xs_engine_sync_maps(struct xs_engine *engine, bool everywhere);
 
 /*
  * Undo a mapping of @pages pages at @iova. With @now the sync is done before
- * the return, else when the policy says. Any context. What is not a mapping of so
- * many pages is warned of, counted and left alone, here and below; false then.
- * With @now, false also if the world could not remove the pages: devices may reach
- * them, so the caller must not free the memory.
+ * the return, else when the policy says. Any context. If there is no mapping of so
+ * many pages, that is warned of and counted, here and below, and false is returned;
+ * the pages that are mapped are removed and invalidated at once, of whichever mapping
+ * they are (tear.h). With @now, false also if the world could not remove the pages:
+ * devices may reach them, so the caller must not free the memory.
  */
 bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
 
@@ -321,9 +335,23 @@ void xs_engine_sync(struct xs_engine *engine, enum xs_sync cause);
 void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu);
 
 /*
- * A call is ignored, as its caller cannot mean it: counted, and the world is told. For
- * the engine's own files. Entered.
+ * Give the IOVAs of torn mappings back that are done (tear.h). @abandoned: those also
+ * that an unmap began in; their driver is gone, and they were unmapped by nothing else.
+ * One caller at a time. May sleep.
  */
+void xs_engine_mend(struct xs_engine *engine, bool abandoned);
+
+/* Pages of torn mappings that no unmap has named. Any context. */
+u64 xs_engine_torn(struct xs_engine *engine);
+
+/*
+ * A call that its caller cannot mean: counted, and the world is told. For the engine's
+ * own files. Entered.
+ */
+void xs_engine_tell_stray(struct xs_engine *engine,
+			  const struct xs_stray *stray);
+
+/* The same of one that is ignored. */
 void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what);
 
 /* A map fails for a reason of the world's: counted. Entered. */

@@ -2,8 +2,9 @@
 /*
  * The sync: take what a batch has, remove it from the page table, invalidate and
  * wait, and only then release what was held and let the IOVAs go. That order is
- * the product, and stands in three places only: xs_sync_some() for a batch,
- * xs_claim_sync() for one mapping, xs_sync_run() for one of whole blocks.
+ * the product, and stands in four places only: xs_sync_some() for a batch,
+ * xs_claim_sync() for one mapping, xs_sync_run() for one of whole blocks,
+ * xs_engine_mend() for one that unmaps did not match.
  */
 #ifndef XSMMU_SYNC_H
 #define XSMMU_SYNC_H
@@ -54,6 +55,13 @@ void xs_sync_block(struct xs_engine *engine, struct xs_block *block);
  * all of them. Entered.
  */
 bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages);
+
+/*
+ * The same of @part of the torn mapping @whole, which may have holes (tear.h). False: the
+ * device may reach some pages still. Entered.
+ */
+bool xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
+		  const struct xs_range *whole);
 
 /* The same of a map that has failed and left some of them mapped. */
 bool xs_sync_left(struct xs_engine *engine, u64 page, u32 pages);

@@ -49,6 +49,7 @@
 #define XS_CACHE_LINE	__attribute__((aligned(64)))
 
 struct xs_shelf;
+struct xs_torn;
 
 /*
  * struct xs_block - see block.h; the first line is used by maps and syncs, the
@@ -100,10 +101,12 @@ struct xs_block {
  * struct xs_leaf
  * @slots:	of its pages, NULL until a small mapping needs one
  * @taken:	bit for each block; guarded by the space's lock
+ * @torn:	records of torn mappings that begin here (tear.h)
  */
 struct xs_leaf {
 	xs_slot_t *slots;
 	u32 taken XS_CACHE_LINE;
+	struct xs_torn *torn;
 	struct xs_block blocks[XS_LEAF_BLOCKS];
 };
 
@@ -171,7 +174,7 @@ u64 xs_tree_low_free(const struct xs_tree *tree);
 
 /*
  * The first leaf at or after page *@page that exists, NULL if there is none;
- * *@page is its first page then.
+ * *@page is its first page then. Entered, if others use the tree.
  */
 struct xs_leaf *xs_tree_next_leaf(struct xs_tree *tree, u64 *page);
 

@@ -31,6 +31,21 @@ struct xs_commands {
 	u32 global;
 };
 
+/*
+ * struct xs_stray - a call that its caller cannot mean
+ * @what:	for a person to read
+ * @iova, @pages: what the caller named; of no unmap @pages is 0
+ * @mapped_iova, @mapped_pages: of an unmap, the first mapping that has some of those
+ *		pages; @mapped_pages is 0 if none has
+ */
+struct xs_stray {
+	const char *what;
+	u64 iova;
+	u32 pages;
+	u64 mapped_iova;
+	u32 mapped_pages;
+};
+
 /* Where a page is that is not to be mapped. */
 #define XS_PHYS_NONE	(~0ULL)
 
@@ -106,6 +121,17 @@ struct xs_world_ops {
 	void (*stuck)(void *world, u64 iova, u64 pages);
 
 	/*
+	 * Remove @part of the mapping @whole, which may have holes: its driver has
+	 * named only some of its pages, or others were removed before. The world may
+	 * remove more of @whole, where a part cannot go alone. Other calls may do the
+	 * same at the same time. Returns 0, or a negative errno: some pages may be
+	 * mapped still.
+	 */
+	int (*remove_part)(void *world, xs_gather_t *gather,
+			   const struct xs_range *part,
+			   const struct xs_range *whole);
+
+	/*
 	 * Make stale translations of all that @gather saw removed impossible,
 	 * in every cache, and wait; then free what @gather holds. With @count
 	 * ranges, those cover everything removed, and the page-walk caches may
@@ -147,8 +173,8 @@ struct xs_world_ops {
 	void (*quiesce)(void *world);
 
 	/*
-	 * Much of the space is empty: xs_engine_trim() is worth a call soon,
-	 * from where it may sleep. May be NULL.
+	 * Much of the space is empty, or torn mappings are done (tear.h):
+	 * xs_engine_trim() is worth a call soon, from where it may sleep. May be NULL.
 	 */
 	void (*surplus)(void *world);
 
@@ -172,10 +198,10 @@ struct xs_world_ops {
 	void (*short_of)(void *world);
 
 	/*
-	 * A call was ignored, as its caller cannot mean it: @what, for a person to
-	 * read, at @iova, or 0. Not a fault of the engine's.
+	 * A call was ignored, as its caller cannot mean it; or it was an unmap, and
+	 * only the pages that it named are removed. Not a fault of the engine's.
 	 */
-	void (*stray)(void *world, u64 iova, const char *what);
+	void (*stray)(void *world, const struct xs_stray *stray);
 
 	/*
 	 * A sync has finished on @cpu; for tracing. May be NULL.

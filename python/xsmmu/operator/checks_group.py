@@ -53,7 +53,7 @@ def _chosen(group: Group) -> str:
 
 
 def _is_taken(group: Group) -> bool:
-    return _says(group, "state") in ("attached", "active", "lingering")
+    return _says(group, "state") in ("attached", "active", "torn", "lingering")
 
 
 def check_type(group: Group) -> Iterator[Finding]:
@@ -115,8 +115,12 @@ def check_state(group: Group) -> Iterator[Finding]:
         yield _of_group("risk", "lingering", group, reason, "close what uses them (dmesg | grep xsmmu names them)")
     strays = _count(group, "strays")
     if strays:
-        reason = f"{strays:,} unmaps of what was not mapped so: a driver's bug; they were ignored"
+        reason = f"{strays:,} unmaps of what was not mapped so: a driver's bug; the pages that they named are removed"
         yield _of_group("risk", "strays", group, reason, "dmesg | grep xsmmu; report it with the driver's name")
+    torn = _count(group, "torn_pages")
+    if torn:
+        reason = f"devices still reach {torn:,} pages of buffers that a driver has unmapped by a wrong size or address"
+        yield _of_group("risk", "torn", group, reason, "unbind the driver, which removes them; report it with its name")
 
 
 def check_auto(group: Group) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ ROWS: Final = (
     Row("map_syncs_total", "counter", "Invalidation commands that maps needed", "map_syncs"),
     Row("syncs_total", "counter", "Syncs, by what caused them", "sync_", "cause"),
     Row("strays_total", "counter", "Unmaps of what was not mapped so", "strays"),
+    Row("torn_pages", "gauge", "Pages in reach whose buffers were unmapped by a wrong size or address", "torn_pages"),
     Row("map_failures_total", "counter", "Maps that failed", "map_failures"),
     Row("copied_maps_total", "counter", "Buffers that were copied instead of mapped", "copied_maps"),
     Row("copied_unmaps_total", "counter", "Unmaps of buffers that were copied", "copied_unmaps"),

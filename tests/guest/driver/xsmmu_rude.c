@@ -13,7 +13,9 @@
  *   mode=slow    managed DMA memory that is freed two seconds after the driver's
  *		  end
  *   mode=free    memory that is freed by a wrong handle
- *   mode=stray   unmaps of what is not mapped so, which must change nothing
+ *   mode=stray   unmaps of what is not mapped so: what they name is gone
+ *   mode=tear    unmaps that do not match a mapping, of each kind: which pages the device
+ *		  still writes to. Then the right unmap of each; mode=tear_left: none
  *   mode=many    so many mappings at once that their page tables are worth
  *                freeing, each undone
  *   mode=some    the same of fewer, mode=most of more: page tables stay, and are empty
@@ -54,7 +56,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, many, some, most, ranges, row, whole, ahead, api or kernel");
+MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, stray, tear, tear_left, many, some, most, ranges, row, whole, ahead, api or kernel");
 
 static bool is_ours(void)
 {
@@ -1438,14 +1440,34 @@ static int release_late(const char *text, const struct kernel_param *param)
 	return 0;
 }
 
+#define UNTOUCHED	0x5a5a5a5a
+
+/* Does a write of the device to @iova change @word, which is behind it? */
+static bool lands(void __iomem *registers, dma_addr_t iova, u32 *word)
+{
+	phys_addr_t phys = virt_to_phys(word);
+	bool landed;
+
+	WRITE_ONCE(*word, UNTOUCHED);
+	writel(4, registers + 0x0c);
+	writel(0xa, registers + 0x18);
+	writel(lower_32_bits(iova), registers + 0x04);
+	writel(upper_32_bits(iova), registers + 0x08);
+	writel(lower_32_bits(phys), registers + 0x1c);
+	writel(upper_32_bits(phys), registers + 0x20);
+	writel(1, registers + 0x14);
+	readl(registers + 0x00);
+	landed = READ_ONCE(*word) != UNTOUCHED;
+	WRITE_ONCE(*word, UNTOUCHED);
+	return landed;
+}
+
 /* The device writes to the first coherent memory that is late, if its driver is gone or not. */
 static int fire(const char *text, const struct kernel_param *param)
 {
 	struct pci_dev *pdev;
 	void __iomem *registers;
-	phys_addr_t phys;
-	u32 *word;
-	int error;
+	bool landed;
 
 	if (!late.dev)
 		return -ENODEV;
@@ -1454,20 +1476,9 @@ static int fire(const char *text, const struct kernel_param *param)
 	if (!registers)
 		return -ENOMEM;
 	pci_set_master(pdev);
-	word = late.memory[0];
-	phys = virt_to_phys(word);
-	writel(4, registers + 0x0c);
-	writel(0xa, registers + 0x18);
-	writel(lower_32_bits(late.handles[0]), registers + 0x04);
-	writel(upper_32_bits(late.handles[0]), registers + 0x08);
-	writel(lower_32_bits(phys), registers + 0x1c);
-	writel(upper_32_bits(phys), registers + 0x20);
-	writel(1, registers + 0x14);
-	readl(registers + 0x00);
-	error = READ_ONCE(*word) == 0x5a5a5a5a ? -EFAULT : 0;
-	WRITE_ONCE(*word, 0x5a5a5a5a);
+	landed = lands(registers, late.handles[0], late.memory[0]);
 	iounmap(registers);
-	return error;
+	return landed ? 0 : -EFAULT;
 }
 
 static const struct kernel_param_ops fire_ops = { .set = fire };
@@ -1537,7 +1548,7 @@ static int stray_free(struct device *dev)
 	return 0;
 }
 
-/* Three strays about a mapping, which must survive them, and one after it. */
+/* Three strays, of which two take a mapping away in parts, and the right unmap, behind them. */
 static int stray(struct device *dev)
 {
 	struct page *page = alloc_pages(GFP_KERNEL, 2);
@@ -1551,14 +1562,176 @@ static int stray(struct device *dev)
 	dma_unmap_page(dev, iova, PAGE_SIZE, DMA_TO_DEVICE);
 	dma_unmap_page(dev, iova + PAGE_SIZE, 3 * PAGE_SIZE, DMA_TO_DEVICE);
 	dma_unmap_page(dev, iova + (1ULL << 40), PAGE_SIZE, DMA_TO_DEVICE);
-	if (translated(dev, iova) != page_to_phys(page) ||
-	    translated(dev, iova + 3 * PAGE_SIZE) !=
-	    page_to_phys(page) + 3 * PAGE_SIZE)
-		return wrong(dev, "a stray unmap has undone a mapping");
-	dma_unmap_page(dev, iova, 4 * PAGE_SIZE, DMA_TO_DEVICE);
+	for (u32 i = 0; i < 4; i++)
+		if (translated(dev, iova + i * PAGE_SIZE))
+			return wrong(dev, "a stray unmap has left a page");
 	dma_unmap_page(dev, iova, 4 * PAGE_SIZE, DMA_TO_DEVICE);
 	__free_pages(page, 2);
 	return 0;
+}
+
+/*
+ * A mapping, and an unmap that does not match it. @list: a list of pages, unmapped from
+ * its segment @from on; else one buffer of @bytes at @offset in its first page, unmapped
+ * from its page @from on. @named: bytes of the unmap. @twice: the right unmap comes first
+ */
+struct tear {
+	const char *name;
+	u32 bytes;
+	u32 offset;
+	u32 from;
+	u32 named;
+	bool list;
+	bool twice;
+};
+
+#define TEAR_PAGES	256
+
+static const struct tear tears[] = {
+	/* ftgmac100 maps a fragment and unmaps another length. */
+	{ "short", 1536, 3072, 0, 42 },
+	{ "first", 4 * PAGE_SIZE, 0, 0, PAGE_SIZE },
+	{ "middle", 4 * PAGE_SIZE, 0, 1, 2 * PAGE_SIZE },
+	{ "rest", 4 * PAGE_SIZE, 0, 1, 3 * PAGE_SIZE },
+	{ "longer", 4 * PAGE_SIZE, 0, 0, 7 * PAGE_SIZE },
+	{ "beyond", 4 * PAGE_SIZE, 0, 2, 4 * PAGE_SIZE },
+	{ "list_rest", 4 * PAGE_SIZE, 0, 1, 3 * PAGE_SIZE, .list = true },
+	{ "large_first", 200 * PAGE_SIZE, 0, 0, PAGE_SIZE },
+	{ "large_middle", 200 * PAGE_SIZE, 0, 70, 66 * PAGE_SIZE },
+	{ "large_longer", 200 * PAGE_SIZE, 0, 0, 240 * PAGE_SIZE },
+	{ "twice", PAGE_SIZE, 0, 0, PAGE_SIZE, .twice = true },
+};
+
+static u32 pages_from(u32 offset, u32 bytes)
+{
+	return (offset % PAGE_SIZE + bytes + PAGE_SIZE - 1) / PAGE_SIZE;
+}
+
+/* Segments are at most a page, so none of them join. */
+static int tear_list(struct sg_table *table, struct page *memory, u32 pages)
+{
+	struct scatterlist *sg;
+	u32 i;
+
+	if (sg_alloc_table(table, pages, GFP_KERNEL))
+		return -ENOMEM;
+	for_each_sgtable_sg(table, sg, i)
+		sg_set_page(sg, memory + i, PAGE_SIZE, 0);
+	return 0;
+}
+
+static void tear_unmap(struct device *dev, const struct tear *tear,
+		       struct sg_table *table, dma_addr_t iova)
+{
+	if (tear->list)
+		dma_unmap_sg(dev, sg_next(table->sgl), table->orig_nents - 1,
+			     DMA_BIDIRECTIONAL);
+	else
+		dma_unmap_page(dev, iova + tear->from * PAGE_SIZE, tear->named,
+			       DMA_BIDIRECTIONAL);
+}
+
+/* What the device reaches before and after: it has cached all. */
+static int tear_one(struct device *dev, void __iomem *registers,
+		    struct page *memory, const struct tear *tear, bool left)
+{
+	u32 pages = pages_from(tear->offset, tear->bytes);
+	u32 end = tear->from + pages_from(tear->offset, tear->named);
+	u32 reached = 0, others = 0, more = 0;
+	struct sg_table table = { };
+	dma_addr_t iova;
+	int error = 0;
+
+	if (tear->list)
+		error = tear_list(&table, memory, pages) ?:
+			dma_map_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
+	if (error)
+		return error;
+	/* A segment of its own for each, as the driver of the list has it. */
+	iova = tear->list ? sg_dma_address(table.sgl) :
+			    dma_map_page(dev, memory, tear->offset, tear->bytes,
+					 DMA_BIDIRECTIONAL);
+	if (dma_mapping_error(dev, iova))
+		return wrong(dev, "a map failed");
+	for (u32 i = 0; i < pages; i++)
+		if (!lands(registers, (iova & PAGE_MASK) + i * PAGE_SIZE,
+			   page_address(memory + i)))
+			error = wrong(dev, "the device does not reach what is mapped");
+	if (tear->twice)
+		dma_unmap_page(dev, iova, tear->bytes, DMA_BIDIRECTIONAL);
+	tear_unmap(dev, tear, &table, iova);
+	for (u32 i = 0; i < pages; i++) {
+		bool reach = lands(registers, (iova & PAGE_MASK) + i * PAGE_SIZE,
+				   page_address(memory + i));
+		bool named = i >= tear->from && i < end;
+
+		reached += named && reach;
+		others += !named && reach;
+		more += !named;
+	}
+	dev_info(dev, "rude: tear %s %u %u %u\n", tear->name, reached, others,
+		 more);
+	if (!left && !tear->twice && tear->list)
+		dma_unmap_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
+	else if (!left && !tear->twice)
+		dma_unmap_page(dev, iova, tear->bytes, DMA_BIDIRECTIONAL);
+	sg_free_table(&table);
+	return error;
+}
+
+/* Two mappings, and an unmap from the second page of one to the first one of the other. */
+static int tear_two(struct device *dev, void __iomem *registers,
+		    struct page *memory, bool left)
+{
+	struct page *pages[2] = { memory, memory + 2 };
+	u32 reached = 0, others = 0;
+	dma_addr_t iovas[2];
+
+	for (u32 i = 0; i < 2; i++) {
+		iovas[i] = dma_map_page(dev, pages[i], 0, 2 * PAGE_SIZE,
+					DMA_BIDIRECTIONAL);
+		if (dma_mapping_error(dev, iovas[i]))
+			return wrong(dev, "a map failed");
+	}
+	if (iovas[0] > iovas[1]) {
+		swap(iovas[0], iovas[1]);
+		swap(pages[0], pages[1]);
+	}
+	dma_unmap_page(dev, iovas[0] + PAGE_SIZE, iovas[1] - iovas[0],
+		       DMA_BIDIRECTIONAL);
+	for (u32 i = 0; i < 2; i++) {
+		others += lands(registers, iovas[i] + i * PAGE_SIZE,
+				page_address(pages[i] + i));
+		reached += lands(registers, iovas[i] + !i * PAGE_SIZE,
+				 page_address(pages[i] + !i));
+	}
+	dev_info(dev, "rude: tear two %u %u 2\n", reached, others);
+	for (u32 i = 0; i < 2 && !left; i++)
+		dma_unmap_page(dev, iovas[i], 2 * PAGE_SIZE, DMA_BIDIRECTIONAL);
+	return 0;
+}
+
+static int tear(struct pci_dev *pdev, bool left)
+{
+	void __iomem *registers = ioremap(pci_resource_start(pdev, 0), PAGE_SIZE);
+	struct page *memory = alloc_pages(GFP_KERNEL, get_order(TEAR_PAGES * PAGE_SIZE));
+	int error = 0;
+
+	if (!registers || !memory)
+		return -ENOMEM;
+	pci_set_master(pdev);
+	dma_set_max_seg_size(&pdev->dev, PAGE_SIZE);
+	for (u32 i = 0; i < ARRAY_SIZE(tears) && !error; i++)
+		error = tear_one(&pdev->dev, registers, memory, &tears[i], left);
+	if (!error)
+		error = tear_two(&pdev->dev, registers, memory, left);
+	dma_set_max_seg_size(&pdev->dev, SZ_64K);
+	pci_clear_master(pdev);
+	iounmap(registers);
+	/* What is mapped still may be written to: it is not freed. */
+	if (!left && !error)
+		__free_pages(memory, get_order(TEAR_PAGES * PAGE_SIZE));
+	return error;
 }
 
 static int many(struct device *dev, u32 count)
@@ -1966,6 +2139,8 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return slow(&pdev->dev);
 	if (sysfs_streq(mode, "stray"))
 		return stray(&pdev->dev);
+	if (sysfs_streq(mode, "tear") || sysfs_streq(mode, "tear_left"))
+		return tear(pdev, sysfs_streq(mode, "tear_left"));
 	if (sysfs_streq(mode, "crowd"))
 		return map_crowd(&pdev->dev, CROWD);
 	if (sysfs_streq(mode, "one"))

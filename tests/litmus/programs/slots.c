@@ -3,6 +3,8 @@
  * A mapping is unmapped by several at once, which a driver must not do: one of
  * them gets it, with the reference that the map has written.
  */
+#include <xsmmu/claim.h>
+
 #include "programs.h"
 
 static u64 handed;	/* the IOVA, from the driver's one thread to another */
@@ -14,6 +16,7 @@ static void begin(u32 pages_)
 {
 	world_begin("fused");
 	world_expect("an unmap of what is not mapped so");
+	world_tears();
 	pages = pages_;
 	handed = 0;
 	tried[0] = tried[1] = tried[2] = false;
@@ -169,9 +172,20 @@ static void unmap_map_more_unmap(void)
 	ex_assert(xs_engine_unmap(&engine, iova, pages + 1, true));
 }
 
+/* What the second unmap claims; it leaves pages of others alone here. */
+static void claim_known(void)
+{
+	struct xs_claim claim = { .page = known >> XS_PAGE_LG2, .pages = pages };
+
+	xs_enter();
+	if (xs_claim_mapping(&engine, &claim))
+		xs_claim_unmap_now(&engine, &claim);
+	xs_exit();
+}
+
 static const struct ex_program many_between = {
 	.name = "slot_many_between", .setup = begin_again,
-	.threads = { unmap_map_more_unmap, unmap_known }, .finish = none_mapped
+	.threads = { unmap_map_more_unmap, claim_known }, .finish = none_mapped
 };
 
 /*
@@ -273,7 +287,66 @@ static const struct ex_program same_run = {
 	.threads = { unmap_and_map_same, unmap_known }, .finish = undone_by_now
 };
 
+/*
+ * Unmaps that are of no mapping name pages of one that its own unmap comes for: that gets
+ * it, whoever is first, and behind it nothing is left.
+ */
+static void begin_torn(void)
+{
+	begin(3);
+	known = xs_engine_map(&engine, 0, pages, 3, ~0ULL);
+}
+
+static void unmap_right(void)
+{
+	ex_assert(xs_engine_unmap(&engine, known, pages, true));
+	for (u32 i = 0; i < pages; i++)
+		ex_assert(world_is_gone(i));
+}
+
+static void tear_one(void)
+{
+	ex_assert(!xs_engine_unmap(&engine, known + XS_PAGE_BYTES, 1, false));
+}
+
+static void nothing_left(void)
+{
+	world_check(0);
+	for (u32 i = 0; i < pages; i++)
+		ex_assert(world_is_gone(i));
+}
+
+static const struct ex_program torn = {
+	.name = "slot_torn", .setup = begin_torn,
+	.threads = { unmap_right, tear_one }, .finish = nothing_left
+};
+
+/* The last page of a torn mapping is named while its IOVAs are about to be given back. */
+static void begin_mend(void)
+{
+	begin_torn();
+	tear_one();
+}
+
+static void tear_rest(void)
+{
+	xs_engine_unmap(&engine, known, 1, false);
+	ex_assert(world_is_gone(0));
+	xs_engine_unmap(&engine, known + 2 * XS_PAGE_BYTES, 1, false);
+	ex_assert(world_is_gone(2));
+}
+
+static void mend(void)
+{
+	xs_engine_mend(&engine, false);
+}
+
+static const struct ex_program torn_mend = {
+	.name = "slot_torn_mend", .setup = begin_mend,
+	.threads = { tear_rest, mend }, .finish = nothing_left
+};
+
 const struct ex_program *const slot_programs[] = {
 	&one, &many, &many_wrong, &reuse, &many_again, &many_between, &same_own,
-	&own_again, &same_many, &same_run, NULL
+	&own_again, &same_many, &same_run, &torn, &torn_mend, NULL
 };

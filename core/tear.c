@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* Unmaps that do not match a mapping; see tear.h. */
+#include <xsmmu/claim.h>
+#include <xsmmu/place.h>
+#include <xsmmu/stuck.h>
+#include <xsmmu/sync.h>
+#include <xsmmu/tear.h>
+
+/* ---- finding mappings ---- */
+
+/* The pages of the mapping that begins at @page of @leaf and is not torn; 0: none. */
+static u32 xs_mapping_at(struct xs_leaf *leaf, u64 page)
+{
+	struct xs_block *block = xs_leaf_block(leaf, page);
+	u32 at = page & (XS_BLOCK_PAGES - 1);
+	u64 run = at ? 0 : xs_a64_read(&block->run_pages);
+	xs_slot_t *slots = xs_load_acquire(&leaf->slots);
+	u64 slot, joined = xs_a64_read(&block->joined);
+
+	/* What is stuck was unmapped. */
+	if (run)
+		return run & XS_RUN_STUCK ? 0 : (u32)run;
+	if (!slots || (joined | xs_a64_read(&block->stuck)) >> at & 1)
+		return 0;
+	slot = xs_a64_read(&slots[xs_slot_at(page)]);
+	if (xs_slot_is_one(slot))
+		return 1;
+	if (!xs_slot_is_many(slot))
+		return 0;
+	joined = at < XS_BLOCK_PAGES - 1 ? joined >> (at + 1) : 0;
+	return 1 + (joined & 1 ? xs_mask_run(joined) : 0);
+}
+
+static u64 xs_leaf_page(const struct xs_leaf *leaf)
+{
+	return leaf->blocks[0].iova >> XS_PAGE_LG2;
+}
+
+bool xs_leaf_mapping(struct xs_leaf *leaf, u64 from, u64 end,
+		  struct xs_found *found)
+{
+	u64 page = from & ~(u64)(XS_BLOCK_PAGES - 1);
+	u64 first = xs_leaf_page(leaf);
+	u32 pages;
+
+	found->torn = 0;
+	found->page = end;
+	for (struct xs_torn *torn = leaf->torn; torn; torn = torn->next) {
+		if (torn->page >= found->page ||
+		    torn->page + torn->pages <= from)
+			continue;
+		found->torn = torn;
+		found->page = torn->page;
+		found->pages = torn->pages;
+	}
+	if (page < first)
+		page = first;
+	for (; page < found->page && page < first + XS_LEAF_PAGES;
+	     page += pages ? pages : 1) {
+		pages = xs_mapping_at(leaf, page);
+		if (!pages || page + pages <= from)
+			continue;
+		found->torn = 0;
+		found->page = page;
+		found->pages = pages;
+		return true;
+	}
+	return found->torn;
+}
+
+/*
+ * The mapping of whole blocks that has @page and begins in a block before its one. It
+ * begins at a multiple of a power of two that is no less than its size.
+ */
+static bool xs_find_run(struct xs_engine *engine, u64 page,
+			struct xs_found *found)
+{
+	u64 block = page >> XS_BLOCK_LG2;
+
+	for (block &= block - 1; block; block &= block - 1) {
+		u64 first = block << XS_BLOCK_LG2;
+		struct xs_leaf *leaf = xs_tree_leaf(&engine->space.tree, first);
+
+		if (leaf && xs_leaf_mapping(leaf, first, first + 1, found) &&
+		    found->page == first && first + found->pages > page)
+			return true;
+	}
+	return false;
+}
+
+/* The first mapping that has pages of [@from, @end). The lock is held. Entered. */
+static bool xs_find(struct xs_engine *engine, u64 from, u64 end,
+		    struct xs_found *found)
+{
+	struct xs_tree *tree = &engine->space.tree;
+	struct xs_leaf *leaf = xs_tree_leaf(tree, from);
+	u64 page = from;
+
+	if (xs_find_run(engine, from, found))
+		return true;
+	do {
+		if (leaf && xs_leaf_mapping(leaf, from, end, found))
+			return true;
+		page = (page | (XS_LEAF_PAGES - 1)) + 1;
+		leaf = page < end ? xs_tree_next_leaf(tree, &page) : 0;
+	} while (leaf && page < end);
+	return false;
+}
+
+/* ---- records ---- */
+
+static size_t xs_torn_bytes(u32 pages)
+{
+	return sizeof(struct xs_torn) + ((u64)pages + 63) / 64 * sizeof(u64);
+}
+
+/* Of a mapping that is about to be claimed; NULL: no memory. */
+static struct xs_torn *xs_torn_new(struct xs_engine *engine,
+				   const struct xs_found *found)
+{
+	struct xs_torn *torn =
+		xs_ops(engine)->alloc(xs_world(engine),
+				      xs_torn_bytes(found->pages), XS_ANY_CPU,
+				      true);
+
+	if (!torn)
+		return 0;
+	torn->page = found->page;
+	torn->pages = found->pages;
+	torn->left = found->pages;
+	return torn;
+}
+
+static void xs_torn_free(struct xs_engine *engine, struct xs_torn *torn)
+{
+	if (torn)
+		xs_ops(engine)->free(xs_world(engine), torn,
+				     xs_torn_bytes(torn->pages));
+}
+
+void xs_leaf_free_torn(struct xs_tree *tree, struct xs_leaf *leaf)
+{
+	while (leaf->torn) {
+		struct xs_torn *torn = leaf->torn;
+
+		leaf->torn = torn->next;
+		tree->ops->free(tree->world, torn, xs_torn_bytes(torn->pages));
+	}
+}
+
+/* The list that it is in, or is to be. The lock is held. Entered. */
+static struct xs_torn **xs_torn_list(struct xs_engine *engine,
+				     const struct xs_torn *torn)
+{
+	return &xs_tree_leaf(&engine->space.tree, torn->page)->torn;
+}
+
+static void xs_torn_add(struct xs_engine *engine, struct xs_torn *torn)
+{
+	struct xs_torn **list = xs_torn_list(engine, torn);
+
+	torn->next = *list;
+	*list = torn;
+}
+
+static void xs_torn_take(struct xs_engine *engine, const struct xs_torn *torn)
+{
+	struct xs_torn **at = xs_torn_list(engine, torn);
+
+	while (*at != torn)
+		at = &(*at)->next;
+	*at = torn->next;
+}
+
+static void xs_torn_done(struct xs_engine *engine, struct xs_torn *torn)
+{
+	engine->tears.left -= torn->left;
+	torn->left = 0;
+	if (torn->done)
+		return;
+	torn->done = true;
+	torn->next_done = engine->tears.done;
+	engine->tears.done = torn;
+}
+
+/* An unmap has named those of its pages that are in [@from, @end). */
+static void xs_torn_name(struct xs_engine *engine, struct xs_torn *torn,
+			 u64 from, u64 end)
+{
+	u32 at = from > torn->page ? (u32)(from - torn->page) : 0;
+	u32 stop = end - torn->page < torn->pages ? (u32)(end - torn->page) :
+						    torn->pages;
+	u32 left = torn->left;
+
+	torn->meant |= from >= torn->page;
+	while (at < stop) {
+		u64 *named = &torn->named[at / 64];
+		u32 count = 64 - at % 64 < stop - at ? 64 - at % 64 : stop - at;
+		u64 mask = xs_mask_of(at % 64, count);
+
+		torn->left -= xs_popcount(mask & ~*named);
+		*named |= mask;
+		at += count;
+	}
+	engine->tears.left -= left - torn->left;
+	if (!torn->left)
+		xs_torn_done(engine, torn);
+}
+
+/* ---- tearing ---- */
+
+/* Claim what was found, which has no record. */
+static bool xs_claim_found(struct xs_engine *engine,
+			   const struct xs_found *found, struct xs_claim *claim)
+{
+	claim->page = found->page;
+	claim->pages = found->pages;
+	return found->pages > XS_BLOCK_PAGES ?
+		xs_space_claim_run(&engine->space, found->page << XS_PAGE_LG2,
+				   found->pages) :
+		xs_claim_mapping(engine, claim);
+}
+
+/* What became of a mapping that was found. */
+enum xs_tear_result { XS_TEAR_GONE, XS_TEAR_RECORD, XS_TEAR_ALL };
+
+/* Take what was found, and note which of its pages are named. The lock is held. */
+static enum xs_tear_result xs_tear_take(struct xs_engine *engine,
+					struct xs_found *found, u64 from,
+					u64 end, struct xs_claim *claim)
+{
+	struct xs_torn *torn = found->torn;
+
+	if (!torn) {
+		torn = xs_torn_new(engine, found);
+		if (!xs_claim_found(engine, found, claim)) {
+			xs_torn_free(engine, torn);
+			return XS_TEAR_GONE;
+		}
+		if (!torn)
+			return XS_TEAR_ALL;
+		if (claim->pages <= XS_BLOCK_PAGES)
+			xs_claim_vacate(claim);
+		engine->tears.left += torn->pages;
+		xs_torn_add(engine, torn);
+	}
+	xs_torn_name(engine, torn, from, end);
+	found->torn = torn;
+	return XS_TEAR_RECORD;
+}
+
+/* Records are done: the world is to call xs_engine_trim(). */
+static void xs_tear_tell_done(struct xs_engine *engine)
+{
+	if (xs_ops(engine)->surplus)
+		xs_ops(engine)->surplus(xs_world(engine));
+}
+
+/*
+ * Remove the pages of [@from, @end) of a mapping that is torn. If that fails all of the
+ * mapping is done: xs_engine_mend() tries again, and tells of what is stuck then.
+ */
+static bool xs_tear_remove(struct xs_engine *engine,
+			   const struct xs_found *found, u64 from, u64 end)
+{
+	struct xs_range whole = { found->page, found->pages };
+	u64 first = from > whole.page ? from : whole.page;
+	u64 stop = whole.page + whole.pages;
+	struct xs_range part = { first, (end < stop ? end : stop) - first };
+	xs_flags_t flags;
+
+	if (xs_likely(xs_sync_part(engine, &part, &whole)))
+		return true;
+	flags = xs_lock(&engine->tears.lock);
+	xs_torn_done(engine, found->torn);
+	xs_unlock(&engine->tears.lock, flags);
+	xs_tear_tell_done(engine);
+	return false;
+}
+
+/*
+ * Tear the first mapping that has pages of [@from, @end). False: there is none. What
+ * is gone by now was unmapped, or begins anew, meanwhile. *@removed: devices do not reach
+ * its pages. Entered.
+ */
+static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
+			 struct xs_found *found, bool *removed)
+{
+	enum xs_tear_result result = XS_TEAR_GONE;
+	struct xs_claim claim;
+	bool any, done;
+	xs_flags_t flags = xs_lock(&engine->tears.lock);
+
+	any = xs_find(engine, from, end, found);
+	if (any)
+		result = xs_tear_take(engine, found, from, end, &claim);
+	done = engine->tears.done;
+	xs_unlock(&engine->tears.lock, flags);
+	/* There is no memory for a record. */
+	if (result == XS_TEAR_ALL)
+		*removed = xs_claim_unmap_now(engine, &claim);
+	else if (result == XS_TEAR_RECORD)
+		*removed = xs_tear_remove(engine, found, from, end);
+	else
+		found->pages = 0;
+	if (done)
+		xs_tear_tell_done(engine);
+	return any;
+}
+
+bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
+{
+	struct xs_stray stray = {
+		.what = "an unmap of what is not mapped so",
+		.iova = iova,
+		.pages = pages,
+	};
+	u64 page = iova >> XS_PAGE_LG2;
+	u64 end = page + pages, met = 0;
+
+	while (page < end) {
+		struct xs_found found;
+		bool any, removed = true;
+
+		xs_enter();
+		any = xs_tear_next(engine, page, end, &found, &removed);
+		xs_exit();
+		if (!any)
+			break;
+		if (!found.pages) {
+			page = (found.page > page ? found.page : page) + 1;
+			continue;
+		}
+		met += (found.page + found.pages < end ?
+				found.page + found.pages : end) -
+		       (found.page > page ? found.page : page);
+		page = found.page + found.pages;
+		if (found.page == iova >> XS_PAGE_LG2 && found.pages == pages)
+			return removed;
+		if (stray.mapped_pages)
+			continue;
+		stray.mapped_iova = found.page << XS_PAGE_LG2;
+		stray.mapped_pages = found.pages;
+	}
+	/* What was unmapped before may wait for its sync. */
+	if (met < pages)
+		xs_engine_sync(engine, XS_SYNC_EXPLICIT);
+	xs_enter();
+	xs_engine_tell_stray(engine, &stray);
+	xs_exit();
+	return false;
+}
+
+/* ---- mending ---- */
+
+/* Their driver is gone and takes them for unmapped. */
+static void xs_abandon(struct xs_engine *engine)
+{
+	struct xs_leaf *leaf;
+	u64 page = 0;
+
+	xs_enter();
+	while ((leaf = xs_tree_next_leaf(&engine->space.tree, &page))) {
+		xs_flags_t flags = xs_lock(&engine->tears.lock);
+
+		for (struct xs_torn *torn = leaf->torn; torn; torn = torn->next)
+			if (torn->meant)
+				xs_torn_done(engine, torn);
+		xs_unlock(&engine->tears.lock, flags);
+		page += XS_LEAF_PAGES;
+	}
+	xs_exit();
+}
+
+/* No look-up finds the records that are done any more; returns them. */
+static struct xs_torn *xs_mend_begin(struct xs_engine *engine)
+{
+	struct xs_torn *done;
+	xs_flags_t flags;
+
+	xs_enter();
+	flags = xs_lock(&engine->tears.lock);
+	done = engine->tears.done;
+	engine->tears.done = 0;
+	for (struct xs_torn *torn = done; torn; torn = torn->next_done)
+		xs_torn_take(engine, torn);
+	xs_unlock(&engine->tears.lock, flags);
+	xs_exit();
+	return done;
+}
+
+/* The world has failed again: the IOVAs stay in use, and what it removes is tried again. */
+static void xs_mend_failed(struct xs_engine *engine, u64 page, u32 pages)
+{
+	xs_claim_count(engine, pages);
+	if (pages > XS_BLOCK_PAGES) {
+		xs_stuck_mark_run(engine, page << XS_PAGE_LG2, pages);
+		return;
+	}
+	xs_stuck_keep(engine, page, pages, XS_REF_NONE);
+	xs_stuck_mark(engine, page, pages);
+}
+
+/* The IOVAs of a mapping of which no translation exists. Entered. */
+static void xs_mend_back(struct xs_engine *engine, u64 page, u32 pages)
+{
+	xs_flags_t flags;
+
+	xs_claim_count(engine, pages);
+	xs_count(engine->counts, direct_pages, pages);
+	if (pages > XS_BLOCK_PAGES) {
+		flags = xs_local_save();
+		xs_space_give_run(&engine->space, page << XS_PAGE_LG2, pages);
+		xs_local_restore(flags);
+		return;
+	}
+	/* A map that was torn before it had returned may have written some. */
+	for (u32 i = 0; i < pages; i++)
+		xs_a64_set(xs_space_slot(&engine->space, page + i),
+			   XS_SLOT_VACANT);
+	xs_place_back(engine, xs_policy_of(engine), page, pages);
+}
+
+void xs_engine_mend(struct xs_engine *engine, bool abandoned)
+{
+	struct xs_torn *torn, *next;
+
+	if (abandoned)
+		xs_abandon(engine);
+	torn = xs_mend_begin(engine);
+	if (!torn)
+		return;
+	xs_ops(engine)->quiesce(xs_world(engine));
+	for (; torn; torn = next) {
+		struct xs_range whole = { torn->page, torn->pages };
+
+		next = torn->next_done;
+		xs_enter();
+		if (xs_sync_part(engine, &whole, &whole))
+			xs_mend_back(engine, torn->page, torn->pages);
+		else
+			xs_mend_failed(engine, torn->page, torn->pages);
+		xs_torn_free(engine, torn);
+		xs_exit();
+	}
+}
+
+u64 xs_engine_torn(struct xs_engine *engine)
+{
+	return xs_load(&engine->tears.left);
+}

@@ -211,17 +211,19 @@ FAULTS = (
     Fault(
         "what is held is let go before its own sync if it cannot be deferred",
         "unmap.c",
-        "	xs_sync_now(engine, claim->page, claim->pages);\n	if (held)\n"
-        "		xs_claim_release(claim, claim->pages);\n",
+        "	if (xs_unlikely(!xs_sync_now(engine, claim->page, claim->pages))) {\n"
+        "		xs_claim_stick(engine, claim, held);\n		return false;\n	}\n"
+        "	xs_claim_let_go(engine, policy, claim, held);\n",
         "	if (held)\n		xs_claim_release(claim, claim->pages);\n"
-        "	xs_sync_now(engine, claim->page, claim->pages);\n",
+        "	xs_sync_now(engine, claim->page, claim->pages);\n"
+        "	xs_claim_let_go(engine, policy, claim, false);\n",
         ("only=engine_no_batch",),
     ),
     Fault(
         "IOVAs are free before the invalidation",
         "sync.c",
-        "		xs_sync_remove(engine, batch->runs, taken.runs, &gather);\n",
-        "		xs_sync_remove(engine, batch->runs, taken.runs, &gather);\n"
+        "		xs_sync_remove(engine, batch->runs, &taken, &gather);\n",
+        "		xs_sync_remove(engine, batch->runs, &taken, &gather);\n"
         "		if (taken.policy->placement == XS_PLACE_BLOCK)\n"
         "			xs_sync_back(engine, cpu, &taken);\n"
         "		taken.policy = &xs_policies[0];\n",
@@ -342,12 +344,12 @@ FAULTS = (
         "engine.c",
         "	xs_store_release(&engine->policy,\n"
         "			 xs_engine_row(engine, policy, tuning));\n"
-        "	xs_store(&engine->mode, xs_mode_of(engine->policy));\n"
+        "	xs_store(&engine->mode, xs_mode_of(engine, engine->policy));\n"
         "	xs_engine_settle(engine);\n",
         "	xs_engine_settle(engine);\n"
         "	xs_store_release(&engine->policy,\n"
         "			 xs_engine_row(engine, policy, tuning));\n"
-        "	xs_store(&engine->mode, xs_mode_of(engine->policy));\n",
+        "	xs_store(&engine->mode, xs_mode_of(engine, engine->policy));\n",
         ("only=threads_changing", "percent=400"),
     ),
     Fault(
@@ -366,7 +368,7 @@ FAULTS = (
     Fault(
         "the short way does not learn of a new policy",
         "engine.c",
-        "	xs_store(&engine->mode, xs_mode_of(engine->policy));\n	xs_engine_settle",
+        "	xs_store(&engine->mode, xs_mode_of(engine, engine->policy));\n	xs_engine_settle",
         "	xs_engine_settle",
     ),
     Fault(
@@ -516,8 +518,8 @@ FAULTS = (
     Fault(
         "a map of several pages is in no section when it is made",
         "map.c",
-        "	if (large)\n		xs_exit();\n	if (iova && xs_ops",
-        "	xs_exit();\n	large = true;\n	if (iova && xs_ops",
+        "	if (large)\n		xs_exit();\n	if (iova)\n		error = xs_ops",
+        "	xs_exit();\n	large = true;\n	if (iova)\n		error = xs_ops",
         ("only=engine_sizes",),
     ),
     Fault(
@@ -530,8 +532,8 @@ FAULTS = (
     Fault(
         "a map of a page is counted behind its section",
         "map.c",
-        "		return xs_map_one_refused(engine, iova);\n	xs_count_map(engine, 1);\n	xs_exit();\n",
-        "		return xs_map_one_refused(engine, iova);\n	xs_exit();\n	xs_count_map(engine, 1);\n",
+        "		return xs_map_one_refused(engine, iova, error);\n	xs_count_map(engine, 1);\n	xs_exit();\n",
+        "		return xs_map_one_refused(engine, iova, error);\n	xs_exit();\n	xs_count_map(engine, 1);\n",
         ("only=threads_living",),
     ),
     Fault(
@@ -551,15 +553,15 @@ FAULTS = (
     Fault(
         "what is left out of a list is mapped",
         "map.c",
-        "		if (phys[done] != XS_PHYS_NONE &&\n		    xs_ops",
-        "		if (xs_ops",
+        "		if (phys[done] != XS_PHYS_NONE)\n			error = xs_ops",
+        "		error = xs_ops",
         ("only=engine_apart",),
     ),
     Fault(
         "a list goes on behind a part that could not be mapped",
         "map.c",
-        "					run, prot))\n			break;\n",
-        "					run, prot))\n			continue;\n",
+        "		if (xs_unlikely(error))\n			break;\n",
+        "		if (xs_unlikely(error))\n			continue;\n",
         ("only=engine_apart_refused",),
     ),
     Fault(
@@ -892,7 +894,7 @@ FAULTS = (
     Fault(
         "a copy is unmapped twice",
         "pool.c",
-        "!xs_a64_try(&chunk->words[at], &word, 0)",
+        "!xs_a64_try_acquire(&chunk->words[at], &word, 0)",
         "(xs_a64_set(&chunk->words[at], 0), false)",
         ("only=pool_by_turns_rude",),
     ),
@@ -1153,8 +1155,8 @@ FAULTS = (
     Fault(
         "a chunk that has gone counts for the limit",
         "pool.c",
-        "		 (struct xs_chunk *)0);\n	pool->count--;\n",
-        "		 (struct xs_chunk *)0);\n",
+        "	xs_store(xs_pool_place(pool, chunk), (struct xs_chunk *)0);\n	pool->count--;\n",
+        "	xs_store(xs_pool_place(pool, chunk), (struct xs_chunk *)0);\n",
         ("only=pool_grows",),
     ),
     Fault(

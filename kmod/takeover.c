@@ -302,7 +302,7 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
 		return "the numbers of the CPUs have gaps";
 	if (xs_world_init(group, domain, xdev))
 		return "out of memory";
-	config.remembers = group->iommu.kicks;
+	config.remembers = group->iommu.kicks || XS_REFUSES;
 	if (xs_engine_init(&group->engine, &config)) {
 		xs_world_exit(group);
 		return "no IOVA space or out of memory";
@@ -367,7 +367,9 @@ static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 	if (domain->geometry.aperture_start != group->geometry.aperture_start ||
 	    domain->geometry.aperture_end != group->geometry.aperture_end)
 		return "its IOMMU group has other addresses than before";
-	if (xs_world_is_stuck(group, domain))
+	if (group->stuck_in)
+		xs_world_retry_in(group, domain);
+	if (xs_world_is_stuck(group))
 		return "its IOMMU driver could not remove pages from this domain: write identity to /sys/kernel/iommu_groups/<group>/type and then DMA-FQ, for a new one";
 	failure = check_leftovers(group, domain);
 	if (failure)
@@ -625,18 +627,20 @@ static int keep(struct device *dev, void *group)
 	return 0;
 }
 
-/*
- * The domain of the group's devices, NULL if all of them are gone. Without a driver it may be
- * freed at any time: it is compared only.
- */
-static struct iommu_domain *domain_of(const struct xs_group *group)
+/* The group's mutex is held: its domain does not go. Its devices have one. */
+static int retry_stuck(struct device *dev, void *group)
 {
-	struct xs_device *xdev;
+	xs_world_retry_in(group, xs_locked_domain(dev));
+	return 1;
+}
 
-	list_for_each_entry(xdev, &group->devices, list)
-		if (!xdev->gone)
-			return iommu_get_domain_for_dev(xdev->dev);
-	return NULL;
+/* Has the group pages that could not be removed, and cannot be now? */
+static bool is_stuck(struct xs_group *group)
+{
+	if (group->stuck_in &&
+	    !iommu_group_for_each_dev(group->iommu_group, group, retry_stuck))
+		xs_world_retry_in(group, NULL);
+	return xs_world_is_stuck(group);
 }
 
 /*
@@ -651,7 +655,7 @@ static bool give_back(struct xs_group *group, struct device *locked)
 
 	xs_world_shut(group);
 	if (xs_engine_live(&group->engine) > 0 ||
-	    xs_world_is_stuck(group, domain_of(group)) ||
+	    is_stuck(group) ||
 	    iommu_group_for_each_dev(group->iommu_group, &given, hand_back))
 		return false;
 	list_for_each_entry(xdev, &group->devices, list) {

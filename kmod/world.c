@@ -709,18 +709,18 @@ static int world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 
 /*
  * The driver's records of pages that it has failed to remove are right, but for those of
- * virtio-iommu. Where the group has left the domain, the pages went with that:
- * xs_world_is_stuck() asks for this only then.
+ * virtio-iommu.
  */
 static int world_remove_again(void *world, xs_gather_t *gather, u64 iova,
 			      u64 pages)
 {
 	struct xs_group *group = world;
 
+	/* If the group has another domain by now, the pages are gone. */
+	if (xs_world_is_nowhere(group))
+		return group->stuck_in ? -EBUSY : 0;
 	if (xs_refuses())
 		return -ENOMEM;
-	if (xs_world_is_nowhere(group))
-		return 0;
 	return group->iommu.kicks ?
 		request_again(group, gather, iova, pages) :
 		remove_partial(group, gather, iova, pages);
@@ -1270,8 +1270,8 @@ void xs_world_leave(struct xs_group *group)
 	int id = iommu_group_id(group->iommu_group);
 	u64 iova = 0, pages_left = 0, mappings = 0, copies;
 	struct iommu_domain *domain = group->domain;
+	bool stuck, stuck_live = false;
 	xs_gather_t gather;
-	int error = 0;
 	u32 pages;
 
 	if (xs_world_is_nowhere(group))
@@ -1281,15 +1281,14 @@ void xs_world_leave(struct xs_group *group)
 	group->lingered = true;
 	xs_world_shut(group);
 	mutex_lock(&group->trimming);
-	if (!retry_all(group))
-		error = -ENOMEM;
+	stuck = !retry_all(group);
 	world_gather_init(&gather);
 	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {
 		if (mappings++ < NAMED_MAX)
 			pr_warn("group %d: IOVA 0x%llx is still mapped, %u pages: a driver did not unmap it\n",
 				id, iova, pages);
 		if (remove_partial(group, &gather, iova, pages))
-			error = -ENOMEM;
+			stuck_live = true;
 		pages_left += pages;
 		iova += (u64)pages << PAGE_SHIFT;
 		cond_resched();
@@ -1297,15 +1296,16 @@ void xs_world_leave(struct xs_group *group)
 	xs_world_invalidate(group, &gather, NULL, 0);
 	copies = name_copies(group, mappings);
 	if (!xs_chunks_unmap(group))
-		error = -ENOMEM;
+		stuck_live = true;
 	xs_engine_settle(&group->engine);
 	move(group, &nowhere);
-	if (error)
+	group->stuck_live = stuck_live;
+	if (stuck || stuck_live)
 		group->stuck_in = domain;
 	mutex_unlock(&group->trimming);
 	pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone. Devices cannot reach them any more; close what uses them, and the group is given back\n",
 		id, pages_left, mappings);
-	if (error)
+	if (group->stuck_in)
 		pr_err("group %d: but the IOMMU driver could not remove some pages, which devices may still access. Write identity to /sys/kernel/iommu_groups/%d/type and then DMA-FQ for a new domain\n",
 		       id, id);
 	if (copies)
@@ -1314,17 +1314,31 @@ void xs_world_leave(struct xs_group *group)
 }
 
 /*
- * Are there pages that devices may access though they were unmapped? @domain is what the group
- * has now: if it is another one than that in which they could not be removed, they are gone.
+ * Try again to remove the pages that were stuck when the group has left its domain. @domain is
+ * what the group has now, NULL if no device of it is left. Another domain does not have them; one
+ * at the same address that is not the same has nothing mapped at their IOVAs.
  */
-bool xs_world_is_stuck(struct xs_group *group, const struct iommu_domain *domain)
+void xs_world_retry_in(struct xs_group *group, struct iommu_domain *domain)
+{
+	mutex_lock(&group->trimming);
+	if (domain && domain == group->stuck_in) {
+		WRITE_ONCE(group->domain, domain);
+		if (!xs_engine_retry(&group->engine) && !group->stuck_live)
+			group->stuck_in = NULL;
+		move(group, &nowhere);
+	} else {
+		group->stuck_in = NULL;
+	}
+	mutex_unlock(&group->trimming);
+}
+
+bool xs_world_is_stuck(struct xs_group *group)
 {
 	u64 left;
 
-	if (group->stuck_in && group->stuck_in == domain)
+	if (group->stuck_in)
 		return true;
 	mutex_lock(&group->trimming);
-	group->stuck_in = NULL;
 	left = xs_engine_retry(&group->engine);
 	mutex_unlock(&group->trimming);
 	return left;

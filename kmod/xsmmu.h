@@ -98,7 +98,8 @@ struct xs_group_commands {
  * @strayed, @torn: a call that was ignored has been warned of; an unmap that did not match
  *		what is mapped
  * @stuck_in:	the domain that the group has left with pages that could not be removed from
- *		it; to be compared only
+ *		it; to be compared only. @stuck_live: some of them are mapped still, and the
+ *		engine does not know them as stuck, so they stay for as long as the domain
  * @leaving:	of remove_partial()
  * @is_known:	the domain's own operations are called
  * @map_pages, @maps_generic: by which, if that is all that a map needs
@@ -154,6 +155,7 @@ struct xs_group {
 	bool strayed;
 	bool torn;
 	const struct iommu_domain *stuck_in;
+	bool stuck_live;
 	atomic_t partial;
 	bool lingered;
 	bool leaves;
@@ -466,7 +468,9 @@ void xs_debug_forget(struct device *dev);
  * xs_world_undo(). xs_world_unmap_partial(): a list with holes. Both return false if the
  * IOMMU driver could not remove it: then the caller must not free the memory.
  *
- * xs_world_is_stuck(): has the group pages that could not be removed? May sleep.
+ * xs_world_is_stuck(): has the group pages that could not be removed, of what is unmapped?
+ * xs_world_retry_in(): one that has left its domain tries again to remove them; the domain
+ * that it has now cannot go meanwhile. Both may sleep.
  *
  * xs_world_prune(): frees page-table pages that are about nothing but these pages, of
  * which none is mapped; xs_world_map_singly(): maps, and syncs, by no larger entry,
@@ -492,7 +496,8 @@ int xs_world_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
 			u32 prot);
 void xs_world_trim(struct work_struct *work);
 void xs_world_retry(struct work_struct *work);
-bool xs_world_is_stuck(struct xs_group *group, const struct iommu_domain *domain);
+void xs_world_retry_in(struct xs_group *group, struct iommu_domain *domain);
+bool xs_world_is_stuck(struct xs_group *group);
 void xs_world_count_map_sync(struct xs_group *group,
 			     const struct xs_range *range);
 void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
@@ -533,9 +538,11 @@ void xs_bounces_drop(struct xs_group *group);
  * main.c.
  */
 #ifdef XS_FAIL_NTH
+#define XS_REFUSES	true
 bool xs_fails(void);
 bool xs_refuses(void);
 #else
+#define XS_REFUSES	false
 static inline bool xs_fails(void)
 {
 	return false;

@@ -148,7 +148,8 @@ def modules(what: Machine) -> list[Path]:
     xsmmu, lab_module = lab.modules(its, kernel)
     if what.make_args or what.source != PROJECT:
         [xsmmu] = build.module(its, kernel, what.source, extra_make_args=what.make_args)
-    outputs, parts = ("xsmmu_rude.ko", "xsmmu_copied.ko", "xsmmu_aware.ko"), (DRIVER, "include")
+    outputs = ("xsmmu_rude.ko", "xsmmu_copied.ko", "xsmmu_stuck.ko", "xsmmu_aware.ko")
+    parts = (DRIVER, "include")
     *plain, last = build.module(its, kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
     return [xsmmu, lab_module, *plain, last] if what.aware else [lab_module, *plain, xsmmu]
 

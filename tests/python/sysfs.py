@@ -12,6 +12,7 @@ STATS = {
     "unmaps": 2400,
     "live_pages": 7,
     "held_pages": 3,
+    "stuck_pages": 0,
     "map_failures": 0,
     "map_syncs": 0,
     "sync_unmap": 100,

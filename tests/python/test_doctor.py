@@ -580,6 +580,15 @@ def test_what_lingers_and_for_how_long_is_in_the_reason(healthy: Machine) -> Non
     assert found["storage-level"].endswith("change it for up to 25,000 us")
 
 
+def test_pages_that_are_stuck_are_a_risk(healthy: Machine) -> None:
+    stat(healthy, "stuck_pages", 1234)
+    state(healthy, "stuck")
+    found = {each.check: each for each in wrong()}
+    assert found["stuck"].level == "risk"
+    assert "could not remove 1,234 unmapped pages" in found["stuck"].reason
+    assert "/type" in (found["stuck"].remedy or "")
+
+
 def test_what_auto_chooses_is_the_modules_word(healthy: Machine) -> None:
     folder = f"sysfs/bus/pci/devices/{IGB}/xsmmu"
     healthy.write(f"{folder}/auto_policy", "strict strict: for a reason: that one")

@@ -53,7 +53,7 @@ def _chosen(group: Group) -> str:
 
 
 def _is_taken(group: Group) -> bool:
-    return _says(group, "state") in ("attached", "active", "torn", "lingering")
+    return _says(group, "state") in module.TAKEN
 
 
 def check_type(group: Group) -> Iterator[Finding]:
@@ -113,6 +113,11 @@ def check_state(group: Group) -> Iterator[Finding]:
         pages = _count(group, "live_pages")
         reason = f"no driver is bound, and {pages:,} pages that one has mapped are in use still: it is not given back"
         yield _of_group("risk", "lingering", group, reason, "close what uses them (dmesg | grep xsmmu names them)")
+    if state == "stuck":
+        pages = _count(group, "stuck_pages")
+        reason = f"the IOMMU driver could not remove {pages:,} unmapped pages: devices may access them, the level is none"
+        remedy = f"free memory; dmesg | grep xsmmu. If it stays: without its drivers write identity, then DMA-FQ to {group.folder / 'type'}"
+        yield _of_group("risk", "stuck", group, reason, remedy)
     strays = _count(group, "strays")
     if strays:
         reason = f"{strays:,} unmaps of what was not mapped so: a driver's bug; the pages that they named are removed"

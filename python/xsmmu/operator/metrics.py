@@ -40,6 +40,7 @@ ROWS: Final = (
     Row("unmapped_pages_total", "counter", "Pages of 4 KiB that were unmapped", "unmapped_pages"),
     Row("live_pages", "gauge", "Pages that are mapped now", "live_pages"),
     Row("held_pages", "gauge", "Pages that were unmapped and wait for their sync", "held_pages"),
+    Row("stuck_pages", "gauge", "Unmapped pages that the IOMMU driver could not remove", "stuck_pages"),
     Row("invalidations_total", "counter", "Invalidation commands, those that maps needed too", "inv_", "kind"),
     Row("map_syncs_total", "counter", "Invalidation commands that maps needed", "map_syncs"),
     Row("syncs_total", "counter", "Syncs, by what caused them", "sync_", "cause"),

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
+# Removals that fail: IOVA and memory stay out of use, level and state say so, and a later try mends it. With virtio-iommu
+# its own driver fails; with others a build of the module for tests, which has the parameter refuse.
+
+STUCK=/sys/bus/pci/drivers/xsmmu_stuck
+PAGE=/sys/module/xsmmu_stuck/parameters
+REFUSE=/sys/module/xsmmu/parameters/refuse
+
+# refuse on|off: removals.
+refuse() {
+	if [ -e $REFUSE ]; then
+		if [ "$1" = on ]; then echo 1000000 >$REFUSE; else echo 0 >$REFUSE; fi
+	else
+		echo "$1" >$PAGE/requests || failure "requests $1: $(log_since | grep 'stuck: wrong')"
+	fi
+}
+
+# stick POLICY: a page that is unmapped, and synced, and still there.
+stick() {
+	put $TESTDEV policy $1 || failure "$1 was refused: $(cat /tmp/put)"
+	log_mark
+	echo $TESTDEV >$STUCK/bind || failure "$1: the driver does not bind"
+	level=$(get $TESTDEV level)
+	echo 1 >$PAGE/map || failure "$1: the map failed"
+	refuse on
+	echo 1 >$PAGE/unmap || failure "$1: the unmap failed"
+	until_true 5 is_stuck 1 || failure "$1: $(stat_of $TESTDEV stuck_pages) pages are stuck"
+}
+
+is_stuck() {
+	[ "$(stat_of $TESTDEV stuck_pages)" = $1 ]
+}
+
+# expect_said TEXT: the log has it, beside other lines.
+expect_said() {
+	log_since | grep -q "$1" || failure "the log does not say: $1"
+}
+
+expect_stuck() {
+	expect_equal "$1: the state" "$(get $TESTDEV state)" stuck
+	expect_equal "$1: the level" "$(get $TESTDEV level)" none
+	expect_said "could not remove 1 pages at IOVA 0x"
+}
+
+# Of an unmodified driver the engine has the memory, if the policy has not let it go before the sync.
+expect_held() {
+	case $1 in
+	lazy | fands) ;;
+	*) expect_equal "$1: references of the page" "$(cat $PAGE/held)" 1 ;;
+	esac
+}
+
+case_stuck_until_it_is_removed() {
+	for policy in $POLICIES; do
+		stick $policy
+		expect_stuck $policy
+		expect_held $policy
+		refuse off
+		until_true 10 is_stuck 0 || failure "$policy: it is stuck still"
+		expect_equal "$policy: the level" "$(get $TESTDEV level)" "$level"
+		expect_equal "$policy: references of the page" "$(cat $PAGE/held)" 0
+		expect_said "that could not be removed are removed now"
+		unbind $TESTDEV
+		until_true 5 state_is idle || failure "$policy: the state is $(get $TESTDEV state)"
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+# With virtio-iommu no other map or unmap works meanwhile. Elsewhere the next ones do.
+case_stuck_iova_is_not_handed_out() {
+	[ -e $REFUSE ] || return 0
+	for policy in $POLICIES; do
+		stick $policy
+		# The work that tries again is refused; what is unmapped below is not.
+		for _ in 1 2 3 4; do
+			echo 0 >$REFUSE
+			is_stuck 0 && break
+			echo 1 >$PAGE/others || failure "$policy: $(log_since | grep 'stuck: wrong')"
+			echo 1000000 >$REFUSE
+		done
+		refuse off
+		until_true 10 is_stuck 0 || failure "$policy: it is stuck still"
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+# The driver goes: the kernel's own path would hand the IOVA out, so the group stays taken over, and the next driver has none.
+stick_and_go() {
+	stick $1
+	unbind $TESTDEV
+	expect_equal "$1: the state" "$(get $TESTDEV state)" stuck
+	expect_said "Write identity to /sys/kernel/iommu_groups/"
+	put $TESTDEV policy none && failure "$1: it was given back"
+	sleep 2
+	expect_equal "$1: the state" "$(get $TESTDEV state)" stuck
+	expect_held $1
+}
+
+case_stuck_when_the_driver_goes() {
+	for policy in strict fused; do
+		stick_and_go $policy
+		echo $TESTDEV >$STUCK/bind || failure "$policy: the driver does not bind"
+		expect_said "could not remove pages from this domain"
+		unbind $TESTDEV
+		refuse off
+		until_true 10 state_is idle || failure "$policy: the state is $(get $TESTDEV state)"
+		expect_equal "$policy: references of the page" "$(cat $PAGE/held)" 0
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+# A new domain does not have it, whatever its driver could not do. With virtio-iommu nothing works meanwhile.
+case_stuck_until_the_group_has_another_domain() {
+	[ -e $REFUSE ] || return 0
+	stick_and_go strict
+	set_group_type $TESTDEV identity
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	expect_equal "references of the page" "$(cat $PAGE/held)" 0
+	refuse off
+	expect_balance $TESTDEV
+	all_off
+}
+
+# The driver of virtio-iommu recovers when its queue is flushed: nothing is stuck.
+case_stuck_for_a_moment() {
+	[ -e $REFUSE ] && return 0
+	for policy in $POLICIES; do
+		put $TESTDEV policy $policy || failure "$policy was refused: $(cat /tmp/put)"
+		log_mark
+		echo $TESTDEV >$STUCK/bind || failure "$policy: the driver does not bind"
+		echo 1 >$PAGE/map || failure "$policy: the map failed"
+		echo once >$PAGE/requests || failure "requests: $(log_since | grep 'stuck: wrong')"
+		echo 1 >$PAGE/unmap || failure "$policy: the unmap failed"
+		until_true 5 has_recovered || failure "$policy: $(cat $PAGE/refused) refused, $(cat $PAGE/flushed) flushed"
+		expect_equal "$policy: pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 0
+		echo off >$PAGE/requests
+		unbind $TESTDEV
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+has_recovered() {
+	[ "$(cat $PAGE/refused)" -gt 0 ] && [ "$(cat $PAGE/flushed)" -gt 0 ]
+}

@@ -229,6 +229,17 @@ static int choose_for_one(struct device *dev, void *unused)
 	return 0;
 }
 
+/* The groups of the devices that exist now, and what is chosen for them. */
+static void add_all(void)
+{
+	mutex_lock(&xs_mutex);
+	bus_for_each_dev(&pci_bus_type, NULL, NULL, add_one);
+	bus_for_each_dev(&pci_bus_type, NULL, NULL, choose_for_one);
+	mutex_unlock(&xs_mutex);
+	if (list_empty(&xs_groups))
+		pr_warn("no PCI device is behind an IOMMU: boot with one enabled (on Intel with intel_iommu=on)\n");
+}
+
 /* No group has an engine. */
 static void remove_all(void)
 {
@@ -283,12 +294,7 @@ static int __init xsmmu_init(void)
 	error = bus_register_notifier(&pci_bus_type, &follower);
 	if (error)
 		goto stop_forgetting;
-	mutex_lock(&xs_mutex);
-	bus_for_each_dev(&pci_bus_type, NULL, NULL, add_one);
-	bus_for_each_dev(&pci_bus_type, NULL, NULL, choose_for_one);
-	mutex_unlock(&xs_mutex);
-	if (list_empty(&xs_groups))
-		pr_warn("no PCI device is behind an IOMMU: boot with one enabled (on Intel with intel_iommu=on)\n");
+	add_all();
 	return 0;
 
 stop_forgetting:

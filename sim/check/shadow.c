@@ -166,6 +166,12 @@ static void unmapped(const struct sim_event *event)
 	note_empty(event->page);
 }
 
+static void mapped(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++)
+		shadow.pages[i].told = true;
+}
+
 static void removed(const struct sim_event *event)
 {
 	for (u32 i = event->page; i < event->page + event->pages; i++)
@@ -336,8 +342,7 @@ void shadow_event(const struct sim_event *event)
 		dropped(event);
 		break;
 	case EV_MAPPED:
-		for (u32 i = event->page; i < event->page + event->pages; i++)
-			shadow.pages[i].told = true;
+		mapped(event);
 		break;
 	case EV_UNMAP:
 		unmap(event);

@@ -98,12 +98,15 @@ static void xs_block_retry(struct xs_engine *engine, struct xs_block *block)
 		struct xs_commands sent = { 0, 0, 0 };
 		xs_flags_t flags;
 		struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
-		bool gone = xs_remove_again(engine, page << XS_PAGE_LG2, pages,
-					    &sent);
+		bool gone;
 
+		xs_lock_nested(&engine->sticking);
+		gone = xs_remove_again(engine, page << XS_PAGE_LG2, pages,
+				       &sent);
 		xs_stuck_count(engine, cpu, gone ? pages : 0, &sent);
 		if (gone)
 			xs_stuck_release(engine, cpu, block, page, pages);
+		xs_unlock_nested(&engine->sticking);
 		xs_cpu_unlock(cpu, flags);
 		left &= ~xs_mask_of(at, pages);
 	}

@@ -154,6 +154,17 @@ static void xs_sync_take(struct xs_batch *batch, struct xs_taken *taken)
 
 /* ---- remove and invalidate ---- */
 
+/* The world could not remove these pages. */
+static xs_noinline void xs_sync_stick(struct xs_engine *engine,
+				      struct xs_taken *taken, u64 page,
+				      u32 pages)
+{
+	if (!taken->stuck)
+		xs_lock_nested(&engine->sticking);
+	taken->stuck += pages;
+	xs_stuck_mark(engine, page, pages);
+}
+
 /*
  * Pages of one page-table page, which is a page with 8 bytes for each. A removal
  * that covers all of them frees it, and costs the invalidation its hint and the
@@ -177,10 +188,9 @@ static void xs_sync_remove(struct xs_engine *engine, const u64 *runs,
 				stop -= XS_TABLE_PAGES / 2;
 			if (xs_unlikely(xs_ops(engine)->remove(
 				    xs_world(engine), gather,
-				    page << XS_PAGE_LG2, stop - page))) {
-				xs_stuck_mark(engine, page, (u32)(stop - page));
-				taken->stuck += (u32)(stop - page);
-			}
+				    page << XS_PAGE_LG2, stop - page)))
+				xs_sync_stick(engine, taken, page,
+					      (u32)(stop - page));
 			page = stop;
 		}
 	}
@@ -496,6 +506,8 @@ static void xs_sync_some(struct xs_engine *engine, struct xs_cpu *cpu,
 			xs_sync_back(engine, cpu, &taken);
 		xs_sync_count(engine, cpu, cause, &taken, ranges,
 			      xs_since(now, oldest_ns));
+		if (xs_unlikely(taken.stuck))
+			xs_unlock_nested(&engine->sticking);
 	}
 	xs_sync_end(engine, cpu, &taken);
 }
@@ -575,15 +587,20 @@ bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages)
 }
 
 bool xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
-		  const struct xs_range *whole)
+		  const struct xs_range *whole, bool again)
 {
 	struct xs_commands sent = { 0, 0, 0 };
 	xs_gather_t gather;
 	int error;
 
 	xs_ops(engine)->gather_init(&gather);
-	error = xs_ops(engine)->remove_part(xs_world(engine), &gather, part,
-					    whole);
+	if (again)
+		error = xs_ops(engine)->remove_again(
+			xs_world(engine), &gather, whole->page << XS_PAGE_LG2,
+			whole->pages);
+	else
+		error = xs_ops(engine)->remove_part(xs_world(engine), &gather,
+						    part, whole);
 	xs_ops(engine)->invalidate(xs_world(engine), &gather, whole, 1, &sent);
 	xs_sync_direct_count(engine, (u32)part->pages, &sent);
 	return !error;

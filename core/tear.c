@@ -246,6 +246,7 @@ static enum xs_tear_result xs_tear_take(struct xs_engine *engine,
 	}
 	xs_torn_name(engine, torn, from, end);
 	found->torn = torn;
+	found->failed = torn->failed;
 	return XS_TEAR_RECORD;
 }
 
@@ -269,9 +270,10 @@ static bool xs_tear_remove(struct xs_engine *engine,
 	struct xs_range part = { first, (end < stop ? end : stop) - first };
 	xs_flags_t flags;
 
-	if (xs_likely(xs_sync_part(engine, &part, &whole)))
+	if (xs_likely(xs_sync_part(engine, &part, &whole, found->failed)))
 		return true;
 	flags = xs_lock(&engine->tears.lock);
+	found->torn->failed = true;
 	xs_torn_done(engine, found->torn);
 	xs_unlock(&engine->tears.lock, flags);
 	xs_tear_tell_done(engine);
@@ -436,7 +438,7 @@ void xs_engine_mend(struct xs_engine *engine, bool abandoned)
 
 		next = torn->next_done;
 		xs_enter();
-		if (xs_sync_part(engine, &whole, &whole))
+		if (xs_sync_part(engine, &whole, &whole, torn->failed))
 			xs_mend_back(engine, torn->page, torn->pages);
 		else
 			xs_mend_failed(engine, torn->page, torn->pages);

@@ -58,7 +58,7 @@ static bool unmap_chunk(struct xs_group *group, u64 iova)
 	int error = 0;
 
 	if (xs_world_is_nowhere(group))
-		return true;
+		return !group->stuck_in;
 	xs_linux_world.gather_init(&gather);
 	if (xs_refuses() || iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES,
 					     &gather) != XS_CHUNK_BYTES)

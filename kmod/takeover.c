@@ -627,19 +627,26 @@ static int keep(struct device *dev, void *group)
 	return 0;
 }
 
-/* The group's mutex is held: its domain does not go. Its devices have one. */
+/*
+ * The group's mutex is held: its domain does not go. Its devices have one. While that is VFIO's,
+ * or another owner's, the default domain is kept for the time after it.
+ */
 static int retry_stuck(struct device *dev, void *group)
 {
-	xs_world_retry_in(group, xs_locked_domain(dev));
+	if (!has_own_domain(dev))
+		xs_world_retry_in(group, xs_locked_domain(dev));
 	return 1;
 }
 
 /* Has the group pages that could not be removed, and cannot be now? */
 static bool is_stuck(struct xs_group *group)
 {
-	if (group->stuck_in &&
-	    !iommu_group_for_each_dev(group->iommu_group, group, retry_stuck))
-		xs_world_retry_in(group, NULL);
+	if (group->stuck_in) {
+		group->clean = false;
+		if (!iommu_group_for_each_dev(group->iommu_group, group,
+					      retry_stuck))
+			xs_world_retry_in(group, NULL);
+	}
 	return xs_world_is_stuck(group);
 }
 
@@ -654,8 +661,7 @@ static bool give_back(struct xs_group *group, struct device *locked)
 	struct xs_device *xdev;
 
 	xs_world_shut(group);
-	if (xs_engine_live(&group->engine) > 0 ||
-	    is_stuck(group) ||
+	if (is_stuck(group) || xs_engine_live(&group->engine) > 0 ||
 	    iommu_group_for_each_dev(group->iommu_group, &given, hand_back))
 		return false;
 	list_for_each_entry(xdev, &group->devices, list) {

@@ -638,6 +638,9 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 		iova += gone << PAGE_SHIFT;
 		pages -= gone;
 	}
+	/* It may be one of those that could not be removed when the group left. */
+	if (xs_world_is_nowhere(group) && READ_ONCE(group->stuck_live))
+		error = -EBUSY;
 	return error;
 }
 
@@ -734,7 +737,7 @@ static void world_stuck(void *world, u64 iova, u64 pages)
 {
 	struct xs_group *group = world;
 
-	pr_err_ratelimited("%s: the IOMMU driver could not remove %llu pages at IOVA 0x%llx, and devices of the group may still access them. The group has level none until that succeeds; xsmmu tries again each second\n",
+	pr_err_ratelimited("%s: the IOMMU driver could not remove %llu pages at IOVA 0x%llx, and devices of the group may still access them. The group has level none until a later try succeeds\n",
 			   group->name, pages, iova);
 	if (group->cpus)
 		schedule_delayed_work(&group->retry, RETRY_TICKS);
@@ -744,14 +747,17 @@ void xs_world_retry(struct work_struct *work)
 {
 	struct xs_group *group = container_of(to_delayed_work(work),
 					      struct xs_group, retry);
+	bool leaves;
 	u64 left;
 
+	/* Of one that has left its domain this is not the place: see xs_world_retry_in(). */
 	mutex_lock(&group->trimming);
-	left = xs_engine_retry(&group->engine);
+	leaves = xs_world_is_nowhere(group);
+	left = leaves ? 0 : xs_engine_retry(&group->engine);
 	mutex_unlock(&group->trimming);
 	if (left)
 		schedule_delayed_work(&group->retry, RETRY_TICKS);
-	else
+	else if (!leaves)
 		pr_info("%s: all pages that could not be removed are removed now\n",
 			group->name);
 }
@@ -1298,19 +1304,39 @@ void xs_world_leave(struct xs_group *group)
 	if (!xs_chunks_unmap(group))
 		stuck_live = true;
 	xs_engine_settle(&group->engine);
-	move(group, &nowhere);
-	group->stuck_live = stuck_live;
 	if (stuck || stuck_live)
 		group->stuck_in = domain;
+	WRITE_ONCE(group->stuck_live, stuck_live);
+	move(group, &nowhere);
 	mutex_unlock(&group->trimming);
-	pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone. Devices cannot reach them any more; close what uses them, and the group is given back\n",
-		id, pages_left, mappings);
-	if (group->stuck_in)
-		pr_err("group %d: but the IOMMU driver could not remove some pages, which devices may still access. Write identity to /sys/kernel/iommu_groups/%d/type and then DMA-FQ for a new domain\n",
+	if (mappings)
+		pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone.%s Close what uses them, and the group is given back\n",
+			id, pages_left, mappings, stuck || stuck_live ?
+			"" : " Devices cannot reach them any more.");
+	if (stuck || stuck_live)
+		pr_err("group %d: the IOMMU driver could not remove all pages, and devices may still access some. Write identity to /sys/kernel/iommu_groups/%d/type and then DMA-FQ for a new domain\n",
 		       id, id);
 	if (copies)
 		pr_warn("group %d: lingering: so are %llu copied buffers\n", id,
 			copies);
+}
+
+/* All that the engine has mapped, which was to be removed before. False: that fails again. */
+static bool remove_live_again(struct xs_group *group)
+{
+	bool removed = true;
+	xs_gather_t gather;
+	u64 iova = 0;
+	u32 pages;
+
+	world_gather_init(&gather);
+	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {
+		if (world_remove_again(group, &gather, iova, pages))
+			removed = false;
+		iova += (u64)pages << PAGE_SHIFT;
+	}
+	xs_world_invalidate(group, &gather, NULL, 0);
+	return xs_chunks_unmap(group) && removed;
 }
 
 /*
@@ -1322,13 +1348,20 @@ void xs_world_retry_in(struct xs_group *group, struct iommu_domain *domain)
 {
 	mutex_lock(&group->trimming);
 	if (domain && domain == group->stuck_in) {
+		bool stuck;
+
 		WRITE_ONCE(group->domain, domain);
-		if (!xs_engine_retry(&group->engine) && !group->stuck_live)
-			group->stuck_in = NULL;
+		stuck = xs_engine_retry(&group->engine);
+		if (group->stuck_live)
+			stuck |= !remove_live_again(group);
 		move(group, &nowhere);
+		if (!stuck)
+			group->stuck_in = NULL;
 	} else {
 		group->stuck_in = NULL;
 	}
+	if (!group->stuck_in)
+		WRITE_ONCE(group->stuck_live, false);
 	mutex_unlock(&group->trimming);
 }
 

@@ -99,7 +99,7 @@ struct xs_group_commands {
  *		what is mapped
  * @stuck_in:	the domain that the group has left with pages that could not be removed from
  *		it; to be compared only. @stuck_live: some of them are mapped still, and the
- *		engine does not know them as stuck, so they stay for as long as the domain
+ *		engine does not know them as stuck: what is unmapped now is stuck, too
  * @leaving:	of remove_partial()
  * @is_known:	the domain's own operations are called
  * @map_pages, @maps_generic: by which, if that is all that a map needs

@@ -418,7 +418,7 @@ static void check_failing(struct world *world)
 		struct mapping mapping = map(world, pages, MEMORY_COUNTED);
 
 		driver_note_torn(world, &mapping);
-		world->parts_fail = 2;
+		world->parts_fail = 1;
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
 		check_failed(world, 1);
 		s.strays++;
@@ -428,6 +428,8 @@ static void check_failing(struct world *world)
 			world->owner[(mapping.iova >> XS_PAGE_LG2) -
 				     world->first_page + i] =
 				mapping.serial * OWNER_SERIAL | OWNER_REFUSED;
+		/* The world may not know the mapping any more: it is asked to try again. */
+		world->removal_fails_in = 1;
 		xs_engine_mend(&world->engine, false);
 		CHECK(xs_engine_live(&world->engine) == s.live);
 		CHECK(xs_engine_stuck(&world->engine) == pages);

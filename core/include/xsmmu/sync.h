@@ -57,11 +57,11 @@ void xs_sync_block(struct xs_engine *engine, struct xs_block *block);
 bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages);
 
 /*
- * The same of @part of the torn mapping @whole, which may have holes (tear.h). False: the
- * device may reach some pages still. Entered.
+ * The same of @part of the torn mapping @whole, which may have holes (tear.h); of all of it if
+ * the world has failed before, @again. False: the device may reach some pages still. Entered.
  */
 bool xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
-		  const struct xs_range *whole);
+		  const struct xs_range *whole, bool again);
 
 /* The same of a map that has failed and left some of them mapped. */
 bool xs_sync_left(struct xs_engine *engine, u64 page, u32 pages);

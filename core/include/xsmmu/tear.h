@@ -32,6 +32,8 @@
  * @left:	pages that no unmap has named: the device reaches them
  * @meant:	an unmap began in it, so its driver takes it for unmapped
  * @done:	in that list
+ * @failed:	the world could not remove some of it, and its driver may not know the mapping
+ *		any more
  * @named:	a bit for each page that an unmap has named
  */
 struct xs_torn {
@@ -42,17 +44,20 @@ struct xs_torn {
 	u32 left;
 	bool meant;
 	bool done;
+	bool failed;
 	u64 named[];
 };
 
 /*
  * A mapping that was found.
  * @torn:	its record, NULL if it has none: then it may be gone by now
+ * @failed:	that of the record, when it was looked at
  */
 struct xs_found {
 	u64 page;
 	u32 pages;
 	struct xs_torn *torn;
+	bool failed;
 };
 
 /*

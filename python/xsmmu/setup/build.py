@@ -25,7 +25,7 @@ from xsmmu.setup.root import LIBRARY_DIR, LOADER, Root
 MODULE_PARTS = ("Kbuild", "bench", "core", "include", "kmod")
 """What xsmmu.ko and xsmmu_bench.ko are made of."""
 
-_ALSO_NEEDED = {"tests/kmod": ("tests/unit",)}
+_ALSO_NEEDED = {"docs/upstream": ("lab/module",), "tests/kmod": ("tests/unit",)}
 """What a module's folder takes from elsewhere, beside MODULE_PARTS."""
 
 _SOURCE_SUFFIXES = (".c", ".h", ".S", ".lds", ".inc", ".def")

@@ -1306,6 +1306,30 @@ static void apart(void)
 	end_engine();
 }
 
+/* What an engine tries again to remove are the chunks of its pool, too. */
+static void stuck_in_engine(void)
+{
+	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
+
+	if (!begin_engine(2 * XS_POOL_BYTES) ||
+	    !CHECK(!xs_engine_add_pool(&engine)))
+		return;
+	xs_enter();
+	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 8, XS_WAY_WRITE, LAST, 0,
+			   false));
+	xs_exit();
+	xs_pool_grow(&engine.pool);
+	m.drops_fail = true;
+	CHECK(m.chunks == 1 && !xs_pool_trim(&engine.pool, 0));
+	CHECK(xs_engine_stuck(&engine) == pages);
+	CHECK(xs_engine_retry(&engine) == pages && m.chunks == 1);
+	m.drops_fail = false;
+	m.going = 1;
+	CHECK(!xs_engine_retry(&engine) && !m.chunks);
+	CHECK(!xs_engine_stuck(&engine));
+	end_engine();
+}
+
 /* No memory for it, at any point: it has none, and nothing is left behind. */
 static void no_memory(void)
 {
@@ -1466,6 +1490,7 @@ const struct test pool_tests[] = {
 	{ "pool_by_turns_rude", by_turns_rude, .threads = true },
 	{ "pool_at_once", at_once, .threads = true },
 	{ "pool_apart", apart },
+	{ "pool_stuck_in_engine", stuck_in_engine },
 	{ "pool_no_memory", no_memory },
 	{ "pool_no_memory_for_space", no_memory_for_space },
 	{ "pool_lives", lives },

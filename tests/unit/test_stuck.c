@@ -7,12 +7,16 @@
 #include "world.h"
 
 #define LAST	(~0ULL)
-#define MAPPINGS	7
+#define MAPPINGS	8
 #define FAILS_FOR_EVER	(1ULL << 40)
 
-/* One of each size and kind of memory that an engine treats differently. */
+/*
+ * One of each size and kind of memory that an engine treats differently; and a second page,
+ * for which a block is open where the policy places by blocks.
+ */
 static const struct mapping shapes[MAPPINGS] = {
 	{ .pages = 1, .kind = MEMORY_COUNTED, .prot = PROT_READ_ },
+	{ .pages = 1, .kind = MEMORY_COUNTED, .prot = PROT_WRITE_ },
 	{ .pages = 4, .kind = MEMORY_COUNTED, .prot = PROT_READ_ },
 	{ .pages = 5, .kind = MEMORY_FOLIO, .prot = PROT_READ_ | PROT_WRITE_ },
 	{ .pages = 7, .kind = MEMORY_FOLIO, .prot = PROT_READ_, .parts = 1 },
@@ -196,10 +200,49 @@ static void in_block(void)
 	}
 }
 
+/*
+ * A map in a driver's block fails behind @before pages, and the world can neither map all of
+ * its run of four nor undo it.
+ */
+static void check_failed_in_block(struct world *world, u32 before, bool recovers)
+{
+	static struct mapping mappings[XS_BLOCK_PAGES];
+	u64 iova = xs_engine_take_block(&world->engine, XS_BLOCK_PAGES, LAST);
+	u32 rest = before + 4;
+
+	world->maps_left = true;
+	world->map_fails_in = before / 4 + 1;
+	world->removal_fails_in = recovers ? 0 : 1;
+	world->removals_to_fail = recovers ? 0 : FAILS_FOR_EVER;
+	CHECK(driver_map_block(world, mappings, XS_BLOCK_PAGES, 4, iova) ==
+	      before);
+	CHECK(xs_engine_stuck(&world->engine) == (recovers ? 0 : 4));
+	world->maps_left = false;
+	mend(world);
+	for (u32 i = 0; i < before; i++)
+		driver_unmap(world, &mappings[i], true);
+	xs_engine_drop_in_block(&world->engine, iova + rest * XS_PAGE_BYTES,
+				XS_BLOCK_PAGES - rest);
+}
+
+static void failed_in_block(void)
+{
+	for (u32 i = 0; i < xs_policy_count; i++) {
+		struct world *world = begin(&xs_policies[i]);
+
+		for (u32 before = 0; before <= 8; before += 4) {
+			check_failed_in_block(world, before, false);
+			check_failed_in_block(world, before, true);
+		}
+		world_end(world);
+	}
+}
+
 const struct test stuck_tests[] = {
 	{ "stuck_each_removal", each_removal },
 	{ "stuck_failed_maps", failed_maps },
 	{ "stuck_is_no_mapping", no_mapping },
 	{ "stuck_in_block", in_block },
+	{ "stuck_failed_in_block", failed_in_block },
 	{ NULL, NULL },
 };

@@ -1160,10 +1160,12 @@ static u64 map_parts(struct world *world, const struct mapping *mapping,
 {
 	struct xs_engine *engine = &world->engine;
 	u64 iova = xs_engine_reserve(engine, mapping->pages, last);
+	int error = iova ? fill_parts(engine, mapping, iova) : 0;
 
-	if (!iova || !fill_parts(engine, mapping, iova))
+	if (!error)
 		return iova;
-	if (get(&world->maps_left)) {
+	CHECK((error == XS_MAP_LEFT) == !!get(&world->maps_left));
+	if (error == XS_MAP_LEFT) {
 		note_left(world, iova, mapping->pages);
 		xs_engine_unmap_left(engine, iova, mapping->pages);
 		return 0;

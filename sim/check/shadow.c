@@ -89,6 +89,17 @@ static void entry(const struct sim_event *event)
 	}
 }
 
+static void undone(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++) {
+		struct shadow_page *page = &shadow.pages[i];
+
+		page->memory = EV_NO_MEMORY;
+		page->serial = 0;
+		page->state = page->state == SHADOW_MAPPED ? SHADOW_RESERVED : SHADOW_FREE;
+	}
+}
+
 static void has_begun(u32 at, u64 begun_ns)
 {
 	struct shadow_cpu *cpu = &shadow.cpus[at];
@@ -325,6 +336,30 @@ static void memory(const struct sim_event *event)
 	}
 }
 
+/* The page table, and what the IOMMU does. */
+static void hardware(const struct sim_event *event)
+{
+	switch (event->kind) {
+	case EV_ENTRY:
+		entry(event);
+		break;
+	case EV_UNDONE:
+		undone(event);
+		break;
+	case EV_REMOVED:
+	case EV_PART_REMOVED:
+		removed(event);
+		break;
+	case EV_TABLE_UNLINKED:
+	case EV_TABLE_FREED:
+		table_event(event);
+		break;
+	case EV_COMMAND:
+		command(event);
+		break;
+	}
+}
+
 void shadow_event(const struct sim_event *event)
 {
 	switch (event->kind) {
@@ -350,24 +385,10 @@ void shadow_event(const struct sim_event *event)
 	case EV_UNMAPPED:
 		unmapped(event);
 		break;
-	case EV_ENTRY:
-		entry(event);
-		break;
-	case EV_REMOVED:
-	case EV_PART_REMOVED:
-		removed(event);
-		break;
 	case EV_NAMED:
 	case EV_NAMED_END:
 	case EV_GONE:
 		named(event);
-		break;
-	case EV_TABLE_UNLINKED:
-	case EV_TABLE_FREED:
-		table_event(event);
-		break;
-	case EV_COMMAND:
-		command(event);
 		break;
 	case EV_SYNCED:
 		for (u32 i = event->page; i < event->page + event->pages; i++)
@@ -382,6 +403,9 @@ void shadow_event(const struct sim_event *event)
 		break;
 	case EV_RETURN:
 		shadow.calling[event->cpu]--;
+		break;
+	default:
+		hardware(event);
 		break;
 	}
 }

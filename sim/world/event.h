@@ -36,8 +36,10 @@ enum sim_event_kind {
 	EV_NAMED_END,
 	EV_GONE,
 	/* The page table. EV_ENTRY: [@page, @page + @pages) are set to memory
-	 * from @a; @b: the entry of the first. */
+	 * from @a; @b: the entry of the first. EV_UNDONE: the map has failed, and
+	 * the entries that it has set are removed and invalidated. */
 	EV_ENTRY,
+	EV_UNDONE,
 	EV_REMOVED,
 	EV_PART_REMOVED,
 	/* Page-table page @a, of IOVAs [@page, @page + @pages). */

@@ -89,7 +89,7 @@ static u64 new_entry(u64 iova, u64 phys, u32 pages, u32 prot)
 
 /*
  * As in kmod/world.c: no call of the driver's covers all of a table, in whose place it would
- * write one large entry. What an error has left is removed.
+ * write one large entry. What an error has left is removed; devices may have used it.
  */
 static int map_in_steps(u32 page, u32 pages, u64 entry)
 {
@@ -100,9 +100,10 @@ static int map_in_steps(u32 page, u32 pages, u64 entry)
 		step = half - (page + done) % half;
 		if (step > pages - done)
 			step = pages - done;
-		if (table_map(page + done, step,
-			      entry + ((u64)done << ENTRY_MEMORY_SHIFT)))
+		if (table_map(page + done, step, entry))
 			break;
+		tell_entries(page + done, step, entry);
+		entry += (u64)step << ENTRY_MEMORY_SHIFT;
 	}
 	if (done == pages)
 		return 0;
@@ -110,6 +111,8 @@ static int map_in_steps(u32 page, u32 pages, u64 entry)
 	if (done)
 		table_remove(&gather, page, done);
 	queue_flush(NULL, false);
+	if (done)
+		sim_event(EV_UNDONE, sim_cpu_now(), page, done, 0, 0);
 	table_free(&gather);
 	return -XS_ENOMEM;
 }
@@ -133,7 +136,6 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	} else {
 		if (map_in_steps(page, pages, entry))
 			return -XS_ENOMEM;
-		tell_entries(page, pages, entry);
 		learn_table(entries, page);
 	}
 	if (sim.config.caching && synced)

@@ -28,6 +28,10 @@ void life_trim(bool all)
 {
 	u32 mending = sim.mending;
 
+	/* The engine allows one caller at a time. */
+	if (sim.trimming)
+		return;
+	sim.trimming = true;
 	sim_call_begin(XS_SYNC_BIT(XS_SYNC_UNMAP));
 	if (all)
 		xs_engine_trim(&sim.engine);
@@ -35,6 +39,7 @@ void life_trim(bool all)
 		xs_engine_mend(&sim.engine, false);
 	sim_call_end();
 	sim.mending -= mending;
+	sim.trimming = false;
 }
 
 static void tell_accounts(bool end)

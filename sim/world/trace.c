@@ -70,6 +70,10 @@ static void trace_hardware(const struct sim_event *event)
 		range(event);
 		printf(" to memory %u, %s", event->a, prot_name(event->b));
 		break;
+	case EV_UNDONE:
+		printf("table: undone are");
+		range(event);
+		break;
 	case EV_REMOVED:
 	case EV_PART_REMOVED:
 		printf("table: remove");

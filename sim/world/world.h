@@ -118,6 +118,7 @@ struct sim_world {
 	u32 mapping_pages;	/* their pages, */
 	u32 unmapping_pages;	/* and those of calls that unmap */
 	u32 mending;		/* pages named in parts, all of their mapping, and not given back */
+	bool trimming;		/* somebody has the engine trim or mend */
 	bool weak;		/* one in force gives a batch-aware driver less than strict */
 	u64 weak_periods;
 	u32 stale[SIM_STALE];	/* IOVA pages unmapped last, to be attacked; a ring */

@@ -115,8 +115,10 @@ def check_state(group: Group) -> Iterator[Finding]:
         yield _of_group("risk", "lingering", group, reason, "close what uses them (dmesg | grep xsmmu names them)")
     if state == "stuck":
         pages = _count(group, "stuck_pages")
-        reason = f"the IOMMU driver could not remove {pages:,} unmapped pages: devices may access them, the level is none"
-        remedy = f"free memory; dmesg | grep xsmmu. If it stays: without its drivers write identity, then DMA-FQ to {group.folder / 'type'}"
+        reason = f"the IOMMU driver could not remove {pages:,} unmapped pages: devices may access them,"
+        reason += " the level is none"
+        remedy = "free memory; dmesg | grep xsmmu. If it stays: without its drivers write identity, then DMA-FQ to"
+        remedy += f" {group.folder / 'type'}"
         yield _of_group("risk", "stuck", group, reason, remedy)
     strays = _count(group, "strays")
     if strays:

@@ -223,10 +223,10 @@ FAULTS = (
         ("only=stuck_each_removal",),
     ),
     Fault(
-        "a sync does not count what is stuck of it",
+        "a sync does not count all that is stuck of it",
         "sync.c",
-        "				taken->stuck += (u32)(stop - page);\n",
-        "",
+        "	taken->stuck += pages;\n",
+        "	taken->stuck = 1;\n",
         ("only=stuck_each_removal",),
     ),
     Fault(
@@ -656,7 +656,7 @@ FAULTS = (
     Fault(
         "what a map writes behind its unmap stays",
         "tear.c",
-        "		if (xs_sync_part(engine, &whole, &whole))\n",
+        "		if (xs_sync_part(engine, &whole, &whole, torn->failed))\n",
         "		(void)whole;\n		if (1)\n",
         ("only=stray_meanwhile",),
     ),

@@ -389,7 +389,7 @@ case_bursts_are_copied() {
 	all_off
 }
 
-# What a driver unmaps or syncs wrongly is ignored, and comes back when it is unmapped as it was mapped.
+# What a driver unmaps wrongly is out of reach, and comes back when it is unmapped as it was mapped. A wrong sync is ignored.
 case_untrusted_devices_and_wrong_sizes() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk

@@ -1118,7 +1118,10 @@ static int sync_too_much(struct device *dev, u8 *memory)
 	return error;
 }
 
-/* An unmap of other pages than were mapped is ignored, as is a sync: the right one finds all. */
+/*
+ * An unmap of other pages than were mapped takes them from the device, and the right unmap brings
+ * back all that the device has written before. A sync of other pages is ignored.
+ */
 static int wrong_size(struct device *dev)
 {
 	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
@@ -1134,9 +1137,11 @@ static int wrong_size(struct device *dev)
 	if (dma_mapping_error(dev, buffer.iova)) {
 		error = wrong(dev, "dma_map_single() failed");
 	} else {
-		dma_unmap_single(dev, buffer.iova, buffer.bytes + PAGE_SIZE, buffer.dir);
-		dma_unmap_single(dev, buffer.iova + PAGE_SIZE, buffer.bytes, buffer.dir);
 		writes(dev, buffer.iova, buffer.bytes, 0x22);
+		dma_unmap_single(dev, buffer.iova, buffer.bytes + PAGE_SIZE, buffer.dir);
+		if (found(dev, buffer.iova) || found(dev, buffer.iova + PAGE_SIZE))
+			error = wrong(dev, "a page that was unmapped is the device's still");
+		dma_unmap_single(dev, buffer.iova + PAGE_SIZE, buffer.bytes, buffer.dir);
 		dma_sync_single_for_cpu(dev, buffer.iova - 10, 100, buffer.dir);
 		if (!is_filled(buffer.memory - 10, 100, 0x11))
 			error = wrong(dev, "a sync that begins before what is mapped copies");

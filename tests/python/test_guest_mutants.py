@@ -18,6 +18,7 @@ from tests.python.test_guest_lifetimes import MACHINES as LIFETIMES
 from tests.python.test_guest_nomemory import NO_MEMORY
 from tests.python.test_guest_order import MACHINES as ORDER
 from tests.python.test_guest_refusals import REFUSALS, STRICT
+from tests.python.test_guest_stuck import MACHINES as STUCK
 from tests.python.test_guest_tables import MACHINES as TABLES
 
 from checks import litmus, sim
@@ -38,6 +39,7 @@ MACHINES |= {name: machine for name, machine in TABLES.items() if name.startswit
 MACHINES |= ORDER
 MACHINES |= {f"aware {name}": machine for name, machine in {**SYNCED, **SYNCED_FOR_LONG}.items()}
 MACHINES |= {f"ats {name}": machine for name, machine in ATS.items()}
+MACHINES |= {f"stuck {name}": machine for name, machine in STUCK.items()}
 # Its other topic lends it functions.
 MACHINES["drivers"] = DRIVERS
 

@@ -81,10 +81,13 @@ bool xs_world_is_nowhere(const struct xs_group *group)
  * Where a call covers all of a page-table page, and memory is aligned as IOVAs are, drivers
  * write one large entry instead. An empty page-table page may be in its way: VT-d's driver
  * up to 6.12 frees that before it invalidates, those of 7.x send a command that nobody
- * counts. So such a call covers half of one at most.
+ * counts. So such a call covers half of one at most; on VT-d up to 6.12 it covers more where
+ * no page-table page is in the way, but never all that a page-table page of the next level is
+ * for.
  */
 #define TABLE_PAGES		((u32)(PAGE_SIZE / sizeof(u64)))
 #define MAP_PAGES_MAX		(TABLE_PAGES / 2)
+#define MAP_LARGE_MAX		(TABLE_PAGES * MAP_PAGES_MAX)
 
 /* Map a part of a range, from its start, in one call of the driver. */
 static __always_inline int map_some(struct xs_group *group, bool generic,
@@ -99,6 +102,26 @@ static __always_inline int map_some(struct xs_group *group, bool generic,
 					     pages << PAGE_SHIFT, prot, mapped);
 	return map_pages(domain, iova, phys, PAGE_SIZE, pages, prot, GFP_ATOMIC,
 			 mapped);
+}
+
+/*
+ * How many of @pages pages, whose memory is aligned as IOVAs are, the driver may map in one
+ * call. Nobody else has these IOVAs, so no last table comes or goes here meanwhile.
+ */
+static u64 pages_at_once(struct xs_group *group, u64 iova, u64 pages)
+{
+	u64 page = iova >> PAGE_SHIFT;
+	u64 large = min_t(u64, pages, MAP_LARGE_MAX - page % MAP_LARGE_MAX);
+	u64 bytes = round_down(large, TABLE_PAGES) << PAGE_SHIFT;
+
+	pages = min_t(u64, pages, MAP_PAGES_MAX - page % MAP_PAGES_MAX);
+	if (!group->root.format || page % TABLE_PAGES || !bytes)
+		return pages;
+	for (u64 at = iova; at < iova + bytes; at += TABLE_PAGES << PAGE_SHIFT)
+		if (xs_root_entry(&group->root, at) &&
+		    xs_world_prune(group, at, TABLE_PAGES))
+			return pages;
+	return bytes >> PAGE_SHIFT;
 }
 
 /*
@@ -119,8 +142,7 @@ static noinline int map_rest(struct xs_group *group, bool generic,
 		size_t more = 0;
 
 		if (is_aligned_alike)
-			pages = min_t(u64, pages, MAP_PAGES_MAX -
-				      (at >> PAGE_SHIFT) % MAP_PAGES_MAX);
+			pages = pages_at_once(group, at, pages);
 		error = map_some(group, generic, map_pages, at, phys + mapped,
 				 pages, prot, &more);
 		if (!error && !more)
@@ -1126,6 +1148,9 @@ static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
 	/* Else the core does it. */
 	group->iommu.syncs_maps &= group->is_known;
+	group->root.format = NULL;
+	if (group->iommu.prunes)
+		xs_root_find(&group->root, xdev->dev);
 	choose_maps(group);
 }
 
@@ -1193,6 +1218,7 @@ static void forget_iommu(struct xs_group *group)
 	group->iommu.syncs_maps = false;
 	group->iommu.takes_runs = false;
 	group->iommu.prunes = false;
+	group->root.format = NULL;
 	stop_direct(group);
 }
 

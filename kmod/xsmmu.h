@@ -109,6 +109,7 @@ struct xs_group_commands {
  *		more once it has @lingered
  * @generic:	the domain has generic page tables
  * @tables:	what is written in place
+ * @root:	of the page table, where @iommu prunes; its format is NULL if it is not known
  * @map_syncs:	map-side syncs since load
  * @other_commands: what those have sent; invalidations for freed page-table pages and for
  *		what an error has left mapped; removals, where each is a command
@@ -144,6 +145,7 @@ struct xs_group {
 	struct iommu_domain *domain;
 	struct iommu_domain_geometry geometry;
 	struct xs_tables tables;
+	struct xs_root root;
 	bool is_known;
 	bool maps_generic;
 	xs_map_pages_t map_pages;

@@ -313,10 +313,14 @@ case_mismatched_unmaps() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
 	policy=none
-	put $TESTDEV policy none
-	torn tear_left /tmp/torn.kernel
-	unbind $TESTDEV
-	new_domain
+	# The driver of virtio-iommu drops its records of such a range, and the device refuses the next map there.
+	: >/tmp/torn.kernel
+	if [ -z "$(find /sys/bus/virtio/drivers/virtio_iommu/ -name 'virtio*' 2>/dev/null)" ]; then
+		put $TESTDEV policy none
+		torn tear_left /tmp/torn.kernel
+		unbind $TESTDEV
+		new_domain
+	fi
 	for policy in $POLICIES; do
 		for mode in tear tear_left; do
 			put $TESTDEV policy "$policy" || failure "the policy was refused: $(cat /tmp/put)"

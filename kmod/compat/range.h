@@ -2,8 +2,9 @@
 /*
  * The kernels that this module is for. A shim covers what the headers show;
  * helpers and IOMMU drivers can also change what they do behind the same
- * declaration, so each series needs its source read before it is named here.
- * dkms.conf and the tool name the same range; a test compares them.
+ * declaration. The source was read of 6.1, 6.12, 7.2 and 7.3 (docs/kernels.md);
+ * the series between those are accepted unread. dkms.conf and the tool name the
+ * same range; a test compares them.
  */
 #ifndef XSMMU_COMPAT_RANGE_H
 #define XSMMU_COMPAT_RANGE_H
@@ -17,6 +18,11 @@
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(XS_OLDEST_MAJOR, XS_OLDEST_MINOR, 0)
 #error "this kernel is too old for xsmmu: build for Linux 6.1 or later"
+#endif
+
+/* On arm64, 6.1 makes a device's DMA operations none after the module's last look at it. */
+#if defined(CONFIG_ARM64) && LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#error "this kernel is too old for xsmmu on arm64: build for Linux 6.12 or later"
 #endif
 
 /* A module is loaded by the release that it was built for, so this holds at load. */

@@ -91,7 +91,8 @@ static __always_inline bool xs_iommu_is_one(const struct xs_iommu *iommu,
 
 /*
  * The low bits of a page's number in which the first and the last page of a range differ from
- * those of the command that the range becomes; 0 where commands are not of aligned powers of two.
+ * those of the command that the range becomes; 0 where commands are not of aligned powers of two,
+ * and where their number does not fit into 31 bits: VT-d's driver counts pages in 32.
  */
 static __always_inline u64 xs_iommu_widening(const struct xs_iommu *iommu,
 					     u64 page, u64 pages)
@@ -101,7 +102,7 @@ static __always_inline u64 xs_iommu_widening(const struct xs_iommu *iommu,
 	if (likely(pages == 1))
 		return 0;
 	lg2 = fls64(page ^ (page + pages - 1));
-	return lg2 <= iommu->range_max_lg2 ? (1ull << lg2) - 1 : 0;
+	return lg2 <= iommu->range_max_lg2 && lg2 < 31 ? (1ull << lg2) - 1 : 0;
 }
 
 /* Count the commands that are sent for an invalidation of @range. */

@@ -48,34 +48,33 @@ void xs_engine_sync_explicit(struct xs_engine *engine, bool everywhere)
 {
 	xs_flags_t flags;
 
-	xs_enter();
 	for (u32 i = 0; everywhere && i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
 
 		if (xs_batch_is_empty(&cpu->batch))
 			continue;
-		flags = xs_lock(&cpu->lock);
+		flags = xs_cpu_visit(cpu);
 		xs_keep_promise(engine, cpu);
-		xs_unlock(&cpu->lock, flags);
+		xs_cpu_leave(cpu, flags);
 	}
 	if (!everywhere) {
-		struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+		struct xs_cpu *cpu;
 
+		xs_enter();
+		cpu = xs_cpu_lock(engine, &flags);
 		xs_keep_promise(engine, cpu);
 		xs_cpu_unlock(cpu, flags);
+		xs_exit();
 	}
-	xs_exit();
 }
 
 u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 {
 	struct xs_cpu *cpu = engine->cpus[cpu_id];
 	struct xs_batch *batch = &cpu->batch;
-	xs_flags_t flags;
+	xs_flags_t flags = xs_cpu_visit(cpu);
 	u64 deadline = 0;
 
-	xs_enter();
-	flags = xs_lock(&cpu->lock);
 	batch->armed = false;
 	if (!xs_batch_is_empty(batch)) {
 		deadline = xs_sync_deadline(engine, cpu);
@@ -87,30 +86,27 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 			batch->armed = true;
 		}
 	}
-	xs_unlock(&cpu->lock, flags);
-	xs_exit();
+	xs_cpu_leave(cpu, flags);
 	return deadline;
 }
 
 void xs_engine_sync(struct xs_engine *engine, enum xs_sync cause)
 {
-	xs_enter();
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
 		xs_flags_t flags;
 
 		if (cause != XS_SYNC_DRAIN && xs_batch_is_empty(&cpu->batch))
 			continue;
-		flags = xs_lock(&cpu->lock);
+		flags = xs_cpu_visit(cpu);
 		/* A running timer may be too late for a new window. */
 		if (cause == XS_SYNC_DRAIN)
 			cpu->batch.armed = false;
 		xs_sync_batch(engine, cpu, cause);
 		if (cause == XS_SYNC_DRAIN)
 			xs_place_close(engine, cpu);
-		xs_unlock(&cpu->lock, flags);
+		xs_cpu_leave(cpu, flags);
 	}
-	xs_exit();
 }
 
 /* ---- changes ---- */
@@ -161,15 +157,13 @@ static u32 xs_mode_of(const struct xs_engine *engine,
 /* No CPU defers more without its lock, under which it sees the new tuning. */
 static void xs_engine_limit(struct xs_engine *engine)
 {
-	xs_enter();
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
-		xs_flags_t flags = xs_lock(&cpu->lock);
+		xs_flags_t flags = xs_cpu_visit(cpu);
 
 		xs_store(&cpu->batch.limit, 0);
-		xs_unlock(&cpu->lock, flags);
+		xs_cpu_leave(cpu, flags);
 	}
-	xs_exit();
 }
 
 static void xs_engine_limit_pool(struct xs_engine *engine)
@@ -204,15 +198,12 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 {
 	struct xs_cpu *cpu = engine->cpus[cpu_id];
-	xs_flags_t flags;
+	xs_flags_t flags = xs_cpu_visit(cpu);
 
-	xs_enter();
-	flags = xs_lock(&cpu->lock);
 	xs_sync_batch(engine, cpu, XS_SYNC_DRAIN);
 	cpu->batch.armed = false;
 	xs_place_flush(engine, cpu);
-	xs_unlock(&cpu->lock, flags);
-	xs_exit();
+	xs_cpu_leave(cpu, flags);
 }
 
 /*
@@ -223,7 +214,7 @@ static void xs_engine_forget(struct xs_engine *engine)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
-		xs_flags_t flags = xs_lock(&cpu->lock);
+		xs_flags_t flags = xs_cpu_visit(cpu);
 
 		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
 			struct xs_block *open = cpu->open[lg2];
@@ -232,7 +223,7 @@ static void xs_engine_forget(struct xs_engine *engine)
 			if (xs_space_block(&engine->space, page) != open)
 				xs_store(&cpu->open[lg2], &engine->none);
 		}
-		xs_unlock(&cpu->lock, flags);
+		xs_cpu_leave(cpu, flags);
 	}
 }
 
@@ -244,9 +235,7 @@ static void xs_trim_free(struct xs_engine *engine,
 		xs_ops(engine)->prune(xs_world(engine),
 				      detached[i].block * XS_BLOCK_BYTES,
 				      XS_LEAF_PAGES);
-	xs_enter();
 	xs_engine_forget(engine);
-	xs_exit();
 	xs_ops(engine)->quiesce(xs_world(engine));
 	xs_space_free(&engine->space, detached, count);
 }
@@ -335,6 +324,7 @@ int xs_engine_init(struct xs_engine *engine,
 	engine->mode = xs_mode_of(engine, engine->policy);
 	engine->cpu_count = config->cpu_count;
 	xs_a64_set(&engine->reclaimed_ns, 0);
+	xs_a64_set(&engine->reclaim_at, 0);
 	xs_lock_init(&engine->sticking);
 	xs_a64_set(&engine->none.free, 0);
 	engine->none.iova = 0;
@@ -380,13 +370,10 @@ int xs_engine_add_pool(struct xs_engine *engine)
 
 static void xs_cpu_flush(struct xs_engine *engine, struct xs_cpu *cpu)
 {
-	xs_flags_t flags;
+	xs_flags_t flags = xs_cpu_visit(cpu);
 
-	xs_enter();
-	flags = xs_lock(&cpu->lock);
 	xs_place_flush(engine, cpu);
-	xs_unlock(&cpu->lock, flags);
-	xs_exit();
+	xs_cpu_leave(cpu, flags);
 }
 
 static void xs_cpu_free(struct xs_engine *engine, struct xs_cpu *cpu)

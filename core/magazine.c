@@ -162,6 +162,7 @@ void xs_depot_flush(struct xs_depot *depot,
 	xs_flags_t flags;
 
 	do {
+		xs_enter();
 		flags = xs_local_save();
 		xs_lock_nested(&depot->lock);
 		magazine = xs_magazine_pop(&depot->full);
@@ -171,6 +172,7 @@ void xs_depot_flush(struct xs_depot *depot,
 		if (magazine)
 			xs_magazine_empty(magazine, give, context);
 		xs_local_restore(flags);
+		xs_exit();
 		depot->ops->free(depot->world, magazine, sizeof(*magazine));
 	} while (magazine);
 }

@@ -628,21 +628,22 @@ void xs_engine_sync_maps(struct xs_engine *engine, bool everywhere)
 {
 	xs_flags_t flags;
 
-	xs_enter();
 	for (u32 i = 0; everywhere && i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
 
 		if (!xs_load_acquire(&cpu->unsynced.count))
 			continue;
-		flags = xs_lock(&cpu->lock);
+		flags = xs_cpu_visit(cpu);
 		xs_unsynced_sync(engine, cpu);
-		xs_unlock(&cpu->lock, flags);
+		xs_cpu_leave(cpu, flags);
 	}
 	if (!everywhere) {
-		struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+		struct xs_cpu *cpu;
 
+		xs_enter();
+		cpu = xs_cpu_lock(engine, &flags);
 		xs_unsynced_sync(engine, cpu);
 		xs_cpu_unlock(cpu, flags);
+		xs_exit();
 	}
-	xs_exit();
 }

@@ -3,11 +3,23 @@
 #include <xsmmu/place.h>
 #include <xsmmu/sync.h>
 
-/* Blocks to look at for a mapping of several pages, before a fresh one. */
-#define XS_PLACE_LOOKS	4u
+/* Blocks to open for a mapping of several pages, before a fresh one. */
+#define XS_PLACE_OPENS	4u
 
-/* All CPUs give up what they keep no more often. */
+/*
+ * Listed blocks, and other CPUs' lists, to look at for one mapping: what it does with
+ * its CPU's lock held does not grow with the number of CPUs.
+ */
+#define XS_PLACE_LOOKS	256u
+
+/*
+ * All CPUs give up what they keep no more often; and so many of them for one mapping. A
+ * test may have fewer.
+ */
 #define XS_RECLAIM_NS	10000000ULL
+#ifndef XS_RECLAIM_CPUS
+#define XS_RECLAIM_CPUS	8u
+#endif
 
 /* ---- blocks that a CPU keeps ---- */
 
@@ -79,18 +91,61 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
 
 /* ---- opening ---- */
 
-/* A block of another CPU's, when there is no other; last those that are kept. */
-static struct xs_block *xs_place_steal(struct xs_engine *engine, u32 lg2,
-				       u64 last)
-{
-	struct xs_block *block = 0;
+/*
+ * What a mapping is placed by, and what the search for its block has left to do.
+ * @low:	a CPU's open block is above the limit, so what is listed comes first
+ * @opens:	of listed blocks, before a fresh one and, if there is none, after that
+ * @looks:	at listed blocks, and at other CPUs' lists
+ */
+struct xs_search {
+	u32 lg2;
+	u64 last;
+	bool low;
+	s64 opens;
+	u32 looks;
+};
 
+static struct xs_search xs_search_of(u32 lg2, u64 last, bool low)
+{
+	struct xs_search search = { lg2, last, low, XS_PLACE_OPENS,
+				    XS_PLACE_LOOKS };
+
+	return search;
+}
+
+static struct xs_block *xs_search_list(struct xs_search *search,
+				       struct xs_cpu *cpu, bool kept,
+				       enum xs_shelf_when when)
+{
+	return xs_shelf_search(&cpu->shelf, xs_shelf_list_of(search->lg2, kept),
+			       search->last, when, &search->looks);
+}
+
+static void xs_probe_next(struct xs_engine *engine, struct xs_cpu *cpu)
+{
+	cpu->probe = cpu->probe + 1 < engine->cpu_count ? cpu->probe + 1 : 0;
+}
+
+/*
+ * A block of another CPU's, when there is no other; last those that are kept. Where
+ * this search ends early the next one goes on.
+ */
+static struct xs_block *xs_place_steal(struct xs_engine *engine,
+				       struct xs_cpu *cpu,
+				       struct xs_search *search)
+{
 	for (u32 kept = 0; kept < 2; kept++)
-		for (u32 i = 0; i < engine->cpu_count && !block; i++)
-			block = xs_shelf_get(&engine->cpus[i]->shelf,
-					     xs_shelf_list_of(lg2, kept), last,
-					     XS_SHELF_ANY);
-	return block;
+		for (u32 i = 0; i < engine->cpu_count && search->looks; i++) {
+			struct xs_block *block;
+
+			search->looks--;
+			block = xs_search_list(search, engine->cpus[cpu->probe],
+					       kept, XS_SHELF_ANY);
+			if (block)
+				return block;
+			xs_probe_next(engine, cpu);
+		}
+	return 0;
 }
 
 /*
@@ -99,32 +154,29 @@ static struct xs_block *xs_place_steal(struct xs_engine *engine, u32 lg2,
  * same as long as it has some.
  */
 static struct xs_block *xs_place_probe(struct xs_engine *engine,
-				       struct xs_cpu *cpu, u32 lg2, u64 last)
+				       struct xs_cpu *cpu,
+				       struct xs_search *search)
 {
 	struct xs_cpu *other = engine->cpus[cpu->probe];
 	struct xs_block *block = 0;
 
 	if (other != cpu)
-		block = xs_shelf_get(&other->shelf,
-				     xs_shelf_list_of(lg2, false), last,
-				     XS_SHELF_HALF);
+		block = xs_search_list(search, other, false, XS_SHELF_HALF);
 	if (!block)
-		cpu->probe = cpu->probe + 1 < engine->cpu_count ?
-			cpu->probe + 1 : 0;
+		xs_probe_next(engine, cpu);
 	return block;
 }
 
-/* A listed block. @low: the limit is below what others can use as well. */
-static struct xs_block *xs_place_listed(struct xs_cpu *cpu, u32 lg2, u64 last,
-					bool low)
+/* A listed block of this CPU's. */
+static struct xs_block *xs_place_listed(struct xs_cpu *cpu,
+					struct xs_search *search)
 {
 	struct xs_block *block =
-		xs_shelf_get(&cpu->shelf, xs_shelf_list_of(lg2, false), last,
-			     low ? XS_SHELF_ANY : XS_SHELF_THIRD);
+		xs_search_list(search, cpu, false,
+			       search->low ? XS_SHELF_ANY : XS_SHELF_THIRD);
 
-	if (!block && xs_space_keeps(last))
-		block = xs_shelf_get(&cpu->shelf, xs_shelf_list_of(lg2, true),
-				     last, XS_SHELF_ANY);
+	if (!block && xs_space_keeps(search->last))
+		block = xs_search_list(search, cpu, true, XS_SHELF_ANY);
 	return block;
 }
 
@@ -138,37 +190,33 @@ static struct xs_block *xs_place_fresh(struct xs_engine *engine, u64 last)
 	return block;
 }
 
-/*
- * Open a block for mappings of size @lg2; NULL if there is none. @looks: at listed
- * blocks, before a fresh one and, if there is none, after that; so many are left.
- * @low: a CPU's open block is above the limit, so what is listed comes first.
- */
+/* Open a block for what is searched for; NULL if there is none. */
 static struct xs_block *xs_place_open(struct xs_engine *engine,
-				      struct xs_cpu *cpu, u32 lg2, u64 last,
-				      bool low, s64 *looks)
+				      struct xs_cpu *cpu,
+				      struct xs_search *search)
 {
-	bool look = (*looks)-- > 0;
+	bool look = search->opens-- > 0;
 	struct xs_block *block = 0;
 
 	if (look)
-		block = xs_place_listed(cpu, lg2, last, low);
+		block = xs_place_listed(cpu, search);
 	if (block)
 		return block;
-	block = xs_stash_get(cpu, last);
+	block = xs_stash_get(cpu, search->last);
 	if (!block && look) {
-		block = xs_place_probe(engine, cpu, lg2, last);
+		block = xs_place_probe(engine, cpu, search);
 		if (block)
 			return block;
 	}
 	if (!block)
-		block = xs_place_fresh(engine, last);
+		block = xs_place_fresh(engine, search->last);
 	if (block) {
-		xs_shelf_put(&cpu->shelf, block, lg2);
+		xs_shelf_put(&cpu->shelf, block, search->lg2);
 		xs_block_open(block);
 		return block;
 	}
-	return *looks > -(s64)XS_PLACE_LOOKS ?
-		xs_place_steal(engine, lg2, last) : 0;
+	return search->opens > -(s64)XS_PLACE_OPENS ?
+		xs_place_steal(engine, cpu, search) : 0;
 }
 
 /* ---- block placement ---- */
@@ -184,11 +232,10 @@ static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 	u32 lg2 = xs_lg2_ceil(pages);
 	struct xs_block *open = cpu->open[lg2], *block;
 	bool low = !xs_block_is_below(open, last);
-	s64 looks = XS_PLACE_LOOKS;
+	struct xs_search search = xs_search_of(lg2, last, low);
 	u64 iova = low ? 0 : xs_block_take(open, pages);
 
-	while (!iova && (block = xs_place_open(engine, cpu, lg2, last, low,
-					       &looks))) {
+	while (!iova && (block = xs_place_open(engine, cpu, &search))) {
 		iova = xs_block_take(block, pages);
 		if (iova && !low && !block->kept) {
 			xs_store(&cpu->open[lg2], block);
@@ -255,12 +302,11 @@ bool xs_place_back_piece(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 			  u64 last)
 {
-	s64 looks = XS_PLACE_LOOKS;
+	struct xs_search search = xs_search_of(lg2, last, false);
 	struct xs_block *block;
 	u64 iova = 0;
 
-	while (!iova && (block = xs_place_open(engine, cpu, lg2, last, false,
-					       &looks))) {
+	while (!iova && (block = xs_place_open(engine, cpu, &search))) {
 		u64 free, mask;
 
 		/* No piece of it may be cached. */
@@ -347,19 +393,36 @@ void xs_place_flush_depots(struct xs_engine *engine)
 	}
 }
 
-/* Free all IOVAs that CPUs only keep. False: that was done a moment ago. */
-static bool xs_reclaim(struct xs_engine *engine)
+/* May a round of all CPUs begin? Not if one has a moment ago. */
+static bool xs_reclaim_begin(struct xs_engine *engine)
 {
 	/* In this order: the other one may find it later than now. */
 	u64 last = xs_a64_read(&engine->reclaimed_ns);
 	u64 now = xs_ops(engine)->clock(xs_world(engine));
 
-	if (last && now - last < XS_RECLAIM_NS)
+	return (!last || now - last >= XS_RECLAIM_NS) &&
+	       xs_a64_try(&engine->reclaimed_ns, &last, now);
+}
+
+/*
+ * Free IOVAs that CPUs only keep: those of the next XS_RECLAIM_CPUS of the round, since
+ * the caller may have entered for long. False: all of that was done a moment ago, or
+ * another caller does it.
+ */
+static bool xs_reclaim(struct xs_engine *engine)
+{
+	u64 at = xs_a64_read(&engine->reclaim_at);
+	u64 end = at + XS_RECLAIM_CPUS;
+
+	if (!at && !xs_reclaim_begin(engine))
 		return false;
-	if (!xs_a64_try(&engine->reclaimed_ns, &last, now))
+	if (end > engine->cpu_count)
+		end = engine->cpu_count;
+	if (!xs_a64_try(&engine->reclaim_at, &at,
+			end < engine->cpu_count ? end : 0))
 		return false;
-	for (u32 i = 0; i < engine->cpu_count; i++) {
-		struct xs_cpu *cpu = engine->cpus[i];
+	for (; at < end; at++) {
+		struct xs_cpu *cpu = engine->cpus[at];
 		xs_flags_t flags = xs_lock(&cpu->lock);
 
 		xs_sync_batch(engine, cpu, XS_SYNC_FULL);

@@ -145,6 +145,12 @@ static struct xs_block *xs_tray_fresh(struct xs_pool *pool, u32 kind, u64 now)
 	return tray;
 }
 
+/* Another CPU's trays are looked at next. */
+static void xs_probe_tray_next(struct xs_pool *pool, struct xs_pool_cpu *cpu)
+{
+	cpu->probe = cpu->probe + 1 < pool->cpu_count ? cpu->probe + 1 : 0;
+}
+
 /*
  * Of another CPU's that has more than one listed, so it seems to map no more of it. One CPU
  * is looked at, the same as long as it has some.
@@ -158,20 +164,25 @@ static struct xs_block *xs_tray_probe(struct xs_pool *pool,
 	if (xs_load(&shelf->listed[0]) > 1)
 		tray = xs_shelf_get(shelf, 0, ~0ULL, XS_SHELF_ANY);
 	if (!tray)
-		cpu->probe = cpu->probe + 1 < pool->cpu_count ? cpu->probe + 1 :
-								0;
+		xs_probe_tray_next(pool, cpu);
 	return tray;
 }
 
-/* What any CPU has listed. */
-static struct xs_block *xs_tray_steal(struct xs_pool *pool, u32 kind)
+/* What any CPU has listed: some are looked at, and the next ones the next time. */
+static struct xs_block *xs_tray_steal(struct xs_pool *pool,
+				      struct xs_pool_cpu *cpu, u32 kind)
 {
-	struct xs_block *tray = 0;
+	for (u32 i = 0; i < pool->cpu_count && i < XS_TRAY_LOOKS; i++) {
+		struct xs_shelf *shelf =
+			&pool->cpus[cpu->probe]->shelves[kind];
+		struct xs_block *tray =
+			xs_shelf_get(shelf, 0, ~0ULL, XS_SHELF_ANY);
 
-	for (u32 i = 0; i < pool->cpu_count && !tray; i++)
-		tray = xs_shelf_get(&pool->cpus[i]->shelves[kind], 0, ~0ULL,
-				    XS_SHELF_ANY);
-	return tray;
+		if (tray)
+			return tray;
+		xs_probe_tray_next(pool, cpu);
+	}
+	return 0;
 }
 
 /* A CPU has it open no more. */
@@ -194,7 +205,7 @@ static struct xs_block *xs_tray_get(struct xs_pool *pool,
 		return tray;
 	tray = xs_tray_fresh(pool, kind, now);
 	if (!tray)
-		return xs_tray_steal(pool, kind);
+		return xs_tray_steal(pool, cpu, kind);
 	xs_shelf_put(&cpu->shelves[kind], tray, 0);
 	xs_block_open(tray);
 	return tray;

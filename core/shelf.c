@@ -2,7 +2,7 @@
 /* Blocks of a CPU, by size; see shelf.h. */
 #include <xsmmu/shelf.h>
 
-/* Listed blocks to look at for one below a low limit. */
+/* Blocks of a list to look at for one below a low limit. */
 #define XS_SHELF_LOOKS	32u
 
 /* ---- the rings ---- */
@@ -98,11 +98,30 @@ void xs_shelf_list(struct xs_block *block)
 	xs_unlock(&shelf->lock, flags);
 }
 
-struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
-			      enum xs_shelf_when when)
+/*
+ * The first block of a list, of the first XS_SHELF_LOOKS, that ends at or below @last;
+ * the shelf's lock is held.
+ */
+static struct xs_block *xs_shelf_find(const struct xs_shelf *shelf, u32 list,
+				      u64 last, u32 *looks)
+{
+	struct xs_block *block = shelf->blocks[list];
+
+	for (u32 i = 0; block && i < XS_SHELF_LOOKS && *looks; i++) {
+		--*looks;
+		if (block->iova + XS_BLOCK_BYTES - 1 <= last)
+			return block;
+		block = block->next;
+		if (block == shelf->blocks[list])
+			break;
+	}
+	return 0;
+}
+
+struct xs_block *xs_shelf_search(struct xs_shelf *shelf, u32 list, u64 last,
+				 enum xs_shelf_when when, u32 *looks)
 {
 	u32 listed = xs_load(&shelf->listed[list]);
-	u32 looks = XS_SHELF_LOOKS;
 	struct xs_block *block;
 	xs_flags_t flags;
 
@@ -111,16 +130,19 @@ struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
 			     xs_load(&shelf->taken[list]) + when * XS_SHELF_SLACK))
 		return 0;
 	flags = xs_lock(&shelf->lock);
-	block = shelf->blocks[list];
-	while (block && block->iova + XS_BLOCK_BYTES - 1 > last) {
-		block = block->next;
-		if (block == shelf->blocks[list] || !--looks)
-			block = 0;
-	}
+	block = xs_shelf_find(shelf, list, last, looks);
 	if (block) {
 		xs_shelf_unlink(shelf, block);
 		xs_a64_swap_relaxed(&block->open, 1);
 	}
 	xs_unlock(&shelf->lock, flags);
 	return block;
+}
+
+struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
+			      enum xs_shelf_when when)
+{
+	u32 looks = XS_SHELF_LOOKS;
+
+	return xs_shelf_search(shelf, list, last, when, &looks);
 }

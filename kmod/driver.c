@@ -29,6 +29,26 @@ static bool may_have_moved(void)
 	return !in_interrupt() && !irqs_disabled();
 }
 
+/*
+ * In what is done on all CPUs the engine enters for each, so that the time without
+ * preemption does not grow with their number: the group is kept by xs_world_srcu then.
+ */
+static int sync_enter(bool everywhere)
+{
+	if (everywhere)
+		return srcu_read_lock(&xs_world_srcu);
+	xs_enter();
+	return 0;
+}
+
+static void sync_exit(bool everywhere, int section)
+{
+	if (everywhere)
+		srcu_read_unlock(&xs_world_srcu, section);
+	else
+		xs_exit();
+}
+
 int xsmmu_set_batch_aware(struct device *dev)
 {
 	struct xs_device *xdev;
@@ -90,13 +110,12 @@ EXPORT_SYMBOL_GPL(xsmmu_unmap_sg_no_sync);
 void xsmmu_sync(struct device *dev)
 {
 	bool everywhere = may_have_moved();
-	struct xs_group *group;
+	int section = sync_enter(everywhere);
+	struct xs_group *group = xs_group_now(dev);
 
-	xs_enter();
-	group = xs_group_now(dev);
 	if (group)
 		xs_engine_sync_explicit(&group->engine, everywhere);
-	xs_exit();
+	sync_exit(everywhere, section);
 	if (group)
 		xs_debug_sync(dev);
 }
@@ -125,13 +144,12 @@ EXPORT_SYMBOL_GPL(xsmmu_map_no_sync);
 void xsmmu_sync_maps(struct device *dev)
 {
 	bool everywhere = may_have_moved();
-	struct xs_group *group;
+	int section = sync_enter(everywhere);
+	struct xs_group *group = xs_group_now(dev);
 
-	xs_enter();
-	group = xs_group_now(dev);
 	if (group && xs_world_map_unsynced(group))
 		xs_engine_sync_maps(&group->engine, everywhere);
-	xs_exit();
+	sync_exit(everywhere, section);
 	if (group && xs_debug_on())
 		xs_debug_sync_maps(dev, everywhere);
 }

@@ -103,6 +103,26 @@ void scale_unlock(xs_lock_t *lock)
 	tally_unlock((u64)lock);
 }
 
+void scale_off(void)
+{
+	tally_stretch_begin(&tally_stretches.off);
+}
+
+void scale_on(void)
+{
+	tally_stretch_end(&tally_stretches.off);
+}
+
+void scale_enter(void)
+{
+	tally_stretch_begin(&tally_stretches.entered);
+}
+
+void scale_exit(void)
+{
+	tally_stretch_end(&tally_stretches.entered);
+}
+
 #define HERE	((u64)__builtin_return_address(0))
 
 void __tsan_init(void)

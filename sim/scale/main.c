@@ -27,6 +27,7 @@ static int usage(void)
 		"         [--life short|mixed|aged] [--slice N] [--seed N] [--end IOVA]\n"
 		"         count: [--warm POLLS] [--polls POLLS] [--sites]\n"
 		"         ageing: [--maps N,N...] [--window POLLS] [--one-page]\n"
+		"       xsmmu-scale stretch --policy NAME [--cpus N]\n"
 		"       xsmmu-scale lines ACCESS...\n");
 	return 2;
 }
@@ -123,6 +124,7 @@ int main(int count, char **words)
 		.window = 16,
 	};
 	bool ageing = count > 1 && !strcmp(words[1], "ageing");
+	bool stretch = count > 1 && !strcmp(words[1], "stretch");
 
 	options.traffic.sizes = ageing;
 	options.traffic.life = ageing ? LIFE_AGED : LIFE_SHORT;
@@ -130,12 +132,14 @@ int main(int count, char **words)
 	memory_init();
 	if (count > 1 && !strcmp(words[1], "lines"))
 		run_lines((u32)count - 2, words + 2);
-	else if (!ageing && (count < 2 || strcmp(words[1], "count")))
+	else if (!ageing && !stretch && (count < 2 || strcmp(words[1], "count")))
 		return usage();
 	else if (!parse(&options, count, words))
 		return usage();
 	else if (ageing)
 		run_ageing(&options);
+	else if (stretch)
+		run_stretch(&options);
 	else
 		run_count(&options);
 	return 0;

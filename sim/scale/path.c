@@ -29,14 +29,19 @@ __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 
 #include "path.h"
 
-u64 path_map(struct xs_engine *engine, u64 phys, u32 pages)
+u64 path_map_below(struct xs_engine *engine, u64 phys, u32 pages, u64 last)
 {
 	if (pages == 1) {
 		xs_enter();
 		return xs_engine_map_one(engine, xs_memory_at(phys), phys, 0,
-					 ~0ULL);
+					 last);
 	}
-	return xs_engine_map(engine, phys, pages, 0, ~0ULL);
+	return xs_engine_map(engine, phys, pages, 0, last);
+}
+
+u64 path_map(struct xs_engine *engine, u64 phys, u32 pages)
+{
+	return path_map_below(engine, phys, pages, ~0ULL);
 }
 
 void path_unmap(struct xs_engine *engine, u64 iova, u32 pages)

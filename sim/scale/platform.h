@@ -49,7 +49,17 @@ typedef u32 xs_flags_t;
 #if defined(__SANITIZE_THREAD__) || defined(SCALE_HOOKS)
 void scale_lock(xs_lock_t *lock);
 void scale_unlock(xs_lock_t *lock);
+/* Interrupts go off and on, a section is entered and left; nested. */
+void scale_off(void);
+void scale_on(void);
+void scale_enter(void);
+void scale_exit(void);
 #else
+#define scale_off()	((void)0)
+#define scale_on()	((void)0)
+#define scale_enter()	((void)0)
+#define scale_exit()	((void)0)
+
 static xs_inline void scale_lock(xs_lock_t *lock)
 {
 	if (__atomic_exchange_n(&lock->word, 1, __ATOMIC_SEQ_CST))
@@ -67,20 +77,26 @@ static xs_inline void xs_lock_init(xs_lock_t *lock)
 	lock->word = 0;
 }
 
+static xs_inline xs_flags_t xs_local_save(void)
+{
+	scale_off();
+	return 0;
+}
+
 static xs_inline xs_flags_t xs_lock(xs_lock_t *lock)
 {
+	scale_off();
 	scale_lock(lock);
 	return 0;
 }
 
-#define xs_unlock(lock, flags)	((void)(flags), scale_unlock(lock))
+#define xs_local_restore(flags)	((void)(flags), scale_on())
+#define xs_unlock(lock, flags)	((void)(flags), scale_unlock(lock), scale_on())
 #define xs_lock_nested(lock)	scale_lock(lock)
 #define xs_unlock_nested(lock)	scale_unlock(lock)
 #define xs_assert_locked(lock)	((void)(lock))
-#define xs_local_save()		((xs_flags_t)0)
-#define xs_local_restore(flags)	((void)(flags))
-#define xs_enter()		((void)0)
-#define xs_exit()		((void)0)
+#define xs_enter()		scale_enter()
+#define xs_exit()		scale_exit()
 #define xs_cpu_id()		scale_cpu
 
 /* ---- atomics ---- */

@@ -28,6 +28,9 @@ void run_count(const struct run_options *options);
 /* A long life, and what it does to IOVAs and instructions. */
 void run_ageing(const struct run_options *options);
 
+/* The longest stretches without interrupts, or without preemption, of calls on all CPUs. */
+void run_stretch(const struct run_options *options);
+
 /*
  * The model alone: each word is a CPU, what it does and to which line, as in
  * "0w3": w, r, or one of the probes b (bump), l (load), s (store), x (compare

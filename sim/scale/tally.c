@@ -123,6 +123,33 @@ void tally_unlock(u64 address)
 	holds->next = (holds->next + 1) % HOLDS;
 }
 
+/* ---- stretches ---- */
+
+struct tally_stretches tally_stretches;
+
+void tally_stretch_begin(struct tally_stretch *stretch)
+{
+	if (stretch->depth++)
+		return;
+	stretch->accesses = tally.accesses;
+	stretch->syncs = tally.syncs;
+}
+
+void tally_stretch_end(struct tally_stretch *stretch)
+{
+	u64 accesses = tally.accesses - stretch->accesses;
+	u64 syncs = tally.syncs - stretch->syncs;
+
+	if (!stretch->depth)
+		scale_fail("a stretch ends that has not begun");
+	if (--stretch->depth)
+		return;
+	if (accesses > stretch->most_accesses)
+		stretch->most_accesses = accesses;
+	if (syncs > stretch->most_syncs)
+		stretch->most_syncs = syncs;
+}
+
 void tally_sites(void (*tell)(u64 pc, u64 transfers))
 {
 	for (u64 i = 0; sites.size_lg2 && i < 1ULL << sites.size_lg2; i++)

@@ -43,6 +43,7 @@ struct tally {
 	u64 accesses;
 	u64 stack;
 	u64 removes;
+	u64 syncs;		/* invalidations, of any number of commands */
 	u64 commands_page;
 	u64 commands_domain;
 	struct tally_locks locks;
@@ -50,6 +51,28 @@ struct tally {
 };
 
 extern struct tally tally;
+
+/*
+ * struct tally_stretch - a stretch without interrupts, or without preemption
+ * @depth:	of the running one, 0: none
+ * @accesses, @syncs: when it began
+ * @most_accesses, @most_syncs: in one, of the engine to memory, and waits for invalidations
+ */
+struct tally_stretch {
+	u32 depth;
+	u64 accesses, syncs;
+	u64 most_accesses, most_syncs;
+};
+
+struct tally_stretches {
+	struct tally_stretch off;
+	struct tally_stretch entered;
+};
+
+extern struct tally_stretches tally_stretches;
+
+void tally_stretch_begin(struct tally_stretch *stretch);
+void tally_stretch_end(struct tally_stretch *stretch);
 
 /* Does the model run at all; is it not suspended for the harness' own calls? */
 extern bool tally_on;

@@ -178,6 +178,27 @@ def test_what_is_claimed(program: Path, life: str, policies: tuple[str, ...]) ->
     assert not scale.broken_claims(scale.counted(program, config) for config in configs)
 
 
+# For 64 CPUs; one CPU or eight have about as much. A search may take from eight CPUs what they keep.
+STRETCHES = {
+    "search": {"off": (1500, 1), "entered": (60_000, 9)},
+    "reclaim": {"off": (8000, 1), "entered": (70_000, 9)},
+    "drain": {"off": (3500, 1), "entered": (3500, 1)},
+    "explicit": {"off": (2500, 1), "entered": (2500, 1)},
+    "change": {"off": (7000, 1), "entered": (7000, 1)},
+}
+
+
+@pytest.mark.parametrize("policy", sim.POLICIES)
+@pytest.mark.parametrize("cpus", [1, 8, 64])
+def test_no_call_keeps_a_cpu_for_longer_where_there_are_many(program: Path, policy: str, cpus: int) -> None:
+    [line] = scale.run(program, "stretch", "--policy", policy, "--cpus", str(cpus))
+    for call, bounds in STRETCHES.items():
+        for kind, (accesses, syncs) in bounds.items():
+            stretch = line[call][kind]
+            assert stretch["accesses"] <= accesses, f"{call}, {kind}: {stretch}"
+            assert stretch["syncs"] <= syncs, f"{call}, {kind}: {stretch}"
+
+
 def test_all_of_the_engine_is_counted() -> None:
     """Each file of core/ is part of the unit that the compiler puts calls into."""
     unit = (PROJECT / "sim/scale/path.c").read_text()

@@ -850,22 +850,22 @@ FAULTS = (
     Fault(
         "holes are not used again",
         "place.c",
-        "	bool look = (*looks)-- > 0;\n",
-        "	bool look = (*looks)-- > 99;\n",
+        "	bool look = search->opens-- > 0;\n",
+        "	bool look = search->opens-- > 99;\n",
         ("only=place_footprint",),
     ),
     Fault(
         "each map that fails has all CPUs synced",
         "place.c",
-        "	if (last && now - last < XS_RECLAIM_NS)\n		return false;\n",
-        "",
+        "	return (!last || now - last >= XS_RECLAIM_NS) &&\n",
+        "	return\n",
         ("only=place_starved",),
     ),
     Fault(
         "a map looks at whatever is listed, without an end",
         "place.c",
-        "	return *looks > -(s64)XS_PLACE_LOOKS ?\n",
-        "	return *looks > -1000000 ?\n",
+        "	return search->opens > -(s64)XS_PLACE_OPENS ?\n",
+        "	return search->opens > -1000000 ?\n",
         ("only=place_claimed",),
     ),
     Fault(
@@ -1515,6 +1515,27 @@ FAULTS = (
         "		depot->full_count--;\n		if (cache->loaded)",
         "		if (cache->loaded)",
         ("only=magazine_full_depot",),
+    ),
+    Fault(
+        "each shelf is looked at as if it were the first",
+        "shelf.c",
+        "		--*looks;\n",
+        "",
+        ("only=block_few_looks",),
+    ),
+    Fault(
+        "one map takes from all CPUs what they keep, however many those are",
+        "place.c",
+        "	if (end > engine->cpu_count)\n",
+        "	end = engine->cpu_count;\n	if (end > engine->cpu_count)\n",
+        ("only=place_reclaims_in_turn",),
+    ),
+    Fault(
+        "a round of maps that find no IOVA ends before the last CPU",
+        "place.c",
+        "			end < engine->cpu_count ? end : 0))\n",
+        "			0))\n",
+        ("only=place_reclaims_in_turn",),
     ),
     # accounts
     Fault(

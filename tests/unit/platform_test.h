@@ -13,6 +13,9 @@
 
 #define TEST_CPUS	8
 
+/* Half of them. */
+#define XS_RECLAIM_CPUS	4u
+
 #define xs_ops(engine)		((engine)->ops)
 #define xs_world(engine)	((engine)->world)
 

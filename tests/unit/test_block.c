@@ -354,6 +354,7 @@ static void few_looks(void)
 {
 	static struct xs_shelf shelf;
 	static struct xs_block *blocks[BLOCKS];
+	u32 looks = 10;
 
 	xs_lock_init(&shelf.lock);
 	xs_enter();
@@ -368,6 +369,10 @@ static void few_looks(void)
 	CHECK(shelf.listed[0] == BLOCKS);
 	CHECK(!xs_shelf_get(&shelf, 0, 2 * XS_BLOCK_BYTES - 1, XS_SHELF_ANY));
 	CHECK(!xs_shelf_get(&shelf, 0, XS_BLOCK_BYTES - 1, XS_SHELF_ANY));
+	/* Fewer where the caller has few left. */
+	CHECK(!xs_shelf_search(&shelf, 0, 20 * XS_BLOCK_BYTES - 1,
+			       XS_SHELF_ANY, &looks));
+	CHECK(!looks);
 	CHECK(xs_shelf_get(&shelf, 0, 20 * XS_BLOCK_BYTES - 1, XS_SHELF_ANY));
 	xs_exit();
 	for (u32 i = 0; i < BLOCKS; i++) {

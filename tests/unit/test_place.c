@@ -386,6 +386,38 @@ static void reclaims(void)
 	}
 }
 
+/* One map takes from some CPUs what they keep, and the next one from the next. */
+static void reclaims_in_turn(void)
+{
+	struct world *world = begin(xs_policy_find("fused"), 64, TEST_CPUS, 0);
+	struct mapping lone = { .pages = 1 };
+	u64 syncs;
+
+	for (u32 round = 0; round < 3; round++) {
+		world->now_ns += 10000000;
+		for (u32 cpu = 0; cpu < TEST_CPUS; cpu++) {
+			test_be_cpu(cpu);
+			many[cpu] = map(world, 1, LAST);
+			driver_unmap(world, &many[cpu], false);
+		}
+		test_be_cpu(0);
+		syncs = world->invalidations;
+		/* Its own CPU's anyway. */
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+		CHECK(world->invalidations == syncs + TEST_CPUS / 2);
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+		CHECK(world->invalidations == syncs + TEST_CPUS);
+		many[0] = map(world, 1, LAST);
+		driver_unmap(world, &many[0], false);
+		test_be_cpu(1);
+		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
+		CHECK(world->invalidations == syncs + TEST_CPUS);
+		test_be_cpu(0);
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	}
+	world_end(world);
+}
+
 /* What its own batch has a CPU finds each time, without asking others. */
 static void own_batch(void)
 {
@@ -1188,6 +1220,7 @@ const struct test place_tests[] = {
 	{ "place_left_alone", left_alone },
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
+	{ "place_reclaims_in_turn", reclaims_in_turn },
 	{ "place_own_batch", own_batch },
 	{ "place_claimed", claimed },
 	{ "place_entries", entries },

@@ -133,7 +133,8 @@ struct xs_tears {
  *		@rows, the other one is that of before.
  * @cpus:	one per CPU
  * @withholds:	some block is kept or has pages that are withheld, or was and had
- * @reclaimed_ns: when what all CPUs keep was last taken from them
+ * @reclaimed_ns: when a round began that takes from all CPUs what they keep; @reclaim_at:
+ *		the CPU that it goes on with, 0 when it has ended
  * @sticking:	of a sync that could not remove all pages, from then to its end, and of who tries
  *		again: until the sync has released the others, its stuck pages are its own
  * @pool:	copies of small buffers, which its caller asks for; it has no addresses
@@ -155,6 +156,7 @@ struct xs_engine {
 	struct xs_space space XS_CACHE_LINE;
 	struct xs_block none;
 	xs_atomic64_t reclaimed_ns XS_CACHE_LINE;
+	xs_atomic64_t reclaim_at;
 	xs_lock_t sticking;
 	struct xs_depot depots[XS_SIZES];
 	struct xs_pool pool;

@@ -27,7 +27,7 @@
 /*
  * IOVAs for @pages pages, at or below @last; 0 if there are none, which is
  * counted. First what this CPU has deferred is synced then, and once in a while
- * what all CPUs have. Entered.
+ * what all CPUs have, that of some CPUs by each such call. Entered.
  */
 u64 xs_place(struct xs_engine *engine, const struct xs_policy *policy,
 	     u32 pages, u64 last);
@@ -65,7 +65,7 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu);
 /* Give up all IOVAs that @cpu keeps. Its lock is held. */
 void xs_place_flush(struct xs_engine *engine, struct xs_cpu *cpu);
 
-/* The same of the depots. */
+/* The same of the depots. No lock is held. */
 void xs_place_flush_depots(struct xs_engine *engine);
 
 #endif

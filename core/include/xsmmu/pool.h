@@ -54,6 +54,7 @@
 
 /* A CPU that found no cell of a kind looks for none for so long. */
 #define XS_POOL_DRY_NS		1000000ULL
+#define XS_TRAY_LOOKS	16u	/* CPUs whose trays are looked at when there is no other */
 
 /* What a device may do with a cell. */
 enum xs_way {

@@ -71,9 +71,12 @@ enum xs_shelf_when {
 /*
  * A block of @list that ends at or below @last, which is unlisted and open then;
  * NULL if there is none, or if no more than that part of such blocks are listed, and
- * XS_SHELF_SLACK. Any context.
+ * XS_SHELF_SLACK. Any context. xs_shelf_search() for a caller that searches many lists:
+ * *@looks is how many blocks it may look at in all, less those that were looked at.
  */
 struct xs_block *xs_shelf_get(struct xs_shelf *shelf, u32 list, u64 last,
 			      enum xs_shelf_when when);
+struct xs_block *xs_shelf_search(struct xs_shelf *shelf, u32 list, u64 last,
+				 enum xs_shelf_when when, u32 *looks);
 
 #endif

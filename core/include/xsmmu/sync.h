@@ -29,6 +29,23 @@ static xs_inline void xs_cpu_unlock(struct xs_cpu *cpu, xs_flags_t flags)
 	xs_local_restore(flags);
 }
 
+/*
+ * Any CPU, locked, in a section of its own. A call that does something for each CPU
+ * in turn enters for each, so that the time without preemption and without interrupts
+ * does not grow with the number of CPUs. The engine does not go meanwhile.
+ */
+static xs_inline xs_flags_t xs_cpu_visit(struct xs_cpu *cpu)
+{
+	xs_enter();
+	return xs_lock(&cpu->lock);
+}
+
+static xs_inline void xs_cpu_leave(struct xs_cpu *cpu, xs_flags_t flags)
+{
+	xs_unlock(&cpu->lock, flags);
+	xs_exit();
+}
+
 /* The row that is in force for a call that begins here. Entered. */
 static xs_inline const struct xs_policy *
 xs_policy_of(const struct xs_engine *engine)

@@ -173,9 +173,24 @@ static void xs_engine_limit_pool(struct xs_engine *engine)
 			      engine->tuning.pool_mib >> (XS_CHUNK_LG2 - 20));
 }
 
+/* All IOVAs that CPUs and depots keep go back to their blocks. */
+static void xs_engine_flush(struct xs_engine *engine)
+{
+	for (u32 i = 0; i < engine->cpu_count; i++) {
+		struct xs_cpu *cpu = engine->cpus[i];
+		xs_flags_t flags = xs_cpu_visit(cpu);
+
+		xs_place_flush(engine, cpu);
+		xs_cpu_leave(cpu, flags);
+	}
+	xs_place_flush_depots(engine);
+}
+
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning)
 {
+	bool moves = policy->placement != engine->policy->placement;
+
 	/* Nobody marks pages now: what marks there are were left by an earlier policy. */
 	if (!xs_syncs_on(engine->policy, XS_SYNC_BLOCK) &&
 	    xs_syncs_on(policy, XS_SYNC_BLOCK))
@@ -192,6 +207,9 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 			 xs_engine_row(engine, policy, tuning));
 	xs_store(&engine->mode, xs_mode_of(engine, engine->policy));
 	xs_engine_settle(engine);
+	/* The new placement does not use what the old one kept, and no call keeps more. */
+	if (moves)
+		xs_engine_flush(engine);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
 }
 
@@ -306,6 +324,12 @@ static u32 xs_depot_items(u32 lg2)
 	return items > 2 ? items : 2;
 }
 
+/* Full magazines of a depot: no more pages than one of single pages has. */
+static u32 xs_depot_full(u32 lg2)
+{
+	return XS_DEPOT_PAGES / (xs_depot_items(lg2) << lg2);
+}
+
 int xs_engine_init(struct xs_engine *engine,
 		   const struct xs_engine_config *config)
 {
@@ -336,7 +360,8 @@ int xs_engine_init(struct xs_engine *engine,
 	engine->tears.left = 0;
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_init(&engine->depots[lg2], config->ops,
-			      config->world, xs_depot_items(lg2));
+			      config->world, xs_depot_items(lg2),
+			      xs_depot_full(lg2));
 	error = xs_space_init(&engine->space, config->ops, config->world,
 			      config->start, config->end);
 	if (error)

@@ -8,12 +8,13 @@
 #include <xsmmu/magazine.h>
 
 void xs_depot_init(struct xs_depot *depot, const struct xs_world_ops *ops,
-		   void *world, u32 items_max)
+		   void *world, u32 items_max, u32 full_max)
 {
 	xs_lock_init(&depot->lock);
 	depot->ops = ops;
 	depot->world = world;
 	depot->items_max = items_max;
+	depot->full_max = full_max;
 	depot->full = 0;
 	depot->empty = 0;
 	depot->full_count = 0;
@@ -92,7 +93,7 @@ static bool xs_cache_load_empty(struct xs_cache *cache, struct xs_depot *depot)
 	bool room;
 
 	xs_lock_nested(&depot->lock);
-	room = !cache->loaded || depot->full_count < XS_DEPOT_MAX;
+	room = !cache->loaded || depot->full_count < depot->full_max;
 	if (room)
 		empty = xs_magazine_pop(&depot->empty);
 	xs_unlock_nested(&depot->lock);

@@ -1517,6 +1517,27 @@ FAULTS = (
         ("only=magazine_full_depot",),
     ),
     Fault(
+        "a depot of large pieces keeps as many magazines as one of pages",
+        "engine.c",
+        "	return XS_DEPOT_PAGES / (xs_depot_items(lg2) << lg2);\n",
+        "	return 64;\n",
+        ("only=place_depots",),
+    ),
+    Fault(
+        "what CPUs keep of one placement they keep under the other",
+        "engine.c",
+        "	if (moves)\n		xs_engine_flush(engine);\n",
+        "",
+        ("only=place_changed",),
+    ),
+    Fault(
+        "what depots keep of one placement they keep under the other",
+        "engine.c",
+        "		xs_cpu_leave(cpu, flags);\n	}\n	xs_place_flush_depots(engine);\n}\n",
+        "		xs_cpu_leave(cpu, flags);\n	}\n}\n",
+        ("only=place_changed",),
+    ),
+    Fault(
         "each shelf is looked at as if it were the first",
         "shelf.c",
         "		--*looks;\n",

@@ -4,7 +4,8 @@
 
 #include "harness.h"
 
-#define ITEMS	(3 * XS_DEPOT_MAX * XS_MAGAZINE_ITEMS)
+#define FULL_MAX	64
+#define ITEMS	(3 * FULL_MAX * XS_MAGAZINE_ITEMS)
 #define CACHES	3
 
 static struct {
@@ -44,7 +45,7 @@ static const struct xs_world_ops ops = { .alloc = magazine_alloc,
 
 static void begin(u64 seed, u32 fail_percent, u32 items_max)
 {
-	xs_depot_init(&m.depot, &ops, NULL, items_max);
+	xs_depot_init(&m.depot, &ops, NULL, items_max, FULL_MAX);
 	for (u32 i = 0; i < CACHES; i++)
 		m.caches[i] = (struct xs_cache){ NULL, NULL };
 	m.inside = test_alloc(ITEMS);
@@ -71,7 +72,7 @@ static void check_depot(void)
 		CHECK(at->count <= m.depot.items_max);
 		full++;
 	}
-	CHECK(full == m.depot.full_count && full <= XS_DEPOT_MAX);
+	CHECK(full == m.depot.full_count && full <= FULL_MAX);
 }
 
 static void out(void *context, u64 value)
@@ -167,7 +168,7 @@ static void full_depot(void)
 
 			while (item < ITEMS && put(0, item))
 				item++;
-			CHECK(item == (XS_DEPOT_MAX + 2) * items_max);
+			CHECK(item == (FULL_MAX + 2) * items_max);
 			CHECK(bag_count() == item);
 			check_depot();
 			/* All out: by another CPU, from the depot, and by this one. */

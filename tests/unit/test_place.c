@@ -418,6 +418,63 @@ static void reclaims_in_turn(void)
 	world_end(world);
 }
 
+/* What one placement keeps is not kept under another. */
+static void check_changed(const struct xs_policy *from, const struct xs_policy *to)
+{
+	struct xs_tuning tuning = xs_tuning_default(to);
+	struct world *world = begin(from, WORLD_BLOCKS_MAX, 4, 0);
+	u32 count = 0;
+
+	for (u32 cpu = 0; cpu < 4; cpu++) {
+		test_be_cpu(cpu);
+		for (u32 i = 0; i < 32; i++)
+			many[count++] = map(world, 1 + i % 16, LAST);
+		for (u32 i = 0; i < 600; i++)
+			many[count++] = map(world, 1, LAST);
+	}
+	/* More than CPUs keep of their own, so that depots have some, too. */
+	test_be_cpu(3);
+	while (count)
+		driver_unmap(world, &many[--count], false);
+	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	test_be_cpu(0);
+	world_set_policy(world, to, &tuning);
+	if (from->placement != to->placement)
+		CHECK(!world->engine.space.taken);
+	world_end(world);
+}
+
+static void changed(void)
+{
+	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++)
+		for (u32 j = 0; j < xs_policy_count && !test_failed(); j++) {
+			test_relax();
+			check_changed(&xs_policies[i], &xs_policies[j]);
+		}
+}
+
+/* Of each size a depot keeps as many pages at most as one of single pages. */
+static void depots(void)
+{
+	struct world *world = begin(xs_policy_find("xsmmu"), WORLD_BLOCKS_MAX,
+				    1, 0);
+
+	for (u32 lg2 = 0; lg2 < XS_SIZES && !test_failed(); lg2++) {
+		u32 pages = 1u << lg2, count = 0;
+		u64 kept;
+
+		test_relax();
+		while (count * pages < 9000 && count < 8192)
+			many[count++] = map(world, pages, LAST);
+		while (count)
+			driver_unmap(world, &many[--count], false);
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		kept = xs_depot_count(&world->engine.depots[lg2]) << lg2;
+		CHECK(kept <= 64 * 62 && kept > 64 * 62 / 2);
+	}
+	world_end(world);
+}
+
 /* What its own batch has a CPU finds each time, without asking others. */
 static void own_batch(void)
 {
@@ -1221,6 +1278,8 @@ const struct test place_tests[] = {
 	{ "place_starved", starved },
 	{ "place_reclaims", reclaims },
 	{ "place_reclaims_in_turn", reclaims_in_turn },
+	{ "place_changed", changed },
+	{ "place_depots", depots },
 	{ "place_own_batch", own_batch },
 	{ "place_claimed", claimed },
 	{ "place_entries", entries },

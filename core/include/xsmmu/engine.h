@@ -205,8 +205,9 @@ struct xs_tuning xs_tuning_default(const struct xs_policy *policy);
 
 /*
  * Change policy and tuning, also under traffic; when it returns, no call goes on
- * under the old one, and what was deferred before is synced. @tuning is in range.
- * One caller at a time. May sleep.
+ * under the old one, and what was deferred before is synced. If the placement changes,
+ * what CPUs and depots keep is given up. @tuning is in range. One caller at a time. May
+ * sleep.
  */
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning);

@@ -14,7 +14,7 @@
 #include <xsmmu/world.h>
 
 #define XS_MAGAZINE_ITEMS	62	/* a magazine is 512 bytes */
-#define XS_DEPOT_MAX		64	/* full magazines a depot keeps */
+#define XS_DEPOT_PAGES		(64 * XS_MAGAZINE_ITEMS)	/* that a depot keeps */
 
 struct xs_magazine {
 	struct xs_magazine *next;
@@ -31,19 +31,21 @@ struct xs_cache {
 /*
  * Shared by all CPUs of an engine; @lock guards the lists.
  * @items_max: that a magazine holds, fewer of larger pieces, 1 .. XS_MAGAZINE_ITEMS
+ * @full_max: full magazines that the depot keeps
  */
 struct xs_depot {
 	xs_lock_t lock;
 	const struct xs_world_ops *ops;
 	void *world;
 	u32 items_max;
+	u32 full_max;
 	struct xs_magazine *full;
 	struct xs_magazine *empty;
 	u32 full_count;
 };
 
 void xs_depot_init(struct xs_depot *depot, const struct xs_world_ops *ops,
-		   void *world, u32 items_max);
+		   void *world, u32 items_max, u32 full_max);
 
 /* Free all magazines of the depot. */
 void xs_depot_destroy(struct xs_depot *depot);

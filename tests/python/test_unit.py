@@ -1558,6 +1558,13 @@ FAULTS = (
         "			0))\n",
         ("only=place_reclaims_in_turn",),
     ),
+    Fault(
+        "a timer is started for each batch",
+        "sync.c",
+        "					 !batch->armed,\n",
+        "					 true,\n",
+        ("only=engine_timers",),
+    ),
     # accounts
     Fault(
         "unmaps that sync count as drains",

@@ -109,6 +109,23 @@ static void poll(void)
 	each_policy(check_poll);
 }
 
+/* The timer of one batch serves those after it: few are started, and none by a drain's. */
+static void check_timers(struct world *world, const struct xs_policy *policy)
+{
+	for (u32 i = 0; i < 100; i++) {
+		struct mapping mapping = map(world, 1, MEMORY_COUNTED);
+
+		driver_unmap(world, &mapping, false);
+		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	}
+	CHECK(world->timers == !syncs_on(policy, XS_SYNC_UNMAP));
+}
+
+static void timers(void)
+{
+	each_policy(check_timers);
+}
+
 /* The end of a poll says what is left after its own sync. */
 static void check_poll_says(struct world *world, const struct xs_policy *policy)
 {
@@ -1920,6 +1937,7 @@ const struct test engine_tests[] = {
 	{ "engine_unmap", unmap },
 	{ "engine_unmap_now_only", unmap_now_only },
 	{ "engine_poll", poll },
+	{ "engine_timers", timers },
 	{ "engine_poll_says", poll_says },
 	{ "engine_time_bound", time_bound },
 	{ "engine_shorter_window", shorter_window },

@@ -594,11 +594,13 @@ static void world_deferred(void *opaque, u32 cpu, bool arm, u64 deadline_ns)
 	/* As in Linux, where the list of a CPU is its own. */
 	if (cpu == test_cpu())
 		put(&world->cpu[cpu].poll_due, 1);
-	if (arm)
+	if (arm) {
+		add(&world->timers, 1);
 		put(&world->cpu[cpu].deadline_ns, deadline_ns);
-	else
+	} else {
 		CHECK(get(&world->cpu[cpu].deadline_ns) ||
 		      get(&world->cpu[cpu].firing));
+	}
 }
 
 /* The size stands before the memory, to be compared when it is freed. */

@@ -126,6 +126,7 @@ struct world {
 	u64 let_go;		/* references of pages that were reachable */
 	u64 allocations;
 	u64 sent_page, sent_domain, sent_global;
+	u64 timers;		/* started */
 	u64 synced_calls;
 	u64 synced_pages_max;	/* of deferred ones, in one sync */
 	u64 exposed_max_ns;	/* the longest that the world saw */

@@ -88,11 +88,16 @@ void xs_shelf_list(struct xs_block *block)
 	if (!shelf)
 		return;
 	flags = xs_lock(&shelf->lock);
-	/* It may have been claimed, opened, or put on another shelf. */
+	/* It may have been claimed, or put on another shelf. */
 	if (xs_load(&block->shelf) == shelf && !xs_a64_read(&block->listed) &&
-	    !xs_a64_read(&block->open) && xs_shelf_wants(block)) {
+	    xs_shelf_wants(block)) {
 		xs_shelf_link(shelf, block);
-		if (!xs_shelf_wants(block))
+		/*
+		 * It may be open, or be claimed and opened meanwhile. A claimed
+		 * block has no free page, and an opened one is open before it
+		 * has any, so the pages are looked at first.
+		 */
+		if (!xs_shelf_wants(block) || xs_a64_read(&block->open))
 			xs_shelf_unlink(shelf, block);
 	}
 	xs_unlock(&shelf->lock, flags);

@@ -127,6 +127,11 @@ void check_accounts(const struct sim_event *event)
 	case EV_FULL:
 		check_full();
 		break;
+	case EV_LISTED:
+		if (event->pages)
+			sim_fail("accounts", "%u blocks are on the lists of CPU %u and open", event->pages,
+				 event->cpu);
+		break;
 	case EV_ACCOUNTS:
 		check_rest((const struct sim_accounts *)(size_t)event->b);
 		break;

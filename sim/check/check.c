@@ -83,6 +83,8 @@ void check_event(const struct sim_event *event)
 		check_torn(event);
 	if (event->kind == EV_MAP_SYNC)
 		check_sent(event);
+	else if (event->kind == EV_LISTED)
+		check_accounts(event);
 	else
 		ask(event);
 	shadow_event(event);

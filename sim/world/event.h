@@ -70,6 +70,8 @@ enum sim_event_kind {
 	EV_READING,
 	/* No page is handed out any more, though none is kept by a CPU. */
 	EV_FULL,
+	/* @pages blocks are on the lists of CPU @cpu and open. */
+	EV_LISTED,
 	EV_KINDS
 };
 

@@ -195,6 +195,23 @@ static void read_accounts(void)
 	sim_event(EV_READING, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&reading);
 }
 
+/* Blocks on the lists of each CPU that are open; where nobody changes the lists now. */
+static void look_at_lists(void)
+{
+	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++) {
+		const struct xs_shelf *shelf = &sim.engine.cpus[cpu]->shelf;
+		u32 open = 0;
+
+		for (u32 list = 0; list < XS_SHELF_LISTS && !shelf->lock.owner; list++) {
+			const struct xs_block *block = shelf->blocks[list];
+
+			for (u32 i = 0; i < shelf->listed[list]; i++, block = block->next)
+				open += block->open != 0;
+		}
+		sim_event(EV_LISTED, cpu, 0, open, 0, 0);
+	}
+}
+
 /* ---- steps ---- */
 
 static void ordinary_step(void)
@@ -233,6 +250,8 @@ void operator_step(void)
 	sim_interrupt_if_due();
 	for (u32 looks = sim_draw(sim.config.looks + 1); looks; looks--)
 		device_look();
+	if (!sim_draw(8))
+		look_at_lists();
 	if (!sim_draw(64))
 		go_wrong();
 	ordinary_step();

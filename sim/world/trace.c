@@ -113,6 +113,7 @@ void trace_event(const struct sim_event *event)
 	case EV_ACCOUNTS:
 	case EV_READING:
 	case EV_FULL:
+	case EV_LISTED:
 	case EV_SYNC:
 	case EV_MAP_SYNC:
 	case EV_REFUSED:

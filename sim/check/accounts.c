@@ -58,12 +58,21 @@ static void check_ledger(const struct sim_accounts *accounts)
 	same("live pages", (u64)accounts->audit, accounts->live_pages);
 }
 
-/* A batch is as old as the first unmap since it was empty, at most. */
+/*
+ * A batch is as old as the first unmap since it was empty, at most; and as the oldest
+ * page that is synced, at least.
+ */
 static void check_age(const struct sim_event *event, const struct sim_sync *sync)
 {
 	u64 age_ns = event->now_ns - shadow.cpus[sync->cpu].begun_ns;
+	u64 least_ns = shadow.cpus[event->cpu].synced_age_ns;
 
-	if (sync->cause != XS_SYNC_UNMAP && sync->age_ns > age_ns)
+	if (sync->cause == XS_SYNC_UNMAP)
+		return;
+	if (sync->age_ns < least_ns)
+		sim_fail("accounts", "a sync of CPU %u says that its oldest page has waited for %llu ns, and it has for %llu",
+			 sync->cpu, (unsigned long long)sync->age_ns, (unsigned long long)least_ns);
+	if (sync->age_ns > age_ns)
 		sim_fail("accounts", "a sync of CPU %u says that its oldest page has waited for %llu ns, and none has for %llu",
 			 sync->cpu, (unsigned long long)sync->age_ns, (unsigned long long)age_ns);
 }

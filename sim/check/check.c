@@ -30,8 +30,10 @@ static void ask(const struct sim_event *event)
 		check_iova(event);
 		break;
 	case EV_UNMAPPED:
-		check_level(event);
 		check_pages(event);
+		/* fall through */
+	case EV_LEFT:
+		check_level(event);
 		check_points(event);
 		break;
 	case EV_MAPPED:

@@ -40,6 +40,7 @@ enum shadow_state {
  * @told:	the driver was told that it is mapped
  * @named:	event of the last unmap that is of no mapping and named it; 0: none has
  * @out:	such an unmap has returned
+ * @left:	its unmap has returned, and a batch-aware driver's sync is to follow
  */
 struct shadow_page {
 	u32 memory;
@@ -63,6 +64,7 @@ struct shadow_page {
 	bool told;
 	bool out;
 	u64 named;
+	bool left;
 };
 
 /* @dead: pages that the driver has unmapped, and that are not synced. */
@@ -88,15 +90,20 @@ struct shadow_policy {
 /*
  * What a CPU has deferred.
  * @oldest, @newest: deferred pages; 0: none
- * @pages:	deferred; @unmapping: before the return of their unmap
+ * @pages:	deferred; @unmapping: before the return of their unmap, or of the
+ *		driver's sync; @left: of these, pages whose unmap has returned
  * @begun_ns:	of the first unmap since a sync has left neither
  * @waits:	there was one since
+ * @synced_age_ns: of the oldest page that the CPU, which may be another batch's,
+ *		has synced since it last told of a sync of a batch
  */
 struct shadow_cpu {
 	u16 oldest, newest;
 	u32 pages;
 	u32 unmapping;
+	u32 left;
 	u64 begun_ns;
+	u64 synced_age_ns;
 	bool waits;
 };
 

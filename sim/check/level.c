@@ -17,6 +17,23 @@ static void check_left(const struct sim_event *event)
 			sim_fail("level", "IOVA page %u is left by an unmap that syncs at once", i);
 		if (shadow.level == XS_LEVEL_STRICT)
 			sim_fail("level", "IOVA page %u is deferred, and the level is strict", i);
+		if (page->how & UNMAP_MANY && !(page->how & UNMAP_AWARE) &&
+		    shadow.level == XS_LEVEL_HELD && shadow.changed < page->begun)
+			sim_fail("level", "IOVA page %u is deferred, and held by more than %u references",
+				 i, XS_HOLDS_MAX);
+	}
+}
+
+/* A batch-aware driver's unmap: its own sync is waited for only where the policy does. */
+static void check_aware(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++) {
+		const struct shadow_page *page = &shadow.pages[i];
+
+		if (shadow_is_left(page, event) && shadow.points & POINT_UNMAP &&
+		    !shadow.changing && shadow.changed < page->begun)
+			sim_fail("level", "IOVA page %u is left by a batch-aware driver's unmap, and each unmap syncs",
+				 i);
 	}
 }
 
@@ -36,6 +53,8 @@ void check_level(const struct sim_event *event)
 {
 	if (event->kind == EV_UNMAPPED)
 		check_left(event);
+	else if (event->kind == EV_LEFT)
+		check_aware(event);
 	else
 		see(event);
 }

@@ -39,13 +39,27 @@ static void check_empty(void)
 	}
 }
 
+/* The same of what a batch-aware driver's unmap has emptied, before the driver's sync. */
+static void check_emptied(const struct sim_event *event)
+{
+	u32 last = (event->page + event->pages - 1) / BLOCK_PAGES;
+
+	if (event->calls || shadow.changing || !(shadow.points & POINT_BLOCK) ||
+	    shadow.changed > shadow.pages[event->page].begun)
+		return;
+	for (u32 at = event->page / BLOCK_PAGES; at <= last; at++)
+		if (shadow.blocks[at].dead == BLOCK_PAGES)
+			sim_fail("points", "a batch-aware driver's unmap has left block %u all unmapped and unsynced",
+				 at);
+}
+
 /* The CPU that has unmapped has less than a full batch, with these. */
 static void check_full(const struct sim_event *event)
 {
-	u32 pages = shadow.cpus[event->cpu].pages;
+	u32 pages = shadow.cpus[event->cpu].pages + shadow.cpus[event->cpu].left;
 
 	for (u32 i = event->page; i < event->page + event->pages; i++)
-		pages += shadow_is_left(&shadow.pages[i], event);
+		pages += shadow_is_left(&shadow.pages[i], event) && !shadow.pages[i].left;
 	if (!shadow.changing && pages >= shadow.now.batch)
 		sim_fail("points", "CPU %u has deferred %u pages, and a batch is full at %u", event->cpu,
 			 pages, shadow.now.batch);
@@ -98,8 +112,10 @@ void check_points(const struct sim_event *event)
 	u64 called;
 	u32 always;
 
-	if (event->kind == EV_UNMAPPED) {
+	if (event->kind == EV_UNMAPPED || event->kind == EV_LEFT) {
 		check_full(event);
+		if (event->kind == EV_LEFT)
+			check_emptied(event);
 		return;
 	}
 	if (event->kind == EV_SYNC) {

@@ -36,17 +36,25 @@ static void check_commands(const struct sim_sync *sync)
 		sim_fail("sent", "a range is larger than what was unmapped, or needs more commands");
 }
 
-/* What is between maps may be in the range of all of them. */
-static void check_map_sync(u32 ranges)
+/*
+ * What is between maps may be in the range of all of them. And a map syncs those before
+ * it only when they are as many, or of as many pages, as can be written down; the map of
+ * a task that was interrupted may be one of them.
+ */
+static void check_map_sync(const struct sim_event *event)
 {
 	const struct shadow_policy *now = &shadow.now, *before = &shadow.before;
+	const struct sim_unsynced *unsynced = (const struct sim_unsynced *)(size_t)event->b;
 	u32 most = ranges_of_maps(now);
 
 	if (most < ranges_of_maps(before))
 		most = ranges_of_maps(before);
-	if (ranges > most)
-		sim_fail("sent", "maps are synced in %u ranges, under policy %u at most %u", ranges,
-			 now->number, most);
+	if (event->pages > most)
+		sim_fail("sent", "maps are synced in %u ranges, under policy %u at most %u",
+			 event->pages, now->number, most);
+	if (event->a && unsynced->maps < XS_UNSYNCED_RUNS && unsynced->pages < 0xffff)
+		sim_fail("sent", "a map syncs %u maps, of %llu pages, which nobody has asked for",
+			 unsynced->maps, (unsigned long long)unsynced->pages);
 }
 
 #define RECLAIM_NS	10000000
@@ -88,7 +96,7 @@ void check_sent(const struct sim_event *event)
 	const struct sim_sync *sync = (const struct sim_sync *)(size_t)event->b;
 
 	if (event->kind == EV_MAP_SYNC) {
-		check_map_sync(event->pages);
+		check_map_sync(event);
 		return;
 	}
 	check_commands(sync);

@@ -143,6 +143,14 @@ static bool is_owned(const struct shadow_page *page)
 	       shadow.memory[page->memory].generation == page->generation;
 }
 
+/* The unmap of a page has returned, and the driver's sync, or the page is synced. */
+static void leave_call(struct shadow_page *page)
+{
+	shadow.cpus[page->cpu].unmapping--;
+	shadow.cpus[page->cpu].left -= page->left;
+	page->left = false;
+}
+
 /* All of a block is unmapped now. */
 static void note_empty(u32 page)
 {
@@ -168,7 +176,7 @@ static void unmapped(const struct sim_event *event)
 		if (page->level >= XS_LEVEL_HELD)
 			shadow.memory[page->memory].promised++;
 		page->state = SHADOW_DEFERRED;
-		shadow.cpus[page->cpu].unmapping--;
+		leave_call(page);
 		page->cpu = event->cpu;
 		page->returned = shadow.number;
 		page->returned_ns = event->now_ns;
@@ -181,6 +189,19 @@ static void mapped(const struct sim_event *event)
 {
 	for (u32 i = event->page; i < event->page + event->pages; i++)
 		shadow.pages[i].told = true;
+}
+
+static void left(const struct sim_event *event)
+{
+	for (u32 i = event->page; i < event->page + event->pages; i++) {
+		struct shadow_page *page = &shadow.pages[i];
+
+		if (!shadow_is_left(page, event))
+			continue;
+		page->left = true;
+		shadow.cpus[page->cpu].left++;
+	}
+	note_empty(event->page);
 }
 
 static void removed(const struct sim_event *event)
@@ -212,7 +233,7 @@ static void named(const struct sim_event *event)
 	}
 }
 
-static void synced(u32 at, u64 now_ns)
+static void synced(u32 at, u64 now_ns, struct shadow_cpu *runs)
 {
 	struct shadow_page *page = &shadow.pages[at];
 	struct shadow_block *block = block_of(at);
@@ -224,11 +245,13 @@ static void synced(u32 at, u64 now_ns)
 			shadow.exposed[xs_log2(exposed_ns)]++;
 		if (exposed_ns > shadow.exposed_max_ns)
 			shadow.exposed_max_ns = exposed_ns;
+		if (exposed_ns > runs->synced_age_ns)
+			runs->synced_age_ns = exposed_ns;
 		if (page->level >= XS_LEVEL_HELD)
 			shadow.memory[page->memory].promised--;
 		list_remove(at);
 	} else {
-		shadow.cpus[page->cpu].unmapping--;
+		leave_call(page);
 	}
 	page->state = SHADOW_FREE;
 	page->serial = 0;
@@ -237,12 +260,15 @@ static void synced(u32 at, u64 now_ns)
 }
 
 /* One of a batch: who unmaps while it runs waits for it. */
-static void finished(const struct sim_sync *sync)
+static void finished(const struct sim_event *event)
 {
+	const struct sim_sync *sync = (const struct sim_sync *)(size_t)event->b;
 	struct shadow_cpu *cpu = &shadow.cpus[sync->cpu];
 
-	if (sync->cause != XS_SYNC_UNMAP)
-		cpu->waits = cpu->pages || cpu->unmapping || shadow.twice;
+	if (sync->cause == XS_SYNC_UNMAP)
+		return;
+	cpu->waits = cpu->pages || cpu->unmapping || shadow.twice;
+	shadow.cpus[event->cpu].synced_age_ns = 0;
 }
 
 static void command(const struct sim_event *event)
@@ -385,6 +411,9 @@ void shadow_event(const struct sim_event *event)
 	case EV_UNMAPPED:
 		unmapped(event);
 		break;
+	case EV_LEFT:
+		left(event);
+		break;
 	case EV_NAMED:
 	case EV_NAMED_END:
 	case EV_GONE:
@@ -392,10 +421,10 @@ void shadow_event(const struct sim_event *event)
 		break;
 	case EV_SYNCED:
 		for (u32 i = event->page; i < event->page + event->pages; i++)
-			synced(i, event->now_ns);
+			synced(i, event->now_ns, &shadow.cpus[event->cpu]);
 		break;
 	case EV_SYNC:
-		finished((const struct sim_sync *)(size_t)event->b);
+		finished(event);
 		break;
 	case EV_CALL:
 		shadow.call_points[event->cpu][shadow.calling[event->cpu]] = shadow.points;

@@ -53,7 +53,7 @@ static u32 first_run(u64 set, u32 *at)
 
 static void take(struct own_block *block)
 {
-	u32 pages = 1 + sim_draw(XS_BLOCK_PAGES);
+	u32 pages = sim_draw(2) ? XS_BLOCK_PAGES : 1 + sim_draw(XS_BLOCK_PAGES);
 	u64 last = driver_limit();
 	u64 iova;
 
@@ -156,6 +156,13 @@ static void fill(struct own_block *block)
 		block->mapped |= bits(at, done);
 }
 
+/* All of it, as for a descriptor of F&S; others may undo some meanwhile. */
+static void fill_all(struct own_block *block)
+{
+	for (u32 tries = 0; block->page && block->unused && tries < XS_BLOCK_PAGES; tries++)
+		fill(block);
+}
+
 /* ---- unmap ---- */
 
 /* Tell of each run of @set. */
@@ -170,8 +177,7 @@ static void tell(const struct own_block *block, enum sim_event_kind kind, u64 se
 	}
 }
 
-/* One page, as if it had been mapped without a block. */
-static void undo_one(struct own_block *block, u32 at)
+static struct sim_mapping mapping_at(const struct own_block *block, u32 at)
 {
 	const struct sim_mapping mapping = {
 		.iova = iova_of(block, at),
@@ -180,6 +186,14 @@ static void undo_one(struct own_block *block, u32 at)
 		.kind = { block->kind[at] },
 		.era = block->era[at],
 	};
+
+	return mapping;
+}
+
+/* One page, as if it had been mapped without a block. */
+static void undo_one(struct own_block *block, u32 at)
+{
+	const struct sim_mapping mapping = mapping_at(block, at);
 
 	block->mapped &= ~bits(at, 1);
 	driver_unmap(&mapping, sim_draw(2));
@@ -205,6 +219,7 @@ static void undo(struct own_block *block, u64 set)
 	sim_call_begin(CAUSES_OF_UNMAP);
 	xs_engine_unmap_in_block_no_sync(&sim.engine, iova_of(block, 0), set);
 	sim_call_end();
+	tell(block, EV_LEFT, set, serial, 0);
 	strict = driver_promise_end(&promise);
 	sim.unmapping_pages -= pages;
 	sim.unmaps += pages;
@@ -214,6 +229,34 @@ static void undo(struct own_block *block, u64 set)
 	tell(block, EV_UNMAPPED, set, serial, strict);
 	for (u64 rest = set; rest; rest &= rest - 1)
 		drop_memory(block, xs_ctz(rest));
+	gone(block, set);
+}
+
+/* The same by a call for each. */
+static void undo_each(struct own_block *block, u64 set)
+{
+	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
+	bool bound = cpu->interrupted || sim_draw(2);
+	u32 serials[XS_BLOCK_PAGES];
+	u64 strict = 0;
+
+	block->mapped &= ~set;
+	cpu->bound += bound;
+	for (u64 rest = set; rest; rest &= rest - 1) {
+		struct sim_mapping mapping = mapping_at(block, xs_ctz(rest));
+
+		if (driver_unmap_no_sync(&mapping, &serials[xs_ctz(rest)]))
+			strict |= rest & -rest;
+	}
+	driver_sync(!bound);
+	cpu->bound -= bound;
+	for (u64 rest = set; rest; rest &= rest - 1) {
+		struct sim_mapping mapping = mapping_at(block, xs_ctz(rest));
+
+		driver_unmap_end(&mapping, sim_cpu_now(), serials[xs_ctz(rest)],
+				 strict >> xs_ctz(rest) & 1);
+		drop_memory(block, xs_ctz(rest));
+	}
 	gone(block, set);
 }
 
@@ -237,8 +280,10 @@ static void give_back(struct own_block *block)
 {
 	if (block->unused)
 		drop_unused(block);
-	if (block->mapped)
+	if (block->mapped && sim_draw(2))
 		undo(block, block->mapped);
+	else if (block->mapped)
+		undo_each(block, block->mapped);
 }
 
 /* ---- what a driver has not, or not any more ---- */
@@ -330,10 +375,13 @@ void block_step(void)
 {
 	struct own_block *block = &blocks[sim_draw(BLOCKS)];
 
-	if (block->page)
+	if (block->page) {
 		go_on(block);
-	else if (!block->taking)
+	} else if (!block->taking) {
 		take(block);
+		if (sim_draw(2))
+			fill_all(block);
+	}
 }
 
 void block_begin(void)

@@ -97,6 +97,7 @@ static void tell_mapped(const struct sim_mapping *mapping, u32 page, u32 part)
 
 void driver_tell_handed(u32 page, u32 pages, u64 last, bool reserved)
 {
+	sim_me->handed_page = page;
 	sim_event(EV_HANDED, sim_cpu_now(), page, pages, last == ~0ULL ? ~0u : sim_page_of(last),
 		  reserved);
 }
@@ -220,14 +221,16 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 	return true;
 }
 
-/* The last byte of a page; often of a block, or below 4 GiB. */
+/* The last byte of a page; often of a block, or below 4 GiB, or near what was mapped last. */
 u64 driver_limit(void)
 {
 	u32 page = XS_BLOCK_PAGES + sim_draw(sim.config.blocks * XS_BLOCK_PAGES);
 
 	if (!sim_chance(sim.config.low))
 		return ~0ULL;
-	if (sim.config.low_blocks && sim_draw(2))
+	if (sim_me->handed_page && !sim_draw(4))
+		page = sim_me->handed_page + sim_draw(4);
+	else if (sim.config.low_blocks && sim_draw(2))
 		page = sim.config.low_blocks * XS_BLOCK_PAGES - 1;
 	else if (sim_draw(2))
 		page |= XS_BLOCK_PAGES - 1;
@@ -275,7 +278,7 @@ bool driver_map(u32 pages, u64 last)
 
 /* ---- unmap ---- */
 
-/* UNMAP_HOLDABLE, if its memory can be held, and could when it was mapped. */
+/* UNMAP_HOLDABLE, if its memory can be held, and could when it was mapped; UNMAP_MANY. */
 static u32 holdable(const struct sim_mapping *mapping)
 {
 	u32 refs = 0;
@@ -288,7 +291,9 @@ static u32 holdable(const struct sim_mapping *mapping)
 		else if (mapping->kind[i] != MEMORY_PERMANENT)
 			refs += mapping->part_pages[i];
 	}
-	return mapping->era == sim.era && refs <= XS_HOLDS_MAX ? UNMAP_HOLDABLE : 0;
+	if (refs > XS_HOLDS_MAX)
+		return UNMAP_MANY;
+	return mapping->era == sim.era ? UNMAP_HOLDABLE : 0;
 }
 
 u32 driver_unmap_begin(const struct sim_mapping *mapping, u32 how)
@@ -387,6 +392,9 @@ void driver_sync_maps(bool everywhere)
 	sim_call_begin(0);
 	xs_engine_sync_maps(&sim.engine, everywhere);
 	sim_call_end();
+	/* Of what others have mapped meanwhile all, or nothing, may be left. */
+	if (!everywhere && !sim_me->interrupted)
+		sim_me->unsynced = (struct sim_unsynced) { 0 };
 }
 
 /* A map without its sync; or the driver then thinks better of it. */
@@ -465,8 +473,7 @@ bool driver_promise_end(const struct driver_promise *promise)
 	return promise->strict && promise->weak_periods == sim.weak_periods;
 }
 
-/* Without a sync. Returns whether nothing may be left after the driver's own. */
-static bool unmap_no_sync(const struct sim_mapping *mapping, u32 *serial)
+bool driver_unmap_no_sync(const struct sim_mapping *mapping, u32 *serial)
 {
 	struct driver_promise promise = driver_promise_begin();
 
@@ -477,6 +484,7 @@ static bool unmap_no_sync(const struct sim_mapping *mapping, u32 *serial)
 	else
 		xs_engine_unmap_no_sync(&sim.engine, mapping->iova, mapping->pages);
 	sim_call_end();
+	sim_event(EV_LEFT, sim_cpu_now(), sim_page_of(mapping->iova), mapping->pages, *serial, 0);
 	return driver_promise_end(&promise);
 }
 
@@ -503,7 +511,7 @@ static void unmap_aware(const struct sim_mapping *first)
 
 	cpu->bound += bound;
 	do {
-		strict[count] = unmap_no_sync(&mappings[count], &serials[count]);
+		strict[count] = driver_unmap_no_sync(&mappings[count], &serials[count]);
 		if (++count == wanted || !sim.live_count)
 			break;
 		mappings[count] = take_live(sim.config.fifo ? 0 : sim_draw(sim.live_count));

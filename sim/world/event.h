@@ -35,6 +35,9 @@ enum sim_event_kind {
 	EV_NAMED,
 	EV_NAMED_END,
 	EV_GONE,
+	/* A batch-aware driver's unmap has returned, @a as in EV_UNMAP; EV_UNMAPPED
+	 * follows when the driver's own sync has returned, too. */
+	EV_LEFT,
 	/* The page table. EV_ENTRY: [@page, @page + @pages) are set to memory
 	 * from @a; @b: the entry of the first. EV_UNDONE: the map has failed, and
 	 * the entries that it has set are removed and invalidated. */
@@ -52,7 +55,8 @@ enum sim_event_kind {
 	EV_SYNCED,
 	/* A sync has finished; @b: struct sim_sync. */
 	EV_SYNC,
-	/* Maps are synced, in @pages ranges. */
+	/* Maps are synced, in @pages ranges. @a: 1 inside a map, which nobody has
+	 * asked for; @b: struct sim_unsynced, what the CPU has mapped without. */
 	EV_MAP_SYNC,
 	/* Device @cpu reaches memory @a by @page; @b: entry used | ACCESS_*. */
 	EV_ACCESS,
@@ -61,8 +65,9 @@ enum sim_event_kind {
 	/* A call that syncs; @a: enum sim_call, @page: of this CPU. */
 	EV_CALL,
 	EV_RETURN,
-	/* Time passed. @a: 1 if no timer is late and no CPU has
-	 * interrupts off; @pages: the longest that one had, in ns. */
+	/* Time passed. @a: 1 if no timer is in its handler and no CPU has
+	 * interrupts off; @pages: the longest that one had, @b: how long the
+	 * latest timer is due and has not fired, in ns. */
 	EV_TIME,
 	/* The accounts of an engine at rest; @b: struct sim_accounts. */
 	EV_ACCOUNTS,
@@ -85,6 +90,7 @@ enum sim_call { CALL_POLL, CALL_EXPIRE, CALL_SYNC, CALL_SET, CALL_RETIRE };
 #define UNMAP_TWICE	8u	/* on any CPU, and told of once */
 #define UNMAP_ROOM	16u	/* the CPU's batch has its memory */
 #define UNMAP_HOLDABLE	4u	/* its memory can be held, as it could at the map */
+#define UNMAP_MANY	32u	/* by more references than a mapping may have */
 
 #define WINDOW_OF(b)	((b) & 0xffffffffffULL)
 #define BATCH_OF(b)	((u32)((b) >> 40 & 0xffff))
@@ -149,6 +155,12 @@ struct sim_sync {
 	u64 age_ns;
 	u64 map;
 	u64 map_began_ns;
+};
+
+/* Maps without a sync since the CPU's last one, the running one included, and their pages. */
+struct sim_unsynced {
+	u32 maps;
+	u64 pages;
 };
 
 /* @mapped_most ..: pages that can have been mapped when it was read; and unmapped. */

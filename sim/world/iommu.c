@@ -130,6 +130,10 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	/* A device may have looked there a moment ago. */
 	if (sim.config.caching && !synced)
 		cache_absence(page, pages);
+	if (!synced) {
+		sim_me->unsynced.maps++;
+		sim_me->unsynced.pages += pages;
+	}
 	entry = new_entry(iova, phys, pages, prot & ~XS_MAP_UNSYNCED);
 	if (table) {
 		write_entries(table, page, pages, entry);
@@ -158,7 +162,10 @@ static void iommu_sync_maps(void *world, const struct xs_range *ranges, u32 coun
 			sim_fail("sent", "maps are synced where none can be");
 		queue_flush(&range, true);
 	}
-	sim_event(EV_MAP_SYNC, sim_cpu_now(), 0, count, 0, 0);
+	sim_event(EV_MAP_SYNC, sim_cpu_now(), 0, count, sim_me->map != 0,
+		  (u64)(size_t)&sim_me->unsynced);
+	if (sim_me->map)
+		sim_me->unsynced = (struct sim_unsynced) { 0 };
 }
 
 static bool iommu_map_each(void *world, void **entries, u64 iova, const u64 *phys, u32 pages,

@@ -30,18 +30,29 @@ static void arm(u32 cpu, u64 deadline_ns)
 	find_next_timer();
 }
 
-/* Is any timer late, in its handler, or kept from firing? */
-static bool on_time(void)
+/* Is any timer in its handler, or kept from firing? */
+static bool timers_run(void)
 {
 	if (sim.expiring)
 		return false;
-	for (u32 i = 0; i < sim.config.cpus; i++) {
-		const struct sim_cpu *cpu = &sim.cpus[i];
-
-		if (cpu->off || (cpu->deadline_ns && cpu->deadline_ns <= sim.now_ns))
+	for (u32 i = 0; i < sim.config.cpus; i++)
+		if (sim.cpus[i].off)
 			return false;
-	}
 	return true;
+}
+
+/* How long is the latest timer due? */
+static u64 latest_ns(void)
+{
+	u64 latest = 0;
+
+	for (u32 i = 0; i < sim.config.cpus; i++) {
+		u64 deadline = sim.cpus[i].deadline_ns;
+
+		if (deadline && deadline + latest < sim.now_ns)
+			latest = sim.now_ns - deadline;
+	}
+	return latest;
 }
 
 void time_pass(u64 ns)
@@ -55,7 +66,7 @@ void time_pass(u64 ns)
 		sim.off_max_ns = 0;
 	}
 	off_ns = sim.off_max_ns > sim.off_old_ns ? sim.off_max_ns : sim.off_old_ns;
-	sim_event(EV_TIME, 0, 0, (u32)off_ns, on_time(), 0);
+	sim_event(EV_TIME, 0, 0, (u32)off_ns, timers_run(), latest_ns());
 }
 
 void time_fire(void)

@@ -53,6 +53,10 @@ static void trace_driver(const struct sim_event *event)
 		printf("driver: unmap returns:");
 		range(event);
 		break;
+	case EV_LEFT:
+		printf("driver: unmap returns, its sync is to follow:");
+		range(event);
+		break;
 	case EV_CALL:
 		printf("call: %s (CPU %u)", call_names[event->a], event->page);
 		break;

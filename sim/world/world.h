@@ -49,6 +49,8 @@ struct sim_cpu {
 	u32 causes;		/* of a sync, that the running call can have */
 	u64 map;		/* the number of the running one, 0: none */
 	u64 map_began_ns;
+	struct sim_unsynced unsynced;
+	u32 handed_page;	/* the last one that a driver got here */
 	bool has_batch;		/* the engine got memory for it */
 	u32 entered;		/* calls of the engine, nested */
 	u64 exits;		/* from the outermost one, so far */
@@ -360,6 +362,12 @@ void driver_stray(void);	/* unmap what is not mapped so */
 /* The two ends of an unmap. @how: UNMAP_*. Returns its serial. */
 u32 driver_unmap_begin(const struct sim_mapping *mapping, u32 how);
 void driver_unmap_end(const struct sim_mapping *mapping, u32 cpu, u32 serial, bool nothing_left);
+
+/*
+ * A batch-aware driver's unmap, without its sync and its end. Returns whether nothing may
+ * be left after the sync; *@serial: for the end.
+ */
+bool driver_unmap_no_sync(const struct sim_mapping *mapping, u32 *serial);
 
 /* operator.c */
 void operator_step(void);

@@ -70,10 +70,6 @@ static void ask(const struct sim_event *event)
 		check_tables(event);
 		check_accounts(event);
 		break;
-	case EV_READING:
-	case EV_FULL:
-		check_accounts(event);
-		break;
 	}
 }
 
@@ -85,7 +81,7 @@ void check_event(const struct sim_event *event)
 		check_torn(event);
 	if (event->kind == EV_MAP_SYNC)
 		check_sent(event);
-	else if (event->kind == EV_LISTED)
+	else if (event->kind == EV_READING || event->kind == EV_FULL || event->kind == EV_LISTED)
 		check_accounts(event);
 	else
 		ask(event);

@@ -37,10 +37,9 @@ static void xs_shelf_unlink(struct xs_shelf *shelf, struct xs_block *block)
 	xs_a64_set(&block->listed, 0);
 }
 
-static bool xs_shelf_wants(const struct xs_block *block)
+static bool xs_shelf_wants(const struct xs_block *block, u64 free)
 {
-	return xs_shelf_usable(xs_a64_read(&block->free), block->lg2) >=
-	       XS_BLOCK_MUCH;
+	return xs_shelf_usable(free, block->lg2) >= XS_BLOCK_MUCH;
 }
 
 /* ---- blocks come and go ---- */
@@ -90,14 +89,15 @@ void xs_shelf_list(struct xs_block *block)
 	flags = xs_lock(&shelf->lock);
 	/* It may have been claimed, or put on another shelf. */
 	if (xs_load(&block->shelf) == shelf && !xs_a64_read(&block->listed) &&
-	    xs_shelf_wants(block)) {
+	    xs_shelf_wants(block, xs_a64_read(&block->free))) {
 		xs_shelf_link(shelf, block);
 		/*
 		 * It may be open, or be claimed and opened meanwhile. A claimed
 		 * block has no free page, and an opened one is open before it
-		 * has any, so the pages are looked at first.
+		 * has any, so the pages are looked at first: in order.
 		 */
-		if (!xs_shelf_wants(block) || xs_a64_read(&block->open))
+		if (!xs_shelf_wants(block, xs_a64_or(&block->free, 0)) ||
+		    xs_a64_read(&block->open))
 			xs_shelf_unlink(shelf, block);
 	}
 	xs_unlock(&shelf->lock, flags);

@@ -87,7 +87,7 @@ static xs_inline bool xs_block_free(struct xs_block *block, u64 mask)
 /* Open a block that the caller has claimed or taken from the space. */
 static xs_inline void xs_block_open(struct xs_block *block)
 {
-	xs_a64_set(&block->open, 1);
+	xs_a64_set_release(&block->open, 1);
 	xs_a64_swap_release(&block->free, XS_BLOCK_ALL);
 }
 

@@ -130,15 +130,28 @@ static void free0_and_open(void)
 }
 
 /* All but what was free, and page 1. */
+#define MOST	(~(FIRST(XS_BLOCK_MUCH - 1) | 2))
+
 static void free_most_and_open(void)
 {
-	free_and_open(~(FIRST(XS_BLOCK_MUCH - 1) | 2));
+	free_and_open(MOST);
+}
+
+/* Who claims it opens it where it was, and goes on with it. */
+static void free_most_and_use(void)
+{
+	if (!give_all(MOST))
+		return;
+	claim(true);
+	xs_shelf_put(&engine.cpus[0]->shelf, block, 0);
+	holder = 0;
+	xs_block_open(block);
 }
 
 /* Who claims it looks if it is listed, and keeps it where it is. */
 static void free_most_and_keep(void)
 {
-	if (!give_all(~(FIRST(XS_BLOCK_MUCH - 1) | 2)))
+	if (!give_all(MOST))
 		return;
 	claim(true);
 	xs_shelf_put(&engine.cpus[0]->shelf, block, 0);
@@ -170,6 +183,7 @@ static void settled(void)
 		ex_assert(!(free >> i & 1) || !owner[i]);
 	if (!open && xs_shelf_usable(free, block->lg2) >= XS_BLOCK_MUCH)
 		ex_assert(listed);
+	ex_assert(!open || !listed);
 	ex_assert(listed == (shelf->blocks[block->lg2] == block));
 	ex_assert(listed == shelf->listed[block->lg2]);
 }
@@ -263,6 +277,10 @@ static const struct ex_program listed_kept = {
 	.name = "block_list_keep", .setup = begin_closed_15_free,
 	.threads = { free_most_and_keep, free1 }, .finish = kept
 };
+static const struct ex_program listed_opened = {
+	.name = "block_list_open", .setup = begin_closed_15_free,
+	.threads = { free_most_and_use, free1 }, .finish = settled
+};
 static const struct ex_program reused = {
 	.name = "block_reuse", .setup = begin_15_free,
 	.threads = { free0, reuse, close }, .finish = settled
@@ -302,6 +320,6 @@ static const struct ex_program withheld = {
 
 const struct ex_program *const block_programs[] = {
 	&closed, &closed_listed, &taken, &opened, &opened_freed, &opened_taken,
-	&listed_claimed, &listed_kept, &reused, &reused_freed, &reused_whole,
+	&listed_claimed, &listed_kept, &listed_opened, &reused, &reused_freed, &reused_whole,
 	&withheld, NULL
 };

@@ -8,10 +8,9 @@
 #include <xsmmu/sync.h>
 
 /* Is it written down how pages of a map that begins here can be held? */
-static xs_inline bool xs_holds_pages(const struct xs_engine *engine,
-				     const struct xs_policy *policy)
+static xs_inline bool xs_holds_pages(const struct xs_engine *engine)
 {
-	return policy->hold == XS_HOLD_PAGES || engine->remembers;
+	return xs_load(&engine->mode) & XS_MODE_HOLDS;
 }
 
 static xs_inline void xs_count_map(struct xs_engine *engine, u32 pages)
@@ -147,7 +146,7 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 	if (xs_likely(iova)) {
 		block = xs_block_of(engine, iova);
 		xs_a64_set(xs_block_slot(block, iova >> XS_PAGE_LG2),
-			   xs_slot_one(xs_holds_pages(engine, policy) ?
+			   xs_slot_one(xs_holds_pages(engine) ?
 				       xs_ref_of(phys) : XS_REF_UNHELD));
 		error = xs_ops(engine)->map(xs_world(engine), &block->entries,
 					    iova, phys, 1, prot);
@@ -233,7 +232,7 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 	if (iova && !large) {
 		block = xs_block_of(engine, iova);
 		xs_slots_fill(xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
-			      pages, xs_holds_pages(engine, policy));
+			      pages, xs_holds_pages(engine));
 	}
 	/* Nothing of a policy is in large ones, and they may take long. */
 	if (large)
@@ -340,10 +339,9 @@ static bool xs_holds_too_many(const u64 *phys, u32 pages)
 
 /* Write the slots of a small mapping whose pages are anywhere. */
 static void xs_fill_slots_each(const struct xs_engine *engine,
-			       const struct xs_policy *policy,
 			       xs_slot_t *slots, const u64 *phys, u32 pages)
 {
-	bool holds = xs_holds_pages(engine, policy);
+	bool holds = xs_holds_pages(engine);
 	u32 run;
 
 	/* It is synced in its unmap: nobody asks for what. */
@@ -375,7 +373,7 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 
 	xs_enter();
 	block = xs_block_of(engine, iova);
-	xs_fill_slots_each(engine, xs_policy_of(engine),
+	xs_fill_slots_each(engine,
 			   xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
 			   pages);
 	done = xs_map_each(engine, block, iova, phys, pages, prot, &left) ==
@@ -475,7 +473,7 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 	bool holds;
 
 	xs_enter();
-	holds = xs_holds_pages(engine, xs_policy_of(engine));
+	holds = xs_holds_pages(engine);
 	block = xs_own_claim(engine, iova, pages);
 	if (!block)
 		goto out;

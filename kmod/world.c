@@ -701,7 +701,8 @@ static int world_remove_part(void *world, xs_gather_t *gather,
  * exact: then they go through xs_world_unmap_partial(). Returns 0, or a negative errno if a
  * page that is mapped was not removed.
  */
-static int world_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
+static __always_inline int world_remove(void *world, xs_gather_t *gather,
+					u64 iova, u64 pages)
 {
 	struct xs_group *group = world;
 	int error = 0;

@@ -337,8 +337,8 @@ FAULTS = (
     Fault(
         "it is not written down how memory can be held where removals fail",
         "map.c",
-        "	return policy->hold == XS_HOLD_PAGES || engine->remembers;\n",
-        "	return policy->hold == XS_HOLD_PAGES;\n",
+        "	return xs_load(&engine->mode) & XS_MODE_HOLDS;\n",
+        "	return xs_policy_of(engine)->hold == XS_HOLD_PAGES;\n",
         ("only=stuck_each_removal",),
     ),
     Fault(
@@ -898,22 +898,22 @@ FAULTS = (
     Fault(
         "no CPU's shelf but the first one is looked at",
         "place.c",
-        "	if (!block)\n		cpu->probe = cpu",
-        "	if (!block && other != cpu)\n		cpu->probe = cpu",
+        "	if (!block)\n		xs_probe_next(engine, cpu);\n",
+        "	if (!block && other != cpu)\n		xs_probe_next(engine, cpu);\n",
         ("only=place_moves_back",),
     ),
     Fault(
         "each time another CPU's shelf is looked at",
         "place.c",
-        "	if (!block)\n		cpu->probe = cpu",
-        "	cpu->probe = cpu",
+        "	if (!block)\n		xs_probe_next(engine, cpu);\n",
+        "	xs_probe_next(engine, cpu);\n",
         ("only=place_moves_back",),
     ),
     Fault(
         "a CPU that maps on loses what it has listed",
         "place.c",
-        "				     XS_SHELF_HALF);\n",
-        "				     XS_SHELF_ANY);\n",
+        "xs_search_list(search, other, false, XS_SHELF_HALF);\n",
+        "xs_search_list(search, other, false, XS_SHELF_ANY);\n",
         ("only=place_left_alone",),
     ),
     # the space
@@ -969,8 +969,8 @@ FAULTS = (
     Fault(
         "of other CPUs' blocks the kept ones are used first",
         "place.c",
-        "					     xs_shelf_list_of(lg2, kept), last,\n",
-        "					     xs_shelf_list_of(lg2, !kept), last,\n",
+        " kept, XS_SHELF_ANY);\n			if (block)\n",
+        " !kept, XS_SHELF_ANY);\n			if (block)\n",
         ("only=place_low_last",),
     ),
     Fault(
@@ -1043,10 +1043,10 @@ FAULTS = (
         "		xs_ops(engine)->prune(xs_world(engine),\n"
         "				      detached[i].block * XS_BLOCK_BYTES,\n"
         "				      XS_LEAF_PAGES);\n"
-        "	xs_enter();\n	xs_engine_forget(engine);\n	xs_exit();\n"
+        "	xs_engine_forget(engine);\n"
         "	xs_ops(engine)->quiesce(xs_world(engine));\n"
         "	xs_space_free(&engine->space, detached, count);\n",
-        "	xs_enter();\n	xs_engine_forget(engine);\n	xs_exit();\n"
+        "	xs_engine_forget(engine);\n"
         "	xs_ops(engine)->quiesce(xs_world(engine));\n"
         "	xs_space_free(&engine->space, detached, count);\n"
         "	for (u32 i = 0; i < count && xs_ops(engine)->prune; i++)\n"
@@ -1311,8 +1311,8 @@ FAULTS = (
     Fault(
         "what CPU 0 has listed is not found by others that are short",
         "pool.c",
-        "	for (u32 i = 0; i < pool->cpu_count && !tray; i++)\n",
-        "	for (u32 i = 1; i < pool->cpu_count && !tray; i++)\n",
+        "	for (u32 i = 0; i < pool->cpu_count && i < XS_TRAY_LOOKS; i++) {\n",
+        "	for (u32 i = 1; i < pool->cpu_count && i < XS_TRAY_LOOKS; i++) {\n",
         ("only=pool_moves",),
     ),
     Fault(
@@ -1628,8 +1628,8 @@ FAULTS = (
     Fault(
         "a window never becomes longer",
         "engine.c",
-        "	xs_engine_settle(engine);\n	xs_store(&engine->tuning.window_us, tuning->window_us);\n",
-        "	xs_engine_settle(engine);\n",
+        "		xs_engine_flush(engine);\n	xs_store(&engine->tuning.window_us, tuning->window_us);\n",
+        "		xs_engine_flush(engine);\n",
         ("only=engine_longer_window",),
     ),
     Fault(

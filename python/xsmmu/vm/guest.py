@@ -145,13 +145,15 @@ class Guest:
     async def qmp(self, execute: str, **arguments: str) -> None:
         """Send a QMP command, such as device_del. What QEMU refuses ends the run.
 
-        A device is plugged in again once it is gone from QEMU, which is later than it is gone from the guest.
+        A device is plugged in once all that were unplugged are gone from QEMU, which is later than from the guest: its
+        slot may be that of one of them.
         """
         assert self._qmp
         if execute == "device_del":
             self._deleted[arguments["id"]] = asyncio.Event()
-        if execute == "device_add" and (deleted := self._deleted.get(arguments["id"])):
-            await deleted.wait()
+        if execute == "device_add":
+            for deleted in self._deleted.values():
+                await deleted.wait()
         self._qmp.write(json.dumps({"execute": execute, "arguments": arguments}).encode() + b"\n")
         await self._qmp.drain()
 

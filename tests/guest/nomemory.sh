@@ -164,7 +164,9 @@ case_each_failure_of_a_pool() {
 		unbind $TESTDEV
 		[ "$left" != 0 ] || expect_silence
 	done
-	expect_equal "the points of a return" $n $((has / 2097152 + 1))
+	# VT-d's driver up to 6.12 has page-table pages freed before it maps a chunk, which needs memory, too.
+	case $(uname -r) in 6.*) points=2 ;; *) points=1 ;; esac
+	expect_equal "the points of a return" $n $((has / 2097152 * points + 1))
 	log_mark
 	release_kept
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"

@@ -285,7 +285,9 @@ case_strays() {
 		rude stray || failure "$policy: $(log_since | grep 'rude: wrong')"
 		expect_equal "$policy: warned of what is not mapped" "$(log_since | grep -c "xsmmu: $TESTDEV: ignored: an unmap of what is not mapped so, IOVA 0x")" 1
 		expect_equal "$policy: warned of what does not match" "$(log_since | grep -c "xsmmu: $TESTDEV: its driver unmaps 1 pages at IOVA 0x[0-9a-f]*, but the mapping there is 4 pages at IOVA 0x")" 1
-		expect_equal "$policy: strays" "$(stat_of $TESTDEV strays)" $((before + 4))
+		# The right unmap comes behind three strays that name all pages: it is a fourth one if the IOVAs are back by then.
+		strays=$(($(stat_of $TESTDEV strays) - before))
+		[ $strays = 3 ] || [ $strays = 4 ] || failure "$policy: $strays strays"
 		until_true 5 live_pages_are 0 || failure "$policy: live_pages is $(stat_of $TESTDEV live_pages)"
 		expect_equal "$policy: state" "$(get $TESTDEV state)" active
 		unbind $TESTDEV

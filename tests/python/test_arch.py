@@ -25,7 +25,7 @@ def test_every_architecture_has_a_root_a_kernel_and_an_iommu() -> None:
     assert {*root.OF_GUESTS} == {*ARCHES}
     assert {iommu.arch for iommu in IOMMUS.values()} == {*ARCHES.values()}
     assert {*kernels.of(AMD64)} | {*kernels.of(ARM64)} == {*kernels.names()}
-    assert kernels.of(ARM64) == ("6.12", "7.2", "6.12-16k")
+    assert kernels.of(ARM64) == ("6.12", "7.2", "7.3", "6.12-16k")
     for arch in ARCHES.values():
         assert kernels.table()[0] in kernels.of(arch)
 
@@ -47,7 +47,7 @@ def test_a_release_is_of_its_architecture() -> None:
 @pytest.mark.parametrize("name", ["6.1", "debug"])
 def test_a_kernel_that_the_guest_cannot_have_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: pytest.fail("begun"))
-    with pytest.raises(UserError, match=f"kernel {name} is not for arm64 guests; they can have: 6.12, 7.2, 6.12-16k"):
+    with pytest.raises(UserError, match=f"kernel {name} is not for arm64 guests; they can have: 6.12, 7.2, 7.3, 6.12-16k"):
         run.run(run.Options(iommu="smmuv3", kernel=name, quick=True), QUIET)
 
 

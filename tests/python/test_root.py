@@ -119,7 +119,7 @@ def test_qemu_starts_outside(tools: root.Root) -> None:
 
 
 def test_unknown_kernel_lists_the_valid_ones(tools: root.Root) -> None:
-    with pytest.raises(UserError, match=r"unknown kernel '2\.6': choose from 6\.12, 7\.2, 6\.1"):
+    with pytest.raises(UserError, match=r"unknown kernel '2\.6': choose from 6\.12, 7\.2, 7\.3, 6\.1"):
         kernels.ensure(tools, "2.6", QUIET)
 
 

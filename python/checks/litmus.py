@@ -29,7 +29,7 @@ from xsmmu.setup import build, host, root
 FOLDER = "tests/litmus"
 PARTS = ("core", FOLDER, "sim/world/coroutine.c", "sim/world/coroutine.h")
 MUTANTS = Mutants(f"{FOLDER}/litmus.toml", PARTS)
-SECONDS = 120
+SECONDS = 600
 """More than any program or mutant takes."""
 
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")

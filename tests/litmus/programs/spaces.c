@@ -8,12 +8,14 @@
 #define LEAF_BYTES	(XS_LEAF_PAGES * XS_PAGE_BYTES)
 
 static u64 handed, iova;
+static bool unmapped;
 
 static void begin(void)
 {
 	world_begin("fused");
 	world_expect("an unmap of what is not mapped so");
 	handed = 0;
+	unmapped = false;
 }
 
 /* ---- they come ---- */
@@ -42,11 +44,18 @@ static void map_far(void)
 	xs_store_release(&handed, found);
 }
 
-/* A driver that makes up an IOVA finds nothing, or something. */
+/*
+ * A driver makes up IOVAs of the same leaf, in a block where nothing is mapped: the
+ * look-ups are those of pages that are mapped, and nothing is torn.
+ */
 static void unmap_wild(void)
 {
-	xs_engine_unmap(&engine, iova, 1, false);
-	xs_engine_unmap(&engine, iova + XS_PAGE_BYTES, 2, false);
+	xs_engine_unmap(&engine, iova + XS_BLOCK_BYTES, 1, false);
+}
+
+static void unmap_wild_two(void)
+{
+	xs_engine_unmap(&engine, iova + XS_BLOCK_BYTES, 2, false);
 }
 
 static void unmap_handed(void)
@@ -54,13 +63,14 @@ static void unmap_handed(void)
 	u64 found = xs_load_acquire(&handed);
 
 	if (found)
-		xs_engine_unmap(&engine, found, 2, false);
+		unmapped = xs_engine_unmap(&engine, found, 2, false);
+	ex_assert(unmapped == (found != 0));
 }
 
 static void grown(void)
 {
 	xs_engine_sync(&engine, XS_SYNC_DRAIN);
-	ex_assert(world_is_gone(0) == (handed && world_is_gone(1)));
+	ex_assert(world_is_gone(0) == unmapped && world_is_gone(1) == unmapped);
 }
 
 static const struct ex_program grows = {
@@ -68,11 +78,17 @@ static const struct ex_program grows = {
 	.threads = { map_far, unmap_wild, unmap_handed }, .finish = grown,
 	.dependencies = world_dependencies
 };
+static const struct ex_program grows_two = {
+	.name = "space_grows_two", .setup = begin_grow,
+	.threads = { map_far, unmap_wild_two, unmap_handed }, .finish = grown,
+	.dependencies = world_dependencies
+};
 
 /* A run has a leaf, and no slots. */
 static void begin_run(void)
 {
 	begin_grow();
+	world_tears();
 	/* Where the first block of a run will be. */
 	engine.space.low_kept = 0;
 }
@@ -104,6 +120,11 @@ static void begin_high(void)
 static const struct ex_program high = {
 	.name = "space_high", .setup = begin_high,
 	.threads = { map_far, unmap_wild, unmap_handed }, .finish = grown,
+	.dependencies = world_dependencies
+};
+static const struct ex_program high_two = {
+	.name = "space_high_two", .setup = begin_high,
+	.threads = { map_far, unmap_wild_two, unmap_handed }, .finish = grown,
 	.dependencies = world_dependencies
 };
 
@@ -139,13 +160,17 @@ static void nothing(void)
 
 static void unmap_wild_one(void)
 {
-	xs_engine_unmap(&engine, iova, 1, false);
-	world_unmap(iova + XS_PAGE_BYTES);
+	world_unmap(iova + XS_BLOCK_BYTES);
 }
 
 static const struct ex_program trims = {
 	.name = "space_trims", .setup = begin_trim,
 	.threads = { unmap_and_trim, unmap_wild }, .finish = nothing,
+	.dependencies = world_dependencies
+};
+static const struct ex_program trims_two = {
+	.name = "space_trims_two", .setup = begin_trim,
+	.threads = { unmap_and_trim, unmap_wild_two }, .finish = nothing,
 	.dependencies = world_dependencies
 };
 static const struct ex_program trims_one = {
@@ -168,6 +193,34 @@ static const struct ex_program trims_open = {
 	.dependencies = world_dependencies
 };
 
+/*
+ * An unmap of one page tears the mapping, before its own unmap takes the rest of it, or
+ * finds nothing: the leaf stays for as long as the record in it does.
+ */
+static void begin_trim_torn(void)
+{
+	begin_trim();
+	world_tears();
+}
+
+static void unmap_torn(void)
+{
+	xs_engine_unmap(&engine, iova + XS_PAGE_BYTES, 1, false);
+}
+
+static void nothing_torn(void)
+{
+	xs_engine_mend(&engine, false);
+	nothing();
+}
+
+static const struct ex_program trims_torn = {
+	.name = "space_trims_torn", .setup = begin_trim_torn,
+	.threads = { unmap_and_trim, unmap_torn }, .finish = nothing_torn,
+	.dependencies = world_dependencies
+};
+
 const struct ex_program *const space_programs[] = {
-	&grows, &run, &high, &trims, &trims_one, &trims_open, NULL
+	&grows, &grows_two, &run, &high, &high_two, &trims, &trims_two, &trims_one,
+	&trims_open, &trims_torn, NULL
 };

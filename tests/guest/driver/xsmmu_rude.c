@@ -510,14 +510,17 @@ static int check_coherent(struct device *dev, size_t size, gfp_t gfp, u64 mask)
 
 static int check_noncontiguous(struct device *dev, size_t size)
 {
-	struct sg_table *table = dma_alloc_noncontiguous(dev, size,
-							 DMA_BIDIRECTIONAL,
-							 GFP_KERNEL, 0);
+	struct sg_table *table;
 	struct scatterlist *sg;
 	int i, error = 0;
 	size_t at = 0;
 	u8 *address;
 
+	/* The memory is one segment, which the checker of DMA calls compares with these. */
+	dma_set_seg_boundary(dev, ULONG_MAX);
+	dma_set_max_seg_size(dev, UINT_MAX);
+	table = dma_alloc_noncontiguous(dev, size, DMA_BIDIRECTIONAL,
+					GFP_KERNEL, 0);
 	if (!table)
 		return wrong(dev, "dma_alloc_noncontiguous()");
 	if (sg_dma_len(table->sgl) < size)

@@ -306,8 +306,9 @@ static u32 xs_sync_release_marked(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * A record of a sync that could not remove all pages: what is stuck keeps its reference and
- * its IOVAs. Returns the pages that are released.
+ * A record of a sync that could not remove all pages: what is stuck keeps its reference, or
+ * gets it now, as the driver that keeps the memory waits for this sync; and its IOVAs. Returns
+ * the pages that are released.
  */
 static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
 			    enum xs_back back, const struct xs_record *record,
@@ -317,7 +318,11 @@ static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
 
 	/* A removal is of whole mappings. */
 	if (xs_stuck_has(engine, page)) {
-		xs_stuck_keep(engine, page, xs_key_pages(key), record->ref);
+		if (record->ref == XS_REF_UNHELD)
+			xs_stuck_hold(engine, page, xs_key_pages(key));
+		else
+			xs_stuck_keep(engine, page, xs_key_pages(key),
+				      record->ref);
 		return 0;
 	}
 	xs_record_release(engine, cpu, back, record, key);

@@ -106,7 +106,7 @@ static xs_ref_t xs_claim_ref(const struct xs_claim *claim, u32 at, u32 *span)
 /* The pages that a slot of a claim speaks for; where another one does, itself. */
 static u32 xs_claim_step(u64 slot)
 {
-	return slot == XS_SLOT_VACANT ? 1 : xs_slot_span(slot);
+	return xs_slot_is_vacant(slot) ? 1 : xs_slot_span(slot);
 }
 
 /* Nothing of the claim's slots is needed any more; many are vacant already. */
@@ -123,6 +123,12 @@ static void xs_claim_end(const struct xs_claim *claim)
 }
 
 /* ---- holding ---- */
+
+/*
+ * Is the memory of a claim held until its sync? XS_HELD_LATER: its driver keeps it, and the
+ * slot of each page, which was a mapping of its own, knows how it can be held (xs_slot_left()).
+ */
+enum xs_held { XS_HELD_NOT, XS_HELD, XS_HELD_LATER };
 
 /* Let go of what was held of the first @pages pages of the claim. */
 static void xs_claim_release(const struct xs_claim *claim, u32 pages)
@@ -199,11 +205,11 @@ static xs_noinline void xs_unmark_dead(struct xs_engine *engine,
 			      xs_block_mask(claim->page, claim->pages));
 }
 
-/* @held: the references of the claim are held, and @count of them; else one. */
+/* @count: the references of the claim, if they are held; else one. */
 static bool xs_claim_defer(struct xs_engine *engine,
 			   const struct xs_policy *policy,
-			   const struct xs_claim *claim, bool held, u32 count,
-			   bool promise)
+			   const struct xs_claim *claim, enum xs_held held,
+			   u32 count, bool promise)
 {
 	struct xs_block *empty =
 		xs_mark_dead(engine, policy, claim->page,
@@ -217,9 +223,11 @@ static bool xs_claim_defer(struct xs_engine *engine,
 	cpu = xs_cpu_lock(engine, &flags);
 	room = xs_sync_reserve(engine, cpu, count, claim->pages, &record);
 	for (u32 at = 0; room && at < claim->pages; at += span) {
-		xs_ref_t ref = held ? xs_claim_ref(claim, at, &span) :
-				      XS_REF_NONE;
+		xs_ref_t ref = held == XS_HELD_LATER ? XS_REF_UNHELD :
+							XS_REF_NONE;
 
+		if (held == XS_HELD)
+			ref = xs_claim_ref(claim, at, &span);
 		xs_record_write(xs_batch_record(&cpu->batch, record++),
 				xs_key_of(claim->page + at,
 					  at ? 0 : claim->pages, span), ref);
@@ -240,43 +248,45 @@ static bool xs_claim_defer(struct xs_engine *engine,
 
 /*
  * The world could not remove the claim: hold its memory, if that can be, and keep its
- * IOVAs. @held: the references are held already.
+ * IOVAs.
  */
 static xs_noinline void xs_claim_stick(struct xs_engine *engine,
-				       const struct xs_claim *claim, bool held)
+				       const struct xs_claim *claim,
+				       enum xs_held held)
 {
-	u32 span, count;
+	u32 span = claim->pages, count;
 
-	if (!held)
-		held = xs_claim_hold(claim, &count);
-	for (u32 at = 0; at < claim->pages; at += span) {
+	if (held == XS_HELD_NOT && xs_claim_hold(claim, &count))
+		held = XS_HELD;
+	if (held == XS_HELD_LATER)
+		xs_stuck_hold(engine, claim->page, claim->pages);
+	for (u32 at = 0; held != XS_HELD_LATER && at < claim->pages; at += span) {
 		xs_ref_t ref = xs_claim_ref(claim, at, &span);
 
 		xs_stuck_keep(engine, claim->page + at, span,
-			      held ? ref : XS_REF_NONE);
+			      held == XS_HELD ? ref : XS_REF_NONE);
 	}
 	xs_count(engine->counts, direct_pages, -(u64)claim->pages);
 	xs_stuck_mark(engine, claim->page, claim->pages);
 }
 
-/* The claim is removed and invalidated: let it go. @held: its references are held. */
+/* The claim is removed and invalidated: let it go. */
 static xs_inline void xs_claim_let_go(struct xs_engine *engine,
 				      const struct xs_policy *policy,
-				      const struct xs_claim *claim, bool held)
+				      const struct xs_claim *claim,
+				      enum xs_held held)
 {
-	if (held)
+	if (held == XS_HELD)
 		xs_claim_release(claim, claim->pages);
 	xs_claim_end(claim);
 	xs_place_back(engine, policy, claim->page, claim->pages);
 }
 
-/*
- * Sync a claim before the return, then let it go. @held: its references are. False: the
- * world could not remove it.
- */
+/* Sync a claim before the return, then let it go. False: the world could not remove it. */
 static xs_inline bool xs_claim_sync(struct xs_engine *engine,
 				    const struct xs_policy *policy,
-				    const struct xs_claim *claim, bool held)
+				    const struct xs_claim *claim,
+				    enum xs_held held)
 {
 	if (xs_unlikely(!xs_sync_now(engine, claim->page, claim->pages))) {
 		xs_claim_stick(engine, claim, held);
@@ -289,7 +299,8 @@ static xs_inline bool xs_claim_sync(struct xs_engine *engine,
 /* The same where that is not the common way. */
 static xs_noinline bool xs_claim_now(struct xs_engine *engine,
 				     const struct xs_policy *policy,
-				     const struct xs_claim *claim, bool held)
+				     const struct xs_claim *claim,
+				     enum xs_held held)
 {
 	return xs_claim_sync(engine, policy, claim, held);
 }
@@ -300,10 +311,10 @@ static bool xs_claim_left(struct xs_engine *engine,
 			  const struct xs_claim *claim)
 {
 	if (!xs_sync_left(engine, claim->page, claim->pages)) {
-		xs_claim_stick(engine, claim, false);
+		xs_claim_stick(engine, claim, XS_HELD_NOT);
 		return false;
 	}
-	xs_claim_let_go(engine, policy, claim, false);
+	xs_claim_let_go(engine, policy, claim, XS_HELD_NOT);
 	return true;
 }
 
@@ -314,17 +325,22 @@ static bool xs_claim_unmap(struct xs_engine *engine,
 {
 	bool promise = how == XS_UNMAP_PROMISE && xs_policy_waits(policy);
 	bool holds = policy->hold == XS_HOLD_PAGES && !promise;
+	enum xs_held held = holds ? XS_HELD : XS_HELD_NOT;
 	u32 count = 1;
 
+	if (promise && claim->pages == 1) {
+		xs_a64_set(claim->slots, xs_slot_left(claim->first));
+		held = XS_HELD_LATER;
+	}
 	xs_count_unmap(engine, claim->pages);
 	if (how == XS_UNMAP_LEFT)
 		return xs_claim_left(engine, policy, claim);
 	if (how == XS_UNMAP_NOW || xs_syncs_on(policy, XS_SYNC_UNMAP) ||
 	    (policy->syncs & XS_SYNC_ORDINARY && !promise) ||
 	    (holds && !xs_claim_hold(claim, &count)))
-		return xs_claim_now(engine, policy, claim, false);
-	return xs_claim_defer(engine, policy, claim, holds, count, promise) ||
-	       xs_claim_now(engine, policy, claim, holds);
+		return xs_claim_now(engine, policy, claim, XS_HELD_NOT);
+	return xs_claim_defer(engine, policy, claim, held, count, promise) ||
+	       xs_claim_now(engine, policy, claim, held);
 }
 
 /* ---- claims of others ---- */
@@ -345,7 +361,7 @@ bool xs_claim_unmap_now(struct xs_engine *engine, const struct xs_claim *claim)
 	if (claim->pages > XS_BLOCK_PAGES)
 		return xs_sync_run(engine, claim->page << XS_PAGE_LG2,
 				   claim->pages, false);
-	return xs_claim_now(engine, xs_policy_of(engine), claim, false);
+	return xs_claim_now(engine, xs_policy_of(engine), claim, XS_HELD_NOT);
 }
 
 void xs_claim_count(struct xs_engine *engine, u32 pages)
@@ -423,16 +439,17 @@ static xs_noinline void xs_unmap_one_any(struct xs_engine *engine, u64 iova,
 	xs_exit();
 }
 
-/* The page was claimed, and what is to be held of it is. */
+/* The page was claimed, and what is to be held of it is, or its driver keeps it. */
 static xs_noinline void xs_unmap_one_rest(struct xs_engine *engine, u64 page,
 					  xs_ref_t ref, bool promise)
 {
 	const struct xs_policy *policy = xs_policy_of(engine);
 	struct xs_claim claim = { .first = xs_slot_one(ref), .page = page,
 				  .pages = 1 };
+	enum xs_held held = promise ? XS_HELD_LATER : XS_HELD;
 
-	if (!xs_claim_defer(engine, policy, &claim, true, 1, promise))
-		xs_claim_now(engine, policy, &claim, true);
+	if (!xs_claim_defer(engine, policy, &claim, held, 1, promise))
+		xs_claim_now(engine, policy, &claim, held);
 	xs_exit();
 }
 
@@ -446,7 +463,7 @@ static xs_noinline void xs_unmap_one_unheld(struct xs_engine *engine, u64 page,
 	if (xs_ref_hold(ref)) {
 		xs_unmap_one_rest(engine, page, ref, false);
 	} else {
-		xs_claim_now(engine, xs_policy_of(engine), &claim, false);
+		xs_claim_now(engine, xs_policy_of(engine), &claim, XS_HELD_NOT);
 		xs_exit();
 	}
 }
@@ -459,16 +476,23 @@ static xs_noinline void xs_unmap_one_now(struct xs_engine *engine,
 	const struct xs_claim claim = { .first = first, .page = page,
 					.pages = 1 };
 
-	xs_claim_sync(engine, policy, &claim, false);
+	xs_claim_sync(engine, policy, &claim, XS_HELD_NOT);
 	xs_exit();
+}
+
+static xs_inline bool xs_slot_claim_for(xs_slot_t *slot, u64 *found,
+					bool promise)
+{
+	return promise ? xs_slot_claim_left(slot, found) :
+			 xs_slot_claim(slot, found);
 }
 
 /*
  * xs_engine_unmap_one*() where the policy holds nothing, or syncs inside the unmap, or
- * when a block is empty. Exits.
+ * when a block is empty. Exits. One function for each @how.
  */
-static xs_noinline xs_no_canary void
-xs_unmap_one_bare(struct xs_engine *engine, u64 iova, enum xs_unmap how)
+static xs_inline void xs_unmap_one_bare_how(struct xs_engine *engine, u64 iova,
+					    enum xs_unmap how)
 {
 	u64 page = iova >> XS_PAGE_LG2;
 	const struct xs_policy *policy = xs_policy_of(engine);
@@ -482,7 +506,7 @@ xs_unmap_one_bare(struct xs_engine *engine, u64 iova, enum xs_unmap how)
 
 	if (xs_unlikely(!xs_slot_is_one(found)) ||
 	    (policy->hold == XS_HOLD_PAGES && !now && !promise) ||
-	    xs_unlikely(!xs_slot_claim(slot, &found))) {
+	    xs_unlikely(!xs_slot_claim_for(slot, &found, promise))) {
 		xs_unmap_one_any(engine, iova, how);
 		return;
 	}
@@ -493,7 +517,9 @@ xs_unmap_one_bare(struct xs_engine *engine, u64 iova, enum xs_unmap how)
 	}
 	empty = xs_mark_dead(engine, policy, page, xs_block_mask(page, 1));
 	batch = &xs_count_cpu(engine->counts)->batch;
-	if (xs_unlikely(!xs_batch_append_fast(batch, page, XS_REF_NONE))) {
+	if (xs_unlikely(!xs_batch_append_fast(batch, page,
+					      promise ? XS_REF_UNHELD :
+							XS_REF_NONE))) {
 		xs_unmap_one_rest(engine, page, XS_REF_NONE, promise);
 		return;
 	}
@@ -502,6 +528,18 @@ xs_unmap_one_bare(struct xs_engine *engine, u64 iova, enum xs_unmap how)
 	if (empty)
 		xs_sync_block(engine, empty);
 	xs_exit();
+}
+
+static xs_noinline xs_no_canary void xs_unmap_one_bare(struct xs_engine *engine,
+						       u64 iova)
+{
+	xs_unmap_one_bare_how(engine, iova, XS_UNMAP_DEFER);
+}
+
+static xs_noinline xs_no_canary void
+xs_unmap_one_bare_no_sync(struct xs_engine *engine, u64 iova)
+{
+	xs_unmap_one_bare_how(engine, iova, XS_UNMAP_PROMISE);
 }
 
 /* xs_engine_unmap() of one page, at any address in it. */
@@ -516,7 +554,7 @@ static xs_inline void xs_engine_unmap_one(struct xs_engine *engine, u64 iova)
 
 	xs_enter();
 	if (xs_unlikely(!(xs_load(&engine->mode) & XS_MODE_HELD))) {
-		xs_unmap_one_bare(engine, iova, XS_UNMAP_DEFER);
+		xs_unmap_one_bare(engine, iova);
 		return;
 	}
 	slots = xs_space_slots(&engine->space, page);
@@ -557,7 +595,7 @@ static xs_inline void xs_engine_unmap_one_no_sync(struct xs_engine *engine,
 
 	xs_enter();
 	if (xs_unlikely(!(xs_load(&engine->mode) & XS_MODE_PROMISE))) {
-		xs_unmap_one_bare(engine, iova, XS_UNMAP_PROMISE);
+		xs_unmap_one_bare_no_sync(engine, iova);
 		return;
 	}
 	slots = xs_space_slots(&engine->space, page);
@@ -565,12 +603,13 @@ static xs_inline void xs_engine_unmap_one_no_sync(struct xs_engine *engine,
 		goto any;
 	xs_prefetchw(&slots[xs_slot_at(page)]);
 	found = xs_a64_read(&slots[xs_slot_at(page)]);
+	/* The driver keeps the page: if it gets stuck its slot says how it can be held. */
 	if (xs_unlikely(!xs_slot_is_one(found)) ||
-	    xs_unlikely(!xs_slot_claim(&slots[xs_slot_at(page)], &found)))
+	    xs_unlikely(!xs_slot_claim_left(&slots[xs_slot_at(page)], &found)))
 		goto any;
 	xs_count(counts, unmaps, 1);
 	batch = &xs_count_cpu(counts)->batch;
-	if (xs_unlikely(!xs_batch_append_fast(batch, page, XS_REF_NONE))) {
+	if (xs_unlikely(!xs_batch_append_fast(batch, page, XS_REF_UNHELD))) {
 		xs_unmap_one_rest(engine, page, XS_REF_NONE, true);
 		return;
 	}
@@ -583,21 +622,31 @@ any:
 
 /* ---- many pages of a driver's block ---- */
 
+/* Claim a mapping of one page, whose slot then knows how it can be held. */
+static bool xs_claim_one_left(struct xs_engine *engine, u64 page)
+{
+	xs_slot_t *slot = xs_space_slot(&engine->space, page);
+	u64 found = slot ? xs_a64_read(slot) : XS_SLOT_VACANT;
+
+	do {
+		if (!xs_slot_is_one(found))
+			return false;
+	} while (!xs_slot_claim_left(slot, &found));
+	return true;
+}
+
 /* Claim those of @mask that are mapped, each a mapping of one page. */
 static u64 xs_claim_each(struct xs_engine *engine, u64 page, u64 mask)
 {
 	u64 claimed = 0;
 
 	for (u64 rest = mask; rest; rest &= rest - 1) {
-		struct xs_claim claim = {
-			.page = page + xs_ctz(rest),
-			.pages = 1,
-		};
+		u64 at = page + xs_ctz(rest);
 
-		if (xs_likely(xs_claim(engine, &claim)))
+		if (xs_likely(xs_claim_one_left(engine, at)))
 			claimed |= rest & -rest;
 		else
-			xs_tear(engine, claim.page << XS_PAGE_LG2, 1);
+			xs_tear(engine, at << XS_PAGE_LG2, 1);
 	}
 	return claimed;
 }
@@ -616,8 +665,9 @@ static void xs_defer_each(struct xs_engine *engine,
 		claim.first = xs_slot_many(XS_REF_UNHELD, run);
 		claim.pages = run;
 		mask &= ~xs_mask_of(at, run);
-		if (!xs_claim_defer(engine, policy, &claim, false, 1, true))
-			xs_claim_now(engine, policy, &claim, false);
+		if (!xs_claim_defer(engine, policy, &claim, XS_HELD_LATER, 1,
+				    true))
+			xs_claim_now(engine, policy, &claim, XS_HELD_LATER);
 	}
 }
 

@@ -41,7 +41,7 @@ typedef struct xs_counts __percpu xs_counts_t;
 #define xs_warn_once(c, text)	WARN_ONCE(c, "xsmmu: %s\n", text)
 
 /* XS_REF_UNHELD, which comes later; world.c compares them. */
-#define XS_PLATFORM_UNHELD	((xs_ref_t)3)
+#define XS_PLATFORM_UNHELD	((xs_ref_t)2)
 
 /* Device memory with pages; if its zone is the last one, that is one bit. */
 static __always_inline bool xs_is_device(const struct folio *folio)

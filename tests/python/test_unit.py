@@ -689,6 +689,20 @@ FAULTS = (
         ("only=stray_neighbours",),
     ),
     Fault(
+        "a batch-aware driver's page that gets stuck is not held",
+        "sync.c",
+        "		if (record->ref == XS_REF_UNHELD)\n",
+        "		if (false)\n",
+        ("only=stuck_aware",),
+    ),
+    Fault(
+        "pages of a batch-aware driver's block that get stuck are not held",
+        "unmap.c",
+        "	} while (!xs_slot_claim_left(slot, &found));\n",
+        "	} while (!xs_slot_claim(slot, &found));\n",
+        ("only=stuck_in_block",),
+    ),
+    Fault(
         "pages stay joined after their mapping",
         "unmap.c",
         "				     joined & ~xs_block_mask(claim->page,\n"

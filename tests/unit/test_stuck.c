@@ -175,7 +175,35 @@ static void no_mapping(void)
 	world_end(world);
 }
 
-/* Pages of a driver's block, of which no reference is known when they are unmapped together. */
+/* Of each shape and kind, by a batch-aware driver, in one sync that removes none. */
+static void check_aware(struct world *world, u32 first)
+{
+	struct mapping mappings[MAPPINGS];
+
+	for (u32 i = 0; i < MAPPINGS; i++) {
+		mappings[i] = shapes[(first + i) % MAPPINGS];
+		CHECK(driver_map(world, &mappings[i], LAST));
+	}
+	world->removal_fails_in = 1;
+	world->removals_to_fail = FAILS_FOR_EVER;
+	driver_unmap_aware(world, mappings, MAPPINGS, first % 2);
+	CHECK(xs_engine_stuck(&world->engine) == world->stuck_pages);
+	CHECK(world->stuck_pages);
+	mend(world);
+}
+
+static void aware(void)
+{
+	for (u32 i = 0; i < xs_policy_count; i++) {
+		struct world *world = begin(&xs_policies[i]);
+
+		for (u32 first = 0; first < MAPPINGS; first++)
+			check_aware(world, first);
+		world_end(world);
+	}
+}
+
+/* Pages of a driver's block, unmapped together; none of them is removed by the driver's sync. */
 static void in_block(void)
 {
 	static struct mapping mappings[XS_BLOCK_PAGES];
@@ -193,9 +221,12 @@ static void in_block(void)
 		xs_engine_sync_explicit(&world->engine, false);
 		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
 		CHECK(xs_engine_stuck(&world->engine) == XS_BLOCK_PAGES);
-		mend(world);
-		for (u32 at = 0; at < XS_BLOCK_PAGES; at++)
+		for (u32 at = 0; at < XS_BLOCK_PAGES; at++) {
+			if (xs_policy_waits(&xs_policies[i]))
+				driver_keeps(world, &mappings[at]);
 			driver_free(world, &mappings[at]);
+		}
+		mend(world);
 		world_end(world);
 	}
 }
@@ -242,6 +273,7 @@ const struct test stuck_tests[] = {
 	{ "stuck_each_removal", each_removal },
 	{ "stuck_failed_maps", failed_maps },
 	{ "stuck_is_no_mapping", no_mapping },
+	{ "stuck_aware", aware },
 	{ "stuck_in_block", in_block },
 	{ "stuck_failed_in_block", failed_in_block },
 	{ NULL, NULL },

@@ -1353,6 +1353,16 @@ bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping)
 	return always(world, changes, is_strict_if_aware);
 }
 
+void driver_keeps(struct world *world, const struct mapping *mapping)
+{
+	u64 page = page_of(world, mapping->iova);
+
+	if (mapping->pages == 1 && world->engine.remembers &&
+	    can_be_kept(mapping) && driver_refused(world, mapping))
+		__atomic_fetch_or(&world->owner[page], OWNER_PROMISED,
+				  __ATOMIC_RELAXED);
+}
+
 void driver_unmap_aware(struct world *world, const struct mapping *mappings,
 			u32 count, bool everywhere)
 {
@@ -1366,6 +1376,8 @@ void driver_unmap_aware(struct world *world, const struct mapping *mappings,
 		CHECK(!(promises >> i & 1) ||
 		      driver_refused(world, &mappings[i]) ||
 		      !driver_reachable(world, &mappings[i]));
+		if (promises >> i & 1)
+			driver_keeps(world, &mappings[i]);
 		driver_free(world, &mappings[i]);
 	}
 }

@@ -306,6 +306,12 @@ void driver_is_torn(struct world *world, const struct mapping *mapping);
  */
 void driver_check(struct world *world, const struct mapping *mapping);
 
+/*
+ * A batch-aware driver's sync of @mapping has returned. If the world has refused to remove it
+ * the engine is to keep its memory, if that can be held and is one page.
+ */
+void driver_keeps(struct world *world, const struct mapping *mapping);
+
 /* Has the world refused to remove a page of what @mapping was, and not done it since? */
 bool driver_refused(const struct world *world, const struct mapping *mapping);
 

@@ -36,7 +36,8 @@
  * @key:	page, pages of its mapping if it is the first record of that, else
  *		0, and pages; both so that a mapping of one page has zeros there. Or
  *		one of the values below
- * @ref:	held, or XS_REF_NONE
+ * @ref:	held; or XS_REF_NONE; or XS_REF_UNHELD: a batch-aware driver keeps the memory until
+ *		its sync has returned, and each page's slot knows how it can be held
  */
 struct xs_record {
 	u64 key;

@@ -10,7 +10,9 @@
  * the block's word by one compare and swap, and then has their slots.
  *
  *   VACANT      nothing is mapped here, or a page of the mapping that began
- *               before has nothing of its own to say
+ *               before has nothing of its own to say. Bits above the three lowest
+ *               may be the reference of the page that was mapped here last
+ *               (xs_slot_left())
  *   reference   how the page is held from its unmap to the sync: a reference
  *               that xs_ref_hold() takes, unless the page is free already
  *   NONE        nothing to hold: it can never go back to an allocator, or what
@@ -32,11 +34,11 @@
 typedef xs_atomic64_t xs_slot_t;
 
 /* What xs_ref_of() gives for a page that has no reference to take. */
-#define XS_REF_NONE	((xs_ref_t)2)
-#define XS_REF_UNHELD	((xs_ref_t)3)
+#define XS_REF_UNHELD	((xs_ref_t)2)
+#define XS_REF_NONE	((xs_ref_t)1)
 
 #define XS_SLOT_MANY	4ULL
-#define XS_SLOT_VACANT	(XS_SLOT_MANY | 1)	/* so that one bit tells what is one */
+#define XS_SLOT_VACANT	(XS_SLOT_MANY | 3)	/* so that one bit tells what is one */
 #define XS_SLOT_KIND	3ULL	/* 0: a reference */
 #define XS_SLOT_COUNT_SHIFT	3
 
@@ -68,9 +70,14 @@ static xs_inline bool xs_slot_is_one(u64 slot)
 	return !(slot & XS_SLOT_MANY);
 }
 
+static xs_inline bool xs_slot_is_vacant(u64 slot)
+{
+	return (slot & XS_SLOT_VACANT) == XS_SLOT_VACANT;
+}
+
 static xs_inline bool xs_slot_is_many(u64 slot)
 {
-	return slot & XS_SLOT_MANY && slot != XS_SLOT_VACANT;
+	return slot & XS_SLOT_MANY && !xs_slot_is_vacant(slot);
 }
 
 static xs_inline bool xs_ref_can_be_held(xs_ref_t ref)
@@ -99,6 +106,29 @@ static xs_inline u32 xs_slot_span(u64 slot)
 static xs_inline bool xs_slot_claim(xs_slot_t *slot, u64 *found)
 {
 	return xs_a64_try_acquire(slot, found, XS_SLOT_VACANT);
+}
+
+/*
+ * A vacant slot that still knows how the page of @slot can be held. @slot is that of a
+ * mapping of one page.
+ */
+static xs_inline u64 xs_slot_left(u64 slot)
+{
+	return slot | XS_SLOT_VACANT;
+}
+
+/* What such a slot knows: a reference that is not held, or XS_REF_NONE. */
+static xs_inline xs_ref_t xs_slot_left_ref(u64 slot)
+{
+	u64 ref = slot & ~XS_SLOT_VACANT;
+
+	return ref ? (xs_ref_t)(size_t)ref : XS_REF_NONE;
+}
+
+/* The same claim, of a mapping of one page; the slot becomes xs_slot_left(). */
+static xs_inline bool xs_slot_claim_left(xs_slot_t *slot, u64 *found)
+{
+	return xs_a64_try_acquire(slot, found, xs_slot_left(*found));
 }
 
 /*

@@ -46,4 +46,10 @@ static xs_inline bool xs_stuck_has(const struct xs_engine *engine, u64 page)
  */
 void xs_stuck_keep(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t ref);
 
+/*
+ * The same where nothing is held: hold each page as its slot says, which xs_slot_left() has
+ * made. The caller's caller has not given the memory back yet. Entered.
+ */
+void xs_stuck_hold(struct xs_engine *engine, u64 page, u32 pages);
+
 #endif

@@ -166,7 +166,8 @@ case_each_failure_of_a_pool() {
 	done
 	# VT-d's driver up to 6.12 has page-table pages freed before it maps a chunk, which needs memory, too.
 	case $(uname -r) in 6.*) points=2 ;; *) points=1 ;; esac
-	expect_equal "the points of a return" $n $((has / 2097152 * points + 1))
+	chunks=$((has / 2097152))
+	expect_equal "the points of a return" $n $((chunks * points + 1))
 	log_mark
 	release_kept
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"

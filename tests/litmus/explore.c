@@ -29,6 +29,8 @@
 #define EVENTS_MAX	2000
 #define STEPS_MAX	200000
 #define OUTCOMES_MAX	64
+#define LOOKS		1024	/* runs by chance that find no shared word */
+#define RARITIES	8
 #define ARENA_BYTES	(4ul << 20)	/* of setup and of each thread */
 
 struct thread threads[EX_THREADS];
@@ -49,6 +51,8 @@ static struct {
 
 static u32 choice_count;	/* of the runs so far */
 static u32 choice_at;		/* in this run */
+static u64 chance;		/* not 0: it makes the choices */
+static u32 rarity;		/* about one choice of 2^rarity is not the first one then */
 
 static u64 *states;
 static u32 states_size;
@@ -145,10 +149,18 @@ void event(u64 a, u64 b)
 			ex_thread(), EVENTS_MAX);
 }
 
+static u32 choose_by_chance(u32 count)
+{
+	chance = mix(chance, 1);
+	return chance >> (64 - rarity) ? 0 : (u32)(chance % count);
+}
+
 static u32 choose(u32 count)
 {
 	if (count < 2)
 		return 0;
+	if (chance)
+		return choose_by_chance(count);
 	if (choice_at == choice_count) {
 		if (choice_count == CHOICES_MAX) {
 			printf("more than %u choices: raise CHOICES_MAX\n", CHOICES_MAX);
@@ -402,22 +414,27 @@ static void end_run(void)
 
 static void run_once(void)
 {
+	u32 last = 0;
+
 	begin_run();
 	while (!failure[0] && !begins_again) {
 		u32 ready[EX_THREADS];
 		u32 count = 0;
 
+		/* The first choice is to go on with the same thread. */
 		for (u32 i = 0; i < thread_count; i++)
-			if (can_go_on(&threads[i]))
-				ready[count++] = i;
+			if (can_go_on(&threads[(last + i) % thread_count]))
+				ready[count++] = (last + i) % thread_count;
 		if (!count) {
 			end_run();
 			return;
 		}
-		if (choice_at == choice_count && is_known())
+		if (!chance && choice_at == choice_count && is_known())
 			return;
-		if (!failure[0])
-			go_on(&threads[ready[choose(count)]]);
+		if (failure[0])
+			return;
+		last = ready[choose(count)];
+		go_on(&threads[last]);
 	}
 }
 
@@ -434,8 +451,36 @@ static bool advance(void)
 	return false;
 }
 
+/*
+ * A shared word that the exploration finds makes it begin again. Runs that make their choices
+ * by chance find most of these words before it: the same runs each time, as the chance has no
+ * seed. Some of them change threads often, others seldom. A run that fails is a failure.
+ */
+static void look_around(void)
+{
+	u32 looks = 0;
+
+	chance = 1;
+	while (looks < LOOKS && !failure[0]) {
+		rarity = looks++ % RARITIES + 1;
+		begins_again = false;
+		run_once();
+		if (begins_again)
+			looks = 0;
+		/* A bound, which may have a failure in front of it. */
+		if (!strncmp(failure, "more than ", 10))
+			failure[0] = '\0';
+	}
+	chance = 0;
+}
+
 static void run_all(void)
 {
+	choice_count = 0;
+	runs = complete = state_count = 0;
+	look_around();
+	if (failure[0])
+		return;
 	do {
 		states_reset(STATES_MIN);
 		state_count = choice_count = outcome_count = 0;

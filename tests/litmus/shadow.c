@@ -13,6 +13,7 @@
 #define CELLS		(1u << 14)
 #define CELL_USES	20
 #define UNDO_MAX	(1u << 14)
+#define FINISH_STACK_BYTES	(1u << 20)	/* more than finish() uses */
 
 struct use {
 	u16 clock;
@@ -181,6 +182,15 @@ static bool is_own_stack(uintptr_t at)
 	return at - (uintptr_t)self->stack.stack < self->stack.stack_bytes;
 }
 
+/*
+ * finish() has the explorer's own stack. To put back what finish() wrote there would change
+ * the frames that the explorer has there by then.
+ */
+static bool is_stack_of_finish(uintptr_t at)
+{
+	return at - (uintptr_t)__builtin_frame_address(0) < FINISH_STACK_BYTES;
+}
+
 static void plain_read(const void *at, u32 bytes)
 {
 	if (!self || is_own_stack((uintptr_t)at))
@@ -192,7 +202,8 @@ static void plain_read(const void *at, u32 bytes)
 static void plain_write(void *at, u32 bytes)
 {
 	if (!self) {
-		undo_note((uintptr_t)at, bytes);
+		if (!is_stack_of_finish((uintptr_t)at))
+			undo_note((uintptr_t)at, bytes);
 		return;
 	}
 	if (is_own_stack((uintptr_t)at))

@@ -123,14 +123,19 @@ void xs_ref_release(xs_ref_t ref);
 void xs_copy_in(u8 *cell, u64 phys, u32 bytes);
 void xs_copy_out(u64 phys, const u8 *cell, u32 bytes);
 
-/* Each CPU has its own, plain. */
+/* Each CPU has its own, and adds to it in one step; others may read it. */
 struct xs_counts;
 typedef struct xs_counts xs_counts_t;
 xs_counts_t *xs_counts_new(void);
 void xs_counts_free(xs_counts_t *counts);
 struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu);
 #define xs_count_cpu(c)		(xs_counts_of(c, ex_cpu())->cpu)
-#define xs_count(c, field, n) \
-	((void)(xs_counts_of(c, ex_cpu())->field += (n)))
+#define xs_count(c, field, n) ({					\
+	bool xs_were_on_ = ex_irq_save();				\
+	__typeof__(xs_counts_of(c, 0)->field) *xs_at_ =		\
+		&xs_counts_of(c, ex_cpu())->field;			\
+	xs_store(xs_at_, *xs_at_ + (n));				\
+	ex_irq_restore(xs_were_on_);					\
+})
 
 #endif

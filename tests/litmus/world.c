@@ -17,6 +17,7 @@ static struct {
 	u64 state[IOVA_PAGES];
 	u64 behind[IOVA_PAGES];		/* the page of memory */
 	u64 unsynced[IOVA_PAGES];	/* mapped, and no device may use it yet */
+	u64 sticks[IOVA_PAGES];		/* its next removal fails */
 	u64 reached[PHYS_PAGES];	/* by so many IOVA pages, mapped or stale */
 	u64 held[PHYS_PAGES];
 	u64 unmapping[EX_THREADS];	/* by thread: a page of memory + 1 */
@@ -93,30 +94,42 @@ static void world_gather_init(xs_gather_t *gather)
 	gather->count = 0;
 }
 
+/* Does a page of these stick? It does not the next time. */
+static bool sticks(u32 page, u64 pages)
+{
+	bool any = false;
+
+	for (u32 i = 0; i < pages; i++) {
+		any |= world.sticks[page + i];
+		world.sticks[page + i] = false;
+	}
+	return any;
+}
+
 static int world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	u32 page = page_of(iova);
 	xs_flags_t flags = lock();
+	bool stuck = sticks(page, pages);
 
 	for (u32 i = 0; i < pages; i++) {
 		ex_assert(world.state[page + i] == MAPPED);
 		ex_assert(gather->count < LITMUS_REMOVED);
+		if (stuck)
+			continue;
 		world.state[page + i] = STALE;
 		gather->pages[gather->count++] = page + i;
 	}
 	unlock(flags);
-	return 0;
+	return stuck ? -1 : 0;
 }
 
-/* Others may do the same: each invalidates what any of them has removed. */
-static int world_remove_part(void *unused, xs_gather_t *gather, const struct xs_range *part,
-			     const struct xs_range *whole)
+/* All that is there of them is removed. */
+static void remove_any(xs_gather_t *gather, u32 page, u64 pages)
 {
-	u32 page = page_of(part->page << XS_PAGE_LG2);
 	xs_flags_t flags = lock();
 
-	ex_assert(world.locks);
-	for (u32 i = 0; i < part->pages; i++) {
+	for (u32 i = 0; i < pages; i++) {
 		if (world.state[page + i] == VACANT)
 			continue;
 		ex_assert(gather->count < LITMUS_REMOVED);
@@ -124,6 +137,24 @@ static int world_remove_part(void *unused, xs_gather_t *gather, const struct xs_
 		gather->pages[gather->count++] = page + i;
 	}
 	unlock(flags);
+}
+
+static int world_remove_again(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
+{
+	remove_any(gather, page_of(iova), pages);
+	return 0;
+}
+
+static void world_stuck(void *unused, u64 iova, u64 pages)
+{
+}
+
+/* Others may do the same: each invalidates what any of them has removed. */
+static int world_remove_part(void *unused, xs_gather_t *gather, const struct xs_range *part,
+			     const struct xs_range *whole)
+{
+	ex_assert(world.locks);
+	remove_any(gather, page_of(part->page << XS_PAGE_LG2), part->pages);
 	return 0;
 }
 
@@ -222,6 +253,8 @@ static const struct xs_world_ops ops = {
 	.map = world_map,
 	.sync_maps = world_sync_maps,
 	.remove = world_remove,
+	.remove_again = world_remove_again,
+	.stuck = world_stuck,
 	.remove_part = world_remove_part,
 	.invalidate = world_invalidate,
 	.gather_init = world_gather_init,
@@ -408,6 +441,11 @@ void world_expect(const char *text)
 void world_tears(void)
 {
 	world.locks = true;
+}
+
+void world_stick(u64 iova)
+{
+	world.sticks[page_of(iova)] = true;
 }
 
 void world_check(u32 mapped)

@@ -59,6 +59,9 @@ void world_expect(const char *text);
 /* Unmaps may be of no mapping from now on: what is mapped has the driver's lock. */
 void world_tears(void);
 
+/* The next removal of the page at @iova fails: from setup(). */
+void world_stick(u64 iova);
+
 /*
  * From finish(): what is deferred on a CPU has a timer; when all is drained
  * nothing is held, and the accounts balance, with @mapped pages mapped.

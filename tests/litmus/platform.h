@@ -95,11 +95,12 @@ bool xs_warn_once(bool broken, const char *text);
 #define xs_ops(engine)		((engine)->ops)
 #define xs_world(engine)	((engine)->world)
 
-/* The IOVA pages that a sync has removed. */
+/* The IOVA pages that a sync has removed, and whether they are part of a mapping. */
 #define LITMUS_REMOVED	128
 
 typedef struct {
 	u32 count;
+	bool part;
 	u32 pages[LITMUS_REMOVED];
 } xs_gather_t;
 

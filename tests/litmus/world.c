@@ -28,7 +28,7 @@ static struct {
 	u64 clock_ns;
 	const char *expected;
 	xs_lock_t lock;
-	bool locks;
+	bool tears;
 } world;
 
 /*
@@ -52,22 +52,9 @@ static u32 page_of(u64 iova)
 	return (u32)page;
 }
 
-/* The lock of the IOMMU's driver, where programs unmap what is about to be mapped. */
-static xs_flags_t lock(void)
-{
-	return world.locks ? xs_lock(&world.lock) : false;
-}
-
-static void unlock(xs_flags_t flags)
-{
-	if (world.locks)
-		xs_unlock(&world.lock, flags);
-}
-
 static int world_map(void *unused, void **entries, u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	u32 page = page_of(iova), behind = (u32)(phys >> XS_PAGE_LG2);
-	xs_flags_t flags = lock();
 
 	for (u32 i = 0; i < pages; i++) {
 		ex_assert(world.state[page + i] == VACANT);
@@ -77,7 +64,6 @@ static int world_map(void *unused, void **entries, u64 iova, u64 phys, u32 pages
 			world.unsynced[page + i] = true;
 		world.reached[behind + i]++;
 	}
-	unlock(flags);
 	return 0;
 }
 
@@ -92,6 +78,7 @@ static void world_sync_maps(void *unused, const struct xs_range *ranges, u32 cou
 static void world_gather_init(xs_gather_t *gather)
 {
 	gather->count = 0;
+	gather->part = false;
 }
 
 /* Does a page of these stick? It does not the next time. */
@@ -109,7 +96,6 @@ static bool sticks(u32 page, u64 pages)
 static int world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	u32 page = page_of(iova);
-	xs_flags_t flags = lock();
 	bool stuck = sticks(page, pages);
 
 	for (u32 i = 0; i < pages; i++) {
@@ -120,15 +106,12 @@ static int world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
 		world.state[page + i] = STALE;
 		gather->pages[gather->count++] = page + i;
 	}
-	unlock(flags);
 	return stuck ? -1 : 0;
 }
 
 /* All that is there of them is removed. */
 static void remove_any(xs_gather_t *gather, u32 page, u64 pages)
 {
-	xs_flags_t flags = lock();
-
 	for (u32 i = 0; i < pages; i++) {
 		if (world.state[page + i] == VACANT)
 			continue;
@@ -136,7 +119,6 @@ static void remove_any(xs_gather_t *gather, u32 page, u64 pages)
 		world.state[page + i] = STALE;
 		gather->pages[gather->count++] = page + i;
 	}
-	unlock(flags);
 }
 
 static int world_remove_again(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
@@ -149,12 +131,19 @@ static void world_stuck(void *unused, u64 iova, u64 pages)
 {
 }
 
-/* Others may do the same: each invalidates what any of them has removed. */
+/*
+ * Others may do the same, in the order of the driver's lock: each invalidates what any of
+ * them has removed.
+ */
 static int world_remove_part(void *unused, xs_gather_t *gather, const struct xs_range *part,
 			     const struct xs_range *whole)
 {
-	ex_assert(world.locks);
+	xs_flags_t flags = xs_lock(&world.lock);
+
+	ex_assert(world.tears);
+	gather->part = true;
 	remove_any(gather, page_of(part->page << XS_PAGE_LG2), part->pages);
+	xs_unlock(&world.lock, flags);
 	return 0;
 }
 
@@ -170,19 +159,20 @@ static void world_invalidate(void *unused, xs_gather_t *gather,
 			     const struct xs_range *ranges, u32 count,
 			     struct xs_commands *sent)
 {
-	xs_flags_t flags = lock();
+	xs_flags_t flags = gather->part ? xs_lock(&world.lock) : false;
 
 	for (u32 i = 0; i < gather->count; i++) {
 		u32 page = gather->pages[i];
 
 		ex_assert(is_covered(ranges, count, page));
-		if (world.locks && world.state[page] == VACANT)
+		if (gather->part && world.state[page] == VACANT)
 			continue;
 		ex_assert(world.state[page] == STALE);
 		world.state[page] = VACANT;
 		world.reached[world.behind[page]]--;
 	}
-	unlock(flags);
+	if (gather->part)
+		xs_unlock(&world.lock, flags);
 	sent->domain++;
 }
 
@@ -440,7 +430,7 @@ void world_expect(const char *text)
 
 void world_tears(void)
 {
-	world.locks = true;
+	world.tears = true;
 }
 
 void world_stick(u64 iova)

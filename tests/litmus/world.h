@@ -56,7 +56,7 @@ void world_timer_fires(u32 cpu);
 void world_set_clock(u64 ns);
 void world_expect(const char *text);
 
-/* Unmaps may be of no mapping from now on: what is mapped has the driver's lock. */
+/* Unmaps may name pages of mappings from now on, which the world removes one by one. */
 void world_tears(void);
 
 /* The next removal of the page at @iova fails: from setup(). */

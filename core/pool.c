@@ -468,7 +468,7 @@ static void xs_chunk_fill(struct xs_chunk *chunk)
 	chunk->idle_trays = chunk->trays;
 }
 
-/* NULL: no memory. */
+/* NULL: no memory. If its map has failed and left something, it is stuck, and not counted. */
 static struct xs_chunk *xs_chunk_new(struct xs_pool *pool, u32 kind, u64 iova)
 {
 	u32 lg2 = XS_CELL_MIN_LG2 + kind % XS_CELL_SIZES;
@@ -487,13 +487,45 @@ static struct xs_chunk *xs_chunk_new(struct xs_pool *pool, u32 kind, u64 iova)
 					XS_ANY_CPU, false);
 	if (chunk->words)
 		chunk->memory = pool->ops->add_chunk(pool->world, iova,
-						     xs_way_of(kind));
+						     xs_way_of(kind),
+						     &chunk->stuck);
 	if (chunk->memory) {
-		xs_chunk_fill(chunk);
+		if (!chunk->stuck)
+			xs_chunk_fill(chunk);
 		return chunk;
 	}
 	xs_chunk_free(pool, chunk);
 	return 0;
+}
+
+static struct xs_chunk **xs_pool_place(struct xs_pool *pool,
+				       const struct xs_chunk *chunk)
+{
+	return &pool->chunks[(chunk->iova - pool->start) >> XS_CHUNK_LG2];
+}
+
+static void xs_chunk_tell_stuck(struct xs_pool *pool,
+				const struct xs_chunk *chunk)
+{
+	if (pool->ops->stuck)
+		pool->ops->stuck(pool->world, chunk->iova,
+				 XS_CHUNK_BYTES / XS_PAGE_BYTES);
+}
+
+/* A chunk becomes stuck, or is stuck no more; it counts as one of the pool's meanwhile. */
+static void xs_chunk_stick(struct xs_pool *pool, struct xs_chunk *chunk,
+			   bool stuck)
+{
+	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
+	xs_flags_t flags = xs_lock(&pool->lock);
+
+	chunk->stuck = stuck;
+	pool->count += stuck ? 1 : -1;
+	xs_store(&pool->stuck_pages,
+		 pool->stuck_pages + (stuck ? pages : -pages));
+	xs_unlock(&pool->lock, flags);
+	if (stuck)
+		xs_chunk_tell_stuck(pool, chunk);
 }
 
 /* False: no memory. */
@@ -509,6 +541,11 @@ static bool xs_pool_add(struct xs_pool *pool, u32 kind)
 			     pool->start + ((u64)at << XS_CHUNK_LG2));
 	if (!chunk)
 		return false;
+	if (chunk->stuck) {
+		xs_chunk_stick(pool, chunk, true);
+		xs_store_release(xs_pool_place(pool, chunk), chunk);
+		return false;
+	}
 	flags = xs_lock(&pool->lock);
 	xs_store_release(&pool->chunks[at], chunk);
 	chunk->next = pool->idle[kind];
@@ -524,26 +561,6 @@ void xs_pool_limit(struct xs_pool *pool, u32 limit)
 	xs_flags_t flags = xs_lock(&pool->lock);
 
 	pool->limit = limit < XS_CHUNKS_MAX ? limit : XS_CHUNKS_MAX;
-	xs_unlock(&pool->lock, flags);
-}
-
-static struct xs_chunk **xs_pool_place(struct xs_pool *pool,
-				       const struct xs_chunk *chunk)
-{
-	return &pool->chunks[(chunk->iova - pool->start) >> XS_CHUNK_LG2];
-}
-
-/* A chunk becomes stuck, or is stuck no more; it counts as one of the pool's meanwhile. */
-static void xs_chunk_stick(struct xs_pool *pool, struct xs_chunk *chunk,
-			   bool stuck)
-{
-	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
-	xs_flags_t flags = xs_lock(&pool->lock);
-
-	chunk->stuck = stuck;
-	pool->count += stuck ? 1 : -1;
-	xs_store(&pool->stuck_pages,
-		 pool->stuck_pages + (stuck ? pages : -pages));
 	xs_unlock(&pool->lock, flags);
 }
 
@@ -762,7 +779,8 @@ void xs_pool_destroy(struct xs_pool *pool)
 		/* What cannot be dropped is lost, and no page of it is used again. */
 		if (!chunk)
 			continue;
-		xs_chunk_unmap(pool, chunk);
+		if (!xs_chunk_unmap(pool, chunk))
+			xs_chunk_tell_stuck(pool, chunk);
 		xs_chunk_free(pool, chunk);
 	}
 	for (u32 i = 0; pool->cpus && i < pool->cpu_count; i++)

@@ -255,9 +255,9 @@ void xs_bounces_drop(struct xs_group *group)
 
 /* ---- the DMA API ---- */
 
-/* A mapping of at most a block. The IOVA of its first page, 0: none. */
+/* A mapping of at most a block. The IOVA of its first page, 0: none; *@lost as map_end(). */
 static u64 map_few(struct device *dev, const struct bounce *bounce, u32 pages,
-		   u32 prot)
+		   u32 prot, bool *lost)
 {
 	u64 phys[XS_BLOCK_PAGES];
 
@@ -267,7 +267,7 @@ static u64 map_few(struct device *dev, const struct bounce *bounce, u32 pages,
 		phys[0] = page_to_phys(bounce->first);
 	if (bounce->last)
 		phys[pages - 1] = page_to_phys(bounce->last);
-	return map_segments(dev, NULL, 0, phys, pages, prot);
+	return map_segments(dev, NULL, 0, phys, pages, prot, lost);
 }
 
 static void row_add(struct scatterlist *row, u32 *parts, u32 *pages,
@@ -283,7 +283,7 @@ static void row_add(struct scatterlist *row, u32 *parts, u32 *pages,
 
 /* The same of a larger one. */
 static u64 map_row(struct device *dev, const struct bounce *bounce, u32 pages,
-		   u32 prot)
+		   u32 prot, bool *lost)
 {
 	struct page *own = pfn_to_page(PHYS_PFN(bounce->phys));
 	struct scatterlist row[3];
@@ -293,7 +293,7 @@ static u64 map_row(struct device *dev, const struct bounce *bounce, u32 pages,
 	row_add(row, &parts, &done, bounce->first, !!bounce->first);
 	row_add(row, &parts, &done, own + done, pages - done - !!bounce->last);
 	row_add(row, &parts, &done, bounce->last, !!bounce->last);
-	return map_segments(dev, row, parts, NULL, pages, prot);
+	return map_segments(dev, row, parts, NULL, pages, prot, lost);
 }
 
 /* Nothing is mapped that would keep the group. */
@@ -316,6 +316,7 @@ static noinline dma_addr_t bounce_map(struct device *dev, phys_addr_t phys,
 	u32 pages = pages_of(phys, size);
 	u32 prot = prot_of(dir, attrs);
 	struct bounce *bounce;
+	bool lost = false;
 	u64 iova;
 
 	if (!size || size > INT_MAX || attrs & DMA_ATTR_REQUIRE_COHERENT)
@@ -324,10 +325,15 @@ static noinline dma_addr_t bounce_map(struct device *dev, phys_addr_t phys,
 	if (!bounce)
 		goto no_memory;
 	bounce_copy(bounce, 0, size, true);
-	iova = pages <= XS_BLOCK_PAGES ? map_few(dev, bounce, pages, prot) :
-					 map_row(dev, bounce, pages, prot);
+	iova = pages <= XS_BLOCK_PAGES ?
+		map_few(dev, bounce, pages, prot, &lost) :
+		map_row(dev, bounce, pages, prot, &lost);
 	if (!iova) {
-		bounce_free(bounce);
+		if (lost)
+			tell_lost(dev, (!!bounce->first + !!bounce->last) *
+					       PAGE_SIZE);
+		else
+			bounce_free(bounce);
 		return DMA_MAPPING_ERROR;
 	}
 	trace_map(dev, iova, pages);

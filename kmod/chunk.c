@@ -25,7 +25,8 @@ static const u32 chunk_prots[] = {
 
 /*
  * By a large entry, in whose way may be an empty page-table page: of the kernel's own
- * path, or of an engine before this one.
+ * path, or of an engine before this one. Not by iommu_map() where a removal can fail: after an
+ * error that drops the result of its own removal. Returns 0, a negative errno, or XS_MAP_LEFT.
  */
 static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
 {
@@ -34,7 +35,7 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
 
 	if (xs_fails())
 		return -ENOMEM;
-	if (group->iommu.maps_singly)
+	if (group->iommu.maps_singly || group->iommu.kicks)
 		return xs_world_map_singly(group, iova, virt_to_phys(memory),
 					   CHUNK_PAGES, chunk_prots[way]);
 	error = xs_world_prune(group, iova, CHUNK_PAGES);
@@ -71,10 +72,11 @@ static bool unmap_chunk(struct xs_group *group, u64 iova)
 	return !error;
 }
 
-void *xs_chunk_add(void *world, u64 iova, u32 way)
+void *xs_chunk_add(void *world, u64 iova, u32 way, bool *left)
 {
 	struct xs_group *group = world;
 	struct page *page;
+	int error;
 
 	if (READ_ONCE(group->leaves) || xs_fails())
 		return NULL;
@@ -83,18 +85,21 @@ void *xs_chunk_add(void *world, u64 iova, u32 way)
 				get_order(XS_CHUNK_BYTES));
 	if (!page)
 		return NULL;
-	if (!map_chunk(group, iova, page_address(page), way))
+	error = map_chunk(group, iova, page_address(page), way);
+	if (!error)
 		return page_address(page);
+	if (error == XS_MAP_LEFT) {
+		*left = true;
+		return page_address(page);
+	}
 	__free_pages(page, get_order(XS_CHUNK_BYTES));
 	return NULL;
 }
 
 bool xs_chunk_drop(void *world, u64 iova, void *memory)
 {
-	if (!unmap_chunk(world, iova)) {
-		xs_linux_world.stuck(world, iova, CHUNK_PAGES);
+	if (!unmap_chunk(world, iova))
 		return false;
-	}
 	free_pages((unsigned long)memory, get_order(XS_CHUNK_BYTES));
 	return true;
 }
@@ -113,6 +118,7 @@ bool xs_chunks_unmap(struct xs_group *group)
 int xs_chunks_map(struct xs_group *group)
 {
 	struct xs_chunk **chunks = group->engine.pool.chunks;
+	bool unmapped = true;
 	int error = 0;
 	u32 i;
 
@@ -124,8 +130,8 @@ int xs_chunks_map(struct xs_group *group)
 	/* The last one that was tried is not. */
 	for (i = error ? i - 1 : 0; i--; )
 		if (chunks[i])
-			unmap_chunk(group, chunks[i]->iova);
-	return error;
+			unmapped &= unmap_chunk(group, chunks[i]->iova);
+	return unmapped ? error : XS_MAP_LEFT;
 }
 
 /* While the group's world is set up. */

@@ -319,6 +319,29 @@ static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 		xs_engine_unmap_one(&xs_group_of(dev)->engine, handle);
 }
 
+/*
+ * The end of a map in steps, of which a step has failed with @error, if that is not 0: its sync,
+ * or all of it is undone. Returns @iova, or 0 after an error. *@lost: the IOMMU driver could not
+ * undo it, and devices may access the memory, which nobody may free.
+ */
+static __always_inline u64 map_end(struct xs_group *group, u64 iova, u32 pages,
+				   int error, bool *lost)
+{
+	if (!error)
+		error = xs_world_sync_maps(group, iova, pages);
+	if (likely(!error))
+		return iova;
+	*lost = !xs_world_undo(group, iova, pages, error);
+	return 0;
+}
+
+/* Memory of ours that a map was for, which has failed, is not freed. */
+static void tell_lost(struct device *dev, size_t size)
+{
+	dev_err_ratelimited(dev, "xsmmu: %zu bytes of memory are lost: a map failed, and devices may still access them\n",
+			    size);
+}
+
 /* Device registers: nothing to hold, and there may be no struct page. */
 static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 			   enum dma_data_direction dir, unsigned long attrs)
@@ -529,9 +552,12 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 	return 1;
 }
 
-/* The row for a list of @pages pages, mapped; those are at @phys, if not NULL. 0: none. */
+/*
+ * The row for a list of @pages pages, mapped; those are at @phys, if not NULL. 0: none; *@lost
+ * as map_end() says.
+ */
 static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
-			const u64 *phys, u32 pages, u32 prot)
+			const u64 *phys, u32 pages, u32 prot, bool *lost)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
 	struct xs_group *group = xs_group_now(dev);
@@ -547,12 +573,7 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 			xs_engine_fill_each(&group->engine, iova, phys, pages,
 					    prot) :
 			sg_fill(&group->engine, sgl, nents, iova, prot);
-		if (!error)
-			error = xs_world_sync_maps(group, iova, pages);
-		if (error) {
-			xs_world_undo(group, iova, pages, error);
-			iova = 0;
-		}
+		iova = map_end(group, iova, pages, error, lost);
 	}
 	srcu_read_unlock(&xs_world_srcu, section);
 	return iova;
@@ -562,6 +583,7 @@ static noinline int map_list(struct device *dev, struct scatterlist *sgl,
 			     int nents, u32 prot)
 {
 	u64 phys[XS_BLOCK_PAGES];
+	bool lost;
 	s64 pages;
 	u64 iova;
 
@@ -569,7 +591,8 @@ static noinline int map_list(struct device *dev, struct scatterlist *sgl,
 	if (pages <= 0)
 		return sg_refuse(sgl, nents, pages ? pages : -EINVAL);
 	iova = map_segments(dev, sgl, nents,
-			    pages <= XS_BLOCK_PAGES ? phys : NULL, pages, prot);
+			    pages <= XS_BLOCK_PAGES ? phys : NULL, pages, prot,
+			    &lost);
 	if (!iova)
 		return sg_refuse(sgl, nents, -ENOMEM);
 	trace_map(dev, iova, pages);
@@ -657,18 +680,45 @@ static struct page *alloc_contiguous(struct device *dev, size_t size, gfp_t gfp)
 				get_order(size));
 }
 
-/* Map physically contiguous memory for alloc() and alloc_pages(). */
+static int fill_contiguous(struct xs_engine *engine, u64 iova, u64 start,
+			   u32 count, u32 prot)
+{
+	u64 phys[XS_BLOCK_PAGES];
+
+	if (count > XS_BLOCK_PAGES)
+		return xs_engine_fill(engine, iova, start, count, prot);
+	for (u32 i = 0; i < count; i++)
+		phys[i] = start + ((u64)i << PAGE_SHIFT);
+	return xs_engine_fill_each(engine, iova, phys, count, prot);
+}
+
+/*
+ * Map physically contiguous memory for alloc() and alloc_pages(). 0: the memory is freed, unless
+ * devices may access it.
+ */
 static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 			  u32 prot, u64 last)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
 	struct xs_group *group = xs_group_now(dev);
-	u64 iova = 0;
+	u32 count = pages_of(0, size);
+	u64 iova = group ? xs_engine_reserve(&group->engine, count, last) : 0;
+	bool lost = false;
+	int error;
 
-	if (group)
-		iova = xs_engine_map(&group->engine, page_to_phys(page),
-				     pages_of(0, size), prot, last);
+	if (iova) {
+		error = fill_contiguous(&group->engine, iova,
+					page_to_phys(page), count,
+					prot | xs_world_map_unsynced(group));
+		iova = map_end(group, iova, count, error, &lost);
+	}
 	srcu_read_unlock(&xs_world_srcu, section);
+	if (iova)
+		trace_map(dev, iova, count);
+	else if (lost)
+		tell_lost(dev, size);
+	else
+		__free_pages(page, get_order(size));
 	return iova;
 }
 
@@ -726,20 +776,17 @@ static u64 map_each(struct device *dev, struct page **pages, u32 count,
 	int section = srcu_read_lock(&xs_world_srcu);
 	struct xs_group *group = xs_group_now(dev);
 	u64 iova = group ? xs_engine_reserve(&group->engine, count, last) : 0;
-	int error = -ENOMEM;
+	int error;
 
 	*lost = false;
-	if (iova)
+	if (iova) {
 		error = fill_each(&group->engine, iova, pages, count,
 				  prot | xs_world_map_unsynced(group));
-	if (!error)
-		error = xs_world_sync_maps(group, iova, count);
-	if (error && iova)
-		*lost = !xs_world_undo(group, iova, count, error);
+		iova = map_end(group, iova, count, error, lost);
+	}
 	srcu_read_unlock(&xs_world_srcu, section);
-	if (error)
-		return 0;
-	trace_map(dev, iova, count);
+	if (iova)
+		trace_map(dev, iova, count);
 	return iova;
 }
 
@@ -768,7 +815,9 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 	}
 	if (iova)
 		lost = !unmap_pages(dev, iova, size, true);
-	if (!lost)
+	if (lost)
+		tell_lost(dev, size);
+	else
 		free_each(pages, count);
 	return NULL;
 }
@@ -792,11 +841,8 @@ static void *alloc_coherent(struct device *dev, size_t size, dma_addr_t *handle,
 		return scatter ? alloc_scattered(dev, size, gfp, prot, last,
 						 handle) : NULL;
 	iova = map_contiguous(dev, page, size, prot, last);
-	if (!iova) {
-		__free_pages(page, get_order(size));
+	if (!iova)
 		return NULL;
-	}
-	trace_map(dev, iova, pages_of(0, size));
 	*handle = iova;
 	return page_address(page);
 }
@@ -827,11 +873,8 @@ static struct page *alloc_noncoherent(struct device *dev, size_t size,
 		return NULL;
 	iova = map_contiguous(dev, page, size, prot_of(dir, 0),
 			      last_of(dev, dev->coherent_dma_mask));
-	if (!iova) {
-		__free_pages(page, get_order(size));
+	if (!iova)
 		return NULL;
-	}
-	trace_map(dev, iova, pages_of(0, size));
 	*handle = iova;
 	return page;
 }
@@ -880,7 +923,9 @@ static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size,
 free_table:
 	sg_free_table(&memory->sgt);
 free_pages:
-	if (!lost)
+	if (lost)
+		tell_lost(dev, size);
+	else
 		free_each(memory->pages, count);
 free:
 	kfree(memory);

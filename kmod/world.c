@@ -236,16 +236,6 @@ static void world_sync_maps(void *world, const struct xs_range *ranges,
 		  error);
 }
 
-int xs_world_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
-			u32 prot)
-{
-	struct iommu_domain *domain = group->domain;
-	int error = map_table(group, xs_domain_is_generic(domain),
-			      domain->ops->map_pages, iova, phys, pages, prot);
-
-	return error ? error : xs_world_sync_maps(group, iova, pages);
-}
-
 /* ---- entries written in place ---- */
 
 /* By which of the domain's operations, if that is all that a map needs. */
@@ -449,6 +439,18 @@ static noinline int sync_mapped(struct xs_group *group, u64 iova, u32 pages,
 	if (error && xs_world_sweep(group, iova, pages))
 		error = XS_MAP_LEFT;
 	return error;
+}
+
+int xs_world_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
+			u32 prot)
+{
+	struct iommu_domain *domain = group->domain;
+	int error = map_table(group, xs_domain_is_generic(domain),
+			      domain->ops->map_pages, iova, phys, pages, prot);
+
+	if (error || !group->iommu.syncs_maps)
+		return error;
+	return sync_mapped(group, iova, pages, prot);
 }
 
 /* Map, and all that a map needs beside. */
@@ -1396,15 +1398,19 @@ bool xs_world_is_stuck(struct xs_group *group)
 {
 	u64 left;
 
-	if (group->stuck_in)
-		return true;
 	mutex_lock(&group->trimming);
-	left = xs_engine_retry(&group->engine);
+	/* An engine that ends could not keep a chunk that cannot be removed. */
+	if (group->engine.pool.chunks)
+		xs_pool_trim(&group->engine.pool, 0);
+	left = group->stuck_in ? 1 : xs_engine_retry(&group->engine);
 	mutex_unlock(&group->trimming);
 	return left;
 }
 
-/* A driver has come, and @domain is the group's. 0 or -ENOMEM: it stays nowhere. */
+/*
+ * A driver has come, and @domain is the group's. 0, or -ENOMEM or XS_MAP_LEFT: the group stays
+ * nowhere.
+ */
 int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 		   struct xs_device *xdev)
 {
@@ -1414,6 +1420,10 @@ int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 	move(group, domain);
 	probe_iommu(group, domain, xdev);
 	error = xs_chunks_map(group);
+	if (error == XS_MAP_LEFT) {
+		group->stuck_in = domain;
+		WRITE_ONCE(group->stuck_live, true);
+	}
 	if (error)
 		move(group, &nowhere);
 	else

@@ -520,10 +520,10 @@ void xs_world_stop(void);
 
 /*
  * chunk.c: what world.h says of the first three; two works; and all chunks into the
- * group's domain, or out of it, with @trimming held. xs_chunks_map(): 0 or -ENOMEM, with none
- * mapped. xs_chunks_unmap(): false if the IOMMU driver could not remove one.
+ * group's domain, or out of it, with @trimming held. xs_chunks_map(): 0, or -ENOMEM with none
+ * mapped, or XS_MAP_LEFT. xs_chunks_unmap(): false if the IOMMU driver could not remove one.
  */
-void *xs_chunk_add(void *world, u64 iova, u32 way);
+void *xs_chunk_add(void *world, u64 iova, u32 way, bool *left);
 bool xs_chunk_drop(void *world, u64 iova, void *memory);
 void xs_chunks_short(void *world);
 void xs_chunks_grow(struct work_struct *work);

@@ -204,7 +204,7 @@ static void touch_chunk(void)
 		chunk_memory[i * words] = chunk_memory[(63 - i) * words] = 0;
 }
 
-static void *world_add_chunk(void *unused, u64 iova, u32 way)
+static void *world_add_chunk(void *unused, u64 iova, u32 way, bool *left)
 {
 	ex_assert(!world.chunks++);
 	touch_chunk();

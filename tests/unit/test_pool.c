@@ -31,6 +31,7 @@ static struct {
 	void (*meanwhile)(void);	/* once, when the clock is read */
 	u32 going;	/* chunks that nobody can know any more */
 	bool drops_fail;
+	bool maps_left;
 } m;
 
 static bool is_buffer(u64 phys, u32 bytes)
@@ -141,7 +142,7 @@ static void pool_quiesce(void *world)
 
 static void be_impatient(void);
 
-static void *pool_add_chunk(void *world, u64 iova, u32 way)
+static void *pool_add_chunk(void *world, u64 iova, u32 way, bool *left)
 {
 	u64 at = (iova - START) >> XS_CHUNK_LG2;
 
@@ -156,6 +157,7 @@ static void *pool_add_chunk(void *world, u64 iova, u32 way)
 	m.chunks++;
 	m.way[at] = way;
 	m.chunk[at] = test_alloc(XS_CHUNK_BYTES);
+	*left = m.maps_left;
 	return m.chunk[at];
 }
 
@@ -791,6 +793,30 @@ static void trims(void)
 	CHECK(map(&buffers[0]));
 	unmap(&buffers[0]);
 	test_be_cpu(0);
+	end_empty();
+}
+
+/* The same of a chunk whose map has failed, and which the world could not undo. */
+static void left_chunks(void)
+{
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
+
+	if (!CHECK(begin(2)))
+		return;
+	m.maps_left = m.drops_fail = true;
+	CHECK(!map(&buffer) && m.chunks == 1);
+	CHECK(m.pool.stuck_pages == pages && m.pool.count == 1);
+	CHECK(!xs_pool_trim(&m.pool, 0) && m.chunks == 1);
+	CHECK(!unmap_at(START, true));
+	m.maps_left = false;
+	m.now_ns += XS_POOL_PAUSE_NS;
+	CHECK(map(&buffer) && m.chunks == 2);
+	CHECK(buffer.iova - START >= XS_CHUNK_BYTES);
+	m.drops_fail = false;
+	xs_pool_retry(&m.pool);
+	CHECK(!m.pool.stuck_pages && m.chunks == 1 && m.pool.count == 1);
+	unmap(&buffer);
 	end_empty();
 }
 
@@ -1479,6 +1505,7 @@ const struct test pool_tests[] = {
 	{ "pool_fails", fails },
 	{ "pool_trims", trims },
 	{ "pool_stuck_chunks", stuck_chunks },
+	{ "pool_left_chunks", left_chunks },
 	{ "pool_moves", moves },
 	{ "pool_left_alone", left_alone },
 	{ "pool_dry", dry },

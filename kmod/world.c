@@ -558,27 +558,16 @@ static __always_inline size_t remove_some(struct xs_group *group,
 #define REMOVALS_MAX	8
 #define RETRY_TICKS	HZ
 
-/* Let the driver's records be as what the device has: it refuses what is mapped already. */
-static bool record_again(struct iommu_domain *domain, u64 iova, u64 pages)
-{
-	for (; pages; pages--, iova += PAGE_SIZE) {
-		size_t mapped = 0;
-
-		if (!iommu_iova_to_phys(domain, iova) &&
-		    domain->ops->map_pages(domain, iova,
-					   page_to_phys(ZERO_PAGE(0)),
-					   PAGE_SIZE, 1, IOMMU_READ,
-					   GFP_ATOMIC, &mapped))
-			return false;
-	}
-	return true;
-}
-
 /*
  * The driver of virtio-iommu had no memory for a request to remove these pages, and has dropped
  * its records of them: the device would have them for ever, and refuse other maps there. A flush
  * waits for all requests in the queue, whose memory the driver then frees. Not
  * iommu_iotlb_sync(): since 7.2 it does not call the driver for a gather without a range.
+ *
+ * A removal of pages without records sends nothing, and drops the records of the others. So
+ * one record is made for all pages, by one map that allows neither reads nor writes; the device
+ * refuses it where it has a page mapped. If there is no memory for that, the driver drops the
+ * record. A call makes at most REMOVALS_MAX records and requests, whatever the number of pages.
  * Returns 0, or -ENOMEM: devices still reach these pages.
  */
 static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
@@ -587,13 +576,17 @@ static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
 	struct iommu_domain *domain = group->domain;
 
 	for (u32 i = 0; i < REMOVALS_MAX; i++) {
+		size_t mapped = 0;
+
 		iommu_flush_iotlb_all(domain);
-		if (!record_again(domain, iova, pages) ||
-		    !domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages,
-					      gather))
-			continue;
-		atomic64_inc(&group->other_commands.page);
-		return 0;
+		if (domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages,
+					     gather)) {
+			atomic64_inc(&group->other_commands.page);
+			return 0;
+		}
+		domain->ops->map_pages(domain, iova, page_to_phys(ZERO_PAGE(0)),
+				       PAGE_SIZE, pages, 0, GFP_ATOMIC,
+				       &mapped);
 	}
 	return -ENOMEM;
 }

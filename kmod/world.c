@@ -548,6 +548,11 @@ static __always_inline size_t remove_some(struct xs_group *group,
 	if (xs_have_generic_pt() && group->generic)
 		return xs_domain_unmap_generic(domain, iova,
 					       pages << PAGE_SHIFT, gather);
+	/* With iommu.debug_pagealloc=1 iommu_unmap_fast() counts what iommu_map() has mapped. */
+	if (xs_have_generic_pt() && unlikely(!unmap_pages) &&
+	    xs_domain_is_generic(domain))
+		return xs_domain_unmap_generic(domain, iova,
+					       pages << PAGE_SHIFT, gather);
 	if (unlikely(!unmap_pages || (pages > SINGLE_PAGES_MAX &&
 				      !group->iommu.takes_runs)))
 		return iommu_unmap_fast(domain, iova, pages << PAGE_SHIFT,

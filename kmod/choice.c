@@ -11,6 +11,7 @@
  * differ for devices of one group, the highest level counts. What is chosen may be that auto.c
  * chooses: it is asked again whenever what it looks at may have changed.
  */
+#include <linux/cc_platform.h>
 #include <linux/dma-map-ops.h>
 #include <linux/pci.h>
 #include <linux/security.h>
@@ -178,6 +179,10 @@ int xs_device_check(struct xs_device *xdev, const struct xs_policy *policy,
 		return refuse(xdev, -EOPNOTSUPP, xdev->seen.untried);
 	if (xdev->seen.unserved)
 		return refuse(xdev, -EOPNOTSUPP, xdev->seen.unserved);
+	/* The kernel's own path shares memory with the host first. */
+	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
+		return refuse(xdev, -EOPNOTSUPP,
+			      "the memory of this guest is encrypted, and devices cannot read it");
 	if (xs_device_is_untrusted(xdev) && !suits_untrusted(policy, tuning))
 		return refuse(xdev, -EPERM,
 			      "untrusted (external-facing) device: choose copy, under which it gets no byte beside its buffers");

@@ -69,6 +69,19 @@ MODULE_PARM_DESC(any_kernel, "load on a kernel newer than those that this versio
 static enum cpuhp_state hotplug_state;
 
 /*
+ * Of the kernel that runs: with CONFIG_MODVERSIONS a kernel loads a module that was built for
+ * another one.
+ */
+static bool is_newer(const char *release)
+{
+	unsigned int major, minor;
+
+	return sscanf(release, "%u.%u", &major, &minor) != 2 ||
+	       major > XS_NEWEST_MAJOR ||
+	       (major == XS_NEWEST_MAJOR && minor > XS_NEWEST_MINOR);
+}
+
+/*
  * What a newer kernel has changed behind the same declarations is not known:
  * an unmap may leave the device its access.
  */
@@ -76,7 +89,7 @@ static int check_kernel(void)
 {
 	const char *release = init_utsname()->release;
 
-	if (!xs_kernel_is_newer())
+	if (!is_newer(release))
 		return 0;
 	if (any_kernel) {
 		pr_warn("kernel %s is newer than %d.%d, the newest that this version is for, and any_kernel is set: no level is certain\n",

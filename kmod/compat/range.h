@@ -25,8 +25,4 @@
 #error "this kernel is too old for xsmmu on arm64: build for Linux 6.12 or later"
 #endif
 
-/* A module is loaded by the release that it was built for, so this holds at load. */
-#define xs_kernel_is_newer() \
-	(LINUX_VERSION_CODE >= KERNEL_VERSION(XS_NEWEST_MAJOR, XS_NEWEST_MINOR + 1, 0))
-
 #endif

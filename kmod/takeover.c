@@ -276,7 +276,7 @@ static const char *check_leftovers(struct xs_group *group,
 		phys = iommu_iova_to_phys(domain, iova);
 		if (phys && !is_in_region(&regions, iova) &&
 		    !is_doorbell(group, &regions, iova, phys))
-			failure = "a driver has left memory mapped on the kernel's own path: close what uses it; or write identity to /sys/kernel/iommu_groups/<group>/type and then DMA-FQ, for a new domain";
+			failure = "a driver has left memory mapped on the kernel's own path: close what uses it; or for a new domain " XS_NEW_DOMAIN("<group>");
 	}
 	/* More doorbells may come at any time. */
 	group->clean = !failure && !has_doorbells(&regions);
@@ -370,7 +370,7 @@ static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 	if (group->stuck_in)
 		xs_world_retry_in(group, domain);
 	if (xs_world_is_stuck(group))
-		return "its IOMMU driver could not remove pages from this domain: write identity to /sys/kernel/iommu_groups/<group>/type and then DMA-FQ, for a new one";
+		return "its IOMMU driver could not remove pages from this domain: for a new one " XS_NEW_DOMAIN("<group>");
 	failure = check_leftovers(group, domain);
 	if (failure)
 		return failure;

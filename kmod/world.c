@@ -10,7 +10,6 @@
  * compares that with what the hardware model received.
  */
 #include <linux/cpu.h>
-#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
@@ -27,10 +26,6 @@ static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
 /* At most so many leftovers are named. */
 #define NAMED_MAX	8
-
-/* A group that leaves its domain tries so often to remove pages that are stuck. */
-#define LEAVE_TRIES	10
-#define LEAVE_PAUSE_MS	100
 
 /* ---- nowhere ---- */
 
@@ -1280,23 +1275,12 @@ static u64 name_copies(struct xs_group *group, u64 named)
 	return count;
 }
 
-/* Try for a second to remove what is stuck. False: pages of the domain still are. */
-static bool retry_all(struct xs_group *group)
-{
-	u64 left = xs_engine_retry(&group->engine);
-
-	for (u32 i = 0; left && i < LEAVE_TRIES; i++) {
-		msleep(LEAVE_PAUSE_MS);
-		left = xs_engine_retry(&group->engine);
-	}
-	return !left;
-}
-
 /*
  * Nothing is deferred and no driver is left, but mappings are: they are named, and
  * removed from the domain, which is not touched from the return on. Who unmaps one
  * meanwhile or later finds it removed. What the driver of the IOMMU cannot remove keeps the
- * group from the domain for as long as that is the group's.
+ * group from the domain for as long as that is the group's: it is tried again by
+ * xs_world_retry_in(), as often as it is looked whether the group still lingers.
  */
 void xs_world_leave(struct xs_group *group)
 {
@@ -1314,7 +1298,7 @@ void xs_world_leave(struct xs_group *group)
 	group->lingered = true;
 	xs_world_shut(group);
 	mutex_lock(&group->trimming);
-	stuck = !retry_all(group);
+	stuck = xs_engine_retry(&group->engine);
 	world_gather_init(&gather);
 	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {
 		if (mappings++ < NAMED_MAX)
@@ -1341,7 +1325,7 @@ void xs_world_leave(struct xs_group *group)
 			id, pages_left, mappings, stuck || stuck_live ?
 			"" : " Devices cannot reach them any more.");
 	if (stuck || stuck_live)
-		pr_err("group %d: the IOMMU driver could not remove all pages, and devices may still access some. Write identity to /sys/kernel/iommu_groups/%d/type and then DMA-FQ for a new domain\n",
+		pr_err("group %d: the IOMMU driver could not remove all pages, and devices may still access some. xsmmu tries again. If the state stays stuck, for a new domain " XS_NEW_DOMAIN("%d") "\n",
 		       id, id);
 	if (copies)
 		pr_warn("group %d: lingering: so are %llu copied buffers\n", id,

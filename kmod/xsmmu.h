@@ -556,6 +556,13 @@ static inline bool xs_refuses(void)
 }
 #endif
 
+/*
+ * What the operator does for a new domain. Of a group of several devices 6.1 does not change the
+ * type. One whose devices have all been removed is gone, and after a rescan they have another one.
+ */
+#define XS_NEW_DOMAIN(group) \
+	"write identity to /sys/kernel/iommu_groups/" group "/type and then DMA-FQ; if that is refused, as Linux 6.1 does for a group of several devices, write 1 to the file remove of each device in /sys/kernel/iommu_groups/" group "/devices, and then to /sys/bus/pci/rescan"
+
 /* sysfs.c */
 int xs_sysfs_add(struct xs_device *xdev);
 void xs_sysfs_remove(struct xs_device *xdev);

@@ -22,7 +22,7 @@ stick() {
 	log_mark
 	echo $TESTDEV >$STUCK/bind || failure "$1: the driver does not bind"
 	level=$(get $TESTDEV level)
-	echo 1 >$PAGE/map || failure "$1: the map failed"
+	echo 4096 >$PAGE/map || failure "$1: the map failed"
 	refuse on
 	echo 1 >$PAGE/unmap || failure "$1: the unmap failed"
 	until_true 5 is_stuck 1 || failure "$1: $(stat_of $TESTDEV stuck_pages) pages are stuck"
@@ -93,7 +93,7 @@ stick_and_go() {
 	stick $1
 	unbind $TESTDEV
 	expect_equal "$1: the state" "$(get $TESTDEV state)" stuck
-	expect_said "Write identity to /sys/kernel/iommu_groups/"
+	expect_said "for a new domain write identity to /sys/kernel/iommu_groups/"
 	put $TESTDEV policy none && failure "$1: it was given back"
 	sleep 2
 	expect_equal "$1: the state" "$(get $TESTDEV state)" stuck
@@ -126,6 +126,110 @@ case_stuck_until_the_group_has_another_domain() {
 	all_off
 }
 
+# VFIO has the group for a while. That is another domain, but the group's own one comes back after it.
+case_stuck_while_somebody_else_has_the_group() {
+	stick_and_go strict
+	echo 1 >$PAGE/own || failure "the group cannot be taken"
+	sleep 2
+	expect_equal "the state while the group is taken" "$(get $TESTDEV state)" stuck
+	echo 0 >$PAGE/own
+	sleep 2
+	expect_equal "the state" "$(get $TESTDEV state)" stuck
+	expect_held strict
+	refuse off
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	expect_equal "references of the page" "$(cat $PAGE/held)" 0
+	expect_balance $TESTDEV
+	all_off
+}
+
+# keep_and_go POLICY BYTES: the driver goes, what it has mapped stays, and cannot be removed.
+keep_and_go() {
+	put $TESTDEV policy $1 || failure "$1 was refused: $(cat /tmp/put)"
+	log_mark
+	echo $TESTDEV >$STUCK/bind || failure "$1: the driver does not bind"
+	copies=$(stat_of $TESTDEV copied_maps)
+	echo $2 >$PAGE/map || failure "$1: the map failed"
+	if [ $1 = copy ]; then
+		until_true 10 is_copied || failure "nothing was copied"
+	fi
+	refuse on
+	unbind $TESTDEV
+	expect_equal "$1: the state" "$(get $TESTDEV state)" stuck
+	expect_said "for a new domain write identity to /sys/kernel/iommu_groups/"
+	sleep 2
+	expect_equal "$1: the state" "$(get $TESTDEV state)" stuck
+}
+
+# The first buffer is mapped, as the pool has no memory yet.
+is_copied() {
+	[ "$(stat_of $TESTDEV copied_maps)" -gt $copies ] && return
+	echo 1 >$PAGE/unmap
+	sleep 0.2
+	echo 256 >$PAGE/map
+	return 1
+}
+
+case_stuck_while_it_is_mapped() {
+	for policy in strict fused; do
+		keep_and_go $policy 4096
+		# The memory is the driver's still.
+		refuse off
+		until_true 10 state_is lingering || failure "$policy: the state is $(get $TESTDEV state)"
+		echo 1 >$PAGE/unmap
+		until_true 10 state_is idle || failure "$policy: the state is $(get $TESTDEV state)"
+		expect_equal "$policy: references of the page" "$(cat $PAGE/held)" 0
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+case_stuck_when_it_is_unmapped_late() {
+	for policy in strict fused; do
+		keep_and_go $policy 4096
+		echo 1 >$PAGE/unmap
+		sleep 2
+		expect_equal "$policy: the state" "$(get $TESTDEV state)" stuck
+		expect_equal "$policy: pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 1
+		expect_equal "$policy: references of the page" "$(cat $PAGE/held)" 1
+		refuse off
+		until_true 10 state_is idle || failure "$policy: the state is $(get $TESTDEV state)"
+		expect_equal "$policy: references of the page" "$(cat $PAGE/held)" 0
+		expect_balance $TESTDEV
+	done
+	all_off
+}
+
+# The memory of copies, while one is in use and after that; idle memory is looked at each ten seconds.
+case_stuck_memory_of_copies() {
+	keep_and_go copy 256
+	echo 1 >$PAGE/unmap
+	sleep 12
+	expect_equal "the state" "$(get $TESTDEV state)" stuck
+	expect_equal "pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 512
+	refuse off
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	expect_balance $TESTDEV
+	all_off
+}
+
+case_stuck_memory_of_no_copies() {
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
+	copies=$(stat_of $TESTDEV copied_maps)
+	echo 256 >$PAGE/map || failure "the map failed"
+	until_true 10 is_copied || failure "nothing was copied"
+	echo 1 >$PAGE/unmap
+	refuse on
+	unbind $TESTDEV
+	expect_equal "the state" "$(get $TESTDEV state)" stuck
+	refuse off
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	expect_balance $TESTDEV
+	all_off
+}
+
 # The driver of virtio-iommu recovers when its queue is flushed: nothing is stuck.
 case_stuck_for_a_moment() {
 	[ -e $REFUSE ] && return 0
@@ -133,7 +237,7 @@ case_stuck_for_a_moment() {
 		put $TESTDEV policy $policy || failure "$policy was refused: $(cat /tmp/put)"
 		log_mark
 		echo $TESTDEV >$STUCK/bind || failure "$policy: the driver does not bind"
-		echo 1 >$PAGE/map || failure "$policy: the map failed"
+		echo 4096 >$PAGE/map || failure "$policy: the map failed"
 		echo once >$PAGE/requests || failure "requests: $(log_since | grep 'stuck: wrong')"
 		echo 1 >$PAGE/unmap || failure "$policy: the unmap failed"
 		until_true 5 has_recovered || failure "$policy: $(cat $PAGE/refused) refused, $(cat $PAGE/flushed) flushed"
@@ -147,4 +251,25 @@ case_stuck_for_a_moment() {
 
 has_recovered() {
 	[ "$(cat $PAGE/refused)" -gt 0 ] && [ "$(cat $PAGE/flushed)" -gt 0 ]
+}
+
+# An allocation of 2 MiB is mapped in two steps. The second one fails, and the first one cannot be undone. The last
+# case, as the account keeps the map that has failed.
+case_stuck_half_of_an_allocation() {
+	[ -e $REFUSE ] && return 0
+	put $TESTDEV policy strict || failure "strict was refused: $(cat /tmp/put)"
+	log_mark
+	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
+	echo later >$PAGE/requests || failure "requests: $(log_since | grep 'stuck: wrong')"
+	echo 1 >$PAGE/alloc || failure "$(log_since | grep 'stuck: wrong')"
+	expect_equal "pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 512
+	expect_equal "the state" "$(get $TESTDEV state)" stuck
+	expect_equal "references of the memory" "$(cat $PAGE/mapped)" 1
+	expect_said "2097152 bytes of memory are lost"
+	refuse off
+	until_true 10 is_stuck 0 || failure "it is stuck still"
+	unbind $TESTDEV
+	echo 1 >/tmp/map_failures.$TESTDEV
+	expect_balance $TESTDEV
+	all_off
 }

@@ -4,20 +4,28 @@
  * makes the function fail that adds a request to its queue, as it does without memory. Other
  * IOMMU drivers never fail: there the module is a build for tests that refuses removals itself.
  *
- *   requests  off; once: requests fail until the queue is flushed; on
- *   map       map a page
- *   unmap     unmap it and give it back, as a driver does
+ *   requests  off; once: requests fail until the queue is flushed; later: the next request
+ *             succeeds, and those behind it fail; on
+ *   map       map so many bytes of a page
+ *   unmap     unmap them and give the page back, as a driver does, or later than that
+ *   own       1: somebody else has the IOMMU group, as VFIO does; 0: not any more
+ *   alloc     allocate 2 MiB of contiguous memory, which must fail
+ *   mapped    references of the page that the device was last told to map
  *   others    map and unmap pages one after the other; fails if one has the IOVA of that page
  *   held      who else than this driver has a reference of that page, 0 or 1
  */
 #include <linux/dma-mapping.h>
+#include <linux/iommu.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/pci.h>
+#include <linux/sizes.h>
+#include <linux/virtio_iommu.h>
 
 static struct device *the_device;
 static struct page *the_page;
 static dma_addr_t the_iova;
+static unsigned int the_bytes;
 
 static int wrong(const char *what)
 {
@@ -27,10 +35,11 @@ static int wrong(const char *what)
 
 /* ---- requests that fail ---- */
 
-enum refusal { REFUSES_NONE, REFUSES_ONCE, REFUSES_ALL };
+enum refusal { REFUSES_NONE, REFUSES_ONCE, REFUSES_LATER, REFUSES_ALL };
 
 static enum refusal refusal;
 static unsigned int refused, flushed;
+static u64 mapped_phys;
 module_param(refused, uint, 0444);
 module_param(flushed, uint, 0444);
 
@@ -42,8 +51,18 @@ static noinline notrace void just_return(void)
 /* The function returns -ENOMEM instead of being executed. */
 static int add_request(struct kprobe *probe, struct pt_regs *regs)
 {
-	if (READ_ONCE(refusal) == REFUSES_NONE)
+	/* As it was called: viommu_add_req(viommu, buf, len). */
+	const struct virtio_iommu_req_map *map =
+		(void *)regs_get_kernel_argument(regs, 1);
+
+	if (READ_ONCE(refusal) != REFUSES_ALL &&
+	    READ_ONCE(refusal) != REFUSES_ONCE) {
+		if (map->head.type == VIRTIO_IOMMU_T_MAP)
+			mapped_phys = le64_to_cpu(map->phys_start);
+		if (READ_ONCE(refusal) == REFUSES_LATER)
+			WRITE_ONCE(refusal, REFUSES_ALL);
 		return 0;
+	}
 	refused++;
 	regs_set_return_value(regs, -ENOMEM);
 	instruction_pointer_set(regs, (unsigned long)just_return);
@@ -98,6 +117,7 @@ static int set_requests(const char *text, const struct kernel_param *param)
 	refused = flushed = 0;
 	WRITE_ONCE(refusal, sysfs_streq(text, "on") ? REFUSES_ALL :
 			    sysfs_streq(text, "once") ? REFUSES_ONCE :
+			    sysfs_streq(text, "later") ? REFUSES_LATER :
 			    REFUSES_NONE);
 	return 0;
 }
@@ -111,9 +131,9 @@ static int set_map(const char *text, const struct kernel_param *param)
 	struct page *page = alloc_page(GFP_KERNEL);
 	dma_addr_t iova;
 
-	if (!the_device || !page)
+	if (!the_device || !page || kstrtouint(text, 0, &the_bytes))
 		return -ENODEV;
-	iova = dma_map_page(the_device, page, 0, PAGE_SIZE, DMA_FROM_DEVICE);
+	iova = dma_map_page(the_device, page, 0, the_bytes, DMA_FROM_DEVICE);
 	if (dma_mapping_error(the_device, iova)) {
 		__free_page(page);
 		return -ENOMEM;
@@ -131,7 +151,7 @@ static int set_unmap(const char *text, const struct kernel_param *param)
 	if (!the_device || !the_page)
 		return -ENODEV;
 	get_page(the_page);
-	dma_unmap_page(the_device, the_iova, PAGE_SIZE, DMA_FROM_DEVICE);
+	dma_unmap_page(the_device, the_iova, the_bytes, DMA_FROM_DEVICE);
 	put_page(the_page);
 	return 0;
 }
@@ -145,6 +165,53 @@ static int get_held(char *text, const struct kernel_param *param)
 }
 static const struct kernel_param_ops held_ops = { .get = get_held };
 module_param_cb(held, &held_ops, NULL, 0444);
+
+static int get_mapped(char *text, const struct kernel_param *param)
+{
+	return sysfs_emit(text, "%d\n",
+			  mapped_phys ? page_count(pfn_to_page(PHYS_PFN(mapped_phys))) :
+					0);
+}
+static const struct kernel_param_ops mapped_ops = { .get = get_mapped };
+module_param_cb(mapped, &mapped_ops, NULL, 0444);
+
+/* ---- others ---- */
+
+static int set_own(const char *text, const struct kernel_param *param)
+{
+	struct iommu_group *group;
+	int error = 0;
+
+	if (!the_device)
+		return -ENODEV;
+	group = iommu_group_get(the_device);
+	if (*text == '1')
+		error = iommu_group_claim_dma_owner(group, &the_device);
+	else
+		iommu_group_release_dma_owner(group);
+	iommu_group_put(group);
+	return error;
+}
+static const struct kernel_param_ops own_ops = { .set = set_own };
+module_param_cb(own, &own_ops, NULL, 0200);
+
+static int set_alloc(const char *text, const struct kernel_param *param)
+{
+	dma_addr_t iova;
+	void *memory;
+
+	if (!the_device)
+		return -ENODEV;
+	memory = dma_alloc_attrs(the_device, SZ_2M, &iova, GFP_KERNEL,
+				 DMA_ATTR_FORCE_CONTIGUOUS);
+	if (!memory)
+		return 0;
+	dma_free_attrs(the_device, SZ_2M, memory, iova,
+		       DMA_ATTR_FORCE_CONTIGUOUS);
+	return wrong("an allocation has not failed");
+}
+static const struct kernel_param_ops alloc_ops = { .set = set_alloc };
+module_param_cb(alloc, &alloc_ops, NULL, 0200);
 
 #define OTHERS	256
 
@@ -184,11 +251,6 @@ static int stuck_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	return dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 }
 
-static void stuck_remove(struct pci_dev *pdev)
-{
-	the_device = NULL;
-}
-
 static const struct pci_device_id stuck_ids[] = {
 	{ PCI_DEVICE(0x1b36, 0x0005) },
 	{ }
@@ -199,7 +261,6 @@ static struct pci_driver stuck_driver = {
 	.name = KBUILD_MODNAME,
 	.id_table = stuck_ids,
 	.probe = stuck_probe,
-	.remove = stuck_remove,
 };
 
 static int __init stuck_init(void)

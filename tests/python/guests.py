@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from rich.console import Console
 
 from xsmmu.arch import AMD64, Arch
@@ -125,6 +126,25 @@ class Outcome:
         if case != self.running:
             pytest.fail(f"not run: the guest ended in '{self.running}' ({self.error})")
         pytest.fail("\n".join([str(self.error), *self.error.lines[-LAST_LINES:]]))
+
+
+def parameters(machines: Mapping[str, Machine], quick: Sequence[str]) -> list[ParameterSet]:
+    """Each machine's name with each of its cases; those of machines other than `quick` are long tests."""
+    return [
+        pytest.param(name, case, marks=() if name in quick else pytest.mark.long)
+        for name, what in machines.items()
+        for case in what.cases()
+    ]
+
+
+def booted_once(machines: Mapping[str, Machine]) -> Callable[[str], Outcome]:
+    """A function that boots a machine when its name is first asked for, and says what became of it."""
+
+    @cache
+    def outcome(name: str) -> Outcome:
+        return boot(machines[name])[0]
+
+    return outcome
 
 
 def cases(topic: str) -> list[str]:

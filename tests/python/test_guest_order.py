@@ -5,7 +5,6 @@ each kernel's driver does it in its own way (docs/kernels.md). What the host cou
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import pytest
 from tests.python import guests
@@ -28,19 +27,10 @@ MACHINES = {
 # Its driver warns of a range of the first stage that is not aligned. Such ranges of a batch-aware driver's block are
 # synced where there is no memory to defer them.
 MACHINES["unaligned 6.1"] = replace(NO_MEMORY, pattern="^each_failure$", kernel="6.1", iommu="vtd-first", timeout_s=900)
-CASES = [
-    pytest.param(name, case, marks=() if name == f"order {DEFAULT} vtd" else pytest.mark.long)
-    for name, what in MACHINES.items()
-    for case in what.cases()
-]
-
-
-@cache
-def outcome(name: str) -> guests.Outcome:
-    return guests.boot(MACHINES[name])[0]
+outcome = guests.booted_once(MACHINES)
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize(("name", "case"), CASES)
+@pytest.mark.parametrize(("name", "case"), guests.parameters(MACHINES, [f"order {DEFAULT} vtd"]))
 def test_order(name: str, case: str) -> None:
     outcome(name).check(case)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 from tests.python import guests
 
@@ -19,19 +17,10 @@ MACHINES = {f"{name}-virtio": guests.Machine(("stuck",), kernel=name, iommu="vir
 MACHINES["vtd"] = guests.Machine(("stuck",), make_args=("KCFLAGS=-DXS_FAIL_NTH",))
 # 7.2 is where a helper of the kernel began to mean something else.
 QUICK = ("7.2-virtio", "vtd")
-CASES = [
-    pytest.param(name, case, marks=() if name in QUICK else pytest.mark.long)
-    for name, what in MACHINES.items()
-    for case in what.cases()
-]
-
-
-@cache
-def outcome(name: str) -> guests.Outcome:
-    return guests.boot(MACHINES[name])[0]
+outcome = guests.booted_once(MACHINES)
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize(("name", "case"), CASES)
+@pytest.mark.parametrize(("name", "case"), guests.parameters(MACHINES, QUICK))
 def test_stuck(name: str, case: str) -> None:
     outcome(name).check(case)

@@ -1304,7 +1304,8 @@ void xs_world_leave(struct xs_group *group)
 		if (mappings++ < NAMED_MAX)
 			pr_warn("group %d: IOVA 0x%llx is still mapped, %u pages: a driver did not unmap it\n",
 				id, iova, pages);
-		if (remove_partial(group, &gather, iova, pages))
+		if (xs_refuses() ||
+		    remove_partial(group, &gather, iova, pages))
 			stuck_live = true;
 		pages_left += pages;
 		iova += (u64)pages << PAGE_SHIFT;

@@ -109,6 +109,30 @@ static const struct ex_program run = {
 	.name = "space_run", .setup = begin_run, .threads = { reserve_run, unmap_wild_run }
 };
 
+/* An unmap of no mapping looks for mappings in the next leaf, which is about to come. */
+static void begin_across(void)
+{
+	begin_grow();
+	world_tears();
+}
+
+static void unmap_across(void)
+{
+	xs_engine_unmap(&engine, iova - XS_PAGE_BYTES, 2, false);
+}
+
+static void torn_or_not(void)
+{
+	ex_assert(world_is_gone(0) == (xs_engine_torn(&engine) != 0));
+	ex_assert(!world_is_gone(1));
+}
+
+static const struct ex_program across = {
+	.name = "space_across", .setup = begin_across,
+	.threads = { map_far, unmap_across }, .finish = torn_or_not,
+	.dependencies = world_dependencies
+};
+
 /* Above 4 GiB there is a node to be made, and slots are found by way of the leaf. */
 static void begin_high(void)
 {
@@ -221,6 +245,6 @@ static const struct ex_program trims_torn = {
 };
 
 const struct ex_program *const space_programs[] = {
-	&grows, &grows_two, &run, &high, &high_two, &trims, &trims_two, &trims_one,
-	&trims_open, &trims_torn, NULL
+	&grows, &grows_two, &across, &run, &high, &high_two, &trims, &trims_two,
+	&trims_one, &trims_open, &trims_torn, NULL
 };

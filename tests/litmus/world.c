@@ -138,13 +138,16 @@ static void world_stuck(void *unused, u64 iova, u64 pages)
 static int world_remove_part(void *unused, xs_gather_t *gather, const struct xs_range *part,
 			     const struct xs_range *whole)
 {
+	u32 page = page_of(part->page << XS_PAGE_LG2);
 	xs_flags_t flags = xs_lock(&world.lock);
+	bool stuck = sticks(page, part->pages);
 
 	ex_assert(world.tears);
 	gather->part = true;
-	remove_any(gather, page_of(part->page << XS_PAGE_LG2), part->pages);
+	if (!stuck)
+		remove_any(gather, page, part->pages);
 	xs_unlock(&world.lock, flags);
-	return 0;
+	return stuck ? -1 : 0;
 }
 
 static bool is_covered(const struct xs_range *ranges, u32 count, u32 page)

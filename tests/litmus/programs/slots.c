@@ -346,7 +346,34 @@ static const struct ex_program torn_mend = {
 	.threads = { tear_rest, mend }, .finish = nothing_left
 };
 
+/*
+ * The first removal of a page fails while the mapping is torn, unmapped and mended: the IOVAs
+ * come back once, when none of its pages is mapped any more.
+ */
+static void begin_torn_stuck(void)
+{
+	begin_torn();
+	world_stick(known + XS_PAGE_BYTES);
+}
+
+static void unmap_rest(void)
+{
+	xs_engine_unmap(&engine, known, pages, true);
+}
+
+static void nothing_stuck(void)
+{
+	xs_engine_mend(&engine, false);
+	ex_assert(!xs_engine_retry(&engine));
+	nothing_left();
+}
+
+static const struct ex_program torn_stuck = {
+	.name = "slot_torn_stuck", .setup = begin_torn_stuck,
+	.threads = { unmap_rest, tear_one, mend }, .finish = nothing_stuck
+};
+
 const struct ex_program *const slot_programs[] = {
 	&one, &many, &many_wrong, &reuse, &many_again, &many_between, &same_own,
-	&own_again, &same_many, &same_run, &torn, &torn_mend, NULL
+	&own_again, &same_many, &same_run, &torn, &torn_mend, &torn_stuck, NULL
 };

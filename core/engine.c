@@ -349,7 +349,6 @@ int xs_engine_init(struct xs_engine *engine,
 	engine->cpu_count = config->cpu_count;
 	xs_a64_set(&engine->reclaimed_ns, 0);
 	xs_a64_set(&engine->reclaim_at, 0);
-	xs_lock_init(&engine->sticking);
 	xs_a64_set(&engine->none.free, 0);
 	engine->none.iova = 0;
 	engine->pool.start = XS_POOL_NOWHERE;

@@ -183,7 +183,14 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 			return xs_map_one_any(engine, phys, prot, last);
 	} while (xs_unlikely(!xs_a64_try_acquire(&block->free, &free,
 					 free & (free - 1))));
-	/* Before the map: after it, three more registers are saved for each page. */
+	/*
+	 * Before the map: after it, three more registers are saved for each page. No right
+	 * unmap names the page before the map has returned its IOVA, so none sees the slot
+	 * too early. A wrong unmap of exactly this page does, and takes the mapping; then
+	 * the entry may be written behind its removal, and stays until the IOVA is mapped
+	 * or removed anew. Wrong unmaps of other sizes find a torn mapping (tear.h), and
+	 * wait for the map before the IOVA is free.
+	 */
 	xs_a64_set(&block->slots[at],
 		   xs_slot_one(xs_likely(xs_load(&engine->mode) &
 					 XS_MODE_HOLDS) ?

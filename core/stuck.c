@@ -54,19 +54,29 @@ void xs_stuck_hold(struct xs_engine *engine, u64 page, u32 pages)
 
 /* ---- trying again ---- */
 
-/* Remove and invalidate a range again. False: the world has failed again. */
-static bool xs_remove_again(struct xs_engine *engine, u64 iova, u32 pages,
-			    struct xs_commands *sent)
-{
-	struct xs_range range = { iova >> XS_PAGE_LG2, pages };
-	xs_gather_t gather;
-	int error;
+/*
+ * What is stuck in a leaf, as it was before a wait for all calls: these pages are nobody's but
+ * the retry's. The syncs that could not remove them have ended and have written down what they
+ * hold, and no map of them runs any more.
+ */
+struct xs_stuck_leaf {
+	u64 small[XS_LEAF_BLOCKS];
+	u64 runs[XS_LEAF_BLOCKS];
+};
 
-	xs_ops(engine)->gather_init(&gather);
-	error = xs_ops(engine)->remove_again(xs_world(engine), &gather, iova,
-					     pages);
-	xs_ops(engine)->invalidate(xs_world(engine), &gather, &range, 1, sent);
-	return !error;
+/* False: nothing is. Its blocks are taken if something is, so the leaf stays. */
+static bool xs_stuck_look(struct xs_leaf *leaf, struct xs_stuck_leaf *stuck)
+{
+	u64 any = 0;
+
+	for (u32 i = 0; i < XS_LEAF_BLOCKS; i++) {
+		u64 run = xs_a64_read(&leaf->blocks[i].run_pages);
+
+		stuck->small[i] = xs_a64_read(&leaf->blocks[i].stuck);
+		stuck->runs[i] = run & XS_RUN_STUCK ? run : 0;
+		any |= stuck->small[i] | stuck->runs[i];
+	}
+	return any;
 }
 
 /* The caller has removed these pages, or not, and sent commands. The CPU's lock is held. */
@@ -99,65 +109,63 @@ static void xs_stuck_release(struct xs_engine *engine, struct xs_cpu *cpu,
 	xs_place_back_block(engine, cpu, block, mask);
 }
 
-/* Try each row of stuck pages of a block. Entered. */
-static void xs_block_retry(struct xs_engine *engine, struct xs_block *block)
+/*
+ * The world was asked again to remove @pages pages at @page, of @block, a run of blocks
+ * or a row of pages.
+ */
+static void xs_stuck_done(struct xs_engine *engine, struct xs_block *block,
+			  u64 page, u32 pages, bool is_run, bool gone,
+			  const struct xs_commands *sent)
 {
-	u64 left = xs_a64_read(&block->stuck);
-
-	while (left) {
-		u32 at = xs_ctz(left), pages = xs_mask_run(left);
-		u64 page = (block->iova >> XS_PAGE_LG2) + at;
-		struct xs_commands sent = { 0, 0, 0 };
-		xs_flags_t flags;
-		struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
-		bool gone;
-
-		xs_lock_nested(&engine->sticking);
-		gone = xs_remove_again(engine, page << XS_PAGE_LG2, pages,
-				       &sent);
-		xs_stuck_count(engine, cpu, gone ? pages : 0, &sent);
-		if (gone)
-			xs_stuck_release(engine, cpu, block, page, pages);
-		xs_unlock_nested(&engine->sticking);
-		xs_cpu_unlock(cpu, flags);
-		left &= ~xs_mask_of(at, pages);
-	}
-}
-
-/* The same of a run that begins at page @page. Entered. */
-static void xs_run_retry(struct xs_engine *engine, struct xs_block *block,
-			 u64 page)
-{
-	u32 pages = (u32)xs_a64_read(&block->run_pages);
-	u64 iova = page << XS_PAGE_LG2;
-	struct xs_commands sent = { 0, 0, 0 };
-	bool gone = xs_remove_again(engine, iova, pages, &sent);
 	xs_flags_t flags;
-	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
+	struct xs_cpu *cpu;
 
-	xs_stuck_count(engine, cpu, gone ? pages : 0, &sent);
-	if (gone) {
+	xs_enter();
+	cpu = xs_cpu_lock(engine, &flags);
+	xs_stuck_count(engine, cpu, gone ? pages : 0, sent);
+	if (gone && is_run) {
 		xs_a64_set(&block->run_pages, 0);
-		xs_space_give_run(&engine->space, iova, pages);
+		xs_space_give_run(&engine->space, page << XS_PAGE_LG2, pages);
+	} else if (gone) {
+		xs_stuck_release(engine, cpu, block, page, pages);
 	}
 	xs_cpu_unlock(cpu, flags);
+	xs_exit();
 }
 
+/* Try again, without a lock and with interrupts, as a removal may take long. */
+static void xs_stuck_try(struct xs_engine *engine, struct xs_block *block,
+			 u64 page, u32 pages, bool is_run)
+{
+	struct xs_commands sent = { 0, 0, 0 };
+	bool gone = xs_sync_again(engine, page, pages, &sent);
+
+	xs_stuck_done(engine, block, page, pages, is_run, gone, &sent);
+}
+
+/* Try each row of stuck pages of a leaf, and each run that begins in it. */
 static void xs_leaf_retry(struct xs_engine *engine, struct xs_leaf *leaf,
-			  u64 page)
+			  u64 page, const struct xs_stuck_leaf *stuck)
 {
 	for (u32 i = 0; i < XS_LEAF_BLOCKS; i++, page += XS_BLOCK_PAGES) {
 		struct xs_block *block = &leaf->blocks[i];
+		u64 left = stuck->small[i];
 
-		if (xs_a64_read(&block->stuck))
-			xs_block_retry(engine, block);
-		if (xs_a64_read(&block->run_pages) & XS_RUN_STUCK)
-			xs_run_retry(engine, block, page);
+		while (left) {
+			u32 at = xs_ctz(left), pages = xs_mask_run(left);
+
+			xs_stuck_try(engine, block, page + at, pages, false);
+			left &= ~xs_mask_of(at, pages);
+		}
+		if (stuck->runs[i])
+			xs_stuck_try(engine, block, page, (u32)stuck->runs[i],
+				     true);
 	}
 }
 
 u64 xs_engine_retry(struct xs_engine *engine)
 {
+	struct xs_stuck_leaf stuck;
 	struct xs_leaf *leaf;
 	u64 page = 0;
 
@@ -169,10 +177,9 @@ u64 xs_engine_retry(struct xs_engine *engine)
 
 		leaf = xs_tree_next_leaf(&engine->space.tree, &page);
 		xs_unlock(&engine->space.lock, flags);
-		if (leaf) {
-			xs_enter();
-			xs_leaf_retry(engine, leaf, page);
-			xs_exit();
+		if (leaf && xs_stuck_look(leaf, &stuck)) {
+			xs_ops(engine)->quiesce(xs_world(engine));
+			xs_leaf_retry(engine, leaf, page, &stuck);
 		}
 		page += XS_LEAF_PAGES;
 	} while (leaf);

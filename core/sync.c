@@ -159,8 +159,6 @@ static xs_noinline void xs_sync_stick(struct xs_engine *engine,
 				      struct xs_taken *taken, u64 page,
 				      u32 pages)
 {
-	if (!taken->stuck)
-		xs_lock_nested(&engine->sticking);
 	taken->stuck += pages;
 	xs_stuck_mark(engine, page, pages);
 }
@@ -511,8 +509,6 @@ static void xs_sync_some(struct xs_engine *engine, struct xs_cpu *cpu,
 			xs_sync_back(engine, cpu, &taken);
 		xs_sync_count(engine, cpu, cause, &taken, ranges,
 			      xs_since(now, oldest_ns));
-		if (xs_unlikely(taken.stuck))
-			xs_unlock_nested(&engine->sticking);
 	}
 	xs_sync_end(engine, cpu, &taken);
 }
@@ -535,28 +531,46 @@ void xs_sync_block(struct xs_engine *engine, struct xs_block *block)
 	xs_cpu_unlock(cpu, flags);
 }
 
+/* The world's ways to remove. */
+enum xs_removal { XS_REMOVE, XS_REMOVE_AGAIN, XS_REMOVE_PART };
+
 /*
- * Remove and invalidate one range that is not deferred. False: the world could not remove
- * all of it.
+ * Remove and invalidate what is not deferred: all of @whole, or @part of it. Returns what the
+ * world says of the removal.
  */
+static xs_inline int xs_sync_one(struct xs_engine *engine, enum xs_removal how,
+				 const struct xs_range *part,
+				 const struct xs_range *whole,
+				 struct xs_commands *sent)
+{
+	u64 iova = whole->page << XS_PAGE_LG2;
+	void *world = xs_world(engine);
+	xs_gather_t gather;
+	int result;
+
+	xs_ops(engine)->gather_init(&gather);
+	if (how == XS_REMOVE_PART)
+		result = xs_ops(engine)->remove_part(world, &gather, part,
+						     whole);
+	else if (xs_unlikely(how == XS_REMOVE_AGAIN))
+		result = xs_ops(engine)->remove_again(world, &gather, iova,
+						      whole->pages);
+	else
+		result = xs_ops(engine)->remove(world, &gather, iova,
+						whole->pages);
+	xs_ops(engine)->invalidate(world, &gather, whole, 1, sent);
+	return result;
+}
+
+/* The same of one range. False: the world could not remove all of it. */
 static xs_inline bool xs_sync_range(struct xs_engine *engine, u64 page,
 				    u32 pages, bool again,
 				    struct xs_commands *sent)
 {
 	struct xs_range range = { page, pages };
-	xs_gather_t gather;
-	int error;
 
-	xs_ops(engine)->gather_init(&gather);
-	if (xs_unlikely(again))
-		error = xs_ops(engine)->remove_again(xs_world(engine), &gather,
-						     page << XS_PAGE_LG2,
-						     pages);
-	else
-		error = xs_ops(engine)->remove(xs_world(engine), &gather,
-					       page << XS_PAGE_LG2, pages);
-	xs_ops(engine)->invalidate(xs_world(engine), &gather, &range, 1, sent);
-	return !error;
+	return !xs_sync_one(engine, again ? XS_REMOVE_AGAIN : XS_REMOVE, &range,
+			    &range, sent);
 }
 
 /* A sync that no batch has; who unmaps counts the pages. */
@@ -591,30 +605,26 @@ bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages)
 	return removed;
 }
 
-bool xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
-		  const struct xs_range *whole, bool again)
+int xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
+		 const struct xs_range *whole)
 {
 	struct xs_commands sent = { 0, 0, 0 };
-	xs_gather_t gather;
-	int error;
+	int result = xs_sync_one(engine, XS_REMOVE_PART, part, whole, &sent);
 
-	xs_ops(engine)->gather_init(&gather);
-	if (again)
-		error = xs_ops(engine)->remove_again(
-			xs_world(engine), &gather, whole->page << XS_PAGE_LG2,
-			whole->pages);
-	else
-		error = xs_ops(engine)->remove_part(xs_world(engine), &gather,
-						    part, whole);
-	xs_ops(engine)->invalidate(xs_world(engine), &gather, whole, 1, &sent);
 	xs_sync_direct_count(engine, (u32)part->pages, &sent);
-	return !error;
+	return result;
+}
+
+bool xs_sync_again(struct xs_engine *engine, u64 page, u32 pages,
+		   struct xs_commands *sent)
+{
+	return xs_sync_range(engine, page, pages, true, sent);
 }
 
 bool xs_sync_left(struct xs_engine *engine, u64 page, u32 pages)
 {
 	struct xs_commands sent = { 0, 0, 0 };
-	bool removed = xs_sync_range(engine, page, pages, true, &sent);
+	bool removed = xs_sync_again(engine, page, pages, &sent);
 
 	xs_sync_range_count(engine, pages, &sent);
 	return removed;

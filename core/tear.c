@@ -88,23 +88,34 @@ static bool xs_find_run(struct xs_engine *engine, u64 page,
 	return false;
 }
 
-/* The first mapping that has pages of [@from, @end). The lock is held. Entered. */
+/*
+ * The first mapping that has pages of [@from, @end), or begins before those and has page
+ * @from. All of the range is in one leaf, so the stretch is bounded. The lock is held. Entered.
+ */
 static bool xs_find(struct xs_engine *engine, u64 from, u64 end,
 		    struct xs_found *found)
 {
-	struct xs_tree *tree = &engine->space.tree;
-	struct xs_leaf *leaf = xs_tree_leaf(tree, from);
-	u64 page = from;
+	struct xs_leaf *leaf = xs_tree_leaf(&engine->space.tree, from);
 
 	if (xs_find_run(engine, from, found))
 		return true;
-	do {
-		if (leaf && xs_leaf_mapping(leaf, from, end, found))
-			return true;
-		page = (page | (XS_LEAF_PAGES - 1)) + 1;
-		leaf = page < end ? xs_tree_next_leaf(tree, &page) : 0;
-	} while (leaf && page < end);
-	return false;
+	return leaf && xs_leaf_mapping(leaf, from, end, found);
+}
+
+static u64 xs_leaf_end(u64 page)
+{
+	return (page | (XS_LEAF_PAGES - 1)) + 1;
+}
+
+/* The first page at or after @page that a leaf is there for, ~0 if there is none. */
+static u64 xs_next_leaf_page(struct xs_engine *engine, u64 page)
+{
+	struct xs_leaf *leaf;
+
+	xs_enter();
+	leaf = xs_tree_next_leaf(&engine->space.tree, &page);
+	xs_exit();
+	return leaf ? page : ~0ULL;
 }
 
 /* ---- records ---- */
@@ -163,18 +174,28 @@ static void xs_torn_add(struct xs_engine *engine, struct xs_torn *torn)
 	*list = torn;
 }
 
+/* It is in the list no more; it may be so already. */
 static void xs_torn_take(struct xs_engine *engine, const struct xs_torn *torn)
 {
 	struct xs_torn **at = xs_torn_list(engine, torn);
 
-	while (*at != torn)
+	while (*at && *at != torn)
 		at = &(*at)->next;
-	*at = torn->next;
+	if (*at)
+		*at = torn->next;
+}
+
+/* All of it is removed: devices reach none of the pages that are left. */
+static void xs_torn_gone(struct xs_engine *engine, struct xs_torn *torn)
+{
+	if (!torn->gone)
+		engine->tears.left -= torn->left;
+	torn->gone = true;
 }
 
 static void xs_torn_done(struct xs_engine *engine, struct xs_torn *torn)
 {
-	engine->tears.left -= torn->left;
+	xs_torn_gone(engine, torn);
 	torn->left = 0;
 	if (torn->done)
 		return;
@@ -202,7 +223,8 @@ static void xs_torn_name(struct xs_engine *engine, struct xs_torn *torn,
 		*named |= mask;
 		at += count;
 	}
-	engine->tears.left -= left - torn->left;
+	if (!torn->gone)
+		engine->tears.left -= left - torn->left;
 	if (!torn->left)
 		xs_torn_done(engine, torn);
 }
@@ -240,13 +262,12 @@ static enum xs_tear_result xs_tear_take(struct xs_engine *engine,
 		if (!torn)
 			return XS_TEAR_ALL;
 		if (claim->pages <= XS_BLOCK_PAGES)
-			xs_claim_vacate(claim);
+			xs_claim_leave(claim);
 		engine->tears.left += torn->pages;
 		xs_torn_add(engine, torn);
 	}
 	xs_torn_name(engine, torn, from, end);
 	found->torn = torn;
-	found->failed = torn->failed;
 	return XS_TEAR_RECORD;
 }
 
@@ -258,49 +279,89 @@ static void xs_tear_tell_done(struct xs_engine *engine)
 }
 
 /*
- * Remove the pages of [@from, @end) of a mapping that is torn. If that fails all of the
- * mapping is done: xs_engine_mend() tries again, and tells of what is stuck then.
+ * A torn mapping of which the world could not remove all is stuck from here on (stuck.h), and
+ * xs_engine_retry() removes it. @returns: the driver's call has not returned, so the memory
+ * can be held. Entered.
  */
-static bool xs_tear_remove(struct xs_engine *engine,
-			   const struct xs_found *found, u64 from, u64 end)
+static void xs_torn_stick(struct xs_engine *engine, u64 page, u32 pages,
+			  bool returns)
+{
+	xs_claim_count(engine, pages);
+	if (pages > XS_BLOCK_PAGES) {
+		xs_stuck_mark_run(engine, page << XS_PAGE_LG2, pages);
+		return;
+	}
+	if (returns)
+		xs_stuck_hold(engine, page, pages);
+	else
+		xs_stuck_keep(engine, page, pages, XS_REF_NONE);
+	xs_stuck_mark(engine, page, pages);
+}
+
+/*
+ * The world could not remove some of a torn mapping. No unmap finds its record any more, which
+ * xs_engine_mend() frees, and nothing else: the mapping is stuck. Entered.
+ */
+static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
+{
+	xs_flags_t flags = xs_lock(&engine->tears.lock);
+	bool first = !torn->failed;
+
+	torn->failed = true;
+	xs_torn_done(engine, torn);
+	xs_torn_take(engine, torn);
+	xs_unlock(&engine->tears.lock, flags);
+	if (first)
+		xs_torn_stick(engine, torn->page, torn->pages, true);
+	xs_tear_tell_done(engine);
+}
+
+/*
+ * Remove the pages of [@from, @end) of a mapping that is torn. Returns what remove_part() of
+ * the world does. Entered.
+ */
+static int xs_tear_remove(struct xs_engine *engine,
+			  const struct xs_found *found, u64 from, u64 end)
 {
 	struct xs_range whole = { found->page, found->pages };
 	u64 first = from > whole.page ? from : whole.page;
 	u64 stop = whole.page + whole.pages;
 	struct xs_range part = { first, (end < stop ? end : stop) - first };
+	int removed = xs_sync_part(engine, &part, &whole);
 	xs_flags_t flags;
 
-	if (xs_likely(xs_sync_part(engine, &part, &whole, found->failed)))
-		return true;
-	flags = xs_lock(&engine->tears.lock);
-	found->torn->failed = true;
-	xs_torn_done(engine, found->torn);
-	xs_unlock(&engine->tears.lock, flags);
-	xs_tear_tell_done(engine);
-	return false;
+	if (xs_unlikely(removed < 0)) {
+		xs_tear_failed(engine, found->torn);
+	} else if (removed == XS_REMOVED_ALL) {
+		flags = xs_lock(&engine->tears.lock);
+		xs_torn_gone(engine, found->torn);
+		xs_unlock(&engine->tears.lock, flags);
+	}
+	return removed;
 }
 
 /*
- * Tear the first mapping that has pages of [@from, @end). False: there is none. What
- * is gone by now was unmapped, or begins anew, meanwhile. *@removed: devices do not reach
- * its pages. Entered.
+ * Tear the first mapping that has pages of [@from, @end) in the leaf of @from. False: there is
+ * none. What is gone by now was unmapped, or begins anew, meanwhile. *@removed: as of
+ * xs_tear_remove(). Entered.
  */
 static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
-			 struct xs_found *found, bool *removed)
+			 struct xs_found *found, int *removed)
 {
+	u64 stop = xs_leaf_end(from);
 	enum xs_tear_result result = XS_TEAR_GONE;
 	struct xs_claim claim;
 	bool any, done;
 	xs_flags_t flags = xs_lock(&engine->tears.lock);
 
-	any = xs_find(engine, from, end, found);
+	any = xs_find(engine, from, end < stop ? end : stop, found);
 	if (any)
 		result = xs_tear_take(engine, found, from, end, &claim);
 	done = engine->tears.done;
 	xs_unlock(&engine->tears.lock, flags);
 	/* There is no memory for a record. */
 	if (result == XS_TEAR_ALL)
-		*removed = xs_claim_unmap_now(engine, &claim);
+		*removed = xs_claim_remove_now(engine, &claim);
 	else if (result == XS_TEAR_RECORD)
 		*removed = xs_tear_remove(engine, found, from, end);
 	else
@@ -322,13 +383,16 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 
 	while (page < end) {
 		struct xs_found found;
-		bool any, removed = true;
+		int removed = 0;
+		bool any;
 
 		xs_enter();
 		any = xs_tear_next(engine, page, end, &found, &removed);
 		xs_exit();
-		if (!any)
-			break;
+		if (!any) {
+			page = xs_next_leaf_page(engine, xs_leaf_end(page));
+			continue;
+		}
 		if (!found.pages) {
 			page = (found.page > page ? found.page : page) + 1;
 			continue;
@@ -338,11 +402,12 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 		       (found.page > page ? found.page : page);
 		page = found.page + found.pages;
 		if (found.page == iova >> XS_PAGE_LG2 && found.pages == pages)
-			return removed;
+			return removed >= 0;
 		if (stray.mapped_pages)
 			continue;
 		stray.mapped_iova = found.page << XS_PAGE_LG2;
 		stray.mapped_pages = found.pages;
+		stray.removed = removed;
 	}
 	/* What was unmapped before may wait for its sync. */
 	if (met < pages)
@@ -361,46 +426,43 @@ static void xs_abandon(struct xs_engine *engine)
 	struct xs_leaf *leaf;
 	u64 page = 0;
 
-	xs_enter();
-	while ((leaf = xs_tree_next_leaf(&engine->space.tree, &page))) {
-		xs_flags_t flags = xs_lock(&engine->tears.lock);
+	do {
+		xs_flags_t flags;
 
-		for (struct xs_torn *torn = leaf->torn; torn; torn = torn->next)
+		xs_enter();
+		flags = xs_lock(&engine->tears.lock);
+		leaf = xs_tree_next_leaf(&engine->space.tree, &page);
+		for (struct xs_torn *torn = leaf ? leaf->torn : 0; torn;
+		     torn = torn->next)
 			if (torn->meant)
 				xs_torn_done(engine, torn);
 		xs_unlock(&engine->tears.lock, flags);
+		xs_exit();
 		page += XS_LEAF_PAGES;
-	}
-	xs_exit();
+	} while (leaf);
 }
 
 /* No look-up finds the records that are done any more; returns them. */
 static struct xs_torn *xs_mend_begin(struct xs_engine *engine)
 {
-	struct xs_torn *done;
-	xs_flags_t flags;
+	struct xs_torn *done = 0, *torn;
 
-	xs_enter();
-	flags = xs_lock(&engine->tears.lock);
-	done = engine->tears.done;
-	engine->tears.done = 0;
-	for (struct xs_torn *torn = done; torn; torn = torn->next_done)
-		xs_torn_take(engine, torn);
-	xs_unlock(&engine->tears.lock, flags);
-	xs_exit();
+	do {
+		xs_flags_t flags;
+
+		xs_enter();
+		flags = xs_lock(&engine->tears.lock);
+		torn = engine->tears.done;
+		if (torn) {
+			engine->tears.done = torn->next_done;
+			xs_torn_take(engine, torn);
+			torn->next_done = done;
+			done = torn;
+		}
+		xs_unlock(&engine->tears.lock, flags);
+		xs_exit();
+	} while (torn);
 	return done;
-}
-
-/* The world has failed again: the IOVAs stay in use, and what it removes is tried again. */
-static void xs_mend_failed(struct xs_engine *engine, u64 page, u32 pages)
-{
-	xs_claim_count(engine, pages);
-	if (pages > XS_BLOCK_PAGES) {
-		xs_stuck_mark_run(engine, page << XS_PAGE_LG2, pages);
-		return;
-	}
-	xs_stuck_keep(engine, page, pages, XS_REF_NONE);
-	xs_stuck_mark(engine, page, pages);
 }
 
 /* The IOVAs of a mapping of which no translation exists. Entered. */
@@ -438,10 +500,13 @@ void xs_engine_mend(struct xs_engine *engine, bool abandoned)
 
 		next = torn->next_done;
 		xs_enter();
-		if (xs_sync_part(engine, &whole, &whole, torn->failed))
+		/* What has failed before is stuck, and has no need of its record. */
+		if (torn->failed)
+			;
+		else if (xs_sync_part(engine, &whole, &whole) >= 0)
 			xs_mend_back(engine, torn->page, torn->pages);
 		else
-			xs_mend_failed(engine, torn->page, torn->pages);
+			xs_torn_stick(engine, torn->page, torn->pages, false);
 		xs_torn_free(engine, torn);
 		xs_exit();
 	}

@@ -350,18 +350,38 @@ bool xs_claim_mapping(struct xs_engine *engine, struct xs_claim *claim)
 	return xs_claim(engine, claim);
 }
 
-void xs_claim_vacate(const struct xs_claim *claim)
+void xs_claim_leave(const struct xs_claim *claim)
 {
-	xs_claim_end(claim);
+	u32 stop = 0;
+
+	for (u32 at = 0; at < claim->pages; at++) {
+		u64 slot = at ? xs_a64_read(&claim->slots[at]) : claim->first;
+		u64 left = XS_SLOT_VACANT;
+
+		/* A slot that another one speaks for says nothing of this mapping. */
+		if (at >= stop && !xs_slot_is_vacant(slot)) {
+			if (xs_ref_can_be_held(xs_slot_ref(slot)))
+				left = xs_slot_left(slot);
+			else if (claim->pages > 1)
+				stop = at + xs_slot_span(slot);
+		}
+		xs_a64_set(&claim->slots[at], left);
+	}
 }
 
-bool xs_claim_unmap_now(struct xs_engine *engine, const struct xs_claim *claim)
+int xs_claim_remove_now(struct xs_engine *engine, const struct xs_claim *claim)
 {
+	bool removed = xs_sync_now(engine, claim->page, claim->pages);
+
 	xs_count_unmap(engine, claim->pages);
-	if (claim->pages > XS_BLOCK_PAGES)
-		return xs_sync_run(engine, claim->page << XS_PAGE_LG2,
-				   claim->pages, false);
-	return xs_claim_now(engine, xs_policy_of(engine), claim, XS_HELD_NOT);
+	if (claim->pages > XS_BLOCK_PAGES) {
+		xs_count(engine->counts, direct_pages, -(u64)claim->pages);
+		xs_stuck_mark_run(engine, claim->page << XS_PAGE_LG2,
+				  claim->pages);
+	} else {
+		xs_claim_stick(engine, claim, XS_HELD_NOT);
+	}
+	return removed ? XS_REMOVED_ALL : -XS_ENOMEM;
 }
 
 void xs_claim_count(struct xs_engine *engine, u32 pages)

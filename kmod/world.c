@@ -684,11 +684,15 @@ static int world_remove_part(void *world, xs_gather_t *gather,
 			     const struct xs_range *whole)
 {
 	struct xs_group *group = world;
+	int error;
 
 	if (is_mapped_singly(group) || whole->pages > SINGLE_PAGES_MAX)
 		part = whole;
-	return remove_partial(group, gather, part->page << PAGE_SHIFT,
-			      part->pages);
+	error = remove_partial(group, gather, part->page << PAGE_SHIFT,
+			       part->pages);
+	if (error)
+		return error;
+	return part == whole ? XS_REMOVED_ALL : 0;
 }
 
 /*
@@ -1024,6 +1028,16 @@ static void world_synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 			   pages, ranges, sent->page, sent->domain, oldest_ns);
 }
 
+/* The rest of a sentence about an unmap that does not match its mapping. */
+static const char *said_of_removal(int removed)
+{
+	if (removed < 0)
+		return "The IOMMU driver could not remove all of the named pages: see the error about pages that could not be removed.";
+	if (removed == XS_REMOVED_ALL)
+		return "The IOMMU driver cannot remove a part of this mapping: the whole mapping is removed and devices cannot reach any of its pages.";
+	return "The named pages are removed and devices cannot reach them; the rest stays mapped until the driver unmaps it or is unbound.";
+}
+
 /*
  * Once for each group, engine and kind of call: who does it once does it often. The trace
  * names the driver.
@@ -1037,9 +1051,10 @@ static void world_stray(void *world, const struct xs_stray *stray)
 		return;
 	WRITE_ONCE(*told, true);
 	if (stray->mapped_pages)
-		WARN(1, "xsmmu: %s: its driver unmaps %u pages at IOVA 0x%llx, but the mapping there is %u pages at IOVA 0x%llx. The named pages are removed and devices cannot reach them; the rest stays mapped until the driver unmaps it or is unbound. An unmap must have the address and the size of its map: report this trace to the driver's authors\n",
+		WARN(1, "xsmmu: %s: its driver unmaps %u pages at IOVA 0x%llx, but the mapping there is %u pages at IOVA 0x%llx. %s An unmap must have the address and the size of its map: report this trace to the driver's authors\n",
 		     group->name, stray->pages, stray->iova,
-		     stray->mapped_pages, stray->mapped_iova);
+		     stray->mapped_pages, stray->mapped_iova,
+		     said_of_removal(stray->removed));
 	else
 		WARN(1, "xsmmu: %s: ignored: %s, IOVA 0x%llx, %u pages: nothing is mapped there. Report this trace to the driver's authors\n",
 		     group->name, stray->what, stray->iova, stray->pages);

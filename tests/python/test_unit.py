@@ -203,9 +203,9 @@ FAULTS = (
     Fault(
         "a sync lets go of the memory of stuck pages",
         "sync.c",
-        "	if (xs_stuck_has(engine, page)) {\n		xs_stuck_keep(",
-        "	if (xs_stuck_has(engine, page)) {\n		if (xs_ref_can_be_held(record->ref))\n"
-        "			xs_ref_release(record->ref);\n		xs_stuck_keep(",
+        "		else\n			xs_stuck_keep(engine, page, xs_key_pages(key),\n",
+        "		else if (xs_ref_can_be_held(record->ref))\n			xs_ref_release(record->ref);\n"
+        "		if (record->ref != XS_REF_UNHELD)\n			xs_stuck_keep(engine, page, xs_key_pages(key),\n",
         ("only=stuck_each_removal",),
     ),
     Fault(
@@ -239,22 +239,22 @@ FAULTS = (
     Fault(
         "the memory of a page that an unmap could not remove is not held",
         "unmap.c",
-        "	if (!held)\n		held = xs_claim_hold(claim, &count);\n",
-        "	(void)count;\n",
+        "	if (held == XS_HELD_NOT && xs_claim_hold(claim, &count))\n",
+        "	if (false && xs_claim_hold(claim, &count))\n",
         ("only=stuck_each_removal",),
     ),
     Fault(
         "only the first part of a stuck mapping is kept",
         "unmap.c",
-        "		xs_stuck_keep(engine, claim->page + at, span,\n			      held ? ref : XS_REF_NONE);\n",
-        "		xs_stuck_keep(engine, claim->page + at, span,\n			      held && !at ? ref : XS_REF_NONE);\n",
+        "			      held == XS_HELD ? ref : XS_REF_NONE);\n",
+        "			      held == XS_HELD && !at ? ref : XS_REF_NONE);\n",
         ("only=stuck_each_removal",),
     ),
     Fault(
         "an unmap that could not remove its page counts it as synced",
         "unmap.c",
-        "	xs_count(engine->counts, direct_pages, -(u64)claim->pages);\n",
-        "",
+        "	xs_count(engine->counts, direct_pages, -(u64)claim->pages);\n	xs_stuck_mark(",
+        "	xs_stuck_mark(",
         ("only=stuck_each_removal",),
     ),
     Fault(
@@ -302,15 +302,15 @@ FAULTS = (
     Fault(
         "what is stuck is let go before it is removed",
         "stuck.c",
-        "		if (gone)\n			xs_stuck_release",
-        "		xs_stuck_release",
+        "	} else if (gone) {\n		xs_stuck_release",
+        "	} else {\n		xs_stuck_release",
         ("only=stuck_each_removal",),
     ),
     Fault(
         "a stuck run is given back before it is removed",
         "stuck.c",
-        "	if (gone) {\n		xs_a64_set(&block->run_pages, 0);",
-        "	{\n		xs_a64_set(&block->run_pages, 0);",
+        "	if (gone && is_run) {\n		xs_a64_set(&block->run_pages, 0);",
+        "	if (is_run) {\n		xs_a64_set(&block->run_pages, 0);",
         ("only=stuck_each_removal",),
     ),
     Fault(
@@ -656,8 +656,8 @@ FAULTS = (
     Fault(
         "what a map writes behind its unmap stays",
         "tear.c",
-        "		if (xs_sync_part(engine, &whole, &whole, torn->failed))\n",
-        "		(void)whole;\n		if (1)\n",
+        "		else if (xs_sync_part(engine, &whole, &whole) >= 0)\n",
+        "		else if (whole.pages)\n",
         ("only=stray_meanwhile",),
     ),
     Fault(
@@ -677,9 +677,59 @@ FAULTS = (
     Fault(
         "a removal that fails counts as done",
         "tear.c",
-        "			xs_mend_failed(engine, torn->page, torn->pages);\n",
+        "			xs_torn_stick(engine, torn->page, torn->pages, false);\n",
         "			xs_mend_back(engine, torn->page, torn->pages);\n",
         ("only=stray_failing",),
+    ),
+    Fault(
+        "a tear that fails is torn and not stuck",
+        "tear.c",
+        "		xs_tear_failed(engine, found->torn);\n",
+        "		(void)xs_tear_failed;\n",
+        ("only=stray_failing",),
+    ),
+    Fault(
+        "the IOVAs of a tear that has failed are given back",
+        "tear.c",
+        "		if (torn->failed)\n			;\n		else if",
+        "		if",
+        ("only=stray_failing",),
+    ),
+    Fault(
+        "a tear that fails stays among those that unmaps find",
+        "tear.c",
+        "	torn->failed = true;\n	xs_torn_done(engine, torn);\n	xs_torn_take(engine, torn);\n",
+        "	torn->failed = true;\n	xs_torn_done(engine, torn);\n",
+        ("only=stray_failing",),
+    ),
+    Fault(
+        "the memory of a tear that fails is not held",
+        "tear.c",
+        "	if (returns)\n		xs_stuck_hold",
+        "	if (false)\n		xs_stuck_hold",
+        ("only=stray_failing",),
+    ),
+    Fault(
+        "pages of a torn mapping that is removed count as within reach",
+        "tear.c",
+        "		xs_torn_gone(engine, found->torn);\n",
+        "		;\n",
+        ("only=stray_wrong_size_exact",),
+    ),
+    Fault(
+        "an unmap does not say that it has removed more than it names",
+        "tear.c",
+        "		stray.removed = removed;\n",
+        "",
+        ("only=stray_wrong_size_exact",),
+    ),
+    Fault(
+        "without a record a torn mapping's IOVAs are free while it may be mapped",
+        "unmap.c",
+        "	} else {\n		xs_claim_stick(engine, claim, XS_HELD_NOT);\n	}\n	return removed ?",
+        "	} else if (!removed) {\n		xs_claim_stick(engine, claim, XS_HELD_NOT);\n	} else {\n"
+        "		xs_claim_let_go(engine, xs_policy_of(engine), claim, XS_HELD_NOT);\n	}\n	return removed ?",
+        ("only=stray_no_memory",),
     ),
     Fault(
         "what another mapping's unmap reached into goes with the driver",
@@ -687,6 +737,27 @@ FAULTS = (
         "			if (torn->meant)\n",
         "			if (torn)\n",
         ("only=stray_neighbours",),
+    ),
+    Fault(
+        "stuck pages are let go while the sync that could not remove them goes on",
+        "stuck.c",
+        "			xs_ops(engine)->quiesce(xs_world(engine));\n",
+        "",
+        ("only=stuck_at_once",),
+    ),
+    Fault(
+        "what gets stuck during the wait for all calls is let go, too",
+        "stuck.c",
+        "			xs_leaf_retry(engine, leaf, page, &stuck);\n",
+        "			xs_stuck_look(leaf, &stuck);\n			xs_leaf_retry(engine, leaf, page, &stuck);\n",
+        ("only=stuck_at_once",),
+    ),
+    Fault(
+        "stuck pages are removed inside a call of the engine",
+        "stuck.c",
+        "	bool gone = xs_sync_again(engine, page, pages, &sent);\n\n",
+        "	bool gone;\n\n	xs_enter();\n	gone = xs_sync_again(engine, page, pages, &sent);\n	xs_exit();\n",
+        ("only=stuck_each_removal",),
     ),
     Fault(
         "a batch-aware driver's page that gets stuck is not held",

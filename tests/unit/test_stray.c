@@ -179,7 +179,11 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 			   how % TEAR_WAYS));
 	check(world, 1);
 	driver_check(world, &mapping);
-	CHECK(xs_engine_torn(&world->engine) == mapped - pages);
+	/* Where all of it goes devices reach none of the others. */
+	CHECK(xs_engine_torn(&world->engine) ==
+	      (world->is_exact ? 0 : mapped - pages));
+	CHECK(world->is_exact != driver_reachable(world, &mapping));
+	CHECK(world->stray_removed == (world->is_exact ? XS_REMOVED_ALL : 0));
 	xs_engine_mend(&world->engine, false);
 	CHECK(xs_engine_audit(&world->engine, &sum) == s.live);
 	check_again(world, &mapping);
@@ -341,25 +345,28 @@ static void parts_seed(u64 seed)
 	};
 	struct world *world = world_new(&config, 0);
 	u32 pages = 2 + test_below(&seed, seed % 2 ? 62 : 300);
+	bool named[XS_BLOCK_PAGES * 5] = { false };
 	struct mapping mapping;
-	u64 live = pages;
+	u32 live = pages;
 
 	world->is_exact = seed % 3 == 0;
 	mapping = map(world, pages, seed % MEMORY_KINDS);
 	for (u32 i = 0; live; i++) {
 		u32 at = test_below(&seed, pages);
 		u32 some = 1 + test_below(&seed, pages - at);
-		u64 left;
 
 		if (!at && some == pages)
 			some--;
 		CHECK(xs_engine_live(&world->engine) == pages);
 		CHECK(!driver_tear(world, mapping.iova + at * XS_PAGE_BYTES, some, i % 3));
 		CHECK(world_warnings() == 1);
-		left = xs_engine_torn(&world->engine);
-		CHECK(left <= live && left >= live - (live < some ? live : some));
+		for (u32 j = at; j < at + some; j++) {
+			live -= !named[j];
+			named[j] = true;
+		}
+		CHECK(xs_engine_torn(&world->engine) ==
+		      (world->is_exact ? 0 : live));
 		driver_check(world, &mapping);
-		live = left;
 		if (live)
 			xs_engine_mend(&world->engine, false);
 	}
@@ -378,7 +385,28 @@ static void parts(void)
 	test_seeds(100, parts_seed);
 }
 
-/* Without memory for its record all of a mapping is unmapped. */
+/* The world thinks of @mapping as unmapped; @flags: and OWNER_*. */
+static void disown(struct world *world, const struct mapping *mapping, u64 flags)
+{
+	u64 page = (mapping->iova >> XS_PAGE_LG2) - world->first_page;
+
+	for (u32 i = 0; i < mapping->pages; i++)
+		world->owner[page + i] = mapping->serial * OWNER_SERIAL | flags;
+}
+
+/* All stuck pages are removed, and nothing is left of them. */
+static void retry(struct world *world, const struct mapping *mapping)
+{
+	CHECK(!xs_engine_retry(&world->engine));
+	CHECK(!xs_engine_stuck(&world->engine));
+	world->stuck_pages = 0;
+	driver_is_torn(world, mapping);
+}
+
+/*
+ * Without memory for its record all of a mapping is removed, and its IOVAs stay in use until
+ * who may be mapping it has been waited for.
+ */
 static void check_no_memory(struct world *world)
 {
 	for (u32 pages = 2; pages <= 130; pages += 63) {
@@ -386,14 +414,15 @@ static void check_no_memory(struct world *world)
 
 		s.live += pages;
 		world->alloc_fails_in = 1;
-		for (u32 i = 0; i < pages; i++)
-			world->owner[(mapping.iova >> XS_PAGE_LG2) - world->first_page +
-				     i] = mapping.serial * OWNER_SERIAL;
+		disown(world, &mapping, OWNER_REFUSED);
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 1, false));
 		s.live -= pages;
 		check(world, 1);
-		driver_free(world, &mapping);
+		CHECK(!driver_reachable(world, &mapping));
 		CHECK(!xs_engine_torn(&world->engine));
+		CHECK(xs_engine_stuck(&world->engine) == pages);
+		driver_free(world, &mapping);
+		retry(world, &mapping);
 	}
 }
 
@@ -409,37 +438,59 @@ static void check_failed(struct world *world, u32 strays)
 }
 
 /*
- * A removal of named pages fails: all of the mapping is to go. If that fails, too, it is
- * stuck: the IOVAs stay in use until the world removes it.
+ * A removal of named pages fails: the mapping is stuck at once, whatever the driver does next,
+ * and stays so until the world removes it. Its memory is held if the engine knows how.
  */
 static void check_failing(struct world *world)
 {
+	bool holds = world->engine.mode & XS_MODE_HOLDS;
+
 	for (u32 pages = 4; pages <= 70; pages += 66) {
 		struct mapping mapping = map(world, pages, MEMORY_COUNTED);
+		bool held = holds && pages <= XS_BLOCK_PAGES;
+		static struct xs_ledger sum;
 
-		driver_note_torn(world, &mapping);
+		disown(world, &mapping, held ? OWNER_PROMISED : 0);
 		world->parts_fail = 1;
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
 		check_failed(world, 1);
 		s.strays++;
-		CHECK(xs_engine_live(&world->engine) == s.live + pages);
-		CHECK(!xs_engine_stuck(&world->engine));
-		for (u32 i = 0; i < pages; i++)
-			world->owner[(mapping.iova >> XS_PAGE_LG2) -
-				     world->first_page + i] =
-				mapping.serial * OWNER_SERIAL | OWNER_REFUSED;
-		/* The world may not know the mapping any more: it is asked to try again. */
-		world->removal_fails_in = 1;
-		xs_engine_mend(&world->engine, false);
 		CHECK(xs_engine_live(&world->engine) == s.live);
 		CHECK(xs_engine_stuck(&world->engine) == pages);
+		CHECK(world->stuck_pages == pages);
+		CHECK(!xs_engine_torn(&world->engine));
+		driver_free(world, &mapping);
 		/* Nobody can unmap it any more. */
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, pages, true));
 		check_failed(world, 1);
 		s.strays++;
-		CHECK(!xs_engine_retry(&world->engine));
-		world->stuck_pages = 0;
-		driver_is_torn(world, &mapping);
+		xs_engine_mend(&world->engine, false);
+		CHECK(xs_engine_stuck(&world->engine) == pages);
+		CHECK(xs_engine_audit(&world->engine, &sum) == s.live);
+		world->removal_fails_in = 1;
+		CHECK(xs_engine_retry(&world->engine) == pages);
+		retry(world, &mapping);
+	}
+}
+
+/* The same when its IOVAs are to be given back: what is removed again then is not removed. */
+static void check_failing_late(struct world *world)
+{
+	for (u32 pages = 4; pages <= 70; pages += 66) {
+		struct mapping mapping = map(world, pages, MEMORY_COUNTED);
+
+		disown(world, &mapping, 0);
+		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
+		CHECK(!xs_engine_unmap(&world->engine,
+				       mapping.iova + 3 * XS_PAGE_BYTES,
+				       pages - 3, false));
+		check_failed(world, 2);
+		s.strays += 2;
+		CHECK(!xs_engine_stuck(&world->engine));
+		world->parts_fail = 1;
+		xs_engine_mend(&world->engine, false);
+		CHECK(xs_engine_stuck(&world->engine) == pages);
+		retry(world, &mapping);
 		driver_free(world, &mapping);
 	}
 }
@@ -447,6 +498,7 @@ static void check_failing(struct world *world)
 static void failing(void)
 {
 	each(check_failing);
+	each(check_failing_late);
 }
 
 /*
@@ -461,7 +513,44 @@ static void unmap_meanwhile(struct world *world, u64 iova)
 	if (names_any(world, beside, 1))
 		beside = iova - XS_PAGE_BYTES;
 	CHECK(!names_any(world, beside, 1));
+	if (world->record_fails) {
+		world->alloc_fails_in = 1;
+		world->owner[(iova >> XS_PAGE_LG2) - world->first_page] =
+			++world->last_serial * OWNER_SERIAL | OWNER_REFUSED;
+	}
 	xs_engine_unmap(&world->engine, beside < iova ? beside : iova, 2, true);
+}
+
+/* The same without memory for a record: what is mapped behind the removal is stuck. */
+static void check_stuck_meanwhile(struct world *world, bool fails)
+{
+	struct mapping mapping = { .pages = 1, .kind = MEMORY_COUNTED,
+				   .prot = PROT_READ_ };
+	bool mapped;
+
+	world->mapping = unmap_meanwhile;
+	world->record_fails = true;
+	world->map_fails_late = fails;
+	mapped = driver_map(world, &mapping, LAST);
+	world->record_fails = world->map_fails_late = false;
+	CHECK(mapped == !fails);
+	CHECK(world_warnings() == 1);
+	s.strays++;
+	CHECK(xs_engine_live(&world->engine) == s.live);
+	CHECK(xs_engine_stuck(&world->engine) == 1);
+	/* Another one gets another IOVA. */
+	for (u32 i = 0; i < 2 * XS_BLOCK_PAGES; i++) {
+		struct mapping other = map(world, 1, MEMORY_COUNTED);
+
+		driver_unmap(world, &other, true);
+	}
+	if (mapped) {
+		disown(world, &mapping, OWNER_REFUSED);
+		retry(world, &mapping);
+		driver_free(world, &mapping);
+	}
+	CHECK(!xs_engine_retry(&world->engine));
+	world->stuck_pages = 0;
 }
 
 static void check_meanwhile(struct world *world)
@@ -490,9 +579,16 @@ static void check_meanwhile(struct world *world)
 	}
 }
 
+static void check_meanwhile_no_memory(struct world *world)
+{
+	check_stuck_meanwhile(world, false);
+	check_stuck_meanwhile(world, true);
+}
+
 static void meanwhile(void)
 {
 	each(check_meanwhile);
+	each(check_meanwhile_no_memory);
 }
 
 /* ---- twice ---- */

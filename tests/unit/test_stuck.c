@@ -40,7 +40,10 @@ static void mend(struct world *world)
 {
 	world->removal_fails_in = 0;
 	world->removals_to_fail = 0;
+	/* A removal may take long: the retry is in no call of the engine then. */
+	world->removes_outside = true;
 	CHECK(!xs_engine_retry(&world->engine));
+	world->removes_outside = false;
 	CHECK(!xs_engine_stuck(&world->engine));
 	CHECK(!world_ledger(world)->counts.stuck_pages);
 	world->stuck_pages = 0;
@@ -269,6 +272,134 @@ static void failed_in_block(void)
 	}
 }
 
+/*
+ * The last sync of an engine fails, and nobody tries again before it goes: the devices keep the
+ * pages, so their memory is never given back.
+ */
+static void to_the_end(void)
+{
+	for (u32 i = 0; i < xs_policy_count; i++) {
+		struct world *world = begin(&xs_policies[i]);
+		struct mapping mapping = shapes[0];
+
+		CHECK(driver_map(world, &mapping, LAST));
+		world->removal_fails_in = 1;
+		world->removals_to_fail = FAILS_FOR_EVER;
+		driver_unmap_only(world, &mapping, false);
+		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		CHECK(xs_engine_stuck(&world->engine) == 1);
+		if (world->owner[mapping.iova >> XS_PAGE_LG2] & OWNER_PROMISED) {
+			driver_free(world, &mapping);
+			xs_engine_destroy(&world->engine);
+			CHECK(world->memory[mapping.page].refs == 1);
+		} else {
+			xs_engine_destroy(&world->engine);
+		}
+		CHECK(!world->allocations);
+		world_free(world);
+	}
+}
+
+/* ---- syncs that fail, beside who tries again and who maps ---- */
+
+#define ROUNDS	60
+#define KEPT	12
+
+struct at_once {
+	struct world *world;
+	u64 seed;
+	u32 running;
+};
+
+/* Map, unmap and map again: what is free is handed out at once. */
+static void fail_some(struct at_once *at_once, u32 cpu)
+{
+	u64 random = at_once->seed * TEST_CPUS + cpu;
+	struct world *world = at_once->world;
+	struct mapping kept[KEPT] = { { 0 } };
+
+	for (u32 i = 0; i < ROUNDS && !test_failed(); i++) {
+		struct mapping *mapping = &kept[test_below(&random, KEPT)];
+
+		if (mapping->iova && test_below(&random, 2)) {
+			driver_unmap_no_sync(world, mapping);
+			xs_engine_sync_explicit(&world->engine, false);
+			driver_free(world, mapping);
+		} else if (mapping->iova) {
+			driver_unmap(world, mapping, false);
+		}
+		mapping->pages = test_below(&random, 4) ? 1 : 3;
+		mapping->kind = MEMORY_COUNTED;
+		mapping->prot = PROT_READ_;
+		if (!CHECK(driver_map(world, mapping, LAST)))
+			mapping->iova = 0;
+		if (!test_below(&random, 3))
+			__atomic_store_n(&world->removal_fails_in,
+					 1 + test_below(&random, 4),
+					 __ATOMIC_RELAXED);
+	}
+	for (u32 i = 0; i < KEPT; i++)
+		if (kept[i].iova)
+			driver_unmap(world, &kept[i], false);
+}
+
+static void at_once_run(void *argument, u32 cpu)
+{
+	struct at_once *at_once = argument;
+
+	if (cpu) {
+		fail_some(at_once, cpu);
+		__atomic_fetch_add(&at_once->running, -1, __ATOMIC_RELAXED);
+		return;
+	}
+	while (__atomic_load_n(&at_once->running, __ATOMIC_RELAXED) &&
+	       !test_failed()) {
+		xs_engine_retry(&at_once->world->engine);
+		test_relax();
+		test_point();
+	}
+}
+
+/* A policy that defers what ordinary drivers unmap, so that no unmap says how it went. */
+static const struct xs_policy *deferring(u64 seed)
+{
+	static const char *const names[] = { "xsmmu", "lazy", "fands", "fused" };
+
+	return xs_policy_find(names[seed % 4]);
+}
+
+static void at_once_seed(u64 seed)
+{
+	struct world_config config = {
+		.blocks = 16, .cpus = TEST_CPUS, .policy = deferring(seed),
+		.remembers = true,
+	};
+	struct at_once *at_once = test_alloc(sizeof(*at_once));
+
+	test_replay(seed, 0);
+	at_once->seed = seed;
+	at_once->running = TEST_CPUS - 1;
+	at_once->world = world_new(&config, 0);
+	if (seed % 8 == 0 ||
+	    !test_threads(TEST_CPUS, seed, at_once_run, at_once))
+		test_threads(TEST_CPUS, 0, at_once_run, at_once);
+	test_be_cpu(0);
+	at_once->world->removal_fails_in = 0;
+	xs_engine_sync(&at_once->world->engine, XS_SYNC_DRAIN);
+	if (test_failed()) {
+		world_free(at_once->world);
+	} else {
+		mend(at_once->world);
+		world_end(at_once->world);
+	}
+	test_free(at_once);
+}
+
+static void at_once(void)
+{
+	test_seeds(120, at_once_seed);
+}
+
 const struct test stuck_tests[] = {
 	{ "stuck_each_removal", each_removal },
 	{ "stuck_failed_maps", failed_maps },
@@ -276,5 +407,7 @@ const struct test stuck_tests[] = {
 	{ "stuck_aware", aware },
 	{ "stuck_in_block", in_block },
 	{ "stuck_failed_in_block", failed_in_block },
+	{ "stuck_to_the_end", to_the_end },
+	{ "stuck_at_once", at_once, .threads = true },
 	{ NULL, NULL },
 };

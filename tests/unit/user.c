@@ -177,8 +177,8 @@ void test_relax(void)
 
 /* ---- locks ---- */
 
-/* A CPU's lock, that of syncs that fail, and below them a shelf's, the depot's or the space's. */
-#define LOCKS_MAX	3
+/* A CPU's lock, and below it a shelf's, the depot's or the space's. */
+#define LOCKS_MAX	2
 
 static void take(xs_lock_t *lock)
 {

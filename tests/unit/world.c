@@ -437,6 +437,8 @@ static int world_remove_again(void *opaque, xs_gather_t *gather, u64 iova,
 	test_point();
 	if (!is_removal(world, gather, iova, pages))
 		return 0;
+	CHECK(!get(&world->removes_outside) ||
+	      (!test_is_entered(test_cpu()) && test_can_sleep()));
 	if (removal_fails(world))
 		return -XS_ENOMEM;
 	lose_tables(world, page, pages);
@@ -501,6 +503,7 @@ static int world_remove_part(void *opaque, xs_gather_t *gather,
 	}
 	if (get(&world->parts_fail)) {
 		add(&world->parts_fail, -1);
+		refuse(world, whole->page - world->first_page, whole->pages);
 		return -XS_ENOMEM;
 	}
 	check_removed_entries(world, page, range->pages);
@@ -509,7 +512,7 @@ static int world_remove_part(void *opaque, xs_gather_t *gather,
 		remove_part_page(world, gather, page);
 	add(&world->removals, 1);
 	test_point();
-	return 0;
+	return world->is_exact ? XS_REMOVED_ALL : 0;
 }
 
 /* Returns whether @page was removed with @gather. */
@@ -707,6 +710,9 @@ static void world_synced(void *opaque, u32 cpu, u32 cause, u32 pages,
 
 static void world_stray(void *opaque, const struct xs_stray *stray)
 {
+	struct world *world = opaque;
+
+	put(&world->stray_removed, stray->removed);
 	xs_warn_once(true, stray->what);
 }
 

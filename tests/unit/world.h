@@ -111,6 +111,7 @@ struct world {
 	bool maps_left;		/* a map that fails leaves its first half mapped */
 	u64 removal_fails_in;	/* the n-th removal fails, */
 	u64 removals_to_fail;	/* and so many from then on */
+	bool removes_outside;	/* removals that are tried again are in no call's section */
 	u64 stuck_pages;	/* that the engine has told of, since the test has reset it, */
 	u64 ever_stuck;		/* and at all */
 	bool bare;
@@ -118,6 +119,8 @@ struct world {
 	bool frees_early;	/* the driver frees memory that it has mapped */
 	bool is_exact;		/* of a mapping no part is removed alone */
 	u64 parts_fail;		/* so many removals of parts fail from now on */
+	int stray_removed;	/* what the last stray says of the removal */
+	bool record_fails;	/* @mapping is to have no memory for a record */
 	void (*mapping)(struct world *world, u64 iova);	/* before a map's entries are there, */
 	bool map_fails_late;	/* which it fails after */
 	void (*meanwhile)(struct world *world);	/* while a change waits */

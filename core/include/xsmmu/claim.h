@@ -25,14 +25,19 @@ struct xs_claim {
  */
 bool xs_claim_mapping(struct xs_engine *engine, struct xs_claim *claim);
 
-/* Nothing of the claim's slots is needed any more. Entered. */
-void xs_claim_vacate(const struct xs_claim *claim);
+/*
+ * The slots of the claim are vacant, and each still knows how its page can be held
+ * (xs_slot_left()). Entered.
+ */
+void xs_claim_leave(const struct xs_claim *claim);
 
 /*
- * Unmap what was claimed, a mapping of more than a block too: remove, invalidate and
- * give the IOVAs back before the return. False: the world could not remove it. Entered.
+ * Remove and invalidate what was claimed, a mapping of more than a block too, before the
+ * return. It is stuck then, whether the world could remove it or not: who may still be mapping
+ * it has to be waited for. Returns XS_REMOVED_ALL, or -ENOMEM: the world could not remove it.
+ * Entered.
  */
-bool xs_claim_unmap_now(struct xs_engine *engine, const struct xs_claim *claim);
+int xs_claim_remove_now(struct xs_engine *engine, const struct xs_claim *claim);
 
 /* Count an unmap of @pages pages. Entered. */
 void xs_claim_count(struct xs_engine *engine, u32 pages);

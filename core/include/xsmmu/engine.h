@@ -13,7 +13,7 @@
  * Each CPU has its own open block, magazines, batch and ledger, guarded by its
  * own lock. The two common cases take no lock: a map of one page takes a free
  * page of the open block by one atomic operation, and an unmap appends to the
- * batch by two. Lock order: a CPU's lock, @sticking, then a shelf's, the depot's or the
+ * batch by two. Lock order: a CPU's lock, then a shelf's, the depot's or the
  * space's; never two CPUs' at once. That of torn mappings is taken alone.
  *
  * Each call reads the policy once. A change stores the new one, waits for the
@@ -135,8 +135,6 @@ struct xs_tears {
  * @withholds:	some block is kept or has pages that are withheld, or was and had
  * @reclaimed_ns: when a round began that takes from all CPUs what they keep; @reclaim_at:
  *		the CPU that it goes on with, 0 when it has ended
- * @sticking:	of a sync that could not remove all pages, from then to its end, and of who tries
- *		again: until the sync has released the others, its stuck pages are its own
  * @pool:	copies of small buffers, which its caller asks for; it has no addresses
  *		before xs_engine_add_pool()
  * @tears:	mappings that unmaps did not match
@@ -157,7 +155,6 @@ struct xs_engine {
 	struct xs_block none;
 	xs_atomic64_t reclaimed_ns XS_CACHE_LINE;
 	xs_atomic64_t reclaim_at;
-	xs_lock_t sticking;
 	struct xs_depot depots[XS_SIZES];
 	struct xs_pool pool;
 	struct xs_tears tears;

@@ -10,7 +10,12 @@
  *   - the accounts have the pages as unmapped and not synced, and as stuck.
  *
  * xs_engine_retry() asks the world to remove stuck pages again, and lets go of those
- * that are gone.
+ * that are gone. It waits for all calls before that: what a call has marked is its own until
+ * it has returned. So it needs no lock against them, and removes with interrupts on.
+ *
+ * Two more kinds of pages get stuck: those of a torn mapping that could not be removed, and
+ * all pages of one that there was no memory to keep a record of, although they are removed:
+ * a call that still maps them has to be waited for (tear.h).
  *
  * The block's word `stuck` has a bit for each stuck page. The slot of a stuck page has
  * the page's reference, or XS_REF_NONE, in the form of a mapping of many. The page is

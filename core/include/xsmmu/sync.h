@@ -67,20 +67,26 @@ void xs_sync_batch(struct xs_engine *engine, struct xs_cpu *cpu,
 void xs_sync_block(struct xs_engine *engine, struct xs_block *block);
 
 /*
- * Remove and invalidate @pages pages from page @page on, which were unmapped and are
- * not deferred, before the return. At most a block's. False: the world could not remove
- * all of them. Entered.
+ * Remove and invalidate @pages pages from page @page on, one mapping that was unmapped and
+ * is not deferred, before the return. False: the world could not remove all of them. Entered.
  */
 bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages);
 
 /*
- * The same of @part of the torn mapping @whole, which may have holes (tear.h); of all of it if
- * the world has failed before, @again. False: the device may reach some pages still. Entered.
+ * The same of @part of the torn mapping @whole, which may have holes (tear.h). Returns what
+ * remove_part() of the world does. Entered.
  */
-bool xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
-		  const struct xs_range *whole, bool again);
+int xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
+		 const struct xs_range *whole);
 
-/* The same of a map that has failed and left some of them mapped. */
+/*
+ * The same of what the world has failed to remove; it is not counted. *@sent: what was sent.
+ * False: the world has failed again. Need not be entered.
+ */
+bool xs_sync_again(struct xs_engine *engine, u64 page, u32 pages,
+		   struct xs_commands *sent);
+
+/* The same of a map that has failed and left some of them mapped; it is counted. Entered. */
 bool xs_sync_left(struct xs_engine *engine, u64 page, u32 pages);
 
 /*

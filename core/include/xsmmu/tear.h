@@ -15,6 +15,10 @@
  * that run: one of them may still be mapping these pages, and a driver can unmap
  * what another one is about to map. It removes all of them again after that.
  *
+ * A mapping of which the world could not remove the pages is stuck at once (stuck.h), and so
+ * is one that there is no memory to keep a record of, although it is removed:
+ * xs_engine_retry() waits for all calls, too.
+ *
  * The claim decides between the calls: when a mapping is torn, its slots are vacant,
  * so no unmap takes it on the usual way. An unmap that finds no mapping comes here,
  * waits for the lock, and finds the record.
@@ -29,11 +33,11 @@
  * @next:	in the list of the leaf of its first page
  * @next_done:	in the list of those that are done
  * @page, @pages: the mapping
- * @left:	pages that no unmap has named: the device reaches them
+ * @left:	pages that no unmap has named: the device reaches them, unless @gone
+ * @gone:	no page of it is left within reach of a device
  * @meant:	an unmap began in it, so its driver takes it for unmapped
  * @done:	in that list
- * @failed:	the world could not remove some of it, and its driver may not know the mapping
- *		any more
+ * @failed:	the world could not remove some of it, so it is stuck (stuck.h)
  * @named:	a bit for each page that an unmap has named
  */
 struct xs_torn {
@@ -44,6 +48,7 @@ struct xs_torn {
 	u32 left;
 	bool meant;
 	bool done;
+	bool gone;
 	bool failed;
 	u64 named[];
 };
@@ -51,13 +56,11 @@ struct xs_torn {
 /*
  * A mapping that was found.
  * @torn:	its record, NULL if it has none: then it may be gone by now
- * @failed:	that of the record, when it was looked at
  */
 struct xs_found {
 	u64 page;
 	u32 pages;
 	struct xs_torn *torn;
-	bool failed;
 };
 
 /*

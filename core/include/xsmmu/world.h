@@ -37,6 +37,7 @@ struct xs_commands {
  * @iova, @pages: what the caller named; of no unmap @pages is 0
  * @mapped_iova, @mapped_pages: of an unmap, the first mapping that has some of those
  *		pages; @mapped_pages is 0 if none has
+ * @removed:	what remove_part() of the world has returned of that mapping
  */
 struct xs_stray {
 	const char *what;
@@ -44,6 +45,7 @@ struct xs_stray {
 	u32 pages;
 	u64 mapped_iova;
 	u32 mapped_pages;
+	int removed;
 };
 
 /* Where a page is that is not to be mapped. */
@@ -51,6 +53,9 @@ struct xs_stray {
 
 /* A map has failed, and devices may reach some of its pages. */
 #define XS_MAP_LEFT	1
+
+/* What remove_part() returns if all of the mapping is removed, although a part was meant. */
+#define XS_REMOVED_ALL	1
 
 /* Among what a map may do: its sync, if it needs one, is left to the caller, as by sync_maps(). */
 #define XS_MAP_UNSYNCED	(1u << 31)
@@ -115,8 +120,9 @@ struct xs_world_ops {
 			    u64 pages);
 
 	/*
-	 * The world could not remove @pages pages at @iova. The world logs that
-	 * and calls xs_engine_retry() later, from where it may sleep.
+	 * The world could not remove @pages pages at @iova, or there was no memory to
+	 * make sure of it (stuck.h). The world logs that and calls xs_engine_retry()
+	 * later, from where it may sleep.
 	 */
 	void (*stuck)(void *world, u64 iova, u64 pages);
 
@@ -124,8 +130,8 @@ struct xs_world_ops {
 	 * Remove @part of the mapping @whole, which may have holes: its driver has
 	 * named only some of its pages, or others were removed before. The world may
 	 * remove more of @whole, where a part cannot go alone. Other calls may do the
-	 * same at the same time. Returns 0, or a negative errno: some pages may be
-	 * mapped still.
+	 * same at the same time. Returns 0; XS_REMOVED_ALL: devices reach no page of
+	 * @whole after @invalidate; or a negative errno: some pages may be mapped still.
 	 */
 	int (*remove_part)(void *world, xs_gather_t *gather,
 			   const struct xs_range *part,

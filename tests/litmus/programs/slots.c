@@ -179,13 +179,20 @@ static void claim_known(void)
 
 	xs_enter();
 	if (xs_claim_mapping(&engine, &claim))
-		xs_claim_unmap_now(&engine, &claim);
+		xs_claim_remove_now(&engine, &claim);
 	xs_exit();
+}
+
+/* Its IOVAs come back by a retry. */
+static void none_mapped_or_stuck(void)
+{
+	ex_assert(!xs_engine_retry(&engine));
+	none_mapped();
 }
 
 static const struct ex_program many_between = {
 	.name = "slot_many_between", .setup = begin_again,
-	.threads = { unmap_map_more_unmap, claim_known }, .finish = none_mapped
+	.threads = { unmap_map_more_unmap, claim_known }, .finish = none_mapped_or_stuck
 };
 
 /*

@@ -53,7 +53,10 @@ static void check_ledger(const struct sim_accounts *accounts)
 	same("strays", ledger->counts.strays, accounts->strays);
 	same("copied maps", ledger->counts.copied_maps, accounts->copied_maps);
 	same("copied unmaps", ledger->counts.copied_unmaps, accounts->copied_unmaps);
-	same("exposed pages", exposed, ledger->counts.direct_pages + ledger->synced_pages);
+	/* How long what was stuck could be reached nobody knows. */
+	same("exposed pages", exposed + accounts->unstuck,
+	     ledger->counts.direct_pages + ledger->synced_pages);
+	same("stuck pages", accounts->stuck, shadow.stuck);
 	check_exposure(ledger);
 	same("live pages", (u64)accounts->audit, accounts->live_pages);
 }
@@ -88,6 +91,9 @@ static void check_reading(const struct sim_reading *reading)
 	if (reading->live < 0 || reading->live < least || reading->live > most)
 		sim_fail("accounts", "the engine says that %lld pages are mapped, it is %lld to %lld",
 			 (long long)reading->live, (long long)least, (long long)most);
+	if (reading->alone && reading->stuck != shadow.stuck)
+		sim_fail("accounts", "the engine says that %llu pages are stuck, and %llu are",
+			 (unsigned long long)reading->stuck, (unsigned long long)shadow.stuck);
 	if (synced > xs_counts_unmapped(counts))
 		sim_fail("accounts", "the engine says that %llu pages of %llu unmapped ones are synced",
 			 (unsigned long long)synced,

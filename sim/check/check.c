@@ -39,6 +39,7 @@ static void ask(const struct sim_event *event)
 	case EV_MAPPED:
 	case EV_REMOVED:
 	case EV_REFUSED:
+	case EV_STUCK:
 		check_exact(event);
 		break;
 	case EV_TABLE_FREED:

@@ -24,6 +24,7 @@ enum shadow_state {
 	SHADOW_MAPPED,		/* the driver's */
 	SHADOW_UNMAPPING,	/* the unmap has not returned */
 	SHADOW_DEFERRED,	/* unmapped, and not synced */
+	SHADOW_STUCK,		/* the same, and it could not be removed */
 };
 
 /*
@@ -40,6 +41,7 @@ enum shadow_state {
  * @told:	the driver was told that it is mapped
  * @named:	event of the last unmap that is of no mapping and named it; 0: none has
  * @out:	such an unmap has returned
+ * @kept:	stuck, and its memory is not to go back before it is synced
  * @left:	its unmap has returned, and a batch-aware driver's sync is to follow
  */
 struct shadow_page {
@@ -64,6 +66,7 @@ struct shadow_page {
 	bool told;
 	bool out;
 	u64 named;
+	bool kept;
 	bool left;
 };
 
@@ -128,6 +131,7 @@ struct shadow_reclaim {
 struct shadow {
 	u64 number;		/* of the event */
 	u64 all_covered;	/* last command for all IOVAs */
+	u64 stuck;		/* pages */
 	u64 exposed_max_ns;
 	u64 exposed[64];	/* pages, by log2 of the ns */
 	struct shadow_policy now;

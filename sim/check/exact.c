@@ -43,8 +43,25 @@ static void check_removed(const struct sim_event *event)
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
 		enum shadow_state state = shadow.pages[i].state;
 
-		if (state != SHADOW_UNMAPPING && state != SHADOW_DEFERRED)
+		if (state != SHADOW_UNMAPPING && state != SHADOW_DEFERRED &&
+		    state != SHADOW_STUCK)
 			sim_fail("exact", "IOVA page %u is removed but was not unmapped", i);
+	}
+}
+
+/* What is stuck was unmapped, or named by an unmap that is not its own, or is gone by those. */
+static void check_stuck(const struct sim_event *event)
+{
+	bool named = false;
+
+	for (u32 i = event->page; i < event->page + event->pages; i++)
+		named |= shadow.pages[i].named;
+	for (u32 i = event->page; i < event->page + event->pages; i++) {
+		enum shadow_state state = shadow.pages[i].state;
+
+		if (state == SHADOW_STUCK || state == SHADOW_PLACED ||
+		    ((state == SHADOW_MAPPED || state == SHADOW_RESERVED) && !named))
+			sim_fail("exact", "IOVA page %u is stuck but was not unmapped", i);
 	}
 }
 
@@ -85,6 +102,9 @@ void check_exact(const struct sim_event *event)
 		break;
 	case EV_REMOVED:
 		check_removed(event);
+		break;
+	case EV_STUCK:
+		check_stuck(event);
 		break;
 	case EV_ACCESS:
 		check_access(event);

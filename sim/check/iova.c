@@ -6,6 +6,8 @@ static void complain(u32 page, const char *how)
 {
 	const struct shadow_page *at = &shadow.pages[page];
 
+	if (at->state == SHADOW_STUCK)
+		sim_fail("iova", "IOVA page %u is %s while it is stuck", page, how);
 	if (at->state == SHADOW_DEFERRED || at->state == SHADOW_UNMAPPING)
 		sim_fail("iova", "IOVA page %u is %s while a stale translation of it may exist", page,
 			 how);

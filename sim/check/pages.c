@@ -31,7 +31,8 @@ static void check_access(const struct sim_event *event)
 {
 	const struct shadow_page *page = &shadow.pages[event->page];
 
-	if (page->state == SHADOW_DEFERRED && page->level >= XS_LEVEL_HELD &&
+	if (((page->state == SHADOW_DEFERRED && page->level >= XS_LEVEL_HELD) ||
+	     page->kept) &&
 	    page->generation != shadow.memory[page->memory].generation)
 		sim_fail("pages", "device %u reaches memory page %u of another owner", event->cpu,
 			 event->a);

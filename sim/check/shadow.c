@@ -158,6 +158,29 @@ static void note_empty(u32 page)
 		shadow.empty[shadow.empty_count++] = page / BLOCK_PAGES;
 }
 
+/* The memory of a stuck page, which the driver gives back from here on, is not to go. */
+static void keep(struct shadow_page *page, u32 how)
+{
+	page->kept = sim.config.remembers && how & UNMAP_HOLDABLE && is_owned(page);
+	if (page->kept)
+		shadow.memory[page->memory].promised++;
+}
+
+/*
+ * Is a stuck page's memory promised to be held from @event, the unmap's return, on? Not if the
+ * policy lets it go before the removal, and of a batch-aware driver's mappings only of those
+ * of one page.
+ */
+static bool is_kept(const struct shadow_page *page, const struct sim_event *event)
+{
+	if (page->how & UNMAP_AWARE)
+		return event->b && event->pages == 1;
+	if (event->pages > BLOCK_PAGES)
+		return false;
+	return page->how & UNMAP_NOW ||
+	       (shadow.level >= XS_LEVEL_HELD && shadow.changed < page->begun);
+}
+
 static void unmapped(const struct sim_event *event)
 {
 	if (shadow.pages[event->page].how & UNMAP_TWICE)
@@ -165,6 +188,9 @@ static void unmapped(const struct sim_event *event)
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
 		struct shadow_page *page = &shadow.pages[i];
 
+		if (page->state == SHADOW_STUCK && page->call == event->a &&
+		    !page->kept && is_kept(page, event))
+			keep(page, page->how);
 		if (!shadow_is_left(page, event))
 			continue;
 		page->level = shadow.level;
@@ -219,15 +245,38 @@ static void gone(struct shadow_page *page)
 	page->out = false;
 }
 
+static void stuck(const struct sim_event *event)
+{
+	shadow.stuck += event->pages;
+	for (u32 i = event->page; i < event->page + event->pages; i++) {
+		struct shadow_page *page = &shadow.pages[i];
+
+		page->kept = page->state == SHADOW_DEFERRED && page->level >= XS_LEVEL_HELD;
+		page->out = false;
+		if (page->state == SHADOW_DEFERRED)
+			list_remove(i);
+		else if (page->state == SHADOW_UNMAPPING)
+			leave_call(page);
+		if (page->state == SHADOW_DEFERRED || page->state == SHADOW_UNMAPPING)
+			block_of(i)->dead--;
+		else
+			page->call = 0;
+		page->state = SHADOW_STUCK;
+	}
+}
+
 static void named(const struct sim_event *event)
 {
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
 		struct shadow_page *page = &shadow.pages[i];
 
-		if (event->kind == EV_GONE)
+		if (event->kind == EV_GONE && page->state == SHADOW_STUCK)
+			keep(page, event->pages <= BLOCK_PAGES ? (u32)event->b : 0);
+		else if (event->kind == EV_GONE)
 			gone(page);
 		else
-			page->out = event->kind == EV_NAMED_END;
+			page->out = event->kind == EV_NAMED_END &&
+				    page->state != SHADOW_STUCK;
 		if (event->kind == EV_NAMED)
 			page->named = shadow.number;
 	}
@@ -250,13 +299,20 @@ static void synced(u32 at, u64 now_ns, struct shadow_cpu *runs)
 		if (page->level >= XS_LEVEL_HELD)
 			shadow.memory[page->memory].promised--;
 		list_remove(at);
+	} else if (page->state == SHADOW_STUCK) {
+		shadow.stuck--;
+		if (page->kept)
+			shadow.memory[page->memory].promised--;
+		page->kept = false;
+		page->named = 0;
 	} else {
 		leave_call(page);
 	}
+	if (page->state != SHADOW_STUCK)
+		block->dead--;
 	page->state = SHADOW_FREE;
 	page->serial = 0;
 	page->memory = EV_NO_MEMORY;
-	block->dead--;
 }
 
 /* One of a batch: who unmaps while it runs waits for it. */
@@ -418,6 +474,9 @@ void shadow_event(const struct sim_event *event)
 	case EV_NAMED_END:
 	case EV_GONE:
 		named(event);
+		break;
+	case EV_STUCK:
+		stuck(event);
 		break;
 	case EV_SYNCED:
 		for (u32 i = event->page; i < event->page + event->pages; i++)

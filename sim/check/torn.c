@@ -11,7 +11,7 @@ static void check_named(u32 at)
 	const struct shadow_page *page = &shadow.pages[at];
 
 	/* A range has pages that nothing is behind. */
-	if (!page->serial)
+	if (!page->serial || page->state == SHADOW_STUCK)
 		return;
 	if (page->removed <= page->named)
 		sim_fail("torn", "IOVA page %u was named by an unmap that has returned, and is not removed",

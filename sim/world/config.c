@@ -227,7 +227,7 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	config.step_ns = draw_size(50, 20000);
 	draw_hardware(&config);
 	draw_work(&config);
-	for (u32 i = 0; i < FAULT_COUNT; i++)
+	for (u32 i = 0; i < FAULT_REMOVE; i++)
 		config.fault[i] = draw_rate(400);
 	config.step[STEP_BLOCK] = draw(2) ? draw_size(1, 40) : 0;
 	config.step[STEP_READ] = draw(2) ? draw_size(1, 8) : 0;
@@ -238,6 +238,9 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	else if (!draw(4))
 		narrow(&config);
 	draw_direct(&config);
+	/* Last, so that worlds without it are as they were. */
+	config.fault[FAULT_REMOVE] = draw(2) ? draw_size(8, 2000) : 0;
+	config.remembers = config.fault[FAULT_REMOVE] && draw(4);
 	config.tuning.pool_mib = SIM_POOL_MIB;
 	return config;
 }
@@ -263,6 +266,7 @@ const char *sim_fault_name(enum sim_fault fault)
 		[FAULT_FREED_EARLY] = "freed before unmap",
 		[FAULT_TWICE] = "unmapped twice",
 		[FAULT_TABLES] = "change of tables",
+		[FAULT_REMOVE] = "removal fails",
 	};
 
 	return names[fault];

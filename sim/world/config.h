@@ -99,6 +99,12 @@ enum sim_fault {
 	FAULT_TWICE,
 	/* An operator has entries written in place, or by the IOMMU driver, under traffic. */
 	FAULT_TABLES,
+	/*
+	 * The IOMMU driver has no memory for a request to remove pages (virtio-iommu), once,
+	 * several times, or until memory comes back: nobody else may get the IOVAs meanwhile, and
+	 * what can be held of the memory is.
+	 */
+	FAULT_REMOVE,
 	FAULT_COUNT
 };
 
@@ -157,6 +163,7 @@ enum sim_step {
  * @kinds:	weights of the kinds of memory
  * @copy_alike:	buffers that are copied are of one size and way, so that memory for them
  *		comes and goes
+ * @remembers:	the engine writes down how pages can be held, whatever the policy
  * @fault:	each happens one time in so many that it could, 0: never
  */
 struct sim_config {
@@ -193,6 +200,7 @@ struct sim_config {
 	u32 low;
 	u32 kinds[MEMORY_KINDS];
 	bool copy_alike;
+	bool remembers;
 	u32 fault[FAULT_COUNT];
 };
 

@@ -286,16 +286,18 @@ xs_flags_t xs_local_save(void)
  */
 #define OFF_PAGES_MAX	(2 * (XS_BATCH_MAX_PAGES + XS_BLOCK_PAGES))
 #define OFF_POINTS_MAX	(8 * OFF_PAGES_MAX)
+#define OFF_STUCK_MAX	(12 * OFF_PAGES_MAX)	/* a sync asks if each page is stuck */
 
 static void check_off(void)
 {
+	u64 most = sim.config.fault[FAULT_REMOVE] ? OFF_STUCK_MAX : OFF_POINTS_MAX;
 	u64 points = me->points - me->off_since_points;
 
 	if (points > sim.off_most_points)
 		sim.off_most_points = points;
 	if (me->off_pages > sim.off_most_pages)
 		sim.off_most_pages = me->off_pages;
-	if (points > OFF_POINTS_MAX || me->off_pages > OFF_PAGES_MAX)
+	if (points > most || me->off_pages > OFF_PAGES_MAX)
 		sim_fail("bound", "CPU %u had no interrupts for %llu points and %u pages", (u32)(me - sim.cpus),
 			 (unsigned long long)points, me->off_pages);
 }

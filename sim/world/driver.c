@@ -293,6 +293,8 @@ static u32 holdable(const struct sim_mapping *mapping)
 	}
 	if (refs > XS_HOLDS_MAX)
 		return UNMAP_MANY;
+	if (sim.config.remembers && mapping->era != ~0ULL)
+		return UNMAP_HOLDABLE;
 	return mapping->era == sim.era ? UNMAP_HOLDABLE : 0;
 }
 
@@ -339,7 +341,7 @@ static void tell_gone(const struct sim_mapping *mapping)
 	sim.unmaps++;
 	sim.unmapped_pages += mapping->pages;
 	sim.mending += mapping->pages;
-	sim_event(EV_GONE, sim_cpu_now(), page, mapping->pages, 0, 0);
+	sim_event(EV_GONE, sim_cpu_now(), page, mapping->pages, 0, holdable(mapping));
 }
 
 /* The right unmap of a mapping that others have named parts of. */
@@ -694,7 +696,8 @@ static bool tear(struct sim_mapping *mapping)
 		mapping->named += !named[i];
 		named[i] = true;
 	}
-	all = mapping->named == mapping->pages;
+	/* What could not be removed is stuck as a whole, and nobody's. */
+	all = mapping->named == mapping->pages || sim.stuck[page];
 	if (all)
 		tell_gone(mapping);
 	sim.unmapping_pages -= mapping->pages;

@@ -31,7 +31,8 @@ enum sim_event_kind {
 	EV_UNMAP,
 	EV_UNMAPPED,
 	/* An unmap that is of no mapping names [@page, @page + @pages) of one, and has
-	 * returned. Of a mapping all pages were named: it is not the driver's any more. */
+	 * returned. Of a mapping all pages were named, or it is stuck: it is not the
+	 * driver's any more; @b: UNMAP_*. */
 	EV_NAMED,
 	EV_NAMED_END,
 	EV_GONE,
@@ -45,6 +46,9 @@ enum sim_event_kind {
 	EV_UNDONE,
 	EV_REMOVED,
 	EV_PART_REMOVED,
+	/* The engine says that these could not be removed: devices reach them until
+	 * EV_SYNCED, and nobody gets them. */
+	EV_STUCK,
 	/* Page-table page @a, of IOVAs [@page, @page + @pages). */
 	EV_TABLE_UNLINKED,
 	EV_TABLE_FREED,
@@ -69,7 +73,8 @@ enum sim_event_kind {
 	 * interrupts off; @pages: the longest that one had, @b: how long the
 	 * latest timer is due and has not fired, in ns. */
 	EV_TIME,
-	/* The accounts of an engine at rest; @b: struct sim_accounts. */
+	/* The accounts of an engine at rest; @b: struct sim_accounts. Under FAULT_REMOVE
+	 * nothing is stuck then. */
 	EV_ACCOUNTS,
 	/* The same under traffic; @b: struct sim_reading. */
 	EV_READING,
@@ -140,6 +145,7 @@ static inline u32 entry_serial(u64 entry)
  * @page:	the first one that was removed
  * @ranges:	asked for, 0: the domain; @exact: commands can be as large as they are
  * @tables:	page-table pages that it has freed
+ * @refused:	some of it was not removed
  * @age_ns:	of the oldest page, as the engine says
  * @map:	the number of the one that the CPU is in, 0: none; @map_began_ns: its begin
  */
@@ -151,6 +157,7 @@ struct sim_sync {
 	u32 ranges;
 	bool exact;
 	u32 tables;
+	bool refused;
 	struct xs_commands sent;
 	u64 age_ns;
 	u64 map;
@@ -167,6 +174,8 @@ struct sim_unsynced {
 struct sim_reading {
 	s64 live;
 	u64 mapped_least, mapped_most, unmapped_least, unmapped_most;
+	u64 stuck;
+	bool alone;		/* nobody else was in the engine when that was read */
 	const struct xs_ledger *ledger;
 };
 
@@ -177,6 +186,7 @@ struct sim_accounts {
 	u64 copied_maps, copied_unmaps;
 	u64 commands_page, commands_domain, strays;
 	const u64 *syncs;	/* by cause */
+	u64 unstuck, stuck;	/* pages that were, and that are */
 	s64 audit;
 	u64 memory_out, allocations;
 	bool end;	/* nothing is mapped any more */

@@ -25,6 +25,7 @@ static void gather_init(xs_gather_t *gather)
 {
 	gather->first_page = 0;
 	gather->first_table = 0;
+	gather->refused = false;
 	gather->ready = true;
 }
 
@@ -184,6 +185,45 @@ static bool iommu_map_each(void *world, void **entries, u64 iova, const u64 *phy
 	return true;
 }
 
+/* Does this removal fail? Then those that follow may, too. */
+static bool refuses(void)
+{
+	if (sim.calm)
+		return false;
+	if (!sim.refusals && sim_fault(FAULT_REMOVE)) {
+		sim.refusals = 1;
+		if (!sim_draw(3))
+			sim.refusals += sim_draw(8);
+		else if (!sim_draw(4))
+			sim.refusals = ~0u;
+	}
+	if (!sim.refusals)
+		return false;
+	sim.refusals -= sim.refusals != ~0u;
+	return true;
+}
+
+static void stuck(void *world, u64 iova, u64 pages)
+{
+	u32 page = sim_page_of(iova);
+
+	(void)world;
+	if (!sim_is_inside(iova, pages))
+		sim_fail("exact", "%u pages are stuck at %llx", (u32)pages,
+			 (unsigned long long)iova);
+	memset(sim.stuck + page, true, pages);
+	sim.retry_due = true;
+	sim_event(EV_STUCK, sim_cpu_now(), page, (u32)pages, 0, 0);
+}
+
+/* The run is removed, and is synced by what invalidates @gather. */
+static void gather_run(xs_gather_t *gather, u32 page, u32 pages)
+{
+	runs[page].next = gather->first_page;
+	runs[page].pages = pages;
+	gather->first_page = page;
+}
+
 static int iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	u32 page = sim_page_of(iova), cleared;
@@ -193,13 +233,41 @@ static int iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 	if (!gather->ready || !sim_is_inside(iova, pages))
 		sim_fail("exact", "%u pages are removed at %llx", (u32)pages,
 			 (unsigned long long)iova);
+	if (refuses()) {
+		gather->refused = true;
+		return -XS_ENOMEM;
+	}
 	sim_event(EV_REMOVED, sim_cpu_now(), page, (u32)pages, 0, 0);
 	cleared = clear_entries(page, (u32)pages);
 	sim_worked((u32)pages);
 	table_remove(gather, page + cleared, (u32)pages - cleared);
-	runs[page].next = gather->first_page;
-	runs[page].pages = (u32)pages;
-	gather->first_page = page;
+	gather_run(gather, page, (u32)pages);
+	sim_point();
+	return 0;
+}
+
+/* It may take long: neither in a call that others wait for, nor without interrupts. */
+static int iommu_remove_again(void *world, xs_gather_t *gather, u64 iova, u64 pages)
+{
+	u32 page = sim_page_of(iova), cleared;
+
+	(void)world;
+	if (sim_me->entered || sim_me->off)
+		sim_fail("bound", "what is stuck is removed inside a call of the engine");
+	sim_point();
+	for (u32 i = page; i < page + pages; i++)
+		if (!sim.stuck[i])
+			sim_fail("exact", "IOVA page %u is removed again, and was not stuck", i);
+	if (sim.refusals == ~0u && !sim_draw(4))
+		sim.refusals = 0;
+	if (refuses())
+		return -XS_ENOMEM;
+	sim_event(EV_REMOVED, sim_cpu_now(), page, (u32)pages, 0, 0);
+	cleared = clear_entries(page, (u32)pages);
+	table_remove(gather, page + cleared, (u32)pages - cleared);
+	gather_run(gather, page, (u32)pages);
+	memset(sim.stuck + page, false, pages);
+	sim.unstuck += pages;
 	sim_point();
 	return 0;
 }
@@ -216,6 +284,8 @@ static int iommu_remove_part(void *world, xs_gather_t *gather, const struct xs_r
 	if (!gather->ready || !sim_is_inside(part->page << XS_PAGE_LG2, pages) ||
 	    part->page < whole->page || part->page + pages > whole->page + whole->pages)
 		sim_fail("exact", "%u pages of a mapping are removed at page %u", pages, page);
+	if (refuses())
+		return -XS_ENOMEM;
 	sim_event(EV_PART_REMOVED, sim_cpu_now(), page, pages, 0, 0);
 	if (sim_draw(2))
 		cleared = clear_entries(page, pages);
@@ -252,6 +322,7 @@ static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 c
 	for (u32 i = 0; i < (SIM_BLOCKS + 63) / 64; i++)
 		sync->blocks += xs_popcount(blocks[i]);
 	sync->tables = gather->first_table != 0;
+	sync->refused = gather->refused;
 }
 
 /*
@@ -359,6 +430,8 @@ const struct xs_world_ops sim_ops = {
 	.map_each = iommu_map_each,
 	.sync_maps = iommu_sync_maps,
 	.remove = iommu_remove,
+	.remove_again = iommu_remove_again,
+	.stuck = stuck,
 	.remove_part = iommu_remove_part,
 	.invalidate = iommu_invalidate,
 	.gather_init = gather_init,

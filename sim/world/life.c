@@ -12,6 +12,7 @@ void life_begin(void)
 		.end = sim_iova_of(sim.config.blocks * XS_BLOCK_PAGES),
 		.cpu_count = sim.config.cpus,
 		.policy = sim.config.policy,
+		.remembers = sim.config.remembers,
 	};
 
 	driver_start();
@@ -42,6 +43,17 @@ void life_trim(bool all)
 	sim.trimming = false;
 }
 
+void life_retry(void)
+{
+	if (sim.trimming)
+		return;
+	sim.trimming = true;
+	sim_call_begin(XS_SYNC_BIT(XS_SYNC_UNMAP));
+	sim.retry_due = xs_engine_retry(&sim.engine);
+	sim_call_end();
+	sim.trimming = false;
+}
+
 static void tell_accounts(bool end)
 {
 	static struct xs_ledger ledger;
@@ -57,6 +69,8 @@ static void tell_accounts(bool end)
 		.commands_page = sim.commands_page,
 		.commands_domain = sim.commands_domain,
 		.syncs = sim.syncs,
+		.unstuck = sim.unstuck,
+		.stuck = xs_engine_stuck(&sim.engine),
 		.strays = sim.strays,
 		.memory_out = sim.memory_out,
 		.end = end,
@@ -157,8 +171,10 @@ static void end_space(void)
 void life_end(void)
 {
 	sim.calm = true;
+	sim.refusals = 0;
 	block_end();
 	life_trim(false);
+	life_retry();
 	tell_accounts(false);
 	check_named();
 	copy_end();

@@ -170,6 +170,8 @@ static void go_wrong(void)
 		driver_unmap_twice();
 	else if (sim_fault(FAULT_TABLES))
 		change_tables();
+	else if (sim.retry_due)
+		life_retry();
 }
 
 /* ---- readers ---- */
@@ -183,6 +185,8 @@ static void read_accounts(void)
 	};
 	static struct xs_ledger ledgers[SIM_CPUS][2];
 	struct xs_ledger *ledger = &ledgers[sim_cpu_now()][sim_me->interrupted];
+	u64 operations;
+	bool alone;
 
 	sim_call_begin(0);
 	reading.live = xs_engine_live(&sim.engine);
@@ -190,6 +194,10 @@ static void read_accounts(void)
 	reading.unmapped_most = sim.unmapped_pages + sim.unmapping_pages + sim.uncopied +
 				sim.uncopying;
 	xs_engine_ledger(&sim.engine, ledger);
+	operations = sim.operations;
+	alone = sim.calls == 1;
+	reading.stuck = xs_engine_stuck(&sim.engine);
+	reading.alone = alone && sim.operations == operations;
 	sim_call_end();
 	reading.ledger = ledger;
 	sim_event(EV_READING, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&reading);

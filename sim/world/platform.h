@@ -154,6 +154,7 @@ bool xs_warn_once(bool broken, const char *text);
 typedef struct {
 	u32 first_page;
 	u32 first_table;
+	bool refused;
 	bool ready;
 } xs_gather_t;
 

@@ -83,6 +83,10 @@ static void trace_hardware(const struct sim_event *event)
 		printf("table: remove");
 		range(event);
 		break;
+	case EV_STUCK:
+		printf("engine: stuck");
+		range(event);
+		break;
 	case EV_TABLE_UNLINKED:
 		printf("table: unlink table %u of", event->a);
 		range(event);

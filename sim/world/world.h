@@ -120,7 +120,11 @@ struct sim_world {
 	u32 mapping_pages;	/* their pages, */
 	u32 unmapping_pages;	/* and those of calls that unmap */
 	u32 mending;		/* pages named in parts, all of their mapping, and not given back */
-	bool trimming;		/* somebody has the engine trim or mend */
+	bool trimming;		/* somebody has the engine trim, mend or try again */
+	u32 refusals;		/* removals to fail; ~0: until one is tried again */
+	bool stuck[SIM_PAGES];	/* what the engine has told of */
+	bool retry_due;		/* it has to be called again for that */
+	u64 unstuck;		/* pages that were removed then */
 	bool weak;		/* one in force gives a batch-aware driver less than strict */
 	u64 weak_periods;
 	u32 stale[SIM_STALE];	/* IOVA pages unmapped last, to be attacked; a ring */
@@ -380,6 +384,7 @@ void operator_retire(u32 cpu);
 void life_begin(void);		/* make the engine */
 void life_end(void);		/* unmap all, and see that nothing is left */
 void life_trim(bool all);	/* have it give back what is gone; @all: memory, too */
+void life_retry(void);		/* have it remove what is stuck */
 
 /* block.c: blocks of a batch-aware driver */
 void block_begin(void);

@@ -659,9 +659,13 @@ static bool give_back(struct xs_group *group, struct device *locked)
 {
 	struct given_back given = { group, locked };
 	struct xs_device *xdev;
+	bool live;
 
 	xs_world_shut(group);
-	if (is_stuck(group) || xs_engine_live(&group->engine) > 0 ||
+	live = xs_engine_live(&group->engine) > 0;
+	/* Of what is deferred nobody could try again to remove it once the engine stops. */
+	xs_engine_settle(&group->engine);
+	if (is_stuck(group) || live ||
 	    iommu_group_for_each_dev(group->iommu_group, &given, hand_back))
 		return false;
 	list_for_each_entry(xdev, &group->devices, list) {

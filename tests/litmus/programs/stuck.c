@@ -7,6 +7,7 @@
 
 static u64 stuck;	/* phys 0, whose removal fails */
 static u64 known;	/* phys 1 */
+static u32 pages;
 
 /* Both are deferred on CPU 0, and not neighbours. */
 static void begin_deferred(const char *policy)
@@ -63,4 +64,53 @@ static const struct ex_program pieces = {
 	.finish = all_gone, .dependencies = world_dependencies
 };
 
-const struct ex_program *const stuck_programs[] = { &blocks, &pieces, NULL };
+/* The unmap itself syncs, of one page or of a run of whole blocks. */
+static void begin_unmap(u32 pages_)
+{
+	world_begin("strict");
+	pages = pages_;
+	stuck = xs_engine_map(&engine, 0, pages, 3, ~0ULL);
+	ex_assert(stuck);
+	world_stick(stuck);
+}
+
+static void begin_unmap_one(void)
+{
+	begin_unmap(1);
+}
+
+static void begin_unmap_run(void)
+{
+	begin_unmap(XS_BLOCK_PAGES + 1);
+}
+
+static void unmap_stuck(void)
+{
+	ex_assert(!xs_engine_unmap(&engine, stuck, pages, true));
+}
+
+static void retry(void)
+{
+	xs_engine_retry(&engine);
+}
+
+static void all_back(void)
+{
+	ex_assert(!xs_engine_retry(&engine));
+	for (u32 i = 0; i < pages; i++)
+		ex_assert(world_is_gone(i));
+	world_check(0);
+}
+
+static const struct ex_program unmap_one = {
+	.name = "stuck_unmap", .setup = begin_unmap_one, .threads = { unmap_stuck, retry },
+	.finish = all_back
+};
+static const struct ex_program unmap_run = {
+	.name = "stuck_run", .setup = begin_unmap_run, .threads = { unmap_stuck, retry },
+	.finish = all_back
+};
+
+const struct ex_program *const stuck_programs[] = {
+	&blocks, &pieces, &unmap_one, &unmap_run, NULL
+};

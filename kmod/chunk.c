@@ -115,6 +115,14 @@ bool xs_chunks_unmap(struct xs_group *group)
 	return unmapped;
 }
 
+void xs_chunks_drop(struct xs_group *group)
+{
+	mutex_lock(&group->trimming);
+	if (group->engine.pool.chunks)
+		xs_pool_trim(&group->engine.pool, 0);
+	mutex_unlock(&group->trimming);
+}
+
 int xs_chunks_map(struct xs_group *group)
 {
 	struct xs_chunk **chunks = group->engine.pool.chunks;

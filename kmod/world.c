@@ -1396,11 +1396,10 @@ bool xs_world_is_stuck(struct xs_group *group)
 {
 	u64 left;
 
+	if (group->stuck_in)
+		return true;
 	mutex_lock(&group->trimming);
-	/* An engine that ends could not keep a chunk that cannot be removed. */
-	if (group->engine.pool.chunks)
-		xs_pool_trim(&group->engine.pool, 0);
-	left = group->stuck_in ? 1 : xs_engine_retry(&group->engine);
+	left = xs_engine_retry(&group->engine);
 	mutex_unlock(&group->trimming);
 	return left;
 }

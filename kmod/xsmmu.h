@@ -522,6 +522,8 @@ void xs_world_stop(void);
  * chunk.c: what world.h says of the first three; two works; and all chunks into the
  * group's domain, or out of it, with @trimming held. xs_chunks_map(): 0, or -ENOMEM with none
  * mapped, or XS_MAP_LEFT. xs_chunks_unmap(): false if the IOMMU driver could not remove one.
+ * xs_chunks_drop(): those that are idle; those that cannot be removed are stuck then. It takes
+ * @trimming.
  */
 void *xs_chunk_add(void *world, u64 iova, u32 way, bool *left);
 bool xs_chunk_drop(void *world, u64 iova, void *memory);
@@ -530,6 +532,7 @@ void xs_chunks_grow(struct work_struct *work);
 void xs_chunks_shrink(struct work_struct *work);
 int xs_chunks_map(struct xs_group *group);
 bool xs_chunks_unmap(struct xs_group *group);
+void xs_chunks_drop(struct xs_group *group);
 
 /* bounce.c: before an engine goes. */
 void xs_bounces_drop(struct xs_group *group);

@@ -1342,7 +1342,7 @@ void xs_world_leave(struct xs_group *group)
 			"" : " Devices cannot reach them any more.");
 	if (stuck || stuck_live)
 		pr_err("group %d: the IOMMU driver could not remove all pages, and devices may still access some. xsmmu tries again. If the state stays stuck, for a new domain " XS_NEW_DOMAIN("%d") "\n",
-		       id, id);
+		       id, id, id);
 	if (copies)
 		pr_warn("group %d: lingering: so are %llu copied buffers\n", id,
 			copies);

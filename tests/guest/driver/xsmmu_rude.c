@@ -508,19 +508,23 @@ static int check_coherent(struct device *dev, size_t size, gfp_t gfp, u64 mask)
 	return error;
 }
 
+/* One segment for the device, which the checker of DMA calls compares with its limits. */
+static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size)
+{
+	dma_set_seg_boundary(dev, ULONG_MAX);
+	dma_set_max_seg_size(dev, UINT_MAX);
+	return dma_alloc_noncontiguous(dev, size, DMA_BIDIRECTIONAL, GFP_KERNEL,
+				       0);
+}
+
 static int check_noncontiguous(struct device *dev, size_t size)
 {
-	struct sg_table *table;
+	struct sg_table *table = alloc_noncontiguous(dev, size);
 	struct scatterlist *sg;
 	int i, error = 0;
 	size_t at = 0;
 	u8 *address;
 
-	/* The memory is one segment, which the checker of DMA calls compares with these. */
-	dma_set_seg_boundary(dev, ULONG_MAX);
-	dma_set_max_seg_size(dev, UINT_MAX);
-	table = dma_alloc_noncontiguous(dev, size, DMA_BIDIRECTIONAL,
-					GFP_KERNEL, 0);
 	if (!table)
 		return wrong(dev, "dma_alloc_noncontiguous()");
 	if (sg_dma_len(table->sgl) < size)
@@ -605,7 +609,7 @@ static int check_freed(struct device *dev, size_t size)
 	dma_free_pages(dev, size, pages, iova, DMA_BIDIRECTIONAL);
 	if (translated(dev, iova))
 		return wrong(dev, "pages that were freed are translated");
-	table = dma_alloc_noncontiguous(dev, size, DMA_BIDIRECTIONAL, GFP_KERNEL, 0);
+	table = alloc_noncontiguous(dev, size);
 	if (!table)
 		return -ENOMEM;
 	iova = sg_dma_address(table->sgl);

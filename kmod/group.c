@@ -230,10 +230,10 @@ const char *xs_group_state(struct xs_group *group)
 {
 	if (!group->policy)
 		return "off";
-	if (group->failure)
-		return "failed";
 	if (is_stuck(group))
 		return "stuck";
+	if (group->failure)
+		return "failed";
 	if (!group->attached)
 		return group->front ? "lingering" : "idle";
 	/* Devices reach pages that their driver takes for unmapped. */

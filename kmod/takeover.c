@@ -633,8 +633,10 @@ static int keep(struct device *dev, void *group)
  */
 static int retry_stuck(struct device *dev, void *group)
 {
-	if (!has_own_domain(dev))
-		xs_world_retry_in(group, xs_locked_domain(dev));
+	struct iommu_domain *domain = xs_locked_domain(dev);
+
+	if (domain && !has_own_domain(dev))
+		xs_world_retry_in(group, domain);
 	return 1;
 }
 
@@ -688,6 +690,12 @@ static void check_lingering(struct work_struct *work);
 static DECLARE_DELAYED_WORK(linger_work, check_lingering);
 static struct workqueue_struct *linger_queue;
 
+/* A driver came while pages of the domain were stuck: all its maps fail. */
+static bool waits(const struct xs_group *group)
+{
+	return group->front && group->attached && group->stuck_in;
+}
+
 static bool lingers(const struct xs_group *group)
 {
 	return group->front && !group->attached;
@@ -723,6 +731,8 @@ static void check_lingering(struct work_struct *work)
 	mutex_lock(&xs_mutex);
 	look_again();
 	list_for_each_entry_safe(group, next, &xs_groups, list) {
+		if (waits(group))
+			again |= is_stuck(group);
 		if (!lingers(group))
 			continue;
 		if (give_back(group, NULL))
@@ -826,8 +836,8 @@ static const char *engine_for(struct xs_device *xdev)
 /*
  * Take over @xdev. NULL, or why it is not, or has no IOVAs. Only the first device of a
  * group is left to the kernel's own path: of a later one the kernel's allocator would be
- * in the domain of ours. One that cannot be taken over then, as it is not trusted, is
- * closed: no map of its driver's succeeds. One that has been ours, or closed, stays so
+ * in the domain of ours. One that cannot be taken over then, as it is not trusted, or as the
+ * domain has pages that could not be removed, is closed: no map of its driver's succeeds. One that has been ours, or closed, stays so
  * while the group lingers.
  */
 static const char *take(struct xs_device *xdev)
@@ -841,7 +851,7 @@ static const char *take(struct xs_device *xdev)
 	if (!failure)
 		xdev->closed = false;
 	else if (!xdev->taken)
-		xdev->closed = is_at_work(xdev->group);
+		xdev->closed = is_at_work(xdev->group) || xdev->group->stuck_in;
 	if (failure && !xdev->taken && !xdev->closed) {
 		unclaim(xdev);
 		return failure;

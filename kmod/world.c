@@ -556,6 +556,7 @@ static __always_inline size_t remove_some(struct xs_group *group,
 }
 
 #define REMOVALS_MAX	8
+#define STARVED_TICKS	(HZ / 10)
 #define RETRY_TICKS	HZ
 
 /*
@@ -567,38 +568,48 @@ static __always_inline size_t remove_some(struct xs_group *group,
  * A removal of pages without records sends nothing, and drops the records of the others. So
  * one record is made for all pages, by one map that allows neither reads nor writes; the device
  * refuses it where it has a page mapped. If there is no memory for that, the driver drops the
- * record. A call makes at most REMOVALS_MAX records and requests, whatever the number of pages.
- * Returns 0, or -ENOMEM: devices still reach these pages.
+ * record. Records that are left of an earlier try may be shorter than @pages: then the request
+ * was about fewer pages, and the next round makes the right record. A call makes at most
+ * REMOVALS_MAX records and requests, whatever the number of pages; one, if another call has
+ * failed just now. Returns 0, or -ENOMEM: devices still reach these pages.
  */
 static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
 				  u64 iova, u64 pages)
 {
 	struct iommu_domain *domain = group->domain;
+	bool starves = time_is_after_jiffies(READ_ONCE(group->starved) +
+					     STARVED_TICKS);
+	u32 most = starves ? 1 : REMOVALS_MAX;
 
-	for (u32 i = 0; i < REMOVALS_MAX; i++) {
-		size_t mapped = 0;
+	for (u32 i = 0; i < most; i++) {
+		size_t mapped = 0, removed;
 
 		iommu_flush_iotlb_all(domain);
-		if (domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages,
-					     gather)) {
+		removed = domain->ops->unmap_pages(domain, iova, PAGE_SIZE,
+						   pages, gather);
+		if (removed)
 			atomic64_inc(&group->other_commands.page);
+		if (removed == pages << PAGE_SHIFT)
 			return 0;
-		}
 		domain->ops->map_pages(domain, iova, page_to_phys(ZERO_PAGE(0)),
 				       PAGE_SIZE, pages, 0, GFP_ATOMIC,
 				       &mapped);
 	}
+	WRITE_ONCE(group->starved, jiffies);
 	return -ENOMEM;
 }
 
 /*
  * The driver has removed none of @pages pages at @iova: the first one is not mapped, or the
- * driver has failed, which *@error says then. Returns how many pages this is about.
+ * driver has failed, which *@error says then. Returns how many pages this is about: a record
+ * that a failure leaves is of no more than a block, which the next try is about as a whole.
  */
 static noinline u64 removed_none(struct xs_group *group, xs_gather_t *gather,
 				 u64 iova, u64 pages, int *error)
 {
 	if (group->iommu.kicks) {
+		pages = min_t(u64, pages, XS_BLOCK_PAGES -
+			      (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES);
 		if (request_again(group, gather, iova, pages))
 			*error = -ENOMEM;
 		return pages;
@@ -631,18 +642,21 @@ static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
 /*
  * Remove what may not be mapped in part: padding, what an error left, or what was
  * swept meanwhile, which two may do at a time. Returns 0, or a negative errno: the driver has
- * not removed a page that is mapped.
+ * not removed a page that is mapped. In the domain of nobody all pages are removed, unless
+ * some could not be when the group left its own; stuck_live says so before the domain changes.
  */
 static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 				   u64 iova, u64 pages)
 {
 	int error = 0;
 
-	while (pages && !xs_world_is_nowhere(group)) {
+	while (pages) {
 		unsigned long flags;
 		u64 gone = 0;
 		u64 step;
 
+		if (xs_world_is_nowhere(group))
+			return READ_ONCE(group->stuck_live) ? -EBUSY : error;
 		spin_lock_irqsave(&group->leaving, flags);
 		step = partial_step(group, iova, pages);
 		if (step)
@@ -655,10 +669,20 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 		iova += gone << PAGE_SHIFT;
 		pages -= gone;
 	}
-	/* It may be one of those that could not be removed when the group left. */
-	if (xs_world_is_nowhere(group) && READ_ONCE(group->stuck_live))
-		error = -EBUSY;
 	return error;
+}
+
+/*
+ * The same for an unmap of a group that has left its domain before. Where a live mapping could
+ * not be removed then, the driver's records prove nothing, whichever domain the group has at the
+ * moment: the pages become stuck, and are removed by world_remove_again() alone.
+ */
+static noinline int remove_late(struct xs_group *group, xs_gather_t *gather,
+				u64 iova, u64 pages)
+{
+	if (READ_ONCE(group->stuck_live))
+		return -EBUSY;
+	return remove_partial(group, gather, iova, pages);
 }
 
 /*
@@ -688,8 +712,8 @@ static int world_remove_part(void *world, xs_gather_t *gather,
 
 	if (is_mapped_singly(group) || whole->pages > SINGLE_PAGES_MAX)
 		part = whole;
-	error = remove_partial(group, gather, part->page << PAGE_SHIFT,
-			       part->pages);
+	error = remove_late(group, gather, part->page << PAGE_SHIFT,
+			    part->pages);
 	if (error)
 		return error;
 	return part == whole ? XS_REMOVED_ALL : 0;
@@ -710,7 +734,7 @@ static __always_inline int world_remove(void *world, xs_gather_t *gather,
 		return -ENOMEM;
 	if (unlikely((pages > SINGLE_PAGES_MAX && !group->iommu.takes_runs) ||
 		     atomic_read(&group->partial)))
-		return remove_partial(group, gather, iova, pages);
+		return remove_late(group, gather, iova, pages);
 	if (READ_ONCE(group->tables.on)) {
 		u64 gone = pages == 1 ? clear_entries(group, iova, 1) :
 					remove_direct(group, iova, pages);
@@ -802,6 +826,7 @@ static void world_gather_init(xs_gather_t *gather)
  * at the end stays cached.
  */
 static __always_inline void invalidate_range(struct xs_group *group,
+					     struct iommu_domain *domain,
 					     xs_gather_t *gather,
 					     const struct xs_range *range,
 					     struct xs_commands *sent)
@@ -813,9 +838,9 @@ static __always_inline void invalidate_range(struct xs_group *group,
 	gather->start = (range->page & ~rest) << PAGE_SHIFT;
 	gather->end = (last | rest) << PAGE_SHIFT | ~PAGE_MASK;
 	/* SMMUv3's. In a gather of generic tables its word says levels, which those keep. */
-	if (!xs_domain_is_generic(group->domain))
+	if (!xs_domain_is_generic(domain))
 		gather->pgsize = PAGE_SIZE;
-	iommu_iotlb_sync(group->domain, gather);
+	iommu_iotlb_sync(domain, gather);
 	xs_iommu_count(&group->iommu, range, sent);
 }
 
@@ -835,13 +860,26 @@ static bool are_too_many(const struct xs_iommu *iommu,
  * The two pages in the middle: the aligned power of two around them is all that there is.
  * A driver may count pages in 32 bits, which are not enough for all of them.
  */
-static noinline void invalidate_all(struct xs_group *group, xs_gather_t *gather,
+static noinline void invalidate_all(struct xs_group *group,
+				    struct iommu_domain *domain,
+				    xs_gather_t *gather,
 				    struct xs_commands *sent)
 {
-	u64 last = group->domain->geometry.aperture_end >> PAGE_SHIFT;
+	u64 last = domain->geometry.aperture_end >> PAGE_SHIFT;
 	struct xs_range all = { last / 2, 2 };
 
-	invalidate_range(group, gather, &all, sent);
+	invalidate_range(group, domain, gather, &all, sent);
+}
+
+/* The domain that the group is just leaving, where the caller may have removed pages, or NULL. */
+static noinline struct iommu_domain *domain_left(struct xs_group *group)
+{
+	struct iommu_domain *domain;
+
+	/* Against the release in move(). */
+	smp_rmb();
+	domain = READ_ONCE(group->left);
+	return domain == &nowhere ? NULL : domain;
 }
 
 /*
@@ -856,26 +894,31 @@ static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
 {
 	static const struct xs_range any = { 0, 1 };
 	struct xs_group *group = world;
+	struct iommu_domain *domain = READ_ONCE(group->domain);
 	bool frees = xs_gather_frees_tables(gather);
 
-	if (unlikely(group->domain == &nowhere))
-		return;
+	if (unlikely(domain == &nowhere)) {
+		domain = domain_left(group);
+		if (!domain)
+			return;
+		count = 0;
+	}
 	/* Where an invalidation waits for what was removed, one waits for all. */
 	if (count == 0 || (count > 1 && (frees || group->iommu.kicks)) ||
 	    (unlikely(group->iommu.commands) &&
 	     are_too_many(&group->iommu, ranges, count))) {
 		if (unlikely(group->iommu.all_by_range)) {
-			invalidate_all(group, gather, sent);
+			invalidate_all(group, domain, gather, sent);
 			return;
 		}
-		iommu_flush_iotlb_all(group->domain);
+		iommu_flush_iotlb_all(domain);
 		sent->domain += !group->iommu.kicks;
 		if (frees)
-			invalidate_range(group, gather, &any, sent);
+			invalidate_range(group, domain, gather, &any, sent);
 		return;
 	}
 	for (u32 i = 0; i < count; i++)
-		invalidate_range(group, gather, &ranges[i], sent);
+		invalidate_range(group, domain, gather, &ranges[i], sent);
 }
 
 void xs_world_flush(struct xs_group *group)
@@ -1233,12 +1276,18 @@ static void forget_iommu(struct xs_group *group)
 	stop_direct(group);
 }
 
-/* The engine's calls go to @domain from the return on. */
+/*
+ * The engine's calls go to @domain from the return on. One that is under way may have removed
+ * pages from the domain before, which it invalidates there.
+ */
 static void move(struct xs_group *group, struct iommu_domain *domain)
 {
 	forget_iommu(group);
-	WRITE_ONCE(group->domain, domain);
+	WRITE_ONCE(group->left, group->domain);
+	/* Who sees the new domain sees the one before. */
+	smp_store_release(&group->domain, domain);
 	world_quiesce(group);
+	WRITE_ONCE(group->left, NULL);
 }
 
 const struct xs_world_ops xs_linux_world = {
@@ -1302,8 +1351,8 @@ void xs_world_leave(struct xs_group *group)
 	int id = iommu_group_id(group->iommu_group);
 	u64 iova = 0, pages_left = 0, mappings = 0, copies;
 	struct iommu_domain *domain = group->domain;
-	bool stuck, stuck_live = false;
 	xs_gather_t gather;
+	bool stuck;
 	u32 pages;
 
 	if (xs_world_is_nowhere(group))
@@ -1313,15 +1362,16 @@ void xs_world_leave(struct xs_group *group)
 	group->lingered = true;
 	xs_world_shut(group);
 	mutex_lock(&group->trimming);
-	stuck = xs_engine_retry(&group->engine);
+	xs_engine_retry(&group->engine);
 	world_gather_init(&gather);
 	while (xs_engine_next_mapping(&group->engine, &iova, &pages)) {
 		if (mappings++ < NAMED_MAX)
 			pr_warn("group %d: IOVA 0x%llx is still mapped, %u pages: a driver did not unmap it\n",
 				id, iova, pages);
+		/* Unmaps that come meanwhile must not take it for removed. */
 		if (xs_refuses() ||
 		    remove_partial(group, &gather, iova, pages))
-			stuck_live = true;
+			WRITE_ONCE(group->stuck_live, true);
 		pages_left += pages;
 		iova += (u64)pages << PAGE_SHIFT;
 		cond_resched();
@@ -1329,18 +1379,19 @@ void xs_world_leave(struct xs_group *group)
 	xs_world_invalidate(group, &gather, NULL, 0);
 	copies = name_copies(group, mappings);
 	if (!xs_chunks_unmap(group))
-		stuck_live = true;
+		WRITE_ONCE(group->stuck_live, true);
+	/* All unmaps that have begun before the look at live mappings end here. */
 	xs_engine_settle(&group->engine);
-	if (stuck || stuck_live)
+	stuck = group->stuck_live || xs_engine_stuck(&group->engine);
+	if (stuck)
 		group->stuck_in = domain;
-	WRITE_ONCE(group->stuck_live, stuck_live);
 	move(group, &nowhere);
 	mutex_unlock(&group->trimming);
 	if (mappings)
 		pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone.%s Close what uses them, and the group is given back\n",
-			id, pages_left, mappings, stuck || stuck_live ?
+			id, pages_left, mappings, stuck ?
 			"" : " Devices cannot reach them any more.");
-	if (stuck || stuck_live)
+	if (stuck)
 		pr_err("group %d: the IOMMU driver could not remove all pages, and devices may still access some. xsmmu tries again. If the state stays stuck, for a new domain " XS_NEW_DOMAIN("%d") "\n",
 		       id, id, id);
 	if (copies)
@@ -1361,6 +1412,7 @@ static bool remove_live_again(struct xs_group *group)
 		if (world_remove_again(group, &gather, iova, pages))
 			removed = false;
 		iova += (u64)pages << PAGE_SHIFT;
+		cond_resched();
 	}
 	xs_world_invalidate(group, &gather, NULL, 0);
 	return xs_chunks_unmap(group) && removed;
@@ -1375,14 +1427,16 @@ void xs_world_retry_in(struct xs_group *group, struct iommu_domain *domain)
 {
 	mutex_lock(&group->trimming);
 	if (domain && domain == group->stuck_in) {
-		bool stuck;
+		bool removed = true;
 
-		WRITE_ONCE(group->domain, domain);
-		stuck = xs_engine_retry(&group->engine);
+		smp_store_release(&group->domain, domain);
+		xs_engine_retry(&group->engine);
 		if (group->stuck_live)
-			stuck |= !remove_live_again(group);
+			removed = remove_live_again(group);
 		move(group, &nowhere);
-		if (!stuck)
+		/* An unmap that has begun meanwhile is neither live nor stuck until it ends. */
+		xs_engine_settle(&group->engine);
+		if (removed && !xs_engine_stuck(&group->engine))
 			group->stuck_in = NULL;
 	} else {
 		group->stuck_in = NULL;
@@ -1459,6 +1513,9 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 	group->active = false;
 	group->strayed = false;
 	group->stuck_in = NULL;
+	group->stuck_live = false;
+	group->left = NULL;
+	group->starved = jiffies - STARVED_TICKS;
 	group->torn = false;
 	group->node = dev_to_node(dev);
 	strscpy(group->name, dev_name(dev), sizeof(group->name));
@@ -1510,8 +1567,9 @@ void xs_world_exit(struct xs_group *group)
 		hrtimer_cancel(&group->cpus[cpu].timer);
 	kvfree(group->cpus);
 	group->cpus = NULL;
-	cancel_delayed_work_sync(&group->retry);
 	cancel_work_sync(&group->trim);
 	cancel_work_sync(&group->grow);
 	cancel_delayed_work_sync(&group->shrink);
+	/* Which the others may queue. */
+	cancel_delayed_work_sync(&group->retry);
 }

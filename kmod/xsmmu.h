@@ -100,6 +100,8 @@ struct xs_group_commands {
  * @stuck_in:	the domain that the group has left with pages that could not be removed from
  *		it; to be compared only. @stuck_live: some of them are mapped still, and the
  *		engine does not know them as stuck: what is unmapped now is stuck, too
+ * @left:	the domain before @domain, while calls are under way that have seen it
+ * @starved:	jiffies when the IOMMU driver last had no memory for a removal
  * @leaving:	of remove_partial()
  * @is_known:	the domain's own operations are called
  * @map_pages, @maps_generic: by which, if that is all that a map needs
@@ -158,6 +160,8 @@ struct xs_group {
 	bool torn;
 	const struct iommu_domain *stuck_in;
 	bool stuck_live;
+	struct iommu_domain *left;
+	unsigned long starved;
 	atomic_t partial;
 	bool lingered;
 	bool leaves;

@@ -1,67 +1,132 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the kernel was booted with; it tells modules by /proc only. */
+/*
+ * Did the administrator make the kernel's own path strict? The IOMMU core keeps its answer to
+ * itself, so the module reads the command line again, by the kernel's rules: next_arg(),
+ * parse_args(), iommu_dma_setup(), intel_iommu_setup(), parse_amd_iommu_options(), which are
+ * alike in Linux 6.1, 6.12, 7.2 and 7.3.
+ */
+#include <linux/ctype.h>
 #include <linux/err.h>
 #include <linux/fs.h>
-#include <linux/gfp.h>
 #include <linux/init.h>
 #include <linux/kstrtox.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
 #include <linux/string.h>
 
 #include "xsmmu.h"
 
+/* A command line has 2 KiB, and what a boot configuration adds has 32. */
+#define LINE_BYTES	SZ_64K
+
 bool xs_boot_is_strict __ro_after_init =
 	IS_ENABLED(CONFIG_IOMMU_DEFAULT_DMA_STRICT);
 
-/* To be freed by free_page(); NULL if it cannot be read. */
+/* intel_iommu= and amd_iommu=, which the kernel reads last: nothing takes them back. */
+static bool driver_is_strict __initdata;
+
+/* To be freed by kvfree(); NULL if it cannot be read as a whole. */
 static char *__init read_line(void)
 {
 	struct file *file = filp_open("/proc/cmdline", O_RDONLY, 0);
-	ssize_t bytes = -ENOMEM;
 	char *line = NULL;
+	ssize_t bytes = 0;
 	loff_t at = 0;
 
 	if (IS_ERR(file))
 		return NULL;
-	line = (char *)get_zeroed_page(GFP_KERNEL);
-	if (line)
-		bytes = kernel_read(file, line, PAGE_SIZE - 1, &at);
+	line = kvzalloc(LINE_BYTES, GFP_KERNEL);
+	do {
+		if (line)
+			bytes = kernel_read(file, line + at, LINE_BYTES - at,
+					    &at);
+	} while (line && bytes > 0 && at < LINE_BYTES);
 	filp_close(file, NULL);
-	if (bytes > 0)
+	if (!bytes && at)
 		return line;
-	free_page((unsigned long)line);
+	kvfree(line);
 	return NULL;
 }
 
-static bool intel_is_strict __initdata;
-
-/* As the kernel reads them: a word counts by what it begins with. */
-static void __init take(const char *option, const char *value)
+/*
+ * Take the first word from a line that begins with one: its name, and its value without quotes,
+ * NULL without an equals sign. Returns the rest of the line.
+ */
+static char *__init take_word(char *line, char **name, char **value)
 {
-	if (!strcmp(option, "iommu.strict")) {
-		if (kstrtobool(value, &xs_boot_is_strict))
-			xs_boot_is_strict = true;
-	} else if (!strcmp(option, "intel_iommu")) {
-		if (strstarts(value, "strict"))
-			intel_is_strict = true;
+	bool whole = *line == '"', quoted = whole;
+	char *equals = NULL, *at, *last;
+
+	*name = at = line + whole;
+	for (; *at && (quoted || !isspace(*at)); at++) {
+		if (*at == '"')
+			quoted = !quoted;
+		/* An equals sign that comes first belongs to the name. */
+		if (*at == '=' && !equals && at > *name)
+			equals = at;
+	}
+	last = at - 1;
+	line = *at ? at + 1 : at;
+	*at = '\0';
+	*value = NULL;
+	if (equals) {
+		*equals = '\0';
+		*value = equals + 1;
+		if (**value == '"') {
+			++*value;
+			whole = true;
+		}
+	}
+	if (whole && last >= *name && *last == '"')
+		*last = '\0';
+	return skip_spaces(line);
+}
+
+/* Has a list a part that begins so? */
+static bool __init has_part(const char *list, const char *begin)
+{
+	while (list) {
+		if (strstarts(list, begin))
+			return true;
+		list = strchr(list, ',');
+		if (list)
+			list++;
+	}
+	return false;
+}
+
+static void __init take(char *name, const char *value)
+{
+	strreplace(name, '-', '_');
+	/* It leaves things as they are if the value says neither. */
+	if (!strcmp(name, "iommu.strict") && value)
+		(void)!kstrtobool(value, &xs_boot_is_strict);
+	if (IS_ENABLED(CONFIG_INTEL_IOMMU) && !strcmp(name, "intel_iommu"))
+		driver_is_strict |= has_part(value, "strict");
+	if (IS_ENABLED(CONFIG_AMD_IOMMU) && !strcmp(name, "amd_iommu"))
+		driver_is_strict |= has_part(value, "fullflush");
+}
+
+static void __init read_words(char *line)
+{
+	char *name, *value;
+
+	line = skip_spaces(line);
+	while (*line) {
+		line = take_word(line, &name, &value);
+		/* The rest is for init. */
+		if (!value && !strcmp(name, "--"))
+			return;
+		take(name, value);
 	}
 }
 
 void __init xs_boot_start(void)
 {
 	char *line = read_line();
-	char *word, *rest = line;
 
-	if (!line)
-		xs_boot_is_strict = true;
-	while ((word = strsep(&rest, " \n"))) {
-		char *option = strsep(&word, "=");
-		const char *value;
-
-		strreplace(option, '-', '_');
-		while ((value = strsep(&word, ",")))
-			take(option, value);
-	}
-	/* That is read last. */
-	xs_boot_is_strict |= intel_is_strict;
-	free_page((unsigned long)line);
+	if (line)
+		read_words(line);
+	xs_boot_is_strict |= !line || driver_is_strict;
+	kvfree(line);
 }

@@ -59,6 +59,12 @@ static int set_floor(const char *name)
 	return -EINVAL;
 }
 
+/* The floor's name. */
+const char *xs_choice_floor(void)
+{
+	return xs_level_name(floor_level);
+}
+
 /* ---- what the operator chose ---- */
 
 bool xs_address_is(const struct xs_address *address, struct pci_dev *pdev)

@@ -60,7 +60,7 @@ MODULE_PARM_DESC(rules, "which devices get which policy: MATCH=POLICY[,TUNABLE:V
 
 static char *min_level = "";
 module_param(min_level, charp, 0444);
-MODULE_PARM_DESC(min_level, "the floor: none, lazy, bounded, held or strict");
+MODULE_PARM_DESC(min_level, "the floor: none, lazy, bounded, held or strict; empty: strict if the kernel is, else none. Reads as the floor in force");
 
 static bool any_kernel;
 module_param(any_kernel, bool, 0444);
@@ -287,6 +287,9 @@ static int __init xsmmu_init(void)
 	error = read_choices();
 	if (error)
 		return error;
+	/* The parameter reads as the floor in force. */
+	if (!*min_level)
+		min_level = (char *)xs_choice_floor();
 	error = xs_world_start();
 	if (error)
 		goto stop_choice;

@@ -350,6 +350,7 @@ struct xs_choice {
  * was, and is in force. A group at work is not weakened.
  */
 int xs_choice_start(const char *rules, const char *min_level);
+const char *xs_choice_floor(void);
 void xs_choice_stop(void);
 void xs_device_choose(struct xs_device *xdev, bool binds);
 bool xs_device_is_untrusted(const struct xs_device *xdev);
@@ -448,8 +449,8 @@ static inline struct xs_group *xs_group_now(struct device *dev)
 }
 
 /*
- * boot.c; read at load. xs_boot_is_strict: was the kernel's own path made strict? If the
- * command line cannot be read, it is true.
+ * boot.c; read at load. xs_boot_is_strict: did the administrator make the kernel's own path
+ * strict? If the command line cannot be read, it is true.
  */
 extern bool xs_boot_is_strict;
 void xs_boot_start(void);

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# Booted with iommu.strict=1: nothing below strict is chosen, unless the operator says so at load.
+# Booted with words that make the kernel's own path strict: nothing below strict is chosen, unless the operator says so
+# at load.
+
+floor_is() {
+	expect_equal "the floor in force" "$(cat /sys/module/xsmmu/parameters/min_level)" "$1"
+}
 
 case_strict_kernel() {
+	floor_is strict
 	for policy in lazy fands xsmmu fused; do
 		refused $E1000E policy $policy 'Operation not permitted' "refused: $policy is .*, and min_level is strict"
 	done
@@ -13,6 +19,7 @@ case_strict_kernel() {
 	put $E1000E policy none
 	rmmod xsmmu || give_up "rmmod was refused"
 	insmod /modules/xsmmu.ko min_level=none || give_up "insmod failed"
+	floor_is none
 	accepted $E1000E policy lazy
 	put $E1000E policy none
 }

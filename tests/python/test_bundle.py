@@ -190,6 +190,24 @@ def test_each_number_that_no_other_machine_has(tmp_path: Path, file: str) -> Non
     assert Scrub().text("disk naa.5000c500a1b2c3d4 of two") == "disk SERIAL of two"
 
 
+ORDINARY = (
+    *("0", "n/a", "None", "none", "Not Specified", "To Be Filled By O.E.M.", "Default string", "System Serial Number"),
+    *(
+        "Chassis Serial Number",
+        "INVALID",
+        "Not Applicable",
+        "unknown",
+        "fused",
+        "strict",
+        "copy",
+        "deadbeef",
+        "xxxxxxxx",
+    ),
+    *("0000", "1234", "12345", "00000000", "0123456789", "123456789", "1234567890", "23456789", "............", "6.12"),
+    *("6.12.118", "1.0.0", "nvme0n1", "eth1", "igb"),
+)
+
+
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize(
     ("number", "text", "clean"),
@@ -198,9 +216,8 @@ def test_each_number_that_no_other_machine_has(tmp_path: Path, file: str) -> Non
         ("uuid.6f1b-22", "nvme-uuid.6f1b-22 6f1b-22", "nvme-SERIAL SERIAL"),
         ("t10.ATA  MODEL  S1", "disk t10.ATA_MODEL_S1", "disk SERIAL"),
         ("ab12", "disk ab12", "disk SERIAL"),
-        # Placeholders.
-        ("0", "disk 0", "disk 0"),
-        ("n/a", "disk n/a", "disk n/a"),
+        # Placeholders and ordinary words.
+        *((word, f"disk {word}", f"disk {word}") for word in ORDINARY),
     ],
 )
 def test_a_number_and_its_kind(tmp_path: Path, number: str, text: str, clean: str) -> None:
@@ -213,6 +230,23 @@ def test_a_number_and_its_kind(tmp_path: Path, number: str, text: str, clean: st
 def test_a_name_that_every_machine_may_have(tmp_path: Path, name: str) -> None:
     (tmp_path / "proc/sys/kernel/hostname").write_text(f"{name}\n")
     assert Scrub().text("of (none) at localhost: none") == "of (none) at localhost: none"
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("name", ["strict", "debian", "igb", "none", "lazy", "fused", "amd64", "q35", "dmar0"])
+def test_a_name_that_is_an_ordinary_word(tmp_path: Path, name: str) -> None:
+    """It goes from what a user wrote, and from nothing else."""
+    (tmp_path / "proc/sys/kernel/hostname").write_text(f"{name}\n")
+    row = {"policy": name, "level": name, "reason": f"under {name}", "kernel": f"6.12-{name}", "drivers": [name]}
+    assert Scrub().value({**row, "command": ["ping", name]}) == {**row, "command": ["ping", "HOST"]}
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_looks_like_an_address_stays_where_none_can_be() -> None:
+    row = {"module": "1.2.3.4", "kernel": "5.4.0.1", "processor": "E5 v2 @ 10.0.0.1", "schema": "xsmmu.x/1"}
+    assert Scrub().value(row) == row
+    assert Scrub().value({"reason": "enx001122334455 at 10.0.0.1"}) == {"reason": "NAMED-BY-MAC at IP"}
+    assert Scrub().text("300.1.2.3 1.2.3.256 255.1.2.3") == "300.1.2.3 1.2.3.256 IP"
 
 
 @pytest.mark.usefixtures("kernel")

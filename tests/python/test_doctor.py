@@ -226,15 +226,44 @@ def test_a_group_whose_devices_cannot_be_read_is_no_empty_one(monkeypatch: pytes
             CliRunner().invoke(app, words, catch_exceptions=False)
 
 
-def no_groups(made: Machine, *words: str, tables: tuple[str, ...] = ("DMAR",), vendor: str = "GenuineIntel") -> None:
+def no_groups(
+    made: Machine,
+    *words: str,
+    tables: tuple[str, ...] | None = ("DMAR",),
+    vendor: str = "GenuineIntel",
+    more: str = "",
+) -> None:
     made.remove("sysfs/kernel/iommu_groups")
     made.remove("sysfs/class/iommu")
     made.remove("sysfs/bus/pci/devices")
     made.write("proc/cmdline", " ".join(("quiet", *words)))
-    made.write("proc/cpuinfo", f"processor\t: 0\nvendor_id\t: {vendor}\n")
-    made.write("sysfs/firmware/acpi/tables/FACP", "")
-    for name in tables:
+    made.write("proc/cpuinfo", f"processor\t: 0\nvendor_id\t: {vendor}\n{more}\n")
+    for name in () if tables is None else ("FACP", *tables):
         made.write(f"sysfs/firmware/acpi/tables/{name}", "")
+
+
+def on_by_default(made: Machine) -> None:
+    no_groups(made)
+    option(made, "CONFIG_PCI=y", "CONFIG_PCI=y\nCONFIG_INTEL_IOMMU_DEFAULT_ON=y")
+
+
+def amd(made: Machine, *words: str) -> None:
+    no_groups(made, *words, tables=("IVRS",), vendor="AuthenticAMD")
+    option(made, "CONFIG_PCI=y", "CONFIG_PCI=y\nCONFIG_AMD_IOMMU=y")
+
+
+def xen(made: Machine, capabilities: str) -> None:
+    no_groups(made, "intel_iommu=on")
+    made.write("sysfs/hypervisor/type", "xen")
+    made.write("proc/xen/capabilities", capabilities)
+
+
+def no_iommu_mode(made: Machine) -> None:
+    """As VFIO leaves it with enable_unsafe_noiommu_mode."""
+    no_groups(made)
+    make_device(made.sysfs, IGB, 0, None, "vfio-pci")
+    made.write("sysfs/kernel/iommu_groups/0/name", "vfio-noiommu")
+    made.remove("sysfs/kernel/iommu_groups/0/type")
 
 
 def arm(made: Machine, and_this: Callable[[], None]) -> None:
@@ -310,15 +339,74 @@ def option(made: Machine, old: str, new: str) -> None:
 PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     # What is planted, the level and the check that find it, and a part of the remedy (or the reason, without one).
     "no IOMMU in the firmware": (lambda made: no_groups(made, tables=()), "blocks", "no-iommu", "switch on VT-d"),
-    "Intel's is off": (no_groups, "blocks", "no-iommu", "add intel_iommu=on"),
-    "intel_iommu=off": (lambda made: no_groups(made, "intel_iommu=off"), "blocks", "no-iommu", "by intel_iommu=on"),
-    "iommu=off": (lambda made: no_groups(made, "iommu=off"), "blocks", "no-iommu", "replace iommu=off"),
-    "AMD's is off": (
-        lambda made: no_groups(made, "amd_iommu=off", tables=("IVRS",), vendor="AuthenticAMD"),
+    "none in AMD's firmware": (
+        lambda made: no_groups(made, tables=(), vendor="AuthenticAMD"),
         "blocks",
         "no-iommu",
-        "replace amd_iommu=off by amd_iommu=on",
+        "switch on AMD-Vi",
     ),
+    "none in Zhaoxin's firmware": (
+        lambda made: no_groups(made, tables=(), vendor="CentaurHauls"),
+        "blocks",
+        "no-iommu",
+        "switch on VT-d or AMD-Vi",
+    ),
+    "none in a virtual machine": (
+        lambda made: no_groups(made, tables=(), more="flags\t\t: fpu hypervisor"),
+        "blocks",
+        "no-iommu",
+        "libvirt's <iommu>",
+    ),
+    "no ACPI": (lambda made: no_groups(made, tables=None), "blocks", "no-iommu", "dmesg | grep -i -e iommu"),
+    "Intel's is off": (no_groups, "blocks", "no-iommu", "add it and reboot"),
+    "Intel's table on AMD's processor": (
+        lambda made: no_groups(made, vendor="AuthenticAMD"),
+        "blocks",
+        "no-iommu",
+        "add it and reboot",
+    ),
+    "Intel's is on": (lambda made: no_groups(made, "intel_iommu=on"), "blocks", "no-iommu", "dmesg | grep -i DMAR"),
+    "Intel's is on by default": (
+        on_by_default,
+        "blocks",
+        "no-iommu",
+        "dmesg | grep -i DMAR",
+    ),
+    "intel_iommu=off": (
+        lambda made: no_groups(made, "intel_iommu=off"),
+        "blocks",
+        "no-iommu",
+        "remove intel_iommu=off from it, add intel_iommu=on, and reboot",
+    ),
+    "iommu=off": (
+        lambda made: no_groups(made, '"iommu=off"', "intel_iommu=on"),
+        "blocks",
+        "no-iommu",
+        "remove iommu=off from it, and reboot",
+    ),
+    "off behind --": (lambda made: no_groups(made, "--", "iommu=off"), "blocks", "no-iommu", "add it and reboot"),
+    "AMD's is off": (
+        lambda made: amd(made, "amd_iommu=off", "amd_iommu=on"),
+        "blocks",
+        "no-iommu",
+        "remove amd_iommu=off from it, and reboot",
+    ),
+    "AMD's is on": (amd, "blocks", "no-iommu", "dmesg | grep -i AMD-Vi"),
+    "the kernel has no driver for AMD's": (
+        lambda made: no_groups(made, tables=("IVRS",)),
+        "blocks",
+        "no-iommu",
+        "boot one with CONFIG_AMD_IOMMU",
+    ),
+    "virtio-iommu without its driver": (
+        lambda made: no_groups(made, tables=("VIOT",)),
+        "blocks",
+        "no-iommu",
+        "boot one with CONFIG_VIRTIO_IOMMU",
+    ),
+    "Xen's dom0": (lambda made: xen(made, "control_d"), "blocks", "no-iommu", "boot this kernel without Xen"),
+    "a guest of Xen": (lambda made: xen(made, ""), "blocks", "no-iommu", "a machine without Xen"),
+    "VFIO's groups of no IOMMU": (no_iommu_mode, "blocks", "no-iommu", "add it and reboot"),
     "SMMUv2": (lambda made: other_iommu(made, "smmu.0x9", "x"), "blocks", "iommu-kind", "the IOMMU is Arm SMMUv2"),
     "unknown": (lambda made: other_iommu(made, "mystery", "x"), "blocks", "iommu-kind", "is of an unknown kind"),
     "caching mode": (lambda made: unit(made, cap=1 << 7), "note", "caching-mode", "each sends a command"),
@@ -355,7 +443,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         lambda made: arm(made, lambda: no_groups(made, tables=("IORT",))),
         "blocks",
         "no-iommu",
-        "boot a kernel with its driver",
+        "boot one with CONFIG_ARM_SMMU_V3",
     ),
     "Arm, realtime": (
         lambda made: arm(made, lambda: made.write("sysfs/kernel/realtime", "1")),
@@ -690,6 +778,52 @@ def test_other_iommus_are_accepted(healthy: Machine, name: str, group: str, kind
     assert wrong() == []
     [finding] = [each for each in doctor.examine([]) if each.check == "iommu-kind"]
     assert (finding.level, finding.reason) == ("ok", f"{kind}, 1 unit")
+
+
+def kernel_mode() -> str:
+    [finding] = [each for each in doctor.examine([]) if each.check == "kernel-mode"]
+    assert finding.level == "ok"
+    return finding.reason
+
+
+def test_the_kernels_own_path_is_as_the_groups_are(healthy: Machine) -> None:
+    assert kernel_mode().endswith(": 2 groups lazy (unmapped memory stays within a device's reach for up to 10 ms)")
+    group_type(healthy, "DMA")
+    assert ": 1 group lazy (" in kernel_mode()
+    assert kernel_mode().endswith(", 1 group strict")
+    # A kernel that made itself so, as under caching mode.
+    healthy.write("sysfs/kernel/iommu_groups/13/type", "DMA")
+    assert kernel_mode().endswith(": 2 groups strict")
+    healthy.write("proc/cpuinfo", "flags\t\t: fpu hypervisor")
+    by_itself = ", as the kernel makes them where a hypervisor is to hear of each map"
+    assert kernel_mode().endswith(f": 2 groups strict{by_itself}")
+    healthy.cmdline("iommu.strict=1")
+    assert kernel_mode().endswith(": 2 groups strict")
+    healthy.write("sysfs/kernel/iommu_groups/13/type", "identity")
+    assert kernel_mode().endswith(": 1 group strict, 1 group passthrough (not translated)")
+
+
+def test_the_floor_is_the_one_in_force(healthy: Machine) -> None:
+    """The module says which it is; before it is loaded, what it will be."""
+
+    def floors() -> list[str]:
+        return [each.reason for each in doctor.examine([]) if each.check == "floor"]
+
+    healthy.write("sysfs/module/xsmmu/parameters/min_level", "none")
+    healthy.cmdline("iommu.strict=1")
+    assert floors() == []
+    healthy.write("sysfs/module/xsmmu/parameters/min_level", "strict")
+    assert floors() == [
+        "the module's floor is strict, since iommu.strict=1 is on the kernel's command line: it refuses policies of a "
+        "lower level"
+    ]
+    healthy.cmdline("quiet")
+    assert floors() == ["the module's floor is strict: it refuses policies of a lower level"]
+    unloaded(healthy)
+    assert floors() == []
+    healthy.cmdline('"amd_iommu=fullflush"')
+    option(healthy, "CONFIG_PCI=y", "CONFIG_PCI=y\nCONFIG_AMD_IOMMU=y")
+    assert ["amd_iommu=fullflush" in each for each in floors()] == [True]
 
 
 def test_a_device_behind_another_iommu(healthy: Machine) -> None:

@@ -66,13 +66,13 @@ def refusals(kernel: str) -> guests.Machine:
 
 REFUSALS = refusals(DEFAULT)
 NO_IOMMU = guests.Machine(("noiommu",), words=("intel_iommu=off",))
-STRICT = guests.Machine(("floor",), words=("iommu.strict=1", "intel_iommu=on,sm_off"), qemu_options=scalable_mode)
-STRICT_INTEL = guests.Machine(("floor",), words=("intel-iommu=on,strict", "iommu.strict=0"))
+STRICT = guests.Machine(("floor",), words=('"iommu.strict=1"', "intel_iommu=on,sm_off"), qemu_options=scalable_mode)
+STRICT_DRIVER = guests.Machine(("floor",), words=("intel-iommu=on", "amd_iommu=fullflush", "iommu.strict=0"))
 
 
 @cache
 def outcomes() -> list[guests.Outcome]:
-    return guests.boot(REFUSALS, NO_IOMMU, STRICT, STRICT_INTEL)
+    return guests.boot(REFUSALS, NO_IOMMU, STRICT, STRICT_DRIVER)
 
 
 @pytest.mark.guest
@@ -94,8 +94,8 @@ def test_strict_kernel(case: str) -> None:
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize("case", STRICT_INTEL.cases())
-def test_strict_by_intel(case: str) -> None:
+@pytest.mark.parametrize("case", STRICT_DRIVER.cases())
+def test_strict_by_a_driver(case: str) -> None:
     outcomes()[3].check(case)
 
 

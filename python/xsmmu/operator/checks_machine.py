@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from xsmmu import __version__
-from xsmmu.operator import iommu, kernel, module
+from xsmmu.operator import cmdline, defaults, iommu, kernel, machine, module
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import root, sysfs, text
 
@@ -31,32 +31,73 @@ def _of_machine(level: str, check: str, reason: str, remedy: str | None = None) 
     return Finding(level, check, "machine", reason, remedy)
 
 
-def _firmware(table: str, name: str, remedy: str) -> Finding:
-    acpi = sysfs() / "firmware/acpi/tables"
-    if acpi.is_dir() and not (acpi / table).exists():
-        reason = f"no device is behind an IOMMU: the firmware describes none (no ACPI table {table})"
-        remedy = f"switch on {name} in the firmware's setup, or give the virtual machine one; then {remedy}"
-    else:
-        reason = "no device is behind an IOMMU, although the firmware may describe one"
-    return _of_machine("blocks", "no-iommu", reason, remedy)
+_TABLES: Final = {
+    # What describes an IOMMU, the firmware's word for it, the driver's option, and the driver's name in the kernel log.
+    "DMAR": ("VT-d", "CONFIG_INTEL_IOMMU", "DMAR"),
+    "IVRS": ("AMD-Vi (IOMMU)", "CONFIG_AMD_IOMMU", "AMD-Vi"),
+    "IORT": ("the SMMU", "CONFIG_ARM_SMMU_V3", "smmu"),
+    "VIOT": ("virtio-iommu", "CONFIG_VIRTIO_IOMMU", "virtio_iommu"),
+}
 
 
 def check_iommu() -> Iterator[Finding]:
-    """Is one there and switched on, and which word does that?"""
+    """Is one there and switched on? Else: which of firmware, command line and kernel stands in the way."""
     if iommu.has_groups():
         return
+    reason, remedy = _xen() or _by_firmware()
+    yield _of_machine("blocks", "no-iommu", f"no device is behind an IOMMU: {reason}", remedy)
+
+
+def _xen() -> tuple[str, str] | None:
+    if text(sysfs() / "hypervisor/type") != "xen":
+        return None
+    if "control_d" in (text(root("proc") / "xen/capabilities") or ""):
+        return "this is Xen's dom0, and Xen keeps the IOMMU for itself", "boot this kernel without Xen"
+    return "this is a guest of Xen, which gives its guests none", "use the module on a machine without Xen"
+
+
+def _by_firmware() -> tuple[str, str]:
+    acpi = sysfs() / "firmware/acpi/tables"
+    if not acpi.is_dir():
+        reason = "and no ACPI tables say whether the machine has one"
+        return reason, "see what the kernel has found: dmesg | grep -i -e iommu -e smmu"
+    table = next((name for name in _TABLES if (acpi / name).exists()), None)
+    if not table:
+        return _none_described()
+    name, option, driver = _TABLES[table]
+    configured = kernel.config()
+    if configured is not None and configured.get(option) not in ("y", "m"):
+        return f"the firmware describes {name}, and the kernel is built without {option}", f"boot one with {option}"
+    word = _word_missing(table, configured or {})
+    return word or (
+        f"the firmware describes {name} (ACPI table {table}), and nothing on the command line keeps the kernel from it",
+        f"the kernel log says why its driver found none: dmesg | grep -i {driver}",
+    )
+
+
+def _none_described() -> tuple[str, str]:
+    if kernel.is_virtual():
+        reason = "the virtual machine has none (no ACPI table DMAR, IVRS, IORT or VIOT)"
+        return reason, "give it one: QEMU's -device intel-iommu, amd-iommu or virtio-iommu-pci, libvirt's <iommu>"
     if kernel.architecture() == "aarch64":
-        # There is no word that switches it on: its driver is there or is not.
-        yield _firmware("IORT", "the SMMU", "boot a kernel with its driver (CONFIG_ARM_SMMU_V3)")
-        return
-    vendor = kernel.processor() or "intel"
-    for option in (f"{vendor}_iommu", "iommu"):
-        if "off" in kernel.words(option):
-            reason = f"no device is behind an IOMMU, since {option}=off is on the kernel's command line"
-            yield _of_machine("blocks", "no-iommu", reason, f"replace {option}=off by {vendor}_iommu=on, and reboot")
-            return
-    table, name = ("DMAR", "VT-d") if vendor == "intel" else ("IVRS", "AMD-Vi (IOMMU)")
-    yield _firmware(table, name, f"add {vendor}_iommu=on to the kernel's command line and reboot")
+        return "the firmware describes none (no ACPI table IORT)", "switch on the SMMU in the firmware's setup"
+    name = {"intel": "VT-d", "amd": "AMD-Vi (IOMMU)"}.get(kernel.processor() or "", "VT-d or AMD-Vi")
+    return "the firmware describes none (no ACPI table DMAR or IVRS)", f"switch on {name} in the firmware's setup"
+
+
+def _word_missing(table: str, configured: dict[str, str]) -> tuple[str, str] | None:
+    """What the command line has too much, or lacks: x86 alone has such words."""
+    vendor = {"DMAR": "intel", "IVRS": "amd"}.get(table)
+    if not vendor:
+        return None
+    by_default = vendor == "amd" or configured.get("CONFIG_INTEL_IOMMU_DEFAULT_ON") == "y"
+    add = "" if by_default or defaults.switched_on() else ", add intel_iommu=on"
+    off = defaults.switched_off(vendor)
+    if off:
+        return f"{off} is on the kernel's command line", f"remove {off} from it{add}, and reboot"
+    if add:
+        return "intel_iommu=on is not on the kernel's command line", "add it and reboot"
+    return None
 
 
 def check_kind() -> Iterator[Finding]:
@@ -82,36 +123,52 @@ def check_caching_mode() -> Iterator[Finding]:
         yield _of_machine("note", "caching-mode", reason)
 
 
-def _floor(why: str) -> Iterator[Finding]:
-    """The module's floor is strict, unless another was given when it was loaded."""
-    if not text(sysfs() / "module/xsmmu/parameters/min_level"):
-        reason = f"{why}, so the module's floor is strict: it refuses policies of a lower level"
+def check_floor() -> Iterator[Finding]:
+    """Which floor the module has, or will have."""
+    found = defaults.strict()
+    why = None
+    if found and found.on:
+        why = f"{found.word} is on the kernel's command line" if found.word else "the kernel is built strict"
+    elif (kernel.lockdown() or "none") != "none":
+        why = f"the kernel is locked down ({kernel.lockdown()})"
+    in_force = text(sysfs() / "module/xsmmu/parameters/min_level")
+    if in_force == "strict" or (why and not in_force):
+        reason = f"the module's floor is strict{f', since {why}' if why else ''}: it refuses policies of a lower level"
         yield _of_machine("note", "floor", reason, "modprobe xsmmu min_level=held, if you want less")
 
 
 def check_mode() -> Iterator[Finding]:
-    """What the kernel's own path is from boot on, by the command line or the configuration."""
-    passthrough = kernel.switch("iommu.passthrough")
-    if passthrough or (passthrough is None and "pt" in kernel.words("iommu")):
-        word = "iommu.passthrough=1" if passthrough else "iommu=pt"
-        reason = f"{word} is on the kernel's command line: all groups are passthrough from boot on, and not translated"
-        remedy = f"remove {word} and reboot; or switch single groups, without their drivers: see group-type"
+    """What the kernel's own path is: as the groups are now, and at boot."""
+    if not iommu.has_groups():
+        return
+    at_boot = defaults.passthrough()
+    if at_boot and at_boot.on:
+        word = at_boot.word
+        how = f"{word} is on the kernel's command line" if word else "the kernel is built for passthrough"
+        remedy = f"remove {word} and reboot" if word else "add iommu.passthrough=0 to the command line and reboot"
+        reason = f"{how}: all groups are passthrough from boot on, and not translated"
+        remedy += "; or switch single groups, without their drivers: see group-type"
         yield _of_machine("risk", "kernel-mode", reason, remedy)
         return
-    configured = kernel.config() or {}
-    built = configured.get("CONFIG_IOMMU_DEFAULT_PASSTHROUGH") == "y" and "nopt" not in kernel.words("iommu")
-    if built and passthrough is None:
-        reason = "the kernel is built for passthrough: all groups are so from boot on, and not translated"
-        yield _of_machine("risk", "kernel-mode", reason, "add iommu.passthrough=0 to the command line and reboot")
+    types = Counter(group.type for group in machine.groups())
+    if not {*types} & {*machine.MODES}:
         return
-    strict = kernel.switch("iommu.strict")
-    if strict is None:
-        strict = "strict" in kernel.words("intel_iommu") or configured.get("CONFIG_IOMMU_DEFAULT_DMA_STRICT") == "y"
-    if strict:
-        yield from _floor("the kernel's own path is strict by configuration")
-    elif kernel.words("iommu.strict") or configured:
-        reason = "the kernel's own path is lazy by default: unmapped memory stays in a device's reach for up to 10 ms"
-        yield _of_machine("ok", "kernel-mode", reason)
+    lazy, strict = types["DMA-FQ"], types["DMA"]
+    said = [
+        (lazy, "lazy (unmapped memory stays within a device's reach for up to 10 ms)"),
+        (strict, f"strict{_by_itself() if strict and not lazy else ''}"),
+        (types["identity"], "passthrough (not translated)"),
+    ]
+    parts = [f"{count} group{'s' if count > 1 else ''} {how}" for count, how in said if count]
+    yield _of_machine("ok", "kernel-mode", f"the kernel's own path: {', '.join(parts)}")
+
+
+def _by_itself() -> str:
+    """Why groups are strict that nobody made so."""
+    found = defaults.strict()
+    if found and found.on:
+        return ""
+    return ", as the kernel makes them where a hypervisor is to hear of each map" if kernel.is_virtual() else ""
 
 
 def check_realtime() -> Iterator[Finding]:
@@ -126,22 +183,20 @@ def check_release() -> Iterator[Finding]:
     """Is the module for this kernel, and was it tried on it?"""
     release = kernel.release()
     tested = TESTED.get(kernel.architecture() or "", TESTED["x86_64"])
-    series = re.match(r"\d+\.\d+", release)
-    if series and _number(series[0]) > _number(tested[-1]) and not module.is_loaded():
+    series = kernel.series()
+    newest = tuple(map(int, tested[-1].split(".")))
+    if series > newest and not module.is_loaded():
         reason = f"the kernel is {release}, newer than {tested[-1]}, the newest that this version of the module is for"
         remedy = "install a later xsmmu, or boot an older kernel; modprobe xsmmu any_kernel=1 if you built it yourself"
         yield _of_machine("blocks", "kernel-release", reason, remedy)
         return
-    if series and series[0] in tested:
-        reason = f"the kernel is {release}; {series[0]} is among those that were tested"
+    name = ".".join(map(str, series))
+    if name in tested:
+        reason = f"the kernel is {release}; {name} is among those that were tested"
         yield _of_machine("ok", "kernel-release", reason)
         return
     reason = f"the kernel is {release or 'of an unknown release'}; tested were {', '.join(tested)}"
     yield _of_machine("risk", "kernel-release", reason, "try it first on a device that the machine can do without")
-
-
-def _number(series: str) -> tuple[int, ...]:
-    return tuple(map(int, series.split(".")))
 
 
 def check_config() -> Iterator[Finding]:
@@ -168,8 +223,9 @@ def _headers() -> str:
 
 
 def _refusal() -> str | None:
-    """Why the kernel will not load the module, if it is told not to."""
-    return "module_blacklist=xsmmu" if "xsmmu" in kernel.words("module_blacklist") else None
+    """The word by which the kernel refuses the module; the last one counts."""
+    listed = [*cmdline.named("module_blacklist")][-1:]
+    return next((word.plain for word in listed if "xsmmu" in word.parts), None)
 
 
 def check_module() -> Iterator[Finding]:
@@ -197,12 +253,6 @@ def check_module() -> Iterator[Finding]:
     else:
         reason = f"the module is not built for {kernel.release()}"
         yield _of_machine("blocks", "module-not-built", reason, "apt install ./xsmmu-dkms_*.deb, or dkms autoinstall")
-
-
-def check_lockdown() -> Iterator[Finding]:
-    """Under lockdown the floor is strict, too."""
-    if (kernel.lockdown() or "none") != "none":
-        yield from _floor(f"the kernel is locked down ({kernel.lockdown()})")
 
 
 def check_signing() -> Iterator[Finding]:
@@ -238,11 +288,11 @@ CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
     check_kind,
     check_caching_mode,
     check_mode,
+    check_floor,
     check_realtime,
     check_release,
     check_config,
     check_module,
-    check_lockdown,
     check_signing,
     check_permission,
 )

@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from xsmmu import __version__
-from xsmmu.operator import iommu, kernel, module
+from xsmmu.operator import cmdline, iommu, kernel, module
 from xsmmu.operator.machine import root, sysfs, text
 
 WORDS: Final = re.compile(
@@ -23,7 +23,7 @@ def describe() -> dict[str, Any]:
     """All of it."""
     proc, cpus = root("proc"), sysfs() / "devices/system/cpu"
     memory = re.search(r"^MemTotal:\s*(\d+) kB", text(proc / "meminfo") or "", re.MULTILINE)
-    words = (text(proc / "cmdline") or "").split()
+    words = [word.plain for word in cmdline.words()]
     return {
         "tool": __version__,
         "module": module.version(),

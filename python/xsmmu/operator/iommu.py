@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from xsmmu.operator import machine
 from xsmmu.operator.machine import sysfs, text
 
 ACCEPTED: Final = ("Intel VT-d", "AMD-Vi", "Arm SMMUv3", "virtio-iommu")
@@ -23,8 +24,7 @@ def units() -> list[Path]:
 
 def has_groups() -> bool:
     """Whether any device is behind one."""
-    folder = sysfs() / "kernel/iommu_groups"
-    return folder.is_dir() and any(folder.iterdir())
+    return bool(machine.groups())
 
 
 def kind(unit: Path) -> str:

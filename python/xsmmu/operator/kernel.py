@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from xsmmu.operator import cmdline
 from xsmmu.operator.machine import root, sysfs, text
 
 _SECURE_BOOT: Final = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -31,13 +32,19 @@ def release() -> str:
     return text(root("proc") / "sys/kernel/osrelease") or ""
 
 
+def series() -> tuple[int, int]:
+    """The release's first two numbers; (0, 0) if it cannot be read."""
+    found = re.match(r"(\d+)\.(\d+)", release())
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
 def architecture() -> str | None:
     """As `uname -m` prints it (Linux 6.1 and later say it)."""
     return text(root("proc") / "sys/kernel/arch")
 
 
 def processor() -> str | None:
-    """intel or amd, by which an IOMMU's words on the command line differ."""
+    """The processor's vendor: intel or amd."""
     found = re.search(r"^vendor_id\s*:\s*(\w+)", text(root("proc") / "cpuinfo") or "", re.MULTILINE)
     return _VENDORS.get(found[1]) if found else None
 
@@ -64,23 +71,21 @@ def is_realtime() -> bool:
     return text(sysfs() / "kernel/realtime") == "1" or "PREEMPT_RT" in version.split()
 
 
-def words(option: str) -> list[str]:
-    """The values of an option of the command line, in order, lists taken apart: intel_iommu=on,sm_off is on and sm_off.
+def boolean(value: str | None) -> bool | None:
+    """kstrtobool(): what a value says by its first characters; None where it says nothing."""
+    first = (value or "")[:2].lower()
+    # enabled and disabled: 7.2 and 7.3 have them, 6.1 and 6.12 do not.
+    knows_enabled = series() > (6, 12)
+    if first.startswith(("y", "t", "1", "on", *(["e"] if knows_enabled else []))):
+        return True
+    if first.startswith(("n", "f", "0", "of", *(["d"] if knows_enabled else []))):
+        return False
+    return None
 
-    As the kernel reads it: - and _ are the same in a name, and what is last counts.
-    """
-    found: list[str] = []
-    for word in (text(root("proc") / "cmdline") or "").split():
-        name, _, value = word.partition("=")
-        if name.replace("-", "_") == option.replace("-", "_"):
-            found += value.split(",")
-    return found
 
-
-def switch(option: str) -> bool | None:
-    """The last value of an option that is on or off; None if it is not on the command line."""
-    values = [value for value in words(option) if value in ("0", "1", "y", "n", "Y", "N", "on", "off")]
-    return values[-1] in ("1", "y", "Y", "on") if values else None
+def _enforces() -> bool:
+    """module.sig_enforce, which can only be switched on: its name alone does, too (bool_enable_only)."""
+    return any(word.value is None or boolean(word.value) for word in cmdline.named("module.sig_enforce"))
 
 
 def _parsed(file: Path) -> dict[str, str]:
@@ -122,8 +127,7 @@ def refuses_unsigned() -> str | None:
     """Why this kernel loads no module without a signature that it knows; None if it loads one, or does not say."""
     if (lockdown() or "none") != "none":
         return f"the kernel is locked down ({lockdown()})"
-    enforced = switch("module.sig_enforce") or "" in words("module.sig_enforce")
-    if enforced or text(sysfs() / "module/module/parameters/sig_enforce") == "Y":
+    if _enforces() or text(sysfs() / "module/module/parameters/sig_enforce") == "Y":
         return "module.sig_enforce is on"
     if (config() or {}).get("CONFIG_MODULE_SIG_FORCE") == "y":
         return "the kernel is built with CONFIG_MODULE_SIG_FORCE"

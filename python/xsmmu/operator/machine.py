@@ -99,6 +99,11 @@ class Group:
         return sysfs() / "kernel/iommu_groups" / str(self.number)
 
     @property
+    def is_of_iommu(self) -> bool:
+        """Whether there is an IOMMU: VFIO makes groups without one (vfio_noiommu_group_alloc())."""
+        return text(self.folder / "name") != "vfio-noiommu"
+
+    @property
     def type(self) -> str:
         """DMA, DMA-FQ, identity, or what else the kernel says; `unknown` where it says nothing."""
         return text(self.folder / "type") or "unknown"
@@ -163,7 +168,8 @@ class Device:
     def group(self) -> Group | None:
         """Its IOMMU group, if it is behind an IOMMU."""
         name = _name_at(self.folder / "iommu_group")
-        return Group(int(name)) if name else None
+        found = Group(int(name)) if name else None
+        return found if found and found.is_of_iommu else None
 
     def number(self, name: str) -> int:
         """What a file of a hexadecimal number says: class, vendor, device; 0 where there is none."""
@@ -205,6 +211,14 @@ def devices() -> list[Device]:
     """All PCI devices, in order of their addresses."""
     folder = sysfs() / "bus/pci/devices"
     return [Device(path.name) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+
+
+def groups() -> list[Group]:
+    """All groups behind an IOMMU, in order."""
+    folder = sysfs() / "kernel/iommu_groups"
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    return [found for found in map(Group, numbers) if found.is_of_iommu]
 
 
 def words() -> list[str]:

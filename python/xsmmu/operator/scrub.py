@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What tells which machine it was, or whose, is taken out of results before they leave it.
+"""Takes names of a machine and its users out of results before they leave it.
 
-By what this machine knows of itself: its name, addresses of interfaces, serial numbers. And by its form: MAC and IP
-addresses, names of homes. Words in capitals stand in their place.
+Its host name and serial numbers go from fields that may hold a user's words: a command, a file's name. MAC and IP
+addresses and names of homes go from these and from reasons. A word in capitals stands in their place. Fields that
+only the kernel and the tool write stay as they are.
 """
 
 from __future__ import annotations
@@ -22,12 +23,23 @@ _SERIALS: Final = (
 )
 """Files of sysfs with a number that no other machine has."""
 _LEAST: Final = 4
-"""Characters of a serial number; less is a placeholder."""
+"""Characters of a serial number."""
+_PLACEHOLDER: Final = re.compile(r"\D*|\d{1,5}|[\d.]*\d\.\d[\d.]*|(.)\1*|0?1?2345678?9?0?", re.IGNORECASE)
+"""What firmware has where it has no number: a word, a short or a version number, the same again and again, 123456789."""
+_FIXED: Final = frozenset(
+    ("schema", "document", "tool", "module", "version", "kernel", "kernel_version", "distribution", "architecture")
+    + ("processor", "lockdown", "clock", "governor", "smt", "kind", "cap", "ecap", "level", "policy", "policies")
+    + ("baseline", "figure", "state", "tables", "path", "check", "code", "driver", "drivers", "device", "members")
+)
+"""Fields that only the kernel and the tool write."""
+_TOLD: Final = frozenset(("reason", "remedy", "subject", "names", "command_line"))
+"""Fields with names of interfaces and disks, and none of the machine."""
+_OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _FORMS: Final = {
     "MAC": re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5,}(?![0-9A-Fa-f:])"),
     # An interface that is named by it.
     "NAMED-BY-MAC": re.compile(r"(?<![A-Za-z0-9])(?:en|wl|ww|sl|ib)x[0-9a-f]{12}(?![A-Za-z0-9])"),
-    "IP": re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)"),
+    "IP": re.compile(rf"(?<![\d.])(?:{_OCTET}\.){{3}}{_OCTET}(?!\.?\d)"),
     "USER": re.compile(r"(?<=/home/)[^/\s\"']+"),
 }
 _MAY_BE_IP6: Final = re.compile(r"(?<![0-9A-Za-z:])[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?![0-9A-Za-z:])")
@@ -41,22 +53,33 @@ class Scrub:
         known = sorted({*_known()}, key=lambda pair: -len(pair[1]))
         self.words = [(kind, _WHOLE[kind](re.escape(word))) for kind, word in known]
 
-    def value(self, found: Any) -> Any:
-        """The same JSON without it; names of fields and of schemas stay."""
+    def value(self, found: Any, field: str = "") -> Any:
+        """The same JSON without it; names of fields stay."""
+        if field in _FIXED:
+            return found
         if isinstance(found, str):
-            return self.text(found)
+            return self._formless(found) if field in _TOLD else self.text(found)
         if isinstance(found, list):
-            return [self.value(each) for each in found]
+            return [self.value(each, field) for each in found]
         if isinstance(found, dict):
-            return {key: each if key == "schema" else self.value(each) for key, each in found.items()}
+            return {key: self.value(each, key) for key, each in found.items()}
         return found
 
     def text(self, found: str) -> str:
         """The same text without it."""
-        for kind, pattern in (*self.words, *_FORMS.items()):
-            found, count = pattern.subn(kind, found)
-            self.taken[kind] += count
+        for kind, pattern in self.words:
+            found = self._replaced(kind, pattern, found)
+        return self._formless(found)
+
+    def _formless(self, found: str) -> str:
+        for kind, pattern in _FORMS.items():
+            found = self._replaced(kind, pattern, found)
         return _MAY_BE_IP6.sub(self._ip6, found)
+
+    def _replaced(self, kind: str, pattern: re.Pattern[str], found: str) -> str:
+        found, count = pattern.subn(kind, found)
+        self.taken[kind] += count
+        return found
 
     def _ip6(self, found: re.Match[str]) -> str:
         # A sentence may end with it, or a path follow.
@@ -81,8 +104,9 @@ _WHOLE: Final = {
 
 def _known() -> Iterator[tuple[str, str]]:
     """What this machine knows of itself."""
+    names = {link.name for kind in ("net", "block", "nvme") for link in (sysfs() / "class" / kind).glob("*")}
     name = text(root("proc") / "sys/kernel/hostname") or ""
-    for word in {name, name.partition(".")[0]} - {"", "(none)", "localhost"}:
+    for word in {name, name.partition(".")[0]} - {"", "(none)", "localhost", "xsmmu"} - names:
         yield "HOST", word
     for pattern in _SERIALS:
         for file in sysfs().glob(pattern):
@@ -90,8 +114,8 @@ def _known() -> Iterator[tuple[str, str]]:
             # Of SCSI and SATA it is a page, with a header of four bytes.
             if file.name == "vpd_pg80":
                 word = word[4:].strip()
-            for form in _forms(word):
-                if len(form) >= _LEAST:
+            for form in _forms(word) - names:
+                if len(form) >= _LEAST and not _PLACEHOLDER.fullmatch(form):
                     yield "SERIAL", form
 
 

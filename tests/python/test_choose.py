@@ -637,6 +637,30 @@ def test_steps_are_what_a_shell_would_do(kernel: Kernel) -> None:
     assert module.chosen((Device(IGB).folder / "xsmmu/policy").read_text()) == "fused"
 
 
+@pytest.mark.parametrize("driver", ["SAA716x Budget", "b'c", "a$HOME;b", "`x`"])
+def test_a_driver_may_have_any_name(kernel: Kernel, tmp_path: Path, driver: str) -> None:
+    """Its steps, pasted into a shell, write where they should, and nowhere else."""
+    make_device(kernel.sysfs, "0000:0a:00.0", 20, "none", driver, state="off")
+    script = run("set", "0a:00.0", "strict", "--rebind", "--dry-run")
+    for step in ("bind", "unbind"):
+        (kernel.sysfs / "bus/pci/drivers" / driver / step).unlink()
+    place = tmp_path / "empty"
+    place.mkdir()
+    subprocess.run(["sh", "-e"], input=script, text=True, check=True, cwd=place)
+    assert not [*place.iterdir()]
+    for step in ("bind", "unbind"):
+        assert (kernel.sysfs / "bus/pci/drivers" / driver / step).read_text() == "0000:0a:00.0\n"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_rule_by_a_driver_that_no_module_is_called_like() -> None:
+    rules.conf().write_text("driver:SAA716x Budget=strict\n")
+    said = run("apply")
+    assert "no driver 'SAA716x Budget' is there, and no module is called so" in said
+    lines = apply.modprobe_conf().read_text().splitlines()
+    assert lines[1:] == ['options xsmmu rules="driver:SAA716x Budget=strict"']
+
+
 def test_auto_is_the_modules_choice(kernel: Kernel) -> None:
     """It is asked for and kept by its name; what is in force is shown as itself."""
     said = run("set", "eth1", "auto", "--rebind", "--persist", "--tables", "direct")

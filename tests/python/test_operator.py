@@ -166,6 +166,30 @@ def test_an_address_may_be_in_capitals(sysfs: Path) -> None:
         assert machine.find(name) == Device("0000:0a:00.0")
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wan+1",
+        "wan,1",
+        "eth0:1",
+        "100%",
+        "-n",
+        "#lan",
+        "lan$HOME",
+        "übertragung",
+        "a b",
+        "[x]",
+        "*",
+        "~",
+        "veth.1@2",
+        "'q'",
+    ],
+)
+def test_an_interface_may_have_any_name(sysfs: Path, name: str) -> None:
+    make_device(sysfs, "0000:0a:00.0", 20, "none", "e1000e", interface=name)
+    assert machine.find(name) == Device("0000:0a:00.0")
+
+
 def test_names_are_of_the_nearest_device(sysfs: Path) -> None:
     """A virtio card, a partition, and a disk of several paths."""
     below = sysfs / "bus/pci/devices" / NVME1 / "virtio0/net/ens9"
@@ -185,7 +209,7 @@ def test_names_are_of_the_nearest_device(sysfs: Path) -> None:
 
 
 @pytest.mark.usefixtures("sysfs")
-@pytest.mark.parametrize("name", ["0000:00:00.0", "eth2", "", "..", "/etc/passwd", "net/eth1"])
+@pytest.mark.parametrize("name", ["0000:00:00.0", "eth2", "", "..", "/etc/passwd", "net/eth1", ".", "e" * 256, "*"])
 def test_an_unknown_device_is_named(name: str) -> None:
     with pytest.raises(UserError, match=f"no device '{name}'") as error:
         machine.find(name)

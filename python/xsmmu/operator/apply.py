@@ -8,6 +8,7 @@ one can be named by XSMMU_MODPROBE_CONF.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,6 +62,8 @@ def built_in(found: Sequence[Rule]) -> list[str]:
 
 def late(driver: str) -> str:
     """What is to be said of one of those."""
+    if not (machine.sysfs() / "bus/pci/drivers" / driver).exists():
+        return f"no driver '{driver}' is there, and no module is called so: load it, then run xsmmu apply"
     return f"{driver} is part of the kernel, so nothing is loaded before it: no rule reaches its devices at boot"
 
 
@@ -93,7 +96,7 @@ def module_of(driver: str) -> str | None:
     """The module that a driver is in; None if it is part of the kernel."""
     folder = machine.sysfs() / "bus/pci/drivers" / driver
     if not folder.exists():
-        return driver
+        return driver if re.fullmatch(r"[\w-]+", driver) else None
     link = folder / "module"
     # What is built in may have a folder too, for its parameters.
     return link.resolve().name if (link / "initstate").exists() else None

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from xsmmu.errors import UserError
-from xsmmu.operator import machine, module
+from xsmmu.operator import machine, module, steps
 from xsmmu.operator.machine import Device, Group
 from xsmmu.operator.steps import Step
 
@@ -21,14 +21,18 @@ def bound(device: Device) -> list[tuple[Device, str]]:
 def unbind(device: Device, driver: str) -> Step:
     """Take a device from its driver."""
     return Step(
-        _shell(device.address, _file(driver, "unbind")), lambda: _unbind(device, driver), lambda: _bind(device, driver)
+        steps.echo(device.address, _file(driver, "unbind")),
+        lambda: _unbind(device, driver),
+        lambda: _bind(device, driver),
     )
 
 
 def bind(device: Device, driver: str) -> Step:
     """Give a device to its driver again."""
     return Step(
-        _shell(device.address, _file(driver, "bind")), lambda: _bind(device, driver), lambda: _unbind(device, driver)
+        steps.echo(device.address, _file(driver, "bind")),
+        lambda: _bind(device, driver),
+        lambda: _unbind(device, driver),
     )
 
 
@@ -43,7 +47,7 @@ def claim(device: Device, driver: str) -> Step:
         _must_be_there(device)
         _put(file, value, f"{device.label} cannot be kept for a driver")
 
-    return Step(_shell(driver, file), lambda: put(driver), lambda: put(back))
+    return Step(steps.echo(driver, file), lambda: put(driver), lambda: put(back))
 
 
 def set_type(group: Group, kind: str) -> Step:
@@ -54,7 +58,7 @@ def set_type(group: Group, kind: str) -> Step:
         if group.type != value:
             _put(file, value, f"group {group.number} cannot be made {value}")
 
-    return Step(_shell(kind, file), lambda: put(kind), lambda: put(before))
+    return Step(steps.echo(kind, file), lambda: put(kind), lambda: put(before))
 
 
 def _unbind(device: Device, driver: str) -> None:
@@ -84,10 +88,6 @@ def _must_be_there(device: Device) -> None:
 
 def _file(driver: str, name: str) -> Path:
     return machine.sysfs() / "bus/pci/drivers" / driver / name
-
-
-def _shell(value: str, file: Path) -> str:
-    return f"echo {value} > {file}"
 
 
 def _put(file: Path, value: str, what: str) -> None:

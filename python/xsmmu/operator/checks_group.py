@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
-from xsmmu.operator import iommu, module
+from xsmmu.operator import iommu, module, steps
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import Device, Group, is_address, text
 
@@ -63,7 +64,10 @@ def check_type(group: Group) -> Iterator[Finding]:
     file = group.folder / "type"
     if group.type == "identity":
         reason = f"the group is passthrough (type identity): {_labels(working(group))} reach all memory"
-        unbind = "".join(f"echo {each.address} > /sys/bus/pci/drivers/{each.driver}/unbind; " for each in _bound(group))
+        drivers = Path("/sys/bus/pci/drivers")
+        unbind = "".join(
+            f"{steps.echo(each.address, drivers / (each.driver or '') / 'unbind')}; " for each in _bound(group)
+        )
         devices = working(group)
         rebind = f"xsmmu set {devices[0].address} POLICY --rebind; or by hand: " if devices else ""
         yield _of_group("blocks", "group-type", group, reason, f"{rebind}{unbind}echo DMA-FQ > {file}")

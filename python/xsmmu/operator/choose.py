@@ -122,7 +122,7 @@ def _choose(device: Device, wish: Wish, before: Choice) -> list[Step]:
     place = module.folder(device)
     undo = {"policy": lambda: restore(device, before)}
     return [
-        Step(f"echo {value} > {place / name}", _writer(device, name, value), undo.get(name, steps.nothing))
+        Step(steps.echo(value, place / name), _writer(device, name, value), undo.get(name, steps.nothing))
         for name, value in words.items()
     ]
 

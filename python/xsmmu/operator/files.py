@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ def step(file: Path, text: str | None) -> Step:
         if read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     before = text_of(file)
-    shell = f"rm {file}" if text is None else f"cat > {file} <<'END'\n{text}END"
+    shell = f"rm {shlex.quote(str(file))}" if text is None else f"cat > {shlex.quote(str(file))} <<'END'\n{text}END"
 
     def undo() -> None:
         # Where it could not be written, it cannot be again.

@@ -250,7 +250,8 @@ def find(name: str) -> Device:
 
 def _links(name: str) -> Iterator[Path]:
     """Where sysfs may have something of this name."""
-    if not re.fullmatch(r"[\w.@-]+", name):
+    # What can be no file's name is no name of sysfs.
+    if "/" in name or name in ("", ".", "..") or len(os.fsencode(name)) > 255:
         return
     for kind in ("net", "block", "nvme", "misc", "infiniband"):
         link = sysfs() / "class" / kind / name

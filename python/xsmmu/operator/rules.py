@@ -21,7 +21,8 @@ from xsmmu.operator.machine import Device
 _ADDRESS = re.compile(r"(?:([0-9a-f]+):)?([0-9a-f]{1,2}):([01]?[0-9a-f])\.([0-7])", re.IGNORECASE)
 _ID = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4})", re.IGNORECASE)
 _CLASS = re.compile(r"class:((?:[0-9a-f]{2}){1,3})", re.IGNORECASE)
-_DRIVER = re.compile(r"driver:([\w-]+)")
+_DRIVER = re.compile(r"driver:([^\s=;,\"#][^=;,\"#]*)")
+"""A driver may have any name; these characters end a word of the rules."""
 
 LENGTH_MAX: Final = 1024
 """Characters that the kernel takes for a parameter of text."""

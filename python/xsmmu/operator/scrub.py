@@ -25,7 +25,7 @@ _SERIALS: Final = (
 _LEAST: Final = 4
 """Characters of a serial number."""
 _PLACEHOLDER: Final = re.compile(r"\D*|\d{1,5}|[\d.]*\d\.\d[\d.]*|(.)\1*|0?1?2345678?9?0?", re.IGNORECASE)
-"""What firmware has where it has no number: a word, a short or a version number, the same again and again, 123456789."""
+"""What firmware has where it has no number: a word, a short number, a version, one character repeated, 123456789."""
 _FIXED: Final = frozenset(
     ("schema", "document", "tool", "module", "version", "kernel", "kernel_version", "distribution", "architecture")
     + ("processor", "lockdown", "clock", "governor", "smt", "kind", "cap", "ecap", "level", "policy", "policies")

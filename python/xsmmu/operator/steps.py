@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -14,6 +16,11 @@ from xsmmu.errors import UserError
 
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a command early."""
+
+
+def echo(value: str, file: Path) -> str:
+    """The line for a shell that writes a value to a file; names of drivers may have blanks."""
+    return f"echo {shlex.quote(value)} > {shlex.quote(str(file))}"
 
 
 def nothing() -> None:

@@ -27,9 +27,12 @@ _LEAST: Final = 4
 _PLACEHOLDER: Final = re.compile(r"\D*|\d{1,5}|[\d.]*\d\.\d[\d.]*|(.)\1*|0?1?2345678?9?0?", re.IGNORECASE)
 """What firmware has where it has no number: a word, a short number, a version, one character repeated, 123456789."""
 _FIXED: Final = frozenset(
-    ("schema", "document", "tool", "module", "version", "kernel", "kernel_version", "distribution", "architecture")
-    + ("processor", "lockdown", "clock", "governor", "smt", "kind", "cap", "ecap", "level", "policy", "policies")
-    + ("baseline", "figure", "state", "tables", "path", "check", "code", "driver", "drivers", "device", "members")
+    (
+        *("schema", "document", "tool", "module", "version", "kernel", "kernel_version", "distribution"),
+        *("architecture", "processor", "lockdown", "clock", "governor", "smt", "kind", "cap", "ecap", "level"),
+        *("policy", "policies", "baseline", "figure", "state", "tables", "path", "check", "code", "driver"),
+        *("drivers", "device", "members"),
+    )
 )
 """Fields that only the kernel and the tool write."""
 _TOLD: Final = frozenset(("reason", "remedy", "subject", "names", "command_line"))

@@ -403,8 +403,12 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 		page = found.page + found.pages;
 		if (found.page == iova >> XS_PAGE_LG2 && found.pages == pages)
 			return removed >= 0;
-		if (stray.mapped_pages)
+		if (stray.mapped_pages) {
+			/* Of several mappings one that is not removed counts. */
+			if (removed < 0)
+				stray.removed = removed;
 			continue;
+		}
 		stray.mapped_iova = found.page << XS_PAGE_LG2;
 		stray.mapped_pages = found.pages;
 		stray.removed = removed;

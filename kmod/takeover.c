@@ -667,8 +667,11 @@ static bool give_back(struct xs_group *group, struct device *locked)
 	live = xs_engine_live(&group->engine) > 0;
 	/* Of what is deferred nobody could try again to remove it once the engine stops. */
 	xs_engine_settle(&group->engine);
-	/* Nor could the engine keep a chunk then. */
-	if (!live)
+	/*
+	 * Nor could the engine keep a chunk then. One of a domain that the group has left is removed,
+	 * or tried again with what is stuck there.
+	 */
+	if (!live && !group->stuck_in)
 		xs_chunks_drop(group);
 	if (is_stuck(group) || live ||
 	    iommu_group_for_each_dev(group->iommu_group, &given, hand_back))
@@ -768,7 +771,7 @@ static void mend(struct xs_group *group)
 	u64 torn = xs_engine_torn(&group->engine);
 
 	if (torn)
-		pr_warn("group %d: %llu pages that drivers have not unmapped as they were mapped are removed, as the drivers have gone\n",
+		pr_warn("group %d: %llu pages that drivers have not unmapped as they were mapped are unmapped, as the drivers have gone\n",
 			iommu_group_id(group->iommu_group), torn);
 	mutex_lock(&group->trimming);
 	xs_engine_mend(&group->engine, true);

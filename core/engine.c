@@ -2,6 +2,7 @@
 /* Set-up, sync points from outside, and changes of policy; see engine.h. */
 #include <xsmmu/place.h>
 #include <xsmmu/sync.h>
+#include <xsmmu/tear.h>
 
 /* ---- strays ---- */
 
@@ -421,6 +422,8 @@ void xs_engine_destroy(struct xs_engine *engine)
 		xs_depot_destroy(&engine->depots[lg2]);
 	if (engine->pool.chunks)
 		xs_pool_destroy(&engine->pool);
+	/* Before the leaves, which have the other records. */
+	xs_tears_free(engine);
 	xs_space_destroy(&engine->space);
 	xs_counts_free(engine->counts);
 	xs_ops(engine)->free(xs_world(engine), engine->cpus,

@@ -159,6 +159,17 @@ void xs_leaf_free_torn(struct xs_tree *tree, struct xs_leaf *leaf)
 	}
 }
 
+void xs_tears_free(struct xs_engine *engine)
+{
+	while (engine->tears.done) {
+		struct xs_torn *torn = engine->tears.done;
+
+		engine->tears.done = torn->next_done;
+		if (torn->failed)
+			xs_torn_free(engine, torn);
+	}
+}
+
 /* The list that it is in, or is to be. The lock is held. Entered. */
 static struct xs_torn **xs_torn_list(struct xs_engine *engine,
 				     const struct xs_torn *torn)

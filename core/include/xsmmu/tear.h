@@ -74,6 +74,9 @@ bool xs_leaf_mapping(struct xs_leaf *leaf, u64 from, u64 end,
 /* Free the records of @leaf. */
 void xs_leaf_free_torn(struct xs_tree *tree, struct xs_leaf *leaf);
 
+/* Free the records that no leaf has, of an engine that is about to go. */
+void xs_tears_free(struct xs_engine *engine);
+
 /*
  * An unmap of @pages pages at @iova has found no mapping like that. When it returns,
  * the device reaches none of those pages that were mapped. True: they are one torn

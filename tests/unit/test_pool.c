@@ -32,6 +32,7 @@ static struct {
 	u32 going;	/* chunks that nobody can know any more */
 	bool drops_fail;
 	bool maps_left;
+	u64 stuck;	/* pages that the world was told of */
 } m;
 
 static bool is_buffer(u64 phys, u32 bytes)
@@ -183,10 +184,18 @@ static void pool_short_of(void *world)
 	__atomic_add_fetch(&m.told, 1, __ATOMIC_RELAXED);
 }
 
+static void pool_stuck(void *world, u64 iova, u64 pages)
+{
+	(void)world;
+	CHECK(iova >= START && iova % XS_CHUNK_BYTES == 0);
+	m.stuck += pages;
+}
+
 static const struct xs_world_ops ops = {
 	.alloc = pool_alloc, .free = pool_free, .clock = pool_clock,
 	.quiesce = pool_quiesce, .add_chunk = pool_add_chunk,
 	.drop_chunk = pool_drop_chunk, .short_of = pool_short_of,
+	.stuck = pool_stuck,
 };
 
 static const struct xs_world_ops mute_ops = {
@@ -849,6 +858,26 @@ static void stuck_chunks(void)
 	end_empty();
 }
 
+/* The last chance to remove one is when its pool goes: its memory is lost, and the world told. */
+static void lost_chunks(void)
+{
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+
+	if (!CHECK(begin(1)))
+		return;
+	CHECK(map(&buffer));
+	unmap(&buffer);
+	m.drops_fail = true;
+	m.stuck = 0;
+	xs_pool_destroy(&m.pool);
+	CHECK(m.stuck == XS_CHUNK_BYTES / XS_PAGE_BYTES);
+	CHECK(!m.allocations && m.chunks == 1);
+	m.drops_fail = false;
+	m.going = 1;
+	pool_drop_chunk(NULL, START, m.chunk[0]);
+	test_free(m.memory);
+}
+
 /* What another CPU has emptied, or nearly, is used before more is asked for. */
 static void moves_from(u32 from)
 {
@@ -1505,6 +1534,7 @@ const struct test pool_tests[] = {
 	{ "pool_fails", fails },
 	{ "pool_trims", trims },
 	{ "pool_stuck_chunks", stuck_chunks },
+	{ "pool_lost_chunks", lost_chunks },
 	{ "pool_left_chunks", left_chunks },
 	{ "pool_moves", moves },
 	{ "pool_left_alone", left_alone },

@@ -418,6 +418,7 @@ static void check_no_memory(struct world *world)
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 1, false));
 		s.live -= pages;
 		check(world, 1);
+		CHECK(world->stray_removed == XS_REMOVED_ALL);
 		CHECK(!driver_reachable(world, &mapping));
 		CHECK(!xs_engine_torn(&world->engine));
 		CHECK(xs_engine_stuck(&world->engine) == pages);
@@ -426,9 +427,26 @@ static void check_no_memory(struct world *world)
 	}
 }
 
+/* The same where that removal fails, too: the world is told so. */
+static void check_no_memory_failing(struct world *world)
+{
+	struct mapping mapping = map(world, 2, MEMORY_COUNTED);
+
+	disown(world, &mapping, 0);
+	world->alloc_fails_in = 1;
+	world->removal_fails_in = 1;
+	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 1, false));
+	check(world, 1);
+	CHECK(world->stray_removed < 0);
+	CHECK(xs_engine_stuck(&world->engine) == 2);
+	retry(world, &mapping);
+	driver_free(world, &mapping);
+}
+
 static void no_memory(void)
 {
 	each(check_no_memory);
+	each(check_no_memory_failing);
 }
 
 static void check_failed(struct world *world, u32 strays)
@@ -443,10 +461,13 @@ static void check_failed(struct world *world, u32 strays)
  */
 static void check_failing(struct world *world)
 {
+	static const u32 torn_sizes[] = { 4, XS_BLOCK_PAGES, XS_BLOCK_PAGES + 6 };
 	bool holds = world->engine.mode & XS_MODE_HOLDS;
 
-	for (u32 pages = 4; pages <= 70; pages += 66) {
-		struct mapping mapping = map(world, pages, MEMORY_COUNTED);
+	for (u32 i = 0; i < 3; i++) {
+		u32 pages = torn_sizes[i];
+		struct mapping mapping = map(world, pages, i ? MEMORY_FOLIO :
+							       MEMORY_COUNTED);
 		bool held = holds && pages <= XS_BLOCK_PAGES;
 		static struct xs_ledger sum;
 
@@ -473,6 +494,38 @@ static void check_failing(struct world *world)
 	}
 }
 
+/* The same of memory that is free by then: it is not held, so nobody lets go of it. */
+static void check_failing_freed(struct world *world)
+{
+	struct mapping mapping = map(world, 4, MEMORY_COUNTED);
+
+	disown(world, &mapping, 0);
+	driver_free(world, &mapping);
+	world->parts_fail = 1;
+	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
+	check_failed(world, 1);
+	s.strays++;
+	CHECK(xs_engine_stuck(&world->engine) == 4);
+	retry(world, &mapping);
+}
+
+/* The same of the right unmap of a torn mapping: its caller must not free the memory. */
+static void check_failing_right(struct world *world)
+{
+	struct mapping mapping = map(world, 4, MEMORY_COUNTED);
+
+	disown(world, &mapping, 0);
+	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
+	check_failed(world, 1);
+	s.strays++;
+	world->parts_fail = 1;
+	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 4, true));
+	CHECK(!world_warnings());
+	CHECK(xs_engine_stuck(&world->engine) == 4);
+	retry(world, &mapping);
+	driver_free(world, &mapping);
+}
+
 /* The same when its IOVAs are to be given back: what is removed again then is not removed. */
 static void check_failing_late(struct world *world)
 {
@@ -490,6 +543,8 @@ static void check_failing_late(struct world *world)
 		world->parts_fail = 1;
 		xs_engine_mend(&world->engine, false);
 		CHECK(xs_engine_stuck(&world->engine) == pages);
+		/* The driver may have freed it. */
+		CHECK(world->memory[mapping.page].refs == 1);
 		retry(world, &mapping);
 		driver_free(world, &mapping);
 	}
@@ -498,6 +553,8 @@ static void check_failing_late(struct world *world)
 static void failing(void)
 {
 	each(check_failing);
+	each(check_failing_freed);
+	each(check_failing_right);
 	each(check_failing_late);
 }
 
@@ -671,6 +728,47 @@ static void race_seed(u64 seed)
 	for (u32 i = 0; i < 24; i++)
 		driver_free(world, &race.mappings[i]);
 	world_end(world);
+}
+
+/* Each names a page of one mapping, and no removal of it succeeds: it is stuck, and held, once. */
+static void failing_run(void *argument, u32 cpu)
+{
+	struct race *race = argument;
+
+	xs_engine_unmap(&race->world->engine,
+			race->mappings[0].iova + cpu * XS_PAGE_BYTES, 1, false);
+}
+
+static void failing_race_seed(u64 seed)
+{
+	struct world_config config = {
+		.blocks = 16, .cpus = RACERS, .remembers = true,
+		.policy = &xs_policies[seed % xs_policy_count],
+	};
+	static struct race race;
+	struct mapping *mapping = &race.mappings[0];
+
+	test_replay(seed, 0);
+	race.world = world_new(&config, 0);
+	*mapping = map(race.world, RACERS, MEMORY_COUNTED);
+	disown(race.world, mapping, 0);
+	race.world->parts_fail = RACERS;
+	if (!test_threads(RACERS, seed, failing_run, &race))
+		test_threads(RACERS, 0, failing_run, &race);
+	test_be_cpu(0);
+	race.world->parts_fail = 0;
+	CHECK(world_warnings() == RACERS);
+	CHECK(!xs_engine_live(&race.world->engine));
+	CHECK(xs_engine_stuck(&race.world->engine) == RACERS);
+	retry(race.world, mapping);
+	CHECK(race.world->memory[mapping->page].refs == 1);
+	driver_free(race.world, mapping);
+	world_end(race.world);
+}
+
+static void failing_at_once(void)
+{
+	test_seeds(100, failing_race_seed);
 }
 
 static void twice_at_once(void)
@@ -904,6 +1002,7 @@ const struct test stray_tests[] = {
 	{ "stray_meanwhile", meanwhile },
 	{ "stray_twice", twice },
 	{ "stray_twice_at_once", twice_at_once, .threads = true },
+	{ "stray_failing_at_once", failing_at_once, .threads = true },
 	{ "stray_torn_at_once", torn_at_once, .threads = true },
 	{ "stray_wrong_blocks", wrong_blocks },
 	{ "stray_in_block", in_block },

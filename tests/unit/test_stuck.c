@@ -121,8 +121,10 @@ static void check_failed_map(struct world *world, const struct mapping *shape,
 	world->removals_to_fail = FAILS_FOR_EVER;
 	if (recovers)
 		world->removal_fails_in = world->removals_to_fail = 0;
-	/* The driver frees the memory when its map has failed. */
+	/* The driver frees the memory when its map has failed. Some of it may not be mapped. */
+	world->removes_none = true;
 	CHECK(!driver_map(world, &mapping, LAST));
+	world->removes_none = false;
 	CHECK(!world->map_fails_in);
 	CHECK(xs_engine_stuck(&world->engine) ==
 	      (recovers ? 0 : shape->pages));
@@ -141,8 +143,7 @@ static void failed_maps(void)
 		struct world *world = begin(&xs_policies[i]);
 
 		for (u32 at = 0; at < MAPPINGS; at++) {
-			if (shapes[at].kind == MEMORY_SLAB ||
-			    shapes[at].pages > XS_BLOCK_PAGES)
+			if (shapes[at].kind == MEMORY_SLAB)
 				continue;
 			check_failed_map(world, &shapes[at], false);
 			check_failed_map(world, &shapes[at], true);
@@ -160,6 +161,8 @@ static void no_mapping(void)
 	for (u32 at = 0; at < MAPPINGS; at++) {
 		struct mapping mapping = shapes[at];
 		u64 strays = world_ledger(world)->counts.strays;
+		u64 iova = 0;
+		u32 left;
 
 		CHECK(driver_map(world, &mapping, LAST));
 		world->removal_fails_in = 1;
@@ -173,6 +176,7 @@ static void no_mapping(void)
 		      strays + mapping.pages);
 		CHECK(world_warnings() == mapping.pages);
 		CHECK(xs_engine_stuck(engine) == mapping.pages);
+		CHECK(!xs_engine_next_mapping(engine, &iova, &left));
 		mend(world);
 	}
 	world_end(world);
@@ -206,8 +210,31 @@ static void aware(void)
 	}
 }
 
-/* Pages of a driver's block, unmapped together; none of them is removed by the driver's sync. */
-static void in_block(void)
+/* A batch-aware driver's page is removed in its unmap, as there is no memory for a batch. */
+static void aware_no_batch(void)
+{
+	for (u32 i = 0; i < 2 * xs_policy_count; i++) {
+		struct world *world = begin(&xs_policies[i / 2]);
+		struct mapping mapping = shapes[0];
+
+		/* The common way to unmap it, or the other one. */
+		world->last_serial += i % 2;
+		CHECK(driver_map(world, &mapping, LAST));
+		world->removal_fails_in = 1;
+		world->alloc_fails_in = 1;
+		driver_unmap_aware(world, &mapping, 1, false);
+		world->alloc_fails_in = 0;
+		CHECK(xs_engine_stuck(&world->engine) == 1);
+		mend(world);
+		world_end(world);
+	}
+}
+
+/*
+ * Pages of a driver's block, unmapped together; none of them is removed by the driver's sync, or
+ * by the unmap, if there is no memory for a batch.
+ */
+static void check_in_block(bool no_batch)
 {
 	static struct mapping mappings[XS_BLOCK_PAGES];
 
@@ -220,7 +247,9 @@ static void in_block(void)
 				       iova) == XS_BLOCK_PAGES);
 		world->removal_fails_in = 1;
 		world->removals_to_fail = FAILS_FOR_EVER;
+		world->alloc_fails_in = no_batch;
 		driver_unmap_block_no_sync(world, mappings, XS_BLOCK_ALL);
+		world->alloc_fails_in = 0;
 		xs_engine_sync_explicit(&world->engine, false);
 		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
 		CHECK(xs_engine_stuck(&world->engine) == XS_BLOCK_PAGES);
@@ -232,6 +261,12 @@ static void in_block(void)
 		mend(world);
 		world_end(world);
 	}
+}
+
+static void in_block(void)
+{
+	check_in_block(false);
+	check_in_block(true);
 }
 
 /*
@@ -405,6 +440,7 @@ const struct test stuck_tests[] = {
 	{ "stuck_failed_maps", failed_maps },
 	{ "stuck_is_no_mapping", no_mapping },
 	{ "stuck_aware", aware },
+	{ "stuck_aware_no_batch", aware_no_batch },
 	{ "stuck_in_block", in_block },
 	{ "stuck_failed_in_block", failed_in_block },
 	{ "stuck_to_the_end", to_the_end },

@@ -283,14 +283,18 @@ static void check_removed_entries(struct world *world, u64 page, u64 pages)
 	}
 }
 
-/* A map fails and leaves some of these pages mapped, which were never the driver's. */
+/*
+ * A map fails and leaves some of these pages mapped, which were never the driver's. Of more than
+ * a block nothing can be held.
+ */
 static void note_left(struct world *world, u64 iova, u32 pages)
 {
 	u64 serial = add(&world->last_serial, 1);
+	u64 held = pages > XS_BLOCK_PAGES ? 0 : OWNER_PROMISED;
 
 	for (u64 page = page_of(world, iova); pages--; page++)
-		put(&world->owner[page], serial * OWNER_SERIAL |
-					 OWNER_PROMISED | OWNER_REFUSED);
+		put(&world->owner[page],
+		    serial * OWNER_SERIAL | held | OWNER_REFUSED);
 }
 
 static int world_map(void *opaque, void **entries, u64 iova, u64 phys, u32 pages,
@@ -415,6 +419,7 @@ static int world_remove(void *opaque, xs_gather_t *gather, u64 iova, u64 pages)
 	test_point();
 	if (!is_removal(world, gather, iova, pages))
 		return 0;
+	CHECK(!get(&world->removes_none));
 	check_removal(world, page, pages);
 	check_removed_entries(world, page, pages);
 	lose_tables(world, page, pages);

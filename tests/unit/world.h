@@ -118,6 +118,7 @@ struct world {
 	enum { SENDS_ASKED, SENDS_DOMAIN, SENDS_GLOBAL } sends;
 	bool frees_early;	/* the driver frees memory that it has mapped */
 	bool is_exact;		/* of a mapping no part is removed alone */
+	bool removes_none;	/* nothing is to be removed but again */
 	u64 parts_fail;		/* so many removals of parts fail from now on */
 	int stray_removed;	/* what the last stray says of the removal */
 	bool record_fails;	/* @mapping is to have no memory for a record */

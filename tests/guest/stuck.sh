@@ -230,6 +230,73 @@ case_stuck_memory_of_no_copies() {
 	all_off
 }
 
+# Memory for copies comes, of which one half is mapped and cannot be undone: the device may access it.
+case_stuck_memory_for_copies() {
+	[ -e $REFUSE ] && return 0
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
+	# The buffer, and half of the memory.
+	echo later2 >$PAGE/requests || failure "requests: $(log_since | grep 'stuck: wrong')"
+	echo 256 >$PAGE/map || failure "the map failed"
+	until_true 10 is_stuck 512 || failure "$(stat_of $TESTDEV stuck_pages) pages are stuck"
+	expect_equal "the level" "$(get $TESTDEV level)" none
+	refuse off
+	until_true 10 is_stuck 0 || failure "it is stuck still"
+	echo 1 >$PAGE/unmap
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	all_off
+}
+
+# The memory of copies is mapped again for the next driver, by halves: the group stays out of a domain that has one.
+case_stuck_when_the_next_driver_comes() {
+	[ -e $REFUSE ] && return 0
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
+	copies=$(stat_of $TESTDEV copied_maps)
+	echo 256 >$PAGE/map || failure "the map failed"
+	until_true 10 is_copied || failure "nothing was copied"
+	unbind $TESTDEV
+	expect_equal "the state" "$(get $TESTDEV state)" lingering
+	echo later >$PAGE/requests || failure "requests: $(log_since | grep 'stuck: wrong')"
+	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
+	expect_equal "the level" "$(get $TESTDEV level)" none
+	unbind $TESTDEV
+	expect_equal "the state" "$(get $TESTDEV state)" stuck
+	echo 1 >$PAGE/unmap
+	sleep 2
+	expect_equal "the state" "$(get $TESTDEV state)" stuck
+	refuse off
+	until_true 15 state_is idle || failure "the state is $(get $TESTDEV state)"
+	expect_balance $TESTDEV
+	all_off
+}
+
+# Memory that the module itself would free: of an allocation, and what an untrusted device has instead of a page that is
+# not all its own. The engine cannot hold so many pages.
+case_stuck_memory_of_the_module() {
+	trust $TESTDEV 1
+	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	log_mark
+	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
+	echo 1 >$PAGE/buffer || failure "the map failed: $(log_since | grep 'stuck: wrong')"
+	echo 1 >$PAGE/memory || failure "the allocation failed"
+	refuse on
+	echo 0 >$PAGE/buffer
+	echo 0 >$PAGE/memory
+	expect_equal "pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" $((7 + 512))
+	expect_equal "references of the device's page" "$(cat $PAGE/buffer)" 1
+	expect_equal "references of the allocation" "$(cat $PAGE/memory)" 1
+	refuse off
+	until_true 10 is_stuck 0 || failure "it is stuck still"
+	unbind $TESTDEV
+	expect_balance $TESTDEV
+	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
+	trust $TESTDEV 0
+	all_off
+}
+
 # The driver of virtio-iommu recovers when its queue is flushed: nothing is stuck.
 case_stuck_for_a_moment() {
 	[ -e $REFUSE ] && return 0

@@ -4,12 +4,16 @@
  * makes the function fail that adds a request to its queue, as it does without memory. Other
  * IOMMU drivers never fail: there the module is a build for tests that refuses removals itself.
  *
- *   requests  off; once: requests fail until the queue is flushed; later: the next request
- *             succeeds, and those behind it fail; on
+ *   requests  off; once: requests fail until the queue is flushed; later, later2: the next
+ *             request or two succeed, and those behind fail; on
  *   map       map so many bytes of a page
  *   unmap     unmap them and give the page back, as a driver does, or later than that
  *   own       1: somebody else has the IOMMU group, as VFIO does; 0: not any more
  *   alloc     allocate 2 MiB of contiguous memory, which must fail
+ *   memory    1: allocate 2 MiB of contiguous memory; 0: free it; read: the references that it
+ *             has when that returns
+ *   buffer    1: map a buffer that ends inside a page, of which the device has another one;
+ *             0: unmap it; read: the references that the device's page has when that returns
  *   mapped    references of the page that the device was last told to map
  *   others    map and unmap pages one after the other; fails if one has the IOVA of that page
  *   held      who else than this driver has a reference of that page, 0 or 1
@@ -38,7 +42,7 @@ static int wrong(const char *what)
 enum refusal { REFUSES_NONE, REFUSES_ONCE, REFUSES_LATER, REFUSES_ALL };
 
 static enum refusal refusal;
-static unsigned int refused, flushed;
+static unsigned int refused, flushed, succeed;
 static u64 mapped_phys;
 module_param(refused, uint, 0444);
 module_param(flushed, uint, 0444);
@@ -59,7 +63,7 @@ static int add_request(struct kprobe *probe, struct pt_regs *regs)
 	    READ_ONCE(refusal) != REFUSES_ONCE) {
 		if (map->head.type == VIRTIO_IOMMU_T_MAP)
 			mapped_phys = le64_to_cpu(map->phys_start);
-		if (READ_ONCE(refusal) == REFUSES_LATER)
+		if (READ_ONCE(refusal) == REFUSES_LATER && !--succeed)
 			WRITE_ONCE(refusal, REFUSES_ALL);
 		return 0;
 	}
@@ -115,9 +119,10 @@ static int set_requests(const char *text, const struct kernel_param *param)
 	if (error)
 		return error;
 	refused = flushed = 0;
+	succeed = sysfs_streq(text, "later2") ? 2 : 1;
 	WRITE_ONCE(refusal, sysfs_streq(text, "on") ? REFUSES_ALL :
 			    sysfs_streq(text, "once") ? REFUSES_ONCE :
-			    sysfs_streq(text, "later") ? REFUSES_LATER :
+			    strstarts(text, "later") ? REFUSES_LATER :
 			    REFUSES_NONE);
 	return 0;
 }
@@ -174,6 +179,76 @@ static int get_mapped(char *text, const struct kernel_param *param)
 }
 static const struct kernel_param_ops mapped_ops = { .get = get_mapped };
 module_param_cb(mapped, &mapped_ops, NULL, 0444);
+
+/* ---- memory that the module frees ---- */
+
+static void *memory, *buffer;
+static dma_addr_t memory_iova, buffer_iova;
+static struct page *device_page;
+static int memory_left, buffer_left;
+
+/* More pages than a mapping is held by. */
+#define BUFFER_BYTES	(6 * PAGE_SIZE + 512)
+
+static int set_memory(const char *text, const struct kernel_param *param)
+{
+	if (!the_device)
+		return -ENODEV;
+	if (*text == '0') {
+		dma_free_attrs(the_device, SZ_2M, memory, memory_iova,
+			       DMA_ATTR_FORCE_CONTIGUOUS);
+		memory_left = page_count(virt_to_page(memory));
+		return 0;
+	}
+	memory = dma_alloc_attrs(the_device, SZ_2M, &memory_iova, GFP_KERNEL,
+				 DMA_ATTR_FORCE_CONTIGUOUS);
+	return memory ? 0 : -ENOMEM;
+}
+
+static int get_memory(char *text, const struct kernel_param *param)
+{
+	return sysfs_emit(text, "%d\n", memory_left);
+}
+static const struct kernel_param_ops memory_ops = {
+	.set = set_memory, .get = get_memory,
+};
+module_param_cb(memory, &memory_ops, NULL, 0644);
+
+static int set_buffer(const char *text, const struct kernel_param *param)
+{
+	u64 last;
+
+	if (!the_device)
+		return -ENODEV;
+	if (*text == '0') {
+		dma_unmap_single(the_device, buffer_iova, BUFFER_BYTES,
+				 DMA_FROM_DEVICE);
+		buffer_left = page_count(device_page);
+		free_pages_exact(buffer, BUFFER_BYTES);
+		return 0;
+	}
+	buffer = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
+	if (!buffer)
+		return -ENOMEM;
+	buffer_iova = dma_map_single(the_device, buffer, BUFFER_BYTES,
+				     DMA_FROM_DEVICE);
+	if (dma_mapping_error(the_device, buffer_iova))
+		return -ENOMEM;
+	last = iommu_iova_to_phys(iommu_get_domain_for_dev(the_device),
+				  buffer_iova + BUFFER_BYTES - 1);
+	device_page = pfn_to_page(PHYS_PFN(last));
+	return device_page == virt_to_page(buffer + BUFFER_BYTES - 1) ?
+		wrong("the device has no other page") : 0;
+}
+
+static int get_buffer(char *text, const struct kernel_param *param)
+{
+	return sysfs_emit(text, "%d\n", buffer_left);
+}
+static const struct kernel_param_ops buffer_ops = {
+	.set = set_buffer, .get = get_buffer,
+};
+module_param_cb(buffer, &buffer_ops, NULL, 0644);
 
 /* ---- others ---- */
 

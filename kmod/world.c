@@ -640,6 +640,15 @@ static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
 }
 
 /*
+ * A live mapping could not be removed when the group left its domain: the driver's records do not
+ * say which pages devices reach.
+ */
+static bool is_in_doubt(const struct xs_group *group)
+{
+	return READ_ONCE(group->stuck_live);
+}
+
+/*
  * Remove what may not be mapped in part: padding, what an error left, or what was
  * swept meanwhile, which two may do at a time. Returns 0, or a negative errno: the driver has
  * not removed a page that is mapped. In the domain of nobody all pages are removed, unless
@@ -656,7 +665,7 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 		u64 step;
 
 		if (xs_world_is_nowhere(group))
-			return READ_ONCE(group->stuck_live) ? -EBUSY : error;
+			return is_in_doubt(group) ? -EBUSY : error;
 		spin_lock_irqsave(&group->leaving, flags);
 		step = partial_step(group, iova, pages);
 		if (step)
@@ -673,14 +682,13 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 }
 
 /*
- * The same for an unmap of a group that has left its domain before. Where a live mapping could
- * not be removed then, the driver's records prove nothing, whichever domain the group has at the
- * moment: the pages become stuck, and are removed by world_remove_again() alone.
+ * The same for an unmap of a group that has left its domain before, whichever domain it has at
+ * the moment. Pages in doubt become stuck, and are removed by world_remove_again() alone.
  */
 static noinline int remove_late(struct xs_group *group, xs_gather_t *gather,
 				u64 iova, u64 pages)
 {
-	if (READ_ONCE(group->stuck_live))
+	if (is_in_doubt(group))
 		return -EBUSY;
 	return remove_partial(group, gather, iova, pages);
 }

@@ -329,16 +329,22 @@ case_mismatched_unmaps() {
 			before=$(stat_of $TESTDEV strays)
 			torn $mode /tmp/torn.ours
 			expect_equal "$policy: $mode: warned of" "$(log_since | grep -c 'xsmmu: .*: its driver unmaps')" 1
-			expect_equal "$policy: $mode: strays" "$(stat_of $TESTDEV strays)" $((before + $(grep -c . /tmp/torn.ours)))
+			# A mapping all of whose pages are named may be given back before its right unmap, which is one more then.
+			kinds=$(grep -c . /tmp/torn.ours)
+			strays=$(($(stat_of $TESTDEV strays) - before))
+			[ $strays -ge $kinds ] && [ $strays -le $((2 * kinds)) ] || failure "$policy: $mode: $strays strays of $kinds kinds"
+			left=0
 			while read -r name named rest all; do
 				kernels=$(sed -n "s/^$name //p" /tmp/torn.kernel)
 				echo "$policy: $mode: $name: $named, $rest of $all; kernel: $kernels" >/dev/kmsg
 				expect_equal "$policy: $mode: $name: named pages that the device reaches" "$named" 0
 				# All of it goes where an IOMMU's driver takes no part of a mapping away.
+				[ "$rest" = 0 ] || left=1
 				[ "$rest" = "$all" ] || [ "$rest" = 0 ] || failure "$policy: $mode: $name: $rest of the other $all pages are reached; kernel: $kernels"
 			done </tmp/torn.ours
-			[ $mode = tear ] || expect_equal "$policy: state" "$(get $TESTDEV state)" torn
-			[ $mode = tear ] || [ "$(stat_of $TESTDEV torn_pages)" -gt 0 ] || failure "$policy: torn_pages is 0"
+			[ $mode = tear ] || expect_equal "$policy: state" "$(get $TESTDEV state)" "$([ $left = 1 ] && echo torn || echo active)"
+			[ $mode = tear ] || [ "$(stat_of $TESTDEV torn_pages)" -gt 0 ] || [ $left = 0 ] || failure "$policy: torn_pages is 0"
+			[ $mode = tear ] || [ "$(stat_of $TESTDEV torn_pages)" = 0 ] || [ $left = 1 ] || failure "$policy: torn_pages is not 0"
 			[ $mode = tear_left ] || until_true 5 live_pages_are 0 || failure "$policy: live_pages is $(stat_of $TESTDEV live_pages)"
 			unbind $TESTDEV
 			expect_equal "$policy: $mode: the state without a driver" "$(get $TESTDEV state)" idle

@@ -817,8 +817,8 @@ FAULTS = (
     Fault(
         "an unmap does not say that it has removed more than it names",
         "tear.c",
-        "		stray.removed = removed;\n",
-        "",
+        "		stray.mapped_pages = found.pages;\n		stray.removed = removed;\n",
+        "		stray.mapped_pages = found.pages;\n",
         ("only=stray_wrong_size_exact",),
     ),
     Fault(

@@ -667,11 +667,8 @@ static bool give_back(struct xs_group *group, struct device *locked)
 	live = xs_engine_live(&group->engine) > 0;
 	/* Of what is deferred nobody could try again to remove it once the engine stops. */
 	xs_engine_settle(&group->engine);
-	/*
-	 * Nor could the engine keep a chunk then. One of a domain that the group has left is removed,
-	 * or tried again with what is stuck there.
-	 */
-	if (!live && !group->stuck_in)
+	/* Nor could the engine keep a chunk then. */
+	if (!live)
 		xs_chunks_drop(group);
 	if (is_stuck(group) || live ||
 	    iommu_group_for_each_dev(group->iommu_group, &given, hand_back))

@@ -16,19 +16,23 @@
 
 enum rule_kind {
 	RULE_ANY,	/* * */
-	RULE_ADDRESS,	/* 0000:01:00.0 or 01:00.0 */
+	RULE_ADDRESS,	/* 0000:01:00.0 or 01:00.0, and /vendor:device if that has to be there */
 	RULE_CLASS,	/* class: and 2, 4 or 6 digits, from the base class on */
 	RULE_ID,	/* vendor:device */
 	RULE_DRIVER,	/* driver: and its name */
 };
 
 /*
+ * @identified:	of an address: @vendor and @device have to be there
+ * @passed_over: the log has said that they are not
  * @class, @shift: the digits of a class, and how many bits it has more
  * @driver:	a name in what the rules were read from
  */
 struct rule {
 	enum rule_kind kind;
 	struct xs_address address;
+	bool identified;
+	bool passed_over;
 	u32 class;
 	u32 shift;
 	u16 vendor;
@@ -94,6 +98,20 @@ static bool read_id(struct rule *rule, char *text)
 	       !kstrtou16(text + 5, 16, &rule->device);
 }
 
+/* A card that is moved to another slot, or a new one, gives another device the address. */
+static bool read_place(struct rule *rule, char *text)
+{
+	char *identity = strchr(text, '/');
+
+	if (identity) {
+		*identity++ = '\0';
+		if (!read_id(rule, identity))
+			return false;
+		rule->identified = true;
+	}
+	return read_address(rule, text);
+}
+
 static bool read_match(struct rule *rule, char *text)
 {
 	if (!strcmp(text, "*")) {
@@ -107,8 +125,7 @@ static bool read_match(struct rule *rule, char *text)
 		rule->driver = text + 7;
 		return *rule->driver;
 	}
-	return strchr(text, '.') ? read_address(rule, text) :
-				   read_id(rule, text);
+	return strchr(text, '.') ? read_place(rule, text) : read_id(rule, text);
 }
 
 /* A tunable and its value. */
@@ -224,19 +241,36 @@ void xs_rules_stop(void)
 
 /* ---- deciding ---- */
 
-static bool matches(const struct rule *rule, struct pci_dev *pdev,
-		    const char *driver)
+static bool is_identity(const struct rule *rule, const struct pci_dev *pdev)
+{
+	return pdev->vendor == rule->vendor && pdev->device == rule->device;
+}
+
+/* At the address of a rule: is the device the one that the rule is for? */
+static bool is_meant(struct rule *rule, struct pci_dev *pdev)
+{
+	if (!rule->identified || is_identity(rule, pdev))
+		return true;
+	if (!rule->passed_over)
+		pci_warn(pdev, "xsmmu: passed over: the rule for this address is for %04x:%04x, and this device is %04x:%04x. If it is to have the rule: xsmmu set %s POLICY --persist\n",
+			 rule->vendor, rule->device, pdev->vendor, pdev->device,
+			 pci_name(pdev));
+	rule->passed_over = true;
+	return false;
+}
+
+static bool matches(struct rule *rule, struct pci_dev *pdev, const char *driver)
 {
 	switch (rule->kind) {
 	case RULE_ANY:
 		return true;
 	case RULE_ADDRESS:
-		return xs_address_is(&rule->address, pdev);
+		return xs_address_is(&rule->address, pdev) &&
+		       is_meant(rule, pdev);
 	case RULE_CLASS:
 		return pdev->class >> rule->shift == rule->class;
 	case RULE_ID:
-		return pdev->vendor == rule->vendor &&
-		       pdev->device == rule->device;
+		return is_identity(rule, pdev);
 	case RULE_DRIVER:
 		return driver && !strcmp(rule->driver, driver);
 	}

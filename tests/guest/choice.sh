@@ -64,6 +64,7 @@ case_bad_rules() {
 	load_refused 'refused: rules: no address, .*: "driver:"' rules=driver:=strict
 	load_refused 'refused: rules: no address, .*: "00:20.0"' rules=00:20.0=strict
 	load_refused 'refused: rules: no address, .*: "8086:10d3:1"' rules=8086:10d3:1=strict
+	load_refused 'refused: rules: no address, .*: "01:00.0"' rules=01:00.0/8086=strict
 	load_refused 'refused: rules: no tunable and value in its range: "max_window_us"' rules=*=fused,max_window_us:0
 	load_refused 'refused: rules: no tunable and value in its range: "fast"' rules=*=fused,fast
 	load_refused 'refused: rules: none has no tunables: "batch_pages:7"' rules=*=none,batch_pages:7
@@ -98,6 +99,10 @@ case_rules() {
 	load_with "rules=${E1000E#*:}=lazy" policy=fused || give_up "insmod failed"
 	expect_policy $E1000E lazy
 	expect_policy $DATA strict
+	log_mark
+	load_with "rules=$E1000E/8086:10c9=fused;$E1000E/8086:10d3=lazy" || give_up "insmod failed"
+	expect_log "$E1000E: xsmmu: passed over: the rule for this address is for 8086:10c9, and this device is 8086:10d3"
+	expect_policy $E1000E lazy
 	load_with rules=$E1000E=none policy=fused || give_up "insmod failed"
 	expect_policy $E1000E none
 	bind $E1000E

@@ -36,7 +36,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
 
 
 SET = ("set", "eth1", "fused", "max_window_us=500", "--tables", "direct", "--rebind", "--persist")
-RULE = f"{IGB}=fused,max_window_us:500,tables:direct"
+RULE = f"{IGB}/8086:10c9=fused,max_window_us:500,tables:direct"
 
 
 def test_set_rebinds_and_keeps(kernel: Kernel) -> None:
@@ -61,7 +61,7 @@ def test_set_rebinds_and_keeps(kernel: Kernel) -> None:
 def test_unset_rebinds_the_whole_group_and_forgets(kernel: Kernel) -> None:
     run("set", "nvme0n1", "fused", "--persist")
     assert not any("bind" in write for write in kernel.writes)
-    assert rules.conf().read_text() == f"{NVME0}=fused\n"
+    assert rules.conf().read_text() == f"{NVME0}/8086:10c9=fused\n"
     kernel.writes.clear()
     run("unset", "nvme0n1", "--rebind", "--persist")
     assert [write.split("/")[-1] for write in kernel.writes] == [
@@ -666,7 +666,7 @@ def test_auto_is_the_modules_choice(kernel: Kernel) -> None:
     said = run("set", "eth1", "auto", "--rebind", "--persist", "--tables", "direct")
     assert "(eth1): fused, level held, state attached; auto: an Ethernet NIC: it polls" in said
     assert f"bus/pci/devices/{IGB}/xsmmu/policy auto" in kernel.writes
-    assert rules.conf().read_text() == f"{IGB}=auto,tables:direct\n"
+    assert rules.conf().read_text() == f"{IGB}/8086:10c9=auto,tables:direct\n"
     now = module.choice(Device(IGB))
     assert (now.policy, now.asked, now.auto) == (
         "fused",
@@ -787,9 +787,9 @@ def test_what_others_rules_say_of_the_device_and_its_group() -> None:
     (Device(NVME1).folder / "class").write_text("0x010802\n")
     rules.conf().write_text("# all disks\nclass:0108=strict\n")
     run("set", "nvme0n1", "fused", "--persist")
-    assert rules.conf().read_text() == f"{NVME0}=fused\n{NVME1}=fused\n# all disks\nclass:0108=strict\n"
+    assert rules.conf().read_text() == f"{NVME0}/8086:10c9=fused\n{NVME1}/8086:10c9=fused\n# all disks\nclass:0108=strict\n"
     run("unset", "nvme0n1", "--persist", "--rebind")
-    assert rules.conf().read_text() == f"{NVME0}=none\n{NVME1}=none\n# all disks\nclass:0108=strict\n"
+    assert rules.conf().read_text() == f"{NVME0}/8086:10c9=none\n{NVME1}/8086:10c9=none\n# all disks\nclass:0108=strict\n"
     assert "softdep" not in apply.modprobe_conf().read_text()
 
 
@@ -797,7 +797,7 @@ def test_what_others_rules_say_of_the_device_and_its_group() -> None:
 def test_tables_that_stay_are_kept_for_boot() -> None:
     run("set", "nvme0n1", "xsmmu", "--tables", "direct")
     run("set", "nvme0n1", "fused", "--persist")
-    assert rules.conf().read_text() == f"{NVME0}=fused,tables:direct\n"
+    assert rules.conf().read_text() == f"{NVME0}/8086:10c9=fused,tables:direct\n"
 
 
 @pytest.mark.usefixtures("kernel")
@@ -846,6 +846,18 @@ def test_apply(kernel: Kernel) -> None:
     rules.conf().write_text("")
     assert "removed" in run("apply")
     assert not apply.modprobe_conf().exists()
+
+
+def test_a_rule_whose_device_is_another_one_by_now(kernel: Kernel) -> None:
+    """It reaches nothing, which is said, and a new choice takes its place."""
+    rules.conf().write_text(f"{IGB}/144d:a808=strict\n{NVME0}/8086:10c9=strict\n")
+    said = run("apply")
+    assert f"{IGB}/144d:a808: the device there is 8086:10c9 now, so the module passes this rule over" in said
+    assert NVME0 not in said
+    assert json.loads(run("apply", "-o", "json"))["changes"][0]["drivers"] == ["nvme"]
+    run(*SET)
+    assert rules.conf().read_text() == f"{RULE}\n{NVME0}/8086:10c9=strict\n"
+    assert kernel.writes
 
 
 def test_a_device_without_a_driver(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     for name in machine.ROOTS:
         monkeypatch.setenv(f"XSMMU_{name.upper()}", str(tmp_path / name))
     monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("XSMMU_CONF", str(tmp_path / "xsmmu.conf"))
     make_device(made.sysfs, IGB, 11, "fused", "igb", interface="eth1")
     disk = make_device(made.sysfs, NVME0, 13, "strict", "nvme", disk="nvme0n1")
     (disk / "level").write_text("strict\n")
@@ -419,6 +420,13 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         "add iommu.passthrough=0",
     ),
     "strict": (lambda made: made.cmdline("iommu.strict=1"), "note", "floor", "min_level=held"),
+    "another device than a rule's": (
+        lambda made: made.write("xsmmu.conf", f"{IGB}/144d:a808=strict\n{NVME0}/8086:10c9=strict\n*=none"),
+        "risk",
+        "rules",
+        "remove the line",
+    ),
+    "a rule that is none": (lambda made: made.write("xsmmu.conf", "eth1=strict"), "risk", "rules", "mend"),
     "strict of old": (lambda made: made.cmdline("intel_iommu=on,strict"), "note", "floor", "min_level=held"),
     "realtime": (lambda made: made.write("sysfs/kernel/realtime", "1"), "blocks", "preempt-rt", "linux-image-amd64"),
     "realtime by name": (

@@ -39,7 +39,7 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert re.search("refused policy lazy.*; everything is as it was before", said["refused-says"])
     assert tried("chosen") == ("0", "e1000e fused attached DMA-FQ")
     assert said["window"] == "500"
-    assert said["conf"] == "0000:00:02.0=fused,max_window_us:500"
+    assert said["conf"] == "0000:00:02.0/8086:10d3=fused,max_window_us:500"
     assert said["softdep"] == "softdep e1000e pre: xsmmu"
     assert said["pinged-nic"].strip() == "e1000e fused active DMA-FQ"
     assert tried("copy") == ("1", "e1000e fused active DMA-FQ")
@@ -50,7 +50,7 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert said["auto-says"].endswith(f"(eth0): fused, level held, state active; auto: {why}")
     assert re.search(r" e1000e +fused \(auto\) +held +active ", said["shown"])
     assert said["explained"].strip() == f"auto has chosen fused, level held: {why}"
-    assert said["conf-auto"] == "0000:00:02.0=auto"
+    assert said["conf-auto"] == "0000:00:02.0/8086:10d3=auto"
     assert tried("copied") == ("0", "e1000e copy attached DMA-FQ")
     assert tried("unbindable") == ("1", "copy idle DMA-FQ")
     assert "; not put back: e1000e cannot be bound" in said["unbindable-says"]

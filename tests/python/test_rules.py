@@ -20,6 +20,8 @@ from xsmmu.project import PROJECT
     [
         "0000:01:00.0=fused,max_window_us:500",
         "01:00.0=fused",
+        "0000:01:00.0/8086:10c9=fused",
+        "1:0.0/8086:10C9=none",
         "1:0.0=fused",
         "class:02=fused",
         "class:0108=strict",
@@ -51,6 +53,10 @@ def test_rules(text: str) -> None:
         ('driver:a"b=strict', "is no address"),
         ("driver:a,b=strict", "is no address"),
         ("00:20.0=strict", "is no address"),
+        ("01:00.0/=strict", "is no address"),
+        ("01:00.0/8086=strict", "is no address"),
+        ("01:00.0/8086:10c9:1=strict", "is no address"),
+        ("01:00.0/8086:10g9=strict", "is no address"),
         ("8086:10d3:1=strict", "is no address"),
         ("*=fused,max_window_us:0", "max_window_us '0' is no whole number from 1 to 10000000"),
         ("*=fused,fast", "unknown tunable 'fast'"),
@@ -111,6 +117,9 @@ def test_ranges_are_the_modules() -> None:
         ("01:00.0", True),
         ("1:0.0", True),
         ("0001:01:00.0", False),
+        ("01:00.0/8086:10C9", True),
+        ("01:00.0/8086:10d3", False),
+        ("01:00.0/8087:10c9", False),
         ("class:02", True),
         ("class:0200", True),
         ("class:0108", False),
@@ -129,22 +138,27 @@ def test_what_a_rule_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ma
 @pytest.mark.parametrize(
     ("before", "choice", "after"),
     [
-        ("", "fused", f"{IGB}=fused\n"),
-        ("# mine\n\n", "fused", f"# mine\n\n{IGB}=fused\n"),
-        (f"{NVME0}=strict\n", "fused", f"{NVME0}=strict\n{IGB}=fused\n"),
+        ("", "fused", f"{IGB}/8086:10c9=fused\n"),
+        ("# mine\n\n", "fused", f"# mine\n\n{IGB}/8086:10c9=fused\n"),
+        (f"{NVME0}=strict\n", "fused", f"{NVME0}=strict\n{IGB}/8086:10c9=fused\n"),
         # What is there of it is replaced, however it is written, with its comment.
-        (f"01:00.0=strict # why\n{NVME0}=strict\n", "fused", f"{IGB}=fused # why\n{NVME0}=strict\n"),
-        (f"{IGB}=strict\n1:0.0=lazy\n*=none\n", "fused", f"{IGB}=fused\n*=none\n"),
+        (f"01:00.0=strict # why\n{NVME0}=strict\n", "fused", f"{IGB}/8086:10c9=fused # why\n{NVME0}=strict\n"),
+        (f"{IGB}=strict\n1:0.0=lazy\n*=none\n", "fused", f"{IGB}/8086:10c9=fused\n*=none\n"),
         # Before what would match it first.
         (
             "# disks\nclass:01=strict\n\n# rest\n*=none\n",
             "fused",
-            f"{IGB}=fused\n# disks\nclass:01=strict\n\n# rest\n*=none\n",
+            f"{IGB}/8086:10c9=fused\n# disks\nclass:01=strict\n\n# rest\n*=none\n",
         ),
-        (f"*=none\n{IGB}=strict\n", "fused", f"{IGB}=fused\n*=none\n"),
+        (f"{IGB}/144d:a808=strict # why\n*=none\n", "fused", f"{IGB}/8086:10c9=fused # why\n*=none\n"),
+        (f"*=none\n{IGB}=strict\n", "fused", f"{IGB}/8086:10c9=fused\n*=none\n"),
         (f"# {IGB}=lazy\n{IGB}=strict\n*=none", None, f"# {IGB}=lazy\n*=none\n"),
         ("what is wrong is not touched\n", None, "what is wrong is not touched\n"),
     ],
 )
-def test_a_line_of_the_file(before: str, choice: str | None, after: str) -> None:
+def test_a_line_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, choice: str | None, after: str
+) -> None:
+    monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
+    make_device(tmp_path, IGB, 11, "none", "igb")
     assert rules.with_choice(before, Device(IGB), choice) == after

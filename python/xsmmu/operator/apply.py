@@ -175,8 +175,9 @@ def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
         "built_in": built_in(found),
         "text": wanted,
     }
-    for driver in built_in(found) if form == "table" else ():
-        click.echo(late(driver), err=True)
+    if form == "table":
+        for note in (*map(late, built_in(found)), *rules.passed_over(found)):
+            click.echo(note, err=True)
     if form != "table":
         output.emit(form, "apply", "changes", [row])
         return

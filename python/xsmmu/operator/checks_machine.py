@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from xsmmu import __version__
-from xsmmu.operator import cmdline, defaults, iommu, kernel, machine, module
+from xsmmu.errors import UserError
+from xsmmu.operator import cmdline, defaults, files, iommu, kernel, machine, module, rules
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import root, sysfs, text
 
@@ -276,6 +277,18 @@ def check_signing() -> Iterator[Finding]:
         yield _of_machine("risk", "signing", reason, _ENROLL)
 
 
+def check_rules() -> Iterator[Finding]:
+    """Do the rules of the next boot mean the devices that are there?"""
+    try:
+        found = rules.read(files.text_of(rules.conf()) or "", None)
+    except UserError as error:
+        yield _of_machine("risk", "rules", error.message, f"mend {rules.conf()}, then xsmmu apply")
+        return
+    for said in rules.passed_over(found):
+        remedy = f"xsmmu set DEVICE POLICY --persist, or remove the line from {rules.conf()}; then xsmmu apply"
+        yield _of_machine("risk", "rules", f"{rules.conf()}: {said}", remedy)
+
+
 def check_permission() -> Iterator[Finding]:
     """What only root can see."""
     if os.geteuid() != 0:
@@ -294,5 +307,6 @@ CHECKS: Final[tuple[Callable[[], Iterator[Finding]], ...]] = (
     check_config,
     check_module,
     check_signing,
+    check_rules,
     check_permission,
 )

@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from xsmmu.errors import UserError
-from xsmmu.operator import module
+from xsmmu.operator import machine, module
 from xsmmu.operator.machine import Device
 
-_ADDRESS = re.compile(r"(?:([0-9a-f]+):)?([0-9a-f]{1,2}):([01]?[0-9a-f])\.([0-7])", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"(?:([0-9a-f]+):)?([0-9a-f]{1,2}):([01]?[0-9a-f])\.([0-7])(?:/([0-9a-f]{4}:[0-9a-f]{4}))?", re.IGNORECASE
+)
+"""An address, and behind a slash the vendor and device that have to be there."""
 _ID = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4})", re.IGNORECASE)
 _CLASS = re.compile(r"class:((?:[0-9a-f]{2}){1,3})", re.IGNORECASE)
 _DRIVER = re.compile(r"driver:([^\s=;,\"#][^=;,\"#]*)")
@@ -59,6 +62,16 @@ class Rule:
         return f"{int(found[1] or '0', 16):04x}:{int(found[2], 16):02x}:{int(found[3], 16):02x}.{found[4]}"
 
     @property
+    def identity(self) -> str | None:
+        """The vendor and device that have to be at its address, if it says them."""
+        found = _ADDRESS.fullmatch(self.match)
+        return found[5].lower() if found and found[5] else None
+
+    def is_for_another(self, device: Device) -> bool:
+        """Whether it is for this device's address, and for another device there: the module passes it over."""
+        return self.address == device.address and self.identity not in (None, identity(device))
+
+    @property
     def driver(self) -> str | None:
         """The driver that it matches, if that is what it does."""
         found = _DRIVER.fullmatch(self.match)
@@ -69,13 +82,17 @@ class Rule:
         if self.match == "*":
             return True
         if self.address:
-            return self.address == device.address
+            return self.address == device.address and not self.is_for_another(device)
         if self.driver:
             return self.driver == driver
         if digits := _CLASS.fullmatch(self.match):
             return f"{device.number('class'):06x}".startswith(digits[1].lower())
-        identity = f"{device.number('vendor'):04x}:{device.number('device'):04x}"
-        return self.match.lower() == identity
+        return self.match.lower() == identity(device)
+
+
+def identity(device: Device) -> str:
+    """A device's vendor and device number."""
+    return f"{device.number('vendor'):04x}:{device.number('device'):04x}"
 
 
 def parse(text: str, policies: Sequence[str] | None) -> Rule:
@@ -147,6 +164,16 @@ def deciding(rules: Iterable[Rule], device: Device, driver: str | None) -> Rule 
     return next((rule for rule in rules if rule.matches(device, driver)), None)
 
 
+def passed_over(found: Sequence[Rule]) -> list[str]:
+    """What is to be said of rules by address whose device is another one by now."""
+    return [
+        f"{rule.match}: the device there is {identity(device)} now, so the module passes this rule over"
+        for rule in found
+        for device in machine.devices()
+        if rule.is_for_another(device)
+    ]
+
+
 def with_choice(text: str, device: Device, choice: str | None) -> str:
     """A file's text in which this is what is chosen for a device, or nothing by its address; all else is kept."""
     kept: list[str] = []
@@ -162,7 +189,7 @@ def with_choice(text: str, device: Device, choice: str | None) -> str:
         # An address stands before what would match it, too.
         first = _first_general(kept)
         at = first if own is None or own > first else own
-        kept.insert(at, f"{device.address}={choice}{comment}")
+        kept.insert(at, f"{device.address}/{identity(device)}={choice}{comment}")
     return "".join(f"{line}\n" for line in kept)
 
 

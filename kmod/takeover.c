@@ -837,8 +837,8 @@ static const char *engine_for(struct xs_device *xdev)
  * Take over @xdev. NULL, or why it is not, or has no IOVAs. Only the first device of a
  * group is left to the kernel's own path: of a later one the kernel's allocator would be
  * in the domain of ours. One that cannot be taken over then, as it is not trusted, or as the
- * domain has pages that could not be removed, is closed: no map of its driver's succeeds. One that has been ours, or closed, stays so
- * while the group lingers.
+ * domain has pages that could not be removed, is closed: no map of its driver's succeeds. One
+ * that has been ours, or closed, stays so while the group lingers.
  */
 static const char *take(struct xs_device *xdev)
 {

@@ -787,9 +787,19 @@ def test_what_others_rules_say_of_the_device_and_its_group() -> None:
     (Device(NVME1).folder / "class").write_text("0x010802\n")
     rules.conf().write_text("# all disks\nclass:0108=strict\n")
     run("set", "nvme0n1", "fused", "--persist")
-    assert rules.conf().read_text() == f"{NVME0}/8086:10c9=fused\n{NVME1}/8086:10c9=fused\n# all disks\nclass:0108=strict\n"
+    assert rules.conf().read_text().splitlines() == [
+        f"{NVME0}/8086:10c9=fused",
+        f"{NVME1}/8086:10c9=fused",
+        "# all disks",
+        "class:0108=strict",
+    ]
     run("unset", "nvme0n1", "--persist", "--rebind")
-    assert rules.conf().read_text() == f"{NVME0}/8086:10c9=none\n{NVME1}/8086:10c9=none\n# all disks\nclass:0108=strict\n"
+    assert rules.conf().read_text().splitlines() == [
+        f"{NVME0}/8086:10c9=none",
+        f"{NVME1}/8086:10c9=none",
+        "# all disks",
+        "class:0108=strict",
+    ]
     assert "softdep" not in apply.modprobe_conf().read_text()
 
 

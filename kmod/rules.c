@@ -252,9 +252,9 @@ static bool is_meant(struct rule *rule, struct pci_dev *pdev)
 	if (!rule->identified || is_identity(rule, pdev))
 		return true;
 	if (!rule->passed_over)
-		pci_warn(pdev, "xsmmu: passed over: the rule for this address is for %04x:%04x, and this device is %04x:%04x. If it is to have the rule: xsmmu set %s POLICY --persist\n",
+		dev_warn(&pdev->dev, "xsmmu: passed over: the rule for this address is for %04x:%04x, and this device is %04x:%04x. If it is to have the rule: xsmmu set %s POLICY --persist\n",
 			 rule->vendor, rule->device, pdev->vendor, pdev->device,
-			 pci_name(pdev));
+			 dev_name(&pdev->dev));
 	rule->passed_over = true;
 	return false;
 }

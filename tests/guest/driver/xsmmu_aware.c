@@ -740,9 +740,11 @@ static int misuse_map(struct device *dev, bool stays)
 	if (stays) {
 		msleep(1100);
 		other = dma_map_page_no_sync(dev, pages[1], 0, PAGE_SIZE, DMA_FROM_DEVICE);
+		if (dma_mapping_error(dev, other))
+			return wrong(dev, "dma_map_page_no_sync() failed");
 		dma_sync_device_maps(dev);
-		dma_unmap_page_no_sync(dev, other, PAGE_SIZE, DMA_FROM_DEVICE);
-		dma_unmap_page_no_sync(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
+		dma_unmap_page(dev, other, PAGE_SIZE, DMA_FROM_DEVICE);
+		dma_unmap_page(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	} else {
 		dma_unmap_page_no_sync(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	}

@@ -10,8 +10,9 @@
  *   failed     the take-over failed: the driver uses the kernel's own path, or
  *		has none if the group was lingering
  *
- * Give-back never fails: what a driver has left mapped is named and removed from the
- * domain; once its handles are all gone, too, the kernel's path comes back.
+ * What a driver has left mapped is named and removed from the domain; once its handles are all
+ * gone, too, the kernel's path comes back. Pages that the IOMMU driver cannot remove keep the
+ * group until they are removed, or the group has another domain.
  */
 #include <linux/cpu.h>
 #include <linux/device.h>

@@ -1348,11 +1348,10 @@ static u64 name_copies(struct xs_group *group, u64 named)
 }
 
 /*
- * Nothing is deferred and no driver is left, but mappings are: they are named, and
- * removed from the domain, which is not touched from the return on. Who unmaps one
- * meanwhile or later finds it removed. What the driver of the IOMMU cannot remove keeps the
- * group from the domain for as long as that is the group's: it is tried again by
- * xs_world_retry_in(), as often as it is looked whether the group still lingers.
+ * No driver is left, but mappings are: the log names them, and they are removed from the domain.
+ * After the return the group has the domain of nobody; xs_world_retry_in() alone goes back to its
+ * own for a while, to remove pages that the IOMMU driver could not remove here. An unmap that
+ * comes meanwhile or later finds its pages removed, or they become stuck.
  */
 void xs_world_leave(struct xs_group *group)
 {

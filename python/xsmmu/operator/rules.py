@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from xsmmu.errors import UserError
-from xsmmu.operator import machine, module
+from xsmmu.operator import module
 from xsmmu.operator.machine import Device
 
 _ADDRESS = re.compile(
@@ -166,11 +166,11 @@ def deciding(rules: Iterable[Rule], device: Device, driver: str | None) -> Rule 
 
 def passed_over(found: Sequence[Rule]) -> list[str]:
     """What is to be said of rules by address whose device is another one by now."""
+    reached = [(rule, Device(rule.address)) for rule in found if rule.address]
     return [
         f"{rule.match}: the device there is {identity(device)} now, so the module passes this rule over"
-        for rule in found
-        for device in machine.devices()
-        if rule.is_for_another(device)
+        for rule, device in reached
+        if device.folder.exists() and rule.is_for_another(device)
     ]
 
 

@@ -100,6 +100,13 @@ stick_and_go() {
 	expect_held $1
 }
 
+# expect_given_back PREFIX: the group is the kernel's own path's again, and nobody holds the page.
+expect_given_back() {
+	until_true 10 state_is idle || failure "$1the state is $(get $TESTDEV state)"
+	expect_equal "$1references of the page" "$(cat $PAGE/held)" 0
+	expect_balance $TESTDEV
+}
+
 case_stuck_when_the_driver_goes() {
 	for policy in strict fused; do
 		stick_and_go $policy
@@ -107,9 +114,7 @@ case_stuck_when_the_driver_goes() {
 		expect_said "could not remove pages from this domain"
 		unbind $TESTDEV
 		refuse off
-		until_true 10 state_is idle || failure "$policy: the state is $(get $TESTDEV state)"
-		expect_equal "$policy: references of the page" "$(cat $PAGE/held)" 0
-		expect_balance $TESTDEV
+		expect_given_back "$policy: "
 	done
 	all_off
 }
@@ -137,9 +142,7 @@ case_stuck_while_somebody_else_has_the_group() {
 	expect_equal "the state" "$(get $TESTDEV state)" stuck
 	expect_held strict
 	refuse off
-	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
-	expect_equal "references of the page" "$(cat $PAGE/held)" 0
-	expect_balance $TESTDEV
+	expect_given_back ""
 	all_off
 }
 
@@ -177,9 +180,7 @@ case_stuck_while_it_is_mapped() {
 		refuse off
 		until_true 10 state_is lingering || failure "$policy: the state is $(get $TESTDEV state)"
 		echo 1 >$PAGE/unmap
-		until_true 10 state_is idle || failure "$policy: the state is $(get $TESTDEV state)"
-		expect_equal "$policy: references of the page" "$(cat $PAGE/held)" 0
-		expect_balance $TESTDEV
+		expect_given_back "$policy: "
 	done
 	all_off
 }
@@ -193,9 +194,7 @@ case_stuck_when_it_is_unmapped_late() {
 		expect_equal "$policy: pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 1
 		expect_equal "$policy: references of the page" "$(cat $PAGE/held)" 1
 		refuse off
-		until_true 10 state_is idle || failure "$policy: the state is $(get $TESTDEV state)"
-		expect_equal "$policy: references of the page" "$(cat $PAGE/held)" 0
-		expect_balance $TESTDEV
+		expect_given_back "$policy: "
 	done
 	all_off
 }

@@ -27,6 +27,7 @@ STATS = {
     "inv_global": 0,
     "mapped_pages": 2400,
     "unmapped_pages": 2400,
+    "deferred_pages": 2300,
     "strays": 0,
     "torn_pages": 0,
 }

@@ -56,7 +56,7 @@ def wrong(*devices: str) -> list[Finding]:
 def test_nothing_is_wrong_with_a_healthy_machine() -> None:
     assert wrong() == []
     checks = {each.check for each in doctor.examine([])}
-    assert checks == {"iommu-kind", "kernel-mode", "kernel-release", "kernel-options", "module", "auto"}
+    assert checks == {"iommu-kind", "kernel-mode", "kernel-release", "kernel-options", "module", "auto", "exposure"}
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 0
     assert result.output.endswith("nothing blocks.\n")
@@ -311,6 +311,10 @@ def stat(made: Machine, name: str, value: int) -> None:
     made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/stats/{name}", str(value))
 
 
+def exposed(made: Machine, longest_ns: int, device: str = IGB) -> None:
+    made.write(f"sysfs/bus/pci/devices/{device}/xsmmu/exposure_ns", f"1024 10\n2048 3\nmax {longest_ns}")
+
+
 def state(made: Machine, word: str) -> None:
     made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/state", word)
 
@@ -503,6 +507,8 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     "a shared group": (lambda made: second_disk(made, "active"), "note", "shared-group", "another root port"),
     "failed": (lambda made: state(made, "failed"), "blocks", "failed", "dmesg | grep xsmmu"),
     "lingering": (lambda made: state(made, "lingering"), "risk", "lingering", "close what uses them"),
+    "an exposure beyond the bound": (lambda made: exposed(made, 25_700_000), "risk", "exposure", "xsmmu watch"),
+    "one just beyond it": (lambda made: exposed(made, 1_000_001), "risk", "exposure", f"xsmmu set {IGB} strict"),
     "strays": (lambda made: stat(made, "strays", 3), "risk", "strays", "report it"),
     "torn": (lambda made: stat(made, "torn_pages", 3), "risk", "torn", "unbind the driver"),
     "not offered": (
@@ -673,7 +679,8 @@ def test_what_lingers_and_for_how_long_is_in_the_reason(healthy: Machine) -> Non
     healthy.write(f"sysfs/bus/pci/devices/{NVME0}/xsmmu/max_window_us", "25000")
     found = {each.check: each.reason for each in wrong()}
     assert "1,234 pages that one has mapped are in use still" in found["lingering"]
-    assert found["storage-level"].endswith("change it for up to 25,000 us")
+    measured = "(measured since the module was loaded: 2.00us at most)"
+    assert found["storage-level"].endswith(f"change it for up to 25,000 us {measured}")
 
 
 def test_pages_that_are_stuck_are_a_risk(healthy: Machine) -> None:
@@ -683,6 +690,65 @@ def test_pages_that_are_stuck_are_a_risk(healthy: Machine) -> None:
     assert found["stuck"].level == "risk"
     assert "could not remove 1,234 unmapped pages" in found["stuck"].reason
     assert "/type" in (found["stuck"].remedy or "")
+
+
+def exposures(*devices: str) -> list[tuple[str, str, str]]:
+    found = [each for each in doctor.examine([Device(name) for name in devices]) if each.check == "exposure"]
+    return [(each.level, each.subject, each.reason) for each in found]
+
+
+def test_the_longest_exposure_stands_beside_the_bound(healthy: Machine) -> None:
+    exposed(healthy, 918_000)
+    # At level strict there is no timer, so no bound.
+    reason = "unmapped pages stayed reachable for 918us at most; the bound of fused is 1,000 us (max_window_us)"
+    assert exposures() == [("ok", "group 11", reason)]
+    healthy.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/max_window_us", "500")
+    [(level, _, reason)] = exposures(IGB)
+    assert level == "risk"
+    assert reason.startswith("an unmapped page stayed reachable for 918us, and the bound of fused is 500 us")
+
+
+@pytest.mark.parametrize(("flags", "steal"), [("fpu hypervisor", True), ("fpu", False)])
+def test_causes_of_an_exposure_beyond_the_bound(healthy: Machine, flags: str, steal: bool) -> None:
+    exposed(healthy, 25_700_000)
+    healthy.write("proc/cpuinfo", f"processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: {flags}")
+    [(_, _, reason)] = exposures(IGB)
+    assert "kept its interrupts off" in reason
+    assert "another policy or max_window_us" in reason
+    assert ("steal" in reason) == steal
+
+
+@pytest.mark.parametrize("word", ["off", "idle", "failed"])
+def test_no_bound_where_the_module_does_not_serve_the_group(healthy: Machine, word: str) -> None:
+    exposed(healthy, 25_700_000)
+    state(healthy, word)
+    assert exposures() == []
+
+
+def test_counts_for_root_are_not_looked_at_by_others(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    exposed(healthy, 25_700_000)
+    monkeypatch.setattr(module, "counts_are_readable", lambda _: False)
+    assert exposures() == []
+
+
+@pytest.mark.parametrize("plant", ["identity", "not-pci"])
+def test_auto_says_nothing_of_a_group_that_cannot_be_taken_over(healthy: Machine, plant: str) -> None:
+    if plant == "identity":
+        group_type(healthy, "identity")
+    else:
+        healthy.write("sysfs/kernel/iommu_groups/11/devices/AMDI0020:00/x", "")
+    assert [each.subject for each in doctor.examine([]) if each.check == "auto"] == ["group 13"]
+
+
+def test_a_choice_that_auto_would_not_make_is_a_note(healthy: Machine) -> None:
+    healthy.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/policy", "[none] auto copy strict lazy fands xsmmu fused")
+    state(healthy, "off")
+    [finding] = wrong()
+    assert (finding.level, finding.check, finding.remedy) == (
+        "note",
+        "auto",
+        f"if you want that: xsmmu set {IGB} auto",
+    )
 
 
 def test_what_auto_chooses_is_the_modules_word(healthy: Machine) -> None:

@@ -215,9 +215,96 @@ def test_columns_go_by_weight() -> None:
 
     everything = [column.title for column in top.COLUMNS]
     assert titles(200, False) == everything
-    assert titles(80, False) == [each for each in everything if each not in ("unmap/s", "live", "cpu%")]
-    assert titles(80, True) == [each for each in everything if each not in ("unmap/s", "live", "level")]
+    left_out = ("unmap/s", "live", "at once", "held")
+    assert titles(80, False) == [each for each in everything if each not in (*left_out, "cpu%")]
+    assert titles(80, True) == [each for each in everything if each not in (*left_out, "maps/s")]
     assert "inv/page" in titles(30, False)
+
+
+def shown(screen: Screen, width: int = 200, height: int = 40) -> str:
+    return "\n".join(line.plain.rstrip() for line in screen.lines(width, height))
+
+
+def seen_by(*devices: str, screen: Screen | None = None) -> Screen:
+    """A screen that has looked twice, between which nothing was counted."""
+    screen = screen or Screen(1)
+    watching = Watching(screen, tuple(map(Device, devices)))
+    watching.step()
+    watching.step()
+    return screen
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "level"),
+    [("DMA-FQ", "kernel-lazy", "lazy"), ("DMA", "kernel-strict", "strict"), ("identity", "passthrough", "none")],
+)
+def test_a_group_without_a_policy_has_the_kernels_level(sysfs: Path, kind: str, path: str, level: str) -> None:
+    """As status says; `none` would mean that the device reaches all memory."""
+    make_device(sysfs, MLX, 14, "none", "mlx5_core", interface="eth9", kind=kind, state="off")
+    screen = seen_by(MLX, IGB)
+    [line] = [line for line in shown(screen).splitlines() if line.startswith("eth9")]
+    assert line.removeprefix(f"eth9 {MLX}").split()[:2] == [path, level]
+    assert f" {path} " in shown(screen, 80)
+    screen.press("enter")
+    screen.chosen = (MLX,)
+    assert f"{path}  level {level}  state off" in shown(screen)
+    assert f"not known under {path}" in shown(screen) or "no calibration" in shown(screen)
+
+
+@pytest.mark.parametrize("state", ["idle", "failed"])
+def test_a_policy_that_is_not_in_use_is_not_what_there_is(sysfs: Path, state: str) -> None:
+    (sysfs / "bus/pci/devices" / IGB / "xsmmu/state").write_text(f"{state}\n")
+    screen = seen_by(IGB)
+    assert "kernel-lazy lazy" in shown(screen)
+    screen.press("enter")
+    assert f"kernel-lazy  level lazy  fused chosen  state {state}" in shown(screen)
+
+
+def calibrated(sysfs: Path, *policies: str) -> None:
+    costs = {policy: {"map_ns": 100, "unmap_ns": 300} for policy in policies}
+    document = {"schema": "xsmmu.calibration/1", "kernel": "6.12", "policies": costs}
+    (sysfs.parent / "state").mkdir(exist_ok=True)
+    (sysfs.parent / "state/calibration.json").write_text(json.dumps(document))
+
+
+def test_a_calibration_that_is_made_meanwhile_is_seen(sysfs: Path) -> None:
+    screen = seen_by(IGB)
+    screen.press("enter")
+    assert "no calibration: xsmmu bench DEVICE --save makes one" in shown(screen)
+    calibrated(sysfs, "strict", "kernel-lazy")
+    assert "the calibration lacks fused" in shown(seen_by(IGB, screen=screen))
+    calibrated(sysfs, "fused")
+    assert "0.0 % of one, estimated" in shown(seen_by(IGB, screen=screen))
+
+
+def test_right_after_the_start_there_is_a_calibration(sysfs: Path) -> None:
+    """But no rate yet."""
+    calibrated(sysfs, "fused")
+    screen = Screen(1)
+    Watching(screen, (Device(IGB),)).step()
+    screen.press("enter")
+    assert "no calibration" not in shown(screen)
+    assert "- % of one, estimated" in shown(screen)
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_what_looks_wrong_has_its_cause_beside_it() -> None:
+    def screen(last: Reading) -> Screen:
+        return Screen(1, rows=[between(reading(0, unmapped_pages=0, deferred_pages=0), last)])
+
+    late = reading(1, {7_340_031: 3}, unmapped_pages=100, deferred_pages=3, inv_page=97)
+    late = replace(late, exposure_max_ns=6_290_000)
+    late = replace(late, sample=replace(late.sample, tunables={"max_window_us": 1000}))
+    for opened in (False, True):
+        made = screen(late)
+        made.chosen, made.is_open = (IGB,), opened
+        said = " ".join(shown(made).split())
+        assert "eth1: inv/page: 97 % of the pages were synced inside their unmap: fused does not defer slab" in said
+        beyond = "a page stayed reachable for 6.29ms, beyond 1.00ms"
+        assert f"eth1: {beyond}: xsmmu doctor {IGB} has likely causes" in said
+    usual = reading(1, {900_000: 3}, unmapped_pages=100, deferred_pages=90)
+    usual = replace(usual, sample=replace(usual.sample, tunables={"max_window_us": 1000}))
+    assert "eth1: " not in shown(screen(usual))
 
 
 # ---- in a terminal ----
@@ -263,6 +350,7 @@ class Work:
             maps = 20 * int((time.monotonic() - self.start) * rate / 20)
             values = {"maps": maps, "unmaps": maps, "mapped_pages": 2 * maps, "unmapped_pages": 2 * maps}
             values |= {
+                "deferred_pages": 2 * maps,
                 "inv_page": 0,
                 "inv_domain": maps // 20,
                 "held_pages": 512,
@@ -389,7 +477,11 @@ def is_near(text: str, expected: float) -> bool:
 def is_row(line: str, name: str, policy: str, maps: int) -> bool:
     """A group's line in a picture between whose readings so many maps a second were counted."""
     words = line.removeprefix(name).split()
-    if not line.startswith(name) or words[:2] != [policy, "held"] or words[5:] != ["0.0250", "512", "874us", "874us"]:
+    if (
+        not line.startswith(name)
+        or words[:2] != [policy, "held"]
+        or words[5:] != ["0.0250", "874us", "874us", "1.00ms"]
+    ):
         return False
     return all(is_near(word, rate) for word, rate in zip(words[2:5], (maps, 2 * maps, maps / 20), strict=True))
 
@@ -400,7 +492,8 @@ def is_one_group(seen: Terminal) -> bool:
     return (
         "0.0250 for each page" in seen.line("commands a second")
         and "level held  state active" in seen.line("fused")
-        and seen.line("exposure").split()[1:5] == ["p99", "874us,", "max", "874us;"]
+        and seen.line("exposure").split()[1:] == ["p99", "874us,", "max", "874us,", "bound", "1.00ms"]
+        and seen.line("since the start").split()[3:] == ["p99", "874us,", "max", "874us"]
         and any(line.split()[0] == "poll" for line in bars)
         and any("<= 1.02us" in line for line in bars)
         and any("<= 1.05ms" in line for line in bars)
@@ -414,7 +507,7 @@ def test_a_session(sysfs: Path) -> None:
             lambda: is_row(seen.lines[2], "eth1", "fused", 1000) and is_row(seen.lines[3], "nvme0n1 +1", "xsmmu", 100)
         )
         assert seen.lines[0] == "xsmmu top  2 groups, every 0.4 s, sorted by pages/s"
-        titles = ("device", "policy", "level", "maps/s", "pages/s", "inv/s", "inv/page", "held", "p99", "max")
+        titles = ("device", "policy", "level", "maps/s", "pages/s", "inv/s", "inv/page", "p99", "max", "bound")
         assert tuple(seen.lines[1].split()) == titles
         assert seen.lines[-1].startswith("s sort  r reverse")
         # The other way round.
@@ -455,7 +548,7 @@ def test_a_wide_terminal_and_a_calibration(sysfs: Path, tmp_path: Path) -> None:
         seen.wait(lambda: (row := seen.line("eth1 0000:01:00.0").split()) and is_near(row[-1], 25))
         seen.wait(lambda: (row := seen.line("eth1 0000:01:00.0").split()) and is_near(row[8], 0.025))
         heads = seen.lines[1].split()
-        assert (heads[7], heads[-1]) == ("inv/page", "cpu%")
+        assert (heads[7], heads[-2:]) == ("inv/page", ["bound", "cpu%"])
         assert "nvme0n1" not in "".join(seen.lines)
         # The shell would be left on this screen.
         assert termios.tcgetattr(seen.master)[6][termios.VSUSP] == b"\0"

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xsmmu.operator import module
+from xsmmu.operator import exposure, module
 from xsmmu.operator.calibration import Calibration
+from xsmmu.operator.digits import duration
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import KINDS, Sample
 
@@ -90,6 +91,28 @@ class Activity:
         return self.invalidations_per_s / pages if pages and self.invalidations_per_s is not None else None
 
     @property
+    def share_at_once(self) -> float | None:
+        """The part of the unmapped pages that was synced inside their unmap."""
+        return exposure.share_at_once(self.moved("unmapped_pages"), self.moved("deferred_pages"))
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a page stayed reachable beyond the bound."""
+        return exposure.is_late(self.exposure_max_ns, self.last.sample.bound_ns, exact=False)
+
+    def notes(self, name: str) -> list[str]:
+        """The causes of figures that look wrong, of the group that people call so."""
+        sample = self.last.sample
+        found = []
+        said = exposure.at_once(*sample.path, self.share_at_once, self.invalidations_per_page)
+        if said:
+            found.append(f"{name}: inv/page: {said}")
+        if self.is_late:
+            beside = f"a page stayed reachable for {duration(self.exposure_max_ns)}, beyond {duration(sample.bound_ns)}"
+            found.append(f"{name}: {beside}: xsmmu doctor {self.device.address} has likely causes")
+        return found
+
+    @property
     def exposure(self) -> dict[int, int]:
         """Pages by bucket, of this time only."""
         grown = {bound: pages - self.first.exposure.get(bound, 0) for bound, pages in self.last.exposure.items()}
@@ -112,6 +135,6 @@ class Activity:
     @property
     def cpu_share(self) -> float | None:
         """The part of one CPU that maps and unmaps take, estimated by the calibration."""
-        cost = self.calibration.policies.get(self.last.sample.policy) if self.calibration else None
+        cost = self.calibration.policies.get(self.last.sample.path[0]) if self.calibration else None
         maps, unmaps = self.per_s("maps"), self.per_s("unmaps")
         return cost.share(maps, unmaps) if cost and maps is not None and unmaps is not None else None

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from xsmmu.operator import iommu, module, steps
+from xsmmu.operator import exposure, iommu, module, steps
+from xsmmu.operator.digits import duration
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import Device, Group, is_address, text
 
 _ATS: Final = 0x000F
 _ATS_ENABLED: Final = 1 << 15
 """The extended capability, and the bit of its control register."""
+_TYPES: Final = ("DMA", "DMA-FQ")
+"""Of groups that can be taken over."""
 _EXTENDED: Final = 0x100
 _CONFIG_BYTES: Final = 4096
 """Where extended capabilities begin in a configuration space, and its size."""
@@ -59,7 +62,7 @@ def _is_taken(group: Group) -> bool:
 
 def check_type(group: Group) -> Iterator[Finding]:
     """Only what the kernel translates can be taken over."""
-    if group.type in ("DMA", "DMA-FQ"):
+    if group.type in _TYPES:
         return
     file = group.folder / "type"
     if group.type == "identity":
@@ -134,16 +137,42 @@ def check_state(group: Group) -> Iterator[Finding]:
         yield _of_group("risk", "torn", group, reason, "unbind the driver, which removes them; report it with its name")
 
 
+def check_exposure(group: Group) -> Iterator[Finding]:
+    """The longest time that an unmapped page stayed reachable, beside the bound."""
+    device = next((each for each in group.members if each.module_folder), None)
+    if not device or not module.counts_are_readable(device):
+        return
+    now, longest_ns = module.choice(device), module.exposure_max_ns(device)
+    if now.bound_ns is None or longest_ns is None:
+        return
+    bound = f"the bound of {now.policy} is {now.bound_ns // 1000:,} us (max_window_us)"
+    if not exposure.is_late(longest_ns, now.bound_ns):
+        reason = f"unmapped pages stayed reachable for {duration(longest_ns)} at most; {bound}"
+        yield _of_group("ok", "exposure", group, reason)
+        return
+    reason = (
+        f"an unmapped page stayed reachable for {duration(longest_ns)}, and {bound}. Likely causes: {exposure.causes()}"
+    )
+    remedy = (
+        f"see whether it happens again: xsmmu watch {device.address}. If it does, and must not: xsmmu set "
+        f"{device.address} strict, which waits for no timer"
+    )
+    yield _of_group("risk", "exposure", group, reason, remedy)
+
+
 def check_auto(group: Group) -> Iterator[Finding]:
     """What the module would choose by itself, and why; it alone knows the rule."""
     device = next((each for each in working(group) if each.module_folder), None)
     found = module.auto(device) if device else None
-    if not found or not device:
+    # A group that cannot be taken over has no choice.
+    if not found or not device or group.type not in _TYPES or not all(map(is_address, group.entries)):
         return
     now = module.choice(device)
     verb = "has chosen" if now.auto else "would choose"
     reason = f"auto {verb} {found.policy}, level {found.level}: {found.reason}"
-    yield _of_group("ok", "auto", group, reason)
+    is_so = now.policy == found.policy
+    remedy = None if is_so else f"if you want that: xsmmu set {device.address} auto"
+    yield _of_group("ok" if is_so else "note", "auto", group, reason, remedy)
 
 
 def check_storage(group: Group) -> Iterator[Finding]:
@@ -153,9 +182,11 @@ def check_storage(group: Group) -> Iterator[Finding]:
     if not disks or not _is_taken(group) or level == "strict":
         return
     chosen, window_us = _chosen(group), int(_says(group, "max_window_us") or 0)
+    longest_ns = module.exposure_max_ns(disks[0]) if module.counts_are_readable(disks[0]) else None
+    measured = "" if longest_ns is None else f" (measured since the module was loaded: {duration(longest_ns)} at most)"
     reason = (
         f"{_labels(disks)} under {chosen} (level {level}): a malicious disk can return good data, let it be verified, "
-        f"and change it for up to {window_us:,} us"
+        f"and change it for up to {window_us:,} us{measured}"
     )
     remedy = f"if it is not trusted: xsmmu set {disks[0].address} strict"
     yield _of_group("risk", "storage-level", group, reason, remedy)
@@ -165,6 +196,7 @@ CHECKS: Final[tuple[Callable[[Group], Iterator[Finding]], ...]] = (
     check_type,
     check_members,
     check_state,
+    check_exposure,
     check_auto,
     check_storage,
 )

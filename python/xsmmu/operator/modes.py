@@ -45,8 +45,7 @@ def now(device: Device) -> str:
 
 def level(device: Device) -> str:
     """The level that it has now."""
-    found = module.choice(device)
-    return found.level if found.policy != "none" or not device.group else device.group.kernel_path[1]
+    return module.path(device, module.choice(device))[1]
 
 
 class Mover:

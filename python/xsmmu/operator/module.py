@@ -61,6 +61,11 @@ class Choice:
     """If the policy was chosen by that."""
 
     @property
+    def bound_ns(self) -> int | None:
+        """How long an unmapped page may stay reachable: see bound_ns()."""
+        return bound_ns(self.state, self.level, self.tunables)
+
+    @property
     def asked(self) -> str:
         """What was written to have it."""
         return AUTO if self.auto else self.policy
@@ -81,6 +86,40 @@ class Sample:
     tunables: Mapping[str, int] | None = None
     folders: frozenset[int] = frozenset()
     """The inodes of the module's folders of the group's devices."""
+    kernel: tuple[str, str] = ("none", "none")
+    """The kernel's own path of the group, and its level."""
+
+    @property
+    def bound_ns(self) -> int | None:
+        """How long an unmapped page may stay reachable: see bound_ns()."""
+        return bound_ns(self.state, self.level, self.tunables or {})
+
+    @property
+    def path(self) -> tuple[str, str]:
+        """The path of the group's DMA now, and its level: the kernel's own one until the group is taken over."""
+        return (self.policy, self.level) if self.state in TAKEN else self.kernel
+
+
+def path(device: Device, now: Choice) -> tuple[str, str]:
+    """The path that a device's DMA takes now, and its level: the kernel's own one until the group is taken over."""
+    return (now.policy, now.level) if now.state in TAKEN else _kernel_path(device)
+
+
+def _kernel_path(device: Device) -> tuple[str, str]:
+    group = device.group
+    return group.kernel_path if group else ("none", "none")
+
+
+def bound_ns(state: str, level: str, tunables: Mapping[str, int]) -> int | None:
+    """How long an unmapped page may stay reachable, by what is in force.
+
+    None where no timer ends that: at level strict the unmap does, or a batch-aware driver's own sync; at level none
+    nothing does; and the kernel's own path is not the module's.
+    """
+    window_us = tunables.get("max_window_us")
+    if state not in TAKEN or level in ("none", "strict") or window_us is None:
+        return None
+    return window_us * 1000
 
 
 def began_anew(first: Sample, last: Sample) -> bool:
@@ -200,8 +239,11 @@ def read(device: Device) -> Sample:
     stats = {path.name: int(_read(device, f"stats/{path.name}")) for path in files}
     folders = _folders(device)
     names = tuple(sorted({*folders, device.address}))
-    inodes = frozenset(folders.values())
-    return Sample(time.monotonic_ns(), names, now.policy, now.level, now.state, stats, now.tables, now.tunables, inodes)
+    return Sample(
+        *(time.monotonic_ns(), names, now.policy, now.level, now.state, stats, now.tables, now.tunables),
+        folders=frozenset(folders.values()),
+        kernel=_kernel_path(device),
+    )
 
 
 def _folders(device: Device) -> dict[str, int]:

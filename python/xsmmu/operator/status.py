@@ -3,19 +3,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from xsmmu.operator import complete, machine, module, output
+from xsmmu.operator import complete, exposure, machine, module, next_boot, output
+from xsmmu.operator.digits import duration
 from xsmmu.operator.machine import Device
+from xsmmu.operator.rules import Rule
 
-COLUMNS = ("device", "names", "group", "driver", "path", "level", "state", "unmapped pages", "inv/page", "strays")
+_COUNTS: Final = ("unmapped_pages", "invalidations_per_page", "exposure_max_ns", "strays")
+
+COLUMNS = (
+    *("device", "names", "group", "driver", "path", "level", "state", "next boot"),
+    *("unmapped", "inv/page", "max/bound", "strays"),
+)
 
 
-def row(device: Device) -> dict[str, Any]:
-    """What is known of a device. The path is the kernel's own until the module has taken the group over."""
+def row(device: Device, at_boot: Sequence[Rule] = ()) -> dict[str, Any]:
+    """The facts of a device. The path is the kernel's own until the module has taken the group over."""
     group = device.group
     path, level = group.kernel_path if group else ("none", "none")
     found: dict[str, Any] = {
@@ -30,20 +38,27 @@ def row(device: Device) -> dict[str, Any]:
         "state": None,
         "tables": None,
         "tunables": None,
+        "next_boot": None,
+        "next_boot_differs": None,
+        "counting": None,
         "mapped_pages": None,
         "unmapped_pages": None,
+        "deferred_pages": None,
         "invalidations": None,
         "invalidations_per_page": None,
         "exposure_max_ns": None,
+        "exposure_bound_ns": None,
         "strays": None,
     }
-    if not device.module_folder:
+    now = module.choice(device) if device.module_folder else None
+    boot = next_boot.of(device, now, at_boot) if group else None
+    found |= {"next_boot": boot.choice, "next_boot_differs": boot.differs} if boot else {}
+    if not now:
         return found
-    now = module.choice(device)
     found |= {"policy": now.policy, "auto": asdict(now.auto) if now.auto else None}
     found |= {"state": now.state, "tables": now.tables, "tunables": now.tunables}
-    if now.state in module.TAKEN:
-        found |= {"path": now.policy, "level": now.level}
+    path, level = module.path(device, now)
+    found |= {"path": path, "level": level, "exposure_bound_ns": now.bound_ns, "counting": now.state in module.TAKEN}
     return found | _counted(device)
 
 
@@ -59,6 +74,7 @@ def _counted(device: Device) -> dict[str, Any]:
     return {
         "mapped_pages": stats["mapped_pages"],
         "unmapped_pages": pages,
+        "deferred_pages": stats.get("deferred_pages"),
         "invalidations": kinds,
         "invalidations_per_page": sum(kinds.values()) / pages if pages else None,
         "exposure_max_ns": module.exposure_max_ns(device),
@@ -68,16 +84,21 @@ def _counted(device: Device) -> dict[str, Any]:
 
 def rows(names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
     """The devices that are named, or all behind an IOMMU but bridges; all PCI devices with `everything`."""
+    at_boot = next_boot.read()
     if names:
-        return [row(machine.find(name)) for name in names]
+        return [row(machine.find(name), at_boot) for name in names]
     found = [each for each in machine.devices() if everything or (each.group and not each.is_bridge)]
-    return [each for each in map(_row_unless_gone, found) if each]
+    return [each for device in found if (each := _row_unless_gone(device, at_boot))]
 
 
-def _row_unless_gone(device: Device) -> dict[str, Any] | None:
+def _row_unless_gone(device: Device, at_boot: Sequence[Rule]) -> dict[str, Any] | None:
     """Nobody has asked for this one."""
+
+    def look(at: Device) -> dict[str, Any]:
+        return row(at, at_boot)
+
     # The second time without the module's files, which may have gone alone.
-    found = module.unless_gone(row, device) or module.unless_gone(row, device)
+    found = module.unless_gone(look, device) or module.unless_gone(look, device)
     # What goes while it is read looks as if it was behind no IOMMU.
     return found if device.folder.exists() else None
 
@@ -87,7 +108,9 @@ def cells(found: dict[str, Any]) -> list[object]:
     state = found["state"]
     if found["policy"] not in (None, "none") and found["path"] != found["policy"]:
         state = f"{found['policy']} chosen{' by auto' if found['auto'] else ''}, {state}"
-    ratio = found["invalidations_per_page"]
+    # Counts of a group that was given back are of the time before.
+    counts = {name: found[name] if found["counting"] else None for name in _COUNTS}
+    pages, ratio, longest = counts["unmapped_pages"], counts["invalidations_per_page"], counts["exposure_max_ns"]
     return [
         found["device"],
         " ".join(found["names"]),
@@ -96,10 +119,29 @@ def cells(found: dict[str, Any]) -> list[object]:
         f"{found['path']} (auto)" if found["auto"] and found["path"] == found["policy"] else found["path"],
         found["level"],
         state,
-        None if found["unmapped_pages"] is None else f"{found['unmapped_pages']:,}",
+        found["next_boot"] if found["next_boot_differs"] else None,
+        None if pages is None else f"{pages:,}",
         None if ratio is None else f"{ratio:.4f}",
-        found["strays"],
+        None if longest is None else exposure.beside(longest, found["exposure_bound_ns"]),
+        counts["strays"],
     ]
+
+
+def notes(found: dict[str, Any]) -> Iterator[str]:
+    """The causes of figures of a row that look wrong."""
+    if not found["counting"]:
+        return
+    name = " ".join(found["names"]) or found["device"]
+    share = exposure.share_at_once(found["unmapped_pages"], found["deferred_pages"])
+    said = exposure.at_once(found["path"], found["level"], share, found["invalidations_per_page"])
+    if said:
+        yield f"{name}: inv/page: {said}"
+    longest, bound = found["exposure_max_ns"], found["exposure_bound_ns"]
+    if exposure.is_late(longest, bound):
+        yield (
+            f"{name}: max/bound: since the module was loaded, a page stayed reachable for {duration(longest)}, beyond "
+            f"the bound: xsmmu doctor {found['device']} has likely causes"
+        )
 
 
 @click.command()
@@ -111,7 +153,9 @@ def status(device: tuple[str, ...], everything: bool, form: str) -> None:
 
     `path` is kernel-strict, kernel-lazy or passthrough while the kernel's own path is in use, else the module's
     policy, with (auto) behind it if the module chose that. A policy that is chosen and not in use yet stands under
-    `state`.
+    `state`. `next boot` has the choice that the rules make, if it is another one than that of now. The counts are of
+    the time since the module was loaded, and stand there while the module serves the group. `max/bound` is the longest
+    time that an unmapped page stayed reachable, beside the bound of the policy; level strict needs none.
 
     \b
     Examples:
@@ -127,6 +171,10 @@ def status(device: tuple[str, ...], everything: bool, form: str) -> None:
         click.echo("no device is behind an IOMMU: xsmmu doctor says why", err=True)
         return
     output.table(COLUMNS, [cells(each) for each in found])
+    groups = {each["group"]: each for each in reversed(found)}
+    for each in reversed(groups.values()):
+        for note in notes(each):
+            click.echo(note, err=True)
     taken = [Device(row["device"]) for row in found if row["state"] in module.TAKEN]
     if any(module.unless_gone(module.counts_are_readable, each) is False for each in taken):
         click.echo("what was counted is for root: sudo xsmmu status", err=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Final
@@ -63,28 +63,34 @@ class Column:
 
 
 COLUMNS: Final = (
-    Column("policy", 6, lambda row: row.last.sample.policy),
-    Column("level", 7, lambda row: row.last.sample.level),
+    Column("policy", 6, lambda row: row.last.sample.path[0]),
+    Column("level", 7, lambda row: row.last.sample.path[1]),
     Column("maps/s", 6, lambda row: row.per_s("maps")),
     Column("unmap/s", 7, lambda row: row.per_s("unmaps")),
     Column("pages/s", 7, lambda row: row.per_s("unmapped_pages")),
     Column("inv/s", 5, lambda row: row.invalidations_per_s),
     Column("inv/page", 8, lambda row: row.invalidations_per_page, ratio),
+    Column("at once", 7, lambda row: row.share_at_once, percent),
     Column("held", 5, lambda row: row.now("held_pages")),
     Column("live", 5, lambda row: row.now("live_pages")),
     Column("p99", 6, lambda row: row.exposure_p99_ns, duration),
     Column("max", 6, lambda row: row.exposure_max_ns, duration),
+    Column("bound", 6, lambda row: row.last.sample.bound_ns, duration),
     Column("cpu%", 5, lambda row: row.cpu_share, percent),
 )
 FIRST_SORT: Final = 5
 """By pages/s; 0 is the device."""
-_DROPPED: Final = ("live", "unmap/s", "level", "maps/s", "held", "inv/s", "policy", "max", "p99", "pages/s")
+_DROPPED: Final = (
+    *("live", "unmap/s", "at once", "held", "maps/s", "level", "inv/s", "policy", "bound", "max", "p99", "pages/s"),
+)
 """What goes first where the terminal is narrow; a page for one group has them all."""
 
 
-def columns(width: int, calibrated: bool) -> list[Column]:
-    """Those that fit."""
-    kept = [column for column in COLUMNS if calibrated or column.title != "cpu%" or width > 100]
+def columns(width: int, calibrated: bool, policies: Iterable[str] = ()) -> list[Column]:
+    """Those that fit; names of the kernel's own paths are longer than those of policies."""
+    longest = max(map(len, policies), default=0)
+    found = [replace(each, width=max(each.width, longest)) if each.title == "policy" else each for each in COLUMNS]
+    kept = [column for column in found if calibrated or column.title != "cpu%" or width > 100]
     for title in _DROPPED:
         if _NAME_MIN + sum(column.width + 1 for column in kept) <= width:
             break
@@ -187,7 +193,7 @@ class Screen:
         return title
 
     def _table(self, rows: Sequence[Activity], width: int, height: int) -> list[Text]:
-        kept = columns(width, self.calibration is not None)
+        kept = columns(width, self.calibration is not None, [row.last.sample.path[0] for row in rows])
         called = [names(row) for row in rows]
         # No wider than what stands there: figures are far from their names otherwise.
         longest = max((len(texts[0]) for texts in called), default=0)
@@ -195,7 +201,8 @@ class Screen:
         by = COLUMNS[self.sort - 1] if self.sort else None
         head = Text(f"{'device':<{left}.{left}}", style="underline bold" if by is None else "bold")
         for column in kept:
-            head.append(" ").append(column.head(), style="underline" if column is by else "")
+            is_by = by is not None and column.title == by.title
+            head.append(" ").append(column.head(), style="underline" if is_by else "")
         if not rows:
             return [head, Text(self.message[:width], style="yellow")]
         at = self.selected(rows)
@@ -206,7 +213,9 @@ class Screen:
             name = next((text for text in called[index] if len(text) <= left), called[index][-1])
             cells = " ".join([f"{name:<{left}.{left}}", *(column.cell(rows[index]) for column in kept)])
             lines.append(Text(cells, style="reverse" if index == at else "", no_wrap=True))
-        return lines
+        notes = [note for row in rows for note in row.notes(names(row)[2])]
+        said = [part for note in notes for part in wrap(note, width)]
+        return [*lines, *([Text(), *(Text(line, style="yellow") for line in said)] if said else [])]
 
     # ---- one group ----
 
@@ -228,23 +237,39 @@ class Screen:
         labels = [f"{each.label} {f'[{each.driver}]' if each.driver else 'no driver'}" for each in devices]
         tunables = "  ".join(f"{key}={value}" for key, value in (sample.tunables or {}).items())
         kinds = "  ".join(f"{kind} {short(row.per_s(f'inv_{kind}'))}" for kind in KINDS)
-        cpu = f"{percent(row.cpu_share)} % of one, estimated" if row.cpu_share is not None else "no calibration"
+        path, level = sample.path
+        chosen = "" if path == sample.policy or sample.policy == "none" else f"  {sample.policy} chosen"
+        once = f", {percent(row.share_at_once)} % at once" if row.share_at_once is not None else ""
         mapped, unmapped = short(row.per_s("mapped_pages")), short(row.per_s("unmapped_pages"))
         lines = [
             ", ".join(labels),
-            f"{sample.policy}  level {sample.level}  state {sample.state}  tables {sample.tables}",
+            f"{path}  level {level}{chosen}  state {sample.state}  tables {sample.tables}",
             tunables,
             "",
             f"calls a second     {short(row.per_s('maps'))} maps, {short(row.per_s('unmaps'))} unmaps",
-            f"pages a second     {mapped} mapped, {unmapped} unmapped",
+            f"pages a second     {mapped} mapped, {unmapped} unmapped{once}",
             f"commands a second  {kinds}; {ratio(row.invalidations_per_page)} for each page",
             f"pages now          {short(row.now('live_pages'))} mapped, {short(row.now('held_pages'))} held",
-            f"exposure           p99 {duration(row.exposure_p99_ns)}, max {duration(row.exposure_max_ns)}; "
-            f"since the start p99 {duration(began.exposure_p99_ns)}, max {duration(began.exposure_max_ns)}",
-            f"CPU, strays        {cpu}; {short(row.now('strays'))} strays",
+            f"exposure           p99 {duration(row.exposure_p99_ns)}, max {duration(row.exposure_max_ns)}, "
+            f"bound {duration(sample.bound_ns)}",
+            f"since the start    p99 {duration(began.exposure_p99_ns)}, max {duration(began.exposure_max_ns)}",
+            f"CPU, strays        {_cpu(row)}; {short(row.now('strays'))} strays",
+            *row.notes(names(row)[2]),
             "",
         ]
         return [part for line in lines for part in (wrap(line, width) or [""])]
+
+
+def _cpu(row: Activity) -> str:
+    """The part of a CPU, or the reason why it is not known."""
+    path = row.last.sample.path[0]
+    if not row.calibration:
+        return "no calibration: xsmmu bench DEVICE --save makes one"
+    if path not in row.calibration.policies:
+        return f"the calibration lacks {path}: xsmmu bench DEVICE --save measures all policies"
+    if row.last.sample.state not in module.TAKEN:
+        return f"not known under {path}, whose calls the module does not count"
+    return f"{percent(row.cpu_share)} % of one, estimated"
 
 
 def _syncs(row: Activity) -> dict[str, float]:
@@ -295,6 +320,8 @@ class Watching:
         found = module.groups(self.wanted).items()
         readings = [(device, reading) for device, sample in found if (reading := self._read(device, sample))]
         rows = []
+        # It may be made while the screen is on.
+        costs = self.screen.calibration = calibration.read()
         for device, reading in readings:
             group = reading.sample.devices
             # Also of a group that was away for some looks.
@@ -303,7 +330,7 @@ class Watching:
                 first = self.screen.began[group] = reading
             self.screen.began.setdefault(group, reading)
             self.last[group] = reading
-            rows.append(Activity(device, first, reading, self.screen.calibration))
+            rows.append(Activity(device, first, reading, costs))
         if not self.screen.paused:
             self.screen.rows = rows
 
@@ -352,8 +379,9 @@ def top(device: tuple[str, ...], interval: float) -> None:
     """Show live what the module does: a line for each IOMMU group that has a policy, or for those of each DEVICE.
 
     Columns: maps, unmaps, pages unmapped and invalidation commands a second; commands for each page; pages held until
-    their sync, and mapped; how long unmapped pages stayed reachable in the last interval (p99, max); and the part of a
-    CPU that maps and unmaps take, if xsmmu bench --save has calibrated this machine. Narrow terminals show fewer.
+    their sync, and mapped; how long unmapped pages stayed reachable in the last interval (p99, max), and the bound of
+    that; and the part of a CPU that maps and unmaps take, if xsmmu bench --save has calibrated this machine. `at once`
+    is the percentage of pages that were synced inside their unmap. Narrow terminals show fewer.
 
     Keys: s sorts by the next column, r reverses, space pauses, arrows or j and k select, Enter opens the selected group
     with its exposure and the causes of its syncs, Esc goes back, q leaves.
@@ -366,7 +394,7 @@ def top(device: tuple[str, ...], interval: float) -> None:
     console = Console(highlight=False)
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or console.is_dumb_terminal:
         raise UserError("top needs a terminal; for logs and pipes there is xsmmu watch", code="no-terminal")
-    screen = Screen(interval, calibration.read(), bar="█" if console.encoding.lower().startswith("utf") else "#")
+    screen = Screen(interval, bar="█" if console.encoding.lower().startswith("utf") else "#")
     watching = Watching(screen, tuple(machine.find(each) for each in device))
     watching.step()
     try:

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The meaning of each policy and each level, in a few words, for `set --help`, the man pages and the next boot.
+
+Tests compare the table with core/policy.c, which decides, and with docs/levels.md, which explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy of the module."""
+
+    level: str
+    """That an unmodified driver has."""
+    ends: str
+    """The event that takes unmapped memory from the device's reach."""
+    window_us: int
+    batch_pages: int
+    copy_bytes: int = 0
+    """Its defaults."""
+
+    @property
+    def tunables(self) -> dict[str, int]:
+        """The values that they have when the policy is chosen without any."""
+        own = {"max_window_us": self.window_us, "batch_pages": self.batch_pages, "copy_bytes": self.copy_bytes}
+        return {**own, "range_commands_max": 4, "pool_mib": 64}
+
+
+POLICIES: Final[Mapping[str, Policy]] = {
+    "copy": Policy("strict", "the unmap; buffers up to 4,096 bytes are copied, and never in reach", 1000, 1, 4096),
+    "strict": Policy("strict", "the unmap", 1000, 1),
+    "xsmmu": Policy("held", "the end of a NAPI poll, 1,024 pages or 1 ms; one command for all", 1000, 1024),
+    "fused": Policy("held", "the same; up to 4 commands, each for a block of 64 pages", 1000, 1024),
+    "fands": Policy("bounded", "a block of 64 pages all unmapped, 1,024 pages or 1 ms", 1000, 1024),
+    "lazy": Policy("lazy", "256 pages or 10 ms", 10_000, 256),
+}
+"""From the strongest level on."""
+
+OTHERS: Final[Mapping[str, tuple[str, str]]] = {
+    "auto": ("strict, held", "the module chooses strict, copy or fused for the device, and says why"),
+    "none": ("kernel's", "the kernel's own path, as the group's type says"),
+}
+
+LEVELS: Final[Mapping[str, str]] = {
+    "strict": "the device cannot reach memory when its unmap has returned",
+    "held": "it can until the sync; the page is given to nobody else before",
+    "bounded": "it can until the sync; the page may have a new owner by then",
+    "lazy": "as bounded; only a full batch or the timer ends it",
+    "none": "the device can reach all memory (passthrough)",
+}
+"""From the strongest on."""
+
+KERNEL: Final = "The kernel's own path: kernel-strict has level strict, kernel-lazy lazy (10 ms), passthrough none."
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Each word that may be chosen, its level, and the event that ends the reach of unmapped memory."""
+    yield from ((name, policy.level, policy.ends) for name, policy in POLICIES.items())
+    yield from ((name, *words) for name, words in OTHERS.items())
+
+
+def lines() -> list[str]:
+    """The tables, as lines of text."""
+    named = [f"{name:<7} {level:<12} {ends}" for name, level, ends in rows()]
+    levels = [f"{level:<7} {meaning}" for level, meaning in LEVELS.items()]
+    return [
+        f"{'POLICY':<7} {'LEVEL':<12} UNMAPPED MEMORY IS IN REACH UNTIL",
+        *named,
+        "",
+        f"{'LEVEL':<7} A DEVICE AND MEMORY THAT ITS DRIVER HAS UNMAPPED",
+        *levels,
+        "",
+        KERNEL,
+    ]
+
+
+def strongest(policies: Iterator[str] | list[str]) -> str:
+    """The one whose level counts in a group; `auto` is at least held, and none the kernel's own path."""
+    order = [*LEVELS]
+
+    def place(name: str) -> int:
+        found = POLICIES.get(name)
+        return order.index(found.level) if found else order.index("held" if name == "auto" else "none")
+
+    return min(policies, key=place)

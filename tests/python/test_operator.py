@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from xsmmu.operator.watch import Window
 def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A NIC under fused; two controllers in one group under xsmmu."""
     monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path))
+    monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(tmp_path / "modprobe.conf"))
     make_device(tmp_path, IGB, 11, "fused", "igb", interface="eth1")
     make_device(tmp_path, NVME0, 13, "xsmmu", "nvme", disk="nvme0n1")
     make_device(tmp_path, NVME1, 13, "xsmmu", "nvme")
@@ -76,14 +78,49 @@ def test_a_group_is_watched_once() -> None:
 
 
 @pytest.mark.usefixtures("sysfs")
-def test_watch_prints_two_lines_for_each_group() -> None:
+def test_watch_prints_a_line_for_each_group() -> None:
     result = xsmmu("watch", "--interval", "0.01", "--count", "2")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert len(lines) == 2 * 2 * 3
-    assert lines[0].startswith(f"{IGB} fused (held)")
-    assert lines[3].startswith(f"{NVME0} {NVME1} xsmmu (held)")
-    assert lines[1].startswith("  invalidations 0 (0/s)")
+    assert len(lines) == 2 * 2
+    first, second = (line.split(" ", 1) for line in lines[:2])
+    assert abs((datetime.now().astimezone() - datetime.fromisoformat(first[0])).total_seconds()) < 100
+    assert first[1] == (
+        "eth1 fused held  pages 0/s  inv 0/s (page 0/s domain 0/s global 0/s)  inv/page -  at once -%  p99 -  max -  "
+        "bound 1.00ms"
+    )
+    assert second[1].startswith("nvme0n1 xsmmu held  ")
+
+
+def works(monkeypatch: pytest.MonkeyPatch, exposure: str, device: str = IGB, **more: int) -> None:
+    """While the tool sleeps, this is counted."""
+
+    def work(_: float) -> None:
+        folder = Device(device).folder / "xsmmu"
+        for name, count in more.items():
+            file = folder / "stats" / name
+            file.write_text(f"{int(file.read_text()) + count}\n")
+        (folder / "exposure_ns").write_text(exposure)
+
+    monkeypatch.setattr("time.sleep", work)
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_watch_has_the_exposure_beside_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    works(monkeypatch, "1024 10\n2048 3\n999999 5\nmax 918000\n", unmapped_pages=100, deferred_pages=75, inv_page=25)
+    (row,) = document("watch", "eth1", "--count", "1", "-o", "json")["windows"]
+    assert [row[name] for name in ("names", "path", "level", "deferred_pages")] == [["eth1"], "fused", "held", 75]
+    assert [row[f"exposure_{name}_ns"] for name in ("p99", "max", "bound")] == [918_000, 918_000, 1_000_000]
+    works(monkeypatch, "1024 10\n2048 3\n999999 5\n7340031 2\nmax 6290000\n", unmapped_pages=100, deferred_pages=75)
+    said = xsmmu("watch", "eth1", "--count", "1").output
+    assert said.endswith("at once 25.0%  p99 6.29ms  max 6.29ms  bound 1.00ms EXCEEDED\n")
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_a_bucket_that_begins_within_the_bound_does_not_exceed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest exposure may be of an interval before."""
+    works(monkeypatch, "1024 10\n2048 3\n1048575 5\nmax 6290000\n", unmapped_pages=100)
+    assert "EXCEEDED" not in xsmmu("watch", "eth1", "--count", "1").output
 
 
 @pytest.mark.usefixtures("sysfs")
@@ -476,6 +513,140 @@ def test_a_device_that_was_asked_for_and_goes_is_an_error(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(module, "choice", gone)
     assert xsmmu("status", NVME0).exit_code == 1
+
+
+@pytest.mark.usefixtures("sysfs")
+def test_the_longest_exposure_stands_beside_the_bound() -> None:
+    folder = Device(IGB).folder / "xsmmu"
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert (row["exposure_max_ns"], row["exposure_bound_ns"]) == (1999, 1_000_000)
+    result = xsmmu("status", "eth1")
+    assert "2.00us/1.00ms" in result.stdout
+    assert result.stderr == ""
+    (folder / "exposure_ns").write_text("1024 10\nmax 25700000\n")
+    result = xsmmu("status", "eth1")
+    assert "25.7ms/1.00ms" in result.stdout
+    assert "eth1: max/bound: " in result.stderr and f"beyond the bound: xsmmu doctor {IGB}" in result.stderr
+    # A timer of its own.
+    (folder / "max_window_us").write_text("30000\n")
+    assert "25.7ms/30.0ms" in xsmmu("status", "eth1").stdout
+    # No timer: the unmap ends it.
+    (folder / "level").write_text("strict\n")
+    result = xsmmu("status", "eth1")
+    assert "25.7ms/-" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize("state", ["off", "idle", "failed"])
+def test_counts_of_a_group_that_was_given_back_are_not_those_of_now(state: str) -> None:
+    folder = Device(IGB).folder / "xsmmu"
+    (folder / "state").write_text(f"{state}\n")
+    if state == "off":
+        (folder / "policy").write_text("[none] strict fused\n")
+    result = xsmmu("status", "eth1")
+    assert result.stdout.splitlines()[1].split()[-4:] == ["-"] * 4
+    assert result.stderr == ""
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert (row["counting"], row["unmapped_pages"], row["exposure_bound_ns"]) == (False, 2400, None)
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize(
+    ("level", "deferred", "kinds"),
+    [
+        ("held", 24, "slab memory (kmalloc, as the heads of packets) and mappings of more than 64 pages"),
+        ("lazy", 24, "mappings of more than 64 pages"),
+        ("bounded", 0, "mappings of more than 64 pages"),
+        ("held", 1300, None),
+        ("strict", 0, None),
+    ],
+)
+def test_many_commands_under_a_policy_that_defers_have_a_cause(level: str, deferred: int, kinds: str | None) -> None:
+    folder = Device(IGB).folder / "xsmmu"
+    (folder / "level").write_text(f"{level}\n")
+    (folder / "stats/inv_page").write_text("2400\n")
+    (folder / "stats/deferred_pages").write_text(f"{deferred}\n")
+    said = xsmmu("status", "eth1").stderr
+    assert ("fused does not defer" in said) == (kinds is not None)
+    assert said.rstrip().endswith(kinds or "")
+
+
+def next_boot(monkeypatch: pytest.MonkeyPatch, folder: Path, rules: str, name: str = "eth1") -> object:
+    """What `status` says of the next boot by these rules; None if that is as now."""
+    file = folder / "modprobe.conf"
+    file.write_text(f'options xsmmu rules="{rules}"\nsoftdep igb pre: xsmmu\n')
+    monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(file))
+    (row,) = document("status", name, "-o", "json")["devices"]
+    cell = xsmmu("status", name).output.splitlines()[1].split()[7]
+    assert cell == (row["next_boot"] if row["next_boot_differs"] else "-")
+    return row["next_boot"] if row["next_boot_differs"] else None
+
+
+@pytest.mark.parametrize(
+    ("rules", "seen"),
+    [
+        (f"{IGB}=fused", None),
+        (f"{IGB}/8086:10c9=fused,max_window_us:1000", None),
+        ("class:02=fused;*=strict", None),
+        ("driver:igb=fused", None),
+        ("8086:10c9=fused,tables:kernel", None),
+        (f"{IGB}=strict", "strict"),
+        (f"{IGB}=none;*=fused", "none"),
+        (f"{IGB}/8086:1234=fused", "none"),
+        ("driver:e1000e=fused", "none"),
+        ("", "none"),
+        ("*=auto", "auto"),
+        (f"{IGB}=fused,max_window_us:500", "fused,max_window_us:500"),
+        (f"{IGB}=fused,tables:direct", "fused,tables:direct"),
+    ],
+)
+def test_the_next_boot_stands_where_it_differs(
+    sysfs: Path, monkeypatch: pytest.MonkeyPatch, rules: str, seen: str | None
+) -> None:
+    assert next_boot(monkeypatch, sysfs, rules) == seen
+
+
+def test_the_next_boot_of_tunables_and_groups(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Device(IGB).folder / "xsmmu"
+    (folder / "max_window_us").write_text("500\n")
+    assert next_boot(monkeypatch, sysfs, f"{IGB}=fused") == "fused"
+    # The strongest rule of a group counts.
+    assert next_boot(monkeypatch, sysfs, f"{NVME0}=lazy;{NVME1}=xsmmu", "nvme0n1") is None
+    assert next_boot(monkeypatch, sysfs, f"{NVME0}=xsmmu;{NVME1}=strict", "nvme0n1") == "strict"
+    # A driver in the kernel binds before any module is there.
+    shutil.rmtree(sysfs / "module/igb")
+    assert next_boot(monkeypatch, sysfs, f"{IGB}=fused,max_window_us:500") == "none"
+
+
+def test_the_next_boot_without_the_module(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(sysfs / "module/xsmmu")
+    shutil.rmtree(Device(IGB).folder / "xsmmu")
+    assert next_boot(monkeypatch, sysfs, "*=strict") == "strict"
+    assert next_boot(monkeypatch, sysfs, f"{IGB}=none") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "# nothing\n",
+        "options xsmmu min_level=held\n",
+        'options xsmmu debug=1 rules="*=fused"\n',
+        "options\txsmmu   rules=*=fused\n",
+        'options xsmmu \\\n  rules="*=fused"\n',
+        'options xsmmu_bench rules="*=strict"\noptions xsmmu rules=" *=fused ; "\n',
+        'options xsmmu rules="*=strict"\noptions xsmmu rules="*=fused"\n',
+    ],
+)
+def test_rules_as_modprobe_reads_them(sysfs: Path, monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    file = sysfs / "modprobe.conf"
+    monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(file))
+    if text is not None:
+        file.write_text(text)
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert row["next_boot"] == ("fused" if "fused" in (text or "") else "none")
 
 
 @pytest.mark.usefixtures("sysfs")

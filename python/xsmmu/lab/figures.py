@@ -499,7 +499,7 @@ def _ring(measured: Measured, baseline: Measured | None) -> Json:
 
 
 def _window(measured: Measured, _baseline: Measured | None) -> Json:
-    """The line pairs of `xsmmu watch`, by the same code, for the samples that the guest took."""
+    """The line pairs of the research trees, from the samples that the guest took."""
     devices = [DEVICES[name].bdf for name in measured.run.workload.devices]
     samples = [module.from_record(each, tuple(devices)) for each in measured.output["samples"]]
     windows = [watch.Window(first, last) for first, last in pairwise(samples)]

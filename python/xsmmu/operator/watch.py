@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu watch`: what happened between two readings of the module's statistics, for logs.
+"""`xsmmu watch`: what happened between two readings of the module's statistics, a line for each group, for logs.
 
-The two lines are those that the research trees print into the kernel's log every 10 seconds: totals and rates of
-invalidations by kind, then IOVA pages unmapped, invalidations per page and domain invalidations per page.
+The lab sets the same figures as the two lines that the research trees print into the kernel's log every 10 seconds:
+totals and rates of invalidations by kind, then IOVA pages unmapped, invalidations and domain invalidations per page.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import click
 
 from xsmmu.errors import UserError
-from xsmmu.operator import complete, machine, module, output
+from xsmmu.operator import activity, complete, machine, module, output
+from xsmmu.operator.activity import Activity, Reading
+from xsmmu.operator.digits import duration, percent
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import KINDS, Sample
 
@@ -80,26 +83,74 @@ def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) -> Iterator[Window]:
-    """A window for each group after each interval; `count` intervals, or without end."""
+def figures(found: Activity) -> dict[str, Any]:
+    """All that is known of an interval, for programs."""
+    sample = found.last.sample
+    window = Window(found.first.sample, sample).as_dict()
+    path, level = sample.path
+    return {
+        "time": _time(),
+        "names": _names(sample),
+        **window,
+        "path": path,
+        "level": level,
+        "deferred_pages": found.moved("deferred_pages"),
+        "exposure_p99_ns": found.exposure_p99_ns,
+        "exposure_max_ns": found.exposure_max_ns,
+        "exposure_bound_ns": sample.bound_ns,
+    }
 
-    def read(device: Device, members: Iterable[str]) -> Sample | None:
-        # A group goes on without one that nobody has named.
-        return module.read(device) if wanted else module.of_group(module.read, map(Device, members))
 
-    last = module.groups(wanted)
+def line(found: Activity) -> str:
+    """The same, for people."""
+    sample, seconds = found.last.sample, found.seconds
+    window = Window(found.first.sample, sample)
+    total, pages = sum(window.moved(f"inv_{kind}") for kind in KINDS), window.moved("unmapped_pages")
+    kinds = " ".join(f"{kind} {_rate(window.moved(f'inv_{kind}'), seconds)}" for kind in KINDS)
+    return "  ".join(
+        [
+            f"{_time()} {','.join(_names(sample)) or ','.join(sample.devices)} {' '.join(sample.path)}",
+            f"pages {_rate(pages, seconds)}",
+            f"inv {_rate(total, seconds)} ({kinds})",
+            f"inv/page {_ratio(total / pages if pages else None)}",
+            f"at once {percent(found.share_at_once)}%",
+            f"p99 {duration(found.exposure_p99_ns)}",
+            f"max {duration(found.exposure_max_ns)}",
+            f"bound {duration(sample.bound_ns)}{' EXCEEDED' if found.is_late else ''}",
+        ]
+    )
+
+
+def _time() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _names(sample: Sample) -> list[str]:
+    """What people call the group's devices."""
+    return [name for address in sample.devices for name in Device(address).names]
+
+
+def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) -> Iterator[Activity]:
+    """What happened in each group in each interval; `count` intervals, or without end."""
+
+    def read(device: Device, members: Iterable[str]) -> Reading | None:
+        # A group goes on without a device that nobody has named.
+        return activity.read(device) if wanted else module.of_group(activity.read, map(Device, members))
+
+    found = {device: read(device, sample.devices) for device, sample in module.groups(wanted).items()}
+    last = {device: reading for device, reading in found.items() if reading}
     rounds = 0
     while count is None or rounds < count:
         time.sleep(interval_s)
         rounds += 1
         before, last = last, {}
         for device, first in before.items():
-            if sample := read(device, first.devices):
-                last[device] = sample
-                if not module.began_anew(first, sample):
-                    yield Window(first, sample)
+            if reading := read(device, first.sample.devices):
+                last[device] = reading
+                if not module.began_anew(first.sample, reading.sample):
+                    yield Activity(device, first, reading)
         if not last:
-            raise UserError("no device is left that had a policy", code="no-policy")
+            raise UserError("no device is left that had a policy: choose one with xsmmu set", code="no-policy")
 
 
 @click.command()
@@ -110,9 +161,10 @@ def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) ->
 @click.option("--count", type=click.IntRange(1), help="Stop after so many intervals.")
 @output.option
 def watch(device: tuple[str, ...], interval: float, count: int | None, form: str) -> None:
-    """Print, every interval, what the module did: invalidations by kind, pages unmapped, and ratios.
+    """Print, every interval, a line for each IOMMU group: pages unmapped, invalidations, and exposure beside its bound.
 
-    DEVICE is an address, an interface or a disk; all that have a policy if none is named.
+    DEVICE is an address, an interface or a disk; all that have a policy if none is named. `at once` is the percentage
+    of pages that were synced inside their unmap; `EXCEEDED` follows the bound if a page stayed reachable for longer.
 
     \b
     Examples:
@@ -124,11 +176,8 @@ def watch(device: tuple[str, ...], interval: float, count: int | None, form: str
         raise UserError("-o json is one document, which ends with --count; -o jsonl has a line at once", code="usage")
     found = windows(tuple(machine.find(name) for name in device), interval, count)
     if form != "table":
-        output.emit(form, "watch", "windows", (window.as_dict() for window in found))
+        output.emit(form, "watch", "windows", map(figures, found))
         return
-    for window in found:
-        first, second = window.lines()
-        last = window.last
-        sys.stdout.write(f"{' '.join(last.devices)} {last.policy} ({last.level}) {window.seconds:.1f} s\n")
-        sys.stdout.write(f"  {first}\n  {second}\n")
+    for each in found:
+        sys.stdout.write(f"{line(each)}\n")
         sys.stdout.flush()

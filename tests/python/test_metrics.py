@@ -44,6 +44,10 @@ def values(family: Metric, device: str, label: str | None = None) -> dict[str, f
     }
 
 
+def info(policy: str, path: str, level: str, state: str) -> dict[str, str]:
+    return {"policy": policy, "path": path, "level": level, "state": state}
+
+
 @pytest.mark.usefixtures("sysfs")
 def test_metrics() -> None:
     found = families()
@@ -53,9 +57,21 @@ def test_metrics() -> None:
     pages = found["xsmmu_mapped_pages"]
     assert pages.type == "counter"
     assert [sample.labels for sample in pages.samples] == [
-        {"device": IGB, "group": "11", "policy": "fused", "level": "held"},
-        {"device": f"{NVME0},{NVME1}", "group": "13", "policy": "xsmmu", "level": "held"},
+        {"device": IGB, "group": "11"},
+        {"device": f"{NVME0},{NVME1}", "group": "13"},
     ]
+    assert [sample.labels for sample in found["xsmmu_group_info"].samples] == [
+        {"device": IGB, "group": "11", "names": "eth1", **info("fused", "fused", "held", "active")},
+        {
+            "device": f"{NVME0},{NVME1}",
+            "group": "13",
+            "names": "nvme0n1",
+            **info("xsmmu", "xsmmu", "held", "active"),
+        },
+    ]
+    assert values(found["xsmmu_deferred_pages"], IGB) == {"": 2300}
+    assert values(found["xsmmu_exposure_max_seconds"], IGB) == {"": 1.999e-06}
+    assert values(found["xsmmu_exposure_bound_seconds"], IGB) == {"": 0.001}
     assert values(found["xsmmu_invalidations"], IGB, "kind") == {"page": 100, "domain": 20, "global": 0}
     assert values(found["xsmmu_syncs"], IGB, "cause") == {"unmap": 100, "poll": 20}
     assert values(found["xsmmu_protection_level"], IGB) == {"": 3}
@@ -93,8 +109,38 @@ def test_what_was_given_back_keeps_its_counters() -> None:
     """They count from the module's load on."""
     for name, word in {"policy": "[none] strict fused", "level": "none", "state": "off"}.items():
         (Device(IGB).folder / "xsmmu" / name).write_text(f"{word}\n")
-    found = families()["xsmmu_mapped_pages"]
-    assert (found.samples[0].labels["policy"], found.samples[0].value) == ("none", 2400)
+    found = families()
+    group = {"device": IGB, "group": "11"}
+    assert found["xsmmu_mapped_pages"].samples[0].labels == group
+    assert found["xsmmu_mapped_pages"].samples[0].value == 2400
+    [about] = [each.labels for each in found["xsmmu_group_info"].samples if each.labels["group"] == "11"]
+    assert about == {**group, "names": "eth1", **info("none", "kernel-lazy", "lazy", "off")}
+    # 0 would say that the device reaches all memory.
+    assert values(found["xsmmu_protection_level"], IGB) == {"": 1}
+    assert values(found["xsmmu_exposure_bound_seconds"], IGB) == {}
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize(("policy", "level"), [("strict", "strict"), ("lazy", "lazy"), ("none", "none")])
+def test_a_change_of_policy_ends_no_series(policy: str, level: str) -> None:
+    """But that of the information."""
+
+    def series() -> set[tuple[str, frozenset[tuple[str, str]]]]:
+        samples = [sample for family in families().values() for sample in family.samples]
+        kept = [each for each in samples if each.name not in ("xsmmu_group_info", "xsmmu_exposure_bound_seconds")]
+        return {(each.name, frozenset(each.labels.items())) for each in kept}
+
+    before = series()
+    (Device(IGB).folder / "xsmmu/policy").write_text(f"none [{policy}] fused\n")
+    (Device(IGB).folder / "xsmmu/level").write_text(f"{level}\n")
+    assert series() == before
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a b", "\x1bm"])
+def test_a_name_of_any_characters(sysfs: Path, name: str) -> None:
+    make_device(sysfs, "0000:0a:00.0", 21, "fused", "e1000e", interface=name)
+    [about] = [each.labels for each in families()["xsmmu_group_info"].samples if each.labels["group"] == "21"]
+    assert about["names"] == Device("0000:0a:00.0").names[0]
 
 
 @pytest.mark.usefixtures("sysfs")

@@ -2,7 +2,8 @@
 """`xsmmu metrics`: the module's statistics as Prometheus reads them, for node_exporter's textfile folder.
 
 Statistics are of a group, so each group is one series; its label `device` has all of the group's addresses. They count
-from the module's load on, whatever policy was chosen meanwhile.
+from the module's load on, whatever policy was chosen meanwhile: the policy is a label of xsmmu_group_info only, so that
+a change of it ends no series.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Row(NamedTuple):
 ROWS: Final = (
     Row("mapped_pages_total", "counter", "Pages of 4 KiB that were mapped", "mapped_pages"),
     Row("unmapped_pages_total", "counter", "Pages of 4 KiB that were unmapped", "unmapped_pages"),
+    Row("deferred_pages_total", "counter", "Of those, pages that were not synced inside their unmap", "deferred_pages"),
     Row("live_pages", "gauge", "Pages that are mapped now", "live_pages"),
     Row("held_pages", "gauge", "Pages that were unmapped and wait for their sync", "held_pages"),
     Row("stuck_pages", "gauge", "Unmapped pages that the IOMMU driver could not remove", "stuck_pages"),
@@ -64,7 +66,7 @@ class Exposition:
     def add(self, name: str, kind: str, text: str, labels: Mapping[str, str], value: float, suffix: str = "") -> None:
         """A sample."""
         name = f"xsmmu_{name}"
-        words = ",".join(f'{key}="{word}"' for key, word in labels.items())
+        words = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
         number = str(int(value)) if value == int(value) else repr(value)
         lines = self._metrics.setdefault(name, [f"# HELP {name} {text}", f"# TYPE {name} {kind}"])
         lines.append(f"{name}{suffix}{{{words}}} {number}" if words else f"{name}{suffix} {number}")
@@ -73,18 +75,34 @@ class Exposition:
         return "".join(f"{line}\n" for lines in self._metrics.values() for line in lines)
 
 
+def _escaped(word: str) -> str:
+    return word.replace("\\", r"\\").replace('"', r"\"")
+
+
 def _add_group(to: Exposition, sample: Sample, labels: Mapping[str, str]) -> None:
     taken = sample.state in module.TAKEN
+    path, level = sample.path
+    names = ",".join(name for address in sample.devices for name in Device(address).names)
+    info = {**labels, "names": names, "policy": sample.policy, "path": path, "level": level, "state": sample.state}
+    to.add("group_info", "gauge", "The group's choice, and the path of its DMA now with its level", info, 1)
     to.add("taken_over", "gauge", "1 if DMA goes by the module now", labels, taken)
     levels = ", ".join(f"{at} {name}" for at, name in enumerate(LEVELS))
-    level = LEVELS.index(sample.level)
-    to.add("protection_level", "gauge", f"What the policy guarantees now: {levels}", labels, level)
+    to.add("protection_level", "gauge", f"What the path of DMA gives now: {levels}", labels, LEVELS.index(level))
     for name, kind, text, statistic, label in ROWS:
         for each, value in sample.stats.items():
             if each == statistic:
                 to.add(name, kind, text, labels, value)
             elif label and each.startswith(statistic):
                 to.add(name, kind, text, {**labels, label: each.removeprefix(statistic)}, value)
+
+
+def _add_bound(to: Exposition, sample: Sample, longest_ns: int | None, labels: Mapping[str, str]) -> None:
+    if longest_ns is not None:
+        text = "The longest time that an unmapped page stayed reachable since the module was loaded"
+        to.add("exposure_max_seconds", "gauge", text, labels, longest_ns / 1e9)
+    if sample.bound_ns is not None:
+        text = "The bound of that under the policy of now; without a sample where no timer ends it"
+        to.add("exposure_bound_seconds", "gauge", text, labels, sample.bound_ns / 1e9)
 
 
 def _add_exposure(to: Exposition, exposure: Sequence[tuple[int, int]], labels: Mapping[str, str]) -> None:
@@ -104,21 +122,21 @@ def exposition() -> str:
     if module.is_loaded():
         made.add("module_info", "gauge", "The loaded module", {"version": module.version() or ""}, 1)
     for number, devices in _groups().items():
-        seen = module.of_group(lambda device: (module.read(device), module.exposure_ns(device)), devices)
+        seen = module.of_group(_seen, devices)
         if not seen:
             continue
-        sample, exposure = seen
+        sample, exposure, longest_ns = seen
         if sample.policy == "none" and not sample.stats["mapped_pages"]:
             continue
-        labels = {
-            "device": ",".join(sample.devices),
-            "group": str(number),
-            "policy": sample.policy,
-            "level": sample.level,
-        }
+        labels = {"device": ",".join(sample.devices), "group": str(number)}
         _add_group(made, sample, labels)
+        _add_bound(made, sample, longest_ns, labels)
         _add_exposure(made, exposure, labels)
     return str(made)
+
+
+def _seen(device: Device) -> tuple[Sample, list[tuple[int, int]], int | None]:
+    return module.read(device), module.exposure_ns(device), module.exposure_max_ns(device)
 
 
 def _groups() -> dict[int, list[Device]]:
@@ -139,8 +157,8 @@ def _groups() -> dict[int, list[Device]]:
 def metrics(output_file: Path | None) -> None:
     """Print the module's statistics in the text format of Prometheus.
 
-    A group of devices has one series, with the labels device, group, policy and level; counters count from the
-    module's load on. Without the module it says xsmmu_module_loaded 0.
+    A group of devices has one series, with the labels device and group; its policy and level are labels of
+    xsmmu_group_info. Counters count from the module's load on. Without the module it says xsmmu_module_loaded 0.
 
     \b
     Examples:

@@ -17,12 +17,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.python import fake_kernel
 from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ignore, program, put_back, run
 from tests.python.sysfs import IGB, NVME0
 
+from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import measure, modes, module
+from xsmmu.operator import compare as comparing
+from xsmmu.operator import measure, modes, module, spread
 from xsmmu.operator.machine import Device
 from xsmmu.operator.measure import Figure
 
@@ -74,8 +77,14 @@ def test_rounds_are_interleaved_and_all_is_put_back(kernel: Kernel) -> None:
     assert order == ["DMA", "DMA-FQ", "fused", "copy"] * 3
     assert everything(kernel) == before
     rows = [line.split() for line in said.splitlines()]
-    assert rows[0][:4] == ["policy", "wall", "s", "x"]
-    walls = {row[0]: (float(row[1]), row[3]) for row in rows[1:5]}
+    assert rows[0][:5] == ["policy", "level", "wall", "s", "x"]
+    assert {row[0]: row[1] for row in rows[1:5]} == {
+        "kernel-strict": "strict",
+        "kernel-lazy": "lazy",
+        "fused": "held",
+        "copy": "held",
+    }
+    walls = {row[0]: (float(row[2]), row[4]) for row in rows[1:5]}
     assert set(walls) == {"fused", "copy", "kernel-lazy", "kernel-strict"}
     assert list(walls.values()) == sorted(walls.values())
     assert walls["kernel-strict"][1] == "1.000"
@@ -123,6 +132,70 @@ def test_figures_are_those_of_the_runs(kernel: Kernel) -> None:
         assert [row[f"inv_{kind}"] for kind in module.KINDS] == [0, 3, 1]
         assert row["invalidations_per_page"] == pytest.approx(0.004)
         assert (row["exposure_p99_ns"], row["exposure_max_ns"]) == (1024, 3999)
+
+
+def warned(kernel: Kernel, *words: str) -> list[str]:
+    words = ("--json-path", "end.runs.0", "--policies", "kernel-strict,fused", *words)
+    found: list[str] = json.loads(run(*compare(kernel, *words, "-o", "json")))["warnings"]
+    return found
+
+
+@pytest.mark.parametrize(("runs", "few"), [(1, True), (3, True), (5, True), (6, False)])
+def test_few_runs_are_warned_of(kernel: Kernel, runs: int, few: bool) -> None:
+    found = [line for line in warned(kernel, "--runs", str(runs)) if "too few" in line]
+    assert len(found) == few
+    assert all(f"{runs} run" in line and line.endswith("use --runs 6 or more") for line in found)
+
+
+@pytest.mark.parametrize(
+    ("values", "resolution", "places"),
+    [
+        ([], 0, []),
+        ([1.0], 0, []),
+        ([1.0, 9.0], 0, []),
+        ([1.05, 1.051, 1.049, 1.05, 1.052, 2.5], 0, [5]),
+        ([9.0, 1.0, 1.1, 0.9, 1.05, 0.95], 0, [0]),
+        ([1.0, 1.1, 0.9, 1.05, 0.95, 1.2], 0, []),
+        ([1.0, 1.0, 1.0, 1.0, 1.01], 0.015, []),
+        ([1.0, 1.0, 1.0, 1.0, 1.03], 0.015, [4]),
+        ([5.0, 5.0, 5.0, 5.0, 0.0, 11.0], 0, [4, 5]),
+        ([0.0] * 6, 0, []),
+    ],
+)
+def test_outliers(values: list[float], resolution: float, places: list[int]) -> None:
+    assert spread.outliers(values, resolution) == places
+
+
+def test_outliers_are_warned_of() -> None:
+    """As hyperfine does; the first run may only be the one that fills caches."""
+    [said] = spread.disturbed("fused", "wall_s", [1.0, 1.1, 0.9, 1.05, 9.5, 0.95])
+    assert said == (
+        "fused: outliers of wall_s: 9.5 in round 5, the median is 1.025: "
+        "run it again on a machine that does nothing else"
+    )
+    [said] = spread.disturbed("fused", "wall_s", [9.5, 1.1, 0.9, 1.05, 1.0, 0.95])
+    assert said.endswith("use more --warmup")
+
+
+def test_what_is_warned_of_is_no_part_of_the_table(kernel: Kernel) -> None:
+    result = CliRunner().invoke(app, compare(kernel, "--runs", "1"), catch_exceptions=False)
+    assert "warning: 1 run of each: too few" in result.stderr
+    assert "warning" not in result.stdout
+
+
+def test_the_exposure_stands_beside_the_bound(kernel: Kernel) -> None:
+    """And the cause of many commands beside those."""
+    row: dict[str, Any] = {"policy": "fused", "level": "held", "exposure_bound_ns": 1_000_000}
+    row |= {"invalidations_per_page": None, "exposure_max_ns": None, "unmapped_pages": None, "deferred_pages": None}
+    assert list(comparing._notes(row)) == []
+    row |= {"exposure_max_ns": {"max": 6_290_000}, "invalidations_per_page": {"median": 0.97}}
+    row |= {"unmapped_pages": {"median": 1000}, "deferred_pages": {"median": 20}}
+    first, second = comparing._notes(row)
+    assert first.startswith("inv/page: 98 % of the pages were synced inside their unmap: fused does not defer slab")
+    assert second.startswith("max/bound: a page stayed reachable for 6.29ms, beyond 1.00ms")
+    ranking = json.loads(run(*compare(kernel, "--runs", "1", "-o", "json")))["ranking"]
+    bounds = {row["policy"]: row["exposure_bound_ns"] for row in ranking}
+    assert bounds == {"kernel-strict": None, "kernel-lazy": None, "fused": 1_000_000, "copy": 1_000_000}
 
 
 @pytest.mark.parametrize(("rank", "first"), [("lowest", "kernel-strict"), ("highest", "fused")])

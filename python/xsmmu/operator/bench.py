@@ -8,7 +8,7 @@ not counted.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from xsmmu.operator.activity import Activity
 from xsmmu.operator.digits import precise, ratio
 from xsmmu.operator.machine import Device
 from xsmmu.operator.modes import Mover
-from xsmmu.operator.spread import column, spread
+from xsmmu.operator.spread import SOUND, column, disturbed, few, spread
 from xsmmu.operator.steps import Step
 
 RINGS: Final = ("64", "256", "1024")
@@ -154,6 +154,13 @@ class Bench:
         ]
         return sorted(found, key=lambda row: row["both_ns"]["median"])
 
+    def warnings(self) -> list[str]:
+        """What makes the figures doubtful."""
+        found = [*few(self.setup.rounds, "--rounds")]
+        for policy, rows in self.rows.items():
+            found += disturbed(policy, "both_ns", column(rows, "both_ns"))
+        return found
+
 
 # ---- for people ----
 
@@ -263,7 +270,7 @@ def _measure(device: Device, bench: Bench, force: bool) -> list[dict[str, Any]]:
     "--bytes", "size", type=click.IntRange(1, PAGE_BYTES), default=PAGE_BYTES, show_default=True, help="Of one."
 )
 @click.option(
-    "--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help="How often each is measured."
+    "--rounds", type=click.IntRange(1, 1000), default=SOUND, show_default=True, help="How often each is measured."
 )
 @click.option("--save", is_flag=True, help="Keep the result: doctor --sample and top estimate costs by it.")
 @click.option("--rebind", is_flag=True, help="Unbind the drivers of the IOMMU group, and bind them again at the end.")
@@ -327,21 +334,25 @@ def bench(
             else:
                 output.emit_one("bench-setup", asdict(setup))
             return
-        ranking = _measure(found, Bench(setup, found, policies is None), force)
+        measuring = Bench(setup, found, policies is None)
+        ranking = _measure(found, measuring, force)
+    about = {**asdict(setup), "warnings": measuring.warnings()}
     try:
         # First, since whoever reads what is printed may have enough of it.
         if save:
-            _save(setup, ranking)
+            _save(about, ranking)
     finally:
         if form == "table":
             _print(setup, ranking)
+            for warning in about["warnings"]:
+                click.echo(f"warning: {warning}", err=True)
         else:
-            output.emit(form, "bench", "ranking", ranking, **asdict(setup))
+            output.emit(form, "bench", "ranking", ranking, **about)
     if save and form == "table":
         click.echo(f"saved: {calibration.file()}")
 
 
-def _save(setup: Setup, ranking: Sequence[dict[str, Any]]) -> None:
+def _save(about: Mapping[str, Any], ranking: Sequence[dict[str, Any]]) -> None:
     costs = {row["policy"]: {name: row[name]["median"] for name in ("map_ns", "unmap_ns")} for row in ranking}
-    document = output.document("bench", **asdict(setup), ranking=ranking)
-    calibration.write(setup.kernel, setup.hypervisor, costs, document)
+    document = output.document("bench", **about, ranking=ranking)
+    calibration.write(about["kernel"], about["hypervisor"], costs, document)

@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +24,12 @@ from typing import Any, Final
 import click
 
 from xsmmu.errors import UserError, unknown_name
-from xsmmu.operator import complete, kernel, machine, measure, modes, module, output, steps
+from xsmmu.operator import complete, exposure, kernel, machine, measure, modes, module, output, steps
 from xsmmu.operator.digits import duration, precise, ratio
 from xsmmu.operator.machine import Device
 from xsmmu.operator.measure import Figure, Row
 from xsmmu.operator.modes import Mover
-from xsmmu.operator.spread import column, spread
+from xsmmu.operator.spread import SOUND, column, disturbed, few, spread
 from xsmmu.operator.steps import Step
 
 POLICIES: Final = "kernel-strict,kernel-lazy,fused,copy"
@@ -69,6 +70,8 @@ class Comparison:
         self.rows: dict[str, list[Row]] = {policy: [] for policy in setup.policies}
         """What was measured, without warm-up."""
         self.levels: dict[str, str] = {}
+        self.bounds: dict[str, int | None] = {}
+        """How long an unmapped page may stay reachable."""
 
     def run(self, mover: Mover) -> None:
         """Each policy without COMMAND, then all rounds; each run is written as soon as it has ended."""
@@ -97,6 +100,7 @@ class Comparison:
                 mover.move(policy)
                 row = self._measure(policy, number, count)
                 self.levels[policy] = modes.level(self.device)
+                self.bounds[policy] = module.choice(self.device).bound_ns
                 about = {"policy": policy, "round": at, "warmup": a_warmup}
                 _write(stream.fileno(), output.document("compare-run", **about, **row))
                 if not a_warmup:
@@ -128,10 +132,21 @@ class Comparison:
                 "rank": rank,
                 "policy": policy,
                 "level": self.levels[policy],
+                "exposure_bound_ns": self.bounds[policy],
                 **{name: spread(column(self.rows[policy], name), column(base, name)) for name in measure.QUANTITIES},
             }
             for rank, policy in enumerate(best_first, 1)
         ]
+
+    def warnings(self) -> list[str]:
+        """What makes the ranking doubtful."""
+        quantity = RANKS[self.setup.rank]
+        found = [*few(self.setup.runs, "--runs")]
+        for policy, rows in self.rows.items():
+            # A tick more or less says nothing.
+            resolution = 1.5 / measure.TICKS_PER_S if quantity == "cpu_s" else 0.0
+            found += disturbed(policy, quantity, column(rows, quantity), resolution)
+        return found
 
 
 def _write(descriptor: int, row: dict[str, Any]) -> None:
@@ -151,7 +166,7 @@ def _print(setup: Setup, ranking: list[dict[str, Any]]) -> None:
         shown = {head: name for head, name in shown.items() if name in (quantity, "cpu_s")}
     rows = []
     for row in ranking:
-        cells: list[object] = [row["policy"]]
+        cells: list[object] = [row["policy"], row["level"]]
         for name in shown.values():
             cells.append(f"{precise(row[name]['median'])} ±{precise(row[name]['mad'], 2)}")
             cells.append(None if row[name]["relative"] is None else f"{row[name]['relative']:.3f}")
@@ -159,12 +174,28 @@ def _print(setup: Setup, ranking: list[dict[str, Any]]) -> None:
             cells.append(f"{precise(row[quantity]['min'])}..{precise(row[quantity]['max'])}")
         per_page, p99, longest = (row[name] or {} for name in MODULES)
         cells += [ratio(per_page.get("median")), duration(p99.get("median"))]
-        rows.append([*cells, duration(longest.get("max"))] if is_wide else cells)
+        cells += [exposure.beside(longest.get("max"), row["exposure_bound_ns"])] if is_wide else []
+        rows.append(cells)
     ranked = next(head for head, name in shown.items() if name == quantity)
-    heads = ["policy", *(word for head in shown for word in (head, "x"))]
-    more = [f"{ranked}: range", "inv/page", "p99", "max"] if is_wide else ["inv/page", "p99"]
+    heads = ["policy", "level", *(word for head in shown for word in (head, "x"))]
+    more = [f"{ranked}: range", "inv/page", "p99", "max/bound"] if is_wide else ["inv/page", "p99"]
     output.table([*heads, *more], rows)
     click.echo(f"medians of {setup.runs} runs, ± median deviation; x: to {setup.baseline}; best first by {ranked}")
+    for row in ranking:
+        for note in _notes(row):
+            click.echo(f"note: {row['policy']}: {note}")
+
+
+def _notes(row: dict[str, Any]) -> Iterator[str]:
+    """The causes of figures that look wrong."""
+    per_page, longest = row["invalidations_per_page"], row["exposure_max_ns"]
+    if per_page and row["unmapped_pages"] and row["deferred_pages"]:
+        share = exposure.share_at_once(*(row[f"{name}_pages"]["median"] for name in ("unmapped", "deferred")))
+        said = exposure.at_once(row["policy"], row["level"], share, per_page["median"])
+        yield from [f"inv/page: {said}"] if said else []
+    if longest and exposure.is_late(longest["max"], row["exposure_bound_ns"], exact=False):
+        beyond = f"a page stayed reachable for {duration(longest['max'])}, beyond {duration(row['exposure_bound_ns'])}"
+        yield f"max/bound: {beyond}: xsmmu doctor has likely causes"
 
 
 # ---- command ----
@@ -232,7 +263,7 @@ def _print_setup(setup: Setup, label: str, folder: Path) -> None:
     shell_complete=complete.modes,
     help="In the order of each round.",
 )
-@click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Rounds that are counted.")
+@click.option("--runs", type=click.IntRange(1), default=SOUND, show_default=True, help="Rounds that are counted.")
 @click.option("--warmup", type=click.IntRange(0), default=1, show_default=True, help="Rounds before, not counted.")
 @click.option(
     "--baseline", shell_complete=complete.modes, help="What the others are relative to; the first policy by default."
@@ -315,7 +346,8 @@ def compare(
         with steps.put_back_if_it_fails([Step("", steps.nothing, mover.put_back)]):
             comparison.run(mover)
             ranking = comparison.ranking()
-            result = output.document("compare", **asdict(setup), folder=str(folder), ranking=ranking)
+            about = {**asdict(setup), "folder": str(folder), "warnings": comparison.warnings()}
+            result = output.document("compare", **about, ranking=ranking)
             with (folder / RESULT_FILE).open("x") as stream:
                 stream.write(json.dumps(result, indent=1) + "\n")
             mover.put_back()
@@ -323,10 +355,12 @@ def compare(
         error.message += f"; what there is of it is in {folder}"
         raise
     if form != "table":
-        output.emit(form, "compare", "ranking", ranking, **asdict(setup), folder=str(folder))
+        output.emit(form, "compare", "ranking", ranking, **about)
         return
     _print(setup, ranking)
     click.echo(f"all runs: {folder}")
+    for warning in about["warnings"]:
+        click.echo(f"warning: {warning}", err=True)
     if not any(row[name] and row[name]["max"] for row in ranking for name in ("mapped_pages", "copied_maps")) and any(
         policy not in modes.KERNEL for policy in asked
     ):

@@ -26,7 +26,13 @@ LOOK_S: Final = 0.2
 LAST_LINES: Final = 20
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
-COUNTERS: Final = ("mapped_pages", "unmapped_pages", *(f"inv_{kind}" for kind in KINDS), "copied_maps")
+COUNTERS: Final = (
+    "mapped_pages",
+    "unmapped_pages",
+    "deferred_pages",
+    *(f"inv_{kind}" for kind in KINDS),
+    "copied_maps",
+)
 MODULES: Final = (*COUNTERS, "invalidations_per_page", "exposure_p99_ns", "exposure_max_ns")
 """What the module says of a run, if DMA went by it."""
 QUANTITIES: Final = ("wall_s", "cpu_s", "command_cpu_s", "figure", *MODULES)

@@ -51,6 +51,7 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 	into->direct_domain += xs_load(&from->direct_domain);
 	into->direct_global += xs_load(&from->direct_global);
 	into->strays += xs_load(&from->strays);
+	into->unstuck_pages += xs_load_acquire(&from->unstuck_pages);
 	into->stuck_pages += xs_load(&from->stuck_pages);
 	into->copied_unmaps += xs_load_acquire(&from->copied_unmaps);
 	into->copied_maps += xs_load(&from->copied_maps);

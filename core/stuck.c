@@ -79,7 +79,7 @@ static bool xs_stuck_look(struct xs_leaf *leaf, struct xs_stuck_leaf *stuck)
 	return any;
 }
 
-/* The caller has removed these pages, or not, and sent commands. The CPU's lock is held. */
+/* The caller has removed @pages pages and sent commands. The CPU's lock is held. */
 static void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
 			   u32 pages, const struct xs_commands *sent)
 {
@@ -87,7 +87,7 @@ static void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
 	cpu->ledger.commands_domain += sent->domain;
 	cpu->ledger.commands_global += sent->global;
 	cpu->ledger.synced_pages += pages;
-	xs_count(engine->counts, stuck_pages, -(u64)pages);
+	xs_count(engine->counts, unstuck_pages, pages);
 }
 
 /* No translation of these pages exists any more: let go of memory and IOVAs. */
@@ -190,7 +190,12 @@ u64 xs_engine_stuck(const struct xs_engine *engine)
 {
 	u64 pages = 0;
 
+	/* In this order: pages become stuck before a retry removes them, so the sum is not too small. */
 	for (u32 i = 0; i < engine->cpu_count; i++)
-		pages += xs_load(&xs_counts_of(engine->counts, i)->stuck_pages);
+		pages -= xs_load_acquire(
+			&xs_counts_of(engine->counts, i)->unstuck_pages);
+	for (u32 i = 0; i < engine->cpu_count; i++)
+		pages += xs_load_acquire(
+			&xs_counts_of(engine->counts, i)->stuck_pages);
 	return pages + xs_load(&engine->pool.stuck_pages);
 }

@@ -420,6 +420,8 @@ static int world_remove(void *opaque, xs_gather_t *gather, u64 iova, u64 pages)
 	if (!is_removal(world, gather, iova, pages))
 		return 0;
 	CHECK(!get(&world->removes_none));
+	if (world->removing)
+		world->removing(world);
 	check_removal(world, page, pages);
 	check_removed_entries(world, page, pages);
 	lose_tables(world, page, pages);
@@ -796,7 +798,8 @@ static void check_ledger(const struct world *world, const struct xs_ledger *sum)
 	      (exposed < xs_counts_unmapped(&sum->counts) && world->ever_stuck));
 	CHECK(xs_counts_unmapped(&sum->counts) ==
 	      sum->counts.direct_pages + sum->synced_pages);
-	CHECK(!sum->counts.stuck_pages && !xs_engine_stuck(&world->engine));
+	CHECK(sum->counts.stuck_pages == sum->counts.unstuck_pages);
+	CHECK(!xs_engine_stuck(&world->engine));
 	CHECK(sum->commands_page == world->sent_page);
 	CHECK(sum->commands_domain == world->sent_domain);
 	CHECK(sum->commands_global == world->sent_global);

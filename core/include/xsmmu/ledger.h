@@ -38,7 +38,8 @@ struct xs_counts {
 	u64 direct_domain;
 	u64 direct_global;
 	u64 strays;		/* unmaps of what is not mapped so, and the like */
-	u64 stuck_pages;	/* unmapped, and not removed by the world */
+	u64 stuck_pages;	/* unmapped, and not removed by the world; */
+	u64 unstuck_pages;	/* of those, removed by a later try */
 	u64 copied_maps;	/* maps of buffers that a pool has copies of, */
 	u64 copied_unmaps;
 	u64 copied_bytes;	/* both ways, syncs included */

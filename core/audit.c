@@ -56,7 +56,11 @@ bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages)
 	u64 first = from;
 
 	while ((leaf = xs_tree_next_leaf(&engine->space.tree, &first))) {
-		if (xs_leaf_mapping(leaf, from, ~0ULL, &found)) {
+		xs_flags_t flags = xs_lock(&engine->tears.lock);
+		bool any = xs_leaf_mapping(leaf, from, ~0ULL, &found);
+
+		xs_unlock(&engine->tears.lock, flags);
+		if (any) {
 			*iova = found.page << XS_PAGE_LG2;
 			*pages = found.pages;
 			return true;

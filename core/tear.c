@@ -27,8 +27,9 @@ static u32 xs_mapping_at(struct xs_leaf *leaf, u64 page)
 		return 1;
 	if (!xs_slot_is_many(slot))
 		return 0;
+	/* Without a second page it is a page of a mapping that is not published, or is claimed. */
 	joined = at < XS_BLOCK_PAGES - 1 ? joined >> (at + 1) : 0;
-	return 1 + (joined & 1 ? xs_mask_run(joined) : 0);
+	return joined & 1 ? 1 + xs_mask_run(joined) : 0;
 }
 
 static u64 xs_leaf_page(const struct xs_leaf *leaf)

@@ -193,6 +193,13 @@ FAULTS = (
     ),
     # pages that cannot be removed
     Fault(
+        "a mapping that is claimed counts as mapped",
+        "tear.c",
+        "	return joined & 1 ? 1 + xs_mask_run(joined) : 0;\n",
+        "	return 1 + (joined & 1 ? xs_mask_run(joined) : 0);\n",
+        ("only=stuck_claimed_is_no_mapping",),
+    ),
+    Fault(
         "a page that cannot be removed is not marked as stuck",
         "stuck.c",
         "		xs_a64_or(&xs_space_block(&engine->space, page)->stuck,\n"

@@ -125,6 +125,7 @@ struct world {
 	void (*mapping)(struct world *world, u64 iova);	/* before a map's entries are there, */
 	bool map_fails_late;	/* which it fails after */
 	void (*meanwhile)(struct world *world);	/* while a change waits */
+	void (*removing)(struct world *world);	/* before a removal by an unmap or a sync */
 
 	u64 fast_holds;
 	u64 let_go;		/* references of pages that were reachable */

@@ -342,12 +342,24 @@ static void tell_lost(struct device *dev, size_t size)
 			    size);
 }
 
+/*
+ * The group of @dev that a map of several pages may reserve IOVAs in. NULL: none, or it is leaving
+ * its domain, when each map fails; after a failed removal its undo would fail, too, and IOVAs and
+ * memory would be lost with each map.
+ */
+static struct xs_group *group_to_map(struct device *dev)
+{
+	struct xs_group *group = xs_group_now(dev);
+
+	return group && !READ_ONCE(group->leaves) ? group : NULL;
+}
+
 /* Device registers: nothing to hold, and there may be no struct page. */
 static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 			   enum dma_data_direction dir, unsigned long attrs)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
-	struct xs_group *group = xs_group_now(dev);
+	struct xs_group *group = group_to_map(dev);
 	u32 pages = pages_of(phys, size);
 	u64 iova = 0;
 	int error = 0;
@@ -560,7 +572,7 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 			const u64 *phys, u32 pages, u32 prot, bool *lost)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
-	struct xs_group *group = xs_group_now(dev);
+	struct xs_group *group = group_to_map(dev);
 	u64 iova = 0;
 	int error;
 
@@ -700,7 +712,7 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 			  u32 prot, u64 last)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
-	struct xs_group *group = xs_group_now(dev);
+	struct xs_group *group = group_to_map(dev);
 	u32 count = pages_of(0, size);
 	u64 iova = group ? xs_engine_reserve(&group->engine, count, last) : 0;
 	bool lost = false;
@@ -774,7 +786,7 @@ static u64 map_each(struct device *dev, struct page **pages, u32 count,
 		    u32 prot, u64 last, bool *lost)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
-	struct xs_group *group = xs_group_now(dev);
+	struct xs_group *group = group_to_map(dev);
 	u64 iova = group ? xs_engine_reserve(&group->engine, count, last) : 0;
 	int error;
 

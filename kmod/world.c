@@ -568,10 +568,11 @@ static __always_inline size_t remove_some(struct xs_group *group,
  * A removal of pages without records sends nothing, and drops the records of the others. So
  * one record is made for all pages, by one map that allows neither reads nor writes; the device
  * refuses it where it has a page mapped. If there is no memory for that, the driver drops the
- * record. Records that are left of an earlier try may be shorter than @pages: then the request
- * was about fewer pages, and the next round makes the right record. A call makes at most
- * REMOVALS_MAX records and requests, whatever the number of pages; one, if another call has
- * failed just now. Returns 0, or -ENOMEM: devices still reach these pages.
+ * record. @pages pages are whole mappings of the device, which refuses to remove a part of one.
+ * Records of some of them may be left: then the request was about fewer pages, and the next round
+ * makes the right record. A call makes at most REMOVALS_MAX records, whatever the number of pages;
+ * one, if another call has failed just now. Returns 0, or -ENOMEM: devices still reach these
+ * pages, and the driver has no record of them.
  */
 static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
 				  u64 iova, u64 pages)
@@ -581,7 +582,7 @@ static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
 					     STARVED_TICKS);
 	u32 most = starves ? 1 : REMOVALS_MAX;
 
-	for (u32 i = 0; i < most; i++) {
+	for (u32 i = 0; i <= most; i++) {
 		size_t mapped = 0, removed;
 
 		iommu_flush_iotlb_all(domain);
@@ -591,25 +592,26 @@ static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
 			atomic64_inc(&group->other_commands.page);
 		if (removed == pages << PAGE_SHIFT)
 			return 0;
-		domain->ops->map_pages(domain, iova, page_to_phys(ZERO_PAGE(0)),
-				       PAGE_SIZE, pages, 0, GFP_ATOMIC,
-				       &mapped);
+		/* The last removal leaves no record, which the next try would take for a mapping. */
+		if (i < most)
+			domain->ops->map_pages(domain, iova,
+					       page_to_phys(ZERO_PAGE(0)),
+					       PAGE_SIZE, pages, 0, GFP_ATOMIC,
+					       &mapped);
 	}
 	WRITE_ONCE(group->starved, jiffies);
 	return -ENOMEM;
 }
 
 /*
- * The driver has removed none of @pages pages at @iova: the first one is not mapped, or the
- * driver has failed, which *@error says then. Returns how many pages this is about: a record
- * that a failure leaves is of no more than a block, which the next try is about as a whole.
+ * The driver has removed none of @pages pages at @iova, all that the caller is to remove: the
+ * first one is not mapped, or the driver has failed, which *@error says then. Returns how many
+ * pages this is about. virtio-iommu's driver has dropped its records of all of them.
  */
 static noinline u64 removed_none(struct xs_group *group, xs_gather_t *gather,
 				 u64 iova, u64 pages, int *error)
 {
 	if (group->iommu.kicks) {
-		pages = min_t(u64, pages, XS_BLOCK_PAGES -
-			      (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES);
 		if (request_again(group, gather, iova, pages))
 			*error = -ENOMEM;
 		return pages;
@@ -639,9 +641,17 @@ static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
 	return step;
 }
 
+/* Who removes. */
+enum removal {
+	REMOVE_UNMAPPED,	/* a call that has unmapped the pages */
+	REMOVE_LIVE,		/* the group leaves its domain, and a driver has not unmapped them */
+	REMOVE_AGAIN,		/* a later try */
+};
+
 /*
  * A live mapping could not be removed when the group left its domain: the driver's records do not
- * say which pages devices reach.
+ * say which pages devices reach. Set with the lock @leaving held. While it is set, pages that are
+ * unmapped become stuck, and world_remove_again() alone removes them.
  */
 static bool is_in_doubt(const struct xs_group *group)
 {
@@ -652,10 +662,11 @@ static bool is_in_doubt(const struct xs_group *group)
  * Remove what may not be mapped in part: padding, what an error left, or what was
  * swept meanwhile, which two may do at a time. Returns 0, or a negative errno: the driver has
  * not removed a page that is mapped. In the domain of nobody all pages are removed, unless
- * some could not be when the group left its own; stuck_live says so before the domain changes.
+ * some could not be when the group left its own; stuck_live says so before the domain changes,
+ * and before a call that waits for the lock looks for records that the failure has dropped.
  */
 static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
-				   u64 iova, u64 pages)
+				   u64 iova, u64 pages, enum removal by)
 {
 	int error = 0;
 
@@ -667,30 +678,26 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 		if (xs_world_is_nowhere(group))
 			return is_in_doubt(group) ? -EBUSY : error;
 		spin_lock_irqsave(&group->leaving, flags);
+		if (by == REMOVE_UNMAPPED && is_in_doubt(group)) {
+			spin_unlock_irqrestore(&group->leaving, flags);
+			return -EBUSY;
+		}
 		step = partial_step(group, iova, pages);
 		if (step)
 			gone = remove_some(group, gather, iova, step) >>
 			       PAGE_SHIFT;
 		if (unlikely(step && !gone))
-			gone = removed_none(group, gather, iova, step, &error);
+			gone = removed_none(group, gather, iova,
+					    group->iommu.kicks ? pages : step,
+					    &error);
+		if (by == REMOVE_LIVE && error)
+			WRITE_ONCE(group->stuck_live, true);
 		spin_unlock_irqrestore(&group->leaving, flags);
 		gone = clamp(gone, 1, pages);
 		iova += gone << PAGE_SHIFT;
 		pages -= gone;
 	}
 	return error;
-}
-
-/*
- * The same for an unmap of a group that has left its domain before, whichever domain it has at
- * the moment. Pages in doubt become stuck, and are removed by world_remove_again() alone.
- */
-static noinline int remove_late(struct xs_group *group, xs_gather_t *gather,
-				u64 iova, u64 pages)
-{
-	if (is_in_doubt(group))
-		return -EBUSY;
-	return remove_partial(group, gather, iova, pages);
 }
 
 /*
@@ -720,8 +727,8 @@ static int world_remove_part(void *world, xs_gather_t *gather,
 
 	if (is_mapped_singly(group) || whole->pages > SINGLE_PAGES_MAX)
 		part = whole;
-	error = remove_late(group, gather, part->page << PAGE_SHIFT,
-			    part->pages);
+	error = remove_partial(group, gather, part->page << PAGE_SHIFT,
+			       part->pages, REMOVE_UNMAPPED);
 	if (error)
 		return error;
 	return part == whole ? XS_REMOVED_ALL : 0;
@@ -742,7 +749,8 @@ static __always_inline int world_remove(void *world, xs_gather_t *gather,
 		return -ENOMEM;
 	if (unlikely((pages > SINGLE_PAGES_MAX && !group->iommu.takes_runs) ||
 		     atomic_read(&group->partial)))
-		return remove_late(group, gather, iova, pages);
+		return remove_partial(group, gather, iova, pages,
+				      REMOVE_UNMAPPED);
 	if (READ_ONCE(group->tables.on)) {
 		u64 gone = pages == 1 ? clear_entries(group, iova, 1) :
 					remove_direct(group, iova, pages);
@@ -780,7 +788,7 @@ static int world_remove_again(void *world, xs_gather_t *gather, u64 iova,
 		return -ENOMEM;
 	return group->iommu.kicks ?
 		request_again(group, gather, iova, pages) :
-		remove_partial(group, gather, iova, pages);
+		remove_partial(group, gather, iova, pages, REMOVE_AGAIN);
 }
 
 /*
@@ -972,7 +980,7 @@ int xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
 	int error;
 
 	world_gather_init(&gather);
-	error = remove_partial(group, &gather, iova, pages);
+	error = remove_partial(group, &gather, iova, pages, REMOVE_UNMAPPED);
 	xs_world_invalidate(group, &gather, NULL, 0);
 	return error;
 }
@@ -1375,10 +1383,11 @@ void xs_world_leave(struct xs_group *group)
 		if (mappings++ < NAMED_MAX)
 			pr_warn("group %d: IOVA 0x%llx is still mapped, %u pages: a driver did not unmap it\n",
 				id, iova, pages);
-		/* Unmaps that come meanwhile must not take it for removed. */
-		if (xs_refuses() ||
-		    remove_partial(group, &gather, iova, pages))
+		if (xs_refuses())
 			WRITE_ONCE(group->stuck_live, true);
+		else
+			remove_partial(group, &gather, iova, pages,
+				       REMOVE_LIVE);
 		pages_left += pages;
 		iova += (u64)pages << PAGE_SHIFT;
 		cond_resched();

@@ -176,6 +176,11 @@ is_copied() {
 case_stuck_while_it_is_mapped() {
 	for policy in strict fused; do
 		keep_and_go $policy 4096
+		# The next driver has no memory, and each try costs none.
+		echo $TESTDEV >$STUCK/bind || failure "$policy: the driver does not bind"
+		echo 1 >$PAGE/memory && failure "$policy: memory was allocated"
+		expect_equal "$policy: pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 0
+		unbind $TESTDEV
 		# The memory is the driver's still.
 		refuse off
 		until_true 10 state_is lingering || failure "$policy: the state is $(get $TESTDEV state)"
@@ -296,22 +301,57 @@ case_stuck_memory_of_the_module() {
 	all_off
 }
 
-# The driver of virtio-iommu recovers when its queue is flushed: nothing is stuck.
+# The driver of virtio-iommu recovers when its queue is flushed: nothing is stuck, and the device has nothing mapped, of
+# a mapping of any size.
 case_stuck_for_a_moment() {
 	[ -e $REFUSE ] && return 0
 	for policy in $POLICIES; do
 		put $TESTDEV policy $policy || failure "$policy was refused: $(cat /tmp/put)"
 		log_mark
 		echo $TESTDEV >$STUCK/bind || failure "$policy: the driver does not bind"
-		echo 4096 >$PAGE/map || failure "$policy: the map failed"
-		echo once >$PAGE/requests || failure "requests: $(log_since | grep 'stuck: wrong')"
-		echo 1 >$PAGE/unmap || failure "$policy: the unmap failed"
-		until_true 5 has_recovered || failure "$policy: $(cat $PAGE/refused) refused, $(cat $PAGE/flushed) flushed"
-		expect_equal "$policy: pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 0
-		echo off >$PAGE/requests
+		for pages in 1 65 256 1000; do
+			echo $((pages * 4096)) >$PAGE/map || failure "$policy: the map failed"
+			refuse_once
+			echo 1 >$PAGE/unmap || failure "$policy: the unmap failed"
+			expect_recovered "$policy, $pages pages"
+		done
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
+	all_off
+}
+
+refuse_once() {
+	echo once >$PAGE/requests || failure "requests: $(log_since | grep 'stuck: wrong')"
+}
+
+# expect_recovered WHAT
+expect_recovered() {
+	until_true 5 has_recovered || failure "$1: $(cat $PAGE/refused) refused, $(cat $PAGE/flushed) flushed"
+	expect_equal "$1: pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 0
+	echo off >$PAGE/requests
+	expect_equal "$1: pages that the device reaches" "$(cat $PAGE/reached)" 0
+}
+
+# The same of pages that are removed when the group leaves its domain, and of many single pages in one sync after that.
+case_stuck_for_a_moment_when_the_driver_goes() {
+	[ -e $REFUSE ] && return 0
+	put $TESTDEV policy lazy || failure "lazy was refused: $(cat /tmp/put)"
+	log_mark
+	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
+	echo $((1000 * 4096)) >$PAGE/map || failure "the map failed"
+	refuse_once
+	unbind $TESTDEV
+	expect_equal "the state" "$(get $TESTDEV state)" lingering
+	expect_recovered "the driver goes"
+	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
+	refuse_once
+	echo 1 >$PAGE/others || failure "$(log_since | grep 'stuck: wrong')"
+	expect_recovered "many pages"
+	echo 1 >$PAGE/unmap
+	unbind $TESTDEV
+	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
+	expect_balance $TESTDEV
 	all_off
 }
 

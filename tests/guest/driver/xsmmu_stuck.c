@@ -4,9 +4,9 @@
  * makes the function fail that adds a request to its queue, as it does without memory. Other
  * IOMMU drivers never fail: there the module is a build for tests that refuses removals itself.
  *
- *   requests  off; once: requests fail until the queue is flushed; later, later2: the next
- *             request or two succeed, and those behind fail; on
- *   map       map so many bytes of a page
+ *   requests  off; once: requests to unmap fail until the queue is flushed; later, later2: the
+ *             next request or two succeed, and those behind fail; on
+ *   map       map so many bytes of memory
  *   unmap     unmap them and give the page back, as a driver does, or later than that
  *   own       1: somebody else has the IOMMU group, as VFIO does; 0: not any more
  *   alloc     allocate 2 MiB of contiguous memory, which must fail
@@ -16,6 +16,8 @@
  *             0: unmap it; read: the references that the device's page has when that returns
  *   mapped    references of the page that the device was last told to map
  *   others    map and unmap pages one after the other; fails if one has the IOVA of that page
+ *   reached   read: how many pages of the last map and of the last others virtio-iommu's device
+ *             has mapped, by its answers to maps of them; only after they were unmapped
  *   held      who else than this driver has a reference of that page, 0 or 1
  */
 #include <linux/dma-mapping.h>
@@ -24,6 +26,7 @@
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/sizes.h>
+#include <linux/virtio.h>
 #include <linux/virtio_iommu.h>
 
 static struct device *the_device;
@@ -60,7 +63,8 @@ static int add_request(struct kprobe *probe, struct pt_regs *regs)
 		(void *)regs_get_kernel_argument(regs, 1);
 
 	if (READ_ONCE(refusal) != REFUSES_ALL &&
-	    READ_ONCE(refusal) != REFUSES_ONCE) {
+	    (READ_ONCE(refusal) != REFUSES_ONCE ||
+	     map->head.type != VIRTIO_IOMMU_T_UNMAP)) {
 		if (map->head.type == VIRTIO_IOMMU_T_MAP)
 			mapped_phys = le64_to_cpu(map->phys_start);
 		if (READ_ONCE(refusal) == REFUSES_LATER && !--succeed)
@@ -133,14 +137,17 @@ module_param_cb(requests, &requests_ops, NULL, 0200);
 
 static int set_map(const char *text, const struct kernel_param *param)
 {
-	struct page *page = alloc_page(GFP_KERNEL);
+	struct page *page;
 	dma_addr_t iova;
 
-	if (!the_device || !page || kstrtouint(text, 0, &the_bytes))
+	if (!the_device || kstrtouint(text, 0, &the_bytes))
 		return -ENODEV;
+	page = alloc_pages(GFP_KERNEL | __GFP_COMP, get_order(the_bytes));
+	if (!page)
+		return -ENOMEM;
 	iova = dma_map_page(the_device, page, 0, the_bytes, DMA_FROM_DEVICE);
 	if (dma_mapping_error(the_device, iova)) {
-		__free_page(page);
+		put_page(page);
 		return -ENOMEM;
 	}
 	the_page = page;
@@ -290,9 +297,10 @@ module_param_cb(alloc, &alloc_ops, NULL, 0200);
 
 #define OTHERS	256
 
+static dma_addr_t others[OTHERS];
+
 static int set_others(const char *text, const struct kernel_param *param)
 {
-	static dma_addr_t iovas[OTHERS];
 	struct page *page = alloc_page(GFP_KERNEL);
 	int error = 0;
 	u32 i;
@@ -300,23 +308,112 @@ static int set_others(const char *text, const struct kernel_param *param)
 	if (!the_device || !page)
 		return -ENODEV;
 	for (i = 0; i < OTHERS && !error; i++) {
-		iovas[i] = dma_map_page(the_device, page, 0, PAGE_SIZE,
-					DMA_FROM_DEVICE);
-		if (dma_mapping_error(the_device, iovas[i])) {
+		others[i] = dma_map_page(the_device, page, 0, PAGE_SIZE,
+					 DMA_FROM_DEVICE);
+		if (dma_mapping_error(the_device, others[i])) {
 			error = wrong("a map has failed");
 			break;
 		}
-		if (iovas[i] == the_iova)
+		if (others[i] == the_iova)
 			error = wrong("the IOVA was handed out again");
 	}
 	while (i)
-		dma_unmap_page(the_device, iovas[--i], PAGE_SIZE,
+		dma_unmap_page(the_device, others[--i], PAGE_SIZE,
 			       DMA_FROM_DEVICE);
 	__free_page(page);
 	return error;
 }
 static const struct kernel_param_ops others_ops = { .set = set_others };
 module_param_cb(others, &others_ops, NULL, 0200);
+
+/* ---- the IOMMU's answers ---- */
+
+/* As the driver of virtio-iommu has it. The device writes the status behind the request. */
+struct viommu_request {
+	struct list_head list;
+	void *writeback;
+	unsigned int write_offset;
+	unsigned int len;
+	char buf[];
+};
+
+static struct task_struct *asker;
+static unsigned int answers, refusals;
+
+static bool is_asked(const struct virtqueue *vq)
+{
+	return current == READ_ONCE(asker) && !strcmp(vq->name, "request");
+}
+
+/* The driver does not read the answers to maps and unmaps itself. */
+static int get_answer(struct kretprobe_instance *instance,
+		      struct pt_regs *regs)
+{
+	const struct viommu_request *request =
+		(void *)regs_return_value(regs);
+	const struct virtio_iommu_req_head *head;
+	const struct virtio_iommu_req_tail *tail;
+
+	if (!request)
+		return 0;
+	head = (void *)request->buf;
+	tail = (void *)request->buf + request->len - sizeof(*tail);
+	if (head->type != VIRTIO_IOMMU_T_MAP)
+		return 0;
+	answers++;
+	refusals += tail->status != VIRTIO_IOMMU_S_OK;
+	return 0;
+}
+
+static int is_an_answer(struct kretprobe_instance *instance,
+			struct pt_regs *regs)
+{
+	return is_asked((void *)regs_get_kernel_argument(regs, 0)) ? 0 : 1;
+}
+
+static struct kretprobe answer = {
+	.kp.symbol_name = "virtqueue_get_buf",
+	.entry_handler = is_an_answer,
+	.handler = get_answer,
+	.maxactive = 16,
+};
+
+/* The device refuses to map a page that it has mapped; a map without reads and writes allows nothing. */
+static void ask(struct iommu_domain *domain, dma_addr_t iova)
+{
+	if (iommu_map(domain, iova, PFN_PHYS(1), PAGE_SIZE, 0, GFP_KERNEL))
+		wrong("a page cannot be asked for");
+	else if (iommu_unmap(domain, iova, PAGE_SIZE) != PAGE_SIZE)
+		wrong("a question cannot be taken back");
+}
+
+static int get_reached(char *text, const struct kernel_param *param)
+{
+	u32 pages = DIV_ROUND_UP(the_bytes, PAGE_SIZE), asked = 0;
+	struct iommu_domain *domain;
+	int error;
+
+	if (!the_device)
+		return -ENODEV;
+	if (!answer.kp.addr) {
+		error = register_kretprobe(&answer);
+		if (error)
+			return error;
+	}
+	domain = iommu_get_domain_for_dev(the_device);
+	answers = refusals = 0;
+	WRITE_ONCE(asker, current);
+	for (u32 i = 0; the_page && i < pages; i++, asked++)
+		ask(domain, the_iova + i * PAGE_SIZE);
+	for (u32 i = 0; i < OTHERS && others[i]; i++, asked++)
+		ask(domain, others[i]);
+	WRITE_ONCE(asker, NULL);
+	if (answers != asked || answer.nmissed)
+		return wrong("not all answers were seen");
+	return sysfs_emit(text, "%u\n", refusals);
+}
+static const struct kernel_param_ops reached_ops = { .get = get_reached };
+module_param_cb(reached, &reached_ops, NULL, 0400);
 
 /* ---- the device ---- */
 

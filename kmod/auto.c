@@ -10,7 +10,9 @@
  * the operator has said otherwise: nobody has run direct tables on real hardware.
  *
  * Each line names the runs that it stands on: docs/levels.md, docs/figures.md and
- * docs/matrix.md have what they printed. Costs are instructions to map and unmap a page, 6.12.
+ * docs/matrix.md have what they printed. Costs are instructions to map and unmap a page, 6.12:
+ * software, to which hardware adds its wait for each invalidation. No line stands on a comparison
+ * that a wait turns round: where strict is chosen it is for its level, whatever it costs.
  */
 #include <linux/iommu.h>
 #include <linux/pci.h>
@@ -60,9 +62,7 @@ static const struct xs_auto_line lines[] = {
 		/*
 		 * Of 1,024 pages that were verified a disk changed 919 under fused and none under
 		 * strict (`xsmmu lab run --experiment attack --workload attack/page-cache`,
-		 * docs/levels.md). And strict costs what the kernel's lazy mode does: nvme
-		 * 4k-batch 1.272 and 1.268, where two runs differ by more (`make lab`,
-		 * docs/figures.md).
+		 * docs/levels.md). On hardware each unmap waits, as in the kernel's strict mode.
 		 */
 		STORAGE, "strict",
 		"it has storage, which could change data after it was verified"
@@ -99,7 +99,10 @@ static const struct xs_auto_line lines[] = {
 		/*
 		 * vtd: 610 for kernel-lazy's 2,054; first stage, in caching mode too: 612 for
 		 * 2,056 (`make matrix`, docs/matrix.md); 1.199 for 1.365 of what small packets
-		 * cost that are received (`make lab`, docs/figures.md); and held for lazy.
+		 * cost that are received (`make lab`, docs/figures.md); and held for lazy. Small
+		 * packets that are sent cost as much (1.274 for 1.260) and wait once each, as slab
+		 * memory is not held, unless copy_bytes is 256 (1.046): that is the operator's
+		 * to choose, as it takes memory.
 		 */
 		ETHERNET, "fused",
 		"an Ethernet NIC, whose polls end what is deferred"

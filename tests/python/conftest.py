@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from tests.python import documents as json_documents
 from tests.python.fake_kernel import Kernel, Refuses, end, everything
+from tests.python.fake_network import Network
 
-from xsmmu.operator import output
+from xsmmu.operator import disks, essential, output
 from xsmmu.setup import host
 
 SETTINGS = ("SEED", "TORTURE_S", "CYCLES")
@@ -43,6 +44,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         target = next((targets[mark.name] for mark in item.iter_markers() if mark.name in targets), "test")
         report.sections.append(("replay", " ".join([*words, f"make {target} TESTS='{item.nodeid}'"])))
     return report
+
+
+@pytest.fixture(autouse=True)
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    """No test sees the network and the disks of the machine that it runs on."""
+    made = Network()
+    monkeypatch.setattr(essential, "View", made.view)
+    monkeypatch.setattr(disks, "claim", made.claim)
+    for name in ("SSH_CONNECTION", "TMUX", "STY", "ZELLIJ"):
+        monkeypatch.delenv(name, raising=False)
+    return made
 
 
 @pytest.fixture(autouse=True)

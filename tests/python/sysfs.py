@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 
 IGB, NVME0, NVME1 = "0000:01:00.0", "0000:05:00.0", "0000:06:00.0"
+VMD, BELOW_VMD = "0000:00:0e.0", "10000:e1:00.0"
+"""A controller that makes a PCI domain of its own, and a device there."""
 STATS = {
     "maps": 2400,
     "unmaps": 2400,
@@ -93,6 +95,22 @@ def make_device(
         _link(sysfs, "block", base / "nvme/nvme0" / disk)
         _link(sysfs, "nvme", base / "nvme/nvme0")
     return folder
+
+
+def move(sysfs: Path, device: str, address: str) -> None:
+    """Put a device below VMD, where it has another address."""
+    domain = sysfs / "bus/pci/devices" / VMD / f"pci{address[:-5]}/{address[:-7]}00.0"
+    domain.mkdir(parents=True, exist_ok=True)
+    old = sysfs / "bus/pci/devices" / device
+    place = domain / address
+    old.rename(place)
+    for link in [*sysfs.glob("class/*/*"), *sysfs.glob("kernel/iommu_groups/*/devices/*")]:
+        target = link.readlink()
+        if target.is_relative_to(old):
+            link.unlink()
+            name = address if link.name == device else link.name
+            (link.parent / name).symlink_to(place / target.relative_to(old))
+    (sysfs / "bus/pci/devices" / address).symlink_to(place)
 
 
 def make_driver(sysfs: Path, driver: str, module: str | None = None) -> None:

@@ -21,6 +21,7 @@ from types import SimpleNamespace
 import pytest
 from tests.python import fake_kernel
 from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ignore, program, put_back, run
+from tests.python.fake_network import Network
 from tests.python.sysfs import IGB, NVME0, NVME1, make_device, make_driver
 
 from xsmmu import cli
@@ -439,10 +440,8 @@ def test_signals_that_come_at_once_do_not_stop_it_either(
         assert everything(kernel) == before, nth
 
 
-def test_what_is_in_use_is_not_taken_away(kernel: Kernel) -> None:
-    routes = kernel.sysfs.parent / "proc/net/route"
-    routes.parent.mkdir(parents=True)
-    routes.write_text("Iface Destination Gateway Flags RefCnt Use Metric Mask\neth1 00000000 0 0003 0 0 0 00000000\n")
+def test_what_is_in_use_is_not_taken_away(kernel: Kernel, network: Network) -> None:
+    network.route("eth1")
     error = put_back(kernel, *SET)
     assert error.code == "essential"
     assert "takes away what is in use: the only default route is by eth1; --force" in error.message

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from tests.python.sysfs import IGB, NVME0, make_device
+from tests.python.fake_network import Network
+from tests.python.sysfs import BELOW_VMD, IGB, NVME0, VMD, make_device, move
 
-from xsmmu.operator import essential
-from xsmmu.operator.machine import Device
-
-ROUTES = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+from xsmmu.operator import disks, essential, netlink
+from xsmmu.operator.machine import Device, shown
+from xsmmu.operator.routing import View
 
 
 class Machine:
@@ -57,21 +60,25 @@ class Machine:
         text = (f"22 1 {row[0]} / {row[1]} rw,relatime shared:1 - {row[2]} {row[3]} rw\n" for row in rows)
         self.has("self/mountinfo", "".join(text))
 
-    def routes(self, *lines: str) -> None:
-        """Rows of the table of IPv4: interface, destination, mask, metric."""
-        rows = [line.split() for line in lines]
-        self.has(
-            "net/route",
-            ROUTES + "".join(f"{row[0]}\t{row[1]}\t0\t0003\t0\t0\t{row[3]}\t{row[2]}\t0\t0\t0\n" for row in rows),
-        )
+
+pytestmark = pytest.mark.usefixtures("machine")
+CLAIM = disks.claim
+
+
+@pytest.fixture
+def claim() -> Callable[[Path, str], None]:
+    """The real one."""
+    return CLAIM
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("XSMMU_SYSFS", str(tmp_path / "sys"))
     monkeypatch.setenv("XSMMU_PROC", str(tmp_path / "proc"))
-    monkeypatch.delenv("SSH_CONNECTION", raising=False)
-    return Machine(tmp_path)
+    found = Machine(tmp_path)
+    # Another NIC, which stays.
+    make_device(found.sysfs, "0000:03:00.0", 12, None, "iwlwifi", interface="wlan0")
+    return found
 
 
 def of_disk() -> list[str]:
@@ -91,22 +98,16 @@ def of_card() -> list[str]:
     return essential.reasons([Device(IGB)])
 
 
-@pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("name", [b"a\xff", b"a\xe2\x80\x83b", b"\xe2\x80\x83a", b"a\xc2\x85"])
-def test_an_interface_may_be_called_anything(machine: Machine, name: bytes, version: int) -> None:
+def test_an_interface_may_be_called_anything(machine: Machine, network: Network, name: bytes) -> None:
     """The kernel refuses only what it calls blank itself, byte by byte."""
     called = os.fsdecode(name)
     (machine.sysfs / "class/net/eth1").rename(machine.sysfs / "class/net" / called)
-    if version == 4:
-        machine.routes("NAME 00000000 00000000 0")
-    else:
-        row = f"{'0' * 32} 00 {'0' * 32} 00 {'0' * 32} 00000400 1 0 00000003     NAME\n"
-        machine.has("net/ipv6_route", row)
-    file = machine.proc / ("net/route" if version == 4 else "net/ipv6_route")
-    file.write_bytes(file.read_bytes().replace(b"NAME", name))
-    assert of_card() == [f"the only default route is by {called}"]
+    network.route(called)
+    assert of_card() == [f"the only default route is by {shown(called)}"]
 
 
+UNKNOWN = "of which the kernel does not say on which device it is"
 TCP = "  sl  local_address rem_address   st\n"
 V6_MAPPED = "0000000000000000FFFF0000"
 
@@ -126,22 +127,24 @@ V6_MAPPED = "0000000000000000FFFF0000"
         ("tcp", "0200A8C0:0379 070010AC:0801 01", []),
     ],
 )
-def test_network_storage(machine: Machine, file: str, row: str, said: list[str]) -> None:
-    machine.interface("wlan0")
-    machine.routes("wlan0 00000000 00000000 600", "eth1 0000A8C0 00FFFFFF 0")
+def test_network_storage(machine: Machine, network: Network, file: str, row: str, said: list[str]) -> None:
+    """Of a kernel that does not say more."""
+    network.connected = None
+    network.route("wlan0")
+    network.route("eth1", "192.168.0.0/24")
     machine.has(f"net/{file}", f"{TCP}   0: {row} 0:0\n   1: {row} 0:0\n")
     assert of_card() == said
     assert of_disk() == []
 
 
-def test_storage_of_the_machine_itself(machine: Machine) -> None:
+def test_storage_of_the_machine_itself(machine: Machine, network: Network) -> None:
     """No route of its tables is that of an address of its own, but the default one has all addresses."""
-    machine.interface("wlan0")
-    machine.routes("eth1 00000000 00000000 0", "wlan0 00000000 00000000 600")
-    machine.has("net/tcp", f"{TCP}   0: 0200A8C0:0379 0200A8C0:0801 01 0:0\n   1: 0100007F:0379 0200007F:2A39 01 0:0\n")
-    six = "00000000000000000000000001000000"
-    machine.has("net/tcp6", f"{TCP}   0: {six}:0379 {six}:0CBC 01 0:0\n")
-    machine.has("net/ipv6_route", f"{'0' * 32} 00 {'0' * 32} 00 {'0' * 32} 00000400 1 0 00000003 eth1\n")
+    network.route("eth1")
+    network.route("wlan0", metric=600)
+    network.route("eth1", "::/0")
+    network.connect("192.168.0.2", 889, "192.168.0.2", 2049)
+    network.connect("127.0.0.1", 889, "127.0.0.2", 10809)
+    network.connect("::1", 889, "::1", 3260)
     machine.has("self/mountinfo", "22 1 0:50 / /mnt rw - nfs4 localhost:/ rw,addr=127.0.0.1\n")
     assert of_card() == []
 
@@ -154,16 +157,20 @@ def test_storage_of_the_machine_itself(machine: Machine) -> None:
         ("cifs //files/srv rw,addr=192.168.0.7,uid=0", ["SMB at 192.168.0.7 is by eth1"]),
         ("smb3 //files/srv addr=192.168.0.7", ["SMB at 192.168.0.7 is by eth1"]),
         ("nfs4 files:/srv rw,mountaddr=192.168.0.7,addr=172.16.0.7", []),
-        ("nfs4 files:/srv rw,addr=fe80::7%eth9", []),
+        ("nfs4 files:/srv rw,addr=fe80::7%eth1", ["NFS at fe80::7 is by eth1"]),
+        ("nfs4 files:/srv rw,addr=fe80::7%wlan0", []),
+        ("nfs4 files:/srv rw,addr=fe80::7%eth9", [f"NFS at fe80::7 is by eth9, {UNKNOWN}"]),
+        ("ceph 10.0.0.7:6789,192.168.0.7:6789:/ /mnt rw", ["Ceph at 192.168.0.7 is by eth1"]),
+        ("ceph a@1.fs=/ rw,mon_addr=10.0.0.7:3300/192.168.0.7:3300", ["Ceph at 192.168.0.7 is by eth1"]),
         ("nfs4 files:/srv rw", []),
         ("nfs4 files:/srv rw,addr=files", []),
         ("fuse.x files:/srv rw,addr=192.168.0.7", []),
     ],
 )
-def test_storage_that_is_mounted(machine: Machine, mount: str, said: list[str]) -> None:
+def test_storage_that_is_mounted(machine: Machine, network: Network, mount: str, said: list[str]) -> None:
     """NFS of version 3 ends a connection that was not used for five minutes."""
-    machine.interface("wlan0")
-    machine.routes("wlan0 00000000 00000000 600", "eth1 0000A8C0 00FFFFFF 0")
+    network.route("wlan0")
+    network.route("eth1", "192.168.0.0/24")
     machine.has("self/mountinfo", f"22 1 0:50 / /mnt rw,relatime shared:1 - {mount}\n")
     assert of_card() == said
 
@@ -171,7 +178,6 @@ def test_storage_that_is_mounted(machine: Machine, mount: str, said: list[str]) 
 def test_nothing_in_use(machine: Machine) -> None:
     machine.mounts("0:22 /sys sysfs sysfs")
     machine.has("swaps", "Filename Type Size Used Priority\n")
-    machine.routes()
     assert of_disk() == of_card() == []
 
 
@@ -221,86 +227,456 @@ def test_swap_on_what_may_be_called_anything(machine: Machine) -> None:
     assert of_disk() == [f"{name} is used as swap"]
 
 
-def test_the_only_default_route(machine: Machine) -> None:
-    machine.routes("eth1 00000000 00000000 0", "eth1 0000A8C0 00FFFFFF 0")
+# ---- the way of the network ----
+
+
+def test_the_only_default_route(network: Network) -> None:
+    network.route("eth1")
+    network.route("eth1", "192.168.0.0/24")
     assert of_card() == ["the only default route is by eth1"]
-    machine.interface("wlan0")
-    machine.routes("eth1 00000000 00000000 0", "wlan0 00000000 00000000 600")
+    network.route("wlan0", metric=600)
     assert of_card() == []
 
 
-def test_the_only_default_route_of_ipv6(machine: Machine) -> None:
-    zeros = "0" * 32
-    machine.has(
-        "net/ipv6_route",
-        f"{zeros} 00 {zeros} 00 {'fe80' + '0' * 27 + '1'} 00000400 00000001 00000000 00000003     eth1\n"
-        f"{zeros} 00 {zeros} 00 {zeros} ffffffff 00000001 00000000 00200200       lo\n",
-    )
+def test_the_only_default_route_of_ipv6(network: Network) -> None:
+    network.route("eth1", "::/0")
     assert of_card() == ["the only default route is by eth1"]
     # By either the machine can be reached.
-    machine.interface("wlan0")
-    machine.routes("wlan0 00000000 00000000 600")
+    network.route("wlan0", metric=600)
     assert of_card() == []
 
 
-@pytest.mark.parametrize(("lower", "count"), [(("eth1",), 1), (("eth1", "eth2"), 0), (("eth1", "tap0"), 1)])
-def test_a_bond_or_bridge(machine: Machine, lower: tuple[str, ...], count: int) -> None:
-    """It goes with the last device below it; what is no device's does not keep it."""
-    make_device(machine.sysfs, "0000:02:00.0", 12, None, interface="eth2")
+def test_default_routes_of_vrfs_and_rules(network: Network) -> None:
+    """A VRF has no other way out; packets that a rule sends elsewhere have the machine's."""
+    network.interface("mgmt", "vrf", table=10)
+    network.route("wlan0")
+    network.route("eth1", table=100)
+    assert of_card() == []
+    network.route("eth1", table=10)
+    assert of_card() == ["the only default route of VRF mgmt is by eth1"]
+    network.table = [row for row in network.table if row.table == 100]
+    assert of_card() == ["the only default route is by eth1"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lower", "count"),
+    [
+        ("bond", ("eth1",), 1),
+        ("bond", ("eth1", "wlan0"), 0),
+        ("team", ("eth1", "wlan0"), 0),
+        # What is down, or no device, does not keep it.
+        ("bond", ("eth1", "down0"), 1),
+        ("bond", ("eth1", "tap0"), 1),
+        # Who is asked for may be behind either port.
+        ("bridge", ("eth1", "wlan0"), 1),
+        ("bridge", ("wlan0", "tap0"), 0),
+        ("batadv", ("eth1", "wlan0"), 1),
+    ],
+)
+def test_what_stands_on_several(
+    machine: Machine, network: Network, kind: str, lower: tuple[str, ...], count: int
+) -> None:
+    make_device(machine.sysfs, "0000:02:00.0", 15, None, interface="down0")
+    network.interface("down0", is_up=False)
     machine.interface("tap0")
-    machine.interface("bond0", lower)
-    machine.interface("vlan7", ("bond0",))
-    machine.routes("vlan7 00000000 00000000 0")
+    machine.interface("upper0", lower)
+    machine.interface("vlan7", ("upper0",))
+    network.interface("upper0", kind)
+    network.route("vlan7")
     assert len(of_card()) == count
 
 
+@pytest.mark.parametrize("ports", [("eth1",), ("eth1", "wlan0"), ("bond0",)])
+def test_open_vswitch(machine: Machine, network: Network, ports: tuple[str, ...]) -> None:
+    """The datapath has the ports; the interface with the address is one of its own, and has nothing below it."""
+    machine.interface("bond0", ("eth1", "wlan0"))
+    machine.interface("ovs-system", ports)
+    machine.interface("br-ex")
+    network.interface("br-ex", "openvswitch")
+    network.interface("ovs-system", "openvswitch")
+    network.route("br-ex")
+    assert of_card() == ["the only default route is by br-ex"]
+
+
+@pytest.mark.parametrize("kind", ["veth", "tun", "ppp", "macvlan", "dummy", "wireguard", "netkit", "vxlan"])
+def test_what_cannot_be_followed_counts(machine: Machine, network: Network, kind: str) -> None:
+    machine.interface("up0")
+    network.interface("up0", kind)
+    network.route("up0")
+    assert of_card() == [f"the only default route is by up0, {UNKNOWN}"]
+    assert of_disk() == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        (("192.168.0.7",), ["the only default route is by up0"]),
+        (("172.16.0.7", "192.168.0.7"), ["the only default route is by up0"]),
+        (("172.16.0.7",), []),
+        # It would be carried by itself, and no route there.
+        (("10.0.0.7",), [f"the only default route is by up0, {UNKNOWN}"]),
+        (("2001:db8::7",), [f"the only default route is by up0, {UNKNOWN}"]),
+    ],
+)
+def test_a_tunnel(machine: Machine, network: Network, ends: tuple[str, ...], said: list[str]) -> None:
+    machine.interface("up0")
+    network.interface("up0", "ipip", ends=tuple(map(ip_address, ends)))
+    network.route("up0")
+    network.route("eth1", "192.168.0.0/24")
+    network.route("wlan0", "172.16.0.0/16")
+    assert of_card() == said
+
+
+def test_an_interface_on_no_pci_device(machine: Machine, network: Network) -> None:
+    machine.interface("usb0")
+    (machine.sysfs / "devices/virtual/net/usb0/device").mkdir()
+    network.route("usb0")
+    assert of_card() == []
+
+
+def by(name: str, client: str = "192.168.0.7", how: str = "is") -> str:
+    return f"this SSH session, from {client}, {how} by {name}"
+
+
 @pytest.mark.parametrize("client", ["192.168.0.7", "::ffff:192.168.0.7"])
-def test_the_way_of_this_session(machine: Machine, monkeypatch: pytest.MonkeyPatch, client: str) -> None:
-    machine.interface("wlan0")
-    machine.routes("wlan0 00000000 00000000 0", "eth1 0000A8C0 00FFFFFF 0", "wlan0 0000A8C0 0000FFFF 0")
+def test_the_way_of_this_session(network: Network, monkeypatch: pytest.MonkeyPatch, client: str) -> None:
+    network.route("wlan0")
+    network.route("eth1", "192.168.0.0/24")
+    network.route("wlan0", "192.168.0.0/16")
     assert of_card() == []
     monkeypatch.setenv("SSH_CONNECTION", f"{client} 50000 192.168.0.1 22")
-    assert of_card() == ["this SSH session, from 192.168.0.7, is by eth1"]
+    assert of_card() == [by("eth1")]
+    assert of_disk() == []
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
     assert of_card() == []
 
 
-def test_the_way_with_the_least_metric(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.interface("wlan0")
-    machine.routes("wlan0 00000000 00000000 600", "eth1 00000000 00000000 100")
+def test_the_way_with_the_least_metric(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    network.route("wlan0", metric=600)
+    network.route("eth1", metric=100)
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
-    assert of_card() == ["this SSH session, from 10.0.0.1, is by eth1"]
+    assert of_card() == [by("eth1", "10.0.0.1")]
 
 
-def test_a_route_that_refuses_is_no_way(machine: Machine) -> None:
-    """`ip route add unreachable default metric 999`"""
-    machine.routes("eth1 00000000 00000000 0")
-    table = (machine.proc / "net/route").read_text()
-    machine.has("net/route", f"{table}*\t00000000\t00000000\t0201\t0\t0\t999\t00000000\t0\t0\t0\n")
-    assert of_card() == ["the only default route is by eth1"]
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        ("eth1", [by("eth1", "fe80::7")]),
+        ("vlan7", [by("vlan7", "fe80::7")]),
+        ("2", [by("eth1", "fe80::7")]),
+        ("wlan0", []),
+        ("gone0", [by(f"gone0, {UNKNOWN}", "fe80::7")]),
+    ],
+)
+def test_a_session_of_the_link(
+    machine: Machine, network: Network, monkeypatch: pytest.MonkeyPatch, scope: str, said: list[str]
+) -> None:
+    """Its address names the interface; the first route that fits is another one's."""
+    network.interface("eth1")
+    machine.interface("vlan7", ("eth1",))
+    network.route("wlan0" if scope != "wlan0" else "eth1", "fe80::/64")
+    monkeypatch.setenv("SSH_CONNECTION", f"fe80::7%{scope} 50000 fe80::1%{scope} 22")
+    assert of_card() == said
 
 
-def test_a_session_of_the_link(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its address names the interface."""
-    zeros, link = "0" * 32, "fe80" + "0" * 28
-    machine.has("net/ipv6_route", f"{link} 40 {zeros} 00 {zeros} 00000100 00000001 00000000 00000001     eth1\n")
-    monkeypatch.setenv("SSH_CONNECTION", "fe80::7%eth1 50000 fe80::1%eth1 22")
-    assert of_card() == ["this SSH session, from fe80::7, is by eth1"]
+def test_a_session_of_the_link_that_names_none(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    network.route("wlan0", "fe80::/64")
+    network.route("eth1", "fe80::/64", metric=256)
+    monkeypatch.setenv("SSH_CONNECTION", "fe80::7 50000 fe80::1 22")
+    assert of_card() == [by("eth1", "fe80::7", "may be")]
+    network.connect("fe80::1", 22, "fe80::7", 50000, network.interface("wlan0"))
+    assert of_card() == []
 
 
-def test_the_session_below_sudo(machine: Machine) -> None:
-    machine.interface("wlan0")
-    machine.routes("wlan0 00000000 00000000 0", "eth1 0000A8C0 00FFFFFF 0")
+@pytest.mark.parametrize(("bound", "said"), [("mgmt", [by("eth1")]), (None, [])])
+def test_a_session_of_a_vrf(
+    network: Network, monkeypatch: pytest.MonkeyPatch, bound: str | None, said: list[str]
+) -> None:
+    """The socket says of which."""
+    vrf = network.interface("mgmt", "vrf", table=10)
+    network.route("wlan0")
+    network.route("eth1", "192.168.0.0/24", table=10)
+    network.connect("192.168.0.1", 22, "192.168.0.7", 50000, vrf if bound else None)
+    network.connect("192.168.0.1", 22, "192.168.0.7", 50001, None if bound else vrf)
+    monkeypatch.setenv("SSH_CONNECTION", "192.168.0.7 50000 192.168.0.1 22")
+    assert of_card() == said
+    network.connected = None
+    assert of_card() == [by("eth1", how="may be")]
+
+
+def test_a_session_that_a_rule_sends_elsewhere(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A firewall marks what belongs to connections from outside, which no socket shows."""
+    network.route("wlan0")
+    network.route("eth1", table=100)
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
+    assert of_card() == []
+    network.rules = {5: 100}
+    assert of_card() == [by("eth1", "10.0.0.1", "may be")]
+
+
+def test_a_session_to_an_address_of_the_interface(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it sends leaves by another one, but the address goes with this."""
+    network.route("wlan0")
+    network.addresses = {"wlan0": ["192.168.0.2"], "eth1": ["192.168.0.1"]}
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
+    assert of_card() == [by("eth1", "10.0.0.1", "may be")]
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.2 22")
+    assert of_card() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("UNKNOWN 65535 UNKNOWN 65535", "this session may be by it: SSH says that it is from UNKNOWN"),
+        ("10.0.0.1 50000 192.168.0.1 22", "from 10.0.0.1, may be by it: the kernel has no route there"),
+        ("127.0.0.1 50000 127.0.0.1 22", f"is by lo, {UNKNOWN}"),
+        ("::1 50000 ::1 22", f"is by lo, {UNKNOWN}"),
+    ],
+)
+def test_a_session_of_which_nothing_is_known(
+    network: Network, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    network.route("lo", "127.0.0.0/8")
+    network.route("lo", "::1/128")
+    monkeypatch.setenv("SSH_CONNECTION", words)
+    [reason] = of_card()
+    assert said in reason
+    assert of_disk() == []
+
+
+def test_a_session_of_another_network_namespace(
+    machine: Machine, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network.route("wlan0")
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
+    machine.has(f"{os.getppid()}/comm", "sshd\n")
+    for process, namespace in (("self", "net:[1]"), (str(os.getppid()), "net:[2]")):
+        (machine.proc / process / "ns").mkdir(parents=True, exist_ok=True)
+        (machine.proc / process / "ns/net").symlink_to(namespace)
+    assert f"sshd ({os.getppid()}) is in another network namespace" in of_card()[0]
+
+
+def test_a_session_in_tmux(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been started by a session that has ended."""
+    network.route("wlan0")
+    network.route("eth1", "192.168.0.0/24")
+    network.connect("192.168.0.1", 22, "192.168.0.7", 50000)
+    network.connect("192.168.0.1", 443, "192.168.0.8", 50000)
+    assert of_card() == []
+    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    other = by("eth1").replace("this", "an")
+    assert of_card() == [other]
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
+    assert of_card() == [other]
+
+
+def test_the_session_below_sudo(machine: Machine, network: Network) -> None:
+    network.route("wlan0")
+    network.route("eth1", "192.168.0.0/24")
     parent = os.getppid()
     machine.has(f"{parent}/environ", "PATH=/bin\0")
     machine.has(f"{parent}/status", "Name:\tsudo\nPPid:\t77\n")
     machine.has("77/environ", "A=b\0SSH_CONNECTION=192.168.0.7 50000 192.168.0.1 22\0")
     machine.has("77/status", "Name:\tbash\nPPid:\t1\n")
-    assert of_card() == ["this SSH session, from 192.168.0.7, is by eth1"]
+    assert of_card() == [by("eth1")]
 
 
-def test_virtual_functions_and_guests(machine: Machine) -> None:
+def test_storage_of_vrfs_and_other_ports(machine: Machine, network: Network) -> None:
+    vrf = network.interface("storage", "vrf", table=10)
+    network.route("wlan0")
+    network.route("eth1", "192.168.0.0/24", table=10)
+    network.connect("192.168.0.1", 40000, "192.168.0.7", 3260, vrf)
+    assert of_card() == ["iSCSI at 192.168.0.7 is by eth1"]
+    network.connected = []
+    assert of_card() == []
+    network.route("eth1", "192.168.1.0/24")
+    for name, transport, address in (("nvme7", "rdma", "192.168.1.7"), ("nvme8", "fc", "nn-0x1:pn-0x2")):
+        folder = machine.sysfs / "class/nvme" / name
+        folder.mkdir()
+        (folder / "transport").write_text(f"{transport}\n")
+        (folder / "address").write_text(f"traddr={address},trsvcid=4420\n")
+    iscsi = machine.sysfs / "class/iscsi_connection/connection1:0"
+    iscsi.mkdir(parents=True)
+    (iscsi / "address").write_text("192.168.1.8\n")
+    assert of_card() == ["NVMe over RDMA at 192.168.1.7 is by eth1", "iSCSI at 192.168.1.8 is by eth1"]
+
+
+def test_a_network_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bytes:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(essential, "View", View)
+    monkeypatch.setattr(netlink, "dump", refuse)
+    assert of_card() == [
+        "the network may be by it: the kernel cannot be asked for its routes (Operation not permitted)"
+    ]
+
+
+# ---- disks of which only the kernel says that they are in use ----
+
+
+CLAIMED = "nvme0n1 is in use: the kernel refuses an exclusive open of /dev/nvme0n1"
+
+
+def test_what_only_the_kernel_knows(machine: Machine, network: Network) -> None:
+    """A mount in another mount namespace, a pool, a target."""
+    network.claimed["/dev/nvme0n1"] = errno.EBUSY
+    assert of_disk() == [f"{CLAIMED} (a mount in another namespace, a pool, a target or the like)"]
+    assert of_card() == []
+    machine.block("dm-0", machine.sysfs / "devices/virtual/block/dm-0", on=("nvme0n1p2",))
+    holders = machine.sysfs / "class/block/nvme0n1p2/holders"
+    holders.mkdir()
+    (holders / "dm-0").symlink_to(machine.sysfs / "class/block/dm-0")
+    assert of_disk() == [f"{CLAIMED} (held by dm-0)"]
+    # What is known already is said once.
+    machine.mounts("259:2 / ext4 /dev/nvme0n1p2")
+    assert of_disk() == ["nvme0n1p2 is mounted on /"]
+
+
+def test_btrfs_by_a_name_of_no_device(machine: Machine, network: Network) -> None:
+    """The kernel mounts its root by a name that nothing else has, and the number is no device's."""
+    pool = machine.sysfs / "fs/btrfs/6e1c/devices"
+    pool.mkdir(parents=True)
+    (pool / "nvme0n1p2").symlink_to(machine.sysfs / "class/block/nvme0n1p2")
+    machine.mounts("0:35 / btrfs /dev/root")
+    network.claimed["/dev/nvme0n1"] = errno.EBUSY
+    [said] = of_disk()
+    assert said.startswith(CLAIMED)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (errno.EACCES, "cannot be opened to ask (Permission denied; run this as root)"),
+        (errno.EPERM, "cannot be opened to ask (Operation not permitted; run this as root)"),
+        (errno.ENOENT, "cannot be opened to ask (No such file or directory)"),
+        (errno.EIO, "cannot be opened to ask (Input/output error)"),
+        (errno.ENOMEDIUM, None),
+        (errno.ENXIO, None),
+    ],
+)
+def test_a_disk_that_cannot_be_asked_about(network: Network, code: int, said: str | None) -> None:
+    network.claimed["/dev/nvme0n1"] = code
+    assert of_disk() == ([f"nvme0n1 may be in use: /dev/nvme0n1 {said}"] if said else [])
+
+
+def test_names_of_disks_in_dev(machine: Machine, network: Network) -> None:
+    for name, node in (("cciss!c0d0", "cciss/c0d0"), ("a0", "b/c")):
+        machine.block(name, Device(NVME0).folder / name)
+        network.claimed[f"/dev/{node}"] = errno.EBUSY
+    (Device(NVME0).folder / "a0/uevent").write_text("MAJOR=8\nDEVNAME=b/c\nDEVTYPE=disk\n")
+    assert [said.partition(" ")[0] for said in of_disk()] == ["a0", "cciss!c0d0"]
+
+
+def test_paths_of_nvme_multipath_are_no_disks(machine: Machine, network: Network) -> None:
+    subsystem = machine.sysfs / "devices/virtual/nvme-subsystem/nvme-subsys0"
+    machine.block("nvme4n1", subsystem / "nvme4n1", "259:9")
+    (subsystem / "nvme0").symlink_to(Device(NVME0).folder / "nvme/nvme0")
+    machine.block("nvme4c0n1", Device(NVME0).folder / "nvme/nvme0/nvme4c0n1")
+    (machine.sysfs / "class/block/nvme4c0n1/hidden").write_text("1\n")
+    network.claimed = {"/dev/nvme4n1": errno.EBUSY, "/dev/nvme4c0n1": errno.ENOENT}
+    assert [said.partition(" ")[0] for said in of_disk()] == ["nvme4n1"]
+
+
+def test_an_exclusive_open(tmp_path: Path, claim: Callable[[Path, str], None]) -> None:
+    """Of another device than sysfs has under that number, nothing is known."""
+    file = tmp_path / "disk"
+    file.touch()
+    with pytest.raises(OSError, match="it is another device"):
+        claim(file, "259:0")
+    with pytest.raises(FileNotFoundError):
+        claim(tmp_path / "none", "259:0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "number"), [("block", "nvme0n1p2", "259:2"), ("nvme-generic", "ng0n1", "240:0")]
+)
+def test_a_disk_that_a_program_has_open(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, number: str
+) -> None:
+    """Not every program claims a disk: QEMU does not."""
+    folder = Device(NVME0).folder / "nvme/nvme0" / name
+    if kind != "block":
+        folder.mkdir()
+        (machine.sysfs / "class" / kind).mkdir()
+        (machine.sysfs / "class" / kind / name).symlink_to(folder)
+    (machine.sysfs / "class" / kind / name / "dev").write_text(f"{number}\n")
+    machine.has("77/comm", "qemu-system-x86\n")
+    machine.has("77/fd/3", "")
+    machine.has("78/fd/3", "")
+    here = {machine.proc / "77/fd/3": ("block" if kind == "block" else "char", number)}
+    here[machine.proc / "78/fd/3"] = ("char" if kind == "block" else "block", number)
+    monkeypatch.setattr(disks, "number_of", here.get)
+    assert of_disk() == [f"{name} is open in qemu-system-x86 (77)"]
+    assert of_card() == []
+
+
+def test_loop_devices_and_targets_of_nvme(machine: Machine) -> None:
+    machine.block("loop0", machine.sysfs / "devices/virtual/block/loop0", "7:0")
+    loop = machine.sysfs / "devices/virtual/block/loop0/loop"
+    loop.mkdir()
+    (loop / "backing_file").write_text("/srv/image\n")
+    name = machine.sysfs / "kernel/config/nvmet/subsystems/nqn.a/namespaces/1"
+    name.mkdir(parents=True)
+    (name / "device_path").write_text("/dev/nvme0n1p2\n")
+    (name / "enable").write_text("0\n")
+    assert of_disk() == []
+    (name / "enable").write_text("1\n")
+    (loop / "backing_file").write_text("/dev/nvme0n1p2\n")
+    assert of_disk() == ["nvme0n1 is below loop0", "nvme0n1 is exported by nqn.a"]
+    machine.mounts("7:0 /mnt ext4 /dev/loop0")
+    assert of_disk()[0] == "loop0 is mounted on /mnt"
+
+
+# ---- drivers that give a device away, or make others ----
+
+
+def test_virtual_functions() -> None:
     (Device(IGB).folder / "sriov_numvfs").write_text("4\n")
     assert of_card() == [f"{IGB} (eth1) has 4 virtual functions, which go with its driver"]
-    make_device(machine.sysfs, "0000:07:00.0", 14, "none", "vfio-pci")
-    assert "vfio-pci" in essential.reasons([Device("0000:07:00.0")])[0]
+
+
+@pytest.mark.parametrize(
+    ("driver", "place", "name"),
+    [
+        ("vfio-pci", "class/vfio-dev", "vfio0"),
+        ("mlx5_vfio_pci", "class/vfio-dev", "vfio0"),
+        ("nvgrace_gpu_vfio_pci", "class/vfio-dev", "vfio0"),
+        ("hisi-acc-vfio-pci", "class/vfio-dev", "vfio0"),
+        ("pds_vfio_pci", "class/vfio-dev", "vfio0"),
+        ("virtio_vfio_pci", "class/vfio-dev", "vfio0"),
+        ("qat_vfio_pci", "class/vfio-dev", "vfio0"),
+        ("xe-vfio-pci", "class/vfio-dev", "vfio0"),
+        ("a-driver-of-tomorrow", "class/vfio-dev", "vfio0"),
+        ("uio_pci_generic", "class/uio", "uio0"),
+        ("igb_uio", "class/uio", "uio0"),
+        ("mlx5_core", "bus/vdpa/devices", "vdpa0"),
+    ],
+)
+def test_drivers_of_programs(machine: Machine, driver: str, place: str, name: str) -> None:
+    """What the driver has made of the device says so, not how the driver is called."""
+    make_device(machine.sysfs, "0000:07:00.0", 14, "none", driver)
+    folder = Device("0000:07:00.0").folder / Path(place).name / name
+    folder.mkdir(parents=True)
+    (machine.sysfs / place).mkdir(parents=True)
+    (machine.sysfs / place / name).symlink_to(folder)
+    [said] = essential.reasons([Device("0000:07:00.0")])
+    assert said.startswith(f"0000:07:00.0 is bound to {driver}, which gives it to programs ({name})")
+    assert of_card() == []
+
+
+def test_disks_and_interfaces_below_vmd(
+    machine: Machine,
+) -> None:
+    """They are in a domain that the controller's driver makes."""
+    make_device(machine.sysfs, VMD, 20, "none", "vmd")
+    move(machine.sysfs, NVME0, BELOW_VMD)
+    machine.mounts("259:2 / ext4 /dev/nvme0n1p2")
+    assert essential.reasons([Device(VMD)]) == ["nvme0n1p2 is mounted on /"]
+
+
+def test_an_interface_of_a_virtual_function(machine: Machine, network: Network) -> None:
+    make_device(machine.sysfs, "0000:01:10.0", 30, None, "igbvf", interface="vf0")
+    (Device("0000:01:10.0").folder / "physfn").symlink_to(Device(IGB).folder)
+    network.route("vf0")
+    assert of_card() == ["the only default route is by vf0"]

@@ -18,6 +18,16 @@ def bound(device: Device) -> list[tuple[Device, str]]:
     return [(each, each.driver) for each in members if each.driver and not each.may_stay_bound]
 
 
+def above(device: Device) -> list[Device]:
+    """The devices whose drivers make this one, or may: around it, or the physical function of a virtual one."""
+    physical = device.folder / "physfn"
+    return [*_outer(device), *map(Device, machine.within(physical)[-1:] if physical.exists() else [])]
+
+
+def _outer(device: Device) -> list[Device]:
+    return [found for found in map(Device, machine.within(device.folder)[:-1]) if not found.may_stay_bound]
+
+
 def unbind(device: Device, driver: str) -> Step:
     """Take a device from its driver."""
     return Step(

@@ -1,235 +1,250 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the machine, or who sits at it, needs of devices: file systems, swap, the way to the network.
 
-All is read from /proc (or what XSMMU_PROC names) and sysfs. Not seen: the disks of a ZFS pool, what programs use
-without mounting it, and network storage that is not mounted and uses other ports than its own or no TCP, or a tunnel.
+The kernel is asked where it answers (disks.py, routing.py), and what it does not say counts as needed: the reason says
+so. Not seen: network storage that is not mounted and uses other ports than its own or no TCP, a session that comes by
+neither SSH nor a console of this machine, and interfaces of other network namespaces.
 """
 
 from __future__ import annotations
 
-import os
+import errno
 import re
+import sys
 from collections.abc import Iterator, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from pathlib import Path
+from functools import cached_property
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from xsmmu.operator import machine
+from xsmmu.operator import binding, carriers, disks, machine, proc
 from xsmmu.operator.machine import Device
+from xsmmu.operator.routing import Address, Connection, View, plain
 
-_UP, _REJECT = 0x1, 0x200
 _ESTABLISHED = 0x1
+_SSH: Final = 22
+_MULTIPLEXERS: Final = ("TMUX", "STY", "ZELLIJ")
+"""Variables of what runs below tmux, screen and zellij."""
 _STORAGE: Final = {445: "SMB", 2049: "NFS", 3260: "iSCSI", 4420: "NVMe over TCP", 10809: "nbd"}
 """What the kernel, or a program, has connected to at such a port."""
-_MOUNTED: Final = {"nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB"}
+_MOUNTED: Final = {"nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB", "ceph": "Ceph"}
 """File systems with the address of their server among the options."""
+_OF_USERS: Final = ("class/vfio-dev", "class/uio", "bus/vdpa/devices")
+"""What a driver makes of a device that it gives to programs: VFIO's of any maker, UIO's, and vDPA's."""
 
 
 def reasons(devices: Sequence[Device]) -> list[str]:
     """Why these devices, all at once, should not lose their drivers; a line each, none if nothing is known."""
+    devices = [*devices, *(each for each in machine.devices() if each not in devices and _goes_with(each, devices))]
     taken = {device.address for device in devices}
-    found = [f"{disk} is {use}" for disk, use in _disks() if _pci_of_disk(disk) & taken]
-    found += _routes_through(taken)
+    found = disks.reasons(taken)
+    if carriers.is_of_network(taken):
+        try:
+            found += _Network(View(), taken).reasons()
+        except OSError as error:
+            found.append(f"the network may be by it: the kernel cannot be asked for its routes ({error.strerror})")
     for device in devices:
-        functions = (device.folder / "sriov_numvfs").read_text() if (device.folder / "sriov_numvfs").exists() else "0"
+        functions = machine.text(device.folder / "sriov_numvfs") or "0"
         if int(functions):
-            found.append(f"{device.label} has {functions.strip()} virtual functions, which go with its driver")
-        if device.driver == "vfio-pci":
-            found.append(f"{device.label} is bound to vfio-pci: if a program has it open, unbinding waits for it")
-    return found
+            found.append(f"{device.label} has {functions} virtual functions, which go with its driver")
+    return found + [said for place in _OF_USERS for said in _of_users(place, taken)]
 
 
-# ---- disks ----
+def _goes_with(device: Device, devices: Sequence[Device]) -> bool:
+    above = {each.address for each in binding.above(device)}
+    return any(each.address in above for each in devices)
 
 
-def _disks() -> Iterator[tuple[str, str]]:
-    """Names of block devices in use, as sysfs has them, and what for."""
-    for line in _lines("self/mountinfo"):
-        mount, _, source = line.partition(" - ")
-        words, names = mount.split(" "), source.split(" ")
-        if len(words) > 4 and len(names) > 1:
-            for name in _block_names(words[2], names[0], names[1]):
-                yield name, f"mounted on {_unescaped(words[4])}"
-    for line in _lines("swaps")[1:]:
-        if line.startswith("/dev/"):
-            yield Path(_unescaped(_words(line)[0])).resolve().name, "used as swap"
-
-
-def _block_names(number: str, kind: str, source: str) -> list[str]:
-    link = machine.sysfs() / "dev/block" / number
-    if link.exists():
-        return [link.resolve().name]
-    name = Path(_unescaped(source)).resolve().name
-    if not source.startswith("/dev/"):
-        return []
-    if kind == "btrfs":
-        for pool in machine.sysfs().glob("fs/btrfs/*/devices"):
-            if (pool / name).exists():
-                return [disk.name for disk in pool.iterdir()]
-    return [name]
-
-
-def _pci_of_disk(name: str) -> set[str]:
-    """The PCI devices that a disk, a partition, or a device made of such is on."""
-    link = machine.sysfs() / "class/block" / name
-    if not link.exists():
-        return set()
-    folder = link.resolve()
-    whole = folder.parent if (folder / "partition").exists() else folder
-    found = set(machine.within(folder))
-    for lower in whole.glob("slaves/*"):
-        found |= _pci_of_disk(lower.name)
-    # A disk of NVMe multipath is its subsystem's, which has the controllers.
-    if whole.parent.name.startswith("nvme-subsys"):
-        for controller in whole.parent.glob("nvme*"):
-            found |= set(machine.within(controller))
-    return found
+def _of_users(place: str, taken: set[str]) -> Iterator[str]:
+    for link in sorted((machine.sysfs() / place).glob("*")):
+        for address in {*machine.within(link)} & taken:
+            device = Device(address)
+            yield (
+                f"{device.label} is bound to {device.driver}, which gives it to programs ({link.name}): if one has it "
+                "open, unbinding waits for that, or takes it away"
+            )
 
 
 # ---- network ----
 
 
-class Route(NamedTuple):
-    """A row of a routing table."""
+class _Way(NamedTuple):
+    """An interface by which packets leave, or by which they may: of that one, what cannot be followed says nothing."""
 
-    network: IPv4Network | IPv6Network
-    metric: int
     interface: str
+    is_sure: bool = True
 
 
-def _routes_through(taken: set[str]) -> list[str]:
-    table = [*_routes4(), *_routes6()]
-    found = []
-    ways = {row.interface for row in table if row.network.prefixlen == 0}
-    if ways and all(_goes(interface, taken) for interface in ways):
-        found.append(f"the only default route is by {', '.join(sorted(ways))}")
-    client = _ssh_client()
-    way = _way_to(client, table) if client else None
-    if way and _goes(way, taken):
-        found.append(f"this SSH session, from {client}, is by {way}")
-    for host, storage in dict.fromkeys([*_mounted(), *_connected()]):
-        way = None if ip_address(host).is_loopback else _way_to(host, table)
-        if way and _goes(way, taken):
-            found.append(f"{storage} at {host} is by {way}")
-    return found
+class _Network:
+    """What is by the network, and stops without some PCI devices."""
+
+    def __init__(self, view: View, taken: set[str]) -> None:
+        self.view, self.taken = view, taken
+
+    def reasons(self) -> list[str]:
+        """A line for each thing that stops."""
+        return [*self._default_routes(), *self._session(), *self._storage()]
+
+    def _lost(self, way: _Way) -> str | None:
+        """What to call an interface that stops, or of which the kernel does not say whether it does."""
+        stops = carriers.stops(self.view, way.interface, self.taken)
+        name = machine.shown(way.interface)
+        if stops is None and way.is_sure:
+            return f"{name}, of which the kernel does not say on which device it is"
+        return name if stops else None
+
+    def _default_routes(self) -> Iterator[str]:
+        """Each VRF has its own; all other tables are the machine's."""
+        names = {link.table: link.name for link in self.view.links.values() if link.table}
+        routes = {(names.get(route.table, ""), route.interface): None for route in self.view.defaults}
+        for vrf in sorted({vrf for vrf, _ in routes}):
+            lost = [self._lost(_Way(interface)) for of, interface in sorted(routes) if of == vrf]
+            if all(lost):
+                whose = f" of VRF {machine.shown(vrf)}" if vrf else ""
+                yield f"the only default route{whose} is by {', '.join(filter(None, lost))}"
+
+    def _session(self) -> Iterator[str]:
+        """How this session comes."""
+        said, shared = proc.variable("SSH_CONNECTION"), any(map(proc.variable, _MULTIPLEXERS))
+        words = (said or "").split()
+        if not words and not shared:
+            return
+        other = proc.elsewhere()
+        client, server = (_host(words[at]) if len(words) > 3 else None for at in (0, 2))
+        if other or (words and not (client and server)):
+            why = f"{other} is in another network namespace" if other else f"SSH says that it is from {words[0]}"
+            yield f"this session may be by it: {why}, and xsmmu does not know the way there"
+            return
+        ports = (int(words[1]), int(words[3])) if words else (0, _SSH)
+        found = [each for each in self._connections if (each.remote, each.remote_port) == (client, ports[0])]
+        if not found and client and server:
+            found = [Connection(server, ports[1], client, ports[0], None)]
+        if shared:
+            # Whatever started a terminal multiplexer may have ended, and anybody may use it now.
+            found += [each for each in self._connections if each.local_port == ports[1] and each not in found]
+        for each in found:
+            scope = words[0].partition("%")[2] if each.remote == client else ""
+            guesses = [] if scope and each.remote.is_link_local else self._guesses(each)
+            ways = [*self._ways(each, scope), *guesses]
+            whose = f"{'this' if each.remote == client else 'an'} SSH session, from {each.remote},"
+            if not ways:
+                yield f"{whose} may be by it: the kernel has no route there"
+            yield from self._said(whose, ways)
+
+    def _said(self, subject: str, ways: Sequence[_Way]) -> Iterator[str]:
+        """One line for each interface that stops, of whichever is sure first."""
+        told = set()
+        for way in ways:
+            lost = self._lost(way)
+            if lost and way.interface not in told:
+                told.add(way.interface)
+                yield f"{subject} {'is' if way.is_sure else 'may be'} by {lost}"
+
+    def _ways(self, connection: Connection, scope: str = "") -> Iterator[_Way]:
+        """The kernel's answer for a connection."""
+        bound = self.view.links.get(connection.interface or 0)
+        if connection.remote.is_link_local and (scope or bound):
+            # It is of that link, and no table has a word in it.
+            yield _Way(self._called(scope) if scope else bound.name if bound else "")
+            return
+        way = self.view.way(connection.remote, connection.local, connection.interface or 0, connection.mark)
+        if way:
+            yield _Way(way.interface)
+
+    def _called(self, scope: str) -> str:
+        """The interface of a scope, which may be a number."""
+        link = self.view.links.get(int(scope)) if scope.isdecimal() else None
+        return link.name if link else scope
+
+    def _guesses(self, connection: Connection) -> Iterator[_Way]:
+        """By which interfaces it may leave or come as well: those of its own address, of rules, of other domains."""
+        for holder in self.view.holders(connection.local):
+            yield _Way(holder, is_sure=False)
+        domains = [connection.interface or 0]
+        if connection.interface is None:
+            links = self.view.links.values()
+            domains += [link.number for link in links if link.table or connection.remote.is_link_local]
+        for domain in domains:
+            # A firewall may mark what leaves, and rules of routing ask for that.
+            for mark in (connection.mark, *self.view.marks):
+                way = self.view.way(connection.remote, connection.local, domain, mark)
+                if way and not way.is_local:
+                    yield _Way(way.interface, is_sure=False)
+
+    def _storage(self) -> list[str]:
+        """Servers of what is mounted or connected."""
+        found: list[str] = []
+        for address, kind in [*_mounted(), *_fabrics(), *_sessions()]:
+            name, _, scope = address.partition("%")
+            host = _host(name)
+            if host and not host.is_loopback:
+                found += self._said(f"{kind} at {host}", self._out(Connection(None, 0, host, 0), scope))
+        for each in self._connections:
+            # From an address to itself it is this machine's own server.
+            if each.remote_port in _STORAGE and each.remote != each.local and not each.remote.is_loopback:
+                found += self._said(f"{_STORAGE[each.remote_port]} at {each.remote}", self._out(each))
+        return [*dict.fromkeys(found)]
+
+    def _out(self, connection: Connection, scope: str = "") -> list[_Way]:
+        """The same without a server of the machine's own."""
+        return [way for way in self._ways(connection, scope) if way.interface != "lo"]
+
+    @cached_property
+    def _connections(self) -> list[Connection]:
+        try:
+            return self.view.connections
+        except OSError as error:
+            # A kernel may lack this question (CONFIG_INET_DIAG).
+            if error.errno not in (errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL):
+                raise
+            return [*_listed()]
 
 
 def _mounted() -> Iterator[tuple[str, str]]:
     """Servers of what is mounted, and the kind of that; one that nobody uses for a while may have no connection."""
-    for line in _lines("self/mountinfo"):
+    for line in proc.lines("self/mountinfo"):
         words = line.partition(" - ")[2].split(" ")
-        server = re.search(r"(?:^|,)addr=([^,]+)", words[-1]) if words[0] in _MOUNTED else None
-        host = _host(server[1]) if server else None
-        if host:
-            yield host, _MOUNTED[words[0]]
-
-
-def _connected() -> Iterator[tuple[str, str]]:
-    """Servers that this machine has a connection to for storage, and the kind of that."""
-    for line in _lines("net/tcp")[1:] + _lines("net/tcp6")[1:]:
-        words = line.split()
-        if len(words) < 4 or int(words[3], 16) != _ESTABLISHED:
+        if words[0] not in _MOUNTED:
             continue
-        own, (address, port) = words[1].split(":")[0], words[2].split(":")
-        # From an address to itself it is this machine's own server.
-        if int(port, 16) in _STORAGE and address != own:
-            # Each word of an address stands in the order of the CPU.
-            parts = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
-            host = ip_address(b"".join(parts))
-            yield str(getattr(host, "ipv4_mapped", None) or host), _STORAGE[int(port, 16)]
+        options = re.findall(r"(?:^|,)(?:addr|mon_addr)=([^,]+)", words[-1])
+        # Ceph has several servers, each with a port, as options or as the source.
+        for server in re.split("[,/]", "/".join([*options, words[1] if words[0] == "ceph" else ""])):
+            with_port = re.fullmatch(r"\[?(.*?)\]?:\d+:?", server)
+            yield with_port[1] if with_port and words[0] == "ceph" else server, _MOUNTED[words[0]]
 
 
-def _routes4() -> Iterator[Route]:
-    for line in _lines("net/route")[1:]:
-        words = _words(line)
-        if len(words) > 7 and int(words[3], 16) & _UP and not int(words[3], 16) & _REJECT:
-            address, mask = (int.from_bytes(bytes.fromhex(words[at]), "little") for at in (1, 7))
-            yield Route(IPv4Network((address, mask.bit_count())), int(words[6]), words[0])
+def _fabrics() -> Iterator[tuple[str, str]]:
+    """Servers of NVMe, which may listen on any port, and be reached without TCP."""
+    for link in sorted((machine.sysfs() / "class/nvme").glob("*")):
+        address = re.search(r"(?:^|,)traddr=([^,]+)", machine.text(link / "address") or "")
+        transport = (machine.text(link / "transport") or "").upper()
+        if address and transport in ("TCP", "RDMA"):
+            yield address[1], f"NVMe over {transport}"
 
 
-def _routes6() -> Iterator[Route]:
-    for line in _lines("net/ipv6_route"):
-        words = _words(line)
-        if len(words) > 9 and int(words[8], 16) & _UP and not int(words[8], 16) & _REJECT and words[9] != "lo":
-            yield Route(IPv6Network((int(words[0], 16), int(words[1], 16))), int(words[5], 16), words[9])
+def _sessions() -> Iterator[tuple[str, str]]:
+    """Servers of iSCSI, too."""
+    for link in sorted((machine.sysfs() / "class/iscsi_connection").glob("*")):
+        yield machine.text(link / "address") or "", "iSCSI"
 
 
-def _way_to(address: str, table: Sequence[Route]) -> str | None:
-    """The interface by which packets to an address leave."""
-    host = ip_network(address)
-    ways = [row for row in table if row.network.version == host.version and host.subnet_of(row.network)]  # type: ignore[arg-type]
-    ways.sort(key=lambda row: (-row.network.prefixlen, row.metric))
-    return ways[0].interface if ways else None
+def _listed() -> Iterator[Connection]:
+    """The connections that /proc has; it does not say which interface one is bound to."""
+    for line in proc.lines("net/tcp")[1:] + proc.lines("net/tcp6")[1:]:
+        words = line.split()
+        if len(words) > 3 and int(words[3], 16) == _ESTABLISHED:
+            (own, port), (remote, remote_port) = (word.split(":") for word in words[1:3])
+            yield Connection(_unpacked(own), int(port, 16), _unpacked(remote), int(remote_port, 16), None)
 
 
-def _goes(interface: str, taken: set[str]) -> bool:
-    """Whether an interface is on these PCI devices only."""
-    under = _pci_of_interface(interface)
-    return bool(under) and under <= taken
+def _unpacked(digits: str) -> Address:
+    """An address as /proc has it: each word in the order of the CPU."""
+    parts = [int(digits[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(digits), 8)]
+    return plain(ip_address(b"".join(parts)))
 
 
-def _pci_of_interface(name: str) -> set[str]:
-    link = machine.sysfs() / "class/net" / name
-    if not link.exists():
-        return set()
-    found = set(machine.within(link)[-1:])
-    for lower in link.glob("lower_*"):
-        found |= _pci_of_interface(lower.name.removeprefix("lower_"))
-    return found
-
-
-def _ssh_client() -> str | None:
-    """Who this session comes from; sudo leaves that word out of the environment, its parents have it."""
-    connection = os.environ.get("SSH_CONNECTION") or _of_parents("SSH_CONNECTION")
-    if not connection:
-        return None
-    return _host(connection.split()[0])
-
-
-def _host(address: str) -> str | None:
+def _host(word: str) -> Address | None:
     """An address as tables of routes have it; None if it is none."""
     try:
-        found = ip_address(address.partition("%")[0])
+        return plain(ip_address(word.partition("%")[0]))
     except ValueError:
         return None
-    return str(getattr(found, "ipv4_mapped", None) or found)
-
-
-def _of_parents(name: str) -> str | None:
-    process = os.getppid()
-    while process > 1:
-        try:
-            environment = (machine.root("proc") / str(process) / "environ").read_bytes().split(b"\0")
-            status = (machine.root("proc") / str(process) / "status").read_text()
-        except OSError:
-            return None
-        for word in environment:
-            if word.startswith(f"{name}=".encode()):
-                return word.partition(b"=")[2].decode(errors="replace")
-        parent = re.search(r"^PPid:\s*(\d+)", status, re.MULTILINE)
-        process = int(parent[1]) if parent else 0
-    return None
-
-
-# ---- text ----
-
-
-def _lines(name: str) -> list[str]:
-    try:
-        # Names of folders and interfaces are bytes, as in paths below sysfs; of a folder's only blank, tab, newline and
-        # \ are written otherwise.
-        return os.fsdecode((machine.root("proc") / name).read_bytes()).split("\n")
-    except OSError:
-        return []
-
-
-def _words(line: str) -> list[str]:
-    """A row's; what else Python calls blank may be part of a name."""
-    return re.split("[ \t]+", line)
-
-
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
-
-
-def _unescaped(text: str) -> str:
-    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)

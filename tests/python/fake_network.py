@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A made-up network, which answers as the kernel does; and disks that something has claimed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import NamedTuple
+
+from xsmmu.operator.routing import Address, Connection, Default, Link, View, Way
+
+MAIN = 254
+
+
+class Route(NamedTuple):
+    """A row of a table of routes."""
+
+    interface: str
+    network: IPv4Network | IPv6Network
+    metric: int
+    table: int
+
+
+@dataclass
+class Network:
+    """What the kernel knows; `view()` is a view of it."""
+
+    interfaces: list[Link] = field(default_factory=list)
+    table: list[Route] = field(default_factory=list)
+    rules: dict[int, int] = field(default_factory=dict)
+    """Tables, by the mark that packets have for them."""
+    addresses: dict[str, list[str]] = field(default_factory=dict)
+    connected: list[Connection] | None = field(default_factory=list)
+    """None if the kernel cannot be asked."""
+    claimed: dict[str, int] = field(default_factory=dict)
+    """What an exclusive open of a disk is refused with, by the file."""
+
+    def interface(self, name: str, kind: str = "", **more: object) -> Link:
+        """One more."""
+        link = Link(len(self.interfaces) + 2, name, kind, **more)  # type: ignore[arg-type]
+        self.interfaces.append(link)
+        return link
+
+    def route(self, interface: str, network: str = "0.0.0.0/0", metric: int = 0, table: int = MAIN) -> None:
+        """One more."""
+        self.table.append(Route(interface, ip_network(network), metric, table))
+
+    def connect(self, local: str, port: int, remote: str, remote_port: int, bound: Link | None = None) -> None:
+        """One more connection."""
+        assert self.connected is not None
+        self.connected.append(
+            Connection(ip_address(local), port, ip_address(remote), remote_port, bound.number if bound else 0)
+        )
+
+    def claim(self, node: Path, _number: str) -> None:
+        """disks.claim()."""
+        if str(node) in self.claimed:
+            raise OSError(self.claimed[str(node)], os.strerror(self.claimed[str(node)]))
+
+    def view(self) -> View:
+        """As the tool asks it."""
+        return _Answers(self)
+
+
+class _Answers(View):
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        object.__setattr__(self, "network", network)
+        self.network: Network
+
+    @cached_property
+    def links(self) -> dict[int, Link]:
+        """All, with those that only a route has named."""
+        found = {link.name: link for link in self.network.interfaces}
+        for number, name in enumerate({row.interface: None for row in self.network.table}, 1000):
+            found.setdefault(name, Link(number, name))
+        return {link.number: link for link in found.values()}
+
+    @cached_property
+    def marks(self) -> list[int]:
+        """Those of rules."""
+        return sorted(self.network.rules)
+
+    @cached_property
+    def defaults(self) -> list[Default]:
+        """Of all tables."""
+        return [Default(row.table, row.interface) for row in self.network.table if not row.network.prefixlen]
+
+    def holders(self, address: Address | None) -> list[str]:
+        """The interfaces that have an address."""
+        return [name for name, all_of in self.network.addresses.items() if str(address) in all_of]
+
+    def _asked(self, to: Address, _source: Address | None, interface: int, mark: int) -> Way | None:
+        bound = self.links.get(interface)
+        table = (bound and bound.table) or self.network.rules.get(mark, MAIN)
+        host = ip_network(to)
+        ways = [
+            row
+            for row in self.network.table
+            if row.table == table
+            and row.network.version == to.version
+            and host.subnet_of(row.network)  # type: ignore[arg-type]
+            and (not bound or bound.table or bound.name == row.interface)
+        ]
+        ways.sort(key=lambda row: (-row.network.prefixlen, row.metric))
+        return Way(ways[0].interface) if ways else None
+
+    @cached_property
+    def connections(self) -> list[Connection]:
+        """All."""
+        if self.network.connected is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return self.network.connected

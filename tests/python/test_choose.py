@@ -22,7 +22,7 @@ import pytest
 from tests.python import fake_kernel
 from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ignore, program, put_back, run
 from tests.python.fake_network import Network
-from tests.python.sysfs import IGB, NVME0, NVME1, make_device, make_driver
+from tests.python.sysfs import BELOW_VMD, IGB, MENU, NVME0, NVME1, VMD, make_device, make_driver, move
 
 from xsmmu import cli
 from xsmmu.errors import UserError
@@ -461,6 +461,92 @@ def test_what_is_in_use_may_be_another_device_of_the_group(kernel: Kernel, words
     assert "nvme0n1 is used as swap" in error.message
     assert not kernel.writes
     run(*words, "--rebind", "--force")
+
+
+@pytest.fixture
+def vmd(kernel: Kernel) -> Kernel:
+    """Both controllers are in a domain that a third one's driver makes, and in its group."""
+    make_device(kernel.sysfs, VMD, 13, "none", "vmd")
+    (Device(VMD).folder / "class").write_text("0x010400\n")
+    below = {NVME0: BELOW_VMD, NVME1: BELOW_VMD.replace("e1", "e2")}
+    for device, address in below.items():
+        move(kernel.sysfs, device, address)
+    kernel.show(Device(VMD), "policy", " ".join("[none]" if name == "none" else name for name in MENU))
+    kernel.show(Device(VMD), "state", "off")
+    places = [kernel.sysfs / "bus/pci/devices", kernel.sysfs / "kernel/iommu_groups/13/devices"]
+
+    def after(write: str) -> None:
+        for place in places if "vmd/" in write else []:
+            for address in below.values():
+                link, gone = place / address, place.with_name(f"gone-{place.name}-{address}")
+                gone.rename(link) if "/bind" in write else link.rename(gone)
+
+    kernel.after = after
+    return kernel
+
+
+@pytest.mark.parametrize("name", ["nvme0n1", "nvme0", BELOW_VMD, VMD])
+def test_a_disk_that_goes_with_another_driver(vmd: Kernel, name: str) -> None:
+    """It is not unbound, and then missed: the policy is chosen by what stays."""
+    expected = [
+        f"bus/pci/drivers/vmd/unbind {VMD}",
+        f"bus/pci/devices/{VMD}/xsmmu/policy fused",
+        f"bus/pci/drivers/vmd/bind {VMD}",
+    ]
+    note = f"{BELOW_VMD} (nvme0n1) comes and goes with vmd of {VMD}, which gets the policy"
+    dry = run("set", name, "fused", "--rebind", "--persist", "--dry-run")
+    assert (note in dry) == (name != VMD)
+    assert not vmd.writes
+    said = run("set", name, "fused", "--rebind", "--persist")
+    assert (note in said) == (name != VMD)
+    assert f"{VMD}: fused, level held" in said
+    assert vmd.writes == expected
+    assert rules.conf().read_text() == f"{VMD}/8086:10c9=fused\n"
+    vmd.writes.clear()
+    run("unset", name, "--rebind", "--persist")
+    assert [write.split()[-1] for write in vmd.writes] == [VMD, "none", VMD]
+    assert rules.conf().read_text() == ""
+
+
+def test_measurements_of_a_disk_that_goes_with_another_driver(vmd: Kernel) -> None:
+    stat = vmd.sysfs.parent / "proc/stat"
+    stat.parent.mkdir()
+    stat.write_text("cpu  1000 0 1000 8000 0 0 0 0 0 0\n")
+    folder = str(vmd.sysfs.parent / "results")
+    words = ("--runs", "1", "--policies", "kernel-lazy,strict", "--output-folder", folder, "--", "true")
+    run("compare", "nvme0n1", *words)
+    assert {write.split()[-1] for write in vmd.writes if "bind" in write} == {VMD}
+    assert (Device(VMD).driver, module.choice(Device(VMD)).policy) == ("vmd", "none")
+    assert (vmd.sysfs / "kernel/iommu_groups/13/type").read_text().strip() == "DMA-FQ"
+
+
+def test_a_mounted_disk_that_goes_with_another_driver(vmd: Kernel, network: Network) -> None:
+    network.claimed["/dev/nvme0n1"] = errno.EBUSY
+    for name in ("nvme0n1", BELOW_VMD.replace("e1", "e2"), VMD):
+        assert "nvme0n1 is in use" in put_back(vmd, "set", name, "fused", "--rebind").message
+    assert not vmd.writes
+
+
+VF = "0000:01:10.0"
+
+
+@pytest.mark.parametrize("name", ["eth1", VF])
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_virtual_function_of_the_group(kernel: Kernel, name: str, stays: bool) -> None:
+    """It may go with the driver of its physical one, and cannot be bound after that."""
+    make_device(kernel.sysfs, VF, 11, "none", "igbvf", state="off")
+    (Device(VF).folder / "physfn").symlink_to(Device(IGB).folder)
+    (Device(IGB).folder / "sriov_numvfs").write_text("1\n")
+
+    def after(write: str) -> None:
+        if write.startswith("bus/pci/drivers/igb/unbind") and not stays:
+            Device(VF).folder.rename(kernel.sysfs / "gone")
+
+    kernel.after = after
+    assert "has 1 virtual functions" in put_back(kernel, "set", name, "fused", "--rebind").message
+    run("set", name, "fused", "--rebind", "--force")
+    done = [write.split()[-1] for write in kernel.writes]
+    assert done == [VF, IGB, "fused", IGB, VF][: 5 if stays else 4]
 
 
 def on_a_terminal_that_hangs_up(kernel: Kernel, *arguments: str) -> int:

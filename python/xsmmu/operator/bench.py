@@ -305,7 +305,7 @@ def bench(
       xsmmu bench eth1 --rebind --bytes 256 --policies strict,copy
       xsmmu bench eth1 --rebind --rounds 20 -o json > bench.json
     """
-    found = machine.find(device)
+    found = binding.chosen_by(machine.find(device))
     if save and size != PAGE_BYTES:
         raise UserError("--save keeps what whole pages cost: leave out --bytes", code="usage")
     with workload.one_at_a_time(found):

@@ -13,9 +13,18 @@ from xsmmu.operator.steps import Step
 
 
 def bound(device: Device) -> list[tuple[Device, str]]:
-    """The devices of its group with the drivers that must go before the group changes hands, in order."""
-    members = device.group.members if device.group else [device]
-    return [(each, each.driver) for each in members if each.driver and not each.may_stay_bound]
+    """The devices of its group with the drivers that must go before the group changes hands, in order.
+
+    A device of a PCI domain that one of these drivers makes (Intel VMD) is not among them: it goes and comes with that.
+    """
+    found = _working(device)
+    return [(each, driver) for each, driver in found if not _known(_outer(each), found)]
+
+
+def chosen_by(device: Device) -> Device:
+    """The device that its group is chosen by: one that stays when the group's drivers are unbound."""
+    makers = _known(above(device), _working(device))
+    return chosen_by(makers[0]) if makers else device
 
 
 def above(device: Device) -> list[Device]:
@@ -28,6 +37,16 @@ def _outer(device: Device) -> list[Device]:
     return [found for found in map(Device, machine.within(device.folder)[:-1]) if not found.may_stay_bound]
 
 
+def _working(device: Device) -> list[tuple[Device, str]]:
+    members = device.group.members if device.group else [device]
+    return [(each, each.driver) for each in members if each.driver and not each.may_stay_bound]
+
+
+def _known(devices: list[Device], working: list[tuple[Device, str]]) -> list[Device]:
+    """Those of them that have such a driver."""
+    return [each for each in devices if each in dict(working)]
+
+
 def unbind(device: Device, driver: str) -> Step:
     """Take a device from its driver."""
     return Step(
@@ -38,10 +57,13 @@ def unbind(device: Device, driver: str) -> Step:
 
 
 def bind(device: Device, driver: str) -> Step:
-    """Give a device to its driver again."""
+    """Give a device to its driver again; a virtual function may have gone with the driver of its physical one."""
+    echo = steps.echo(device.address, _file(driver, "bind"))
+    if not (device.folder / "physfn").exists():
+        return Step(echo, lambda: _bind(device, driver), lambda: _unbind(device, driver))
     return Step(
-        steps.echo(device.address, _file(driver, "bind")),
-        lambda: _bind(device, driver),
+        f"[ ! -e {device.folder} ] || {echo}",
+        lambda: _bind(device, driver) if device.folder.exists() else None,
         lambda: _unbind(device, driver),
     )
 

@@ -227,11 +227,14 @@ def tunables(words: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def carry_out(device: Device, wish: Wish, dry_run: bool, form: str, command: str) -> None:
+def carry_out(named: Device, wish: Wish, dry_run: bool, form: str, command: str) -> None:
     """Do it, or with `dry_run` only say it, and print what has come of it."""
+    device = binding.chosen_by(named)
     label = device.label
     members = [each.address for each in (device.group.members if device.group else [device])]
     made = plan(device, wish)
+    if device != named:
+        made.notes.insert(0, f"{named.label} comes and goes with {device.driver} of {label}, which gets the policy")
     if not dry_run:
         steps.run(made.steps, output.progress)
     now = module.choice(device)

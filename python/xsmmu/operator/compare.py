@@ -24,7 +24,7 @@ from typing import Any, Final
 import click
 
 from xsmmu.errors import UserError, unknown_name
-from xsmmu.operator import complete, exposure, kernel, machine, measure, modes, module, output, steps
+from xsmmu.operator import binding, complete, exposure, kernel, machine, measure, modes, module, output, steps
 from xsmmu.operator.digits import duration, precise, ratio
 from xsmmu.operator.machine import Device
 from xsmmu.operator.measure import Figure, Row
@@ -310,7 +310,7 @@ def compare(
       xsmmu compare eth1 --policies strict,fused --metric '([0-9.]+) req/s' -- \\
         sh -c './load | tail -1'
     """
-    found = machine.find(device)
+    found = binding.chosen_by(machine.find(device))
     asked = _policies(found, policies, baseline)
     figure = _figure(metric, json_path)
     ranked_by = _rank(rank, figure)

@@ -507,9 +507,7 @@ def test_a_network_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(essential, "View", View)
     monkeypatch.setattr(netlink, "dump", refuse)
-    assert of_card() == [
-        "the network may be by it: the kernel cannot be asked for its routes (Operation not permitted)"
-    ]
+    assert of_card() == ["the network may be by it: the kernel says nothing of its routes (Operation not permitted)"]
 
 
 # ---- disks of which only the kernel says that they are in use ----

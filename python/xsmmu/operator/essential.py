@@ -41,7 +41,7 @@ def reasons(devices: Sequence[Device]) -> list[str]:
         try:
             found += _Network(View(), taken).reasons()
         except OSError as error:
-            found.append(f"the network may be by it: the kernel cannot be asked for its routes ({error.strerror})")
+            found.append(f"the network may be by it: the kernel says nothing of its routes ({error.strerror or error})")
     for device in devices:
         functions = machine.text(device.folder / "sriov_numvfs") or "0"
         if int(functions):

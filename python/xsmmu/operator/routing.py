@@ -7,6 +7,7 @@ once; the answers are of this process's network namespace.
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from collections.abc import Iterator
@@ -95,7 +96,13 @@ class View:
     @cached_property
     def marks(self) -> list[int]:
         """The marks that policy rules ask for: a firewall may give one to any packet."""
-        rows = netlink.dump(netlink.ROUTE, _GET_RULE, bytes(12))
+        try:
+            rows = netlink.dump(netlink.ROUTE, _GET_RULE, bytes(12))
+        except OSError as error:
+            # A kernel may have no rules (CONFIG_IP_MULTIPLE_TABLES).
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            rows = []
         return sorted({netlink.number(netlink.attributes(row[12:]).get(_RULE_MARK)) for row in rows} - {0})
 
     @cached_property

@@ -344,14 +344,19 @@ static void tell_lost(struct device *dev, size_t size)
 
 /*
  * The group of @dev that a map of several pages may reserve IOVAs in. NULL: none, or it is leaving
- * its domain, when each map fails; after a failed removal its undo would fail, too, and IOVAs and
- * memory would be lost with each map.
+ * its domain, when each map fails, which is counted; after a failed removal its undo would fail,
+ * too, and IOVAs and memory would be lost with each map. In the section of xs_world_srcu.
  */
 static struct xs_group *group_to_map(struct device *dev)
 {
 	struct xs_group *group = xs_group_now(dev);
 
-	return group && !READ_ONCE(group->leaves) ? group : NULL;
+	if (likely(!group || !READ_ONCE(group->leaves)))
+		return group;
+	xs_enter();
+	xs_engine_map_failed(&group->engine);
+	xs_exit();
+	return NULL;
 }
 
 /* Device registers: nothing to hold, and there may be no struct page. */
@@ -523,6 +528,9 @@ static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 			 offset_in_page(sg->offset);
 		unsigned int length = sg->length;
 
+		/* Of all entries; @out is @sg or before it, and is written after this. */
+		sg_dma_address(sg) = DMA_MAPPING_ERROR;
+		sg_dma_len(sg) = 0;
 		if (out && at == sg_dma_address(out) + sg_dma_len(out) &&
 		    length <= longest - min(longest, sg_dma_len(out)) &&
 		    (sg_dma_address(out) | boundary) ==
@@ -535,7 +543,6 @@ static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 		sg_dma_len(out) = length;
 		count++;
 	}
-	sg_clear(sg_next(out), nents - count);
 	return count;
 }
 

@@ -279,6 +279,7 @@ static enum xs_tear_result xs_tear_take(struct xs_engine *engine,
 		xs_torn_add(engine, torn);
 	}
 	xs_torn_name(engine, torn, from, end);
+	torn->removing++;
 	found->torn = torn;
 	return XS_TEAR_RECORD;
 }
@@ -329,8 +330,29 @@ static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
 }
 
 /*
+ * The world has removed all of a torn mapping, or found nothing to remove. The second is right
+ * only if an earlier call has removed it: beside another call, whose removal may have failed and
+ * have left no trace in the world, nobody knows. True: it is gone.
+ */
+static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
+			    int removed)
+{
+	xs_flags_t flags = xs_lock(&engine->tears.lock);
+	bool known;
+
+	torn->removing--;
+	known = torn->removed || (!torn->failed && !torn->removing);
+	if (removed == XS_REMOVED_ALL && known) {
+		torn->removed = true;
+		xs_torn_gone(engine, torn);
+	}
+	xs_unlock(&engine->tears.lock, flags);
+	return known || removed != XS_REMOVED_ALL;
+}
+
+/*
  * Remove the pages of [@from, @end) of a mapping that is torn. Returns what remove_part() of
- * the world does. Entered.
+ * the world does, -ENOMEM if it is not known what was removed. Entered.
  */
 static int xs_tear_remove(struct xs_engine *engine,
 			  const struct xs_found *found, u64 from, u64 end)
@@ -340,15 +362,11 @@ static int xs_tear_remove(struct xs_engine *engine,
 	u64 stop = whole.page + whole.pages;
 	struct xs_range part = { first, (end < stop ? end : stop) - first };
 	int removed = xs_sync_part(engine, &part, &whole);
-	xs_flags_t flags;
 
-	if (xs_unlikely(removed < 0)) {
+	if (!xs_torn_removed(engine, found->torn, removed))
+		removed = -XS_ENOMEM;
+	if (xs_unlikely(removed < 0))
 		xs_tear_failed(engine, found->torn);
-	} else if (removed == XS_REMOVED_ALL) {
-		flags = xs_lock(&engine->tears.lock);
-		xs_torn_gone(engine, found->torn);
-		xs_unlock(&engine->tears.lock, flags);
-	}
 	return removed;
 }
 

@@ -650,8 +650,8 @@ enum removal {
 
 /*
  * A live mapping could not be removed when the group left its domain: the driver's records do not
- * say which pages devices reach. Set with the lock @leaving held. While it is set, pages that are
- * unmapped become stuck, and world_remove_again() alone removes them.
+ * say which pages devices reach. Set for a mapping with the lock @leaving held. While it is set,
+ * pages that are unmapped become stuck, and world_remove_again() alone removes them.
  */
 static bool is_in_doubt(const struct xs_group *group)
 {

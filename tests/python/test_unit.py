@@ -817,9 +817,16 @@ FAULTS = (
     Fault(
         "pages of a torn mapping that is removed count as within reach",
         "tear.c",
-        "		xs_torn_gone(engine, found->torn);\n",
-        "		;\n",
+        "		torn->removed = true;\n		xs_torn_gone(engine, torn);\n",
+        "		torn->removed = true;\n",
         ("only=stray_wrong_size_exact",),
+    ),
+    Fault(
+        "a torn mapping counts as removed beside a removal of it that fails",
+        "tear.c",
+        "	known = torn->removed || (!torn->failed && !torn->removing);\n",
+        "	known = true;\n",
+        ("only=stray_failing",),
     ),
     Fault(
         "an unmap does not say that it has removed more than it names",

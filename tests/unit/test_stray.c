@@ -494,6 +494,37 @@ static void check_failing(struct world *world)
 	}
 }
 
+/* The right unmap beside one of a part that fails: the world has no record, and removes nothing. */
+static struct mapping beside;
+
+static void unmap_beside(struct world *world)
+{
+	world->part_failed = NULL;
+	world->records_lost = true;
+	CHECK(!xs_engine_unmap(&world->engine, beside.iova, beside.pages, true));
+	world->records_lost = false;
+}
+
+static void check_failing_beside(struct world *world)
+{
+	bool is_exact = world->is_exact;
+
+	world->is_exact = true;
+	beside = map(world, 4, MEMORY_COUNTED);
+	disown(world, &beside, world->engine.mode & XS_MODE_HOLDS ?
+			       OWNER_PROMISED : 0);
+	world->parts_fail = 1;
+	world->part_failed = unmap_beside;
+	CHECK(!xs_engine_unmap(&world->engine, beside.iova, 3, false));
+	check_failed(world, 1);
+	s.strays++;
+	CHECK(xs_engine_stuck(&world->engine) == 4);
+	driver_free(world, &beside);
+	xs_engine_mend(&world->engine, false);
+	retry(world, &beside);
+	world->is_exact = is_exact;
+}
+
 /* The same of memory that is free by then: it is not held, so nobody lets go of it. */
 static void check_failing_freed(struct world *world)
 {
@@ -556,6 +587,7 @@ static void failing(void)
 	each(check_failing_freed);
 	each(check_failing_right);
 	each(check_failing_late);
+	each(check_failing_beside);
 }
 
 /*

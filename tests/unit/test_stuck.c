@@ -45,7 +45,6 @@ static void mend(struct world *world)
 	CHECK(!xs_engine_retry(&world->engine));
 	world->removes_outside = false;
 	CHECK(!xs_engine_stuck(&world->engine));
-	CHECK(!xs_engine_stuck(&world->engine));
 	world->stuck_pages = 0;
 }
 

@@ -511,8 +511,12 @@ static int world_remove_part(void *opaque, xs_gather_t *gather,
 	if (get(&world->parts_fail)) {
 		add(&world->parts_fail, -1);
 		refuse(world, whole->page - world->first_page, whole->pages);
+		if (world->part_failed)
+			world->part_failed(world);
 		return -XS_ENOMEM;
 	}
+	if (world->records_lost)
+		return XS_REMOVED_ALL;
 	check_removed_entries(world, page, range->pages);
 	lose_tables(world, page, range->pages);
 	for (u64 end = page + range->pages; page < end; page++)

@@ -120,6 +120,8 @@ struct world {
 	bool is_exact;		/* of a mapping no part is removed alone */
 	bool removes_none;	/* nothing is to be removed but again */
 	u64 parts_fail;		/* so many removals of parts fail from now on */
+	void (*part_failed)(struct world *world);	/* after one of those, */
+	bool records_lost;	/* whose pages are not known any more: none is removed */
 	int stray_removed;	/* what the last stray says of the removal */
 	bool record_fails;	/* @mapping is to have no memory for a record */
 	void (*mapping)(struct world *world, u64 iova);	/* before a map's entries are there, */

@@ -391,7 +391,8 @@ s64 xs_engine_live(const struct xs_engine *engine);
 
 /*
  * The first mapping at or after *@iova, of *@pages pages; false if there is none.
- * Of an engine at rest, to name what is outstanding.
+ * To name what is outstanding. All maps have ended, unmaps may run beside it, and the caller
+ * keeps leaves from being freed. Takes the lock of torn mappings.
  */
 bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages);
 

@@ -34,9 +34,11 @@
  * @next_done:	in the list of those that are done
  * @page, @pages: the mapping
  * @left:	pages that no unmap has named: the device reaches them, unless @gone
- * @gone:	no page of it is left within reach of a device
+ * @removing:	calls that are removing pages of it
+ * @gone:	no page of it is left that its driver takes for mapped, or it is removed
  * @meant:	an unmap began in it, so its driver takes it for unmapped
  * @done:	in that list
+ * @removed:	the world has removed all of it
  * @failed:	the world could not remove some of it, so it is stuck (stuck.h)
  * @named:	a bit for each page that an unmap has named
  */
@@ -46,10 +48,12 @@ struct xs_torn {
 	u64 page;
 	u32 pages;
 	u32 left;
+	u32 removing;
 	bool meant;
 	bool done;
 	bool gone;
 	bool failed;
+	bool removed;
 	u64 named[];
 };
 

@@ -378,6 +378,16 @@ static struct kretprobe answer = {
 	.maxactive = 16,
 };
 
+static bool answered;
+
+static int probe_answers(void)
+{
+	int error = answered ? 0 : register_kretprobe(&answer);
+
+	answered |= !error;
+	return error;
+}
+
 /* The device refuses to map a page that it has mapped; a map without reads and writes allows nothing. */
 static void ask(struct iommu_domain *domain, dma_addr_t iova)
 {
@@ -395,11 +405,9 @@ static int get_reached(char *text, const struct kernel_param *param)
 
 	if (!the_device)
 		return -ENODEV;
-	if (!answer.kp.addr) {
-		error = register_kretprobe(&answer);
-		if (error)
-			return error;
-	}
+	error = probe_answers();
+	if (error)
+		return error;
 	domain = iommu_get_domain_for_dev(the_device);
 	answers = refusals = 0;
 	WRITE_ONCE(asker, current);
@@ -444,6 +452,8 @@ static void __exit stuck_exit(void)
 {
 	pci_unregister_driver(&stuck_driver);
 	unprobe();
+	if (answered)
+		unregister_kretprobe(&answer);
 }
 
 module_init(stuck_init);

@@ -11,7 +11,7 @@
 #include "inside.h"
 
 #define CELLS		(1u << 14)
-#define CELL_USES	20
+#define CELL_USES	24
 #define UNDO_MAX	(1u << 14)
 #define FINISH_STACK_BYTES	(1u << 20)	/* more than finish() uses */
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.python.fake_kernel import program
 from tests.python.sysfs import IGB, NVME0, NVME1, Machine, make_device
 
 from xsmmu import __version__
@@ -28,6 +29,14 @@ from xsmmu.operator.machine import Device
 from xsmmu.project import PROJECT
 
 SIGNED = b"~Module signature appended~\n"
+APT = """
+[ "$1 $2 $3" = "show --no-all-versions --" ] || exit 2
+while read -r name; do [ "$name" = "$4" ] && echo "Package: $name" && exit; done <${0%/bin/*}/archive
+[ "$name" = "$4" ] && echo "Package: $name" && exit
+echo "E: No packages found" >&2
+exit 100
+"""
+"""What apt knows is in a file."""
 EFIVAR = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -39,6 +48,12 @@ def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.setenv(f"XSMMU_{name.upper()}", str(tmp_path / name))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setenv("XSMMU_CONF", str(tmp_path / "xsmmu.conf"))
+    # An archive as Debian's.
+    program(tmp_path / "bin/apt-cache", APT)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    monkeypatch.setattr(machine, "SBIN", str(tmp_path / "bin"))
+    flavours = (f"linux-headers-{Machine.RELEASE}", "linux-headers-amd64", "linux-image-amd64", "linux-image-arm64")
+    (tmp_path / "archive").write_text("\n".join(flavours))
     make_device(made.sysfs, IGB, 11, "fused", "igb", interface="eth1")
     disk = make_device(made.sysfs, NVME0, 13, "strict", "nvme", disk="nvme0n1")
     (disk / "level").write_text("strict\n")
@@ -443,7 +458,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         lambda made: made.write("proc/sys/kernel/arch", "riscv64"),
         "blocks",
         "architecture",
-        "riscv64; the module is for x86_64 and aarch64",
+        "use it on a machine of one of these",
     ),
     "Arm, no SMMU in the firmware": (
         lambda made: arm(made, lambda: no_groups(made, tables=())),
@@ -609,7 +624,122 @@ def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
     healthy.remove(f"modules/{kernel.release()}/build")
     [finding] = wrong()
     assert finding.check == "module-not-built"
-    assert str(finding.remedy).startswith(f"apt install linux-headers-{Machine.RELEASE}, then ")
+    assert str(finding.remedy).startswith(f"apt install linux-headers-{Machine.RELEASE}; then ")
+
+
+@pytest.mark.parametrize(
+    ("release", "archive", "remedy"),
+    [
+        (
+            "6.12.118+deb13-amd64",
+            ["linux-headers-6.12.118+deb13-amd64"],
+            "apt install linux-headers-6.12.118+deb13-amd64",
+        ),
+        (
+            "6.1.0-56-cloud-amd64",
+            ["linux-headers-6.1.0-56-cloud-amd64"],
+            "apt install linux-headers-6.1.0-56-cloud-amd64",
+        ),
+        ("6.8.12-4-pve", ["proxmox-headers-6.8.12-4-pve"], "apt install proxmox-headers-6.8.12-4-pve"),
+        # The archive has a later one of the flavour by now.
+        (
+            "6.12.100+deb13-amd64",
+            ["linux-image-amd64", "linux-headers-amd64"],
+            "apt has none for 6.12.100+deb13-amd64: apt install linux-image-amd64 linux-headers-amd64, and reboot",
+        ),
+        (
+            "6.1.0-40-cloud-amd64",
+            ["linux-image-amd64", "linux-headers-amd64", "linux-image-cloud-amd64", "linux-headers-cloud-amd64"],
+            "apt install linux-image-cloud-amd64 linux-headers-cloud-amd64, and reboot",
+        ),
+        (
+            "6.8.0-45-generic",
+            ["linux-image-generic", "linux-headers-generic"],
+            "apt install linux-image-generic linux-headers-generic, and reboot",
+        ),
+        (
+            "6.12.47+rpt-rpi-v8",
+            ["linux-image-rpi-v8", "linux-headers-rpi-v8"],
+            "apt install linux-image-rpi-v8 linux-headers-rpi-v8, and reboot",
+        ),
+        ("6.12.118", ["linux-image-amd64", "linux-headers-amd64"], "take them from where this kernel is from"),
+        ("6.18.0-rc3-custom", ["linux-headers-amd64"], "take them from where this kernel is from"),
+        (
+            "6.8.0-1018-aws",
+            ["linux-image-aws", "linux-headers-aws"],
+            "apt install linux-image-aws linux-headers-aws, and",
+        ),
+        ("5.15.153.1-microsoft-standard-WSL2", ["linux-headers-amd64"], "take them from where this kernel is from"),
+        ("6.1.19-v8+", ["linux-headers-arm64"], "take them from where this kernel is from"),
+        ("5.17.0-1020-oem", ["linux-image-oem-22.04", "linux-headers-amd64"], "take them from where"),
+        (
+            "6.6.31-current-rockchip64",
+            ["linux-image-current-rockchip64", "linux-headers-current-rockchip64"],
+            "apt install linux-image-current-rockchip64 linux-headers-current-rockchip64, and reboot",
+        ),
+        (
+            "6.6.15-amd64",
+            ["linux-image-amd64", "linux-headers-amd64"],
+            "apt install linux-image-amd64 linux-headers-amd64",
+        ),
+        ("6.12.8-x64v3-xanmod1", [], "take them from where this kernel is from"),
+        # The image came before the headers.
+        ("6.1.0-21-amd64", ["linux-image-amd64"], "take them from where this kernel is from"),
+        ("", [], "take them from where this kernel is from"),
+        ("4.17.6-1.el7.elrepo.x86_64", None, "install this kernel's headers"),
+        ("6.12.1-1.el10.x86_64", None, "install this kernel's headers (kernel-devel, linux-headers)"),
+        ("6.12.9-arch1-1", None, "install this kernel's headers"),
+    ],
+)
+def test_headers_are_those_that_there_are(
+    healthy: Machine, release: str, archive: list[str] | None, remedy: str
+) -> None:
+    healthy.write("proc/sys/kernel/osrelease", release)
+    healthy.write("archive", "\n".join(archive or []))
+    if archive is None:
+        healthy.remove("bin/apt-cache")
+    unloaded(healthy, None)
+    healthy.remove(f"modules/{release}/build")
+    found = next(each for each in wrong() if each.check == "module-not-built")
+    assert remedy in (found.remedy or "")
+    named = set(re.findall(r"[a-z]+-(?:headers|image)-[\w.+-]*\w", (found.remedy or "").partition("; then")[0]))
+    assert named <= {*(archive or [])}
+    assert ("apt" in (found.remedy or "")) == (archive is not None)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "archive", "remedy"),
+    [
+        ("x86_64", ["linux-image-amd64"], "boot one without (apt install linux-image-amd64)"),
+        ("x86_64", ["linux-image-generic"], "boot one without (apt install linux-image-generic)"),
+        ("aarch64", ["linux-image-amd64", "linux-image-arm64"], "boot one without (apt install linux-image-arm64)"),
+        ("x86_64", [], "boot one without"),
+    ],
+)
+def test_a_kernel_that_is_not_real_time(healthy: Machine, architecture: str, archive: list[str], remedy: str) -> None:
+    healthy.write("proc/sys/kernel/arch", architecture)
+    healthy.write("sysfs/kernel/realtime", "1")
+    healthy.write("archive", "\n".join(archive))
+    assert [each.remedy for each in wrong() if each.check == "preempt-rt"] == [remedy]
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_of_no_iommu_nothing_is_as_it_should_be(healthy: Machine, units: bool) -> None:
+    """Its kind, the kernel's own path and what auto chooses do not apply."""
+    no_groups(healthy)
+    if units:
+        # VFIO's groups without one: the unit is there, and no device is behind it.
+        unit(healthy)
+    found = doctor.examine([])
+    assert {each.check for each in found if each.level == "ok"} == {"kernel-release", "kernel-options", "module"}
+    assert "lazy" not in " ".join(each.reason for each in found)
+
+
+def test_of_another_architecture_no_release_was_tested(healthy: Machine) -> None:
+    healthy.write("proc/sys/kernel/arch", "riscv64")
+    checks = {each.check for each in doctor.examine([])}
+    assert "architecture" in checks
+    assert not checks & {"kernel-release", "kernel-options"}
 
 
 def test_a_module_that_the_command_line_forbids(healthy: Machine) -> None:

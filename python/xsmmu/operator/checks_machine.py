@@ -10,7 +10,7 @@ from typing import Final
 
 from xsmmu import __version__
 from xsmmu.errors import UserError
-from xsmmu.operator import cmdline, defaults, files, iommu, kernel, machine, module, rules
+from xsmmu.operator import cmdline, defaults, files, iommu, kernel, machine, module, packages, rules
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import root, sysfs, text
 
@@ -103,6 +103,8 @@ def _word_missing(table: str, configured: dict[str, str]) -> tuple[str, str] | N
 
 def check_kind() -> Iterator[Finding]:
     """The module takes what was tried."""
+    if not iommu.has_groups():
+        return
     kinds = [iommu.kind(unit) for unit in iommu.units()]
     others = sorted({*kinds} - {*iommu.ACCEPTED})
     accepted = [kind for kind in iommu.ACCEPTED if kind in kinds]
@@ -176,14 +178,18 @@ def check_realtime() -> Iterator[Finding]:
     """The module has no code for it."""
     if kernel.is_realtime():
         reason = "this is a PREEMPT_RT kernel, for which the module does not compile"
-        flavour = "arm64" if kernel.architecture() == "aarch64" else "amd64"
-        yield _of_machine("blocks", "preempt-rt", reason, f"boot one without (apt install linux-image-{flavour})")
+        usual = packages.usual_kernel()
+        yield _of_machine(
+            "blocks", "preempt-rt", reason, f"boot one without{f' (apt install {usual})' if usual else ''}"
+        )
 
 
 def check_release() -> Iterator[Finding]:
     """Is the module for this kernel, and was it tried on it?"""
-    release = kernel.release()
-    tested = TESTED.get(kernel.architecture() or "", TESTED["x86_64"])
+    release, architecture = kernel.release(), kernel.architecture() or "x86_64"
+    if architecture not in TESTED:
+        return
+    tested = TESTED[architecture]
     series = kernel.series()
     newest = tuple(map(int, tested[-1].split(".")))
     if series > newest and not module.is_loaded():
@@ -205,11 +211,12 @@ def check_config() -> Iterator[Finding]:
     architecture = kernel.architecture()
     if architecture is not None and architecture not in TESTED:
         reason = f"the machine is {architecture}; the module is for {' and '.join(TESTED)}"
-        yield _of_machine("blocks", "architecture", reason)
+        yield _of_machine("blocks", "architecture", reason, "use it on a machine of one of these")
+        return
     found = kernel.config()
     if found is None:
         reason = "the kernel's configuration cannot be read (/proc/config.gz, /boot/config-RELEASE), so not checked"
-        yield _of_machine("note", "kernel-options", reason, _headers())
+        yield _of_machine("note", "kernel-options", reason, packages.headers())
         return
     missing = [name for name in OPTIONS if not name.startswith("!") and found.get(name) not in ("y", "m")]
     if missing:
@@ -219,8 +226,9 @@ def check_config() -> Iterator[Finding]:
         yield _of_machine("ok", "kernel-options", "the kernel has the options that the module needs")
 
 
-def _headers() -> str:
-    return f"apt install linux-headers-{kernel.release()}"
+def _build() -> str:
+    """The way to have the module built for the running kernel."""
+    return "apt install ./xsmmu-dkms_*.deb, or dkms autoinstall" if packages.has_apt() else "dkms autoinstall"
 
 
 def _refusal() -> str | None:
@@ -249,11 +257,11 @@ def check_module() -> Iterator[Finding]:
             yield _of_machine("blocks", "module-not-loaded", "the module is built and not loaded", "modprobe xsmmu")
     elif not (root("modules") / kernel.release() / "build").exists():
         reason = f"the module is not built for {kernel.release()}, and the headers that it needs for that are not there"
-        remedy = f"{_headers()}, then apt install ./xsmmu-dkms_*.deb, or dkms autoinstall"
+        remedy = f"{packages.headers()}; then {_build()}"
         yield _of_machine("blocks", "module-not-built", reason, remedy)
     else:
         reason = f"the module is not built for {kernel.release()}"
-        yield _of_machine("blocks", "module-not-built", reason, "apt install ./xsmmu-dkms_*.deb, or dkms autoinstall")
+        yield _of_machine("blocks", "module-not-built", reason, _build())
 
 
 def check_signing() -> Iterator[Finding]:

@@ -6,6 +6,7 @@ Nothing is changed; what cannot be read is said, not guessed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final, TypeVar
@@ -63,7 +64,7 @@ def _print(findings: Sequence[Finding]) -> None:
 
     def put(words: str) -> None:
         # Wrapped where it is looked at, whole where it is searched.
-        if console.is_terminal:
+        if sys.stdout.isatty():
             console.print(Padding(Text(words), (0, 0, 0, 7)))
         else:
             console.print(Text(f"       {words}"), soft_wrap=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from tests.python.sysfs import IGB, NVME0, NVME1, STATS, load_anew, make_device
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import machine, module
+from xsmmu.operator import machine, module, output, status
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import Sample
 from xsmmu.operator.watch import Window
@@ -140,7 +143,7 @@ def test_one_document_has_an_end() -> None:
     assert (error.status, error.code, error.message[:48]) == (
         2,
         "usage",
-        "-o json is one document, which ends with --count",
+        "-o json without --count has no end: add --count,",
     )
     assert len(document("watch", "eth1", "--interval", "0.01", "--count", "2", "-o", "json")["windows"]) == 2
 
@@ -513,6 +516,52 @@ def test_a_device_that_was_asked_for_and_goes_is_an_error(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(module, "choice", gone)
     assert xsmmu("status", NVME0).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "tables"), [(200, 1), (132, 1), (125, 1), (110, 2), (80, 2), (72, 2), (40, 5), (20, 11), (1, 11)]
+)
+def test_a_narrow_terminal_cuts_no_cell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, tables: int
+) -> None:
+    """An address without its end names no device."""
+    row = (
+        IGB,
+        "enp1s0f0np0",
+        11,
+        "igb",
+        "kernel-strict",
+        "strict",
+        "active",
+        "none",
+        "2,400",
+        "0.05",
+        "25.7ms/1.00ms",
+        0,
+    )
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    output.table(status.COLUMNS, [row])
+    parts = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).split("\n\n")
+    assert len(parts) == tables
+    said = [part.splitlines()[1].split() for part in parts]
+    assert [words[0] for words in said] == [IGB] * tables
+    assert [word for words in said for word in words[1:]] == [str(cell) for cell in row[1:]]
+    assert columns < 40 or all(len(line) <= columns for part in parts for line in part.splitlines())
+
+
+@pytest.mark.usefixtures("sysfs")
+@pytest.mark.parametrize(
+    "environment", [{}, {"FORCE_COLOR": "1"}, {"FORCE_COLOR": "1", "TERM": "dumb"}, {"TERM": "dumb"}]
+)
+def test_a_pipe_has_whole_lines(environment: dict[str, str]) -> None:
+    words = [sys.executable, "-m", "xsmmu", "status"]
+    env = {**os.environ, "COLUMNS": "40", **environment}
+    said = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in said.splitlines()]
+    assert len(lines) == 1 + 3
+    assert lines[1].split()[:5] == [IGB, "eth1", "11", "igb", "fused"]
+    assert "2.00us/1.00ms" in lines[1]
 
 
 @pytest.mark.usefixtures("sysfs")

@@ -98,12 +98,41 @@ def console() -> Console:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows for people; `-` is what is not known or does not apply. Columns that are all numbers stand right."""
+    """Print rows for people; `-` is what is not known or does not apply. Columns that are all numbers stand right.
+
+    In a terminal that is narrower there are several tables, each with the first column; no cell is cut.
+    """
+    from rich.cells import cell_len
+
+    cells = [["-" if cell is None or cell == "" else shown(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    # Not rich's word, by which a pipe may be a terminal (FORCE_COLOR).
+    room = console().width if sys.stdout.isatty() else sum(widths) + _GAP * len(widths)
+    for number, part in enumerate(_parts(widths, room)):
+        if number:
+            click.echo()
+        _print_table([columns[at] for at in part], [[row[at] for at in part] for row in cells])
+
+
+_GAP: Final = 2
+"""Blanks between columns."""
+
+
+def _parts(widths: Sequence[int], room: int) -> list[list[int]]:
+    """The columns of each table."""
+    parts = [[0]]
+    for at in range(1, len(widths)):
+        if len(parts[-1]) > 1 and sum(widths[each] + _GAP for each in parts[-1]) + widths[at] > room:
+            parts.append([0])
+        parts[-1].append(at)
+    return parts
+
+
+def _print_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    cells = [["-" if cell is None or cell == "" else shown(str(cell)) for cell in row] for row in rows]
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP // 2))
     for index, name in enumerate(columns):
         numbers = all(row[index] == "-" or row[index].replace(",", "").replace(".", "").isdigit() for row in cells)
         made.add_column(name, justify="right" if numbers and cells else "left", no_wrap=True)
@@ -111,8 +140,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         # A str would be read as markup.
         made.add_row(*map(Text, row))
     to = console()
-    if not to.is_terminal:
-        to.width = 1000
+    # A dumb terminal has the width that is given only with a height.
+    to.width, to.height = 1000, 1000
     to.print(made, soft_wrap=True)
 
 

@@ -173,7 +173,10 @@ def watch(device: tuple[str, ...], interval: float, count: int | None, form: str
       xsmmu watch -o jsonl --count 6 >> xsmmu.log
     """
     if form == "json" and count is None:
-        raise UserError("-o json is one document, which ends with --count; -o jsonl has a line at once", code="usage")
+        raise UserError(
+            "-o json without --count has no end: add --count, or use -o jsonl, which has each line at once",
+            code="usage",
+        )
     found = windows(tuple(machine.find(name) for name in device), interval, count)
     if form != "table":
         output.emit(form, "watch", "windows", map(figures, found))

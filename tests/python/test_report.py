@@ -206,6 +206,19 @@ def test_the_verdict_comes_before_everything(html: str) -> None:
     assert 'class="finding wrong"' not in box
     # level, cheapest for a page and its cost, over all traffic and its mean
     assert "strict strict 2,350 strict 1.450x held fused 581 fused 1.040x bounded fands 740 fands 1.120x" in words
+    assert "cost, x passthrough: geometric mean" in words
+    # The module's own: what the kernel has is no choice of it, be it as cheap.
+    assert "lazy lazy 1,600 lazy 1.280x" in words
+
+
+@pytest.mark.parametrize("baseline", ["kernel-lazy", "kernel-strict", "passthrough"])
+def test_the_kernels_own_path_is_no_cheapest_policy(synthetic: Summary, baseline: str) -> None:
+    for run in synthetic["runs"]:
+        if run["policy"] == baseline and run.get("map_instructions_per_page"):
+            run["map_instructions_per_page"] = run["unmap_instructions_per_page"] = 1
+    html = written(synthetic)
+    box = html[html.index('class="verdict"') : html.index("<nav")]
+    assert baseline not in box.replace("x passthrough", "")
 
 
 @pytest.mark.parametrize(

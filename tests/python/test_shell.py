@@ -157,6 +157,16 @@ def test_a_shell_with_the_module(iommu: str) -> None:
 
 
 @pytest.mark.guest
+@pytest.mark.parametrize("word", ["poweroff", "reboot -f", "halt"])
+def test_a_word_that_people_type_to_end_a_machine(word: str) -> None:
+    build(DEFAULT_IOMMU)
+    with terminal() as made:
+        os.write(made.master, f"{word}\n".encode())
+        assert made.end() == 0
+        assert made.restored()
+
+
+@pytest.mark.guest
 @pytest.mark.parametrize("how", ["SIGTERM", "Ctrl-A X"])
 def test_it_is_ended_at_once(how: str) -> None:
     build(DEFAULT_IOMMU)

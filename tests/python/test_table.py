@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from xsmmu.cli import app
+from xsmmu.lab import results
 from xsmmu.report import table, view
 from xsmmu.report.view import SummaryError
 
@@ -129,6 +133,41 @@ def test_golden(synthetic: Summary) -> None:
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
 def test_no_line_is_wider_than_the_terminal(synthetic: Summary, width: int) -> None:
     assert max(map(len, rendered(synthetic, width).splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("columns", "environment", "whole"),
+    [
+        (None, {}, True),
+        (None, {"FORCE_COLOR": "1"}, True),
+        (None, {"FORCE_COLOR": "1", "TERM": "dumb"}, True),
+        (None, {"TERM": "dumb"}, True),
+        ("60", {}, False),
+    ],
+)
+def test_a_pipe_has_room_for_each_table(
+    synthetic: Summary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    columns: str | None,
+    environment: dict[str, str],
+    whole: bool,
+) -> None:
+    """As many columns as the table has; text is wrapped still."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(results, "load", lambda _folder: synthetic)
+    said = CliRunner().invoke(app, ["lab", "show", str(tmp_path)], catch_exceptions=False).output
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", said).splitlines()
+    assert ("continued" not in lines) == whole
+    if whole:
+        head = next(line for line in lines if line.startswith("policy"))
+        assert len(head) > 80
+        notes = [line for line in lines if line.startswith(("Cost is", "Exposure"))]
+        assert notes and all(len(line) <= 120 for line in notes)
 
 
 def test_a_narrow_terminal_shows_every_figure(synthetic: Summary) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from xsmmu.errors import unknown_name
 from xsmmu.operator.output import Commands
 from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_PIPE_COLUMNS: Final = 1000
 
 _kernel = click.option("--kernel", help="A kernel of lab/kernels.toml, or the folder in which you have built one.")
 _iommu = click.option("--iommu", default=DEFAULT_IOMMU, show_default=True, help=f"The guest's: {', '.join(IOMMUS)}.")
@@ -126,7 +132,7 @@ def matrix(
     if as_json:
         sys.stdout.write(json.dumps(made, indent=1) + "\n")
     else:
-        page.render(made["cells"], columns, Console())
+        page.render(made["cells"], columns, _console())
         sys.stdout.write(f"\n{folder / page.PAGE}\n")
     if any(each.failed for each in outcomes):
         sys.exit(1)
@@ -157,8 +163,8 @@ def show(folder: Path | None, as_json: bool) -> None:
 def shell(kernel: str | None, iommu: str, driver: tuple[str, ...]) -> None:
     """Boot a guest with the module loaded, and a shell on its console.
 
-    `exit` powers it off and Ctrl-A X ends it at once; Ctrl-C goes to the guest. Its clock runs freely on two CPUs:
-    nothing is measured.
+    `exit` or `poweroff` ends it, and Ctrl-A X at once; Ctrl-C goes to the guest. Its clock runs freely on two
+    CPUs: nothing is measured.
 
     \b
     Examples:
@@ -187,8 +193,6 @@ def compare(before: Path, after: Path, changed: bool, as_json: bool) -> None:
       xsmmu lab compare old new --changed
       xsmmu lab compare old new --json
     """
-    from rich.console import Console
-
     from xsmmu.lab import compare as the_comparison
     from xsmmu.lab import results
 
@@ -196,18 +200,25 @@ def compare(before: Path, after: Path, changed: bool, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(found.as_dict(), indent=1) + "\n")
     else:
-        the_comparison.render(found, Console(), changed)
+        the_comparison.render(found, _console(), changed)
+
+
+def _console() -> Console:
+    """Standard output; a pipe or a file has room for each table as a whole, unless COLUMNS says otherwise."""
+    from rich.console import Console
+
+    # Not rich's word, by which a pipe may be a terminal (FORCE_COLOR); a dumb one needs a height, too.
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console() if has_width else Console(width=_PIPE_COLUMNS, height=_PIPE_COLUMNS)
 
 
 def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(summary, indent=1) + "\n")
         return
-    from rich.console import Console
-
     from xsmmu.report import page, table
 
-    table.render(summary, Console())
+    table.render(summary, _console())
     made = folder / page.NAME
     sys.stdout.write(f"\n{made if made.exists() else folder}\n")
 
@@ -241,7 +252,7 @@ def profile(kernel: str | None, policy: str, function: str, calls: int, iommu: s
     if as_json:
         sys.stdout.write(json.dumps(dataclasses.asdict(result), indent=1) + "\n")
     else:
-        the_profile.render(result, Console())
+        the_profile.render(result, _console())
 
 
 @lab.command()

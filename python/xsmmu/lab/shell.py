@@ -52,7 +52,10 @@ def run(kernel: str | None, iommu: str, drivers: Sequence[str], console: Console
     chosen = kernels.ensure(the_root, kernel, console)
     needs = Needs(modules=("virtio_net", *drivers), programs=_PROGRAMS)
     image = lab.image(the_root, chosen, (needs,), lab.modules(the_root, chosen), script(drivers), iommu=iommu)
-    console.print(f"a guest with kernel {chosen.release} boots; `exit` ends it, Ctrl-A X ends it at once", markup=False)
+    console.print(
+        f"a guest with kernel {chosen.release} boots; `exit` or `poweroff` ends it, Ctrl-A X ends it at once",
+        markup=False,
+    )
     with tempfile.TemporaryDirectory(prefix="xsmmu-shell-") as folder:
         return _boot(the_root.qemu_command(), chosen, image, iommu, Path(folder))
 
@@ -64,7 +67,7 @@ def script(drivers: Sequence[str]) -> str:
     listed = [f"  {device.bdf}  {device.name}" for device in bound or DEVICES.values()]
     text = "\n".join(
         [
-            "A guest of the lab; `exit` ends it, Ctrl-C is its own. Devices:",
+            "A guest of the lab; `exit` or `poweroff` ends it, Ctrl-C is its own. Devices:",
             *listed,
             "A policy: echo fused >/sys/bus/pci/devices/BDF/xsmmu/policy, while no driver of its group is bound",
             "(echo BDF >/sys/bus/pci/drivers/DRIVER/unbind, and bind).",
@@ -76,7 +79,9 @@ def script(drivers: Sequence[str]) -> str:
             f"cat >$console <<'END'\n{text}\nEND",
             # A serial port does not know how large the terminal behind it is; the kernel's command line does.
             'stty -F $console rows "$LINES" cols "$COLUMNS"',
-            "export HOME=/tmp TERM=linux PS1='xsmmu-lab# '",
+            # This shell's parent is the guest's first process, which is no init that could be told to end.
+            'for word in poweroff halt reboot; do echo "$word() { busybox poweroff -f; }"; done >/tmp/.shrc',
+            "export HOME=/tmp ENV=/tmp/.shrc TERM=linux PS1='xsmmu-lab# '",
             "cd /tmp",
             "setsid cttyhack sh <$console >$console 2>&1 3>&-",
             "",

@@ -38,6 +38,8 @@ from xsmmu.report.view import (
     show_seen,
 )
 
+_TEXT_WIDTH: Final = 120
+"""Characters of a line that people still read; a table may be wider."""
 _HEAD_WIDTH: Final = 14
 """Characters of a claim's headings, which are whole phrases."""
 
@@ -432,7 +434,7 @@ def _print_claim(claimed: Claim, unit: str | None, console: Console) -> None:
 
 def _paragraph(console: Console, text: str, indent: int = 0) -> None:
     """Print `text` wrapped at words, later lines indented."""
-    lines = Text(text).wrap(console, console.width - indent)
+    lines = Text(text).wrap(console, min(console.width, _TEXT_WIDTH) - indent)
     for number, line in enumerate(lines):
         line.rstrip()
         console.print(Text(" " * indent if number else "") + line, soft_wrap=True)

@@ -66,9 +66,10 @@ tool() {
 	done
 	# From here on what is installed describes itself.
 	export PYTHONPATH="$destdir$prefix/share/xsmmu" PYTHONDONTWRITEBYTECODE=1
-	mkdir -p "$destdir$prefix/share/man/man1"
-	"$python" packaging/manpages.py "$destdir$prefix/share/man/man1"
-	copy_as packaging/xsmmu.conf.5 "$prefix/share/man/man5/xsmmu.conf.5"
+	"$python" packaging/manpages.py "$destdir$prefix/share/man" packaging/xsmmu.conf.5
+	for page in levels tool use; do
+		copy_as docs/$page.md "$prefix/share/doc/xsmmu/$page.md"
+	done
 	completion bash "$prefix/share/bash-completion/completions/xsmmu"
 	# /usr/share has a folder for what packages bring, /usr/local/share one for what the site has.
 	zsh=site-functions

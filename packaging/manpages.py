@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Man pages of the command line, of what its --help says: manpages.py FOLDER writes xsmmu.1 and a page a command."""
+"""Man pages: manpages.py FOLDER CONF.5 writes FOLDER/man1, a page a command by its --help, and man5, by CONF.5."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import click
 
 from xsmmu import __version__
 from xsmmu.cli import app
+from xsmmu.operator import guide
 
 _ENDS = {
     "EXIT STATUS": """\
@@ -80,9 +81,17 @@ def sections(command: click.Command, context: click.Context) -> Iterator[tuple[s
         rows = (below for below in commands(command, context) if below[1].parent is context)
         shown = [f".TP\n.BR {page(below)} (1)\n{roff(each.get_short_help_str(limit=200))}\n" for each, below in rows]
         yield "COMMANDS", "".join(shown)
+    if command.epilog:
+        yield "POLICIES AND LEVELS", table()
     if examples:
         yield "EXAMPLES", examples
     yield from _ENDS.items()
+
+
+def table() -> str:
+    """The meaning of policies and levels."""
+    lines = "\n".join(guide.lines())
+    return f".nf\n{roff(lines)}\n.fi\n"
 
 
 def page(context: click.Context) -> str:
@@ -90,7 +99,7 @@ def page(context: click.Context) -> str:
     return context.command_path.replace(" ", "-")
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, conf: Path) -> None:
     """Write the pages. Their date is that of the build's sources, so that a build can be repeated."""
     date = time.strftime("%Y-%m-%d", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
     for command, context in commands(app, click.Context(app, info_name="xsmmu", **app.context_settings)):
@@ -98,8 +107,14 @@ def main(folder: Path) -> None:
         text = f'.TH {roff(name.upper())} 1 {date} "xsmmu {__version__}" "xsmmu"\n'
         text += "".join(f".SH {heading}\n{body}" for heading, body in sections(command, context))
         others = "xsmmu.conf (5)" if name == "xsmmu" else "xsmmu (1)"
-        (folder / f"{name}.1").write_text(f"{text}.SH SEE ALSO\n.BR {others}\n")
+        _write(folder / f"man1/{name}.1", f"{text}.SH SEE ALSO\n.BR {others}\n")
+    _write(folder / "man5/xsmmu.conf.5", conf.read_text().replace("@GUIDE@\n", table()))
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from xsmmu.errors import UserError, unknown_name
-from xsmmu.operator import apply, binding, complete, essential, files, machine, module, output, rules, steps
+from xsmmu.operator import apply, binding, complete, essential, files, guide, machine, module, output, rules, steps
 from xsmmu.operator.machine import Device
 from xsmmu.operator.module import Choice
 from xsmmu.operator.steps import Step
@@ -276,7 +276,7 @@ def options(command: F) -> F:
     return command
 
 
-@click.command("set")
+@click.command("set", epilog=guide.text())
 @click.argument("device", shell_complete=complete.devices)
 @click.argument("policy", shell_complete=complete.policies)
 @click.argument("tunable", nargs=-1)

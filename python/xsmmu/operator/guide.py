@@ -32,30 +32,33 @@ class Policy:
 
 
 POLICIES: Final[Mapping[str, Policy]] = {
-    "copy": Policy("strict", "the unmap; buffers up to 4,096 bytes are copied, and never in reach", 1000, 1, 4096),
-    "strict": Policy("strict", "the unmap", 1000, 1),
-    "xsmmu": Policy("held", "the end of a NAPI poll, 1,024 pages or 1 ms; one command for all", 1000, 1024),
-    "fused": Policy("held", "the same; up to 4 commands, each for a block of 64 pages", 1000, 1024),
-    "fands": Policy("bounded", "a block of 64 pages all unmapped, 1,024 pages or 1 ms", 1000, 1024),
+    "copy": Policy("strict", "its unmap; up to 4,096 bytes are copied, so never", 1000, 1, 4096),
+    "strict": Policy("strict", "its unmap", 1000, 1),
+    "xsmmu": Policy("held", "the end of a NAPI poll, 1,024 pages or 1 ms", 1000, 1024),
+    "fused": Policy("held", "the same; fewer commands by blocks of 64 pages", 1000, 1024),
+    "fands": Policy("bounded", "a block of 64 is unmapped, 1,024 pages or 1 ms", 1000, 1024),
     "lazy": Policy("lazy", "256 pages or 10 ms", 10_000, 256),
 }
 """From the strongest level on."""
 
 OTHERS: Final[Mapping[str, tuple[str, str]]] = {
-    "auto": ("strict, held", "the module chooses strict, copy or fused for the device, and says why"),
-    "none": ("kernel's", "the kernel's own path, as the group's type says"),
+    "auto": ("varies", "the module chooses strict, copy or fused, and says why"),
+    "none": ("kernel's", "the kernel's own path, by the type of the group"),
 }
 
 LEVELS: Final[Mapping[str, str]] = {
-    "strict": "the device cannot reach memory when its unmap has returned",
-    "held": "it can until the sync; the page is given to nobody else before",
-    "bounded": "it can until the sync; the page may have a new owner by then",
-    "lazy": "as bounded; only a full batch or the timer ends it",
-    "none": "the device can reach all memory (passthrough)",
+    "strict": "is out of its reach when the unmap returns",
+    "held": "is in reach until the sync; nobody else gets the page before",
+    "bounded": "is in reach until the sync; the page may have a new owner",
+    "lazy": "the same; only a full batch or the timer makes a sync",
+    "none": "is in reach, and so is all other memory",
 }
-"""From the strongest on."""
+"""Unmapped memory and a device, from the strongest level on."""
 
-KERNEL: Final = "The kernel's own path: kernel-strict has level strict, kernel-lazy lazy (10 ms), passthrough none."
+KERNEL: Final = (
+    "The kernel's own path has a level, too: kernel-strict has strict,",
+    "kernel-lazy has lazy (a timer of 10 ms), passthrough has none.",
+)
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
@@ -66,17 +69,22 @@ def rows() -> Iterator[tuple[str, str, str]]:
 
 def lines() -> list[str]:
     """The tables, as lines of text."""
-    named = [f"{name:<7} {level:<12} {ends}" for name, level, ends in rows()]
+    named = [f"{name:<7} {level:<8} {ends}" for name, level, ends in rows()]
     levels = [f"{level:<7} {meaning}" for level, meaning in LEVELS.items()]
     return [
-        f"{'POLICY':<7} {'LEVEL':<12} UNMAPPED MEMORY IS IN REACH UNTIL",
+        f"{'POLICY':<7} {'LEVEL':<8} MEMORY IS IN THE DEVICE'S REACH UNTIL",
         *named,
         "",
-        f"{'LEVEL':<7} A DEVICE AND MEMORY THAT ITS DRIVER HAS UNMAPPED",
+        f"{'LEVEL':<7} MEMORY THAT A DRIVER HAS UNMAPPED FROM ITS DEVICE",
         *levels,
         "",
-        KERNEL,
+        *KERNEL,
     ]
+
+
+def text() -> str:
+    """The same for click, which does not wrap a paragraph that begins with this mark."""
+    return "\n\n".join(f"\b\n{part}" for part in "\n".join(lines()).split("\n\n"))
 
 
 def strongest(policies: Iterator[str] | list[str]) -> str:

@@ -12,7 +12,11 @@ from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build, host, root
 
-PARTS = ("Kbuild", "LICENSES", "bench", "boot", "core", "dkms.conf", "include", "kmod", "packaging", "python/xsmmu")
+_DOCS = ("docs/levels.md", "docs/tool.md", "docs/use.md")
+PARTS = (
+    *("Kbuild", "LICENSES", "bench", "boot", "core", "dkms.conf", "include", "kmod", "packaging", "python/xsmmu"),
+    *_DOCS,
+)
 """What packages are made of."""
 
 

@@ -291,7 +291,10 @@ def test_nothing_is_left_of_one_that_fails(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(tarfile.TarFile, "addfile", full)
     error = fails("report", "--bundle", "--output-file", "a.tar.xz")
-    assert (error.code, error.message) == ("cannot-write", "cannot write a.tar.xz: No space left on device")
+    assert (error.code, error.message) == (
+        "cannot-write",
+        "cannot write a.tar.xz: No space left on device: name another --output-file",
+    )
     assert not (tmp_path / "a.tar.xz").exists()
 
 

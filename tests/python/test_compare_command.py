@@ -160,6 +160,11 @@ def test_few_runs_are_warned_of(kernel: Kernel, runs: int, few: bool) -> None:
         ([1.0, 1.0, 1.0, 1.0, 1.03], 0.015, [4]),
         ([5.0, 5.0, 5.0, 5.0, 0.0, 11.0], 0, [4, 5]),
         ([0.0] * 6, 0, []),
+        # Both sides; many equal ones, so that there is no deviation at all; and one that is too small to matter.
+        ([1.0, 1.0, 1.0, 1.0, 0.5, 1.0], 0, [4]),
+        ([100.0, 100.01, 99.99, 100.0, 100.5, 100.0], 0, []),
+        ([0.0, 0.0, 0.0, 7.0, 0.0, 0.0], 0, [3]),
+        ([-5.0, -5.0, -5.1, -4.9, -50.0, -5.0], 0, [4]),
     ],
 )
 def test_outliers(values: list[float], resolution: float, places: list[int]) -> None:

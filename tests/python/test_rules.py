@@ -43,36 +43,50 @@ def test_rules(text: str) -> None:
     ("text", "message"),
     [
         # As in tests/guest/choice.sh.
-        ("class:02", "no = and policy"),
-        ("class:02=turbo", "no policy is called 'turbo'"),
-        ("eth0=strict", "'eth0' is no address, class:, vendor:device, driver: or *"),
-        ("class:0=strict", "is no address"),
-        ("class:zz=strict", "is no address"),
-        ("driver:=strict", "is no address"),
-        ("driver: igb=strict", "is no address"),
-        ('driver:a"b=strict', "is no address"),
-        ("driver:a,b=strict", "is no address"),
+        ("class:02", "it has no policy: a rule is MATCH=POLICY"),
+        ("class:02=turbo", "'turbo' is no policy: choose from none, auto, copy"),
+        ("eth0=strict", "'eth0' is no match of a rule, which takes no names: xsmmu set eth0 POLICY --persist"),
+        ("class:0=strict", "'class:0' is no class, which has 2, 4 or 6 hexadecimal digits: class:02"),
+        ("class:2=strict", "'class:2' is no class, which has 2, 4 or 6 hexadecimal digits"),
+        ("class:020=strict", "'class:020' is no class"),
+        ("class:0108021=strict", "'class:0108021' is no class"),
+        ("class:0x02=strict", "'class:0x02' is no class"),
+        ("class:=strict", "'class:' is no class"),
+        ("class:zz=strict", "is no class"),
+        ("driver:=strict", "is no driver, whose name stands right behind the colon"),
+        ("driver: igb=strict", "is no driver"),
+        ('driver:a"b=strict', "is no driver"),
+        ("driver:a,b=strict", "is no driver"),
+        ("0x8086:0x10d3=strict", "is no vendor:device, which have 4 hexadecimal digits each: 8086:10d3"),
+        ("8086:=strict", "is no match of a rule: write an address"),
+        ("8086:10d=strict", "is no vendor:device"),
+        ("808:610d3=strict", "is no vendor:device"),
+        ("0000:01:00.8=strict", "is no address"),
+        ("0000:01:00.=strict", "is no address"),
+        ("nvme0n1=strict", "xsmmu set nvme0n1 POLICY --persist writes its address"),
+        ("enp1s0f0np0.5=strict", "takes no names"),
+        ("**=strict", "is no match of a rule: write an address, class:, vendor:device, driver: or *"),
         ("00:20.0=strict", "is no address"),
         ("01:00.0/=strict", "is no address"),
         ("01:00.0/8086=strict", "is no address"),
         ("01:00.0/8086:10c9:1=strict", "is no address"),
         ("01:00.0/8086:10g9=strict", "is no address"),
-        ("8086:10d3:1=strict", "is no address"),
+        ("8086:10d3:1=strict", "is no match of a rule"),
         ("*=fused,max_window_us:0", "max_window_us '0' is no whole number from 1 to 10000000"),
         ("*=fused,fast", "unknown tunable 'fast'"),
         ("*=fused,tables:fast", "unknown tunable 'tables'"),
-        ("*=none,batch_pages:7", "none has no tunables"),
-        ("*=auto,max_window_us:5", "auto has no tunables"),
+        ("*=none,batch_pages:7", "none has no tunables: leave out batch_pages:7"),
+        ("*=auto,max_window_us:5", "auto has no tunables: leave out max_window_us:5, or name the policy"),
         ("*=auto,tables:direct,fast", "auto has no tunables"),
-        ("*=autos", "no policy is called 'autos'"),
+        ("*=autos", "'autos' is no policy"),
         # What is only a line's.
-        ("*=strict;*=fused", "no policy is called"),
-        ("*= strict", "no policy is called"),
-        ('*=strict"', "no policy is called"),
+        ("*=strict;*=fused", "is no policy"),
+        ("*= strict", "is no policy"),
+        ('*=strict"', "is no policy"),
         ("*=fused,max_window_us=5", "has a colon before its value here: max_window_us:5"),
         ("*=fused,max_window_us=5=6", "here: max_window_us:5=6"),
         ("*=fused,max_window_us:5=6", "max_window_us '5=6' is no whole number"),
-        ("=strict", "is no address"),
+        ("=strict", "is no match of a rule"),
     ],
 )
 def test_wrong_rules(text: str, message: str) -> None:
@@ -82,7 +96,7 @@ def test_wrong_rules(text: str, message: str) -> None:
 
 def test_without_the_module_any_policy_may_be_one() -> None:
     assert rules.parse("*=turbo", None).policy == "turbo"
-    with pytest.raises(UserError, match="no policy is called 'Turbo'"):
+    with pytest.raises(UserError, match="'Turbo' is no policy: choose from none, auto, copy"):
         rules.parse("*=Turbo", None)
 
 

@@ -100,7 +100,8 @@ class Bench:
                     progress.update(task, advance=1, refresh=True)
         if not any(self.rows.values()):
             raise UserError(
-                f"{self.device.label} can have none of these policies: {'; '.join(self.setup.left_out.values())}",
+                f"{self.device.label} can have none of these policies: {'; '.join(self.setup.left_out.values())}: "
+                "choose others by --policies, or another device",
                 code="refused",
             )
 
@@ -126,7 +127,10 @@ class Bench:
                 code="take-over-failed",
             )
         if not ours and found["translated"] == (modes.KERNEL[policy] == "identity"):
-            raise UserError(f"{policy}: the kernel translates as another mode does", code="type-failed")
+            raise UserError(
+                f"{policy}: the kernel translates as another mode does: see xsmmu doctor {self.device.address}",
+                code="type-failed",
+            )
         self.levels[policy] = modes.level(self.device)
         self.copies[policy] = now.tunables.get("copy_bytes", 0) if ours else 0
         counted = Activity(self.device, before, activity.read(self.device)) if before else None
@@ -208,7 +212,7 @@ def _policies(device: Device, words: str | None) -> list[str]:
         if policy not in offered:
             raise unknown_name("policy", policy, offered)
     if len({*policies}) < len(policies):
-        raise UserError(f"--policies {words}: each policy once", code="usage")
+        raise UserError(f"--policies {words}: a policy is there twice: name each policy once", code="usage")
     return policies
 
 

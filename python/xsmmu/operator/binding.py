@@ -98,7 +98,10 @@ def _unbind(device: Device, driver: str) -> None:
         _put(_file(driver, "unbind"), device.address, f"{driver} cannot be unbound from {device.label}")
     _must_be_there(device)
     if device.driver == driver:
-        raise UserError(f"{device.label} is still bound to {driver} after it was unbound", code="unbind-failed")
+        raise UserError(
+            f"{device.label} is still bound to {driver} after it was unbound: the kernel log may say why (dmesg)",
+            code="unbind-failed",
+        )
 
 
 def _bind(device: Device, driver: str) -> None:
@@ -127,8 +130,11 @@ def _put(file: Path, value: str, what: str) -> None:
         machine.put(file, value)
     except PermissionError as error:
         if os.access(file, os.W_OK):
-            raise UserError(f"{what}: the kernel refused it ({error.strerror})", code=f"{file.name}-failed") from None
-        raise UserError(f"{what}: only root may write {file}", code="no-permission") from None
+            raise UserError(
+                f"{what}: the kernel refused it ({error.strerror}): the kernel log may say why (dmesg)",
+                code=f"{file.name}-failed",
+            ) from None
+        raise UserError(f"{what}: only root may write {file}: try sudo", code="no-permission") from None
     except OSError as error:
         raise UserError(
             f"{what}: {error.strerror} ({file}); the kernel log may say more (dmesg)", code=f"{file.name}-failed"

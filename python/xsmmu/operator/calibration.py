@@ -92,7 +92,9 @@ def write(kernel: str, hypervisor: bool, costs: Mapping[str, Mapping[str, float]
     try:
         file().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make {file().parent}: {error.strerror}", code="cannot-write") from None
+        raise UserError(
+            f"cannot make {file().parent}: {error.strerror}: name another folder in XSMMU_STATE", code="cannot-write"
+        ) from None
     for place, content in ((bench_file(), bench), (file(), document)):
         files.replace(place, f"{json.dumps(content, indent=1)}\n")
 

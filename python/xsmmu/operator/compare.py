@@ -117,10 +117,14 @@ class Comparison:
             raise UserError(f"{where} {error}", error.lines, code=error.code) from None
         except FileExistsError as error:
             raise UserError(
-                f"{error.filename} is there, and was not before: who else writes to this folder?", code="not-empty"
+                f"{error.filename} is there, and was not before: name an --output-folder that nobody else uses",
+                code="not-empty",
             ) from None
         except OSError as error:
-            raise UserError(f"cannot run '{command[0]}': {error.strerror}", code="command-failed") from None
+            raise UserError(
+                f"cannot run '{command[0]}': {error.strerror}: COMMAND has to be a program, or -- sh -c '...'",
+                code="command-failed",
+            ) from None
 
     def ranking(self) -> list[dict[str, Any]]:
         """A row for each policy, the best first."""
@@ -208,19 +212,23 @@ def _policies(device: Device, words: str, baseline: str | None) -> list[str]:
         if policy not in offered:
             raise unknown_name("policy", policy, offered)
     if len({*policies}) < len(policies):
-        raise UserError(f"--policies {words}: each policy once", code="usage")
+        raise UserError(f"--policies {words}: a policy is there twice: name each policy once", code="usage")
     if baseline and baseline not in policies:
-        raise UserError(f"--baseline {baseline} is not among --policies {words}", code="usage")
+        raise UserError(
+            f"--baseline {baseline} is not among --policies {words}: add it there, or choose one of them", code="usage"
+        )
     return policies
 
 
 def _figure(pattern: str | None, path: str | None) -> Figure | None:
     if pattern and path:
-        raise UserError("--metric and --json-path exclude each other: one figure is read", code="usage")
+        raise UserError("--metric and --json-path exclude each other: leave one out", code="usage")
     try:
         return Figure(re.compile(pattern, re.MULTILINE) if pattern else None, path) if pattern or path else None
     except re.error as error:
-        raise UserError(f"--metric '{pattern}' is no regular expression: {error}", code="bad-value") from None
+        raise UserError(
+            f"--metric '{pattern}' is no regular expression ({error}): write one as '([0-9.]+) req/s'", code="bad-value"
+        ) from None
 
 
 def _rank(wish: str | None, figure: Figure | None) -> str:

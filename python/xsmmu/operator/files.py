@@ -23,7 +23,8 @@ def text_of(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {file}: {why}: it has to be a text file that you may read") from None
 
 
 def replace(file: Path, text: str | None, follow: bool = True) -> None:
@@ -58,9 +59,11 @@ def _written(file: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError:
-        raise UserError(f"{file} may not be written by you: only root may", code="no-permission") from None
+        raise UserError(f"{file} may not be written by you: try sudo", code="no-permission") from None
     except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror}", code="cannot-write") from None
+        raise UserError(
+            f"cannot write {file}: {error.strerror}: mend that, and run this again", code="cannot-write"
+        ) from None
 
 
 def _mode(file: Path) -> int:
@@ -74,7 +77,7 @@ def _mode(file: Path) -> int:
         return 0o644
     if not stat.S_ISREG(mode):
         kind = "it is a link, which is not followed" if stat.S_ISLNK(mode) else "it is no regular file"
-        raise UserError(f"cannot write {file}: {kind}", code="cannot-write")
+        raise UserError(f"cannot write {file}: {kind}: put a regular file there, or name another", code="cannot-write")
     return stat.S_IMODE(mode) & 0o777
 
 

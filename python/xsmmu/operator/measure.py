@@ -56,7 +56,7 @@ class Figure:
                 return number
         except ValueError:
             pass
-        raise UserError(f"printed no number at {self}", code="no-figure")
+        raise UserError(f"printed no number at {self}: run it alone, and see what it prints", code="no-figure")
 
     def __str__(self) -> str:
         return self.path or (f"'{self.pattern.pattern}'" if self.pattern else "")
@@ -69,7 +69,9 @@ class Figure:
         try:
             found: object = json.loads(text)
         except ValueError as error:
-            raise UserError(f"printed no JSON: {error}", code="no-figure") from None
+            raise UserError(
+                f"printed no JSON ({error}): add its option for JSON, or use --metric", code="no-figure"
+            ) from None
         for key in (self.path or "").split("."):
             if isinstance(found, list) and key.isdigit() and int(key) < len(found):
                 found = found[int(key)]

@@ -166,4 +166,8 @@ def _hook(option: str, command: str | None) -> None:
             how = f"took more than {HOOK_S:.0f} s"
         if how:
             said.seek(0)
-            raise UserError(f"{option} '{command}' {how}", said.read().splitlines()[-20:], code="hook-failed")
+            raise UserError(
+                f"{option} '{command}' {how}: try it alone in a shell, and mend it",
+                said.read().splitlines()[-20:],
+                code="hook-failed",
+            )

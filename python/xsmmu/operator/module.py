@@ -157,12 +157,14 @@ def folder(device: Device) -> Path:
         raise UserError(
             f"{device.label} is not behind an IOMMU: xsmmu doctor {device.address} says why", code="no-iommu"
         )
-    raise UserError(f"the module offers no policy for {device.label}: the kernel log may say why", code="not-offered")
+    raise UserError(
+        f"the module offers no policy for {device.label}: dmesg | grep xsmmu may say why", code="not-offered"
+    )
 
 
 def gone(device: Device) -> UserError:
     """It was there a moment ago."""
-    return UserError(f"{device.address} has gone", code="device-gone")
+    return UserError(f"{device.address} has gone: xsmmu status lists what there is", code="device-gone")
 
 
 def unless_gone(look: Callable[[S], T], at: S) -> T | None:
@@ -306,11 +308,13 @@ def _read(device: Device, name: str) -> str:
     except FileNotFoundError:
         raise gone(device) from None
     except PermissionError:
-        raise UserError(f"{device.address}: {name} may be read by root only", code="no-permission") from None
+        raise UserError(f"{device.address}: {name} may be read by root only: try sudo", code="no-permission") from None
     except OSError as error:
         if error.errno in (errno.ENODEV, errno.ENXIO):
             raise gone(device) from None
-        raise UserError(f"{device.address}: cannot read {name}: {error.strerror}") from None
+        raise UserError(
+            f"{device.address}: cannot read {name}: {error.strerror}: the kernel log may say why (dmesg)"
+        ) from None
 
 
 def write(device: Device, name: str, value: str) -> None:
@@ -323,7 +327,7 @@ def write(device: Device, name: str, value: str) -> None:
         raise gone(device) from None
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM) and not _may_write(device, name):
-            raise UserError(f"{device.address}: only root may write {name}", code="no-permission") from None
+            raise UserError(f"{device.address}: only root may write {name}: try sudo", code="no-permission") from None
         if error.errno in (errno.ENODEV, errno.ENXIO):
             raise gone(device) from None
         raise UserError(

@@ -93,9 +93,11 @@ def _text(file: Path) -> str:
             raise _no_result(file, f"it has more than {MAX_BYTES >> 20} MiB")
         return file.read_text()
     except FileNotFoundError:
-        raise UserError(f"there is no {file}", code="no-file") from None
+        raise UserError(
+            f"there is no {file}: name a file that bench, compare, status or doctor has printed", code="no-file"
+        ) from None
     except PermissionError:
-        raise UserError(f"{file} may not be read by you", code="no-permission") from None
+        raise UserError(f"{file} may not be read by you: try sudo", code="no-permission") from None
     except (OSError, UnicodeDecodeError) as error:
         raise _no_result(file, str(error)) from None
 
@@ -150,7 +152,9 @@ def pack(bundle: Path, found: Sequence[Part], manifest: dict[str, Any]) -> None:
     except FileExistsError:
         raise UserError(f"{bundle} is there already: name another --output-file", code="file-exists") from None
     except OSError as error:
-        raise UserError(f"cannot write {bundle}: {error.strerror}", code="cannot-write") from None
+        raise UserError(
+            f"cannot write {bundle}: {error.strerror}: name another --output-file", code="cannot-write"
+        ) from None
     try:
         with stream, tarfile.open(fileobj=stream, mode="w:xz") as tar:
             for part in (first, *found):
@@ -160,7 +164,9 @@ def pack(bundle: Path, found: Sequence[Part], manifest: dict[str, Any]) -> None:
     except BaseException as error:
         bundle.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise UserError(f"cannot write {bundle}: {error.strerror}", code="cannot-write") from None
+            raise UserError(
+                f"cannot write {bundle}: {error.strerror}: name another --output-file", code="cannot-write"
+            ) from None
         raise
 
 
@@ -185,7 +191,7 @@ def report(file: tuple[Path, ...], bundle: bool, output_file: Path | None, form:
       xsmmu report --bundle --output-file lazy-is-slow.tar.xz bench.json
     """
     if output_file and not bundle:
-        raise UserError("--output-file is for --bundle", code="usage")
+        raise UserError("--output-file is for --bundle: add that, or leave it out", code="usage")
     if output_file and not output_file.name.endswith(".tar.xz"):
         raise UserError(f"--output-file {output_file}: its name has to end with .tar.xz", code="bad-value")
     scrub = Scrub()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from xsmmu.errors import UserError
-from xsmmu.operator import module
+from xsmmu.operator import guide, module
 from xsmmu.operator.machine import Device
 
 _ADDRESS = re.compile(
@@ -100,15 +100,15 @@ def parse(text: str, policies: Sequence[str] | None) -> Rule:
     match, equals, choice = text.partition("=")
     rule = Rule(match, choice)
     if not equals:
-        raise _wrong("no = and policy")
+        raise _wrong("it has no policy: a rule is MATCH=POLICY, as 0000:01:00.0=fused")
     if match != "*" and not any(kind.fullmatch(match) for kind in (_ADDRESS, _ID, _CLASS, _DRIVER)):
-        raise _wrong(f"'{match}' is no address, class:, vendor:device, driver: or *")
+        raise _wrong(f"'{match}' {_fault(match)}")
     if not re.fullmatch(r"[a-z][a-z0-9]*", rule.policy) or (policies and rule.policy not in policies):
-        valid = f": choose from {', '.join(policies)}" if policies else ""
-        raise _wrong(f"no policy is called '{rule.policy}'{valid}")
+        valid = ", ".join(policies or ["none", module.AUTO, *guide.POLICIES])
+        raise _wrong(f"'{rule.policy}' is no policy: choose from {valid}")
     words = choice.split(",")[1:]
     if words and rule.policy == "none":
-        raise _wrong("none has no tunables")
+        raise _wrong(f"none has no tunables: leave out {', '.join(words)}")
     for word in words:
         name, _, value = word.partition(":")
         if "=" in name:
@@ -116,9 +116,24 @@ def parse(text: str, policies: Sequence[str] | None) -> Rule:
         if name == "tables" and value in module.TABLES:
             continue
         if rule.policy == module.AUTO:
-            raise _wrong("auto has no tunables: its policy comes with the defaults")
+            raise _wrong(f"auto has no tunables: leave out {word}, or name the policy")
         check_tunable(name, value)
     return rule
+
+
+def _fault(match: str) -> str:
+    """What is wrong with what a rule is to match, and the way to write that."""
+    if match.startswith("class:"):
+        return "is no class, which has 2, 4 or 6 hexadecimal digits: class:02, class:0108, class:010802"
+    if match.startswith("driver:"):
+        return 'is no driver, whose name stands right behind the colon and has none of = ; , # ": driver:igb'
+    if re.fullmatch(r"[0-9a-f:]*:[0-9a-f]*\.[0-9a-f.]*(/.*)?", match, re.IGNORECASE):
+        return "is no address, which is [DOMAIN:]BUS:DEVICE.FUNCTION[/VENDOR:DEVICE]: 0000:01:00.0"
+    if re.fullmatch(r"[0-9a-fx]+:[0-9a-fx]+", match, re.IGNORECASE):
+        return "is no vendor:device, which have 4 hexadecimal digits each: 8086:10d3"
+    if re.fullmatch(r"[\w.-]+", match):
+        return f"is no match of a rule, which takes no names: xsmmu set {match} POLICY --persist writes its address"
+    return "is no match of a rule: write an address, class:, vendor:device, driver: or *"
 
 
 def _wrong(message: str) -> UserError:

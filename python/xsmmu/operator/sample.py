@@ -96,7 +96,9 @@ def instance() -> Iterator[Path]:
     """A trace instance, removed at the end whatever happens."""
     instances = _tracing() / "instances"
     if kernel.lockdown() == "confidentiality":
-        raise UserError("the kernel is locked down (confidentiality), and traces nothing", code="no-tracing")
+        raise UserError(
+            "the kernel is locked down (confidentiality), and traces nothing: leave out --sample", code="no-tracing"
+        )
     if not instances.is_dir():
         missing = f"is not there: mount -t tracefs none {_tracing()}"
         reason = "may be read by root only: try sudo" if os.geteuid() else missing
@@ -141,7 +143,10 @@ def _events(folder: Path) -> dict[Path, str]:
         found = {event: way for event, way in found.items() if event.is_dir()}
         if {*found.values()} == {"map", "unmap"}:
             return found
-    raise UserError("this kernel traces neither dma: nor iommu: events, so it cannot be sampled", code="no-tracing")
+    raise UserError(
+        "this kernel traces neither dma: nor iommu: events: leave out --sample; xsmmu top has what the module serves",
+        code="no-tracing",
+    )
 
 
 def _keys(event: Path) -> str:

@@ -13,6 +13,8 @@ SOUND: Final = 6
 """From so many runs on, their range has the true median with 95 % (1 - 2 * 0.5^n), whatever their distribution is."""
 OUTLIER: Final = 14.826
 """In median deviations: ten standard deviations of a normal distribution, where hyperfine has its bound, too."""
+NOISE: Final = 0.01
+"""Of the median; a smaller deviation disturbs no comparison, however equal the other runs are."""
 
 
 def column(rows: Sequence[Mapping[str, float | None]], name: str) -> list[float]:
@@ -50,7 +52,8 @@ def outliers(values: Sequence[float], resolution: float = 0.0) -> list[int]:
         return []
     median = statistics.median(values)
     mad = statistics.median(abs(value - median) for value in values)
-    return [at for at, value in enumerate(values) if abs(value - median) > max(OUTLIER * mad, resolution)]
+    least = max(OUTLIER * mad, resolution, NOISE * abs(median))
+    return [at for at, value in enumerate(values) if abs(value - median) > least]
 
 
 def disturbed(name: str, quantity: str, values: Sequence[float], resolution: float = 0.0) -> Iterator[str]:

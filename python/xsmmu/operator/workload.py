@@ -90,7 +90,7 @@ def one_at_a_time(device: Device) -> Iterator[None]:
     except FileNotFoundError:
         raise module.gone(device) from None
     except OSError:
-        raise UserError(f"only root may write {file}", code="no-permission") from None
+        raise UserError(f"only root may write {file}: try sudo", code="no-permission") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -140,4 +140,7 @@ def run(device: Device, ring: int, size_bytes: int) -> dict[str, Any]:
             f"{device.label}: the run failed ({error.strerror}); the kernel log says why (dmesg)", code="run-failed"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file} says what this tool does not understand: {error}", code="module-version") from None
+        raise UserError(
+            f"{file} says what this tool does not understand ({error}): install tool and module of one version",
+            code="module-version",
+        ) from None

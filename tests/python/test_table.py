@@ -106,7 +106,10 @@ none:    no translation: the device reaches all memory at all times
 
 Cost is guest instructions (-icount: one instruction is one nanosecond of guest
 time). Throughput and exposure are in guest time. Emulated invalidations
-complete at once: this is software cost, to which hardware adds its waits.
+complete at once: this is software cost. On hardware a CPU waits for each, 0.9
+to 2 us by published figures, so rows that invalidate once a page cost more
+there than rows that invalidate once a batch, whatever their instructions: the
+report adds a wait by its slider.
 The costs of micro and ring are the same on any host. Those of the others depend
 on when the host runs QEMU's devices. Relative to passthrough they differed
 between three runs by up to 0.042x (net-rx e1000e): smaller differences say

@@ -81,7 +81,8 @@ def cheapest(view: View) -> Grid | None:
     heads = ("level", kinds[0], unit, kinds[1], unit, kinds[2], f"cost, x {PASSTHROUGH}:\ngeometric mean")
     columns = [Column(head, cells) for head, cells in zip(heads, zip(*rows, strict=True), strict=True)]
     kept = (columns[0], *(column for column in columns[1:] if not column.empty))
-    return Grid("The cheapest policy of each level", "", kept[:1], kept[1:])
+    waits = ", before the hardware's waits" if view.cost_word == "instructions" else ""
+    return Grid(f"The cheapest policy of each level{waits}", "", kept[:1], kept[1:])
 
 
 def _least(workload: Workload, level: str, aware: bool) -> Run | None:

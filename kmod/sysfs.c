@@ -155,6 +155,33 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 	} \
 	XS_RW(name)
 
+/* Each policy's tunables as choosing it sets them, in a rule's words. */
+static ssize_t defaults_show(struct xs_device *xdev, char *page)
+{
+	int at = 0;
+	u32 i;
+
+	for (i = 0; i < xs_policy_count; i++) {
+		struct xs_tuning tuning = xs_tuning_default(&xs_policies[i]);
+
+		at += sysfs_emit_at(page, at,
+				    "%s,max_window_us:%u,batch_pages:%u,range_commands_max:%u,copy_bytes:%u,pool_mib:%u\n",
+				    xs_policies[i].name, tuning.window_us,
+				    tuning.batch_pages,
+				    tuning.range_commands_max,
+				    tuning.copy_bytes, tuning.pool_mib);
+	}
+	return at;
+}
+XS_RO(defaults);
+
+/* May copying begin now? If not, the group's drivers have to be unbound first. */
+static ssize_t can_copy_show(struct xs_device *xdev, char *page)
+{
+	return sysfs_emit(page, "%d\n", !xs_group_cannot_copy(xdev->group));
+}
+XS_RO(can_copy);
+
 XS_TUNING(max_window_us, window_us, 1, XS_WINDOW_MAX_US);
 XS_TUNING(batch_pages, batch_pages, 1, XS_BATCH_MAX_PAGES);
 XS_TUNING(range_commands_max, range_commands_max, 1, XS_RANGES_MAX);
@@ -188,6 +215,8 @@ static struct attribute *device_attrs[] = {
 	&range_commands_max_attribute.attr,
 	&copy_bytes_attribute.attr,
 	&pool_mib_attribute.attr,
+	&defaults_attribute.attr,
+	&can_copy_attribute.attr,
 	&exposure_ns_attribute.attr,
 	NULL
 };

@@ -212,6 +212,8 @@ case_chosen_again() {
 		put $E1000E $file $((default + 2)) || put $E1000E $file $((default - 2)) || failure "$file cannot be changed: $(cat /tmp/put)"
 		put $E1000E policy fused || failure "fused was refused: $(cat /tmp/put)"
 		expect_equal "$file, when fused is chosen again" "$(get $E1000E $file)" "$default"
+		sed -n 's/^fused,/,/p' "$(xs $E1000E defaults)" | grep -q ",$file:$default\(,\|$\)" ||
+			failure "the defaults of $file are not $default: $(get $E1000E defaults)"
 	done
 	all_off
 }

@@ -127,10 +127,12 @@ case_copying_is_chosen_before_a_driver_binds() {
 	refused $DATA copy_bytes 256 'No data available' "$DATA: xsmmu: refused: choose a policy before copy_bytes"
 	accepted $DATA policy fused
 	expect_equal "what is copied under fused" "$(get $DATA copy_bytes)" 0
+	expect_equal "can_copy without a driver" "$(get $DATA can_copy)" 1
 	refused $DATA copy_bytes 4097 'Numerical result out of range' 'refused: copy_bytes "4097" is not 0 .. 4096'
 	refused $DATA pool_mib 1 'Numerical result out of range' 'refused: pool_mib "1" is not 2 .. 256'
 	refused $DATA pool_mib 257 'Numerical result out of range' 'refused: pool_mib "257" is not 2 .. 256'
 	bind $DATA
+	expect_equal "can_copy of a driver that was bound without" "$(get $DATA can_copy)" 0
 	disk_start $DATA
 	refused $DATA copy_bytes 256 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
 	refused $DATA policy copy 'Device or resource busy' 'refused: copying begins before a driver does: unbind the drivers'
@@ -152,6 +154,7 @@ case_copying_is_chosen_before_a_driver_binds() {
 	for choice in fused:0 copy:4096 strict:0 fused:256 lazy:4096 copy:512; do
 		accepted $DATA policy ${choice%:*}
 		accepted $DATA copy_bytes ${choice#*:}
+		expect_equal "can_copy under $choice" "$(get $DATA can_copy)" 1
 		work_on $DATA
 	done
 	accepted $DATA policy copy

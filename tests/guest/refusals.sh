@@ -150,7 +150,7 @@ mode_is() {
 }
 
 case_read_only_files() {
-	mode_is 444 level state
+	mode_is 444 level state defaults can_copy
 	mode_is 400 stats/maps exposure_ns auto_policy
 	mode_is 644 policy max_window_us batch_pages range_commands_max
 }

@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.python.sysfs import IGB, MENU, NVME0, NVME1, make_device
+from tests.python.sysfs import IGB, MENU, NVME0, NVME1, defaults_of, make_device
 
 from xsmmu import __version__, cli
 from xsmmu.errors import UserError
 from xsmmu.operator import machine, module
 from xsmmu.operator.machine import Device
 
-DEFAULTS = {"max_window_us": "1000", "batch_pages": "1024", "range_commands_max": "4", "copy_bytes": "0"}
 COSTS = {
     "DMA": (800.0, 1700.0, 0.1),
     "DMA-FQ": (800.0, 1200.0, 0.1),
@@ -101,6 +100,10 @@ class Kernel:
         failed = device.group and device.group.type == "identity"
         state = "off" if policy == "none" else "idle" if not bound else "failed" if failed else "attached"
         self.show(device, "state", state)
+        begins = bind and [each.driver for each in self.members(device) if each.driver] == [driver.name]
+        copies = begins and policy != "none" and module.choice(device).tunables["copy_bytes"]
+        if begins or not bound:
+            self.show(device, "can_copy", "1" if copies or policy == "none" or not bound else "0")
         if driver.name == "xsmmu_bench":
             self.give(device, bind)
 
@@ -131,17 +134,19 @@ class Kernel:
     def choose(self, device: Device, name: str, value: str) -> None:
         now = module.choice(device)
         bound = any(self.is_used(each) for each in self.members(device))
+        can_copy = module.can_copy(device)
         if name == "policy":
-            if bound and ((value == "none") != (now.policy == "none") or (value == "copy" and now.policy != "copy")):
+            if bound and ((value == "none") != (now.policy == "none") or (value == "copy" and not can_copy)):
                 raise OSError(errno.EBUSY, "Device or resource busy")
             self.show(device, "policy", " ".join(f"[{each}]" if each == value else each for each in MENU))
-            for tunable, default in DEFAULTS.items():
+            for tunable, default in defaults_of(value).items():
                 self.show(device, tunable, default)
-            self.show(device, "copy_bytes", "4096" if value == "copy" else "0")
             self.show(device, "level", "none" if value == "none" else "held")
             self.show(device, "state", "off" if value == "none" else "attached" if bound else "idle")
         elif now.policy == "none" or (now.auto and name != "tables"):
             raise OSError(errno.ENODATA, "No data available")
+        elif name == "copy_bytes" and value != "0" and not can_copy:
+            raise OSError(errno.EBUSY, "Device or resource busy")
         else:
             self.show(device, name, "kernel [direct]" if value == "direct" else value)
 
@@ -178,8 +183,8 @@ def booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
     (tmp_path / "etc").mkdir()
     sysfs = tmp_path / "sys"
     make_device(sysfs, IGB, 11, "none", "igb", interface="eth1", state="off")
-    make_device(sysfs, NVME0, 13, "xsmmu", "nvme", disk="nvme0n1")
-    make_device(sysfs, NVME1, 13, "xsmmu", "nvme")
+    make_device(sysfs, NVME0, 13, "xsmmu", "nvme", disk="nvme0n1", state="attached")
+    make_device(sysfs, NVME1, 13, "xsmmu", "nvme", state="attached")
     made = Kernel(sysfs)
     monkeypatch.setattr(machine, "put", made.put)
     # As main() has them; a shell's background job has Ctrl-C ignored.

@@ -33,7 +33,19 @@ STATS = {
     "strays": 0,
     "torn_pages": 0,
 }
+DEFAULTS = {
+    "max_window_us": "1000",
+    "batch_pages": "1024",
+    "range_commands_max": "4",
+    "copy_bytes": "0",
+    "pool_mib": "64",
+}
 MENU = ("none", "auto", "copy", "strict", "lazy", "fands", "xsmmu", "fused")
+
+
+def defaults_of(policy: str) -> dict[str, str]:
+    """The tunables of a policy as choosing it sets them."""
+    return DEFAULTS | {"copy_bytes": "4096" if policy == "copy" else "0"}
 
 
 def load_anew(folder: Path) -> None:
@@ -72,6 +84,9 @@ def make_device(
         files = {"policy": text, "tables": "[kernel] direct", "level": level, "state": state, "max_window_us": "1000"}
         files |= {"batch_pages": "1024", "range_commands_max": "4", "copy_bytes": "0", "pool_mib": "64"}
         files["auto_policy"] = "strict strict: it has storage" if disk else "fused held: an Ethernet NIC: it polls"
+        rows = {name: defaults_of(name).items() for name in MENU[2:]}
+        files["defaults"] = "\n".join(f"{name},{','.join(map(':'.join, row))}" for name, row in rows.items())
+        files["can_copy"] = "0" if driver and policy not in ("none", "copy") else "1"
         files |= {"exposure_ns": "1024 10\n2048 3\nmax 1999"}
         for name, content in files.items():
             (folder / name).write_text(content + "\n")

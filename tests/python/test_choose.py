@@ -59,6 +59,240 @@ def test_set_rebinds_and_keeps(kernel: Kernel) -> None:
     assert "kept for boot already" in run(*SET)
 
 
+REPEATED = [
+    ("set", "eth1", "fused", "--rebind", "--persist"),
+    ("set", "eth1", "fused", "--rebind"),
+    SET,
+    ("set", "eth1", "fused", "max_window_us=500", "batch_pages=1024", "--rebind", "--tables", "kernel"),
+    ("set", "eth1", "copy", "--rebind", "--persist"),
+    ("set", "eth1", "copy", "copy_bytes=256", "--rebind"),
+    ("set", "eth1", "strict", "copy_bytes=256", "--rebind", "--persist"),
+    ("set", "eth1", "auto", "--rebind", "--persist"),
+    ("set", "eth1", "auto", "--rebind", "--tables", "direct", "--persist"),
+    ("set", "eth1", "fused", "--persist"),
+    ("set", "eth1", "auto", "--persist"),
+    ("unset", "eth1"),
+    ("unset", "eth1", "--rebind"),
+    ("unset", "eth1", "--rebind", "--persist"),
+    ("set", "nvme0n1", "strict", "--persist"),
+    ("set", "06:00.0", "strict", "--rebind", "--persist"),
+    ("set", "nvme0n1", "xsmmu", "--rebind"),
+    ("unset", "nvme0n1", "--rebind", "--persist"),
+    ("unset", "nvme0n1", "--persist"),
+]
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        "",
+        f"{NVME1}=none # broken\n{NVME0}=fused\n\n# all\nclass:02=lazy\n*=fused",
+        "01:00.0=fused # as an older tool wrote it\r\n05:00.0/8086:10c9=strict\r\n",
+        "*=strict\n01:00.0=lazy\n01:00.0=copy\ndriver:nvme=fused\n",
+    ],
+)
+@pytest.mark.parametrize("words", REPEATED, ids=" ".join)
+def test_twice_changes_nothing(kernel: Kernel, words: tuple[str, ...], conf: str) -> None:
+    """As a configuration system runs it each hour: no driver is unbound, nothing is written, and it says so."""
+    rules.conf().write_text(conf)
+    run(*words)
+    before, stamps = everything(kernel), stamps_of_files()
+    kernel.writes.clear()
+    said = run(*words)
+    assert "already so: " in said
+    change = json.loads(run(*words, "-o", "json"))["changes"][0]
+    assert not change["changed"]
+    lines = run(*words, "--dry-run")
+    assert "# already so\n" in lines
+    assert not any("bind" in write for write in kernel.writes)
+    # What does not show all is asked for again: the module decides whether that changes anything.
+    asked_again = [line for line in lines.splitlines() if not line.startswith("#")]
+    assert asked_again == change["steps"]
+    assert {line.split("/")[-1] for line in asked_again} <= {"policy", "tables"}
+    if "auto" not in words and "kernel" not in words:
+        assert (asked_again, kernel.writes) == ([], [])
+    assert (everything(kernel), stamps_of_files()) == (before, stamps)
+
+
+def stamps_of_files() -> list[tuple[int, int]]:
+    """Files that are replaced are others."""
+    found = [file.stat() for file in (rules.conf(), apply.modprobe_conf()) if file.exists()]
+    return [(each.st_ino, each.st_mtime_ns) for each in found]
+
+
+def test_a_rebind_only_where_the_change_needs_it(kernel: Kernel, network: Network) -> None:
+    run("set", "eth1", "fused", "--rebind")
+    kernel.writes.clear()
+    for words in (("strict",), ("strict", "batch_pages=7"), ("auto",), ("xsmmu", "--tables", "direct"), ("fused",)):
+        run("set", "eth1", *words, "--rebind")
+        assert not any("bind" in write for write in kernel.writes), words
+    # What is in use is none's business then, either.
+    network.route("eth1")
+    run("set", "eth1", "lazy", "--rebind")
+    assert fails("set", "eth1", "copy", "--rebind").code == "essential"
+
+
+def test_a_tunable_that_is_not_named_has_its_default_again(kernel: Kernel) -> None:
+    run("set", "nvme0", "fused", "max_window_us=500", "batch_pages=7")
+    kernel.writes.clear()
+    run("set", "nvme0", "fused", "max_window_us=500", "batch_pages=8")
+    assert [write.split("/")[-1] for write in kernel.writes] == ["batch_pages 8"]
+    kernel.writes.clear()
+    assert "already so" not in run("set", "nvme0", "fused", "max_window_us=500")
+    assert [write.split("/")[-1] for write in kernel.writes] == ["policy fused", "max_window_us 500"]
+    assert module.choice(Device(NVME0)).tunables["batch_pages"] == 1024
+
+
+def test_auto_that_decides_otherwise_now_is_a_change(kernel: Kernel) -> None:
+    run("set", "nvme0", "auto")
+    kernel.after = lambda _: kernel.show(Device(NVME0), "auto_policy", "fused held: what it looks at has changed")
+    assert "already so" not in run("set", "nvme0", "auto")
+
+
+def test_an_older_module_does_not_say_its_defaults(kernel: Kernel) -> None:
+    """Then the policy is written again, and to rebind is left to whoever asks for it."""
+    for device in machine.devices():
+        for name in ("defaults", "can_copy"):
+            (device.folder / "xsmmu" / name).unlink()
+    kernel.show(Device(NVME0), "can_copy", "0")
+    before = kernel.choose
+
+    def choose_as_before(device: Device, name: str, value: str) -> None:
+        kernel.show(Device(NVME0), "can_copy", "0")
+        try:
+            before(device, name, value)
+        finally:
+            for each in (NVME0, NVME1):
+                (Device(each).folder / "xsmmu/can_copy").unlink()
+
+    kernel.choose = choose_as_before  # type: ignore[method-assign]
+    (Device(NVME0).folder / "xsmmu/can_copy").unlink()
+    (Device(NVME1).folder / "xsmmu/can_copy").unlink()
+    run("set", "nvme0", "strict")
+    assert "already so: strict" in run("set", "nvme0", "strict")
+    assert put_back(kernel, "set", "nvme0", "copy").code == "driver-bound"
+    run("set", "nvme0", "fused", "--rebind")
+    assert f"bus/pci/drivers/nvme/unbind {NVME0}" in kernel.writes
+
+
+def mounted_root(kernel: Kernel) -> None:
+    """The disk nvme0n1 has the root file system."""
+    (kernel.sysfs.parent / "proc/self").mkdir(parents=True)
+    (kernel.sysfs.parent / "proc/self/mountinfo").write_text("22 1 259:0 / / rw - ext4 /dev/nvme0n1 rw\n")
+
+
+@pytest.mark.parametrize(
+    "words", [("set", "nvme0n1", "strict"), ("set", "06:00.0", "auto"), ("set", "nvme0n1", "copy")]
+)
+def test_a_root_disk_has_its_policy_from_the_next_boot_on(kernel: Kernel, words: tuple[str, ...]) -> None:
+    run("unset", "nvme0n1", "--rebind")
+    kernel.writes.clear()
+    mounted_root(kernel)
+    before = everything(kernel)
+    for refused in (words, (*words, "--rebind"), (*words, "--rebind", "--persist")):
+        error = put_back(kernel, *refused)
+        assert "nvme0n1 is mounted on /" in error.message
+        assert "--persist" in error.message and "--force" not in error.message
+    way = (*words, "--persist")
+    dry = run(*way, "--dry-run")
+    assert everything(kernel) == before
+    said = run(*way)
+    notes = [line.removeprefix("# ") for line in dry.splitlines() if line.startswith("# ") and "made by" not in line]
+    assert said.splitlines()[: len(notes)] == notes
+    assert "nothing changes now, since drivers stay bound" in notes[0]
+    assert "--rebind" not in said
+    assert "has it for the next boot; the disk may be needed for boot, so before you reboot: xsmmu apply" in notes[1]
+    assert f"{words[2]} from the next boot on, state now off" in said
+    # The module was asked whether it has anything against it but the driver, and nothing else.
+    assert kernel.writes == [f"bus/pci/devices/{machine.find(words[1]).address}/xsmmu/policy {words[2]}"]
+    assert everything(kernel)["devices"] == before["devices"]
+    assert [line.split("=")[1] for line in rules.conf().read_text().splitlines()] == [words[2]]
+    assert "softdep nvme pre: xsmmu" in apply.modprobe_conf().read_text()
+    change = json.loads(run(*way, "-o", "json"))["changes"][0]
+    assert (change["at_next_boot"], change["changed"], change["policy"], change["state"]) == (
+        True,
+        False,
+        words[2],
+        "off",
+    )
+
+
+def test_a_root_disk_is_given_back_at_the_next_boot(kernel: Kernel) -> None:
+    run("set", "nvme0n1", "fused", "--persist")
+    mounted_root(kernel)
+    assert "--force" not in put_back(kernel, "unset", "nvme0n1", "--rebind").message
+    kernel.writes.clear()
+    said = run("unset", "nvme0n1", "--persist")
+    assert "the kernel's own path from the next boot on, state now attached" in said
+    assert (kernel.writes, rules.conf().read_text()) == ([], "")
+
+
+@pytest.mark.usefixtures("kernel")
+def test_persist_alone_unbinds_nothing() -> None:
+    said = run("set", "eth1", "fused", "--persist")
+    assert f"since drivers stay bound ({IGB} (eth1) to igb); --rebind has it now, too" in said
+    assert "if the initramfs loads the driver" in said
+    assert module.choice(Device(IGB)).policy == "none"
+    assert "fused, level held, state attached" in run("set", "eth1", "fused", "--persist", "--rebind")
+
+
+def test_no_rule_that_the_module_would_refuse_at_boot(kernel: Kernel) -> None:
+    """One below the floor has it refuse all rules."""
+
+    def before(write: str) -> None:
+        if write.endswith("policy lazy"):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    kernel.before = before
+    assert put_back(kernel, "set", "eth1", "lazy", "--persist").code == "refused"
+
+
+def test_a_disk_whose_driver_is_part_of_the_kernel(kernel: Kernel) -> None:
+    """Neither now nor at boot: a rule would only look as if."""
+    (kernel.sysfs / "module/igb/initstate").unlink()
+    error = put_back(kernel, "set", "eth1", "strict", "--persist")
+    assert error.code == "built-in"
+    assert "igb is part of the kernel" in error.message and "nothing was changed" in error.message
+
+
+def test_what_has_identity_at_boot_again(kernel: Kernel) -> None:
+    (kernel.sysfs / "kernel/iommu_groups/11/type").write_text("identity\n")
+    assert "group 11 has to be DMA or DMA-FQ at boot" in run("set", "eth1", "fused", "--persist")
+
+
+def test_hooks_around_a_rebind(kernel: Kernel, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    hooks = ("--before", f"echo before >>{log}", "--after", f"echo after '$x' >>{log}")
+    run("set", "eth1", "fused", "--rebind", *hooks)
+    assert log.read_text() == "before\nafter $x\n"
+    # Not where nothing is unbound.
+    run("set", "eth1", "fused", "--rebind", *hooks)
+    run("set", "eth1", "strict", "--rebind", *hooks)
+    assert log.read_text() == "before\nafter $x\n"
+    script = run("unset", "eth1", "--rebind", *hooks, "--dry-run").splitlines()
+    assert script[0] == f"sh -c 'echo before >>{log}'"
+    assert script[-2] == f"until [ -e {kernel.sysfs}/class/net/eth1 ]; do sleep 0.1; done"
+    assert subprocess.run(script[-1], shell=True, check=True) and log.read_text().endswith("after $x\nafter $x\n")
+
+
+@pytest.mark.parametrize("nth", range(1, 4))
+def test_what_is_put_back_has_its_hooks_too(kernel: Kernel, tmp_path: Path, nth: int) -> None:
+    log = tmp_path / "log"
+    kernel.after = lambda _: refuse() if len(kernel.writes) == nth else None
+    hooks = ("--before", f"echo before >>{log}", "--after", f"echo after >>{log}")
+    put_back(kernel, "set", "eth1", "fused", "--rebind", *hooks)
+    assert log.read_text() == "before\nafter\n"
+
+
+def test_a_hook_that_fails(kernel: Kernel, tmp_path: Path) -> None:
+    error = put_back(kernel, "set", "eth1", "fused", "--rebind", "--persist", "--before", "echo no; false")
+    assert (error.code, error.lines) == ("hook-failed", ("no",))
+    assert kernel.writes == []
+    once = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; false; }}"
+    error = put_back(kernel, "set", "eth1", "fused", "--rebind", "--persist", "--after", once)
+    assert error.code == "hook-failed" and error.message.endswith("; everything is as it was before")
+
+
 def test_unset_rebinds_the_whole_group_and_forgets(kernel: Kernel) -> None:
     run("set", "nvme0n1", "fused", "--persist")
     assert not any("bind" in write for write in kernel.writes)
@@ -451,7 +685,7 @@ def test_what_is_in_use_is_not_taken_away(kernel: Kernel, network: Network) -> N
     network.route("eth1")
     error = put_back(kernel, *SET)
     assert error.code == "essential"
-    assert "takes away what is in use: the only default route is by eth1; --force" in error.message
+    assert "takes away what is in use: the only default route is by eth1; --persist without --rebind" in error.message
     assert put_back(kernel, *SET, "--dry-run").code == "essential"
     assert not kernel.writes
     run(*SET, "--force")
@@ -655,9 +889,9 @@ def test_a_device_that_goes_away(kernel: Kernel) -> None:
             shutil.rmtree(Device(NVME0).folder)
 
     kernel.after = after
-    error = fails("set", "nvme1", "fused", "--rebind", "--persist")
+    error = fails("unset", "nvme1", "--rebind", "--persist")
     assert error.code == "unknown-device"
-    error = fails("set", "nvme0", "fused", "--rebind", "--persist")
+    error = fails("unset", "nvme0", "--rebind", "--persist")
     assert error.code == "device-gone"
     assert error.message == f"{NVME0} has gone: xsmmu status lists what there is; everything is as it was before"
     assert module.choice(Device(NVME1)).policy == "xsmmu"
@@ -696,12 +930,18 @@ def test_what_lingers_is_waited_for(kernel: Kernel, monkeypatch: pytest.MonkeyPa
 
 
 def test_copying_needs_a_rebind(kernel: Kernel) -> None:
-    """That is known by the module only."""
-    error = put_back(kernel, "set", "nvme0", "copy", "--persist")
-    assert error.code == "driver-bound"
-    assert "--rebind" in error.message
+    """The module shows it; drivers that were bound with it can do without, and with it again."""
+    for words in (("copy",), ("strict", "copy_bytes=256")):
+        error = put_back(kernel, "set", "nvme0", *words)
+        assert error.code == "driver-bound"
+        assert "--rebind" in error.message
+    assert kernel.writes == []
     run("set", "nvme0", "copy", "--rebind")
     assert module.choice(Device(NVME0)).tunables["copy_bytes"] == 4096
+    kernel.writes.clear()
+    for words in (("fused",), ("copy",), ("copy", "copy_bytes=0"), ("copy", "copy_bytes=256"), ("strict",)):
+        run("set", "nvme0", *words, "--rebind")
+    assert not any("bind" in write for write in kernel.writes)
 
 
 def test_steps_are_what_a_shell_would_do(kernel: Kernel) -> None:

@@ -203,7 +203,7 @@ def test_what_goes_at_whatever_moment_is_no_error_of_ours(
 
 def test_a_group_that_goes_at_any_time(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its link, or its folder: doctor is asked of all devices, and says nothing of that one."""
-    name_at, iterdir = machine._name_at, Path.iterdir
+    name_at, iterdir = machine.name_at, Path.iterdir
     for nth in range(12):
         seen: list[Path | str] = []
 
@@ -212,7 +212,7 @@ def test_a_group_that_goes_at_any_time(healthy: Machine, monkeypatch: pytest.Mon
                 seen.append(link)
             return None if NVME0 in str(link) and len(seen) > nth else name_at(link)
 
-        monkeypatch.setattr(machine, "_name_at", at)
+        monkeypatch.setattr(machine, "name_at", at)
         doctor.examine([])
         metrics.exposition()
 
@@ -221,7 +221,7 @@ def test_a_group_that_goes_at_any_time(healthy: Machine, monkeypatch: pytest.Mon
             healthy.remove("sysfs/kernel/iommu_groups/13")
         return iterdir(folder)
 
-    monkeypatch.setattr(machine, "_name_at", name_at)
+    monkeypatch.setattr(machine, "name_at", name_at)
     monkeypatch.setattr(Path, "iterdir", goes)
     doctor.examine([])
     assert machine.Group(13).members == []
@@ -929,6 +929,19 @@ def test_drivers_of_a_group(healthy: Machine) -> None:
     assert [*found] == ["shared-group", "bound-drivers"]
     assert "drivers of 2 devices" in found["bound-drivers"].reason
     assert f"xsmmu set {NVME0} POLICY --rebind" in str(found["bound-drivers"].remedy)
+
+
+def test_a_root_disk_is_not_to_be_rebound(healthy: Machine) -> None:
+    """Neither by the tool nor by hand."""
+    found = planted(healthy, second_disk)
+    healthy.write("proc/self/mountinfo", "22 1 259:0 / / rw - ext4 /dev/nvme0n1 rw")
+    [found["bound-drivers"]] = [each for each in wrong() if each.check == "bound-drivers"]
+    healthy.write("sysfs/kernel/iommu_groups/13/type", "identity")
+    [found["group-type"]] = [each for each in wrong() if each.check == "group-type"]
+    for name in ("bound-drivers", "group-type"):
+        remedy = str(found[name].remedy)
+        assert f"xsmmu set {NVME0} POLICY --persist" in remedy and "nvme0n1 is mounted on /" in remedy
+        assert "rebind " not in remedy and "unbind" not in remedy
 
 
 def test_a_device_that_the_module_has_nothing_for(healthy: Machine) -> None:

@@ -33,7 +33,27 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert tried("bound") == ("1", f"{own_path} DMA-FQ")
     assert "--rebind" in said["bound-says"]
     assert tried("root") == ("1", f"{own_path} DMA-FQ")
-    assert "nvme0n1 is mounted on /" in said["root-says"]
+    for name in ("root", "root-bound"):
+        assert tried(name) == ("1", f"{own_path} DMA-FQ")
+        assert "nvme0n1 is mounted on /" in said[f"{name}-says"]
+        assert "--persist" in said[f"{name}-says"] and "--force" not in said[f"{name}-says"]
+    assert tried("floor")[0] == "1"
+    assert re.search("the module refused policy lazy.*; the kernel log says why", said["floor-says"])
+    assert tried("root-persist")[0] == "0"
+    assert said["root-persist-says"].endswith("strict from the next boot on, state now off")
+    assert said["root-disk"].startswith("[none]")
+    assert re.fullmatch("0000:00:03.0/[0-9a-f:]{9}=strict", said["root-conf"])
+    assert "already so: strict from the next boot on" in said["root-again-says"]
+    assert said["root-unset-status"] == "0"
+    # A configuration system runs them again: the interface stays, with carrier and address, and so do the files.
+    for name in ("root", "chosen", "applied", "auto", "copied", "copies", "unset"):
+        again = name if name == "applied" else f"{name}-again"
+        assert said[f"{again}-status"] == "0"
+        assert said[f"{again}-link-before"] == said[f"{again}-link-after"]
+        assert name == "copies" or "already" in said[f"{again}-says"]
+    assert said["lost"] == "# eth0 is left down, loses its addresses 10.0.2.15/24"
+    assert said["gives"].startswith("ip link set eth0 up; ip addr add 10.0.2.15/24")
+    assert said["address"] == "10.0.2.15/24 1"
     # Half-way: the module refuses when the drivers are unbound and the type is changed.
     assert tried("refused") == ("1", f"{own_path} identity")
     assert re.search("refused policy lazy.*; everything is as it was before", said["refused-says"])
@@ -51,7 +71,10 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
     assert re.search(r" e1000e +fused \(auto\) +held +active ", said["shown"])
     assert said["explained"].strip() == f"auto has chosen fused, level held: {why}"
     assert said["conf-auto"] == "0000:00:02.0/8086:10d3=auto"
-    assert tried("copied") == ("0", "e1000e copy attached DMA-FQ")
+    assert tried("copied")[0] == "0"
+    assert tried("copies") == ("0", "e1000e fused active DMA-FQ")
+    # Drivers that were bound with copies can have them again.
+    assert tried("copies-again") == ("0", "e1000e copy active DMA-FQ")
     assert tried("unbindable") == ("1", "copy idle DMA-FQ")
     assert "; not put back: e1000e cannot be bound" in said["unbindable-says"]
     assert said["metrics-status"] == "0"

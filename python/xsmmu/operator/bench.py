@@ -21,6 +21,7 @@ from xsmmu.operator import (
     calibration,
     choose,
     complete,
+    interfaces,
     kernel,
     machine,
     modes,
@@ -194,6 +195,8 @@ def _print(setup: Setup, ranking: Sequence[dict[str, Any]]) -> None:
 
 def _print_setup(setup: Setup, device: Device) -> None:
     """What would be done."""
+    for note in _lost(device):
+        click.echo(f"# {note}")
     for step in _taking(device):
         click.echo(step.shell)
     click.echo(f"# then, in {setup.rounds + 1} rounds, {setup.pages} pages under each of {', '.join(setup.policies)}")
@@ -221,6 +224,11 @@ def _drivers(device: Device) -> list[tuple[Device, str]]:
     return [each for each in binding.bound(device) if each[1] != workload.NAME]
 
 
+def _lost(device: Device) -> list[str]:
+    """What is to be said before these are unbound; bench has no --after."""
+    return interfaces.notes([each for each, _ in _drivers(device)], True)
+
+
 def _refuse(device: Device, rebind: bool, force: bool) -> None:
     """Refuse, before anything is changed, what is in use."""
     if device.is_bridge:
@@ -234,7 +242,7 @@ def _refuse(device: Device, rebind: bool, force: bool) -> None:
             code="driver-bound",
         )
     if drivers and not force:
-        choose.refuse_essential(device)
+        choose.refuse_essential(device, choose.CHOOSE_ANOTHER)
 
 
 def _taking(device: Device) -> list[Step]:
@@ -338,6 +346,9 @@ def bench(
             else:
                 output.emit_one("bench-setup", asdict(setup))
             return
+        if form == "table":
+            for note in _lost(found):
+                click.echo(note, err=True)
         measuring = Bench(setup, found, policies is None)
         ranking = _measure(found, measuring, force)
     about = {**asdict(setup), "warnings": measuring.warnings()}

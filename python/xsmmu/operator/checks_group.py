@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from xsmmu.operator import exposure, iommu, module, steps
+from xsmmu.operator import essential, exposure, iommu, module, steps
 from xsmmu.operator.digits import duration
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import Device, Group, is_address, text
@@ -73,7 +73,14 @@ def check_type(group: Group) -> Iterator[Finding]:
         )
         devices = working(group)
         rebind = f"xsmmu set {devices[0].address} POLICY --rebind; or by hand: " if devices else ""
-        yield _of_group("blocks", "group-type", group, reason, f"{rebind}{unbind}echo DMA-FQ > {file}")
+        remedy = f"{rebind}{unbind}echo DMA-FQ > {file}"
+        if devices and (in_use := essential.reasons(_bound(group))):
+            # Nobody is to be led to unbind the root disk.
+            remedy = (
+                f"boot with iommu.passthrough=0, and xsmmu set {devices[0].address} POLICY --persist; it is in use: "
+                f"{'; '.join(in_use)}"
+            )
+        yield _of_group("blocks", "group-type", group, reason, remedy)
     elif group.type == "unknown":
         reason = f"the group's type cannot be read ({file}); it must be DMA or DMA-FQ"
         yield _of_group("note", "group-type", group, reason)
@@ -97,6 +104,8 @@ def check_members(group: Group) -> Iterator[Finding]:
     if len(bound) > 1 and not _is_taken(group):
         reason = f"drivers of {len(bound)} devices are bound, and all must be unbound while the group changes hands"
         remedy = f"xsmmu set {bound[0].address} POLICY --rebind, when none of them is needed for a moment"
+        if in_use := essential.reasons(bound):
+            remedy = f"xsmmu set {bound[0].address} POLICY --persist, for the next boot: {'; '.join(in_use)}"
         yield _of_group("risk", "bound-drivers", group, reason, remedy)
 
 

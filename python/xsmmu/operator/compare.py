@@ -345,9 +345,14 @@ def compare(
     if dry_run:
         if form == "table":
             _print_setup(setup, found.label, folder)
+            for note in mover.notes(asked):
+                click.echo(note)
         else:
             output.emit_one("compare-setup", asdict(setup))
         return
+    if form == "table":
+        for note in mover.notes(asked):
+            click.echo(note, err=True)
     folder.mkdir(parents=True, exist_ok=True)
     comparison = Comparison(setup, found, figure, folder)
     try:

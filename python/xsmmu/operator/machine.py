@@ -147,7 +147,7 @@ class Device:
     @property
     def driver(self) -> str | None:
         """The driver that is bound."""
-        return _name_at(self.folder / "driver")
+        return name_at(self.folder / "driver")
 
     @property
     def is_bridge(self) -> bool:
@@ -167,7 +167,7 @@ class Device:
     @property
     def group(self) -> Group | None:
         """Its IOMMU group, if it is behind an IOMMU."""
-        name = _name_at(self.folder / "iommu_group")
+        name = name_at(self.folder / "iommu_group")
         found = Group(int(name)) if name else None
         return found if found and found.is_of_iommu else None
 
@@ -175,10 +175,15 @@ class Device:
         """What a file of a hexadecimal number says: class, vendor, device; 0 where there is none."""
         return int(text(self.folder / name) or "0", 16)
 
+    @property
+    def links(self) -> list[Path]:
+        """Where sysfs has its interfaces and whole disks, in order."""
+        return sorted(link for link in _named() if _owner(link) == self.address)
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """What people call it: interfaces and whole disks."""
-        return tuple(sorted({shown(link.name) for link in _named() if _owner(link) == self.address}))
+        return tuple(sorted({shown(link.name) for link in self.links}))
 
     @property
     def label(self) -> str:
@@ -194,7 +199,7 @@ def text(file: Path) -> str | None:
         return None
 
 
-def _name_at(link: Path) -> str | None:
+def name_at(link: Path) -> str | None:
     """What a link of sysfs leads to; None without one. It may go at any time, so it is read at once."""
     try:
         return link.readlink().name

@@ -6,25 +6,18 @@ The modes are the types of the kernel's own path by name: kernel-strict, kernel-
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from xsmmu.errors import UserError
-from xsmmu.operator import binding, choose, machine, module, process, steps
+from xsmmu.operator import binding, choose, hooks, interfaces, machine, module, steps
 from xsmmu.operator.choose import Wish
 from xsmmu.operator.machine import Device
 from xsmmu.operator.steps import Step
 
 KERNEL: Final = {name: kind for kind, (name, _) in machine.MODES.items()}
 """The group's type for each of the kernel's own."""
-NAMES_S: Final = 10.0
-"""How long interfaces and disks may take to be there again after their driver was bound."""
-HOOK_S: Final = 120.0
-"""How long a command of the user's around a rebind may take."""
 
 
 def offered(device: Device) -> list[str]:
@@ -58,7 +51,7 @@ class Mover:
         self.device = device
         self.before, self.after, self.force = before, after, force
         self.members = device.group.members if device.group else [device]
-        self.names = self._names()
+        self.names = hooks.names(self.members)
         self.choice = module.choice(device)
         self.drivers = binding.bound(device)
         self.type = device.group.type if device.group else None
@@ -81,9 +74,19 @@ class Mover:
 
     def check(self, modes: Sequence[str]) -> None:
         """Refuse, before anything is changed, to take away what is in use."""
+        if self.rebinds(modes) and not self.force:
+            choose.refuse_essential(self.device, choose.CHOOSE_ANOTHER)
+
+    def rebinds(self, modes: Sequence[str]) -> bool:
+        """Whether drivers have to be unbound to go through all of these."""
         theirs = self.choice.policy == "none" or any(mode in KERNEL for mode in modes)
-        if theirs and {*modes} != {now(self.device)} and not self.force:
-            choose.refuse_essential(self.device)
+        default = module.defaults(self.device)
+        copies = any(default.get(mode, {}).get("copy_bytes") for mode in modes)
+        return (theirs and {*modes} != {now(self.device)}) or (copies and not module.can_copy(self.device))
+
+    def notes(self, modes: Sequence[str]) -> list[str]:
+        """What is to be said before that: addresses and routes that go with drivers."""
+        return interfaces.notes([each for each, _ in self.drivers], bool(self.after)) if self.rebinds(modes) else []
 
     def move(self, mode: str) -> None:
         """Have the group under a mode; drivers are unbound and bound only if it must be."""
@@ -129,45 +132,12 @@ class Mover:
         for step in choose.plan(self.device, what).steps:
             step.do()
 
-    def _names(self) -> set[str]:
-        # Not of `members` themselves, which look only once.
-        return {name for each in self.members for name in Device(each.address).names}
-
     def _begin(self) -> None:
         if not self._rebinding:
             self._rebinding = True
-            _hook("--before", self.before)
+            hooks.run("--before", self.before)
 
     def _end(self) -> None:
-        end = time.monotonic() + NAMES_S
-        while missing := self.names - self._names():
-            if time.monotonic() > end:
-                raise UserError(
-                    f"{', '.join(sorted(missing))} did not come back within {NAMES_S:.0f} s after its driver was "
-                    "bound: the kernel log may say why (dmesg)",
-                    code="names-gone",
-                )
-            time.sleep(0.05)
-        _hook("--after", self.after)
+        hooks.wait_for(self.names, self.members)
+        hooks.run("--after", self.after)
         self._rebinding = False
-
-
-def _hook(option: str, command: str | None) -> None:
-    """Run a command of the user's."""
-    if not command:
-        return
-    # A file, since what it leaves running would hold a pipe open.
-    with tempfile.TemporaryFile("w+") as said:
-        try:
-            with process.started(["sh", "-c", command], said, said) as hook:
-                status = hook.wait(HOOK_S)
-            how = f"ended with status {status}" if status else ""
-        except subprocess.TimeoutExpired:
-            how = f"took more than {HOOK_S:.0f} s"
-        if how:
-            said.seek(0)
-            raise UserError(
-                f"{option} '{command}' {how}: try it alone in a shell, and mend it",
-                said.read().splitlines()[-20:],
-                code="hook-failed",
-            )

@@ -216,6 +216,20 @@ def menu() -> list[str] | None:
     return offered(device) if device else None
 
 
+def defaults(device: Device) -> dict[str, dict[str, int]]:
+    """The tunables of each policy as choosing it sets them; nothing of an older module, which does not say it."""
+    if not (folder(device) / "defaults").exists():
+        return {}
+    rows = [line.split(",") for line in _read(device, "defaults").splitlines()]
+    pairs = {row[0]: [word.partition(":") for word in row[1:]] for row in rows}
+    return {policy: {name: int(value) for name, _, value in words} for policy, words in pairs.items()}
+
+
+def can_copy(device: Device) -> bool:
+    """Whether copying can begin while the group's drivers are bound."""
+    return (folder(device) / "can_copy").exists() and _read(device, "can_copy") == "1"
+
+
 def choice(device: Device) -> Choice:
     """What is chosen for a device now."""
     place = folder(device)

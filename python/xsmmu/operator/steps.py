@@ -32,8 +32,11 @@ class Step:
     """A step; `undo` makes it as it was, however far `do` came and if it was called before; both raise UserError."""
 
     shell: str
+    """Empty for a step that only its undo is for."""
     do: Callable[[], None]
     undo: Callable[[], None] = nothing
+    changes: bool = True
+    """False for a write of what the module shows already: only what it shows then says whether that changed."""
 
 
 def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> None:
@@ -46,7 +49,8 @@ def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> 
     with later(signal.SIGHUP):
         with put_back_if_it_fails(begun):
             for step in steps:
-                tell(step.shell)
+                if step.shell:
+                    tell(step.shell)
                 begun.append(step)
                 step.do()
         # All is done: one that has hung up meanwhile, or does now, must not have this end as if it was stopped.

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a rebind takes from interfaces is named before: addresses, routes, VLANs, a place in a bond."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from tests.python import fake_kernel
+from tests.python.fake_kernel import Kernel, run
+from tests.python.sysfs import IGB, make_device
+
+from xsmmu.operator import interfaces, netlink
+from xsmmu.operator.machine import Device
+
+V4, V6 = socket.AF_INET, socket.AF_INET6
+
+
+def packed(**words: bytes | int | str) -> bytes:
+    """Attributes by the names that interfaces.py has for them; an address is text."""
+    text = b""
+    for name, value in words.items():
+        if isinstance(value, str):
+            value = ip_address(value).packed
+        elif isinstance(value, int):
+            value = struct.pack("=I", value)
+        text += struct.pack("=HH", 4 + len(value), getattr(interfaces, f"_{name}")) + value
+        text += bytes(-len(text) % 4)
+    return text
+
+
+def address(index: int, text: str, length: int, flags: int = 0x80, **words: int | str) -> bytes:
+    """A row of RTM_NEWADDR."""
+    family = V6 if ":" in text else V4
+    own: dict[str, int | str] = {"ADDRESS": text} if family == V6 else {"ADDRESS": text, "LOCAL": text}
+    return struct.pack("=BBBBI", family, length, 0, 0, index) + packed(**{**own, "FLAGS": flags, **words})
+
+
+def route(
+    family: int, length: int, protocol: int = 3, kind: int = 1, flags: int = 0, **words: bytes | int | str
+) -> bytes:
+    """A row of RTM_NEWROUTE."""
+    return struct.pack("=BBBBBBBBI", family, length, 0, 0, 254, protocol, 0, kind, flags) + packed(**words)
+
+
+class Wires:
+    """What netlink says of a machine whose eth1 is of IGB."""
+
+    def __init__(self, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kernel = kernel
+        self.addresses: list[bytes] = []
+        self.routes: list[bytes] = []
+        self.link("eth1", 2)
+        monkeypatch.setattr(netlink, "dump", lambda _, kind, __: self.addresses if kind == 22 else self.routes)
+
+    def link(
+        self, name: str, index: int, flags: int = 0x1003, above: str | None = None, is_master: bool = False
+    ) -> None:
+        """An interface; `above` another one, as its VLAN or its master."""
+        folder = self.kernel.sysfs / "class/net" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "ifindex").write_text(f"{index}\n")
+        (folder / "flags").write_text(f"{flags:#x}\n")
+        if above:
+            (self.kernel.sysfs / "class/net" / above / f"upper_{name}").symlink_to(folder)
+        if above and is_master:
+            (self.kernel.sysfs / "class/net" / above / "master").symlink_to(folder)
+
+    @staticmethod
+    def notes(has_after: bool = True) -> list[str]:
+        return interfaces.notes([Device(IGB)], has_after)
+
+
+@pytest.fixture
+def wires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wires]:
+    with fake_kernel.booted(tmp_path, monkeypatch) as kernel:
+        yield Wires(kernel, monkeypatch)
+
+
+def test_dry_run_and_run_name_the_same_before(wires: Wires) -> None:
+    wires.addresses = [address(2, "10.0.0.2", 24, BROADCAST="10.0.0.255"), address(3, "10.0.1.2", 24)]
+    wires.routes = [route(V4, 0, GATEWAY="10.0.0.1", OIF=2), route(V4, 16, DST="10.9.0.0", OIF=3)]
+    words = ("set", "eth1", "fused", "--rebind")
+    dry = run(*words, "--dry-run").splitlines()
+    assert dry[0] == "# eth1 is left down, loses its addresses 10.0.0.2/24 and its routes default via 10.0.0.1"
+    command = "ip link set eth1 up; ip addr add 10.0.0.2/24 brd + dev eth1; ip route add default via 10.0.0.1 dev eth1"
+    assert dry[1] == f"# if nothing on this machine sets that again by itself, add --after '{command}'"
+    assert json.loads(run(*words, "--dry-run", "-o", "json"))["changes"][0]["notes"] == [line[2:] for line in dry[:2]]
+    assert run(*words).splitlines()[:2] == [line[2:] for line in dry[:2]]
+    # What is so already takes nothing away, nor does another policy.
+    for other in (words, ("set", "eth1", "strict", "--rebind")):
+        assert "loses" not in run(*other)
+    assert run("unset", "eth1", "--rebind", "--after", "true").splitlines()[0] == dry[0][2:]
+
+
+def test_what_else_unbinds_names_it_too(wires: Wires, tmp_path: Path) -> None:
+    wires.addresses = [address(2, "10.0.0.2", 24)]
+    lost = "eth1 is left down, loses its addresses 10.0.0.2/24"
+    assert f"# {lost}" in run("bench", "eth1", "--rebind", "--dry-run").splitlines()
+    words = ("compare", "eth1", "--output-folder", str(tmp_path / "out"), "--dry-run")
+    assert lost in run(*words, "--", "true").splitlines()
+    run("set", "eth1", "fused", "--rebind")
+    assert lost not in run(*words, "--policies", "strict,fused", "--", "true")
+    # Copying begins with a rebind.
+    assert lost in run(*words, "--policies", "strict,copy", "--", "true")
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "command"),
+    [
+        (address(2, "10.0.0.2", 24), "10.0.0.2/24", "10.0.0.2/24 dev eth1"),
+        (address(2, "10.0.0.2", 24, 0x280), "10.0.0.2/24", "10.0.0.2/24 noprefixroute dev eth1"),
+        (
+            address(2, "10.0.0.2", 32, ADDRESS="10.0.0.3"),
+            "10.0.0.2 peer 10.0.0.3/32",
+            "10.0.0.2 peer 10.0.0.3/32 dev eth1",
+        ),
+        (address(2, "169.254.7.7", 16), "169.254.7.7/16", "169.254.7.7/16 dev eth1"),
+        (address(2, "2001:db8::2", 64), "2001:db8::2/64", "2001:db8::2/64 dev eth1"),
+        # By DHCP, by a router, a temporary one: they come again by themselves.
+        (address(2, "10.0.0.2", 24, 0), "10.0.0.2/24", None),
+        (address(2, "2001:db8::2", 64, 0x101), "2001:db8::2/64", None),
+        # The kernel's own, and another interface's.
+        (address(2, "fe80::2", 64), None, None),
+        (address(3, "10.0.0.2", 24), None, None),
+    ],
+)
+def test_an_address(wires: Wires, row: bytes, text: str | None, command: str | None) -> None:
+    wires.link("eth1", 2, 0x1002)
+    wires.addresses = [row]
+    found = [f"eth1 loses its addresses {text}"] if text else []
+    assert wires.notes() == found
+    assert [line.partition(" --after ")[2] for line in wires.notes(False)[len(found) :]] == (
+        [f"'ip addr add {command}'"] if command else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "command"),
+    [
+        (route(V4, 16, DST="10.9.0.0", OIF=2), "10.9.0.0/16", "ip route add 10.9.0.0/16 dev eth1"),
+        (
+            route(V4, 0, GATEWAY="10.0.0.1", OIF=2, TABLE=7, PRIORITY=5, SOURCE="10.0.0.2"),
+            "default via 10.0.0.1 table 7",
+            "ip route add default via 10.0.0.1 table 7 dev eth1 metric 5 src 10.0.0.2",
+        ),
+        (
+            route(V4, 0, flags=4, GATEWAY="172.16.0.1", OIF=2),
+            "default via 172.16.0.1",
+            "ip route add default via 172.16.0.1 dev eth1 onlink",
+        ),
+        (route(V6, 0, GATEWAY="fe80::1", OIF=2), "default via fe80::1", "ip -6 route add default via fe80::1 dev eth1"),
+        (
+            route(V4, 0, OIF=2, VIA=struct.pack("=H", V6) + ip_address("fe80::1").packed),
+            "default via inet6 fe80::1",
+            "ip route add default via inet6 fe80::1 dev eth1",
+        ),
+        # One of several ways, and what a router has told of.
+        (
+            route(V4, 8, DST="10.0.0.0", MULTIPATH=struct.pack("=HBBi", 16, 0, 0, 2) + packed(GATEWAY="10.0.0.7")),
+            "10.0.0.0/8 via 10.0.0.7",
+            None,
+        ),
+        (route(V6, 0, 9, GATEWAY="fe80::1", OIF=2), "default via fe80::1", None),
+        # The kernel makes it with an address; local, blackhole, cached, another interface's, a multicast one of ipmr.
+        (route(V4, 24, 2, DST="10.0.0.0", OIF=2), None, None),
+        (route(V4, 32, kind=2, DST="10.0.0.2", OIF=2, TABLE=255), None, None),
+        (route(V4, 32, kind=6, DST="10.7.0.0"), None, None),
+        (route(V6, 128, flags=0x200, DST="2001:db8::7", OIF=2), None, None),
+        (route(V4, 0, GATEWAY="10.0.0.1", OIF=3), None, None),
+        (route(128, 0, OIF=2), None, None),
+    ],
+)
+def test_a_route(wires: Wires, row: bytes, text: str | None, command: str | None) -> None:
+    wires.link("eth1", 2, 0x1002)
+    wires.routes = [row]
+    found = [f"eth1 loses its routes {text}"] if text else []
+    assert wires.notes() == found
+    assert [line.partition(" --after ")[2] for line in wires.notes(False)[len(found) :]] == (
+        [f"'{command}'"] if command else []
+    )
+
+
+def test_a_route_by_a_gateway_comes_after_the_one_to_it(wires: Wires) -> None:
+    wires.routes = [route(V4, 0, GATEWAY="10.0.0.1", OIF=2), route(V4, 32, DST="10.0.0.1", OIF=2)]
+    after = wires.notes(False)[-1]
+    assert after.index("10.0.0.1/32") < after.index("default")
+
+
+def test_vlans_go_with_it_and_a_bond_stays(wires: Wires) -> None:
+    wires.link("vlan7", 5, above="eth1")
+    wires.link("mac0", 6, above="vlan7")
+    wires.link("bond0", 7, above="eth1", is_master=True)
+    wires.addresses = [address(5, "10.7.0.2", 24), address(7, "10.1.0.2", 24)]
+    assert wires.notes(False) == [
+        "eth1 is left down, leaves bond0",
+        "vlan7 goes with eth1, loses its addresses 10.7.0.2/24",
+        "mac0 goes with vlan7",
+        "if nothing on this machine sets that again by itself, add --after 'ip link set eth1 master bond0; ip link set "
+        "eth1 up'",
+    ]
+
+
+def test_an_interface_may_be_called_anything(wires: Wires) -> None:
+    (wires.kernel.sysfs / "class/net/eth1").rename(wires.kernel.sysfs / "class/net/a;b\x1b'c")
+    wires.addresses = [address(2, "10.0.0.2", 24)]
+    lost, after = wires.notes(False)
+    assert lost == "a;b\\x1b'c is left down, loses its addresses 10.0.0.2/24"
+    assert "\x1b" not in after
+
+
+@pytest.mark.parametrize("flags", [0x1002, 0x1003])
+def test_nothing_to_lose(wires: Wires, flags: int) -> None:
+    wires.link("eth1", 2, flags)
+    assert wires.notes() == (["eth1 is left down"] if flags & 1 else [])
+    assert interfaces.notes([Device("0000:05:00.0")], False) == []
+    make_device(wires.kernel.sysfs, "0000:0a:00.0", 21, "none", interface="gone0")
+    assert interfaces.notes([Device("0000:0a:00.0")], False) == []
+
+
+def test_a_kernel_that_does_not_answer(wires: Wires, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> list[bytes]:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(netlink, "dump", refuse)
+    assert "not known: the kernel does not list them (Operation not permitted)" in wires.notes()[0]

@@ -1258,6 +1258,49 @@ def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     assert (tmp_path / "made").read_text() == "sbin -u\n"
 
 
+@pytest.mark.parametrize("name", ["initrd.img-6.12", "initramfs-6.12.img", "initrd-6.12"])
+def test_the_initramfs_is_made_once(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A configuration system would have it made each hour; what is newer than it has it made anew."""
+    rules.conf().write_text("*=fused\n")
+    monkeypatch.setenv("XSMMU_BOOT", str(tmp_path / "boot"))
+    monkeypatch.setenv("XSMMU_MODULES", str(tmp_path / "modules"))
+    (file := kernel.sysfs.parent / "proc/sys/kernel/osrelease").parent.mkdir(parents=True)
+    file.write_text("6.12\n")
+    (built := tmp_path / "modules/6.12/updates/dkms/xsmmu.ko.xz").parent.mkdir(parents=True)
+    built.touch()
+    (tmp_path / "boot").mkdir()
+    program(tmp_path / "bin/update-initramfs", f"echo >>{tmp_path}/made; sleep 0.01; echo >{tmp_path}/boot/{name}")
+
+    def made() -> int:
+        return len((tmp_path / "made").read_text())
+
+    def as_json(*words: str) -> object:
+        # The maker is named first, to standard error.
+        said = run("apply", *words, "-o", "json")
+        return json.loads(said[said.index("{") :])["changes"][0]["initramfs"]
+
+    assert "made anew" in run("apply", "--initramfs", "--dry-run")
+    assert as_json("--initramfs", "--dry-run") == "to be made"
+    assert as_json("--initramfs") == "made"
+    assert f"{tmp_path}/boot/{name}: made since, so it stays" in run("apply", "--initramfs")
+    assert "made since, stays" in run("apply", "--initramfs", "--dry-run")
+    assert (as_json("--initramfs"), as_json(), made()) == ("made since", None, 1)
+    built.touch()
+    run("apply", "--initramfs")
+    run("set", "nvme0n1", "strict", "--persist")
+    run("apply", "--initramfs")
+    assert made() == 3
+    run("apply", "--initramfs", "--force")
+    rules.conf().write_text("")
+    run("apply", "--initramfs")
+    run("apply", "--initramfs")
+    assert made() == 5
+    # What cannot be known has it made.
+    (tmp_path / "boot" / name).unlink()
+    run("apply", "--initramfs")
+    assert made() == 6
+
+
 @pytest.mark.parametrize("path", [None, "", ":", ".:/nowhere"])
 def test_no_program_is_of_the_folder_that_it_is_started_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None

@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 
 from xsmmu.errors import UserError
-from xsmmu.operator import files, machine, module, output, rules, steps
+from xsmmu.operator import files, kernel, machine, module, output, rules, steps
 from xsmmu.operator.machine import Device
 from xsmmu.operator.rules import Rule
 from xsmmu.operator.steps import Step
@@ -109,13 +109,24 @@ def plan(text: str, force: bool) -> list[Step]:
     now = files.text_of(file)
     if now is not None and not now.startswith(_MADE) and not force:
         raise UserError(
-            f"{file} was not made by xsmmu apply: move its rules to {rules.conf()} and remove it, or replace it with "
-            "--force",
+            f"{file} was not made by xsmmu apply: move its rules to {rules.conf()} and remove it, or replace it by "
+            "xsmmu apply --force",
             code="not-ours",
         )
     if now == wanted:
         return []
     return [files.step(file, wanted)]
+
+
+def initramfs_since() -> Path | None:
+    """The running kernel's initramfs, if it was made after rules and module were last written; None if not known."""
+    release = kernel.release()
+    names = (f"initrd.img-{release}", f"initramfs-{release}.img", f"initrd-{release}")
+    image = next((file for name in names if (file := machine.root("boot") / name).exists()), None)
+    # The folder tells of a file that was replaced or removed.
+    parts = [modprobe_conf(), modprobe_conf().parent, kernel.built("xsmmu")]
+    written = [part.stat().st_mtime_ns for part in parts if part and part.exists()]
+    return image if image and image.stat().st_mtime_ns > max(written, default=0) else None
 
 
 def make_initramfs() -> None:
@@ -139,8 +150,8 @@ def make_initramfs() -> None:
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Check the rules and print what would be written; change nothing.")
-@click.option("--initramfs", is_flag=True, help="Make the initramfs anew afterwards (update-initramfs or dracut).")
-@click.option("--force", is_flag=True, help="Replace a file that was not made by xsmmu apply.")
+@click.option("--initramfs", is_flag=True, help="Make an initramfs anew that is older (update-initramfs or dracut).")
+@click.option("--force", is_flag=True, help="Replace a file that was not made by xsmmu apply; make any initramfs anew.")
 @output.option
 def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
     """Have the rules of /etc/xsmmu.conf in force from the next boot on.
@@ -164,26 +175,26 @@ def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
     wanted = text_of(found)
     if not dry_run:
         steps.run(changes)
-    if initramfs and not dry_run:
+    since = None if force or changes else initramfs_since()
+    if initramfs and not dry_run and not since:
         make_initramfs()
     row: dict[str, Any] = {
         "dry_run": dry_run,
         "file": str(modprobe_conf()),
         "changed": bool(changes),
+        "initramfs": None if not initramfs else "made since" if since else "to be made" if dry_run else "made",
         "rules": [rule.text for rule in found],
         "drivers": drivers(found),
         "built_in": built_in(found),
         "text": wanted,
     }
-    if form == "table":
-        for note in (*map(late, built_in(found)), *rules.passed_over(found)):
-            click.echo(note, err=True)
     if form != "table":
         output.emit(form, "apply", "changes", [row])
         return
+    for note in (*map(late, built_in(found)), *rules.passed_over(found)):
+        click.echo(note, err=True)
     if dry_run:
-        click.echo(f"# {modprobe_conf()}, {'to be written' if changes else 'as it is'}:")
-        click.echo(wanted or "# (no rules: no file)\n", nl=False)
+        _print_plan(bool(changes), wanted, initramfs, since)
         return
     said = f"written, {len(found)} rules, loaded before {', '.join(drivers(found)) or 'no driver'}"
     if not changes:
@@ -191,5 +202,15 @@ def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
     elif not wanted:
         said = "removed, as there are no rules"
     click.echo(f"{modprobe_conf()}: {said}")
+    if initramfs and since:
+        click.echo(f"{since}: made since, so it stays")
     if changes and not initramfs:
         click.echo(REMAKE)
+
+
+def _print_plan(changes: bool, wanted: str | None, initramfs: bool, since: Path | None) -> None:
+    """What would be written, as comments and lines of the file."""
+    click.echo(f"# {modprobe_conf()}, {'to be written' if changes else 'as it is'}:")
+    click.echo(wanted or "# (no rules: no file)\n", nl=False)
+    if initramfs:
+        click.echo(f"# {since}, made since, stays" if since else "# then the initramfs is made anew")

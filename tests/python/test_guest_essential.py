@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `xsmmu set --rebind` refuses, in a guest: a real kernel looks up routes, and knows what has claimed a disk."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tests.python import guests, operator_tool
+
+from xsmmu.lab.experiment import Needs
+
+NETWORK = Needs(
+    ("virtio_net", "e1000e", "igb", "vrf", "crc32c_generic", "openvswitch", "tcp_diag", "vfio_pci", "uio_pci_generic"),
+    ("usr/bin/ip",),
+    "net_init",
+)
+DISK = Needs(("nvme", "ext4"), ())
+SCRIPT = "essential_network.py"
+MACHINE = guests.Machine(
+    ("essential",),
+    mode="free",
+    needs=(NETWORK, DISK),
+    files=lambda _source: {**operator_tool.files(), f"opt/{SCRIPT}": (guests.SCRIPTS / SCRIPT).read_bytes()},
+    timeout_s=900,
+)
+
+
+@cache
+def outcome() -> guests.Outcome:
+    return guests.boot(MACHINE)[0]
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("case", MACHINE.cases())
+def test_essential(case: str) -> None:
+    outcome().check(case)

@@ -51,7 +51,6 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 	into->direct_domain += xs_load(&from->direct_domain);
 	into->direct_global += xs_load(&from->direct_global);
 	into->strays += xs_load(&from->strays);
-	into->unstuck_pages += xs_load_acquire(&from->unstuck_pages);
 	into->stuck_pages += xs_load(&from->stuck_pages);
 	into->copied_unmaps += xs_load_acquire(&from->copied_unmaps);
 	into->copied_maps += xs_load(&from->copied_maps);
@@ -75,6 +74,7 @@ void xs_ledger_add(struct xs_ledger *into, const struct xs_ledger *from)
 	xs_counts_add(&into->counts, &from->counts);
 	into->synced_pages += from->synced_pages;
 	into->map_failures += from->map_failures;
+	into->unstuck_pages += from->unstuck_pages;
 	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
 		into->syncs[i] += from->syncs[i];
 	into->commands_page += from->commands_page;

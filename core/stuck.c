@@ -87,7 +87,8 @@ static void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
 	cpu->ledger.commands_domain += sent->domain;
 	cpu->ledger.commands_global += sent->global;
 	cpu->ledger.synced_pages += pages;
-	xs_count(engine->counts, unstuck_pages, pages);
+	xs_store(&cpu->ledger.unstuck_pages,
+		 cpu->ledger.unstuck_pages + pages);
 }
 
 /* No translation of these pages exists any more: let go of memory and IOVAs. */
@@ -193,7 +194,7 @@ u64 xs_engine_stuck(const struct xs_engine *engine)
 	/* In this order: pages become stuck before a retry removes them, so the sum is not too small. */
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		pages -= xs_load_acquire(
-			&xs_counts_of(engine->counts, i)->unstuck_pages);
+			&engine->cpus[i]->ledger.unstuck_pages);
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		pages += xs_load_acquire(
 			&xs_counts_of(engine->counts, i)->stuck_pages);

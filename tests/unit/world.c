@@ -802,7 +802,7 @@ static void check_ledger(const struct world *world, const struct xs_ledger *sum)
 	      (exposed < xs_counts_unmapped(&sum->counts) && world->ever_stuck));
 	CHECK(xs_counts_unmapped(&sum->counts) ==
 	      sum->counts.direct_pages + sum->synced_pages);
-	CHECK(sum->counts.stuck_pages == sum->counts.unstuck_pages);
+	CHECK(sum->counts.stuck_pages == sum->unstuck_pages);
 	CHECK(!xs_engine_stuck(&world->engine));
 	CHECK(sum->commands_page == world->sent_page);
 	CHECK(sum->commands_domain == world->sent_domain);

@@ -38,8 +38,7 @@ struct xs_counts {
 	u64 direct_domain;
 	u64 direct_global;
 	u64 strays;		/* unmaps of what is not mapped so, and the like */
-	u64 stuck_pages;	/* unmapped, and not removed by the world; */
-	u64 unstuck_pages;	/* of those, removed by a later try */
+	u64 stuck_pages;	/* unmapped, and not removed by the world */
 	u64 copied_maps;	/* maps of buffers that a pool has copies of, */
 	u64 copied_unmaps;
 	u64 copied_bytes;	/* both ways, syncs included */
@@ -64,6 +63,7 @@ struct xs_ledger {
 	struct xs_counts counts;
 	u64 synced_pages;	/* deferred ones whose sync is done */
 	u64 map_failures;	/* no IOVA, no memory or refused by the world */
+	u64 unstuck_pages;	/* stuck ones that a later try has removed; read without the lock */
 	u64 syncs[XS_SYNC_COUNT];	/* syncs by cause */
 	u64 commands_page;	/* invalidation commands sent, by kind */
 	u64 commands_domain;

@@ -315,9 +315,9 @@ def notes(view: View) -> list[str]:
         found.append(
             "Cost is guest instructions (-icount: one instruction is one nanosecond of guest time). "
             "Throughput and exposure are in guest time. Emulated invalidations "
-            "complete at once: this is software cost. On hardware a CPU waits for each, 0.9 to 2 us by published figures, "
-            "so rows that invalidate once a page cost more there than rows that invalidate once a batch, whatever their "
-            "instructions: the report adds a wait by its slider."
+            "complete at once: this is software cost. On hardware a CPU waits for each, 0.9 to 2 us by published "
+            "figures, so rows that invalidate once a page cost more there than rows that invalidate once a batch, "
+            "whatever their instructions: the report adds a wait by its slider."
         )
         found += _spreads(view)
     elif view.cost_word == "ns":

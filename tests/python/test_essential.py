@@ -15,7 +15,7 @@ from tests.python.sysfs import BELOW_VMD, IGB, NVME0, VMD, make_device, move
 
 from xsmmu.operator import disks, essential, netlink
 from xsmmu.operator.machine import Device, shown
-from xsmmu.operator.routing import View
+from xsmmu.operator.routing import Connection, View
 
 
 class Machine:
@@ -267,6 +267,8 @@ def test_default_routes_of_vrfs_and_rules(network: Network) -> None:
         # What is down, or no device, does not keep it.
         ("bond", ("eth1", "down0"), 1),
         ("bond", ("eth1", "tap0"), 1),
+        # None is up: any of them may be, later.
+        ("bond", ("down0",), 0),
         # Who is asked for may be behind either port.
         ("bridge", ("eth1", "wlan0"), 1),
         ("bridge", ("wlan0", "tap0"), 0),
@@ -325,6 +327,18 @@ def test_a_tunnel(machine: Machine, network: Network, ends: tuple[str, ...], sai
     network.route("eth1", "192.168.0.0/24")
     network.route("wlan0", "172.16.0.0/16")
     assert of_card() == said
+
+
+def test_a_tunnel_whose_packets_are_marked(machine: Machine, network: Network) -> None:
+    """Rules of routing send them elsewhere than others to the same address."""
+    machine.interface("up0")
+    network.interface("up0", "gre", ends=(ip_address("192.168.0.7"),), mark=5)
+    network.route("up0")
+    network.route("wlan0", "192.168.0.0/24")
+    network.route("eth1", "192.168.0.0/24", table=100)
+    assert of_card() == []
+    network.rules = {5: 100}
+    assert of_card() == ["the only default route is by up0"]
 
 
 def test_an_interface_on_no_pci_device(machine: Machine, network: Network) -> None:
@@ -412,6 +426,16 @@ def test_a_session_that_a_rule_sends_elsewhere(network: Network, monkeypatch: py
     assert of_card() == []
     network.rules = {5: 100}
     assert of_card() == [by("eth1", "10.0.0.1", "may be")]
+
+
+def test_a_session_whose_socket_is_marked(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is sure."""
+    network.route("wlan0")
+    network.route("eth1", table=100)
+    network.rules = {5: 100}
+    network.connected = [Connection(ip_address("192.168.0.1"), 22, ip_address("10.0.0.1"), 50000, 0, 5)]
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
+    assert of_card() == [by("eth1", "10.0.0.1")]
 
 
 def test_a_session_to_an_address_of_the_interface(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -584,6 +608,24 @@ def test_an_exclusive_open(tmp_path: Path, claim: Callable[[Path, str], None]) -
         claim(file, "259:0")
     with pytest.raises(FileNotFoundError):
         claim(tmp_path / "none", "259:0")
+
+
+def test_only_an_exclusive_open_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: Callable[[Path, str], None]
+) -> None:
+    """The kernel lets any other through; and it is for reading, and waits for no disk in a drive."""
+    opened: list[int] = []
+    really = os.open
+
+    def record(file: Path, flags: int) -> int:
+        opened.append(flags)
+        return really(file, os.O_RDONLY | os.O_CLOEXEC)
+
+    (tmp_path / "disk").touch()
+    monkeypatch.setattr(os, "open", record)
+    with pytest.raises(OSError, match="it is another device"):
+        claim(tmp_path / "disk", "259:0")
+    assert opened == [os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC]
 
 
 @pytest.mark.parametrize(

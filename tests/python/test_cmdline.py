@@ -178,6 +178,12 @@ def test_words_are_shown_as_the_kernel_has_them(tmp_path: Path) -> None:
     assert [word.text for word in cmdline.words()] == ["a", '"b=c d"', 'e="f g"', "=h", "-i"]
 
 
+def test_words_end_at_what_is_blank_to_the_kernel() -> None:
+    """Its table of characters is Latin-1, where 0xa0 is a blank; what else UTF-8 is made of is none."""
+    line = "a\xa0b\tc\v d\f\r\n\xa0e\x85f\x1cg"
+    assert [word.plain for word in cmdline.parse(line)] == ["a", "b", "c", "d", "e\x85f\x1cg"]
+
+
 def test_an_option_of_a_driver_that_is_not_there(tmp_path: Path) -> None:
     boot(tmp_path, {"line": "intel_iommu=strict amd_iommu=fullflush"}, "CONFIG_INTEL_IOMMU=n\n")
     assert defaults.strict() == defaults.Setting(False)

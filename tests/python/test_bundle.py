@@ -238,6 +238,7 @@ def test_a_name_that_is_an_ordinary_word(tmp_path: Path, name: str) -> None:
     """It goes from what a user wrote, and from nothing else."""
     (tmp_path / "proc/sys/kernel/hostname").write_text(f"{name}\n")
     row = {"policy": name, "level": name, "reason": f"under {name}", "kernel": f"6.12-{name}", "drivers": [name]}
+    row |= {"subject": name, "names": [name], "remedy": f"set {name}", "command_line": [f"iommu.{name}=1"]}
     assert Scrub().value({**row, "command": ["ping", name]}) == {**row, "command": ["ping", "HOST"]}
 
 

@@ -23,7 +23,7 @@ from tests.python.sysfs import IGB, NVME0, NVME1, Machine, make_device
 from xsmmu import __version__
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import checks_group, checks_machine, doctor, kernel, machine, metrics, module
+from xsmmu.operator import checks_group, checks_machine, doctor, kernel, machine, metrics, module, packages
 from xsmmu.operator.finding import LEVELS, Finding
 from xsmmu.operator.machine import Device
 from xsmmu.project import PROJECT
@@ -31,7 +31,10 @@ from xsmmu.project import PROJECT
 SIGNED = b"~Module signature appended~\n"
 APT = """
 [ "$1 $2 $3" = "show --no-all-versions --" ] || exit 2
-while read -r name; do [ "$name" = "$4" ] && echo "Package: $name" && exit; done <${0%/bin/*}/archive
+while read -r name; do
+	[ "$name" = "$4" ] && echo "Package: $name" && exit
+	[ "$name" = "virtual $4" ] && exit
+done <${0%/bin/*}/archive
 [ "$name" = "$4" ] && echo "Package: $name" && exit
 echo "E: No packages found" >&2
 exit 100
@@ -707,6 +710,14 @@ def test_headers_are_those_that_there_are(
     assert ("apt" in (found.remedy or "")) == (archive is not None)
 
 
+def test_a_name_that_other_packages_provide_cannot_be_installed(healthy: Machine) -> None:
+    """Of one apt-cache says nothing, and no error."""
+    assert packages.first_known([f"linux-headers-{healthy.RELEASE}"])
+    healthy.write("archive", f"virtual linux-headers-{healthy.RELEASE}\nlinux-image-amd64\nlinux-headers-amd64\n")
+    said = f"apt has none for {healthy.RELEASE}: apt install linux-image-amd64 linux-headers-amd64, and reboot"
+    assert packages.headers() == said
+
+
 @pytest.mark.parametrize(
     ("architecture", "archive", "remedy"),
     [
@@ -733,6 +744,9 @@ def test_of_no_iommu_nothing_is_as_it_should_be(healthy: Machine, units: bool) -
     found = doctor.examine([])
     assert {each.check for each in found if each.level == "ok"} == {"kernel-release", "kernel-options", "module"}
     assert "lazy" not in " ".join(each.reason for each in found)
+    # No group is passthrough, where none is.
+    healthy.cmdline("iommu=pt")
+    assert "kernel-mode" not in {each.check for each in doctor.examine([])}
 
 
 def test_of_another_architecture_no_release_was_tested(healthy: Machine) -> None:
@@ -745,6 +759,9 @@ def test_of_another_architecture_no_release_was_tested(healthy: Machine) -> None
 def test_a_module_that_the_command_line_forbids(healthy: Machine) -> None:
     healthy.cmdline("module_blacklist=foo,xsmmu")
     assert [*planted(healthy, unloaded)] == ["module-blacklisted"]
+    # The last list is the one that the kernel keeps.
+    healthy.cmdline("module_blacklist=xsmmu module_blacklist=foo")
+    assert "module-blacklisted" not in {each.check for each in wrong()}
 
 
 def test_a_floor_that_was_given(healthy: Machine) -> None:

@@ -182,6 +182,30 @@ def test_outliers_are_warned_of() -> None:
     assert said.endswith("use more --warmup")
 
 
+@pytest.mark.parametrize(
+    ("rank", "last", "count"),
+    [
+        ("wall", 0.1, 0),
+        ("wall", 0.11, 1),
+        # CPU time is counted in ticks, of which one more or less says nothing.
+        ("cpu", 0.1 + 1 / measure.TICKS_PER_S, 0),
+        ("cpu", 0.1 + 3 / measure.TICKS_PER_S, 1),
+    ],
+)
+def test_outliers_are_of_what_is_ranked_by(tmp_path: Path, rank: str, last: float, count: int) -> None:
+    quantity = comparing.RANKS[rank]
+    about: dict[str, Any] = {"device": IGB, "members": [], "drivers": [], "command": [], "figure": None}
+    about |= {"kernel": "", "cpus": 1, "module": None}
+    setup = comparing.Setup(**about, policies=["fused", "copy"], runs=6, warmup=0, baseline="copy", rank=rank)
+    comparison = comparing.Comparison(setup, Device(IGB), None, tmp_path)
+    for policy, row in comparison.rows.items():
+        values = [0.1] * 5 + [last if policy == "fused" else 0.1]
+        row += [{"wall_s": 0.1, "cpu_s": 0.1, quantity: value} for value in values]
+    found = comparison.warnings()
+    assert len(found) == count
+    assert all(said.startswith(f"fused: outliers of {quantity}: ") for said in found)
+
+
 def test_what_is_warned_of_is_no_part_of_the_table(kernel: Kernel) -> None:
     result = CliRunner().invoke(app, compare(kernel, "--runs", "1"), catch_exceptions=False)
     assert "warning: 1 run of each: too few" in result.stderr

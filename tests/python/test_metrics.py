@@ -97,6 +97,7 @@ def test_the_number_of_a_level(level: str, number: int) -> None:
         ("active", 1),
         ("torn", 1),
         ("lingering", 1),
+        ("stuck", 1),
     ],
 )
 def test_what_is_chosen_is_not_taken_over_yet(state: str, taken: int) -> None:

@@ -246,6 +246,16 @@ def test_counts_that_differ_are_said_first(synthetic: Summary) -> None:
     assert html.index("DISAGREE") < html.index("<nav")
 
 
+@pytest.mark.parametrize("lacking", [1, None])
+def test_counts_that_nothing_was_compared_with_are_not_called_right(synthetic: Summary, lacking: int | None) -> None:
+    """Be it one of the module's runs, or all runs."""
+    ours = [run for run in synthetic["runs"] if run["policy"] == "fused"]
+    for run in ours[:lacking] if lacking else synthetic["runs"]:
+        run["oracle_invalidations"] = None
+    html = written(synthetic)
+    assert [html.count(f'class="finding {state}"') for state in ("right", "wrong", "open")] == [1, 0, 1]
+
+
 def test_contents_lead_to_every_heading(html: str) -> None:
     contents = set(re.findall(r'href="#([^"]*)"', html[html.index("<nav") : html.index("</nav>")]))
     assert contents == set(re.findall(r'<h2 id="([^"]*)"', html))

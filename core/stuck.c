@@ -191,7 +191,7 @@ u64 xs_engine_stuck(const struct xs_engine *engine)
 {
 	u64 pages = 0;
 
-	/* In this order: pages become stuck before a retry removes them, so the sum is not too small. */
+	/* In this order, as pages are stuck before a retry removes them: not too small. */
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		pages -= xs_load_acquire(
 			&engine->cpus[i]->ledger.unstuck_pages);

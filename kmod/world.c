@@ -592,7 +592,7 @@ static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
 			atomic64_inc(&group->other_commands.page);
 		if (removed == pages << PAGE_SHIFT)
 			return 0;
-		/* The last removal leaves no record, which the next try would take for a mapping. */
+		/* The last removal leaves no record, which would be taken for a mapping. */
 		if (i < most)
 			domain->ops->map_pages(domain, iova,
 					       page_to_phys(ZERO_PAGE(0)),
@@ -644,7 +644,7 @@ static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
 /* Who removes. */
 enum removal {
 	REMOVE_UNMAPPED,	/* a call that has unmapped the pages */
-	REMOVE_LIVE,		/* the group leaves its domain, and a driver has not unmapped them */
+	REMOVE_LIVE,		/* the group leaves its domain, and no driver has unmapped them */
 	REMOVE_AGAIN,		/* a later try */
 };
 

@@ -178,7 +178,10 @@ case_stuck_while_it_is_mapped() {
 		keep_and_go $policy 4096
 		# The next driver has no memory, and each try costs none.
 		echo $TESTDEV >$STUCK/bind || failure "$policy: the driver does not bind"
+		failed=$(($(stat_of $TESTDEV map_failures) + 1))
 		echo 1 >$PAGE/memory && failure "$policy: memory was allocated"
+		expect_equal "$policy: maps that failed" "$(stat_of $TESTDEV map_failures)" $failed
+		echo $failed >/tmp/map_failures.$TESTDEV
 		expect_equal "$policy: pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 0
 		unbind $TESTDEV
 		# The memory is the driver's still.
@@ -367,6 +370,7 @@ case_stuck_half_of_an_allocation() {
 	log_mark
 	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
 	echo later >$PAGE/requests || failure "requests: $(log_since | grep 'stuck: wrong')"
+	failed=$(($(stat_of $TESTDEV map_failures) + 1))
 	echo 1 >$PAGE/alloc || failure "$(log_since | grep 'stuck: wrong')"
 	expect_equal "pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 512
 	expect_equal "the state" "$(get $TESTDEV state)" stuck
@@ -375,7 +379,7 @@ case_stuck_half_of_an_allocation() {
 	refuse off
 	until_true 10 is_stuck 0 || failure "it is stuck still"
 	unbind $TESTDEV
-	echo 1 >/tmp/map_failures.$TESTDEV
+	echo $failed >/tmp/map_failures.$TESTDEV
 	expect_balance $TESTDEV
 	all_off
 }

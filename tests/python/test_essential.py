@@ -480,14 +480,15 @@ def test_a_session_of_another_network_namespace(
     assert f"sshd ({os.getppid()}) is in another network namespace" in of_card()[0]
 
 
-def test_a_session_in_tmux(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("variable", ["TMUX", "STY", "ZELLIJ"])
+def test_a_session_in_tmux(network: Network, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     """It may have been started by a session that has ended."""
     network.route("wlan0")
     network.route("eth1", "192.168.0.0/24")
     network.connect("192.168.0.1", 22, "192.168.0.7", 50000)
     network.connect("192.168.0.1", 443, "192.168.0.8", 50000)
     assert of_card() == []
-    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    monkeypatch.setenv(variable, "/tmp/tmux-0/default,1,0")
     other = by("eth1").replace("this", "an")
     assert of_card() == [other]
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")

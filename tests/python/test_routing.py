@@ -66,7 +66,7 @@ def test_several_hops() -> None:
 
 # ---- what few machines have, as the kernel writes it ----
 
-LINK, ROUTE, RULE, DIAG = 18, 26, 34, 20
+LINK, ADDRESS, ROUTE, RULE, DIAG = 18, 22, 26, 34, 20
 UNICAST, BLACKHOLE, UNREACHABLE, PROHIBIT = 1, 6, 7, 8
 DEAD, LINKDOWN, CLONED = 0x01, 0x10, 0x200
 
@@ -140,6 +140,8 @@ DEFAULTS: dict[str, tuple[bytes, list[Default]]] = {
     "prohibit": (route(by(3), kind=PROHIBIT), []),
     "of a network": (route(by(3), bits=24), []),
     "by the loopback interface": (route(by(1)), []),
+    # net.ipv4.nexthop_compat_mode=0: where that leads to is not said.
+    "by a next hop of its own": (route(netlink.attribute(30, struct.pack("=I", 7))), [Default(254, "a next hop")]),
 }
 
 
@@ -186,6 +188,19 @@ def test_interfaces(kernel: Kernel) -> None:
         Link(7, "gre1", "gre", ends=(end,), mark=5),
         Link(8, "gre0", "gre"),
     ]
+
+
+def test_who_has_an_address(kernel: Kernel) -> None:
+    """Between two points an address has that of the other end beside it."""
+    own, end, six = map(ip_address, ("192.0.2.1", "192.0.2.7", "2001:db8::7"))
+    both = netlink.attribute(1, end.packed) + netlink.attribute(2, own.packed)
+    kernel.tables[ADDRESS] = [
+        struct.pack("=4BI", socket.AF_INET, 32, 0, 0, 3) + both,
+        struct.pack("=4BI", socket.AF_INET, 32, 0, 0, 99) + both,
+        struct.pack("=4BI", socket.AF_INET6, 64, 0, 0, 2) + netlink.attribute(1, six.packed),
+    ]
+    view = View()
+    assert [view.holders(each) for each in (own, end, six, None)] == [["eth1"], [], ["eth0"], []]
 
 
 def test_marks_are_those_of_rules(kernel: Kernel) -> None:

@@ -247,6 +247,8 @@ def test_what_looks_like_an_address_stays_where_none_can_be() -> None:
     row = {"module": "1.2.3.4", "kernel": "5.4.0.1", "processor": "E5 v2 @ 10.0.0.1", "schema": "xsmmu.x/1"}
     assert Scrub().value(row) == row
     assert Scrub().value({"reason": "enx001122334455 at 10.0.0.1"}) == {"reason": "NAMED-BY-MAC at IP"}
+    for kind in ("en", "wl", "ww", "sl", "ib"):
+        assert Scrub().value([f"{kind}x001122334455 is down"], "reason") == ["NAMED-BY-MAC is down"]
     assert Scrub().text("300.1.2.3 1.2.3.256 255.1.2.3") == "300.1.2.3 1.2.3.256 IP"
 
 

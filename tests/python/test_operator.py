@@ -668,6 +668,18 @@ def test_the_next_boot_of_tunables_and_groups(sysfs: Path, monkeypatch: pytest.M
     assert next_boot(monkeypatch, sysfs, f"{IGB}=fused,max_window_us:500") == "none"
 
 
+def test_the_next_boot_of_what_auto_has_chosen(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is as now if auto chooses again, and not if a rule names what auto has chosen."""
+    folder = Device(IGB).folder / "xsmmu"
+    (folder / "policy").write_text("none [auto] strict fused\n")
+    (folder / "auto_policy").write_text("fused held: for a reason\n")
+    monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(sysfs / "modprobe.conf"))
+    for choice, differs in (("auto", False), ("fused", True)):
+        (sysfs / "modprobe.conf").write_text(f"options xsmmu rules={IGB}={choice}\n")
+        (row,) = document("status", "eth1", "-o", "json")["devices"]
+        assert (row["next_boot"], row["next_boot_differs"]) == (choice, differs)
+
+
 def test_the_next_boot_without_the_module(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(sysfs / "module/xsmmu")
     shutil.rmtree(Device(IGB).folder / "xsmmu")

@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import NamedTuple
 
-from xsmmu.operator.routing import Address, Connection, Default, Link, View, Way
+from xsmmu.operator.routing import Address, Connection, Default, Link, Packet, View, Way
 
 MAIN = 254
 
@@ -33,6 +33,10 @@ class Network:
     table: list[Route] = field(default_factory=list)
     rules: dict[int, int] = field(default_factory=dict)
     """Tables, by the mark that packets have for them."""
+    by_port: dict[int, int] = field(default_factory=dict)
+    """Tables, by a port of packets."""
+    by_service: dict[int, int] = field(default_factory=dict)
+    """Tables, by the type of service of packets."""
     addresses: dict[str, list[str]] = field(default_factory=dict)
     connected: list[Connection] | None = field(default_factory=list)
     """None if the kernel cannot be asked."""
@@ -86,28 +90,38 @@ class _Answers(View):
         return sorted(self.network.rules)
 
     @cached_property
+    def services(self) -> list[int]:
+        """Those of rules."""
+        return sorted(self.network.by_service)
+
+    @cached_property
     def defaults(self) -> list[Default]:
         """Of all tables."""
-        return [Default(row.table, row.interface) for row in self.network.table if not row.network.prefixlen]
+        rows = [row for row in self.network.table if not row.network.prefixlen]
+        return [Default(row.table, row.interface, row.network.version) for row in rows]
 
     def holders(self, address: Address | None) -> list[str]:
         """The interfaces that have an address."""
         return [name for name, all_of in self.network.addresses.items() if str(address) in all_of]
 
-    def _asked(self, to: Address, _source: Address | None, interface: int, mark: int) -> Way | None:
-        bound = self.links.get(interface)
-        table = (bound and bound.table) or self.network.rules.get(mark, MAIN)
-        host = ip_network(to)
+    def _asked(self, packet: Packet) -> Way | None:
+        bound = self.links.get(packet.interface)
+        host = ip_network(packet.to)
+        table = (bound and bound.table) or self._table(packet)
         ways = [
             row
             for row in self.network.table
             if row.table == table
-            and row.network.version == to.version
+            and row.network.version == packet.to.version
             and host.subnet_of(row.network)  # type: ignore[arg-type]
             and (not bound or bound.table or bound.name == row.interface)
         ]
         ways.sort(key=lambda row: (-row.network.prefixlen, row.metric))
         return Way(ways[0].interface) if ways else None
+
+    def _table(self, packet: Packet) -> int:
+        ports = [self.network.by_port[port] for port in packet.ports if port in self.network.by_port]
+        return next(iter(ports), self.network.by_service.get(packet.service, self.network.rules.get(packet.mark, MAIN)))
 
     @cached_property
     def connections(self) -> list[Connection]:

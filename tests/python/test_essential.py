@@ -142,6 +142,7 @@ def test_storage_of_the_machine_itself(machine: Machine, network: Network) -> No
     network.route("eth1")
     network.route("wlan0", metric=600)
     network.route("eth1", "::/0")
+    network.route("wlan0", "::/0", metric=600)
     network.connect("192.168.0.2", 889, "192.168.0.2", 2049)
     network.connect("127.0.0.1", 889, "127.0.0.2", 10809)
     network.connect("::1", 889, "::1", 3260)
@@ -240,9 +241,12 @@ def test_the_only_default_route(network: Network) -> None:
 
 def test_the_only_default_route_of_ipv6(network: Network) -> None:
     network.route("eth1", "::/0")
-    assert of_card() == ["the only default route is by eth1"]
-    # By either the machine can be reached.
+    only = ["the only IPv6 default route is by eth1"]
+    assert of_card() == only
+    # No packet of IPv6 leaves by a route of IPv4.
     network.route("wlan0", metric=600)
+    assert of_card() == only
+    network.route("wlan0", "::/0", metric=600)
     assert of_card() == []
 
 
@@ -255,7 +259,68 @@ def test_default_routes_of_vrfs_and_rules(network: Network) -> None:
     network.route("eth1", table=10)
     assert of_card() == ["the only default route of VRF mgmt is by eth1"]
     network.table = [row for row in network.table if row.table == 100]
+    assert of_card() == ["the only default route of table 100 is by eth1"]
+    network.route("wlan0", "::/0")
+    network.route("wlan0", table=101)
+    assert of_card() == ["the only default route of table 100 is by eth1"]
+
+
+def test_a_default_route_of_a_rule_replaces_none(network: Network) -> None:
+    """Packets of another address than the rule's do not have it."""
+    network.route("eth1")
+    network.route("wlan0", table=100)
     assert of_card() == ["the only default route is by eth1"]
+    network.route("wlan0", table=253)
+    assert of_card() == []
+
+
+HALVES = ("0.0.0.0/1", "128.0.0.0/1"), ("::/1", "8000::/1"), ("2000::/3",), ("0.0.0.0/2", "64.0.0.0/2", "128.0.0.0/1")
+
+
+@pytest.mark.parametrize("halves", HALVES)
+@pytest.mark.parametrize("vrf", ["", " of VRF mgmt"])
+def test_a_default_route_in_parts(machine: Machine, network: Network, halves: tuple[str, ...], vrf: str) -> None:
+    table = 10 if vrf else 254
+    network.interface("mgmt", "vrf", table=10)
+    for network_of in halves:
+        network.route("eth1", network_of, table=table)
+    if vrf:
+        assert of_card() == []
+        (machine.sysfs / "class/net/eth1/master").symlink_to("../mgmt")
+    [said] = of_card()
+    assert said.startswith(f"the route{vrf} to public addresses, as ")
+    assert said.endswith(", is by eth1")
+    assert of_disk() == []
+    # What is left of the machine's tables takes the packets then.
+    network.route("wlan0", "::/0" if ":" in halves[0] else "0.0.0.0/0", metric=600, table=table)
+    assert of_card() == []
+
+
+def test_a_session_by_rules_of_ports(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    network.route("wlan0")
+    network.route("eth1", table=100)
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
+    for port, said in ((22, [by("eth1", "10.0.0.1")]), (50000, [by("eth1", "10.0.0.1")]), (23, [])):
+        network.by_port = {port: 100}
+        assert of_card() == said
+
+
+def test_a_session_by_rules_of_services(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to a lookup does not say what SSH sets."""
+    network.route("wlan0")
+    network.route("eth1", table=100)
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
+    network.by_service = {0x10: 100}
+    assert of_card() == [by("eth1", "10.0.0.1", "may be")]
+
+
+def test_storage_by_rules_of_ports(machine: Machine, network: Network) -> None:
+    network.route("wlan0")
+    network.route("eth1", table=100)
+    machine.has("self/mountinfo", "22 1 0:50 / /mnt rw - nfs4 files:/srv rw,addr=10.0.0.7\n")
+    assert of_card() == []
+    network.by_port = {2049: 100}
+    assert of_card() == ["NFS at 10.0.0.7 is by eth1"]
 
 
 @pytest.mark.parametrize(
@@ -448,13 +513,25 @@ def test_a_session_to_an_address_of_the_interface(network: Network, monkeypatch:
     assert of_card() == []
 
 
+ITSELF = "this SSH session comes from this machine itself (a tunnel?), and xsmmu does not know the way"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("UNKNOWN 65535 UNKNOWN 65535", "this session may be by it: SSH says that it is from UNKNOWN"),
         ("10.0.0.1 50000 192.168.0.1 22", "from 10.0.0.1, may be by it: the kernel has no route there"),
-        ("127.0.0.1 50000 127.0.0.1 22", f"is by lo, {UNKNOWN}"),
-        ("::1 50000 ::1 22", f"is by lo, {UNKNOWN}"),
+        ("1.2.3.4 x 5.6.7.8 22", "this session may be by it: SSH says that it is from 1.2.3.4"),
+        ("1.2.3.4 50000 5.6.7.8 ssh", "this session may be by it: SSH says that it is from 1.2.3.4"),
+        ("1.2.3.4 -1 5.6.7.8 22", "this session may be by it: SSH says that it is from 1.2.3.4"),
+        ("1.2.3.4 65536 5.6.7.8 22", "this session may be by it: SSH says that it is from 1.2.3.4"),
+        ("1.2.3.4", "this session may be by it: SSH says that it is from 1.2.3.4"),
+        ("127.0.0.1 50000 127.0.0.1 22", ITSELF),
+        ("::1 50000 ::1 22", ITSELF),
+        ("::ffff:127.0.0.1 50000 ::ffff:127.0.0.1 22", ITSELF),
+        ("192.168.0.1 50000 192.168.0.1 22", ITSELF),
+        # Its other address.
+        ("192.168.0.2 50000 192.168.0.1 22", ITSELF),
     ],
 )
 def test_a_session_of_which_nothing_is_known(
@@ -462,6 +539,7 @@ def test_a_session_of_which_nothing_is_known(
 ) -> None:
     network.route("lo", "127.0.0.0/8")
     network.route("lo", "::1/128")
+    network.addresses = {"wlan0": ["192.168.0.2"]}
     monkeypatch.setenv("SSH_CONNECTION", words)
     [reason] = of_card()
     assert said in reason

@@ -16,7 +16,9 @@ from typing import Self
 import pytest
 
 from xsmmu.operator import carriers, netlink, routing
-from xsmmu.operator.routing import Connection, Default, Link, View, Way
+from xsmmu.operator.routing import Connection, Default, Link, Packet, View, Way
+
+HERE = Way("lo", is_local=True)
 
 
 def test_the_loopback_interface() -> None:
@@ -24,11 +26,12 @@ def test_the_loopback_interface() -> None:
     assert view.by_name["lo"].number == 1
     assert view.holders(ip_address("127.0.0.1")) == ["lo"]
     assert view.holders(None) == []
-    assert view.way(ip_address("127.0.0.7")) == routing.Way("lo", is_local=True)
+    assert view.way(Packet(ip_address("127.0.0.7"))) == HERE
     # No machine has an address for documentation.
-    assert view.way(ip_address("127.0.0.7"), ip_address("203.0.113.1")) == routing.Way("lo", is_local=True)
+    assert view.way(Packet(ip_address("127.0.0.7"), ip_address("203.0.113.1"), ports=(22, 50000))) == HERE
     assert carriers.stops(view, "lo", {"0000:01:00.0"}) is None
     assert isinstance(view.marks, list)
+    assert isinstance(view.services, list)
     assert "lo" not in {route.interface for route in view.defaults}
 
 
@@ -49,7 +52,48 @@ def test_a_connection() -> None:
 def test_what_the_kernel_does_not_understand() -> None:
     with pytest.raises(OSError, match="not supported"):
         netlink.ask(netlink.ROUTE, 0xFFF, bytes(16))
-    assert routing.View().way(ip_address("127.0.0.1"), interface=1 << 30) is None
+    assert routing.View().way(Packet(ip_address("127.0.0.1"), interface=1 << 30)) is None
+
+
+def test_what_a_lookup_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules may ask for ports, which stand in the order of the network; an older kernel refuses them."""
+    asked: list[tuple[int, dict[int, bytes]]] = []
+    known, refusal = {1, 2, 4, 16, 27, 28, 29}, errno.EINVAL
+
+    def answer(_family: int, _kind: int, body: bytes) -> bytes:
+        asked.append((body[3], netlink.attributes(body[12:])))
+        if not asked[-1][1].keys() <= known:
+            raise OSError(refusal, "no")
+        return bytes([2, 32, 0, 0, 254, 0, 0, 1, *bytes(4)]) + netlink.attribute(4, struct.pack("=I", 1))
+
+    monkeypatch.setattr(netlink, "ask", answer)
+    packet = Packet(ip_address("10.0.0.1"), ip_address("10.0.0.2"), 3, 5, (22, 50000), 0x10)
+    assert View().way(packet) == routing.Way("lo")
+    whole = {1: b"\x0a\0\0\1", 2: b"\x0a\0\0\2", 4: struct.pack("=I", 3), 16: struct.pack("=I", 5)}
+    with_ports = whole | {27: b"\6", 28: b"\0\x16", 29: b"\xc3\x50"}
+    assert asked == [(0x10, with_ports)]
+    for refusal_of_ports in (errno.EINVAL, errno.ERANGE):
+        refusal = refusal_of_ports
+        known = {1, 2, 4, 16}
+        assert View().way(packet) == routing.Way("lo")
+        assert asked[-1] == (0x10, whole)
+    # An address that this machine has no more is left out, and the ports are not.
+    known = {1, 4, 16, 27, 28, 29}
+    assert View().way(packet) == routing.Way("lo")
+    assert asked[-1][1].keys() == known
+    known, refusal = set(), errno.ENETUNREACH
+    asked.clear()
+    assert View().way(packet) is None
+    assert [27 in each for _, each in asked] == [True, True]
+
+
+def test_services_of_rules_and_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {
+        34: [bytes(12) + netlink.attribute(25, b"\x2e"), bytes([2, 0, 0, 0x10, *bytes(8)]), bytes(12)],
+        26: [bytes([2, 0, 0, 0x08, *bytes(8)])],
+    }
+    monkeypatch.setattr(netlink, "dump", lambda _family, kind, _body: rows[kind])
+    assert View().services == [0x08, 0x10, 0xB8]
 
 
 def test_attributes() -> None:
@@ -155,7 +199,7 @@ def test_a_lookup_is_of_a_socket(kernel: Kernel) -> None:
     """Its mark and the interface that it is bound to are what rules and VRFs go by."""
     to, own = ip_address("192.0.2.7"), ip_address("192.0.2.1")
     view = View()
-    assert view.way(to, own, 7, 5) == view.way(to) == Way("eth1")
+    assert view.way(Packet(to, own, 7, 5)) == view.way(Packet(to)) == Way("eth1")
     assert kernel.asked == [
         {1: to.packed, 2: own.packed, 4: struct.pack("=I", 7), 16: struct.pack("=I", 5)},
         {1: to.packed},
@@ -165,7 +209,7 @@ def test_a_lookup_is_of_a_socket(kernel: Kernel) -> None:
 @pytest.mark.parametrize("kind", [BLACKHOLE, UNREACHABLE, PROHIBIT])
 def test_a_route_that_refuses_is_no_way(kernel: Kernel, kind: int) -> None:
     kernel.answer = route(by(3), kind)
-    assert View().way(ip_address("192.0.2.7")) is None
+    assert View().way(Packet(ip_address("192.0.2.7"))) is None
 
 
 def test_interfaces(kernel: Kernel) -> None:
@@ -275,8 +319,10 @@ class Socket:
         """A question of any kind."""
 
     def recv(self, _size: int) -> bytes:
-        """All of a try at once."""
-        return self.tries.pop(0)
+        """All of a try at once; nothing where none comes."""
+        if not (data := self.tries.pop(0)):
+            raise TimeoutError("timed out")
+        return data
 
 
 def message(kind: int, body: bytes, flags: int = 0) -> bytes:
@@ -291,3 +337,19 @@ def test_a_table_that_changes_while_it_is_read_is_read_again(monkeypatch: pytest
     monkeypatch.setattr(socket, "socket", Socket(*[torn] * 5))
     with pytest.raises(BlockingIOError):
         netlink.dump(netlink.ROUTE, ROUTE, bytes(12))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", os.strerror(errno.ETIMEDOUT)),
+        # A message of no length, and a word that all is well where there is to be an answer.
+        (bytes(32), os.strerror(errno.ENODATA)),
+        (struct.pack("=IHHIIi", 20, 2, 0, 1, 0, 0), os.strerror(errno.ENODATA)),
+    ],
+)
+def test_an_answer_that_does_not_come(monkeypatch: pytest.MonkeyPatch, answer: bytes, said: str) -> None:
+    monkeypatch.setattr(socket, "socket", Socket(answer))
+    with pytest.raises(OSError, match=said) as found:
+        netlink.ask(netlink.ROUTE, 26, bytes(12))
+    assert found.value.strerror == said

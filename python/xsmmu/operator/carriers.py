@@ -8,7 +8,7 @@ that a program runs, or of one end of a pair whose other end is in another netwo
 from __future__ import annotations
 
 from xsmmu.operator import machine
-from xsmmu.operator.routing import View
+from xsmmu.operator.routing import Packet, View
 
 _REDUNDANT = ("bond", "team")
 """Kinds of interfaces that work as long as one of those below does."""
@@ -47,7 +47,7 @@ def _through_tunnel(view: View, name: str, taken: set[str], seen: tuple[str, ...
     """The packets that carry those of a tunnel have ways of their own."""
     link = view.by_name.get(name)
     ends, mark = view.ends(link) if link else ((), 0)
-    ways = [view.way(end, mark=mark) for end in ends]
+    ways = [view.way(Packet(end, mark=mark)) for end in ends]
     legs = [stops(view, way.interface, taken, seen) if way else None for way in ways]
     return True if True in legs else None if None in legs or not legs else False
 

@@ -14,18 +14,28 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from ipaddress import ip_address
+from itertools import product
 from typing import Final, NamedTuple
 
 from xsmmu.operator import binding, carriers, disks, machine, proc
 from xsmmu.operator.machine import Device
-from xsmmu.operator.routing import Address, Connection, View, plain
+from xsmmu.operator.routing import Address, Connection, Link, Packet, View, Way, plain
 
 _ESTABLISHED = 0x1
 _SSH: Final = 22
+_MAIN: Final = (253, 254)
+"""Tables that all packets have: default and main."""
+_OF_IP: Final = {4: "", 6: "IPv6 "}
+_PUBLIC: Final = {
+    4: ("1.1.1.1", "9.9.9.9", "77.88.8.8", "193.0.14.129", "199.7.83.42"),
+    6: ("2001:500:2f::f", "2001:7fd::1", "2606:4700:4700::1111", "2a02:6b8::feed:ff"),
+}
+"""Servers of names in several parts of the Internet; routes to them are looked up, and nothing is sent."""
 _MULTIPLEXERS: Final = ("TMUX", "STY", "ZELLIJ")
 """Variables of what runs below tmux, screen and zellij."""
 _STORAGE: Final = {445: "SMB", 2049: "NFS", 3260: "iSCSI", 4420: "NVMe over TCP", 10809: "nbd"}
 """What the kernel, or a program, has connected to at such a port."""
+_PORTS: Final = {kind: port for port, kind in _STORAGE.items()}
 _MOUNTED: Final = {"nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB", "ceph": "Ceph"}
 """File systems with the address of their server among the options."""
 _OF_USERS: Final = ("class/vfio-dev", "class/uio", "bus/vdpa/devices")
@@ -93,14 +103,34 @@ class _Network:
         return name if stops else None
 
     def _default_routes(self) -> Iterator[str]:
-        """Each VRF has its own; all other tables are the machine's."""
-        names = {link.table: link.name for link in self.view.links.values() if link.table}
-        routes = {(names.get(route.table, ""), route.interface): None for route in self.view.defaults}
-        for vrf in sorted({vrf for vrf, _ in routes}):
-            lost = [self._lost(_Way(interface)) for of, interface in sorted(routes) if of == vrf]
+        """A route replaces only routes of its own family and table."""
+        vrfs = {link.table: f" of VRF {machine.shown(link.name)}" for link in self.view.links.values() if link.table}
+        routes: dict[tuple[str, int], set[str]] = {}
+        for table, interface, version in self.view.defaults:
+            whose = "" if table in _MAIN else vrfs.get(table) or f" of table {table}"
+            routes.setdefault((whose, version), set()).add(interface)
+        for (whose, version), interfaces in sorted(routes.items()):
+            # Rules send some packets to a table of their own, and may send all there if the machine's has no default.
+            if whose and whose not in vrfs.values() and ("", version) in routes:
+                continue
+            lost = [self._lost(_Way(interface)) for interface in sorted(interfaces)]
             if all(lost):
-                whose = f" of VRF {machine.shown(vrf)}" if vrf else ""
-                yield f"the only default route{whose} is by {', '.join(filter(None, lost))}"
+                yield f"the only {_OF_IP[version]}default route{whose} is by {', '.join(filter(None, lost))}"
+        for vrf in (None, *(link for link in self.view.links.values() if link.table)):
+            for version in _PUBLIC:
+                if (vrfs[vrf.table] if vrf else "", version) not in routes:
+                    yield from self._public(version, vrf)
+
+    def _public(self, version: int, vrf: Link | None) -> Iterator[str]:
+        """Several routes may lead to all addresses together, where none of them does."""
+        for address in map(ip_address, _PUBLIC[version]):
+            way = self.view.way(Packet(address, interface=vrf.number if vrf else 0))
+            if not way or way.interface == "lo" or (vrf and not _is_of(way, vrf)):
+                continue
+            if lost := self._lost(_Way(way.interface)):
+                whose = f" of VRF {machine.shown(vrf.name)}" if vrf else ""
+                yield f"the route{whose} to public addresses, as {address}, is by {lost}"
+                return
 
     def _session(self) -> Iterator[str]:
         """How this session comes."""
@@ -110,7 +140,9 @@ class _Network:
             return
         other = proc.elsewhere()
         client, server = (_host(words[at]) if len(words) > 3 else None for at in (0, 2))
-        if other or (words and not (client and server)):
+        if words and not (client and server and all(map(_is_port, words[1:4:2]))):
+            client = server = None
+        if other or (words and not client):
             why = f"{other} is in another network namespace" if other else f"SSH says that it is from {words[0]}"
             yield f"this session may be by it: {why}, and xsmmu does not know the way there"
             return
@@ -122,10 +154,14 @@ class _Network:
             # Whatever started a terminal multiplexer may have ended, and anybody may use it now.
             found += [each for each in self._connections if each.local_port == ports[1] and each not in found]
         for each in found:
+            whose = f"{'this' if each.remote == client else 'an'} SSH session"
+            if each.remote.is_loopback or each.remote == each.local or self.view.holders(each.remote):
+                yield f"{whose} comes from this machine itself (a tunnel?), and xsmmu does not know the way"
+                continue
+            whose += f", from {each.remote},"
             scope = words[0].partition("%")[2] if each.remote == client else ""
             guesses = [] if scope and each.remote.is_link_local else self._guesses(each)
             ways = [*self._ways(each, scope), *guesses]
-            whose = f"{'this' if each.remote == client else 'an'} SSH session, from {each.remote},"
             if not ways:
                 yield f"{whose} may be by it: the kernel has no route there"
             yield from self._said(whose, ways)
@@ -146,7 +182,7 @@ class _Network:
             # It is of that link, and no table has a word in it.
             yield _Way(self._called(scope) if scope else bound.name if bound else "")
             return
-        way = self.view.way(connection.remote, connection.local, connection.interface or 0, connection.mark)
+        way = self.view.way(_packet(connection))
         if way:
             yield _Way(way.interface)
 
@@ -164,9 +200,10 @@ class _Network:
             links = self.view.links.values()
             domains += [link.number for link in links if link.table or connection.remote.is_link_local]
         for domain in domains:
-            # A firewall may mark what leaves, and rules of routing ask for that.
-            for mark in (connection.mark, *self.view.marks):
-                way = self.view.way(connection.remote, connection.local, domain, mark)
+            # A firewall may mark what leaves, a program sets the type of service, and rules of routing ask for either.
+            packet = _packet(connection)._replace(interface=domain)
+            for mark, service in product((packet.mark, *self.view.marks), (0, *self.view.services)):
+                way = self.view.way(packet._replace(mark=mark, service=service))
                 if way and not way.is_local:
                     yield _Way(way.interface, is_sure=False)
 
@@ -177,7 +214,10 @@ class _Network:
             name, _, scope = address.partition("%")
             host = _host(name)
             if host and not host.is_loopback:
-                found += self._said(f"{kind} at {host}", self._out(Connection(None, 0, host, 0), scope))
+                # It may use another port than its usual one.
+                usual, other = (Connection(None, 0, host, port) for port in (_PORTS.get(kind, 0), 0))
+                guesses = (way._replace(is_sure=False) for way in self._out(other, scope))
+                found += self._said(f"{kind} at {host}", [*self._out(usual, scope), *guesses])
         for each in self._connections:
             # From an address to itself it is this machine's own server.
             if each.remote_port in _STORAGE and each.remote != each.local and not each.remote.is_loopback:
@@ -197,6 +237,21 @@ class _Network:
             if error.errno not in (errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL):
                 raise
             return [*_listed()]
+
+
+def _is_port(word: str) -> bool:
+    return word.isdecimal() and int(word) < 1 << 16
+
+
+def _packet(connection: Connection) -> Packet:
+    """What it sends."""
+    ports = (connection.local_port, connection.remote_port)
+    return Packet(connection.remote, connection.local, connection.interface or 0, connection.mark, ports)
+
+
+def _is_of(way: Way, vrf: Link) -> bool:
+    """Whether packets leave by a VRF; those that have no route in it may have one of the machine's."""
+    return machine.name_at(machine.sysfs() / "class/net" / way.interface / "master") == vrf.name
 
 
 def _mounted() -> Iterator[tuple[str, str]]:

@@ -32,7 +32,9 @@ _TRIES: Final = 5
 
 def ask(family: int, kind: int, body: bytes) -> bytes:
     """The body of the one answer; OSError is the kernel's refusal."""
-    return _asked(family, kind, body, 0)[0]
+    if found := _asked(family, kind, body, 0):
+        return found[0]
+    raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
 
 
 def dump(family: int, kind: int, body: bytes) -> list[bytes]:
@@ -52,7 +54,12 @@ def _asked(family: int, kind: int, body: bytes, flags: int) -> list[bytes]:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         link.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
         while True:
-            for answer, marks, content in _messages(link.recv(1 << 17)):
+            try:
+                data = link.recv(1 << 17)
+            except TimeoutError as error:
+                # The one of a socket has no text of its own.
+                raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
+            for answer, marks, content in _messages(data):
                 if marks & _INTERRUPTED:
                     raise InterruptedError
                 if answer in (_ERROR, _DONE):
@@ -69,6 +76,8 @@ def _messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Kind, flags and body of each message of a datagram."""
     while len(data) >= _HEADER.size:
         length, kind, flags, _, _ = _HEADER.unpack_from(data)
+        if length < _HEADER.size:
+            return
         yield kind, flags, data[_HEADER.size : length]
         data = data[_aligned(length) :]
 

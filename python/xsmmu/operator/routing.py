@@ -50,10 +50,12 @@ class Link(NamedTuple):
 
 
 class Default(NamedTuple):
-    """A route for all addresses."""
+    """A route for all addresses of a family."""
 
     table: int
     interface: str
+    version: int = 4
+    """Of IP."""
 
 
 class Connection(NamedTuple):
@@ -68,6 +70,20 @@ class Connection(NamedTuple):
     mark: int = 0
 
 
+class Packet(NamedTuple):
+    """What routes and rules may ask of a packet that leaves this machine."""
+
+    to: Address
+    source: Address | None = None
+    interface: int = 0
+    """The index of the interface or VRF that its socket is bound to."""
+    mark: int = 0
+    ports: tuple[int, int] = (0, 0)
+    """Of TCP: this machine's, and the other one's; 0 for one that is not known."""
+    service: int = 0
+    """The type of service (TOS) of IPv4, and the traffic class of IPv6."""
+
+
 @dataclass(frozen=True)
 class Way:
     """How packets to an address leave."""
@@ -80,7 +96,7 @@ class Way:
 class View:
     """The kernel's answers; OSError where it refuses to be asked."""
 
-    _ways: dict[tuple[object, ...], Way | None] = field(default_factory=dict)
+    _ways: dict[Packet, Way | None] = field(default_factory=dict)
 
     @cached_property
     def links(self) -> dict[int, Link]:
@@ -96,20 +112,32 @@ class View:
     @cached_property
     def marks(self) -> list[int]:
         """The marks that policy rules ask for: a firewall may give one to any packet."""
+        return sorted({netlink.number(netlink.attributes(row[12:]).get(_RULE_MARK)) for row in self._rules} - {0})
+
+    @cached_property
+    def services(self) -> list[int]:
+        """The types of service that policy rules and routes ask for: a program may give one to any packet."""
+        codes = {netlink.number(netlink.attributes(row[12:]).get(_RULE_DSCP)) << 2 for row in self._rules}
+        return sorted((codes | {row[3] for row in (*self._rules, *self._routes)}) - {0})
+
+    @cached_property
+    def _rules(self) -> list[bytes]:
         try:
-            rows = netlink.dump(netlink.ROUTE, _GET_RULE, bytes(12))
+            return netlink.dump(netlink.ROUTE, _GET_RULE, bytes(12))
         except OSError as error:
             # A kernel may have no rules (CONFIG_IP_MULTIPLE_TABLES).
             if error.errno != errno.EOPNOTSUPP:
                 raise
-            rows = []
-        return sorted({netlink.number(netlink.attributes(row[12:]).get(_RULE_MARK)) for row in rows} - {0})
+            return []
+
+    @cached_property
+    def _routes(self) -> list[bytes]:
+        return netlink.dump(netlink.ROUTE, _GET_ROUTE, bytes(12))
 
     @cached_property
     def defaults(self) -> list[Default]:
         """The default routes of all tables that a packet can take now."""
-        rows = netlink.dump(netlink.ROUTE, _GET_ROUTE, bytes(12))
-        return [found for row in rows if row[1] == 0 for found in self._default(row)]
+        return [found for row in self._routes if row[1] == 0 for found in self._default(row)]
 
     def _default(self, row: bytes) -> Iterator[Default]:
         family, kind, flags = row[0], row[7], netlink.number(row[8:12])
@@ -124,7 +152,7 @@ class View:
             # A next hop that is an object of its own may be all that is said (net.ipv4.nexthop_compat_mode=0).
             name = self.links[index].name if index in self.links else "a next hop"
             if not marks & _DEAD and name != "lo":
-                yield Default(table, name)
+                yield Default(table, name, 4 if family == socket.AF_INET else 6)
 
     def holders(self, address: Address | None) -> list[str]:
         """The interfaces that have an address."""
@@ -136,27 +164,28 @@ class View:
                 found.append(self.links[index].name)
         return found
 
-    def way(self, to: Address, source: Address | None = None, interface: int = 0, mark: int = 0) -> Way | None:
-        """How packets to an address leave; None if they cannot."""
-        question = (to, source, interface, mark)
-        if question not in self._ways:
-            self._ways[question] = self._asked(to, source, interface, mark)
-        return self._ways[question]
+    def way(self, packet: Packet) -> Way | None:
+        """How a packet leaves; None if it cannot."""
+        if packet not in self._ways:
+            self._ways[packet] = self._asked(packet)
+        return self._ways[packet]
 
-    def _asked(self, to: Address, source: Address | None, interface: int, mark: int) -> Way | None:
-        bits = to.max_prefixlen
-        body = struct.pack("=8BI", _FAMILIES[to.version], bits, bits if source else 0, *[0] * 6)
-        body += netlink.attribute(_ROUTE_TO, to.packed)
-        if source:
-            body += netlink.attribute(_ROUTE_FROM, source.packed)
-        for kind, value in ((_ROUTE_INTERFACE, interface), (_ROUTE_MARK, mark)):
-            if value:
-                body += netlink.attribute(kind, struct.pack("=I", value))
-        try:
-            answer = netlink.ask(netlink.ROUTE, _GET_ROUTE, body)
-        except OSError:
-            # From an address that this machine has no more nothing leaves, but what has it now still does.
-            return self._asked(to, None, interface, mark) if source else None
+    def _asked(self, packet: Packet) -> Way | None:
+        # From an address that this machine has no more nothing leaves, but what has it now still does.
+        questions = [packet, packet._replace(source=None)]
+        # An older kernel knows no ports here.
+        questions += [each._replace(ports=(0, 0)) for each in questions]
+        code = None
+        for each in dict.fromkeys(questions):
+            if each.ports != packet.ports and code not in (errno.EINVAL, errno.ERANGE):
+                return None
+            try:
+                return self._answered(netlink.ask(netlink.ROUTE, _GET_ROUTE, _lookup(each)))
+            except OSError as error:
+                code = error.errno
+        return None
+
+    def _answered(self, answer: bytes) -> Way | None:
         index = netlink.number(netlink.attributes(answer[12:]).get(_ROUTE_INTERFACE))
         if answer[7] in _REFUSING or index not in self.links:
             return None
@@ -186,7 +215,8 @@ _INFO_KIND, _INFO_DATA = 1, 2
 _VRF_TABLE = 1
 _ADDRESS_ADDRESS, _ADDRESS_LOCAL = 1, 2
 _ROUTE_TO, _ROUTE_FROM, _ROUTE_INTERFACE, _ROUTE_MULTIPATH, _ROUTE_TABLE, _ROUTE_MARK = 1, 2, 4, 9, 15, 16
-_RULE_MARK = 10
+_ROUTE_PROTOCOL, _ROUTE_SPORT, _ROUTE_DPORT = 27, 28, 29
+_RULE_MARK, _RULE_DSCP = 10, 25
 _SOCKET_MARK = 15
 _TUNNEL_ENDS: Final = {
     "gre": (7,),
@@ -202,6 +232,24 @@ _TUNNEL_ENDS: Final = {
 """Which attributes of IFLA_INFO_DATA are the other end of a tunnel."""
 _TUNNEL_MARKS: Final = {"gre": 20, "gretap": 20, "ip6gre": 20, "ip6gretap": 20, "ipip": 20, "ip6tnl": 20, "sit": 20}
 """Which one is the mark."""
+
+
+def _lookup(packet: Packet) -> bytes:
+    """struct rtmsg, and what the packet is known to have."""
+    bits, source = packet.to.max_prefixlen, packet.source
+    body = struct.pack("=8BI", _FAMILIES[packet.to.version], bits, bits if source else 0, packet.service, *[0] * 5)
+    body += netlink.attribute(_ROUTE_TO, packet.to.packed)
+    if source:
+        body += netlink.attribute(_ROUTE_FROM, source.packed)
+    for kind, value in ((_ROUTE_INTERFACE, packet.interface), (_ROUTE_MARK, packet.mark)):
+        if value:
+            body += netlink.attribute(kind, struct.pack("=I", value))
+    if any(packet.ports):
+        body += netlink.attribute(_ROUTE_PROTOCOL, bytes([socket.IPPROTO_TCP]))
+    for kind, port in zip((_ROUTE_SPORT, _ROUTE_DPORT), packet.ports, strict=True):
+        if port:
+            body += netlink.attribute(kind, struct.pack("!H", port))
+    return body
 
 
 def _link(row: bytes) -> Link:

@@ -13,7 +13,7 @@ import pytest
 from tests.python.fake_network import Network
 from tests.python.sysfs import BELOW_VMD, IGB, NVME0, VMD, make_device, move
 
-from xsmmu.operator import disks, essential, netlink
+from xsmmu.operator import disks, essential, netlink, opened
 from xsmmu.operator.machine import Device, shown
 from xsmmu.operator.routing import Connection, View
 
@@ -693,41 +693,190 @@ def test_only_an_exclusive_open_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: Callable[[Path, str], None]
 ) -> None:
     """The kernel lets any other through; and it is for reading, and waits for no disk in a drive."""
-    opened: list[int] = []
+    flags_of: list[int] = []
     really = os.open
 
     def record(file: Path, flags: int) -> int:
-        opened.append(flags)
+        flags_of.append(flags)
         return really(file, os.O_RDONLY | os.O_CLOEXEC)
 
     (tmp_path / "disk").touch()
     monkeypatch.setattr(os, "open", record)
     with pytest.raises(OSError, match="it is another device"):
         claim(tmp_path / "disk", "259:0")
-    assert opened == [os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC]
+    assert flags_of == [os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC]
+
+
+class Files:
+    """Device files of a made-up machine, and the programs that have them open."""
+
+    def __init__(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.machine = machine
+        self.numbers: dict[Path, tuple[str, str]] = {}
+        self.asked: list[Path] = []
+        monkeypatch.setattr(opened, "number_of", self.number_of)
+
+    def number_of(self, file: Path) -> tuple[str, str] | None:
+        """opened.number_of()."""
+        self.asked.append(file)
+        return self.numbers.get(file)
+
+    def node(self, device: str, place: str, number: str, kind: str = "char") -> None:
+        """A file of /dev for a device, whose folder is below a PCI device's."""
+        folder = Device(device).folder / place
+        folder.mkdir(parents=True, exist_ok=True)
+        (self.machine.sysfs / "dev" / kind).mkdir(parents=True, exist_ok=True)
+        (self.machine.sysfs / "dev" / kind / number).symlink_to(folder)
+
+    def program(self, process: int, name: str, number: str, kind: str = "char", mount: int = 22) -> Path:
+        """A program that has one open, by a name of a mount."""
+        file = self.machine.proc / f"{process}/fd/3"
+        self.machine.has(f"{process}/comm", "a program\n")
+        self.machine.has(f"{process}/fdinfo/3", f"pos:\t0\nflags:\t02\nmnt_id:\t{mount}\nino:\t7\n")
+        file.parent.mkdir()
+        file.symlink_to(name)
+        self.numbers[file] = (kind, number)
+        return file
+
+
+@pytest.fixture
+def files(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Files:
+    return Files(machine, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "number"), [("block", "nvme0n1p2", "259:2"), ("nvme-generic", "ng0n1", "240:0")]
+    ("kind", "place", "number"),
+    [
+        ("block", "nvme/nvme0/nvme0n1/nvme0n1p2", "259:2"),
+        ("char", "nvme/nvme0/ng0n1", "240:0"),
+        ("char", "nvme/nvme0", "239:0"),
+    ],
 )
-def test_a_disk_that_a_program_has_open(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, number: str
-) -> None:
+def test_a_disk_that_a_program_has_open(files: Files, kind: str, place: str, number: str) -> None:
     """Not every program claims a disk: QEMU does not."""
-    folder = Device(NVME0).folder / "nvme/nvme0" / name
-    if kind != "block":
-        folder.mkdir()
-        (machine.sysfs / "class" / kind).mkdir()
-        (machine.sysfs / "class" / kind / name).symlink_to(folder)
-    (machine.sysfs / "class" / kind / name / "dev").write_text(f"{number}\n")
-    machine.has("77/comm", "qemu-system-x86\n")
-    machine.has("77/fd/3", "")
-    machine.has("78/fd/3", "")
-    here = {machine.proc / "77/fd/3": ("block" if kind == "block" else "char", number)}
-    here[machine.proc / "78/fd/3"] = ("char" if kind == "block" else "block", number)
-    monkeypatch.setattr(disks, "number_of", here.get)
-    assert of_disk() == [f"{name} is open in qemu-system-x86 (77)"]
+    files.node(NVME0, place, number, kind)
+    name = Path(place).name
+    files.program(77, f"/dev/{name}", number, kind)
+    files.program(78, f"/dev/{name}", number, "char" if kind == "block" else "block")
+    assert of_disk() == [f"{name} is open in a program (77)"]
     assert of_card() == []
+
+
+@pytest.mark.parametrize(
+    ("place", "in_use"),
+    [
+        ("host7/target7:0:0/7:0:0:0/scsi_tape/nst0", True),
+        ("drm/card0", True),
+        ("sound/card1/controlC1", True),
+        ("usb1/1-1/input/input3/event3", True),
+        ("0000:01:00.0:0/0000:01:00.0:0.0/tty/ttyS4", True),
+        ("watchdog/watchdog0", True),
+        ("infiniband_verbs/uverbs0", True),
+        # A clock stays as long as it is open.
+        ("ptp/ptp0", False),
+    ],
+)
+def test_what_a_program_has_open(files: Files, place: str, in_use: bool) -> None:
+    """Not only of disks."""
+    files.node(IGB, place, "9:128")
+    assert of_card() == []
+    files.program(77, "/dev/something", "9:128")
+    assert of_card() == ([f"{Path(place).name} is open in a program (77)"] if in_use else [])
+    assert of_disk() == []
+
+
+def test_a_file_of_a_server_is_not_asked(machine: Machine, files: Files) -> None:
+    """A dead one would never answer; a device file below a mount of this machine's own is asked."""
+    files.node(IGB, "drm/card0", "226:0")
+    rows = ("5 /dev devtmpfs", "6 /mnt nfs4", "7 /home fuse.sshfs", "8 /srv ext4", "9 /dev/shm fuse.x")
+    text = "".join(f"{row.split()[0]} 1 0:9 / {row.split()[1]} rw - {row.split()[2]} x rw\n" for row in rows)
+    expected = []
+    for process, (name, mount) in enumerate(
+        [
+            ("/dev/a", 5),
+            ("/mnt/a", 6),
+            ("/home/a", 7),
+            ("/srv/dev/a", 8),
+            ("/dev/shm/a", 9),
+            ("/dev/a", 10),
+            ("/a", 11),
+        ],
+        70,
+    ):
+        machine.has(f"{process}/mountinfo", text)
+        file = files.program(process, name, "226:0", mount=mount)
+        expected += [file] if mount in (5, 8, 10) else []
+    for process, name in enumerate(("socket:[7]", "pipe:[8]", "anon_inode:[eventfd]"), 80):
+        files.program(process, name, "226:0", mount=5)
+    assert len(of_card()) == 3
+    assert sorted(files.asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("consoles", "said"),
+    [
+        ("tty0                 -WU (EC p  )    4:1\n", "fb0 shows a console of the kernel (tty0)"),
+        ("ttyS4                -W- (EC p a)    4:68\n", "ttyS4 is a console of the kernel"),
+        ("hvc0                 -W- (EC p  )  229:0\n", "virtio3 may have a console of the kernel (hvc)"),
+        ("ttyS0                -W- (EC p a)    4:64\n", None),
+        ("netcon0              -W- (E     )\n", None),
+    ],
+)
+def test_consoles(machine: Machine, files: Files, consoles: str, said: str | None) -> None:
+    files.node(IGB, "tty/ttyS4", "4:68")
+    (Device(IGB).folder / "virtio3").mkdir()
+    screen = Device(IGB).folder / "graphics/fb0"
+    screen.mkdir(parents=True)
+    (machine.sysfs / "class/graphics").mkdir()
+    (machine.sysfs / "class/graphics/fb0").symlink_to(screen)
+    machine.has("consoles", consoles)
+    assert of_card() == ([said] if said else [])
+    assert of_disk() == []
+
+
+@pytest.mark.parametrize(
+    ("mount", "driver", "said"),
+    [
+        ("virtiofs myroot rw", "virtiofs", "myroot (virtiofs) is mounted on /a b, and may be by virtio3"),
+        ("virtiofs myroot rw", None, "myroot (virtiofs) is mounted on /a b, and may be by virtio3"),
+        ("9p share rw,trans=virtio,cache=5", "9pnet_virtio", "share (9p) is mounted on /a b, and may be by virtio3"),
+        ("9p share rw", "9pnet_virtio", "share (9p) is mounted on /a b, and may be by virtio3"),
+        ("9p share rw,trans=tcp,port=564", "9pnet_virtio", None),
+        ("9p share rw,trans=virtio", "elsewhere", None),
+        ("tmpfs share rw,trans=virtio", "9pnet_virtio", None),
+    ],
+)
+def test_what_a_host_gives(machine: Machine, mount: str, driver: str | None, said: str | None) -> None:
+    """Nothing but a virtio device of the right driver; any where no device has that driver."""
+    for device, name in ((IGB, "virtio3"), (NVME0, "virtio4")):
+        folder = Device(device).folder / name
+        folder.mkdir()
+        (machine.sysfs / "bus/virtio/devices").mkdir(parents=True, exist_ok=True)
+        (machine.sysfs / "bus/virtio/devices" / name).symlink_to(folder)
+    if driver:
+        place = NVME0 if driver == "elsewhere" else IGB
+        name = "9pnet_virtio" if driver == "elsewhere" else driver
+        (next(Device(place).folder.glob("virtio*")) / "driver").symlink_to(f"../{name}")
+    machine.has("self/mountinfo", f"22 1 0:50 / /a\\040b rw - {mount}\n")
+    assert of_card() == ([said] if said else [])
+
+
+def test_several_questions_of_one_run(files: Files, network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are looked at once, the kernel's tables are read once, and no disk is opened."""
+    files.node(IGB, "drm/card0", "226:0")
+    files.program(77, "/dev/dri/card0", "226:0")
+    network.claimed["/dev/nvme0n1"] = errno.EBUSY
+    views: list[View] = []
+
+    def view() -> View:
+        views.append(network.view())
+        return views[-1]
+
+    monkeypatch.setattr(essential, "View", view)
+    run = essential.Run(can_claim=False)
+    said = ["card0 is open in a program (77)"]
+    assert [essential.reasons([Device(each)], run) for each in (IGB, NVME0, IGB)] == [said, [], said]
+    assert len(views) == len(files.asked) == 1
 
 
 def test_loop_devices_and_targets_of_nvme(machine: Machine) -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the machine, or who sits at it, needs of devices: file systems, swap, the way to the network.
+"""What the machine, or a person at it, needs of devices: file systems, swap, routes, consoles, what programs have open.
 
 The kernel is asked where it answers (disks.py, routing.py), and what it does not say counts as needed: the reason says
 so. Not seen: network storage that is not mounted and uses other ports than its own or no TCP, a session that comes by
-neither SSH nor a console of this machine, and interfaces of other network namespaces.
+neither SSH nor a console of this machine, interfaces of other network namespaces, and virtiofs or 9P of other mount
+namespaces.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import errno
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 from itertools import product
 from typing import Final, NamedTuple
 
-from xsmmu.operator import binding, carriers, disks, machine, proc
+from xsmmu.operator import binding, carriers, disks, machine, opened, proc
 from xsmmu.operator.machine import Device
 from xsmmu.operator.routing import Address, Connection, Link, Packet, View, Way, plain
 
@@ -42,14 +44,33 @@ _OF_USERS: Final = ("class/vfio-dev", "class/uio", "bus/vdpa/devices")
 """What a driver makes of a device that it gives to programs: VFIO's of any maker, UIO's, and vDPA's."""
 
 
-def reasons(devices: Sequence[Device]) -> list[str]:
+@dataclass(frozen=True)
+class Run:
+    """What one run of the tool reads once, to ask about several groups of devices."""
+
+    can_claim: bool = True
+    """Whether disks may be opened, as only that tells some of their uses."""
+
+    @cached_property
+    def view(self) -> View:
+        """The network's."""
+        return View()
+
+    @cached_property
+    def opened(self) -> opened.Table:
+        """Of programs."""
+        return opened.Table()
+
+
+def reasons(devices: Sequence[Device], run: Run | None = None) -> list[str]:
     """Why these devices, all at once, should not lose their drivers; a line each, none if nothing is known."""
+    run = run or Run()
     devices = [*devices, *(each for each in machine.devices() if each not in devices and _goes_with(each, devices))]
     taken = {device.address for device in devices}
-    found = disks.reasons(taken)
+    found = [*disks.reasons(taken, run.can_claim), *run.opened.reasons(taken)]
     if carriers.is_of_network(taken):
         try:
-            found += _Network(View(), taken).reasons()
+            found += _Network(run.view, taken).reasons()
         except OSError as error:
             found.append(f"the network may be by it: the kernel says nothing of its routes ({error.strerror or error})")
     for device in devices:

@@ -289,8 +289,28 @@ def test_a_hook_that_fails(kernel: Kernel, tmp_path: Path) -> None:
     assert (error.code, error.lines) == ("hook-failed", ("no",))
     assert kernel.writes == []
     once = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; false; }}"
-    error = put_back(kernel, "set", "eth1", "fused", "--rebind", "--persist", "--after", once)
-    assert error.code == "hook-failed" and error.message.endswith("; everything is as it was before")
+    error = fails("set", "eth1", "fused", "--rebind", "--persist", "--after", once)
+    assert error.code == "hook-failed" and error.message.startswith(f"--after '{once}' ended with status 1: ")
+    assert error.message.endswith("all else is done and stays; mend the command, and run it alone in a shell")
+    # To take the policy back would be a second outage, and would run the same command again.
+    assert [write.split()[0].rpartition("/")[2] for write in kernel.writes] == ["unbind", "policy", "bind"]
+    assert module.choice(Device(IGB)).state == "attached"
+    assert rules.conf().read_text().endswith("=fused\n")
+    kernel.writes.clear()
+    error = fails("unset", "eth1", "--rebind", "--after", "echo gone; exit 7")
+    assert (error.code, error.lines, module.choice(Device(IGB)).policy) == ("hook-failed", ("gone",), "none")
+
+
+def test_what_fails_after_a_hook_that_failed_is_put_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_files(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse_files)
+    before = everything(kernel)
+    error = fails("set", "eth1", "fused", "--rebind", "--persist", "--after", "false")
+    # Of the interfaces nothing is known then, either.
+    assert error.code == "not-put-back" and "No space left" in error.message
+    assert everything(kernel) == before
 
 
 def test_unset_rebinds_the_whole_group_and_forgets(kernel: Kernel) -> None:

@@ -423,7 +423,7 @@ def options(command: F) -> F:
     for add in (
         output.option,
         click.option("--force", is_flag=True, help="Rebind what is in use, which loses data; replace modprobe's file."),
-        click.option("--after", metavar="SHELL", help="Run after drivers were bound: addresses, routes."),
+        click.option("--after", metavar="SHELL", help="Run after drivers were bound; if it fails the policy stays."),
         click.option("--before", metavar="SHELL", help="Run before drivers are unbound."),
         click.option("--dry-run", is_flag=True, help="Print the steps as lines for a shell, and change nothing."),
         click.option(
@@ -462,7 +462,8 @@ def set_policy(
     not named get the policy's defaults. From the kernel's own path, and to copying, DEVICE changes only while no
     driver is bound in the group: --rebind sees to that, and puts everything back if anything fails. From one policy to
     another nothing is unbound. An interface that is bound anew has lost its addresses and routes, which are named
-    before: --after gives them again. What is so already is left as it is, so this can be run again and again.
+    before: --after gives them again. If only --after fails, the policy stays, and the command ends with an error. What
+    is so already is left as it is, so this can be run again and again.
 
     What is in use, as the disk of the root file system, is not rebound: --persist without --rebind writes the rule
     only, and the next boot has it.

@@ -41,8 +41,8 @@ def wait_for(wanted: set[str], devices: Iterable[Device]) -> None:
         time.sleep(0.05)
 
 
-def run(option: str, command: str | None) -> None:
-    """Run a command of the user's."""
+def run(option: str, command: str | None, remedy: str = "try it alone in a shell, and mend it") -> None:
+    """Run a command of the user's; `remedy` ends the error if the command fails."""
     if not command:
         return
     # A file, since what it leaves running would hold a pipe open.
@@ -56,7 +56,7 @@ def run(option: str, command: str | None) -> None:
         if how:
             said.seek(0)
             raise UserError(
-                f"{option} '{command}' {how}: try it alone in a shell, and mend it",
+                f"{option} '{command}' {how}: {remedy}",
                 said.read().splitlines()[-20:],
                 code="hook-failed",
             )
@@ -65,7 +65,8 @@ def run(option: str, command: str | None) -> None:
 def around(devices: Sequence[Device], before: str | None, after: str | None) -> tuple[list[Step], list[Step]]:
     """The steps before drivers are unbound, and after they were bound.
 
-    A rebind that is taken back is one, too: the last step runs `before` then, and the first one `after`.
+    A rebind that is taken back is one, too: the last step runs `before` then, and the first one `after`. If `after`
+    fails nothing is taken back: that would unbind the drivers once more, and the interfaces would be no better.
     """
     if not before and not after:
         return [], []
@@ -82,9 +83,12 @@ def around(devices: Sequence[Device], before: str | None, after: str | None) -> 
         wait()
         run("--after", after)
 
+    def last() -> None:
+        run("--after", after, "all else is done and stays; mend the command, and run it alone in a shell")
+
     return [Step(_shell(before), begin, end)], [
         Step(f"until {present}; do sleep 0.1; done" if present else "", wait),
-        Step(_shell(after), end, begin),
+        Step(_shell(after), last, begin, keeps=True),
     ]
 
 

@@ -37,6 +37,8 @@ class Step:
     undo: Callable[[], None] = nothing
     changes: bool = True
     """False for a write of what the module shows already: only what it shows then says whether that changed."""
+    keeps: bool = False
+    """True for a step whose failure takes nothing back: the error is raised when the other steps are done."""
 
 
 def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> None:
@@ -46,15 +48,23 @@ def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> 
     A terminal that hangs up does not end it: that may come of the step that unbinds a network card.
     """
     begun: list[Step] = []
+    kept: UserError | None = None
     with later(signal.SIGHUP):
         with put_back_if_it_fails(begun):
             for step in steps:
                 if step.shell:
                     tell(step.shell)
                 begun.append(step)
-                step.do()
+                try:
+                    step.do()
+                except UserError as error:
+                    if not step.keeps:
+                        raise
+                    kept = error
         # All is done: one that has hung up meanwhile, or does now, must not have this end as if it was stopped.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if kept:
+        raise kept
 
 
 @contextlib.contextmanager

@@ -19,6 +19,9 @@ from xsmmu.operator import interfaces, netlink
 from xsmmu.operator.machine import Device
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
+ADD = "if nothing on this machine sets that again by itself, add --after"
+LEFT = "that --after does not give back"
+MTU = struct.pack("=I", 1400)
 
 
 def packed(**words: bytes | int | str) -> bytes:
@@ -42,10 +45,16 @@ def address(index: int, text: str, length: int, flags: int = 0x80, **words: int 
 
 
 def route(
-    family: int, length: int, protocol: int = 3, kind: int = 1, flags: int = 0, **words: bytes | int | str
+    family: int,
+    length: int,
+    protocol: int = 3,
+    kind: int = 1,
+    flags: int = 0,
+    tos: int = 0,
+    **words: bytes | int | str,
 ) -> bytes:
     """A row of RTM_NEWROUTE."""
-    return struct.pack("=BBBBBBBBI", family, length, 0, 0, 254, protocol, 0, kind, flags) + packed(**words)
+    return struct.pack("=BBBBBBBBI", family, length, 0, tos, 254, protocol, 0, kind, flags) + packed(**words)
 
 
 class Wires:
@@ -88,7 +97,13 @@ def test_dry_run_and_run_name_the_same_before(wires: Wires) -> None:
     words = ("set", "eth1", "fused", "--rebind")
     dry = run(*words, "--dry-run").splitlines()
     assert dry[0] == "# eth1 is left down, loses its addresses 10.0.0.2/24 and its routes default via 10.0.0.1"
-    command = "ip link set eth1 up; ip addr add 10.0.0.2/24 brd + dev eth1; ip route add default via 10.0.0.1 dev eth1"
+    command = "; ".join(
+        [
+            "ip link set eth1 up",
+            "ip addr replace 10.0.0.2/24 brd + dev eth1",
+            "ip route replace default via 10.0.0.1 dev eth1",
+        ]
+    )
     assert dry[1] == f"# if nothing on this machine sets that again by itself, add --after '{command}'"
     assert json.loads(run(*words, "--dry-run", "-o", "json"))["changes"][0]["notes"] == [line[2:] for line in dry[:2]]
     assert run(*words).splitlines()[:2] == [line[2:] for line in dry[:2]]
@@ -116,6 +131,13 @@ def test_what_else_unbinds_names_it_too(wires: Wires, tmp_path: Path) -> None:
         (address(2, "10.0.0.2", 24), "10.0.0.2/24", "10.0.0.2/24 dev eth1"),
         (address(2, "10.0.0.2", 24, 0x280), "10.0.0.2/24", "10.0.0.2/24 noprefixroute dev eth1"),
         (
+            struct.pack("=BBBBI", V4, 24, 0, 253, 2)
+            + packed(LOCAL="10.0.0.2", FLAGS=0x80, LABEL=b"eth1:7\0", METRIC=50),
+            "10.0.0.2/24",
+            "10.0.0.2/24 scope 253 label eth1:7 metric 50 dev eth1",
+        ),
+        (address(2, "2001:db8::2", 64, 0x82), "2001:db8::2/64", "2001:db8::2/64 nodad dev eth1"),
+        (
             address(2, "10.0.0.2", 32, ADDRESS="10.0.0.3"),
             "10.0.0.2 peer 10.0.0.3/32",
             "10.0.0.2 peer 10.0.0.3/32 dev eth1",
@@ -136,29 +158,50 @@ def test_an_address(wires: Wires, row: bytes, text: str | None, command: str | N
     found = [f"eth1 loses its addresses {text}"] if text else []
     assert wires.notes() == found
     assert [line.partition(" --after ")[2] for line in wires.notes(False)[len(found) :]] == (
-        [f"'ip addr add {command}'"] if command else []
+        [f"'ip addr replace {command}'"] if command else []
     )
 
 
 @pytest.mark.parametrize(
     ("row", "text", "command"),
     [
-        (route(V4, 16, DST="10.9.0.0", OIF=2), "10.9.0.0/16", "ip route add 10.9.0.0/16 dev eth1"),
+        (route(V4, 16, DST="10.9.0.0", OIF=2), "10.9.0.0/16", "ip route replace 10.9.0.0/16 dev eth1"),
         (
             route(V4, 0, GATEWAY="10.0.0.1", OIF=2, TABLE=7, PRIORITY=5, SOURCE="10.0.0.2"),
             "default via 10.0.0.1 table 7",
-            "ip route add default via 10.0.0.1 table 7 dev eth1 metric 5 src 10.0.0.2",
+            "ip route replace default via 10.0.0.1 table 7 dev eth1 metric 5 src 10.0.0.2",
         ),
+        (
+            route(V4, 8, 4, tos=16, DST="10.0.0.0", OIF=2, METRICS=netlink.attribute(2, MTU)),
+            "10.0.0.0/8",
+            "ip route replace 10.0.0.0/8 dev eth1 proto static tos 0x10 mtu 1400",
+        ),
+        # Neither what an older `ip` cannot say nor what the kernel would refuse is given back.
+        (route(V4, 8, DST="10.0.0.0", OIF=2, METRICS=netlink.attribute(1, MTU)), "10.0.0.0/8", None),
+        (route(V4, 8, DST="10.0.0.0", OIF=2) + netlink.attribute(22, MTU), "10.0.0.0/8", None),
+        (route(V6, 0, OIF=2, PREFERENCE=b"\3"), "default", None),
+        (route(V6, 0, OIF=2, PREFERENCE=b"\0"), "default", "ip -6 route replace default dev eth1"),
+        (route(V6, 0, OIF=2, SOURCE="2001:db8::2"), "default", None),
+        (route(V4, 0, OIF=2, GATEWAY="10.7.0.1"), "default via 10.7.0.1", None),
+        # By DHCP, bird, zebra, kubelet's redirects.
+        *[
+            (route(V4, 0, by, OIF=2, GATEWAY="10.0.0.1"), "default via 10.0.0.1", None)
+            for by in (1, 8, 11, 12, 16, 186, 196)
+        ],
         (
             route(V4, 0, flags=4, GATEWAY="172.16.0.1", OIF=2),
             "default via 172.16.0.1",
-            "ip route add default via 172.16.0.1 dev eth1 onlink",
+            "ip route replace default via 172.16.0.1 dev eth1 onlink",
         ),
-        (route(V6, 0, GATEWAY="fe80::1", OIF=2), "default via fe80::1", "ip -6 route add default via fe80::1 dev eth1"),
+        (
+            route(V6, 0, GATEWAY="fe80::1", OIF=2),
+            "default via fe80::1",
+            "ip -6 route replace default via fe80::1 dev eth1",
+        ),
         (
             route(V4, 0, OIF=2, VIA=struct.pack("=H", V6) + ip_address("fe80::1").packed),
             "default via inet6 fe80::1",
-            "ip route add default via inet6 fe80::1 dev eth1",
+            "ip route replace default via inet6 fe80::1 dev eth1",
         ),
         # One of several ways, and what a router has told of.
         (
@@ -179,17 +222,72 @@ def test_an_address(wires: Wires, row: bytes, text: str | None, command: str | N
 def test_a_route(wires: Wires, row: bytes, text: str | None, command: str | None) -> None:
     wires.link("eth1", 2, 0x1002)
     wires.routes = [row]
-    found = [f"eth1 loses its routes {text}"] if text else []
-    assert wires.notes() == found
-    assert [line.partition(" --after ")[2] for line in wires.notes(False)[len(found) :]] == (
-        [f"'{command}'"] if command else []
-    )
+    wires.addresses = [address(2, "10.0.0.2", 24)]
+    lost = f" and its routes {text}" if text else ""
+    given = "ip addr replace 10.0.0.2/24 dev eth1" + (f"; {command}" if command else "")
+    assert wires.notes(False) == [
+        f"eth1 loses its addresses 10.0.0.2/24{lost}",
+        f"{ADD} '{given}'",
+        *([f"{LEFT} {text} of eth1"] if text and not command else []),
+    ]
 
 
 def test_a_route_by_a_gateway_comes_after_the_one_to_it(wires: Wires) -> None:
     wires.routes = [route(V4, 0, GATEWAY="10.0.0.1", OIF=2), route(V4, 32, DST="10.0.0.1", OIF=2)]
     after = wires.notes(False)[-1]
     assert after.index("10.0.0.1/32") < after.index("default")
+
+
+def test_a_route_that_the_kernel_would_refuse_is_left(wires: Wires) -> None:
+    """As of dhclient, whose routes look like those of people: the kernel has no way to the gateway, nor the source."""
+    wires.addresses = [address(2, "10.0.0.2", 24, 0), address(2, "10.1.0.2", 24, 0x280)]
+    sources = route(V4, 8, DST="11.0.0.0", OIF=2, SOURCE="10.0.0.2")
+    wires.routes = [route(V4, 0, GATEWAY="10.0.0.1", OIF=2), sources, route(V4, 8, DST="12.0.0.0", OIF=2)]
+    wires.routes.append(route(V4, 9, DST="13.0.0.0", OIF=2, GATEWAY="10.1.0.1"))
+    assert wires.notes(False)[1:] == [
+        f"{ADD} 'ip link set eth1 up; ip addr replace 10.1.0.2/24 noprefixroute dev eth1; ip route replace 12.0.0.0/8 "
+        "dev eth1'",
+        f"{LEFT} 10.0.0.2/24 of eth1, 11.0.0.0/8 of eth1, default via 10.0.0.1 of eth1, 13.0.0.0/9 via 10.1.0.1 of "
+        "eth1",
+    ]
+
+
+def test_no_route_of_another_interface_is_replaced(wires: Wires) -> None:
+    """`ip route append` makes two that differ in their interface only: replacing takes the first."""
+    wires.routes = [route(V4, 8, DST="10.0.0.0", OIF=2), route(V4, 8, 16, DST="10.0.0.0", OIF=3)]
+    wires.routes.append(route(V4, 8, DST="10.0.0.0", OIF=2, PRIORITY=7))
+    assert wires.notes(False)[1:] == [
+        f"{ADD} 'ip link set eth1 up; ip route replace 10.0.0.0/8 dev eth1 metric 7'",
+        f"{LEFT} 10.0.0.0/8 of eth1",
+    ]
+
+
+@pytest.mark.parametrize("count", [500, 50_000])
+def test_of_many_routes_the_first_are_named(wires: Wires, count: int) -> None:
+    """Those of bird come before those of people, and are not given back."""
+    bird = [route(V4, 32, 12, DST=str(ip_address(0x0B000000 + n)), OIF=2) for n in range(count)]
+    wires.routes = [*bird, route(V4, 0, OIF=2)]
+    lost, after, left = wires.notes(False)
+    assert lost.startswith("eth1 is left down, loses its routes default, 11.0.0.0/32, 11.0.0.1/32, ")
+    assert lost.endswith(f", 11.0.0.8/32 and {count - 9} more")
+    assert after == f"{ADD} 'ip link set eth1 up; ip route replace default dev eth1'"
+    assert left.startswith(f"{LEFT} 11.0.0.0/32 of eth1, ")
+    assert left.endswith(f" 11.0.0.8/32 of eth1 and {count - 9} more")
+
+
+def test_of_many_addresses_and_routes_of_people_the_first_are_given(wires: Wires) -> None:
+    wires.addresses = [address(2, f"10.0.0.{n}", 32) for n in range(1, 13)]
+    wires.routes = [route(V4, 32, DST=f"11.0.0.{n}", OIF=2) for n in range(12)]
+    lost, after, left = wires.notes(False)
+    assert ", 10.0.0.10/32 and 2 more and its routes 11.0.0.0/32, " in lost
+    assert lost.endswith(", 11.0.0.9/32 and 2 more")
+    assert (after.count("addr replace"), after.count("route replace")) == (10, 10)
+    assert left == f"{LEFT} 10.0.0.11/32 of eth1, 10.0.0.12/32 of eth1 and 2 more"
+
+
+def test_a_port_of_open_vswitch(wires: Wires) -> None:
+    wires.link("ovs-system", 7, above="eth1", is_master=True)
+    assert wires.notes(False)[1:] == [f"{ADD} 'ip link set eth1 up'", f"{LEFT} the place of eth1 in Open vSwitch"]
 
 
 def test_vlans_go_with_it_and_a_bond_stays(wires: Wires) -> None:
@@ -201,8 +299,8 @@ def test_vlans_go_with_it_and_a_bond_stays(wires: Wires) -> None:
         "eth1 is left down, leaves bond0",
         "vlan7 goes with eth1, loses its addresses 10.7.0.2/24",
         "mac0 goes with vlan7",
-        "if nothing on this machine sets that again by itself, add --after 'ip link set eth1 master bond0; ip link set "
-        "eth1 up'",
+        f"{ADD} 'ip link set eth1 master bond0; ip link set eth1 up'",
+        f"{LEFT} vlan7, mac0",
     ]
 
 

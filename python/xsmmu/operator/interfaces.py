@@ -9,11 +9,12 @@ from __future__ import annotations
 import shlex
 import socket
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from xsmmu.operator import machine, netlink
 from xsmmu.operator.machine import Device, shown
@@ -21,14 +22,60 @@ from xsmmu.operator.machine import Device, shown
 _GET_ADDRESSES, _GET_ROUTES = 22, 26
 _FAMILIES: Final = {socket.AF_INET, socket.AF_INET6}
 
-_ADDRESS, _LOCAL, _BROADCAST, _FLAGS = 1, 2, 4, 8
-_PERMANENT, _NO_PREFIX_ROUTE = 0x80, 0x200
+_ADDRESS, _LOCAL, _LABEL, _BROADCAST, _FLAGS, _METRIC = 1, 2, 3, 4, 8, 9
+_NO_DAD, _PERMANENT, _NO_PREFIX_ROUTE = 0x02, 0x80, 0x200
 
-_DST, _OIF, _GATEWAY, _PRIORITY, _SOURCE, _MULTIPATH, _TABLE, _VIA = 1, 4, 5, 6, 7, 9, 15, 18
-_UNICAST, _BY_KERNEL, _BY_ROUTER, _CLONED, _ON_LINK = 1, 2, 9, 0x200, 4
+_DST, _OIF, _GATEWAY, _PRIORITY, _SOURCE, _METRICS, _MULTIPATH, _CACHE, _TABLE, _VIA, _PREFERENCE = (
+    *(1, 4, 5, 6, 7, 8, 9, 12, 15),
+    *(18, 20),
+)
+_RESTORED: Final = {_DST, _OIF, _GATEWAY, _PRIORITY, _SOURCE, _METRICS, _CACHE, _TABLE, _VIA, _PREFERENCE}
+"""What a route may have and still be given back; _CACHE says nothing of the route itself."""
+_METRIC_WORDS: Final = {2: "mtu", 3: "window", 8: "advmss", 11: "initcwnd", 14: "initrwnd"}
+_UNICAST, _BY_KERNEL, _STATIC, _CLONED, _ON_LINK = 1, 2, 4, 0x200, 4
+_BY_HAND: Final = {3, _STATIC}
+"""The protocols boot and static: of routes that scripts, people and configuration set."""
 _MAIN: Final = 254
 
 _UP: Final = 1
+_SWITCH: Final = "ovs-system"
+"""The master of all ports of Open vSwitch, which only its own tools add a port to."""
+_NAMED: Final = 10
+"""How many addresses, and how many routes, of an interface are named and given back."""
+
+
+class Route(NamedTuple):
+    """A route, or one way of a route that has several."""
+
+    body: bytes
+    words: Mapping[int, bytes]
+    way: str
+
+    @property
+    def table(self) -> int:
+        """The number of its table."""
+        return netlink.number(self.words.get(_TABLE)) or self.body[4]
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether it is of a protocol that is given back."""
+        return self.body[5] in _BY_HAND
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What `ip route replace` looks a route up by."""
+        family, length, _, tos = self.body[:4]
+        return (family, length, tos, self.table, self.words.get(_DST), self.words.get(_PRIORITY))
+
+    @property
+    def to(self) -> str:
+        """The addresses that it is for."""
+        return f"{ip_address(self.words[_DST])}/{self.body[1]}" if _DST in self.words else "default"
+
+    @property
+    def text(self) -> str:
+        """As it is named."""
+        return f"{self.to}{self.way}" + (f" table {self.table}" if self.table != _MAIN else "")
 
 
 @dataclass
@@ -42,19 +89,33 @@ class Loss:
     """The interface that it goes with, as a VLAN does; None of one that the driver makes."""
     master: str | None = None
     addresses: list[str] = field(default_factory=list)
-    routes: list[str] = field(default_factory=list)
+    routes: list[Route] = field(default_factory=list)
+    """The first of them are those that people or configuration set."""
     commands: list[str] = field(default_factory=list)
-    """What gives them again, in order; nothing of what routers or DHCP give."""
+    """What gives back, in order, what people or configuration set."""
+    left: list[str] = field(default_factory=list)
+    """What the commands do not give back."""
+    near: list[IPv4Network | IPv6Network] = field(default_factory=list)
+    """The addresses that are reached without a gateway after the commands."""
+    leased: set[bytes] = field(default_factory=set)
+    """The addresses that the commands do not give back."""
 
     @property
     def text(self) -> str | None:
         """What is lost; None if nothing is."""
-        parts = [f"addresses {', '.join(self.addresses)}"] if self.addresses else []
-        parts += [f"routes {', '.join(self.routes)}"] if self.routes else []
+        parts = [f"addresses {_few(self.addresses)}"] if self.addresses else []
+        routes = [route.text for route in self.routes[:_NAMED]]
+        parts += [f"routes {_few(routes, len(self.routes) - len(routes))}"] if routes else []
         said = [f"goes with {shown(self.under)}"] if self.under else ["is left down"] if self.is_up else []
         said += [f"leaves {shown(self.master)}"] if self.master else []
         said += [f"loses its {' and its '.join(parts)}"] if parts else []
         return f"{shown(self.name)} {', '.join(said)}" if said else None
+
+
+def _few(texts: Sequence[str], more: int = 0) -> str:
+    """The first of some texts, and how many more there are; `more` beside these."""
+    more += max(len(texts) - _NAMED, 0)
+    return ", ".join(texts[:_NAMED]) + (f" and {more} more" if more else "")
 
 
 def notes(devices: Sequence[Device], has_after: bool) -> list[str]:
@@ -68,6 +129,10 @@ def notes(devices: Sequence[Device], has_after: bool) -> list[str]:
     if commands and not has_after:
         hook = shown(shlex.quote("; ".join(commands)))
         said.append(f"if nothing on this machine sets that again by itself, add --after {hook}")
+        left = [shown(text) for loss in found for text in loss.left]
+        if left:
+            more = sum(max(len(loss.routes) - _NAMED, 0) for loss in found if not loss.under)
+            said.append(f"that --after does not give back {_few(left, more)}")
     return said
 
 
@@ -79,9 +144,11 @@ def losses(devices: Sequence[Device]) -> list[Loss]:
         return []
     for body in netlink.dump(netlink.ROUTE, _GET_ADDRESSES, bytes(8)):
         _add_address(found, body)
-    routes = netlink.dump(netlink.ROUTE, _GET_ROUTES, bytes(12))
-    for body in sorted(routes, key=lambda body: _GATEWAY in netlink.attributes(body[12:])):
-        _add_route(found, body)
+    times: Counter[tuple[object, ...]] = Counter()
+    for body in netlink.dump(netlink.ROUTE, _GET_ROUTES, bytes(12)):
+        _add_route(found, times, body)
+    for loss in found.values():
+        _give_routes(loss, times)
     return list(found.values())
 
 
@@ -94,7 +161,11 @@ def _with_uppers(link: Path, under: str | None) -> Iterator[Loss]:
     is_up = bool(int(machine.text(link / "flags") or "0", 16) & _UP)
     loss = Loss(link.name, int(number), is_up, under, master)
     name = shlex.quote(link.name)
-    if not under and master:
+    if under:
+        loss.left.append(link.name)
+    elif master == _SWITCH:
+        loss.left.append(f"the place of {link.name} in Open vSwitch")
+    elif master:
         loss.commands.append(f"ip link set {name} master {shlex.quote(master)}")
     if not under and is_up:
         loss.commands.append(f"ip link set {name} up")
@@ -109,7 +180,7 @@ def _with_uppers(link: Path, under: str | None) -> Iterator[Loss]:
 
 
 def _add_address(found: Mapping[int, Loss], body: bytes) -> None:
-    family, length, flags, _, number = struct.unpack_from("=BBBBI", body)
+    family, length, flags, scope, number = struct.unpack_from("=BBBBI", body)
     loss = found.get(number)
     if not loss or family not in _FAMILIES:
         return
@@ -122,35 +193,83 @@ def _add_address(found: Mapping[int, Loss], body: bytes) -> None:
     other = ip_address(words.get(_ADDRESS, own.packed))
     text = f"{own}/{length}" if other == own else f"{own} peer {other}/{length}"
     loss.addresses.append(text)
-    if flags & _PERMANENT and not loss.under:
-        more = " brd +" if _BROADCAST in words else ""
-        more += " noprefixroute" if flags & _NO_PREFIX_ROUTE else ""
-        loss.commands.append(f"ip addr add {text}{more} dev {shlex.quote(loss.name)}")
+    if loss.under:
+        return
+    if not flags & _PERMANENT or len(loss.addresses) > _NAMED:
+        loss.leased.add(own.packed)
+        loss.left.append(f"{text} of {loss.name}")
+        return
+    if not flags & _NO_PREFIX_ROUTE:
+        loss.near.append(ip_network((other, length), strict=False))
+    more = " brd +" if _BROADCAST in words else ""
+    more += f" scope {scope}" if scope and own.version == 4 else ""
+    label = netlink.word(words.get(_LABEL))
+    more += f" label {shlex.quote(label)}" if label not in ("", loss.name) else ""
+    more += f" metric {netlink.number(words[_METRIC])}" if _METRIC in words else ""
+    more += " nodad" if flags & _NO_DAD else ""
+    more += " noprefixroute" if flags & _NO_PREFIX_ROUTE else ""
+    loss.commands.append(f"ip addr replace {text}{more} dev {shlex.quote(loss.name)}")
 
 
-def _add_route(found: Mapping[int, Loss], body: bytes) -> None:
-    family, length, _, _, table, protocol, _, kind, flags = struct.unpack_from("=BBBBBBBBI", body)
+def _add_route(found: Mapping[int, Loss], times: Counter[tuple[object, ...]], body: bytes) -> None:
+    family, _, _, _, _, protocol, _, kind, flags = struct.unpack_from("=BBBBBBBBI", body)
     if family not in _FAMILIES or kind != _UNICAST or protocol == _BY_KERNEL or flags & _CLONED:
         return
     words = netlink.attributes(body[12:])
-    table = netlink.number(words.get(_TABLE)) or table
-    to = f"{ip_address(words[_DST])}/{length}" if _DST in words else "default"
-    text = f"{to}{_way(words)}" + (f" table {table}" if table != _MAIN else "")
-    if _MULTIPATH in words:
-        for number, way in _ways(words[_MULTIPATH]):
-            if number in found:
-                found[number].routes.append(f"{text}{way}")
-        return
+    route = Route(body, words, "")
+    times[route.key] += 1
+    for number, way in _ways(words.get(_MULTIPATH, b"")):
+        if number in found:
+            found[number].routes.append(route._replace(way=way))
     loss = found.get(netlink.number(words.get(_OIF)))
-    if not loss:
+    if loss:
+        loss.routes.append(route._replace(way=_way(words)))
+
+
+def _give_routes(loss: Loss, times: Counter[tuple[object, ...]]) -> None:
+    """The commands for those that are named: the ones without a gateway first, since others may need them."""
+    loss.routes.sort(key=lambda route: (not route.by_hand, route.body[1]))
+    if loss.under:
         return
-    loss.routes.append(text)
-    if protocol != _BY_ROUTER and not loss.under:
-        more = f" metric {netlink.number(words[_PRIORITY])}" if _PRIORITY in words else ""
-        more += f" src {ip_address(words[_SOURCE])}" if _SOURCE in words else ""
-        more += " onlink" if flags & _ON_LINK else ""
-        version = " -6" if family == socket.AF_INET6 else ""
-        loss.commands.append(f"ip{version} route add {text} dev {shlex.quote(loss.name)}{more}")
+    named = loss.routes[:_NAMED]
+    for route in sorted(named, key=lambda route: route.way != ""):
+        # Of several that `ip route replace` cannot tell apart it may replace another one.
+        command = _command(loss, route) if times[route.key] == 1 else None
+        if command:
+            loss.commands.append(command)
+        else:
+            loss.left.append(f"{route.text} of {loss.name}")
+
+
+def _command(loss: Loss, route: Route) -> str | None:
+    """What gives a route back; None if that would fail, or would not give all that the route has."""
+    words, flags = route.words, netlink.number(route.body[8:12])
+    metrics = netlink.attributes(words.get(_METRICS, b""))
+    is_known = words.keys() <= _RESTORED and metrics.keys() <= _METRIC_WORDS.keys() and not route.body[2]
+    if not route.by_hand or not is_known or any(words.get(_PREFERENCE, b"")) or not _works(loss, words, flags):
+        return None
+    if not route.way and _DST in words:
+        loss.near.append(ip_network((words[_DST], route.body[1])))
+    more = " proto static" if route.body[5] == _STATIC else ""
+    more += f" tos {route.body[3]:#x}" if route.body[3] else ""
+    more += f" metric {netlink.number(words[_PRIORITY])}" if _PRIORITY in words else ""
+    more += f" src {ip_address(words[_SOURCE])}" if _SOURCE in words else ""
+    more += "".join(f" {_METRIC_WORDS[kind]} {netlink.number(value)}" for kind, value in metrics.items())
+    more += " onlink" if flags & _ON_LINK else ""
+    version = " -6" if route.body[0] == socket.AF_INET6 else ""
+    return f"ip{version} route replace {route.text} dev {shlex.quote(loss.name)}{more}"
+
+
+def _works(loss: Loss, words: Mapping[int, bytes], flags: int) -> bool:
+    """Whether the kernel takes a route after the commands so far, by its gateway and its source."""
+    source, gateway = words.get(_SOURCE, b""), words.get(_GATEWAY)
+    # An IPv6 address is none to send from until the kernel has looked for another holder.
+    if source in loss.leased or len(source) == 16:
+        return False
+    if not gateway or flags & _ON_LINK:
+        return True
+    to = ip_address(gateway)
+    return (to.version == 6 and to.is_link_local) or any(to in each for each in loss.near)
 
 
 def _way(words: Mapping[int, bytes]) -> str:

@@ -1263,19 +1263,23 @@ def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     run("apply", "--initramfs", "--dry-run")
     assert not (tmp_path / "made").exists()
     run("apply", "--initramfs")
-    assert (tmp_path / "made").read_text() == "-u\n"
+    assert (tmp_path / "made").read_text() == "-u -k all\n"
     # What it says is no output of the tool's own.
     assert "working" not in capfd.readouterr().out
     program(maker, "exit 3")
     error = fails("apply", "--initramfs")
     assert error.code == "initramfs-failed"
-    assert "update-initramfs -u failed (status 3" in error.message
+    assert "update-initramfs -u -k all failed (status 3" in error.message
     # As `su` without `-` has it: the administrator's programs are not in PATH.
     monkeypatch.setenv("PATH", "/nowhere")
     program(tmp_path / "sbin/update-initramfs", 'mkinitramfs "$@"')
     program(tmp_path / "sbin/mkinitramfs", f'echo "sbin $@" >{tmp_path}/made')
     run("apply", "--initramfs")
-    assert (tmp_path / "made").read_text() == "sbin -u\n"
+    assert (tmp_path / "made").read_text() == "sbin -u -k all\n"
+    (tmp_path / "sbin/update-initramfs").unlink()
+    program(tmp_path / "sbin/dracut", f'echo "$@" >{tmp_path}/made')
+    run("apply", "--initramfs")
+    assert (tmp_path / "made").read_text() == "--regenerate-all --force\n"
 
 
 @pytest.mark.parametrize("name", ["initrd.img-6.12", "initramfs-6.12.img", "initrd-6.12"])
@@ -1319,6 +1323,40 @@ def test_the_initramfs_is_made_once(kernel: Kernel, tmp_path: Path, monkeypatch:
     (tmp_path / "boot" / name).unlink()
     run("apply", "--initramfs")
     assert made() == 6
+
+
+def test_the_initramfs_of_each_kernel(kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The running kernel is rarely the newest after an update."""
+    rules.conf().write_text("*=fused\n")
+    monkeypatch.setenv("XSMMU_BOOT", str(tmp_path / "boot"))
+    monkeypatch.setenv("XSMMU_MODULES", str(tmp_path / "modules"))
+    (file := kernel.sysfs.parent / "proc/sys/kernel/osrelease").parent.mkdir(parents=True)
+    file.write_text("6.1\n")
+    for release in ("6.1", "6.12"):
+        (built := tmp_path / "modules" / release / "updates/dkms/xsmmu.ko").parent.mkdir(parents=True)
+        built.touch()
+    images = [tmp_path / "boot" / f"initrd.img-{release}" for release in ("6.1", "6.12")]
+    (tmp_path / "boot").mkdir()
+    # Of no kernel that is here now.
+    (tmp_path / "boot/initrd.img-5.10").touch()
+    newest = 'case "$*" in *"-k all") echo >{0} ;; esac; echo >{1}; echo >>{2}/made; sleep 0.01'
+    program(tmp_path / "bin/update-initramfs", "sleep 0.01; " + newest.format(*images, tmp_path))
+
+    def made() -> int:
+        return len((tmp_path / "made").read_text())
+
+    run("apply", "--initramfs")
+    assert all(image.exists() for image in images)
+    stay = "".join(f"{image}: made since, so it stays\n" for image in images)
+    assert run("apply", "--initramfs").endswith(stay) and made() == 1
+    assert [f"# {image}, made since, stays" for image in images] == run(
+        "apply", "--initramfs", "--dry-run"
+    ).splitlines()[-2:]
+    # A module that is built for one of them alone.
+    built.touch()
+    run("apply", "--initramfs")
+    run("apply", "--initramfs")
+    assert made() == 2
 
 
 @pytest.mark.parametrize("path", [None, "", ":", ".:/nowhere"])

@@ -24,7 +24,11 @@ from xsmmu.operator.steps import Step
 
 _MADE: Final = "# made by xsmmu apply from "
 
-_MAKERS: Final = {"update-initramfs": ["update-initramfs", "-u"], "dracut": ["dracut", "--force"]}
+_MAKERS: Final = {
+    "update-initramfs": ["update-initramfs", "-u", "-k", "all"],
+    "dracut": ["dracut", "--regenerate-all", "--force"],
+}
+"""For all kernels: of one, update-initramfs would take the newest, and dracut the running one."""
 
 REMAKE: Final = "if the initramfs loads the driver, make it anew: xsmmu apply --initramfs"
 
@@ -118,19 +122,29 @@ def plan(text: str, force: bool) -> list[Step]:
     return [files.step(file, wanted)]
 
 
-def initramfs_since() -> Path | None:
-    """The running kernel's initramfs, if it was made after rules and module were last written; None if not known."""
-    release = kernel.release()
+def initramfs_since() -> list[Path]:
+    """The initramfs of each kernel, if all were made after rules and module were last written; none if not known."""
+    images = {release: image for release in kernel.installed() if (image := _image(release))}
+    is_known = kernel.release() in images and all(map(_is_newer, images, images.values()))
+    return list(images.values()) if is_known else []
+
+
+def _image(release: str) -> Path | None:
+    """The initramfs of a kernel."""
     names = (f"initrd.img-{release}", f"initramfs-{release}.img", f"initrd-{release}")
-    image = next((file for name in names if (file := machine.root("boot") / name).exists()), None)
+    return next((file for name in names if (file := machine.root("boot") / name).exists()), None)
+
+
+def _is_newer(release: str, image: Path) -> bool:
+    """Whether a kernel's initramfs was made after rules and module were last written."""
     # The folder tells of a file that was replaced or removed.
-    parts = [modprobe_conf(), modprobe_conf().parent, kernel.built("xsmmu")]
+    parts = [modprobe_conf(), modprobe_conf().parent, kernel.built("xsmmu", release)]
     written = [part.stat().st_mtime_ns for part in parts if part and part.exists()]
-    return image if image and image.stat().st_mtime_ns > max(written, default=0) else None
+    return image.stat().st_mtime_ns > max(written, default=0)
 
 
 def make_initramfs() -> None:
-    """Make the initramfs anew; what the maker says goes to standard error."""
+    """Make the initramfs of each kernel anew; what the maker says goes to standard error."""
     maker = next((words for name, words in _MAKERS.items() if machine.program(name)), None)
     if not maker:
         raise UserError(
@@ -150,8 +164,8 @@ def make_initramfs() -> None:
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Check the rules and print what would be written; change nothing.")
-@click.option("--initramfs", is_flag=True, help="Make an initramfs anew that is older (update-initramfs or dracut).")
-@click.option("--force", is_flag=True, help="Replace a file that was not made by xsmmu apply; make any initramfs anew.")
+@click.option("--initramfs", is_flag=True, help="Make each kernel's initramfs anew, if one is older.")
+@click.option("--force", is_flag=True, help="Replace a file that was not made by xsmmu apply; make initramfs anew.")
 @output.option
 def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
     """Have the rules of /etc/xsmmu.conf in force from the next boot on.
@@ -175,7 +189,7 @@ def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
     wanted = text_of(found)
     if not dry_run:
         steps.run(changes)
-    since = None if force or changes else initramfs_since()
+    since = [] if force or changes else initramfs_since()
     if initramfs and not dry_run and not since:
         make_initramfs()
     row: dict[str, Any] = {
@@ -202,15 +216,17 @@ def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
     elif not wanted:
         said = "removed, as there are no rules"
     click.echo(f"{modprobe_conf()}: {said}")
-    if initramfs and since:
-        click.echo(f"{since}: made since, so it stays")
+    for image in since if initramfs else []:
+        click.echo(f"{image}: made since, so it stays")
     if changes and not initramfs:
         click.echo(REMAKE)
 
 
-def _print_plan(changes: bool, wanted: str | None, initramfs: bool, since: Path | None) -> None:
+def _print_plan(changes: bool, wanted: str | None, initramfs: bool, since: Sequence[Path]) -> None:
     """What would be written, as comments and lines of the file."""
     click.echo(f"# {modprobe_conf()}, {'to be written' if changes else 'as it is'}:")
     click.echo(wanted or "# (no rules: no file)\n", nl=False)
-    if initramfs:
-        click.echo(f"# {since}, made since, stays" if since else "# then the initramfs is made anew")
+    if initramfs and not since:
+        click.echo("# then the initramfs of each kernel is made anew")
+    for image in since if initramfs else []:
+        click.echo(f"# {image}, made since, stays")

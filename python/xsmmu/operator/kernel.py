@@ -139,10 +139,18 @@ def knows_key_of_dkms() -> bool:
     return "DKMS" in (text(root("proc") / "keys") or "")
 
 
-def built(name: str) -> Path | None:
-    """The file of a module that is installed for this kernel."""
-    folder = root("modules") / release()
-    return next(iter(sorted(_built(folder, name))), None) if release() else None
+def installed() -> list[str]:
+    """The releases of the kernels that have modules here, the running one among them."""
+    try:
+        return sorted(path.name for path in root("modules").iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def built(name: str, of: str = "") -> Path | None:
+    """The file of a module that is installed for this kernel, or for another release."""
+    wanted = of or release()
+    return next(iter(sorted(_built(root("modules") / wanted, name))), None) if wanted else None
 
 
 def _built(folder: Path, name: str) -> Iterator[Path]:

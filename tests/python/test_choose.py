@@ -227,6 +227,41 @@ def test_a_root_disk_is_given_back_at_the_next_boot(kernel: Kernel) -> None:
     assert (kernel.writes, rules.conf().read_text()) == ([], "")
 
 
+@pytest.mark.parametrize("is_bound_again", [False, True])
+def test_a_question_to_the_module_chooses_nothing(kernel: Kernel, is_bound_again: bool) -> None:
+    """A driver that goes just then has the module take the policy that it is only asked about."""
+    driver = Device(IGB).folder / "driver"
+    target = driver.readlink()
+
+    def before(write: str) -> None:
+        if write.endswith("policy fused"):
+            driver.unlink()
+        elif is_bound_again:
+            driver.symlink_to(target)
+            kernel.show(Device(IGB), "state", "attached")
+
+    kernel.before = before
+    if is_bound_again:
+        error = fails("set", "eth1", "fused", "--persist")
+        assert error.code == "not-put-back" and error.message.startswith(f"fused is in force for {IGB} (eth1), whose ")
+        assert error.message.endswith(f": xsmmu unset {IGB} --rebind takes it back")
+        assert not rules.conf().exists()
+        return
+    said = run("set", "eth1", "fused", "--persist")
+    assert "nothing changes now" in said and "fused from the next boot on, state now off" in said
+    assert [write.split()[1] for write in kernel.writes] == ["fused", "none"]
+    assert module.choice(Device(IGB)).policy == "none"
+
+
+def test_the_level_is_that_of_the_path_in_force(kernel: Kernel) -> None:
+    """The module shows level none, or that of the policy, while no driver is bound."""
+    (Device(IGB).folder / "driver").unlink()
+    kernel.after = lambda _: kernel.show(Device(IGB), "level", "none")
+    assert "fused, level lazy of kernel-lazy until a driver is bound, state idle" in run("set", "eth1", "fused")
+    said = json.loads(run("set", "eth1", "strict", "-o", "json"))["changes"][0]
+    assert (said["level"], said["policy"], said["state"]) == ("lazy", "strict", "idle")
+
+
 @pytest.mark.usefixtures("kernel")
 def test_persist_alone_unbinds_nothing() -> None:
     said = run("set", "eth1", "fused", "--persist")
@@ -705,7 +740,10 @@ def test_what_is_in_use_is_not_taken_away(kernel: Kernel, network: Network) -> N
     network.route("eth1")
     error = put_back(kernel, *SET)
     assert error.code == "essential"
-    assert "takes away what is in use: the only default route is by eth1; --persist without --rebind" in error.message
+    assert error.message.startswith(
+        f"rebinding {IGB} (eth1) would take away what is in use: the only default route is by "
+    )
+    assert "; --persist without --rebind" in error.message
     assert put_back(kernel, *SET, "--dry-run").code == "essential"
     assert not kernel.writes
     run(*SET, "--force")

@@ -150,8 +150,8 @@ def _bound(device: Device) -> UserError:
     reasons = _in_use(device)
     way = "add --persist: the next boot has it" if reasons else "add --rebind to unbind and bind them again"
     return UserError(
-        f"bound in the IOMMU group of {device.address}: {_names_of_bound(device)}; this can be chosen only while no "
-        f"driver is{''.join(f'; {reason}' for reason in reasons)}: {way}",
+        f"{device.label} changes only while no driver is bound in its IOMMU group; bound now: {_names_of_bound(device)}"
+        f"{''.join(f'; {reason}' for reason in reasons)}: {way}",
         code="driver-bound",
     )
 
@@ -161,7 +161,7 @@ def refuse_essential(device: Device, instead: str) -> None:
     reasons = _in_use(device)
     if reasons:
         raise UserError(
-            f"to rebind the group of {device.label} takes away what is in use: {'; '.join(reasons)}; {instead}",
+            f"rebinding {device.label} would take away what is in use: {'; '.join(reasons)}; {instead}",
             code="essential",
         )
 
@@ -352,13 +352,26 @@ def tunables(words: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def _ask(device: Device, policy: str) -> None:
-    """Raise what the module has against a policy beside a driver that is bound; for that it refuses to change hands."""
-    try:
-        module.write(device, "policy", policy)
-    except UserError as error:
-        if error.code != "busy":
-            raise
+def _ask(device: Device, policy: str, before: Choice) -> None:
+    """Raise what the module has against a policy beside a driver that is bound; for that it refuses to change hands.
+
+    If the driver has gone meanwhile, the module takes the policy, which is taken back at once.
+    """
+    with steps.later(*steps.STOPPING):
+        try:
+            module.write(device, "policy", policy)
+        except UserError as error:
+            if error.code != "busy":
+                raise
+            return
+        try:
+            restore(device, before)
+        except UserError as error:
+            raise UserError(
+                f"{policy} is in force for {device.label}, whose driver was not bound for a moment, and cannot be "
+                f"taken back ({error}): xsmmu unset {device.address} --rebind takes it back",
+                code="not-put-back",
+            ) from None
 
 
 def carry_out(named: Device, wish: Wish, dry_run: bool, form: str, command: str) -> None:
@@ -377,7 +390,7 @@ def carry_out(named: Device, wish: Wish, dry_run: bool, form: str, command: str)
             click.echo(f"# {note}" if dry_run else note, err=not dry_run)
     if not dry_run:
         if made.waits and is_new and before.policy == "none":
-            _ask(device, wish.policy)
+            _ask(device, wish.policy, before)
         steps.run(made.steps, output.progress)
     now = module.choice(device)
     is_new = is_new or (now.asked, now.policy, now.tunables, now.tables) != (
@@ -395,7 +408,7 @@ def carry_out(named: Device, wish: Wish, dry_run: bool, form: str, command: str)
             "at_next_boot": made.waits,
             "policy": wish.policy,
             "auto": asdict(now.auto) if now.auto and not dry_run else None,
-            "level": None if dry_run else now.level,
+            "level": None if dry_run else module.path(device, now)[1],
             "state": None if dry_run else now.state,
             "steps": lines,
             "notes": made.notes,
@@ -406,14 +419,16 @@ def carry_out(named: Device, wish: Wish, dry_run: bool, form: str, command: str)
         for line in [*lines, *([] if is_new else ["# already so"])]:
             click.echo(line)
         return
-    click.echo(f"{label}: {'' if is_new else 'already so: '}{_outcome(wish, now, made.waits)}")
+    click.echo(f"{label}: {'' if is_new else 'already so: '}{_outcome(device, wish, now, made.waits)}")
 
 
-def _outcome(wish: Wish, now: Choice, waits: bool) -> str:
+def _outcome(device: Device, wish: Wish, now: Choice, waits: bool) -> str:
     if waits:
         policy = "the kernel's own path" if wish.policy == "none" else wish.policy
         return f"{policy} from the next boot on, state now {now.state}"
-    path = "the kernel's own path" if wish.policy == "none" else f"{now.policy}, level {now.level}"
+    name, level = module.path(device, now)
+    path = f"{now.policy}, level {level}" + (f" of {name} until a driver is bound" if name != now.policy else "")
+    path = "the kernel's own path" if wish.policy == "none" else path
     why = f"; auto: {now.auto.reason}" if now.auto else ""
     return f"{path}, state {now.state}{why}"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
-from xsmmu.operator import essential, exposure, iommu, module, steps
+from xsmmu.operator import exposure, iommu, module
 from xsmmu.operator.digits import duration
 from xsmmu.operator.finding import Finding
 from xsmmu.operator.machine import Device, Group, is_address, text
@@ -67,26 +66,24 @@ def check_type(group: Group) -> Iterator[Finding]:
     file = group.folder / "type"
     if group.type == "identity":
         reason = f"the group is passthrough (type identity): {_labels(working(group))} reach all memory"
-        drivers = Path("/sys/bus/pci/drivers")
-        unbind = "".join(
-            f"{steps.echo(each.address, drivers / (each.driver or '') / 'unbind')}; " for each in _bound(group)
-        )
-        devices = working(group)
-        rebind = f"xsmmu set {devices[0].address} POLICY --rebind; or by hand: " if devices else ""
-        remedy = f"{rebind}{unbind}echo DMA-FQ > {file}"
-        if devices and (in_use := essential.reasons(_bound(group))):
-            # Nobody is to be led to unbind the root disk.
-            remedy = (
-                f"boot with iommu.passthrough=0, and xsmmu set {devices[0].address} POLICY --persist; it is in use: "
-                f"{'; '.join(in_use)}"
-            )
-        yield _of_group("blocks", "group-type", group, reason, remedy)
+        yield _of_group("blocks", "group-type", group, reason, _out_of_passthrough(group))
     elif group.type == "unknown":
         reason = f"the group's type cannot be read ({file}); it must be DMA or DMA-FQ"
         yield _of_group("note", "group-type", group, reason)
     else:
         reason = f"the group's type is {group.type}; it must be DMA or DMA-FQ"
         yield _of_group("blocks", "group-type", group, reason, f"without its drivers: echo DMA-FQ > {file}")
+
+
+def _out_of_passthrough(group: Group) -> str:
+    """The way to have a group translated. To ask what is in use would open disks, which is for `set --rebind` to do."""
+    by_hand = f"echo DMA-FQ > {group.folder / 'type'}"
+    if not working(group):
+        return by_hand
+    change = f"xsmmu set {working(group)[0].address} POLICY"
+    if not _bound(group):
+        return f"{change} --rebind; or by hand: {by_hand}"
+    return f"{change} --rebind; if it is in use: boot with iommu.passthrough=0, and {change} --persist"
 
 
 def check_members(group: Group) -> Iterator[Finding]:
@@ -103,9 +100,9 @@ def check_members(group: Group) -> Iterator[Finding]:
     yield _of_group("note", "shared-group", group, reason, remedy)
     if len(bound) > 1 and not _is_taken(group):
         reason = f"drivers of {len(bound)} devices are bound, and all must be unbound while the group changes hands"
-        remedy = f"xsmmu set {bound[0].address} POLICY --rebind, when none of them is needed for a moment"
-        if in_use := essential.reasons(bound):
-            remedy = f"xsmmu set {bound[0].address} POLICY --persist, for the next boot: {'; '.join(in_use)}"
+        change = f"xsmmu set {bound[0].address} POLICY"
+        remedy = f"{change} --rebind, when none of them is needed for a moment; if one is in use: {change} --persist, "
+        remedy += "for the next boot"
         yield _of_group("risk", "bound-drivers", group, reason, remedy)
 
 

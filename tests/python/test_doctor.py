@@ -719,6 +719,47 @@ def test_a_name_that_other_packages_provide_cannot_be_installed(healthy: Machine
     assert packages.headers() == said
 
 
+@pytest.mark.parametrize("name", ["boot/config-{}", "modules/{}/config"])
+def test_a_configuration_with_other_bytes(healthy: Machine, name: str) -> None:
+    healthy.remove(f"boot/config-{kernel.release()}")
+    content = b'CONFIG_LOCALVERSION="\xe9"\n' + healthy.config.encode()
+    healthy.write_bytes(name.format(kernel.release()), content)
+    assert wrong() == []
+
+
+@pytest.mark.parametrize("damage", [slice(20, None), slice(30), slice(0), "zlib", "text", "words"])
+def test_a_damaged_configuration_is_none(healthy: Machine, damage: slice | str) -> None:
+    whole = gzip.compress(healthy.config.encode())
+    contents = {"zlib": whole[:10] + b"\xff" * 40, "text": b"not gzip", "words": gzip.compress(b"no option")}
+    content = contents[damage] if isinstance(damage, str) else whole[damage]
+    healthy.write_bytes("proc/config.gz", content)
+    assert wrong() == []
+    healthy.remove(f"boot/config-{kernel.release()}")
+    assert [each.check for each in wrong()] == ["kernel-options"]
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + b"\xff" * 40, b"", b"\x1f\x8b"])
+def test_a_damaged_module_says_nothing_of_its_signature(healthy: Machine, content: bytes) -> None:
+    assert planted(healthy, lambda made: locked(made, content, "xsmmu.ko.gz"))["signing"].level in ("risk", "blocks")
+
+
+@pytest.mark.parametrize("name", ["max_window_us", "stats/strays", "exposure_ns", "stats/torn_pages"])
+@pytest.mark.parametrize("content", ["", "x", "1e9", "0x10", "9" * 5000])
+def test_a_file_of_the_module_without_a_number(healthy: Machine, name: str, content: str) -> None:
+    words = f"max {content}" if name == "exposure_ns" else content
+    healthy.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/{name}", words)
+    for command in ("doctor", "status"):
+        result = CliRunner().invoke(app, [command])
+        assert isinstance(result.exception, UserError)
+        assert f"{IGB}: the module's file {name} has '" in result.exception.message
+
+
+@pytest.mark.parametrize("content", ["", "x", "0x", "-1", "12 34", "\u0663"])
+def test_a_class_without_a_number(healthy: Machine, content: str) -> None:
+    healthy.write(f"sysfs/bus/pci/devices/{IGB}/class", content)
+    assert wrong() == []
+
+
 @pytest.mark.parametrize(
     ("architecture", "archive", "remedy"),
     [

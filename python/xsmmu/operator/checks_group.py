@@ -45,8 +45,14 @@ def _says(group: Group, name: str) -> str | None:
     return text(offered / name) if offered else None
 
 
+def _number(group: Group, name: str) -> int:
+    """What such a file counts; 0 where it cannot be read."""
+    device = next((each for each in group.members if each.module_folder), None)
+    return module.number(device, name) if device and _says(group, name) is not None else 0
+
+
 def _count(group: Group, name: str) -> int:
-    return int(_says(group, f"stats/{name}") or 0)
+    return _number(group, f"stats/{name}")
 
 
 def _chosen(group: Group) -> str:
@@ -187,7 +193,7 @@ def check_storage(group: Group) -> Iterator[Finding]:
     level = _says(group, "level")
     if not disks or not _is_taken(group) or level == "strict":
         return
-    chosen, window_us = _chosen(group), int(_says(group, "max_window_us") or 0)
+    chosen, window_us = _chosen(group), _number(group, "max_window_us")
     longest_ns = module.exposure_max_ns(disks[0]) if module.counts_are_readable(disks[0]) else None
     measured = "" if longest_ns is None else f" (measured since the module was loaded: {duration(longest_ns)} at most)"
     reason = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -89,8 +90,8 @@ def _enforces() -> bool:
 
 
 def _parsed(file: Path) -> dict[str, str]:
-    content = gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else file.read_text()
-    return dict(re.findall(r"^(CONFIG_\w+)=(.*)$", content, re.MULTILINE))
+    content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    return dict(re.findall(r"^(CONFIG_\w+)=(.*)$", content.decode(errors="replace"), re.MULTILINE))
 
 
 def config() -> dict[str, str] | None:
@@ -103,9 +104,12 @@ def config() -> dict[str, str] | None:
     )
     for file in candidates:
         try:
-            return _parsed(file)
-        except (OSError, EOFError):
+            found = _parsed(file)
+        except (OSError, EOFError, zlib.error):
             continue
+        # A file without any option is no configuration.
+        if found:
+            return found
     return None
 
 
@@ -168,6 +172,6 @@ def is_signed(module: Path) -> bool | None:
             return lzma.decompress(module.read_bytes()).endswith(_SIGNED)
         if module.suffix == ".gz":
             return gzip.decompress(module.read_bytes()).endswith(_SIGNED)
-    except (OSError, EOFError, lzma.LZMAError):
+    except (OSError, EOFError, lzma.LZMAError, zlib.error):
         pass
     return None

@@ -168,12 +168,13 @@ class Device:
     def group(self) -> Group | None:
         """Its IOMMU group, if it is behind an IOMMU."""
         name = name_at(self.folder / "iommu_group")
-        found = Group(int(name)) if name else None
+        found = Group(int(name)) if name and name.isdecimal() else None
         return found if found and found.is_of_iommu else None
 
     def number(self, name: str) -> int:
         """What a file of a hexadecimal number says: class, vendor, device; 0 where there is none."""
-        return int(text(self.folder / name) or "0", 16)
+        word = text(self.folder / name) or ""
+        return int(word, 16) if re.fullmatch(r"(?:0x)?[0-9a-f]+", word, re.IGNORECASE) else 0
 
     @property
     def links(self) -> list[Path]:

@@ -222,7 +222,9 @@ def defaults(device: Device) -> dict[str, dict[str, int]]:
         return {}
     rows = [line.split(",") for line in _read(device, "defaults").splitlines()]
     pairs = {row[0]: [word.partition(":") for word in row[1:]] for row in rows}
-    return {policy: {name: int(value) for name, _, value in words} for policy, words in pairs.items()}
+    return {
+        policy: {name: _whole(device, "defaults", value) for name, _, value in words} for policy, words in pairs.items()
+    }
 
 
 def can_copy(device: Device) -> bool:
@@ -240,7 +242,7 @@ def choice(device: Device) -> Choice:
         _read(device, "level"),
         _read(device, "state"),
         chosen(_read(device, "tables")) if (place / "tables").exists() else "kernel",
-        {name: int(_read(device, name)) for name in TUNABLES if (place / name).exists()},
+        {name: number(device, name) for name in TUNABLES if (place / name).exists()},
         by_auto,
     )
 
@@ -252,7 +254,7 @@ def read(device: Device) -> Sample:
         files = sorted((folder(device) / "stats").iterdir())
     except FileNotFoundError:
         raise gone(device) from None
-    stats = {path.name: int(_read(device, f"stats/{path.name}")) for path in files}
+    stats = {path.name: number(device, f"stats/{path.name}") for path in files}
     folders = _folders(device)
     names = tuple(sorted({*folders, device.address}))
     return Sample(
@@ -288,7 +290,9 @@ def from_record(record: Mapping[str, object], names: tuple[str, ...]) -> Sample:
 def exposure_ns(device: Device) -> list[tuple[int, int]]:
     """The histogram of how long unmapped pages stayed reachable: the largest ns of a bucket, and its pages."""
     rows = [line.split() for line in _read(device, "exposure_ns").splitlines()]
-    return [(int(row[0]), int(row[1])) for row in rows if len(row) == 2 and row[0].isdigit()]
+    return [
+        (int(row[0]), _whole(device, "exposure_ns", row[1])) for row in rows if len(row) == 2 and row[0].isdecimal()
+    ]
 
 
 def counts_are_readable(device: Device) -> bool:
@@ -298,8 +302,8 @@ def counts_are_readable(device: Device) -> bool:
 
 def exposure_max_ns(device: Device) -> int | None:
     """The longest that a page stayed reachable after its unmap."""
-    last = _read(device, "exposure_ns").splitlines()[-1].split()
-    return int(last[1]) if last[0] == "max" else None
+    kind, _, longest = _read(device, "exposure_ns").rpartition("\n")[2].partition(" ")
+    return _whole(device, "exposure_ns", longest) if kind == "max" else None
 
 
 def groups(wanted: tuple[Device, ...] = ()) -> dict[Device, Sample]:
@@ -314,6 +318,20 @@ def groups(wanted: tuple[Device, ...] = ()) -> dict[Device, Sample]:
             raise UserError("the module is not loaded: modprobe xsmmu", code="no-module")
         raise UserError("no device has a policy: choose one with xsmmu set", code="no-policy")
     return dict(found.values())
+
+
+def number(device: Device, name: str) -> int:
+    """What one of the module's files of a number says."""
+    return _whole(device, name, _read(device, name))
+
+
+def _whole(device: Device, name: str, word: str) -> int:
+    if re.fullmatch(r"-?[0-9]{1,20}", word):
+        return int(word)
+    raise UserError(
+        f"{device.address}: the module's file {name} has '{machine.shown(word[:40])}' where a number belongs: load the "
+        "module anew (modprobe -r xsmmu && modprobe xsmmu), and report it with dmesg | grep xsmmu"
+    )
 
 
 def _read(device: Device, name: str) -> str:

@@ -710,6 +710,32 @@ def test_rules_as_modprobe_reads_them(sysfs: Path, monkeypatch: pytest.MonkeyPat
     assert row["next_boot"] == ("fused" if "fused" in (text or "") else "none")
 
 
+@pytest.mark.parametrize("kind", ["folder", "bytes", "loop"])
+def test_rules_that_cannot_be_read(sysfs: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """All else of status is as ever."""
+    file = sysfs / "modprobe.conf"
+    monkeypatch.setenv("XSMMU_MODPROBE_CONF", str(file))
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "bytes":
+        file.write_bytes(b"options xsmmu rules=*=strict # \xe9\n")
+    else:
+        file.symlink_to(file)
+    result = xsmmu("status")
+    assert result.exit_code == 0
+    assert [line.split()[7] for line in result.stdout.splitlines()[1:]] == ["?"] * 3
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith(f"the choices of the next boot are not known: cannot read {file}: ")
+    rows = json.loads(xsmmu("status", "-o", "json").stdout)["devices"]
+    assert {(row["next_boot"], row["next_boot_differs"]) for row in rows} == {(None, None)}
+
+
+@pytest.mark.parametrize("value", ["\u00b2", "\u0663", "9" * 20, "", "1e3", "-1"])
+def test_a_rule_of_the_next_boot_whose_number_is_none(sysfs: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    rule = f"fused,max_window_us:{value}"
+    assert next_boot(monkeypatch, sysfs, f"{IGB}={rule}") == rule
+
+
 @pytest.mark.usefixtures("sysfs")
 def test_status_under_auto() -> None:
     """The policy that it has chosen, and why."""

@@ -22,7 +22,7 @@ class NextBoot:
 
 
 def read() -> list[Rule]:
-    """The rules of the file that `xsmmu apply` makes."""
+    """The rules of the file that `xsmmu apply` makes; UserError if it cannot be read."""
     text = (files.text_of(apply.modprobe_conf()) or "").replace("\\\n", "")
     options = re.findall(r"^\s*options\s+xsmmu\s+(.*)$", text, re.MULTILINE)
     said = {word.name: word.value or "" for line in options for word in cmdline.parse(line)}
@@ -60,4 +60,4 @@ def _is(choice: str, now: Choice | None) -> bool:
 
 
 def _number(word: str) -> int | None:
-    return int(word) if word.isdigit() else None
+    return int(word) if re.fullmatch(r"[0-9]{1,10}", word) else None

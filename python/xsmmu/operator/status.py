@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from xsmmu.errors import UserError
 from xsmmu.operator import complete, exposure, machine, module, next_boot, output
 from xsmmu.operator.digits import duration
 from xsmmu.operator.machine import Device
@@ -22,8 +23,11 @@ COLUMNS = (
 )
 
 
-def row(device: Device, at_boot: Sequence[Rule] = ()) -> dict[str, Any]:
-    """The facts of a device. The path is the kernel's own until the module has taken the group over."""
+def row(device: Device, at_boot: Sequence[Rule] | None = ()) -> dict[str, Any]:
+    """The facts of a device; of the next boot none if its rules are not known.
+
+    The path is the kernel's own until the module has taken the group over.
+    """
     group = device.group
     path, level = group.kernel_path if group else ("none", "none")
     found: dict[str, Any] = {
@@ -51,7 +55,7 @@ def row(device: Device, at_boot: Sequence[Rule] = ()) -> dict[str, Any]:
         "strays": None,
     }
     now = module.choice(device) if device.module_folder else None
-    boot = next_boot.of(device, now, at_boot) if group else None
+    boot = next_boot.of(device, now, at_boot) if group and at_boot is not None else None
     found |= {"next_boot": boot.choice, "next_boot_differs": boot.differs} if boot else {}
     if not now:
         return found
@@ -84,14 +88,22 @@ def _counted(device: Device) -> dict[str, Any]:
 
 def rows(names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
     """The devices that are named, or all behind an IOMMU but bridges; all PCI devices with `everything`."""
-    at_boot = next_boot.read()
+    at_boot = _rules_of_boot()
     if names:
         return [row(machine.find(name), at_boot) for name in names]
     found = [each for each in machine.devices() if everything or (each.group and not each.is_bridge)]
     return [each for device in found if (each := _row_unless_gone(device, at_boot))]
 
 
-def _row_unless_gone(device: Device, at_boot: Sequence[Rule]) -> dict[str, Any] | None:
+def _rules_of_boot() -> list[Rule] | None:
+    try:
+        return next_boot.read()
+    except UserError as error:
+        click.echo(f"the choices of the next boot are not known: {error.message}", err=True)
+        return None
+
+
+def _row_unless_gone(device: Device, at_boot: Sequence[Rule] | None) -> dict[str, Any] | None:
     """Nobody has asked for this one."""
 
     def look(at: Device) -> dict[str, Any]:
@@ -110,6 +122,8 @@ def cells(found: dict[str, Any]) -> list[object]:
         state = f"{found['policy']} chosen{' by auto' if found['auto'] else ''}, {state}"
     # Counts of a group that was given back are of the time before.
     counts = {name: found[name] if found["counting"] else None for name in _COUNTS}
+    # A group has a choice at the next boot, be it none.
+    is_unknown = found["group"] is not None and found["next_boot"] is None
     pages, ratio, longest = counts["unmapped_pages"], counts["invalidations_per_page"], counts["exposure_max_ns"]
     return [
         found["device"],
@@ -119,7 +133,7 @@ def cells(found: dict[str, Any]) -> list[object]:
         f"{found['path']} (auto)" if found["auto"] and found["path"] == found["policy"] else found["path"],
         found["level"],
         state,
-        found["next_boot"] if found["next_boot_differs"] else None,
+        "?" if is_unknown else found["next_boot"] if found["next_boot_differs"] else None,
         None if pages is None else f"{pages:,}",
         None if ratio is None else f"{ratio:.4f}",
         None if longest is None else exposure.beside(longest, found["exposure_bound_ns"]),

@@ -147,8 +147,8 @@ def test_nothing_says_which_machine_it_was(tmp_path: Path) -> None:
     [
         ("0000:01:00.0 01:00.0 8086:10c9 class:0108", None),
         ("6.12.118+deb13-amd64 1.2.3 1.2.3.4.5", None),
-        ("12:30:01 ::", "12:30:01 IP"),
-        ("2001:db8::7 and ::1.", "IP and IP."),
+        ("12:30:01 :: 12::34 dead::beef ::1 std::vector cafe::", None),
+        ("2001:db8::7 and fd00::1.", "IP and IP."),
         ("no route to 10.0.0.1. fe80::1:/tmp", "no route to IP. IP:/tmp"),
         ("/dev/disk/by-id/nvme-Made_Up_980_S4EWNX0R-part1", "/dev/disk/by-id/nvme-Made_Up_980_SERIAL-part1"),
         ("nvme-Made_Up_S4EWNX0R_1 xS4EWNX0R", "nvme-Made_Up_SERIAL_1 xS4EWNX0R"),
@@ -160,6 +160,15 @@ def test_nothing_says_which_machine_it_was(tmp_path: Path) -> None:
         ("80:00:02:08:fe:80:00:00:00:00:00:00:e4:1d:2d:03:00:aa:bb:cc", "MAC"),
         ("kestrels kestrel-2 xkestrel kestrel's", "kestrels kestrel-2 xkestrel HOST's"),
         ("Kestrel KESTREL.example s4ewnx0r WWN-0X5002538E4", "HOST HOST SERIAL WWN-SERIAL"),
+        ("v10.2.3.4 version 10.2.3.4 Version 1.2.3.4 10.2.3.4+dfsg 10.2.3.4~bpo 10.2.3.4rc1 x10.2.3.4", None),
+        ("ssh://10.2.3.4/ log_10.2.3.4.txt (10.2.3.4) ip-10.2.3.4-eth0", "ssh://IP/ log_IP.txt (IP) ip-IP-eth0"),
+        ("fe80::a%eth0 ff02::1 ::ffff:a02:304 64:ff9b::a02:304", "IP%eth0 IP IP IP"),
+        ("luks-3b1fd1a2-0c5b-4e0a-9d57-0123456789ab", "luks-UUID"),
+        ("{3B1FD1A2-0C5B-4E0A-9D57-0123456789AB} 3b1fd1a20c5b4e0a9d570123456789ab", "{UUID} UUID"),
+        ("root=UUID=0123-ABCD PARTUUID=3b1fd1a2-02", "root=UUID=UUID PARTUUID=UUID"),
+        ("d41d8cd98f00b204e9800998ecf8427e0 3b1fd1a2-0c5b-4e0a-9d57 UUID= 8086:10d3:8086:a01f", None),
+        ("iqn.2004-10.com.ubuntu:01:5f2c.", "IQN."),
+        ("nqn.2014-08.org.nvmexpress:uuid:3b1fd1a2-0c5b-4e0a-9d57-0123456789ab x", "IQN x"),
         ("/home/bob /home/", "/home/USER /home/"),
         ("/home/b.o-b/out '/home/bob'", "/home/USER/out '/home/USER'"),
     ],
@@ -174,6 +183,9 @@ def test_words_that_look_alike(text: str, clean: str | None) -> None:
     [
         "class/dmi/id/board_serial",
         "class/dmi/id/chassis_serial",
+        "class/dmi/id/chassis_asset_tag",
+        "class/dmi/id/board_asset_tag",
+        "class/infiniband/mlx5_0/node_guid",
         "class/dmi/id/product_uuid",
         "class/nvme/nvme9/serial",
         "class/nvme-subsystem/nvme-subsys9/subsysnqn",
@@ -237,9 +249,37 @@ def test_a_name_that_every_machine_may_have(tmp_path: Path, name: str) -> None:
 def test_a_name_that_is_an_ordinary_word(tmp_path: Path, name: str) -> None:
     """It goes from what a user wrote, and from nothing else."""
     (tmp_path / "proc/sys/kernel/hostname").write_text(f"{name}\n")
-    row = {"policy": name, "level": name, "reason": f"under {name}", "kernel": f"6.12-{name}", "drivers": [name]}
-    row |= {"subject": name, "names": [name], "remedy": f"set {name}", "command_line": [f"iommu.{name}=1"]}
+    row = {"policy": name, "level": name, "kernel": f"6.12-{name}", "drivers": [name]}
+    row |= {"subject": name, "names": [name], "command_line": [f"iommu.{name}=1"]}
     assert Scrub().value({**row, "command": ["ping", name]}) == {**row, "command": ["ping", "HOST"]}
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("field", ["reason", "remedy", "message", "note"])
+def test_a_reason_may_have_words_of_a_user(field: str) -> None:
+    said = "nvme0n1 (S4EWNX0R) is mounted on /srv/acme.kestrel.example"
+    assert Scrub().value({field: said}) == {field: "nvme0n1 (SERIAL) is mounted on /srv/acme.HOST"}
+
+
+def test_a_report_says_nothing_of_mounts_and_programs(kernel: Kernel, tmp_path: Path) -> None:
+    """Of a passthrough group, too, whose disk is in use."""
+    (tmp_path / "sys/kernel/iommu_groups/13/type").write_text("identity\n")
+    (tmp_path / "proc/self").mkdir(parents=True, exist_ok=True)
+    mount = "22 1 259:0 / /srv/acme-merger-kestrel.example rw - ext4 /dev/nvme0n1 rw\n"
+    (tmp_path / "proc/self/mountinfo").write_text(mount)
+    run("report", "--bundle", "--output-file", "a.tar.xz")
+    whole = b"\n".join(unpacked(tmp_path / "a.tar.xz").values()).decode()
+    assert "group-type" in whole
+    for secret in ("acme", "merger", "kestrel"):
+        assert secret not in whole
+    assert not kernel.writes
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_uuid_of_the_board_is_known_without_dashes(tmp_path: Path) -> None:
+    (tmp_path / "sys/class/dmi/id/product_uuid").write_text("4c4c4544-0042-3510-8058-b4c04f564432\n")
+    for word in ("4c4c4544-0042-3510-8058-b4c04f564432", "4c4c4544004235108058b4c04f564432"):
+        assert Scrub().text(f"disk x{word} of {word}").rpartition(" ")[2] in ("SERIAL", "UUID")
 
 
 @pytest.mark.usefixtures("kernel")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Takes names of a machine and its users out of results before they leave it.
 
-Its host name and serial numbers go from fields that may hold a user's words: a command, a file's name. MAC and IP
-addresses and names of homes go from these and from reasons. A word in capitals stands in their place. Fields that
-only the kernel and the tool write stay as they are.
+Its host name and serial numbers go from fields that may hold a user's words: a command, a file's name, a reason. What
+is known by its form goes from these and from names: MAC and IP addresses, UUIDs, names of iSCSI and NVMe, names of
+homes. A word in capitals stands in their place. Fields that only the kernel and the tool write stay as they are.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, IPv6Network
 from typing import Any, Final
 
 from xsmmu.operator.machine import root, sysfs, text
 
 _SERIALS: Final = (
-    *("class/dmi/id/*_serial", "class/dmi/id/product_uuid", "class/nvme/*/serial", "class/nvme-subsystem/*/subsysnqn"),
+    *("class/dmi/id/*_serial", "class/dmi/id/*_asset_tag", "class/dmi/id/product_uuid", "class/nvme/*/serial"),
+    *("class/nvme-subsystem/*/subsysnqn", "class/infiniband/*/node_guid", "class/infiniband/*/sys_image_guid"),
     *("class/block/*/device/serial", "class/block/*/device/wwid", "class/block/*/wwid", "class/block/*/eui"),
     *("class/block/*/serial", "class/block/*/device/vpd_pg80"),
 )
@@ -35,17 +36,27 @@ _FIXED: Final = frozenset(
     )
 )
 """Fields that only the kernel and the tool write."""
-_TOLD: Final = frozenset(("reason", "remedy", "subject", "names", "command_line"))
+_TOLD: Final = frozenset(("subject", "names", "command_line"))
 """Fields with names of interfaces and disks, and none of the machine."""
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _FORMS: Final = {
     "MAC": re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5,}(?![0-9A-Fa-f:])"),
     # An interface that is named by it.
     "NAMED-BY-MAC": re.compile(r"(?<![A-Za-z0-9])(?:en|wl|ww|sl|ib)x[0-9a-f]{12}(?![A-Za-z0-9])"),
-    "IP": re.compile(rf"(?<![\d.])(?:{_OCTET}\.){{3}}{_OCTET}(?!\.?\d)"),
+    "IQN": re.compile(r"(?<![A-Za-z0-9.])(?:iqn|nqn)\.\d{4}-\d\d\.[\w.:-]*\w", re.IGNORECASE),
+    "UUID": re.compile(
+        r"(?<![A-Za-z0-9])[0-9A-F]{8}(-?)(?:[0-9A-F]{4}\1){3}[0-9A-F]{12}(?![A-Za-z0-9])|(?<=UUID=)[0-9A-F-]+",
+        re.IGNORECASE,
+    ),
+    # A version may have four numbers, too.
+    "IP": re.compile(rf"(?<![A-Za-z\d.])(?<!version )(?:{_OCTET}\.){{3}}{_OCTET}(?!\.?\d|[A-Za-z+~])", re.IGNORECASE),
     "USER": re.compile(r"(?<=/home/)[^/\s\"']+"),
 }
 _MAY_BE_IP6: Final = re.compile(r"(?<![0-9A-Za-z:])[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?![0-9A-Za-z:])")
+
+
+_IP6: Final = tuple(map(IPv6Network, ("2000::/3", "fc00::/7", "fe80::/9", "ff00::/8", "64:ff9b::/96", "::ffff:0:0/96")))
+"""Where addresses of machines are; what else has this form (12::34, dead::beef) is none."""
 
 
 class Scrub:
@@ -89,11 +100,12 @@ class Scrub:
         address = found[0].rstrip(".:")
         for word in (found[0], address):
             try:
-                IPv6Address(word)
+                parsed = IPv6Address(word)
             except ValueError:
                 continue
-            self.taken["IP"] += 1
-            return f"IP{found[0].removeprefix(word)}"
+            if any(parsed in network for network in _IP6):
+                self.taken["IP"] += 1
+                return f"IP{found[0].removeprefix(word)}"
         return found[0]
 
 

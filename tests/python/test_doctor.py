@@ -433,11 +433,11 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     "SMMUv2": (lambda made: other_iommu(made, "smmu.0x9", "x"), "blocks", "iommu-kind", "the IOMMU is Arm SMMUv2"),
     "unknown": (lambda made: other_iommu(made, "mystery", "x"), "blocks", "iommu-kind", "is of an unknown kind"),
     "caching mode": (lambda made: unit(made, cap=1 << 7), "note", "caching-mode", "each sends a command"),
-    "passthrough": (lambda made: made.cmdline("iommu=pt"), "risk", "kernel-mode", "remove iommu=pt"),
-    "passthrough 2": (lambda made: made.cmdline("iommu.passthrough=1"), "risk", "kernel-mode", "remove iommu.passth"),
+    "passthrough": (lambda made: made.cmdline("iommu=pt"), "note", "kernel-mode", "remove iommu=pt"),
+    "passthrough 2": (lambda made: made.cmdline("iommu.passthrough=1"), "note", "kernel-mode", "remove iommu.passth"),
     "passthrough 3": (
         lambda made: option(made, "CONFIG_PCI=y", "CONFIG_PCI=y\nCONFIG_IOMMU_DEFAULT_PASSTHROUGH=y"),
-        "risk",
+        "note",
         "kernel-mode",
         "add iommu.passthrough=0",
     ),
@@ -1138,6 +1138,29 @@ def _without_statistics(real: Callable[..., str]) -> Callable[..., str]:
         return real(path, **options)
 
     return read
+
+@pytest.mark.parametrize(
+    ("words", "types", "level", "reason"),
+    [
+        ("iommu=pt", ("identity", "DMA-FQ"), "risk", "1 of 2 groups is passthrough, so not translated: iommu=pt is on"),
+        ("iommu=pt", ("identity", "identity"), "risk", "2 of 2 groups are passthrough, so not translated: iommu=pt"),
+        ("iommu=pt", ("identity", "blocked"), "risk", "1 of 2 groups is passthrough"),
+        ("iommu=pt", ("DMA", "DMA-FQ"), "note", "within a device's reach for up to 10 ms), 1 group strict; iommu=pt"),
+        ("iommu=pt", ("", ""), "risk", "iommu=pt is on the kernel's command line, and the types of the groups cannot"),
+        ("quiet", ("identity", "DMA"), "ok", "the kernel's own path: 1 group strict, 1 group passthrough"),
+    ],
+)
+def test_groups_are_counted_before_the_command_line_is_believed(
+    healthy: Machine, words: str, types: tuple[str, str], level: str, reason: str
+) -> None:
+    healthy.cmdline(words)
+    for number, kind in zip((11, 13), types, strict=True):
+        healthy.write(f"sysfs/kernel/iommu_groups/{number}/type", kind)
+    [found] = [each for each in doctor.examine([]) if each.check == "kernel-mode"]
+    assert found.level == level
+    assert reason in found.reason
+    assert "all groups" not in found.reason
+
 
 
 def test_only_what_was_asked_for(healthy: Machine) -> None:

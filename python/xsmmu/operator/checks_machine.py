@@ -144,18 +144,34 @@ def check_mode() -> Iterator[Finding]:
     """What the kernel's own path is: as the groups are now, and at boot."""
     if not iommu.has_groups():
         return
-    at_boot = defaults.passthrough()
-    if at_boot and at_boot.on:
-        word = at_boot.word
-        how = f"{word} is on the kernel's command line" if word else "the kernel is built for passthrough"
-        remedy = f"remove {word} and reboot" if word else "add iommu.passthrough=0 to the command line and reboot"
-        reason = f"{how}: all groups are passthrough from boot on, and not translated"
+    types = Counter(group.type for group in machine.groups())
+    count, total = types["identity"], types.total()
+    known = bool({*types} & {*machine.MODES})
+    how, remedy = _to_passthrough()
+    if how and (count or not known):
+        verb = "is" if count == 1 else "are"
+        reason = f"{count} of {total} groups {verb} passthrough, so not translated: {how}" if known else how
+        reason += "" if known else ", and the types of the groups cannot be read"
         remedy += "; or switch single groups, without their drivers: see group-type"
         yield _of_machine("risk", "kernel-mode", reason, remedy)
-        return
-    types = Counter(group.type for group in machine.groups())
-    if not {*types} & {*machine.MODES}:
-        return
+    elif how:
+        reason = f"{_own_path(types)}; {how}, so the next boot may make groups passthrough"
+        yield _of_machine("note", "kernel-mode", reason, remedy)
+    elif known:
+        yield _of_machine("ok", "kernel-mode", _own_path(types))
+
+
+def _to_passthrough() -> tuple[str, str]:
+    """What has the kernel make groups passthrough at boot, and the way to be without that; empty if nothing has."""
+    found = defaults.passthrough()
+    if not found or not found.on:
+        return "", ""
+    if found.word:
+        return f"{found.word} is on the kernel's command line", f"remove {found.word} and reboot"
+    return "the kernel is built for passthrough", "add iommu.passthrough=0 to the command line and reboot"
+
+
+def _own_path(types: Counter[str]) -> str:
     lazy, strict = types["DMA-FQ"], types["DMA"]
     said = [
         (lazy, "lazy (unmapped memory stays within a device's reach for up to 10 ms)"),
@@ -163,7 +179,7 @@ def check_mode() -> Iterator[Finding]:
         (types["identity"], "passthrough (not translated)"),
     ]
     parts = [f"{count} group{'s' if count > 1 else ''} {how}" for count, how in said if count]
-    yield _of_machine("ok", "kernel-mode", f"the kernel's own path: {', '.join(parts)}")
+    return f"the kernel's own path: {', '.join(parts)}"
 
 
 def _by_itself() -> str:

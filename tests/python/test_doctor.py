@@ -11,6 +11,7 @@ import lzma
 import os
 import re
 import struct
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,16 +31,15 @@ from xsmmu.project import PROJECT
 
 SIGNED = b"~Module signature appended~\n"
 APT = """
+echo >>${0%/bin/*}/asked
 [ "$1 $2 $3" = "show --no-all-versions --" ] || exit 2
-while read -r name; do
-	[ "$name" = "$4" ] && echo "Package: $name" && exit
-	[ "$name" = "virtual $4" ] && exit
+shift 3
+while read -r name || [ "$name" ]; do
+	for wanted; do [ "$name" = "$wanted" ] && echo "Package: $name"; done
 done <${0%/bin/*}/archive
-[ "$name" = "$4" ] && echo "Package: $name" && exit
-echo "E: No packages found" >&2
 exit 100
 """
-"""What apt knows is in a file."""
+"""What apt knows is in a file; another one has a line for each time that it was asked."""
 EFIVAR = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -491,7 +491,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         lambda made: made.remove(f"boot/config-{kernel.release()}"),
         "note",
         "kernel-options",
-        f"linux-headers-{Machine.RELEASE}",
+        f"boot/config-{Machine.RELEASE}, which the package of this kernel has",
     ),
     "not loaded": (unloaded, "blocks", "module-not-loaded", "modprobe xsmmu"),
     "not built": (lambda made: unloaded(made, None), "blocks", "module-not-built", "dkms autoinstall"),
@@ -621,6 +621,7 @@ def test_an_smmu_that_nothing_says_to_be_there(healthy: Machine, folder: bool) -
         healthy.remove("sysfs/firmware/acpi/tables")
     [finding] = [each for each in wrong() if each.check == "no-iommu"]
     assert ("no ACPI table IORT" in finding.reason) == folder
+    assert ": and" not in finding.reason
 
 
 def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
@@ -649,7 +650,7 @@ def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
         (
             "6.12.100+deb13-amd64",
             ["linux-image-amd64", "linux-headers-amd64"],
-            "apt has none for 6.12.100+deb13-amd64: apt install linux-image-amd64 linux-headers-amd64, and reboot",
+            "apt has no headers of 6.12.100+deb13-amd64: apt install linux-image-amd64 linux-headers-amd64, and reboot",
         ),
         (
             "6.1.0-40-cloud-amd64",
@@ -666,16 +667,16 @@ def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
             ["linux-image-rpi-v8", "linux-headers-rpi-v8"],
             "apt install linux-image-rpi-v8 linux-headers-rpi-v8, and reboot",
         ),
-        ("6.12.118", ["linux-image-amd64", "linux-headers-amd64"], "take them from where this kernel is from"),
-        ("6.18.0-rc3-custom", ["linux-headers-amd64"], "take them from where this kernel is from"),
+        ("6.12.118", ["linux-image-amd64", "linux-headers-amd64"], "install those that came with this kernel"),
+        ("6.18.0-rc3-custom", ["linux-headers-amd64"], "install those that came with this kernel"),
         (
             "6.8.0-1018-aws",
             ["linux-image-aws", "linux-headers-aws"],
             "apt install linux-image-aws linux-headers-aws, and",
         ),
-        ("5.15.153.1-microsoft-standard-WSL2", ["linux-headers-amd64"], "take them from where this kernel is from"),
-        ("6.1.19-v8+", ["linux-headers-arm64"], "take them from where this kernel is from"),
-        ("5.17.0-1020-oem", ["linux-image-oem-22.04", "linux-headers-amd64"], "take them from where"),
+        ("5.15.153.1-microsoft-standard-WSL2", ["linux-headers-amd64"], "install those that came with this kernel"),
+        ("6.1.19-v8+", ["linux-headers-arm64"], "install those that came with this kernel"),
+        ("5.17.0-1020-oem", ["linux-image-oem-22.04", "linux-headers-amd64"], "install those that came"),
         (
             "6.6.31-current-rockchip64",
             ["linux-image-current-rockchip64", "linux-headers-current-rockchip64"],
@@ -686,10 +687,10 @@ def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
             ["linux-image-amd64", "linux-headers-amd64"],
             "apt install linux-image-amd64 linux-headers-amd64",
         ),
-        ("6.12.8-x64v3-xanmod1", [], "take them from where this kernel is from"),
+        ("6.12.8-x64v3-xanmod1", [], "install those that came with this kernel"),
         # The image came before the headers.
-        ("6.1.0-21-amd64", ["linux-image-amd64"], "take them from where this kernel is from"),
-        ("", [], "take them from where this kernel is from"),
+        ("6.1.0-21-amd64", ["linux-image-amd64"], "install those that came with this kernel"),
+        ("", [], "mount /proc"),
         ("4.17.6-1.el7.elrepo.x86_64", None, "install this kernel's headers"),
         ("6.12.1-1.el10.x86_64", None, "install this kernel's headers (kernel-devel, linux-headers)"),
         ("6.12.9-arch1-1", None, "install this kernel's headers"),
@@ -713,10 +714,52 @@ def test_headers_are_those_that_there_are(
 
 def test_a_name_that_other_packages_provide_cannot_be_installed(healthy: Machine) -> None:
     """Of one apt-cache says nothing, and no error."""
-    assert packages.first_known([f"linux-headers-{healthy.RELEASE}"])
     healthy.write("archive", f"virtual linux-headers-{healthy.RELEASE}\nlinux-image-amd64\nlinux-headers-amd64\n")
-    said = f"apt has none for {healthy.RELEASE}: apt install linux-image-amd64 linux-headers-amd64, and reboot"
+    said = f"apt has no headers of {healthy.RELEASE}: apt install linux-image-amd64 linux-headers-amd64, and reboot"
     assert packages.headers() == said
+
+
+def asked_apt(made: Machine) -> int:
+    file = made.folder / "asked"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def test_apt_is_asked_once_for_all_names_and_only_for_a_remedy(healthy: Machine) -> None:
+    """Where it keeps no cache, as in images of containers, each question takes seconds."""
+    wrong()
+    healthy.remove(f"boot/config-{kernel.release()}")
+    [note] = wrong()
+    assert note.level == "note"
+    assert "apt install" not in (note.remedy or "") and "reboot" not in (note.remedy or "")
+    assert asked_apt(healthy) == 0
+    healthy.write("archive", "linux-image-amd64\nlinux-headers-amd64")
+    unloaded(healthy, None)
+    healthy.remove(f"modules/{kernel.release()}/build")
+    healthy.write("sysfs/kernel/realtime", "1")
+    remedies = " ".join(each.remedy or "" for each in wrong())
+    assert "apt install linux-image-amd64 linux-headers-amd64, and reboot" in remedies
+    assert "boot one without (apt install linux-image-amd64)" in remedies
+    assert asked_apt(healthy) == 1
+
+
+def test_apt_that_does_not_answer(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of what it has, and its children end."""
+    monkeypatch.setattr(packages, "APT_S", 0.2)
+    program(healthy.folder / "bin/apt-cache", "/bin/sleep 60 & /bin/sleep 60")
+    unloaded(healthy, None)
+    healthy.remove(f"modules/{kernel.release()}/build")
+    began = time.monotonic()
+    [found] = wrong()
+    assert time.monotonic() - began < 10
+    assert str(found.remedy).startswith(f"install the headers of {Machine.RELEASE}, so that ")
+
+
+def test_a_kernel_whose_release_cannot_be_read(healthy: Machine) -> None:
+    unloaded(healthy, None)
+    healthy.remove("proc/sys/kernel/osrelease")
+    found = {each.check: each for each in wrong()}
+    assert found["module-not-built"].reason == "the module is not built for this kernel, whose release cannot be read"
+    assert "  " not in str(found["module-not-built"].remedy) and " :" not in str(found["module-not-built"].remedy)
 
 
 @pytest.mark.parametrize("name", ["boot/config-{}", "modules/{}/config"])
@@ -1092,6 +1135,29 @@ def test_the_kernels_own_path_is_as_the_groups_are(healthy: Machine) -> None:
     assert kernel_mode().endswith(": 1 group strict, 1 group passthrough (not translated)")
 
 
+@pytest.mark.parametrize(
+    ("words", "types", "level", "reason"),
+    [
+        ("iommu=pt", ("identity", "DMA-FQ"), "risk", "1 of 2 groups is passthrough, so not translated: iommu=pt is on"),
+        ("iommu=pt", ("identity", "identity"), "risk", "2 of 2 groups are passthrough, so not translated: iommu=pt"),
+        ("iommu=pt", ("identity", "blocked"), "risk", "1 of 2 groups is passthrough"),
+        ("iommu=pt", ("DMA", "DMA-FQ"), "note", "within a device's reach for up to 10 ms), 1 group strict; iommu=pt"),
+        ("iommu=pt", ("", ""), "risk", "iommu=pt is on the kernel's command line, and the types of the groups cannot"),
+        ("quiet", ("identity", "DMA"), "ok", "the kernel's own path: 1 group strict, 1 group passthrough"),
+    ],
+)
+def test_groups_are_counted_before_the_command_line_is_believed(
+    healthy: Machine, words: str, types: tuple[str, str], level: str, reason: str
+) -> None:
+    healthy.cmdline(words)
+    for number, kind in zip((11, 13), types, strict=True):
+        healthy.write(f"sysfs/kernel/iommu_groups/{number}/type", kind)
+    [found] = [each for each in doctor.examine([]) if each.check == "kernel-mode"]
+    assert found.level == level
+    assert reason in found.reason
+    assert "all groups" not in found.reason
+
+
 def test_the_floor_is_the_one_in_force(healthy: Machine) -> None:
     """The module says which it is; before it is loaded, what it will be."""
 
@@ -1138,29 +1204,6 @@ def _without_statistics(real: Callable[..., str]) -> Callable[..., str]:
         return real(path, **options)
 
     return read
-
-@pytest.mark.parametrize(
-    ("words", "types", "level", "reason"),
-    [
-        ("iommu=pt", ("identity", "DMA-FQ"), "risk", "1 of 2 groups is passthrough, so not translated: iommu=pt is on"),
-        ("iommu=pt", ("identity", "identity"), "risk", "2 of 2 groups are passthrough, so not translated: iommu=pt"),
-        ("iommu=pt", ("identity", "blocked"), "risk", "1 of 2 groups is passthrough"),
-        ("iommu=pt", ("DMA", "DMA-FQ"), "note", "within a device's reach for up to 10 ms), 1 group strict; iommu=pt"),
-        ("iommu=pt", ("", ""), "risk", "iommu=pt is on the kernel's command line, and the types of the groups cannot"),
-        ("quiet", ("identity", "DMA"), "ok", "the kernel's own path: 1 group strict, 1 group passthrough"),
-    ],
-)
-def test_groups_are_counted_before_the_command_line_is_believed(
-    healthy: Machine, words: str, types: tuple[str, str], level: str, reason: str
-) -> None:
-    healthy.cmdline(words)
-    for number, kind in zip((11, 13), types, strict=True):
-        healthy.write(f"sysfs/kernel/iommu_groups/{number}/type", kind)
-    [found] = [each for each in doctor.examine([]) if each.check == "kernel-mode"]
-    assert found.level == level
-    assert reason in found.reason
-    assert "all groups" not in found.reason
-
 
 
 def test_only_what_was_asked_for(healthy: Machine) -> None:

@@ -60,7 +60,7 @@ def _xen() -> tuple[str, str] | None:
 def _by_firmware() -> tuple[str, str]:
     acpi = sysfs() / "firmware/acpi/tables"
     if not acpi.is_dir():
-        reason = "and no ACPI tables say whether the machine has one"
+        reason = "no ACPI tables say whether the machine has one"
         return reason, "see what the kernel has found: dmesg | grep -i -e iommu -e smmu"
     table = next((name for name in _TABLES if (acpi / name).exists()), None)
     if not table:
@@ -232,7 +232,10 @@ def check_config() -> Iterator[Finding]:
     found = kernel.config()
     if found is None:
         reason = "the kernel's configuration cannot be read (/proc/config.gz, /boot/config-RELEASE), so not checked"
-        yield _of_machine("note", "kernel-options", reason, packages.headers())
+        release = kernel.release()
+        place = f"{root('boot')}/config-{release}, which the package of this kernel has"
+        remedy = f"to have it checked: put back {place}" if release else None
+        yield _of_machine("note", "kernel-options", reason, remedy)
         return
     missing = [name for name in OPTIONS if not name.startswith("!") and found.get(name) not in ("y", "m")]
     if missing:
@@ -271,12 +274,14 @@ def check_module() -> Iterator[Finding]:
     if kernel.built("xsmmu"):
         if not word:
             yield _of_machine("blocks", "module-not-loaded", "the module is built and not loaded", "modprobe xsmmu")
-    elif not (root("modules") / kernel.release() / "build").exists():
-        reason = f"the module is not built for {kernel.release()}, and the headers that it needs for that are not there"
+        return
+    release = kernel.release()
+    reason = f"the module is not built for {release or 'this kernel, whose release cannot be read'}"
+    if not release or not (root("modules") / release / "build").exists():
+        reason += ", and the headers that it needs for that are not there" if release else ""
         remedy = f"{packages.headers()}; then {_build()}"
         yield _of_machine("blocks", "module-not-built", reason, remedy)
     else:
-        reason = f"the module is not built for {kernel.release()}"
         yield _of_machine("blocks", "module-not-built", reason, _build())
 
 

@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-from collections.abc import Iterable
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Final
 
-from xsmmu.operator import kernel, machine
+from xsmmu.operator import kernel, machine, process
 from xsmmu.operator.machine import root
+
+APT_S: Final = 10.0
+"""How long apt may take; it reads all its lists where it keeps no cache of them, as in images of containers."""
 
 
 def has_apt() -> bool:
@@ -16,18 +23,40 @@ def has_apt() -> bool:
     return machine.program("apt-cache") is not None
 
 
-def first_known(names: Iterable[str]) -> str | None:
-    """The first of these packages that apt can install."""
-    return next((name for name in names if _is_known(name)), None)
-
-
-def _is_known(name: str) -> bool:
+def _known() -> frozenset[str] | None:
+    """Those of the packages named here that apt can install; None if apt does not answer in time."""
     apt = machine.program("apt-cache")
-    if not apt:
-        return False
-    said = subprocess.run([apt, "show", "--no-all-versions", "--", name], capture_output=True, text=True, check=False)
+    return _of_apt(apt, (*_own_headers(), *_later(), *_usual())) if apt else frozenset()
+
+
+@cache
+def _of_apt(apt: str, names: tuple[str, ...]) -> frozenset[str] | None:
+    """One question for all names, asked once."""
+    try:
+        with tempfile.TemporaryFile() as said, Path(os.devnull).open("wb") as nothing:
+            command = (apt, "show", "--no-all-versions", "--", *names)
+            with process.started(command, said, nothing) as asked:
+                asked.wait(APT_S)
+            said.seek(0)
+            text = said.read().decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
     # Of a name that others provide it says nothing, and no error.
-    return re.search(rf"^Package: {re.escape(name)}$", said.stdout, re.MULTILINE) is not None
+    return frozenset(re.findall(r"^Package: (.+)$", text, re.MULTILINE)) & {*names}
+
+
+def _own_headers() -> list[str]:
+    release = kernel.release()
+    return [f"{kind}-headers-{release}" for kind in ("linux", "proxmox", "pve")] if release else []
+
+
+def _later() -> list[str]:
+    """A kernel of this flavour and its headers, of whatever version there is."""
+    return [f"linux-{kind}-{flavour()}" for kind in ("image", "headers")] if flavour() else []
+
+
+def _usual() -> list[str]:
+    return [f"linux-image-{'arm64' if kernel.architecture() == 'aarch64' else 'amd64'}", "linux-image-generic"]
 
 
 def flavour() -> str:
@@ -38,21 +67,25 @@ def flavour() -> str:
 def headers() -> str:
     """The way to have what modules of the running kernel are built with."""
     release = kernel.release()
+    if not release:
+        return "mount /proc, whose sys/kernel/osrelease says for which release they have to be"
     place = root("modules") / release / "build"
-    found = first_known(f"{kind}-headers-{release}" for kind in ("linux", "proxmox", "pve"))
-    if found:
-        return f"apt install {found}"
     if not has_apt():
         return (
             f"install this kernel's headers (kernel-devel, linux-headers) from its distribution: {place} leads to them"
         )
-    later = [first_known([f"linux-{kind}-{flavour()}"]) for kind in ("image", "headers")]
-    if all(later):
-        return f"apt has none for {release}: apt install {' '.join(filter(None, later))}, and reboot"
-    return f"apt has none for {release}: take them from where this kernel is from, so that {place} leads to them"
+    known = _known()
+    if known is None:
+        return f"install the headers of {release}, so that {place} leads to them (apt-cache did not say their name)"
+    found = next((name for name in _own_headers() if name in known), None)
+    if found:
+        return f"apt install {found}"
+    if _later() and known.issuperset(_later()):
+        return f"apt has no headers of {release}: apt install {' '.join(_later())}, and reboot"
+    return f"apt has no headers of {release}: install those that came with this kernel, so that {place} leads to them"
 
 
 def usual_kernel() -> str | None:
     """The distribution's kernel that is neither real-time nor for clouds."""
-    architecture = "arm64" if kernel.architecture() == "aarch64" else "amd64"
-    return first_known([f"linux-image-{architecture}", "linux-image-generic"])
+    known = _known() or ()
+    return next((name for name in _usual() if name in known), None)

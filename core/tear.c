@@ -330,9 +330,9 @@ static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
 }
 
 /*
- * The world has removed all of a torn mapping, or found nothing to remove. The second is right
- * only if an earlier call has removed it: beside another call, whose removal may have failed and
- * have left no trace in the world, nobody knows. True: it is gone.
+ * The world has removed all of a torn mapping, or found nothing to remove. Where removals can
+ * fail, the second is right only if an earlier call has removed it: beside another call, whose
+ * removal may have failed and have left no trace in the world, nobody knows. True: it is gone.
  */
 static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
 			    int removed)
@@ -341,7 +341,8 @@ static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
 	bool known;
 
 	torn->removing--;
-	known = torn->removed || (!torn->failed && !torn->removing);
+	known = !engine->remembers || torn->removed ||
+		(!torn->failed && !torn->removing);
 	if (removed == XS_REMOVED_ALL && known) {
 		torn->removed = true;
 		xs_torn_gone(engine, torn);

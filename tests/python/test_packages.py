@@ -396,7 +396,7 @@ def test_install_of_the_module(tmp_path: Path) -> None:
 def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
     """But folders that others use, and rules that were changed."""
     tree, root = tmp_path / "tree", tmp_path / "root"
-    for name in ("packaging", "boot", "python"):
+    for name in ("packaging", "boot", "docs", "python"):
         shutil.copytree(PROJECT / name, tree / name)
     for name in ("xsmmu.ko", "xsmmu_bench.ko"):
         (tree / name).touch()

@@ -824,7 +824,7 @@ FAULTS = (
     Fault(
         "a torn mapping counts as removed beside a removal of it that fails",
         "tear.c",
-        "	known = torn->removed || (!torn->failed && !torn->removing);\n",
+        "	known = !engine->remembers || torn->removed ||\n		(!torn->failed && !torn->removing);\n",
         "	known = true;\n",
         ("only=stray_failing",),
     ),

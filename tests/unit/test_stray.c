@@ -509,7 +509,9 @@ static void check_failing_beside(struct world *world)
 {
 	bool is_exact = world->is_exact;
 
+	/* As of virtio-iommu. */
 	world->is_exact = true;
+	world->engine.remembers = true;
 	beside = map(world, 4, MEMORY_COUNTED);
 	disown(world, &beside, world->engine.mode & XS_MODE_HOLDS ?
 			       OWNER_PROMISED : 0);
@@ -522,6 +524,7 @@ static void check_failing_beside(struct world *world)
 	driver_free(world, &beside);
 	xs_engine_mend(&world->engine, false);
 	retry(world, &beside);
+	world->engine.remembers = false;
 	world->is_exact = is_exact;
 }
 

@@ -79,7 +79,7 @@ case_a_session_by_rules() {
 	ip rule add to 198.51.100.0/24 lookup 100
 	session 198.51.100.7 50000 10.0.0.9
 	refused $IGB "from 198.51.100.7, is by $two"
-	accepted $E1000E
+	refused $E1000E "the only default route is by $one"
 	ip rule del to 198.51.100.0/24 lookup 100
 	accepted $IGB
 	ip rule add fwmark 5 lookup 100

@@ -30,8 +30,13 @@ link() {
 		"$(stat -c %i /etc/xsmmu.conf /etc/modprobe.d/xsmmu.conf 2>&1 | tr '\n' ' ')"
 }
 
-# again NAME ARGUMENT...: try() with all that was said, and what was done to the link.
+# again NAME ARGUMENT...: try() with all that was said, and what was done to the link. An interface that has just been bound gets
+# its carrier late.
 again() {
+	for _ in $(seq 200); do
+		[ "$(cat /sys/class/net/eth0/carrier 2>/dev/null)" = 1 ] && break
+		sleep 0.1
+	done
 	link "$1-link-before"
 	try "$@"
 	link "$1-link-after"

@@ -28,7 +28,7 @@ from xsmmu.setup import build, host, root
 
 FOLDER = "tests/litmus"
 PARTS = ("core", FOLDER, "sim/world/coroutine.c", "sim/world/coroutine.h")
-MUTANTS = Mutants(f"{FOLDER}/litmus.toml", PARTS)
+MUTANTS = Mutants(f"{FOLDER}/mutants.toml", PARTS)
 SECONDS = 600
 """More than any program or mutant takes."""
 

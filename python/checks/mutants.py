@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks import pages
+from checks import csource, pages
 from xsmmu.errors import UserError
 from xsmmu.project import PROJECT
 from xsmmu.setup import build
@@ -19,6 +19,8 @@ from xsmmu.setup import build
 @dataclass(frozen=True)
 class Mutant:
     """`good` stands once in `file` and becomes `bad`; one of `programs` must catch that, if a check has several.
+
+    In C sources, tokens are compared: white space, comments and names of local variables may change (csource.find()).
 
     Some show only where the CPU's pages are larger: `page` is their size (checks/pages.py).
     """
@@ -29,6 +31,8 @@ class Mutant:
     good: str
     bad: str
     programs: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """More words for a program of unit tests."""
     page: str = pages.USUAL
 
 
@@ -46,14 +50,17 @@ class Mutants:
         if unknown:
             raise UserError(f"no mutant is called {', '.join(unknown)}: {self.file} has their names")
         wanted = [entry for entry in entries if not names or entry["name"] in names]
-        return [Mutant(**{**entry, "programs": tuple(entry.get("programs", ()))}) for entry in wanted]
+        lists = ("programs", "words")
+        return [Mutant(**entry | {each: tuple(entry.get(each, ())) for each in lists}) for entry in wanted]
 
     def changed(self, mutant: Mutant) -> str:
         """Its file's text with the mutant in it; UserError where that has moved."""
         text = (PROJECT / mutant.file).read_text()
-        if text.count(mutant.good) != 1:
+        places = csource.find(text, mutant.good) if mutant.file.endswith((".c", ".h")) else _find(text, mutant.good)
+        if len(places) != 1:
             raise UserError(f"the mutant '{mutant.name}' does not fit {mutant.file} any more: adapt {self.file}")
-        return text.replace(mutant.good, mutant.bad)
+        [place] = places
+        return text[: place.start] + place.renamed(mutant.bad) + text[place.end :]
 
     @contextmanager
     def planted(self, mutant: Mutant) -> Iterator[Path]:
@@ -65,3 +72,8 @@ class Mutants:
                 target.write_bytes(content)
             (Path(folder) / mutant.file).write_text(self.changed(mutant))
             yield Path(folder)
+
+
+def _find(text: str, part: str) -> list[csource.Place]:
+    """Where the part stands to the letter."""
+    return [csource.Place(at, at + len(part)) for at in range(len(text)) if text.startswith(part, at)]

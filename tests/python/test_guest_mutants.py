@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.python import guests
+from tests.python import guests, test_unit
 from tests.python.test_guest_ats import MACHINES as ATS
 from tests.python.test_guest_aware import AWARE, SYNCED
 from tests.python.test_guest_aware import LONG as SYNCED_FOR_LONG
@@ -43,8 +43,10 @@ MACHINES |= {f"stuck {name}": machine for name, machine in STUCK.items()}
 # Its other topic lends it functions.
 MACHINES["drivers"] = DRIVERS
 
+ALL = (MUTANTS, sim.MUTANTS, litmus.MUTANTS, test_unit.MUTANTS)
 
-@pytest.mark.parametrize("mutants", [MUTANTS, sim.MUTANTS, litmus.MUTANTS], ids=lambda mutants: str(mutants.file))
+
+@pytest.mark.parametrize("mutants", ALL, ids=lambda mutants: str(mutants.file))
 def test_planted_bugs_fit(mutants: Mutants) -> None:
     """And each has a name of its own."""
     named = mutants.named()

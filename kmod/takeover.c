@@ -453,6 +453,7 @@ static void take_ops(struct xs_device *xdev)
 /* The same of the bits. The device is locked. */
 static void take_bits(struct xs_device *xdev)
 {
+	device_lock_assert(xdev->dev);
 	if (xs_front_copies(our_ops(xdev)))
 		xs_dma_skip_no_sync(xdev->dev);
 	xdev->dma.iommu |= xs_dma_iommu_clear(xdev->dev);
@@ -463,6 +464,7 @@ static void restore_bits(struct xs_device *xdev)
 {
 	struct iommu_domain *domain = xs_locked_domain(xdev->dev);
 
+	device_lock_assert(xdev->dev);
 	if (xdev->dma.iommu)
 		xs_dma_iommu_restore(xdev->dev, domain &&
 				     domain->type & __IOMMU_DOMAIN_DMA_API);

@@ -31,7 +31,10 @@ LIST = PROJECT / "tests/unit/uncovered.toml"
 WANTED_PERCENT = 95.0
 
 _FLAGS = ("-O0", "-fprofile-instr-generate", "-fcoverage-mapping", "-fprofile-update=atomic", "-Wno-error")
-_UNIT_FLAGS = ("-std=gnu11", "-Wno-unused-parameter", "-Icore/include", "-Itests/unit", "-pthread")
+_UNIT_FLAGS = (
+    *("-std=gnu11", "-Wno-unused-parameter", "-Icore/include", "-Itests/unit", "-pthread"),
+    '-DXS_PLATFORM="platform_unit.h"',
+)
 _BRANCHES = 4
 """The kind of a region that is a branch, in an export of llvm-cov."""
 

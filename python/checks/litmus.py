@@ -34,7 +34,7 @@ SECONDS = 600
 
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
 _INCLUDES = (f"-I{FOLDER}", f"-I{FOLDER}/programs", "-Isim/world", "-Icore/include")
-_FLAGS = ("-std=gnu11", "-g", "-mpopcnt", *_WARNINGS, *_INCLUDES)
+_FLAGS = ("-std=gnu11", "-g", "-mpopcnt", *_WARNINGS, *_INCLUDES, '-DXS_PLATFORM="platform_litmus.h"')
 _TESTED = ("-O1", "-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "-fno-builtin")
 """How code under test is compiled: it calls the explorer before each plain access."""
 

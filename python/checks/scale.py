@@ -43,6 +43,7 @@ QUICK_CPUS: Final = (1, 8, 64)
 PARTS: Final = ("core", "sim/scale")
 _FLAGS = (
     *("-std=gnu11", "-g", "-O2", "-fno-pie", "-mpopcnt", "-Icore/include", "-Isim/scale"),
+    '-DXS_PLATFORM="platform_scale.h"',
     *("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla", "-Wno-unused-parameter"),
 )
 _OBJECT = ("-r", "-nostdlib")

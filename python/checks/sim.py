@@ -39,7 +39,10 @@ PARTS = ("core", "sim")
 MUTANTS = Mutants("sim/mutants.toml", PARTS)
 
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla")
-_FLAGS = ("-std=gnu11", "-g", *_WARNINGS, "-Wno-unused-parameter", "-mpopcnt", "-Icore/include", "-Isim/world")
+_FLAGS = (
+    *("-std=gnu11", "-g", *_WARNINGS, "-Wno-unused-parameter", "-mpopcnt", "-Icore/include", "-Isim/world"),
+    '-DXS_PLATFORM="platform_sim.h"',
+)
 _FOLDERS = ("sim/world", "sim/check", "sim/run")
 _FUZZ_FOLDERS = ("sim/world", "sim/check", "sim/fuzz")
 _MUTABLE = ("sim/world/path.c", "sim/world/iommu.c")

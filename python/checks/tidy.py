@@ -125,7 +125,8 @@ def engine_compiles(tree: Tree, tools: root.Root) -> Iterator[str]:
     """The engine compiles with a compiler alone, keeps its frames small, and calls nothing but its world."""
     engine = [str(file) for file in tree.c_files("core", suffixes=(".c",))]
     include = host_text(tools, ["gcc-14", "-print-file-name=include"]).strip()
-    flags = [*_ENGINE_FLAGS, "-isystem", include, "-Icore/include", "-Itests/freestanding", "-r", "-nostdlib"]
+    folders = ["-isystem", include, "-Icore/include", "-Itests/freestanding"]
+    flags = [*_ENGINE_FLAGS, *folders, '-DXS_PLATFORM="platform_bare.h"', "-r", "-nostdlib"]
     try:
         linked = build.userspace(
             tools, "engine.o", engine, flags, source_dir=tree.path, parts=("core", "tests/freestanding"), runs=False

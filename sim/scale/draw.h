@@ -3,7 +3,7 @@
 #ifndef SCALE_DRAW_H
 #define SCALE_DRAW_H
 
-#include <platform.h>
+#include "platform_scale.h"
 
 void draw_seed(u64 seed);
 u64 draw_bits(void);

@@ -3,7 +3,7 @@
 #ifndef SCALE_HEAP_H
 #define SCALE_HEAP_H
 
-#include <platform.h>
+#include "platform_scale.h"
 
 /*
  * struct packet - a buffer that is mapped

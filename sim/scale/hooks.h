@@ -5,7 +5,7 @@
 
 /* The locks that count. */
 #define SCALE_HOOKS
-#include <platform.h>
+#include "platform_scale.h"
 
 /* Addresses from the engine's frames up to here are on the stack. */
 extern u64 hooks_stack_top;

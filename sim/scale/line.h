@@ -16,7 +16,7 @@
 #ifndef SCALE_LINE_H
 #define SCALE_LINE_H
 
-#include <platform.h>
+#include "platform_scale.h"
 
 #define LINE_LG2	6
 #define LINE_BYTES	(1u << LINE_LG2)

@@ -6,7 +6,7 @@
 #ifndef SCALE_MAP_H
 #define SCALE_MAP_H
 
-#include <platform.h>
+#include "platform_scale.h"
 
 struct map {
 	size_t value_bytes;

@@ -7,7 +7,7 @@
 #ifndef SCALE_MEMORY_H
 #define SCALE_MEMORY_H
 
-#include <platform.h>
+#include "platform_scale.h"
 
 void memory_init(void);
 

@@ -3,7 +3,7 @@
 #ifndef SCALE_PROBE_H
 #define SCALE_PROBE_H
 
-#include <platform.h>
+#include "platform_scale.h"
 
 /* Two lines. */
 struct probe_two {

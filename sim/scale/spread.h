@@ -3,7 +3,7 @@
 #ifndef SCALE_SPREAD_H
 #define SCALE_SPREAD_H
 
-#include <platform.h>
+#include "platform_scale.h"
 
 /*
  * @live_pages:	mapped

@@ -6,7 +6,7 @@
 #ifndef SCALE_STEP_H
 #define SCALE_STEP_H
 
-#include <platform.h>
+#include "platform_scale.h"
 
 void step_init(void);
 

@@ -80,7 +80,7 @@ static size_t arena_setup;
 
 extern struct ex_site __start_ex_sites[], __stop_ex_sites[];
 
-/* ---- what platform.h calls ---- */
+/* ---- what platform_litmus.h calls ---- */
 
 u32 ex_thread(void)
 {

@@ -86,7 +86,7 @@ struct ex_program {
 /* The programs of this binary: lists up to NULL, up to NULL. */
 extern const struct ex_program *const *const ex_programs[];
 
-/* What platform.h is made of. */
+/* What platform_litmus.h is made of. */
 uint64_t ex_load(const void *at, uint32_t bytes, struct ex_site *site);
 void ex_store(void *at, uint32_t bytes, uint64_t value, struct ex_site *site);
 enum ex_change { EX_SWAP, EX_OR, EX_ANDNOT, EX_ADD };

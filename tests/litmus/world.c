@@ -261,7 +261,7 @@ static const struct xs_world_ops ops = {
 	.stray = world_stray,
 };
 
-/* ---- what platform.h leaves to us ---- */
+/* ---- what platform_litmus.h leaves to us ---- */
 
 bool xs_warn_once(bool broken, const char *text)
 {
@@ -318,12 +318,12 @@ void xs_ref_release(xs_ref_t ref)
 	world.held[page]--;
 }
 
-void xs_copy_in(u8 *cell, u64 phys, u32 bytes)
+void xs_copy_in(void *cell, u64 phys, u32 bytes)
 {
 	*(u64 *)cell = world.memory[phys >> XS_PAGE_LG2];
 }
 
-void xs_copy_out(u64 phys, const u8 *cell, u32 bytes)
+void xs_copy_out(u64 phys, const void *cell, u32 bytes)
 {
 	world.memory[phys >> XS_PAGE_LG2] = *(const u64 *)cell;
 }
@@ -350,7 +350,7 @@ void world_begin(const char *policy)
 	xs_lock_init(&world.lock);
 	world.clock_ns = 1000;
 	ex_assert(config.policy && !xs_engine_init(&engine, &config));
-	/* No more than there are records, see platform.h. */
+	/* No more than there are records, see platform_litmus.h. */
 	engine.tuning.batch_pages = XS_BATCH_RECORDS;
 	/* So that a batch has its records, and a CPU its open block. */
 	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++) {

@@ -15,7 +15,7 @@ from xsmmu.setup.root import Root, ensure
 
 SPDX = "/* SPDX-License-Identifier: GPL-2.0 OR MIT */\n"
 GPL = "/* SPDX-License-Identifier: GPL-2.0-only */\n"
-PLATFORM = Path(__file__).parents[1] / "freestanding" / "platform.h"
+PLATFORM = ("tests/freestanding/platform_bare.h", "core/include/xsmmu/userspace.h", "core/include/xsmmu/modelled.h")
 
 
 @pytest.fixture(scope="session")
@@ -26,11 +26,12 @@ def tools() -> Root:
 @pytest.fixture
 def tree(tmp_path: Path) -> tidy.Tree:
     """A small checkout in which every check passes."""
-    write(tmp_path, "tests/freestanding/platform.h", PLATFORM.read_text())
+    for name in PLATFORM:
+        write(tmp_path, name, (PROJECT / name).read_text())
     write(
         tmp_path,
         "core/one.c",
-        SPDX + "#include <platform.h>\n\nu32 xs_one(u32 one);\n\nu32 xs_one(u32 one)\n{\n\treturn one + 1;\n}\n",
+        SPDX + "#include XS_PLATFORM\n\nu32 xs_one(u32 one);\n\nu32 xs_one(u32 one)\n{\n\treturn one + 1;\n}\n",
     )
     write(tmp_path, "kmod/two.c", GPL + "int two;\n")
     write(tmp_path, "lab/run.sh", '#!/bin/sh\n# SPDX-License-Identifier: GPL-2.0-only\necho "$1"\n')
@@ -100,7 +101,7 @@ def test_version_tests_only_in_compat(tree: tidy.Tree) -> None:
     ],
 )
 def test_engine_compiles(tree: tidy.Tree, tools: Root, body: str, said: str) -> None:
-    head = "#include <platform.h>\nvoid g(char *p);\nint unused(int a);\nvoid libc_call(void);\nu32 xs_a(u32 one);\n"
+    head = "#include XS_PLATFORM\nvoid g(char *p);\nint unused(int a);\nvoid libc_call(void);\nu32 xs_a(u32 one);\n"
     unused = "static int unused_one(void)\n{\n\treturn 1;\n}\n" if "unused" in body else ""
     escape = "void g(char *p)\n{\n\t*(char *volatile *)&p = p;\n}\n"
     text = f"{head}{escape}{unused}u32 xs_a(u32 one)\n{{\n{body}\treturn one;\n}}\n"
@@ -167,5 +168,5 @@ def test_build_products_and_caches_are_not_read(tree: tidy.Tree) -> None:
         "core/one.c",
         "kmod/two.c",
         "lab/run.sh",
-        "tests/freestanding/platform.h",
+        *PLATFORM,
     }

@@ -25,6 +25,7 @@ from xsmmu.vm.guest import Boot, Guest, Record
 FLAGS = (
     *("-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla"),
     *("-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Icore/include", "-Itests/unit", "-pthread"),
+    '-DXS_PLATFORM="platform_unit.h"',
 )
 MODULE = "xsmmu_test.ko"
 

@@ -2,11 +2,13 @@
 /*
  * What the engine needs of its world, checked.
  *
- * Each world (the Linux module, the unit tests, the simulation) has one
- * "platform.h" on its include path: the things that are the same everywhere
- * but spelled differently. What differs in behaviour is in world.h.
+ * Each world (the Linux module, the unit tests, the simulation) has one platform header:
+ * the things that are the same everywhere but spelled differently. Its name is XS_PLATFORM,
+ * which the compiler's command line defines, quotes included; without that it is
+ * <platform.h>, the module's. Platforms in userspace begin with userspace.h, worlds without
+ * real memory with modelled.h as well. What differs in behaviour is in world.h.
  *
- * Required of platform.h:
+ * Required of a platform header:
  *   types      u8 u16 u32 u64 s64 bool size_t
  *   XS_PAGE_LG2  log2 of a page's bytes, 12 .. 16: the CPU's, as memory goes back to its
  *              allocator by those
@@ -67,7 +69,11 @@
 #ifndef XSMMU_NEEDS_H
 #define XSMMU_NEEDS_H
 
+#ifdef XS_PLATFORM
+#include XS_PLATFORM
+#else
 #include <platform.h>
+#endif
 
 _Static_assert(sizeof(u8) == 1 && sizeof(u16) == 2, "u8, u16");
 _Static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "u32, u64");

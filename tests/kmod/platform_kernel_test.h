@@ -3,8 +3,8 @@
  * The kernel as the unit tests' world: Linux's own locks and atomics, and the
  * tests' pages, gathers and counts. A CPU is a thread here, too.
  */
-#ifndef XSMMU_PLATFORM_H
-#define XSMMU_PLATFORM_H
+#ifndef XSMMU_PLATFORM_KERNEL_TEST_H
+#define XSMMU_PLATFORM_KERNEL_TEST_H
 
 #include <linux/kernel.h>
 

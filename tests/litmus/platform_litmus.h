@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The explorer as a world of the engine; see explore.h and xsmmu/needs.h. */
-#ifndef XSMMU_PLATFORM_H
-#define XSMMU_PLATFORM_H
+#ifndef XSMMU_PLATFORM_LITMUS_H
+#define XSMMU_PLATFORM_LITMUS_H
 
 #include "explore.h"
 
-typedef uint8_t u8;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
-typedef int64_t s64;
-
-#define XS_PAGE_LG2		12
-
-#define xs_inline		inline __attribute__((always_inline))
-#define xs_noinline		__attribute__((noinline))
-#define xs_no_canary
+#define XS_OWN_ATOMICS
+#include <xsmmu/userspace.h>
 
 typedef struct {
 	u64 word;
 } xs_lock_t;
 
 typedef bool xs_flags_t;
-typedef u64 xs_atomic64_t;
 
 #define xs_lock_init(l)		ex_lock_init(l)
 #define xs_lock_nested(l) \
@@ -71,10 +61,6 @@ typedef u64 xs_atomic64_t;
 	ex_try(a, 8, old, v, EX_SITE(EX_ACQUIRE, "try " #a " <- " #v))
 #define xs_mb()			ex_fence(EX_SITE(EX_FULL, "mb"))
 
-#define xs_popcount(x)		((u32)__builtin_popcountll(x))
-#define xs_ctz(x)		((u32)__builtin_ctzll(x))
-#define xs_log2(x)		(63 - (u32)__builtin_clzll(x))
-
 #define ex_read_as(p, order, text) \
 	((__typeof__(*(p)))ex_load(p, sizeof(*(p)), EX_SITE(order, text)))
 #define ex_write_as(p, v, order, text) \
@@ -85,15 +71,10 @@ typedef u64 xs_atomic64_t;
 #define xs_store_release(p, v) \
 	ex_write_as(p, v, EX_RELEASE, "store_release " #p " = " #v)
 
-#define xs_likely(c)		__builtin_expect(!!(c), 1)
-#define xs_unlikely(c)		__builtin_expect(!!(c), 0)
 #define xs_assume(c)		((void)xs_warn_once(!(c), "assumed " #c))
 
 /* Fails, unless the program expects it. */
 bool xs_warn_once(bool broken, const char *text);
-
-#define xs_ops(engine)		((engine)->ops)
-#define xs_world(engine)	((engine)->world)
 
 /* The IOVA pages that a sync has removed, and whether they are part of a mapping. */
 #define LITMUS_REMOVED	128
@@ -108,28 +89,11 @@ typedef struct {
 #define XS_BATCH_RECORDS	8u
 #define XS_BATCH_GROUP		4u
 
-/* What a page is held by; see world.c. */
-typedef void *xs_ref_t;
-xs_ref_t xs_ref_of(u64 phys);
-u32 xs_ref_span(xs_ref_t ref, u64 phys);
-bool xs_ref_hold(xs_ref_t ref);
 #define xs_ref_hold_fast(ref)	xs_ref_hold(ref)
-typedef u64 xs_memory_t;
-#define xs_memory_at(phys)	(phys)
-#define xs_memory_ref(memory)	xs_ref_of(memory)
-#define xs_prefetchw(p)		((void)(p))
-void xs_ref_release(xs_ref_t ref);
 
-/* Of the bytes of a buffer the first word stands for all. */
-void xs_copy_in(u8 *cell, u64 phys, u32 bytes);
-void xs_copy_out(u64 phys, const u8 *cell, u32 bytes);
+#include <xsmmu/modelled.h>
 
 /* Each CPU has its own, and adds to it in one step; others may read it. */
-struct xs_counts;
-typedef struct xs_counts xs_counts_t;
-xs_counts_t *xs_counts_new(void);
-void xs_counts_free(xs_counts_t *counts);
-struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu);
 #define xs_count_cpu(c)		(xs_counts_of(c, ex_cpu())->cpu)
 #define xs_count(c, field, n) ({					\
 	bool xs_were_on_ = ex_irq_save();				\

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The part of a platform that all worlds without real memory share: a page is known by its
+ * address, and functions of the world hold pages, copy buffers and keep counts. See needs.h for
+ * the meaning of each name.
+ *
+ * A platform may define xs_prefetchw(), xs_ref_hold_fast(), xs_copy_in(), xs_copy_out() and
+ * xs_counts_of() as macros before it includes this file.
+ */
+#ifndef XSMMU_MODELLED_H
+#define XSMMU_MODELLED_H
+
+#define xs_ops(engine)		((engine)->ops)
+#define xs_world(engine)	((engine)->world)
+
+typedef void *xs_ref_t;
+typedef u64 xs_memory_t;
+
+#define xs_memory_at(phys)	(phys)
+#define xs_memory_ref(memory)	xs_ref_of(memory)
+#ifndef xs_prefetchw
+#define xs_prefetchw(p)		((void)(p))
+#endif
+
+xs_ref_t xs_ref_of(u64 phys);
+u32 xs_ref_span(xs_ref_t ref, u64 phys);
+bool xs_ref_hold(xs_ref_t ref);
+#ifndef xs_ref_hold_fast
+bool xs_ref_hold_fast(xs_ref_t ref);
+#endif
+void xs_ref_release(xs_ref_t ref);
+
+#ifndef xs_copy_in
+void xs_copy_in(void *cell, u64 phys, u32 bytes);
+void xs_copy_out(u64 phys, const void *cell, u32 bytes);
+#endif
+
+struct xs_counts;
+typedef struct xs_counts xs_counts_t;
+
+xs_counts_t *xs_counts_new(void);
+void xs_counts_free(xs_counts_t *counts);
+#ifndef xs_counts_of
+struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu);
+#endif
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The simulation as a world of the engine: a CPU is a coroutine.
+ *
+ * All CPUs share one thread, so nothing here is atomic by itself. What makes
+ * it honest is sim_point(): at each lock, atomic operation, load that others
+ * may write and call into the world, another CPU may go on, an interrupt may
+ * come, or a device may look. When that happens is drawn from the seed.
+ */
+#ifndef XSMMU_PLATFORM_SIM_H
+#define XSMMU_PLATFORM_SIM_H
+
+#define xs_point()	sim_point()
+#include <xsmmu/userspace.h>
+
+#define xs_assume(c)	((void)xs_warn_once(!(c), "assumed " #c))
+
+#define SIM_CPUS	8
+
+#define XS_UNSYNCED_RUNS	4u
+
+/* ---- points ---- */
+
+/* Points to go until something else happens; and passed by the CPU that runs. */
+extern u32 sim_points_left;
+extern u64 *sim_points;
+
+/* Something else happens. */
+void sim_turn(void);
+
+static xs_inline void sim_point(void)
+{
+	++*sim_points;
+	if (xs_unlikely(!--sim_points_left))
+		sim_turn();
+}
+
+/* ---- locks: 1 + the CPU that has it, 0: nobody ---- */
+
+typedef struct {
+	u32 owner;
+} xs_lock_t;
+
+typedef u32 xs_flags_t;
+
+void xs_lock_init(xs_lock_t *lock);
+xs_flags_t xs_lock(xs_lock_t *lock);
+void xs_unlock(xs_lock_t *lock, xs_flags_t flags);
+void xs_lock_nested(xs_lock_t *lock);
+void xs_unlock_nested(xs_lock_t *lock);
+xs_flags_t xs_local_save(void);
+void xs_local_restore(xs_flags_t flags);
+void xs_assert_locked(xs_lock_t *lock);
+void xs_enter(void);
+void xs_exit(void);
+u32 xs_cpu_id(void);
+
+/* The CPU that the caller runs on, kept there or not. */
+u32 sim_cpu_now(void);
+
+/* ---- the seam ---- */
+
+/* An engine that warns has failed: the driver of this world makes no mistake. */
+bool xs_warn_once(bool broken, const char *text);
+
+/*
+ * What removals leave behind until their invalidation: a list of runs of IOVA
+ * pages and one of page-table pages.
+ */
+typedef struct {
+	u32 first_page;
+	u32 first_table;
+	bool refused;
+	bool ready;
+} xs_gather_t;
+
+#include <xsmmu/modelled.h>
+
+#define xs_count_cpu(c)	(xs_counts_of(c, xs_cpu_id())->cpu)
+#define xs_count(c, field, n)	((void)(xs_counts_of(c, sim_cpu_now())->field += (n)))
+
+#endif

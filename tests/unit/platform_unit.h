@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Userspace as a world of the engine: a CPU is a thread.
+ *
+ * Under test_threads() with a seed each atomic operation and each lock is a point
+ * where another CPU may go on, and where interrupts are on, a point where one may
+ * come; see test_interrupts().
+ */
+#ifndef XSMMU_PLATFORM_UNIT_H
+#define XSMMU_PLATFORM_UNIT_H
+
+#include <pthread.h>
+
+/* Another CPU may go on here, or an interrupt come; see test_threads(). */
+void test_point(void);
+
+#define xs_point()		test_point()
+#define xs_store_point()	test_point()
+
+#include <xsmmu/userspace.h>
+
+typedef struct {
+	pthread_mutex_t mutex;
+} xs_lock_t;
+
+typedef unsigned long xs_flags_t;
+
+/* Locks; the nested ones check that interrupts are off. */
+void xs_lock_init(xs_lock_t *lock);
+xs_flags_t xs_lock(xs_lock_t *lock);
+void xs_unlock(xs_lock_t *lock, xs_flags_t flags);
+void xs_lock_nested(xs_lock_t *lock);
+void xs_unlock_nested(xs_lock_t *lock);
+void xs_assert_locked(xs_lock_t *lock);
+xs_flags_t xs_local_save(void);
+void xs_local_restore(xs_flags_t flags);
+u32 xs_cpu_id(void);
+
+#define xs_assume(c) \
+	(xs_warn_once(!(c), "assumed " #c) ? __builtin_trap() : (void)0)
+
+#include "platform_test.h"
+
+#endif

@@ -45,6 +45,11 @@ def test_rules(text: str) -> None:
         # As in tests/guest/choice.sh.
         ("class:02", "it has no policy: a rule is MATCH=POLICY"),
         ("class:02=turbo", "'turbo' is no policy: choose from none, auto, copy"),
+        ("01:00.0 = strict", "it has a blank beside = , or :, which the module does not take: write 01:00.0=strict"),
+        ("01:00.0\t=strict", "write 01:00.0=strict"),
+        ("01:00.0= strict", "write 01:00.0=strict"),
+        ("01:00.0=fused, max_window_us: 5", "write 01:00.0=fused,max_window_us:5"),
+        ("driver:SAA716x Budget = strict", "write driver:SAA716x Budget=strict"),
         ("eth0=strict", "'eth0' is no match of a rule, which takes no names: xsmmu set eth0 POLICY --persist"),
         ("class:0=strict", "'class:0' is no class, which has 2, 4 or 6 hexadecimal digits: class:02"),
         ("class:2=strict", "'class:2' is no class, which has 2, 4 or 6 hexadecimal digits"),
@@ -81,7 +86,7 @@ def test_rules(text: str) -> None:
         ("*=autos", "'autos' is no policy"),
         # What is only a line's.
         ("*=strict;*=fused", "is no policy"),
-        ("*= strict", "is no policy"),
+        ("*= strict", "write *=strict"),
         ('*=strict"', "is no policy"),
         ("*=fused,max_window_us=5", "has a colon before its value here: max_window_us:5"),
         ("*=fused,max_window_us=5=6", "here: max_window_us:5=6"),
@@ -149,6 +154,11 @@ def test_what_a_rule_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ma
     assert rules.parse(f"{match}=strict", None).matches(Device(IGB), "igb") is found
 
 
+def test_only_a_newline_ends_a_comment() -> None:
+    found = rules.read("# a\x0cb\x0bc\x85d\u2028e\r\n*=strict # f\x0cg\n", None)
+    assert [rule.text for rule in found] == ["*=strict"]
+
+
 @pytest.mark.parametrize(
     ("before", "choice", "after"),
     [
@@ -168,6 +178,8 @@ def test_what_a_rule_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ma
         (f"*=none\n{IGB}=strict\n", "fused", f"{IGB}/8086:10c9=fused\n*=none\n"),
         (f"# {IGB}=lazy\n{IGB}=strict\n*=none", None, f"# {IGB}=lazy\n*=none\n"),
         ("what is wrong is not touched\n", None, "what is wrong is not touched\n"),
+        # Only a newline ends a line: form feeds, and what other programs take for one, may be part of a comment.
+        ("# a\x0cb\x0b\x85\u2028c\r\n\n", "fused", f"# a\x0cb\x0b\x85\u2028c\r\n\n{IGB}/8086:10c9=fused\n"),
     ],
 )
 def test_a_line_of_the_file(

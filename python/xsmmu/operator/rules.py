@@ -27,6 +27,8 @@ _CLASS = re.compile(r"class:((?:[0-9a-f]{2}){1,3})", re.IGNORECASE)
 _DRIVER = re.compile(r"driver:([^\s=;,\"#][^=;,\"#]*)")
 """A driver may have any name; these characters end a word of the rules."""
 
+_BLANKS = (" ", "\t")
+
 LENGTH_MAX: Final = 1024
 """Characters that the kernel takes for a parameter of text."""
 
@@ -101,6 +103,9 @@ def parse(text: str, policies: Sequence[str] | None) -> Rule:
     rule = Rule(match, choice)
     if not equals:
         raise _wrong("it has no policy: a rule is MATCH=POLICY, as 0000:01:00.0=fused")
+    if match.endswith(_BLANKS) or re.search(r"\s", choice):
+        plain = re.sub(r"\s*([=:,])\s*", r"\1", text)
+        raise _wrong(f"it has a blank beside = , or :, which the module does not take: write {plain}")
     if match != "*" and not any(kind.fullmatch(match) for kind in (_ADDRESS, _ID, _CLASS, _DRIVER)):
         raise _wrong(f"'{match}' {_fault(match)}")
     if not re.fullmatch(r"[a-z][a-z0-9]*", rule.policy) or (policies and rule.policy not in policies):
@@ -153,7 +158,7 @@ def check_tunable(name: str, value: str) -> int:
 def read(text: str, policies: Sequence[str] | None) -> list[Rule]:
     """The rules of a file's text; the error for a wrong one names its line."""
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_lines(text), 1):
         words = _rule_of(line)
         if words:
             try:
@@ -194,7 +199,7 @@ def with_choice(text: str, device: Device, choice: str | None) -> str:
     kept: list[str] = []
     own: int | None = None
     comment = ""
-    for line in text.splitlines():
+    for line in _lines(text):
         if _address_of(line) != device.address:
             kept.append(line)
         elif own is None:
@@ -206,6 +211,11 @@ def with_choice(text: str, device: Device, choice: str | None) -> str:
         at = first if own is None or own > first else own
         kept.insert(at, f"{device.address}/{identity(device)}={choice}{comment}")
     return "".join(f"{line}\n" for line in kept)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a file; other characters at which splitlines() ends a line may be part of a comment."""
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _rule_of(line: str) -> str:

@@ -144,11 +144,15 @@ def test_what_else_unbinds_names_it_too(wires: Wires, tmp_path: Path) -> None:
         ),
         (address(2, "169.254.7.7", 16), "169.254.7.7/16", "169.254.7.7/16 dev eth1"),
         (address(2, "2001:db8::2", 64), "2001:db8::2/64", "2001:db8::2/64 dev eth1"),
+        # Of the link itself, as the kernel makes them, too, but set by people.
+        (address(2, "fe80::1", 64), "fe80::1/64", "fe80::1/64 dev eth1"),
+        (address(2, "fe80::1", 64, 0x82, MADE_BY=0), "fe80::1/64", "fe80::1/64 nodad dev eth1"),
         # By DHCP, by a router, a temporary one: they come again by themselves.
+        (address(2, "2001:db8::2", 64, MADE_BY=2), "2001:db8::2/64", None),
         (address(2, "10.0.0.2", 24, 0), "10.0.0.2/24", None),
         (address(2, "2001:db8::2", 64, 0x101), "2001:db8::2/64", None),
         # The kernel's own, and another interface's.
-        (address(2, "fe80::2", 64), None, None),
+        (address(2, "fe80::2", 64, MADE_BY=3), None, None),
         (address(3, "10.0.0.2", 24), None, None),
     ],
 )
@@ -288,6 +292,22 @@ def test_of_many_addresses_and_routes_of_people_the_first_are_given(wires: Wires
 def test_a_port_of_open_vswitch(wires: Wires) -> None:
     wires.link("ovs-system", 7, above="eth1", is_master=True)
     assert wires.notes(False)[1:] == [f"{ADD} 'ip link set eth1 up'", f"{LEFT} the place of eth1 in Open vSwitch"]
+
+
+@pytest.mark.parametrize(
+    ("mtu", "kind", "is_lost"), [("9000", "1", True), ("1280", "1", True), ("1500", "1", False), ("2044", "32", False)]
+)
+def test_an_mtu_that_somebody_has_set(wires: Wires, mtu: str, kind: str, is_lost: bool) -> None:
+    folder = wires.kernel.sysfs / "class/net/eth1"
+    (folder / "mtu").write_text(f"{mtu}\n")
+    (folder / "type").write_text(f"{kind}\n")
+    wires.addresses = [address(2, "10.0.0.2", 24)]
+    lost = f" and its MTU {mtu}" if is_lost else ""
+    command = f"ip link set eth1 mtu {mtu}; " if is_lost else ""
+    assert wires.notes(False) == [
+        f"eth1 is left down, loses its addresses 10.0.0.2/24{lost}",
+        f"{ADD} '{command}ip link set eth1 up; ip addr replace 10.0.0.2/24 dev eth1'",
+    ]
 
 
 def test_vlans_go_with_it_and_a_bond_stays(wires: Wires) -> None:

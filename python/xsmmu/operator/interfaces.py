@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a rebind takes from network interfaces: addresses, routes, VLANs, a place in a bond or bridge.
+"""What a rebind takes from network interfaces: addresses, routes, MTU, VLANs, a place in a bond or bridge.
 
 The kernel says it by netlink (rtnetlink(7)), of the network namespace that the tool runs in.
 """
@@ -22,7 +22,9 @@ from xsmmu.operator.machine import Device, shown
 _GET_ADDRESSES, _GET_ROUTES = 22, 26
 _FAMILIES: Final = {socket.AF_INET, socket.AF_INET6}
 
-_ADDRESS, _LOCAL, _LABEL, _BROADCAST, _FLAGS, _METRIC = 1, 2, 3, 4, 8, 9
+_ADDRESS, _LOCAL, _LABEL, _BROADCAST, _FLAGS, _METRIC, _MADE_BY = 1, 2, 3, 4, 8, 9, 11
+_OF_ROUTER, _OF_LINK = 2, 3
+"""The kernel has made an address of what a router told (IFAPROT_KERNEL_RA), or of the link (IFAPROT_KERNEL_LL)."""
 _NO_DAD, _PERMANENT, _NO_PREFIX_ROUTE = 0x02, 0x80, 0x200
 
 _DST, _OIF, _GATEWAY, _PRIORITY, _SOURCE, _METRICS, _MULTIPATH, _CACHE, _TABLE, _VIA, _PREFERENCE = (
@@ -38,6 +40,7 @@ _BY_HAND: Final = {3, _STATIC}
 _MAIN: Final = 254
 
 _UP: Final = 1
+_ETHERNET, _MTU = "1", "1500"
 _SWITCH: Final = "ovs-system"
 """The master of all ports of Open vSwitch, which only its own tools add a port to."""
 _NAMED: Final = 10
@@ -88,6 +91,8 @@ class Loss:
     under: str | None = None
     """The interface that it goes with, as a VLAN does; None of one that the driver makes."""
     master: str | None = None
+    mtu: str | None = None
+    """If it is not the usual one of Ethernet, which a driver begins with."""
     addresses: list[str] = field(default_factory=list)
     routes: list[Route] = field(default_factory=list)
     """The first of them are those that people or configuration set."""
@@ -106,6 +111,7 @@ class Loss:
         parts = [f"addresses {_few(self.addresses)}"] if self.addresses else []
         routes = [route.text for route in self.routes[:_NAMED]]
         parts += [f"routes {_few(routes, len(self.routes) - len(routes))}"] if routes else []
+        parts += [f"MTU {self.mtu}"] if self.mtu and not self.under else []
         said = [f"goes with {shown(self.under)}"] if self.under else ["is left down"] if self.is_up else []
         said += [f"leaves {shown(self.master)}"] if self.master else []
         said += [f"loses its {' and its '.join(parts)}"] if parts else []
@@ -159,7 +165,8 @@ def _with_uppers(link: Path, under: str | None) -> Iterator[Loss]:
         return
     master = machine.name_at(link / "master")
     is_up = bool(int(machine.text(link / "flags") or "0", 16) & _UP)
-    loss = Loss(link.name, int(number), is_up, under, master)
+    mtu = machine.text(link / "mtu") if machine.text(link / "type") == _ETHERNET else None
+    loss = Loss(link.name, int(number), is_up, under, master, mtu if mtu != _MTU else None)
     name = shlex.quote(link.name)
     if under:
         loss.left.append(link.name)
@@ -167,6 +174,8 @@ def _with_uppers(link: Path, under: str | None) -> Iterator[Loss]:
         loss.left.append(f"the place of {link.name} in Open vSwitch")
     elif master:
         loss.commands.append(f"ip link set {name} master {shlex.quote(master)}")
+    if not under and loss.mtu:
+        loss.commands.append(f"ip link set {name} mtu {loss.mtu}")
     if not under and is_up:
         loss.commands.append(f"ip link set {name} up")
     yield loss
@@ -186,8 +195,9 @@ def _add_address(found: Mapping[int, Loss], body: bytes) -> None:
         return
     words = netlink.attributes(body[8:])
     own = ip_address(words.get(_LOCAL) or words[_ADDRESS])
-    if own.is_link_local and own.version == 6:
-        # The kernel gives it anew.
+    made_by = netlink.number(words.get(_MADE_BY))
+    if made_by == _OF_LINK:
+        # The kernel gives it anew; people set others, as fe80::1 of a router.
         return
     flags = netlink.number(words.get(_FLAGS)) or flags
     other = ip_address(words.get(_ADDRESS, own.packed))
@@ -195,7 +205,7 @@ def _add_address(found: Mapping[int, Loss], body: bytes) -> None:
     loss.addresses.append(text)
     if loss.under:
         return
-    if not flags & _PERMANENT or len(loss.addresses) > _NAMED:
+    if not flags & _PERMANENT or made_by == _OF_ROUTER or len(loss.addresses) > _NAMED:
         loss.leased.add(own.packed)
         loss.left.append(f"{text} of {loss.name}")
         return

@@ -1171,6 +1171,30 @@ def test_what_the_module_refuses(kernel: Kernel) -> None:
     assert "the module refused policy lazy (Operation not permitted); the kernel log says why" in error.message
 
 
+def test_the_rule_of_another_run_is_kept(kernel: Kernel) -> None:
+    """As systemd and a person start them: both have read the file before the other one writes it."""
+
+    def another(_: str) -> None:
+        kernel.after = ignore
+        run("set", "nvme0n1", "strict", "--persist")
+
+    kernel.after = another
+    run("set", "eth1", "fused", "--rebind", "--persist")
+    lines = [f"{NVME0}/8086:10c9=strict", f"{IGB}/8086:10c9=fused"]
+    assert rules.conf().read_text().splitlines() == lines
+    assert f'rules="{";".join(lines)}"' in apply.modprobe_conf().read_text()
+
+
+def test_another_run_has_chosen_the_same_meanwhile(kernel: Kernel) -> None:
+    def another(_: str) -> None:
+        kernel.after = ignore
+        rules.conf().write_text(f"{IGB}/8086:10c9=fused # by another one\n")
+
+    kernel.after = another
+    run("set", "eth1", "fused", "--rebind", "--persist")
+    assert rules.conf().read_text() == f"{IGB}/8086:10c9=fused # by another one\n"
+
+
 @pytest.mark.usefixtures("kernel")
 def test_what_others_rules_say_of_the_device_and_its_group() -> None:
     """The choice must be what decides at boot, for all of the group."""

@@ -119,7 +119,7 @@ def plan(text: str, force: bool) -> list[Step]:
         )
     if now == wanted:
         return []
-    return [files.step(file, wanted)]
+    return [files.step(file, wanted, lambda: text_of(rules.read(files.text_of(rules.conf()) or "", module.menu())))]
 
 
 def initramfs_since() -> list[Path]:

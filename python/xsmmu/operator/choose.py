@@ -317,7 +317,19 @@ def _taken_over(device: Device) -> Step:
 def _persist(device: Device, wish: Wish, before: Choice) -> list[Step]:
     """The steps that have it chosen at boot."""
     file = rules.conf()
-    text = files.text_of(file) or ""
+
+    def wanted() -> str:
+        return _with_rule(files.text_of(file) or "", device, wish, before)
+
+    text = wanted()
+    changes = apply.plan(text, wish.force)
+    if text != (files.text_of(file) or ""):
+        changes.insert(0, files.step(file, text, wanted))
+    return changes
+
+
+def _with_rule(text: str, device: Device, wish: Wish, before: Choice) -> str:
+    """The rules of a file's text with this choice."""
     direct = (wish.tables or before.tables) == "direct"
     words = [wish.policy, *(f"{name}:{value}" for name, value in wish.tunables.items())]
     choice = ",".join([*words, "tables:direct"] if direct and wish.policy != "none" else words)
@@ -330,10 +342,7 @@ def _persist(device: Device, wish: Wish, before: Choice) -> list[Step]:
         is_own = member == device and wish.policy != "none"
         is_ruled = rule is not None and rule.policy != "none" and rule.choice != choice
         wanted = rules.with_choice(wanted, member, choice) if is_own or is_ruled else without
-    changes = apply.plan(wanted, wish.force)
-    if wanted != text:
-        changes.insert(0, files.step(file, wanted))
-    return changes
+    return wanted
 
 
 # ---- commands ----

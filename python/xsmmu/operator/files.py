@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shlex
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -81,8 +82,22 @@ def _mode(file: Path) -> int:
     return stat.S_IMODE(mode) & 0o777
 
 
-def step(file: Path, text: str | None) -> Step:
-    """The step that replaces a file; what it could never replace is refused now, before other steps are done."""
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a lock of a folder, for the time of a change to one of its files; it ends with this process."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def step(file: Path, text: str | None, again: Callable[[], str | None] | None = None) -> Step:
+    """The step that replaces a file; what it could never replace is refused now, before other steps are done.
+
+    `again` makes the text anew when the step is done: another run of the tool may have changed the file since.
+    """
     real = Path(os.path.realpath(file))
     with _written(file):
         _mode(real)
@@ -96,9 +111,15 @@ def step(file: Path, text: str | None) -> Step:
     before = text_of(file)
     shell = f"rm {shlex.quote(str(file))}" if text is None else f"cat > {shlex.quote(str(file))} <<'END'\n{text}END"
 
+    def do() -> None:
+        nonlocal before
+        with _written(file), _locked(real.parent):
+            before = text_of(file)
+            replace(file, again() if again else text)
+
     def undo() -> None:
         # Where it could not be written, it cannot be again.
         if text_of(file) != before:
             replace(file, before)
 
-    return Step(shell, lambda: replace(file, text), undo)
+    return Step(shell, do, undo)

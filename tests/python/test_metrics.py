@@ -80,8 +80,11 @@ def test_metrics() -> None:
 
 
 @pytest.mark.usefixtures("sysfs")
-@pytest.mark.parametrize(("level", "number"), [("none", 0), ("lazy", 1), ("bounded", 2), ("held", 3), ("strict", 4)])
+@pytest.mark.parametrize(
+    ("level", "number"), [("none", 0), ("lazy", 1), ("bounded", 2), ("held", 3), ("strict", 4), ("sealed", 0), ("", 0)]
+)
 def test_the_number_of_a_level(level: str, number: int) -> None:
+    """One that only a newer module has is none that is known."""
     (Device(IGB).folder / "xsmmu/level").write_text(f"{level}\n")
     assert values(families()["xsmmu_protection_level"], IGB) == {"": number}
 

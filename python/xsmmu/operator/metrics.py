@@ -87,7 +87,9 @@ def _add_group(to: Exposition, sample: Sample, labels: Mapping[str, str]) -> Non
     to.add("group_info", "gauge", "The group's choice, and the path of its DMA now with its level", info, 1)
     to.add("taken_over", "gauge", "1 if DMA goes by the module now", labels, taken)
     levels = ", ".join(f"{at} {name}" for at, name in enumerate(LEVELS))
-    to.add("protection_level", "gauge", f"What the path of DMA gives now: {levels}", labels, LEVELS.index(level))
+    # A level that a newer module has promises nothing that is known here.
+    number = LEVELS.index(level) if level in LEVELS else 0
+    to.add("protection_level", "gauge", f"What the path of DMA gives now: {levels}", labels, number)
     for name, kind, text, statistic, label in ROWS:
         for each, value in sample.stats.items():
             if each == statistic:

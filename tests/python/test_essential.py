@@ -119,6 +119,14 @@ V6_MAPPED = "0000000000000000FFFF0000"
         ("tcp", "0200A8C0:0379 0700A8C0:0CBC 01", ["iSCSI at 192.168.0.7 is by eth1"]),
         ("tcp", "0200A8C0:0379 0700A8C0:1144 01", ["NVMe over TCP at 192.168.0.7 is by eth1"]),
         ("tcp", "0200A8C0:0379 0700A8C0:2A39 01", ["nbd at 192.168.0.7 is by eth1"]),
+        # A disk of RBD is no mount; nor is a pair of DRBD.
+        ("tcp", "0200A8C0:0379 0700A8C0:0CE4 01", ["Ceph at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:1A85 01", ["Ceph at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:1E6C 01", ["DRBD at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:1E6D 01", ["DRBD at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:0234 01", ["9P at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:03DC 01", ["Lustre at 192.168.0.7 is by eth1"]),
+        ("tcp", "0200A8C0:0379 0700A8C0:5DC7 01", ["GlusterFS at 192.168.0.7 is by eth1"]),
         ("tcp6", f"{V6_MAPPED}0200A8C0:0379 {V6_MAPPED}0700A8C0:01BD 01", ["SMB at 192.168.0.7 is by eth1"]),
         # Closed already, a port of something else, a server of our own, and one that is elsewhere.
         ("tcp", "0200A8C0:0379 0700A8C0:0801 06", []),

@@ -35,7 +35,20 @@ _PUBLIC: Final = {
 """Servers of names in several parts of the Internet; routes to them are looked up, and nothing is sent."""
 _MULTIPLEXERS: Final = ("TMUX", "STY", "ZELLIJ")
 """Variables of what runs below tmux, screen and zellij."""
-_STORAGE: Final = {445: "SMB", 2049: "NFS", 3260: "iSCSI", 4420: "NVMe over TCP", 10809: "nbd"}
+_STORAGE: Final = {
+    445: "SMB",
+    564: "9P",
+    988: "Lustre",
+    2049: "NFS",
+    3260: "iSCSI",
+    3300: "Ceph",
+    4420: "NVMe over TCP",
+    6789: "Ceph",
+    7788: "DRBD",
+    7789: "DRBD",
+    10809: "nbd",
+    24007: "GlusterFS",
+}
 """What the kernel, or a program, has connected to at such a port."""
 _PORTS: Final = {kind: port for port, kind in _STORAGE.items()}
 _MOUNTED: Final = {"nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB", "ceph": "Ceph"}

@@ -1253,6 +1253,14 @@ def test_the_worst_is_first_and_counted(healthy: Machine) -> None:
     assert lines[-1] == "1 block, 1 risky."
 
 
+def test_no_line_is_cut_in_a_pipe(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What searches it wants a subject beside its check, however wide the terminal is."""
+    group_type(healthy, "identity")
+    wide = CliRunner().invoke(app, ["doctor"]).output
+    monkeypatch.setenv("COLUMNS", "20")
+    assert CliRunner().invoke(app, ["doctor"]).output == wide
+
+
 # ---- what is said twice must agree ----
 
 

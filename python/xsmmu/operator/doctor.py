@@ -71,7 +71,7 @@ def _print(findings: Sequence[Finding]) -> None:
 
     for each in sorted(findings, key=lambda finding: -LEVELS.index(finding.level)):
         head = Text(f"{each.level:<7}", style=_STYLES[each.level]).append(each.subject, style="bold")
-        console.print(head.append(f"  {each.check}", style="dim"))
+        console.print(head.append(f"  {each.check}", style="dim"), soft_wrap=not sys.stdout.isatty())
         put(each.reason)
         if each.remedy:
             put(f"-> {each.remedy}")

@@ -249,6 +249,37 @@ def test_names_are_of_the_nearest_device(sysfs: Path) -> None:
 
 
 @pytest.mark.usefixtures("sysfs")
+def test_a_disk_by_its_file() -> None:
+    """By links of udev, too."""
+    assert machine.find("/dev/nvme0n1") == Device(NVME0)
+    assert machine.find("/dev/nvme0") == Device(NVME0)
+    assert machine.find("/dev/../dev/nvme0n1") == Device(NVME0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "below", "said"),
+    [
+        ("net", "bond0", ("lower_eth1", "lower_eth2"), "eth1, eth2"),
+        ("net", "eth1.100", ("lower_eth1",), "eth1"),
+        ("net", "br\x1b", ("lower_eth1",), "eth1"),
+        ("block", "dm-0", ("slaves/nvme0n1p3",), "nvme0n1p3"),
+        ("block", "md127", ("slaves/sda1", "slaves/sdb1"), "sda1, sdb1"),
+    ],
+)
+def test_what_software_makes_is_on_no_device(
+    sysfs: Path, kind: str, name: str, below: tuple[str, ...], said: str
+) -> None:
+    folder = sysfs / "devices/virtual" / kind / name
+    for each in below:
+        (folder / each).mkdir(parents=True)
+    (sysfs / "class" / kind / name).symlink_to(folder)
+    for word in (name, f"/dev/{name}"):
+        with pytest.raises(UserError, match=f"name what it stands on: {said}$") as error:
+            machine.find(word)
+        assert error.value.code == "unknown-device"
+
+
+@pytest.mark.usefixtures("sysfs")
 @pytest.mark.parametrize("name", ["0000:00:00.0", "eth2", "", "..", "/etc/passwd", "net/eth1", ".", "e" * 256, "*"])
 def test_an_unknown_device_is_named(name: str) -> None:
     with pytest.raises(UserError, match=f"no device '{name}'") as error:

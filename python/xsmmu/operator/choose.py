@@ -354,7 +354,9 @@ def tunables(words: tuple[str, ...]) -> dict[str, int]:
     for word in words:
         if word.startswith(("tables=", "tables:")):
             raise UserError(f"that is an option here: --tables {word[len('tables=') :]}", code="usage")
-        name, _, value = word.partition("=")
+        name, equals, value = word.partition("=")
+        if name in module.TUNABLES and not equals:
+            raise UserError(f"{name} has no value: a tunable is NAME=VALUE, without blanks", code="bad-value")
         if ":" in name:
             raise UserError(f"a tunable is NAME=VALUE here: {word.replace(':', '=', 1)}", code="usage")
         found[name] = rules.check_tunable(name, value)
@@ -501,8 +503,11 @@ def set_policy(
       xsmmu set eth1 fused copy_bytes=256 max_window_us=500 --rebind
     """
     found = machine.find(device)
-    if policy == "none":
-        raise UserError(f"none is no policy: xsmmu unset {device} gives it back to the kernel's own path", code="usage")
+    kernels_own = [path for path, _ in machine.MODES.values()]
+    if policy in ("none", *kernels_own):
+        raise UserError(
+            f"{policy} is no policy: xsmmu unset {device} gives it back to the kernel's own path", code="usage"
+        )
     wish = Wish(policy, tunables(tunable), tables, rebind, persist, force, before=before, after=after)
     carry_out(found, wish, dry_run, form, "set")
 

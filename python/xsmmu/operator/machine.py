@@ -241,6 +241,9 @@ def _named() -> list[Path]:
 
 def find(name: str) -> Device:
     """The device that is called so: an address with or without domain, an interface, a disk, a controller (nvme0)."""
+    if name.startswith("/dev/"):
+        # A link there, as by a disk's label or a volume's name, leads to the kernel's name.
+        return find(Path(os.path.realpath(name)).name)
     match = _ADDRESS.fullmatch(name)
     if match:
         address = f"{match[1] or '0000':0>4}:{match[2]}:{match[3]}.{match[4]}".lower()
@@ -251,7 +254,19 @@ def find(name: str) -> Device:
         owner = _owner(link)
         if owner:
             return Device(owner)
+        below = sorted(shown(lower) for lower in _below(link))
+        if below:
+            raise UserError(
+                f"{name} is made by software, and on no PCI device itself: name what it stands on: {', '.join(below)}",
+                code="unknown-device",
+            )
     raise _unknown(name)
+
+
+def _below(link: Path) -> list[str]:
+    """The interfaces or disks that one of software stands on."""
+    lower = [path.name.removeprefix("lower_") for path in link.glob("lower_*")]
+    return lower or [path.name for path in link.glob("slaves/*")]
 
 
 def _links(name: str) -> Iterator[Path]:
@@ -275,7 +290,16 @@ def _owner(link: Path) -> str | None:
     return _owner(sysfs() / "class/nvme" / controller[0]) if controller else None
 
 
+_MATCH: Final = re.compile(r"(?:class|driver):.*|[0-9a-f]{4}:[0-9a-f]{4}", re.IGNORECASE)
+"""What a rule may match, beside an address."""
+
+
 def _unknown(name: str) -> UserError:
+    if _MATCH.fullmatch(name):
+        return UserError(
+            f"{name} is what a rule may match, and no device: write {name}=POLICY in xsmmu.conf, and run xsmmu apply",
+            code="unknown-device",
+        )
     if not any(device.group for device in devices()):
         return UserError(
             f"no device '{name}', and no device of this machine is behind an IOMMU: xsmmu doctor says why",

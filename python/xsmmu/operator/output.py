@@ -33,6 +33,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Seconds(click.FloatRange):
     """A time within bounds; `nan`, which is neither below nor above any, is not."""
 
+    name = "number of seconds"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number."""
         found = float(super().convert(value, param, ctx))

@@ -120,6 +120,14 @@ def test_watch_has_the_exposure_beside_its_bound(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("sysfs")
+def test_watch_has_the_level_of_the_path() -> None:
+    """Not that of a policy which is chosen, and not in use."""
+    (Device(IGB).folder / "xsmmu/state").write_text("idle\n")
+    (row,) = document("watch", "eth1", "--count", "1", "--interval", "0.01", "-o", "json")["windows"]
+    assert (row["policy"], row["path"], row["level"]) == ("fused", "kernel-lazy", "lazy")
+
+
+@pytest.mark.usefixtures("sysfs")
 def test_a_bucket_that_begins_within_the_bound_does_not_exceed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest exposure may be of an interval before."""
     works(monkeypatch, "1024 10\n2048 3\n1048575 5\nmax 6290000\n", unmapped_pages=100)
@@ -709,6 +717,13 @@ def test_the_next_boot_of_what_auto_has_chosen(sysfs: Path, monkeypatch: pytest.
         (sysfs / "modprobe.conf").write_text(f"options xsmmu rules={IGB}={choice}\n")
         (row,) = document("status", "eth1", "-o", "json")["devices"]
         assert (row["next_boot"], row["next_boot_differs"]) == (choice, differs)
+
+
+def test_the_next_boot_is_not_that_of_a_bridge(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no DMA of its own, whatever rule would be for it."""
+    make_device(sysfs, "0000:00:01.0", 11, None, "pcieport")
+    (Device("0000:00:01.0").folder / "class").write_text("0x060400\n")
+    assert next_boot(monkeypatch, sysfs, f"{IGB}=fused;*=strict") is None
 
 
 def test_the_next_boot_without_the_module(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -607,6 +607,30 @@ def test_a_kernel_that_the_module_refuses(healthy: Machine, loaded: bool) -> Non
     assert ("any_kernel=1" in str(finding.remedy)) != loaded
 
 
+@pytest.mark.parametrize(
+    ("architecture", "release", "oldest"),
+    [
+        ("x86_64", "5.15.0-130-generic", "6.1"),
+        ("x86_64", "5.15.167.4-microsoft-standard-WSL2", "6.1"),
+        ("x86_64", "6.0.12-76060006-generic", "6.1"),
+        ("x86_64", "4.18.0-553.el8_10.x86_64", "6.1"),
+        ("x86_64", "5.14.0-503.el9.x86_64", "6.1"),
+        ("aarch64", "6.6.62-current-rockchip64", "6.12"),
+    ],
+)
+def test_a_kernel_that_the_module_cannot_be_built_for(
+    healthy: Machine, architecture: str, release: str, oldest: str
+) -> None:
+    """DKMS passes over it, so that to build it there is no advice."""
+    healthy.write("proc/sys/kernel/arch", architecture)
+    healthy.write("proc/sys/kernel/osrelease", release)
+    healthy.write(f"boot/config-{release}", healthy.config)
+    unloaded(healthy, None)
+    [finding] = [each for each in wrong() if each.level == "blocks"]
+    assert (finding.check, finding.remedy) == ("kernel-release", f"boot a kernel from {oldest} on")
+    assert f"older than {oldest}, the oldest" in finding.reason
+
+
 def test_a_kernel_that_does_not_say_what_machine_it_is_for(healthy: Machine) -> None:
     """Before 6.1."""
     healthy.remove("proc/sys/kernel/arch")
@@ -674,9 +698,9 @@ def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
             ["linux-image-aws", "linux-headers-aws"],
             "apt install linux-image-aws linux-headers-aws, and",
         ),
-        ("5.15.153.1-microsoft-standard-WSL2", ["linux-headers-amd64"], "install those that came with this kernel"),
+        ("6.6.87.2-microsoft-standard-WSL2", ["linux-headers-amd64"], "install those that came with this kernel"),
         ("6.1.19-v8+", ["linux-headers-arm64"], "install those that came with this kernel"),
-        ("5.17.0-1020-oem", ["linux-image-oem-22.04", "linux-headers-amd64"], "install those that came"),
+        ("6.5.0-1020-oem", ["linux-image-oem-22.04", "linux-headers-amd64"], "install those that came"),
         (
             "6.6.31-current-rockchip64",
             ["linux-image-current-rockchip64", "linux-headers-current-rockchip64"],
@@ -691,7 +715,7 @@ def test_a_machine_without_headers_is_told_of_them(healthy: Machine) -> None:
         # The image came before the headers.
         ("6.1.0-21-amd64", ["linux-image-amd64"], "install those that came with this kernel"),
         ("", [], "mount /proc"),
-        ("4.17.6-1.el7.elrepo.x86_64", None, "install this kernel's headers"),
+        ("6.9.7-1.el7.elrepo.x86_64", None, "install this kernel's headers"),
         ("6.12.1-1.el10.x86_64", None, "install this kernel's headers (kernel-devel, linux-headers)"),
         ("6.12.9-arch1-1", None, "install this kernel's headers"),
     ],
@@ -839,6 +863,8 @@ def test_of_another_architecture_no_release_was_tested(healthy: Machine) -> None
     checks = {each.check for each in doctor.examine([])}
     assert "architecture" in checks
     assert not checks & {"kernel-release", "kernel-options"}
+    unloaded(healthy, None)
+    assert "module-not-built" not in {each.check for each in doctor.examine([])}
 
 
 def test_a_module_that_the_command_line_forbids(healthy: Machine) -> None:

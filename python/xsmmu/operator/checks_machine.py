@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from xsmmu import __version__
@@ -200,20 +200,30 @@ def check_realtime() -> Iterator[Finding]:
         )
 
 
+def _age(tested: Sequence[str]) -> str | None:
+    """Whether the kernel is older or newer than all that the module is for; None if neither, or if it is not known."""
+    series = kernel.series()
+    oldest, newest = (tuple(map(int, each.split("."))) for each in (tested[0], tested[-1]))
+    return "newer" if series > newest else "older" if (0, 0) < series < oldest else None
+
+
 def check_release() -> Iterator[Finding]:
     """Is the module for this kernel, and was it tried on it?"""
     release, architecture = kernel.release(), kernel.architecture() or "x86_64"
     if architecture not in TESTED:
         return
     tested = TESTED[architecture]
-    series = kernel.series()
-    newest = tuple(map(int, tested[-1].split(".")))
-    if series > newest and not module.is_loaded():
-        reason = f"the kernel is {release}, newer than {tested[-1]}, the newest that this version of the module is for"
-        remedy = "install a later xsmmu, or boot an older kernel; modprobe xsmmu any_kernel=1 if you built it yourself"
+    if (age := _age(tested)) and not module.is_loaded():
+        end = tested[0] if age == "older" else tested[-1]
+        reason = f"the kernel is {release}, {age} than {end}, the {age[:-2]}est that this version of the module is for"
+        remedy = f"boot a kernel from {end} on"
+        if age == "newer":
+            remedy = (
+                "install a later xsmmu, or boot an older kernel; modprobe xsmmu any_kernel=1 if you built it yourself"
+            )
         yield _of_machine("blocks", "kernel-release", reason, remedy)
         return
-    name = ".".join(map(str, series))
+    name = ".".join(map(str, kernel.series()))
     if name in tested:
         reason = f"the kernel is {release}; {name} is among those that were tested"
         yield _of_machine("ok", "kernel-release", reason)
@@ -274,6 +284,10 @@ def check_module() -> Iterator[Finding]:
     if kernel.built("xsmmu"):
         if not word:
             yield _of_machine("blocks", "module-not-loaded", "the module is built and not loaded", "modprobe xsmmu")
+        return
+    tested = TESTED.get(kernel.architecture() or "x86_64")
+    if not tested or _age(tested) == "older":
+        # It cannot be, as another finding says.
         return
     release = kernel.release()
     reason = f"the module is not built for {release or 'this kernel, whose release cannot be read'}"

@@ -242,6 +242,24 @@ def test_a_route_by_a_gateway_comes_after_the_one_to_it(wires: Wires) -> None:
     assert after.index("10.0.0.1/32") < after.index("default")
 
 
+def test_routes_that_network_manager_makes_in_the_kernels_name(wires: Wires) -> None:
+    wires.addresses = [address(2, "10.0.0.2", 24, 0x280), address(2, "10.7.0.2", 24), address(2, "10.8.0.2", 24, 0x200)]
+    wires.routes = [
+        route(V4, 0, 4, GATEWAY="10.0.0.1", OIF=2, PRIORITY=100),
+        route(V4, 24, 2, DST="10.0.0.0", OIF=2, PRIORITY=100, SOURCE="10.0.0.2"),
+        route(V4, 24, 2, DST="10.7.0.0", OIF=2, SOURCE="10.7.0.2"),
+        route(V4, 24, 2, DST="10.8.0.0", OIF=2, SOURCE="10.8.0.2"),
+    ]
+    lost, after, left = wires.notes(False)
+    assert lost.endswith(" and its routes default via 10.0.0.1, 10.0.0.0/24, 10.8.0.0/24")
+    assert after.endswith(
+        "; ip route replace 10.0.0.0/24 dev eth1 proto kernel metric 100 src 10.0.0.2"
+        "; ip route replace default via 10.0.0.1 dev eth1 proto static metric 100'"
+    )
+    # By DHCP.
+    assert left == f"{LEFT} 10.8.0.2/24 of eth1, 10.8.0.0/24 of eth1"
+
+
 def test_a_route_that_the_kernel_would_refuse_is_left(wires: Wires) -> None:
     """As of dhclient, whose routes look like those of people: the kernel has no way to the gateway, nor the source."""
     wires.addresses = [address(2, "10.0.0.2", 24, 0), address(2, "10.1.0.2", 24, 0x280)]

@@ -35,8 +35,8 @@ _RESTORED: Final = {_DST, _OIF, _GATEWAY, _PRIORITY, _SOURCE, _METRICS, _CACHE, 
 """What a route may have and still be given back; _CACHE says nothing of the route itself."""
 _METRIC_WORDS: Final = {2: "mtu", 3: "window", 8: "advmss", 11: "initcwnd", 14: "initrwnd"}
 _UNICAST, _BY_KERNEL, _STATIC, _CLONED, _ON_LINK = 1, 2, 4, 0x200, 4
-_BY_HAND: Final = {3, _STATIC}
-"""The protocols boot and static: of routes that scripts, people and configuration set."""
+_BY_HAND: Final = {_BY_KERNEL: " proto kernel", 3: "", _STATIC: " proto static"}
+"""The protocols boot and static: of routes that scripts, people and configuration set; and kernel, see _add_route()."""
 _MAIN: Final = 254
 
 _UP: Final = 1
@@ -71,8 +71,13 @@ class Route(NamedTuple):
         return (family, length, tos, self.table, self.words.get(_DST), self.words.get(_PRIORITY))
 
     @property
+    def network(self) -> IPv4Network | IPv6Network | None:
+        """The addresses that it is for; None for all."""
+        return ip_network((self.words[_DST], self.body[1])) if _DST in self.words else None
+
+    @property
     def to(self) -> str:
-        """The addresses that it is for."""
+        """The same as text."""
         return f"{ip_address(self.words[_DST])}/{self.body[1]}" if _DST in self.words else "default"
 
     @property
@@ -102,6 +107,8 @@ class Loss:
     """What the commands do not give back."""
     near: list[IPv4Network | IPv6Network] = field(default_factory=list)
     """The addresses that are reached without a gateway after the commands."""
+    own: set[IPv4Network | IPv6Network] = field(default_factory=set)
+    """The addresses that the kernel has routes to because of the interface's own ones."""
     leased: set[bytes] = field(default_factory=set)
     """The addresses that the commands do not give back."""
 
@@ -203,6 +210,9 @@ def _add_address(found: Mapping[int, Loss], body: bytes) -> None:
     other = ip_address(words.get(_ADDRESS, own.packed))
     text = f"{own}/{length}" if other == own else f"{own} peer {other}/{length}"
     loss.addresses.append(text)
+    network = ip_network((other, length), strict=False)
+    if not flags & _NO_PREFIX_ROUTE:
+        loss.own.add(network)
     if loss.under:
         return
     if not flags & _PERMANENT or made_by == _OF_ROUTER or len(loss.addresses) > _NAMED:
@@ -210,7 +220,7 @@ def _add_address(found: Mapping[int, Loss], body: bytes) -> None:
         loss.left.append(f"{text} of {loss.name}")
         return
     if not flags & _NO_PREFIX_ROUTE:
-        loss.near.append(ip_network((other, length), strict=False))
+        loss.near.append(network)
     more = " brd +" if _BROADCAST in words else ""
     more += f" scope {scope}" if scope and own.version == 4 else ""
     label = netlink.word(words.get(_LABEL))
@@ -223,15 +233,18 @@ def _add_address(found: Mapping[int, Loss], body: bytes) -> None:
 
 def _add_route(found: Mapping[int, Loss], times: Counter[tuple[object, ...]], body: bytes) -> None:
     family, _, _, _, _, protocol, _, kind, flags = struct.unpack_from("=BBBBBBBBI", body)
-    if family not in _FAMILIES or kind != _UNICAST or protocol == _BY_KERNEL or flags & _CLONED:
+    if family not in _FAMILIES or kind != _UNICAST or flags & _CLONED:
         return
     words = netlink.attributes(body[12:])
     route = Route(body, words, "")
+    loss = found.get(netlink.number(words.get(_OIF)))
+    # NetworkManager makes the routes to the networks of its addresses itself, and says that the kernel did.
+    if protocol == _BY_KERNEL and (family != socket.AF_INET or not loss or route.network in loss.own):
+        return
     times[route.key] += 1
     for number, way in _ways(words.get(_MULTIPATH, b"")):
         if number in found:
             found[number].routes.append(route._replace(way=way))
-    loss = found.get(netlink.number(words.get(_OIF)))
     if loss:
         loss.routes.append(route._replace(way=_way(words)))
 
@@ -260,7 +273,7 @@ def _command(loss: Loss, route: Route) -> str | None:
         return None
     if not route.way and _DST in words:
         loss.near.append(ip_network((words[_DST], route.body[1])))
-    more = " proto static" if route.body[5] == _STATIC else ""
+    more = _BY_HAND[route.body[5]]
     more += f" tos {route.body[3]:#x}" if route.body[3] else ""
     more += f" metric {netlink.number(words[_PRIORITY])}" if _PRIORITY in words else ""
     more += f" src {ip_address(words[_SOURCE])}" if _SOURCE in words else ""

@@ -552,6 +552,29 @@ def test_a_figure_in_what_was_printed(figure: Figure, value: float | str) -> Non
         assert figure.of(text) == value
 
 
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("1,234", 1234.0),
+        ("-12,345,678.5", -12_345_678.5),
+        ("12,5", None),
+        ("0,75", None),
+        ("1234,5", None),
+        ("1,2,3", None),
+        ("1.234,5", None),
+        ("1,23e4", None),
+    ],
+)
+def test_a_comma_may_begin_the_decimals(said: str, value: float | None) -> None:
+    """As programs print them by the language of the session: 12,5 is not 125."""
+    figure = Figure(re.compile(r"(\S+) req/s"))
+    if value is not None:
+        assert figure.of(f"{said} req/s") == value
+    else:
+        with pytest.raises(UserError, match="printed no number"):
+            figure.of(f"{said} req/s")
+
+
 def test_no_json(kernel: Kernel) -> None:
     error = put_back(kernel, *compare(kernel, "--json-path", "a", "--", "echo", "words"))
     assert error.code == "no-figure"

@@ -40,6 +40,8 @@ QUANTITIES: Final = ("wall_s", "cpu_s", "command_cpu_s", "figure", *MODULES)
 
 Row = dict[str, float | None]
 
+_THOUSANDS: Final = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -51,8 +53,11 @@ class Figure:
     def of(self, text: str) -> float:
         """The number: the last match's first group; or END.KEY.0, keys and places in lists."""
         found = self._in_json(text) if self.path else self._matched(text)
+        said = str(found).strip()
+        # Elsewhere a comma may begin the decimals.
+        said = said.replace(",", "") if _THOUSANDS.fullmatch(said) else said
         try:
-            if not isinstance(found, bool) and math.isfinite(number := float(str(found).replace(",", ""))):
+            if not isinstance(found, bool) and math.isfinite(number := float(said)):
                 return number
         except ValueError:
             pass

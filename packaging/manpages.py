@@ -104,7 +104,8 @@ def main(folder: Path, conf: Path) -> None:
     date = time.strftime("%Y-%m-%d", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
     for command, context in commands(app, click.Context(app, info_name="xsmmu", **app.context_settings)):
         name = page(context)
-        text = f'.TH {roff(name.upper())} 1 {date} "xsmmu {__version__}" "xsmmu"\n'
+        # Without hyphens of the formatter's in options and tunables, which people copy.
+        text = f'.TH {roff(name.upper())} 1 {date} "xsmmu {__version__}" "xsmmu"\n.nh\n'
         text += "".join(f".SH {heading}\n{body}" for heading, body in sections(command, context))
         others = "xsmmu.conf (5)" if name == "xsmmu" else "xsmmu (1)"
         _write(folder / f"man1/{name}.1", f"{text}.SH SEE ALSO\n.BR {others}\n")

@@ -57,6 +57,9 @@ def test_the_man_pages_have_it(tmp_path: Path) -> None:
         text = (tmp_path / page).read_text().replace("\\-", "-").replace("\\&", "")
         assert "\n".join(guide.lines()) in text, page
         assert "@GUIDE@" not in text
+    for path in tmp_path.glob("man*/*"):
+        # range_com-mands_max would be copied as it stands.
+        assert path.read_text().partition("\n.SH ")[0].endswith("\n.nh"), path.name
 
 
 def test_the_strongest_of_a_group() -> None:

@@ -209,6 +209,18 @@ def test_each_size_is_filled_and_no_more(width: int, height: int, opened: bool) 
     assert any(screen.rows[0].key[0] in line.plain or width < 40 for line in lines)
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize(
+    "name", ["\u7f51\u5361\u7f51\u5361\u7f51", "\u65e5\u672c\u8a9eLAN", "\uff41\uff42\uff43", "wan\u0301x"]
+)
+def test_figures_stand_below_their_titles(sysfs: Path, name: str, width: int) -> None:
+    """Some characters of names are two columns wide, or none."""
+    make_device(sysfs, "0000:0a:00.0", 21, "fused", "e1000e", interface=name)
+    screen = Screen(1, rows=rows_of(("0000:0a:00.0", 7, "fused"), (NVME0, 3, "fused")))
+    head, *lines = screen.lines(width, 10)[1:4]
+    assert [line.cell_len for line in lines] == [head.cell_len] * 2
+
+
 def test_columns_go_by_weight() -> None:
     def titles(width: int, calibrated: bool) -> list[str]:
         return [column.title for column in top.columns(width, calibrated)]

@@ -16,6 +16,7 @@ from textwrap import wrap
 from typing import Final
 
 import click
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -196,7 +197,7 @@ class Screen:
         kept = columns(width, self.calibration is not None, [row.last.sample.path[0] for row in rows])
         called = [names(row) for row in rows]
         # No wider than what stands there: figures are far from their names otherwise.
-        longest = max((len(texts[0]) for texts in called), default=0)
+        longest = max((cell_len(texts[0]) for texts in called), default=0)
         left = min(width - sum(column.width + 1 for column in kept), max(longest, _NAME_MIN))
         by = COLUMNS[self.sort - 1] if self.sort else None
         head = Text(f"{'device':<{left}.{left}}", style="underline bold" if by is None else "bold")
@@ -210,8 +211,8 @@ class Screen:
         start = min(max(at - room + 1, 0), max(len(rows) - room, 0))
         lines = [head]
         for index in range(start, min(start + room, len(rows))):
-            name = next((text for text in called[index] if len(text) <= left), called[index][-1])
-            cells = " ".join([f"{name:<{left}.{left}}", *(column.cell(rows[index]) for column in kept)])
+            name = next((text for text in called[index] if cell_len(text) <= left), called[index][-1])
+            cells = " ".join([set_cell_size(name, left), *(column.cell(rows[index]) for column in kept)])
             lines.append(Text(cells, style="reverse" if index == at else "", no_wrap=True))
         notes = [note for row in rows for note in row.notes(names(row)[2])]
         said = [part for note in notes for part in wrap(note, width)]

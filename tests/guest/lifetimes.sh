@@ -64,14 +64,16 @@ case_life_a_type_is_read_after_its_change() {
 	all_off
 }
 
+# Its folder goes after all notifiers were told of the removal; links to it go before.
 is_released() {
-	[ ! -e "$(device_dir $TESTDEV)/iommu_group" ]
+	[ ! -e "$folder" ]
 }
 
 # The IOMMU core makes the DMA operations of a device that it releases the kernel's own, and the module has no time: what
 # the device's driver has left is freed by the module all the same.
 case_life_a_lingering_device_goes_while_the_module_is_busy() {
 	linger fused
+	folder=$(readlink -f "$(device_dir $TESTDEV)")
 	stall xs_iommu_describe=3000
 	for _ in 1 2 3; do
 		put $E1000E policy auto
@@ -79,7 +81,6 @@ case_life_a_lingering_device_goes_while_the_module_is_busy() {
 	sleep 1
 	echo 1 >"$(device_dir $TESTDEV)/remove" &
 	until_true 60 is_released || failure "it was not released"
-	sleep 0.05
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	wait
 	stall ''

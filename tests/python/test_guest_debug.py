@@ -62,6 +62,7 @@ MACHINES = {
         dma_words=("dma_debug=off", "init_on_alloc=0"),
     ),
     "aware": machine(("aware",), "^(?!aware_on_passthrough)", mode="cost", aware=True),
+    "lifetimes": machine(("rude", "lifetimes"), "^life_", dma_words=("dma_debug=off", "tsc_early_khz=0")),
     "load": machine(("load",)),
     "torture": machine(("load", "torture"), "^(torture|checkers|dma_api|no_memory)"),
 }

@@ -20,34 +20,17 @@
 #include "xsmmu.h"
 
 /* Facts of a group: of one of its devices, of all its drivers, or of what is below. */
-#define UNTRUSTED	BIT(0)	/* a device is, or is an external-facing port */
-#define UNCOPIED	BIT(1)	/* it is at work, and copying cannot begin any more */
-#define FLOOR_STRICT	BIT(2)	/* no lower level is allowed */
-#define AWARE		BIT(3)	/* all drivers are batch-aware */
-#define STORAGE		BIT(4)	/* a device of class 01 */
-#define OTHER		BIT(5)	/* a device that is neither that nor */
-#define ETHERNET	BIT(6)	/* a device of class 0200 */
-#define IOMMU_UNKNOWN	BIT(7)	/* or it does not translate */
-#define KERNEL_STRICT	BIT(8)	/* the type is DMA, and not DMA-FQ */
-#define TOLD_OF_MAPS	BIT(9)	/* the IOMMU has to be told of each map */
+#define FLOOR_STRICT	BIT(0)	/* no lower level is allowed */
+#define AWARE		BIT(1)	/* all drivers are batch-aware */
+#define STORAGE		BIT(2)	/* a device of class 01 */
+#define OTHER		BIT(3)	/* a device that is neither that nor */
+#define ETHERNET	BIT(4)	/* a device of class 0200 */
+#define IOMMU_UNKNOWN	BIT(5)	/* or it does not translate */
+#define KERNEL_STRICT	BIT(6)	/* the type is DMA, and not DMA-FQ */
+#define TOLD_OF_MAPS	BIT(7)	/* the IOMMU has to be told of each map */
 
 static const struct xs_auto_line lines[] = {
 	{
-		/*
-		 * Nothing that it has mapped is copied, so the device itself is closed:
-		 * an_untrusted_device_joins_an_auto_group of tests/guest/auto.sh.
-		 */
-		UNTRUSTED | UNCOPIED, "strict",
-		"it has an untrusted (external-facing) device, and copying can begin only when its drivers are unbound"
-	}, {
-		/*
-		 * No byte beside a buffer is shown
-		 * (`make test TESTS=tests/python/test_guest_copy.py`), and no write lands after an
-		 * unmap (`make matrix`, Attack: copy is strict, 0). No other policy is accepted.
-		 */
-		UNTRUSTED, "copy",
-		"it has an untrusted (external-facing) device, which is to see no byte beside its buffers"
-	}, {
 		FLOOR_STRICT, "strict",
 		"min_level is strict"
 	}, {
@@ -115,14 +98,12 @@ static const struct xs_auto_line lines[] = {
 static u32 facts_of(const struct xs_device *xdev)
 {
 	struct pci_dev *pdev = to_pci_dev(xdev->dev);
-	u32 facts = xs_device_is_untrusted(xdev) ? UNTRUSTED : 0;
 
 	if (pci_is_bridge(pdev))
-		return facts;
+		return 0;
 	if (pdev->class >> 16 == PCI_BASE_CLASS_STORAGE)
-		return facts | STORAGE;
-	return facts | (pdev->class >> 8 == PCI_CLASS_NETWORK_ETHERNET ?
-				ETHERNET : OTHER);
+		return STORAGE;
+	return pdev->class >> 8 == PCI_CLASS_NETWORK_ETHERNET ? ETHERNET : OTHER;
 }
 
 /* As it was at the last look: a reader of auto_policy gets here. */
@@ -153,8 +134,6 @@ const struct xs_auto_line *xs_auto_find(const struct xs_group *group)
 			facts |= facts_of(xdev) | facts_of_iommu(xdev);
 	if (group->aware)
 		facts |= AWARE;
-	if (xs_group_cannot_copy(group))
-		facts |= UNCOPIED;
 	if (!xs_choice_is_allowed(xs_policy_find("fused")))
 		facts |= FLOOR_STRICT;
 	/* The last line needs none. */

@@ -146,92 +146,46 @@ static int refuse(struct xs_device *xdev, int error, const char *why)
 	return error;
 }
 
-bool xs_device_is_untrusted(const struct xs_device *xdev)
+const char *xs_device_refusal(const struct xs_device *xdev)
 {
-	struct pci_dev *pdev = to_pci_dev(xdev->dev);
-
-	return pdev->untrusted || pdev->external_facing;
-}
-
-/* A policy that copies by itself unmaps at once what it does not. */
-static bool suits_untrusted(const struct xs_policy *policy,
-			    const struct xs_tuning *tuning)
-{
-	return policy && policy->copy_bytes && tuning->copy_bytes;
-}
-
-static bool has_untrusted(struct xs_group *group)
-{
-	struct xs_device *xdev;
-
-	list_for_each_entry(xdev, &group->devices, list)
-		if (!xdev->gone && xs_device_is_untrusted(xdev))
-			return true;
-	return false;
-}
-
-bool xs_group_is_untrusted(struct xs_group *group)
-{
-	return suits_untrusted(group->policy, &group->tuning) &&
-	       has_untrusted(group);
-}
-
-int xs_device_check(struct xs_device *xdev, const struct xs_policy *policy,
-		    const struct xs_tuning *tuning)
-{
-	struct xs_group *group = xdev->group;
+	const struct pci_dev *pdev = to_pci_dev(xdev->dev);
 
 	if (xdev->seen.untried)
-		return refuse(xdev, -EOPNOTSUPP, xdev->seen.untried);
+		return xdev->seen.untried;
 	if (xdev->seen.unserved)
-		return refuse(xdev, -EOPNOTSUPP, xdev->seen.unserved);
+		return xdev->seen.unserved;
 	/* The kernel's own path shares memory with the host first. */
 	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
-		return refuse(xdev, -EOPNOTSUPP,
-			      "the memory of this guest is encrypted, and devices cannot read it");
-	if (xs_device_is_untrusted(xdev) && !suits_untrusted(policy, tuning))
-		return refuse(xdev, -EPERM,
-			      "untrusted (external-facing) device: choose copy, under which it gets no byte beside its buffers");
-	if (xs_device_is_untrusted(xdev) && group->front && !group->untrusted)
-		return refuse(xdev, -EPERM,
-			      "untrusted (external-facing) device, and its group was taken over without one");
+		return "the memory of this guest is encrypted, and devices cannot read it";
+	/* Behind an external-facing port, devices that are plugged in are untrusted. */
+	if (pdev->untrusted || pdev->external_facing)
+		return "untrusted (external-facing) device: leave its IOMMU group to the kernel's own path (policy none), which is strict for such devices and copies partial pages";
 	if (!dev_is_dma_coherent(xdev->dev))
-		return refuse(xdev, -EOPNOTSUPP,
-			      "its DMA is not coherent with the CPU's caches");
-	return 0;
+		return "its DMA is not coherent with the CPU's caches";
+	return NULL;
 }
 
-int xs_group_check(struct xs_group *group, const struct xs_policy *policy,
-		   const struct xs_tuning *tuning)
+struct xs_device *xs_group_refusal(const struct xs_group *group,
+				   const char **why)
 {
 	struct xs_device *xdev;
-	int error = 0;
 
-	list_for_each_entry(xdev, &group->devices, list)
-		if (!error && !xdev->gone)
-			error = xs_device_check(xdev, policy, tuning);
-	return error;
+	if (group->front)
+		return NULL;
+	list_for_each_entry(xdev, &group->devices, list) {
+		*why = xdev->gone ? NULL : xs_device_refusal(xdev);
+		if (*why)
+			return xdev;
+	}
+	return NULL;
 }
 
-/* What the operator chooses is for all of it; in one at work who cannot be is closed. */
-static int check_group(struct xs_group *group, const struct xs_policy *policy,
-		       const struct xs_tuning *tuning)
+static int check_group(const struct xs_group *group)
 {
-	return group->front ? 0 : xs_group_check(group, policy, tuning);
-}
+	const char *why;
+	struct xs_device *xdev = xs_group_refusal(group, &why);
 
-/* An untrusted device that has been accepted stays where it is. */
-static int check_untrusted(struct xs_group *group, const struct xs_policy *policy,
-			   const struct xs_tuning *tuning)
-{
-	bool accepted = xs_group_is_untrusted(group) &&
-			(!group->front || group->untrusted);
-
-	if (!policy || !accepted || suits_untrusted(policy, tuning))
-		return 0;
-	pr_err("group %d: refused: it has an untrusted (external-facing) device, which is accepted under copy only, with copy_bytes\n",
-	       iommu_group_id(group->iommu_group));
-	return -EPERM;
+	return xdev ? refuse(xdev, -EOPNOTSUPP, why) : 0;
 }
 
 /* Between the kernel's path and ours only while no driver uses either. */
@@ -342,7 +296,6 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 	if (group->direct != choice->direct)
 		set_tables(group, choice->direct);
 	xs_group_set(group);
-	xs_auto_say(group);
 }
 
 /* Is all as after choosing this, with its defaults? */
@@ -365,7 +318,6 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
 {
 	struct xs_choice choice = { .policy = policy, .is_auto = is_auto,
 				    .direct = group->direct };
-	bool theirs = group->policy && group->chosen;
 	struct xs_device *xdev;
 	int error = 0;
 
@@ -376,8 +328,8 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
 		choice.tuning = xs_tuning_default(policy);
 	resolve(group, &choice);
 	policy = choice.policy;
-	if (policy && !theirs)
-		error = check_group(group, policy, &choice.tuning);
+	if (policy)
+		error = check_group(group);
 	if (!error && policy)
 		error = check_copies(group, choice.tuning.copy_bytes);
 	if (!error && is_chosen(group, &choice)) {
@@ -388,14 +340,13 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
 		error = check_floor(group, policy);
 	if (!error)
 		error = check_lingering(group, policy);
-	if (!error)
-		error = check_untrusted(group, policy, &choice.tuning);
 	list_for_each_entry(xdev, &group->devices, list)
 		if (!error && !xdev->gone && (!policy || !group->policy))
 			error = check_unbound(xdev);
 	if (error)
 		return error;
 	set(group, &choice);
+	xs_auto_say(group);
 	remember(group);
 	return 0;
 }
@@ -421,13 +372,9 @@ bool xs_tuning_is_valid(const struct xs_tuning *tuning)
 	       tuning->pool_mib <= XS_POOL_MAX_MIB;
 }
 
-/* What is chosen beside a policy makes a rule's choice the operator's. */
-static int check_change(struct xs_group *group)
+static int check_change(const struct xs_group *group)
 {
-	if (!group->policy)
-		return -ENODATA;
-	return group->chosen ? 0 : check_group(group, group->policy,
-					       &group->tuning);
+	return group->policy ? check_group(group) : -ENODATA;
 }
 
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning,
@@ -441,8 +388,6 @@ int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning,
 	if (group->policy && !xs_tuning_is_valid(tuning))
 		return -ERANGE;
 	error = check_change(group);
-	if (!error)
-		error = check_untrusted(group, group->policy, tuning);
 	if (!error && copies)
 		error = check_copies(group, tuning->copy_bytes);
 	if (error)
@@ -482,7 +427,10 @@ static bool is_stronger(const struct xs_choice *choice,
 					  xs_policy_level(group->policy, false));
 }
 
-/* A rule's choice, if it does not weaken what is chosen. */
+/*
+ * A rule's choice, if it does not weaken what is chosen. The rule of a device that is closed
+ * does not change its group.
+ */
 static void follow(struct xs_device *xdev, const struct xs_choice *rule)
 {
 	struct xs_choice choice;
@@ -492,7 +440,7 @@ static void follow(struct xs_device *xdev, const struct xs_choice *rule)
 	choice = *rule;
 	resolve(xdev->group, &choice);
 	if (is_stronger(&choice, xdev->group) &&
-	    !xs_device_check(xdev, choice.policy, &choice.tuning))
+	    !(xdev->group->front && xs_device_refusal(xdev)))
 		set(xdev->group, &choice);
 }
 
@@ -510,8 +458,6 @@ static void recall(struct xs_device *xdev, const struct remembered *before)
 
 static bool weakens(const struct xs_choice *choice, const struct xs_group *group)
 {
-	if (group->untrusted && !suits_untrusted(choice->policy, &choice->tuning))
-		return true;
 	return xs_policy_level(choice->policy, group->aware) <
 	       xs_policy_level(group->policy, group->aware);
 }
@@ -528,15 +474,16 @@ bool xs_group_decide_again(struct xs_group *group)
 	    (group->front && weakens(&choice, group)))
 		return false;
 	set(group, &choice);
+	xs_auto_say(group);
 	return true;
 }
 
-void xs_device_choose(struct xs_device *xdev, bool binds)
+/* Have the device's group as it was chosen for the device before, or as the rules say. */
+static void find_choice(struct xs_device *xdev, bool binds)
 {
 	struct pci_dev *pdev = to_pci_dev(xdev->dev);
 	struct remembered *before = find_own(xdev);
 
-	lockdep_assert_held(&xs_mutex);
 	if (xs_others_use_kernel_path(xdev) ||
 	    xs_device_has_driver(xdev) != binds)
 		return;
@@ -545,6 +492,36 @@ void xs_device_choose(struct xs_device *xdev, bool binds)
 	if (!xdev->group->chosen)
 		follow(xdev, xs_rules_find(pdev, binds ?
 					   xdev->dev->driver->name : NULL));
+}
+
+/*
+ * A group that has a device which the module does not take over stays on the kernel's own path,
+ * whatever a rule says or the operator chose before that device came. The choice is found again
+ * once the device has gone. The log says so once for each device and reason.
+ */
+static void pass_over(struct xs_group *group)
+{
+	static const struct xs_choice none;
+	struct xs_device *xdev;
+	const char *why;
+
+	xdev = group->policy ? xs_group_refusal(group, &why) : NULL;
+	if (!xdev)
+		return;
+	if (xdev->passed_over != why)
+		dev_warn(xdev->dev, "xsmmu: %s is chosen for IOMMU group %d and passed over: %s\n",
+			 group->auto_line ? "auto" : group->policy->name,
+			 iommu_group_id(group->iommu_group), why);
+	xdev->passed_over = why;
+	set(group, &none);
+	group->chosen = 0;
+}
+
+void xs_device_choose(struct xs_device *xdev, bool binds)
+{
+	lockdep_assert_held(&xs_mutex);
+	find_choice(xdev, binds);
+	pass_over(xdev->group);
 	xs_group_decide_again(xdev->group);
 	xs_auto_say(xdev->group);
 }

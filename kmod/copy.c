@@ -5,8 +5,7 @@
  * path.c.
  *
  * A list is copied segment by segment if all of it together is small, and else mapped in one
- * range, which costs one sync for all of them. Of an untrusted device what is not copied is
- * mapped by bounce.c, each segment by itself.
+ * range, which costs one sync for all of them.
  */
 #include <linux/dma-mapping.h>
 #include <linux/memremap.h>
@@ -95,29 +94,14 @@ static __always_inline bool uncopy_one(struct device *dev, dma_addr_t handle,
 	return true;
 }
 
-/* Is it untrusted, or has its group such a device? */
-static bool is_untrusted(struct device *dev)
-{
-	struct xs_group *group;
-	bool untrusted;
-
-	xs_enter();
-	group = xs_group_now(dev);
-	untrusted = group && group->untrusted;
-	xs_exit();
-	return untrusted;
-}
-
 static __no_stack_protector dma_addr_t
 copy_or_map(struct device *dev, phys_addr_t phys, size_t size,
-	    enum dma_data_direction dir, unsigned long attrs, enum place place)
+	    enum dma_data_direction dir, unsigned long attrs)
 {
-	u64 iova = copy_one(dev, phys, size, dir, attrs, place);
+	u64 iova = copy_one(dev, phys, size, dir, attrs, ALONE);
 
 	if (likely(iova))
 		return iova;
-	if ((!size || offset_in_page(phys | size)) && is_untrusted(dev))
-		return bounce_map(dev, phys, size, dir, attrs);
 	return map_memory(dev, pfn_to_page(PHYS_PFN(phys)),
 			  offset_in_page(phys), size, dir, attrs, false);
 }
@@ -129,7 +113,7 @@ static dma_addr_t map_phys_or_copy(struct device *dev, phys_addr_t phys,
 {
 	if (unlikely(attrs & DMA_ATTR_MMIO))
 		return map_mmio(dev, phys, size, dir, attrs);
-	return copy_or_map(dev, phys, size, dir, attrs, ALONE);
+	return copy_or_map(dev, phys, size, dir, attrs);
 }
 #else
 static dma_addr_t map_page_or_copy(struct device *dev, struct page *page,
@@ -137,19 +121,14 @@ static dma_addr_t map_page_or_copy(struct device *dev, struct page *page,
 				   enum dma_data_direction dir,
 				   unsigned long attrs)
 {
-	return copy_or_map(dev, page_to_phys(page) + offset, size, dir, attrs,
-			   ALONE);
+	return copy_or_map(dev, page_to_phys(page) + offset, size, dir, attrs);
 }
 #endif
 
 static void uncopy(struct device *dev, dma_addr_t handle, size_t size,
 		   enum dma_data_direction dir, unsigned long attrs)
 {
-	if (likely(uncopy_one(dev, handle, attrs)))
-		return;
-	if (unlikely(xs_group_of(dev)->untrusted))
-		bounce_unmap(dev, handle, size, attrs);
-	else
+	if (unlikely(!uncopy_one(dev, handle, attrs)))
 		unmap_memory(dev, handle, size, dir, attrs);
 }
 
@@ -230,55 +209,10 @@ static bool copy_each(struct device *dev, struct scatterlist *sgl, int nents,
 	return true;
 }
 
-static void unmap_apart(struct device *dev, struct scatterlist *sgl, int nents,
-		       enum dma_data_direction dir, unsigned long attrs)
-{
-	struct scatterlist *sg;
-	int i;
-
-	for_each_sg(sgl, sg, nents, i) {
-		/* The list was refused. */
-		if (!sg_dma_len(sg))
-			break;
-		uncopy(dev, sg_dma_address(sg), sg_dma_len(sg), dir, attrs);
-	}
-}
-
-/* The segments as they are, copied or not. */
-static int map_apart(struct device *dev, struct scatterlist *sgl, int nents,
-		    enum dma_data_direction dir, unsigned long attrs)
-{
-	enum place place = place_of(sgl, nents);
-	struct scatterlist *sg;
-	int i, error = 0;
-
-	for_each_sg(sgl, sg, nents, i) {
-		if (is_pci_p2pdma_page(sg_page(sg)))
-			error = -EREMOTEIO;
-		else if (!sg->length)
-			error = -EINVAL;
-		if (error)
-			break;
-		sg_dma_address(sg) = copy_or_map(dev, sg_phys(sg), sg->length,
-						 dir, attrs, place);
-		sg_dma_len(sg) = sg->length;
-		if (sg_dma_address(sg) == DMA_MAPPING_ERROR) {
-			error = -ENOMEM;
-			break;
-		}
-	}
-	if (!error)
-		return nents;
-	unmap_apart(dev, sgl, i, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
-	return sg_refuse(sgl, nents, error);
-}
-
 static int map_sg_or_copy(struct device *dev, struct scatterlist *sgl,
 			  int nents, enum dma_data_direction dir,
 			  unsigned long attrs)
 {
-	if (unlikely(is_untrusted(dev)))
-		return map_apart(dev, sgl, nents, dir, attrs);
 	if (is_small(dev, sgl, nents) && copy_each(dev, sgl, nents, dir, attrs))
 		return nents;
 	return map_sg(dev, sgl, nents, dir, attrs);
@@ -294,9 +228,7 @@ static bool is_copied(struct device *dev, struct scatterlist *sgl)
 static void uncopy_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		      enum dma_data_direction dir, unsigned long attrs)
 {
-	if (unlikely(xs_group_of(dev)->untrusted))
-		unmap_apart(dev, sgl, nents, dir, attrs);
-	else if (is_copied(dev, sgl))
+	if (is_copied(dev, sgl))
 		uncopy_each(dev, sgl, nents, attrs);
 	else
 		unmap_sg(dev, sgl, nents, dir, attrs);
@@ -310,11 +242,8 @@ static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
 {
 	struct xs_group *group = xs_group_of(dev);
 
-	if (!xs_pool_has(&group->engine.pool, handle)) {
-		if (unlikely(group->untrusted))
-			bounce_sync(group, handle, size, to_device, true);
+	if (!xs_pool_has(&group->engine.pool, handle))
 		return;
-	}
 	xs_enter();
 	if (unlikely(size > XS_CELL_MAX_BYTES ||
 		     !xs_pool_sync(&group->engine.pool, handle, size, to_device)))
@@ -333,13 +262,8 @@ static void sync_for_cpu(struct device *dev, dma_addr_t handle, size_t size,
 static void sync_for_device(struct device *dev, dma_addr_t handle, size_t size,
 			    enum dma_data_direction dir)
 {
-	struct xs_group *group = xs_group_of(dev);
-
 	if (dir != DMA_FROM_DEVICE)
 		sync_one(dev, handle, size, true);
-	else if (unlikely(group->untrusted) &&
-		 !xs_pool_has(&group->engine.pool, handle))
-		bounce_sync(group, handle, size, true, false);
 }
 
 static void sync_sg_for_cpu(struct device *dev, struct scatterlist *sgl,

@@ -571,16 +571,14 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 	return 1;
 }
 
-/*
- * The row for a list of @pages pages, mapped; those are at @phys, if not NULL. 0: none; *@lost
- * as map_end() says.
- */
+/* The row for a list of @pages pages, mapped; those are at @phys, if not NULL. 0: none. */
 static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
-			const u64 *phys, u32 pages, u32 prot, bool *lost)
+			const u64 *phys, u32 pages, u32 prot)
 {
 	int section = srcu_read_lock(&xs_world_srcu);
 	struct xs_group *group = group_to_map(dev);
 	u64 iova = 0;
+	bool lost;
 	int error;
 
 	if (group)
@@ -592,7 +590,7 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 			xs_engine_fill_each(&group->engine, iova, phys, pages,
 					    prot) :
 			sg_fill(&group->engine, sgl, nents, iova, prot);
-		iova = map_end(group, iova, pages, error, lost);
+		iova = map_end(group, iova, pages, error, &lost);
 	}
 	srcu_read_unlock(&xs_world_srcu, section);
 	return iova;
@@ -602,7 +600,6 @@ static noinline int map_list(struct device *dev, struct scatterlist *sgl,
 			     int nents, u32 prot)
 {
 	u64 phys[XS_BLOCK_PAGES];
-	bool lost;
 	s64 pages;
 	u64 iova;
 
@@ -610,8 +607,7 @@ static noinline int map_list(struct device *dev, struct scatterlist *sgl,
 	if (pages <= 0)
 		return sg_refuse(sgl, nents, pages ? pages : -EINVAL);
 	iova = map_segments(dev, sgl, nents,
-			    pages <= XS_BLOCK_PAGES ? phys : NULL, pages, prot,
-			    &lost);
+			    pages <= XS_BLOCK_PAGES ? phys : NULL, pages, prot);
 	if (!iova)
 		return sg_refuse(sgl, nents, -ENOMEM);
 	trace_map(dev, iova, pages);

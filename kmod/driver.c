@@ -71,7 +71,7 @@ static noinline void unmap_any_no_sync(struct device *dev, dma_addr_t addr,
 				       size_t size, enum dma_data_direction dir,
 				       unsigned long attrs)
 {
-	if (!is_taken(dev) || xs_group_of(dev)->untrusted)
+	if (!is_taken(dev))
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
 	else if (!uncopy_one(dev, addr, attrs))
 		unmap_memory_no_sync(dev, addr, size);
@@ -94,7 +94,7 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 			    int nents, enum dma_data_direction dir,
 			    unsigned long attrs)
 {
-	if (!is_taken(dev) || xs_group_of(dev)->untrusted) {
+	if (!is_taken(dev)) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
 	} else if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir,

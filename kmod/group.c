@@ -52,7 +52,6 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 	group = kvzalloc(sizeof(*group), GFP_KERNEL | __GFP_NOFAIL);
 	group->iommu_group = iommu_group;
 	INIT_LIST_HEAD(&group->devices);
-	xa_init_flags(&group->bounces, XA_FLAGS_LOCK_IRQ);
 	INIT_WORK(&group->trim, xs_world_trim);
 	INIT_DELAYED_WORK(&group->retry, xs_world_retry);
 	INIT_WORK(&group->grow, xs_chunks_grow);

@@ -28,7 +28,6 @@
 #include "../core/engine.c"
 #include "../core/audit.c"
 #include "dma.c"
-#include "bounce.c"
 #include "copy.c"
 #include "fronts.c"
 #include "driver.c"

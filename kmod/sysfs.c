@@ -68,10 +68,13 @@ static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
 {
 	struct xs_group *group = xdev->group;
 	const struct xs_auto_line *line = group->auto_line;
+	const char *why;
 
 	/* As whoever has changed the domain expects: see xs_group_look(). */
 	if (!line && xs_look_is_due())
 		return restart_syscall();
+	if (xs_group_refusal(group, &why))
+		return sysfs_emit(page, "none none: %s\n", why);
 	if (!line)
 		line = xs_auto_find(group);
 	return sysfs_emit(page, "%s %s: %s\n", line->policy,
@@ -80,6 +83,21 @@ static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
 			  line->why);
 }
 XS_ROOT_ONLY(auto_policy);
+
+/*
+ * The device of the group that the module does not take over, and why; empty if a policy can be
+ * chosen.
+ */
+static ssize_t declined_show(struct xs_device *xdev, char *page)
+{
+	struct xs_device *declined;
+	const char *why;
+
+	declined = xs_group_refusal(xdev->group, &why);
+	return declined ? sysfs_emit(page, "%s: %s\n",
+				     dev_name(declined->dev), why) : 0;
+}
+XS_RO(declined);
 
 static ssize_t level_show(struct xs_device *xdev, char *page)
 {
@@ -207,6 +225,7 @@ XS_ROOT_ONLY(exposure_ns);
 static struct attribute *device_attrs[] = {
 	&policy_attribute.attr,
 	&auto_policy_attribute.attr,
+	&declined_attribute.attr,
 	&tables_attribute.attr,
 	&level_attribute.attr,
 	&state_attribute.attr,

@@ -196,7 +196,6 @@ static void front_put(struct xs_group *group)
 {
 	*group->front->group = NULL;
 	group->front = NULL;
-	group->untrusted = false;
 }
 
 /* NULL if @domain can be the engine's, or why not. */
@@ -344,7 +343,6 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 	group->front = front_get(group);
 	if (!group->front)
 		return "too many IOMMU groups are taken over already";
-	group->untrusted = xs_group_is_untrusted(group);
 	failure = engine_make(group, xdev, domain);
 	if (failure) {
 		front_put(group);
@@ -388,7 +386,6 @@ static void engine_stop(struct xs_group *group)
 	/* No device has our operations any more: who has seen them is waited for. */
 	xs_engine_settle(&group->engine);
 	xs_world_exit(group);
-	xs_bounces_drop(group);
 	xs_engine_audit(&group->engine, &group->sum);
 	xs_world_flush(group);
 	xs_ledger_add(&group->past, &group->sum);
@@ -820,19 +817,16 @@ static bool is_at_work(const struct xs_group *group)
 static const char *engine_for(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
+	const char *refusal = xs_device_refusal(xdev);
 
-	if (xs_device_check(xdev, group->policy, &group->tuning))
-		return "it is none that can be";
+	if (refusal)
+		return refusal;
 	if (is_at_work(group))
 		return NULL;
 	if (xs_others_use_kernel_path(xdev))
 		return "another device of its IOMMU group uses the kernel's own path";
 	if (group->front)
 		return engine_resume(group, xdev);
-	/* The operator was asked when they chose; what came later is closed. */
-	if (!group->chosen &&
-	    xs_group_check(group, group->policy, &group->tuning))
-		return "its IOMMU group has a device that is none that can be";
 	return engine_start(group, xdev);
 }
 

@@ -34,7 +34,6 @@
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
 #include <linux/workqueue.h>
-#include <linux/xarray.h>
 
 #include <xsmmu/engine.h>
 
@@ -119,9 +118,6 @@ struct xs_group_commands {
  *		it does, and while nobody may
  * @retry:	work: tries again to remove pages that are stuck
  * @grow, @shrink: works: add memory to the pool, and look whether there is too much
- * @untrusted:	it has a device that gets no byte beside what is mapped for it; set while
- *		nobody maps
- * @bounces:	what of that is mapped page by page (bounce.c)
  * @node:	where memory is near
  * @past:	sum of the ledgers of earlier engines
  * @failure:	why the last take-over failed, NULL if it did not
@@ -175,8 +171,6 @@ struct xs_group {
 	struct work_struct grow;
 	struct delayed_work shrink;
 	struct mutex trimming;
-	bool untrusted;
-	struct xarray bounces;
 	int node;
 	struct xs_group_cpu *cpus;
 
@@ -222,6 +216,7 @@ struct xs_seen {
  * @closed:	not to be taken over, in a group that is: its maps fail
  * @claimed:	no one changes the type of the group's default domain
  * @told:	the line of auto that the log has for it
+ * @passed_over: the reason that the log has for leaving its group to the kernel's own path
  */
 struct xs_device {
 	struct list_head list;
@@ -236,6 +231,7 @@ struct xs_device {
 	bool closed;
 	bool claimed;
 	const struct xs_auto_line *told;
+	const char *passed_over;
 	struct {
 		const struct dma_map_ops *ops;
 		bool iommu;
@@ -341,9 +337,9 @@ struct xs_choice {
 /*
  * choice.c; all under xs_mutex. xs_device_choose(): for a device that has appeared, or
  * whose driver is about to probe (@binds), what was chosen before or the rules say.
- * xs_device_check(), xs_group_check(): 0 if it may be taken over with that choice, or a
- * negative errno, and a line in the log. xs_group_is_untrusted(): has it a device that
- * gets no byte beside its buffers, and is what was chosen for such a one?
+ * xs_device_refusal(): why the module does not take the device over; NULL if the module can.
+ * xs_group_refusal(): the first device of a group that has such a reason, and the reason; NULL
+ * if all can be taken over, and for a group at work, where such a device is closed.
  * xs_group_tuning(): what is in force of the group's. xs_group_tune(): is it @copies that
  * are asked for? xs_group_choose(): @policy is NULL with @is_auto, and is found.
  * xs_group_decide_again(): what auto has chosen may be another policy by now; true if it
@@ -353,13 +349,10 @@ int xs_choice_start(const char *rules, const char *min_level);
 const char *xs_choice_floor(void);
 void xs_choice_stop(void);
 void xs_device_choose(struct xs_device *xdev, bool binds);
-bool xs_device_is_untrusted(const struct xs_device *xdev);
-bool xs_group_is_untrusted(struct xs_group *group);
 bool xs_group_cannot_copy(const struct xs_group *group);
-int xs_device_check(struct xs_device *xdev, const struct xs_policy *policy,
-		    const struct xs_tuning *tuning);
-int xs_group_check(struct xs_group *group, const struct xs_policy *policy,
-		   const struct xs_tuning *tuning);
+const char *xs_device_refusal(const struct xs_device *xdev);
+struct xs_device *xs_group_refusal(const struct xs_group *group,
+				   const char **why);
 void xs_group_be_strict(struct xs_group *group);
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
 		    bool is_auto);
@@ -538,9 +531,6 @@ void xs_chunks_shrink(struct work_struct *work);
 int xs_chunks_map(struct xs_group *group);
 bool xs_chunks_unmap(struct xs_group *group);
 void xs_chunks_drop(struct xs_group *group);
-
-/* bounce.c: before an engine goes. */
-void xs_bounces_drop(struct xs_group *group);
 
 /*
  * Is this allocation, or map, to fail? In a build for tests (-DXS_FAIL_NTH) the

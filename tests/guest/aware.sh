@@ -48,21 +48,6 @@ case_aware() {
 	all_off
 }
 
-# It has other pages than its driver, which are copied back in an unmap without a sync, too.
-case_aware_untrusted() {
-	echo Y >/sys/module/xsmmu_aware/parameters/waits
-	trust $TESTDEV 1
-	accepted $TESTDEV policy copy
-	log_mark
-	aware parts 2>/dev/null || failure "$(log_since | grep 'aware: wrong')"
-	expect_silence
-	unbind $TESTDEV
-	expect_balance $TESTDEV
-	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
-	trust $TESTDEV 0
-	all_off
-}
-
 # What it has copied is a copy to its unmaps without a sync, one by one and as a list; none is a stray.
 case_aware_copies() {
 	put $TESTDEV policy fused || failure "fused was refused: $(cat /tmp/put)"

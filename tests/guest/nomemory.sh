@@ -41,9 +41,8 @@ case_each_failure() {
 
 COPIED=/sys/module/xsmmu_copied/parameters
 
-# keep TRUSTED: copies of all ways, as long as they are not released.
+# Copies of all ways, as long as they are not released.
 keep() {
-	trust $TESTDEV "$1"
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
 	echo keep >$COPIED/mode
@@ -66,13 +65,13 @@ expect_grown() {
 	[ $grown -le "$2" ] || failure "$1: $grown KiB are lost"
 }
 
-# What an untrusted device maps beside its copies. Nothing of it is left, and each map that is traced has its unmap.
-case_each_failure_of_an_untrusted_device() {
-	keep 1
+# Maps of what is too large to be copied, and of registers. Nothing of them is left, and each map that is traced has its unmap.
+case_each_failure_beside_copies() {
+	keep
 	live=$(stat_of $TESTDEV live_pages)
 	echo 20000 >/sys/kernel/tracing/buffer_size_kb
 	for _ in $(seq 100); do
-		echo 2 >$COPIED/scarce
+		echo 1 >$COPIED/scarce
 	done
 	used=$(used_kib)
 	failed_before=$(stat_of $TESTDEV map_failures)
@@ -91,12 +90,12 @@ case_each_failure_of_an_untrusted_device() {
 		# Often enough that a page each is seen.
 		for _ in $(seq 100); do
 			echo $n >$FAIL
-			echo 2 >$COPIED/scarce
+			echo 1 >$COPIED/scarce
 		done
 		echo 0 >$FAIL
 	done
 	expect_grown "each failure, 100 times" 1000
-	# Four pages, and three mappings to be remembered.
+	# Each of seven maps.
 	[ $n -gt 7 ] && [ $n -lt 100 ] || failure "the last failure was the $n-th"
 	failed=$(cat $COPIED/failed_maps)
 	[ "$failed" -ge 7 ] || failure "only $failed maps have failed"
@@ -106,22 +105,6 @@ case_each_failure_of_an_untrusted_device() {
 	unbind $TESTDEV
 	expect_equal "live, in the end" "$(stat_of $TESTDEV live_pages)" 0
 	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
-	trust $TESTDEV 0
-}
-
-# Nor has one that has found its group, when that is given back, and has no memory then.
-case_no_memory_behind_the_give_back() {
-	trust $TESTDEV 1
-	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
-	log_mark
-	rude keep || failure "$(log_since | grep 'rude: wrong')"
-	echo 1 >$FAIL
-	echo bounce_map >/sys/module/xsmmu_rude/parameters/outrun || failure "$(log_since | grep 'rude: wrong')"
-	expect_equal "failures left" "$(cat $FAIL)" 0
-	unbind $TESTDEV
-	expect_equal "live, in the end" "$(stat_of $TESTDEV live_pages)" 0
-	put $TESTDEV policy none || failure "policy none was refused: $(cat /tmp/put)"
-	trust $TESTDEV 0
 }
 
 has_failed() {
@@ -131,7 +114,7 @@ has_failed() {
 # A chunk that the pool could not have, or that could not be mapped, leaves nothing: neither when it is asked for, nor
 # when a driver comes to copies that one before has left.
 case_each_failure_of_a_pool() {
-	keep 0
+	keep
 	used=$(used_kib)
 	had=$(stat_of $TESTDEV pool_bytes)
 	# A kind each. What fails first is of the map that is short of a cell, then of the chunk for it.

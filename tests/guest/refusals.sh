@@ -150,7 +150,7 @@ mode_is() {
 }
 
 case_read_only_files() {
-	mode_is 444 level state defaults can_copy
+	mode_is 444 level state declined defaults can_copy
 	mode_is 400 stats/maps exposure_ns auto_policy
 	mode_is 644 policy max_window_us batch_pages range_commands_max
 }
@@ -181,23 +181,26 @@ case_group_without_translation() {
 	all_off
 }
 
+# An untrusted device stays on the kernel's own path, which is strict for it and copies partial pages.
 case_untrusted_device() {
-	for policy in $POLICIES; do
-		refused $IGB policy "$policy" 'Operation not permitted' "$IGB: xsmmu: refused: untrusted \(external-facing\) device"
+	for policy in $POLICIES copy auto; do
+		refused $IGB policy "$policy" 'not supported' "$IGB: xsmmu: refused: untrusted \(external-facing\) device: leave its IOMMU group to the kernel's own path"
 	done
-	accepted $IGB policy copy
-	refused $IGB policy strict 'Operation not permitted' 'refused: it has an untrusted \(external-facing\) device, which is accepted under copy only'
-	refused $IGB copy_bytes 0 'Operation not permitted' 'refused: it has an untrusted \(external-facing\) device, which is accepted under copy only'
+	expect_equal "declined" "$(get $IGB declined | sed 's/: leave.*//')" "$IGB: untrusted (external-facing) device"
+	expect_equal "declined of a trusted device" "$(get $E1000E declined)" ""
 	accepted $IGB policy none
 	log_mark
 	bind $IGB
+	nic_start $IGB
+	ping_peer $IGB 5
 	expect_silence
 	expect_equal "the state" "$(get $IGB state)" off
+	expect_equal "the type of the group" "$(group_type $IGB)" DMA
 	all_off
 }
 
 case_external_facing_port() {
-	refused 0000:00:04.0 policy strict 'Operation not permitted' "0000:00:04.0: xsmmu: refused: untrusted \(external-facing\) device"
+	refused 0000:00:04.0 policy strict 'not supported' "0000:00:04.0: xsmmu: refused: untrusted \(external-facing\) device"
 }
 
 case_rmmod_while_attached() {

@@ -260,9 +260,16 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	for policy in strict fused; do
 		put $works policy $policy || failure "a change to $policy was refused: $(cat /tmp/put)"
 	done
+	# Given back, the group stays on the kernel's own path as long as that device is there.
 	unbind $works
-	take fused $works
+	log_mark
+	bind $works
+	expect_equal "the state beside it" "$(get $works state)" off
+	expect_equal "lines that say so" "$(log_since | grep -c "$joins: xsmmu: fused is chosen for IOMMU group .* and passed over")" 1
+	unbind $works
 	trust $joins 0
+	bind $works
+	expect_equal "the level" "$(get $works level)" held
 	log_mark
 	echo api >$PARAMETERS/mode
 	echo $joins >$RUDE/bind || failure "$(log_since | grep 'rude: wrong')"

@@ -280,27 +280,21 @@ case_stuck_when_the_next_driver_comes() {
 	all_off
 }
 
-# Memory that the module itself would free: of an allocation, and what an untrusted device has instead of a page that is
-# not all its own. The engine cannot hold so many pages.
+# Memory that the module itself would free: of an allocation. The engine cannot hold so many pages.
 case_stuck_memory_of_the_module() {
-	trust $TESTDEV 1
-	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
+	put $TESTDEV policy strict || failure "strict was refused: $(cat /tmp/put)"
 	log_mark
 	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
-	echo 1 >$PAGE/buffer || failure "the map failed: $(log_since | grep 'stuck: wrong')"
 	echo 1 >$PAGE/memory || failure "the allocation failed"
 	refuse on
-	echo 0 >$PAGE/buffer
 	echo 0 >$PAGE/memory
-	expect_equal "pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" $((7 + 512))
-	expect_equal "references of the device's page" "$(cat $PAGE/buffer)" 1
+	expect_equal "pages that are stuck" "$(stat_of $TESTDEV stuck_pages)" 512
 	expect_equal "references of the allocation" "$(cat $PAGE/memory)" 1
 	refuse off
 	until_true 10 is_stuck 0 || failure "it is stuck still"
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
-	trust $TESTDEV 0
 	all_off
 }
 

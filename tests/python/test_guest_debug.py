@@ -57,7 +57,7 @@ MACHINES = {
     "late": machine(("rude",), f"^({LATE}|no_memory)", mode="cost", dma_words=("dma_debug=off",)),
     "copy": machine(
         ("copy",),
-        f"^(?!{LEFT_OUT}|bursts|untrusted_devices_and_memory|checkers|dma_api)",
+        f"^(?!{LEFT_OUT}|bursts|checkers|dma_api)",
         mode="cost",
         dma_words=("dma_debug=off", "init_on_alloc=0"),
     ),

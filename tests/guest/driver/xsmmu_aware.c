@@ -8,7 +8,6 @@
  *   mode=bounce  on a device that is not translated and whose buffers are copied
  *   mode=api     the same as kernel on a device that was taken over: nothing is
  *                translated after a sync
- *   mode=parts   buffers that share their pages, of an untrusted device
  *   mode=copies  buffers that are copied
  *   mode=sweep   all calls again, any of which may fail for want of memory
  *   mode=early   memory is freed before its sync
@@ -28,7 +27,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "kernel, bounce, api, parts, copies, sweep, early, forget, maps, block, unrung or unsynced");
+MODULE_PARM_DESC(mode, "kernel, bounce, api, copies, sweep, early, forget, maps, block, unrung or unsynced");
 
 static bool waits = true;
 module_param(waits, bool, 0644);
@@ -416,7 +415,6 @@ static int check_api(struct device *dev)
 
 /* ---- what does not have its own pages all to itself ---- */
 
-#define PART_BYTES	5000	/* of two pages, from a place in the first one on */
 
 static void device_writes(struct device *dev, dma_addr_t addr, size_t bytes)
 {
@@ -424,47 +422,6 @@ static void device_writes(struct device *dev, dma_addr_t addr, size_t bytes)
 
 	for (; bytes--; addr++)
 		*(u8 *)phys_to_virt(iommu_iova_to_phys(domain, addr)) = 0x22;
-}
-
-/* Of an untrusted device: what it wrote is there after an unmap without a sync. */
-static int check_part(struct device *dev, u8 *memory, bool list)
-{
-	struct scatterlist sg;
-	dma_addr_t addr;
-
-	memset(memory, 0x11, 2 * PAGE_SIZE);
-	sg_init_one(&sg, memory + 100, PART_BYTES);
-	if (list && dma_map_sg(dev, &sg, 1, DMA_FROM_DEVICE) != 1)
-		return wrong(dev, "dma_map_sg() failed");
-	addr = list ? sg_dma_address(&sg) :
-		      dma_map_single(dev, memory + 100, PART_BYTES, DMA_FROM_DEVICE);
-	if (dma_mapping_error(dev, addr))
-		return wrong(dev, "dma_map_single() failed");
-	device_writes(dev, addr, PART_BYTES);
-	if (list)
-		dma_unmap_sg_no_sync(dev, &sg, 1, DMA_FROM_DEVICE);
-	else
-		dma_unmap_single_no_sync(dev, addr, PART_BYTES, DMA_FROM_DEVICE);
-	dma_sync_device_iotlb(dev);
-	if (memchr_inv(memory + 100, 0x22, PART_BYTES) ||
-	    memchr_inv(memory, 0x11, 100))
-		return wrong(dev, "what the device wrote does not come back");
-	return check_gone(dev, addr, "a part of pages after the sync");
-}
-
-static int check_parts(struct device *dev)
-{
-	u8 *memory = (u8 *)__get_free_pages(GFP_KERNEL, 1);
-	int error = dma_set_batch_aware(dev);
-
-	if (!memory)
-		return -ENOMEM;
-	if (!error)
-		error = check_part(dev, memory, false);
-	if (!error)
-		error = check_part(dev, memory, true);
-	free_pages((unsigned long)memory, 1);
-	return error;
 }
 
 /* ---- copies ---- */
@@ -766,8 +723,6 @@ static int run(struct device *dev)
 		return misuse(dev, true);
 	if (sysfs_streq(mode, "forget"))
 		return misuse(dev, false);
-	if (sysfs_streq(mode, "parts"))
-		return check_parts(dev);
 	if (sysfs_streq(mode, "copies"))
 		return check_copies(dev);
 	if (sysfs_streq(mode, "sweep"))

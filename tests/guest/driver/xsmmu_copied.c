@@ -7,7 +7,6 @@
  *
  *   mode=checks  all of that
  *   mode=plain   buffers of a driver that sets no mask: as it was set before
- *   mode=whole   buffers of any size, also those that are not copied: of an untrusted device
  *   mode=fill    more buffers than 2 MiB have room for, which the pool may have: the rest is
  *		  mapped as others are; mode=many: the same, and the pool may have more
  *   mode=size    an unmap of a wrong size, before the right one
@@ -39,7 +38,7 @@
 
 static char *mode = "checks";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "checks, plain, whole, fill, many, size, stale, fresh or keep");
+MODULE_PARM_DESC(mode, "checks, plain, fill, many, size, stale, fresh or keep");
 
 static unsigned int limit = 4096;
 module_param(limit, uint, 0644);
@@ -601,36 +600,6 @@ free:
 	return error;
 }
 
-/* The same of an untrusted device, whose segments are copied or not one by one; with a page between, if @is_long. */
-static int check_apart_row(struct device *dev, bool is_long)
-{
-	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
-	struct scatterlist list[3], *sg;
-	int i, try, count, nents = is_long ? 3 : 2, error = 0;
-
-	if (!memory)
-		return -ENOMEM;
-	/* In the end the pool has memory, if it is for this. */
-	for (try = 0; try < 10 && !error; try++) {
-		sg_init_table(list, nents);
-		sg_set_buf(&list[0], memory + PAGE_SIZE - 100, 100);
-		sg_set_buf(&list[1], memory + 3 * PAGE_SIZE, PAGE_SIZE);
-		sg_set_buf(&list[nents - 1], memory + 6 * PAGE_SIZE, 50);
-		count = dma_map_sg(dev, list, nents, DMA_TO_DEVICE);
-		if (!count)
-			error = wrong(dev, "a row was not mapped");
-		for_each_sg(list, sg, count, i)
-			if ((i && offset_in_page(sg_dma_address(sg))) ||
-			    (i < count - 1 && offset_in_page(sg_dma_address(sg) + sg_dma_len(sg))))
-				error = wrong(dev, "a row of pages is broken within a page");
-		if (count)
-			dma_unmap_sg(dev, list, nents, DMA_TO_DEVICE);
-		msleep(20);
-	}
-	free_pages_exact(memory, 8 * PAGE_SIZE);
-	return error;
-}
-
 /* What was mapped of it before one that cannot be is unmapped; the accounts say so. */
 static int check_bad_list(struct device *dev)
 {
@@ -737,461 +706,22 @@ static int checks(struct device *dev)
 	return error;
 }
 
-/* ---- an untrusted device ---- */
-
-/* The buffer's own byte, or what the device finds is not in the driver's memory. */
-static bool is_own(struct device *dev, const struct buffer *buffer, size_t at)
-{
-	return found(dev, buffer->iova + at) == buffer->memory + at;
-}
-
-/* Beside the buffer, in its pages, the device finds nothing of anybody's: zeros. */
-static bool is_alone(struct device *dev, const struct buffer *buffer)
-{
-	dma_addr_t end = buffer->iova + buffer->bytes;
-	size_t before = offset_in_page(buffer->iova);
-	size_t behind = PAGE_ALIGN(end) - end;
-
-	/* A cell is smaller than a page; what is beside it is another buffer's cell. */
-	if (buffer->bytes <= limit)
-		return true;
-	return (!before || is_filled(found(dev, buffer->iova - before), before, 0)) &&
-	       (!behind || is_filled(found(dev, end), behind, 0));
-}
-
-/* To what is not the driver's own memory the device writes at will, to its own if it may. */
-static void write_all(struct device *dev, const struct buffer *buffer, u8 value)
-{
-	size_t at, part;
-	u8 *page;
-
-	for (at = 0; at < buffer->bytes; at += part) {
-		part = in_page(buffer->iova + at, buffer->bytes - at);
-		page = found(dev, buffer->iova + at);
-		if (buffer->dir != DMA_TO_DEVICE || page != buffer->memory + at)
-			memset(page, value, part);
-	}
-}
-
-/*
- * @part bytes from @at on are as synced for the CPU, or the device, and the others as they
- * were; its own pages need no sync.
- */
-static bool is_synced(struct device *dev, const struct buffer *buffer, bool for_cpu,
-		      size_t at, size_t part)
-{
-	u8 synced = for_cpu ? 0x77 : 0x88, before = for_cpu ? 0x66 : 0x77;
-	size_t i, j, bytes;
-
-	for (i = 0; i < buffer->bytes; i += bytes) {
-		u8 *memory = buffer->memory + i;
-		u8 *page = found(dev, buffer->iova + i);
-		u8 *seen = for_cpu ? memory : page;
-
-		bytes = in_page(buffer->iova + i, buffer->bytes - i);
-		if (page == memory)
-			continue;
-		for (j = 0; j < bytes; j++) {
-			bool within = i + j >= at && i + j < at + part;
-
-			if (seen[j] != (within ? synced : before))
-				return false;
-		}
-	}
-	return true;
-}
-
-/* A part of it is there, what was not synced is not. */
-static int check_part(struct device *dev, const struct buffer *buffer, size_t at,
-		      size_t part)
-{
-	fill(buffer, 0x66);
-	dma_sync_single_for_device(dev, buffer->iova, buffer->bytes,
-				   DMA_BIDIRECTIONAL);
-	write_all(dev, buffer, 0x77);
-	dma_sync_single_range_for_cpu(dev, buffer->iova, at, part, buffer->dir);
-	if (!is_synced(dev, buffer, true, at, buffer->dir != DMA_TO_DEVICE ? part : 0))
-		return wrong(dev, "a part is synced for the CPU where it should not, or is not");
-	fill(buffer, 0x88);
-	dma_sync_single_range_for_device(dev, buffer->iova, at, part, buffer->dir);
-	if (!is_synced(dev, buffer, false, at, buffer->dir != DMA_FROM_DEVICE ? part : 0))
-		return wrong(dev, "a part is synced for the device where it should not, or is not");
-	return 0;
-}
-
-/* What the device only reads does not come back, what it only writes does not go, whatever a sync says. */
-static int check_one_way(struct device *dev, const struct buffer *buffer)
-{
-	size_t at, part;
-
-	fill(buffer, 0x66);
-	write_all(dev, buffer, 0x77);
-	if (buffer->dir == DMA_TO_DEVICE) {
-		dma_sync_single_for_cpu(dev, buffer->iova, buffer->bytes, DMA_BIDIRECTIONAL);
-		if (!is_filled(buffer->memory, buffer->bytes, 0x66))
-			return wrong(dev, "a sync brings back what the device only reads");
-	} else if (buffer->dir == DMA_FROM_DEVICE) {
-		dma_sync_single_for_device(dev, buffer->iova, buffer->bytes, DMA_BIDIRECTIONAL);
-		for (at = 0; at < buffer->bytes; at += part) {
-			part = in_page(buffer->iova + at, buffer->bytes - at);
-			if (!is_filled(found(dev, buffer->iova + at), part, 0x77))
-				return wrong(dev, "a sync overwrites what the device has written");
-		}
-	}
-	return 0;
-}
-
-static int check_parts(struct device *dev, const struct buffer *buffer)
-{
-	size_t bytes = buffer->bytes;
-	int error = check_one_way(dev, buffer);
-
-	if (!error)
-		error = check_part(dev, buffer, 0, bytes);
-
-	if (!error)
-		error = check_part(dev, buffer, 0, 1);
-	if (!error)
-		error = check_part(dev, buffer, bytes - 1, 1);
-	if (!error)
-		error = check_part(dev, buffer, bytes / 3, bytes / 3);
-	return error ? error : check_part(dev, buffer, 1, bytes - 2);
-}
-
-/* What the device finds and may do while it is mapped; its first and last page are the driver's own, or not. */
-static int check_mapped(struct device *dev, const struct buffer *buffer,
-			size_t offset, const bool owned[2])
-{
-	size_t bytes = buffer->bytes;
-
-	if (offset_in_page(buffer->iova) != offset_in_page(buffer->memory) &&
-	    bytes > limit)
-		return wrong(dev, "the offset in the page is lost");
-	if (bytes > limit && owned[0] != (!offset_in_page(offset) && bytes >= PAGE_SIZE))
-		return wrong(dev, "the first page is the driver's own, or not");
-	if (bytes > limit && owned[1] != (!offset_in_page(offset + bytes) &&
-					  (!offset_in_page(offset) || bytes > PAGE_SIZE)))
-		return wrong(dev, "the last page is the driver's own, or not");
-	if (!is_like(dev, buffer->iova, buffer->memory, bytes))
-		return wrong(dev, "the device finds another buffer");
-	if (!is_alone(dev, buffer))
-		return wrong(dev, "the device finds what is beside the buffer");
-	if (registers && !(is_allowed(dev, buffer, 0) && is_allowed(dev, buffer, bytes / 2) &&
-			   is_allowed(dev, buffer, bytes - 1)))
-		return wrong(dev, "the device may do other things than its driver has said");
-	return check_parts(dev, buffer);
-}
-
-static int check_whole(struct device *dev, u8 *memory, size_t offset,
-		       size_t bytes, enum dma_data_direction dir,
-		       unsigned long attrs)
-{
-	struct buffer buffer = { .memory = memory + offset, .bytes = bytes,
-				 .dir = dir };
-	bool comes_back = dir != DMA_TO_DEVICE && !attrs;
-	bool owned[2];
-	int error;
-
-	memset(memory, 0x11, BUFFER_BYTES);
-	fill(&buffer, 0x22);
-	buffer.iova = dma_map_single(dev, buffer.memory, bytes, dir);
-	if (dma_mapping_error(dev, buffer.iova))
-		return wrong(dev, "dma_map_single() failed");
-	owned[0] = is_own(dev, &buffer, 0);
-	owned[1] = is_own(dev, &buffer, bytes - 1);
-	error = check_mapped(dev, &buffer, offset, owned);
-	if (error) {
-		unmap(dev, &buffer, attrs);
-		return error;
-	}
-	fill(&buffer, 0x33);
-	write_all(dev, &buffer, 0x44);
-	unmap(dev, &buffer, attrs);
-	if (bytes > limit && found(dev, buffer.iova))
-		return wrong(dev, "the device finds something after the unmap");
-	if ((!owned[0] && *buffer.memory != (comes_back ? 0x44 : 0x33)) ||
-	    (!owned[1] && buffer.memory[bytes - 1] != (comes_back ? 0x44 : 0x33)))
-		return wrong(dev, "an unmap copies back what it should not, or does not");
-	if (comes_back && !is_filled(buffer.memory, bytes, 0x44))
-		return wrong(dev, "not all comes back");
-	if (!is_filled(memory, offset, 0x11) ||
-	    !is_filled(buffer.memory + bytes, BUFFER_BYTES - offset - bytes, 0x11))
-		return wrong(dev, "what is beside the buffer has changed");
-	return 0;
-}
-
-/* 5000 bytes at @memory are unmapped as @bytes from @at bytes behind that on, which are of the same pages. */
-static int check_other_bytes(struct device *dev, u8 *memory, size_t at,
-			     size_t bytes)
-{
-	struct buffer buffer = { .memory = memory, .bytes = 5000,
-				 .dir = DMA_FROM_DEVICE };
-
-	fill(&buffer, 0x11);
-	buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
-	if (dma_mapping_error(dev, buffer.iova))
-		return wrong(dev, "dma_map_single() failed");
-	write_all(dev, &buffer, 0x22);
-	dma_unmap_single(dev, buffer.iova + at, bytes, buffer.dir);
-	if (!is_filled(buffer.memory, buffer.bytes, 0x22))
-		return wrong(dev, "an unmap of as many pages does not bring all back");
-	return 0;
-}
-
-/* By an unmap of other bytes of the same pages, or for another way, as some drivers do; and a map of none. */
-static int check_careless(struct device *dev, u8 *memory)
-{
-	struct buffer buffer = { .memory = memory + 100, .bytes = 5000 };
-	int error = check_other_bytes(dev, memory + 100, 10, 5050);
-
-	/* Fewer; and up to the end of a page, where only the last one is not its own. */
-	if (!error)
-		error = check_other_bytes(dev, memory + 100, 0, 4500);
-	if (!error)
-		error = check_other_bytes(dev, memory, 0, 2 * PAGE_SIZE);
-	if (error)
-		return error;
-	buffer.dir = DMA_TO_DEVICE;
-	buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
-	if (dma_mapping_error(dev, buffer.iova))
-		return wrong(dev, "dma_map_single() failed");
-	fill(&buffer, 0x33);
-	dma_unmap_single(dev, buffer.iova, buffer.bytes, DMA_BIDIRECTIONAL);
-	if (!is_filled(buffer.memory, buffer.bytes, 0x33))
-		return wrong(dev, "an unmap brings back what the device only reads");
-	if (!dma_mapping_error(dev, dma_map_single(dev, memory, 0, DMA_FROM_DEVICE)))
-		return wrong(dev, "nothing was mapped");
-	return 0;
-}
-
-#define NEIGHBOURS	8
-
-/* Each ends with its last page, where the next one begins: what is unmapped of one is not the other's. */
-static int check_neighbours(struct device *dev)
-{
-	const size_t bytes = 2 * PAGE_SIZE;
-	u8 *memory = alloc_pages_exact(NEIGHBOURS * bytes, GFP_KERNEL);
-	struct buffer buffers[NEIGHBOURS];
-	int error = 0;
-	u32 i;
-
-	if (!memory)
-		return -ENOMEM;
-	memset(memory, 0x11, NEIGHBOURS * bytes);
-	for (i = 0; i < NEIGHBOURS; i++) {
-		buffers[i] = (struct buffer){ .memory = memory + i * bytes + 100,
-					      .bytes = bytes - 100,
-					      .dir = DMA_FROM_DEVICE };
-		buffers[i].iova = dma_map_single(dev, buffers[i].memory,
-						 buffers[i].bytes, buffers[i].dir);
-		if (dma_mapping_error(dev, buffers[i].iova))
-			return wrong(dev, "dma_map_single() failed");
-		write_all(dev, &buffers[i], 0x22);
-	}
-	while (i--) {
-		struct buffer *buffer = &buffers[i % 2 ? i : NEIGHBOURS - 2 - i];
-
-		unmap(dev, buffer, 0);
-		if (!error && !is_filled(buffer->memory, buffer->bytes, 0x22))
-			error = wrong(dev, "what is beside another mapping does not come back");
-	}
-	free_pages_exact(memory, NEIGHBOURS * bytes);
-	return error;
-}
-
-#define BLOCK_PAGES	64
-#define HUGE_PAGES	70	/* more than a block has */
-
-/* The device finds the buffer's bytes, in order, and its own pages are the driver's. */
-static int check_huge(struct device *dev, u8 *memory, size_t offset, size_t bytes)
-{
-	struct buffer buffer = { .memory = memory + offset, .bytes = bytes };
-	size_t at, part;
-	u32 i;
-
-	for (i = 0; i < HUGE_PAGES; i++)
-		memset(memory + i * PAGE_SIZE, i + 1, PAGE_SIZE);
-	buffer.iova = dma_map_single(dev, buffer.memory, bytes, buffer.dir);
-	if (dma_mapping_error(dev, buffer.iova))
-		return wrong(dev, "dma_map_single() failed");
-	if (!is_own(dev, &buffer, PAGE_SIZE) || !is_alone(dev, &buffer))
-		return wrong(dev, "a large buffer is not mapped page by page");
-	for (at = 0; at < bytes; at += part) {
-		u8 *page = found(dev, buffer.iova + at);
-
-		part = in_page(buffer.iova + at, bytes - at);
-		if (!page || memcmp(page, buffer.memory + at, part))
-			return wrong(dev, "the device finds another large buffer");
-		memset(page, 0x44, part);
-	}
-	unmap(dev, &buffer, 0);
-	if (!is_filled(buffer.memory, bytes, 0x44))
-		return wrong(dev, "not all of a large buffer comes back");
-	return 0;
-}
-
-static int check_large_ones(struct device *dev)
-{
-	const size_t all = HUGE_PAGES * PAGE_SIZE;
-	u8 *memory = alloc_pages_exact(all, GFP_KERNEL);
-	int error;
-
-	if (!memory)
-		return -ENOMEM;
-	error = check_huge(dev, memory, 100, all - 200);
-	if (!error)
-		error = check_huge(dev, memory, 0, all - 200);
-	if (!error)
-		error = check_huge(dev, memory, 100, all - 100);
-	/* A block, and a page more. */
-	if (!error)
-		error = check_huge(dev, memory, 100, BLOCK_PAGES * PAGE_SIZE - 200);
-	if (!error)
-		error = check_huge(dev, memory, 100, BLOCK_PAGES * PAGE_SIZE);
-	free_pages_exact(memory, all);
-	return error;
-}
-
-static int whole(struct device *dev)
-{
-	static const size_t sizes[] = { 3, 200, 257, 1514, 4095, 4096, 4097, 5000,
-					8192, 8200, 12288 };
-	static const size_t offsets[] = { 0, 100, 2048, 4000, 4095 };
-	const size_t mixed[] = { 9, 3 * PAGE_SIZE - 5, 7 };
-	const size_t large[] = { 2 * PAGE_SIZE, limit + 1, 3 * PAGE_SIZE };
-	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
-	int dir, error = 0;
-	size_t i, j;
-
-	if (!memory)
-		return -ENOMEM;
-	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		for (j = 0; j < ARRAY_SIZE(offsets) && !error; j++) {
-			for (dir = DMA_BIDIRECTIONAL; dir <= DMA_FROM_DEVICE && !error; dir++)
-				error = check_whole(dev, memory, offsets[j], sizes[i], dir, 0);
-			if (!error)
-				error = check_whole(dev, memory, offsets[j], sizes[i],
-						    DMA_FROM_DEVICE, DMA_ATTR_SKIP_CPU_SYNC);
-		}
-		if (error)
-			dev_err(dev, "copied: of %zu bytes\n", sizes[i]);
-	}
-	if (!error)
-		error = check_list(dev, mixed, true);
-	if (!error)
-		error = check_list(dev, large, false);
-	if (!error)
-		error = check_careless(dev, memory);
-	if (!error)
-		error = check_coherent(dev, memory, true);
-	if (!error)
-		error = check_neighbours(dev);
-	if (!error)
-		error = check_large_ones(dev);
-	if (!error)
-		error = check_bad_list(dev);
-	free_pages_exact(memory, BUFFER_BYTES);
-	return error;
-}
-
 /* A sync of more than any copy has is ignored. */
 static int sync_too_much(struct device *dev, u8 *memory)
 {
 	struct buffer buffer = { .memory = memory + 100, .bytes = 100, .dir = DMA_FROM_DEVICE };
-	int try, error = 0;
+	int error;
 
-	/* Until it is in a cell, and not in a page of its own. */
-	for (try = 0; !error && try < TRIES; try++) {
-		error = map(dev, &buffer, true);
-		if (error || offset_in_page(buffer.iova) != 100)
-			break;
-		unmap(dev, &buffer, 0);
-		msleep(20);
-	}
-	if (error || try == TRIES)
-		return error ?: wrong(dev, "a small buffer is in no cell");
+	memset(memory, 0x11, PAGE_SIZE);
+	error = map(dev, &buffer, true);
+	if (error)
+		return error;
 	writes(dev, buffer.iova, buffer.bytes, 0x22);
 	dma_sync_single_for_cpu(dev, buffer.iova, PAGE_SIZE + 1, buffer.dir);
-	if (!is_filled(memory, BUFFER_BYTES, 0x11))
+	if (!is_filled(memory, PAGE_SIZE, 0x11))
 		error = wrong(dev, "a sync of too much copies");
 	unmap(dev, &buffer, DMA_ATTR_SKIP_CPU_SYNC);
 	return error;
-}
-
-/*
- * An unmap of fewer pages than were mapped takes them from the device, and the right unmap brings
- * back all that the device has written before. A sync of other pages is ignored.
- */
-static int wrong_size(struct device *dev)
-{
-	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
-	struct buffer buffer = { .memory = memory + 100, .bytes = 5000,
-				 .dir = DMA_FROM_DEVICE };
-	int error = 0;
-
-	if (!memory)
-		return -ENOMEM;
-	memset(memory, 0x11, BUFFER_BYTES);
-	error = sync_too_much(dev, memory);
-	buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
-	if (dma_mapping_error(dev, buffer.iova)) {
-		error = wrong(dev, "dma_map_single() failed");
-	} else {
-		writes(dev, buffer.iova, buffer.bytes, 0x22);
-		/* Of its second page the mapping stays until the right unmap. */
-		for (int i = 0; i < 2; i++)
-			dma_unmap_single(dev, buffer.iova, PAGE_SIZE - 100, buffer.dir);
-		if (found(dev, buffer.iova))
-			error = wrong(dev, "a page that was unmapped is the device's still");
-		dma_sync_single_for_cpu(dev, buffer.iova - 10, 100, buffer.dir);
-		if (!is_filled(buffer.memory - 10, 100, 0x11))
-			error = wrong(dev, "a sync that begins before what is mapped copies");
-		unmap(dev, &buffer, 0);
-		if (!is_filled(buffer.memory, buffer.bytes, 0x22))
-			error = wrong(dev, "not all comes back after an unmap of a wrong size");
-	}
-	free_pages_exact(memory, BUFFER_BYTES);
-	return error;
-}
-
-#define FREED	512
-
-/* A buffer where one of those was. */
-static int freed_rightly(struct device *dev)
-{
-	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL);
-	dma_addr_t iova;
-
-	if (!memory)
-		return -ENOMEM;
-	iova = dma_map_single(dev, memory + 100, 2000, DMA_FROM_DEVICE);
-	if (dma_mapping_error(dev, iova))
-		return wrong(dev, "dma_map_single() failed");
-	dma_unmap_single(dev, iova, 2000, DMA_FROM_DEVICE);
-	free_page((unsigned long)memory);
-	return 0;
-}
-
-/* Buffers are freed as if they were coherent memory: what the device had instead is left. */
-static int freed_wrongly(struct device *dev)
-{
-	static dma_addr_t iovas[FREED];
-	static void *memory[FREED];
-	u32 i;
-
-	for (i = 0; i < FREED; i++) {
-		memory[i] = (void *)__get_free_page(GFP_KERNEL);
-		if (!memory[i])
-			return -ENOMEM;
-		iovas[i] = dma_map_single(dev, memory[i] + 100, 2000,
-					  DMA_FROM_DEVICE);
-		if (dma_mapping_error(dev, iovas[i]))
-			return wrong(dev, "dma_map_single() failed");
-	}
-	for (i = 0; i < FREED; i++)
-		dma_free_coherent(dev, PAGE_SIZE, memory[i],
-				  iovas[i] & PAGE_MASK);
-	return freed_rightly(dev);
 }
 
 /* ---- more than there is room for ---- */
@@ -1415,55 +945,26 @@ static const struct kernel_param_ops small_ops = { .set = small };
 module_param_cb(small, &small_ops, NULL, 0200);
 MODULE_PARM_DESC(small, "write a kind: map a small buffer of that for the device of what was kept, which may fail");
 
-/* What became of a mapping that is there. */
-static int check_scarce(struct device *dev, struct buffer *buffer)
-{
-	int error = 0;
-
-	if (!is_alone(dev, buffer))
-		error = wrong(dev, "the device finds what is beside the buffer");
-	writes(dev, buffer->iova, buffer->bytes, 0x22);
-	dma_sync_single_for_cpu(dev, buffer->iova, 1, buffer->dir);
-	if (*buffer->memory != 0x22)
-		error = wrong(dev, "a sync brings nothing back");
-	unmap(dev, buffer, 0);
-	if (!is_filled(buffer->memory, buffer->bytes, 0x22))
-		error = wrong(dev, "not all comes back");
-	return error;
-}
-
-/*
- * Of an untrusted device, if there is no memory for a page of its own: what is mapped is as
- * ever. 2: without a look at it.
- */
+/* Buffers that are too large to be copied, and registers; each map may fail. */
 static int scarce(const char *text, const struct kernel_param *param)
 {
-	static const size_t offsets[] = { 0, 100, 2 * PAGE_SIZE - 5000 };
-	struct buffer buffer = { .dir = DMA_FROM_DEVICE };
+	struct buffer buffer = { .bytes = 5000, .dir = DMA_FROM_DEVICE };
 	struct device *dev = kept.dev;
 	u8 *memory;
 	u32 i;
-	int error = 0;
 
 	if (!dev)
 		return -ENODEV;
 	memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
 	if (!memory)
 		return -ENOMEM;
-	/* After each a mapping, of the driver's own pages, that may be at the address of one that failed. */
-	for (i = 0; i < 2 * ARRAY_SIZE(offsets); i++) {
-		memset(memory, 0x11, BUFFER_BYTES);
-		buffer.memory = memory + (i % 2 ? 0 : offsets[i / 2]);
-		buffer.bytes = i % 2 ? 2 * PAGE_SIZE : 5000;
+	buffer.memory = memory + 100;
+	for (i = 0; i < 6; i++) {
 		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
-		if (dma_mapping_error(dev, buffer.iova)) {
+		if (dma_mapping_error(dev, buffer.iova))
 			failed_maps++;
-			continue;
-		}
-		if (*text == '2')
-			unmap(dev, &buffer, 0);
 		else
-			error = check_scarce(dev, &buffer) ?: error;
+			unmap(dev, &buffer, 0);
 	}
 	buffer.iova = dma_map_resource(dev, pci_resource_start(to_pci_dev(dev), 0), PAGE_SIZE,
 				       DMA_BIDIRECTIONAL, 0);
@@ -1472,12 +973,12 @@ static int scarce(const char *text, const struct kernel_param *param)
 	else
 		dma_unmap_resource(dev, buffer.iova, PAGE_SIZE, DMA_BIDIRECTIONAL, 0);
 	free_pages_exact(memory, BUFFER_BYTES);
-	return error;
+	return 0;
 }
 
 static const struct kernel_param_ops scarce_ops = { .set = scarce };
 module_param_cb(scarce, &scarce_ops, NULL, 0200);
-MODULE_PARM_DESC(scarce, "write: map for the untrusted device of what was kept, what fails may; 2: often");
+MODULE_PARM_DESC(scarce, "write: map for the device of what was kept, what fails may");
 
 /* Does a write of the device's to a copy that was kept land? It is undone. */
 static bool lands(void __iomem *registers, u32 at)
@@ -1658,20 +1159,17 @@ struct alignment {
 	int segments;
 	size_t bytes;		/* of each */
 	size_t first, second;	/* where in their pages they begin */
-	bool late;		/* when the pool has memory; that of an untrusted device is its own before, too */
 };
 
 static const struct alignment alignments[] = {
 	{ "align1", 1, 512, 1, 0 },
 	{ "align2", 2, 512, 1, 17 },
-	{ "align_late", 2, 512, 1, 17, true },
 	/* Like a row of pages at one of the two, or at both. */
 	{ "align_begin", 2, 512, 1, 0 },
 	{ "align_end", 2, 511, PAGE_SIZE - 511, 17 },
 	{ "align_row", 2, 511, PAGE_SIZE - 511, 0 },
 	/* In a cell of a page. */
 	{ "align_page", 1, 3000, 1, 0 },
-	{ "align_page_late", 1, 3000, 1, 0, true },
 	{ "align_few", 1, 2, PAGE_SIZE - 3, 0 },
 	{ "align_large", 1, 8192, 1, 0 },
 };
@@ -1696,7 +1194,7 @@ static int align(struct device *dev, const struct alignment *a)
 		count = dma_map_sg(dev, list, a->segments, DMA_FROM_DEVICE);
 		if (!count)
 			return wrong(dev, "align: not mapped");
-		if (found(dev, sg_dma_address(list)) != sg_virt(list) && !a->late)
+		if (found(dev, sg_dma_address(list)) != sg_virt(list))
 			break;
 		dma_unmap_sg(dev, list, a->segments, DMA_FROM_DEVICE);
 		msleep(20);
@@ -1721,93 +1219,6 @@ static int align(struct device *dev, const struct alignment *a)
 	return error;
 }
 
-/* The bytes that such a driver writes, @head of them, where the device has other pages only at both ends. */
-static int head_of(struct device *dev, u8 *here, size_t head)
-{
-	dma_addr_t iova;
-	int error;
-
-	memset(here, 0x11, 5000);
-	iova = dma_map_single(dev, here, 5000, DMA_BIDIRECTIONAL);
-	if (dma_mapping_error(dev, iova))
-		return wrong(dev, "head: not mapped");
-	error = is_like(dev, iova, here, 5000) ? 0 : wrong(dev, "head: the device finds something else");
-	writes(dev, iova, 5000, 0x22);
-	dma_sync_single_for_cpu(dev, iova + head - 1, 1, DMA_BIDIRECTIONAL);
-	if (here[head - 1] != 0x22 || (head > 1 && here[head - 2] != 0x11) || here[head] != 0x11)
-		error = wrong(dev, "head: a sync of one byte is not of that alone");
-	dma_sync_single_for_cpu(dev, iova, 5000, DMA_BIDIRECTIONAL);
-	if (!is_filled(here, 5000, 0x22))
-		error = wrong(dev, "head: the driver does not see what the device wrote");
-	memset(here, 0x33, 5000);
-	dma_sync_single_for_device(dev, iova, 5000, DMA_BIDIRECTIONAL);
-	if (!is_like(dev, iova, here, 5000))
-		error = wrong(dev, "head: the device finds what was there before");
-	/* As it was before what the driver had. */
-	writes(dev, iova, 5000, 0x22);
-	dma_unmap_single(dev, iova, 5000, DMA_BIDIRECTIONAL);
-	if (!is_filled(here, 5000, 0x22))
-		error = wrong(dev, "head: what the device wrote in the end is lost");
-	return error;
-}
-
-/*
- * What such a driver has put at the head stays until the device writes something else
- * there, or is given it again: then all comes back, whatever it is.
- */
-static int given_of(struct device *dev, u8 *here, size_t head)
-{
-	struct scatterlist list;
-	dma_addr_t iova;
-	int error = 0;
-	u32 value;
-
-	memset(here, 0x11, 5000);
-	sg_init_one(&list, here, 5000);
-	if (!dma_map_sg(dev, &list, 1, DMA_FROM_DEVICE))
-		return wrong(dev, "given: not mapped");
-	iova = sg_dma_address(&list);
-	writes(dev, iova, 5000, 0);
-	dma_sync_single_for_cpu(dev, iova, 5000, DMA_FROM_DEVICE);
-	if (!is_filled(here, 5000, 0))
-		error = wrong(dev, "given: zeros are lost");
-	memset(here, 0x33, head);
-	dma_sync_single_for_device(dev, iova + head + 100, 200, DMA_FROM_DEVICE);
-	dma_sync_single_for_cpu(dev, iova, 5000, DMA_FROM_DEVICE);
-	if (!is_filled(here, head, 0x33) || !is_filled(here + head, 5000 - head, 0))
-		error = wrong(dev, "given: a sync has undone what the driver has put there");
-	dma_sync_single_for_device(dev, iova, 1, DMA_FROM_DEVICE);
-	dma_sync_single_for_cpu(dev, iova, 5000, DMA_FROM_DEVICE);
-	if (*here || !is_filled(here + 1, head - 1, 0x33))
-		error = wrong(dev, "given: more was given than the driver has, or less");
-	for (value = 0; value < 256 && !error; value++) {
-		memset(here, ~value, head);
-		dma_sync_sg_for_device(dev, &list, 1, DMA_FROM_DEVICE);
-		writes(dev, iova, head, value);
-		dma_sync_sg_for_cpu(dev, &list, 1, DMA_FROM_DEVICE);
-		if (!is_filled(here, head, value))
-			error = wrong(dev, "given: what the device has written is lost");
-	}
-	memset(here, 0x33, head);
-	dma_unmap_sg(dev, &list, 1, DMA_FROM_DEVICE);
-	if (!error && !is_filled(here, head, 0x33))
-		error = wrong(dev, "given: the unmap has undone what the driver has put there");
-	return error;
-}
-
-static int each_head(struct device *dev, int (*run)(struct device *, u8 *, size_t))
-{
-	u8 *memory = alloc_pages_exact(8 * PAGE_SIZE, GFP_KERNEL | __GFP_ZERO);
-	int error = memory ? 0 : -ENOMEM;
-	size_t at;
-
-	for (at = 1; at <= 3 && !error; at++)
-		error = run(dev, memory + at, 4 - at);
-	if (memory)
-		free_pages_exact(memory, 8 * PAGE_SIZE);
-	return error;
-}
-
 /*
  * As ath9k and e100 do: what is mapped for both ways is looked at, and given back, by syncs of
  * what the device writes. It may write between the two.
@@ -1818,7 +1229,7 @@ static int polls_of(struct device *dev, u8 *here, size_t bytes)
 	bool copied = false;
 	int try, error = 0;
 
-	/* Until the pool has memory for it; that of an untrusted device is its own before, too. */
+	/* Until the pool has memory for it. */
 	for (try = 0; !error && (try < 3 || (!copied && try < 10)); try++) {
 		memset(here, 0, bytes);
 		iova = dma_map_single(dev, here, bytes, DMA_BIDIRECTIONAL);
@@ -1855,61 +1266,6 @@ static int polls(struct device *dev)
 		error = polls_of(dev, memory + 64, sizes[i]) ?: polls_of(dev, memory + 61, sizes[i]);
 	if (memory)
 		free_pages_exact(memory, 8 * PAGE_SIZE);
-	return error;
-}
-
-static unsigned long free_pages_now(void)
-{
-	struct sysinfo info;
-
-	/* What the xarray was. */
-	rcu_barrier();
-	si_meminfo(&info);
-	return info.freeram;
-}
-
-#define LOST		250	/* pages; a word or two for each of the maps is more */
-#define LOSES		30000
-#define FAILS		2000
-
-/* Each of an untrusted device's is two pages, and what is known of them. */
-static int lose(struct device *dev)
-{
-	u8 *memory = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL | __GFP_ZERO);
-	struct buffer buffer = { .memory = memory + 100, .bytes = 5000 };
-	unsigned long before = 0, after;
-	u64 mask = *dev->dma_mask;
-	int i, error = 0;
-
-	if (!memory)
-		return -ENOMEM;
-	/* The engine's own memory comes with the first ones. */
-	for (i = 0; i < 2 * LOSES && !error; i++) {
-		if (i == LOSES)
-			before = free_pages_now();
-		if (i % 500 == 0)
-			rcu_barrier();
-		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
-		if (dma_mapping_error(dev, buffer.iova))
-			error = wrong(dev, "lose: not mapped");
-		else
-			unmap(dev, &buffer, 0);
-	}
-	/* Two pages are nowhere so low. */
-	*dev->dma_mask = PAGE_SIZE - 1;
-	for (i = 0; i < FAILS && !error; i++) {
-		buffer.iova = dma_map_single(dev, buffer.memory, buffer.bytes, buffer.dir);
-		if (dma_mapping_error(dev, buffer.iova))
-			continue;
-		unmap(dev, &buffer, 0);
-		error = wrong(dev, "lose: mapped at no address");
-	}
-	*dev->dma_mask = mask;
-	after = free_pages_now();
-	dev_info(dev, "copied: lose: %lu pages were free, and %lu are\n", before, after);
-	if (!error && before > after + LOST)
-		error = wrong(dev, "lose: memory is lost");
-	free_pages_exact(memory, BUFFER_BYTES);
 	return error;
 }
 
@@ -1996,18 +1352,8 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	for (i = 0; i < ARRAY_SIZE(alignments); i++)
 		if (sysfs_streq(mode, alignments[i].mode))
 			return align(&pdev->dev, &alignments[i]);
-	if (sysfs_streq(mode, "head"))
-		return each_head(&pdev->dev, head_of);
-	if (sysfs_streq(mode, "given"))
-		return each_head(&pdev->dev, given_of);
-	if (sysfs_streq(mode, "lose"))
-		return lose(&pdev->dev);
 	if (sysfs_streq(mode, "polls"))
 		return polls(&pdev->dev);
-	if (sysfs_streq(mode, "row"))
-		return check_apart_row(&pdev->dev, false);
-	if (sysfs_streq(mode, "long_row"))
-		return check_apart_row(&pdev->dev, true);
 	if (sysfs_streq(mode, "flip"))
 		return flip(&pdev->dev, true);
 	if (sysfs_streq(mode, "unsynced"))
@@ -2019,15 +1365,11 @@ static int copied_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (sysfs_streq(mode, "keep"))
 		return keep(&pdev->dev);
 	if (sysfs_streq(mode, "size"))
-		return wrong_size(&pdev->dev);
-	if (sysfs_streq(mode, "free"))
-		return freed_wrongly(&pdev->dev);
+		return pattern(&pdev->dev, sync_too_much);
 	if (sysfs_streq(mode, "stale"))
 		return stale(pdev);
 	if (sysfs_streq(mode, "fresh"))
 		return fresh(&pdev->dev);
-	if (sysfs_streq(mode, "whole"))
-		return whole(&pdev->dev);
 	return checks(&pdev->dev);
 }
 

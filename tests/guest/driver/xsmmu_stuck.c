@@ -12,8 +12,6 @@
  *   alloc     allocate 2 MiB of contiguous memory, which must fail
  *   memory    1: allocate 2 MiB of contiguous memory; 0: free it; read: the references that it
  *             has when that returns
- *   buffer    1: map a buffer that ends inside a page, of which the device has another one;
- *             0: unmap it; read: the references that the device's page has when that returns
  *   mapped    references of the page that the device was last told to map
  *   others    map and unmap pages one after the other; fails if one has the IOVA of that page
  *   reached   read: how many pages of the last map and of the last others virtio-iommu's device
@@ -189,13 +187,9 @@ module_param_cb(mapped, &mapped_ops, NULL, 0444);
 
 /* ---- memory that the module frees ---- */
 
-static void *memory, *buffer;
-static dma_addr_t memory_iova, buffer_iova;
-static struct page *device_page;
-static int memory_left, buffer_left;
-
-/* More pages than a mapping is held by. */
-#define BUFFER_BYTES	(6 * PAGE_SIZE + 512)
+static void *memory;
+static dma_addr_t memory_iova;
+static int memory_left;
 
 static int set_memory(const char *text, const struct kernel_param *param)
 {
@@ -220,42 +214,6 @@ static const struct kernel_param_ops memory_ops = {
 	.set = set_memory, .get = get_memory,
 };
 module_param_cb(memory, &memory_ops, NULL, 0644);
-
-static int set_buffer(const char *text, const struct kernel_param *param)
-{
-	u64 last;
-
-	if (!the_device)
-		return -ENODEV;
-	if (*text == '0') {
-		dma_unmap_single(the_device, buffer_iova, BUFFER_BYTES,
-				 DMA_FROM_DEVICE);
-		buffer_left = page_count(device_page);
-		free_pages_exact(buffer, BUFFER_BYTES);
-		return 0;
-	}
-	buffer = alloc_pages_exact(BUFFER_BYTES, GFP_KERNEL);
-	if (!buffer)
-		return -ENOMEM;
-	buffer_iova = dma_map_single(the_device, buffer, BUFFER_BYTES,
-				     DMA_FROM_DEVICE);
-	if (dma_mapping_error(the_device, buffer_iova))
-		return -ENOMEM;
-	last = iommu_iova_to_phys(iommu_get_domain_for_dev(the_device),
-				  buffer_iova + BUFFER_BYTES - 1);
-	device_page = pfn_to_page(PHYS_PFN(last));
-	return device_page == virt_to_page(buffer + BUFFER_BYTES - 1) ?
-		wrong("the device has no other page") : 0;
-}
-
-static int get_buffer(char *text, const struct kernel_param *param)
-{
-	return sysfs_emit(text, "%d\n", buffer_left);
-}
-static const struct kernel_param_ops buffer_ops = {
-	.set = set_buffer, .get = get_buffer,
-};
-module_param_cb(buffer, &buffer_ops, NULL, 0644);
 
 /* ---- others ---- */
 

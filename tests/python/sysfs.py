@@ -87,6 +87,7 @@ def make_device(
         rows = {name: defaults_of(name).items() for name in MENU[2:]}
         files["defaults"] = "\n".join(f"{name},{','.join(map(':'.join, row))}" for name, row in rows.items())
         files["can_copy"] = "0" if driver and policy not in ("none", "copy") else "1"
+        files["declined"] = ""
         files |= {"exposure_ns": "1024 10\n2048 3\nmax 1999"}
         for name, content in files.items():
             (folder / name).write_text(content + "\n")

@@ -173,6 +173,13 @@ def test_a_policy_that_cannot_be_had_is_left_out_unless_it_was_named(kernel: Ker
     assert error.code == "refused"
 
 
+def test_only_the_kernels_modes_of_a_group_that_the_module_declines(kernel: Kernel) -> None:
+    kernel.show(Device(FREE), "declined", f"{FREE}: untrusted (external-facing) device")
+    result = json.loads(run("bench", FREE, "--rounds", "1", "-o", "json"))
+    assert {row["policy"] for row in result["ranking"]} == {"kernel-strict", "kernel-lazy"}
+    assert "untrusted (external-facing) device" in result["left_out"]["fused"]
+
+
 def test_none_that_can_be_had(kernel: Kernel) -> None:
     def refuse(write: str) -> None:
         if "policy " in write and not write.endswith("none"):

@@ -1095,6 +1095,17 @@ def test_a_change_as_json() -> None:
     assert json.loads(run("unset", "eth1", "--rebind", "-o", "jsonl"))["schema"] == "xsmmu.unset/1"
 
 
+@pytest.mark.parametrize("words", [(), ("--rebind",), ("--persist",), ("--rebind", "--dry-run")])
+def test_a_group_that_the_module_declines(kernel: Kernel, refuses: Refuses, words: tuple[str, ...]) -> None:
+    """Nothing is unbound for it, and no rule is written; to give it back is no choice."""
+    kernel.show(Device(IGB), "declined", f"{IGB}: untrusted (external-facing) device: leave its group alone")
+    for policy in ("fused", "auto"):
+        said = f"eth1): the module declines its IOMMU group: {IGB}: untrusted (external-facing) device: leave"
+        refuses(["set", "eth1", policy, *words], (1, "declined", said))
+    kernel.show(Device(IGB), "policy", "[none] auto copy strict lazy fands xsmmu fused")
+    assert "already so" in run("unset", "eth1", "--rebind")
+
+
 BAD = [
     (["set", "eth9", "fused"], (1, "unknown-device", "no device 'eth9'")),
     (["set", "eth1", "none"], (2, "usage", "xsmmu unset eth1")),

@@ -355,6 +355,22 @@ def space(made: Machine, content: bytes) -> None:
     made.write_bytes(f"sysfs/bus/pci/devices/{IGB}/config", content)
 
 
+DECLINED = "untrusted (external-facing) device: leave its IOMMU group to the kernel's own path"
+
+
+def decline(made: Machine) -> None:
+    state(made, "off")
+    made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/policy", "[none] auto copy strict lazy fands xsmmu fused")
+    made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/auto_policy", f"none none: {DECLINED}")
+    made.write(f"sysfs/bus/pci/devices/{IGB}/xsmmu/declined", f"{IGB}: {DECLINED}")
+
+
+def external(made: Machine) -> None:
+    """A device that is plugged in behind an external port, and a module that does not say what it declines."""
+    made.write(f"sysfs/bus/pci/devices/{IGB}/removable", "removable")
+    made.remove(f"sysfs/bus/pci/devices/{IGB}/xsmmu/declined")
+
+
 def option(made: Machine, old: str, new: str) -> None:
     made.write(f"boot/config-{kernel.release()}", made.config.replace(old, new))
 
@@ -549,10 +565,16 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
         "pci=noats",
     ),
     "external": (
-        lambda made: made.write(f"sysfs/bus/pci/devices/{IGB}/removable", "removable"),
-        "risk",
+        external,
+        "note",
         "untrusted",
-        f"xsmmu set {IGB} copy",
+        "leave the group to the kernel's own path",
+    ),
+    "declined": (
+        decline,
+        "note",
+        "declined",
+        f"the module declines the group: {IGB}: untrusted (external-facing) device",
     ),
     "peer to peer": (lambda made: made.write(f"sysfs/bus/pci/devices/{IGB}/p2pmem/size", "1"), "risk", "p2p", "P2P"),
 }
@@ -568,6 +590,11 @@ def test_each_problem_is_found_alone(name: str, healthy: Machine, monkeypatch: p
     assert (finding.level, finding.check) == (level, check)
     assert words in (finding.remedy or finding.reason)
     assert CliRunner().invoke(app, ["doctor"]).exit_code == (1 if level == "blocks" else 0)
+
+
+def test_the_module_knows_what_the_kernel_trusts(healthy: Machine) -> None:
+    healthy.write(f"sysfs/bus/pci/devices/{IGB}/removable", "removable")
+    assert wrong() == []
 
 
 def planted(made: Machine, plant: Callable[[Machine], None]) -> dict[str, Finding]:

@@ -797,6 +797,22 @@ def test_status_under_auto() -> None:
 
 
 @pytest.mark.usefixtures("sysfs")
+def test_status_of_a_group_that_the_module_declines() -> None:
+    folder = Device(IGB).folder / "xsmmu"
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert row["declined"] is None
+    (folder / "policy").write_text("[none] auto copy strict lazy fands xsmmu fused\n")
+    (folder / "state").write_text("off\n")
+    why = f"{IGB}: untrusted (external-facing) device"
+    (folder / "declined").write_text(f"{why}\n")
+    (row,) = document("status", "eth1", "-o", "json")["devices"]
+    assert (row["declined"], row["state"], row["path"]) == (why, "off", "kernel-lazy")
+    output = xsmmu("status", "eth1").output
+    assert " declined " in output
+    assert f"eth1: the module declines its IOMMU group: {why}" in output
+
+
+@pytest.mark.usefixtures("sysfs")
 def test_status_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was counted is root's; whose path is taken is not."""
     monkeypatch.setattr(module, "counts_are_readable", lambda _: False)

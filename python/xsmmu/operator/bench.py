@@ -41,7 +41,7 @@ RINGS: Final = ("64", "256", "1024")
 PAGE_BYTES: Final = 4096
 SHOWN: Final = ("map_ns", "unmap_ns", "both_ns")
 QUANTITIES: Final = (*SHOWN, "sync_ns", "invalidations_per_page", "disturbed_rounds")
-NOT_HERE: Final = ("refused", "type-failed", "take-over-failed")
+NOT_HERE: Final = ("declined", "refused", "type-failed", "take-over-failed")
 """Errors that say that a policy cannot be had for this device."""
 VIRTUAL: Final = (
     "a hypervisor is below: CPU, clock and IOMMU are what it makes of them, so these are no figures of hardware"

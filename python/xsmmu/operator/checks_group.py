@@ -122,6 +122,9 @@ def check_state(group: Group) -> Iterator[Finding]:
     if live and others and module.is_live():
         reason = f"the module is loaded and offers no policy for {_labels(others)}"
         yield _of_group("blocks", "not-offered", group, reason, "dmesg | grep xsmmu")
+    declined = _says(group, "declined")
+    if declined:
+        yield _of_group("note", "declined", group, f"the module declines the group: {declined}")
     state = _says(group, "state")
     if state == "failed":
         chosen = _chosen(group)
@@ -177,6 +180,8 @@ def check_auto(group: Group) -> Iterator[Finding]:
     device = next((each for each in working(group) if each.module_folder), None)
     found = module.auto(device) if device else None
     # A group that cannot be taken over has no choice.
+    if _says(group, "declined"):
+        return
     if not found or not device or group.type not in _TYPES or not all(map(is_address, group.entries)):
         return
     now = module.choice(device)
@@ -242,13 +247,16 @@ def check_parts(device: Device) -> Iterator[Finding]:
         )
         remedy = "if it is not trusted: add pci=noats to the kernel's command line and reboot"
         yield Finding("risk", "ats", device.address, reason, remedy)
-    removable = text(device.folder / "removable")
-    if removable == "removable":
+    # The module knows whether the kernel trusts the device; without the module, this is the best guess.
+    offered = device.module_folder
+    is_known = offered is not None and (offered / "declined").exists()
+    if text(device.folder / "removable") == "removable" and not is_known:
         reason = (
             f"{device.label}: plugged in behind a port that the firmware calls external, so most likely untrusted "
-            "to the kernel (sysfs does not show that itself): only copy is accepted"
+            "to the kernel (sysfs does not show that itself): then the module declines its IOMMU group"
         )
-        yield Finding("risk", "untrusted", device.address, reason, f"xsmmu set {device.address} copy")
+        remedy = "leave the group to the kernel's own path, which is strict for untrusted devices"
+        yield Finding("note", "untrusted", device.address, reason, remedy)
     if (device.folder / "p2pmem").is_dir():
         reason = f"{device.label}: a list with its peer-to-peer memory (p2pmem) does not map under the module"
         yield Finding(

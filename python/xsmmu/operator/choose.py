@@ -106,6 +106,9 @@ def _check(device: Device, wish: Wish) -> None:
         raise unknown_name("policy", wish.policy, [name for name in offered if name != "none"])
     if wish.policy == module.AUTO and wish.tunables:
         raise UserError("auto has no tunables: its policy comes with the defaults; or name the policy", code="usage")
+    why = module.declined(device)
+    if why and wish.policy != "none":
+        raise UserError(f"{device.label}: the module declines its IOMMU group: {why}", code="declined")
 
 
 def _new_type(device: Device, wish: Wish) -> str | None:

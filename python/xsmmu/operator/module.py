@@ -210,6 +210,14 @@ def auto(device: Device) -> Auto | None:
     return Auto(policy, level, reason)
 
 
+def declined(device: Device) -> str | None:
+    """Why the module takes no policy for the group, and which device is the reason; None where it takes one.
+
+    An older module does not say it.
+    """
+    return _read(device, "declined") or None if (folder(device) / "declined").exists() else None
+
+
 def menu() -> list[str] | None:
     """What may be asked of the loaded module for any device; None where nothing can be known of it."""
     device = next((each for each in machine.devices() if each.module_folder), None)

@@ -40,6 +40,7 @@ def row(device: Device, at_boot: Sequence[Rule] | None = ()) -> dict[str, Any]:
         "policy": None,
         "auto": None,
         "state": None,
+        "declined": None,
         "tables": None,
         "tunables": None,
         "next_boot": None,
@@ -61,6 +62,7 @@ def row(device: Device, at_boot: Sequence[Rule] | None = ()) -> dict[str, Any]:
         return found
     found |= {"policy": now.policy, "auto": asdict(now.auto) if now.auto else None}
     found |= {"state": now.state, "tables": now.tables, "tunables": now.tunables}
+    found["declined"] = module.declined(device)
     path, level = module.path(device, now)
     found |= {"path": path, "level": level, "exposure_bound_ns": now.bound_ns, "counting": now.state in module.TAKEN}
     return found | _counted(device)
@@ -117,7 +119,7 @@ def _row_unless_gone(device: Device, at_boot: Sequence[Rule] | None) -> dict[str
 
 def cells(found: dict[str, Any]) -> list[object]:
     """A row of the table."""
-    state = found["state"]
+    state = "declined" if found["declined"] else found["state"]
     if found["policy"] not in (None, "none") and found["path"] != found["policy"]:
         state = f"{found['policy']} chosen{' by auto' if found['auto'] else ''}, {state}"
     # Counts of a group that was given back are of the time before.
@@ -142,10 +144,12 @@ def cells(found: dict[str, Any]) -> list[object]:
 
 
 def notes(found: dict[str, Any]) -> Iterator[str]:
-    """The causes of figures of a row that look wrong."""
+    """Why the module declines the group of a row; the causes of figures that look wrong."""
+    name = " ".join(found["names"]) or found["device"]
+    if found["declined"]:
+        yield f"{name}: the module declines its IOMMU group: {found['declined']}"
     if not found["counting"]:
         return
-    name = " ".join(found["names"]) or found["device"]
     share = exposure.share_at_once(found["unmapped_pages"], found["deferred_pages"])
     said = exposure.at_once(found["path"], found["level"], share, found["invalidations_per_page"])
     if said:

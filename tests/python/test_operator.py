@@ -264,6 +264,14 @@ def test_a_disk_by_its_file() -> None:
     assert machine.find("/dev/../dev/nvme0n1") == Device(NVME0)
 
 
+@pytest.mark.usefixtures("sysfs")
+def test_a_group_is_warned_of_once() -> None:
+    """Its devices share what was counted."""
+    for address in (NVME0, NVME1):
+        (Device(address).folder / "xsmmu/exposure_ns").write_text("1024 10\nmax 25700000\n")
+    assert xsmmu("status").output.count("beyond the bound") == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "below", "said"),
     [

@@ -42,7 +42,7 @@ case_compare_ranks_as_the_lab_does() {
 	before=$(as_it_was)
 	log_mark
 	expect "xsmmu compare failed" typed "xsmmu compare eth1 --runs 3 --output-folder $COMPARED \
---after 'ip addr add 10.0.0.1/24 dev eth1; ip link set eth1 up; sleep 3' \
+--after 'ip addr add 10.0.0.1/24 dev eth1 && ip link set eth1 up && sleep 3' \
 --json-path end.sum_received.bits_per_second -- iperf3 -J -c 10.0.0.2 -R -P 4 -t 1 -w 256K"
 	# The module shows that copying needs a rebind: nobody has to be refused.
 	expect_silence

@@ -52,7 +52,7 @@ def test_what_the_tool_writes(tmp_path: Path) -> None:
         assert said[f"{again}-link-before"] == said[f"{again}-link-after"]
         assert name == "copies" or "already" in said[f"{again}-says"]
     assert said["lost"] == "# eth0 is left down, loses its addresses 10.0.2.15/24"
-    assert said["gives"].startswith("ip link set eth0 up; ip addr replace 10.0.2.15/24")
+    assert said["gives"].startswith("ip link set eth0 up && ip addr replace 10.0.2.15/24")
     assert said["address"] == "10.0.2.15/24 1"
     # Half-way: the module refuses when the drivers are unbound and the type is changed.
     assert tried("refused") == ("1", f"{own_path} identity")

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,7 +18,7 @@ from tests.python.fake_kernel import Kernel, run
 from tests.python.sysfs import IGB, make_device
 
 from xsmmu.operator import interfaces, netlink
-from xsmmu.operator.machine import Device
+from xsmmu.operator.machine import Device, shown
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 ADD = "if nothing on this machine sets that again by itself, add --after"
@@ -97,7 +99,7 @@ def test_dry_run_and_run_name_the_same_before(wires: Wires) -> None:
     words = ("set", "eth1", "fused", "--rebind")
     dry = run(*words, "--dry-run").splitlines()
     assert dry[0] == "# eth1 is left down, loses its addresses 10.0.0.2/24 and its routes default via 10.0.0.1"
-    command = "; ".join(
+    command = " && ".join(
         [
             "ip link set eth1 up",
             "ip addr replace 10.0.0.2/24 brd + dev eth1",
@@ -228,7 +230,7 @@ def test_a_route(wires: Wires, row: bytes, text: str | None, command: str | None
     wires.routes = [row]
     wires.addresses = [address(2, "10.0.0.2", 24)]
     lost = f" and its routes {text}" if text else ""
-    given = "ip addr replace 10.0.0.2/24 dev eth1" + (f"; {command}" if command else "")
+    given = "ip addr replace 10.0.0.2/24 dev eth1" + (f" && {command}" if command else "")
     assert wires.notes(False) == [
         f"eth1 loses its addresses 10.0.0.2/24{lost}",
         f"{ADD} '{given}'",
@@ -253,8 +255,8 @@ def test_routes_that_network_manager_makes_in_the_kernels_name(wires: Wires) -> 
     lost, after, left = wires.notes(False)
     assert lost.endswith(" and its routes default via 10.0.0.1, 10.0.0.0/24, 10.8.0.0/24")
     assert after.endswith(
-        "; ip route replace 10.0.0.0/24 dev eth1 proto kernel metric 100 src 10.0.0.2"
-        "; ip route replace default via 10.0.0.1 dev eth1 proto static metric 100'"
+        " && ip route replace 10.0.0.0/24 dev eth1 proto kernel metric 100 src 10.0.0.2"
+        " && ip route replace default via 10.0.0.1 dev eth1 proto static metric 100'"
     )
     # By DHCP.
     assert left == f"{LEFT} 10.8.0.2/24 of eth1, 10.8.0.0/24 of eth1"
@@ -267,8 +269,8 @@ def test_a_route_that_the_kernel_would_refuse_is_left(wires: Wires) -> None:
     wires.routes = [route(V4, 0, GATEWAY="10.0.0.1", OIF=2), sources, route(V4, 8, DST="12.0.0.0", OIF=2)]
     wires.routes.append(route(V4, 9, DST="13.0.0.0", OIF=2, GATEWAY="10.1.0.1"))
     assert wires.notes(False)[1:] == [
-        f"{ADD} 'ip link set eth1 up; ip addr replace 10.1.0.2/24 noprefixroute dev eth1; ip route replace 12.0.0.0/8 "
-        "dev eth1'",
+        f"{ADD} 'ip link set eth1 up && ip addr replace 10.1.0.2/24 noprefixroute dev eth1 && ip route replace "
+        "12.0.0.0/8 dev eth1'",
         f"{LEFT} 10.0.0.2/24 of eth1, 11.0.0.0/8 of eth1, default via 10.0.0.1 of eth1, 13.0.0.0/9 via 10.1.0.1 of "
         "eth1",
     ]
@@ -279,7 +281,7 @@ def test_no_route_of_another_interface_is_replaced(wires: Wires) -> None:
     wires.routes = [route(V4, 8, DST="10.0.0.0", OIF=2), route(V4, 8, 16, DST="10.0.0.0", OIF=3)]
     wires.routes.append(route(V4, 8, DST="10.0.0.0", OIF=2, PRIORITY=7))
     assert wires.notes(False)[1:] == [
-        f"{ADD} 'ip link set eth1 up; ip route replace 10.0.0.0/8 dev eth1 metric 7'",
+        f"{ADD} 'ip link set eth1 up && ip route replace 10.0.0.0/8 dev eth1 metric 7'",
         f"{LEFT} 10.0.0.0/8 of eth1",
     ]
 
@@ -292,7 +294,7 @@ def test_of_many_routes_the_first_are_named(wires: Wires, count: int) -> None:
     lost, after, left = wires.notes(False)
     assert lost.startswith("eth1 is left down, loses its routes default, 11.0.0.0/32, 11.0.0.1/32, ")
     assert lost.endswith(f", 11.0.0.8/32 and {count - 9} more")
-    assert after == f"{ADD} 'ip link set eth1 up; ip route replace default dev eth1'"
+    assert after == f"{ADD} 'ip link set eth1 up && ip route replace default dev eth1'"
     assert left.startswith(f"{LEFT} 11.0.0.0/32 of eth1, ")
     assert left.endswith(f" 11.0.0.8/32 of eth1 and {count - 9} more")
 
@@ -321,10 +323,10 @@ def test_an_mtu_that_somebody_has_set(wires: Wires, mtu: str, kind: str, is_lost
     (folder / "type").write_text(f"{kind}\n")
     wires.addresses = [address(2, "10.0.0.2", 24)]
     lost = f" and its MTU {mtu}" if is_lost else ""
-    command = f"ip link set eth1 mtu {mtu}; " if is_lost else ""
+    command = f"ip link set eth1 mtu {mtu} && " if is_lost else ""
     assert wires.notes(False) == [
         f"eth1 is left down, loses its addresses 10.0.0.2/24{lost}",
-        f"{ADD} '{command}ip link set eth1 up; ip addr replace 10.0.0.2/24 dev eth1'",
+        f"{ADD} '{command}ip link set eth1 up && ip addr replace 10.0.0.2/24 dev eth1'",
     ]
 
 
@@ -337,17 +339,63 @@ def test_vlans_go_with_it_and_a_bond_stays(wires: Wires) -> None:
         "eth1 is left down, leaves bond0",
         "vlan7 goes with eth1, loses its addresses 10.7.0.2/24",
         "mac0 goes with vlan7",
-        f"{ADD} 'ip link set eth1 master bond0; ip link set eth1 up'",
+        f"{ADD} 'ip link set eth1 master bond0 && ip link set eth1 up'",
         f"{LEFT} vlan7, mac0",
     ]
 
 
-def test_an_interface_may_be_called_anything(wires: Wires) -> None:
-    (wires.kernel.sysfs / "class/net/eth1").rename(wires.kernel.sysfs / "class/net/a;b\x1b'c")
+def test_a_mac_address_that_somebody_has_set(wires: Wires) -> None:
+    folder = wires.kernel.sysfs / "class/net/eth1"
+    for name, text in (("addr_assign_type", "0"), ("address", "02:00:00:00:00:07")):
+        (folder / name).write_text(f"{text}\n")
+    assert wires.notes(False) == ["eth1 is left down", f"{ADD} 'ip link set eth1 up'"]
+    (folder / "addr_assign_type").write_text("3\n")
+    assert wires.notes(False) == [
+        "eth1 is left down, loses its MAC address 02:00:00:00:00:07",
+        f"{ADD} 'ip link set eth1 up'",
+        f"{LEFT} the MAC address of eth1",
+    ]
+    # A bond gives it to all that it has.
+    (folder / "bonding_slave").mkdir()
+    assert wires.notes() == ["eth1 is left down"]
+
+
+@pytest.mark.parametrize("filtering", ["0", "1"])
+def test_the_vlans_of_a_bridge(wires: Wires, filtering: str) -> None:
+    """All ports of a bridge that knows VLANs have some of them."""
+    wires.link("vmbr0", 7, above="eth1", is_master=True)
+    (wires.kernel.sysfs / "class/net/vmbr0/bridge").mkdir()
+    (wires.kernel.sysfs / "class/net/vmbr0/bridge/vlan_filtering").write_text(f"{filtering}\n")
+    left = [f"{LEFT} the VLANs of eth1 in vmbr0 (bridge vlan show dev eth1)"]
+    assert wires.notes(False)[2:] == (left if filtering == "1" else [])
+
+
+def test_the_command_stops_at_the_first_failure(wires: Wires, tmp_path: Path) -> None:
+    """And a shell takes it as it is printed, whatever the interface is called."""
+    name = "a;b'$(c)"
+    (wires.kernel.sysfs / "class/net/eth1").rename(wires.kernel.sysfs / "class/net" / name)
+    wires.addresses = [address(2, "10.0.0.2", 24), address(2, "10.0.1.2", 24)]
+    after = wires.notes(False)[1].partition(" --after ")[2]
+    said = subprocess.check_output(["bash", "-c", f"printf %s {after}"], text=True)
+    ip = tmp_path / "ip"
+    ip.write_text('#!/bin/sh\necho "$@"\n[ "$1" != addr ]\n')
+    ip.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    found = subprocess.run(["sh", "-c", said], env={"PATH": path}, capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert found.stdout.splitlines() == [f"link set {name} up", f"addr replace 10.0.0.2/24 dev {name}"]
+
+
+@pytest.mark.parametrize("name", [b"a;b\x1b'c", b"a\xff"])
+def test_an_interface_may_be_called_anything(wires: Wires, name: bytes) -> None:
+    """What a terminal cannot show cannot be copied from there, either."""
+    called = os.fsdecode(name)
+    (wires.kernel.sysfs / "class/net/eth1").rename(wires.kernel.sysfs / "class/net" / called)
     wires.addresses = [address(2, "10.0.0.2", 24)]
-    lost, after = wires.notes(False)
-    assert lost == "a;b\\x1b'c is left down, loses its addresses 10.0.0.2/24"
-    assert "\x1b" not in after
+    assert wires.notes(False) == [
+        f"{shown(called)} is left down, loses its addresses 10.0.0.2/24",
+        "no --after is printed, as a terminal cannot show one of these names: set that by hand",
+    ]
 
 
 @pytest.mark.parametrize("flags", [0x1002, 0x1003])

@@ -41,6 +41,8 @@ _MAIN: Final = 254
 
 _UP: Final = 1
 _ETHERNET, _MTU = "1", "1500"
+_SET: Final = "3"
+"""An address that was set (NET_ADDR_SET), in addr_assign_type."""
 _SWITCH: Final = "ovs-system"
 """The master of all ports of Open vSwitch, which only its own tools add a port to."""
 _NAMED: Final = 10
@@ -98,6 +100,8 @@ class Loss:
     master: str | None = None
     mtu: str | None = None
     """If it is not the usual one of Ethernet, which a driver begins with."""
+    mac: str | None = None
+    """If somebody has set it, but for that of a bond, which gives it to all that the bond has."""
     addresses: list[str] = field(default_factory=list)
     routes: list[Route] = field(default_factory=list)
     """The first of them are those that people or configuration set."""
@@ -119,6 +123,7 @@ class Loss:
         routes = [route.text for route in self.routes[:_NAMED]]
         parts += [f"routes {_few(routes, len(self.routes) - len(routes))}"] if routes else []
         parts += [f"MTU {self.mtu}"] if self.mtu and not self.under else []
+        parts += [f"MAC address {self.mac}"] if self.mac and not self.under else []
         said = [f"goes with {shown(self.under)}"] if self.under else ["is left down"] if self.is_up else []
         said += [f"leaves {shown(self.master)}"] if self.master else []
         said += [f"loses its {' and its '.join(parts)}"] if parts else []
@@ -140,7 +145,9 @@ def notes(devices: Sequence[Device], has_after: bool) -> list[str]:
     said = [loss.text for loss in found if loss.text]
     commands = [command for loss in found for command in loss.commands]
     if commands and not has_after:
-        hook = shown(shlex.quote("; ".join(commands)))
+        hook = shlex.quote(" && ".join(commands))
+        if hook != shown(hook):
+            return [*said, "no --after is printed, as a terminal cannot show one of these names: set that by hand"]
         said.append(f"if nothing on this machine sets that again by itself, add --after {hook}")
         left = [shown(text) for loss in found for text in loss.left]
         if left:
@@ -173,7 +180,9 @@ def _with_uppers(link: Path, under: str | None) -> Iterator[Loss]:
     master = machine.name_at(link / "master")
     is_up = bool(int(machine.text(link / "flags") or "0", 16) & _UP)
     mtu = machine.text(link / "mtu") if machine.text(link / "type") == _ETHERNET else None
-    loss = Loss(link.name, int(number), is_up, under, master, mtu if mtu != _MTU else None)
+    is_set = machine.text(link / "addr_assign_type") == _SET and not (link / "bonding_slave").exists()
+    mac = machine.text(link / "address") if is_set else None
+    loss = Loss(link.name, int(number), is_up, under, master, mtu if mtu != _MTU else None, mac)
     name = shlex.quote(link.name)
     if under:
         loss.left.append(link.name)
@@ -181,6 +190,11 @@ def _with_uppers(link: Path, under: str | None) -> Iterator[Loss]:
         loss.left.append(f"the place of {link.name} in Open vSwitch")
     elif master:
         loss.commands.append(f"ip link set {name} master {shlex.quote(master)}")
+    if machine.text(link / "master/bridge/vlan_filtering") == "1" and not under:
+        loss.left.append(f"the VLANs of {link.name} in {master} (bridge vlan show dev {name})")
+    if loss.mac and not under:
+        # Some drivers change it only while the interface is down.
+        loss.left.append(f"the MAC address of {link.name}")
     if not under and loss.mtu:
         loss.commands.append(f"ip link set {name} mtu {loss.mtu}")
     if not under and is_up:

@@ -361,6 +361,36 @@ def test_what_stands_on_several(
     assert len(of_card()) == count
 
 
+@pytest.mark.parametrize(
+    ("status", "group", "used", "count"),
+    [
+        ("up", "N/A", "", 0),
+        ("up", "1", "1", 0),
+        # It has a carrier, and its target does not answer to ARP, or the bond has only just begun to trust it.
+        ("down", "N/A", "", 1),
+        ("going down", "N/A", "", 1),
+        ("going back", "N/A", "", 1),
+        # The switch has it in no group with the other, or in none.
+        ("up", "2", "1", 1),
+    ],
+)
+def test_a_leg_that_its_bond_does_not_use(
+    machine: Machine, network: Network, status: str, group: str, used: str, count: int
+) -> None:
+    machine.interface("bond0", ("eth1", "wlan0"))
+    network.interface("bond0", "bond")
+    network.route("bond0")
+    (machine.sysfs / "class/net/bond0/bonding").mkdir()
+    (machine.sysfs / "class/net/bond0/bonding/ad_aggregator").write_text(f"{used}\n")
+    for name, words in (("eth1", ("up", "1" if used else "N/A")), ("wlan0", (status, group))):
+        leg = machine.sysfs / "class/net" / name
+        (leg / "master").symlink_to(machine.sysfs / "class/net/bond0")
+        (leg / "bonding_slave").mkdir()
+        (leg / "bonding_slave/mii_status").write_text(f"{words[0]}\n")
+        (leg / "bonding_slave/ad_aggregator_id").write_text(f"{words[1]}\n")
+    assert of_card() == ["the only default route is by bond0"] * count
+
+
 @pytest.mark.parametrize("ports", [("eth1",), ("eth1", "wlan0"), ("bond0",)])
 def test_open_vswitch(machine: Machine, network: Network, ports: tuple[str, ...]) -> None:
     """The datapath has the ports; the interface with the address is one of its own, and has nothing below it."""

@@ -29,7 +29,7 @@ def stops(view: View, name: str, taken: set[str], seen: tuple[str, ...] = ()) ->
         switches = [each.name for each in view.links.values() if each.kind == _SWITCH]
         below = [port for switch in switches for port in _below(switch)]
     if below:
-        up = [each for each in below if each not in view.by_name or view.by_name[each].is_up]
+        up = [each for each in below if _is_up(view, each)]
         legs = [stops(view, each, taken, seen) for each in (up if kind in _REDUNDANT and up else below)]
         known = [leg for leg in legs if leg is not None]
         # What has no device, as a guest's port of a bridge, does not keep it.
@@ -37,6 +37,16 @@ def stops(view: View, name: str, taken: set[str], seen: tuple[str, ...] = ()) ->
     if (folder / "device").exists() or machine.within(folder):
         return bool({*machine.within(folder)} & taken)
     return _through_tunnel(view, name, taken, seen)
+
+
+def _is_up(view: View, leg: str) -> bool:
+    """Whether a leg has a carrier, and its bond uses it: a bond may watch more than that (ARP), or use other legs."""
+    folder = machine.sysfs() / "class/net" / leg
+    group = machine.text(folder / "bonding_slave/ad_aggregator_id")
+    used = machine.text(folder / "master/bonding/ad_aggregator")
+    is_chosen = not used or group == used
+    has_carrier = leg not in view.by_name or view.by_name[leg].is_up
+    return has_carrier and is_chosen and machine.text(folder / "bonding_slave/mii_status") in (None, "up")
 
 
 def _below(name: str) -> list[str]:

@@ -889,6 +889,20 @@ def test_what_a_host_gives(machine: Machine, mount: str, driver: str | None, sai
     for device, name in ((IGB, "virtio3"), (NVME0, "virtio4")):
         folder = Device(device).folder / name
         folder.mkdir()
+@pytest.mark.parametrize("jailed", [76, 78])
+def test_a_process_with_a_root_of_its_own(machine: Machine, files: Files, jailed: int) -> None:
+    """`mountinfo` of a process in a jail has no mounts from without, which others of the namespace see."""
+    files.node(NVME0, "nvme/nvme0", "239:0")
+    files.program(77, "/srv/nvme0", "239:0")
+    machine.has("77/mountinfo", "22 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n")
+    machine.has(f"{jailed}/mountinfo", "")
+    for process, root in ((77, "/"), (jailed, "/run/sshd")):
+        (machine.proc / f"{process}/ns").mkdir()
+        (machine.proc / f"{process}/ns/mnt").symlink_to("mnt:[7]")
+        (machine.proc / f"{process}/root").symlink_to(root)
+    assert of_disk() == ["nvme0 is open in a program (77)"]
+
+
         (machine.sysfs / "bus/virtio/devices").mkdir(parents=True, exist_ok=True)
         (machine.sysfs / "bus/virtio/devices" / name).symlink_to(folder)
     if driver:

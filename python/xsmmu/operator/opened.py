@@ -53,12 +53,12 @@ class Table:
     def programs(self) -> list[tuple[Number, str]]:
         """The files of `nodes` that are open, and the programs."""
         kinds: dict[str, str] = {}
-        seen: set[str | None] = set()
+        seen: set[tuple[str, str] | None] = set()
         found = []
         for process in machine.root("proc").glob("[0-9]*"):
             # The number of a mount is no other mount's, in whatever namespace.
-            if (namespace := machine.name_at(process / "ns/mnt")) not in seen or namespace is None:
-                seen.add(namespace)
+            if (place := _place(process)) not in seen or place is None:
+                seen.add(place)
                 kinds |= _kinds(process)
             for number in _of(process, kinds):
                 if number in self.nodes:
@@ -76,6 +76,14 @@ def pci_of(folder: Path) -> set[str]:
             for controller in above.glob("nvme*"):
                 found |= {*machine.within(controller)}
     return found
+
+
+def _place(process: Path) -> tuple[str, str] | None:
+    """Its mount namespace and its root: `mountinfo` has the mounts below that."""
+    try:
+        return str((process / "ns/mnt").readlink()), str((process / "root").readlink())
+    except OSError:
+        return None
 
 
 def _kinds(process: Path) -> dict[str, str]:

@@ -611,6 +611,31 @@ def test_a_session_in_tmux(network: Network, monkeypatch: pytest.MonkeyPatch, va
     assert of_card() == [other]
 
 
+def test_a_session_whose_connection_is_over(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in mosh and dtach, which say nothing of themselves: somebody may have come by another one."""
+    network.route("wlan0")
+    network.route("eth1", "192.168.0.0/24")
+    network.connect("192.168.0.1", 22, "192.168.0.7", 50000)
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 192.168.0.1 22")
+    assert of_card() == [by("eth1").replace("this", "an")]
+    network.connect("192.168.0.1", 22, "10.0.0.1", 50000)
+    assert of_card() == []
+
+
+def test_a_server_of_ssh_at_another_port(machine: Machine, network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tmux that was started at a console only the processes of others know the port."""
+    network.route("wlan0")
+    network.route("eth1", "192.168.0.0/24")
+    network.connect("192.168.0.1", 2222, "192.168.0.7", 50000)
+    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    machine.has("77/environ", "A=b\0SSH_CONNECTION=192.168.0.7 50000 192.168.0.1 port\0")
+    machine.has("78/environ", "A=b\0")
+    (machine.proc / "79").mkdir()
+    assert of_card() == []
+    machine.has("78/environ", "A=b\0SSH_CONNECTION=192.168.0.7 50000 192.168.0.1 2222\0")
+    assert of_card() == [by("eth1").replace("this", "an")]
+
+
 def test_the_session_below_sudo(machine: Machine, network: Network) -> None:
     network.route("wlan0")
     network.route("eth1", "192.168.0.0/24")

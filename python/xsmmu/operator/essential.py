@@ -182,11 +182,14 @@ class _Network:
             return
         ports = (int(words[1]), int(words[3])) if words else (0, _SSH)
         found = [each for each in self._connections if (each.remote, each.remote_port) == (client, ports[0])]
-        if not found and client and server:
+        # Of mosh, dtach and the like, which have no variable of their own.
+        is_over = not found
+        if is_over and client and server:
             found = [Connection(server, ports[1], client, ports[0], None)]
-        if shared:
+        if shared or is_over:
             # Whatever started a terminal multiplexer may have ended, and anybody may use it now.
-            found += [each for each in self._connections if each.local_port == ports[1] and each not in found]
+            servers = {ports[1], *_ports_of_ssh()}
+            found += [each for each in self._connections if each.local_port in servers and each not in found]
         for each in found:
             whose = f"{'this' if each.remote == client else 'an'} SSH session"
             if each.remote.is_loopback or each.remote == each.local or self.view.holders(each.remote):
@@ -271,6 +274,12 @@ class _Network:
             if error.errno not in (errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL):
                 raise
             return [*_listed()]
+
+def _ports_of_ssh() -> set[int]:
+    """This machine's ports of all sessions by SSH that a process says it is in."""
+    said = (each.split() for each in proc.variables("SSH_CONNECTION"))
+    return {int(words[3]) for words in said if len(words) > 3 and _is_port(words[3])}
+
 
 
 def _is_port(word: str) -> bool:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from xsmmu.operator import machine
@@ -39,13 +41,28 @@ def variable(name: str) -> str | None:
         return os.environ[name]
     for process in _above():
         try:
-            environment = (machine.root("proc") / process / "environ").read_bytes().split(b"\0")
+            found = _variable(machine.root("proc") / process, name)
         except OSError:
             return None
-        for each in environment:
-            if each.startswith(f"{name}=".encode()):
-                return each.partition(b"=")[2].decode(errors="replace")
+        if found is not None:
+            return found
     return None
+
+
+def variables(name: str) -> set[str]:
+    """The same of all processes of the machine that may be read."""
+    found = set()
+    for process in machine.root("proc").glob("[0-9]*"):
+        # A process may end at any time.
+        with contextlib.suppress(OSError):
+            found.add(_variable(process, name) or "")
+    return found - {""}
+
+
+def _variable(process: Path, name: str) -> str | None:
+    begin = f"{name}=".encode()
+    found = (each for each in (process / "environ").read_bytes().split(b"\0") if each.startswith(begin))
+    return next((each[len(begin) :].decode(errors="replace") for each in found), None)
 
 
 def elsewhere() -> str | None:

@@ -667,6 +667,47 @@ def test_storage_of_vrfs_and_other_ports(machine: Machine, network: Network) -> 
     assert of_card() == ["NVMe over RDMA at 192.168.1.7 is by eth1", "iSCSI at 192.168.1.8 is by eth1"]
 
 
+def test_storage_of_a_socket_that_is_bound(machine: Machine, network: Network) -> None:
+    """NVMe with host_iface, at a port of its own: the tables of routes say another interface."""
+    network.route("wlan0")
+    bound = network.interface("eth1")
+    folder = machine.sysfs / "class/nvme/nvme7"
+    folder.mkdir()
+    (folder / "transport").write_text("tcp\n")
+    (folder / "address").write_text("traddr=192.168.0.7,trsvcid=8009,host_iface=eth1\n")
+    assert of_card() == []
+    network.route("eth1", "192.168.0.0/24", metric=600)
+    network.route("wlan0", "192.168.0.0/24")
+    network.connect("192.168.0.1", 40000, "192.168.0.7", 8009, bound)
+    assert of_card() == ["NVMe over TCP at 192.168.0.7 is by eth1"]
+
+
+@pytest.mark.parametrize("place", ["net", "virtio3/net"])
+def test_an_interface_in_another_network_namespace(machine: Machine, place: str) -> None:
+    """sysfs has the folder for interfaces, and shows those of one namespace only."""
+    make_device(machine.sysfs, "0000:07:00.0", 14, "none", "virtio-pci")
+    card = Device("0000:07:00.0")
+    (card.folder / place).mkdir(parents=True)
+    said = "0000:07:00.0 has an interface in another network namespace, and xsmmu does not see what is by it"
+    assert essential.reasons([card]) == [said]
+    (card.folder / place / "eth7").mkdir()
+    assert essential.reasons([card]) == []
+
+
+def test_connections_of_the_host(machine: Machine) -> None:
+    """A session by vsock has no address: SSH_CONNECTION=UNKNOWN 65535 UNKNOWN 65535, or none with `incus exec`."""
+    make_device(machine.sysfs, "0000:07:00.0", 14, "none", "virtio-pci")
+    made = Device("0000:07:00.0").folder / "virtio3"
+    made.mkdir()
+    (machine.sysfs / "bus/virtio/devices").mkdir(parents=True)
+    (machine.sysfs / "bus/virtio/devices/virtio3").symlink_to(made)
+    assert essential.reasons([Device("0000:07:00.0")]) == []
+    (made / "driver").symlink_to("../../bus/virtio/drivers/vmw_vsock_virtio_transport")
+    said = "virtio3 has the connections of vsock, and a session may come by one of them"
+    assert essential.reasons([Device("0000:07:00.0")]) == [said]
+    assert of_card() == []
+
+
 def test_a_network_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bytes:
         raise PermissionError(errno.EPERM, "Operation not permitted")
@@ -848,6 +889,20 @@ def test_what_a_program_has_open(files: Files, place: str, in_use: bool) -> None
     assert of_disk() == []
 
 
+@pytest.mark.parametrize("jailed", [76, 78])
+def test_a_process_with_a_root_of_its_own(machine: Machine, files: Files, jailed: int) -> None:
+    """`mountinfo` of a process in a jail has no mounts from without, which others of the namespace see."""
+    files.node(NVME0, "nvme/nvme0", "239:0")
+    files.program(77, "/srv/nvme0", "239:0")
+    machine.has("77/mountinfo", "22 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n")
+    machine.has(f"{jailed}/mountinfo", "")
+    for process, root in ((77, "/"), (jailed, "/run/sshd")):
+        (machine.proc / f"{process}/ns").mkdir()
+        (machine.proc / f"{process}/ns/mnt").symlink_to("mnt:[7]")
+        (machine.proc / f"{process}/root").symlink_to(root)
+    assert of_disk() == ["nvme0 is open in a program (77)"]
+
+
 def test_a_file_of_a_server_is_not_asked(machine: Machine, files: Files) -> None:
     """A dead one would never answer; a device file below a mount of this machine's own is asked."""
     files.node(IGB, "drm/card0", "226:0")
@@ -914,20 +969,6 @@ def test_what_a_host_gives(machine: Machine, mount: str, driver: str | None, sai
     for device, name in ((IGB, "virtio3"), (NVME0, "virtio4")):
         folder = Device(device).folder / name
         folder.mkdir()
-@pytest.mark.parametrize("jailed", [76, 78])
-def test_a_process_with_a_root_of_its_own(machine: Machine, files: Files, jailed: int) -> None:
-    """`mountinfo` of a process in a jail has no mounts from without, which others of the namespace see."""
-    files.node(NVME0, "nvme/nvme0", "239:0")
-    files.program(77, "/srv/nvme0", "239:0")
-    machine.has("77/mountinfo", "22 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n")
-    machine.has(f"{jailed}/mountinfo", "")
-    for process, root in ((77, "/"), (jailed, "/run/sshd")):
-        (machine.proc / f"{process}/ns").mkdir()
-        (machine.proc / f"{process}/ns/mnt").symlink_to("mnt:[7]")
-        (machine.proc / f"{process}/root").symlink_to(root)
-    assert of_disk() == ["nvme0 is open in a program (77)"]
-
-
         (machine.sysfs / "bus/virtio/devices").mkdir(parents=True, exist_ok=True)
         (machine.sysfs / "bus/virtio/devices" / name).symlink_to(folder)
     if driver:
@@ -936,24 +977,6 @@ def test_a_process_with_a_root_of_its_own(machine: Machine, files: Files, jailed
         (next(Device(place).folder.glob("virtio*")) / "driver").symlink_to(f"../{name}")
     machine.has("self/mountinfo", f"22 1 0:50 / /a\\040b rw - {mount}\n")
     assert of_card() == ([said] if said else [])
-
-
-def test_several_questions_of_one_run(files: Files, network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs are looked at once, the kernel's tables are read once, and no disk is opened."""
-    files.node(IGB, "drm/card0", "226:0")
-    files.program(77, "/dev/dri/card0", "226:0")
-    network.claimed["/dev/nvme0n1"] = errno.EBUSY
-    views: list[View] = []
-
-    def view() -> View:
-        views.append(network.view())
-        return views[-1]
-
-    monkeypatch.setattr(essential, "View", view)
-    run = essential.Run(can_claim=False)
-    said = ["card0 is open in a program (77)"]
-    assert [essential.reasons([Device(each)], run) for each in (IGB, NVME0, IGB)] == [said, [], said]
-    assert len(views) == len(files.asked) == 1
 
 
 def test_loop_devices_and_targets_of_nvme(machine: Machine) -> None:
@@ -971,6 +994,18 @@ def test_loop_devices_and_targets_of_nvme(machine: Machine) -> None:
     assert of_disk() == ["nvme0n1 is below loop0", "nvme0n1 is exported by nqn.a"]
     machine.mounts("7:0 /mnt ext4 /dev/loop0")
     assert of_disk()[0] == "loop0 is mounted on /mnt"
+
+
+def test_a_controller_that_a_target_passes_on(machine: Machine) -> None:
+    target = machine.sysfs / "kernel/config/nvmet/subsystems/nqn.a/passthru"
+    target.mkdir(parents=True)
+    (target / "device_path").write_text("/dev/nvme0\n")
+    (target / "enable").write_text("0\n")
+    assert of_disk() == []
+    (target / "enable").write_text("1\n")
+    assert of_disk() == ["nvme0 is exported by nqn.a"]
+    (target / "device_path").write_text("(null)\n")
+    assert of_disk() == []
 
 
 # ---- drivers that give a device away, or make others ----

@@ -22,15 +22,14 @@ _OF_HOSTS: Final = {"virtiofs": "virtiofs", "9p": "9pnet_virtio"}
 """File systems that a host gives to this machine, and their drivers of virtio."""
 
 
-def reasons(taken: set[str], can_claim: bool = True) -> list[str]:
-    """What the disks on these PCI devices are used for; a line each. Only a claim tells some uses, and opens a disk."""
+def reasons(taken: set[str]) -> list[str]:
+    """What the disks on these PCI devices are used for; a line each."""
     disks = [disk for disk in _all() if pci_of(disk) & taken]
     named = [(name, use) for name, use in (*_mounted(), *_swaps()) if {*_bottom(name)} & {*disks}]
     found = [f"{name} is {use}" for name, use in named]
     covered = {disk for name, _ in named for disk in _bottom(name)}
-    if can_claim:
-        found += [said for disk in disks if disk not in covered and (said := _claim(disk))]
-    return [*found, *_of_hosts(taken), *_exported({*disks})]
+    found += [said for disk in disks if disk not in covered and (said := _claim(disk))]
+    return [*found, *_of_hosts(taken), *_exported({*disks}), *_passed_on(taken)]
 
 
 def _all() -> list[str]:
@@ -161,3 +160,12 @@ def _exported(disks: set[str]) -> Iterator[str]:
         name = Path(path).resolve().name if path.startswith("/dev/") else ""
         if name and machine.text(file.with_name("enable")) == "1":
             yield from (f"{disk} is exported by {file.parts[-4]}" for disk in _bottom(name) if disk in disks)
+
+
+def _passed_on(taken: set[str]) -> Iterator[str]:
+    """Controllers of NVMe that a target passes on as a whole."""
+    for file in sorted((machine.sysfs() / "kernel/config/nvmet/subsystems").glob("*/passthru/device_path")):
+        name = Path(machine.text(file) or "").name
+        is_on = machine.text(file.with_name("enable")) == "1"
+        if name and is_on and {*machine.within(machine.sysfs() / "class/nvme" / name)} & taken:
+            yield f"{name} is exported by {file.parts[-3]}"

@@ -3,8 +3,8 @@
 
 The kernel is asked where it answers (disks.py, routing.py), and what it does not say counts as needed: the reason says
 so. Not seen: network storage that is not mounted and uses other ports than its own or no TCP, a session that comes by
-neither SSH nor a console of this machine, interfaces of other network namespaces, and virtiofs or 9P of other mount
-namespaces.
+none of SSH, vsock and a console of this machine, what is by an interface of another network namespace if the device has
+one here too, packets of IPsec without an interface of its own, and virtiofs or 9P of other mount namespaces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import errno
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 from itertools import product
@@ -53,40 +52,27 @@ _STORAGE: Final = {
 _PORTS: Final = {kind: port for port, kind in _STORAGE.items()}
 _MOUNTED: Final = {"nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB", "ceph": "Ceph"}
 """File systems with the address of their server among the options."""
+_VSOCK: Final = "vmw_vsock_virtio_transport"
+"""The driver of virtio by which a guest and its host have connections."""
 _OF_USERS: Final = ("class/vfio-dev", "class/uio", "bus/vdpa/devices")
 """What a driver makes of a device that it gives to programs: VFIO's of any maker, UIO's, and vDPA's."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """What one run of the tool reads once, to ask about several groups of devices."""
-
-    can_claim: bool = True
-    """Whether disks may be opened, as only that tells some of their uses."""
-
-    @cached_property
-    def view(self) -> View:
-        """The network's."""
-        return View()
-
-    @cached_property
-    def opened(self) -> opened.Table:
-        """Of programs."""
-        return opened.Table()
-
-
-def reasons(devices: Sequence[Device], run: Run | None = None) -> list[str]:
+def reasons(devices: Sequence[Device]) -> list[str]:
     """Why these devices, all at once, should not lose their drivers; a line each, none if nothing is known."""
-    run = run or Run()
     devices = [*devices, *(each for each in machine.devices() if each not in devices and _goes_with(each, devices))]
     taken = {device.address for device in devices}
-    found = [*disks.reasons(taken, run.can_claim), *run.opened.reasons(taken)]
+    found = [*disks.reasons(taken), *opened.Table().reasons(taken), *_of_host(taken)]
     if carriers.is_of_network(taken):
         try:
-            found += _Network(run.view, taken).reasons()
+            found += _Network(View(), taken).reasons()
         except OSError as error:
             found.append(f"the network may be by it: the kernel says nothing of its routes ({error.strerror or error})")
     for device in devices:
+        if _has_interface_elsewhere(device):
+            found.append(
+                f"{device.label} has an interface in another network namespace, and xsmmu does not see what is by it"
+            )
         functions = machine.text(device.folder / "sriov_numvfs") or "0"
         if int(functions):
             found.append(f"{device.label} has {functions} virtual functions, which go with its driver")
@@ -96,6 +82,18 @@ def reasons(devices: Sequence[Device], run: Run | None = None) -> list[str]:
 def _goes_with(device: Device, devices: Sequence[Device]) -> bool:
     above = {each.address for each in binding.above(device)}
     return any(each.address in above for each in devices)
+
+
+def _of_host(taken: set[str]) -> Iterator[str]:
+    """A device for connections to the host, by which a session comes that has no address (SSH by vsock, incus exec)."""
+    for link in sorted((machine.sysfs() / "bus/virtio/devices").glob("*")):
+        if machine.name_at(link / "driver") == _VSOCK and {*machine.within(link)} & taken:
+            yield f"{link.name} has the connections of vsock, and a session may come by one of them"
+
+
+def _has_interface_elsewhere(device: Device) -> bool:
+    """Whether the folder for interfaces is there and none is seen in it: sysfs has those of one namespace."""
+    return any(folder.is_dir() and not any(folder.iterdir()) for folder in device.folder.resolve().rglob("net"))
 
 
 def _of_users(place: str, taken: set[str]) -> Iterator[str]:
@@ -254,7 +252,8 @@ class _Network:
                 # It may use another port than its usual one.
                 usual, other = (Connection(None, 0, host, port) for port in (_PORTS.get(kind, 0), 0))
                 guesses = (way._replace(is_sure=False) for way in self._out(other, scope))
-                found += self._said(f"{kind} at {host}", [*self._out(usual, scope), *guesses])
+                ways = [way for each in self._connections if each.remote == host for way in self._out(each)]
+                found += self._said(f"{kind} at {host}", [*self._out(usual, scope), *ways, *guesses])
         for each in self._connections:
             # From an address to itself it is this machine's own server.
             if each.remote_port in _STORAGE and each.remote != each.local and not each.remote.is_loopback:
@@ -275,11 +274,11 @@ class _Network:
                 raise
             return [*_listed()]
 
+
 def _ports_of_ssh() -> set[int]:
     """This machine's ports of all sessions by SSH that a process says it is in."""
     said = (each.split() for each in proc.variables("SSH_CONNECTION"))
     return {int(words[3]) for words in said if len(words) > 3 and _is_port(words[3])}
-
 
 
 def _is_port(word: str) -> bool:

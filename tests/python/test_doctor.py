@@ -1032,8 +1032,11 @@ def test_a_choice_that_auto_would_not_make_is_a_note(healthy: Machine) -> None:
     assert (finding.level, finding.check, finding.remedy) == (
         "note",
         "auto",
-        f"if you want that: xsmmu set {IGB} auto",
+        f"if you want that: xsmmu set {IGB} auto --rebind; if it is in use: xsmmu set {IGB} auto --persist, for the "
+        "next boot",
     )
+    healthy.remove(f"sysfs/bus/pci/devices/{IGB}/driver")
+    assert [each.remedy for each in wrong()] == [f"if you want that: xsmmu set {IGB} auto"]
 
 
 def test_what_auto_chooses_is_the_modules_word(healthy: Machine) -> None:

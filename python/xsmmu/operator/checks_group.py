@@ -65,6 +65,14 @@ def _is_taken(group: Group) -> bool:
     return _says(group, "state") in module.TAKEN
 
 
+def _choose_auto(device: Device, group: Group) -> str:
+    """The command; where drivers have to be unbound for that, the two ways there are."""
+    change = f"xsmmu set {device.address} auto"
+    if _is_taken(group) or not _bound(group):
+        return change
+    return f"{change} --rebind; if it is in use: {change} --persist, for the next boot"
+
+
 def check_type(group: Group) -> Iterator[Finding]:
     """Only what the kernel translates can be taken over."""
     if group.type in _TYPES:
@@ -188,7 +196,7 @@ def check_auto(group: Group) -> Iterator[Finding]:
     verb = "has chosen" if now.auto else "would choose"
     reason = f"auto {verb} {found.policy}, level {found.level}: {found.reason}"
     is_so = now.policy == found.policy
-    remedy = None if is_so else f"if you want that: xsmmu set {device.address} auto"
+    remedy = None if is_so else f"if you want that: {_choose_auto(device, group)}"
     yield _of_group("ok" if is_so else "note", "auto", group, reason, remedy)
 
 

@@ -11,6 +11,7 @@ import lzma
 import os
 import re
 import struct
+import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -1315,6 +1316,31 @@ def test_no_line_is_cut_in_a_pipe(healthy: Machine, monkeypatch: pytest.MonkeyPa
     wide = CliRunner().invoke(app, ["doctor"]).output
     monkeypatch.setenv("COLUMNS", "20")
     assert CliRunner().invoke(app, ["doctor"]).output == wide
+
+
+def test_a_group_is_called_by_its_device(healthy: Machine) -> None:
+    """People know no number of a group."""
+    lines = CliRunner().invoke(app, ["doctor"]).output.splitlines()
+    assert "ok     group 11 (eth1)  auto" in lines
+    make_device(healthy.sysfs, "0000:01:00.1", 11, "fused", "igb")
+    space(healthy, configuration_space())
+    lines = CliRunner().invoke(app, ["doctor"]).output.splitlines()
+    assert "ok     group 11 (eth1 +1)  auto" in lines
+
+
+def test_lines_of_a_terminal_are_wrapped_between_words(
+    healthy: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    exposed(healthy, 1_000_001)
+    found = wrong()
+    doctor._print(found)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 50
+    assert lines == [line.rstrip() for line in lines]
+    assert f"{found[0].reason} -> {found[0].remedy} nothing" in " ".join(" ".join(lines).split())
 
 
 # ---- what is said twice must agree ----

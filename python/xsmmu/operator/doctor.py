@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from textwrap import wrap
 from typing import Final, TypeVar
 
 import click
 
 from xsmmu.operator import checks_group, checks_machine, complete, machine, module, output, sample
 from xsmmu.operator.finding import LEVELS, Finding
-from xsmmu.operator.machine import Device, Group
+from xsmmu.operator.machine import Device, Group, is_address
 
 P = TypeVar("P", Group, Device)
 
@@ -53,31 +54,42 @@ def _seen(checks: Sequence[Callable[[P], Iterator[Finding]]], at: P, named: bool
 
 # ---- the command ----
 
+_INDENT: Final = 7
 _STYLES: Final = {"ok": "green", "note": "cyan", "risk": "yellow", "blocks": "bold red"}
 
 
+def _named(subject: str) -> str:
+    """The subject, with what people call its first device."""
+    kind, _, number = subject.partition(" ")
+    devices = checks_group.working(Group(int(number))) if kind == "group" else []
+    if is_address(subject):
+        devices = [Device(subject)]
+    if not devices:
+        return subject
+    first = " ".join(devices[0].names) or devices[0].address
+    return subject if first == subject else f"{subject} ({first}{f' +{len(devices) - 1}' if devices[1:] else ''})"
+
+
 def _print(findings: Sequence[Finding]) -> None:
-    from rich.padding import Padding
     from rich.text import Text
 
     console = output.console()
+    # Wrapped where it is looked at, whole where it is searched; no option is cut at its hyphens.
+    room = max(console.width - _INDENT, 20) if sys.stdout.isatty() else sys.maxsize
 
     def put(words: str) -> None:
-        # Wrapped where it is looked at, whole where it is searched.
-        if sys.stdout.isatty():
-            console.print(Padding(Text(words), (0, 0, 0, 7)))
-        else:
-            console.print(Text(f"       {words}"), soft_wrap=True)
+        for line in wrap(words, room, break_long_words=False, break_on_hyphens=False):
+            console.print(Text(" " * _INDENT + line), soft_wrap=True)
 
     for each in sorted(findings, key=lambda finding: -LEVELS.index(finding.level)):
-        head = Text(f"{each.level:<7}", style=_STYLES[each.level]).append(each.subject, style="bold")
+        head = Text(f"{each.level:<{_INDENT}}", style=_STYLES[each.level]).append(_named(each.subject), style="bold")
         console.print(head.append(f"  {each.check}", style="dim"), soft_wrap=not sys.stdout.isatty())
         put(each.reason)
         if each.remedy:
             put(f"-> {each.remedy}")
     count = {level: sum(each.level == level for each in findings) for level in LEVELS}
     words = [f"{count['blocks']} block" if count["blocks"] else "nothing blocks", f"{count['risk']} risky"]
-    console.print(f"\n{', '.join(words[: 2 if count['risk'] else 1])}.")
+    click.echo(f"\n{', '.join(words[: 2 if count['risk'] else 1])}.")
 
 
 @click.command()

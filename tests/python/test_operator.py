@@ -89,7 +89,7 @@ def test_watch_prints_a_line_for_each_group() -> None:
     first, second = (line.split(" ", 1) for line in lines[:2])
     assert abs((datetime.now().astimezone() - datetime.fromisoformat(first[0])).total_seconds()) < 100
     assert first[1] == (
-        "eth1 fused held  pages 0/s  inv 0/s (page 0/s domain 0/s global 0/s)  inv/page -  at once -%  p99 -  max -  "
+        "eth1 fused held  pages 0/s  inv 0/s (page 0/s domain 0/s global 0/s)  inv/page -  at once -  p99 -  max -  "
         "bound 1.00ms"
     )
     assert second[1].startswith("nvme0n1 xsmmu held  ")

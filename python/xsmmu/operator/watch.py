@@ -107,13 +107,14 @@ def line(found: Activity) -> str:
     window = Window(found.first.sample, sample)
     total, pages = sum(window.moved(f"inv_{kind}") for kind in KINDS), window.moved("unmapped_pages")
     kinds = " ".join(f"{kind} {_rate(window.moved(f'inv_{kind}'), seconds)}" for kind in KINDS)
+    share = found.share_at_once
     return "  ".join(
         [
             f"{_time()} {','.join(_names(sample)) or ','.join(sample.devices)} {' '.join(sample.path)}",
             f"pages {_rate(pages, seconds)}",
             f"inv {_rate(total, seconds)} ({kinds})",
             f"inv/page {_ratio(total / pages if pages else None)}",
-            f"at once {percent(found.share_at_once)}%",
+            f"at once {percent(share)}{'' if share is None else '%'}",
             f"p99 {duration(found.exposure_p99_ns)}",
             f"max {duration(found.exposure_max_ns)}",
             f"bound {duration(sample.bound_ns)}{' EXCEEDED' if found.is_late else ''}",

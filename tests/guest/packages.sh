@@ -4,7 +4,7 @@
 # Run as root on an installed Debian machine, from the disk that holds the packages; `stage` on the kernel's command line
 # says which part. What an operator types is printed before what it prints.
 set -u
-export HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive COLUMNS=110
+export HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive COLUMNS=120
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 cd /mnt || exit
 part=$(sed 's/.*stage=\([a-z]*\).*/\1/' /proc/cmdline)
@@ -39,6 +39,79 @@ look() {
 	done
 }
 
+# What a configuration system that runs a command every hour must not change: the link, its addresses and routes, the rules'
+# files and the initramfs.
+watched() {
+	cat /sys/class/net/eth1/ifindex /sys/class/net/eth1/carrier_changes
+	ip -4 -o address show dev eth1
+	ip -4 route show dev eth1
+	stat -c '%n %i %Y' /etc/xsmmu.conf /etc/modprobe.d/xsmmu.conf "/boot/initrd.img-$(uname -r)" 2>&1
+}
+
+# kept NAME COMMAND: typed, and whether it left all of that alone.
+kept() {
+	watched >/root/before
+	typed "$1" "$2"
+	watched >/root/after
+	say "$1-changed" "$(diff /root/before /root/after | grep -c '^[<>]')"
+}
+
+address_of() {
+	ip -4 -o address show dev "$1" | sed -n 's/.*inet \([^ ]*\).*/\1/p'
+}
+
+# What a person does who has never seen the tool, with a NIC that is the way out, one that is not, the disk of the root file
+# system, and a mounted one.
+trial() {
+	typed bench 'xsmmu bench eth0 --rebind --save --policies kernel-strict,kernel-lazy,strict,fused'
+	ip address add 10.0.2.15/24 dev eth0
+	ip link set eth0 up
+	ip route add default via 10.0.2.2
+	ip route add 10.9.0.0/16 via 10.0.3.2 dev eth1
+	typed overview 'xsmmu status'
+	typed doctor 'xsmmu doctor'
+	typed doctor-nic 'xsmmu doctor eth1'
+	typed help 'xsmmu set --help'
+
+	kept again 'xsmmu set eth1 fused --rebind --persist'
+	kept strict 'xsmmu set eth1 strict'
+	say strict-level "$(cat /sys/class/net/eth1/device/xsmmu/level)"
+	typed differs 'xsmmu status eth1'
+	kept bound 'xsmmu set nvme0n1 strict'
+	kept essential 'xsmmu set nvme0n1 strict --rebind'
+	kept mounted 'xsmmu set nvme1n1 strict --rebind'
+	kept way-out 'xsmmu set eth0 fused --rebind'
+	kept no-policy 'xsmmu set eth1 fussed'
+	kept no-device 'xsmmu set eth7 fused'
+	kept no-rebind 'xsmmu set eth1 copy'
+
+	kept announced 'xsmmu set eth1 copy --rebind --dry-run'
+	typed copy 'xsmmu set eth1 copy --rebind'
+	say copy-address "$(address_of eth1)"
+	gives='ip link set eth1 up && ip addr replace 10.0.3.15/24 dev eth1 && ip route replace 10.9.0.0/16 via 10.0.3.2 dev eth1'
+	typed unset "xsmmu unset eth1 --rebind --after '$gives'"
+	kept unset-again 'xsmmu unset eth1 --rebind'
+	typed back "xsmmu set eth1 fused --rebind --after '$gives'"
+	say back-address "$(address_of eth1) $(ip route show 10.9.0.0/16)"
+
+	typed root 'xsmmu set nvme0n1 strict --persist'
+	kept root-again 'xsmmu set nvme0n1 strict --persist'
+	echo 'class:2=strict' >>/etc/xsmmu.conf
+	kept class 'xsmmu apply'
+	sed -i '/^class:2=/d' /etc/xsmmu.conf
+	typed apply 'xsmmu apply --initramfs'
+	kept apply-again 'xsmmu apply --initramfs'
+
+	ping -q -i 0.05 10.0.3.2 >/dev/null 2>&1 &
+	typed watch 'xsmmu watch eth1 --interval 2 --count 2'
+	# What is typed before its first picture is not read.
+	while sleep 8 && printf q; do :; done | typed top "script -qec 'xsmmu top' /root/top"
+	typed compare 'xsmmu compare eth1 --policies strict,fused --output-folder /root/compared -- ping -q -c 20 -i 0.05 10.0.3.2'
+	kill $!
+	typed metrics "xsmmu metrics | grep '^xsmmu_group_info'"
+	typed status 'xsmmu status'
+}
+
 say release "$(uname -r)"
 case $part in
 "install")
@@ -52,11 +125,15 @@ case $part in
 	typed apply 'xsmmu apply --initramfs'
 	look
 	;;
+trial)
+	look
+	trial
+	;;
 use)
 	look
+	say root-policy "$(cat /sys/block/nvme0n1/device/device/xsmmu/policy)"
 	typed status 'xsmmu status'
 	typed service 'systemctl --no-pager status xsmmu'
-	typed bench 'xsmmu bench eth0 --rebind --policies kernel-strict,kernel-lazy,strict,fused'
 	typed report 'xsmmu report --bundle --output-file /root/report.tar.xz'
 	mkdir -p /var/lib/prometheus/node-exporter /root/venv
 	# A Python of root's own, as make install may have been told of one.

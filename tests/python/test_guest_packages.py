@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The packages on an installed Debian machine: install, choose for good, reboot, remove, reboot."""
+"""The packages on an installed Debian machine: install, choose for good, reboot, try, reboot, remove, reboot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,35 @@ NICS = tuple(
 )
 """eth0 and eth1, in this order as one driver binds to both; the other ends answer pings."""
 SCRIPT = guests.SCRIPTS / "packages.sh"
-COLOURS = re.compile(r"\x1b\[[\d;]*m")
+COLOURS = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
+KEPT = ("again", "root-again", "unset-again", "apply-again")
+"""Second times, which change nothing."""
+REFUSED = {
+    "bound": "add --persist: the next boot has it",
+    "essential": "--persist without --rebind changes nothing now, and the next boot has it",
+    "mounted": "--persist without --rebind changes nothing now, and the next boot has it",
+    "way-out": "the only default route is by eth0",
+    "no-policy": "choose from auto, copy, strict",
+    "no-device": "xsmmu status lists what there is",
+    "no-rebind": "add --rebind",
+    "class": "2, 4 or 6",
+}
+"""What is refused, and words of what to do about it."""
+SAID = {
+    "again": "already so",
+    "strict": "level strict",
+    "differs": "next boot",
+    "help": "MEMORY IS IN THE DEVICE'S REACH UNTIL",
+    "announced": "# eth1 is left down, loses its addresses 10.0.3.15/24",
+    "copy": "add --after 'ip link set eth1 up",
+    "unset-again": "already so",
+    "root": "before you reboot: xsmmu apply --initramfs",
+    "root-again": "already so: strict from the next boot on",
+    "watch": "eth1 fused held pages",
+    "top": "fused held",
+    "compare": "held",
+    "metrics": 'policy="fused"',
+}
 
 
 def run_stage(folder: Path, machine: installed.Installed, stage: str) -> Booted:
@@ -52,6 +80,29 @@ def blocking(machine: Booted) -> list[str]:
     return [words[2] for words in lines if words[:1] == ["blocks"]]
 
 
+def printed(machine: Booted, step: str) -> str:
+    """What a step of packages.sh printed, without colours and breaks of lines."""
+    lines = [COLOURS.sub("", line) for line in machine.console]
+    end = next(at for at, line in enumerate(lines) if line.startswith(f"boot: {step}-status "))
+    begin = max(at for at, line in enumerate(lines[:end]) if line.startswith(("# xsmmu ", "# script ")))
+    return " ".join(" ".join(lines[begin + 1 : end]).split())
+
+
+def check_trial(trial: Booted) -> None:
+    """Second times change nothing, refusals say what to do, and what a rebind takes is named before."""
+    for step in ("bench", "overview", "differs", "doctor-nic", *SAID, "apply", "back", "unset", "status"):
+        assert trial.said[f"{step}-status"] == "0", step
+    for step, words in SAID.items():
+        assert words in printed(trial, step), step
+    for step, words in REFUSED.items():
+        assert trial.said[f"{step}-status"] == "1", step
+        assert words in printed(trial, step), step
+    for step in (*KEPT, *REFUSED, "announced", "strict"):
+        assert trial.said[f"{step}-changed"] == "0", step
+    assert (trial.said["strict-level"], trial.said["copy-address"]) == ("strict", "")
+    assert trial.said["back-address"].startswith("10.0.3.15/24 10.9.0.0/16 via 10.0.3.2")
+
+
 def next_boot(folder: Path, machine: installed.Installed, release: str) -> installed.Installed:
     """The machine with the initramfs that its disk has now."""
     initrd = folder / "initrd"
@@ -76,10 +127,16 @@ def test_install_choose_reboot_remove(tmp_path: Path, suite: str) -> None:
     assert (first.said["nic policy"], first.said["nic state"]) == (booted.TAKEN_OVER["policy"], "active")
 
     machine = next_boot(tmp_path, machine, first.said["release"])
+    trial = run_stage(tmp_path, machine, "trial")
+    trial.check_end()
+    check_trial(trial)
+
+    machine = next_boot(tmp_path, machine, first.said["release"])
     second = run_stage(tmp_path, machine, "use")
     second.check_end()
     assert {file: second.said[f"nic {file}"] for file in booted.TAKEN_OVER} == booted.TAKEN_OVER
-    for step in ("status", "service", "bench", "report", "metrics", "remove"):
+    assert second.said["root-policy"] == booted.DISK_TAKEN_OVER["policy"]
+    for step in ("status", "service", "report", "metrics", "remove"):
         assert second.said[f"{step}-status"] == "0", step
     assert (second.said["counted"], second.said["left"]) == ("1", "")
 
@@ -87,5 +144,5 @@ def test_install_choose_reboot_remove(tmp_path: Path, suite: str) -> None:
     third.check_end()
     assert third.said["loaded"] == "0"
     assert third.said["nic state"] == "absent"
-    assert {each.said["answers"] for each in (first, second, third)} == {"10"}
-    assert {each.said["nic driver"] for each in (first, second, third)} == {"igb"}
+    assert {each.said["answers"] for each in (first, trial, second, third)} == {"10"}
+    assert {each.said["nic driver"] for each in (first, trial, second, third)} == {"igb"}

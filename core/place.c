@@ -23,14 +23,14 @@
 
 /* ---- blocks that a CPU keeps ---- */
 
-/* Give all stashed blocks but @kept back to the space. */
+/* Give all stashed blocks but @left back to the space. */
 static void xs_stash_give(struct xs_engine *engine, struct xs_cpu *cpu,
-			  u32 kept)
+			  u32 left)
 {
-	for (u32 i = kept; i < cpu->stashed; i++)
+	for (u32 i = left; i < cpu->stashed; i++)
 		xs_shelf_leave(cpu->stash[i]);
-	xs_space_give(&engine->space, cpu->stash + kept, cpu->stashed - kept);
-	cpu->stashed = kept;
+	xs_space_give(&engine->space, cpu->stash + left, cpu->stashed - left);
+	cpu->stashed = left;
 }
 
 static void xs_stash_put(struct xs_engine *engine, struct xs_cpu *cpu,

@@ -147,7 +147,7 @@ static void free_regions(struct list_head *regions)
 }
 
 /* What nobody maps there must stay so, and what the kernel does. 0 or -ENOMEM. */
-static int reserve(struct xs_group *group)
+static int reserve_regions(struct xs_group *group)
 {
 	LIST_HEAD(regions);
 	int error;
@@ -307,7 +307,7 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
 		xs_world_exit(group);
 		return "no IOVA space or out of memory";
 	}
-	if (reserve(group) || (xs_front_copies(&group->front->ops) &&
+	if (reserve_regions(group) || (xs_front_copies(&group->front->ops) &&
 			       xs_engine_add_pool(&group->engine))) {
 		xs_world_exit(group);
 		xs_engine_destroy(&group->engine);

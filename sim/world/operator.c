@@ -183,8 +183,8 @@ static void read_accounts(void)
 		.mapped_least = sim.mapped_pages + sim.copied,
 		.unmapped_least = sim.unmapped_pages - sim.mending + sim.uncopied,
 	};
-	static struct xs_ledger ledgers[SIM_CPUS][2];
-	struct xs_ledger *ledger = &ledgers[sim_cpu_now()][sim_me->interrupted];
+	static struct xs_ledger read[SIM_CPUS][2];
+	struct xs_ledger *ledger = &read[sim_cpu_now()][sim_me->interrupted];
 	u64 operations;
 	bool alone;
 

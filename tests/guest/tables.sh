@@ -123,7 +123,7 @@ case_tables_surprise() {
 			expect_balance $TESTDEV
 		done
 	done
-	expect_equal "a map after what nobody saw, before a flush" "$(cat $PARAMETERS/unflushed)" N
+	expect_equal "a map after what nobody saw, before a flush" "$(cat $PARAMETERS/late_map)" N
 	# What the IOMMU's driver maps from then on it unmaps, too.
 	expect_equal "an unmap in place after that" "$(cat $PARAMETERS/bypassed)" N
 	echo 0 >$PARAMETERS/slow

@@ -1238,8 +1238,8 @@ module_param_named(blind, tardy.blind, int, 0600);
 MODULE_PARM_DESC(blind, "write: the slow domain does not see an entry, once; 2: the last of some");
 module_param_named(bypassed, tardy.bypassed, bool, 0400);
 MODULE_PARM_DESC(bypassed, "was something that was mapped after that unmapped by nobody it knows of?");
-module_param_named(unflushed, tardy.late, bool, 0600);
-MODULE_PARM_DESC(unflushed, "was something mapped after that, before a flush?");
+module_param_named(late_map, tardy.late, bool, 0600);
+MODULE_PARM_DESC(late_map, "was something mapped after that, before a flush?");
 
 module_param_named(unsynced, tardy.unsynced, uint, 0600);
 MODULE_PARM_DESC(unsynced, "pages that the slow domain has unmapped, and no sync has told of their map");

@@ -175,16 +175,16 @@ static void xs_engine_limit_pool(struct xs_engine *engine)
 }
 
 /* All IOVAs that CPUs and depots keep go back to their blocks. */
-static void xs_engine_flush(struct xs_engine *engine)
+static void xs_engine_empty(struct xs_engine *engine)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
 		xs_flags_t flags = xs_cpu_visit(cpu);
 
-		xs_place_flush(engine, cpu);
+		xs_place_empty(engine, cpu);
 		xs_cpu_leave(cpu, flags);
 	}
-	xs_place_flush_depots(engine);
+	xs_place_empty_depots(engine);
 }
 
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
@@ -210,7 +210,7 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	xs_engine_settle(engine);
 	/* The new placement does not use what the old one kept, and no call keeps more. */
 	if (moves)
-		xs_engine_flush(engine);
+		xs_engine_empty(engine);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
 }
 
@@ -221,7 +221,7 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 
 	xs_sync_batch(engine, cpu, XS_SYNC_DRAIN);
 	cpu->batch.armed = false;
-	xs_place_flush(engine, cpu);
+	xs_place_empty(engine, cpu);
 	xs_cpu_leave(cpu, flags);
 }
 
@@ -393,11 +393,11 @@ int xs_engine_add_pool(struct xs_engine *engine)
 	return 0;
 }
 
-static void xs_cpu_flush(struct xs_engine *engine, struct xs_cpu *cpu)
+static void xs_cpu_empty(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	xs_flags_t flags = xs_cpu_visit(cpu);
 
-	xs_place_flush(engine, cpu);
+	xs_place_empty(engine, cpu);
 	xs_cpu_leave(cpu, flags);
 }
 
@@ -414,7 +414,7 @@ void xs_engine_destroy(struct xs_engine *engine)
 	/* What one CPU gives back may be on another one's shelf. */
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
 		if (engine->cpus[i])
-			xs_cpu_flush(engine, engine->cpus[i]);
+			xs_cpu_empty(engine, engine->cpus[i]);
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
 		if (engine->cpus[i])
 			xs_cpu_free(engine, engine->cpus[i]);

@@ -372,24 +372,24 @@ static u64 xs_place_locked(struct xs_engine *engine, struct xs_cpu *cpu,
 	return xs_place_piece(engine, cpu, pages, last);
 }
 
-void xs_place_flush(struct xs_engine *engine, struct xs_cpu *cpu)
+void xs_place_empty(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	xs_place_close(engine, cpu);
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
 		struct xs_piece_context context = { engine, cpu, 1u << lg2 };
 
-		xs_cache_flush(&cpu->pieces[lg2], &engine->depots[lg2],
+		xs_cache_empty(&cpu->pieces[lg2], &engine->depots[lg2],
 			       xs_piece_back, &context);
 	}
 	xs_stash_give(engine, cpu, 0);
 }
 
-void xs_place_flush_depots(struct xs_engine *engine)
+void xs_place_empty_depots(struct xs_engine *engine)
 {
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
 		struct xs_piece_context context = { engine, 0, 1u << lg2 };
 
-		xs_depot_flush(&engine->depots[lg2], xs_piece_back, &context);
+		xs_depot_empty(&engine->depots[lg2], xs_piece_back, &context);
 	}
 }
 
@@ -426,10 +426,10 @@ static bool xs_reclaim(struct xs_engine *engine)
 		xs_flags_t flags = xs_lock(&cpu->lock);
 
 		xs_sync_batch(engine, cpu, XS_SYNC_FULL);
-		xs_place_flush(engine, cpu);
+		xs_place_empty(engine, cpu);
 		xs_unlock(&cpu->lock, flags);
 	}
-	xs_place_flush_depots(engine);
+	xs_place_empty_depots(engine);
 	return true;
 }
 

@@ -160,7 +160,7 @@ static void page_to_pool(struct rx_queue *queue, struct page *page)
 	put_page(page);
 }
 
-static void pending_flush(struct rx_queue *queue)
+static void pending_write(struct rx_queue *queue)
 {
 	u32 i;
 
@@ -266,7 +266,7 @@ static void page_release(struct rx_queue *queue, const struct rx_page *page)
 	dma_unmap_page_attrs_no_sync(receive->dev, page->addr, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
 	queue->pending[queue->pending_count++] = page->page;
 	if (queue->pending_count == receive->threshold)
-		pending_flush(queue);
+		pending_write(queue);
 }
 
 /* All at once: they are one block. */
@@ -276,7 +276,7 @@ static void block_release(struct rx_queue *queue, struct rx_descriptor *descript
 	u32 i;
 
 	if (queue->pending_count + descriptor->count > receive->threshold)
-		pending_flush(queue);
+		pending_write(queue);
 	dma_block_unmap_pages_no_sync(descriptor->block, DMA_FROM_DEVICE, ATTRS);
 	dma_block_free(descriptor->block);
 	descriptor->block = NULL;
@@ -284,7 +284,7 @@ static void block_release(struct rx_queue *queue, struct rx_descriptor *descript
 	for (i = 0; i < descriptor->count; i++)
 		queue->pending[queue->pending_count++] = descriptor->pages[i].page;
 	if (receive->release == RELEASE_DESCRIPTOR)
-		pending_flush(queue);
+		pending_write(queue);
 }
 
 static void descriptor_release(struct rx_queue *queue, struct rx_descriptor *descriptor)
@@ -485,7 +485,7 @@ static void receive_work(void *context)
 		ret = queue_receive(queue);
 	if (!ret && queue->missing >= REFILL_DESCRIPTORS)
 		ret = queue_refill(queue);
-	pending_flush(queue);
+	pending_write(queue);
 	receive->error = ret;
 }
 
@@ -532,7 +532,7 @@ static void empty_work(void *context)
 	for (; queue->cache_head != queue->cache_tail;
 	     queue->cache_head = (queue->cache_head + 1) % receive->cache_pages)
 		page_release(queue, &queue->cache[queue->cache_head]);
-	pending_flush(queue);
+	pending_write(queue);
 }
 
 static void queue_destroy(struct receive *receive, struct rx_queue *queue)

@@ -82,14 +82,14 @@ bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u64 item);
  * Call @give for each item of the cache, and free its magazines. Interrupts
  * are off when it is called, here and below.
  */
-void xs_cache_flush(struct xs_cache *cache, struct xs_depot *depot,
+void xs_cache_empty(struct xs_cache *cache, struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context);
 
 /*
  * The same for all full magazines of the depot, which stays usable. Enters for each, so
  * that a caller that has not entered keeps its CPU for no more than one.
  */
-void xs_depot_flush(struct xs_depot *depot,
+void xs_depot_empty(struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context);
 
 /* Items that the cache, or the depot, holds. */

@@ -63,9 +63,9 @@ void xs_place_back_block(struct xs_engine *engine, struct xs_cpu *cpu,
 void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu);
 
 /* Give up all IOVAs that @cpu keeps. Its lock is held. */
-void xs_place_flush(struct xs_engine *engine, struct xs_cpu *cpu);
+void xs_place_empty(struct xs_engine *engine, struct xs_cpu *cpu);
 
 /* The same of the depots. No lock is held. */
-void xs_place_flush_depots(struct xs_engine *engine);
+void xs_place_empty_depots(struct xs_engine *engine);
 
 #endif

@@ -96,12 +96,12 @@ static noinline void map_all_aware(struct micro *micro)
 	u32 i;
 
 	for (i = 0; i < micro->count; i++) {
-		micro->iovas[i] = dma_map_page_no_sync(dev, micro->pages[i], 0, micro->each_bytes,
-						       micro->dir);
+		micro->iovas[i] = xsmmu_map_page_unflushed(dev, micro->pages[i], 0, micro->each_bytes,
+							   micro->dir);
 		if (dma_mapping_error(dev, micro->iovas[i]))
 			break;
 	}
-	dma_sync_device_maps(dev);
+	xsmmu_flush_maps(dev);
 	micro->mapped = i;
 }
 
@@ -121,9 +121,9 @@ static noinline void unmap_all_aware(struct micro *micro)
 	u32 i;
 
 	for (i = 0; i < micro->count; i++)
-		dma_unmap_page_no_sync(dev, micro->iovas[micro->order[i]], micro->each_bytes,
-				       micro->dir);
-	dma_sync_device_iotlb(dev);
+		xsmmu_unmap_page_deferred(dev, micro->iovas[micro->order[i]], micro->each_bytes,
+					  micro->dir);
+	xsmmu_flush(dev);
 }
 
 /* After a failed map. */

@@ -34,7 +34,7 @@ identifier pdev, ent;
   {
   ...
   pci_set_master(pdev);
-+ dma_set_batch_aware(&pdev->dev);
++ xsmmu_set_batch_aware(&pdev->dev);
   ...
   }
 
@@ -46,7 +46,7 @@ symbol false;
 + 			     struct e1000_buffer *buffer_info)
 + {
 + 	if (buffer_info->dma)
-+ 		dma_unmap_page_no_sync(&tx_ring->adapter->pdev->dev,
++ 		xsmmu_unmap_page_deferred(&tx_ring->adapter->pdev->dev,
 + 				       buffer_info->dma,
 + 				       buffer_info->length, DMA_TO_DEVICE);
 + 	buffer_info->dma = 0;
@@ -57,7 +57,7 @@ symbol false;
 + {
 + 	unsigned int i = tx_ring->next_to_clean;
 +
-+ 	dma_sync_device_iotlb(&tx_ring->adapter->pdev->dev);
++ 	xsmmu_flush(&tx_ring->adapter->pdev->dev);
 + 	while (i != end) {
 + 		e1000_put_txbuf(tx_ring, &tx_ring->buffer_info[i], false);
 + 		if (++i == tx_ring->count)
@@ -118,7 +118,7 @@ statement refill;
 + LIST_HEAD(left);
   ...
   rx_ring->next_to_clean = ...;
-+ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);
++ xsmmu_flush(&rx_ring->adapter->pdev->dev);
   count = unused;
   if (count) refill
 + e1000_hand_on(rx_ring->adapter, &left);
@@ -146,7 +146,7 @@ expression dev, addr, size, dir;
   {
   <...
 - dma_unmap_single(dev, addr, size, dir);
-+ dma_unmap_single_no_sync(dev, addr, size, dir);
++ xsmmu_unmap_single_deferred(dev, addr, size, dir);
   ...>
   }
 
@@ -157,7 +157,7 @@ expression dev, addr, size, dir;
   {
   <...
 - dma_unmap_page(dev, addr, size, dir);
-+ dma_unmap_page_no_sync(dev, addr, size, dir);
++ xsmmu_unmap_page_deferred(dev, addr, size, dir);
   ...>
   }
 
@@ -184,10 +184,10 @@ expression skb, size;
   {
   <...
 (
-+ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);
++ xsmmu_flush(&rx_ring->adapter->pdev->dev);
   dev_kfree_skb_irq(skb);
 |
-+ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);
++ xsmmu_flush(&rx_ring->adapter->pdev->dev);
   pskb_trim(skb, size);
 )
   ...>
@@ -201,7 +201,7 @@ expression dev, memory, size, dir;
   {
   <...
 - dma_map_single(dev, memory, size, dir)
-+ dma_map_single_no_sync(dev, memory, size, dir)
++ xsmmu_map_single_unflushed(dev, memory, size, dir)
   ...>
   }
 
@@ -212,7 +212,7 @@ expression dev, page, offset, size, dir;
   {
   <...
 - dma_map_page(dev, page, offset, size, dir)
-+ dma_map_page_no_sync(dev, page, offset, size, dir)
++ xsmmu_map_page_unflushed(dev, page, offset, size, dir)
   ...>
   }
 
@@ -224,10 +224,10 @@ identifier rx_ring, i;
   {
   <...
 (
-+ dma_sync_device_maps(&rx_ring->adapter->pdev->dev);
++ xsmmu_flush_maps(&rx_ring->adapter->pdev->dev);
   wmb();
 |
-+ dma_sync_device_maps(&rx_ring->adapter->pdev->dev);
++ xsmmu_flush_maps(&rx_ring->adapter->pdev->dev);
   rx_ring->next_to_use = i;
 )
   ...>
@@ -240,7 +240,7 @@ expression dev, memory, size, dir;
   {
   <...
 - dma_map_single(dev, memory, size, dir)
-+ dma_map_single_no_sync(dev, memory, size, dir)
++ xsmmu_map_single_unflushed(dev, memory, size, dir)
   ...>
   }
 
@@ -251,7 +251,7 @@ expression dev, frag, offset, size, dir;
   {
   <...
 - skb_frag_dma_map(dev, frag, offset, size, dir)
-+ dma_map_page_no_sync(dev, skb_frag_page(frag), skb_frag_off(frag) + offset, size, dir)
++ xsmmu_map_page_unflushed(dev, skb_frag_page(frag), skb_frag_off(frag) + offset, size, dir)
   ...>
   }
 
@@ -262,7 +262,7 @@ expression gso;
   e1000_tx_map(struct e1000_ring *tx_ring, ...)
   {
   <...
-+ dma_sync_device_maps(&tx_ring->adapter->pdev->dev);
++ xsmmu_flush_maps(&tx_ring->adapter->pdev->dev);
   segs = gso ? : 1;
   ...>
   }

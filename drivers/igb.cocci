@@ -30,7 +30,7 @@ identifier pdev, ent;
   {
   ...
   pci_set_master(pdev);
-+ dma_set_batch_aware(&pdev->dev);
++ xsmmu_set_batch_aware(&pdev->dev);
   ...
   }
 
@@ -41,7 +41,7 @@ expression device, addr, size, dir;
   {
   <...
 - dma_unmap_single(device, addr, size, dir);
-+ dma_unmap_single_no_sync(device, addr, size, dir);
++ xsmmu_unmap_single_deferred(device, addr, size, dir);
   ...>
   }
 
@@ -52,7 +52,7 @@ expression dev, addr, size, dir;
   {
   <...
 - dma_unmap_page(dev, addr, size, dir);
-+ dma_unmap_page_no_sync(dev, addr, size, dir);
++ xsmmu_unmap_page_deferred(dev, addr, size, dir);
   ...>
   }
 
@@ -80,7 +80,7 @@ identifier tx_ring, napi_budget, i;
 + {
 + 	unsigned int i = tx_ring->next_to_clean;
 +
-+ 	dma_sync_device_iotlb(tx_ring->dev);
++ 	xsmmu_flush(tx_ring->dev);
 + 	while (i != end) {
 + 		struct igb_tx_buffer *tx_buffer = &tx_ring->tx_buffer_info[i];
 +
@@ -117,7 +117,7 @@ expression size, dir, attrs;
 +
 + static void igb_sync_left(struct igb_ring *rx_ring, struct igb_left *left)
 + {
-+ 	dma_sync_device_iotlb(rx_ring->dev);
++ 	xsmmu_flush(rx_ring->dev);
 + 	while (left->count)
 + 		put_page(left->pages[--left->count]);
 + }
@@ -133,7 +133,7 @@ expression size, dir, attrs;
 + get_page(rx_buffer->page);
 + left->pages[left->count++] = rx_buffer->page;
 - dma_unmap_page_attrs(rx_ring->dev, rx_buffer->dma, size, dir, attrs);
-+ dma_unmap_page_attrs_no_sync(rx_ring->dev, rx_buffer->dma, size, dir, attrs);
++ xsmmu_unmap_page_attrs_deferred(rx_ring->dev, rx_buffer->dma, size, dir, attrs);
   ...>
   }
 
@@ -184,7 +184,7 @@ expression dev, page, offset, size, dir, attrs;
   {
   <...
 - dma_map_page_attrs(dev, page, offset, size, dir, attrs)
-+ dma_map_page_attrs_no_sync(dev, page, offset, size, dir, attrs)
++ xsmmu_map_page_attrs_unflushed(dev, page, offset, size, dir, attrs)
   ...>
   }
 
@@ -194,7 +194,7 @@ identifier rx_ring, count;
   igb_alloc_rx_buffers(struct igb_ring *rx_ring, u16 count)
   {
   <...
-+ dma_sync_device_maps(rx_ring->dev);
++ xsmmu_flush_maps(rx_ring->dev);
   dma_wmb();
   ...>
   }
@@ -206,7 +206,7 @@ expression dev, memory, size, dir;
   {
   <...
 - dma_map_single(dev, memory, size, dir)
-+ dma_map_single_no_sync(dev, memory, size, dir)
++ xsmmu_map_single_unflushed(dev, memory, size, dir)
   ...>
   }
 
@@ -217,7 +217,7 @@ expression dev, frag, size, dir;
   {
   <...
 - skb_frag_dma_map(dev, frag, 0, size, dir)
-+ dma_map_page_no_sync(dev, skb_frag_page(frag), skb_frag_off(frag), size, dir)
++ xsmmu_map_page_unflushed(dev, skb_frag_page(frag), skb_frag_off(frag), size, dir)
   ...>
   }
 
@@ -227,7 +227,7 @@ identifier tx_ring;
   igb_tx_map(struct igb_ring *tx_ring, ...)
   {
   <...
-+ dma_sync_device_maps(tx_ring->dev);
++ xsmmu_flush_maps(tx_ring->dev);
   dma_wmb();
   ...>
   }

@@ -29,7 +29,7 @@ expression value;
   {
   <...
   value = set_dma_caps(pdev);
-+ dma_set_batch_aware(&pdev->dev);
++ xsmmu_set_batch_aware(&pdev->dev);
   ...>
   }
 
@@ -40,7 +40,7 @@ identifier sq, sent;
   {
   <...
 - mlx5e_tx_dma_unmap(sq->pdev, sent);
-+ dma_unmap_page_no_sync(sq->pdev, sent->addr, sent->size, DMA_TO_DEVICE);
++ xsmmu_unmap_page_deferred(sq->pdev, sent->addr, sent->size, DMA_TO_DEVICE);
   ...>
   }
 
@@ -52,7 +52,7 @@ expression list arguments;
   {
   <...
   mlx5e_tx_wi_dma_unmap(arguments);
-+ dma_sync_device_iotlb(sq->pdev);
++ xsmmu_flush(sq->pdev);
   ...>
   }
 
@@ -71,7 +71,7 @@ identifier sq, skb, cqe, budget;
 + {
 + 	unsigned int i;
 +
-+ 	dma_sync_device_iotlb(sq->pdev);
++ 	xsmmu_flush(sq->pdev);
 + 	for (i = 0; i < unmapped->count; i++)
 + 		napi_consume_skb(unmapped->skbs[i], napi_budget);
 + 	unmapped->count = 0;

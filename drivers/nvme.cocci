@@ -24,7 +24,7 @@ expression dev, mask;
   {
   <...
   dma_set_min_align_mask(dev, mask);
-+ dma_set_batch_aware(dev);
++ xsmmu_set_batch_aware(dev);
   ...>
   }
 
@@ -36,7 +36,7 @@ expression dev, addr, size, dir;
   {
   <...
 - dma_unmap_page(dev, addr, size, dir);
-+ dma_unmap_page_no_sync(dev, addr, size, dir);
++ xsmmu_unmap_page_deferred(dev, addr, size, dir);
   ...>
   }
 
@@ -48,7 +48,7 @@ expression dev, table, dir, attrs;
   {
   <...
 - dma_unmap_sgtable(dev, table, dir, attrs);
-+ dma_unmap_sgtable_no_sync(dev, table, dir, attrs);
++ xsmmu_unmap_sgtable_deferred(dev, table, dir, attrs);
   ...>
   }
 
@@ -59,7 +59,7 @@ identifier dev, req;
   {
   <...
   nvme_unmap_data(dev, req);
-+ dma_sync_device_iotlb(dev->dev);
++ xsmmu_flush(dev->dev);
   ...>
   }
 
@@ -76,7 +76,7 @@ identifier req;
   nvme_pci_complete_rq(struct request *req)
   {
   nvme_pci_unmap_rq(req);
-+ dma_sync_device_iotlb(nvme_pci_device(req));
++ xsmmu_flush(nvme_pci_device(req));
   ...
   }
 
@@ -95,12 +95,12 @@ iterator name rq_list_for_each;
 +
 + 	rq_list_for_each(&iob->req_list, req) {
 + 		if (dev && dev != nvme_pci_device(req))
-+ 			dma_sync_device_iotlb(dev);
++ 			xsmmu_flush(dev);
 + 		dev = nvme_pci_device(req);
 + 		nvme_pci_unmap_rq(req);
 + 	}
 + 	if (dev)
-+ 		dma_sync_device_iotlb(dev);
++ 		xsmmu_flush(dev);
 - nvme_complete_batch(iob, nvme_pci_unmap_rq);
 + nvme_complete_batch(iob, nvme_pci_unmapped);
   }

@@ -117,7 +117,7 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 }
 
 /*
- * Any mapping whose sync, where it needs one, is left to xsmmu_sync_maps(). One of more
+ * Any mapping whose sync, where it needs one, is left to __xsmmu_flush_maps(). One of more
  * than a block is synced at once.
  */
 static noinline dma_addr_t map_pages_no_sync(struct device *dev,

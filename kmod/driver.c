@@ -49,7 +49,7 @@ static void sync_exit(bool everywhere, int section)
 		xs_exit();
 }
 
-int xsmmu_set_batch_aware(struct device *dev)
+int __xsmmu_set_batch_aware(struct device *dev)
 {
 	struct xs_device *xdev;
 	int error = -ENODEV;
@@ -64,7 +64,7 @@ int xsmmu_set_batch_aware(struct device *dev)
 	mutex_unlock(&xs_mutex);
 	return error;
 }
-EXPORT_SYMBOL_GPL(xsmmu_set_batch_aware);
+EXPORT_SYMBOL_GPL(__xsmmu_set_batch_aware);
 
 /* Not ours, or it may be a copy. */
 static noinline void unmap_any_no_sync(struct device *dev, dma_addr_t addr,
@@ -77,8 +77,8 @@ static noinline void unmap_any_no_sync(struct device *dev, dma_addr_t addr,
 		unmap_memory_no_sync(dev, addr, size);
 }
 
-void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
-			 enum dma_data_direction dir, unsigned long attrs)
+void __xsmmu_unmap_deferred(struct device *dev, dma_addr_t addr, size_t size,
+			    enum dma_data_direction dir, unsigned long attrs)
 {
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG) && is_taken(dev))
 		dma_unmap_page_attrs(dev, addr, size, dir,
@@ -88,11 +88,11 @@ void xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr, size_t size,
 	else
 		unmap_any_no_sync(dev, addr, size, dir, attrs);
 }
-EXPORT_SYMBOL_GPL(xsmmu_unmap_no_sync);
+EXPORT_SYMBOL_GPL(__xsmmu_unmap_deferred);
 
-void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
-			    int nents, enum dma_data_direction dir,
-			    unsigned long attrs)
+void __xsmmu_unmap_sg_deferred(struct device *dev, struct scatterlist *sgl,
+			       int nents, enum dma_data_direction dir,
+			       unsigned long attrs)
 {
 	if (!is_taken(dev)) {
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
@@ -105,9 +105,9 @@ void xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
 		unmap_list(dev, sgl, nents, true);
 	}
 }
-EXPORT_SYMBOL_GPL(xsmmu_unmap_sg_no_sync);
+EXPORT_SYMBOL_GPL(__xsmmu_unmap_sg_deferred);
 
-void xsmmu_sync(struct device *dev)
+void __xsmmu_flush(struct device *dev)
 {
 	bool everywhere = may_have_moved();
 	int section = sync_enter(everywhere);
@@ -119,11 +119,11 @@ void xsmmu_sync(struct device *dev)
 	if (group)
 		xs_debug_sync(dev);
 }
-EXPORT_SYMBOL_GPL(xsmmu_sync);
+EXPORT_SYMBOL_GPL(__xsmmu_flush);
 
-dma_addr_t xsmmu_map_no_sync(struct device *dev, struct page *page,
-			     unsigned long offset, size_t size,
-			     enum dma_data_direction dir, unsigned long attrs)
+dma_addr_t __xsmmu_map_unflushed(struct device *dev, struct page *page,
+				 unsigned long offset, size_t size,
+				 enum dma_data_direction dir, unsigned long attrs)
 {
 	if (WARN_ON_ONCE(!valid_dma_direction(dir)))
 		return DMA_MAPPING_ERROR;
@@ -139,9 +139,9 @@ dma_addr_t xsmmu_map_no_sync(struct device *dev, struct page *page,
 	}
 	return map_memory(dev, page, offset, size, dir, attrs, true);
 }
-EXPORT_SYMBOL_GPL(xsmmu_map_no_sync);
+EXPORT_SYMBOL_GPL(__xsmmu_map_unflushed);
 
-void xsmmu_sync_maps(struct device *dev)
+void __xsmmu_flush_maps(struct device *dev)
 {
 	bool everywhere = may_have_moved();
 	int section = sync_enter(everywhere);
@@ -153,10 +153,10 @@ void xsmmu_sync_maps(struct device *dev)
 	if (group && xs_debug_on())
 		xs_debug_sync_maps(dev, everywhere);
 }
-EXPORT_SYMBOL_GPL(xsmmu_sync_maps);
+EXPORT_SYMBOL_GPL(__xsmmu_flush_maps);
 
 /* 0 without a block, as for a device that is not taken over. */
-dma_addr_t xsmmu_block_take(struct device *dev, unsigned int pages)
+dma_addr_t __xsmmu_block_take(struct device *dev, unsigned int pages)
 {
 	struct xs_group *group;
 	u64 iova = 0;
@@ -169,7 +169,7 @@ dma_addr_t xsmmu_block_take(struct device *dev, unsigned int pages)
 	xs_exit();
 	return iova;
 }
-EXPORT_SYMBOL_GPL(xsmmu_block_take);
+EXPORT_SYMBOL_GPL(__xsmmu_block_take);
 
 /* Through the DMA API, which this CPU is not to use for anything else meanwhile. */
 static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
@@ -216,27 +216,27 @@ static __always_inline u32 block_map_pages(struct device *dev, dma_addr_t base,
 	return done;
 }
 
-unsigned int xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
-				   struct page **pages, unsigned int count,
-				   enum dma_data_direction dir,
-				   unsigned long attrs, dma_addr_t *addrs)
+unsigned int __xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
+				     struct page **pages, unsigned int count,
+				     enum dma_data_direction dir,
+				     unsigned long attrs, dma_addr_t *addrs)
 {
 	return block_map_pages(dev, base, pages, count, dir, attrs, addrs,
 			       false);
 }
-EXPORT_SYMBOL_GPL(xsmmu_block_map_pages);
+EXPORT_SYMBOL_GPL(__xsmmu_block_map_pages);
 
-unsigned int xsmmu_block_map_pages_no_sync(struct device *dev, dma_addr_t base,
-					   struct page **pages,
-					   unsigned int count,
-					   enum dma_data_direction dir,
-					   unsigned long attrs,
-					   dma_addr_t *addrs)
+unsigned int __xsmmu_block_map_pages_unflushed(struct device *dev, dma_addr_t base,
+					       struct page **pages,
+					       unsigned int count,
+					       enum dma_data_direction dir,
+					       unsigned long attrs,
+					       dma_addr_t *addrs)
 {
 	return block_map_pages(dev, base, pages, count, dir, attrs, addrs,
 			       true);
 }
-EXPORT_SYMBOL_GPL(xsmmu_block_map_pages_no_sync);
+EXPORT_SYMBOL_GPL(__xsmmu_block_map_pages_unflushed);
 
 /* For whoever looks: runs of pages. */
 static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
@@ -253,16 +253,16 @@ static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
 	}
 }
 
-void xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base, u64 mask,
-			       enum dma_data_direction dir, unsigned long attrs)
+void __xsmmu_block_unmap_deferred(struct device *dev, dma_addr_t base, u64 mask,
+				  enum dma_data_direction dir, unsigned long attrs)
 {
 	struct xs_group *group;
 
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		for (; mask; mask &= mask - 1)
-			xsmmu_unmap_no_sync(dev,
-					    base + xs_ctz(mask) * PAGE_SIZE,
-					    PAGE_SIZE, dir, attrs);
+			__xsmmu_unmap_deferred(dev,
+					       base + xs_ctz(mask) * PAGE_SIZE,
+					       PAGE_SIZE, dir, attrs);
 		return;
 	}
 	if (xs_debug_on() || trace_unmap_enabled())
@@ -273,10 +273,10 @@ void xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base, u64 mask,
 		xs_engine_unmap_in_block_no_sync(&group->engine, base, mask);
 	xs_exit();
 }
-EXPORT_SYMBOL_GPL(xsmmu_block_unmap_no_sync);
+EXPORT_SYMBOL_GPL(__xsmmu_block_unmap_deferred);
 
 /* A block of an engine that is gone is gone with it. */
-void xsmmu_block_drop(struct device *dev, dma_addr_t addr)
+void __xsmmu_block_drop(struct device *dev, dma_addr_t addr)
 {
 	struct xs_group *group;
 
@@ -286,4 +286,4 @@ void xsmmu_block_drop(struct device *dev, dma_addr_t addr)
 		xs_engine_drop_in_block(&group->engine, addr, 1);
 	xs_exit();
 }
-EXPORT_SYMBOL_GPL(xsmmu_block_drop);
+EXPORT_SYMBOL_GPL(__xsmmu_block_drop);

@@ -6,10 +6,10 @@
  * them, if it waits for that before it frees or hands on any. It says so once,
  * at probe, and then
  *
- *	dma_set_batch_aware(dev);
+ *	xsmmu_set_batch_aware(dev);
  *	...
- *	dma_unmap_page_attrs_no_sync(dev, ...);		as often as it likes
- *	dma_sync_device_iotlb(dev);
+ *	xsmmu_unmap_page_attrs_deferred(dev, ...);		as often as it likes
+ *	xsmmu_flush(dev);
  *	... only now free, recycle or hand on the buffers
  *
  * Ordering: what a sync covers is what its caller has unmapped without one
@@ -24,8 +24,8 @@
  * A driver that maps many buffers before it tells its device of any has that done
  * once:
  *
- *	dma_map_page_attrs_no_sync(dev, ...);		as often as it likes
- *	dma_sync_device_maps(dev);
+ *	xsmmu_map_page_attrs_unflushed(dev, ...);		as often as it likes
+ *	xsmmu_flush_maps(dev);
  *	... only now write the doorbell, or what else lets the device use them
  *
  * What this sync covers is ordered as above. Before it the device may fault at the
@@ -54,35 +54,35 @@
 #include <linux/slab.h>
 
 /* What xsmmu.ko exports; NULL where it was not there. By xsmmu_find() only. */
-int __weak xsmmu_set_batch_aware(struct device *dev);
-void __weak xsmmu_unmap_no_sync(struct device *dev, dma_addr_t addr,
-				size_t size, enum dma_data_direction dir,
-				unsigned long attrs);
-void __weak xsmmu_unmap_sg_no_sync(struct device *dev, struct scatterlist *sgl,
-				   int nents, enum dma_data_direction dir,
+int __weak __xsmmu_set_batch_aware(struct device *dev);
+void __weak __xsmmu_unmap_deferred(struct device *dev, dma_addr_t addr,
+				   size_t size, enum dma_data_direction dir,
 				   unsigned long attrs);
-void __weak xsmmu_sync(struct device *dev);
-dma_addr_t __weak xsmmu_map_no_sync(struct device *dev, struct page *page,
-				    unsigned long offset, size_t size,
-				    enum dma_data_direction dir,
-				    unsigned long attrs);
-void __weak xsmmu_sync_maps(struct device *dev);
-dma_addr_t __weak xsmmu_block_take(struct device *dev, unsigned int pages);
-unsigned int __weak xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
-					  struct page **pages,
-					  unsigned int count,
-					  enum dma_data_direction dir,
-					  unsigned long attrs,
-					  dma_addr_t *addrs);
-unsigned int __weak
-xsmmu_block_map_pages_no_sync(struct device *dev, dma_addr_t base,
-			      struct page **pages, unsigned int count,
-			      enum dma_data_direction dir, unsigned long attrs,
-			      dma_addr_t *addrs);
-void __weak xsmmu_block_unmap_no_sync(struct device *dev, dma_addr_t base,
-				      u64 mask, enum dma_data_direction dir,
+void __weak __xsmmu_unmap_sg_deferred(struct device *dev, struct scatterlist *sgl,
+				      int nents, enum dma_data_direction dir,
 				      unsigned long attrs);
-void __weak xsmmu_block_drop(struct device *dev, dma_addr_t addr);
+void __weak __xsmmu_flush(struct device *dev);
+dma_addr_t __weak __xsmmu_map_unflushed(struct device *dev, struct page *page,
+					unsigned long offset, size_t size,
+					enum dma_data_direction dir,
+					unsigned long attrs);
+void __weak __xsmmu_flush_maps(struct device *dev);
+dma_addr_t __weak __xsmmu_block_take(struct device *dev, unsigned int pages);
+unsigned int __weak __xsmmu_block_map_pages(struct device *dev, dma_addr_t base,
+					    struct page **pages,
+					    unsigned int count,
+					    enum dma_data_direction dir,
+					    unsigned long attrs,
+					    dma_addr_t *addrs);
+unsigned int __weak
+__xsmmu_block_map_pages_unflushed(struct device *dev, dma_addr_t base,
+				  struct page **pages, unsigned int count,
+				  enum dma_data_direction dir, unsigned long attrs,
+				  dma_addr_t *addrs);
+void __weak __xsmmu_block_unmap_deferred(struct device *dev, dma_addr_t base,
+					 u64 mask, enum dma_data_direction dir,
+					 unsigned long attrs);
+void __weak __xsmmu_block_drop(struct device *dev, dma_addr_t addr);
 
 /*
  * What @call is, or NULL. On arm64 read from memory: no code there calls a weak symbol that is
@@ -96,70 +96,70 @@ void __weak xsmmu_block_drop(struct device *dev, dma_addr_t addr);
 #endif
 
 /**
- * dma_set_batch_aware - say that a driver syncs what it unmaps
+ * xsmmu_set_batch_aware - say that a driver syncs what it unmaps
  * @dev: device that the driver is probing
  *
- * The driver unmaps with the _no_sync() forms and dma_sync_device_iotlb(), or
+ * The driver unmaps with the _no_sync() forms and xsmmu_flush(), or
  * with ordinary unmaps that are then synced at once. Counts until the driver
  * is unbound; in a group of several devices when all drivers have said so.
  *
  * Context: process, may sleep.
  * Return: 0, or -ENODEV: the ordinary DMA API is used, which is no error.
  */
-static inline int dma_set_batch_aware(struct device *dev)
+static inline int xsmmu_set_batch_aware(struct device *dev)
 {
-	return xsmmu_find(xsmmu_set_batch_aware) ?
-		xsmmu_find(xsmmu_set_batch_aware)(dev) : -ENODEV;
+	return xsmmu_find(__xsmmu_set_batch_aware) ?
+		xsmmu_find(__xsmmu_set_batch_aware)(dev) : -ENODEV;
 }
 
 /**
- * dma_unmap_page_attrs_no_sync - dma_unmap_page_attrs() without its sync
+ * xsmmu_unmap_page_attrs_deferred - dma_unmap_page_attrs() without its sync
  * @dev: device
  * @addr: as dma_map_page_attrs() or dma_map_single_attrs() returned it
  * @size: as mapped
  * @dir: as mapped
  * @attrs: as for dma_unmap_page_attrs()
  *
- * Memory and device are not to meet again before dma_sync_device_iotlb() of the
+ * Memory and device are not to meet again before xsmmu_flush() of the
  * same device: the memory is not freed, recycled or given to another owner.
  *
  * Context: any.
  */
-static inline void dma_unmap_page_attrs_no_sync(struct device *dev,
-						dma_addr_t addr, size_t size,
-						enum dma_data_direction dir,
-						unsigned long attrs)
+static inline void xsmmu_unmap_page_attrs_deferred(struct device *dev,
+						   dma_addr_t addr, size_t size,
+						   enum dma_data_direction dir,
+						   unsigned long attrs)
 {
-	if (xsmmu_find(xsmmu_unmap_no_sync))
-		xsmmu_find(xsmmu_unmap_no_sync)(dev, addr, size, dir, attrs);
+	if (xsmmu_find(__xsmmu_unmap_deferred))
+		xsmmu_find(__xsmmu_unmap_deferred)(dev, addr, size, dir, attrs);
 	else
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
 }
 
 /**
- * dma_unmap_sg_attrs_no_sync - dma_unmap_sg_attrs() without its sync
+ * xsmmu_unmap_sg_attrs_deferred - dma_unmap_sg_attrs() without its sync
  * @dev: device
  * @sgl: list that dma_map_sg_attrs() mapped
  * @nents: as given to dma_map_sg_attrs()
  * @dir: as mapped
  * @attrs: as for dma_unmap_sg_attrs()
  *
- * Ordering and context as for dma_unmap_page_attrs_no_sync().
+ * Ordering and context as for xsmmu_unmap_page_attrs_deferred().
  */
-static inline void dma_unmap_sg_attrs_no_sync(struct device *dev,
-					      struct scatterlist *sgl,
-					      int nents,
-					      enum dma_data_direction dir,
-					      unsigned long attrs)
+static inline void xsmmu_unmap_sg_attrs_deferred(struct device *dev,
+						 struct scatterlist *sgl,
+						 int nents,
+						 enum dma_data_direction dir,
+						 unsigned long attrs)
 {
-	if (xsmmu_find(xsmmu_unmap_sg_no_sync))
-		xsmmu_find(xsmmu_unmap_sg_no_sync)(dev, sgl, nents, dir, attrs);
+	if (xsmmu_find(__xsmmu_unmap_sg_deferred))
+		xsmmu_find(__xsmmu_unmap_sg_deferred)(dev, sgl, nents, dir, attrs);
 	else
 		dma_unmap_sg_attrs(dev, sgl, nents, dir, attrs);
 }
 
 /**
- * dma_sync_device_iotlb - make what was unmapped without a sync unreachable
+ * xsmmu_flush - make what was unmapped without a sync unreachable
  * @dev: device
  *
  * When it returns, the device can use nothing of what the caller has unmapped
@@ -168,28 +168,28 @@ static inline void dma_unmap_sg_attrs_no_sync(struct device *dev,
  * Context: any. Sends a command to the IOMMU and waits for it, unless nothing
  * is outstanding.
  */
-static inline void dma_sync_device_iotlb(struct device *dev)
+static inline void xsmmu_flush(struct device *dev)
 {
-	if (xsmmu_find(xsmmu_sync))
-		xsmmu_find(xsmmu_sync)(dev);
+	if (xsmmu_find(__xsmmu_flush))
+		xsmmu_find(__xsmmu_flush)(dev);
 }
 
-#define dma_unmap_page_no_sync(dev, addr, size, dir) \
-	dma_unmap_page_attrs_no_sync(dev, addr, size, dir, 0)
-#define dma_unmap_single_attrs_no_sync(dev, addr, size, dir, attrs) \
-	dma_unmap_page_attrs_no_sync(dev, addr, size, dir, attrs)
-#define dma_unmap_single_no_sync(dev, addr, size, dir) \
-	dma_unmap_page_attrs_no_sync(dev, addr, size, dir, 0)
-#define dma_unmap_sg_no_sync(dev, sgl, nents, dir) \
-	dma_unmap_sg_attrs_no_sync(dev, sgl, nents, dir, 0)
-#define dma_unmap_sgtable_no_sync(dev, table, dir, attrs) \
-	dma_unmap_sg_attrs_no_sync(dev, (table)->sgl, (table)->orig_nents, \
-				   dir, attrs)
+#define xsmmu_unmap_page_deferred(dev, addr, size, dir) \
+	xsmmu_unmap_page_attrs_deferred(dev, addr, size, dir, 0)
+#define xsmmu_unmap_single_attrs_deferred(dev, addr, size, dir, attrs) \
+	xsmmu_unmap_page_attrs_deferred(dev, addr, size, dir, attrs)
+#define xsmmu_unmap_single_deferred(dev, addr, size, dir) \
+	xsmmu_unmap_page_attrs_deferred(dev, addr, size, dir, 0)
+#define xsmmu_unmap_sg_deferred(dev, sgl, nents, dir) \
+	xsmmu_unmap_sg_attrs_deferred(dev, sgl, nents, dir, 0)
+#define xsmmu_unmap_sgtable_deferred(dev, table, dir, attrs) \
+	xsmmu_unmap_sg_attrs_deferred(dev, (table)->sgl, (table)->orig_nents, \
+				      dir, attrs)
 
 /* ---- maps ---- */
 
 /**
- * dma_map_page_attrs_no_sync - dma_map_page_attrs() without its sync
+ * xsmmu_map_page_attrs_unflushed - dma_map_page_attrs() without its sync
  * @dev: device
  * @page: as for dma_map_page_attrs(), and all that follow
  * @offset: in @page
@@ -197,40 +197,40 @@ static inline void dma_sync_device_iotlb(struct device *dev)
  * @dir: direction
  * @attrs: as for dma_map_page_attrs()
  *
- * The device is not to be told of the buffer before dma_sync_device_maps() of the
+ * The device is not to be told of the buffer before xsmmu_flush_maps() of the
  * same device. It is unmapped as any other.
  *
  * Context: any. Return: the DMA address; DMA_MAPPING_ERROR on failure, then
  * nothing is mapped, and others wait for their sync as before.
  */
-static inline dma_addr_t dma_map_page_attrs_no_sync(struct device *dev,
-						    struct page *page,
-						    unsigned long offset,
-						    size_t size,
-						    enum dma_data_direction dir,
-						    unsigned long attrs)
+static inline dma_addr_t xsmmu_map_page_attrs_unflushed(struct device *dev,
+							struct page *page,
+							unsigned long offset,
+							size_t size,
+							enum dma_data_direction dir,
+							unsigned long attrs)
 {
-	return xsmmu_find(xsmmu_map_no_sync) ?
-		xsmmu_find(xsmmu_map_no_sync)(dev, page, offset, size, dir,
-					      attrs) :
+	return xsmmu_find(__xsmmu_map_unflushed) ?
+		xsmmu_find(__xsmmu_map_unflushed)(dev, page, offset, size, dir,
+						  attrs) :
 		dma_map_page_attrs(dev, page, offset, size, dir, attrs);
 }
 
 /* As dma_map_single_attrs(), which maps no memory of vmalloc()'s. */
-static inline dma_addr_t dma_map_single_attrs_no_sync(struct device *dev,
-						      void *memory, size_t size,
-						      enum dma_data_direction dir,
-						      unsigned long attrs)
+static inline dma_addr_t xsmmu_map_single_attrs_unflushed(struct device *dev,
+							  void *memory, size_t size,
+							  enum dma_data_direction dir,
+							  unsigned long attrs)
 {
-	if (!xsmmu_find(xsmmu_map_no_sync) || is_vmalloc_addr(memory))
+	if (!xsmmu_find(__xsmmu_map_unflushed) || is_vmalloc_addr(memory))
 		return dma_map_single_attrs(dev, memory, size, dir, attrs);
-	return xsmmu_find(xsmmu_map_no_sync)(dev, virt_to_page(memory),
-					     offset_in_page(memory), size, dir,
-					     attrs);
+	return xsmmu_find(__xsmmu_map_unflushed)(dev, virt_to_page(memory),
+						 offset_in_page(memory), size, dir,
+						 attrs);
 }
 
 /**
- * dma_sync_device_maps - let a device use what was mapped without a sync
+ * xsmmu_flush_maps - let a device use what was mapped without a sync
  * @dev: device
  *
  * When it returns, the device can use all that the caller has mapped without a
@@ -239,26 +239,26 @@ static inline dma_addr_t dma_map_single_attrs_no_sync(struct device *dev,
  * Context: any. Sends the IOMMU a command, or few, and waits, if it needs that and
  * something is outstanding. It cannot fail on the IOMMUs that the module serves.
  */
-static inline void dma_sync_device_maps(struct device *dev)
+static inline void xsmmu_flush_maps(struct device *dev)
 {
-	if (xsmmu_find(xsmmu_sync_maps))
-		xsmmu_find(xsmmu_sync_maps)(dev);
+	if (xsmmu_find(__xsmmu_flush_maps))
+		xsmmu_find(__xsmmu_flush_maps)(dev);
 }
 
-#define dma_map_page_no_sync(dev, page, offset, size, dir) \
-	dma_map_page_attrs_no_sync(dev, page, offset, size, dir, 0)
-#define dma_map_single_no_sync(dev, memory, size, dir) \
-	dma_map_single_attrs_no_sync(dev, memory, size, dir, 0)
+#define xsmmu_map_page_unflushed(dev, page, offset, size, dir) \
+	xsmmu_map_page_attrs_unflushed(dev, page, offset, size, dir, 0)
+#define xsmmu_map_single_unflushed(dev, memory, size, dir) \
+	xsmmu_map_single_attrs_unflushed(dev, memory, size, dir, 0)
 
 /* ---- blocks ---- */
 
-#define DMA_BLOCK_PAGES	64
+#define XSMMU_BLOCK_PAGES	64
 
 /**
- * struct dma_block - contiguous IOVAs for the pages of one descriptor
+ * struct xsmmu_block - contiguous IOVAs for the pages of one descriptor
  * @dev: device
  * @base: first IOVA, 0 if each page gets any (the ordinary DMA API)
- * @pages: how many, 1 to DMA_BLOCK_PAGES
+ * @pages: how many, 1 to XSMMU_BLOCK_PAGES
  * @mapped: which were mapped at some time
  * @handles: their DMA addresses
  *
@@ -267,7 +267,7 @@ static inline void dma_sync_device_maps(struct device *dev)
  * before, and is unmapped by its address. The IOVAs are used again when the
  * last page that was mapped is unmapped and synced, and the struct is freed.
  */
-struct dma_block {
+struct xsmmu_block {
 	struct device *dev;
 	dma_addr_t base;
 	unsigned int pages;
@@ -276,20 +276,20 @@ struct dma_block {
 };
 
 /**
- * dma_block_alloc - allocate IOVAs in a row
+ * xsmmu_block_alloc - allocate IOVAs in a row
  * @dev: device
- * @pages: 1 to DMA_BLOCK_PAGES
+ * @pages: 1 to XSMMU_BLOCK_PAGES
  * @gfp: for the struct; may be GFP_ATOMIC
  *
  * Context: any that @gfp allows. Return: the block, NULL without memory or for
  * an impossible number of pages. Without IOVAs in a row the pages get any.
  */
-static inline struct dma_block *dma_block_alloc(struct device *dev,
-						unsigned int pages, gfp_t gfp)
+static inline struct xsmmu_block *xsmmu_block_alloc(struct device *dev,
+						    unsigned int pages, gfp_t gfp)
 {
-	struct dma_block *block;
+	struct xsmmu_block *block;
 
-	if (!pages || pages > DMA_BLOCK_PAGES)
+	if (!pages || pages > XSMMU_BLOCK_PAGES)
 		return NULL;
 	block = kmalloc(struct_size(block, handles, pages), gfp);
 	if (!block)
@@ -297,13 +297,13 @@ static inline struct dma_block *dma_block_alloc(struct device *dev,
 	block->dev = dev;
 	block->pages = pages;
 	block->mapped = 0;
-	block->base = xsmmu_find(xsmmu_block_take) ?
-		xsmmu_find(xsmmu_block_take)(dev, pages) : 0;
+	block->base = xsmmu_find(__xsmmu_block_take) ?
+		xsmmu_find(__xsmmu_block_take)(dev, pages) : 0;
 	return block;
 }
 
 /**
- * dma_block_map_page - map the @index-th page of a block
+ * xsmmu_block_map_page - map the @index-th page of a block
  * @block: block
  * @index: below @block->pages; each is mapped at most once
  * @page: a whole page
@@ -313,11 +313,11 @@ static inline struct dma_block *dma_block_alloc(struct device *dev,
  * Context: any. Return: the DMA address, DMA_MAPPING_ERROR on failure and for
  * an index that is out of range or was mapped before.
  */
-static inline dma_addr_t dma_block_map_page(struct dma_block *block,
-					    unsigned int index,
-					    struct page *page,
-					    enum dma_data_direction dir,
-					    unsigned long attrs)
+static inline dma_addr_t xsmmu_block_map_page(struct xsmmu_block *block,
+					      unsigned int index,
+					      struct page *page,
+					      enum dma_data_direction dir,
+					      unsigned long attrs)
 {
 	dma_addr_t addr;
 
@@ -326,7 +326,7 @@ static inline dma_addr_t dma_block_map_page(struct dma_block *block,
 	if (!block->base)
 		addr = dma_map_page_attrs(block->dev, page, 0, PAGE_SIZE, dir,
 					  attrs);
-	else if (!xsmmu_find(xsmmu_block_map_pages)(
+	else if (!xsmmu_find(__xsmmu_block_map_pages)(
 			 block->dev, block->base + index * PAGE_SIZE, &page, 1,
 			 dir, attrs, &addr))
 		addr = DMA_MAPPING_ERROR;
@@ -338,7 +338,7 @@ static inline dma_addr_t dma_block_map_page(struct dma_block *block,
 }
 
 /**
- * dma_block_map_pages - map all pages of a block
+ * xsmmu_block_map_pages - map all pages of a block
  * @block: fresh block
  * @pages: @block->pages of them
  * @dir: direction
@@ -350,114 +350,114 @@ static inline dma_addr_t dma_block_map_page(struct dma_block *block,
  * Context: any. Return: 0; -EINVAL for a block that is not fresh; -ENOMEM, then
  * those before a failed one are mapped, as @block->mapped says.
  */
-static inline int dma_block_map_pages(struct dma_block *block,
-				      struct page **pages,
-				      enum dma_data_direction dir,
-				      unsigned long attrs)
+static inline int xsmmu_block_map_pages(struct xsmmu_block *block,
+					struct page **pages,
+					enum dma_data_direction dir,
+					unsigned long attrs)
 {
 	unsigned int done = 0;
 
 	if (WARN_ON_ONCE(block->mapped))
 		return -EINVAL;
 	if (block->base) {
-		done = xsmmu_find(xsmmu_block_map_pages)(
+		done = xsmmu_find(__xsmmu_block_map_pages)(
 			block->dev, block->base, pages, block->pages, dir,
 			attrs, block->handles);
 		if (done)
-			block->mapped = ~0ULL >> (DMA_BLOCK_PAGES - done);
+			block->mapped = ~0ULL >> (XSMMU_BLOCK_PAGES - done);
 	} else {
 		while (done < block->pages &&
-		       dma_block_map_page(block, done, pages[done], dir,
-					  attrs) != DMA_MAPPING_ERROR)
+		       xsmmu_block_map_page(block, done, pages[done], dir,
+					    attrs) != DMA_MAPPING_ERROR)
 			done++;
 	}
 	return done == block->pages ? 0 : -ENOMEM;
 }
 
 /**
- * dma_block_map_pages_no_sync - dma_block_map_pages() without its sync
+ * xsmmu_block_map_pages_unflushed - xsmmu_block_map_pages() without its sync
  * @block: fresh block
  * @pages: @block->pages of them
  * @dir: direction
  * @attrs: as for dma_map_page_attrs()
  *
- * As for dma_map_page_attrs_no_sync(): dma_sync_device_maps() must follow before the
+ * As for xsmmu_map_page_attrs_unflushed(): xsmmu_flush_maps() must follow before the
  * device is told. With its sync a block has one for all of its pages.
  *
- * Context: any. Return: as for dma_block_map_pages().
+ * Context: any. Return: as for xsmmu_block_map_pages().
  */
-static inline int dma_block_map_pages_no_sync(struct dma_block *block,
-					      struct page **pages,
-					      enum dma_data_direction dir,
-					      unsigned long attrs)
+static inline int xsmmu_block_map_pages_unflushed(struct xsmmu_block *block,
+						  struct page **pages,
+						  enum dma_data_direction dir,
+						  unsigned long attrs)
 {
 	unsigned int done;
 
-	if (!block->base || !xsmmu_find(xsmmu_block_map_pages_no_sync))
-		return dma_block_map_pages(block, pages, dir, attrs);
+	if (!block->base || !xsmmu_find(__xsmmu_block_map_pages_unflushed))
+		return xsmmu_block_map_pages(block, pages, dir, attrs);
 	if (WARN_ON_ONCE(block->mapped))
 		return -EINVAL;
-	done = xsmmu_find(xsmmu_block_map_pages_no_sync)(
+	done = xsmmu_find(__xsmmu_block_map_pages_unflushed)(
 		block->dev, block->base, pages, block->pages, dir, attrs,
 		block->handles);
 	if (done)
-		block->mapped = ~0ULL >> (DMA_BLOCK_PAGES - done);
+		block->mapped = ~0ULL >> (XSMMU_BLOCK_PAGES - done);
 	return done == block->pages ? 0 : -ENOMEM;
 }
 
 /**
- * dma_block_unmap_page_no_sync - unmap the @index-th page of a block
+ * xsmmu_block_unmap_page_deferred - unmap the @index-th page of a block
  * @block: block
  * @index: of a page that is mapped
  * @dir: as mapped
  * @attrs: as for dma_unmap_page_attrs()
  *
- * The same as dma_unmap_page_attrs_no_sync() of its address.
+ * The same as xsmmu_unmap_page_attrs_deferred() of its address.
  */
-static inline void dma_block_unmap_page_no_sync(struct dma_block *block,
-						unsigned int index,
-						enum dma_data_direction dir,
-						unsigned long attrs)
+static inline void xsmmu_block_unmap_page_deferred(struct xsmmu_block *block,
+						   unsigned int index,
+						   enum dma_data_direction dir,
+						   unsigned long attrs)
 {
-	dma_unmap_page_attrs_no_sync(block->dev, block->handles[index],
-				     PAGE_SIZE, dir, attrs);
+	xsmmu_unmap_page_attrs_deferred(block->dev, block->handles[index],
+					PAGE_SIZE, dir, attrs);
 }
 
 /**
- * dma_block_unmap_pages_no_sync - unmap all pages of a block that were mapped
+ * xsmmu_block_unmap_pages_deferred - unmap all pages of a block that were mapped
  * @block: block, none of whose pages was unmapped yet
  * @dir: as mapped
  * @attrs: as for dma_unmap_page_attrs()
  */
-static inline void dma_block_unmap_pages_no_sync(struct dma_block *block,
-						 enum dma_data_direction dir,
-						 unsigned long attrs)
+static inline void xsmmu_block_unmap_pages_deferred(struct xsmmu_block *block,
+						    enum dma_data_direction dir,
+						    unsigned long attrs)
 {
 	unsigned int i;
 
 	if (block->base) {
-		xsmmu_find(xsmmu_block_unmap_no_sync)(
+		xsmmu_find(__xsmmu_block_unmap_deferred)(
 			block->dev, block->base, block->mapped, dir, attrs);
 		return;
 	}
 	for (i = 0; i < block->pages; i++)
 		if (block->mapped >> i & 1)
-			dma_block_unmap_page_no_sync(block, i, dir, attrs);
+			xsmmu_block_unmap_page_deferred(block, i, dir, attrs);
 }
 
 /**
- * dma_block_free - free the struct, and the IOVAs of pages never mapped
+ * xsmmu_block_free - free the struct, and the IOVAs of pages never mapped
  * @block: block, or NULL; pages that are mapped stay so
  *
  * Context: any.
  */
-static inline void dma_block_free(struct dma_block *block)
+static inline void xsmmu_block_free(struct xsmmu_block *block)
 {
 	unsigned int i;
 
 	for (i = 0; block && block->base && i < block->pages; i++)
 		if (!(block->mapped >> i & 1))
-			xsmmu_find(xsmmu_block_drop)(
+			xsmmu_find(__xsmmu_block_drop)(
 				block->dev, block->base + i * PAGE_SIZE);
 	kfree(block);
 }

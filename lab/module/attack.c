@@ -331,13 +331,13 @@ static void unmap_aware(struct attack *attack)
 	u32 i;
 
 	if (attack->list)
-		dma_unmap_sgtable_no_sync(dev, &attack->table, DMA_FROM_DEVICE, attrs_of(attack));
+		xsmmu_unmap_sgtable_deferred(dev, &attack->table, DMA_FROM_DEVICE, attrs_of(attack));
 	for (i = 0; !attack->list && i < attack->pages; i++)
-		dma_unmap_page_attrs_no_sync(dev, attack->victims[i].iova, VICTIM_BYTES,
-					     DMA_FROM_DEVICE, attrs_of(attack));
+		xsmmu_unmap_page_attrs_deferred(dev, attack->victims[i].iova, VICTIM_BYTES,
+						DMA_FROM_DEVICE, attrs_of(attack));
 	if (!attack->far)
 		attack_before_sync(attack);
-	dma_sync_device_iotlb(dev);
+	xsmmu_flush(dev);
 	for (i = 0; i < attack->pages; i++) {
 		stamp(&attack->victims[i]);
 		put_page(attack->victims[i].page);
@@ -407,7 +407,7 @@ static int victim_map(struct attack *attack, struct victim *victim)
 
 	if (ret)
 		return ret;
-	victim->iova = (attack->dev->batch_aware ? dma_map_page_attrs_no_sync :
+	victim->iova = (attack->dev->batch_aware ? xsmmu_map_page_attrs_unflushed :
 						   dma_map_page_attrs)(
 		dev, victim->page, 0, VICTIM_BYTES, DMA_FROM_DEVICE, attrs_of(attack));
 	if (!dma_mapping_error(dev, victim->iova))
@@ -487,7 +487,7 @@ static int victims_map(struct attack *attack)
 		mapped += !ret;
 	}
 	if (attack->dev->batch_aware)
-		dma_sync_device_maps(&attack->dev->pdev->dev);
+		xsmmu_flush_maps(&attack->dev->pdev->dev);
 	for (i = 0; i < mapped && !ret; i++)
 		ret = control_mapped(attack, &attack->victims[i]);
 	while (ret && mapped--) {

@@ -168,7 +168,7 @@ static int lab_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	pci_set_master(pdev);
 	testdev->dev.batch_aware = batch_aware;
 	if (batch_aware)
-		dma_set_batch_aware(&pdev->dev);
+		xsmmu_set_batch_aware(&pdev->dev);
 
 	ret = lab_poll_create(&testdev->dev.poll);
 	if (ret)

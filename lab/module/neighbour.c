@@ -249,9 +249,9 @@ static struct kretprobe probes[] = {
 	LAB_PROBE("dma_unmap_page_attrs", page_entry, unmapped, struct unmap),
 	LAB_PROBE("dma_unmap_sg_attrs", sg_entry, unmapped, struct unmap),
 	/* From here on they are of xsmmu.ko, which need not be loaded. */
-	LAB_PROBE("xsmmu_unmap_no_sync", page_entry, unmapped_no_sync, struct unmap),
-	LAB_PROBE("xsmmu_unmap_sg_no_sync", sg_entry, unmapped_no_sync, struct unmap),
-	LAB_PROBE("xsmmu_sync", sync_entry, synced, struct device *),
+	LAB_PROBE("__xsmmu_unmap_deferred", page_entry, unmapped_no_sync, struct unmap),
+	LAB_PROBE("__xsmmu_unmap_sg_deferred", sg_entry, unmapped_no_sync, struct unmap),
+	LAB_PROBE("__xsmmu_flush", sync_entry, synced, struct device *),
 };
 
 #define PROBES_OF_KERNEL 2

@@ -99,8 +99,8 @@ static int sync_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 static struct kretprobe probes[] = {
 	LAB_PROBE("dma_unmap_page_attrs", unmap_entry, NULL, char),
 	/* From here on they are of xsmmu.ko, which need not be loaded. */
-	LAB_PROBE("xsmmu_unmap_no_sync", unmap_entry, NULL, char),
-	LAB_PROBE("xsmmu_sync", sync_entry, NULL, char),
+	LAB_PROBE("__xsmmu_unmap_deferred", unmap_entry, NULL, char),
+	LAB_PROBE("__xsmmu_flush", sync_entry, NULL, char),
 };
 
 #define PROBES_OF_KERNEL 1

@@ -66,7 +66,7 @@
 #include "params.h"
 #include "ring.h"
 
-#define DESCRIPTOR_PAGES DMA_BLOCK_PAGES
+#define DESCRIPTOR_PAGES XSMMU_BLOCK_PAGES
 #define DESCRIPTOR_BYTES (DESCRIPTOR_PAGES * PAGE_SIZE)
 #define STRIDE_BYTES 256
 #define HEAD_BYTES 256
@@ -98,7 +98,7 @@ struct rx_page {
 
 struct rx_descriptor {
 	u32 count;	/* pages, all mapped: DESCRIPTOR_PAGES, or what a failed refill got, or 0 */
-	struct dma_block *block;	/* of all its pages, or NULL */
+	struct xsmmu_block *block;	/* of all its pages, or NULL */
 	struct rx_page pages[DESCRIPTOR_PAGES];
 };
 
@@ -263,7 +263,7 @@ static void page_release(struct rx_queue *queue, const struct rx_page *page)
 		page_to_pool(queue, page->page);
 		return;
 	}
-	dma_unmap_page_attrs_no_sync(receive->dev, page->addr, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
+	xsmmu_unmap_page_attrs_deferred(receive->dev, page->addr, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
 	queue->pending[queue->pending_count++] = page->page;
 	if (queue->pending_count == receive->threshold)
 		pending_write(queue);
@@ -277,8 +277,8 @@ static void block_release(struct rx_queue *queue, struct rx_descriptor *descript
 
 	if (queue->pending_count + descriptor->count > receive->threshold)
 		pending_write(queue);
-	dma_block_unmap_pages_no_sync(descriptor->block, DMA_FROM_DEVICE, ATTRS);
-	dma_block_free(descriptor->block);
+	xsmmu_block_unmap_pages_deferred(descriptor->block, DMA_FROM_DEVICE, ATTRS);
+	xsmmu_block_free(descriptor->block);
 	descriptor->block = NULL;
 	receive->meter.counts[RING_PAGES_UNMAPPED] += descriptor->count;
 	for (i = 0; i < descriptor->count; i++)
@@ -313,8 +313,8 @@ static int page_map(struct rx_queue *queue, struct rx_descriptor *descriptor, st
 		slot->addr = receive->release == RELEASE_PAGE ?
 			     dma_map_page_attrs(receive->dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE,
 						ATTRS) :
-			     dma_map_page_attrs_no_sync(receive->dev, page, 0, PAGE_SIZE,
-							DMA_FROM_DEVICE, ATTRS);
+			     xsmmu_map_page_attrs_unflushed(receive->dev, page, 0, PAGE_SIZE,
+							    DMA_FROM_DEVICE, ATTRS);
 	if (dma_mapping_error(receive->dev, slot->addr)) {
 		page_to_pool(queue, page);
 		return -ENOMEM;
@@ -325,7 +325,7 @@ static int page_map(struct rx_queue *queue, struct rx_descriptor *descriptor, st
 }
 
 /* A block that was mapped in part: all pages go back. */
-static void fresh_undo(struct rx_queue *queue, struct dma_block *block, u32 count)
+static void fresh_undo(struct rx_queue *queue, struct xsmmu_block *block, u32 count)
 {
 	struct receive *receive = queue->receive;
 	u32 i;
@@ -336,20 +336,20 @@ static void fresh_undo(struct rx_queue *queue, struct dma_block *block, u32 coun
 					     DMA_FROM_DEVICE, ATTRS);
 		page_to_pool(queue, queue->fresh[i]);
 	}
-	dma_block_free(block);
+	xsmmu_block_free(block);
 }
 
 static int fresh_map(struct rx_queue *queue, struct rx_descriptor *descriptor, u32 count)
 {
 	struct receive *receive = queue->receive;
-	struct dma_block *block = NULL;
+	struct xsmmu_block *block = NULL;
 	struct rx_page *slot;
 	u32 i;
 
 	if (!ring_fails(&receive->meter))
-		block = dma_block_alloc(receive->dev, count, GFP_ATOMIC);
+		block = xsmmu_block_alloc(receive->dev, count, GFP_ATOMIC);
 	if (!block || ring_fails(&receive->meter) ||
-	    dma_block_map_pages_no_sync(block, queue->fresh, DMA_FROM_DEVICE, ATTRS)) {
+	    xsmmu_block_map_pages_unflushed(block, queue->fresh, DMA_FROM_DEVICE, ATTRS)) {
 		fresh_undo(queue, block, count);
 		return -ENOMEM;
 	}
@@ -362,7 +362,7 @@ static int fresh_map(struct rx_queue *queue, struct rx_descriptor *descriptor, u
 	if (release_keeps_blocks[receive->release])
 		descriptor->block = block;
 	else
-		dma_block_free(block);	/* the pages live on their own */
+		xsmmu_block_free(block);	/* the pages live on their own */
 	return 0;
 }
 

@@ -75,14 +75,14 @@ static inline u32 ring_pages(dma_addr_t addr, u32 bytes)
 
 static inline void ring_sync(struct ring_meter *meter)
 {
-	dma_sync_device_iotlb(&meter->dev->pdev->dev);
+	xsmmu_flush(&meter->dev->pdev->dev);
 	meter->counts[RING_SYNCS]++;
 }
 
 /* Before the device is told of what was mapped. Nothing after ordinary maps. */
 static inline void ring_sync_maps(const struct ring_meter *meter)
 {
-	dma_sync_device_maps(&meter->dev->pdev->dev);
+	xsmmu_flush_maps(&meter->dev->pdev->dev);
 }
 
 /* Refuse what only a batch-aware driver may do. Return: 0, or -EINVAL after one log line. */

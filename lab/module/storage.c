@@ -108,7 +108,7 @@ static void request_unmap(struct storage *storage, struct request_slot *slot, bo
 	if (sync)
 		dma_unmap_sgtable(storage->dev, &slot->table, DMA_FROM_DEVICE, 0);
 	else
-		dma_unmap_sgtable_no_sync(storage->dev, &slot->table, DMA_FROM_DEVICE, 0);
+		xsmmu_unmap_sgtable_deferred(storage->dev, &slot->table, DMA_FROM_DEVICE, 0);
 }
 
 /* The interrupt. */

@@ -160,7 +160,7 @@ static dma_addr_t segment_map(struct transmit *transmit, struct page *page, u32 
 {
 	if (transmit->release == RELEASE_PAGE)
 		return dma_map_page(transmit->dev, page, offset, bytes, DMA_TO_DEVICE);
-	return dma_map_page_no_sync(transmit->dev, page, offset, bytes, DMA_TO_DEVICE);
+	return xsmmu_map_page_unflushed(transmit->dev, page, offset, bytes, DMA_TO_DEVICE);
 }
 
 static int packet_map(struct transmit *transmit, struct tx_packet *packet)
@@ -210,7 +210,7 @@ static void packet_unmap_no_sync(struct transmit *transmit, struct tx_packet *pa
 
 	for (i = 0; i < packet->count; i++, segment++) {
 		*pages_unmapped += ring_pages(segment->addr, segment->bytes);
-		dma_unmap_page_no_sync(transmit->dev, segment->addr, segment->bytes, DMA_TO_DEVICE);
+		xsmmu_unmap_page_deferred(transmit->dev, segment->addr, segment->bytes, DMA_TO_DEVICE);
 	}
 }
 

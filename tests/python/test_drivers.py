@@ -28,7 +28,7 @@ def source_of(driver: drivers.Driver) -> Path:
 def test_a_driver_builds_and_finds_the_module_by_weak_symbols(name: str) -> None:
     content = drivers.module(guests.tools(), kernels.ensure(guests.tools()), name).read_bytes()
     assert "xsmmu" in initramfs.module_depends(content)
-    assert b"\0xsmmu_sync\0" in content
+    assert b"\0__xsmmu_flush\0" in content
 
 
 def change(folder: Path, driver: drivers.Driver, file: str, old: str, new: str) -> None:
@@ -58,8 +58,8 @@ def test_a_patch_that_no_longer_fits_names_the_function(tmp_path: Path, old: str
 def test_a_patch_that_fits_more_than_it_should_names_the_function(tmp_path: Path) -> None:
     driver = drivers.table()["igb"]
     where = "static void igb_clean_rx_ring(struct igb_ring *rx_ring)\n{\n"
-    change(tmp_path, driver, "igb_main.c", where, f"{where}\tdma_unmap_page_no_sync(rx_ring->dev, 0, 0, 0);\n")
-    with pytest.raises(UserError, match=r"igb_clean_rx_ring\(\) in igb_main.c has dma_unmap_page_no_sync, not none"):
+    change(tmp_path, driver, "igb_main.c", where, f"{where}\txsmmu_unmap_page_deferred(rx_ring->dev, 0, 0, 0);\n")
+    with pytest.raises(UserError, match=r"igb_clean_rx_ring\(\) in igb_main.c has xsmmu_unmap_page_deferred, not none"):
         drivers.patched(guests.tools(), driver, tmp_path)
 
 
@@ -78,7 +78,7 @@ def planted(folder: Path, changes: list[tuple[str, str]]) -> drivers.Driver:
 def test_a_patch_that_syncs_too_late_names_each_function(tmp_path: Path) -> None:
     bugs = [
         # Nothing says that the driver syncs.
-        ("+ dma_set_batch_aware(&pdev->dev);\n", ""),
+        ("+ xsmmu_set_batch_aware(&pdev->dev);\n", ""),
         # What was sent is freed by the loop.
         (
             "- e1000_put_txbuf(tx_ring, buffer_info, false);\n+ e1000_unmap_sent(tx_ring, buffer_info);\n",
@@ -88,10 +88,10 @@ def test_a_patch_that_syncs_too_late_names_each_function(tmp_path: Path) -> None
         # A packet goes to the stack before the sync.
         ("+ list_add_tail(&skb->list, left);\n", "+ napi_gro_receive(&adapter->napi, skb);\n"),
         # All packets do, and buffers are mapped again before it.
-        ("+ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);\n  count = unused;\n", "  count = unused;\n"),
+        ("+ xsmmu_flush(&rx_ring->adapter->pdev->dev);\n  count = unused;\n", "  count = unused;\n"),
         (
             "+ e1000_hand_on(rx_ring->adapter, &left);\n",
-            "+ e1000_hand_on(rx_ring->adapter, &left);\n+ dma_sync_device_iotlb(&rx_ring->adapter->pdev->dev);\n",
+            "+ e1000_hand_on(rx_ring->adapter, &left);\n+ xsmmu_flush(&rx_ring->adapter->pdev->dev);\n",
         ),
         # The ring is refilled within the loop, too.
         (
@@ -100,10 +100,10 @@ def test_a_patch_that_syncs_too_late_names_each_function(tmp_path: Path) -> None
         ),
         # What a refill has mapped since its last write to the tail is not synced, nor a packet that is sent.
         (
-            "+ dma_sync_device_maps(&rx_ring->adapter->pdev->dev);\n  rx_ring->next_to_use = i;\n",
+            "+ xsmmu_flush_maps(&rx_ring->adapter->pdev->dev);\n  rx_ring->next_to_use = i;\n",
             "  rx_ring->next_to_use = i;\n",
         ),
-        ("+ dma_sync_device_maps(&tx_ring->adapter->pdev->dev);\n", ""),
+        ("+ xsmmu_flush_maps(&tx_ring->adapter->pdev->dev);\n", ""),
         # A packet of too many bytes is freed before the sync.
         ("  dev_kfree_skb_irq(skb);\n", "  dev_kfree_skb_irq_gone(skb);\n"),
     ]

@@ -86,9 +86,9 @@ static int check_pages(struct device *dev, bool atomic)
 	if (atomic)
 		local_bh_disable();
 	for (i = 0; i < PAGES; i++)
-		dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE,
-				       DMA_FROM_DEVICE);
-	dma_sync_device_iotlb(dev);
+		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE,
+					  DMA_FROM_DEVICE);
+	xsmmu_flush(dev);
 	if (atomic)
 		local_bh_enable();
 	for (i = 0; i < PAGES && !error; i++)
@@ -115,8 +115,8 @@ static int check_singles(struct device *dev)
 		addr = dma_map_single(dev, buffer, sizes[i], DMA_TO_DEVICE);
 		if (dma_mapping_error(dev, addr))
 			return wrong(dev, "dma_map_single() failed");
-		dma_unmap_single_no_sync(dev, addr, sizes[i], DMA_TO_DEVICE);
-		dma_sync_device_iotlb(dev);
+		xsmmu_unmap_single_deferred(dev, addr, sizes[i], DMA_TO_DEVICE);
+		xsmmu_flush(dev);
 		error = check_gone(dev, addr, "a buffer after the sync");
 		kfree(buffer);
 	}
@@ -137,8 +137,8 @@ static int check_list(struct device *dev)
 	if (dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0))
 		return wrong(dev, "dma_map_sgtable() failed");
 	first = sg_dma_address(table.sgl);
-	dma_unmap_sgtable_no_sync(dev, &table, DMA_TO_DEVICE, 0);
-	dma_sync_device_iotlb(dev);
+	xsmmu_unmap_sgtable_deferred(dev, &table, DMA_TO_DEVICE, 0);
+	xsmmu_flush(dev);
 	sg_free_table(&table);
 	return check_gone(dev, first, "a list after the sync");
 }
@@ -158,40 +158,40 @@ static int check_ordinary(struct device *dev)
 /* Half of a block's pages live longer than the block's struct. */
 static int check_block(struct device *dev, u32 count, u32 used)
 {
-	struct dma_block *block = dma_block_alloc(dev, count, GFP_KERNEL);
+	struct xsmmu_block *block = xsmmu_block_alloc(dev, count, GFP_KERNEL);
 	int error = 0;
 	u32 i;
 
 	if (!block)
-		return wrong(dev, "dma_block_alloc() failed");
+		return wrong(dev, "xsmmu_block_alloc() failed");
 	if (is_taken() && !block->base)
 		return wrong(dev, "a block without IOVAs in a row");
 	for (i = 0; i < used; i++) {
-		addrs[i] = dma_block_map_page(block, i, pages[i],
-					      DMA_FROM_DEVICE, 0);
+		addrs[i] = xsmmu_block_map_page(block, i, pages[i],
+						DMA_FROM_DEVICE, 0);
 		if (addrs[i] == DMA_MAPPING_ERROR)
-			return wrong(dev, "dma_block_map_page() failed");
+			return wrong(dev, "xsmmu_block_map_page() failed");
 		if (is_taken() && (addrs[i] != block->base + i * PAGE_SIZE ||
 				   !is_translated(dev, addrs[i])))
 			return wrong(dev, "a page of a block");
 	}
 	for (i = 0; i < used / 2; i++)
-		dma_block_unmap_page_no_sync(block, i, DMA_FROM_DEVICE, 0);
-	dma_sync_device_iotlb(dev);
+		xsmmu_block_unmap_page_deferred(block, i, DMA_FROM_DEVICE, 0);
+	xsmmu_flush(dev);
 	for (i = 0; i < used / 2 && !error; i++)
 		error = check_gone(dev, addrs[i], "a block's page after the sync");
-	dma_block_free(block);
+	xsmmu_block_free(block);
 	if (is_taken() && used && !is_translated(dev, addrs[used - 1]))
 		error = wrong(dev, "a page went with its block's struct");
 	for (i = used / 2; i < used; i++)
-		dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE,
-				       DMA_FROM_DEVICE);
-	dma_sync_device_iotlb(dev);
+		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE,
+					  DMA_FROM_DEVICE);
+	xsmmu_flush(dev);
 	return error;
 }
 
 /* Where the device finds the @index-th page of a block. */
-static bool is_at(struct dma_block *block, u32 index)
+static bool is_at(struct xsmmu_block *block, u32 index)
 {
 	return !is_taken() ||
 	       iommu_iova_to_phys(iommu_get_domain_for_dev(block->dev),
@@ -202,27 +202,27 @@ static bool is_at(struct dma_block *block, u32 index)
 /* Mapped at once, or the first @taken pages one by one; undone at once. */
 static int check_whole_block(struct device *dev, u32 count, u32 taken)
 {
-	struct dma_block *block = dma_block_alloc(dev, count, GFP_KERNEL);
+	struct xsmmu_block *block = xsmmu_block_alloc(dev, count, GFP_KERNEL);
 	int error = 0;
 	u32 i;
 
 	if (!block)
-		return wrong(dev, "dma_block_alloc() failed");
+		return wrong(dev, "xsmmu_block_alloc() failed");
 	for (i = 0; i < taken; i++)
-		if (dma_block_map_page(block, i, pages[i], DMA_TO_DEVICE, 0) ==
+		if (xsmmu_block_map_page(block, i, pages[i], DMA_TO_DEVICE, 0) ==
 		    DMA_MAPPING_ERROR)
-			return wrong(dev, "dma_block_map_page() failed");
-	if (!taken && dma_block_map_pages(block, pages, DMA_TO_DEVICE, 0))
+			return wrong(dev, "xsmmu_block_map_page() failed");
+	if (!taken && xsmmu_block_map_pages(block, pages, DMA_TO_DEVICE, 0))
 		return wrong(dev, "a whole block does not map");
 	for (i = 0; i < (taken ? taken : count); i++)
 		if (!is_at(block, i))
 			return wrong(dev, "a page of a whole block");
-	dma_block_unmap_pages_no_sync(block, DMA_TO_DEVICE, 0);
-	dma_sync_device_iotlb(dev);
+	xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
+	xsmmu_flush(dev);
 	for (i = 0; i < (taken ? taken : count) && !error; i++)
 		error = check_gone(dev, block->handles[i],
 				   "a whole block after the sync");
-	dma_block_free(block);
+	xsmmu_block_free(block);
 	return error;
 }
 
@@ -231,15 +231,15 @@ static int check_whole_block(struct device *dev, u32 count, u32 taken)
 /* Pages that are neighbours in memory, too, are each unmapped on their own. */
 static int check_neighbours(struct device *dev, struct page **row)
 {
-	struct dma_block *block = dma_block_alloc(dev, NEIGHBOURS, GFP_KERNEL);
+	struct xsmmu_block *block = xsmmu_block_alloc(dev, NEIGHBOURS, GFP_KERNEL);
 	int error = 0;
 	u32 i;
 
-	if (!block || dma_block_map_pages(block, row, DMA_TO_DEVICE, 0))
+	if (!block || xsmmu_block_map_pages(block, row, DMA_TO_DEVICE, 0))
 		return wrong(dev, "a block of neighbours does not map");
 	for (i = 1; i < NEIGHBOURS; i += 2)
-		dma_block_unmap_page_no_sync(block, i, DMA_TO_DEVICE, 0);
-	dma_sync_device_iotlb(dev);
+		xsmmu_block_unmap_page_deferred(block, i, DMA_TO_DEVICE, 0);
+	xsmmu_flush(dev);
 	for (i = 0; i < NEIGHBOURS && !error; i++) {
 		if (i % 2)
 			error = check_gone(dev, block->handles[i], "every second page of a block");
@@ -247,9 +247,9 @@ static int check_neighbours(struct device *dev, struct page **row)
 			error = wrong(dev, "a page went with its neighbour");
 	}
 	for (i = 0; i < NEIGHBOURS; i += 2)
-		dma_block_unmap_page_no_sync(block, i, DMA_TO_DEVICE, 0);
-	dma_sync_device_iotlb(dev);
-	dma_block_free(block);
+		xsmmu_block_unmap_page_deferred(block, i, DMA_TO_DEVICE, 0);
+	xsmmu_flush(dev);
+	xsmmu_block_free(block);
 	return error;
 }
 
@@ -279,8 +279,8 @@ static int check_blocks(struct device *dev)
 	int error = 0;
 	size_t i;
 
-	if (dma_block_alloc(dev, 0, GFP_KERNEL) ||
-	    dma_block_alloc(dev, DMA_BLOCK_PAGES + 1, GFP_KERNEL))
+	if (xsmmu_block_alloc(dev, 0, GFP_KERNEL) ||
+	    xsmmu_block_alloc(dev, XSMMU_BLOCK_PAGES + 1, GFP_KERNEL))
 		return wrong(dev, "an impossible block");
 	for (i = 0; i < ARRAY_SIZE(wholes) && !error; i++)
 		error = check_whole_block(dev, wholes[i][0], wholes[i][1]);
@@ -296,10 +296,10 @@ static int map_all_no_sync(struct device *dev)
 	u32 i;
 
 	for (i = 0; i < PAGES; i++) {
-		addrs[i] = i % 2 ? dma_map_page_no_sync(dev, pages[i], 0, PAGE_SIZE,
-							DMA_FROM_DEVICE) :
-				   dma_map_single_no_sync(dev, page_address(pages[i]),
-							  PAGE_SIZE, DMA_FROM_DEVICE);
+		addrs[i] = i % 2 ? xsmmu_map_page_unflushed(dev, pages[i], 0, PAGE_SIZE,
+							    DMA_FROM_DEVICE) :
+				   xsmmu_map_single_unflushed(dev, page_address(pages[i]),
+							      PAGE_SIZE, DMA_FROM_DEVICE);
 		if (dma_mapping_error(dev, addrs[i]))
 			return wrong(dev, "a map without a sync failed");
 	}
@@ -309,18 +309,18 @@ static int map_all_no_sync(struct device *dev)
 #define LARGE_BYTES	300000
 
 /* A block, and what is larger than one, with one sync. */
-static int map_more_no_sync(struct device *dev, struct dma_block *block, void *large,
+static int map_more_no_sync(struct device *dev, struct xsmmu_block *block, void *large,
 			    size_t bytes, dma_addr_t *at)
 {
-	if (dma_block_map_pages_no_sync(block, pages, DMA_TO_DEVICE, 0))
+	if (xsmmu_block_map_pages_unflushed(block, pages, DMA_TO_DEVICE, 0))
 		return wrong(dev, "a block does not map without a sync");
-	*at = dma_map_single_no_sync(dev, large, bytes, DMA_TO_DEVICE);
+	*at = xsmmu_map_single_unflushed(dev, large, bytes, DMA_TO_DEVICE);
 	return dma_mapping_error(dev, *at) ? wrong(dev, "a large map without a sync") : 0;
 }
 
 static int check_large_maps(struct device *dev)
 {
-	struct dma_block *block = dma_block_alloc(dev, DMA_BLOCK_PAGES, GFP_KERNEL);
+	struct xsmmu_block *block = xsmmu_block_alloc(dev, XSMMU_BLOCK_PAGES, GFP_KERNEL);
 	size_t bytes = min_t(size_t, LARGE_BYTES, dma_max_mapping_size(dev));
 	void *large = kmalloc(LARGE_BYTES, GFP_KERNEL);
 	dma_addr_t at;
@@ -331,13 +331,13 @@ static int check_large_maps(struct device *dev)
 	error = map_more_no_sync(dev, block, large, bytes, &at);
 	if (error)
 		return error;
-	dma_sync_device_maps(dev);
-	if (!is_at(block, 0) || !is_at(block, DMA_BLOCK_PAGES - 1))
+	xsmmu_flush_maps(dev);
+	if (!is_at(block, 0) || !is_at(block, XSMMU_BLOCK_PAGES - 1))
 		error = wrong(dev, "a page of a block without a sync");
 	dma_unmap_single(dev, at, bytes, DMA_TO_DEVICE);
-	dma_block_unmap_pages_no_sync(block, DMA_TO_DEVICE, 0);
-	dma_sync_device_iotlb(dev);
-	dma_block_free(block);
+	xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
+	xsmmu_flush(dev);
+	xsmmu_block_free(block);
 	kfree(large);
 	return error;
 }
@@ -356,13 +356,13 @@ static int check_maps(struct device *dev, bool atomic)
 	error = map_all_no_sync(dev);
 	for (i = 0; i < PAGES / 2 && !error; i++)
 		dma_unmap_page(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
-	dma_sync_device_maps(dev);
+	xsmmu_flush_maps(dev);
 	for (i = PAGES / 2; i < PAGES && !error; i++)
 		if (is_taken() && !is_translated(dev, addrs[i]))
 			error = wrong(dev, "a page after the sync of its map");
 	for (i = PAGES / 2; i < PAGES && !error; i++)
-		dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
-	dma_sync_device_iotlb(dev);
+		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
+	xsmmu_flush(dev);
 	if (atomic)
 		local_bh_enable();
 	for (i = 0; i < PAGES && !error; i++)
@@ -373,26 +373,26 @@ static int check_maps(struct device *dev, bool atomic)
 /* For the script, which counts syncs. */
 static int maps_once(struct device *dev)
 {
-	int error = dma_set_batch_aware(dev);
+	int error = xsmmu_set_batch_aware(dev);
 	u32 i;
 
 	local_bh_disable();
 	error = error ? error : map_all_no_sync(dev);
-	dma_sync_device_maps(dev);
-	dma_sync_device_maps(dev);
+	xsmmu_flush_maps(dev);
+	xsmmu_flush_maps(dev);
 	for (i = 0; i < PAGES && !error; i++)
-		dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
-	dma_sync_device_iotlb(dev);
+		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
+	xsmmu_flush(dev);
 	local_bh_enable();
 	return error;
 }
 
 static int check_api(struct device *dev)
 {
-	int error = dma_set_batch_aware(dev);
+	int error = xsmmu_set_batch_aware(dev);
 
 	if (error != (is_taken() ? 0 : -ENODEV))
-		return wrong(dev, "dma_set_batch_aware()");
+		return wrong(dev, "xsmmu_set_batch_aware()");
 	error = check_pages(dev, false);
 	if (!error)
 		error = check_pages(dev, true);
@@ -453,11 +453,11 @@ static void unmap_two(struct device *dev, struct scatterlist *sgl, bool list, un
 	u32 i;
 
 	if (list)
-		dma_unmap_sg_attrs_no_sync(dev, sgl, 2, DMA_FROM_DEVICE, attrs);
+		xsmmu_unmap_sg_attrs_deferred(dev, sgl, 2, DMA_FROM_DEVICE, attrs);
 	for (i = 0; i < 2 && !list; i++)
-		dma_unmap_page_attrs_no_sync(dev, sg_dma_address(&sgl[i]), COPY_BYTES,
-					     DMA_FROM_DEVICE, attrs);
-	dma_sync_device_iotlb(dev);
+		xsmmu_unmap_page_attrs_deferred(dev, sg_dma_address(&sgl[i]), COPY_BYTES,
+						DMA_FROM_DEVICE, attrs);
+	xsmmu_flush(dev);
 }
 
 /* Mapped so that they are copies, which they may not be before there is memory for those. */
@@ -502,7 +502,7 @@ static int check_copies_of(struct device *dev, bool list, unsigned long attrs)
 
 static int check_copies(struct device *dev)
 {
-	int error = dma_set_batch_aware(dev);
+	int error = xsmmu_set_batch_aware(dev);
 	int kind;
 
 	for (kind = 0; kind < 4 && !error; kind++)
@@ -527,13 +527,13 @@ static void try_pages(struct device *dev)
 	}
 	for (i = 0; i < count; i++) {
 		if (i % 3)
-			dma_unmap_page_no_sync(dev, addrs[i], PAGE_SIZE,
-					       DMA_FROM_DEVICE);
+			xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE,
+						  DMA_FROM_DEVICE);
 		else
 			dma_unmap_page(dev, addrs[i], PAGE_SIZE,
 				       DMA_FROM_DEVICE);
 	}
-	dma_sync_device_iotlb(dev);
+	xsmmu_flush(dev);
 }
 
 static void try_list(struct device *dev)
@@ -547,8 +547,8 @@ static void try_list(struct device *dev)
 	for_each_sgtable_sg(&table, sg, i)
 		sg_set_page(sg, pages[i], 4096, 0);
 	if (!dma_map_sgtable(dev, &table, DMA_TO_DEVICE, 0)) {
-		dma_unmap_sgtable_no_sync(dev, &table, DMA_TO_DEVICE, 0);
-		dma_sync_device_iotlb(dev);
+		xsmmu_unmap_sgtable_deferred(dev, &table, DMA_TO_DEVICE, 0);
+		xsmmu_flush(dev);
 	}
 	sg_free_table(&table);
 }
@@ -571,22 +571,22 @@ static void try_large(struct device *dev)
 		return;
 	addr = dma_map_single(dev, buffer, 300000, DMA_TO_DEVICE);
 	if (!dma_mapping_error(dev, addr)) {
-		dma_unmap_single_no_sync(dev, addr, 300000, DMA_TO_DEVICE);
-		dma_sync_device_iotlb(dev);
+		xsmmu_unmap_single_deferred(dev, addr, 300000, DMA_TO_DEVICE);
+		xsmmu_flush(dev);
 	}
 	kfree(buffer);
 }
 
 static void try_block(struct device *dev)
 {
-	struct dma_block *block = dma_block_alloc(dev, SOME_PAGES, GFP_KERNEL);
+	struct xsmmu_block *block = xsmmu_block_alloc(dev, SOME_PAGES, GFP_KERNEL);
 
 	if (!block)
 		return;
-	dma_block_map_pages(block, pages, DMA_FROM_DEVICE, 0);
-	dma_block_unmap_pages_no_sync(block, DMA_FROM_DEVICE, 0);
-	dma_sync_device_iotlb(dev);
-	dma_block_free(block);
+	xsmmu_block_map_pages(block, pages, DMA_FROM_DEVICE, 0);
+	xsmmu_block_unmap_pages_deferred(block, DMA_FROM_DEVICE, 0);
+	xsmmu_flush(dev);
+	xsmmu_block_free(block);
 }
 
 static void try_registers(struct device *dev)
@@ -616,21 +616,21 @@ static void try_pages_of_api(struct device *dev)
  */
 static void try_block_with_holes(struct device *dev)
 {
-	struct dma_block *block = dma_block_alloc(dev, SOME_PAGES, GFP_KERNEL);
+	struct xsmmu_block *block = xsmmu_block_alloc(dev, SOME_PAGES, GFP_KERNEL);
 	u32 i;
 
 	if (!block)
 		return;
 	for (i = 1; i <= 2; i++)
-		dma_block_map_page(block, i, pages[i], DMA_FROM_DEVICE, 0);
-	dma_block_unmap_pages_no_sync(block, DMA_FROM_DEVICE, 0);
-	dma_sync_device_iotlb(dev);
-	dma_block_free(block);
+		xsmmu_block_map_page(block, i, pages[i], DMA_FROM_DEVICE, 0);
+	xsmmu_block_unmap_pages_deferred(block, DMA_FROM_DEVICE, 0);
+	xsmmu_flush(dev);
+	xsmmu_block_free(block);
 }
 
 static int sweep(struct device *dev)
 {
-	dma_set_batch_aware(dev);
+	xsmmu_set_batch_aware(dev);
 	try_block_with_holes(dev);
 	try_pages(dev);
 	try_list(dev);
@@ -656,10 +656,10 @@ static int check_bounce(struct device *dev)
 		return wrong(dev, "the buffer is not copied");
 	*byte = 1;
 	*(u8 *)phys_to_virt(addr) = 2;
-	dma_unmap_page_no_sync(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
+	xsmmu_unmap_page_deferred(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	if (*byte != 2)
 		return wrong(dev, "the copy was given back without its content");
-	dma_sync_device_iotlb(dev);
+	xsmmu_flush(dev);
 	return 0;
 }
 
@@ -674,14 +674,14 @@ static int misuse(struct device *dev, bool early)
 	addr = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_FROM_DEVICE);
 	if (dma_mapping_error(dev, addr))
 		return wrong(dev, "dma_map_page() failed");
-	dma_unmap_page_no_sync(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
+	xsmmu_unmap_page_deferred(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	if (early) {
 		__free_page(page);
-		dma_sync_device_iotlb(dev);
+		xsmmu_flush(dev);
 		return 0;
 	}
 	msleep(1100);
-	dma_sync_device_iotlb(dev);
+	xsmmu_flush(dev);
 	__free_page(page);
 	return 0;
 }
@@ -689,23 +689,23 @@ static int misuse(struct device *dev, bool early)
 /* A map that its sync does not follow: it stays, or is unmapped as if it had been synced. */
 static int misuse_map(struct device *dev, bool stays)
 {
-	dma_addr_t other, addr = dma_map_page_no_sync(dev, pages[0], 0, PAGE_SIZE,
-						      DMA_FROM_DEVICE);
+	dma_addr_t other, addr = xsmmu_map_page_unflushed(dev, pages[0], 0, PAGE_SIZE,
+							  DMA_FROM_DEVICE);
 
 	if (dma_mapping_error(dev, addr))
-		return wrong(dev, "dma_map_page_no_sync() failed");
+		return wrong(dev, "xsmmu_map_page_unflushed() failed");
 	if (stays) {
 		msleep(1100);
-		other = dma_map_page_no_sync(dev, pages[1], 0, PAGE_SIZE, DMA_FROM_DEVICE);
+		other = xsmmu_map_page_unflushed(dev, pages[1], 0, PAGE_SIZE, DMA_FROM_DEVICE);
 		if (dma_mapping_error(dev, other))
-			return wrong(dev, "dma_map_page_no_sync() failed");
-		dma_sync_device_maps(dev);
+			return wrong(dev, "xsmmu_map_page_unflushed() failed");
+		xsmmu_flush_maps(dev);
 		dma_unmap_page(dev, other, PAGE_SIZE, DMA_FROM_DEVICE);
 		dma_unmap_page(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	} else {
-		dma_unmap_page_no_sync(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
+		xsmmu_unmap_page_deferred(dev, addr, PAGE_SIZE, DMA_FROM_DEVICE);
 	}
-	dma_sync_device_iotlb(dev);
+	xsmmu_flush(dev);
 	return 0;
 }
 
@@ -714,7 +714,7 @@ static int run(struct device *dev)
 	if (sysfs_streq(mode, "maps"))
 		return maps_once(dev);
 	if (sysfs_streq(mode, "block"))
-		return check_whole_block(dev, DMA_BLOCK_PAGES, 0);
+		return check_whole_block(dev, XSMMU_BLOCK_PAGES, 0);
 	if (sysfs_streq(mode, "unrung"))
 		return misuse_map(dev, true);
 	if (sysfs_streq(mode, "unsynced"))

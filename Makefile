@@ -92,7 +92,7 @@ litmus: ## explore small programs of the engine under a weak memory model, and m
 coverage: ## branch coverage of core/ by unit tests and simulated world, and what is missed
 	@$(python) -m checks.coverage
 
-scale: ## count transfers of lines between 1 to 64 CPUs, locks, syncs [QUICK=1] [CPUS=8,64] [POLICIES=fused] [SITES=10]
+scale: ## count transfers of lines between 1 to 64 CPUs, locks, flushes [QUICK=1] [CPUS=8,64] [POLICIES=fused] [SITES=10]
 	@$(python) -m checks.scale count $(if $(filter-out 0,$(QUICK)),--quick) \
 		$(if $(CPUS),--cpus '$(CPUS)') $(if $(POLICIES),--policies '$(POLICIES)') \
 		$(if $(SITES),--sites '$(SITES)')

@@ -20,7 +20,7 @@
 struct lab_device {
 	struct pci_dev *pdev;
 	struct lab_poll poll;
-	bool batch_aware;	/* unmap without a sync, then sync once */
+	bool batch_aware;	/* unmap without a flush, then flush once */
 	bool leaving;		/* set once, by remove(): a run must end soon */
 };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Workload `micro`: what a map and an unmap cost an unmodified driver, or a batch-aware one, which
- * syncs once at the end of each of the two loops.
+ * flushes once at the end of each of the two loops.
  *
  * A round is one NAPI poll: map `ring` pages with dma_map_page(), then unmap them all. The
  * two loops are timed, each as a whole. What other modules do at the end of the poll (a deferred
- * sync) is part of the price of unmapping and is charged to it: the time from the poll function's
+ * flush) is part of the price of unmapping and is charged to it: the time from the poll function's
  * return until the last of the others' probes on napi_poll has returned. This contains the
  * kernel's own few instructions for the tracepoint, reported as empty_poll_* so that a reader can
  * judge; they are not subtracted.
@@ -22,7 +22,7 @@
  * alloc_pages_exact() does; figures are per page all the same; bytes=N of each page only, of one
  * that is a mapping of its own, and sends=1 for the device to read; shuffle=1 unmaps in a
  * fixed pseudo-random order; fresh=1 allocates new pages for each round and frees each round's
- * pages inside the poll, before the end-of-poll sync, as a driver that gives its buffers away
+ * pages inside the poll, before the end-of-poll flush, as a driver that gives its buffers away
  * does. Neither is in the timed sections, but what the end of the poll costs because of it is. ns=1
  * gives nanoseconds whatever a tick is.
  */
@@ -46,7 +46,7 @@
 #define EMPTY_POLLS 32
 #define SETTLE_MS 50	/* for what a run before left to timers, such as a flush queue's 10 ms */
 
-enum section { SECTION_MAP, SECTION_UNMAP, SECTION_SYNC, SECTION_COUNT };
+enum section { SECTION_MAP, SECTION_UNMAP, SECTION_FLUSH, SECTION_COUNT };
 
 struct micro {
 	struct lab_device *dev;
@@ -223,7 +223,7 @@ static bool poll_quietly(struct micro *micro, void (*work)(void *context))
 	disturbed = tick != jiffies;
 	preempt_enable();
 	lab_poll_wait(poll);
-	micro->section_ticks[SECTION_SYNC] = section_length(micro, poll->returned, poll->probed);
+	micro->section_ticks[SECTION_FLUSH] = section_length(micro, poll->returned, poll->probed);
 	return disturbed;
 }
 
@@ -285,7 +285,7 @@ static void empty_polls_run(struct micro *micro)
 
 	for (i = 0; i < EMPTY_POLLS; i++) {
 		poll_quietly(micro, empty_work);
-		least = min(least, micro->section_ticks[SECTION_SYNC]);
+		least = min(least, micro->section_ticks[SECTION_FLUSH]);
 	}
 	micro->empty_poll_ticks = least;
 }
@@ -299,8 +299,8 @@ static int u32_compare(const void *a, const void *b)
 
 /* A set of sections, as a mask: their ticks are added up. */
 #define SECTIONS_MAP BIT(SECTION_MAP)
-#define SECTIONS_UNMAP (BIT(SECTION_UNMAP) | BIT(SECTION_SYNC))
-#define SECTIONS_SYNC BIT(SECTION_SYNC)
+#define SECTIONS_UNMAP (BIT(SECTION_UNMAP) | BIT(SECTION_FLUSH))
+#define SECTIONS_FLUSH BIT(SECTION_FLUSH)
 
 static u64 rounds_sum(const struct micro *micro, unsigned long sections, u32 first, u32 count)
 {
@@ -372,7 +372,7 @@ static void micro_print(const struct micro *micro, struct seq_buf *result)
 	seq_buf_printf(result, ",\"bytes\":%zu,\"sends\":%u", micro->each_bytes, micro->sends);
 	print_section(micro, result, "map", rounds_median(micro, SECTIONS_MAP));
 	print_section(micro, result, "unmap", rounds_median(micro, SECTIONS_UNMAP));
-	print_section(micro, result, "sync", rounds_median(micro, SECTIONS_SYNC));
+	print_section(micro, result, "flush", rounds_median(micro, SECTIONS_FLUSH));
 	print_section(micro, result, "map_mean", rounds_mean(micro, SECTIONS_MAP));
 	print_section(micro, result, "unmap_mean", rounds_mean(micro, SECTIONS_UNMAP));
 	seq_buf_printf(result, ",\"pages_mapped\":%llu,\"pages_unmapped\":%llu", micro->total_pages,

@@ -8,7 +8,7 @@ void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum)
 	static const struct xs_ledger zero;
 
 	*sum = zero;
-	/* In this order: what is synced was deferred before. */
+	/* In this order: what is flushed was deferred before. */
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
 		xs_flags_t flags = xs_lock(&cpu->lock);
@@ -93,7 +93,7 @@ static u64 xs_leaf_given(const struct xs_leaf *leaf)
 	return given;
 }
 
-/* Pages that mappings have, or had and are not synced. */
+/* Pages that mappings have, or had and are not flushed. */
 static u64 xs_count_given(struct xs_engine *engine)
 {
 	u64 given = 0, page = 0;
@@ -136,9 +136,9 @@ s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum)
 
 	xs_engine_ledger(engine, sum);
 	deferred = (s64)(xs_counts_unmapped(&sum->counts) -
-			 sum->counts.direct_pages - sum->synced_pages);
+			 sum->counts.direct_pages - sum->flushed_pages);
 	broken = xs_warn_once(live < 0, "more unmapped than mapped");
-	broken |= xs_warn_once(deferred < 0, "more synced than deferred");
+	broken |= xs_warn_once(deferred < 0, "more flushed than deferred");
 	copied = (s64)(sum->counts.copied_maps - sum->counts.copied_unmaps);
 	broken |= xs_warn_once(xs_count_copied(engine) != (u64)copied,
 			       "cells and ledger disagree");

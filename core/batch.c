@@ -29,7 +29,7 @@ u64 xs_batch_reserve(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns)
 	return head;
 }
 
-/* ---- runs of a sync ---- */
+/* ---- runs of a flush ---- */
 
 /* One pass of Shell's method. */
 static void xs_runs_sort_gap(u64 *runs, u32 count, u32 gap)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Set-up, sync points from outside, and changes of policy; see engine.h. */
+/* Set-up, flush points from outside, and changes of policy; see engine.h. */
 #include <xsmmu/place.h>
-#include <xsmmu/sync.h>
+#include <xsmmu/flush.h>
 #include <xsmmu/tear.h>
 
 /* ---- strays ---- */
@@ -20,7 +20,7 @@ void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what)
 	xs_engine_tell_stray(engine, &stray);
 }
 
-/* ---- sync points ---- */
+/* ---- flush points ---- */
 
 bool xs_engine_poll(struct xs_engine *engine)
 {
@@ -30,8 +30,8 @@ bool xs_engine_poll(struct xs_engine *engine)
 
 	xs_enter();
 	cpu = xs_cpu_lock(engine, &flags);
-	if (xs_syncs_on(xs_policy_of(engine), XS_SYNC_POLL))
-		xs_sync_batch(engine, cpu, XS_SYNC_POLL);
+	if (xs_flushes_on(xs_policy_of(engine), XS_FLUSH_POLL))
+		xs_flush_batch(engine, cpu, XS_FLUSH_POLL);
 	empty = xs_batch_is_empty(&cpu->batch);
 	xs_cpu_unlock(cpu, flags);
 	xs_exit();
@@ -42,10 +42,10 @@ bool xs_engine_poll(struct xs_engine *engine)
 static void xs_keep_promise(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	if (xs_a64_read(&cpu->batch.promised))
-		xs_sync_batch(engine, cpu, XS_SYNC_EXPLICIT);
+		xs_flush_batch(engine, cpu, XS_FLUSH_EXPLICIT);
 }
 
-void xs_engine_sync_explicit(struct xs_engine *engine, bool everywhere)
+void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere)
 {
 	xs_flags_t flags;
 
@@ -78,10 +78,10 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 
 	batch->armed = false;
 	if (!xs_batch_is_empty(batch)) {
-		deadline = xs_sync_deadline(engine, cpu);
+		deadline = xs_flush_deadline(engine, cpu);
 		if (deadline <= xs_ops(engine)->clock(xs_world(engine))) {
 			/* What it has to leave it arms a timer for. */
-			xs_sync_batch(engine, cpu, XS_SYNC_TIME);
+			xs_flush_batch(engine, cpu, XS_FLUSH_TIME);
 			deadline = 0;
 		} else {
 			batch->armed = true;
@@ -91,20 +91,20 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 	return deadline;
 }
 
-void xs_engine_sync(struct xs_engine *engine, enum xs_sync cause)
+void xs_engine_flush(struct xs_engine *engine, enum xs_flush_point cause)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
 		xs_flags_t flags;
 
-		if (cause != XS_SYNC_DRAIN && xs_batch_is_empty(&cpu->batch))
+		if (cause != XS_FLUSH_DRAIN && xs_batch_is_empty(&cpu->batch))
 			continue;
 		flags = xs_cpu_visit(cpu);
 		/* A running timer may be too late for a new window. */
-		if (cause == XS_SYNC_DRAIN)
+		if (cause == XS_FLUSH_DRAIN)
 			cpu->batch.armed = false;
-		xs_sync_batch(engine, cpu, cause);
-		if (cause == XS_SYNC_DRAIN)
+		xs_flush_batch(engine, cpu, cause);
+		if (cause == XS_FLUSH_DRAIN)
 			xs_place_close(engine, cpu);
 		xs_cpu_leave(cpu, flags);
 	}
@@ -115,7 +115,7 @@ void xs_engine_sync(struct xs_engine *engine, enum xs_sync cause)
 void xs_engine_settle(struct xs_engine *engine)
 {
 	xs_ops(engine)->quiesce(xs_world(engine));
-	xs_engine_sync(engine, XS_SYNC_DRAIN);
+	xs_engine_flush(engine, XS_FLUSH_DRAIN);
 }
 
 /*
@@ -132,7 +132,7 @@ static const struct xs_policy *xs_engine_row(struct xs_engine *engine,
 	*row = *policy;
 	row->ranges_max = tuning->range_commands_max;
 	if (tuning->batch_aware && xs_policy_waits(policy))
-		row->syncs |= XS_SYNC_ORDINARY;
+		row->flushes |= XS_FLUSH_ORDINARY;
 	return row;
 }
 
@@ -145,12 +145,12 @@ static u32 xs_mode_of(const struct xs_engine *engine,
 	if (holds || engine->remembers)
 		mode |= XS_MODE_HOLDS;
 	/* Empty blocks are looked for on the longer way. */
-	if (xs_syncs_on(row, XS_SYNC_BLOCK))
+	if (xs_flushes_on(row, XS_FLUSH_BLOCK))
 		return mode;
 	if (xs_policy_waits(row))
 		mode |= XS_MODE_PROMISE;
 	if (holds &&
-	    !(row->syncs & (XS_SYNC_BIT(XS_SYNC_UNMAP) | XS_SYNC_ORDINARY)))
+	    !(row->flushes & (XS_FLUSH_BIT(XS_FLUSH_UNMAP) | XS_FLUSH_ORDINARY)))
 		mode |= XS_MODE_HELD;
 	return mode;
 }
@@ -193,10 +193,10 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 	bool moves = policy->placement != engine->policy->placement;
 
 	/* Nobody marks pages now: what marks there are were left by an earlier policy. */
-	if (!xs_syncs_on(engine->policy, XS_SYNC_BLOCK) &&
-	    xs_syncs_on(policy, XS_SYNC_BLOCK))
+	if (!xs_flushes_on(engine->policy, XS_FLUSH_BLOCK) &&
+	    xs_flushes_on(policy, XS_FLUSH_BLOCK))
 		xs_space_unmark(&engine->space);
-	/* What was deferred under a shorter window keeps that until it is synced. */
+	/* What was deferred under a shorter window keeps that until it is flushed. */
 	if (tuning->window_us < engine->tuning.window_us)
 		xs_store(&engine->tuning.window_us, tuning->window_us);
 	xs_store(&engine->tuning.copy_bytes, tuning->copy_bytes);
@@ -219,7 +219,7 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 	struct xs_cpu *cpu = engine->cpus[cpu_id];
 	xs_flags_t flags = xs_cpu_visit(cpu);
 
-	xs_sync_batch(engine, cpu, XS_SYNC_DRAIN);
+	xs_flush_batch(engine, cpu, XS_FLUSH_DRAIN);
 	cpu->batch.armed = false;
 	xs_place_empty(engine, cpu);
 	xs_cpu_leave(cpu, flags);

@@ -40,7 +40,7 @@ void xs_ledger_expose(struct xs_ledger *ledger, u64 ns, u64 pages)
 
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 {
-	/* In the opposite order of counting: nothing is synced that was not unmapped. */
+	/* In the opposite order of counting: nothing is flushed that was not unmapped. */
 	into->direct += xs_load_acquire(&from->direct);
 	into->direct_pages += xs_load_acquire(&from->direct_pages);
 	into->unmaps += xs_load_acquire(&from->unmaps);
@@ -61,7 +61,7 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 void xs_ledger_add_direct(struct xs_ledger *into,
 			  const struct xs_counts *counts)
 {
-	into->syncs[XS_SYNC_UNMAP] += counts->direct;
+	into->flushes[XS_FLUSH_UNMAP] += counts->direct;
 	into->commands_page += counts->direct_page;
 	into->commands_domain += counts->direct_domain;
 	into->commands_global += counts->direct_global;
@@ -72,11 +72,11 @@ void xs_ledger_add_direct(struct xs_ledger *into,
 void xs_ledger_add(struct xs_ledger *into, const struct xs_ledger *from)
 {
 	xs_counts_add(&into->counts, &from->counts);
-	into->synced_pages += from->synced_pages;
+	into->flushed_pages += from->flushed_pages;
 	into->map_failures += from->map_failures;
 	into->unstuck_pages += from->unstuck_pages;
-	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
-		into->syncs[i] += from->syncs[i];
+	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
+		into->flushes[i] += from->flushes[i];
 	into->commands_page += from->commands_page;
 	into->commands_domain += from->commands_domain;
 	into->commands_global += from->commands_global;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Mapping: place, write down how to hold the pages, have the world map; and the sync that
+ * Mapping: place, write down how to hold the pages, have the world map; and the flush that
  * some worlds need after that.
  */
 #include <xsmmu/claim.h>
 #include <xsmmu/place.h>
-#include <xsmmu/sync.h>
+#include <xsmmu/flush.h>
 
 /* Is it written down how pages of a map that begins here can be held? */
 static xs_inline bool xs_holds_pages(const struct xs_engine *engine)
@@ -351,7 +351,7 @@ static void xs_fill_slots_each(const struct xs_engine *engine,
 	bool holds = xs_holds_pages(engine);
 	u32 run;
 
-	/* It is synced in its unmap: nobody asks for what. */
+	/* It is flushed in its unmap: nobody asks for what. */
 	if (holds && xs_holds_too_many(phys, pages))
 		holds = false;
 	if (!holds) {
@@ -518,20 +518,20 @@ void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages)
 	xs_exit();
 }
 
-/* ---- maps without their sync ---- */
+/* ---- maps without their flush ---- */
 
 /* A command for each of so many ranges; more become one from the first to the last. */
-static u32 xs_unsynced_ranges_max(const struct xs_policy *policy)
+static u32 xs_unflushed_ranges_max(const struct xs_policy *policy)
 {
 	return policy->scope == XS_SCOPE_DOMAIN ? 1 : policy->ranges_max;
 }
 
-/* The runs of @unsynced, which has some, as ranges. Returns how many. */
-static u32 xs_unsynced_ranges(struct xs_unsynced *unsynced,
-			      struct xs_range *ranges, u32 max)
+/* The runs of @unflushed, which has some, as ranges. Returns how many. */
+static u32 xs_unflushed_ranges(struct xs_unflushed *unflushed,
+			       struct xs_range *ranges, u32 max)
 {
-	const u64 *runs = unsynced->runs;
-	u32 count = xs_runs_join(unsynced->runs, unsynced->count);
+	const u64 *runs = unflushed->runs;
+	u32 count = xs_runs_join(unflushed->runs, unflushed->count);
 	/* They are apart now: the last one ends last. */
 	u64 end = xs_run_page(runs[count - 1]) + xs_run_pages(runs[count - 1]);
 
@@ -547,99 +547,99 @@ static u32 xs_unsynced_ranges(struct xs_unsynced *unsynced,
 	return count;
 }
 
-/* Sync what the CPU, whose lock is held, has mapped without. Entered. */
-static void xs_unsynced_sync(struct xs_engine *engine, struct xs_cpu *cpu)
+/* Flush what the CPU, whose lock is held, has mapped without. Entered. */
+static void xs_unflushed_flush(struct xs_engine *engine, struct xs_cpu *cpu)
 {
-	struct xs_unsynced *unsynced = &cpu->unsynced;
+	struct xs_unflushed *unflushed = &cpu->unflushed;
 	struct xs_range ranges[XS_RANGES_MAX];
 	u32 count;
 
 	xs_assert_locked(&cpu->lock);
-	if (!unsynced->count)
+	if (!unflushed->count)
 		return;
-	count = xs_unsynced_ranges(unsynced, ranges,
-				   xs_unsynced_ranges_max(xs_policy_of(engine)));
-	xs_ops(engine)->sync_maps(xs_world(engine), ranges, count);
-	unsynced->pages = 0;
-	xs_store_release(&unsynced->count, 0);
+	count = xs_unflushed_ranges(unflushed, ranges,
+				    xs_unflushed_ranges_max(xs_policy_of(engine)));
+	xs_ops(engine)->flush_maps(xs_world(engine), ranges, count);
+	unflushed->pages = 0;
+	xs_store_release(&unflushed->count, 0);
 }
 
 /* Is it what joined runs can say? */
-static bool xs_unsynced_has_room(struct xs_unsynced *unsynced, u32 pages)
+static bool xs_unflushed_has_room(struct xs_unflushed *unflushed, u32 pages)
 {
-	u32 count = unsynced->count;
+	u32 count = unflushed->count;
 
-	if (unsynced->pages + pages > 0xffff)
+	if (unflushed->pages + pages > 0xffff)
 		return false;
-	if (count == XS_UNSYNCED_RUNS) {
-		count = xs_runs_join(unsynced->runs, count);
-		xs_store(&unsynced->count, count);
+	if (count == XS_UNFLUSHED_RUNS) {
+		count = xs_runs_join(unflushed->runs, count);
+		xs_store(&unflushed->count, count);
 	}
-	return count < XS_UNSYNCED_RUNS;
+	return count < XS_UNFLUSHED_RUNS;
 }
 
-/* This CPU has mapped these without a sync. Entered. */
-static void xs_unsynced_add(struct xs_engine *engine, u64 page, u32 pages)
+/* This CPU has mapped these without a flush. Entered. */
+static void xs_unflushed_add(struct xs_engine *engine, u64 page, u32 pages)
 {
 	xs_flags_t flags;
 	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
-	struct xs_unsynced *unsynced = &cpu->unsynced;
+	struct xs_unflushed *unflushed = &cpu->unflushed;
 	u64 *next;
 
-	if (xs_unlikely(!xs_unsynced_has_room(unsynced, pages)))
-		xs_unsynced_sync(engine, cpu);
-	next = &unsynced->runs[unsynced->count];
-	unsynced->pages += pages;
-	if (xs_likely(unsynced->count) &&
+	if (xs_unlikely(!xs_unflushed_has_room(unflushed, pages)))
+		xs_unflushed_flush(engine, cpu);
+	next = &unflushed->runs[unflushed->count];
+	unflushed->pages += pages;
+	if (xs_likely(unflushed->count) &&
 	    xs_run_page(next[-1]) + xs_run_pages(next[-1]) == page) {
 		next[-1] += pages;
 	} else {
 		*next = page << 16 | pages;
-		xs_store(&unsynced->count, unsynced->count + 1);
+		xs_store(&unflushed->count, unflushed->count + 1);
 	}
 	xs_cpu_unlock(cpu, flags);
 }
 
-u64 xs_engine_map_no_sync(struct xs_engine *engine, u64 phys, u32 pages,
-			  u32 prot, u64 last)
+u64 xs_engine_map_unflushed(struct xs_engine *engine, u64 phys, u32 pages,
+			    u32 prot, u64 last)
 {
 	u64 iova;
 
 	if (pages > XS_BLOCK_PAGES)
 		return xs_engine_map(engine, phys, pages,
-				     prot & ~XS_MAP_UNSYNCED, last);
+				     prot & ~XS_MAP_UNFLUSHED, last);
 	xs_enter();
 	iova = xs_engine_map(engine, phys, pages, prot, last);
 	if (iova)
-		xs_unsynced_add(engine, iova >> XS_PAGE_LG2, pages);
+		xs_unflushed_add(engine, iova >> XS_PAGE_LG2, pages);
 	xs_exit();
 	return iova;
 }
 
-u32 xs_engine_map_in_block_no_sync(struct xs_engine *engine, u64 iova,
-				   const u64 *phys, u32 pages, u32 prot)
+u32 xs_engine_map_in_block_unflushed(struct xs_engine *engine, u64 iova,
+				     const u64 *phys, u32 pages, u32 prot)
 {
 	u32 done;
 
 	xs_enter();
 	done = xs_engine_map_in_block(engine, iova, phys, pages, prot);
 	if (done)
-		xs_unsynced_add(engine, iova >> XS_PAGE_LG2, done);
+		xs_unflushed_add(engine, iova >> XS_PAGE_LG2, done);
 	xs_exit();
 	return done;
 }
 
-void xs_engine_sync_maps(struct xs_engine *engine, bool everywhere)
+void xs_engine_flush_maps(struct xs_engine *engine, bool everywhere)
 {
 	xs_flags_t flags;
 
 	for (u32 i = 0; everywhere && i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
 
-		if (!xs_load_acquire(&cpu->unsynced.count))
+		if (!xs_load_acquire(&cpu->unflushed.count))
 			continue;
 		flags = xs_cpu_visit(cpu);
-		xs_unsynced_sync(engine, cpu);
+		xs_unflushed_flush(engine, cpu);
 		xs_cpu_leave(cpu, flags);
 	}
 	if (!everywhere) {
@@ -647,7 +647,7 @@ void xs_engine_sync_maps(struct xs_engine *engine, bool everywhere)
 
 		xs_enter();
 		cpu = xs_cpu_lock(engine, &flags);
-		xs_unsynced_sync(engine, cpu);
+		xs_unflushed_flush(engine, cpu);
 		xs_cpu_unlock(cpu, flags);
 		xs_exit();
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* Placement; see place.h. */
 #include <xsmmu/place.h>
-#include <xsmmu/sync.h>
+#include <xsmmu/flush.h>
 
 /* Blocks to open for a mapping of several pages, before a fresh one. */
 #define XS_PLACE_OPENS	4u
@@ -425,7 +425,7 @@ static bool xs_reclaim(struct xs_engine *engine)
 		struct xs_cpu *cpu = engine->cpus[at];
 		xs_flags_t flags = xs_lock(&cpu->lock);
 
-		xs_sync_batch(engine, cpu, XS_SYNC_FULL);
+		xs_flush_batch(engine, cpu, XS_FLUSH_FULL);
 		xs_place_empty(engine, cpu);
 		xs_unlock(&cpu->lock, flags);
 	}
@@ -459,7 +459,7 @@ u64 xs_place(struct xs_engine *engine, const struct xs_policy *policy,
 	u64 iova = xs_place_locked(engine, cpu, policy, pages, last);
 
 	if (xs_unlikely(!iova) && !xs_batch_is_empty(&cpu->batch)) {
-		xs_sync_batch(engine, cpu, XS_SYNC_FULL);
+		xs_flush_batch(engine, cpu, XS_FLUSH_FULL);
 		iova = xs_place_locked(engine, cpu, policy, pages, last);
 	}
 	xs_cpu_unlock(cpu, flags);

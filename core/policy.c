@@ -7,13 +7,13 @@
  */
 #include <xsmmu/policy.h>
 
-#define XS_DEFERRED (XS_SYNC_BIT(XS_SYNC_FULL) | XS_SYNC_BIT(XS_SYNC_TIME))
+#define XS_DEFERRED (XS_FLUSH_BIT(XS_FLUSH_FULL) | XS_FLUSH_BIT(XS_FLUSH_TIME))
 
 const struct xs_policy xs_policies[] = {
 	{
 		.name = "copy",
 		.placement = XS_PLACE_PAGE,
-		.syncs = XS_SYNC_BIT(XS_SYNC_UNMAP),
+		.flushes = XS_FLUSH_BIT(XS_FLUSH_UNMAP),
 		.scope = XS_SCOPE_RANGE,
 		.hold = XS_HOLD_IOVA,
 		.window_us = 1000,
@@ -22,7 +22,7 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "strict",
 		.placement = XS_PLACE_PAGE,
-		.syncs = XS_SYNC_BIT(XS_SYNC_UNMAP),
+		.flushes = XS_FLUSH_BIT(XS_FLUSH_UNMAP),
 		.scope = XS_SCOPE_RANGE,
 		.hold = XS_HOLD_IOVA,
 		.window_us = 1000,
@@ -30,7 +30,7 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "lazy",
 		.placement = XS_PLACE_PAGE,
-		.syncs = XS_DEFERRED,
+		.flushes = XS_DEFERRED,
 		.scope = XS_SCOPE_DOMAIN,
 		.hold = XS_HOLD_IOVA,
 		.window_us = 10000,
@@ -38,8 +38,8 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "fands",
 		.placement = XS_PLACE_BLOCK,
-		.syncs = XS_DEFERRED | XS_SYNC_BIT(XS_SYNC_BLOCK) |
-			 XS_SYNC_BIT(XS_SYNC_EXPLICIT),
+		.flushes = XS_DEFERRED | XS_FLUSH_BIT(XS_FLUSH_BLOCK) |
+			 XS_FLUSH_BIT(XS_FLUSH_EXPLICIT),
 		.scope = XS_SCOPE_RANGE,
 		.hold = XS_HOLD_IOVA,
 		.window_us = 1000,
@@ -47,8 +47,8 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "xsmmu",
 		.placement = XS_PLACE_PAGE,
-		.syncs = XS_DEFERRED | XS_SYNC_BIT(XS_SYNC_POLL) |
-			 XS_SYNC_BIT(XS_SYNC_EXPLICIT),
+		.flushes = XS_DEFERRED | XS_FLUSH_BIT(XS_FLUSH_POLL) |
+			 XS_FLUSH_BIT(XS_FLUSH_EXPLICIT),
 		.scope = XS_SCOPE_DOMAIN,
 		.hold = XS_HOLD_PAGES,
 		.window_us = 1000,
@@ -56,8 +56,8 @@ const struct xs_policy xs_policies[] = {
 	}, {
 		.name = "fused",
 		.placement = XS_PLACE_BLOCK,
-		.syncs = XS_DEFERRED | XS_SYNC_BIT(XS_SYNC_POLL) |
-			 XS_SYNC_BIT(XS_SYNC_EXPLICIT),
+		.flushes = XS_DEFERRED | XS_FLUSH_BIT(XS_FLUSH_POLL) |
+			 XS_FLUSH_BIT(XS_FLUSH_EXPLICIT),
 		.scope = XS_SCOPE_AUTO,
 		.hold = XS_HOLD_PAGES,
 		.window_us = 1000,
@@ -86,15 +86,15 @@ const struct xs_policy *xs_policy_find(const char *name)
 
 enum xs_level xs_policy_level(const struct xs_policy *policy, bool batch_aware)
 {
-	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP))
+	if (policy->flushes & XS_FLUSH_BIT(XS_FLUSH_UNMAP))
 		return XS_LEVEL_STRICT;
 	if (batch_aware && xs_policy_waits(policy))
 		return XS_LEVEL_STRICT;
-	if (!(policy->syncs & XS_SYNC_BIT(XS_SYNC_TIME)))
+	if (!(policy->flushes & XS_FLUSH_BIT(XS_FLUSH_TIME)))
 		return XS_LEVEL_LAZY;
 	if (policy->hold == XS_HOLD_PAGES)
 		return XS_LEVEL_HELD;
-	if (policy->syncs & ~XS_DEFERRED)
+	if (policy->flushes & ~XS_DEFERRED)
 		return XS_LEVEL_BOUNDED;
 	return XS_LEVEL_LAZY;
 }
@@ -112,16 +112,16 @@ const char *xs_level_name(enum xs_level level)
 	return names[level];
 }
 
-const char *xs_sync_name(enum xs_sync point)
+const char *xs_flush_name(enum xs_flush_point point)
 {
-	static const char *const names[XS_SYNC_COUNT] = {
-		[XS_SYNC_UNMAP] = "unmap",
-		[XS_SYNC_BLOCK] = "block",
-		[XS_SYNC_POLL] = "poll",
-		[XS_SYNC_FULL] = "full",
-		[XS_SYNC_TIME] = "time",
-		[XS_SYNC_EXPLICIT] = "explicit",
-		[XS_SYNC_DRAIN] = "drain",
+	static const char *const names[XS_FLUSH_COUNT] = {
+		[XS_FLUSH_UNMAP] = "unmap",
+		[XS_FLUSH_BLOCK] = "block",
+		[XS_FLUSH_POLL] = "poll",
+		[XS_FLUSH_FULL] = "full",
+		[XS_FLUSH_TIME] = "time",
+		[XS_FLUSH_EXPLICIT] = "explicit",
+		[XS_FLUSH_DRAIN] = "drain",
 	};
 
 	return names[point];

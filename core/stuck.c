@@ -2,7 +2,7 @@
 /* Pages that the world could not remove; see stuck.h. */
 #include <xsmmu/place.h>
 #include <xsmmu/stuck.h>
-#include <xsmmu/sync.h>
+#include <xsmmu/flush.h>
 
 /* ---- marking ---- */
 
@@ -56,7 +56,7 @@ void xs_stuck_hold(struct xs_engine *engine, u64 page, u32 pages)
 
 /*
  * What is stuck in a leaf, as it was before a wait for all calls: these pages are nobody's but
- * the retry's. The syncs that could not remove them have ended and have written down what they
+ * the retry's. The flushes that could not remove them have ended and have written down what they
  * hold, and no map of them runs any more.
  */
 struct xs_stuck_leaf {
@@ -86,7 +86,7 @@ static void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
 	cpu->ledger.commands_page += sent->page;
 	cpu->ledger.commands_domain += sent->domain;
 	cpu->ledger.commands_global += sent->global;
-	cpu->ledger.synced_pages += pages;
+	cpu->ledger.flushed_pages += pages;
 	xs_store(&cpu->ledger.unstuck_pages,
 		 cpu->ledger.unstuck_pages + pages);
 }
@@ -139,7 +139,7 @@ static void xs_stuck_try(struct xs_engine *engine, struct xs_block *block,
 			 u64 page, u32 pages, bool is_run)
 {
 	struct xs_commands sent = { 0, 0, 0 };
-	bool gone = xs_sync_again(engine, page, pages, &sent);
+	bool gone = xs_flush_again(engine, page, pages, &sent);
 
 	xs_stuck_done(engine, block, page, pages, is_run, gone, &sent);
 }

@@ -3,7 +3,7 @@
 #include <xsmmu/claim.h>
 #include <xsmmu/place.h>
 #include <xsmmu/stuck.h>
-#include <xsmmu/sync.h>
+#include <xsmmu/flush.h>
 #include <xsmmu/tear.h>
 
 /* ---- finding mappings ---- */
@@ -362,7 +362,7 @@ static int xs_tear_remove(struct xs_engine *engine,
 	u64 first = from > whole.page ? from : whole.page;
 	u64 stop = whole.page + whole.pages;
 	struct xs_range part = { first, (end < stop ? end : stop) - first };
-	int removed = xs_sync_part(engine, &part, &whole);
+	int removed = xs_flush_part(engine, &part, &whole);
 
 	if (!xs_torn_removed(engine, found->torn, removed))
 		removed = -XS_ENOMEM;
@@ -444,9 +444,9 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 		stray.mapped_pages = found.pages;
 		stray.removed = removed;
 	}
-	/* What was unmapped before may wait for its sync. */
+	/* What was unmapped before may wait for its flush. */
 	if (met < pages)
-		xs_engine_sync(engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 	xs_enter();
 	xs_engine_tell_stray(engine, &stray);
 	xs_exit();
@@ -538,7 +538,7 @@ void xs_engine_mend(struct xs_engine *engine, bool abandoned)
 		/* What has failed before is stuck, and has no need of its record. */
 		if (torn->failed)
 			;
-		else if (xs_sync_part(engine, &whole, &whole) >= 0)
+		else if (xs_flush_part(engine, &whole, &whole) >= 0)
 			xs_mend_back(engine, torn->page, torn->pages);
 		else
 			xs_torn_stick(engine, torn->page, torn->pages, false);

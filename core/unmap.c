@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Unmapping: claim the mapping, hold its pages, and defer; or sync at once.
+ * Unmapping: claim the mapping, hold its pages, and defer; or flush at once.
  *
  * Who has claimed a mapping is the only one to see its slots, until its pages are
- * synced. An unmap that finds no such mapping is a stray, which is warned of and
+ * flushed. An unmap that finds no such mapping is a stray, which is warned of and
  * counted; xs_tear() removes the pages that it names.
  */
 #include <xsmmu/claim.h>
 #include <xsmmu/place.h>
 #include <xsmmu/stuck.h>
-#include <xsmmu/sync.h>
+#include <xsmmu/flush.h>
 #include <xsmmu/tear.h>
 
 /* How the caller wants it. */
@@ -125,7 +125,7 @@ static void xs_claim_end(const struct xs_claim *claim)
 /* ---- holding ---- */
 
 /*
- * Is the memory of a claim held until its sync? XS_HELD_LATER: its driver keeps it, and the
+ * Is the memory of a claim held until its flush? XS_HELD_LATER: its driver keeps it, and the
  * slot of each page, which was a mapping of its own, knows how it can be held (xs_slot_left()).
  */
 enum xs_held { XS_HELD_NOT, XS_HELD, XS_HELD_LATER };
@@ -144,7 +144,7 @@ static void xs_claim_release(const struct xs_claim *claim, u32 pages)
 }
 
 /*
- * Hold all pages of the claim until their sync, or none. False if one cannot be,
+ * Hold all pages of the claim until their flush, or none. False if one cannot be,
  * or is free by now: some drivers free a buffer before they unmap it (igb does
  * when it has sent it); or if they are of too many. *@count: references, or pages
  * without.
@@ -173,8 +173,8 @@ static bool xs_claim_hold(const struct xs_claim *claim, u32 *count)
 /* ---- deferring ---- */
 
 /*
- * Pages are dead: where blocks are synced when they are empty, note it. Returns the
- * block if it has become empty by that, to be synced when the pages are in the batch.
+ * Pages are dead: where blocks are flushed when they are empty, note it. Returns the
+ * block if it has become empty by that, to be flushed when the pages are in the batch.
  * Of an open block all has to be handed out.
  */
 static struct xs_block *xs_mark_dead(struct xs_engine *engine,
@@ -184,7 +184,7 @@ static struct xs_block *xs_mark_dead(struct xs_engine *engine,
 	struct xs_block *block;
 	u64 dead, free;
 
-	if (xs_likely(!xs_syncs_on(policy, XS_SYNC_BLOCK)))
+	if (xs_likely(!xs_flushes_on(policy, XS_FLUSH_BLOCK)))
 		return 0;
 	block = xs_space_block(&engine->space, page);
 	dead = xs_a64_or(&block->dead, mask) | mask;
@@ -195,12 +195,12 @@ static struct xs_block *xs_mark_dead(struct xs_engine *engine,
 	return block;
 }
 
-/* What was marked is to be synced at once. */
+/* What was marked is to be flushed at once. */
 static xs_noinline void xs_unmark_dead(struct xs_engine *engine,
 				       const struct xs_policy *policy,
 				       const struct xs_claim *claim)
 {
-	if (xs_syncs_on(policy, XS_SYNC_BLOCK))
+	if (xs_flushes_on(policy, XS_FLUSH_BLOCK))
 		xs_a64_andnot(&xs_space_block(&engine->space, claim->page)->dead,
 			      xs_block_mask(claim->page, claim->pages));
 }
@@ -221,7 +221,7 @@ static bool xs_claim_defer(struct xs_engine *engine,
 	bool room;
 
 	cpu = xs_cpu_lock(engine, &flags);
-	room = xs_sync_reserve(engine, cpu, count, claim->pages, &record);
+	room = xs_flush_reserve(engine, cpu, count, claim->pages, &record);
 	for (u32 at = 0; room && at < claim->pages; at += span) {
 		xs_ref_t ref = held == XS_HELD_LATER ? XS_REF_UNHELD :
 							XS_REF_NONE;
@@ -236,13 +236,13 @@ static bool xs_claim_defer(struct xs_engine *engine,
 		xs_claim_end(claim);
 		if (promise)
 			xs_a64_set_release(&cpu->batch.promised, 1);
-		xs_sync_if_full(engine, cpu);
+		xs_flush_if_full(engine, cpu);
 	}
 	xs_cpu_unlock(cpu, flags);
 	if (xs_unlikely(!room))
 		xs_unmark_dead(engine, policy, claim);
 	else if (empty)
-		xs_sync_block(engine, empty);
+		xs_flush_block(engine, empty);
 	return room;
 }
 
@@ -282,13 +282,13 @@ static xs_inline void xs_claim_let_go(struct xs_engine *engine,
 	xs_place_back(engine, policy, claim->page, claim->pages);
 }
 
-/* Sync a claim before the return, then let it go. False: the world could not remove it. */
-static xs_inline bool xs_claim_sync(struct xs_engine *engine,
-				    const struct xs_policy *policy,
-				    const struct xs_claim *claim,
-				    enum xs_held held)
+/* Flush a claim before the return, then let it go. False: the world could not remove it. */
+static xs_inline bool xs_claim_flush(struct xs_engine *engine,
+				     const struct xs_policy *policy,
+				     const struct xs_claim *claim,
+				     enum xs_held held)
 {
-	if (xs_unlikely(!xs_sync_now(engine, claim->page, claim->pages))) {
+	if (xs_unlikely(!xs_flush_now(engine, claim->page, claim->pages))) {
 		xs_claim_stick(engine, claim, held);
 		return false;
 	}
@@ -302,7 +302,7 @@ static xs_noinline bool xs_claim_now(struct xs_engine *engine,
 				     const struct xs_claim *claim,
 				     enum xs_held held)
 {
-	return xs_claim_sync(engine, policy, claim, held);
+	return xs_claim_flush(engine, policy, claim, held);
 }
 
 /* The same of a map that has failed and left some of its pages mapped. */
@@ -310,7 +310,7 @@ static bool xs_claim_left(struct xs_engine *engine,
 			  const struct xs_policy *policy,
 			  const struct xs_claim *claim)
 {
-	if (!xs_sync_left(engine, claim->page, claim->pages)) {
+	if (!xs_flush_left(engine, claim->page, claim->pages)) {
 		xs_claim_stick(engine, claim, XS_HELD_NOT);
 		return false;
 	}
@@ -335,8 +335,8 @@ static bool xs_claim_unmap(struct xs_engine *engine,
 	xs_count_unmap(engine, claim->pages);
 	if (how == XS_UNMAP_LEFT)
 		return xs_claim_left(engine, policy, claim);
-	if (how == XS_UNMAP_NOW || xs_syncs_on(policy, XS_SYNC_UNMAP) ||
-	    (policy->syncs & XS_SYNC_ORDINARY && !promise) ||
+	if (how == XS_UNMAP_NOW || xs_flushes_on(policy, XS_FLUSH_UNMAP) ||
+	    (policy->flushes & XS_FLUSH_ORDINARY && !promise) ||
 	    (holds && !xs_claim_hold(claim, &count)))
 		return xs_claim_now(engine, policy, claim, XS_HELD_NOT);
 	return xs_claim_defer(engine, policy, claim, held, count, promise) ||
@@ -371,7 +371,7 @@ void xs_claim_leave(const struct xs_claim *claim)
 
 int xs_claim_remove_now(struct xs_engine *engine, const struct xs_claim *claim)
 {
-	bool removed = xs_sync_now(engine, claim->page, claim->pages);
+	bool removed = xs_flush_now(engine, claim->page, claim->pages);
 
 	xs_count_unmap(engine, claim->pages);
 	if (claim->pages > XS_BLOCK_PAGES) {
@@ -404,7 +404,7 @@ static bool xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages,
 	/* It may take long, and nobody else knows the run. */
 	if (!claimed)
 		return xs_tear(engine, iova, pages);
-	return xs_sync_run(engine, iova, pages, how == XS_UNMAP_LEFT);
+	return xs_flush_run(engine, iova, pages, how == XS_UNMAP_LEFT);
 }
 
 static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
@@ -440,7 +440,7 @@ bool xs_engine_unmap_left(struct xs_engine *engine, u64 iova, u32 pages)
 	return xs_unmap(engine, iova, pages, XS_UNMAP_LEFT);
 }
 
-void xs_engine_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages)
+void xs_engine_unmap_deferred(struct xs_engine *engine, u64 iova, u32 pages)
 {
 	xs_unmap(engine, iova, pages, XS_UNMAP_PROMISE);
 }
@@ -488,7 +488,7 @@ static xs_noinline void xs_unmap_one_unheld(struct xs_engine *engine, u64 page,
 	}
 }
 
-/* The page was claimed, and is to be synced before the return. */
+/* The page was claimed, and is to be flushed before the return. */
 static xs_noinline void xs_unmap_one_now(struct xs_engine *engine,
 					 const struct xs_policy *policy,
 					 u64 page, u64 first)
@@ -496,7 +496,7 @@ static xs_noinline void xs_unmap_one_now(struct xs_engine *engine,
 	const struct xs_claim claim = { .first = first, .page = page,
 					.pages = 1 };
 
-	xs_claim_sync(engine, policy, &claim, XS_HELD_NOT);
+	xs_claim_flush(engine, policy, &claim, XS_HELD_NOT);
 	xs_exit();
 }
 
@@ -508,7 +508,7 @@ static xs_inline bool xs_slot_claim_for(xs_slot_t *slot, u64 *found,
 }
 
 /*
- * xs_engine_unmap_one*() where the policy holds nothing, or syncs inside the unmap, or
+ * xs_engine_unmap_one*() where the policy holds nothing, or flushes inside the unmap, or
  * when a block is empty. Exits. One function for each @how.
  */
 static xs_inline void xs_unmap_one_bare_how(struct xs_engine *engine, u64 iova,
@@ -517,8 +517,8 @@ static xs_inline void xs_unmap_one_bare_how(struct xs_engine *engine, u64 iova,
 	u64 page = iova >> XS_PAGE_LG2;
 	const struct xs_policy *policy = xs_policy_of(engine);
 	bool promise = how == XS_UNMAP_PROMISE && xs_policy_waits(policy);
-	bool now = policy->syncs & (XS_SYNC_BIT(XS_SYNC_UNMAP) |
-				    XS_SYNC_ORDINARY) && !promise;
+	bool now = policy->flushes & (XS_FLUSH_BIT(XS_FLUSH_UNMAP) |
+				      XS_FLUSH_ORDINARY) && !promise;
 	xs_slot_t *slot = xs_space_slot(&engine->space, page);
 	u64 found = slot ? xs_a64_read(slot) : XS_SLOT_VACANT;
 	struct xs_block *empty;
@@ -546,7 +546,7 @@ static xs_inline void xs_unmap_one_bare_how(struct xs_engine *engine, u64 iova,
 	if (promise)
 		xs_a64_set_release(&batch->promised, 1);
 	if (empty)
-		xs_sync_block(engine, empty);
+		xs_flush_block(engine, empty);
 	xs_exit();
 }
 
@@ -557,7 +557,7 @@ static xs_noinline xs_no_canary void xs_unmap_one_bare(struct xs_engine *engine,
 }
 
 static xs_noinline xs_no_canary void
-xs_unmap_one_bare_no_sync(struct xs_engine *engine, u64 iova)
+xs_unmap_one_bare_deferred(struct xs_engine *engine, u64 iova)
 {
 	xs_unmap_one_bare_how(engine, iova, XS_UNMAP_PROMISE);
 }
@@ -603,9 +603,9 @@ any:
 	xs_unmap_one_any(engine, iova, XS_UNMAP_DEFER);
 }
 
-/* xs_engine_unmap_no_sync() of one page, at any address in it. */
-static xs_inline void xs_engine_unmap_one_no_sync(struct xs_engine *engine,
-						  u64 iova)
+/* xs_engine_unmap_deferred() of one page, at any address in it. */
+static xs_inline void xs_engine_unmap_one_deferred(struct xs_engine *engine,
+						   u64 iova)
 {
 	u64 page = iova >> XS_PAGE_LG2;
 	xs_counts_t *counts = engine->counts;
@@ -615,7 +615,7 @@ static xs_inline void xs_engine_unmap_one_no_sync(struct xs_engine *engine,
 
 	xs_enter();
 	if (xs_unlikely(!(xs_load(&engine->mode) & XS_MODE_PROMISE))) {
-		xs_unmap_one_bare_no_sync(engine, iova);
+		xs_unmap_one_bare_deferred(engine, iova);
 		return;
 	}
 	slots = xs_space_slots(&engine->space, page);
@@ -691,8 +691,8 @@ static void xs_defer_each(struct xs_engine *engine,
 	}
 }
 
-void xs_engine_unmap_in_block_no_sync(struct xs_engine *engine, u64 iova,
-				      u64 mask)
+void xs_engine_unmap_in_block_deferred(struct xs_engine *engine, u64 iova,
+				       u64 mask)
 {
 	u64 page = iova >> XS_PAGE_LG2;
 	const struct xs_policy *policy;

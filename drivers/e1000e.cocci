@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// e1000e: each half of a poll unmaps without a sync, syncs once, and only then
+// e1000e: each half of a poll unmaps without a flush, flushes once, and only then
 // frees, recycles and hands on. With MSI-X the transmit half is an interrupt's.
 //
 // Transmit: e1000_put_txbuf() unmaps and frees, and is also the teardown's and
 // that of a packet that could not be mapped. So the loop only unmaps, without a
-// sync; the packet stays in its slot of the ring, and slots are not used again
-// before next_to_clean moves on. After the sync a second walk calls
+// flush; the packet stays in its slot of the ring, and slots are not used again
+// before next_to_clean moves on. After the flush a second walk calls
 // e1000_put_txbuf(), which finds nothing left to unmap.
 //
 // Receive: packets wait on a list. Buffers that are recycled (small packets are
-// copied, wrong ones dropped) are mapped again after the sync, so the ring is
+// copied, wrong ones dropped) are mapped again after the flush, so the ring is
 // refilled once, at the end, and before the stack has its turn. What is freed
-// within the loop is rare and has a sync of its own.
+// within the loop is rare and has a flush of its own.
 //
-// Maps: a refill maps without a sync, and syncs before it moves the tail, which it does
+// Maps: a refill maps without a flush, and flushes before it moves the tail, which it does
 // after each 16 buffers. Those behind the last 16 wait for a later refill, maybe
-// on another CPU, so it syncs at its end, too. A packet to send has one sync.
+// on another CPU, so it flushes at its end, too. A packet to send has one flush.
 //
 // Error and teardown paths keep their ordinary unmaps, and so does
 // e1000_clean_jumbo_rx_irq(), which only machines with pages of more than 16 KiB

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// igb: each half of a poll unmaps without a sync, syncs once, and only then
+// igb: each half of a poll unmaps without a flush, flushes once, and only then
 // frees and hands on.
 //
 // Transmit: the stock loop frees a packet and then unmaps it. Here it unmaps
 // and leaves the packet in its slot of the ring, with next_to_watch as the mark
 // of a packet's first slot; slots are not used again before next_to_clean
-// moves on. After the sync a second walk frees the packets.
+// moves on. After the flush a second walk frees the packets.
 //
-// Receive: a page that is not recycled keeps one more reference until the sync,
+// Receive: a page that is not recycled keeps one more reference until the flush,
 // and packets wait on a list. A packet that XDP took is with its new owner
-// already, so its page is synced at once.
+// already, so its page is flushed at once.
 //
-// Maps: a refill maps all its pages without a sync and syncs once, before it moves the
-// tail; so does a packet to send. A packet has its own sync though the next one may
+// Maps: a refill maps all its pages without a flush and flushes once, before it moves the
+// tail; so does a packet to send. A packet has its own flush though the next one may
 // move the tail for both: the stack may send that on another CPU after all.
 //
 // Error and teardown paths keep their ordinary unmaps, and XDP its ordinary maps.
@@ -108,14 +108,14 @@ identifier tx_ring, napi_budget, i;
 identifier rx_ring, rx_buffer, pgcnt;
 expression size, dir, attrs;
 @@
-+ /* What left the receive ring in a poll and waits for the sync. */
++ /* What left the receive ring in a poll and waits for the flush. */
 + struct igb_left {
 + 	struct list_head packets;
 + 	unsigned int count;
 + 	struct page *pages[NAPI_POLL_WEIGHT];
 + };
 +
-+ static void igb_sync_left(struct igb_ring *rx_ring, struct igb_left *left)
++ static void igb_flush_left(struct igb_ring *rx_ring, struct igb_left *left)
 + {
 + 	xsmmu_flush(rx_ring->dev);
 + 	while (left->count)
@@ -129,7 +129,7 @@ expression size, dir, attrs;
   {
   <...
 + if (left->count == ARRAY_SIZE(left->pages))
-+ 	igb_sync_left(rx_ring, left);
++ 	igb_flush_left(rx_ring, left);
 + get_page(rx_buffer->page);
 + left->pages[left->count++] = rx_buffer->page;
 - dma_unmap_page_attrs(rx_ring->dev, rx_buffer->dma, size, dir, attrs);
@@ -164,7 +164,7 @@ iterator name list_for_each_entry_safe;
 - igb_put_rx_buffer(rx_ring, rx_buffer, pgcnt);
 + igb_put_rx_buffer(rx_ring, rx_buffer, pgcnt, &left);
 + if (IS_ERR(packet))
-+ 	igb_sync_left(rx_ring, &left);
++ 	igb_flush_left(rx_ring, &left);
   ...
 - napi_gro_receive(&q_vector->napi, packet);
 + list_add_tail(&packet->list, &left.packets);
@@ -172,7 +172,7 @@ iterator name list_for_each_entry_safe;
   }
   ...
   rx_ring->skb = packet;
-+ igb_sync_left(rx_ring, &left);
++ igb_flush_left(rx_ring, &left);
 + igb_hand_on(&q_vector->napi, &left);
   ...
   }

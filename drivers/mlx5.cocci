@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// mlx5_core: a poll of transmit completions unmaps without a sync, syncs once,
+// mlx5_core: a poll of transmit completions unmaps without a flush, flushes once,
 // and only then frees the packets.
 //
-// Packets wait in an array, one sync for each MLX5E_TX_CQ_POLL_BUDGET of them:
+// Packets wait in an array, one flush for each MLX5E_TX_CQ_POLL_BUDGET of them:
 // not on a list, because a packet can be sent several times at once (pktgen).
 // The time stamp of a packet is taken where it was.
 //
 // Receive is left alone. Its pages are mapped and unmapped by the page pool
 // (PP_FLAG_DMA_MAP), which is not the driver's: those unmaps are ordinary ones
-// and synced at once, as are those of XDP and of kTLS.
+// and flushed at once, as are those of XDP and of kTLS.
 
 @ header @
 @@
@@ -59,7 +59,7 @@ expression list arguments;
 @ packet @
 identifier sq, skb, cqe, budget;
 @@
-+ /* Packets that were unmapped and wait for the sync. */
++ /* Packets that were unmapped and wait for the flush. */
 + struct mlx5e_unmapped {
 + 	unsigned int count;
 + 	struct sk_buff *skbs[MLX5E_TX_CQ_POLL_BUDGET];

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// nvme: completions unmap without a sync, sync once, and only then complete.
+// nvme: completions unmap without a flush, flush once, and only then complete.
 //
 // The stock batch unmaps one request and prepares its end, then the next. To
 // prepare the end already frees memory (the ranges of a discard), so here all
 // unmaps come first. A batch of polled I/O may hold requests of several
-// controllers; each run of requests of one controller has its own sync.
+// controllers; each run of requests of one controller has its own flush.
 //
-// Descriptor lists (PRP, SGL) may go back to their pool before the sync: they
+// Descriptor lists (PRP, SGL) may go back to their pool before the flush: they
 // are coherent memory that stays mapped whoever uses it, the new owner fills
 // them with IOVAs of its own, and none of the IOVAs that the old list named is
-// used again before the sync.
+// used again before the flush.
 
 @ header @
 @@

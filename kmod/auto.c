@@ -35,7 +35,7 @@ static const struct xs_auto_line lines[] = {
 		"min_level is strict"
 	}, {
 		/*
-		 * Of 1,274,816 attempts none landed after the driver's sync (`make lab
+		 * Of 1,274,816 attempts none landed after the driver's flush (`make lab
 		 * EXPERIMENT=attack`, docs/levels.md), as under strict; 538 for 2,010
 		 * (`make lab`, docs/figures.md).
 		 */
@@ -117,7 +117,7 @@ static u32 facts_of_iommu(const struct xs_device *xdev)
 		return IOMMU_UNKNOWN;
 	if (seen->type != IOMMU_DOMAIN_DMA_FQ)
 		facts |= KERNEL_STRICT;
-	if (seen->like.syncs_maps || seen->like.kicks)
+	if (seen->like.flushes_maps || seen->like.kicks)
 		facts |= TOLD_OF_MAPS;
 	return facts;
 }

@@ -218,7 +218,7 @@ static int check_lingering(struct xs_group *group, const struct xs_policy *polic
 	return -EBUSY;
 }
 
-/* With operations that do not copy, a driver asks for no syncs either. */
+/* With operations that do not copy, a driver asks for no flushes either. */
 bool xs_group_cannot_copy(const struct xs_group *group)
 {
 	return group->front && !xs_front_copies(&group->front->ops);

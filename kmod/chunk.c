@@ -43,13 +43,13 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
 		return error;
 	error = iommu_map(group->domain, iova, virt_to_phys(memory),
 			  XS_CHUNK_BYTES, chunk_prots[way], GFP_KERNEL);
-	if (!error && group->iommu.syncs_maps)
-		xs_world_count_map_sync(group, &range);
+	if (!error && group->iommu.flushes_maps)
+		xs_world_count_map_flush(group, &range);
 	return error;
 }
 
 /*
- * With its sync, which is the domain's where one of a range is none of larger entries. False:
+ * With its flush, which is the domain's where one of a range is none of larger entries. False:
  * the driver could not remove all of it.
  */
 static bool unmap_chunk(struct xs_group *group, u64 iova)

@@ -2,15 +2,15 @@
 /*
  * Misuse of the API for batch-aware drivers, found with the parameter debug=1.
  *
- * What is unmapped without a sync is held here until its device's sync, so that
+ * What is unmapped without a flush is held here until its device's flush, so that
  * a driver that frees it too early does no harm; then nobody else has a
- * reference, which tells. What waits for its sync for long tells of a driver
- * that forgot it, or synced another device. Memory of kmalloc() has no references
+ * reference, which tells. What waits for its flush for long tells of a driver
+ * that forgot it, or flushed another device. Memory of kmalloc() has no references
  * of its own and is not watched.
  *
- * What is mapped without a sync is written down until its sync, on all IOMMUs, also
+ * What is mapped without a flush is written down until its flush, on all IOMMUs, also
  * where none is needed. It may be unmapped before that, as an error path does; but who
- * unmaps it without a sync, as only what a device has done with is, has forgotten one.
+ * unmaps it without a flush, as only what a device has done with is, has forgotten one.
  */
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
@@ -47,7 +47,7 @@ MODULE_PARM_DESC(debug, "find misuse by batch-aware drivers (slow)");
 #define WATCHED_MAX	1024
 #define LATE_NS		NSEC_PER_SEC
 
-/* A page that waits for the sync of @dev. */
+/* A page that waits for the flush of @dev. */
 struct watched {
 	struct device *dev;
 	struct folio *folio;
@@ -76,7 +76,7 @@ static void forget(u32 at)
 
 static void warn_late(struct device *dev)
 {
-	dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a sync, and not synced since: was another device synced?\n");
+	dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a flush, and not flushed since: was another device flushed?\n");
 }
 
 /* Another CPU may have read the clock later and come first. */
@@ -85,8 +85,8 @@ static bool is_late(const struct watched *at, u64 now_ns)
 	return (s64)(now_ns - at->since_ns) >= LATE_NS;
 }
 
-/* What waits too long is forgotten, and with it all that waits for @synced. */
-static void forget_due(struct device *synced, u64 now_ns)
+/* What waits too long is forgotten, and with it all that waits for @flushed. */
+static void forget_due(struct device *flushed, u64 now_ns)
 {
 	u32 i = 0;
 
@@ -95,12 +95,12 @@ static void forget_due(struct device *synced, u64 now_ns)
 
 		if (is_late(at, now_ns)) {
 			warn_late(at->dev);
-		} else if (at->dev != synced) {
+		} else if (at->dev != flushed) {
 			i++;
 			continue;
 		} else if (folio_ref_count(at->folio) <=
 			   own_references(at->folio)) {
-			dev_err_ratelimited(at->dev, "xsmmu: misuse: memory was freed before its sync\n");
+			dev_err_ratelimited(at->dev, "xsmmu: misuse: memory was freed before its flush\n");
 		}
 		forget(i);
 	}
@@ -128,7 +128,7 @@ static void watch(struct device *dev, phys_addr_t phys, u64 now_ns)
 /* ---- maps ---- */
 
 /*
- * A mapping of @dev that waits for its sync, by a caller on @cpu. @phys tells whether it
+ * A mapping of @dev that waits for its flush, by a caller on @cpu. @phys tells whether it
  * is the same still: that ordinary unmaps are not looked at saves them the question.
  */
 struct fresh {
@@ -160,10 +160,10 @@ static bool is_there(const struct fresh *at)
 	return at->phys && phys_at(at->dev, at->iova) == at->phys;
 }
 
-static void warn_unsynced(const struct fresh *at)
+static void warn_unflushed(const struct fresh *at)
 {
 	if (is_there(at))
-		dev_err_ratelimited(at->dev, "xsmmu: misuse: mapped without a sync, and not synced since: was another device synced, or on another CPU?\n");
+		dev_err_ratelimited(at->dev, "xsmmu: misuse: mapped without a flush, and not flushed since: was another device flushed, or on another CPU?\n");
 }
 
 static void forget_late_fresh(u64 now_ns)
@@ -175,12 +175,12 @@ static void forget_late_fresh(u64 now_ns)
 			i++;
 			continue;
 		}
-		warn_unsynced(&fresh[i]);
+		warn_unflushed(&fresh[i]);
 		forget_fresh(i);
 	}
 }
 
-/* @dev has mapped what begins at @iova without a sync. */
+/* @dev has mapped what begins at @iova without a flush. */
 void xs_debug_map(struct device *dev, u64 iova)
 {
 	u64 now_ns = ktime_get_mono_fast_ns();
@@ -200,8 +200,8 @@ void xs_debug_map(struct device *dev, u64 iova)
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
-/* @dev has synced what this CPU has mapped, or what all have. */
-void xs_debug_sync_maps(struct device *dev, bool everywhere)
+/* @dev has flushed what this CPU has mapped, or what all have. */
+void xs_debug_flush_maps(struct device *dev, bool everywhere)
 {
 	unsigned long flags;
 	u32 i = 0;
@@ -217,7 +217,7 @@ void xs_debug_sync_maps(struct device *dev, bool everywhere)
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
-/* What begins in [@iova, @end) is about to be unmapped without a sync. */
+/* What begins in [@iova, @end) is about to be unmapped without a flush. */
 static void forget_unmapped(struct device *dev, u64 iova, u64 end)
 {
 	u32 i = 0;
@@ -229,14 +229,14 @@ static void forget_unmapped(struct device *dev, u64 iova, u64 end)
 			continue;
 		}
 		if (is_there(&fresh[i]))
-			dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a sync what was mapped without one, and never synced\n");
+			dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a flush what was mapped without one, and never flushed\n");
 		forget_fresh(i);
 	}
 }
 
 /* ---- unmaps ---- */
 
-/* @dev is about to unmap without a sync. */
+/* @dev is about to unmap without a flush. */
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 {
 	u64 end = iova + min_t(u64, bytes, WATCHED_MAX * PAGE_SIZE);
@@ -253,8 +253,8 @@ void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
-/* @dev has synced. */
-void xs_debug_sync(struct device *dev)
+/* @dev has flushed. */
+void xs_debug_flush(struct device *dev)
 {
 	unsigned long flags;
 
@@ -265,7 +265,7 @@ void xs_debug_sync(struct device *dev)
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
-/* @dev is given back, and all that it unmapped is synced. */
+/* @dev is given back, and all that it unmapped is flushed. */
 void xs_debug_forget(struct device *dev)
 {
 	unsigned long flags;

@@ -5,7 +5,7 @@
  * Each operation turns into a map or an unmap of whole pages in the group's
  * engine. Coherent devices only (others are refused at take-over), so there is
  * no cache maintenance and no bouncing here. Memory from alloc() is given back
- * to the allocator by free() itself, so its unmap is synced at once, whatever
+ * to the allocator by free() itself, so its unmap is flushed at once, whatever
  * the policy.
  */
 #include <linux/dma-mapping.h>
@@ -59,7 +59,7 @@ static u32 prot_of(enum dma_data_direction dir, unsigned long attrs)
  * attributes; what they ask for beyond the API is at hand.
  */
 #define ATTR_BATCH_AWARE	BIT(31)
-#define ATTR_MAP_UNSYNCED	BIT(30)
+#define ATTR_MAP_UNFLUSHED	BIT(30)
 
 /* Where the page of a block that this CPU maps goes. */
 static DEFINE_PER_CPU(u64, block_iova);
@@ -69,9 +69,9 @@ static bool is_marked(unsigned long attrs)
 	return IS_ENABLED(CONFIG_DMA_API_DEBUG) && attrs & ATTR_BATCH_AWARE;
 }
 
-static bool is_unsynced(unsigned long attrs)
+static bool is_unflushed(unsigned long attrs)
 {
-	return IS_ENABLED(CONFIG_DMA_API_DEBUG) && attrs & ATTR_MAP_UNSYNCED;
+	return IS_ENABLED(CONFIG_DMA_API_DEBUG) && attrs & ATTR_MAP_UNFLUSHED;
 }
 
 /*
@@ -117,23 +117,23 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 }
 
 /*
- * Any mapping whose sync, where it needs one, is left to __xsmmu_flush_maps(). One of more
- * than a block is synced at once.
+ * Any mapping whose flush, where it needs one, is left to __xsmmu_flush_maps(). One of more
+ * than a block is flushed at once.
  */
-static noinline dma_addr_t map_pages_no_sync(struct device *dev,
-					     phys_addr_t phys, size_t size,
-					     u32 prot)
+static noinline dma_addr_t map_pages_unflushed(struct device *dev,
+					       phys_addr_t phys, size_t size,
+					       u32 prot)
 {
 	u32 pages = pages_of(phys, size);
 	int section = section_begin(pages);
 	struct xs_group *group = xs_group_now(dev);
-	u32 unsynced = group ? xs_world_map_unsynced(group) : 0;
+	u32 unflushed = group ? xs_world_map_unflushed(group) : 0;
 	u64 last = last_of(dev, *dev->dma_mask);
 	u64 iova = 0;
 
-	if (unsynced)
-		iova = xs_engine_map_no_sync(&group->engine, phys & PAGE_MASK,
-					     pages, prot | unsynced, last);
+	if (unflushed)
+		iova = xs_engine_map_unflushed(&group->engine, phys & PAGE_MASK,
+					       pages, prot | unflushed, last);
 	else if (group)
 		iova = xs_engine_map(&group->engine, phys & PAGE_MASK, pages,
 				     prot, last);
@@ -147,57 +147,57 @@ static noinline dma_addr_t map_pages_no_sync(struct device *dev,
 }
 
 /*
- * Pages that go into a block in a row from @iova, with @prot's XS_MAP_UNSYNCED without their
- * sync; how many do.
+ * Pages that go into a block in a row from @iova, with @prot's XS_MAP_UNFLUSHED without their
+ * flush; how many do.
  */
 static u32 map_some_in_block(struct xs_group *group, u64 iova, const u64 *phys,
-			     u32 count, u32 prot, bool no_sync)
+			     u32 count, u32 prot, bool deferred)
 {
 	u32 step = is_mapped_singly(group) ? 1 : count;
 	u32 done = 0, some = step;
 
 	for (; done < count && some == step; done += some)
-		some = (no_sync ? xs_engine_map_in_block_no_sync :
+		some = (deferred ? xs_engine_map_in_block_unflushed :
 				  xs_engine_map_in_block)(
 			&group->engine, iova + done * PAGE_SIZE, phys + done,
 			step, prot);
 	return done;
 }
 
-/* The same; their sync is one for all, or without (@no_sync) the driver's. */
+/* The same; their flush is one for all, or without (@deferred) the driver's. */
 static u32 map_in_block(struct device *dev, u64 iova, const u64 *phys,
-			u32 count, u32 prot, bool no_sync)
+			u32 count, u32 prot, bool deferred)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT };
 	struct xs_group *group;
-	u32 unsynced;
+	u32 unflushed;
 
 	xs_enter();
 	group = xs_group_now(dev);
 	if (group) {
-		unsynced = xs_world_map_unsynced(group);
+		unflushed = xs_world_map_unflushed(group);
 		range.pages = map_some_in_block(group, iova, phys, count,
-						prot | unsynced,
-						no_sync && unsynced);
-		if (range.pages && unsynced && !no_sync)
-			xs_ops(&group->engine)->sync_maps(group, &range, 1);
+						prot | unflushed,
+						deferred && unflushed);
+		if (range.pages && unflushed && !deferred)
+			xs_ops(&group->engine)->flush_maps(group, &range, 1);
 	}
 	xs_exit();
 	if (!range.pages)
 		return 0;
 	trace_map(dev, iova, range.pages);
-	for (u64 at = 0; no_sync && xs_debug_on() && at < range.pages; at++)
+	for (u64 at = 0; deferred && xs_debug_on() && at < range.pages; at++)
 		xs_debug_map(dev, iova + at * PAGE_SIZE);
 	return range.pages;
 }
 
 static dma_addr_t map_marked(struct device *dev, struct page *page, u32 prot,
-			     bool no_sync)
+			     bool deferred)
 {
 	u64 iova = this_cpu_read(block_iova);
 	u64 phys = page_to_phys(page);
 
-	return map_in_block(dev, iova, &phys, 1, prot, no_sync) ?
+	return map_in_block(dev, iova, &phys, 1, prot, deferred) ?
 		iova : DMA_MAPPING_ERROR;
 }
 
@@ -208,43 +208,43 @@ static noinline dma_addr_t map_late(void)
 	return DMA_MAPPING_ERROR;
 }
 
-/* A page whose IOMMU needs a sync, which is left to the driver. Exits. */
-static noinline dma_addr_t map_one_no_sync(struct device *dev,
-					   struct xs_group *group,
-					   phys_addr_t phys,
-					   enum dma_data_direction dir)
+/* A page whose IOMMU needs a flush, which is left to the driver. Exits. */
+static noinline dma_addr_t map_one_unflushed(struct device *dev,
+					     struct xs_group *group,
+					     phys_addr_t phys,
+					     enum dma_data_direction dir)
 {
-	u64 iova = xs_engine_map_no_sync(&group->engine, phys & PAGE_MASK, 1,
-					 prots[dir] | XS_MAP_UNSYNCED,
-					 *dev->dma_mask);
+	u64 iova = xs_engine_map_unflushed(&group->engine, phys & PAGE_MASK, 1,
+					   prots[dir] | XS_MAP_UNFLUSHED,
+					   *dev->dma_mask);
 
 	xs_exit();
 	return iova ? iova + offset_in_page(phys) : DMA_MAPPING_ERROR;
 }
 
 /*
- * @size bytes at @offset of @page; @no_sync: as map_pages_no_sync(). What is rare is left
+ * @size bytes at @offset of @page; @deferred: as map_pages_unflushed(). What is rare is left
  * to map_pages() and that, with all they need to know.
  */
 static __always_inline dma_addr_t map_memory(struct device *dev,
 					     struct page *page,
 					     unsigned long offset, size_t size,
 					     enum dma_data_direction dir,
-					     unsigned long attrs, bool no_sync)
+					     unsigned long attrs, bool deferred)
 {
 	const struct dma_map_ops *ops;
 	u64 iova;
 
 	if (is_marked(attrs))
 		return map_marked(dev, page, prot_of(dir, attrs),
-				  is_unsynced(attrs));
-	if (no_sync ? unlikely(xs_debug_on()) : is_unsynced(attrs))
-		return map_pages_no_sync(dev, page_to_phys(page) + offset, size,
-					 prot_of(dir, attrs));
+				  is_unflushed(attrs));
+	if (deferred ? unlikely(xs_debug_on()) : is_unflushed(attrs))
+		return map_pages_unflushed(dev, page_to_phys(page) + offset, size,
+					   prot_of(dir, attrs));
 	if (unlikely(offset >= PAGE_SIZE || size > PAGE_SIZE - offset ||
 		     attrs & DMA_ATTR_PRIVILEGED || dev->bus_dma_limit ||
 		     trace_map_enabled()))
-		return (no_sync ? map_pages_no_sync : map_pages)(
+		return (deferred ? map_pages_unflushed : map_pages)(
 			dev, page_to_phys(page) + offset, size,
 			prot_of(dir, attrs));
 	xs_enter();
@@ -252,9 +252,9 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 	ops = READ_ONCE(dev->dma_ops);
 	if (unlikely(!xs_is_front(ops)))
 		return map_late();
-	if (no_sync && unlikely(xs_front_group(ops)->iommu.syncs_maps))
-		return map_one_no_sync(dev, xs_front_group(ops),
-				       page_to_phys(page) + offset, dir);
+	if (deferred && unlikely(xs_front_group(ops)->iommu.flushes_maps))
+		return map_one_unflushed(dev, xs_front_group(ops),
+					 page_to_phys(page) + offset, dir);
 	iova = xs_engine_map_one(&xs_front_group(ops)->engine, page,
 				 page_to_phys(page), prots[dir],
 				 *dev->dma_mask);
@@ -282,9 +282,9 @@ static noinline bool unmap_pages(struct device *dev, dma_addr_t handle,
 	return unmapped;
 }
 
-/* Any unmap without a sync. */
-static noinline void unmap_pages_no_sync(struct device *dev, dma_addr_t handle,
-					 size_t size)
+/* Any unmap without a flush. */
+static noinline void unmap_pages_deferred(struct device *dev, dma_addr_t handle,
+					  size_t size)
 {
 	u32 pages = pages_of(handle, size);
 	int section;
@@ -293,26 +293,26 @@ static noinline void unmap_pages_no_sync(struct device *dev, dma_addr_t handle,
 		xs_debug_unmap(dev, handle, size);
 	trace_unmap(dev, handle & PAGE_MASK, pages);
 	section = section_begin(pages);
-	xs_engine_unmap_no_sync(&xs_group_of(dev)->engine, handle & PAGE_MASK,
-				pages);
+	xs_engine_unmap_deferred(&xs_group_of(dev)->engine, handle & PAGE_MASK,
+				 pages);
 	section_end(pages, section);
 }
 
-static __always_inline void unmap_memory_no_sync(struct device *dev,
-						 dma_addr_t handle, size_t size)
+static __always_inline void unmap_memory_deferred(struct device *dev,
+						  dma_addr_t handle, size_t size)
 {
 	if (unlikely(!is_in_page(handle, size) || trace_unmap_enabled() ||
 		     xs_debug_on()))
-		unmap_pages_no_sync(dev, handle, size);
+		unmap_pages_deferred(dev, handle, size);
 	else
-		xs_engine_unmap_one_no_sync(&xs_group_of(dev)->engine, handle);
+		xs_engine_unmap_one_deferred(&xs_group_of(dev)->engine, handle);
 }
 
 static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
 	if (is_marked(attrs))
-		unmap_memory_no_sync(dev, handle, size);
+		unmap_memory_deferred(dev, handle, size);
 	else if (unlikely(!is_in_page(handle, size) || trace_unmap_enabled()))
 		unmap_pages(dev, handle, size, false);
 	else
@@ -320,7 +320,7 @@ static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 }
 
 /*
- * The end of a map in steps, of which a step has failed with @error, if that is not 0: its sync,
+ * The end of a map in steps, of which a step has failed with @error, if that is not 0: its flush,
  * or all of it is undone. Returns @iova, or 0 after an error. *@lost: the IOMMU driver could not
  * undo it, and devices may access the memory, which nobody may free.
  */
@@ -328,7 +328,7 @@ static __always_inline u64 map_end(struct xs_group *group, u64 iova, u32 pages,
 				   int error, bool *lost)
 {
 	if (!error)
-		error = xs_world_sync_maps(group, iova, pages);
+		error = xs_world_flush_maps(group, iova, pages);
 	if (likely(!error))
 		return iova;
 	*lost = !xs_world_undo(group, iova, pages, error);
@@ -585,7 +585,7 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 		iova = xs_engine_reserve(&group->engine, pages,
 					 last_of(dev, *dev->dma_mask));
 	if (iova) {
-		prot |= xs_world_map_unsynced(group);
+		prot |= xs_world_map_unflushed(group);
 		error = phys ?
 			xs_engine_fill_each(&group->engine, iova, phys, pages,
 					    prot) :
@@ -655,10 +655,10 @@ static bool is_padded(struct scatterlist *sgl, int nents)
 
 /*
  * Unmap a list. Where removals must be exact, a row with holes is no run like others: it is
- * removed piece by piece, and synced at once.
+ * removed piece by piece, and flushed at once.
  */
 static void unmap_list(struct device *dev, struct scatterlist *sgl, int nents,
-		       bool no_sync)
+		       bool deferred)
 {
 	struct xs_group *group = xs_group_of(dev);
 	u64 start;
@@ -671,8 +671,8 @@ static void unmap_list(struct device *dev, struct scatterlist *sgl, int nents,
 		trace_unmap(dev, start, pages);
 		xs_world_unmap_partial(group, start, pages);
 		section_end(pages, section);
-	} else if (no_sync) {
-		unmap_pages_no_sync(dev, start, bytes);
+	} else if (deferred) {
+		unmap_pages_deferred(dev, start, bytes);
 	} else {
 		unmap_pages(dev, start, bytes, false);
 	}
@@ -724,7 +724,7 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 	if (iova) {
 		error = fill_contiguous(&group->engine, iova,
 					page_to_phys(page), count,
-					prot | xs_world_map_unsynced(group));
+					prot | xs_world_map_unflushed(group));
 		iova = map_end(group, iova, count, error, &lost);
 	}
 	srcu_read_unlock(&xs_world_srcu, section);
@@ -796,7 +796,7 @@ static u64 map_each(struct device *dev, struct page **pages, u32 count,
 	*lost = false;
 	if (iova) {
 		error = fill_each(&group->engine, iova, pages, count,
-				  prot | xs_world_map_unsynced(group));
+				  prot | xs_world_map_unflushed(group));
 		iova = map_end(group, iova, count, error, lost);
 	}
 	srcu_read_unlock(&xs_world_srcu, section);
@@ -1015,7 +1015,7 @@ static int get_sgtable(struct device *dev, struct sg_table *table,
 
 /* ---- hints ---- */
 
-/* Larger ones are not placed in blocks and sync in their own unmap. */
+/* Larger ones are not placed in blocks and flush in their own unmap. */
 static size_t opt_mapping_size(void)
 {
 	return XS_BLOCK_BYTES;

@@ -33,7 +33,7 @@ static bool may_have_moved(void)
  * In what is done on all CPUs the engine enters for each, so that the time without
  * preemption does not grow with their number: the group is kept by xs_world_srcu then.
  */
-static int sync_enter(bool everywhere)
+static int flush_enter(bool everywhere)
 {
 	if (everywhere)
 		return srcu_read_lock(&xs_world_srcu);
@@ -41,7 +41,7 @@ static int sync_enter(bool everywhere)
 	return 0;
 }
 
-static void sync_exit(bool everywhere, int section)
+static void flush_exit(bool everywhere, int section)
 {
 	if (everywhere)
 		srcu_read_unlock(&xs_world_srcu, section);
@@ -67,14 +67,14 @@ int __xsmmu_set_batch_aware(struct device *dev)
 EXPORT_SYMBOL_GPL(__xsmmu_set_batch_aware);
 
 /* Not ours, or it may be a copy. */
-static noinline void unmap_any_no_sync(struct device *dev, dma_addr_t addr,
-				       size_t size, enum dma_data_direction dir,
-				       unsigned long attrs)
+static noinline void unmap_any_deferred(struct device *dev, dma_addr_t addr,
+					size_t size, enum dma_data_direction dir,
+					unsigned long attrs)
 {
 	if (!is_taken(dev))
 		dma_unmap_page_attrs(dev, addr, size, dir, attrs);
 	else if (!uncopy_one(dev, addr, attrs))
-		unmap_memory_no_sync(dev, addr, size);
+		unmap_memory_deferred(dev, addr, size);
 }
 
 void __xsmmu_unmap_deferred(struct device *dev, dma_addr_t addr, size_t size,
@@ -84,9 +84,9 @@ void __xsmmu_unmap_deferred(struct device *dev, dma_addr_t addr, size_t size,
 		dma_unmap_page_attrs(dev, addr, size, dir,
 				     attrs | ATTR_BATCH_AWARE);
 	else if (likely(is_plain(dev)))
-		unmap_memory_no_sync(dev, addr, size);
+		unmap_memory_deferred(dev, addr, size);
 	else
-		unmap_any_no_sync(dev, addr, size, dir, attrs);
+		unmap_any_deferred(dev, addr, size, dir, attrs);
 }
 EXPORT_SYMBOL_GPL(__xsmmu_unmap_deferred);
 
@@ -110,14 +110,14 @@ EXPORT_SYMBOL_GPL(__xsmmu_unmap_sg_deferred);
 void __xsmmu_flush(struct device *dev)
 {
 	bool everywhere = may_have_moved();
-	int section = sync_enter(everywhere);
+	int section = flush_enter(everywhere);
 	struct xs_group *group = xs_group_now(dev);
 
 	if (group)
-		xs_engine_sync_explicit(&group->engine, everywhere);
-	sync_exit(everywhere, section);
+		xs_engine_flush_explicit(&group->engine, everywhere);
+	flush_exit(everywhere, section);
 	if (group)
-		xs_debug_sync(dev);
+		xs_debug_flush(dev);
 }
 EXPORT_SYMBOL_GPL(__xsmmu_flush);
 
@@ -127,12 +127,12 @@ dma_addr_t __xsmmu_map_unflushed(struct device *dev, struct page *page,
 {
 	if (WARN_ON_ONCE(!valid_dma_direction(dir)))
 		return DMA_MAPPING_ERROR;
-	/* What is copied needs no sync. */
+	/* What is copied needs no flush. */
 	if (unlikely(!is_plain(dev)))
 		return dma_map_page_attrs(dev, page, offset, size, dir, attrs);
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG))
 		return dma_map_page_attrs(dev, page, offset, size, dir,
-					  attrs | ATTR_MAP_UNSYNCED);
+					  attrs | ATTR_MAP_UNFLUSHED);
 	if (unlikely(offset >= PAGE_SIZE)) {
 		page += offset >> PAGE_SHIFT;
 		offset = offset_in_page(offset);
@@ -144,14 +144,14 @@ EXPORT_SYMBOL_GPL(__xsmmu_map_unflushed);
 void __xsmmu_flush_maps(struct device *dev)
 {
 	bool everywhere = may_have_moved();
-	int section = sync_enter(everywhere);
+	int section = flush_enter(everywhere);
 	struct xs_group *group = xs_group_now(dev);
 
-	if (group && xs_world_map_unsynced(group))
-		xs_engine_sync_maps(&group->engine, everywhere);
-	sync_exit(everywhere, section);
+	if (group && xs_world_map_unflushed(group))
+		xs_engine_flush_maps(&group->engine, everywhere);
+	flush_exit(everywhere, section);
 	if (group && xs_debug_on())
-		xs_debug_sync_maps(dev, everywhere);
+		xs_debug_flush_maps(dev, everywhere);
 }
 EXPORT_SYMBOL_GPL(__xsmmu_flush_maps);
 
@@ -174,7 +174,7 @@ EXPORT_SYMBOL_GPL(__xsmmu_block_take);
 /* Through the DMA API, which this CPU is not to use for anything else meanwhile. */
 static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
 			      enum dma_data_direction dir, unsigned long attrs,
-			      bool no_sync)
+			      bool deferred)
 {
 	unsigned long flags;
 	dma_addr_t addr;
@@ -183,7 +183,7 @@ static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
 	this_cpu_write(block_iova, iova);
 	addr = dma_map_page_attrs(dev, page, 0, PAGE_SIZE, dir,
 				  attrs | ATTR_BATCH_AWARE |
-				  (no_sync ? ATTR_MAP_UNSYNCED : 0));
+				  (deferred ? ATTR_MAP_UNFLUSHED : 0));
 	local_irq_restore(flags);
 	return addr;
 }
@@ -193,7 +193,7 @@ static __always_inline u32 block_map_pages(struct device *dev, dma_addr_t base,
 					   struct page **pages, u32 count,
 					   enum dma_data_direction dir,
 					   unsigned long attrs,
-					   dma_addr_t *addrs, bool no_sync)
+					   dma_addr_t *addrs, bool deferred)
 {
 	u32 done, i;
 
@@ -201,7 +201,7 @@ static __always_inline u32 block_map_pages(struct device *dev, dma_addr_t base,
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG)) {
 		for (i = 0; i < count; i++) {
 			addrs[i] = map_in_view(dev, base + i * PAGE_SIZE,
-					       pages[i], dir, attrs, no_sync);
+					       pages[i], dir, attrs, deferred);
 			if (dma_mapping_error(dev, addrs[i]))
 				break;
 		}
@@ -210,7 +210,7 @@ static __always_inline u32 block_map_pages(struct device *dev, dma_addr_t base,
 	for (i = 0; i < count; i++)
 		addrs[i] = page_to_phys(pages[i]);
 	done = map_in_block(dev, base, addrs, count, prot_of(dir, attrs),
-			    no_sync);
+			    deferred);
 	for (i = 0; i < done; i++)
 		addrs[i] = base + i * PAGE_SIZE;
 	return done;
@@ -270,7 +270,7 @@ void __xsmmu_block_unmap_deferred(struct device *dev, dma_addr_t base, u64 mask,
 	xs_enter();
 	group = xs_group_now(dev);
 	if (group)
-		xs_engine_unmap_in_block_no_sync(&group->engine, base, mask);
+		xs_engine_unmap_in_block_deferred(&group->engine, base, mask);
 	xs_exit();
 }
 EXPORT_SYMBOL_GPL(__xsmmu_block_unmap_deferred);

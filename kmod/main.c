@@ -222,7 +222,7 @@ static int suspending(struct notifier_block *block, unsigned long event,
 	mutex_lock(&xs_mutex);
 	list_for_each_entry(group, &xs_groups, list)
 		if (group->front)
-			xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
+			xs_engine_flush(&group->engine, XS_FLUSH_DRAIN);
 	mutex_unlock(&xs_mutex);
 	return NOTIFY_DONE;
 }

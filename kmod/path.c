@@ -19,7 +19,7 @@
 #include "../core/magazine.c"
 #include "../core/pool.c"
 #include "../core/batch.c"
-#include "../core/sync.c"
+#include "../core/flush.c"
 #include "../core/stuck.c"
 #include "../core/place.c"
 #include "../core/map.c"

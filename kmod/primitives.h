@@ -15,7 +15,7 @@
 #include <asm/page.h>
 
 #ifdef CONFIG_PREEMPT_RT
-#error "xsmmu syncs with interrupts off, which PREEMPT_RT does not allow"
+#error "xsmmu flushes with interrupts off, which PREEMPT_RT does not allow"
 #endif
 
 typedef spinlock_t xs_lock_t;

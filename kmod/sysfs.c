@@ -264,8 +264,8 @@ XS_STAT(mapped_pages, xs_counts_mapped(&sum->counts));
 XS_STAT(unmapped_pages, xs_counts_unmapped(&sum->counts));
 XS_STAT(live_pages, xs_group_live(xdev->group));
 XS_STAT(deferred_pages, deferred(sum));
-XS_STAT(synced_pages, sum->synced_pages);
-XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->synced_pages, 0));
+XS_STAT(flushed_pages, sum->flushed_pages);
+XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->flushed_pages, 0));
 XS_STAT(stuck_pages, xdev->group->front ?
 		     xs_engine_stuck(&xdev->group->engine) : 0);
 XS_STAT(map_failures, sum->map_failures);
@@ -278,14 +278,14 @@ XS_STAT(pool_bytes, xdev->group->front ?
 XS_STAT(strays, sum->counts.strays);
 XS_STAT(torn_pages, xdev->group->front ?
 		    xs_engine_torn(&xdev->group->engine) : 0);
-XS_STAT(map_syncs, atomic64_read(&xdev->group->map_syncs));
-XS_STAT(sync_unmap, sum->syncs[XS_SYNC_UNMAP]);
-XS_STAT(sync_block, sum->syncs[XS_SYNC_BLOCK]);
-XS_STAT(sync_poll, sum->syncs[XS_SYNC_POLL]);
-XS_STAT(sync_full, sum->syncs[XS_SYNC_FULL]);
-XS_STAT(sync_time, sum->syncs[XS_SYNC_TIME]);
-XS_STAT(sync_explicit, sum->syncs[XS_SYNC_EXPLICIT]);
-XS_STAT(sync_drain, sum->syncs[XS_SYNC_DRAIN]);
+XS_STAT(map_flushes, atomic64_read(&xdev->group->map_flushes));
+XS_STAT(flush_unmap, sum->flushes[XS_FLUSH_UNMAP]);
+XS_STAT(flush_block, sum->flushes[XS_FLUSH_BLOCK]);
+XS_STAT(flush_poll, sum->flushes[XS_FLUSH_POLL]);
+XS_STAT(flush_full, sum->flushes[XS_FLUSH_FULL]);
+XS_STAT(flush_time, sum->flushes[XS_FLUSH_TIME]);
+XS_STAT(flush_explicit, sum->flushes[XS_FLUSH_EXPLICIT]);
+XS_STAT(flush_drain, sum->flushes[XS_FLUSH_DRAIN]);
 XS_STAT(inv_page, sum->commands_page);
 XS_STAT(inv_domain, sum->commands_domain);
 XS_STAT(inv_global, sum->commands_global);
@@ -297,7 +297,7 @@ static struct attribute *stats_attrs[] = {
 	&unmapped_pages_attribute.attr,
 	&live_pages_attribute.attr,
 	&deferred_pages_attribute.attr,
-	&synced_pages_attribute.attr,
+	&flushed_pages_attribute.attr,
 	&held_pages_attribute.attr,
 	&stuck_pages_attribute.attr,
 	&map_failures_attribute.attr,
@@ -308,14 +308,14 @@ static struct attribute *stats_attrs[] = {
 	&pool_bytes_attribute.attr,
 	&strays_attribute.attr,
 	&torn_pages_attribute.attr,
-	&map_syncs_attribute.attr,
-	&sync_unmap_attribute.attr,
-	&sync_block_attribute.attr,
-	&sync_poll_attribute.attr,
-	&sync_full_attribute.attr,
-	&sync_time_attribute.attr,
-	&sync_explicit_attribute.attr,
-	&sync_drain_attribute.attr,
+	&map_flushes_attribute.attr,
+	&flush_unmap_attribute.attr,
+	&flush_block_attribute.attr,
+	&flush_poll_attribute.attr,
+	&flush_full_attribute.attr,
+	&flush_time_attribute.attr,
+	&flush_explicit_attribute.attr,
+	&flush_drain_attribute.attr,
 	&inv_page_attribute.attr,
 	&inv_domain_attribute.attr,
 	&inv_global_attribute.attr,

@@ -793,7 +793,7 @@ static void released(struct device *dev, void *data)
 	xs_group_update_aware(group);
 	if (!group->attached) {
 		group->failure = NULL;
-		xs_engine_sync(&group->engine, XS_SYNC_DRAIN);
+		xs_engine_flush(&group->engine, XS_FLUSH_DRAIN);
 		mend(group);
 		if (!give_back(group, dev)) {
 			xs_world_leave(group);

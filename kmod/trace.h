@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Tracepoints xsmmu:map, xsmmu:unmap and xsmmu:sync. */
+/* Tracepoints xsmmu:map, xsmmu:unmap and xsmmu:flush. */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM xsmmu
 
@@ -38,7 +38,7 @@ DEFINE_EVENT(xsmmu_mapping, unmap,
 	TP_PROTO(struct device *dev, u64 iova, u32 pages),
 	TP_ARGS(dev, iova, pages));
 
-TRACE_EVENT(sync,
+TRACE_EVENT(flush,
 	TP_PROTO(int group, u32 cause, u32 pages, u32 ranges, u32 page_commands,
 		 u32 domain_commands, u64 oldest_ns),
 	TP_ARGS(group, cause, pages, ranges, page_commands, domain_commands,
@@ -62,7 +62,7 @@ TRACE_EVENT(sync,
 		__entry->oldest_ns = oldest_ns;
 	),
 	TP_printk("group=%d cause=%s pages=%u ranges=%u page_commands=%u domain_commands=%u oldest_ns=%llu",
-		  __entry->group, xs_sync_name(__entry->cause),
+		  __entry->group, xs_flush_name(__entry->cause),
 		  __entry->pages, __entry->ranges, __entry->page_commands,
 		  __entry->domain_commands, __entry->oldest_ns)
 );

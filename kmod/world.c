@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The engine's world in Linux: page tables and invalidations of the group's
- * default domain, the clock, and the two sync points that come from outside,
+ * default domain, the clock, and the two flush points that come from outside,
  * the end of a NAPI poll and a timer.
  *
  * Invalidations go through the IOMMU driver's own iotlb_sync() and
@@ -21,7 +21,7 @@
 #include "xsmmu.h"
 #include "trace.h"
 
-/* Groups with deferred unmaps that the end of this CPU's next poll syncs. */
+/* Groups with deferred unmaps that the end of this CPU's next poll flushes. */
 static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
 /* At most so many leftovers are named. */
@@ -173,19 +173,19 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 			mapped, error);
 }
 
-void xs_world_count_map_sync(struct xs_group *group,
-			     const struct xs_range *range)
+void xs_world_count_map_flush(struct xs_group *group,
+			      const struct xs_range *range)
 {
 	struct xs_commands sent = { };
 
 	xs_iommu_count(&group->iommu, range, &sent);
-	atomic64_inc(&group->map_syncs);
+	atomic64_inc(&group->map_flushes);
 	atomic64_add(sent.page, &group->other_commands.page);
 	atomic64_add(sent.domain, &group->other_commands.domain);
 }
 
-static __always_inline int sync_maps(struct xs_group *group, u64 iova,
-				     u64 pages)
+static __always_inline int flush_maps(struct xs_group *group, u64 iova,
+				      u64 pages)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, pages };
 	struct iommu_domain *domain = READ_ONCE(group->domain);
@@ -195,39 +195,39 @@ static __always_inline int sync_maps(struct xs_group *group, u64 iova,
 		return -ENODEV;
 	error = xs_domain_sync_map(domain, iova, pages << PAGE_SHIFT);
 	if (!error)
-		xs_world_count_map_sync(group, &range);
+		xs_world_count_map_flush(group, &range);
 	return error;
 }
 
-/* What is mapped in several calls, each with this in @prot, is synced once. */
-u32 xs_world_map_unsynced(const struct xs_group *group)
+/* What is mapped in several calls, each with this in @prot, is flushed once. */
+u32 xs_world_map_unflushed(const struct xs_group *group)
 {
-	return group->iommu.syncs_maps ? XS_MAP_UNSYNCED : 0;
+	return group->iommu.flushes_maps ? XS_MAP_UNFLUSHED : 0;
 }
 
-int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages)
+int xs_world_flush_maps(struct xs_group *group, u64 iova, u32 pages)
 {
-	return group->iommu.syncs_maps ? sync_maps(group, iova, pages) : 0;
+	return group->iommu.flushes_maps ? flush_maps(group, iova, pages) : 0;
 }
 
 /*
- * Where maps are requests that wait in a queue, one sync sends all of them. No driver of
+ * Where maps are requests that wait in a queue, one flush sends all of them. No driver of
  * an IOMMU that is served fails there; if one did, devices would fault.
  */
-static void world_sync_maps(void *world, const struct xs_range *ranges,
-			    u32 count)
+static void world_flush_maps(void *world, const struct xs_range *ranges,
+			     u32 count)
 {
 	struct xs_group *group = world;
 	int error = 0;
 
-	if (!group->iommu.syncs_maps)
+	if (!group->iommu.flushes_maps)
 		return;
 	if (group->iommu.kicks)
 		count = 1;
 	for (u32 i = 0; i < count && !error; i++)
-		error = sync_maps(group, ranges[i].page << PAGE_SHIFT,
-				  ranges[i].pages);
-	WARN_ONCE(error, "xsmmu: %s: maps are not synced: %d\n", group->name,
+		error = flush_maps(group, ranges[i].page << PAGE_SHIFT,
+				   ranges[i].pages);
+	WARN_ONCE(error, "xsmmu: %s: maps are not flushed: %d\n", group->name,
 		  error);
 }
 
@@ -236,7 +236,7 @@ static void world_sync_maps(void *world, const struct xs_range *ranges,
 /* By which of the domain's operations, if that is all that a map needs. */
 static void choose_maps(struct xs_group *group)
 {
-	bool plain = group->is_known && !group->iommu.syncs_maps &&
+	bool plain = group->is_known && !group->iommu.flushes_maps &&
 		     !READ_ONCE(group->tables.on);
 	bool generic = plain && xs_domain_is_generic(group->domain);
 
@@ -278,7 +278,7 @@ static void learn_entries(struct xs_group *group, void **entries, u64 iova,
 		end_direct(group, why);
 		return;
 	}
-	if (!group->iommu.syncs_maps)
+	if (!group->iommu.flushes_maps)
 		WRITE_ONCE(group->tables.only[xs_tables_kind(prot)],
 			   group->tables.bits[xs_tables_kind(prot)]);
 	/* Who ends it looks for what is known after that, and so do we. */
@@ -423,14 +423,14 @@ static int map_and_learn(struct xs_group *group, void **entries, u64 iova,
 	return error;
 }
 
-/* The map-side sync of what is mapped; if it fails that is undone. */
+/* The map-side flush of what is mapped; if it fails that is undone. */
 static noinline int sync_mapped(struct xs_group *group, u64 iova, u32 pages,
 				u32 prot)
 {
 	int error = 0;
 
-	if (!(prot & XS_MAP_UNSYNCED))
-		error = sync_maps(group, iova, pages);
+	if (!(prot & XS_MAP_UNFLUSHED))
+		error = flush_maps(group, iova, pages);
 	if (error && xs_world_sweep(group, iova, pages))
 		error = XS_MAP_LEFT;
 	return error;
@@ -443,7 +443,7 @@ int xs_world_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
 	int error = map_table(group, xs_domain_is_generic(domain),
 			      domain->ops->map_pages, iova, phys, pages, prot);
 
-	if (error || !group->iommu.syncs_maps)
+	if (error || !group->iommu.flushes_maps)
 		return error;
 	return sync_mapped(group, iova, pages, prot);
 }
@@ -457,8 +457,8 @@ static noinline int map_any(struct xs_group *group, void **entries, u64 iova,
 	if (unlikely(READ_ONCE(group->leaves) || !group->is_known))
 		return -ENODEV;
 	error = map_and_learn(group, entries, iova, phys, pages,
-			      prot & ~XS_MAP_UNSYNCED);
-	if (error || !group->iommu.syncs_maps)
+			      prot & ~XS_MAP_UNFLUSHED);
+	if (error || !group->iommu.flushes_maps)
 		return error;
 	return sync_mapped(group, iova, pages, prot);
 }
@@ -530,7 +530,7 @@ static __always_inline size_t remove_some(struct xs_group *group,
 	struct iommu_domain *domain = group->domain;
 	size_t bytes;
 
-	/* A driver may sync early what it finds apart from that. */
+	/* A driver may flush early what it finds apart from that. */
 	gather->end = 0;
 	/* As single pages, also when nothing else is known of the domain any more. */
 	if (unlikely(group->iommu.is_exact)) {
@@ -827,7 +827,7 @@ void xs_world_retry(struct work_struct *work)
 /* ---- invalidation ---- */
 
 /*
- * Gathered as for a flush queue: the driver adds no range of its own and syncs
+ * Gathered as for a flush queue: the driver adds no range of its own and flushes
  * nothing early; world_invalidate() says what is to be invalidated.
  */
 static void world_gather_init(xs_gather_t *gather)
@@ -899,7 +899,7 @@ static noinline struct iommu_domain *domain_left(struct xs_group *group)
 }
 
 /*
- * A sync of the gather frees its page-table pages, so all that was removed
+ * A flush of the gather frees its page-table pages, so all that was removed
  * has to be invalidated by then: with several ranges, only the whole domain
  * does that.
  */
@@ -1077,14 +1077,14 @@ static void world_free(void *world, void *memory, size_t bytes)
 	kvfree(memory);
 }
 
-static void world_synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
-			 const struct xs_commands *sent, u64 oldest_ns)
+static void world_flushed(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
+			  const struct xs_commands *sent, u64 oldest_ns)
 {
 	struct xs_group *group = world;
 
-	if (trace_sync_enabled())
-		trace_sync(iommu_group_id(group->iommu_group), cause,
-			   pages, ranges, sent->page, sent->domain, oldest_ns);
+	if (trace_flush_enabled())
+		trace_flush(iommu_group_id(group->iommu_group), cause,
+			    pages, ranges, sent->page, sent->domain, oldest_ns);
 }
 
 /* The rest of a sentence about an unmap that does not match its mapping. */
@@ -1119,7 +1119,7 @@ static void world_stray(void *world, const struct xs_stray *stray)
 		     group->name, stray->what, stray->iova, stray->pages);
 }
 
-/* ---- sync points ---- */
+/* ---- flush points ---- */
 
 /*
  * Interrupts are off. Of another CPU only the timer is started, which may then
@@ -1158,8 +1158,8 @@ static enum hrtimer_restart expire(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* Sync the first group of a list of this CPU, which it stays on if that has left something. */
-static void sync_dirty(struct list_head *due)
+/* Flush the first group of a list of this CPU, which it stays on if that has left something. */
+static void flush_dirty(struct list_head *due)
 {
 	struct xs_group_cpu *at = list_first_entry(due, struct xs_group_cpu,
 						   dirty);
@@ -1182,7 +1182,7 @@ static void poll_ended(void *unused, struct napi_struct *napi, int work,
 	local_irq_save(flags);
 	list_splice_init(this_cpu_ptr(&xs_dirty), &due);
 	while (!list_empty(&due)) {
-		sync_dirty(&due);
+		flush_dirty(&due);
 		local_irq_restore(flags);
 		local_irq_save(flags);
 	}
@@ -1217,7 +1217,7 @@ static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 	group->is_known = group->generic || ops->map_pages;
 	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
 	/* Else the core does it. */
-	group->iommu.syncs_maps &= group->is_known;
+	group->iommu.flushes_maps &= group->is_known;
 	group->root.format = NULL;
 	if (group->iommu.prunes)
 		xs_root_find(&group->root, xdev->dev);
@@ -1285,7 +1285,7 @@ static void forget_iommu(struct xs_group *group)
 	group->is_known = false;
 	group->generic = false;
 	group->unmap_pages = NULL;
-	group->iommu.syncs_maps = false;
+	group->iommu.flushes_maps = false;
 	group->iommu.takes_runs = false;
 	group->iommu.prunes = false;
 	group->root.format = NULL;
@@ -1309,7 +1309,7 @@ static void move(struct xs_group *group, struct iommu_domain *domain)
 const struct xs_world_ops xs_linux_world = {
 	.map = world_map,
 	.map_each = world_map_each,
-	.sync_maps = world_sync_maps,
+	.flush_maps = world_flush_maps,
 	.remove = world_remove,
 	.remove_again = world_remove_again,
 	.stuck = world_stuck,
@@ -1327,7 +1327,7 @@ const struct xs_world_ops xs_linux_world = {
 	.drop_chunk = xs_chunk_drop,
 	.short_of = xs_chunks_short,
 	.stray = world_stray,
-	.synced = world_synced,
+	.flushed = world_flushed,
 };
 
 /* Nobody maps any more, behind what looks for mappings. */
@@ -1571,7 +1571,7 @@ static void forget_all(struct xs_group *group)
 }
 
 /*
- * Nothing maps or unmaps in @group any more, and it is synced. Its engine rests
+ * Nothing maps or unmaps in @group any more, and it is flushed. Its engine rests
  * from here on.
  */
 void xs_world_exit(struct xs_group *group)

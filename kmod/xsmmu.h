@@ -54,7 +54,7 @@ typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
 /*
  * What the engine's world keeps for one CPU of a taken-over group.
  * @lock:  of who starts @timer
- * @dirty: on this CPU's list of what the end of its next poll syncs; only this
+ * @dirty: on this CPU's list of what the end of its next poll flushes; only this
  *	   CPU touches it, with interrupts off
  */
 struct xs_group_cpu {
@@ -91,7 +91,7 @@ struct xs_group_commands {
  * @domain:	the group's default domain; from when it lingers until a driver comes
  *		for which it translates, one that maps nothing
  * @geometry:	of the default domain, when the engine was made
- * @iommu:	what that is like; of its syncs of maps, those that are ours to make
+ * @iommu:	what that is like; of its flushes of maps, those that are ours to make
  * @name:	of the device it was made for, for the log
  * @active:	maps were counted
  * @strayed, @torn: a call that was ignored has been warned of; an unmap that did not match
@@ -111,7 +111,7 @@ struct xs_group_commands {
  * @generic:	the domain has generic page tables
  * @tables:	what is written in place
  * @root:	of the page table, where @iommu prunes; its format is NULL if it is not known
- * @map_syncs:	map-side syncs since load
+ * @map_flushes:	map-side flushes since load
  * @other_commands: what those have sent; invalidations for freed page-table pages and for
  *		what an error has left mapped; removals, where each is a command
  * @trim, @trimming: work: frees what the engine says there is too much of; while
@@ -164,7 +164,7 @@ struct xs_group {
 	spinlock_t leaving;
 	struct xs_iommu iommu;
 	bool generic;
-	atomic64_t map_syncs;
+	atomic64_t map_flushes;
 	struct xs_group_commands other_commands;
 	struct work_struct trim;
 	struct delayed_work retry;
@@ -452,18 +452,18 @@ void xs_boot_start(void);
 DECLARE_STATIC_KEY_FALSE(xs_debug_key);
 #define xs_debug_on()	static_branch_unlikely(&xs_debug_key)
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes);
-void xs_debug_sync(struct device *dev);
+void xs_debug_flush(struct device *dev);
 void xs_debug_map(struct device *dev, u64 iova);
-void xs_debug_sync_maps(struct device *dev, bool everywhere);
+void xs_debug_flush_maps(struct device *dev, bool everywhere);
 void xs_debug_forget(struct device *dev);
 
 /*
  * world.c. xs_world_invalidate(): what the engine does not know of, counted;
  * xs_world_flush(): all of its domain, not counted, where it is not nowhere; of
- * commands for maps that another one has sent, xs_world_count_map_sync() counts those.
+ * commands for maps that another one has sent, xs_world_count_map_flush() counts those.
  *
- * A map with XS_MAP_UNSYNCED, where
- * xs_world_map_unsynced() gives it, is to be followed by xs_world_sync_maps() for its
+ * A map with XS_MAP_UNFLUSHED, where
+ * xs_world_map_unflushed() gives it, is to be followed by xs_world_flush_maps() for its
  * range. What a map of many parts has left when one failed with @error is undone by
  * xs_world_undo(). xs_world_unmap_partial(): a list with holes. Both return false if the
  * IOMMU driver could not remove it: then the caller must not free the memory.
@@ -473,7 +473,7 @@ void xs_debug_forget(struct device *dev);
  * that it has now cannot go meanwhile. Both may sleep.
  *
  * xs_world_prune(): frees page-table pages that are about nothing but these pages, of
- * which none is mapped; xs_world_map_singly(): maps, and syncs, by no larger entry,
+ * which none is mapped; xs_world_map_singly(): maps, and flushes, by no larger entry,
  * also in a domain that drivers do not map in yet. Both: 0 or a negative errno.
  *
  * xs_world_set_tables(): entries are written in place from the return on, or are not, as the
@@ -486,8 +486,8 @@ void xs_debug_forget(struct device *dev);
  */
 extern struct srcu_struct xs_world_srcu;
 extern const struct xs_world_ops xs_linux_world;
-u32 xs_world_map_unsynced(const struct xs_group *group);
-int xs_world_sync_maps(struct xs_group *group, u64 iova, u32 pages);
+u32 xs_world_map_unflushed(const struct xs_group *group);
+int xs_world_flush_maps(struct xs_group *group, u64 iova, u32 pages);
 bool xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
 bool xs_world_undo(struct xs_group *group, u64 iova, u32 pages, int error);
 int xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
@@ -498,8 +498,8 @@ void xs_world_trim(struct work_struct *work);
 void xs_world_retry(struct work_struct *work);
 void xs_world_retry_in(struct xs_group *group, struct iommu_domain *domain);
 bool xs_world_is_stuck(struct xs_group *group);
-void xs_world_count_map_sync(struct xs_group *group,
-			     const struct xs_range *range);
+void xs_world_count_map_flush(struct xs_group *group,
+			      const struct xs_range *range);
 void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
 			 const struct xs_range *ranges, u32 count);
 void xs_world_flush(struct xs_group *group);

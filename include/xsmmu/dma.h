@@ -12,11 +12,11 @@
  *	xsmmu_flush(dev);
  *	... only now free, recycle or hand on the buffers
  *
- * Ordering: what a sync covers is what its caller has unmapped without one
+ * Ordering: what a flush covers is what its caller has unmapped without one
  * before, on the CPU that it runs on. A caller that may have moved to another
  * CPU in between (process context: neither in an interrupt, nor with bottom
- * halves or interrupts disabled) gets a sync of all CPUs. So both belong into
- * one context, as a NAPI poll or an interrupt handler is. Until the sync the
+ * halves or interrupts disabled) gets a flush of all CPUs. So both belong into
+ * one context, as a NAPI poll or an interrupt handler is. Until the flush the
  * device may still use the buffer; its IOVA is not used again before.
  *
  * Maps, too: some IOMMUs have to be told of each (virtio-iommu, AMD-Vi below a
@@ -28,23 +28,23 @@
  *	xsmmu_flush_maps(dev);
  *	... only now write the doorbell, or what else lets the device use them
  *
- * What this sync covers is ordered as above. Before it the device may fault at the
+ * What this flush covers is ordered as above. Before it the device may fault at the
  * buffers; it never reaches other memory. They may be unmapped before it, which
- * an error path does. Other IOMMUs need no such sync, and none is sent.
+ * an error path does. Other IOMMUs need no such flush, and none is sent.
  *
  * The level of such a driver is `strict` under every policy that waits for the
- * driver's sync. An ordinary unmap of a batch-aware driver is synced before it
+ * driver's flush. An ordinary unmap of a batch-aware driver is flushed before it
  * returns, so it stays correct where the driver has one buffer only.
  *
  * Without the module, on a device that is not taken over, and on one without an
- * IOMMU all of this is the ordinary DMA API: an unmap without a sync is an
- * unmap, a map without one is a map, a sync does nothing. The module must be
+ * IOMMU all of this is the ordinary DMA API: an unmap without a flush is an
+ * unmap, a map without one is a map, a flush does nothing. The module must be
  * loaded before the driver to be found by it (its symbols are weak), and stays as
  * long as the driver does.
  *
  * The module's parameter debug=1 finds misuse: memory that is freed before its
- * sync, unmaps and maps that are not followed by a sync of their device, and
- * unmaps without a sync of what was mapped without one, and had none. It finds
+ * flush, unmaps and maps that are not followed by a flush of their device, and
+ * unmaps without a flush of what was mapped without one, and had none. It finds
  * these on all IOMMUs.
  */
 #ifndef XSMMU_DMA_H
@@ -96,11 +96,11 @@ void __weak __xsmmu_block_drop(struct device *dev, dma_addr_t addr);
 #endif
 
 /**
- * xsmmu_set_batch_aware - say that a driver syncs what it unmaps
+ * xsmmu_set_batch_aware - say that a driver flushes what it unmaps
  * @dev: device that the driver is probing
  *
- * The driver unmaps with the _no_sync() forms and xsmmu_flush(), or
- * with ordinary unmaps that are then synced at once. Counts until the driver
+ * The driver unmaps with the _deferred() forms and xsmmu_flush(), or
+ * with ordinary unmaps that are then flushed at once. Counts until the driver
  * is unbound; in a group of several devices when all drivers have said so.
  *
  * Context: process, may sleep.
@@ -113,7 +113,7 @@ static inline int xsmmu_set_batch_aware(struct device *dev)
 }
 
 /**
- * xsmmu_unmap_page_attrs_deferred - dma_unmap_page_attrs() without its sync
+ * xsmmu_unmap_page_attrs_deferred - dma_unmap_page_attrs() without its flush
  * @dev: device
  * @addr: as dma_map_page_attrs() or dma_map_single_attrs() returned it
  * @size: as mapped
@@ -137,7 +137,7 @@ static inline void xsmmu_unmap_page_attrs_deferred(struct device *dev,
 }
 
 /**
- * xsmmu_unmap_sg_attrs_deferred - dma_unmap_sg_attrs() without its sync
+ * xsmmu_unmap_sg_attrs_deferred - dma_unmap_sg_attrs() without its flush
  * @dev: device
  * @sgl: list that dma_map_sg_attrs() mapped
  * @nents: as given to dma_map_sg_attrs()
@@ -159,11 +159,11 @@ static inline void xsmmu_unmap_sg_attrs_deferred(struct device *dev,
 }
 
 /**
- * xsmmu_flush - make what was unmapped without a sync unreachable
+ * xsmmu_flush - make what was unmapped without a flush unreachable
  * @dev: device
  *
  * When it returns, the device can use nothing of what the caller has unmapped
- * without a sync before: neither through the page table nor through a cache.
+ * without a flush before: neither through the page table nor through a cache.
  *
  * Context: any. Sends a command to the IOMMU and waits for it, unless nothing
  * is outstanding.
@@ -189,7 +189,7 @@ static inline void xsmmu_flush(struct device *dev)
 /* ---- maps ---- */
 
 /**
- * xsmmu_map_page_attrs_unflushed - dma_map_page_attrs() without its sync
+ * xsmmu_map_page_attrs_unflushed - dma_map_page_attrs() without its flush
  * @dev: device
  * @page: as for dma_map_page_attrs(), and all that follow
  * @offset: in @page
@@ -201,7 +201,7 @@ static inline void xsmmu_flush(struct device *dev)
  * same device. It is unmapped as any other.
  *
  * Context: any. Return: the DMA address; DMA_MAPPING_ERROR on failure, then
- * nothing is mapped, and others wait for their sync as before.
+ * nothing is mapped, and others wait for their flush as before.
  */
 static inline dma_addr_t xsmmu_map_page_attrs_unflushed(struct device *dev,
 							struct page *page,
@@ -230,11 +230,11 @@ static inline dma_addr_t xsmmu_map_single_attrs_unflushed(struct device *dev,
 }
 
 /**
- * xsmmu_flush_maps - let a device use what was mapped without a sync
+ * xsmmu_flush_maps - let a device use what was mapped without a flush
  * @dev: device
  *
  * When it returns, the device can use all that the caller has mapped without a
- * sync before. To be called before the write that tells the device of it.
+ * flush before. To be called before the write that tells the device of it.
  *
  * Context: any. Sends the IOMMU a command, or few, and waits, if it needs that and
  * something is outstanding. It cannot fail on the IOMMUs that the module serves.
@@ -265,7 +265,7 @@ static inline void xsmmu_flush_maps(struct device *dev)
  * Each page is mapped at most once in a block's life. It lives on its own from
  * then: a page that is recycled stays mapped when the struct is freed long
  * before, and is unmapped by its address. The IOVAs are used again when the
- * last page that was mapped is unmapped and synced, and the struct is freed.
+ * last page that was mapped is unmapped and flushed, and the struct is freed.
  */
 struct xsmmu_block {
 	struct device *dev;
@@ -375,14 +375,14 @@ static inline int xsmmu_block_map_pages(struct xsmmu_block *block,
 }
 
 /**
- * xsmmu_block_map_pages_unflushed - xsmmu_block_map_pages() without its sync
+ * xsmmu_block_map_pages_unflushed - xsmmu_block_map_pages() without its flush
  * @block: fresh block
  * @pages: @block->pages of them
  * @dir: direction
  * @attrs: as for dma_map_page_attrs()
  *
  * As for xsmmu_map_page_attrs_unflushed(): xsmmu_flush_maps() must follow before the
- * device is told. With its sync a block has one for all of its pages.
+ * device is told. With its flush a block has one for all of its pages.
  *
  * Context: any. Return: as for xsmmu_block_map_pages().
  */

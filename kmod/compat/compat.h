@@ -60,7 +60,7 @@ static inline void xs_dma_iommu_restore(struct device *dev, bool was)
 #endif
 
 /*
- * f406c8e4b770 ("dma: avoid redundant calls for sync operations", 6.10): syncs need not be
+ * f406c8e4b770 ("dma: avoid redundant calls for flush operations", 6.10): flushes need not be
  * calls of the operations, as is found out when a driver sets its mask, if it does.
  * Later kernels have it in the flag word, too. The caller holds the device's lock, as above.
  */
@@ -74,7 +74,7 @@ static inline void xs_dma_skip_no_sync(struct device *dev)
 #endif
 }
 
-/* Of later kernels: what is mapped is never synced, so it must not be copied. */
+/* Of later kernels: what is mapped is never flushed, so it must not be copied. */
 #ifndef DMA_ATTR_REQUIRE_COHERENT
 #define DMA_ATTR_REQUIRE_COHERENT	0
 #endif

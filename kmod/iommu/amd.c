@@ -4,7 +4,7 @@
  * kernel uses.
  *
  * Under a hypervisor that has to be told of new mappings (NpCache, as VT-d's caching mode),
- * the driver syncs each map, and sends a range as the aligned powers of two that it is made
+ * the driver flushes each map, and sends a range as the aligned powers of two that it is made
  * of; else nothing for a map, and one command for a range. It collects what is removed also
  * where it is told not to, so nothing is left for it to collect.
  */
@@ -44,7 +44,7 @@ static const char *describe_amd(struct xs_iommu *iommu, struct device *dev,
 	u64 cap = AMD_CAP_NPCACHE(~0ull) << 26;
 
 	xs_iommu_attribute(dev, "amd-iommu", "cap", &cap);
-	iommu->syncs_maps &= AMD_CAP_NPCACHE(cap);
+	iommu->flushes_maps &= AMD_CAP_NPCACHE(cap);
 	if (AMD_CAP_NPCACHE(cap))
 		iommu->commands = parts_of;
 	else

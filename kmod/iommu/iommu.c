@@ -90,7 +90,7 @@ const char *xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 	const struct xs_iommu_kind *kind = kind_of(dev);
 
 	memset(iommu, 0, sizeof(*iommu));
-	iommu->syncs_maps = domain->ops->iotlb_sync_map;
+	iommu->flushes_maps = domain->ops->iotlb_sync_map;
 	iommu->takes_runs = xs_domain_is_generic(domain);
 	return kind ? kind->describe(iommu, dev, domain) : NULL;
 }

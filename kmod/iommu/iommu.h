@@ -17,7 +17,7 @@ struct xs_format;
 
 /*
  * struct xs_iommu - what an IOMMU is like, for one domain
- * @syncs_maps:	its driver has to be told of each map
+ * @flushes_maps:	its driver has to be told of each map
  * @kicks:	a removal is a request of its own, which an invalidation tells the device of,
  *		and waits for; so is a map
  * @commands:	how many page-selective commands a range is, where that is not one, U32_MAX if it
@@ -35,7 +35,7 @@ struct xs_format;
  *		mapped: the driver frees that before it invalidates, and @prunes is not so
  */
 struct xs_iommu {
-	bool syncs_maps;
+	bool flushes_maps;
 	bool kicks;
 	u32 (*commands)(const struct xs_iommu *iommu, u64 page, u64 pages);
 	s32 range_max_lg2;

@@ -2,7 +2,7 @@
 /*
  * Arm SMMUv3 (Arm IHI 0070, 4.4 for its commands), with page tables of the CPU's own format.
  *
- * A map needs no sync. An invalidation of a range is commands of which each covers up to 31
+ * A map needs no flush. An invalidation of a range is commands of which each covers up to 31
  * times a power of two of pages, from any page on; without range invalidation (RIL) it is
  * one for each page. They say at which level the entries are that they are for, in a hint
  * that the hardware may rely on: a larger entry than a page's may stay cached.

@@ -211,7 +211,7 @@ static const char *describe_vtd(struct xs_iommu *iommu, struct device *dev,
 	if (cap & CAP_CM && !is_found)
 		return "its IOMMU is in caching mode, and the page table of the device is not found";
 	if (!(cap & CAP_RWBF) && !(cap & CAP_CM && is_second) && !hides_rwbf())
-		iommu->syncs_maps = false;
+		iommu->flushes_maps = false;
 	iommu->range_max_lg2 = cap & CAP_PSI || is_first ?
 		FIELD_GET(CAP_MAMV, cap) : -1;
 	if (!is_second)

@@ -6,8 +6,8 @@
  * A round maps `pages` pages, lets the device write to each once (so that the translation is
  * cached), unmaps them, gives each away at once as a driver does, and has the device write to the
  * stale IOVAs in volleys, one write to each, until `window_us` is over. A batch-aware driver
- * unmaps all, is attacked, syncs once, and only then gives the pages away. Time counts from the
- * return of dma_unmap_page(), or of the batch-aware driver's sync; a write that landed is dated by
+ * unmaps all, is attacked, flushes once, and only then gives the pages away. Time counts from the
+ * return of dma_unmap_page(), or of the batch-aware driver's flush; a write that landed is dated by
  * when it was fired, so "stale until at least then" is literally true.
  *
  * Each write that lands is counted by the state that its page was in just before:
@@ -22,11 +22,12 @@
  * nowhere. Someone else gets it as soon as it was attacked once while free.
  *
  * napi=0 unmaps in process context. napi=1 unmaps inside a NAPI poll and fires the first volleys
- * there; the others follow after the poll's end, when a policy that syncs at that point must have
- * synced: landed_after_poll is 0 then. far=1 unmaps on another CPU, and this one attacks meanwhile.
+ * there; the others follow after the poll's end, when a policy that flushes at that point must have
+ * flushed: landed_after_poll is 0 then. far=1 unmaps on another CPU, and this one attacks
+ * meanwhile.
  *
- * syncs=1 maps as the driver of a receive ring does that syncs what it reads; syncs=0 as any other
- * one. Where pages are copied, only the former's are.
+ * flushes=1 maps as the driver of a receive ring does that flushes what it reads; flushes=0 as any
+ * other one. Where pages are copied, only the former's are.
  *
  * list=1 maps the pages of a round as one scatter list: each is the first of a segment, and the
  * device's segment boundary leaves padding between segments, which nobody has given it. That is
@@ -47,10 +48,10 @@
  * often a whole number of ticks), which spreads the rounds evenly over the tick.
  *
  * A policy may copy what is mapped: then the device writes to the copy, which is the driver's by
- * a sync only. Such writes are counted as `in_copy`; what lands in the page itself counts as ever.
+ * a flush only. Such writes are counted as `in_copy`; what lands in the page itself counts as ever.
  *
  * Three controls guard against an attack that could not have worked. Before each unmap a write must
- * land, or be there after a sync. A write to the physical address of a page that was never mapped
+ * land, or be there after a flush. A write to the physical address of a page that was never mapped
  * must be refused, and one to what is mapped for reading, too; in passthrough they must land (it is
  * our own page, so that is harmless). If a control fails the run fails with -EIO.
  */
@@ -85,7 +86,7 @@ struct victim {
 	struct page *page;
 	dma_addr_t iova;
 	bool reused;		/* someone else has a reference, and their canary is in it */
-	u64 unmapped_ns;	/* when the unmap, or the driver's sync, had returned; 0: not yet */
+	u64 unmapped_ns;	/* when the unmap, or the driver's flush, had returned; 0: not yet */
 	u64 last_landed_ns;	/* since then; 0: none has landed */
 	u64 previous_ns;	/* since then: the shot before */
 	bool attacked;
@@ -94,7 +95,7 @@ struct victim {
 
 struct attack {
 	struct lab_device *dev;
-	u32 rounds, pages, window_us, gaps, napi, far, syncs;	/* the parameters */
+	u32 rounds, pages, window_us, gaps, napi, far, flushes;	/* the parameters */
 	u32 list, wanted;
 	bool translated;
 	bool never_mapped_refused;
@@ -111,7 +112,7 @@ struct attack {
 
 	/* All rounds. */
 	u64 *last_landed;	/* [rounds * pages] */
-	u64 attempts, attempts_before_sync, landed_before_sync;
+	u64 attempts, attempts_before_flush, landed_before_flush;
 	u64 landed[STATE_COUNT], landed_after_poll, astray;
 	u64 attempts_padding, landed_padding_mapped, landed_padding;
 	u64 copied, in_copy;	/* pages that were, and stale writes that went there */
@@ -282,7 +283,7 @@ static void stamp(struct victim *victim)
 
 static unsigned long attrs_of(const struct attack *attack)
 {
-	return attack->syncs ? DMA_ATTR_SKIP_CPU_SYNC : 0;
+	return attack->flushes ? DMA_ATTR_SKIP_CPU_SYNC : 0;
 }
 
 static void unmap_victim(struct attack *attack, const struct victim *victim)
@@ -313,14 +314,14 @@ static void unmap_each(struct attack *attack)
 	}
 }
 
-/* What lands before the sync shows that the attack works: it may. */
-static void attack_before_sync(struct attack *attack)
+/* What lands before the flush shows that the attack works: it may. */
+static void attack_before_flush(struct attack *attack)
 {
 	u32 i;
 
 	for (i = 0; i < attack->pages; i++) {
-		attack->attempts_before_sync++;
-		attack->landed_before_sync +=
+		attack->attempts_before_flush++;
+		attack->landed_before_flush +=
 			fire(attack, &attack->victims[i], 0) == LAB_ATTACK_LANDED;
 	}
 }
@@ -336,7 +337,7 @@ static void unmap_aware(struct attack *attack)
 		xsmmu_unmap_page_attrs_deferred(dev, attack->victims[i].iova, VICTIM_BYTES,
 						DMA_FROM_DEVICE, attrs_of(attack));
 	if (!attack->far)
-		attack_before_sync(attack);
+		attack_before_flush(attack);
 	xsmmu_flush(dev);
 	for (i = 0; i < attack->pages; i++) {
 		stamp(&attack->victims[i]);
@@ -399,7 +400,7 @@ static int control_mapped(struct attack *attack, struct victim *victim)
 	return -EIO;
 }
 
-/* Map a page; a batch-aware driver does so without a sync. */
+/* Map a page; a batch-aware driver does so without a flush. */
 static int victim_map(struct attack *attack, struct victim *victim)
 {
 	struct device *dev = &attack->dev->pdev->dev;
@@ -476,7 +477,7 @@ out_put:
 	return ret;
 }
 
-/* All of them, then one sync, then the device may use them. */
+/* All of them, then one flush, then the device may use them. */
 static int victims_map(struct attack *attack)
 {
 	u32 i, mapped = 0;
@@ -644,8 +645,8 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 	sort(last, count, sizeof(*last), u64_compare, NULL);
 	seq_buf_printf(result, "{\"rounds\":%u,\"pages\":%u,\"window_us\":%u", attack->rounds,
 		       attack->pages, attack->window_us);
-	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"syncs\":%u", attack->gaps,
-		       attack->napi, attack->far, attack->syncs);
+	seq_buf_printf(result, ",\"gaps\":%u,\"napi\":%u,\"far\":%u,\"flushes\":%u", attack->gaps,
+		       attack->napi, attack->far, attack->flushes);
 	seq_buf_printf(result, ",\"list\":%u,\"cpus\":%u", attack->list, num_online_cpus());
 	seq_buf_printf(result, ",\"attempts\":%llu,\"landed\":%llu,\"landed_rounds\":%u",
 		       attack->attempts,
@@ -655,8 +656,8 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 	print_count(result, "landed_freed", true, landed[STATE_FREED]);
 	print_count(result, "landed_reused", true, landed[STATE_REUSED]);
 	print_count(result, "landed_after_poll", attack->napi, attack->landed_after_poll);
-	print_count(result, "attempts_before_sync", aware, attack->attempts_before_sync);
-	print_count(result, "landed_before_sync", aware, attack->landed_before_sync);
+	print_count(result, "attempts_before_flush", aware, attack->attempts_before_flush);
+	print_count(result, "landed_before_flush", aware, attack->landed_before_flush);
 	print_count(result, "attempts_padding", has_padding(attack), attack->attempts_padding);
 	print_count(result, "landed_padding_mapped", has_padding(attack),
 		    attack->landed_padding_mapped);
@@ -688,7 +689,7 @@ static int attack_parse(struct attack *attack, char *text)
 		{ "gaps", &attack->gaps, 1, 10000 },
 		{ "napi", &attack->napi, 0, 1 },
 		{ "far", &attack->far, 0, 1 },
-		{ "syncs", &attack->syncs, 0, 1 },
+		{ "flushes", &attack->flushes, 0, 1 },
 		{ "list", &attack->list, 0, 1 },
 		{ "attempts", &attack->wanted, 0, 100000000 },
 	};

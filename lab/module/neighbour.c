@@ -3,14 +3,14 @@
  * Workload `neighbour`: a device of the same IOMMU group attacks what a real driver unmaps.
  *
  * Devices of one group share a domain, so an IOVA of one is an IOVA of all. The driver is as it
- * is: what it unmaps, and when its own sync returns, is seen by probes on the functions that it
+ * is: what it unmaps, and when its own flush returns, is seen by probes on the functions that it
  * calls (dma_unmap_page_attrs(), dma_unmap_sg_attrs(), and those of include/xsmmu/dma.h). At most
  * TARGETS words of each unmap are attacked, in its first and its last page:
  *
  *	before the unmap	a control: the write must land. It also makes the IOMMU cache the
  *				translation for this device
- *	before the sync		only of a batch-aware driver: may land, and shows that it could
- *	after it		at the return of the unmap, or of the batch-aware driver's sync
+ *	before the flush		only of a batch-aware driver: may land, and shows that it
+ *	could after it		at the return of the unmap, or of the batch-aware driver's flush
  *	later			with later=1: one of the last OLD words, whenever there is a shot,
  *				unless the page table maps its IOVA again
  *
@@ -36,7 +36,7 @@
 #include "testdev.h"
 
 #define TARGETS 2
-#define PENDING_MAX 512	/* words that wait for the driver's sync; more are left alone */
+#define PENDING_MAX 512	/* words that wait for the driver's flush; more are left alone */
 #define OLD 64
 
 /* A word that the driver has mapped. */
@@ -44,7 +44,7 @@ struct target {
 	struct device *owner;
 	dma_addr_t iova;
 	phys_addr_t physical;
-	bool is_gone;	/* from the page table, before the driver asked for its sync */
+	bool is_gone;	/* from the page table, before the driver asked for its flush */
 };
 
 /* The words of one unmap, from its entry to its return. */
@@ -57,7 +57,7 @@ struct lab_neighbour {
 	struct lab_device *dev;
 	struct iommu_domain *domain;	/* of the whole group */
 	bool is_later;			/* the parameter */
-	struct lab_tally control, before_sync, after, later;
+	struct lab_tally control, before_flush, after, later;
 	u64 unmaps;
 	u32 pending_count;
 	struct target pending[PENDING_MAX];
@@ -169,7 +169,7 @@ static int unmapped(struct kretprobe_instance *instance, struct pt_regs *regs)
 	return 0;
 }
 
-static int unmapped_no_sync(struct kretprobe_instance *instance, struct pt_regs *regs)
+static int unmapped_deferred(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	const struct unmap *unmap = (struct unmap *)instance->data;
 	unsigned long flags;
@@ -188,10 +188,10 @@ static void pending_drop(u32 at)
 }
 
 /*
- * Some words may have been synced before the driver asked, by a full batch or an empty block. Then
+ * Some words may have been flushed before the driver asked, by a full batch or an empty block. Then
  * their IOVAs can be in use again, for other memory: no target any more.
  */
-static int sync_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+static int flush_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	struct device **owner = (struct device **)instance->data;
 	struct target *target;
@@ -212,7 +212,7 @@ static int sync_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 		}
 		if (target->owner == *owner) {
 			target->is_gone = !to;
-			shoot(&armed->before_sync, target);
+			shoot(&armed->before_flush, target);
 		}
 		i++;
 	}
@@ -220,7 +220,7 @@ static int sync_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 	return 0;
 }
 
-static int synced(struct kretprobe_instance *instance, struct pt_regs *regs)
+static int flushed(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	struct device *owner = *(struct device **)instance->data;
 	struct target *target;
@@ -249,9 +249,9 @@ static struct kretprobe probes[] = {
 	LAB_PROBE("dma_unmap_page_attrs", page_entry, unmapped, struct unmap),
 	LAB_PROBE("dma_unmap_sg_attrs", sg_entry, unmapped, struct unmap),
 	/* From here on they are of xsmmu.ko, which need not be loaded. */
-	LAB_PROBE("__xsmmu_unmap_deferred", page_entry, unmapped_no_sync, struct unmap),
-	LAB_PROBE("__xsmmu_unmap_sg_deferred", sg_entry, unmapped_no_sync, struct unmap),
-	LAB_PROBE("__xsmmu_flush", sync_entry, synced, struct device *),
+	LAB_PROBE("__xsmmu_unmap_deferred", page_entry, unmapped_deferred, struct unmap),
+	LAB_PROBE("__xsmmu_unmap_sg_deferred", sg_entry, unmapped_deferred, struct unmap),
+	LAB_PROBE("__xsmmu_flush", flush_entry, flushed, struct device *),
 };
 
 #define PROBES_OF_KERNEL 2
@@ -303,12 +303,12 @@ static void neighbour_print(struct seq_buf *result)
 	seq_buf_printf(result, "{\"unmaps\":%llu,\"probes_missed\":%llu", armed->unmaps,
 		       lab_probes_missed(probes, ARRAY_SIZE(probes)));
 	lab_tally_print(result, "_control", &armed->control);
-	lab_tally_print(result, "_before_sync",
-			armed->dev->batch_aware ? &armed->before_sync : NULL);
+	lab_tally_print(result, "_before_flush",
+			armed->dev->batch_aware ? &armed->before_flush : NULL);
 	lab_tally_print(result, "", &armed->after);
 	lab_tally_print(result, "_later", armed->is_later ? &armed->later : NULL);
 	seq_buf_printf(result, ",\"astray\":%llu}", armed->control.astray +
-		       armed->before_sync.astray + armed->after.astray);
+		       armed->before_flush.astray + armed->after.astray);
 }
 
 static int neighbour_run(struct lab_device *dev, char *text, struct seq_buf *result)

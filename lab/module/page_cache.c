@@ -10,7 +10,7 @@
  * to where the disk's driver had the page. Then the page cache is compared again.
  *
  *	before the unmap	a control: the write must land
- *	at the driver's sync	only of a batch-aware driver: may land, and shows that it could
+ *	at the driver's flush	only of a batch-aware driver: may land, and shows that it could
  *	after it was verified	what counts: the page cache has changed, or it has not
  *
  * Where the driver has a page is seen by probes on the functions that it calls to unmap. What was
@@ -43,9 +43,9 @@ struct page_cache {
 	struct device *owner;
 	dma_addr_t iova;
 	phys_addr_t physical;		/* 0: nothing yet */
-	bool synced;
+	bool flushed;
 
-	struct lab_tally control, before_sync, changed;
+	struct lab_tally control, before_flush, changed;
 	u64 verified;
 };
 
@@ -77,21 +77,21 @@ static int unmap_entry(struct kretprobe_instance *instance, struct pt_regs *regs
 	watching->owner = owner;
 	watching->iova = iova;
 	watching->physical = physical;
-	watching->synced = false;
+	watching->flushed = false;
 	shoot(&watching->control);
 	local_irq_restore(flags);
 	return 1;
 }
 
-static int sync_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
+static int flush_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	unsigned long flags;
 
-	if (lab_probe_owner(regs) != watching->owner || !watching->physical || watching->synced)
+	if (lab_probe_owner(regs) != watching->owner || !watching->physical || watching->flushed)
 		return 1;
 	local_irq_save(flags);
-	watching->synced = true;
-	shoot(&watching->before_sync);
+	watching->flushed = true;
+	shoot(&watching->before_flush);
 	local_irq_restore(flags);
 	return 1;
 }
@@ -100,7 +100,7 @@ static struct kretprobe probes[] = {
 	LAB_PROBE("dma_unmap_page_attrs", unmap_entry, NULL, char),
 	/* From here on they are of xsmmu.ko, which need not be loaded. */
 	LAB_PROBE("__xsmmu_unmap_deferred", unmap_entry, NULL, char),
-	LAB_PROBE("__xsmmu_flush", sync_entry, NULL, char),
+	LAB_PROBE("__xsmmu_flush", flush_entry, NULL, char),
 };
 
 #define PROBES_OF_KERNEL 1
@@ -198,10 +198,10 @@ static void print(const struct page_cache *run, struct seq_buf *result)
 	seq_buf_printf(result, "{\"verified\":%llu", run->verified);
 	lab_tally_print(result, "", &run->changed);
 	lab_tally_print(result, "_control", &run->control);
-	lab_tally_print(result, "_before_sync", run->dev->batch_aware ? &run->before_sync : NULL);
+	lab_tally_print(result, "_before_flush", run->dev->batch_aware ? &run->before_flush : NULL);
 	lab_tally_print(result, "_later", NULL);
 	seq_buf_printf(result, ",\"astray\":%llu}", run->control.astray +
-		       run->before_sync.astray + run->changed.astray);
+		       run->before_flush.astray + run->changed.astray);
 }
 
 static int page_cache_run(struct lab_device *dev, char *text, struct seq_buf *result)

@@ -30,10 +30,10 @@
  *
  *	page		each page by an ordinary unmap: the unmodified driver
  *	descriptor	F&S: the 64 pages of a descriptor are one block of IOVAs that dies with it,
- *			all unmapped without a sync, then one sync, then freed. recycle=0 only
- *	pending		xSMMU: pages are mapped singly; those that leave are unmapped without a sync
- *			and put on a list. One sync at the end of the poll, or when the list has
- *			`threshold` pages, then they go to the pool or the allocator
+ *			all unmapped without a flush, then one flush, then freed. recycle=0 only
+ *	pending		xSMMU: pages are mapped singly; those that leave are unmapped without a
+ *			flush and put on a list. One flush at the end of the poll, or when the list
+ *			has `threshold` pages, then they go to the pool or the allocator
  *	blocks		as pending, but the fresh pages of a refill are mapped as a block. Recycled
  *			pages stay mapped in the blocks where they are
  *	whole		the 64 pages of a descriptor are one block, and are recycled together: the
@@ -41,8 +41,8 @@
  *			but the driver has a reference to any of its pages. A descriptor that leaves
  *			is unmapped as a whole and waits on the list as under pending
  *
- * All but page are for batch-aware drivers, which also map all pages of a refill without a sync,
- * and sync once, before they would tell the device of them. Set-up, tear-down and a warm-up of two
+ * All but page are for batch-aware drivers, which also map all pages of a refill without a flush,
+ * and flush once, before they would tell the device of them. Set-up, tear-down and a warm-up of two
  * whole rings are not measured.
  *
  * With several queues each has a ring, a cache and a page pool of its own, and is polled in turn.
@@ -72,7 +72,7 @@
 #define HEAD_BYTES 256
 #define REFILL_DESCRIPTORS 2	/* a refill waits for so many */
 #define PENDING_MAX_PAGES 1024
-#define ATTRS DMA_ATTR_SKIP_CPU_SYNC	/* the driver syncs for the CPU what it reads */
+#define ATTRS DMA_ATTR_SKIP_CPU_SYNC	/* the driver flushes for the CPU what it reads */
 
 enum release {
 	RELEASE_PAGE, RELEASE_DESCRIPTOR, RELEASE_PENDING, RELEASE_BLOCKS, RELEASE_WHOLE, RELEASES,
@@ -118,7 +118,7 @@ struct rx_queue {
 	struct rx_descriptor *store;	/* [cache_pages / DESCRIPTOR_PAGES], for `whole` */
 	u32 store_head, store_count;	/* oldest, how many */
 
-	struct page *pending[PENDING_MAX_PAGES];	/* unmapped, not synced */
+	struct page *pending[PENDING_MAX_PAGES];	/* unmapped, not flushed */
 	u32 pending_count;
 	struct page *fresh[DESCRIPTOR_PAGES];	/* of a refill that maps a block */
 
@@ -166,7 +166,7 @@ static void pending_write(struct rx_queue *queue)
 
 	if (!queue->pending_count)
 		return;
-	ring_sync(&queue->receive->meter);
+	ring_flush(&queue->receive->meter);
 	for (i = 0; i < queue->pending_count; i++)
 		page_to_pool(queue, queue->pending[i]);
 	queue->pending_count = 0;
@@ -409,7 +409,7 @@ static int queue_refill(struct rx_queue *queue)
 	}
 	/* The doorbell would follow. */
 	if (receive->release != RELEASE_PAGE)
-		ring_sync_maps(&receive->meter);
+		ring_flush_maps(&receive->meter);
 	return ret;
 }
 

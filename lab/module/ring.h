@@ -28,7 +28,7 @@ enum ring_count {
 	RING_BYTES,
 	RING_PAGES_MAPPED,	/* pages that a mapping touches, as the IOMMU counts them */
 	RING_PAGES_UNMAPPED,
-	RING_SYNCS,		/* the driver's own */
+	RING_FLUSHES,		/* the driver's own */
 	RING_COMMON_COUNTS,
 	RING_CACHE_REUSED = RING_COMMON_COUNTS,	/* pages that a refill took from the cache */
 	RING_CACHE_BUSY,	/* pages that it did not get: the stack had the oldest */
@@ -73,14 +73,14 @@ static inline u32 ring_pages(dma_addr_t addr, u32 bytes)
 	return DIV_ROUND_UP(offset_in_page(addr) + bytes, PAGE_SIZE);
 }
 
-static inline void ring_sync(struct ring_meter *meter)
+static inline void ring_flush(struct ring_meter *meter)
 {
 	xsmmu_flush(&meter->dev->pdev->dev);
-	meter->counts[RING_SYNCS]++;
+	meter->counts[RING_FLUSHES]++;
 }
 
 /* Before the device is told of what was mapped. Nothing after ordinary maps. */
-static inline void ring_sync_maps(const struct ring_meter *meter)
+static inline void ring_flush_maps(const struct ring_meter *meter)
 {
 	xsmmu_flush_maps(&meter->dev->pdev->dev);
 }

@@ -19,8 +19,8 @@
  * `release`:
  *
  *	page	each request by an ordinary unmap, and ended: the unmodified driver
- *	batch	all requests of the batch are unmapped without a sync, then one sync, then they are
- *		ended. A batch of one request is unmapped as under `page`
+ *	batch	all requests of the batch are unmapped without a flush, then one flush, then they
+ *		are ended. A batch of one request is unmapped as under `page`
  *
  * The latter is xSMMU's for NVMe, and for batch-aware drivers. fail=n: the n-th mapping fails,
  * which ends the run with -ENOMEM.
@@ -98,14 +98,14 @@ static int request_submit(struct storage *storage)
 	return 0;
 }
 
-static void request_unmap(struct storage *storage, struct request_slot *slot, bool sync)
+static void request_unmap(struct storage *storage, struct request_slot *slot, bool flush)
 {
 	struct ring_meter *meter = &storage->meter;
 
 	meter->counts[RING_PACKETS]++;
 	meter->counts[RING_BYTES] += storage->page_count * PAGE_SIZE;
 	meter->counts[RING_PAGES_UNMAPPED] += storage->page_count;
-	if (sync)
+	if (flush)
 		dma_unmap_sgtable(storage->dev, &slot->table, DMA_FROM_DEVICE, 0);
 	else
 		xsmmu_unmap_sgtable_deferred(storage->dev, &slot->table, DMA_FROM_DEVICE, 0);
@@ -115,17 +115,17 @@ static void request_unmap(struct storage *storage, struct request_slot *slot, bo
 static void storage_complete(struct storage *storage)
 {
 	u32 i, count = min(storage->batch, storage->tail - storage->head);
-	bool sync_each = storage->release == RELEASE_PAGE || count == 1;
+	bool flush_each = storage->release == RELEASE_PAGE || count == 1;
 	unsigned long flags;
 
 	local_irq_save(flags);
 	for (i = 0; i < count; i++) {
-		request_unmap(storage, slot_of(storage, storage->head + i), sync_each);
-		if (sync_each)
+		request_unmap(storage, slot_of(storage, storage->head + i), flush_each);
+		if (flush_each)
 			request_end(storage, slot_of(storage, storage->head + i));
 	}
-	if (!sync_each) {
-		ring_sync(&storage->meter);
+	if (!flush_each) {
+		ring_flush(&storage->meter);
 		for (i = 0; i < count; i++)
 			request_end(storage, slot_of(storage, storage->head + i));
 	}

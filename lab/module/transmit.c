@@ -28,13 +28,13 @@
  *
  *	page	each segment by an ordinary unmap, then the packet is freed: the unmodified driver,
  *		and F&S, which is about receiving only
- *	packet	xSMMU: a packet of more than `threshold` segments is unmapped without a sync, then
- *		synced once and freed. One of fewer is unmapped as under `page`
- *	poll	xSMMU's option: the same, but packets wait for one sync at the end of the poll, and
+ *	packet	xSMMU: a packet of more than `threshold` segments is unmapped without a flush, then
+ *		flushed once and freed. One of fewer is unmapped as under `page`
+ *	poll	xSMMU's option: the same, but packets wait for one flush at the end of the poll, and
  *		only then are freed
  *
  * The last two are for batch-aware drivers, which also map all segments of a packet without a
- * sync, and sync once, before they would tell the device of it. fail=n: the n-th allocation or
+ * flush, and flush once, before they would tell the device of it. fail=n: the n-th allocation or
  * mapping fails, which ends the run with -ENOMEM.
  */
 #include <linux/if_ether.h>
@@ -77,8 +77,8 @@ struct transmit {
 	struct device *dev;
 	struct tx_packet *ring;		/* [depth] */
 	u32 head, tail;			/* next to complete, next to send; they only grow */
-	struct sk_buff *synced_later[COMPLETIONS_MAX];	/* of one poll */
-	u32 synced_later_count;
+	struct sk_buff *flushed_later[COMPLETIONS_MAX];	/* of one poll */
+	u32 flushed_later_count;
 
 	struct page *file[FILE_PAGES];
 	u32 file_next;
@@ -202,7 +202,7 @@ static void packet_unmap(struct transmit *transmit, struct tx_packet *packet)
 	}
 }
 
-static void packet_unmap_no_sync(struct transmit *transmit, struct tx_packet *packet)
+static void packet_unmap_deferred(struct transmit *transmit, struct tx_packet *packet)
 {
 	u64 *pages_unmapped = &transmit->meter.counts[RING_PAGES_UNMAPPED];
 	struct tx_segment *segment = packet->segments;
@@ -232,7 +232,7 @@ static int packet_send(struct transmit *transmit)
 		transmit->tail++;
 		/* The doorbell would follow. */
 		if (transmit->release != RELEASE_PAGE)
-			ring_sync_maps(&transmit->meter);
+			ring_flush_maps(&transmit->meter);
 	}
 	local_bh_enable();
 	return ret;
@@ -249,12 +249,12 @@ static void packet_complete(struct transmit *transmit, struct tx_packet *packet)
 	if (transmit->release == RELEASE_PAGE || packet->count <= transmit->threshold) {
 		packet_unmap(transmit, packet);
 	} else {
-		packet_unmap_no_sync(transmit, packet);
+		packet_unmap_deferred(transmit, packet);
 		if (transmit->release == RELEASE_POLL) {
-			transmit->synced_later[transmit->synced_later_count++] = packet->skb;
+			transmit->flushed_later[transmit->flushed_later_count++] = packet->skb;
 			return;
 		}
-		ring_sync(meter);
+		ring_flush(meter);
 	}
 	napi_consume_skb(packet->skb, NAPI_POLL_WEIGHT);
 }
@@ -267,12 +267,12 @@ static void transmit_work(void *context)
 
 	for (i = 0; i < transmit->completions && transmit->head != transmit->tail; i++)
 		packet_complete(transmit, &transmit->ring[transmit->head++ % transmit->depth]);
-	if (!transmit->synced_later_count)
+	if (!transmit->flushed_later_count)
 		return;
-	ring_sync(&transmit->meter);
-	for (i = 0; i < transmit->synced_later_count; i++)
-		napi_consume_skb(transmit->synced_later[i], NAPI_POLL_WEIGHT);
-	transmit->synced_later_count = 0;
+	ring_flush(&transmit->meter);
+	for (i = 0; i < transmit->flushed_later_count; i++)
+		napi_consume_skb(transmit->flushed_later[i], NAPI_POLL_WEIGHT);
+	transmit->flushed_later_count = 0;
 }
 
 /* ---- the run ---- */

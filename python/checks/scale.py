@@ -37,7 +37,7 @@ ELSEWHERE: Final = (0, 10, 33)
 LIVES: Final = ("short", "mixed")
 POLICIES: Final = policies.names()
 AWARE: Final = policies.waiting()
-"""Policies that wait for a batch-aware driver's sync."""
+"""Policies that wait for a batch-aware driver's flush."""
 QUICK_CPUS: Final = (1, 8, 64)
 
 PARTS: Final = ("core", "sim/scale")
@@ -152,9 +152,9 @@ class Count:
         return self._per_page(self.raw["queue_lock"]["waits"])
 
     @property
-    def syncs_per_poll(self) -> float:
+    def flushes_per_poll(self) -> float:
         """Of all causes."""
-        return int(sum(self.raw["syncs"].values())) / int(self.raw["polls"])
+        return int(sum(self.raw["flushes"].values())) / int(self.raw["polls"])
 
     @property
     def commands(self) -> float:
@@ -189,7 +189,7 @@ class Count:
             "transfers_per_page": self.transfers(),
             **kernel,
             **{f"{name}_per_page": getattr(self, name) for name in names},
-            "syncs_per_poll": self.syncs_per_poll,
+            "flushes_per_poll": self.flushes_per_poll,
             "spread": self.spread,
             "taken": self.taken,
             "raw": self.raw,
@@ -269,7 +269,7 @@ _DETAILS: Final[tuple[tuple[str, Callable[[Count], str]], ...]] = (
     ("locks\n/page", lambda count: f"{count.locks:.3f}"),
     ("of another\nCPU", lambda count: f"{count.locks_fetched:.4f}"),
     ("waits", lambda count: f"{count.lock_waits:.4f}"),
-    ("syncs\n/poll", lambda count: f"{count.syncs_per_poll:.2f}"),
+    ("flushes\n/poll", lambda count: f"{count.flushes_per_poll:.2f}"),
     ("commands\n/page", lambda count: f"{count.commands:.5f}"),
     ("IOVA\nspread", lambda count: f"{count.spread:.2f}"),
     ("taken\n/live", lambda count: f"{count.taken:.2f}"),
@@ -472,11 +472,11 @@ CLAIMS: Final = (
         Count.transfers,
         1.5,
     ),
-    # F&S syncs whenever a block is empty: four times for 256 pages.
+    # F&S flushes whenever a block is empty: four times for 256 pages.
     Claim(
-        "one sync a poll, wherever pages are unmapped",
+        "one flush a poll, wherever pages are unmapped",
         lambda config: config.policy in ("xsmmu", "fused"),
-        lambda count: count.syncs_per_poll,
+        lambda count: count.flushes_per_poll,
         1.1,
     ),
     Claim(
@@ -563,7 +563,7 @@ def run_count(
     as_json: bool,
     results: Path,
 ) -> int:
-    """Transfers of lines, locks, syncs and commands."""
+    """Transfers of lines, locks, flushes and commands."""
     program, console = compiled(_tools()), _console()
     cpus = cpus or list(QUICK_CPUS if quick else CPUS)
     lives = life or list(LIVES[:1] if quick else LIVES)

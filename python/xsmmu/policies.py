@@ -17,7 +17,7 @@ SOURCE: Final = PROJECT / "core/policy.c"
 _TABLE = re.compile(r"\bxs_policies\[\] = \{\n(.*?)^\};", re.DOTALL | re.MULTILINE)
 _ROW = re.compile(r"\{(.*?)\}", re.DOTALL)
 _FIELD = re.compile(r"\.(\w+)\s*=\s*([^,]+),")
-_SYNC = re.compile(r"\bXS_SYNC_BIT\(XS_SYNC_(\w+)\)")
+_FLUSH = re.compile(r"\bXS_FLUSH_BIT\(XS_FLUSH_(\w+)\)")
 _DEFINE = re.compile(r"^#define (\w+)[ \t]+(.+)$", re.MULTILINE)
 
 
@@ -26,15 +26,15 @@ class Policy:
     """A row of the table, as far as others than the engine have to know it."""
 
     name: str
-    syncs: frozenset[str]
-    """What causes a sync: `unmap`, `block`, `poll`, `full`, `time`, `explicit`."""
+    flushes: frozenset[str]
+    """What causes a flush: `unmap`, `block`, `poll`, `full`, `time`, `explicit`."""
     copies: bool = False
     """Whether it copies small buffers unless it is told not to."""
 
     @property
     def waits(self) -> bool:
-        """Whether a batch-aware driver's unmaps wait for the driver's own sync (xs_policy_waits())."""
-        return "explicit" in self.syncs
+        """Whether a batch-aware driver's unmaps wait for the driver's own flush (xs_policy_waits())."""
+        return "explicit" in self.flushes
 
 
 @functools.cache
@@ -51,11 +51,11 @@ def table(source: Path = SOURCE) -> tuple[Policy, ...]:
 def _row(text: str, defines: dict[str, str], source: Path) -> Policy:
     fields = dict(_FIELD.findall(text))
     name = re.fullmatch(r'"([a-z][a-z0-9]*)"', fields.get("name", ""))
-    syncs = re.sub(r"\w+", lambda word: defines.get(word[0], word[0]), fields.get("syncs", ""))
-    if not name or not _SYNC.search(syncs):
-        raise UserError(f"{source}: a row of xs_policies[] has no name or no sync point: {text.strip()}")
+    flushes = re.sub(r"\w+", lambda word: defines.get(word[0], word[0]), fields.get("flushes", ""))
+    if not name or not _FLUSH.search(flushes):
+        raise UserError(f"{source}: a row of xs_policies[] has no name or no flush point: {text.strip()}")
     copies = fields.get("copy_bytes", "0") != "0"
-    return Policy(name[1], frozenset(word.lower() for word in _SYNC.findall(syncs)), copies)
+    return Policy(name[1], frozenset(word.lower() for word in _FLUSH.findall(flushes)), copies)
 
 
 def names(source: Path = SOURCE) -> tuple[str, ...]:
@@ -69,5 +69,5 @@ def mapping(source: Path = SOURCE) -> tuple[str, ...]:
 
 
 def waiting(source: Path = SOURCE) -> tuple[str, ...]:
-    """Those under which a batch-aware driver's own sync is what counts."""
+    """Those under which a batch-aware driver's own flush is what counts."""
     return tuple(policy.name for policy in table(source) if policy.waits)

@@ -37,8 +37,8 @@ static void check_ledger(const struct sim_accounts *accounts)
 	const struct xs_ledger *ledger = accounts->ledger;
 	u64 exposed = 0;
 
-	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
-		same(xs_sync_name(i), ledger->syncs[i], accounts->syncs[i]);
+	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
+		same(xs_flush_name(i), ledger->flushes[i], accounts->flushes[i]);
 	for (u32 i = 0; i < XS_EXPOSURE_BUCKETS; i++)
 		exposed += ledger->exposure[i];
 	same("maps", ledger->counts.maps, accounts->maps);
@@ -55,7 +55,7 @@ static void check_ledger(const struct sim_accounts *accounts)
 	same("copied unmaps", ledger->counts.copied_unmaps, accounts->copied_unmaps);
 	/* How long what was stuck could be reached nobody knows. */
 	same("exposed pages", exposed + accounts->unstuck,
-	     ledger->counts.direct_pages + ledger->synced_pages);
+	     ledger->counts.direct_pages + ledger->flushed_pages);
 	same("stuck pages", accounts->stuck, shadow.stuck);
 	check_exposure(ledger);
 	same("live pages", (u64)accounts->audit, accounts->live_pages);
@@ -63,30 +63,30 @@ static void check_ledger(const struct sim_accounts *accounts)
 
 /*
  * A batch is as old as the first unmap since it was empty, at most; and as the oldest
- * page that is synced, at least.
+ * page that is flushed, at least.
  */
-static void check_age(const struct sim_event *event, const struct sim_sync *sync)
+static void check_age(const struct sim_event *event, const struct sim_flush *flush)
 {
-	u64 age_ns = event->now_ns - shadow.cpus[sync->cpu].begun_ns;
-	u64 least_ns = shadow.cpus[event->cpu].synced_age_ns;
+	u64 age_ns = event->now_ns - shadow.cpus[flush->cpu].begun_ns;
+	u64 least_ns = shadow.cpus[event->cpu].flushed_age_ns;
 
-	if (sync->cause == XS_SYNC_UNMAP)
+	if (flush->cause == XS_FLUSH_UNMAP)
 		return;
-	if (sync->age_ns < least_ns)
-		sim_fail("accounts", "a sync of CPU %u says that its oldest page has waited for %llu ns, and it has for %llu",
-			 sync->cpu, (unsigned long long)sync->age_ns, (unsigned long long)least_ns);
-	if (sync->age_ns > age_ns)
-		sim_fail("accounts", "a sync of CPU %u says that its oldest page has waited for %llu ns, and none has for %llu",
-			 sync->cpu, (unsigned long long)sync->age_ns, (unsigned long long)age_ns);
+	if (flush->age_ns < least_ns)
+		sim_fail("accounts", "a flush of CPU %u says that its oldest page has waited for %llu ns, and it has for %llu",
+			 flush->cpu, (unsigned long long)flush->age_ns, (unsigned long long)least_ns);
+	if (flush->age_ns > age_ns)
+		sim_fail("accounts", "a flush of CPU %u says that its oldest page has waited for %llu ns, and none has for %llu",
+			 flush->cpu, (unsigned long long)flush->age_ns, (unsigned long long)age_ns);
 }
 
-/* Read under traffic: no page is missing, and what is synced was unmapped before. */
+/* Read under traffic: no page is missing, and what is flushed was unmapped before. */
 static void check_reading(const struct sim_reading *reading)
 {
 	const struct xs_counts *counts = &reading->ledger->counts;
 	s64 least = (s64)(reading->mapped_least - reading->unmapped_most);
 	s64 most = (s64)(reading->mapped_most - reading->unmapped_least);
-	u64 synced = reading->ledger->synced_pages + counts->direct_pages;
+	u64 flushed = reading->ledger->flushed_pages + counts->direct_pages;
 
 	if (reading->live < 0 || reading->live < least || reading->live > most)
 		sim_fail("accounts", "the engine says that %lld pages are mapped, it is %lld to %lld",
@@ -94,9 +94,9 @@ static void check_reading(const struct sim_reading *reading)
 	if (reading->alone && reading->stuck != shadow.stuck)
 		sim_fail("accounts", "the engine says that %llu pages are stuck, and %llu are",
 			 (unsigned long long)reading->stuck, (unsigned long long)shadow.stuck);
-	if (synced > xs_counts_unmapped(counts))
-		sim_fail("accounts", "the engine says that %llu pages of %llu unmapped ones are synced",
-			 (unsigned long long)synced,
+	if (flushed > xs_counts_unmapped(counts))
+		sim_fail("accounts", "the engine says that %llu pages of %llu unmapped ones are flushed",
+			 (unsigned long long)flushed,
 			 (unsigned long long)xs_counts_unmapped(counts));
 }
 
@@ -124,17 +124,17 @@ static void check_rest(const struct sim_accounts *accounts)
 		return;
 	same("pages left", accounts->live_pages, 0);
 	same("memory left", accounts->memory_out, 0);
-	same("synced pages", accounts->ledger->synced_pages + accounts->ledger->counts.direct_pages,
+	same("flushed pages", accounts->ledger->flushed_pages + accounts->ledger->counts.direct_pages,
 	     accounts->unmapped_pages);
 	if (shadow_oldest())
-		sim_fail("accounts", "IOVA page %u is never synced", shadow_oldest());
+		sim_fail("accounts", "IOVA page %u is never flushed", shadow_oldest());
 }
 
 void check_accounts(const struct sim_event *event)
 {
 	switch (event->kind) {
-	case EV_SYNC:
-		check_age(event, (const struct sim_sync *)(size_t)event->b);
+	case EV_FLUSH:
+		check_age(event, (const struct sim_flush *)(size_t)event->b);
 		break;
 	case EV_READING:
 		check_reading((const struct sim_reading *)(size_t)event->b);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A change of policy: when it returns, the new level holds for everything. What
- * was unmapped meanwhile, under either, is synced, or as the new policy has it.
+ * was unmapped meanwhile, under either, is flushed, or as the new policy has it.
  */
 #include "check.h"
 

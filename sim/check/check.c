@@ -45,10 +45,10 @@ static void ask(const struct sim_event *event)
 	case EV_TABLE_FREED:
 		check_tables(event);
 		break;
-	case EV_SYNCED:
+	case EV_FLUSHED:
 		check_stale(event);
 		break;
-	case EV_SYNC:
+	case EV_FLUSH:
 		check_sent(event);
 		check_tables(event);
 		check_points(event);
@@ -80,7 +80,7 @@ void check_event(const struct sim_event *event)
 	if (event->kind == EV_NAMED_END || event->kind == EV_PART_REMOVED ||
 	    event->kind == EV_ACCESS)
 		check_torn(event);
-	if (event->kind == EV_MAP_SYNC)
+	if (event->kind == EV_MAP_FLUSH)
 		check_sent(event);
 	else if (event->kind == EV_READING || event->kind == EV_FULL || event->kind == EV_LISTED)
 		check_accounts(event);

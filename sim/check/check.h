@@ -23,7 +23,7 @@ enum shadow_state {
 	SHADOW_RESERVED,	/* the driver's, without a translation */
 	SHADOW_MAPPED,		/* the driver's */
 	SHADOW_UNMAPPING,	/* the unmap has not returned */
-	SHADOW_DEFERRED,	/* unmapped, and not synced */
+	SHADOW_DEFERRED,	/* unmapped, and not flushed */
 	SHADOW_STUCK,		/* the same, and it could not be removed */
 };
 
@@ -41,8 +41,8 @@ enum shadow_state {
  * @told:	the driver was told that it is mapped
  * @named:	event of the last unmap that is of no mapping and named it; 0: none has
  * @out:	such an unmap has returned
- * @kept:	stuck, and its memory is not to go back before it is synced
- * @left:	its unmap has returned, and a batch-aware driver's sync is to follow
+ * @kept:	stuck, and its memory is not to go back before it is flushed
+ * @left:	its unmap has returned, and a batch-aware driver's flush is to follow
  */
 struct shadow_page {
 	u32 memory;
@@ -70,7 +70,7 @@ struct shadow_page {
 	bool left;
 };
 
-/* @dead: pages that the driver has unmapped, and that are not synced. */
+/* @dead: pages that the driver has unmapped, and that are not flushed. */
 struct shadow_block {
 	u16 dead;
 };
@@ -94,11 +94,11 @@ struct shadow_policy {
  * What a CPU has deferred.
  * @oldest, @newest: deferred pages; 0: none
  * @pages:	deferred; @unmapping: before the return of their unmap, or of the
- *		driver's sync; @left: of these, pages whose unmap has returned
- * @begun_ns:	of the first unmap since a sync has left neither
+ *		driver's flush; @left: of these, pages whose unmap has returned
+ * @begun_ns:	of the first unmap since a flush has left neither
  * @waits:	there was one since
- * @synced_age_ns: of the oldest page that the CPU, which may be another batch's,
- *		has synced since it last told of a sync of a batch
+ * @flushed_age_ns: of the oldest page that the CPU, which may be another batch's,
+ *		has flushed since it last told of a flush of a batch
  */
 struct shadow_cpu {
 	u16 oldest, newest;
@@ -106,7 +106,7 @@ struct shadow_cpu {
 	u32 unmapping;
 	u32 left;
 	u64 begun_ns;
-	u64 synced_age_ns;
+	u64 flushed_age_ns;
 	bool waits;
 };
 
@@ -117,11 +117,11 @@ struct shadow_table {
 	u32 page, pages;
 };
 
-/* A map that has synced other CPUs: when it began, the first such sync, which CPUs. */
+/* A map that has flushed other CPUs: when it began, the first such flush, which CPUs. */
 struct shadow_reclaim {
 	u64 map;
 	u64 began_ns;
-	u64 synced_ns;
+	u64 flushed_ns;
 	u64 cpus;
 };
 
@@ -144,8 +144,8 @@ struct shadow {
 	bool landed_after;	/* an access after an unmap's return */
 	bool landed_reused;	/* the same, in memory of another owner */
 	u64 window_ns;
-	u32 points;		/* POINT_*, that sync now */
-	u64 called[SIM_CPUS][CALLS_DEEP];	/* events of running calls that sync */
+	u32 points;		/* POINT_*, that flush now */
+	u64 called[SIM_CPUS][CALLS_DEEP];	/* events of running calls that flush */
 	u32 call_points[SIM_CPUS][CALLS_DEEP];	/* POINT_*, all the while */
 	u32 calling[SIM_CPUS];	/* so many */
 	struct shadow_cpu cpus[SIM_CPUS];
@@ -177,15 +177,15 @@ void shadow_event(const struct sim_event *event);
 /* The oldest deferred page of any CPU, 0: none. */
 u32 shadow_oldest(void);
 
-/* Has the unmap @event that returns left @page unsynced? */
+/* Has the unmap @event that returns left @page unflushed? */
 bool shadow_is_left(const struct shadow_page *page, const struct sim_event *event);
 
-/* What a policy syncs on. */
+/* What a policy flushes on. */
 #define POINT_POLL	1u	/* the end of a poll */
 #define POINT_BLOCK	2u	/* a block that is all unmapped */
 #define POINT_UNMAP	4u	/* each unmap */
 
-/* What a sync sends: a domain command, so many ranges, or as many as the operator has set. */
+/* What a flush sends: a domain command, so many ranges, or as many as the operator has set. */
 #define SENDS_DOMAIN	0u
 #define SENDS_RANGES	32u
 #define SENDS_SET	(~0u)
@@ -202,12 +202,12 @@ struct check_row check_row_of(u32 number);
 void check_iova(const struct sim_event *event);		/* 1 */
 void check_pages(const struct sim_event *event);	/* 2 */
 void check_stale(const struct sim_event *event);	/* 3 */
-void check_points(const struct sim_event *event);	/* 3: what a sync point syncs */
+void check_points(const struct sim_event *event);	/* 3: what a flush point flushes */
 void check_tables(const struct sim_event *event);	/* 4 */
 void check_exact(const struct sim_event *event);	/* 5 */
 void check_accounts(const struct sim_event *event);	/* 6 */
 void check_bound(const struct sim_event *event);	/* a deferred unmap's age */
-void check_sent(const struct sim_event *event);		/* what a sync sends */
+void check_sent(const struct sim_event *event);		/* what a flush sends */
 void check_level(const struct sim_event *event);	/* never stronger than seen */
 void check_change(const struct sim_event *event);	/* what a new policy promises */
 void check_torn(const struct sim_event *event);	/* unmaps that are of no mapping */

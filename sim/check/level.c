@@ -14,7 +14,7 @@ static void check_left(const struct sim_event *event)
 		if (!shadow_is_left(page, event))
 			continue;
 		if (event->b || page->how & UNMAP_NOW || event->pages > BLOCK_PAGES)
-			sim_fail("level", "IOVA page %u is left by an unmap that syncs at once", i);
+			sim_fail("level", "IOVA page %u is left by an unmap that flushes at once", i);
 		if (shadow.level == XS_LEVEL_STRICT)
 			sim_fail("level", "IOVA page %u is deferred, and the level is strict", i);
 		if (page->how & UNMAP_MANY && !(page->how & UNMAP_AWARE) &&
@@ -24,7 +24,7 @@ static void check_left(const struct sim_event *event)
 	}
 }
 
-/* A batch-aware driver's unmap: its own sync is waited for only where the policy does. */
+/* A batch-aware driver's unmap: its own flush is waited for only where the policy does. */
 static void check_aware(const struct sim_event *event)
 {
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
@@ -32,7 +32,7 @@ static void check_aware(const struct sim_event *event)
 
 		if (shadow_is_left(page, event) && shadow.points & POINT_UNMAP &&
 		    !shadow.changing && shadow.changed < page->begun)
-			sim_fail("level", "IOVA page %u is left by a batch-aware driver's unmap, and each unmap syncs",
+			sim_fail("level", "IOVA page %u is left by a batch-aware driver's unmap, and each unmap flushes",
 				 i);
 	}
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Invariant 3 again, by sync points: what was deferred before a call that syncs
- * is synced when it returns. A poll, and a CPU that goes off-line, sync what
- * that CPU has unmapped. Under a policy that syncs empty blocks none waits for
- * anything else, and a batch has no more than its threshold. And what is no sync
- * point syncs nothing: an unmap that can wait does.
+ * Invariant 3 again, by flush points: what was deferred before a call that flushes
+ * is flushed when it returns. A poll, and a CPU that goes off-line, flush what
+ * that CPU has unmapped. Under a policy that flushes empty blocks none waits for
+ * anything else, and a batch has no more than its threshold. And what is no flush
+ * point flushes nothing: an unmap that can wait does.
  */
 #include "check.h"
 
@@ -13,7 +13,7 @@ static void check_all(u64 called, const char *what)
 	u32 page = shadow_oldest();
 
 	if (page && shadow.pages[page].returned < called)
-		sim_fail("points", "%s has left IOVA page %u unsynced", what, page);
+		sim_fail("points", "%s has left IOVA page %u unflushed", what, page);
 }
 
 static void check_cpu(u32 cpu, u64 called, const char *what)
@@ -21,12 +21,12 @@ static void check_cpu(u32 cpu, u64 called, const char *what)
 	u32 page = shadow.cpus[cpu].oldest;
 
 	if (page && shadow.pages[page].returned < called)
-		sim_fail("points", "%s has left IOVA page %u of CPU %u unsynced", what, page, cpu);
+		sim_fail("points", "%s has left IOVA page %u of CPU %u unflushed", what, page, cpu);
 }
 
 /*
  * Blocks that were all unmapped when the last call of the engine returned. One
- * that was synced in part before may wait for its time: it is not asked for.
+ * that was flushed in part before may wait for its time: it is not asked for.
  */
 static void check_empty(void)
 {
@@ -35,11 +35,11 @@ static void check_empty(void)
 		const struct shadow_block *block = &shadow.blocks[at];
 
 		if (shadow.points & POINT_BLOCK && block->dead == BLOCK_PAGES)
-			sim_fail("points", "block %u is all unmapped and unsynced", at);
+			sim_fail("points", "block %u is all unmapped and unflushed", at);
 	}
 }
 
-/* The same of what a batch-aware driver's unmap has emptied, before the driver's sync. */
+/* The same of what a batch-aware driver's unmap has emptied, before the driver's flush. */
 static void check_emptied(const struct sim_event *event)
 {
 	u32 last = (event->page + event->pages - 1) / BLOCK_PAGES;
@@ -49,7 +49,7 @@ static void check_emptied(const struct sim_event *event)
 		return;
 	for (u32 at = event->page / BLOCK_PAGES; at <= last; at++)
 		if (shadow.blocks[at].dead == BLOCK_PAGES)
-			sim_fail("points", "a batch-aware driver's unmap has left block %u all unmapped and unsynced",
+			sim_fail("points", "a batch-aware driver's unmap has left block %u all unmapped and unflushed",
 				 at);
 }
 
@@ -65,47 +65,47 @@ static void check_full(const struct sim_event *event)
 			 pages, shadow.now.batch);
 }
 
-/* A sync of a full batch has one mapping of a block too many at most. */
-static void check_size(const struct sim_sync *sync)
+/* A flush of a full batch has one mapping of a block too many at most. */
+static void check_size(const struct sim_flush *flush)
 {
 	u32 batch = shadow.now.batch > shadow.before.batch ? shadow.now.batch : shadow.before.batch;
 
-	if (sync->pages > batch + BLOCK_PAGES - 1)
-		sim_fail("points", "%u pages are synced at once, and a batch is full at %u", sync->pages,
+	if (flush->pages > batch + BLOCK_PAGES - 1)
+		sim_fail("points", "%u pages are flushed at once, and a batch is full at %u", flush->pages,
 			 batch);
 }
 
 /*
- * An unmap has synced itself: it was to, or it is all that it can do. Memory that
+ * An unmap has flushed itself: it was to, or it is all that it can do. Memory that
  * cannot be held, or by too many references, waits only where none is held.
  */
-static void check_itself(const struct sim_sync *sync)
+static void check_itself(const struct sim_flush *flush)
 {
-	const struct shadow_page *page = &shadow.pages[sync->page];
+	const struct shadow_page *page = &shadow.pages[flush->page];
 	bool aware = page->how & UNMAP_AWARE;
 
-	if (shadow.changing || shadow.changed > page->begun || sync->pages > BLOCK_PAGES ||
+	if (shadow.changing || shadow.changed > page->begun || flush->pages > BLOCK_PAGES ||
 	    page->how & (UNMAP_NOW | UNMAP_TWICE) || !(page->how & UNMAP_ROOM) ||
 	    shadow.points & POINT_UNMAP)
 		return;
 	if (!aware && (shadow.level == XS_LEVEL_STRICT ||
 		       (shadow.level == XS_LEVEL_HELD && !(page->how & UNMAP_HOLDABLE))))
 		return;
-	sim_fail("points", "the unmap of IOVA page %u syncs it, and nothing asks for that", sync->page);
+	sim_fail("points", "the unmap of IOVA page %u flushes it, and nothing asks for that", flush->page);
 }
 
-static void check_sync(const struct sim_sync *sync)
+static void check_flush(const struct sim_flush *flush)
 {
-	if (!(sync->causes & XS_SYNC_BIT(sync->cause)))
-		sim_fail("points", "a sync of CPU %u says that its cause is %u, which is none here",
-			 sync->cpu, sync->cause);
-	if (sync->cause == XS_SYNC_BLOCK && sync->blocks != 1 &&
-	    !(sync->refused && !sync->blocks))
-		sim_fail("points", "the sync of an empty block is of pages in %u blocks", sync->blocks);
-	if (sync->cause == XS_SYNC_UNMAP)
-		check_itself(sync);
+	if (!(flush->causes & XS_FLUSH_BIT(flush->cause)))
+		sim_fail("points", "a flush of CPU %u says that its cause is %u, which is none here",
+			 flush->cpu, flush->cause);
+	if (flush->cause == XS_FLUSH_BLOCK && flush->blocks != 1 &&
+	    !(flush->refused && !flush->blocks))
+		sim_fail("points", "the flush of an empty block is of pages in %u blocks", flush->blocks);
+	if (flush->cause == XS_FLUSH_UNMAP)
+		check_itself(flush);
 	else
-		check_size(sync);
+		check_size(flush);
 }
 
 void check_points(const struct sim_event *event)
@@ -119,8 +119,8 @@ void check_points(const struct sim_event *event)
 			check_emptied(event);
 		return;
 	}
-	if (event->kind == EV_SYNC) {
-		check_sync((const struct sim_sync *)(size_t)event->b);
+	if (event->kind == EV_FLUSH) {
+		check_flush((const struct sim_flush *)(size_t)event->b);
 		return;
 	}
 	if (event->kind == EV_TIME) {
@@ -138,8 +138,8 @@ void check_points(const struct sim_event *event)
 	case CALL_RETIRE:
 		check_cpu(event->page, called, "a CPU that goes off-line");
 		break;
-	case CALL_SYNC:
-		check_all(called, "a sync");
+	case CALL_FLUSH:
+		check_all(called, "a flush");
 		break;
 	case CALL_SET:
 		check_all(called, "a change of policy");

@@ -34,11 +34,11 @@ struct check_row check_row_of(u32 number)
 	for (u32 i = 0; i < sizeof(said) / sizeof(said[0]); i++)
 		if (!strcmp(said[i].name, policy->name))
 			return said[i].row;
-	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_POLL))
+	if (policy->flushes & XS_FLUSH_BIT(XS_FLUSH_POLL))
 		row.points |= POINT_POLL;
-	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_BLOCK))
+	if (policy->flushes & XS_FLUSH_BIT(XS_FLUSH_BLOCK))
 		row.points |= POINT_BLOCK;
-	if (policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP))
+	if (policy->flushes & XS_FLUSH_BIT(XS_FLUSH_UNMAP))
 		row.points |= POINT_UNMAP;
 	return row;
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a sync sends is what docs/levels.md says of its policy, and no more; and a map
+ * What a flush sends is what docs/levels.md says of its policy, and no more; and a map
  * that finds no IOVA takes from all CPUs what they have only once in a while.
  */
 #include "check.h"
 
 /* Each range covers a block at least: the domain is for what ranges are too many for. */
-static bool fits(const struct sim_sync *sync, const struct shadow_policy *policy)
+static bool fits(const struct sim_flush *flush, const struct shadow_policy *policy)
 {
 	u32 most = check_row_of(policy->number).sends;
 
 	if (most == SENDS_SET)
 		most = policy->ranges;
-	if (sync->ranges)
-		return sync->ranges <= most && sync->ranges <= sync->blocks;
-	return sync->blocks > most;
+	if (flush->ranges)
+		return flush->ranges <= most && flush->ranges <= flush->blocks;
+	return flush->blocks > most;
 }
 
 static u32 ranges_of_maps(const struct shadow_policy *policy)
@@ -22,84 +22,84 @@ static u32 ranges_of_maps(const struct shadow_policy *policy)
 	return check_row_of(policy->number).sends == SENDS_DOMAIN ? 1 : policy->ranges;
 }
 
-static void check_commands(const struct sim_sync *sync)
+static void check_commands(const struct sim_flush *flush)
 {
-	if (sync->cause == XS_SYNC_UNMAP) {
-		if (sync->ranges != 1)
-			sim_fail("sent", "an unmap that syncs asks for %u ranges", sync->ranges);
+	if (flush->cause == XS_FLUSH_UNMAP) {
+		if (flush->ranges != 1)
+			sim_fail("sent", "an unmap that flushes asks for %u ranges", flush->ranges);
 		return;
 	}
 	/* What could not be removed is asked for, too, and is in no block here. */
-	if (!sync->refused && !fits(sync, &shadow.now) && !fits(sync, &shadow.before))
+	if (!flush->refused && !fits(flush, &shadow.now) && !fits(flush, &shadow.before))
 		sim_fail("sent", "%u ranges are asked for, of pages in %u blocks, under policy %u (at most %u)",
-			 sync->ranges, sync->blocks, shadow.now.number, shadow.now.ranges);
-	if (!sync->exact)
+			 flush->ranges, flush->blocks, shadow.now.number, shadow.now.ranges);
+	if (!flush->exact)
 		sim_fail("sent", "a range is larger than what was unmapped, or needs more commands");
 }
 
 /*
- * What is between maps may be in the range of all of them. And a map syncs those before
+ * What is between maps may be in the range of all of them. And a map flushes those before
  * it only when they are as many, or of as many pages, as can be written down; the map of
  * a task that was interrupted may be one of them.
  */
-static void check_map_sync(const struct sim_event *event)
+static void check_map_flush(const struct sim_event *event)
 {
 	const struct shadow_policy *now = &shadow.now, *before = &shadow.before;
-	const struct sim_unsynced *unsynced = (const struct sim_unsynced *)(size_t)event->b;
+	const struct sim_unflushed *unflushed = (const struct sim_unflushed *)(size_t)event->b;
 	u32 most = ranges_of_maps(now);
 
 	if (most < ranges_of_maps(before))
 		most = ranges_of_maps(before);
 	if (event->pages > most)
-		sim_fail("sent", "maps are synced in %u ranges, under policy %u at most %u",
+		sim_fail("sent", "maps are flushed in %u ranges, under policy %u at most %u",
 			 event->pages, now->number, most);
-	if (event->a && unsynced->maps < XS_UNSYNCED_RUNS && unsynced->pages < 0xffff)
-		sim_fail("sent", "a map syncs %u maps, of %llu pages, which nobody has asked for",
-			 unsynced->maps, (unsigned long long)unsynced->pages);
+	if (event->a && unflushed->maps < XS_UNFLUSHED_RUNS && unflushed->pages < 0xffff)
+		sim_fail("sent", "a map flushes %u maps, of %llu pages, which nobody has asked for",
+			 unflushed->maps, (unsigned long long)unflushed->pages);
 }
 
 #define RECLAIM_NS	10000000
 
-/* Could maps have decided to, between begin and first sync, so long after each other? */
+/* Could maps have decided to, between begin and first flush, so long after each other? */
 static bool are_apart(const struct shadow_reclaim *a, const struct shadow_reclaim *b)
 {
-	return (s64)(b->synced_ns - a->began_ns) >= RECLAIM_NS ||
-	       (s64)(a->synced_ns - b->began_ns) >= RECLAIM_NS;
+	return (s64)(b->flushed_ns - a->began_ns) >= RECLAIM_NS ||
+	       (s64)(a->flushed_ns - b->began_ns) >= RECLAIM_NS;
 }
 
-static void check_reclaim(const struct sim_event *event, const struct sim_sync *sync)
+static void check_reclaim(const struct sim_event *event, const struct sim_flush *flush)
 {
 	const struct shadow_reclaim next = {
-		sync->map, sync->map_began_ns, event->now_ns, 1ULL << sync->cpu
+		flush->map, flush->map_began_ns, event->now_ns, 1ULL << flush->cpu
 	};
 	u32 count = sizeof(shadow.reclaims) / sizeof(shadow.reclaims[0]);
 
-	if (sync->cpu == event->cpu || !sync->map)
+	if (flush->cpu == event->cpu || !flush->map)
 		return;
 	for (u32 i = 0; i < count; i++) {
 		struct shadow_reclaim *at = &shadow.reclaims[i];
 
 		if (at->map == next.map) {
 			if (at->cpus & next.cpus)
-				sim_fail("sent", "a map has synced CPU %u twice", sync->cpu);
+				sim_fail("sent", "a map has flushed CPU %u twice", flush->cpu);
 			at->cpus |= next.cpus;
 			return;
 		}
 		if (at->map && !are_apart(at, &next))
-			sim_fail("sent", "maps have synced other CPUs twice in %llu ns",
-				 (unsigned long long)(next.synced_ns - at->began_ns));
+			sim_fail("sent", "maps have flushed other CPUs twice in %llu ns",
+				 (unsigned long long)(next.flushed_ns - at->began_ns));
 	}
 	shadow.reclaims[shadow.reclaim++ % count] = next;
 }
 
 void check_sent(const struct sim_event *event)
 {
-	const struct sim_sync *sync = (const struct sim_sync *)(size_t)event->b;
+	const struct sim_flush *flush = (const struct sim_flush *)(size_t)event->b;
 
-	if (event->kind == EV_MAP_SYNC) {
-		check_map_sync(event);
+	if (event->kind == EV_MAP_FLUSH) {
+		check_map_flush(event);
 		return;
 	}
-	check_commands(sync);
-	check_reclaim(event, sync);
+	check_commands(flush);
+	check_reclaim(event, flush);
 }

@@ -143,7 +143,7 @@ static bool is_owned(const struct shadow_page *page)
 	       shadow.memory[page->memory].generation == page->generation;
 }
 
-/* The unmap of a page has returned, and the driver's sync, or the page is synced. */
+/* The unmap of a page has returned, and the driver's flush, or the page is flushed. */
 static void leave_call(struct shadow_page *page)
 {
 	shadow.cpus[page->cpu].unmapping--;
@@ -282,7 +282,7 @@ static void named(const struct sim_event *event)
 	}
 }
 
-static void synced(u32 at, u64 now_ns, struct shadow_cpu *runs)
+static void flushed(u32 at, u64 now_ns, struct shadow_cpu *runs)
 {
 	struct shadow_page *page = &shadow.pages[at];
 	struct shadow_block *block = block_of(at);
@@ -294,8 +294,8 @@ static void synced(u32 at, u64 now_ns, struct shadow_cpu *runs)
 			shadow.exposed[xs_log2(exposed_ns)]++;
 		if (exposed_ns > shadow.exposed_max_ns)
 			shadow.exposed_max_ns = exposed_ns;
-		if (exposed_ns > runs->synced_age_ns)
-			runs->synced_age_ns = exposed_ns;
+		if (exposed_ns > runs->flushed_age_ns)
+			runs->flushed_age_ns = exposed_ns;
 		if (page->level >= XS_LEVEL_HELD)
 			shadow.memory[page->memory].promised--;
 		list_remove(at);
@@ -318,13 +318,13 @@ static void synced(u32 at, u64 now_ns, struct shadow_cpu *runs)
 /* One of a batch: who unmaps while it runs waits for it. */
 static void finished(const struct sim_event *event)
 {
-	const struct sim_sync *sync = (const struct sim_sync *)(size_t)event->b;
-	struct shadow_cpu *cpu = &shadow.cpus[sync->cpu];
+	const struct sim_flush *flush = (const struct sim_flush *)(size_t)event->b;
+	struct shadow_cpu *cpu = &shadow.cpus[flush->cpu];
 
-	if (sync->cause == XS_SYNC_UNMAP)
+	if (flush->cause == XS_FLUSH_UNMAP)
 		return;
 	cpu->waits = cpu->pages || cpu->unmapping || shadow.twice;
-	shadow.cpus[event->cpu].synced_age_ns = 0;
+	shadow.cpus[event->cpu].flushed_age_ns = 0;
 }
 
 static void command(const struct sim_event *event)
@@ -381,7 +381,7 @@ static void renew(void)
 		}
 }
 
-/* While it changes, the weaker level, the longer window and what both sync count. */
+/* While it changes, the weaker level, the longer window and what both flush count. */
 static void policy(const struct sim_event *event)
 {
 	struct shadow_policy next = {
@@ -478,11 +478,11 @@ void shadow_event(const struct sim_event *event)
 	case EV_STUCK:
 		stuck(event);
 		break;
-	case EV_SYNCED:
+	case EV_FLUSHED:
 		for (u32 i = event->page; i < event->page + event->pages; i++)
-			synced(i, event->now_ns, &shadow.cpus[event->cpu]);
+			flushed(i, event->now_ns, &shadow.cpus[event->cpu]);
 		break;
-	case EV_SYNC:
+	case EV_FLUSH:
 		finished(event);
 		break;
 	case EV_CALL:

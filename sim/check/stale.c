@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Invariant 3: when a sync returns, no stale translation of what it covers
+ * Invariant 3: when a flush returns, no stale translation of what it covers
  * exists. Seen twice: a device never reaches memory by one, and each page that
- * the engine is told is synced was removed and then invalidated.
+ * the engine is told is flushed was removed and then invalidated.
  */
 #include "check.h"
 
-static void check_synced(u32 at)
+static void check_flushed(u32 at)
 {
 	const struct shadow_page *page = &shadow.pages[at];
 
 	if (page->state != SHADOW_UNMAPPING && page->state != SHADOW_DEFERRED &&
 	    page->state != SHADOW_STUCK)
-		sim_fail("stale", "IOVA page %u is synced but was not unmapped", at);
+		sim_fail("stale", "IOVA page %u is flushed but was not unmapped", at);
 	if (!page->removed)
-		sim_fail("stale", "IOVA page %u is synced but was not removed", at);
+		sim_fail("stale", "IOVA page %u is flushed but was not removed", at);
 	if (page->covered < page->removed && shadow.all_covered < page->removed)
-		sim_fail("stale", "IOVA page %u is synced but no invalidation covers it", at);
+		sim_fail("stale", "IOVA page %u is flushed but no invalidation covers it", at);
 }
 
 void check_stale(const struct sim_event *event)
 {
 	const struct shadow_page *page = &shadow.pages[event->page];
 
-	if (event->kind == EV_SYNCED) {
+	if (event->kind == EV_FLUSHED) {
 		for (u32 i = event->page; i < event->page + event->pages; i++)
-			check_synced(i);
+			check_flushed(i);
 		return;
 	}
 	if (page->state == SHADOW_FREE)
-		sim_fail("stale", "device %u reaches memory page %u by IOVA page %u after its sync",
+		sim_fail("stale", "device %u reaches memory page %u by IOVA page %u after its flush",
 			 event->cpu, event->a, event->page);
 	else if ((u32)event->b != page->serial)
 		sim_fail("stale", "device %u reaches memory page %u by IOVA page %u as it was mapped before",

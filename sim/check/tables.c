@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Invariant 4: a page-table page is freed only after an invalidation without
- * hint of what it was about; and then it is, when the engine rests. And a sync of
+ * hint of what it was about; and then it is, when the engine rests. And a flush of
  * a batch frees none: that would cost its hint, and the next map a new one.
  */
 #include "check.h"
 
-static void check_sync(const struct sim_sync *sync)
+static void check_flush(const struct sim_flush *flush)
 {
-	if (sync->cause != XS_SYNC_UNMAP && sync->tables && sim.config.table_lg2 >= SIM_TABLE_LG2)
-		sim_fail("tables", "the sync of a batch frees page-table pages");
+	if (flush->cause != XS_FLUSH_UNMAP && flush->tables && sim.config.table_lg2 >= SIM_TABLE_LG2)
+		sim_fail("tables", "the flush of a batch frees page-table pages");
 }
 
 void check_tables(const struct sim_event *event)
 {
 	const struct shadow_table *table;
 
-	if (event->kind == EV_SYNC) {
-		check_sync((const struct sim_sync *)(size_t)event->b);
+	if (event->kind == EV_FLUSH) {
+		check_flush((const struct sim_flush *)(size_t)event->b);
 		return;
 	}
 	if (event->kind == EV_ACCESS) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Transfers, locks, syncs and commands under traffic. */
+/* Transfers, locks, flushes and commands under traffic. */
 #include "arena.h"
 #include "hooks.h"
 #include "memory.h"
@@ -35,13 +35,13 @@ static void tell_locks(const char *key, const struct tally_locks *locks)
 	run_tell_close();
 }
 
-static void tell_syncs(const struct xs_ledger *before, const struct xs_ledger *after)
+static void tell_flushes(const struct xs_ledger *before, const struct xs_ledger *after)
 {
-	run_tell_open("syncs");
-	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
-		run_tell(xs_sync_name(i), after->syncs[i] - before->syncs[i]);
+	run_tell_open("flushes");
+	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
+		run_tell(xs_flush_name(i), after->flushes[i] - before->flushes[i]);
 	run_tell_close();
-	run_tell("synced_pages", after->synced_pages - before->synced_pages);
+	run_tell("flushed_pages", after->flushed_pages - before->flushed_pages);
 	run_tell("direct_pages", after->counts.direct_pages - before->counts.direct_pages);
 }
 
@@ -109,7 +109,7 @@ void run_count(const struct run_options *options)
 	read_ledger(engine, &after);
 	run_tell_traffic(traffic);
 	tell_traffic();
-	tell_syncs(&before, &after);
+	tell_flushes(&before, &after);
 	tell_events();
 	tell_locks("locks", &tally.locks);
 	tell_locks("queue_lock", &tally.queue);

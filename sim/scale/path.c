@@ -19,7 +19,7 @@ __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 #include "../../core/pool.c"
 #include "../../core/batch.c"
 #include "../../core/place.c"
-#include "../../core/sync.c"
+#include "../../core/flush.c"
 #include "../../core/stuck.c"
 #include "../../core/map.c"
 #include "../../core/unmap.c"
@@ -52,12 +52,12 @@ void path_unmap(struct xs_engine *engine, u64 iova, u32 pages)
 		xs_engine_unmap(engine, iova, pages, false);
 }
 
-void path_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages)
+void path_unmap_deferred(struct xs_engine *engine, u64 iova, u32 pages)
 {
 	if (pages == 1)
-		xs_engine_unmap_one_no_sync(engine, iova);
+		xs_engine_unmap_one_deferred(engine, iova);
 	else
-		xs_engine_unmap_no_sync(engine, iova, pages);
+		xs_engine_unmap_deferred(engine, iova, pages);
 }
 
 struct path_iova path_iova(struct xs_engine *engine)

@@ -19,7 +19,7 @@ struct path_iova {
 u64 path_map(struct xs_engine *engine, u64 phys, u32 pages);
 u64 path_map_below(struct xs_engine *engine, u64 phys, u32 pages, u64 last);
 void path_unmap(struct xs_engine *engine, u64 iova, u32 pages);
-void path_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages);
+void path_unmap_deferred(struct xs_engine *engine, u64 iova, u32 pages);
 struct path_iova path_iova(struct xs_engine *engine);
 
 /* The engine's instructions. */

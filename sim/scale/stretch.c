@@ -50,7 +50,7 @@ static void fill_lists(u32 cpus)
 				unmap_one(&mine[i]);
 	}
 	scale_cpu = 0;
-	xs_engine_sync(engine, XS_SYNC_DRAIN);
+	xs_engine_flush(engine, XS_FLUSH_DRAIN);
 }
 
 static void empty_lists(u32 cpus)
@@ -61,7 +61,7 @@ static void empty_lists(u32 cpus)
 	scale_cpu = 0;
 }
 
-/* Each CPU has unmapped pages that are not synced. */
+/* Each CPU has unmapped pages that are not flushed. */
 static void defer(u32 cpus, bool aware)
 {
 	for (scale_cpu = 0; scale_cpu < cpus; scale_cpu++) {
@@ -71,7 +71,7 @@ static void defer(u32 cpus, bool aware)
 			mine[i] = map_one();
 		for (u32 i = 0; i < DEFERRED; i++) {
 			if (aware)
-				path_unmap_no_sync(engine, mine[i].iova, 1);
+				path_unmap_deferred(engine, mine[i].iova, 1);
 			else
 				path_unmap(engine, mine[i].iova, 1);
 			memory_put(mine[i].phys);
@@ -89,7 +89,7 @@ static void tell_stretch(const char *key, const struct tally_stretch *stretch)
 {
 	run_tell_open(key);
 	run_tell("accesses", stretch->most_accesses);
-	run_tell("syncs", stretch->most_syncs);
+	run_tell("flushes", stretch->most_flushes);
 	run_tell_close();
 }
 
@@ -139,7 +139,7 @@ void run_stretch(const struct run_options *options)
 	map_in_vain();
 	tell("search");
 	empty_lists(cpus);
-	xs_engine_sync(engine, XS_SYNC_DRAIN);
+	xs_engine_flush(engine, XS_FLUSH_DRAIN);
 	/* So that what CPUs keep is asked for once more. */
 	tally_spend(1000000000);
 	defer(cpus, false);
@@ -148,11 +148,11 @@ void run_stretch(const struct run_options *options)
 	tell("reclaim");
 	defer(cpus, false);
 	begin();
-	xs_engine_sync(engine, XS_SYNC_DRAIN);
+	xs_engine_flush(engine, XS_FLUSH_DRAIN);
 	tell("drain");
 	defer(cpus, true);
 	begin();
-	xs_engine_sync_explicit(engine, true);
+	xs_engine_flush_explicit(engine, true);
 	tell("explicit");
 	defer(cpus, false);
 	begin();

@@ -132,13 +132,13 @@ void tally_stretch_begin(struct tally_stretch *stretch)
 	if (stretch->depth++)
 		return;
 	stretch->accesses = tally.accesses;
-	stretch->syncs = tally.syncs;
+	stretch->flushes = tally.flushes;
 }
 
 void tally_stretch_end(struct tally_stretch *stretch)
 {
 	u64 accesses = tally.accesses - stretch->accesses;
-	u64 syncs = tally.syncs - stretch->syncs;
+	u64 flushes = tally.flushes - stretch->flushes;
 
 	if (!stretch->depth)
 		scale_fail("a stretch ends that has not begun");
@@ -146,8 +146,8 @@ void tally_stretch_end(struct tally_stretch *stretch)
 		return;
 	if (accesses > stretch->most_accesses)
 		stretch->most_accesses = accesses;
-	if (syncs > stretch->most_syncs)
-		stretch->most_syncs = syncs;
+	if (flushes > stretch->most_flushes)
+		stretch->most_flushes = flushes;
 }
 
 void tally_sites(void (*tell)(u64 pc, u64 transfers))

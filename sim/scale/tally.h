@@ -43,7 +43,7 @@ struct tally {
 	u64 accesses;
 	u64 stack;
 	u64 removes;
-	u64 syncs;		/* invalidations, of any number of commands */
+	u64 flushes;		/* invalidations, of any number of commands */
 	u64 commands_page;
 	u64 commands_domain;
 	struct tally_locks locks;
@@ -55,13 +55,13 @@ extern struct tally tally;
 /*
  * struct tally_stretch - a stretch without interrupts, or without preemption
  * @depth:	of the running one, 0: none
- * @accesses, @syncs: when it began
- * @most_accesses, @most_syncs: in one, of the engine to memory, and waits for invalidations
+ * @accesses, @flushes: when it began
+ * @most_accesses, @most_flushes: in one, of the engine to memory, and waits for invalidations
  */
 struct tally_stretch {
 	u32 depth;
-	u64 accesses, syncs;
-	u64 most_accesses, most_syncs;
+	u64 accesses, flushes;
+	u64 most_accesses, most_flushes;
 };
 
 struct tally_stretches {

@@ -29,7 +29,7 @@ enum phase { PHASE_UNMAP, PHASE_MAP };
  * struct cpu - one CPU and the driver that it runs
  * @left:	buffers to take from the ring, or to map, in this poll
  * @inbox_left:	buffers of other CPUs to unmap in this poll
- * @kept:	unmapped by a batch-aware driver, which frees them after its sync
+ * @kept:	unmapped by a batch-aware driver, which frees them after its flush
  */
 struct cpu {
 	struct fifo ring;
@@ -83,7 +83,7 @@ static void map_one(struct cpu *cpu)
 static void unmap_one(struct cpu *cpu, const struct packet *packet)
 {
 	if (traffic.aware) {
-		CALL(path_unmap_no_sync(engine, packet->iova, packet->pages));
+		CALL(path_unmap_deferred(engine, packet->iova, packet->pages));
 		fifo_add(&cpu->kept, packet);
 	} else {
 		CALL(path_unmap(engine, packet->iova, packet->pages));
@@ -98,7 +98,7 @@ static void finish_poll(struct cpu *cpu)
 	struct world_cpu *world = &world_cpus[scale_cpu];
 
 	if (traffic.aware)
-		CALL(xs_engine_sync_explicit(engine, false));
+		CALL(xs_engine_flush_explicit(engine, false));
 	while (cpu->kept.count)
 		memory_put(fifo_take(&cpu->kept).phys);
 	if (world->deferred)
@@ -264,9 +264,9 @@ void traffic_end(void)
 	for (scale_cpu = 0; scale_cpu < traffic.cpus; scale_cpu++)
 		unmap_all(&cpus[scale_cpu]);
 	scale_cpu = 0;
-	xs_engine_sync(engine, XS_SYNC_DRAIN);
+	xs_engine_flush(engine, XS_FLUSH_DRAIN);
 	if (memory_out())
-		scale_fail("pages of memory are still held after the last sync");
+		scale_fail("pages of memory are still held after the last flush");
 	tally_on = false;
 	if (xs_engine_audit(engine, &ledger))
 		scale_fail("mappings are left after the last unmap");

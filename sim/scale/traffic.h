@@ -5,7 +5,7 @@
  * A poll takes TRAFFIC_POLL buffers from its ring, and unmaps each, or hands it
  * to another CPU that unmaps it in a poll of its own, or parks it, if it is one
  * that lives longer. It unmaps what was parked until now and what others have
- * handed over, syncs, and maps as many buffers as it took.
+ * handed over, flushes, and maps as many buffers as it took.
  *
  * CPUs take turns of a few buffers; the one whose time is least is next.
  */
@@ -70,7 +70,7 @@ void traffic_turn(void);
 /* Call @tell for each mapping. */
 void traffic_each(void (*tell)(const struct packet *packet));
 
-/* Unmap and sync all; the run fails if the engine's accounts do not balance. */
+/* Unmap and flush all; the run fails if the engine's accounts do not balance. */
 void traffic_end(void);
 
 const char *traffic_life_name(enum traffic_life life);

@@ -73,7 +73,7 @@ static void world_invalidate(void *world, xs_gather_t *gather, const struct xs_r
 	(void)world;
 	(void)ranges;
 	gather->pages = 0;
-	tally.syncs++;
+	tally.flushes++;
 	for (u32 i = 0; i < (count ? count : 1); i++)
 		send_command();
 	tally.commands_page += count;

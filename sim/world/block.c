@@ -107,7 +107,7 @@ static void drop_memory(const struct own_block *block, u32 at)
 	memory_drop(block->memory[at], 1, block->kind[at]);
 }
 
-/* With one sync for all, or with as many as it takes. */
+/* With one flush for all, or with as many as it takes. */
 static u32 map(const struct own_block *block, u32 at, const u64 *phys, u32 pages, u32 prot)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
@@ -118,15 +118,15 @@ static u32 map(const struct own_block *block, u32 at, const u64 *phys, u32 pages
 	cpu->bound += bound;
 	sim_map_begin(pages);
 	if (once)
-		done = xs_engine_map_in_block_no_sync(&sim.engine, iova_of(block, at), phys, pages,
-						      prot | XS_MAP_UNSYNCED);
+		done = xs_engine_map_in_block_unflushed(&sim.engine, iova_of(block, at), phys, pages,
+							prot | XS_MAP_UNFLUSHED);
 	else
 		done = xs_engine_map_in_block(&sim.engine, iova_of(block, at), phys, pages, prot);
 	sim_map_end(pages);
 	sim.maps += done > 0;
 	sim.mapped_pages += done;
 	if (once)
-		driver_sync_maps(!bound);
+		driver_flush_maps(!bound);
 	cpu->bound -= bound;
 	return done;
 }
@@ -201,7 +201,7 @@ static void undo_one(struct own_block *block, u32 at)
 	gone(block, bits(at, 1));
 }
 
-/* Many pages with one call, and their sync. */
+/* Many pages with one call, and their flush. */
 static void undo(struct own_block *block, u64 set)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
@@ -217,14 +217,14 @@ static void undo(struct own_block *block, u64 set)
 	sim.unmapping_pages += pages;
 	promise = driver_promise_begin();
 	sim_call_begin(CAUSES_OF_UNMAP);
-	xs_engine_unmap_in_block_no_sync(&sim.engine, iova_of(block, 0), set);
+	xs_engine_unmap_in_block_deferred(&sim.engine, iova_of(block, 0), set);
 	sim_call_end();
 	tell(block, EV_LEFT, set, serial, 0);
 	strict = driver_promise_end(&promise);
 	sim.unmapping_pages -= pages;
 	sim.unmaps += pages;
 	sim.unmapped_pages += pages;
-	driver_sync(!bound);
+	driver_flush(!bound);
 	cpu->bound -= bound;
 	tell(block, EV_UNMAPPED, set, serial, strict);
 	for (u64 rest = set; rest; rest &= rest - 1)
@@ -245,10 +245,10 @@ static void undo_each(struct own_block *block, u64 set)
 	for (u64 rest = set; rest; rest &= rest - 1) {
 		struct sim_mapping mapping = mapping_at(block, xs_ctz(rest));
 
-		if (driver_unmap_no_sync(&mapping, &serials[xs_ctz(rest)]))
+		if (driver_unmap_deferred(&mapping, &serials[xs_ctz(rest)]))
 			strict |= rest & -rest;
 	}
-	driver_sync(!bound);
+	driver_flush(!bound);
 	cpu->bound -= bound;
 	for (u64 rest = set; rest; rest &= rest - 1) {
 		struct sim_mapping mapping = mapping_at(block, xs_ctz(rest));
@@ -328,7 +328,7 @@ static void stray_unmap(struct own_block *block)
 	if (sim_draw(2))
 		xs_engine_unmap(&sim.engine, iova_of(block, at), 1, sim_draw(2));
 	else
-		xs_engine_unmap_in_block_no_sync(&sim.engine, iova_of(block, 0), bits(at, 1));
+		xs_engine_unmap_in_block_deferred(&sim.engine, iova_of(block, 0), bits(at, 1));
 	sim_call_end();
 	sim_me->straying--;
 	block->unused |= bits(at, 1);

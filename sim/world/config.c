@@ -40,7 +40,7 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 			[FAULT_LOST] = 64,
 			[FAULT_EVICT] = 2,
 			[FAULT_REMOVAL] = 200,
-			[FAULT_SYNC] = 100,
+			[FAULT_FLUSH] = 100,
 			[FAULT_JUMP] = 50,
 			[FAULT_LATE_TIMER] = 8,
 			[FAULT_OFFLINE] = 20,
@@ -117,7 +117,7 @@ static void draw_work(struct sim_config *config)
 	config->step[STEP_UNMAP] = 20 + draw(60);
 	config->step[STEP_POLL] = draw(3) ? draw_size(1, 40) : 0;
 	config->step[STEP_LOOK] = draw(40);
-	config->step[STEP_SYNC] = draw(2) ? draw_size(1, 8) : 0;
+	config->step[STEP_FLUSH] = draw(2) ? draw_size(1, 8) : 0;
 	config->looks = draw(4);
 	config->attack = draw(100);
 	config->multi = draw(3) ? draw_size(2, 64) : 0;
@@ -134,7 +134,7 @@ static void draw_work(struct sim_config *config)
 
 /*
  * A wide world: many mappings, all over the space for their many limits, and few
- * syncs, so that a batch has hundreds of runs. By chance alone this hardly comes
+ * flushes, so that a batch has hundreds of runs. By chance alone this hardly comes
  * together.
  */
 static void widen(struct sim_config *config)
@@ -148,7 +148,7 @@ static void widen(struct sim_config *config)
 	config->step_ns = 100;
 	config->step[STEP_UNMAP] = 20;
 	config->step[STEP_POLL] = 0;
-	config->step[STEP_SYNC] = 0;
+	config->step[STEP_FLUSH] = 0;
 	config->step[STEP_BLOCK] = 0;
 	config->multi = 0;
 	config->large = 0;
@@ -164,7 +164,7 @@ static void widen(struct sim_config *config)
 		config->low_blocks = 0;
 		config->table_lg2 = SIM_TABLE_LG2;
 	}
-	config->fault[FAULT_SYNC] = 0;
+	config->fault[FAULT_FLUSH] = 0;
 	config->fault[FAULT_JUMP] = 0;
 	config->fault[FAULT_POLICY] = 0;
 	config->fault[FAULT_OFFLINE] = 0;
@@ -173,7 +173,7 @@ static void widen(struct sim_config *config)
 
 /*
  * A narrow world: batch-aware drivers on several CPUs and in their interrupts, all
- * in a few blocks that are handed out, synced and handed out again all the time.
+ * in a few blocks that are handed out, flushed and handed out again all the time.
  */
 static void narrow(struct sim_config *config)
 {
@@ -193,7 +193,7 @@ static void narrow(struct sim_config *config)
 	config->low = 0;
 }
 
-/* Entries are written in place: tables of the size that is the engine's own (sync.c). */
+/* Entries are written in place: tables of the size that is the engine's own (flush.c). */
 static void draw_direct(struct sim_config *config)
 {
 	config->direct = !draw(3);
@@ -255,7 +255,7 @@ const char *sim_fault_name(enum sim_fault fault)
 		[FAULT_LOST] = "lost completion",
 		[FAULT_EVICT] = "eviction",
 		[FAULT_REMOVAL] = "device removal",
-		[FAULT_SYNC] = "sync from another CPU",
+		[FAULT_FLUSH] = "flush from another CPU",
 		[FAULT_JUMP] = "time jump",
 		[FAULT_LATE_TIMER] = "late timer",
 		[FAULT_POLICY] = "change of policy",

@@ -24,8 +24,8 @@ enum sim_fault {
 	 */
 	FAULT_TABLE,
 	/*
-	 * The invalidation queue is full, because other devices' syncs fill
-	 * it: a sync takes long, with a CPU's lock held. All others wait or
+	 * The invalidation queue is full, because other devices' flushes fill
+	 * it: a flush takes long, with a CPU's lock held. All others wait or
 	 * go around it.
 	 */
 	FAULT_QUEUE_FULL,
@@ -37,7 +37,7 @@ enum sim_fault {
 	/*
 	 * Invalidation time-out (VT-d's ITE): the device did not answer, the
 	 * hardware drops what waits in the queue, and the IOMMU driver submits
-	 * it all again. A sync is done when its last try is.
+	 * it all again. A flush is done when its last try is.
 	 */
 	FAULT_LOST,
 	/*
@@ -53,7 +53,7 @@ enum sim_fault {
 	/*
 	 * Another CPU drains: suspend, or a change of policy by an operator.
 	 */
-	FAULT_SYNC,
+	FAULT_FLUSH,
 	/*
 	 * The clock jumps: a virtual machine was paused, or a CPU was in an
 	 * interrupt for long. All timers are due at once.
@@ -89,7 +89,7 @@ enum sim_fault {
 	FAULT_STRAY,
 	/*
 	 * A driver frees its memory before it unmaps it (igb does): then the
-	 * page cannot be held, and its unmap must sync at once.
+	 * page cannot be held, and its unmap must flush at once.
 	 */
 	FAULT_FREED_EARLY,
 	/*
@@ -125,7 +125,7 @@ enum sim_step {
 	STEP_UNMAP,
 	STEP_POLL,
 	STEP_LOOK,
-	STEP_SYNC,
+	STEP_FLUSH,
 	STEP_BLOCK,
 	STEP_READ,
 	STEP_COPY,
@@ -142,7 +142,7 @@ enum sim_step {
  * @live_max:	mappings of the driver at once
  * @table_lg2, @directory_lg2: entries of a last page-table page, and of one above
  * @first_stage: its entries cannot say "write only"
- * @caching:	the IOTLB caches what is not there too, so each map needs a sync
+ * @caching:	the IOTLB caches what is not there too, so each map needs a flush
  * @direct:	entries are written in place, where the table is known
  * @iotlb, @walk, @device_tlb: entries of the caches, powers of two
  * @devices, @ats: how many, and how many of them have a TLB
@@ -158,7 +158,7 @@ enum sim_step {
  * @scatter:	one map of more pages in so many is in parts
  * @fifo:	mappings are undone in their order, or at random
  * @aware:	one unmap in so many is a batch-aware driver's
- * @at_once:	one unmap in so many is to be synced at once
+ * @at_once:	one unmap in so many is to be flushed at once
  * @low:	one map in so many has a limit that matters
  * @kinds:	weights of the kinds of memory
  * @copy_alike:	buffers that are copied are of one size and way, so that memory for them

@@ -227,7 +227,7 @@ static void unmap(struct buffer *buffer)
 		    copies && writes(buffer) ? buffer->theirs : buffer->ours, "memory");
 }
 
-static void sync(struct buffer *buffer)
+static void flush(struct buffer *buffer)
 {
 	bool to_device = sim_draw(2);
 	bool done;
@@ -240,7 +240,7 @@ static void sync(struct buffer *buffer)
 	done = xs_pool_sync(&sim.engine.pool, buffer->iova, buffer->bytes, to_device);
 	xs_exit();
 	if (!done)
-		sim_fail("copies", "nothing is synced at %llx", (unsigned long long)buffer->iova);
+		sim_fail("copies", "nothing is flushed at %llx", (unsigned long long)buffer->iova);
 	if (to_device && reads(buffer))
 		buffer->theirs = buffer->ours;
 	else if (!to_device && writes(buffer))
@@ -315,7 +315,7 @@ void copy_step(void)
 	else if (sim_draw(3))
 		unmap(buffer);
 	else if (sim_draw(2))
-		sync(buffer);
+		flush(buffer);
 	else
 		device_writes(buffer);
 	buffer->busy = false;

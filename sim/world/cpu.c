@@ -286,7 +286,7 @@ xs_flags_t xs_local_save(void)
  */
 #define OFF_PAGES_MAX	(2 * (XS_BATCH_MAX_PAGES + XS_BLOCK_PAGES))
 #define OFF_POINTS_MAX	(8 * OFF_PAGES_MAX)
-#define OFF_STUCK_MAX	(12 * OFF_PAGES_MAX)	/* a sync asks if each page is stuck */
+#define OFF_STUCK_MAX	(12 * OFF_PAGES_MAX)	/* a flush asks if each page is stuck */
 
 static void check_off(void)
 {

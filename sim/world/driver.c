@@ -108,16 +108,16 @@ static void count_map(const struct sim_mapping *mapping)
 	sim.mapped_pages += mapping->pages;
 }
 
-/* Without a sync the caller tells the devices. */
-static bool map_whole(struct sim_mapping *mapping, u64 last, bool sync)
+/* Without a flush the caller tells the devices. */
+static bool map_whole(struct sim_mapping *mapping, u64 last, bool flush)
 {
 	u64 phys = (u64)mapping->memory[0] << XS_PAGE_LG2;
 	u32 page;
 
 	sim_map_begin(mapping->pages);
-	if (!sync)
-		mapping->iova = xs_engine_map_no_sync(&sim.engine, phys, mapping->pages,
-						      mapping->prot | XS_MAP_UNSYNCED, last);
+	if (!flush)
+		mapping->iova = xs_engine_map_unflushed(&sim.engine, phys, mapping->pages,
+							mapping->prot | XS_MAP_UNFLUSHED, last);
 	else if (mapping->pages == 1)
 		mapping->iova = path_map_one(&sim.engine, phys, mapping->prot, last);
 	else
@@ -130,7 +130,7 @@ static bool map_whole(struct sim_mapping *mapping, u64 last, bool sync)
 	}
 	page = sim_page_of(mapping->iova);
 	driver_tell_handed(page, mapping->pages, last, false);
-	if (sync)
+	if (flush)
 		tell_mapped(mapping, page, 0);
 	count_map(mapping);
 	return true;
@@ -389,18 +389,18 @@ static struct sim_mapping take_live(u32 index)
 
 #define AWARE_MAX	8u
 
-void driver_sync_maps(bool everywhere)
+void driver_flush_maps(bool everywhere)
 {
 	sim_call_begin(0);
-	xs_engine_sync_maps(&sim.engine, everywhere);
+	xs_engine_flush_maps(&sim.engine, everywhere);
 	sim_call_end();
 	/* Of what others have mapped meanwhile all, or nothing, may be left. */
 	if (!everywhere && !sim_me->interrupted)
-		sim_me->unsynced = (struct sim_unsynced) { 0 };
+		sim_me->unflushed = (struct sim_unflushed) { 0 };
 }
 
-/* A map without its sync; or the driver then thinks better of it. */
-static bool map_no_sync(struct sim_mapping *mapping)
+/* A map without its flush; or the driver then thinks better of it. */
+static bool map_unflushed(struct sim_mapping *mapping)
 {
 	bool done;
 
@@ -416,7 +416,7 @@ static bool map_no_sync(struct sim_mapping *mapping)
 }
 
 /*
- * The driver undoes its maps before their sync, and the CPU gives up the IOVAs that it
+ * The driver undoes its maps before their flush, and the CPU gives up the IOVAs that it
  * keeps: the next maps get the same ones, in other sizes, too.
  */
 static void undo_aware(const struct sim_mapping *mappings, u32 count)
@@ -429,7 +429,7 @@ static void undo_aware(const struct sim_mapping *mappings, u32 count)
 	operator_retire(sim_cpu_now());
 }
 
-/* Some maps, with one sync; only then are devices told of them. As unmap_aware(). */
+/* Some maps, with one flush; only then are devices told of them. As unmap_aware(). */
 static void map_aware(void)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
@@ -442,7 +442,7 @@ static void map_aware(void)
 		if (sim.live_count + sim.in_flight >= sim.config.live_max)
 			break;
 		sim.in_flight++;
-		if (map_no_sync(&mappings[count]))
+		if (map_unflushed(&mappings[count]))
 			count++;
 		else
 			sim.in_flight--;
@@ -451,7 +451,7 @@ static void map_aware(void)
 			count = 0;
 		}
 	}
-	driver_sync_maps(!bound);
+	driver_flush_maps(!bound);
 	cpu->bound -= bound;
 	for (u32 i = 0; i < count; i++) {
 		tell_mapped(&mappings[i], sim_page_of(mappings[i].iova), 0);
@@ -475,30 +475,30 @@ bool driver_promise_end(const struct driver_promise *promise)
 	return promise->strict && promise->weak_periods == sim.weak_periods;
 }
 
-bool driver_unmap_no_sync(const struct sim_mapping *mapping, u32 *serial)
+bool driver_unmap_deferred(const struct sim_mapping *mapping, u32 *serial)
 {
 	struct driver_promise promise = driver_promise_begin();
 
 	*serial = driver_unmap_begin(mapping, UNMAP_AWARE);
 	sim_call_begin(CAUSES_OF_UNMAP);
 	if (mapping->pages == 1)
-		path_unmap_one_no_sync(&sim.engine, mapping->iova);
+		path_unmap_one_deferred(&sim.engine, mapping->iova);
 	else
-		xs_engine_unmap_no_sync(&sim.engine, mapping->iova, mapping->pages);
+		xs_engine_unmap_deferred(&sim.engine, mapping->iova, mapping->pages);
 	sim_call_end();
 	sim_event(EV_LEFT, sim_cpu_now(), sim_page_of(mapping->iova), mapping->pages, *serial, 0);
 	return driver_promise_end(&promise);
 }
 
-void driver_sync(bool everywhere)
+void driver_flush(bool everywhere)
 {
-	sim_call_begin(XS_SYNC_BIT(XS_SYNC_EXPLICIT));
-	xs_engine_sync_explicit(&sim.engine, everywhere);
+	sim_call_begin(XS_FLUSH_BIT(XS_FLUSH_EXPLICIT));
+	xs_engine_flush_explicit(&sim.engine, everywhere);
 	sim_call_end();
 }
 
 /*
- * This mapping and some more, with one sync. A task that may be moved has to
+ * This mapping and some more, with one flush. A task that may be moved has to
  * look on all CPUs; one that is bound to its CPU can still be interrupted.
  */
 static void unmap_aware(const struct sim_mapping *first)
@@ -513,7 +513,7 @@ static void unmap_aware(const struct sim_mapping *first)
 
 	cpu->bound += bound;
 	do {
-		strict[count] = driver_unmap_no_sync(&mappings[count], &serials[count]);
+		strict[count] = driver_unmap_deferred(&mappings[count], &serials[count]);
 		if (++count == wanted || !sim.live_count)
 			break;
 		mappings[count] = take_live(sim.config.fifo ? 0 : sim_draw(sim.live_count));
@@ -523,7 +523,7 @@ static void unmap_aware(const struct sim_mapping *first)
 		}
 		sim.in_flight++;
 	} while (true);
-	driver_sync(!bound);
+	driver_flush(!bound);
 	cpu->bound -= bound;
 	for (u32 i = 0; i < count; i++) {
 		driver_unmap_end(&mappings[i], sim_cpu_now(), serials[i], strict[i]);
@@ -651,7 +651,7 @@ static void stray_outside(void)
 		path_unmap_one(&sim.engine, iova);
 		break;
 	case 2:
-		xs_engine_unmap_no_sync(&sim.engine, iova, pages);
+		xs_engine_unmap_deferred(&sim.engine, iova, pages);
 		break;
 	default:
 		xs_engine_drop_in_block(&sim.engine, iova, 1);
@@ -668,10 +668,10 @@ static void call_tear(const struct sim_mapping *mapping, u32 at, u32 pages)
 		path_unmap_one(&sim.engine, iova);
 		break;
 	case 1:
-		path_unmap_one_no_sync(&sim.engine, iova);
+		path_unmap_one_deferred(&sim.engine, iova);
 		break;
 	case 2:
-		xs_engine_unmap_no_sync(&sim.engine, iova, pages);
+		xs_engine_unmap_deferred(&sim.engine, iova, pages);
 		break;
 	default:
 		xs_engine_unmap(&sim.engine, iova, pages, sim_draw(2));

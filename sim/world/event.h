@@ -37,7 +37,7 @@ enum sim_event_kind {
 	EV_NAMED_END,
 	EV_GONE,
 	/* A batch-aware driver's unmap has returned, @a as in EV_UNMAP; EV_UNMAPPED
-	 * follows when the driver's own sync has returned, too. */
+	 * follows when the driver's own flush has returned, too. */
 	EV_LEFT,
 	/* The page table. EV_ENTRY: [@page, @page + @pages) are set to memory
 	 * from @a; @b: the entry of the first. EV_UNDONE: the map has failed, and
@@ -47,7 +47,7 @@ enum sim_event_kind {
 	EV_REMOVED,
 	EV_PART_REMOVED,
 	/* The engine says that these could not be removed: devices reach them until
-	 * EV_SYNCED, and nobody gets them. */
+	 * EV_FLUSHED, and nobody gets them. */
 	EV_STUCK,
 	/* Page-table page @a, of IOVAs [@page, @page + @pages). */
 	EV_TABLE_UNLINKED,
@@ -56,17 +56,17 @@ enum sim_event_kind {
 	 * @a: 0 the IOTLB, else 1 + the device whose TLB; @b: 1 with hint. */
 	EV_COMMAND,
 	/* The engine is told that these, removed before, are invalidated. */
-	EV_SYNCED,
-	/* A sync has finished; @b: struct sim_sync. */
-	EV_SYNC,
-	/* Maps are synced, in @pages ranges. @a: 1 inside a map, which nobody has
-	 * asked for; @b: struct sim_unsynced, what the CPU has mapped without. */
-	EV_MAP_SYNC,
+	EV_FLUSHED,
+	/* A flush has finished; @b: struct sim_flush. */
+	EV_FLUSH,
+	/* Maps are flushed, in @pages ranges. @a: 1 inside a map, which nobody has
+	 * asked for; @b: struct sim_unflushed, what the CPU has mapped without. */
+	EV_MAP_FLUSH,
 	/* Device @cpu reaches memory @a by @page; @b: entry used | ACCESS_*. */
 	EV_ACCESS,
 	/* Device @cpu is refused; @a: wanted permission. */
 	EV_REFUSED,
-	/* A call that syncs; @a: enum sim_call, @page: of this CPU. */
+	/* A call that flushes; @a: enum sim_call, @page: of this CPU. */
 	EV_CALL,
 	EV_RETURN,
 	/* Time passed. @a: 1 if no timer is in its handler and no CPU has
@@ -85,13 +85,13 @@ enum sim_event_kind {
 	EV_KINDS
 };
 
-enum sim_call { CALL_POLL, CALL_EXPIRE, CALL_SYNC, CALL_SET, CALL_RETIRE };
+enum sim_call { CALL_POLL, CALL_EXPIRE, CALL_FLUSH, CALL_SET, CALL_RETIRE };
 
 #define EV_NO_MEMORY	(~0u)	/* @a of a page that is reserved only */
 
 /* How a driver unmaps. */
-#define UNMAP_NOW	1u	/* to sync at once */
-#define UNMAP_AWARE	2u	/* batch-aware: its own sync follows */
+#define UNMAP_NOW	1u	/* to flush at once */
+#define UNMAP_AWARE	2u	/* batch-aware: its own flush follows */
 #define UNMAP_TWICE	8u	/* on any CPU, and told of once */
 #define UNMAP_ROOM	16u	/* the CPU's batch has its memory */
 #define UNMAP_HOLDABLE	4u	/* its memory can be held, as it could at the map */
@@ -138,10 +138,10 @@ static inline u32 entry_serial(u64 entry)
 }
 
 /*
- * struct sim_sync - what the engine asked for, and says of it
- * @cause:	enum xs_sync; @causes: those that the running call can have, bits
+ * struct sim_flush - what the engine asked for, and says of it
+ * @cause:	enum xs_flush_point; @causes: those that the running call can have, bits
  * @cpu:	whose batch it was
- * @pages:	synced; @blocks: of 64 that they are in
+ * @pages:	flushed; @blocks: of 64 that they are in
  * @page:	the first one that was removed
  * @ranges:	asked for, 0: the domain; @exact: commands can be as large as they are
  * @tables:	page-table pages that it has freed
@@ -149,7 +149,7 @@ static inline u32 entry_serial(u64 entry)
  * @age_ns:	of the oldest page, as the engine says
  * @map:	the number of the one that the CPU is in, 0: none; @map_began_ns: its begin
  */
-struct sim_sync {
+struct sim_flush {
 	u32 cause, causes;
 	u32 cpu;
 	u32 pages, blocks;
@@ -164,8 +164,8 @@ struct sim_sync {
 	u64 map_began_ns;
 };
 
-/* Maps without a sync since the CPU's last one, the running one included, and their pages. */
-struct sim_unsynced {
+/* Maps without a flush since the CPU's last one, the running one included, and their pages. */
+struct sim_unflushed {
 	u32 maps;
 	u64 pages;
 };
@@ -185,7 +185,7 @@ struct sim_accounts {
 	u64 live_pages;
 	u64 copied_maps, copied_unmaps;
 	u64 commands_page, commands_domain, strays;
-	const u64 *syncs;	/* by cause */
+	const u64 *flushes;	/* by cause */
 	u64 unstuck, stuck;	/* pages that were, and that are */
 	s64 audit;
 	u64 memory_out, allocations;

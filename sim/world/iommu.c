@@ -14,9 +14,9 @@ static struct {
 } runs[SIM_PAGES];
 
 /* The last invalidation of each CPU, in its task and in its interrupts. */
-static struct sim_sync asked[SIM_CPUS][2];
+static struct sim_flush asked[SIM_CPUS][2];
 
-static struct sim_sync *asked_now(void)
+static struct sim_flush *asked_now(void)
 {
 	return &asked[sim_cpu_now()][sim_me->interrupted];
 }
@@ -123,19 +123,19 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	u32 page = sim_page_of(iova);
 	struct xs_range range = { page, pages };
 	u32 table = known_table(entries);
-	bool synced = !(prot & XS_MAP_UNSYNCED);
+	bool flushed = !(prot & XS_MAP_UNFLUSHED);
 	u64 entry;
 
 	(void)world;
 	sim_point();
 	/* A device may have looked there a moment ago. */
-	if (sim.config.caching && !synced)
+	if (sim.config.caching && !flushed)
 		cache_absence(page, pages);
-	if (!synced) {
-		sim_me->unsynced.maps++;
-		sim_me->unsynced.pages += pages;
+	if (!flushed) {
+		sim_me->unflushed.maps++;
+		sim_me->unflushed.pages += pages;
 	}
-	entry = new_entry(iova, phys, pages, prot & ~XS_MAP_UNSYNCED);
+	entry = new_entry(iova, phys, pages, prot & ~XS_MAP_UNFLUSHED);
 	if (table) {
 		write_entries(table, page, pages, entry);
 	} else {
@@ -143,7 +143,7 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 			return -XS_ENOMEM;
 		learn_table(entries, page);
 	}
-	if (sim.config.caching && synced)
+	if (sim.config.caching && flushed)
 		queue_flush(&range, true);
 	return 0;
 }
@@ -154,19 +154,19 @@ static void iommu_sync_maps(void *world, const struct xs_range *ranges, u32 coun
 	(void)world;
 	sim_point();
 	if (!count || !sim.config.caching)
-		sim_fail("sent", "maps are synced in %u ranges", count);
+		sim_fail("sent", "maps are flushed in %u ranges", count);
 	for (u32 i = 0; i < count; i++) {
 		struct xs_range range = ranges[i];
 
 		range.page -= sim_first_page();
 		if (!range.pages || range.page + range.pages > sim.config.blocks * XS_BLOCK_PAGES)
-			sim_fail("sent", "maps are synced where none can be");
+			sim_fail("sent", "maps are flushed where none can be");
 		queue_flush(&range, true);
 	}
-	sim_event(EV_MAP_SYNC, sim_cpu_now(), 0, count, sim_me->map != 0,
-		  (u64)(size_t)&sim_me->unsynced);
+	sim_event(EV_MAP_FLUSH, sim_cpu_now(), 0, count, sim_me->map != 0,
+		  (u64)(size_t)&sim_me->unflushed);
 	if (sim_me->map)
-		sim_me->unsynced = (struct sim_unsynced) { 0 };
+		sim_me->unflushed = (struct sim_unflushed) { 0 };
 }
 
 static bool iommu_map_each(void *world, void **entries, u64 iova, const u64 *phys, u32 pages,
@@ -216,7 +216,7 @@ static void stuck(void *world, u64 iova, u64 pages)
 	sim_event(EV_STUCK, sim_cpu_now(), page, (u32)pages, 0, 0);
 }
 
-/* The run is removed, and is synced by what invalidates @gather. */
+/* The run is removed, and is flushed by what invalidates @gather. */
 static void gather_run(xs_gather_t *gather, u32 page, u32 pages)
 {
 	runs[page].next = gather->first_page;
@@ -305,24 +305,24 @@ static bool is_exact(const struct xs_range *range)
 static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 count)
 {
 	u64 blocks[(SIM_BLOCKS + 63) / 64] = { 0 };
-	struct sim_sync *sync = asked_now();
+	struct sim_flush *flush = asked_now();
 
-	memset(sync, 0, sizeof(*sync));
-	sync->ranges = count;
-	sync->exact = true;
+	memset(flush, 0, sizeof(*flush));
+	flush->ranges = count;
+	flush->exact = true;
 	for (u32 i = 0; i < count; i++)
-		sync->exact &= is_exact(&ranges[i]);
+		flush->exact &= is_exact(&ranges[i]);
 	for (u32 page = gather->first_page; page; page = runs[page].next) {
 		u32 last = (page + runs[page].pages - 1) / XS_BLOCK_PAGES;
 
-		sync->page = page;
+		flush->page = page;
 		for (u32 at = page / XS_BLOCK_PAGES; at <= last; at++)
 			blocks[at / 64] |= 1ULL << at % 64;
 	}
 	for (u32 i = 0; i < (SIM_BLOCKS + 63) / 64; i++)
-		sync->blocks += xs_popcount(blocks[i]);
-	sync->tables = gather->first_table != 0;
-	sync->refused = gather->refused;
+		flush->blocks += xs_popcount(blocks[i]);
+	flush->tables = gather->first_table != 0;
+	flush->refused = gather->refused;
 }
 
 /*
@@ -367,7 +367,7 @@ static void iommu_invalidate(void *world, xs_gather_t *gather, const struct xs_r
 		u32 page = gather->first_page;
 
 		gather->first_page = runs[page].next;
-		sim_event(EV_SYNCED, sim_cpu_now(), page, runs[page].pages, 0, 0);
+		sim_event(EV_FLUSHED, sim_cpu_now(), page, runs[page].pages, 0, 0);
 	}
 	table_free(gather);
 	gather->ready = false;
@@ -395,25 +395,25 @@ static void prune(void *world, u64 iova, u64 pages)
 	sim_point();
 }
 
-static void synced(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
-		   const struct xs_commands *sent, u64 oldest_ns)
+static void flushed(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
+		    const struct xs_commands *sent, u64 oldest_ns)
 {
-	struct sim_sync sync = *asked_now();
+	struct sim_flush flush = *asked_now();
 
 	(void)world;
-	if (cpu >= sim.config.cpus || cause >= XS_SYNC_COUNT || !pages ||
-	    ranges != sync.ranges || !(sent->page + sent->domain + sent->global))
-		sim_fail("accounts", "a sync of CPU %u, cause %u, synced %u pages", cpu, cause, pages);
-	sim.syncs[cause]++;
-	sync.cause = cause;
-	sync.causes = sim_me->causes;
-	sync.cpu = cpu;
-	sync.pages = pages;
-	sync.sent = *sent;
-	sync.age_ns = oldest_ns;
-	sync.map = sim_me->map;
-	sync.map_began_ns = sim_me->map_began_ns;
-	sim_event(EV_SYNC, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&sync);
+	if (cpu >= sim.config.cpus || cause >= XS_FLUSH_COUNT || !pages ||
+	    ranges != flush.ranges || !(sent->page + sent->domain + sent->global))
+		sim_fail("accounts", "a flush of CPU %u, cause %u, flushed %u pages", cpu, cause, pages);
+	sim.flushes[cause]++;
+	flush.cause = cause;
+	flush.causes = sim_me->causes;
+	flush.cpu = cpu;
+	flush.pages = pages;
+	flush.sent = *sent;
+	flush.age_ns = oldest_ns;
+	flush.map = sim_me->map;
+	flush.map_began_ns = sim_me->map_began_ns;
+	sim_event(EV_FLUSH, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&flush);
 }
 
 static void stray(void *world, const struct xs_stray *call)
@@ -428,7 +428,7 @@ static void stray(void *world, const struct xs_stray *call)
 const struct xs_world_ops sim_ops = {
 	.map = iommu_map,
 	.map_each = iommu_map_each,
-	.sync_maps = iommu_sync_maps,
+	.flush_maps = iommu_sync_maps,
 	.remove = iommu_remove,
 	.remove_again = iommu_remove_again,
 	.stuck = stuck,
@@ -445,5 +445,5 @@ const struct xs_world_ops sim_ops = {
 	.drop_chunk = copy_drop_chunk,
 	.short_of = copy_short_of,
 	.stray = stray,
-	.synced = synced,
+	.flushed = flushed,
 };

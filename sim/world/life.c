@@ -33,7 +33,7 @@ void life_trim(bool all)
 	if (sim.trimming)
 		return;
 	sim.trimming = true;
-	sim_call_begin(XS_SYNC_BIT(XS_SYNC_UNMAP));
+	sim_call_begin(XS_FLUSH_BIT(XS_FLUSH_UNMAP));
 	if (all)
 		xs_engine_trim(&sim.engine);
 	else
@@ -48,7 +48,7 @@ void life_retry(void)
 	if (sim.trimming)
 		return;
 	sim.trimming = true;
-	sim_call_begin(XS_SYNC_BIT(XS_SYNC_UNMAP));
+	sim_call_begin(XS_FLUSH_BIT(XS_FLUSH_UNMAP));
 	sim.retry_due = xs_engine_retry(&sim.engine);
 	sim_call_end();
 	sim.trimming = false;
@@ -68,7 +68,7 @@ static void tell_accounts(bool end)
 		.copied_unmaps = sim.uncopied,
 		.commands_page = sim.commands_page,
 		.commands_domain = sim.commands_domain,
-		.syncs = sim.syncs,
+		.flushes = sim.flushes,
 		.unstuck = sim.unstuck,
 		.stuck = xs_engine_stuck(&sim.engine),
 		.strays = sim.strays,
@@ -185,7 +185,7 @@ void life_end(void)
 	check_full();
 	while (sim.live_count)
 		driver_unmap_index(0, false);
-	operator_sync(XS_SYNC_DRAIN);
+	operator_flush(XS_FLUSH_DRAIN);
 	life_trim(false);
 	tell_accounts(true);
 	/* Or not: an engine may end with all that its CPUs keep. */

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel and the operator around the driver: ends of polls, syncs, changes of
+ * The kernel and the operator around the driver: ends of polls, flushes, changes of
  * policy, CPUs that come and go, devices that are pulled; readers of the accounts. And
  * what a step is.
  */
 #include "world.h"
 
-/* ---- sync points ---- */
+/* ---- flush points ---- */
 
-static void sync_begin(enum sim_call call, u32 cpu, enum xs_sync cause)
+static void flush_begin(enum sim_call call, u32 cpu, enum xs_flush_point cause)
 {
-	sim_call_begin(XS_SYNC_BIT(cause));
+	sim_call_begin(XS_FLUSH_BIT(cause));
 	sim_event(EV_CALL, sim_cpu_now(), cpu, 0, call, 0);
 }
 
-static void sync_end(enum sim_call call, u32 cpu)
+static void flush_end(enum sim_call call, u32 cpu)
 {
 	sim_call_end();
 	sim_event(EV_RETURN, sim_cpu_now(), cpu, sim.calls, call, 0);
 }
 
-/* The engine is called if it has asked for it, and has to have if it must sync. */
+/* The engine is called if it has asked for it, and has to have if it must flush. */
 static void poll(void)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
@@ -30,20 +30,20 @@ static void poll(void)
 	if (cpu->polling)
 		return;
 	cpu->polling = true;
-	sync_begin(CALL_POLL, sim_cpu_now(), XS_SYNC_POLL);
+	flush_begin(CALL_POLL, sim_cpu_now(), XS_FLUSH_POLL);
 	flags = xs_local_save();
 	if (cpu->poll_due && xs_engine_poll(&sim.engine))
 		cpu->poll_due = false;
 	xs_local_restore(flags);
-	sync_end(CALL_POLL, sim_cpu_now());
+	flush_end(CALL_POLL, sim_cpu_now());
 	cpu->polling = false;
 }
 
-void operator_sync(enum xs_sync cause)
+void operator_flush(enum xs_flush_point cause)
 {
-	sync_begin(CALL_SYNC, 0, cause);
-	xs_engine_sync(&sim.engine, cause);
-	sync_end(CALL_SYNC, 0);
+	flush_begin(CALL_FLUSH, 0, cause);
+	xs_engine_flush(&sim.engine, cause);
+	flush_end(CALL_FLUSH, 0);
 }
 
 /* ---- the operator, and what goes wrong ---- */
@@ -90,9 +90,9 @@ static void change_policy(void)
 		policy = &xs_policies[sim_draw(xs_policy_count)];
 	tuning = any_tuning(policy);
 	operator_tell(policy, &tuning, true);
-	sync_begin(CALL_SET, 0, XS_SYNC_DRAIN);
+	flush_begin(CALL_SET, 0, XS_FLUSH_DRAIN);
 	xs_engine_set(&sim.engine, policy, &tuning);
-	sync_end(CALL_SET, 0);
+	flush_end(CALL_SET, 0);
 	operator_tell(policy, &tuning, false);
 	sim.setting = false;
 }
@@ -116,9 +116,9 @@ static void change_tables(void)
 
 void operator_retire(u32 cpu)
 {
-	sync_begin(CALL_RETIRE, cpu, XS_SYNC_DRAIN);
+	flush_begin(CALL_RETIRE, cpu, XS_FLUSH_DRAIN);
 	xs_engine_retire_cpu(&sim.engine, cpu);
-	sync_end(CALL_RETIRE, cpu);
+	flush_end(CALL_RETIRE, cpu);
 }
 
 static void switch_cpu(void)
@@ -147,7 +147,7 @@ static void remove_device(void)
 		else
 			i++;
 	}
-	operator_sync(XS_SYNC_DRAIN);
+	operator_flush(XS_FLUSH_DRAIN);
 }
 
 static void go_wrong(void)
@@ -158,8 +158,8 @@ static void go_wrong(void)
 		change_policy();
 	else if (sim_fault(FAULT_OFFLINE))
 		switch_cpu();
-	else if (sim_fault(FAULT_SYNC))
-		operator_sync(XS_SYNC_DRAIN);
+	else if (sim_fault(FAULT_FLUSH))
+		operator_flush(XS_FLUSH_DRAIN);
 	else if (sim_fault(FAULT_REMOVAL))
 		remove_device();
 	else if (sim_fault(FAULT_TRIM))
@@ -240,8 +240,8 @@ static void ordinary_step(void)
 	case STEP_LOOK:
 		device_look();
 		break;
-	case STEP_SYNC:
-		operator_sync(XS_SYNC_EXPLICIT);
+	case STEP_FLUSH:
+		operator_flush(XS_FLUSH_EXPLICIT);
 		break;
 	case STEP_READ:
 		read_accounts();

@@ -47,7 +47,7 @@ void sim_event(enum sim_event_kind kind, u32 cpu, u32 page, u32 pages, u32 a, u6
 	};
 
 	/* These are named by their address, which is another in each run. */
-	if (kind == EV_ACCOUNTS || kind == EV_READING || kind == EV_SYNC || kind == EV_MAP_SYNC)
+	if (kind == EV_ACCOUNTS || kind == EV_READING || kind == EV_FLUSH || kind == EV_MAP_FLUSH)
 		sim.digest = stir(sim.digest, kind);
 	else
 		sim.digest = stir(stir(sim.digest, (u64)page << 32 | pages) ^ a,

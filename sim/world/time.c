@@ -80,7 +80,7 @@ void time_fire(void)
 		find_next_timer();
 		sim.expiring++;
 		sim.calls++;
-		sim_me->causes = XS_SYNC_BIT(XS_SYNC_TIME);
+		sim_me->causes = XS_FLUSH_BIT(XS_FLUSH_TIME);
 		sim_event(EV_CALL, sim_cpu_now(), i, 0, CALL_EXPIRE, 0);
 		next = xs_engine_expire(&sim.engine, i);
 		sim.calls--;

@@ -4,7 +4,7 @@
 
 #include "world.h"
 
-static const char *const call_names[] = { "poll", "expire", "sync", "set policy", "retire" };
+static const char *const call_names[] = { "poll", "expire", "flush", "set policy", "retire" };
 
 static void range(const struct sim_event *event)
 {
@@ -47,14 +47,14 @@ static void trace_driver(const struct sim_event *event)
 	case EV_UNMAP:
 		printf("driver: unmaps");
 		range(event);
-		printf(event->b & UNMAP_NOW ? ", to sync at once" : "");
+		printf(event->b & UNMAP_NOW ? ", to flush at once" : "");
 		break;
 	case EV_UNMAPPED:
 		printf("driver: unmap returns:");
 		range(event);
 		break;
 	case EV_LEFT:
-		printf("driver: unmap returns, its sync is to follow:");
+		printf("driver: unmap returns, its flush is to follow:");
 		range(event);
 		break;
 	case EV_CALL:
@@ -102,8 +102,8 @@ static void trace_hardware(const struct sim_event *event)
 			range(event);
 		printf(event->a ? " in device %u" : event->b ? " with hint" : "", event->a - 1);
 		break;
-	case EV_SYNCED:
-		printf("sync done:");
+	case EV_FLUSHED:
+		printf("flush done:");
 		range(event);
 		break;
 	case EV_ACCESS:
@@ -122,8 +122,8 @@ void trace_event(const struct sim_event *event)
 	case EV_READING:
 	case EV_FULL:
 	case EV_LISTED:
-	case EV_SYNC:
-	case EV_MAP_SYNC:
+	case EV_FLUSH:
+	case EV_MAP_FLUSH:
 	case EV_REFUSED:
 		return;
 	case EV_POLICY:

@@ -46,10 +46,10 @@ struct sim_cpu {
 	bool interrupted;	/* runs an interrupt */
 	u32 straying;		/* in a call that is to be ignored, how often */
 	u32 warnings;		/* in those */
-	u32 causes;		/* of a sync, that the running call can have */
+	u32 causes;		/* of a flush, that the running call can have */
 	u64 map;		/* the number of the running one, 0: none */
 	u64 map_began_ns;
-	struct sim_unsynced unsynced;
+	struct sim_unflushed unflushed;
 	u32 handed_page;	/* the last one that a driver got here */
 	bool has_batch;		/* the engine got memory for it */
 	u32 entered;		/* calls of the engine, nested */
@@ -136,7 +136,7 @@ struct sim_world {
 	/* What the world counted, to compare with the ledger. */
 	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
 	u64 commands_page, commands_domain, accesses, strays;
-	u64 syncs[XS_SYNC_COUNT];
+	u64 flushes[XS_FLUSH_COUNT];
 	u64 memory_out, allocations;
 	u64 faults[FAULT_COUNT];
 };
@@ -181,7 +181,7 @@ static inline bool sim_fault(enum sim_fault fault)
 	return true;
 }
 
-/* @causes: of a sync, that it can have */
+/* @causes: of a flush, that it can have */
 static inline void sim_call_begin(u32 causes)
 {
 	sim_me->causes = causes;
@@ -196,7 +196,7 @@ static inline void sim_map_begin(u32 pages)
 	sim.mapping_pages += pages;
 	sim_me->map = ++sim.maps_begun;
 	sim_me->map_began_ns = sim.now_ns;
-	sim_call_begin(XS_SYNC_BIT(XS_SYNC_FULL));
+	sim_call_begin(XS_FLUSH_BIT(XS_FLUSH_FULL));
 }
 
 static inline void sim_call_end(void)
@@ -331,7 +331,7 @@ void device_note_stale(u32 page);	/* of IOVA, to be attacked from now on */
 /* driver.c */
 
 /*
- * Does an unmap without a sync promise that nothing is left after the driver's?
+ * Does an unmap without a flush promise that nothing is left after the driver's?
  * It does if all policies that were in force, from before it to after it, say so.
  */
 struct driver_promise {
@@ -342,9 +342,9 @@ struct driver_promise {
 struct driver_promise driver_promise_begin(void);
 bool driver_promise_end(const struct driver_promise *promise);
 
-/* What can sync in a call that unmaps. */
-#define CAUSES_OF_UNMAP	(XS_SYNC_BIT(XS_SYNC_UNMAP) | XS_SYNC_BIT(XS_SYNC_BLOCK) | \
-			 XS_SYNC_BIT(XS_SYNC_FULL))
+/* What can flush in a call that unmaps. */
+#define CAUSES_OF_UNMAP	(XS_FLUSH_BIT(XS_FLUSH_UNMAP) | XS_FLUSH_BIT(XS_FLUSH_BLOCK) | \
+			 XS_FLUSH_BIT(XS_FLUSH_FULL))
 
 void driver_start(void);
 bool driver_step_mapping(u32 step);	/* false: it is none of the driver's */
@@ -355,29 +355,29 @@ void driver_tell_mapped(u32 page, u32 pages, u32 memory, u32 prot);
 void driver_tell_handed(u32 page, u32 pages, u64 last, bool reserved);
 void driver_unmap(const struct sim_mapping *mapping, bool now);
 void driver_unmap_index(u32 index, bool now);	/* of those that are mapped */
-void driver_sync(bool everywhere);	/* a batch-aware driver's, of its unmaps */
-void driver_sync_maps(bool everywhere);	/* and of its maps */
+void driver_flush(bool everywhere);	/* a batch-aware driver's, of its unmaps */
+void driver_flush_maps(bool everywhere);	/* and of its maps */
 void driver_unmap_twice(void);
 void driver_stray(void);	/* unmap what is not mapped so */
 
-/* What can sync in a call that unmaps what is not mapped so. */
-#define CAUSES_OF_STRAY	(CAUSES_OF_UNMAP | XS_SYNC_BIT(XS_SYNC_EXPLICIT))
+/* What can flush in a call that unmaps what is not mapped so. */
+#define CAUSES_OF_STRAY	(CAUSES_OF_UNMAP | XS_FLUSH_BIT(XS_FLUSH_EXPLICIT))
 
 /* The two ends of an unmap. @how: UNMAP_*. Returns its serial. */
 u32 driver_unmap_begin(const struct sim_mapping *mapping, u32 how);
 void driver_unmap_end(const struct sim_mapping *mapping, u32 cpu, u32 serial, bool nothing_left);
 
 /*
- * A batch-aware driver's unmap, without its sync and its end. Returns whether nothing may
- * be left after the sync; *@serial: for the end.
+ * A batch-aware driver's unmap, without its flush and its end. Returns whether nothing may
+ * be left after the flush; *@serial: for the end.
  */
-bool driver_unmap_no_sync(const struct sim_mapping *mapping, u32 *serial);
+bool driver_unmap_deferred(const struct sim_mapping *mapping, u32 *serial);
 
 /* operator.c */
 void operator_step(void);
 void operator_interrupt(void);
 void operator_tell(const struct xs_policy *policy, const struct xs_tuning *tuning, bool changing);
-void operator_sync(enum xs_sync cause);
+void operator_flush(enum xs_flush_point cause);
 void operator_retire(u32 cpu);
 
 /* life.c */
@@ -402,6 +402,6 @@ void copy_short_of(void *world);
 /* path.c: the inline one-page paths of the engine */
 u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last);
 void path_unmap_one(struct xs_engine *engine, u64 iova);
-void path_unmap_one_no_sync(struct xs_engine *engine, u64 iova);
+void path_unmap_one_deferred(struct xs_engine *engine, u64 iova);
 
 #endif

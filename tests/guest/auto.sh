@@ -36,7 +36,7 @@ auto_of_a_nic() {
 	set_group_type $E1000E $1
 	# DMA to DMA-FQ attaches nothing: the module looks again when it is asked for a choice.
 	put $E1000E policy none || failure "$E1000E: none was refused: $(cat /tmp/put)"
-	case $SYNCS_MAPS in
+	case $FLUSHES_MAPS in
 	1) auto_is $E1000E "$2 $3: $4$5" ;;
 	*) expect_equal "the reason" "$(get $E1000E auto_policy)" "$2 $3: $4" ;;
 	esac

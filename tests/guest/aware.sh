@@ -20,7 +20,7 @@ case_aware_on_the_kernels_path() {
 }
 
 # A device that the IOMMU does not translate has no operations of its own, and here (swiotlb=force) its buffers are
-# copied: an unmap without a sync is the ordinary one, which copies back before it gives the copy's place away.
+# copied: an unmap without a flush is the ordinary one, which copies back before it gives the copy's place away.
 case_aware_on_passthrough() {
 	set_group_type $TESTDEV identity
 	for mode in kernel bounce; do
@@ -48,7 +48,7 @@ case_aware() {
 	all_off
 }
 
-# What it has copied is a copy to its unmaps without a sync, one by one and as a list; none is a stray.
+# What it has copied is a copy to its unmaps without a flush, one by one and as a list; none is a stray.
 case_aware_copies() {
 	put $TESTDEV policy fused || failure "fused was refused: $(cat /tmp/put)"
 	put $TESTDEV copy_bytes 4096 || failure "4096 was refused: $(cat /tmp/put)"
@@ -85,48 +85,48 @@ case_level_is_not_the_drivers_after_it_left() {
 	all_off
 }
 
-case_memory_freed_before_its_sync() {
+case_memory_freed_before_its_flush() {
 	echo Y >/sys/module/xsmmu/parameters/debug
 	for policy in xsmmu fused fands; do
 		put $TESTDEV policy $policy
 		log_mark
 		aware early || failure "the probe failed"
-		expect_log "misuse: memory was freed before its sync"
+		expect_log "misuse: memory was freed before its flush"
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
 	all_off
 }
 
-case_a_forgotten_sync() {
+case_a_forgotten_flush() {
 	echo Y >/sys/module/xsmmu/parameters/debug
 	put $TESTDEV policy fused
 	log_mark
 	aware forget || failure "the probe failed"
-	expect_log "misuse: unmapped without a sync, and not synced since"
+	expect_log "misuse: unmapped without a flush, and not flushed since"
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	all_off
 }
 
-# The first is found on any IOMMU, the second when something is mapped or unmapped without a sync later on.
-case_a_forgotten_sync_of_maps() {
+# The first is found on any IOMMU, the second when something is mapped or unmapped without a flush later on.
+case_a_forgotten_flush_of_maps() {
 	echo Y >/sys/module/xsmmu/parameters/debug
 	put $TESTDEV policy fused
 	log_mark
-	aware unsynced || failure "the probe failed"
-	expect_log "misuse: unmapped without a sync what was mapped without one"
+	aware unflushed || failure "the probe failed"
+	expect_log "misuse: unmapped without a flush what was mapped without one"
 	unbind $TESTDEV
 	log_mark
 	aware unrung || failure "the probe failed"
-	expect_log "misuse: mapped without a sync, and not synced since"
+	expect_log "misuse: mapped without a flush, and not flushed since"
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	all_off
 }
 
-# A hundred maps are one sync where each needs one, or few, if their IOVAs are not neighbours; and none elsewhere.
-case_maps_without_a_sync() {
+# A hundred maps are one flush where each needs one, or few, if their IOVAs are not neighbours; and none elsewhere.
+case_maps_without_a_flush() {
 	echo N >/sys/module/xsmmu/parameters/debug
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy"
@@ -134,38 +134,38 @@ case_maps_without_a_sync() {
 		aware maps 2>/dev/null || failure "$policy: $(log_since | grep 'aware: wrong')"
 		expect_silence
 		unbind $TESTDEV
-		map_syncs=$(stat_of $TESTDEV map_syncs)
+		map_flushes=$(stat_of $TESTDEV map_flushes)
 		aware maps 2>/dev/null
-		map_syncs=$(($(stat_of $TESTDEV map_syncs) - map_syncs))
+		map_flushes=$(($(stat_of $TESTDEV map_flushes) - map_flushes))
 		unbind $TESTDEV
-		case $SYNCS_MAPS in
-		1) [ "$map_syncs" -ge 1 ] && [ "$map_syncs" -le 8 ] ;;
-		*) [ "$map_syncs" = 0 ] ;;
-		esac || failure "$policy: 100 maps had $map_syncs syncs"
+		case $FLUSHES_MAPS in
+		1) [ "$map_flushes" -ge 1 ] && [ "$map_flushes" -le 8 ] ;;
+		*) [ "$map_flushes" = 0 ] ;;
+		esac || failure "$policy: 100 maps had $map_flushes flushes"
 		expect_balance $TESTDEV
 	done
 	all_off
 }
 
-# Where maps need a sync, it tells of each page: of an ordinary map, of pages of a block, of maps whose sync is the driver's.
+# Where maps need a flush, it tells of each page: of an ordinary map, of pages of a block, of maps whose flush is the driver's.
 # Virtio-iommu's sends all requests, whatever its range.
-case_maps_are_synced_to_the_last_page() {
-	[ "$SYNCS_MAPS $MAPS_ARE_SEEN" = "1 0" ] || return 0
+case_maps_are_flushed_to_the_last_page() {
+	[ "$FLUSHES_MAPS $MAPS_ARE_SEEN" = "1 0" ] || return 0
 	echo N >/sys/module/xsmmu/parameters/debug
 	echo $TESTDEV >$PARAMETERS/slow || failure "there is no domain that watches"
-	echo 0 >$PARAMETERS/unsynced
+	echo 0 >$PARAMETERS/unflushed
 	for policy in $POLICIES; do
 		[ "$policy" = lazy ] && waits=N || waits=Y
 		echo $waits >/sys/module/xsmmu_aware/parameters/waits
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
 		log_mark
 		rude api 2>/dev/null || failure "$policy: $(log_since | grep 'rude: wrong')"
-		expect_equal "$policy: pages of ordinary maps without a sync" "$(cat $PARAMETERS/unsynced)" 0
+		expect_equal "$policy: pages of ordinary maps without a flush" "$(cat $PARAMETERS/unflushed)" 0
 		unbind $TESTDEV
 		for mode in maps block; do
 			aware $mode 2>/dev/null || failure "$policy, $mode: $(log_since | grep 'aware: wrong')"
 			unbind $TESTDEV
-			expect_equal "$policy, $mode: pages without a sync" "$(cat $PARAMETERS/unsynced)" 0
+			expect_equal "$policy, $mode: pages without a flush" "$(cat $PARAMETERS/unflushed)" 0
 		done
 		expect_balance $TESTDEV
 	done
@@ -173,7 +173,7 @@ case_maps_are_synced_to_the_last_page() {
 	all_off
 }
 
-# A batch-aware driver's: of 256 maps, of a refill, of a packet. Few syncs where each map would need one, else none.
+# A batch-aware driver's: of 256 maps, of a refill, of a packet. Few flushes where each map would need one, else none.
 case_maps_together_are_few_commands() {
 	echo Y >/sys/module/xsmmu_lab/parameters/batch_aware
 	runs=/sys/kernel/debug/xsmmu_lab/$TESTDEV
@@ -181,17 +181,17 @@ case_maps_together_are_few_commands() {
 		take "$policy" $TESTDEV
 		count_from $TESTDEV
 		maps=$(stat_of $TESTDEV maps)
-		map_syncs=$(stat_of $TESTDEV map_syncs)
+		map_flushes=$(stat_of $TESTDEV map_flushes)
 		echo 'ring=256 rounds=4' >$runs/micro || failure "micro failed under $policy"
 		echo 'packets=512 descriptors=8 recycle=0 release=blocks' >$runs/receive || failure "receive failed under $policy"
 		echo 'packets=256 release=poll' >$runs/transmit || failure "transmit failed under $policy"
 		counted $TESTDEV "maps together under $policy"
 		maps=$(($(stat_of $TESTDEV maps) - maps))
-		map_syncs=$(($(stat_of $TESTDEV map_syncs) - map_syncs))
-		case $SYNCS_MAPS in
-		1) [ "$map_syncs" -gt 0 ] && [ $((map_syncs * 4)) -lt "$maps" ] ;;
-		*) [ "$map_syncs" = 0 ] ;;
-		esac || failure "$policy: $maps maps had $map_syncs syncs"
+		map_flushes=$(($(stat_of $TESTDEV map_flushes) - map_flushes))
+		case $FLUSHES_MAPS in
+		1) [ "$map_flushes" -gt 0 ] && [ $((map_flushes * 4)) -lt "$maps" ] ;;
+		*) [ "$map_flushes" = 0 ] ;;
+		esac || failure "$policy: $maps maps had $map_flushes flushes"
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done

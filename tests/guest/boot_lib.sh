@@ -33,7 +33,7 @@ begin() {
 # write_and_read DATA FILE: the data's hash, and that of what the disk has of it in a file.
 write_and_read() {
 	cp "$1" "$2"
-	sync
+	flush
 	echo 3 >/proc/sys/vm/drop_caches
 	say "written $(sha256sum <"$1")"
 	say "read $(sha256sum <"$2")"

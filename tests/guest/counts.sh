@@ -8,20 +8,20 @@ case_commands_of_a_disk() {
 		take "$policy" $DATA
 		disk_start $DATA
 		count_from $DATA
-		at_once=$(stat_of $DATA sync_unmap)
+		at_once=$(stat_of $DATA flush_unmap)
 		maps=$(stat_of $DATA maps)
-		map_syncs=$(stat_of $DATA map_syncs)
+		map_flushes=$(stat_of $DATA map_flushes)
 		work_on $DATA
 		dd if="$(disk_of $DATA)" of=/dev/null bs=20k count=64 iflag=direct 2>/tmp/dd || failure "$(tail -n 1 /tmp/dd)"
 		counted $DATA "a disk under $policy"
 		# Its lists have no holes, which some IOMMUs cannot defer.
 		case $policy in
-		lazy | fands) expect_equal "$policy: unmaps that were not deferred" "$(stat_of $DATA sync_unmap)" "$at_once" ;;
+		lazy | fands) expect_equal "$policy: unmaps that were not deferred" "$(stat_of $DATA flush_unmap)" "$at_once" ;;
 		esac
 		# A list is one map.
-		map_syncs=$(($(stat_of $DATA map_syncs) - map_syncs))
-		[ "$policy" = copy ] || [ "$map_syncs" = 0 ] ||
-			expect_equal "$policy: syncs of maps" "$map_syncs" $(($(stat_of $DATA maps) - maps))
+		map_flushes=$(($(stat_of $DATA map_flushes) - map_flushes))
+		[ "$policy" = copy ] || [ "$map_flushes" = 0 ] ||
+			expect_equal "$policy: flushes of maps" "$map_flushes" $(($(stat_of $DATA maps) - maps))
 		unbind $DATA
 		expect_balance $DATA
 	done

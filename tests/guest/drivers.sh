@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# Real drivers that semantic patches made batch-aware: their data, their level, their own syncs, and no misuse of the
+# Real drivers that semantic patches made batch-aware: their data, their level, their own flushes, and no misuse of the
 # API that the module's debug mode would find. Traffic comes from load.sh.
 
 # drivers_load: xsmmu first, for the drivers to find it. They may poll, which takes two of their queues.
@@ -24,11 +24,11 @@ drivers_swap() {
 	expect "insmod e1000e" without_probes insmod "/modules/$1/e1000e.ko"
 }
 
-# drivers_expect BDF POLICY BEFORE: it did its own syncs since there were BEFORE, and they make it strict.
+# drivers_expect BDF POLICY BEFORE: it did its own flushes since there were BEFORE, and they make it strict.
 drivers_expect() {
 	expect_equal "$1: the state under $2" "$(get "$1" state)" active
 	expect_equal "$1: the level under $2" "$(get "$1" level)" strict
-	[ "$(stat_of "$1" sync_explicit)" -gt "$3" ] || failure "$1: no sync of its own under $2"
+	[ "$(stat_of "$1" flush_explicit)" -gt "$3" ] || failure "$1: no flush of its own under $2"
 }
 
 # As before, by the kernel's own path: first in a kernel that has no xsmmu, then on devices without a policy.
@@ -65,7 +65,7 @@ case_drivers_disk() {
 	drivers_load
 	log_mark
 	for policy in fused xsmmu fands strict; do
-		before=$(stat_of $DATA sync_explicit)
+		before=$(stat_of $DATA flush_explicit)
 		take $policy $DATA
 		disk_start $DATA
 		fio_start $DATA 3
@@ -91,7 +91,7 @@ case_drivers_disks_polled() {
 	for disk in $DISK0 $DISK1; do
 		expect_equal "$disk: io_poll" "$(cat "/sys/block/$(basename "$(disk_of $disk)")/queue/io_poll")" 1
 	done
-	before=$(stat_of $DISK0 sync_explicit)
+	before=$(stat_of $DISK0 flush_explicit)
 	fio --name=polled --filename="$(disk_of $DISK0):$(disk_of $DISK1)" --thread --ioengine=io_uring --hipri --direct=1 \
 		--rw=randread --bs=4k-128k --iodepth=32 --runtime=3 --time_based >/tmp/fio 2>&1 ||
 		failure "fio failed: $(grep -iE 'error|err=' /tmp/fio | head -n 3)"
@@ -110,7 +110,7 @@ drivers_nic() {
 	drivers_load
 	log_mark
 	for policy in fused xsmmu fands strict; do
-		before=$(stat_of $1 sync_explicit)
+		before=$(stat_of $1 flush_explicit)
 		take $policy $1
 		nic_start $1
 		ping_peer $1 10
@@ -166,7 +166,7 @@ case_drivers_e1000e_packets() {
 	for mode in 1 2; do
 		expect "rmmod e1000e" rmmod e1000e
 		expect "insmod e1000e" without_probes insmod /modules/patched/e1000e.ko IntMode=$mode
-		before=$(stat_of $E1000E sync_explicit)
+		before=$(stat_of $E1000E flush_explicit)
 		take fused $E1000E
 		nic_start $E1000E
 		for bytes in 60 1000; do
@@ -192,7 +192,7 @@ case_drivers_e1000e_packets() {
 	drivers_unload
 }
 
-# The driver goes while it has much in flight: nothing stays mapped, nothing waits for a sync.
+# The driver goes while it has much in flight: nothing stays mapped, nothing waits for a flush.
 case_drivers_unbind_under_load() {
 	expect "rmmod xsmmu" rmmod xsmmu
 	drivers_load

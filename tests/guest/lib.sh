@@ -185,16 +185,16 @@ references() {
 	read -r reference_count </sys/module/xsmmu/refcnt && echo "$reference_count"
 }
 
-# expect_balance BDF: nothing is mapped, nothing held, nothing still to be synced; every count says so. As many maps have
+# expect_balance BDF: nothing is mapped, nothing held, nothing still to be flushed; every count says so. As many maps have
 # failed as were made to: /tmp/map_failures.BDF has how many, where any were.
 expect_balance() {
-	stats_of "$1" live_pages held_pages synced_pages deferred_pages unmapped_pages mapped_pages copied_unmaps copied_maps \
+	stats_of "$1" live_pages held_pages flushed_pages deferred_pages unmapped_pages mapped_pages copied_unmaps copied_maps \
 		map_failures
 	made_to_fail=0
 	[ ! -e "/tmp/map_failures.$1" ] || read -r made_to_fail <"/tmp/map_failures.$1"
 	expect_equal "$1: live_pages" "$live_pages" 0
 	expect_equal "$1: held_pages" "$held_pages" 0
-	expect_equal "$1: synced_pages" "$synced_pages" "$deferred_pages"
+	expect_equal "$1: flushed_pages" "$flushed_pages" "$deferred_pages"
 	expect_equal "$1: unmapped_pages" "$unmapped_pages" "$mapped_pages"
 	expect_equal "$1: copied_unmaps" "$copied_unmaps" "$copied_maps"
 	expect_equal "$1: map_failures" "$map_failures" "$made_to_fail"
@@ -205,7 +205,7 @@ expect_balance() {
 # Kilobytes that the kernel itself uses and cannot give back at once: whatever cache is there has been dropped, and what
 # CPUs keep of free pages (`count` in zoneinfo) counts as free.
 used_kib() {
-	sync
+	flush
 	sleep 0.2
 	echo 3 >/proc/sys/vm/drop_caches
 	awk '$1 == "count:" {free += $2 * 4} /^(MemFree|Cached|Buffers|AnonPages):/{free += $2} /^MemTotal:/{total = $2}
@@ -437,7 +437,7 @@ count_from() {
 	count_page=$(stat_of $1 inv_page)
 	count_domain=$(stat_of $1 inv_domain)
 	count_global=$(stat_of $1 inv_global)
-	count_maps=$(stat_of $1 map_syncs)
+	count_maps=$(stat_of $1 map_flushes)
 	mark
 	count_first=$marker
 }
@@ -450,7 +450,7 @@ counted() {
 	counted_domain=$(($(stat_of $1 inv_domain) - count_domain))
 	counted_device=0
 	if [ "$(ats_of "$1")" = on ]; then
-		counted_device=$((counted_page + counted_domain - $(stat_of $1 map_syncs) + count_maps))
+		counted_device=$((counted_page + counted_domain - $(stat_of $1 map_flushes) + count_maps))
 	fi
 	emit "{\"event\":\"counted\",\"what\":$(json_string "$2"),\"markers\":[$count_first,$marker],\"counts\":{\"page\":$counted_page,\"domain\":$counted_domain,\"global\":$(($(stat_of $1 inv_global) - count_global)),\"device\":$counted_device}}"
 }

@@ -575,7 +575,7 @@ case_attach_with_a_cpu_away() {
 	all_off
 }
 
-# cpu_goes_at_give_back TURN: bind a driver that defers unmaps on CPU 1, with no poll there to sync them; then let the CPU
+# cpu_goes_at_give_back TURN: bind a driver that defers unmaps on CPU 1, with no poll there to flush them; then let the CPU
 # go while the group is given back, at one moment or another.
 cpu_goes_at_give_back() {
 	taskset 2 sh -c "echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind

@@ -140,8 +140,8 @@ cpus_come_and_go() {
 
 # --- work --------------------------------------------------------------------------------------------------------
 
-# Nothing waits for a sync while nothing is done.
-expect_all_synced() {
+# Nothing waits for a flush while nothing is done.
+expect_all_flushed() {
 	settle
 	for device in $IGB $DATA; do
 		expect_equal "$device: held_pages at rest" "$(stat_of $device held_pages)" 0
@@ -191,7 +191,7 @@ work_and_change() {
 	fio_end
 	expect_no_timeouts
 	expect_checksums
-	expect_all_synced
+	expect_all_flushed
 	[ ! -e /tmp/cpus_failed ] || failure "$(cat /tmp/cpus_failed)"
 	rounds=$((rounds + 1))
 	echo "$rounds rounds: $changes changes, $(wc -l </tmp/cpus_gone) CPUs gone and back" >/dev/kmsg

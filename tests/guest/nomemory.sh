@@ -23,7 +23,7 @@ case_each_failure() {
 			unbind $TESTDEV
 			expect_equal "$policy, $n: live" "$(stat_of $TESTDEV live_pages)" 0
 			expect_equal "$policy, $n: held" "$(stat_of $TESTDEV held_pages)" 0
-			expect_equal "$policy, $n: synced" "$(stat_of $TESTDEV synced_pages)" "$(stat_of $TESTDEV deferred_pages)"
+			expect_equal "$policy, $n: flushed" "$(stat_of $TESTDEV flushed_pages)" "$(stat_of $TESTDEV deferred_pages)"
 			expect_equal "$policy, $n: references" "$(references)" 2
 		done
 		log_since | grep -E 'still mapped|removed at give-back|bug' && failure "$policy: something is left"

@@ -9,7 +9,7 @@ found() {
 
 # fire_at_list POLICY PAGES: rounds of lists of so many segments.
 fire_at_list() {
-	{ echo "list=1 pages=$2 rounds=2 gaps=16 window_us=20000 syncs=0" >/sys/kernel/debug/xsmmu_lab/$TESTDEV/attack &&
+	{ echo "list=1 pages=$2 rounds=2 gaps=16 window_us=20000 flushes=0" >/sys/kernel/debug/xsmmu_lab/$TESTDEV/attack &&
 		cat /sys/kernel/debug/xsmmu_lab/$TESTDEV/attack >/tmp/attack; } 2>/dev/null || {
 		failure "$1: the attack failed: $(dmesg | grep 'attack: ' | tail -n 1)"
 		return

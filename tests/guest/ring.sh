@@ -113,7 +113,7 @@ case_ring_unmodified() {
 	all_off
 }
 
-# The module's debug mode says so if memory is freed before its sync, or a sync forgotten.
+# The module's debug mode says so if memory is freed before its flush, or a flush forgotten.
 case_ring_batch_aware() {
 	kind Y
 	echo Y >/sys/module/xsmmu/parameters/debug
@@ -146,8 +146,8 @@ case_ring_counts() {
 	ring receive "packets=6400 descriptors=4 hold=0 recycle=0 release=descriptor"
 	expect_equal "packets" "$(field receive packets)" 6400
 	expect_equal "bytes" "$(field receive bytes)" $((6400 * 4096))
-	expect_equal "syncs" "$(field receive syncs)" $(($(field receive pages_unmapped) / 64))
-	expect "106 or 107 descriptors" test "$(($(field receive syncs) * 60 / 6400))" -le 1
+	expect_equal "flushes" "$(field receive flushes)" $(($(field receive pages_unmapped) / 64))
+	expect "106 or 107 descriptors" test "$(($(field receive flushes) * 60 / 6400))" -le 1
 	# Nobody keeps a page for longer than a poll, so the cache serves nearly all.
 	ring receive "packets=6400 descriptors=4 hold=0 cache=256 release=blocks"
 	expect "few pages are mapped" test "$(field receive pages_mapped)" -lt 64
@@ -155,11 +155,11 @@ case_ring_counts() {
 	# The stack keeps more than the cache holds.
 	ring receive "packets=6400 descriptors=4 hold=4096 cache=64 release=blocks"
 	expect "pages left" test "$(field receive pages_unmapped)" -gt 1000
-	# At most as many as the threshold wait for a sync.
+	# At most as many as the threshold wait for a flush.
 	ring receive "packets=640 descriptors=4 recycle=0 release=pending threshold=1"
-	expect_equal "syncs" "$(field receive syncs)" "$(field receive pages_unmapped)"
+	expect_equal "flushes" "$(field receive flushes)" "$(field receive pages_unmapped)"
 	ring storage "requests=256 pages=8 batch=8 depth=8 release=batch"
-	expect_equal "syncs" "$(field storage syncs)" 32
+	expect_equal "flushes" "$(field storage flushes)" 32
 	expect_equal "pages" "$(field storage pages_unmapped)" 2048
 	left
 	kind N

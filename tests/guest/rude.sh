@@ -672,13 +672,13 @@ case_a_map_is_under_way_when_its_driver_goes() {
 	all_off
 }
 
-# Where the IOMMU caches what is not there, or has to be told of it (SYNCS_MAPS), each map is synced, one of many parts once;
+# Where the IOMMU caches what is not there, or has to be told of it (FLUSHES_MAPS), each map is flushed, one of many parts once;
 # elsewhere none is.
-case_maps_are_synced_in_caching_mode() {
+case_maps_are_flushed_in_caching_mode() {
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
-	before=$(stat_of $TESTDEV map_syncs)
+	before=$(stat_of $TESTDEV map_flushes)
 	rude late || failure "$(log_since | grep 'rude: wrong')"
-	expect_equal "syncs of 15 maps" $(($(stat_of $TESTDEV map_syncs) - before)) $((15 * SYNCS_MAPS))
+	expect_equal "flushes of 15 maps" $(($(stat_of $TESTDEV map_flushes) - before)) $((15 * FLUSHES_MAPS))
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
 	all_off

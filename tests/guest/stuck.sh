@@ -16,7 +16,7 @@ refuse() {
 	fi
 }
 
-# stick POLICY: a page that is unmapped, and synced, and still there.
+# stick POLICY: a page that is unmapped, and flushed, and still there.
 stick() {
 	put $TESTDEV policy $1 || failure "$1 was refused: $(cat /tmp/put)"
 	log_mark
@@ -43,7 +43,7 @@ expect_stuck() {
 	expect_said "could not remove 1 pages at IOVA 0x"
 }
 
-# Of an unmodified driver the engine has the memory, if the policy has not let it go before the sync.
+# Of an unmodified driver the engine has the memory, if the policy has not let it go before the flush.
 expect_held() {
 	case $1 in
 	lazy | fands) ;;
@@ -330,7 +330,7 @@ expect_recovered() {
 	expect_equal "$1: pages that the device reaches" "$(cat $PAGE/reached)" 0
 }
 
-# The same of pages that are removed when the group leaves its domain, and of many single pages in one sync after that.
+# The same of pages that are removed when the group leaves its domain, and of many single pages in one flush after that.
 case_stuck_for_a_moment_when_the_driver_goes() {
 	[ -e $REFUSE ] && return 0
 	put $TESTDEV policy lazy || failure "lazy was refused: $(cat /tmp/put)"

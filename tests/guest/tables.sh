@@ -89,7 +89,7 @@ case_tables_of_a_driver() {
 	all_off
 }
 
-# A sync is of blocks that are known, and of one that was mapped by the driver of the IOMMU, and is removed by it.
+# A flush is of blocks that are known, and of one that was mapped by the driver of the IOMMU, and is removed by it.
 case_tables_known_in_part() {
 	for policy in lazy xsmmu fused; do
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
-# The tracepoints xsmmu:map, xsmmu:unmap and xsmmu:sync.
+# The tracepoints xsmmu:map, xsmmu:unmap and xsmmu:flush.
 
 EVENTS=/sys/kernel/tracing/events/xsmmu
 
@@ -20,7 +20,7 @@ record() {
 }
 
 case_tracepoints_are_there() {
-	for event in map unmap sync; do
+	for event in map unmap flush; do
 		expect "event $event" test -e $EVENTS/$event/format
 		expect "format of $event" grep -q "^name: $event$" $EVENTS/$event/format
 	done
@@ -29,13 +29,13 @@ case_tracepoints_are_there() {
 		expect "unmap has $field" grep -q "field:.* $field;" $EVENTS/unmap/format
 	done
 	for field in group cause pages ranges page_commands domain_commands oldest_ns; do
-		expect "sync has $field" grep -q "field:.* $field;" $EVENTS/sync/format
+		expect "flush has $field" grep -q "field:.* $field;" $EVENTS/flush/format
 	done
 }
 
-# sum FIELD: over all sync lines.
+# sum FIELD: over all flush lines.
 sum() {
-	traced sync | sed "s/.* $1=\([0-9]*\).*/\1/" | awk '{total += $1} END{print total + 0}'
+	traced flush | sed "s/.* $1=\([0-9]*\).*/\1/" | awk '{total += $1} END{print total + 0}'
 }
 
 # all_of_a_life BDF: from bind to unbind.
@@ -47,11 +47,11 @@ all_of_a_life() {
 	unbind "$1"
 }
 
-# With the policy that it has. Every page that was mapped was unmapped, every page that was deferred was synced, and the
+# With the policy that it has. Every page that was mapped was unmapped, every page that was deferred was flushed, and the
 # counters say the same.
 life_of() {
 	set -- "$1" "$(policy_of "$1")"
-	for name in maps unmaps copied_maps copied_unmaps synced_pages inv_page inv_domain; do
+	for name in maps unmaps copied_maps copied_unmaps flushed_pages inv_page inv_domain; do
 		eval "before_$name=$(stat_of "$1" $name)"
 	done
 	before_direct=$(($(stat_of "$1" unmapped_pages) - $(stat_of "$1" deferred_pages)))
@@ -59,14 +59,14 @@ life_of() {
 	expect_equal "$2: maps traced" "$(traced map | grep -c "device=$1 ")" $(($(stat_of "$1" maps) + $(stat_of "$1" copied_maps) - before_maps - before_copied_maps))
 	expect_equal "$2: unmaps traced" "$(traced unmap | grep -c "device=$1 ")" $(($(stat_of "$1" unmaps) + $(stat_of "$1" copied_unmaps) - before_unmaps - before_copied_unmaps))
 	direct=$(($(stat_of "$1" unmapped_pages) - $(stat_of "$1" deferred_pages) - before_direct))
-	expect_equal "$2: pages of syncs" "$(sum pages)" $(($(stat_of "$1" synced_pages) - before_synced_pages + direct))
+	expect_equal "$2: pages of flushes" "$(sum pages)" $(($(stat_of "$1" flushed_pages) - before_flushed_pages + direct))
 	# Each chunk that goes in the end has one of its own.
-	expect_equal "$2: page commands of syncs" "$(sum page_commands)" \
+	expect_equal "$2: page commands of flushes" "$(sum page_commands)" \
 		$(($(stat_of "$1" inv_page) - before_inv_page - pool_bytes / 2097152))
-	expect_equal "$2: domain commands of syncs" "$(sum domain_commands)" $(($(stat_of "$1" inv_domain) - before_inv_domain))
+	expect_equal "$2: domain commands of flushes" "$(sum domain_commands)" $(($(stat_of "$1" inv_domain) - before_inv_domain))
 	group=$(basename "$(readlink "$(device_dir "$1")/iommu_group")")
-	! traced sync | grep -qv " group=$group " || failure "$2: a sync of another group"
-	! traced sync | grep -qvE ' cause=(unmap|block|poll|full|time|explicit|drain) ' || failure "$2: a sync without a cause"
+	! traced flush | grep -qv " group=$group " || failure "$2: a flush of another group"
+	! traced flush | grep -qvE ' cause=(unmap|block|poll|full|time|explicit|drain) ' || failure "$2: a flush without a cause"
 	# What is mapped and not unmapped, by address, at the end of the life: nothing.
 	traced map | sed 's/.*\(iova=.*\)/\1/' | sort >/tmp/maps
 	traced unmap | sed 's/.*\(iova=.*\)/\1/' | sort >/tmp/unmaps
@@ -104,18 +104,18 @@ long_life() {
 case_causes() {
 	put $E1000E policy xsmmu
 	record long_life $E1000E
-	expect "syncs at the end of polls" grep -q ' sync: .*cause=poll ' /tmp/trace
+	expect "flushes at the end of polls" grep -q ' flush: .*cause=poll ' /tmp/trace
 	unbind $E1000E
 	put $E1000E policy strict
 	record all_of_a_life $E1000E
-	expect "syncs in unmaps" grep -q ' sync: .*cause=unmap ' /tmp/trace
-	expect "an exposure of 0 in strict" test -z "$(traced sync | grep -v ' oldest_ns=0$')"
+	expect "flushes in unmaps" grep -q ' flush: .*cause=unmap ' /tmp/trace
+	expect "an exposure of 0 in strict" test -z "$(traced flush | grep -v ' oldest_ns=0$')"
 	put $DATA policy lazy
 	record all_of_a_life $DATA
-	expect "syncs by time" grep -q ' sync: .*cause=time ' /tmp/trace
-	oldest=$(traced sync | grep ' cause=time ' | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
+	expect "flushes by time" grep -q ' flush: .*cause=time ' /tmp/trace
+	oldest=$(traced flush | grep ' cause=time ' | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
 	# The timer is early, so that the bound holds.
-	[ "$oldest" -ge 5000000 ] && [ "$oldest" -le 10000000 ] || failure "the oldest unmap that was synced by time waited for $oldest ns, not for 10 ms at most"
+	[ "$oldest" -ge 5000000 ] && [ "$oldest" -le 10000000 ] || failure "the oldest unmap that was flushed by time waited for $oldest ns, not for 10 ms at most"
 	all_off
 }
 
@@ -128,7 +128,7 @@ case_bound_after_a_change() {
 	read_disk $DATA 1
 	put $DATA max_window_us 1000
 	record read_disk $DATA 1
-	oldest=$(traced sync | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
+	oldest=$(traced flush | sed 's/.*oldest_ns=//' | sort -n | tail -n 1)
 	[ "${oldest:-0}" -le 3000000 ] || failure "an unmap waited for $oldest ns after the bound was set to 1 ms"
 	all_off
 }

@@ -12,7 +12,7 @@
 #include "../../core/block.c"
 #include "../../core/magazine.c"
 #include "../../core/batch.c"
-#include "../../core/sync.c"
+#include "../../core/flush.c"
 #include "../../core/stuck.c"
 #include "../../core/pool.c"
 #include "../../core/place.c"
@@ -34,7 +34,7 @@ void path_unmap_one(u64 iova)
 	xs_engine_unmap_one(&engine, iova);
 }
 
-void path_unmap_one_no_sync(u64 iova)
+void path_unmap_one_deferred(u64 iova)
 {
-	xs_engine_unmap_one_no_sync(&engine, iova);
+	xs_engine_unmap_one_deferred(&engine, iova);
 }

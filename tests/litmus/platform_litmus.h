@@ -76,7 +76,7 @@ typedef bool xs_flags_t;
 /* Fails, unless the program expects it. */
 bool xs_warn_once(bool broken, const char *text);
 
-/* The IOVA pages that a sync has removed, and whether they are part of a mapping. */
+/* The IOVA pages that a flush has removed, and whether they are part of a mapping. */
 #define LITMUS_REMOVED	128
 
 typedef struct {

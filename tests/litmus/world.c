@@ -16,7 +16,7 @@ enum { VACANT, MAPPED, STALE };
 static struct {
 	u64 state[IOVA_PAGES];
 	u64 behind[IOVA_PAGES];		/* the page of memory */
-	u64 unsynced[IOVA_PAGES];	/* mapped, and no device may use it yet */
+	u64 unflushed[IOVA_PAGES];	/* mapped, and no device may use it yet */
 	u64 sticks[IOVA_PAGES];		/* its next removal fails */
 	u64 reached[PHYS_PAGES];	/* by so many IOVA pages, mapped or stale */
 	u64 held[PHYS_PAGES];
@@ -32,7 +32,7 @@ static struct {
 } world;
 
 /*
- * A sync that has found a record shuts the fast way that it came by: it stores that
+ * A flush that has found a record shuts the fast way that it came by: it stores that
  * because of what it has read, and Linux keeps such a store behind the read.
  */
 const struct ex_dependency world_dependencies[] = {
@@ -60,19 +60,19 @@ static int world_map(void *unused, void **entries, u64 iova, u64 phys, u32 pages
 		ex_assert(world.state[page + i] == VACANT);
 		world.state[page + i] = MAPPED;
 		world.behind[page + i] = behind + i;
-		if (prot & XS_MAP_UNSYNCED)
-			world.unsynced[page + i] = true;
+		if (prot & XS_MAP_UNFLUSHED)
+			world.unflushed[page + i] = true;
 		world.reached[behind + i]++;
 	}
 	return 0;
 }
 
 /* Programs have no ranges with pages of other maps in between. */
-static void world_sync_maps(void *unused, const struct xs_range *ranges, u32 count)
+static void world_flush_maps(void *unused, const struct xs_range *ranges, u32 count)
 {
 	for (u32 i = 0; i < count; i++)
 		for (u32 j = 0; j < ranges[i].pages; j++)
-			world.unsynced[page_of(ranges[i].page << XS_PAGE_LG2) + j] = false;
+			world.unflushed[page_of(ranges[i].page << XS_PAGE_LG2) + j] = false;
 }
 
 static void world_gather_init(xs_gather_t *gather)
@@ -244,7 +244,7 @@ static void world_stray(void *unused, const struct xs_stray *stray)
 
 static const struct xs_world_ops ops = {
 	.map = world_map,
-	.sync_maps = world_sync_maps,
+	.flush_maps = world_flush_maps,
 	.remove = world_remove,
 	.remove_again = world_remove_again,
 	.stuck = world_stuck,
@@ -356,7 +356,7 @@ void world_begin(const char *policy)
 	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++) {
 		ex_be_cpu(cpu);
 		world_unmap(world_map_page(0));
-		xs_engine_sync(&engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&engine, XS_FLUSH_EXPLICIT);
 	}
 	ex_be_cpu(0);
 	ex_assert(world_is_gone(0));
@@ -373,10 +373,10 @@ u64 world_map_page(u32 phys)
 	return iova;
 }
 
-u64 world_map_unsynced(u32 phys)
+u64 world_map_unflushed(u32 phys)
 {
-	u64 iova = xs_engine_map_no_sync(&engine, (u64)phys << XS_PAGE_LG2, 1,
-					 3 | XS_MAP_UNSYNCED, ~0ULL);
+	u64 iova = xs_engine_map_unflushed(&engine, (u64)phys << XS_PAGE_LG2, 1,
+					   3 | XS_MAP_UNFLUSHED, ~0ULL);
 
 	ex_assert(iova);
 	return iova;
@@ -384,7 +384,7 @@ u64 world_map_unsynced(u32 phys)
 
 bool world_is_usable(u64 iova)
 {
-	return !world.unsynced[page_of(iova)];
+	return !world.unflushed[page_of(iova)];
 }
 
 /* An interrupt may do so in the middle. */
@@ -399,7 +399,7 @@ void world_unmap(u64 iova)
 
 void world_unmap_promised(u64 iova)
 {
-	path_unmap_one_no_sync(iova);
+	path_unmap_one_deferred(iova);
 }
 
 bool world_is_gone(u32 phys)
@@ -450,7 +450,7 @@ void world_check(u32 mapped)
 	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++)
 		ex_assert(xs_batch_is_empty(&engine.cpus[cpu]->batch) ||
 			  world_timer_runs(cpu));
-	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 	for (u32 i = 0; i < PHYS_PAGES; i++)
 		ex_assert(!world.held[i]);
 	ex_assert(xs_engine_audit(&engine, &sum) == (s64)mapped);

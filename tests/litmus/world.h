@@ -25,7 +25,7 @@ extern const struct ex_dependency world_dependencies[];
 /* The ways that the module takes for one page: path.c. */
 u64 path_map_one(u64 phys);
 void path_unmap_one(u64 iova);
-void path_unmap_one_no_sync(u64 iova);
+void path_unmap_one_deferred(u64 iova);
 
 /* Map page @phys of memory; unmap, also as a batch-aware driver does. */
 u64 world_map_page(u32 phys);
@@ -33,10 +33,10 @@ void world_unmap(u64 iova);
 void world_unmap_promised(u64 iova);
 
 /*
- * Map page @phys of memory without the sync that a device needs before it uses it. Has
+ * Map page @phys of memory without the flush that a device needs before it uses it. Has
  * that been, of the page at @iova? Fails, as a data race, unless the caller is behind it.
  */
-u64 world_map_unsynced(u32 phys);
+u64 world_map_unflushed(u32 phys);
 bool world_is_usable(u64 iova);
 
 /*

@@ -201,7 +201,7 @@ def summary() -> dict[str, Any]:
                     "landed": landed,
                     "landed_freed": 0 if policy in ("xsmmu", "fused") else landed // 10,
                     "landed_reused": 0 if policy in ("xsmmu", "fused") else landed - landed // 10,
-                    "landed_before_sync": None,
+                    "landed_before_flush": None,
                     "last_landed_ns": {"p50": landed_ns * 0.9, "max": landed_ns},
                     "window_us": 20_000,
                 },

@@ -123,7 +123,7 @@ class Kernel:
         kind = device.group.type if device.group else ""
         times = COSTS[policy if policy != "none" else kind]
         translated = policy != "none" or kind != "identity"
-        found = {f"{name}_ns_per_page": time for name, time in zip(("map", "unmap", "sync"), times, strict=True)}
+        found = {f"{name}_ns_per_page": time for name, time in zip(("map", "unmap", "flush"), times, strict=True)}
         file.write_text(json.dumps({**found, "disturbed_rounds": 1, "translated": translated, "asked": value}) + "\n")
         if policy != "none":
             self.show(device, "state", "active")

@@ -77,7 +77,7 @@ def refuses() -> None:
 def oops() -> None:
     """A kernel that dies and goes on."""
     say("[    1.0] BUG: kernel NULL pointer dereference, address: 0000000000000000")
-    say("[    1.0] RIP: 0010:xs_batch_sync+0x1/0x2")
+    say("[    1.0] RIP: 0010:xs_batch_flush+0x1/0x2")
     send('{"event":"done"}')
     time.sleep(60)
 

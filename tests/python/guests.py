@@ -90,7 +90,7 @@ class Machine:
     def script(self, names: Sequence[str]) -> str:
         """The plan that the guest follows."""
         kind = IOMMUS[self.iommu]
-        known = {"SYNCS_MAPS": int(kind.syncs_maps), "MAPS_ARE_SEEN": int(kind.traces_maps)}
+        known = {"FLUSHES_MAPS": int(kind.flushes_maps), "MAPS_ARE_SEEN": int(kind.traces_maps)}
         parts = [f"{name}='{value}'" for name, value in {**known, **self.settings}.items()]
         parts += [(SCRIPTS / f"{name}.sh").read_text() for name in ("lib", *self.topics)]
         parts += [need.start for need in self.all_needs() if need.start]

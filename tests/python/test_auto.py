@@ -41,7 +41,7 @@ def test_it_chooses_policies_that_there_are_and_none_below_held() -> None:
     rows = {policy.name: policy for policy in policies.table()}
     for line in lines():
         assert line.policy in rows
-        assert "unmap" in rows[line.policy].syncs or line.policy == "fused", line
+        assert "unmap" in rows[line.policy].flushes or line.policy == "fused", line
         # What defers is for NICs and batch-aware drivers, and never where the kernel's own path does not.
         if line.policy == "fused":
             assert line.facts == "AWARE" or "ETHERNET" in line.facts

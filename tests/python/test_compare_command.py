@@ -220,7 +220,7 @@ def test_the_exposure_stands_beside_the_bound(kernel: Kernel) -> None:
     row |= {"exposure_max_ns": {"max": 6_290_000}, "invalidations_per_page": {"median": 0.97}}
     row |= {"unmapped_pages": {"median": 1000}, "deferred_pages": {"median": 20}}
     first, second = comparing._notes(row)
-    assert first.startswith("inv/page: 98 % of the pages were synced inside their unmap: fused does not defer slab")
+    assert first.startswith("inv/page: 98 % of the pages were flushed inside their unmap: fused does not defer slab")
     assert second.startswith("max/bound: a page stayed reachable for 6.29ms, beyond 1.00ms")
     ranking = json.loads(run(*compare(kernel, "--runs", "1", "-o", "json")))["ranking"]
     bounds = {row["policy"]: row["exposure_bound_ns"] for row in ranking}

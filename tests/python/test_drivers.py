@@ -75,9 +75,9 @@ def planted(folder: Path, changes: list[tuple[str, str]]) -> drivers.Driver:
     return replace(driver, patch=patch)
 
 
-def test_a_patch_that_syncs_too_late_names_each_function(tmp_path: Path) -> None:
+def test_a_patch_that_flushes_too_late_names_each_function(tmp_path: Path) -> None:
     bugs = [
-        # Nothing says that the driver syncs.
+        # Nothing says that the driver flushes.
         ("+ xsmmu_set_batch_aware(&pdev->dev);\n", ""),
         # What was sent is freed by the loop.
         (
@@ -85,7 +85,7 @@ def test_a_patch_that_syncs_too_late_names_each_function(tmp_path: Path) -> None
             "  e1000_put_txbuf(tx_ring, buffer_info, false);\n",
         ),
         ("+ e1000_free_sent(tx_ring, i);\n", ""),
-        # A packet goes to the stack before the sync.
+        # A packet goes to the stack before the flush.
         ("+ list_add_tail(&skb->list, left);\n", "+ napi_gro_receive(&adapter->napi, skb);\n"),
         # All packets do, and buffers are mapped again before it.
         ("+ xsmmu_flush(&rx_ring->adapter->pdev->dev);\n  count = unused;\n", "  count = unused;\n"),
@@ -98,13 +98,13 @@ def test_a_patch_that_syncs_too_late_names_each_function(tmp_path: Path) -> None
             "clean = {e1000_clean_rx_irq, e1000_clean_rx_irq_ps};\nidentifier adapter",
             "clean = {e1000_nowhere};\nidentifier adapter",
         ),
-        # What a refill has mapped since its last write to the tail is not synced, nor a packet that is sent.
+        # What a refill has mapped since its last write to the tail is not flushed, nor a packet that is sent.
         (
             "+ xsmmu_flush_maps(&rx_ring->adapter->pdev->dev);\n  rx_ring->next_to_use = i;\n",
             "  rx_ring->next_to_use = i;\n",
         ),
         ("+ xsmmu_flush_maps(&tx_ring->adapter->pdev->dev);\n", ""),
-        # A packet of too many bytes is freed before the sync.
+        # A packet of too many bytes is freed before the flush.
         ("  dev_kfree_skb_irq(skb);\n", "  dev_kfree_skb_irq_gone(skb);\n"),
     ]
     with pytest.raises(UserError, match=re.escape("e1000e.cocci does not fit")) as caught:

@@ -18,10 +18,10 @@ from xsmmu.lab.figures import Measured
 from xsmmu.vm.oracle import Counts, Requests
 
 STATISTICS = (
-    *("maps", "unmaps", "mapped_pages", "unmapped_pages", "live_pages", "deferred_pages", "synced_pages"),
-    *("held_pages", "map_syncs", "inv_page", "inv_domain", "inv_global"),
+    *("maps", "unmaps", "mapped_pages", "unmapped_pages", "live_pages", "deferred_pages", "flushed_pages"),
+    *("held_pages", "map_flushes", "inv_page", "inv_domain", "inv_global"),
     *("copied_maps", "copied_unmaps", "copied_bytes", "copy_misses"),
-    *(f"sync_{cause}" for cause in figures.SYNC_CAUSES),
+    *(f"flush_{cause}" for cause in figures.FLUSH_CAUSES),
 )
 
 
@@ -97,51 +97,51 @@ def test_other_tables_than_asked_for_fail(policy: str, tables: str) -> None:
         figures.check(run(tables))
 
 
-def test_work_that_is_never_synced_fails() -> None:
+def test_work_that_is_never_flushed_fails() -> None:
     with pytest.raises(UserError, match="3 unmapped pages were still waiting"):
-        figures.check(ours(deferred_pages=5, synced_pages=2))
+        figures.check(ours(deferred_pages=5, flushed_pages=2))
 
 
-def test_each_map_is_synced_where_the_iommu_needs_it_and_only_there() -> None:
-    def cached(syncs: int) -> Measured:
-        after = snapshot(None, **{**DONE, "map_syncs": syncs})
+def test_each_map_is_flushed_where_the_iommu_needs_it_and_only_there() -> None:
+    def cached(flushes: int) -> Measured:
+        after = snapshot(None, **{**DONE, "map_flushes": flushes})
         return measured("micro/1024-cached", "fused", MICRO, Counts(2, 1, 0), before=snapshot(), after=after)
 
     figures.check(cached(100))
-    with pytest.raises(UserError, match="100 maps had 99 map-side syncs"):
+    with pytest.raises(UserError, match="100 maps had 99 map-side flushes"):
         figures.check(cached(99))
-    with pytest.raises(UserError, match="1 map-side syncs, which this IOMMU does not need"):
-        figures.check(ours(map_syncs=1))
+    with pytest.raises(UserError, match="1 map-side flushes, which this IOMMU does not need"):
+        figures.check(ours(map_flushes=1))
 
 
-def test_maps_of_a_batch_aware_driver_are_synced_together() -> None:
-    def cached(syncs: int, maps: int = 100) -> Measured:
-        after = snapshot(None, **{**DONE, "maps": maps, "map_syncs": syncs})
+def test_maps_of_a_batch_aware_driver_are_flushed_together() -> None:
+    def cached(flushes: int, maps: int = 100) -> Measured:
+        after = snapshot(None, **{**DONE, "maps": maps, "map_flushes": flushes})
         run = measured("micro/1024-cached", "fused", MICRO, Counts(2, 1, 0), before=snapshot(), after=after)
         return replace(
             run, run=replace(run.run, workload=msgspec.structs.replace(run.run.workload, driver="batch-aware"))
         )
 
     figures.check(cached(1))
-    with pytest.raises(UserError, match="100 maps had 0 map-side syncs"):
+    with pytest.raises(UserError, match="100 maps had 0 map-side flushes"):
         figures.check(cached(0))
 
 
-def test_kicks_are_those_of_syncs_and_of_a_full_queue() -> None:
+def test_kicks_are_those_of_flushes_and_of_a_full_queue() -> None:
     def queued(maps: int, kicks: int) -> Measured:
-        after = snapshot(None, **{**DONE, "map_syncs": 100, "sync_poll": 3, "inv_page": 156, "inv_domain": 0})
+        after = snapshot(None, **{**DONE, "map_flushes": 100, "flush_poll": 3, "inv_page": 156, "inv_domain": 0})
         run = measured("micro/1024-cached", "fused", MICRO, Counts(156), before=snapshot(), after=after)
         return replace(run, requests=Requests(maps, kicks))
 
     figures.check(queued(100, 103 + (100 + 156) // 128 + 4))
-    with pytest.raises(UserError, match="110 kicks; the module counted 103 syncs, and the queue was full 2 times"):
+    with pytest.raises(UserError, match="110 kicks; the module counted 103 flushes, and the queue was full 2 times"):
         figures.check(queued(100, 110))
     with pytest.raises(UserError, match="99 requests that map; the module counted 100 maps"):
         figures.check(queued(99, 100))
 
 
 def test_counts_are_compared_as_the_guests_iommu_tells_them_apart() -> None:
-    after = snapshot(None, **{**DONE, "map_syncs": 100})
+    after = snapshot(None, **{**DONE, "map_flushes": 100})
     run = measured("micro/1024", "fused", MICRO, Counts(3, 0, 0), before=snapshot(), after=after)
     amd = replace(run, run=replace(run.run, workload=msgspec.structs.replace(run.run.workload, iommu="amd")))
     figures.check(amd)
@@ -391,7 +391,7 @@ ATTACK = {
     "landed_reused": 0,
     "astray": 0,
     "copied": 0,
-    "syncs": 1,
+    "flushes": 1,
     "list": 0,
     "attempts_padding": None,
     "landed_padding_mapped": None,
@@ -413,7 +413,7 @@ def attacked(policy: str, level: str = "held", longest_ns: int = 900_000, **chan
 def padded(mapped: int = 0, unmapped: int = 0, attempts: int | None = 90) -> dict[str, Any]:
     """What landed in the padding of lists."""
     counts = {"attempts_padding": attempts, "landed_padding_mapped": mapped, "landed_padding": unmapped}
-    return {"list": 1, "syncs": 0, **counts}
+    return {"list": 1, "flushes": 0, **counts}
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def padded(mapped: int = 0, unmapped: int = 0, attempts: int | None = 90) -> dic
         attacked("fused", landed=10, landed_held=10, landed_ns=870_000),
         attacked("strict", "strict"),
         attacked("copy", "strict", copied=20),
-        attacked("copy", "strict", syncs=0),
+        attacked("copy", "strict", flushes=0),
         attacked("fands", "bounded", landed=10, landed_freed=1, landed_reused=9, landed_ns=870_000),
         attacked("kernel-lazy", landed=10, landed_freed=1, landed_reused=9, landed_ns=15_000_000),
         attacked("kernel-strict"),
@@ -456,7 +456,7 @@ def test_an_attack_that_agrees_with_the_level_passes(run: Measured) -> None:
             "landed 850.000 us after its unmap; the module counted 800.000 us at most",
         ),
         (attacked("copy", "strict"), "0 pages were copied, so this attack is of something else"),
-        (attacked("copy", "strict", syncs=0, copied=1), "1 pages were copied, so this attack is of something else"),
+        (attacked("copy", "strict", flushes=0, copied=1), "1 pages were copied, so this attack is of something else"),
         (attacked("fused", **padded(mapped=1)), "1 writes landed in the padding of a mapped list"),
         (attacked("lazy", "lazy", **padded(unmapped=2)), "2 writes landed in the padding of lists"),
         (attacked("kernel-strict", **padded(unmapped=2)), "2 writes landed in the padding of lists"),
@@ -485,8 +485,8 @@ def test_clocks_of_free_running_guests_prove_nothing() -> None:
 NEIGHBOUR = {
     "attempts_control": 8,
     "landed_control": 8,
-    "attempts_before_sync": 8,
-    "landed_before_sync": 8,
+    "attempts_before_flush": 8,
+    "landed_before_flush": 8,
     "attempts": 8,
     "landed": 0,
     "attempts_later": 4,
@@ -508,9 +508,9 @@ def test_a_real_driver_under_attack() -> None:
     run = beside("attack/nvme-aware", "fused", "strict")
     figures.check(run)
     entry = figures.entry(run, None)
-    assert entry["attack"]["landed_before_sync"] == 8
+    assert entry["attack"]["landed_before_flush"] == 8
     assert entry["verified_bytes"] == 4096
-    figures.check(beside("attack/nvme", "fused", "held", landed=8, landed_before_sync=None, landed_later=None))
+    figures.check(beside("attack/nvme", "fused", "held", landed=8, landed_before_flush=None, landed_later=None))
 
 
 @pytest.mark.parametrize(
@@ -518,7 +518,7 @@ def test_a_real_driver_under_attack() -> None:
     [
         ({"landed": 1}, "disproves the level strict: 1 writes landed"),
         ({"landed_later": 2}, "disproves the level strict: 2 writes landed"),
-        ({"landed_before_sync": 0}, "no write landed before the driver's sync"),
+        ({"landed_before_flush": 0}, "no write landed before the driver's flush"),
         ({"landed_control": 7}, "7 of 8 writes to mapped memory landed"),
         ({"landed_control": 0, "attempts_control": 0}, "the attack does not work"),
         ({"attempts": 0}, "the attack does not work"),

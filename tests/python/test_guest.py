@@ -325,7 +325,7 @@ def test_many_lines_of_a_trace_are_read_at_once(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("behaviour", "message", "line"),
     [
-        ("oops", r"guest net failed \(booting\): .*BUG: kernel NULL pointer", "xs_batch_sync"),
+        ("oops", r"guest net failed \(booting\): .*BUG: kernel NULL pointer", "xs_batch_flush"),
         ("hang", r"guest net \(booting\): hangs: nothing happened for 2 s", "the last words"),
         ("chatter", r"guest net \(booting\): not done after 4 s", "still here"),
         (

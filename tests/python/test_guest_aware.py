@@ -18,14 +18,14 @@ from xsmmu.setup.root import Root
 
 WORDS = ("swiotlb=force",)
 AWARE = guests.Machine(("aware",), aware=True, words=WORDS)
-# Where maps need a sync.
-SYNCED = {
+# Where maps need a flush.
+FLUSHED = {
     name: replace(AWARE, pattern="^aware$|of_maps$|^maps_", iommu=name, settings={"GROUP_TYPE": "DMA"})
     for name in ("virtio", "vtd-cm")
 }
 # Where the driver joins pages that are neighbours in memory.
-SYNCED["amd 7.2"] = replace(SYNCED["vtd-cm"], pattern="^aware$", iommu="amd", kernel="7.2")
-LONG = {"amd": replace(SYNCED["vtd-cm"], iommu="amd")}
+FLUSHED["amd 7.2"] = replace(FLUSHED["vtd-cm"], pattern="^aware$", iommu="amd", kernel="7.2")
+LONG = {"amd": replace(FLUSHED["vtd-cm"], iommu="amd")}
 PASSTHROUGH = guests.Machine(("aware",), "^aware_on_passthrough$", aware=True, words=WORDS)
 
 
@@ -41,20 +41,20 @@ def test_aware(case: str) -> None:
 
 
 @cache
-def outcome_where_maps_are_synced(name: str) -> guests.Outcome:
-    return guests.boot({**SYNCED, **LONG}[name])[0]
+def outcome_where_maps_are_flushed(name: str) -> guests.Outcome:
+    return guests.boot({**FLUSHED, **LONG}[name])[0]
 
 
 @pytest.mark.guest
 @pytest.mark.parametrize(
     ("name", "case"),
     [
-        *((name, case) for name, what in SYNCED.items() for case in what.cases()),
+        *((name, case) for name, what in FLUSHED.items() for case in what.cases()),
         *(pytest.param(name, case, marks=pytest.mark.long) for name, what in LONG.items() for case in what.cases()),
     ],
 )
-def test_aware_where_maps_are_synced(name: str, case: str) -> None:
-    outcome_where_maps_are_synced(name).check(case)
+def test_aware_where_maps_are_flushed(name: str, case: str) -> None:
+    outcome_where_maps_are_flushed(name).check(case)
 
 
 # See sim/README.md.

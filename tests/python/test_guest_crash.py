@@ -19,7 +19,7 @@ from xsmmu.setup import boot, build, kernels
 MEMORY_MIB, DISK_MIB = 1536, 192
 CRASH_KERNEL = "crashkernel=512M"
 STARTS = "Linux version "
-PANIC = "Kernel panic - not syncing: sysrq triggered crash"
+PANIC = "Kernel panic - not flushing: sysrq triggered crash"
 
 REFUSED = "xsmmu: refused: this is a crash kernel, whose devices keep the kernel's own path"
 NOT_TAKEN_OVER = "xsmmu: not taken over, the kernel's own path stays: it still uses the tables of another kernel"

@@ -13,7 +13,7 @@ from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 # In caching mode, as its like, the kernel's default is DMA.
 DMA: dict[str, str | int] = {"GROUP_TYPE": "DMA"}
-SETTINGS = {name: DMA if iommu.syncs_maps else {} for name, iommu in IOMMUS.items()}
+SETTINGS = {name: DMA if iommu.flushes_maps else {} for name, iommu in IOMMUS.items()}
 
 SHORT = {
     name: guests.Machine(

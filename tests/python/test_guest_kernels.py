@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every kind of mapping on every kernel; tracepoints on the default one, a smoke test on the others. The same where
-VT-d is in caching mode, so that each map needs a sync, and on arm64."""
+VT-d is in caching mode, so that each map needs a flush, and on arm64."""
 
 from __future__ import annotations
 

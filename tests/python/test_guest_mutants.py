@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from tests.python import guests, test_unit
 from tests.python.test_guest_ats import MACHINES as ATS
-from tests.python.test_guest_aware import AWARE, SYNCED
-from tests.python.test_guest_aware import LONG as SYNCED_FOR_LONG
+from tests.python.test_guest_aware import AWARE, FLUSHED
+from tests.python.test_guest_aware import LONG as FLUSHED_FOR_LONG
 from tests.python.test_guest_copy import LONG, SHORT
 from tests.python.test_guest_drivers import DRIVERS
 from tests.python.test_guest_iommus import SHORT as IOMMUS
@@ -37,7 +37,7 @@ MACHINES["copy 7.2"] = LONG["copy 7.2"]
 MACHINES |= {f"{topic} {name}": machine for name, machine in IOMMUS.items() for topic in machine.topics}
 MACHINES |= {name: machine for name, machine in TABLES.items() if name.startswith("tables ")}
 MACHINES |= ORDER
-MACHINES |= {f"aware {name}": machine for name, machine in {**SYNCED, **SYNCED_FOR_LONG}.items()}
+MACHINES |= {f"aware {name}": machine for name, machine in {**FLUSHED, **FLUSHED_FOR_LONG}.items()}
 MACHINES |= {f"ats {name}": machine for name, machine in ATS.items()}
 MACHINES |= {f"stuck {name}": machine for name, machine in STUCK.items()}
 # Its other topic lends it functions.

@@ -70,13 +70,13 @@ def test_a_skipped_counter_is_noticed(
         ),
         # Neither sent nor counted.
         (
-            "needs_sync = VTD_CAP_RWBF(cap) || VTD_CAP_CM(cap)",
-            "needs_sync = VTD_CAP_RWBF(cap)",
+            "needs_flush = VTD_CAP_RWBF(cap) || VTD_CAP_CM(cap)",
+            "needs_flush = VTD_CAP_RWBF(cap)",
             r"\d+ maps had 0 map-side",
         ),
     ],
 )
-def test_a_skipped_map_side_sync_is_noticed(
+def test_a_skipped_map_side_flush_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, message: str
 ) -> None:
     workloads = ("micro/1024-cached",)
@@ -92,11 +92,11 @@ def test_a_skipped_map_side_sync_is_noticed(
 @pytest.mark.parametrize(
     ("workload", "file", "changes", "message"),
     [
-        # The driver's sync does nothing, so it is the timer that ends the exposure.
+        # The driver's flush does nothing, so it is the timer that ends the exposure.
         (
             "attack/burst-aware",
             "kmod/driver.c",
-            {"xs_engine_sync_explicit(&group->engine, everywhere);": ";"},
+            {"xs_engine_flush_explicit(&group->engine, everywhere);": ";"},
             r"disproves the level strict: \d+ of \d+ writes landed",
         ),
         # Pages that are said to be held are not.
@@ -112,12 +112,12 @@ def test_a_skipped_map_side_sync_is_noticed(
         # The timer comes four windows late.
         (
             "attack/burst",
-            "core/sync.c",
+            "core/flush.c",
             {"return window_ns - window_ns / 8;": "return window_ns * 4;"},
             r"after its unmap, and max_window_us is 1000",
         ),
     ],
-    ids=["sync", "hold", "window"],
+    ids=["flush", "hold", "window"],
 )
 def test_a_level_that_is_not_kept_is_noticed(
     tmp_path: Path,

@@ -25,7 +25,7 @@ MACHINES = {
     for iommu in ("vtd", "vtd-first")
 }
 # Its driver warns of a range of the first stage that is not aligned. Such ranges of a batch-aware driver's block are
-# synced where there is no memory to defer them.
+# flushed where there is no memory to defer them.
 MACHINES["unaligned 6.1"] = replace(NO_MEMORY, pattern="^each_failure$", kernel="6.1", iommu="vtd-first", timeout_s=900)
 outcome = guests.booted_once(MACHINES)
 

@@ -73,7 +73,7 @@ def test_metrics() -> None:
     assert values(found["xsmmu_exposure_max_seconds"], IGB) == {"": 1.999e-06}
     assert values(found["xsmmu_exposure_bound_seconds"], IGB) == {"": 0.001}
     assert values(found["xsmmu_invalidations"], IGB, "kind") == {"page": 100, "domain": 20, "global": 0}
-    assert values(found["xsmmu_syncs"], IGB, "cause") == {"unmap": 100, "poll": 20}
+    assert values(found["xsmmu_flushes"], IGB, "cause") == {"unmap": 100, "poll": 20}
     assert values(found["xsmmu_protection_level"], IGB) == {"": 3}
     assert values(found["xsmmu_taken_over"], IGB) == {"": 1}
     assert found["xsmmu_held_pages"].type == "gauge"

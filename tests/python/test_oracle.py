@@ -152,7 +152,7 @@ OF_KINDS = {
                 *(b"TLBI_NH_VA", b"TLBI_NH_VA", b"TLBI_NH_VAA", b"TLBI_S2_IPA"),
                 *(b"TLBI_NH_ASID", b"TLBI_S12_VMALL"),
                 *(b"TLBI_NSNH_ALL", b"TLBI_NH_ALL"),
-                *(b"SYNC", b"CFGI_CD", b"CFGI_STE", b"ATC_INV"),
+                *(b"FLUSH", b"CFGI_CD", b"CFGI_STE", b"ATC_INV"),
             )
         ),
         {"page": 4, "domain": 2, "global": 2},

@@ -108,15 +108,15 @@ def test_pages_go_elsewhere_as_often_as_asked(program: Path) -> None:
         assert (driver > 0) == (share > 0)
 
 
-def test_commands_and_syncs_are_those_of_the_policy(program: Path) -> None:
+def test_commands_and_flushes_are_those_of_the_policy(program: Path) -> None:
     strict = scale.counted(program, tiny("strict"))
     assert strict.commands == 1
     assert strict.raw["direct_pages"] == strict.raw["unmaps"]
     xsmmu = scale.counted(program, tiny("xsmmu"))
-    assert xsmmu.syncs_per_poll == pytest.approx(1, abs=0.2)
-    assert xsmmu.raw["commands_domain"] == sum(xsmmu.raw["syncs"].values())
+    assert xsmmu.flushes_per_poll == pytest.approx(1, abs=0.2)
+    assert xsmmu.raw["commands_domain"] == sum(xsmmu.raw["flushes"].values())
     aware = scale.counted(program, tiny("xsmmu", aware=True))
-    assert aware.raw["syncs"]["explicit"] > 0
+    assert aware.raw["flushes"]["explicit"] > 0
     # Nothing is held for a batch-aware driver.
     assert aware.transfers("page") == 0 < xsmmu.transfers("page")
 
@@ -193,10 +193,10 @@ STRETCHES = {
 def test_no_call_keeps_a_cpu_for_longer_where_there_are_many(program: Path, policy: str, cpus: int) -> None:
     [line] = scale.run(program, "stretch", "--policy", policy, "--cpus", str(cpus))
     for call, bounds in STRETCHES.items():
-        for kind, (accesses, syncs) in bounds.items():
+        for kind, (accesses, flushes) in bounds.items():
             stretch = line[call][kind]
             assert stretch["accesses"] <= accesses, f"{call}, {kind}: {stretch}"
-            assert stretch["syncs"] <= syncs, f"{call}, {kind}: {stretch}"
+            assert stretch["flushes"] <= flushes, f"{call}, {kind}: {stretch}"
 
 
 def test_all_of_the_engine_is_counted() -> None:

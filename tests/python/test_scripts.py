@@ -16,7 +16,7 @@ BDF = "0000:02:00.0"
 COUNTS = {
     "live_pages": 0,
     "held_pages": 0,
-    "synced_pages": 5,
+    "flushed_pages": 5,
     "deferred_pages": 5,
     "unmapped_pages": 7,
     "mapped_pages": 7,

@@ -96,10 +96,10 @@ lazy          lazy    0.00390  9,900 10,050 2,000,000  49,000  49,000   9,800
 passthrough   none          - always always 2,000,000 100,000 100,000  always
 
 strict:  no stale translation exists when the unmap, or the driver's
-         explicit sync, returns
+         explicit flush, returns
 held:    as bounded, and the page is not given back to the allocator
-         before the sync
-bounded: ends by the next sync point or the bound, whichever is first;
+         before the flush
+bounded: ends by the next flush point or the bound, whichever is first;
          the page may be in use again
 lazy:    a stale translation may outlive the reuse of the page
 none:    no translation: the device reaches all memory at all times
@@ -119,8 +119,8 @@ translation can exist.
 Exposure (exp.) of the overview, and last landed: what a device saw that kept
 writing to an unmapped address (0: no write landed; ">": until the attack
 ended). Of the writes that landed, those given back hit pages that nobody had a
-reference of any more, or that someone else had by then; those before sync could
-still land, as a batch-aware driver had not synced yet.
+reference of any more, or that someone else had by then; those before flush could
+still land, as a batch-aware driver had not flushed yet.
 "x": cost relative to passthrough (1x: as cheap) or to kernel-strict.
 "-": does not apply or was not measured.
 Invalidations: in all 15 runs that have both, the module's count and the

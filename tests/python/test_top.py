@@ -311,7 +311,7 @@ def test_what_looks_wrong_has_its_cause_beside_it() -> None:
         made = screen(late)
         made.chosen, made.is_open = (IGB,), opened
         said = " ".join(shown(made).split())
-        assert "eth1: inv/page: 97 % of the pages were synced inside their unmap: fused does not defer slab" in said
+        assert "eth1: inv/page: 97 % of the pages were flushed inside their unmap: fused does not defer slab" in said
         beyond = "a page stayed reachable for 6.29ms, beyond 1.00ms"
         assert f"eth1: {beyond}: xsmmu doctor {IGB} has likely causes" in said
     usual = reading(1, {900_000: 3}, unmapped_pages=100, deferred_pages=90)
@@ -367,7 +367,7 @@ class Work:
                 "inv_domain": maps // 20,
                 "held_pages": 512,
                 "live_pages": 4096,
-                "sync_poll": maps,
+                "flush_poll": maps,
             }
             for name, value in values.items():
                 put(folder / "stats" / name, f"{value}\n")
@@ -777,11 +777,11 @@ def test_without_a_terminal() -> None:
 
 def test_statistics_are_those_of_the_module() -> None:
     text = (PROJECT / "core/include/xsmmu/policy.h").read_text()
-    causes = re.findall(r"^\tXS_SYNC_(\w+),", text, re.MULTILINE)
+    causes = re.findall(r"^\tXS_FLUSH_(\w+),", text, re.MULTILINE)
     assert tuple(each.lower() for each in causes if each != "COUNT") == activity.CAUSES
     names = set(re.findall(r"^XS_STAT\((\w+),", (PROJECT / "kmod/sysfs.c").read_text(), re.MULTILINE))
     shown = {"maps", "unmaps", "mapped_pages", "unmapped_pages", "held_pages", "live_pages", "strays"}
-    assert shown | {f"sync_{cause}" for cause in activity.CAUSES} | {f"inv_{kind}" for kind in module.KINDS} <= names
+    assert shown | {f"flush_{cause}" for cause in activity.CAUSES} | {f"inv_{kind}" for kind in module.KINDS} <= names
 
 
 @pytest.mark.parametrize(

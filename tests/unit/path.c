@@ -13,7 +13,7 @@
 #include "../../core/magazine.c"
 #include "../../core/pool.c"
 #include "../../core/batch.c"
-#include "../../core/sync.c"
+#include "../../core/flush.c"
 #include "../../core/stuck.c"
 #include "../../core/place.c"
 #include "../../core/map.c"
@@ -36,7 +36,7 @@ void path_unmap_one(struct xs_engine *engine, u64 iova)
 	xs_engine_unmap_one(engine, iova);
 }
 
-void path_unmap_one_no_sync(struct xs_engine *engine, u64 iova)
+void path_unmap_one_deferred(struct xs_engine *engine, u64 iova)
 {
-	xs_engine_unmap_one_no_sync(engine, iova);
+	xs_engine_unmap_one_deferred(engine, iova);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The log of a CPU's unmaps, and the runs and ranges that a sync makes of it,
+ * The log of a CPU's unmaps, and the runs and ranges that a flush makes of it,
  * against brute force.
  */
 #include "world.h"
@@ -81,9 +81,9 @@ static void joins_seed(u64 seed)
 static void joins_overlapping_seed(u64 seed)
 {
 	u64 random = seed, base = some_base(seed);
-	u32 count = make_runs(&random, test_below(&random, XS_UNSYNCED_RUNS), base,
+	u32 count = make_runs(&random, test_below(&random, XS_UNFLUSHED_RUNS), base,
 			      40);
-	u32 more = test_below(&random, XS_UNSYNCED_RUNS);
+	u32 more = test_below(&random, XS_UNFLUSHED_RUNS);
 
 	test_replay(seed, 0);
 	for (u32 i = 0; i < more; i++) {
@@ -368,7 +368,7 @@ static struct mapping map_one(struct world *world)
 }
 
 /*
- * A sync takes all but what is in flight, however often, and the next one after it
+ * A flush takes all but what is in flight, however often, and the next one after it
  * was written takes that. @count: in flight at once, among others.
  */
 static void check_kept(const struct xs_policy *policy, u32 count)
@@ -394,7 +394,7 @@ static void check_kept(const struct xs_policy *policy, u32 count)
 		if (round % 2)
 			world_advance(world, policy->window_us * 1000ULL);
 		else
-			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		for (u32 i = 0; i < 1 + 2 * count; i++)
 			CHECK(!driver_reachable(world, &others[i]));
 		for (u32 i = 0; i < count; i++)
@@ -405,7 +405,7 @@ static void check_kept(const struct xs_policy *policy, u32 count)
 	/* The first one last, so that one of the others is behind it. */
 	for (u32 i = count; i--;) {
 		end_unmap(world, &flying[i], records[i]);
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		CHECK(!world_reachable(world, flying[i].iova));
 		CHECK(!i == xs_batch_is_empty(batch));
 		driver_free(world, &flying[i]);
@@ -418,7 +418,7 @@ static void check_kept(const struct xs_policy *policy, u32 count)
 static void kept(void)
 {
 	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++)
-		if (!(xs_policies[i].syncs & XS_SYNC_BIT(XS_SYNC_UNMAP)))
+		if (!(xs_policies[i].flushes & XS_FLUSH_BIT(XS_FLUSH_UNMAP)))
 			for (u32 count = 1; count <= 4; count++)
 				check_kept(&xs_policies[i], count);
 }
@@ -442,20 +442,20 @@ static void kept_full(void)
 		driver_unmap(world, &lone, false);
 		direct += !driver_reachable(world, &lone);
 		if (i % 100 == 0)
-			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		world->now_ns += 10;
 		CHECK(*xs_batch_began_ns(batch, record) == began_ns);
 	}
 	CHECK(direct > XS_BATCH_RECORDS / 2);
 	end_unmap(world, &flying, record);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	driver_free(world, &flying);
-	world_check_synced(world);
+	world_check_flushed(world);
 	world_end(world);
 }
 
 /*
- * What a change of policy has to leave the next poll syncs, if it does under the new
+ * What a change of policy has to leave the next poll flushes, if it does under the new
  * one, also if one of the old has come for nothing since the batch began.
  */
 static void kept_poll(void)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What each sync point, hold and refusal of the engine does, one by one. */
+/* What each flush point, hold and refusal of the engine does, one by one. */
 #include "world.h"
 
 #define LAST	(~0ULL)
@@ -24,9 +24,9 @@ static struct mapping map(struct world *world, u32 pages, enum memory_kind kind)
 	return mapping;
 }
 
-static bool syncs_on(const struct xs_policy *policy, enum xs_sync point)
+static bool flushes_on(const struct xs_policy *policy, enum xs_flush_point point)
 {
-	return policy->syncs & XS_SYNC_BIT(point);
+	return policy->flushes & XS_FLUSH_BIT(point);
 }
 
 /* Run @check with a fresh world of @blocks blocks of each policy. */
@@ -51,7 +51,7 @@ static void each_policy(void (*check)(struct world *world,
 	each_policy_with(32, check);
 }
 
-/* ---- sync points ---- */
+/* ---- flush points ---- */
 
 static void check_unmap(struct world *world, const struct xs_policy *policy)
 {
@@ -60,7 +60,7 @@ static void check_unmap(struct world *world, const struct xs_policy *policy)
 	driver_check(world, &mapping);
 	driver_unmap(world, &mapping, false);
 	CHECK(driver_reachable(world, &mapping) !=
-	      syncs_on(policy, XS_SYNC_UNMAP));
+	      flushes_on(policy, XS_FLUSH_UNMAP));
 	CHECK(xs_engine_live(&world->engine) == 0);
 }
 
@@ -78,7 +78,7 @@ static void check_now(struct world *world, const struct xs_policy *policy)
 	driver_unmap(world, &one, true);
 	CHECK(!driver_reachable(world, &one));
 	CHECK(driver_reachable(world, &other) !=
-	      syncs_on(policy, XS_SYNC_UNMAP));
+	      flushes_on(policy, XS_FLUSH_UNMAP));
 }
 
 static void unmap_now_only(void)
@@ -95,13 +95,13 @@ static void check_poll(struct world *world, const struct xs_policy *policy)
 	xs_engine_poll(&world->engine);
 	test_be_cpu(0);
 	CHECK(driver_reachable(world, &mapping) !=
-	      syncs_on(policy, XS_SYNC_UNMAP));
+	      flushes_on(policy, XS_FLUSH_UNMAP));
 	world_poll(world);
 	CHECK(driver_reachable(world, &mapping) ==
-	      !(syncs_on(policy, XS_SYNC_UNMAP) ||
-		syncs_on(policy, XS_SYNC_POLL)));
-	CHECK(world_ledger(world)->syncs[XS_SYNC_POLL] ==
-	      syncs_on(policy, XS_SYNC_POLL));
+	      !(flushes_on(policy, XS_FLUSH_UNMAP) ||
+		flushes_on(policy, XS_FLUSH_POLL)));
+	CHECK(world_ledger(world)->flushes[XS_FLUSH_POLL] ==
+	      flushes_on(policy, XS_FLUSH_POLL));
 }
 
 static void poll(void)
@@ -116,9 +116,9 @@ static void check_timers(struct world *world, const struct xs_policy *policy)
 		struct mapping mapping = map(world, 1, MEMORY_COUNTED);
 
 		driver_unmap(world, &mapping, false);
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	}
-	CHECK(world->timers == !syncs_on(policy, XS_SYNC_UNMAP));
+	CHECK(world->timers == !flushes_on(policy, XS_FLUSH_UNMAP));
 }
 
 static void timers(void)
@@ -126,7 +126,7 @@ static void timers(void)
 	each_policy(check_timers);
 }
 
-/* The end of a poll says what is left after its own sync. */
+/* The end of a poll says what is left after its own flush. */
 static void check_poll_says(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
@@ -134,10 +134,10 @@ static void check_poll_says(struct world *world, const struct xs_policy *policy)
 
 	driver_unmap(world, &mapping, false);
 	empty = xs_engine_poll(&world->engine);
-	CHECK(empty == (syncs_on(policy, XS_SYNC_POLL) ||
-			syncs_on(policy, XS_SYNC_UNMAP)));
+	CHECK(empty == (flushes_on(policy, XS_FLUSH_POLL) ||
+			flushes_on(policy, XS_FLUSH_UNMAP)));
 	CHECK(empty != driver_reachable(world, &mapping));
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	CHECK(xs_engine_poll(&world->engine));
 }
 
@@ -155,16 +155,16 @@ static void check_time(struct world *world, const struct xs_policy *policy)
 
 	driver_unmap(world, &first, false);
 	world_advance(world, window_ns / 2);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	driver_unmap(world, &second, false);
 	world_advance(world, window_ns / 2 + window_ns / 4);
 	CHECK(driver_reachable(world, &second) !=
-	      syncs_on(policy, XS_SYNC_UNMAP));
+	      flushes_on(policy, XS_FLUSH_UNMAP));
 	world_advance(world, window_ns / 4);
 	CHECK(!driver_reachable(world, &second));
-	CHECK(world_ledger(world)->syncs[XS_SYNC_TIME] ==
-	      syncs_on(policy, XS_SYNC_TIME));
-	/* No timer goes on without anything to sync. */
+	CHECK(world_ledger(world)->flushes[XS_FLUSH_TIME] ==
+	      flushes_on(policy, XS_FLUSH_TIME));
+	/* No timer goes on without anything to flush. */
 	world_advance(world, 2 * window_ns);
 	CHECK(!world->cpu[0].deadline_ns);
 }
@@ -195,11 +195,11 @@ static void shorter_window(void)
 	each_policy(check_shorter);
 }
 
-/* A longer one counts for the next unmap, too: nothing but its end syncs it. */
+/* A longer one counts for the next unmap, too: nothing but its end flushes it. */
 static void check_longer(struct world *world, const struct xs_policy *policy)
 {
 	struct xs_tuning tuning = xs_tuning_default(policy);
-	bool waits = !syncs_on(policy, XS_SYNC_UNMAP);
+	bool waits = !flushes_on(policy, XS_FLUSH_UNMAP);
 	struct mapping mapping;
 
 	tuning.window_us *= 10;
@@ -232,17 +232,17 @@ static void check_explicit(struct world *world, const struct xs_policy *policy)
 		driver_unmap(world, &mappings[i], false);
 	}
 	test_be_cpu(0);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
-	world_check_synced(world);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
+	world_check_flushed(world);
 }
 
-static void explicit_sync(void)
+static void explicit_flush(void)
 {
 	each_policy(check_explicit);
 }
 
 /*
- * Where all drivers are batch-aware an ordinary unmap is synced at once, under a
+ * Where all drivers are batch-aware an ordinary unmap is flushed at once, under a
  * policy that waits for theirs; and what they unmap themselves is deferred.
  */
 static void check_all_aware(struct world *world, const struct xs_policy *policy)
@@ -255,17 +255,17 @@ static void check_all_aware(struct world *world, const struct xs_policy *policy)
 	for (u32 i = 0; i < 6; i++) {
 		struct mapping mapping = map(world, 1 + i / 2 * 3,
 					     MEMORY_COUNTED);
-		bool strict = waits || syncs_on(policy, XS_SYNC_UNMAP);
+		bool strict = waits || flushes_on(policy, XS_FLUSH_UNMAP);
 
 		driver_unmap(world, &mapping, false);
 		CHECK(driver_reachable(world, &mapping) != strict);
 		mapping = map(world, 1 + i / 2 * 3, MEMORY_FOLIO);
-		driver_unmap_no_sync(world, &mapping);
+		driver_unmap_deferred(world, &mapping);
 		CHECK(driver_reachable(world, &mapping) !=
-		      syncs_on(policy, XS_SYNC_UNMAP));
-		xs_engine_sync_explicit(&world->engine, i % 2);
+		      flushes_on(policy, XS_FLUSH_UNMAP));
+		xs_engine_flush_explicit(&world->engine, i % 2);
 		CHECK(driver_reachable(world, &mapping) ==
-		      (!waits && !syncs_on(policy, XS_SYNC_UNMAP)));
+		      (!waits && !flushes_on(policy, XS_FLUSH_UNMAP)));
 		driver_free(world, &mapping);
 	}
 	tuning.batch_aware = false;
@@ -273,7 +273,7 @@ static void check_all_aware(struct world *world, const struct xs_policy *policy)
 	many[0] = map(world, 1, MEMORY_COUNTED);
 	driver_unmap(world, &many[0], false);
 	CHECK(driver_reachable(world, &many[0]) !=
-	      syncs_on(policy, XS_SYNC_UNMAP));
+	      flushes_on(policy, XS_FLUSH_UNMAP));
 }
 
 static void all_aware(void)
@@ -283,7 +283,7 @@ static void all_aware(void)
 
 /*
  * A batch-aware driver's unmaps: nothing is held, and nothing is reachable after
- * its sync on the same CPU, although another CPU batched the block.
+ * its flush on the same CPU, although another CPU batched the block.
  */
 static void check_aware(struct world *world, const struct xs_policy *policy)
 {
@@ -293,21 +293,21 @@ static void check_aware(struct world *world, const struct xs_policy *policy)
 	bool waits = xs_policy_waits(policy);
 
 	test_be_cpu(1);
-	driver_unmap_no_sync(world, &one);
+	driver_unmap_deferred(world, &one);
 	test_be_cpu(0);
-	driver_unmap_no_sync(world, &slab);
+	driver_unmap_deferred(world, &slab);
 	CHECK(driver_reachable(world, &slab) !=
-	      syncs_on(policy, XS_SYNC_UNMAP));
+	      flushes_on(policy, XS_FLUSH_UNMAP));
 	CHECK(world->memory[one.page].refs == 1);
-	driver_unmap_no_sync(world, &some);
-	xs_engine_sync_explicit(&world->engine, false);
+	driver_unmap_deferred(world, &some);
+	xs_engine_flush_explicit(&world->engine, false);
 	if (xs_policy_level(policy, true) == XS_LEVEL_STRICT)
 		CHECK(!driver_reachable(world, &slab) &&
 		      !driver_reachable(world, &some));
-	CHECK(!!world_ledger(world)->syncs[XS_SYNC_EXPLICIT] == waits);
-	xs_engine_sync_explicit(&world->engine, true);
+	CHECK(!!world_ledger(world)->flushes[XS_FLUSH_EXPLICIT] == waits);
+	xs_engine_flush_explicit(&world->engine, true);
 	if (waits)
-		world_check_synced(world);
+		world_check_flushed(world);
 	driver_free(world, &one);
 	driver_free(world, &slab);
 	driver_free(world, &some);
@@ -343,7 +343,7 @@ static void check_own_block(struct world *world, const struct xs_policy *policy)
 		driver_unmap(world, &many[i], false);
 	for (u32 i = 2; i < 10; i += 4)
 		driver_unmap_aware(world, &many[i], 1, false);
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	other = xs_engine_take_block(&world->engine, 64, LAST);
 	CHECK(other && other % XS_BLOCK_BYTES == 0);
 	xs_engine_drop_in_block(&world->engine, other, 64);
@@ -372,19 +372,19 @@ static void check_block_at_once(struct world *world,
 		CHECK(driver_map_block(world, many, 64, runs[i], iova) == 64);
 		for (u32 at = 0; at < 64; at++)
 			driver_check(world, &many[at]);
-		driver_unmap_no_sync(world, &many[0]);
-		driver_unmap_block_no_sync(world, many, mask);
-		driver_unmap_block_no_sync(world, many, ~mask & ~1ULL);
+		driver_unmap_deferred(world, &many[0]);
+		driver_unmap_block_deferred(world, many, mask);
+		driver_unmap_block_deferred(world, many, ~mask & ~1ULL);
 		CHECK(xs_engine_live(&world->engine) == 0);
 		CHECK(!world_warnings());
-		driver_unmap_block_no_sync(world, many, 6);
+		driver_unmap_block_deferred(world, many, 6);
 		CHECK(world_warnings() || !waits);
-		xs_engine_sync_explicit(&world->engine, false);
+		xs_engine_flush_explicit(&world->engine, false);
 		if (waits)
-			world_check_synced(world);
+			world_check_flushed(world);
 		for (u32 at = 0; at < 64; at++)
 			driver_free(world, &many[at]);
-		driver_unmap_block_no_sync(world, many, 1);
+		driver_unmap_block_deferred(world, many, 1);
 		CHECK(world_warnings());
 		CHECK(xs_engine_live(&world->engine) == 0);
 	}
@@ -409,9 +409,9 @@ static void check_block_refused(struct world *world,
 		world->map_fails_in = 0;
 		CHECK(xs_engine_live(&world->engine) == done);
 		if (done)
-			driver_unmap_block_no_sync(world, many,
-						   XS_BLOCK_ALL >> (64 - done));
-		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+			driver_unmap_block_deferred(world, many,
+						    XS_BLOCK_ALL >> (64 - done));
+		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 		for (u32 at = 0; at < done; at++)
 			driver_free(world, &many[at]);
 		/* What is not mapped cannot be undone. */
@@ -434,7 +434,7 @@ static void block_refused(void)
 	each_policy(check_block_refused);
 }
 
-/* A block whose last page is unmapped is synced if the policy says so. */
+/* A block whose last page is unmapped is flushed if the policy says so. */
 static void check_block(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping *mappings = many;
@@ -446,10 +446,10 @@ static void check_block(struct world *world, const struct xs_policy *policy)
 		driver_unmap(world, &mappings[i], false);
 		deferred += driver_reachable(world, &mappings[i]);
 	}
-	CHECK(world_ledger(world)->syncs[XS_SYNC_BLOCK] ==
-	      syncs_on(policy, XS_SYNC_BLOCK));
-	if (syncs_on(policy, XS_SYNC_BLOCK)) {
-		world_check_synced(world);
+	CHECK(world_ledger(world)->flushes[XS_FLUSH_BLOCK] ==
+	      flushes_on(policy, XS_FLUSH_BLOCK));
+	if (flushes_on(policy, XS_FLUSH_BLOCK)) {
+		world_check_flushed(world);
 		CHECK(deferred == XS_BLOCK_PAGES - 1);
 		CHECK(world->sent_page == 1 && !world->sent_domain);
 	}
@@ -463,7 +463,7 @@ static void block_empty_(void)
 /* Only that block: what else is deferred waits, and needs no command. */
 static void check_block_only(struct world *world, const struct xs_policy *policy)
 {
-	bool waits = !syncs_on(policy, XS_SYNC_UNMAP);
+	bool waits = !flushes_on(policy, XS_FLUSH_UNMAP);
 	struct mapping other = map(world, 33, MEMORY_FOLIO);
 
 	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
@@ -492,8 +492,8 @@ static void check_block_part(struct world *world, const struct xs_policy *policy
 	}
 	for (u32 i = 0; i < 10; i++)
 		driver_unmap(world, &many[i], false);
-	CHECK(world_ledger(world)->syncs[XS_SYNC_BLOCK] ==
-	      syncs_on(policy, XS_SYNC_BLOCK));
+	CHECK(world_ledger(world)->flushes[XS_FLUSH_BLOCK] ==
+	      flushes_on(policy, XS_FLUSH_BLOCK));
 }
 
 static void block_part(void)
@@ -519,9 +519,9 @@ static void block_after_change(void)
 		many[i] = map(world, 1, MEMORY_COUNTED);
 	for (u32 i = 0; i < XS_BLOCK_PAGES - 1; i++)
 		driver_unmap(world, &many[i], false);
-	CHECK(!world_ledger(world)->syncs[XS_SYNC_BLOCK]);
+	CHECK(!world_ledger(world)->flushes[XS_FLUSH_BLOCK]);
 	driver_unmap(world, &many[XS_BLOCK_PAGES - 1], false);
-	CHECK(world_ledger(world)->syncs[XS_SYNC_BLOCK] == 1);
+	CHECK(world_ledger(world)->flushes[XS_FLUSH_BLOCK] == 1);
 	world_end(world);
 }
 
@@ -552,7 +552,7 @@ static void blocks_after_change(void)
 	world_end(world);
 }
 
-/* The batch is synced at its threshold. */
+/* The batch is flushed at its threshold. */
 static void check_full(struct world *world, const struct xs_policy *policy)
 {
 	struct xs_tuning tuning = xs_tuning_default(policy);
@@ -563,12 +563,12 @@ static void check_full(struct world *world, const struct xs_policy *policy)
 	for (u32 i = 0; i < 5; i++)
 		mappings[i] = map(world, XS_BLOCK_PAGES, MEMORY_FOLIO);
 	for (u32 i = 0; i < 5; i++) {
-		CHECK(!world_ledger(world)->syncs[XS_SYNC_FULL] || i == 4);
+		CHECK(!world_ledger(world)->flushes[XS_FLUSH_FULL] || i == 4);
 		driver_unmap(world, &mappings[i], false);
 	}
-	CHECK(syncs_on(policy, XS_SYNC_UNMAP) ||
-	      syncs_on(policy, XS_SYNC_BLOCK) ||
-	      world_ledger(world)->syncs[XS_SYNC_FULL] == 1);
+	CHECK(flushes_on(policy, XS_FLUSH_UNMAP) ||
+	      flushes_on(policy, XS_FLUSH_BLOCK) ||
+	      world_ledger(world)->flushes[XS_FLUSH_FULL] == 1);
 }
 
 static void full(void)
@@ -577,8 +577,8 @@ static void full(void)
 }
 
 /*
- * No sync has more than the threshold and a mapping, whatever the sizes, also where
- * blocks are synced one by one among the others.
+ * No flush has more than the threshold and a mapping, whatever the sizes, also where
+ * blocks are flushed one by one among the others.
  */
 static void check_most(struct world *world, const struct xs_policy *policy)
 {
@@ -589,7 +589,7 @@ static void check_most(struct world *world, const struct xs_policy *policy)
 	for (u32 i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
 		tuning.batch_pages = limits[i];
 		world_set_policy(world, policy, &tuning);
-		world->synced_pages_max = 0;
+		world->flushed_pages_max = 0;
 		for (u32 round = 0; round < 60; round++) {
 			for (u32 j = 0; j < 20; j++)
 				many[j] = map(world, 1 + test_below(&random,
@@ -599,7 +599,7 @@ static void check_most(struct world *world, const struct xs_policy *policy)
 				driver_unmap(world, &many[j], false);
 			test_relax();
 		}
-		CHECK(world->synced_pages_max <
+		CHECK(world->flushed_pages_max <
 		      limits[i] + XS_BLOCK_PAGES);
 	}
 }
@@ -630,15 +630,15 @@ static void ring(void)
 		for (u32 i = 0; i < count; i++)
 			driver_unmap(world, &many[i], false);
 		if (test_below(&random, 3)) {
-			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
-			world_check_synced(world);
+			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
+			world_check_flushed(world);
 		}
 		test_relax();
 	}
 	world_end(world);
 }
 
-/* ---- what a sync sends ---- */
+/* ---- what a flush sends ---- */
 
 static void commands(void)
 {
@@ -662,7 +662,7 @@ static void commands(void)
 			mappings[i] = map(world, 64, MEMORY_FOLIO);
 		for (u32 i = 7; i < 7 + rows[row].blocks; i++)
 			driver_unmap(world, &mappings[i], false);
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		CHECK(world->sent_page == rows[row].page);
 		CHECK(world->sent_domain == rows[row].domain);
 		for (u32 i = 0; i < 7; i++)
@@ -695,8 +695,8 @@ static void check_scattered(const char *policy, u32 blocks, u32 commands_max,
 			done++;
 		}
 	CHECK(done == blocks);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
-	world_check_synced(world);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
+	world_check_flushed(world);
 	CHECK(world->sent_page == page && world->sent_domain == domain);
 	for (u32 i = 0; i < 4 * blocks; i++)
 		if (many[i].pages)
@@ -730,8 +730,8 @@ static void check_table(struct world *world, const struct xs_policy *policy)
 		many[i] = map(world, XS_BLOCK_PAGES, MEMORY_FOLIO);
 	for (u32 i = 0; i < 20; i++)
 		driver_unmap(world, &many[i], false);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
-	world_check_synced(world);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
+	world_check_flushed(world);
 	/* One mapping's is, for it is removed by one call. */
 	many[0] = map(world, 2 * TABLE_PAGES, MEMORY_COUNTED);
 	driver_check(world, &many[0]);
@@ -759,37 +759,37 @@ static void one_removal(void)
 	for (u32 i = 0; i < 12; i++)
 		driver_unmap(world, &many[i], false);
 	CHECK(!world->removals);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	CHECK(world->removals ==
 	      (end - 1) / TABLE_PAGES - first / TABLE_PAGES + 1);
 	world_end(world);
 }
 
-/* What each kind of sync counts as, and nothing else. */
+/* What each kind of flush counts as, and nothing else. */
 static void check_causes(struct world *world, const struct xs_policy *policy)
 {
 	const struct xs_ledger *sum;
-	u64 syncs[XS_SYNC_COUNT] = { 0 }, deferred = 0;
+	u64 flushes[XS_FLUSH_COUNT] = { 0 }, deferred = 0;
 
 	for (u32 i = 0; i < 5; i++) {
 		many[i] = map(world, 1 + i, MEMORY_FOLIO);
 		driver_unmap(world, &many[i], i % 2);
-		syncs[XS_SYNC_UNMAP] += !driver_reachable(world, &many[i]);
+		flushes[XS_FLUSH_UNMAP] += !driver_reachable(world, &many[i]);
 		deferred += driver_reachable(world, &many[i]);
 	}
-	CHECK(syncs[XS_SYNC_UNMAP] ==
-	      (syncs_on(policy, XS_SYNC_UNMAP) ? 5 : 2));
+	CHECK(flushes[XS_FLUSH_UNMAP] ==
+	      (flushes_on(policy, XS_FLUSH_UNMAP) ? 5 : 2));
 	many[0] = map(world, 200, MEMORY_COUNTED);
 	driver_unmap(world, &many[0], false);
-	syncs[XS_SYNC_UNMAP]++;
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
-	syncs[XS_SYNC_DRAIN] += deferred > 0;
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	flushes[XS_FLUSH_UNMAP]++;
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
+	flushes[XS_FLUSH_DRAIN] += deferred > 0;
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	sum = world_ledger(world);
-	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
-		CHECK(sum->syncs[i] == syncs[i]);
-	CHECK(sum->counts.direct == syncs[XS_SYNC_UNMAP]);
-	CHECK(sum->synced_pages == (deferred ? 1 + 3 + 5 : 0));
+	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
+		CHECK(sum->flushes[i] == flushes[i]);
+	CHECK(sum->counts.direct == flushes[XS_FLUSH_UNMAP]);
+	CHECK(sum->flushed_pages == (deferred ? 1 + 3 + 5 : 0));
 }
 
 static void causes(void)
@@ -805,7 +805,7 @@ static void check_sends(struct world *world, const struct xs_policy *policy)
 		world->sends = i % 3;
 		many[0] = map(world, 1 + i * 7, MEMORY_FOLIO);
 		driver_unmap(world, &many[0], i % 2);
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	}
 	CHECK(world->sent_global >= 4 && world->sent_domain >= 4);
 }
@@ -831,7 +831,7 @@ static void bare(void)
 			many[j] = map(world, 1 + j % 100, MEMORY_PERMANENT);
 		for (u32 j = 0; j < 200; j++)
 			driver_unmap(world, &many[j], j % 5 == 0);
-		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 		xs_engine_retire_cpu(&world->engine, 0);
 		world_trim(world, true);
 		world_end(world);
@@ -869,7 +869,7 @@ static void tuned(void)
 	mapping = map(world, 1, MEMORY_COUNTED);
 	driver_unmap(world, &mapping, false);
 	/* Its drivers are batch-aware. */
-	world_check_synced(world);
+	world_check_flushed(world);
 	world_end(world);
 }
 
@@ -883,7 +883,7 @@ static void check_hold(struct world *world, const struct xs_policy *policy)
 	driver_unmap(world, &mapping, false);
 	for (u32 i = 0; i < XS_HOLDS_MAX; i++)
 		CHECK(world->memory[mapping.page + i].refs == held);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	for (u32 i = 0; i < XS_HOLDS_MAX; i++)
 		CHECK(!world->memory[mapping.page + i].refs);
 }
@@ -893,7 +893,7 @@ static void hold(void)
 	each_policy(check_hold);
 }
 
-/* What needs more references than that is synced at once, mapped in one call or in parts. */
+/* What needs more references than that is flushed at once, mapped in one call or in parts. */
 static void check_holds_max(struct world *world, const struct xs_policy *policy)
 {
 	/* In parts, of 7 pages 5 are filled. */
@@ -922,12 +922,12 @@ static void holds_max(void)
 	each_policy(check_holds_max);
 }
 
-/* What cannot be held is synced at once by a policy that holds. */
+/* What cannot be held is flushed at once by a policy that holds. */
 static void check_slab(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping slab = map(world, 2, MEMORY_SLAB);
 	struct mapping permanent = map(world, 2, MEMORY_PERMANENT);
-	bool strict = syncs_on(policy, XS_SYNC_UNMAP);
+	bool strict = flushes_on(policy, XS_FLUSH_UNMAP);
 
 	driver_unmap(world, &slab, false);
 	driver_unmap(world, &permanent, false);
@@ -950,7 +950,7 @@ static void check_reserved(struct world *world, const struct xs_policy *policy,
 {
 	struct mapping mapping = { .pages = pages, .parts = parts,
 				   .prot = PROT_READ_, .kind = MEMORY_FOLIO };
-	bool strict = syncs_on(policy, XS_SYNC_UNMAP);
+	bool strict = flushes_on(policy, XS_FLUSH_UNMAP);
 	bool held = policy->hold == XS_HOLD_PAGES;
 
 	CHECK(driver_map(world, &mapping, LAST));
@@ -960,7 +960,7 @@ static void check_reserved(struct world *world, const struct xs_policy *policy,
 	CHECK(!!world->memory[mapping.page].refs == held);
 	if (pages > 8)
 		CHECK(world->memory[mapping.page + pages / 2].refs == held);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	CHECK(!world->memory[mapping.page].refs);
 }
 
@@ -1004,17 +1004,17 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 		for (u32 i = 0; i < pages; i++)
 			CHECK(world->memory[mapping.page + i].refs ==
 			      (policy->hold == XS_HOLD_PAGES));
-		xs_engine_sync(engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 		iova = xs_engine_reserve(engine, pages, LAST);
 		world->last_serial++;
 		for (u32 i = 0; i < pages; i++)
 			world->owner[(iova >> XS_PAGE_LG2) + i] =
 				world->last_serial * OWNER_SERIAL;
-		direct = world_ledger(world)->syncs[XS_SYNC_UNMAP];
+		direct = world_ledger(world)->flushes[XS_FLUSH_UNMAP];
 		xs_engine_unmap(engine, iova, pages, false);
 		/* There is nothing to hold, so it waits as any other. */
-		direct = world_ledger(world)->syncs[XS_SYNC_UNMAP] - direct;
-		CHECK(direct == syncs_on(policy, XS_SYNC_UNMAP));
+		direct = world_ledger(world)->flushes[XS_FLUSH_UNMAP] - direct;
+		CHECK(direct == flushes_on(policy, XS_FLUSH_UNMAP));
 		CHECK(!world_warnings() && !xs_engine_live(engine));
 	}
 }
@@ -1082,12 +1082,12 @@ static void apart_refused(void)
 
 /*
  * Of pages that are not neighbours, with one left out at @gap, if it is below @runs. Up to
- * XS_HOLDS_MAX are held; with more the unmap syncs.
+ * XS_HOLDS_MAX are held; with more the unmap flushes.
  */
 static void check_apart(struct world *world, const struct xs_policy *policy,
 			u32 runs, u32 gap)
 {
-	bool defers = !syncs_on(policy, XS_SYNC_UNMAP) &&
+	bool defers = !flushes_on(policy, XS_FLUSH_UNMAP) &&
 		      (policy->hold != XS_HOLD_PAGES || runs <= XS_HOLDS_MAX);
 	bool holds = defers && policy->hold == XS_HOLD_PAGES;
 	struct xs_engine *engine = &world->engine;
@@ -1113,14 +1113,14 @@ static void check_apart(struct world *world, const struct xs_policy *policy,
 		CHECK(!there || at == phys[i]);
 	}
 	own(world, iova, pages, 0);
-	direct = world_ledger(world)->syncs[XS_SYNC_UNMAP];
+	direct = world_ledger(world)->flushes[XS_FLUSH_UNMAP];
 	xs_engine_unmap(engine, iova, pages, false);
-	CHECK((world_ledger(world)->syncs[XS_SYNC_UNMAP] == direct) == defers);
+	CHECK((world_ledger(world)->flushes[XS_FLUSH_UNMAP] == direct) == defers);
 	for (u32 i = 0; i < runs; i++) {
 		driver_free(world, &many[i]);
 		CHECK(world->memory[many[i].page].refs == holds);
 	}
-	xs_engine_sync(engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 	for (u32 i = 0; i < runs; i++)
 		CHECK(!world->memory[many[i].page].refs);
 }
@@ -1152,13 +1152,13 @@ static void check_apart_permanent(struct world *world,
 					   PROT_READ_));
 	world->last_serial++;
 	own(world, iova, pages, 0);
-	direct = world_ledger(world)->syncs[XS_SYNC_UNMAP];
+	direct = world_ledger(world)->flushes[XS_FLUSH_UNMAP];
 	xs_engine_unmap(engine, iova, pages, false);
-	CHECK((world_ledger(world)->syncs[XS_SYNC_UNMAP] == direct) ==
-	      !syncs_on(policy, XS_SYNC_UNMAP));
+	CHECK((world_ledger(world)->flushes[XS_FLUSH_UNMAP] == direct) ==
+	      !flushes_on(policy, XS_FLUSH_UNMAP));
 	for (u32 i = 0; i < pages; i++)
 		driver_free(world, &many[i]);
-	xs_engine_sync(engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 }
 
 static void apart(void)
@@ -1202,7 +1202,7 @@ static void check_sizes(struct world *world, const struct xs_policy *policy)
 						   .prot = PROT_READ_,
 						   .parts = i };
 
-			/* So that a map may have all CPUs synced. */
+			/* So that a map may have all CPUs flushed. */
 			world_advance(world, 11000000);
 			if (!CHECK(driver_map(world, &mapping, lasts[i])))
 				return;
@@ -1308,7 +1308,7 @@ static void check_no_memory(struct world *world, const struct xs_policy *policy)
 	world->alloc_fails_in = 0;
 }
 
-/* What is held and then cannot be deferred is held until its own sync. */
+/* What is held and then cannot be deferred is held until its own flush. */
 static void check_no_batch(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping mapping;
@@ -1322,7 +1322,7 @@ static void check_no_batch(struct world *world, const struct xs_policy *policy)
 		driver_unmap(world, &mapping, false);
 		world->alloc_fails_in = 0;
 		CHECK(!world->let_go);
-		world_check_synced(world);
+		world_check_flushed(world);
 	}
 }
 
@@ -1331,7 +1331,7 @@ static void no_batch(void)
 	each_policy(check_no_batch);
 }
 
-/* What is synced at once for want of a batch is not dead in its block any more. */
+/* What is flushed at once for want of a batch is not dead in its block any more. */
 static void no_batch_dead(void)
 {
 	struct world *world = begin("fands", 4, 1);
@@ -1412,10 +1412,10 @@ static void use_block(struct world *world)
 		return;
 	done = driver_map_block(world, mappings, 64, 8, iova);
 	if (done)
-		driver_unmap_block_no_sync(world, mappings,
-					   XS_BLOCK_ALL >> (64 - done));
-	xs_engine_sync_explicit(&world->engine, true);
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		driver_unmap_block_deferred(world, mappings,
+					    XS_BLOCK_ALL >> (64 - done));
+	xs_engine_flush_explicit(&world->engine, true);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	for (u32 i = 0; i < done; i++)
 		driver_free(world, &mappings[i]);
 	if (done < 64)
@@ -1484,7 +1484,7 @@ static void check_drain(struct world *world, const struct xs_policy *policy)
 		driver_unmap(world, &mapping, false);
 	}
 	test_be_cpu(0);
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	for (u32 cpu = 0; cpu < 2; cpu++)
 		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 			CHECK(world->engine.cpus[cpu]->open[lg2] ==
@@ -1511,7 +1511,7 @@ static void check_retire(struct world *world, const struct xs_policy *policy)
 	CHECK(!driver_reachable(world, &one));
 	driver_check(world, &two);
 	driver_unmap(world, &two, false);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	xs_engine_retire_cpu(&world->engine, 0);
 	CHECK(!world->engine.space.taken);
 	test_be_cpu(1);
@@ -1536,7 +1536,7 @@ static void destroy(void)
 
 		test_be_cpu(1);
 		driver_unmap(world, &mapping, false);
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		test_be_cpu(0);
 		xs_engine_destroy(&world->engine);
 		CHECK(!world->allocations && !world_warnings());
@@ -1561,7 +1561,7 @@ static void check_exposure(struct world *world, const struct xs_policy *policy)
 	test_be_cpu(1);
 	driver_unmap(world, &mappings[XS_BLOCK_PAGES - 1], false);
 	world_advance(world, 300000);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	test_be_cpu(0);
 	CHECK(world_ledger(world)->exposure_max_ns >= world->exposed_max_ns);
 }
@@ -1571,7 +1571,7 @@ static void exposure(void)
 	each_policy(check_exposure);
 }
 
-/* A clock that went back: what is synced before it was unmapped was never exposed. */
+/* A clock that went back: what is flushed before it was unmapped was never exposed. */
 static void clock_back(void)
 {
 	struct world *world = begin("fused", 4, 1);
@@ -1579,7 +1579,7 @@ static void clock_back(void)
 
 	driver_unmap(world, &mapping, false);
 	world->now_ns -= 500;
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	CHECK(world_ledger(world)->exposure[0] == 1);
 	CHECK(!world_ledger(world)->exposure_max_ns);
 	world_end(world);
@@ -1608,7 +1608,7 @@ static void check_early(struct world *world, const struct xs_policy *policy)
 		driver_unmap_only(world, &fast[i], false);
 		CHECK(driver_reachable(world, &fast[i]) ==
 		      (policy->hold == XS_HOLD_IOVA &&
-		       !syncs_on(policy, XS_SYNC_UNMAP)));
+		       !flushes_on(policy, XS_FLUSH_UNMAP)));
 	}
 	world->memory[three.page + 2].refs = 0;
 	driver_unmap_only(world, &one, false);
@@ -1616,7 +1616,7 @@ static void check_early(struct world *world, const struct xs_policy *policy)
 	world->memory[three.page + 2].refs = 1;
 	CHECK(driver_reachable(world, &one) ==
 	      (policy->hold == XS_HOLD_IOVA &&
-	       !syncs_on(policy, XS_SYNC_UNMAP)));
+	       !flushes_on(policy, XS_FLUSH_UNMAP)));
 	CHECK(driver_reachable(world, &one) ==
 	      driver_reachable(world, &three));
 	driver_free(world, &three);
@@ -1681,18 +1681,18 @@ static void too_many_cpus(void)
 	world_end(world);
 }
 
-/* ---- maps without their sync ---- */
+/* ---- maps without their flush ---- */
 
-static struct mapping map_no_sync(struct world *world, u32 pages)
+static struct mapping map_unflushed(struct world *world, u32 pages)
 {
 	struct mapping mapping = { .pages = pages, .prot = PROT_READ_,
-				   .no_sync = true };
+				   .deferred = true };
 
 	CHECK(driver_map(world, &mapping, LAST));
 	return mapping;
 }
 
-static bool is_synced(struct world *world, const struct mapping *mapping)
+static bool is_flushed(struct world *world, const struct mapping *mapping)
 {
 	u64 phys;
 
@@ -1703,45 +1703,45 @@ static bool is_synced(struct world *world, const struct mapping *mapping)
 }
 
 /* How many calls, ranges and pages since the last time. */
-static void check_map_syncs(struct world *world, u64 calls, u64 ranges,
-			    u64 pages)
+static void check_map_flushes(struct world *world, u64 calls, u64 ranges,
+			      u64 pages)
 {
-	CHECK(world->map_syncs == calls);
+	CHECK(world->map_flushes == calls);
 	CHECK(world->map_ranges == ranges);
 	CHECK(world->map_pages == pages);
-	world->map_syncs = world->map_ranges = world->map_pages = 0;
+	world->map_flushes = world->map_ranges = world->map_pages = 0;
 }
 
-/* Neighbours are one range, whatever the sizes; nothing is synced twice, or for nothing. */
+/* Neighbours are one range, whatever the sizes; nothing is flushed twice, or for nothing. */
 static void maps_together(void)
 {
 	struct world *world = begin("fused", 32, 1);
 	u32 count = 0;
 
 	for (; count < 10; count++)
-		many[count] = map_no_sync(world, 1);
+		many[count] = map_unflushed(world, 1);
 	for (u32 i = 0; i < count; i++)
-		CHECK(!is_synced(world, &many[i]));
-	check_map_syncs(world, 0, 0, 0);
-	xs_engine_sync_maps(&world->engine, false);
-	check_map_syncs(world, 1, 1, 10);
+		CHECK(!is_flushed(world, &many[i]));
+	check_map_flushes(world, 0, 0, 0);
+	xs_engine_flush_maps(&world->engine, false);
+	check_map_flushes(world, 1, 1, 10);
 	for (u32 i = 0; i < count; i++)
 		driver_check(world, &many[i]);
-	xs_engine_sync_maps(&world->engine, false);
-	xs_engine_sync_maps(&world->engine, true);
-	check_map_syncs(world, 0, 0, 0);
-	many[count++] = map_no_sync(world, 64);
-	many[count++] = map_no_sync(world, 5);
-	many[count++] = map_no_sync(world, 1);
+	xs_engine_flush_maps(&world->engine, false);
+	xs_engine_flush_maps(&world->engine, true);
+	check_map_flushes(world, 0, 0, 0);
+	many[count++] = map_unflushed(world, 64);
+	many[count++] = map_unflushed(world, 5);
+	many[count++] = map_unflushed(world, 1);
 	/* Larger than a block: at once. */
-	many[count] = map_no_sync(world, 65);
+	many[count] = map_unflushed(world, 65);
 	driver_check(world, &many[count++]);
 	world->maps_fail = true;
-	CHECK(!driver_map(world, &(struct mapping){ .pages = 1, .no_sync = true },
+	CHECK(!driver_map(world, &(struct mapping){ .pages = 1, .deferred = true },
 			  LAST));
 	world->maps_fail = false;
-	xs_engine_sync_maps(&world->engine, true);
-	CHECK(world->map_syncs == 1 && world->map_pages == 70);
+	xs_engine_flush_maps(&world->engine, true);
+	CHECK(world->map_flushes == 1 && world->map_pages == 70);
 	for (u32 i = 0; i < count; i++) {
 		driver_check(world, &many[i]);
 		driver_unmap(world, &many[i], false);
@@ -1753,18 +1753,18 @@ static void maps_together(void)
 static void maps_undone(void)
 {
 	struct world *world = begin("fused", 32, 1);
-	struct mapping first = map_no_sync(world, 1), kept = map_no_sync(world, 1);
+	struct mapping first = map_unflushed(world, 1), kept = map_unflushed(world, 1);
 
 	driver_unmap(world, &first, true);
-	xs_engine_sync_maps(&world->engine, false);
-	CHECK(world->map_syncs == 1);
+	xs_engine_flush_maps(&world->engine, false);
+	CHECK(world->map_flushes == 1);
 	driver_check(world, &kept);
-	first = map_no_sync(world, 3);
+	first = map_unflushed(world, 3);
 	driver_unmap(world, &first, false);
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	driver_unmap(world, &kept, false);
-	xs_engine_sync_maps(&world->engine, false);
-	CHECK(world->map_syncs == 2);
+	xs_engine_flush_maps(&world->engine, false);
+	CHECK(world->map_flushes == 2);
 	world_end(world);
 }
 
@@ -1773,7 +1773,7 @@ static void map_apart(struct world *world, u64 iova, u32 first, u32 end)
 {
 	for (u32 i = first; i < end; i++) {
 		many[i] = (struct mapping){ .pages = 1, .prot = PROT_READ_,
-					    .no_sync = true };
+					    .deferred = true };
 		CHECK(driver_map_at(world, &many[i],
 				    iova + 2 * i * XS_PAGE_BYTES));
 	}
@@ -1786,11 +1786,11 @@ static void check_maps_apart(struct world *world, const struct xs_policy *policy
 	bool domain = policy->scope == XS_SCOPE_DOMAIN;
 
 	map_apart(world, iova, 0, 4);
-	xs_engine_sync_maps(&world->engine, false);
-	check_map_syncs(world, 1, domain ? 1 : 4, domain ? 7 : 4);
+	xs_engine_flush_maps(&world->engine, false);
+	check_map_flushes(world, 1, domain ? 1 : 4, domain ? 7 : 4);
 	map_apart(world, iova, 4, 9);
-	xs_engine_sync_maps(&world->engine, false);
-	check_map_syncs(world, 1, 1, 9);
+	xs_engine_flush_maps(&world->engine, false);
+	check_map_flushes(world, 1, 1, 9);
 	for (u32 i = 0; i < 9; i++) {
 		driver_check(world, &many[i]);
 		driver_unmap(world, &many[i], false);
@@ -1807,8 +1807,8 @@ static void maps_apart(void)
 }
 
 /*
- * Runs that were undone before the sync lie inside of a larger one that came later: all
- * of that is synced, too.
+ * Runs that were undone before the flush lie inside of a larger one that came later: all
+ * of that is flushed, too.
  */
 static void check_maps_nested(struct world *world, const struct xs_policy *policy)
 {
@@ -1826,10 +1826,10 @@ static void check_maps_nested(struct world *world, const struct xs_policy *polic
 	}
 	/* So that the block serves another size. */
 	xs_engine_retire_cpu(&world->engine, 0);
-	all = map_no_sync(world, 64);
+	all = map_unflushed(world, 64);
 	CHECK(all.iova == iova);
-	xs_engine_sync_maps(&world->engine, false);
-	check_map_syncs(world, 1, 1, 64);
+	xs_engine_flush_maps(&world->engine, false);
+	check_map_flushes(world, 1, 1, 64);
 	driver_check(world, &all);
 	driver_unmap(world, &all, true);
 }
@@ -1839,7 +1839,7 @@ static void maps_nested(void)
 	each_policy(check_maps_nested);
 }
 
-/* With no room for another run, what there is is joined, or synced early. */
+/* With no room for another run, what there is is joined, or flushed early. */
 static void maps_overflow(void)
 {
 	struct world *world = begin("fused", 32, 1);
@@ -1848,24 +1848,24 @@ static void maps_overflow(void)
 	for (u32 i = 0; i < 4; i++)
 		iova[i] = xs_engine_take_block(&world->engine, 64, LAST);
 	/* Pages from the last one down: each is a run, until all are joined. */
-	for (u32 i = 0; i < XS_UNSYNCED_RUNS; i++) {
+	for (u32 i = 0; i < XS_UNFLUSHED_RUNS; i++) {
 		many[i] = (struct mapping){ .pages = 1, .prot = PROT_READ_,
-					    .no_sync = true };
+					    .deferred = true };
 		CHECK(driver_map_at(world, &many[i],
 				    iova[0] + (63 - i) * XS_PAGE_BYTES));
 	}
 	map_apart(world, iova[2] - 2 * 64 * XS_PAGE_BYTES, 64, 96);
-	check_map_syncs(world, 0, 0, 0);
+	check_map_flushes(world, 0, 0, 0);
 	map_apart(world, iova[3] - 2 * 96 * XS_PAGE_BYTES, 96, 127);
-	check_map_syncs(world, 0, 0, 0);
+	check_map_flushes(world, 0, 0, 0);
 	for (u32 i = 0; i < 127; i++)
-		CHECK(!is_synced(world, &many[i]));
+		CHECK(!is_flushed(world, &many[i]));
 	map_apart(world, iova[3] - 2 * 96 * XS_PAGE_BYTES, 127, 128);
-	CHECK(world->map_syncs == 1 && world->map_ranges == 1);
-	CHECK(is_synced(world, &many[0]) && is_synced(world, &many[126]));
-	CHECK(!is_synced(world, &many[127]));
-	xs_engine_sync_maps(&world->engine, false);
-	CHECK(world->map_syncs == 2);
+	CHECK(world->map_flushes == 1 && world->map_ranges == 1);
+	CHECK(is_flushed(world, &many[0]) && is_flushed(world, &many[126]));
+	CHECK(!is_flushed(world, &many[127]));
+	xs_engine_flush_maps(&world->engine, false);
+	CHECK(world->map_flushes == 2);
 	for (u32 i = 0; i < 128; i++) {
 		driver_check(world, &many[i]);
 		driver_unmap(world, &many[i], false);
@@ -1882,18 +1882,18 @@ static void maps_overflow(void)
 	world_end(world);
 }
 
-/* A driver that never syncs, and unmaps. */
-static void maps_never_synced(void)
+/* A driver that never flushes, and unmaps. */
+static void maps_never_flushed(void)
 {
 	struct world *world = begin("strict", 32, 1);
 
 	for (u32 i = 0; i < 2 * 65536 / 64 + 1; i++) {
-		struct mapping mapping = map_no_sync(world, 64);
+		struct mapping mapping = map_unflushed(world, 64);
 
 		driver_unmap(world, &mapping, true);
 	}
-	CHECK(world->map_syncs && world->map_pages <= 2 * 32 * 64 * 64);
-	xs_engine_sync_maps(&world->engine, true);
+	CHECK(world->map_flushes && world->map_pages <= 2 * 32 * 64 * 64);
+	xs_engine_flush_maps(&world->engine, true);
 	world_end(world);
 }
 
@@ -1902,13 +1902,13 @@ static void maps_too_many(void)
 {
 	struct world *world = begin("fused", 32, 1);
 
-	many[0] = map_no_sync(world, 1);
-	world->engine.cpus[0]->unsynced.pages = 0xffff;
-	many[1] = map_no_sync(world, 1);
-	CHECK(world->map_syncs == 1);
-	CHECK(is_synced(world, &many[0]) && !is_synced(world, &many[1]));
-	xs_engine_sync_maps(&world->engine, false);
-	CHECK(is_synced(world, &many[1]));
+	many[0] = map_unflushed(world, 1);
+	world->engine.cpus[0]->unflushed.pages = 0xffff;
+	many[1] = map_unflushed(world, 1);
+	CHECK(world->map_flushes == 1);
+	CHECK(is_flushed(world, &many[0]) && !is_flushed(world, &many[1]));
+	xs_engine_flush_maps(&world->engine, false);
+	CHECK(is_flushed(world, &many[1]));
 	for (u32 i = 0; i < 2; i++)
 		driver_unmap(world, &many[i], true);
 	world_end(world);
@@ -1919,14 +1919,14 @@ static void maps_elsewhere(void)
 {
 	struct world *world = begin("fused", 32, 2);
 
-	many[0] = map_no_sync(world, 1);
+	many[0] = map_unflushed(world, 1);
 	test_be_cpu(1);
-	many[1] = map_no_sync(world, 1);
-	xs_engine_sync_maps(&world->engine, false);
-	CHECK(!is_synced(world, &many[0]) && is_synced(world, &many[1]));
-	xs_engine_sync_maps(&world->engine, true);
-	CHECK(is_synced(world, &many[0]));
-	check_map_syncs(world, 2, 2, 2);
+	many[1] = map_unflushed(world, 1);
+	xs_engine_flush_maps(&world->engine, false);
+	CHECK(!is_flushed(world, &many[0]) && is_flushed(world, &many[1]));
+	xs_engine_flush_maps(&world->engine, true);
+	CHECK(is_flushed(world, &many[0]));
+	check_map_flushes(world, 2, 2, 2);
 	for (u32 i = 0; i < 2; i++)
 		driver_unmap(world, &many[i], true);
 	test_be_cpu(0);
@@ -1942,7 +1942,7 @@ const struct test engine_tests[] = {
 	{ "engine_time_bound", time_bound },
 	{ "engine_shorter_window", shorter_window },
 	{ "engine_longer_window", longer_window },
-	{ "engine_explicit_sync", explicit_sync },
+	{ "engine_explicit_flush", explicit_flush },
 	{ "engine_all_aware", all_aware },
 	{ "engine_aware", aware },
 	{ "engine_own_block", own_block },
@@ -1951,7 +1951,7 @@ const struct test engine_tests[] = {
 	{ "engine_maps_apart", maps_apart },
 	{ "engine_maps_nested", maps_nested },
 	{ "engine_maps_overflow", maps_overflow },
-	{ "engine_maps_never_synced", maps_never_synced },
+	{ "engine_maps_never_flushed", maps_never_flushed },
 	{ "engine_maps_too_many", maps_too_many },
 	{ "engine_maps_elsewhere", maps_elsewhere },
 	{ "engine_block_at_once", block_at_once },

@@ -80,7 +80,7 @@ static void sums(void)
 	test_free(b);
 }
 
-/* What was synced inside unmaps counts as such, and exposed nobody. */
+/* What was flushed inside unmaps counts as such, and exposed nobody. */
 static void direct(void)
 {
 	struct xs_ledger *sum = test_alloc(sizeof(*sum));
@@ -90,7 +90,7 @@ static void direct(void)
 	u64 *words = (u64 *)sum, total = 0;
 
 	xs_ledger_add_direct(sum, &counts);
-	CHECK(sum->syncs[XS_SYNC_UNMAP] == 3 && sum->exposure[0] == 5);
+	CHECK(sum->flushes[XS_FLUSH_UNMAP] == 3 && sum->exposure[0] == 5);
 	CHECK(sum->commands_page == 7 && sum->commands_domain == 11);
 	CHECK(sum->commands_global == 13);
 	for (u32 i = 0; i < sizeof(*sum) / sizeof(u64); i++)

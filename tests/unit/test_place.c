@@ -22,7 +22,7 @@ static struct world *begin(const struct xs_policy *policy, u32 blocks, u32 cpus,
 	return world_new(&config, 0);
 }
 
-/* Of one piece, so that it waits for its sync under all policies but strict. */
+/* Of one piece, so that it waits for its flush under all policies but strict. */
 static struct mapping map(struct world *world, u32 pages, u64 last)
 {
 	struct mapping mapping = { .pages = pages, .prot = PROT_READ_,
@@ -100,9 +100,9 @@ static void footprint_unmap(struct footprint *run, u32 at)
 	many[at] = many[--run->count];
 }
 
-static void footprint_sync(struct footprint *run)
+static void footprint_flush(struct footprint *run)
 {
-	xs_engine_sync(&run->world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&run->world->engine, XS_FLUSH_EXPLICIT);
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
 		run->live[lg2] -= run->deferred[lg2];
 		run->deferred[lg2] = 0;
@@ -139,7 +139,7 @@ static void footprint_seed(u64 seed)
 			footprint_unmap(&run, test_below(&run.random,
 							 run.count));
 		if (step % 64 == 0)
-			footprint_sync(&run);
+			footprint_flush(&run);
 		check_footprint(run.world, run.most);
 	}
 	while (run.count && !test_failed())
@@ -184,7 +184,7 @@ static void check_worst(u32 percent, u32 kept)
 			driver_unmap(world, &many[at], false);
 			many[at] = many[--count];
 		}
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	}
 	while (count)
 		driver_unmap(world, &many[--count], false);
@@ -215,7 +215,7 @@ static void holes(void)
 				driver_unmap(world, &some[i], false);
 			else
 				many[kept++] = some[i];
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	}
 	/* As a bound: 215 pages at once are four blocks. */
 	CHECK(world->engine.space.taken <= 2 * 4 + XS_SHELF_SLACK * 3 / 2 + 3);
@@ -242,7 +242,7 @@ static void check_moves(const struct xs_policy *policy)
 				driver_unmap(world, &many[i], false);
 			else
 				many[kept++] = many[i];
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		test_relax();
 	}
 	/* Twice what there was at once, and what each CPU has stashed, listed and cached. */
@@ -275,7 +275,7 @@ static u32 leave_pages(struct world *world, u32 blocks, u32 emptied)
 			driver_unmap(world, &many[i], false);
 		else
 			many[kept++] = many[i];
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	return kept;
 }
 
@@ -320,7 +320,7 @@ static void left_alone(void)
 
 /* ---- failing maps ---- */
 
-/* Who finds no IOVA has all CPUs synced, but not more than once in 10 ms. */
+/* Who finds no IOVA has all CPUs flushed, but not more than once in 10 ms. */
 static void starved(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 32, 4, 0);
@@ -328,7 +328,7 @@ static void starved(void)
 
 	for (u32 round = 0; round < 3; round++) {
 		u64 failures = world_ledger(world)->map_failures;
-		u64 syncs;
+		u64 flushes;
 
 		for (u32 cpu = 1; cpu < 4; cpu++) {
 			test_be_cpu(cpu);
@@ -336,9 +336,9 @@ static void starved(void)
 			driver_unmap(world, &many[cpu], false);
 		}
 		test_be_cpu(0);
-		syncs = world->invalidations;
+		flushes = world->invalidations;
 		CHECK(!driver_map(world, &mapping, XS_BLOCK_BYTES - 1));
-		CHECK(world->invalidations == syncs + 3);
+		CHECK(world->invalidations == flushes + 3);
 		for (u32 i = 0; i < 100; i++) {
 			test_be_cpu(1);
 			many[1] = map(world, 1, LAST);
@@ -347,10 +347,10 @@ static void starved(void)
 			CHECK(!driver_map(world, &mapping, XS_BLOCK_BYTES - 1));
 			CHECK(!xs_engine_take_block(&world->engine, 64,
 						    XS_BLOCK_BYTES - 1));
-			/* No timer is fired: it would sync, too. */
+			/* No timer is fired: it would flush, too. */
 			world->now_ns += 90000;
 		}
-		CHECK(world->invalidations <= syncs + 4);
+		CHECK(world->invalidations <= flushes + 4);
 		CHECK(world_ledger(world)->map_failures == failures + 101);
 		world->now_ns += 10000000;
 		for (u32 cpu = 0; cpu < 4; cpu++)
@@ -391,7 +391,7 @@ static void reclaims_in_turn(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 64, TEST_CPUS, 0);
 	struct mapping lone = { .pages = 1 };
-	u64 syncs;
+	u64 flushes;
 
 	for (u32 round = 0; round < 3; round++) {
 		world->now_ns += 10000000;
@@ -401,19 +401,19 @@ static void reclaims_in_turn(void)
 			driver_unmap(world, &many[cpu], false);
 		}
 		test_be_cpu(0);
-		syncs = world->invalidations;
+		flushes = world->invalidations;
 		/* Its own CPU's anyway. */
 		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
-		CHECK(world->invalidations == syncs + TEST_CPUS / 2);
+		CHECK(world->invalidations == flushes + TEST_CPUS / 2);
 		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
-		CHECK(world->invalidations == syncs + TEST_CPUS);
+		CHECK(world->invalidations == flushes + TEST_CPUS);
 		many[0] = map(world, 1, LAST);
 		driver_unmap(world, &many[0], false);
 		test_be_cpu(1);
 		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
-		CHECK(world->invalidations == syncs + TEST_CPUS);
+		CHECK(world->invalidations == flushes + TEST_CPUS);
 		test_be_cpu(0);
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	}
 	world_end(world);
 }
@@ -436,7 +436,7 @@ static void check_changed(const struct xs_policy *from, const struct xs_policy *
 	test_be_cpu(3);
 	while (count)
 		driver_unmap(world, &many[--count], false);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	test_be_cpu(0);
 	world_set_policy(world, to, &tuning);
 	if (from->placement != to->placement)
@@ -468,7 +468,7 @@ static void depots(void)
 			many[count++] = map(world, pages, LAST);
 		while (count)
 			driver_unmap(world, &many[--count], false);
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		kept = xs_depot_count(&world->engine.depots[lg2]) << lg2;
 		CHECK(kept <= 64 * 62 && kept > 64 * 62 / 2);
 	}
@@ -512,7 +512,7 @@ static void claimed(void)
 	for (u32 i = 0; i < count; i++)
 		if (i % XS_BLOCK_PAGES < XS_BLOCK_MUCH)
 			driver_unmap(world, &many[i], false);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	/* One is open. */
 	CHECK(*listed == blocks - 2);
 	for (u32 i = 1; i < blocks; i++)
@@ -553,7 +553,7 @@ static void withheld(void)
 	world_set_policy(world, pieces, &tuning);
 	for (u32 i = 0; i < 10; i++)
 		driver_unmap(world, &many[i], false);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	lone = map(world, XS_BLOCK_PAGES, LAST);
 	driver_unmap(world, &lone, false);
 	world_end(world);
@@ -576,7 +576,7 @@ static void entries(void)
 		CHECK(xs_load(&block_at(world, many[600].iova)->entries));
 		while (count)
 			driver_unmap(world, &many[--count], false);
-		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 		xs_engine_retire_cpu(&world->engine, 0);
 		CHECK(!xs_load(&block_at(world, many[600].iova)->entries));
 		CHECK(driver_map(world, &large, LAST));
@@ -634,7 +634,7 @@ static void in_order(void)
 		many[i] = map(world, XS_BLOCK_PAGES, LAST);
 	for (u32 i = 0; i < 8; i++) {
 		driver_unmap(world, &many[7 + order[i]], false);
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	}
 	/* The last one is open. */
 	many[14] = map(world, XS_BLOCK_PAGES, LAST);
@@ -698,7 +698,7 @@ static void low_stays(void)
 			world_poll(world);
 		}
 		CHECK(low <= 10 * XS_BLOCK_PAGES);
-		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 		CHECK(world->engine.space.low_free >=
 		      world->engine.space.low_kept);
 		while (count)
@@ -745,7 +745,7 @@ static void check_low_closed(const struct xs_policy *policy)
 	check_shelves(world);
 	while (count)
 		driver_unmap(world, &many[--count], false);
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	xs_engine_retire_cpu(&world->engine, 0);
 	check_shelves(world);
 	world_end(world);
@@ -775,7 +775,7 @@ static void check_low_own(const struct xs_policy *policy)
 	}
 	for (u32 at = 0; at < XS_BLOCK_PAGES; at++)
 		driver_unmap(world, &many[count + at], false);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	for (u32 at = 0; at < 3 * XS_BLOCK_PAGES; at++) {
 		many[count] = map(world, 1, LAST);
 		CHECK(many[count++].iova >= LOW);
@@ -809,7 +809,7 @@ static void low_last(void)
 		driver_unmap(world, &many[i], false);
 		driver_unmap(world, &many[low + i], false);
 	}
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	test_be_cpu(0);
 	for (u32 i = 0; i < 20; i++) {
 		many[i] = map(world, 1, LAST);
@@ -919,7 +919,7 @@ static void check_far(const struct xs_policy *policy, u64 start)
 		if (start)
 			CHECK(!driver_map(world, &many[0], start - 1));
 		world_advance(world, 20000000);
-		world_check_synced(world);
+		world_check_flushed(world);
 		world_trim(world, true);
 	}
 	test_be_cpu(0);
@@ -965,7 +965,7 @@ static void trim(void)
 			world->surplus = 0;
 			while (count--)
 				driver_unmap(world, &many[count], false);
-			xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+			xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 			xs_engine_retire_cpu(&world->engine, 0);
 			world_advance(world, 20000000);
 			/* Magazines may keep blocks in use; not of 50 pages. */

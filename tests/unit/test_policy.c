@@ -22,7 +22,7 @@ static const struct {
 static void rows(void)
 {
 	const u32 count = sizeof(expected) / sizeof(expected[0]);
-	const u32 bound = XS_SYNC_BIT(XS_SYNC_TIME) | XS_SYNC_BIT(XS_SYNC_FULL);
+	const u32 bound = XS_FLUSH_BIT(XS_FLUSH_TIME) | XS_FLUSH_BIT(XS_FLUSH_FULL);
 
 	for (u32 i = 0; i < count; i++) {
 		const struct xs_policy *row = xs_policy_find(expected[i].name);
@@ -31,7 +31,7 @@ static void rows(void)
 			return;
 		CHECK(xs_policy_level(row, false) == expected[i].unmodified);
 		CHECK(xs_policy_level(row, true) == expected[i].batch_aware);
-		CHECK(((row->syncs & bound) == bound) == expected[i].deferring);
+		CHECK(((row->flushes & bound) == bound) == expected[i].deferring);
 		CHECK(row->copy_bytes == expected[i].copy_bytes);
 	}
 	for (u32 i = 0; i < xs_policy_count; i++) {
@@ -50,43 +50,43 @@ static void names(void)
 	      !xs_policy_find("strictt") && !xs_policy_find("none"));
 	for (u32 i = 0; i < 5; i++)
 		CHECK(xs_level_name(levels[i])[0] == "nlbhs"[i]);
-	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
-		CHECK(xs_sync_name(i)[0] == "ubpfted"[i]);
+	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
+		CHECK(xs_flush_name(i)[0] == "ubpfted"[i]);
 }
 
 /*
  * The dumb model of a level: each claim names what it needs. A row gets the
  * strongest claim that it can back.
  */
-static enum xs_level level_of(u32 syncs, enum xs_hold hold, bool aware)
+static enum xs_level level_of(u32 flushes, enum xs_hold hold, bool aware)
 {
-	const u32 time = XS_SYNC_BIT(XS_SYNC_TIME);
-	const u32 asked = XS_SYNC_BIT(XS_SYNC_EXPLICIT);
-	const u32 soon = XS_SYNC_BIT(XS_SYNC_POLL) | asked |
-			 XS_SYNC_BIT(XS_SYNC_BLOCK) |
-			 XS_SYNC_BIT(XS_SYNC_DRAIN);
+	const u32 time = XS_FLUSH_BIT(XS_FLUSH_TIME);
+	const u32 asked = XS_FLUSH_BIT(XS_FLUSH_EXPLICIT);
+	const u32 soon = XS_FLUSH_BIT(XS_FLUSH_POLL) | asked |
+			 XS_FLUSH_BIT(XS_FLUSH_BLOCK) |
+			 XS_FLUSH_BIT(XS_FLUSH_DRAIN);
 
-	if (syncs & XS_SYNC_BIT(XS_SYNC_UNMAP) || (aware && syncs & asked))
+	if (flushes & XS_FLUSH_BIT(XS_FLUSH_UNMAP) || (aware && flushes & asked))
 		return XS_LEVEL_STRICT;
-	if (syncs & time && hold == XS_HOLD_PAGES)
+	if (flushes & time && hold == XS_HOLD_PAGES)
 		return XS_LEVEL_HELD;
-	if (syncs & time && syncs & soon)
+	if (flushes & time && flushes & soon)
 		return XS_LEVEL_BOUNDED;
 	return XS_LEVEL_LAZY;
 }
 
-/* Every set of sync points: never more than the model, and in order. */
+/* Every set of flush points: never more than the model, and in order. */
 static void odd_rows(void)
 {
-	for (u32 syncs = 0; syncs < 1u << XS_SYNC_COUNT; syncs++)
+	for (u32 flushes = 0; flushes < 1u << XS_FLUSH_COUNT; flushes++)
 		for (u32 hold = XS_HOLD_IOVA; hold <= XS_HOLD_PAGES; hold++) {
-			const struct xs_policy row = { .syncs = syncs,
+			const struct xs_policy row = { .flushes = flushes,
 						       .hold = hold };
 			enum xs_level plain = xs_policy_level(&row, false);
 			enum xs_level aware = xs_policy_level(&row, true);
 
-			CHECK(plain == level_of(syncs, hold, false));
-			CHECK(aware == level_of(syncs, hold, true));
+			CHECK(plain == level_of(flushes, hold, false));
+			CHECK(aware == level_of(flushes, hold, true));
 			CHECK(aware >= plain);
 			CHECK(plain > XS_LEVEL_NONE);
 		}

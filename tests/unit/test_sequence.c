@@ -90,7 +90,7 @@ static void do_set(struct run *run)
 	tuning.batch_aware = !below(run, 3);
 	world_set_policy(run->world, policy, &tuning);
 	run->window_ns = tuning.window_us * 1000ULL;
-	world_check_synced(run->world);
+	world_check_flushed(run->world);
 }
 
 /* The histogram's largest is not below what the world saw. */
@@ -114,8 +114,8 @@ static void do_rare(struct run *run)
 		do_set(run);
 		break;
 	case 1:
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
-		world_check_synced(world);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
+		world_check_flushed(world);
 		break;
 	case 2:
 		xs_engine_retire_cpu(&world->engine, below(run, world->cpus));
@@ -140,7 +140,7 @@ static void do_rare(struct run *run)
 		break;
 	case 9:
 		world_settle(world);
-		world_check_synced(world);
+		world_check_flushed(world);
 		break;
 	}
 }

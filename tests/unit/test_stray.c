@@ -99,13 +99,13 @@ static void stray(struct world *world, u64 iova, u32 pages)
 	check(world, 1);
 	CHECK(!xs_engine_unmap(engine, iova, pages, true));
 	check(world, 1);
-	xs_engine_unmap_no_sync(engine, iova, pages);
+	xs_engine_unmap_deferred(engine, iova, pages);
 	check(world, 1);
 	if (pages != 1)
 		return;
 	path_unmap_one(engine, iova);
 	check(world, 1);
-	path_unmap_one_no_sync(engine, iova);
+	path_unmap_one_deferred(engine, iova);
 	check(world, 1);
 }
 
@@ -200,7 +200,7 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 	CHECK(!xs_engine_torn(&world->engine));
 	check(world, 0);
 	check_again(world, &mapping);
-	xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 }
 
 static const u32 mapped_sizes[] = { 1, 2, 5, 64, 65, 199, 3 * XS_BLOCK_PAGES + 7 };
@@ -685,7 +685,7 @@ static void meanwhile(void)
 
 /* ---- twice ---- */
 
-/* Deferred or synced, and then again, in every way. */
+/* Deferred or flushed, and then again, in every way. */
 static void check_twice(struct world *world)
 {
 	for (enum memory_kind kind = 0; kind < MEMORY_KINDS; kind++)
@@ -695,11 +695,11 @@ static void check_twice(struct world *world)
 
 			driver_unmap_only(world, &mapping, false);
 			stray(world, mapping.iova, mapping.pages);
-			/* What waited for its sync is gone, too. */
+			/* What waited for its flush is gone, too. */
 			CHECK(!driver_reachable(world, &mapping));
-			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 			stray(world, mapping.iova, mapping.pages);
-			xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 			/* Of what is counted the driver's reference is left. */
 			CHECK(world->memory[mapping.page].refs == 1);
 			driver_free(world, &mapping);
@@ -757,7 +757,7 @@ static void race_seed(u64 seed)
 	if (!test_threads(RACERS, seed, race_run, &race))
 		test_threads(RACERS, 0, race_run, &race);
 	test_be_cpu(0);
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	CHECK(world_warnings() == 24 * (RACERS - 1));
 	CHECK(world_ledger(world)->counts.strays == 24 * (RACERS - 1));
 	for (u32 i = 0; i < 24; i++)
@@ -922,7 +922,7 @@ static void tear_seed(u64 seed)
 	for (u32 i = 0; i < TORN && !test_failed(); i++)
 		if (!tearing.ends[i])
 			tear_end(&tearing, i);
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	xs_engine_mend(&world->engine, false);
 	CHECK(world_ledger(world)->counts.strays == world_warnings());
 	CHECK(!xs_engine_torn(&world->engine));
@@ -983,24 +983,24 @@ static void check_in_block(struct world *world)
 	struct xs_engine *engine = &world->engine;
 	u64 own;
 
-	xs_engine_unmap_in_block_no_sync(engine, s.own, 0x7);
+	xs_engine_unmap_in_block_deferred(engine, s.own, 0x7);
 	check(world, 3);
-	xs_engine_unmap_in_block_no_sync(engine, s.own, ~0ULL << 4);
+	xs_engine_unmap_in_block_deferred(engine, s.own, ~0ULL << 4);
 	check(world, 60);
-	xs_engine_unmap_in_block_no_sync(engine, s.own, 0);
+	xs_engine_unmap_in_block_deferred(engine, s.own, 0);
 	check(world, 0);
-	xs_engine_unmap_in_block_no_sync(engine, s.own ^ 1ULL << 30, 0xf);
+	xs_engine_unmap_in_block_deferred(engine, s.own ^ 1ULL << 30, 0xf);
 	check(world, 4);
-	xs_engine_unmap_in_block_no_sync(engine, -XS_BLOCK_BYTES, 0xf);
+	xs_engine_unmap_in_block_deferred(engine, -XS_BLOCK_BYTES, 0xf);
 	check(world, 4);
 	/* From elsewhere than its beginning: what is mapped is unmapped. */
-	xs_engine_unmap_in_block_no_sync(engine, s.own + XS_PAGE_BYTES, 0x3);
+	xs_engine_unmap_in_block_deferred(engine, s.own + XS_PAGE_BYTES, 0x3);
 	check(world, 3);
 	own = xs_engine_take_block(engine, 2, LAST);
 	CHECK(driver_map_at(world, &mapping, own + XS_PAGE_BYTES));
 	world->owner[(mapping.iova >> XS_PAGE_LG2) - world->first_page] =
 		mapping.serial * OWNER_SERIAL;
-	xs_engine_unmap_in_block_no_sync(engine, mapping.iova, 1);
+	xs_engine_unmap_in_block_deferred(engine, mapping.iova, 1);
 	check(world, 1);
 	CHECK(!world_reachable(world, mapping.iova));
 	driver_free(world, &mapping);
@@ -1008,7 +1008,7 @@ static void check_in_block(struct world *world)
 	/* No mapping of many is one of its pages'. */
 	mapping = map(world, 5, MEMORY_COUNTED);
 	driver_note_torn(world, &mapping);
-	xs_engine_unmap_in_block_no_sync(
+	xs_engine_unmap_in_block_deferred(
 		engine, mapping.iova & ~(XS_BLOCK_BYTES - 1),
 		xs_mask_of(mapping.iova >> XS_PAGE_LG2 & (XS_BLOCK_PAGES - 1), 5));
 	s.live += 5;

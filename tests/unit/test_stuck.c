@@ -48,14 +48,14 @@ static void mend(struct world *world)
 	world->stuck_pages = 0;
 }
 
-/* Unmap all, some at once and some when the policy says, and sync. */
+/* Unmap all, some at once and some when the policy says, and flush. */
 static void unmap_all(struct world *world, const struct mapping *mappings,
 		      u64 seed)
 {
 	for (u32 i = 0; i < MAPPINGS; i++)
 		driver_unmap(world, &mappings[i], seed >> i & 1);
 	world_poll(world);
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 }
 
 /* Map and unmap all shapes; the removal @nth fails, and all after it or none. */
@@ -181,7 +181,7 @@ static void no_mapping(void)
 	world_end(world);
 }
 
-/* Of each shape and kind, by a batch-aware driver, in one sync that removes none. */
+/* Of each shape and kind, by a batch-aware driver, in one flush that removes none. */
 static void check_aware(struct world *world, u32 first)
 {
 	struct mapping mappings[MAPPINGS];
@@ -230,7 +230,7 @@ static void aware_no_batch(void)
 }
 
 /*
- * Pages of a driver's block, unmapped together; none of them is removed by the driver's sync, or
+ * Pages of a driver's block, unmapped together; none of them is removed by the driver's flush, or
  * by the unmap, if there is no memory for a batch.
  */
 static void check_in_block(bool no_batch)
@@ -247,10 +247,10 @@ static void check_in_block(bool no_batch)
 		world->removal_fails_in = 1;
 		world->removals_to_fail = FAILS_FOR_EVER;
 		world->alloc_fails_in = no_batch;
-		driver_unmap_block_no_sync(world, mappings, XS_BLOCK_ALL);
+		driver_unmap_block_deferred(world, mappings, XS_BLOCK_ALL);
 		world->alloc_fails_in = 0;
-		xs_engine_sync_explicit(&world->engine, false);
-		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		xs_engine_flush_explicit(&world->engine, false);
+		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 		CHECK(xs_engine_stuck(&world->engine) == XS_BLOCK_PAGES);
 		for (u32 at = 0; at < XS_BLOCK_PAGES; at++) {
 			if (xs_policy_waits(&xs_policies[i]))
@@ -307,7 +307,7 @@ static void failed_in_block(void)
 }
 
 /*
- * The last sync of an engine fails, and nobody tries again before it goes: the devices keep the
+ * The last flush of an engine fails, and nobody tries again before it goes: the devices keep the
  * pages, so their memory is never given back.
  */
 static void to_the_end(void)
@@ -320,7 +320,7 @@ static void to_the_end(void)
 		world->removal_fails_in = 1;
 		world->removals_to_fail = FAILS_FOR_EVER;
 		driver_unmap_only(world, &mapping, false);
-		xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
+		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 		CHECK(xs_engine_stuck(&world->engine) == 1);
 		if (world->owner[mapping.iova >> XS_PAGE_LG2] & OWNER_PROMISED) {
 			driver_free(world, &mapping);
@@ -334,7 +334,7 @@ static void to_the_end(void)
 	}
 }
 
-/* ---- syncs that fail, beside who tries again and who maps ---- */
+/* ---- flushes that fail, beside who tries again and who maps ---- */
 
 #define ROUNDS	60
 #define KEPT	12
@@ -356,8 +356,8 @@ static void fail_some(struct at_once *at_once, u32 cpu)
 		struct mapping *mapping = &kept[test_below(&random, KEPT)];
 
 		if (mapping->iova && test_below(&random, 2)) {
-			driver_unmap_no_sync(world, mapping);
-			xs_engine_sync_explicit(&world->engine, false);
+			driver_unmap_deferred(world, mapping);
+			xs_engine_flush_explicit(&world->engine, false);
 			driver_free(world, mapping);
 		} else if (mapping->iova) {
 			driver_unmap(world, mapping, false);
@@ -419,7 +419,7 @@ static void at_once_seed(u64 seed)
 		test_threads(TEST_CPUS, 0, at_once_run, at_once);
 	test_be_cpu(0);
 	at_once->world->removal_fails_in = 0;
-	xs_engine_sync(&at_once->world->engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&at_once->world->engine, XS_FLUSH_DRAIN);
 	if (test_failed()) {
 		world_free(at_once->world);
 	} else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * CPUs at the same time: mappings made on one and undone on another, with
- * polls, timers, explicit syncs, policy changes and trims among them, and with
+ * polls, timers, explicit flushes, policy changes and trims among them, and with
  * interrupts that do the same. Once freely, for ThreadSanitizer and the real
  * machine, and once by turns, where each interleaving is drawn from a seed and can
  * be repeated.
@@ -47,7 +47,7 @@ static struct mapping *exchange(struct cpu *cpu, struct mapping *mapping)
 	return exchange_at(cpu->shared, below(cpu, SLOTS), mapping);
 }
 
-/* This and what else there is, with one sync. */
+/* This and what else there is, with one flush. */
 static void unmap_aware(struct cpu *cpu, struct mapping *mapping)
 {
 	struct mapping mappings[AWARE_MAX];
@@ -78,7 +78,7 @@ static void unmap(struct cpu *cpu, struct mapping *mapping)
 	driver_unmap_only(world, mapping,
 			  !cpu->shared->emptying && !below(cpu, 30));
 	if (!below(cpu, cpu->shared->emptying ? 6 : 8)) {
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		CHECK(!driver_reachable(world, mapping));
 	}
 	driver_free(world, mapping);
@@ -123,7 +123,7 @@ static void check_accounts(struct world *world)
 
 	xs_engine_ledger(&world->engine, sum);
 	CHECK(xs_counts_unmapped(&sum->counts) >=
-	      sum->counts.direct_pages + sum->synced_pages);
+	      sum->counts.direct_pages + sum->flushed_pages);
 	test_free(sum);
 	CHECK(xs_engine_live(&world->engine) >= 0);
 }
@@ -167,7 +167,7 @@ static void act(struct cpu *cpu, u32 what)
 	else if (what < 92)
 		world_fire(world, cpu->id);
 	else if (what < 94)
-		xs_engine_sync(&world->engine, XS_SYNC_EXPLICIT);
+		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	else
 		xs_engine_retire_cpu(&world->engine, cpu->id);
 }
@@ -267,7 +267,7 @@ static void by_turns(void)
 	test_seeds(150, by_turns_seed);
 }
 
-/* Blocks whose last pages are unmapped on any CPU, and synced on another. */
+/* Blocks whose last pages are unmapped on any CPU, and flushed on another. */
 static void emptying_seed(u64 seed)
 {
 	test_replay(seed, 0);
@@ -421,7 +421,7 @@ static void living(void)
 	test_seeds(200, live_seed);
 }
 
-/* ---- the syncs of batch-aware drivers ---- */
+/* ---- the flushes of batch-aware drivers ---- */
 
 #define POLLS		20
 #define POLL_PAGES	24
@@ -459,9 +459,9 @@ static void poll_once(struct polls *polls, u32 cpu, u64 *random)
 		if (i < AWARE_MAX)
 			done[i] = *mappings[i];
 		else
-			driver_unmap_no_sync(world, mappings[i]);
+			driver_unmap_deferred(world, mappings[i]);
 	}
-	/* One sync at the end of it. */
+	/* One flush at the end of it. */
 	if (count)
 		driver_unmap_aware(world, done,
 				   count < AWARE_MAX ? count : AWARE_MAX, false);
@@ -484,7 +484,7 @@ static void poll_run(void *argument, u32 cpu)
 }
 
 /*
- * A driver's sync is of what its CPU has unmapped: that others mapped it, or the
+ * A driver's flush is of what its CPU has unmapped: that others mapped it, or the
  * neighbours of it are theirs, costs nothing.
  */
 static void poll_seed(u64 seed)
@@ -494,7 +494,7 @@ static void poll_seed(u64 seed)
 		.policy = xs_policy_find(seed % 2 ? "fused" : "xsmmu"),
 	};
 	struct polls *polls = test_alloc(sizeof(*polls));
-	u64 syncs = 0;
+	u64 flushes = 0;
 
 	test_replay(seed, 0);
 	polls->seed = seed;
@@ -502,9 +502,9 @@ static void poll_seed(u64 seed)
 	if (seed % 4 == 0 || !test_threads(TEST_CPUS, seed, poll_run, polls))
 		test_threads(TEST_CPUS, 0, poll_run, polls);
 	test_be_cpu(0);
-	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
-		syncs += world_ledger(polls->world)->syncs[i];
-	CHECK(10 * syncs <= 11 * TEST_CPUS * POLLS);
+	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
+		flushes += world_ledger(polls->world)->flushes[i];
+	CHECK(10 * flushes <= 11 * TEST_CPUS * POLLS);
 	for (u32 i = 0; i < TEST_CPUS * POLL_PAGES; i++) {
 		struct mapping *mapping =
 			polls->rings[i / POLL_PAGES][i % POLL_PAGES];

@@ -199,7 +199,7 @@ static bool map_page(struct world *world, u64 page, u64 memory, u32 prot)
 	u64 word = add(&world->last_number, 1) << WORD_NUMBER_SHIFT |
 		   memory << WORD_PAGE_SHIFT | WORD_TABLE |
 		   (prot & WORD_PROT) |
-		   (prot & XS_MAP_UNSYNCED ? WORD_UNSYNCED : 0);
+		   (prot & XS_MAP_UNFLUSHED ? WORD_UNFLUSHED : 0);
 	u64 pruning = get(&world->pruning);
 
 	if (!CHECK(page + world->first_page) ||
@@ -326,14 +326,14 @@ static int world_map(void *opaque, void **entries, u64 iova, u64 phys, u32 pages
 	return error;
 }
 
-static void world_sync_maps(void *opaque, const struct xs_range *ranges,
-			    u32 count)
+static void world_flush_maps(void *opaque, const struct xs_range *ranges,
+			     u32 count)
 {
 	struct world *world = opaque;
 
 	test_point();
 	CHECK(count && count <= XS_RANGES_MAX);
-	add(&world->map_syncs, 1);
+	add(&world->map_flushes, 1);
 	add(&world->map_ranges, count);
 	for (u32 i = 0; i < count; i++) {
 		u64 page = page_of(world, ranges[i].page << XS_PAGE_LG2);
@@ -343,7 +343,7 @@ static void world_sync_maps(void *opaque, const struct xs_range *ranges,
 		add(&world->map_pages, ranges[i].pages);
 		for (; page < end; page++)
 			__atomic_fetch_and(&world->word[page],
-					   ~(u64)WORD_UNSYNCED,
+					   ~(u64)WORD_UNFLUSHED,
 					   __ATOMIC_RELAXED);
 	}
 }
@@ -701,22 +701,22 @@ static void world_prune(void *opaque, u64 iova, u64 pages)
 	add(&world->pruned, pages);
 }
 
-static void world_synced(void *opaque, u32 cpu, u32 cause, u32 pages,
-			 u32 ranges, const struct xs_commands *sent,
-			 u64 oldest_ns)
+static void world_flushed(void *opaque, u32 cpu, u32 cause, u32 pages,
+			  u32 ranges, const struct xs_commands *sent,
+			  u64 oldest_ns)
 {
 	struct world *world = opaque;
 
 	(void)ranges;
 	(void)oldest_ns;
-	CHECK(cpu < world->cpus && cause < XS_SYNC_COUNT && pages);
+	CHECK(cpu < world->cpus && cause < XS_FLUSH_COUNT && pages);
 	CHECK(sent->page + sent->domain + sent->global);
-	add(&world->synced_calls, 1);
-	if (cause == XS_SYNC_UNMAP)
+	add(&world->flushed_calls, 1);
+	if (cause == XS_FLUSH_UNMAP)
 		return;
 	CHECK(pages <= XS_BATCH_MAX_PAGES + XS_BLOCK_PAGES);
-	if (pages > get(&world->synced_pages_max))
-		put(&world->synced_pages_max, pages);
+	if (pages > get(&world->flushed_pages_max))
+		put(&world->flushed_pages_max, pages);
 }
 
 static void world_stray(void *opaque, const struct xs_stray *stray)
@@ -729,7 +729,7 @@ static void world_stray(void *opaque, const struct xs_stray *stray)
 
 /* What a world must have, and what it may. */
 #define BARE_OPS \
-	.map = world_map, .sync_maps = world_sync_maps, \
+	.map = world_map, .flush_maps = world_flush_maps, \
 	.remove = world_remove, .remove_again = world_remove_again, \
 	.remove_part = world_remove_part, .stuck = world_stuck, \
 	.invalidate = world_invalidate, .gather_init = world_gather_init, \
@@ -743,7 +743,7 @@ static const struct xs_world_ops world_ops = {
 	BARE_OPS,
 	.surplus = world_surplus,
 	.prune = world_prune,
-	.synced = world_synced,
+	.flushed = world_flushed,
 };
 
 /* ---- begin and end ---- */
@@ -791,31 +791,31 @@ void world_free(struct world *world)
 static void check_ledger(const struct world *world, const struct xs_ledger *sum)
 {
 	u64 exposed = 0;
-	u64 syncs = 0;
+	u64 flushes = 0;
 
 	for (u32 i = 0; i < XS_EXPOSURE_BUCKETS; i++)
 		exposed += sum->exposure[i];
-	for (u32 i = 0; i < XS_SYNC_COUNT; i++)
-		syncs += sum->syncs[i];
+	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
+		flushes += sum->flushes[i];
 	/* How long what was stuck could be reached nobody knows. */
 	CHECK(exposed == xs_counts_unmapped(&sum->counts) ||
 	      (exposed < xs_counts_unmapped(&sum->counts) && world->ever_stuck));
 	CHECK(xs_counts_unmapped(&sum->counts) ==
-	      sum->counts.direct_pages + sum->synced_pages);
+	      sum->counts.direct_pages + sum->flushed_pages);
 	CHECK(sum->counts.stuck_pages == sum->unstuck_pages);
 	CHECK(!xs_engine_stuck(&world->engine));
 	CHECK(sum->commands_page == world->sent_page);
 	CHECK(sum->commands_domain == world->sent_domain);
 	CHECK(sum->commands_global == world->sent_global);
-	CHECK(syncs == world->synced_calls || world->bare);
+	CHECK(flushes == world->flushed_calls || world->bare);
 }
 
 void world_end(struct world *world)
 {
 	struct xs_ledger *sum = test_alloc(sizeof(*sum));
 
-	xs_engine_sync(&world->engine, XS_SYNC_DRAIN);
-	world_check_synced(world);
+	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
+	world_check_flushed(world);
 	CHECK(xs_engine_live(&world->engine) == 0);
 	CHECK(xs_engine_audit(&world->engine, sum) == 0);
 	check_ledger(world, sum);
@@ -834,7 +834,7 @@ void world_end(struct world *world)
 	world_free(world);
 }
 
-/* ---- time and sync points ---- */
+/* ---- time and flush points ---- */
 
 /* The timer of @cpu fires; it was due at @deadline_ns. */
 static void fire(struct world *world, u32 cpu)
@@ -898,7 +898,7 @@ static bool is_strict(const struct world_row *row)
 {
 	const struct xs_policy *policy = get(&row->policy);
 
-	return policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP) ||
+	return policy->flushes & XS_FLUSH_BIT(XS_FLUSH_UNMAP) ||
 	       (get(&row->batch_aware) && xs_policy_waits(policy));
 }
 
@@ -907,7 +907,7 @@ static bool is_holding(const struct world_row *row)
 	return get(&row->policy)->hold == XS_HOLD_PAGES || is_strict(row);
 }
 
-/* And that of a batch-aware driver's nothing is left after its sync? */
+/* And that of a batch-aware driver's nothing is left after its flush? */
 static bool is_strict_if_aware(const struct world_row *row)
 {
 	return xs_policy_level(get(&row->policy), true) == XS_LEVEL_STRICT;
@@ -971,7 +971,7 @@ static void check_row(struct world *world, const struct world_row *row)
 
 		if (!word)
 			continue;
-		CHECK(!(row->policy->syncs & XS_SYNC_BIT(XS_SYNC_UNMAP)));
+		CHECK(!(row->policy->flushes & XS_FLUSH_BIT(XS_FLUSH_UNMAP)));
 		CHECK(!is_strict(row) || owner & OWNER_AWARE);
 		memory = &world->memory[word_page(word)];
 		if (row->policy->hold != XS_HOLD_PAGES ||
@@ -1028,7 +1028,7 @@ bool world_access(struct world *world, u64 iova, u32 prot, u64 *phys)
 	u64 word = get(&world->word[page]);
 
 	do {
-		if (!word || prot & ~word & WORD_PROT || word & WORD_UNSYNCED)
+		if (!word || prot & ~word & WORD_PROT || word & WORD_UNFLUSHED)
 			return false;
 	} while (!try(&world->word[page], &word, word | WORD_CACHED));
 	*phys = phys_of(word_page(word));
@@ -1046,7 +1046,7 @@ void world_check(struct world *world, u64 window_ns)
 	}
 }
 
-void world_check_synced(struct world *world)
+void world_check_flushed(struct world *world)
 {
 	for (u32 page = 0; page < world->end_page; page++)
 		if (world->word[page])
@@ -1201,11 +1201,11 @@ static u64 map_any(struct world *world, const struct mapping *mapping, u64 last)
 
 	if (mapping->parts)
 		return map_parts(world, mapping, last);
-	if (mapping->no_sync)
-		return xs_engine_map_no_sync(&world->engine, phys,
-					     mapping->pages,
-					     mapping->prot | XS_MAP_UNSYNCED,
-					     last);
+	if (mapping->deferred)
+		return xs_engine_map_unflushed(&world->engine, phys,
+					       mapping->pages,
+					       mapping->prot | XS_MAP_UNFLUSHED,
+					       last);
 	if (mapping->pages == 1 && mapping->serial & 1)
 		return path_map_one(&world->engine, phys, mapping->prot, last);
 	return xs_engine_map(&world->engine, phys, mapping->pages,
@@ -1259,11 +1259,11 @@ bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova)
 		return false;
 	mapping->iova = iova;
 	phys = phys_of(mapping->page);
-	if (!(mapping->no_sync ?
-		      xs_engine_map_in_block_no_sync(&world->engine, iova,
-						     &phys, 1,
-						     mapping->prot |
-							     XS_MAP_UNSYNCED) :
+	if (!(mapping->deferred ?
+		      xs_engine_map_in_block_unflushed(&world->engine, iova,
+						       &phys, 1,
+						       mapping->prot |
+							     XS_MAP_UNFLUSHED) :
 		      xs_engine_map_in_block(&world->engine, iova, &phys, 1,
 					     mapping->prot))) {
 		driver_free(world, mapping);
@@ -1303,15 +1303,15 @@ u32 driver_map_block(struct world *world, struct mapping *mappings, u32 pages,
 	return done;
 }
 
-void driver_unmap_block_no_sync(struct world *world,
-				const struct mapping *mappings, u64 mask)
+void driver_unmap_block_deferred(struct world *world,
+				 const struct mapping *mappings, u64 mask)
 {
 	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
 		if (mask >> i & 1)
 			note_unmap(world, mappings[i].iova, 1,
 				   mappings[i].serial);
-	xs_engine_unmap_in_block_no_sync(&world->engine, mappings[0].iova,
-					 mask);
+	xs_engine_unmap_in_block_deferred(&world->engine, mappings[0].iova,
+					  mask);
 	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
 		if (mask >> i & 1)
 			note_unmapped(world, &mappings[i], OWNER_AWARE);
@@ -1357,16 +1357,16 @@ void driver_unmap_only(struct world *world, const struct mapping *mapping,
 		note_unmapped(world, mapping, 0);
 }
 
-bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping)
+bool driver_unmap_deferred(struct world *world, const struct mapping *mapping)
 {
 	u64 changes = get(&world->changes);
 
 	note_unmap(world, mapping->iova, mapping->pages, mapping->serial);
 	if (mapping->pages == 1 && mapping->serial & 1)
-		path_unmap_one_no_sync(&world->engine, mapping->iova);
+		path_unmap_one_deferred(&world->engine, mapping->iova);
 	else
-		xs_engine_unmap_no_sync(&world->engine, mapping->iova,
-					mapping->pages);
+		xs_engine_unmap_deferred(&world->engine, mapping->iova,
+					 mapping->pages);
 	note_unmapped(world, mapping, OWNER_AWARE);
 	return always(world, changes, is_strict_if_aware);
 }
@@ -1387,9 +1387,9 @@ void driver_unmap_aware(struct world *world, const struct mapping *mappings,
 	u32 promises = 0;
 
 	for (u32 i = 0; i < count; i++)
-		if (driver_unmap_no_sync(world, &mappings[i]))
+		if (driver_unmap_deferred(world, &mappings[i]))
 			promises |= 1u << i;
-	xs_engine_sync_explicit(&world->engine, everywhere);
+	xs_engine_flush_explicit(&world->engine, everywhere);
 	for (u32 i = 0; i < count; i++) {
 		CHECK(!(promises >> i & 1) ||
 		      driver_refused(world, &mappings[i]) ||
@@ -1442,7 +1442,7 @@ bool driver_tear(struct world *world, u64 iova, u32 pages, u32 how)
 	else if (how == 1)
 		right = xs_engine_unmap(engine, iova, pages, true);
 	else
-		xs_engine_unmap_no_sync(engine, iova, pages);
+		xs_engine_unmap_deferred(engine, iova, pages);
 	check_torn(world, page, end);
 	return right;
 }

@@ -70,7 +70,7 @@ struct memory {
 #define WORD_PROT	3u
 #define WORD_TABLE	4u	/* in the page table */
 #define WORD_CACHED	8u	/* in an IOTLB, maybe */
-#define WORD_UNSYNCED	16u	/* mapped without a sync: no device gets through */
+#define WORD_UNFLUSHED	16u	/* mapped without a flush: no device gets through */
 #define WORD_PAGE_SHIFT	8
 #define WORD_NUMBER_SHIFT	24
 
@@ -78,7 +78,7 @@ struct memory {
 #define OWNER_MAPPED	1u
 #define OWNER_PROMISED	2u	/* unmapped under a policy that holds */
 #define OWNER_RETURNED	4u	/* the unmap has */
-#define OWNER_AWARE	8u	/* it leaves the sync to the driver */
+#define OWNER_AWARE	8u	/* it leaves the flush to the driver */
 #define OWNER_REMOVED	16u	/* from the page table */
 #define OWNER_REFUSED	32u	/* the last try to remove it has failed */
 #define OWNER_TORN	64u	/* an unmap that is none of its mapping has named it */
@@ -127,19 +127,19 @@ struct world {
 	void (*mapping)(struct world *world, u64 iova);	/* before a map's entries are there, */
 	bool map_fails_late;	/* which it fails after */
 	void (*meanwhile)(struct world *world);	/* while a change waits */
-	void (*removing)(struct world *world);	/* before a removal by an unmap or a sync */
+	void (*removing)(struct world *world);	/* before a removal by an unmap or a flush */
 
 	u64 fast_holds;
 	u64 let_go;		/* references of pages that were reachable */
 	u64 allocations;
 	u64 sent_page, sent_domain, sent_global;
 	u64 timers;		/* started */
-	u64 synced_calls;
-	u64 synced_pages_max;	/* of deferred ones, in one sync */
+	u64 flushed_calls;
+	u64 flushed_pages_max;	/* of deferred ones, in one flush */
 	u64 exposed_max_ns;	/* the longest that the world saw */
 	u64 removals;		/* calls */
 	u64 invalidations;	/* calls */
-	u64 map_syncs;		/* calls, and their ranges and pages */
+	u64 map_flushes;		/* calls, and their ranges and pages */
 	u64 map_ranges;
 	u64 map_pages;
 	u32 last_gather;
@@ -186,7 +186,7 @@ void world_end(struct world *world);
 /* Free the world whatever is left, after a failure or without one. */
 void world_free(struct world *world);
 
-/* ---- time and sync points ---- */
+/* ---- time and flush points ---- */
 
 /* Move the clock, firing each timer on its deadline. One thread only. */
 void world_advance(struct world *world, u64 ns);
@@ -225,7 +225,7 @@ bool world_access(struct world *world, u64 iova, u32 prot, u64 *phys);
 void world_check(struct world *world, u64 window_ns);
 
 /* No page that the driver unmapped is reachable. */
-void world_check_synced(struct world *world);
+void world_check_flushed(struct world *world);
 
 /* IOVA pages that the driver has mapped. */
 u64 world_mapped_pages(const struct world *world);
@@ -239,8 +239,8 @@ u32 world_warnings(void);
 /* ---- a driver ---- */
 
 /*
- * @parts: reserved, and filled in so many parts; 0: mapped in one call. @no_sync: that leaves
- * the map's sync to the caller
+ * @parts: reserved, and filled in so many parts; 0: mapped in one call. @deferred: that leaves
+ * the map's flush to the caller
  */
 struct mapping {
 	u64 iova;
@@ -249,7 +249,7 @@ struct mapping {
 	u32 page;	/* of memory, the first */
 	u32 prot;
 	u32 parts;
-	bool no_sync;
+	bool deferred;
 	enum memory_kind kind;
 };
 
@@ -269,8 +269,8 @@ bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova);
  */
 u32 driver_map_block(struct world *world, struct mapping *mappings, u32 pages,
 		     u32 run, u64 iova);
-void driver_unmap_block_no_sync(struct world *world,
-				const struct mapping *mappings, u64 mask);
+void driver_unmap_block_deferred(struct world *world,
+				 const struct mapping *mappings, u64 mask);
 
 /* Unmap, and free the memory at once as an unmodified driver does. */
 void driver_unmap(struct world *world, const struct mapping *mapping, bool now);
@@ -281,14 +281,14 @@ void driver_unmap_only(struct world *world, const struct mapping *mapping,
 void driver_free(struct world *world, const struct mapping *mapping);
 
 /*
- * The first step without a sync. Returns whether the policy, the weaker one of a
+ * The first step without a flush. Returns whether the policy, the weaker one of a
  * change that is going on, promises that nothing is reachable after the driver's
  * own.
  */
-bool driver_unmap_no_sync(struct world *world, const struct mapping *mapping);
+bool driver_unmap_deferred(struct world *world, const struct mapping *mapping);
 
 /*
- * The same of @count mappings, 1 .. AWARE_MAX, with one sync at the end, and their
+ * The same of @count mappings, 1 .. AWARE_MAX, with one flush at the end, and their
  * memory is freed. @everywhere: the driver may be moved from CPU to CPU.
  */
 #define AWARE_MAX	8
@@ -314,7 +314,7 @@ void driver_is_torn(struct world *world, const struct mapping *mapping);
 void driver_check(struct world *world, const struct mapping *mapping);
 
 /*
- * A batch-aware driver's sync of @mapping has returned. If the world has refused to remove it
+ * A batch-aware driver's flush of @mapping has returned. If the world has refused to remove it
  * the engine is to keep its memory, if that can be held and is one page.
  */
 void driver_keeps(struct world *world, const struct mapping *mapping);
@@ -328,6 +328,6 @@ bool driver_reachable(const struct world *world, const struct mapping *mapping);
 /* The inline one-page paths of the engine; see path.c. */
 u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last);
 void path_unmap_one(struct xs_engine *engine, u64 iova);
-void path_unmap_one_no_sync(struct xs_engine *engine, u64 iova);
+void path_unmap_one_deferred(struct xs_engine *engine, u64 iova);
 
 #endif

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * The batch of one CPU: the unmaps that it has deferred, whose ever the pages
- * were. So the sync of what a CPU has unmapped is the sync of its own batch, and
+ * were. So the flush of what a CPU has unmapped is the flush of its own batch, and
  * needs no other CPU's.
  *
  * It is a log. An unmap reserves a record by one compare and swap on @head, and
- * writes it; its key last, which makes it valid. A sync, under the CPU's lock,
+ * writes it; its key last, which makes it valid. A flush, under the CPU's lock,
  * takes the valid records from @tail to @head. Only its CPU appends, so a record
  * that is reserved and not valid is one of an unmap that the reader has
- * interrupted, or that runs while another CPU syncs this batch: the sync leaves
+ * interrupted, or that runs while another CPU flushes this batch: the flush leaves
  * it, and all records after it stay where they are until it has been written.
  *
  * The fast way, for one page and without the lock, ends at @limit; there the lock
  * is taken, to look whether the batch is full, to read the clock, and to have the
  * world call back if the batch was empty. All of a group of XS_BATCH_GROUP
  * records count as old as its first one, so that exposure is never reported
- * shorter than it was. A sync that leaves nothing ends the group.
+ * shorter than it was. A flush that leaves nothing ends the group.
  */
 #ifndef XSMMU_BATCH_H
 #define XSMMU_BATCH_H
@@ -37,7 +37,7 @@
  *		0, and pages; both so that a mapping of one page has zeros there. Or
  *		one of the values below
  * @ref:	held; or XS_REF_NONE; or XS_REF_UNHELD: a batch-aware driver keeps the memory until
- *		its sync has returned, and each page's slot knows how it can be held
+ *		its flush has returned, and each page's slot knows how it can be held
  */
 struct xs_record {
 	u64 key;
@@ -46,7 +46,7 @@ struct xs_record {
 
 #define XS_KEY_NEXT	(1ULL << 16)	/* from one page's to the next one's */
 #define XS_KEY_FREE	0ULL	/* not valid (yet) */
-#define XS_KEY_TAKEN	1ULL	/* synced, behind one that was not valid */
+#define XS_KEY_TAKEN	1ULL	/* flushed, behind one that was not valid */
 
 static xs_inline u64 xs_key_of(u64 page, u32 mapping_pages, u32 pages)
 {
@@ -79,11 +79,11 @@ static xs_inline u32 xs_key_pages(u64 key)
  * @limit:	@head below it: append without the lock
  * @records:	a ring; NULL until the first unmap is deferred
  * @promised:	a batch-aware driver's unmap is in the batch
- * @tail:	number of the first record that is not synced
+ * @tail:	number of the first record that is not flushed
  * @more_pages:	that the records from @tail on have, beside one each
  * @armed:	the world has been asked to call xs_engine_expire()
  * @began_ns:	clock when a group began
- * @runs:	of the running sync: page << 16 | pages
+ * @runs:	of the running flush: page << 16 | pages
  */
 struct xs_batch {
 	xs_atomic64_t head;
@@ -141,15 +141,15 @@ static xs_inline bool xs_batch_append_fast(struct xs_batch *batch, u64 page,
 }
 
 /*
- * Has the batch nothing to sync? Also without the lock, for unmaps that were
- * before: a sync moves the tail when it is done.
+ * Has the batch nothing to flush? Also without the lock, for unmaps that were
+ * before: a flush moves the tail when it is done.
  */
 static xs_inline bool xs_batch_is_empty(struct xs_batch *batch)
 {
 	return xs_load_acquire(&batch->tail) == xs_a64_read(&batch->head);
 }
 
-/* Pages that were appended and not synced, or more. */
+/* Pages that were appended and not flushed, or more. */
 static xs_inline u64 xs_batch_pages(struct xs_batch *batch)
 {
 	return xs_a64_read(&batch->head) - batch->tail + batch->more_pages;
@@ -158,7 +158,7 @@ static xs_inline u64 xs_batch_pages(struct xs_batch *batch)
 /* Is there room for @count more records? The CPU is this one, here and below. */
 static xs_inline bool xs_batch_has_room(struct xs_batch *batch, u32 count)
 {
-	/* The group of the tail may be synced in part, and keeps its age. */
+	/* The group of the tail may be flushed in part, and keeps its age. */
 	u64 first = batch->tail & ~(u64)(XS_BATCH_GROUP - 1);
 
 	return xs_a64_read(&batch->head) + count - first <= XS_BATCH_RECORDS;

@@ -4,7 +4,7 @@
  * back in any order.
  *
  * A page is in one of three places: free in its block, or a mapping's (until its
- * sync), or a CPU's (a magazine's, a driver's block). The word `free` alone says
+ * flush), or a CPU's (a magazine's, a driver's block). The word `free` alone says
  * so: who clears a bit has the page, who has it may set the bit, and who turns a
  * word of all bits into 0 has claimed the block. Nothing else decides, so there
  * is nothing to be locked.

@@ -2,12 +2,12 @@
 /*
  * The engine: one per IOMMU domain that is taken over.
  *
- * It places mappings, defers their unmaps, and syncs. Life of a page:
+ * It places mappings, defers their unmaps, and flushes. Life of a page:
  *
- *   free -> mapped -> [deferred ->] synced -> free
+ *   free -> mapped -> [deferred ->] flushed -> free
  *
- * Between unmap and sync its IOVA is held, and its memory too if the policy
- * says so. A sync removes the pages from the page table, invalidates, waits,
+ * Between unmap and flush its IOVA is held, and its memory too if the policy
+ * says so. A flush removes the pages from the page table, invalidates, waits,
  * and only then lets IOVAs and memory go.
  *
  * Each CPU has its own open block, magazines, batch and ledger, guarded by its
@@ -17,7 +17,7 @@
  * space's; never two CPUs' at once. That of torn mappings is taken alone.
  *
  * Each call reads the policy once. A change stores the new one, waits for the
- * calls that may have read the old one, and syncs what they have deferred. So
+ * calls that may have read the old one, and flushes what they have deferred. So
  * when it returns the new level holds for everything.
  */
 #ifndef XSMMU_ENGINE_H
@@ -38,14 +38,14 @@
 /*
  * struct xs_tuning - what the operator may set beside the policy
  * @window_us:		bound on the age of a deferred unmap, 1 .. 10,000,000
- * @batch_pages:	threshold of XS_SYNC_FULL, 1 .. 1,024 pages. No sync has
+ * @batch_pages:	threshold of XS_FLUSH_FULL, 1 .. 1,024 pages. No flush has
  *			more than this and one mapping of a block.
  * @range_commands_max:	with XS_SCOPE_AUTO, more commands than this become one
  *			domain command, 1 .. XS_RANGES_MAX
  * @copy_bytes:		buffers up to so many bytes are copied, 0 ..
  *			XS_CELL_MAX_BYTES; of an engine that has a pool
  * @pool_mib:		what that may have, 2 .. XS_POOL_MAX_MIB
- * @batch_aware:	all drivers are: under a policy that waits for their sync
+ * @batch_aware:	all drivers are: under a policy that waits for their flush
  *			an ordinary unmap is not deferred, so that nothing they
  *			do is below the level that they have
  */
@@ -61,22 +61,22 @@ struct xs_tuning {
 #define XS_WINDOW_MAX_US	10000000u
 #define XS_BATCH_MAX_PAGES	1024u
 
-/* Runs of maps that wait for their sync; a test may have fewer. */
-#ifndef XS_UNSYNCED_RUNS
-#define XS_UNSYNCED_RUNS	64u
+/* Runs of maps that wait for their flush; a test may have fewer. */
+#ifndef XS_UNFLUSHED_RUNS
+#define XS_UNFLUSHED_RUNS	64u
 #endif
 
 /*
- * struct xs_unsynced - what one CPU has mapped without the sync that the world needs
- * @count:	of @runs. Read without the lock, too: it is 0 when the sync is done, not before
+ * struct xs_unflushed - what one CPU has mapped without the flush that the world needs
+ * @count:	of @runs. Read without the lock, too: it is 0 when the flush is done, not before
  * @pages:	of all of them
  * @runs:	page << 16 | pages; of what is not mapped any more, too, so they may
  *		overlap
  */
-struct xs_unsynced {
+struct xs_unflushed {
 	u32 count;
 	u32 pages;
-	u64 runs[XS_UNSYNCED_RUNS];
+	u64 runs[XS_UNFLUSHED_RUNS];
 };
 
 /*
@@ -100,14 +100,14 @@ struct xs_cpu {
 	struct xs_block *stash[XS_STASH_BLOCKS];
 	struct xs_cache pieces[XS_SIZES];
 	struct xs_ledger ledger;
-	struct xs_unsynced unsynced;
+	struct xs_unflushed unflushed;
 	struct xs_shelf shelf;
 } XS_CACHE_LINE;
 
 /*
  * What the common maps and unmaps of one page may do, and all that they look at of
  * the policy: know how to hold the page; hold it, and defer an ordinary unmap; defer
- * one without a sync.
+ * one without a flush.
  */
 #define XS_MODE_HOLDS	1u
 #define XS_MODE_HELD	2u
@@ -202,7 +202,7 @@ struct xs_tuning xs_tuning_default(const struct xs_policy *policy);
 
 /*
  * Change policy and tuning, also under traffic; when it returns, no call goes on
- * under the old one, and what was deferred before is synced. If the placement changes,
+ * under the old one, and what was deferred before is flushed. If the placement changes,
  * what CPUs and depots keep is given up. @tuning is in range. One caller at a time. May
  * sleep.
  */
@@ -211,7 +211,7 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 
 /*
  * The same without a change: when it returns, all calls of before have, and what
- * they deferred is synced. For whoever changes what callers ask for.
+ * they deferred is flushed. For whoever changes what callers ask for.
  */
 void xs_engine_settle(struct xs_engine *engine);
 
@@ -225,7 +225,7 @@ void xs_engine_trim(struct xs_engine *engine);
  * Map @pages pages from @phys (page aligned); the IOVA range ends at or below
  * @last (bytes, the last of a page) and is aligned to the next power of two of its
  * size, at most a block's. Returns the IOVA, or 0 if there is none. Any
- * context; on no IOVA, deferred unmaps of this CPU are synced first.
+ * context; on no IOVA, deferred unmaps of this CPU are flushed first.
  */
 u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 		  u64 last);
@@ -246,24 +246,24 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot);
 
 /*
- * Maps of a batch-aware driver in a world where each needs a sync, but which get one
- * together: as xs_engine_map() and xs_engine_map_in_block() with XS_MAP_UNSYNCED in
- * @prot, but no device may use them before the next xs_engine_sync_maps() of the caller
- * has returned. May be undone before that. A mapping of more than a block is synced at
+ * Maps of a batch-aware driver in a world where each needs a flush, but which get one
+ * together: as xs_engine_map() and xs_engine_map_in_block() with XS_MAP_UNFLUSHED in
+ * @prot, but no device may use them before the next xs_engine_flush_maps() of the caller
+ * has returned. May be undone before that. A mapping of more than a block is flushed at
  * once.
  *
- * xs_engine_sync_maps(): all that the caller has mapped so may be used. @everywhere: it
- * may have run on other CPUs since then. Commands are as few as for a sync of unmaps:
+ * xs_engine_flush_maps(): all that the caller has mapped so may be used. @everywhere: it
+ * may have run on other CPUs since then. Commands are as few as for a flush of unmaps:
  * one for each run of neighbours, or of all from the first to the last.
  */
-u64 xs_engine_map_no_sync(struct xs_engine *engine, u64 phys, u32 pages,
-			  u32 prot, u64 last);
-u32 xs_engine_map_in_block_no_sync(struct xs_engine *engine, u64 iova,
-				   const u64 *phys, u32 pages, u32 prot);
-void xs_engine_sync_maps(struct xs_engine *engine, bool everywhere);
+u64 xs_engine_map_unflushed(struct xs_engine *engine, u64 phys, u32 pages,
+			    u32 prot, u64 last);
+u32 xs_engine_map_in_block_unflushed(struct xs_engine *engine, u64 iova,
+				     const u64 *phys, u32 pages, u32 prot);
+void xs_engine_flush_maps(struct xs_engine *engine, bool everywhere);
 
 /*
- * Undo a mapping of @pages pages at @iova. With @now the sync is done before
+ * Undo a mapping of @pages pages at @iova. With @now the flush is done before
  * the return, else when the policy says. Any context. If there is no mapping of so
  * many pages, that is warned of and counted, here and below, and false is returned;
  * the pages that are mapped are removed and invalidated at once, of whichever mapping
@@ -279,18 +279,18 @@ bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
 bool xs_engine_unmap_left(struct xs_engine *engine, u64 iova, u32 pages);
 
 /*
- * The same for a batch-aware driver, which keeps the memory until its sync has
- * returned: nothing is held. A policy that does not wait for a driver's sync
+ * The same for a batch-aware driver, which keeps the memory until its flush has
+ * returned: nothing is held. A policy that does not wait for a driver's flush
  * (xs_policy_waits()) takes it for an ordinary unmap. Any context.
  */
-void xs_engine_unmap_no_sync(struct xs_engine *engine, u64 iova, u32 pages);
+void xs_engine_unmap_deferred(struct xs_engine *engine, u64 iova, u32 pages);
 
 /*
- * The driver's sync: when it returns, no stale translation exists of what the
+ * The driver's flush: when it returns, no stale translation exists of what the
  * caller has unmapped without one. @everywhere: it may have run on other CPUs
- * since then, so what any CPU has deferred is synced. Any context.
+ * since then, so what any CPU has deferred is flushed. Any context.
  */
-void xs_engine_sync_explicit(struct xs_engine *engine, bool everywhere);
+void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere);
 
 /*
  * A block of a batch-aware driver: @pages pages of IOVA in a row, 1 ..
@@ -309,8 +309,8 @@ void xs_engine_sync_explicit(struct xs_engine *engine, bool everywhere);
 u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last);
 u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 			   u32 pages, u32 prot);
-void xs_engine_unmap_in_block_no_sync(struct xs_engine *engine, u64 iova,
-				      u64 mask);
+void xs_engine_unmap_in_block_deferred(struct xs_engine *engine, u64 iova,
+				       u64 mask);
 void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages);
 
 /*
@@ -320,19 +320,19 @@ void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages);
 bool xs_engine_poll(struct xs_engine *engine);
 
 /*
- * The timer of CPU @cpu fired. Syncs what has reached its bound. Returns the
+ * The timer of CPU @cpu fired. Flushes what has reached its bound. Returns the
  * deadline to fire at next, or 0 if none is needed. Any CPU, any context.
  */
 u64 xs_engine_expire(struct xs_engine *engine, u32 cpu);
 
 /*
- * Sync all that any CPU has deferred before the call. XS_SYNC_DRAIN also
+ * Flush all that any CPU has deferred before the call. XS_FLUSH_DRAIN also
  * closes open blocks.
  */
-void xs_engine_sync(struct xs_engine *engine, enum xs_sync cause);
+void xs_engine_flush(struct xs_engine *engine, enum xs_flush_point cause);
 
 /*
- * CPU @cpu went off-line: sync it, close its block and give back what it had
+ * CPU @cpu went off-line: flush it, close its block and give back what it had
  * cached. Any CPU.
  */
 void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The accounts: what was mapped, deferred, synced and sent, and how long stale
+ * The accounts: what was mapped, deferred, flushed and sent, and how long stale
  * translations lived. Each CPU writes its own; readers add them up CPU by CPU,
  * so a sum taken under load may be a moment old in part.
  *
@@ -32,7 +32,7 @@ struct xs_counts {
 	u64 map_extra_pages;	/* mapped pages after the first of each call */
 	u64 unmaps;
 	u64 unmap_extra_pages;
-	u64 direct;		/* unmaps synced inside themselves, */
+	u64 direct;		/* unmaps flushed inside themselves, */
 	u64 direct_pages;	/* their pages */
 	u64 direct_page;	/* and commands, by kind */
 	u64 direct_domain;
@@ -41,7 +41,7 @@ struct xs_counts {
 	u64 stuck_pages;	/* unmapped, and not removed by the world */
 	u64 copied_maps;	/* maps of buffers that a pool has copies of, */
 	u64 copied_unmaps;
-	u64 copied_bytes;	/* both ways, syncs included */
+	u64 copied_bytes;	/* both ways, flushes included */
 	u64 copy_misses;	/* there was no cell for one: mapped as others are */
 };
 
@@ -57,14 +57,14 @@ static inline u64 xs_counts_unmapped(const struct xs_counts *counts)
 
 /*
  * All accounts; one CPU's are guarded by its lock, but @counts. What is counted as
- * direct is in @syncs, @commands and @exposure of a sum only.
+ * direct is in @flushes, @commands and @exposure of a sum only.
  */
 struct xs_ledger {
 	struct xs_counts counts;
-	u64 synced_pages;	/* deferred ones whose sync is done */
+	u64 flushed_pages;	/* deferred ones whose flush is done */
 	u64 map_failures;	/* no IOVA, no memory or refused by the world */
 	u64 unstuck_pages;	/* stuck ones that a later try has removed; read without the lock */
-	u64 syncs[XS_SYNC_COUNT];	/* syncs by cause */
+	u64 flushes[XS_FLUSH_COUNT];	/* flushes by cause */
 	u64 commands_page;	/* invalidation commands sent, by kind */
 	u64 commands_domain;
 	u64 commands_global;
@@ -82,8 +82,8 @@ u64 xs_ledger_bucket_last_ns(u32 bucket);
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
 
 /*
- * Add what @counts has of syncs inside unmaps, which nobody has been exposed to,
- * to the syncs, commands and exposure of @into.
+ * Add what @counts has of flushes inside unmaps, which nobody has been exposed to,
+ * to the flushes, commands and exposure of @into.
  */
 void xs_ledger_add_direct(struct xs_ledger *into,
 			  const struct xs_counts *counts);

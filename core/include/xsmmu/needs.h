@@ -51,7 +51,7 @@
  *              one there is, so that calls need not be indirect
  *   xs_world(engine)  the first argument of those calls: engine->world, or the
  *              same known otherwise
- *   xs_gather_t  collects what a sync's removals free; opaque to the engine
+ *   xs_gather_t  collects what a flush's removals free; opaque to the engine
  *   xs_ref_t     what is held of one page (pointer-sized); see slot.h
  *   xs_ref_of(phys) -> xs_ref_t: how the page at @phys can be held; the three
  *              lowest bits of what can be held are 0

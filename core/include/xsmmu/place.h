@@ -26,7 +26,7 @@
 
 /*
  * IOVAs for @pages pages, at or below @last; 0 if there are none, which is
- * counted. First what this CPU has deferred is synced then, and once in a while
+ * counted. First what this CPU has deferred is flushed then, and once in a while
  * what all CPUs have, that of some CPUs by each such call. Entered.
  */
 u64 xs_place(struct xs_engine *engine, const struct xs_policy *policy,

@@ -13,12 +13,12 @@
  *               before has nothing of its own to say. Bits above the three lowest
  *               may be the reference of the page that was mapped here last
  *               (xs_slot_left())
- *   reference   how the page is held from its unmap to the sync: a reference
+ *   reference   how the page is held from its unmap to the flush: a reference
  *               that xs_ref_hold() takes, unless the page is free already
  *   NONE        nothing to hold: it can never go back to an allocator, or what
  *               is held before keeps it
  *   UNHELD      cannot be held (slab), or was mapped while the policy held
- *               nothing: a policy that holds syncs its unmap at once
+ *               nothing: a policy that holds flushes its unmap at once
  *
  * A mapping of one page has one of the last three. A mapping of many has the
  * bit XS_SLOT_MANY in all its slots, so that no unmap of one page takes it for
@@ -43,7 +43,7 @@ typedef xs_atomic64_t xs_slot_t;
 #define XS_SLOT_COUNT_SHIFT	3
 
 /*
- * A mapping is held by so many references at most. One that needs more is synced in
+ * A mapping is held by so many references at most. One that needs more is flushed in
  * its unmap. That is cheaper from 8 on (make lab EXPERIMENT=granule); 5 to 7 were
  * not measured.
  */

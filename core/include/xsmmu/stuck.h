@@ -7,7 +7,7 @@
  *     a run of blocks stays taken;
  *   - the memory is not given back where the engine can hold it. The engine takes
  *     the reference when the removal fails, if the policy has not taken it before;
- *   - the accounts have the pages as unmapped and not synced, and as stuck.
+ *   - the accounts have the pages as unmapped and not flushed, and as stuck.
  *
  * xs_engine_retry() asks the world to remove stuck pages again, and lets go of those
  * that are gone. It waits for all calls before that: what a call has marked is its own until

@@ -52,7 +52,7 @@ struct xs_shelf;
 struct xs_torn;
 
 /*
- * struct xs_block - see block.h; the first line is used by maps and syncs, the
+ * struct xs_block - see block.h; the first line is used by maps and flushes, the
  * second one seldom
  * @free:	pages that nobody has and no stale translation is of. Whoever
  *		clears a bit has the page.
@@ -69,7 +69,7 @@ struct xs_torn;
  * @shelf:	where it is
  * @next, @prev, @listed: in a list there
  * @stuck:	pages that the world could not remove (stuck.h)
- * @dead:	pages unmapped and not synced, kept where the policy asks when a
+ * @dead:	pages unmapped and not flushed, kept where the policy asks when a
  *		block is empty
  * @own:	pages that a driver has in it and has not mapped yet
  * @run_pages:	of the mapping that begins here and has blocks of its own, 0

@@ -3,7 +3,7 @@
  * The world that an engine acts on: page tables, invalidations, pages, clock.
  *
  * The engine decides, the world does. Each call is made at batch level: a
- * sync removes runs of pages, then sends its commands in one call.
+ * flush removes runs of pages, then sends its commands in one call.
  *
  * Units: an IOVA and a physical address are in bytes and page aligned here; a
  * page is XS_PAGE_BYTES, the CPU's. Ranges are half-open unless a bound is called last.
@@ -57,8 +57,10 @@ struct xs_stray {
 /* What remove_part() returns if all of the mapping is removed, although a part was meant. */
 #define XS_REMOVED_ALL	1
 
-/* Among what a map may do: its sync, if it needs one, is left to the caller, as by sync_maps(). */
-#define XS_MAP_UNSYNCED	(1u << 31)
+/*
+ * Among what a map may do: its flush, if it needs one, is left to the caller, as by flush_maps().
+ */
+#define XS_MAP_UNFLUSHED	(1u << 31)
 
 /*
  * struct xs_world_ops - what the engine asks of its world
@@ -73,7 +75,7 @@ struct xs_world_ops {
 	 * caller. Returns 0 or a negative errno; on error nothing is mapped.
 	 * XS_MAP_LEFT: the map has failed, and the world could not undo all of it.
 	 * Devices may use what is mapped from the return on, unless @prot has
-	 * XS_MAP_UNSYNCED.
+	 * XS_MAP_UNFLUSHED.
 	 *
 	 * @entries: of the block that they are in, NULL if there are more than
 	 * a block has. The world may keep there where the block's entries in
@@ -94,12 +96,12 @@ struct xs_world_ops {
 			 u32 pages, u32 prot);
 
 	/*
-	 * What was mapped with XS_MAP_UNSYNCED within these ranges, and is still, may
+	 * What was mapped with XS_MAP_UNFLUSHED within these ranges, and is still, may
 	 * be used by devices from the return on. Some of it may be unmapped by now, or
 	 * mapped anew, and what is between is no matter. NULL if nobody asks for it.
 	 */
-	void (*sync_maps)(void *world, const struct xs_range *ranges,
-			  u32 count);
+	void (*flush_maps)(void *world, const struct xs_range *ranges,
+			   u32 count);
 
 	/*
 	 * Remove @pages pages from the page table. No mapping is split: the
@@ -212,10 +214,10 @@ struct xs_world_ops {
 	void (*stray)(void *world, const struct xs_stray *stray);
 
 	/*
-	 * A sync has finished on @cpu; for tracing. May be NULL.
+	 * A flush has finished on @cpu; for tracing. May be NULL.
 	 */
-	void (*synced)(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
-		       const struct xs_commands *sent, u64 oldest_ns);
+	void (*flushed)(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
+			const struct xs_commands *sent, u64 oldest_ns);
 };
 
 #endif

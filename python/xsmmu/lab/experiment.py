@@ -42,7 +42,7 @@ SETS = {
     "waiting": own_policies.waiting(),
 }
 """What lists of policies in experiments may say for several: the kernel's own modes, all of the module's, those of them
-that copy nothing, and those under which a batch-aware driver's unmaps wait for its own sync."""
+that copy nothing, and those under which a batch-aware driver's unmaps wait for its own flush."""
 
 _COPY = "-copy"
 _DIRECT = "-direct"
@@ -53,7 +53,7 @@ POLICIES = (*BASELINES, *_CHOICES, *(choice + _DIRECT for choice in _CHOICES))
 and `-direct` with `tables` written in place."""
 
 DRIVERS = ("unmodified", "batch-aware")
-"""Kinds of drivers; a batch-aware one syncs its unmaps itself (include/xsmmu/dma.h)."""
+"""Kinds of drivers; a batch-aware one flushes its unmaps itself (include/xsmmu/dma.h)."""
 
 Argument = str | int
 

@@ -23,7 +23,7 @@ from xsmmu.vm.oracle import Counts, Requests
 Json = dict[str, Any]
 
 BASELINE_LEVELS = {"passthrough": "none", "kernel-strict": "strict", "kernel-lazy": "lazy"}
-SYNC_CAUSES = ("unmap", "block", "poll", "full", "time", "explicit", "drain")
+FLUSH_CAUSES = ("unmap", "block", "poll", "full", "time", "explicit", "drain")
 NS_PER_S = 1e9
 GIB = 1 << 30
 
@@ -99,20 +99,20 @@ def _check_ours(measured: Measured) -> None:
     oracle.compare(measured.name, IOMMUS[measured.run.workload.iommu], ours + measured.beside, measured.counts)
     _check_map_side(measured)
     after = measured.record["after"]["stats"]
-    if after["deferred_pages"] != after["synced_pages"]:
-        waiting = after["deferred_pages"] - after["synced_pages"]
-        raise GuestError(f"{measured.name}: {waiting} unmapped pages were still waiting for a sync long after the run")
+    if after["deferred_pages"] != after["flushed_pages"]:
+        waiting = after["deferred_pages"] - after["flushed_pages"]
+        raise GuestError(f"{measured.name}: {waiting} unmapped pages were still waiting for a flush long after the run")
 
 
 def _check_map_side(measured: Measured) -> None:
-    """Each map is synced where the IOMMU needs that, and none where it does not; a batch-aware driver's together."""
-    maps, syncs = measured.moved("maps"), measured.moved("map_syncs")
+    """Each map is flushed where the IOMMU needs that, and none where it does not; a batch-aware driver's together."""
+    maps, flushes = measured.moved("maps"), measured.moved("map_flushes")
     least = 1 if maps and measured.run.workload.driver == "batch-aware" else maps
-    if IOMMUS[measured.run.workload.iommu].syncs_maps:
-        if syncs < least:
-            raise GuestError(f"{measured.name}: {maps} maps had {syncs} map-side syncs, but each needs one here")
-    elif syncs:
-        raise GuestError(f"{measured.name}: {syncs} map-side syncs, which this IOMMU does not need")
+    if IOMMUS[measured.run.workload.iommu].flushes_maps:
+        if flushes < least:
+            raise GuestError(f"{measured.name}: {maps} maps had {flushes} map-side flushes, but each needs one here")
+    elif flushes:
+        raise GuestError(f"{measured.name}: {flushes} map-side flushes, which this IOMMU does not need")
     if measured.requests and not measured.beside.total:
         _check_requests(measured, measured.requests)
 
@@ -120,18 +120,18 @@ def _check_map_side(measured: Measured) -> None:
 QUEUE_REQUESTS = 128
 """That a queue of QEMU's virtio-iommu has room for: 256 entries, two for each. The driver kicks when it is full."""
 _KICKS_MORE = 4
-"""By what the module does not count as a sync: memory for copies that comes and goes."""
+"""By what the module does not count as a flush: memory for copies that comes and goes."""
 
 
 def _check_requests(measured: Measured, requests: Requests) -> None:
-    """Each map is a request or more; and a kick is a sync's, or that of a full queue."""
+    """Each map is a request or more; and a kick is a flush's, or that of a full queue."""
     maps, full = measured.moved("maps"), (requests.maps + measured.counts.page) // QUEUE_REQUESTS
     if requests.maps < maps:
         raise GuestError(f"{measured.name}: QEMU saw {requests.maps} requests that map; the module counted {maps} maps")
-    syncs = measured.moved("map_syncs") + sum(measured.moved(f"sync_{cause}") for cause in SYNC_CAUSES)
-    if requests.kicks > syncs + full + _KICKS_MORE:
+    flushes = measured.moved("map_flushes") + sum(measured.moved(f"flush_{cause}") for cause in FLUSH_CAUSES)
+    if requests.kicks > flushes + full + _KICKS_MORE:
         raise GuestError(
-            f"{measured.name}: QEMU saw {requests.kicks} kicks; the module counted {syncs} syncs, "
+            f"{measured.name}: QEMU saw {requests.kicks} kicks; the module counted {flushes} flushes, "
             f"and the queue was full {full} times at most"
         )
 
@@ -147,7 +147,7 @@ def _check_attack(measured: Measured) -> None:
     given_back = attack["landed_freed"] + attack["landed_reused"]
     if attack["astray"]:
         raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
-    copies = own_policy(measured.run.policy) == "copy" and bool(attack["syncs"])
+    copies = own_policy(measured.run.policy) == "copy" and bool(attack["flushes"])
     if copies != bool(attack["copied"]):
         raise GuestError(f"{measured.name}: {attack['copied']} pages were copied, so this attack is of something else")
     if measured.level == "strict" and attack["landed"]:
@@ -193,8 +193,8 @@ def _check_neighbour(measured: Measured) -> None:
             f"{measured.name}: {attack['landed_control']} of {attack['attempts_control']} writes to mapped memory "
             f"landed, and {attack['attempts']} to unmapped memory were tried: the attack does not work"
         )
-    if measured.run.workload.driver == "batch-aware" and not attack["landed_before_sync"]:
-        raise GuestError(f"{measured.name}: no write landed before the driver's sync, so those after it prove nothing")
+    if measured.run.workload.driver == "batch-aware" and not attack["landed_before_flush"]:
+        raise GuestError(f"{measured.name}: no write landed before the driver's flush, so those after it prove nothing")
     if attack["astray"]:
         raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
     landed = attack["landed"] + (attack["landed_later"] or 0)
@@ -257,9 +257,9 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
         "invalidations_per_unit": None,
         "busy_ns": measured.busy_ns,
         "elapsed_ns": measured.record["elapsed_ns"],
-        "syncs": {cause: measured.moved(f"sync_{cause}") for cause in SYNC_CAUSES} if mine else None,
+        "flushes": {cause: measured.moved(f"flush_{cause}") for cause in FLUSH_CAUSES} if mine else None,
         "maps": measured.moved("maps") if mine else None,
-        "map_syncs": measured.moved("map_syncs") if mine else None,
+        "map_flushes": measured.moved("map_flushes") if mine else None,
         "map_requests": measured.requests.maps if measured.requests else None,
         "kicks": measured.requests.kicks if measured.requests else None,
         "copies": _copies(measured) if mine else None,

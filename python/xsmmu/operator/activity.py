@@ -13,7 +13,7 @@ from xsmmu.operator.machine import Device
 from xsmmu.operator.module import KINDS, Sample
 
 CAUSES = ("unmap", "block", "poll", "full", "time", "explicit", "drain")
-"""Of syncs, in the order of core/include/xsmmu/policy.h."""
+"""Of flushes, in the order of core/include/xsmmu/policy.h."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Activity:
 
     @property
     def share_at_once(self) -> float | None:
-        """The part of the unmapped pages that was synced inside their unmap."""
+        """The part of the unmapped pages that was flushed inside their unmap."""
         return exposure.share_at_once(self.moved("unmapped_pages"), self.moved("deferred_pages"))
 
     @property

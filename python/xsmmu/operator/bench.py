@@ -40,7 +40,7 @@ from xsmmu.operator.steps import Step
 RINGS: Final = ("64", "256", "1024")
 PAGE_BYTES: Final = 4096
 SHOWN: Final = ("map_ns", "unmap_ns", "both_ns")
-QUANTITIES: Final = (*SHOWN, "sync_ns", "invalidations_per_page", "disturbed_rounds")
+QUANTITIES: Final = (*SHOWN, "flush_ns", "invalidations_per_page", "disturbed_rounds")
 NOT_HERE: Final = ("declined", "refused", "type-failed", "take-over-failed")
 """Errors that say that a policy cannot be had for this device."""
 VIRTUAL: Final = (
@@ -139,7 +139,7 @@ class Bench:
             "map_ns": found["map_ns"],
             "unmap_ns": found["unmap_ns"],
             "both_ns": found["map_ns"] + found["unmap_ns"],
-            "sync_ns": found["sync_ns"],
+            "flush_ns": found["flush_ns"],
             "invalidations_per_page": counted.invalidations_per_page if counted else None,
             "disturbed_rounds": found["disturbed"],
         }

@@ -26,7 +26,7 @@ def is_late(longest_ns: int | None, bound_ns: int | None, exact: bool = True) ->
 
 def causes() -> str:
     """Likely causes of an exposure beyond the bound."""
-    found = ["a CPU kept its interrupts off, so that the timer of the sync came late"]
+    found = ["a CPU kept its interrupts off, so that the timer of the flush came late"]
     if kernel.is_virtual():
         found.insert(0, "the hypervisor did not run a virtual CPU meanwhile (steal time: st of vmstat)")
     found.append("another policy or max_window_us was chosen then, as the module counts from its load on")
@@ -34,7 +34,7 @@ def causes() -> str:
 
 
 def share_at_once(unmapped_pages: int | None, deferred_pages: int | None) -> float | None:
-    """The part of the unmapped pages that was synced inside the unmap."""
+    """The part of the unmapped pages that was flushed inside the unmap."""
     if not unmapped_pages or deferred_pages is None:
         return None
     return max(1 - deferred_pages / unmapped_pages, 0.0)
@@ -47,4 +47,4 @@ def at_once(policy: str, level: str, share: float | None, per_page: float | None
     kinds = "mappings of more than 64 pages"
     if level == "held":
         kinds = f"slab memory (kmalloc, as the heads of packets) and {kinds}"
-    return f"{100 * share:.0f} % of the pages were synced inside their unmap: {policy} does not defer {kinds}"
+    return f"{100 * share:.0f} % of the pages were flushed inside their unmap: {policy} does not defer {kinds}"

@@ -48,9 +48,9 @@ OTHERS: Final[Mapping[str, tuple[str, str]]] = {
 
 LEVELS: Final[Mapping[str, str]] = {
     "strict": "is out of its reach when the unmap returns",
-    "held": "is in reach until the sync; nobody else gets the page before",
-    "bounded": "is in reach until the sync; the page may have a new owner",
-    "lazy": "the same; only a full batch or the timer makes a sync",
+    "held": "is in reach until the flush; nobody else gets the page before",
+    "bounded": "is in reach until the flush; the page may have a new owner",
+    "lazy": "the same; only a full batch or the timer makes a flush",
     "none": "is in reach, and so is all other memory",
 }
 """Unmapped memory and a device, from the strongest level on."""

@@ -113,7 +113,7 @@ def _kernel_path(device: Device) -> tuple[str, str]:
 def bound_ns(state: str, level: str, tunables: Mapping[str, int]) -> int | None:
     """How long an unmapped page may stay reachable, by what is in force.
 
-    None where no timer ends that: at level strict the unmap does, or a batch-aware driver's own sync; at level none
+    None where no timer ends that: at level strict the unmap does, or a batch-aware driver's own flush; at level none
     nothing does; and the kernel's own path is not the module's.
     """
     window_us = tunables.get("max_window_us")

@@ -227,7 +227,7 @@ class Screen:
         half = max(width // 2 - 1, 20)
         room = height - len(figures) - 1
         pages = {f"<= {duration(bound)}": float(count) for bound, count in octaves(began.exposure, room).items()}
-        left = _bars("syncs by cause, a second", _syncs(row), half, self.bar)
+        left = _bars("flushes by cause, a second", _flushes(row), half, self.bar)
         right = _bars("pages by exposure, since the start", pages, width - half - 2, self.bar)
         pairs = zip_longest(left, right, fillvalue="")
         return [*figures, *(Text(f"{one:<{half}.{half}}  {two}"[:width], no_wrap=True) for one, two in pairs)]
@@ -273,8 +273,8 @@ def _cpu(row: Activity) -> str:
     return f"{percent(row.cpu_share)} % of one, estimated"
 
 
-def _syncs(row: Activity) -> dict[str, float]:
-    rates = {cause: row.per_s(f"sync_{cause}") for cause in CAUSES}
+def _flushes(row: Activity) -> dict[str, float]:
+    rates = {cause: row.per_s(f"flush_{cause}") for cause in CAUSES}
     return {cause: rate for cause, rate in rates.items() if rate is not None}
 
 
@@ -380,12 +380,12 @@ def top(device: tuple[str, ...], interval: float) -> None:
     """Show live what the module does: a line for each IOMMU group that has a policy, or for those of each DEVICE.
 
     Columns: maps, unmaps, pages unmapped and invalidation commands a second; commands for each page; pages held until
-    their sync, and mapped; how long unmapped pages stayed reachable in the last interval (p99, max), and the bound of
+    their flush, and mapped; how long unmapped pages stayed reachable in the last interval (p99, max), and the bound of
     that; and the part of a CPU that maps and unmaps take, if xsmmu bench --save has calibrated this machine. `at once`
-    is the percentage of pages that were synced inside their unmap. Narrow terminals show fewer.
+    is the percentage of pages that were flushed inside their unmap. Narrow terminals show fewer.
 
     Keys: s sorts by the next column, r reverses, space pauses, arrows or j and k select, Enter opens the selected group
-    with its exposure and the causes of its syncs, Esc goes back, q leaves.
+    with its exposure and the causes of its flushes, Esc goes back, q leaves.
 
     \b
     Examples:

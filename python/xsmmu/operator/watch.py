@@ -165,7 +165,7 @@ def watch(device: tuple[str, ...], interval: float, count: int | None, form: str
     """Print, every interval, a line for each IOMMU group: pages unmapped, invalidations, and exposure beside its bound.
 
     DEVICE is an address, an interface or a disk; all that have a policy if none is named. `at once` is the percentage
-    of pages that were synced inside their unmap; `EXCEEDED` follows the bound if a page stayed reachable for longer.
+    of pages that were flushed inside their unmap; `EXCEEDED` follows the bound if a page stayed reachable for longer.
 
     \b
     Examples:

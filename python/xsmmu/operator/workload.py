@@ -25,7 +25,7 @@ NAME: Final = "xsmmu_bench"
 """Of the module, its driver and its folder of a device."""
 PAGES: Final = 65_536
 """What a run maps and unmaps, beside its warm-up."""
-QUANTITIES: Final = ("map", "unmap", "sync")
+QUANTITIES: Final = ("map", "unmap", "flush")
 """What it times: a map; an unmap, with what is put off to the end of a poll; and that part of it alone."""
 
 

@@ -363,7 +363,7 @@ def _cost_against_exposure(view: View) -> Plot | None:
 
     unseen = [p.run.name for p in points if not p.seen]
     early = (
-        ", which begins at the unmap, not at a batch-aware driver's sync" if any(p.run.aware for p in points) else ""
+        ", which begins at the unmap, not at a batch-aware driver's flush" if any(p.run.aware for p in points) else ""
     )
     return Plot(
         "cost-exposure",
@@ -624,7 +624,7 @@ def _map_and_unmap(view: View) -> Plot | None:
     return Plot(
         "map-unmap",
         "What a page costs to map and to unmap",
-        "The unmap includes its share of the syncs. Policies stand by level, strictest first.",
+        "The unmap includes its share of the flushes. Policies stand by level, strictest first.",
         "Bars of map plus unmap cost per page. "
         + " ".join(
             f"{w.name}: "

@@ -209,7 +209,7 @@ def _attack(workload: Workload) -> list[Column]:
 
     return [
         column("writes\ntried", lambda attack: attack.attempts),
-        column("before\nsync", lambda attack: attack.before_sync),
+        column("before\nsync", lambda attack: attack.before_flush),
         column("writes\nlanded", lambda attack: attack.landed),
         column("given\nback", lambda attack: attack.given_back),
         Column("landed\nlast us", tuple(show_seen(r.level, r.attack) for r in workload.runs)),
@@ -342,7 +342,7 @@ def notes(view: View) -> list[str]:
             "Exposure (exp.) of the overview, and last landed: what a device saw that kept writing to an "
             'unmapped address (0: no write landed; ">": until the attack ended). Of the writes that landed, those '
             "given back hit pages that nobody had a reference of any more, or that someone else had by then; "
-            "those before sync could still land, as a batch-aware driver had not synced yet."
+            "those before flush could still land, as a batch-aware driver had not flushed yet."
         )
     if _compared(view):
         found.append('"x": cost relative to passthrough (1x: as cheap) or to kernel-strict.')

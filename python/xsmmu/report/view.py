@@ -26,9 +26,9 @@ from xsmmu.vm.iommu import DEFAULT_IOMMU
 SCHEMA: Final = 1
 
 LEVELS: Final[dict[str, str]] = {
-    "strict": "no stale translation exists when the unmap, or the driver's explicit sync, returns",
-    "held": "as bounded, and the page is not given back to the allocator before the sync",
-    "bounded": "ends by the next sync point or the bound, whichever is first; the page may be in use again",
+    "strict": "no stale translation exists when the unmap, or the driver's explicit flush, returns",
+    "held": "as bounded, and the page is not given back to the allocator before the flush",
+    "bounded": "ends by the next flush point or the bound, whichever is first; the page may be in use again",
     "lazy": "a stale translation may outlive the reuse of the page",
     "none": "no translation: the device reaches all memory at all times",
 }
@@ -89,8 +89,8 @@ class Attack:
     """Of those that landed: in pages that nobody had a reference of, or that someone else had by then."""
     later: int | None
     """Landed later still, where the IOVA was not in use again; not counted in `landed`."""
-    before_sync: int | None
-    """Landed before a batch-aware driver's sync, and not counted in `landed`."""
+    before_flush: int | None
+    """Landed before a batch-aware driver's flush, and not counted in `landed`."""
     p50_us: float | None
     max_us: float | None
     """Time of the last write that landed, from the unmap: 0 when none landed."""
@@ -467,7 +467,7 @@ def _attack(node: _Node | None) -> Attack | None:
         landed=landed,
         given_back=None if freed is None or reused is None else freed + reused,
         later=node.count("landed_later"),
-        before_sync=node.count("landed_before_sync"),
+        before_flush=node.count("landed_before_flush"),
         p50_us=p50_us,
         max_us=max_us,
         open_ended=bool(window and max_us and max_us >= _AT_WINDOW_END * window),

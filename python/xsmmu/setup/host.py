@@ -268,7 +268,7 @@ _DOWNLOAD_FAULTS = (
         " run the same command again; what was downloaded is kept",
     ),
     (
-        re.compile(r"Hash Sum mismatch|unexpected size|File has unexpected|Mirror sync in progress", re.IGNORECASE),
+        re.compile(r"Hash Sum mismatch|unexpected size|File has unexpected|Mirror flush in progress", re.IGNORECASE),
         "a download arrived broken (a mirror being updated, or a faulty proxy): run the same command again",
     ),
     (

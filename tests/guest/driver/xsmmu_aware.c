@@ -7,15 +7,15 @@
  *   mode=kernel  all of include/xsmmu/dma.h, on the kernel's own path
  *   mode=bounce  on a device that is not translated and whose buffers are copied
  *   mode=api     the same as kernel on a device that was taken over: nothing is
- *                translated after a sync
+ *                translated after a flush
  *   mode=copies  buffers that are copied
  *   mode=sweep   all calls again, any of which may fail for want of memory
- *   mode=early   memory is freed before its sync
- *   mode=forget  an unmap is never synced
- *   mode=maps    maps without a sync of their own, and one sync
+ *   mode=early   memory is freed before its flush
+ *   mode=forget  an unmap is never flushed
+ *   mode=maps    maps without a flush of their own, and one flush
  *   mode=block   a block that is mapped at once
- *   mode=unrung  a map is never synced, and stays
- *   mode=unsynced the same, and is unmapped as if it had been
+ *   mode=unrung  a map is never flushed, and stays
+ *   mode=unflushed the same, and is unmapped as if it had been
  */
 #include <linux/delay.h>
 #include <linux/iommu.h>
@@ -27,11 +27,11 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "kernel, bounce, api, copies, sweep, early, forget, maps, block, unrung or unsynced");
+MODULE_PARM_DESC(mode, "kernel, bounce, api, copies, sweep, early, forget, maps, block, unrung or unflushed");
 
 static bool waits = true;
 module_param(waits, bool, 0644);
-MODULE_PARM_DESC(waits, "after a sync nothing is translated; false for a lazy policy");
+MODULE_PARM_DESC(waits, "after a flush nothing is translated; false for a lazy policy");
 
 #define PAGES	100
 
@@ -54,7 +54,7 @@ static bool is_translated(struct device *dev, dma_addr_t addr)
 	return iommu_iova_to_phys(iommu_get_domain_for_dev(dev), addr);
 }
 
-/* After the driver's sync, or an unmap that has its own. */
+/* After the driver's flush, or an unmap that has its own. */
 static int check_gone(struct device *dev, dma_addr_t addr, const char *what)
 {
 	if (is_taken() && waits && is_translated(dev, addr))
@@ -92,7 +92,7 @@ static int check_pages(struct device *dev, bool atomic)
 	if (atomic)
 		local_bh_enable();
 	for (i = 0; i < PAGES && !error; i++)
-		error = check_gone(dev, addrs[i], "a page after the sync");
+		error = check_gone(dev, addrs[i], "a page after the flush");
 	return error;
 }
 
@@ -117,7 +117,7 @@ static int check_singles(struct device *dev)
 			return wrong(dev, "dma_map_single() failed");
 		xsmmu_unmap_single_deferred(dev, addr, sizes[i], DMA_TO_DEVICE);
 		xsmmu_flush(dev);
-		error = check_gone(dev, addr, "a buffer after the sync");
+		error = check_gone(dev, addr, "a buffer after the flush");
 		kfree(buffer);
 	}
 	return error;
@@ -140,10 +140,10 @@ static int check_list(struct device *dev)
 	xsmmu_unmap_sgtable_deferred(dev, &table, DMA_TO_DEVICE, 0);
 	xsmmu_flush(dev);
 	sg_free_table(&table);
-	return check_gone(dev, first, "a list after the sync");
+	return check_gone(dev, first, "a list after the flush");
 }
 
-/* An ordinary unmap of a batch-aware driver has its own sync. */
+/* An ordinary unmap of a batch-aware driver has its own flush. */
 static int check_ordinary(struct device *dev)
 {
 	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE,
@@ -179,7 +179,7 @@ static int check_block(struct device *dev, u32 count, u32 used)
 		xsmmu_block_unmap_page_deferred(block, i, DMA_FROM_DEVICE, 0);
 	xsmmu_flush(dev);
 	for (i = 0; i < used / 2 && !error; i++)
-		error = check_gone(dev, addrs[i], "a block's page after the sync");
+		error = check_gone(dev, addrs[i], "a block's page after the flush");
 	xsmmu_block_free(block);
 	if (is_taken() && used && !is_translated(dev, addrs[used - 1]))
 		error = wrong(dev, "a page went with its block's struct");
@@ -221,7 +221,7 @@ static int check_whole_block(struct device *dev, u32 count, u32 taken)
 	xsmmu_flush(dev);
 	for (i = 0; i < (taken ? taken : count) && !error; i++)
 		error = check_gone(dev, block->handles[i],
-				   "a whole block after the sync");
+				   "a whole block after the flush");
 	xsmmu_block_free(block);
 	return error;
 }
@@ -289,9 +289,9 @@ static int check_blocks(struct device *dev)
 	return error ? error : check_row(dev);
 }
 
-/* ---- maps without a sync of their own ---- */
+/* ---- maps without a flush of their own ---- */
 
-static int map_all_no_sync(struct device *dev)
+static int map_all_unflushed(struct device *dev)
 {
 	u32 i;
 
@@ -301,21 +301,21 @@ static int map_all_no_sync(struct device *dev)
 				   xsmmu_map_single_unflushed(dev, page_address(pages[i]),
 							      PAGE_SIZE, DMA_FROM_DEVICE);
 		if (dma_mapping_error(dev, addrs[i]))
-			return wrong(dev, "a map without a sync failed");
+			return wrong(dev, "a map without a flush failed");
 	}
 	return 0;
 }
 
 #define LARGE_BYTES	300000
 
-/* A block, and what is larger than one, with one sync. */
-static int map_more_no_sync(struct device *dev, struct xsmmu_block *block, void *large,
-			    size_t bytes, dma_addr_t *at)
+/* A block, and what is larger than one, with one flush. */
+static int map_more_unflushed(struct device *dev, struct xsmmu_block *block, void *large,
+			      size_t bytes, dma_addr_t *at)
 {
 	if (xsmmu_block_map_pages_unflushed(block, pages, DMA_TO_DEVICE, 0))
-		return wrong(dev, "a block does not map without a sync");
+		return wrong(dev, "a block does not map without a flush");
 	*at = xsmmu_map_single_unflushed(dev, large, bytes, DMA_TO_DEVICE);
-	return dma_mapping_error(dev, *at) ? wrong(dev, "a large map without a sync") : 0;
+	return dma_mapping_error(dev, *at) ? wrong(dev, "a large map without a flush") : 0;
 }
 
 static int check_large_maps(struct device *dev)
@@ -328,12 +328,12 @@ static int check_large_maps(struct device *dev)
 
 	if (!block || !large)
 		return -ENOMEM;
-	error = map_more_no_sync(dev, block, large, bytes, &at);
+	error = map_more_unflushed(dev, block, large, bytes, &at);
 	if (error)
 		return error;
 	xsmmu_flush_maps(dev);
 	if (!is_at(block, 0) || !is_at(block, XSMMU_BLOCK_PAGES - 1))
-		error = wrong(dev, "a page of a block without a sync");
+		error = wrong(dev, "a page of a block without a flush");
 	dma_unmap_single(dev, at, bytes, DMA_TO_DEVICE);
 	xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
 	xsmmu_flush(dev);
@@ -344,7 +344,7 @@ static int check_large_maps(struct device *dev)
 
 /*
  * As in a poll (@atomic), or by a task that may move. Half of them is given up before the
- * sync, by ordinary unmaps, as an error path does.
+ * flush, by ordinary unmaps, as an error path does.
  */
 static int check_maps(struct device *dev, bool atomic)
 {
@@ -353,31 +353,31 @@ static int check_maps(struct device *dev, bool atomic)
 
 	if (atomic)
 		local_bh_disable();
-	error = map_all_no_sync(dev);
+	error = map_all_unflushed(dev);
 	for (i = 0; i < PAGES / 2 && !error; i++)
 		dma_unmap_page(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
 	xsmmu_flush_maps(dev);
 	for (i = PAGES / 2; i < PAGES && !error; i++)
 		if (is_taken() && !is_translated(dev, addrs[i]))
-			error = wrong(dev, "a page after the sync of its map");
+			error = wrong(dev, "a page after the flush of its map");
 	for (i = PAGES / 2; i < PAGES && !error; i++)
 		xsmmu_unmap_page_deferred(dev, addrs[i], PAGE_SIZE, DMA_FROM_DEVICE);
 	xsmmu_flush(dev);
 	if (atomic)
 		local_bh_enable();
 	for (i = 0; i < PAGES && !error; i++)
-		error = check_gone(dev, addrs[i], "a page after all syncs");
+		error = check_gone(dev, addrs[i], "a page after all flushes");
 	return error;
 }
 
-/* For the script, which counts syncs. */
+/* For the script, which counts flushes. */
 static int maps_once(struct device *dev)
 {
 	int error = xsmmu_set_batch_aware(dev);
 	u32 i;
 
 	local_bh_disable();
-	error = error ? error : map_all_no_sync(dev);
+	error = error ? error : map_all_unflushed(dev);
 	xsmmu_flush_maps(dev);
 	xsmmu_flush_maps(dev);
 	for (i = 0; i < PAGES && !error; i++)
@@ -612,7 +612,7 @@ static void try_pages_of_api(struct device *dev)
 
 /*
  * Pages that are no aligned power of two, first of all that is unmapped: where that cannot
- * be written down, they are synced as one range.
+ * be written down, they are flushed as one range.
  */
 static void try_block_with_holes(struct device *dev)
 {
@@ -643,7 +643,7 @@ static int sweep(struct device *dev)
 	return 0;
 }
 
-/* What a device wrote to a copy is in the buffer after an unmap without a sync. */
+/* What a device wrote to a copy is in the buffer after an unmap without a flush. */
 static int check_bounce(struct device *dev)
 {
 	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE,
@@ -663,7 +663,7 @@ static int check_bounce(struct device *dev)
 	return 0;
 }
 
-/* One page is unmapped without a sync, and freed or forgotten. */
+/* One page is unmapped without a flush, and freed or forgotten. */
 static int misuse(struct device *dev, bool early)
 {
 	struct page *page = alloc_page(GFP_KERNEL);
@@ -686,7 +686,7 @@ static int misuse(struct device *dev, bool early)
 	return 0;
 }
 
-/* A map that its sync does not follow: it stays, or is unmapped as if it had been synced. */
+/* A map that its flush does not follow: it stays, or is unmapped as if it had been flushed. */
 static int misuse_map(struct device *dev, bool stays)
 {
 	dma_addr_t other, addr = xsmmu_map_page_unflushed(dev, pages[0], 0, PAGE_SIZE,
@@ -717,7 +717,7 @@ static int run(struct device *dev)
 		return check_whole_block(dev, XSMMU_BLOCK_PAGES, 0);
 	if (sysfs_streq(mode, "unrung"))
 		return misuse_map(dev, true);
-	if (sysfs_streq(mode, "unsynced"))
+	if (sysfs_streq(mode, "unflushed"))
 		return misuse_map(dev, false);
 	if (sysfs_streq(mode, "early"))
 		return misuse(dev, true);

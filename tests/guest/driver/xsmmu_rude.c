@@ -22,7 +22,7 @@
  *   mode=ranges  when something is written to the parameter ranges: a list of 1 GiB and some
  *                pages, of the same memory again and again; to the parameter large: maps of
  *                which an IOMMU could have large entries; to the parameter chunk: a copy
- *   mode=row     pages of two blocks and the first one of a third: after their sync none
+ *   mode=row     pages of two blocks and the first one of a third: after their flush none
  *                is left
  *   mode=whole   all that is free below 4 GiB, in maps of 2 MiB and then of a page: none is
  *                where the device's interrupts go. Of a device that has such
@@ -653,7 +653,7 @@ static bool are_there(struct device *dev, struct page *page,
 	return true;
 }
 
-/* Each page on its own; when every other one is unmapped, and synced, the rest stays. */
+/* Each page on its own; when every other one is unmapped, and flushed, the rest stays. */
 static int check_neighbours(struct device *dev)
 {
 	struct page *page = alloc_pages(GFP_KERNEL, 3);
@@ -1118,14 +1118,14 @@ static struct {
 	u64 mapped;	/* the page that the driver has mapped last since then, if it has not unmapped it */
 	bool bypassed;	/* it was asked to map that again */
 	int strange;
-	uint unsynced;	/* pages that were unmapped, and no sync has told of their map */
+	uint unflushed;	/* pages that were unmapped, and no flush has told of their map */
 	void *memory;
 	struct page *pages[2];
 	struct sg_table table;
 	dma_addr_t addr;
 } tardy = { .state = "none" };
 
-/* Pages that are mapped, and no sync has told of that; by the end of their number. */
+/* Pages that are mapped, and no flush has told of that; by the end of their number. */
 #define UNTOLD_PAGES	(1u << 20)
 static DECLARE_BITMAP(untold, UNTOLD_PAGES);
 
@@ -1200,7 +1200,7 @@ static size_t unmap_watched(struct iommu_domain *domain, unsigned long iova,
 {
 	if (tardy.mapped - iova < page_bytes * pages)
 		tardy.mapped = 0;
-	tardy.unsynced += note_told(iova, page_bytes * pages);
+	tardy.unflushed += note_told(iova, page_bytes * pages);
 	return tardy.ops->unmap_pages(domain, iova, page_bytes, pages, gather);
 }
 
@@ -1241,8 +1241,8 @@ MODULE_PARM_DESC(bypassed, "was something that was mapped after that unmapped by
 module_param_named(late_map, tardy.late, bool, 0600);
 MODULE_PARM_DESC(late_map, "was something mapped after that, before a flush?");
 
-module_param_named(unsynced, tardy.unsynced, uint, 0600);
-MODULE_PARM_DESC(unsynced, "pages that the slow domain has unmapped, and no sync has told of their map");
+module_param_named(unflushed, tardy.unflushed, uint, 0600);
+MODULE_PARM_DESC(unflushed, "pages that the slow domain has unmapped, and no flush has told of their map");
 
 static int set_strange(const char *text, const struct kernel_param *param)
 {
@@ -2008,7 +2008,7 @@ static int row(struct device *dev)
 	msleep(50);
 	for (i = 0; i < ROW && !error; i++)
 		if (translated(dev, iovas[i]))
-			error = wrong(dev, "a page of a row is left after its sync");
+			error = wrong(dev, "a page of a row is left after its flush");
 	__free_page(page);
 	return error;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The batch of CPU 0: it appends, in a task and in an interrupt, while another
- * CPU syncs. All is synced once, and before the sync that has to do it returns.
+ * CPU flushes. All is flushed once, and before the flush that has to do it returns.
  */
 #include "programs.h"
 
@@ -57,21 +57,21 @@ static void unmap1(void)
 
 static void drain(void)
 {
-	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 }
 
-/* The driver's own sync is behind its own unmap. */
+/* The driver's own flush is behind its own unmap. */
 static void promise0(void)
 {
 	world_unmap_promised(iovas[0]);
-	xs_engine_sync_explicit(&engine, false);
+	xs_engine_flush_explicit(&engine, false);
 	ex_assert(world_is_gone(0));
 }
 
 static void promise1(void)
 {
 	world_unmap_promised(iovas[1]);
-	xs_engine_sync_explicit(&engine, false);
+	xs_engine_flush_explicit(&engine, false);
 	ex_assert(world_is_gone(1));
 }
 
@@ -96,11 +96,11 @@ static const struct ex_program mixed = {
 	.dependencies = world_dependencies
 };
 
-/* Pages of one block, on two CPUs: who unmaps the last one syncs what it has of it. */
+/* Pages of one block, on two CPUs: who unmaps the last one flushes what it has of it. */
 static void begin_fands(void)
 {
 	begin("fands");
-	xs_engine_sync(&engine, XS_SYNC_TIME);
+	xs_engine_flush(&engine, XS_FLUSH_TIME);
 	xs_engine_retire_cpu(&engine, 0);
 }
 
@@ -115,12 +115,12 @@ static void two_left(void)
 {
 	ex_assert(xs_batch_is_empty(&engine.cpus[0]->batch) ||
 		  xs_batch_is_empty(&engine.cpus[1]->batch));
-	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 	for (u32 i = 0; i < PAGES; i++)
 		ex_assert(world_is_gone(i));
 }
 
-/* In two steps, so that a sync may find the second one under way. */
+/* In two steps, so that a flush may find the second one under way. */
 static void unmap_tell_unmap(void)
 {
 	world_unmap(iovas[0]);
@@ -128,19 +128,19 @@ static void unmap_tell_unmap(void)
 	world_unmap(iovas[1]);
 }
 
-static void sync_told(void)
+static void flush_told(void)
 {
 	if (!xs_load_acquire(&told))
 		return;
-	xs_engine_sync(&engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&engine, XS_FLUSH_EXPLICIT);
 	ex_assert(world_is_gone(0));
 }
 
-/* A sync of all CPUs passes by the ones that have nothing to sync. */
-static void unmap_and_sync(void)
+/* A flush of all CPUs passes by the ones that have nothing to flush. */
+static void unmap_and_flush(void)
 {
 	world_unmap(iovas[0]);
-	xs_engine_sync(&engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&engine, XS_FLUSH_EXPLICIT);
 	ex_assert(world_is_gone(0));
 }
 
@@ -162,12 +162,12 @@ static const struct ex_program promised_twice = {
 	.dependencies = world_dependencies
 };
 static const struct ex_program skipped = {
-	.name = "batch_skipped", .setup = begin_xsmmu, .threads = { unmap_and_sync, drain },
+	.name = "batch_skipped", .setup = begin_xsmmu, .threads = { unmap_and_flush, drain },
 	.finish = all_but_1, .dependencies = world_dependencies
 };
 /*
  * The ring goes round: all but two records are in use, so what is appended next has
- * the place of one that the other CPU is about to sync, or is syncing, or has synced.
+ * the place of one that the other CPU is about to flush, or is flushing, or has flushed.
  */
 static void begin_full(void)
 {
@@ -203,7 +203,7 @@ static void unmap_two(void)
 
 /*
  * The same while the task is interrupted in the middle of its append: what comes after
- * it is deferred until the ring is full, then synced at once.
+ * it is deferred until the ring is full, then flushed at once.
  */
 #define MANY	(XS_BATCH_RECORDS + 2)
 
@@ -233,19 +233,19 @@ static const struct ex_program round_left_drained = {
 	.dependencies = world_dependencies
 };
 
-/* Two syncs, one after the other or at once, of what one CPU appends. */
+/* Two flushes, one after the other or at once, of what one CPU appends. */
 static void drain_twice(void)
 {
 	drain();
 	drain();
 }
 
-static const struct ex_program syncs = {
-	.name = "batch_syncs", .setup = begin_xsmmu, .threads = { unmap_two, drain_twice },
+static const struct ex_program flushes = {
+	.name = "batch_flushes", .setup = begin_xsmmu, .threads = { unmap_two, drain_twice },
 	.finish = all_but_2, .dependencies = world_dependencies
 };
 
-/* The driver's thread moves: its sync has to be everywhere. */
+/* The driver's thread moves: its flush has to be everywhere. */
 static void promise_tell(void)
 {
 	world_unmap_promised(iovas[0]);
@@ -256,7 +256,7 @@ static void sync_everywhere(void)
 {
 	if (!xs_load_acquire(&told))
 		return;
-	xs_engine_sync_explicit(&engine, true);
+	xs_engine_flush_explicit(&engine, true);
 	ex_assert(world_is_gone(0));
 }
 
@@ -272,12 +272,12 @@ static const struct ex_program blocks = {
 };
 static const struct ex_program skipped_left = {
 	.name = "batch_skipped_left", .setup = begin_xsmmu,
-	.threads = { unmap_tell_unmap, drain, sync_told }, .finish = all_but_2,
+	.threads = { unmap_tell_unmap, drain, flush_told }, .finish = all_but_2,
 	.dependencies = world_dependencies
 };
 
 const struct ex_program *const batch_programs[] = {
 	&held, &held_blocks, &promised, &promised_twice, &skipped, &skipped_left,
-	&round, &round_left, &round_left_drained, &syncs, &everywhere, &mixed, &blocks,
+	&round, &round_left, &round_left_drained, &flushes, &everywhere, &mixed, &blocks,
 	NULL
 };

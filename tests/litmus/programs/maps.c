@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Maps of a batch-aware driver without their sync: when the driver's sync of its maps
- * returns, a device may use them, whichever CPU has synced them.
+ * Maps of a batch-aware driver without their flush: when the driver's flush of its maps
+ * returns, a device may use them, whichever CPU has flushed them.
  */
 #include "programs.h"
 
 static u64 told;
-static u64 first;	/* is mapped on CPU 0, and not synced */
+static u64 first;	/* is mapped on CPU 0, and not flushed */
 
 static void begin(void)
 {
 	world_begin("fused");
 	told = 0;
-	first = world_map_unsynced(1);
+	first = world_map_unflushed(1);
 }
 
-static void all_synced(void)
+static void all_flushed(void)
 {
-	xs_engine_sync_maps(&engine, true);
+	xs_engine_flush_maps(&engine, true);
 	ex_assert(world_is_usable(first));
 	if (told)
 		ex_assert(world_is_usable(told));
@@ -26,57 +26,57 @@ static void all_synced(void)
 
 static void map_and_tell(void)
 {
-	xs_store_release(&told, world_map_unsynced(2));
+	xs_store_release(&told, world_map_unflushed(2));
 }
 
 /* The driver's thread has moved here. */
-static void sync_told(void)
+static void flush_told(void)
 {
 	u64 iova = xs_load_acquire(&told);
 
 	if (!iova)
 		return;
-	xs_engine_sync_maps(&engine, true);
+	xs_engine_flush_maps(&engine, true);
 	ex_assert(world_is_usable(iova));
 }
 
-static void sync_all(void)
+static void flush_all(void)
 {
-	xs_engine_sync_maps(&engine, true);
+	xs_engine_flush_maps(&engine, true);
 	ex_assert(world_is_usable(first));
 }
 
 /* The driver's thread stays on its CPU. */
-static void map_and_sync(void)
+static void map_and_flush(void)
 {
-	u64 iova = world_map_unsynced(2);
+	u64 iova = world_map_unflushed(2);
 
-	xs_engine_sync_maps(&engine, false);
+	xs_engine_flush_maps(&engine, false);
 	ex_assert(world_is_usable(iova));
 	told = iova;
 }
 
 static void map_in_interrupt(void)
 {
-	u64 iova = world_map_unsynced(3);
+	u64 iova = world_map_unflushed(3);
 
-	xs_engine_sync_maps(&engine, false);
+	xs_engine_flush_maps(&engine, false);
 	ex_assert(world_is_usable(iova));
 }
 
-static void own_synced(void)
+static void own_flushed(void)
 {
-	xs_engine_sync_maps(&engine, true);
+	xs_engine_flush_maps(&engine, true);
 	world_check(3);
 }
 
 static const struct ex_program everywhere = {
 	.name = "maps_everywhere", .setup = begin,
-	.threads = { map_and_tell, sync_told, sync_all }, .finish = all_synced
+	.threads = { map_and_tell, flush_told, flush_all }, .finish = all_flushed
 };
 static const struct ex_program own = {
-	.name = "maps_own", .setup = begin, .threads = { map_and_sync, sync_all },
-	.interrupts = { map_in_interrupt }, .finish = own_synced
+	.name = "maps_own", .setup = begin, .threads = { map_and_flush, flush_all },
+	.interrupts = { map_in_interrupt }, .finish = own_flushed
 };
 
 const struct ex_program *const map_programs[] = { &everywhere, &own, NULL };

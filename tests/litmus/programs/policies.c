@@ -48,7 +48,7 @@ static void unmap_one(void)
 static void unmap_promised(void)
 {
 	world_unmap_promised(iovas[0]);
-	xs_engine_sync_explicit(&engine, false);
+	xs_engine_flush_explicit(&engine, false);
 	ex_assert(world_is_gone(0));
 }
 

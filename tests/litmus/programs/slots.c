@@ -110,7 +110,7 @@ static void map_and_unmap(void)
 
 static void all_gone(void)
 {
-	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 	ex_assert(world_is_gone(0) && world_is_gone(1));
 }
 

@@ -69,7 +69,7 @@ static void unmap_handed(void)
 
 static void grown(void)
 {
-	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 	ex_assert(world_is_gone(0) == unmapped && world_is_gone(1) == unmapped);
 }
 
@@ -178,7 +178,7 @@ static void map_one(void)
 
 static void nothing(void)
 {
-	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 	ex_assert(world_is_gone(0) && world_is_gone(1) && world_is_gone(3));
 }
 

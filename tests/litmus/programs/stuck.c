@@ -19,7 +19,7 @@ static void begin_deferred(const char *policy)
 	between = world_map_page(2);
 	known = world_map_page(1);
 	world_unmap(between);
-	xs_engine_sync(&engine, XS_SYNC_EXPLICIT);
+	xs_engine_flush(&engine, XS_FLUSH_EXPLICIT);
 	world_unmap(stuck);
 	world_unmap(known);
 	world_stick(stuck);
@@ -37,7 +37,7 @@ static void begin_pieces(void)
 
 static void drain(void)
 {
-	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 }
 
 /* Whatever comes back may be handed out at once. */
@@ -64,7 +64,7 @@ static const struct ex_program pieces = {
 	.finish = all_gone, .dependencies = world_dependencies
 };
 
-/* The unmap itself syncs, of one page or of a run of whole blocks. */
+/* The unmap itself flushes, of one page or of a run of whole blocks. */
 static void begin_unmap(u32 pages_)
 {
 	world_begin("strict");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is deferred on a CPU has a timer that runs, whatever syncs or fires
+ * What is deferred on a CPU has a timer that runs, whatever flushes or fires
  * meanwhile; world_check() asks.
  */
 #include "programs.h"
@@ -50,7 +50,7 @@ static void unmap_two(void)
 
 static void drain(void)
 {
-	xs_engine_sync(&engine, XS_SYNC_DRAIN);
+	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 }
 
 static void poll(void)

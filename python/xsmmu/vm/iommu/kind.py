@@ -31,8 +31,8 @@ class Iommu:
     """Lines of QEMU's trace, from their beginning, that are an invalidation command of a kind each."""
     events: tuple[str, ...]
     """Trace events that those lines are of."""
-    syncs_maps: bool
-    """Each map needs a sync, too."""
+    flushes_maps: bool
+    """Each map needs a flush, too."""
     arch: Arch = AMD64
     """Of the guests that have it."""
     device_commands: re.Pattern[bytes] | None = None

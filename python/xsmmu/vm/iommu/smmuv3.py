@@ -21,7 +21,7 @@ KINDS = {
             re.compile(rb"smmuv3_cmdq_opcode <--- SMMU_CMD_TLBI_(NH_ALL|NSNH_ALL)\n"): "global",
         },
         events=("smmuv3_cmdq_opcode",),
-        syncs_maps=False,
+        flushes_maps=False,
         arch=ARM64,
         direct=True,
         groups_late=True,

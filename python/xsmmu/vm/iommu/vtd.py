@@ -31,7 +31,7 @@ _SECOND = Iommu(
     ),
     device_commands=re.compile(rb"vtd_inv_desc invalidate desc type device(-piotlb)? ", re.MULTILINE),
     device_event="vtd_inv_desc",
-    syncs_maps=False,
+    flushes_maps=False,
     direct=True,
 )
 
@@ -57,7 +57,7 @@ KINDS = {
         _SECOND,
         words="Intel VT-d, second stage, caching mode",
         device="intel-iommu,caching-mode=on",
-        syncs_maps=True,
+        flushes_maps=True,
     ),
     "vtd-scalable": replace(
         _SECOND,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* The order inside a sync, and its parts; see sync.h. */
+/* The order inside a flush, and its parts; see flush.h. */
 #include <xsmmu/place.h>
 #include <xsmmu/stuck.h>
-#include <xsmmu/sync.h>
+#include <xsmmu/flush.h>
 
 /*
- * A sync of a batch: its records up to @end, or those of @block.
+ * A flush of a batch: its records up to @end, or those of @block.
  * @kept: the first record that is left, @end if none is
  * @stuck: pages that the world could not remove
  */
@@ -24,26 +24,26 @@ struct xs_taken {
 /* Set in a key that is taken behind one that is left. */
 #define XS_KEY_TAKING	(1ULL << 63)
 
-static void xs_sync_count(struct xs_engine *engine, struct xs_cpu *cpu,
-			  enum xs_sync cause, const struct xs_taken *taken,
-			  u32 ranges, u64 oldest_ns)
+static void xs_flush_count(struct xs_engine *engine, struct xs_cpu *cpu,
+			   enum xs_flush_point cause, const struct xs_taken *taken,
+			   u32 ranges, u64 oldest_ns)
 {
-	cpu->ledger.syncs[cause]++;
-	cpu->ledger.synced_pages += taken->pages - taken->stuck;
+	cpu->ledger.flushes[cause]++;
+	cpu->ledger.flushed_pages += taken->pages - taken->stuck;
 	cpu->ledger.commands_page += taken->sent.page;
 	cpu->ledger.commands_domain += taken->sent.domain;
 	cpu->ledger.commands_global += taken->sent.global;
-	if (xs_ops(engine)->synced)
-		xs_ops(engine)->synced(xs_world(engine), cpu->id, cause,
-				       taken->pages, ranges, &taken->sent,
-				       oldest_ns);
+	if (xs_ops(engine)->flushed)
+		xs_ops(engine)->flushed(xs_world(engine), cpu->id, cause,
+					taken->pages, ranges, &taken->sent,
+					oldest_ns);
 }
 
 /*
  * The timer fires an eighth before the bound, which is then kept also by one that
  * comes a bit late.
  */
-static u64 xs_sync_wait_ns(const struct xs_engine *engine)
+static u64 xs_flush_wait_ns(const struct xs_engine *engine)
 {
 	u64 window_ns = xs_load(&engine->tuning.window_us) * 1000ULL;
 
@@ -59,7 +59,7 @@ static u64 xs_since(u64 now_ns, u64 began_ns)
 /* ---- take ---- */
 
 /* Add pages to the last run if they are its neighbours, or begin another. */
-static void xs_sync_add(u64 *runs, struct xs_taken *taken, u64 key)
+static void xs_flush_add(u64 *runs, struct xs_taken *taken, u64 key)
 {
 	u64 page = xs_key_page(key);
 	u32 pages = xs_key_pages(key);
@@ -77,7 +77,7 @@ static void xs_sync_add(u64 *runs, struct xs_taken *taken, u64 key)
 }
 
 /* Is this record to be taken, now? */
-static bool xs_sync_wants(const struct xs_taken *taken, u64 key)
+static bool xs_flush_wants(const struct xs_taken *taken, u64 key)
 {
 	return xs_key_is_valid(key) &&
 	       (!taken->block || xs_key_page(key) / XS_BLOCK_PAGES ==
@@ -89,8 +89,8 @@ static bool xs_sync_wants(const struct xs_taken *taken, u64 key)
  * add them to the run that ends with @key, the last one that was taken, up to the
  * end of the block if only that is wanted. Returns the first record that is none.
  */
-static xs_inline u64 xs_sync_take_row(struct xs_batch *batch,
-				      struct xs_taken *taken, u64 at, u64 key)
+static xs_inline u64 xs_flush_take_row(struct xs_batch *batch,
+				       struct xs_taken *taken, u64 at, u64 key)
 {
 	u64 first = at, stop = taken->end;
 
@@ -125,7 +125,7 @@ static xs_inline u64 xs_sync_take_row(struct xs_batch *batch,
  * The pages of the valid records, as runs. What is in order before the first one
  * that is left is taken by that; what is taken behind it is marked.
  */
-static void xs_sync_take(struct xs_batch *batch, struct xs_taken *taken)
+static void xs_flush_take(struct xs_batch *batch, struct xs_taken *taken)
 {
 	u64 at = batch->tail;
 
@@ -134,30 +134,30 @@ static void xs_sync_take(struct xs_batch *batch, struct xs_taken *taken)
 		struct xs_record *record = xs_batch_record(batch, at);
 		u64 key = xs_load_acquire(&record->key);
 
-		if (xs_unlikely(!xs_sync_wants(taken, key))) {
+		if (xs_unlikely(!xs_flush_wants(taken, key))) {
 			if (key != XS_KEY_TAKEN && at < taken->kept)
 				taken->kept = at;
 			at++;
 			continue;
 		}
 		at++;
-		xs_sync_add(batch->runs, taken, key);
+		xs_flush_add(batch->runs, taken, key);
 		if (xs_unlikely(at > taken->kept))
 			xs_store(&record->key, key | XS_KEY_TAKING);
 		else if (xs_likely(!(key & 0xffff)) &&
 			 xs_key_page(key) + 1 ==
 				 xs_run_page(batch->runs[taken->runs - 1]) +
 				 xs_run_pages(batch->runs[taken->runs - 1]))
-			at = xs_sync_take_row(batch, taken, at, key);
+			at = xs_flush_take_row(batch, taken, at, key);
 	}
 }
 
 /* ---- remove and invalidate ---- */
 
 /* The world could not remove these pages. */
-static xs_noinline void xs_sync_stick(struct xs_engine *engine,
-				      struct xs_taken *taken, u64 page,
-				      u32 pages)
+static xs_noinline void xs_flush_stick(struct xs_engine *engine,
+				       struct xs_taken *taken, u64 page,
+				       u32 pages)
 {
 	taken->stuck += pages;
 	xs_stuck_mark(engine, page, pages);
@@ -170,8 +170,8 @@ static xs_noinline void xs_sync_stick(struct xs_engine *engine,
  */
 #define XS_TABLE_PAGES	((u32)(XS_PAGE_BYTES / sizeof(u64)))
 
-static void xs_sync_remove(struct xs_engine *engine, const u64 *runs,
-			   struct xs_taken *taken, xs_gather_t *gather)
+static void xs_flush_remove(struct xs_engine *engine, const u64 *runs,
+			    struct xs_taken *taken, xs_gather_t *gather)
 {
 	for (u32 i = 0; i < taken->runs; i++) {
 		u64 page = xs_run_page(runs[i]);
@@ -187,16 +187,16 @@ static void xs_sync_remove(struct xs_engine *engine, const u64 *runs,
 			if (xs_unlikely(xs_ops(engine)->remove(
 				    xs_world(engine), gather,
 				    page << XS_PAGE_LG2, stop - page)))
-				xs_sync_stick(engine, taken, page,
-					      (u32)(stop - page));
+				xs_flush_stick(engine, taken, page,
+					       (u32)(stop - page));
 			page = stop;
 		}
 	}
 }
 
 /* Invalidate what the runs are about. Returns the ranges used, 0: domain. */
-static u32 xs_sync_invalidate(struct xs_engine *engine, const u64 *runs,
-			      struct xs_taken *taken, xs_gather_t *gather)
+static u32 xs_flush_invalidate(struct xs_engine *engine, const u64 *runs,
+			       struct xs_taken *taken, xs_gather_t *gather)
 {
 	enum xs_scope scope = taken->policy->scope;
 	u32 max = taken->policy->ranges_max;
@@ -245,9 +245,9 @@ static xs_inline void xs_record_release(struct xs_engine *engine,
 }
 
 /* Release the records [@at, @end), all taken. Returns their pages. */
-static xs_inline u32 xs_sync_release_all(struct xs_engine *engine,
-					 struct xs_cpu *cpu, enum xs_back back,
-					 u64 at, u64 end)
+static xs_inline u32 xs_flush_release_all(struct xs_engine *engine,
+					  struct xs_cpu *cpu, enum xs_back back,
+					  u64 at, u64 end)
 {
 	/* Groups do not wrap around. */
 	struct xs_record *record = xs_batch_record(&cpu->batch, at);
@@ -267,7 +267,7 @@ static xs_inline u32 xs_sync_release_all(struct xs_engine *engine,
 }
 
 /* The same where each is a mapping of one page, and none is a piece. */
-static u32 xs_sync_release_ones(struct xs_cpu *cpu, u64 at, u64 end)
+static u32 xs_flush_release_ones(struct xs_cpu *cpu, u64 at, u64 end)
 {
 	struct xs_record *record = xs_batch_record(&cpu->batch, at);
 	struct xs_record *last = record + (end - at);
@@ -284,8 +284,8 @@ static u32 xs_sync_release_ones(struct xs_cpu *cpu, u64 at, u64 end)
 }
 
 /* The same where some are left: those that were taken are marked. */
-static u32 xs_sync_release_marked(struct xs_engine *engine, struct xs_cpu *cpu,
-				  enum xs_back back, u64 at, u64 end)
+static u32 xs_flush_release_marked(struct xs_engine *engine, struct xs_cpu *cpu,
+				   enum xs_back back, u64 at, u64 end)
 {
 	u32 pages = 0;
 
@@ -304,8 +304,8 @@ static u32 xs_sync_release_marked(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * A record of a sync that could not remove all pages: what is stuck keeps its reference, or
- * gets it now, as the driver that keeps the memory waits for this sync; and its IOVAs. Returns
+ * A record of a flush that could not remove all pages: what is stuck keeps its reference, or
+ * gets it now, as the driver that keeps the memory waits for this flush; and its IOVAs. Returns
  * the pages that are released.
  */
 static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
@@ -328,9 +328,9 @@ static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /* The same of the records [@at, @end). @marked: of those only that are marked. */
-static u32 xs_sync_release_stuck(struct xs_engine *engine, struct xs_cpu *cpu,
-				 enum xs_back back, u64 at, u64 end,
-				 bool marked)
+static u32 xs_flush_release_stuck(struct xs_engine *engine, struct xs_cpu *cpu,
+				  enum xs_back back, u64 at, u64 end,
+				  bool marked)
 {
 	u32 pages = 0;
 
@@ -349,8 +349,8 @@ static u32 xs_sync_release_stuck(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /* Group by group, for each has its age. */
-static void xs_sync_release(struct xs_engine *engine, struct xs_cpu *cpu,
-			    const struct xs_taken *taken, u64 now)
+static void xs_flush_release(struct xs_engine *engine, struct xs_cpu *cpu,
+			     const struct xs_taken *taken, u64 now)
 {
 	enum xs_back back = taken->policy->placement != XS_PLACE_PAGE ?
 		XS_BACK_BLOCKS : xs_load(&engine->withholds) ?
@@ -371,22 +371,22 @@ static void xs_sync_release(struct xs_engine *engine, struct xs_cpu *cpu,
 		if (xs_unlikely(at < taken->kept && taken->kept < end))
 			end = taken->kept;
 		if (xs_likely(ones))
-			pages = xs_sync_release_ones(cpu, at, end);
+			pages = xs_flush_release_ones(cpu, at, end);
 		else if (xs_unlikely(taken->stuck))
-			pages = xs_sync_release_stuck(engine, cpu, back, at,
-						      end, at >= taken->kept);
+			pages = xs_flush_release_stuck(engine, cpu, back, at,
+						       end, at >= taken->kept);
 		else if (xs_unlikely(at >= taken->kept))
-			pages = xs_sync_release_marked(engine, cpu, back, at,
-						       end);
+			pages = xs_flush_release_marked(engine, cpu, back, at,
+							end);
 		else if (back == XS_BACK_PIECES)
-			pages = xs_sync_release_all(engine, cpu, XS_BACK_PIECES,
-						    at, end);
+			pages = xs_flush_release_all(engine, cpu, XS_BACK_PIECES,
+						     at, end);
 		else if (back == XS_BACK_BLOCKS)
-			pages = xs_sync_release_all(engine, cpu, XS_BACK_BLOCKS,
-						    at, end);
+			pages = xs_flush_release_all(engine, cpu, XS_BACK_BLOCKS,
+						     at, end);
 		else
-			pages = xs_sync_release_all(engine, cpu, XS_BACK_LOOKED,
-						    at, end);
+			pages = xs_flush_release_all(engine, cpu, XS_BACK_LOOKED,
+						     at, end);
 		if (pages)
 			xs_ledger_expose(&cpu->ledger,
 					 xs_since(now, began_ns), pages);
@@ -395,7 +395,7 @@ static void xs_sync_release(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /* Pages are not dead any more, whatever the policy that they died under asked for. */
-static void xs_sync_bury(struct xs_engine *engine, const u64 *runs, u32 count)
+static void xs_flush_bury(struct xs_engine *engine, const u64 *runs, u32 count)
 {
 	for (u32 i = 0; i < count; i++) {
 		u64 page = xs_run_page(runs[i]);
@@ -414,11 +414,11 @@ static void xs_sync_bury(struct xs_engine *engine, const u64 *runs, u32 count)
 }
 
 /* Pages that no magazine has taken go back to their blocks, as runs. */
-static void xs_sync_back(struct xs_engine *engine, struct xs_cpu *cpu,
-			 const struct xs_taken *taken)
+static void xs_flush_back(struct xs_engine *engine, struct xs_cpu *cpu,
+			  const struct xs_taken *taken)
 {
 	const u64 *runs = cpu->batch.runs;
-	bool counts_dead = xs_syncs_on(taken->policy, XS_SYNC_BLOCK);
+	bool counts_dead = xs_flushes_on(taken->policy, XS_FLUSH_BLOCK);
 
 	for (u32 i = 0; i < taken->runs; i++) {
 		u64 page = xs_run_page(runs[i]);
@@ -445,11 +445,11 @@ static void xs_sync_back(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * The batch is synced but for what is kept. If that is nothing the group ends;
+ * The batch is flushed but for what is kept. If that is nothing the group ends;
  * else the world is to call again, as soon as for a batch that begins now.
  */
-static void xs_sync_end(struct xs_engine *engine, struct xs_cpu *cpu,
-			const struct xs_taken *taken)
+static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
+			 const struct xs_taken *taken)
 {
 	struct xs_batch *batch = &cpu->batch;
 	u64 next = (taken->end + XS_BATCH_GROUP - 1) & ~(u64)(XS_BATCH_GROUP - 1);
@@ -469,14 +469,14 @@ static void xs_sync_end(struct xs_engine *engine, struct xs_cpu *cpu,
 	xs_a64_set(&batch->promised, 1);
 	xs_ops(engine)->deferred(xs_world(engine), cpu->id, true,
 				 xs_ops(engine)->clock(xs_world(engine)) +
-				 xs_sync_wait_ns(engine));
+				 xs_flush_wait_ns(engine));
 	batch->armed = true;
 }
 
-/* ---- the sync ---- */
+/* ---- the flush ---- */
 
-static void xs_sync_some(struct xs_engine *engine, struct xs_cpu *cpu,
-			 enum xs_sync cause, const struct xs_block *block)
+static void xs_flush_some(struct xs_engine *engine, struct xs_cpu *cpu,
+			  enum xs_flush_point cause, const struct xs_block *block)
 {
 	struct xs_batch *batch = &cpu->batch;
 	struct xs_taken taken = {
@@ -493,41 +493,41 @@ static void xs_sync_some(struct xs_engine *engine, struct xs_cpu *cpu,
 	if (!block)
 		xs_a64_swap(&batch->promised, 0);
 	taken.end = xs_a64_read(&batch->head);
-	xs_sync_take(batch, &taken);
+	xs_flush_take(batch, &taken);
 	if (taken.runs) {
 		oldest_ns = *xs_batch_began_ns(batch, batch->tail);
 		taken.runs = xs_runs_join(batch->runs, taken.runs);
 		/* The policy may be another one than that of the unmaps. */
-		if (cause == XS_SYNC_DRAIN)
-			xs_sync_bury(engine, batch->runs, taken.runs);
+		if (cause == XS_FLUSH_DRAIN)
+			xs_flush_bury(engine, batch->runs, taken.runs);
 		xs_ops(engine)->gather_init(&gather);
-		xs_sync_remove(engine, batch->runs, &taken, &gather);
-		ranges = xs_sync_invalidate(engine, batch->runs, &taken, &gather);
+		xs_flush_remove(engine, batch->runs, &taken, &gather);
+		ranges = xs_flush_invalidate(engine, batch->runs, &taken, &gather);
 		now = xs_ops(engine)->clock(xs_world(engine));
-		xs_sync_release(engine, cpu, &taken, now);
+		xs_flush_release(engine, cpu, &taken, now);
 		if (taken.policy->placement == XS_PLACE_BLOCK)
-			xs_sync_back(engine, cpu, &taken);
-		xs_sync_count(engine, cpu, cause, &taken, ranges,
-			      xs_since(now, oldest_ns));
+			xs_flush_back(engine, cpu, &taken);
+		xs_flush_count(engine, cpu, cause, &taken, ranges,
+			       xs_since(now, oldest_ns));
 	}
-	xs_sync_end(engine, cpu, &taken);
+	xs_flush_end(engine, cpu, &taken);
 }
 
-void xs_sync_batch(struct xs_engine *engine, struct xs_cpu *cpu,
-		   enum xs_sync cause)
+void xs_flush_batch(struct xs_engine *engine, struct xs_cpu *cpu,
+		    enum xs_flush_point cause)
 {
 	xs_assert_locked(&cpu->lock);
 	if (!xs_batch_is_empty(&cpu->batch))
-		xs_sync_some(engine, cpu, cause, 0);
+		xs_flush_some(engine, cpu, cause, 0);
 }
 
-void xs_sync_block(struct xs_engine *engine, struct xs_block *block)
+void xs_flush_block(struct xs_engine *engine, struct xs_block *block)
 {
 	xs_flags_t flags;
 	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
 
 	if (!xs_batch_is_empty(&cpu->batch))
-		xs_sync_some(engine, cpu, XS_SYNC_BLOCK, block);
+		xs_flush_some(engine, cpu, XS_FLUSH_BLOCK, block);
 	xs_cpu_unlock(cpu, flags);
 }
 
@@ -538,10 +538,10 @@ enum xs_removal { XS_REMOVE, XS_REMOVE_AGAIN, XS_REMOVE_PART };
  * Remove and invalidate what is not deferred: all of @whole, or @part of it. Returns what the
  * world says of the removal.
  */
-static xs_inline int xs_sync_one(struct xs_engine *engine, enum xs_removal how,
-				 const struct xs_range *part,
-				 const struct xs_range *whole,
-				 struct xs_commands *sent)
+static xs_inline int xs_flush_one(struct xs_engine *engine, enum xs_removal how,
+				  const struct xs_range *part,
+				  const struct xs_range *whole,
+				  struct xs_commands *sent)
 {
 	u64 iova = whole->page << XS_PAGE_LG2;
 	void *world = xs_world(engine);
@@ -563,19 +563,19 @@ static xs_inline int xs_sync_one(struct xs_engine *engine, enum xs_removal how,
 }
 
 /* The same of one range. False: the world could not remove all of it. */
-static xs_inline bool xs_sync_range(struct xs_engine *engine, u64 page,
-				    u32 pages, bool again,
-				    struct xs_commands *sent)
+static xs_inline bool xs_flush_range(struct xs_engine *engine, u64 page,
+				     u32 pages, bool again,
+				     struct xs_commands *sent)
 {
 	struct xs_range range = { page, pages };
 
-	return !xs_sync_one(engine, again ? XS_REMOVE_AGAIN : XS_REMOVE, &range,
-			    &range, sent);
+	return !xs_flush_one(engine, again ? XS_REMOVE_AGAIN : XS_REMOVE, &range,
+			     &range, sent);
 }
 
-/* A sync that no batch has; who unmaps counts the pages. */
-static xs_inline void xs_sync_direct_count(struct xs_engine *engine, u32 pages,
-					   const struct xs_commands *sent)
+/* A flush that no batch has; who unmaps counts the pages. */
+static xs_inline void xs_flush_direct_count(struct xs_engine *engine, u32 pages,
+					    const struct xs_commands *sent)
 {
 	xs_count(engine->counts, direct, 1);
 	if (sent->page)
@@ -584,61 +584,61 @@ static xs_inline void xs_sync_direct_count(struct xs_engine *engine, u32 pages,
 		xs_count(engine->counts, direct_domain, sent->domain);
 	if (sent->global)
 		xs_count(engine->counts, direct_global, sent->global);
-	if (xs_ops(engine)->synced)
-		xs_ops(engine)->synced(xs_world(engine), xs_cpu_id(),
-				       XS_SYNC_UNMAP, pages, 1, sent, 0);
+	if (xs_ops(engine)->flushed)
+		xs_ops(engine)->flushed(xs_world(engine), xs_cpu_id(),
+					XS_FLUSH_UNMAP, pages, 1, sent, 0);
 }
 
-static xs_inline void xs_sync_range_count(struct xs_engine *engine, u32 pages,
-					  const struct xs_commands *sent)
+static xs_inline void xs_flush_range_count(struct xs_engine *engine, u32 pages,
+					   const struct xs_commands *sent)
 {
 	xs_count(engine->counts, direct_pages, pages);
-	xs_sync_direct_count(engine, pages, sent);
+	xs_flush_direct_count(engine, pages, sent);
 }
 
-bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages)
+bool xs_flush_now(struct xs_engine *engine, u64 page, u32 pages)
 {
 	struct xs_commands sent = { 0, 0, 0 };
-	bool removed = xs_sync_range(engine, page, pages, false, &sent);
+	bool removed = xs_flush_range(engine, page, pages, false, &sent);
 
-	xs_sync_range_count(engine, pages, &sent);
+	xs_flush_range_count(engine, pages, &sent);
 	return removed;
 }
 
-int xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
-		 const struct xs_range *whole)
+int xs_flush_part(struct xs_engine *engine, const struct xs_range *part,
+		  const struct xs_range *whole)
 {
 	struct xs_commands sent = { 0, 0, 0 };
-	int result = xs_sync_one(engine, XS_REMOVE_PART, part, whole, &sent);
+	int result = xs_flush_one(engine, XS_REMOVE_PART, part, whole, &sent);
 
-	xs_sync_direct_count(engine, (u32)part->pages, &sent);
+	xs_flush_direct_count(engine, (u32)part->pages, &sent);
 	return result;
 }
 
-bool xs_sync_again(struct xs_engine *engine, u64 page, u32 pages,
-		   struct xs_commands *sent)
+bool xs_flush_again(struct xs_engine *engine, u64 page, u32 pages,
+		    struct xs_commands *sent)
 {
-	return xs_sync_range(engine, page, pages, true, sent);
+	return xs_flush_range(engine, page, pages, true, sent);
 }
 
-bool xs_sync_left(struct xs_engine *engine, u64 page, u32 pages)
+bool xs_flush_left(struct xs_engine *engine, u64 page, u32 pages)
 {
 	struct xs_commands sent = { 0, 0, 0 };
-	bool removed = xs_sync_again(engine, page, pages, &sent);
+	bool removed = xs_flush_again(engine, page, pages, &sent);
 
-	xs_sync_range_count(engine, pages, &sent);
+	xs_flush_range_count(engine, pages, &sent);
 	return removed;
 }
 
-bool xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages, bool again)
+bool xs_flush_run(struct xs_engine *engine, u64 iova, u32 pages, bool again)
 {
 	struct xs_commands sent = { 0, 0, 0 };
-	bool removed = xs_sync_range(engine, iova >> XS_PAGE_LG2, pages, again,
-				     &sent);
+	bool removed = xs_flush_range(engine, iova >> XS_PAGE_LG2, pages, again,
+				      &sent);
 	xs_flags_t flags;
 
 	xs_enter();
-	xs_sync_range_count(engine, pages, &sent);
+	xs_flush_range_count(engine, pages, &sent);
 	flags = xs_local_save();
 	if (xs_likely(removed)) {
 		xs_space_give_run(&engine->space, iova, pages);
@@ -653,14 +653,14 @@ bool xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages, bool again)
 
 /* ---- deferring ---- */
 
-u64 xs_sync_deadline(const struct xs_engine *engine, struct xs_cpu *cpu)
+u64 xs_flush_deadline(const struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	return *xs_batch_began_ns(&cpu->batch, cpu->batch.tail) +
-	       xs_sync_wait_ns(engine);
+	       xs_flush_wait_ns(engine);
 }
 
-bool xs_sync_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
-		     u32 pages, u64 *at)
+bool xs_flush_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
+		      u32 pages, u64 *at)
 {
 	struct xs_batch *batch = &cpu->batch;
 	bool first;
@@ -674,7 +674,7 @@ bool xs_sync_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
 	if (!batch->records)
 		return false;
 	if (!xs_batch_has_room(batch, count))
-		xs_sync_some(engine, cpu, XS_SYNC_FULL, 0);
+		xs_flush_some(engine, cpu, XS_FLUSH_FULL, 0);
 	if (!xs_batch_has_room(batch, count))
 		return false;
 	first = xs_batch_is_empty(batch);
@@ -683,19 +683,19 @@ bool xs_sync_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
 	if (first) {
 		xs_ops(engine)->deferred(xs_world(engine), cpu->id,
 					 !batch->armed,
-					 xs_sync_deadline(engine, cpu));
+					 xs_flush_deadline(engine, cpu));
 		batch->armed = true;
 	}
 	return true;
 }
 
-void xs_sync_if_full(struct xs_engine *engine, struct xs_cpu *cpu)
+void xs_flush_if_full(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	u32 limit_pages = xs_load(&engine->tuning.batch_pages);
 
 	xs_assert_locked(&cpu->lock);
 	if (xs_batch_pages(&cpu->batch) >= limit_pages)
-		xs_sync_some(engine, cpu, XS_SYNC_FULL, 0);
+		xs_flush_some(engine, cpu, XS_FLUSH_FULL, 0);
 	else
 		xs_batch_set_limit(&cpu->batch, limit_pages);
 }

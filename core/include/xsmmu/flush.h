@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The sync: take what a batch has, remove it from the page table, invalidate and
+ * The flush: take what a batch has, remove it from the page table, invalidate and
  * wait, and only then release what was held and let the IOVAs go. That order is
- * the product, and stands in four places only: xs_sync_some() for a batch,
- * xs_claim_sync() for one mapping, xs_sync_run() for one of whole blocks,
+ * the product, and stands in four places only: xs_flush_some() for a batch,
+ * xs_claim_flush() for one mapping, xs_flush_run() for one of whole blocks,
  * xs_engine_mend() for one that unmaps did not match.
  */
-#ifndef XSMMU_SYNC_H
-#define XSMMU_SYNC_H
+#ifndef XSMMU_FLUSH_H
+#define XSMMU_FLUSH_H
 
 #include <xsmmu/engine.h>
 
@@ -53,58 +53,58 @@ xs_policy_of(const struct xs_engine *engine)
 	return xs_load_acquire(&engine->policy);
 }
 
-static xs_inline bool xs_syncs_on(const struct xs_policy *policy,
-				  enum xs_sync point)
+static xs_inline bool xs_flushes_on(const struct xs_policy *policy,
+				    enum xs_flush_point point)
 {
-	return policy->syncs & XS_SYNC_BIT(point);
+	return policy->flushes & XS_FLUSH_BIT(point);
 }
 
-/* Sync all that is in the batch of @cpu, whose lock is held. Entered. */
-void xs_sync_batch(struct xs_engine *engine, struct xs_cpu *cpu,
-		   enum xs_sync cause);
+/* Flush all that is in the batch of @cpu, whose lock is held. Entered. */
+void xs_flush_batch(struct xs_engine *engine, struct xs_cpu *cpu,
+		    enum xs_flush_point cause);
 
-/* Sync what this CPU's batch has of one block. Entered. */
-void xs_sync_block(struct xs_engine *engine, struct xs_block *block);
+/* Flush what this CPU's batch has of one block. Entered. */
+void xs_flush_block(struct xs_engine *engine, struct xs_block *block);
 
 /*
  * Remove and invalidate @pages pages from page @page on, one mapping that was unmapped and
  * is not deferred, before the return. False: the world could not remove all of them. Entered.
  */
-bool xs_sync_now(struct xs_engine *engine, u64 page, u32 pages);
+bool xs_flush_now(struct xs_engine *engine, u64 page, u32 pages);
 
 /*
  * The same of @part of the torn mapping @whole, which may have holes (tear.h). Returns what
  * remove_part() of the world does. Entered.
  */
-int xs_sync_part(struct xs_engine *engine, const struct xs_range *part,
-		 const struct xs_range *whole);
+int xs_flush_part(struct xs_engine *engine, const struct xs_range *part,
+		  const struct xs_range *whole);
 
 /*
  * The same of what the world has failed to remove; it is not counted. *@sent: what was sent.
  * False: the world has failed again. Need not be entered.
  */
-bool xs_sync_again(struct xs_engine *engine, u64 page, u32 pages,
-		   struct xs_commands *sent);
+bool xs_flush_again(struct xs_engine *engine, u64 page, u32 pages,
+		    struct xs_commands *sent);
 
 /* The same of a map that has failed and left some of them mapped; it is counted. Entered. */
-bool xs_sync_left(struct xs_engine *engine, u64 page, u32 pages);
+bool xs_flush_left(struct xs_engine *engine, u64 page, u32 pages);
 
 /*
  * The same of a run of whole blocks, whose IOVAs it lets go, unless they are stuck.
  * @again: some of its pages may not be mapped. Not entered.
  */
-bool xs_sync_run(struct xs_engine *engine, u64 iova, u32 pages, bool again);
+bool xs_flush_run(struct xs_engine *engine, u64 iova, u32 pages, bool again);
 
 /*
  * Room for @count records of a mapping of @pages pages in this CPU's batch, whose
- * lock is held until they are written and xs_sync_if_full() has been called. False:
+ * lock is held until they are written and xs_flush_if_full() has been called. False:
  * there is none, so it cannot be deferred. *@at: number of the first one.
  */
-bool xs_sync_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
-		     u32 pages, u64 *at);
-void xs_sync_if_full(struct xs_engine *engine, struct xs_cpu *cpu);
+bool xs_flush_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
+		      u32 pages, u64 *at);
+void xs_flush_if_full(struct xs_engine *engine, struct xs_cpu *cpu);
 
 /* When the timer of the batch of @cpu, which has something, is to fire. */
-u64 xs_sync_deadline(const struct xs_engine *engine, struct xs_cpu *cpu);
+u64 xs_flush_deadline(const struct xs_engine *engine, struct xs_cpu *cpu);
 
 #endif

@@ -141,7 +141,7 @@ s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum)
 	broken |= xs_warn_once(deferred < 0, "more flushed than deferred");
 	copied = (s64)(sum->counts.copied_maps - sum->counts.copied_unmaps);
 	broken |= xs_warn_once(xs_count_copied(engine) != (u64)copied,
-			       "cells and ledger disagree");
+			       "bounce buffers and ledger disagree");
 	broken |= xs_warn_once(xs_count_given(engine) !=
 				       (u64)(live + deferred - copied),
 			       "blocks and ledger disagree");

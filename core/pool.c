@@ -2,29 +2,29 @@
 /* Small buffers are copied; see pool.h. */
 #include <xsmmu/pool.h>
 
-static enum xs_way xs_way_of(u32 kind)
+static enum xs_direction xs_direction_of(u32 kind)
 {
-	return kind / XS_CELL_SIZES;
+	return kind / XS_BOUNCE_SIZES;
 }
 
-static u32 xs_kind_of(enum xs_way way, u32 lg2)
+static u32 xs_kind_of(enum xs_direction direction, u32 lg2)
 {
-	return way * XS_CELL_SIZES + lg2 - XS_CELL_MIN_LG2;
+	return direction * XS_BOUNCE_SIZES + lg2 - XS_BOUNCE_MIN_LG2;
 }
 
-static bool xs_way_reads(enum xs_way way)
+static bool xs_direction_reads(enum xs_direction direction)
 {
-	return way != XS_WAY_WRITE;
+	return direction != XS_DIRECTION_WRITE;
 }
 
-static bool xs_way_writes(enum xs_way way)
+static bool xs_direction_writes(enum xs_direction direction)
 {
-	return way != XS_WAY_READ;
+	return direction != XS_DIRECTION_READ;
 }
 
-/* ---- cells ---- */
+/* ---- bounce buffers ---- */
 
-/* What a cell is a copy of. */
+/* What a bounce buffer is a copy of. */
 struct xs_origin {
 	u64 phys;
 	u32 bytes;
@@ -32,35 +32,35 @@ struct xs_origin {
 
 static u64 xs_word_of(u64 phys, u32 bytes)
 {
-	return phys << XS_CELL_MAX_LG2 | (bytes - 1);
+	return phys << XS_BOUNCE_MAX_LG2 | (bytes - 1);
 }
 
 static struct xs_origin xs_origin_of(u64 word)
 {
 	struct xs_origin origin = {
-		.phys = word >> XS_CELL_MAX_LG2,
-		.bytes = (word & (XS_CELL_MAX_BYTES - 1)) + 1,
+		.phys = word >> XS_BOUNCE_MAX_LG2,
+		.bytes = (word & (XS_BOUNCE_MAX_BYTES - 1)) + 1,
 	};
 
 	return origin;
 }
 
 /*
- * Where in its cell a buffer begins: the largest have what would be within one as it is. But
- * a copy is aligned to four bytes: of what is not, some drivers have the device leave the
+ * Where in its bounce buffer a buffer begins: the largest have what would be within one as it is.
+ * But a copy is aligned to four bytes: of what is not, some drivers have the device leave the
  * first ones out, and put them into the buffer after a sync, where the unmap's copy would
  * undo it (sdhci with ADMA).
  */
-static u32 xs_offset_in_cell(u64 phys, u32 bytes, u32 lg2)
+static u32 xs_offset_in_bounce(u64 phys, u32 bytes, u32 lg2)
 {
-	u32 offset = phys & (XS_CELL_MAX_BYTES - 1) & ~3u;
+	u32 offset = phys & (XS_BOUNCE_MAX_BYTES - 1) & ~3u;
 
-	if (lg2 != XS_CELL_MAX_LG2 || offset + bytes > XS_CELL_MAX_BYTES)
+	if (lg2 != XS_BOUNCE_MAX_LG2 || offset + bytes > XS_BOUNCE_MAX_BYTES)
 		return 0;
 	return offset;
 }
 
-/* The cell at an IOVA, @at of its chunk. NULL: no chunk is there. */
+/* The bounce buffer at an IOVA, @at of its chunk. NULL: no chunk is there. */
 static struct xs_chunk *xs_pool_find(const struct xs_pool *pool, u64 iova,
 				     u32 *at)
 {
@@ -75,17 +75,17 @@ static struct xs_chunk *xs_pool_find(const struct xs_pool *pool, u64 iova,
 	return chunk;
 }
 
-static u8 *xs_cell_of(const struct xs_chunk *chunk, u32 at)
+static u8 *xs_bounce_of(const struct xs_chunk *chunk, u32 at)
 {
 	return chunk->memory + ((size_t)at << chunk->lg2);
 }
 
-static struct xs_block *xs_tray_of(struct xs_chunk *chunk, u32 at)
+static struct xs_block *xs_area_of(struct xs_chunk *chunk, u32 at)
 {
-	return &chunk->tray[at >> XS_TRAY_CELLS_LG2];
+	return &chunk->area[at >> XS_AREA_BOUNCES_LG2];
 }
 
-/* ---- trays ---- */
+/* ---- areas ---- */
 
 static void xs_pool_tell(struct xs_pool *pool, bool tell)
 {
@@ -93,18 +93,18 @@ static void xs_pool_tell(struct xs_pool *pool, bool tell)
 		pool->ops->short_of(pool->world);
 }
 
-/* A tray that is all free, and the caller's, goes back to its chunk. */
-static void xs_tray_put(struct xs_pool *pool, struct xs_block *tray)
+/* A area that is all free, and the caller's, goes back to its chunk. */
+static void xs_area_put(struct xs_pool *pool, struct xs_block *area)
 {
 	struct xs_chunk *chunk;
 	xs_flags_t flags;
 	u32 at = 0;
 
-	xs_shelf_leave(tray);
-	chunk = xs_pool_find(pool, tray->iova, &at);
-	at >>= XS_TRAY_CELLS_LG2;
+	xs_shelf_leave(area);
+	chunk = xs_pool_find(pool, area->iova, &at);
+	at >>= XS_AREA_BOUNCES_LG2;
 	flags = xs_lock(&pool->lock);
-	if (!chunk->idle_trays++) {
+	if (!chunk->idle_areas++) {
 		chunk->next = pool->idle[chunk->kind];
 		pool->idle[chunk->kind] = chunk;
 	}
@@ -112,8 +112,8 @@ static void xs_tray_put(struct xs_pool *pool, struct xs_block *tray)
 	xs_unlock(&pool->lock, flags);
 }
 
-/* An idle tray of the first chunk that has one. */
-static struct xs_block *xs_tray_take(struct xs_pool *pool, u32 kind)
+/* An idle area of the first chunk that has one. */
+static struct xs_block *xs_area_take(struct xs_pool *pool, u32 kind)
 {
 	struct xs_chunk *chunk = pool->idle[kind];
 	u32 word = 0, at;
@@ -122,31 +122,31 @@ static struct xs_block *xs_tray_take(struct xs_pool *pool, u32 kind)
 		word++;
 	at = xs_ctz(chunk->idle[word]);
 	chunk->idle[word] &= chunk->idle[word] - 1;
-	if (!--chunk->idle_trays)
+	if (!--chunk->idle_areas)
 		pool->idle[kind] = chunk->next;
-	return &chunk->tray[word * 64 + at];
+	return &chunk->area[word * 64 + at];
 }
 
 /* The same; NULL if there is none, and the world is told. */
-static struct xs_block *xs_tray_fresh(struct xs_pool *pool, u32 kind, u64 now)
+static struct xs_block *xs_area_fresh(struct xs_pool *pool, u32 kind, u64 now)
 {
-	struct xs_block *tray = 0;
+	struct xs_block *area = 0;
 	bool tell = false;
 
 	xs_lock_nested(&pool->lock);
 	if (pool->idle[kind]) {
-		tray = xs_tray_take(pool, kind);
+		area = xs_area_take(pool, kind);
 	} else if (now >= pool->pause_ns) {
 		tell = !pool->wanted;
 		pool->wanted |= 1u << kind;
 	}
 	xs_unlock_nested(&pool->lock);
 	xs_pool_tell(pool, tell);
-	return tray;
+	return area;
 }
 
-/* Another CPU's trays are looked at next. */
-static void xs_probe_tray_next(struct xs_pool *pool, struct xs_pool_cpu *cpu)
+/* Another CPU's areas are looked at next. */
+static void xs_probe_area_next(struct xs_pool *pool, struct xs_pool_cpu *cpu)
 {
 	cpu->probe = cpu->probe + 1 < pool->cpu_count ? cpu->probe + 1 : 0;
 }
@@ -155,94 +155,94 @@ static void xs_probe_tray_next(struct xs_pool *pool, struct xs_pool_cpu *cpu)
  * Of another CPU's that has more than one listed, so it seems to map no more of it. One CPU
  * is looked at, the same as long as it has some.
  */
-static struct xs_block *xs_tray_probe(struct xs_pool *pool,
+static struct xs_block *xs_area_probe(struct xs_pool *pool,
 				      struct xs_pool_cpu *cpu, u32 kind)
 {
 	struct xs_shelf *shelf = &pool->cpus[cpu->probe]->shelves[kind];
-	struct xs_block *tray = 0;
+	struct xs_block *area = 0;
 
 	if (xs_load(&shelf->listed[0]) > 1)
-		tray = xs_shelf_get(shelf, 0, ~0ULL, XS_SHELF_ANY);
-	if (!tray)
-		xs_probe_tray_next(pool, cpu);
-	return tray;
+		area = xs_shelf_get(shelf, 0, ~0ULL, XS_SHELF_ANY);
+	if (!area)
+		xs_probe_area_next(pool, cpu);
+	return area;
 }
 
 /* What any CPU has listed: some are looked at, and the next ones the next time. */
-static struct xs_block *xs_tray_steal(struct xs_pool *pool,
+static struct xs_block *xs_area_steal(struct xs_pool *pool,
 				      struct xs_pool_cpu *cpu, u32 kind)
 {
-	for (u32 i = 0; i < pool->cpu_count && i < XS_TRAY_LOOKS; i++) {
+	for (u32 i = 0; i < pool->cpu_count && i < XS_AREA_LOOKS; i++) {
 		struct xs_shelf *shelf =
 			&pool->cpus[cpu->probe]->shelves[kind];
-		struct xs_block *tray =
+		struct xs_block *area =
 			xs_shelf_get(shelf, 0, ~0ULL, XS_SHELF_ANY);
 
-		if (tray)
-			return tray;
-		xs_probe_tray_next(pool, cpu);
+		if (area)
+			return area;
+		xs_probe_area_next(pool, cpu);
 	}
 	return 0;
 }
 
 /* A CPU has it open no more. */
-static void xs_tray_shut(struct xs_pool *pool, struct xs_block *tray)
+static void xs_area_shut(struct xs_pool *pool, struct xs_block *area)
 {
-	if (tray != &pool->none && xs_block_close(tray))
-		xs_tray_put(pool, tray);
+	if (area != &pool->none && xs_block_close(area))
+		xs_area_put(pool, area);
 }
 
-/* A tray to be opened, and open. NULL: there is none. */
-static struct xs_block *xs_tray_get(struct xs_pool *pool,
+/* A area to be opened, and open. NULL: there is none. */
+static struct xs_block *xs_area_get(struct xs_pool *pool,
 				    struct xs_pool_cpu *cpu, u32 kind, u64 now)
 {
-	struct xs_block *tray;
+	struct xs_block *area;
 
-	tray = xs_shelf_get(&cpu->shelves[kind], 0, ~0ULL, XS_SHELF_ANY);
-	if (!tray)
-		tray = xs_tray_probe(pool, cpu, kind);
-	if (tray)
-		return tray;
-	tray = xs_tray_fresh(pool, kind, now);
-	if (!tray)
-		return xs_tray_steal(pool, cpu, kind);
-	xs_shelf_put(&cpu->shelves[kind], tray, 0);
-	xs_block_open(tray);
-	return tray;
+	area = xs_shelf_get(&cpu->shelves[kind], 0, ~0ULL, XS_SHELF_ANY);
+	if (!area)
+		area = xs_area_probe(pool, cpu, kind);
+	if (area)
+		return area;
+	area = xs_area_fresh(pool, kind, now);
+	if (!area)
+		return xs_area_steal(pool, cpu, kind);
+	xs_shelf_put(&cpu->shelves[kind], area, 0);
+	xs_block_open(area);
+	return area;
 }
 
-/* Open another tray. NULL: there is none, or was none lately. */
-static xs_noinline struct xs_block *xs_tray_open(struct xs_pool *pool, u32 kind)
+/* Open another area. NULL: there is none, or was none lately. */
+static xs_noinline struct xs_block *xs_area_open(struct xs_pool *pool, u32 kind)
 {
 	struct xs_pool_cpu *cpu = pool->cpus[xs_cpu_id()];
 	u64 now = pool->ops->clock(pool->world);
-	struct xs_block *open, *tray;
+	struct xs_block *open, *area;
 	xs_flags_t flags;
 
 	if (now < xs_load(&cpu->dry_ns[kind]))
 		return 0;
 	flags = xs_lock(&cpu->lock);
 	open = cpu->open[kind];
-	tray = xs_tray_get(pool, cpu, kind, now);
-	if (!tray)
+	area = xs_area_get(pool, cpu, kind, now);
+	if (!area)
 		xs_store(&cpu->dry_ns[kind], now + XS_POOL_DRY_NS);
-	if (tray) {
-		xs_store(&cpu->open[kind], tray);
+	if (area) {
+		xs_store(&cpu->open[kind], area);
 		/* It is the same if it was emptied by who shared it. */
-		if (tray != open)
-			xs_tray_shut(pool, open);
+		if (area != open)
+			xs_area_shut(pool, open);
 	}
 	xs_unlock(&cpu->lock, flags);
-	return tray;
+	return area;
 }
 
-/* Take a free cell of a tray, as a bit; 0: there is none. */
-static xs_inline u64 xs_tray_take_cell(struct xs_block *tray)
+/* Take a free bounce buffer of a area, as a bit; 0: there is none. */
+static xs_inline u64 xs_area_take_bounce(struct xs_block *area)
 {
-	u64 free = xs_a64_read(&tray->free);
+	u64 free = xs_a64_read(&area->free);
 
 	while (xs_likely(free))
-		if (xs_likely(xs_a64_try_acquire(&tray->free, &free,
+		if (xs_likely(xs_a64_try_acquire(&area->free, &free,
 						 free & (free - 1))))
 			return free & -free;
 	return 0;
@@ -250,38 +250,38 @@ static xs_inline u64 xs_tray_take_cell(struct xs_block *tray)
 
 /* ---- map and unmap ---- */
 
-static xs_inline void xs_pool_copy_in(struct xs_pool *pool, u8 *cell, u64 phys,
+static xs_inline void xs_pool_copy_in(struct xs_pool *pool, u8 *bounce, u64 phys,
 				      u32 bytes)
 {
-	xs_copy_in(cell, phys, bytes);
+	xs_copy_in(bounce, phys, bytes);
 	xs_count(pool->counts, copied_bytes, bytes);
 }
 
 static xs_inline void xs_pool_copy_out(struct xs_pool *pool, u64 phys,
-				       const u8 *cell, u32 bytes)
+				       const u8 *bounce, u32 bytes)
 {
-	xs_copy_out(phys, cell, bytes);
+	xs_copy_out(phys, bounce, bytes);
 	xs_count(pool->counts, copied_bytes, bytes);
 }
 
-/* log2 of the cell for a buffer; it may be more than there is. */
+/* log2 of the bounce buffer for a buffer; it may be more than there is. */
 static xs_inline u32 xs_lg2_of(u64 phys, u32 bytes, bool offset)
 {
 	u32 lg2 = xs_lg2_ceil(bytes);
-	u32 align = xs_ctz(phys | 1u << XS_CELL_ALIGN_LG2);
+	u32 align = xs_ctz(phys | 1u << XS_BOUNCE_ALIGN_LG2);
 
 	if (lg2 < align)
 		lg2 = align;
-	if (lg2 < XS_CELL_MIN_LG2)
-		lg2 = XS_CELL_MIN_LG2;
-	return offset && lg2 < XS_CELL_MAX_LG2 ? XS_CELL_MAX_LG2 : lg2;
+	if (lg2 < XS_BOUNCE_MIN_LG2)
+		lg2 = XS_BOUNCE_MIN_LG2;
+	return offset && lg2 < XS_BOUNCE_MAX_LG2 ? XS_BOUNCE_MAX_LG2 : lg2;
 }
 
-/* Of an address that begins at @start of a largest cell. */
+/* Of an address that begins at @start of a largest bounce buffer. */
 static xs_inline bool xs_keeps(u32 keep, u64 phys, u32 start)
 {
-	return keep < XS_CELL_MAX_BYTES &&
-	       start == (phys & (XS_CELL_MAX_BYTES - 1));
+	return keep < XS_BOUNCE_MAX_BYTES &&
+	       start == (phys & (XS_BOUNCE_MAX_BYTES - 1));
 }
 
 static xs_noinline u64 xs_pool_miss(struct xs_pool *pool)
@@ -292,44 +292,44 @@ static xs_noinline u64 xs_pool_miss(struct xs_pool *pool)
 
 /* xs_pool_map() for who has the time to be short of: all of it is inlined. */
 static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
-				     enum xs_way way, u64 last, u32 keep,
+				     enum xs_direction direction, u64 last, u32 keep,
 				     bool copies)
 {
 	u32 lg2 = xs_lg2_of(phys, bytes, keep), start, kind, at;
 	struct xs_chunk *chunk;
-	struct xs_block *tray;
-	u64 cell, iova;
+	struct xs_block *area;
+	u64 bounce, iova;
 	u8 *memory;
 
-	start = xs_offset_in_cell(phys, bytes, lg2);
-	if (xs_unlikely(bytes - 1 >= XS_CELL_MAX_BYTES ||
+	start = xs_offset_in_bounce(phys, bytes, lg2);
+	if (xs_unlikely(bytes - 1 >= XS_BOUNCE_MAX_BYTES ||
 			(keep && !xs_keeps(keep, phys, start)) ||
 			pool->start + XS_POOL_BYTES - 1 > last))
 		return 0;
-	kind = xs_kind_of(way, lg2);
-	tray = xs_load(&pool->cpus[xs_cpu_id()]->open[kind]);
+	kind = xs_kind_of(direction, lg2);
+	area = xs_load(&pool->cpus[xs_cpu_id()]->open[kind]);
 	do {
-		cell = xs_tray_take_cell(tray);
-	} while (xs_unlikely(!cell) && (tray = xs_tray_open(pool, kind)));
-	if (xs_unlikely(!cell))
+		bounce = xs_area_take_bounce(area);
+	} while (xs_unlikely(!bounce) && (area = xs_area_open(pool, kind)));
+	if (xs_unlikely(!bounce))
 		return xs_pool_miss(pool);
-	iova = tray->iova + ((u64)xs_ctz(cell) << lg2) + start;
-	/* The tray came to this CPU under a lock, after its chunk. */
+	iova = area->iova + ((u64)xs_ctz(bounce) << lg2) + start;
+	/* The area came to this CPU under a lock, after its chunk. */
 	chunk = xs_load(&pool->chunks[(iova - pool->start) >> XS_CHUNK_LG2]);
 	at = (iova - pool->start) & (XS_CHUNK_BYTES - 1);
 	memory = chunk->memory + at;
 	/* What a device writes must not come back with another buffer's bytes. */
-	if (copies || xs_way_writes(way))
+	if (copies || xs_direction_writes(direction))
 		xs_pool_copy_in(pool, memory, phys, bytes);
 	xs_a64_set_release(&chunk->words[at >> lg2], xs_word_of(phys, bytes));
 	xs_count(pool->counts, copied_maps, 1);
 	return iova;
 }
 
-u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_way way,
+u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_direction direction,
 		u64 last, u32 keep, bool copies)
 {
-	return xs_pool_map_one(pool, phys, bytes, way, last, keep, copies);
+	return xs_pool_map_one(pool, phys, bytes, direction, last, keep, copies);
 }
 
 /* The same of xs_pool_unmap(). */
@@ -338,7 +338,7 @@ static xs_inline bool xs_pool_unmap_one(struct xs_pool *pool, u64 iova,
 {
 	struct xs_origin origin;
 	struct xs_chunk *chunk;
-	struct xs_block *tray;
+	struct xs_block *area;
 	u32 at = 0;
 	u64 word;
 
@@ -350,17 +350,17 @@ static xs_inline bool xs_pool_unmap_one(struct xs_pool *pool, u64 iova,
 			!xs_a64_try_acquire(&chunk->words[at], &word, 0)))
 		return false;
 	origin = xs_origin_of(word);
-	if (copies && xs_way_writes(xs_chunk_way(chunk)))
+	if (copies && xs_direction_writes(xs_chunk_direction(chunk)))
 		xs_pool_copy_out(pool, origin.phys,
-				 xs_cell_of(chunk, at) +
-					 xs_offset_in_cell(origin.phys,
-							   origin.bytes,
-							   chunk->lg2),
+				 xs_bounce_of(chunk, at) +
+					 xs_offset_in_bounce(origin.phys,
+							     origin.bytes,
+							     chunk->lg2),
 				 origin.bytes);
 	xs_count(pool->counts, copied_unmaps, 1);
-	tray = xs_tray_of(chunk, at);
-	if (xs_unlikely(xs_block_free(tray, 1ULL << at % 64)))
-		xs_tray_put(pool, tray);
+	area = xs_area_of(chunk, at);
+	if (xs_unlikely(xs_block_free(area, 1ULL << at % 64)))
+		xs_area_put(pool, area);
 	return true;
 }
 
@@ -375,7 +375,7 @@ bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device)
 	struct xs_chunk *chunk;
 	u32 at = 0, start;
 	u64 word;
-	u8 *cell;
+	u8 *bounce;
 
 	if (!bytes)
 		return true;
@@ -385,27 +385,27 @@ bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device)
 		return false;
 	origin = xs_origin_of(word);
 	start = (iova & ((1u << chunk->lg2) - 1)) -
-		xs_offset_in_cell(origin.phys, origin.bytes, chunk->lg2);
+		xs_offset_in_bounce(origin.phys, origin.bytes, chunk->lg2);
 	if (start >= origin.bytes)
 		return false;
 	if (bytes > origin.bytes - start)
 		bytes = origin.bytes - start;
-	cell = chunk->memory + (iova - chunk->iova);
-	if (to_device && xs_way_reads(xs_chunk_way(chunk)))
-		xs_pool_copy_in(pool, cell, origin.phys + start, bytes);
-	else if (!to_device && xs_way_writes(xs_chunk_way(chunk)))
-		xs_pool_copy_out(pool, origin.phys + start, cell, bytes);
+	bounce = chunk->memory + (iova - chunk->iova);
+	if (to_device && xs_direction_reads(xs_chunk_direction(chunk)))
+		xs_pool_copy_in(pool, bounce, origin.phys + start, bytes);
+	else if (!to_device && xs_direction_writes(xs_chunk_direction(chunk)))
+		xs_pool_copy_out(pool, origin.phys + start, bounce, bytes);
 	return true;
 }
 
-/* How many bytes a cell has copies of, and where they begin. */
-static u32 xs_cell_holds(const struct xs_chunk *chunk, u32 at, u64 *iova)
+/* How many bytes a bounce buffer has copies of, and where they begin. */
+static u32 xs_bounce_holds(const struct xs_chunk *chunk, u32 at, u64 *iova)
 {
 	u64 word = xs_a64_read(&chunk->words[at]);
 	struct xs_origin origin = xs_origin_of(word);
 
 	*iova = chunk->iova + ((u64)at << chunk->lg2) +
-		xs_offset_in_cell(origin.phys, origin.bytes, chunk->lg2);
+		xs_offset_in_bounce(origin.phys, origin.bytes, chunk->lg2);
 	return word ? origin.bytes : 0;
 }
 
@@ -414,11 +414,11 @@ bool xs_pool_next(const struct xs_pool *pool, u64 *iova, u32 *bytes)
 	u64 at = *iova > pool->start ? *iova : pool->start;
 
 	while (pool->chunks && xs_pool_has(pool, at)) {
-		u32 cell = 0, lg2 = XS_CHUNK_LG2;
-		struct xs_chunk *chunk = xs_pool_find(pool, at, &cell);
+		u32 bounce = 0, lg2 = XS_CHUNK_LG2;
+		struct xs_chunk *chunk = xs_pool_find(pool, at, &bounce);
 		u64 first = 0;
 
-		*bytes = chunk ? xs_cell_holds(chunk, cell, &first) : 0;
+		*bytes = chunk ? xs_bounce_holds(chunk, bounce, &first) : 0;
 		if (*bytes && first >= at) {
 			*iova = first;
 			return true;
@@ -432,9 +432,9 @@ bool xs_pool_next(const struct xs_pool *pool, u64 *iova, u32 *bytes)
 
 /* ---- chunks ---- */
 
-static size_t xs_chunk_bytes(u32 trays)
+static size_t xs_chunk_bytes(u32 areas)
 {
-	return sizeof(struct xs_chunk) + trays * sizeof(struct xs_block);
+	return sizeof(struct xs_chunk) + areas * sizeof(struct xs_block);
 }
 
 static size_t xs_words_bytes(u32 lg2)
@@ -446,7 +446,7 @@ static size_t xs_words_bytes(u32 lg2)
 static void xs_chunk_free(struct xs_pool *pool, struct xs_chunk *chunk)
 {
 	pool->ops->free(pool->world, chunk->words, xs_words_bytes(chunk->lg2));
-	pool->ops->free(pool->world, chunk, xs_chunk_bytes(chunk->trays));
+	pool->ops->free(pool->world, chunk, xs_chunk_bytes(chunk->areas));
 }
 
 /* The world removes and frees the memory of a chunk. False: it could not. */
@@ -458,36 +458,36 @@ static bool xs_chunk_unmap(struct xs_pool *pool, struct xs_chunk *chunk)
 
 static void xs_chunk_fill(struct xs_chunk *chunk)
 {
-	for (u32 i = 0; i < chunk->trays; i++) {
-		struct xs_block *tray = &chunk->tray[i];
+	for (u32 i = 0; i < chunk->areas; i++) {
+		struct xs_block *area = &chunk->area[i];
 
-		tray->iova = chunk->iova + ((u64)i << (XS_TRAY_CELLS_LG2 +
+		area->iova = chunk->iova + ((u64)i << (XS_AREA_BOUNCES_LG2 +
 						       chunk->lg2));
 		chunk->idle[i / 64] |= 1ULL << i % 64;
 	}
-	chunk->idle_trays = chunk->trays;
+	chunk->idle_areas = chunk->areas;
 }
 
 /* NULL: no memory. If its map has failed and left something, it is stuck, and not counted. */
 static struct xs_chunk *xs_chunk_new(struct xs_pool *pool, u32 kind, u64 iova)
 {
-	u32 lg2 = XS_CELL_MIN_LG2 + kind % XS_CELL_SIZES;
-	u32 trays = 1u << (XS_CHUNK_LG2 - XS_TRAY_CELLS_LG2 - lg2);
+	u32 lg2 = XS_BOUNCE_MIN_LG2 + kind % XS_BOUNCE_SIZES;
+	u32 areas = 1u << (XS_CHUNK_LG2 - XS_AREA_BOUNCES_LG2 - lg2);
 	struct xs_chunk *chunk = pool->ops->alloc(pool->world,
-						  xs_chunk_bytes(trays),
+						  xs_chunk_bytes(areas),
 						  XS_ANY_CPU, false);
 
 	if (!chunk)
 		return 0;
 	chunk->kind = kind;
 	chunk->lg2 = lg2;
-	chunk->trays = trays;
+	chunk->areas = areas;
 	chunk->iova = iova;
 	chunk->words = pool->ops->alloc(pool->world, xs_words_bytes(lg2),
 					XS_ANY_CPU, false);
 	if (chunk->words)
 		chunk->memory = pool->ops->add_chunk(pool->world, iova,
-						     xs_way_of(kind),
+						     xs_direction_of(kind),
 						     &chunk->stuck);
 	if (chunk->memory) {
 		if (!chunk->stuck)
@@ -595,7 +595,7 @@ void xs_pool_retry(struct xs_pool *pool)
 	}
 }
 
-/* Nobody can take a cell of it any more. The lock is held. */
+/* Nobody can take a bounce buffer of it any more. The lock is held. */
 static void xs_pool_detach(struct xs_pool *pool, struct xs_chunk *chunk)
 {
 	struct xs_chunk **link = &pool->idle[chunk->kind];
@@ -615,7 +615,7 @@ static struct xs_chunk *xs_pool_spare(struct xs_pool *pool, u32 kind, u32 kept)
 
 	for (struct xs_chunk *chunk = pool->idle[kind]; chunk;
 	     chunk = chunk->next)
-		if (chunk->idle_trays == chunk->trays && !kept--) {
+		if (chunk->idle_areas == chunk->areas && !kept--) {
 			spare = chunk;
 			break;
 		}
@@ -637,7 +637,7 @@ static void xs_pool_close(struct xs_pool *pool, u32 kind)
 		flags = xs_lock(&cpu->lock);
 		open = cpu->open[kind];
 		xs_store(&cpu->open[kind], &pool->none);
-		xs_tray_shut(pool, open);
+		xs_area_shut(pool, open);
 		xs_unlock(&cpu->lock, flags);
 		xs_exit();
 	}
@@ -648,7 +648,7 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
 	struct xs_chunk *chunk, *gone = 0;
 	u32 count = 0;
 
-	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++) {
+	for (u32 kind = 0; kind < XS_BOUNCE_KINDS; kind++) {
 		xs_pool_close(pool, kind);
 		while ((chunk = xs_pool_spare(pool, kind, kept))) {
 			chunk->next = gone;
@@ -658,8 +658,8 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
 	}
 	if (!gone)
 		return 0;
-	/* Who shares a tray may have it open still. */
-	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++)
+	/* Who shares a area may have it open still. */
+	for (u32 kind = 0; kind < XS_BOUNCE_KINDS; kind++)
 		xs_pool_close(pool, kind);
 	pool->ops->quiesce(pool->world);
 	while ((chunk = gone)) {
@@ -670,16 +670,16 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
 }
 
 /*
- * A kind that is wanted and may have a chunk, which counts from now on; XS_CELL_KINDS:
+ * A kind that is wanted and may have a chunk, which counts from now on; XS_BOUNCE_KINDS:
  * none, and if it is for the limit, *@full.
  */
 static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 {
 	xs_flags_t flags = xs_lock(&pool->lock);
-	u32 kind = XS_CELL_KINDS;
+	u32 kind = XS_BOUNCE_KINDS;
 
 	/* What has come back is not enough for the next time, but has to do. */
-	for (u32 i = 0; i < XS_CELL_KINDS && pool->count >= pool->limit; i++)
+	for (u32 i = 0; i < XS_BOUNCE_KINDS && pool->count >= pool->limit; i++)
 		if (pool->idle[i])
 			pool->wanted &= ~(1u << i);
 	*full = pool->wanted && pool->count >= pool->limit;
@@ -710,7 +710,7 @@ void xs_pool_grow(struct xs_pool *pool)
 
 	for (;;) {
 		kind = xs_pool_lacks(pool, &full);
-		if (kind < XS_CELL_KINDS) {
+		if (kind < XS_BOUNCE_KINDS) {
 			if (!xs_pool_add(pool, kind))
 				xs_pool_pause(pool, 1);
 		} else if (full && !trimmed) {
@@ -734,7 +734,7 @@ static bool xs_pool_add_cpu(struct xs_pool *pool, u32 id)
 	if (!cpu)
 		return false;
 	xs_lock_init(&cpu->lock);
-	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++) {
+	for (u32 kind = 0; kind < XS_BOUNCE_KINDS; kind++) {
 		xs_lock_init(&cpu->shelves[kind].lock);
 		cpu->open[kind] = &pool->none;
 	}
@@ -756,7 +756,7 @@ bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
 	pool->limit = pool->count = pool->wanted = 0;
 	pool->stuck_pages = 0;
 	pool->pause_ns = 0;
-	for (u32 kind = 0; kind < XS_CELL_KINDS; kind++)
+	for (u32 kind = 0; kind < XS_BOUNCE_KINDS; kind++)
 		pool->idle[kind] = 0;
 	xs_a64_set(&pool->none.free, 0);
 	pool->chunks = ops->alloc(world, XS_CHUNKS_MAX * sizeof(*pool->chunks),

@@ -367,7 +367,7 @@ bool xs_tuning_is_valid(const struct xs_tuning *tuning)
 	       tuning->batch_pages <= XS_BATCH_MAX_PAGES &&
 	       tuning->range_commands_max &&
 	       tuning->range_commands_max <= XS_RANGES_MAX &&
-	       tuning->copy_bytes <= XS_CELL_MAX_BYTES &&
+	       tuning->copy_bytes <= XS_BOUNCE_MAX_BYTES &&
 	       tuning->pool_mib >= XS_CHUNK_BYTES >> 20 &&
 	       tuning->pool_mib <= XS_POOL_MAX_MIB;
 }

@@ -2,7 +2,7 @@
 /*
  * Memory for a group's pool (xsmmu/pool.h): chunks, each mapped by one large entry where
  * the IOMMU has one of 2 MiB, for as long as the pool has it. A work adds them when there are
- * too few cells, and another one looks from time to time whether there are too many.
+ * too few bounce buffers, and another one looks from time to time whether there are too many.
  *
  * While the group lingers they are not mapped, and none is added; copies outlive
  * that as mappings do.
@@ -18,9 +18,9 @@
 #define SHRINK_TICKS	(10 * HZ)
 
 static const u32 chunk_prots[] = {
-	[XS_WAY_BOTH] = IOMMU_CACHE | IOMMU_READ | IOMMU_WRITE,
-	[XS_WAY_READ] = IOMMU_CACHE | IOMMU_READ,
-	[XS_WAY_WRITE] = IOMMU_CACHE | IOMMU_WRITE,
+	[XS_DIRECTION_BOTH] = IOMMU_CACHE | IOMMU_READ | IOMMU_WRITE,
+	[XS_DIRECTION_READ] = IOMMU_CACHE | IOMMU_READ,
+	[XS_DIRECTION_WRITE] = IOMMU_CACHE | IOMMU_WRITE,
 };
 
 /*
@@ -28,7 +28,7 @@ static const u32 chunk_prots[] = {
  * path, or of an engine before this one. Not by iommu_map() where a removal can fail: after an
  * error that drops the result of its own removal. Returns 0, a negative errno, or XS_MAP_LEFT.
  */
-static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
+static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 direction)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, CHUNK_PAGES };
 	int error;
@@ -37,12 +37,12 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 way)
 		return -ENOMEM;
 	if (group->iommu.maps_singly || group->iommu.kicks)
 		return xs_world_map_singly(group, iova, virt_to_phys(memory),
-					   CHUNK_PAGES, chunk_prots[way]);
+					   CHUNK_PAGES, chunk_prots[direction]);
 	error = xs_world_prune(group, iova, CHUNK_PAGES);
 	if (error)
 		return error;
 	error = iommu_map(group->domain, iova, virt_to_phys(memory),
-			  XS_CHUNK_BYTES, chunk_prots[way], GFP_KERNEL);
+			  XS_CHUNK_BYTES, chunk_prots[direction], GFP_KERNEL);
 	if (!error && group->iommu.flushes_maps)
 		xs_world_count_map_flush(group, &range);
 	return error;
@@ -72,7 +72,7 @@ static bool unmap_chunk(struct xs_group *group, u64 iova)
 	return !error;
 }
 
-void *xs_chunk_add(void *world, u64 iova, u32 way, bool *left)
+void *xs_chunk_add(void *world, u64 iova, u32 direction, bool *left)
 {
 	struct xs_group *group = world;
 	struct page *page;
@@ -85,7 +85,7 @@ void *xs_chunk_add(void *world, u64 iova, u32 way, bool *left)
 				get_order(XS_CHUNK_BYTES));
 	if (!page)
 		return NULL;
-	error = map_chunk(group, iova, page_address(page), way);
+	error = map_chunk(group, iova, page_address(page), direction);
 	if (!error)
 		return page_address(page);
 	if (error == XS_MAP_LEFT) {
@@ -134,7 +134,7 @@ int xs_chunks_map(struct xs_group *group)
 		if (chunks[i])
 			error = map_chunk(group, chunks[i]->iova,
 					  chunks[i]->memory,
-					  xs_chunk_way(chunks[i]));
+					  xs_chunk_direction(chunks[i]));
 	/* The last one that was tried is not. */
 	for (i = error ? i - 1 : 0; i--; )
 		if (chunks[i])

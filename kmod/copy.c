@@ -14,10 +14,10 @@
 #include "xsmmu.h"
 #include "trace.h"
 
-static const u8 ways[] = {
-	[DMA_BIDIRECTIONAL] = XS_WAY_BOTH,
-	[DMA_TO_DEVICE] = XS_WAY_READ,
-	[DMA_FROM_DEVICE] = XS_WAY_WRITE,
+static const u8 directions[] = {
+	[DMA_BIDIRECTIONAL] = XS_DIRECTION_BOTH,
+	[DMA_TO_DEVICE] = XS_DIRECTION_READ,
+	[DMA_FROM_DEVICE] = XS_DIRECTION_WRITE,
 };
 
 /* ---- one buffer ---- */
@@ -66,7 +66,7 @@ static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 	if (likely(group && !READ_ONCE(group->leaves) &&
 		   size <= READ_ONCE(group->engine.tuning.copy_bytes)))
 		iova = xs_pool_map_one(&group->engine.pool, phys, size,
-				       ways[dir], *dev->dma_mask,
+				       directions[dir], *dev->dma_mask,
 				       (place == IN_ROW ? PAGE_SIZE - 1 : 0) |
 					       dma_get_min_align_mask(dev),
 				       !(attrs & DMA_ATTR_SKIP_CPU_SYNC));
@@ -245,7 +245,7 @@ static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
 	if (!xs_pool_has(&group->engine.pool, handle))
 		return;
 	xs_enter();
-	if (unlikely(size > XS_CELL_MAX_BYTES ||
+	if (unlikely(size > XS_BOUNCE_MAX_BYTES ||
 		     !xs_pool_sync(&group->engine.pool, handle, size, to_device)))
 		xs_engine_stray(&group->engine, handle,
 				"a flush of a copy that is not there");

@@ -103,7 +103,7 @@ static __always_inline bool xs_ref_hold_fast(xs_ref_t ref)
 
 #define xs_ref_release(ref)	folio_put(ref)
 
-#define xs_copy_in(cell, phys, bytes)	memcpy(cell, phys_to_virt(phys), bytes)
-#define xs_copy_out(phys, cell, bytes)	memcpy(phys_to_virt(phys), cell, bytes)
+#define xs_copy_in(bounce, phys, bytes)	memcpy(bounce, phys_to_virt(phys), bytes)
+#define xs_copy_out(phys, bounce, bytes)	memcpy(phys_to_virt(phys), bounce, bytes)
 
 #endif

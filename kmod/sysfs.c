@@ -203,7 +203,7 @@ XS_RO(can_copy);
 XS_TUNING(max_window_us, window_us, 1, XS_WINDOW_MAX_US);
 XS_TUNING(batch_pages, batch_pages, 1, XS_BATCH_MAX_PAGES);
 XS_TUNING(range_commands_max, range_commands_max, 1, XS_RANGES_MAX);
-XS_TUNING(copy_bytes, copy_bytes, 0, XS_CELL_MAX_BYTES);
+XS_TUNING(copy_bytes, copy_bytes, 0, XS_BOUNCE_MAX_BYTES);
 XS_TUNING(pool_mib, pool_mib, XS_CHUNK_BYTES >> 20, XS_POOL_MAX_MIB);
 
 static ssize_t exposure_ns_show(struct xs_device *xdev, char *page)

@@ -523,7 +523,7 @@ void xs_world_stop(void);
  * xs_chunks_drop(): those that are idle; those that cannot be removed are stuck then. It takes
  * @trimming.
  */
-void *xs_chunk_add(void *world, u64 iova, u32 way, bool *left);
+void *xs_chunk_add(void *world, u64 iova, u32 direction, bool *left);
 bool xs_chunk_drop(void *world, u64 iova, void *memory);
 void xs_chunks_short(void *world);
 void xs_chunks_grow(struct work_struct *work);

@@ -104,9 +104,9 @@ void scale_prefetchw(const void *at);
 #define xs_ref_hold_fast(ref)	xs_ref_hold(ref)
 
 /* No traffic is copied here. */
-#define xs_copy_in(cell, phys, bytes) \
-	((void)(cell), (void)(phys), (void)(bytes), scale_fail("a copy"))
-#define xs_copy_out(phys, cell, bytes)	xs_copy_in(cell, phys, bytes)
+#define xs_copy_in(bounce, phys, bytes) \
+	((void)(bounce), (void)(phys), (void)(bytes), scale_fail("a copy"))
+#define xs_copy_out(phys, bounce, bytes)	xs_copy_in(bounce, phys, bytes)
 
 /* One CPU's counts have lines of their own, as per-CPU memory of a kernel has. */
 #define SCALE_COUNTS_BYTES	128

@@ -13,7 +13,7 @@
 
 #define BUFFERS		40u
 #define BUFFERS_ALIKE	4u
-#define BUFFER_ROOM	(2 * XS_CELL_MAX_BYTES)
+#define BUFFER_ROOM	(2 * XS_BOUNCE_MAX_BYTES)
 /* The last addresses of memory that any CPU has. */
 #define BUFFERS_PHYS	((1ULL << 52) - BUFFERS * BUFFER_ROOM)
 #define POOL_START	(1ULL << 50)
@@ -24,7 +24,7 @@ struct buffer {
 	u64 iova;
 	u64 phys;
 	u32 bytes;
-	enum xs_way way;
+	enum xs_direction direction;
 	bool busy;		/* a call is about it */
 	bool mapped;
 	u8 ours;
@@ -37,7 +37,7 @@ static u8 memory[BUFFERS * BUFFER_ROOM];
 /* What the IOMMU maps, by chunks. */
 static struct {
 	u8 *memory;
-	u32 way;
+	u32 direction;
 } mapped[XS_CHUNKS_MAX];
 
 static u64 stale[COPY_STALE];
@@ -66,14 +66,14 @@ static void copy(u8 *to, const u8 *from, u32 bytes)
 	memcpy(to + half, from + half, bytes - half);
 }
 
-void xs_copy_in(void *cell, u64 phys, u32 bytes)
+void xs_copy_in(void *bounce, u64 phys, u32 bytes)
 {
-	copy(cell, &memory[phys - BUFFERS_PHYS], bytes);
+	copy(bounce, &memory[phys - BUFFERS_PHYS], bytes);
 }
 
-void xs_copy_out(u64 phys, const void *cell, u32 bytes)
+void xs_copy_out(u64 phys, const void *bounce, u32 bytes)
 {
-	copy(&memory[phys - BUFFERS_PHYS], cell, bytes);
+	copy(&memory[phys - BUFFERS_PHYS], bounce, bytes);
 }
 
 /* ---- the pool's world ---- */
@@ -84,14 +84,14 @@ static u32 chunk_at(u64 iova)
 }
 
 /* What the device finds at an address, NULL if nothing is mapped. */
-static u8 *cell_at(u64 iova)
+static u8 *bounce_at(u64 iova)
 {
 	u8 *chunk = mapped[chunk_at(iova)].memory;
 
 	return chunk ? chunk + (iova & (XS_CHUNK_BYTES - 1)) : NULL;
 }
 
-void *copy_add_chunk(void *world, u64 iova, u32 way, bool *left)
+void *copy_add_chunk(void *world, u64 iova, u32 direction, bool *left)
 {
 	u32 at = chunk_at(iova);
 
@@ -102,7 +102,7 @@ void *copy_add_chunk(void *world, u64 iova, u32 way, bool *left)
 	if (++chunks > POOL_CHUNKS)
 		sim_fail("copies", "the pool has %u chunks, and may have %u", chunks, POOL_CHUNKS);
 	mapped[at].memory = memory_alloc(world, XS_CHUNK_BYTES, XS_ANY_CPU, false);
-	mapped[at].way = way;
+	mapped[at].direction = direction;
 	return mapped[at].memory;
 }
 
@@ -131,20 +131,20 @@ void copy_short_of(void *world)
 
 static bool reads(const struct buffer *buffer)
 {
-	return buffer->way != XS_WAY_WRITE;
+	return buffer->direction != XS_DIRECTION_WRITE;
 }
 
 static bool writes(const struct buffer *buffer)
 {
-	return buffer->way != XS_WAY_READ;
+	return buffer->direction != XS_DIRECTION_READ;
 }
 
-/* It has its cell for itself, in memory that is mapped for its way and no other. */
+/* It has its bounce buffer for itself, in memory that is mapped for its way and no other. */
 static void check_mapped(const struct buffer *buffer)
 {
 	u32 at = chunk_at(buffer->iova);
 
-	if (at >= XS_CHUNKS_MAX || !mapped[at].memory || mapped[at].way != buffer->way ||
+	if (at >= XS_CHUNKS_MAX || !mapped[at].memory || mapped[at].direction != buffer->direction ||
 	    chunk_at(buffer->iova + buffer->bytes - 1) != at)
 		sim_fail("copies", "%u bytes are copied to %llx, where the device cannot be",
 			 buffer->bytes, (unsigned long long)buffer->iova);
@@ -169,10 +169,10 @@ static void check_bytes(const struct buffer *buffer, const u8 *bytes, u8 value, 
 static void choose(struct buffer *buffer)
 {
 	buffer->bytes = 1 + sim_draw(1u << (6 + sim_draw(7)));
-	buffer->way = (enum xs_way)sim_draw(XS_WAYS);
+	buffer->direction = (enum xs_direction)sim_draw(XS_DIRECTIONS);
 	if (sim.config.copy_alike) {
-		buffer->bytes = XS_CELL_MAX_BYTES - sim_draw(2);
-		buffer->way = XS_WAY_BOTH;
+		buffer->bytes = XS_BOUNCE_MAX_BYTES - sim_draw(2);
+		buffer->direction = XS_DIRECTION_BOTH;
 	}
 }
 
@@ -182,14 +182,14 @@ static void map(struct buffer *buffer)
 
 	choose(buffer);
 	buffer->phys = BUFFERS_PHYS + (buffer - buffers) * BUFFER_ROOM +
-		       sim_draw(XS_CELL_MAX_BYTES);
+		       sim_draw(XS_BOUNCE_MAX_BYTES);
 	buffer->ours = (u8)sim_draw(256);
 	buffer->theirs = buffer->ours;
 	memset(memory_of(buffer), buffer->ours, buffer->bytes);
 	sim.copying++;
 	sim_call_begin(0);
 	xs_enter();
-	buffer->iova = xs_pool_map(&sim.engine.pool, buffer->phys, buffer->bytes, buffer->way,
+	buffer->iova = xs_pool_map(&sim.engine.pool, buffer->phys, buffer->bytes, buffer->direction,
 				   ~0ULL, 0, copies);
 	xs_exit();
 	sim_call_end();
@@ -199,9 +199,9 @@ static void map(struct buffer *buffer)
 	sim.copied++;
 	check_mapped(buffer);
 	if (copies || writes(buffer))
-		check_bytes(buffer, cell_at(buffer->iova), buffer->ours, "the cell");
+		check_bytes(buffer, bounce_at(buffer->iova), buffer->ours, "the bounce buffer");
 	else
-		memset(cell_at(buffer->iova), buffer->ours, buffer->bytes);
+		memset(bounce_at(buffer->iova), buffer->ours, buffer->bytes);
 	buffer->mapped = true;
 }
 
@@ -210,7 +210,7 @@ static void unmap(struct buffer *buffer)
 	bool copies = sim_draw(4);
 	bool done;
 
-	/* From here on another one may have its cell. */
+	/* From here on another one may have its bounce buffer. */
 	buffer->mapped = false;
 	sim.uncopying++;
 	sim_call_begin(0);
@@ -246,7 +246,7 @@ static void flush(struct buffer *buffer)
 	else if (!to_device && writes(buffer))
 		buffer->ours = buffer->theirs;
 	check_bytes(buffer, memory_of(buffer), buffer->ours, "memory");
-	check_bytes(buffer, cell_at(buffer->iova), buffer->theirs, "the cell");
+	check_bytes(buffer, bounce_at(buffer->iova), buffer->theirs, "the bounce buffer");
 }
 
 /* ---- the device ---- */
@@ -256,27 +256,27 @@ static void device_writes(struct buffer *buffer)
 	if (!writes(buffer))
 		return;
 	buffer->theirs = (u8)sim_draw(256);
-	memset(cell_at(buffer->iova), buffer->theirs, buffer->bytes);
+	memset(bounce_at(buffer->iova), buffer->theirs, buffer->bytes);
 }
 
 static bool is_owned(u64 iova)
 {
 	for (u32 i = 0; i < BUFFERS; i++)
 		if ((buffers[i].mapped || buffers[i].busy) &&
-		    iova >> XS_CELL_MAX_LG2 == buffers[i].iova >> XS_CELL_MAX_LG2)
+		    iova >> XS_BOUNCE_MAX_LG2 == buffers[i].iova >> XS_BOUNCE_MAX_LG2)
 			return true;
 	return false;
 }
 
-/* What is nobody's cell now; while one is being mapped that cannot be told. */
+/* What is nobody's bounce buffer now; while one is being mapped that cannot be told. */
 static void device_writes_late(void)
 {
 	u64 iova = stale[sim_draw(COPY_STALE)];
 
-	if (!iova || sim.copying || is_owned(iova) || !cell_at(iova) ||
-	    mapped[chunk_at(iova)].way == XS_WAY_READ)
+	if (!iova || sim.copying || is_owned(iova) || !bounce_at(iova) ||
+	    mapped[chunk_at(iova)].direction == XS_DIRECTION_READ)
 		return;
-	*cell_at(iova) ^= 0xff;
+	*bounce_at(iova) ^= 0xff;
 }
 
 /* ---- who looks after the pool ---- */

@@ -395,7 +395,7 @@ void block_end(void);		/* give all back */
 void copy_begin(void);
 void copy_step(void);
 void copy_end(void);		/* unmap all */
-void *copy_add_chunk(void *world, u64 iova, u32 way, bool *left);
+void *copy_add_chunk(void *world, u64 iova, u32 direction, bool *left);
 bool copy_drop_chunk(void *world, u64 iova, void *memory);
 void copy_short_of(void *world);
 

@@ -292,7 +292,7 @@ case_what_is_read_is_not_written() {
 	all_off
 }
 
-# Each poll maps more than a chunk has cells for, and unmaps it all: the pool grows until it is enough.
+# Each poll maps more than a chunk has bounce buffers for, and unmaps it all: the pool grows until it is enough.
 case_bursts_are_copied() {
 	take copy $TESTDEV
 	for _ in 1 2 3; do
@@ -386,7 +386,7 @@ case_what_is_chosen_is_not_what_is_in_force() {
 	insmod /modules/xsmmu.ko
 }
 
-# The device itself, when memory of the pool has made room for another kind of cells.
+# The device itself, when memory of the pool has made room for another kind of bounce buffers.
 case_what_has_gone_is_not_written() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk

@@ -117,7 +117,7 @@ case_each_failure_of_a_pool() {
 	keep
 	used=$(used_kib)
 	had=$(stat_of $TESTDEV pool_bytes)
-	# A kind each. What fails first is of the map that is short of a cell, then of the chunk for it.
+	# A kind each. What fails first is of the map that is short of a bounce buffer, then of the chunk for it.
 	n=1
 	while [ $n -lt 8 ]; do
 		n=$((n + 1))

@@ -192,22 +192,22 @@ static void world_deferred(void *unused, u32 cpu, bool arm, u64 deadline_ns)
 }
 
 /*
- * Memory of chunks. A few of the first and last cells are written when it comes and when
+ * Memory of chunks. A few of the first and last bounce buffers are written when it comes and when
  * it goes, so that a use of it has to be ordered between the two.
  */
-#define CHUNK_CELLS	2
+#define CHUNK_BOUNCES	2
 
 static u64 chunk_memory[XS_CHUNK_BYTES / 8];
 
 static void touch_chunk(void)
 {
-	const u32 words = XS_CELL_MAX_BYTES / 8;
+	const u32 words = XS_BOUNCE_MAX_BYTES / 8;
 
-	for (u32 i = 0; i < CHUNK_CELLS; i++)
+	for (u32 i = 0; i < CHUNK_BOUNCES; i++)
 		chunk_memory[i * words] = chunk_memory[(63 - i) * words] = 0;
 }
 
-static void *world_add_chunk(void *unused, u64 iova, u32 way, bool *left)
+static void *world_add_chunk(void *unused, u64 iova, u32 direction, bool *left)
 {
 	ex_assert(!world.chunks++);
 	touch_chunk();
@@ -318,14 +318,14 @@ void xs_ref_release(xs_ref_t ref)
 	world.held[page]--;
 }
 
-void xs_copy_in(void *cell, u64 phys, u32 bytes)
+void xs_copy_in(void *bounce, u64 phys, u32 bytes)
 {
-	*(u64 *)cell = world.memory[phys >> XS_PAGE_LG2];
+	*(u64 *)bounce = world.memory[phys >> XS_PAGE_LG2];
 }
 
-void xs_copy_out(u64 phys, const void *cell, u32 bytes)
+void xs_copy_out(u64 phys, const void *bounce, u32 bytes)
 {
-	world.memory[phys >> XS_PAGE_LG2] = *(const u64 *)cell;
+	world.memory[phys >> XS_PAGE_LG2] = *(const u64 *)bounce;
 }
 
 /* ---- for programs ---- */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pools: a buffer's bytes go to its cell and come back, and to nobody else's; cells
- * are never shared, and a chunk goes when nobody can know it any more.
+ * Pools: a buffer's bytes go to its bounce buffer and come back, and to nobody else's; bounce
+ * buffers are never shared, and a chunk goes when nobody can know it any more.
  */
 #include "world.h"
 
@@ -18,7 +18,7 @@ static struct {
 	struct xs_counts counts[TEST_CPUS];
 	u8 *memory;
 	u8 *chunk[XS_CHUNKS_MAX];	/* as the device finds them */
-	u32 way[XS_CHUNKS_MAX];
+	u32 direction[XS_CHUNKS_MAX];
 	u32 chunks;
 	u32 chunks_max;
 	u64 allocations;
@@ -50,17 +50,17 @@ static void copy(u8 *to, const u8 *from, u32 bytes)
 
 static bool unmap_at(u64 iova, bool copies);
 
-void xs_copy_in(void *cell, u64 phys, u32 bytes)
+void xs_copy_in(void *bounce, u64 phys, u32 bytes)
 {
 	CHECK(!m.early || !unmap_at(m.early, true));
 	if (is_buffer(phys, bytes))
-		copy(cell, m.memory + (phys - MEMORY_PHYS), bytes);
+		copy(bounce, m.memory + (phys - MEMORY_PHYS), bytes);
 }
 
-void xs_copy_out(u64 phys, const void *cell, u32 bytes)
+void xs_copy_out(u64 phys, const void *bounce, u32 bytes)
 {
 	if (is_buffer(phys, bytes))
-		copy(m.memory + (phys - MEMORY_PHYS), cell, bytes);
+		copy(m.memory + (phys - MEMORY_PHYS), bounce, bytes);
 }
 
 /* ---- the pool's world ---- */
@@ -131,7 +131,7 @@ static void pool_quiesce(void *world)
 		known += is_known(START + ((u64)i << XS_CHUNK_LG2));
 	CHECK(known < m.chunks);
 	for (u32 i = 0; i < m.pool.cpu_count; i++)
-		for (u32 kind = 0; kind < XS_CELL_KINDS; kind++) {
+		for (u32 kind = 0; kind < XS_BOUNCE_KINDS; kind++) {
 			struct xs_block *open =
 				xs_load(&m.pool.cpus[i]->open[kind]);
 
@@ -143,12 +143,12 @@ static void pool_quiesce(void *world)
 
 static void be_impatient(void);
 
-static void *pool_add_chunk(void *world, u64 iova, u32 way, bool *left)
+static void *pool_add_chunk(void *world, u64 iova, u32 direction, bool *left)
 {
 	u64 at = (iova - START) >> XS_CHUNK_LG2;
 
 	(void)world;
-	CHECK(test_can_sleep() && way < XS_WAYS);
+	CHECK(test_can_sleep() && direction < XS_DIRECTIONS);
 	CHECK(iova == START + (at << XS_CHUNK_LG2));
 	if (!CHECK(at < XS_CHUNKS_MAX && !m.chunk[at]) ||
 	    m.chunks == m.chunks_max || fails_now())
@@ -156,7 +156,7 @@ static void *pool_add_chunk(void *world, u64 iova, u32 way, bool *left)
 	if (m.impatient)
 		be_impatient();
 	m.chunks++;
-	m.way[at] = way;
+	m.direction[at] = direction;
 	m.chunk[at] = test_alloc(XS_CHUNK_BYTES);
 	*left = m.maps_left;
 	return m.chunk[at];
@@ -267,7 +267,7 @@ static void end_empty(void)
 struct buffer {
 	u64 phys;
 	u32 bytes;
-	enum xs_way way;
+	enum xs_direction direction;
 	u64 iova;
 };
 
@@ -277,7 +277,7 @@ static u8 *memory_at(const struct buffer *buffer, u32 at)
 }
 
 /* Where the device finds a byte of the buffer. */
-static u8 *cell_at(const struct buffer *buffer, u32 at)
+static u8 *bounce_at(const struct buffer *buffer, u32 at)
 {
 	u64 offset = buffer->iova + at - START;
 
@@ -288,13 +288,13 @@ static u64 map_so(struct buffer *buffer, u64 last, u32 keep, bool copies)
 {
 	xs_enter();
 	buffer->iova = xs_pool_map(&m.pool, buffer->phys, buffer->bytes,
-				   buffer->way, last, keep, copies);
+				   buffer->direction, last, keep, copies);
 	xs_exit();
 	if (!buffer->iova)
 		return 0;
 	CHECK(xs_pool_has(&m.pool, buffer->iova));
 	CHECK(xs_pool_has(&m.pool, buffer->iova + buffer->bytes - 1));
-	CHECK(m.way[(buffer->iova - START) >> XS_CHUNK_LG2] == buffer->way);
+	CHECK(m.direction[(buffer->iova - START) >> XS_CHUNK_LG2] == buffer->direction);
 	return buffer->iova;
 }
 
@@ -343,14 +343,14 @@ static void check_equal(const struct buffer *buffer, bool equal)
 	u32 same = 0;
 
 	for (u32 i = 0; i < buffer->bytes; i++)
-		same += *memory_at(buffer, i) == *cell_at(buffer, i);
+		same += *memory_at(buffer, i) == *bounce_at(buffer, i);
 	CHECK(equal ? same == buffer->bytes : same < buffer->bytes);
 }
 
 static void device_writes(const struct buffer *buffer, u8 add)
 {
 	for (u32 i = 0; i < buffer->bytes; i++)
-		*cell_at(buffer, i) += add;
+		*bounce_at(buffer, i) += add;
 }
 
 /* ---- tests ---- */
@@ -362,9 +362,9 @@ static void copies(void)
 	if (!CHECK(begin(1)))
 		return;
 	for (u32 i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		for (u32 way = 0; way < XS_WAYS; way++) {
+		for (u32 direction = 0; direction < XS_DIRECTIONS; direction++) {
 			struct buffer buffer = { MEMORY_PHYS + 100, sizes[i],
-						 way, 0 };
+						 direction, 0 };
 			u8 first = *memory_at(&buffer, 0);
 
 			CHECK(map(&buffer));
@@ -373,7 +373,7 @@ static void copies(void)
 			check_equal(&buffer, false);
 			unmap(&buffer);
 			CHECK(*memory_at(&buffer, 0) ==
-			      (u8)(first + (way != XS_WAY_READ)));
+			      (u8)(first + (direction != XS_DIRECTION_READ)));
 			/* Nothing beside it is copied, in or out. */
 			CHECK(map(&buffer));
 			*memory_at(&buffer, sizes[i]) ^= 0x55;
@@ -391,7 +391,7 @@ static void copies(void)
 			/* In, what the device writes is always copied. */
 			*memory_at(&buffer, 0) ^= 0x55;
 			CHECK(map_so(&buffer, LAST, 0, false));
-			check_equal(&buffer, way != XS_WAY_READ);
+			check_equal(&buffer, direction != XS_DIRECTION_READ);
 			CHECK(unmap_at(buffer.iova, false));
 		}
 	end_empty();
@@ -402,9 +402,9 @@ static void flushes(void)
 {
 	if (!CHECK(begin(1)))
 		return;
-	for (u32 way = 0; way < XS_WAYS; way++) {
-		struct buffer buffer = { MEMORY_PHYS + 300, 1000, way, 0 };
-		bool reads = way != XS_WAY_WRITE, writes = way != XS_WAY_READ;
+	for (u32 direction = 0; direction < XS_DIRECTIONS; direction++) {
+		struct buffer buffer = { MEMORY_PHYS + 300, 1000, direction, 0 };
+		bool reads = direction != XS_DIRECTION_WRITE, writes = direction != XS_DIRECTION_READ;
 		u8 was = *memory_at(&buffer, 500);
 
 		CHECK(map(&buffer));
@@ -412,20 +412,20 @@ static void flushes(void)
 		CHECK(flush_at(buffer.iova + 500, 20, false));
 		CHECK(*memory_at(&buffer, 500) == (u8)(was + writes));
 		CHECK(*memory_at(&buffer, 519) ==
-		      (u8)(*cell_at(&buffer, 519) - !writes));
-		CHECK(*memory_at(&buffer, 499) != *cell_at(&buffer, 499));
-		CHECK(*memory_at(&buffer, 520) != *cell_at(&buffer, 520));
+		      (u8)(*bounce_at(&buffer, 519) - !writes));
+		CHECK(*memory_at(&buffer, 499) != *bounce_at(&buffer, 499));
+		CHECK(*memory_at(&buffer, 520) != *bounce_at(&buffer, 520));
 		*memory_at(&buffer, 999) = 77;
-		*cell_at(&buffer, 999) = 78;
+		*bounce_at(&buffer, 999) = 78;
 		CHECK(flush_at(buffer.iova + 999, 1, true));
-		CHECK(*cell_at(&buffer, 999) == (reads ? 77 : 78));
+		CHECK(*bounce_at(&buffer, 999) == (reads ? 77 : 78));
 		/* What is none of it. */
 		CHECK(flush_at(buffer.iova, 1000, true));
 		CHECK(flush_at(buffer.iova + 1000, 0, true));
-		*cell_at(&buffer, 1000) = 3;
+		*bounce_at(&buffer, 1000) = 3;
 		was = *memory_at(&buffer, 1000);
 		CHECK(flush_at(buffer.iova, 1001, true));
-		CHECK(*cell_at(&buffer, 1000) == 3);
+		CHECK(*bounce_at(&buffer, 1000) == 3);
 		CHECK(flush_at(buffer.iova + 999, 2, false));
 		CHECK(*memory_at(&buffer, 1000) == was);
 		CHECK(!flush_at(buffer.iova + 1000, 1, false));
@@ -438,45 +438,45 @@ static void flushes(void)
 	end_empty();
 }
 
-static u32 cell_lg2(const struct buffer *buffer)
+static u32 bounce_lg2(const struct buffer *buffer)
 {
 	return m.pool.chunks[(buffer->iova - START) >> XS_CHUNK_LG2]->lg2;
 }
 
-/* Each buffer is in a cell of the smallest size, alone, and starts with it. */
+/* Each buffer is in a bounce buffer of the smallest size, alone, and starts with it. */
 static void sizes(void)
 {
 	static struct buffer buffers[3 * 64];
-	struct buffer odd = { MEMORY_PHYS, 0, XS_WAY_READ, 0 };
+	struct buffer odd = { MEMORY_PHYS, 0, XS_DIRECTION_READ, 0 };
 	const u32 count = sizeof(buffers) / sizeof(buffers[0]);
 
 	if (!CHECK(begin(1)))
 		return;
-	for (u32 lg2 = XS_CELL_MIN_LG2; lg2 <= XS_CELL_MAX_LG2; lg2++) {
+	for (u32 lg2 = XS_BOUNCE_MIN_LG2; lg2 <= XS_BOUNCE_MAX_LG2; lg2++) {
 		for (u32 i = 0; i < count; i++) {
 			struct buffer *buffer = &buffers[i];
 
 			buffer->phys = MEMORY_PHYS + 4001 + 2 * i;
 			buffer->bytes = (1u << lg2) - i % (1u << (lg2 - 1));
-			buffer->way = XS_WAY_READ;
+			buffer->direction = XS_DIRECTION_READ;
 			CHECK(map(buffer));
 			CHECK(buffer->iova % (1u << lg2) == 0 ||
-			      lg2 == XS_CELL_MAX_LG2);
-			CHECK(cell_lg2(buffer) == lg2);
-			*cell_at(buffer, 0) = (u8)i;
-			*cell_at(buffer, buffer->bytes - 1) = (u8)i;
+			      lg2 == XS_BOUNCE_MAX_LG2);
+			CHECK(bounce_lg2(buffer) == lg2);
+			*bounce_at(buffer, 0) = (u8)i;
+			*bounce_at(buffer, buffer->bytes - 1) = (u8)i;
 		}
 		for (u32 i = 0; i < count; i++) {
-			CHECK(*cell_at(&buffers[i], 0) == (u8)i);
-			CHECK(*cell_at(&buffers[i], buffers[i].bytes - 1) ==
+			CHECK(*bounce_at(&buffers[i], 0) == (u8)i);
+			CHECK(*bounce_at(&buffers[i], buffers[i].bytes - 1) ==
 			      (u8)i);
 			unmap(&buffers[i]);
 		}
 	}
 	/* One chunk for each size was enough. */
-	CHECK(m.chunks == XS_CELL_SIZES);
-	CHECK(!map(&odd) && m.chunks == XS_CELL_SIZES);
-	/* Cells are aligned as their buffers are. */
+	CHECK(m.chunks == XS_BOUNCE_SIZES);
+	CHECK(!map(&odd) && m.chunks == XS_BOUNCE_SIZES);
+	/* Bounce buffers are aligned as their buffers are. */
 	for (u32 i = 0; i < 3; i++)
 		CHECK(map(&buffers[i]));
 	for (u32 i = 3; i < 6; i++) {
@@ -488,7 +488,7 @@ static void sizes(void)
 		odd.phys = MEMORY_PHYS + 5 * (1u << lg2);
 		CHECK(map(&odd));
 		CHECK(!(odd.iova & ((1u << (lg2 < 11 ? lg2 : 11)) - 1)));
-		CHECK(cell_lg2(&odd) == (lg2 < 8 ? 8 : lg2 < 11 ? lg2 : 11));
+		CHECK(bounce_lg2(&odd) == (lg2 < 8 ? 8 : lg2 < 11 ? lg2 : 11));
 		unmap(&odd);
 	}
 	for (u32 i = 0; i < 6; i++)
@@ -496,22 +496,22 @@ static void sizes(void)
 	end_empty();
 }
 
-/* All cells of a chunk, of the smallest ones. */
+/* All bounce buffers of a chunk, of the smallest ones. */
 static void full(void)
 {
-	static struct buffer buffers[XS_CHUNK_BYTES >> XS_CELL_MIN_LG2];
+	static struct buffer buffers[XS_CHUNK_BYTES >> XS_BOUNCE_MIN_LG2];
 	const u32 count = sizeof(buffers) / sizeof(buffers[0]);
 
 	if (!CHECK(begin(1)))
 		return;
 	xs_pool_limit(&m.pool, 1);
 	for (u32 i = 0; i < count && !test_failed(); i++) {
-		buffers[i] = (struct buffer){ MEMORY_PHYS + 1, 1, XS_WAY_READ, 0 };
+		buffers[i] = (struct buffer){ MEMORY_PHYS + 1, 1, XS_DIRECTION_READ, 0 };
 		CHECK(map(&buffers[i]));
-		*cell_at(&buffers[i], 0) = (u8)(i % 255);
+		*bounce_at(&buffers[i], 0) = (u8)(i % 255);
 	}
 	for (u32 i = 0; i < count && !test_failed(); i++) {
-		CHECK(*cell_at(&buffers[i], 0) == (u8)(i % 255));
+		CHECK(*bounce_at(&buffers[i], 0) == (u8)(i % 255));
 		unmap(&buffers[i]);
 	}
 	end_empty();
@@ -520,8 +520,8 @@ static void full(void)
 /* What is within 4 KiB stays where it is in that, if it is so large, or has to. */
 static void offsets(void)
 {
-	struct buffer buffer = { MEMORY_PHYS + 8192 + 1500, 2500, XS_WAY_BOTH, 0 };
-	struct buffer small = { MEMORY_PHYS + 8192 + 4000, 96, XS_WAY_BOTH, 0 };
+	struct buffer buffer = { MEMORY_PHYS + 8192 + 1500, 2500, XS_DIRECTION_BOTH, 0 };
+	struct buffer small = { MEMORY_PHYS + 8192 + 4000, 96, XS_DIRECTION_BOTH, 0 };
 	u64 iova = 0;
 	u32 bytes;
 
@@ -557,7 +557,7 @@ static void offsets(void)
 		      small.iova % 4096 == 4000);
 		unmap(&small);
 	}
-	/* A cell is never so much of a larger page. */
+	/* A bounce buffer is never so much of a larger page. */
 	CHECK(!map_so(&small, LAST, 8191, true));
 	CHECK(!map_so(&small, LAST, 65535, true));
 	small.phys++;
@@ -590,14 +590,14 @@ static void offsets(void)
 	CHECK(!map_so(&small, START + XS_POOL_BYTES - 2, 0, true));
 	CHECK(map_so(&small, START + XS_POOL_BYTES - 1, 0, true));
 	unmap(&small);
-	small.bytes = XS_CELL_MAX_BYTES + 1;
+	small.bytes = XS_BOUNCE_MAX_BYTES + 1;
 	CHECK(!map_so(&small, LAST, 0, true));
 	end_empty();
 }
 
 static void strays(void)
 {
-	struct buffer buffer = { MEMORY_PHYS, 512, XS_WAY_WRITE, 0 };
+	struct buffer buffer = { MEMORY_PHYS, 512, XS_DIRECTION_WRITE, 0 };
 	u8 was;
 
 	if (!CHECK(begin(1)))
@@ -625,7 +625,7 @@ static void strays(void)
 static void grows(void)
 {
 	static struct buffer buffers[3 * 512];
-	struct buffer other = { MEMORY_PHYS, 1, XS_WAY_READ, 0 };
+	struct buffer other = { MEMORY_PHYS, 1, XS_DIRECTION_READ, 0 };
 	u32 count = 0;
 
 	if (!CHECK(begin(1)))
@@ -635,7 +635,7 @@ static void grows(void)
 	xs_pool_limit(&m.pool, 2);
 	while (count < 3 * 512) {
 		buffers[count] = (struct buffer){ MEMORY_PHYS, 4096,
-						  XS_WAY_BOTH, 0 };
+						  XS_DIRECTION_BOTH, 0 };
 		if (!map(&buffers[count]))
 			break;
 		count++;
@@ -663,7 +663,7 @@ static void grows(void)
 	while (count)
 		unmap(&buffers[--count]);
 	/* What is empty makes room for another kind. */
-	other.way = XS_WAY_WRITE;
+	other.direction = XS_DIRECTION_WRITE;
 	m.now_ns += XS_POOL_PAUSE_NS;
 	CHECK(map(&other) && m.chunks == 1);
 	unmap(&other);
@@ -676,7 +676,7 @@ static void grows(void)
 static void once(void)
 {
 	static struct buffer buffers[1024];
-	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_BOTH, 0 };
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_BOTH, 0 };
 
 	if (!CHECK(begin(1)))
 		return;
@@ -709,9 +709,9 @@ static void once(void)
 /* At the limit all that is wanted waits; then it is asked for again. */
 static void asks_again(void)
 {
-	struct buffer used = { MEMORY_PHYS, 4096, XS_WAY_BOTH, 0 };
-	struct buffer first = { MEMORY_PHYS, 4096, XS_WAY_READ, 0 };
-	struct buffer second = { MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	struct buffer used = { MEMORY_PHYS, 4096, XS_DIRECTION_BOTH, 0 };
+	struct buffer first = { MEMORY_PHYS, 4096, XS_DIRECTION_READ, 0 };
+	struct buffer second = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
 
 	if (!CHECK(begin(1)))
 		return;
@@ -732,7 +732,7 @@ static void asks_again(void)
 /* After there was no memory, none is asked for a while. */
 static void pauses(void)
 {
-	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_BOTH, 0 };
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_BOTH, 0 };
 
 	for (u32 fails_in = 1; fails_in <= 3; fails_in++) {
 		if (!CHECK(begin(1)))
@@ -772,7 +772,7 @@ static void fails(void)
 	CHECK(fails_in == 2 + 3 + 1);
 }
 
-/* Chunks without a used cell go, but for those that are kept; all others stay. */
+/* Chunks without a used bounce buffer go, but for those that are kept; all others stay. */
 static void trims(void)
 {
 	static struct buffer buffers[4 * 512];
@@ -782,7 +782,7 @@ static void trims(void)
 		return;
 	for (; count < 4 * 512; count++) {
 		buffers[count] = (struct buffer){ MEMORY_PHYS + count, 4096,
-						  XS_WAY_WRITE, 0 };
+						  XS_DIRECTION_WRITE, 0 };
 		test_be_cpu(count / 512 & 1);
 		CHECK(map(&buffers[count]));
 	}
@@ -810,7 +810,7 @@ static void trims(void)
 /* The same of a chunk whose map has failed, and which the world could not undo. */
 static void left_chunks(void)
 {
-	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
 	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
 
 	if (!CHECK(begin(2)))
@@ -834,7 +834,7 @@ static void left_chunks(void)
 /* A chunk that the world cannot remove keeps its IOVA and its memory, and is not used. */
 static void stuck_chunks(void)
 {
-	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
 	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
 	u64 stuck;
 
@@ -863,7 +863,7 @@ static void stuck_chunks(void)
 /* The last chance to remove one is when its pool goes: its memory is lost, and the world told. */
 static void lost_chunks(void)
 {
-	struct buffer buffer = { MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
 
 	if (!CHECK(begin(1)))
 		return;
@@ -890,21 +890,21 @@ static void moves_from(u32 from)
 		return;
 	test_be_cpu(!from);
 	xs_pool_limit(&m.pool, 1);
-	/* Idle trays of this CPU are not in the way. */
-	buffers[0] = (struct buffer){ MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	/* Idle areas of this CPU are not in the way. */
+	buffers[0] = (struct buffer){ MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
 	CHECK(map(&buffers[0]));
 	unmap(&buffers[0]);
 	test_be_cpu(from);
 	m.now_ns += XS_POOL_PAUSE_NS;
 	for (; count < 512; count++) {
 		buffers[count] = (struct buffer){ MEMORY_PHYS, 4096,
-						  XS_WAY_WRITE, 0 };
+						  XS_DIRECTION_WRITE, 0 };
 		CHECK(map(&buffers[count]));
 	}
 	test_be_cpu(!from);
 	buffers[512] = buffers[0];
 	CHECK(!map(&buffers[512]));
-	/* A tray's half: listed, on the other CPU's shelf. */
+	/* A area's half: listed, on the other CPU's shelf. */
 	for (u32 i = 0; i < 32; i++)
 		unmap(&buffers[i]);
 	for (u32 i = 0; i < 32; i++)
@@ -928,23 +928,23 @@ static void moves(void)
 	moves_from(0);
 }
 
-/* A tray with holes is left to the CPU that has it, if it has no other one. */
+/* A area with holes is left to the CPU that has it, if it has no other one. */
 static void left_alone(void)
 {
 	static struct buffer buffers[5 * 64];
 	u32 count = 0;
-	u64 tray;
+	u64 area;
 
 	if (!CHECK(begin(2)))
 		return;
 	test_be_cpu(1);
 	for (; count < 3 * 64; count++) {
 		buffers[count] = (struct buffer){ MEMORY_PHYS, 4096,
-						  XS_WAY_WRITE, 0 };
+						  XS_DIRECTION_WRITE, 0 };
 		CHECK(map(&buffers[count]));
 	}
 	/* Of 64 pages. */
-	tray = buffers[0].iova >> 18;
+	area = buffers[0].iova >> 18;
 	/* Enough that it is listed, on the shelf of that CPU. */
 	for (u32 i = 0; i < 32; i++)
 		unmap(&buffers[i]);
@@ -952,23 +952,23 @@ static void left_alone(void)
 	for (; count < 5 * 64; count++) {
 		buffers[count] = buffers[0];
 		CHECK(map(&buffers[count]));
-		CHECK(buffers[count].iova >> 18 != tray);
+		CHECK(buffers[count].iova >> 18 != area);
 	}
 	for (u32 i = 32; i < count; i++)
 		unmap(&buffers[i]);
 	end_empty();
 }
 
-/* There are no cells of a kind: that is nothing to others. */
+/* There are no bounce buffers of a kind: that is nothing to others. */
 static void dry(void)
 {
 	static struct buffer buffers[65];
-	struct buffer other = { MEMORY_PHYS, 4096, XS_WAY_READ, 0 };
+	struct buffer other = { MEMORY_PHYS, 4096, XS_DIRECTION_READ, 0 };
 	u32 count = 0;
 
 	if (!CHECK(begin(1)))
 		return;
-	buffers[count] = (struct buffer){ MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+	buffers[count] = (struct buffer){ MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
 	CHECK(map(&buffers[count++]));
 	CHECK(!map_so(&other, LAST, 0, true));
 	for (; count < 65; count++) {
@@ -996,7 +996,7 @@ static void holes(void)
 				if (buffer->iova)
 					continue;
 				*buffer = (struct buffer){
-					MEMORY_PHYS, 4096, XS_WAY_WRITE, 0 };
+					MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
 				CHECK(map(buffer));
 				/* The world does at once what it is told. */
 				xs_pool_grow(&m.pool);
@@ -1009,7 +1009,7 @@ static void holes(void)
 			xs_pool_trim(&m.pool, 0);
 			test_relax();
 		}
-	/* 568 cells at most are used at a time, in 9 trays, and each CPU may keep two. */
+	/* 568 bounce buffers at most are used at a time, in 9 areas, and each CPU may keep two. */
 	CHECK(m.chunks <= (9 + 2 * 8) / 8 + 1);
 	for (u32 cpu = 0; cpu < 8; cpu++)
 		for (u32 i = 0; i < 512; i += 64) {
@@ -1021,21 +1021,21 @@ static void holes(void)
 }
 
 /*
- * A CPU may have a tray open that another one has emptied and given back, since it freed
- * the last cell before the first one opened it.
+ * A CPU may have a area open that another one has emptied and given back, since it freed
+ * the last bounce buffer before the first one opened it.
  */
 static void share(void *argument)
 {
-	u32 kind = XS_WAY_WRITE * XS_CELL_SIZES;
+	u32 kind = XS_DIRECTION_WRITE * XS_BOUNCE_SIZES;
 
 	(void)argument;
 	if (is_known(START) && m.pool.cpus[0]->open[kind] == &m.pool.none)
-		xs_store(&m.pool.cpus[0]->open[kind], &m.pool.chunks[0]->tray[5]);
+		xs_store(&m.pool.cpus[0]->open[kind], &m.pool.chunks[0]->area[5]);
 }
 
 static void shared(void)
 {
-	struct buffer buffer = { MEMORY_PHYS + 1, 1, XS_WAY_WRITE, 0 };
+	struct buffer buffer = { MEMORY_PHYS + 1, 1, XS_DIRECTION_WRITE, 0 };
 
 	if (!CHECK(begin(1)))
 		return;
@@ -1051,45 +1051,45 @@ static void shared(void)
 	end();
 }
 
-/* The cells of a tray, and of the next one. */
-static struct buffer cells[128];
+/* The bounce buffers of a area, and of the next one. */
+static struct buffer bounces[128];
 
-static void unmap_tray(void)
+static void unmap_area(void)
 {
 	for (u32 i = 0; i < 64; i++)
-		unmap(&cells[i]);
+		unmap(&bounces[i]);
 }
 
 /* So shared, it is used up, and emptied when its CPU looks for another: that is the same. */
 static void reopened(void)
 {
-	struct buffer one = { MEMORY_PHYS + 1, 1, XS_WAY_WRITE, 0 };
-	u32 kind = XS_WAY_WRITE * XS_CELL_SIZES;
+	struct buffer one = { MEMORY_PHYS + 1, 1, XS_DIRECTION_WRITE, 0 };
+	u32 kind = XS_DIRECTION_WRITE * XS_BOUNCE_SIZES;
 	u64 first;
 
 	if (!CHECK(begin(2)))
 		return;
 	test_be_cpu(1);
 	for (u32 i = 0; i < 128; i++) {
-		cells[i] = one;
-		CHECK(map(&cells[i]));
+		bounces[i] = one;
+		CHECK(map(&bounces[i]));
 	}
-	first = cells[0].iova & ~(64ULL * 256 - 1);
-	xs_store(&m.pool.cpus[0]->open[kind], &m.pool.chunks[0]->tray[0]);
-	CHECK(first == m.pool.chunks[0]->tray[0].iova);
+	first = bounces[0].iova & ~(64ULL * 256 - 1);
+	xs_store(&m.pool.cpus[0]->open[kind], &m.pool.chunks[0]->area[0]);
+	CHECK(first == m.pool.chunks[0]->area[0].iova);
 	test_be_cpu(0);
-	m.meanwhile = unmap_tray;
+	m.meanwhile = unmap_area;
 	CHECK(map(&one));
 	CHECK(!m.meanwhile && one.iova >= first &&
 	      one.iova < first + 64ULL * 256);
 	/* Nobody else is handed it. */
 	test_be_cpu(1);
 	for (u32 i = 0; i < 64; i++) {
-		CHECK(map(&cells[i]));
-		CHECK(cells[i].iova >= first + 64ULL * 256);
+		CHECK(map(&bounces[i]));
+		CHECK(bounces[i].iova >= first + 64ULL * 256);
 	}
 	for (u32 i = 0; i < 128; i++)
-		unmap(&cells[i]);
+		unmap(&bounces[i]);
 	unmap(&one);
 	end_empty();
 }
@@ -1101,7 +1101,7 @@ static void reopened(void)
 
 /*
  * @used:	slots
- * @few:	one size and way, so that trays and chunks become empty often
+ * @few:	one size and way, so that areas and chunks become empty often
  * @rude:	a driver unmaps what another one unmaps, too
  */
 struct traffic {
@@ -1131,8 +1131,8 @@ static struct buffer *draw(const struct traffic *traffic, u64 *random, u32 slot)
 	buffer->bytes = 1 + test_below(random, size);
 	if (buffer->bytes > MEMORY_BYTES / SLOTS)
 		buffer->bytes = MEMORY_BYTES / SLOTS;
-	buffer->way = !traffic->few && test_below(random, 2) ? XS_WAY_BOTH :
-							      XS_WAY_WRITE;
+	buffer->direction = !traffic->few && test_below(random, 2) ? XS_DIRECTION_BOTH :
+							      XS_DIRECTION_WRITE;
 	return buffer;
 }
 
@@ -1143,7 +1143,7 @@ static void use(struct buffer *buffer, u64 *random)
 
 	check_equal(buffer, true);
 	for (u32 i = 0; i < buffer->bytes; i++)
-		*cell_at(buffer, i) = value;
+		*bounce_at(buffer, i) = value;
 	if (test_below(random, 2))
 		CHECK(flush_at(buffer->iova, buffer->bytes, false));
 	unmap(buffer);
@@ -1179,7 +1179,7 @@ static void use_slot(struct shared *shared, u64 *random)
 /* Each mapping is unmapped by one of those who try. */
 static void be_rude(struct shared *shared, u32 cpu)
 {
-	struct buffer buffer = { MEMORY_PHYS, 1, XS_WAY_READ, 0 };
+	struct buffer buffer = { MEMORY_PHYS, 1, XS_DIRECTION_READ, 0 };
 	u64 iova = __atomic_load_n(&shared->iova, __ATOMIC_ACQUIRE);
 
 	if (iova && unmap_at(iova, true))
@@ -1220,7 +1220,7 @@ static void work(void *argument, u32 cpu)
 static void run_threads(const struct traffic *traffic, bool by_turns)
 {
 	struct shared *shared = test_alloc(sizeof(*shared));
-	struct buffer first = { MEMORY_PHYS, 1, XS_WAY_READ, 0 };
+	struct buffer first = { MEMORY_PHYS, 1, XS_DIRECTION_READ, 0 };
 
 	shared->traffic = *traffic;
 	test_replay(traffic->seed, 0);
@@ -1372,7 +1372,7 @@ static void stuck_in_engine(void)
 	    !CHECK(!xs_engine_add_pool(&engine)))
 		return;
 	xs_enter();
-	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 8, XS_WAY_WRITE, LAST, 0,
+	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 8, XS_DIRECTION_WRITE, LAST, 0,
 			   false));
 	xs_exit();
 	xs_pool_grow(&engine.pool);
@@ -1432,13 +1432,13 @@ static void lives(void)
 		return;
 	CHECK(engine.pool.limit == XS_POOL_MIB / 2 && tuning.copy_bytes == 4096);
 	xs_enter();
-	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, 0, true));
+	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_DIRECTION_BOTH, LAST, 0, true));
 	xs_exit();
 	xs_pool_grow(&engine.pool);
 	m.now_ns += XS_POOL_DRY_NS;
 	xs_enter();
-	iova = xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, 0, true);
-	again = xs_pool_map(&engine.pool, MEMORY_PHYS, 200, XS_WAY_READ, LAST, 0, true);
+	iova = xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_DIRECTION_BOTH, LAST, 0, true);
+	again = xs_pool_map(&engine.pool, MEMORY_PHYS, 200, XS_DIRECTION_READ, LAST, 0, true);
 	xs_exit();
 	CHECK(iova && !again && xs_engine_live(&engine) == 1);
 	CHECK(xs_engine_audit(&engine, &sum) == 1);
@@ -1458,7 +1458,7 @@ static void lives(void)
 	CHECK(engine.pool.limit == 3 && engine.tuning.copy_bytes == 100);
 	/* An account that is not of what is mapped is found out. */
 	xs_enter();
-	CHECK(xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_WAY_BOTH, LAST, 0, true));
+	CHECK(xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_DIRECTION_BOTH, LAST, 0, true));
 	xs_exit();
 	xs_count(engine.counts, copied_unmaps, 1);
 	CHECK(xs_engine_audit(&engine, &sum) == -XS_EILSEQ);
@@ -1477,7 +1477,7 @@ static void live_run(void *argument, u32 cpu)
 
 		xs_enter();
 		iova = xs_pool_map(&engine.pool, MEMORY_PHYS + 4096 * cpu, 60,
-				   XS_WAY_READ, LAST, 0, true);
+				   XS_DIRECTION_READ, LAST, 0, true);
 		CHECK(!iova || xs_pool_unmap(&engine.pool, iova, true));
 		xs_exit();
 	}
@@ -1504,7 +1504,7 @@ static void live_seed(u64 seed)
 		   !xs_engine_add_pool(&engine)))
 		return;
 	xs_enter();
-	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 60, XS_WAY_READ, LAST,
+	CHECK(!xs_pool_map(&engine.pool, MEMORY_PHYS, 60, XS_DIRECTION_READ, LAST,
 			   0, true));
 	xs_exit();
 	xs_pool_grow(&engine.pool);

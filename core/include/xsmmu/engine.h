@@ -43,7 +43,7 @@
  * @range_commands_max:	with XS_SCOPE_AUTO, more commands than this become one
  *			domain command, 1 .. XS_RANGES_MAX
  * @copy_bytes:		buffers up to so many bytes are copied, 0 ..
- *			XS_CELL_MAX_BYTES; of an engine that has a pool
+ *			XS_BOUNCE_MAX_BYTES; of an engine that has a pool
  * @pool_mib:		what that may have, 2 .. XS_POOL_MAX_MIB
  * @batch_aware:	all drivers are: under a policy that waits for their flush
  *			an ordinary unmap is not deferred, so that nothing they

@@ -42,7 +42,7 @@ struct xs_counts {
 	u64 copied_maps;	/* maps of buffers that a pool has copies of, */
 	u64 copied_unmaps;
 	u64 copied_bytes;	/* both ways, flushes included */
-	u64 copy_misses;	/* there was no cell for one: mapped as others are */
+	u64 copy_misses;	/* there was no bounce buffer for one: mapped as others are */
 };
 
 static inline u64 xs_counts_mapped(const struct xs_counts *counts)

@@ -31,8 +31,8 @@ bool xs_ref_hold_fast(xs_ref_t ref);
 void xs_ref_release(xs_ref_t ref);
 
 #ifndef xs_copy_in
-void xs_copy_in(void *cell, u64 phys, u32 bytes);
-void xs_copy_out(u64 phys, const void *cell, u32 bytes);
+void xs_copy_in(void *bounce, u64 phys, u32 bytes);
+void xs_copy_out(u64 phys, const void *bounce, u32 bytes);
 #endif
 
 struct xs_counts;

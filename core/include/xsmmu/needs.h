@@ -63,8 +63,8 @@
  *   xs_ref_hold(ref) -> bool: false, and nothing is held, if the page is free
  *   xs_ref_hold_fast(ref) -> bool: the same, and may also fail for no reason
  *   xs_ref_release(ref)
- *   xs_copy_in(cell, phys, bytes), xs_copy_out(phys, cell, bytes): copy memory into a
- *              cell of a pool, or back
+ *   xs_copy_in(bounce buffer, phys, bytes), xs_copy_out(phys, bounce buffer, bytes): copy memory
+ *              into a bounce buffer of a pool, or back
  */
 #ifndef XSMMU_NEEDS_H
 #define XSMMU_NEEDS_H

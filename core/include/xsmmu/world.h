@@ -195,15 +195,15 @@ struct xs_world_ops {
 
 	/*
 	 * Copying (pool.h), where there is any. Add a chunk: zeroed memory, mapped at
-	 * @iova for @way and for nothing else; NULL if there is none. If add sets
+	 * @iova for @direction and for nothing else; NULL if there is none. If add sets
 	 * *@left, the map has failed, and devices may reach some of the memory, which
 	 * it returns for drop. When drop
 	 * returns no translation of it exists, stale ones included, and it is free.
 	 * If the world cannot remove the chunk, drop returns false and frees nothing.
-	 * Both may sleep. A pool is short of cells: xs_pool_grow() is worth a call
+	 * Both may sleep. A pool is short of bounce buffers: xs_pool_grow() is worth a call
 	 * soon, from where it may sleep; NULL if that is done in other ways.
 	 */
-	void *(*add_chunk)(void *world, u64 iova, u32 way, bool *left);
+	void *(*add_chunk)(void *world, u64 iova, u32 direction, bool *left);
 	bool (*drop_chunk)(void *world, u64 iova, void *memory);
 	void (*short_of)(void *world);
 

@@ -372,7 +372,10 @@ static int check_shared(struct device *dev, u8 *memory)
 	return error;
 }
 
-/* A page of a receive ring that syncs by itself: what the driver has of it is out of the device's reach. */
+/*
+ * A page of a receive ring that syncs by itself: what the driver has of it is out of the device's
+ * reach.
+ */
 static int check_ring(struct device *dev, u8 *memory)
 {
 	dma_addr_t iova;
@@ -406,7 +409,7 @@ static int check_coherent(struct device *dev, u8 *memory, bool refused)
 	return 0;
 }
 
-/* A cell is of any kind of access: what is for one of them only is mapped. */
+/* A bounce buffer is of any kind of access: what is for one of them only is mapped. */
 static int check_privileged(struct device *dev, u8 *memory)
 {
 	dma_addr_t iova = dma_map_single_attrs(dev, memory + 100, 200, DMA_BIDIRECTIONAL,
@@ -729,7 +732,7 @@ static int sync_too_much(struct device *dev, u8 *memory)
 #define FILLED	1100	/* of which 2 MiB have room for 512 */
 #define FILLED_BYTES	(PAGE_SIZE - 1)
 
-/* More free cells of a tray than make it worth to be found again, and few of those. */
+/* More free bounce buffers of a area than make it worth to be found again, and few of those. */
 #define GONE	20
 #define LEFT	3
 
@@ -741,14 +744,14 @@ static int map_again(struct device *dev, struct buffer *buffers, u32 count)
 		buffers[i].iova = dma_map_single(dev, buffers[i].memory,
 						 FILLED_BYTES, DMA_BIDIRECTIONAL);
 		if (!is_copied(dev, &buffers[i]))
-			return wrong(dev, "cells are lost");
+			return wrong(dev, "bounce buffers are lost");
 	}
 	return 0;
 }
 
 /*
- * A list that there are too few cells for is mapped instead, and what was copied of it by
- * then is given back. With this mask each segment is for a cell of a page.
+ * A list that there are too few bounce buffers for is mapped instead, and what was copied of it by
+ * then is given back. With this mask each segment is for a bounce buffer of a page.
  */
 static int list_in_full_pool(struct device *dev, struct buffer *buffers,
 			     bool full)
@@ -759,14 +762,14 @@ static int list_in_full_pool(struct device *dev, struct buffer *buffers,
 
 	if (!full)
 		return 0;
-	/* The last ones are of one tray. */
+	/* The last ones are of one area. */
 	buffers += FILLED - 1;
 	while (!is_copied(dev, buffers))
 		buffers--;
 	buffers -= GONE - 1;
 	for (i = 0; i < GONE; i++)
 		unmap(dev, &buffers[i], 0);
-	/* A CPU that has found no cell looks for none for a while. */
+	/* A CPU that has found no bounce buffer looks for none for a while. */
 	msleep(20);
 	error = map_again(dev, buffers, GONE - LEFT);
 	dma_set_min_align_mask(dev, PAGE_SIZE - 1);
@@ -829,7 +832,7 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 static struct {
 	struct device *dev;
 	struct buffer buffers[KEPT];
-	u32 *cells[KEPT];	/* what the device finds there, as long as it does */
+	u32 *bounces[KEPT];	/* what the device finds there, as long as it does */
 } kept;
 
 static int keep(struct device *dev)
@@ -849,7 +852,7 @@ static int keep(struct device *dev)
 		if (error)
 			break;
 		writes(dev, buffer->iova, buffer->bytes, 0x22);
-		kept.cells[i] = (u32 *)found(dev, buffer->iova);
+		kept.bounces[i] = (u32 *)found(dev, buffer->iova);
 		right &= !registers || is_allowed(dev, buffer, 0);
 	}
 	kept.dev = get_device(dev);
@@ -921,7 +924,10 @@ static const struct kernel_param_ops reached_ops = { .get = get_reached };
 module_param_cb(reached, &reached_ops, NULL, 0400);
 MODULE_PARM_DESC(reached, "how many of what was kept the device reaches");
 
-/* What may be copied once there is memory for it, of the @text-th kind. What was kept is in none of those. */
+/*
+ * What may be copied once there is memory for it, of the @text-th kind. What was kept is in none of
+ * those.
+ */
 static int small(const char *text, const struct kernel_param *param)
 {
 	static const size_t sizes[] = { 100, 300, 600, 3000 };
@@ -983,9 +989,9 @@ MODULE_PARM_DESC(scarce, "write: map for the device of what was kept, what fails
 /* Does a write of the device's to a copy that was kept land? It is undone. */
 static bool lands(void __iomem *registers, u32 at)
 {
-	phys_addr_t phys = virt_to_phys(kept.cells[at]);
+	phys_addr_t phys = virt_to_phys(kept.bounces[at]);
 	dma_addr_t iova = kept.buffers[at].iova;
-	u32 before = READ_ONCE(*kept.cells[at]);
+	u32 before = READ_ONCE(*kept.bounces[at]);
 	bool landed;
 
 	writel(4, registers + 0x0c);
@@ -996,8 +1002,8 @@ static bool lands(void __iomem *registers, u32 at)
 	writel(upper_32_bits(phys), registers + 0x20);
 	writel(1, registers + 0x14);
 	readl(registers + 0x00);
-	landed = READ_ONCE(*kept.cells[at]) != before;
-	WRITE_ONCE(*kept.cells[at], before);
+	landed = READ_ONCE(*kept.bounces[at]) != before;
+	WRITE_ONCE(*kept.bounces[at], before);
 	return landed;
 }
 
@@ -1021,7 +1027,7 @@ static int stale(struct pci_dev *pdev)
 	error = map(dev, one, true);
 	if (error)
 		goto free;
-	kept.cells[0] = (u32 *)found(dev, one->iova);
+	kept.bounces[0] = (u32 *)found(dev, one->iova);
 	if (!lands(registers, 0))
 		error = wrong(dev, "the device does not reach a copy");
 	unmap(dev, one, 0);
@@ -1168,7 +1174,7 @@ static const struct alignment alignments[] = {
 	{ "align_begin", 2, 512, 1, 0 },
 	{ "align_end", 2, 511, PAGE_SIZE - 511, 17 },
 	{ "align_row", 2, 511, PAGE_SIZE - 511, 0 },
-	/* In a cell of a page. */
+	/* In a bounce buffer of a page. */
 	{ "align_page", 1, 3000, 1, 0 },
 	{ "align_few", 1, 2, PAGE_SIZE - 3, 0 },
 	{ "align_large", 1, 8192, 1, 0 },

@@ -1918,16 +1918,16 @@ static int unrecorded(struct device *dev)
 
 /* Of a small buffer, copied; 0: it never is. The first of a way is not, but has a chunk made. */
 static dma_addr_t map_copied(struct device *dev, void *memory,
-			     enum dma_data_direction way)
+			     enum dma_data_direction direction)
 {
 	for (u32 i = 0; i < 500; i++) {
-		dma_addr_t iova = dma_map_single(dev, memory, 64, way);
+		dma_addr_t iova = dma_map_single(dev, memory, 64, direction);
 
 		if (dma_mapping_error(dev, iova))
 			return 0;
 		if (translated(dev, iova) != virt_to_phys(memory))
 			return iova;
-		dma_unmap_single(dev, iova, 64, way);
+		dma_unmap_single(dev, iova, 64, direction);
 		msleep(10);
 	}
 	return 0;

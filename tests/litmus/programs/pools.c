@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The pool: a cell is one buffer's at a time, is copied before the next buffer gets it,
+ * The pool: a bounce buffer is one buffer's at a time, is copied before the next buffer gets it,
  * and is not used when its chunk is freed.
  */
 #include "programs.h"
 
-#define KIND	(XS_WAY_BOTH * XS_CELL_SIZES + XS_CELL_SIZES - 1)	/* of whole pages */
+#define KIND	(XS_DIRECTION_BOTH * XS_BOUNCE_SIZES + XS_BOUNCE_SIZES - 1)	/* of whole pages */
 #define START	(1ULL << 31)
 
 static struct xs_pool pool;
@@ -17,7 +17,7 @@ static u64 map(u32 phys)
 	u64 iova;
 
 	xs_enter();
-	iova = xs_pool_map(&pool, (u64)phys << XS_PAGE_LG2, XS_PAGE_BYTES, XS_WAY_BOTH, ~0ULL,
+	iova = xs_pool_map(&pool, (u64)phys << XS_PAGE_LG2, XS_PAGE_BYTES, XS_DIRECTION_BOTH, ~0ULL,
 			   0, true);
 	xs_exit();
 	return iova;
@@ -54,7 +54,7 @@ static void begin_chunk(void)
 	ex_assert(known);
 }
 
-/* The cell of page 1 of memory is the only one; CPUs 0 and 1 share its tray. */
+/* The bounce buffer of page 1 of memory is the only one; CPUs 0 and 1 share its area. */
 static void begin_full(void)
 {
 	struct xs_block *open;
@@ -67,7 +67,7 @@ static void begin_full(void)
 		pool.cpus[cpu]->dry_ns[KIND] = ~0ULL;
 }
 
-/* Two cells are left. */
+/* Two bounce buffers are left. */
 static void begin_two(void)
 {
 	begin_full();
@@ -99,7 +99,7 @@ static const struct ex_program reuse = {
 	.finish = end
 };
 
-/* An unmap that comes twice meets the next buffer of the cell: then that is undone. */
+/* An unmap that comes twice meets the next buffer of the bounce buffer: then that is undone. */
 static void unmap_and_map(void)
 {
 	if (unmap(known))
@@ -111,7 +111,7 @@ static const struct ex_program twice = {
 	.finish = end
 };
 
-/* Each gets another cell. */
+/* Each gets another bounce buffer. */
 static void map_own(void)
 {
 	handed[ex_thread()] = map(2 + ex_thread());
@@ -161,7 +161,7 @@ static const struct ex_program grows = {
 	.finish = end
 };
 
-/* A chunk goes while strays look into it, and maps may take a cell of it. */
+/* A chunk goes while strays look into it, and maps may take a bounce buffer of it. */
 static void begin_idle(void)
 {
 	begin_chunk();

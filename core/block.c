@@ -3,24 +3,24 @@
 #include <xsmmu/block.h>
 
 /*
- * When all other pages are free, what is withheld becomes free like them, by one of
+ * When all other pages are free, what is reserved becomes free like them, by one of
  * those who see it. Who sees too late what has been a block of before sets pages
  * free that nobody has: only all of them make a claim.
  */
 bool xs_block_settle(struct xs_block *block, u64 free)
 {
-	u64 withheld = xs_a64_read(&block->withheld);
+	u64 reserved = xs_a64_read(&block->reserved);
 
-	if (xs_unlikely(withheld) && (free | withheld) == XS_BLOCK_ALL) {
-		withheld = xs_a64_swap_relaxed(&block->withheld, 0);
-		free = xs_a64_or_relaxed(&block->free, withheld) | withheld;
-		withheld = 0;
+	if (xs_unlikely(reserved) && (free | reserved) == XS_BLOCK_ALL) {
+		reserved = xs_a64_swap_relaxed(&block->reserved, 0);
+		free = xs_a64_or_relaxed(&block->free, reserved) | reserved;
+		reserved = 0;
 	}
 	while (free == XS_BLOCK_ALL)
 		if (xs_a64_try(&block->free, &free, 0))
 			return true;
-	if (!withheld &&
-	    xs_shelf_usable(free, xs_load(&block->lg2)) >= XS_BLOCK_MUCH)
-		xs_shelf_list(block);
+	if (!reserved &&
+	    xs_partial_usable(free, xs_load(&block->lg2)) >= XS_BLOCK_MUCH)
+		xs_partial_list(block);
 	return false;
 }

@@ -307,7 +307,7 @@ static bool xs_cpus_init(struct xs_engine *engine)
 		if (!cpu)
 			return false;
 		xs_lock_init(&cpu->lock);
-		xs_lock_init(&cpu->shelf.lock);
+		xs_lock_init(&cpu->partial.lock);
 		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 			cpu->open[lg2] = &engine->none;
 		cpu->id = i;
@@ -411,7 +411,7 @@ static void xs_cpu_free(struct xs_engine *engine, struct xs_cpu *cpu)
 /* What was got where it may sleep is freed so, too. */
 void xs_engine_destroy(struct xs_engine *engine)
 {
-	/* What one CPU gives back may be on another one's shelf. */
+	/* What one CPU gives back may be on another one's partial list. */
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
 		if (engine->cpus[i])
 			xs_cpu_empty(engine, engine->cpus[i]);

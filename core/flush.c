@@ -353,7 +353,7 @@ static void xs_flush_release(struct xs_engine *engine, struct xs_cpu *cpu,
 			     const struct xs_taken *taken, u64 now)
 {
 	enum xs_back back = taken->policy->placement != XS_PLACE_PAGE ?
-		XS_BACK_BLOCKS : xs_load(&engine->withholds) ?
+		XS_BACK_BLOCKS : xs_load(&engine->reserves) ?
 		XS_BACK_LOOKED : XS_BACK_PIECES;
 	/* All that there are, so none is left and none was taken before. */
 	bool ones = back == XS_BACK_BLOCKS &&

@@ -7,7 +7,7 @@
 #define XS_PLACE_OPENS	4u
 
 /*
- * Listed blocks, and other CPUs' lists, to look at for one mapping: what it does with
+ * Partial blocks, and other CPUs' lists, to look at for one mapping: what it does with
  * its CPU's lock held does not grow with the number of CPUs.
  */
 #define XS_PLACE_LOOKS	256u
@@ -23,44 +23,44 @@
 
 /* ---- blocks that a CPU keeps ---- */
 
-/* Give all stashed blocks but @left back to the space. */
-static void xs_stash_give(struct xs_engine *engine, struct xs_cpu *cpu,
+/* Give all in the free-block cache blocks but @left back to the space. */
+static void xs_empty_give(struct xs_engine *engine, struct xs_cpu *cpu,
 			  u32 left)
 {
-	for (u32 i = left; i < cpu->stashed; i++)
-		xs_shelf_leave(cpu->stash[i]);
-	xs_space_give(&engine->space, cpu->stash + left, cpu->stashed - left);
-	cpu->stashed = left;
+	for (u32 i = left; i < cpu->empties; i++)
+		xs_partial_leave(cpu->empty[i]);
+	xs_space_give(&engine->space, cpu->empty + left, cpu->empties - left);
+	cpu->empties = left;
 }
 
-static void xs_stash_put(struct xs_engine *engine, struct xs_cpu *cpu,
+static void xs_empty_put(struct xs_engine *engine, struct xs_cpu *cpu,
 			 struct xs_block *block)
 {
-	/* What is stashed is anybody's. */
-	if (xs_unlikely(block->kept)) {
-		xs_shelf_leave(block);
+	/* What is in the free-block cache is anybody's. */
+	if (xs_unlikely(block->reserved_low)) {
+		xs_partial_leave(block);
 		xs_space_give(&engine->space, &block, 1);
 		return;
 	}
-	if (cpu->stashed == XS_STASH_BLOCKS)
-		xs_stash_give(engine, cpu, XS_STASH_BLOCKS / 2);
-	cpu->stash[cpu->stashed++] = block;
+	if (cpu->empties == XS_EMPTY_BLOCKS)
+		xs_empty_give(engine, cpu, XS_EMPTY_BLOCKS / 2);
+	cpu->empty[cpu->empties++] = block;
 }
 
 /* The lowest one, so that neighbours are opened one after the other. */
-static struct xs_block *xs_stash_get(struct xs_cpu *cpu, u64 last)
+static struct xs_block *xs_empty_get(struct xs_cpu *cpu, u64 last)
 {
 	struct xs_block *block;
 	u32 lowest = 0;
 
-	for (u32 i = 1; i < cpu->stashed; i++)
-		if (cpu->stash[i]->iova < cpu->stash[lowest]->iova)
+	for (u32 i = 1; i < cpu->empties; i++)
+		if (cpu->empty[i]->iova < cpu->empty[lowest]->iova)
 			lowest = i;
-	if (!cpu->stashed ||
-	    cpu->stash[lowest]->iova + XS_BLOCK_BYTES - 1 > last)
+	if (!cpu->empties ||
+	    cpu->empty[lowest]->iova + XS_BLOCK_BYTES - 1 > last)
 		return 0;
-	block = cpu->stash[lowest];
-	cpu->stash[lowest] = cpu->stash[--cpu->stashed];
+	block = cpu->empty[lowest];
+	cpu->empty[lowest] = cpu->empty[--cpu->empties];
 	return block;
 }
 
@@ -68,14 +68,14 @@ void xs_place_back_block(struct xs_engine *engine, struct xs_cpu *cpu,
 			 struct xs_block *block, u64 mask)
 {
 	if (xs_block_free(block, mask))
-		xs_stash_put(engine, cpu, block);
+		xs_empty_put(engine, cpu, block);
 }
 
 static void xs_place_shut(struct xs_engine *engine, struct xs_cpu *cpu,
 			  struct xs_block *block)
 {
 	if (block != &engine->none && xs_block_close(block))
-		xs_stash_put(engine, cpu, block);
+		xs_empty_put(engine, cpu, block);
 }
 
 void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
@@ -93,9 +93,9 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
 
 /*
  * What a mapping is placed by, and what the search for its block has left to do.
- * @low:	a CPU's open block is above the limit, so what is listed comes first
- * @opens:	of listed blocks, before a fresh one and, if there is none, after that
- * @looks:	at listed blocks, and at other CPUs' lists
+ * @low:	a CPU's open block is above the limit, so what is partial comes first
+ * @opens:	of partial blocks, before a fresh one and, if there is none, after that
+ * @looks:	at partial blocks, and at other CPUs' lists
  */
 struct xs_search {
 	u32 lg2;
@@ -114,11 +114,11 @@ static struct xs_search xs_search_of(u32 lg2, u64 last, bool low)
 }
 
 static struct xs_block *xs_search_list(struct xs_search *search,
-				       struct xs_cpu *cpu, bool kept,
-				       enum xs_shelf_when when)
+				       struct xs_cpu *cpu, bool reserved_low,
+				       enum xs_partial_when when)
 {
-	return xs_shelf_search(&cpu->shelf, xs_shelf_list_of(search->lg2, kept),
-			       search->last, when, &search->looks);
+	return xs_partial_search(&cpu->partial, xs_partial_list_of(search->lg2, reserved_low),
+				 search->last, when, &search->looks);
 }
 
 static void xs_probe_next(struct xs_engine *engine, struct xs_cpu *cpu)
@@ -134,13 +134,13 @@ static struct xs_block *xs_place_steal(struct xs_engine *engine,
 				       struct xs_cpu *cpu,
 				       struct xs_search *search)
 {
-	for (u32 kept = 0; kept < 2; kept++)
+	for (u32 reserved_low = 0; reserved_low < 2; reserved_low++)
 		for (u32 i = 0; i < engine->cpu_count && search->looks; i++) {
 			struct xs_block *block;
 
 			search->looks--;
 			block = xs_search_list(search, engine->cpus[cpu->probe],
-					       kept, XS_SHELF_ANY);
+					       reserved_low, XS_PARTIAL_ANY);
 			if (block)
 				return block;
 			xs_probe_next(engine, cpu);
@@ -149,7 +149,7 @@ static struct xs_block *xs_place_steal(struct xs_engine *engine,
 }
 
 /*
- * A block of another CPU's, if more than half of its blocks are listed: what was
+ * A block of another CPU's, if more than half of its blocks are partial: what was
  * mapped there may live on, and new mappings come here. One CPU is looked at, the
  * same as long as it has some.
  */
@@ -161,22 +161,22 @@ static struct xs_block *xs_place_probe(struct xs_engine *engine,
 	struct xs_block *block = 0;
 
 	if (other != cpu)
-		block = xs_search_list(search, other, false, XS_SHELF_HALF);
+		block = xs_search_list(search, other, false, XS_PARTIAL_HALF);
 	if (!block)
 		xs_probe_next(engine, cpu);
 	return block;
 }
 
-/* A listed block of this CPU's. */
+/* A partial block of this CPU's. */
 static struct xs_block *xs_place_listed(struct xs_cpu *cpu,
 					struct xs_search *search)
 {
 	struct xs_block *block =
 		xs_search_list(search, cpu, false,
-			       search->low ? XS_SHELF_ANY : XS_SHELF_THIRD);
+			       search->low ? XS_PARTIAL_ANY : XS_PARTIAL_THIRD);
 
 	if (!block && xs_space_keeps(search->last))
-		block = xs_search_list(search, cpu, true, XS_SHELF_ANY);
+		block = xs_search_list(search, cpu, true, XS_PARTIAL_ANY);
 	return block;
 }
 
@@ -185,8 +185,8 @@ static struct xs_block *xs_place_fresh(struct xs_engine *engine, u64 last)
 {
 	struct xs_block *block = xs_space_take(&engine->space, last);
 
-	if (block && block->kept)
-		xs_store(&engine->withholds, true);
+	if (block && block->reserved_low)
+		xs_store(&engine->reserves, true);
 	return block;
 }
 
@@ -202,7 +202,7 @@ static struct xs_block *xs_place_open(struct xs_engine *engine,
 		block = xs_place_listed(cpu, search);
 	if (block)
 		return block;
-	block = xs_stash_get(cpu, search->last);
+	block = xs_empty_get(cpu, search->last);
 	if (!block && look) {
 		block = xs_place_probe(engine, cpu, search);
 		if (block)
@@ -211,7 +211,7 @@ static struct xs_block *xs_place_open(struct xs_engine *engine,
 	if (!block)
 		block = xs_place_fresh(engine, search->last);
 	if (block) {
-		xs_shelf_put(&cpu->shelf, block, search->lg2);
+		xs_partial_put(&cpu->partial, block, search->lg2);
 		xs_block_open(block);
 		return block;
 	}
@@ -237,7 +237,7 @@ static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 
 	while (!iova && (block = xs_place_open(engine, cpu, &search))) {
 		iova = xs_block_take(block, pages);
-		if (iova && !low && !block->kept) {
+		if (iova && !low && !block->reserved_low) {
 			xs_store(&cpu->open[lg2], block);
 			block = open;
 		}
@@ -265,7 +265,7 @@ static xs_noinline void xs_piece_back(void *context, u64 page)
 	if (piece->cpu) {
 		xs_place_back_block(piece->engine, piece->cpu, block, mask);
 	} else if (xs_block_free(block, mask)) {
-		xs_shelf_leave(block);
+		xs_partial_leave(block);
 		xs_space_give(space, &block, 1);
 	}
 }
@@ -280,9 +280,9 @@ static void xs_piece_put(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 }
 
 /* Are the pages of this block to come back to it? */
-static bool xs_is_withheld(const struct xs_block *block)
+static bool xs_is_reserved(const struct xs_block *block)
 {
-	return block->kept || xs_a64_read(&block->withheld);
+	return block->reserved_low || xs_a64_read(&block->reserved);
 }
 
 bool xs_place_back_piece(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
@@ -291,8 +291,8 @@ bool xs_place_back_piece(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 	u32 lg2 = xs_lg2_ceil(pages);
 
 	xs_assert_locked(&cpu->lock);
-	if (xs_unlikely(xs_load(&engine->withholds)) &&
-	    xs_is_withheld(xs_space_block(&engine->space, page)))
+	if (xs_unlikely(xs_load(&engine->reserves)) &&
+	    xs_is_reserved(xs_space_block(&engine->space, page)))
 		return false;
 	return !((pages | page) & (pages - 1)) &&
 	       xs_cache_put(&cpu->pieces[lg2], &engine->depots[lg2], page);
@@ -310,7 +310,7 @@ static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 		u64 free, mask;
 
 		/* No piece of it may be cached. */
-		if (xs_unlikely(block->kept)) {
+		if (xs_unlikely(block->reserved_low)) {
 			iova = xs_block_take(block, 1u << lg2);
 			xs_place_shut(engine, cpu, block);
 			continue;
@@ -381,7 +381,7 @@ void xs_place_empty(struct xs_engine *engine, struct xs_cpu *cpu)
 		xs_cache_empty(&cpu->pieces[lg2], &engine->depots[lg2],
 			       xs_piece_back, &context);
 	}
-	xs_stash_give(engine, cpu, 0);
+	xs_empty_give(engine, cpu, 0);
 }
 
 void xs_place_empty_depots(struct xs_engine *engine)
@@ -468,7 +468,7 @@ u64 xs_place(struct xs_engine *engine, const struct xs_policy *policy,
 }
 
 /*
- * What the driver does not use is withheld, and comes back with the block. With
+ * What the driver does not use is reserved, and comes back with the block. With
  * page placement, where the block's pages go their own ways, it is anybody's.
  */
 static void xs_place_rest(struct xs_engine *engine, struct xs_cpu *cpu,
@@ -480,8 +480,8 @@ static void xs_place_rest(struct xs_engine *engine, struct xs_cpu *cpu,
 	if (!rest)
 		return;
 	if (policy->placement == XS_PLACE_BLOCK) {
-		xs_a64_set(&block->withheld, rest);
-		xs_store(&engine->withholds, true);
+		xs_a64_set(&block->reserved, rest);
+		xs_store(&engine->reserves, true);
 	} else {
 		xs_place_back_block(engine, cpu, block, rest);
 	}
@@ -500,11 +500,11 @@ struct xs_block *xs_place_own(struct xs_engine *engine,
 
 		cpu = xs_cpu_lock(engine, &flags);
 		if (!i || again)
-			block = xs_stash_get(cpu, last);
+			block = xs_empty_get(cpu, last);
 		if (!block && (!i || again))
 			block = xs_place_fresh(engine, last);
 		if (block) {
-			xs_shelf_put(&cpu->shelf, block, 0);
+			xs_partial_put(&cpu->partial, block, 0);
 			xs_a64_swap_release(&block->own,
 					    xs_mask_of(0, pages));
 			xs_place_rest(engine, cpu, policy, block, pages);
@@ -524,7 +524,7 @@ void xs_place_back(struct xs_engine *engine, const struct xs_policy *policy,
 
 	if (policy->placement == XS_PLACE_PAGE) {
 		cpu = xs_cpu_lock(engine, &flags);
-		if (!(xs_likely(pages == 1 && !xs_load(&engine->withholds)) &&
+		if (!(xs_likely(pages == 1 && !xs_load(&engine->reserves)) &&
 		      xs_place_back_fast(engine, cpu, page)) &&
 		    !xs_place_back_piece(engine, cpu, page, pages))
 			xs_place_back_block(engine, cpu,
@@ -537,6 +537,6 @@ void xs_place_back(struct xs_engine *engine, const struct xs_policy *policy,
 	if (!xs_block_free(block, mask))
 		return;
 	cpu = xs_cpu_lock(engine, &flags);
-	xs_stash_put(engine, cpu, block);
+	xs_empty_put(engine, cpu, block);
 	xs_cpu_unlock(cpu, flags);
 }

@@ -100,7 +100,7 @@ static void xs_area_put(struct xs_pool *pool, struct xs_block *area)
 	xs_flags_t flags;
 	u32 at = 0;
 
-	xs_shelf_leave(area);
+	xs_partial_leave(area);
 	chunk = xs_pool_find(pool, area->iova, &at);
 	at >>= XS_AREA_BOUNCES_LG2;
 	flags = xs_lock(&pool->lock);
@@ -152,31 +152,31 @@ static void xs_probe_area_next(struct xs_pool *pool, struct xs_pool_cpu *cpu)
 }
 
 /*
- * Of another CPU's that has more than one listed, so it seems to map no more of it. One CPU
+ * Of another CPU's that has more than one partial, so it seems to map no more of it. One CPU
  * is looked at, the same as long as it has some.
  */
 static struct xs_block *xs_area_probe(struct xs_pool *pool,
 				      struct xs_pool_cpu *cpu, u32 kind)
 {
-	struct xs_shelf *shelf = &pool->cpus[cpu->probe]->shelves[kind];
+	struct xs_partial *partial = &pool->cpus[cpu->probe]->partials[kind];
 	struct xs_block *area = 0;
 
-	if (xs_load(&shelf->listed[0]) > 1)
-		area = xs_shelf_get(shelf, 0, ~0ULL, XS_SHELF_ANY);
+	if (xs_load(&partial->listed[0]) > 1)
+		area = xs_partial_get(partial, 0, ~0ULL, XS_PARTIAL_ANY);
 	if (!area)
 		xs_probe_area_next(pool, cpu);
 	return area;
 }
 
-/* What any CPU has listed: some are looked at, and the next ones the next time. */
+/* What any CPU has partial: some are looked at, and the next ones the next time. */
 static struct xs_block *xs_area_steal(struct xs_pool *pool,
 				      struct xs_pool_cpu *cpu, u32 kind)
 {
 	for (u32 i = 0; i < pool->cpu_count && i < XS_AREA_LOOKS; i++) {
-		struct xs_shelf *shelf =
-			&pool->cpus[cpu->probe]->shelves[kind];
+		struct xs_partial *partial =
+			&pool->cpus[cpu->probe]->partials[kind];
 		struct xs_block *area =
-			xs_shelf_get(shelf, 0, ~0ULL, XS_SHELF_ANY);
+			xs_partial_get(partial, 0, ~0ULL, XS_PARTIAL_ANY);
 
 		if (area)
 			return area;
@@ -198,7 +198,7 @@ static struct xs_block *xs_area_get(struct xs_pool *pool,
 {
 	struct xs_block *area;
 
-	area = xs_shelf_get(&cpu->shelves[kind], 0, ~0ULL, XS_SHELF_ANY);
+	area = xs_partial_get(&cpu->partials[kind], 0, ~0ULL, XS_PARTIAL_ANY);
 	if (!area)
 		area = xs_area_probe(pool, cpu, kind);
 	if (area)
@@ -206,7 +206,7 @@ static struct xs_block *xs_area_get(struct xs_pool *pool,
 	area = xs_area_fresh(pool, kind, now);
 	if (!area)
 		return xs_area_steal(pool, cpu, kind);
-	xs_shelf_put(&cpu->shelves[kind], area, 0);
+	xs_partial_put(&cpu->partials[kind], area, 0);
 	xs_block_open(area);
 	return area;
 }
@@ -735,7 +735,7 @@ static bool xs_pool_add_cpu(struct xs_pool *pool, u32 id)
 		return false;
 	xs_lock_init(&cpu->lock);
 	for (u32 kind = 0; kind < XS_BOUNCE_KINDS; kind++) {
-		xs_lock_init(&cpu->shelves[kind].lock);
+		xs_lock_init(&cpu->partials[kind].lock);
 		cpu->open[kind] = &pool->none;
 	}
 	pool->cpus[id] = cpu;

@@ -28,7 +28,7 @@ static void xs_space_mark(struct xs_space *space, u64 first, u64 count,
 static u64 xs_space_find(const struct xs_space *space, u64 count, u64 end)
 {
 	bool keep = end > XS_LOW_BLOCKS &&
-		    space->low_free < space->low_kept + count;
+		    space->low_free < space->low_reserved + count;
 	u64 found = XS_NO_BLOCK;
 
 	if (!count || count > end)
@@ -71,12 +71,12 @@ struct xs_block *xs_space_take(struct xs_space *space, u64 last)
 	block = &leaf->blocks[at & (XS_LEAF_BLOCKS - 1)];
 	block->small = true;
 	xs_space_mark(space, at, 1, true);
-	block->kept = at < XS_LOW_BLOCKS && space->low_free < space->low_kept;
+	block->reserved_low = at < XS_LOW_BLOCKS && space->low_free < space->low_reserved;
 	space->taken++;
 	xs_unlock_nested(&space->lock);
 	xs_a64_set(&block->joined, 0);
 	xs_a64_set(&block->dead, 0);
-	xs_a64_set(&block->withheld, 0);
+	xs_a64_set(&block->reserved, 0);
 	/* It is NULL, but for a map that its driver did not wait for. */
 	xs_store(&block->entries, (void *)0);
 	return block;
@@ -85,7 +85,7 @@ struct xs_block *xs_space_take(struct xs_space *space, u64 last)
 /* Is it time to tell the world? The lock is held. */
 static bool xs_space_has_surplus(struct xs_space *space)
 {
-	if (space->surplus || space->tree.empty <= 2 * space->empty_kept ||
+	if (space->surplus || space->tree.empty <= 2 * space->empty_reserved_low ||
 	    space->tree.empty <= space->tree.leaves / 2)
 		return false;
 	space->surplus = true;
@@ -176,7 +176,7 @@ u32 xs_space_detach(struct xs_space *space, u64 *from,
 		struct xs_leaf *leaf;
 		u64 block;
 
-		if (space->tree.empty <= space->empty_kept ||
+		if (space->tree.empty <= space->empty_reserved_low ||
 		    !xs_tree_next_leaf(&space->tree, &page)) {
 			page = XS_SPACE_PAGES;
 			break;
@@ -258,7 +258,7 @@ void xs_space_unmark(struct xs_space *space)
 
 /* ---- set-up ---- */
 
-static int xs_space_withhold(struct xs_space *space, u64 first, u64 end)
+static int xs_space_reserve_page(struct xs_space *space, u64 first, u64 end)
 {
 	if (first >= end)
 		return 0;
@@ -267,7 +267,7 @@ static int xs_space_withhold(struct xs_space *space, u64 first, u64 end)
 	xs_space_mark(space, first, end - first, true);
 	space->low_free = xs_tree_low_free(&space->tree);
 	/* Where there is nothing else all are alike. */
-	space->low_kept = space->end_block > XS_LOW_BLOCKS ?
+	space->low_reserved = space->end_block > XS_LOW_BLOCKS ?
 		space->low_free / 2 : 0;
 	return 0;
 }
@@ -278,7 +278,7 @@ int xs_space_init(struct xs_space *space, const struct xs_world_ops *ops,
 	static const struct xs_space empty;
 
 	*space = empty;
-	space->empty_kept = XS_EMPTY_KEPT;
+	space->empty_reserved_low = XS_EMPTY_KEPT;
 	space->first_block = (start + XS_BLOCK_BYTES - 1) / XS_BLOCK_BYTES;
 	space->end_block = end / XS_BLOCK_BYTES;
 	if (!space->first_block)
@@ -289,8 +289,8 @@ int xs_space_init(struct xs_space *space, const struct xs_world_ops *ops,
 		return -XS_EINVAL;
 	xs_lock_init(&space->lock);
 	if (xs_tree_init(&space->tree, ops, world) &&
-	    !xs_space_withhold(space, 0, space->first_block) &&
-	    !xs_space_withhold(space, space->end_block, XS_SPACE_BLOCKS))
+	    !xs_space_reserve_page(space, 0, space->first_block) &&
+	    !xs_space_reserve_page(space, space->end_block, XS_SPACE_BLOCKS))
 		return 0;
 	xs_space_destroy(space);
 	return -XS_ENOMEM;
@@ -310,7 +310,7 @@ int xs_space_reserve(struct xs_space *space, u64 start, u64 last)
 		first = space->first_block;
 	if (end > space->end_block)
 		end = space->end_block;
-	return xs_space_withhold(space, first, end);
+	return xs_space_reserve_page(space, first, end);
 }
 
 u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last)
@@ -318,7 +318,7 @@ u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last)
 	u64 count = bytes / XS_BLOCK_BYTES;
 	u64 at = xs_space_find(space, count, xs_end_of(space, last));
 
-	if (at == XS_NO_BLOCK || xs_space_withhold(space, at, at + count))
+	if (at == XS_NO_BLOCK || xs_space_reserve_page(space, at, at + count))
 		return 0;
 	return at * XS_BLOCK_BYTES;
 }

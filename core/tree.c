@@ -202,7 +202,7 @@ static void xs_child_mark(struct xs_tree *tree, struct xs_node *node,
 {
 	u32 at = xs_child_at(first, level);
 
-	/* Ranges that are withheld may overlap: the child may not know of it. */
+	/* Ranges that are reserved may overlap: the child may not know of it. */
 	if (take && xs_bit(node->full, at))
 		return;
 	if (level > 1) {

@@ -189,7 +189,7 @@ static struct xs_block *xs_mark_dead(struct xs_engine *engine,
 	block = xs_space_block(&engine->space, page);
 	dead = xs_a64_or(&block->dead, mask) | mask;
 	free = xs_a64_read(&block->free);
-	if ((dead | free | xs_a64_read(&block->withheld)) != XS_BLOCK_ALL ||
+	if ((dead | free | xs_a64_read(&block->reserved)) != XS_BLOCK_ALL ||
 	    (free && xs_a64_read(&block->open)))
 		return 0;
 	return block;

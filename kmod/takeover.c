@@ -70,7 +70,7 @@ static int each_window(struct pci_dev *pdev, xs_call_t call, void *data)
 }
 
 /* What nobody maps in the group's domain. */
-static int each_withheld(struct xs_group *group, const struct list_head *regions,
+static int each_reserved(struct xs_group *group, const struct list_head *regions,
 			 xs_call_t call, void *data)
 {
 	struct iommu_resv_region *region;
@@ -87,7 +87,7 @@ static int each_withheld(struct xs_group *group, const struct list_head *regions
 	return end;
 }
 
-static int withhold(u64 start, u64 last, void *space)
+static int reserve(u64 start, u64 last, void *space)
 {
 	return xs_space_reserve(space, start, last);
 }
@@ -121,8 +121,8 @@ static bool has_doorbells(const struct list_head *regions)
 	return false;
 }
 
-static int withhold_doorbells(struct xs_group *group,
-			      const struct list_head *regions)
+static int reserve_doorbells(struct xs_group *group,
+			     const struct list_head *regions)
 {
 	struct xs_space *space = &group->engine.space;
 	u64 top = XS_LOW_LAST;
@@ -133,7 +133,7 @@ static int withhold_doorbells(struct xs_group *group,
 					 group->doorbells[i]);
 	if (error || !has_doorbells(regions))
 		return error;
-	while (each_withheld(group, regions, go_below, &top))
+	while (each_reserved(group, regions, go_below, &top))
 		;
 	return xs_space_reserve(space, top - min(top, DOORBELL_BYTES - 1), top);
 }
@@ -154,10 +154,10 @@ static int reserve_regions(struct xs_group *group)
 
 	error = iommu_get_group_resv_regions(group->iommu_group, &regions);
 	if (!error)
-		error = each_withheld(group, &regions, withhold,
+		error = each_reserved(group, &regions, reserve,
 				      &group->engine.space);
 	if (!error)
-		error = withhold_doorbells(group, &regions);
+		error = reserve_doorbells(group, &regions);
 	free_regions(&regions);
 	return error;
 }

@@ -11,7 +11,7 @@ __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 #include "../../core/policy.c"
 #include "../../core/ledger.c"
 #include "../../core/slot.c"
-#include "../../core/shelf.c"
+#include "../../core/partial.c"
 #include "../../core/block.c"
 #include "../../core/tree.c"
 #include "../../core/space.c"

@@ -37,7 +37,7 @@ static void unmap_one(const struct packet *packet)
 	memory_put(packet->phys);
 }
 
-/* Each CPU fills blocks, and leaves a page of each, so that all are listed. */
+/* Each CPU fills blocks, and leaves a page of each, so that all are partial. */
 static void fill_lists(u32 cpus)
 {
 	for (scale_cpu = 0; scale_cpu < cpus; scale_cpu++) {

@@ -207,13 +207,13 @@ static void read_accounts(void)
 static void look_at_lists(void)
 {
 	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++) {
-		const struct xs_shelf *shelf = &sim.engine.cpus[cpu]->shelf;
+		const struct xs_partial *partial = &sim.engine.cpus[cpu]->partial;
 		u32 open = 0;
 
-		for (u32 list = 0; list < XS_SHELF_LISTS && !shelf->lock.owner; list++) {
-			const struct xs_block *block = shelf->blocks[list];
+		for (u32 list = 0; list < XS_PARTIAL_LISTS && !partial->lock.owner; list++) {
+			const struct xs_block *block = partial->blocks[list];
 
-			for (u32 i = 0; i < shelf->listed[list]; i++, block = block->next)
+			for (u32 i = 0; i < partial->listed[list]; i++, block = block->next)
 				open += block->open != 0;
 		}
 		sim_event(EV_LISTED, cpu, 0, open, 0, 0);

@@ -8,7 +8,7 @@
 #include "../../core/slot.c"
 #include "../../core/tree.c"
 #include "../../core/space.c"
-#include "../../core/shelf.c"
+#include "../../core/partial.c"
 #include "../../core/block.c"
 #include "../../core/magazine.c"
 #include "../../core/pool.c"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sets of pages against a naive search; blocks and shelves against a model of who has
+ * Sets of pages against a naive search; blocks and partial lists against a model of who has
  * which page; and CPUs that hand out and take back pages of the same blocks.
  */
 #include "world.h"
@@ -53,7 +53,7 @@ static void check_set(u64 mask)
 	for (u32 count = 1; count <= 64; count++)
 		CHECK(xs_mask_find(mask, count) == naive_find(mask, count));
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
-		CHECK(xs_shelf_usable(mask, lg2) == naive_usable(mask, lg2));
+		CHECK(xs_partial_usable(mask, lg2) == naive_usable(mask, lg2));
 	if (mask) {
 		u32 run = 0;
 
@@ -107,10 +107,10 @@ static void large_sets(void)
 	test_seeds(2000, large_set_seed);
 }
 
-/* ---- blocks and shelves, one at a time ---- */
+/* ---- blocks and partial lists, one at a time ---- */
 
 #define BLOCKS	40
-#define SHELVES	2
+#define PARTIALS	2
 
 /*
  * What is known of a block. @had: pages that somebody has; @claimed: all of it is
@@ -119,8 +119,8 @@ static void large_sets(void)
 struct model {
 	struct xs_block *block;
 	u64 had;
-	u64 withheld;
-	u32 shelf;	/* SHELVES: on none */
+	u64 reserved;
+	u32 partial;	/* partial lists: on none */
 	u32 lg2;
 	bool claimed;
 	bool open;
@@ -128,7 +128,7 @@ struct model {
 };
 
 static struct {
-	struct xs_shelf shelves[SHELVES];
+	struct xs_partial partials[PARTIALS];
 	struct model models[BLOCKS];
 	u64 random;
 } s;
@@ -148,10 +148,10 @@ static struct xs_block *block_new(u32 number)
 
 static u64 free_of(const struct model *model)
 {
-	return model->claimed ? 0 : ~model->had & ~model->withheld;
+	return model->claimed ? 0 : ~model->had & ~model->reserved;
 }
 
-/* A block that is not open or claimed is listed when it has much. */
+/* A block that is not open or claimed is partial when it has much. */
 static void model_settle(struct model *model, bool claimed)
 {
 	bool all = !model->open && !model->had;
@@ -159,8 +159,8 @@ static void model_settle(struct model *model, bool claimed)
 	CHECK(claimed == all);
 	if (all) {
 		model->claimed = true;
-		model->withheld = 0;
-	} else if (!model->open && !model->withheld) {
+		model->reserved = 0;
+	} else if (!model->open && !model->reserved) {
 		model->listed |= naive_usable(free_of(model), model->lg2) >=
 				 XS_BLOCK_MUCH;
 	}
@@ -168,18 +168,18 @@ static void model_settle(struct model *model, bool claimed)
 
 static void do_open(struct model *model, bool own)
 {
-	u32 shelf = below(SHELVES), lg2 = own ? 0 : below(XS_SIZES);
+	u32 partial = below(PARTIALS), lg2 = own ? 0 : below(XS_SIZES);
 
-	xs_shelf_put(&s.shelves[shelf], model->block, lg2);
-	model->shelf = shelf;
+	xs_partial_put(&s.partials[partial], model->block, lg2);
+	model->partial = partial;
 	model->lg2 = lg2;
 	model->listed = false;
 	model->claimed = false;
 	if (own) {
 		/* A driver's: so many pages are its, the others nobody's. */
 		model->had = naive_mask(0, 1 + below(63));
-		model->withheld = ~model->had;
-		xs_a64_set(&model->block->withheld, model->withheld);
+		model->reserved = ~model->had;
+		xs_a64_set(&model->block->reserved, model->reserved);
 	} else {
 		xs_block_open(model->block);
 		model->open = true;
@@ -217,37 +217,37 @@ static void do_close(struct model *model)
 	model_settle(model, xs_block_close(model->block));
 }
 
-static u32 count_listed(u32 shelf, u32 lg2, u64 last)
+static u32 count_listed(u32 partial, u32 lg2, u64 last)
 {
 	u32 count = 0;
 
 	for (u32 i = 0; i < BLOCKS; i++)
-		count += s.models[i].listed && s.models[i].shelf == shelf &&
+		count += s.models[i].listed && s.models[i].partial == partial &&
 			 s.models[i].lg2 == lg2 &&
 			 s.models[i].block->iova + XS_BLOCK_BYTES - 1 <= last;
 	return count;
 }
 
-/* A listed block that will do; there may be some that are claimed, and empty. */
+/* A partial block that will do; there may be some that are claimed, and empty. */
 static void do_get(void)
 {
-	u32 shelf = below(SHELVES), lg2 = below(XS_SIZES);
+	u32 partial = below(PARTIALS), lg2 = below(XS_SIZES);
 	u64 last = below(3) ? LAST : below(BLOCKS) * XS_BLOCK_BYTES;
-	enum xs_shelf_when when = (const enum xs_shelf_when[]){
-		XS_SHELF_ANY, XS_SHELF_HALF, XS_SHELF_THIRD }[below(3)];
-	u32 part = when == XS_SHELF_HALF ? 2 : 3;
-	bool much = when == XS_SHELF_ANY ||
-		    part * s.shelves[shelf].listed[lg2] >
-			    s.shelves[shelf].taken[lg2] + part * XS_SHELF_SLACK;
-	struct xs_block *block = xs_shelf_get(&s.shelves[shelf], lg2, last,
-					      when);
+	enum xs_partial_when when = (const enum xs_partial_when[]){
+		XS_PARTIAL_ANY, XS_PARTIAL_HALF, XS_PARTIAL_THIRD }[below(3)];
+	u32 part = when == XS_PARTIAL_HALF ? 2 : 3;
+	bool much = when == XS_PARTIAL_ANY ||
+		    part * s.partials[partial].listed[lg2] >
+			    s.partials[partial].taken[lg2] + part * XS_PARTIAL_SLACK;
+	struct xs_block *block = xs_partial_get(&s.partials[partial], lg2, last,
+						when);
 	struct model *model;
 
-	CHECK(!block == !(much && count_listed(shelf, lg2, last)));
+	CHECK(!block == !(much && count_listed(partial, lg2, last)));
 	if (!block)
 		return;
 	model = &s.models[block->iova / XS_BLOCK_BYTES - 1];
-	CHECK(model->listed && model->shelf == shelf && model->lg2 == lg2);
+	CHECK(model->listed && model->partial == partial && model->lg2 == lg2);
 	CHECK(block->iova + XS_BLOCK_BYTES - 1 <= last);
 	model->listed = false;
 	if (model->claimed)
@@ -256,26 +256,26 @@ static void do_get(void)
 		model->open = true;
 }
 
-static void check_shelves(void)
+static void check_partials(void)
 {
-	for (u32 at = 0; at < SHELVES; at++)
+	for (u32 at = 0; at < PARTIALS; at++)
 		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
-			const struct xs_shelf *shelf = &s.shelves[at];
-			const struct xs_block *block = shelf->blocks[lg2];
+			const struct xs_partial *partial = &s.partials[at];
+			const struct xs_block *block = partial->blocks[lg2];
 			u32 taken = 0, ring = 0;
 
 			for (u32 i = 0; i < BLOCKS; i++)
-				taken += s.models[i].shelf == at &&
+				taken += s.models[i].partial == at &&
 					 s.models[i].lg2 == lg2;
-			CHECK(shelf->taken[lg2] == taken);
-			CHECK(shelf->listed[lg2] == count_listed(at, lg2, LAST));
+			CHECK(partial->taken[lg2] == taken);
+			CHECK(partial->listed[lg2] == count_listed(at, lg2, LAST));
 			while (block && ring <= BLOCKS) {
 				CHECK(block->next->prev == block);
 				ring++;
-				block = block->next == shelf->blocks[lg2] ?
+				block = block->next == partial->blocks[lg2] ?
 					NULL : block->next;
 			}
-			CHECK(ring == shelf->listed[lg2]);
+			CHECK(ring == partial->listed[lg2]);
 		}
 }
 
@@ -288,8 +288,8 @@ static void do_step(struct model *model)
 	else if (model->claimed && what < 70)
 		do_open(model, !below(5));
 	else if (model->claimed) {
-		xs_shelf_leave(model->block);
-		model->shelf = SHELVES;
+		xs_partial_leave(model->block);
+		model->partial = PARTIALS;
 		model->listed = false;
 	} else if (model->open && what < 55)
 		do_take(model);
@@ -302,15 +302,15 @@ static void do_step(struct model *model)
 static void against_model_seed(u64 seed)
 {
 	s.random = seed;
-	for (u32 i = 0; i < SHELVES; i++) {
-		static const struct xs_shelf empty;
+	for (u32 i = 0; i < PARTIALS; i++) {
+		static const struct xs_partial empty;
 
-		s.shelves[i] = empty;
-		xs_lock_init(&s.shelves[i].lock);
+		s.partials[i] = empty;
+		xs_lock_init(&s.partials[i].lock);
 	}
 	for (u32 i = 0; i < BLOCKS; i++)
 		s.models[i] = (struct model){ .block = block_new(i),
-					      .shelf = SHELVES,
+					      .partial = PARTIALS,
 					      .claimed = true };
 	for (u32 step = 0; step < 3000 && !test_failed(); step++) {
 		struct model *model = &s.models[below(BLOCKS)];
@@ -322,7 +322,7 @@ static void against_model_seed(u64 seed)
 		CHECK(xs_a64_read(&model->block->free) == free_of(model));
 		CHECK(xs_a64_read(&model->block->listed) == model->listed);
 		if (step % 16 == 0)
-			check_shelves();
+			check_partials();
 	}
 	for (u32 i = 0; i < BLOCKS; i++)
 		test_free(s.models[i].block);
@@ -349,37 +349,37 @@ static void twice(void)
 	test_free(block);
 }
 
-/* Below a limit so many listed blocks are looked at, and not all. */
+/* Below a limit so many partial blocks are looked at, and not all. */
 static void few_looks(void)
 {
-	static struct xs_shelf shelf;
+	static struct xs_partial partial;
 	static struct xs_block *blocks[BLOCKS];
 	u32 looks = 10;
 
-	xs_lock_init(&shelf.lock);
+	xs_lock_init(&partial.lock);
 	xs_enter();
 	/* From the top: the one that will do is looked at last. */
 	for (u32 i = BLOCKS; i--;) {
 		blocks[i] = block_new(i);
-		xs_shelf_put(&shelf, blocks[i], 0);
+		xs_partial_put(&partial, blocks[i], 0);
 		xs_block_open(blocks[i]);
 		CHECK(xs_block_take(blocks[i], 1));
 		CHECK(!xs_block_close(blocks[i]));
 	}
-	CHECK(shelf.listed[0] == BLOCKS);
-	CHECK(!xs_shelf_get(&shelf, 0, 2 * XS_BLOCK_BYTES - 1, XS_SHELF_ANY));
-	CHECK(!xs_shelf_get(&shelf, 0, XS_BLOCK_BYTES - 1, XS_SHELF_ANY));
+	CHECK(partial.listed[0] == BLOCKS);
+	CHECK(!xs_partial_get(&partial, 0, 2 * XS_BLOCK_BYTES - 1, XS_PARTIAL_ANY));
+	CHECK(!xs_partial_get(&partial, 0, XS_BLOCK_BYTES - 1, XS_PARTIAL_ANY));
 	/* Fewer where the caller has few left. */
-	CHECK(!xs_shelf_search(&shelf, 0, 20 * XS_BLOCK_BYTES - 1,
-			       XS_SHELF_ANY, &looks));
+	CHECK(!xs_partial_search(&partial, 0, 20 * XS_BLOCK_BYTES - 1,
+				 XS_PARTIAL_ANY, &looks));
 	CHECK(!looks);
-	CHECK(xs_shelf_get(&shelf, 0, 20 * XS_BLOCK_BYTES - 1, XS_SHELF_ANY));
+	CHECK(xs_partial_get(&partial, 0, 20 * XS_BLOCK_BYTES - 1, XS_PARTIAL_ANY));
 	xs_exit();
 	for (u32 i = 0; i < BLOCKS; i++) {
-		xs_shelf_leave(blocks[i]);
+		xs_partial_leave(blocks[i]);
 		test_free(blocks[i]);
 	}
-	CHECK(!shelf.taken[0] && !shelf.listed[0]);
+	CHECK(!partial.taken[0] && !partial.listed[0]);
 }
 
 /* ---- CPUs at the same time ---- */
@@ -392,7 +392,7 @@ static void few_looks(void)
 struct shared {
 	u64 seed;
 	struct xs_block *blocks[SHARED];
-	struct xs_shelf shelves[CPUS];
+	struct xs_partial partials[CPUS];
 	u32 pool[SHARED];
 	u32 owners[SHARED * XS_BLOCK_PAGES];
 	struct xs_block *open[CPUS];
@@ -435,13 +435,13 @@ static void open_one(struct shared *shared, u32 cpu, u64 *random)
 
 	if (__atomic_exchange_n(&shared->pool[at], 0, __ATOMIC_ACQ_REL)) {
 		shared->open[cpu] = shared->blocks[at];
-		xs_shelf_put(&shared->shelves[cpu], shared->open[cpu], lg2);
+		xs_partial_put(&shared->partials[cpu], shared->open[cpu], lg2);
 		xs_block_open(shared->open[cpu]);
 		return;
 	}
-	shared->open[cpu] = xs_shelf_get(
-		&shared->shelves[test_below(random, CPUS)], lg2, LAST,
-		XS_SHELF_ANY);
+	shared->open[cpu] = xs_partial_get(
+		&shared->partials[test_below(random, CPUS)], lg2, LAST,
+		XS_PARTIAL_ANY);
 }
 
 static void close_one(struct shared *shared, u32 cpu)
@@ -472,7 +472,7 @@ static void give_one(struct shared *shared, u64 *random)
 
 	if (!__atomic_exchange_n(&shared->pool[at], 0, __ATOMIC_ACQ_REL))
 		return;
-	xs_shelf_leave(shared->blocks[at]);
+	xs_partial_leave(shared->blocks[at]);
 	pool_put(shared, shared->blocks[at]);
 }
 
@@ -520,12 +520,12 @@ static void check_shared(struct shared *shared)
 	for (u32 i = 0; i < SHARED; i++) {
 		CHECK(shared->pool[i]);
 		CHECK(!xs_a64_read(&shared->blocks[i]->free));
-		xs_shelf_leave(shared->blocks[i]);
+		xs_partial_leave(shared->blocks[i]);
 	}
 	for (u32 cpu = 0; cpu < CPUS; cpu++)
 		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
-			CHECK(!shared->shelves[cpu].taken[lg2]);
-			CHECK(!shared->shelves[cpu].listed[lg2]);
+			CHECK(!shared->partials[cpu].taken[lg2]);
+			CHECK(!shared->partials[cpu].listed[lg2]);
 		}
 }
 
@@ -540,7 +540,7 @@ static void shared_seed(u64 seed)
 		shared->pool[i] = 1;
 	}
 	for (u32 i = 0; i < CPUS; i++)
-		xs_lock_init(&shared->shelves[i].lock);
+		xs_lock_init(&shared->partials[i].lock);
 	/* Mostly by turns; freely where that cannot be. */
 	if (seed % 32 == 0 || !test_threads(CPUS, seed, share, shared))
 		test_threads(CPUS, 0, share, shared);
@@ -558,13 +558,13 @@ static void together(void)
 }
 
 /*
- * Two CPUs free half a block each, and who claims it puts it on a shelf of its own, or
+ * Two CPUs free half a block each, and who claims it puts it on a partial list of its own, or
  * gives it up; while the other one may be about to list it.
  */
 struct halves {
 	u64 seed;
 	struct xs_block *block;
-	struct xs_shelf shelves[2];
+	struct xs_partial partials[2];
 	u32 claims;
 };
 
@@ -575,9 +575,9 @@ static void free_half(void *argument, u32 cpu)
 	xs_enter();
 	if (xs_block_free(halves->block, xs_mask_of(32 * cpu, 32))) {
 		__atomic_fetch_add(&halves->claims, 1, __ATOMIC_RELAXED);
-		xs_shelf_leave(halves->block);
+		xs_partial_leave(halves->block);
 		if (halves->seed % 2)
-			xs_shelf_put(&halves->shelves[1], halves->block, 3);
+			xs_partial_put(&halves->partials[1], halves->block, 3);
 	}
 	xs_exit();
 }
@@ -589,10 +589,10 @@ static void halves_seed(u64 seed)
 	test_replay(seed, 0);
 	halves->seed = seed;
 	halves->block = block_new(0);
-	xs_lock_init(&halves->shelves[0].lock);
-	xs_lock_init(&halves->shelves[1].lock);
+	xs_lock_init(&halves->partials[0].lock);
+	xs_lock_init(&halves->partials[1].lock);
 	xs_enter();
-	xs_shelf_put(&halves->shelves[0], halves->block, 0);
+	xs_partial_put(&halves->partials[0], halves->block, 0);
 	xs_block_open(halves->block);
 	CHECK(xs_block_take_all(halves->block) == XS_BLOCK_ALL);
 	CHECK(!xs_block_close(halves->block));
@@ -603,9 +603,9 @@ static void halves_seed(u64 seed)
 	test_be_cpu(0);
 	CHECK(halves->claims == 1 && !xs_a64_read(&halves->block->free));
 	CHECK(!xs_a64_read(&halves->block->listed));
-	CHECK(!halves->shelves[0].taken[0] && !halves->shelves[0].listed[0]);
-	CHECK(halves->shelves[1].taken[3] == seed % 2);
-	CHECK(!halves->shelves[1].listed[3]);
+	CHECK(!halves->partials[0].taken[0] && !halves->partials[0].listed[0]);
+	CHECK(halves->partials[1].taken[3] == seed % 2);
+	CHECK(!halves->partials[1].listed[3]);
 	test_free(halves->block);
 	test_free(halves);
 }

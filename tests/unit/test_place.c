@@ -55,11 +55,11 @@ static u32 size_of(u32 pages)
 }
 
 /*
- * Per CPU and size in use: listed blocks that are not looked at yet, and the fill of
- * those that are not listed, and an open block. Per CPU a stash.
+ * Per CPU and size in use: partial blocks that are not looked at yet, and the fill of
+ * those that are not partial, and an open block. Per CPU a free-block cache.
  */
-#define FOOTPRINT_SIZE	((XS_SHELF_SLACK * 3 / 2 + 1) * XS_BLOCK_PAGES)
-#define FOOTPRINT_CPU	(XS_STASH_BLOCKS * XS_BLOCK_PAGES)
+#define FOOTPRINT_SIZE	((XS_PARTIAL_SLACK * 3 / 2 + 1) * XS_BLOCK_PAGES)
+#define FOOTPRINT_CPU	(XS_EMPTY_BLOCKS * XS_BLOCK_PAGES)
 
 /* Of each size the most pages that were in use at once, twice, and a constant. */
 static void check_footprint(const struct world *world, const u64 *most)
@@ -160,7 +160,7 @@ static void footprint(void)
 
 /*
  * The worst that a driver can do: of @percent of the blocks it keeps a page, of the
- * others so many that they are just not listed, or would not be if less were; then it
+ * others so many that they are just not partial, or would not be if less were; then it
  * has as much as before, again and again.
  */
 static void check_worst(u32 percent, u32 kept)
@@ -218,7 +218,7 @@ static void holes(void)
 		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	}
 	/* As a bound: 215 pages at once are four blocks. */
-	CHECK(world->engine.space.taken <= 2 * 4 + XS_SHELF_SLACK * 3 / 2 + 3);
+	CHECK(world->engine.space.taken <= 2 * 4 + XS_PARTIAL_SLACK * 3 / 2 + 3);
 	while (kept)
 		driver_unmap(world, &many[--kept], false);
 	world_end(world);
@@ -245,7 +245,10 @@ static void check_moves(const struct xs_policy *policy)
 		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 		test_relax();
 	}
-	/* Twice what there was at once, and what each CPU has stashed, listed and cached. */
+	/*
+	 * Twice what there was at once, and what each CPU has in the free-block cache, partial and
+	 * cached.
+	 */
 	CHECK(world->engine.space.taken <=
 	      2 * peak / XS_BLOCK_PAGES + TEST_CPUS * 16);
 	while (kept)
@@ -502,7 +505,7 @@ static void claimed(void)
 {
 	const u32 blocks = 30, looks = 8;
 	struct world *world = begin(xs_policy_find("fused"), blocks, 1, 0);
-	const u32 *listed = &world->engine.cpus[0]->shelf.listed[0];
+	const u32 *listed = &world->engine.cpus[0]->partial.listed[0];
 	u64 free[30] = { 0 };
 	struct mapping lone = { .pages = 1 };
 	u32 count = 0;
@@ -533,10 +536,10 @@ static void claimed(void)
 }
 
 /*
- * A driver's block of which a part is withheld comes back as a whole, also if the
+ * A driver's block of which a part is reserved comes back as a whole, also if the
  * policy has pieces of its own by then.
  */
-static void withheld(void)
+static void reserved(void)
 {
 	const struct xs_policy *pieces = xs_policy_find("xsmmu");
 	struct xs_tuning tuning = xs_tuning_default(pieces);
@@ -700,22 +703,22 @@ static void low_stays(void)
 		CHECK(low <= 10 * XS_BLOCK_PAGES);
 		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 		CHECK(world->engine.space.low_free >=
-		      world->engine.space.low_kept);
+		      world->engine.space.low_reserved);
 		while (count)
 			driver_unmap(world, &many[--count], false);
 		world_end(world);
 	}
 }
 
-/* No shelf has more blocks than are taken, or lists more than it has. */
-static void check_shelves(struct world *world)
+/* No partial list has more blocks than are taken, or lists more than it has. */
+static void check_partials(struct world *world)
 {
 	for (u32 cpu = 0; cpu < world->cpus; cpu++)
-		for (u32 i = 0; i < XS_SHELF_LISTS; i++) {
-			struct xs_shelf *shelf = &world->engine.cpus[cpu]->shelf;
+		for (u32 i = 0; i < XS_PARTIAL_LISTS; i++) {
+			struct xs_partial *partial = &world->engine.cpus[cpu]->partial;
 
-			CHECK(shelf->taken[i] <= world->engine.space.taken);
-			CHECK(shelf->listed[i] <= shelf->taken[i]);
+			CHECK(partial->taken[i] <= world->engine.space.taken);
+			CHECK(partial->listed[i] <= partial->taken[i]);
 		}
 }
 
@@ -742,12 +745,12 @@ static void check_low_closed(const struct xs_policy *policy)
 		world_poll(world);
 	}
 	CHECK(low <= 10 * XS_BLOCK_PAGES);
-	check_shelves(world);
+	check_partials(world);
 	while (count)
 		driver_unmap(world, &many[--count], false);
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	xs_engine_retire_cpu(&world->engine, 0);
-	check_shelves(world);
+	check_partials(world);
 	world_end(world);
 }
 
@@ -767,7 +770,7 @@ static void check_low_own(const struct xs_policy *policy)
 	while (count < 11 * XS_BLOCK_PAGES)
 		many[count++] = map(world, 1, LAST);
 	iova = xs_engine_take_block(&world->engine, XS_BLOCK_PAGES, LOW - 1);
-	CHECK(iova && block_at(world, iova)->kept);
+	CHECK(iova && block_at(world, iova)->reserved_low);
 	for (u32 at = 0; at < XS_BLOCK_PAGES; at++) {
 		many[count + at] = (struct mapping){ .pages = 1 };
 		CHECK(driver_map_at(world, &many[count + at],
@@ -813,7 +816,7 @@ static void low_last(void)
 	test_be_cpu(0);
 	for (u32 i = 0; i < 20; i++) {
 		many[i] = map(world, 1, LAST);
-		CHECK(!block_at(world, many[i].iova)->kept);
+		CHECK(!block_at(world, many[i].iova)->reserved_low);
 	}
 	while (count--)
 		if (count < low || count >= low + 20)
@@ -834,21 +837,21 @@ static void low_once(void)
 	driver_unmap(world, &many[3], false);
 	xs_engine_retire_cpu(engine, 0);
 	many[3] = map(world, XS_BLOCK_PAGES, LOW - 1);
-	CHECK(block_at(world, many[3].iova)->kept);
+	CHECK(block_at(world, many[3].iova)->reserved_low);
 	for (u32 i = 0; i < 20; i++)
 		driver_unmap(world, &many[i], false);
 	xs_engine_retire_cpu(engine, 0);
 	CHECK(!engine->space.taken);
 	for (u32 i = 0; i < 5; i++) {
 		many[i] = map(world, XS_BLOCK_PAGES, LAST);
-		CHECK(!block_at(world, many[i].iova)->kept);
+		CHECK(!block_at(world, many[i].iova)->reserved_low);
 	}
 	for (u32 i = 0; i < 5; i++)
 		driver_unmap(world, &many[i], false);
 	world_end(world);
 }
 
-/* With a limit inside of what is open, cached and listed. */
+/* With a limit inside of what is open, cached and partial. */
 static void limit_seed(u64 seed)
 {
 	const struct xs_policy *policy = &xs_policies[seed % xs_policy_count];
@@ -955,7 +958,7 @@ static void trim(void)
 		u64 before = 0, most, leaves;
 		u32 count = 0;
 
-		world->engine.space.empty_kept = 2;
+		world->engine.space.empty_reserved_low = 2;
 		for (u32 round = 0; round < 3; round++) {
 			for (count = 0; count < 190; count++)
 				many[count] = map(world, 50, LAST);
@@ -993,7 +996,7 @@ static void trim_many(void)
 	struct xs_engine *engine = &world->engine;
 	u32 count = WORLD_BLOCKS_MAX - 1;
 
-	engine->space.empty_kept = 3;
+	engine->space.empty_reserved_low = 3;
 	for (u32 i = 0; i < count; i++)
 		many[i].iova = xs_engine_take_block(engine, 1, LAST);
 	CHECK(engine->space.tree.leaves >= XS_DETACH_MAX + 4);
@@ -1008,7 +1011,7 @@ static void trim_many(void)
 
 /*
  * A CPU may still have a block open that another one claimed and gave back, and
- * whose leaf is freed then. It got there by a list while the block was stashed.
+ * whose leaf is freed then. It got there by a list while the block was in the free-block cache.
  */
 static void check_trim_open(u32 lg2)
 {
@@ -1017,7 +1020,7 @@ static void check_trim_open(u32 lg2)
 	struct mapping mapping = map(world, 1u << lg2, LAST);
 	struct xs_block *block = block_at(world, mapping.iova);
 
-	engine->space.empty_kept = 0;
+	engine->space.empty_reserved_low = 0;
 	CHECK(engine->cpus[0]->open[lg2] == block);
 	/* What an interleaving leaves: CPU 1 has it open, too. */
 	engine->cpus[1]->open[lg2] = block;
@@ -1088,7 +1091,7 @@ static void give_runs(struct world *world, u32 first, u32 end)
 
 static void check_trimmed(const struct world *world)
 {
-	CHECK(world->engine.space.tree.empty == world->engine.space.empty_kept);
+	CHECK(world->engine.space.tree.empty == world->engine.space.empty_reserved_low);
 }
 
 /* There is no surplus while more than half of what there is is used. */
@@ -1285,7 +1288,7 @@ const struct test place_tests[] = {
 	{ "place_entries", entries },
 	{ "place_entries_forgotten", entries_forgotten },
 	{ "place_entries_late", entries_late },
-	{ "place_withheld", withheld },
+	{ "place_reserved", reserved },
 	{ "place_in_order", in_order },
 	{ "place_low_limit", low_limit },
 	{ "place_low_stays", low_stays },

@@ -904,7 +904,7 @@ static void moves_from(u32 from)
 	test_be_cpu(!from);
 	buffers[512] = buffers[0];
 	CHECK(!map(&buffers[512]));
-	/* A area's half: listed, on the other CPU's shelf. */
+	/* A area's half: partial, on the other CPU's partial list. */
 	for (u32 i = 0; i < 32; i++)
 		unmap(&buffers[i]);
 	for (u32 i = 0; i < 32; i++)
@@ -945,7 +945,7 @@ static void left_alone(void)
 	}
 	/* Of 64 pages. */
 	area = buffers[0].iova >> 18;
-	/* Enough that it is listed, on the shelf of that CPU. */
+	/* Enough that it is partial, on the partial list of that CPU. */
 	for (u32 i = 0; i < 32; i++)
 		unmap(&buffers[i]);
 	test_be_cpu(0);

@@ -28,9 +28,9 @@ static struct {
 	u64 fails_in;
 	u64 allocations;
 	u64 low_free;
-	u64 low_kept;
+	u64 low_reserved;
 	u32 count;
-	u32 withheld;	/* of those, for ever */
+	u32 reserved;	/* of those, for ever */
 	struct taken taken[TAKEN_MAX];
 } s;
 
@@ -73,7 +73,7 @@ static u64 model_hit(u64 first, u64 end)
 	return 0;
 }
 
-/* Free blocks below 4 GiB: taken ones do not overlap, withheld ones may. */
+/* Free blocks below 4 GiB: taken ones do not overlap, reserved ones may. */
 static u64 model_low_free(void)
 {
 	u64 free = 0;
@@ -137,7 +137,7 @@ static u64 model_find(u64 count, u64 last)
 
 	if (end > s.space.end_block)
 		end = s.space.end_block;
-	if (end > LOW_BLOCKS && s.low_free < s.low_kept + count)
+	if (end > LOW_BLOCKS && s.low_free < s.low_reserved + count)
 		found = model_find_from(count, LOW_BLOCKS, end);
 	return found != NONE ? found : model_find_from(count, 0, end);
 }
@@ -160,12 +160,12 @@ static bool begin(u64 start, u64 end)
 	model_add(end / XS_BLOCK_BYTES < END_BLOCKS ? end / XS_BLOCK_BYTES :
 						      END_BLOCKS,
 		  NONE, 0, NULL);
-	s.withheld = s.count;
+	s.reserved = s.count;
 	if (!CHECK(!xs_space_init(&s.space, &ops, NULL, start, end)))
 		return false;
 	model_note_low();
-	s.low_kept = s.space.end_block > LOW_BLOCKS ? s.low_free / 2 : 0;
-	CHECK(s.space.low_kept == s.low_kept);
+	s.low_reserved = s.space.end_block > LOW_BLOCKS ? s.low_free / 2 : 0;
+	CHECK(s.space.low_reserved == s.low_reserved);
 	return true;
 }
 
@@ -181,9 +181,9 @@ static bool reserve(u64 start, u64 last)
 	if (xs_space_reserve(&s.space, start, last))
 		return false;
 	model_add(start / XS_BLOCK_BYTES, last / XS_BLOCK_BYTES + 1, 0, NULL);
-	s.withheld = s.count;
+	s.reserved = s.count;
 	model_note_low();
-	s.low_kept = s.space.end_block > LOW_BLOCKS ? s.low_free / 2 : 0;
+	s.low_reserved = s.space.end_block > LOW_BLOCKS ? s.low_free / 2 : 0;
 	return true;
 }
 
@@ -314,7 +314,7 @@ static void trim(void)
 		xs_space_free(&s.space, detached, count);
 	}
 	model_note_low();
-	check_leaves(!s.space.empty_kept);
+	check_leaves(!s.space.empty_reserved_low);
 }
 
 /* ---- one by one ---- */
@@ -403,7 +403,7 @@ static void all_of_it(void)
 }
 
 /* The upper half of the lowest 4 GiB goes to those that can use nothing else. */
-static void low_is_kept(void)
+static void low_is_reserved(void)
 {
 	u64 start = (1ULL << 32) - 20 * XS_BLOCK_BYTES;
 
@@ -610,7 +610,7 @@ static bool begin_some(u64 *random)
 
 	if (!begin(rows[row].start, rows[row].end))
 		return false;
-	s.space.empty_kept = test_below(random, 3);
+	s.space.empty_reserved_low = test_below(random, 3);
 	while (reserves--) {
 		u64 start = rows[row].start +
 			    (test_random(random) >>
@@ -644,14 +644,14 @@ static void against_model_seed(u64 seed)
 			take(some_last(&random));
 		else if (what < bias && s.count < TAKEN_SOME)
 			take_run(some_pages(&random), some_last(&random));
-		else if (s.count > s.withheld)
-			give(s.withheld + test_below(&random,
-						     s.count - s.withheld));
+		else if (s.count > s.reserved)
+			give(s.reserved + test_below(&random,
+						     s.count - s.reserved));
 	}
-	while (s.count > s.withheld && !test_failed())
+	while (s.count > s.reserved && !test_failed())
 		give(s.count - 1);
 	CHECK(!s.space.taken);
-	s.space.empty_kept = 0;
+	s.space.empty_reserved_low = 0;
 	trim();
 	end();
 }
@@ -688,7 +688,7 @@ static void emptied_behind(void)
 		count = xs_space_detach(&s.space, &from, detached);
 		xs_space_free(&s.space, detached, count);
 	}
-	CHECK(s.space.tree.empty == s.space.empty_kept);
+	CHECK(s.space.tree.empty == s.space.empty_reserved_low);
 	flags = xs_local_save();
 	for (u32 i = 0; i < 300; i++)
 		xs_space_give_run(&s.space, runs[i], XS_LEAF_PAGES);
@@ -708,7 +708,7 @@ const struct test space_tests[] = {
 	{ "space_reserved", reserved },
 	{ "space_reserved_twice", reserved_twice },
 	{ "space_all_of_it", all_of_it },
-	{ "space_low_is_kept", low_is_kept },
+	{ "space_low_is_reserved", low_is_reserved },
 	{ "space_low_is_half", low_is_half },
 	{ "space_many_looks", many_looks },
 	{ "space_too_many_looks", too_many_looks },

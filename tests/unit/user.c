@@ -177,7 +177,7 @@ void test_relax(void)
 
 /* ---- locks ---- */
 
-/* A CPU's lock, and below it a shelf's, the depot's or the space's. */
+/* A CPU's lock, and below it a partial list's, the depot's or the space's. */
 #define LOCKS_MAX	2
 
 static void take(xs_lock_t *lock)

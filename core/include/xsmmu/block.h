@@ -10,19 +10,19 @@
  * is nothing to be locked.
  *
  * Where pages are handed out next is a hint, and may be wrong without harm: a
- * block is *open* while a CPU uses it, *listed* if much of it is free and no CPU
+ * block is *open* while a CPU uses it, *partial* if much of it is free and no CPU
  * does, else it waits for its pages. A CPU that still knows a block that was
  * claimed finds nothing free in it; one that knows a block that was opened
  * by another shares it.
  *
  * Close and free look at each other's word after having written their own, each
  * by a fully ordered operation. So the last one of them sees a block that is to be
- * listed, or claimed; none is forgotten.
+ * partial, or claimed; none is forgotten.
  */
 #ifndef XSMMU_BLOCK_H
 #define XSMMU_BLOCK_H
 
-#include <xsmmu/shelf.h>
+#include <xsmmu/partial.h>
 
 /* The pages of one mapping inside its block. */
 static xs_inline u64 xs_block_mask(u64 page, u32 pages)
@@ -78,8 +78,8 @@ static xs_inline bool xs_block_free(struct xs_block *block, u64 mask)
 		return false;
 	if (xs_likely(xs_a64_read(&block->open)))
 		return false;
-	if (xs_shelf_usable(old, xs_load(&block->lg2)) >= XS_BLOCK_MUCH &&
-	    (old | mask | xs_a64_read(&block->withheld)) != XS_BLOCK_ALL)
+	if (xs_partial_usable(old, xs_load(&block->lg2)) >= XS_BLOCK_MUCH &&
+	    (old | mask | xs_a64_read(&block->reserved)) != XS_BLOCK_ALL)
 		return false;
 	return xs_block_settle(block, old | mask);
 }

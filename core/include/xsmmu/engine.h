@@ -13,7 +13,7 @@
  * Each CPU has its own open block, magazines, batch and ledger, guarded by its
  * own lock. The two common cases take no lock: a map of one page takes a free
  * page of the open block by one atomic operation, and an unmap appends to the
- * batch by two. Lock order: a CPU's lock, then a shelf's, the depot's or the
+ * batch by two. Lock order: a CPU's lock, then a partial list's, the depot's or the
  * space's; never two CPUs' at once. That of torn mappings is taken alone.
  *
  * Each call reads the policy once. A change stores the new one, waits for the
@@ -29,11 +29,11 @@
 #include <xsmmu/magazine.h>
 #include <xsmmu/policy.h>
 #include <xsmmu/pool.h>
-#include <xsmmu/shelf.h>
+#include <xsmmu/partial.h>
 
 #define XS_RANGES_MAX	32	/* upper limit of range_commands_max */
 #define XS_CPUS_MAX	0xffffu
-#define XS_STASH_BLOCKS	16u
+#define XS_EMPTY_BLOCKS	16u
 
 /*
  * struct xs_tuning - what the operator may set beside the policy
@@ -85,23 +85,23 @@ struct xs_unflushed {
  *		@none, in which nothing is free, for none. Read without the lock by
  *		this CPU.
  * @batch:	see batch.h
- * @stash:	@stashed blocks that are all free, to be opened next
- * @probe:	the CPU whose shelf is looked at next
+ * @free-block cache:	@in the free-block cache blocks that are all free, to be opened next
+ * @probe:	the CPU whose partial list is looked at next
  * @pieces:	magazines, for page placement
- * @shelf:	has a lock of its own
+ * @partial list:	has a lock of its own
  */
 struct xs_cpu {
 	struct xs_block *open[XS_SIZES];
 	struct xs_batch batch;
 	xs_lock_t lock XS_CACHE_LINE;
 	u32 id;
-	u32 stashed;
+	u32 empties;
 	u32 probe;
-	struct xs_block *stash[XS_STASH_BLOCKS];
+	struct xs_block *empty[XS_EMPTY_BLOCKS];
 	struct xs_cache pieces[XS_SIZES];
 	struct xs_ledger ledger;
 	struct xs_unflushed unflushed;
-	struct xs_shelf shelf;
+	struct xs_partial partial;
 } XS_CACHE_LINE;
 
 /*
@@ -132,7 +132,7 @@ struct xs_tears {
  *		tuning what the policy's row does not have. The policy is one of
  *		@rows, the other one is that of before.
  * @cpus:	one per CPU
- * @withholds:	some block is kept or has pages that are withheld, or was and had
+ * @reserves:	some block is kept or has pages that are reserved, or was and had
  * @reclaimed_ns: when a round began that takes from all CPUs what they keep; @reclaim_at:
  *		the CPU that it goes on with, 0 when it has ended
  * @pool:	copies of small buffers, which its caller asks for; it has no addresses
@@ -150,7 +150,7 @@ struct xs_engine {
 	const struct xs_world_ops *ops;
 	void *world;
 	struct xs_policy rows[2];
-	bool withholds;
+	bool reserves;
 	struct xs_space space XS_CACHE_LINE;
 	struct xs_block none;
 	xs_atomic64_t reclaimed_ns XS_CACHE_LINE;

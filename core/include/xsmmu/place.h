@@ -4,10 +4,10 @@
  * it exists.
  *
  * Block placement: a CPU hands out the free pages of its open blocks, one for
- * each size. When one has no room left it opens, in this order: a listed one of
- * its shelf if more than a third of those are listed, one of its stash, one of
- * another CPU's shelf if more than half of those are, a fresh one, any listed
- * one. Unlisted blocks are full but for less than a quarter. So of each size, a
+ * each size. When one has no room left it opens, in this order: a partial one of
+ * its partial list if more than a third of those are partial, one of its free-block cache, one of
+ * another CPU's partial list if more than half of those are, a fresh one, any partial
+ * one. Off the list blocks are full but for less than a quarter. So of each size, a
  * mapping counted as the power of two that holds it, the blocks that are taken
  * have at most 2 x the pages that have been in use at once, 8/3 x of a CPU that
  * maps no more, and a constant for each CPU; and as long as there are few holes,

@@ -9,7 +9,7 @@
  * buffer for as long as it is mapped; the bounce buffer's word says which memory it is a copy of.
  *
  * 64 bounce buffers in a row are a area, which is handed out like a block of pages is (block.h):
- * by bits of its word `free`, from that which a CPU has open, from shelves. So both
+ * by bits of its word `free`, from that which a CPU has open, from partial lists. So both
  * common cases, map and unmap, take no lock. An empty area is its chunk's, and may
  * serve another CPU.
  *
@@ -20,8 +20,8 @@
  * the device does not read.
  *
  * Bounce buffers that nobody uses are anywhere: in areas that CPUs have open, and in those with
- * less than XS_BLOCK_MUCH free, at most a quarter of each. A CPU looks at what is listed
- * on another's shelf before it takes a area that is idle, so holes are reused. When there
+ * less than XS_BLOCK_MUCH free, at most a quarter of each. A CPU looks at what is partial
+ * on another's partial list before it takes a area that is idle, so holes are reused. When there
  * are no bounce buffers of a kind, what is empty of others is freed for them, if there is anything.
  */
 #ifndef XSMMU_POOL_H
@@ -95,14 +95,14 @@ struct xs_chunk {
  * @open:	the areas whose bounce buffers it hands out, the pool's @none for none; read
  *		without the lock by this CPU
  * @dry_ns:	until when it looks for no other one
- * @probe:	the CPU whose shelf is looked at next
+ * @probe:	the CPU whose partial list is looked at next
  */
 struct xs_pool_cpu {
 	struct xs_block *open[XS_BOUNCE_KINDS];
 	xs_lock_t lock XS_CACHE_LINE;
 	u32 probe;
 	u64 dry_ns[XS_BOUNCE_KINDS];
-	struct xs_shelf shelves[XS_BOUNCE_KINDS];
+	struct xs_partial partials[XS_BOUNCE_KINDS];
 } XS_CACHE_LINE;
 
 /*

@@ -20,10 +20,10 @@
 /*
  * struct xs_space - guarded by @lock, but for look-ups in the tree
  * @first_block, @end_block: that may be handed out; constant
- * @low_free, @low_kept: free blocks below 4 GiB; when no more than @low_kept are
+ * @low_free, @low_reserved: free blocks below 4 GiB; when no more than @low_reserved are
  *		left, they are for those that can use no others
  * @taken:	blocks in use for small mappings
- * @empty_kept:	leaves without a taken block that xs_space_detach() leaves
+ * @empty_reserved_low:	leaves without a taken block that xs_space_detach() leaves
  * @surplus:	the world has been told of empty leaves
  */
 struct xs_space {
@@ -32,9 +32,9 @@ struct xs_space {
 	u64 end_block;
 	xs_lock_t lock XS_CACHE_LINE;
 	u64 low_free;
-	u64 low_kept;
+	u64 low_reserved;
 	u64 taken;
-	u64 empty_kept;
+	u64 empty_reserved_low;
 	bool surplus;
 };
 
@@ -76,7 +76,7 @@ static xs_inline bool xs_space_keeps(u64 last)
 	return last <= XS_LOW_LAST;
 }
 
-/* Give @count blocks back that the caller has claimed and no shelf has. Any context. */
+/* Give @count blocks back that the caller has claimed and no partial list has. Any context. */
 void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
 		   u32 count);
 
@@ -109,7 +109,7 @@ struct xs_detached {
 
 /*
  * Detach up to XS_DETACH_MAX leaves without a taken block, from page *@from on, and
- * but for @empty_kept. Returns how many; *@from is where to go on, XS_SPACE_PAGES at
+ * but for @empty_reserved_low. Returns how many; *@from is where to go on, XS_SPACE_PAGES at
  * the end. They are freed when nobody knows them any more. May sleep, both.
  */
 u32 xs_space_detach(struct xs_space *space, u64 *from,

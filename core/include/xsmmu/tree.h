@@ -48,7 +48,7 @@
 
 #define XS_CACHE_LINE	__attribute__((aligned(64)))
 
-struct xs_shelf;
+struct xs_partial;
 struct xs_torn;
 
 /*
@@ -58,16 +58,16 @@ struct xs_torn;
  *		clears a bit has the page.
  * @joined:	pages that belong to the mapping of the page before
  * @entries:	the world's, for those who have a page of it (world.h)
- * @withheld:	pages that are never handed out while the block is taken
+ * @reserved:	pages that are never handed out while the block is taken
  * @slots:	of its pages
  * @iova:	of its first page
  * @open:	a CPU hands its pages out
- * @lg2:	the size of its pieces, see shelf.h
- * @kept:	taken from what is left to those that can use nothing else (space.h):
+ * @lg2:	the size of its pieces, see partial.h
+ * @reserved_low:	taken from what is left to those that can use nothing else (space.h):
  *		its pages go to such, and come back to it
  * @small:	taken for small mappings; guarded by the space's lock
- * @shelf:	where it is
- * @next, @prev, @listed: in a list there
+ * @partial list:	where it is
+ * @next, @prev, @partial: in a list there
  * @stuck:	pages that the world could not remove (stuck.h)
  * @dead:	pages unmapped and not flushed, kept where the policy asks when a
  *		block is empty
@@ -79,15 +79,15 @@ struct xs_block {
 	xs_atomic64_t free;
 	xs_atomic64_t joined;
 	void *entries;
-	xs_atomic64_t withheld;
+	xs_atomic64_t reserved;
 	xs_slot_t *slots;
 	u64 iova;
 	xs_atomic64_t open;
 	u32 lg2;
-	bool kept;
+	bool reserved_low;
 	bool small;
 
-	struct xs_shelf *shelf XS_CACHE_LINE;
+	struct xs_partial *partial XS_CACHE_LINE;
 	struct xs_block *next;
 	struct xs_block *prev;
 	xs_atomic64_t listed;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The pages of a block, and what becomes of it: pages are taken, freed, and the
- * block is closed, opened again, listed and found in its list, all at once. No page
- * is given to two; the block is claimed once, or listed, or open, or waits for pages.
+ * block is closed, opened again, partial and found in its list, all at once. No page
+ * is given to two; the block is claimed once, or partial, or open, or waits for pages.
  */
 #include "programs.h"
 
@@ -21,7 +21,7 @@ static void begin(u64 free)
 
 	world_begin("fused");
 	block = xs_space_take(&engine.space, ~0ULL);
-	xs_shelf_put(&engine.cpus[0]->shelf, block, 0);
+	xs_partial_put(&engine.cpus[0]->partial, block, 0);
 	xs_block_open(block);
 	xs_a64_swap(&block->free, free);
 	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
@@ -116,7 +116,7 @@ static void free_and_open(u64 pages)
 	if (!give_all(pages))
 		return;
 	claim(true);
-	xs_shelf_put(&engine.cpus[1]->shelf, block, 1);
+	xs_partial_put(&engine.cpus[1]->partial, block, 1);
 	/* Whoever was about to settle it may claim it once all of it is free. */
 	holder = 0;
 	xs_block_open(block);
@@ -143,24 +143,24 @@ static void free_most_and_use(void)
 	if (!give_all(MOST))
 		return;
 	claim(true);
-	xs_shelf_put(&engine.cpus[0]->shelf, block, 0);
+	xs_partial_put(&engine.cpus[0]->partial, block, 0);
 	holder = 0;
 	xs_block_open(block);
 }
 
-/* Who claims it looks if it is listed, and keeps it where it is. */
+/* Who claims it looks if it is partial, and keeps it where it is. */
 static void free_most_and_keep(void)
 {
 	if (!give_all(MOST))
 		return;
 	claim(true);
-	xs_shelf_put(&engine.cpus[0]->shelf, block, 0);
+	xs_partial_put(&engine.cpus[0]->partial, block, 0);
 }
 
 /* It is found in its list. */
 static void reuse(void)
 {
-	struct xs_block *found = xs_shelf_get(&engine.cpus[0]->shelf, 0, ~0ULL, XS_SHELF_ANY);
+	struct xs_block *found = xs_partial_get(&engine.cpus[0]->partial, 0, ~0ULL, XS_PARTIAL_ANY);
 
 	if (!found)
 		return;
@@ -176,19 +176,19 @@ static void settled(void)
 	u64 free = xs_a64_read(&block->free);
 	bool open = xs_a64_read(&block->open);
 	bool listed = xs_a64_read(&block->listed);
-	struct xs_shelf *shelf = xs_load(&block->shelf);
+	struct xs_partial *partial = xs_load(&block->partial);
 
 	ex_assert(free != XS_BLOCK_ALL || open);
 	for (u32 i = 0; i < XS_BLOCK_PAGES; i++)
 		ex_assert(!(free >> i & 1) || !owner[i]);
-	if (!open && xs_shelf_usable(free, block->lg2) >= XS_BLOCK_MUCH)
+	if (!open && xs_partial_usable(free, block->lg2) >= XS_BLOCK_MUCH)
 		ex_assert(listed);
 	ex_assert(!open || !listed);
-	ex_assert(listed == (shelf->blocks[block->lg2] == block));
-	ex_assert(listed == shelf->listed[block->lg2]);
+	ex_assert(listed == (partial->blocks[block->lg2] == block));
+	ex_assert(listed == partial->listed[block->lg2]);
 }
 
-/* What is claimed and not open again is not listed, unless by who was about to. */
+/* What is claimed and not open again is not partial, unless by who was about to. */
 static void kept(void)
 {
 	settled();
@@ -273,7 +273,7 @@ static const struct ex_program listed_claimed = {
 	.name = "block_list_claim", .setup = begin_closed_15_free,
 	.threads = { free_most_and_open, free1 }, .finish = settled
 };
-static const struct ex_program listed_kept = {
+static const struct ex_program listed_reserved_low = {
 	.name = "block_list_keep", .setup = begin_closed_15_free,
 	.threads = { free_most_and_keep, free1 }, .finish = kept
 };
@@ -294,11 +294,11 @@ static const struct ex_program reused_whole = {
 	.threads = { free0, reuse }, .finish = settled
 };
 
-/* All that is not withheld is free: of those who see it one has the block, all of it. */
-static void begin_withheld(void)
+/* All that is not reserved is free: of those who see it one has the block, all of it. */
+static void begin_reserved(void)
 {
 	begin(BUT(12));
-	xs_a64_set(&block->withheld, 12);
+	xs_a64_set(&block->reserved, 12);
 	xs_a64_swap(&block->open, 0);
 }
 
@@ -307,19 +307,19 @@ static void settle(void)
 	claim(xs_block_settle(block, BUT(12)));
 }
 
-static void whole_withheld(void)
+static void whole_reserved(void)
 {
-	ex_assert(!xs_a64_read(&block->withheld));
+	ex_assert(!xs_a64_read(&block->reserved));
 	whole();
 }
 
-static const struct ex_program withheld = {
-	.name = "block_withheld", .setup = begin_withheld,
-	.threads = { settle, settle }, .finish = whole_withheld
+static const struct ex_program reserved = {
+	.name = "block_reserved", .setup = begin_reserved,
+	.threads = { settle, settle }, .finish = whole_reserved
 };
 
 const struct ex_program *const block_programs[] = {
 	&closed, &closed_listed, &taken, &opened, &opened_freed, &opened_taken,
-	&listed_claimed, &listed_kept, &listed_opened, &reused, &reused_freed, &reused_whole,
-	&withheld, NULL
+	&listed_claimed, &listed_reserved_low, &listed_opened, &reused, &reused_freed, &reused_whole,
+	&reserved, NULL
 };

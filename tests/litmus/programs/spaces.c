@@ -90,7 +90,7 @@ static void begin_run(void)
 	begin_grow();
 	world_tears();
 	/* Where the first block of a run will be. */
-	engine.space.low_kept = 0;
+	engine.space.low_reserved = 0;
 }
 
 static void reserve_run(void)
@@ -137,7 +137,7 @@ static const struct ex_program across = {
 static void begin_high(void)
 {
 	begin();
-	engine.space.low_kept = engine.space.low_free;
+	engine.space.low_reserved = engine.space.low_free;
 	iova = 1ULL << (XS_NEAR_LG2 + XS_PAGE_LG2);
 }
 
@@ -159,7 +159,7 @@ static void begin_trim(void)
 {
 	begin_grow();
 	map_far();
-	engine.space.empty_kept = 0;
+	engine.space.empty_reserved_low = 0;
 	handed = iova;
 }
 

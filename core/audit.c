@@ -108,7 +108,7 @@ static u64 xs_count_given(struct xs_engine *engine)
 
 		given -= (u64)cpu->empties * XS_BLOCK_PAGES;
 		for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
-			given -= xs_cache_count(&cpu->pieces[lg2]) << lg2;
+			given -= xs_cache_count(&cpu->magazines[lg2]) << lg2;
 	}
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		given -= xs_depot_count(&engine->depots[lg2]) << lg2;

@@ -317,7 +317,7 @@ static bool xs_cpus_init(struct xs_engine *engine)
 	return true;
 }
 
-/* Magazines of larger pieces have fewer, so that they keep about as many pages. */
+/* Magazines of larger order-n ranges have fewer, so that they keep about as many pages. */
 static u32 xs_depot_items(u32 lg2)
 {
 	u32 items = XS_MAGAZINE_ITEMS >> lg2;

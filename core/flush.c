@@ -220,7 +220,7 @@ static u32 xs_flush_invalidate(struct xs_engine *engine, const u64 *runs,
  * Where IOVAs go: to their blocks, later and as runs, or to magazines; and then
  * as long as some blocks are to come back as a whole it is looked whose they are.
  */
-enum xs_back { XS_BACK_BLOCKS, XS_BACK_PIECES, XS_BACK_LOOKED };
+enum xs_back { XS_BACK_BLOCKS, XS_BACK_RANGES, XS_BACK_LOOKED };
 
 /* Let a record's pages go: to the allocator, and to magazines or their block. */
 static xs_inline void xs_record_release(struct xs_engine *engine,
@@ -235,10 +235,10 @@ static xs_inline void xs_record_release(struct xs_engine *engine,
 		xs_ref_release(record->ref);
 	if (back == XS_BACK_BLOCKS || !pages)
 		return;
-	if (xs_likely(pages == 1) && back == XS_BACK_PIECES &&
+	if (xs_likely(pages == 1) && back == XS_BACK_RANGES &&
 	    xs_likely(xs_place_back_fast(engine, cpu, page)))
 		return;
-	if (!xs_place_back_piece(engine, cpu, page, pages))
+	if (!xs_place_back_range(engine, cpu, page, pages))
 		xs_place_back_block(engine, cpu,
 				    xs_space_block(&engine->space, page),
 				    xs_block_mask(page, pages));
@@ -266,7 +266,7 @@ static xs_inline u32 xs_flush_release_all(struct xs_engine *engine,
 	return pages;
 }
 
-/* The same where each is a mapping of one page, and none is a piece. */
+/* The same where each is a mapping of one page, and none is a order-n range. */
 static u32 xs_flush_release_ones(struct xs_cpu *cpu, u64 at, u64 end)
 {
 	struct xs_record *record = xs_batch_record(&cpu->batch, at);
@@ -354,7 +354,7 @@ static void xs_flush_release(struct xs_engine *engine, struct xs_cpu *cpu,
 {
 	enum xs_back back = taken->policy->placement != XS_PLACE_PAGE ?
 		XS_BACK_BLOCKS : xs_load(&engine->reserves) ?
-		XS_BACK_LOOKED : XS_BACK_PIECES;
+		XS_BACK_LOOKED : XS_BACK_RANGES;
 	/* All that there are, so none is left and none was taken before. */
 	bool ones = back == XS_BACK_BLOCKS &&
 		    taken->pages == taken->end - cpu->batch.tail &&
@@ -378,8 +378,8 @@ static void xs_flush_release(struct xs_engine *engine, struct xs_cpu *cpu,
 		else if (xs_unlikely(at >= taken->kept))
 			pages = xs_flush_release_marked(engine, cpu, back, at,
 							end);
-		else if (back == XS_BACK_PIECES)
-			pages = xs_flush_release_all(engine, cpu, XS_BACK_PIECES,
+		else if (back == XS_BACK_RANGES)
+			pages = xs_flush_release_all(engine, cpu, XS_BACK_RANGES,
 						     at, end);
 		else if (back == XS_BACK_BLOCKS)
 			pages = xs_flush_release_all(engine, cpu, XS_BACK_BLOCKS,

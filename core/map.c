@@ -114,14 +114,14 @@ static xs_noinline u64 xs_map_one_refused(struct xs_engine *engine, u64 iova,
 }
 
 /* A page from this CPU's magazine; 0: it has none that will do. */
-static xs_inline u64 xs_map_one_piece(struct xs_engine *engine,
+static xs_inline u64 xs_map_one_range(struct xs_engine *engine,
 				      const struct xs_policy *policy, u64 last)
 {
 	xs_flags_t flags;
 	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
 	u64 page = 0;
 
-	xs_cache_get_fast(&cpu->pieces[0], &page);
+	xs_cache_get_fast(&cpu->magazines[0], &page);
 	xs_cpu_unlock(cpu, flags);
 	if (xs_unlikely(page << XS_PAGE_LG2 > last)) {
 		xs_place_back(engine, policy, page, 1);
@@ -140,7 +140,7 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 	int error;
 
 	if (policy->placement == XS_PLACE_PAGE)
-		iova = xs_map_one_piece(engine, policy, last);
+		iova = xs_map_one_range(engine, policy, last);
 	if (!iova)
 		iova = xs_place(engine, policy, 1, last);
 	if (xs_likely(iova)) {

@@ -248,16 +248,16 @@ static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 
 /* ---- page placement ---- */
 
-/* A magazine gives up a piece: it goes back to its block. */
-struct xs_piece_context {
+/* A magazine gives up a order-n range: it goes back to its block. */
+struct xs_range_context {
 	struct xs_engine *engine;
 	struct xs_cpu *cpu;	/* NULL: a block that is all free goes to the space */
 	u32 pages;
 };
 
-static xs_noinline void xs_piece_back(void *context, u64 page)
+static xs_noinline void xs_range_back(void *context, u64 page)
 {
-	const struct xs_piece_context *piece = context;
+	const struct xs_range_context *piece = context;
 	struct xs_space *space = &piece->engine->space;
 	struct xs_block *block = xs_space_block(space, page);
 	u64 mask = xs_block_mask(page, piece->pages);
@@ -270,13 +270,13 @@ static xs_noinline void xs_piece_back(void *context, u64 page)
 	}
 }
 
-static void xs_piece_put(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
+static void xs_range_put(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 			 u64 page)
 {
-	struct xs_piece_context context = { engine, cpu, 1u << lg2 };
+	struct xs_range_context context = { engine, cpu, 1u << lg2 };
 
-	if (!xs_cache_put(&cpu->pieces[lg2], &engine->depots[lg2], page))
-		xs_piece_back(&context, page);
+	if (!xs_cache_put(&cpu->magazines[lg2], &engine->depots[lg2], page))
+		xs_range_back(&context, page);
 }
 
 /* Are the pages of this block to come back to it? */
@@ -285,7 +285,7 @@ static bool xs_is_reserved(const struct xs_block *block)
 	return block->reserved_low || xs_a64_read(&block->reserved);
 }
 
-bool xs_place_back_piece(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
+bool xs_place_back_range(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 			 u32 pages)
 {
 	u32 lg2 = xs_lg2_ceil(pages);
@@ -295,10 +295,10 @@ bool xs_place_back_piece(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 	    xs_is_reserved(xs_space_block(&engine->space, page)))
 		return false;
 	return !((pages | page) & (pages - 1)) &&
-	       xs_cache_put(&cpu->pieces[lg2], &engine->depots[lg2], page);
+	       xs_cache_put(&cpu->magazines[lg2], &engine->depots[lg2], page);
 }
 
-/* The free pieces of some block: one is returned, the others go to the magazine. */
+/* The free order-n ranges of some block: one is returned, the others go to the magazine. */
 static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 			  u64 last)
 {
@@ -309,7 +309,7 @@ static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 	while (!iova && (block = xs_place_open(engine, cpu, &search))) {
 		u64 free, mask;
 
-		/* No piece of it may be cached. */
+		/* No order-n range of it may be cached. */
 		if (xs_unlikely(block->reserved_low)) {
 			iova = xs_block_take(block, 1u << lg2);
 			xs_place_shut(engine, cpu, block);
@@ -324,7 +324,7 @@ static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 				continue;
 			free &= ~mask;
 			if (iova)
-				xs_piece_put(engine, cpu, lg2,
+				xs_range_put(engine, cpu, lg2,
 					     iova >> XS_PAGE_LG2);
 			iova = block->iova + (at - (1u << lg2)) * XS_PAGE_BYTES;
 		}
@@ -335,19 +335,19 @@ static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 	return iova;
 }
 
-static u64 xs_place_piece(struct xs_engine *engine, struct xs_cpu *cpu,
+static u64 xs_place_range(struct xs_engine *engine, struct xs_cpu *cpu,
 			  u32 pages, u64 last)
 {
 	u32 lg2 = xs_lg2_ceil(pages);
 	u64 iova, page;
 
-	if (!xs_cache_get(&cpu->pieces[lg2], &engine->depots[lg2], &page)) {
+	if (!xs_cache_get(&cpu->magazines[lg2], &engine->depots[lg2], &page)) {
 		iova = xs_place_carve(engine, cpu, lg2, last);
 	} else {
 		iova = page << XS_PAGE_LG2;
 		/* The device cannot address what is cached. */
 		if (xs_unlikely(iova + (XS_PAGE_BYTES << lg2) - 1 > last)) {
-			xs_piece_put(engine, cpu, lg2, page);
+			xs_range_put(engine, cpu, lg2, page);
 			iova = xs_place_carve(engine, cpu, lg2, last);
 		}
 	}
@@ -369,17 +369,17 @@ static u64 xs_place_locked(struct xs_engine *engine, struct xs_cpu *cpu,
 		return xs_space_take_run(&engine->space, pages, last);
 	if (policy->placement == XS_PLACE_BLOCK)
 		return xs_place_in_block(engine, cpu, pages, last);
-	return xs_place_piece(engine, cpu, pages, last);
+	return xs_place_range(engine, cpu, pages, last);
 }
 
 void xs_place_empty(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	xs_place_close(engine, cpu);
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
-		struct xs_piece_context context = { engine, cpu, 1u << lg2 };
+		struct xs_range_context context = { engine, cpu, 1u << lg2 };
 
-		xs_cache_empty(&cpu->pieces[lg2], &engine->depots[lg2],
-			       xs_piece_back, &context);
+		xs_cache_empty(&cpu->magazines[lg2], &engine->depots[lg2],
+			       xs_range_back, &context);
 	}
 	xs_empty_give(engine, cpu, 0);
 }
@@ -387,9 +387,9 @@ void xs_place_empty(struct xs_engine *engine, struct xs_cpu *cpu)
 void xs_place_empty_depots(struct xs_engine *engine)
 {
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++) {
-		struct xs_piece_context context = { engine, 0, 1u << lg2 };
+		struct xs_range_context context = { engine, 0, 1u << lg2 };
 
-		xs_depot_empty(&engine->depots[lg2], xs_piece_back, &context);
+		xs_depot_empty(&engine->depots[lg2], xs_range_back, &context);
 	}
 }
 
@@ -526,7 +526,7 @@ void xs_place_back(struct xs_engine *engine, const struct xs_policy *policy,
 		cpu = xs_cpu_lock(engine, &flags);
 		if (!(xs_likely(pages == 1 && !xs_load(&engine->reserves)) &&
 		      xs_place_back_fast(engine, cpu, page)) &&
-		    !xs_place_back_piece(engine, cpu, page, pages))
+		    !xs_place_back_range(engine, cpu, page, pages))
 			xs_place_back_block(engine, cpu,
 					    xs_space_block(&engine->space, page),
 					    mask);

@@ -47,15 +47,15 @@ enum release { RELEASE_PAGE, RELEASE_BATCH, RELEASES };
 static const char *const release_words[RELEASES] = { "page", "batch" };
 
 struct request_slot {
-	struct page **pieces;	/* in storage->pieces, [piece_count] */
+	struct page **pieces;	/* in storage->pieces, [range_count] */
 	struct sg_table table;
 };
 
 struct storage {
 	struct ring_meter meter;
 	struct device *dev;
-	struct page **pieces;		/* [depth * piece_count], the first page of each */
-	u32 piece_count;		/* of a request */
+	struct page **pieces;		/* [depth * range_count], the first page of each */
+	u32 range_count;		/* of a request */
 	struct request_slot *slots;	/* [depth] */
 	u32 head, tail;			/* next to complete, next to submit; they only grow */
 
@@ -72,7 +72,7 @@ static void request_end(struct storage *storage, struct request_slot *slot)
 {
 	u32 i;
 
-	for (i = 0; i < storage->piece_count; i++)
+	for (i = 0; i < storage->range_count; i++)
 		put_page(slot->pieces[i]);
 }
 
@@ -154,8 +154,8 @@ static int storage_allocate(struct storage *storage)
 	struct request_slot *slot;
 	struct page **place;
 
-	storage->piece_count = storage->page_count / storage->segment_pages;
-	count = storage->depth * storage->piece_count;
+	storage->range_count = storage->page_count / storage->segment_pages;
+	count = storage->depth * storage->range_count;
 	storage->pieces = kvcalloc(count, sizeof(*storage->pieces), GFP_KERNEL);
 	storage->slots = kvcalloc(storage->depth, sizeof(*storage->slots), GFP_KERNEL);
 	if (!storage->pieces || !storage->slots)
@@ -171,8 +171,8 @@ static int storage_allocate(struct storage *storage)
 	}
 	for (i = 0; i < storage->depth; i++) {
 		slot = &storage->slots[i];
-		slot->pieces = &storage->pieces[i * storage->piece_count];
-		if (sg_alloc_table(&slot->table, storage->piece_count, GFP_KERNEL))
+		slot->pieces = &storage->pieces[i * storage->range_count];
+		if (sg_alloc_table(&slot->table, storage->range_count, GFP_KERNEL))
 			return -ENOMEM;
 	}
 	return 0;
@@ -184,7 +184,7 @@ static void storage_free(struct storage *storage)
 
 	for (i = 0; storage->slots && i < storage->depth; i++)
 		sg_free_table(&storage->slots[i].table);
-	for (i = 0; storage->pieces && i < storage->depth * storage->piece_count; i++)
+	for (i = 0; storage->pieces && i < storage->depth * storage->range_count; i++)
 		if (storage->pieces[i])
 			__free_pages(storage->pieces[i], ilog2(storage->segment_pages));
 	kvfree(storage->slots);

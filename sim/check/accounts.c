@@ -102,7 +102,7 @@ static void check_reading(const struct sim_reading *reading)
 
 /*
  * Mappings of all sizes were tried, and have failed. What a block may keep is less
- * than a quarter that is too little to look for, and of each piece that a mapping
+ * than a quarter that is too little to look for, and of each order-n range that a mapping
  * has less than half.
  */
 static void check_full(void)

@@ -86,7 +86,7 @@ static void leave_out_beginning(void)
 			return;
 }
 
-static void leave_out_pieces(void)
+static void leave_out_ranges(void)
 {
 	u64 piece = 1;
 
@@ -129,7 +129,7 @@ void shrink(const struct sim_config *config, const struct sim_run *run)
 		return;
 	}
 	leave_out_beginning();
-	leave_out_pieces();
+	leave_out_ranges();
 	printf("shrunk from %llu to %llu steps; what happens in them:\n",
 	       (unsigned long long)it.steps, (unsigned long long)left());
 	it.run.traced = true;

@@ -38,7 +38,7 @@ static xs_inline u64 xs_mask_aligned(u32 lg2)
 }
 
 /* The first members of all aligned 2^@lg2 that are in @mask as a whole. */
-static xs_inline u64 xs_mask_pieces(u64 mask, u32 lg2)
+static xs_inline u64 xs_mask_orders(u64 mask, u32 lg2)
 {
 	for (u32 i = 0; i < lg2; i++)
 		mask &= mask >> (1u << i);

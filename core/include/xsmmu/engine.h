@@ -87,7 +87,7 @@ struct xs_unflushed {
  * @batch:	see batch.h
  * @free-block cache:	@in the free-block cache blocks that are all free, to be opened next
  * @probe:	the CPU whose partial list is looked at next
- * @pieces:	magazines, for page placement
+ * @order-n ranges:	magazines, for page placement
  * @partial list:	has a lock of its own
  */
 struct xs_cpu {
@@ -98,7 +98,7 @@ struct xs_cpu {
 	u32 empties;
 	u32 probe;
 	struct xs_block *empty[XS_EMPTY_BLOCKS];
-	struct xs_cache pieces[XS_SIZES];
+	struct xs_cache magazines[XS_SIZES];
 	struct xs_ledger ledger;
 	struct xs_unflushed unflushed;
 	struct xs_partial partial;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Magazines: per-CPU stacks of IOVA pieces of one size that nobody has mapped,
+ * Magazines: per-CPU stacks of IOVA order-n ranges of one size that nobody has mapped,
  * over a depot that moves full ones between CPUs that unmap and CPUs that map.
  * Source: Bonwick and Adams, "Magazines and Vmem", USENIX ATC 2001.
  *
- * A piece that fits nowhere is not kept: the caller gives it back to its
+ * A order-n range that fits nowhere is not kept: the caller gives it back to its
  * block. Magazines are allocated when first needed; without memory everything
  * works, only slower.
  */
@@ -30,7 +30,7 @@ struct xs_cache {
 
 /*
  * Shared by all CPUs of an engine; @lock guards the lists.
- * @items_max: that a magazine holds, fewer of larger pieces, 1 .. XS_MAGAZINE_ITEMS
+ * @items_max: that a magazine holds, fewer of larger order-n ranges, 1 .. XS_MAGAZINE_ITEMS
  * @full_max: full magazines that the depot keeps
  */
 struct xs_depot {

@@ -4,7 +4,7 @@
  * list of those that have much to hand out again.
  *
  * Blocks are kept by size. A block of size lg2 is only opened for mappings of more than
- * half of 2^lg2 pages, up to that many, so it is made of pieces that fit again as they
+ * half of 2^lg2 pages, up to that many, so it is made of order-n ranges that fit again as they
  * come back, whatever lives long beside them. And they are kept by CPU, so that a CPU
  * reuses what it has mapped itself, and another one is met only where it unmaps.
  *
@@ -45,10 +45,10 @@ static xs_inline u32 xs_partial_list_of(u32 lg2, bool reserved_low)
 	return reserved_low ? XS_SIZES + lg2 : lg2;
 }
 
-/* Pages of @free that are whole pieces of 2^@lg2 pages. */
+/* Pages of @free that are whole order-n ranges of 2^@lg2 pages. */
 static xs_inline u32 xs_partial_usable(u64 free, u32 lg2)
 {
-	return xs_popcount(xs_mask_pieces(free, lg2)) << lg2;
+	return xs_popcount(xs_mask_orders(free, lg2)) << lg2;
 }
 
 /*

@@ -13,8 +13,8 @@
  * maps no more, and a constant for each CPU; and as long as there are few holes,
  * neighbours in time get neighbours in IOVA.
  *
- * Page placement: pieces from the CPU's magazines, which are filled from blocks
- * found in the same way. A piece is an aligned power of two of pages; what a
+ * Page placement: order-n ranges from the CPU's magazines, which are filled from blocks
+ * found in the same way. A order-n range is an aligned power of two of pages; what a
  * mapping does not need of it goes back to its block.
  *
  * More than a block: a run of whole blocks of its own.
@@ -45,14 +45,14 @@ void xs_place_back(struct xs_engine *engine, const struct xs_policy *policy,
 		   u64 page, u32 pages);
 
 /* The same; the CPU's lock is held. False: only magazines have been looked at. */
-bool xs_place_back_piece(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
+bool xs_place_back_range(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 			 u32 pages);
 
 /* The same of one page that may go to any magazine, where the loaded one has room. */
 static xs_inline bool xs_place_back_fast(struct xs_engine *engine,
 					 struct xs_cpu *cpu, u64 page)
 {
-	return xs_cache_put_fast(&cpu->pieces[0], &engine->depots[0], page);
+	return xs_cache_put_fast(&cpu->magazines[0], &engine->depots[0], page);
 }
 
 /* The same of pages of one block, which go to it. The CPU's lock is held. */

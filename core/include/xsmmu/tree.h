@@ -62,7 +62,7 @@ struct xs_torn;
  * @slots:	of its pages
  * @iova:	of its first page
  * @open:	a CPU hands its pages out
- * @lg2:	the size of its pieces, see partial.h
+ * @lg2:	the size of its order-n ranges, see partial.h
  * @reserved_low:	taken from what is left to those that can use nothing else (space.h):
  *		its pages go to such, and come back to it
  * @small:	taken for small mappings; guarded by the space's lock

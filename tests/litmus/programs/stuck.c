@@ -30,7 +30,7 @@ static void begin_blocks(void)
 	begin_deferred("fused");
 }
 
-static void begin_pieces(void)
+static void begin_ranges(void)
 {
 	begin_deferred("xsmmu");
 }
@@ -60,7 +60,7 @@ static const struct ex_program blocks = {
 	.finish = all_gone, .dependencies = world_dependencies
 };
 static const struct ex_program pieces = {
-	.name = "stuck_pieces", .setup = begin_pieces, .threads = { drain, retry_and_map },
+	.name = "stuck_ranges", .setup = begin_ranges, .threads = { drain, retry_and_map },
 	.finish = all_gone, .dependencies = world_dependencies
 };
 

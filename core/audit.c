@@ -84,7 +84,7 @@ static u64 xs_leaf_given(const struct xs_leaf *leaf)
 	for (u32 i = 0; i < XS_LEAF_BLOCKS; i++) {
 		const struct xs_block *block = &leaf->blocks[i];
 
-		given += (u32)xs_a64_read(&block->run_pages);
+		given += (u32)xs_a64_read(&block->extent_pages);
 		if (block->small)
 			given += xs_popcount(~xs_a64_read(&block->free) &
 					     ~xs_a64_read(&block->own) &

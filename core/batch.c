@@ -29,52 +29,52 @@ u64 xs_batch_reserve(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns)
 	return head;
 }
 
-/* ---- runs of a flush ---- */
+/* ---- extents of a flush ---- */
 
 /* One pass of Shell's method. */
-static void xs_runs_sort_gap(u64 *runs, u32 count, u32 gap)
+static void xs_extents_sort_gap(u64 *extents, u32 count, u32 gap)
 {
 	for (u32 i = gap; i < count; i++) {
-		u64 run = runs[i];
+		u64 extent = extents[i];
 		u32 at = i;
 
-		if (xs_likely(runs[i - gap] <= run))
+		if (xs_likely(extents[i - gap] <= extent))
 			continue;
-		for (; at >= gap && runs[at - gap] > run; at -= gap)
-			runs[at] = runs[at - gap];
-		runs[at] = run;
+		for (; at >= gap && extents[at - gap] > extent; at -= gap)
+			extents[at] = extents[at - gap];
+		extents[at] = extent;
 	}
 }
 
 /* Few and mostly in order: large gaps only pay for many. */
-static void xs_runs_sort(u64 *runs, u32 count)
+static void xs_extents_sort(u64 *extents, u32 count)
 {
 	if (count > 32) {
-		xs_runs_sort_gap(runs, count, 301);
-		xs_runs_sort_gap(runs, count, 132);
-		xs_runs_sort_gap(runs, count, 57);
-		xs_runs_sort_gap(runs, count, 23);
-		xs_runs_sort_gap(runs, count, 10);
-		xs_runs_sort_gap(runs, count, 4);
+		xs_extents_sort_gap(extents, count, 301);
+		xs_extents_sort_gap(extents, count, 132);
+		xs_extents_sort_gap(extents, count, 57);
+		xs_extents_sort_gap(extents, count, 23);
+		xs_extents_sort_gap(extents, count, 10);
+		xs_extents_sort_gap(extents, count, 4);
 	}
-	xs_runs_sort_gap(runs, count, 1);
+	xs_extents_sort_gap(extents, count, 1);
 }
 
-u32 xs_runs_join(u64 *runs, u32 count)
+u32 xs_extents_join(u64 *extents, u32 count)
 {
 	u32 last = 0;
 
 	if (!count)
 		return 0;
-	xs_runs_sort(runs, count);
+	xs_extents_sort(extents, count);
 	for (u32 i = 1; i < count; i++) {
-		u64 end = xs_run_page(runs[last]) + xs_run_pages(runs[last]);
-		u64 new_end = xs_run_page(runs[i]) + xs_run_pages(runs[i]);
+		u64 end = xs_extent_page(extents[last]) + xs_extent_pages(extents[last]);
+		u64 new_end = xs_extent_page(extents[i]) + xs_extent_pages(extents[i]);
 
-		if (xs_run_page(runs[i]) > end)
-			runs[++last] = runs[i];
+		if (xs_extent_page(extents[i]) > end)
+			extents[++last] = extents[i];
 		else if (new_end > end)
-			runs[last] += new_end - end;
+			extents[last] += new_end - end;
 	}
 	return last + 1;
 }
@@ -89,15 +89,15 @@ static bool xs_ranges_are_halves(const struct xs_range *low,
 }
 
 /* Each new block joins the ranges before it as a counter carries. */
-u32 xs_runs_ranges(const u64 *runs, u32 count, struct xs_range *ranges,
-		   u32 max)
+u32 xs_extents_ranges(const u64 *extents, u32 count, struct xs_range *ranges,
+		      u32 max)
 {
 	u64 next = 0;	/* the first page that no range covers */
 	u32 found = 0;
 
 	for (u32 i = 0; i < count; i++) {
-		u64 page = xs_run_page(runs[i]) & ~(u64)(XS_BLOCK_PAGES - 1);
-		u64 end = xs_run_page(runs[i]) + xs_run_pages(runs[i]);
+		u64 page = xs_extent_page(extents[i]) & ~(u64)(XS_BLOCK_PAGES - 1);
+		u64 end = xs_extent_page(extents[i]) + xs_extent_pages(extents[i]);
 
 		for (page = page > next ? page : next; page < end;
 		     page += XS_BLOCK_PAGES) {

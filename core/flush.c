@@ -16,7 +16,7 @@ struct xs_taken {
 	u64 kept;
 	u32 pages;
 	u32 records;
-	u32 runs;
+	u32 extents;
 	u32 stuck;
 	struct xs_commands sent;
 };
@@ -59,20 +59,20 @@ static u64 xs_since(u64 now_ns, u64 began_ns)
 /* ---- take ---- */
 
 /* Add pages to the last run if they are its neighbours, or begin another. */
-static void xs_flush_add(u64 *runs, struct xs_taken *taken, u64 key)
+static void xs_flush_add(u64 *extents, struct xs_taken *taken, u64 key)
 {
 	u64 page = xs_key_page(key);
 	u32 pages = xs_key_pages(key);
-	u64 *last = &runs[taken->runs - 1];
+	u64 *last = &extents[taken->extents - 1];
 
 	taken->pages += pages;
 	taken->records++;
-	if (taken->runs && xs_run_page(*last) + xs_run_pages(*last) == page) {
+	if (taken->extents && xs_extent_page(*last) + xs_extent_pages(*last) == page) {
 		*last += pages;
-	} else if (taken->runs && page + pages == xs_run_page(*last)) {
+	} else if (taken->extents && page + pages == xs_extent_page(*last)) {
 		*last += pages - ((u64)pages << 16);
 	} else {
-		runs[taken->runs++] = page << 16 | pages;
+		extents[taken->extents++] = page << 16 | pages;
 	}
 }
 
@@ -86,11 +86,11 @@ static bool xs_flush_wants(const struct xs_taken *taken, u64 key)
 
 /*
  * From record @at on, mappings of one page that follow each other, as most do:
- * add them to the run that ends with @key, the last one that was taken, up to the
+ * add them to the extent that ends with @key, the last one that was taken, up to the
  * end of the block if only that is wanted. Returns the first record that is none.
  */
-static xs_inline u64 xs_flush_take_row(struct xs_batch *batch,
-				       struct xs_taken *taken, u64 at, u64 key)
+static xs_inline u64 xs_flush_take_contiguous(struct xs_batch *batch,
+					      struct xs_taken *taken, u64 at, u64 key)
 {
 	u64 first = at, stop = taken->end;
 
@@ -102,7 +102,7 @@ static xs_inline u64 xs_flush_take_row(struct xs_batch *batch,
 	while (at < stop) {
 		const struct xs_record *record = xs_batch_record(batch, at);
 		const struct xs_record *end =
-			record + xs_batch_row(at, stop);
+			record + xs_batch_contiguous(at, stop);
 		const struct xs_record *begin = record;
 
 #pragma GCC unroll 4
@@ -115,7 +115,7 @@ static xs_inline u64 xs_flush_take_row(struct xs_batch *batch,
 		if (record < end)
 			break;
 	}
-	batch->runs[taken->runs - 1] += at - first;
+	batch->extents[taken->extents - 1] += at - first;
 	taken->pages += (u32)(at - first);
 	taken->records += (u32)(at - first);
 	return at;
@@ -141,14 +141,14 @@ static void xs_flush_take(struct xs_batch *batch, struct xs_taken *taken)
 			continue;
 		}
 		at++;
-		xs_flush_add(batch->runs, taken, key);
+		xs_flush_add(batch->extents, taken, key);
 		if (xs_unlikely(at > taken->kept))
 			xs_store(&record->key, key | XS_KEY_TAKING);
 		else if (xs_likely(!(key & 0xffff)) &&
 			 xs_key_page(key) + 1 ==
-				 xs_run_page(batch->runs[taken->runs - 1]) +
-				 xs_run_pages(batch->runs[taken->runs - 1]))
-			at = xs_flush_take_row(batch, taken, at, key);
+				 xs_extent_page(batch->extents[taken->extents - 1]) +
+				 xs_extent_pages(batch->extents[taken->extents - 1]))
+			at = xs_flush_take_contiguous(batch, taken, at, key);
 	}
 }
 
@@ -170,12 +170,12 @@ static xs_noinline void xs_flush_stick(struct xs_engine *engine,
  */
 #define XS_TABLE_PAGES	((u32)(XS_PAGE_BYTES / sizeof(u64)))
 
-static void xs_flush_remove(struct xs_engine *engine, const u64 *runs,
+static void xs_flush_remove(struct xs_engine *engine, const u64 *extents,
 			    struct xs_taken *taken, xs_gather_t *gather)
 {
-	for (u32 i = 0; i < taken->runs; i++) {
-		u64 page = xs_run_page(runs[i]);
-		u64 end = page + xs_run_pages(runs[i]);
+	for (u32 i = 0; i < taken->extents; i++) {
+		u64 page = xs_extent_page(extents[i]);
+		u64 end = page + xs_extent_pages(extents[i]);
 
 		while (page < end) {
 			u64 stop = (page | (XS_TABLE_PAGES - 1)) + 1;
@@ -194,8 +194,8 @@ static void xs_flush_remove(struct xs_engine *engine, const u64 *runs,
 	}
 }
 
-/* Invalidate what the runs are about. Returns the ranges used, 0: domain. */
-static u32 xs_flush_invalidate(struct xs_engine *engine, const u64 *runs,
+/* Invalidate what the extents are about. Returns the ranges used, 0: domain. */
+static u32 xs_flush_invalidate(struct xs_engine *engine, const u64 *extents,
 			       struct xs_taken *taken, xs_gather_t *gather)
 {
 	enum xs_scope scope = taken->policy->scope;
@@ -206,7 +206,7 @@ static u32 xs_flush_invalidate(struct xs_engine *engine, const u64 *runs,
 	if (scope == XS_SCOPE_RANGE)
 		max = XS_RANGES_MAX;
 	if (scope != XS_SCOPE_DOMAIN)
-		found = xs_runs_ranges(runs, taken->runs, ranges, max);
+		found = xs_extents_ranges(extents, taken->extents, ranges, max);
 	if (found > max)
 		found = 0;
 	xs_ops(engine)->invalidate(xs_world(engine), gather, ranges, found,
@@ -395,11 +395,11 @@ static void xs_flush_release(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /* Pages are not dead any more, whatever the policy that they died under asked for. */
-static void xs_flush_bury(struct xs_engine *engine, const u64 *runs, u32 count)
+static void xs_flush_bury(struct xs_engine *engine, const u64 *extents, u32 count)
 {
 	for (u32 i = 0; i < count; i++) {
-		u64 page = xs_run_page(runs[i]);
-		u64 end = page + xs_run_pages(runs[i]);
+		u64 page = xs_extent_page(extents[i]);
+		u64 end = page + xs_extent_pages(extents[i]);
 
 		while (page < end) {
 			u64 stop = (page | (XS_BLOCK_PAGES - 1)) + 1;
@@ -417,12 +417,12 @@ static void xs_flush_bury(struct xs_engine *engine, const u64 *runs, u32 count)
 static void xs_flush_back(struct xs_engine *engine, struct xs_cpu *cpu,
 			  const struct xs_taken *taken)
 {
-	const u64 *runs = cpu->batch.runs;
+	const u64 *extents = cpu->batch.extents;
 	bool counts_dead = xs_flushes_on(taken->policy, XS_FLUSH_BLOCK);
 
-	for (u32 i = 0; i < taken->runs; i++) {
-		u64 page = xs_run_page(runs[i]);
-		u64 end = page + xs_run_pages(runs[i]);
+	for (u32 i = 0; i < taken->extents; i++) {
+		u64 page = xs_extent_page(extents[i]);
+		u64 end = page + xs_extent_pages(extents[i]);
 
 		while (page < end) {
 			u64 stop = (page | (XS_BLOCK_PAGES - 1)) + 1;
@@ -494,15 +494,15 @@ static void xs_flush_some(struct xs_engine *engine, struct xs_cpu *cpu,
 		xs_a64_swap(&batch->promised, 0);
 	taken.end = xs_a64_read(&batch->head);
 	xs_flush_take(batch, &taken);
-	if (taken.runs) {
+	if (taken.extents) {
 		oldest_ns = *xs_batch_began_ns(batch, batch->tail);
-		taken.runs = xs_runs_join(batch->runs, taken.runs);
+		taken.extents = xs_extents_join(batch->extents, taken.extents);
 		/* The policy may be another one than that of the unmaps. */
 		if (cause == XS_FLUSH_DRAIN)
-			xs_flush_bury(engine, batch->runs, taken.runs);
+			xs_flush_bury(engine, batch->extents, taken.extents);
 		xs_ops(engine)->gather_init(&gather);
-		xs_flush_remove(engine, batch->runs, &taken, &gather);
-		ranges = xs_flush_invalidate(engine, batch->runs, &taken, &gather);
+		xs_flush_remove(engine, batch->extents, &taken, &gather);
+		ranges = xs_flush_invalidate(engine, batch->extents, &taken, &gather);
 		now = xs_ops(engine)->clock(xs_world(engine));
 		xs_flush_release(engine, cpu, &taken, now);
 		if (taken.policy->placement == XS_PLACE_BLOCK)
@@ -630,7 +630,7 @@ bool xs_flush_left(struct xs_engine *engine, u64 page, u32 pages)
 	return removed;
 }
 
-bool xs_flush_run(struct xs_engine *engine, u64 iova, u32 pages, bool again)
+bool xs_flush_extent(struct xs_engine *engine, u64 iova, u32 pages, bool again)
 {
 	struct xs_commands sent = { 0, 0, 0 };
 	bool removed = xs_flush_range(engine, iova >> XS_PAGE_LG2, pages, again,
@@ -641,10 +641,10 @@ bool xs_flush_run(struct xs_engine *engine, u64 iova, u32 pages, bool again)
 	xs_flush_range_count(engine, pages, &sent);
 	flags = xs_local_save();
 	if (xs_likely(removed)) {
-		xs_space_give_run(&engine->space, iova, pages);
+		xs_space_give_extent(&engine->space, iova, pages);
 	} else {
 		xs_count(engine->counts, direct_pages, -(u64)pages);
-		xs_stuck_mark_run(engine, iova, pages);
+		xs_stuck_mark_extent(engine, iova, pages);
 	}
 	xs_local_restore(flags);
 	xs_exit();

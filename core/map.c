@@ -44,7 +44,7 @@ void xs_engine_map_failed(struct xs_engine *engine)
 static void xs_publish(struct xs_engine *engine, u64 page, u32 pages)
 {
 	if (pages > XS_BLOCK_PAGES)
-		xs_space_publish_run(&engine->space, page, pages);
+		xs_space_publish_extent(&engine->space, page, pages);
 	else
 		xs_a64_or(&xs_space_block(&engine->space, page)->joined,
 			  xs_block_mask(page + 1, pages - 1));
@@ -65,7 +65,7 @@ static xs_noinline void xs_unplace(struct xs_engine *engine,
 	if (pages > XS_BLOCK_PAGES) {
 		xs_flags_t flags = xs_local_save();
 
-		xs_space_give_run(&engine->space, iova, pages);
+		xs_space_give_extent(&engine->space, iova, pages);
 		xs_local_restore(flags);
 		return;
 	}
@@ -292,11 +292,11 @@ static xs_inline u32 xs_neighbours(const u64 *phys, u32 pages)
 {
 	u64 step = phys[0] == XS_PHYS_NONE ? 0 : XS_PAGE_BYTES;
 	u64 next = phys[0] + step;
-	u32 run = 1;
+	u32 extent = 1;
 
-	for (; run < pages && phys[run] == next; run++)
+	for (; extent < pages && phys[extent] == next; extent++)
 		next += step;
-	return run;
+	return extent;
 }
 
 /*
@@ -308,7 +308,7 @@ static xs_inline u32 xs_map_each(struct xs_engine *engine,
 				 const u64 *phys, u32 pages, u32 prot,
 				 u32 *left)
 {
-	u32 done = 0, run;
+	u32 done = 0, extent;
 	int error = 0;
 
 	*left = 0;
@@ -316,32 +316,32 @@ static xs_inline u32 xs_map_each(struct xs_engine *engine,
 	    xs_ops(engine)->map_each(xs_world(engine), &block->entries, iova,
 				     phys, pages, prot))
 		return pages;
-	for (; done < pages; done += run) {
-		run = xs_neighbours(phys + done, pages - done);
+	for (; done < pages; done += extent) {
+		extent = xs_neighbours(phys + done, pages - done);
 		if (phys[done] != XS_PHYS_NONE)
 			error = xs_ops(engine)->map(xs_world(engine),
 						    &block->entries,
 						    iova + done * XS_PAGE_BYTES,
-						    phys[done], run, prot);
+						    phys[done], extent, prot);
 		if (xs_unlikely(error))
 			break;
 	}
 	if (xs_unlikely(error == XS_MAP_LEFT))
-		*left = run;
+		*left = extent;
 	return done;
 }
 
-/* Has it more runs of memory to be held than a mapping can have references? */
+/* Has it more extents of memory to be held than a mapping can have references? */
 static bool xs_holds_too_many(const u64 *phys, u32 pages)
 {
-	u32 runs = 0;
+	u32 extents = 0;
 
-	for (u32 at = 0; at < pages && runs <= XS_HOLDS_MAX;) {
+	for (u32 at = 0; at < pages && extents <= XS_HOLDS_MAX;) {
 		if (phys[at] != XS_PHYS_NONE)
-			runs += xs_ref_can_be_held(xs_ref_of(phys[at]));
+			extents += xs_ref_can_be_held(xs_ref_of(phys[at]));
 		at += xs_neighbours(phys + at, pages - at);
 	}
-	return runs > XS_HOLDS_MAX;
+	return extents > XS_HOLDS_MAX;
 }
 
 /* Write the slots of a small mapping whose pages are anywhere. */
@@ -349,7 +349,7 @@ static void xs_fill_slots_each(const struct xs_engine *engine,
 			       xs_slot_t *slots, const u64 *phys, u32 pages)
 {
 	bool holds = xs_holds_pages(engine);
-	u32 run;
+	u32 extent;
 
 	/* It is flushed in its unmap: nobody asks for what. */
 	if (holds && xs_holds_too_many(phys, pages))
@@ -360,14 +360,14 @@ static void xs_fill_slots_each(const struct xs_engine *engine,
 				  xs_slot_one(XS_REF_UNHELD));
 		return;
 	}
-	for (u32 at = 0; at < pages; at += run) {
-		run = xs_neighbours(phys + at, pages - at);
+	for (u32 at = 0; at < pages; at += extent) {
+		extent = xs_neighbours(phys + at, pages - at);
 		if (pages == 1)
 			xs_a64_set(slots, xs_slot_one(xs_ref_of(phys[0])));
 		else if (phys[at] == XS_PHYS_NONE)
-			xs_slots_fill_none(slots + at, run);
+			xs_slots_fill_none(slots + at, extent);
 		else
-			xs_slots_fill(slots + at, phys[at], run, true);
+			xs_slots_fill(slots + at, phys[at], extent, true);
 	}
 }
 
@@ -526,23 +526,23 @@ static u32 xs_unflushed_ranges_max(const struct xs_policy *policy)
 	return policy->scope == XS_SCOPE_DOMAIN ? 1 : policy->ranges_max;
 }
 
-/* The runs of @unflushed, which has some, as ranges. Returns how many. */
+/* The extents of @unflushed, which has some, as ranges. Returns how many. */
 static u32 xs_unflushed_ranges(struct xs_unflushed *unflushed,
 			       struct xs_range *ranges, u32 max)
 {
-	const u64 *runs = unflushed->runs;
-	u32 count = xs_runs_join(unflushed->runs, unflushed->count);
+	const u64 *extents = unflushed->extents;
+	u32 count = xs_extents_join(unflushed->extents, unflushed->count);
 	/* They are apart now: the last one ends last. */
-	u64 end = xs_run_page(runs[count - 1]) + xs_run_pages(runs[count - 1]);
+	u64 end = xs_extent_page(extents[count - 1]) + xs_extent_pages(extents[count - 1]);
 
 	if (count > max) {
-		ranges[0].page = xs_run_page(runs[0]);
+		ranges[0].page = xs_extent_page(extents[0]);
 		ranges[0].pages = end - ranges[0].page;
 		return 1;
 	}
 	for (u32 i = 0; i < count; i++) {
-		ranges[i].page = xs_run_page(runs[i]);
-		ranges[i].pages = xs_run_pages(runs[i]);
+		ranges[i].page = xs_extent_page(extents[i]);
+		ranges[i].pages = xs_extent_pages(extents[i]);
 	}
 	return count;
 }
@@ -571,11 +571,11 @@ static bool xs_unflushed_has_room(struct xs_unflushed *unflushed, u32 pages)
 
 	if (unflushed->pages + pages > 0xffff)
 		return false;
-	if (count == XS_UNFLUSHED_RUNS) {
-		count = xs_runs_join(unflushed->runs, count);
+	if (count == XS_UNFLUSHED_EXTENTS) {
+		count = xs_extents_join(unflushed->extents, count);
 		xs_store(&unflushed->count, count);
 	}
-	return count < XS_UNFLUSHED_RUNS;
+	return count < XS_UNFLUSHED_EXTENTS;
 }
 
 /* This CPU has mapped these without a flush. Entered. */
@@ -588,10 +588,10 @@ static void xs_unflushed_add(struct xs_engine *engine, u64 page, u32 pages)
 
 	if (xs_unlikely(!xs_unflushed_has_room(unflushed, pages)))
 		xs_unflushed_flush(engine, cpu);
-	next = &unflushed->runs[unflushed->count];
+	next = &unflushed->extents[unflushed->count];
 	unflushed->pages += pages;
 	if (xs_likely(unflushed->count) &&
-	    xs_run_page(next[-1]) + xs_run_pages(next[-1]) == page) {
+	    xs_extent_page(next[-1]) + xs_extent_pages(next[-1]) == page) {
 		next[-1] += pages;
 	} else {
 		*next = page << 16 | pages;

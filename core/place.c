@@ -366,7 +366,7 @@ static u64 xs_place_locked(struct xs_engine *engine, struct xs_cpu *cpu,
 			   const struct xs_policy *policy, u32 pages, u64 last)
 {
 	if (pages > XS_BLOCK_PAGES)
-		return xs_space_take_run(&engine->space, pages, last);
+		return xs_space_find_extent(&engine->space, pages, last);
 	if (policy->placement == XS_PLACE_BLOCK)
 		return xs_place_in_block(engine, cpu, pages, last);
 	return xs_place_range(engine, cpu, pages, last);

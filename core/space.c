@@ -24,7 +24,7 @@ static void xs_space_mark(struct xs_space *space, u64 first, u64 count,
 	}
 }
 
-/* The first of @count free blocks in a row below @end. */
+/* The first of @count free contiguous blocks below @end. */
 static u64 xs_space_find(const struct xs_space *space, u64 count, u64 end)
 {
 	bool keep = end > XS_LOW_BLOCKS &&
@@ -122,7 +122,7 @@ static u64 xs_blocks_of(u32 pages)
 	return ((u64)pages + XS_BLOCK_PAGES - 1) >> XS_BLOCK_LG2;
 }
 
-u64 xs_space_take_run(struct xs_space *space, u32 pages, u64 last)
+u64 xs_space_find_extent(struct xs_space *space, u32 pages, u64 last)
 {
 	u64 count = xs_blocks_of(pages);
 	struct xs_leaf *leaf = 0;
@@ -138,21 +138,21 @@ u64 xs_space_take_run(struct xs_space *space, u32 pages, u64 last)
 	return leaf ? at * XS_BLOCK_BYTES : 0;
 }
 
-void xs_space_publish_run(struct xs_space *space, u64 page, u32 pages)
+void xs_space_publish_extent(struct xs_space *space, u64 page, u32 pages)
 {
-	xs_a64_set_release(&xs_space_block(space, page)->run_pages, pages);
+	xs_a64_set_release(&xs_space_block(space, page)->extent_pages, pages);
 }
 
-bool xs_space_claim_run(struct xs_space *space, u64 iova, u32 pages)
+bool xs_space_take_extent(struct xs_space *space, u64 iova, u32 pages)
 {
 	struct xs_block *block = xs_space_block(space, iova >> XS_PAGE_LG2);
 	u64 old = pages;
 
 	return !(iova & (XS_BLOCK_BYTES - 1)) && block && pages &&
-	       xs_a64_try_acquire(&block->run_pages, &old, 0);
+	       xs_a64_try_acquire(&block->extent_pages, &old, 0);
 }
 
-void xs_space_give_run(struct xs_space *space, u64 iova, u32 pages)
+void xs_space_give_extent(struct xs_space *space, u64 iova, u32 pages)
 {
 	bool surplus;
 

@@ -23,14 +23,14 @@ void xs_stuck_mark(struct xs_engine *engine, u64 page, u32 pages)
 	}
 }
 
-void xs_stuck_mark_run(struct xs_engine *engine, u64 iova, u32 pages)
+void xs_stuck_mark_extent(struct xs_engine *engine, u64 iova, u32 pages)
 {
 	struct xs_block *block = xs_space_block(&engine->space,
 						iova >> XS_PAGE_LG2);
 
 	xs_count(engine->counts, stuck_pages, pages);
 	xs_ops(engine)->stuck(xs_world(engine), iova, pages);
-	xs_a64_set_release(&block->run_pages, XS_RUN_STUCK | pages);
+	xs_a64_set_release(&block->extent_pages, XS_EXTENT_STUCK | pages);
 }
 
 void xs_stuck_keep(struct xs_engine *engine, u64 page, u32 pages, xs_ref_t ref)
@@ -61,7 +61,7 @@ void xs_stuck_hold(struct xs_engine *engine, u64 page, u32 pages)
  */
 struct xs_stuck_leaf {
 	u64 small[XS_LEAF_BLOCKS];
-	u64 runs[XS_LEAF_BLOCKS];
+	u64 extents[XS_LEAF_BLOCKS];
 };
 
 /* False: nothing is. Its blocks are taken if something is, so the leaf stays. */
@@ -70,11 +70,11 @@ static bool xs_stuck_look(struct xs_leaf *leaf, struct xs_stuck_leaf *stuck)
 	u64 any = 0;
 
 	for (u32 i = 0; i < XS_LEAF_BLOCKS; i++) {
-		u64 run = xs_a64_read(&leaf->blocks[i].run_pages);
+		u64 extent = xs_a64_read(&leaf->blocks[i].extent_pages);
 
 		stuck->small[i] = xs_a64_read(&leaf->blocks[i].stuck);
-		stuck->runs[i] = run & XS_RUN_STUCK ? run : 0;
-		any |= stuck->small[i] | stuck->runs[i];
+		stuck->extents[i] = extent & XS_EXTENT_STUCK ? extent : 0;
+		any |= stuck->small[i] | stuck->extents[i];
 	}
 	return any;
 }
@@ -111,11 +111,11 @@ static void xs_stuck_release(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * The world was asked again to remove @pages pages at @page, of @block, a run of blocks
+ * The world was asked again to remove @pages pages at @page, of @block, an extent of blocks
  * or a row of pages.
  */
 static void xs_stuck_done(struct xs_engine *engine, struct xs_block *block,
-			  u64 page, u32 pages, bool is_run, bool gone,
+			  u64 page, u32 pages, bool is_extent, bool gone,
 			  const struct xs_commands *sent)
 {
 	xs_flags_t flags;
@@ -124,9 +124,9 @@ static void xs_stuck_done(struct xs_engine *engine, struct xs_block *block,
 	xs_enter();
 	cpu = xs_cpu_lock(engine, &flags);
 	xs_stuck_count(engine, cpu, gone ? pages : 0, sent);
-	if (gone && is_run) {
-		xs_a64_set(&block->run_pages, 0);
-		xs_space_give_run(&engine->space, page << XS_PAGE_LG2, pages);
+	if (gone && is_extent) {
+		xs_a64_set(&block->extent_pages, 0);
+		xs_space_give_extent(&engine->space, page << XS_PAGE_LG2, pages);
 	} else if (gone) {
 		xs_stuck_release(engine, cpu, block, page, pages);
 	}
@@ -136,15 +136,15 @@ static void xs_stuck_done(struct xs_engine *engine, struct xs_block *block,
 
 /* Try again, without a lock and with interrupts, as a removal may take long. */
 static void xs_stuck_try(struct xs_engine *engine, struct xs_block *block,
-			 u64 page, u32 pages, bool is_run)
+			 u64 page, u32 pages, bool is_extent)
 {
 	struct xs_commands sent = { 0, 0, 0 };
 	bool gone = xs_flush_again(engine, page, pages, &sent);
 
-	xs_stuck_done(engine, block, page, pages, is_run, gone, &sent);
+	xs_stuck_done(engine, block, page, pages, is_extent, gone, &sent);
 }
 
-/* Try each row of stuck pages of a leaf, and each run that begins in it. */
+/* Try each row of stuck pages of a leaf, and each extent that begins in it. */
 static void xs_leaf_retry(struct xs_engine *engine, struct xs_leaf *leaf,
 			  u64 page, const struct xs_stuck_leaf *stuck)
 {
@@ -153,13 +153,13 @@ static void xs_leaf_retry(struct xs_engine *engine, struct xs_leaf *leaf,
 		u64 left = stuck->small[i];
 
 		while (left) {
-			u32 at = xs_ctz(left), pages = xs_mask_run(left);
+			u32 at = xs_ctz(left), pages = xs_mask_extent(left);
 
 			xs_stuck_try(engine, block, page + at, pages, false);
 			left &= ~xs_mask_of(at, pages);
 		}
-		if (stuck->runs[i])
-			xs_stuck_try(engine, block, page, (u32)stuck->runs[i],
+		if (stuck->extents[i])
+			xs_stuck_try(engine, block, page, (u32)stuck->extents[i],
 				     true);
 	}
 }

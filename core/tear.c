@@ -13,13 +13,13 @@ static u32 xs_mapping_at(struct xs_leaf *leaf, u64 page)
 {
 	struct xs_block *block = xs_leaf_block(leaf, page);
 	u32 at = page & (XS_BLOCK_PAGES - 1);
-	u64 run = at ? 0 : xs_a64_read(&block->run_pages);
+	u64 extent = at ? 0 : xs_a64_read(&block->extent_pages);
 	xs_slot_t *slots = xs_load_acquire(&leaf->slots);
 	u64 slot, joined = xs_a64_read(&block->joined);
 
 	/* What is stuck was unmapped. */
-	if (run)
-		return run & XS_RUN_STUCK ? 0 : (u32)run;
+	if (extent)
+		return extent & XS_EXTENT_STUCK ? 0 : (u32)extent;
 	if (!slots || (joined | xs_a64_read(&block->stuck)) >> at & 1)
 		return 0;
 	slot = xs_a64_read(&slots[xs_slot_at(page)]);
@@ -29,7 +29,7 @@ static u32 xs_mapping_at(struct xs_leaf *leaf, u64 page)
 		return 0;
 	/* Without a second page it is a page of a mapping that is not published, or is claimed. */
 	joined = at < XS_BLOCK_PAGES - 1 ? joined >> (at + 1) : 0;
-	return joined & 1 ? 1 + xs_mask_run(joined) : 0;
+	return joined & 1 ? 1 + xs_mask_extent(joined) : 0;
 }
 
 static u64 xs_leaf_page(const struct xs_leaf *leaf)
@@ -73,8 +73,8 @@ bool xs_leaf_mapping(struct xs_leaf *leaf, u64 from, u64 end,
  * The mapping of whole blocks that has @page and begins in a block before its one. It
  * begins at a multiple of a power of two that is no less than its size.
  */
-static bool xs_find_run(struct xs_engine *engine, u64 page,
-			struct xs_found *found)
+static bool xs_find_extent(struct xs_engine *engine, u64 page,
+			   struct xs_found *found)
 {
 	u64 block = page >> XS_BLOCK_LG2;
 
@@ -98,7 +98,7 @@ static bool xs_find(struct xs_engine *engine, u64 from, u64 end,
 {
 	struct xs_leaf *leaf = xs_tree_leaf(&engine->space.tree, from);
 
-	if (xs_find_run(engine, from, found))
+	if (xs_find_extent(engine, from, found))
 		return true;
 	return leaf && xs_leaf_mapping(leaf, from, end, found);
 }
@@ -250,8 +250,8 @@ static bool xs_claim_found(struct xs_engine *engine,
 	claim->page = found->page;
 	claim->pages = found->pages;
 	return found->pages > XS_BLOCK_PAGES ?
-		xs_space_claim_run(&engine->space, found->page << XS_PAGE_LG2,
-				   found->pages) :
+		xs_space_take_extent(&engine->space, found->page << XS_PAGE_LG2,
+				     found->pages) :
 		xs_claim_mapping(engine, claim);
 }
 
@@ -301,7 +301,7 @@ static void xs_torn_stick(struct xs_engine *engine, u64 page, u32 pages,
 {
 	xs_claim_count(engine, pages);
 	if (pages > XS_BLOCK_PAGES) {
-		xs_stuck_mark_run(engine, page << XS_PAGE_LG2, pages);
+		xs_stuck_mark_extent(engine, page << XS_PAGE_LG2, pages);
 		return;
 	}
 	if (returns)
@@ -509,7 +509,7 @@ static void xs_mend_back(struct xs_engine *engine, u64 page, u32 pages)
 	xs_count(engine->counts, direct_pages, pages);
 	if (pages > XS_BLOCK_PAGES) {
 		flags = xs_local_save();
-		xs_space_give_run(&engine->space, page << XS_PAGE_LG2, pages);
+		xs_space_give_extent(&engine->space, page << XS_PAGE_LG2, pages);
 		xs_local_restore(flags);
 		return;
 	}

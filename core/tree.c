@@ -2,7 +2,7 @@
 /*
  * The tree of a space; see tree.h.
  *
- * A run is looked for at the one level where it is a row of unused children of
+ * An extent is looked for at the one level where it is a row of unused children of
  * one node, or blocks of one leaf. On the way there used leaves are looked into,
  * XS_LOOKS_MAX of them at most, then unused ones only: a bound on the time with
  * interrupts off, and no fewer than there are leaves in 4 GiB.
@@ -291,8 +291,8 @@ static bool xs_bits_clear(const u64 *bits, u32 at, u32 count)
 }
 
 /* A row of unused children, from the one of block @from on. */
-static u64 xs_node_find_row(const struct xs_node *node, u64 base, u32 first,
-			    const struct xs_want *want)
+static u64 xs_node_find_contiguous(const struct xs_node *node, u64 base, u32 first,
+				   const struct xs_want *want)
 {
 	u32 lg2 = xs_child_lg2(want->level);
 	u32 count = (u32)((want->count + (1ULL << lg2) - 1) >> lg2);
@@ -312,7 +312,7 @@ static u64 xs_node_find(const struct xs_node *node, u32 level, u64 base,
 	u32 at = want->from > base ? (u32)((want->from - base) >> lg2) : 0;
 
 	if (level == want->level)
-		return xs_node_find_row(node, base, at, want);
+		return xs_node_find_contiguous(node, base, at, want);
 	for (; at < XS_NODE_CHILDREN; at++) {
 		/* Those that there is nothing in, or that are not looked into. */
 		const u64 *out = level == 1 && !want->looks ? node->used :

@@ -376,8 +376,8 @@ int xs_claim_remove_now(struct xs_engine *engine, const struct xs_claim *claim)
 	xs_count_unmap(engine, claim->pages);
 	if (claim->pages > XS_BLOCK_PAGES) {
 		xs_count(engine->counts, direct_pages, -(u64)claim->pages);
-		xs_stuck_mark_run(engine, claim->page << XS_PAGE_LG2,
-				  claim->pages);
+		xs_stuck_mark_extent(engine, claim->page << XS_PAGE_LG2,
+				     claim->pages);
 	} else {
 		xs_claim_stick(engine, claim, XS_HELD_NOT);
 	}
@@ -391,20 +391,20 @@ void xs_claim_count(struct xs_engine *engine, u32 pages)
 
 /* ---- any unmap ---- */
 
-static bool xs_unmap_run(struct xs_engine *engine, u64 iova, u32 pages,
-			 enum xs_unmap how)
+static bool xs_unmap_extent(struct xs_engine *engine, u64 iova, u32 pages,
+			    enum xs_unmap how)
 {
 	bool claimed;
 
 	xs_enter();
-	claimed = xs_space_claim_run(&engine->space, iova, pages);
+	claimed = xs_space_take_extent(&engine->space, iova, pages);
 	if (claimed)
 		xs_count_unmap(engine, pages);
 	xs_exit();
-	/* It may take long, and nobody else knows the run. */
+	/* It may take long, and nobody else knows the extent. */
 	if (!claimed)
 		return xs_tear(engine, iova, pages);
-	return xs_flush_run(engine, iova, pages, how == XS_UNMAP_LEFT);
+	return xs_flush_extent(engine, iova, pages, how == XS_UNMAP_LEFT);
 }
 
 static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
@@ -418,7 +418,7 @@ static xs_noinline bool xs_unmap(struct xs_engine *engine, u64 iova, u32 pages,
 	bool unmapped;
 
 	if (pages > XS_BLOCK_PAGES)
-		return xs_unmap_run(engine, iova, pages, how);
+		return xs_unmap_extent(engine, iova, pages, how);
 	xs_enter();
 	unmapped = xs_claim(engine, &claim);
 	if (xs_likely(unmapped))
@@ -677,14 +677,14 @@ static void xs_defer_each(struct xs_engine *engine,
 {
 	while (mask) {
 		u32 at = xs_ctz(mask);
-		u32 run = xs_mask_run(mask);
+		u32 extent = xs_mask_extent(mask);
 		struct xs_claim claim = { .page = page + at, .pages = 1 };
 
 		/* Each page is a mapping: only as one record they are like one. */
 		claim.slots = xs_space_slot(&engine->space, claim.page);
-		claim.first = xs_slot_many(XS_REF_UNHELD, run);
-		claim.pages = run;
-		mask &= ~xs_mask_of(at, run);
+		claim.first = xs_slot_many(XS_REF_UNHELD, extent);
+		claim.pages = extent;
+		mask &= ~xs_mask_of(at, extent);
 		if (!xs_claim_defer(engine, policy, &claim, XS_HELD_LATER, 1,
 				    true))
 			xs_claim_now(engine, policy, &claim, XS_HELD_LATER);

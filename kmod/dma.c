@@ -474,31 +474,31 @@ static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
 static int sg_fill(struct xs_engine *engine, struct scatterlist *sgl,
 		   int nents, u64 iova, u32 prot)
 {
-	u64 run_iova = 0, run_phys = 0;
+	u64 extent_iova = 0, extent_phys = 0;
 	struct scatterlist *sg;
-	u32 run_pages = 0;
+	u32 extent_pages = 0;
 	int error, i;
 
 	for_each_sg(sgl, sg, nents, i) {
 		u64 phys = sg_phys(sg) & PAGE_MASK;
 		u64 at = iova + sg_dma_address(sg);
 
-		if (run_pages &&
-		    (phys != run_phys + ((u64)run_pages << PAGE_SHIFT) ||
-		     at != run_iova + ((u64)run_pages << PAGE_SHIFT))) {
-			error = xs_engine_fill(engine, run_iova, run_phys,
-					       run_pages, prot);
+		if (extent_pages &&
+		    (phys != extent_phys + ((u64)extent_pages << PAGE_SHIFT) ||
+		     at != extent_iova + ((u64)extent_pages << PAGE_SHIFT))) {
+			error = xs_engine_fill(engine, extent_iova, extent_phys,
+					       extent_pages, prot);
 			if (error)
 				return error;
-			run_pages = 0;
+			extent_pages = 0;
 		}
-		if (!run_pages) {
-			run_iova = at;
-			run_phys = phys;
+		if (!extent_pages) {
+			extent_iova = at;
+			extent_phys = phys;
 		}
-		run_pages += sg_size(sg);
+		extent_pages += sg_size(sg);
 	}
-	return xs_engine_fill(engine, run_iova, run_phys, run_pages, prot);
+	return xs_engine_fill(engine, extent_iova, extent_phys, extent_pages, prot);
 }
 
 /* As on the kernel's own path: a driver may walk a list up to the first length of 0. */
@@ -664,7 +664,7 @@ static void unmap_list(struct device *dev, struct scatterlist *sgl, int nents,
 	u64 start;
 	u64 bytes = sg_range(sgl, nents, &start);
 
-	if (unlikely(group->iommu.is_exact) && is_padded(sgl, nents)) {
+	if (unlikely(group->iommu.exact_unmap) && is_padded(sgl, nents)) {
 		u32 pages = pages_of(start, bytes);
 		int section = section_begin(pages);
 

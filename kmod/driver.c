@@ -243,7 +243,7 @@ static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
 {
 	while (mask) {
 		u32 at = xs_ctz(mask);
-		u32 run = xs_mask_run(mask);
+		u32 run = xs_mask_extent(mask);
 
 		mask &= ~xs_mask_of(at, run);
 		if (xs_debug_on())

@@ -533,7 +533,7 @@ static __always_inline size_t remove_some(struct xs_group *group,
 	/* A driver may flush early what it finds apart from that. */
 	gather->end = 0;
 	/* As single pages, also when nothing else is known of the domain any more. */
-	if (unlikely(group->iommu.is_exact)) {
+	if (unlikely(group->iommu.exact_unmap)) {
 		bytes = domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages,
 						 gather);
 		if (bytes && group->iommu.kicks)
@@ -549,7 +549,7 @@ static __always_inline size_t remove_some(struct xs_group *group,
 		return xs_domain_unmap_generic(domain, iova,
 					       pages << PAGE_SHIFT, gather);
 	if (unlikely(!unmap_pages || (pages > SINGLE_PAGES_MAX &&
-				      !group->iommu.takes_runs)))
+				      !group->iommu.unmap_covers_holes)))
 		return iommu_unmap_fast(domain, iova, pages << PAGE_SHIFT,
 					gather);
 	return unmap_pages(domain, iova, PAGE_SIZE, pages, gather);
@@ -634,7 +634,7 @@ static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
 
 	while (step < most && iommu_iova_to_phys(group->domain,
 						 iova + (step << PAGE_SHIFT))) {
-		if (!group->iommu.is_exact)
+		if (!group->iommu.exact_unmap)
 			return most;
 		step++;
 	}
@@ -707,7 +707,7 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
  */
 static bool is_mapped_singly(const struct xs_group *group)
 {
-	return group->iommu.is_exact ||
+	return group->iommu.exact_unmap ||
 	       (group->generic && group->domain->pgsize_bitmap &
 				  GENMASK_ULL(PAGE_SHIFT + XS_BLOCK_LG2,
 					      PAGE_SHIFT + 1));
@@ -747,7 +747,7 @@ static __always_inline int world_remove(void *world, xs_gather_t *gather,
 
 	if (xs_refuses())
 		return -ENOMEM;
-	if (unlikely((pages > SINGLE_PAGES_MAX && !group->iommu.takes_runs) ||
+	if (unlikely((pages > SINGLE_PAGES_MAX && !group->iommu.unmap_covers_holes) ||
 		     atomic_read(&group->partial)))
 		return remove_partial(group, gather, iova, pages,
 				      REMOVE_UNMAPPED);
@@ -923,7 +923,7 @@ static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
 	if (count == 0 || (count > 1 && (frees || group->iommu.kicks)) ||
 	    (unlikely(group->iommu.commands) &&
 	     are_too_many(&group->iommu, ranges, count))) {
-		if (unlikely(group->iommu.all_by_range)) {
+		if (unlikely(group->iommu.flush_all_via_range)) {
 			invalidate_all(group, domain, gather, sent);
 			return;
 		}
@@ -1286,7 +1286,7 @@ static void forget_iommu(struct xs_group *group)
 	group->generic = false;
 	group->unmap_pages = NULL;
 	group->iommu.flushes_maps = false;
-	group->iommu.takes_runs = false;
+	group->iommu.unmap_covers_holes = false;
 	group->iommu.prunes = false;
 	group->root.format = NULL;
 	stop_direct(group);

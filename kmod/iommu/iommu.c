@@ -91,6 +91,6 @@ const char *xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 
 	memset(iommu, 0, sizeof(*iommu));
 	iommu->flushes_maps = domain->ops->iotlb_sync_map;
-	iommu->takes_runs = xs_domain_is_generic(domain);
+	iommu->unmap_covers_holes = xs_domain_is_generic(domain);
 	return kind ? kind->describe(iommu, dev, domain) : NULL;
 }

@@ -25,10 +25,10 @@ struct xs_format;
  * @range_max_lg2: log2 of the largest page-selective command, in pages, where each is about an
  *		aligned power of two of them, else 0; negative: there are none. Without @commands, a
  *		longer range becomes the domain's command
- * @all_by_range: all of a domain is invalidated as one range: asked for the domain, its
+ * @flush_all_via_range: all of a domain is invalidated as one range: asked for the domain, its
  *		driver may leave out the TLBs of devices (ATS)
- * @takes_runs:	a removal may be of any length, and have holes, unless
- * @is_exact:	a removal must be of what is mapped, to the page
+ * @unmap_covers_holes:	a removal may be of any length, and have holes, unless
+ * @exact_unmap:	a removal must be of what is mapped, to the page
  * @pages_only:	an invalidation of a range is of single pages, not of larger entries
  * @prunes:	an unmap of nothing frees empty page-table pages
  * @maps_singly: a large entry that takes the place of an empty page-table page is not to be
@@ -39,9 +39,9 @@ struct xs_iommu {
 	bool kicks;
 	u32 (*commands)(const struct xs_iommu *iommu, u64 page, u64 pages);
 	s32 range_max_lg2;
-	bool all_by_range;
-	bool takes_runs;
-	bool is_exact;
+	bool flush_all_via_range;
+	bool unmap_covers_holes;
+	bool exact_unmap;
 	bool pages_only;
 	bool prunes;
 	bool maps_singly;

@@ -72,8 +72,8 @@ static const char *describe_smmuv3(struct xs_iommu *iommu, struct device *dev,
 				   struct iommu_domain *domain)
 {
 	iommu->commands = has_ranges(dev) ? ranges_of : pages_of;
-	iommu->takes_runs = true;
-	iommu->is_exact = true;
+	iommu->unmap_covers_holes = true;
+	iommu->exact_unmap = true;
 	iommu->pages_only = true;
 	return NULL;
 }

@@ -27,8 +27,8 @@ static const char *describe_virtio(struct xs_iommu *iommu, struct device *dev,
 {
 	iommu->kicks = true;
 	iommu->commands = no_commands;
-	iommu->takes_runs = true;
-	iommu->is_exact = true;
+	iommu->unmap_covers_holes = true;
+	iommu->exact_unmap = true;
 	return NULL;
 }
 

@@ -195,7 +195,7 @@ static u32 first_stage_commands(const struct xs_iommu *iommu, u64 page, u64 page
 
 /*
  * A table that is not found may be of either stage, so it is served by what is right for
- * both. In caching mode there is nothing that is: see @all_by_range, below.
+ * both. In caching mode there is nothing that is: see @flush_all_via_range, below.
  */
 static const char *describe_vtd(struct xs_iommu *iommu, struct device *dev,
 				struct iommu_domain *domain)
@@ -221,10 +221,10 @@ static const char *describe_vtd(struct xs_iommu *iommu, struct device *dev,
 	 * devices drop what they have of it. A range of the second stage that is too long
 	 * becomes such a command, and one for each device.
 	 */
-	iommu->all_by_range = cap & CAP_CM && is_second;
+	iommu->flush_all_via_range = cap & CAP_CM && is_second;
 	/* The driver of VT-d's own page tables. */
 	if (domain->ops->map_pages && !xs_domain_is_generic(domain)) {
-		iommu->takes_runs = true;
+		iommu->unmap_covers_holes = true;
 		iommu->prunes = true;
 	}
 	return NULL;

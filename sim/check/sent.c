@@ -53,7 +53,7 @@ static void check_map_flush(const struct sim_event *event)
 	if (event->pages > most)
 		sim_fail("sent", "maps are flushed in %u ranges, under policy %u at most %u",
 			 event->pages, now->number, most);
-	if (event->a && unflushed->maps < XS_UNFLUSHED_RUNS && unflushed->pages < 0xffff)
+	if (event->a && unflushed->maps < XS_UNFLUSHED_EXTENTS && unflushed->pages < 0xffff)
 		sim_fail("sent", "a map flushes %u maps, of %llu pages, which nobody has asked for",
 			 unflushed->maps, (unsigned long long)unflushed->pages);
 }

@@ -296,7 +296,7 @@ static int iommu_remove_part(void *world, xs_gather_t *gather, const struct xs_r
 }
 
 /* Is it what one command can be about, and no more? */
-static bool is_exact(const struct xs_range *range)
+static bool exact_unmap(const struct xs_range *range)
 {
 	return !(range->pages & (range->pages - 1)) && !(range->page & (range->pages - 1));
 }
@@ -311,7 +311,7 @@ static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 c
 	flush->ranges = count;
 	flush->exact = true;
 	for (u32 i = 0; i < count; i++)
-		flush->exact &= is_exact(&ranges[i]);
+		flush->exact &= exact_unmap(&ranges[i]);
 	for (u32 page = gather->first_page; page; page = runs[page].next) {
 		u32 last = (page + runs[page].pages - 1) / XS_BLOCK_PAGES;
 

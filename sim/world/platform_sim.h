@@ -17,7 +17,7 @@
 
 #define SIM_CPUS	8
 
-#define XS_UNFLUSHED_RUNS	4u
+#define XS_UNFLUSHED_EXTENTS	4u
 
 /* ---- points ---- */
 

@@ -7,11 +7,11 @@
 
 /* ---- runs ---- */
 
-#define RUNS_PAGES	8192	/* of the model */
+#define EXTENTS_PAGES	8192	/* of the model */
 
 static struct {
 	u64 runs[XS_BATCH_RECORDS];
-	bool pages[RUNS_PAGES];
+	bool pages[EXTENTS_PAGES];
 	struct xs_range ranges[128];
 } b;
 
@@ -20,12 +20,12 @@ static u32 make_runs(u64 *random, u32 wanted, u64 base, u32 long_ones)
 {
 	u32 count = 0;
 
-	for (u32 i = 0; i < RUNS_PAGES; i++)
+	for (u32 i = 0; i < EXTENTS_PAGES; i++)
 		b.pages[i] = false;
 	for (u32 tries = 0; tries < 4 * wanted && count < wanted; tries++) {
 		u32 pages = test_below(random, 100) < long_ones ?
 			    1 + test_below(random, 300) : 1;
-		u32 page = test_below(random, RUNS_PAGES - pages);
+		u32 page = test_below(random, EXTENTS_PAGES - pages);
 		u32 free = 0;
 
 		while (free < pages && !b.pages[page + free])
@@ -45,10 +45,10 @@ static void check_joined(u32 count, u64 base)
 	u64 next = 0;
 
 	for (u32 i = 0; i < count; i++) {
-		u64 page = xs_run_page(b.runs[i]) - base;
-		u64 end = page + xs_run_pages(b.runs[i]);
+		u64 page = xs_extent_page(b.runs[i]) - base;
+		u64 end = page + xs_extent_pages(b.runs[i]);
 
-		if (!CHECK(page < end && end <= RUNS_PAGES) ||
+		if (!CHECK(page < end && end <= EXTENTS_PAGES) ||
 		    !CHECK(!i || page > next))
 			return;
 		for (; next < page; next++)
@@ -56,13 +56,13 @@ static void check_joined(u32 count, u64 base)
 		for (; next < end; next++)
 			CHECK(b.pages[next]);
 	}
-	for (; next < RUNS_PAGES; next++)
+	for (; next < EXTENTS_PAGES; next++)
 		CHECK(!b.pages[next]);
 }
 
 static u64 some_base(u64 seed)
 {
-	static const u64 bases[] = { 0, 1ULL << 20, (1ULL << 40) - RUNS_PAGES };
+	static const u64 bases[] = { 0, 1ULL << 20, (1ULL << 40) - EXTENTS_PAGES };
 
 	return bases[seed % 3];
 }
@@ -74,32 +74,32 @@ static void joins_seed(u64 seed)
 			      base, test_below(&random, 40));
 
 	test_replay(seed, 0);
-	check_joined(xs_runs_join(b.runs, count), base);
+	check_joined(xs_extents_join(b.runs, count), base);
 }
 
 /* Maps that were undone and made anew: runs may overlap, and lie in one another. */
 static void joins_overlapping_seed(u64 seed)
 {
 	u64 random = seed, base = some_base(seed);
-	u32 count = make_runs(&random, test_below(&random, XS_UNFLUSHED_RUNS), base,
+	u32 count = make_runs(&random, test_below(&random, XS_UNFLUSHED_EXTENTS), base,
 			      40);
-	u32 more = test_below(&random, XS_UNFLUSHED_RUNS);
+	u32 more = test_below(&random, XS_UNFLUSHED_EXTENTS);
 
 	test_replay(seed, 0);
 	for (u32 i = 0; i < more; i++) {
 		u32 pages = 1 + (u32)test_below(&random, 64);
-		u32 page = (u32)test_below(&random, RUNS_PAGES - 64);
+		u32 page = (u32)test_below(&random, EXTENTS_PAGES - 64);
 
 		for (u32 j = 0; j < pages; j++)
 			b.pages[page + j] = true;
 		b.runs[count++] = (base + page) << 16 | pages;
 	}
-	check_joined(xs_runs_join(b.runs, count), base);
+	check_joined(xs_extents_join(b.runs, count), base);
 }
 
 static void joins(void)
 {
-	CHECK(!xs_runs_join(b.runs, 0));
+	CHECK(!xs_extents_join(b.runs, 0));
 	test_seeds(300, joins_seed);
 	test_seeds(300, joins_overlapping_seed);
 }
@@ -128,7 +128,7 @@ static u32 fewest(u32 first, u32 blocks)
 	       fewest(first + blocks / 2, blocks / 2);
 }
 
-#define BLOCKS	(RUNS_PAGES / XS_BLOCK_PAGES)
+#define BLOCKS	(EXTENTS_PAGES / XS_BLOCK_PAGES)
 
 /* Aligned powers of two that cover the blocks that are set, and none twice. */
 static void check_cover(u32 found, u64 base)
@@ -144,7 +144,7 @@ static void check_cover(u32 found, u64 base)
 		CHECK(!(page & (pages - 1)));
 		for (u64 at = page - base; at < page - base + pages;
 		     at += XS_BLOCK_PAGES)
-			if (CHECK(at < RUNS_PAGES))
+			if (CHECK(at < EXTENTS_PAGES))
 				covered[at / XS_BLOCK_PAGES]++;
 	}
 	for (u32 i = 0; i < BLOCKS; i++)
@@ -156,8 +156,8 @@ static void check_ranges(u32 count, u64 base, u32 max)
 	u32 least = fewest(0, BLOCKS);
 	u32 found;
 
-	count = xs_runs_join(b.runs, count);
-	found = xs_runs_ranges(b.runs, count, b.ranges, max);
+	count = xs_extents_join(b.runs, count);
+	found = xs_extents_ranges(b.runs, count, b.ranges, max);
 	/* Halves wait for each other: at most one of each size on the way. */
 	if (found == max + 1) {
 		CHECK(least + 7 > max);
@@ -173,7 +173,7 @@ static void ranges_of_all_sets(void)
 	for (u32 set = 1; set < 1u << 12 && !test_failed(); set++) {
 		u32 count = 0;
 
-		for (u32 i = 0; i < RUNS_PAGES; i++)
+		for (u32 i = 0; i < EXTENTS_PAGES; i++)
 			b.pages[i] = false;
 		for (u32 block = 0; block < 12; block++) {
 			u32 pages = set * block % 7 ? XS_BLOCK_PAGES : 3;
@@ -277,7 +277,7 @@ static void reserve(void)
 	CHECK(xs_batch_pages(batch) == 61 + XS_BATCH_GROUP);
 	CHECK(xs_batch_has_room(batch, XS_BATCH_RECORDS - XS_BATCH_GROUP - 4));
 	CHECK(!xs_batch_has_room(batch, XS_BATCH_RECORDS - XS_BATCH_GROUP - 3));
-	CHECK(xs_batch_row(1020, 1030) == 4 && xs_batch_row(1024, 1030) == 6);
+	CHECK(xs_batch_contiguous(1020, 1030) == 4 && xs_batch_contiguous(1024, 1030) == 6);
 	batch_free(batch);
 }
 

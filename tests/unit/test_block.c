@@ -59,7 +59,7 @@ static void check_set(u64 mask)
 
 		for (u64 rest = mask >> xs_ctz(mask); rest & 1; rest >>= 1)
 			run++;
-		CHECK(xs_mask_run(mask) == run);
+		CHECK(xs_mask_extent(mask) == run);
 	}
 }
 

@@ -1848,7 +1848,7 @@ static void maps_overflow(void)
 	for (u32 i = 0; i < 4; i++)
 		iova[i] = xs_engine_take_block(&world->engine, 64, LAST);
 	/* Pages from the last one down: each is a run, until all are joined. */
-	for (u32 i = 0; i < XS_UNFLUSHED_RUNS; i++) {
+	for (u32 i = 0; i < XS_UNFLUSHED_EXTENTS; i++) {
 		many[i] = (struct mapping){ .pages = 1, .prot = PROT_READ_,
 					    .deferred = true };
 		CHECK(driver_map_at(world, &many[i],

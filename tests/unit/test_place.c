@@ -1060,10 +1060,10 @@ static struct world *begin_large(void)
 	return world;
 }
 
-static u64 take_run(struct world *world, u32 pages)
+static u64 take_extent_of(struct world *world, u32 pages)
 {
 	xs_flags_t flags = xs_local_save();
-	u64 iova = xs_space_take_run(&world->engine.space, pages, LAST);
+	u64 iova = xs_space_find_extent(&world->engine.space, pages, LAST);
 
 	xs_local_restore(flags);
 	return iova;
@@ -1073,17 +1073,17 @@ static void give_run(struct world *world, u64 iova, u32 pages)
 {
 	xs_flags_t flags = xs_local_save();
 
-	xs_space_give_run(&world->engine.space, iova, pages);
+	xs_space_give_extent(&world->engine.space, iova, pages);
 	xs_local_restore(flags);
 }
 
-static void take_runs(struct world *world, u32 first, u32 end)
+static void take_extents(struct world *world, u32 first, u32 end)
 {
 	for (u32 i = first; i < end; i++)
-		runs[i] = take_run(world, XS_LEAF_PAGES);
+		runs[i] = take_extent_of(world, XS_LEAF_PAGES);
 }
 
-static void give_runs(struct world *world, u32 first, u32 end)
+static void give_extents(struct world *world, u32 first, u32 end)
 {
 	for (u32 i = first; i < end; i++)
 		give_run(world, runs[i], XS_LEAF_PAGES);
@@ -1099,12 +1099,12 @@ static void trim_half(void)
 {
 	struct world *world = begin_large();
 
-	take_runs(world, 0, 100);
-	give_runs(world, 0, 48);
+	take_extents(world, 0, 100);
+	give_extents(world, 0, 48);
 	CHECK(!world->surplus);
-	give_runs(world, 48, 60);
+	give_extents(world, 48, 60);
 	CHECK(world->surplus == 1);
-	give_runs(world, 60, 100);
+	give_extents(world, 60, 100);
 	CHECK(world->surplus == 1);
 	world_end(world);
 }
@@ -1115,10 +1115,10 @@ static void trim_late(void)
 	struct world *world = begin_large();
 
 	for (u32 round = 0; round < 2; round++) {
-		take_runs(world, 0, 40);
+		take_extents(world, 0, 40);
 		world_trim(world, false);
 		CHECK(!world->surplus);
-		give_runs(world, 0, 40);
+		give_extents(world, 0, 40);
 		CHECK(world->surplus == 1);
 	}
 	world_trim(world, false);
@@ -1135,10 +1135,10 @@ static void trim_inside(void)
 	struct world *world = begin_large();
 	u64 all;
 
-	take_runs(world, 0, 40);
-	give_runs(world, 0, 40);
+	take_extents(world, 0, 40);
+	give_extents(world, 0, 40);
 	CHECK(world->surplus == 1);
-	all = take_run(world, 1u << XS_NEAR_LG2);
+	all = take_extent_of(world, 1u << XS_NEAR_LG2);
 	CHECK(all == NEAR);
 	world_trim(world, false);
 	CHECK(!world->surplus);
@@ -1154,18 +1154,18 @@ static void trim_behind(void)
 {
 	struct world *world = begin_large();
 
-	take_runs(world, 0, 400);
-	give_runs(world, 300, 400);
+	take_extents(world, 0, 400);
+	give_extents(world, 300, 400);
 	world_trim(world, true);
 	check_trimmed(world);
-	give_runs(world, 0, 300);
+	give_extents(world, 0, 300);
 	world_end(world);
 }
 
 static void give_passed(struct world *world)
 {
 	world->meanwhile = NULL;
-	give_runs(world, 0, 200);
+	give_extents(world, 0, 200);
 }
 
 /* While a trim waits, leaves that it has passed become empty: it takes them, too. */
@@ -1173,13 +1173,13 @@ static void trim_passed(void)
 {
 	struct world *world = begin_large();
 
-	take_runs(world, 0, 400);
-	give_runs(world, 340, 400);
+	take_extents(world, 0, 400);
+	give_extents(world, 340, 400);
 	world->meanwhile = give_passed;
 	world_trim(world, true);
 	CHECK(!world->meanwhile);
 	check_trimmed(world);
-	give_runs(world, 200, 340);
+	give_extents(world, 200, 340);
 	world_end(world);
 }
 

@@ -181,9 +181,9 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 	driver_check(world, &mapping);
 	/* Where all of it goes devices reach none of the others. */
 	CHECK(xs_engine_torn(&world->engine) ==
-	      (world->is_exact ? 0 : mapped - pages));
-	CHECK(world->is_exact != driver_reachable(world, &mapping));
-	CHECK(world->stray_removed == (world->is_exact ? XS_REMOVED_ALL : 0));
+	      (world->exact_unmap ? 0 : mapped - pages));
+	CHECK(world->exact_unmap != driver_reachable(world, &mapping));
+	CHECK(world->stray_removed == (world->exact_unmap ? XS_REMOVED_ALL : 0));
 	xs_engine_mend(&world->engine, false);
 	CHECK(xs_engine_audit(&world->engine, &sum) == s.live);
 	check_again(world, &mapping);
@@ -238,9 +238,9 @@ static void wrong_size(void)
 /* The same where of a mapping no part can be removed alone. */
 static void check_exact(struct world *world)
 {
-	world->is_exact = true;
+	world->exact_unmap = true;
 	check_wrong(world);
-	world->is_exact = false;
+	world->exact_unmap = false;
 }
 
 static void wrong_size_exact(void)
@@ -349,7 +349,7 @@ static void parts_seed(u64 seed)
 	struct mapping mapping;
 	u32 live = pages;
 
-	world->is_exact = seed % 3 == 0;
+	world->exact_unmap = seed % 3 == 0;
 	mapping = map(world, pages, seed % MEMORY_KINDS);
 	for (u32 i = 0; live; i++) {
 		u32 at = test_below(&seed, pages);
@@ -365,7 +365,7 @@ static void parts_seed(u64 seed)
 			named[j] = true;
 		}
 		CHECK(xs_engine_torn(&world->engine) ==
-		      (world->is_exact ? 0 : live));
+		      (world->exact_unmap ? 0 : live));
 		driver_check(world, &mapping);
 		if (live)
 			xs_engine_mend(&world->engine, false);
@@ -507,10 +507,10 @@ static void unmap_beside(struct world *world)
 
 static void check_failing_beside(struct world *world)
 {
-	bool is_exact = world->is_exact;
+	bool exact_unmap = world->exact_unmap;
 
 	/* As of virtio-iommu. */
-	world->is_exact = true;
+	world->exact_unmap = true;
 	world->engine.remembers = true;
 	beside = map(world, 4, MEMORY_COUNTED);
 	disown(world, &beside, world->engine.mode & XS_MODE_HOLDS ?
@@ -525,7 +525,7 @@ static void check_failing_beside(struct world *world)
 	xs_engine_mend(&world->engine, false);
 	retry(world, &beside);
 	world->engine.remembers = false;
-	world->is_exact = is_exact;
+	world->exact_unmap = exact_unmap;
 }
 
 /* The same of memory that is free by then: it is not held, so nobody lets go of it. */
@@ -906,7 +906,7 @@ static void tear_seed(u64 seed)
 	test_replay(seed, 0);
 	tearing = (struct tearing){ .world = world, .seed = seed,
 				    .maps = seed / 2 % 2 };
-	world->is_exact = seed / xs_policy_count % 2;
+	world->exact_unmap = seed / xs_policy_count % 2;
 	for (u32 i = 0; i < TORN; i++) {
 		struct mapping *mapping = &tearing.mappings[i];
 		u64 page;

@@ -495,7 +495,7 @@ static int world_remove_part(void *opaque, xs_gather_t *gather,
 			     const struct xs_range *whole)
 {
 	struct world *world = opaque;
-	const struct xs_range *range = world->is_exact ? whole : part;
+	const struct xs_range *range = world->exact_unmap ? whole : part;
 	u64 page = range->page - world->first_page;
 
 	test_point();
@@ -523,7 +523,7 @@ static int world_remove_part(void *opaque, xs_gather_t *gather,
 		remove_part_page(world, gather, page);
 	add(&world->removals, 1);
 	test_point();
-	return world->is_exact ? XS_REMOVED_ALL : 0;
+	return world->exact_unmap ? XS_REMOVED_ALL : 0;
 }
 
 /* Returns whether @page was removed with @gather. */
@@ -1478,7 +1478,7 @@ void driver_check(struct world *world, const struct mapping *mapping)
 			bool may = i < filled && mapping->prot & prot && !torn;
 			bool does = world_access(world, iova, prot, &phys);
 
-			CHECK(does == may || (world->is_exact && may));
+			CHECK(does == may || (world->exact_unmap && may));
 			CHECK(!does || phys == phys_of(mapping->page + i));
 		}
 	}

@@ -117,7 +117,7 @@ struct world {
 	bool bare;
 	enum { SENDS_ASKED, SENDS_DOMAIN, SENDS_GLOBAL } sends;
 	bool frees_early;	/* the driver frees memory that it has mapped */
-	bool is_exact;		/* of a mapping no part is removed alone */
+	bool exact_unmap;		/* of a mapping no part is removed alone */
 	bool removes_none;	/* nothing is to be removed but again */
 	u64 parts_fail;		/* so many removals of parts fail from now on */
 	void (*part_failed)(struct world *world);	/* after one of those, */

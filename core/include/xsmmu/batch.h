@@ -83,7 +83,7 @@ static xs_inline u32 xs_key_pages(u64 key)
  * @more_pages:	that the records from @tail on have, beside one each
  * @armed:	the world has been asked to call xs_engine_expire()
  * @began_ns:	clock when a group began
- * @runs:	of the running flush: page << 16 | pages
+ * @extents:	of the running flush: page << 16 | pages
  */
 struct xs_batch {
 	xs_atomic64_t head;
@@ -95,7 +95,7 @@ struct xs_batch {
 	u64 more_pages;
 	bool armed;
 	u64 began_ns[XS_BATCH_GROUPS];
-	u64 runs[XS_BATCH_RECORDS];
+	u64 extents[XS_BATCH_RECORDS];
 };
 
 static xs_inline struct xs_record *xs_batch_record(const struct xs_batch *batch,
@@ -105,7 +105,7 @@ static xs_inline struct xs_record *xs_batch_record(const struct xs_batch *batch,
 }
 
 /* Records from @at on that are next to each other in the ring, up to @end. */
-static xs_inline u64 xs_batch_row(u64 at, u64 end)
+static xs_inline u64 xs_batch_contiguous(u64 at, u64 end)
 {
 	u64 rest = XS_BATCH_RECORDS - (at & (XS_BATCH_RECORDS - 1));
 
@@ -178,19 +178,19 @@ void xs_batch_set_limit(struct xs_batch *batch, u32 limit_pages);
 
 /*
  * Sort @count runs and join those that touch or overlap, so that what is left is in
- * order and apart. The runs have 65,535 pages together at most, which is what the
+ * order and apart. The extents have 65,535 pages together at most, which is what the
  * count of pages of one run can say. Returns how many are left.
  */
-u32 xs_runs_join(u64 *runs, u32 count);
+u32 xs_extents_join(u64 *extents, u32 count);
 
-static xs_inline u64 xs_run_page(u64 run)
+static xs_inline u64 xs_extent_page(u64 extent)
 {
-	return run >> 16;
+	return extent >> 16;
 }
 
-static xs_inline u32 xs_run_pages(u64 run)
+static xs_inline u32 xs_extent_pages(u64 extent)
 {
-	return run & 0xffff;
+	return extent & 0xffff;
 }
 
 /*
@@ -198,7 +198,7 @@ static xs_inline u32 xs_run_pages(u64 run)
  * blocks, aligned neighbours joined. Writes at most @max ranges; returns their number,
  * or @max + 1 when they would be more, in the end or on the way there.
  */
-u32 xs_runs_ranges(const u64 *runs, u32 count, struct xs_range *ranges,
-		   u32 max);
+u32 xs_extents_ranges(const u64 *extents, u32 count, struct xs_range *ranges,
+		      u32 max);
 
 #endif

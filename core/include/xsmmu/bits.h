@@ -11,8 +11,8 @@ static xs_inline u64 xs_mask_of(u32 first, u32 count)
 	return (~0ULL >> (64 - count)) << first;
 }
 
-/* The length of the first run of members of @mask, which has one. */
-static xs_inline u32 xs_mask_run(u64 mask)
+/* The length of the first extent of members of @mask, which has one. */
+static xs_inline u32 xs_mask_extent(u64 mask)
 {
 	u64 rest = ~(mask >> xs_ctz(mask));
 
@@ -46,14 +46,14 @@ static xs_inline u64 xs_mask_orders(u64 mask, u32 lg2)
 }
 
 /*
- * The first @count members of @mask in a row, naturally aligned to the next power of
+ * The first @count members of @mask contiguous, naturally aligned to the next power of
  * two, as a set; 0 if there are none.
  */
 static xs_inline u64 xs_mask_find(u64 mask, u32 count)
 {
 	u64 starts = mask;
 
-	/* Starts of runs of 2, 4, ... members, up to @count. */
+	/* Starts of extents of 2, 4, ... members, up to @count. */
 	for (u32 have = 1; have < count;) {
 		u32 more = count - have < have ? count - have : have;
 

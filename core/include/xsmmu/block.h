@@ -38,7 +38,7 @@ static xs_inline xs_slot_t *xs_block_slot(const struct xs_block *block,
 }
 
 /*
- * Take @pages free pages in a row, aligned to the next power of two of their number.
+ * Take @pages free contiguous pages, aligned to the next power of two of their number.
  * Returns the IOVA, 0 if there are none.
  */
 static xs_inline u64 xs_block_take(struct xs_block *block, u32 pages)

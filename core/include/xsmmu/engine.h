@@ -61,22 +61,22 @@ struct xs_tuning {
 #define XS_WINDOW_MAX_US	10000000u
 #define XS_BATCH_MAX_PAGES	1024u
 
-/* Runs of maps that wait for their flush; a test may have fewer. */
-#ifndef XS_UNFLUSHED_RUNS
-#define XS_UNFLUSHED_RUNS	64u
+/* Extents of maps that wait for their flush; a test may have fewer. */
+#ifndef XS_UNFLUSHED_EXTENTS
+#define XS_UNFLUSHED_EXTENTS	64u
 #endif
 
 /*
  * struct xs_unflushed - what one CPU has mapped without the flush that the world needs
- * @count:	of @runs. Read without the lock, too: it is 0 when the flush is done, not before
+ * @count:	of @extents. Read without the lock, too: it is 0 when the flush is done, not before
  * @pages:	of all of them
- * @runs:	page << 16 | pages; of what is not mapped any more, too, so they may
+ * @extents:	page << 16 | pages; of what is not mapped any more, too, so they may
  *		overlap
  */
 struct xs_unflushed {
 	u32 count;
 	u32 pages;
-	u64 runs[XS_UNFLUSHED_RUNS];
+	u64 extents[XS_UNFLUSHED_EXTENTS];
 };
 
 /*
@@ -254,7 +254,7 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
  *
  * xs_engine_flush_maps(): all that the caller has mapped so may be used. @everywhere: it
  * may have run on other CPUs since then. Commands are as few as for a flush of unmaps:
- * one for each run of neighbours, or of all from the first to the last.
+ * one for each extent of neighbours, or of all from the first to the last.
  */
 u64 xs_engine_map_unflushed(struct xs_engine *engine, u64 phys, u32 pages,
 			    u32 prot, u64 last);
@@ -293,14 +293,14 @@ void xs_engine_unmap_deferred(struct xs_engine *engine, u64 iova, u32 pages);
 void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere);
 
 /*
- * A block of a batch-aware driver: @pages pages of IOVA in a row, 1 ..
+ * A block of a batch-aware driver: @pages pages of IOVA contiguous, 1 ..
  * XS_BLOCK_PAGES, that start on a block of their own. Each page is a mapping of
  * its own, used at most once; those that never are must be dropped. The IOVAs are
  * free again when the last one was unmapped or dropped. Take returns the IOVA,
  * or 0 if there is none. Any context.
  *
  * Map maps @pages pages of it, from @iova on, to the memory at phys[0], phys[1]
- * and so on; what is in a row there too, in one call of the world. Returns how
+ * and so on; what is contiguous there too, in one call of the world. Returns how
  * many it has mapped: fewer than @pages if the world refused the next ones.
  *
  * They are undone by xs_engine_unmap*(), or many by one call: those of the block

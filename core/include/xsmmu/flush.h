@@ -3,7 +3,7 @@
  * The flush: take what a batch has, remove it from the page table, invalidate and
  * wait, and only then release what was held and let the IOVAs go. That order is
  * the product, and stands in four places only: xs_flush_some() for a batch,
- * xs_claim_flush() for one mapping, xs_flush_run() for one of whole blocks,
+ * xs_claim_flush() for one mapping, xs_flush_extent() for one of whole blocks,
  * xs_engine_mend() for one that unmaps did not match.
  */
 #ifndef XSMMU_FLUSH_H
@@ -90,10 +90,10 @@ bool xs_flush_again(struct xs_engine *engine, u64 page, u32 pages,
 bool xs_flush_left(struct xs_engine *engine, u64 page, u32 pages);
 
 /*
- * The same of a run of whole blocks, whose IOVAs it lets go, unless they are stuck.
+ * The same of an extent of whole blocks, whose IOVAs it lets go, unless they are stuck.
  * @again: some of its pages may not be mapped. Not entered.
  */
-bool xs_flush_run(struct xs_engine *engine, u64 iova, u32 pages, bool again);
+bool xs_flush_extent(struct xs_engine *engine, u64 iova, u32 pages, bool again);
 
 /*
  * Room for @count records of a mapping of @pages pages in this CPU's batch, whose

@@ -17,7 +17,7 @@
  * found in the same way. A order-n range is an aligned power of two of pages; what a
  * mapping does not need of it goes back to its block.
  *
- * More than a block: a run of whole blocks of its own.
+ * More than a block: an extent of whole blocks of its own.
  */
 #ifndef XSMMU_PLACE_H
 #define XSMMU_PLACE_H

@@ -8,7 +8,7 @@
  * may do: read, write or both. It is made of bounce buffers of one size. A buffer has a bounce
  * buffer for as long as it is mapped; the bounce buffer's word says which memory it is a copy of.
  *
- * 64 bounce buffers in a row are a area, which is handed out like a block of pages is (block.h):
+ * 64 bounce buffers contiguous are a area, which is handed out like a block of pages is (block.h):
  * by bits of its word `free`, from that which a CPU has open, from partial lists. So both
  * common cases, map and unmap, take no lock. An empty area is its chunk's, and may
  * serve another CPU.

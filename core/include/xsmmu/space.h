@@ -5,7 +5,7 @@
  *
  * A block is XS_BLOCK_PAGES pages of IOVA, naturally aligned, so that one
  * page-selective command covers it. Small mappings share blocks (block.h), a
- * larger one has a run of whole blocks.
+ * larger one has an extent of whole blocks.
  *
  * Blocks are taken from the bottom, which keeps IOVAs below 4 GiB for devices
  * that only claim to address more; but half of what is free there is left to
@@ -56,7 +56,7 @@ void xs_space_destroy(struct xs_space *space);
 int xs_space_reserve(struct xs_space *space, u64 start, u64 last);
 
 /*
- * The same of any @bytes in a row, whole blocks that end at or below @last, aligned to
+ * The same of any @bytes contiguous, whole blocks that end at or below @last, aligned to
  * the next power of two. Returns where they start; 0: there is no room, or no memory.
  */
 u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last);
@@ -82,16 +82,16 @@ void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
 
 /*
  * Whole blocks for a mapping of @pages pages, aligned to the next power of two of
- * their number; the run ends at or below @last. Returns the IOVA or 0. Any context.
+ * their number; the extent ends at or below @last. Returns the IOVA or 0. Any context.
  *
- * A claim finds the run, which begins at page @page, after it was published: when its
- * pages are mapped. False: there is no such run. Both are entered. Give takes a run
+ * A claim finds the extent, which begins at page @page, after it was published: when its
+ * pages are mapped. False: there is no such run. Both are entered. Give takes an extent
  * that was claimed, or that was never published.
  */
-u64 xs_space_take_run(struct xs_space *space, u32 pages, u64 last);
-void xs_space_publish_run(struct xs_space *space, u64 page, u32 pages);
-bool xs_space_claim_run(struct xs_space *space, u64 iova, u32 pages);
-void xs_space_give_run(struct xs_space *space, u64 iova, u32 pages);
+u64 xs_space_find_extent(struct xs_space *space, u32 pages, u64 last);
+void xs_space_publish_extent(struct xs_space *space, u64 page, u32 pages);
+bool xs_space_take_extent(struct xs_space *space, u64 iova, u32 pages);
+void xs_space_give_extent(struct xs_space *space, u64 iova, u32 pages);
 
 /* What the world knows of all blocks is NULL. It learns no more meanwhile. May sleep. */
 void xs_space_forget(struct xs_space *space);

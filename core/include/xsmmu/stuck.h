@@ -4,7 +4,7 @@
  * from the page table. Devices may reach them, so the engine fails closed:
  *
  *   - the IOVA is not handed out again: its bit in the block's `free` stays clear, and
- *     a run of blocks stays taken;
+ *     an extent of blocks stays taken;
  *   - the memory is not given back where the engine can hold it. The engine takes
  *     the reference when the removal fails, if the policy has not taken it before;
  *   - the accounts have the pages as unmapped and not flushed, and as stuck.
@@ -26,8 +26,8 @@
 
 #include <xsmmu/engine.h>
 
-/* In run_pages of a block: the world could not remove the run. */
-#define XS_RUN_STUCK	(1ULL << 32)
+/* In extent_pages of a block: the world could not remove the extent. */
+#define XS_EXTENT_STUCK	(1ULL << 32)
 
 /*
  * The world could not remove @pages pages from page @page on, all of small mappings:
@@ -35,8 +35,8 @@
  */
 void xs_stuck_mark(struct xs_engine *engine, u64 page, u32 pages);
 
-/* The same of the run of @pages pages at @iova, which the caller has claimed. */
-void xs_stuck_mark_run(struct xs_engine *engine, u64 iova, u32 pages);
+/* The same of the extent of @pages pages at @iova, which the caller has claimed. */
+void xs_stuck_mark_extent(struct xs_engine *engine, u64 iova, u32 pages);
 
 /* Is this page of a small mapping stuck? Entered. */
 static xs_inline bool xs_stuck_has(const struct xs_engine *engine, u64 page)

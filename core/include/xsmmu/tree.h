@@ -4,9 +4,9 @@
  * blocks.
  *
  * It is sparse. A leaf describes 16 blocks, and exists where a small
- * mapping is, or a run of blocks begins or ends; a node leads to 1,024 leaves,
+ * mapping is, or an extent of blocks begins or ends; a node leads to 1,024 leaves,
  * or nodes. Each node has two bits for each child: used (some block is taken) and
- * full (all are), so a free block, or an aligned run of unused children, is found
+ * full (all are), so a free block, or an aligned extent of unused children, is found
  * in a bounded number of steps however full the space is. A child that is used
  * as a whole needs no memory.
  *
@@ -72,8 +72,8 @@ struct xs_torn;
  * @dead:	pages unmapped and not flushed, kept where the policy asks when a
  *		block is empty
  * @own:	pages that a driver has in it and has not mapped yet
- * @run_pages:	of the mapping that begins here and has blocks of its own, 0
- *		if none does; with XS_RUN_STUCK, if the world could not remove it
+ * @extent_pages:	of the mapping that begins here and has blocks of its own, 0
+ *		if none does; with XS_EXTENT_STUCK, if the world could not remove it
  */
 struct xs_block {
 	xs_atomic64_t free;
@@ -94,7 +94,7 @@ struct xs_block {
 	xs_atomic64_t stuck;
 	xs_atomic64_t dead;
 	xs_atomic64_t own;
-	xs_atomic64_t run_pages;
+	xs_atomic64_t extent_pages;
 } XS_CACHE_LINE;
 
 /*
@@ -164,7 +164,7 @@ bool xs_leaf_add_slots(struct xs_tree *tree, struct xs_leaf *leaf);
 void xs_tree_mark(struct xs_tree *tree, u64 first, u64 count, bool take);
 
 /*
- * The first of @count free blocks in a row, 1 or more, aligned to the next power of
+ * The first of @count free contiguous blocks, 1 or more, aligned to the next power of
  * two of their number, in [@from, @end); XS_NO_BLOCK: none, or not soon enough.
  */
 u64 xs_tree_find(const struct xs_tree *tree, u64 count, u64 from, u64 end);

@@ -3,7 +3,7 @@
  * The world that an engine acts on: page tables, invalidations, pages, clock.
  *
  * The engine decides, the world does. Each call is made at batch level: a
- * flush removes runs of pages, then sends its commands in one call.
+ * flush removes extents of pages, then sends its commands in one call.
  *
  * Units: an IOVA and a physical address are in bytes and page aligned here; a
  * page is XS_PAGE_BYTES, the CPU's. Ranges are half-open unless a bound is called last.
@@ -104,8 +104,8 @@ struct xs_world_ops {
 			   u32 count);
 
 	/*
-	 * Remove @pages pages from the page table. No mapping is split: the
-	 * run is made of whole mappings, and may join several. What this frees
+	 * Remove @pages pages from the page table. No mapping is split: the extent
+	 * is made of whole mappings, and may join several. What this frees
 	 * (page-table pages) goes to @gather and stays there until
 	 * @invalidate. Translations may stay cached. Returns 0, or a negative
 	 * errno: devices may reach any of these pages also after @invalidate.

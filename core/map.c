@@ -287,7 +287,7 @@ u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last)
 	return iova;
 }
 
-/* So many pages, from the first one on, are neighbours in memory, or all are nowhere. */
+/* So many pages, from the first one on, are neighbours in memory, or all are blocked. */
 static xs_inline u32 xs_neighbours(const u64 *phys, u32 pages)
 {
 	u64 step = phys[0] == XS_PHYS_NONE ? 0 : XS_PAGE_BYTES;

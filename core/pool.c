@@ -790,7 +790,7 @@ void xs_pool_destroy(struct xs_pool *pool)
 			pool->cpu_count * sizeof(*pool->cpus));
 	pool->ops->free(pool->world, pool->chunks,
 			XS_CHUNKS_MAX * sizeof(*pool->chunks));
-	pool->start = XS_POOL_NOWHERE;
+	pool->start = XS_POOL_BLOCKED;
 	pool->count = 0;
 	pool->stuck_pages = 0;
 	pool->chunks = 0;

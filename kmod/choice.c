@@ -263,7 +263,7 @@ static struct xs_device *bound_device(struct xs_group *group)
 	struct xs_device *xdev;
 
 	list_for_each_entry(xdev, &group->devices, list)
-		if (xdev->bound && !xdev->closed)
+		if (xdev->bound && !xdev->blocked)
 			return xdev;
 	return NULL;
 }
@@ -428,7 +428,7 @@ static bool is_stronger(const struct xs_choice *choice,
 }
 
 /*
- * A rule's choice, if it does not weaken what is chosen. The rule of a device that is closed
+ * A rule's choice, if it does not weaken what is chosen. The rule of a device that is blocked
  * does not change its group.
  */
 static void follow(struct xs_device *xdev, const struct xs_choice *rule)

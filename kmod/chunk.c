@@ -58,7 +58,7 @@ static bool unmap_chunk(struct xs_group *group, u64 iova)
 	xs_gather_t gather;
 	int error = 0;
 
-	if (xs_world_is_nowhere(group))
+	if (xs_world_is_blocked(group))
 		return !group->stuck_in;
 	xs_linux_world.gather_init(&gather);
 	if (xs_refuses() || iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The operations that devices get: those of dma.c, or of copy.c, for each group that may
- * be taken over, and closed ones. Part of path.c.
+ * be taken over, and blocked ones. Part of path.c.
  */
 #include "xsmmu.h"
 
@@ -86,7 +86,7 @@ static dma_addr_t map_no_mmio(struct device *dev, phys_addr_t phys, size_t size,
 			.map_resource = map_no_mmio, .unmap_resource = unmap_nothing
 #endif
 
-const struct dma_map_ops xs_closed_ops = {
+const struct dma_map_ops xs_blocked_ops = {
 	.alloc = alloc_nothing,
 	.free = free_nothing,
 	MAP_NOTHING,

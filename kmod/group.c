@@ -220,7 +220,7 @@ static bool is_stuck(const struct xs_group *group)
 
 enum xs_level xs_group_level(const struct xs_group *group)
 {
-	if (!group->attached || xs_world_is_nowhere(group) || is_stuck(group))
+	if (!group->attached || xs_world_is_blocked(group) || is_stuck(group))
 		return XS_LEVEL_NONE;
 	return xs_policy_level(group->policy, group->aware);
 }

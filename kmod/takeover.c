@@ -431,7 +431,7 @@ void xs_group_update_aware(struct xs_group *group)
 
 static const struct dma_map_ops *our_ops(const struct xs_device *xdev)
 {
-	return xdev->closed ? &xs_closed_ops : &xdev->group->front->ops;
+	return xdev->blocked ? &xs_blocked_ops : &xdev->group->front->ops;
 }
 
 /* The device's operations are ours. They may not be after a change of the group's type. */
@@ -810,7 +810,7 @@ static void released(struct device *dev, void *data)
 /* Is the domain its engine's? */
 static bool is_at_work(const struct xs_group *group)
 {
-	return group->attached && !xs_world_is_nowhere(group);
+	return group->attached && !xs_world_is_blocked(group);
 }
 
 /* The engine for a device that is claimed, made or gone on with. */
@@ -834,7 +834,7 @@ static const char *engine_for(struct xs_device *xdev)
  * Take over @xdev. NULL, or why it is not, or has no IOVAs. Only the first device of a
  * group is left to the kernel's own path: of a later one the kernel's allocator would be
  * in the domain of ours. One that cannot be taken over then, as it is not trusted, or as the
- * domain has pages that could not be removed, is closed: no map of its driver's succeeds. One
+ * domain has pages that could not be removed, is blocked: no map of its driver's succeeds. One
  * that has been ours, or closed, stays so while the group lingers.
  */
 static const char *take(struct xs_device *xdev)
@@ -846,10 +846,10 @@ static const char *take(struct xs_device *xdev)
 	failure = claim(xdev) ? engine_for(xdev) :
 				"its IOMMU group has another owner";
 	if (!failure)
-		xdev->closed = false;
+		xdev->blocked = false;
 	else if (!xdev->taken)
-		xdev->closed = is_at_work(xdev->group) || xdev->group->stuck_in;
-	if (failure && !xdev->taken && !xdev->closed) {
+		xdev->blocked = is_at_work(xdev->group) || xdev->group->stuck_in;
+	if (failure && !xdev->taken && !xdev->blocked) {
 		unclaim(xdev);
 		return failure;
 	}
@@ -901,11 +901,11 @@ void xs_device_bind(struct xs_device *xdev)
 		module_put(THIS_MODULE);
 	}
 	/* Of a group at work the others are not concerned. */
-	if (!xdev->closed && (!failure || xdev->bound || !group->attached))
+	if (!xdev->blocked && (!failure || xdev->bound || !group->attached))
 		group->failure = failure;
 	if (failure && !xdev->bound)
 		leave_to_kernel(xdev);
-	if (xdev->closed)
+	if (xdev->blocked)
 		dev_err(xdev->dev, "xsmmu: all its maps fail, as its IOMMU group is taken over, and it cannot be: %s\n",
 			failure);
 	else if (failure && xdev->bound)

@@ -27,47 +27,47 @@ static DEFINE_PER_CPU(struct list_head, xs_dirty);
 /* At most so many leftovers are named. */
 #define NAMED_MAX	8
 
-/* ---- nowhere ---- */
+/* ---- in the blocking domain ---- */
 
 /*
  * The domain of a group without drivers, where handles outlive them. The group's
  * own may change or go, and what was mapped there is removed: maps fail, unmaps
  * find nothing, and nothing is sent.
  */
-static int nowhere_map(struct iommu_domain *domain, unsigned long iova,
+static int blocked_map(struct iommu_domain *domain, unsigned long iova,
 		       phys_addr_t phys, size_t page_bytes, size_t pages,
 		       int prot, gfp_t gfp, size_t *mapped)
 {
 	return -ENODEV;
 }
 
-static size_t nowhere_unmap(struct iommu_domain *domain, unsigned long iova,
+static size_t blocked_unmap(struct iommu_domain *domain, unsigned long iova,
 			    size_t page_bytes, size_t pages,
 			    struct iommu_iotlb_gather *gather)
 {
 	return 0;
 }
 
-static phys_addr_t nowhere_phys(struct iommu_domain *domain, dma_addr_t iova)
+static phys_addr_t blocked_phys(struct iommu_domain *domain, dma_addr_t iova)
 {
 	return 0;
 }
 
-static const struct iommu_domain_ops nowhere_ops = {
-	.map_pages = nowhere_map,
-	.unmap_pages = nowhere_unmap,
-	.iova_to_phys = nowhere_phys,
+static const struct iommu_domain_ops blocked_ops = {
+	.map_pages = blocked_map,
+	.unmap_pages = blocked_unmap,
+	.iova_to_phys = blocked_phys,
 };
 
-static struct iommu_domain nowhere = {
+static struct iommu_domain blocked = {
 	.type = __IOMMU_DOMAIN_PAGING,
-	.ops = &nowhere_ops,
+	.ops = &blocked_ops,
 	.pgsize_bitmap = PAGE_SIZE,
 };
 
-bool xs_world_is_nowhere(const struct xs_group *group)
+bool xs_world_is_blocked(const struct xs_group *group)
 {
-	return group->domain == &nowhere;
+	return group->domain == &blocked;
 }
 
 /* ---- page table ---- */
@@ -191,7 +191,7 @@ static __always_inline int flush_maps(struct xs_group *group, u64 iova,
 	struct iommu_domain *domain = READ_ONCE(group->domain);
 	int error;
 
-	if (unlikely(domain == &nowhere))
+	if (unlikely(domain == &blocked))
 		return -ENODEV;
 	error = xs_domain_sync_map(domain, iova, pages << PAGE_SHIFT);
 	if (!error)
@@ -675,7 +675,7 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 		u64 gone = 0;
 		u64 step;
 
-		if (xs_world_is_nowhere(group))
+		if (xs_world_is_blocked(group))
 			return is_in_doubt(group) ? -EBUSY : error;
 		spin_lock_irqsave(&group->leaving, flags);
 		if (by == REMOVE_UNMAPPED && is_in_doubt(group)) {
@@ -782,7 +782,7 @@ static int world_remove_again(void *world, xs_gather_t *gather, u64 iova,
 	struct xs_group *group = world;
 
 	/* If the group has another domain by now, the pages are gone. */
-	if (xs_world_is_nowhere(group))
+	if (xs_world_is_blocked(group))
 		return group->stuck_in ? -EBUSY : 0;
 	if (xs_refuses())
 		return -ENOMEM;
@@ -814,7 +814,7 @@ void xs_world_retry(struct work_struct *work)
 
 	/* Of one that has left its domain this is not the place: see xs_world_retry_in(). */
 	mutex_lock(&group->trimming);
-	leaves = xs_world_is_nowhere(group);
+	leaves = xs_world_is_blocked(group);
 	left = leaves ? 0 : xs_engine_retry(&group->engine);
 	mutex_unlock(&group->trimming);
 	if (left)
@@ -895,7 +895,7 @@ static noinline struct iommu_domain *domain_left(struct xs_group *group)
 	/* Against the release in move(). */
 	smp_rmb();
 	domain = READ_ONCE(group->left);
-	return domain == &nowhere ? NULL : domain;
+	return domain == &blocked ? NULL : domain;
 }
 
 /*
@@ -913,7 +913,7 @@ static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
 	struct iommu_domain *domain = READ_ONCE(group->domain);
 	bool frees = xs_gather_frees_tables(gather);
 
-	if (unlikely(domain == &nowhere)) {
+	if (unlikely(domain == &blocked)) {
 		domain = domain_left(group);
 		if (!domain)
 			return;
@@ -1333,7 +1333,7 @@ const struct xs_world_ops xs_linux_world = {
 /* Nobody maps any more, behind what looks for mappings. */
 void xs_world_shut(struct xs_group *group)
 {
-	if (xs_world_is_nowhere(group))
+	if (xs_world_is_blocked(group))
 		return;
 	WRITE_ONCE(group->leaves, true);
 	forget_iommu(group);
@@ -1370,7 +1370,7 @@ void xs_world_leave(struct xs_group *group)
 	bool stuck;
 	u32 pages;
 
-	if (xs_world_is_nowhere(group))
+	if (xs_world_is_blocked(group))
 		return;
 	if (!group->lingered)
 		atomic_inc(&group->partial);
@@ -1401,7 +1401,7 @@ void xs_world_leave(struct xs_group *group)
 	stuck = group->stuck_live || xs_engine_stuck(&group->engine);
 	if (stuck)
 		group->stuck_in = domain;
-	move(group, &nowhere);
+	move(group, &blocked);
 	mutex_unlock(&group->trimming);
 	if (mappings)
 		pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone.%s Close what uses them, and the group is given back\n",
@@ -1449,7 +1449,7 @@ void xs_world_retry_in(struct xs_group *group, struct iommu_domain *domain)
 		xs_engine_retry(&group->engine);
 		if (group->stuck_live)
 			removed = remove_live_again(group);
-		move(group, &nowhere);
+		move(group, &blocked);
 		/* An unmap that has begun meanwhile is neither live nor stuck until it ends. */
 		xs_engine_settle(&group->engine);
 		if (removed && !xs_engine_stuck(&group->engine))
@@ -1476,7 +1476,7 @@ bool xs_world_is_stuck(struct xs_group *group)
 
 /*
  * A driver has come, and @domain is the group's. 0, or -ENOMEM or XS_MAP_LEFT: the group stays
- * nowhere.
+ * in the blocking domain.
  */
 int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 		   struct xs_device *xdev)
@@ -1492,7 +1492,7 @@ int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 		WRITE_ONCE(group->stuck_live, true);
 	}
 	if (error)
-		move(group, &nowhere);
+		move(group, &blocked);
 	else
 		WRITE_ONCE(group->leaves, false);
 	mutex_unlock(&group->trimming);

@@ -213,7 +213,7 @@ struct xs_seen {
  *		restored later, when the lock of @dev can be had: see xs_device_settle()
  * @removed, @removed_ops: in a list of takeover.c, while the kernel releases the device from
  *		its IOMMU; the DMA operations that the device has afterwards
- * @closed:	not to be taken over, in a group that is: its maps fail
+ * @blocked:	not to be taken over, in a group that is: its maps fail
  * @claimed:	no one changes the type of the group's default domain
  * @told:	the line of auto that the log has for it
  * @passed_over: the reason that the log has for leaving its group to the kernel's own path
@@ -228,7 +228,7 @@ struct xs_device {
 	bool aware;
 	bool taken;
 	bool gone;
-	bool closed;
+	bool blocked;
 	bool claimed;
 	const struct xs_auto_line *told;
 	const char *passed_over;
@@ -339,7 +339,7 @@ struct xs_choice {
  * whose driver is about to probe (@binds), what was chosen before or the rules say.
  * xs_device_refusal(): why the module does not take the device over; NULL if the module can.
  * xs_group_refusal(): the first device of a group that has such a reason, and the reason; NULL
- * if all can be taken over, and for a group at work, where such a device is closed.
+ * if all can be taken over, and for a group at work, where such a device is blocked.
  * xs_group_tuning(): what is in force of the group's. xs_group_tune(): is it @copies that
  * are asked for? xs_group_choose(): @policy is NULL with @is_auto, and is found.
  * xs_group_decide_again(): what auto has chosen may be another policy by now; true if it
@@ -391,7 +391,7 @@ const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver);
  * dma.c. A front is what the dma_ops of a group's devices point to: operations
  * like all others', and where the group is found without a look-up. Both are
  * constant; there are as many as groups can be taken over at a time, and as many again
- * whose operations copy small buffers (copy.c). With xs_closed_ops nothing can be mapped.
+ * whose operations copy small buffers (copy.c). With xs_blocked_ops nothing can be mapped.
  */
 #define XS_FRONTS	256
 struct xs_front {
@@ -400,7 +400,7 @@ struct xs_front {
 };
 extern const struct xs_front xs_fronts[2 * XS_FRONTS];
 extern struct xs_group *xs_front_groups[XS_FRONTS];
-extern const struct dma_map_ops xs_closed_ops;
+extern const struct dma_map_ops xs_blocked_ops;
 
 static inline bool xs_is_front(const struct dma_map_ops *ops)
 {
@@ -416,7 +416,7 @@ static inline bool xs_front_copies(const struct dma_map_ops *ops)
 
 static inline bool xs_is_ours(const struct dma_map_ops *ops)
 {
-	return xs_is_front(ops) || ops == &xs_closed_ops;
+	return xs_is_front(ops) || ops == &xs_blocked_ops;
 }
 
 static inline struct xs_group *xs_front_group(const struct dma_map_ops *ops)
@@ -459,7 +459,7 @@ void xs_debug_forget(struct device *dev);
 
 /*
  * world.c. xs_world_invalidate(): what the engine does not know of, counted;
- * xs_world_flush(): all of its domain, not counted, where it is not nowhere; of
+ * xs_world_flush(): all of its domain, not counted, where it is not in the blocking domain; of
  * commands for maps that another one has sent, xs_world_count_map_flush() counts those.
  *
  * A map with XS_MAP_UNFLUSHED, where
@@ -510,7 +510,7 @@ int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 		   struct xs_device *xdev);
 void xs_world_shut(struct xs_group *group);
 void xs_world_leave(struct xs_group *group);
-bool xs_world_is_nowhere(const struct xs_group *group);
+bool xs_world_is_blocked(const struct xs_group *group);
 void xs_world_exit(struct xs_group *group);
 void xs_world_forget_cpu(struct xs_group *group, u32 cpu);
 int xs_world_start(void);

@@ -121,7 +121,7 @@ def _open_streams() -> None:
 
 
 def _has_hung_up() -> bool:
-    """Whether the terminal has to which the output goes; what is written to it goes nowhere then."""
+    """Whether the terminal has to which the output goes; what is written to it goes blocked then."""
     found = False
     for number in (1, 2):
         try:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A world with nothing in it: what xsmmu/needs.h asks for, from the compiler
- * alone. `make tidy` compiles the engine against it, and it runs nowhere.
+ * alone. `make tidy` compiles the engine against it, and it runs blocked.
  */
 #ifndef XSMMU_PLATFORM_BARE_H
 #define XSMMU_PLATFORM_BARE_H

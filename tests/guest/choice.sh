@@ -156,7 +156,7 @@ case_rules_beside_an_untrusted_device() {
 	load_plain
 }
 
-# In a group that a rule took over, and that is at work, a device that is trusted no more is closed: no change waits for it.
+# In a group that a rule took over, and that is at work, a device that is trusted no more is blocked: no change waits for it.
 case_a_rules_choice_at_work_beside_an_untrusted_device() {
 	trusted=0000:0a:00.0
 	untrusted=0000:0b:00.0

@@ -366,7 +366,7 @@ BAD = [
     (["large"], (1, "bad-value", "large is no result (it has more than 16 MiB)")),
     (["--output-file", "a.tar.xz"], (2, "usage", "--output-file is for --bundle")),
     (["--bundle", "--output-file", "a.zip"], (1, "bad-value", "has to end with .tar.xz")),
-    (["--bundle", "--output-file", "nowhere/a.tar.xz"], (1, "cannot-write", "cannot write nowhere/a.tar.xz")),
+    (["--bundle", "--output-file", "blocked/a.tar.xz"], (1, "cannot-write", "cannot write blocked/a.tar.xz")),
 ]
 
 

@@ -507,8 +507,8 @@ def test_a_link_to_where_nothing_can_be_written_is_known_too(tmp_path: Path, mon
         patch.setattr("os.statvfs", lambda at: SimpleNamespace(f_flag=flags.get(Path(at).name, 0)))
         with pytest.raises(UserError, match="Read-only"):
             files.step(tmp_path / "here/file", "2")
-    with pytest.raises(UserError, match=r"there is no folder .*nowhere: make it first") as error:
-        files.step(tmp_path / "nowhere/file", "2")
+    with pytest.raises(UserError, match=r"there is no folder .*blocked: make it first") as error:
+        files.step(tmp_path / "blocked/file", "2")
     assert error.value.code == "cannot-write"
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Not a directory") as error:
@@ -1029,7 +1029,7 @@ def test_steps_are_what_a_shell_would_do(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("driver", ["SAA716x Budget", "b'c", "a$HOME;b", "`x`"])
 def test_a_driver_may_have_any_name(kernel: Kernel, tmp_path: Path, driver: str) -> None:
-    """Its steps, pasted into a shell, write where they should, and nowhere else."""
+    """Its steps, pasted into a shell, write where they should, and blocked else."""
     make_device(kernel.sysfs, "0000:0a:00.0", 20, "none", driver, state="off")
     script = run("set", "0a:00.0", "strict", "--rebind", "--dry-run")
     for step in ("bind", "unbind"):
@@ -1314,7 +1314,7 @@ def test_a_device_without_a_driver(kernel: Kernel, tmp_path: Path, monkeypatch: 
     # Where `su` without `-` does not look.
     (tmp_path / "sbin").mkdir()
     (tmp_path / "bin/modprobe").rename(tmp_path / "sbin/modprobe")
-    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("PATH", "/blocked")
     apply.modprobe_conf().unlink()
     run("apply")
     assert apply.modprobe_conf().read_text().endswith("softdep e1000e pre: xsmmu\n")
@@ -1352,7 +1352,7 @@ def test_the_initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     assert error.code == "initramfs-failed"
     assert "update-initramfs -u -k all failed (status 3" in error.message
     # As `su` without `-` has it: the administrator's programs are not in PATH.
-    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("PATH", "/blocked")
     program(tmp_path / "sbin/update-initramfs", 'mkinitramfs "$@"')
     program(tmp_path / "sbin/mkinitramfs", f'echo "sbin $@" >{tmp_path}/made')
     run("apply", "--initramfs")
@@ -1440,7 +1440,7 @@ def test_the_initramfs_of_each_kernel(kernel: Kernel, tmp_path: Path, monkeypatc
     assert made() == 2
 
 
-@pytest.mark.parametrize("path", [None, "", ":", ".:/nowhere"])
+@pytest.mark.parametrize("path", [None, "", ":", ".:/blocked"])
 def test_no_program_is_of_the_folder_that_it_is_started_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
 ) -> None:

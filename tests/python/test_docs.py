@@ -40,7 +40,7 @@ def anchors(text: str) -> set[str]:
 
 
 def broken(path: Path) -> list[str]:
-    """The links of a text that lead nowhere; those to other hosts are not followed."""
+    """The links of a text that lead blocked; those to other hosts are not followed."""
     wrong = []
     for link in _LINK.findall(_CODE.sub("", path.read_text())):
         if re.match(r"[a-z]+:", link):
@@ -60,9 +60,9 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("# A title, `with` code\n\n## Twice\n\n## Twice\n\n```\n# no title\n```\n")
     text = tmp_path / "text.md"
-    good = "[a](other.md) [b](other.md#a-title-with-code) [`c`](other.md#twice-1) ![d](other.md) `[e](nowhere.md)`\n"
-    text.write_text(f"{good}[f](nowhere.md) [g](other.md#no-title) [h](#none)\n\n```\n[i](nowhere.md)\n```\n")
-    assert broken(text) == ["nowhere.md", "other.md#no-title", "#none"]
+    good = "[a](other.md) [b](other.md#a-title-with-code) [`c`](other.md#twice-1) ![d](other.md) `[e](blocked.md)`\n"
+    text.write_text(f"{good}[f](blocked.md) [g](other.md#no-title) [h](#none)\n\n```\n[i](blocked.md)\n```\n")
+    assert broken(text) == ["blocked.md", "other.md#no-title", "#none"]
 
 
 def test_no_text_gives_a_disk_less_than_strict() -> None:

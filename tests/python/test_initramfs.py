@@ -89,7 +89,7 @@ def test_the_cache_stays_small_and_keeps_what_another_lab_may_be_about_to_boot(t
     first = fill(range(KEEP_IMAGES + 5))
     assert all(path.exists() for path in first)
     # One that another lab forgets while it is listed.
-    (gone := tmp_path / "initramfs/gone.cpio").symlink_to("nowhere")
+    (gone := tmp_path / "initramfs/gone.cpio").symlink_to("blocked")
     os.utime(first[0], times=(0, time.time() - IN_USE_S + 60))
     more = fill([KEEP_IMAGES + 5])
     assert first[0].exists()

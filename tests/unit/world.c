@@ -1415,7 +1415,7 @@ static void note_torn(struct world *world, u64 page, u64 end)
 			    get(&world->owner[page]) | OWNER_TORN);
 }
 
-/* What was named is nowhere. */
+/* What was named is blocked. */
 static void check_torn(const struct world *world, u64 page, u64 end)
 {
 	for (; page < end; page++) {

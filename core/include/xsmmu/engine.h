@@ -233,7 +233,7 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 /*
  * The same in steps, for a contiguous IOVA range over scattered memory: reserve a
  * range, then fill it. One of at most XS_BLOCK_PAGES by one call, whose page i is at
- * phys[i], or nowhere: XS_PHYS_NONE. A larger one in parts, each page at most once.
+ * phys[i], or blocked: XS_PHYS_NONE. A larger one in parts, each page at most once.
  * What was reserved is undone by one xs_engine_unmap() of the whole range, filled or
  * not. Both return 0 or a negative errno, which counts as a failed map; then any
  * pages of what was to be filled may be mapped. After XS_MAP_LEFT, which counts so, too,

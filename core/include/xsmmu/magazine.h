@@ -4,7 +4,7 @@
  * over a depot that moves full ones between CPUs that unmap and CPUs that map.
  * Source: Bonwick and Adams, "Magazines and Vmem", USENIX ATC 2001.
  *
- * A order-n range that fits nowhere is not kept: the caller gives it back to its
+ * A order-n range that fits blocked is not kept: the caller gives it back to its
  * block. Magazines are allocated when first needed; without memory everything
  * works, only slower.
  */

@@ -47,7 +47,7 @@
 #define XS_POOL_MAX_MIB		((u32)(XS_POOL_BYTES >> 20))
 
 /* Where a pool begins that has none: no IOVA is near. */
-#define XS_POOL_NOWHERE		(1ULL << 63)
+#define XS_POOL_BLOCKED		(1ULL << 63)
 
 /* After there was no memory, or the limit, none is asked for again for so long. */
 #define XS_POOL_PAUSE_NS	1000000000ULL

@@ -88,7 +88,7 @@ struct xs_world_ops {
 		   u32 prot);
 
 	/*
-	 * The same of pages of a block, of which page i is at phys[i], or nowhere:
+	 * The same of pages of a block, of which page i is at phys[i], or blocked:
 	 * XS_PHYS_NONE. False: nothing is mapped, and map() is called for each that
 	 * are neighbours in memory. NULL: always.
 	 */

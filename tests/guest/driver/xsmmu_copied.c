@@ -565,8 +565,8 @@ free:
 }
 
 /*
- * To some devices a list is a row of pages: it may be broken where pages are, and nowhere
- * else. It has this shape, too, if it was copied.
+ * To some devices a list is a row of pages: it may be broken where pages are, and in the blocking
+ * domain else. It has this shape, too, if it was copied.
  */
 static int check_row(struct device *dev)
 {

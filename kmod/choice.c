@@ -209,11 +209,11 @@ static int check_floor(struct xs_group *group, const struct xs_policy *policy)
 	return -EPERM;
 }
 
-static int check_lingering(struct xs_group *group, const struct xs_policy *policy)
+static int check_orphaned(struct xs_group *group, const struct xs_policy *policy)
 {
 	if (policy || !group->front || group->attached)
 		return 0;
-	pr_err("group %d: refused: it lingers, as %lld pages are still in use after their driver has gone\n",
+	pr_err("group %d: refused: it is orphaned, as %lld pages are still in use after their driver has gone\n",
 	       iommu_group_id(group->iommu_group), xs_group_live(group));
 	return -EBUSY;
 }
@@ -257,7 +257,7 @@ static struct xs_device *any_device(struct xs_group *group)
 	return NULL;
 }
 
-/* A device with a driver that is served, NULL while the group lingers. */
+/* A device with a driver that is served, NULL while the group is orphaned. */
 static struct xs_device *bound_device(struct xs_group *group)
 {
 	struct xs_device *xdev;
@@ -322,7 +322,7 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
 	int error = 0;
 
 	lockdep_assert_held(&xs_mutex);
-	xs_group_end_lingering(group, NULL);
+	xs_group_end_orphan(group, NULL);
 	xs_group_look(group);
 	if (policy)
 		choice.tuning = xs_tuning_default(policy);
@@ -339,7 +339,7 @@ int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
 	if (!error)
 		error = check_floor(group, policy);
 	if (!error)
-		error = check_lingering(group, policy);
+		error = check_orphaned(group, policy);
 	list_for_each_entry(xdev, &group->devices, list)
 		if (!error && !xdev->gone && (!policy || !group->policy))
 			error = check_unbound(xdev);

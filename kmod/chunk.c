@@ -4,7 +4,7 @@
  * the IOMMU has one of 2 MiB, for as long as the pool has it. A work adds them when there are
  * too few bounce buffers, and another one looks from time to time whether there are too many.
  *
- * While the group lingers they are not mapped, and none is added; copies outlive
+ * While the group is orphaned they are not mapped, and none is added; copies outlive
  * that as mappings do.
  */
 #include <linux/gfp.h>

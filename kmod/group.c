@@ -234,7 +234,7 @@ const char *xs_group_state(struct xs_group *group)
 	if (group->failure)
 		return "failed";
 	if (!group->attached)
-		return group->front ? "lingering" : "idle";
+		return group->front ? "orphaned" : "idle";
 	/* Devices reach pages that their driver takes for unmapped. */
 	if (xs_engine_torn(&group->engine))
 		return "torn";

@@ -6,9 +6,9 @@
  *   idle       a policy is chosen, no driver is bound
  *   attached   taken over, nothing mapped yet
  *   active     calls were counted through the engine
- *   lingering  no driver is bound, but what one has mapped is still in use
+ *   orphaned  no driver is bound, but what one has mapped is still in use
  *   failed     the take-over failed: the driver uses the kernel's own path, or
- *		has none if the group was lingering
+ *		has none if the group was orphaned
  *
  * What a driver has left mapped is named and removed from the domain; once its handles are all
  * gone, too, the kernel's path comes back. Pages that the IOMMU driver cannot remove keep the
@@ -27,11 +27,11 @@
 #include "xsmmu.h"
 
 /*
- * How often it is looked whether a group that lingers does no more: in ticks. In the
+ * How often it is looked whether a group that is orphaned does no more: in ticks. In the
  * second after a domain was attached somewhere, each time, for 6.1 changes the
  * operations of a group's devices when it has let go of the group.
  */
-#define LINGER_TICKS	(HZ / 2)
+#define ORPHAN_TICKS	(HZ / 2)
 #define HURRY_TICKS	HZ
 
 static unsigned long attached_jiffies = INITIAL_JIFFIES;
@@ -355,7 +355,7 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 	return NULL;
 }
 
-/* A driver has come while the group lingers: its domain may be another one by now. */
+/* A driver has come while the group is orphaned: its domain may be another one by now. */
 static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(xdev->dev);
@@ -686,9 +686,9 @@ static bool give_back(struct xs_group *group, struct device *locked)
 	return true;
 }
 
-static void check_lingering(struct work_struct *work);
-static DECLARE_DELAYED_WORK(linger_work, check_lingering);
-static struct workqueue_struct *linger_queue;
+static void check_orphaned(struct work_struct *work);
+static DECLARE_DELAYED_WORK(orphan_work, check_orphaned);
+static struct workqueue_struct *orphan_queue;
 
 /* A driver came while pages of the domain were stuck: all its maps fail. */
 static bool waits(const struct xs_group *group)
@@ -696,14 +696,14 @@ static bool waits(const struct xs_group *group)
 	return group->front && group->attached && group->stuck_in;
 }
 
-static bool lingers(const struct xs_group *group)
+static bool is_orphaned(const struct xs_group *group)
 {
 	return group->front && !group->attached;
 }
 
-void xs_group_end_lingering(struct xs_group *group, struct device *locked)
+void xs_group_end_orphan(struct xs_group *group, struct device *locked)
 {
-	if (lingers(group))
+	if (is_orphaned(group))
 		give_back(group, locked);
 }
 
@@ -723,7 +723,7 @@ static void look_again(void)
 		xs_group_look(group);
 }
 
-static void check_lingering(struct work_struct *work)
+static void check_orphaned(struct work_struct *work)
 {
 	struct xs_group *group, *next;
 	bool again = false;
@@ -733,7 +733,7 @@ static void check_lingering(struct work_struct *work)
 	list_for_each_entry_safe(group, next, &xs_groups, list) {
 		if (waits(group))
 			again |= is_stuck(group);
-		if (!lingers(group))
+		if (!is_orphaned(group))
 			continue;
 		if (give_back(group, NULL))
 			continue;
@@ -742,10 +742,10 @@ static void check_lingering(struct work_struct *work)
 	}
 	mutex_unlock(&xs_mutex);
 	if (again)
-		queue_delayed_work(linger_queue, &linger_work,
+		queue_delayed_work(orphan_queue, &orphan_work,
 				   time_before(jiffies,
 					       READ_ONCE(attached_jiffies) +
-					       HURRY_TICKS) ? 1 : LINGER_TICKS);
+					       HURRY_TICKS) ? 1 : ORPHAN_TICKS);
 }
 
 /*
@@ -756,7 +756,7 @@ static void domain_attached(void *unused, struct device *dev)
 {
 	WRITE_ONCE(look_is_due, true);
 	WRITE_ONCE(attached_jiffies, jiffies);
-	mod_delayed_work(linger_queue, &linger_work, 0);
+	mod_delayed_work(orphan_queue, &orphan_work, 0);
 }
 
 /*
@@ -797,8 +797,8 @@ static void released(struct device *dev, void *data)
 		mend(group);
 		if (!give_back(group, dev)) {
 			xs_world_leave(group);
-			queue_delayed_work(linger_queue, &linger_work,
-					   LINGER_TICKS);
+			queue_delayed_work(orphan_queue, &orphan_work,
+					   ORPHAN_TICKS);
 		}
 	}
 	unclaim(xdev);
@@ -835,7 +835,7 @@ static const char *engine_for(struct xs_device *xdev)
  * group is left to the kernel's own path: of a later one the kernel's allocator would be
  * in the domain of ours. One that cannot be taken over then, as it is not trusted, or as the
  * domain has pages that could not be removed, is blocked: no map of its driver's succeeds. One
- * that has been ours, or closed, stays so while the group lingers.
+ * that has been ours, or closed, stays so while the group is orphaned.
  */
 static const char *take(struct xs_device *xdev)
 {
@@ -882,7 +882,7 @@ void xs_device_bind(struct xs_device *xdev)
 	const char *failure = "the module is being unloaded";
 
 	lockdep_assert_held(&xs_mutex);
-	xs_group_end_lingering(group, xdev->dev);
+	xs_group_end_orphan(group, xdev->dev);
 	xs_device_settle(xdev);
 	xs_group_look(group);
 	xs_device_choose(xdev, true);
@@ -920,12 +920,12 @@ int xs_takeover_start(void)
 {
 	int error;
 
-	linger_queue = alloc_workqueue("xsmmu", WQ_UNBOUND | WQ_HIGHPRI, 0);
-	if (!linger_queue)
+	orphan_queue = alloc_workqueue("xsmmu", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	if (!orphan_queue)
 		return -ENOMEM;
 	error = register_trace_attach_device_to_domain(domain_attached, NULL);
 	if (error)
-		destroy_workqueue(linger_queue);
+		destroy_workqueue(orphan_queue);
 	return error;
 }
 
@@ -934,6 +934,6 @@ void xs_takeover_stop(void)
 {
 	unregister_trace_attach_device_to_domain(domain_attached, NULL);
 	tracepoint_synchronize_unregister();
-	cancel_delayed_work_sync(&linger_work);
-	destroy_workqueue(linger_queue);
+	cancel_delayed_work_sync(&orphan_work);
+	destroy_workqueue(orphan_queue);
 }

@@ -1372,9 +1372,9 @@ void xs_world_leave(struct xs_group *group)
 
 	if (xs_world_is_blocked(group))
 		return;
-	if (!group->lingered)
+	if (!group->was_orphaned)
 		atomic_inc(&group->partial);
-	group->lingered = true;
+	group->was_orphaned = true;
 	xs_world_shut(group);
 	mutex_lock(&group->trimming);
 	xs_engine_retry(&group->engine);
@@ -1404,14 +1404,14 @@ void xs_world_leave(struct xs_group *group)
 	move(group, &blocked);
 	mutex_unlock(&group->trimming);
 	if (mappings)
-		pr_warn("group %d: lingering: %llu pages in %llu mappings are still in use after their driver has gone.%s Close what uses them, and the group is given back\n",
+		pr_warn("group %d: orphaned: %llu pages in %llu mappings are still in use after their driver has gone.%s Close what uses them, and the group is given back\n",
 			id, pages_left, mappings, stuck ?
 			"" : " Devices cannot reach them any more.");
 	if (stuck)
 		pr_err("group %d: the IOMMU driver could not remove all pages, and devices may still access some. xsmmu tries again. If the state stays stuck, for a new domain " XS_NEW_DOMAIN("%d") "\n",
 		       id, id, id);
 	if (copies)
-		pr_warn("group %d: lingering: so are %llu copied buffers\n", id,
+		pr_warn("group %d: orphaned: so are %llu copied buffers\n", id,
 			copies);
 }
 
@@ -1524,7 +1524,7 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 		at->cpu = cpu;
 	}
 	atomic_set(&group->partial, 0);
-	group->lingered = false;
+	group->was_orphaned = false;
 	group->leaves = false;
 	group->active = false;
 	group->strayed = false;

@@ -11,8 +11,8 @@
  * else allocates in it meanwhile, since every device of the group that does DMA
  * is ours.
  *
- * What a driver allocated may be freed long after it is gone. Until then the group
- * lingers: the devices' operations stay ours and the engine keeps the books, but
+ * What a driver allocated may be freed long after it is gone. Until then the group is orphaned
+ * : the devices' operations stay ours and the engine keeps the books, but
  * of the domain it touches nothing any more, as that may change or go.
  *
  * Locks: xs_mutex guards the list of groups and all of this but the engine; it
@@ -88,7 +88,7 @@ struct xs_group_commands {
  * @aware:	all drivers of those are batch-aware
  * @front:	what the devices' dma_ops point to; the fields below are valid while
  *		it is not NULL: there is an engine
- * @domain:	the group's default domain; from when it lingers until a driver comes
+ * @domain:	the group's default domain; from when it is orphaned until a driver comes
  *		for which it translates, one that maps nothing
  * @geometry:	of the default domain, when the engine was made
  * @iommu:	what that is like; of its flushes of maps, those that are ours to make
@@ -105,9 +105,9 @@ struct xs_group_commands {
  * @is_known:	the domain's own operations are called
  * @map_pages, @maps_generic: by which, if that is all that a map needs
  * @unmap_pages: the domain's own, for what was mapped as single pages
- * @leaves:	it is about to linger, or to be given back: maps fail
+ * @leaves:	it is about to orphan, or to be given back: maps fail
  * @partial:	calls at work that remove what may not be mapped in part, and one
- *		more once it has @lingered
+ *		more once it has @was orphaned
  * @generic:	the domain has generic page tables
  * @tables:	what is written in place
  * @root:	of the page table, where @iommu prunes; its format is NULL if it is not known
@@ -159,7 +159,7 @@ struct xs_group {
 	struct iommu_domain *left;
 	unsigned long starved;
 	atomic_t partial;
-	bool lingered;
+	bool was_orphaned;
 	bool leaves;
 	spinlock_t leaving;
 	struct xs_iommu iommu;
@@ -288,7 +288,7 @@ static inline bool xs_device_has_driver(const struct xs_device *xdev)
 
 /*
  * takeover.c; all under xs_mutex but the last three. A group whose handles are all gone is
- * given back by xs_group_end_lingering(), if not before; the caller has the lock of @locked,
+ * given back by xs_group_end_orphan(), if not before; the caller has the lock of @locked,
  * which may be NULL.
  *
  * xs_device_settle(): the caller has the device's lock; what was not restored of the kernel's
@@ -306,7 +306,7 @@ void xs_device_settle(struct xs_device *xdev);
 void xs_device_leave(struct xs_device *xdev);
 void xs_device_left(struct device *dev);
 bool xs_look_is_due(void);
-void xs_group_end_lingering(struct xs_group *group, struct device *locked);
+void xs_group_end_orphan(struct xs_group *group, struct device *locked);
 void xs_group_set(struct xs_group *group);
 void xs_group_update_aware(struct xs_group *group);
 int xs_takeover_start(void);
@@ -477,7 +477,7 @@ void xs_debug_forget(struct device *dev);
  * also in a domain that drivers do not map in yet. Both: 0 or a negative errno.
  *
  * xs_world_set_tables(): entries are written in place from the return on, or are not, as the
- * group's choice is, of one with an engine. @xdev is bound, NULL while the group lingers.
+ * group's choice is, of one with an engine. @xdev is bound, NULL while the group is orphaned.
  * May sleep.
  *
  * xs_world_srcu is for calls that are not in the engine's own sections, since they may

@@ -230,9 +230,9 @@ case_copies_outlive_their_driver() {
 		expect_equal "live_pages" "$(stat_of $TESTDEV live_pages)" $KEPT
 		log_mark
 		unbind $TESTDEV
-		expect_equal "the state" "$(get $TESTDEV state)" lingering
+		expect_equal "the state" "$(get $TESTDEV state)" orphaned
 		expect_equal "leftovers named" "$(log_since | grep -c 'at IOVA 0x[0-9a-f]* a copy of 1[01][0-9] bytes is still mapped: a driver did not unmap it')" 8
-		expect_equal "lines that say so" "$(log_since | grep -c "lingering: so are $KEPT copied buffers")" 1
+		expect_equal "lines that say so" "$(log_since | grep -c "orphaned: so are $KEPT copied buffers")" 1
 		[ $next != new ] || new_domain
 		if [ $next != none ]; then
 			log_mark
@@ -254,7 +254,7 @@ case_a_late_copy() {
 	log_mark
 	copied keep || failure "$(said)"
 	unbind $TESTDEV
-	expect_equal "the state" "$(get $TESTDEV state)" lingering
+	expect_equal "the state" "$(get $TESTDEV state)" orphaned
 	echo 1 >$COPIED_PARAMETERS/late || failure "$(said)"
 	echo 1 >$COPIED_PARAMETERS/release || failure "$(said)"
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
@@ -282,7 +282,7 @@ case_what_is_read_is_not_written() {
 	echo 0 >$COPIED_PARAMETERS/registers
 	fire 2>/tmp/fire || failure "the device: $(cat /tmp/fire)"
 	unbind $TESTDEV
-	expect_equal "the state" "$(get $TESTDEV state)" lingering
+	expect_equal "the state" "$(get $TESTDEV state)" orphaned
 	fire 2>/tmp/fire && failure "the device reaches copies that its driver has left"
 	grep -q 'Bad address' /tmp/fire || failure "the device, after its driver: $(cat /tmp/fire)"
 	echo 1 >$COPIED_PARAMETERS/release || failure "$(said)"

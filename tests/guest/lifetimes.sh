@@ -71,8 +71,8 @@ is_released() {
 
 # The IOMMU core makes the DMA operations of a device that it releases the kernel's own, and the module has no time: what
 # the device's driver has left is freed by the module all the same.
-case_life_a_lingering_device_goes_while_the_module_is_busy() {
-	linger fused
+case_life_a_orphaned_device_goes_while_the_module_is_busy() {
+	orphan fused
 	folder=$(readlink -f "$(device_dir $TESTDEV)")
 	stall xs_iommu_describe=3000
 	for _ in 1 2 3; do

@@ -136,7 +136,7 @@ case_each_failure_of_a_pool() {
 	left=0
 	while [ "$left" = 0 ] && [ $n -lt 20 ]; do
 		n=$((n + 1))
-		expect_equal "$n: the state" "$(get $TESTDEV state)" lingering
+		expect_equal "$n: the state" "$(get $TESTDEV state)" orphaned
 		echo $n >$FAIL
 		bind $TESTDEV
 		left=$(cat $FAIL)

@@ -42,17 +42,17 @@ case_failed_probe() {
 
 LATE_PAGES=37
 
-# linger POLICY: a driver that leaves mappings behind is gone.
-linger() {
+# orphan POLICY: a driver that leaves mappings behind is gone.
+orphan() {
 	put $TESTDEV policy "$1" || failure "the policy was refused: $(cat /tmp/put)"
 	rude late || failure "the probe failed: $(log_since | grep 'rude: wrong')"
 	expect_equal "live_pages" "$(stat_of $TESTDEV live_pages)" $LATE_PAGES
 	log_mark
 	unbind $TESTDEV
-	expect_equal "$1: state" "$(get $TESTDEV state)" lingering
+	expect_equal "$1: state" "$(get $TESTDEV state)" orphaned
 	expect_equal "$1: level" "$(get $TESTDEV level)" none
 	expect_equal "$1: leftovers named" "$(log_since | grep -c 'IOVA 0x[0-9a-f]* is still mapped, [0-9]* pages: a driver did not unmap it')" 8
-	expect_equal "$1: lines that say so" "$(log_since | grep -c "lingering: $LATE_PAGES pages in 15 mappings are still in use")" 1
+	expect_equal "$1: lines that say so" "$(log_since | grep -c "orphaned: $LATE_PAGES pages in 15 mappings are still in use")" 1
 	expect_equal "$1: live_pages" "$(stat_of $TESTDEV live_pages)" $LATE_PAGES
 	expect_equal "$1: the module's reference count" "$(references)" 1
 }
@@ -73,8 +73,8 @@ given_back() {
 case_handles_outlive_their_driver() {
 	strays=$(stat_of $TESTDEV strays)
 	for policy in $POLICIES; do
-		linger "$policy"
-		refused $TESTDEV policy none "Device or resource busy" "refused: it lingers, as $LATE_PAGES pages are still in use"
+		orphan "$policy"
+		refused $TESTDEV policy none "Device or resource busy" "refused: it is orphaned, as $LATE_PAGES pages are still in use"
 		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
 		given_back
 	done
@@ -156,10 +156,10 @@ case_two_of_a_group_bind_at_once() {
 }
 
 # A driver that comes meanwhile is served by the same engine.
-case_a_driver_comes_while_its_group_lingers() {
+case_a_driver_comes_while_its_group_is_orphaned() {
 	strays=$(stat_of $TESTDEV strays)
 	for policy in $POLICIES; do
-		linger "$policy"
+		orphan "$policy"
 		log_mark
 		rude api 2>/dev/null || failure "$policy: $(log_since | grep 'rude: wrong')"
 		expect "$policy: a level" has_level $TESTDEV
@@ -168,10 +168,10 @@ case_a_driver_comes_while_its_group_lingers() {
 		unbind $TESTDEV
 		expect_silence
 		given_back
-		linger "$policy"
+		orphan "$policy"
 		rude api 2>/dev/null || failure "$policy: again: $(log_since | grep 'rude: wrong')"
 		unbind $TESTDEV
-		expect_equal "$policy: state" "$(get $TESTDEV state)" lingering
+		expect_equal "$policy: state" "$(get $TESTDEV state)" orphaned
 		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
 		given_back
 	done
@@ -179,8 +179,8 @@ case_a_driver_comes_while_its_group_lingers() {
 }
 
 # A device that is pulled, and plugged in again, while something of it is in use.
-case_a_device_goes_while_its_group_lingers() {
-	linger fused
+case_a_device_goes_while_its_group_is_orphaned() {
+	orphan fused
 	pull $TESTDEV
 	expect_equal "the module's reference count" "$(references)" 1
 	release_late || failure "$(log_since | grep 'rude: wrong')"
@@ -197,10 +197,10 @@ is_unused() {
 }
 
 # The group's type may change meanwhile: its old domain is gone then.
-case_the_type_changes_while_a_group_lingers() {
+case_the_type_changes_while_a_group_is_orphaned() {
 	strays=$(stat_of $TESTDEV strays)
 	type=$(group_type $TESTDEV)
-	linger fused
+	orphan fused
 	set_group_type $TESTDEV identity
 	log_mark
 	if rude api 2>/dev/null; then failure "a driver could map"; fi
@@ -210,7 +210,7 @@ case_the_type_changes_while_a_group_lingers() {
 	sleep 1
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	given_back
-	linger strict
+	orphan strict
 	set_group_type $TESTDEV identity
 	sleep 0.1
 	release_late || failure "$(log_since | grep 'rude: wrong')"
@@ -399,7 +399,7 @@ fire() {
 }
 
 # What is left mapped the device reaches no more, also by what the IOMMU has cached.
-case_lingering_is_out_of_reach() {
+case_orphaned_is_out_of_reach() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
 	strays=$(stat_of $TESTDEV strays)
@@ -408,7 +408,7 @@ case_lingering_is_out_of_reach() {
 		rude late || failure "$(log_since | grep 'rude: wrong')"
 		fire || failure "$policy: the device cannot reach what is mapped"
 		unbind $TESTDEV
-		expect_equal "the state" "$(get $TESTDEV state)" lingering
+		expect_equal "the state" "$(get $TESTDEV state)" orphaned
 		if fire 2>/dev/null; then failure "$policy: the device reaches what its driver has left"; fi
 		release_late || failure "$(log_since | grep 'rude: wrong')"
 		given_back
@@ -417,14 +417,14 @@ case_lingering_is_out_of_reach() {
 	all_off
 }
 
-# A group that lingers while somebody else has it (VFIO) is given back when they let go, and not before.
-case_somebody_else_has_a_lingering_group() {
+# A group that is orphaned while somebody else has it (VFIO) is given back when they let go, and not before.
+case_somebody_else_has_a_orphaned_group() {
 	strays=$(stat_of $TESTDEV strays)
-	linger fused
+	orphan fused
 	echo 1 >$PARAMETERS/own || failure "the group cannot be had"
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	sleep 2
-	expect_equal "the state while another has the group" "$(get $TESTDEV state)" lingering
+	expect_equal "the state while another has the group" "$(get $TESTDEV state)" orphaned
 	echo 0 >$PARAMETERS/own
 	given_back
 	all_off
@@ -434,7 +434,7 @@ case_somebody_else_has_a_lingering_group() {
 case_given_back_under_identity() {
 	type=$(group_type $TESTDEV)
 	strays=$(stat_of $TESTDEV strays)
-	linger strict
+	orphan strict
 	set_group_type $TESTDEV identity
 	sleep 0.1
 	release_late || failure "$(log_since | grep 'rude: wrong')"
@@ -446,12 +446,12 @@ case_given_back_under_identity() {
 	all_off
 }
 
-# A device is held once, however often its drivers come while its group lingers.
+# A device is held once, however often its drivers come while its group is orphaned.
 case_references_of_a_device() {
 	strays=$(stat_of $TESTDEV strays)
 	held=
 	for binds in 0 3; do
-		linger fused
+		orphan fused
 		for _ in $(seq $binds); do
 			rude api || failure "$(log_since | grep 'rude: wrong')"
 			unbind $TESTDEV
@@ -471,7 +471,7 @@ case_late_unmaps_in_a_new_domain() {
 		put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
 		rude crowd || failure "$(log_since | grep 'rude: wrong')"
 		unbind $TESTDEV
-		expect_equal "$round: the state" "$(get $TESTDEV state)" lingering
+		expect_equal "$round: the state" "$(get $TESTDEV state)" orphaned
 		new_domain
 		rude keep || failure "$(log_since | grep 'rude: wrong')"
 		expect_equal "$round: mapped before" "$(cat $PARAMETERS/kept)" 1
@@ -661,7 +661,7 @@ case_a_map_is_under_way_when_its_driver_goes() {
 		esac
 		expect_equal "$kind: the map, when the driver has gone" "$(cat $PARAMETERS/tardy)" $wanted
 		if [ $wanted = mapped ]; then
-			expect_equal "$kind: the state" "$(get $TESTDEV state)" lingering
+			expect_equal "$kind: the state" "$(get $TESTDEV state)" orphaned
 			release_late || failure "$kind: it could not be released"
 		else
 			echo $(($(cat /tmp/map_failures.$TESTDEV 2>/dev/null || echo 0) + 1)) >/tmp/map_failures.$TESTDEV

@@ -186,7 +186,7 @@ case_stuck_while_it_is_mapped() {
 		unbind $TESTDEV
 		# The memory is the driver's still.
 		refuse off
-		until_true 10 state_is lingering || failure "$policy: the state is $(get $TESTDEV state)"
+		until_true 10 state_is orphaned || failure "$policy: the state is $(get $TESTDEV state)"
 		echo 1 >$PAGE/unmap
 		expect_given_back "$policy: "
 	done
@@ -265,7 +265,7 @@ case_stuck_when_the_next_driver_comes() {
 	echo 256 >$PAGE/map || failure "the map failed"
 	until_true 10 is_copied || failure "nothing was copied"
 	unbind $TESTDEV
-	expect_equal "the state" "$(get $TESTDEV state)" lingering
+	expect_equal "the state" "$(get $TESTDEV state)" orphaned
 	echo later >$PAGE/requests || failure "requests: $(log_since | grep 'stuck: wrong')"
 	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
 	expect_equal "the level" "$(get $TESTDEV level)" none
@@ -339,7 +339,7 @@ case_stuck_for_a_moment_when_the_driver_goes() {
 	echo $((1000 * 4096)) >$PAGE/map || failure "the map failed"
 	refuse_once
 	unbind $TESTDEV
-	expect_equal "the state" "$(get $TESTDEV state)" lingering
+	expect_equal "the state" "$(get $TESTDEV state)" orphaned
 	expect_recovered "the driver goes"
 	echo $TESTDEV >$STUCK/bind || failure "the driver does not bind"
 	refuse_once

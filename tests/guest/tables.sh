@@ -158,7 +158,7 @@ case_tables_of_a_new_domain() {
 	for round in 1 2; do
 		rude late || failure "$(log_since | grep 'rude: wrong')"
 		unbind $TESTDEV
-		expect_equal "$round: the state" "$(get $TESTDEV state)" lingering
+		expect_equal "$round: the state" "$(get $TESTDEV state)" orphaned
 		new_domain
 		log_mark
 		rude api || failure "$round: $(log_since | grep 'rude: wrong')"

@@ -966,14 +966,14 @@ def test_a_take_over_that_fails(kernel: Kernel) -> None:
     assert put_back(kernel, *SET).code == "take-over-failed"
 
 
-def test_what_lingers_is_waited_for(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_orphaned_is_waited_for(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     left = 3
 
     def before(write: str) -> None:
         nonlocal left
         if write.endswith("policy none") and left:
             left -= 1
-            kernel.show(Device(NVME0), "state", "lingering")
+            kernel.show(Device(NVME0), "state", "orphaned")
             raise OSError(errno.EBUSY, "Device or resource busy")
 
     kernel.before = before

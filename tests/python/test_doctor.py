@@ -542,7 +542,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     ),
     "a shared group": (lambda made: second_disk(made, "active"), "note", "shared-group", "another root port"),
     "failed": (lambda made: state(made, "failed"), "blocks", "failed", "dmesg | grep xsmmu"),
-    "lingering": (lambda made: state(made, "lingering"), "risk", "lingering", "close what uses them"),
+    "orphaned": (lambda made: state(made, "orphaned"), "risk", "orphaned", "close what uses them"),
     "an exposure beyond the bound": (lambda made: exposed(made, 25_700_000), "risk", "exposure", "xsmmu watch"),
     "one just beyond it": (lambda made: exposed(made, 1_000_001), "risk", "exposure", f"xsmmu set {IGB} strict"),
     "strays": (lambda made: stat(made, "strays", 3), "risk", "strays", "report it"),
@@ -957,14 +957,14 @@ def test_secure_boot_alone(healthy: Machine) -> None:
     assert [each.check for each in wrong()] == ["module-not-loaded", "signing"]
 
 
-def test_what_lingers_and_for_how_long_is_in_the_reason(healthy: Machine) -> None:
+def test_what_is_orphaned_and_for_how_long_is_in_the_reason(healthy: Machine) -> None:
     stat(healthy, "live_pages", 1234)
     stat(healthy, "held_pages", 77)
-    state(healthy, "lingering")
+    state(healthy, "orphaned")
     healthy.write(f"sysfs/bus/pci/devices/{NVME0}/xsmmu/level", "held")
     healthy.write(f"sysfs/bus/pci/devices/{NVME0}/xsmmu/max_window_us", "25000")
     found = {each.check: each.reason for each in wrong()}
-    assert "1,234 pages that one has mapped are in use still" in found["lingering"]
+    assert "1,234 pages that one has mapped are in use still" in found["orphaned"]
     measured = "(measured since the module was loaded: 2.00us at most)"
     assert found["storage-level"].endswith(f"change it for up to 25,000 us {measured}")
 

@@ -99,7 +99,7 @@ def test_the_number_of_a_level(level: str, number: int) -> None:
         ("attached", 1),
         ("active", 1),
         ("torn", 1),
-        ("lingering", 1),
+        ("orphaned", 1),
         ("stuck", 1),
     ],
 )

@@ -336,7 +336,7 @@ def test_status(sysfs: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "path"),
     [
-        *((state, "fused") for state in ("attached", "active", "torn", "lingering", "stuck")),
+        *((state, "fused") for state in ("attached", "active", "torn", "orphaned", "stuck")),
         *((state, "kernel-lazy") for state in ("idle", "failed")),
     ],
 )

@@ -139,10 +139,10 @@ def check_state(group: Group) -> Iterator[Finding]:
         reason = f"{chosen} is chosen, the take-over failed, and drivers use the kernel's own path"
         remedy = "dmesg | grep xsmmu says why; mend that, then unbind and bind the group's drivers again"
         yield _of_group("blocks", "failed", group, reason, remedy)
-    if state == "lingering":
+    if state == "orphaned":
         pages = _count(group, "live_pages")
         reason = f"no driver is bound, and {pages:,} pages that one has mapped are in use still: it is not given back"
-        yield _of_group("risk", "lingering", group, reason, "close what uses them (dmesg | grep xsmmu names them)")
+        yield _of_group("risk", "orphaned", group, reason, "close what uses them (dmesg | grep xsmmu names them)")
     if state == "stuck":
         pages = _count(group, "stuck_pages")
         reason = f"the IOMMU driver could not remove {pages:,} unmapped pages: devices may access them,"

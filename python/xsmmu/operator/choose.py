@@ -264,7 +264,7 @@ def _writer(device: Device, name: str, value: str) -> Callable[[], None]:
             except UserError as error:
                 if error.code != "busy":
                     raise
-                if module.choice(device).state != "lingering":
+                if module.choice(device).state != "orphaned":
                     raise (_bound(device) if binding.bound(device) else error) from None
             if time.monotonic() > end:
                 raise UserError(

@@ -30,7 +30,7 @@ TUNABLES: Final = {
 """Each with the least and the largest value that the module takes."""
 TABLES: Final = ("kernel", "direct")
 KINDS: Final = ("page", "domain", "global")
-TAKEN: Final = ("attached", "active", "torn", "lingering", "stuck")
+TAKEN: Final = ("attached", "active", "torn", "orphaned", "stuck")
 """The states in which the group's DMA goes by the module."""
 
 

@@ -170,7 +170,7 @@ struct xs_device *xs_group_refusal(const struct xs_group *group,
 {
 	struct xs_device *xdev;
 
-	if (group->front)
+	if (group->instance)
 		return NULL;
 	list_for_each_entry(xdev, &group->devices, list) {
 		*why = xdev->gone ? NULL : xs_device_refusal(xdev);
@@ -211,7 +211,7 @@ static int check_floor(struct xs_group *group, const struct xs_policy *policy)
 
 static int check_orphaned(struct xs_group *group, const struct xs_policy *policy)
 {
-	if (policy || !group->front || group->attached)
+	if (policy || !group->instance || group->attached)
 		return 0;
 	pr_err("group %d: refused: it is orphaned, as %lld pages are still in use after their driver has gone\n",
 	       iommu_group_id(group->iommu_group), xs_group_live(group));
@@ -221,7 +221,7 @@ static int check_orphaned(struct xs_group *group, const struct xs_policy *policy
 /* With operations that do not copy, a driver asks for no flushes either. */
 bool xs_group_cannot_copy(const struct xs_group *group)
 {
-	return group->front && !xs_front_copies(&group->front->ops);
+	return group->instance && !xs_instance_copies(&group->instance->ops);
 }
 
 struct xs_tuning xs_group_tuning(const struct xs_group *group)
@@ -271,7 +271,7 @@ static struct xs_device *bound_device(struct xs_group *group)
 static void set_tables(struct xs_group *group, bool direct)
 {
 	group->direct = direct;
-	if (group->front)
+	if (group->instance)
 		xs_world_set_tables(group, bound_device(group));
 }
 
@@ -440,7 +440,7 @@ static void follow(struct xs_device *xdev, const struct xs_choice *rule)
 	choice = *rule;
 	resolve(xdev->group, &choice);
 	if (is_stronger(&choice, xdev->group) &&
-	    !(xdev->group->front && xs_device_refusal(xdev)))
+	    !(xdev->group->instance && xs_device_refusal(xdev)))
 		set(xdev->group, &choice);
 }
 
@@ -451,7 +451,7 @@ static void recall(struct xs_device *xdev, const struct remembered *before)
 
 	resolve(xdev->group, &choice);
 	/* A group at work is not weakened by one that joins it. */
-	if (!xdev->group->front || is_stronger(&choice, xdev->group))
+	if (!xdev->group->instance || is_stronger(&choice, xdev->group))
 		set(xdev->group, &choice);
 	xdev->group->chosen = before->number;
 }
@@ -471,7 +471,7 @@ bool xs_group_decide_again(struct xs_group *group)
 		return false;
 	resolve(group, &choice);
 	if (choice.line == group->auto_line ||
-	    (group->front && weakens(&choice, group)))
+	    (group->instance && weakens(&choice, group)))
 		return false;
 	set(group, &choice);
 	xs_auto_say(group);
@@ -495,7 +495,7 @@ static void find_choice(struct xs_device *xdev, bool binds)
 }
 
 /*
- * A group that has a device which the module does not take over stays on the kernel's own path,
+ * A group that has a device which the module does not attach stays on the kernel's own path,
  * whatever a rule says or the operator chose before that device came. The choice is found again
  * once the device has gone. The log says so once for each device and reason.
  */

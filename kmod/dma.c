@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The DMA API of a device that was taken over.
+ * The DMA API of a device that was attached.
  *
  * Each operation turns into a map or an unmap of whole pages in the group's
- * engine. Coherent devices only (others are refused at take-over), so there is
+ * engine. Coherent devices only (others are refused at attach), so there is
  * no cache maintenance and no bouncing here. Memory from alloc() is given back
  * to the allocator by free() itself, so its unmap is flushed at once, whatever
  * the policy.
@@ -250,12 +250,12 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 	xs_enter();
 	/* As xs_group_now(). */
 	ops = READ_ONCE(dev->dma_ops);
-	if (unlikely(!xs_is_front(ops)))
+	if (unlikely(!xs_is_instance(ops)))
 		return map_late();
-	if (deferred && unlikely(xs_front_group(ops)->iommu.flushes_maps))
-		return map_one_unflushed(dev, xs_front_group(ops),
+	if (deferred && unlikely(xs_instance_group(ops)->iommu.flushes_maps))
+		return map_one_unflushed(dev, xs_instance_group(ops),
 					 page_to_phys(page) + offset, dir);
-	iova = xs_engine_map_one(&xs_front_group(ops)->engine, page,
+	iova = xs_engine_map_one(&xs_instance_group(ops)->engine, page,
 				 page_to_phys(page), prots[dir],
 				 *dev->dma_mask);
 	if (unlikely(!iova))

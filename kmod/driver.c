@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What batch-aware drivers call; see include/xsmmu/dma.h. Each call also works
- * on a device that is not taken over, by the ordinary DMA API. Part of path.c.
+ * on a device that is not attached, by the ordinary DMA API. Part of path.c.
  */
 #include <linux/export.h>
 
@@ -11,13 +11,13 @@
 
 static bool is_taken(struct device *dev)
 {
-	return xs_is_front(dev->dma_ops);
+	return xs_is_instance(dev->dma_ops);
 }
 
 /* Ours, and nothing is copied. */
 static bool is_plain(struct device *dev)
 {
-	return xs_is_front(dev->dma_ops) && !xs_front_copies(dev->dma_ops);
+	return xs_is_instance(dev->dma_ops) && !xs_instance_copies(dev->dma_ops);
 }
 
 /*
@@ -155,7 +155,7 @@ void __xsmmu_flush_maps(struct device *dev)
 }
 EXPORT_SYMBOL_GPL(__xsmmu_flush_maps);
 
-/* 0 without a block, as for a device that is not taken over. */
+/* 0 without a block, as for a device that is not attached. */
 dma_addr_t __xsmmu_block_take(struct device *dev, unsigned int pages)
 {
 	struct xs_group *group;

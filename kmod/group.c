@@ -38,7 +38,7 @@ struct xs_device *xs_device_find(struct device *dev)
 	return NULL;
 }
 
-/* The group of @iommu_group, made if it is new; takes over the reference. */
+/* The group of @iommu_group, made if it is new; attaches the reference. */
 static struct xs_group *group_get(struct iommu_group *iommu_group)
 {
 	struct xs_group *group;
@@ -155,13 +155,13 @@ void xs_device_remove(struct xs_device *xdev)
 		list_del(&xdev->list);
 		kfree(xdev);
 	}
-	if (!group->front)
+	if (!group->instance)
 		xs_group_clean(group);
 }
 
 /*
  * Does a driver of another device in the group use the kernel's own path, as
- * after a failed take-over? Two allocators must not share a domain. One that is about to
+ * after a failed attach? Two allocators must not share a domain. One that is about to
  * probe, and waits for xs_mutex, does not.
  */
 bool xs_others_use_kernel_path(struct xs_device *xdev)
@@ -195,14 +195,14 @@ static void check_balance(struct xs_group *group)
 s64 xs_group_live(struct xs_group *group)
 {
 	lockdep_assert_held(&xs_mutex);
-	return group->front ? xs_engine_live(&group->engine) : 0;
+	return group->instance ? xs_engine_live(&group->engine) : 0;
 }
 
 void xs_group_sum(struct xs_group *group, struct xs_ledger *sum)
 {
 	lockdep_assert_held(&xs_mutex);
 	memset(sum, 0, sizeof(*sum));
-	if (group->front) {
+	if (group->instance) {
 		check_balance(group);
 		xs_engine_ledger(&group->engine, sum);
 	}
@@ -215,7 +215,7 @@ void xs_group_sum(struct xs_group *group, struct xs_ledger *sum)
 static bool is_stuck(const struct xs_group *group)
 {
 	return group->stuck_in ||
-	       (group->front && xs_engine_stuck(&group->engine));
+	       (group->instance && xs_engine_stuck(&group->engine));
 }
 
 enum xs_level xs_group_level(const struct xs_group *group)
@@ -234,7 +234,7 @@ const char *xs_group_state(struct xs_group *group)
 	if (group->failure)
 		return "failed";
 	if (!group->attached)
-		return group->front ? "orphaned" : "idle";
+		return group->instance ? "orphaned" : "idle";
 	/* Devices reach pages that their driver takes for unmapped. */
 	if (xs_engine_torn(&group->engine))
 		return "torn";

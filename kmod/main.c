@@ -3,9 +3,9 @@
  * xsmmu: IOMMU protection without its price, per device, at run time.
  *
  * The module follows devices and drivers by the PCI bus's notifier: a device
- * gains its sysfs folder when it appears, is taken over just before its driver
+ * gains its sysfs folder when it appears, is attached just before its driver
  * probes and given back with the last of what its driver leaves to be freed
- * (see takeover.c). Loading changes nothing for any device until a policy is
+ * (see attach.c). Loading changes nothing for any device until a policy is
  * chosen, by the operator or a parameter.
  */
 #include <linux/cpuhotplug.h>
@@ -221,7 +221,7 @@ static int suspending(struct notifier_block *block, unsigned long event,
 		return NOTIFY_DONE;
 	mutex_lock(&xs_mutex);
 	list_for_each_entry(group, &xs_groups, list)
-		if (group->front)
+		if (group->instance)
 			xs_engine_flush(&group->engine, XS_FLUSH_DRAIN);
 	mutex_unlock(&xs_mutex);
 	return NOTIFY_DONE;
@@ -293,13 +293,13 @@ static int __init xsmmu_init(void)
 	error = xs_world_start();
 	if (error)
 		goto stop_choice;
-	error = xs_takeover_start();
+	error = xs_attach_init();
 	if (error)
 		goto stop_world;
 	error = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "xsmmu:dead",
 					  NULL, cpu_dead);
 	if (error < 0)
-		goto stop_takeover;
+		goto stop_attach;
 	hotplug_state = error;
 	error = register_pm_notifier(&suspender);
 	if (error)
@@ -319,8 +319,8 @@ stop_suspend:
 	unregister_pm_notifier(&suspender);
 stop_hotplug:
 	cpuhp_remove_state_nocalls(hotplug_state);
-stop_takeover:
-	xs_takeover_stop();
+stop_attach:
+	xs_attach_exit();
 stop_world:
 	xs_world_stop();
 stop_choice:
@@ -328,7 +328,7 @@ stop_choice:
 	return error;
 }
 
-/* Nothing is taken over any more: what had to wait for the lock of a device is done. */
+/* Nothing is attached any more: what had to wait for the lock of a device is done. */
 static int settle(struct device *dev, void *unused)
 {
 	struct xs_device *xdev;
@@ -363,7 +363,7 @@ static void __exit xsmmu_exit(void)
 	synchronize_rcu_tasks();
 	unregister_pm_notifier(&suspender);
 	cpuhp_remove_state_nocalls(hotplug_state);
-	xs_takeover_stop();
+	xs_attach_exit();
 	xs_world_stop();
 	xs_choice_stop();
 }

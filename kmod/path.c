@@ -29,5 +29,5 @@
 #include "../core/audit.c"
 #include "dma.c"
 #include "copy.c"
-#include "fronts.c"
+#include "instances.c"
 #include "driver.c"

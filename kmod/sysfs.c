@@ -85,7 +85,7 @@ static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
 XS_ROOT_ONLY(auto_policy);
 
 /*
- * The device of the group that the module does not take over, and why; empty if a policy can be
+ * The device of the group that the module does not attach, and why; empty if a policy can be
  * chosen.
  */
 static ssize_t declined_show(struct xs_device *xdev, char *page)
@@ -112,11 +112,11 @@ static ssize_t state_show(struct xs_device *xdev, char *page)
 }
 XS_RO(state);
 
-/* What is in force; of one that is not taken over, what is chosen. */
+/* What is in force; of one that is not attached, what is chosen. */
 static ssize_t tables_show(struct xs_device *xdev, char *page)
 {
 	const struct xs_group *group = xdev->group;
-	bool direct = group->front ? READ_ONCE(group->tables.on) : group->direct;
+	bool direct = group->instance ? READ_ONCE(group->tables.on) : group->direct;
 
 	return sysfs_emit(page, direct ? "kernel [direct]\n" :
 					 "[kernel] direct\n");
@@ -266,17 +266,17 @@ XS_STAT(live_pages, xs_group_live(xdev->group));
 XS_STAT(deferred_pages, deferred(sum));
 XS_STAT(flushed_pages, sum->flushed_pages);
 XS_STAT(held_pages, max_t(s64, deferred(sum) - sum->flushed_pages, 0));
-XS_STAT(stuck_pages, xdev->group->front ?
+XS_STAT(stuck_pages, xdev->group->instance ?
 		     xs_engine_stuck(&xdev->group->engine) : 0);
 XS_STAT(map_failures, sum->map_failures);
 XS_STAT(copied_maps, sum->counts.copied_maps);
 XS_STAT(copied_unmaps, sum->counts.copied_unmaps);
 XS_STAT(copied_bytes, sum->counts.copied_bytes);
 XS_STAT(copy_misses, sum->counts.copy_misses);
-XS_STAT(pool_bytes, xdev->group->front ?
+XS_STAT(pool_bytes, xdev->group->instance ?
 		    (u64)xdev->group->engine.pool.count << XS_CHUNK_LG2 : 0);
 XS_STAT(strays, sum->counts.strays);
-XS_STAT(torn_pages, xdev->group->front ?
+XS_STAT(torn_pages, xdev->group->instance ?
 		    xs_engine_torn(&xdev->group->engine) : 0);
 XS_STAT(map_flushes, atomic64_read(&xdev->group->map_flushes));
 XS_STAT(flush_unmap, sum->flushes[XS_FLUSH_UNMAP]);

@@ -1404,7 +1404,7 @@ void xs_world_leave(struct xs_group *group)
 	move(group, &blocked);
 	mutex_unlock(&group->trimming);
 	if (mappings)
-		pr_warn("group %d: orphaned: %llu pages in %llu mappings are still in use after their driver has gone.%s Close what uses them, and the group is given back\n",
+		pr_warn("group %d: orphaned: %llu pages in %llu mappings are still in use after their driver has gone.%s Close what uses them, and the group is detached\n",
 			id, pages_left, mappings, stuck ?
 			"" : " Devices cannot reach them any more.");
 	if (stuck)

@@ -4,7 +4,7 @@
  *
  * A group is an IOMMU group: its devices share an address space, so they share
  * a policy and, while any of them has a driver, an engine. A policy is chosen
- * while no driver is bound; the group is taken over when the first driver
+ * while no driver is bound; the group is attached when the first driver
  * binds (its DMA operations become ours) and given back when the last one is
  * gone and nothing is mapped any more. The engine works on the group's default
  * domain, which has the direct mappings of its reserved regions already; nobody
@@ -52,7 +52,7 @@ typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
 			      int prot, gfp_t gfp, size_t *mapped);
 
 /*
- * What the engine's world keeps for one CPU of a taken-over group.
+ * What the engine's world keeps for one CPU of a attached group.
  * @lock:  of who starts @timer
  * @dirty: on this CPU's list of what the end of its next poll flushes; only this
  *	   CPU touches it, with interrupts off
@@ -86,7 +86,7 @@ struct xs_group_commands {
  * @devices:	our struct xs_device, all of the group's PCI devices
  * @attached:	devices with a driver that is served
  * @aware:	all drivers of those are batch-aware
- * @front:	what the devices' dma_ops point to; the fields below are valid while
+ * @instance:	what the devices' dma_ops point to; the fields below are valid while
  *		it is not NULL: there is an engine
  * @domain:	the group's default domain; from when it is orphaned until a driver comes
  *		for which it translates, one that maps nothing
@@ -120,7 +120,7 @@ struct xs_group_commands {
  * @grow, @shrink: works: add memory to the pool, and look whether there is too much
  * @node:	where memory is near
  * @past:	sum of the ledgers of earlier engines
- * @failure:	why the last take-over failed, NULL if it did not
+ * @failure:	why the last attach failed, NULL if it did not
  */
 struct xs_group {
 	struct xs_engine engine;
@@ -139,7 +139,7 @@ struct xs_group {
 
 	u32 attached;
 	bool aware;
-	const struct xs_front *front;
+	const struct xs_ops_instance *instance;
 	struct iommu_domain *domain;
 	struct iommu_domain_geometry geometry;
 	struct xs_tables tables;
@@ -208,12 +208,12 @@ struct xs_seen {
  * @bound:	it has a driver that is served
  * @aware:	that driver is batch-aware
  * @taken:	its DMA operations are ours; we have a reference of @dev
- * @gone:	it has been removed, and stays here until the group is given back
+ * @gone:	it has been removed, and stays here until the group is detached
  * @dma:	the kernel's own DMA path while @taken, to be restored. Its @iommu may be
  *		restored later, when the lock of @dev can be had: see xs_device_settle()
- * @removed, @removed_ops: in a list of takeover.c, while the kernel releases the device from
+ * @removed, @removed_ops: in a list of attach.c, while the kernel releases the device from
  *		its IOMMU; the DMA operations that the device has afterwards
- * @blocked:	not to be taken over, in a group that is: its maps fail
+ * @blocked:	not to be attached, in a group that is: its maps fail
  * @claimed:	no one changes the type of the group's default domain
  * @told:	the line of auto that the log has for it
  * @passed_over: the reason that the log has for leaving its group to the kernel's own path
@@ -287,7 +287,7 @@ static inline bool xs_device_has_driver(const struct xs_device *xdev)
 }
 
 /*
- * takeover.c; all under xs_mutex but the last three. A group whose handles are all gone is
+ * attach.c; all under xs_mutex but the last three. A group whose handles are all gone is
  * given back by xs_group_end_orphan(), if not before; the caller has the lock of @locked,
  * which may be NULL.
  *
@@ -309,8 +309,8 @@ bool xs_look_is_due(void);
 void xs_group_end_orphan(struct xs_group *group, struct device *locked);
 void xs_group_set(struct xs_group *group);
 void xs_group_update_aware(struct xs_group *group);
-int xs_takeover_start(void);
-void xs_takeover_stop(void);
+int xs_attach_init(void);
+void xs_attach_exit(void);
 
 /* Where a PCI device is. */
 struct xs_address {
@@ -339,7 +339,7 @@ struct xs_choice {
  * whose driver is about to probe (@binds), what was chosen before or the rules say.
  * xs_device_refusal(): why the module does not take the device over; NULL if the module can.
  * xs_group_refusal(): the first device of a group that has such a reason, and the reason; NULL
- * if all can be taken over, and for a group at work, where such a device is blocked.
+ * if all can be attached, and for a group at work, where such a device is blocked.
  * xs_group_tuning(): what is in force of the group's. xs_group_tune(): is it @copies that
  * are asked for? xs_group_choose(): @policy is NULL with @is_auto, and is found.
  * xs_group_decide_again(): what auto has chosen may be another policy by now; true if it
@@ -388,46 +388,46 @@ void xs_rules_stop(void);
 const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver);
 
 /*
- * dma.c. A front is what the dma_ops of a group's devices point to: operations
+ * dma.c. A instance is what the dma_ops of a group's devices point to: operations
  * like all others', and where the group is found without a look-up. Both are
- * constant; there are as many as groups can be taken over at a time, and as many again
+ * constant; there are as many as groups can be attached at a time, and as many again
  * whose operations copy small buffers (copy.c). With xs_blocked_ops nothing can be mapped.
  */
-#define XS_FRONTS	256
-struct xs_front {
+#define XS_INSTANCES	256
+struct xs_ops_instance {
 	struct dma_map_ops ops;
 	struct xs_group **group;
 };
-extern const struct xs_front xs_fronts[2 * XS_FRONTS];
-extern struct xs_group *xs_front_groups[XS_FRONTS];
+extern const struct xs_ops_instance xs_ops_instances[2 * XS_INSTANCES];
+extern struct xs_group *xs_instance_groups[XS_INSTANCES];
 extern const struct dma_map_ops xs_blocked_ops;
 
-static inline bool xs_is_front(const struct dma_map_ops *ops)
+static inline bool xs_is_instance(const struct dma_map_ops *ops)
 {
-	return (uintptr_t)ops - (uintptr_t)xs_fronts < sizeof(xs_fronts);
+	return (uintptr_t)ops - (uintptr_t)xs_ops_instances < sizeof(xs_ops_instances);
 }
 
 /* Do these copy small buffers? */
-static inline bool xs_front_copies(const struct dma_map_ops *ops)
+static inline bool xs_instance_copies(const struct dma_map_ops *ops)
 {
-	return (uintptr_t)ops - (uintptr_t)&xs_fronts[XS_FRONTS] <
-	       sizeof(xs_fronts) / 2;
+	return (uintptr_t)ops - (uintptr_t)&xs_ops_instances[XS_INSTANCES] <
+	       sizeof(xs_ops_instances) / 2;
 }
 
 static inline bool xs_is_ours(const struct dma_map_ops *ops)
 {
-	return xs_is_front(ops) || ops == &xs_blocked_ops;
+	return xs_is_instance(ops) || ops == &xs_blocked_ops;
 }
 
-static inline struct xs_group *xs_front_group(const struct dma_map_ops *ops)
+static inline struct xs_group *xs_instance_group(const struct dma_map_ops *ops)
 {
-	return *container_of(ops, struct xs_front, ops)->group;
+	return *container_of(ops, struct xs_ops_instance, ops)->group;
 }
 
 /* The group of @dev, for who has something of it, which keeps it. On the DMA path. */
 static inline struct xs_group *xs_group_of(struct device *dev)
 {
-	return xs_front_group(dev->dma_ops);
+	return xs_instance_group(dev->dma_ops);
 }
 
 /*
@@ -438,7 +438,7 @@ static inline struct xs_group *xs_group_now(struct device *dev)
 {
 	const struct dma_map_ops *ops = READ_ONCE(dev->dma_ops);
 
-	return xs_is_front(ops) ? xs_front_group(ops) : NULL;
+	return xs_is_instance(ops) ? xs_instance_group(ops) : NULL;
 }
 
 /*

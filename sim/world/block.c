@@ -276,7 +276,7 @@ static void drop_unused(struct own_block *block)
 	gone(block, set);
 }
 
-static void give_back(struct own_block *block)
+static void detach(struct own_block *block)
 {
 	if (block->unused)
 		drop_unused(block);
@@ -359,7 +359,7 @@ static void go_on(struct own_block *block)
 		break;
 	case 2:
 		if (sim_draw(4))
-			give_back(block);
+			detach(block);
 		else if (block->unused && sim_draw(2))
 			stray_unmap(block);
 		else
@@ -393,5 +393,5 @@ void block_end(void)
 {
 	for (u32 i = 0; i < BLOCKS; i++)
 		if (blocks[i].page)
-			give_back(&blocks[i]);
+			detach(&blocks[i]);
 }

@@ -72,7 +72,7 @@ bool xs_ref_hold_fast(xs_ref_t ref)
 	return !sim_fault(FAULT_UNSURE) && xs_ref_hold(ref);
 }
 
-static void give_back(u32 first, u32 pages)
+static void detach(u32 first, u32 pages)
 {
 	for (u32 i = first; i < first + pages; i++)
 		used[i / 64] &= ~(1ULL << i % 64);
@@ -86,7 +86,7 @@ static void put(struct page *page)
 	if (!page->refs)
 		sim_fail("pages", "memory page %u is released twice", (u32)(page - memory));
 	if (!--page->refs)
-		give_back((u32)(page - memory), page->pages);
+		detach((u32)(page - memory), page->pages);
 }
 
 void xs_ref_release(xs_ref_t ref)

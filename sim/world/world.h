@@ -148,7 +148,7 @@ extern struct sim_world sim;
 extern struct sim_cpu *sim_me;	/* the CPU that runs, NULL: outside of all */
 extern bool sim_from_bytes;
 
-/* The same from a fuzzer's input, used up from the front, while there is some. */
+/* The same from a fuzzer's input, used up from the instance, while there is some. */
 u32 sim_draw_byte(u32 limit);
 
 /*

@@ -51,9 +51,9 @@ watched() {
 	irqs_off=$(sed 's/.*"irqs_off_ns":\([0-9]*\).*/\1/' $WATCH)
 }
 
-# A take-over, the first one's look at what the kernel's path has mapped included, switches interrupts off no longer than
+# A attach, the first one's look at what the kernel's path has mapped included, switches interrupts off no longer than
 # a timer tick does.
-case_take_over() {
+case_attach() {
 	echo $WATCHER >/sys/bus/pci/drivers/xsmmu_lab/bind || give_up "no watcher"
 	off_us=100
 	watched true

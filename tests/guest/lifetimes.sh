@@ -93,7 +93,7 @@ case_life_a_orphaned_device_goes_while_the_module_is_busy() {
 	all_off
 }
 
-# lock_other: two devices of a group, taken over; somebody has the lock of one when the other's driver goes.
+# lock_other: two devices of a group, attached; somebody has the lock of one when the other's driver goes.
 lock_other() {
 	put $one policy strict || failure "strict was refused: $(cat /tmp/put)"
 	bind $one
@@ -114,7 +114,7 @@ works_on_kernels_path() {
 	unbind $other
 }
 
-# The group is given back, and a device that was locked has the kernel's own path before its next driver's probe.
+# The group is detached, and a device that was locked has the kernel's own path before its next driver's probe.
 case_life_a_device_is_locked_while_its_group_is_given_back() {
 	one=0000:0a:00.0
 	other=0000:0b:00.0

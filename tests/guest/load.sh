@@ -576,7 +576,7 @@ case_attach_with_a_cpu_away() {
 }
 
 # cpu_goes_at_give_back TURN: bind a driver that defers unmaps on CPU 1, with no poll there to flush them; then let the CPU
-# go while the group is given back, at one moment or another.
+# go while the group is detached, at one moment or another.
 cpu_goes_at_give_back() {
 	taskset 2 sh -c "echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind
 		echo 1 >$PARAMETERS/release" || failure "the driver does not bind"

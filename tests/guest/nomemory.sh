@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
 # No memory, at each point of each path: the n-th allocation or map of the module fails, for each n, until a run from the
-# take-over to the give-back has nothing left to fail. The module is a build for tests that has the parameter fail_nth.
+# attach to the detach has nothing left to fail. The module is a build for tests that has the parameter fail_nth.
 
 # shellcheck disable=SC2034 # all_off reads it
 CALLERS=2

@@ -155,14 +155,14 @@ case_read_only_files() {
 	mode_is 644 policy max_window_us batch_pages range_commands_max
 }
 
-# Without translation there is nothing to take over: the driver gets the kernel's own path, and the log says what to do.
+# Without translation there is nothing to attach: the driver gets the kernel's own path, and the log says what to do.
 case_group_without_translation() {
 	maps=$(stat_of $E1000E maps)
 	set_group_type $E1000E identity
 	accepted $E1000E policy fused
 	log_mark
 	bind $E1000E
-	expect_log "$E1000E: xsmmu: not taken over, the kernel's own path stays: its IOMMU group does not translate: write DMA-FQ to /sys/kernel/iommu_groups/<group>/type first"
+	expect_log "$E1000E: xsmmu: not attached, the kernel's own path stays: its IOMMU group does not translate: write DMA-FQ to /sys/kernel/iommu_groups/<group>/type first"
 	expect_equal "the state" "$(get $E1000E state)" failed
 	expect_equal "the level" "$(get $E1000E level)" none
 	expect_equal "the module's reference count" "$(references)" 0

@@ -102,7 +102,7 @@ case_handles_outlive_the_kernels_path() {
 	all_off
 }
 
-# What the kernel's own path has mapped only that can unmap: until then a device is not taken over.
+# What the kernel's own path has mapped only that can unmap: until then a device is not attached.
 case_what_the_kernels_path_has_mapped() {
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
 	rude api || failure "$(log_since | grep 'rude: wrong')"
@@ -114,7 +114,7 @@ case_what_the_kernels_path_has_mapped() {
 		put $TESTDEV policy "$policy" || failure "the policy was refused: $(cat /tmp/put)"
 		log_mark
 		rude kernel || failure "$policy: $(log_since | grep 'rude: wrong')"
-		expect_log "not taken over, the kernel's own path stays: a driver has left memory mapped on the kernel's own path: close what uses it"
+		expect_log "not attached, the kernel's own path stays: a driver has left memory mapped on the kernel's own path: close what uses it"
 		expect_equal "$policy: state" "$(get $TESTDEV state)" failed
 		expect_equal "$policy: level" "$(get $TESTDEV level)" none
 		unbind $TESTDEV
@@ -128,13 +128,13 @@ case_what_the_kernels_path_has_mapped() {
 	all_off
 }
 
-# Two devices of a group whose drivers bind at once, while somebody has the module's lock: both are taken over.
+# Two devices of a group whose drivers bind at once, while somebody has the module's lock: both are attached.
 case_two_of_a_group_bind_at_once() {
 	one=0000:0a:00.0
 	other=0000:0b:00.0
 	unbind $other
 	put $one policy fused || failure "the policy was refused: $(cat /tmp/put)"
-	# So the next take-over looks for what the kernel's own path has mapped, and takes long.
+	# So the next attach looks for what the kernel's own path has mapped, and takes long.
 	rude kernel || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
@@ -241,7 +241,7 @@ case_the_type_changes_while_a_driver_goes() {
 	all_off
 }
 
-# A device that joins a group at work, and must not be taken over, can map nothing; the others go on.
+# A device that joins a group at work, and must not be attached, can map nothing; the others go on.
 case_an_untrusted_device_joins_a_group_at_work() {
 	joins=0000:0b:00.0
 	works=0000:0a:00.0
@@ -506,7 +506,7 @@ case_closed_is_opened_at_work() {
 	all_off
 }
 
-# Where one device of a group is on the kernel's own path, though it has nothing mapped, no other is taken over; a
+# Where one device of a group is on the kernel's own path, though it has nothing mapped, no other is attached; a
 # probe that has failed there is none.
 case_beside_one_on_the_kernels_path() {
 	one=0000:0a:00.0
@@ -524,7 +524,7 @@ case_beside_one_on_the_kernels_path() {
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	log_mark
 	bind $one
-	expect_log "$one: xsmmu: not taken over, the kernel's own path stays: another device of its IOMMU group uses the kernel's own path"
+	expect_log "$one: xsmmu: not attached, the kernel's own path stays: another device of its IOMMU group uses the kernel's own path"
 	expect_equal "the level" "$(get $one level)" none
 	unbind $one $other
 	echo late >$PARAMETERS/mode
@@ -544,7 +544,7 @@ case_beside_one_on_the_kernels_path() {
 	all_off
 }
 
-# A single page that the kernel's own path has mapped, the last one below 4 GiB, keeps a device from being taken over.
+# A single page that the kernel's own path has mapped, the last one below 4 GiB, keeps a device from being attached.
 case_one_page_of_the_kernels_path() {
 	rude one || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
@@ -598,7 +598,7 @@ case_a_stranger_in_the_group() {
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"
 	log_mark
 	rude kernel || failure "$(log_since | grep 'rude: wrong')"
-	expect_log "not taken over, the kernel's own path stays: its IOMMU group has a device that is not a PCI device"
+	expect_log "not attached, the kernel's own path stays: its IOMMU group has a device that is not a PCI device"
 	unbind $TESTDEV
 	echo 0 >$PARAMETERS/stranger
 	log_mark
@@ -608,7 +608,7 @@ case_a_stranger_in_the_group() {
 	all_off
 }
 
-# A driver's thread that was on its way to a map when its group was given back: it has no memory, and no harm is done.
+# A driver's thread that was on its way to a map when its group was detached: it has no memory, and no harm is done.
 case_a_map_comes_behind_the_give_back() {
 	strays=$(stat_of $TESTDEV strays)
 	for policy in $POLICIES; do
@@ -687,7 +687,7 @@ case_maps_are_flushed_in_caching_mode() {
 # two_bind_at_once: while somebody has the module's lock, the first of a group waits for it, then the other one.
 two_bind_at_once() {
 	put $one policy fused || failure "the policy was refused: $(cat /tmp/put)"
-	# So the next take-over looks for what the kernel's own path has mapped, and takes long.
+	# So the next attach looks for what the kernel's own path has mapped, and takes long.
 	rude kernel || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
 	put $TESTDEV policy strict || failure "the policy was refused: $(cat /tmp/put)"

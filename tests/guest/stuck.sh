@@ -88,7 +88,7 @@ case_stuck_iova_is_not_handed_out() {
 	all_off
 }
 
-# The driver goes: the kernel's own path would hand the IOVA out, so the group stays taken over, and the next driver has none.
+# The driver goes: the kernel's own path would hand the IOVA out, so the group stays attached, and the next driver has none.
 stick_and_go() {
 	stick $1
 	unbind $TESTDEV

@@ -28,8 +28,8 @@ LAST_LINES = 60
 QUIET = Console(stderr=True)
 
 TAINTS = re.compile(r"xsmmu: (loading out-of-tree module|module verification failed)")
-TAKEN_OVER = {"policy": "none auto copy strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
-DISK_TAKEN_OVER = {"policy": "none auto copy [strict] lazy fands xsmmu fused", "level": "strict", "state": "active"}
+ATTACHED = {"policy": "none auto copy strict lazy fands xsmmu [fused]", "level": "held", "state": "active"}
+DISK_ATTACHED = {"policy": "none auto copy [strict] lazy fands xsmmu fused", "level": "strict", "state": "active"}
 NICS = ("-netdev", "user,id=wire,restrict=on", "-device", "e1000e,bus=pcie.0,addr=2,netdev=wire,romfile=")
 """A NIC whose other end answers pings."""
 DEVICES = {"disk": "nvme", "nic": "e1000e"}
@@ -67,9 +67,9 @@ class Booted:
         for device, driver in DEVICES.items():
             assert self.said[f"{device} driver"] == driver
 
-    def check_taken_over(self) -> None:
+    def check_attached(self) -> None:
         """Disk and NIC are, by the rules that the initramfs has."""
-        for device, wanted in {"disk": DISK_TAKEN_OVER, "nic": TAKEN_OVER}.items():
+        for device, wanted in {"disk": DISK_ATTACHED, "nic": ATTACHED}.items():
             assert {file: self.said[f"{device} {file}"] for file in wanted} == wanted
             assert int(self.said[f"{device} stats/maps"]) > 0
         assert self.xsmmu_lines() == []

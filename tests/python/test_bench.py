@@ -324,7 +324,7 @@ def test_a_result_that_is_none(kernel: Kernel, text: str) -> None:
 def test_figures_of_another_path_are_refused(kernel: Kernel) -> None:
     """The module must have counted calls; without it, the kernel translates if the type says so."""
     kernel.after = lambda write: kernel.show(Device(FREE), "state", "failed") if "/micro " in write else None
-    assert put_back(kernel, "bench", FREE, "--policies", "fused").code == "take-over-failed"
+    assert put_back(kernel, "bench", FREE, "--policies", "fused").code == "attach-failed"
 
     def untranslated(write: str) -> None:
         file = machine.sysfs() / write.split()[0]

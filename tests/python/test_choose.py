@@ -891,7 +891,7 @@ def test_what_fails_when_the_terminal_has_hung_up(kernel: Kernel) -> None:
     assert everything(kernel) == before
 
 
-def test_after_a_take_over_that_has_failed(kernel: Kernel) -> None:
+def test_after_a_attach_that_has_failed(kernel: Kernel) -> None:
     """Another policy would change nothing until the driver binds again."""
     kernel.show(Device(NVME0), "state", "failed")
     assert put_back(kernel, "set", "nvme0", "strict").code == "driver-bound"
@@ -957,13 +957,13 @@ def test_a_device_that_goes_away(kernel: Kernel) -> None:
     assert not rules.conf().exists()
 
 
-def test_a_take_over_that_fails(kernel: Kernel) -> None:
+def test_a_attach_that_fails(kernel: Kernel) -> None:
     def after(write: str) -> None:
         if "igb/bind" in write and module.choice(Device(IGB)).policy != "none":
             kernel.show(Device(IGB), "state", "failed")
 
     kernel.after = after
-    assert put_back(kernel, *SET).code == "take-over-failed"
+    assert put_back(kernel, *SET).code == "attach-failed"
 
 
 def test_what_is_orphaned_is_waited_for(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

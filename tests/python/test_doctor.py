@@ -1018,7 +1018,7 @@ def test_counts_for_root_are_not_looked_at_by_others(healthy: Machine, monkeypat
 
 
 @pytest.mark.parametrize("plant", ["identity", "not-pci"])
-def test_auto_says_nothing_of_a_group_that_cannot_be_taken_over(healthy: Machine, plant: str) -> None:
+def test_auto_says_nothing_of_a_group_that_cannot_be_attached(healthy: Machine, plant: str) -> None:
     if plant == "identity":
         group_type(healthy, "identity")
     else:

@@ -60,7 +60,7 @@ def test_aware_where_maps_are_flushed(name: str, case: str) -> None:
 # See sim/README.md.
 FAULTS_OF_THE_FORKS = {
     "bounce slot": ("dma_unmap_page_attrs(dev, addr, size, dir, attrs);", "do { } while (0);"),
-    "no operations": ("xs_is_front(dev->dma_ops)", "dev->dma_ops->mmap == mmap_coherent"),
+    "no operations": ("xs_is_instance(dev->dma_ops)", "dev->dma_ops->mmap == mmap_coherent"),
 }
 
 

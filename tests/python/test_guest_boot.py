@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""At boot: the disk of the root file system and the first NIC, taken over from Debian's own initramfs."""
+"""At boot: the disk of the root file system and the first NIC, attached from Debian's own initramfs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def boot_from_disk(folder: Path, tool: str, *words: str) -> Booted:
     return machine
 
 
-def check_taken_over(machine: Booted) -> None:
+def check_attached(machine: Booted) -> None:
     machine.check_works()
-    machine.check_taken_over()
+    machine.check_attached()
 
 
 @pytest.mark.guest
-def test_taken_over_from_the_initramfs(tmp_path: Path) -> None:
-    check_taken_over(boot_from_disk(tmp_path, "initramfs-tools"))
+def test_attached_from_the_initramfs(tmp_path: Path) -> None:
+    check_attached(boot_from_disk(tmp_path, "initramfs-tools"))
 
 
 @pytest.mark.guest
@@ -46,8 +46,8 @@ def test_the_command_line_has_the_last_word_on_rules(tmp_path: Path, rules: str,
 
 @pytest.mark.guest
 @pytest.mark.long
-def test_taken_over_from_the_initramfs_of_dracut(tmp_path: Path) -> None:
-    check_taken_over(boot_from_disk(tmp_path, "dracut"))
+def test_attached_from_the_initramfs_of_dracut(tmp_path: Path) -> None:
+    check_attached(boot_from_disk(tmp_path, "dracut"))
 
 
 @pytest.mark.guest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A crash kernel: devices that were taken over when the machine crashed keep the kernel's own path there.
+"""A crash kernel: devices that were attached when the machine crashed keep the kernel's own path there.
 
 The crash kernel and its initramfs are those of the machine, so xsmmu and its rules are in it.
 """
@@ -22,7 +22,7 @@ STARTS = "Linux version "
 PANIC = "Kernel panic - not flushing: sysrq triggered crash"
 
 REFUSED = "xsmmu: refused: this is a crash kernel, whose devices keep the kernel's own path"
-NOT_TAKEN_OVER = "xsmmu: not taken over, the kernel's own path stays: it still uses the tables of another kernel"
+NOT_ATTACHED = "xsmmu: not attached, the kernel's own path stays: it still uses the tables of another kernel"
 
 
 def crash(folder: Path, sources: Path = PROJECT) -> Booted:
@@ -39,7 +39,7 @@ def crash(folder: Path, sources: Path = PROJECT) -> Booted:
     before = Booted([line for line in lines[: starts[0]] if PANIC not in line])
     before.check_end("crashing")
     before.check_works()
-    before.check_taken_over()
+    before.check_attached()
     assert before.said["loaded"] == "1"
     assert int(before.said["meanwhile"]) > 0
 
@@ -66,12 +66,12 @@ def test_a_crash_kernel_refuses_the_module(tmp_path: Path) -> None:
 
 @pytest.mark.guest
 @pytest.mark.long
-def test_what_another_kernel_has_attached_is_not_taken_over(tmp_path: Path) -> None:
+def test_what_another_kernel_has_attached_is_not_attached(tmp_path: Path) -> None:
     """Without that refusal: that of each device."""
     sources = guests.broken_sources(tmp_path / "sources", "kmod/main.c", {"if (is_kdump_kernel())": "if (false)"})
     after = crash(tmp_path, sources)
     after.check_kernels_own_path("failed")
     assert sorted(line.partition("] ")[2] for line in after.xsmmu_lines()) == [
-        f"e1000e 0000:00:02.0: {NOT_TAKEN_OVER}",
-        f"nvme 0000:00:03.0: {NOT_TAKEN_OVER}",
+        f"e1000e 0000:00:02.0: {NOT_ATTACHED}",
+        f"nvme 0000:00:03.0: {NOT_ATTACHED}",
     ]

@@ -124,7 +124,7 @@ def test_install_choose_reboot_remove(tmp_path: Path, suite: str) -> None:
         assert first.said[f"{step}-status"] == "0", step
     assert first.said["doctor-status"] == "1"
     assert blocking(first) == ["module-not-loaded"]
-    assert (first.said["nic policy"], first.said["nic state"]) == (booted.TAKEN_OVER["policy"], "active")
+    assert (first.said["nic policy"], first.said["nic state"]) == (booted.ATTACHED["policy"], "active")
 
     machine = next_boot(tmp_path, machine, first.said["release"])
     trial = run_stage(tmp_path, machine, "trial")
@@ -134,8 +134,8 @@ def test_install_choose_reboot_remove(tmp_path: Path, suite: str) -> None:
     machine = next_boot(tmp_path, machine, first.said["release"])
     second = run_stage(tmp_path, machine, "use")
     second.check_end()
-    assert {file: second.said[f"nic {file}"] for file in booted.TAKEN_OVER} == booted.TAKEN_OVER
-    assert second.said["root-policy"] == booted.DISK_TAKEN_OVER["policy"]
+    assert {file: second.said[f"nic {file}"] for file in booted.ATTACHED} == booted.ATTACHED
+    assert second.said["root-policy"] == booted.DISK_ATTACHED["policy"]
     for step in ("status", "service", "report", "metrics", "remove"):
         assert second.said[f"{step}-status"] == "0", step
     assert (second.said["counted"], second.said["left"]) == ("1", "")

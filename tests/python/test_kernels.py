@@ -67,6 +67,6 @@ def test_each_function_that_is_listed_is_used() -> None:
 
 def test_each_dma_operation_that_is_filled_is_listed() -> None:
     """The kernel calls those with what its own version means by them."""
-    filled = set(re.findall(r"\.(\w+) = ", _code(PROJECT / "kmod/fronts.c"))) - {"ops", "group"}
+    filled = set(re.findall(r"\.(\w+) = ", _code(PROJECT / "kmod/instances.c"))) - {"ops", "group"}
     assert len(filled) > 10
     assert sorted(name for name in filled if f"`.{name}`" not in _listed()) == []

@@ -75,7 +75,7 @@ def test_metrics() -> None:
     assert values(found["xsmmu_invalidations"], IGB, "kind") == {"page": 100, "domain": 20, "global": 0}
     assert values(found["xsmmu_flushes"], IGB, "cause") == {"unmap": 100, "poll": 20}
     assert values(found["xsmmu_protection_level"], IGB) == {"": 3}
-    assert values(found["xsmmu_taken_over"], IGB) == {"": 1}
+    assert values(found["xsmmu_attached"], IGB) == {"": 1}
     assert found["xsmmu_held_pages"].type == "gauge"
 
 
@@ -103,9 +103,9 @@ def test_the_number_of_a_level(level: str, number: int) -> None:
         ("stuck", 1),
     ],
 )
-def test_what_is_chosen_is_not_taken_over_yet(state: str, taken: int) -> None:
+def test_what_is_chosen_is_not_attached_yet(state: str, taken: int) -> None:
     (Device(IGB).folder / "xsmmu/state").write_text(f"{state}\n")
-    assert values(families()["xsmmu_taken_over"], IGB) == {"": taken}
+    assert values(families()["xsmmu_attached"], IGB) == {"": taken}
 
 
 @pytest.mark.usefixtures("sysfs")

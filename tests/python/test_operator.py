@@ -340,7 +340,7 @@ def test_status(sysfs: Path) -> None:
         *((state, "kernel-lazy") for state in ("idle", "failed")),
     ],
 )
-def test_a_policy_is_in_use_when_the_group_was_taken_over(state: str, path: str) -> None:
+def test_a_policy_is_in_use_when_the_group_was_attached(state: str, path: str) -> None:
     (Device(IGB).folder / "xsmmu/state").write_text(f"{state}\n")
     (row,) = document("status", "eth1", "-o", "json")["devices"]
     assert (row["path"], row["level"]) == (path, "held" if path == "fused" else "lazy")

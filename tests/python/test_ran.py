@@ -160,7 +160,7 @@ def test_all_files_are_written(
     (tmp_path / "MATRIX").write_text(json.dumps({"cells": others}))
     (tmp_path / "NOTED").write_text(json.dumps([TORTURE.as_dict()]))
     ran.update()
-    # A part of a matrix is not taken over, nor what is quick.
+    # A part of a matrix is not attached, nor what is quick.
     (tmp_path / "MATRIX").write_text(json.dumps({"cells": [cell("6.12", "vtd", ("micro", 0)), *others]}))
     ran.update()
     left_out = f"{tmp_path}/MATRIX is left out, as it is not whole: 6.12-vtd\n"

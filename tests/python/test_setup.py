@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The front door: help needs nothing, set-up is quick when warm, and a missing package is one clear error."""
+"""The instance door: help needs nothing, set-up is quick when warm, and a missing package is one clear error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The engine: one per IOMMU domain that is taken over.
+ * The engine: one per IOMMU domain that is attached.
  *
  * It places mappings, defers their unmaps, and flushes. Life of a page:
  *

@@ -52,7 +52,7 @@ ring_storage() {
 }
 
 # A disk in an IOMMU group of its own that works meanwhile, under the same policy. Its unmodified driver stays bound until
-# the session ends, for the IOMMU is flushed once when a group is taken over and given back.
+# the session ends, for the IOMMU is flushed once when a group is attached and given back.
 beside=
 
 beside_inv() {

@@ -41,7 +41,7 @@ RINGS: Final = ("64", "256", "1024")
 PAGE_BYTES: Final = 4096
 SHOWN: Final = ("map_ns", "unmap_ns", "both_ns")
 QUANTITIES: Final = (*SHOWN, "flush_ns", "invalidations_per_page", "disturbed_rounds")
-NOT_HERE: Final = ("declined", "refused", "type-failed", "take-over-failed")
+NOT_HERE: Final = ("declined", "refused", "type-failed", "attach-failed")
 """Errors that say that a policy cannot be had for this device."""
 VIRTUAL: Final = (
     "a hypervisor is below: CPU, clock and IOMMU are what it makes of them, so these are no figures of hardware"
@@ -125,7 +125,7 @@ class Bench:
         if ours and now.state != "active":
             raise UserError(
                 f"{policy}: the module did not serve {self.device.label}: the kernel log says why (dmesg)",
-                code="take-over-failed",
+                code="attach-failed",
             )
         if not ours and found["translated"] == (modes.KERNEL[policy] == "identity"):
             raise UserError(

@@ -16,7 +16,7 @@ _ATS: Final = 0x000F
 _ATS_ENABLED: Final = 1 << 15
 """The extended capability, and the bit of its control register."""
 _TYPES: Final = ("DMA", "DMA-FQ")
-"""Of groups that can be taken over."""
+"""Of groups that can be attached."""
 _EXTENDED: Final = 0x100
 _CONFIG_BYTES: Final = 4096
 """Where extended capabilities begin in a configuration space, and its size."""
@@ -74,7 +74,7 @@ def _choose_auto(device: Device, group: Group) -> str:
 
 
 def check_type(group: Group) -> Iterator[Finding]:
-    """Only what the kernel translates can be taken over."""
+    """Only what the kernel translates can be attached."""
     if group.type in _TYPES:
         return
     file = group.folder / "type"
@@ -104,7 +104,7 @@ def check_members(group: Group) -> Iterator[Finding]:
     """All of a group changes hands together."""
     others = [name for name in group.entries if not is_address(name)]
     if others:
-        reason = f"the group has devices that are not of the PCI bus ({', '.join(others)}): it is not taken over"
+        reason = f"the group has devices that are not of the PCI bus ({', '.join(others)}): it is not attached"
         yield _of_group("blocks", "not-pci", group, reason)
     devices, bound = working(group), _bound(group)
     if len(devices) < 2:
@@ -136,7 +136,7 @@ def check_state(group: Group) -> Iterator[Finding]:
     state = _says(group, "state")
     if state == "failed":
         chosen = _chosen(group)
-        reason = f"{chosen} is chosen, the take-over failed, and drivers use the kernel's own path"
+        reason = f"{chosen} is chosen, the attach failed, and drivers use the kernel's own path"
         remedy = "dmesg | grep xsmmu says why; mend that, then unbind and bind the group's drivers again"
         yield _of_group("blocks", "failed", group, reason, remedy)
     if state == "orphaned":
@@ -187,7 +187,7 @@ def check_auto(group: Group) -> Iterator[Finding]:
     """What the module would choose by itself, and why; it alone knows the rule."""
     device = next((each for each in working(group) if each.module_folder), None)
     found = module.auto(device) if device else None
-    # A group that cannot be taken over has no choice.
+    # A group that cannot be attached has no choice.
     if _says(group, "declined"):
         return
     if not found or not device or group.type not in _TYPES or not all(map(is_address, group.entries)):

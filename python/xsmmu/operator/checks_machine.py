@@ -274,7 +274,7 @@ def check_module() -> Iterator[Finding]:
             yield _of_machine("ok", "module", f"the module is loaded, version {version}")
             return
         reason = f"the loaded module is of version {version or 'unknown'}, and this tool of {__version__}"
-        remedy = "unbind the drivers of what is taken over, then modprobe -r xsmmu && modprobe xsmmu; or reboot"
+        remedy = "unbind the drivers of what is attached, then modprobe -r xsmmu && modprobe xsmmu; or reboot"
         yield _of_machine("risk", "module-version", reason, remedy)
         return
     word = _refusal()

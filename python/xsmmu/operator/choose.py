@@ -209,7 +209,7 @@ def _rebind(device: Device, wish: Wish, todo: list[Step]) -> list[Step]:
     first, last = hooks.around([each for each, _ in drivers], wish.before, wish.after)
     # The last one first, so that putting back binds in order, too.
     unbinding = [binding.unbind(*each) for each in reversed(drivers)]
-    taken = [_taken_over(device)] if wish.policy != "none" else []
+    taken = [_attached(device)] if wish.policy != "none" else []
     return [*first, *unbinding, *todo, *(binding.bind(*each) for each in drivers), *taken, *last]
 
 
@@ -306,12 +306,12 @@ def restore(device: Device, before: Choice, others: Sequence[Device] = ()) -> No
             module.write(present, name, str(value))
 
 
-def _taken_over(device: Device) -> Step:
+def _attached(device: Device) -> Step:
     def check() -> None:
         if module.choice(device).state == "failed":
             raise UserError(
                 f"{device.address}: the module could not take it over: the kernel log says why (dmesg)",
-                code="take-over-failed",
+                code="attach-failed",
             )
 
     return Step(f"grep -v failed {module.folder(device) / 'state'}", check)

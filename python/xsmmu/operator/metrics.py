@@ -85,7 +85,7 @@ def _add_group(to: Exposition, sample: Sample, labels: Mapping[str, str]) -> Non
     names = ",".join(name for address in sample.devices for name in Device(address).names)
     info = {**labels, "names": names, "policy": sample.policy, "path": path, "level": level, "state": sample.state}
     to.add("group_info", "gauge", "The group's choice, and the path of its DMA now with its level", info, 1)
-    to.add("taken_over", "gauge", "1 if DMA goes by the module now", labels, taken)
+    to.add("attached", "gauge", "1 if DMA goes by the module now", labels, taken)
     levels = ", ".join(f"{at} {name}" for at, name in enumerate(LEVELS))
     # A level that a newer module has promises nothing that is known here.
     number = LEVELS.index(level) if level in LEVELS else 0

@@ -96,12 +96,12 @@ class Sample:
 
     @property
     def path(self) -> tuple[str, str]:
-        """The path of the group's DMA now, and its level: the kernel's own one until the group is taken over."""
+        """The path of the group's DMA now, and its level: the kernel's own one until the group is attached."""
         return (self.policy, self.level) if self.state in TAKEN else self.kernel
 
 
 def path(device: Device, now: Choice) -> tuple[str, str]:
-    """The path that a device's DMA takes now, and its level: the kernel's own one until the group is taken over."""
+    """The path that a device's DMA takes now, and its level: the kernel's own one until the group is attached."""
     return (now.policy, now.level) if now.state in TAKEN else _kernel_path(device)
 
 

@@ -6,7 +6,7 @@
  *
  *   mode=kernel  all of include/xsmmu/dma.h, on the kernel's own path
  *   mode=bounce  on a device that is not translated and whose buffers are copied
- *   mode=api     the same as kernel on a device that was taken over: nothing is
+ *   mode=api     the same as kernel on a device that was attached: nothing is
  *                translated after a flush
  *   mode=copies  buffers that are copied
  *   mode=sweep   all calls again, any of which may fail for want of memory

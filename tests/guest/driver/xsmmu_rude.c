@@ -943,7 +943,7 @@ static const struct kernel_param_ops overtaken_ops = { .set = set_overtaken };
 module_param_cb(overtaken, &overtaken_ops, NULL, 0200);
 MODULE_PARM_DESC(overtaken, "write: with mode=keep, remember the device's operations; then map by them");
 
-/* ---- a map that has begun when its group is given back ---- */
+/* ---- a map that has begun when its group is detached ---- */
 
 static struct {
 	struct task_struct *thread;
@@ -952,8 +952,8 @@ static struct {
 	u32 count;
 } outrun;
 
-/* As a give-back does: the device's operations are ours no more. */
-static int give_back(struct kprobe *probe, struct pt_regs *regs)
+/* As a detach does: the device's operations are ours no more. */
+static int detach(struct kprobe *probe, struct pt_regs *regs)
 {
 	if (current == outrun.thread && outrun.dev->dma_ops == outrun.ops) {
 		set_dma_ops(outrun.dev, NULL);
@@ -989,7 +989,7 @@ static void map_list_outrun(struct page *page, u32 pages)
 /* The device's operations go at the entry of a function of the module's, in each kind of map. */
 static int set_outrun(const char *text, const struct kernel_param *param)
 {
-	struct kprobe probe = { .pre_handler = give_back };
+	struct kprobe probe = { .pre_handler = detach };
 	char name[32];
 	struct page *page;
 	int error;
@@ -1869,7 +1869,7 @@ static void range_no_more(void *unused)
 	of_ranges = NULL;
 }
 
-/* Its take-over, which nobody counts, is done by then. */
+/* Its attach, which nobody counts, is done by then. */
 static int ranges(struct device *dev)
 {
 	of_ranges = dev;
@@ -2072,7 +2072,7 @@ static int check_whole(struct pci_dev *pdev, struct page *page,
 	return error;
 }
 
-#define AHEAD	40	/* of 2 MiB: more than DOORBELL_BYTES of kmod/takeover.c */
+#define AHEAD	40	/* of 2 MiB: more than DOORBELL_BYTES of kmod/attach.c */
 
 static int check_ahead(struct pci_dev *pdev, struct page *page,
 		       dma_addr_t *iovas)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The operations that devices get: those of dma.c, or of copy.c, for each group that may
- * be taken over, and blocked ones. Part of path.c.
+ * be attached, and blocked ones. Part of path.c.
  */
 #include "xsmmu.h"
 
@@ -94,12 +94,12 @@ const struct dma_map_ops xs_blocked_ops = {
 	.unmap_sg = unmap_sg_nothing,
 };
 
-/* ---- a front for each group ---- */
+/* ---- a instance for each group ---- */
 
-struct xs_group *xs_front_groups[XS_FRONTS];
+struct xs_group *xs_instance_groups[XS_INSTANCES];
 
 /* What is the same of all of them. */
-#define FRONT(i, ...) { \
+#define INSTANCE(i, ...) { \
 		.ops = { \
 			.alloc = alloc_coherent, \
 			.free = free_coherent, \
@@ -111,23 +111,23 @@ struct xs_group *xs_front_groups[XS_FRONTS];
 			.opt_mapping_size = opt_mapping_size, \
 			__VA_ARGS__ \
 		}, \
-		.group = &xs_front_groups[i], \
+		.group = &xs_instance_groups[i], \
 	}
-#define PLAIN(i)	FRONT(i, MAP_ONE, .map_sg = map_sg, .unmap_sg = unmap_sg, \
-			      .get_merge_boundary = get_merge_boundary)
-#define COPIES(i)	FRONT(i, COPY_ONE, .map_sg = map_sg_or_copy, .unmap_sg = uncopy_sg, \
-			      .sync_single_for_cpu = sync_for_cpu, \
-			      .sync_single_for_device = sync_for_device, \
-			      .sync_sg_for_cpu = sync_sg_for_cpu, \
-			      .sync_sg_for_device = sync_sg_for_device)
+#define PLAIN(i)	INSTANCE(i, MAP_ONE, .map_sg = map_sg, .unmap_sg = unmap_sg, \
+				 .get_merge_boundary = get_merge_boundary)
+#define COPIES(i)	INSTANCE(i, COPY_ONE, .map_sg = map_sg_or_copy, .unmap_sg = uncopy_sg, \
+				 .sync_single_for_cpu = sync_for_cpu, \
+				 .sync_single_for_device = sync_for_device, \
+				 .sync_sg_for_cpu = sync_sg_for_cpu, \
+				 .sync_sg_for_device = sync_sg_for_device)
 #define FOUR(kind, i)	kind(i), kind(i + 1), kind(i + 2), kind(i + 3)
-#define FRONTS_16(kind, i)	FOUR(kind, i), FOUR(kind, i + 4), \
+#define INSTANCES_16(kind, i)	FOUR(kind, i), FOUR(kind, i + 4), \
 				FOUR(kind, i + 8), FOUR(kind, i + 12)
-#define FRONTS_64(kind, i)	FRONTS_16(kind, i), FRONTS_16(kind, i + 16), \
-				FRONTS_16(kind, i + 32), FRONTS_16(kind, i + 48)
-#define FRONTS_256(kind)	FRONTS_64(kind, 0), FRONTS_64(kind, 64), \
-				FRONTS_64(kind, 128), FRONTS_64(kind, 192)
+#define INSTANCES_64(kind, i)	INSTANCES_16(kind, i), INSTANCES_16(kind, i + 16), \
+				INSTANCES_16(kind, i + 32), INSTANCES_16(kind, i + 48)
+#define INSTANCES_256(kind)	INSTANCES_64(kind, 0), INSTANCES_64(kind, 64), \
+				INSTANCES_64(kind, 128), INSTANCES_64(kind, 192)
 
-const struct xs_front xs_fronts[2 * XS_FRONTS] = {
-	FRONTS_256(PLAIN), FRONTS_256(COPIES)
+const struct xs_ops_instance xs_ops_instances[2 * XS_INSTANCES] = {
+	INSTANCES_256(PLAIN), INSTANCES_256(COPIES)
 };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Take-over and give-back; see xsmmu.h for what a group is.
+ * Attach and detach; see xsmmu.h for what a group is.
  *
  *   off        no policy chosen: the kernel's own path
  *   idle       a policy is chosen, no driver is bound
- *   attached   taken over, nothing mapped yet
+ *   attached   attached, nothing mapped yet
  *   active     calls were counted through the engine
  *   orphaned  no driver is bound, but what one has mapped is still in use
- *   failed     the take-over failed: the driver uses the kernel's own path, or
+ *   failed     the attach failed: the driver uses the kernel's own path, or
  *		has none if the group was orphaned
  *
  * What a driver has left mapped is named and removed from the domain; once its handles are all
@@ -178,24 +178,24 @@ static void run_no_more(struct xs_group *group)
 	cpus_read_unlock();
 }
 
-static const struct xs_front *front_get(struct xs_group *group)
+static const struct xs_ops_instance *instance_get(struct xs_group *group)
 {
-	u32 kind = group->tuning.copy_bytes ? XS_FRONTS : 0;
+	u32 kind = group->tuning.copy_bytes ? XS_INSTANCES : 0;
 	u32 i;
 
-	for (i = 0; i < XS_FRONTS; i++) {
-		if (!xs_front_groups[i]) {
-			xs_front_groups[i] = group;
-			return &xs_fronts[kind + i];
+	for (i = 0; i < XS_INSTANCES; i++) {
+		if (!xs_instance_groups[i]) {
+			xs_instance_groups[i] = group;
+			return &xs_ops_instances[kind + i];
 		}
 	}
 	return NULL;
 }
 
-static void front_put(struct xs_group *group)
+static void instance_put(struct xs_group *group)
 {
-	*group->front->group = NULL;
-	group->front = NULL;
+	*group->instance->group = NULL;
+	group->instance = NULL;
 }
 
 /* NULL if @domain can be the engine's, or why not. */
@@ -307,7 +307,7 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
 		xs_world_exit(group);
 		return "no IOVA space or out of memory";
 	}
-	if (reserve_regions(group) || (xs_front_copies(&group->front->ops) &&
+	if (reserve_regions(group) || (xs_instance_copies(&group->instance->ops) &&
 			       xs_engine_add_pool(&group->engine))) {
 		xs_world_exit(group);
 		xs_engine_destroy(&group->engine);
@@ -340,12 +340,12 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 	failure = check_leftovers(group, domain);
 	if (failure)
 		return failure;
-	group->front = front_get(group);
-	if (!group->front)
-		return "too many IOMMU groups are taken over already";
+	group->instance = instance_get(group);
+	if (!group->instance)
+		return "too many IOMMU groups are attached already";
 	failure = engine_make(group, xdev, domain);
 	if (failure) {
-		front_put(group);
+		instance_put(group);
 		return failure;
 	}
 	/* Nothing of the kernel's own path stays cached. */
@@ -391,7 +391,7 @@ static void engine_stop(struct xs_group *group)
 	xs_ledger_add(&group->past, &group->sum);
 	xs_engine_destroy(&group->engine);
 	group->domain = NULL;
-	front_put(group);
+	instance_put(group);
 }
 
 /* The group's policy, tuning and drivers are its engine's from the return on. */
@@ -399,7 +399,7 @@ void xs_group_set(struct xs_group *group)
 {
 	struct xs_tuning tuning = xs_group_tuning(group);
 
-	if (group->front)
+	if (group->instance)
 		xs_engine_set(&group->engine, group->policy, &tuning);
 }
 
@@ -431,7 +431,7 @@ void xs_group_update_aware(struct xs_group *group)
 
 static const struct dma_map_ops *our_ops(const struct xs_device *xdev)
 {
-	return xdev->blocked ? &xs_blocked_ops : &xdev->group->front->ops;
+	return xdev->blocked ? &xs_blocked_ops : &xdev->group->instance->ops;
 }
 
 /* The device's operations are ours. They may not be after a change of the group's type. */
@@ -451,7 +451,7 @@ static void take_ops(struct xs_device *xdev)
 static void take_bits(struct xs_device *xdev)
 {
 	device_lock_assert(xdev->dev);
-	if (xs_front_copies(our_ops(xdev)))
+	if (xs_instance_copies(our_ops(xdev)))
 		xs_dma_skip_no_sync(xdev->dev);
 	xdev->dma.iommu |= xs_dma_iommu_clear(xdev->dev);
 }
@@ -476,7 +476,7 @@ static int settle(struct device *dev, void *xdev)
 }
 
 /*
- * A device whose lock could not be had when its group was given back has no driver then, or
+ * A device whose lock could not be had when its group was detached has no driver then, or
  * is waiting for xs_mutex to bind one: the bit is right before that driver's probe.
  */
 void xs_device_settle(struct xs_device *xdev)
@@ -521,7 +521,7 @@ void xs_device_left(struct device *dev)
 }
 
 /* Of a device that is gone, or that the IOMMU core's group does not have, no bit comes back. */
-static void gone_give_back(struct xs_device *xdev)
+static void gone_detach(struct xs_device *xdev)
 {
 	spin_lock(&removed_lock);
 	list_del_init(&xdev->removed);
@@ -539,7 +539,7 @@ static void dma_forget(struct xs_device *xdev)
 /*
  * The type of the group cannot be changed, nor its default domain go, while drivers
  * use it. The bus ends the driver's own use before all that is managed for it is
- * freed, and so before our give-back; so there is a second one, which we end.
+ * freed, and so before our detach; so there is a second one, which we end.
  * Where DMA addresses are mapped to a bus, a second call would lose that map's
  * memory: there it is done without.
  */
@@ -560,7 +560,7 @@ static void unclaim(struct xs_device *xdev)
 	xdev->claimed = false;
 }
 
-/* ---- give-back ---- */
+/* ---- detach ---- */
 
 /*
  * The group's mutex is held, here and in the two below: no type changes. VFIO, or a
@@ -657,7 +657,7 @@ static bool is_stuck(struct xs_group *group)
  * thread may still be on its way in: what it maps is waited for, and if it finds the
  * group gone its map fails. The caller has the lock of @locked.
  */
-static bool give_back(struct xs_group *group, struct device *locked)
+static bool detach(struct xs_group *group, struct device *locked)
 {
 	struct given_back given = { group, locked };
 	struct xs_device *xdev;
@@ -677,7 +677,7 @@ static bool give_back(struct xs_group *group, struct device *locked)
 		if (!xdev->taken)
 			continue;
 		if (xdev->gone || xs_is_ours(xdev->dev->dma_ops))
-			gone_give_back(xdev);
+			gone_detach(xdev);
 		dma_forget(xdev);
 	}
 	engine_stop(group);
@@ -693,18 +693,18 @@ static struct workqueue_struct *orphan_queue;
 /* A driver came while pages of the domain were stuck: all its maps fail. */
 static bool waits(const struct xs_group *group)
 {
-	return group->front && group->attached && group->stuck_in;
+	return group->instance && group->attached && group->stuck_in;
 }
 
 static bool is_orphaned(const struct xs_group *group)
 {
-	return group->front && !group->attached;
+	return group->instance && !group->attached;
 }
 
 void xs_group_end_orphan(struct xs_group *group, struct device *locked)
 {
 	if (is_orphaned(group))
-		give_back(group, locked);
+		detach(group, locked);
 }
 
 bool xs_look_is_due(void)
@@ -735,7 +735,7 @@ static void check_orphaned(struct work_struct *work)
 			again |= is_stuck(group);
 		if (!is_orphaned(group))
 			continue;
-		if (give_back(group, NULL))
+		if (detach(group, NULL))
 			continue;
 		iommu_group_for_each_dev(group->iommu_group, group, keep);
 		again = true;
@@ -795,7 +795,7 @@ static void released(struct device *dev, void *data)
 		group->failure = NULL;
 		xs_engine_flush(&group->engine, XS_FLUSH_DRAIN);
 		mend(group);
-		if (!give_back(group, dev)) {
+		if (!detach(group, dev)) {
 			xs_world_leave(group);
 			queue_delayed_work(orphan_queue, &orphan_work,
 					   ORPHAN_TICKS);
@@ -805,7 +805,7 @@ static void released(struct device *dev, void *data)
 	mutex_unlock(&xs_mutex);
 }
 
-/* ---- take-over ---- */
+/* ---- attach ---- */
 
 /* Is the domain its engine's? */
 static bool is_at_work(const struct xs_group *group)
@@ -825,15 +825,15 @@ static const char *engine_for(struct xs_device *xdev)
 		return NULL;
 	if (xs_others_use_kernel_path(xdev))
 		return "another device of its IOMMU group uses the kernel's own path";
-	if (group->front)
+	if (group->instance)
 		return engine_resume(group, xdev);
 	return engine_start(group, xdev);
 }
 
 /*
- * Take over @xdev. NULL, or why it is not, or has no IOVAs. Only the first device of a
+ * Attach @xdev. NULL, or why it is not, or has no IOVAs. Only the first device of a
  * group is left to the kernel's own path: of a later one the kernel's allocator would be
- * in the domain of ours. One that cannot be taken over then, as it is not trusted, or as the
+ * in the domain of ours. One that cannot be attached then, as it is not trusted, or as the
  * domain has pages that could not be removed, is blocked: no map of its driver's succeeds. One
  * that has been ours, or closed, stays so while the group is orphaned.
  */
@@ -906,17 +906,17 @@ void xs_device_bind(struct xs_device *xdev)
 	if (failure && !xdev->bound)
 		leave_to_kernel(xdev);
 	if (xdev->blocked)
-		dev_err(xdev->dev, "xsmmu: all its maps fail, as its IOMMU group is taken over, and it cannot be: %s\n",
+		dev_err(xdev->dev, "xsmmu: all its maps fail, as its IOMMU group is attached, and it cannot be: %s\n",
 			failure);
 	else if (failure && xdev->bound)
 		dev_err(xdev->dev, "xsmmu: all its maps fail, as what a driver before has left is in use still: %s\n",
 			failure);
 	else if (failure)
-		dev_err(xdev->dev, "xsmmu: not taken over, the kernel's own path stays: %s\n",
+		dev_err(xdev->dev, "xsmmu: not attached, the kernel's own path stays: %s\n",
 			failure);
 }
 
-int xs_takeover_start(void)
+int xs_attach_init(void)
 {
 	int error;
 
@@ -930,7 +930,7 @@ int xs_takeover_start(void)
 }
 
 /* No group has an engine. */
-void xs_takeover_stop(void)
+void xs_attach_exit(void)
 {
 	unregister_trace_attach_device_to_domain(domain_attached, NULL);
 	tracepoint_synchronize_unregister();

@@ -28,11 +28,11 @@ static void xs_flush_count(struct xs_engine *engine, struct xs_cpu *cpu,
 			   enum xs_flush_point cause, const struct xs_taken *taken,
 			   u32 ranges, u64 oldest_ns)
 {
-	cpu->ledger.flushes[cause]++;
-	cpu->ledger.flushed_pages += taken->pages - taken->stuck;
-	cpu->ledger.commands_page += taken->sent.page;
-	cpu->ledger.commands_domain += taken->sent.domain;
-	cpu->ledger.commands_global += taken->sent.global;
+	cpu->stats.flushes[cause]++;
+	cpu->stats.flushed_pages += taken->pages - taken->stuck;
+	cpu->stats.commands_page += taken->sent.page;
+	cpu->stats.commands_domain += taken->sent.domain;
+	cpu->stats.commands_global += taken->sent.global;
 	if (xs_ops(engine)->flushed)
 		xs_ops(engine)->flushed(xs_world(engine), cpu->id, cause,
 					taken->pages, ranges, &taken->sent,
@@ -388,8 +388,8 @@ static void xs_flush_release(struct xs_engine *engine, struct xs_cpu *cpu,
 			pages = xs_flush_release_all(engine, cpu, XS_BACK_LOOKED,
 						     at, end);
 		if (pages)
-			xs_ledger_expose(&cpu->ledger,
-					 xs_since(now, began_ns), pages);
+			xs_stats_expose(&cpu->stats,
+					xs_since(now, began_ns), pages);
 		at = end;
 	}
 }

@@ -32,7 +32,7 @@ void xs_engine_map_failed(struct xs_engine *engine)
 	xs_flags_t flags;
 	struct xs_cpu *cpu = xs_cpu_lock(engine, &flags);
 
-	cpu->ledger.map_failures++;
+	cpu->stats.map_failures++;
 	xs_cpu_unlock(cpu, flags);
 }
 

@@ -446,7 +446,7 @@ static xs_noinline u64 xs_place_starved(struct xs_engine *engine,
 	if (again)
 		iova = xs_place_locked(engine, cpu, policy, pages, last);
 	if (!iova)
-		cpu->ledger.map_failures++;
+		cpu->stats.map_failures++;
 	xs_cpu_unlock(cpu, flags);
 	return iova;
 }

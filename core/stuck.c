@@ -83,12 +83,12 @@ static bool xs_stuck_look(struct xs_leaf *leaf, struct xs_stuck_leaf *stuck)
 static void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
 			   u32 pages, const struct xs_commands *sent)
 {
-	cpu->ledger.commands_page += sent->page;
-	cpu->ledger.commands_domain += sent->domain;
-	cpu->ledger.commands_global += sent->global;
-	cpu->ledger.flushed_pages += pages;
-	xs_store(&cpu->ledger.unstuck_pages,
-		 cpu->ledger.unstuck_pages + pages);
+	cpu->stats.commands_page += sent->page;
+	cpu->stats.commands_domain += sent->domain;
+	cpu->stats.commands_global += sent->global;
+	cpu->stats.flushed_pages += pages;
+	xs_store(&cpu->stats.unstuck_pages,
+		 cpu->stats.unstuck_pages + pages);
 }
 
 /* No translation of these pages exists any more: let go of memory and IOVAs. */
@@ -194,7 +194,7 @@ u64 xs_engine_stuck(const struct xs_engine *engine)
 	/* In this order, as pages are stuck before a retry removes them: not too small. */
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		pages -= xs_load_acquire(
-			&engine->cpus[i]->ledger.unstuck_pages);
+			&engine->cpus[i]->stats.unstuck_pages);
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		pages += xs_load_acquire(
 			&xs_counts_of(engine->counts, i)->stuck_pages);

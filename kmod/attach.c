@@ -106,7 +106,7 @@ static int go_below(u64 start, u64 last, void *data)
  * Where the IOMMU translates the writes that are interrupts, the kernel maps the pages that
  * they go to, doorbells, in the group's domain, and until that goes. Their IOVAs are from
  * the kernel's own allocator, which knows nothing of ours: not from the region for
- * this, which is for other domains. check_leftovers() finds those that are there. The next
+ * this, which is for other domains. check_stale_mappings() finds those that are there. The next
  * is where that allocator begins, at the top of 4 GiB, or what it has had before.
  */
 #define DOORBELL_BYTES	(64ULL << 20)
@@ -224,7 +224,7 @@ static bool is_in_region(const struct list_head *regions, u64 iova)
 }
 
 /* What the kernel's own path allocates is below this, while there is room. */
-#define LEFTOVERS_END	BIT_ULL(32)
+#define STALE_MAPPINGS_END	BIT_ULL(32)
 
 /*
  * Memory of the machine or of a device. Beside memory, a page of registers may have a struct
@@ -253,10 +253,10 @@ static bool is_doorbell(struct xs_group *group, const struct list_head *regions,
  * NULL, or what a driver has left mapped in @domain on the kernel's own path: only that
  * can unmap it, and ours must not map there.
  */
-static const char *check_leftovers(struct xs_group *group,
-				   struct iommu_domain *domain)
+static const char *check_stale_mappings(struct xs_group *group,
+					struct iommu_domain *domain)
 {
-	u64 end = min(domain->geometry.aperture_end, LEFTOVERS_END - 1);
+	u64 end = min(domain->geometry.aperture_end, STALE_MAPPINGS_END - 1);
 	/* The kernel's own path maps in the IOMMU's smallest pages, which the CPU's may exceed. */
 	u64 step = max_t(u64, BIT_ULL(__ffs(domain->pgsize_bitmap)), SZ_4K);
 	u64 iova = domain->geometry.aperture_start;
@@ -337,7 +337,7 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 		return "it still uses the tables of another kernel";
 	if (iommu_group_for_each_dev(group->iommu_group, NULL, is_stranger))
 		return "its IOMMU group has a device that is not a PCI device";
-	failure = check_leftovers(group, domain);
+	failure = check_stale_mappings(group, domain);
 	if (failure)
 		return failure;
 	group->instance = instance_get(group);
@@ -370,7 +370,7 @@ static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 		xs_world_retry_in(group, domain);
 	if (xs_world_is_stuck(group))
 		return "its IOMMU driver could not remove pages from this domain: for a new one " XS_NEW_DOMAIN("<group>");
-	failure = check_leftovers(group, domain);
+	failure = check_stale_mappings(group, domain);
 	if (failure)
 		return failure;
 	if (xs_world_enter(group, domain, xdev))
@@ -386,9 +386,9 @@ static void engine_stop(struct xs_group *group)
 	/* No device has our operations any more: who has seen them is waited for. */
 	xs_engine_settle(&group->engine);
 	xs_world_exit(group);
-	xs_engine_audit(&group->engine, &group->sum);
+	xs_engine_leak_check(&group->engine, &group->sum);
 	xs_world_flush(group);
-	xs_ledger_add(&group->past, &group->sum);
+	xs_stats_add(&group->past, &group->sum);
 	xs_engine_destroy(&group->engine);
 	group->domain = NULL;
 	instance_put(group);

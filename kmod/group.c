@@ -198,15 +198,15 @@ s64 xs_group_live(struct xs_group *group)
 	return group->instance ? xs_engine_live(&group->engine) : 0;
 }
 
-void xs_group_sum(struct xs_group *group, struct xs_ledger *sum)
+void xs_group_sum(struct xs_group *group, struct xs_stats *sum)
 {
 	lockdep_assert_held(&xs_mutex);
 	memset(sum, 0, sizeof(*sum));
 	if (group->instance) {
 		check_balance(group);
-		xs_engine_ledger(&group->engine, sum);
+		xs_engine_stats(&group->engine, sum);
 	}
-	xs_ledger_add(sum, &group->past);
+	xs_stats_add(sum, &group->past);
 	sum->commands_page += atomic64_read(&group->other_commands.page);
 	sum->commands_domain += atomic64_read(&group->other_commands.domain);
 }
@@ -240,7 +240,7 @@ const char *xs_group_state(struct xs_group *group)
 		return "torn";
 	/* Anybody may ask, as often as they like: what takes locks is done until it is so. */
 	if (!group->active) {
-		xs_engine_ledger(&group->engine, &group->sum);
+		xs_engine_stats(&group->engine, &group->sum);
 		group->active = group->sum.counts.maps ||
 				group->sum.counts.copied_maps;
 	}

@@ -10,7 +10,7 @@
  */
 #include "world.c"
 #include "../core/policy.c"
-#include "../core/ledger.c"
+#include "../core/stats.c"
 #include "../core/slot.c"
 #include "../core/tree.c"
 #include "../core/space.c"
@@ -26,7 +26,7 @@
 #include "../core/unmap.c"
 #include "../core/tear.c"
 #include "../core/engine.c"
-#include "../core/audit.c"
+#include "../core/leak_check.c"
 #include "dma.c"
 #include "copy.c"
 #include "instances.c"

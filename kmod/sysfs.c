@@ -208,7 +208,7 @@ XS_TUNING(pool_mib, pool_mib, XS_CHUNK_BYTES >> 20, XS_POOL_MAX_MIB);
 
 static ssize_t exposure_ns_show(struct xs_device *xdev, char *page)
 {
-	struct xs_ledger *sum = &xdev->group->sum;
+	struct xs_stats *sum = &xdev->group->sum;
 	int at = 0;
 	u32 i;
 
@@ -216,7 +216,7 @@ static ssize_t exposure_ns_show(struct xs_device *xdev, char *page)
 	for (i = 0; i < XS_EXPOSURE_BUCKETS; i++)
 		if (sum->exposure[i])
 			at += sysfs_emit_at(page, at, "%llu %llu\n",
-					    xs_ledger_bucket_last_ns(i),
+					    xs_stats_bucket_last_ns(i),
 					    sum->exposure[i]);
 	return at + sysfs_emit_at(page, at, "max %llu\n", sum->exposure_max_ns);
 }
@@ -243,7 +243,7 @@ ATTRIBUTE_GROUPS(device);
 
 /* ---- statistics ---- */
 
-static u64 deferred(const struct xs_ledger *sum)
+static u64 deferred(const struct xs_stats *sum)
 {
 	return xs_counts_unmapped(&sum->counts) - sum->counts.direct_pages;
 }
@@ -251,7 +251,7 @@ static u64 deferred(const struct xs_ledger *sum)
 #define XS_STAT(name, value) \
 	static ssize_t name##_show(struct xs_device *xdev, char *page) \
 	{ \
-		struct xs_ledger *sum = &xdev->group->sum; \
+		struct xs_stats *sum = &xdev->group->sum; \
 	\
 		xs_group_sum(xdev->group, sum); \
 		return sysfs_emit(page, "%llu\n", (u64)(value)); \

@@ -24,7 +24,7 @@
 /* Groups with deferred unmaps that the end of this CPU's next poll flushes. */
 static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
-/* At most so many leftovers are named. */
+/* At most so many stale kernel mappings are named. */
 #define NAMED_MAX	8
 
 /* ---- in the blocking domain ---- */

@@ -119,7 +119,7 @@ struct xs_group_commands {
  * @retry:	work: tries again to remove pages that are stuck
  * @grow, @shrink: works: add memory to the pool, and look whether there is too much
  * @node:	where memory is near
- * @past:	sum of the ledgers of earlier engines
+ * @past:	sum of the statistics of earlier engines
  * @failure:	why the last attach failed, NULL if it did not
  */
 struct xs_group {
@@ -174,8 +174,8 @@ struct xs_group {
 	int node;
 	struct xs_group_cpu *cpus;
 
-	struct xs_ledger past;
-	struct xs_ledger sum;	/* scratch, under xs_mutex */
+	struct xs_stats past;
+	struct xs_stats sum;	/* scratch, under xs_mutex */
 	const char *failure;
 };
 
@@ -267,7 +267,7 @@ bool xs_others_use_kernel_path(struct xs_device *xdev);
 enum xs_level xs_group_level(const struct xs_group *group);
 const char *xs_group_state(struct xs_group *group);
 s64 xs_group_live(struct xs_group *group);
-void xs_group_sum(struct xs_group *group, struct xs_ledger *sum);
+void xs_group_sum(struct xs_group *group, struct xs_stats *sum);
 
 /*
  * Does it have a driver that uses the DMA API? Bridges' do not, or manage it

@@ -13,52 +13,52 @@ static void same(const char *what, u64 engine, u64 world)
  * No page counts as exposed for less than it was: as many count as older than each
  * power of two of ns as were, or more.
  */
-static void check_exposure(const struct xs_ledger *ledger)
+static void check_exposure(const struct xs_stats *stats)
 {
 	u64 engine = 0, seen = 0;
 	u32 bucket = XS_EXPOSURE_BUCKETS;
 
 	for (u32 lg2 = XS_EXPOSURE_MAX_LG2 - 1; lg2 > XS_EXPOSURE_SUB_LG2; lg2--) {
-		while (bucket && xs_ledger_bucket_last_ns(bucket - 1) >= 1ULL << lg2)
-			engine += ledger->exposure[--bucket];
+		while (bucket && xs_stats_bucket_last_ns(bucket - 1) >= 1ULL << lg2)
+			engine += stats->exposure[--bucket];
 		seen += shadow.exposed[lg2];
 		if (engine < seen)
 			sim_fail("accounts", "%llu pages were exposed for %llu ns or more, the engine says %llu",
 				 (unsigned long long)seen, 1ULL << lg2, (unsigned long long)engine);
 	}
-	if (ledger->exposure_max_ns < shadow.exposed_max_ns)
+	if (stats->exposure_max_ns < shadow.exposed_max_ns)
 		sim_fail("accounts", "exposure: the engine says %llu ns at most, the world saw %llu",
-			 (unsigned long long)ledger->exposure_max_ns,
+			 (unsigned long long)stats->exposure_max_ns,
 			 (unsigned long long)shadow.exposed_max_ns);
 }
 
-static void check_ledger(const struct sim_accounts *accounts)
+static void check_stats(const struct sim_accounts *accounts)
 {
-	const struct xs_ledger *ledger = accounts->ledger;
+	const struct xs_stats *stats = accounts->stats;
 	u64 exposed = 0;
 
 	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
-		same(xs_flush_name(i), ledger->flushes[i], accounts->flushes[i]);
+		same(xs_flush_name(i), stats->flushes[i], accounts->flushes[i]);
 	for (u32 i = 0; i < XS_EXPOSURE_BUCKETS; i++)
-		exposed += ledger->exposure[i];
-	same("maps", ledger->counts.maps, accounts->maps);
-	same("mapped pages", ledger->counts.maps + ledger->counts.map_extra_pages,
+		exposed += stats->exposure[i];
+	same("maps", stats->counts.maps, accounts->maps);
+	same("mapped pages", stats->counts.maps + stats->counts.map_extra_pages,
 	     accounts->mapped_pages);
-	same("failed maps", ledger->map_failures, accounts->map_failures);
-	same("unmaps", ledger->counts.unmaps, accounts->unmaps);
-	same("unmapped pages", ledger->counts.unmaps + ledger->counts.unmap_extra_pages,
+	same("failed maps", stats->map_failures, accounts->map_failures);
+	same("unmaps", stats->counts.unmaps, accounts->unmaps);
+	same("unmapped pages", stats->counts.unmaps + stats->counts.unmap_extra_pages,
 	     accounts->unmapped_pages);
-	same("page commands", ledger->commands_page, accounts->commands_page);
-	same("domain commands", ledger->commands_domain, accounts->commands_domain);
-	same("strays", ledger->counts.strays, accounts->strays);
-	same("copied maps", ledger->counts.copied_maps, accounts->copied_maps);
-	same("copied unmaps", ledger->counts.copied_unmaps, accounts->copied_unmaps);
+	same("page commands", stats->commands_page, accounts->commands_page);
+	same("domain commands", stats->commands_domain, accounts->commands_domain);
+	same("strays", stats->counts.strays, accounts->strays);
+	same("copied maps", stats->counts.copied_maps, accounts->copied_maps);
+	same("copied unmaps", stats->counts.copied_unmaps, accounts->copied_unmaps);
 	/* How long what was stuck could be reached nobody knows. */
 	same("exposed pages", exposed + accounts->unstuck,
-	     ledger->counts.direct_pages + ledger->flushed_pages);
+	     stats->counts.direct_pages + stats->flushed_pages);
 	same("stuck pages", accounts->stuck, shadow.stuck);
-	check_exposure(ledger);
-	same("live pages", (u64)accounts->audit, accounts->live_pages);
+	check_exposure(stats);
+	same("live pages", (u64)accounts->leak_check, accounts->live_pages);
 }
 
 /*
@@ -83,10 +83,10 @@ static void check_age(const struct sim_event *event, const struct sim_flush *flu
 /* Read under traffic: no page is missing, and what is flushed was unmapped before. */
 static void check_reading(const struct sim_reading *reading)
 {
-	const struct xs_counts *counts = &reading->ledger->counts;
+	const struct xs_counts *counts = &reading->stats->counts;
 	s64 least = (s64)(reading->mapped_least - reading->unmapped_most);
 	s64 most = (s64)(reading->mapped_most - reading->unmapped_least);
-	u64 flushed = reading->ledger->flushed_pages + counts->direct_pages;
+	u64 flushed = reading->stats->flushed_pages + counts->direct_pages;
 
 	if (reading->live < 0 || reading->live < least || reading->live > most)
 		sim_fail("accounts", "the engine says that %lld pages are mapped, it is %lld to %lld",
@@ -119,12 +119,12 @@ static void check_full(void)
 
 static void check_rest(const struct sim_accounts *accounts)
 {
-	check_ledger(accounts);
+	check_stats(accounts);
 	if (!accounts->end)
 		return;
 	same("pages left", accounts->live_pages, 0);
 	same("memory left", accounts->memory_out, 0);
-	same("flushed pages", accounts->ledger->flushed_pages + accounts->ledger->counts.direct_pages,
+	same("flushed pages", accounts->stats->flushed_pages + accounts->stats->counts.direct_pages,
 	     accounts->unmapped_pages);
 	if (shadow_oldest())
 		sim_fail("accounts", "IOVA page %u is never flushed", shadow_oldest());

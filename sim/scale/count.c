@@ -8,10 +8,10 @@
 #include "tally.h"
 
 /* The engine's own counts, which reading must not disturb. */
-static void read_ledger(struct xs_engine *engine, struct xs_ledger *ledger)
+static void read_stats(struct xs_engine *engine, struct xs_stats *stats)
 {
 	tally_on = false;
-	xs_engine_ledger(engine, ledger);
+	xs_engine_stats(engine, stats);
 	tally_on = true;
 }
 
@@ -35,7 +35,7 @@ static void tell_locks(const char *key, const struct tally_locks *locks)
 	run_tell_close();
 }
 
-static void tell_flushes(const struct xs_ledger *before, const struct xs_ledger *after)
+static void tell_flushes(const struct xs_stats *before, const struct xs_stats *after)
 {
 	run_tell_open("flushes");
 	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
@@ -92,7 +92,7 @@ static void tell_site(u64 pc, u64 transfers)
 
 void run_count(const struct run_options *options)
 {
-	static struct xs_ledger before, after;
+	static struct xs_stats before, after;
 	const struct traffic_config *traffic = &options->traffic;
 	struct xs_engine *engine;
 
@@ -102,11 +102,11 @@ void run_count(const struct run_options *options)
 	while (traffic_count.polls < (u64)traffic->cpus * options->warm_polls)
 		traffic_turn();
 	traffic_count = (struct traffic_count) { 0 };
-	read_ledger(engine, &before);
+	read_stats(engine, &before);
 	tally_start();
 	while (traffic_count.polls < (u64)traffic->cpus * options->polls)
 		traffic_turn();
-	read_ledger(engine, &after);
+	read_stats(engine, &after);
 	run_tell_traffic(traffic);
 	tell_traffic();
 	tell_flushes(&before, &after);

@@ -9,7 +9,7 @@
 __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 
 #include "../../core/policy.c"
-#include "../../core/ledger.c"
+#include "../../core/stats.c"
 #include "../../core/slot.c"
 #include "../../core/partial.c"
 #include "../../core/block.c"
@@ -24,7 +24,7 @@ __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 #include "../../core/map.c"
 #include "../../core/unmap.c"
 #include "../../core/tear.c"
-#include "../../core/audit.c"
+#include "../../core/leak_check.c"
 #include "../../core/engine.c"
 
 #include "path.h"

@@ -259,7 +259,7 @@ static void unmap_all(struct cpu *cpu)
 
 void traffic_end(void)
 {
-	static struct xs_ledger ledger;
+	static struct xs_stats stats;
 
 	for (scale_cpu = 0; scale_cpu < traffic.cpus; scale_cpu++)
 		unmap_all(&cpus[scale_cpu]);
@@ -268,7 +268,7 @@ void traffic_end(void)
 	if (memory_out())
 		scale_fail("pages of memory are still held after the last flush");
 	tally_on = false;
-	if (xs_engine_audit(engine, &ledger))
+	if (xs_engine_leak_check(engine, &stats))
 		scale_fail("mappings are left after the last unmap");
 	xs_engine_destroy(engine);
 }

@@ -176,7 +176,7 @@ struct sim_reading {
 	u64 mapped_least, mapped_most, unmapped_least, unmapped_most;
 	u64 stuck;
 	bool alone;		/* nobody else was in the engine when that was read */
-	const struct xs_ledger *ledger;
+	const struct xs_stats *stats;
 };
 
 /* What the world counted and what the engine says, to be compared. */
@@ -187,10 +187,10 @@ struct sim_accounts {
 	u64 commands_page, commands_domain, strays;
 	const u64 *flushes;	/* by cause */
 	u64 unstuck, stuck;	/* pages that were, and that are */
-	s64 audit;
+	s64 leak_check;
 	u64 memory_out, allocations;
 	bool end;	/* nothing is mapped any more */
-	const struct xs_ledger *ledger;
+	const struct xs_stats *stats;
 };
 
 #endif

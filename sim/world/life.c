@@ -56,7 +56,7 @@ void life_retry(void)
 
 static void tell_accounts(bool end)
 {
-	static struct xs_ledger ledger;
+	static struct xs_stats stats;
 	struct sim_accounts accounts = {
 		.maps = sim.maps,
 		.mapped_pages = sim.mapped_pages,
@@ -74,10 +74,10 @@ static void tell_accounts(bool end)
 		.strays = sim.strays,
 		.memory_out = sim.memory_out,
 		.end = end,
-		.ledger = &ledger,
+		.stats = &stats,
 	};
 
-	accounts.audit = xs_engine_audit(&sim.engine, &ledger);
+	accounts.leak_check = xs_engine_leak_check(&sim.engine, &stats);
 	sim_event(EV_ACCOUNTS, 0, 0, 0, 0, (u64)(size_t)&accounts);
 }
 

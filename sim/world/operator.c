@@ -183,8 +183,8 @@ static void read_accounts(void)
 		.mapped_least = sim.mapped_pages + sim.copied,
 		.unmapped_least = sim.unmapped_pages - sim.mending + sim.uncopied,
 	};
-	static struct xs_ledger read[SIM_CPUS][2];
-	struct xs_ledger *ledger = &read[sim_cpu_now()][sim_me->interrupted];
+	static struct xs_stats read[SIM_CPUS][2];
+	struct xs_stats *stats = &read[sim_cpu_now()][sim_me->interrupted];
 	u64 operations;
 	bool alone;
 
@@ -193,13 +193,13 @@ static void read_accounts(void)
 	reading.mapped_most = sim.mapped_pages + sim.mapping_pages + sim.copied + sim.copying;
 	reading.unmapped_most = sim.unmapped_pages + sim.unmapping_pages + sim.uncopied +
 				sim.uncopying;
-	xs_engine_ledger(&sim.engine, ledger);
+	xs_engine_stats(&sim.engine, stats);
 	operations = sim.operations;
 	alone = sim.calls == 1;
 	reading.stuck = xs_engine_stuck(&sim.engine);
 	reading.alone = alone && sim.operations == operations;
 	sim_call_end();
-	reading.ledger = ledger;
+	reading.stats = stats;
 	sim_event(EV_READING, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&reading);
 }
 

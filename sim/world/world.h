@@ -133,7 +133,7 @@ struct sim_world {
 	u64 copied, uncopied;	/* buffers that were mapped by copies, and unmapped */
 	u32 copying, uncopying;	/* calls that do, running */
 
-	/* What the world counted, to compare with the ledger. */
+	/* What the world counted, to compare with the statistics. */
 	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
 	u64 commands_page, commands_domain, accesses, strays;
 	u64 flushes[XS_FLUSH_COUNT];

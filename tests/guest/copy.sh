@@ -231,7 +231,7 @@ case_copies_outlive_their_driver() {
 		log_mark
 		unbind $TESTDEV
 		expect_equal "the state" "$(get $TESTDEV state)" orphaned
-		expect_equal "leftovers named" "$(log_since | grep -c 'at IOVA 0x[0-9a-f]* a copy of 1[01][0-9] bytes is still mapped: a driver did not unmap it')" 8
+		expect_equal "stale kernel mappings named" "$(log_since | grep -c 'at IOVA 0x[0-9a-f]* a copy of 1[01][0-9] bytes is still mapped: a driver did not unmap it')" 8
 		expect_equal "lines that say so" "$(log_since | grep -c "orphaned: so are $KEPT copied buffers")" 1
 		[ $next != new ] || new_domain
 		if [ $next != none ]; then

@@ -161,7 +161,7 @@ case_commands_of_a_driver_that_leaves_mappings() {
 		rude late || failure "$policy: $(log_since | grep 'rude: wrong')"
 		count_from $TESTDEV
 		unbind $TESTDEV
-		counted $TESTDEV "leftovers under $policy"
+		counted $TESTDEV "stale kernel mappings under $policy"
 		release_late || failure "$policy: $(log_since | grep 'rude: wrong')"
 		until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 		expect_balance $TESTDEV

@@ -51,7 +51,7 @@ orphan() {
 	unbind $TESTDEV
 	expect_equal "$1: state" "$(get $TESTDEV state)" orphaned
 	expect_equal "$1: level" "$(get $TESTDEV level)" none
-	expect_equal "$1: leftovers named" "$(log_since | grep -c 'IOVA 0x[0-9a-f]* is still mapped, [0-9]* pages: a driver did not unmap it')" 8
+	expect_equal "$1: stale kernel mappings named" "$(log_since | grep -c 'IOVA 0x[0-9a-f]* is still mapped, [0-9]* pages: a driver did not unmap it')" 8
 	expect_equal "$1: lines that say so" "$(log_since | grep -c "orphaned: $LATE_PAGES pages in 15 mappings are still in use")" 1
 	expect_equal "$1: live_pages" "$(stat_of $TESTDEV live_pages)" $LATE_PAGES
 	expect_equal "$1: the module's reference count" "$(references)" 1

@@ -4,7 +4,7 @@
  * functions can be called.
  */
 #include "../../core/policy.c"
-#include "../../core/ledger.c"
+#include "../../core/stats.c"
 #include "../../core/slot.c"
 #include "../../core/tree.c"
 #include "../../core/space.c"
@@ -20,7 +20,7 @@
 #include "../../core/unmap.c"
 #include "../../core/tear.c"
 #include "../../core/engine.c"
-#include "../../core/audit.c"
+#include "../../core/leak_check.c"
 
 #include "world.h"
 

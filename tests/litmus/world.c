@@ -443,7 +443,7 @@ void world_stick(u64 iova)
 
 void world_check(u32 mapped)
 {
-	struct xs_ledger sum;
+	struct xs_stats sum;
 
 	xs_engine_mend(&engine, false);
 
@@ -453,5 +453,5 @@ void world_check(u32 mapped)
 	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 	for (u32 i = 0; i < PHYS_PAGES; i++)
 		ex_assert(!world.held[i]);
-	ex_assert(xs_engine_audit(&engine, &sum) == (s64)mapped);
+	ex_assert(xs_engine_leak_check(&engine, &sum) == (s64)mapped);
 }

@@ -3,7 +3,7 @@
 #include "harness.h"
 
 static const struct test *const files[] = {
-	policy_tests, ledger_tests, slot_tests, space_tests, block_tests,
+	policy_tests, stats_tests, slot_tests, space_tests, block_tests,
 	magazine_tests, batch_tests, pool_tests, engine_tests, place_tests, stray_tests,
 	stuck_tests, sequence_tests, thread_tests,
 };

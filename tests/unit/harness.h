@@ -25,7 +25,7 @@ extern const struct test block_tests[];
 extern const struct test magazine_tests[];
 extern const struct test batch_tests[];
 extern const struct test pool_tests[];
-extern const struct test ledger_tests[];
+extern const struct test stats_tests[];
 extern const struct test engine_tests[];
 extern const struct test place_tests[];
 extern const struct test stray_tests[];

@@ -100,7 +100,7 @@ static void check_poll(struct world *world, const struct xs_policy *policy)
 	CHECK(driver_reachable(world, &mapping) ==
 	      !(flushes_on(policy, XS_FLUSH_UNMAP) ||
 		flushes_on(policy, XS_FLUSH_POLL)));
-	CHECK(world_ledger(world)->flushes[XS_FLUSH_POLL] ==
+	CHECK(world_stats(world)->flushes[XS_FLUSH_POLL] ==
 	      flushes_on(policy, XS_FLUSH_POLL));
 }
 
@@ -162,7 +162,7 @@ static void check_time(struct world *world, const struct xs_policy *policy)
 	      flushes_on(policy, XS_FLUSH_UNMAP));
 	world_advance(world, window_ns / 4);
 	CHECK(!driver_reachable(world, &second));
-	CHECK(world_ledger(world)->flushes[XS_FLUSH_TIME] ==
+	CHECK(world_stats(world)->flushes[XS_FLUSH_TIME] ==
 	      flushes_on(policy, XS_FLUSH_TIME));
 	/* No timer goes on without anything to flush. */
 	world_advance(world, 2 * window_ns);
@@ -304,7 +304,7 @@ static void check_aware(struct world *world, const struct xs_policy *policy)
 	if (xs_policy_level(policy, true) == XS_LEVEL_STRICT)
 		CHECK(!driver_reachable(world, &slab) &&
 		      !driver_reachable(world, &some));
-	CHECK(!!world_ledger(world)->flushes[XS_FLUSH_EXPLICIT] == waits);
+	CHECK(!!world_stats(world)->flushes[XS_FLUSH_EXPLICIT] == waits);
 	xs_engine_flush_explicit(&world->engine, true);
 	if (waits)
 		world_check_flushed(world);
@@ -446,7 +446,7 @@ static void check_block(struct world *world, const struct xs_policy *policy)
 		driver_unmap(world, &mappings[i], false);
 		deferred += driver_reachable(world, &mappings[i]);
 	}
-	CHECK(world_ledger(world)->flushes[XS_FLUSH_BLOCK] ==
+	CHECK(world_stats(world)->flushes[XS_FLUSH_BLOCK] ==
 	      flushes_on(policy, XS_FLUSH_BLOCK));
 	if (flushes_on(policy, XS_FLUSH_BLOCK)) {
 		world_check_flushed(world);
@@ -492,7 +492,7 @@ static void check_block_part(struct world *world, const struct xs_policy *policy
 	}
 	for (u32 i = 0; i < 10; i++)
 		driver_unmap(world, &many[i], false);
-	CHECK(world_ledger(world)->flushes[XS_FLUSH_BLOCK] ==
+	CHECK(world_stats(world)->flushes[XS_FLUSH_BLOCK] ==
 	      flushes_on(policy, XS_FLUSH_BLOCK));
 }
 
@@ -519,9 +519,9 @@ static void block_after_change(void)
 		many[i] = map(world, 1, MEMORY_COUNTED);
 	for (u32 i = 0; i < XS_BLOCK_PAGES - 1; i++)
 		driver_unmap(world, &many[i], false);
-	CHECK(!world_ledger(world)->flushes[XS_FLUSH_BLOCK]);
+	CHECK(!world_stats(world)->flushes[XS_FLUSH_BLOCK]);
 	driver_unmap(world, &many[XS_BLOCK_PAGES - 1], false);
-	CHECK(world_ledger(world)->flushes[XS_FLUSH_BLOCK] == 1);
+	CHECK(world_stats(world)->flushes[XS_FLUSH_BLOCK] == 1);
 	world_end(world);
 }
 
@@ -563,12 +563,12 @@ static void check_full(struct world *world, const struct xs_policy *policy)
 	for (u32 i = 0; i < 5; i++)
 		mappings[i] = map(world, XS_BLOCK_PAGES, MEMORY_FOLIO);
 	for (u32 i = 0; i < 5; i++) {
-		CHECK(!world_ledger(world)->flushes[XS_FLUSH_FULL] || i == 4);
+		CHECK(!world_stats(world)->flushes[XS_FLUSH_FULL] || i == 4);
 		driver_unmap(world, &mappings[i], false);
 	}
 	CHECK(flushes_on(policy, XS_FLUSH_UNMAP) ||
 	      flushes_on(policy, XS_FLUSH_BLOCK) ||
-	      world_ledger(world)->flushes[XS_FLUSH_FULL] == 1);
+	      world_stats(world)->flushes[XS_FLUSH_FULL] == 1);
 }
 
 static void full(void)
@@ -768,7 +768,7 @@ static void one_removal(void)
 /* What each kind of flush counts as, and nothing else. */
 static void check_causes(struct world *world, const struct xs_policy *policy)
 {
-	const struct xs_ledger *sum;
+	const struct xs_stats *sum;
 	u64 flushes[XS_FLUSH_COUNT] = { 0 }, deferred = 0;
 
 	for (u32 i = 0; i < 5; i++) {
@@ -785,7 +785,7 @@ static void check_causes(struct world *world, const struct xs_policy *policy)
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	flushes[XS_FLUSH_DRAIN] += deferred > 0;
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
-	sum = world_ledger(world);
+	sum = world_stats(world);
 	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
 		CHECK(sum->flushes[i] == flushes[i]);
 	CHECK(sum->counts.direct == flushes[XS_FLUSH_UNMAP]);
@@ -845,7 +845,7 @@ static void check_nothing(struct world *world, const struct xs_policy *policy)
 	CHECK(!xs_engine_map(&world->engine, 0, 0, PROT_READ_, LAST));
 	CHECK(!xs_engine_reserve(&world->engine, 0, LAST));
 	CHECK(world_warnings() == 2);
-	CHECK(world_ledger(world)->counts.strays == 2);
+	CHECK(world_stats(world)->counts.strays == 2);
 	CHECK(!xs_engine_live(&world->engine));
 }
 
@@ -1010,10 +1010,10 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 		for (u32 i = 0; i < pages; i++)
 			world->owner[(iova >> XS_PAGE_LG2) + i] =
 				world->last_serial * OWNER_SERIAL;
-		direct = world_ledger(world)->flushes[XS_FLUSH_UNMAP];
+		direct = world_stats(world)->flushes[XS_FLUSH_UNMAP];
 		xs_engine_unmap(engine, iova, pages, false);
 		/* There is nothing to hold, so it waits as any other. */
-		direct = world_ledger(world)->flushes[XS_FLUSH_UNMAP] - direct;
+		direct = world_stats(world)->flushes[XS_FLUSH_UNMAP] - direct;
 		CHECK(direct == flushes_on(policy, XS_FLUSH_UNMAP));
 		CHECK(!world_warnings() && !xs_engine_live(engine));
 	}
@@ -1047,7 +1047,7 @@ static void check_apart_refused(struct world *world,
 				const struct xs_policy *policy)
 {
 	struct xs_engine *engine = &world->engine;
-	u64 failures = world_ledger(world)->map_failures;
+	u64 failures = world_stats(world)->map_failures;
 	u64 phys[4];
 
 	(void)policy;
@@ -1069,7 +1069,7 @@ static void check_apart_refused(struct world *world,
 		xs_engine_unmap(engine, iova, 4, true);
 		CHECK(!world_reachable(world, iova));
 	}
-	CHECK(world_ledger(world)->map_failures == failures + 4);
+	CHECK(world_stats(world)->map_failures == failures + 4);
 	CHECK(!xs_engine_live(engine));
 	for (u32 i = 0; i < 4; i++)
 		driver_free(world, &many[i]);
@@ -1113,9 +1113,9 @@ static void check_apart(struct world *world, const struct xs_policy *policy,
 		CHECK(!there || at == phys[i]);
 	}
 	own(world, iova, pages, 0);
-	direct = world_ledger(world)->flushes[XS_FLUSH_UNMAP];
+	direct = world_stats(world)->flushes[XS_FLUSH_UNMAP];
 	xs_engine_unmap(engine, iova, pages, false);
-	CHECK((world_ledger(world)->flushes[XS_FLUSH_UNMAP] == direct) == defers);
+	CHECK((world_stats(world)->flushes[XS_FLUSH_UNMAP] == direct) == defers);
 	for (u32 i = 0; i < runs; i++) {
 		driver_free(world, &many[i]);
 		CHECK(world->memory[many[i].page].refs == holds);
@@ -1152,9 +1152,9 @@ static void check_apart_permanent(struct world *world,
 					   PROT_READ_));
 	world->last_serial++;
 	own(world, iova, pages, 0);
-	direct = world_ledger(world)->flushes[XS_FLUSH_UNMAP];
+	direct = world_stats(world)->flushes[XS_FLUSH_UNMAP];
 	xs_engine_unmap(engine, iova, pages, false);
-	CHECK((world_ledger(world)->flushes[XS_FLUSH_UNMAP] == direct) ==
+	CHECK((world_stats(world)->flushes[XS_FLUSH_UNMAP] == direct) ==
 	      !flushes_on(policy, XS_FLUSH_UNMAP));
 	for (u32 i = 0; i < pages; i++)
 		driver_free(world, &many[i]);
@@ -1263,7 +1263,7 @@ static void check_refused(struct world *world, const struct xs_policy *policy)
 			CHECK(driver_map(world, &mapping, LAST));
 			driver_unmap(world, &mapping, false);
 		}
-	CHECK(world_ledger(world)->map_failures == refused);
+	CHECK(world_stats(world)->map_failures == refused);
 }
 
 static void refused(void)
@@ -1563,7 +1563,7 @@ static void check_exposure(struct world *world, const struct xs_policy *policy)
 	world_advance(world, 300000);
 	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	test_be_cpu(0);
-	CHECK(world_ledger(world)->exposure_max_ns >= world->exposed_max_ns);
+	CHECK(world_stats(world)->exposure_max_ns >= world->exposed_max_ns);
 }
 
 static void exposure(void)
@@ -1580,8 +1580,8 @@ static void clock_back(void)
 	driver_unmap(world, &mapping, false);
 	world->now_ns -= 500;
 	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
-	CHECK(world_ledger(world)->exposure[0] == 1);
-	CHECK(!world_ledger(world)->exposure_max_ns);
+	CHECK(world_stats(world)->exposure[0] == 1);
+	CHECK(!world_stats(world)->exposure_max_ns);
 	world_end(world);
 }
 
@@ -1629,28 +1629,28 @@ static void freed_before_unmap(void)
 
 /* ---- broken accounts ---- */
 
-/* An audit by counts that are off by @pages. */
-static void check_audit(struct world *world, s64 pages)
+/* A leak check by counts that are off by @pages. */
+static void check_leaks(struct world *world, s64 pages)
 {
-	static struct xs_ledger sum;
+	static struct xs_stats sum;
 
-	CHECK(xs_engine_audit(&world->engine, &sum) == 4);
+	CHECK(xs_engine_leak_check(&world->engine, &sum) == 4);
 	xs_count(world->engine.counts, maps, (u64)pages);
-	CHECK(xs_engine_audit(&world->engine, &sum) == -XS_EILSEQ);
+	CHECK(xs_engine_leak_check(&world->engine, &sum) == -XS_EILSEQ);
 	CHECK(world_warnings());
 	xs_count(world->engine.counts, maps, (u64)-pages);
 }
 
-/* Blocks say what is given out, counts what is mapped: an audit compares them. */
-static void audit(void)
+/* Blocks say what is given out, counts what is mapped: a leak check compares them. */
+static void leak_check(void)
 {
 	struct world *world = begin("fused", 32, 1);
 	struct mapping mappings[4];
 
 	for (u32 i = 0; i < 4; i++)
 		mappings[i] = map(world, 1, MEMORY_COUNTED);
-	check_audit(world, 1);
-	check_audit(world, -3);
+	check_leaks(world, 1);
+	check_leaks(world, -3);
 	for (u32 i = 0; i < 4; i++)
 		driver_unmap(world, &mappings[i], false);
 	world_end(world);
@@ -1996,7 +1996,7 @@ const struct test engine_tests[] = {
 	{ "engine_exposure", exposure },
 	{ "engine_clock_back", clock_back },
 	{ "engine_freed_before_unmap", freed_before_unmap },
-	{ "engine_audit", audit },
+	{ "engine_leak_check", leak_check },
 	{ "engine_wide_mask", wide_mask },
 	{ "engine_too_many_cpus", too_many_cpus },
 	{ NULL, NULL },

@@ -330,7 +330,7 @@ static void starved(void)
 	struct mapping mapping = { .pages = 1 };
 
 	for (u32 round = 0; round < 3; round++) {
-		u64 failures = world_ledger(world)->map_failures;
+		u64 failures = world_stats(world)->map_failures;
 		u64 flushes;
 
 		for (u32 cpu = 1; cpu < 4; cpu++) {
@@ -354,7 +354,7 @@ static void starved(void)
 			world->now_ns += 90000;
 		}
 		CHECK(world->invalidations <= flushes + 4);
-		CHECK(world_ledger(world)->map_failures == failures + 101);
+		CHECK(world_stats(world)->map_failures == failures + 101);
 		world->now_ns += 10000000;
 		for (u32 cpu = 0; cpu < 4; cpu++)
 			world_fire(world, cpu);
@@ -493,7 +493,7 @@ static void own_batch(void)
 
 		driver_unmap(world, &all, false);
 	}
-	CHECK(!world_ledger(world)->map_failures);
+	CHECK(!world_stats(world)->map_failures);
 	world_end(world);
 }
 
@@ -1208,7 +1208,7 @@ static void check_named(struct world *world, u32 count)
 
 static void named_seed(u64 seed)
 {
-	static struct xs_ledger sum;
+	static struct xs_stats sum;
 	const struct xs_policy *policy = &xs_policies[seed % xs_policy_count];
 	struct world *world = begin(policy, 100, 2, seed % 3 << 44);
 	u64 random = seed, iova = LAST;
@@ -1233,7 +1233,7 @@ static void named_seed(u64 seed)
 			many[at] = many[--count];
 		}
 		check_named(world, count);
-		CHECK(xs_engine_audit(&world->engine, &sum) ==
+		CHECK(xs_engine_leak_check(&world->engine, &sum) ==
 		      xs_engine_live(&world->engine));
 	}
 	CHECK(!xs_engine_next_mapping(&world->engine, &iova, &pages));
@@ -1254,13 +1254,13 @@ static void named(void)
 static void named_own(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 40, 1, 0);
-	static struct xs_ledger sum;
+	static struct xs_stats sum;
 	u64 iova = xs_engine_take_block(&world->engine, 20, LAST);
 
 	for (u32 i = 0; i < 20 && !test_failed(); i++) {
 		many[i] = (struct mapping){ .pages = 1 };
 		check_named(world, i);
-		CHECK(xs_engine_audit(&world->engine, &sum) == i);
+		CHECK(xs_engine_leak_check(&world->engine, &sum) == i);
 		CHECK(driver_map_at(world, &many[i], iova + i * XS_PAGE_BYTES));
 	}
 	for (u32 i = 20; i--;) {

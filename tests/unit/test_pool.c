@@ -1422,7 +1422,7 @@ static void no_memory_for_space(void)
 /* What is copied is live, and the accounts say so; its limit follows the tuning. */
 static void lives(void)
 {
-	static struct xs_ledger sum;
+	static struct xs_stats sum;
 	struct xs_tuning tuning = xs_tuning_default(xs_policy_find("copy"));
 	u64 iova, again;
 
@@ -1441,7 +1441,7 @@ static void lives(void)
 	again = xs_pool_map(&engine.pool, MEMORY_PHYS, 200, XS_DIRECTION_READ, LAST, 0, true);
 	xs_exit();
 	CHECK(iova && !again && xs_engine_live(&engine) == 1);
-	CHECK(xs_engine_audit(&engine, &sum) == 1);
+	CHECK(xs_engine_leak_check(&engine, &sum) == 1);
 	CHECK(sum.counts.copied_maps == 1 && sum.counts.copied_bytes == 300);
 	CHECK(sum.counts.copy_misses == 2 && !sum.counts.maps);
 	xs_enter();
@@ -1450,7 +1450,7 @@ static void lives(void)
 	CHECK(xs_pool_unmap(&engine.pool, iova, true));
 	CHECK(!xs_pool_unmap(&engine.pool, iova, true));
 	xs_exit();
-	CHECK(!xs_engine_audit(&engine, &sum) && sum.counts.copied_bytes == 647);
+	CHECK(!xs_engine_leak_check(&engine, &sum) && sum.counts.copied_bytes == 647);
 	CHECK(sum.counts.copied_unmaps == 1);
 	tuning.pool_mib = 7;
 	tuning.copy_bytes = 100;
@@ -1461,7 +1461,7 @@ static void lives(void)
 	CHECK(xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_DIRECTION_BOTH, LAST, 0, true));
 	xs_exit();
 	xs_count(engine.counts, copied_unmaps, 1);
-	CHECK(xs_engine_audit(&engine, &sum) == -XS_EILSEQ);
+	CHECK(xs_engine_leak_check(&engine, &sum) == -XS_EILSEQ);
 	CHECK(world_warnings() == 1);
 	end_engine();
 	test_free(m.memory);

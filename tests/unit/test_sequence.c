@@ -96,11 +96,11 @@ static void do_set(struct run *run)
 /* The histogram's largest is not below what the world saw. */
 static void check_accounts(struct run *run)
 {
-	struct xs_ledger *sum = test_alloc(sizeof(*sum));
+	struct xs_stats *sum = test_alloc(sizeof(*sum));
 	s64 live = (s64)world_mapped_pages(run->world);
 
 	CHECK(xs_engine_live(&run->world->engine) == live);
-	CHECK(xs_engine_audit(&run->world->engine, sum) == live);
+	CHECK(xs_engine_leak_check(&run->world->engine, sum) == live);
 	CHECK(sum->exposure_max_ns >= run->world->exposed_max_ns);
 	test_free(sum);
 }

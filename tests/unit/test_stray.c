@@ -39,7 +39,7 @@ static void begin(struct world *world)
 	s.in_own = (struct mapping){ .pages = 1, .prot = PROT_READ_ };
 	CHECK(driver_map_at(world, &s.in_own, s.own + 3 * XS_PAGE_BYTES));
 	driver_unmap_only(world, &s.deferred, false);
-	s.strays = world_ledger(world)->counts.strays;
+	s.strays = world_stats(world)->counts.strays;
 	s.live = xs_engine_live(&world->engine);
 }
 
@@ -48,7 +48,7 @@ static void check(struct world *world, u32 strays)
 {
 	CHECK(world_warnings() == strays);
 	s.strays += strays;
-	CHECK(world_ledger(world)->counts.strays == s.strays);
+	CHECK(world_stats(world)->counts.strays == s.strays);
 	CHECK(xs_engine_live(&world->engine) == s.live);
 	driver_check(world, &s.one);
 	driver_check(world, &s.five);
@@ -58,9 +58,9 @@ static void check(struct world *world, u32 strays)
 
 static void end(struct world *world)
 {
-	static struct xs_ledger sum;
+	static struct xs_stats sum;
 
-	CHECK(xs_engine_audit(&world->engine, &sum) == s.live);
+	CHECK(xs_engine_leak_check(&world->engine, &sum) == s.live);
 	driver_unmap(world, &s.one, false);
 	driver_unmap(world, &s.five, false);
 	driver_unmap(world, &s.run, false);
@@ -172,7 +172,7 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 		 u32 pages, u32 how)
 {
 	struct mapping mapping = map(world, mapped, kind);
-	static struct xs_ledger sum;
+	static struct xs_stats sum;
 
 	s.live += mapped;
 	CHECK(!driver_tear(world, mapping.iova + at * XS_PAGE_BYTES, pages,
@@ -185,7 +185,7 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 	CHECK(world->exact_unmap != driver_reachable(world, &mapping));
 	CHECK(world->stray_removed == (world->exact_unmap ? XS_REMOVED_ALL : 0));
 	xs_engine_mend(&world->engine, false);
-	CHECK(xs_engine_audit(&world->engine, &sum) == s.live);
+	CHECK(xs_engine_leak_check(&world->engine, &sum) == s.live);
 	check_again(world, &mapping);
 	if (how % 2) {
 		driver_unmap(world, &mapping, how % 3);
@@ -469,7 +469,7 @@ static void check_failing(struct world *world)
 		struct mapping mapping = map(world, pages, i ? MEMORY_FOLIO :
 							       MEMORY_COUNTED);
 		bool held = holds && pages <= XS_BLOCK_PAGES;
-		static struct xs_ledger sum;
+		static struct xs_stats sum;
 
 		disown(world, &mapping, held ? OWNER_PROMISED : 0);
 		world->parts_fail = 1;
@@ -487,7 +487,7 @@ static void check_failing(struct world *world)
 		s.strays++;
 		xs_engine_mend(&world->engine, false);
 		CHECK(xs_engine_stuck(&world->engine) == pages);
-		CHECK(xs_engine_audit(&world->engine, &sum) == s.live);
+		CHECK(xs_engine_leak_check(&world->engine, &sum) == s.live);
 		world->removal_fails_in = 1;
 		CHECK(xs_engine_retry(&world->engine) == pages);
 		retry(world, &mapping);
@@ -759,7 +759,7 @@ static void race_seed(u64 seed)
 	test_be_cpu(0);
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	CHECK(world_warnings() == 24 * (RACERS - 1));
-	CHECK(world_ledger(world)->counts.strays == 24 * (RACERS - 1));
+	CHECK(world_stats(world)->counts.strays == 24 * (RACERS - 1));
 	for (u32 i = 0; i < 24; i++)
 		driver_free(world, &race.mappings[i]);
 	world_end(world);
@@ -924,7 +924,7 @@ static void tear_seed(u64 seed)
 			tear_end(&tearing, i);
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	xs_engine_mend(&world->engine, false);
-	CHECK(world_ledger(world)->counts.strays == world_warnings());
+	CHECK(world_stats(world)->counts.strays == world_warnings());
 	CHECK(!xs_engine_torn(&world->engine));
 	for (u32 i = 0; i < TORN; i++)
 		driver_free(world, &tearing.mappings[i]);

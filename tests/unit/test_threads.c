@@ -119,9 +119,9 @@ static void set(struct cpu *cpu)
 /* Sums that are taken under traffic are a moment old, but never impossible. */
 static void check_accounts(struct world *world)
 {
-	struct xs_ledger *sum = test_alloc(sizeof(*sum));
+	struct xs_stats *sum = test_alloc(sizeof(*sum));
 
-	xs_engine_ledger(&world->engine, sum);
+	xs_engine_stats(&world->engine, sum);
 	CHECK(xs_counts_unmapped(&sum->counts) >=
 	      sum->counts.direct_pages + sum->flushed_pages);
 	test_free(sum);
@@ -503,7 +503,7 @@ static void poll_seed(u64 seed)
 		test_threads(TEST_CPUS, 0, poll_run, polls);
 	test_be_cpu(0);
 	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
-		flushes += world_ledger(polls->world)->flushes[i];
+		flushes += world_stats(polls->world)->flushes[i];
 	CHECK(10 * flushes <= 11 * TEST_CPUS * POLLS);
 	for (u32 i = 0; i < TEST_CPUS * POLL_PAGES; i++) {
 		struct mapping *mapping =

@@ -787,8 +787,8 @@ void world_free(struct world *world)
 	test_free(world);
 }
 
-/* The ledger of a drained engine agrees with what the world saw. */
-static void check_ledger(const struct world *world, const struct xs_ledger *sum)
+/* The statistics of a drained engine agrees with what the world saw. */
+static void check_stats(const struct world *world, const struct xs_stats *sum)
 {
 	u64 exposed = 0;
 	u64 flushes = 0;
@@ -812,16 +812,16 @@ static void check_ledger(const struct world *world, const struct xs_ledger *sum)
 
 void world_end(struct world *world)
 {
-	struct xs_ledger *sum = test_alloc(sizeof(*sum));
+	struct xs_stats *sum = test_alloc(sizeof(*sum));
 
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	world_check_flushed(world);
 	CHECK(xs_engine_live(&world->engine) == 0);
-	CHECK(xs_engine_audit(&world->engine, sum) == 0);
-	check_ledger(world, sum);
+	CHECK(xs_engine_leak_check(&world->engine, sum) == 0);
+	check_stats(world, sum);
 	for (u32 cpu = 0; cpu < world->cpus; cpu++)
 		xs_engine_retire_cpu(&world->engine, cpu);
-	CHECK(xs_engine_audit(&world->engine, sum) == 0);
+	CHECK(xs_engine_leak_check(&world->engine, sum) == 0);
 	for (u32 i = 0; i < world->end_page; i++)
 		CHECK(!world->word[i] && !world->tag[i]);
 	for (u32 i = 0; i < WORLD_MEMORY_PAGES; i++)
@@ -1062,11 +1062,11 @@ u64 world_mapped_pages(const struct world *world)
 	return mapped;
 }
 
-const struct xs_ledger *world_ledger(struct world *world)
+const struct xs_stats *world_stats(struct world *world)
 {
-	static struct xs_ledger sum;
+	static struct xs_stats sum;
 
-	xs_engine_ledger(&world->engine, &sum);
+	xs_engine_stats(&world->engine, &sum);
 	return &sum;
 }
 

@@ -180,7 +180,7 @@ struct world_config {
  */
 struct world *world_new(const struct world_config *config, u64 alloc_fails_in);
 
-/* Drain, audit, destroy, and check that nothing is left. All is unmapped. */
+/* Drain, leak check, destroy, and check that nothing is left. All is unmapped. */
 void world_end(struct world *world);
 
 /* Free the world whatever is left, after a failure or without one. */
@@ -231,7 +231,7 @@ void world_check_flushed(struct world *world);
 u64 world_mapped_pages(const struct world *world);
 
 /* The accounts of now; until the next call. */
-const struct xs_ledger *world_ledger(struct world *world);
+const struct xs_stats *world_stats(struct world *world);
 
 /* Warnings since the last call. One that was not asked for fails the test. */
 u32 world_warnings(void);

@@ -10,7 +10,7 @@
  * says so. A flush removes the pages from the page table, invalidates, waits,
  * and only then lets IOVAs and memory go.
  *
- * Each CPU has its own open block, magazines, batch and ledger, guarded by its
+ * Each CPU has its own open block, magazines, batch and statistics, guarded by its
  * own lock. The two common cases take no lock: a map of one page takes a free
  * page of the open block by one atomic operation, and an unmap appends to the
  * batch by two. Lock order: a CPU's lock, then a partial list's, the depot's or the
@@ -25,7 +25,7 @@
 
 #include <xsmmu/batch.h>
 #include <xsmmu/block.h>
-#include <xsmmu/ledger.h>
+#include <xsmmu/stats.h>
 #include <xsmmu/magazine.h>
 #include <xsmmu/policy.h>
 #include <xsmmu/pool.h>
@@ -99,7 +99,7 @@ struct xs_cpu {
 	u32 probe;
 	struct xs_block *empty[XS_EMPTY_BLOCKS];
 	struct xs_cache magazines[XS_SIZES];
-	struct xs_ledger ledger;
+	struct xs_stats stats;
 	struct xs_unflushed unflushed;
 	struct xs_partial partial;
 } XS_CACHE_LINE;
@@ -372,16 +372,16 @@ u64 xs_engine_stuck(const struct xs_engine *engine);
  */
 u64 xs_engine_retry(struct xs_engine *engine);
 
-/* The sum of all ledgers. */
-void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum);
+/* The sum of all statistics. */
+void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum);
 
 /*
  * Do the accounts balance? To be asked of an engine at rest. Writes the sum of
- * all ledgers to *@sum and compares it with a count of what the space has
+ * all statistics to *@sum and compares it with a count of what the space has
  * given out. Returns the number of pages that are still mapped, or -XS_EILSEQ
  * if a balance is broken, which xs_warn_once() reports.
  */
-s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum);
+s64 xs_engine_leak_check(struct xs_engine *engine, struct xs_stats *sum);
 
 /*
  * Pages mapped and buffers copied now, never negative on a sound engine, under traffic too; a

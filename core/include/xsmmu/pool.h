@@ -28,7 +28,7 @@
 #define XSMMU_POOL_H
 
 #include <xsmmu/block.h>
-#include <xsmmu/ledger.h>
+#include <xsmmu/stats.h>
 
 #define XS_CHUNK_LG2		21
 #define XS_CHUNK_BYTES		(1u << XS_CHUNK_LG2)

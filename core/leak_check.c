@@ -3,9 +3,9 @@
 #include <xsmmu/place.h>
 #include <xsmmu/tear.h>
 
-void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum)
+void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum)
 {
-	static const struct xs_ledger zero;
+	static const struct xs_stats zero;
 
 	*sum = zero;
 	/* In this order: what is flushed was deferred before. */
@@ -13,12 +13,12 @@ void xs_engine_ledger(struct xs_engine *engine, struct xs_ledger *sum)
 		struct xs_cpu *cpu = engine->cpus[i];
 		xs_flags_t flags = xs_lock(&cpu->lock);
 
-		xs_ledger_add(sum, &cpu->ledger);
+		xs_stats_add(sum, &cpu->stats);
 		xs_unlock(&cpu->lock, flags);
 	}
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		xs_counts_add(&sum->counts, xs_counts_of(engine->counts, i));
-	xs_ledger_add_direct(sum, &sum->counts);
+	xs_stats_add_direct(sum, &sum->counts);
 }
 
 /*
@@ -70,7 +70,7 @@ bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages)
 	return false;
 }
 
-/* ---- the audit ---- */
+/* ---- the leak check ---- */
 
 /* Pages of @leaf that are a mapping's, or that a CPU keeps. */
 static u64 xs_leaf_given(const struct xs_leaf *leaf)
@@ -128,22 +128,22 @@ static u64 xs_count_copied(const struct xs_engine *engine)
 	return count;
 }
 
-s64 xs_engine_audit(struct xs_engine *engine, struct xs_ledger *sum)
+s64 xs_engine_leak_check(struct xs_engine *engine, struct xs_stats *sum)
 {
 	s64 live = xs_engine_live(engine);
 	s64 deferred, copied;
 	bool broken;
 
-	xs_engine_ledger(engine, sum);
+	xs_engine_stats(engine, sum);
 	deferred = (s64)(xs_counts_unmapped(&sum->counts) -
 			 sum->counts.direct_pages - sum->flushed_pages);
 	broken = xs_warn_once(live < 0, "more unmapped than mapped");
 	broken |= xs_warn_once(deferred < 0, "more flushed than deferred");
 	copied = (s64)(sum->counts.copied_maps - sum->counts.copied_unmaps);
 	broken |= xs_warn_once(xs_count_copied(engine) != (u64)copied,
-			       "bounce buffers and ledger disagree");
+			       "bounce buffers and statistics disagree");
 	broken |= xs_warn_once(xs_count_given(engine) !=
 				       (u64)(live + deferred - copied),
-			       "blocks and ledger disagree");
+			       "blocks and statistics disagree");
 	return broken ? -XS_EILSEQ : live;
 }

@@ -5,14 +5,14 @@
  * so a sum taken under load may be a moment old in part.
  *
  * They are kept apart from what they account for: the engine never reads them
- * to decide, and an audit compares them with the state of the blocks.
+ * to decide, and a leak check compares them with the state of the blocks.
  *
  * Exposure is kept as a histogram with XS_EXPOSURE_SUBS buckets for each power
  * of two of ns: a bucket's upper bound is at most 25 % above its members, and
  * all of them, printed a line each, fit one page.
  */
-#ifndef XSMMU_LEDGER_H
-#define XSMMU_LEDGER_H
+#ifndef XSMMU_STATS_H
+#define XSMMU_STATS_H
 
 #include <xsmmu/policy.h>
 #include <xsmmu/world.h>
@@ -59,7 +59,7 @@ static inline u64 xs_counts_unmapped(const struct xs_counts *counts)
  * All accounts; one CPU's are guarded by its lock, but @counts. What is counted as
  * direct is in @flushes, @commands and @exposure of a sum only.
  */
-struct xs_ledger {
+struct xs_stats {
 	struct xs_counts counts;
 	u64 flushed_pages;	/* deferred ones whose flush is done */
 	u64 map_failures;	/* no IOVA, no memory or refused by the world */
@@ -73,10 +73,10 @@ struct xs_ledger {
 };
 
 /* Count @pages unmapped pages that stayed exposed for @ns. */
-void xs_ledger_expose(struct xs_ledger *ledger, u64 ns, u64 pages);
+void xs_stats_expose(struct xs_stats *stats, u64 ns, u64 pages);
 
 /* Largest ns that bucket @bucket counts. */
-u64 xs_ledger_bucket_last_ns(u32 bucket);
+u64 xs_stats_bucket_last_ns(u32 bucket);
 
 /* Add @from, which others may be counting in, to @into. */
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
@@ -85,10 +85,10 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
  * Add what @counts has of flushes inside unmaps, which nobody has been exposed to,
  * to the flushes, commands and exposure of @into.
  */
-void xs_ledger_add_direct(struct xs_ledger *into,
-			  const struct xs_counts *counts);
+void xs_stats_add_direct(struct xs_stats *into,
+			 const struct xs_counts *counts);
 
 /* Add @from to @into, field by field; the larger exposure_max_ns stays. */
-void xs_ledger_add(struct xs_ledger *into, const struct xs_ledger *from);
+void xs_stats_add(struct xs_stats *into, const struct xs_stats *from);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Accounts and the exposure histogram; see ledger.h. */
-#include <xsmmu/ledger.h>
+/* Accounts and the exposure histogram; see stats.h. */
+#include <xsmmu/stats.h>
 
 /*
  * Below XS_EXPOSURE_SUBS each ns has its bucket; above, the top bits after the
@@ -20,7 +20,7 @@ static u32 xs_bucket_of(u64 ns)
 	return bucket;
 }
 
-u64 xs_ledger_bucket_last_ns(u32 bucket)
+u64 xs_stats_bucket_last_ns(u32 bucket)
 {
 	u32 shift;
 
@@ -31,11 +31,11 @@ u64 xs_ledger_bucket_last_ns(u32 bucket)
 		       << shift) - 1;
 }
 
-void xs_ledger_expose(struct xs_ledger *ledger, u64 ns, u64 pages)
+void xs_stats_expose(struct xs_stats *stats, u64 ns, u64 pages)
 {
-	ledger->exposure[xs_bucket_of(ns)] += pages;
-	if (ns > ledger->exposure_max_ns)
-		ledger->exposure_max_ns = ns;
+	stats->exposure[xs_bucket_of(ns)] += pages;
+	if (ns > stats->exposure_max_ns)
+		stats->exposure_max_ns = ns;
 }
 
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
@@ -58,18 +58,18 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 	into->copy_misses += xs_load(&from->copy_misses);
 }
 
-void xs_ledger_add_direct(struct xs_ledger *into,
-			  const struct xs_counts *counts)
+void xs_stats_add_direct(struct xs_stats *into,
+			 const struct xs_counts *counts)
 {
 	into->flushes[XS_FLUSH_UNMAP] += counts->direct;
 	into->commands_page += counts->direct_page;
 	into->commands_domain += counts->direct_domain;
 	into->commands_global += counts->direct_global;
 	if (counts->direct_pages)
-		xs_ledger_expose(into, 0, counts->direct_pages);
+		xs_stats_expose(into, 0, counts->direct_pages);
 }
 
-void xs_ledger_add(struct xs_ledger *into, const struct xs_ledger *from)
+void xs_stats_add(struct xs_stats *into, const struct xs_stats *from)
 {
 	xs_counts_add(&into->counts, &from->counts);
 	into->flushed_pages += from->flushed_pages;

@@ -4,20 +4,20 @@
 #include <xsmmu/flush.h>
 #include <xsmmu/tear.h>
 
-/* ---- strays ---- */
+/* ---- bad unmaps ---- */
 
-void xs_engine_tell_stray(struct xs_engine *engine,
-			  const struct xs_stray *stray)
+void xs_engine_tell_bad_unmap(struct xs_engine *engine,
+			      const struct xs_bad_unmap *bad_unmap)
 {
-	xs_count(engine->counts, strays, 1);
-	xs_ops(engine)->stray(xs_world(engine), stray);
+	xs_count(engine->counts, bad_unmaps, 1);
+	xs_ops(engine)->bad_unmap(xs_world(engine), bad_unmap);
 }
 
-void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what)
+void xs_engine_bad_unmap(struct xs_engine *engine, u64 iova, const char *what)
 {
-	struct xs_stray stray = { .what = what, .iova = iova };
+	struct xs_bad_unmap bad_unmap = { .what = what, .iova = iova };
 
-	xs_engine_tell_stray(engine, &stray);
+	xs_engine_tell_bad_unmap(engine, &bad_unmap);
 }
 
 /* ---- flush points ---- */

@@ -50,7 +50,7 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 	into->direct_page += xs_load(&from->direct_page);
 	into->direct_domain += xs_load(&from->direct_domain);
 	into->direct_global += xs_load(&from->direct_global);
-	into->strays += xs_load(&from->strays);
+	into->bad_unmaps += xs_load(&from->bad_unmaps);
 	into->stuck_pages += xs_load(&from->stuck_pages);
 	into->copied_unmaps += xs_load_acquire(&from->copied_unmaps);
 	into->copied_maps += xs_load(&from->copied_maps);

@@ -404,7 +404,7 @@ static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
 
 bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 {
-	struct xs_stray stray = {
+	struct xs_bad_unmap bad_unmap = {
 		.what = "an unmap of what is not mapped so",
 		.iova = iova,
 		.pages = pages,
@@ -434,21 +434,21 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 		page = found.page + found.pages;
 		if (found.page == iova >> XS_PAGE_LG2 && found.pages == pages)
 			return removed >= 0;
-		if (stray.mapped_pages) {
+		if (bad_unmap.mapped_pages) {
 			/* Of several mappings one that is not removed counts. */
 			if (removed < 0)
-				stray.removed = removed;
+				bad_unmap.removed = removed;
 			continue;
 		}
-		stray.mapped_iova = found.page << XS_PAGE_LG2;
-		stray.mapped_pages = found.pages;
-		stray.removed = removed;
+		bad_unmap.mapped_iova = found.page << XS_PAGE_LG2;
+		bad_unmap.mapped_pages = found.pages;
+		bad_unmap.removed = removed;
 	}
 	/* What was unmapped before may wait for its flush. */
 	if (met < pages)
 		xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 	xs_enter();
-	xs_engine_tell_stray(engine, &stray);
+	xs_engine_tell_bad_unmap(engine, &bad_unmap);
 	xs_exit();
 	return false;
 }

@@ -3,7 +3,7 @@
  * Unmapping: claim the mapping, hold its pages, and defer; or flush at once.
  *
  * Who has claimed a mapping is the only one to see its slots, until its pages are
- * flushed. An unmap that finds no such mapping is a stray, which is warned of and
+ * flushed. An unmap that finds no such mapping is a bad unmap, which is warned of and
  * counted; xs_tear() removes the pages that it names.
  */
 #include <xsmmu/claim.h>
@@ -53,7 +53,7 @@ static bool xs_claim_many(struct xs_engine *engine, struct xs_claim *claim)
 	struct xs_block *block = xs_space_block(&engine->space, claim->page);
 	u64 joined;
 
-	/* A stray's leaf may be on its way out. */
+	/* A bad unmap's leaf may be on its way out. */
 	if (!block || (claim->page & (XS_BLOCK_PAGES - 1)) + claim->pages >
 			      XS_BLOCK_PAGES)
 		return false;
@@ -700,7 +700,7 @@ void xs_engine_unmap_in_block_deferred(struct xs_engine *engine, u64 iova,
 	xs_enter();
 	policy = xs_policy_of(engine);
 	if (page & (XS_BLOCK_PAGES - 1)) {
-		xs_engine_stray(engine, iova, "an unmap of a block that begins elsewhere");
+		xs_engine_bad_unmap(engine, iova, "an unmap of a block that begins elsewhere");
 		for (; mask; mask &= mask - 1)
 			xs_unmap(engine, iova + xs_ctz(mask) * XS_PAGE_BYTES, 1,
 				 XS_UNMAP_NOW);

@@ -88,8 +88,8 @@ static __always_inline bool uncopy_one(struct device *dev, dma_addr_t handle,
 	xs_enter();
 	if (unlikely(!xs_pool_unmap_one(&group->engine.pool, handle,
 					!(attrs & DMA_ATTR_SKIP_CPU_SYNC))))
-		xs_engine_stray(&group->engine, handle,
-				"an unmap of a copy that is not there");
+		xs_engine_bad_unmap(&group->engine, handle,
+				    "an unmap of a copy that is not there");
 	xs_exit();
 	return true;
 }
@@ -247,8 +247,8 @@ static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
 	xs_enter();
 	if (unlikely(size > XS_BOUNCE_MAX_BYTES ||
 		     !xs_pool_sync(&group->engine.pool, handle, size, to_device)))
-		xs_engine_stray(&group->engine, handle,
-				"a flush of a copy that is not there");
+		xs_engine_bad_unmap(&group->engine, handle,
+				    "a flush of a copy that is not there");
 	xs_exit();
 }
 

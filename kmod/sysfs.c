@@ -275,7 +275,7 @@ XS_STAT(copied_bytes, sum->counts.copied_bytes);
 XS_STAT(copy_misses, sum->counts.copy_misses);
 XS_STAT(pool_bytes, xdev->group->instance ?
 		    (u64)xdev->group->engine.pool.count << XS_CHUNK_LG2 : 0);
-XS_STAT(strays, sum->counts.strays);
+XS_STAT(bad_unmaps, sum->counts.bad_unmaps);
 XS_STAT(torn_pages, xdev->group->instance ?
 		    xs_engine_torn(&xdev->group->engine) : 0);
 XS_STAT(map_flushes, atomic64_read(&xdev->group->map_flushes));
@@ -306,7 +306,7 @@ static struct attribute *stats_attrs[] = {
 	&copied_bytes_attribute.attr,
 	&copy_misses_attribute.attr,
 	&pool_bytes_attribute.attr,
-	&strays_attribute.attr,
+	&bad_unmaps_attribute.attr,
 	&torn_pages_attribute.attr,
 	&map_flushes_attribute.attr,
 	&flush_unmap_attribute.attr,

@@ -1101,22 +1101,22 @@ static const char *said_of_removal(int removed)
  * Once for each group, engine and kind of call: who does it once does it often. The trace
  * names the driver.
  */
-static void world_stray(void *world, const struct xs_stray *stray)
+static void world_bad_unmap(void *world, const struct xs_bad_unmap *bad_unmap)
 {
 	struct xs_group *group = world;
-	bool *told = stray->mapped_pages ? &group->torn : &group->strayed;
+	bool *told = bad_unmap->mapped_pages ? &group->torn : &group->strayed;
 
 	if (READ_ONCE(*told))
 		return;
 	WRITE_ONCE(*told, true);
-	if (stray->mapped_pages)
+	if (bad_unmap->mapped_pages)
 		WARN(1, "xsmmu: %s: its driver unmaps %u pages at IOVA 0x%llx, but the mapping there is %u pages at IOVA 0x%llx. %s An unmap must have the address and the size of its map: report this trace to the driver's authors\n",
-		     group->name, stray->pages, stray->iova,
-		     stray->mapped_pages, stray->mapped_iova,
-		     said_of_removal(stray->removed));
+		     group->name, bad_unmap->pages, bad_unmap->iova,
+		     bad_unmap->mapped_pages, bad_unmap->mapped_iova,
+		     said_of_removal(bad_unmap->removed));
 	else
 		WARN(1, "xsmmu: %s: ignored: %s, IOVA 0x%llx, %u pages: nothing is mapped there. Report this trace to the driver's authors\n",
-		     group->name, stray->what, stray->iova, stray->pages);
+		     group->name, bad_unmap->what, bad_unmap->iova, bad_unmap->pages);
 }
 
 /* ---- flush points ---- */
@@ -1326,7 +1326,7 @@ const struct xs_world_ops xs_linux_world = {
 	.add_chunk = xs_chunk_add,
 	.drop_chunk = xs_chunk_drop,
 	.short_of = xs_chunks_short,
-	.stray = world_stray,
+	.bad_unmap = world_bad_unmap,
 	.flushed = world_flushed,
 };
 

@@ -50,7 +50,7 @@ static void check_stats(const struct sim_accounts *accounts)
 	     accounts->unmapped_pages);
 	same("page commands", stats->commands_page, accounts->commands_page);
 	same("domain commands", stats->commands_domain, accounts->commands_domain);
-	same("strays", stats->counts.strays, accounts->strays);
+	same("bad unmaps", stats->counts.bad_unmaps, accounts->bad_unmaps);
 	same("copied maps", stats->counts.copied_maps, accounts->copied_maps);
 	same("copied unmaps", stats->counts.copied_unmaps, accounts->copied_unmaps);
 	/* How long what was stuck could be reached nobody knows. */

@@ -129,10 +129,10 @@ static void world_surplus(void *world)
 	world_trim_wanted = true;
 }
 
-static void world_stray(void *world, const struct xs_stray *stray)
+static void world_bad_unmap(void *world, const struct xs_bad_unmap *bad_unmap)
 {
 	(void)world;
-	scale_fail(stray->what);
+	scale_fail(bad_unmap->what);
 }
 
 const struct xs_world_ops world_ops = {
@@ -146,7 +146,7 @@ const struct xs_world_ops world_ops = {
 	.free = world_free,
 	.quiesce = world_quiesce,
 	.surplus = world_surplus,
-	.stray = world_stray,
+	.bad_unmap = world_bad_unmap,
 };
 
 xs_counts_t *xs_counts_new(void)

@@ -292,7 +292,7 @@ static void detach(struct own_block *block)
  * A page of the block that is mapped, or gone, is mapped or dropped once more. One
  * that is left is kept meanwhile, so that the block is.
  */
-static void stray(struct own_block *block)
+static void bad_unmap(struct own_block *block)
 {
 	static const u64 phys[2] = { SIM_MEMORY << XS_PAGE_LG2, SIM_MEMORY << XS_PAGE_LG2 };
 	u64 kept = block->mapped & -block->mapped;
@@ -304,7 +304,7 @@ static void stray(struct own_block *block)
 	at = xs_ctz(sim_draw(2) ? kept : set);
 	block->mapped &= ~kept;
 	sim_me->straying++;
-	sim.strays++;
+	sim.bad_unmaps++;
 	sim_call_begin(0);
 	if (sim_draw(2))
 		xs_engine_drop_in_block(&sim.engine, iova_of(block, at), 1);
@@ -317,14 +317,14 @@ static void stray(struct own_block *block)
 }
 
 /* A page of the block that was never mapped, or that the world has refused, is undone. */
-static void stray_unmap(struct own_block *block)
+static void bad_unmap_unmap(struct own_block *block)
 {
 	u32 at = xs_ctz(block->unused);
 
 	block->unused &= ~bits(at, 1);
 	sim_me->straying++;
-	sim.strays++;
-	sim_call_begin(CAUSES_OF_STRAY);
+	sim.bad_unmaps++;
+	sim_call_begin(CAUSES_OF_BAD_UNMAP);
 	if (sim_draw(2))
 		xs_engine_unmap(&sim.engine, iova_of(block, at), 1, sim_draw(2));
 	else
@@ -361,9 +361,9 @@ static void go_on(struct own_block *block)
 		if (sim_draw(4))
 			detach(block);
 		else if (block->unused && sim_draw(2))
-			stray_unmap(block);
+			bad_unmap_unmap(block);
 		else
-			stray(block);
+			bad_unmap(block);
 		break;
 	default:
 		if (block->unused)

@@ -86,7 +86,7 @@ enum sim_fault {
 	 * A driver unmaps what it has not mapped, or not so: an error code, an
 	 * address beyond the space, another size. Nothing may change.
 	 */
-	FAULT_STRAY,
+	FAULT_BAD_UNMAP,
 	/*
 	 * A driver frees its memory before it unmaps it (igb does): then the
 	 * page cannot be held, and its unmap must flush at once.

@@ -321,7 +321,7 @@ void driver_unmap_end(const struct sim_mapping *mapping, u32 cpu, u32 serial, bo
 
 static void call_unmap(const struct sim_mapping *mapping, bool now)
 {
-	sim_call_begin(sim_me->straying ? CAUSES_OF_STRAY : CAUSES_OF_UNMAP);
+	sim_call_begin(sim_me->straying ? CAUSES_OF_BAD_UNMAP : CAUSES_OF_UNMAP);
 	if (mapping->pages == 1 && !now)
 		path_unmap_one(&sim.engine, mapping->iova);
 	else
@@ -592,7 +592,7 @@ static void twice_end(void)
 	if (twice.warnings != twice.callers - 1)
 		sim_fail("accounts", "of %u unmaps of one mapping %u have not got it", twice.callers,
 			 twice.warnings);
-	sim.strays += twice.warnings;
+	sim.bad_unmaps += twice.warnings;
 	twice.running = false;
 	driver_unmap_end(&twice.mapping, twice.winner, twice.serial, twice.now);
 	drop_memory(&twice.mapping, twice.mapping.part_count);
@@ -637,7 +637,7 @@ void driver_unmap_twice(void)
 
 /* ---- what is not mapped so: a warning and a count, and what it names is gone ---- */
 
-static void stray_outside(void)
+static void bad_unmap_outside(void)
 {
 	u64 iova = sim_iova_of(sim.config.blocks * XS_BLOCK_PAGES) +
 		   (u64)sim_draw(~0u) * XS_PAGE_BYTES;
@@ -718,12 +718,12 @@ static void tear_any(void)
 	}
 	sim.in_flight++;
 	if (mapping.pages == 1)
-		stray_outside();
+		bad_unmap_outside();
 	else
 		gone = tear(&mapping);
 	/* Once more, some of the same pages maybe. */
 	while (mapping.pages > 1 && !gone && sim_draw(3)) {
-		sim.strays++;
+		sim.bad_unmaps++;
 		gone = tear(&mapping);
 	}
 	sim.in_flight--;
@@ -733,13 +733,13 @@ static void tear_any(void)
 		put_live(&mapping);
 }
 
-void driver_stray(void)
+void driver_bad_unmap(void)
 {
 	sim_me->straying++;
-	sim.strays++;
-	sim_call_begin(CAUSES_OF_STRAY);
+	sim.bad_unmaps++;
+	sim_call_begin(CAUSES_OF_BAD_UNMAP);
 	if (!sim.live_count || !sim_draw(4))
-		stray_outside();
+		bad_unmap_outside();
 	else
 		tear_any();
 	sim_call_end();

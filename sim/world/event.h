@@ -184,7 +184,7 @@ struct sim_accounts {
 	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
 	u64 live_pages;
 	u64 copied_maps, copied_unmaps;
-	u64 commands_page, commands_domain, strays;
+	u64 commands_page, commands_domain, bad_unmaps;
 	const u64 *flushes;	/* by cause */
 	u64 unstuck, stuck;	/* pages that were, and that are */
 	s64 leak_check;

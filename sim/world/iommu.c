@@ -416,7 +416,7 @@ static void flushed(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
 	sim_event(EV_FLUSH, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&flush);
 }
 
-static void stray(void *world, const struct xs_stray *call)
+static void bad_unmap(void *world, const struct xs_bad_unmap *call)
 {
 	(void)world;
 	if (!sim_me->straying)
@@ -444,6 +444,6 @@ const struct xs_world_ops sim_ops = {
 	.add_chunk = copy_add_chunk,
 	.drop_chunk = copy_drop_chunk,
 	.short_of = copy_short_of,
-	.stray = stray,
+	.bad_unmap = bad_unmap,
 	.flushed = flushed,
 };

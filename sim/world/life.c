@@ -71,7 +71,7 @@ static void tell_accounts(bool end)
 		.flushes = sim.flushes,
 		.unstuck = sim.unstuck,
 		.stuck = xs_engine_stuck(&sim.engine),
-		.strays = sim.strays,
+		.bad_unmaps = sim.bad_unmaps,
 		.memory_out = sim.memory_out,
 		.end = end,
 		.stats = &stats,

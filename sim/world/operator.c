@@ -164,8 +164,8 @@ static void go_wrong(void)
 		remove_device();
 	else if (sim_fault(FAULT_TRIM))
 		life_trim(true);
-	else if (sim_fault(FAULT_STRAY))
-		driver_stray();
+	else if (sim_fault(FAULT_BAD_UNMAP))
+		driver_bad_unmap();
 	else if (sim_fault(FAULT_TWICE))
 		driver_unmap_twice();
 	else if (sim_fault(FAULT_TABLES))

@@ -135,7 +135,7 @@ struct sim_world {
 
 	/* What the world counted, to compare with the statistics. */
 	u64 maps, mapped_pages, map_failures, unmaps, unmapped_pages;
-	u64 commands_page, commands_domain, accesses, strays;
+	u64 commands_page, commands_domain, accesses, bad_unmaps;
 	u64 flushes[XS_FLUSH_COUNT];
 	u64 memory_out, allocations;
 	u64 faults[FAULT_COUNT];
@@ -358,10 +358,10 @@ void driver_unmap_index(u32 index, bool now);	/* of those that are mapped */
 void driver_flush(bool everywhere);	/* a batch-aware driver's, of its unmaps */
 void driver_flush_maps(bool everywhere);	/* and of its maps */
 void driver_unmap_twice(void);
-void driver_stray(void);	/* unmap what is not mapped so */
+void driver_bad_unmap(void);	/* unmap what is not mapped so */
 
 /* What can flush in a call that unmaps what is not mapped so. */
-#define CAUSES_OF_STRAY	(CAUSES_OF_UNMAP | XS_FLUSH_BIT(XS_FLUSH_EXPLICIT))
+#define CAUSES_OF_BAD_UNMAP	(CAUSES_OF_UNMAP | XS_FLUSH_BIT(XS_FLUSH_EXPLICIT))
 
 /* The two ends of an unmap. @how: UNMAP_*. Returns its serial. */
 u32 driver_unmap_begin(const struct sim_mapping *mapping, u32 how);

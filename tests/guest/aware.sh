@@ -48,7 +48,7 @@ case_aware() {
 	all_off
 }
 
-# What it has copied is a copy to its unmaps without a flush, one by one and as a list; none is a stray.
+# What it has copied is a copy to its unmaps without a flush, one by one and as a list; none is a bad unmap.
 case_aware_copies() {
 	put $TESTDEV policy fused || failure "fused was refused: $(cat /tmp/put)"
 	put $TESTDEV copy_bytes 4096 || failure "4096 was refused: $(cat /tmp/put)"

@@ -312,11 +312,11 @@ case_bursts_are_copied() {
 case_a_flush_of_too_much() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
-	before=$(stat_of $TESTDEV strays)
+	before=$(stat_of $TESTDEV bad_unmaps)
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
 	copied size 2>/dev/null || failure "$(said)"
-	expect_equal "strays" "$(stat_of $TESTDEV strays)" $((before + 1))
+	expect_equal "bad_unmaps" "$(stat_of $TESTDEV bad_unmaps)" $((before + 1))
 	unbind $TESTDEV
 	expect_balance $TESTDEV
 	echo "$console_level $others" >/proc/sys/kernel/printk

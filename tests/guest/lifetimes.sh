@@ -88,7 +88,7 @@ case_life_a_orphaned_device_goes_while_the_module_is_busy() {
 	echo 1 >/sys/bus/pci/rescan
 	unbind $TESTDEV
 	put $E1000E policy none
-	strays=0
+	bad_unmaps=0
 	given_back
 	all_off
 }

@@ -57,7 +57,7 @@ both_down() {
 	unbind $IGB $DATA
 	for device in $IGB $DATA; do
 		expect_clean $device
-		expect_equal "$device: strays" "$(stat_of $device strays)" 0
+		expect_equal "$device: bad unmaps" "$(stat_of $device bad_unmaps)" 0
 	done
 }
 

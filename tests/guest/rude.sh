@@ -61,7 +61,7 @@ orphan() {
 given_back() {
 	until_true 10 state_is idle || failure "the state is $(get $TESTDEV state)"
 	expect_balance $TESTDEV
-	expect_equal "strays" "$(stat_of $TESTDEV strays)" "$strays"
+	expect_equal "bad_unmaps" "$(stat_of $TESTDEV bad_unmaps)" "$bad_unmaps"
 	expect_equal "the module's reference count" "$(references)" 0
 	put $TESTDEV policy none || failure "none was refused: $(cat /tmp/put)"
 	log_mark
@@ -71,7 +71,7 @@ given_back() {
 
 # What a driver has left is named, its handles work on after it has gone, and then all is given back.
 case_handles_outlive_their_driver() {
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
 		orphan "$policy"
 		refused $TESTDEV policy none "Device or resource busy" "refused: it is orphaned, as $LATE_PAGES pages are still in use"
@@ -91,10 +91,10 @@ case_handles_outlive_the_kernels_path() {
 	new_domain
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy" || failure "the policy was refused: $(cat /tmp/put)"
-		before=$(stat_of $TESTDEV strays)
+		before=$(stat_of $TESTDEV bad_unmaps)
 		rude api 2>/dev/null || failure "$policy: $(log_since | grep 'rude: wrong')"
 		[ "$policy" = strict ] && { release_late || failure "$(log_since | grep 'rude: wrong')"; }
-		expect_equal "$policy: strays" "$(stat_of $TESTDEV strays)" $((before + $([ "$policy" = strict ] && echo 15 || echo 0)))
+		expect_equal "$policy: bad unmaps" "$(stat_of $TESTDEV bad_unmaps)" $((before + $([ "$policy" = strict ] && echo 15 || echo 0)))
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
@@ -157,7 +157,7 @@ case_two_of_a_group_bind_at_once() {
 
 # A driver that comes meanwhile is served by the same engine.
 case_a_driver_comes_while_its_group_is_orphaned() {
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
 		orphan "$policy"
 		log_mark
@@ -186,7 +186,7 @@ case_a_device_goes_while_its_group_is_orphaned() {
 	release_late || failure "$(log_since | grep 'rude: wrong')"
 	until_true 10 is_unused || failure "the module's reference count is $(references)"
 	plug_back $TESTDEV
-	strays=0
+	bad_unmaps=0
 	expect_equal "the state" "$(get $TESTDEV state)" idle
 	given_back
 	all_off
@@ -198,7 +198,7 @@ is_unused() {
 
 # The group's type may change meanwhile: its old domain is gone then.
 case_the_type_changes_while_a_group_is_orphaned() {
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	type=$(group_type $TESTDEV)
 	orphan fused
 	set_group_type $TESTDEV identity
@@ -282,19 +282,19 @@ case_an_untrusted_device_joins_a_group_at_work() {
 
 # An unmap of what is not mapped so is warned of and counted; what it names is out of reach. A warning on the console ends the
 # guest.
-case_strays() {
+case_bad_unmaps() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy"
-		before=$(stat_of $TESTDEV strays)
+		before=$(stat_of $TESTDEV bad_unmaps)
 		log_mark
-		rude stray || failure "$policy: $(log_since | grep 'rude: wrong')"
+		rude bad_unmap || failure "$policy: $(log_since | grep 'rude: wrong')"
 		expect_equal "$policy: warned of what is not mapped" "$(log_since | grep -c "xsmmu: $TESTDEV: ignored: an unmap of what is not mapped so, IOVA 0x")" 1
 		expect_equal "$policy: warned of what does not match" "$(log_since | grep -c "xsmmu: $TESTDEV: its driver unmaps 1 pages at IOVA 0x[0-9a-f]*, but the mapping there is 4 pages at IOVA 0x")" 1
-		# The right unmap comes behind three strays that name all pages: it is a fourth one if the IOVAs are back by then.
-		strays=$(($(stat_of $TESTDEV strays) - before))
-		[ $strays = 3 ] || [ $strays = 4 ] || failure "$policy: $strays strays"
+		# The right unmap comes behind three bad unmaps that name all pages: it is a fourth one if the IOVAs are back by then.
+		bad_unmaps=$(($(stat_of $TESTDEV bad_unmaps) - before))
+		[ $bad_unmaps = 3 ] || [ $bad_unmaps = 4 ] || failure "$policy: $bad_unmaps bad unmaps"
 		until_true 5 live_pages_are 0 || failure "$policy: live_pages is $(stat_of $TESTDEV live_pages)"
 		expect_equal "$policy: state" "$(get $TESTDEV state)" active
 		unbind $TESTDEV
@@ -333,13 +333,13 @@ case_mismatched_unmaps() {
 	for policy in $POLICIES; do
 		for mode in tear tear_left; do
 			put $TESTDEV policy "$policy" || failure "the policy was refused: $(cat /tmp/put)"
-			before=$(stat_of $TESTDEV strays)
+			before=$(stat_of $TESTDEV bad_unmaps)
 			torn $mode /tmp/torn.ours
 			expect_equal "$policy: $mode: warned of" "$(log_since | grep -c 'xsmmu: .*: its driver unmaps')" 1
 			# A mapping all of whose pages are named may be given back before its right unmap, which is one more then.
 			kinds=$(grep -c . /tmp/torn.ours)
-			strays=$(($(stat_of $TESTDEV strays) - before))
-			[ $strays -ge $kinds ] && [ $strays -le $((2 * kinds)) ] || failure "$policy: $mode: $strays strays of $kinds kinds"
+			bad_unmaps=$(($(stat_of $TESTDEV bad_unmaps) - before))
+			[ $bad_unmaps -ge $kinds ] && [ $bad_unmaps -le $((2 * kinds)) ] || failure "$policy: $mode: $bad_unmaps bad unmaps of $kinds kinds"
 			left=0
 			while read -r name named rest all; do
 				kernels=$(sed -n "s/^$name //p" /tmp/torn.kernel)
@@ -402,7 +402,7 @@ fire() {
 case_orphaned_is_out_of_reach() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
 		put $TESTDEV policy $policy
 		rude late || failure "$(log_since | grep 'rude: wrong')"
@@ -419,7 +419,7 @@ case_orphaned_is_out_of_reach() {
 
 # A group that is orphaned while somebody else has it (VFIO) is given back when they let go, and not before.
 case_somebody_else_has_a_orphaned_group() {
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	orphan fused
 	echo 1 >$PARAMETERS/own || failure "the group cannot be had"
 	release_late || failure "$(log_since | grep 'rude: wrong')"
@@ -433,7 +433,7 @@ case_somebody_else_has_a_orphaned_group() {
 # Given back under another type, a group's devices take that type's path.
 case_given_back_under_identity() {
 	type=$(group_type $TESTDEV)
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	orphan strict
 	set_group_type $TESTDEV identity
 	sleep 0.1
@@ -448,7 +448,7 @@ case_given_back_under_identity() {
 
 # A device is held once, however often its drivers come while its group is orphaned.
 case_references_of_a_device() {
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	held=
 	for binds in 0 3; do
 		orphan fused
@@ -574,15 +574,15 @@ case_a_part_of_a_page_of_the_kernels_path() {
 }
 
 # What is freed by a wrong handle is warned of, and not freed.
-case_stray_free() {
+case_bad_unmap_free() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy"
-		before=$(stat_of $TESTDEV strays)
+		before=$(stat_of $TESTDEV bad_unmaps)
 		log_mark
 		rude free || failure "$policy: $(log_since | grep 'rude: wrong')"
-		expect_equal "$policy: strays" "$(stat_of $TESTDEV strays)" $((before + 2))
+		expect_equal "$policy: bad unmaps" "$(stat_of $TESTDEV bad_unmaps)" $((before + 2))
 		unbind $TESTDEV
 		expect_balance $TESTDEV
 	done
@@ -610,7 +610,7 @@ case_a_stranger_in_the_group() {
 
 # A driver's thread that was on its way to a map when its group was detached: it has no memory, and no harm is done.
 case_a_map_comes_behind_the_give_back() {
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
 		log_mark
@@ -625,7 +625,7 @@ case_a_map_comes_behind_the_give_back() {
 
 # The same of one that had found its group when that was given back: it uses nothing that it finds by its device.
 case_a_map_has_begun_before_the_give_back() {
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	for policy in $POLICIES; do
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
 		log_mark
@@ -646,7 +646,7 @@ tardy_is() {
 case_a_map_is_under_way_when_its_driver_goes() {
 	# The tables of 7.2 are not mapped by an operation of the domain's.
 	case $(uname -r) in 7.*) return ;; esac
-	strays=$(stat_of $TESTDEV strays)
+	bad_unmaps=$(stat_of $TESTDEV bad_unmaps)
 	echo $TESTDEV >$PARAMETERS/slow || failure "there is no slow domain"
 	for kind in single list contiguous scattered registers; do
 		put $TESTDEV policy fused || failure "the policy was refused: $(cat /tmp/put)"

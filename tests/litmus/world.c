@@ -236,10 +236,10 @@ static void world_quiesce(void *unused)
 	ex_grace(EX_SITE(EX_FULL, "quiesce"));
 }
 
-static void world_stray(void *unused, const struct xs_stray *stray)
+static void world_bad_unmap(void *unused, const struct xs_bad_unmap *bad_unmap)
 {
-	if (!world.expected || strcmp(world.expected, stray->what))
-		ex_fail("stray: %s", stray->what);
+	if (!world.expected || strcmp(world.expected, bad_unmap->what))
+		ex_fail("bad unmap: %s", bad_unmap->what);
 }
 
 static const struct xs_world_ops ops = {
@@ -258,7 +258,7 @@ static const struct xs_world_ops ops = {
 	.alloc = world_alloc,
 	.free = world_free,
 	.quiesce = world_quiesce,
-	.stray = world_stray,
+	.bad_unmap = world_bad_unmap,
 };
 
 /* ---- what platform_litmus.h leaves to us ---- */

@@ -30,7 +30,7 @@ STATS = {
     "mapped_pages": 2400,
     "unmapped_pages": 2400,
     "deferred_pages": 2300,
-    "strays": 0,
+    "bad_unmaps": 0,
     "torn_pages": 0,
 }
 DEFAULTS = {

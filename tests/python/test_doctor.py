@@ -545,7 +545,7 @@ PROBLEMS: dict[str, tuple[Callable[[Machine], None], str, str, str]] = {
     "orphaned": (lambda made: state(made, "orphaned"), "risk", "orphaned", "close what uses them"),
     "an exposure beyond the bound": (lambda made: exposed(made, 25_700_000), "risk", "exposure", "xsmmu watch"),
     "one just beyond it": (lambda made: exposed(made, 1_000_001), "risk", "exposure", f"xsmmu set {IGB} strict"),
-    "strays": (lambda made: stat(made, "strays", 3), "risk", "strays", "report it"),
+    "bad_unmaps": (lambda made: stat(made, "bad_unmaps", 3), "risk", "bad_unmaps", "report it"),
     "torn": (lambda made: stat(made, "torn_pages", 3), "risk", "torn", "unbind the driver"),
     "not offered": (
         lambda made: made.remove(f"sysfs/bus/pci/devices/{IGB}/xsmmu"),
@@ -838,7 +838,7 @@ def test_a_damaged_module_says_nothing_of_its_signature(healthy: Machine, conten
     assert planted(healthy, lambda made: locked(made, content, "xsmmu.ko.gz"))["signing"].level in ("risk", "blocks")
 
 
-@pytest.mark.parametrize("name", ["max_window_us", "stats/strays", "exposure_ns", "stats/torn_pages"])
+@pytest.mark.parametrize("name", ["max_window_us", "stats/bad_unmaps", "exposure_ns", "stats/torn_pages"])
 @pytest.mark.parametrize("content", ["", "x", "1e9", "0x10", "9" * 5000])
 def test_a_file_of_the_module_without_a_number(healthy: Machine, name: str, content: str) -> None:
     words = f"max {content}" if name == "exposure_ns" else content
@@ -1137,9 +1137,9 @@ def test_a_module_that_comes_or_goes_offers_nothing(
 
 def test_all_else_is_told_while_the_module_comes_or_goes(healthy: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     state(healthy, "failed")
-    stat(healthy, "strays", 3)
+    stat(healthy, "bad_unmaps", 3)
     monkeypatch.setattr(module, "is_live", lambda: False)
-    assert {"failed", "strays"} <= {each.check for each in wrong()}
+    assert {"failed", "bad_unmaps"} <= {each.check for each in wrong()}
 
 
 @pytest.mark.parametrize(("words", "live"), [("live", True), ("going", False), ("coming", False), (None, False)])
@@ -1303,7 +1303,7 @@ def test_doctor_as_json(healthy: Machine) -> None:
 
 def test_the_worst_is_first_and_counted(healthy: Machine) -> None:
     group_type(healthy, "identity")
-    stat(healthy, "strays", 3)
+    stat(healthy, "bad_unmaps", 3)
     healthy.cmdline("iommu.strict=1")
     lines = CliRunner().invoke(app, ["doctor"]).output.splitlines()
     assert [line.split()[0] for line in lines if line[:1].strip()][:4] == ["blocks", "risk", "note", "ok"]

@@ -25,7 +25,7 @@ SEED = int(os.environ.get("SEED", "1"))
 # What a driver leaves behind, and what nobody has mapped, are errors to the kernel's own checker.
 LATE = (
     "handles|a_driver_comes|a_device_goes|a_map_|the_type_changes|what_the_kernels|orphaned|somebody_else|given_back|"
-    "references|late_unmaps|beside_one|one_page|a_part_of_a_page|stray|mismatched"
+    "references|late_unmaps|beside_one|one_page|a_part_of_a_page|bad_unmap|mismatched"
 )
 # micro's rounds take an hour here, and this kernel makes no virtual functions.
 LEFT_OUT = "micro|a_virtual_function"

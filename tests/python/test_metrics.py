@@ -208,7 +208,7 @@ def test_the_histogram() -> None:
 def test_the_file_is_written_as_a_whole(sysfs: Path) -> None:
     file = sysfs / "xsmmu.prom"
     assert families("--output-file", str(file)) == {}
-    assert "xsmmu_strays_total{" in file.read_text()
+    assert "xsmmu_bad_unmaps_total{" in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o644
     assert [path.name for path in sysfs.glob("*xsmmu.prom*")] == ["xsmmu.prom"]
 

@@ -825,7 +825,7 @@ def test_status_for_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was counted is root's; whose path is taken is not."""
     monkeypatch.setattr(module, "counts_are_readable", lambda _: False)
     (row,) = document("status", "eth1", "-o", "json")["devices"]
-    assert (row["path"], row["level"], row["unmapped_pages"], row["strays"]) == ("fused", "held", None, None)
+    assert (row["path"], row["level"], row["unmapped_pages"], row["bad_unmaps"]) == ("fused", "held", None, None)
     assert "what was counted is for root" in xsmmu("status").output
 
 

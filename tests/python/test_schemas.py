@@ -87,7 +87,7 @@ def test_what_is_wrong_is_named(kernel: Kernel) -> None:
     document, line = json.loads(said(kernel, "status", "json")), read(said(kernel, "status", "jsonl"))[0]
     for good, row in ((document, ("devices", 0)), (line, ())):
         assert fault(good) is None
-        for change in ({"extra": 1}, {"level": "safe"}, {"group": "11"}, {"strays": None, "names": [1]}):
+        for change in ({"extra": 1}, {"level": "safe"}, {"group": "11"}, {"bad_unmaps": None, "names": [1]}):
             bad = copy.deepcopy(good)
             _at(bad, row).update(change)
             assert fault(bad), change

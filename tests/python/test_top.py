@@ -780,7 +780,7 @@ def test_statistics_are_those_of_the_module() -> None:
     causes = re.findall(r"^\tXS_FLUSH_(\w+),", text, re.MULTILINE)
     assert tuple(each.lower() for each in causes if each != "COUNT") == activity.CAUSES
     names = set(re.findall(r"^XS_STAT\((\w+),", (PROJECT / "kmod/sysfs.c").read_text(), re.MULTILINE))
-    shown = {"maps", "unmaps", "mapped_pages", "unmapped_pages", "held_pages", "live_pages", "strays"}
+    shown = {"maps", "unmaps", "mapped_pages", "unmapped_pages", "held_pages", "live_pages", "bad_unmaps"}
     assert shown | {f"flush_{cause}" for cause in activity.CAUSES} | {f"inv_{kind}" for kind in module.KINDS} <= names
 
 

@@ -28,7 +28,7 @@ extern const struct test pool_tests[];
 extern const struct test stats_tests[];
 extern const struct test engine_tests[];
 extern const struct test place_tests[];
-extern const struct test stray_tests[];
+extern const struct test bad_unmap_tests[];
 extern const struct test stuck_tests[];
 extern const struct test sequence_tests[];
 extern const struct test thread_tests[];

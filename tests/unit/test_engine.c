@@ -845,7 +845,7 @@ static void check_nothing(struct world *world, const struct xs_policy *policy)
 	CHECK(!xs_engine_map(&world->engine, 0, 0, PROT_READ_, LAST));
 	CHECK(!xs_engine_reserve(&world->engine, 0, LAST));
 	CHECK(world_warnings() == 2);
-	CHECK(world_stats(world)->counts.strays == 2);
+	CHECK(world_stats(world)->counts.bad_unmaps == 2);
 	CHECK(!xs_engine_live(&world->engine));
 }
 

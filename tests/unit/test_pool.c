@@ -595,7 +595,7 @@ static void offsets(void)
 	end_empty();
 }
 
-static void strays(void)
+static void bad_unmaps(void)
 {
 	struct buffer buffer = { MEMORY_PHYS, 512, XS_DIRECTION_WRITE, 0 };
 	u8 was;
@@ -1528,7 +1528,7 @@ const struct test pool_tests[] = {
 	{ "pool_sizes", sizes },
 	{ "pool_full", full },
 	{ "pool_offsets", offsets },
-	{ "pool_strays", strays },
+	{ "pool_bad_unmaps", bad_unmaps },
 	{ "pool_grows", grows },
 	{ "pool_once", once },
 	{ "pool_asks_again", asks_again },

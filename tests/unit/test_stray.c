@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Strays: unmaps of what is not mapped so, and calls about blocks that are not the
+ * Bad unmaps: unmaps of what is not mapped so, and calls about blocks that are not the
  * caller's. Each is warned of and counted. What an unmap names is out of every
  * device's reach when it returns; nothing else changes.
  */
@@ -8,7 +8,7 @@
 
 #define LAST	(~0ULL)
 
-/* What there is beside the strays: it must stay as it is. */
+/* What there is beside the bad unmaps: it must stay as it is. */
 static struct {
 	struct mapping one;
 	struct mapping five;
@@ -16,7 +16,7 @@ static struct {
 	struct mapping deferred;
 	u64 own;		/* a driver's block, of 10 pages */
 	struct mapping in_own;	/* its page 3 */
-	u64 strays;
+	u64 bad_unmaps;
 	s64 live;
 } s;
 
@@ -39,16 +39,16 @@ static void begin(struct world *world)
 	s.in_own = (struct mapping){ .pages = 1, .prot = PROT_READ_ };
 	CHECK(driver_map_at(world, &s.in_own, s.own + 3 * XS_PAGE_BYTES));
 	driver_unmap_only(world, &s.deferred, false);
-	s.strays = world_stats(world)->counts.strays;
+	s.bad_unmaps = world_stats(world)->counts.bad_unmaps;
 	s.live = xs_engine_live(&world->engine);
 }
 
-/* All of it is as it was, and so many strays have been seen since. */
-static void check(struct world *world, u32 strays)
+/* All of it is as it was, and so many bad unmaps have been seen since. */
+static void check(struct world *world, u32 bad_unmaps)
 {
-	CHECK(world_warnings() == strays);
-	s.strays += strays;
-	CHECK(world_stats(world)->counts.strays == s.strays);
+	CHECK(world_warnings() == bad_unmaps);
+	s.bad_unmaps += bad_unmaps;
+	CHECK(world_stats(world)->counts.bad_unmaps == s.bad_unmaps);
 	CHECK(xs_engine_live(&world->engine) == s.live);
 	driver_check(world, &s.one);
 	driver_check(world, &s.five);
@@ -91,7 +91,7 @@ static void each(void (*run)(struct world *world))
 /* ---- unmaps ---- */
 
 /* In every way to unmap. */
-static void stray(struct world *world, u64 iova, u32 pages)
+static void bad_unmap(struct world *world, u64 iova, u32 pages)
 {
 	struct xs_engine *engine = &world->engine;
 
@@ -146,7 +146,7 @@ static void check_wild(struct world *world)
 	for (u32 i = 0; i < sizeof(wild) / sizeof(wild[0]); i++)
 		for (u32 j = 0; j < SIZES && !test_failed(); j++)
 			if (!names_any(world, wild[i], sizes[j]))
-				stray(world, wild[i], sizes[j]);
+				bad_unmap(world, wild[i], sizes[j]);
 }
 
 static void wild(void)
@@ -183,7 +183,7 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 	CHECK(xs_engine_torn(&world->engine) ==
 	      (world->exact_unmap ? 0 : mapped - pages));
 	CHECK(world->exact_unmap != driver_reachable(world, &mapping));
-	CHECK(world->stray_removed == (world->exact_unmap ? XS_REMOVED_ALL : 0));
+	CHECK(world->bad_unmap_removed == (world->exact_unmap ? XS_REMOVED_ALL : 0));
 	xs_engine_mend(&world->engine, false);
 	CHECK(xs_engine_leak_check(&world->engine, &sum) == s.live);
 	check_again(world, &mapping);
@@ -418,7 +418,7 @@ static void check_no_memory(struct world *world)
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 1, false));
 		s.live -= pages;
 		check(world, 1);
-		CHECK(world->stray_removed == XS_REMOVED_ALL);
+		CHECK(world->bad_unmap_removed == XS_REMOVED_ALL);
 		CHECK(!driver_reachable(world, &mapping));
 		CHECK(!xs_engine_torn(&world->engine));
 		CHECK(xs_engine_stuck(&world->engine) == pages);
@@ -437,7 +437,7 @@ static void check_no_memory_failing(struct world *world)
 	world->removal_fails_in = 1;
 	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 1, false));
 	check(world, 1);
-	CHECK(world->stray_removed < 0);
+	CHECK(world->bad_unmap_removed < 0);
 	CHECK(xs_engine_stuck(&world->engine) == 2);
 	retry(world, &mapping);
 	driver_free(world, &mapping);
@@ -449,9 +449,9 @@ static void no_memory(void)
 	each(check_no_memory_failing);
 }
 
-static void check_failed(struct world *world, u32 strays)
+static void check_failed(struct world *world, u32 bad_unmaps)
 {
-	CHECK(world_warnings() == strays);
+	CHECK(world_warnings() == bad_unmaps);
 	driver_check(world, &s.one);
 }
 
@@ -475,7 +475,7 @@ static void check_failing(struct world *world)
 		world->parts_fail = 1;
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
 		check_failed(world, 1);
-		s.strays++;
+		s.bad_unmaps++;
 		CHECK(xs_engine_live(&world->engine) == s.live);
 		CHECK(xs_engine_stuck(&world->engine) == pages);
 		CHECK(world->stuck_pages == pages);
@@ -484,7 +484,7 @@ static void check_failing(struct world *world)
 		/* Nobody can unmap it any more. */
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, pages, true));
 		check_failed(world, 1);
-		s.strays++;
+		s.bad_unmaps++;
 		xs_engine_mend(&world->engine, false);
 		CHECK(xs_engine_stuck(&world->engine) == pages);
 		CHECK(xs_engine_leak_check(&world->engine, &sum) == s.live);
@@ -519,7 +519,7 @@ static void check_failing_beside(struct world *world)
 	world->part_failed = unmap_beside;
 	CHECK(!xs_engine_unmap(&world->engine, beside.iova, 3, false));
 	check_failed(world, 1);
-	s.strays++;
+	s.bad_unmaps++;
 	CHECK(xs_engine_stuck(&world->engine) == 4);
 	driver_free(world, &beside);
 	xs_engine_mend(&world->engine, false);
@@ -538,7 +538,7 @@ static void check_failing_freed(struct world *world)
 	world->parts_fail = 1;
 	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
 	check_failed(world, 1);
-	s.strays++;
+	s.bad_unmaps++;
 	CHECK(xs_engine_stuck(&world->engine) == 4);
 	retry(world, &mapping);
 }
@@ -551,7 +551,7 @@ static void check_failing_right(struct world *world)
 	disown(world, &mapping, 0);
 	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 3, false));
 	check_failed(world, 1);
-	s.strays++;
+	s.bad_unmaps++;
 	world->parts_fail = 1;
 	CHECK(!xs_engine_unmap(&world->engine, mapping.iova, 4, true));
 	CHECK(!world_warnings());
@@ -572,7 +572,7 @@ static void check_failing_late(struct world *world)
 				       mapping.iova + 3 * XS_PAGE_BYTES,
 				       pages - 3, false));
 		check_failed(world, 2);
-		s.strays += 2;
+		s.bad_unmaps += 2;
 		CHECK(!xs_engine_stuck(&world->engine));
 		world->parts_fail = 1;
 		xs_engine_mend(&world->engine, false);
@@ -627,7 +627,7 @@ static void check_stuck_meanwhile(struct world *world, bool fails)
 	world->record_fails = world->map_fails_late = false;
 	CHECK(mapped == !fails);
 	CHECK(world_warnings() == 1);
-	s.strays++;
+	s.bad_unmaps++;
 	CHECK(xs_engine_live(&world->engine) == s.live);
 	CHECK(xs_engine_stuck(&world->engine) == 1);
 	/* Another one gets another IOVA. */
@@ -658,7 +658,7 @@ static void check_meanwhile(struct world *world)
 		world->map_fails_late = false;
 		CHECK(mapped == !fails);
 		CHECK(world_warnings() == 1);
-		s.strays++;
+		s.bad_unmaps++;
 		CHECK(xs_engine_live(&world->engine) == s.live + 1);
 		if (mapped)
 			driver_note_torn(world, &mapping);
@@ -694,11 +694,11 @@ static void check_twice(struct world *world)
 			struct mapping mapping = map(world, pages[i], kind);
 
 			driver_unmap_only(world, &mapping, false);
-			stray(world, mapping.iova, mapping.pages);
+			bad_unmap(world, mapping.iova, mapping.pages);
 			/* What waited for its flush is gone, too. */
 			CHECK(!driver_reachable(world, &mapping));
 			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
-			stray(world, mapping.iova, mapping.pages);
+			bad_unmap(world, mapping.iova, mapping.pages);
 			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 			/* Of what is counted the driver's reference is left. */
 			CHECK(world->memory[mapping.page].refs == 1);
@@ -759,7 +759,7 @@ static void race_seed(u64 seed)
 	test_be_cpu(0);
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	CHECK(world_warnings() == 24 * (RACERS - 1));
-	CHECK(world_stats(world)->counts.strays == 24 * (RACERS - 1));
+	CHECK(world_stats(world)->counts.bad_unmaps == 24 * (RACERS - 1));
 	for (u32 i = 0; i < 24; i++)
 		driver_free(world, &race.mappings[i]);
 	world_end(world);
@@ -924,7 +924,7 @@ static void tear_seed(u64 seed)
 			tear_end(&tearing, i);
 	xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 	xs_engine_mend(&world->engine, false);
-	CHECK(world_stats(world)->counts.strays == world_warnings());
+	CHECK(world_stats(world)->counts.bad_unmaps == world_warnings());
 	CHECK(!xs_engine_torn(&world->engine));
 	for (u32 i = 0; i < TORN; i++)
 		driver_free(world, &tearing.mappings[i]);
@@ -1025,21 +1025,21 @@ static void in_block(void)
 	each(check_in_block);
 }
 
-const struct test stray_tests[] = {
-	{ "stray_wild", wild },
-	{ "stray_wrong_size", wrong_size },
-	{ "stray_wrong_size_exact", wrong_size_exact },
-	{ "stray_longer", longer },
-	{ "stray_neighbours", neighbours },
-	{ "stray_parts", parts },
-	{ "stray_no_memory", no_memory },
-	{ "stray_failing", failing },
-	{ "stray_meanwhile", meanwhile },
-	{ "stray_twice", twice },
-	{ "stray_twice_at_once", twice_at_once, .threads = true },
-	{ "stray_failing_at_once", failing_at_once, .threads = true },
-	{ "stray_torn_at_once", torn_at_once, .threads = true },
-	{ "stray_wrong_blocks", wrong_blocks },
-	{ "stray_in_block", in_block },
+const struct test bad_unmap_tests[] = {
+	{ "bad_unmap_wild", wild },
+	{ "bad_unmap_wrong_size", wrong_size },
+	{ "bad_unmap_wrong_size_exact", wrong_size_exact },
+	{ "bad_unmap_longer", longer },
+	{ "bad_unmap_neighbours", neighbours },
+	{ "bad_unmap_parts", parts },
+	{ "bad_unmap_no_memory", no_memory },
+	{ "bad_unmap_failing", failing },
+	{ "bad_unmap_meanwhile", meanwhile },
+	{ "bad_unmap_twice", twice },
+	{ "bad_unmap_twice_at_once", twice_at_once, .threads = true },
+	{ "bad_unmap_failing_at_once", failing_at_once, .threads = true },
+	{ "bad_unmap_torn_at_once", torn_at_once, .threads = true },
+	{ "bad_unmap_wrong_blocks", wrong_blocks },
+	{ "bad_unmap_in_block", in_block },
 	{ NULL, NULL },
 };

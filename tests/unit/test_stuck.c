@@ -159,7 +159,7 @@ static void no_mapping(void)
 
 	for (u32 at = 0; at < MAPPINGS; at++) {
 		struct mapping mapping = shapes[at];
-		u64 strays = world_stats(world)->counts.strays;
+		u64 bad_unmaps = world_stats(world)->counts.bad_unmaps;
 		u64 iova = 0;
 		u32 left;
 
@@ -171,8 +171,8 @@ static void no_mapping(void)
 		for (u32 pages = 1; pages <= mapping.pages; pages++)
 			CHECK(!xs_engine_unmap(engine, mapping.iova, pages,
 					       pages & 1));
-		CHECK(world_stats(world)->counts.strays ==
-		      strays + mapping.pages);
+		CHECK(world_stats(world)->counts.bad_unmaps ==
+		      bad_unmaps + mapping.pages);
 		CHECK(world_warnings() == mapping.pages);
 		CHECK(xs_engine_stuck(engine) == mapping.pages);
 		CHECK(!xs_engine_next_mapping(engine, &iova, &left));

@@ -719,12 +719,12 @@ static void world_flushed(void *opaque, u32 cpu, u32 cause, u32 pages,
 		put(&world->flushed_pages_max, pages);
 }
 
-static void world_stray(void *opaque, const struct xs_stray *stray)
+static void world_bad_unmap(void *opaque, const struct xs_bad_unmap *bad_unmap)
 {
 	struct world *world = opaque;
 
-	put(&world->stray_removed, stray->removed);
-	xs_warn_once(true, stray->what);
+	put(&world->bad_unmap_removed, bad_unmap->removed);
+	xs_warn_once(true, bad_unmap->what);
 }
 
 /* What a world must have, and what it may. */
@@ -735,7 +735,7 @@ static void world_stray(void *opaque, const struct xs_stray *stray)
 	.invalidate = world_invalidate, .gather_init = world_gather_init, \
 	.clock = world_clock, .deferred = world_deferred, \
 	.alloc = world_alloc, .free = world_free_memory, \
-	.quiesce = world_quiesce, .stray = world_stray
+	.quiesce = world_quiesce, .bad_unmap = world_bad_unmap
 
 static const struct xs_world_ops bare_ops = { BARE_OPS };
 

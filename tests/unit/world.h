@@ -122,7 +122,7 @@ struct world {
 	u64 parts_fail;		/* so many removals of parts fail from now on */
 	void (*part_failed)(struct world *world);	/* after one of those, */
 	bool records_lost;	/* whose pages are not known any more: none is removed */
-	int stray_removed;	/* what the last stray says of the removal */
+	int bad_unmap_removed;	/* what the last bad unmap says of the removal */
 	bool record_fails;	/* @mapping is to have no memory for a record */
 	void (*mapping)(struct world *world, u64 iova);	/* before a map's entries are there, */
 	bool map_fails_late;	/* which it fails after */

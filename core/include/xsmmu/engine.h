@@ -351,11 +351,11 @@ u64 xs_engine_torn(struct xs_engine *engine);
  * A call that its caller cannot mean: counted, and the world is told. For the engine's
  * own files. Entered.
  */
-void xs_engine_tell_stray(struct xs_engine *engine,
-			  const struct xs_stray *stray);
+void xs_engine_tell_bad_unmap(struct xs_engine *engine,
+			      const struct xs_bad_unmap *bad_unmap);
 
 /* The same of one that is ignored. */
-void xs_engine_stray(struct xs_engine *engine, u64 iova, const char *what);
+void xs_engine_bad_unmap(struct xs_engine *engine, u64 iova, const char *what);
 
 /* A map fails for a reason of the world's: counted. Entered. */
 void xs_engine_map_failed(struct xs_engine *engine);

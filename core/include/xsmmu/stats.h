@@ -37,7 +37,7 @@ struct xs_counts {
 	u64 direct_page;	/* and commands, by kind */
 	u64 direct_domain;
 	u64 direct_global;
-	u64 strays;		/* unmaps of what is not mapped so, and the like */
+	u64 bad_unmaps;		/* unmaps of what is not mapped so, and the like */
 	u64 stuck_pages;	/* unmapped, and not removed by the world */
 	u64 copied_maps;	/* maps of buffers that a pool has copies of, */
 	u64 copied_unmaps;

@@ -32,14 +32,14 @@ struct xs_commands {
 };
 
 /*
- * struct xs_stray - a call that its caller cannot mean
+ * struct xs_bad_unmap - a call that its caller cannot mean
  * @what:	for a person to read
  * @iova, @pages: what the caller named; of no unmap @pages is 0
  * @mapped_iova, @mapped_pages: of an unmap, the first mapping that has some of those
  *		pages; @mapped_pages is 0 if none has
  * @removed:	what remove_part() of the world has returned of that mapping
  */
-struct xs_stray {
+struct xs_bad_unmap {
 	const char *what;
 	u64 iova;
 	u32 pages;
@@ -211,7 +211,7 @@ struct xs_world_ops {
 	 * A call was ignored, as its caller cannot mean it; or it was an unmap, and
 	 * only the pages that it named are removed. Not a fault of the engine's.
 	 */
-	void (*stray)(void *world, const struct xs_stray *stray);
+	void (*bad_unmap)(void *world, const struct xs_bad_unmap *bad_unmap);
 
 	/*
 	 * A flush has finished on @cpu; for tracing. May be NULL.

@@ -150,10 +150,10 @@ def check_state(group: Group) -> Iterator[Finding]:
         remedy = "free memory; dmesg | grep xsmmu. If it stays: without its drivers write identity, then DMA-FQ to"
         remedy += f" {group.folder / 'type'}"
         yield _of_group("risk", "stuck", group, reason, remedy)
-    strays = _count(group, "strays")
-    if strays:
-        reason = f"{strays:,} unmaps of what was not mapped so: a driver's bug; the pages that they named are removed"
-        yield _of_group("risk", "strays", group, reason, "dmesg | grep xsmmu; report it with the driver's name")
+    bad_unmaps = _count(group, "bad_unmaps")
+    if bad_unmaps:
+        reason = f"{bad_unmaps:,} unmaps of what was not mapped so: a driver's bug; the pages that they named are removed"
+        yield _of_group("risk", "bad_unmaps", group, reason, "dmesg | grep xsmmu; report it with the driver's name")
     torn = _count(group, "torn_pages")
     if torn:
         reason = f"devices still reach {torn:,} pages of buffers that a driver has unmapped by a wrong size or address"

@@ -335,7 +335,7 @@ def check_rules() -> Iterator[Finding]:
 def check_permission() -> Iterator[Finding]:
     """What only root can see."""
     if os.geteuid() != 0:
-        reason = "not root: ATS, statistics and strays are not looked at, and a key or Secure Boot may not be seen"
+        reason = "not root: ATS, statistics and bad unmaps are not looked at, and a key or Secure Boot may not be seen"
         yield _of_machine("note", "not-root", reason, "sudo xsmmu doctor")
 
 

@@ -15,11 +15,11 @@ from xsmmu.operator.digits import duration
 from xsmmu.operator.machine import Device
 from xsmmu.operator.rules import Rule
 
-_COUNTS: Final = ("unmapped_pages", "invalidations_per_page", "exposure_max_ns", "strays")
+_COUNTS: Final = ("unmapped_pages", "invalidations_per_page", "exposure_max_ns", "bad_unmaps")
 
 COLUMNS = (
     *("device", "names", "group", "driver", "path", "level", "state", "next boot"),
-    *("unmapped", "inv/page", "max/bound", "strays"),
+    *("unmapped", "inv/page", "max/bound", "bad_unmaps"),
 )
 
 
@@ -53,7 +53,7 @@ def row(device: Device, at_boot: Sequence[Rule] | None = ()) -> dict[str, Any]:
         "invalidations_per_page": None,
         "exposure_max_ns": None,
         "exposure_bound_ns": None,
-        "strays": None,
+        "bad_unmaps": None,
     }
     now = module.choice(device) if device.module_folder else None
     boot = next_boot.of(device, now, at_boot) if group and at_boot is not None else None
@@ -84,7 +84,7 @@ def _counted(device: Device) -> dict[str, Any]:
         "invalidations": kinds,
         "invalidations_per_page": sum(kinds.values()) / pages if pages else None,
         "exposure_max_ns": module.exposure_max_ns(device),
-        "strays": stats["strays"],
+        "bad_unmaps": stats["bad_unmaps"],
     }
 
 
@@ -139,7 +139,7 @@ def cells(found: dict[str, Any]) -> list[object]:
         None if pages is None else f"{pages:,}",
         None if ratio is None else f"{ratio:.4f}",
         None if longest is None else exposure.beside(longest, found["exposure_bound_ns"]),
-        counts["strays"],
+        counts["bad_unmaps"],
     ]
 
 

@@ -612,7 +612,7 @@ static int check_bad_list(struct device *dev)
 
 	if (!error && !dma_map_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0))
 		error = wrong(dev, "a list with nothing in a segment was mapped");
-	/* Whoever unmaps it nevertheless unmaps nothing: no stray, and nobody else's. */
+	/* Whoever unmaps it nevertheless unmaps nothing: no bad unmap, and nobody else's. */
 	dma_unmap_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
 	free_list(&table);
 	return error;

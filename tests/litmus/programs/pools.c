@@ -128,13 +128,13 @@ static const struct ex_program two = {
 	.finish = end_two
 };
 
-/* A stray looks into a chunk that has just come. */
+/* A bad unmap looks into a chunk that has just come. */
 static void grow(void)
 {
 	xs_pool_grow(&pool);
 }
 
-static void stray(void)
+static void bad_unmap(void)
 {
 	ex_assert(!unmap(START));
 	xs_enter();
@@ -142,8 +142,8 @@ static void stray(void)
 	xs_exit();
 }
 
-static const struct ex_program grows_stray = {
-	.name = "pool_grows_stray", .setup = begin_empty, .threads = { grow, stray },
+static const struct ex_program grows_bad_unmap = {
+	.name = "pool_grows_bad_unmap", .setup = begin_empty, .threads = { grow, bad_unmap },
 	.finish = end
 };
 
@@ -161,7 +161,7 @@ static const struct ex_program grows = {
 	.finish = end
 };
 
-/* A chunk goes while strays look into it, and maps may take a bounce buffer of it. */
+/* A chunk goes while bad unmaps look into it, and maps may take a bounce buffer of it. */
 static void begin_idle(void)
 {
 	begin_chunk();
@@ -173,13 +173,13 @@ static void trim(void)
 	xs_pool_trim(&pool, 0);
 }
 
-static void stray_known(void)
+static void bad_unmap_known(void)
 {
 	ex_assert(!unmap(known));
 }
 
-static const struct ex_program trims_stray = {
-	.name = "pool_trims_stray", .setup = begin_idle, .threads = { trim, stray_known },
+static const struct ex_program trims_bad_unmap = {
+	.name = "pool_trims_bad_unmap", .setup = begin_idle, .threads = { trim, bad_unmap_known },
 	.finish = end
 };
 static const struct ex_program trims = {
@@ -188,5 +188,5 @@ static const struct ex_program trims = {
 };
 
 const struct ex_program *const pool_programs[] = {
-	&reuse, &twice, &two, &grows_stray, &grows, &trims_stray, &trims, NULL
+	&reuse, &twice, &two, &grows_bad_unmap, &grows, &trims_bad_unmap, &trims, NULL
 };

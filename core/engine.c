@@ -10,7 +10,7 @@ void xs_engine_tell_bad_unmap(struct xs_engine *engine,
 			      const struct xs_bad_unmap *bad_unmap)
 {
 	xs_count(engine->counts, bad_unmaps, 1);
-	xs_ops(engine)->bad_unmap(xs_world(engine), bad_unmap);
+	xs_ops(engine)->bad_unmap(xs_backend(engine), bad_unmap);
 }
 
 void xs_engine_bad_unmap(struct xs_engine *engine, u64 iova, const char *what)
@@ -79,7 +79,7 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 	batch->armed = false;
 	if (!xs_batch_is_empty(batch)) {
 		deadline = xs_flush_deadline(engine, cpu);
-		if (deadline <= xs_ops(engine)->clock(xs_world(engine))) {
+		if (deadline <= xs_ops(engine)->clock(xs_backend(engine))) {
 			/* What it has to leave it arms a timer for. */
 			xs_flush_batch(engine, cpu, XS_FLUSH_TIME);
 			deadline = 0;
@@ -114,7 +114,7 @@ void xs_engine_flush(struct xs_engine *engine, enum xs_flush_point cause)
 
 void xs_engine_settle(struct xs_engine *engine)
 {
-	xs_ops(engine)->quiesce(xs_world(engine));
+	xs_ops(engine)->quiesce(xs_backend(engine));
 	xs_engine_flush(engine, XS_FLUSH_DRAIN);
 }
 
@@ -251,11 +251,11 @@ static void xs_trim_free(struct xs_engine *engine,
 			 const struct xs_detached *detached, u32 count)
 {
 	for (u32 i = 0; i < count && xs_ops(engine)->prune; i++)
-		xs_ops(engine)->prune(xs_world(engine),
+		xs_ops(engine)->prune(xs_backend(engine),
 				      detached[i].block * XS_BLOCK_BYTES,
 				      XS_LEAF_PAGES);
 	xs_engine_forget(engine);
-	xs_ops(engine)->quiesce(xs_world(engine));
+	xs_ops(engine)->quiesce(xs_backend(engine));
 	xs_space_free(&engine->space, detached, count);
 }
 
@@ -300,7 +300,7 @@ struct xs_tuning xs_tuning_default(const struct xs_policy *policy)
 static bool xs_cpus_init(struct xs_engine *engine)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {
-		struct xs_cpu *cpu = xs_ops(engine)->alloc(xs_world(engine),
+		struct xs_cpu *cpu = xs_ops(engine)->alloc(xs_backend(engine),
 							   sizeof(*cpu), i,
 							   false);
 
@@ -339,7 +339,7 @@ int xs_engine_init(struct xs_engine *engine,
 	if (config->cpu_count > XS_CPUS_MAX)
 		return -XS_EINVAL;
 	engine->ops = config->ops;
-	engine->world = config->world;
+	engine->backend = config->backend;
 	engine->tuning = config->tuning ? *config->tuning :
 					  xs_tuning_default(config->policy);
 	engine->policy = 0;
@@ -360,14 +360,14 @@ int xs_engine_init(struct xs_engine *engine,
 	engine->tears.left = 0;
 	for (u32 lg2 = 0; lg2 < XS_SIZES; lg2++)
 		xs_depot_init(&engine->depots[lg2], config->ops,
-			      config->world, xs_depot_items(lg2),
+			      config->backend, xs_depot_items(lg2),
 			      xs_depot_full(lg2));
-	error = xs_space_init(&engine->space, config->ops, config->world,
+	error = xs_space_init(&engine->space, config->ops, config->backend,
 			      config->start, config->end);
 	if (error)
 		return error;
 	engine->counts = xs_counts_new();
-	engine->cpus = xs_ops(engine)->alloc(xs_world(engine),
+	engine->cpus = xs_ops(engine)->alloc(xs_backend(engine),
 					     engine->cpu_count *
 					     sizeof(*engine->cpus),
 					     XS_ANY_CPU, false);
@@ -386,7 +386,7 @@ int xs_engine_add_pool(struct xs_engine *engine)
 		start = xs_space_reserve_any(&engine->space, XS_POOL_BYTES,
 					     ~0ULL);
 	if (!start || !xs_pool_init(&engine->pool, xs_ops(engine),
-				    xs_world(engine), start, engine->cpu_count,
+				    xs_backend(engine), start, engine->cpu_count,
 				    engine->counts))
 		return -XS_ENOMEM;
 	xs_engine_limit_pool(engine);
@@ -403,9 +403,9 @@ static void xs_cpu_empty(struct xs_engine *engine, struct xs_cpu *cpu)
 
 static void xs_cpu_free(struct xs_engine *engine, struct xs_cpu *cpu)
 {
-	xs_ops(engine)->free(xs_world(engine), cpu->batch.records,
+	xs_ops(engine)->free(xs_backend(engine), cpu->batch.records,
 			     XS_BATCH_RECORDS * sizeof(*cpu->batch.records));
-	xs_ops(engine)->free(xs_world(engine), cpu, sizeof(*cpu));
+	xs_ops(engine)->free(xs_backend(engine), cpu, sizeof(*cpu));
 }
 
 /* What was got where it may sleep is freed so, too. */
@@ -426,7 +426,7 @@ void xs_engine_destroy(struct xs_engine *engine)
 	xs_tears_free(engine);
 	xs_space_destroy(&engine->space);
 	xs_counts_free(engine->counts);
-	xs_ops(engine)->free(xs_world(engine), engine->cpus,
+	xs_ops(engine)->free(xs_backend(engine), engine->cpus,
 			     engine->cpu_count * sizeof(*engine->cpus));
 	engine->cpus = 0;
 }

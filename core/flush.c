@@ -7,7 +7,7 @@
 /*
  * A flush of a batch: its records up to @end, or those of @block.
  * @kept: the first record that is left, @end if none is
- * @stuck: pages that the world could not remove
+ * @stuck: pages that the backend could not remove
  */
 struct xs_taken {
 	const struct xs_policy *policy;
@@ -34,7 +34,7 @@ static void xs_flush_count(struct xs_engine *engine, struct xs_cpu *cpu,
 	cpu->stats.commands_domain += taken->sent.domain;
 	cpu->stats.commands_global += taken->sent.global;
 	if (xs_ops(engine)->flushed)
-		xs_ops(engine)->flushed(xs_world(engine), cpu->id, cause,
+		xs_ops(engine)->flushed(xs_backend(engine), cpu->id, cause,
 					taken->pages, ranges, &taken->sent,
 					oldest_ns);
 }
@@ -154,7 +154,7 @@ static void xs_flush_take(struct xs_batch *batch, struct xs_taken *taken)
 
 /* ---- remove and invalidate ---- */
 
-/* The world could not remove these pages. */
+/* The backend could not remove these pages. */
 static xs_noinline void xs_flush_stick(struct xs_engine *engine,
 				       struct xs_taken *taken, u64 page,
 				       u32 pages)
@@ -185,7 +185,7 @@ static void xs_flush_remove(struct xs_engine *engine, const u64 *extents,
 			if (stop - page == XS_TABLE_PAGES)
 				stop -= XS_TABLE_PAGES / 2;
 			if (xs_unlikely(xs_ops(engine)->remove(
-				    xs_world(engine), gather,
+				    xs_backend(engine), gather,
 				    page << XS_PAGE_LG2, stop - page)))
 				xs_flush_stick(engine, taken, page,
 					       (u32)(stop - page));
@@ -209,7 +209,7 @@ static u32 xs_flush_invalidate(struct xs_engine *engine, const u64 *extents,
 		found = xs_extents_ranges(extents, taken->extents, ranges, max);
 	if (found > max)
 		found = 0;
-	xs_ops(engine)->invalidate(xs_world(engine), gather, ranges, found,
+	xs_ops(engine)->invalidate(xs_backend(engine), gather, ranges, found,
 				   &taken->sent);
 	return found;
 }
@@ -446,7 +446,7 @@ static void xs_flush_back(struct xs_engine *engine, struct xs_cpu *cpu,
 
 /*
  * The batch is flushed but for what is kept. If that is nothing the group ends;
- * else the world is to call again, as soon as for a batch that begins now.
+ * else the backend is to call again, as soon as for a batch that begins now.
  */
 static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
 			 const struct xs_taken *taken)
@@ -467,8 +467,8 @@ static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
 		return;
 	/* Who writes a record that was not valid has promised before, or will. */
 	xs_a64_set(&batch->promised, 1);
-	xs_ops(engine)->deferred(xs_world(engine), cpu->id, true,
-				 xs_ops(engine)->clock(xs_world(engine)) +
+	xs_ops(engine)->deferred(xs_backend(engine), cpu->id, true,
+				 xs_ops(engine)->clock(xs_backend(engine)) +
 				 xs_flush_wait_ns(engine));
 	batch->armed = true;
 }
@@ -503,7 +503,7 @@ static void xs_flush_some(struct xs_engine *engine, struct xs_cpu *cpu,
 		xs_ops(engine)->gather_init(&gather);
 		xs_flush_remove(engine, batch->extents, &taken, &gather);
 		ranges = xs_flush_invalidate(engine, batch->extents, &taken, &gather);
-		now = xs_ops(engine)->clock(xs_world(engine));
+		now = xs_ops(engine)->clock(xs_backend(engine));
 		xs_flush_release(engine, cpu, &taken, now);
 		if (taken.policy->placement == XS_PLACE_BLOCK)
 			xs_flush_back(engine, cpu, &taken);
@@ -531,12 +531,12 @@ void xs_flush_block(struct xs_engine *engine, struct xs_block *block)
 	xs_cpu_unlock(cpu, flags);
 }
 
-/* The world's ways to remove. */
+/* The backend's ways to remove. */
 enum xs_removal { XS_REMOVE, XS_REMOVE_AGAIN, XS_REMOVE_PART };
 
 /*
  * Remove and invalidate what is not deferred: all of @whole, or @part of it. Returns what the
- * world says of the removal.
+ * backend says of the removal.
  */
 static xs_inline int xs_flush_one(struct xs_engine *engine, enum xs_removal how,
 				  const struct xs_range *part,
@@ -544,25 +544,25 @@ static xs_inline int xs_flush_one(struct xs_engine *engine, enum xs_removal how,
 				  struct xs_commands *sent)
 {
 	u64 iova = whole->page << XS_PAGE_LG2;
-	void *world = xs_world(engine);
+	void *backend = xs_backend(engine);
 	xs_gather_t gather;
 	int result;
 
 	xs_ops(engine)->gather_init(&gather);
 	if (how == XS_REMOVE_PART)
-		result = xs_ops(engine)->remove_part(world, &gather, part,
+		result = xs_ops(engine)->remove_part(backend, &gather, part,
 						     whole);
 	else if (xs_unlikely(how == XS_REMOVE_AGAIN))
-		result = xs_ops(engine)->remove_again(world, &gather, iova,
+		result = xs_ops(engine)->remove_again(backend, &gather, iova,
 						      whole->pages);
 	else
-		result = xs_ops(engine)->remove(world, &gather, iova,
+		result = xs_ops(engine)->remove(backend, &gather, iova,
 						whole->pages);
-	xs_ops(engine)->invalidate(world, &gather, whole, 1, sent);
+	xs_ops(engine)->invalidate(backend, &gather, whole, 1, sent);
 	return result;
 }
 
-/* The same of one range. False: the world could not remove all of it. */
+/* The same of one range. False: the backend could not remove all of it. */
 static xs_inline bool xs_flush_range(struct xs_engine *engine, u64 page,
 				     u32 pages, bool again,
 				     struct xs_commands *sent)
@@ -585,7 +585,7 @@ static xs_inline void xs_flush_direct_count(struct xs_engine *engine, u32 pages,
 	if (sent->global)
 		xs_count(engine->counts, direct_global, sent->global);
 	if (xs_ops(engine)->flushed)
-		xs_ops(engine)->flushed(xs_world(engine), xs_cpu_id(),
+		xs_ops(engine)->flushed(xs_backend(engine), xs_cpu_id(),
 					XS_FLUSH_UNMAP, pages, 1, sent, 0);
 }
 
@@ -668,7 +668,7 @@ bool xs_flush_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
 	xs_assert_locked(&cpu->lock);
 	if (xs_unlikely(!batch->records))
 		batch->records = xs_ops(engine)->alloc(
-			xs_world(engine),
+			xs_backend(engine),
 			XS_BATCH_RECORDS * sizeof(*batch->records), cpu->id,
 			true);
 	if (!batch->records)
@@ -679,9 +679,9 @@ bool xs_flush_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
 		return false;
 	first = xs_batch_is_empty(batch);
 	*at = xs_batch_reserve(batch, count, pages,
-			       xs_ops(engine)->clock(xs_world(engine)));
+			       xs_ops(engine)->clock(xs_backend(engine)));
 	if (first) {
-		xs_ops(engine)->deferred(xs_world(engine), cpu->id,
+		xs_ops(engine)->deferred(xs_backend(engine), cpu->id,
 					 !batch->armed,
 					 xs_flush_deadline(engine, cpu));
 		batch->armed = true;

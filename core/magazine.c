@@ -7,12 +7,12 @@
  */
 #include <xsmmu/magazine.h>
 
-void xs_depot_init(struct xs_depot *depot, const struct xs_world_ops *ops,
-		   void *world, u32 items_max, u32 full_max)
+void xs_depot_init(struct xs_depot *depot, const struct xs_backend_ops *ops,
+		   void *backend, u32 items_max, u32 full_max)
 {
 	xs_lock_init(&depot->lock);
 	depot->ops = ops;
-	depot->world = world;
+	depot->backend = backend;
 	depot->items_max = items_max;
 	depot->full_max = full_max;
 	depot->full = 0;
@@ -41,7 +41,7 @@ void xs_depot_destroy(struct xs_depot *depot)
 
 	while ((magazine = xs_magazine_pop(&depot->full)) ||
 	       (magazine = xs_magazine_pop(&depot->empty)))
-		depot->ops->free(depot->world, magazine, sizeof(*magazine));
+		depot->ops->free(depot->backend, magazine, sizeof(*magazine));
 	depot->full_count = 0;
 }
 
@@ -99,7 +99,7 @@ static bool xs_cache_load_empty(struct xs_cache *cache, struct xs_depot *depot)
 	xs_unlock_nested(&depot->lock);
 
 	if (!empty && room)
-		empty = depot->ops->alloc(depot->world, sizeof(*empty),
+		empty = depot->ops->alloc(depot->backend, sizeof(*empty),
 					  XS_ANY_CPU, true);
 	if (!empty)
 		return false;
@@ -151,7 +151,7 @@ void xs_cache_empty(struct xs_cache *cache, struct xs_depot *depot,
 		if (!magazine)
 			continue;
 		xs_magazine_empty(magazine, give, context);
-		depot->ops->free(depot->world, magazine, sizeof(*magazine));
+		depot->ops->free(depot->backend, magazine, sizeof(*magazine));
 		cache->previous = 0;
 	}
 }
@@ -174,7 +174,7 @@ void xs_depot_empty(struct xs_depot *depot,
 			xs_magazine_empty(magazine, give, context);
 		xs_local_restore(flags);
 		xs_exit();
-		depot->ops->free(depot->world, magazine, sizeof(*magazine));
+		depot->ops->free(depot->backend, magazine, sizeof(*magazine));
 	} while (magazine);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Mapping: place, write down how to hold the pages, have the world map; and the flush that
- * some worlds need after that.
+ * Mapping: place, write down how to hold the pages, have the backend map; and the flush that
+ * some backends need after that.
  */
 #include <xsmmu/claim.h>
 #include <xsmmu/place.h>
@@ -80,7 +80,7 @@ static xs_noinline void xs_unplace(struct xs_engine *engine,
 }
 
 /*
- * The world refused to map what was placed, with @error. What it has mapped and could not undo
+ * The backend refused to map what was placed, with @error. What it has mapped and could not undo
  * is a mapping that is unmapped at once.
  */
 static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
@@ -104,7 +104,7 @@ static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
 		xs_engine_unmap_left(engine, iova, pages);
 }
 
-/* The rest of a map of one page that was placed: 0 if the world refused. Exits. */
+/* The rest of a map of one page that was placed: 0 if the backend refused. Exits. */
 static xs_noinline u64 xs_map_one_refused(struct xs_engine *engine, u64 iova,
 					  int error)
 {
@@ -148,7 +148,7 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 		xs_a64_set(xs_block_slot(block, iova >> XS_PAGE_LG2),
 			   xs_slot_one(xs_holds_pages(engine) ?
 				       xs_ref_of(phys) : XS_REF_UNHELD));
-		error = xs_ops(engine)->map(xs_world(engine), &block->entries,
+		error = xs_ops(engine)->map(xs_backend(engine), &block->entries,
 					    iova, phys, 1, prot);
 		if (xs_unlikely(error))
 			return xs_map_one_refused(engine, iova, error);
@@ -198,7 +198,7 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 	/* As that of a mapping of many it would be asked for. */
 	entries = &block->entries;
 	xs_assume(entries);
-	error = xs_ops(engine)->map(xs_world(engine), entries, iova, phys, 1,
+	error = xs_ops(engine)->map(xs_backend(engine), entries, iova, phys, 1,
 				    prot);
 	if (xs_unlikely(error))
 		return xs_map_one_refused(engine, iova, error);
@@ -245,7 +245,7 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 	if (large)
 		xs_exit();
 	if (iova)
-		error = xs_ops(engine)->map(xs_world(engine),
+		error = xs_ops(engine)->map(xs_backend(engine),
 					    block ? &block->entries : 0, iova,
 					    phys, pages, prot);
 	if (xs_unlikely(error)) {
@@ -313,13 +313,13 @@ static xs_inline u32 xs_map_each(struct xs_engine *engine,
 
 	*left = 0;
 	if (xs_ops(engine)->map_each &&
-	    xs_ops(engine)->map_each(xs_world(engine), &block->entries, iova,
+	    xs_ops(engine)->map_each(xs_backend(engine), &block->entries, iova,
 				     phys, pages, prot))
 		return pages;
 	for (; done < pages; done += extent) {
 		extent = xs_neighbours(phys + done, pages - done);
 		if (phys[done] != XS_PHYS_NONE)
-			error = xs_ops(engine)->map(xs_world(engine),
+			error = xs_ops(engine)->map(xs_backend(engine),
 						    &block->entries,
 						    iova + done * XS_PAGE_BYTES,
 						    phys[done], extent, prot);
@@ -396,7 +396,7 @@ int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot)
 {
-	int error = xs_ops(engine)->map(xs_world(engine), 0, iova, phys, pages,
+	int error = xs_ops(engine)->map(xs_backend(engine), 0, iova, phys, pages,
 					prot);
 
 	if (xs_unlikely(error)) {
@@ -452,7 +452,7 @@ static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
 }
 
 /*
- * The world refused to map @pages pages of a driver's block, from @iova on. The first @left of
+ * The backend refused to map @pages pages of a driver's block, from @iova on. The first @left of
  * them are neither mapped nor undone: each is a mapping that is unmapped at once. The others
  * are the driver's again.
  */
@@ -559,7 +559,7 @@ static void xs_unflushed_flush(struct xs_engine *engine, struct xs_cpu *cpu)
 		return;
 	count = xs_unflushed_ranges(unflushed, ranges,
 				    xs_unflushed_ranges_max(xs_policy_of(engine)));
-	xs_ops(engine)->flush_maps(xs_world(engine), ranges, count);
+	xs_ops(engine)->flush_maps(xs_backend(engine), ranges, count);
 	unflushed->pages = 0;
 	xs_store_release(&unflushed->count, 0);
 }

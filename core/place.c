@@ -398,7 +398,7 @@ static bool xs_reclaim_begin(struct xs_engine *engine)
 {
 	/* In this order: the other one may find it later than now. */
 	u64 last = xs_a64_read(&engine->reclaimed_ns);
-	u64 now = xs_ops(engine)->clock(xs_world(engine));
+	u64 now = xs_ops(engine)->clock(xs_backend(engine));
 
 	return (!last || now - last >= XS_RECLAIM_NS) &&
 	       xs_a64_try(&engine->reclaimed_ns, &last, now);

@@ -90,7 +90,7 @@ static struct xs_block *xs_area_of(struct xs_chunk *chunk, u32 at)
 static void xs_pool_tell(struct xs_pool *pool, bool tell)
 {
 	if (tell && pool->ops->short_of)
-		pool->ops->short_of(pool->world);
+		pool->ops->short_of(pool->backend);
 }
 
 /* A area that is all free, and the caller's, goes back to its chunk. */
@@ -127,7 +127,7 @@ static struct xs_block *xs_area_take(struct xs_pool *pool, u32 kind)
 	return &chunk->area[word * 64 + at];
 }
 
-/* The same; NULL if there is none, and the world is told. */
+/* The same; NULL if there is none, and the backend is told. */
 static struct xs_block *xs_area_fresh(struct xs_pool *pool, u32 kind, u64 now)
 {
 	struct xs_block *area = 0;
@@ -215,7 +215,7 @@ static struct xs_block *xs_area_get(struct xs_pool *pool,
 static xs_noinline struct xs_block *xs_area_open(struct xs_pool *pool, u32 kind)
 {
 	struct xs_pool_cpu *cpu = pool->cpus[xs_cpu_id()];
-	u64 now = pool->ops->clock(pool->world);
+	u64 now = pool->ops->clock(pool->backend);
 	struct xs_block *open, *area;
 	xs_flags_t flags;
 
@@ -442,17 +442,17 @@ static size_t xs_words_bytes(u32 lg2)
 	return sizeof(xs_atomic64_t) << (XS_CHUNK_LG2 - lg2);
 }
 
-/* Nobody knows it, and the world has removed its memory. */
+/* Nobody knows it, and the backend has removed its memory. */
 static void xs_chunk_free(struct xs_pool *pool, struct xs_chunk *chunk)
 {
-	pool->ops->free(pool->world, chunk->words, xs_words_bytes(chunk->lg2));
-	pool->ops->free(pool->world, chunk, xs_chunk_bytes(chunk->areas));
+	pool->ops->free(pool->backend, chunk->words, xs_words_bytes(chunk->lg2));
+	pool->ops->free(pool->backend, chunk, xs_chunk_bytes(chunk->areas));
 }
 
-/* The world removes and frees the memory of a chunk. False: it could not. */
+/* The backend removes and frees the memory of a chunk. False: it could not. */
 static bool xs_chunk_unmap(struct xs_pool *pool, struct xs_chunk *chunk)
 {
-	return !chunk->memory || pool->ops->drop_chunk(pool->world, chunk->iova,
+	return !chunk->memory || pool->ops->drop_chunk(pool->backend, chunk->iova,
 						       chunk->memory);
 }
 
@@ -473,7 +473,7 @@ static struct xs_chunk *xs_chunk_new(struct xs_pool *pool, u32 kind, u64 iova)
 {
 	u32 lg2 = XS_BOUNCE_MIN_LG2 + kind % XS_BOUNCE_SIZES;
 	u32 areas = 1u << (XS_CHUNK_LG2 - XS_AREA_BOUNCES_LG2 - lg2);
-	struct xs_chunk *chunk = pool->ops->alloc(pool->world,
+	struct xs_chunk *chunk = pool->ops->alloc(pool->backend,
 						  xs_chunk_bytes(areas),
 						  XS_ANY_CPU, false);
 
@@ -483,10 +483,10 @@ static struct xs_chunk *xs_chunk_new(struct xs_pool *pool, u32 kind, u64 iova)
 	chunk->lg2 = lg2;
 	chunk->areas = areas;
 	chunk->iova = iova;
-	chunk->words = pool->ops->alloc(pool->world, xs_words_bytes(lg2),
+	chunk->words = pool->ops->alloc(pool->backend, xs_words_bytes(lg2),
 					XS_ANY_CPU, false);
 	if (chunk->words)
-		chunk->memory = pool->ops->add_chunk(pool->world, iova,
+		chunk->memory = pool->ops->add_chunk(pool->backend, iova,
 						     xs_direction_of(kind),
 						     &chunk->stuck);
 	if (chunk->memory) {
@@ -508,7 +508,7 @@ static void xs_chunk_tell_stuck(struct xs_pool *pool,
 				const struct xs_chunk *chunk)
 {
 	if (pool->ops->stuck)
-		pool->ops->stuck(pool->world, chunk->iova,
+		pool->ops->stuck(pool->backend, chunk->iova,
 				 XS_CHUNK_BYTES / XS_PAGE_BYTES);
 }
 
@@ -565,7 +565,7 @@ void xs_pool_limit(struct xs_pool *pool, u32 limit)
 }
 
 /*
- * Free a chunk that nobody can find, or keep its place: the world could not remove it, and
+ * Free a chunk that nobody can find, or keep its place: the backend could not remove it, and
  * devices may reach it. Returns whether it is free.
  */
 static bool xs_pool_drop(struct xs_pool *pool, struct xs_chunk *chunk)
@@ -590,7 +590,7 @@ void xs_pool_retry(struct xs_pool *pool)
 			continue;
 		/* An unmap that the driver should not make may look at it. */
 		xs_store(&pool->chunks[i], (struct xs_chunk *)0);
-		pool->ops->quiesce(pool->world);
+		pool->ops->quiesce(pool->backend);
 		xs_pool_drop(pool, chunk);
 	}
 }
@@ -661,7 +661,7 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
 	/* Who shares a area may have it open still. */
 	for (u32 kind = 0; kind < XS_BOUNCE_KINDS; kind++)
 		xs_pool_close(pool, kind);
-	pool->ops->quiesce(pool->world);
+	pool->ops->quiesce(pool->backend);
 	while ((chunk = gone)) {
 		gone = chunk->next;
 		count -= !xs_pool_drop(pool, chunk);
@@ -694,7 +694,7 @@ static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 /* There is no memory for a chunk, of which @count was counted. */
 static void xs_pool_pause(struct xs_pool *pool, u32 count)
 {
-	u64 now = pool->ops->clock(pool->world);
+	u64 now = pool->ops->clock(pool->backend);
 	xs_flags_t flags = xs_lock(&pool->lock);
 
 	pool->count -= count;
@@ -728,7 +728,7 @@ void xs_pool_grow(struct xs_pool *pool)
 
 static bool xs_pool_add_cpu(struct xs_pool *pool, u32 id)
 {
-	struct xs_pool_cpu *cpu = pool->ops->alloc(pool->world, sizeof(*cpu),
+	struct xs_pool_cpu *cpu = pool->ops->alloc(pool->backend, sizeof(*cpu),
 						   id, false);
 
 	if (!cpu)
@@ -742,13 +742,13 @@ static bool xs_pool_add_cpu(struct xs_pool *pool, u32 id)
 	return true;
 }
 
-bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
-		  void *world, u64 start, u32 cpu_count, xs_counts_t *counts)
+bool xs_pool_init(struct xs_pool *pool, const struct xs_backend_ops *ops,
+		  void *backend, u64 start, u32 cpu_count, xs_counts_t *counts)
 {
 	bool ok;
 
 	pool->ops = ops;
-	pool->world = world;
+	pool->backend = backend;
 	pool->start = start;
 	pool->cpu_count = cpu_count;
 	pool->counts = counts;
@@ -759,9 +759,9 @@ bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
 	for (u32 kind = 0; kind < XS_BOUNCE_KINDS; kind++)
 		pool->idle[kind] = 0;
 	xs_a64_set(&pool->none.free, 0);
-	pool->chunks = ops->alloc(world, XS_CHUNKS_MAX * sizeof(*pool->chunks),
+	pool->chunks = ops->alloc(backend, XS_CHUNKS_MAX * sizeof(*pool->chunks),
 				  XS_ANY_CPU, false);
-	pool->cpus = ops->alloc(world, cpu_count * sizeof(*pool->cpus),
+	pool->cpus = ops->alloc(backend, cpu_count * sizeof(*pool->cpus),
 				XS_ANY_CPU, false);
 	ok = pool->chunks && pool->cpus;
 	for (u32 i = 0; ok && i < cpu_count; i++)
@@ -784,11 +784,11 @@ void xs_pool_destroy(struct xs_pool *pool)
 		xs_chunk_free(pool, chunk);
 	}
 	for (u32 i = 0; pool->cpus && i < pool->cpu_count; i++)
-		pool->ops->free(pool->world, pool->cpus[i],
+		pool->ops->free(pool->backend, pool->cpus[i],
 				sizeof(*pool->cpus[i]));
-	pool->ops->free(pool->world, pool->cpus,
+	pool->ops->free(pool->backend, pool->cpus,
 			pool->cpu_count * sizeof(*pool->cpus));
-	pool->ops->free(pool->world, pool->chunks,
+	pool->ops->free(pool->backend, pool->chunks,
 			XS_CHUNKS_MAX * sizeof(*pool->chunks));
 	pool->start = XS_POOL_BLOCKED;
 	pool->count = 0;

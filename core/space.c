@@ -82,7 +82,7 @@ struct xs_block *xs_space_take(struct xs_space *space, u64 last)
 	return block;
 }
 
-/* Is it time to tell the world? The lock is held. */
+/* Is it time to tell the backend? The lock is held. */
 static bool xs_space_has_surplus(struct xs_space *space)
 {
 	if (space->surplus || space->tree.empty <= 2 * space->empty_reserved_low ||
@@ -95,7 +95,7 @@ static bool xs_space_has_surplus(struct xs_space *space)
 static void xs_space_tell(struct xs_space *space, bool surplus)
 {
 	if (surplus && space->tree.ops->surplus)
-		space->tree.ops->surplus(space->tree.world);
+		space->tree.ops->surplus(space->tree.backend);
 }
 
 void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
@@ -272,8 +272,8 @@ static int xs_space_reserve_page(struct xs_space *space, u64 first, u64 end)
 	return 0;
 }
 
-int xs_space_init(struct xs_space *space, const struct xs_world_ops *ops,
-		  void *world, u64 start, u64 end)
+int xs_space_init(struct xs_space *space, const struct xs_backend_ops *ops,
+		  void *backend, u64 start, u64 end)
 {
 	static const struct xs_space empty;
 
@@ -288,7 +288,7 @@ int xs_space_init(struct xs_space *space, const struct xs_world_ops *ops,
 	if (space->first_block >= space->end_block)
 		return -XS_EINVAL;
 	xs_lock_init(&space->lock);
-	if (xs_tree_init(&space->tree, ops, world) &&
+	if (xs_tree_init(&space->tree, ops, backend) &&
 	    !xs_space_reserve_page(space, 0, space->first_block) &&
 	    !xs_space_reserve_page(space, space->end_block, XS_SPACE_BLOCKS))
 		return 0;

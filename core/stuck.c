@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Pages that the world could not remove; see stuck.h. */
+/* Pages that the backend could not remove; see stuck.h. */
 #include <xsmmu/place.h>
 #include <xsmmu/stuck.h>
 #include <xsmmu/flush.h>
@@ -11,7 +11,7 @@ void xs_stuck_mark(struct xs_engine *engine, u64 page, u32 pages)
 	u64 end = page + pages;
 
 	xs_count(engine->counts, stuck_pages, pages);
-	xs_ops(engine)->stuck(xs_world(engine), page << XS_PAGE_LG2, pages);
+	xs_ops(engine)->stuck(xs_backend(engine), page << XS_PAGE_LG2, pages);
 	while (page < end) {
 		u64 stop = (page | (XS_BLOCK_PAGES - 1)) + 1;
 
@@ -29,7 +29,7 @@ void xs_stuck_mark_extent(struct xs_engine *engine, u64 iova, u32 pages)
 						iova >> XS_PAGE_LG2);
 
 	xs_count(engine->counts, stuck_pages, pages);
-	xs_ops(engine)->stuck(xs_world(engine), iova, pages);
+	xs_ops(engine)->stuck(xs_backend(engine), iova, pages);
 	xs_a64_set_release(&block->extent_pages, XS_EXTENT_STUCK | pages);
 }
 
@@ -111,7 +111,7 @@ static void xs_stuck_release(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * The world was asked again to remove @pages pages at @page, of @block, an extent of blocks
+ * The backend was asked again to remove @pages pages at @page, of @block, an extent of blocks
  * or a row of pages.
  */
 static void xs_stuck_done(struct xs_engine *engine, struct xs_block *block,
@@ -179,7 +179,7 @@ u64 xs_engine_retry(struct xs_engine *engine)
 		leaf = xs_tree_next_leaf(&engine->space.tree, &page);
 		xs_unlock(&engine->space.lock, flags);
 		if (leaf && xs_stuck_look(leaf, &stuck)) {
-			xs_ops(engine)->quiesce(xs_world(engine));
+			xs_ops(engine)->quiesce(xs_backend(engine));
 			xs_leaf_retry(engine, leaf, page, &stuck);
 		}
 		page += XS_LEAF_PAGES;

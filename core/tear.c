@@ -131,7 +131,7 @@ static struct xs_torn *xs_torn_new(struct xs_engine *engine,
 				   const struct xs_found *found)
 {
 	struct xs_torn *torn =
-		xs_ops(engine)->alloc(xs_world(engine),
+		xs_ops(engine)->alloc(xs_backend(engine),
 				      xs_torn_bytes(found->pages), XS_ANY_CPU,
 				      true);
 
@@ -146,7 +146,7 @@ static struct xs_torn *xs_torn_new(struct xs_engine *engine,
 static void xs_torn_free(struct xs_engine *engine, struct xs_torn *torn)
 {
 	if (torn)
-		xs_ops(engine)->free(xs_world(engine), torn,
+		xs_ops(engine)->free(xs_backend(engine), torn,
 				     xs_torn_bytes(torn->pages));
 }
 
@@ -156,7 +156,7 @@ void xs_leaf_free_torn(struct xs_tree *tree, struct xs_leaf *leaf)
 		struct xs_torn *torn = leaf->torn;
 
 		leaf->torn = torn->next;
-		tree->ops->free(tree->world, torn, xs_torn_bytes(torn->pages));
+		tree->ops->free(tree->backend, torn, xs_torn_bytes(torn->pages));
 	}
 }
 
@@ -284,15 +284,15 @@ static enum xs_tear_result xs_tear_take(struct xs_engine *engine,
 	return XS_TEAR_RECORD;
 }
 
-/* Records are done: the world is to call xs_engine_trim(). */
+/* Records are done: the backend is to call xs_engine_trim(). */
 static void xs_tear_tell_done(struct xs_engine *engine)
 {
 	if (xs_ops(engine)->surplus)
-		xs_ops(engine)->surplus(xs_world(engine));
+		xs_ops(engine)->surplus(xs_backend(engine));
 }
 
 /*
- * A torn mapping of which the world could not remove all is stuck from here on (stuck.h), and
+ * A torn mapping of which the backend could not remove all is stuck from here on (stuck.h), and
  * xs_engine_retry() removes it. @returns: the driver's call has not returned, so the memory
  * can be held. Entered.
  */
@@ -312,7 +312,7 @@ static void xs_torn_stick(struct xs_engine *engine, u64 page, u32 pages,
 }
 
 /*
- * The world could not remove some of a torn mapping. No unmap finds its record any more, which
+ * The backend could not remove some of a torn mapping. No unmap finds its record any more, which
  * xs_engine_mend() frees, and nothing else: the mapping is stuck. Entered.
  */
 static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
@@ -330,9 +330,9 @@ static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
 }
 
 /*
- * The world has removed all of a torn mapping, or found nothing to remove. Where removals can
+ * The backend has removed all of a torn mapping, or found nothing to remove. Where removals can
  * fail, the second is right only if an earlier call has removed it: beside another call, whose
- * removal may have failed and have left no trace in the world, nobody knows. True: it is gone.
+ * removal may have failed and have left no trace in the backend, nobody knows. True: it is gone.
  */
 static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
 			    int removed)
@@ -353,7 +353,7 @@ static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
 
 /*
  * Remove the pages of [@from, @end) of a mapping that is torn. Returns what remove_part() of
- * the world does, -ENOMEM if it is not known what was removed. Entered.
+ * the backend does, -ENOMEM if it is not known what was removed. Entered.
  */
 static int xs_tear_remove(struct xs_engine *engine,
 			  const struct xs_found *found, u64 from, u64 end)
@@ -529,7 +529,7 @@ void xs_engine_mend(struct xs_engine *engine, bool abandoned)
 	torn = xs_mend_begin(engine);
 	if (!torn)
 		return;
-	xs_ops(engine)->quiesce(xs_world(engine));
+	xs_ops(engine)->quiesce(xs_backend(engine));
 	for (; torn; torn = next) {
 		struct xs_range whole = { torn->page, torn->pages };
 

@@ -44,7 +44,7 @@ static void xs_bit_put(u64 *bits, u32 at, bool on)
 static struct xs_leaf *xs_leaf_new(struct xs_tree *tree, u64 block,
 				   bool atomic)
 {
-	struct xs_leaf *leaf = tree->ops->alloc(tree->world, sizeof(*leaf),
+	struct xs_leaf *leaf = tree->ops->alloc(tree->backend, sizeof(*leaf),
 						XS_ANY_CPU, atomic);
 
 	if (!leaf)
@@ -59,8 +59,8 @@ static struct xs_leaf *xs_leaf_new(struct xs_tree *tree, u64 block,
 void xs_leaf_free(struct xs_tree *tree, struct xs_leaf *leaf)
 {
 	xs_leaf_free_torn(tree, leaf);
-	tree->ops->free(tree->world, leaf->slots, XS_SLOTS_BYTES);
-	tree->ops->free(tree->world, leaf, sizeof(*leaf));
+	tree->ops->free(tree->backend, leaf->slots, XS_SLOTS_BYTES);
+	tree->ops->free(tree->backend, leaf, sizeof(*leaf));
 }
 
 /* Where look-ups of a near leaf begin; NULL for another one. */
@@ -79,7 +79,7 @@ bool xs_leaf_add_slots(struct xs_tree *tree, struct xs_leaf *leaf)
 
 	if (xs_likely(leaf->slots))
 		return true;
-	slots = tree->ops->alloc(tree->world, XS_SLOTS_BYTES, XS_ANY_CPU,
+	slots = tree->ops->alloc(tree->backend, XS_SLOTS_BYTES, XS_ANY_CPU,
 				 true);
 	if (!slots)
 		return false;
@@ -106,7 +106,7 @@ static void *xs_child_need(struct xs_tree *tree, struct xs_node *node,
 		child = xs_leaf_new(tree, block & ~(u64)(XS_LEAF_BLOCKS - 1),
 				    atomic);
 	else
-		child = tree->ops->alloc(tree->world, sizeof(struct xs_node),
+		child = tree->ops->alloc(tree->backend, sizeof(struct xs_node),
 					 XS_ANY_CPU, atomic);
 	if (!child)
 		return 0;
@@ -455,17 +455,17 @@ struct xs_leaf *xs_tree_detach(struct xs_tree *tree, u64 block)
 
 /* ---- set-up ---- */
 
-bool xs_tree_init(struct xs_tree *tree, const struct xs_world_ops *ops,
-		  void *world)
+bool xs_tree_init(struct xs_tree *tree, const struct xs_backend_ops *ops,
+		  void *backend)
 {
 	static const struct xs_tree empty;
 	struct xs_node *middle;
 
 	*tree = empty;
 	tree->ops = ops;
-	tree->world = world;
-	tree->root = ops->alloc(world, sizeof(*tree->root), XS_ANY_CPU, false);
-	tree->low_slots = ops->alloc(world, XS_LOW_SLOTS_BYTES, XS_ANY_CPU,
+	tree->backend = backend;
+	tree->root = ops->alloc(backend, sizeof(*tree->root), XS_ANY_CPU, false);
+	tree->low_slots = ops->alloc(backend, XS_LOW_SLOTS_BYTES, XS_ANY_CPU,
 				     false);
 	/* The lowest path is there from the start. */
 	if (!tree->root || !tree->low_slots || !xs_tree_grow(tree, 0, 1, false))
@@ -484,13 +484,13 @@ static void xs_node_destroy(struct xs_tree *tree, struct xs_node *node,
 		else if (node->child[i])
 			xs_leaf_free(tree, node->child[i]);
 	}
-	tree->ops->free(tree->world, node, sizeof(*node));
+	tree->ops->free(tree->backend, node, sizeof(*node));
 }
 
 void xs_tree_destroy(struct xs_tree *tree)
 {
 	xs_node_destroy(tree, tree->root, XS_NODE_LEVELS);
-	tree->ops->free(tree->world, tree->low_slots, XS_LOW_SLOTS_BYTES);
+	tree->ops->free(tree->backend, tree->low_slots, XS_LOW_SLOTS_BYTES);
 	tree->root = 0;
 	tree->low = 0;
 	tree->low_slots = 0;

@@ -247,7 +247,7 @@ static bool xs_claim_defer(struct xs_engine *engine,
 }
 
 /*
- * The world could not remove the claim: hold its memory, if that can be, and keep its
+ * The backend could not remove the claim: hold its memory, if that can be, and keep its
  * IOVAs.
  */
 static xs_noinline void xs_claim_stick(struct xs_engine *engine,
@@ -282,7 +282,7 @@ static xs_inline void xs_claim_let_go(struct xs_engine *engine,
 	xs_place_back(engine, policy, claim->page, claim->pages);
 }
 
-/* Flush a claim before the return, then let it go. False: the world could not remove it. */
+/* Flush a claim before the return, then let it go. False: the backend could not remove it. */
 static xs_inline bool xs_claim_flush(struct xs_engine *engine,
 				     const struct xs_policy *policy,
 				     const struct xs_claim *claim,
@@ -318,7 +318,7 @@ static bool xs_claim_left(struct xs_engine *engine,
 	return true;
 }
 
-/* Unmap what was claimed. False: the world could not remove it. */
+/* Unmap what was claimed. False: the backend could not remove it. */
 static bool xs_claim_unmap(struct xs_engine *engine,
 			   const struct xs_policy *policy,
 			   const struct xs_claim *claim, enum xs_unmap how)

@@ -288,8 +288,8 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
 			       struct iommu_domain *domain)
 {
 	struct xs_engine_config config = {
-		.ops = &xs_linux_world,
-		.world = group,
+		.ops = &xs_linux_backend,
+		.backend = group,
 		.cpu_count = nr_cpu_ids,
 		.policy = group->policy,
 		.tuning = &group->tuning,
@@ -300,16 +300,16 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
 	/* There is per-CPU memory of possible CPUs only. */
 	if (num_possible_cpus() != nr_cpu_ids)
 		return "the numbers of the CPUs have gaps";
-	if (xs_world_init(group, domain, xdev))
+	if (xs_backend_init(group, domain, xdev))
 		return "out of memory";
 	config.remembers = group->iommu.kicks || XS_REFUSES;
 	if (xs_engine_init(&group->engine, &config)) {
-		xs_world_exit(group);
+		xs_backend_exit(group);
 		return "no IOVA space or out of memory";
 	}
 	if (reserve_regions(group) || (xs_instance_copies(&group->instance->ops) &&
 			       xs_engine_add_pool(&group->engine))) {
-		xs_world_exit(group);
+		xs_backend_exit(group);
 		xs_engine_destroy(&group->engine);
 		return "out of memory";
 	}
@@ -349,7 +349,7 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 		return failure;
 	}
 	/* Nothing of the kernel's own path stays cached. */
-	xs_world_flush(group);
+	xs_backend_flush(group);
 	run(group);
 	__module_get(THIS_MODULE);
 	return NULL;
@@ -367,15 +367,15 @@ static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 	    domain->geometry.aperture_end != group->geometry.aperture_end)
 		return "its IOMMU group has other addresses than before";
 	if (group->stuck_in)
-		xs_world_retry_in(group, domain);
-	if (xs_world_is_stuck(group))
+		xs_backend_retry_in(group, domain);
+	if (xs_backend_is_stuck(group))
 		return "its IOMMU driver could not remove pages from this domain: for a new one " XS_NEW_DOMAIN("<group>");
 	failure = check_stale_mappings(group, domain);
 	if (failure)
 		return failure;
-	if (xs_world_enter(group, domain, xdev))
+	if (xs_backend_enter(group, domain, xdev))
 		return "out of memory";
-	xs_world_flush(group);
+	xs_backend_flush(group);
 	return NULL;
 }
 
@@ -385,9 +385,9 @@ static void engine_stop(struct xs_group *group)
 	run_no_more(group);
 	/* No device has our operations any more: who has seen them is waited for. */
 	xs_engine_settle(&group->engine);
-	xs_world_exit(group);
+	xs_backend_exit(group);
 	xs_engine_leak_check(&group->engine, &group->sum);
-	xs_world_flush(group);
+	xs_backend_flush(group);
 	xs_stats_add(&group->past, &group->sum);
 	xs_engine_destroy(&group->engine);
 	group->domain = NULL;
@@ -636,7 +636,7 @@ static int retry_stuck(struct device *dev, void *group)
 	struct iommu_domain *domain = xs_locked_domain(dev);
 
 	if (domain && !has_own_domain(dev))
-		xs_world_retry_in(group, domain);
+		xs_backend_retry_in(group, domain);
 	return 1;
 }
 
@@ -647,9 +647,9 @@ static bool is_stuck(struct xs_group *group)
 		group->clean = false;
 		if (!iommu_group_for_each_dev(group->iommu_group, group,
 					      retry_stuck))
-			xs_world_retry_in(group, NULL);
+			xs_backend_retry_in(group, NULL);
 	}
-	return xs_world_is_stuck(group);
+	return xs_backend_is_stuck(group);
 }
 
 /*
@@ -663,7 +663,7 @@ static bool detach(struct xs_group *group, struct device *locked)
 	struct xs_device *xdev;
 	bool live;
 
-	xs_world_shut(group);
+	xs_backend_shut(group);
 	live = xs_engine_live(&group->engine) > 0;
 	/* Of what is deferred nobody could try again to remove it once the engine stops. */
 	xs_engine_settle(&group->engine);
@@ -796,7 +796,7 @@ static void released(struct device *dev, void *data)
 		xs_engine_flush(&group->engine, XS_FLUSH_DRAIN);
 		mend(group);
 		if (!detach(group, dev)) {
-			xs_world_leave(group);
+			xs_backend_leave(group);
 			queue_delayed_work(orphan_queue, &orphan_work,
 					   ORPHAN_TICKS);
 		}
@@ -810,7 +810,7 @@ static void released(struct device *dev, void *data)
 /* Is the domain its engine's? */
 static bool is_at_work(const struct xs_group *group)
 {
-	return group->attached && !xs_world_is_blocked(group);
+	return group->attached && !xs_backend_is_blocked(group);
 }
 
 /* The engine for a device that is claimed, made or gone on with. */

@@ -272,7 +272,7 @@ static void set_tables(struct xs_group *group, bool direct)
 {
 	group->direct = direct;
 	if (group->instance)
-		xs_world_set_tables(group, bound_device(group));
+		xs_backend_set_tables(group, bound_device(group));
 }
 
 /* Have auto say which, if it is to choose. */

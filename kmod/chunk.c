@@ -36,15 +36,15 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 directi
 	if (xs_fails())
 		return -ENOMEM;
 	if (group->iommu.maps_singly || group->iommu.kicks)
-		return xs_world_map_singly(group, iova, virt_to_phys(memory),
-					   CHUNK_PAGES, chunk_prots[direction]);
-	error = xs_world_prune(group, iova, CHUNK_PAGES);
+		return xs_backend_map_singly(group, iova, virt_to_phys(memory),
+					     CHUNK_PAGES, chunk_prots[direction]);
+	error = xs_backend_prune(group, iova, CHUNK_PAGES);
 	if (error)
 		return error;
 	error = iommu_map(group->domain, iova, virt_to_phys(memory),
 			  XS_CHUNK_BYTES, chunk_prots[direction], GFP_KERNEL);
 	if (!error && group->iommu.flushes_maps)
-		xs_world_count_map_flush(group, &range);
+		xs_backend_count_map_flush(group, &range);
 	return error;
 }
 
@@ -58,23 +58,23 @@ static bool unmap_chunk(struct xs_group *group, u64 iova)
 	xs_gather_t gather;
 	int error = 0;
 
-	if (xs_world_is_blocked(group))
+	if (xs_backend_is_blocked(group))
 		return !group->stuck_in;
-	xs_linux_world.gather_init(&gather);
+	xs_linux_backend.gather_init(&gather);
 	if (xs_refuses() || iommu_unmap_fast(group->domain, iova, XS_CHUNK_BYTES,
 					     &gather) != XS_CHUNK_BYTES)
-		error = xs_linux_world.remove_again(group, &gather, iova,
-						    CHUNK_PAGES);
+		error = xs_linux_backend.remove_again(group, &gather, iova,
+						      CHUNK_PAGES);
 	else if (group->iommu.kicks)
 		atomic64_inc(&group->other_commands.page);
-	xs_world_invalidate(group, &gather, &range,
-			    !group->iommu.pages_only);
+	xs_backend_invalidate(group, &gather, &range,
+			      !group->iommu.pages_only);
 	return !error;
 }
 
-void *xs_chunk_add(void *world, u64 iova, u32 direction, bool *left)
+void *xs_chunk_add(void *backend, u64 iova, u32 direction, bool *left)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 	struct page *page;
 	int error;
 
@@ -96,9 +96,9 @@ void *xs_chunk_add(void *world, u64 iova, u32 direction, bool *left)
 	return NULL;
 }
 
-bool xs_chunk_drop(void *world, u64 iova, void *memory)
+bool xs_chunk_drop(void *backend, u64 iova, void *memory)
 {
-	if (!unmap_chunk(world, iova))
+	if (!unmap_chunk(backend, iova))
 		return false;
 	free_pages((unsigned long)memory, get_order(XS_CHUNK_BYTES));
 	return true;
@@ -142,10 +142,10 @@ int xs_chunks_map(struct xs_group *group)
 	return unmapped ? error : XS_MAP_LEFT;
 }
 
-/* While the group's world is set up. */
-void xs_chunks_short(void *world)
+/* While the group's backend is set up. */
+void xs_chunks_short(void *backend)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 
 	if (group->cpus)
 		schedule_work(&group->grow);

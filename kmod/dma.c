@@ -76,13 +76,13 @@ static bool is_unflushed(unsigned long attrs)
 
 /*
  * Who looks for a group's engine does so in a section: the engine's own, or, for what
- * is larger than a block, since that may take long, one of xs_world_srcu. Both are waited
+ * is larger than a block, since that may take long, one of xs_backend_srcu. Both are waited
  * for before a group's domain, or its engine, goes.
  */
 static int section_begin(u32 pages)
 {
 	if (pages > XS_BLOCK_PAGES)
-		return srcu_read_lock(&xs_world_srcu);
+		return srcu_read_lock(&xs_backend_srcu);
 	xs_enter();
 	return 0;
 }
@@ -90,7 +90,7 @@ static int section_begin(u32 pages)
 static void section_end(u32 pages, int section)
 {
 	if (pages > XS_BLOCK_PAGES)
-		srcu_read_unlock(&xs_world_srcu, section);
+		srcu_read_unlock(&xs_backend_srcu, section);
 	else
 		xs_exit();
 }
@@ -127,7 +127,7 @@ static noinline dma_addr_t map_pages_unflushed(struct device *dev,
 	u32 pages = pages_of(phys, size);
 	int section = section_begin(pages);
 	struct xs_group *group = xs_group_now(dev);
-	u32 unflushed = group ? xs_world_map_unflushed(group) : 0;
+	u32 unflushed = group ? xs_backend_map_unflushed(group) : 0;
 	u64 last = last_of(dev, *dev->dma_mask);
 	u64 iova = 0;
 
@@ -175,7 +175,7 @@ static u32 map_in_block(struct device *dev, u64 iova, const u64 *phys,
 	xs_enter();
 	group = xs_group_now(dev);
 	if (group) {
-		unflushed = xs_world_map_unflushed(group);
+		unflushed = xs_backend_map_unflushed(group);
 		range.pages = map_some_in_block(group, iova, phys, count,
 						prot | unflushed,
 						deferred && unflushed);
@@ -328,10 +328,10 @@ static __always_inline u64 map_end(struct xs_group *group, u64 iova, u32 pages,
 				   int error, bool *lost)
 {
 	if (!error)
-		error = xs_world_flush_maps(group, iova, pages);
+		error = xs_backend_flush_maps(group, iova, pages);
 	if (likely(!error))
 		return iova;
-	*lost = !xs_world_undo(group, iova, pages, error);
+	*lost = !xs_backend_undo(group, iova, pages, error);
 	return 0;
 }
 
@@ -345,7 +345,7 @@ static void tell_lost(struct device *dev, size_t size)
 /*
  * The group of @dev that a map of several pages may reserve IOVAs in. NULL: none, or it is leaving
  * its domain, when each map fails, which is counted; after a failed removal its undo would fail,
- * too, and IOVAs and memory would be lost with each map. In the section of xs_world_srcu.
+ * too, and IOVAs and memory would be lost with each map. In the section of xs_backend_srcu.
  */
 static struct xs_group *group_to_map(struct device *dev)
 {
@@ -363,7 +363,7 @@ static struct xs_group *group_to_map(struct device *dev)
 static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 			   enum dma_data_direction dir, unsigned long attrs)
 {
-	int section = srcu_read_lock(&xs_world_srcu);
+	int section = srcu_read_lock(&xs_backend_srcu);
 	struct xs_group *group = group_to_map(dev);
 	u32 pages = pages_of(phys, size);
 	u64 iova = 0;
@@ -376,10 +376,10 @@ static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 		error = xs_engine_fill(&group->engine, iova, phys & PAGE_MASK,
 				       pages, prot_of(dir, attrs) | IOMMU_MMIO);
 	if (error) {
-		xs_world_undo(group, iova, pages, error);
+		xs_backend_undo(group, iova, pages, error);
 		iova = 0;
 	}
-	srcu_read_unlock(&xs_world_srcu, section);
+	srcu_read_unlock(&xs_backend_srcu, section);
 	if (!iova)
 		return DMA_MAPPING_ERROR;
 	trace_map(dev, iova, pages);
@@ -575,7 +575,7 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 			const u64 *phys, u32 pages, u32 prot)
 {
-	int section = srcu_read_lock(&xs_world_srcu);
+	int section = srcu_read_lock(&xs_backend_srcu);
 	struct xs_group *group = group_to_map(dev);
 	u64 iova = 0;
 	bool lost;
@@ -585,14 +585,14 @@ static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 		iova = xs_engine_reserve(&group->engine, pages,
 					 last_of(dev, *dev->dma_mask));
 	if (iova) {
-		prot |= xs_world_map_unflushed(group);
+		prot |= xs_backend_map_unflushed(group);
 		error = phys ?
 			xs_engine_fill_each(&group->engine, iova, phys, pages,
 					    prot) :
 			sg_fill(&group->engine, sgl, nents, iova, prot);
 		iova = map_end(group, iova, pages, error, &lost);
 	}
-	srcu_read_unlock(&xs_world_srcu, section);
+	srcu_read_unlock(&xs_backend_srcu, section);
 	return iova;
 }
 
@@ -669,7 +669,7 @@ static void unmap_list(struct device *dev, struct scatterlist *sgl, int nents,
 		int section = section_begin(pages);
 
 		trace_unmap(dev, start, pages);
-		xs_world_unmap_partial(group, start, pages);
+		xs_backend_unmap_partial(group, start, pages);
 		section_end(pages, section);
 	} else if (deferred) {
 		unmap_pages_deferred(dev, start, bytes);
@@ -714,7 +714,7 @@ static int fill_contiguous(struct xs_engine *engine, u64 iova, u64 start,
 static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 			  u32 prot, u64 last)
 {
-	int section = srcu_read_lock(&xs_world_srcu);
+	int section = srcu_read_lock(&xs_backend_srcu);
 	struct xs_group *group = group_to_map(dev);
 	u32 count = pages_of(0, size);
 	u64 iova = group ? xs_engine_reserve(&group->engine, count, last) : 0;
@@ -724,10 +724,10 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 	if (iova) {
 		error = fill_contiguous(&group->engine, iova,
 					page_to_phys(page), count,
-					prot | xs_world_map_unflushed(group));
+					prot | xs_backend_map_unflushed(group));
 		iova = map_end(group, iova, count, error, &lost);
 	}
-	srcu_read_unlock(&xs_world_srcu, section);
+	srcu_read_unlock(&xs_backend_srcu, section);
 	if (iova)
 		trace_map(dev, iova, count);
 	else if (lost)
@@ -788,7 +788,7 @@ static int fill_each(struct xs_engine *engine, u64 iova, struct page **pages,
 static u64 map_each(struct device *dev, struct page **pages, u32 count,
 		    u32 prot, u64 last, bool *lost)
 {
-	int section = srcu_read_lock(&xs_world_srcu);
+	int section = srcu_read_lock(&xs_backend_srcu);
 	struct xs_group *group = group_to_map(dev);
 	u64 iova = group ? xs_engine_reserve(&group->engine, count, last) : 0;
 	int error;
@@ -796,10 +796,10 @@ static u64 map_each(struct device *dev, struct page **pages, u32 count,
 	*lost = false;
 	if (iova) {
 		error = fill_each(&group->engine, iova, pages, count,
-				  prot | xs_world_map_unflushed(group));
+				  prot | xs_backend_map_unflushed(group));
 		iova = map_end(group, iova, count, error, lost);
 	}
-	srcu_read_unlock(&xs_world_srcu, section);
+	srcu_read_unlock(&xs_backend_srcu, section);
 	if (iova)
 		trace_map(dev, iova, count);
 	return iova;
@@ -865,7 +865,7 @@ static void *alloc_coherent(struct device *dev, size_t size, dma_addr_t *handle,
 static void free_coherent(struct device *dev, size_t size, void *address,
 			  dma_addr_t handle, unsigned long attrs)
 {
-	int section = srcu_read_lock(&xs_world_srcu);
+	int section = srcu_read_lock(&xs_backend_srcu);
 
 	/* Memory of another path's is not ours to free, either. */
 	if (!unmap_pages(dev, handle, PAGE_ALIGN(size), true))
@@ -874,7 +874,7 @@ static void free_coherent(struct device *dev, size_t size, void *address,
 		vfree(address);
 	else
 		__free_pages(virt_to_page(address), get_order(size));
-	srcu_read_unlock(&xs_world_srcu, section);
+	srcu_read_unlock(&xs_backend_srcu, section);
 }
 
 static struct page *alloc_noncoherent(struct device *dev, size_t size,
@@ -897,11 +897,11 @@ static struct page *alloc_noncoherent(struct device *dev, size_t size,
 static void free_noncoherent(struct device *dev, size_t size, struct page *page,
 			     dma_addr_t handle, enum dma_data_direction dir)
 {
-	int section = srcu_read_lock(&xs_world_srcu);
+	int section = srcu_read_lock(&xs_backend_srcu);
 
 	if (unmap_pages(dev, handle, PAGE_ALIGN(size), true))
 		__free_pages(page, get_order(size));
-	srcu_read_unlock(&xs_world_srcu, section);
+	srcu_read_unlock(&xs_backend_srcu, section);
 }
 
 /*
@@ -952,7 +952,7 @@ static void free_noncontiguous(struct device *dev, size_t size,
 			       enum dma_data_direction dir)
 {
 	struct dma_sgt_handle *memory = sgt_handle(sgt);
-	int section = srcu_read_lock(&xs_world_srcu);
+	int section = srcu_read_lock(&xs_backend_srcu);
 
 	if (unmap_pages(dev, sg_dma_address(sgt->sgl), PAGE_ALIGN(size),
 			true)) {
@@ -960,7 +960,7 @@ static void free_noncontiguous(struct device *dev, size_t size,
 		sg_free_table(sgt);
 		kfree(memory);
 	}
-	srcu_read_unlock(&xs_world_srcu, section);
+	srcu_read_unlock(&xs_backend_srcu, section);
 }
 #endif
 

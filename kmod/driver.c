@@ -31,12 +31,12 @@ static bool may_have_moved(void)
 
 /*
  * In what is done on all CPUs the engine enters for each, so that the time without
- * preemption does not grow with their number: the group is kept by xs_world_srcu then.
+ * preemption does not grow with their number: the group is kept by xs_backend_srcu then.
  */
 static int flush_enter(bool everywhere)
 {
 	if (everywhere)
-		return srcu_read_lock(&xs_world_srcu);
+		return srcu_read_lock(&xs_backend_srcu);
 	xs_enter();
 	return 0;
 }
@@ -44,7 +44,7 @@ static int flush_enter(bool everywhere)
 static void flush_exit(bool everywhere, int section)
 {
 	if (everywhere)
-		srcu_read_unlock(&xs_world_srcu, section);
+		srcu_read_unlock(&xs_backend_srcu, section);
 	else
 		xs_exit();
 }
@@ -147,7 +147,7 @@ void __xsmmu_flush_maps(struct device *dev)
 	int section = flush_enter(everywhere);
 	struct xs_group *group = xs_group_now(dev);
 
-	if (group && xs_world_map_unflushed(group))
+	if (group && xs_backend_map_unflushed(group))
 		xs_engine_flush_maps(&group->engine, everywhere);
 	flush_exit(everywhere, section);
 	if (group && xs_debug_on())

@@ -52,8 +52,8 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 	group = kvzalloc(sizeof(*group), GFP_KERNEL | __GFP_NOFAIL);
 	group->iommu_group = iommu_group;
 	INIT_LIST_HEAD(&group->devices);
-	INIT_WORK(&group->trim, xs_world_trim);
-	INIT_DELAYED_WORK(&group->retry, xs_world_retry);
+	INIT_WORK(&group->trim, xs_backend_trim);
+	INIT_DELAYED_WORK(&group->retry, xs_backend_retry);
 	INIT_WORK(&group->grow, xs_chunks_grow);
 	INIT_DELAYED_WORK(&group->shrink, xs_chunks_shrink);
 	mutex_init(&group->trimming);
@@ -220,7 +220,7 @@ static bool is_stuck(const struct xs_group *group)
 
 enum xs_level xs_group_level(const struct xs_group *group)
 {
-	if (!group->attached || xs_world_is_blocked(group) || is_stuck(group))
+	if (!group->attached || xs_backend_is_blocked(group) || is_stuck(group))
 		return XS_LEVEL_NONE;
 	return xs_policy_level(group->policy, group->aware);
 }

@@ -202,7 +202,7 @@ static int cpu_dead(unsigned int cpu)
 	struct xs_group *group;
 
 	list_for_each_entry(group, &xs_running, running) {
-		xs_world_forget_cpu(group, cpu);
+		xs_backend_forget_cpu(group, cpu);
 		xs_engine_retire_cpu(&group->engine, cpu);
 	}
 	return 0;
@@ -290,7 +290,7 @@ static int __init xsmmu_init(void)
 	/* The parameter reads as the floor in force. */
 	if (!*min_level)
 		min_level = (char *)xs_choice_floor();
-	error = xs_world_start();
+	error = xs_backend_start();
 	if (error)
 		goto stop_choice;
 	error = xs_attach_init();
@@ -322,7 +322,7 @@ stop_hotplug:
 stop_attach:
 	xs_attach_exit();
 stop_world:
-	xs_world_stop();
+	xs_backend_stop();
 stop_choice:
 	xs_choice_stop();
 	return error;
@@ -364,7 +364,7 @@ static void __exit xsmmu_exit(void)
 	unregister_pm_notifier(&suspender);
 	cpuhp_remove_state_nocalls(hotplug_state);
 	xs_attach_exit();
-	xs_world_stop();
+	xs_backend_stop();
 	xs_choice_stop();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The DMA path as one translation unit: the world, the engine, the DMA API and
+ * The DMA path as one translation unit: the backend, the engine, the DMA API and
  * what batch-aware drivers call beside it.
  *
  * A map or an unmap costs little more than a few calls between files would, so
@@ -8,7 +8,7 @@
  * alone; nothing here depends on their order but that what is inlined comes
  * first.
  */
-#include "world.c"
+#include "backend.c"
 #include "../core/policy.c"
 #include "../core/stats.c"
 #include "../core/slot.c"

@@ -19,13 +19,13 @@
 typedef struct iommu_iotlb_gather xs_gather_t;
 typedef void *xs_ref_t;
 
-/* There is one world here: calls to it are direct, the hot ones inlined. */
-struct xs_world_ops;
-extern const struct xs_world_ops xs_linux_world;
-#define xs_ops(engine)		(&xs_linux_world)
-#define xs_world(engine)	((void *)(engine))	/* see struct xs_group */
+/* There is one backend here: calls to it are direct, the hot ones inlined. */
+struct xs_backend_ops;
+extern const struct xs_backend_ops xs_linux_backend;
+#define xs_ops(engine)		(&xs_linux_backend)
+#define xs_backend(engine)	((void *)(engine))	/* see struct xs_group */
 
-/* The world's quiesce() is synchronize_rcu(): it waits for these stretches, too. */
+/* The backend's quiesce() is synchronize_rcu(): it waits for these stretches, too. */
 #define xs_enter()		preempt_disable()
 #define xs_exit()		preempt_enable()
 #define xs_cpu_id()		((u32)smp_processor_id())

@@ -52,7 +52,7 @@ typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
 			      int prot, gfp_t gfp, size_t *mapped);
 
 /*
- * What the engine's world keeps for one CPU of a attached group.
+ * What the engine's backend keeps for one CPU of a attached group.
  * @lock:  of who starts @timer
  * @dirty: on this CPU's list of what the end of its next poll flushes; only this
  *	   CPU touches it, with interrupts off
@@ -73,7 +73,7 @@ struct xs_group_commands {
 
 /*
  * struct xs_group - see the head of this file
- * @engine:	first, so that it and the group, its world, are one pointer
+ * @engine:	first, so that it and the group, its backend, are one pointer
  * @list, @running: in xs_groups; in xs_running, while it has an engine
  * @policy:	chosen, NULL for none
  * @auto_line:	by which auto has chosen it; NULL if it was chosen by its name
@@ -458,63 +458,63 @@ void xs_debug_flush_maps(struct device *dev, bool everywhere);
 void xs_debug_forget(struct device *dev);
 
 /*
- * world.c. xs_world_invalidate(): what the engine does not know of, counted;
- * xs_world_flush(): all of its domain, not counted, where it is not in the blocking domain; of
- * commands for maps that another one has sent, xs_world_count_map_flush() counts those.
+ * world.c. xs_backend_invalidate(): what the engine does not know of, counted;
+ * xs_backend_flush(): all of its domain, not counted, where it is not in the blocking domain; of
+ * commands for maps that another one has sent, xs_backend_count_map_flush() counts those.
  *
  * A map with XS_MAP_UNFLUSHED, where
- * xs_world_map_unflushed() gives it, is to be followed by xs_world_flush_maps() for its
+ * xs_backend_map_unflushed() gives it, is to be followed by xs_backend_flush_maps() for its
  * range. What a map of many parts has left when one failed with @error is undone by
- * xs_world_undo(). xs_world_unmap_partial(): a list with holes. Both return false if the
+ * xs_backend_undo(). xs_backend_unmap_partial(): a list with holes. Both return false if the
  * IOMMU driver could not remove it: then the caller must not free the memory.
  *
- * xs_world_is_stuck(): has the group pages that could not be removed, of what is unmapped?
- * xs_world_retry_in(): one that has left its domain tries again to remove them; the domain
+ * xs_backend_is_stuck(): has the group pages that could not be removed, of what is unmapped?
+ * xs_backend_retry_in(): one that has left its domain tries again to remove them; the domain
  * that it has now cannot go meanwhile. Both may sleep.
  *
- * xs_world_prune(): frees page-table pages that are about nothing but these pages, of
- * which none is mapped; xs_world_map_singly(): maps, and flushes, by no larger entry,
+ * xs_backend_prune(): frees page-table pages that are about nothing but these pages, of
+ * which none is mapped; xs_backend_map_singly(): maps, and flushes, by no larger entry,
  * also in a domain that drivers do not map in yet. Both: 0 or a negative errno.
  *
- * xs_world_set_tables(): entries are written in place from the return on, or are not, as the
+ * xs_backend_set_tables(): entries are written in place from the return on, or are not, as the
  * group's choice is, of one with an engine. @xdev is bound, NULL while the group is orphaned.
  * May sleep.
  *
- * xs_world_srcu is for calls that are not in the engine's own sections, since they may
+ * xs_backend_srcu is for calls that are not in the engine's own sections, since they may
  * take long, for those of several steps, and for what follows a free: neither a group
  * nor its domain goes before.
  */
-extern struct srcu_struct xs_world_srcu;
-extern const struct xs_world_ops xs_linux_world;
-u32 xs_world_map_unflushed(const struct xs_group *group);
-int xs_world_flush_maps(struct xs_group *group, u64 iova, u32 pages);
-bool xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
-bool xs_world_undo(struct xs_group *group, u64 iova, u32 pages, int error);
-int xs_world_sweep(struct xs_group *group, u64 iova, u32 pages);
-int xs_world_prune(struct xs_group *group, u64 iova, u64 pages);
-int xs_world_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
-			u32 prot);
-void xs_world_trim(struct work_struct *work);
-void xs_world_retry(struct work_struct *work);
-void xs_world_retry_in(struct xs_group *group, struct iommu_domain *domain);
-bool xs_world_is_stuck(struct xs_group *group);
-void xs_world_count_map_flush(struct xs_group *group,
-			      const struct xs_range *range);
-void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
-			 const struct xs_range *ranges, u32 count);
-void xs_world_flush(struct xs_group *group);
-void xs_world_set_tables(struct xs_group *group, struct xs_device *xdev);
-int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
-		  struct xs_device *xdev);
-int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
-		   struct xs_device *xdev);
-void xs_world_shut(struct xs_group *group);
-void xs_world_leave(struct xs_group *group);
-bool xs_world_is_blocked(const struct xs_group *group);
-void xs_world_exit(struct xs_group *group);
-void xs_world_forget_cpu(struct xs_group *group, u32 cpu);
-int xs_world_start(void);
-void xs_world_stop(void);
+extern struct srcu_struct xs_backend_srcu;
+extern const struct xs_backend_ops xs_linux_backend;
+u32 xs_backend_map_unflushed(const struct xs_group *group);
+int xs_backend_flush_maps(struct xs_group *group, u64 iova, u32 pages);
+bool xs_backend_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
+bool xs_backend_undo(struct xs_group *group, u64 iova, u32 pages, int error);
+int xs_backend_sweep(struct xs_group *group, u64 iova, u32 pages);
+int xs_backend_prune(struct xs_group *group, u64 iova, u64 pages);
+int xs_backend_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
+			  u32 prot);
+void xs_backend_trim(struct work_struct *work);
+void xs_backend_retry(struct work_struct *work);
+void xs_backend_retry_in(struct xs_group *group, struct iommu_domain *domain);
+bool xs_backend_is_stuck(struct xs_group *group);
+void xs_backend_count_map_flush(struct xs_group *group,
+				const struct xs_range *range);
+void xs_backend_invalidate(struct xs_group *group, xs_gather_t *gather,
+			   const struct xs_range *ranges, u32 count);
+void xs_backend_flush(struct xs_group *group);
+void xs_backend_set_tables(struct xs_group *group, struct xs_device *xdev);
+int xs_backend_init(struct xs_group *group, struct iommu_domain *domain,
+		    struct xs_device *xdev);
+int xs_backend_enter(struct xs_group *group, struct iommu_domain *domain,
+		     struct xs_device *xdev);
+void xs_backend_shut(struct xs_group *group);
+void xs_backend_leave(struct xs_group *group);
+bool xs_backend_is_blocked(const struct xs_group *group);
+void xs_backend_exit(struct xs_group *group);
+void xs_backend_forget_cpu(struct xs_group *group, u32 cpu);
+int xs_backend_start(void);
+void xs_backend_stop(void);
 
 /*
  * chunk.c: what world.h says of the first three; two works; and all chunks into the
@@ -523,9 +523,9 @@ void xs_world_stop(void);
  * xs_chunks_drop(): those that are idle; those that cannot be removed are stuck then. It takes
  * @trimming.
  */
-void *xs_chunk_add(void *world, u64 iova, u32 direction, bool *left);
-bool xs_chunk_drop(void *world, u64 iova, void *memory);
-void xs_chunks_short(void *world);
+void *xs_chunk_add(void *backend, u64 iova, u32 direction, bool *left);
+bool xs_chunk_drop(void *backend, u64 iova, void *memory);
+void xs_chunks_short(void *backend);
 void xs_chunks_grow(struct work_struct *work);
 void xs_chunks_shrink(struct work_struct *work);
 int xs_chunks_map(struct xs_group *group);

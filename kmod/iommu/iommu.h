@@ -11,7 +11,7 @@
 
 #include <linux/iommu.h>
 
-#include <xsmmu/world.h>
+#include <xsmmu/backend.h>
 
 struct xs_format;
 

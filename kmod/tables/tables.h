@@ -20,7 +20,7 @@
 #include <linux/mm.h>
 #include <linux/pci.h>
 
-#include <xsmmu/world.h>
+#include <xsmmu/backend.h>
 
 #define XS_ENTRY_ADDRESS	GENMASK_ULL(51, PAGE_SHIFT)
 

@@ -75,7 +75,7 @@ def compiled_mutant(tools: root.Root, mutant: Mutant, page: str | None = None) -
     # A mutant may leave a function without a caller.
     flags = (*_FLAGS, "-O1", "-Wno-error", *pages.FLAGS[page or mutant.page])
     others = [file for file in _c_files(PROJECT, _FOLDERS) if file not in _MUTABLE]
-    world = build.userspace(tools, "world.o", others, (*flags, "-r", "-nostdlib"), parts=PARTS, runs=False)
+    world = build.userspace(tools, "backend.o", others, (*flags, "-r", "-nostdlib"), parts=PARTS, runs=False)
     with MUTANTS.planted(mutant) as source_dir:
         return build.userspace(
             tools,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include <xsmmu/world.h>
+#include <xsmmu/backend.h>
 
 #include "memory.h"
 #include "tally.h"

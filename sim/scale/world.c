@@ -135,7 +135,7 @@ static void world_bad_unmap(void *world, const struct xs_bad_unmap *bad_unmap)
 	scale_fail(bad_unmap->what);
 }
 
-const struct xs_world_ops world_ops = {
+const struct xs_backend_ops world_ops = {
 	.map = world_map,
 	.remove = world_remove,
 	.invalidate = world_invalidate,

@@ -14,7 +14,7 @@ struct world_cpu {
 	u64 deadline_ns;
 };
 
-extern const struct xs_world_ops world_ops;
+extern const struct xs_backend_ops world_ops;
 extern struct world_cpu world_cpus[SCALE_CPUS];
 
 /* The engine has asked for xs_engine_trim(). */

@@ -8,7 +8,7 @@
 #ifndef SIM_EVENT_H
 #define SIM_EVENT_H
 
-#include <xsmmu/world.h>
+#include <xsmmu/backend.h>
 
 enum sim_event_kind {
 	/* A policy. @page: its number, @pages: level reported (enum xs_level),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine's world: what kmod/world.c and the IOMMU driver below it do,
+ * The engine's world: what kmod/backend.c and the IOMMU driver below it do,
  * with the page table and the queue of this world.
  */
 #include <string.h>
@@ -89,7 +89,7 @@ static u64 new_entry(u64 iova, u64 phys, u32 pages, u32 prot)
 }
 
 /*
- * As in kmod/world.c: no call of the driver's covers all of a table, in whose place it would
+ * As in kmod/backend.c: no call of the driver's covers all of a table, in whose place it would
  * write one large entry. What an error has left is removed; devices may have used it.
  */
 static int map_in_steps(u32 page, u32 pages, u64 entry)
@@ -148,7 +148,7 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	return 0;
 }
 
-/* As in kmod/world.c: a command for each. */
+/* As in kmod/backend.c: a command for each. */
 static void iommu_sync_maps(void *world, const struct xs_range *ranges, u32 count)
 {
 	(void)world;
@@ -326,7 +326,7 @@ static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 c
 }
 
 /*
- * As in kmod/world.c: a range keeps the page-walk caches (the hint) unless the
+ * As in kmod/backend.c: a range keeps the page-walk caches (the hint) unless the
  * gather frees tables; of several ranges only the whole domain drops what the
  * freed tables may be cached by.
  */
@@ -425,7 +425,7 @@ static void bad_unmap(void *world, const struct xs_bad_unmap *call)
 	sim_me->warnings++;
 }
 
-const struct xs_world_ops sim_ops = {
+const struct xs_backend_ops sim_ops = {
 	.map = iommu_map,
 	.map_each = iommu_map_each,
 	.flush_maps = iommu_sync_maps,

@@ -322,7 +322,7 @@ void queue_flush(const struct xs_range *range, bool hint);
 void queue_hardware(void);	/* the IOMMU executes the next command */
 
 /* iommu.c */
-extern const struct xs_world_ops sim_ops;
+extern const struct xs_backend_ops sim_ops;
 
 /* device.c */
 void device_look(void);		/* a device accesses memory */

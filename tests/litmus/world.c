@@ -242,7 +242,7 @@ static void world_bad_unmap(void *unused, const struct xs_bad_unmap *bad_unmap)
 		ex_fail("bad unmap: %s", bad_unmap->what);
 }
 
-static const struct xs_world_ops ops = {
+static const struct xs_backend_ops ops = {
 	.map = world_map,
 	.flush_maps = world_flush_maps,
 	.remove = world_remove,

@@ -16,7 +16,7 @@ from xsmmu.setup import build
 from xsmmu.setup.kernels import Kernel
 from xsmmu.setup.root import Root
 
-WORLD = "kmod/world.c"
+WORLD = "kmod/backend.c"
 
 
 def run_broken(

@@ -37,7 +37,7 @@ static void magazine_free(void *world, void *memory, size_t bytes)
 	test_free(memory);
 }
 
-static const struct xs_world_ops ops = { .alloc = magazine_alloc,
+static const struct xs_backend_ops ops = { .alloc = magazine_alloc,
 					 .free = magazine_free };
 
 /* Items are large, so that none of their bits can be lost. */

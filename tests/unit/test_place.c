@@ -1055,7 +1055,7 @@ static struct world *begin_large(void)
 
 	/* Nothing has been taken from the one that there was. */
 	xs_space_destroy(space);
-	CHECK(!xs_space_init(space, world->engine.ops, world->engine.world, NEAR,
+	CHECK(!xs_space_init(space, world->engine.ops, world->engine.backend, NEAR,
 			     4 * NEAR));
 	return world;
 }

@@ -191,14 +191,14 @@ static void pool_stuck(void *world, u64 iova, u64 pages)
 	m.stuck += pages;
 }
 
-static const struct xs_world_ops ops = {
+static const struct xs_backend_ops ops = {
 	.alloc = pool_alloc, .free = pool_free, .clock = pool_clock,
 	.quiesce = pool_quiesce, .add_chunk = pool_add_chunk,
 	.drop_chunk = pool_drop_chunk, .short_of = pool_short_of,
 	.stuck = pool_stuck,
 };
 
-static const struct xs_world_ops mute_ops = {
+static const struct xs_backend_ops mute_ops = {
 	.alloc = pool_alloc, .free = pool_free, .clock = pool_clock,
 	.quiesce = pool_quiesce, .add_chunk = pool_add_chunk,
 	.drop_chunk = pool_drop_chunk,

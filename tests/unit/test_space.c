@@ -53,7 +53,7 @@ static void space_free(void *world, void *memory, size_t bytes)
 	test_free(memory);
 }
 
-static const struct xs_world_ops ops = { .alloc = space_alloc,
+static const struct xs_backend_ops ops = { .alloc = space_alloc,
 					 .free = space_free };
 
 /* ---- the model ---- */

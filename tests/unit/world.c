@@ -737,9 +737,9 @@ static void world_bad_unmap(void *opaque, const struct xs_bad_unmap *bad_unmap)
 	.alloc = world_alloc, .free = world_free_memory, \
 	.quiesce = world_quiesce, .bad_unmap = world_bad_unmap
 
-static const struct xs_world_ops bare_ops = { BARE_OPS };
+static const struct xs_backend_ops bare_ops = { BARE_OPS };
 
-static const struct xs_world_ops world_ops = {
+static const struct xs_backend_ops world_ops = {
 	BARE_OPS,
 	.surplus = world_surplus,
 	.prune = world_prune,
@@ -771,7 +771,7 @@ struct world *world_new(const struct world_config *config, u64 alloc_fails_in)
 	world->alloc_fails_in = alloc_fails_in;
 	world->bare = config->bare;
 	world->engine.ops = engine.ops;
-	engine.world = world;
+	engine.backend = world;
 	if (xs_engine_init(&world->engine, &engine)) {
 		CHECK(alloc_fails_in && !world->allocations);
 		world_free(world);

@@ -13,7 +13,7 @@
  *
  * The fast way, for one page and without the lock, ends at @limit; there the lock
  * is taken, to look whether the batch is full, to read the clock, and to have the
- * world call back if the batch was empty. All of a group of XS_BATCH_GROUP
+ * backend call back if the batch was empty. All of a group of XS_BATCH_GROUP
  * records count as old as its first one, so that exposure is never reported
  * shorter than it was. A flush that leaves nothing ends the group.
  */
@@ -81,7 +81,7 @@ static xs_inline u32 xs_key_pages(u64 key)
  * @promised:	a batch-aware driver's unmap is in the batch
  * @tail:	number of the first record that is not flushed
  * @more_pages:	that the records from @tail on have, beside one each
- * @armed:	the world has been asked to call xs_engine_expire()
+ * @armed:	the backend has been asked to call xs_engine_expire()
  * @began_ns:	clock when a group began
  * @extents:	of the running flush: page << 16 | pages
  */

@@ -33,8 +33,8 @@ void xs_claim_leave(const struct xs_claim *claim);
 
 /*
  * Remove and invalidate what was claimed, a mapping of more than a block too, before the
- * return. It is stuck then, whether the world could remove it or not: who may still be mapping
- * it has to be waited for. Returns XS_REMOVED_ALL, or -ENOMEM: the world could not remove it.
+ * return. It is stuck then, whether the backend could remove it or not: who may still be mapping
+ * it has to be waited for. Returns XS_REMOVED_ALL, or -ENOMEM: the backend could not remove it.
  * Entered.
  */
 int xs_claim_remove_now(struct xs_engine *engine, const struct xs_claim *claim);

@@ -67,7 +67,7 @@ struct xs_tuning {
 #endif
 
 /*
- * struct xs_unflushed - what one CPU has mapped without the flush that the world needs
+ * struct xs_unflushed - what one CPU has mapped without the flush that the backend needs
  * @count:	of @extents. Read without the lock, too: it is 0 when the flush is done, not before
  * @pages:	of all of them
  * @extents:	page << 16 | pages; of what is not mapped any more, too, so they may
@@ -147,8 +147,8 @@ struct xs_engine {
 	u32 cpu_count;
 	struct xs_cpu **cpus;
 	xs_counts_t *counts;
-	const struct xs_world_ops *ops;
-	void *world;
+	const struct xs_backend_ops *ops;
+	void *backend;
 	struct xs_policy rows[2];
 	bool reserves;
 	struct xs_space space XS_CACHE_LINE;
@@ -166,11 +166,11 @@ struct xs_engine {
  * @cpu_count:	xs_cpu_id() is below this, XS_CPUS_MAX at most
  * @tuning:	NULL: the policy's defaults
  * @remembers:	write down at each map how its pages can be held, whatever the policy:
- *		the world's removals may fail
+ *		the backend's removals may fail
  */
 struct xs_engine_config {
-	const struct xs_world_ops *ops;
-	void *world;
+	const struct xs_backend_ops *ops;
+	void *backend;
 	u64 start;
 	u64 end;
 	u32 cpu_count;
@@ -192,7 +192,7 @@ int xs_engine_add_pool(struct xs_engine *engine);
 
 /*
  * Free an engine that was drained; whoever used it has stopped. Never fails:
- * mappings that were not undone stay in the world's page table (the caller
+ * mappings that were not undone stay in the backend's page table (the caller
  * finds them with xs_engine_next_mapping() first).
  */
 void xs_engine_destroy(struct xs_engine *engine);
@@ -246,7 +246,7 @@ int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot);
 
 /*
- * Maps of a batch-aware driver in a world where each needs a flush, but which get one
+ * Maps of a batch-aware driver in a backend where each needs a flush, but which get one
  * together: as xs_engine_map() and xs_engine_map_in_block() with XS_MAP_UNFLUSHED in
  * @prot, but no device may use them before the next xs_engine_flush_maps() of the caller
  * has returned. May be undone before that. A mapping of more than a block is flushed at
@@ -267,14 +267,14 @@ void xs_engine_flush_maps(struct xs_engine *engine, bool everywhere);
  * the return, else when the policy says. Any context. If there is no mapping of so
  * many pages, that is warned of and counted, here and below, and false is returned;
  * the pages that are mapped are removed and invalidated at once, of whichever mapping
- * they are (tear.h). With @now, false also if the world could not remove the pages:
+ * they are (tear.h). With @now, false also if the backend could not remove the pages:
  * devices may reach them, so the caller must not free the memory.
  */
 bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
 
 /*
  * The same at once of a mapping whose map has failed with XS_MAP_LEFT: some of its pages are
- * mapped, some are not, and the world may not know which. Any context.
+ * mapped, some are not, and the backend may not know which. Any context.
  */
 bool xs_engine_unmap_left(struct xs_engine *engine, u64 iova, u32 pages);
 
@@ -300,8 +300,8 @@ void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere);
  * or 0 if there is none. Any context.
  *
  * Map maps @pages pages of it, from @iova on, to the memory at phys[0], phys[1]
- * and so on; what is contiguous there too, in one call of the world. Returns how
- * many it has mapped: fewer than @pages if the world refused the next ones.
+ * and so on; what is contiguous there too, in one call of the backend. Returns how
+ * many it has mapped: fewer than @pages if the backend refused the next ones.
  *
  * They are undone by xs_engine_unmap*(), or many by one call: those of the block
  * at @iova whose bits are in @mask.
@@ -348,7 +348,7 @@ void xs_engine_mend(struct xs_engine *engine, bool abandoned);
 u64 xs_engine_torn(struct xs_engine *engine);
 
 /*
- * A call that its caller cannot mean: counted, and the world is told. For the engine's
+ * A call that its caller cannot mean: counted, and the backend is told. For the engine's
  * own files. Entered.
  */
 void xs_engine_tell_bad_unmap(struct xs_engine *engine,
@@ -357,17 +357,17 @@ void xs_engine_tell_bad_unmap(struct xs_engine *engine,
 /* The same of one that is ignored. */
 void xs_engine_bad_unmap(struct xs_engine *engine, u64 iova, const char *what);
 
-/* A map fails for a reason of the world's: counted. Entered. */
+/* A map fails for a reason of the backend's: counted. Entered. */
 void xs_engine_map_failed(struct xs_engine *engine);
 
 /*
- * Pages that the world could not remove (stuck.h), and those of pools. Any context; under
+ * Pages that the backend could not remove (stuck.h), and those of pools. Any context; under
  * traffic the sum may be a moment old in part.
  */
 u64 xs_engine_stuck(const struct xs_engine *engine);
 
 /*
- * Have the world remove stuck pages again, and let go of those that are gone. Returns
+ * Have the backend remove stuck pages again, and let go of those that are gone. Returns
  * how many are left. May sleep. One caller at a time, also of xs_engine_trim().
  */
 u64 xs_engine_retry(struct xs_engine *engine);

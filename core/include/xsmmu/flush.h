@@ -68,20 +68,20 @@ void xs_flush_block(struct xs_engine *engine, struct xs_block *block);
 
 /*
  * Remove and invalidate @pages pages from page @page on, one mapping that was unmapped and
- * is not deferred, before the return. False: the world could not remove all of them. Entered.
+ * is not deferred, before the return. False: the backend could not remove all of them. Entered.
  */
 bool xs_flush_now(struct xs_engine *engine, u64 page, u32 pages);
 
 /*
  * The same of @part of the torn mapping @whole, which may have holes (tear.h). Returns what
- * remove_part() of the world does. Entered.
+ * remove_part() of the backend does. Entered.
  */
 int xs_flush_part(struct xs_engine *engine, const struct xs_range *part,
 		  const struct xs_range *whole);
 
 /*
- * The same of what the world has failed to remove; it is not counted. *@sent: what was sent.
- * False: the world has failed again. Need not be entered.
+ * The same of what the backend has failed to remove; it is not counted. *@sent: what was sent.
+ * False: the backend has failed again. Need not be entered.
  */
 bool xs_flush_again(struct xs_engine *engine, u64 page, u32 pages,
 		    struct xs_commands *sent);

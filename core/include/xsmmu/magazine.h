@@ -11,7 +11,7 @@
 #ifndef XSMMU_MAGAZINE_H
 #define XSMMU_MAGAZINE_H
 
-#include <xsmmu/world.h>
+#include <xsmmu/backend.h>
 
 #define XS_MAGAZINE_ITEMS	62	/* a magazine is 512 bytes */
 #define XS_DEPOT_PAGES		(64 * XS_MAGAZINE_ITEMS)	/* that a depot keeps */
@@ -35,8 +35,8 @@ struct xs_cache {
  */
 struct xs_depot {
 	xs_lock_t lock;
-	const struct xs_world_ops *ops;
-	void *world;
+	const struct xs_backend_ops *ops;
+	void *backend;
 	u32 items_max;
 	u32 full_max;
 	struct xs_magazine *full;
@@ -44,8 +44,8 @@ struct xs_depot {
 	u32 full_count;
 };
 
-void xs_depot_init(struct xs_depot *depot, const struct xs_world_ops *ops,
-		   void *world, u32 items_max, u32 full_max);
+void xs_depot_init(struct xs_depot *depot, const struct xs_backend_ops *ops,
+		   void *backend, u32 items_max, u32 full_max);
 
 /* Free all magazines of the depot. */
 void xs_depot_destroy(struct xs_depot *depot);

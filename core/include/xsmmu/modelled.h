@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The part of a platform that all worlds without real memory share: a page is known by its
- * address, and functions of the world hold pages, copy buffers and keep counts. See needs.h for
+ * The part of a platform that all backends without real memory share: a page is known by its
+ * address, and functions of the backend hold pages, copy buffers and keep counts. See needs.h for
  * the meaning of each name.
  *
  * A platform may define xs_prefetchw(), xs_ref_hold_fast(), xs_copy_in(), xs_copy_out() and
@@ -11,7 +11,7 @@
 #define XSMMU_MODELLED_H
 
 #define xs_ops(engine)		((engine)->ops)
-#define xs_world(engine)	((engine)->world)
+#define xs_backend(engine)	((engine)->backend)
 
 typedef void *xs_ref_t;
 typedef u64 xs_memory_t;

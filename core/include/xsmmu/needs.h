@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What the engine needs of its world, checked.
+ * What the engine needs of its backend, checked.
  *
- * Each world (the Linux module, the unit tests, the simulation) has one platform header:
+ * Each backend (the Linux module, the unit tests, the simulation) has one platform header:
  * the things that are the same everywhere but spelled differently. Its name is XS_PLATFORM,
  * which the compiler's command line defines, quotes included; without that it is
- * <platform.h>, the module's. Platforms in userspace begin with userspace.h, worlds without
+ * <platform.h>, the module's. Platforms in userspace begin with userspace.h, backends without
  * real memory with modelled.h as well. What differs in behaviour is in world.h.
  *
  * Required of a platform header:
@@ -17,7 +17,7 @@
  *   xs_no_canary  no look at the stack's end: on those paths, with no array there
  *   xs_enter(), xs_exit()  around each call that looks at what the engine keeps
  *              without a lock: the caller stays on this CPU, may be interrupted,
- *              and the world's quiesce() waits for the exit. They nest.
+ *              and the backend's quiesce() waits for the exit. They nest.
  *   xs_lock_t  a lock that may be taken in any context, interrupts included
  *              xs_lock_init(l)   xs_lock(l) -> xs_flags_t   xs_unlock(l, flags)
  *              xs_lock_nested(l), xs_unlock_nested(l): the same while another
@@ -47,9 +47,9 @@
  *   xs_prefetchw(p)  it is about to be written
  *   xs_likely(c), xs_unlikely(c); xs_assume(c): the compiler may rely on @c
  *   xs_warn_once(c, text) -> bool: report a broken invariant once, go on
- *   xs_ops(engine)  the struct xs_world_ops to use: engine->ops, or the only
+ *   xs_ops(engine)  the struct xs_backend_ops to use: engine->ops, or the only
  *              one there is, so that calls need not be indirect
- *   xs_world(engine)  the first argument of those calls: engine->world, or the
+ *   xs_backend(engine)  the first argument of those calls: engine->backend, or the
  *              same known otherwise
  *   xs_gather_t  collects what a flush's removals free; opaque to the engine
  *   xs_ref_t     what is held of one page (pointer-sized); see slot.h
@@ -83,7 +83,7 @@ _Static_assert(sizeof(xs_atomic64_t) == 8, "xs_atomic64_t is 64 bits");
 _Static_assert(sizeof(xs_ref_t) == sizeof(void *), "xs_ref_t is a pointer");
 _Static_assert(sizeof(void *) == 8, "a slot keeps a pointer in 64 bits");
 
-/* What functions return negated; the same numbers in every world. */
+/* What functions return negated; the same numbers in every backend. */
 enum xs_errno { XS_ENOMEM = 12, XS_EINVAL = 22, XS_EILSEQ = 84 };
 
 #endif

@@ -74,7 +74,7 @@ enum xs_direction {
  * @idle:	areas that no CPU has, a bit for each
  * @idle_areas:	how many
  * @next:	in the pool's list of those with idle areas, or in one of those that go
- * @stuck:	the world could not remove it
+ * @stuck:	the backend could not remove it
  */
 struct xs_chunk {
 	u8 *memory;
@@ -115,15 +115,15 @@ struct xs_pool_cpu {
  * @lock:	guards what follows
  * @limit:	chunks that it may have
  * @count:	that it has, or is about to
- * @stuck_pages: of chunks that the world could not remove. They stay in @chunks, where no
+ * @stuck_pages: of chunks that the backend could not remove. They stay in @chunks, where no
  *		area of theirs is idle, so nobody gets a bounce buffer of them
  * @idle:	chunks with idle areas, by kind
- * @wanted:	kinds that are short of bounce buffers; the world has been told
+ * @wanted:	kinds that are short of bounce buffers; the backend has been told
  * @pause_ns:	until when nothing is asked for
  */
 struct xs_pool {
-	const struct xs_world_ops *ops;
-	void *world;
+	const struct xs_backend_ops *ops;
+	void *backend;
 	u64 start;
 	struct xs_chunk **chunks;
 	struct xs_pool_cpu **cpus;
@@ -144,12 +144,12 @@ struct xs_pool {
  * they are XS_POOL_BYTES, whole chunks and nobody else's. What it does is counted in
  * @counts. False: no memory; nothing is left behind. May sleep.
  */
-bool xs_pool_init(struct xs_pool *pool, const struct xs_world_ops *ops,
-		  void *world, u64 start, u32 cpu_count, xs_counts_t *counts);
+bool xs_pool_init(struct xs_pool *pool, const struct xs_backend_ops *ops,
+		  void *backend, u64 start, u32 cpu_count, xs_counts_t *counts);
 
 /*
  * Unmap and free it, whatever is in it; then no IOVA is its. The memory of chunks that the
- * world cannot remove is lost. It is no longer used by anyone. May sleep.
+ * backend cannot remove is lost. It is no longer used by anyone. May sleep.
  */
 void xs_pool_destroy(struct xs_pool *pool);
 
@@ -163,7 +163,7 @@ void xs_pool_limit(struct xs_pool *pool, u32 limit);
 void xs_pool_grow(struct xs_pool *pool);
 
 /*
- * Have the world remove chunks again that it could not remove. May sleep. One caller at a
+ * Have the backend remove chunks again that it could not remove. May sleep. One caller at a
  * time, also of grow and trim.
  */
 void xs_pool_retry(struct xs_pool *pool);

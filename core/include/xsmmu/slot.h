@@ -29,7 +29,7 @@
 #ifndef XSMMU_SLOT_H
 #define XSMMU_SLOT_H
 
-#include <xsmmu/world.h>
+#include <xsmmu/backend.h>
 
 typedef xs_atomic64_t xs_slot_t;
 

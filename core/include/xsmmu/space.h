@@ -24,7 +24,7 @@
  *		left, they are for those that can use no others
  * @taken:	blocks in use for small mappings
  * @empty_reserved_low:	leaves without a taken block that xs_space_detach() leaves
- * @surplus:	the world has been told of empty leaves
+ * @surplus:	the backend has been told of empty leaves
  */
 struct xs_space {
 	struct xs_tree tree;
@@ -43,8 +43,8 @@ struct xs_space {
  * to XS_SPACE_END; block 0 is never handed out. Returns 0, -EINVAL for an empty
  * space or -ENOMEM. May sleep.
  */
-int xs_space_init(struct xs_space *space, const struct xs_world_ops *ops,
-		  void *world, u64 start, u64 end);
+int xs_space_init(struct xs_space *space, const struct xs_backend_ops *ops,
+		  void *backend, u64 start, u64 end);
 
 /* Free the space's memory. It is no longer used by anyone. */
 void xs_space_destroy(struct xs_space *space);
@@ -93,7 +93,7 @@ void xs_space_publish_extent(struct xs_space *space, u64 page, u32 pages);
 bool xs_space_take_extent(struct xs_space *space, u64 iova, u32 pages);
 void xs_space_give_extent(struct xs_space *space, u64 iova, u32 pages);
 
-/* What the world knows of all blocks is NULL. It learns no more meanwhile. May sleep. */
+/* What the backend knows of all blocks is NULL. It learns no more meanwhile. May sleep. */
 void xs_space_forget(struct xs_space *space);
 
 /* No page is marked as dead. Nobody marks any meanwhile. May sleep. */
@@ -119,7 +119,7 @@ void xs_space_free(struct xs_space *space, const struct xs_detached *detached,
 
 /*
  * A round of a trim is over; did it find anything? True: there is a surplus again, so
- * another one follows; else the world is to be told of the next. May sleep.
+ * another one follows; else the backend is to be told of the next. May sleep.
  */
 bool xs_space_end_trim(struct xs_space *space, bool found);
 

@@ -15,7 +15,7 @@
 #define XSMMU_STATS_H
 
 #include <xsmmu/policy.h>
-#include <xsmmu/world.h>
+#include <xsmmu/backend.h>
 
 #define XS_EXPOSURE_SUB_LG2	2
 #define XS_EXPOSURE_SUBS	(1u << XS_EXPOSURE_SUB_LG2)
@@ -38,7 +38,7 @@ struct xs_counts {
 	u64 direct_domain;
 	u64 direct_global;
 	u64 bad_unmaps;		/* unmaps of what is not mapped so, and the like */
-	u64 stuck_pages;	/* unmapped, and not removed by the world */
+	u64 stuck_pages;	/* unmapped, and not removed by the backend */
 	u64 copied_maps;	/* maps of buffers that a pool has copies of, */
 	u64 copied_unmaps;
 	u64 copied_bytes;	/* both ways, flushes included */
@@ -62,7 +62,7 @@ static inline u64 xs_counts_unmapped(const struct xs_counts *counts)
 struct xs_stats {
 	struct xs_counts counts;
 	u64 flushed_pages;	/* deferred ones whose flush is done */
-	u64 map_failures;	/* no IOVA, no memory or refused by the world */
+	u64 map_failures;	/* no IOVA, no memory or refused by the backend */
 	u64 unstuck_pages;	/* stuck ones that a later try has removed; read without the lock */
 	u64 flushes[XS_FLUSH_COUNT];	/* flushes by cause */
 	u64 commands_page;	/* invalidation commands sent, by kind */

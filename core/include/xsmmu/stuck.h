@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Stuck pages: the driver has unmapped them, and the world could not remove them
+ * Stuck pages: the driver has unmapped them, and the backend could not remove them
  * from the page table. Devices may reach them, so the engine fails closed:
  *
  *   - the IOVA is not handed out again: its bit in the block's `free` stays clear, and
@@ -9,7 +9,7 @@
  *     the reference when the removal fails, if the policy has not taken it before;
  *   - the accounts have the pages as unmapped and not flushed, and as stuck.
  *
- * xs_engine_retry() asks the world to remove stuck pages again, and lets go of those
+ * xs_engine_retry() asks the backend to remove stuck pages again, and lets go of those
  * that are gone. It waits for all calls before that: what a call has marked is its own until
  * it has returned. So it needs no lock against them, and removes with interrupts on.
  *
@@ -26,12 +26,12 @@
 
 #include <xsmmu/engine.h>
 
-/* In extent_pages of a block: the world could not remove the extent. */
+/* In extent_pages of a block: the backend could not remove the extent. */
 #define XS_EXTENT_STUCK	(1ULL << 32)
 
 /*
- * The world could not remove @pages pages from page @page on, all of small mappings:
- * mark them, count them, and tell the world. Entered.
+ * The backend could not remove @pages pages from page @page on, all of small mappings:
+ * mark them, count them, and tell the backend. Entered.
  */
 void xs_stuck_mark(struct xs_engine *engine, u64 page, u32 pages);
 

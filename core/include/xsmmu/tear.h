@@ -15,7 +15,7 @@
  * that run: one of them may still be mapping these pages, and a driver can unmap
  * what another one is about to map. It removes all of them again after that.
  *
- * A mapping of which the world could not remove the pages is stuck at once (stuck.h), and so
+ * A mapping of which the backend could not remove the pages is stuck at once (stuck.h), and so
  * is one that there is no memory to keep a record of, although it is removed:
  * xs_engine_retry() waits for all calls, too.
  *
@@ -38,8 +38,8 @@
  * @gone:	no page of it is left that its driver takes for mapped, or it is removed
  * @meant:	an unmap began in it, so its driver takes it for unmapped
  * @done:	in that list
- * @removed:	the world has removed all of it
- * @failed:	the world could not remove some of it, so it is stuck (stuck.h)
+ * @removed:	the backend has removed all of it
+ * @failed:	the backend could not remove some of it, so it is stuck (stuck.h)
  * @named:	a bit for each page that an unmap has named
  */
 struct xs_torn {
@@ -85,7 +85,7 @@ void xs_tears_free(struct xs_engine *engine);
  * An unmap of @pages pages at @iova has found no mapping like that. When it returns,
  * the device reaches none of those pages that were mapped. True: they are one torn
  * mapping, or a mapping after all, so nothing was wrong with the unmap; else it is
- * counted and the world is told. False also if the world could not remove them. Any
+ * counted and the backend is told. False also if the backend could not remove them. Any
  * context.
  */
 bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages);

@@ -57,7 +57,7 @@ struct xs_torn;
  * @free:	pages that nobody has and no stale translation is of. Whoever
  *		clears a bit has the page.
  * @joined:	pages that belong to the mapping of the page before
- * @entries:	the world's, for those who have a page of it (world.h)
+ * @entries:	the backend's, for those who have a page of it (world.h)
  * @reserved:	pages that are never handed out while the block is taken
  * @slots:	of its pages
  * @iova:	of its first page
@@ -68,12 +68,12 @@ struct xs_torn;
  * @small:	taken for small mappings; guarded by the space's lock
  * @partial list:	where it is
  * @next, @prev, @partial: in a list there
- * @stuck:	pages that the world could not remove (stuck.h)
+ * @stuck:	pages that the backend could not remove (stuck.h)
  * @dead:	pages unmapped and not flushed, kept where the policy asks when a
  *		block is empty
  * @own:	pages that a driver has in it and has not mapped yet
  * @extent_pages:	of the mapping that begins here and has blocks of its own, 0
- *		if none does; with XS_EXTENT_STUCK, if the world could not remove it
+ *		if none does; with XS_EXTENT_STUCK, if the backend could not remove it
  */
 struct xs_block {
 	xs_atomic64_t free;
@@ -129,8 +129,8 @@ struct xs_node {
  * @leaves, @empty: leaves there are; of them without a taken block
  */
 struct xs_tree {
-	const struct xs_world_ops *ops;
-	void *world;
+	const struct xs_backend_ops *ops;
+	void *backend;
 	struct xs_node *root;
 	struct xs_node *low;
 	xs_slot_t **low_slots;
@@ -144,8 +144,8 @@ struct xs_tree {
  * Begin with the lowest path, nothing of it taken. False: no memory; what there is
  * has to be destroyed. May sleep.
  */
-bool xs_tree_init(struct xs_tree *tree, const struct xs_world_ops *ops,
-		  void *world);
+bool xs_tree_init(struct xs_tree *tree, const struct xs_backend_ops *ops,
+		  void *backend);
 void xs_tree_destroy(struct xs_tree *tree);
 
 /*

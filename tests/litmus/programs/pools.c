@@ -37,7 +37,7 @@ static bool unmap(u64 iova)
 static void begin_empty(void)
 {
 	world_begin("copy");
-	ex_assert(xs_pool_init(&pool, engine.ops, engine.world, START, LITMUS_CPUS,
+	ex_assert(xs_pool_init(&pool, engine.ops, engine.backend, START, LITMUS_CPUS,
 			       engine.counts));
 	xs_pool_limit(&pool, 1);
 	ex_assert(!map(1));

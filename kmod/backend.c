@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine's world in Linux: page tables and invalidations of the group's
+ * The engine's backend in Linux: page tables and invalidations of the group's
  * default domain, the clock, and the two flush points that come from outside,
  * the end of a NAPI poll and a timer.
  *
@@ -65,7 +65,7 @@ static struct iommu_domain blocked = {
 	.pgsize_bitmap = PAGE_SIZE,
 };
 
-bool xs_world_is_blocked(const struct xs_group *group)
+bool xs_backend_is_blocked(const struct xs_group *group)
 {
 	return group->domain == &blocked;
 }
@@ -114,7 +114,7 @@ static u64 pages_at_once(struct xs_group *group, u64 iova, u64 pages)
 		return pages;
 	for (u64 at = iova; at < iova + bytes; at += TABLE_PAGES << PAGE_SHIFT)
 		if (xs_root_entry(&group->root, at) &&
-		    xs_world_prune(group, at, TABLE_PAGES))
+		    xs_backend_prune(group, at, TABLE_PAGES))
 			return pages;
 	return bytes >> PAGE_SHIFT;
 }
@@ -144,7 +144,7 @@ static noinline int map_rest(struct xs_group *group, bool generic,
 			error = -ENOMEM;
 		mapped += more;
 	}
-	if (error && xs_world_sweep(group, iova, bytes >> PAGE_SHIFT))
+	if (error && xs_backend_sweep(group, iova, bytes >> PAGE_SHIFT))
 		error = XS_MAP_LEFT;
 	return error;
 }
@@ -173,8 +173,8 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 			mapped, error);
 }
 
-void xs_world_count_map_flush(struct xs_group *group,
-			      const struct xs_range *range)
+void xs_backend_count_map_flush(struct xs_group *group,
+				const struct xs_range *range)
 {
 	struct xs_commands sent = { };
 
@@ -195,17 +195,17 @@ static __always_inline int flush_maps(struct xs_group *group, u64 iova,
 		return -ENODEV;
 	error = xs_domain_sync_map(domain, iova, pages << PAGE_SHIFT);
 	if (!error)
-		xs_world_count_map_flush(group, &range);
+		xs_backend_count_map_flush(group, &range);
 	return error;
 }
 
 /* What is mapped in several calls, each with this in @prot, is flushed once. */
-u32 xs_world_map_unflushed(const struct xs_group *group)
+u32 xs_backend_map_unflushed(const struct xs_group *group)
 {
 	return group->iommu.flushes_maps ? XS_MAP_UNFLUSHED : 0;
 }
 
-int xs_world_flush_maps(struct xs_group *group, u64 iova, u32 pages)
+int xs_backend_flush_maps(struct xs_group *group, u64 iova, u32 pages)
 {
 	return group->iommu.flushes_maps ? flush_maps(group, iova, pages) : 0;
 }
@@ -214,10 +214,10 @@ int xs_world_flush_maps(struct xs_group *group, u64 iova, u32 pages)
  * Where maps are requests that wait in a queue, one flush sends all of them. No driver of
  * an IOMMU that is served fails there; if one did, devices would fault.
  */
-static void world_flush_maps(void *world, const struct xs_range *ranges,
+static void world_flush_maps(void *backend, const struct xs_range *ranges,
 			     u32 count)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 	int error = 0;
 
 	if (!group->iommu.flushes_maps)
@@ -322,7 +322,7 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 		xs_entries_write(&group->tables, entry_of(known, iova), 0,
 				 pages);
 		/* The device may have guessed where it was. */
-		xs_world_flush(group);
+		xs_backend_flush(group);
 		atomic64_inc(&group->other_commands.domain);
 		end_direct(group, "its driver does not see what was written");
 		return false;
@@ -386,11 +386,11 @@ static noinline void check_each(struct xs_group *group, u64 iova,
 			check_written(group, iova, phys[i], 1, prot);
 }
 
-static __always_inline bool world_map_each(void *world, void **entries,
+static __always_inline bool world_map_each(void *backend, void **entries,
 					   u64 iova, const u64 *phys,
 					   u32 pages, u32 prot)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 	void *known = READ_ONCE(*entries);
 	u64 bits;
 
@@ -431,13 +431,13 @@ static noinline int sync_mapped(struct xs_group *group, u64 iova, u32 pages,
 
 	if (!(prot & XS_MAP_UNFLUSHED))
 		error = flush_maps(group, iova, pages);
-	if (error && xs_world_sweep(group, iova, pages))
+	if (error && xs_backend_sweep(group, iova, pages))
 		error = XS_MAP_LEFT;
 	return error;
 }
 
-int xs_world_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
-			u32 prot)
+int xs_backend_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
+			  u32 prot)
 {
 	struct iommu_domain *domain = group->domain;
 	int error = map_table(group, xs_domain_is_generic(domain),
@@ -463,10 +463,10 @@ static noinline int map_any(struct xs_group *group, void **entries, u64 iova,
 	return sync_mapped(group, iova, pages, prot);
 }
 
-static __always_inline int world_map(void *world, void **entries, u64 iova,
+static __always_inline int world_map(void *backend, void **entries, u64 iova,
 				     u64 phys, u32 pages, u32 prot)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 	bool generic = xs_have_generic_pt() && READ_ONCE(group->maps_generic);
 	xs_map_pages_t map_pages = READ_ONCE(group->map_pages);
 
@@ -675,7 +675,7 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 		u64 gone = 0;
 		u64 step;
 
-		if (xs_world_is_blocked(group))
+		if (xs_backend_is_blocked(group))
 			return is_in_doubt(group) ? -EBUSY : error;
 		spin_lock_irqsave(&group->leaving, flags);
 		if (by == REMOVE_UNMAPPED && is_in_doubt(group)) {
@@ -718,11 +718,11 @@ static bool is_mapped_singly(const struct xs_group *group)
  * removes no part of what was mapped in one call, and where entries may be larger than a
  * page: VT-d's takes a part of such an entry's memory for a page table (6.1, 6.12).
  */
-static int world_remove_part(void *world, xs_gather_t *gather,
+static int world_remove_part(void *backend, xs_gather_t *gather,
 			     const struct xs_range *part,
 			     const struct xs_range *whole)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 	int error;
 
 	if (is_mapped_singly(group) || whole->pages > SINGLE_PAGES_MAX)
@@ -736,13 +736,13 @@ static int world_remove_part(void *world, xs_gather_t *gather,
 
 /*
  * A range begins at what is mapped, and may have holes, padding, unless the IOMMU is
- * exact: then they go through xs_world_unmap_partial(). Returns 0, or a negative errno if a
+ * exact: then they go through xs_backend_unmap_partial(). Returns 0, or a negative errno if a
  * page that is mapped was not removed.
  */
-static __always_inline int world_remove(void *world, xs_gather_t *gather,
+static __always_inline int world_remove(void *backend, xs_gather_t *gather,
 					u64 iova, u64 pages)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 	int error = 0;
 
 	if (xs_refuses())
@@ -776,13 +776,13 @@ static __always_inline int world_remove(void *world, xs_gather_t *gather,
  * The driver's records of pages that it has failed to remove are right, but for those of
  * virtio-iommu.
  */
-static int world_remove_again(void *world, xs_gather_t *gather, u64 iova,
+static int world_remove_again(void *backend, xs_gather_t *gather, u64 iova,
 			      u64 pages)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 
 	/* If the group has another domain by now, the pages are gone. */
-	if (xs_world_is_blocked(group))
+	if (xs_backend_is_blocked(group))
 		return group->stuck_in ? -EBUSY : 0;
 	if (xs_refuses())
 		return -ENOMEM;
@@ -795,9 +795,9 @@ static int world_remove_again(void *world, xs_gather_t *gather, u64 iova,
  * The log has this each time, but for bursts. The engine keeps IOVA and memory out of use; a
  * work tries again.
  */
-static void world_stuck(void *world, u64 iova, u64 pages)
+static void world_stuck(void *backend, u64 iova, u64 pages)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 
 	pr_err_ratelimited("%s: the IOMMU driver could not remove %llu pages at IOVA 0x%llx, and devices of the group may still access them. The group has level none until a later try succeeds\n",
 			   group->name, pages, iova);
@@ -805,16 +805,16 @@ static void world_stuck(void *world, u64 iova, u64 pages)
 		schedule_delayed_work(&group->retry, RETRY_TICKS);
 }
 
-void xs_world_retry(struct work_struct *work)
+void xs_backend_retry(struct work_struct *work)
 {
 	struct xs_group *group = container_of(to_delayed_work(work),
 					      struct xs_group, retry);
 	bool leaves;
 	u64 left;
 
-	/* Of one that has left its domain this is not the place: see xs_world_retry_in(). */
+	/* Of one that has left its domain this is not the place: see xs_backend_retry_in(). */
 	mutex_lock(&group->trimming);
-	leaves = xs_world_is_blocked(group);
+	leaves = xs_backend_is_blocked(group);
 	left = leaves ? 0 : xs_engine_retry(&group->engine);
 	mutex_unlock(&group->trimming);
 	if (left)
@@ -903,13 +903,13 @@ static noinline struct iommu_domain *domain_left(struct xs_group *group)
  * has to be invalidated by then: with several ranges, only the whole domain
  * does that.
  */
-static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
+static __always_inline void world_invalidate(void *backend, xs_gather_t *gather,
 					     const struct xs_range *ranges,
 					     u32 count,
 					     struct xs_commands *sent)
 {
 	static const struct xs_range any = { 0, 1 };
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 	struct iommu_domain *domain = READ_ONCE(group->domain);
 	bool frees = xs_gather_frees_tables(gather);
 
@@ -937,7 +937,7 @@ static __always_inline void world_invalidate(void *world, xs_gather_t *gather,
 		invalidate_range(group, domain, gather, &ranges[i], sent);
 }
 
-void xs_world_flush(struct xs_group *group)
+void xs_backend_flush(struct xs_group *group)
 {
 	struct xs_commands not_counted = { };
 	xs_gather_t none;
@@ -946,7 +946,7 @@ void xs_world_flush(struct xs_group *group)
 	world_invalidate(group, &none, NULL, 0, &not_counted);
 }
 
-bool xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages)
+bool xs_backend_unmap_partial(struct xs_group *group, u64 iova, u32 pages)
 {
 	bool unmapped;
 
@@ -956,15 +956,15 @@ bool xs_world_unmap_partial(struct xs_group *group, u64 iova, u32 pages)
 	return unmapped;
 }
 
-bool xs_world_undo(struct xs_group *group, u64 iova, u32 pages, int error)
+bool xs_backend_undo(struct xs_group *group, u64 iova, u32 pages, int error)
 {
 	return error == XS_MAP_LEFT ?
 		xs_engine_unmap_left(&group->engine, iova, pages) :
-		xs_world_unmap_partial(group, iova, pages);
+		xs_backend_unmap_partial(group, iova, pages);
 }
 
-void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
-			 const struct xs_range *ranges, u32 count)
+void xs_backend_invalidate(struct xs_group *group, xs_gather_t *gather,
+			   const struct xs_range *ranges, u32 count)
 {
 	struct xs_commands sent = { };
 
@@ -974,14 +974,14 @@ void xs_world_invalidate(struct xs_group *group, xs_gather_t *gather,
 }
 
 /* Remove and invalidate what the engine has no unmap of any more. 0 or a negative errno. */
-int xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
+int xs_backend_sweep(struct xs_group *group, u64 iova, u32 pages)
 {
 	xs_gather_t gather;
 	int error;
 
 	world_gather_init(&gather);
 	error = remove_partial(group, &gather, iova, pages, REMOVE_UNMAPPED);
-	xs_world_invalidate(group, &gather, NULL, 0);
+	xs_backend_invalidate(group, &gather, NULL, 0);
 	return error;
 }
 
@@ -999,7 +999,7 @@ int xs_world_sweep(struct xs_group *group, u64 iova, u32 pages)
  * Returns 0 if none is left that is only about @pages pages from @iova on, or if the
  * driver frees none, else -ENOMEM. Any context.
  */
-int xs_world_prune(struct xs_group *group, u64 iova, u64 pages)
+int xs_backend_prune(struct xs_group *group, u64 iova, u64 pages)
 {
 	struct xs_range range = { iova >> PAGE_SHIFT, pages };
 	struct iommu_domain *domain = group->domain;
@@ -1015,17 +1015,17 @@ int xs_world_prune(struct xs_group *group, u64 iova, u64 pages)
 		return -ENOMEM;
 	world_gather_init(&gather);
 	domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages, &gather);
-	xs_world_invalidate(group, &gather, &range, 1);
+	xs_backend_invalidate(group, &gather, &range, 1);
 	return 0;
 }
 
 /* What cannot be freed stays, and is in nobody's way. */
-static void world_prune(void *world, u64 iova, u64 pages)
+static void world_prune(void *backend, u64 iova, u64 pages)
 {
-	xs_world_prune(world, iova, pages);
+	xs_backend_prune(backend, iova, pages);
 }
 
-void xs_world_trim(struct work_struct *work)
+void xs_backend_trim(struct work_struct *work)
 {
 	struct xs_group *group = container_of(work, struct xs_group, trim);
 
@@ -1034,32 +1034,32 @@ void xs_world_trim(struct work_struct *work)
 	mutex_unlock(&group->trimming);
 }
 
-/* While the group's world is set up: what an engine does at its end is no cause. */
-static void world_surplus(void *world)
+/* While the group's backend is set up: what an engine does at its end is no cause. */
+static void world_surplus(void *backend)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 
 	if (group->cpus)
 		schedule_work(&group->trim);
 }
 
-DEFINE_SRCU(xs_world_srcu);
+DEFINE_SRCU(xs_backend_srcu);
 
-static void world_quiesce(void *world)
+static void world_quiesce(void *backend)
 {
 	synchronize_rcu();
-	synchronize_srcu(&xs_world_srcu);
+	synchronize_srcu(&xs_backend_srcu);
 }
 
 /* ---- clock, memory, tracing ---- */
 
-static u64 world_clock(void *world)
+static u64 world_clock(void *backend)
 {
 	return ktime_get_mono_fast_ns();
 }
 
 /* Sizes of slabs below 256 bytes are no multiples of a cache line, some of them. */
-static void *world_alloc(void *world, size_t bytes, u32 cpu, bool atomic)
+static void *world_alloc(void *backend, size_t bytes, u32 cpu, bool atomic)
 {
 	int node = cpu == XS_ANY_CPU ? NUMA_NO_NODE : cpu_to_node(cpu);
 
@@ -1072,15 +1072,15 @@ static void *world_alloc(void *world, size_t bytes, u32 cpu, bool atomic)
 	return kvzalloc_node(bytes, GFP_KERNEL, node);
 }
 
-static void world_free(void *world, void *memory, size_t bytes)
+static void world_free(void *backend, void *memory, size_t bytes)
 {
 	kvfree(memory);
 }
 
-static void world_flushed(void *world, u32 cpu, u32 cause, u32 pages, u32 ranges,
+static void world_flushed(void *backend, u32 cpu, u32 cause, u32 pages, u32 ranges,
 			  const struct xs_commands *sent, u64 oldest_ns)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 
 	if (trace_flush_enabled())
 		trace_flush(iommu_group_id(group->iommu_group), cause,
@@ -1101,9 +1101,9 @@ static const char *said_of_removal(int removed)
  * Once for each group, engine and kind of call: who does it once does it often. The trace
  * names the driver.
  */
-static void world_bad_unmap(void *world, const struct xs_bad_unmap *bad_unmap)
+static void world_bad_unmap(void *backend, const struct xs_bad_unmap *bad_unmap)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 	bool *told = bad_unmap->mapped_pages ? &group->torn : &group->strayed;
 
 	if (READ_ONCE(*told))
@@ -1126,9 +1126,9 @@ static void world_bad_unmap(void *world, const struct xs_bad_unmap *bad_unmap)
  * fire here: its list has @at as long as its batch is not empty, or its poll is under
  * way.
  */
-static void world_deferred(void *world, u32 cpu, bool arm, u64 deadline_ns)
+static void world_deferred(void *backend, u32 cpu, bool arm, u64 deadline_ns)
 {
-	struct xs_group *group = world;
+	struct xs_group *group = backend;
 	struct xs_group_cpu *at = &group->cpus[cpu];
 
 	if (likely(cpu == smp_processor_id()) && list_empty(&at->dirty))
@@ -1189,7 +1189,7 @@ static void poll_ended(void *unused, struct napi_struct *napi, int work,
 	local_irq_restore(flags);
 }
 
-int xs_world_start(void)
+int xs_backend_start(void)
 {
 	int cpu;
 
@@ -1198,7 +1198,7 @@ int xs_world_start(void)
 	return register_trace_napi_poll(poll_ended, NULL);
 }
 
-void xs_world_stop(void)
+void xs_backend_stop(void)
 {
 	unregister_trace_napi_poll(poll_ended, NULL);
 	tracepoint_synchronize_unregister();
@@ -1272,7 +1272,7 @@ static void stop_direct(struct xs_group *group)
 	world_quiesce(group);
 }
 
-void xs_world_set_tables(struct xs_group *group, struct xs_device *xdev)
+void xs_backend_set_tables(struct xs_group *group, struct xs_device *xdev)
 {
 	stop_direct(group);
 	if (xdev && !READ_ONCE(group->leaves))
@@ -1306,7 +1306,7 @@ static void move(struct xs_group *group, struct iommu_domain *domain)
 	WRITE_ONCE(group->left, NULL);
 }
 
-const struct xs_world_ops xs_linux_world = {
+const struct xs_backend_ops xs_linux_backend = {
 	.map = world_map,
 	.map_each = world_map_each,
 	.flush_maps = world_flush_maps,
@@ -1331,9 +1331,9 @@ const struct xs_world_ops xs_linux_world = {
 };
 
 /* Nobody maps any more, behind what looks for mappings. */
-void xs_world_shut(struct xs_group *group)
+void xs_backend_shut(struct xs_group *group)
 {
-	if (xs_world_is_blocked(group))
+	if (xs_backend_is_blocked(group))
 		return;
 	WRITE_ONCE(group->leaves, true);
 	forget_iommu(group);
@@ -1357,11 +1357,11 @@ static u64 name_copies(struct xs_group *group, u64 named)
 
 /*
  * No driver is left, but mappings are: the log names them, and they are removed from the domain.
- * After the return the group has the domain of nobody; xs_world_retry_in() alone goes back to its
+ * After the return the group has the domain of nobody; xs_backend_retry_in() alone goes back to its
  * own for a while, to remove pages that the IOMMU driver could not remove here. An unmap that
  * comes meanwhile or later finds its pages removed, or they become stuck.
  */
-void xs_world_leave(struct xs_group *group)
+void xs_backend_leave(struct xs_group *group)
 {
 	int id = iommu_group_id(group->iommu_group);
 	u64 iova = 0, pages_left = 0, mappings = 0, copies;
@@ -1370,12 +1370,12 @@ void xs_world_leave(struct xs_group *group)
 	bool stuck;
 	u32 pages;
 
-	if (xs_world_is_blocked(group))
+	if (xs_backend_is_blocked(group))
 		return;
 	if (!group->was_orphaned)
 		atomic_inc(&group->partial);
 	group->was_orphaned = true;
-	xs_world_shut(group);
+	xs_backend_shut(group);
 	mutex_lock(&group->trimming);
 	xs_engine_retry(&group->engine);
 	world_gather_init(&gather);
@@ -1392,7 +1392,7 @@ void xs_world_leave(struct xs_group *group)
 		iova += (u64)pages << PAGE_SHIFT;
 		cond_resched();
 	}
-	xs_world_invalidate(group, &gather, NULL, 0);
+	xs_backend_invalidate(group, &gather, NULL, 0);
 	copies = name_copies(group, mappings);
 	if (!xs_chunks_unmap(group))
 		WRITE_ONCE(group->stuck_live, true);
@@ -1430,7 +1430,7 @@ static bool remove_live_again(struct xs_group *group)
 		iova += (u64)pages << PAGE_SHIFT;
 		cond_resched();
 	}
-	xs_world_invalidate(group, &gather, NULL, 0);
+	xs_backend_invalidate(group, &gather, NULL, 0);
 	return xs_chunks_unmap(group) && removed;
 }
 
@@ -1439,7 +1439,7 @@ static bool remove_live_again(struct xs_group *group)
  * what the group has now, NULL if no device of it is left. Another domain does not have them; one
  * at the same address that is not the same has nothing mapped at their IOVAs.
  */
-void xs_world_retry_in(struct xs_group *group, struct iommu_domain *domain)
+void xs_backend_retry_in(struct xs_group *group, struct iommu_domain *domain)
 {
 	mutex_lock(&group->trimming);
 	if (domain && domain == group->stuck_in) {
@@ -1462,7 +1462,7 @@ void xs_world_retry_in(struct xs_group *group, struct iommu_domain *domain)
 	mutex_unlock(&group->trimming);
 }
 
-bool xs_world_is_stuck(struct xs_group *group)
+bool xs_backend_is_stuck(struct xs_group *group)
 {
 	u64 left;
 
@@ -1478,8 +1478,8 @@ bool xs_world_is_stuck(struct xs_group *group)
  * A driver has come, and @domain is the group's. 0, or -ENOMEM or XS_MAP_LEFT: the group stays
  * in the blocking domain.
  */
-int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
-		   struct xs_device *xdev)
+int xs_backend_enter(struct xs_group *group, struct iommu_domain *domain,
+		     struct xs_device *xdev)
 {
 	int error;
 
@@ -1501,8 +1501,8 @@ int xs_world_enter(struct xs_group *group, struct iommu_domain *domain,
 	return error;
 }
 
-int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
-		  struct xs_device *xdev)
+int xs_backend_init(struct xs_group *group, struct iommu_domain *domain,
+		    struct xs_device *xdev)
 {
 	struct device *dev = xdev->dev;
 	u32 cpu;
@@ -1544,14 +1544,14 @@ int xs_world_init(struct xs_group *group, struct iommu_domain *domain,
 }
 
 /* CPU @cpu is off-line or this one with interrupts off. */
-void xs_world_forget_cpu(struct xs_group *group, u32 cpu)
+void xs_backend_forget_cpu(struct xs_group *group, u32 cpu)
 {
 	list_del_init(&group->cpus[cpu].dirty);
 }
 
 static void forget_this_cpu(void *group)
 {
-	xs_world_forget_cpu(group, smp_processor_id());
+	xs_backend_forget_cpu(group, smp_processor_id());
 }
 
 /*
@@ -1566,7 +1566,7 @@ static void forget_all(struct xs_group *group)
 	on_each_cpu(forget_this_cpu, group, 1);
 	for (cpu = 0; cpu < nr_cpu_ids; cpu++)
 		if (!cpu_online(cpu))
-			xs_world_forget_cpu(group, cpu);
+			xs_backend_forget_cpu(group, cpu);
 	cpus_read_unlock();
 }
 
@@ -1574,7 +1574,7 @@ static void forget_all(struct xs_group *group)
  * Nothing maps or unmaps in @group any more, and it is flushed. Its engine rests
  * from here on.
  */
-void xs_world_exit(struct xs_group *group)
+void xs_backend_exit(struct xs_group *group)
 {
 	u32 cpu;
 

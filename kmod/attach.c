@@ -104,14 +104,14 @@ static int go_below(u64 start, u64 last, void *data)
 
 /*
  * Where the IOMMU translates the writes that are interrupts, the kernel maps the pages that
- * they go to, doorbells, in the group's domain, and until that goes. Their IOVAs are from
+ * they go to, MSI pages, in the group's domain, and until that goes. Their IOVAs are from
  * the kernel's own allocator, which knows nothing of ours: not from the region for
  * this, which is for other domains. check_stale_mappings() finds those that are there. The next
  * is where that allocator begins, at the top of 4 GiB, or what it has had before.
  */
-#define DOORBELL_BYTES	(64ULL << 20)
+#define MSI_PAGE_BYTES	(64ULL << 20)
 
-static bool has_doorbells(const struct list_head *regions)
+static bool has_msi_pages(const struct list_head *regions)
 {
 	struct iommu_resv_region *region;
 
@@ -121,21 +121,21 @@ static bool has_doorbells(const struct list_head *regions)
 	return false;
 }
 
-static int reserve_doorbells(struct xs_group *group,
+static int reserve_msi_pages(struct xs_group *group,
 			     const struct list_head *regions)
 {
 	struct xs_space *space = &group->engine.space;
 	u64 top = XS_LOW_LAST;
 	int error = 0;
 
-	for (u32 i = 0; i < group->doorbell_count && !error; i++)
-		error = xs_space_reserve(space, group->doorbells[i],
-					 group->doorbells[i]);
-	if (error || !has_doorbells(regions))
+	for (u32 i = 0; i < group->msi_page_count && !error; i++)
+		error = xs_space_reserve(space, group->msi_pages[i],
+					 group->msi_pages[i]);
+	if (error || !has_msi_pages(regions))
 		return error;
 	while (each_reserved(group, regions, go_below, &top))
 		;
-	return xs_space_reserve(space, top - min(top, DOORBELL_BYTES - 1), top);
+	return xs_space_reserve(space, top - min(top, MSI_PAGE_BYTES - 1), top);
 }
 
 static void free_regions(struct list_head *regions)
@@ -157,7 +157,7 @@ static int reserve_regions(struct xs_group *group)
 		error = each_reserved(group, &regions, reserve,
 				      &group->engine.space);
 	if (!error)
-		error = reserve_doorbells(group, &regions);
+		error = reserve_msi_pages(group, &regions);
 	free_regions(&regions);
 	return error;
 }
@@ -239,13 +239,13 @@ static bool is_memory(u64 phys)
 }
 
 /* A page that is no memory, where the kernel maps those: from now on it is known. */
-static bool is_doorbell(struct xs_group *group, const struct list_head *regions,
+static bool is_msi_page(struct xs_group *group, const struct list_head *regions,
 			u64 iova, u64 phys)
 {
-	if (!has_doorbells(regions) || is_memory(phys) ||
-	    group->doorbell_count == XS_DOORBELLS)
+	if (!has_msi_pages(regions) || is_memory(phys) ||
+	    group->msi_page_count == XS_MSI_PAGES)
 		return false;
-	group->doorbells[group->doorbell_count++] = iova;
+	group->msi_pages[group->msi_page_count++] = iova;
 	return true;
 }
 
@@ -265,7 +265,7 @@ static const char *check_stale_mappings(struct xs_group *group,
 
 	if (group->clean)
 		return NULL;
-	group->doorbell_count = 0;
+	group->msi_page_count = 0;
 	if (iommu_get_group_resv_regions(group->iommu_group, &regions))
 		failure = "out of memory";
 	for (; !failure && iova < end; iova += step) {
@@ -275,11 +275,11 @@ static const char *check_stale_mappings(struct xs_group *group,
 			cond_resched();
 		phys = iommu_iova_to_phys(domain, iova);
 		if (phys && !is_in_region(&regions, iova) &&
-		    !is_doorbell(group, &regions, iova, phys))
+		    !is_msi_page(group, &regions, iova, phys))
 			failure = "a driver has left memory mapped on the kernel's own path: close what uses it; or for a new domain " XS_NEW_DOMAIN("<group>");
 	}
-	/* More doorbells may come at any time. */
-	group->clean = !failure && !has_doorbells(&regions);
+	/* More MSI pages may come at any time. */
+	group->clean = !failure && !has_msi_pages(&regions);
 	free_regions(&regions);
 	return failure;
 }

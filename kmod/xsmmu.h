@@ -45,7 +45,7 @@
 
 struct xs_group;
 
-#define XS_DOORBELLS	8
+#define XS_MSI_PAGES	8
 
 typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
 			      phys_addr_t phys, size_t page_bytes, size_t pages,
@@ -80,9 +80,9 @@ struct xs_group_commands {
  * @tuning:	the operator's, valid with @policy
  * @direct:	chosen: entries of the page table are written in place
  * @chosen:	0: not by the operator; else the how-manieth of their choices it is
- * @clean:	the kernel's own path has nothing mapped below 4 GiB but @doorbells, as no
+ * @clean:	the kernel's own path has nothing mapped below 4 GiB but @MSI pages, as no
  *		driver has used it since that was looked at
- * @doorbells, @doorbell_count: pages that the kernel has mapped there for interrupts
+ * @MSI pages, @msi_page_count: pages that the kernel has mapped there for interrupts
  * @devices:	our struct xs_device, all of the group's PCI devices
  * @attached:	devices with a driver that is served
  * @aware:	all drivers of those are batch-aware
@@ -133,8 +133,8 @@ struct xs_group {
 	bool direct;
 	u64 chosen;
 	bool clean;
-	u64 doorbells[XS_DOORBELLS];
-	u32 doorbell_count;
+	u64 msi_pages[XS_MSI_PAGES];
+	u32 msi_page_count;
 	struct list_head devices;
 
 	u32 attached;

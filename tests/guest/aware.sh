@@ -5,11 +5,11 @@
 # The lab's module and this driver.
 # shellcheck disable=SC2034 # all_off reads it
 CALLERS=2
-AWARE=/sys/bus/pci/drivers/xsmmu_aware
+AWARE=/sys/bus/pci/drivers/xsmmu_deferred_test
 
 # aware MODE: bind it; what it makes of it is the caller's to judge.
 aware() {
-	echo "$1" >/sys/module/xsmmu_aware/parameters/mode
+	echo "$1" >/sys/module/xsmmu_deferred_test/parameters/mode
 	echo $TESTDEV >$AWARE/bind
 }
 
@@ -35,7 +35,7 @@ case_aware() {
 	echo Y >/sys/module/xsmmu/parameters/debug
 	for policy in $POLICIES; do
 		[ "$policy" = lazy ] && waits=N || waits=Y
-		echo $waits >/sys/module/xsmmu_aware/parameters/waits
+		echo $waits >/sys/module/xsmmu_deferred_test/parameters/waits
 		put $TESTDEV policy "$policy"
 		log_mark
 		aware api 2>/dev/null || failure "$policy: $(log_since | grep 'aware: wrong')"
@@ -62,7 +62,7 @@ case_aware_copies() {
 
 # Strict until the driver has said what it is, and again when it has gone.
 case_auto_of_an_aware_driver() {
-	echo Y >/sys/module/xsmmu_aware/parameters/waits
+	echo Y >/sys/module/xsmmu_deferred_test/parameters/waits
 	put $TESTDEV policy auto || failure "auto was refused: $(cat /tmp/put)"
 	expect_equal "auto before" "$(get $TESTDEV auto_policy | sed 's/:.*//')" "strict strict"
 	log_mark
@@ -78,8 +78,8 @@ case_auto_of_an_aware_driver() {
 
 case_level_is_not_the_drivers_after_it_left() {
 	put $TESTDEV policy fused
-	echo api >/sys/module/xsmmu_rude/parameters/mode
-	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind
+	echo api >/sys/module/xsmmu_dma_api_test/parameters/mode
+	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_dma_api_test/bind
 	expect_equal "level" "$(get $TESTDEV level)" held
 	unbind $TESTDEV
 	all_off
@@ -156,7 +156,7 @@ case_maps_are_flushed_to_the_last_page() {
 	echo 0 >$PARAMETERS/unflushed
 	for policy in $POLICIES; do
 		[ "$policy" = lazy ] && waits=N || waits=Y
-		echo $waits >/sys/module/xsmmu_aware/parameters/waits
+		echo $waits >/sys/module/xsmmu_deferred_test/parameters/waits
 		put $TESTDEV policy "$policy" || failure "$policy was refused: $(cat /tmp/put)"
 		log_mark
 		rude api 2>/dev/null || failure "$policy: $(log_since | grep 'rude: wrong')"
@@ -208,7 +208,7 @@ traced_pages() {
 case_an_aware_driver_is_traced() {
 	echo 20000 >/sys/kernel/tracing/buffer_size_kb
 	echo N >/sys/module/xsmmu/parameters/debug
-	echo Y >/sys/module/xsmmu_aware/parameters/waits
+	echo Y >/sys/module/xsmmu_deferred_test/parameters/waits
 	for policy in strict fused; do
 		put $TESTDEV policy $policy
 		mapped=$(stat_of $TESTDEV mapped_pages)

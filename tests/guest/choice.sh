@@ -257,8 +257,8 @@ case_rules_under_bound_drivers() {
 	other=0000:0b:00.0
 	rmmod xsmmu || give_up "rmmod was refused"
 	unbind $one $other
-	echo kernel >/sys/module/xsmmu_rude/parameters/mode
-	echo $other >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$(log_since | grep 'rude: wrong')"
+	echo kernel >/sys/module/xsmmu_dma_api_test/parameters/mode
+	echo $other >/sys/bus/pci/drivers/xsmmu_dma_api_test/bind || failure "$(log_since | grep 'rude: wrong')"
 	insmod /modules/xsmmu.ko "rules=*=strict" || give_up "insmod failed"
 	bind $one
 	expect_equal "the level beside a driver on the kernel's own path" "$(get $one level)" none
@@ -273,8 +273,8 @@ case_rules_under_bound_drivers() {
 # A rule does not choose under a driver.
 case_rule_under_its_driver() {
 	rmmod xsmmu || give_up "rmmod was refused"
-	echo kernel >/sys/module/xsmmu_rude/parameters/mode
-	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind || failure "$(log_since | grep 'rude: wrong')"
+	echo kernel >/sys/module/xsmmu_dma_api_test/parameters/mode
+	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_dma_api_test/bind || failure "$(log_since | grep 'rude: wrong')"
 	insmod /modules/xsmmu.ko "rules=*=strict" || give_up "insmod failed"
 	expect_equal "the policy under a driver" "$(policy_of $TESTDEV)" none
 	expect_equal "the state" "$(get $TESTDEV state)" off

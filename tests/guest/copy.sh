@@ -2,8 +2,8 @@
 # shellcheck shell=dash disable=SC2086,SC2154 # addresses are single words; they and the settings come from elsewhere
 # Small buffers that are copied: what is, to whom it is worth it, and what becomes of copies when a driver goes.
 
-COPIED=/sys/bus/pci/drivers/xsmmu_copied
-COPIED_PARAMETERS=/sys/module/xsmmu_copied/parameters
+COPIED=/sys/bus/pci/drivers/xsmmu_bounce_test
+COPIED_PARAMETERS=/sys/module/xsmmu_bounce_test/parameters
 MIB=1048576
 
 # copied MODE [LIMIT]: bind the driver whose small buffers are copied; what it makes of it is the caller's to judge.
@@ -329,7 +329,7 @@ rule_too_late() {
 	works=0000:0a:00.0
 	unbind $joins $works
 	rmmod xsmmu
-	insmod /modules/xsmmu.ko "rules=driver:xsmmu_copied=strict,copy_bytes:4096;*=fused" || give_up "insmod failed"
+	insmod /modules/xsmmu.ko "rules=driver:xsmmu_bounce_test=strict,copy_bytes:4096;*=fused" || give_up "insmod failed"
 	bind $works
 	echo checks >$COPIED_PARAMETERS/mode
 	echo 4096 >$COPIED_PARAMETERS/limit
@@ -355,7 +355,7 @@ case_a_rule_copies_too_late() {
 	unbind $joins
 	# The policy itself is no exception.
 	rmmod xsmmu
-	insmod /modules/xsmmu.ko "rules=driver:xsmmu_copied=copy;*=fused" || give_up "insmod failed"
+	insmod /modules/xsmmu.ko "rules=driver:xsmmu_bounce_test=copy;*=fused" || give_up "insmod failed"
 	bind $works
 	echo $joins >$COPIED/bind 2>/dev/null
 	expect_equal "the policy" "$(policy_of $works)" copy

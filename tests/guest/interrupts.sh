@@ -30,7 +30,7 @@ new_domain_of() {
 
 # Mapped by the kernel's own path before, below what is kept free; or behind the module.
 case_interrupts_are_beside_all_maps() {
-	echo xsmmu_rude >"$(device_dir $E1000E)/driver_override"
+	echo xsmmu_dma_api_test >"$(device_dir $E1000E)/driver_override"
 	for policy in strict fused; do
 		for tables in kernel direct; do
 			new_domain_of $E1000E

@@ -408,8 +408,8 @@ work_on() {
 
 # --- the driver that behaves badly, and its device ---------------------------------------------------------------
 
-RUDE=/sys/bus/pci/drivers/xsmmu_rude
-PARAMETERS=/sys/module/xsmmu_rude/parameters
+RUDE=/sys/bus/pci/drivers/xsmmu_dma_api_test
+PARAMETERS=/sys/module/xsmmu_dma_api_test/parameters
 
 # trust BDF 1|0: it is external-facing, as the kernel sees it; or is not.
 trust() {

@@ -578,7 +578,7 @@ case_attach_with_a_cpu_away() {
 # cpu_goes_at_give_back TURN: bind a driver that defers unmaps on CPU 1, with no poll there to flush them; then let the CPU
 # go while the group is detached, at one moment or another.
 cpu_goes_at_give_back() {
-	taskset 2 sh -c "echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_rude/bind
+	taskset 2 sh -c "echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_dma_api_test/bind
 		echo 1 >$PARAMETERS/release" || failure "the driver does not bind"
 	(echo 0 >/sys/devices/system/cpu/cpu1/online) &
 	offliner=$!
@@ -591,7 +591,7 @@ cpu_goes_at_give_back() {
 }
 
 case_cpu_goes_at_give_back() {
-	echo crowd >/sys/module/xsmmu_rude/parameters/mode
+	echo crowd >/sys/module/xsmmu_dma_api_test/parameters/mode
 	put $TESTDEV policy lazy
 	put $TESTDEV max_window_us 10000000
 	log_mark

@@ -5,10 +5,10 @@
 
 # shellcheck disable=SC2034 # all_off reads it
 CALLERS=2
-AWARE=/sys/bus/pci/drivers/xsmmu_aware
+AWARE=/sys/bus/pci/drivers/xsmmu_deferred_test
 
 case_each_failure() {
-	echo sweep >/sys/module/xsmmu_aware/parameters/mode
+	echo sweep >/sys/module/xsmmu_deferred_test/parameters/mode
 	for policy in strict fands fused; do
 		put $TESTDEV policy "$policy"
 		n=0
@@ -39,14 +39,14 @@ case_each_failure() {
 	done
 }
 
-COPIED=/sys/module/xsmmu_copied/parameters
+COPIED=/sys/module/xsmmu_bounce_test/parameters
 
 # Copies of all ways, as long as they are not released.
 keep() {
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
 	log_mark
 	echo keep >$COPIED/mode
-	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_copied/bind || failure "the probe failed"
+	echo $TESTDEV >/sys/bus/pci/drivers/xsmmu_bounce_test/bind || failure "the probe failed"
 }
 
 release_kept() {

@@ -168,7 +168,7 @@ def modules(what: Machine) -> list[Path]:
     xsmmu, lab_module = lab.modules(its, kernel)
     if what.make_args or what.source != PROJECT:
         [xsmmu] = build.module(its, kernel, what.source, extra_make_args=what.make_args)
-    outputs = ("xsmmu_rude.ko", "xsmmu_copied.ko", "xsmmu_stuck.ko", "xsmmu_aware.ko")
+    outputs = ("xsmmu_dma_api_test.ko", "xsmmu_bounce_test.ko", "xsmmu_stuck.ko", "xsmmu_deferred_test.ko")
     parts = (DRIVER, "include")
     *plain, last = build.module(its, kernel, make_dir=DRIVER, outputs=outputs, parts=parts, calls_xsmmu=True)
     return [xsmmu, lab_module, *plain, last] if what.aware else [lab_module, *plain, xsmmu]

@@ -27,7 +27,7 @@ MACHINES |= {
     )
     for name in KERNELS
 }
-# What is expected of xsmmu_rude is for pages of 4 KiB.
+# What is expected of xsmmu_dma_api_test is for pages of 4 KiB.
 MACHINES |= {
     f"{name}-arm64": guests.Machine(
         ("smoke",) if kernels.table()[1][name].flavour else ("smoke", "rude"),

@@ -96,8 +96,8 @@ static noinline void map_all_aware(struct micro *micro)
 	u32 i;
 
 	for (i = 0; i < micro->count; i++) {
-		micro->iovas[i] = xsmmu_map_page_unflushed(dev, micro->pages[i], 0, micro->each_bytes,
-							   micro->dir);
+		micro->iovas[i] = xsmmu_map_page_unflushed(dev, micro->pages[i], 0,
+							   micro->each_bytes, micro->dir);
 		if (dma_mapping_error(dev, micro->iovas[i]))
 			break;
 	}

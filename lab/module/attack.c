@@ -86,7 +86,7 @@ struct victim {
 	struct page *page;
 	dma_addr_t iova;
 	bool reused;		/* someone else has a reference, and their canary is in it */
-	u64 unmapped_ns;	/* when the unmap, or the driver's flush, had returned; 0: not yet */
+	u64 unmapped_ns;	/* when the unmap or the driver's flush had returned; 0: not yet */
 	u64 last_landed_ns;	/* since then; 0: none has landed */
 	u64 previous_ns;	/* since then: the shot before */
 	bool attacked;
@@ -332,7 +332,8 @@ static void unmap_aware(struct attack *attack)
 	u32 i;
 
 	if (attack->list)
-		xsmmu_unmap_sgtable_deferred(dev, &attack->table, DMA_FROM_DEVICE, attrs_of(attack));
+		xsmmu_unmap_sgtable_deferred(dev, &attack->table, DMA_FROM_DEVICE,
+					     attrs_of(attack));
 	for (i = 0; !attack->list && i < attack->pages; i++)
 		xsmmu_unmap_page_attrs_deferred(dev, attack->victims[i].iova, VICTIM_BYTES,
 						DMA_FROM_DEVICE, attrs_of(attack));

@@ -263,7 +263,8 @@ static void page_release(struct rx_queue *queue, const struct rx_page *page)
 		page_to_pool(queue, page->page);
 		return;
 	}
-	xsmmu_unmap_page_attrs_deferred(receive->dev, page->addr, PAGE_SIZE, DMA_FROM_DEVICE, ATTRS);
+	xsmmu_unmap_page_attrs_deferred(receive->dev, page->addr, PAGE_SIZE, DMA_FROM_DEVICE,
+					ATTRS);
 	queue->pending[queue->pending_count++] = page->page;
 	if (queue->pending_count == receive->threshold)
 		pending_write(queue);

@@ -210,7 +210,8 @@ static void packet_unmap_deferred(struct transmit *transmit, struct tx_packet *p
 
 	for (i = 0; i < packet->count; i++, segment++) {
 		*pages_unmapped += ring_pages(segment->addr, segment->bytes);
-		xsmmu_unmap_page_deferred(transmit->dev, segment->addr, segment->bytes, DMA_TO_DEVICE);
+		xsmmu_unmap_page_deferred(transmit->dev, segment->addr, segment->bytes,
+					  DMA_TO_DEVICE);
 	}
 }
 

@@ -74,7 +74,8 @@ static void check_age(const struct sim_event *event, const struct sim_flush *flu
 		return;
 	if (flush->age_ns < least_ns)
 		sim_fail("accounts", "a flush of CPU %u says that its oldest page has waited for %llu ns, and it has for %llu",
-			 flush->cpu, (unsigned long long)flush->age_ns, (unsigned long long)least_ns);
+			 flush->cpu, (unsigned long long)flush->age_ns,
+			 (unsigned long long)least_ns);
 	if (flush->age_ns > age_ns)
 		sim_fail("accounts", "a flush of CPU %u says that its oldest page has waited for %llu ns, and none has for %llu",
 			 flush->cpu, (unsigned long long)flush->age_ns, (unsigned long long)age_ns);

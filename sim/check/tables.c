@@ -8,7 +8,8 @@
 
 static void check_flush(const struct sim_flush *flush)
 {
-	if (flush->cause != XS_FLUSH_UNMAP && flush->tables && sim.config.table_lg2 >= SIM_TABLE_LG2)
+	if (flush->cause != XS_FLUSH_UNMAP && flush->tables &&
+	    sim.config.table_lg2 >= SIM_TABLE_LG2)
 		sim_fail("tables", "the flush of a batch frees page-table pages");
 }
 

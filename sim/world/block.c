@@ -118,8 +118,8 @@ static u32 map(const struct own_block *block, u32 at, const u64 *phys, u32 pages
 	cpu->bound += bound;
 	sim_map_begin(pages);
 	if (once)
-		done = xs_engine_map_in_block_unflushed(&sim.engine, iova_of(block, at), phys, pages,
-							prot | XS_MAP_UNFLUSHED);
+		done = xs_engine_map_in_block_unflushed(&sim.engine, iova_of(block, at), phys,
+							pages, prot | XS_MAP_UNFLUSHED);
 	else
 		done = xs_engine_map_in_block(&sim.engine, iova_of(block, at), phys, pages, prot);
 	sim_map_end(pages);

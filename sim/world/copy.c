@@ -144,7 +144,8 @@ static void check_mapped(const struct buffer *buffer)
 {
 	u32 at = chunk_at(buffer->iova);
 
-	if (at >= XS_CHUNKS_MAX || !mapped[at].memory || mapped[at].direction != buffer->direction ||
+	if (at >= XS_CHUNKS_MAX || !mapped[at].memory ||
+	    mapped[at].direction != buffer->direction ||
 	    chunk_at(buffer->iova + buffer->bytes - 1) != at)
 		sim_fail("copies", "%u bytes are copied to %llx, where the device cannot be",
 			 buffer->bytes, (unsigned long long)buffer->iova);

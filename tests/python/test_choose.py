@@ -554,10 +554,10 @@ def test_what_could_not_be_written_leaves_nothing(
 
 @pytest.mark.usefixtures("kernel")
 def test_all_is_on_the_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flushed: list[tuple[int, bool]] = []
+    synced: list[tuple[int, bool]] = []
     monkeypatch.setattr("os.fsync", lambda fd: synced.append((os.fstat(fd).st_size, (tmp_path / "file").exists())))
     files.replace(tmp_path / "file", "text")
-    assert flushed == [(4, False)]
+    assert synced == [(4, False)]
 
 
 @pytest.mark.usefixtures("kernel")

@@ -404,7 +404,8 @@ static void flushes(void)
 		return;
 	for (u32 direction = 0; direction < XS_DIRECTIONS; direction++) {
 		struct buffer buffer = { MEMORY_PHYS + 300, 1000, direction, 0 };
-		bool reads = direction != XS_DIRECTION_WRITE, writes = direction != XS_DIRECTION_READ;
+		bool reads = direction != XS_DIRECTION_WRITE;
+		bool writes = direction != XS_DIRECTION_READ;
 		u8 was = *memory_at(&buffer, 500);
 
 		CHECK(map(&buffer));

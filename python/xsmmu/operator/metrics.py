@@ -39,7 +39,9 @@ class Row(NamedTuple):
 ROWS: Final = (
     Row("mapped_pages_total", "counter", "Pages of 4 KiB that were mapped", "mapped_pages"),
     Row("unmapped_pages_total", "counter", "Pages of 4 KiB that were unmapped", "unmapped_pages"),
-    Row("deferred_pages_total", "counter", "Of those, pages that were not flushed inside their unmap", "deferred_pages"),
+    Row(
+        "deferred_pages_total", "counter", "Of those, pages that were not flushed inside their unmap", "deferred_pages"
+    ),
     Row("live_pages", "gauge", "Pages that are mapped now", "live_pages"),
     Row("held_pages", "gauge", "Pages that were unmapped and wait for their flush", "held_pages"),
     Row("stuck_pages", "gauge", "Unmapped pages that the IOMMU driver could not remove", "stuck_pages"),

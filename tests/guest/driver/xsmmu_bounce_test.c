@@ -603,21 +603,6 @@ free:
 	return error;
 }
 
-/* What was mapped of it before one that cannot be is unmapped; the accounts say so. */
-static int check_bad_list(struct device *dev)
-{
-	const size_t bad[] = { 9, 3 * PAGE_SIZE - 5, 0 };
-	struct sg_table table;
-	int error = make_list(&table, bad);
-
-	if (!error && !dma_map_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0))
-		error = wrong(dev, "a list with nothing in a segment was mapped");
-	/* Whoever unmaps it nevertheless unmaps nothing: no bad unmap, and nobody else's. */
-	dma_unmap_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
-	free_list(&table);
-	return error;
-}
-
 /* Small ones, and those that are small in part only, or just too large together. */
 static int check_lists(struct device *dev)
 {

@@ -346,7 +346,7 @@ static int probe_answers(void)
 	return error;
 }
 
-/* The device refuses to map a page that it has mapped; a map without reads and writes allows nothing. */
+/* The device refuses to map a page that it has mapped; an entry without reads and writes is none. */
 static void ask(struct iommu_domain *domain, dma_addr_t iova)
 {
 	size_t mapped = 0;

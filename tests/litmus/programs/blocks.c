@@ -320,6 +320,6 @@ static const struct ex_program reserved = {
 
 const struct ex_program *const block_programs[] = {
 	&closed, &closed_listed, &taken, &opened, &opened_freed, &opened_taken,
-	&listed_claimed, &listed_reserved_low, &listed_opened, &reused, &reused_freed, &reused_whole,
-	&reserved, NULL
+	&listed_claimed, &listed_reserved_low, &listed_opened, &reused, &reused_freed,
+	&reused_whole, &reserved, NULL
 };

@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
-export PYTHONPATH := $(CURDIR)/python
+export PYTHONPATH := $(CURDIR)/tool:$(CURDIR)/lab:$(CURDIR)/scripts
 
 # Evaluated when a recipe runs, so `make help` sets up nothing. It takes the place of the shell: signals reach it.
 python = [ -e lab/setup.sh ] || { echo 'error: the source archive has no lab, which this needs: use a git checkout' >&2; exit 1; }; \
@@ -28,11 +28,11 @@ modules: ## build xsmmu.ko and xsmmu_bench.ko for the kernel that runs, by its i
 	@$(MAKE) -C '$(KERNEL_BUILD)' M='$(CURDIR)' modules
 
 install: ## install the modules and the tool, which needs Python's click and rich [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
-	@KERNEL='$(KERNEL)' sh packaging/install.sh module '$(DESTDIR)' '$(PREFIX)'
-	@sh packaging/install.sh tool '$(DESTDIR)' '$(PREFIX)'
+	@KERNEL='$(KERNEL)' sh tool/install.sh module '$(DESTDIR)' '$(PREFIX)'
+	@sh tool/install.sh tool '$(DESTDIR)' '$(PREFIX)'
 
 uninstall: ## remove what install has put there, but for rules that were changed [PREFIX=/usr/local] [DESTDIR=] [KERNEL=]
-	@KERNEL='$(KERNEL)' sh packaging/install.sh uninstall '$(DESTDIR)' '$(PREFIX)'
+	@KERNEL='$(KERNEL)' sh tool/install.sh uninstall '$(DESTDIR)' '$(PREFIX)'
 
 # ---- of a checkout: the source archive has none of what follows ----
 
@@ -40,7 +40,7 @@ packages: ## build the Debian packages xsmmu-dkms and xsmmu, in results/packages
 	@$(python) -m xsmmu lab packages
 
 dist: ## pack the sources of the last commit, without the lab, in results
-	@version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' python/xsmmu/__init__.py) && mkdir -p results && \
+	@version=$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' tool/xsmmu/__init__.py) && mkdir -p results && \
 		git archive --prefix="xsmmu-$$version/" -o "results/xsmmu-$$version.tar.gz" HEAD && \
 		echo "results/xsmmu-$$version.tar.gz"
 

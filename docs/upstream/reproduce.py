@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run a reproduction of this folder in a guest of the lab, and print what the guest found.
 
-PYTHONPATH=python $(lab/setup.sh) docs/upstream/reproduce.py tables|range|padding|middle [KERNEL]
+PYTHONPATH=tool:lab $(lab/setup.sh) docs/upstream/reproduce.py tables|range|padding|middle [KERNEL]
 
 KERNEL is a name of lab/kernels.toml or a folder where `make O=FOLDER bzImage modules` was run.
 """
@@ -16,10 +16,10 @@ from pathlib import Path
 from rich.console import Console
 
 from xsmmu.errors import UserError
-from xsmmu.lab import run as lab
-from xsmmu.project import PROJECT
-from xsmmu.setup import build, host, kernels, root
-from xsmmu.vm.guest import Boot, Guest, Record
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.runs import run as lab
+from xsmmu_lab.setup import build, host, kernels, root
+from xsmmu_lab.vm.guest import Boot, Guest, Record
 
 HERE = "docs/upstream"
 IOMMU = {"tables": "vtd", "range": "vtd-first", "padding": "vtd", "middle": "vtd"}

@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 
-from xsmmu.operator import netlink
+from xsmmu import netlink
 
 _REPAIR, _REPAIR_ON = 19, 1
 _CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 0x10, 3, 1, 2

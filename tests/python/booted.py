@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A machine that is booted as a user's is: from its own disk, by an initramfs that Debian's own tool made.
 
-boot/'s files are installed in that, and nothing but it loads a module.
+tool/boot/'s files are installed in that, and nothing but it loads a module.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pytest
 from rich.console import Console
 from tests.python import guests
 
-from xsmmu.arch import AMD64
-from xsmmu.setup import boot, host
-from xsmmu.setup.kernels import Kernel
-from xsmmu.vm import machine
-from xsmmu.vm.guest import FATAL
-from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu_lab.arch import AMD64
+from xsmmu_lab.setup import boot, host
+from xsmmu_lab.setup.kernels import Kernel
+from xsmmu_lab.vm import machine
+from xsmmu_lab.vm.guest import FATAL
+from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 TIMEOUT_S = 600
 LAST_LINES = 60

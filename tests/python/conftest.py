@@ -16,8 +16,8 @@ from tests.python import documents as json_documents
 from tests.python.fake_kernel import Kernel, Refuses, end, everything
 from tests.python.fake_network import Network
 
-from xsmmu.operator import disks, essential, output
-from xsmmu.setup import host
+from xsmmu import disks, essential, output
+from xsmmu_lab.setup import host
 
 SETTINGS = ("SEED", "TORTURE_S", "CYCLES")
 """Variables that change what a test does."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the tool writes as JSON, compared with the files that say what is in it (python/xsmmu/operator/schemas).
+"""What the tool writes as JSON, compared with the files that say what is in it (tool/xsmmu/schemas).
 
 All that a test has the tool make in its own process is compared by the fixture `documents` of conftest.py, without a
 word in the test. What another process or a guest has printed goes through `read`.
@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema
 from referencing import Registry, Resource
 
-from xsmmu.operator import output
+from xsmmu import output
 
 Document = dict[str, Any]
 

@@ -17,10 +17,9 @@ import pytest
 from click.testing import CliRunner
 from tests.python.sysfs import IGB, MENU, NVME0, NVME1, defaults_of, make_device
 
-from xsmmu import __version__, cli
+from xsmmu import __version__, cli, machine, module
 from xsmmu.errors import UserError
-from xsmmu.operator import machine, module
-from xsmmu.operator.machine import Device
+from xsmmu.machine import Device
 
 COSTS = {
     "DMA": (800.0, 1700.0, 0.1),

@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import NamedTuple
 
-from xsmmu.operator.routing import Address, Connection, Default, Link, Packet, View, Way
+from xsmmu.routing import Address, Connection, Default, Link, Packet, View, Way
 
 MAIN = 254
 

@@ -19,17 +19,17 @@ import pytest
 from _pytest.mark import ParameterSet
 from rich.console import Console
 
-from xsmmu.arch import AMD64, Arch
 from xsmmu.errors import UserError
-from xsmmu.lab import run as lab
-from xsmmu.lab.experiment import Needs
-from xsmmu.project import PROJECT
-from xsmmu.setup import build, drivers, host, kernels, root
-from xsmmu.setup.kernels import Kernel
-from xsmmu.vm import machine, oracle
-from xsmmu.vm.guest import Boot, Guest, Record
-from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
-from xsmmu.vm.oracle import Counts
+from xsmmu_lab.arch import AMD64, Arch
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.runs import run as lab
+from xsmmu_lab.runs.experiment import Needs
+from xsmmu_lab.setup import build, drivers, host, kernels, root
+from xsmmu_lab.setup.kernels import Kernel
+from xsmmu_lab.vm import machine, oracle
+from xsmmu_lab.vm.guest import Boot, Guest, Record
+from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu_lab.vm.oracle import Counts
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "guest"
 DRIVER = "tests/guest/driver"

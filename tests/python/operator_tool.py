@@ -8,12 +8,11 @@ from pathlib import Path
 
 from tests.python import booted
 
-from xsmmu.arch import AMD64
-from xsmmu.project import PROJECT
-from xsmmu.setup import host, initramfs, root
+from xsmmu_lab.arch import AMD64
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import host, initramfs, root
 
 PACKAGES = ("click", "rich", "markdown_it", "mdurl", "pygments")
-MODULES = ("__init__.py", "__main__.py", "cli.py", "errors.py")
 
 
 def _tree(place: Path, target: str) -> Iterator[tuple[str, Path]]:
@@ -32,8 +31,7 @@ def files() -> dict[str, bytes]:
     found |= _tree(debian / "usr/lib" / program.name, f"usr/lib/{program.name}")
     for package in PACKAGES:
         found |= _tree(debian / "usr/lib/python3/dist-packages" / package, f"opt/{package}")
-    found |= {f"opt/xsmmu/{name}": PROJECT / "python/xsmmu" / name for name in MODULES}
-    found |= _tree(PROJECT / "python/xsmmu/operator", "opt/xsmmu/operator")
+    found |= _tree(PROJECT / "tool/xsmmu", "opt/xsmmu")
     for binary in [file for file in found.values() if file == program or file.suffix == ".so"]:
         libraries = initramfs.libraries_of(debian, binary)
         found |= {f"{AMD64.libraries}/{name}": library for name, library in libraries.items()}

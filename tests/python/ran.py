@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a test has run on what, for docs/ran.json (python/checks/ran.py)."""
+"""What a test has run on what, for docs/ran.json (scripts/checks/ran.py)."""
 
 from __future__ import annotations
 
 import json
 
 from checks import ran
-from xsmmu.lab.run import commit, unchanged
+from xsmmu_lab.runs.run import commit, unchanged
 
 BEGAN_AT = commit()
 """Before anything is built."""

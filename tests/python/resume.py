@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu.project import PROJECT
-from xsmmu.setup import host
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import host
 
 
 def digest(folder: Path = PROJECT) -> str:

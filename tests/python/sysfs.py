@@ -151,7 +151,7 @@ def _link(sysfs: Path, kind: str, target: Path) -> None:
 
 class Machine:
     """What else the tool reads: the kernel's words on itself, the IOMMU, and where modules are. Trees below one folder,
-    named as operator/machine.py's ROOTS."""
+    named as tool/xsmmu/machine.py's ROOTS."""
 
     RELEASE = "6.12.118+deb13-amd64"
 

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 from tests.python import guests
 
-from xsmmu.arch import AMD64, ARCHES, ARM64
 from xsmmu.errors import UserError
-from xsmmu.lab import experiment, profile, run
-from xsmmu.lab.matrix import Cell
-from xsmmu.setup import build, initramfs, kernels, root
-from xsmmu.vm.iommu import IOMMUS
+from xsmmu_lab.arch import AMD64, ARCHES, ARM64
+from xsmmu_lab.runs import experiment, profile, run
+from xsmmu_lab.runs.matrix import Cell
+from xsmmu_lab.setup import build, initramfs, kernels, root
+from xsmmu_lab.vm.iommu import IOMMUS
 
 QUIET = Console(stderr=True)
 
@@ -46,7 +46,7 @@ def test_a_release_is_of_its_architecture() -> None:
 
 @pytest.mark.parametrize("name", ["6.1", "debug"])
 def test_a_kernel_that_the_guest_cannot_have_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: pytest.fail("begun"))
+    monkeypatch.setattr("xsmmu_lab.setup.root.ensure", lambda *_: pytest.fail("begun"))
     can_have = "6.12, 7.2, 7.3, 6.12-16k"
     with pytest.raises(UserError, match=f"kernel {name} is not for arm64 guests; they can have: {can_have}"):
         run.run(run.Options(iommu="smmuv3", kernel=name, quick=True), QUIET)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from xsmmu import policies
-from xsmmu.project import PROJECT
+from xsmmu_lab import policies
+from xsmmu_lab.project import PROJECT
 
 SOURCE = (PROJECT / "kmod/auto.c").read_text()
 _LINE = re.compile(r'(?:/\*((?:(?!\*/).)*)\*/\s*)?([A-Z_]+(?: \| [A-Z_]+)*|0), "(\w+)",\n\t\t"([^"]+)"\n', re.DOTALL)

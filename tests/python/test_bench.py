@@ -28,10 +28,10 @@ from tests.python.fake_kernel import (
 )
 from tests.python.sysfs import IGB, MENU, NVME0, make_device
 
+from xsmmu import calibration, machine, module
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import calibration, machine, module
-from xsmmu.operator.machine import Device
+from xsmmu.machine import Device
 
 FREE = "0000:07:00.0"
 """A device that no driver drives."""

@@ -18,7 +18,7 @@ from tests.python.fake_kernel import Kernel, Refuses, fails, run
 from tests.python.sysfs import IGB, Machine
 
 from xsmmu import __version__
-from xsmmu.operator.scrub import Scrub
+from xsmmu.scrub import Scrub
 
 SECRETS = {
     "proc/sys/kernel/hostname": "kestrel.example",

@@ -24,10 +24,9 @@ from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ig
 from tests.python.fake_network import Network
 from tests.python.sysfs import BELOW_VMD, IGB, MENU, NVME0, NVME1, VMD, make_device, make_driver, move
 
-from xsmmu import cli
+from xsmmu import apply, choose, cli, files, machine, modes, module, rules, steps
 from xsmmu.errors import UserError
-from xsmmu.operator import apply, choose, files, machine, modes, module, rules, steps
-from xsmmu.operator.machine import Device
+from xsmmu.machine import Device
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from rich.console import Console
 from tests.python.test_report import Page
 
 from xsmmu.errors import UserError
-from xsmmu.lab import claims, experiment, results
-from xsmmu.report import page as report
-from xsmmu.report import table, view
+from xsmmu_lab.report import page as report
+from xsmmu_lab.report import table, view
+from xsmmu_lab.runs import claims, experiment, results
 
 Json = dict[str, Any]
 

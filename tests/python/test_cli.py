@@ -20,15 +20,14 @@ from tests.python import documents
 from tests.python.fake_kernel import end
 from tests.python.sysfs import IGB, make_device
 
+from xsmmu import module, output
 from xsmmu.cli import app
-from xsmmu.operator import module, output
-
-PYTHON = Path(__file__).resolve().parents[2] / "python"
+from xsmmu_lab.project import PYTHONPATH
 
 
 def xsmmu(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line."""
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     command = [sys.executable, "-m", "xsmmu", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=60)
 
@@ -98,7 +97,7 @@ def test_missing_results_are_explained(tmp_path: Path) -> None:
 def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
     make_device(tmp_path, IGB, 11, "fused", "igb")
     command = [sys.executable, "-m", "xsmmu", "watch", "--interval", "0.1"]
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "XSMMU_SYSFS": str(tmp_path)}
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -121,7 +120,7 @@ def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
 def test_nohup_is_heard(tmp_path: Path) -> None:
     """What is told to outlive its terminal does."""
     make_device(tmp_path, IGB, 11, "fused", "igb")
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "XSMMU_SYSFS": str(tmp_path)}
     process = subprocess.Popen(
         [sys.executable, "-m", "xsmmu", "watch", "--interval", "0.1", "--count", "5", "-o", "jsonl"],
         stdout=subprocess.PIPE,
@@ -171,7 +170,7 @@ def test_which_form_is_asked_for(words: str, form: str) -> None:
 
 
 def test_errors_are_json_where_output_is(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "XSMMU_SYSFS": str(tmp_path)}
     command = [sys.executable, "-m", "xsmmu"]
     for words, status, code in (
         (["status", "eth9", "-o", "json"], 1, "unknown-device"),
@@ -188,7 +187,7 @@ def test_errors_are_json_where_output_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_were_closed_from_the_start(tmp_path: Path, words: str, closed: str) -> None:
     """The status is that with them open, and no traceback takes the place of a message."""
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "XSMMU_SYSFS": str(tmp_path)}
     command = f"{sys.executable} -m xsmmu {words}"
     found = [
         subprocess.run(
@@ -205,7 +204,7 @@ def test_what_is_started_has_streams_too(tmp_path: Path, number: int) -> None:
     """Else the first file that it opens is its standard error, or a script ends at the first word that it says."""
     words = ["-c", "from xsmmu import cli; cli._open_streams(); import os; os.system(os.environ['STARTED'])"]
     started = f"is=$(readlink /proc/$$/fd/{number}); echo $is >&9"
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "STARTED": started}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "STARTED": started}
     with (tmp_path / "said").open("w") as said:
         script = f'exec 9>&{said.fileno()} {number}>&-; exec "$@"'
         subprocess.run(
@@ -221,7 +220,7 @@ def test_what_is_started_has_streams_too(tmp_path: Path, number: int) -> None:
 def test_what_a_terminal_has_no_characters_for(tmp_path: Path, encoding: str) -> None:
     """Names of files are bytes; an error is no reason for another one, and what is in it does not move the cursor."""
     file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b[31m\xc3\xa4.json")
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "PYTHONIOENCODING": encoding}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "PYTHONIOENCODING": encoding}
     command = [sys.executable, "-m", "xsmmu", "report", file]
     ended = subprocess.run(command, env=environment, capture_output=True)
     assert ended.returncode == 1
@@ -237,7 +236,7 @@ def test_only_what_the_terminal_itself_fails_is_its_end(
     def full(*_: object) -> list[dict[str, object]]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("xsmmu.operator.status.rows", full)
+    monkeypatch.setattr("xsmmu.status.rows", full)
     monkeypatch.setattr("xsmmu.cli._has_hung_up", lambda: True)
     status, _, said = end(monkeypatch, capsys, "status")
     assert (status, said) == (1, f"xsmmu: {os.strerror(errno.ENOSPC)}\n")
@@ -260,7 +259,7 @@ def test_progress_that_no_terminal_takes(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_a_pipe_that_closes_is_no_error(tmp_path: Path, words: str) -> None:
     make_device(tmp_path, IGB, 11, "fused", "igb")
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "XSMMU_SYSFS": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "XSMMU_SYSFS": str(tmp_path)}
     command = f"{sys.executable} -m xsmmu {words}; echo ' '${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
     assert result.stdout.split()[-1] == "0"

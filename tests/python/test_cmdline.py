@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from xsmmu.operator import cmdline, defaults, machine
-from xsmmu.project import PROJECT
+from xsmmu import cmdline, defaults, machine
+from xsmmu_lab.project import PROJECT
 
 CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "cmdline.toml").read_text())["case"]
 NAMES = [" ".join((case["line"], *(case[key] for key in ("arch", "kernel") if key in case))) for case in CASES]

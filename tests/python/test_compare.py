@@ -15,7 +15,7 @@ from rich.console import Console
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.lab import compare
+from xsmmu_lab.runs import compare
 
 Json = dict[str, Any]
 

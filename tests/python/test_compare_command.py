@@ -22,12 +22,12 @@ from tests.python import fake_kernel
 from tests.python.fake_kernel import Kernel, Refuses, end, everything, fails, ignore, program, put_back, run
 from tests.python.sysfs import IGB, NVME0
 
+from xsmmu import compare as comparing
+from xsmmu import hooks, measure, module, spread
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import compare as comparing
-from xsmmu.operator import hooks, measure, module, spread
-from xsmmu.operator.machine import Device
-from xsmmu.operator.measure import Figure
+from xsmmu.machine import Device
+from xsmmu.measure import Figure
 
 WORK = """
 device=$XSMMU_SYSFS/bus/pci/devices/0000:01:00.0
@@ -423,7 +423,7 @@ def test_a_slow_hook_ends_with_all_that_it_has_started(
 def test_a_child_that_will_not_end_is_killed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the hook itself has ended by then."""
     monkeypatch.setattr(hooks, "HOOK_S", 0.5)
-    monkeypatch.setattr("xsmmu.operator.process.END_S", 0.5)
+    monkeypatch.setattr("xsmmu.process.END_S", 0.5)
     began = time.monotonic()
     child = "trap '' TERM; echo $$ >$HERE/child; while :; do sleep 0.1; done"
     error = put_back(kernel, *compare(kernel, "--before", f'sh -c "{child}" & wait'.replace("$$", r"\$\$")))

@@ -16,9 +16,9 @@ import pytest
 from tests.python.fake_kernel import end, program
 from tests.python.sysfs import IGB, MENU, NVME0, NVME1, make_device
 
+from xsmmu import machine
 from xsmmu.errors import UserError
-from xsmmu.operator import machine
-from xsmmu.project import PROJECT
+from xsmmu_lab.project import PYTHONPATH
 
 ELSEWHERE = "0001:06:00.1"
 NAMES = ["eth1", "nvme0n1", IGB, NVME0, NVME1, ELSEWHERE]
@@ -31,7 +31,7 @@ def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A NIC and three disks, a bridge, and a device that is behind no IOMMU; and a command that says what it was."""
     for name, value in {
         "XSMMU_SYSFS": str(tmp_path / "sys"),
-        "PYTHONPATH": str(PROJECT / "python"),
+        "PYTHONPATH": PYTHONPATH,
         "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
         "TERM": "dumb",
     }.items():

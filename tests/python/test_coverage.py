@@ -10,7 +10,7 @@ from rich.console import Console
 
 from checks import coverage
 from checks.coverage import Branch, Explained
-from xsmmu.setup import host, root
+from xsmmu_lab.setup import host, root
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from checks import cstyle
-from xsmmu.setup import csource
+from xsmmu_lab.setup import csource
 
 GOOD = """\
 /* SPDX-License-Identifier: GPL-2.0-only */

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu.project import PROJECT
+from xsmmu_lab.project import PROJECT
 
 _LINK = re.compile(r"\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
@@ -67,8 +67,8 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
 
 def test_no_text_gives_a_disk_less_than_strict() -> None:
     """A disk that changes data after its unmap can change data that was verified; doctor calls that a risk."""
-    places = [*texts(PROJECT), *(PROJECT / "boot").iterdir(), *(PROJECT / "packaging").glob("xsmmu*")]
-    places += (PROJECT / "python/xsmmu/operator").glob("*.py")
+    places = [*texts(PROJECT), *(PROJECT / "tool/boot").iterdir(), *(PROJECT / "tool").glob("xsmmu.conf*")]
+    places += (PROJECT / "tool/xsmmu").glob("*.py")
     for place in places:
         found = re.findall(r"class:01\w*=(\w+)|xsmmu set nvme\w* (\w+)", place.read_text())
         assert {one or other for one, other in found} <= {"strict", "auto", "copy"}, place
@@ -92,6 +92,6 @@ def test_pictures_have_text_and_colours_for_dark_pages() -> None:
 def test_each_code_of_an_error_is_explained() -> None:
     """What `-o json` gives for it."""
     explained = (PROJECT / "docs/tool.md").read_text()
-    for file in (*(PROJECT / "python/xsmmu/operator").glob("*.py"), PROJECT / "python/xsmmu/errors.py"):
+    for file in (PROJECT / "tool/xsmmu").glob("*.py"):
         for code in re.findall(r'code="([a-z_-]+)"', file.read_text()):
             assert f"`{code}`" in explained, (file.name, code)

@@ -22,13 +22,12 @@ from click.testing import CliRunner
 from tests.python.fake_kernel import program
 from tests.python.sysfs import IGB, NVME0, NVME1, Machine, make_device
 
-from xsmmu import __version__
+from xsmmu import __version__, checks_group, checks_machine, doctor, kernel, machine, metrics, module, packages
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import checks_group, checks_machine, doctor, kernel, machine, metrics, module, packages
-from xsmmu.operator.finding import LEVELS, Finding
-from xsmmu.operator.machine import Device
-from xsmmu.project import PROJECT
+from xsmmu.finding import LEVELS, Finding
+from xsmmu.machine import Device
+from xsmmu_lab.project import PROJECT
 
 SIGNED = b"~Module signature appended~\n"
 APT = """
@@ -1100,7 +1099,7 @@ def test_what_is_in_use_is_for_set_to_ask(healthy: Machine, monkeypatch: pytest.
     second_disk(healthy)
     healthy.write("sysfs/kernel/iommu_groups/13/type", kind)
     for name in ("disks.claim", "disks.reasons", "routing.View", "essential.View", "proc.lines"):
-        monkeypatch.setattr(f"xsmmu.operator.{name}", asked)
+        monkeypatch.setattr(f"xsmmu.{name}", asked)
     check = "group-type" if kind == "identity" else "bound-drivers"
     [remedy] = [each.remedy or "" for each in wrong() if each.check == check]
     assert f"xsmmu set {NVME0} POLICY --rebind" in remedy and f"xsmmu set {NVME0} POLICY --persist" in remedy

@@ -14,7 +14,7 @@ from tests.python import guests
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.setup import drivers, initramfs, kernels, root
+from xsmmu_lab.setup import drivers, initramfs, kernels, root
 
 QUICK = ("nvme", "igb", "e1000e")
 LONG = tuple(name for name in drivers.table() if name not in QUICK)

@@ -13,9 +13,9 @@ import pytest
 from tests.python.fake_network import Network
 from tests.python.sysfs import BELOW_VMD, IGB, NVME0, VMD, make_device, move
 
-from xsmmu.operator import disks, essential, netlink, opened
-from xsmmu.operator.machine import Device, shown
-from xsmmu.operator.routing import Connection, View
+from xsmmu import disks, essential, netlink, opened
+from xsmmu.machine import Device, shown
+from xsmmu.routing import Connection, View
 
 
 class Machine:

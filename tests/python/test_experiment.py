@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from xsmmu.errors import UserError
-from xsmmu.lab import experiment, figures
-from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu_lab.runs import experiment, figures
+from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 SOURCES = Path(__file__).resolve().parents[2]
 

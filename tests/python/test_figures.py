@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from xsmmu.errors import GuestError, UserError
-from xsmmu.lab import experiment, figures
-from xsmmu.lab.experiment import Run
-from xsmmu.lab.figures import Measured
-from xsmmu.vm.oracle import Counts, Requests
+from xsmmu_lab.runs import experiment, figures
+from xsmmu_lab.runs.experiment import Run
+from xsmmu_lab.runs.figures import Measured
+from xsmmu_lab.vm.oracle import Counts, Requests
 
 STATISTICS = (
     *("maps", "unmaps", "mapped_pages", "unmapped_pages", "live_pages", "deferred_pages", "flushed_pages"),

@@ -22,16 +22,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 from xsmmu.errors import UserError
-from xsmmu.lab import experiment, run
-from xsmmu.lab.run import Collector
-from xsmmu.vm import cpus, machine
-from xsmmu.vm.guest import TRACE_PAUSE_S, Boot, Guest, Record, RecordHandler, _chunks
-from xsmmu.vm.iommu import IOMMUS
-from xsmmu.vm.oracle import Counts
+from xsmmu_lab.project import PYTHONPATH
+from xsmmu_lab.runs import experiment, run
+from xsmmu_lab.runs.run import Collector
+from xsmmu_lab.vm import cpus, machine
+from xsmmu_lab.vm.guest import TRACE_PAUSE_S, Boot, Guest, Record, RecordHandler, _chunks
+from xsmmu_lab.vm.iommu import IOMMUS
+from xsmmu_lab.vm.oracle import Counts
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 FAKE = Path(__file__).with_name("fake_qemu.py")
-PYTHON = Path(__file__).resolve().parents[2] / "python"
 
 
 def make(
@@ -116,7 +116,7 @@ def test_one_whose_threads_take_turns_has_one_cpu(
 
 
 def test_its_qemu_dies_with_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsmmu.vm.guest.dies_with_us", lambda: ["env", "DIES_WITH_US=1"])
+    monkeypatch.setattr("xsmmu_lab.vm.guest.dies_with_us", lambda: ["env", "DIES_WITH_US=1"])
     seen: list[bool] = []
 
     async def look(guest: Guest, record: Record) -> None:
@@ -131,7 +131,7 @@ def test_its_qemu_dies_with_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 HOLDS = """
 import os, pathlib, sys
-from xsmmu.vm import cpus
+from xsmmu_lab.vm import cpus
 os.sched_getaffinity = lambda _: {3}
 cpus.FOLDER = pathlib.Path(sys.argv[1])
 with cpus.own() as cpu:
@@ -151,7 +151,7 @@ def test_no_two_guests_have_the_same_cpu(tmp_path: Path, monkeypatch: pytest.Mon
     host_of(tmp_path, monkeypatch, 3, 5)
     # One has gone since it was allowed.
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {5, 4, 3})
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     with cpus.own() as first, cpus.own() as second, cpus.own() as third:
         assert ({first, second}, third) == ({3, 5}, None)
     with subprocess.Popen(
@@ -187,8 +187,8 @@ def test_a_cpu_is_taken_by_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_child_that_ignores_sigterm_dies_with_us() -> None:
     child = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
     command = f"[*dies_with_us(), sys.executable, '-c', {child!r}]"
-    ours = f"import subprocess, sys; from xsmmu.vm.guest import dies_with_us; subprocess.run({command})"
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON)}
+    ours = f"import subprocess, sys; from xsmmu_lab.vm.guest import dies_with_us; subprocess.run({command})"
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     with subprocess.Popen([sys.executable, "-c", ours], env=environment, stdout=subprocess.PIPE) as killed:
         assert killed.stdout and killed.stdout.readline() == b"1\n"
         killed.kill()
@@ -285,17 +285,17 @@ def test_a_trace_waits_only_where_there_is_room(deep: bool, tmp_path: Path, monk
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, PAGE)
         return ends
 
-    monkeypatch.setattr("xsmmu.vm.guest._chunks", chunks)
+    monkeypatch.setattr("xsmmu_lab.vm.guest._chunks", chunks)
     # Of one page, which any user has the right to.
-    monkeypatch.setattr("xsmmu.vm.guest.PIPE_BYTES", PAGE if deep else 2 * PAGE)
+    monkeypatch.setattr("xsmmu_lab.vm.guest.PIPE_BYTES", PAGE if deep else 2 * PAGE)
     if not deep:
-        monkeypatch.setattr("xsmmu.vm.guest._pipe", shallow)
+        monkeypatch.setattr("xsmmu_lab.vm.guest._pipe", shallow)
     asyncio.run(make(tmp_path, "good", []).run())
     assert sorted(pauses) == [0.0, 0.0, TRACE_PAUSE_S if deep else 0.0]
 
 
 def test_many_lines_of_a_trace_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsmmu.vm.guest.PIPE_BYTES", PAGE)
+    monkeypatch.setattr("xsmmu_lab.vm.guest.PIPE_BYTES", PAGE)
     guest, parts = make(tmp_path, "busy", []), 0
     feed = guest.oracle.feed
 
@@ -509,7 +509,7 @@ def test_the_console_has_what_guests_are_judged_by() -> None:
 SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-sys.path[:0] = [{tests!r}, {python!r}]
+sys.path[:0] = [{tests!r}, *{python!r}.split(":")]
 import test_guest
 asyncio.run(test_guest.make(Path({folder!r}), "chatter", []).run())
 """
@@ -517,7 +517,7 @@ asyncio.run(test_guest.make(Path({folder!r}), "chatter", []).run())
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_guest_outlives_its_driver(tmp_path: Path, number: signal.Signals) -> None:
-    script = SCRIPT.format(tests=str(FAKE.parent), python=str(PYTHON), folder=str(tmp_path))
+    script = SCRIPT.format(tests=str(FAKE.parent), python=PYTHONPATH, folder=str(tmp_path))
     driver = subprocess.Popen(
         [sys.executable, "-c", script],
         stderr=subprocess.DEVNULL,

@@ -15,8 +15,8 @@ import pytest
 from tests.python import guests
 from tests.python.test_guest_devices import DISK_BYTES
 
-from xsmmu.lab.experiment import Needs
-from xsmmu.vm.iommu import IOMMUS
+from xsmmu_lab.runs.experiment import Needs
+from xsmmu_lab.vm.iommu import IOMMUS
 
 
 def machine(kernel: str | None, iommu: str) -> guests.Machine:

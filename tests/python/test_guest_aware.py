@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests.python import guests
 
-from xsmmu.lab import run as lab
-from xsmmu.setup import build
-from xsmmu.setup.kernels import Kernel
-from xsmmu.setup.root import Root
+from xsmmu_lab.runs import run as lab
+from xsmmu_lab.setup import build
+from xsmmu_lab.setup.kernels import Kernel
+from xsmmu_lab.setup.root import Root
 
 WORDS = ("swiotlb=force",)
 AWARE = guests.Machine(("aware",), aware=True, words=WORDS)

@@ -11,7 +11,7 @@ from tests.python import booted, guests, operator_tool
 from tests.python.booted import Booted
 from tests.python.test_guest_tool import DISK_MIB
 
-from xsmmu.setup import boot, build, kernels
+from xsmmu_lab.setup import boot, build, kernels
 
 OWN = "e1000e none off DMA-FQ (null)"
 CHOSEN = "e1000e fused attached DMA-FQ (null)"

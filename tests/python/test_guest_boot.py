@@ -9,7 +9,7 @@ import pytest
 from tests.python import booted, guests
 from tests.python.booted import Booted
 
-from xsmmu.setup import boot, build, kernels
+from xsmmu_lab.setup import boot, build, kernels
 
 
 def boot_from_disk(folder: Path, tool: str, *words: str) -> Booted:

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from tests.python import guests, operator_tool
 
-from xsmmu.lab.experiment import Needs
+from xsmmu_lab.runs.experiment import Needs
 
 NETWORK = Needs(("virtio_net", "e1000e", "igb"), ("usr/bin/ip", "usr/bin/iperf3"), "net_init")
 MACHINE = guests.Machine(("compare",), needs=(NETWORK,), files=lambda _source: operator_tool.files(), timeout_s=900)

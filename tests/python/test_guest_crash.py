@@ -13,8 +13,8 @@ import pytest
 from tests.python import booted, guests
 from tests.python.booted import Booted
 
-from xsmmu.project import PROJECT
-from xsmmu.setup import boot, build, kernels
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import boot, build, kernels
 
 MEMORY_MIB, DISK_MIB = 1536, 192
 CRASH_KERNEL = "crashkernel=512M"

@@ -13,8 +13,8 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu.setup import kernels
-from xsmmu.vm.machine import Mode
+from xsmmu_lab.setup import kernels
+from xsmmu_lab.vm.machine import Mode
 
 pytestmark = pytest.mark.long
 

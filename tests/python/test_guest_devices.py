@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.python import guests
 
-from xsmmu.lab.experiment import Needs
+from xsmmu_lab.runs.experiment import Needs
 
 DISK_BYTES = 64 << 20
 

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu.lab.experiment import Needs
+from xsmmu_lab.runs.experiment import Needs
 
 pytestmark = pytest.mark.long
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Each IOMMU under all that drivers and operators can do: torture, every use of the DMA API, cycles, CPUs.
 
-What has passed is noted for docs/use.md: see python/checks/ran.py.
+What has passed is noted for docs/use.md: see scripts/checks/ran.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tests.python import test_guest_many_cpus as many_cpus
 from tests.python import test_guest_torture as torture
 from tests.python.test_guest_iommus import SETTINGS
 
-from xsmmu.setup import kernels
-from xsmmu.vm.iommu import IOMMUS
+from xsmmu_lab.setup import kernels
+from xsmmu_lab.vm.iommu import IOMMUS
 
 FILE = "tests/python/test_guest_endurance.py"
 SEED, TORTURE_S, CYCLES = (

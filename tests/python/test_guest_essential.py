@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from tests.python import guests, operator_tool
 
-from xsmmu.lab.experiment import Needs
+from xsmmu_lab.runs.experiment import Needs
 
 NETWORK = Needs(
     ("virtio_net", "e1000e", "igb", "vrf", "crc32c_generic", "openvswitch", "tcp_diag", "vfio_pci", "uio_pci_generic"),

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 # In caching mode, as its like, the kernel's default is DMA.
 DMA: dict[str, str | int] = {"GROUP_TYPE": "DMA"}

@@ -9,8 +9,8 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu.arch import ARM64
-from xsmmu.setup import kernels
+from xsmmu_lab.arch import ARM64
+from xsmmu_lab.setup import kernels
 
 pytestmark = pytest.mark.long
 

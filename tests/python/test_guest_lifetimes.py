@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.python import guests
 
-from xsmmu.setup import kernels
+from xsmmu_lab.setup import kernels
 
 DEFAULT = kernels.table()[0]
 MACHINES = {

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu.setup import kernels
-from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu_lab.setup import kernels
+from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 CPUS = 8
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()

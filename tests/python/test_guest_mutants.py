@@ -23,9 +23,9 @@ from tests.python.test_guest_tables import MACHINES as TABLES
 
 from checks import litmus, sim
 from checks.mutants import Mutant, Mutants
-from xsmmu.project import PROJECT
-from xsmmu.setup import drivers
-from xsmmu.setup.build import MODULE_PARTS
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import drivers
+from xsmmu_lab.setup.build import MODULE_PARTS
 
 PATCHES = [str(file.relative_to(PROJECT)) for file in sorted(drivers.FOLDER.iterdir())]
 MUTANTS = Mutants("tests/guest/mutants.toml", (*MODULE_PARTS, *PATCHES))

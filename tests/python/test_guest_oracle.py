@@ -11,10 +11,10 @@ from rich.console import Console
 from tests.python import guests
 
 from xsmmu.errors import UserError
-from xsmmu.lab import run as lab
-from xsmmu.setup import build
-from xsmmu.setup.kernels import Kernel
-from xsmmu.setup.root import Root
+from xsmmu_lab.runs import run as lab
+from xsmmu_lab.setup import build
+from xsmmu_lab.setup.kernels import Kernel
+from xsmmu_lab.setup.root import Root
 
 WORLD = "kmod/backend.c"
 

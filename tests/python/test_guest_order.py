@@ -10,7 +10,7 @@ import pytest
 from tests.python import guests
 from tests.python.test_guest_nomemory import NO_MEMORY
 
-from xsmmu.setup import kernels
+from xsmmu_lab.setup import kernels
 
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 MACHINES = {

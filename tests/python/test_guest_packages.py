@@ -11,7 +11,7 @@ import pytest
 from tests.python import booted, guests
 from tests.python.booted import Booted
 
-from xsmmu.setup import boot, installed, packages
+from xsmmu_lab.setup import boot, installed, packages
 
 NICS = tuple(
     word

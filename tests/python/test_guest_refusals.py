@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.python import guests
 
-from xsmmu.setup import build, kernels
+from xsmmu_lab.setup import build, kernels
 
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 

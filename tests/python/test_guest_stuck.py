@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from tests.python import guests
 
-from xsmmu.setup import kernels
-from xsmmu.vm.iommu import IOMMUS
+from xsmmu_lab.setup import kernels
+from xsmmu_lab.vm.iommu import IOMMUS
 
 VIRTIO = IOMMUS["virtio"]
 KERNELS = [name for name in kernels.stock_names() if name not in VIRTIO.lacking]

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu.setup import kernels
+from xsmmu_lab.setup import kernels
 
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 DIRECT: dict[str, str | int] = {"TABLES": "direct"}

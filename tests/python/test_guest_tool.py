@@ -10,7 +10,7 @@ import pytest
 from tests.python import booted, guests, operator_tool
 from tests.python.booted import Booted
 
-from xsmmu.setup import boot, build, kernels
+from xsmmu_lab.setup import boot, build, kernels
 
 DISK_MIB = 256
 

@@ -14,7 +14,7 @@ from functools import cache
 import pytest
 from tests.python import guests
 
-from xsmmu.setup import kernels
+from xsmmu_lab.setup import kernels
 
 DEFAULT, KERNELS = kernels.table()[0], kernels.stock_names()
 WORDS = ("tsc_early_khz=0", "no_console_suspend")

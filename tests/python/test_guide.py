@@ -11,10 +11,10 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from xsmmu import policies
+from xsmmu import guide, metrics, module
 from xsmmu.cli import app
-from xsmmu.operator import guide, metrics, module
-from xsmmu.project import PROJECT
+from xsmmu_lab import policies
+from xsmmu_lab.project import PROJECT, PYTHONPATH
 
 LEVELS_MD = (PROJECT / "docs/levels.md").read_text()
 
@@ -50,9 +50,9 @@ def test_the_help_of_set_has_it() -> None:
 
 
 def test_the_man_pages_have_it(tmp_path: Path) -> None:
-    conf = PROJECT / "packaging/xsmmu.conf.5"
-    words = [sys.executable, str(PROJECT / "packaging/manpages.py"), str(tmp_path), str(conf)]
-    subprocess.run(words, check=True, env={**os.environ, "PYTHONPATH": str(PROJECT / "python")})
+    conf = PROJECT / "tool/xsmmu.conf.5"
+    words = [sys.executable, str(PROJECT / "tool/manpages.py"), str(tmp_path), str(conf)]
+    subprocess.run(words, check=True, env={**os.environ, "PYTHONPATH": PYTHONPATH})
     for page in ("man1/xsmmu-set.1", "man5/xsmmu.conf.5"):
         text = (tmp_path / page).read_text().replace("\\-", "-").replace("\\&", "")
         assert "\n".join(guide.lines()) in text, page

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from xsmmu.errors import UserError
-from xsmmu.setup import host
+from xsmmu_lab.setup import host
 
 
 def listed(*places: str) -> str:
@@ -121,7 +121,7 @@ def test_timeout_ends_the_whole_group(tmp_path: Path) -> None:
 def test_sigterm_ends_what_was_started(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = (
-        "from xsmmu.setup import host\nhost.interrupt_on_sigterm()\n"
+        "from xsmmu_lab.setup import host\nhost.interrupt_on_sigterm()\n"
         f"try:\n    host.run(['sh', '-c', 'echo $$ >{pid_file}; exec sleep 60'])\n"
         "except KeyboardInterrupt:\n    raise SystemExit(130)\n"
     )
@@ -135,7 +135,7 @@ def test_sigterm_ends_what_was_started(tmp_path: Path) -> None:
 
 def test_a_killed_command_takes_its_children_along(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    script = f"from xsmmu.setup import host\nhost.run(['sh', '-c', 'echo $$ >{pid_file}; exec sleep 60'])\n"
+    script = f"from xsmmu_lab.setup import host\nhost.run(['sh', '-c', 'echo $$ >{pid_file}; exec sleep 60'])\n"
     process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": ":".join(sys.path)})
     while not (pid_file.exists() and pid_file.read_text().strip()):
         time.sleep(0.05)

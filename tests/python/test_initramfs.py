@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from xsmmu.errors import UserError
-from xsmmu.setup.initramfs import IN_USE_S, KEEP_IMAGES, Image, Modules, module_depends, store
+from xsmmu_lab.setup.initramfs import IN_USE_S, KEEP_IMAGES, Image, Modules, module_depends, store
 
 
 def module(depends: str) -> bytes:

@@ -17,8 +17,8 @@ from tests.python import fake_kernel
 from tests.python.fake_kernel import Kernel, run
 from tests.python.sysfs import IGB, make_device
 
-from xsmmu.operator import interfaces, netlink
-from xsmmu.operator.machine import Device, shown
+from xsmmu import interfaces, netlink
+from xsmmu.machine import Device, shown
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 ADD = "if nothing on this machine sets that again by itself, add --after"

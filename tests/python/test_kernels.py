@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from xsmmu.project import PROJECT
+from xsmmu_lab.project import PROJECT
 
 _FUNCTIONS = re.compile(
     r"(?<![.>\w])((?:iommu|iommupt|dma|pci|pcim|hrtimer|folio|devres|bus|device|dev|tracepoint|register_trace|unregister_trace"
@@ -20,7 +20,7 @@ _LOGS = re.compile(r"dev_(err|warn|info|name|get_drvdata|err_probe|err_ratelimit
 
 
 def _sources() -> list[Path]:
-    folders = (PROJECT / "kmod", PROJECT / "bench")
+    folders = (PROJECT / "kmod",)
     files = [file for folder in folders for file in sorted(folder.rglob("*.[ch]"))]
     return [*files, PROJECT / "include/xsmmu/dma.h"]
 

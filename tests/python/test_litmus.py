@@ -8,7 +8,7 @@ from rich.console import Console
 
 from checks import litmus
 from checks.mutants import Mutant
-from xsmmu.setup import host, root
+from xsmmu_lab.setup import host, root
 
 
 @pytest.fixture(scope="session")

@@ -18,12 +18,12 @@ from rich.console import Console
 from tests.python.test_results import summary as whole_summary
 
 from xsmmu.errors import UserError
-from xsmmu.lab import matrix, results
-from xsmmu.lab.matrix import Cell, Outcome
-from xsmmu.project import PROJECT
-from xsmmu.report import matrix as page
-from xsmmu.setup import root
-from xsmmu.vm.iommu import IOMMUS
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.report import matrix as page
+from xsmmu_lab.runs import matrix, results
+from xsmmu_lab.runs.matrix import Cell, Outcome
+from xsmmu_lab.setup import root
+from xsmmu_lab.vm.iommu import IOMMUS
 
 Json = dict[str, Any]
 POLICIES = ("passthrough", "kernel-strict", "kernel-lazy", "strict", "fused")
@@ -199,8 +199,8 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path
     python.write_text(f"#!/bin/sh\n{script}\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: None)
-    monkeypatch.setattr("xsmmu.setup.kernels.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu_lab.setup.root.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu_lab.setup.kernels.ensure", lambda *_: None)
     return folder / "matrix"
 
 
@@ -224,7 +224,7 @@ def test_a_cell_that_says_nothing_has_failed_too(
     folder = stand_in(tmp_path, monkeypatch, end)
     monkeypatch.setattr(matrix, "commit", lambda: "abc-dirty")
     # What it had before is not what it has now.
-    monkeypatch.setattr("xsmmu.lab.results.load", lambda _folder: summary("abc-dirty"))
+    monkeypatch.setattr("xsmmu_lab.runs.results.load", lambda _folder: summary("abc-dirty"))
     [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO()))
     assert outcome.failed and outcome.reason == f"ended with status {status}"
 
@@ -235,7 +235,7 @@ def test_a_tree_that_no_commit_names_is_run_each_time(
 ) -> None:
     folder = stand_in(tmp_path, monkeypatch, f"echo run >>{tmp_path}/log")
     monkeypatch.setattr(matrix, "commit", lambda: name)
-    monkeypatch.setattr("xsmmu.lab.results.load", lambda _folder: summary(name))
+    monkeypatch.setattr("xsmmu_lab.runs.results.load", lambda _folder: summary(name))
     for runs in (1, 2):
         [outcome] = matrix.run([Cell("7.2", "amd")], folder, 1, False, Console(file=io.StringIO()))
         assert outcome.summary == summary(name) and not outcome.failed
@@ -271,7 +271,7 @@ def test_what_was_stopped_or_failed_takes_away_no_results(tmp_path: Path, monkey
     """Quick ones of this commit, or ones of a commit that is there again."""
     folder = stand_in(tmp_path, monkeypatch, "echo 'xsmmu: stopped by SIGTERM' >&2; exit 1")
     monkeypatch.setattr(matrix, "commit", lambda: "abc")
-    monkeypatch.setattr("xsmmu.lab.results.load", lambda _folder: {"commit": "abc", "runs": [micro("fused", 1)]})
+    monkeypatch.setattr("xsmmu_lab.runs.results.load", lambda _folder: {"commit": "abc", "runs": [micro("fused", 1)]})
     cells = [Cell("7.2", "amd")]
     [outcome] = matrix.run(cells, folder, 1, False, Console(file=io.StringIO()))
     assert outcome.failed and outcome.reason == "xsmmu: stopped by SIGTERM"
@@ -286,7 +286,7 @@ def test_there_is_a_folder_where_nothing_was_run(tmp_path: Path, monkeypatch: py
         raise UserError("no network")
 
     folder = stand_in(tmp_path, monkeypatch, "true") / "7.2"
-    monkeypatch.setattr("xsmmu.setup.root.ensure", ensure)
+    monkeypatch.setattr("xsmmu_lab.setup.root.ensure", ensure)
     matrix.store(matrix.run([Cell("7.2", "amd")], folder, 1, True, Console(file=io.StringIO())), folder)
     assert "no network" in (folder / "matrix.json").read_text()
 
@@ -295,8 +295,8 @@ KILLED = """
 import io, sys
 from pathlib import Path
 from rich.console import Console
-from xsmmu.lab import matrix
-from xsmmu.setup import kernels, root
+from xsmmu_lab.runs import matrix
+from xsmmu_lab.setup import kernels, root
 root.ensure = kernels.ensure = lambda *_: None
 sys.executable, folder = sys.argv[1:]
 matrix.run([matrix.Cell("7.2", "amd")], Path(folder), 1, True, Console(file=io.StringIO()))
@@ -373,9 +373,9 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(sys, "executable", str(script))
     monkeypatch.setattr(matrix, "commit", lambda: "abc")
-    monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: None)
-    monkeypatch.setattr("xsmmu.setup.kernels.ensure", lambda *_: None)
-    monkeypatch.setattr("xsmmu.lab.results.load", load)
+    monkeypatch.setattr("xsmmu_lab.setup.root.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu_lab.setup.kernels.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu_lab.runs.results.load", load)
     cells = [Cell("6.12", "vtd"), Cell("6.12", "amd"), Cell("6.1", "virtio")]
 
     def once() -> list[Outcome]:
@@ -409,8 +409,8 @@ def test_what_one_architecture_lacks_ends_no_other(tmp_path: Path, monkeypatch: 
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
     monkeypatch.setattr(matrix, "commit", lambda: "abc")
-    monkeypatch.setattr("xsmmu.setup.root.ensure", ensure)
-    monkeypatch.setattr("xsmmu.setup.kernels.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu_lab.setup.root.ensure", ensure)
+    monkeypatch.setattr("xsmmu_lab.setup.kernels.ensure", lambda *_: None)
     said = io.StringIO()
     cells = [Cell(kernel, iommu) for iommu in ("smmuv3", "amd") for kernel in ("6.12", "6.1")]
     outcomes = matrix.run(cells, tmp_path, 1, True, Console(file=said))

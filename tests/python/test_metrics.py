@@ -12,10 +12,10 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from tests.python.sysfs import IGB, NVME0, NVME1, STATS, make_device
 
+from xsmmu import metrics, module
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import metrics, module
-from xsmmu.operator.machine import Device
+from xsmmu.machine import Device
 
 
 @pytest.fixture

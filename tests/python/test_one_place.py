@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu.project import PROJECT
+from xsmmu_lab.project import PROJECT, PYTHONPATH
 
 PAGE = (PROJECT / "CONTRIBUTING.md").read_text()
 NOT_COPIED = (".git", "results", "*_cache", "__pycache__", "*.egg-info")
@@ -41,7 +41,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree") / "xsmmu"
     shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED), symlinks=True)
     insert(copy / "core/policy.c", "\t},\n};\n", example("c", "mine").removesuffix("\t},\n"))
-    insert(copy / "python/xsmmu/vm/iommu/vtd.py", '    "vtd-cm": replace(', example("python", "vtd-snoop"))
+    insert(copy / "lab/xsmmu_lab/vm/iommu/vtd.py", '    "vtd-cm": replace(', example("python", "vtd-snoop"))
     workload = example("toml", "[[workload]]").replace('guest = "testdev"', 'guest = "mine"')
     guest = example("toml", "[guest.NAME]").replace("NAME", "mine")
     with (copy / "lab/experiments/compare.toml").open("a") as file:
@@ -51,7 +51,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(tree: Path, *words: str) -> str:
     """What Python says when it is run in the copy, of the copy's own modules."""
-    env = {**os.environ, "PYTHONPATH": str(tree / "python")}
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH.replace(str(PROJECT), str(tree))}
     result = subprocess.run([sys.executable, *words], cwd=tree, env=env, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
     return result.stdout
@@ -68,7 +68,7 @@ sys.path.insert(0, "tests/python")
 import test_unit as unit
 from checks import sim
 from rich.console import Console
-from xsmmu.setup import host, root
+from xsmmu_lab.setup import host, root
 tools = root.ensure(host.cache_dir(), Console(stderr=True))
 program = unit.compiled(tools, "-O0")
 unit.run(program, "only=policy_rows")

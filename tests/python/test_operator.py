@@ -16,12 +16,12 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.python.sysfs import IGB, NVME0, NVME1, STATS, load_anew, make_device
 
+from xsmmu import machine, module, output, status
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import machine, module, output, status
-from xsmmu.operator.machine import Device
-from xsmmu.operator.module import Sample
-from xsmmu.operator.watch import Window
+from xsmmu.machine import Device
+from xsmmu.module import Sample
+from xsmmu.watch import Window
 
 
 @pytest.fixture
@@ -412,7 +412,7 @@ def test_a_device_whose_files_go_first_has_a_row(sysfs: Path, monkeypatch: pytes
 
 
 def test_a_device_that_goes_when_it_was_printed(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsmmu.operator.output.table", lambda *_: shutil.rmtree(sysfs / "bus/pci/devices" / IGB))
+    monkeypatch.setattr("xsmmu.output.table", lambda *_: shutil.rmtree(sysfs / "bus/pci/devices" / IGB))
     result = xsmmu("status")
     assert (result.exit_code, result.output) == (0, "")
 

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from xsmmu.errors import UserError
-from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
-from xsmmu.vm.oracle import CANARY, Counts, Oracle, Requests, compare, compare_devices
+from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu_lab.vm.oracle import CANARY, Counts, Oracle, Requests, compare, compare_devices
 
 VTD = IOMMUS[DEFAULT_IOMMU]
 

@@ -22,8 +22,8 @@ from tests.python.fake_kernel import program
 
 from xsmmu import __version__
 from xsmmu.cli import app
-from xsmmu.project import PROJECT
-from xsmmu.setup import build, host, kernels, packages, root
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import build, host, kernels, packages, root
 
 pytestmark = pytest.mark.early
 QUIET = Console(stderr=True)
@@ -38,8 +38,6 @@ LINTIAN_KNOWN = {
     "repeated-path-segment",
 }
 
-OPERATORS = {"__init__.py", "__main__.py", "cli.py", "errors.py", "operator"}
-"""What the tool is made of; the rest of python/xsmmu is the lab's."""
 LAB = ("lab", "driver")
 """Commands that it does without."""
 
@@ -81,8 +79,8 @@ def test_one_version() -> None:
     for file, pattern in {
         "dkms.conf": r'^PACKAGE_VERSION="(.*)"',
         "kmod/main.c": r'^MODULE_VERSION\("(.*)"\)',
-        "bench/main.c": r'^MODULE_VERSION\("(.*)"\)',
-        "packaging/debian/changelog": r"\Axsmmu \((.*)\)",
+        "kmod/bench/main.c": r'^MODULE_VERSION\("(.*)"\)',
+        "tool/debian/changelog": r"\Axsmmu \((.*)\)",
         "CHANGELOG.md": r"^## (\S+)",
     }.items():
         found = re.search(pattern, (PROJECT / file).read_text(), re.MULTILINE)
@@ -107,11 +105,9 @@ def test_the_tool_runs_by_debians_python(tool_in_root: Path) -> None:
 
 def test_the_tool_has_nothing_of_the_lab(tool_in_root: Path) -> None:
     package = tool_in_root / "usr/share/xsmmu/xsmmu"
-    assert {path.name for path in package.iterdir()} == OPERATORS
-    own = PROJECT / "python/xsmmu/operator"
+    own = PROJECT / "tool/xsmmu"
     sources = {str(path.relative_to(own)) for path in (*own.glob("*.py"), *own.glob("schemas/*.json"))}
-    installed = package / "operator"
-    assert {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()} == sources
+    assert {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()} == sources
 
 
 @pytest.mark.parametrize(
@@ -220,7 +216,7 @@ def test_the_same_tree_gives_the_same_packages() -> None:
 
 def after_install(folder: Path, mokutil: bool = True, knows: str = "") -> str:
     """What the package's own part of postinst says of the machine in a folder; `knows`: what its mokutil prints."""
-    script = PROJECT / "packaging/debian/xsmmu-dkms.postinst"
+    script = PROJECT / "tool/debian/xsmmu-dkms.postinst"
     programs = folder / "bin"
     programs.mkdir(parents=True, exist_ok=True)
     for name in ("grep", "od", "sed", "tr"):
@@ -310,7 +306,7 @@ def test_what_apply_made_outlives_an_upgrade(tmp_path: Path, action: str) -> Non
     made = tmp_path / "etc/modprobe.d/xsmmu.conf"
     made.parent.mkdir(parents=True)
     made.write_text("# made by xsmmu apply from /etc/xsmmu.conf\n")
-    script = PROJECT / "packaging/debian/xsmmu.postrm"
+    script = PROJECT / "tool/debian/xsmmu.postrm"
     subprocess.run(["sh", script, action], check=True, env={**os.environ, "DPKG_ROOT": str(tmp_path)})
     assert made.exists()
 
@@ -323,7 +319,7 @@ def test_removal_takes_only_what_apply_made(tmp_path: Path) -> None:
         "options xsmmu rules=*=strict\n": True,
     }.items():
         made.write_text(text)
-        script = PROJECT / "packaging/debian/xsmmu.postrm"
+        script = PROJECT / "tool/debian/xsmmu.postrm"
         subprocess.run(["sh", script, "remove"], check=True, env={**os.environ, "DPKG_ROOT": str(tmp_path)})
         assert made.exists() == stays
 
@@ -333,14 +329,14 @@ def test_a_purge_takes_what_the_tool_has_kept(tmp_path: Path) -> None:
     kept.mkdir(parents=True)
     (kept / "bench.json").write_text("{}")
     for word, stays in {"remove": True, "upgrade": True, "purge": False}.items():
-        script = PROJECT / "packaging/debian/xsmmu.postrm"
+        script = PROJECT / "tool/debian/xsmmu.postrm"
         subprocess.run(["sh", script, word], check=True, env={**os.environ, "DPKG_ROOT": str(tmp_path)})
         assert kept.exists() == stays
 
 
 def test_install_elsewhere(tmp_path: Path) -> None:
     """The tool by `make install`, below another folder."""
-    install = ["sh", f"{PROJECT}/packaging/install.sh", "tool", f"{tmp_path}", "/usr/local"]
+    install = ["sh", f"{PROJECT}/tool/install.sh", "tool", f"{tmp_path}", "/usr/local"]
     lacking = subprocess.run(install, env={**os.environ, "PYTHON": "false"}, capture_output=True, text=True)
     assert (lacking.returncode, list(tmp_path.iterdir())) == (1, [])
     assert "false lacks click or rich: install them" in lacking.stderr
@@ -348,7 +344,7 @@ def test_install_elsewhere(tmp_path: Path) -> None:
     subprocess.run(install, check=True, env=env, umask=0o077)
     assert not [path for path in tmp_path.rglob("*") if not path.stat().st_mode & 0o4]
     (tmp_path / "etc/xsmmu.conf").write_text("*=strict\n")
-    earlier = tmp_path / "usr/local/share/xsmmu/xsmmu/operator/earlier.py"
+    earlier = tmp_path / "usr/local/share/xsmmu/xsmmu/earlier.py"
     earlier.touch()
     subprocess.run(install, check=True, env=env)
     assert (tmp_path / "etc/xsmmu.conf").read_text() == "*=strict\n"
@@ -367,18 +363,18 @@ def test_install_elsewhere(tmp_path: Path) -> None:
 
 
 def test_an_initramfs_has_the_rule_of_either_prefix() -> None:
-    words = f'. {PROJECT}/boot/dracut.conf; echo "$install_optional_items"'
+    words = f'. {PROJECT}/tool/boot/dracut.conf; echo "$install_optional_items"'
     taken = subprocess.run(["bash", "-c", words], check=True, capture_output=True, text=True).stdout.split()
     rules = [f"{prefix}/lib/udev/rules.d/70-xsmmu.rules" for prefix in ("/usr", "/usr/local")]
     assert taken == ["/etc/modprobe.d/xsmmu.conf", *rules]
-    assert all(each in (PROJECT / "boot/initramfs-hook").read_text() for each in rules)
+    assert all(each in (PROJECT / "tool/boot/initramfs-hook").read_text() for each in rules)
 
 
 def test_install_of_the_module(tmp_path: Path) -> None:
     """Both of them, below another folder and for another kernel; what was not built is said."""
-    script = tmp_path / "tree/packaging/install.sh"
+    script = tmp_path / "tree/tool/install.sh"
     script.parent.mkdir(parents=True)
-    script.write_bytes((PROJECT / "packaging/install.sh").read_bytes())
+    script.write_bytes((PROJECT / "tool/install.sh").read_bytes())
     install = ["sh", f"{script}", "module", f"{tmp_path}/to", "/usr/local"]
     env = {**os.environ, "KERNEL": "6.12.1-amd64"}
     lacking = subprocess.run(install, env=env, capture_output=True, text=True, check=False)
@@ -396,7 +392,7 @@ def test_install_of_the_module(tmp_path: Path) -> None:
 def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
     """But folders that others use, and rules that were changed."""
     tree, root = tmp_path / "tree", tmp_path / "root"
-    for name in ("packaging", "boot", "docs", "python"):
+    for name in ("tool", "docs"):
         shutil.copytree(PROJECT / name, tree / name)
     for name in ("xsmmu.ko", "xsmmu_bench.ko"):
         (tree / name).touch()
@@ -407,7 +403,7 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
     others.touch()
 
     def script(part: str) -> str:
-        install = ["sh", f"{tree}/packaging/install.sh", part, f"{root}", "/usr/local"]
+        install = ["sh", f"{tree}/tool/install.sh", part, f"{root}", "/usr/local"]
         return subprocess.run(install, check=True, env=env, capture_output=True, text=True).stdout
 
     def left() -> list[Path]:
@@ -486,7 +482,7 @@ def test_the_source_archive_has_no_lab(tmp_path: Path) -> None:
     shown = subprocess.run(["make", "help"], cwd=source, capture_output=True, text=True, check=True).stdout
     assert re.findall(r"^  (\S+) ", shown, re.MULTILINE) == ["help", "modules", "install", "uninstall"]
     assert "Downloads" not in shown
-    assert {"Kbuild", "Makefile", "packaging/debian/control", "python/xsmmu/cli.py"} <= names
-    assert not {name for name in names if name.startswith(("lab", "tests", "sim", "python/checks"))}
-    inside = {name.split("/")[2] for name in names if name.startswith("python/xsmmu/")}
-    assert inside == {*OPERATORS, "py.typed"}
+    assert {"Kbuild", "Makefile", "tool/debian/control", "tool/xsmmu/cli.py"} <= names
+    assert not {name for name in names if name.startswith(("lab", "tests", "sim", "scripts"))}
+    own = {*(PROJECT / "tool/xsmmu").glob("*.py"), *(PROJECT / "tool/xsmmu/schemas").glob("*.json")}
+    assert {str(path.relative_to(PROJECT)) for path in own} <= names

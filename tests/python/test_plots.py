@@ -12,7 +12,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Annotation, Text
 
-from xsmmu.report import plots, view
+from xsmmu_lab.report import plots, view
 
 Summary = dict[str, Any]
 ALL = ["cost-exposure", "map-unmap", "relative-cost", "invalidations"]

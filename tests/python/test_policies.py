@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu import policies
 from xsmmu.errors import UserError
+from xsmmu_lab import policies
 
 
 def test_the_table_is_read() -> None:

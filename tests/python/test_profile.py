@@ -16,8 +16,8 @@ from rich.console import Console
 
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.lab import profile
-from xsmmu.lab.profile import EndedError, Part, Profile, Stub, Symbols
+from xsmmu_lab.runs import profile
+from xsmmu_lab.runs.profile import EndedError, Part, Profile, Stub, Symbols
 
 SYMBOLS = [
     "0000000000001000 T map_page",

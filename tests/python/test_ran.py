@@ -15,9 +15,9 @@ from tests.python import ran as noted
 from checks import ran
 from checks.ran import Entry
 from xsmmu.errors import UserError
-from xsmmu.lab import matrix
-from xsmmu.project import PROJECT
-from xsmmu.vm.iommu import IOMMUS
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.runs import matrix
+from xsmmu_lab.vm.iommu import IOMMUS
 
 COMMIT = "0123456789abcdef"
 TORTURE = Entry("torture", "6.12", "vtd", COMMIT, "make test-long", "120 s")
@@ -120,7 +120,7 @@ def test_a_page_without_a_place_is_refused() -> None:
 def test_a_test_notes_what_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ran, "NOTED", tmp_path / "results" / "ran.json")
     monkeypatch.setattr(noted, "BEGAN_AT", COMMIT)
-    monkeypatch.setattr("xsmmu.lab.run.commit", lambda: COMMIT)
+    monkeypatch.setattr("xsmmu_lab.runs.run.commit", lambda: COMMIT)
     for result in ("1 case", "2 cases"):
         noted.note("tests/x.py", "rude", "6.12", "amd", result)
     noted.note("tests/x.py", "torture", "6.12", "amd", "120 s")
@@ -128,7 +128,7 @@ def test_a_test_notes_what_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert rude == Entry("rude", "6.12", "amd", COMMIT, "make test-long TESTS=tests/x.py", "2 cases")
     assert torture.what == "torture"
     # What was committed while it ran is not what was run.
-    monkeypatch.setattr("xsmmu.lab.run.commit", lambda: COMMIT[::-1])
+    monkeypatch.setattr("xsmmu_lab.runs.run.commit", lambda: COMMIT[::-1])
     noted.note("tests/x.py", "rude", "6.12", "amd", "3 cases")
     assert ran.load(ran.NOTED)[-1].commit == f"{COMMIT}-dirty"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from xsmmu.report import page as report
-from xsmmu.report import plots, view
-from xsmmu.report.view import BASELINES, SummaryError
+from xsmmu_lab.report import page as report
+from xsmmu_lab.report import plots, view
+from xsmmu_lab.report.view import BASELINES, SummaryError
 
 Summary = dict[str, Any]
 VOID = {"meta", "br", "link", "img", "hr", "input"}

@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 from tests.python.test_claims import ENTRIES, compared
 
-from xsmmu.arch import AMD64
 from xsmmu.errors import GuestError, UserError
-from xsmmu.lab import experiment, results, run
-from xsmmu.report import view
-from xsmmu.vm.guest import Boot
+from xsmmu_lab.arch import AMD64
+from xsmmu_lab.report import view
+from xsmmu_lab.runs import experiment, results, run
+from xsmmu_lab.vm.guest import Boot
 
 
 def summary() -> dict[str, Any]:
@@ -212,8 +212,8 @@ def test_the_commit_is_that_before_anything_is_built(tmp_path: Path, monkeypatch
         "_summary": make,
     }.items():
         monkeypatch.setattr(run, name, instead)
-    monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: None)
-    monkeypatch.setattr("xsmmu.setup.kernels.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu_lab.setup.root.ensure", lambda *_: None)
+    monkeypatch.setattr("xsmmu_lab.setup.kernels.ensure", lambda *_: None)
     monkeypatch.setenv("XSMMU_CACHE", str(tmp_path / "cache"))
     with pytest.raises(UserError, match="enough"):
         run.run(run.Options(quick=True, output=tmp_path), Console(quiet=True))

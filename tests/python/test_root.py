@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from xsmmu.errors import UserError
-from xsmmu.lab import run
-from xsmmu.setup import build, host, kernels, root
+from xsmmu_lab.runs import run
+from xsmmu_lab.setup import build, host, kernels, root
 
 QUIET = Console(stderr=True)
 

@@ -15,8 +15,8 @@ from typing import Self
 
 import pytest
 
-from xsmmu.operator import carriers, netlink, routing
-from xsmmu.operator.routing import Connection, Default, Link, Packet, View, Way
+from xsmmu import carriers, netlink, routing
+from xsmmu.routing import Connection, Default, Link, Packet, View, Way
 
 HERE = Way("lo", is_local=True)
 

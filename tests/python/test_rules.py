@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.python.sysfs import IGB, MENU, NVME0, make_device
 
+from xsmmu import module, rules
 from xsmmu.errors import UserError
-from xsmmu.operator import module, rules
-from xsmmu.operator.machine import Device
-from xsmmu.project import PROJECT
+from xsmmu.machine import Device
+from xsmmu_lab.project import PROJECT
 
 
 @pytest.mark.parametrize(

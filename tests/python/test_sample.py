@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 from tests.python.sysfs import IGB, NVME0, Machine, make_device
 
+from xsmmu import calibration, sample
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import calibration, sample
-from xsmmu.operator.machine import Device
+from xsmmu.machine import Device
 
 HISTOGRAM = """# event histogram
 #

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from checks import scale, sim
 from xsmmu.errors import UserError
-from xsmmu.project import PROJECT
-from xsmmu.setup import host, root
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import host, root
 
 pytestmark = pytest.mark.early
 

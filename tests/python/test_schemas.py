@@ -17,8 +17,8 @@ from tests.python import fake_kernel
 from tests.python.documents import Document, fault, read, schemas
 from tests.python.fake_kernel import Kernel
 
+from xsmmu import rules
 from xsmmu.cli import app, main
-from xsmmu.operator import rules
 
 COMMANDS = {
     "status": ("status", "--all"),

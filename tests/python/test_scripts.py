@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from xsmmu.project import PROJECT
-from xsmmu.vm.guest import FAULTS_ARE
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.vm.guest import FAULTS_ARE
 
 BDF = "0000:02:00.0"
 COUNTS = {

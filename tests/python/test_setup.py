@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xsmmu.arch import AMD64
 from xsmmu.errors import UserError
-from xsmmu.project import PROJECT
-from xsmmu.setup import build, host
-from xsmmu.setup.root import Root
+from xsmmu_lab.arch import AMD64
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import build, host
+from xsmmu_lab.setup.root import Root
 
 SETUP = PROJECT / "lab" / "setup.sh"
 

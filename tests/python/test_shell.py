@@ -24,10 +24,10 @@ from tests.python import guests
 
 from xsmmu.cli import app
 from xsmmu.errors import GuestError, UserError
-from xsmmu.lab import run as lab
-from xsmmu.lab import shell as the_shell
-from xsmmu.setup import kernels
-from xsmmu.vm.iommu import DEFAULT_IOMMU, IOMMUS
+from xsmmu_lab.runs import run as lab
+from xsmmu_lab.runs import shell as the_shell
+from xsmmu_lab.setup import kernels
+from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
 
 # The guest's shell may ask the terminal where its cursor is, and does so behind its prompt.
 PROMPT = r"xsmmu-lab# (?:\x1b\[6n)?$"

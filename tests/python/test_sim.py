@@ -15,8 +15,8 @@ from rich.console import Console
 from checks import pages, sim
 from checks.mutants import Mutant
 from xsmmu.errors import UserError
-from xsmmu.project import PROJECT
-from xsmmu.setup import host, root
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import host, root
 
 pytestmark = pytest.mark.early
 

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from xsmmu.cli import app
-from xsmmu.lab import results
-from xsmmu.report import table, view
-from xsmmu.report.view import SummaryError
+from xsmmu_lab.report import table, view
+from xsmmu_lab.report.view import SummaryError
+from xsmmu_lab.runs import results
 
 Summary = dict[str, Any]
 

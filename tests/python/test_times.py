@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from xsmmu.errors import UserError
-from xsmmu.lab import experiment, run, times
-from xsmmu.lab.experiment import Plan
+from xsmmu_lab.runs import experiment, run, times
+from xsmmu_lab.runs.experiment import Plan
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_it_is_said_before_anything_is_done(
 ) -> None:
     monkeypatch.setenv("XSMMU_CACHE", str(tmp_path))
     times.keep(tmp_path, "cost", known.items())
-    monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: pytest.fail("begun"))
+    monkeypatch.setattr("xsmmu_lab.setup.root.ensure", lambda *_: pytest.fail("begun"))
     console = Console(file=io.StringIO(), width=80)
     with pytest.raises(pytest.fail.Exception, match="begun"):
         run.run(run.Options(quick=True), console)
@@ -89,7 +89,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XSMMU_CACHE", str(tmp_path))
-    monkeypatch.setattr("xsmmu.setup.root.ensure", lambda *_: pytest.fail("begun"))
+    monkeypatch.setattr("xsmmu_lab.setup.root.ensure", lambda *_: pytest.fail("begun"))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4 << 30))
     with pytest.raises(UserError, match=rf"this run of the lab needs 4272 MiB in {tmp_path}, which has 4096 MiB free"):
         run.run(run.Options(quick=True), Console(file=io.StringIO()))

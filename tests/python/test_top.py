@@ -27,16 +27,16 @@ import pytest
 from click.testing import CliRunner
 from tests.python.sysfs import IGB, NVME0, NVME1, load_anew, make_device
 
+from xsmmu import activity, digits, module, top
+from xsmmu.activity import Activity, Reading
+from xsmmu.calibration import Calibration, Cost
 from xsmmu.cli import app
 from xsmmu.errors import UserError
-from xsmmu.operator import activity, digits, module, top
-from xsmmu.operator.activity import Activity, Reading
-from xsmmu.operator.calibration import Calibration, Cost
-from xsmmu.operator.machine import Device
-from xsmmu.operator.module import Sample
-from xsmmu.operator.terminal import keys
-from xsmmu.operator.top import Screen, Watching
-from xsmmu.project import PROJECT
+from xsmmu.machine import Device
+from xsmmu.module import Sample
+from xsmmu.terminal import keys
+from xsmmu.top import Screen, Watching
+from xsmmu_lab.project import PROJECT, PYTHONPATH
 
 MLX = "0000:09:00.0"
 COSTS = Calibration("6.12", {"fused": Cost(100, 300)})
@@ -395,7 +395,7 @@ class Terminal:
         self.master, slave = pty.openpty()
         self.resize(width, height)
         self.before = termios.tcgetattr(self.master)
-        ours = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PYTHONPATH": str(PROJECT / "python")}
+        ours = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PYTHONPATH": PYTHONPATH}
         environment = {**os.environ, **ours}
         for name in ("COLUMNS", "LINES"):
             environment.pop(name, None)

@@ -11,9 +11,9 @@ from rich.console import Console
 from tests.python import guests
 
 from xsmmu.errors import UserError
-from xsmmu.lab import results
-from xsmmu.lab import run as lab
-from xsmmu.setup import build, initramfs, kernels, tree
+from xsmmu_lab.runs import results
+from xsmmu_lab.runs import run as lab
+from xsmmu_lab.setup import build, initramfs, kernels, tree
 
 RELEASE = "6.99.0-mine"
 

@@ -17,10 +17,10 @@ from rich.console import Console
 
 from checks import pages
 from checks.mutants import Mutant, Mutants
-from xsmmu.lab import run as lab
-from xsmmu.project import PROJECT
-from xsmmu.setup import build, host, kernels, root
-from xsmmu.vm.guest import Boot, Guest, Record
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.runs import run as lab
+from xsmmu_lab.setup import build, host, kernels, root
+from xsmmu_lab.vm.guest import Boot, Guest, Record
 
 FLAGS = (
     *("-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla"),

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tables whose cells have a colour: what every policy costs under every workload, and how many invalidations it takes.
+
+A cell's `step` (0 to 9) chooses its colour and is for the eye only; the number stands in the cell. A cost has what
+is needed to add hardware's wait to it: in the report a slider does that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from xsmmu_lab.report.view import PASSTHROUGH, Run, View, Workload, show, show_inv, show_seen
+
+RATIO_STEPS: Final = (1.01, 1.03, 1.06, 1.12, 1.25, 1.5, 2, 4, 8)
+"""From these costs relative to passthrough on a cell has the next colour."""
+
+INV_STEPS: Final = (1e-9, 2e-4, 2e-3, 6e-3, 2e-2, 6e-2, 0.2, 0.6, 1.0)
+"""The same, as many, for invalidation commands per page."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number, how it is coloured, and for a cost what it is made of."""
+
+    text: str
+    step: int
+    cost: float | None = None
+    commands: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A policy at a level: figures without colour, then a cell for each workload, None where it was not run."""
+
+    policy: str
+    level: str
+    base: bool
+    figures: tuple[str, ...]
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A table: `heads` of the figures, and each workload's name with its spread in words."""
+
+    heads: tuple[str, ...]
+    workloads: tuple[tuple[str, str], ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def waits(self) -> bool:
+        """Whether hardware's wait can be added to any cost."""
+        return any(cell and cell.commands for row in self.rows for cell in row.cells)
+
+
+def costs(view: View) -> Heat | None:
+    """Cost relative to passthrough, beside what a page costs and the exposure that a device saw."""
+    workloads = [w for w in view.workloads if any(w.relative(r, PASSTHROUGH) is not None for r in w.runs)]
+    micro = view.main_micro
+    workloads = [w for w in workloads if w.kind != "micro" or w is micro]
+    heads = (f"{view.cost_word or 'cost'}/page", "inv/page", "exposure, max us")
+
+    def figures(row: tuple[str, str]) -> tuple[str, ...]:
+        run = next((r for r in micro.runs if r.row == row), None) if micro else None
+        return (
+            show(run.page_sum if run else None),
+            show_inv(run.inv_per_page if run else None),
+            show_seen(row[1], view.seen(row)),
+        )
+
+    def cell(workload: Workload, run: Run) -> Cell | None:
+        ratio = workload.relative(run, PASSTHROUGH)
+        if ratio is None:
+            return None
+        text = f"{ratio:.3f}" if ratio < 2 else f"{ratio:.2f}"
+        return Cell(text, bisect_right(RATIO_STEPS, ratio), run.cost, run.commands)
+
+    spreads = [f"±{w.spread:g}" if w.spread and view.cost_word == "instructions" else "" for w in workloads]
+    rows = tuple(
+        Row(row[0], row[1], row[0] == PASSTHROUGH, figures(row), _cells(workloads, row, cell)) for row in view.rows()
+    )
+    if not rows:
+        return None
+    return Heat(heads, tuple((w.name, s) for w, s in zip(workloads, spreads, strict=True)), rows)
+
+
+def invalidations(view: View) -> Heat | None:
+    """Invalidation commands per unmapped page."""
+    workloads = [w for w in view.workloads if w.kind != "micro" or w is view.main_micro]
+    workloads = [w for w in workloads if w not in view.attacks and any(r.inv_per_page is not None for r in w.runs)]
+
+    def cell(_: Workload, run: Run) -> Cell | None:
+        if run.inv_per_page is None:
+            return None
+        return Cell(show_inv(run.inv_per_page), bisect_right(INV_STEPS, run.inv_per_page))
+
+    found = ((row, _cells(workloads, row, cell)) for row in view.rows())
+    rows = tuple(Row(*row, False, (), cells) for row, cells in found if any(cells))
+    return Heat((), tuple((w.name, "") for w in workloads), rows) if rows else None
+
+
+def _cells(
+    workloads: Sequence[Workload], row: tuple[str, str], cell: Callable[[Workload, Run], Cell | None]
+) -> tuple[Cell | None, ...]:
+    runs = [next((run for run in w.runs if run.row == row), None) for w in workloads]
+    return tuple(cell(w, run) if run else None for w, run in zip(workloads, runs, strict=True))

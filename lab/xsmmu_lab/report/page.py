@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The report of a summary: one HTML file that needs nothing else, its pictures as PNGs, and the first of them as SVG.
+
+Everything comes from the summary, so a report can be made again from an old ``summary.json``.
+A file appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from xsmmu_lab.report import heat, table, verdict
+from xsmmu_lab.report import view as views
+from xsmmu_lab.report.heat import Heat, Row
+from xsmmu_lab.report.plots import Plot, plots
+from xsmmu_lab.report.table import Grid
+from xsmmu_lab.report.view import INSTRUCTIONS_PER_NS, LEVELS, View
+
+NAME: Final = "report.html"
+INLINE: Final = ("cost-exposure", "map-unmap")
+"""Pictures that stand in the page; it has the figures of the others as tables, and links them."""
+
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+def write(summary: Mapping[str, object], folder: Path) -> Path:
+    """Write report.html, <picture>.png and cost-exposure.svg into `folder`, and return the report's path.
+
+    Raises view.SummaryError, before it writes anything, if the summary cannot be shown truthfully.
+    """
+    view = views.read(summary)
+    pictures = plots(view)
+    page = html(view, pictures)
+    files = {f"{picture.name}.png": picture.png() for picture in pictures}
+    files |= {f"{picture.name}.svg": picture.svg_file().encode() for picture in pictures[:1]}
+    files[NAME] = page.encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        replace(folder / name, content)
+    return folder / NAME
+
+
+def templates() -> Environment:
+    """The templates of pages; what one does not define is an error."""
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def html(view: View, pictures: list[Plot]) -> str:
+    """The page itself."""
+    environment = templates()
+    environment.filters["svg"] = lambda picture: Markup(picture.svg())
+    environment.filters["heading"] = _heading
+    environment.filters["by_level"] = _by_level
+    environment.globals |= {"verdict": table.verdict, "reckoning": table.reckoning}
+    levels = {run.level for workload in view.workloads for run in workload.runs}
+    return environment.get_template("report.html.j2").render(
+        view=view,
+        facts=table.facts(view),
+        findings=verdict.findings(view),
+        cheapest=verdict.cheapest(view),
+        costs=heat.costs(view),
+        invalidations=heat.invalidations(view),
+        ratio_steps=heat.RATIO_STEPS,
+        instructions_per_ns=INSTRUCTIONS_PER_NS if view.cost_word == "instructions" else 1,
+        details=[table.details(workload) for workload in view.workloads],
+        claims=[(claim, table.claim(claim)) for claim in view.claims],
+        pictures={picture.name: picture for picture in pictures},
+        inline=INLINE,
+        levels={level: promise for level, promise in LEVELS.items() if level in levels},
+        notes=table.notes(view),
+    )
+
+
+def _heading(text: str) -> Markup:
+    """A column's heading in HTML; microseconds get their sign."""
+    lines = (line.replace(" us", " µs") for line in text.split("\n"))
+    return Markup("<br>").join(lines)
+
+
+def _by_level(grid: Grid | Heat) -> list[list[tuple[str, ...]] | list[Row]]:
+    """A table's rows, cut where the level changes."""
+    if isinstance(grid, Heat):
+        return [list(rows) for _, rows in groupby(grid.rows, key=lambda row: row.level)]
+    return [list(rows) for _, rows in groupby(grid.rows, key=lambda row: row[1])]

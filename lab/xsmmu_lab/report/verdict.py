@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a reader wants to know first: whether the counts can be believed, whether the levels held, and what is cheapest.
+
+All of it is computed from the summary. The lab refuses results that disprove a level; that is not relied on here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from xsmmu_lab.report import table
+from xsmmu_lab.report.table import Column, Grid
+from xsmmu_lab.report.view import BASELINES, LEVELS, NULL, PASSTHROUGH, Run, View, Workload, show
+
+State = Literal["right", "wrong", "open"]
+
+_TRAFFIC: Final = ("ring", "net-rx", "net-tx", "net-pps", "nvme")
+"""Kinds of workloads that are a driver's work, which a mean is made of."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, and whether it is good."""
+
+    state: State
+    text: str
+
+
+def findings(view: View) -> list[Finding]:
+    """What can be said of the whole summary."""
+    compared, lacking, wrong = view.oracle_agreement()
+    state: State = "wrong" if wrong else "right" if compared and not lacking else "open"
+    return [Finding(state, table.oracle(view)), _levels(view)]
+
+
+def _levels(view: View) -> Finding:
+    """Whether any attack disproved a level."""
+    attacked = [(w, run, run.attack) for w in view.attacks for run in w.runs if run.attack]
+    if not attacked:
+        return Finding("open", "Levels: not attacked in this run.")
+    strict = [attack.landed for _, run, attack in attacked if run.level == "strict"]
+    held = [attack.given_back for _, run, attack in attacked if run.level == "held"]
+    wrong = [
+        f"{run.name} under {workload.name}"
+        for workload, run, attack in attacked
+        if (run.level == "strict" and (attack.landed or attack.later)) or (run.level == "held" and attack.given_back)
+    ]
+    if wrong:
+        return Finding("wrong", f"Levels DISPROVED by an attack: {'; '.join(wrong)}.")
+    tried = sum(attack.attempts or 0 for _, _, attack in attacked)
+    parts = []
+    if strict:
+        parts.append(f"none landed at level strict ({len(strict)} runs)")
+    if held:
+        parts.append(f"none in a page that was given back at level held ({len(held)} runs)")
+    said = f": {', '.join(parts)}" if parts else ""
+    return Finding(
+        "right", f"Levels: not disproved by {tried:,} writes to unmapped memory in {len(attacked)} runs{said}."
+    )
+
+
+def cheapest(view: View) -> Grid | None:
+    """The module's cheapest policy of each level: by the page, by the page with batch-aware drivers, by all traffic."""
+    micro, rows = view.main_micro, []
+    traffic = _traffic(view)
+    for level in LEVELS:
+        plain, aware = (_least(micro, level, aware) if micro else None for aware in (False, True))
+        means = ((mean, name) for (name, at), mean in traffic.items() if at == level and name not in BASELINES)
+        mean = min(means, default=None)
+        if level != "none" and (plain or aware or mean):
+            rows.append(
+                (level, *_named(plain), *_named(aware), *((mean[1], f"{mean[0]:.3f}x") if mean else (NULL, NULL)))
+            )
+    if not rows:
+        return None
+    unit = f"{view.cost_word}\na page"
+    kinds = ("a page,\nunmodified driver", "a page,\nbatch-aware driver", "all traffic,\nunmodified drivers")
+    heads = ("level", kinds[0], unit, kinds[1], unit, kinds[2], f"cost, x {PASSTHROUGH}:\ngeometric mean")
+    columns = [Column(head, cells) for head, cells in zip(heads, zip(*rows, strict=True), strict=True)]
+    kept = (columns[0], *(column for column in columns[1:] if not column.empty))
+    waits = ", before the hardware's waits" if view.cost_word == "instructions" else ""
+    return Grid(f"The cheapest policy of each level{waits}", "", kept[:1], kept[1:])
+
+
+def _least(workload: Workload, level: str, aware: bool) -> Run | None:
+    ours = [run for run in workload.runs if run.policy not in BASELINES and run.page_sum is not None]
+    runs = [run for run in ours if (run.level, run.aware) == (level, aware)]
+    return min(runs, key=lambda run: run.page_sum or 0.0, default=None)
+
+
+def _named(run: Run | None) -> tuple[str, str]:
+    return (run.policy, show(run.page_sum)) if run else (NULL, NULL)
+
+
+def _traffic(view: View) -> dict[tuple[str, str], float]:
+    """Geometric means of cost relative to passthrough, of the rows that were run under all the workloads that count."""
+    workloads = [w for w in view.workloads if w.kind in _TRAFFIC and w.baseline(PASSTHROUGH)]
+    means = {}
+    for row in view.rows():
+        ratios = [ratio for w in workloads for ratio in _ratios(w, row)]
+        if workloads and len(ratios) == len(workloads):
+            means[row] = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return means
+
+
+def _ratios(workload: Workload, row: tuple[str, str]) -> Iterable[float]:
+    runs = (run for run in workload.runs if run.row == row and not run.aware)
+    return [ratio for run in runs if (ratio := workload.relative(run, PASSTHROUGH))]

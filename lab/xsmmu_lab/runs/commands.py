@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu lab`: the commands of the lab."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from xsmmu.errors import unknown_name
+from xsmmu.output import Commands
+from xsmmu_lab.vm.iommu import DEFAULT_IOMMU, IOMMUS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_PIPE_COLUMNS: Final = 1000
+
+_kernel = click.option("--kernel", help="A kernel of lab/kernels.toml, or the folder in which you have built one.")
+_iommu = click.option("--iommu", default=DEFAULT_IOMMU, show_default=True, help=f"The guest's: {', '.join(IOMMUS)}.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+
+
+@click.group(cls=Commands)
+def lab() -> None:
+    """Compare all policies on stock kernels in virtual machines."""
+
+
+@lab.command()
+@_kernel
+@_iommu
+@click.option("--experiment", default="compare", show_default=True, help="An experiment of lab/experiments.")
+@click.option("--policy", multiple=True, help="Only this policy; may be repeated.")
+@click.option("--workload", multiple=True, help="Only this workload (name or name/variant); may be repeated.")
+@click.option("--quick", is_flag=True, help="Only what takes little time.")
+@click.option("--accel", default="auto", show_default=True, help="auto, tcg (instructions) or kvm (nanoseconds).")
+@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Guests at the same time.")
+@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Measure each run so often.")
+@click.option("--output", type=click.Path(path_type=Path), help="Where results go; default: results/ of the checkout.")
+@_json
+def run(
+    kernel: str | None,
+    iommu: str,
+    experiment: str,
+    policy: tuple[str, ...],
+    workload: tuple[str, ...],
+    quick: bool,
+    accel: str,
+    jobs: int,
+    repeat: int,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Run an experiment: boot the guests, measure every policy, check every count, write results and a report.
+
+    \b
+    Examples:
+      xsmmu lab run                                everything, default kernel
+      xsmmu lab run --quick                        map and unmap costs only
+      xsmmu lab run --kernel 7.2 --quick
+      xsmmu lab run --iommu virtio --quick         on another IOMMU
+      xsmmu lab run --kernel ~/linux/build         of `make bzImage modules` there
+      xsmmu lab run --experiment claim-d-mapsync   what was published, beside ours
+      xsmmu lab run --workload nvme/4k --repeat 5  the middle of five, and spread
+      xsmmu lab run --workload net-rx --workload nvme/4k \\
+        --policy kernel-strict --policy fused
+    """
+    from rich.console import Console
+
+    from xsmmu_lab.runs import results
+    from xsmmu_lab.runs import run as the_run
+    from xsmmu_lab.setup import host
+
+    host.interrupt_on_sigterm()
+    if accel not in ("auto", "tcg", "kvm"):
+        raise unknown_name("accelerator", accel, ("auto", "tcg", "kvm"))
+    options = the_run.Options(
+        kernel=kernel,
+        iommu=iommu,
+        experiment=experiment,
+        policies=policy,
+        workloads=workload,
+        quick=quick,
+        accel=accel,
+        output=output or the_run.RESULTS,
+        jobs=jobs,
+        repeat=repeat,
+    )
+    folder = the_run.run(options, Console(stderr=True))
+    _show(results.load(folder), folder, as_json)
+
+
+@lab.command()
+@click.option("--kernel", multiple=True, help="Only this stock kernel of lab/kernels.toml; may be repeated.")
+@click.option("--iommu", multiple=True, help=f"Only this IOMMU ({', '.join(IOMMUS)}); may be repeated.")
+@click.option("--quick", is_flag=True, help="Only what a page costs.")
+@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Cells at the same time.")
+@click.option("--output", type=click.Path(path_type=Path), help="Where results go; default: results/matrix.")
+@_json
+def matrix(
+    kernel: tuple[str, ...], iommu: tuple[str, ...], quick: bool, jobs: int, output: Path | None, as_json: bool
+) -> None:
+    """Run every policy on every IOMMU and kernel: cost, attack, a disk and a NIC; one page of all.
+
+    What has results of this commit is not run again, so an interrupted matrix goes on where it was.
+
+    \b
+    Examples:
+      xsmmu lab matrix
+      xsmmu lab matrix --iommu virtio --iommu amd --kernel 7.2
+      xsmmu lab matrix --quick --json
+    """
+    from rich.console import Console
+
+    from xsmmu_lab.report import matrix as page
+    from xsmmu_lab.runs import matrix as the_matrix
+    from xsmmu_lab.runs import run as the_run
+    from xsmmu_lab.setup import host
+
+    host.interrupt_on_sigterm()
+    folder = output or the_run.RESULTS / the_matrix.EXPERIMENT
+    wanted = the_matrix.cells(kernel, iommu)
+    outcomes = the_matrix.run(wanted, folder, jobs, quick, Console(stderr=True))
+    columns = the_matrix.policies()
+    made = the_matrix.store(outcomes, folder)
+    page.write(made["cells"], columns, folder)
+    if as_json:
+        sys.stdout.write(json.dumps(made, indent=1) + "\n")
+    else:
+        page.render(made["cells"], columns, _console())
+        sys.stdout.write(f"\n{folder / page.PAGE}\n")
+    if any(each.failed for each in outcomes):
+        sys.exit(1)
+
+
+@lab.command()
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
+@_json
+def show(folder: Path | None, as_json: bool) -> None:
+    """Show the results of an earlier run; FOLDER is a results folder, the latest by default.
+
+    \b
+    Examples:
+      xsmmu lab show
+      xsmmu lab show results/2026-11-24T10-00-00Z --json
+    """
+    from xsmmu_lab.runs import results
+    from xsmmu_lab.runs import run as the_run
+
+    folder = folder or the_run.RESULTS / results.LATEST
+    _show(results.load(folder), folder, as_json)
+
+
+@lab.command()
+@_kernel
+@_iommu
+@click.option("--driver", multiple=True, help="Bind this stock driver (igb, e1000e, nvme); may be repeated.")
+def shell(kernel: str | None, iommu: str, driver: tuple[str, ...]) -> None:
+    """Boot a guest with the module loaded, and a shell on its console.
+
+    `exit` or `poweroff` ends it, and Ctrl-A X at once; Ctrl-C goes to the guest. Its clock runs freely on two
+    CPUs: nothing is measured.
+
+    \b
+    Examples:
+      xsmmu lab shell
+      xsmmu lab shell --driver igb
+      xsmmu lab shell --kernel 7.2 --iommu vtd-cm --driver nvme --driver e1000e
+    """
+    from rich.console import Console
+
+    from xsmmu_lab.runs import shell as the_shell
+
+    sys.exit(the_shell.run(kernel, iommu, driver, Console(stderr=True)))
+
+
+@lab.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option("--changed", is_flag=True, help="Only what changed by more than runs differ by.")
+@_json
+def compare(before: Path, after: Path, changed: bool, as_json: bool) -> None:
+    """Set two results folders side by side: what each run cost, and what changed by more than runs differ by.
+
+    \b
+    Examples:
+      xsmmu lab compare results/2026-11-24T10-00-00Z results/latest
+      xsmmu lab compare old new --changed
+      xsmmu lab compare old new --json
+    """
+    from xsmmu_lab.runs import compare as the_comparison
+    from xsmmu_lab.runs import results
+
+    found = the_comparison.compare(results.load(before), results.load(after))
+    if as_json:
+        sys.stdout.write(json.dumps(found.as_dict(), indent=1) + "\n")
+    else:
+        the_comparison.render(found, _console(), changed)
+
+
+def _console() -> Console:
+    """Standard output; a pipe or a file has room for each table as a whole, unless COLUMNS says otherwise."""
+    from rich.console import Console
+
+    # Not rich's word, by which a pipe may be a terminal (FORCE_COLOR); a dumb one needs a height, too.
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console() if has_width else Console(width=_PIPE_COLUMNS, height=_PIPE_COLUMNS)
+
+
+def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+        return
+    from xsmmu_lab.report import page, table
+
+    table.render(summary, _console())
+    made = folder / page.NAME
+    sys.stdout.write(f"\n{made if made.exists() else folder}\n")
+
+
+@lab.command()
+@_kernel
+@click.option("--policy", default="fused", show_default=True, help="A policy of the comparison.")
+@click.option("--function", default="dma_map_page_attrs", show_default=True, help="Of the kernel or a module.")
+@click.option("--calls", type=click.IntRange(1), default=4500, show_default=True, help="The call to step through.")
+@_iommu
+@_json
+def profile(kernel: str | None, policy: str, function: str, calls: int, iommu: str, as_json: bool) -> None:
+    """Step through one call in a guest and print how many instructions each function took.
+
+    The call happens in the lab module's micro workload (1,024 pages mapped, then unmapped, again and again).
+
+    \b
+    Examples:
+      xsmmu lab profile
+      xsmmu lab profile --function dma_unmap_page_attrs --kernel 7.2
+      xsmmu lab profile --policy kernel-strict --json
+      xsmmu lab profile --policy kernel-strict --iommu vtd-cm
+    """
+    from rich.console import Console
+
+    from xsmmu_lab.runs import profile as the_profile
+    from xsmmu_lab.setup import host
+
+    host.interrupt_on_sigterm()
+    result = the_profile.run(kernel, policy, function, calls, Console(stderr=True), iommu)
+    if as_json:
+        sys.stdout.write(json.dumps(dataclasses.asdict(result), indent=1) + "\n")
+    else:
+        the_profile.render(result, _console())
+
+
+@lab.command()
+def packages() -> None:
+    """Build the Debian packages xsmmu-dkms and xsmmu from the checkout, in results/packages.
+
+    \b
+    Examples:
+      xsmmu lab packages
+    """
+    from rich.console import Console
+
+    from xsmmu_lab.setup import host
+    from xsmmu_lab.setup import packages as the_packages
+
+    host.interrupt_on_sigterm()
+    for path in the_packages.copy(Console(stderr=True)):
+        click.echo(path)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu driver`: batch-aware drivers for a kernel, to be used on a machine."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from xsmmu import __version__
+from xsmmu.output import Commands
+
+_USE = """\
+It fits kernel {release} and the module xsmmu {version}, and wants both. To use it, on a machine that can do without
+its devices meanwhile:
+
+  modprobe xsmmu
+  rmmod {module}
+  insmod {file}
+  xsmmu set DEVICE fused --rebind
+
+{file} finds xsmmu only if that is loaded first, and keeps it loaded. `rmmod {module}` and `modprobe {module}`
+bring the stock driver back."""
+
+
+@click.group(cls=Commands)
+def driver() -> None:
+    """Build batch-aware drivers: those of a stock kernel, patched to say when they are done with their buffers."""
+
+
+@driver.command()
+@click.argument("name")
+@click.option(
+    "--kernel",
+    help="Its release (`uname -r`), its name in lab/kernels.toml, or the folder in which you have built one.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), help="A folder; default: results/drivers/RELEASE."
+)
+def build(name: str, kernel: str | None, output: Path | None) -> None:
+    """Build the batch-aware driver NAME, of drivers/drivers.toml, for a kernel, and say how it is used.
+
+    Its source is the distribution's, of the same version as the kernel; drivers/README.md says what is changed.
+
+    \b
+    Examples:
+      xsmmu driver build igb
+      xsmmu driver build nvme --kernel 6.12.118+deb13-amd64
+      xsmmu driver build mlx5 --kernel 6.12 --output /tmp
+    """
+    from rich.console import Console
+
+    from xsmmu_lab.project import PROJECT
+    from xsmmu_lab.setup import drivers, host, kernels, root
+
+    host.interrupt_on_sigterm()
+    console = Console(stderr=True)
+    drivers.named(name)
+    kernels.named(kernel)
+    the_root = root.ensure(host.cache_dir(), console)
+    chosen = kernels.ensure(the_root, kernel, console)
+    module = drivers.module(the_root, chosen, name)
+    folder = output or PROJECT / "results" / "drivers" / chosen.release
+    folder.mkdir(parents=True, exist_ok=True)
+    click.echo(shutil.copy(module, folder))
+    loaded = module.stem.replace("-", "_")
+    click.echo(_USE.format(release=chosen.release, version=__version__, module=loaded, file=module.name), err=True)

@@ -1,0 +1,520 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From what a guest sent about a run to the run's entry in summary.json, and the checks that every run must pass.
+
+A figure that does not apply is None, never 0. Costs are work (guest time that the CPU was not idle) per unit, with
+the work of the run's baseline, the same program doing next to nothing, subtracted where the experiment has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from xsmmu import module, watch
+from xsmmu.errors import GuestError
+from xsmmu_lab.runs.experiment import Run, own_policy
+from xsmmu_lab.vm import oracle
+from xsmmu_lab.vm.iommu import IOMMUS
+from xsmmu_lab.vm.machine import DEVICES
+from xsmmu_lab.vm.oracle import Counts, Requests
+
+Json = dict[str, Any]
+
+BASELINE_LEVELS = {"passthrough": "none", "kernel-strict": "strict", "kernel-lazy": "lazy"}
+FLUSH_CAUSES = ("unmap", "block", "poll", "full", "time", "explicit", "drain")
+NS_PER_S = 1e9
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run as the guest reported it and as the oracle counted it."""
+
+    run: Run
+    record: Json
+    counts: Counts
+    requests: Requests | None = None
+    """Of an IOMMU with a queue of them, as the oracle counted."""
+
+    @property
+    def busy_ns(self) -> int:
+        """Guest time that was work; under icount, instructions."""
+        return int(self.record["elapsed_ns"]) - int(self.record["idle_ns"])
+
+    @property
+    def output(self) -> Json:
+        """What the workload printed."""
+        output: Json = self.record["output"]
+        return output
+
+    @property
+    def attack(self) -> Json:
+        """What the attacker printed, alone or beside a driver at work."""
+        attack: Json = self.output.get("attack", self.output)
+        return attack
+
+    @property
+    def beside(self) -> Counts:
+        """What the module counted of another group, whose device worked meanwhile."""
+        return Counts.from_mapping(self.output.get("beside", Counts().as_dict()))
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return self.run.name
+
+    @property
+    def level(self) -> str:
+        """What the policy guarantees, as the module says; of the kernel's own modes, as is known."""
+        return str(self.record["after"]["level"]) if self.run.ours else BASELINE_LEVELS[self.run.policy]
+
+    def moved(self, statistic: str) -> int:
+        """By how much one of the module's counters grew."""
+        return int(self.record["after"]["stats"][statistic]) - int(self.record["before"]["stats"][statistic])
+
+
+def check(measured: Measured) -> None:
+    """What every run of ours must show (calls were counted, accounts balance, the hardware model counted the same), and
+    what an attack must show of any policy."""
+    if measured.run.ours:
+        _check_ours(measured)
+    if measured.run.workload.measure in _CHECKS and not measured.run.is_baseline:
+        _CHECKS[measured.run.workload.measure](measured)
+
+
+def _check_ours(measured: Measured) -> None:
+    if not measured.record["after"]:
+        raise GuestError(f"{measured.name}: the module has no statistics for the device")
+    # A driver that recycles its buffers may map nothing in a run, but it must have mapped before.
+    stats = measured.record["after"]["stats"]
+    state, maps = measured.record["after"]["state"], stats["maps"] + stats["copied_maps"]
+    if state != "active" or maps == 0:
+        raise GuestError(f"{measured.name}: the module says '{state}' after {maps} maps, so the policy was not in use")
+    wanted = "kernel [direct]" if measured.run.direct else "[kernel] direct"
+    if measured.record["after"]["tables"] != wanted:
+        raise GuestError(f"{measured.name}: the module's tables are '{measured.record['after']['tables']}'")
+    ours = Counts(measured.moved("inv_page"), measured.moved("inv_domain"), measured.moved("inv_global"))
+    oracle.compare(measured.name, IOMMUS[measured.run.workload.iommu], ours + measured.beside, measured.counts)
+    _check_map_side(measured)
+    after = measured.record["after"]["stats"]
+    if after["deferred_pages"] != after["flushed_pages"]:
+        waiting = after["deferred_pages"] - after["flushed_pages"]
+        raise GuestError(f"{measured.name}: {waiting} unmapped pages were still waiting for a flush long after the run")
+
+
+def _check_map_side(measured: Measured) -> None:
+    """Each map is flushed where the IOMMU needs that, and none where it does not; a batch-aware driver's together."""
+    maps, flushes = measured.moved("maps"), measured.moved("map_flushes")
+    least = 1 if maps and measured.run.workload.driver == "batch-aware" else maps
+    if IOMMUS[measured.run.workload.iommu].flushes_maps:
+        if flushes < least:
+            raise GuestError(f"{measured.name}: {maps} maps had {flushes} map-side flushes, but each needs one here")
+    elif flushes:
+        raise GuestError(f"{measured.name}: {flushes} map-side flushes, which this IOMMU does not need")
+    if measured.requests and not measured.beside.total:
+        _check_requests(measured, measured.requests)
+
+
+QUEUE_REQUESTS = 128
+"""That a queue of QEMU's virtio-iommu has room for: 256 entries, two for each. The driver kicks when it is full."""
+_KICKS_MORE = 4
+"""By what the module does not count as a flush: memory for copies that comes and goes."""
+
+
+def _check_requests(measured: Measured, requests: Requests) -> None:
+    """Each map is a request or more; and a kick is a flush's, or that of a full queue."""
+    maps, full = measured.moved("maps"), (requests.maps + measured.counts.page) // QUEUE_REQUESTS
+    if requests.maps < maps:
+        raise GuestError(f"{measured.name}: QEMU saw {requests.maps} requests that map; the module counted {maps} maps")
+    flushes = measured.moved("map_flushes") + sum(measured.moved(f"flush_{cause}") for cause in FLUSH_CAUSES)
+    if requests.kicks > flushes + full + _KICKS_MORE:
+        raise GuestError(
+            f"{measured.name}: QEMU saw {requests.kicks} kicks; the module counted {flushes} flushes, "
+            f"and the queue was full {full} times at most"
+        )
+
+
+def _refuse(measured: Measured, wrong: str) -> NoReturn:
+    raise GuestError(f"{measured.name}: the attack disproves the level {measured.level}: {wrong}")
+
+
+def _check_attack(measured: Measured) -> None:
+    """What the attacker saw must agree with the level, the window and the module's own histogram."""
+    attack = measured.attack
+    seen_us = attack["last_landed_ns"]["max"] / 1000
+    given_back = attack["landed_freed"] + attack["landed_reused"]
+    if attack["astray"]:
+        raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
+    copies = own_policy(measured.run.policy) == "copy" and bool(attack["flushes"])
+    if copies != bool(attack["copied"]):
+        raise GuestError(f"{measured.name}: {attack['copied']} pages were copied, so this attack is of something else")
+    if measured.level == "strict" and attack["landed"]:
+        _refuse(measured, f"{attack['landed']} of {attack['attempts']} writes landed")
+    if measured.level == "held" and given_back:
+        _refuse(measured, f"{given_back} writes landed in pages that were given back")
+    _check_padding(measured)
+    if measured.level == "none" and attack["landed"] != attack["attempts"]:
+        raise GuestError(f"{measured.name}: {attack['landed']} of {attack['attempts']} writes landed without an IOMMU")
+    # Between two CPUs that run free a clock says when the host let them run.
+    if not measured.run.ours or attack["cpus"] > 1 or not attack["landed"]:
+        return
+    window_us = int(measured.record["after"]["max_window_us"])
+    if seen_us > window_us:
+        _refuse(measured, f"a write landed {seen_us:.0f} us after its unmap, and max_window_us is {window_us}")
+    exposure = _exposure(measured.record["before"], measured.record["after"])
+    if not exposure or seen_us > exposure["max"]:
+        most = exposure["max"] if exposure else 0
+        _refuse(measured, f"a write landed {seen_us:.3f} us after its unmap; the module counted {most:.3f} us at most")
+
+
+def _check_padding(measured: Measured) -> None:
+    """Nobody has mapped it: it is out of reach before the unmap and after it, whatever the level.
+
+    The kernel's own path maps what comes behind a segment there, until the unmap.
+    """
+    attack = measured.attack
+    if not attack["list"] or measured.level == "none":
+        return
+    if not attack["attempts_padding"]:
+        raise GuestError(f"{measured.name}: the padding of lists was not attacked")
+    if measured.run.ours and attack["landed_padding_mapped"]:
+        _refuse(measured, f"{attack['landed_padding_mapped']} writes landed in the padding of a mapped list")
+    if (measured.run.ours or measured.level == "strict") and attack["landed_padding"]:
+        _refuse(measured, f"{attack['landed_padding']} writes landed in the padding of lists")
+
+
+def _check_neighbour(measured: Measured) -> None:
+    """The controls show that the attack works; where the level is strict nothing else may land."""
+    attack = measured.attack
+    if not attack["attempts"] or not attack["landed_control"] or attack["landed_control"] != attack["attempts_control"]:
+        raise GuestError(
+            f"{measured.name}: {attack['landed_control']} of {attack['attempts_control']} writes to mapped memory "
+            f"landed, and {attack['attempts']} to unmapped memory were tried: the attack does not work"
+        )
+    if measured.run.workload.driver == "batch-aware" and not attack["landed_before_flush"]:
+        raise GuestError(f"{measured.name}: no write landed before the driver's flush, so those after it prove nothing")
+    if attack["astray"]:
+        raise GuestError(f"{measured.name}: {attack['astray']} writes went through to memory that was never aimed at")
+    landed = attack["landed"] + (attack["landed_later"] or 0)
+    if measured.level == "strict" and landed:
+        _refuse(measured, f"{landed} writes landed")
+
+
+def _check_work(units: str, done: Callable[[Measured], int]) -> Callable[[Measured], None]:
+    def at_all(measured: Measured) -> None:
+        if done(measured) <= 0:
+            raise GuestError(f"{measured.name}: no {units} in the whole run")
+
+    return at_all
+
+
+_CHECKS: dict[str, Callable[[Measured], None]] = {
+    "attack": _check_attack,
+    "neighbour": _check_neighbour,
+    "iperf": _check_work("bytes were received", lambda measured: measured.output["end"]["sum_received"]["bytes"]),
+    "packets": _check_work("packets arrived", lambda measured: measured.output["packets"]),
+    "fio": _check_work("IOs were done", lambda measured: _ios(measured)),
+}
+"""Checks of some measures; all runs must pass those of `check` too."""
+
+
+def check_closed(policy: str, left: Json | None, mapped_pages: int | None) -> None:
+    """What must be true when the drivers are gone: nothing mapped, nothing held, by the module and by the device."""
+    if mapped_pages:
+        raise GuestError(f"after unbinding under {policy}: {mapped_pages} pages are still mapped in the IOMMU")
+    if not left:
+        return
+    for name in ("live_pages", "held_pages"):
+        if left["stats"][name] != 0:
+            raise GuestError(f"after unbinding under {policy}: {name} is {left['stats'][name]}, not 0")
+
+
+def entry(measured: Measured, baseline: Measured | None, cost: str | None = "instructions") -> Json:
+    """The run's entry in summary.json. `cost` is what busy time counts: instructions, ns, or None for nothing."""
+    run, counts = measured.run, measured.counts
+    mine = run.ours
+    pages = _pages(measured)
+    result: Json = {
+        "workload": run.workload.name,
+        "policy": run.policy,
+        **run.workload.labels,
+        "iommu": run.workload.iommu,
+        "driver": run.workload.driver,
+        "level": measured.level,
+        "pages_mapped": pages[0],
+        "pages_unmapped": pages[1],
+        "map_instructions_per_page": None,
+        "unmap_instructions_per_page": None,
+        "invalidations": counts.as_dict() if mine else None,
+        "oracle_invalidations": counts.as_dict(),
+        "invalidations_per_page": counts.total / pages[1] if pages[1] and run.policy != "passthrough" else None,
+        "exposure_us": _exposure(measured.record["before"], measured.record["after"]) if mine else None,
+        "throughput": None,
+        "relative_to_passthrough": None,
+        "cost": None,
+        "invalidations_per_unit": None,
+        "busy_ns": measured.busy_ns,
+        "elapsed_ns": measured.record["elapsed_ns"],
+        "flushes": {cause: measured.moved(f"flush_{cause}") for cause in FLUSH_CAUSES} if mine else None,
+        "maps": measured.moved("maps") if mine else None,
+        "map_flushes": measured.moved("map_flushes") if mine else None,
+        "map_requests": measured.requests.maps if measured.requests else None,
+        "kicks": measured.requests.kicks if measured.requests else None,
+        "copies": _copies(measured) if mine else None,
+    }
+    result |= MEASURES[run.workload.measure](measured, baseline)
+    if cost is None:
+        result |= {"cost": None, "busy_ns": None, "exposure_us": None}
+    elif result["cost"]:
+        result["invalidations_per_unit"] = _commands(measured, baseline, result)
+        result["cost"]["unit"] = f"{cost}/{result['cost']['unit']}"
+    return result
+
+
+def _commands(measured: Measured, baseline: Measured | None, result: Json) -> float | None:
+    """Invalidation commands for one unit of the run's cost, which hardware makes the CPU wait for.
+
+    They are counted for whole runs, so those of the baseline (setting up and tearing down) do not count where there is
+    one: what it does of the work itself is next to nothing.
+    """
+    per = {"KiB": "bytes", "packet": "packets", "IO": "ios"}[result["cost"]["unit"]]
+    units = result[per] / 1024 if per == "bytes" else result[per]
+    commands = measured.counts.total - (baseline.counts.total if baseline else 0)
+    return max(0, commands) / units if units else None
+
+
+def _copies(measured: Measured) -> Json | None:
+    """What was copied instead of mapped; what that costs beside instructions is memory bandwidth."""
+    maps, copied_bytes = measured.moved("copied_maps"), measured.moved("copied_bytes")
+    if not maps:
+        return None
+    per_s = copied_bytes * NS_PER_S / measured.record["elapsed_ns"]
+    return {"maps": maps, "misses": measured.moved("copy_misses"), "bytes": copied_bytes, "bytes_per_s": per_s}
+
+
+def _pages(measured: Measured) -> tuple[int | None, int | None]:
+    """Mapped and unmapped ones; a buffer that is copied counts as one."""
+    if measured.run.ours:
+        mapped = measured.moved("mapped_pages") + measured.moved("copied_maps")
+        return mapped, measured.moved("unmapped_pages") + measured.moved("copied_unmaps")
+    return measured.output.get("pages_mapped"), measured.output.get("pages_unmapped")
+
+
+def relate(entries: Sequence[Json]) -> None:
+    """Fill in `relative_to_passthrough`: cost over the cost of the same workload under passthrough."""
+    base: dict[tuple[Any, ...], float] = {}
+    for each in entries:
+        cost = cost_of(each)
+        if each["policy"] == "passthrough" and cost:
+            base[_place(each)] = cost
+    for each in entries:
+        cost, reference = cost_of(each), base.get(_place(each))
+        each["relative_to_passthrough"] = cost / reference if cost is not None and reference else None
+
+
+def cost_of(each: Json) -> float | None:
+    """An entry's cost per unit of work; of `micro`, map and unmap together."""
+    if each["cost"]:
+        return float(each["cost"]["value"])
+    if each["map_instructions_per_page"] is None:
+        return None
+    return float(each["map_instructions_per_page"] + each["unmap_instructions_per_page"])
+
+
+_SPREAD: dict[str, Callable[[Json], float | None]] = {
+    "cost": cost_of,
+    "relative_to_passthrough": lambda each: each["relative_to_passthrough"],
+    "invalidations_per_page": lambda each: each["invalidations_per_page"],
+    "exposure_max_us": lambda each: each["exposure_us"]["max"] if each["exposure_us"] else None,
+    "throughput": lambda each: each["throughput"]["value"] if each["throughput"] else None,
+}
+
+
+def middle(entries: Sequence[Json]) -> Json:
+    """One entry for a run's repetitions, and how far they lie apart: the least and the most of some figures.
+
+    It is the entry in the middle by cost (the lower of two), whole, so that its figures are of one run. Of an attack it
+    is the one in which the device reached memory for longest.
+    """
+    if len(entries) == 1:
+        return entries[0]
+    if "attack" in entries[0]:
+        chosen = max(entries, key=lambda each: each["attack"]["last_landed_ns"]["max"])
+    else:
+        chosen = sorted(entries, key=lambda each: cost_of(each) or 0)[(len(entries) - 1) // 2]
+    spread: Json = {"runs": len(entries)}
+    for name, figure in _SPREAD.items():
+        values = [value for each in entries if (value := figure(each)) is not None]
+        spread[name] = [min(values), max(values)] if values else None
+    return {**chosen, "repeats": spread}
+
+
+def _place(each: Json) -> tuple[Any, ...]:
+    return tuple(each.get(key) for key in ("workload", "ring", "device", "variant", "iommu"))
+
+
+def _exposure(before: Json, after: Json) -> dict[str, float] | None:
+    """Percentiles of the histogram's growth, in microseconds: the upper bound of the bucket that holds each."""
+    old, new = _buckets(before["exposure_ns"]), _buckets(after["exposure_ns"])
+    grown = {bound: count - old.get(bound, 0) for bound, count in new.items() if count > old.get(bound, 0)}
+    total = sum(grown.values())
+    if not total:
+        return None
+    bounds = sorted(grown)
+    longest, before_longest = _longest(after["exposure_ns"]), _longest(before["exposure_ns"])
+    # The module keeps its longest since load; if it did not grow, the last bucket's bound is what is known.
+    most = longest if longest > before_longest else min(bounds[-1], longest)
+
+    def percentile(share: float) -> float:
+        seen = 0
+        for bound in bounds:
+            seen += grown[bound]
+            if seen >= share * total:
+                return min(bound, most) / 1000
+        return most / 1000
+
+    return {"p50": percentile(0.5), "p99": percentile(0.99), "max": most / 1000}
+
+
+def _buckets(lines: Sequence[Sequence[Any]]) -> dict[int, int]:
+    return {int(bound): int(count) for bound, count in lines if bound != "max"}
+
+
+def _longest(lines: Sequence[Sequence[Any]]) -> int:
+    return next((int(value) for name, value in lines if name == "max"), 0)
+
+
+def _work_per_unit(measured: Measured, baseline: Measured | None, units: float, baseline_units: float) -> float:
+    if units <= baseline_units:
+        raise GuestError(f"{measured.name}: {units:.0f} were done, no more than the baseline's {baseline_units:.0f}")
+    return (measured.busy_ns - (baseline.busy_ns if baseline else 0)) / (units - baseline_units)
+
+
+def _micro(measured: Measured, _baseline: Measured | None) -> Json:
+    output = measured.output
+    extra = {key: value for key, value in output.items() if key not in ("pages_mapped", "pages_unmapped", "ring")}
+    return {
+        "map_instructions_per_page": output["map_instructions_per_page"],
+        "unmap_instructions_per_page": output["unmap_instructions_per_page"],
+        "map_ns_per_page": output.get("map_ns_per_page"),
+        "unmap_ns_per_page": output.get("unmap_ns_per_page"),
+        "micro": extra,
+    }
+
+
+def _iperf(measured: Measured, _baseline: Measured | None) -> Json:
+    """Cost by rates within the test's own time, so that starting and ending iperf3 are no part of it."""
+    received = measured.output["end"]["sum_received"]
+    bytes_per_s = received["bits_per_second"] / 8
+    share = measured.busy_ns / measured.record["elapsed_ns"]
+    unmapped = measured.moved("unmapped_pages") if measured.run.ours else None
+    return {
+        "throughput": {"value": received["bits_per_second"] / 1e6, "unit": "Mbit/s"},
+        "cost": {"value": share * NS_PER_S / (bytes_per_s / 1024), "unit": "KiB"},
+        "bytes": received["bytes"],
+        "unmapped_pages_per_gib": None if unmapped is None else unmapped / (received["bytes"] / GIB),
+    }
+
+
+def _packets(measured: Measured, baseline: Measured | None) -> Json:
+    packets = measured.output["packets"]
+    # Dropped packets cost work too, and how many are dropped depends on timing; so their number stands beside it.
+    lost = max(0, int(measured.run.workload.arguments["packets"]) - packets)
+    few = baseline.output["packets"] if baseline else 0
+    return {
+        "throughput": {"value": packets / measured.output["sent_us"] * 1e6, "unit": "packets/s"},
+        "cost": {"value": _work_per_unit(measured, baseline, packets, few), "unit": "packet"},
+        "packets": packets,
+        "packets_lost": lost,
+    }
+
+
+def _ios(measured: Measured) -> int:
+    """How many were done; raises `GuestError` if any failed."""
+    _fio_errors(measured)
+    return sum(int(job["read"]["total_ios"]) for job in measured.output["jobs"])
+
+
+def _fio(measured: Measured, baseline: Measured | None) -> Json:
+    ios = _ios(measured)
+    few = _ios(baseline) if baseline else 0
+    iops = sum(float(job["read"]["iops"]) for job in measured.output["jobs"])
+    return {
+        "throughput": {"value": iops, "unit": "IOPS"},
+        "cost": {"value": _work_per_unit(measured, baseline, ios, few), "unit": "IO"},
+        "ios": ios,
+    }
+
+
+def _verify(measured: Measured, _baseline: Measured | None) -> Json:
+    _fio_errors(measured)
+    written = sum(int(job["write"]["io_bytes"]) for job in measured.output["jobs"])
+    read = sum(int(job["read"]["io_bytes"]) for job in measured.output["jobs"])
+    if not written or read != written:
+        raise GuestError(f"{measured.name}: {written} bytes were written and {read} verified")
+    # Mostly it waits for a disk, and 7.2 counts a part of that in ticks: it may have been idle for longer than it took.
+    return {"verified_bytes": read, "busy_ns": None}
+
+
+def _fio_errors(measured: Measured) -> None:
+    for job in measured.output["jobs"]:
+        if job["error"]:
+            raise GuestError(f"{measured.name}: fio job {job['jobname']} failed with error {job['error']}")
+
+
+def _attack(measured: Measured, baseline: Measured | None) -> Json:
+    """What the attacker saw. If a driver worked meanwhile, what its disk was given must read back."""
+    traffic = replace(measured, record={**measured.record, "output": measured.output.get("traffic", {})})
+    extra: Json = {}
+    if "jobs" in traffic.output:
+        extra = _verify(traffic, baseline)
+    elif traffic.output:
+        extra = {"bytes": _iperf(traffic, baseline)["bytes"]}
+    return {"attack": measured.attack, **extra}
+
+
+def _ring(measured: Measured, baseline: Measured | None) -> Json:
+    """Cost and work of the stretch that the module measured.
+
+    Invalidations are counted for whole runs. Those of setting up and tearing down are in the baseline too.
+    """
+    part: Json = measured.output["measured"]
+    work = part["instructions"] if part["instructions"] is not None else part["ns"]
+    invalidations, unmapped = measured.counts.total, _pages(measured)[1] or 0
+    if baseline:
+        invalidations -= baseline.counts.total
+        unmapped -= _pages(baseline)[1] or 0
+    translated = measured.run.policy != "passthrough"
+    return {
+        "cost": {"value": work / (part["bytes"] / 1024), "unit": "KiB"},
+        "invalidations_per_page": invalidations / unmapped if translated and unmapped > 0 else None,
+        "unmapped_pages_per_gib": part["pages_unmapped"] / (part["bytes"] / GIB) if translated else None,
+        "allocator_pages_per_gib": part["allocated_pages"] / (part["bytes"] / GIB),
+        "bytes": part["bytes"],
+        "packets": part["packets"],
+        "ring_parts": part,
+    }
+
+
+def _window(measured: Measured, _baseline: Measured | None) -> Json:
+    """The line pairs of the research trees, from the samples that the guest took."""
+    devices = [DEVICES[name].bdf for name in measured.run.workload.devices]
+    samples = [module.from_record(each, tuple(devices)) for each in measured.output["samples"]]
+    windows = [watch.Window(first, last) for first, last in pairwise(samples)]
+    return {"window": [{**each.as_dict(), "lines": list(each.lines())} for each in windows]}
+
+
+MEASURES: dict[str, Callable[[Measured, Measured | None], Json]] = {
+    "micro": _micro,
+    "iperf": _iperf,
+    "packets": _packets,
+    "fio": _fio,
+    "verify": _verify,
+    "attack": _attack,
+    "neighbour": _attack,
+    "ring": _ring,
+    "latency": lambda measured, _baseline: {"latency": measured.output},
+    "window": _window,
+}

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds in the private root: kernel modules by Kbuild, userspace tests by gcc.
+
+A build is a folder of the root named by a hash of everything that goes into it, so the same sources are built
+once and a change is never missed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from xsmmu.errors import UserError
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.setup import host
+from xsmmu_lab.setup.kernels import Kernel
+from xsmmu_lab.setup.root import LIBRARY_DIR, LOADER, Root
+
+MODULE_PARTS = ("Kbuild", "core", "include", "kmod")
+"""What xsmmu.ko and xsmmu_bench.ko are made of."""
+
+_ALSO_NEEDED = {"docs/upstream": ("lab/module",), "tests/kmod": ("tests/unit",)}
+"""What a module's folder takes from elsewhere, beside MODULE_PARTS."""
+
+_SOURCE_SUFFIXES = (".c", ".h", ".S", ".lds", ".inc", ".def")
+_SOURCE_NAMES = ("Kbuild", "Makefile", "Kconfig", "xsmmu.symvers")
+_BUILDS = "build"
+_DONE = ".done"
+_LOG = "build.log"
+_KEPT = 100
+"""Finished builds that are kept; the least recently used go first."""
+
+
+@dataclass(frozen=True)
+class _Build:
+    folder: Path
+    inside: str
+    """The folder, as called inside the root."""
+
+
+def sources(source_dir: Path, parts: Sequence[str]) -> dict[str, bytes]:
+    """The files of `parts`, and the C and Kbuild files below its folders, by name; both relative to `source_dir`."""
+    found: dict[str, bytes] = {}
+    for part in parts:
+        start = source_dir / part
+        if not start.exists():
+            raise UserError(f"{start} does not exist, and a build needs it")
+        for file in [start] if start.is_file() else sorted(start.rglob("*")):
+            wanted = file == start or file.suffix in _SOURCE_SUFFIXES or file.name in _SOURCE_NAMES
+            if wanted and file.is_file() and not file.name.endswith(".mod.c"):
+                found[str(file.relative_to(source_dir))] = file.read_bytes()
+    return found
+
+
+def _digest(files: dict[str, bytes], *others: str) -> str:
+    digest = hashlib.sha256("\0".join(others).encode())
+    for name, content in sorted(files.items()):
+        digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _build(
+    root: Root, files: dict[str, bytes], identity: Sequence[str], what: str, script: str, on_host: bool = False
+) -> _Build:
+    """The finished build of `files` by a shell script that runs in their folder, made now or before.
+
+    It runs in the root, or with what the host has.
+    """
+    name = _digest(files, script, *identity)
+    build = _Build(root.path / _BUILDS / name, f"/{_BUILDS}/{name}")
+    done = build.folder / _DONE
+    console = Console(stderr=True)
+    if _is_finished(done):
+        return build
+    with host.locked(root.cache / "build.lock", console, "building"):
+        if _is_finished(done):
+            return build
+        host.remove_tree(build.folder)
+        for relative, content in files.items():
+            target = build.folder / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        with console.status(f"building {what}"):
+            argv = ["sh", "-ec", f"exec 2>&1; {script}"]
+            if on_host:
+                result = host.run(argv, cwd=build.folder, env=_own_env())
+            else:
+                result = root.run(argv, cwd_in_root=build.inside)
+        (build.folder / _LOG).write_text(result.stdout)
+        if result.returncode != 0:
+            log = [
+                line.replace(f"{build.folder if on_host else build.inside}/", "")
+                for line in (result.stdout + result.stderr).splitlines()
+            ]
+            host.remove_tree(build.folder)
+            raise UserError(f"{what} does not build", log)
+        done.touch()
+        _drop_old(build.folder.parent)
+    return build
+
+
+def _is_finished(done: Path) -> bool:
+    """If it is, it is kept for longer. Of one that is being dropped nothing is written."""
+    try:
+        os.utime(done)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _own_env() -> dict[str, str]:
+    """The caller's environment, without what a make above this process has put there."""
+    return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+
+
+def _drop_old(builds: Path) -> None:
+    finished = sorted(builds.glob(f"*/{_DONE}"), key=lambda done: done.stat().st_mtime, reverse=True)
+    for done in finished[_KEPT:]:
+        done.unlink()
+        host.remove_tree(done.parent)
+
+
+def _outputs(build: _Build, names: Iterable[str], what: str) -> list[Path]:
+    files = [build.folder / name for name in names]
+    missing = [str(file.relative_to(build.folder)) for file in files if not file.exists()]
+    if missing:
+        log = (build.folder / _LOG).read_text().splitlines()
+        (build.folder / _DONE).unlink()
+        raise UserError(f"building {what} did not make {', '.join(missing)}", log[-20:])
+    return files
+
+
+def module(
+    root: Root,
+    kernel: Kernel,
+    source_dir: Path = PROJECT,
+    make_dir: str = ".",
+    outputs: Sequence[str] = ("xsmmu.ko",),
+    extra_make_args: Sequence[str] = (),
+    parts: Sequence[str] | None = None,
+    calls_xsmmu: bool = False,
+    target: str = "modules",
+) -> list[Path]:
+    """Build out-of-tree modules for a kernel and return their files, cached by content.
+
+    `make_dir` is the folder with the Kbuild, relative to `source_dir`; `outputs` are relative to it. `parts` are
+    the files and folders of `source_dir` that go into the build: by default what xsmmu.ko needs, `make_dir` and
+    what that needs. Modules that call xsmmu.ko (`calls_xsmmu`) get its symbols' versions. `target` is what Kbuild
+    makes: all modules of the folder, or one.
+    """
+    if parts is None:
+        parts = MODULE_PARTS if make_dir == "." else (*MODULE_PARTS, make_dir, *_ALSO_NEEDED.get(make_dir, ()))
+    files = sources(source_dir, parts)
+    what = f"{', '.join(outputs)} for {kernel.release}"
+    # Type information for BPF (BTF) would need pahole and the kernel's own image; nothing in the lab reads it.
+    if calls_xsmmu:
+        [xsmmu] = module(root, kernel, source_dir)
+        symbols = xsmmu.parent / "Module.symvers"
+        called = str(symbols) if kernel.on_host else root.inside(symbols)
+        extra_make_args = (*extra_make_args, f"KBUILD_EXTRA_SYMBOLS={called}")
+    make = [
+        "make",
+        "-C",
+        _quote(kernel.headers),
+        f"CC={kernel.gcc}",
+        *kernel.make,
+        'M="$PWD"',
+        f"-j{os.cpu_count() or 1}",
+        "CONFIG_DEBUG_INFO_BTF_MODULES=",
+    ]
+    script = f"cd {make_dir}; " + " ".join([*make, *(_quote(argument) for argument in extra_make_args), target])
+    identity = (kernel.release, kernel.version, root.versions.get(kernel.gcc, ""))
+    build = _build(root, files, identity, what, script, kernel.on_host)
+    return _outputs(build, (f"{make_dir}/{name}" for name in outputs), what)
+
+
+def semantic_patch(root: Root, files: dict[str, bytes], patch: Path, patched: Sequence[str]) -> Path:
+    """The folder of `files` after a semantic patch of some of them (`patched`), cached by content."""
+    script = " ".join(["spatch", "--very-quiet", "--in-place", "--sp-file", patch.name, *map(_quote, patched)])
+    files = {**files, patch.name: patch.read_bytes()}
+    return _build(root, files, (root.versions.get("coccinelle", ""),), patch.name, script).folder
+
+
+def packages(root: Root, files: dict[str, bytes], epoch_s: int) -> list[Path]:
+    """The Debian packages of a source tree that has a folder debian/, cached by content.
+
+    No file in them is younger than the epoch, so the same tree gives the same bytes.
+    """
+    tree = {f"source/{name}": content for name, content in files.items()}
+    # Nothing is configured in a private root, so dpkg knows of no package that is installed (-d).
+    script = f"cd source; chmod +x debian/rules; SOURCE_DATE_EPOCH={epoch_s} dpkg-buildpackage -b -d --no-sign"
+    build = _build(root, tree, (root.versions["debhelper"],), "the packages", script)
+    return sorted(build.folder.glob("*.deb"))
+
+
+def module_log(output: Path) -> str:
+    """What the build of a module printed (its warnings)."""
+    folder = next(folder for folder in output.parents if (folder / _LOG).exists())
+    return (folder / _LOG).read_text()
+
+
+def userspace(
+    root: Root,
+    output: str,
+    c_files: Sequence[str],
+    flags: Sequence[str] = (),
+    source_dir: Path = PROJECT,
+    parts: Sequence[str] = ("core", "tests/unit"),
+    compiler: str = "gcc-14",
+    libraries: Sequence[str] = (),
+    runs: bool = True,
+) -> Path:
+    """Compile C files of `source_dir` into one program, cached by content.
+
+    The program runs on the host as it is: it carries the paths of the root's loader and libraries. `flags` may
+    name folders (-I) relative to `source_dir`. Run it by `run_userspace`. An object that is not to run
+    (`runs` false) is linked as `flags` say.
+    """
+    files = sources(source_dir, parts)
+    link = [
+        f"-Wl,--dynamic-linker={root.path / LOADER}",
+        "-Wl,--disable-new-dtags",
+        f"-Wl,-rpath,{root.path / LIBRARY_DIR}",
+    ]
+    argv = [compiler, *flags, "-o", output, *c_files, *(link if runs else ()), *libraries]
+    script = " ".join(_quote(argument) for argument in argv)
+    build = _build(root, files, (root.versions.get(compiler, ""),), output, script)
+    return _outputs(build, (output,), output)[0]
+
+
+def run_userspace(program: Path, arguments: Sequence[str] = (), timeout: float | None = None) -> tuple[int, str]:
+    """Run a program made by `userspace`; return its status and output.
+
+    Address space randomisation is off: ThreadSanitizer needs it, and a failure repeats.
+    """
+    env = {
+        **host.system_env(),
+        "ASAN_OPTIONS": "abort_on_error=0:detect_leaks=1:detect_stack_use_after_return=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    }
+    no_randomisation = ["setarch", "x86_64", "-R"] if shutil.which("setarch", path=host.SYSTEM_PATH) else []
+    result = host.run([*no_randomisation, str(program), *arguments], env=env, timeout=timeout)
+    return result.returncode, result.stdout + result.stderr
+
+
+def _quote(argument: str) -> str:
+    return "'" + argument.replace("'", "'\\''") + "'"

@@ -1,9 +1,0 @@
-# SPDX-License-Identifier: GPL-2.0-only
-"""The checkout that the lab works on: what it builds, and its own files."""
-
-from __future__ import annotations
-
-from pathlib import Path
-
-PROJECT = Path(__file__).resolve().parents[2]
-LAB = PROJECT / "lab"

@@ -1,0 +1,651 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What one CPU cannot show (sim/scale/): transfers of lines between CPUs, locks, and what a long life does to IOVAs.
+
+`python -m checks.scale count|ageing` is what `make scale` and `make ageing` call. All is counted by a simulation that
+repeats bit for bit; nothing is measured by a clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from matplotlib.figure import Figure
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from checks import command
+from xsmmu.errors import UserError
+from xsmmu_lab import policies
+from xsmmu_lab.project import PROJECT
+from xsmmu_lab.report import plots
+from xsmmu_lab.runs.run import commit
+from xsmmu_lab.setup import build, host, root
+
+CPUS: Final = (1, 2, 4, 8, 16, 32, 64)
+ELSEWHERE: Final = (0, 10, 33)
+LIVES: Final = ("short", "mixed")
+POLICIES: Final = policies.names()
+AWARE: Final = policies.waiting()
+"""Policies that wait for a batch-aware driver's flush."""
+QUICK_CPUS: Final = (1, 8, 64)
+
+PARTS: Final = ("core", "sim/scale")
+_FLAGS = (
+    *("-std=gnu11", "-g", "-O2", "-fno-pie", "-mpopcnt", "-Icore/include", "-Isim/scale"),
+    '-DXS_PLATFORM="platform_scale.h"',
+    *("-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", "-Wstrict-prototypes", "-Wvla", "-Wno-unused-parameter"),
+)
+_OBJECT = ("-r", "-nostdlib")
+_HOOKED = ("-fsanitize=thread", "-fno-tree-loop-distribute-patterns")
+"""Calls at each access; no loop becomes a memset(), which would have none."""
+_IN_PLACE = ("-fno-toplevel-reorder", "-fno-reorder-functions", "-fno-reorder-blocks-and-partition")
+"""The engine's code stays between the labels of path.c."""
+
+_WARM_POLLS: Final = {"short": 40, "mixed": 300}
+_POLLS: Final = 20
+_TRANSFERS: Final = ("read_dirty", "read_clean", "fetch", "upgrade")
+_TIMEOUT_S: Final = 3600
+
+
+# -- building and running --------------------------------------------------------------------------
+
+
+def compiled(tools: root.Root, hooked: bool = True) -> Path:
+    """xsmmu-scale with the engine hooked at each access to memory, or as fast as it can be."""
+    files = sorted(str(file.relative_to(PROJECT)) for file in (PROJECT / "sim/scale").glob("*.c"))
+    # The probes are there to test the hooks.
+    engine = ["sim/scale/path.c", *(["sim/scale/probe.c"] if hooked else [])]
+    others = [file for file in files if file not in engine]
+    flags = (*_OBJECT, *(_HOOKED if hooked else _IN_PLACE))
+    unit = build.userspace(tools, "path.o", engine, (*_FLAGS, *flags), parts=PARTS, runs=False)
+    libraries = (tools.inside(unit), "-lm")
+    return build.userspace(tools, "xsmmu-scale", others, (*_FLAGS, "-no-pie"), parts=PARTS, libraries=libraries)
+
+
+def run(program: Path, *words: str) -> list[dict[str, Any]]:
+    """The lines that the program prints."""
+    done = host.run([str(program), *words], env=host.system_env(), timeout=_TIMEOUT_S)
+    if done.returncode != 0:
+        raise UserError(f"xsmmu-scale {' '.join(words)} failed", (done.stdout + done.stderr).splitlines())
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run of `count`."""
+
+    policy: str
+    aware: bool
+    cpus: int
+    elsewhere: int
+    life: str
+    seed: int = 1
+    slice: int = 1
+    warm: int | None = None
+    polls: int = _POLLS
+
+    def words(self) -> list[str]:
+        """As the program has them."""
+        warm = _WARM_POLLS[self.life] if self.warm is None else self.warm
+        return [
+            *("count", "--policy", self.policy, "--cpus", str(self.cpus), "--elsewhere", str(self.elsewhere)),
+            *("--life", self.life, "--seed", str(self.seed), "--slice", str(self.slice)),
+            *("--warm", str(warm), "--polls", str(self.polls)),
+            *(["--aware"] if self.aware else []),
+        ]
+
+
+@dataclass(frozen=True)
+class Count:
+    """What one run counted. Without `raw` it failed, and `error` says why."""
+
+    config: Config
+    raw: dict[str, Any]
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """The policy, and whether the driver is batch-aware."""
+        return f"{self.config.policy} (aware)" if self.config.aware else self.config.policy
+
+    def _per_page(self, count: int) -> float:
+        return count / int(self.raw["unmaps"])
+
+    def transfers(self, of: str = "engine") -> float:
+        """Transfers of lines per page, of the engine's own ones or of one kind of the kernel's."""
+        return self._per_page(sum(int(self.raw[of][kind]) for kind in _TRANSFERS))
+
+    @property
+    def accesses(self) -> float:
+        """The engine's accesses to its memory, per page."""
+        return self._per_page(self.raw["accesses"])
+
+    @property
+    def locks(self) -> float:
+        """Acquisitions per page."""
+        return self._per_page(self.raw["locks"]["taken"])
+
+    @property
+    def locks_fetched(self) -> float:
+        """Acquisitions per page whose line was another CPU's."""
+        return self._per_page(self.raw["locks"]["fetched"])
+
+    @property
+    def lock_waits(self) -> float:
+        """Acquisitions per page that another CPU's kept waiting."""
+        return self._per_page(self.raw["locks"]["waits"])
+
+    @property
+    def queue_waits(self) -> float:
+        """Of the IOMMU's queue, per page."""
+        return self._per_page(self.raw["queue_lock"]["waits"])
+
+    @property
+    def flushes_per_poll(self) -> float:
+        """Of all causes."""
+        return int(sum(self.raw["flushes"].values())) / int(self.raw["polls"])
+
+    @property
+    def commands(self) -> float:
+        """Invalidation commands per page."""
+        return self._per_page(self.raw["commands_page"] + self.raw["commands_domain"])
+
+    @property
+    def spread(self) -> float:
+        """Pages of the blocks that have anything mapped, for each page that is."""
+        return 64 * int(self.raw["iova"]["blocks"]) / int(self.raw["iova"]["live_pages"])
+
+    @property
+    def taken(self) -> float:
+        """Pages that the engine has taken from the space, for each page that is mapped."""
+        return int(self.raw["iova"]["taken_pages"]) / int(self.raw["iova"]["live_pages"])
+
+    @property
+    def kept(self) -> float:
+        """Pages that the engine has taken beyond twice those that are mapped, for each CPU."""
+        iova = self.raw["iova"]
+        return (int(iova["taken_pages"]) - 2 * int(iova["live_pages"])) / self.config.cpus
+
+    def row(self) -> dict[str, Any]:
+        """As a result keeps it."""
+        if self.error:
+            return {"name": self.name, "config": vars(self.config), "error": self.error}
+        kernel = {f"{kind}_transfers_per_page": self.transfers(kind) for kind in ("table", "page", "queue")}
+        names = ("accesses", "locks", "locks_fetched", "lock_waits", "queue_waits", "commands")
+        return {
+            "name": self.name,
+            "config": vars(self.config),
+            "transfers_per_page": self.transfers(),
+            **kernel,
+            **{f"{name}_per_page": getattr(self, name) for name in names},
+            "flushes_per_poll": self.flushes_per_poll,
+            "spread": self.spread,
+            "taken": self.taken,
+            "raw": self.raw,
+        }
+
+
+def counted(program: Path, config: Config, *words: str) -> Count:
+    """Run one configuration. A space that is too small for it is a result, too."""
+    try:
+        [raw] = run(program, *config.words(), *words)
+    except UserError as error:
+        if not error.lines or "no IOVA left" not in error.lines[-1]:
+            raise
+        return Count(config, {}, "no IOVA left")
+    return Count(config, raw)
+
+
+def matrix(
+    policies: Iterable[str], cpus: Sequence[int], elsewhere: Sequence[int], lives: Iterable[str], seed: int, slice_: int
+) -> list[Config]:
+    """All configurations. On one CPU nothing is elsewhere, so the shares differ in nothing."""
+    found = []
+    for life, share, policy in itertools.product(lives, elsewhere, policies):
+        for aware in (False, True) if policy in AWARE else (False,):
+            found += [Config(policy, aware, n, share, life, seed, slice_) for n in cpus]
+    return found
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _groups(counts: Sequence[Count]) -> list[tuple[str, list[Count]]]:
+    """By lifetime and share, with a title."""
+    groups: dict[str, list[Count]] = {}
+    for count in counts:
+        groups.setdefault(_workload(count.config), []).append(count)
+    return list(groups.items())
+
+
+def _workload(config: Config) -> str:
+    return f"{config.life} lifetimes, {config.elsewhere} % of pages unmapped elsewhere"
+
+
+def _table(title: str, first: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    # A title is not folded to the width of its table.
+    table.min_width = len(title)
+    table.add_column(first, no_wrap=True)
+    return table
+
+
+def _cpus(number: int) -> str:
+    return f"{number} CPU{'s' if number > 1 else ''}"
+
+
+def transfers_table(title: str, counts: Sequence[Count]) -> Table:
+    """The engine's transfers per page, by policy and number of CPUs."""
+    cpus = sorted({count.config.cpus for count in counts})
+    table = _table(f"Transfers per page: {title}", "policy")
+    for n in cpus:
+        table.add_column(_cpus(n), justify="right")
+    for name in dict.fromkeys(count.name for count in counts):
+        mine = {count.config.cpus: count for count in counts if count.name == name}
+        table.add_row(name, *(_cell(mine.get(n), lambda count: f"{count.transfers():.3f}") for n in cpus))
+    return table
+
+
+def _cell(count: Count | None, show: Callable[[Count], str]) -> str:
+    if count is None:
+        return "-"
+    return count.error or show(count)
+
+
+_DETAILS: Final[tuple[tuple[str, Callable[[Count], str]], ...]] = (
+    ("transfers\n/page", lambda count: f"{count.transfers():.3f}"),
+    ("accesses\n/page", lambda count: f"{count.accesses:.1f}"),
+    ("locks\n/page", lambda count: f"{count.locks:.3f}"),
+    ("of another\nCPU", lambda count: f"{count.locks_fetched:.4f}"),
+    ("waits", lambda count: f"{count.lock_waits:.4f}"),
+    ("flushes\n/poll", lambda count: f"{count.flushes_per_poll:.2f}"),
+    ("commands\n/page", lambda count: f"{count.commands:.5f}"),
+    ("IOVA\nspread", lambda count: f"{count.spread:.2f}"),
+    ("taken\n/live", lambda count: f"{count.taken:.2f}"),
+    ("kernel's:\ntable", lambda count: f"{count.transfers('table'):.3f}"),
+    ("\npage", lambda count: f"{count.transfers('page'):.3f}"),
+    ("\nqueue", lambda count: f"{count.transfers('queue'):.4f}"),
+    ("queue\nwaits", lambda count: f"{count.queue_waits:.4f}"),
+)
+
+
+def details_table(title: str, counts: Sequence[Count], cpus: int) -> Table:
+    """All that was counted with so many CPUs."""
+    table = _table(f"{_cpus(cpus)}: {title}", "policy")
+    for header, _ in _DETAILS:
+        table.add_column(header, justify="right", no_wrap=True)
+    for count in counts:
+        if count.config.cpus == cpus:
+            table.add_row(count.name, *(_cell(count, show) for _, show in _DETAILS))
+    return table
+
+
+def ageing_table(lines: Sequence[dict[str, Any]]) -> Table:
+    """What a long life does."""
+    table = _table("After so many maps", "policy")
+    headers = ("maps", "live\npages", "handed\nout", "taken", "taken\n/live", "tables", "engine's\nMiB")
+    for header in (*headers, "instructions\n/map+unmap", "instructions\n/page"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for line in lines:
+        per_map, per_page = instructions(line)
+        table.add_row(
+            line["policy"] + (" (aware)" if line["aware"] else ""),
+            f"{line['maps']:.3g}",
+            *(f"{line[key]:,}" for key in ("live_pages", "given_pages", "taken_pages")),
+            f"{line['taken_pages'] / line['live_pages']:.2f}",
+            f"{line['tables']:,}",
+            f"{line['memory_bytes'] / 2**20:.1f}",
+            f"{per_map:.0f}",
+            f"{per_page:.0f}",
+        )
+    return table
+
+
+def instructions(line: dict[str, Any]) -> tuple[float, float]:
+    """The engine's instructions for a map and its unmap, and for each page of those."""
+    window = line["window"]
+    maps, pages = window["maps"] + window["unmaps"], window["mapped_pages"] + window["unmapped_pages"]
+    return 2 * window["instructions"] / maps, 2 * window["instructions"] / pages
+
+
+# -- where transfers come from ---------------------------------------------------------------------
+
+
+def sites_table(tools: root.Root, program: Path, count: Count, most: int) -> Table:
+    """The places in the source that cause most transfers."""
+    found = sorted(count.raw["sites"].items(), key=lambda site: -site[1])[:most]
+    argv = ["addr2line", "-f", "-i", "-p", "-s", "-e", tools.inside(program), *(f"0x{pc}" for pc, _ in found)]
+    text = tools.run(argv).stdout
+    places = re.split(r"\n(?! \(inlined by\))", text.strip())
+    title = f"What causes transfers: {count.name}, {_cpus(count.config.cpus)}, {_workload(count.config)}"
+    table = _table(title, "transfers\n/page")
+    table.add_column("where, and what it is inlined into")
+    for (_, transfers), place in zip(found, places, strict=False):
+        where = " < ".join(part.replace(" (inlined by)", "").strip() for part in place.split("\n"))
+        table.add_row(f"{transfers / count.raw['unmaps']:.4f}", re.sub(r" \(discriminator \d+\)", "", where))
+    return table
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+_COLOURS: Final = {
+    "copy": "#5f6b6d",
+    "strict": "#0b62a4",
+    "lazy": "#c43e00",
+    "fands": "#a86400",
+    "xsmmu": "#6a4c93",
+    "fused": "#00785a",
+}
+_OTHERS: Final = ("#8c1d40", "#3d5a00", "#7a5c00")
+
+
+def _colour(policy: str) -> str:
+    """A policy's colour; those that are new share a few."""
+    return _COLOURS.get(policy) or _OTHERS[POLICIES.index(policy) % len(_OTHERS)]
+
+
+def transfers_plot(counts: Sequence[Count]) -> plots.Plot:
+    """Transfers per page against CPUs, one panel for each lifetime and share."""
+    groups = _groups([count for count in counts if not count.error])
+
+    def draw(heading: str) -> Figure:
+        lives = len({count.config.life for count in counts})
+        columns = -(-len(groups) // lives)
+        fig = Figure(figsize=(3.6 * columns, 3.1 * lives), layout="constrained")
+        panels = fig.subplots(lives, columns, sharex=True, sharey=True, squeeze=False)
+        for ax, (title, group) in zip(panels.flat, groups, strict=False):
+            ax.set_title(title.replace(", ", ",\n", 1))
+            ax.set_xscale("log", base=2)
+            ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            ax.yaxis.grid(True)
+            for name in dict.fromkeys(count.name for count in group):
+                mine = [count for count in group if count.name == name]
+                dashes = "--" if mine[0].config.aware else "-"
+                xs, ys = [count.config.cpus for count in mine], [count.transfers() for count in mine]
+                ax.plot(xs, ys, dashes, marker="o", ms=3, color=_colour(mine[0].config.policy), label=name)
+        for ax in panels[-1]:
+            ax.set_xlabel("CPUs")
+        for ax in panels[:, 0]:
+            ax.set_ylabel("transfers per page")
+        handles, labels = panels.flat[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside lower center", ncols=4)
+        fig.suptitle(heading, x=0.01, ha="left", fontsize=9)
+        return fig
+
+    words = "; ".join(
+        f"{count.name}, {_cpus(count.config.cpus)}, {count.config.elsewhere} %: {count.transfers():.2f}"
+        for _, group in groups
+        for count in group
+    )
+    return plots.Plot(
+        "transfers",
+        "Transfers of lines between CPUs",
+        "Requests for a line that another CPU's cache had to answer, for each page that was mapped and unmapped.",
+        f"Transfers per page against CPUs. {words}.",
+        _heading(),
+        draw,
+    )
+
+
+def ageing_plot(lines: Sequence[dict[str, Any]]) -> plots.Plot:
+    """Pages taken for each live one, and instructions, against maps."""
+
+    def draw(heading: str) -> Figure:
+        fig = Figure(figsize=(7.2, 3.2), layout="constrained")
+        left, right = fig.subplots(1, 2, sharex=True)
+        for name in dict.fromkeys((line["policy"], line["aware"]) for line in lines):
+            mine = [line for line in lines if (line["policy"], line["aware"]) == name]
+            style: dict[str, Any] = {"marker": "o", "ms": 3, "color": _colour(name[0]), "label": name[0]}
+            maps = [line["maps"] for line in mine]
+            left.plot(maps, [line["taken_pages"] / line["live_pages"] for line in mine], **style)
+            right.plot(maps, [instructions(line)[1] for line in mine], **style)
+        for ax, title in ((left, "IOVA pages taken for each live one"), (right, "instructions per page, map + unmap")):
+            ax.set_title(title)
+            ax.set_xscale("log")
+            ax.set_ylim(bottom=0)
+            ax.set_xlabel("maps")
+            ax.yaxis.grid(True)
+        left.legend()
+        fig.suptitle(heading, x=0.01, ha="left", fontsize=9)
+        return fig
+
+    title = "What a long life does to the IOVA space"
+    return plots.Plot("ageing", title, title, title, _heading(), draw)
+
+
+def _heading() -> str:
+    return f"Commit {commit()[:12]}"
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def keep(parent: Path, name: str, result: dict[str, Any], picture: plots.Plot) -> Path:
+    """Write results/<name>-<UTC time>/, whole or not at all."""
+    time = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    folder = parent / f".{name}-{time}-{os.getpid()}"
+    folder.mkdir(parents=True)
+    (folder / f"{name}.json").write_text(json.dumps({"time": time, **result}, indent=1) + "\n")
+    (folder / f"{picture.name}.png").write_bytes(picture.png())
+    target = parent / f"{name}-{time}"
+    folder.rename(target)
+    return target
+
+
+# -- what is claimed -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the engine is to hold to: a figure and its limit, in the configurations that `of` selects."""
+
+    text: str
+    of: Callable[[Config], bool]
+    figure: Callable[[Count], float]
+    limit: float
+
+
+KEPT_PAGES: Final = 2048
+"""IOVA pages that one CPU may keep beside twice those that are mapped: what it has deferred, stashed and has open."""
+
+CLAIMS: Final = (
+    Claim(
+        "a queue for each CPU: next to no transfers a page",
+        lambda config: config.policy == "fused" and config.elsewhere == 0,
+        Count.transfers,
+        0.1,
+    ),
+    Claim(
+        "a third of the pages elsewhere: transfers a page",
+        lambda config: config.policy == "fused" and config.elsewhere == 33,
+        Count.transfers,
+        1.5,
+    ),
+    # F&S flushes whenever a block is empty: four times for 256 pages.
+    Claim(
+        "one flush a poll, wherever pages are unmapped",
+        lambda config: config.policy in ("xsmmu", "fused"),
+        lambda count: count.flushes_per_poll,
+        1.1,
+    ),
+    Claim(
+        "IOVAs stay together, whatever lives long: pages that a CPU keeps beyond twice those that are mapped",
+        lambda config: config.policy in AWARE,
+        lambda count: count.kept,
+        KEPT_PAGES,
+    ),
+)
+
+
+def broken_claims(counts: Iterable[Count], claims: Iterable[Claim] = CLAIMS) -> list[str]:
+    """Each claim that a count breaks."""
+    found = []
+    for count, claim in itertools.product(counts, list(claims)):
+        if not claim.of(count.config):
+            continue
+        value = float("inf") if count.error else claim.figure(count)
+        if value > claim.limit:
+            place = f"{count.name}, {count.config.cpus} CPUs, {count.config.elsewhere} %, {count.config.life}"
+            found.append(f"{claim.text}: {value:.3f} > {claim.limit:g} ({place})")
+    return found
+
+
+# -- command ---------------------------------------------------------------------------------------
+
+
+_policies = click.option(
+    "--policies", type=command.some_of(POLICIES), metavar="NAMES", help=f"Of {' '.join(POLICIES)}."
+)
+_seed = click.option("--seed", type=command.whole(0, 2**53), metavar="N", default=1)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, keep nothing.")
+_results = click.option("--results", type=click.Path(path_type=Path), default=PROJECT / "results")
+
+
+def _console() -> Console:
+    return Console(soft_wrap=True, highlight=False) if sys.stdout.isatty() else Console(width=160, highlight=False)
+
+
+def _tools() -> root.Root:
+    return root.ensure(host.cache_dir(), Console(stderr=True))
+
+
+@click.group()
+def scale() -> None:
+    """What one CPU cannot show."""
+
+
+@scale.command("count")
+@click.option(
+    "--cpus", type=command.ascending(1, CPUS[-1]), metavar="N,N", help=f"Default: {' '.join(map(str, CPUS))}."
+)
+@click.option(
+    "--elsewhere",
+    type=command.ascending(0, 100),
+    metavar="N,N",
+    default=",".join(map(str, ELSEWHERE)),
+    help="Percentages of pages.",
+)
+@click.option("--life", type=command.some_of(LIVES), metavar="NAMES", help=f"Of {' '.join(LIVES)}.")
+@click.option(
+    "--slice",
+    "pages",
+    type=command.whole(1, 1000),
+    metavar="N",
+    default=1,
+    help="A turn of a CPU is of 1 to this many pages.",
+)
+@click.option("--sites", type=command.whole(0, 1000), metavar="N", default=0, help="Print so many causes of transfers.")
+@click.option("--quick", is_flag=True, help="Fewer CPUs, and short lifetimes only.")
+@_policies
+@_seed
+@_json
+@_results
+def run_count(
+    cpus: list[int] | None,
+    elsewhere: list[int],
+    life: list[str] | None,
+    pages: int,
+    sites: int,
+    quick: bool,
+    policies: list[str] | None,
+    seed: int,
+    as_json: bool,
+    results: Path,
+) -> int:
+    """Transfers of lines, locks, flushes and commands."""
+    program, console = compiled(_tools()), _console()
+    cpus = cpus or list(QUICK_CPUS if quick else CPUS)
+    lives = life or list(LIVES[:1] if quick else LIVES)
+    configs = matrix(policies or POLICIES, cpus, elsewhere, lives, seed, pages)
+    counts = []
+    with Console(stderr=True).status("counting") as status:
+        for done, config in enumerate(configs):
+            status.update(f"counting: {done} of {len(configs)}, {config.policy} on {config.cpus} CPUs")
+            counts.append(counted(program, config, *(["--sites"] if sites else [])))
+    broken = broken_claims(counts)
+    result = {"counts": [count.row() for count in counts], "broken_claims": broken}
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return 0
+    for title, group in _groups(counts):
+        console.print(transfers_table(title, group))
+    for title, group in _groups(counts):
+        for n in [n for n in QUICK_CPUS if n in cpus] or cpus:
+            # On one CPU nothing is elsewhere: once is enough.
+            if n > 1 or group[0].config.elsewhere == elsewhere[0]:
+                console.print(details_table(title, group, n))
+    for count in counts:
+        if sites and not count.error and count.config.cpus == max(cpus):
+            console.print(sites_table(_tools(), program, count, sites))
+    console.print(f"results: {keep(results, 'scale', result, transfers_plot(counts))}")
+    for text in broken:
+        console.print(f"not kept: {text}")
+    return 1 if broken else 0
+
+
+@scale.command("ageing")
+@click.option(
+    "--maps",
+    type=command.ascending(1000, 10**12),
+    metavar="N,N",
+    default="1e6,1e7,1e8",
+    show_default=True,
+    help="When to look.",
+)
+@click.option("--cpus", type=command.whole(1, CPUS[-1]), metavar="N", default=4)
+@click.option("--elsewhere", type=command.whole(0, 100), metavar="N", default=10, help="Percentage of pages.")
+@click.option(
+    "--window",
+    type=command.whole(1, 1000),
+    metavar="N",
+    default=16,
+    help="Polls of each CPU whose instructions are counted.",
+)
+@click.option("--one-page", is_flag=True, help="Mappings of one page only.")
+@_policies
+@_seed
+@_json
+@_results
+def run_ageing(
+    maps: list[int],
+    cpus: int,
+    elsewhere: int,
+    window: int,
+    one_page: bool,
+    policies: list[str] | None,
+    seed: int,
+    as_json: bool,
+    results: Path,
+) -> int:
+    """What a long life does to IOVAs and instructions."""
+    program, console = compiled(_tools(), hooked=False), _console()
+    lines: list[dict[str, Any]] = []
+    with Console(stderr=True).status("ageing") as status:
+        for policy in policies or AWARE:
+            status.update(f"ageing: {policy}")
+            words = ["ageing", "--policy", policy, "--cpus", str(cpus), "--seed", str(seed)]
+            words += ["--elsewhere", str(elsewhere), "--window", str(window)]
+            words += ["--maps", ",".join(str(n) for n in maps)]
+            words += ["--one-page"] if one_page else []
+            lines += run(program, *words)
+    if as_json:
+        print(json.dumps({"ageing": lines}, indent=1))
+        return 0
+    console.print(ageing_table(lines))
+    console.print(f"results: {keep(results, 'ageing', {'ageing': lines}, ageing_plot(lines))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(scale, "checks.scale"))

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu apply`: have the rules of /etc/xsmmu.conf in force from the next boot on, by /etc/modprobe.d/xsmmu.conf.
+
+That file gives the rules to the module, and has modprobe load it before each driver that a rule is to reach. Another
+one can be named by XSMMU_MODPROBE_CONF.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from xsmmu import files, kernel, machine, module, output, rules, steps
+from xsmmu.errors import UserError
+from xsmmu.machine import Device
+from xsmmu.rules import Rule
+from xsmmu.steps import Step
+
+_MADE: Final = "# made by xsmmu apply from "
+
+_MAKERS: Final = {
+    "update-initramfs": ["update-initramfs", "-u", "-k", "all"],
+    "dracut": ["dracut", "--regenerate-all", "--force"],
+}
+"""For all kernels: of one, update-initramfs would take the newest, and dracut the running one."""
+
+REMAKE: Final = "if the initramfs loads the driver, make it anew: xsmmu apply --initramfs"
+
+
+def modprobe_conf() -> Path:
+    """The file that modprobe reads."""
+    return Path(os.environ.get("XSMMU_MODPROBE_CONF", "/etc/modprobe.d/xsmmu.conf"))
+
+
+def text_of(found: Sequence[Rule]) -> str | None:
+    """What modprobe is to read; None for no rules."""
+    if not found:
+        return None
+    lines = [
+        f"{_MADE}{rules.conf()}: change that, and run xsmmu apply",
+        f'options xsmmu rules="{rules.joined(found)}"',
+        *(f"softdep {name} pre: xsmmu" for name in drivers(found)),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def drivers(found: Sequence[Rule]) -> list[str]:
+    """The modules of the drivers that rules are to reach: what is bound, or would be, and what rules name."""
+    modules = set(map(module_of, _bound(found)))
+    for device in _reached(found):
+        if not device.driver:
+            modules |= set(_candidates(device))
+    return sorted(name for name in modules if name)
+
+
+def built_in(found: Sequence[Rule]) -> list[str]:
+    """The drivers that rules should reach and cannot."""
+    return sorted(driver for driver in _bound(found) if not module_of(driver))
+
+
+def late(driver: str) -> str:
+    """What is to be said of one of those."""
+    if not (machine.sysfs() / "bus/pci/drivers" / driver).exists():
+        return f"no driver '{driver}' is there, and no module is called so: load it, then run xsmmu apply"
+    return f"{driver} is part of the kernel, so nothing is loaded before it: no rule reaches its devices at boot"
+
+
+def _bound(found: Sequence[Rule]) -> set[str]:
+    bound = {each.driver for each in _reached(found) if each.driver}
+    return bound | {rule.driver for rule in found if rule.driver and rule.policy != "none"}
+
+
+def _reached(found: Sequence[Rule]) -> set[Device]:
+    """The devices that change hands by rules: a group does as a whole."""
+    devices: set[Device] = set()
+    for device in machine.devices():
+        rule = rules.deciding(found, device, device.driver)
+        if rule and rule.policy != "none":
+            devices |= {device, *(device.group.members if device.group else ())}
+    return {device for device in devices if not device.may_stay_bound}
+
+
+def _candidates(device: Device) -> list[str]:
+    """The modules that would be loaded for a device."""
+    modprobe = machine.program("modprobe")
+    alias = files.text_of(device.folder / "modalias")
+    if not modprobe or not alias:
+        return []
+    said = subprocess.run([modprobe, "--resolve-alias", alias.strip()], capture_output=True, text=True, check=False)
+    return said.stdout.split()
+
+
+def module_of(driver: str) -> str | None:
+    """The module that a driver is in; None if it is part of the kernel."""
+    folder = machine.sysfs() / "bus/pci/drivers" / driver
+    if not folder.exists():
+        return driver if re.fullmatch(r"[\w-]+", driver) else None
+    link = folder / "module"
+    # What is built in may have a folder too, for its parameters.
+    return link.resolve().name if (link / "initstate").exists() else None
+
+
+def plan(text: str, force: bool) -> list[Step]:
+    """The step that has the rules of this text in force at boot, if it changes anything; checks all of them."""
+    wanted = text_of(rules.read(text, module.menu()))
+    file = modprobe_conf()
+    now = files.text_of(file)
+    if now is not None and not now.startswith(_MADE) and not force:
+        raise UserError(
+            f"{file} was not made by xsmmu apply: move its rules to {rules.conf()} and remove it, or replace it by "
+            "xsmmu apply --force",
+            code="not-ours",
+        )
+    if now == wanted:
+        return []
+    return [files.step(file, wanted, lambda: text_of(rules.read(files.text_of(rules.conf()) or "", module.menu())))]
+
+
+def initramfs_since() -> list[Path]:
+    """The initramfs of each kernel, if all were made after rules and module were last written; none if not known."""
+    images = {release: image for release in kernel.installed() if (image := _image(release))}
+    is_known = kernel.release() in images and all(map(_is_newer, images, images.values()))
+    return list(images.values()) if is_known else []
+
+
+def _image(release: str) -> Path | None:
+    """The initramfs of a kernel."""
+    names = (f"initrd.img-{release}", f"initramfs-{release}.img", f"initrd-{release}")
+    return next((file for name in names if (file := machine.root("boot") / name).exists()), None)
+
+
+def _is_newer(release: str, image: Path) -> bool:
+    """Whether a kernel's initramfs was made after rules and module were last written."""
+    # The folder tells of a file that was replaced or removed.
+    parts = [modprobe_conf(), modprobe_conf().parent, kernel.built("xsmmu", release)]
+    written = [part.stat().st_mtime_ns for part in parts if part and part.exists()]
+    return image.stat().st_mtime_ns > max(written, default=0)
+
+
+def make_initramfs() -> None:
+    """Make the initramfs of each kernel anew; what the maker says goes to standard error."""
+    maker = next((words for name, words in _MAKERS.items() if machine.program(name)), None)
+    if not maker:
+        raise UserError(
+            "there is neither update-initramfs nor dracut: make the initramfs anew by what this system has for it",
+            code="no-initramfs-maker",
+        )
+    click.echo(f"{' '.join(maker)}: takes up to a minute", err=True)
+    # It runs others of these by their names.
+    status = subprocess.run(maker, stdout=2, env={**os.environ, "PATH": machine.path()}, check=False).returncode
+    if status:
+        raise UserError(
+            f"{' '.join(maker)} failed (status {status}, see above): {modprobe_conf()} is as the rules say, but the "
+            "initramfs may have what it had before",
+            code="initramfs-failed",
+        )
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Check the rules and print what would be written; change nothing.")
+@click.option("--initramfs", is_flag=True, help="Make each kernel's initramfs anew, if one is older.")
+@click.option("--force", is_flag=True, help="Replace a file that was not made by xsmmu apply; make initramfs anew.")
+@output.option
+def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
+    """Have the rules of /etc/xsmmu.conf in force from the next boot on.
+
+    Checks every rule, then writes /etc/modprobe.d/xsmmu.conf: the rules, and for each driver that they are to reach
+    that the module is loaded before it. What is in force now stays; xsmmu set changes that.
+
+    \b
+    Examples:
+      xsmmu apply --dry-run
+      xsmmu apply --initramfs
+    """
+    text = files.text_of(rules.conf())
+    if text is None:
+        raise UserError(
+            f"there is no {rules.conf()}: write a rule a line, as 0000:01:00.0=fused, or use xsmmu set --persist",
+            code="no-file",
+        )
+    found = rules.read(text, module.menu())
+    changes = plan(text, force)
+    wanted = text_of(found)
+    if not dry_run:
+        steps.run(changes)
+    since = [] if force or changes else initramfs_since()
+    if initramfs and not dry_run and not since:
+        make_initramfs()
+    row: dict[str, Any] = {
+        "dry_run": dry_run,
+        "file": str(modprobe_conf()),
+        "changed": bool(changes),
+        "initramfs": None if not initramfs else "made since" if since else "to be made" if dry_run else "made",
+        "rules": [rule.text for rule in found],
+        "drivers": drivers(found),
+        "built_in": built_in(found),
+        "text": wanted,
+    }
+    if form != "table":
+        output.emit(form, "apply", "changes", [row])
+        return
+    for note in (*map(late, built_in(found)), *rules.passed_over(found)):
+        click.echo(note, err=True)
+    if dry_run:
+        _print_plan(bool(changes), wanted, initramfs, since)
+        return
+    said = f"written, {len(found)} rules, loaded before {', '.join(drivers(found)) or 'no driver'}"
+    if not changes:
+        said = "as the rules say already"
+    elif not wanted:
+        said = "removed, as there are no rules"
+    click.echo(f"{modprobe_conf()}: {said}")
+    for image in since if initramfs else []:
+        click.echo(f"{image}: made since, so it stays")
+    if changes and not initramfs:
+        click.echo(REMAKE)
+
+
+def _print_plan(changes: bool, wanted: str | None, initramfs: bool, since: Sequence[Path]) -> None:
+    """What would be written, as comments and lines of the file."""
+    click.echo(f"# {modprobe_conf()}, {'to be written' if changes else 'as it is'}:")
+    click.echo(wanted or "# (no rules: no file)\n", nl=False)
+    if initramfs and not since:
+        click.echo("# then the initramfs of each kernel is made anew")
+    for image in since if initramfs else []:
+        click.echo(f"# {image}, made since, stays")

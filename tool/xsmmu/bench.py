@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu bench`: what a map and an unmap of a page cost on this machine, under each policy in turn, in nanoseconds.
+
+Each round runs all policies, so that what drifts (temperature, clock) meets all alike. The first round warms up, and is
+not counted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import click
+
+from xsmmu import (
+    activity,
+    binding,
+    calibration,
+    choose,
+    complete,
+    interfaces,
+    kernel,
+    machine,
+    modes,
+    module,
+    output,
+    steps,
+    workload,
+)
+from xsmmu.activity import Activity
+from xsmmu.digits import precise, ratio
+from xsmmu.errors import UserError, unknown_name
+from xsmmu.machine import Device
+from xsmmu.modes import Mover
+from xsmmu.spread import SOUND, column, disturbed, few, spread
+from xsmmu.steps import Step
+
+RINGS: Final = ("64", "256", "1024")
+PAGE_BYTES: Final = 4096
+SHOWN: Final = ("map_ns", "unmap_ns", "both_ns")
+QUANTITIES: Final = (*SHOWN, "flush_ns", "invalidations_per_page", "disturbed_rounds")
+NOT_HERE: Final = ("declined", "refused", "type-failed", "attach-failed")
+"""Errors that say that a policy cannot be had for this device."""
+VIRTUAL: Final = (
+    "a hypervisor is below: CPU, clock and IOMMU are what it makes of them, so these are no figures of hardware"
+)
+
+Row = dict[str, float | None]
+
+
+@dataclass
+class Setup:
+    """What is measured, and on what."""
+
+    device: str
+    members: list[str]
+    drivers: list[str]
+    policies: list[str]
+    ring: int
+    bytes: int
+    rounds: int
+    pages: int
+    kernel: str
+    processor: str | None
+    cpus: int
+    module: str | None
+    hypervisor: bool
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Policies that this device cannot have, and why."""
+
+
+class Bench:
+    """The rounds, and what was measured in them."""
+
+    def __init__(self, setup: Setup, device: Device, may_leave_out: bool):
+        self.setup, self.device, self.may_leave_out = setup, device, may_leave_out
+        self.rows: dict[str, list[Row]] = {policy: [] for policy in setup.policies}
+        self.levels: dict[str, str] = {}
+        self.copies: dict[str, int] = {}
+        """Up to how many bytes a buffer is copied."""
+
+    def run(self, mover: Mover) -> None:
+        """All rounds; the device is driven by the workload."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        # No thread that draws: it would be measured, too.
+        with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
+            task = progress.add_task("", total=(self.setup.rounds + 1) * len(self.rows))
+            for number in range(self.setup.rounds + 1):
+                for policy in self.setup.policies:
+                    count = f"round {number}" if number else "warm-up"
+                    progress.update(task, description=f"{count}: {policy}", refresh=True)
+                    row = self._measure(mover, policy, is_first=not number)
+                    if row and number:
+                        self.rows[policy].append(row)
+                    progress.update(task, advance=1, refresh=True)
+        if not any(self.rows.values()):
+            raise UserError(
+                f"{self.device.label} can have none of these policies: {'; '.join(self.setup.left_out.values())}: "
+                "choose others by --policies, or another device",
+                code="refused",
+            )
+
+    def _measure(self, mover: Mover, policy: str, is_first: bool) -> Row | None:
+        if policy in self.setup.left_out:
+            return None
+        try:
+            mover.move(policy)
+        except UserError as error:
+            if not (is_first and self.may_leave_out and error.code in NOT_HERE):
+                raise
+            self.setup.left_out[policy] = error.message
+            return None
+        # A move that was refused half-way has left the device without it.
+        binding.bind(self.device, workload.NAME).do()
+        ours = policy not in modes.KERNEL
+        before = activity.read(self.device) if ours else None
+        found = workload.run(self.device, self.setup.ring, self.setup.bytes)
+        now = module.choice(self.device)
+        if ours and now.state != "active":
+            raise UserError(
+                f"{policy}: the module did not serve {self.device.label}: the kernel log says why (dmesg)",
+                code="attach-failed",
+            )
+        if not ours and found["translated"] == (modes.KERNEL[policy] == "identity"):
+            raise UserError(
+                f"{policy}: the kernel translates as another mode does: see xsmmu doctor {self.device.address}",
+                code="type-failed",
+            )
+        self.levels[policy] = modes.level(self.device)
+        self.copies[policy] = now.tunables.get("copy_bytes", 0) if ours else 0
+        counted = Activity(self.device, before, activity.read(self.device)) if before else None
+        return {
+            "map_ns": found["map_ns"],
+            "unmap_ns": found["unmap_ns"],
+            "both_ns": found["map_ns"] + found["unmap_ns"],
+            "flush_ns": found["flush_ns"],
+            "invalidations_per_page": counted.invalidations_per_page if counted else None,
+            "disturbed_rounds": found["disturbed"],
+        }
+
+    def ranking(self) -> list[dict[str, Any]]:
+        """A row for each policy that was measured, the cheapest first."""
+        measured = [policy for policy in self.setup.policies if self.rows[policy]]
+        base = self.rows[measured[0]]
+        found = [
+            {
+                "policy": policy,
+                "level": self.levels[policy],
+                "copy_bytes": self.copies[policy],
+                **{name: spread(column(self.rows[policy], name), column(base, name)) for name in QUANTITIES},
+            }
+            for policy in measured
+        ]
+        return sorted(found, key=lambda row: row["both_ns"]["median"])
+
+    def warnings(self) -> list[str]:
+        """What makes the figures doubtful."""
+        found = [*few(self.setup.rounds, "--rounds")]
+        for policy, rows in self.rows.items():
+            found += disturbed(policy, "both_ns", column(rows, "both_ns"))
+        return found
+
+
+# ---- for people ----
+
+
+def _print(setup: Setup, ranking: Sequence[dict[str, Any]]) -> None:
+    rows = []
+    for row in ranking:
+        cells: list[object] = [row["policy"], row["level"]]
+        cells += [f"{precise(row[name]['median'])} ±{precise(row[name]['mad'], 2)}" for name in SHOWN]
+        both, per_page = row["both_ns"], row["invalidations_per_page"] or {}
+        cells += [f"{precise(both['min'])}..{precise(both['max'])}", f"{both['relative']:.3f}"]
+        rows.append([*cells, ratio(per_page.get("median"))])
+    output.table(["policy", "level", "map ns", "unmap ns", "both ns", "range", "x", "inv/page"], rows)
+    first = next(policy for policy in setup.policies if policy not in setup.left_out)
+    click.echo(
+        f"a buffer of {setup.bytes} bytes, {setup.ring} at a time; medians of {setup.rounds} rounds, ± median "
+        f"deviation; x: to {first}"
+    )
+    for policy, reason in setup.left_out.items():
+        click.echo(f"left out: {policy}: {reason}")
+    copying = [row["policy"] for row in ranking if row["copy_bytes"]]
+    if copying and setup.bytes == PAGE_BYTES:
+        click.echo(f"note: {', '.join(copying)} maps whole pages: --bytes 256 measures what it copies")
+    if setup.hypervisor:
+        click.echo(f"note: {VIRTUAL}")
+
+
+def _print_setup(setup: Setup, device: Device) -> None:
+    """What would be done."""
+    for note in _lost(device):
+        click.echo(f"# {note}")
+    for step in _taking(device):
+        click.echo(step.shell)
+    click.echo(f"# then, in {setup.rounds + 1} rounds, {setup.pages} pages under each of {', '.join(setup.policies)}")
+    click.echo("# and all is put back")
+
+
+# ---- the command ----
+
+
+def _policies(device: Device, words: str | None) -> list[str]:
+    offered = modes.offered(device)
+    if words is None:
+        return [policy for policy in offered if policy != "passthrough"]
+    policies = words.split(",")
+    for policy in policies:
+        if policy not in offered:
+            raise unknown_name("policy", policy, offered)
+    if len({*policies}) < len(policies):
+        raise UserError(f"--policies {words}: a policy is there twice: name each policy once", code="usage")
+    return policies
+
+
+def _drivers(device: Device) -> list[tuple[Device, str]]:
+    """Those that have to give way; not the workload, which a killed command may have left."""
+    return [each for each in binding.bound(device) if each[1] != workload.NAME]
+
+
+def _lost(device: Device) -> list[str]:
+    """What is to be said before these are unbound; bench has no --after."""
+    return interfaces.notes([each for each, _ in _drivers(device)], True)
+
+
+def _refuse(device: Device, rebind: bool, force: bool) -> None:
+    """Refuse, before anything is changed, what is in use."""
+    if device.is_bridge:
+        raise UserError(f"{device.label} is a bridge, which has no DMA of its own: choose a device", code="bad-value")
+    drivers = _drivers(device)
+    if drivers and not rebind:
+        names = ", ".join(f"{each.label} to {driver}" for each, driver in drivers)
+        raise UserError(
+            f"bound in the IOMMU group of {device.address}: {names}; bench takes the driver's place: choose a device "
+            "that is not in use, or add --rebind to unbind these until its end",
+            code="driver-bound",
+        )
+    if drivers and not force:
+        choose.refuse_essential(device, choose.CHOOSE_ANOTHER)
+
+
+def _taking(device: Device) -> list[Step]:
+    """The steps that give the workload the device."""
+    unbinding = [binding.unbind(*each) for each in reversed(_drivers(device))]
+    # Without their way back: that is put_back's, which binds when policy and type are as they were.
+    return [workload.load(), *(Step(step.shell, step.do) for step in unbinding), *workload.take(device)]
+
+
+def _measure(device: Device, bench: Bench, force: bool) -> list[dict[str, Any]]:
+    """Take the device, measure, and have all as it was."""
+    outer = Mover(device, force=force)
+    begun = [Step("", steps.nothing, outer.put_back)]
+    with workload.one_cpu(device), steps.put_back_if_it_fails(begun):
+        for step in _taking(device):
+            output.progress(step.shell)
+            begun.append(step)
+            step.do()
+        # What this one sees is the group without its drivers.
+        bench.run(Mover(device, force=True))
+        ranking = bench.ranking()
+        left = steps.take_back(begun)
+        if left:
+            raise UserError("; ".join(left))
+    return ranking
+
+
+@click.command()
+@click.argument("device", shell_complete=complete.devices)
+@click.option(
+    "--policies",
+    shell_complete=complete.modes,
+    help="Those to measure, in the order of each round; by default all but passthrough.",
+)
+@click.option("--ring", type=click.Choice(RINGS), default="256", show_default=True, help="Buffers mapped at a time.")
+@click.option(
+    "--bytes", "size", type=click.IntRange(1, PAGE_BYTES), default=PAGE_BYTES, show_default=True, help="Of one."
+)
+@click.option(
+    "--rounds", type=click.IntRange(1, 1000), default=SOUND, show_default=True, help="How often each is measured."
+)
+@click.option("--save", is_flag=True, help="Keep the result: doctor --sample and top estimate costs by it.")
+@click.option("--rebind", is_flag=True, help="Unbind the drivers of the IOMMU group, and bind them again at the end.")
+@click.option("--dry-run", is_flag=True, help="Make all checks, say what would be run, and change nothing.")
+@click.option("--force", is_flag=True, help="Also what takes away a disk in use or the way to this machine.")
+@output.option
+def bench(
+    device: str,
+    policies: str | None,
+    ring: str,
+    size: int,
+    rounds: int,
+    save: bool,
+    rebind: bool,
+    dry_run: bool,
+    force: bool,
+    form: str,
+) -> None:
+    """Measure what maps and unmaps cost on this machine under each policy, in nanoseconds a page.
+
+    A module of its own, xsmmu_bench, takes the place of DEVICE's driver and maps and unmaps memory for it; the device
+    is told nothing of that, and does no DMA. Which device it is matters little: choose one that is not in use. Beside
+    the module's policies there are kernel-strict, kernel-lazy and passthrough, the kernel's own path. Those that this
+    device cannot have are left out, but for those that --policies names.
+
+    At the end, at Ctrl-C and if anything fails, policy, type and drivers are put back.
+
+    \b
+    Examples:
+      xsmmu bench 0000:03:00.0 --save
+      xsmmu bench eth1 --rebind --policies kernel-strict,strict,fused
+      xsmmu bench eth1 --rebind --bytes 256 --policies strict,copy
+      xsmmu bench eth1 --rebind --rounds 20 -o json > bench.json
+    """
+    found = binding.chosen_by(machine.find(device))
+    if save and size != PAGE_BYTES:
+        raise UserError("--save keeps what whole pages cost: leave out --bytes", code="usage")
+    with workload.one_at_a_time(found):
+        asked = _policies(found, policies)
+        if not dry_run and workload.release_left(found):
+            click.echo(f"{found.label}: released from {workload.NAME}, where a killed command has left it", err=True)
+        _refuse(found, rebind, force)
+        setup = Setup(
+            device=found.address,
+            members=[each.address for each in (found.group.members if found.group else [found])],
+            drivers=[driver for _, driver in _drivers(found)],
+            policies=asked,
+            ring=int(ring),
+            bytes=size,
+            rounds=rounds,
+            pages=workload.PAGES,
+            kernel=kernel.release(),
+            processor=kernel.model(),
+            cpus=os.cpu_count() or 0,
+            module=module.version(),
+            hypervisor=kernel.is_virtual(),
+        )
+        if dry_run:
+            if form == "table":
+                _print_setup(setup, found)
+            else:
+                output.emit_one("bench-setup", asdict(setup))
+            return
+        if form == "table":
+            for note in _lost(found):
+                click.echo(note, err=True)
+        measuring = Bench(setup, found, policies is None)
+        ranking = _measure(found, measuring, force)
+    about = {**asdict(setup), "warnings": measuring.warnings()}
+    try:
+        # First, since whoever reads what is printed may have enough of it.
+        if save:
+            _save(about, ranking)
+    finally:
+        if form == "table":
+            _print(setup, ranking)
+            for warning in about["warnings"]:
+                click.echo(f"warning: {warning}", err=True)
+        else:
+            output.emit(form, "bench", "ranking", ranking, **about)
+    if save and form == "table":
+        click.echo(f"saved: {calibration.file()}")
+
+
+def _save(about: Mapping[str, Any], ranking: Sequence[dict[str, Any]]) -> None:
+    costs = {row["policy"]: {name: row[name]["median"] for name in ("map_ns", "unmap_ns")} for row in ranking}
+    document = output.document("bench", **about, ranking=ranking)
+    calibration.write(about["kernel"], about["hypervisor"], costs, document)

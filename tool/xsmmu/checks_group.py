@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `xsmmu doctor` looks at for an IOMMU group, whose devices change hands together, and for each device."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from xsmmu import exposure, iommu, module
+from xsmmu.digits import duration
+from xsmmu.finding import Finding
+from xsmmu.machine import Device, Group, is_address, text
+
+_ATS: Final = 0x000F
+_ATS_ENABLED: Final = 1 << 15
+"""The extended capability, and the bit of its control register."""
+_TYPES: Final = ("DMA", "DMA-FQ")
+"""Of groups that can be attached."""
+_EXTENDED: Final = 0x100
+_CONFIG_BYTES: Final = 4096
+"""Where extended capabilities begin in a configuration space, and its size."""
+
+
+def _of_group(level: str, check: str, group: Group, reason: str, remedy: str | None = None) -> Finding:
+    return Finding(level, check, f"group {group.number}", reason, remedy)
+
+
+def _labels(devices: Sequence[Device]) -> str:
+    return ", ".join(f"{each.label}{f' [{each.driver}]' if each.driver else ''}" for each in devices)
+
+
+def working(group: Group) -> list[Device]:
+    """Its devices that have DMA of their own."""
+    return [each for each in group.members if not each.is_bridge]
+
+
+def _bound(group: Group) -> list[Device]:
+    return [each for each in working(group) if each.driver]
+
+
+def _says(group: Group, name: str) -> str | None:
+    """One of the module's files of the group; None if there is none, or this user may not read it."""
+    offered = next((folder for each in group.members if (folder := each.module_folder)), None)
+    return text(offered / name) if offered else None
+
+
+def _number(group: Group, name: str) -> int:
+    """What such a file counts; 0 where it cannot be read."""
+    device = next((each for each in group.members if each.module_folder), None)
+    return module.number(device, name) if device and _says(group, name) is not None else 0
+
+
+def _count(group: Group, name: str) -> int:
+    return _number(group, f"stats/{name}")
+
+
+def _chosen(group: Group) -> str:
+    """The policy, by whomever it was chosen."""
+    device = next((each for each in group.members if each.module_folder), None)
+    return module.choice(device).policy if device else "none"
+
+
+def _is_taken(group: Group) -> bool:
+    return _says(group, "state") in module.TAKEN
+
+
+def _choose_auto(device: Device, group: Group) -> str:
+    """The command; where drivers have to be unbound for that, the two ways there are."""
+    change = f"xsmmu set {device.address} auto"
+    if _is_taken(group) or not _bound(group):
+        return change
+    return f"{change} --rebind; if it is in use: {change} --persist, for the next boot"
+
+
+def check_type(group: Group) -> Iterator[Finding]:
+    """Only what the kernel translates can be attached."""
+    if group.type in _TYPES:
+        return
+    file = group.folder / "type"
+    if group.type == "identity":
+        reason = f"the group is passthrough (type identity): {_labels(working(group))} reach all memory"
+        yield _of_group("blocks", "group-type", group, reason, _out_of_passthrough(group))
+    elif group.type == "unknown":
+        reason = f"the group's type cannot be read ({file}); it must be DMA or DMA-FQ"
+        yield _of_group("note", "group-type", group, reason)
+    else:
+        reason = f"the group's type is {group.type}; it must be DMA or DMA-FQ"
+        yield _of_group("blocks", "group-type", group, reason, f"without its drivers: echo DMA-FQ > {file}")
+
+
+def _out_of_passthrough(group: Group) -> str:
+    """The way to have a group translated. To ask what is in use would open disks, which is for `set --rebind` to do."""
+    by_hand = f"echo DMA-FQ > {group.folder / 'type'}"
+    if not working(group):
+        return by_hand
+    change = f"xsmmu set {working(group)[0].address} POLICY"
+    if not _bound(group):
+        return f"{change} --rebind; or by hand: {by_hand}"
+    return f"{change} --rebind; if it is in use: boot with iommu.passthrough=0, and {change} --persist"
+
+
+def check_members(group: Group) -> Iterator[Finding]:
+    """All of a group changes hands together."""
+    others = [name for name in group.entries if not is_address(name)]
+    if others:
+        reason = f"the group has devices that are not of the PCI bus ({', '.join(others)}): it is not attached"
+        yield _of_group("blocks", "not-pci", group, reason)
+    devices, bound = working(group), _bound(group)
+    if len(devices) < 2:
+        return
+    reason = f"its {len(devices)} devices share one policy and one fate: {_labels(devices)}"
+    remedy = "none in software: a slot behind another root port may have a group of its own"
+    yield _of_group("note", "shared-group", group, reason, remedy)
+    if len(bound) > 1 and not _is_taken(group):
+        reason = f"drivers of {len(bound)} devices are bound, and all must be unbound while the group changes hands"
+        change = f"xsmmu set {bound[0].address} POLICY"
+        remedy = f"{change} --rebind, when none of them is needed for a moment; if one is in use: {change} --persist, "
+        remedy += "for the next boot"
+        yield _of_group("risk", "bound-drivers", group, reason, remedy)
+
+
+def check_state(group: Group) -> Iterator[Finding]:
+    """What the module says of it."""
+    if not module.is_loaded() or not working(group):
+        return
+    live = module.is_live()
+    # The module's folder goes before the device does, and comes and goes while the module does.
+    others = [each for each in working(group) if not each.module_folder and each.folder.exists()]
+    if live and others and module.is_live():
+        reason = f"the module is loaded and offers no policy for {_labels(others)}"
+        yield _of_group("blocks", "not-offered", group, reason, "dmesg | grep xsmmu")
+    declined = _says(group, "declined")
+    if declined:
+        yield _of_group("note", "declined", group, f"the module declines the group: {declined}")
+    state = _says(group, "state")
+    if state == "failed":
+        chosen = _chosen(group)
+        reason = f"{chosen} is chosen, the attach failed, and drivers use the kernel's own path"
+        remedy = "dmesg | grep xsmmu says why; mend that, then unbind and bind the group's drivers again"
+        yield _of_group("blocks", "failed", group, reason, remedy)
+    if state == "orphaned":
+        pages = _count(group, "live_pages")
+        reason = f"no driver is bound, and {pages:,} pages that one has mapped are in use still: it is not given back"
+        yield _of_group("risk", "orphaned", group, reason, "close what uses them (dmesg | grep xsmmu names them)")
+    if state == "stuck":
+        pages = _count(group, "stuck_pages")
+        reason = f"the IOMMU driver could not remove {pages:,} unmapped pages: devices may access them,"
+        reason += " the level is none"
+        remedy = "free memory; dmesg | grep xsmmu. If it stays: without its drivers write identity, then DMA-FQ to"
+        remedy += f" {group.folder / 'type'}"
+        yield _of_group("risk", "stuck", group, reason, remedy)
+    bad_unmaps = _count(group, "bad_unmaps")
+    if bad_unmaps:
+        reason = (
+            f"{bad_unmaps:,} unmaps of what was not mapped so: a driver's bug; the pages that they named are removed"
+        )
+        yield _of_group("risk", "bad_unmaps", group, reason, "dmesg | grep xsmmu; report it with the driver's name")
+    torn = _count(group, "torn_pages")
+    if torn:
+        reason = f"devices still reach {torn:,} pages of buffers that a driver has unmapped by a wrong size or address"
+        yield _of_group("risk", "torn", group, reason, "unbind the driver, which removes them; report it with its name")
+
+
+def check_exposure(group: Group) -> Iterator[Finding]:
+    """The longest time that an unmapped page stayed reachable, beside the bound."""
+    device = next((each for each in group.members if each.module_folder), None)
+    if not device or not module.counts_are_readable(device):
+        return
+    now, longest_ns = module.choice(device), module.exposure_max_ns(device)
+    if now.bound_ns is None or longest_ns is None:
+        return
+    bound = f"the bound of {now.policy} is {now.bound_ns // 1000:,} us (max_window_us)"
+    if not exposure.is_late(longest_ns, now.bound_ns):
+        reason = f"unmapped pages stayed reachable for {duration(longest_ns)} at most; {bound}"
+        yield _of_group("ok", "exposure", group, reason)
+        return
+    reason = (
+        f"an unmapped page stayed reachable for {duration(longest_ns)}, and {bound}. Likely causes: {exposure.causes()}"
+    )
+    remedy = (
+        f"see whether it happens again: xsmmu watch {device.address}. If it does, and must not: xsmmu set "
+        f"{device.address} strict, which waits for no timer"
+    )
+    yield _of_group("risk", "exposure", group, reason, remedy)
+
+
+def check_auto(group: Group) -> Iterator[Finding]:
+    """What the module would choose by itself, and why; it alone knows the rule."""
+    device = next((each for each in working(group) if each.module_folder), None)
+    found = module.auto(device) if device else None
+    # A group that cannot be attached has no choice.
+    if _says(group, "declined"):
+        return
+    if not found or not device or group.type not in _TYPES or not all(map(is_address, group.entries)):
+        return
+    now = module.choice(device)
+    verb = "has chosen" if now.auto else "would choose"
+    reason = f"auto {verb} {found.policy}, level {found.level}: {found.reason}"
+    is_so = now.policy == found.policy
+    remedy = None if is_so else f"if you want that: {_choose_auto(device, group)}"
+    yield _of_group("ok" if is_so else "note", "auto", group, reason, remedy)
+
+
+def check_storage(group: Group) -> Iterator[Finding]:
+    """A level below strict is not enough against a disk that lies."""
+    disks = [each for each in group.members if each.is_storage]
+    level = _says(group, "level")
+    if not disks or not _is_taken(group) or level == "strict":
+        return
+    chosen, window_us = _chosen(group), _number(group, "max_window_us")
+    longest_ns = module.exposure_max_ns(disks[0]) if module.counts_are_readable(disks[0]) else None
+    measured = "" if longest_ns is None else f" (measured since the module was loaded: {duration(longest_ns)} at most)"
+    reason = (
+        f"{_labels(disks)} under {chosen} (level {level}): a malicious disk can return good data, let it be verified, "
+        f"and change it for up to {window_us:,} us{measured}"
+    )
+    remedy = f"if it is not trusted: xsmmu set {disks[0].address} strict"
+    yield _of_group("risk", "storage-level", group, reason, remedy)
+
+
+CHECKS: Final[tuple[Callable[[Group], Iterator[Finding]], ...]] = (
+    check_type,
+    check_members,
+    check_state,
+    check_exposure,
+    check_auto,
+    check_storage,
+)
+
+
+def has_ats(device: Device) -> bool | None:
+    """Whether its device TLB is on, by its configuration space; None if the part that says so cannot be read."""
+    try:
+        space = (device.folder / "config").read_bytes()
+    except OSError:
+        return None
+    # Root reads all of it: 256 bytes of a conventional device, which has no ATS, or 4,096.
+    if len(space) < _CONFIG_BYTES:
+        return False if len(space) >= _EXTENDED else None
+    at, seen = _EXTENDED, set()
+    while at >= _EXTENDED and at not in seen and at + 8 <= len(space):
+        seen.add(at)
+        (head,) = struct.unpack_from("<I", space, at)
+        if head & 0xFFFF == _ATS:
+            return bool(struct.unpack_from("<H", space, at + 6)[0] & _ATS_ENABLED)
+        at = head >> 20
+    return False
+
+
+def check_parts(device: Device) -> Iterator[Finding]:
+    """What a device has that the module was not tried with, or treats apart."""
+    if has_ats(device):
+        reason = (
+            f"{device.label}: ATS is on, so it has a TLB of its own, which the IOMMU believes: a level holds if it "
+            "drops what it is told to; run with QEMU's devices only, which keep nothing there"
+        )
+        remedy = "if it is not trusted: add pci=noats to the kernel's command line and reboot"
+        yield Finding("risk", "ats", device.address, reason, remedy)
+    # The module knows whether the kernel trusts the device; without the module, this is the best guess.
+    offered = device.module_folder
+    is_known = offered is not None and (offered / "declined").exists()
+    if text(device.folder / "removable") == "removable" and not is_known:
+        reason = (
+            f"{device.label}: plugged in behind a port that the firmware calls external, so most likely untrusted "
+            "to the kernel (sysfs does not show that itself): then the module declines its IOMMU group"
+        )
+        remedy = "leave the group to the kernel's own path, which is strict for untrusted devices"
+        yield Finding("note", "untrusted", device.address, reason, remedy)
+    if (device.folder / "p2pmem").is_dir():
+        reason = f"{device.label}: a list with its peer-to-peer memory (p2pmem) does not map under the module"
+        yield Finding(
+            "risk", "p2p", device.address, reason, "if P2P is in use, leave both groups to the kernel's own path"
+        )
+
+
+def check_iommu_of(device: Device) -> Iterator[Finding]:
+    """Is it behind one that the module takes?"""
+    if device.group is None:
+        reason = f"{device.label}: it is behind no IOMMU"
+        remedy = "try another slot: this one's may have none" if iommu.has_groups() else "see no-iommu"
+        yield Finding("blocks", "device-no-iommu", device.address, reason, remedy)
+    unit = (device.folder / "iommu").resolve()
+    if unit.exists() and iommu.kind(unit) not in iommu.ACCEPTED:
+        reason = f"{device.label}: its IOMMU is {iommu.kind(unit)}; the module accepts only {', '.join(iommu.ACCEPTED)}"
+        yield Finding("blocks", "device-iommu-kind", device.address, reason)
+
+
+DEVICE_CHECKS: Final[tuple[Callable[[Device], Iterator[Finding]], ...]] = (check_iommu_of, check_parts)

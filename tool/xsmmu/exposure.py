@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The time that unmapped pages stay reachable, beside its bound; and the causes of figures that look wrong."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xsmmu import kernel
+from xsmmu.digits import duration
+
+MANY: Final = 0.5
+"""So many commands for each page are many for a policy that defers."""
+
+
+def beside(longest_ns: int | None, bound_ns: int | None) -> str:
+    """Both, for people."""
+    return f"{duration(longest_ns)}/{duration(bound_ns)}"
+
+
+def is_late(longest_ns: int | None, bound_ns: int | None, exact: bool = True) -> bool:
+    """Whether a page stayed reachable beyond the bound; of a bucket, which is a quarter wide, all must be beyond it."""
+    if longest_ns is None or bound_ns is None:
+        return False
+    return longest_ns > bound_ns * (1 if exact else 1.25)
+
+
+def causes() -> str:
+    """Likely causes of an exposure beyond the bound."""
+    found = ["a CPU kept its interrupts off, so that the timer of the flush came late"]
+    if kernel.is_virtual():
+        found.insert(0, "the hypervisor did not run a virtual CPU meanwhile (steal time: st of vmstat)")
+    found.append("another policy or max_window_us was chosen then, as the module counts from its load on")
+    return "; or ".join(found)
+
+
+def share_at_once(unmapped_pages: int | None, deferred_pages: int | None) -> float | None:
+    """The part of the unmapped pages that was flushed inside the unmap."""
+    if not unmapped_pages or deferred_pages is None:
+        return None
+    return max(1 - deferred_pages / unmapped_pages, 0.0)
+
+
+def at_once(policy: str, level: str, share: float | None, per_page: float | None) -> str | None:
+    """The cause of many commands for each page under a policy that defers; None where there are not many."""
+    if not share or share < MANY or (per_page or 0) < MANY or level in ("none", "strict"):
+        return None
+    kinds = "mappings of more than 64 pages"
+    if level == "held":
+        kinds = f"slab memory (kmalloc, as the heads of packets) and {kinds}"
+    return f"{100 * share:.0f} % of the pages were flushed inside their unmap: {policy} does not defer {kinds}"

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Text files that are replaced as a whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shlex
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from xsmmu.errors import UserError
+from xsmmu.steps import Step
+
+
+def text_of(file: Path) -> str | None:
+    """What is in a file; None if there is none."""
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {file}: {why}: it has to be a text file that you may read") from None
+
+
+def replace(file: Path, text: str | None, follow: bool = True) -> None:
+    """Have a file contain this, for all to read, or be no more; whoever reads it meanwhile has the old or the new.
+
+    A link stays one, and what it names is replaced; without `follow` a link is refused.
+    """
+    # Not resolve(), which raises what is no OSError for a link that leads to itself.
+    file = Path(os.path.realpath(file)) if follow else file
+    with _written(file):
+        mode = _mode(file)
+        if text is None:
+            file.unlink(missing_ok=True)
+            return
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        made = Path(name)
+        try:
+            with os.fdopen(handle, "w") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(handle)
+                os.fchmod(handle, mode)
+            made.rename(file)
+        except BaseException:
+            made.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _written(file: Path) -> Iterator[None]:
+    """Within, this file is written, or it is asked whether it could be; says why not."""
+    try:
+        yield
+    except PermissionError:
+        raise UserError(f"{file} may not be written by you: try sudo", code="no-permission") from None
+    except OSError as error:
+        raise UserError(
+            f"cannot write {file}: {error.strerror}: mend that, and run this again", code="cannot-write"
+        ) from None
+
+
+def _mode(file: Path) -> int:
+    """The permissions that it has or is to have; refuses what is no regular file.
+
+    That may be /dev/null itself, or where a link to it leads by which somebody has put the file out of use.
+    """
+    try:
+        mode = file.lstat().st_mode
+    except FileNotFoundError:
+        return 0o644
+    if not stat.S_ISREG(mode):
+        kind = "it is a link, which is not followed" if stat.S_ISLNK(mode) else "it is no regular file"
+        raise UserError(f"cannot write {file}: {kind}: put a regular file there, or name another", code="cannot-write")
+    return stat.S_IMODE(mode) & 0o777
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a lock of a folder, for the time of a change to one of its files; it ends with this process."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def step(file: Path, text: str | None, again: Callable[[], str | None] | None = None) -> Step:
+    """The step that replaces a file; what it could never replace is refused now, before other steps are done.
+
+    `again` makes the text anew when the step is done: another run of the tool may have changed the file since.
+    """
+    real = Path(os.path.realpath(file))
+    with _written(file):
+        _mode(real)
+        try:
+            read_only = os.statvfs(real.parent).f_flag & os.ST_RDONLY
+        except FileNotFoundError:
+            message = f"cannot write {file}: there is no folder {real.parent}: make it first"
+            raise UserError(message, code="cannot-write") from None
+        if read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    before = text_of(file)
+    shell = f"rm {shlex.quote(str(file))}" if text is None else f"cat > {shlex.quote(str(file))} <<'END'\n{text}END"
+
+    def do() -> None:
+        nonlocal before
+        with _written(file), _locked(real.parent):
+            before = text_of(file)
+            replace(file, again() if again else text)
+
+    def undo() -> None:
+        # Where it could not be written, it cannot be again.
+        if text_of(file) != before:
+            replace(file, before)
+
+    return Step(shell, do, undo)

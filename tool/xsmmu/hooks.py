@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The user's commands around a rebind, and the wait for the names of interfaces and disks after it."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from xsmmu import process
+from xsmmu.errors import UserError
+from xsmmu.machine import Device
+from xsmmu.steps import Step
+
+NAMES_S: Final = 10.0
+"""How long interfaces and disks may take to be there again after their driver was bound."""
+HOOK_S: Final = 120.0
+"""How long a command of the user's around a rebind may take."""
+
+
+def names(devices: Iterable[Device]) -> set[str]:
+    """What these devices are called now."""
+    # Of new objects, since one looks only once.
+    return {name for each in devices for name in Device(each.address).names}
+
+
+def wait_for(wanted: set[str], devices: Iterable[Device]) -> None:
+    """Wait until devices are called so again."""
+    end = time.monotonic() + NAMES_S
+    devices = list(devices)
+    while missing := wanted - names(devices):
+        if time.monotonic() > end:
+            raise UserError(
+                f"{', '.join(sorted(missing))} did not come back within {NAMES_S:.0f} s after its driver was "
+                "bound: the kernel log may say why (dmesg)",
+                code="names-gone",
+            )
+        time.sleep(0.05)
+
+
+def run(option: str, command: str | None, remedy: str = "try it alone in a shell, and mend it") -> None:
+    """Run a command of the user's; `remedy` ends the error if the command fails."""
+    if not command:
+        return
+    # A file, since what it leaves running would hold a pipe open.
+    with tempfile.TemporaryFile("w+") as said:
+        try:
+            with process.started(["sh", "-c", command], said, said) as hook:
+                status = hook.wait(HOOK_S)
+            how = f"ended with status {status}" if status else ""
+        except subprocess.TimeoutExpired:
+            how = f"took more than {HOOK_S:.0f} s"
+        if how:
+            said.seek(0)
+            raise UserError(
+                f"{option} '{command}' {how}: {remedy}",
+                said.read().splitlines()[-20:],
+                code="hook-failed",
+            )
+
+
+def around(devices: Sequence[Device], before: str | None, after: str | None) -> tuple[list[Step], list[Step]]:
+    """The steps before drivers are unbound, and after they were bound.
+
+    A rebind that is taken back is one, too: the last step runs `before` then, and the first one `after`. If `after`
+    fails nothing is taken back: that would unbind the drivers once more, and the interfaces would be no better.
+    """
+    if not before and not after:
+        return [], []
+    wanted = names(devices)
+    present = " && ".join(f"[ -e {shlex.quote(str(link))} ]" for each in devices for link in each.links)
+
+    def begin() -> None:
+        run("--before", before)
+
+    def wait() -> None:
+        wait_for(wanted, devices)
+
+    def end() -> None:
+        wait()
+        run("--after", after)
+
+    def last() -> None:
+        run("--after", after, "all else is done and stays; mend the command, and run it alone in a shell")
+
+    return [Step(_shell(before), begin, end)], [
+        Step(f"until {present}; do sleep 0.1; done" if present else "", wait),
+        Step(_shell(after), last, begin, keeps=True),
+    ]
+
+
+def _shell(command: str | None) -> str:
+    return f"sh -c {shlex.quote(command)}" if command else ""

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The machine's IOMMU units, as sysfs shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from xsmmu import machine
+from xsmmu.machine import sysfs, text
+
+ACCEPTED: Final = ("Intel VT-d", "AMD-Vi", "Arm SMMUv3", "virtio-iommu")
+"""The kinds that the module takes."""
+
+_CACHING_MODE: Final = 1 << 7
+"""A bit of VT-d's capability register."""
+
+
+def units() -> list[Path]:
+    """Their folders."""
+    folder = sysfs() / "class/iommu"
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def has_groups() -> bool:
+    """Whether any device is behind one."""
+    return bool(machine.groups())
+
+
+def kind(unit: Path) -> str:
+    """Whose it is."""
+    for folder, name in (("intel-iommu", "Intel VT-d"), ("amd-iommu", "AMD-Vi")):
+        if (unit / folder).is_dir():
+            return name
+    kinds = {"smmu3": "Arm SMMUv3", "smmu.": "Arm SMMUv2", "virti": "virtio-iommu"}
+    return kinds.get(unit.name[:5], "of an unknown kind")
+
+
+def caches_absent_entries(unit: Path) -> bool:
+    """VT-d's caching mode."""
+    try:
+        return bool(int(text(unit / "intel-iommu/cap") or "0", 16) & _CACHING_MODE)
+    except ValueError:
+        return False

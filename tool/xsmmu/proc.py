@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tables of /proc, in which names are bytes as in paths below sysfs, and the processes that this one comes from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from xsmmu import machine
+
+
+def lines(name: str) -> list[str]:
+    """The lines of a file of /proc; none if it cannot be read."""
+    try:
+        # Of a folder's name only blank, tab, newline and \\ are written otherwise.
+        return os.fsdecode((machine.root("proc") / name).read_bytes()).split("\n")
+    except OSError:
+        return []
+
+
+def words(line: str) -> list[str]:
+    """A row's; what else Python calls blank may be part of a name."""
+    return re.split("[ \t]+", line)
+
+
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+
+
+def unescaped(word: str) -> str:
+    """A name as it is."""
+    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), word)
+
+
+def variable(name: str) -> str | None:
+    """A variable of this session; sudo leaves it out of the environment, the processes above have it."""
+    if name in os.environ:
+        return os.environ[name]
+    for process in _above():
+        try:
+            found = _variable(machine.root("proc") / process, name)
+        except OSError:
+            return None
+        if found is not None:
+            return found
+    return None
+
+
+def variables(name: str) -> set[str]:
+    """The same of all processes of the machine that may be read."""
+    found = set()
+    for process in machine.root("proc").glob("[0-9]*"):
+        # A process may end at any time.
+        with contextlib.suppress(OSError):
+            found.add(_variable(process, name) or "")
+    return found - {""}
+
+
+def _variable(process: Path, name: str) -> str | None:
+    begin = f"{name}=".encode()
+    found = (each for each in (process / "environ").read_bytes().split(b"\0") if each.startswith(begin))
+    return next((each[len(begin) :].decode(errors="replace") for each in found), None)
+
+
+def elsewhere() -> str | None:
+    """A process above this one that has another network namespace."""
+    own = _network_of("self")
+    for process in _above():
+        if (its := _network_of(process)) and own and its != own:
+            return f"{machine.text(machine.root('proc') / process / 'comm')} ({process})"
+    return None
+
+
+def _network_of(process: str) -> str | None:
+    try:
+        return (machine.root("proc") / process / "ns/net").readlink().name
+    except OSError:
+        return None
+
+
+def _above() -> Iterator[str]:
+    """The processes that have started this one, but for the first of all."""
+    process = os.getppid()
+    while process > 1:
+        yield str(process)
+        status = machine.text(machine.root("proc") / str(process) / "status") or ""
+        parent = re.search(r"^PPid:\s*(\d+)", status, re.MULTILINE)
+        process = int(parent[1]) if parent else 0

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu report`: results and the machine that they are from, in one file for an issue."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import stat
+import tarfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from xsmmu import calibration, compare, describe, doctor, module, output, status
+from xsmmu.errors import UserError
+from xsmmu.scrub import Scrub
+
+RESULTS: Final = frozenset(
+    f"xsmmu.{name}/1"
+    for name in ("bench", "compare", "compare-setup", "compare-run", "doctor", "doctor-sample", "status")
+)
+"""Schemas of what may be packed."""
+MAX_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of the bundle."""
+
+    name: str
+    schema: str
+    """Of its first document."""
+    content: bytes
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its line of the manifest."""
+        digest = hashlib.sha256(self.content).hexdigest()
+        return {"name": self.name, "document": self.schema, "bytes": len(self.content), "sha256": digest}
+
+
+def parts(files: Sequence[Path], scrub: Scrub) -> list[Part]:
+    """What a bundle has: the machine, what status and doctor say now, the saved bench, and the files that are named."""
+    loaded = module.version() if module.is_loaded() else None
+    findings = [asdict(each) for each in doctor.examine(())]
+    made = {
+        "machine": output.document("machine", **describe.describe()),
+        "status": output.document("status", module=loaded, devices=status.rows((), everything=False)),
+        "doctor": output.document("doctor", findings=findings),
+    }
+    found = [_part(f"{name}.json", [document], scrub) for name, document in made.items()]
+    saved = calibration.bench_file()
+    if saved.exists() and saved.resolve() not in {file.resolve() for file in files}:
+        found.append(_packed("saved-bench.json", saved, scrub))
+    for number, file in enumerate(_files(files), 1):
+        found.append(_packed(f"results/{number:02}-{scrub.text(file.name)}", file, scrub))
+    return found
+
+
+def _packed(name: str, file: Path, scrub: Scrub) -> Part:
+    try:
+        return _part(name, _documents(file), scrub)
+    except RecursionError as error:
+        raise _no_result(file, str(error)) from None
+
+
+def _files(named: Sequence[Path]) -> Iterator[Path]:
+    """Folders are those of `xsmmu compare`."""
+    for path in named:
+        if not path.is_dir():
+            yield path
+            continue
+        inside = [path / name for name in (compare.RESULT_FILE, compare.RUNS_FILE) if (path / name).exists()]
+        if not inside:
+            raise UserError(
+                f"{path} has no {compare.RESULT_FILE}: name a file, or a folder of xsmmu compare", code="no-file"
+            )
+        yield from inside
+
+
+def _text(file: Path) -> str:
+    try:
+        about = file.stat()
+        # Whoever reads a pipe may wait for ever.
+        if not stat.S_ISREG(about.st_mode):
+            raise _no_result(file, "it is no regular file")
+        if about.st_size > MAX_BYTES:
+            raise _no_result(file, f"it has more than {MAX_BYTES >> 20} MiB")
+        return file.read_text()
+    except FileNotFoundError:
+        raise UserError(
+            f"there is no {file}: name a file that bench, compare, status or doctor has printed", code="no-file"
+        ) from None
+    except PermissionError:
+        raise UserError(f"{file} may not be read by you: try sudo", code="no-permission") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _no_result(file, str(error)) from None
+
+
+def _documents(file: Path) -> list[dict[str, Any]]:
+    """A JSON document, or one a line."""
+
+    def number(word: str) -> float:
+        """NaN, Infinity and 1e999, which Python reads and JSON does not have."""
+        found = float(word)
+        if not math.isfinite(found):
+            raise _no_result(file, f"{word} is no number")
+        return found
+
+    text, read = _text(file), json.JSONDecoder(parse_float=number, parse_constant=number).decode
+    try:
+        found = [read(text)]
+    except ValueError:
+        try:
+            found = [read(line) for line in text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise _no_result(file, str(error)) from None
+    for each in found:
+        schema = each.get("schema") if isinstance(each, dict) else None
+        if schema not in RESULTS:
+            raise _no_result(file, f"its schema is {schema}" if schema else "it has no schema")
+    if not found:
+        raise _no_result(file, "it is empty")
+    return found
+
+
+def _no_result(file: Path, why: str) -> UserError:
+    return UserError(
+        f"{file} is no result ({why}): expected is what bench, compare, status or doctor printed with -o json or jsonl",
+        code="bad-value",
+    )
+
+
+def _part(name: str, documents: Sequence[dict[str, Any]], scrub: Scrub) -> Part:
+    clean = [scrub.value(each) for each in documents]
+    # One document can be read; many are a line each.
+    text = json.dumps(clean[0], indent=1) if len(clean) == 1 else "\n".join(json.dumps(each) for each in clean)
+    return Part(name, str(documents[0]["schema"]), f"{text}\n".encode())
+
+
+def pack(bundle: Path, found: Sequence[Part], manifest: dict[str, Any]) -> None:
+    """Write the bundle, as a whole or not at all, and never over another file."""
+    top = bundle.name.removesuffix(".tar.xz")
+    first = Part("manifest.json", manifest["schema"], f"{json.dumps(manifest, indent=1)}\n".encode())
+    try:
+        stream = bundle.open("xb")
+    except FileExistsError:
+        raise UserError(f"{bundle} is there already: name another --output-file", code="file-exists") from None
+    except OSError as error:
+        raise UserError(
+            f"cannot write {bundle}: {error.strerror}: name another --output-file", code="cannot-write"
+        ) from None
+    try:
+        with stream, tarfile.open(fileobj=stream, mode="w:xz") as tar:
+            for part in (first, *found):
+                about = tarfile.TarInfo(f"{top}/{part.name}")
+                about.size, about.mtime = len(part.content), int(time.time())
+                tar.addfile(about, io.BytesIO(part.content))
+    except BaseException as error:
+        bundle.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UserError(
+                f"cannot write {bundle}: {error.strerror}: name another --output-file", code="cannot-write"
+            ) from None
+        raise
+
+
+@click.command()
+@click.argument("file", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--bundle", is_flag=True, help="Write it; else only say what would be in it.")
+@click.option("--output-file", type=click.Path(path_type=Path), help="Its name; xsmmu-report-TIME.tar.xz by default.")
+@output.option
+def report(file: tuple[Path, ...], bundle: bool, output_file: Path | None, form: str) -> None:
+    """Pack results and the machine that they are from into one file, for an issue.
+
+    FILE is what bench, compare, status or doctor printed with -o json or jsonl, or a folder of compare. What bench
+    --save has kept, what status and doctor say now, and a description of the machine (kernel, processor, IOMMU,
+    versions) are packed without being named. Host name, serial numbers, MAC and IP addresses and names of homes are
+    taken out. The command that compare ran, and names of interfaces and disks, are not: look before you hand it on.
+
+    \b
+    Examples:
+      xsmmu report
+      xsmmu report --bundle
+      xsmmu report --bundle bench.json xsmmu-compare-2026-11-25T10-00-00
+      xsmmu report --bundle --output-file lazy-is-slow.tar.xz bench.json
+    """
+    if output_file and not bundle:
+        raise UserError("--output-file is for --bundle: add that, or leave it out", code="usage")
+    if output_file and not output_file.name.endswith(".tar.xz"):
+        raise UserError(f"--output-file {output_file}: its name has to end with .tar.xz", code="bad-value")
+    scrub = Scrub()
+    found = parts(file, scrub)
+    target = (output_file or Path(time.strftime("xsmmu-report-%Y-%m-%dT%H-%M-%S.tar.xz"))) if bundle else None
+    rows = [part.as_dict() for part in found]
+    taken = {kind: count for kind, count in sorted(scrub.taken.items()) if count}
+    if target:
+        made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        pack(target, found, output.document("report-manifest", made=made, taken_out=taken, files=rows))
+    if form != "table":
+        output.emit(form, "report", "files", rows, bundle=str(target) if target else None, taken_out=taken)
+        return
+    output.table(["file", "schema", "bytes"], [[part.name, part.schema, f"{len(part.content):,}"] for part in found])
+    if taken:
+        click.echo(f"taken out: {', '.join(f'{count} of {kind}' for kind, count in taken.items())}")
+    click.echo(f"bundle: {target}" if target else "nothing is written: add --bundle")

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The rules that the module is loaded with, as /etc/xsmmu.conf has them: one a line, `#` begins a comment.
+
+A rule is MATCH=POLICY[,TUNABLE:VALUE...], or auto or none for POLICY, as the module reads it (kmod/rules.c); the first
+one that matches a device decides. Another file can be named by XSMMU_CONF.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from xsmmu import guide, module
+from xsmmu.errors import UserError
+from xsmmu.machine import Device
+
+_ADDRESS = re.compile(
+    r"(?:([0-9a-f]+):)?([0-9a-f]{1,2}):([01]?[0-9a-f])\.([0-7])(?:/([0-9a-f]{4}:[0-9a-f]{4}))?", re.IGNORECASE
+)
+"""An address, and behind a slash the vendor and device that have to be there."""
+_ID = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4})", re.IGNORECASE)
+_CLASS = re.compile(r"class:((?:[0-9a-f]{2}){1,3})", re.IGNORECASE)
+_DRIVER = re.compile(r"driver:([^\s=;,\"#][^=;,\"#]*)")
+"""A driver may have any name; these characters end a word of the rules."""
+
+_BLANKS = (" ", "\t")
+
+LENGTH_MAX: Final = 1024
+"""Characters that the kernel takes for a parameter of text."""
+
+
+def conf() -> Path:
+    """The file of the rules."""
+    return Path(os.environ.get("XSMMU_CONF", "/etc/xsmmu.conf"))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What it matches, and what is chosen for that."""
+
+    match: str
+    choice: str
+
+    @property
+    def text(self) -> str:
+        """As the module reads it."""
+        return f"{self.match}={self.choice}"
+
+    @property
+    def policy(self) -> str:
+        """Its policy, auto or none."""
+        return self.choice.partition(",")[0]
+
+    @property
+    def address(self) -> str | None:
+        """The full address that it matches, if that is what it does."""
+        found = _ADDRESS.fullmatch(self.match)
+        if not found:
+            return None
+        return f"{int(found[1] or '0', 16):04x}:{int(found[2], 16):02x}:{int(found[3], 16):02x}.{found[4]}"
+
+    @property
+    def identity(self) -> str | None:
+        """The vendor and device that have to be at its address, if it says them."""
+        found = _ADDRESS.fullmatch(self.match)
+        return found[5].lower() if found and found[5] else None
+
+    def is_for_another(self, device: Device) -> bool:
+        """Whether it is for this device's address, and for another device there: the module passes it over."""
+        return self.address == device.address and self.identity not in (None, identity(device))
+
+    @property
+    def driver(self) -> str | None:
+        """The driver that it matches, if that is what it does."""
+        found = _DRIVER.fullmatch(self.match)
+        return found[1] if found else None
+
+    def matches(self, device: Device, driver: str | None) -> bool:
+        """Whether it is for a device that this driver is bound to."""
+        if self.match == "*":
+            return True
+        if self.address:
+            return self.address == device.address and not self.is_for_another(device)
+        if self.driver:
+            return self.driver == driver
+        if digits := _CLASS.fullmatch(self.match):
+            return f"{device.number('class'):06x}".startswith(digits[1].lower())
+        return self.match.lower() == identity(device)
+
+
+def identity(device: Device) -> str:
+    """A device's vendor and device number."""
+    return f"{device.number('vendor'):04x}:{device.number('device'):04x}"
+
+
+def parse(text: str, policies: Sequence[str] | None) -> Rule:
+    """A rule; `policies` is what the module offers, None if that is not known."""
+    match, equals, choice = text.partition("=")
+    rule = Rule(match, choice)
+    if not equals:
+        raise _wrong("it has no policy: a rule is MATCH=POLICY, as 0000:01:00.0=fused")
+    if match.endswith(_BLANKS) or re.search(r"\s", choice):
+        plain = re.sub(r"\s*([=:,])\s*", r"\1", text)
+        raise _wrong(f"it has a blank beside = , or :, which the module does not take: write {plain}")
+    if match != "*" and not any(kind.fullmatch(match) for kind in (_ADDRESS, _ID, _CLASS, _DRIVER)):
+        raise _wrong(f"'{match}' {_fault(match)}")
+    if not re.fullmatch(r"[a-z][a-z0-9]*", rule.policy) or (policies and rule.policy not in policies):
+        valid = ", ".join(policies or ["none", module.AUTO, *guide.POLICIES])
+        raise _wrong(f"'{rule.policy}' is no policy: choose from {valid}")
+    words = choice.split(",")[1:]
+    if words and rule.policy == "none":
+        raise _wrong(f"none has no tunables: leave out {', '.join(words)}")
+    for word in words:
+        name, _, value = word.partition(":")
+        if "=" in name:
+            raise _wrong(f"a tunable has a colon before its value here: {word.replace('=', ':', 1)}")
+        if name == "tables" and value in module.TABLES:
+            continue
+        if rule.policy == module.AUTO:
+            raise _wrong(f"auto has no tunables: leave out {word}, or name the policy")
+        check_tunable(name, value)
+    return rule
+
+
+def _fault(match: str) -> str:
+    """What is wrong with what a rule is to match, and the way to write that."""
+    if match.startswith("class:"):
+        return "is no class, which has 2, 4 or 6 hexadecimal digits: class:02, class:0108, class:010802"
+    if match.startswith("driver:"):
+        return 'is no driver, whose name stands right behind the colon and has none of = ; , # ": driver:igb'
+    if re.fullmatch(r"[0-9a-f:]*:[0-9a-f]*\.[0-9a-f.]*(/.*)?", match, re.IGNORECASE):
+        return "is no address, which is [DOMAIN:]BUS:DEVICE.FUNCTION[/VENDOR:DEVICE]: 0000:01:00.0"
+    if re.fullmatch(r"[0-9a-fx]+:[0-9a-fx]+", match, re.IGNORECASE):
+        return "is no vendor:device, which have 4 hexadecimal digits each: 8086:10d3"
+    if re.fullmatch(r"[\w.-]+", match):
+        return f"is no match of a rule, which takes no names: xsmmu set {match} POLICY --persist writes its address"
+    return "is no match of a rule: write an address, class:, vendor:device, driver: or *"
+
+
+def _wrong(message: str) -> UserError:
+    return UserError(message, code="bad-rule")
+
+
+def check_tunable(name: str, value: str) -> int:
+    """The value of a tunable, which must be one and in its range."""
+    if name not in module.TUNABLES:
+        raise UserError(f"unknown tunable '{name}': choose from {', '.join(module.TUNABLES)}", code="unknown-name")
+    first, last = module.TUNABLES[name]
+    if not re.fullmatch(r"[0-9]{1,10}", value) or not first <= int(value) <= last:
+        raise UserError(f"{name} '{value}' is no whole number from {first} to {last}", code="bad-value")
+    return int(value)
+
+
+def read(text: str, policies: Sequence[str] | None) -> list[Rule]:
+    """The rules of a file's text; the error for a wrong one names its line."""
+    found = []
+    for number, line in enumerate(_lines(text), 1):
+        words = _rule_of(line)
+        if words:
+            try:
+                found.append(parse(words, policies))
+            except UserError as error:
+                raise UserError(f"{conf()}, line {number}: '{words}': {error.message}", code="bad-rule") from None
+    if len(joined(found)) > LENGTH_MAX:
+        raise UserError(
+            f"{conf()}: the rules have {len(joined(found))} characters together, and the kernel takes {LENGTH_MAX}: "
+            "make fewer of them, by class: or driver:",
+            code="bad-rule",
+        )
+    return found
+
+
+def joined(rules: Iterable[Rule]) -> str:
+    """The module's parameter."""
+    return ";".join(rule.text for rule in rules)
+
+
+def deciding(rules: Iterable[Rule], device: Device, driver: str | None) -> Rule | None:
+    """The rule that decides for a device."""
+    return next((rule for rule in rules if rule.matches(device, driver)), None)
+
+
+def passed_over(found: Sequence[Rule]) -> list[str]:
+    """What is to be said of rules by address whose device is another one by now."""
+    reached = [(rule, Device(rule.address)) for rule in found if rule.address]
+    return [
+        f"{rule.match}: the device there is {identity(device)} now, so the module passes this rule over"
+        for rule, device in reached
+        if device.folder.exists() and rule.is_for_another(device)
+    ]
+
+
+def with_choice(text: str, device: Device, choice: str | None) -> str:
+    """A file's text in which this is what is chosen for a device, or nothing by its address; all else is kept."""
+    kept: list[str] = []
+    own: int | None = None
+    comment = ""
+    for line in _lines(text):
+        if _address_of(line) != device.address:
+            kept.append(line)
+        elif own is None:
+            own = len(kept)
+            comment = line[len(line.partition("#")[0].rstrip()) :]
+    if choice is not None:
+        # An address stands before what would match it, too.
+        first = _first_general(kept)
+        at = first if own is None or own > first else own
+        kept.insert(at, f"{device.address}/{identity(device)}={choice}{comment}")
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a file; other characters at which splitlines() ends a line may be part of a comment."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _rule_of(line: str) -> str:
+    return line.partition("#")[0].strip()
+
+
+def _address_of(line: str) -> str | None:
+    return Rule(_rule_of(line).partition("=")[0], "").address
+
+
+def _first_general(lines: Sequence[str]) -> int:
+    """Where the first rule that is not for an address begins, with the comment above it."""
+    at = next((at for at, line in enumerate(lines) if _rule_of(line) and not _address_of(line)), len(lines))
+    while 0 < at < len(lines) and lines[at - 1].startswith("#"):
+        at -= 1
+    return at

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How many maps and unmaps a second devices make, counted by the kernel's own tracepoints, and what that would cost.
+
+Linux 6.12 and later trace each call of the DMA API with its device (`dma:`). Before, only changes of page tables are
+traced (`iommu:`), without a device: then one sum stands for all of them. A trace instance of our own is used, so nobody
+else's tracing is disturbed. Where the kernel has histograms it counts itself; else the events are read one by one.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from xsmmu import calibration, kernel, machine, output, status
+from xsmmu.calibration import Calibration
+from xsmmu.errors import UserError
+from xsmmu.machine import Device, root, sysfs
+
+KINDS: Final = ("page", "phys", "sg", "resource")
+"""Calls of the DMA API, traced as dma_map_KIND and dma_unmap_KIND; newer kernels have phys for page and resource."""
+EVERYONE: Final = "all devices"
+"""What stands for the device where the kernel does not say which."""
+
+Counts = Mapping[tuple[str, str], int]
+"""By device, and `map` or `unmap`."""
+
+_BUFFER_KIB: Final = 4096
+_STEP_S: Final = 0.1
+_ROW: Final = re.compile(r"^\{ device: (\S+)\s*\} hitcount:\s*(\d+)", re.MULTILINE)
+_HITS: Final = re.compile(r"^\s*Hits: (\d+)", re.MULTILINE)
+_EVENT: Final = re.compile(r": dma_(map|unmap)_(?:" + "|".join(KINDS) + r"): (\S+) dir=")
+_CHANGE: Final = re.compile(r": (map|unmap): IOMMU: iova=")
+_LOST: Final = re.compile(r"\[LOST (\d+) EVENTS\]")
+
+
+def parse_histogram(content: str) -> Counter[str]:
+    """Hits by device, of the file `hist` of an event."""
+    found: Counter[str] = Counter()
+    for device, hits in _ROW.findall(content):
+        found[device] += int(hits)
+    return found
+
+
+def parse_hits(content: str) -> int:
+    """All hits, of the file `hist` of an event."""
+    return sum(int(hits) for hits in _HITS.findall(content))
+
+
+def parse_events(content: str) -> tuple[Counter[tuple[str, str]], int]:
+    """Counts of the lines of `trace_pipe`, and how many events the kernel had to drop between them."""
+    found: Counter[tuple[str, str]] = Counter()
+    for way, device in _EVENT.findall(content):
+        found[device, way] += 1
+    for way in _CHANGE.findall(content):
+        found[EVERYONE, way] += 1
+    return found, sum(int(count) for count in _LOST.findall(content))
+
+
+# ---- the trace instance ----
+
+
+def _tracing() -> Path:
+    return sysfs() / "kernel/tracing"
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir()
+
+
+def _remove(folder: Path) -> None:
+    folder.rmdir()
+
+
+def _remove_left(instances: Path) -> None:
+    """What one of us has left that was killed."""
+    for folder in instances.glob("xsmmu-*"):
+        number = folder.name.removeprefix("xsmmu-")
+        if number.isdigit() and not (root("proc") / number).exists():
+            for trigger in folder.glob("events/*/*/trigger"):
+                _stop_histogram(trigger.parent)
+            _remove(folder)
+
+
+@contextmanager
+def instance() -> Iterator[Path]:
+    """A trace instance, removed at the end whatever happens."""
+    instances = _tracing() / "instances"
+    if kernel.lockdown() == "confidentiality":
+        raise UserError(
+            "the kernel is locked down (confidentiality), and traces nothing: leave out --sample", code="no-tracing"
+        )
+    if not instances.is_dir():
+        missing = f"is not there: mount -t tracefs none {_tracing()}"
+        reason = "may be read by root only: try sudo" if os.geteuid() else missing
+        raise UserError(f"the kernel's tracing ({instances}) {reason}", code="no-tracing")
+    folder = instances / f"xsmmu-{os.getpid()}"
+    try:
+        _remove_left(instances)
+        _make(folder)
+    except OSError as error:
+        why = "root only may do that" if error.errno in (errno.EACCES, errno.EPERM) else error.strerror
+        raise UserError(f"cannot make the trace instance {folder}: {why}", code="no-tracing") from None
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+
+
+class Counting(Protocol):
+    """One way to count."""
+
+    lost: int
+    """Events that are missing in the counts."""
+
+    def step(self) -> None:
+        """To be called often."""
+
+    def stop(self) -> None:
+        """Count no more; what was counted stays."""
+
+    def counts(self) -> Counts:
+        """What was counted."""
+
+    def close(self) -> None:
+        """The instance is not in use any more."""
+
+
+def _events(folder: Path) -> dict[Path, str]:
+    """The events of an instance that are counted, and the way of each: those with a device, where there are any."""
+    kinds = {f"dma/dma_{way}_{kind}": way for way in ("map", "unmap") for kind in KINDS}
+    for candidates in (kinds, {"iommu/map": "map", "iommu/unmap": "unmap"}):
+        found = {folder / "events" / name: way for name, way in candidates.items()}
+        found = {event: way for event, way in found.items() if event.is_dir()}
+        if {*found.values()} == {"map", "unmap"}:
+            return found
+    raise UserError(
+        "this kernel traces neither dma: nor iommu: events: leave out --sample; xsmmu top has what the module serves",
+        code="no-tracing",
+    )
+
+
+def _keys(event: Path) -> str:
+    return "device" if event.parent.name == "dma" else "size"
+
+
+def _trigger(event: Path, word: str) -> None:
+    # Opened to be truncated it would lose what it has.
+    with (event / "trigger").open("a") as file:
+        file.write(f"{word}\n")
+
+
+def _stop_histogram(event: Path) -> None:
+    if "hist:" in (machine.text(event / "trigger") or ""):
+        _trigger(event, f"!hist:keys={_keys(event)}")
+
+
+class Histograms:
+    """The kernel counts by device itself."""
+
+    lost = 0
+
+    def __init__(self, events: Mapping[Path, str]) -> None:
+        self.events = events
+        try:
+            for event in events:
+                _trigger(event, f"hist:keys={_keys(event)}")
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self) -> None:
+        """Nothing is to be done meanwhile."""
+
+    def stop(self) -> None:
+        """Nor at the end: the files are read at once."""
+
+    def counts(self) -> Counts:
+        """What the kernel has counted."""
+        found: Counter[tuple[str, str]] = Counter()
+        for event, way in self.events.items():
+            content = (event / "hist").read_text()
+            if _keys(event) == "device":
+                for device, hits in parse_histogram(content).items():
+                    found[device, way] += hits
+            else:
+                found[EVERYONE, way] += parse_hits(content)
+        return found
+
+    def close(self) -> None:
+        """Remove the triggers: an instance with triggers is in use."""
+        for event in self.events:
+            _stop_histogram(event)
+
+
+class Lines:
+    """Each event is a line, read here."""
+
+    def __init__(self, folder: Path, events: Mapping[Path, str]) -> None:
+        self.events = events
+        self.lost = 0
+        self.rest = ""
+        self.found: Counter[tuple[str, str]] = Counter()
+        (folder / "buffer_size_kb").write_text(f"{_BUFFER_KIB}\n")
+        self.pipe = os.open(folder / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            for event in events:
+                (event / "enable").write_text("1\n")
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self) -> None:
+        """Read what there is, but not for ever: events may come faster than they are read."""
+        self._read(time.monotonic() + _STEP_S)
+
+    def _read(self, until: float) -> None:
+        while time.monotonic() < until:
+            try:
+                content = os.read(self.pipe, 1 << 16)
+            except BlockingIOError:
+                return
+            if not content:
+                return
+            lines, _, self.rest = (self.rest + content.decode(errors="replace")).rpartition("\n")
+            found, lost = parse_events(lines)
+            self.found += found
+            self.lost += lost
+
+    def stop(self) -> None:
+        """The events are off again; what they left in the buffer is read."""
+        for event in self.events:
+            (event / "enable").write_text("0\n")
+        self._read(math.inf)
+
+    def counts(self) -> Counts:
+        """What was read."""
+        return Counter(self.found)
+
+    def close(self) -> None:
+        """The events are off, whatever happened, and nobody reads them."""
+        for event in self.events:
+            (event / "enable").write_text("0\n")
+        os.close(self.pipe)
+
+
+@contextmanager
+def counting() -> Iterator[Counting]:
+    """The best way to count that this kernel has."""
+    with instance() as folder:
+        events = _events(folder)
+        by_kernel = all((event / "hist").exists() for event in events)
+        found: Counting = Histograms(events) if by_kernel else Lines(folder, events)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+# ---- rates and costs ----
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Of a device, or of all of them."""
+
+    device: str
+    names: tuple[str, ...]
+    path: str | None
+    """Whose path its DMA takes, as xsmmu status has it."""
+    maps_per_s: float
+    unmaps_per_s: float
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A sample."""
+
+    seconds: float
+    rates: tuple[Rate, ...]
+    lost: int
+    calibration: Calibration | None
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the kernel did not say which device it was."""
+        return any(rate.device == EVERYONE for rate in self.rates)
+
+    def shares(self, rate: Rate) -> dict[str, float]:
+        """The part of one CPU that a device's maps and unmaps would take, by policy."""
+        costs = self.calibration.policies if self.calibration else {}
+        return {name: cost.share(rate.maps_per_s, rate.unmaps_per_s) for name, cost in costs.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        rows = [
+            {
+                "device": None if rate.device == EVERYONE else rate.device,
+                "names": list(rate.names),
+                "path": rate.path,
+                "maps_per_s": rate.maps_per_s,
+                "unmaps_per_s": rate.unmaps_per_s,
+                "cpu_share": self.shares(rate) or None,
+            }
+            for rate in self.rates
+        ]
+        kernel = self.calibration.kernel if self.calibration else None
+        return {"seconds": self.seconds, "lost_events": self.lost, "calibrated_on": kernel, "rates": rows}
+
+
+def rates(first: Counts, last: Counts, seconds: float, wanted: Sequence[Device]) -> tuple[Rate, ...]:
+    """What happened between two counts, busiest first: for the wanted devices, or all PCI devices that were seen."""
+    moved = {key: last[key] - first.get(key, 0) for key in last}
+    known = {each.address: each for each in machine.devices()}
+    seen = {device for device, _ in moved}
+    names = [EVERYONE] if EVERYONE in seen else [each.address for each in wanted] or [*(seen & known.keys())]
+    found = []
+    for name in names:
+        device = known.get(name)
+        maps, unmaps = (moved.get((name, way), 0) / seconds for way in ("map", "unmap"))
+        path = status.row(device)["path"] if device else None
+        found.append(Rate(name, device.names if device else (), path, maps, unmaps))
+    return tuple(sorted(found, key=lambda rate: (-rate.maps_per_s - rate.unmaps_per_s, rate.device)))
+
+
+def _wait(start: float, seconds: float, count: Counting) -> None:
+    """Let it count until so long after the start, with a bar on standard error where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("counting maps and unmaps", total=seconds)
+        while (left := start + seconds - time.monotonic()) > 0:
+            time.sleep(min(_STEP_S, left))
+            count.step()
+            progress.update(bar, completed=time.monotonic() - start)
+
+
+def take(wanted: Sequence[Device], seconds: float) -> Taken:
+    """Count for so long."""
+    costs = calibration.read()
+    with counting() as count:
+        first, start = count.counts(), time.monotonic()
+        _wait(start, seconds, count)
+        end = time.monotonic()
+        count.stop()
+        last = count.counts()
+    return Taken(end - start, rates(first, last, end - start, wanted), count.lost, costs)
+
+
+def show(taken: Taken) -> None:
+    """Print a sample for people."""
+    policies = list(taken.calibration.policies) if taken.calibration else []
+    columns = ("device", "names", "path", "maps/s", "unmaps/s", *(f"{name} %" for name in policies))
+    rows = [
+        [
+            rate.device,
+            " ".join(rate.names),
+            rate.path,
+            f"{rate.maps_per_s:,.0f}",
+            f"{rate.unmaps_per_s:,.0f}",
+            *(f"{100 * share:.2f}" for share in taken.shares(rate).values()),
+        ]
+        for rate in taken.rates
+    ]
+    print(f"\nmaps and unmaps in {taken.seconds:.1f} s (a list of buffers is one, whatever its length):")
+    if rows:
+        output.table(columns, rows)
+    else:
+        print("none")
+    sys.stdout.flush()
+    if taken.is_sum:
+        print("this kernel traces no devices (Linux 6.12 and later do): the sum of all, by changes of page tables, but")
+        print("without devices that the module serves, whose rates xsmmu top has")
+    if taken.lost:
+        print(f"{taken.lost:,} events came too fast to be read and are missing: the true rates are higher")
+    if taken.calibration:
+        print(f"%: of one CPU, estimated by costs that xsmmu bench measured on {taken.calibration.where}")
+    else:
+        print(calibration.HINT)

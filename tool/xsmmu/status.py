@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`xsmmu status`: devices behind an IOMMU, whose path their DMA takes, what that guarantees, and what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import click
+
+from xsmmu import complete, exposure, machine, module, next_boot, output
+from xsmmu.digits import duration
+from xsmmu.errors import UserError
+from xsmmu.machine import Device
+from xsmmu.rules import Rule
+
+_COUNTS: Final = ("unmapped_pages", "invalidations_per_page", "exposure_max_ns", "bad_unmaps")
+
+COLUMNS = (
+    *("device", "names", "group", "driver", "path", "level", "state", "next boot"),
+    *("unmapped", "inv/page", "max/bound", "bad_unmaps"),
+)
+
+
+def row(device: Device, at_boot: Sequence[Rule] | None = ()) -> dict[str, Any]:
+    """The facts of a device; of the next boot none if its rules are not known.
+
+    The path is the kernel's own until the module has taken the group over.
+    """
+    group = device.group
+    path, level = group.kernel_path if group else ("none", "none")
+    found: dict[str, Any] = {
+        "device": device.address,
+        "names": list(device.names),
+        "group": group.number if group else None,
+        "driver": device.driver,
+        "path": path,
+        "level": level,
+        "policy": None,
+        "auto": None,
+        "state": None,
+        "declined": None,
+        "tables": None,
+        "tunables": None,
+        "next_boot": None,
+        "next_boot_differs": None,
+        "counting": None,
+        "mapped_pages": None,
+        "unmapped_pages": None,
+        "deferred_pages": None,
+        "invalidations": None,
+        "invalidations_per_page": None,
+        "exposure_max_ns": None,
+        "exposure_bound_ns": None,
+        "bad_unmaps": None,
+    }
+    now = module.choice(device) if device.module_folder else None
+    boot = next_boot.of(device, now, at_boot) if group and at_boot is not None else None
+    found |= {"next_boot": boot.choice, "next_boot_differs": boot.differs} if boot else {}
+    if not now:
+        return found
+    found |= {"policy": now.policy, "auto": asdict(now.auto) if now.auto else None}
+    found |= {"state": now.state, "tables": now.tables, "tunables": now.tunables}
+    found["declined"] = module.declined(device)
+    path, level = module.path(device, now)
+    found |= {"path": path, "level": level, "exposure_bound_ns": now.bound_ns, "counting": now.state in module.TAKEN}
+    return found | _counted(device)
+
+
+def _counted(device: Device) -> dict[str, Any]:
+    """What was counted since the module was loaded; nothing where nothing was, or root only may know."""
+    if not module.counts_are_readable(device):
+        return {}
+    stats = module.read(device).stats
+    pages = stats["unmapped_pages"]
+    if not stats["mapped_pages"] and not pages:
+        return {}
+    kinds = {kind: stats[f"inv_{kind}"] for kind in module.KINDS}
+    return {
+        "mapped_pages": stats["mapped_pages"],
+        "unmapped_pages": pages,
+        "deferred_pages": stats.get("deferred_pages"),
+        "invalidations": kinds,
+        "invalidations_per_page": sum(kinds.values()) / pages if pages else None,
+        "exposure_max_ns": module.exposure_max_ns(device),
+        "bad_unmaps": stats["bad_unmaps"],
+    }
+
+
+def rows(names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
+    """The devices that are named, or all behind an IOMMU but bridges; all PCI devices with `everything`."""
+    at_boot = _rules_of_boot()
+    if names:
+        return [row(machine.find(name), at_boot) for name in names]
+    found = [each for each in machine.devices() if everything or (each.group and not each.is_bridge)]
+    return [each for device in found if (each := _row_unless_gone(device, at_boot))]
+
+
+def _rules_of_boot() -> list[Rule] | None:
+    try:
+        return next_boot.read()
+    except UserError as error:
+        click.echo(f"the choices of the next boot are not known: {error.message}", err=True)
+        return None
+
+
+def _row_unless_gone(device: Device, at_boot: Sequence[Rule] | None) -> dict[str, Any] | None:
+    """Nobody has asked for this one."""
+
+    def look(at: Device) -> dict[str, Any]:
+        return row(at, at_boot)
+
+    # The second time without the module's files, which may have gone alone.
+    found = module.unless_gone(look, device) or module.unless_gone(look, device)
+    # What goes while it is read looks as if it was behind no IOMMU.
+    return found if device.folder.exists() else None
+
+
+def cells(found: dict[str, Any]) -> list[object]:
+    """A row of the table."""
+    state = "declined" if found["declined"] else found["state"]
+    if found["policy"] not in (None, "none") and found["path"] != found["policy"]:
+        state = f"{found['policy']} chosen{' by auto' if found['auto'] else ''}, {state}"
+    # Counts of a group that was given back are of the time before.
+    counts = {name: found[name] if found["counting"] else None for name in _COUNTS}
+    # A group has a choice at the next boot, be it none.
+    is_unknown = found["group"] is not None and found["next_boot"] is None
+    pages, ratio, longest = counts["unmapped_pages"], counts["invalidations_per_page"], counts["exposure_max_ns"]
+    return [
+        found["device"],
+        " ".join(found["names"]),
+        found["group"],
+        found["driver"],
+        f"{found['path']} (auto)" if found["auto"] and found["path"] == found["policy"] else found["path"],
+        found["level"],
+        state,
+        "?" if is_unknown else found["next_boot"] if found["next_boot_differs"] else None,
+        None if pages is None else f"{pages:,}",
+        None if ratio is None else f"{ratio:.4f}",
+        None if longest is None else exposure.beside(longest, found["exposure_bound_ns"]),
+        counts["bad_unmaps"],
+    ]
+
+
+def notes(found: dict[str, Any]) -> Iterator[str]:
+    """Why the module declines the group of a row; the causes of figures that look wrong."""
+    name = " ".join(found["names"]) or found["device"]
+    if found["declined"]:
+        yield f"{name}: the module declines its IOMMU group: {found['declined']}"
+    if not found["counting"]:
+        return
+    share = exposure.share_at_once(found["unmapped_pages"], found["deferred_pages"])
+    said = exposure.at_once(found["path"], found["level"], share, found["invalidations_per_page"])
+    if said:
+        yield f"{name}: inv/page: {said}"
+    longest, bound = found["exposure_max_ns"], found["exposure_bound_ns"]
+    if exposure.is_late(longest, bound):
+        yield (
+            f"{name}: max/bound: since the module was loaded, a page stayed reachable for {duration(longest)}, beyond "
+            f"the bound: xsmmu doctor {found['device']} has likely causes"
+        )
+
+
+@click.command()
+@click.argument("device", nargs=-1, shell_complete=complete.devices)
+@click.option("--all", "everything", is_flag=True, help="Bridges too, and devices that are behind no IOMMU.")
+@output.option
+def status(device: tuple[str, ...], everything: bool, form: str) -> None:
+    """Show devices behind an IOMMU: whose path their DMA takes, the level that it gives, and what was counted.
+
+    `path` is kernel-strict, kernel-lazy or passthrough while the kernel's own path is in use, else the module's
+    policy, with (auto) behind it if the module chose that. A policy that is chosen and not in use yet stands under
+    `state`. `next boot` has the choice that the rules make, if it is another one than that of now. The counts are of
+    the time since the module was loaded, and stand there while the module serves the group. `max/bound` is the longest
+    time that an unmapped page stayed reachable, beside the bound of the policy; level strict needs none.
+
+    \b
+    Examples:
+      xsmmu status
+      xsmmu status eth1 nvme0n1
+      xsmmu status -o json | jq '.devices[] | select(.level == "none") | .device'
+    """
+    found = rows(device, everything)
+    if form != "table":
+        output.emit(form, "status", "devices", found, module=module.version() if module.is_loaded() else None)
+        return
+    if not found:
+        click.echo("no device is behind an IOMMU: xsmmu doctor says why", err=True)
+        return
+    output.table(COLUMNS, [cells(each) for each in found])
+    groups = {each["group"]: each for each in reversed(found)}
+    for each in reversed(groups.values()):
+        for note in notes(each):
+            click.echo(note, err=True)
+    taken = [Device(row["device"]) for row in found if row["state"] in module.TAKEN]
+    if any(module.unless_gone(module.counts_are_readable, each) is False for each in taken):
+        click.echo("what was counted is for root: sudo xsmmu status", err=True)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The module xsmmu_bench: it takes the place of a device's driver, and times maps and unmaps of memory for the device.
+
+It does no DMA. kmod/bench/main.c has its file, kmod/bench/micro.c what is timed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from xsmmu import __version__, binding, machine, module, steps
+from xsmmu.errors import UserError
+from xsmmu.machine import Device
+from xsmmu.steps import Step
+
+NAME: Final = "xsmmu_bench"
+"""Of the module, its driver and its folder of a device."""
+PAGES: Final = 65_536
+"""What a run maps and unmaps, beside its warm-up."""
+QUANTITIES: Final = ("map", "unmap", "flush")
+"""What it times: a map; an unmap, with what is put off to the end of a poll; and that part of it alone."""
+
+
+def load() -> Step:
+    """Load the module, of this tool's version; if it was not loaded before it is unloaded again."""
+    before = _is_loaded()
+
+    def do() -> None:
+        if not _is_loaded():
+            _run("modprobe", "is not there, or cannot be loaded: it comes with xsmmu-dkms, built as xsmmu.ko is")
+        version = machine.text(machine.sysfs() / "module" / NAME / "version")
+        if version != __version__:
+            raise UserError(
+                f"the module {NAME} is of version {version or 'unknown'}, and this tool of {__version__}: install both "
+                f"of one version, then rmmod {NAME}",
+                code="module-version",
+            )
+
+    def undo() -> None:
+        if _is_loaded():
+            # Not modprobe -r, which unloads xsmmu with it.
+            _run("rmmod", "cannot be unloaded")
+
+    return Step(f"modprobe {NAME}", do, steps.nothing if before else undo)
+
+
+def _is_loaded() -> bool:
+    return (machine.sysfs() / "module" / NAME).is_dir()
+
+
+def _run(program: str, failure: str) -> None:
+    found = machine.program(program)
+    if not found:
+        raise UserError(f"the module {NAME} {failure}: there is no program {program}", code="no-module")
+    # In a session of its own, so that a Ctrl-C of the terminal does not stop it half-way.
+    done = subprocess.run([found, NAME], capture_output=True, text=True, start_new_session=True, check=False)
+    if done.returncode:
+        raise UserError(f"the module {NAME} {failure}", done.stderr.splitlines(), code="no-module")
+
+
+def take(device: Device) -> list[Step]:
+    """Give it a device that has no driver."""
+    return [binding.claim(device, NAME), binding.bind(device, NAME)]
+
+
+def release_left(device: Device) -> bool:
+    """Take a device from it that a killed command has left there; whether there was one."""
+    if device.driver != NAME:
+        return False
+    left = steps.take_back([Step("", steps.nothing, step.undo) for step in take(device)])
+    if left:
+        raise UserError("; ".join(left), code="not-put-back")
+    return True
+
+
+@contextmanager
+def one_at_a_time(device: Device) -> Iterator[None]:
+    """Hold a lock of the device, which ends with this process."""
+    file = device.folder / "driver_override"
+    try:
+        handle = os.open(file, os.O_WRONLY)
+    except FileNotFoundError:
+        raise module.gone(device) from None
+    except OSError:
+        raise UserError(f"only root may write {file}: try sudo", code="no-permission") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError(f"{device.label}: another bench is at work there: wait for its end", code="busy") from None
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def one_cpu(device: Device) -> Iterator[None]:
+    """Stay on one CPU near the device."""
+    before = os.sched_getaffinity(0)
+    near = before & _cpus(machine.text(device.folder / "local_cpulist") or "")
+    # The first ones have more of the machine's interrupts.
+    os.sched_setaffinity(0, {max(near or before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _cpus(words: str) -> set[int]:
+    """The CPUs of a list such as 0-3,8."""
+    found: set[int] = set()
+    for word in words.split(","):
+        first, _, last = word.partition("-")
+        if first.strip().isdigit():
+            found |= {*range(int(first), int(last or first) + 1)}
+    return found
+
+
+def run(device: Device, ring: int, size_bytes: int) -> dict[str, Any]:
+    """Map and unmap `ring` buffers at a time, PAGES in all; nanoseconds of each, and what else the module says."""
+    file = device.folder / NAME / "micro"
+    try:
+        machine.put(file, f"ring={ring} rounds={PAGES // ring} bytes={size_bytes} ns=1")
+        found = json.loads(file.read_text())
+        times = {f"{name}_ns": float(found[f"{name}_ns_per_page"]) for name in QUANTITIES}
+        return {**times, "disturbed": found["disturbed_rounds"], "translated": found["translated"]}
+    except OSError as error:
+        if error.errno in (errno.ENODEV, errno.ENXIO, errno.ENOENT):
+            raise module.gone(device) from None
+        if error.errno == errno.EBUSY:
+            raise UserError("another bench is at work on this machine: wait for its end", code="busy") from None
+        raise UserError(
+            f"{device.label}: the run failed ({error.strerror}); the kernel log says why (dmesg)", code="run-failed"
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{file} says what this tool does not understand ({error}): install tool and module of one version",
+            code="module-version",
+        ) from None

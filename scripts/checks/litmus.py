@@ -88,7 +88,7 @@ def needless(source_dir: Path = PROJECT) -> dict[Order, str]:
 
 def _explorer(tools: root.Root) -> str:
     """The explorer as an object, as called inside the root."""
-    files = [f"{FOLDER}/{name}.c" for name in ("explore", "memory", "flush", "shadow", "trace")]
+    files = [f"{FOLDER}/{name}.c" for name in ("explore", "memory", "sync", "shadow", "trace")]
     files.append("sim/world/coroutine.c")
     parts = (*files, f"{FOLDER}/explore.h", f"{FOLDER}/inside.h", "sim/world/coroutine.h")
     built = build.userspace(tools, "explorer.o", files, (*_FLAGS, "-O2", *_OBJECT), parts=parts, runs=False)

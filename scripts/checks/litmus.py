@@ -88,7 +88,7 @@ def needless(source_dir: Path = PROJECT) -> dict[Order, str]:
 
 def _explorer(tools: root.Root) -> str:
     """The explorer as an object, as called inside the root."""
-    files = [f"{FOLDER}/{name}.c" for name in ("explore", "memory", "sync", "shadow", "trace")]
+    files = [f"{FOLDER}/{name}.c" for name in ("explore", "memory_model", "locks", "races", "history")]
     files.append("sim/world/coroutine.c")
     parts = (*files, f"{FOLDER}/explore.h", f"{FOLDER}/inside.h", "sim/world/coroutine.h")
     built = build.userspace(tools, "explorer.o", files, (*_FLAGS, "-O2", *_OBJECT), parts=parts, runs=False)
@@ -98,7 +98,7 @@ def _explorer(tools: root.Root) -> str:
 def _tested(tools: root.Root) -> str:
     """The engine, its world and the programs as an object."""
     programs = sorted((PROJECT / FOLDER / "programs").glob("*.c"))
-    files = [f"{FOLDER}/path.c", f"{FOLDER}/world.c", *(f"{FOLDER}/programs/{file.name}" for file in programs)]
+    files = [f"{FOLDER}/path.c", f"{FOLDER}/litmus_world.c", *(f"{FOLDER}/programs/{file.name}" for file in programs)]
     flags = (*_FLAGS, *_TESTED, *_OBJECT)
     return tools.inside(build.userspace(tools, "tested.o", files, flags, parts=PARTS, runs=False))
 

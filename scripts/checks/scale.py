@@ -65,7 +65,7 @@ def compiled(tools: root.Root, hooked: bool = True) -> Path:
     """xsmmu-scale with the engine hooked at each access to memory, or as fast as it can be."""
     files = sorted(str(file.relative_to(PROJECT)) for file in (PROJECT / "sim/scale").glob("*.c"))
     # The probes are there to test the hooks.
-    engine = ["sim/scale/path.c", *(["sim/scale/probe.c"] if hooked else [])]
+    engine = ["sim/scale/path.c", *(["sim/scale/hook_test.c"] if hooked else [])]
     others = [file for file in files if file not in engine]
     flags = (*_OBJECT, *(_HOOKED if hooked else _IN_PLACE))
     unit = build.userspace(tools, "path.o", engine, (*_FLAGS, *flags), parts=PARTS, runs=False)

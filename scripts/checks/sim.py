@@ -45,7 +45,7 @@ _FLAGS = (
 )
 _FOLDERS = ("sim/world", "sim/check", "sim/run")
 _FUZZ_FOLDERS = ("sim/world", "sim/check", "sim/fuzz")
-_MUTABLE = ("sim/world/path.c", "sim/world/iommu.c")
+_MUTABLE = ("sim/world/path.c", "sim/world/sim_iommu.c")
 """The engine, and the seam below it: where mutants are."""
 
 _SEEDS_OF_A_MUTANT = 200

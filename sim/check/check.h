@@ -11,7 +11,7 @@
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
 
-#include "../world/world.h"
+#include "../world/sim.h"
 
 #define BLOCK_PAGES	64u
 #define CALLS_DEEP	4u	/* an interrupt in a call, and one in reserve */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../world/world.h"
+#include "../world/sim.h"
 
 #define HEAD		4u
 #define OPERATIONS	2000u

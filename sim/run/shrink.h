@@ -2,7 +2,7 @@
 #ifndef SIM_SHRINK_H
 #define SIM_SHRINK_H
 
-#include "../world/world.h"
+#include "../world/sim.h"
 
 /*
  * Leave out steps of the failing run @run, as long as the same checker fails,

@@ -2,7 +2,7 @@
 /* Transfers, locks, flushes and commands under traffic. */
 #include "arena.h"
 #include "hooks.h"
-#include "memory.h"
+#include "allocator.h"
 #include "run.h"
 #include "spread.h"
 #include "tally.h"

@@ -31,7 +31,7 @@ enum line_event {
 	LINE_EVENTS
 };
 
-/* Whose lines. Kernel structures are modelled by hand, see world.c. */
+/* Whose lines. Kernel structures are modelled by hand, see scale_world.c. */
 enum line_class {
 	LINE_ENGINE,
 	LINE_TABLE,		/* page-table entries */

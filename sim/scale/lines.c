@@ -3,7 +3,7 @@
 #include "hooks.h"
 
 #include "arena.h"
-#include "probe.h"
+#include "hook_test.h"
 #include "run.h"
 #include "tally.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "arena.h"
-#include "memory.h"
+#include "allocator.h"
 #include "run.h"
 
 /* What the module takes at most. */

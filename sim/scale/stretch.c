@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "hooks.h"
-#include "memory.h"
+#include "allocator.h"
 #include "run.h"
 #include "tally.h"
-#include "world.h"
+#include "scale_world.h"
 
 /* Of each CPU: more than any list of another one is searched for; and deferred pages. */
 #define BLOCKS		40u

@@ -2,7 +2,7 @@
 /* Counts and time; see tally.h. */
 #include <string.h>
 
-#include "map.h"
+#include "hash_map.h"
 #include "tally.h"
 
 u32 scale_cpu;

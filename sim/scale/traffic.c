@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Drivers at work; see traffic.h. */
 #include "draw.h"
-#include "memory.h"
+#include "allocator.h"
 #include "step.h"
 #include "tally.h"
 #include "traffic.h"
-#include "world.h"
+#include "scale_world.h"
 
 /* What a driver and the stack do with a buffer beside its mapping, on average. */
 #define PACKET_NS	200

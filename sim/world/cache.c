@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "world.h"
+#include "sim.h"
 
 #define CACHE_MAX	256u
 

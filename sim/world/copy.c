@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "world.h"
+#include "sim.h"
 
 #define BUFFERS		40u
 #define BUFFERS_ALIKE	4u

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "coroutine.h"
-#include "world.h"
+#include "sim.h"
 
 u32 sim_points_left;
 static u64 outside_points;

@@ -3,7 +3,7 @@
  * Devices. They use what is mapped for them, try what was unmapped a moment ago
  * (an attacker does, and so does one that is slow), and anything at all.
  */
-#include "world.h"
+#include "sim.h"
 
 static u32 target(void)
 {

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "world.h"
+#include "sim.h"
 
 /* ---- map ---- */
 

@@ -2,7 +2,7 @@
 /* The engine is made, and goes; what it says before, and what may not be left. */
 #include <string.h>
 
-#include "world.h"
+#include "sim.h"
 
 void life_begin(void)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "coroutine.h"
-#include "world.h"
+#include "sim.h"
 
 /* One page. A free page has no references; the rest of a folio never has. */
 struct page {

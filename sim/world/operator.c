@@ -4,7 +4,7 @@
  * policy, CPUs that come and go, devices that are pulled; readers of the accounts. And
  * what a step is.
  */
-#include "world.h"
+#include "sim.h"
 
 /* ---- flush points ---- */
 

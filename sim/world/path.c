@@ -22,7 +22,7 @@
 #include "../../core/engine.c"
 #include "../../core/leak_check.c"
 
-#include "world.h"
+#include "sim.h"
 
 u64 path_map_one(struct xs_engine *engine, u64 phys, u32 prot, u64 last)
 {

@@ -4,7 +4,7 @@
  * after they were put there. Whoever wants to know that his are done puts a
  * wait command behind them and looks for its completion.
  */
-#include "world.h"
+#include "sim.h"
 
 #define QUEUE_MAX	64u
 

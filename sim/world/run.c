@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../check/check.h"
-#include "world.h"
+#include "sim.h"
 
 struct sim_world sim;
 

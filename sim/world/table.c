@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "world.h"
+#include "sim.h"
 
 #define TABLES		2400u
 #define SLOTS		(128u << SIM_TABLE_LG2)

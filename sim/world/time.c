@@ -3,7 +3,7 @@
  * The clock and the timers. Time passes with steps and with waiting; a timer
  * that is due is an interrupt on whichever CPU sees it first.
  */
-#include "world.h"
+#include "sim.h"
 
 /* Longer than any window and delay: what was long ago excuses nothing. */
 #define EPOCH_NS	200000000ULL

@@ -2,7 +2,7 @@
 /* Events as lines that a person can read. */
 #include <stdio.h>
 
-#include "world.h"
+#include "sim.h"
 
 static const char *const call_names[] = { "poll", "expire", "flush", "set policy", "retire" };
 

@@ -13,7 +13,7 @@
  * full barrier on both sides, as in Linux.
  *
  * Plain accesses are seen too: the compiler instruments the code under test as
- * for ThreadSanitizer, and shadow.c takes the calls. Two that conflict and are
+ * for ThreadSanitizer, and races.c takes the calls. Two that conflict and are
  * not ordered by release and acquire are a data race, which fails; so plain
  * accesses need no weak values of their own.
  */

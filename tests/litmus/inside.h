@@ -108,7 +108,7 @@ static inline u64 mix(u64 hash, u64 value)
 	return hash ^ hash >> 29;
 }
 
-/* memory.c */
+/* memory_model.c */
 void memory_reset(void);
 u64 memory_hash(void);
 void memory_plain_write(uintptr_t at, u32 bytes);
@@ -120,11 +120,11 @@ void trail_join(struct trail *into, const struct trail *from);
 void barrier_full(struct thread *thread);
 enum ex_order order_of(struct ex_site *site);
 
-/* sync.c */
+/* locks.c */
 void sync_reset(void);
 u64 sync_hash(void);
 
-/* shadow.c */
+/* races.c */
 enum access { PLAIN_READ, PLAIN_WRITE, ATOMIC_READ, ATOMIC_WRITE };
 void shadow_reset(void);
 void shadow_access(uintptr_t at, u32 bytes, enum access access);
@@ -133,7 +133,7 @@ bool shadow_is_new(uintptr_t at);
 void undo_note(uintptr_t at, u32 bytes);
 void undo_all(void);
 
-/* trace.c */
+/* history.c */
 void trace_reset(void);
 void trace_event(const struct ex_site *site, u64 value, const char *note, u32 number);
 void trace_print(void);

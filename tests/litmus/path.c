@@ -22,7 +22,7 @@
 #include "../../core/engine.c"
 #include "../../core/leak_check.c"
 
-#include "world.h"
+#include "litmus_world.h"
 
 u64 path_map_one(u64 phys)
 {

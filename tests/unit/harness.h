@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A test harness for two worlds: the same files run in userspace and inside a
- * kernel module. Tests call nothing but this, world.h and the engine.
+ * kernel module. Tests call nothing but this, unit_world.h and the engine.
  *
  * A test is a function; CHECK() fails it and goes on, so that loops look at
  * test_failed(). The first failure of a test is printed with its seed and step.

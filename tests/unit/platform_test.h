@@ -15,7 +15,7 @@
 void xs_enter(void);
 void xs_exit(void);
 
-/* Counts what the engine warns of; see world.h. */
+/* Counts what the engine warns of; see unit_world.h. */
 bool xs_warn_once(bool broken, const char *text);
 
 /* @removed pages of the world's table carry the tag @id until they are covered. */

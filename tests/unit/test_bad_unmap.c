@@ -4,7 +4,7 @@
  * caller's. Each is warned of and counted. What an unmap names is out of every
  * device's reach when it returns; nothing else changes.
  */
-#include "world.h"
+#include "unit_world.h"
 
 #define LAST	(~0ULL)
 

@@ -3,7 +3,7 @@
  * The log of a CPU's unmaps, and the runs and ranges that a flush makes of it,
  * against brute force.
  */
-#include "world.h"
+#include "unit_world.h"
 
 /* ---- runs ---- */
 

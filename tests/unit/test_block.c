@@ -3,7 +3,7 @@
  * Sets of pages against a naive search; blocks and partial lists against a model of who has
  * which page; and CPUs that hand out and take back pages of the same blocks.
  */
-#include "world.h"
+#include "unit_world.h"
 
 #define LAST	(~0ULL)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What each flush point, hold and refusal of the engine does, one by one. */
-#include "world.h"
+#include "unit_world.h"
 
 #define LAST	(~0ULL)
 

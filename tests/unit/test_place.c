@@ -3,7 +3,7 @@
  * Where mappings are: how much IOVA they need, limits, spaces far up and full, what is
  * given back, and what the engine says is mapped.
  */
-#include "world.h"
+#include "unit_world.h"
 
 #define LAST	(~0ULL)
 #define LOW	(1ULL << 32)

@@ -3,7 +3,7 @@
  * Pools: a buffer's bytes go to its bounce buffer and come back, and to nobody else's; bounce
  * buffers are never shared, and a chunk goes when nobody can know it any more.
  */
-#include "world.h"
+#include "unit_world.h"
 
 #define START		(3ULL << XS_CHUNK_LG2)
 #define LAST		(~0ULL)

@@ -3,7 +3,7 @@
  * Random sequences on a few CPUs, one at a time: everything that a driver, an
  * operator and the kernel may do, in a space so small that it is often full.
  */
-#include "world.h"
+#include "unit_world.h"
 
 #define MAPPINGS	200
 

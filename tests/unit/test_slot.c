@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Slots: what they say, who gets what they say, and how mappings fill them. */
-#include "world.h"
+#include "unit_world.h"
 
 #define SPACES	512
 

@@ -4,7 +4,7 @@
  * for from the bottom. Sizes go from a block to what no memory could describe
  * block by block.
  */
-#include "world.h"
+#include "unit_world.h"
 
 #define LAST		(~0ULL)
 #define LOW_BLOCKS	((1ULL << 32) / XS_BLOCK_BYTES)

@@ -4,7 +4,7 @@
  * tests checks that no IOVA of such a page is mapped again and that its memory, if it can
  * be held, is not freed before the world has removed it.
  */
-#include "world.h"
+#include "unit_world.h"
 
 #define LAST	(~0ULL)
 #define MAPPINGS	8

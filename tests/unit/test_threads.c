@@ -6,7 +6,7 @@
  * machine, and once by turns, where each interleaving is drawn from a seed and can
  * be repeated.
  */
-#include "world.h"
+#include "unit_world.h"
 
 #define SLOTS	48
 

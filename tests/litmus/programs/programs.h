@@ -3,7 +3,7 @@
 #ifndef LITMUS_PROGRAMS_H
 #define LITMUS_PROGRAMS_H
 
-#include "world.h"
+#include "litmus_world.h"
 
 extern const struct ex_program *const model_programs[];
 extern const struct ex_program *const batch_programs[];

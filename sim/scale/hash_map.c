@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Open addressing; see map.h. */
+/* Open addressing; see hash_map.h. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "map.h"
+#include "hash_map.h"
 
 #define FIRST_LG2	10
 

@@ -4,8 +4,8 @@
  * of free ones per CPU as a kernel's allocator has. What the allocator itself
  * touches is not counted.
  */
-#ifndef SCALE_MEMORY_H
-#define SCALE_MEMORY_H
+#ifndef SCALE_ALLOCATOR_H
+#define SCALE_ALLOCATOR_H
 
 #include "platform_scale.h"
 

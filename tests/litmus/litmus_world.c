@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* See world.h. */
+/* See litmus_world.h. */
 #include <string.h>
 
-#include "world.h"
+#include "litmus_world.h"
 
 #define PHYS_PAGES	128
 #define IOVA_PAGES	(LITMUS_BLOCKS * XS_BLOCK_PAGES)

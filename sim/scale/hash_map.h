@@ -3,8 +3,8 @@
  * A hash map from any number but the largest to a value of a fixed size, zeroed
  * when it is first asked for. A value stays where it is until the next new key.
  */
-#ifndef SCALE_MAP_H
-#define SCALE_MAP_H
+#ifndef SCALE_HASH_MAP_H
+#define SCALE_HASH_MAP_H
 
 #include "platform_scale.h"
 

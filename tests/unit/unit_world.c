@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The tests' world and driver; see world.h. */
-#include "world.h"
+/* The tests' world and driver; see unit_world.h. */
+#include "unit_world.h"
 
 /* The only world; pages of memory are found by their address alone. */
 static struct world *the_world;

@@ -8,8 +8,8 @@
  * seed and the step's number; so one that is left out changes little of the
  * others, and a failing run can be made shorter. There is one world at a time.
  */
-#ifndef SIM_WORLD_H
-#define SIM_WORLD_H
+#ifndef SIM_H
+#define SIM_H
 
 #include <xsmmu/engine.h>
 
@@ -321,7 +321,7 @@ void queue_begin(void);
 void queue_flush(const struct xs_range *range, bool hint);
 void queue_hardware(void);	/* the IOMMU executes the next command */
 
-/* iommu.c */
+/* sim_iommu.c */
 extern const struct xs_backend_ops sim_ops;
 
 /* device.c */
@@ -386,7 +386,7 @@ void life_end(void);		/* unmap all, and see that nothing is left */
 void life_trim(bool all);	/* have it give back what is gone; @all: memory, too */
 void life_retry(void);		/* have it remove what is stuck */
 
-/* block.c: blocks of a batch-aware driver */
+/* aware_driver.c: blocks of a batch-aware driver */
 void block_begin(void);
 void block_step(void);
 void block_end(void);		/* give all back */

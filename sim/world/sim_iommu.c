@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "world.h"
+#include "sim.h"
 
 /* Runs that a gather has, by their first page: each names the next one. */
 static struct {

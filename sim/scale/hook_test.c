@@ -3,7 +3,7 @@
  * Accesses of known number, compiled as the engine is: to see that the compiler
  * calls the hooks for each, and how they are counted.
  */
-#include "probe.h"
+#include "hook_test.h"
 
 void probe_bump(u64 *word)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Accesses of known number; see probe.c. */
-#ifndef SCALE_PROBE_H
-#define SCALE_PROBE_H
+/* Accesses of known number; see hook_test.c. */
+#ifndef SCALE_HOOK_TEST_H
+#define SCALE_HOOK_TEST_H
 
 #include "platform_scale.h"
 

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "world.h"
+#include "sim.h"
 
 #define BLOCKS		4u
 #define FILL_MAX	8u

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Pages of memory; see memory.h. */
+/* Pages of memory; see allocator.h. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include <xsmmu/backend.h>
 
-#include "memory.h"
+#include "allocator.h"
 #include "tally.h"
 
 #define MEMORY_PAGES	(1u << 26)

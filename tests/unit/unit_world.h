@@ -24,8 +24,8 @@
  * All of it is relaxed atomic words, so that no order comes from here that the
  * engine does not make itself.
  */
-#ifndef TEST_WORLD_H
-#define TEST_WORLD_H
+#ifndef TEST_UNIT_WORLD_H
+#define TEST_UNIT_WORLD_H
 
 #include <xsmmu/engine.h>
 

@@ -19,7 +19,7 @@ extern struct xs_engine engine;
 /* An engine with this policy; from setup(), first. */
 void world_begin(const char *policy);
 
-/* What Linux keeps in order by a dependency, see world.c. */
+/* What Linux keeps in order by a dependency, see litmus_world.c. */
 extern const struct ex_dependency world_dependencies[];
 
 /* The ways that the module takes for one page: path.c. */

@@ -10,9 +10,9 @@
  * Nothing is translated: the simulated world next door looks for mistakes.
  */
 #include "arena.h"
-#include "map.h"
+#include "hash_map.h"
 #include "tally.h"
-#include "world.h"
+#include "scale_world.h"
 
 #define ENTRIES_LG2	3	/* page-table entries of a line */
 

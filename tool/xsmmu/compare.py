@@ -311,7 +311,7 @@ def compare(
     \b
     Examples:
       xsmmu compare eth1 \\
-        --after 'ip addr add 10.0.0.2/24 dev eth1 && ip link set eth1 up' \\
+        --after 'ip a add 10.0.0.2/24 dev eth1 && ip l set eth1 up && sleep 3' \\
         --json-path end.sum_received.bits_per_second -- iperf3 -J -c 10.0.0.1
       xsmmu compare nvme0n1 --policies kernel-strict,xsmmu,fused --rank cpu -- \\
         dd if=/dev/nvme0n1 of=/dev/null bs=4k count=500k iflag=direct

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from checks import cstyle
+from checks import commits, cstyle
 from xsmmu.errors import UserError
 from xsmmu_lab.project import PROJECT
 from xsmmu_lab.setup import build, host, kernels, root
@@ -213,6 +213,7 @@ def checks(tree: Tree, console: Console) -> dict[str, Callable[[], Iterator[str]
         return made[0]
 
     return {
+        "commits": lambda: commits.findings(tree.path),
         "licences": lambda: licences(tree),
         "function length": lambda: function_length(tree),
         "kernel style": lambda: kernel_style(tree),

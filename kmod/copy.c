@@ -24,7 +24,7 @@ static const u8 directions[] = {
 
 /*
  * Whole pages are never copied on the kernel's own path, so drivers share them with the
- * device for long and never flush them (memory regions of RDMA, buffers of GPUs, rings that
+ * device for long and never sync them (memory regions of RDMA, buffers of GPUs, rings that
  * are used in halves). Mapped, they show the device no byte of others. Copied are those of
  * receive rings whose driver says that it syncs each part by itself: it hands parts on
  * while the page is the device's. In a list that is said by who exports buffers, too.
@@ -234,7 +234,7 @@ static void uncopy_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		unmap_sg(dev, sgl, nents, dir, attrs);
 }
 
-/* ---- flushes ---- */
+/* ---- syncs ---- */
 
 /* What is no copy is the driver's memory itself. */
 static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
@@ -248,7 +248,7 @@ static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
 	if (unlikely(size > XS_BOUNCE_MAX_BYTES ||
 		     !xs_pool_sync(&group->engine.pool, handle, size, to_device)))
 		xs_engine_bad_unmap(&group->engine, handle,
-				    "a flush of a copy that is not there");
+				    "a sync of a copy that is not there");
 	xs_exit();
 }
 

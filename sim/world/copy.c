@@ -228,7 +228,7 @@ static void unmap(struct buffer *buffer)
 		    copies && writes(buffer) ? buffer->theirs : buffer->ours, "memory");
 }
 
-static void flush(struct buffer *buffer)
+static void sync(struct buffer *buffer)
 {
 	bool to_device = sim_draw(2);
 	bool done;
@@ -241,7 +241,7 @@ static void flush(struct buffer *buffer)
 	done = xs_pool_sync(&sim.engine.pool, buffer->iova, buffer->bytes, to_device);
 	xs_exit();
 	if (!done)
-		sim_fail("copies", "nothing is flushed at %llx", (unsigned long long)buffer->iova);
+		sim_fail("copies", "nothing is synced at %llx", (unsigned long long)buffer->iova);
 	if (to_device && reads(buffer))
 		buffer->theirs = buffer->ours;
 	else if (!to_device && writes(buffer))
@@ -316,7 +316,7 @@ void copy_step(void)
 	else if (sim_draw(3))
 		unmap(buffer);
 	else if (sim_draw(2))
-		flush(buffer);
+		sync(buffer);
 	else
 		device_writes(buffer);
 	buffer->busy = false;

@@ -56,8 +56,8 @@ case_what_is_large_is_mapped() {
 	all_off
 }
 
-# A driver that sets no mask, as one on the kernel's own path, which needs no flushes, did before.
-case_flushes_are_not_skipped() {
+# A driver that sets no mask, as one on the kernel's own path, which needs no syncs, did before.
+case_syncs_are_not_skipped() {
 	rude kernel 2>/dev/null || failure "$(log_since | grep 'rude: wrong')"
 	unbind $TESTDEV
 	put $TESTDEV policy copy || failure "copy was refused: $(cat /tmp/put)"
@@ -308,8 +308,8 @@ case_bursts_are_copied() {
 	all_off
 }
 
-# A flush of more than any copy has is ignored and counted. A warning on the console ends the guest.
-case_a_flush_of_too_much() {
+# A sync of more than any copy has is ignored and counted. A warning on the console ends the guest.
+case_a_sync_of_too_much() {
 	read -r console_level others </proc/sys/kernel/printk
 	echo "1 $others" >/proc/sys/kernel/printk
 	before=$(stat_of $TESTDEV bad_unmaps)
@@ -412,7 +412,7 @@ case_chunks_are_empty() {
 
 # As drivers share pages with their devices that are never copied on the kernel's own path; strict shows what is expected.
 case_pages_that_are_shared_in_parts() {
-	for choice in strict:flip strict:unflushed strict:prime strict:svm copy:flip copy:unflushed copy:prime copy:svm \
+	for choice in strict:flip strict:unsynced strict:prime strict:svm copy:flip copy:unsynced copy:prime copy:svm \
 		strict:polls copy:polls; do
 		put $TESTDEV policy ${choice%:*} || failure "$choice was refused: $(cat /tmp/put)"
 		log_mark
@@ -422,7 +422,7 @@ case_pages_that_are_shared_in_parts() {
 	all_off
 }
 
-# A driver that writes into its buffer between its flush and its unmap. What has to keep its place, and is not aligned, is mapped.
+# A driver that writes into its buffer between its sync and its unmap. What has to keep its place, and is not aligned, is mapped.
 case_a_driver_that_aligns() {
 	for choice in strict:align1:mapped strict:align2:mapped strict:align_row:mapped copy:align1:copied copy:align2:copied \
 		copy:align_begin:copied copy:align_end:copied copy:align_row:mapped copy:align_page:copied copy:align_few:copied \

@@ -328,7 +328,7 @@ static void unmap(const struct buffer *buffer)
 	CHECK(unmap_at(buffer->iova, true));
 }
 
-static bool flush_at(u64 iova, u32 bytes, bool to_device)
+static bool sync_at(u64 iova, u32 bytes, bool to_device)
 {
 	bool ok;
 
@@ -398,7 +398,7 @@ static void copies(void)
 }
 
 /* A driver looks at its buffer, or writes to it, while it is mapped. */
-static void flushes(void)
+static void syncs(void)
 {
 	if (!CHECK(begin(1)))
 		return;
@@ -410,7 +410,7 @@ static void flushes(void)
 
 		CHECK(map(&buffer));
 		device_writes(&buffer, 1);
-		CHECK(flush_at(buffer.iova + 500, 20, false));
+		CHECK(sync_at(buffer.iova + 500, 20, false));
 		CHECK(*memory_at(&buffer, 500) == (u8)(was + writes));
 		CHECK(*memory_at(&buffer, 519) ==
 		      (u8)(*bounce_at(&buffer, 519) - !writes));
@@ -418,24 +418,24 @@ static void flushes(void)
 		CHECK(*memory_at(&buffer, 520) != *bounce_at(&buffer, 520));
 		*memory_at(&buffer, 999) = 77;
 		*bounce_at(&buffer, 999) = 78;
-		CHECK(flush_at(buffer.iova + 999, 1, true));
+		CHECK(sync_at(buffer.iova + 999, 1, true));
 		CHECK(*bounce_at(&buffer, 999) == (reads ? 77 : 78));
 		/* What is none of it. */
-		CHECK(flush_at(buffer.iova, 1000, true));
-		CHECK(flush_at(buffer.iova + 1000, 0, true));
+		CHECK(sync_at(buffer.iova, 1000, true));
+		CHECK(sync_at(buffer.iova + 1000, 0, true));
 		*bounce_at(&buffer, 1000) = 3;
 		was = *memory_at(&buffer, 1000);
-		CHECK(flush_at(buffer.iova, 1001, true));
+		CHECK(sync_at(buffer.iova, 1001, true));
 		CHECK(*bounce_at(&buffer, 1000) == 3);
-		CHECK(flush_at(buffer.iova + 999, 2, false));
+		CHECK(sync_at(buffer.iova + 999, 2, false));
 		CHECK(*memory_at(&buffer, 1000) == was);
-		CHECK(!flush_at(buffer.iova + 1000, 1, false));
+		CHECK(!sync_at(buffer.iova + 1000, 1, false));
 		unmap(&buffer);
-		CHECK(!flush_at(buffer.iova, 1, true));
+		CHECK(!sync_at(buffer.iova, 1, true));
 	}
-	CHECK(!flush_at(START + XS_POOL_BYTES - 1, 1, true));
-	CHECK(!flush_at(START + XS_POOL_BYTES, 1, true));
-	CHECK(!flush_at(START - 1, 1, true));
+	CHECK(!sync_at(START + XS_POOL_BYTES - 1, 1, true));
+	CHECK(!sync_at(START + XS_POOL_BYTES, 1, true));
+	CHECK(!sync_at(START - 1, 1, true));
 	end_empty();
 }
 
@@ -533,8 +533,8 @@ static void offsets(void)
 	check_equal(&buffer, true);
 	CHECK(xs_pool_next(&m.pool, &iova, &bytes) && iova == buffer.iova &&
 	      bytes == 2500);
-	CHECK(flush_at(buffer.iova + 2499, 1, false));
-	CHECK(!flush_at(buffer.iova - 1, 1, false));
+	CHECK(sync_at(buffer.iova + 2499, 1, false));
+	CHECK(!sync_at(buffer.iova - 1, 1, false));
 	/* An unmap may say any address in it. */
 	device_writes(&buffer, 1);
 	CHECK(unmap_at(buffer.iova & ~4095ULL, true));
@@ -571,18 +571,18 @@ static void offsets(void)
 	CHECK(!map_so(&buffer, LAST, 4095, true));
 	CHECK(map(&buffer) && buffer.iova % 4096 == 1500);
 	check_equal(&buffer, true);
-	CHECK(flush_at(buffer.iova, 1, false));
-	CHECK(!flush_at(buffer.iova - 1, 1, false));
-	CHECK(!flush_at(buffer.iova + 2500, 1, false));
+	CHECK(sync_at(buffer.iova, 1, false));
+	CHECK(!sync_at(buffer.iova - 1, 1, false));
+	CHECK(!sync_at(buffer.iova + 2500, 1, false));
 	iova = 0;
 	CHECK(xs_pool_next(&m.pool, &iova, &bytes) && iova == buffer.iova &&
 	      bytes == 2500);
 	*memory_at(&buffer, 0) ^= 0x55;
 	*memory_at(&buffer, 2499) ^= 0x55;
-	CHECK(flush_at(buffer.iova, 2500, true));
+	CHECK(sync_at(buffer.iova, 2500, true));
 	check_equal(&buffer, true);
 	device_writes(&buffer, 1);
-	CHECK(flush_at(buffer.iova, 2500, false));
+	CHECK(sync_at(buffer.iova, 2500, false));
 	check_equal(&buffer, true);
 	device_writes(&buffer, 2);
 	unmap(&buffer);
@@ -1146,7 +1146,7 @@ static void use(struct buffer *buffer, u64 *random)
 	for (u32 i = 0; i < buffer->bytes; i++)
 		*bounce_at(buffer, i) = value;
 	if (test_below(random, 2))
-		CHECK(flush_at(buffer->iova, buffer->bytes, false));
+		CHECK(sync_at(buffer->iova, buffer->bytes, false));
 	unmap(buffer);
 	for (u32 i = 0; i < buffer->bytes; i++)
 		CHECK(*memory_at(buffer, i) == value);
@@ -1525,7 +1525,7 @@ static void lives_meanwhile(void)
 
 const struct test pool_tests[] = {
 	{ "pool_copies", copies },
-	{ "pool_syncs", flushes },
+	{ "pool_syncs", syncs },
 	{ "pool_sizes", sizes },
 	{ "pool_full", full },
 	{ "pool_offsets", offsets },

@@ -16,7 +16,7 @@
  * What the device still has is the bounce buffer, with what was copied last, until another buffer
  * is. If it writes there later the next buffer has it. A bounce buffer that the device writes
  * begins as a copy of its buffer, too: what the device does not write is not changed. As long as
- * it is mapped, what the driver writes in between may be: a flush copies nothing to what
+ * it is mapped, what the driver writes in between may be: a sync copies nothing to what
  * the device does not read.
  *
  * Bounce buffers that nobody uses are anywhere: in areas that CPUs have open, and in those with

@@ -566,7 +566,7 @@ def test_a_device_that_was_asked_for_and_goes_is_an_error(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("columns", "tables"), [(200, 1), (132, 1), (125, 1), (110, 2), (80, 2), (72, 2), (40, 5), (20, 11), (1, 11)]
+    ("columns", "tables"), [(200, 1), (132, 1), (129, 1), (110, 2), (80, 2), (72, 2), (40, 5), (20, 11), (1, 11)]
 )
 def test_a_narrow_terminal_cuts_no_cell(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, tables: int

@@ -19,7 +19,7 @@ _COUNTS: Final = ("unmapped_pages", "invalidations_per_page", "exposure_max_ns",
 
 COLUMNS = (
     *("device", "names", "group", "driver", "path", "level", "state", "next boot"),
-    *("unmapped", "inv/page", "max/bound", "bad_unmaps"),
+    *("unmapped", "inv/page", "max/bound", "bad unmaps"),
 )
 
 

@@ -254,7 +254,7 @@ class Screen:
             f"exposure           p99 {duration(row.exposure_p99_ns)}, max {duration(row.exposure_max_ns)}, "
             f"bound {duration(sample.bound_ns)}",
             f"since the start    p99 {duration(began.exposure_p99_ns)}, max {duration(began.exposure_max_ns)}",
-            f"CPU, bad unmaps        {_cpu(row)}; {short(row.now('bad_unmaps'))} bad unmaps",
+            f"CPU, bad unmaps    {_cpu(row)}; {short(row.now('bad_unmaps'))} bad unmaps",
             *row.notes(names(row)[2]),
             "",
         ]

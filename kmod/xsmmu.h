@@ -1,25 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the module's files share.
+ * Declarations that the files of the module share.
  *
- * A group is an IOMMU group: its devices share an address space, so they share
- * a policy and, while any of them has a driver, an engine. A policy is chosen
- * while no driver is bound; the group is attached when the first driver
- * binds (its DMA operations become ours) and given back when the last one is
- * gone and nothing is mapped any more. The engine works on the group's default
- * domain, which has the direct mappings of its reserved regions already; nobody
- * else allocates in it meanwhile, since every device of the group that does DMA
- * is ours.
+ * A struct xs_group is an IOMMU group. The devices of a group share an address space, and so a
+ * policy and, while any of them has a driver, an engine. A policy is chosen while no driver is
+ * bound. The group is attached when the first driver binds: the DMA operations of its devices
+ * become those of the module. The group is detached when the last driver is gone and nothing is
+ * mapped any more. The engine works on the group's default domain, in which the IOMMU core has
+ * already mapped the reserved regions. Nothing else allocates IOVAs in the domain meanwhile,
+ * because all devices of the group that do DMA use the engine.
  *
- * What a driver allocated may be freed long after it is gone. Until then the group is orphaned
- * : the devices' operations stay ours and the engine keeps the books, but
- * of the domain it touches nothing any more, as that may change or go.
+ * Memory that a driver has allocated may be freed long after the driver is gone. Until then the
+ * group is orphaned: the devices keep the module's operations and the engine keeps its records,
+ * but the module no longer uses the domain, which may change or go.
  *
- * Locks: xs_mutex guards the list of groups and all of this but the engine; it
- * may sleep and is not taken on the DMA path. Nor is it where CPUs go off-line:
- * the IOMMU core waits for CPU hotplug with its group's mutex held, and we for
- * that one with xs_mutex held. xs_running changes under xs_mutex while no CPU
- * comes or goes, so that whoever sees one go may read it.
+ * Locks, outermost first:
+ *
+ *   device_lock()	guards the DMA bits of struct device (see attach.c)
+ *   xs_mutex		guards the list of groups and all state of groups and devices, except the
+ *			engine; sleeps, and is never taken on the DMA path
+ *   group mutex	of the IOMMU core; held where iommu_group_for_each_dev() calls back
+ *   group->trimming	guards the pool's chunks, the retries of removals and changes of the domain
+ *
+ * CPU-hotplug callbacks do not take xs_mutex: the IOMMU core waits for CPU hotplug with the group
+ * mutex held, and the module takes the group mutex with xs_mutex held. xs_running changes with
+ * xs_mutex and cpus_read_lock() held, so a CPU-hotplug callback may read the list.
  */
 #ifndef XSMMU_KMOD_H
 #define XSMMU_KMOD_H
@@ -51,11 +56,14 @@ typedef int (*xs_map_pages_t)(struct iommu_domain *domain, unsigned long iova,
 			      phys_addr_t phys, size_t page_bytes, size_t pages,
 			      int prot, gfp_t gfp, size_t *mapped);
 
-/*
- * What the engine's backend keeps for one CPU of a attached group.
- * @lock:  of who starts @timer
- * @dirty: on this CPU's list of what the end of its next poll flushes; only this
- *	   CPU touches it, with interrupts off
+/**
+ * struct xs_group_cpu - per-CPU state of the backend of an attached group
+ * @lock:	serializes the starts of @timer; taken with interrupts off
+ * @timer:	fires when the oldest deferred unmap of the CPU reaches the window
+ * @dirty:	entry in the list of groups that the end of the CPU's next NAPI poll flushes; only
+ *		the CPU itself changes the list, with interrupts off
+ * @group:	constant
+ * @cpu:	constant
  */
 struct xs_group_cpu {
 	spinlock_t lock;
@@ -65,62 +73,94 @@ struct xs_group_cpu {
 	u32 cpu;
 };
 
-/* Commands that the engine does not know of, by kind. */
+/**
+ * struct xs_group_commands - invalidation commands that the engine does not count
+ * @page:	page-selective commands
+ * @domain:	domain-selective commands
+ */
 struct xs_group_commands {
 	atomic64_t page;
 	atomic64_t domain;
 };
 
-/*
- * struct xs_group - see the head of this file
- * @engine:	first, so that it and the group, its backend, are one pointer
- * @list, @running: in xs_groups; in xs_running, while it has an engine
- * @policy:	chosen, NULL for none
- * @auto_line:	by which auto has chosen it; NULL if it was chosen by its name
- * @tuning:	the operator's, valid with @policy
- * @direct:	chosen: entries of the page table are written in place
- * @chosen:	0: not by the operator; else the how-manieth of their choices it is
- * @clean:	the kernel's own path has nothing mapped below 4 GiB but @MSI pages, as no
- *		driver has used it since that was looked at
- * @MSI pages, @msi_page_count: pages that the kernel has mapped there for interrupts
- * @devices:	our struct xs_device, all of the group's PCI devices
- * @attached:	devices with a driver that is served
- * @aware:	all drivers of those are batch-aware
- * @instance:	what the devices' dma_ops point to; the fields below are valid while
- *		it is not NULL: there is an engine
- * @domain:	the group's default domain; from when it is orphaned until a driver comes
- *		for which it translates, one that maps nothing
- * @geometry:	of the default domain, when the engine was made
- * @iommu:	what that is like; of its flushes of maps, those that are ours to make
- * @name:	of the device it was made for, for the log
- * @active:	maps were counted
- * @strayed, @torn: a call that was ignored has been warned of; an unmap that did not match
- *		what is mapped
- * @stuck_in:	the domain that the group has left with pages that could not be removed from
- *		it; to be compared only. @stuck_live: some of them are mapped still, and the
- *		engine does not know them as stuck: what is unmapped now is stuck, too
- * @left:	the domain before @domain, while calls are under way that have seen it
- * @starved:	jiffies when the IOMMU driver last had no memory for a removal
- * @leaving:	of remove_partial()
- * @is_known:	the domain's own operations are called
- * @map_pages, @maps_generic: by which, if that is all that a map needs
- * @unmap_pages: the domain's own, for what was mapped as single pages
- * @leaves:	it is about to orphan, or to be given back: maps fail
- * @partial:	calls at work that remove what may not be mapped in part, and one
- *		more once it has @was orphaned
- * @generic:	the domain has generic page tables
- * @tables:	what is written in place
- * @root:	of the page table, where @iommu prunes; its format is NULL if it is not known
- * @map_flushes:	map-side flushes since load
- * @other_commands: what those have sent; invalidations for freed page-table pages and for
- *		what an error has left mapped; removals, where each is a command
- * @trim, @trimming: work: frees what the engine says there is too much of; while
- *		it does, and while nobody may
- * @retry:	work: tries again to remove pages that are stuck
- * @grow, @shrink: works: add memory to the pool, and look whether there is too much
- * @node:	where memory is near
+/**
+ * struct xs_group - an IOMMU group
+ *
+ * Lifetimes: the group exists while it has a device. The fields from @instance to @cpus describe
+ * the attachment and are valid while @instance is not NULL. Unless said otherwise, a field is
+ * written under xs_mutex.
+ *
+ * "sections" below means readers on the DMA path, which are in an RCU section of the engine or an
+ * SRCU section of &xs_backend_srcu.
+ *
+ * @engine:	must be the first member: the engine's address is the address of its backend, the
+ *		group. Has its own locks
+ * @list:	entry in xs_groups
+ * @running:	entry in xs_running while the group has an engine; changes under xs_mutex and
+ *		cpus_read_lock()
+ * @iommu_group: referenced; constant
+ * @policy:	chosen policy; NULL for none
+ * @auto_line:	line of the table of `auto` that chose @policy; NULL if `auto` is not in force
+ * @tuning:	chosen tunables; valid if @policy is not NULL
+ * @direct:	direct tables are chosen
+ * @chosen:	sequence number of the operator's choice; 0 if the operator made none
+ * @clean:	no stale kernel mappings: the last scan found nothing below 4 GiB except
+ *		@msi_pages, and no driver has used the kernel's own path since
+ * @msi_pages:	IOVAs of pages that the kernel has mapped for interrupts
+ * @msi_page_count: number of @msi_pages
+ * @devices:	list of struct xs_device, one for each PCI device of the group
+ * @attached:	number of devices with a driver whose DMA the module handles, blocked devices
+ *		included
+ * @aware:	all drivers of attached devices are batch-aware
+ * @instance:	the dma_ops instance of the devices; not NULL while the group has an engine
+ * @domain:	the group's default domain. While the group is orphaned, and until a driver binds
+ *		for which the domain translates, a blocking domain. Changes under xs_mutex and
+ *		@trimming; read in sections
+ * @geometry:	geometry of the default domain when the engine was made
+ * @tables:	state of direct tables. @tables.on is set under xs_mutex and may be cleared in any
+ *		context; read in sections
+ * @root:	page table of a domain whose driver prunes (@iommu.prunes); @root.format is NULL if
+ *		the table was not found
+ * @is_known:	the backend calls the domain's own operations; else it calls the IOMMU core
+ * @maps_generic: a map needs only the map of the generic page tables; read in sections
+ * @map_pages:	the domain operation for the map fast path; NULL if a map needs more than that
+ *		operation; read in sections
+ * @unmap_pages: the domain's operation that unmaps single pages; NULL if the domain has none;
+ *		read in sections
+ * @name:	name of the device for which the engine was made, for the log
+ * @active:	the engine has counted a map
+ * @strayed:	a warning was logged of an ignored call; no lock: a race logs twice
+ * @torn:	a warning was logged of an unmap that does not match its mapping; no lock
+ * @stuck_in:	the domain that the group left while pages could not be removed from that domain;
+ *		NULL for none. Only compared, never dereferenced. Written under @trimming
+ * @stuck_live:	some of the pages in @stuck_in are still mapped for a driver, and the engine does
+ *		not know them as stuck: pages that are unmapped now become stuck, too. Written under
+ *		@trimming; set for a mapping under @leaving
+ * @left:	the previous domain, while calls that have seen it are under way; else NULL.
+ *		Written under @trimming; read after @domain (see domain_left())
+ * @starved:	jiffies when the IOMMU driver last had no memory for a removal; no lock
+ * @partial:	number of calls that are removing ranges which may be mapped only in part, plus 1
+ *		once @was_orphaned
+ * @was_orphaned: the group has been orphaned since the engine was made
+ * @leaves:	the group is about to be orphaned or detached, and all maps fail; read in sections
+ * @leaving:	serializes removals of ranges that may be mapped only in part (remove_partial())
+ * @iommu:	properties of the IOMMU; @iommu.flushes_maps is true only if the backend must flush
+ *		maps itself. Read in sections
+ * @generic:	the domain has generic page tables; read in sections
+ * @map_flushes: map-side flushes since the group was created
+ * @other_commands: commands that the engine does not count: of map-side flushes, of invalidations
+ *		for freed page-table pages and after failed maps, and of removals where each removal
+ *		is a command
+ * @trim:	work: frees memory of the engine that is surplus
+ * @retry:	work: tries again to remove stuck pages
+ * @grow:	work: adds chunks to the pool
+ * @shrink:	work: frees chunks of the pool that are surplus
+ * @trimming:	held by the works above while they run, and where the domain changes
+ * @node:	NUMA node of the device for which the engine was made
+ * @cpus:	array of nr_cpu_ids; NULL outside xs_backend_init() .. xs_backend_exit()
  * @past:	sum of the statistics of earlier engines
- * @failure:	why the last attach failed, NULL if it did not
+ * @sum:	scratch for readers of statistics
+ * @failure:	reason why the last attach failed; NULL if it succeeded
  */
 struct xs_group {
 	struct xs_engine engine;
@@ -175,21 +215,21 @@ struct xs_group {
 	struct xs_group_cpu *cpus;
 
 	struct xs_stats past;
-	struct xs_stats sum;	/* scratch, under xs_mutex */
+	struct xs_stats sum;
 	const char *failure;
 };
 
 static_assert(offsetof(struct xs_group, engine) == 0);
 
-/*
- * struct xs_seen - the IOMMU of a device, and the domain that the device was attached to, as
- * xs_group_look() found them. Nothing else keeps a pointer into either.
- * @iommu:	the IOMMU, to be compared only
- * @untried:	NULL if it is of a kind that was tried, or why not
- * @type:	of the domain; IOMMU_DOMAIN_BLOCKED: no domain was found
- * @like:	the properties of the IOMMU, if @type is one of the DMA API
- * @unserved:	NULL, or why a domain of this device cannot be an engine's
- * @no_tables:	NULL if entries of the page table can be written in place, or why not
+/**
+ * struct xs_seen - the IOMMU of a device and the domain that the device is attached to, as of the
+ *		    last xs_group_look()
+ * @iommu:	the IOMMU; only compared, never dereferenced
+ * @untried:	reason why the module does not support this kind of IOMMU; NULL if supported
+ * @type:	type of the domain; IOMMU_DOMAIN_BLOCKED if no domain was found
+ * @like:	properties of the IOMMU; valid if @type is a type of the DMA API
+ * @unserved:	reason why an engine cannot use a domain of this device; NULL if an engine can
+ * @no_tables:	reason why direct tables are not possible; NULL if they are
  */
 struct xs_seen {
 	const struct iommu_device *iommu;
@@ -200,23 +240,32 @@ struct xs_seen {
 	const char *no_tables;
 };
 
-/*
+/**
  * struct xs_device - a PCI device behind an IOMMU
- * @seen:	of the IOMMU, under xs_mutex
- * @on_kernel_path: it has a driver that uses the kernel's own path, or has had one whose
+ *
+ * All fields are guarded by xs_mutex, except where said.
+ *
+ * @list:	entry in the devices of @group
+ * @dev:	the device; referenced while @taken
+ * @group:	the group; constant
+ * @seen:	result of the last xs_group_look()
+ * @on_kernel_path: the device has a driver that uses the kernel's own path, or had a driver whose
  *		probe failed
- * @bound:	it has a driver that is served
- * @aware:	that driver is batch-aware
- * @taken:	its DMA operations are ours; we have a reference of @dev
- * @gone:	it has been removed, and stays here until the group is detached
- * @dma:	the kernel's own DMA path while @taken, to be restored. Its @iommu may be
- *		restored later, when the lock of @dev can be had: see xs_device_settle()
- * @removed, @removed_ops: in a list of attach.c, while the kernel releases the device from
- *		its IOMMU; the DMA operations that the device has afterwards
- * @blocked:	not to be attached, in a group that is: its maps fail
- * @claimed:	no one changes the type of the group's default domain
- * @told:	the line of auto that the log has for it
- * @passed_over: the reason that the log has for leaving its group to the kernel's own path
+ * @bound:	the device has a driver whose DMA the module handles
+ * @aware:	the driver is batch-aware
+ * @taken:	the device's DMA operations are those of the module
+ * @gone:	the device was removed; the structure stays until the group is detached
+ * @blocked:	the device cannot be attached, but its group is: all its maps fail
+ * @claimed:	a use of the default domain is held, so nobody can change the group's type
+ * @told:	the line of `auto` that was last logged for the device
+ * @passed_over: the reason that was last logged for leaving the group to the kernel's own path
+ * @dma:	the kernel's own DMA operations and DMA bit while @taken, to be restored. @dma.iommu
+ *		may be restored later, under the lock of @dev: see xs_device_settle()
+ * @removed:	entry in the list of devices that the kernel is releasing from their IOMMU; guarded
+ *		by removed_lock in attach.c
+ * @removed_ops: DMA operations to restore after that release; guarded by removed_lock
+ * @kobj:	the folder xsmmu/ of the device in sysfs; NULL if it could not be made
+ * @stats:	the folder xsmmu/stats/ of the device in sysfs
  */
 struct xs_device {
 	struct list_head list;
@@ -246,39 +295,131 @@ extern struct mutex xs_mutex;
 extern struct list_head xs_groups;
 extern struct list_head xs_running;
 
-/*
- * group.c; all under xs_mutex. xs_group_device(): the device of the group that is @dev and
- * that is not removed, or NULL.
+/* ---- group.c ---- */
+
+/**
+ * xs_device_find - find the xs_device of a device in all groups
+ * @dev: the device
  *
- * xs_group_look(): refresh what is known of the IOMMU of each device. It takes the mutex of
- * the IOMMU group, and sleeps. It is called when a device appears, when a driver is about to
- * probe, when a domain was attached, and when the operator chooses; nothing else follows
- * dev->iommu of a device without a driver. A device that is being removed is not looked at,
- * as xs_device_remove() comes before the kernel releases the device from its IOMMU.
+ * Context: xs_mutex.
+ * Return: the device, or NULL if none is known or the device was removed.
  */
 struct xs_device *xs_device_find(struct device *dev);
+
+/**
+ * xs_group_device - find the xs_device of a device in one group
+ * @group: the group
+ * @dev: the device
+ *
+ * Context: xs_mutex.
+ * Return: the device, or NULL if none is known or the device was removed.
+ */
 struct xs_device *xs_group_device(const struct xs_group *group,
 				  struct device *dev);
+
+/**
+ * xs_group_look - update @seen of each device of a group
+ * @group: the group
+ *
+ * Called when a device appears, when a driver is about to probe, after a domain was attached, and
+ * when the operator chooses. No other code follows dev->iommu of a device without a driver. A
+ * device that is being removed is skipped: xs_device_remove() comes before the kernel releases the
+ * device from its IOMMU.
+ *
+ * Context: xs_mutex; takes the mutex of the IOMMU group and sleeps.
+ */
 void xs_group_look(struct xs_group *group);
+
+/**
+ * xs_device_add - make the xs_device of a PCI device, and its group if the group is new
+ * @dev: the device
+ *
+ * Does nothing for a known device, or for a device that is not behind an IOMMU.
+ *
+ * Context: xs_mutex; sleeps.
+ */
 void xs_device_add(struct device *dev);
+
+/**
+ * xs_device_remove - forget a device that is being removed
+ * @xdev: the device; freed now, or when its group is detached
+ *
+ * Called before the kernel releases the device from its IOMMU. May free the group.
+ *
+ * Context: xs_mutex; sleeps.
+ */
 void xs_device_remove(struct xs_device *xdev);
+
+/**
+ * xs_group_clean - free the removed devices of a group, and the group if it has no other device
+ * @group: a group without an engine
+ *
+ * Context: xs_mutex.
+ */
 void xs_group_clean(struct xs_group *group);
+
+/**
+ * xs_others_use_kernel_path - check whether a driver of another device in the group uses the
+ *			       kernel's own path
+ * @xdev: the device
+ *
+ * Context: xs_mutex.
+ * Return: true if such a driver is bound. A driver that is about to probe and waits for xs_mutex
+ * does not count.
+ */
 bool xs_others_use_kernel_path(struct xs_device *xdev);
+
+/**
+ * xs_group_level - protection level that a group has now
+ * @group: the group
+ *
+ * Context: xs_mutex.
+ * Return: the level; XS_LEVEL_NONE if the group is not attached, is blocked, or has stuck pages.
+ */
 enum xs_level xs_group_level(const struct xs_group *group);
+
+/**
+ * xs_group_state - name of the state of a group, as in the sysfs file `state`
+ * @group: the group
+ *
+ * Context: xs_mutex.
+ * Return: a constant string.
+ */
 const char *xs_group_state(struct xs_group *group);
+
+/**
+ * xs_group_live - number of pages that drivers have mapped
+ * @group: the group
+ *
+ * Context: xs_mutex.
+ * Return: pages; 0 without an engine.
+ */
 s64 xs_group_live(struct xs_group *group);
+
+/**
+ * xs_group_sum - statistics of a group since it was created, over all its engines
+ * @group: the group
+ * @sum: result
+ *
+ * Context: xs_mutex.
+ */
 void xs_group_sum(struct xs_group *group, struct xs_stats *sum);
 
-/*
- * Does it have a driver that uses the DMA API? Bridges' do not, or manage it
- * themselves; not all of them say so (shpchp).
+/**
+ * xs_device_has_driver - check whether a device has a driver that uses the DMA API
+ * @xdev: the device
+ *
+ * Drivers of bridges do not use the DMA API, or manage DMA themselves, but not all of them declare
+ * driver_managed_dma (shpchp).
+ *
+ * Context: xs_mutex.
  */
 static inline bool xs_device_has_driver(const struct xs_device *xdev)
 {
 	struct device_driver *driver;
 	bool has;
 
-	/* It is unbound, and its module gone, without our locks. */
+	/* The driver may be unbound, and its module unloaded, without xs_mutex. */
 	rcu_read_lock();
 	driver = READ_ONCE(xdev->dev->driver);
 	has = driver && !to_pci_driver(driver)->driver_managed_dma;
@@ -286,45 +427,118 @@ static inline bool xs_device_has_driver(const struct xs_device *xdev)
 	return has && !pci_is_bridge(to_pci_dev(xdev->dev));
 }
 
-/*
- * attach.c; all under xs_mutex but the last three. A group whose handles are all gone is
- * given back by xs_group_end_orphan(), if not before; the caller has the lock of @locked,
- * which may be NULL.
+/* ---- attach.c ---- */
+
+/**
+ * xs_device_bind - attach a device whose driver is about to probe, if a policy is chosen
+ * @xdev: the device; the kernel has set up its DMA path
  *
- * xs_device_settle(): the caller has the device's lock; what was not restored of the kernel's
- * own DMA path for want of that lock is restored.
+ * Logs the reason if the device is not attached.
  *
- * xs_device_leave(): a device that is taken is about to be released from its IOMMU.
- * xs_device_left(): it was released. The kernel may have reset its DMA operations, which are
- * those of its group again, on the return. It takes no mutex: what was mapped may be freed at
- * any time.
- *
- * xs_look_is_due(): a domain was attached, and no look has followed yet.
+ * Context: the lock of the device and xs_mutex; sleeps.
  */
 void xs_device_bind(struct xs_device *xdev);
+
+/**
+ * xs_device_settle - restore the DMA bit of a detached device
+ * @xdev: the device
+ *
+ * Does the part of a detach that had to wait because the lock of the device was taken.
+ *
+ * Context: the lock of the device and xs_mutex; sleeps.
+ */
 void xs_device_settle(struct xs_device *xdev);
+
+/**
+ * xs_device_leave - prepare for the release of an attached device from its IOMMU
+ * @xdev: the device, with @taken set
+ *
+ * Context: xs_mutex, before the IOMMU core releases the device.
+ */
 void xs_device_leave(struct xs_device *xdev);
+
+/**
+ * xs_device_left - restore the DMA operations of a device that was released from its IOMMU
+ * @dev: the device
+ *
+ * The kernel may have reset the DMA operations in the release. On return they are those of the
+ * device's group again, because coherent memory of the device may be freed at any time. Does
+ * nothing for a device that was not attached.
+ *
+ * Context: any that may take a spinlock; takes no mutex.
+ */
 void xs_device_left(struct device *dev);
+
+/**
+ * xs_look_is_due - check whether a domain was attached after the last look at all groups
+ *
+ * Context: any.
+ */
 bool xs_look_is_due(void);
+
+/**
+ * xs_group_end_orphan - detach a group if it is orphaned and nothing is mapped any more
+ * @group: the group; freed if it is detached and has no device left
+ * @locked: device whose lock the caller holds, or NULL
+ *
+ * Context: xs_mutex; sleeps.
+ */
 void xs_group_end_orphan(struct xs_group *group, struct device *locked);
+
+/**
+ * xs_group_set - give the policy, the tunables and the batch awareness of a group to its engine
+ * @group: the group
+ *
+ * They are in force on return. Does nothing without an engine.
+ *
+ * Context: xs_mutex; may sleep.
+ */
 void xs_group_set(struct xs_group *group);
+
+/**
+ * xs_group_update_aware - update @aware of a group after a driver came, went or became batch-aware
+ * @group: the group
+ *
+ * Evaluates `auto` again if @aware has changed.
+ *
+ * Context: xs_mutex; may sleep.
+ */
 void xs_group_update_aware(struct xs_group *group);
+
+/**
+ * xs_attach_init - make the workqueue of orphaned groups and follow domain changes
+ *
+ * Context: module load.
+ * Return: 0 or a negative errno.
+ */
 int xs_attach_init(void);
+
+/**
+ * xs_attach_exit - undo xs_attach_init()
+ *
+ * Context: module load or unload, when no group has an engine; sleeps.
+ */
 void xs_attach_exit(void);
 
-/* Where a PCI device is. */
+/**
+ * struct xs_address - address of a PCI device
+ * @domain:	PCI domain
+ * @bus:	bus number
+ * @devfn:	device and function
+ */
 struct xs_address {
 	int domain;
 	u8 bus;
 	u8 devfn;
 };
 
-/*
- * struct xs_choice
- * @policy:	NULL for none
- * @is_auto:	@policy and @tuning are auto's, when it is asked for what a group is like
- * @line:	by which it has chosen them then
- * @tuning, @direct: valid with a policy
+/**
+ * struct xs_choice - a policy and its tunables
+ * @policy:	chosen policy; NULL for none, and with @is_auto until `auto` is evaluated
+ * @is_auto:	`auto` chooses @policy and @tuning when it is evaluated for a group
+ * @line:	line of the table of `auto` that chose @policy; NULL before
+ * @tuning:	tunables; valid if @policy is not NULL
+ * @direct:	direct tables
  */
 struct xs_choice {
 	const struct xs_policy *policy;
@@ -334,105 +548,288 @@ struct xs_choice {
 	bool direct;
 };
 
-/*
- * choice.c; all under xs_mutex. xs_device_choose(): for a device that has appeared, or
- * whose driver is about to probe (@binds), what was chosen before or the rules say.
- * xs_device_refusal(): why the module does not take the device over; NULL if the module can.
- * xs_group_refusal(): the first device of a group that has such a reason, and the reason; NULL
- * if all can be attached, and for a group at work, where such a device is blocked.
- * xs_group_tuning(): what is in force of the group's. xs_group_tune(): is it @copies that
- * are asked for? xs_group_choose(): @policy is NULL with @is_auto, and is found.
- * xs_group_decide_again(): what auto has chosen may be another policy by now; true if it
- * was, and is in force. A group at work is not weakened.
+/* ---- choice.c ---- */
+
+/**
+ * xs_choice_start - read the floor and the rules of the module parameters
+ * @rules: text of the parameter rules
+ * @min_level: text of the parameter min_level; empty for the default floor
+ *
+ * Context: module load, before any group exists.
+ * Return: 0 or a negative errno. A log line names the invalid word.
  */
 int xs_choice_start(const char *rules, const char *min_level);
+
+/**
+ * xs_choice_floor - name of the floor
+ *
+ * Context: any, after xs_choice_start().
+ */
 const char *xs_choice_floor(void);
+
+/**
+ * xs_choice_stop - free the rules and the choices of the operator
+ *
+ * Context: module load or unload, when no group exists.
+ */
 void xs_choice_stop(void);
+
+/**
+ * xs_device_choose - apply the remembered choice of a device, or the rules, to its group
+ * @xdev: a device that has appeared, or whose driver is about to probe
+ * @binds: a driver is about to probe
+ *
+ * Context: xs_mutex; may sleep.
+ */
 void xs_device_choose(struct xs_device *xdev, bool binds);
+
+/**
+ * xs_group_cannot_copy - check whether copying must wait until all drivers are unbound
+ * @group: the group
+ *
+ * Context: xs_mutex.
+ * Return: true if the group has an engine and its operations do not copy.
+ */
 bool xs_group_cannot_copy(const struct xs_group *group);
+
+/**
+ * xs_device_refusal - reason why the module cannot attach a device
+ * @xdev: the device
+ *
+ * Context: xs_mutex, after xs_group_look().
+ * Return: the reason, a constant string; NULL if the module can.
+ */
 const char *xs_device_refusal(const struct xs_device *xdev);
+
+/**
+ * xs_group_refusal - find the first device of a group that the module cannot attach
+ * @group: the group
+ * @why: result: the reason, if a device is returned
+ *
+ * Context: xs_mutex, after xs_group_look().
+ * Return: the device; NULL if there is none, and for a group with an engine, in which such a
+ * device is blocked.
+ */
 struct xs_device *xs_group_refusal(const struct xs_group *group,
 				   const char **why);
+
+/**
+ * xs_group_be_strict - set policy strict after a fault of the module
+ * @group: the group
+ *
+ * Context: xs_mutex; may sleep.
+ */
 void xs_group_be_strict(struct xs_group *group);
+
+/**
+ * xs_group_choose - make a choice of the operator
+ * @group: the group
+ * @policy: policy; NULL for none, and with @is_auto
+ * @is_auto: let `auto` choose the policy
+ *
+ * Context: xs_mutex; sleeps.
+ * Return: 0 or a negative errno. A log line gives the reason of a refusal.
+ */
 int xs_group_choose(struct xs_group *group, const struct xs_policy *policy,
 		    bool is_auto);
+
+/**
+ * xs_group_decide_again - evaluate `auto` again after facts of a group have changed
+ * @group: the group
+ *
+ * A policy below the level in force is not applied to a group that has an engine.
+ *
+ * Context: xs_mutex; may sleep.
+ * Return: true if another line was chosen, which is in force on return.
+ */
 bool xs_group_decide_again(struct xs_group *group);
+
+/**
+ * xs_group_tuning - tunables that are in force for a group
+ * @group: the group
+ *
+ * Context: xs_mutex.
+ */
 struct xs_tuning xs_group_tuning(const struct xs_group *group);
+
+/**
+ * xs_group_tune - change the tunables of a group for the operator
+ * @group: the group
+ * @tuning: all tunables
+ * @copies: the operator has set copy_bytes
+ *
+ * Context: xs_mutex; may sleep.
+ * Return: 0; -ENODATA without a policy or with `auto`; -ERANGE for a value out of range; or
+ * another negative errno, with a log line.
+ */
 int xs_group_tune(struct xs_group *group, const struct xs_tuning *tuning,
 		  bool copies);
+
+/**
+ * xs_group_choose_tables - choose between direct tables and the IOMMU driver's operations
+ * @group: the group
+ * @direct: use direct tables
+ *
+ * Context: xs_mutex; sleeps.
+ * Return: 0; -ENODATA without a policy; or another negative errno, with a log line.
+ */
 int xs_group_choose_tables(struct xs_group *group, bool direct);
+
+/**
+ * xs_choice_is_allowed - check that a policy is not below the floor
+ * @policy: the policy, with its level for drivers that are not batch-aware
+ *
+ * Context: any, after xs_choice_start().
+ */
 bool xs_choice_is_allowed(const struct xs_policy *policy);
+
+/**
+ * xs_tuning_is_valid - check that all tunables are in their ranges
+ * @tuning: the tunables
+ *
+ * Context: any.
+ */
 bool xs_tuning_is_valid(const struct xs_tuning *tuning);
+
+/**
+ * xs_address_is - check whether a PCI device has an address
+ * @address: the address
+ * @pdev: the device
+ *
+ * Context: any.
+ */
 bool xs_address_is(const struct xs_address *address, struct pci_dev *pdev);
 
-/*
- * auto.c; under xs_mutex. A line of its table: with these facts of a group, this policy is
- * chosen, for this reason. xs_auto_find(): the one that holds for it, by the last look.
- * xs_auto_say(): in the log, once for each device.
+/* ---- auto.c ---- */
+
+/**
+ * struct xs_auto_line - a line of the table of `auto`
+ * @facts:	the line matches a group that has all these facts
+ * @policy:	name of the policy that is chosen then
+ * @why:	reason, for the log and for sysfs
  */
 struct xs_auto_line {
 	u32 facts;
 	const char *policy;
 	const char *why;
 };
+
+/**
+ * xs_auto_find - find the line of `auto` for a group
+ * @group: the group
+ *
+ * Context: xs_mutex, after xs_group_look().
+ * Return: the first line that matches; never NULL.
+ */
 const struct xs_auto_line *xs_auto_find(const struct xs_group *group);
+
+/**
+ * xs_auto_say - log the choice of `auto`, once for each device and line
+ * @group: the group; nothing is logged if `auto` is not in force
+ *
+ * Context: xs_mutex.
+ */
 void xs_auto_say(struct xs_group *group);
 
-/*
- * rules.c. xs_rules_start(): 0 or a negative errno, and a line in the log names the word
- * that is wrong. xs_rules_find(): the choice of the first rule that matches, or NULL;
- * without a driver, also if it is not known before there is one.
+/* ---- rules.c ---- */
+
+/**
+ * xs_rules_start - read the rules
+ * @text: text of the parameter rules
+ *
+ * Context: module load.
+ * Return: 0 or a negative errno. A log line names the invalid word.
  */
 int xs_rules_start(const char *text);
+
+/**
+ * xs_rules_stop - free the rules
+ *
+ * Context: module load or unload, when no group exists.
+ */
 void xs_rules_stop(void);
+
+/**
+ * xs_rules_find - find the rule for a device
+ * @pdev: the device
+ * @driver: name of the driver that is about to probe, or NULL
+ *
+ * Context: xs_mutex.
+ * Return: the choice of the first rule that matches. NULL if none does, or if @driver is NULL and
+ * a rule before the first match depends on the driver.
+ */
 const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver);
 
+/* ---- instances.c ---- */
+
 /*
- * dma.c. A instance is what the dma_ops of a group's devices point to: operations
- * like all others', and where the group is found without a look-up. Both are
- * constant; there are as many as groups can be attached at a time, and as many again
- * whose operations copy small buffers (copy.c). With xs_blocked_ops nothing can be mapped.
+ * Number of groups that can be attached at a time. Each has two instances: one whose operations
+ * map all buffers, and one whose operations copy small buffers (copy.c).
  */
 #define XS_INSTANCES	256
+
+/**
+ * struct xs_ops_instance - the dma_ops of the devices of one group; constant
+ * @ops:	DMA operations, the same in all instances of a kind
+ * @group:	where to find the group, without a look-up
+ */
 struct xs_ops_instance {
 	struct dma_map_ops ops;
 	struct xs_group **group;
 };
 extern const struct xs_ops_instance xs_ops_instances[2 * XS_INSTANCES];
 extern struct xs_group *xs_instance_groups[XS_INSTANCES];
+
+/* DMA operations of blocked devices: every map and every allocation fails. */
 extern const struct dma_map_ops xs_blocked_ops;
 
+/* Checks whether @ops are the operations of an instance. Context: any. */
 static inline bool xs_is_instance(const struct dma_map_ops *ops)
 {
 	return (uintptr_t)ops - (uintptr_t)xs_ops_instances < sizeof(xs_ops_instances);
 }
 
-/* Do these copy small buffers? */
+/* Checks whether @ops copy small buffers. Context: any. */
 static inline bool xs_instance_copies(const struct dma_map_ops *ops)
 {
 	return (uintptr_t)ops - (uintptr_t)&xs_ops_instances[XS_INSTANCES] <
 	       sizeof(xs_ops_instances) / 2;
 }
 
+/* Checks whether @ops are operations of the module. Context: any. */
 static inline bool xs_is_ours(const struct dma_map_ops *ops)
 {
 	return xs_is_instance(ops) || ops == &xs_blocked_ops;
 }
 
+/* The group of an instance; NULL if the group was detached. Context: any. */
 static inline struct xs_group *xs_instance_group(const struct dma_map_ops *ops)
 {
 	return *container_of(ops, struct xs_ops_instance, ops)->group;
 }
 
-/* The group of @dev, for who has something of it, which keeps it. On the DMA path. */
+/**
+ * xs_group_of - the group of an attached device, for callers that hold a mapping
+ * @dev: the device
+ *
+ * A group with a mapping is not detached.
+ *
+ * Context: any.
+ */
 static inline struct xs_group *xs_group_of(struct device *dev)
 {
 	return xs_instance_group(dev->dma_ops);
 }
 
-/*
- * The same for anybody: NULL if it has been given back meanwhile, which a thread of the
- * driver's may be late for. It stays until the end of the section that the caller is in.
+/**
+ * xs_group_now - the group of a device that may have been detached
+ * @dev: the device
+ *
+ * For callers without a mapping, such as a late thread of the driver.
+ *
+ * Context: an RCU section of the engine or an SRCU section of &xs_backend_srcu. The group stays
+ * until the end of the section.
+ * Return: the group; NULL if the device is not attached.
  */
 static inline struct xs_group *xs_group_now(struct device *dev)
 {
@@ -441,101 +838,399 @@ static inline struct xs_group *xs_group_now(struct device *dev)
 	return xs_is_instance(ops) ? xs_instance_group(ops) : NULL;
 }
 
+/* ---- boot.c ---- */
+
 /*
- * boot.c; read at load. xs_boot_is_strict: did the administrator make the kernel's own path
- * strict? If the command line cannot be read, it is true.
+ * The administrator made the kernel's own path strict on the kernel's command line, or the command
+ * line cannot be read. Constant after load.
  */
 extern bool xs_boot_is_strict;
+
+/**
+ * xs_boot_start - read the command line of the kernel into xs_boot_is_strict
+ *
+ * Context: module load; sleeps.
+ */
 void xs_boot_start(void);
 
-/* debug.c; xs_debug_on(): is misuse to be found? */
+/* ---- debug.c ---- */
+
+/* Checks whether the parameter debug is set. Context: any. */
 DECLARE_STATIC_KEY_FALSE(xs_debug_key);
 #define xs_debug_on()	static_branch_unlikely(&xs_debug_key)
+
+/**
+ * xs_debug_unmap - record an unmap without a flush
+ * @dev: the device, with the mapping still in place
+ * @iova: first byte
+ * @bytes: length
+ *
+ * Context: any.
+ */
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes);
+
+/**
+ * xs_debug_flush - check the unmaps that a flush has covered
+ * @dev: the device that was flushed
+ *
+ * Context: any.
+ */
 void xs_debug_flush(struct device *dev);
+
+/**
+ * xs_debug_map - record a map without a flush
+ * @dev: the device
+ * @iova: first byte of the mapping
+ *
+ * Context: any.
+ */
 void xs_debug_map(struct device *dev, u64 iova);
+
+/**
+ * xs_debug_flush_maps - forget the maps that a map-side flush has covered
+ * @dev: the device that was flushed
+ * @everywhere: the flush covers the maps of all CPUs, not only of the calling CPU
+ *
+ * Context: any.
+ */
 void xs_debug_flush_maps(struct device *dev, bool everywhere);
+
+/**
+ * xs_debug_forget - forget a device that is being detached
+ * @dev: the device; all its unmaps are flushed
+ *
+ * Context: any.
+ */
 void xs_debug_forget(struct device *dev);
 
-/*
- * world.c. xs_backend_invalidate(): what the engine does not know of, counted;
- * xs_backend_flush(): all of its domain, not counted, where it is not in the blocking domain; of
- * commands for maps that another one has sent, xs_backend_count_map_flush() counts those.
- *
- * A map with XS_MAP_UNFLUSHED, where
- * xs_backend_map_unflushed() gives it, is to be followed by xs_backend_flush_maps() for its
- * range. What a map of many parts has left when one failed with @error is undone by
- * xs_backend_undo(). xs_backend_unmap_partial(): a list with holes. Both return false if the
- * IOMMU driver could not remove it: then the caller must not free the memory.
- *
- * xs_backend_is_stuck(): has the group pages that could not be removed, of what is unmapped?
- * xs_backend_retry_in(): one that has left its domain tries again to remove them; the domain
- * that it has now cannot go meanwhile. Both may sleep.
- *
- * xs_backend_prune(): frees page-table pages that are about nothing but these pages, of
- * which none is mapped; xs_backend_map_singly(): maps, and flushes, by no larger entry,
- * also in a domain that drivers do not map in yet. Both: 0 or a negative errno.
- *
- * xs_backend_set_tables(): entries are written in place from the return on, or are not, as the
- * group's choice is, of one with an engine. @xdev is bound, NULL while the group is orphaned.
- * May sleep.
- *
- * xs_backend_srcu is for calls that are not in the engine's own sections, since they may
- * take long, for those of several steps, and for what follows a free: neither a group
- * nor its domain goes before.
- */
-extern struct srcu_struct xs_backend_srcu;
-extern const struct xs_backend_ops xs_linux_backend;
-u32 xs_backend_map_unflushed(const struct xs_group *group);
-int xs_backend_flush_maps(struct xs_group *group, u64 iova, u32 pages);
-bool xs_backend_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
-bool xs_backend_undo(struct xs_group *group, u64 iova, u32 pages, int error);
-int xs_backend_sweep(struct xs_group *group, u64 iova, u32 pages);
-int xs_backend_prune(struct xs_group *group, u64 iova, u64 pages);
-int xs_backend_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
-			  u32 prot);
-void xs_backend_trim(struct work_struct *work);
-void xs_backend_retry(struct work_struct *work);
-void xs_backend_retry_in(struct xs_group *group, struct iommu_domain *domain);
-bool xs_backend_is_stuck(struct xs_group *group);
-void xs_backend_count_map_flush(struct xs_group *group,
-				const struct xs_range *range);
-void xs_backend_invalidate(struct xs_group *group, xs_gather_t *gather,
-			   const struct xs_range *ranges, u32 count);
-void xs_backend_flush(struct xs_group *group);
-void xs_backend_set_tables(struct xs_group *group, struct xs_device *xdev);
-int xs_backend_init(struct xs_group *group, struct iommu_domain *domain,
-		    struct xs_device *xdev);
-int xs_backend_enter(struct xs_group *group, struct iommu_domain *domain,
-		     struct xs_device *xdev);
-void xs_backend_shut(struct xs_group *group);
-void xs_backend_leave(struct xs_group *group);
-bool xs_backend_is_blocked(const struct xs_group *group);
-void xs_backend_exit(struct xs_group *group);
-void xs_backend_forget_cpu(struct xs_group *group, u32 cpu);
-int xs_backend_start(void);
-void xs_backend_stop(void);
+/* ---- backend.c ---- */
 
 /*
- * chunk.c: what world.h says of the first three; two works; and all chunks into the
- * group's domain, or out of it, with @trimming held. xs_chunks_map(): 0, or -ENOMEM with none
- * mapped, or XS_MAP_LEFT. xs_chunks_unmap(): false if the IOMMU driver could not remove one.
- * xs_chunks_drop(): those that are idle; those that cannot be removed are stuck then. It takes
- * @trimming.
+ * For DMA calls that are not in an RCU section of the engine: calls that take long, calls of
+ * several steps, and the work after a free. A group and its domain outlive the section.
+ */
+extern struct srcu_struct xs_backend_srcu;
+
+/* The backend of the engine: see <xsmmu/backend.h>. */
+extern const struct xs_backend_ops xs_linux_backend;
+
+/**
+ * xs_backend_map_unflushed - flag for maps that one later flush covers
+ * @group: the group
+ *
+ * Context: a section, or xs_mutex.
+ * Return: XS_MAP_UNFLUSHED if the IOMMU needs map-side flushes: a map with this flag must be
+ * followed by xs_backend_flush_maps(). Else 0.
+ */
+u32 xs_backend_map_unflushed(const struct xs_group *group);
+
+/**
+ * xs_backend_flush_maps - flush the maps of a range that were made with XS_MAP_UNFLUSHED
+ * @group: the group
+ * @iova: first byte
+ * @pages: length
+ *
+ * Context: a section; does not sleep.
+ * Return: 0 or a negative errno.
+ */
+int xs_backend_flush_maps(struct xs_group *group, u64 iova, u32 pages);
+
+/**
+ * xs_backend_unmap_partial - unmap a range that has holes, and flush
+ * @group: the group
+ * @iova: first byte
+ * @pages: length
+ *
+ * Context: a section; does not sleep.
+ * Return: false if the IOMMU driver could not remove all pages: the caller must not free the
+ * memory.
+ */
+bool xs_backend_unmap_partial(struct xs_group *group, u64 iova, u32 pages);
+
+/**
+ * xs_backend_undo - undo a map of several parts, one of which has failed
+ * @group: the group
+ * @iova: first byte of the range that the engine has reserved
+ * @pages: length
+ * @error: result of the failed part: a negative errno or XS_MAP_LEFT
+ *
+ * Context: a section; does not sleep.
+ * Return: false if the IOMMU driver could not remove all pages: the caller must not free the
+ * memory.
+ */
+bool xs_backend_undo(struct xs_group *group, u64 iova, u32 pages, int error);
+
+/**
+ * xs_backend_sweep - remove and invalidate pages that the engine has no mapping of
+ * @group: the group
+ * @iova: first byte
+ * @pages: length; the range may be mapped in part
+ *
+ * Context: any.
+ * Return: 0, or a negative errno if a page is still mapped.
+ */
+int xs_backend_sweep(struct xs_group *group, u64 iova, u32 pages);
+
+/**
+ * xs_backend_prune - free the page-table pages that are only for a range
+ * @group: the group
+ * @iova: first byte
+ * @pages: length; no page of the range is mapped
+ *
+ * Context: any.
+ * Return: 0 if no such page-table page is left, or if the driver frees none; -ENOMEM.
+ */
+int xs_backend_prune(struct xs_group *group, u64 iova, u64 pages);
+
+/**
+ * xs_backend_map_singly - map a range by entries of one page, and flush
+ * @group: the group; its drivers may be unable to map yet
+ * @iova: first byte
+ * @phys: physical address
+ * @pages: length
+ * @prot: IOMMU_* flags
+ *
+ * Context: any.
+ * Return: 0, a negative errno, or XS_MAP_LEFT.
+ */
+int xs_backend_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
+			  u32 prot);
+
+/**
+ * xs_backend_trim - work function of @trim of a group
+ * @work: @trim
+ */
+void xs_backend_trim(struct work_struct *work);
+
+/**
+ * xs_backend_retry - work function of @retry of a group
+ * @work: the work of @retry
+ */
+void xs_backend_retry(struct work_struct *work);
+
+/**
+ * xs_backend_retry_in - try again to remove the pages that were stuck when the group left a domain
+ * @group: an orphaned group
+ * @domain: domain that the group has now, which must not go meanwhile; NULL if the group has no
+ *	device left
+ *
+ * If @domain is another domain, its devices do not reach the pages. If @domain is another domain at
+ * the same address, it has nothing mapped at their IOVAs.
+ *
+ * Context: xs_mutex; takes @trimming; sleeps.
+ */
+void xs_backend_retry_in(struct xs_group *group, struct iommu_domain *domain);
+
+/**
+ * xs_backend_is_stuck - try once to remove stuck pages, and check whether some are left
+ * @group: the group
+ *
+ * Context: xs_mutex; takes @trimming; sleeps.
+ * Return: true if the group has unmapped pages that could not be removed.
+ */
+bool xs_backend_is_stuck(struct xs_group *group);
+
+/**
+ * xs_backend_count_map_flush - count a map-side flush that other code has sent
+ * @group: the group
+ * @range: range of the flush
+ *
+ * Context: any.
+ */
+void xs_backend_count_map_flush(struct xs_group *group,
+				const struct xs_range *range);
+
+/**
+ * xs_backend_invalidate - invalidate ranges for other code than the engine, and count the commands
+ * @group: the group
+ * @gather: collects the removals; its page-table pages are freed
+ * @ranges: ranges
+ * @count: number of @ranges; 0 for the whole domain
+ *
+ * Context: any.
+ */
+void xs_backend_invalidate(struct xs_group *group, xs_gather_t *gather,
+			   const struct xs_range *ranges, u32 count);
+
+/**
+ * xs_backend_flush - invalidate the whole domain; the command is not counted
+ * @group: the group; nothing is sent while the group has the blocking domain
+ *
+ * Context: any.
+ */
+void xs_backend_flush(struct xs_group *group);
+
+/**
+ * xs_backend_set_tables - put the group's choice of direct tables in force
+ * @group: a group with an engine
+ * @xdev: a device of the group with a driver; NULL while the group is orphaned
+ *
+ * Context: xs_mutex; sleeps.
+ */
+void xs_backend_set_tables(struct xs_group *group, struct xs_device *xdev);
+
+/**
+ * xs_backend_init - set up the backend of a group for a new engine
+ * @group: the group
+ * @domain: default domain of the group
+ * @xdev: a device of the group whose driver is about to probe
+ *
+ * Context: xs_mutex; sleeps.
+ * Return: 0 or -ENOMEM.
+ */
+int xs_backend_init(struct xs_group *group, struct iommu_domain *domain,
+		    struct xs_device *xdev);
+
+/**
+ * xs_backend_enter - move an orphaned group back to a domain, because a driver has come
+ * @group: the group, in the blocking domain
+ * @domain: default domain of the group
+ * @xdev: the device whose driver is about to probe
+ *
+ * Context: xs_mutex; takes @trimming; sleeps.
+ * Return: 0; or -ENOMEM or XS_MAP_LEFT, and the group stays in the blocking domain.
+ */
+int xs_backend_enter(struct xs_group *group, struct iommu_domain *domain,
+		     struct xs_device *xdev);
+
+/**
+ * xs_backend_shut - make all maps fail from the return on
+ * @group: the group; nothing happens in the blocking domain
+ *
+ * Maps that are under way have ended on return.
+ *
+ * Context: xs_mutex; sleeps.
+ */
+void xs_backend_shut(struct xs_group *group);
+
+/**
+ * xs_backend_leave - orphan a group: remove all mappings and move to the blocking domain
+ * @group: the group, which has no driver left
+ *
+ * Names the mappings in the log.
+ *
+ * Context: xs_mutex; takes @trimming; sleeps.
+ */
+void xs_backend_leave(struct xs_group *group);
+
+/**
+ * xs_backend_is_blocked - check whether a group has the blocking domain
+ * @group: the group
+ *
+ * Context: xs_mutex, @trimming or a section.
+ */
+bool xs_backend_is_blocked(const struct xs_group *group);
+
+/**
+ * xs_backend_exit - undo xs_backend_init()
+ * @group: the group; its engine is flushed, and nothing maps or unmaps any more
+ *
+ * Context: xs_mutex; sleeps.
+ */
+void xs_backend_exit(struct xs_group *group);
+
+/**
+ * xs_backend_forget_cpu - take a group off the list of a CPU's next NAPI poll
+ * @group: the group
+ * @cpu: a CPU that is off-line, or the calling CPU
+ *
+ * Context: interrupts off if @cpu is the calling CPU.
+ */
+void xs_backend_forget_cpu(struct xs_group *group, u32 cpu);
+
+/**
+ * xs_backend_start - follow the ends of NAPI polls
+ *
+ * Context: module load.
+ * Return: 0 or a negative errno.
+ */
+int xs_backend_start(void);
+
+/**
+ * xs_backend_stop - undo xs_backend_start()
+ *
+ * Context: module load or unload; sleeps.
+ */
+void xs_backend_stop(void);
+
+/* ---- chunk.c ---- */
+
+/**
+ * xs_chunk_add - allocate and map a chunk; add_chunk() of <xsmmu/backend.h>
+ * @backend: the group
+ * @iova: where to map the chunk
+ * @direction: XS_DIRECTION_*
+ * @left: result: true if the map has failed and part of it could not be undone; the memory must
+ *	not be freed then
+ *
+ * Context: @trimming; sleeps.
+ * Return: the memory; NULL if the chunk could not be allocated or mapped.
  */
 void *xs_chunk_add(void *backend, u64 iova, u32 direction, bool *left);
+
+/**
+ * xs_chunk_drop - unmap and free a chunk; drop_chunk() of <xsmmu/backend.h>
+ * @backend: the group
+ * @iova: where the chunk is mapped
+ * @memory: the memory
+ *
+ * Context: may sleep.
+ * Return: false if the IOMMU driver could not remove the chunk, whose memory stays.
+ */
 bool xs_chunk_drop(void *backend, u64 iova, void *memory);
+
+/**
+ * xs_chunks_short - queue @grow of a group; short_of() of <xsmmu/backend.h>
+ * @backend: the group
+ *
+ * Context: any.
+ */
 void xs_chunks_short(void *backend);
+
+/**
+ * xs_chunks_grow - work function of @grow of a group
+ * @work: @grow
+ */
 void xs_chunks_grow(struct work_struct *work);
+
+/**
+ * xs_chunks_shrink - work function of @shrink of a group
+ * @work: the work of @shrink
+ */
 void xs_chunks_shrink(struct work_struct *work);
+
+/**
+ * xs_chunks_map - map all chunks of a group into its domain
+ * @group: the group
+ *
+ * Context: @trimming; sleeps.
+ * Return: 0; a negative errno, with no chunk mapped; or XS_MAP_LEFT.
+ */
 int xs_chunks_map(struct xs_group *group);
+
+/**
+ * xs_chunks_unmap - remove all chunks of a group from its domain; their memory stays
+ * @group: the group
+ *
+ * Context: @trimming; sleeps.
+ * Return: false if the IOMMU driver could not remove a chunk.
+ */
 bool xs_chunks_unmap(struct xs_group *group);
+
+/**
+ * xs_chunks_drop - free all idle chunks of a group
+ * @group: the group
+ *
+ * Chunks that cannot be removed become stuck.
+ *
+ * Context: takes @trimming; sleeps.
+ */
 void xs_chunks_drop(struct xs_group *group);
 
 /*
- * Is this allocation, or map, to fail? In a build for tests (-DXS_FAIL_NTH) the
- * parameter fail_nth=n says so of the n-th from now on, and refuse=n of the next n removals;
- * main.c.
+ * Fault injection, in builds for tests only (-DXS_FAIL_NTH, main.c). xs_fails() is true for the
+ * n-th allocation or map after fail_nth=n was written. xs_refuses() is true for each of the next
+ * n removals after refuse=n was written. Context: any.
  */
 #ifdef XS_FAIL_NTH
 #define XS_REFUSES	true
@@ -555,14 +1250,30 @@ static inline bool xs_refuses(void)
 #endif
 
 /*
- * What the operator does for a new domain. Of a group of several devices 6.1 does not change the
- * type. One whose devices have all been removed is gone, and after a rescan they have another one.
+ * Tells the operator how to get a new domain, for log lines. Linux 6.1 does not change the type of
+ * a group of several devices. A group whose devices were all removed is gone, and the devices get
+ * another group after a rescan.
  */
 #define XS_NEW_DOMAIN(group) \
 	"write identity to /sys/kernel/iommu_groups/" group "/type and then DMA-FQ; if that is refused, as Linux 6.1 does for a group of several devices, write 1 to the file remove of each device in /sys/kernel/iommu_groups/" group "/devices, and then to /sys/bus/pci/rescan"
 
-/* sysfs.c */
+/* ---- sysfs.c ---- */
+
+/**
+ * xs_sysfs_add - make the folder xsmmu/ of a device
+ * @xdev: the device
+ *
+ * Context: xs_mutex; sleeps.
+ * Return: 0 or -ENOMEM.
+ */
 int xs_sysfs_add(struct xs_device *xdev);
+
+/**
+ * xs_sysfs_remove - remove the folder xsmmu/ of a device, and wait for its open files
+ * @xdev: the device
+ *
+ * Context: xs_mutex; sleeps.
+ */
 void xs_sysfs_remove(struct xs_device *xdev);
 
 #endif

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The engine: one per IOMMU domain that is attached.
+ * The engine: one instance for each IOMMU domain that is attached.
  *
- * It places mappings, defers their unmaps, and flushes. Life of a page:
+ * The engine places mappings, defers unmaps, and flushes. Life of a page:
  *
  *   free -> mapped -> [deferred ->] flushed -> free
  *
- * Between unmap and flush its IOVA is held, and its memory too if the policy
- * says so. A flush removes the pages from the page table, invalidates, waits,
- * and only then lets IOVAs and memory go.
+ * Between unmap and flush the IOVA is held; the memory is held too if the policy says so. A
+ * flush removes the pages from the page table, invalidates, waits, and only then releases IOVAs
+ * and memory.
  *
- * Each CPU has its own open block, magazines, batch and statistics, guarded by its
- * own lock. The two common cases take no lock: a map of one page takes a free
- * page of the open block by one atomic operation, and an unmap appends to the
- * batch by two. Lock order: a CPU's lock, then a partial list's, the depot's or the
- * space's; never two CPUs' at once. That of torn mappings is taken alone.
+ * Each CPU has an open block, magazines, a batch and statistics, guarded by the CPU's lock. The
+ * two common cases take no lock: a map of a single page takes a free page of the open block by
+ * one atomic operation, and an unmap appends to the batch by two. Lock order: a CPU's lock,
+ * then the lock of a partial list, a depot or the space. No path holds two CPUs' locks. The
+ * lock of torn mappings is never held together with another lock.
  *
- * Each call reads the policy once. A change stores the new one, waits for the
- * calls that may have read the old one, and flushes what they have deferred. So
- * when it returns the new level holds for everything.
+ * Each call reads the policy once. A policy change stores the new policy, waits for the calls
+ * that may have read the old policy, and flushes the unmaps that those calls deferred. So the
+ * new level holds for every mapping when the change returns.
+ *
+ * Context words in the engine's headers: "entered" means between xs_enter() and xs_exit();
+ * "any" includes interrupts; "may sleep" means process context, not entered, no lock held.
  */
 #ifndef XSMMU_ENGINE_H
 #define XSMMU_ENGINE_H
@@ -35,19 +38,19 @@
 #define XS_CPUS_MAX	0xffffu
 #define XS_EMPTY_BLOCKS	16u
 
-/*
- * struct xs_tuning - what the operator may set beside the policy
- * @window_us:		bound on the age of a deferred unmap, 1 .. 10,000,000
- * @batch_pages:	threshold of XS_FLUSH_FULL, 1 .. 1,024 pages. No flush has
- *			more than this and one mapping of a block.
- * @range_commands_max:	with XS_SCOPE_AUTO, more commands than this become one
- *			domain command, 1 .. XS_RANGES_MAX
- * @copy_bytes:		buffers up to so many bytes are copied, 0 ..
- *			XS_BOUNCE_MAX_BYTES; of an engine that has a pool
- * @pool_mib:		what that may have, 2 .. XS_POOL_MAX_MIB
- * @batch_aware:	all drivers are: under a policy that waits for their flush
- *			an ordinary unmap is not deferred, so that nothing they
- *			do is below the level that they have
+/**
+ * struct xs_tuning - values that the operator may set beside the policy
+ * @window_us: bound on the age of a deferred unmap, in us, 1 .. 10,000,000
+ * @batch_pages: threshold of XS_FLUSH_FULL, 1 .. 1,024 pages. A flush has at most this many
+ *   pages plus one mapping of a block.
+ * @range_commands_max: with XS_SCOPE_AUTO, a flush that needs more range commands sends a
+ *   single domain command, 1 .. XS_RANGES_MAX
+ * @copy_bytes: size of the largest buffer that is copied, 0 .. XS_BOUNCE_MAX_BYTES; only for an
+ *   engine with a pool
+ * @pool_mib: size limit of the pool, 2 .. XS_POOL_MAX_MIB
+ * @batch_aware: all drivers are batch-aware. Under a policy that waits for the driver's flush,
+ *   an ordinary unmap is then not deferred, so no unmap of such a driver falls below the
+ *   driver's level.
  */
 struct xs_tuning {
 	u32 window_us;
@@ -61,17 +64,18 @@ struct xs_tuning {
 #define XS_WINDOW_MAX_US	10000000u
 #define XS_BATCH_MAX_PAGES	1024u
 
-/* Extents of maps that wait for their flush; a test may have fewer. */
+/* Extents of maps that wait for a flush; a test may have fewer. */
 #ifndef XS_UNFLUSHED_EXTENTS
 #define XS_UNFLUSHED_EXTENTS	64u
 #endif
 
-/*
- * struct xs_unflushed - what one CPU has mapped without the flush that the backend needs
- * @count:	of @extents. Read without the lock, too: it is 0 when the flush is done, not before
- * @pages:	of all of them
- * @extents:	page << 16 | pages; of what is not mapped any more, too, so they may
- *		overlap
+/**
+ * struct xs_unflushed - maps of one CPU that wait for the flush that the backend needs
+ * @count: number of @extents. Also read without the lock: @count becomes 0 after the flush is
+ *   done, not before.
+ * @pages: sum of the pages of @extents
+ * @extents: page << 16 | pages. Extents of mappings that are no longer mapped stay in the list,
+ *   so extents may overlap.
  */
 struct xs_unflushed {
 	u32 count;
@@ -79,16 +83,21 @@ struct xs_unflushed {
 	u64 extents[XS_UNFLUSHED_EXTENTS];
 };
 
-/*
- * struct xs_cpu - one CPU's part of an engine; guarded by @lock, but what is said
- * @open:	the blocks whose pages this CPU hands out, by size; the engine's
- *		@none, in which nothing is free, for none. Read without the lock by
- *		this CPU.
- * @batch:	see batch.h
- * @free-block cache:	@in the free-block cache blocks that are all free, to be opened next
- * @probe:	the CPU whose partial list is looked at next
- * @order-n ranges:	magazines, for page placement
- * @partial list:	has a lock of its own
+/**
+ * struct xs_cpu - one CPU's part of an engine
+ * @open: blocks from which this CPU allocates pages, by size; the engine's @none, which has no
+ *   free page, if no block is open. This CPU reads @open without the lock.
+ * @batch: see batch.h
+ * @lock: guards all members unless stated otherwise
+ * @id: number of the CPU
+ * @empties: number of blocks in @empty
+ * @probe: CPU whose partial list is searched next
+ * @empty: the free-block cache: claimed blocks without a page in use, opened before a fresh
+ *   block
+ * @magazines: order-n ranges for page placement, by size
+ * @stats: this CPU's statistics
+ * @unflushed: maps that wait for a flush
+ * @partial: this CPU's partial list, which has a lock of its own
  */
 struct xs_cpu {
 	struct xs_block *open[XS_SIZES];
@@ -105,18 +114,20 @@ struct xs_cpu {
 } XS_CACHE_LINE;
 
 /*
- * What the common maps and unmaps of one page may do, and all that they look at of
- * the policy: know how to hold the page; hold it, and defer an ordinary unmap; defer
- * one without a flush.
+ * What the common maps and unmaps of a single page may do; these paths look at nothing else of
+ * the policy. HOLDS: a map writes down how the page can be held. HELD: an ordinary unmap holds
+ * the page and is deferred. PROMISE: an unmap by a batch-aware driver is deferred without
+ * holding the page.
  */
 #define XS_MODE_HOLDS	1u
 #define XS_MODE_HELD	2u
 #define XS_MODE_PROMISE	4u
 
-/*
- * struct xs_tears - torn mappings (tear.h); all guarded by @lock, as their records are
- * @done:	records of those whose IOVAs xs_engine_mend() gives back
- * @left:	pages of torn mappings that no unmap has named; read without the lock, too
+/**
+ * struct xs_tears - torn mappings (tear.h)
+ * @lock: guards all members and the records of torn mappings
+ * @done: records of mappings whose IOVAs xs_engine_mend() gives back
+ * @left: pages of torn mappings that no unmap has named; also read without the lock
  */
 struct xs_tears {
 	xs_lock_t lock;
@@ -124,20 +135,30 @@ struct xs_tears {
 	u64 left;
 };
 
-/*
- * struct xs_engine - the first line is constant under traffic
- * @mode:	XS_MODE_* of the policy
- * @remembers:	as in the configuration
- * @policy, @tuning: written by xs_engine_set(), read without a lock; of the
- *		tuning what the policy's row does not have. The policy is one of
- *		@rows, the other one is that of before.
- * @cpus:	one per CPU
- * @reserves:	some block is kept or has pages that are reserved, or was and had
- * @reclaimed_ns: when a round began that takes from all CPUs what they keep; @reclaim_at:
- *		the CPU that it goes on with, 0 when it has ended
- * @pool:	copies of small buffers, which its caller asks for; it has no addresses
- *		before xs_engine_add_pool()
- * @tears:	mappings that unmaps did not match
+/**
+ * struct xs_engine - an engine; the first cache line is constant under traffic
+ * @policy: policy in force, an element of @rows. Written by xs_engine_set(), read without a
+ *   lock.
+ * @mode: XS_MODE_* of the policy
+ * @tuning: tunables that the policy's row does not have. Written by xs_engine_set(), read
+ *   without a lock.
+ * @remembers: as in the configuration
+ * @cpu_count: number of CPUs
+ * @cpus: part of each CPU
+ * @counts: counters of the map and unmap paths
+ * @ops: operations of the backend
+ * @backend: first argument of the backend's operations
+ * @rows: copy of the policy in force, and copy of the previous policy
+ * @reserves: some block is reserved low or has reserved pages, or once was or had
+ * @space: IOVA space
+ * @none: block without a free page
+ * @reclaimed_ns: start time of the last reclaim round, which takes back the IOVAs that CPUs
+ *   cache
+ * @reclaim_at: CPU at which the reclaim round continues; 0 if no round is in progress
+ * @depots: depots of magazines, by size
+ * @pool: pool of bounce buffers for callers that ask for copies; without addresses until
+ *   xs_engine_add_pool()
+ * @tears: mappings that unmaps did not match
  */
 struct xs_engine {
 	const struct xs_policy *policy;
@@ -160,13 +181,17 @@ struct xs_engine {
 	struct xs_tears tears;
 };
 
-/*
- * struct xs_engine_config
- * @start, @end: IOVAs that may be handed out, in bytes
- * @cpu_count:	xs_cpu_id() is below this, XS_CPUS_MAX at most
- * @tuning:	NULL: the policy's defaults
- * @remembers:	write down at each map how its pages can be held, whatever the policy:
- *		the backend's removals may fail
+/**
+ * struct xs_engine_config - configuration of an engine
+ * @ops: operations of the backend
+ * @backend: first argument of the backend's operations
+ * @start: first usable IOVA, in bytes
+ * @end: end of the usable IOVAs, in bytes
+ * @cpu_count: xs_cpu_id() is less than this; at most XS_CPUS_MAX
+ * @policy: initial policy
+ * @tuning: initial tunables; NULL for the policy's defaults
+ * @remembers: a map writes down how the pages can be held under every policy, because removals
+ *   by the backend may fail
  */
 struct xs_engine_config {
 	const struct xs_backend_ops *ops;
@@ -179,220 +204,466 @@ struct xs_engine_config {
 	bool remembers;
 };
 
-/* 0, -EINVAL or -ENOMEM; nothing is left behind on error. May sleep. */
+/**
+ * xs_engine_init - initialise an engine
+ * @engine: zeroed memory
+ * @config: configuration
+ *
+ * Context: may sleep.
+ * Return: 0, -EINVAL or -ENOMEM. On error no memory stays allocated.
+ */
 int xs_engine_init(struct xs_engine *engine,
 		   const struct xs_engine_config *config);
 
-/*
- * Give it a pool, for its callers to map small buffers by (pool.h): at addresses that
- * it hands out to nobody, below 4 GiB if there is room. Before the first map. 0 or
- * -ENOMEM. May sleep.
+/**
+ * xs_engine_add_pool - give an engine a pool of bounce buffers
+ * @engine: engine without mappings
+ *
+ * The pool's addresses are reserved in the IOVA space: below 4 GiB if there is room.
+ *
+ * Context: may sleep; before the first map.
+ * Return: 0 or -ENOMEM.
  */
 int xs_engine_add_pool(struct xs_engine *engine);
 
-/*
- * Free an engine that was drained; whoever used it has stopped. Never fails:
- * mappings that were not undone stay in the backend's page table (the caller
- * finds them with xs_engine_next_mapping() first).
+/**
+ * xs_engine_destroy - free an engine that was drained
+ * @engine: engine that no caller uses any more
+ *
+ * Never fails. Mappings that were not unmapped stay in the backend's page table; the caller
+ * finds such mappings with xs_engine_next_mapping() first.
+ *
+ * Context: may sleep.
  */
 void xs_engine_destroy(struct xs_engine *engine);
 
-/* The defaults of a policy. */
+/**
+ * xs_tuning_default - default tunables of a policy
+ * @policy: policy
+ *
+ * Context: any.
+ * Return: the defaults.
+ */
 struct xs_tuning xs_tuning_default(const struct xs_policy *policy);
 
-/*
- * Change policy and tuning, also under traffic; when it returns, no call goes on
- * under the old one, and what was deferred before is flushed. If the placement changes,
- * what CPUs and depots keep is given up. @tuning is in range. One caller at a time. May
- * sleep.
+/**
+ * xs_engine_set - change policy and tunables, also under traffic
+ * @engine: engine
+ * @policy: new policy
+ * @tuning: new tunables, in range
+ *
+ * On return no call uses the old policy any more, and all earlier deferred unmaps are flushed.
+ * If the placement changes, CPUs and depots give up cached IOVAs.
+ *
+ * Context: may sleep; one caller at a time.
  */
 void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 		   const struct xs_tuning *tuning);
 
-/*
- * The same without a change: when it returns, all calls of before have, and what
- * they deferred is flushed. For whoever changes what callers ask for.
+/**
+ * xs_engine_settle - wait for running calls and flush deferred unmaps
+ * @engine: engine
+ *
+ * On return all calls that were running have returned, and the unmaps that they deferred are
+ * flushed. For a caller that has changed the requests which other callers make.
+ *
+ * Context: may sleep.
  */
 void xs_engine_settle(struct xs_engine *engine);
 
-/*
- * Free the memory of empty parts of the space, and their page-table pages; and
- * xs_engine_mend(). May sleep. One caller at a time.
+/**
+ * xs_engine_trim - free the memory of empty parts of the IOVA space
+ * @engine: engine
+ *
+ * Frees leaves of the tree and page-table pages, and calls xs_engine_mend().
+ *
+ * Context: may sleep; one caller at a time.
  */
 void xs_engine_trim(struct xs_engine *engine);
 
-/*
- * Map @pages pages from @phys (page aligned); the IOVA range ends at or below
- * @last (bytes, the last of a page) and is aligned to the next power of two of its
- * size, at most a block's. Returns the IOVA, or 0 if there is none. Any
- * context; on no IOVA, deferred unmaps of this CPU are flushed first.
+/**
+ * xs_engine_map - map contiguous physical pages
+ * @engine: engine
+ * @phys: physical address in bytes, page aligned
+ * @pages: number of pages
+ * @prot: passed to the backend
+ * @last: highest IOVA in bytes, inclusive, the last byte of a page
+ *
+ * The IOVA is aligned to @pages rounded up to a power of two, but to no more than a block. If
+ * no IOVA is free, the deferred unmaps of this CPU are flushed and the search is repeated.
+ *
+ * Context: any.
+ * Return: the IOVA in bytes; 0 on failure.
  */
 u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 		  u64 last);
 
-/*
- * The same in steps, for a contiguous IOVA range over scattered memory: reserve a
- * range, then fill it. One of at most XS_BLOCK_PAGES by one call, whose page i is at
- * phys[i], or blocked: XS_PHYS_NONE. A larger one in parts, each page at most once.
- * What was reserved is undone by one xs_engine_unmap() of the whole range, filled or
- * not. Both return 0 or a negative errno, which counts as a failed map; then any
- * pages of what was to be filled may be mapped. After XS_MAP_LEFT, which counts so, too,
- * it is undone by one xs_engine_unmap_left().
+/**
+ * xs_engine_reserve - reserve an IOVA range for scattered memory
+ * @engine: engine
+ * @pages: number of pages
+ * @last: highest IOVA in bytes, inclusive
+ *
+ * The caller then fills the range, and undoes the reservation, filled or not, by a single
+ * xs_engine_unmap() of the whole range.
+ *
+ * Context: any.
+ * Return: the IOVA in bytes; 0 on failure.
  */
 u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last);
+
+/**
+ * xs_engine_fill_each - map scattered pages to a reserved range of at most a block
+ * @engine: engine
+ * @iova: from xs_engine_reserve()
+ * @phys: physical address of each page in bytes; XS_PHYS_NONE leaves a page unmapped
+ * @pages: size of the whole range, at most XS_BLOCK_PAGES
+ * @prot: passed to the backend
+ *
+ * Called once for a range. On failure, which counts as a failed map, any subset of the pages
+ * may be mapped.
+ *
+ * Context: any.
+ * Return: 0; -ENOMEM: undo by xs_engine_unmap(); XS_MAP_LEFT: undo by a single
+ *   xs_engine_unmap_left().
+ */
 int xs_engine_fill_each(struct xs_engine *engine, u64 iova, const u64 *phys,
 			u32 pages, u32 prot);
+
+/**
+ * xs_engine_fill - map contiguous memory to a part of a reserved range larger than a block
+ * @engine: engine
+ * @iova: start of the part in bytes
+ * @phys: physical address in bytes, page aligned
+ * @pages: size of the part
+ * @prot: passed to the backend
+ *
+ * Each page of the range is filled at most once. On failure, which counts as a failed map, any
+ * subset of the pages may be mapped.
+ *
+ * Context: any that the backend's map() allows; not entered.
+ * Return: 0; a negative errno: undo by xs_engine_unmap(); XS_MAP_LEFT: undo by a single
+ *   xs_engine_unmap_left().
+ */
 int xs_engine_fill(struct xs_engine *engine, u64 iova, u64 phys, u32 pages,
 		   u32 prot);
 
-/*
- * Maps of a batch-aware driver in a backend where each needs a flush, but which get one
- * together: as xs_engine_map() and xs_engine_map_in_block() with XS_MAP_UNFLUSHED in
- * @prot, but no device may use them before the next xs_engine_flush_maps() of the caller
- * has returned. May be undone before that. A mapping of more than a block is flushed at
- * once.
+/**
+ * xs_engine_map_unflushed - xs_engine_map() for a batch-aware driver, without the flush
+ * @engine: engine
+ * @phys: physical address in bytes, page aligned
+ * @pages: number of pages
+ * @prot: with XS_MAP_UNFLUSHED; passed to the backend
+ * @last: highest IOVA in bytes, inclusive
  *
- * xs_engine_flush_maps(): all that the caller has mapped so may be used. @everywhere: it
- * may have run on other CPUs since then. Commands are as few as for a flush of unmaps:
- * one for each extent of neighbours, or of all from the first to the last.
+ * For a backend that needs a flush after a map. No device may use the mapping before the
+ * caller's next xs_engine_flush_maps() has returned. The mapping may be unmapped earlier. A
+ * mapping larger than a block is flushed at once.
+ *
+ * Context: any.
+ * Return: the IOVA in bytes; 0 on failure.
  */
 u64 xs_engine_map_unflushed(struct xs_engine *engine, u64 phys, u32 pages,
 			    u32 prot, u64 last);
+
+/**
+ * xs_engine_map_in_block_unflushed - xs_engine_map_in_block() without the flush
+ * @engine: engine
+ * @iova: first page, in bytes
+ * @phys: physical address of each page in bytes
+ * @pages: number of pages
+ * @prot: with XS_MAP_UNFLUSHED; passed to the backend
+ *
+ * As xs_engine_map_unflushed().
+ *
+ * Context: any.
+ * Return: number of pages mapped.
+ */
 u32 xs_engine_map_in_block_unflushed(struct xs_engine *engine, u64 iova,
 				     const u64 *phys, u32 pages, u32 prot);
+
+/**
+ * xs_engine_flush_maps - make unflushed maps usable by devices
+ * @engine: engine
+ * @everywhere: flush the maps of all CPUs, because the caller may have run on other CPUs
+ *
+ * On return devices may use all mappings that the caller has mapped unflushed. The flush sends
+ * as few commands as a flush of unmaps: a command for each extent of neighbours, or a single
+ * command from the first extent to the last.
+ *
+ * Context: any.
+ */
 void xs_engine_flush_maps(struct xs_engine *engine, bool everywhere);
 
-/*
- * Undo a mapping of @pages pages at @iova. With @now the flush is done before
- * the return, else when the policy says. Any context. If there is no mapping of so
- * many pages, that is warned of and counted, here and below, and false is returned;
- * the pages that are mapped are removed and invalidated at once, of whichever mapping
- * they are (tear.h). With @now, false also if the backend could not remove the pages:
- * devices may reach them, so the caller must not free the memory.
+/**
+ * xs_engine_unmap - unmap a mapping
+ * @engine: engine
+ * @iova: start in bytes
+ * @pages: size of the mapping
+ * @now: flush before the return; otherwise the policy decides
+ *
+ * If there is no mapping of @pages pages at @iova, the unmap is bad: the engine counts the call
+ * and tells the backend. The pages that are mapped, of whichever mapping, are removed and
+ * invalidated before the return (tear.h).
+ *
+ * Context: any.
+ * Return: false for a bad unmap. With @now also false if the backend could not remove the
+ *   pages: devices may reach the memory, so the caller must not free it.
  */
 bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
 
-/*
- * The same at once of a mapping whose map has failed with XS_MAP_LEFT: some of its pages are
- * mapped, some are not, and the backend may not know which. Any context.
+/**
+ * xs_engine_unmap_left - undo a map that failed with XS_MAP_LEFT
+ * @engine: engine
+ * @iova: start in bytes
+ * @pages: size of the mapping
+ *
+ * Some pages are mapped and some are not, and the backend may not know which. The flush is done
+ * before the return.
+ *
+ * Context: any.
+ * Return: as xs_engine_unmap() with @now.
  */
 bool xs_engine_unmap_left(struct xs_engine *engine, u64 iova, u32 pages);
 
-/*
- * The same for a batch-aware driver, which keeps the memory until its flush has
- * returned: nothing is held. A policy that does not wait for a driver's flush
- * (xs_policy_waits()) takes it for an ordinary unmap. Any context.
+/**
+ * xs_engine_unmap_deferred - unmap for a batch-aware driver, without a flush
+ * @engine: engine
+ * @iova: start in bytes
+ * @pages: size of the mapping
+ *
+ * The driver keeps the memory until its flush has returned, so the engine holds no pages. Under
+ * a policy that does not wait for a driver's flush (xs_policy_waits()) the call is an ordinary
+ * unmap. Bad unmaps are handled as in xs_engine_unmap().
+ *
+ * Context: any.
  */
 void xs_engine_unmap_deferred(struct xs_engine *engine, u64 iova, u32 pages);
 
-/*
- * The driver's flush: when it returns, no stale translation exists of what the
- * caller has unmapped without one. @everywhere: it may have run on other CPUs
- * since then, so what any CPU has deferred is flushed. Any context.
+/**
+ * xs_engine_flush_explicit - the flush of a batch-aware driver
+ * @engine: engine
+ * @everywhere: flush the batches of all CPUs, because the caller may have run on other CPUs
+ *
+ * On return no stale translation exists of a mapping that the caller has unmapped by an unmap
+ * without a flush.
+ *
+ * Context: any.
  */
 void xs_engine_flush_explicit(struct xs_engine *engine, bool everywhere);
 
-/*
- * A block of a batch-aware driver: @pages pages of IOVA contiguous, 1 ..
- * XS_BLOCK_PAGES, that start on a block of their own. Each page is a mapping of
- * its own, used at most once; those that never are must be dropped. The IOVAs are
- * free again when the last one was unmapped or dropped. Take returns the IOVA,
- * or 0 if there is none. Any context.
+/**
+ * xs_engine_take_block - allocate a block of IOVA for a batch-aware driver
+ * @engine: engine
+ * @pages: number of contiguous pages that the driver may use, 1 .. XS_BLOCK_PAGES
+ * @last: highest IOVA in bytes, inclusive
  *
- * Map maps @pages pages of it, from @iova on, to the memory at phys[0], phys[1]
- * and so on; what is contiguous there too, in one call of the backend. Returns how
- * many it has mapped: fewer than @pages if the backend refused the next ones.
+ * The range starts at a block boundary. Each page is mapped on its own, at most once; a page
+ * that is never mapped must be dropped. The IOVAs are free again when the last page was
+ * unmapped or dropped. Pages are unmapped by xs_engine_unmap*() or
+ * xs_engine_unmap_in_block_deferred().
  *
- * They are undone by xs_engine_unmap*(), or many by one call: those of the block
- * at @iova whose bits are in @mask.
+ * Context: any.
+ * Return: the IOVA in bytes; 0 on failure.
  */
 u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last);
+
+/**
+ * xs_engine_map_in_block - map pages of a driver's block
+ * @engine: engine
+ * @iova: first page, in bytes
+ * @phys: physical address of each page in bytes
+ * @pages: number of pages
+ * @prot: passed to the backend
+ *
+ * Neighbours in memory are mapped by a single call of the backend.
+ *
+ * Context: any.
+ * Return: number of pages mapped, counted from @iova; less than @pages if the backend refused
+ *   the next page.
+ */
 u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 			   u32 pages, u32 prot);
+
+/**
+ * xs_engine_unmap_in_block_deferred - unmap pages of a driver's block, without a flush
+ * @engine: engine
+ * @iova: start of the block, in bytes
+ * @mask: bit i selects page i of the block
+ *
+ * As xs_engine_unmap_deferred() of each selected page.
+ *
+ * Context: any.
+ */
 void xs_engine_unmap_in_block_deferred(struct xs_engine *engine, u64 iova,
 				       u64 mask);
+
+/**
+ * xs_engine_drop_in_block - give up pages of a driver's block that were never mapped
+ * @engine: engine
+ * @iova: first page, in bytes
+ * @pages: number of pages
+ *
+ * Context: any.
+ */
 void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages);
 
-/*
- * A NAPI poll ended on the running CPU. False: the batch is not empty, so the end of
- * the next poll is to be told, too.
+/**
+ * xs_engine_poll - a NAPI poll has ended on the running CPU
+ * @engine: engine
+ *
+ * Context: any.
+ * Return: true if the batch is empty; false if the caller must call again at the end of the
+ *   next poll.
  */
 bool xs_engine_poll(struct xs_engine *engine);
 
-/*
- * The timer of CPU @cpu fired. Flushes what has reached its bound. Returns the
- * deadline to fire at next, or 0 if none is needed. Any CPU, any context.
+/**
+ * xs_engine_expire - the timer of a CPU has fired
+ * @engine: engine
+ * @cpu: CPU that the timer belongs to; the call may run on any CPU
+ *
+ * Flushes the batch if the oldest unmap has reached its bound.
+ *
+ * Context: any.
+ * Return: time of the next deadline in ns (clock() of the backend); 0 if no timer is needed.
  */
 u64 xs_engine_expire(struct xs_engine *engine, u32 cpu);
 
-/*
- * Flush all that any CPU has deferred before the call. XS_FLUSH_DRAIN also
- * closes open blocks.
+/**
+ * xs_engine_flush - flush the batches of all CPUs
+ * @engine: engine
+ * @cause: flush point to count. XS_FLUSH_DRAIN also closes open blocks.
+ *
+ * On return every unmap that any CPU had deferred before the call is flushed.
+ *
+ * Context: any.
  */
 void xs_engine_flush(struct xs_engine *engine, enum xs_flush_point cause);
 
-/*
- * CPU @cpu went off-line: flush it, close its block and give back what it had
- * cached. Any CPU.
+/**
+ * xs_engine_retire_cpu - a CPU has gone off-line
+ * @engine: engine
+ * @cpu: the CPU; the call may run on any CPU
+ *
+ * Flushes the CPU's batch, closes the CPU's open blocks, and gives back the IOVAs that the CPU
+ * cached.
+ *
+ * Context: any.
  */
 void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu);
 
-/*
- * Give the IOVAs of torn mappings back that are done (tear.h). @abandoned: those also
- * that an unmap began in; their driver is gone, and they were unmapped by nothing else.
- * One caller at a time. May sleep.
+/**
+ * xs_engine_mend - give back the IOVAs of torn mappings that are done (tear.h)
+ * @engine: engine
+ * @abandoned: also of mappings in which an unmap began, because the driver is gone and no other
+ *   unmap will name the rest
+ *
+ * Context: may sleep; one caller at a time.
  */
 void xs_engine_mend(struct xs_engine *engine, bool abandoned);
 
-/* Pages of torn mappings that no unmap has named. Any context. */
+/**
+ * xs_engine_torn - pages of torn mappings that no unmap has named
+ * @engine: engine
+ *
+ * Context: any.
+ * Return: number of pages.
+ */
 u64 xs_engine_torn(struct xs_engine *engine);
 
-/*
- * A call that its caller cannot mean: counted, and the backend is told. For the engine's
- * own files. Entered.
+/**
+ * xs_engine_tell_bad_unmap - count a misuse and tell the backend
+ * @engine: engine
+ * @bad_unmap: description of the call
+ *
+ * For the engine's own files.
+ *
+ * Context: entered.
  */
 void xs_engine_tell_bad_unmap(struct xs_engine *engine,
 			      const struct xs_bad_unmap *bad_unmap);
 
-/* The same of one that is ignored. */
+/**
+ * xs_engine_bad_unmap - xs_engine_tell_bad_unmap() of a call that the engine ignores
+ * @engine: engine
+ * @iova: address that the caller named, in bytes
+ * @what: description for a person
+ *
+ * Context: entered.
+ */
 void xs_engine_bad_unmap(struct xs_engine *engine, u64 iova, const char *what);
 
-/* A map fails for a reason of the backend's: counted. Entered. */
+/**
+ * xs_engine_map_failed - count a map that the backend refused
+ * @engine: engine
+ *
+ * Context: entered.
+ */
 void xs_engine_map_failed(struct xs_engine *engine);
 
-/*
- * Pages that the backend could not remove (stuck.h), and those of pools. Any context; under
- * traffic the sum may be a moment old in part.
+/**
+ * xs_engine_stuck - pages that the backend could not remove (stuck.h), pools included
+ * @engine: engine
+ *
+ * Under traffic parts of the sum may be from different times.
+ *
+ * Context: any.
+ * Return: number of pages.
  */
 u64 xs_engine_stuck(const struct xs_engine *engine);
 
-/*
- * Have the backend remove stuck pages again, and let go of those that are gone. Returns
- * how many are left. May sleep. One caller at a time, also of xs_engine_trim().
+/**
+ * xs_engine_retry - ask the backend again to remove stuck pages
+ * @engine: engine
+ *
+ * Releases the memory and the IOVAs of pages that the backend has removed.
+ *
+ * Context: may sleep; one caller at a time, xs_engine_trim() included.
+ * Return: number of pages that are still stuck.
  */
 u64 xs_engine_retry(struct xs_engine *engine);
 
-/* The sum of all statistics. */
+/**
+ * xs_engine_stats - sum of all statistics
+ * @engine: engine
+ * @sum: result
+ *
+ * Context: any; takes each CPU's lock in turn.
+ */
 void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum);
 
-/*
- * Do the accounts balance? To be asked of an engine at rest. Writes the sum of
- * all statistics to *@sum and compares it with a count of what the space has
- * given out. Returns the number of pages that are still mapped, or -XS_EILSEQ
- * if a balance is broken, which xs_warn_once() reports.
+/**
+ * xs_engine_leak_check - compare the statistics with the state of the blocks
+ * @engine: engine at rest
+ * @sum: the sum of all statistics is written here
+ *
+ * Reports a broken balance by xs_warn_once().
+ *
+ * Context: no other call runs.
+ * Return: number of pages and copied buffers that are still mapped, or -XS_EILSEQ if a balance
+ *   is broken.
  */
 s64 xs_engine_leak_check(struct xs_engine *engine, struct xs_stats *sum);
 
-/*
- * Pages mapped and buffers copied now, never negative on a sound engine, under traffic too; a
- * negative value is a broken invariant.
+/**
+ * xs_engine_live - pages mapped and buffers copied at present
+ * @engine: engine
+ *
+ * Context: any, also under traffic.
+ * Return: the count. A negative count, also under traffic, is a broken invariant.
  */
 s64 xs_engine_live(const struct xs_engine *engine);
 
-/*
- * The first mapping at or after *@iova, of *@pages pages; false if there is none.
- * To name what is outstanding. All maps have ended, unmaps may run beside it, and the caller
- * keeps leaves from being freed. Takes the lock of torn mappings.
+/**
+ * xs_engine_next_mapping - find the next mapping, to name outstanding mappings
+ * @engine: engine
+ * @iova: start of the search in bytes; on success the start of the mapping
+ * @pages: on success the size of the mapping
+ *
+ * Context: takes the lock of torn mappings. All maps have ended; unmaps may run. The caller
+ *   prevents leaves from being freed.
+ * Return: true if there is a mapping at or after *@iova.
  */
 bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages);
 

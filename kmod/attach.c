@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Attach and detach; see xsmmu.h for what a group is.
+ * Attach and detach; see xsmmu.h for groups. The states of a group:
  *
- *   off        no policy chosen: the kernel's own path
+ *   off        no policy is chosen: the kernel's own path
  *   idle       a policy is chosen, no driver is bound
  *   attached   attached, nothing mapped yet
- *   active     calls were counted through the engine
- *   orphaned  no driver is bound, but what one has mapped is still in use
- *   failed     the attach failed: the driver uses the kernel's own path, or
- *		has none if the group was orphaned
+ *   active     the engine has counted maps
+ *   orphaned   no driver is bound, but mappings of a driver are still in use
+ *   failed     the attach failed: the driver uses the kernel's own path; if the group was
+ *              orphaned, all maps of the driver fail
+ *   stuck      the IOMMU driver could not remove pages that a driver has unmapped
+ *   torn       drivers have unmapped mappings in part, and devices reach the rest
  *
- * What a driver has left mapped is named and removed from the domain; once its handles are all
- * gone, too, the kernel's path comes back. Pages that the IOMMU driver cannot remove keep the
- * group until they are removed, or the group has another domain.
+ * The log names the mappings that a driver has left, and they are removed from the domain.
+ * Once the driver's handles are all gone, too, the devices return to the kernel's own path.
+ * Pages that the IOMMU driver cannot remove keep the group until they are removed, or until
+ * the group has another domain.
  */
 #include <linux/cpu.h>
 #include <linux/device.h>
@@ -27,9 +30,9 @@
 #include "xsmmu.h"
 
 /*
- * How often it is looked whether a group that is orphaned does no more: in ticks. In the
- * second after a domain was attached somewhere, each time, for 6.1 changes the
- * operations of a group's devices when it has let go of the group.
+ * Period of the check whether an orphaned group can be detached, in ticks. In the second after
+ * a domain was attached somewhere, the check runs at each tick, because 6.1 changes the
+ * operations of a group's devices after it has released the mutex of the group.
  */
 #define ORPHAN_TICKS	(HZ / 2)
 #define HURRY_TICKS	HZ
@@ -37,12 +40,15 @@
 static unsigned long attached_jiffies = INITIAL_JIFFIES;
 static bool look_is_due;
 
-/* ---- the engine ---- */
+/* ---- engine ---- */
 
-/* Of a row of IOVAs: other than 0 ends the round. */
+/*
+ * Called for a range of IOVAs, both bounds inclusive. A return value other than 0 ends the
+ * walk.
+ */
 typedef int (*xs_call_t)(u64 start, u64 last, void *data);
 
-/* What a peer's memory windows occupy on the bus must not be an IOVA. */
+/* Calls @call for the memory windows of the bus: an IOVA in a window would reach a peer. */
 static int each_window(struct pci_dev *pdev, xs_call_t call, void *data)
 {
 	struct pci_host_bridge *bridge = pci_find_host_bridge(pdev->bus);
@@ -56,7 +62,7 @@ static int each_window(struct pci_dev *pdev, xs_call_t call, void *data)
 				   window->res->end - window->offset, data);
 	if (list_empty(&bridge->dma_ranges))
 		return end;
-	/* All but these, which are sorted. */
+	/* All addresses outside these windows, which are sorted. */
 	resource_list_for_each_entry(window, &bridge->dma_ranges) {
 		u64 start = window->res->start - window->offset;
 
@@ -69,7 +75,7 @@ static int each_window(struct pci_dev *pdev, xs_call_t call, void *data)
 	return end;
 }
 
-/* What nobody maps in the group's domain. */
+/* Calls @call for all ranges in which the engine must not map. */
 static int each_reserved(struct xs_group *group, const struct list_head *regions,
 			 xs_call_t call, void *data)
 {
@@ -103,11 +109,12 @@ static int go_below(u64 start, u64 last, void *data)
 }
 
 /*
- * Where the IOMMU translates the writes that are interrupts, the kernel maps the pages that
- * they go to, MSI pages, in the group's domain, and until that goes. Their IOVAs are from
- * the kernel's own allocator, which knows nothing of ours: not from the region for
- * this, which is for other domains. check_stale_mappings() finds those that are there. The next
- * is where that allocator begins, at the top of 4 GiB, or what it has had before.
+ * Where the IOMMU translates interrupt writes, the kernel maps the pages that the writes go
+ * to, MSI pages, in the group's domain, where they stay as long as the domain. The IOVAs come
+ * from the kernel's own allocator, which does not know the engine's IOVAs. They are not in the
+ * IOMMU_RESV_SW_MSI region, which is for other domains. check_stale_mappings() finds the MSI
+ * pages that exist. The next MSI page is either at the start of that allocator, the top of 4
+ * GiB, or at an IOVA that the allocator has used before.
  */
 #define MSI_PAGE_BYTES	(64ULL << 20)
 
@@ -146,7 +153,7 @@ static void free_regions(struct list_head *regions)
 		kfree(region);
 }
 
-/* What nobody maps there must stay so, and what the kernel does. 0 or -ENOMEM. */
+/* Reserves all ranges in which the engine must not map, MSI pages included. 0 or -ENOMEM. */
 static int reserve_regions(struct xs_group *group)
 {
 	LIST_HEAD(regions);
@@ -162,7 +169,7 @@ static int reserve_regions(struct xs_group *group)
 	return error;
 }
 
-/* CPUs that go off-line from now on retire from the engine. */
+/* CPUs that go off-line after this retire from the engine. */
 static void run(struct xs_group *group)
 {
 	cpus_read_lock();
@@ -170,7 +177,7 @@ static void run(struct xs_group *group)
 	cpus_read_unlock();
 }
 
-/* They do no more, and none is about to. */
+/* No CPU-hotplug callback uses this engine after this returns. */
 static void run_no_more(struct xs_group *group)
 {
 	cpus_read_lock();
@@ -198,7 +205,7 @@ static void instance_put(struct xs_group *group)
 	group->instance = NULL;
 }
 
-/* NULL if @domain can be the engine's, or why not. */
+/* Reason why an engine cannot use @domain; NULL if an engine can. */
 static const char *check_domain(struct iommu_domain *domain)
 {
 	if (!domain || !(domain->type & __IOMMU_DOMAIN_PAGING))
@@ -207,7 +214,7 @@ static const char *check_domain(struct iommu_domain *domain)
 		return "its IOMMU has no pages of the size that the CPU's have";
 	if (domain->ops->iotlb_sync && !domain->ops->flush_iotlb_all)
 		return "its IOMMU driver cannot invalidate a whole domain";
-	/* iommu_map() would choose the sizes of entries by itself. */
+	/* iommu_map() would choose the entry sizes. */
 	if (!domain->ops->map_pages && !xs_domain_is_generic(domain))
 		return "its IOMMU driver cannot map single pages";
 	return NULL;
@@ -223,12 +230,12 @@ static bool is_in_region(const struct list_head *regions, u64 iova)
 	return false;
 }
 
-/* What the kernel's own path allocates is below this, while there is room. */
+/* The kernel's own path allocates IOVAs below this address while there is room. */
 #define STALE_MAPPINGS_END	BIT_ULL(32)
 
 /*
- * Memory of the machine or of a device. Beside memory, a page of registers may have a struct
- * page, too.
+ * True for memory of the machine or of a device. A page of registers beside memory may have a
+ * struct page, too.
  */
 static bool is_memory(u64 phys)
 {
@@ -238,7 +245,10 @@ static bool is_memory(u64 phys)
 	       (pfn_valid(pfn) && is_zone_device_page(pfn_to_page(pfn)));
 }
 
-/* A page that is no memory, where the kernel maps those: from now on it is known. */
+/*
+ * Checks for an MSI page: not memory, in a domain where the kernel maps MSI pages. Remembers
+ * the page.
+ */
 static bool is_msi_page(struct xs_group *group, const struct list_head *regions,
 			u64 iova, u64 phys)
 {
@@ -250,14 +260,18 @@ static bool is_msi_page(struct xs_group *group, const struct list_head *regions,
 }
 
 /*
- * NULL, or what a driver has left mapped in @domain on the kernel's own path: only that
- * can unmap it, and ours must not map there.
+ * Reason to refuse a domain in which a driver has left mappings of the kernel's own path; NULL
+ * if there are none. Only the kernel's own path can unmap them, and the engine must not map at
+ * their IOVAs.
  */
 static const char *check_stale_mappings(struct xs_group *group,
 					struct iommu_domain *domain)
 {
 	u64 end = min(domain->geometry.aperture_end, STALE_MAPPINGS_END - 1);
-	/* The kernel's own path maps in the IOMMU's smallest pages, which the CPU's may exceed. */
+	/*
+	 * The kernel's own path maps in the IOMMU's smallest pages, which may be smaller than the
+	 * CPU's.
+	 */
 	u64 step = max_t(u64, BIT_ULL(__ffs(domain->pgsize_bitmap)), SZ_4K);
 	u64 iova = domain->geometry.aperture_start;
 	const char *failure = NULL;
@@ -278,7 +292,7 @@ static const char *check_stale_mappings(struct xs_group *group,
 		    !is_msi_page(group, &regions, iova, phys))
 			failure = "a driver has left memory mapped on the kernel's own path: close what uses it; or for a new domain " XS_NEW_DOMAIN("<group>");
 	}
-	/* More MSI pages may come at any time. */
+	/* The kernel may map more MSI pages at any time. */
 	group->clean = !failure && !has_msi_pages(&regions);
 	free_regions(&regions);
 	return failure;
@@ -297,7 +311,7 @@ static const char *engine_make(struct xs_group *group, struct xs_device *xdev,
 		.end = min(domain->geometry.aperture_end, XS_SPACE_END - 1) + 1,
 	};
 
-	/* There is per-CPU memory of possible CPUs only. */
+	/* Per-CPU memory exists only for possible CPUs. */
 	if (num_possible_cpus() != nr_cpu_ids)
 		return "the numbers of the CPUs have gaps";
 	if (xs_backend_init(group, domain, xdev))
@@ -323,8 +337,8 @@ static int is_stranger(struct device *dev, void *unused)
 }
 
 /*
- * A driver is about to probe, the device is locked and claimed: the domain is that of the
- * last look, here and in engine_resume().
+ * Makes the engine. A driver is about to probe, and the device is locked and claimed, so the
+ * domain is the domain of the last xs_group_look(). The same holds in engine_resume().
  */
 static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 {
@@ -348,14 +362,14 @@ static const char *engine_start(struct xs_group *group, struct xs_device *xdev)
 		instance_put(group);
 		return failure;
 	}
-	/* Nothing of the kernel's own path stays cached. */
+	/* Invalidates cached translations of the kernel's own path. */
 	xs_backend_flush(group);
 	run(group);
 	__module_get(THIS_MODULE);
 	return NULL;
 }
 
-/* A driver has come while the group is orphaned: its domain may be another one by now. */
+/* A driver has come while the group is orphaned. The group may have another domain by now. */
 static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(xdev->dev);
@@ -383,7 +397,7 @@ static const char *engine_resume(struct xs_group *group, struct xs_device *xdev)
 static void engine_stop(struct xs_group *group)
 {
 	run_no_more(group);
-	/* No device has our operations any more: who has seen them is waited for. */
+	/* Waits for calls that have seen the module's operations. No device has them any more. */
 	xs_engine_settle(&group->engine);
 	xs_backend_exit(group);
 	xs_engine_leak_check(&group->engine, &group->sum);
@@ -394,7 +408,6 @@ static void engine_stop(struct xs_group *group)
 	instance_put(group);
 }
 
-/* The group's policy, tuning and drivers are its engine's from the return on. */
 void xs_group_set(struct xs_group *group)
 {
 	struct xs_tuning tuning = xs_group_tuning(group);
@@ -419,14 +432,14 @@ void xs_group_update_aware(struct xs_group *group)
 		xs_group_set(group);
 }
 
-/* ---- a device ---- */
+/* ---- device ---- */
 
 /*
- * Which path a device's DMA takes is said by a pointer, dev->dma_ops, and since 6.12 by a
- * bit of the device as well. The core writes both with the mutex of the IOMMU group held,
- * when a domain comes. Up to 7.0 the bit shares a word with bits of the driver core, so we
- * write it with the lock of the device held, too. That lock comes before xs_mutex: who binds
- * has it already, anybody else tries for it.
+ * The path of a device's DMA is selected by dev->dma_ops and, since 6.12, also by a bit of the
+ * device. The IOMMU core writes both when a domain is attached, with the mutex of the IOMMU
+ * group held. Up to 7.0 the bit shares a word with bits of the driver core, so the module
+ * writes the bit only with the lock of the device held, too. The lock of the device comes
+ * before xs_mutex: a bind holds the lock already, and all other code only tries for the lock.
  */
 
 static const struct dma_map_ops *our_ops(const struct xs_device *xdev)
@@ -434,7 +447,7 @@ static const struct dma_map_ops *our_ops(const struct xs_device *xdev)
 	return xdev->blocked ? &xs_blocked_ops : &xdev->group->instance->ops;
 }
 
-/* The device's operations are ours. They may not be after a change of the group's type. */
+/* Sets the module's DMA operations, again if a change of the group's type has reset them. */
 static void take_ops(struct xs_device *xdev)
 {
 	struct device *dev = xdev->dev;
@@ -447,7 +460,7 @@ static void take_ops(struct xs_device *xdev)
 	set_dma_ops(dev, ops);
 }
 
-/* The same of the bits. The device is locked. */
+/* Sets the DMA bits as the module needs them. The device is locked. */
 static void take_bits(struct xs_device *xdev)
 {
 	device_lock_assert(xdev->dev);
@@ -456,7 +469,10 @@ static void take_bits(struct xs_device *xdev)
 	xdev->dma.iommu |= xs_dma_iommu_clear(xdev->dev);
 }
 
-/* The device and its IOMMU group are locked. The bit is by what the group's type is now. */
+/*
+ * Restores the DMA bit for the present type of the group. The device and its IOMMU group are
+ * locked.
+ */
 static void restore_bits(struct xs_device *xdev)
 {
 	struct iommu_domain *domain = xs_locked_domain(xdev->dev);
@@ -476,8 +492,9 @@ static int settle(struct device *dev, void *xdev)
 }
 
 /*
- * A device whose lock could not be had when its group was detached has no driver then, or
- * is waiting for xs_mutex to bind one: the bit is right before that driver's probe.
+ * If the lock of the device could not be taken when its group was detached, the device has no
+ * driver, or waits for xs_mutex to bind a driver. So the bit is right before the driver's
+ * probe.
  */
 void xs_device_settle(struct xs_device *xdev)
 {
@@ -487,10 +504,10 @@ void xs_device_settle(struct xs_device *xdev)
 }
 
 /*
- * Devices that the kernel releases from their IOMMU. On VT-d up to 6.12 it makes their DMA
- * operations none then, the direct mapping's, which would free what is not its own: the IOVA
- * of coherent memory for an address. The list is looked through without xs_mutex, which may
- * be held for long.
+ * Devices that the kernel is releasing from their IOMMU. On VT-d up to 6.12 the kernel sets
+ * dma_ops to NULL then, which selects the direct mapping. A free through the direct mapping
+ * would take the IOVA of coherent memory for a physical address, and free memory of others.
+ * The list has a lock of its own, because xs_mutex may be held for long.
  */
 static LIST_HEAD(removed_devices);
 static DEFINE_SPINLOCK(removed_lock);
@@ -520,7 +537,10 @@ void xs_device_left(struct device *dev)
 	spin_unlock(&removed_lock);
 }
 
-/* Of a device that is gone, or that the IOMMU core's group does not have, no bit comes back. */
+/*
+ * Detaches a device that was removed, or that has left the IOMMU core's group. Its DMA bit is
+ * not restored.
+ */
 static void gone_detach(struct xs_device *xdev)
 {
 	spin_lock(&removed_lock);
@@ -537,11 +557,11 @@ static void dma_forget(struct xs_device *xdev)
 }
 
 /*
- * The type of the group cannot be changed, nor its default domain go, while drivers
- * use it. The bus ends the driver's own use before all that is managed for it is
- * freed, and so before our detach; so there is a second one, which we end.
- * Where DMA addresses are mapped to a bus, a second call would lose that map's
- * memory: there it is done without.
+ * While drivers use the default domain, the group's type cannot change and the domain cannot
+ * go. The bus ends the driver's own use before managed resources are freed, and so before the
+ * detach. So the module holds a second use until the detach. If the device has a
+ * dma_range_map, dma_configure() would leak the first map when called again, and the module
+ * does without a use.
  */
 static bool claim(struct xs_device *xdev)
 {
@@ -552,7 +572,7 @@ static bool claim(struct xs_device *xdev)
 	return xdev->claimed || dev->dma_range_map;
 }
 
-/* The driver is still known. */
+/* Called while dev->driver is still set. */
 static void unclaim(struct xs_device *xdev)
 {
 	if (xdev->claimed)
@@ -563,9 +583,9 @@ static void unclaim(struct xs_device *xdev)
 /* ---- detach ---- */
 
 /*
- * The group's mutex is held, here and in the two below: no type changes. VFIO, or a
- * driver with a domain of its own, has the group: the kernel's own path would be one
- * for that. So has a reset of the device, for as long as it takes.
+ * True if VFIO, or a driver with a domain of its own, owns the group, or while the device is
+ * being reset: the kernel's own path must not be restored then. The mutex of the IOMMU group
+ * is held, here and in the two functions below, so the type does not change.
  */
 static bool has_own_domain(struct device *dev)
 {
@@ -582,13 +602,16 @@ static struct xs_device *taken_device(struct xs_group *group, struct device *dev
 	return xdev && xdev->taken ? xdev : NULL;
 }
 
-/* A group, and the device whose lock the caller has, or NULL. */
+/* Argument of hand_back(): a group, and the device whose lock the caller holds, or NULL. */
 struct given_back {
 	struct xs_group *group;
 	struct device *locked;
 };
 
-/* Its devices have one domain: none is handed back, or all are. */
+/*
+ * All devices of the group have one domain, so either all return to the kernel's own path, or
+ * none.
+ */
 static int hand_back(struct device *dev, void *data)
 {
 	const struct given_back *given = data;
@@ -610,8 +633,8 @@ static int hand_back(struct device *dev, void *data)
 }
 
 /*
- * A change of its type makes the operations of a group's devices the kernel's own. If a
- * device cannot be locked, the next tick tries again.
+ * A change of the group's type resets the operations of its devices to the kernel's own. If a
+ * device cannot be locked, the next check tries again.
  */
 static int keep(struct device *dev, void *group)
 {
@@ -628,8 +651,9 @@ static int keep(struct device *dev, void *group)
 }
 
 /*
- * The group's mutex is held: its domain does not go. Its devices have one. While that is VFIO's,
- * or another owner's, the default domain is kept for the time after it.
+ * The mutex of the IOMMU group is held, so the domain, which is the domain of all devices,
+ * stays. While VFIO or another owner has the group, the default domain is kept for later, and
+ * nothing is tried.
  */
 static int retry_stuck(struct device *dev, void *group)
 {
@@ -640,7 +664,7 @@ static int retry_stuck(struct device *dev, void *group)
 	return 1;
 }
 
-/* Has the group pages that could not be removed, and cannot be now? */
+/* Tries again to remove stuck pages. Returns true if some are left. */
 static bool is_stuck(struct xs_group *group)
 {
 	if (group->stuck_in) {
@@ -653,9 +677,10 @@ static bool is_stuck(struct xs_group *group)
 }
 
 /*
- * False: not now, and all maps fail. Frees @group if no device of it is left. A driver's
- * thread may still be on its way in: what it maps is waited for, and if it finds the
- * group gone its map fails. The caller has the lock of @locked.
+ * Detaches a group. Returns false if the group cannot be detached now; then all maps fail.
+ * Frees @group if no device of the group is left. A thread of a driver may still be calling
+ * in: the detach waits for its map, or the map fails if the thread finds the group detached.
+ * The caller holds the lock of @locked.
  */
 static bool detach(struct xs_group *group, struct device *locked)
 {
@@ -665,9 +690,9 @@ static bool detach(struct xs_group *group, struct device *locked)
 
 	xs_backend_shut(group);
 	live = xs_engine_live(&group->engine) > 0;
-	/* Of what is deferred nobody could try again to remove it once the engine stops. */
+	/* A stopped engine cannot retry removals, so deferred unmaps are flushed first. */
 	xs_engine_settle(&group->engine);
-	/* Nor could the engine keep a chunk then. */
+	/* For the same reason chunks are freed first. */
 	if (!live)
 		xs_chunks_drop(group);
 	if (is_stuck(group) || live ||
@@ -690,7 +715,7 @@ static void check_orphaned(struct work_struct *work);
 static DECLARE_DELAYED_WORK(orphan_work, check_orphaned);
 static struct workqueue_struct *orphan_queue;
 
-/* A driver came while pages of the domain were stuck: all its maps fail. */
+/* True if a driver came while pages of the domain were stuck. All its maps fail. */
 static bool waits(const struct xs_group *group)
 {
 	return group->instance && group->attached && group->stuck_in;
@@ -712,7 +737,7 @@ bool xs_look_is_due(void)
 	return READ_ONCE(look_is_due);
 }
 
-/* A domain was attached somewhere. */
+/* Looks at all groups again if a domain was attached. */
 static void look_again(void)
 {
 	struct xs_group *group;
@@ -749,8 +774,8 @@ static void check_orphaned(struct work_struct *work)
 }
 
 /*
- * A stock tracepoint: the type of a group may have changed. The IOMMU core holds the mutex of
- * that group, so a work does what there is to do.
+ * Probe of the kernel's tracepoint attach_device_to_domain: the type of a group may have
+ * changed. The IOMMU core holds the mutex of the group here, so the rest is left to a work.
  */
 static void domain_attached(void *unused, struct device *dev)
 {
@@ -760,8 +785,8 @@ static void domain_attached(void *unused, struct device *dev)
 }
 
 /*
- * No driver is left. What its unmaps did not match it takes for unmapped, so nobody else
- * will unmap it.
+ * Unmaps the rest of mappings that drivers have unmapped in part. The drivers are gone and
+ * consider them unmapped, so nobody else will unmap them.
  */
 static void mend(struct xs_group *group)
 {
@@ -776,10 +801,10 @@ static void mend(struct xs_group *group)
 }
 
 /*
- * The driver is gone, or its probe failed, and all that it had the kernel
- * manage for it is freed: managed resources go last in, first out, and this is
- * the first one. The bus's notifications come too early, before a failed
- * probe's managed DMA memory is freed, or too late, when dev->driver is NULL.
+ * Devres callback: the driver is gone, or its probe failed, and all managed resources of the
+ * driver are freed. Managed resources are released last in, first out, and this resource was
+ * added first. The notifications of the bus come either too early, before the managed DMA
+ * memory of a failed probe is freed, or too late, when dev->driver is NULL.
  */
 static void released(struct device *dev, void *data)
 {
@@ -807,13 +832,13 @@ static void released(struct device *dev, void *data)
 
 /* ---- attach ---- */
 
-/* Is the domain its engine's? */
+/* True if the engine maps in the group's own domain. */
 static bool is_at_work(const struct xs_group *group)
 {
 	return group->attached && !xs_backend_is_blocked(group);
 }
 
-/* The engine for a device that is claimed, made or gone on with. */
+/* Makes or resumes the engine for a claimed device. Returns the reason of a failure, or NULL. */
 static const char *engine_for(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
@@ -831,11 +856,13 @@ static const char *engine_for(struct xs_device *xdev)
 }
 
 /*
- * Attach @xdev. NULL, or why it is not, or has no IOVAs. Only the first device of a
- * group is left to the kernel's own path: of a later one the kernel's allocator would be
- * in the domain of ours. One that cannot be attached then, as it is not trusted, or as the
- * domain has pages that could not be removed, is blocked: no map of its driver's succeeds. One
- * that has been ours, or closed, stays so while the group is orphaned.
+ * Attaches @xdev. Returns NULL, or the reason why the device is not attached or cannot map.
+ *
+ * Only the first device of a group may stay on the kernel's own path: for a later device, the
+ * kernel's allocator would use a domain that the engine uses. A later device that cannot be
+ * attached is blocked, and all its maps fail: because the device is not trusted, for instance,
+ * or because the domain has pages that could not be removed. While the group is orphaned, an
+ * attached or blocked device stays so.
  */
 static const char *take(struct xs_device *xdev)
 {
@@ -875,7 +902,6 @@ static void leave_to_kernel(struct xs_device *xdev)
 	xdev->group->clean = false;
 }
 
-/* The device's driver is about to probe; the kernel's DMA path is set up. */
 void xs_device_bind(struct xs_device *xdev)
 {
 	struct xs_group *group = xdev->group;
@@ -893,14 +919,14 @@ void xs_device_bind(struct xs_device *xdev)
 		return;
 	}
 	/*
-	 * An unload may be on its way already: past its look at our references, and
-	 * waiting for the notifier that called us. It would free what is taken now.
+	 * An unload may have begun: it may have checked the references of the module already, and
+	 * wait for the notifier that has called this function. The unload would free the new state.
 	 */
 	if (try_module_get(THIS_MODULE)) {
 		failure = take(xdev);
 		module_put(THIS_MODULE);
 	}
-	/* Of a group at work the others are not concerned. */
+	/* A blocked device does not change the state of an attached group. */
 	if (!xdev->blocked && (!failure || xdev->bound || !group->attached))
 		group->failure = failure;
 	if (failure && !xdev->bound)
@@ -929,7 +955,6 @@ int xs_attach_init(void)
 	return error;
 }
 
-/* No group has an engine. */
 void xs_attach_exit(void)
 {
 	unregister_trace_attach_device_to_domain(domain_attached, NULL);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine's backend in Linux: page tables and invalidations of the group's
- * default domain, the clock, and the two flush points that come from outside,
- * the end of a NAPI poll and a timer.
+ * The engine's backend in Linux: page tables and invalidations of the group's default domain,
+ * the clock, and the two flush points that come from outside the engine: the end of a NAPI
+ * poll and a timer.
  *
- * Invalidations go through the IOMMU driver's own iotlb_sync() and
- * flush_iotlb_all(), so they are right on every IOMMU that Linux drives. What
- * they send is counted by kind as the driver documents its choice; the lab
- * compares that with what the hardware model received.
+ * Invalidations go through the IOMMU driver's own iotlb_sync() and flush_iotlb_all(), so they
+ * are right on every IOMMU that Linux drives. The backend counts the commands by kind, from
+ * the driver's documented choices; the lab compares the counts with those of the hardware
+ * model.
  */
 #include <linux/cpu.h>
 #include <linux/mm.h>
@@ -21,18 +21,18 @@
 #include "xsmmu.h"
 #include "trace.h"
 
-/* Groups with deferred unmaps that the end of this CPU's next poll flushes. */
+/* Groups with deferred unmaps that the end of this CPU's next NAPI poll flushes. */
 static DEFINE_PER_CPU(struct list_head, xs_dirty);
 
-/* At most so many stale kernel mappings are named. */
+/* The log names at most this many mappings of an orphaned group. */
 #define NAMED_MAX	8
 
-/* ---- in the blocking domain ---- */
+/* ---- blocking domain ---- */
 
 /*
- * The domain of a group without drivers, where handles outlive them. The group's
- * own may change or go, and what was mapped there is removed: maps fail, unmaps
- * find nothing, and nothing is sent.
+ * The domain of an orphaned group, whose own domain may change or go. The mappings were
+ * removed from the own domain: in the blocking domain maps fail, unmaps find nothing, and
+ * nothing is sent.
  */
 static int blocked_map(struct iommu_domain *domain, unsigned long iova,
 		       phys_addr_t phys, size_t page_bytes, size_t pages,
@@ -73,18 +73,18 @@ bool xs_backend_is_blocked(const struct xs_group *group)
 /* ---- page table ---- */
 
 /*
- * Where a call covers all of a page-table page, and memory is aligned as IOVAs are, drivers
- * write one large entry instead. An empty page-table page may be in its way: VT-d's driver
- * up to 6.12 frees that before it invalidates, those of 7.x send a command that nobody
- * counts. So such a call covers half of one at most; on VT-d up to 6.12 it covers more where
- * no page-table page is in the way, but never all that a page-table page of the next level is
- * for.
+ * Drivers write one large entry where a call covers a whole page-table page and the memory is
+ * aligned as the IOVAs are. An empty page-table page may be in the way of the large entry:
+ * VT-d's driver up to 6.12 frees the page before the invalidation, and VT-d's driver of 7.x
+ * sends a command that the module cannot count. So a call covers at most half of a page-table
+ * page. On VT-d up to 6.12 a call covers more where no page-table page is in the way, but
+ * never all that a page-table page of the next level covers.
  */
 #define TABLE_PAGES		((u32)(PAGE_SIZE / sizeof(u64)))
 #define MAP_PAGES_MAX		(TABLE_PAGES / 2)
 #define MAP_LARGE_MAX		(TABLE_PAGES * MAP_PAGES_MAX)
 
-/* Map a part of a range, from its start, in one call of the driver. */
+/* Maps the first part of a range in one call of the driver. */
 static __always_inline int map_some(struct xs_group *group, bool generic,
 				    xs_map_pages_t map_pages, u64 iova,
 				    u64 phys, u64 pages, u32 prot,
@@ -100,8 +100,9 @@ static __always_inline int map_some(struct xs_group *group, bool generic,
 }
 
 /*
- * How many of @pages pages, whose memory is aligned as IOVAs are, the driver may map in one
- * call. Nobody else has these IOVAs, so no last table comes or goes here meanwhile.
+ * Number of pages, at most @pages, that the driver may map in one call; memory is aligned as
+ * the IOVAs are. No last-level table comes or goes here meanwhile: nobody else has these
+ * IOVAs.
  */
 static u64 pages_at_once(struct xs_group *group, u64 iova, u64 pages)
 {
@@ -120,10 +121,10 @@ static u64 pages_at_once(struct xs_group *group, u64 iova, u64 pages)
 }
 
 /*
- * Map the rest of a range, of which @mapped bytes are. A driver may map less than it was
- * asked to: SMMUv3's up to the end of a table. After an error it may have mapped more than
- * it says: VT-d, if a further table could not be had. Not by iommu_map(), whose large
- * entries are none of single pages.
+ * Maps the rest of a range, of which @mapped bytes are mapped. A driver may map less than
+ * requested: SMMUv3's driver stops at the end of a table. After an error a driver may have
+ * mapped more than it reports: VT-d's driver, if a further table could not be allocated. Does
+ * not call iommu_map(), whose large entries cannot be removed as single pages.
  */
 static noinline int map_rest(struct xs_group *group, bool generic,
 			     xs_map_pages_t map_pages, u64 iova, u64 phys,
@@ -160,13 +161,13 @@ static __always_inline int map_table(struct xs_group *group, bool generic,
 	BUILD_BUG_ON(XS_BLOCK_PAGES > MAP_PAGES_MAX);
 	if (xs_fails())
 		return -ENOMEM;
-	/* So few are never all of a page-table page. */
+	/* A block never covers a whole page-table page. */
 	if (pages <= XS_BLOCK_PAGES)
 		error = map_some(group, generic, map_pages, iova, phys, pages,
 				 prot, &mapped);
 	if (likely(mapped == bytes))
 		return 0;
-	/* Of one page there is no part. */
+	/* A single page cannot be mapped in part. */
 	if (__builtin_constant_p(pages) && pages == 1)
 		return error ? error : -ENOMEM;
 	return map_rest(group, generic, map_pages, iova, phys, bytes, prot,
@@ -199,7 +200,6 @@ static __always_inline int flush_maps(struct xs_group *group, u64 iova,
 	return error;
 }
 
-/* What is mapped in several calls, each with this in @prot, is flushed once. */
 u32 xs_backend_map_unflushed(const struct xs_group *group)
 {
 	return group->iommu.flushes_maps ? XS_MAP_UNFLUSHED : 0;
@@ -211,8 +211,8 @@ int xs_backend_flush_maps(struct xs_group *group, u64 iova, u32 pages)
 }
 
 /*
- * Where maps are requests that wait in a queue, one flush sends all of them. No driver of
- * an IOMMU that is served fails there; if one did, devices would fault.
+ * Where maps are requests that wait in a queue, one flush sends all requests. No supported
+ * IOMMU driver fails here; if a driver failed, devices would fault.
  */
 static void world_flush_maps(void *backend, const struct xs_range *ranges,
 			     u32 count)
@@ -231,9 +231,12 @@ static void world_flush_maps(void *backend, const struct xs_range *ranges,
 		  error);
 }
 
-/* ---- entries written in place ---- */
+/* ---- direct tables ---- */
 
-/* By which of the domain's operations, if that is all that a map needs. */
+/*
+ * Selects the domain operation for the map fast path; NULL if a map needs more than that
+ * operation.
+ */
 static void choose_maps(struct xs_group *group)
 {
 	bool plain = group->is_known && !group->iommu.flushes_maps &&
@@ -245,7 +248,10 @@ static void choose_maps(struct xs_group *group)
 	WRITE_ONCE(group->maps_generic, generic);
 }
 
-/* A surprise: the driver's operations do it from now on. Any context. */
+/*
+ * Ends direct tables after an unexpected finding; the driver's operations take over. Context:
+ * any.
+ */
 static noinline void end_direct(struct xs_group *group, const char *why)
 {
 	if (!xchg(&group->tables.on, false))
@@ -263,7 +269,10 @@ static u64 *entry_of(void *entries, u64 iova)
 	return first + (iova >> PAGE_SHIFT) % XS_BLOCK_PAGES;
 }
 
-/* The driver has mapped the first page: where, and as what? */
+/*
+ * Learns from the entry of the first page, which the driver has mapped, where the entries of
+ * the block are and which bits they have.
+ */
 static void learn_entries(struct xs_group *group, void **entries, u64 iova,
 			  u64 phys, u32 prot)
 {
@@ -281,7 +290,10 @@ static void learn_entries(struct xs_group *group, void **entries, u64 iova,
 	if (!group->iommu.flushes_maps)
 		WRITE_ONCE(group->tables.only[xs_tables_kind(prot)],
 			   group->tables.bits[xs_tables_kind(prot)]);
-	/* Who ends it looks for what is known after that, and so do we. */
+	/*
+	 * Pairs with xchg() in end_direct(): either end_direct() forgets the bits written above, or
+	 * this CPU reads @on as false and forgets them.
+	 */
 	smp_mb();
 	if (!READ_ONCE(group->tables.on)) {
 		xs_tables_forget(&group->tables);
@@ -291,7 +303,7 @@ static void learn_entries(struct xs_group *group, void **entries, u64 iova,
 	WRITE_ONCE(*entries, (void *)(first & ~XS_ENTRIES_TRIED));
 }
 
-/* Does the driver see what was written, from the first page to the last? */
+/* Checks that the driver finds the first and the last page where they were written. */
 static bool is_seen(struct xs_group *group, u64 iova, u64 phys, u32 pages)
 {
 	u64 rest = (u64)(pages - 1) << PAGE_SHIFT;
@@ -300,7 +312,10 @@ static bool is_seen(struct xs_group *group, u64 iova, u64 phys, u32 pages)
 	       iommu_iova_to_phys(group->domain, iova + rest) == phys + rest;
 }
 
-/* Write entries of a block, the first ones or any; false: nothing is written. */
+/*
+ * Writes entries of a block, the first write of the block or a later one. False: nothing was
+ * written.
+ */
 static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 			u64 phys, u32 pages, u32 prot)
 {
@@ -310,7 +325,7 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 
 	if (!known || !bits)
 		return false;
-	/* For a driver that unmaps what it maps, it may have been learned too late. */
+	/* If the driver unmaps the page at once, the entries may have been learned too late. */
 	if (!tried && xs_root_entry(&group->tables.root, iova) !=
 			      entry_of(known, iova))
 		return false;
@@ -321,7 +336,7 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 	if (!is_seen(group, iova, phys, pages)) {
 		xs_entries_write(&group->tables, entry_of(known, iova), 0,
 				 pages);
-		/* The device may have guessed where it was. */
+		/* The device may have used the entries speculatively. */
 		xs_backend_flush(group);
 		atomic64_inc(&group->other_commands.domain);
 		end_direct(group, "its driver does not see what was written");
@@ -332,7 +347,7 @@ static bool try_entries(struct xs_group *group, void **entries, u64 iova,
 	return true;
 }
 
-/* With debug=1: is each entry where the hardware looks for it, and right? */
+/* With debug=1: checks that each entry is right, and where the hardware looks for it. */
 static noinline void check_written(struct xs_group *group, u64 iova, u64 phys,
 				   u32 pages, u32 prot)
 {
@@ -349,7 +364,7 @@ static noinline void check_written(struct xs_group *group, u64 iova, u64 phys,
 	}
 }
 
-/* The same of those that were cleared, whose IOVAs nobody has yet. */
+/* With debug=1: checks that the entries are cleared. Nobody has these IOVAs yet. */
 static noinline void check_cleared(struct xs_group *group, u64 iova, u64 end)
 {
 	for (; iova < end; iova += PAGE_SIZE)
@@ -358,7 +373,7 @@ static noinline void check_cleared(struct xs_group *group, u64 iova, u64 end)
 			end_direct(group, "an entry was not cleared");
 }
 
-/* False: not in place, or there is more to it. */
+/* Maps by writing entries in place. False: the entries are not known, or the map needs more. */
 static __always_inline bool map_direct(struct xs_group *group, void **entries,
 				       u64 iova, u64 phys, u32 pages, u32 prot)
 {
@@ -377,7 +392,7 @@ static __always_inline bool map_direct(struct xs_group *group, void **entries,
 	return true;
 }
 
-/* With debug=1: the same of entries that were each written for a page of its own. */
+/* With debug=1: check_written() for pages that are not contiguous. */
 static noinline void check_each(struct xs_group *group, u64 iova,
 				const u64 *phys, u32 pages, u32 prot)
 {
@@ -406,7 +421,10 @@ static __always_inline bool world_map_each(void *backend, void **entries,
 	return true;
 }
 
-/* The tries of a block that is known, or the driver's own operation, to learn of. */
+/*
+ * Maps by writing entries of a known block, else by the driver's operation, from which the
+ * block's entries are learned.
+ */
 static int map_and_learn(struct xs_group *group, void **entries, u64 iova,
 			 u64 phys, u32 pages, u32 prot)
 {
@@ -423,7 +441,7 @@ static int map_and_learn(struct xs_group *group, void **entries, u64 iova,
 	return error;
 }
 
-/* The map-side flush of what is mapped; if it fails that is undone. */
+/* Flushes a map; if the flush fails, the map is undone. */
 static noinline int sync_mapped(struct xs_group *group, u64 iova, u32 pages,
 				u32 prot)
 {
@@ -448,7 +466,7 @@ int xs_backend_map_singly(struct xs_group *group, u64 iova, u64 phys, u32 pages,
 	return sync_mapped(group, iova, pages, prot);
 }
 
-/* Map, and all that a map needs beside. */
+/* Maps, with all further steps that a map may need. */
 static noinline int map_any(struct xs_group *group, void **entries, u64 iova,
 			    u64 phys, u32 pages, u32 prot)
 {
@@ -478,7 +496,7 @@ static __always_inline int world_map(void *backend, void **entries, u64 iova,
 	return map_any(group, entries, iova, phys, pages, prot);
 }
 
-/* Clear entries of a block; false: it is not known. */
+/* Clears entries of a block. False: the entries of the block are not known. */
 static __always_inline bool clear_entries(struct xs_group *group, u64 iova,
 					  u32 pages)
 {
@@ -495,8 +513,9 @@ static __always_inline bool clear_entries(struct xs_group *group, u64 iova,
 }
 
 /*
- * Clear entries of whole mappings, none of more than a block: as many, from the first
- * page on, as are of blocks that are known. Not all of a table, which the driver frees.
+ * Clears the entries of whole mappings of at most one block each, from the first page up to
+ * the first block whose entries are not known. Never clears a whole table, which the driver
+ * frees. Returns pages.
  */
 static noinline u64 remove_direct(struct xs_group *group, u64 iova, u64 pages)
 {
@@ -515,13 +534,13 @@ static noinline u64 remove_direct(struct xs_group *group, u64 iova, u64 pages)
 }
 
 /*
- * Mapped as single pages and so removed without the domain's larger page sizes
- * in mind, if no page-table page can be full of them: a driver may join those. VT-d
- * takes any sizes for what they are together.
+ * Pages are mapped as single pages and removed as single pages, without regard to the domain's
+ * larger page sizes, as long as they cannot fill a page-table page: a driver may join the
+ * entries of a full one. VT-d's driver accepts any length.
  */
 #define SINGLE_PAGES_MAX	(TABLE_PAGES - 1)
 
-/* Remove a part of a range, from its start. Returns the bytes, 0 for a hole. */
+/* Removes the first part of a range. Returns bytes; 0 for a hole. */
 static __always_inline size_t remove_some(struct xs_group *group,
 					  xs_gather_t *gather, u64 iova,
 					  u64 pages)
@@ -530,9 +549,9 @@ static __always_inline size_t remove_some(struct xs_group *group,
 	struct iommu_domain *domain = group->domain;
 	size_t bytes;
 
-	/* A driver may flush early what it finds apart from that. */
+	/* Keeps a driver from flushing early if the pages are apart from the gathered range. */
 	gather->end = 0;
-	/* As single pages, also when nothing else is known of the domain any more. */
+	/* As single pages, also after forget_iommu(). */
 	if (unlikely(group->iommu.exact_unmap)) {
 		bytes = domain->ops->unmap_pages(domain, iova, PAGE_SIZE, pages,
 						 gather);
@@ -543,7 +562,10 @@ static __always_inline size_t remove_some(struct xs_group *group,
 	if (xs_have_generic_pt() && group->generic)
 		return xs_domain_unmap_generic(domain, iova,
 					       pages << PAGE_SHIFT, gather);
-	/* With iommu.debug_pagealloc=1 iommu_unmap_fast() counts what iommu_map() has mapped. */
+	/*
+	 * With iommu.debug_pagealloc=1, iommu_unmap_fast() counts the pages that iommu_map() has
+	 * mapped.
+	 */
 	if (xs_have_generic_pt() && unlikely(!unmap_pages) &&
 	    xs_domain_is_generic(domain))
 		return xs_domain_unmap_generic(domain, iova,
@@ -560,19 +582,23 @@ static __always_inline size_t remove_some(struct xs_group *group,
 #define RETRY_TICKS	HZ
 
 /*
- * The driver of virtio-iommu had no memory for a request to remove these pages, and has dropped
- * its records of them: the device would have them for ever, and refuse other maps there. A flush
- * waits for all requests in the queue, whose memory the driver then frees. Not
- * iommu_iotlb_sync(): since 7.2 it does not call the driver for a gather without a range.
+ * The driver of virtio-iommu had no memory for the request to remove these pages, and has
+ * dropped its records of them: the device would keep the pages for ever, and refuse other maps
+ * at these IOVAs. A flush waits for all requests in the queue and the driver then frees their
+ * memory. Not iommu_iotlb_sync(): since 7.2 iommu_iotlb_sync() does not call the driver for a
+ * gather without a range.
  *
- * A removal of pages without records sends nothing, and drops the records of the others. So
- * one record is made for all pages, by one map that allows neither reads nor writes; the device
- * refuses it where it has a page mapped. If there is no memory for that, the driver drops the
- * record. @pages pages are whole mappings of the device, which refuses to remove a part of one.
- * Records of some of them may be left: then the request was about fewer pages, and the next round
- * makes the right record. A call makes at most REMOVALS_MAX records, whatever the number of pages;
- * one, if another call has failed just now. Returns 0, or -ENOMEM: devices still reach these
- * pages, and the driver has no record of them.
+ * A removal of pages without records sends nothing, and drops the records of the other pages.
+ * So one map, which allows neither reads nor writes, makes one record for all pages; the
+ * device refuses the map where a page is mapped. If there is no memory for the map, the driver
+ * drops the record. @pages pages are whole mappings of the device, because the device refuses
+ * to remove a part of a mapping. Records of some of the pages may be left: then the request
+ * covered fewer pages, and the next round makes the right record. A call makes at most
+ * REMOVALS_MAX records, whatever the number of pages; only one, if another call has failed in
+ * the last STARVED_TICKS.
+ *
+ * Returns 0, or -ENOMEM: devices still reach these pages, and the driver has no record of
+ * them.
  */
 static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
 				  u64 iova, u64 pages)
@@ -592,7 +618,7 @@ static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
 			atomic64_inc(&group->other_commands.page);
 		if (removed == pages << PAGE_SHIFT)
 			return 0;
-		/* The last removal leaves no record, which would be taken for a mapping. */
+		/* The last removal must not leave a record, which would look like a mapping. */
 		if (i < most)
 			domain->ops->map_pages(domain, iova,
 					       page_to_phys(ZERO_PAGE(0)),
@@ -604,9 +630,10 @@ static noinline int request_again(struct xs_group *group, xs_gather_t *gather,
 }
 
 /*
- * The driver has removed none of @pages pages at @iova, all that the caller is to remove: the
- * first one is not mapped, or the driver has failed, which *@error says then. Returns how many
- * pages this is about. virtio-iommu's driver has dropped its records of all of them.
+ * Handles a removal of @pages pages at @iova in which the driver removed nothing. @pages is
+ * all that the caller is to remove. Either the first page is not mapped, or the driver has
+ * failed, and *@error is set. virtio-iommu's driver has dropped its records of all pages.
+ * Returns the number of pages that are dealt with.
  */
 static noinline u64 removed_none(struct xs_group *group, xs_gather_t *gather,
 				 u64 iova, u64 pages, int *error)
@@ -622,10 +649,11 @@ static noinline u64 removed_none(struct xs_group *group, xs_gather_t *gather,
 }
 
 /*
- * How many of @pages pages, which may not be mapped in part, are removed in one call, from
- * the first on. 0: that one is not mapped. VT-d takes an unmap whose first page
- * has no page table for one of all that such a table is for, and what is behind it
- * goes, too. So each step begins at what is mapped, and ends with its page-table page.
+ * Number of pages, from the first, that one call removes from a range of @pages pages which
+ * may be mapped only in part. 0: the first page is not mapped. VT-d's driver treats an unmap
+ * whose first page has no page table as an unmap of all that such a table covers, and removes
+ * pages behind the range. So each step begins at a mapped page, and ends with its page-table
+ * page.
  */
 static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
 {
@@ -641,17 +669,17 @@ static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
 	return step;
 }
 
-/* Who removes. */
+/* The caller of a removal. */
 enum removal {
-	REMOVE_UNMAPPED,	/* a call that has unmapped the pages */
-	REMOVE_LIVE,		/* the group leaves its domain, and no driver has unmapped them */
+	REMOVE_UNMAPPED,	/* an unmap */
+	REMOVE_LIVE,		/* the group is leaving its domain, and no driver has unmapped the pages */
 	REMOVE_AGAIN,		/* a later try */
 };
 
 /*
- * A live mapping could not be removed when the group left its domain: the driver's records do not
- * say which pages devices reach. Set for a mapping with the lock @leaving held. While it is set,
- * pages that are unmapped become stuck, and world_remove_again() alone removes them.
+ * True if a live mapping could not be removed when the group left its domain: the driver's
+ * records do not say which pages devices reach. Set for a mapping with @leaving held. While it
+ * is set, unmapped pages become stuck, and only world_remove_again() removes them.
  */
 static bool is_in_doubt(const struct xs_group *group)
 {
@@ -659,11 +687,12 @@ static bool is_in_doubt(const struct xs_group *group)
 }
 
 /*
- * Remove what may not be mapped in part: padding, what an error left, or what was
- * swept meanwhile, which two may do at a time. Returns 0, or a negative errno: the driver has
- * not removed a page that is mapped. In the domain of nobody all pages are removed, unless
- * some could not be when the group left its own; stuck_live says so before the domain changes,
- * and before a call that waits for the lock looks for records that the failure has dropped.
+ * Removes a range that may be mapped only in part: a range with padding, the rest of a failed
+ * map, or a range of which another call has removed pages. Two calls may work on the same range at
+ * the same time. Returns 0, or a negative errno if the driver has not removed a mapped page. In the
+ * blocking domain all pages are removed, unless pages could not be removed when the group left its
+ * own domain. @stuck_live is set before the domain changes, and before a call that waits for @leaving looks for
+ * records that the failed removal has dropped.
  */
 static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 				   u64 iova, u64 pages, enum removal by)
@@ -701,9 +730,10 @@ static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 }
 
 /*
- * Is each page of a block mapped on its own? Each is unmapped so: where what is removed has
- * to be what was mapped, and where the driver joins neighbours in memory to one larger
- * entry (AMD-Vi's of 7.x, of any power of two of pages), of which no part can go.
+ * True if each page of a block must be mapped and unmapped by a call of its own: where a
+ * removal must match the map, and where the driver joins neighbours in memory into one larger
+ * entry (AMD-Vi's driver of 7.x, any power of two of pages), a part of which cannot be
+ * removed.
  */
 static bool is_mapped_singly(const struct xs_group *group)
 {
@@ -714,9 +744,9 @@ static bool is_mapped_singly(const struct xs_group *group)
 }
 
 /*
- * Of a mapping that a driver has unmapped in part. All of it goes where the IOMMU's driver
- * removes no part of what was mapped in one call, and where entries may be larger than a
- * page: VT-d's takes a part of such an entry's memory for a page table (6.1, 6.12).
+ * Removes a part of a mapping that a driver has unmapped in part. Removes the whole mapping
+ * where the IOMMU driver cannot remove a part of a map, and where entries may be larger than a
+ * page: VT-d's driver takes a part of such an entry's memory for a page table (6.1, 6.12).
  */
 static int world_remove_part(void *backend, xs_gather_t *gather,
 			     const struct xs_range *part,
@@ -735,9 +765,9 @@ static int world_remove_part(void *backend, xs_gather_t *gather,
 }
 
 /*
- * A range begins at what is mapped, and may have holes, padding, unless the IOMMU is
- * exact: then they go through xs_backend_unmap_partial(). Returns 0, or a negative errno if a
- * page that is mapped was not removed.
+ * Removes a range that begins at a mapped page. The range may have holes (padding), except
+ * with @exact_unmap, where such a range goes through xs_backend_unmap_partial(). Returns 0, or
+ * a negative errno if a mapped page was not removed.
  */
 static __always_inline int world_remove(void *backend, xs_gather_t *gather,
 					u64 iova, u64 pages)
@@ -772,16 +802,13 @@ static __always_inline int world_remove(void *backend, xs_gather_t *gather,
 	return error;
 }
 
-/*
- * The driver's records of pages that it has failed to remove are right, but for those of
- * virtio-iommu.
- */
+/* Except for virtio-iommu, the driver's records of pages that it failed to remove are right. */
 static int world_remove_again(void *backend, xs_gather_t *gather, u64 iova,
 			      u64 pages)
 {
 	struct xs_group *group = backend;
 
-	/* If the group has another domain by now, the pages are gone. */
+	/* If the group has another domain by now, devices do not reach the pages. */
 	if (xs_backend_is_blocked(group))
 		return group->stuck_in ? -EBUSY : 0;
 	if (xs_refuses())
@@ -792,8 +819,8 @@ static int world_remove_again(void *backend, xs_gather_t *gather, u64 iova,
 }
 
 /*
- * The log has this each time, but for bursts. The engine keeps IOVA and memory out of use; a
- * work tries again.
+ * Logs each failed removal, ratelimited. The engine keeps the IOVAs and the memory out of use,
+ * and @retry tries again.
  */
 static void world_stuck(void *backend, u64 iova, u64 pages)
 {
@@ -812,7 +839,7 @@ void xs_backend_retry(struct work_struct *work)
 	bool leaves;
 	u64 left;
 
-	/* Of one that has left its domain this is not the place: see xs_backend_retry_in(). */
+	/* An orphaned group is retried in xs_backend_retry_in(). */
 	mutex_lock(&group->trimming);
 	leaves = xs_backend_is_blocked(group);
 	left = leaves ? 0 : xs_engine_retry(&group->engine);
@@ -827,8 +854,8 @@ void xs_backend_retry(struct work_struct *work)
 /* ---- invalidation ---- */
 
 /*
- * Gathered as for a flush queue: the driver adds no range of its own and flushes
- * nothing early; world_invalidate() says what is to be invalidated.
+ * Gathers as for a flush queue: the driver adds no range and flushes nothing early.
+ * world_invalidate() decides which ranges are invalidated.
  */
 static void world_gather_init(xs_gather_t *gather)
 {
@@ -837,9 +864,9 @@ static void world_gather_init(xs_gather_t *gather)
 }
 
 /*
- * The range is widened to what its command is about. VT-d's driver of 6.1 does so for
- * tables of the second stage only: of the first it aligns the start alone, and what is
- * at the end stays cached.
+ * Widens the range to the range of its command. VT-d's driver of 6.1 widens only for
+ * second-stage tables. For first-stage tables it aligns only the start, and pages at the end
+ * stay cached.
  */
 static __always_inline void invalidate_range(struct xs_group *group,
 					     struct iommu_domain *domain,
@@ -853,14 +880,19 @@ static __always_inline void invalidate_range(struct xs_group *group,
 	gather->queued = false;
 	gather->start = (range->page & ~rest) << PAGE_SHIFT;
 	gather->end = (last | rest) << PAGE_SHIFT | ~PAGE_MASK;
-	/* SMMUv3's. In a gather of generic tables its word says levels, which those keep. */
+	/*
+	 * SMMUv3 uses @pgsize. In a gather of generic tables the word means levels and must stay.
+	 */
 	if (!xs_domain_is_generic(domain))
 		gather->pgsize = PAGE_SIZE;
 	iommu_iotlb_sync(domain, gather);
 	xs_iommu_count(&group->iommu, range, sent);
 }
 
-/* Commands for ranges, where one is not one; the domain's is one command. */
+/*
+ * True if the ranges need more commands than invalidating the domain is worth, where a range
+ * may need several commands. Invalidating the domain is one command.
+ */
 static bool are_too_many(const struct xs_iommu *iommu,
 			 const struct xs_range *ranges, u32 count)
 {
@@ -873,8 +905,9 @@ static bool are_too_many(const struct xs_iommu *iommu,
 }
 
 /*
- * The two pages in the middle: the aligned power of two around them is all that there is.
- * A driver may count pages in 32 bits, which are not enough for all of them.
+ * Invalidates the whole domain by one range: the aligned power of two around the two pages in
+ * the middle covers the domain. A range of all pages could overflow a driver that counts pages
+ * in 32 bits.
  */
 static noinline void invalidate_all(struct xs_group *group,
 				    struct iommu_domain *domain,
@@ -887,21 +920,20 @@ static noinline void invalidate_all(struct xs_group *group,
 	invalidate_range(group, domain, gather, &all, sent);
 }
 
-/* The domain that the group is just leaving, where the caller may have removed pages, or NULL. */
+/* The domain that the group is leaving, from which the caller may have removed pages; or NULL. */
 static noinline struct iommu_domain *domain_left(struct xs_group *group)
 {
 	struct iommu_domain *domain;
 
-	/* Against the release in move(). */
+	/* Pairs with smp_store_release() in move(). */
 	smp_rmb();
 	domain = READ_ONCE(group->left);
 	return domain == &blocked ? NULL : domain;
 }
 
 /*
- * A flush of the gather frees its page-table pages, so all that was removed
- * has to be invalidated by then: with several ranges, only the whole domain
- * does that.
+ * A flush of the gather frees its page-table pages, so all removed pages must be invalidated
+ * by then. With several ranges, only an invalidation of the whole domain does so.
  */
 static __always_inline void world_invalidate(void *backend, xs_gather_t *gather,
 					     const struct xs_range *ranges,
@@ -919,7 +951,10 @@ static __always_inline void world_invalidate(void *backend, xs_gather_t *gather,
 			return;
 		count = 0;
 	}
-	/* Where an invalidation waits for what was removed, one waits for all. */
+	/*
+	 * Where an invalidation waits for removals (@kicks), one invalidation waits for all of
+	 * them.
+	 */
 	if (count == 0 || (count > 1 && (frees || group->iommu.kicks)) ||
 	    (unlikely(group->iommu.commands) &&
 	     are_too_many(&group->iommu, ranges, count))) {
@@ -973,7 +1008,6 @@ void xs_backend_invalidate(struct xs_group *group, xs_gather_t *gather,
 	atomic64_add(sent.domain, &group->other_commands.domain);
 }
 
-/* Remove and invalidate what the engine has no unmap of any more. 0 or a negative errno. */
 int xs_backend_sweep(struct xs_group *group, u64 iova, u32 pages)
 {
 	xs_gather_t gather;
@@ -988,16 +1022,13 @@ int xs_backend_sweep(struct xs_group *group, u64 iova, u32 pages)
 /* ---- empty page tables ---- */
 
 /*
- * Free page-table pages that are all empty, and invalidate what the IOMMU has
- * cached of them. VT-d does that for an unmap that covers all of one, also if
- * nothing is mapped; but for an unmap whose first page has no page table see
- * remove_partial(), so one is mapped there: to zeros, to be read only.
+ * Frees empty page-table pages and invalidates the IOMMU's cached copies. VT-d's driver frees
+ * a page-table page for an unmap that covers all of its range, also if nothing is mapped. The
+ * first page of such an unmap must have a page table (see partial_step()), so a read-only page
+ * of zeros is mapped first.
  *
- * Tables of the generic kind refuse an unmap of nothing, and other drivers warn
- * of it: there, empty tables stay until the group's domain goes.
- *
- * Returns 0 if none is left that is only about @pages pages from @iova on, or if the
- * driver frees none, else -ENOMEM. Any context.
+ * Generic page tables refuse an unmap of nothing, and other drivers warn: with them, empty
+ * page-table pages stay until the group's domain goes.
  */
 int xs_backend_prune(struct xs_group *group, u64 iova, u64 pages)
 {
@@ -1019,7 +1050,7 @@ int xs_backend_prune(struct xs_group *group, u64 iova, u64 pages)
 	return 0;
 }
 
-/* What cannot be freed stays, and is in nobody's way. */
+/* A page-table page that cannot be freed stays, and does no harm. */
 static void world_prune(void *backend, u64 iova, u64 pages)
 {
 	xs_backend_prune(backend, iova, pages);
@@ -1034,7 +1065,10 @@ void xs_backend_trim(struct work_struct *work)
 	mutex_unlock(&group->trimming);
 }
 
-/* While the group's backend is set up: what an engine does at its end is no cause. */
+/*
+ * Queues the work only while the backend is set up; an engine that is being destroyed needs
+ * none.
+ */
 static void world_surplus(void *backend)
 {
 	struct xs_group *group = backend;
@@ -1058,7 +1092,7 @@ static u64 world_clock(void *backend)
 	return ktime_get_mono_fast_ns();
 }
 
-/* Sizes of slabs below 256 bytes are no multiples of a cache line, some of them. */
+/* Below 256 bytes, some slab sizes are not multiples of a cache line. */
 static void *world_alloc(void *backend, size_t bytes, u32 cpu, bool atomic)
 {
 	int node = cpu == XS_ANY_CPU ? NUMA_NO_NODE : cpu_to_node(cpu);
@@ -1087,7 +1121,7 @@ static void world_flushed(void *backend, u32 cpu, u32 cause, u32 pages, u32 rang
 			    pages, ranges, sent->page, sent->domain, oldest_ns);
 }
 
-/* The rest of a sentence about an unmap that does not match its mapping. */
+/* Rest of the log line about an unmap that does not match its mapping. */
 static const char *said_of_removal(int removed)
 {
 	if (removed < 0)
@@ -1098,8 +1132,8 @@ static const char *said_of_removal(int removed)
 }
 
 /*
- * Once for each group, engine and kind of call: who does it once does it often. The trace
- * names the driver.
+ * Warns once for each group, engine and kind of call, because a faulty driver repeats its
+ * call. The stack trace names the driver.
  */
 static void world_bad_unmap(void *backend, const struct xs_bad_unmap *bad_unmap)
 {
@@ -1122,9 +1156,9 @@ static void world_bad_unmap(void *backend, const struct xs_bad_unmap *bad_unmap)
 /* ---- flush points ---- */
 
 /*
- * Interrupts are off. Of another CPU only the timer is started, which may then
- * fire here: its list has @at as long as its batch is not empty, or its poll is under
- * way.
+ * Called with interrupts off. For another CPU only the timer is started, which may then fire
+ * on this CPU. @at is on the other CPU's list as long as that CPU's batch is not empty, or its
+ * poll is under way.
  */
 static void world_deferred(void *backend, u32 cpu, bool arm, u64 deadline_ns)
 {
@@ -1149,7 +1183,7 @@ static enum hrtimer_restart expire(struct hrtimer *timer)
 
 	if (!next)
 		return HRTIMER_NORESTART;
-	/* Whoever has started it since then knows better. */
+	/* A concurrent start has set a newer deadline. */
 	spin_lock(&at->lock);
 	if (!hrtimer_is_queued(timer))
 		hrtimer_start(timer, ns_to_ktime(next),
@@ -1158,7 +1192,10 @@ static enum hrtimer_restart expire(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* Flush the first group of a list of this CPU, which it stays on if that has left something. */
+/*
+ * Flushes the first group of a list of this CPU. The group stays listed if deferred unmaps are
+ * left.
+ */
 static void flush_dirty(struct list_head *due)
 {
 	struct xs_group_cpu *at = list_first_entry(due, struct xs_group_cpu,
@@ -1170,8 +1207,8 @@ static void flush_dirty(struct list_head *due)
 }
 
 /*
- * The stock tracepoint napi_poll comes after each poll, on its CPU, which it does
- * not leave. Interrupts are off for one group at a time.
+ * Probe of the kernel's tracepoint napi_poll, which fires after each poll, on the CPU of the
+ * poll. Interrupts are off for one group at a time.
  */
 static void poll_ended(void *unused, struct napi_struct *napi, int work,
 		       int budget)
@@ -1206,7 +1243,7 @@ void xs_backend_stop(void)
 
 /* ---- set-up ---- */
 
-/* Decide once what each map and each invalidation is like here. */
+/* Determines once the properties that maps and invalidations have in this domain. */
 static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 			const struct xs_device *xdev)
 {
@@ -1216,7 +1253,7 @@ static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 	group->generic = xs_domain_is_generic(domain);
 	group->is_known = group->generic || ops->map_pages;
 	group->unmap_pages = ops->map_pages ? ops->unmap_pages : NULL;
-	/* Else the core does it. */
+	/* Else the IOMMU core flushes maps. */
 	group->iommu.flushes_maps &= group->is_known;
 	group->root.format = NULL;
 	if (group->iommu.prunes)
@@ -1224,7 +1261,7 @@ static void probe_iommu(struct xs_group *group, struct iommu_domain *domain,
 	choose_maps(group);
 }
 
-/* Is there one page table, and one IOMMU that reads it? */
+/* True if all devices have one IOMMU, and so one page table. */
 static bool is_of_one_iommu(const struct xs_group *group,
 			    const struct xs_device *xdev)
 {
@@ -1236,7 +1273,10 @@ static bool is_of_one_iommu(const struct xs_group *group,
 	return true;
 }
 
-/* Nothing is known of any block. @xdev has a driver, so its domain and table stay. */
+/*
+ * Starts direct tables; no block's entries are known yet. The domain and the table stay,
+ * because @xdev has a driver.
+ */
 static void begin_direct(struct xs_group *group, const struct xs_device *xdev)
 {
 	const char *why = "its domain is of another kind";
@@ -1255,15 +1295,15 @@ static void begin_direct(struct xs_group *group, const struct xs_device *xdev)
 }
 
 /*
- * Nothing is written in place any more, and nothing known of any block. Who learns, or
- * ends it, is waited for, and then who writes.
+ * Ends direct tables and forgets the entries of all blocks. Waits first for calls that learn
+ * entries or end direct tables, then for calls that write entries.
  */
 static void stop_direct(struct xs_group *group)
 {
 	WRITE_ONCE(group->tables.on, false);
 	choose_maps(group);
 	world_quiesce(group);
-	/* It never began. */
+	/* Direct tables never began. */
 	if (!group->tables.root.format)
 		return;
 	xs_tables_forget(&group->tables);
@@ -1279,7 +1319,7 @@ void xs_backend_set_tables(struct xs_group *group, struct xs_device *xdev)
 		begin_direct(group, xdev);
 }
 
-/* From here on, by the IOMMU core's own calls, whatever the domain is. */
+/* Lets all further calls use the IOMMU core, which works with any domain. */
 static void forget_iommu(struct xs_group *group)
 {
 	group->is_known = false;
@@ -1293,14 +1333,16 @@ static void forget_iommu(struct xs_group *group)
 }
 
 /*
- * The engine's calls go to @domain from the return on. One that is under way may have removed
- * pages from the domain before, which it invalidates there.
+ * Moves the engine's calls to @domain, by the return. A call that is under way may have
+ * removed pages from the previous domain, which the call invalidates in that domain.
  */
 static void move(struct xs_group *group, struct iommu_domain *domain)
 {
 	forget_iommu(group);
 	WRITE_ONCE(group->left, group->domain);
-	/* Who sees the new domain sees the one before. */
+	/*
+	 * Pairs with smp_rmb() in domain_left(): a call that sees the new domain also sees @left.
+	 */
 	smp_store_release(&group->domain, domain);
 	world_quiesce(group);
 	WRITE_ONCE(group->left, NULL);
@@ -1330,7 +1372,6 @@ const struct xs_backend_ops xs_linux_backend = {
 	.flushed = world_flushed,
 };
 
-/* Nobody maps any more, behind what looks for mappings. */
 void xs_backend_shut(struct xs_group *group)
 {
 	if (xs_backend_is_blocked(group))
@@ -1339,7 +1380,10 @@ void xs_backend_shut(struct xs_group *group)
 	forget_iommu(group);
 }
 
-/* Returns how many there are; @named mappings were. */
+/*
+ * Names mapped copies in the log; @named lines are logged already. Returns the number of
+ * copies.
+ */
 static u64 name_copies(struct xs_group *group, u64 named)
 {
 	u64 iova = 0, count = 0;
@@ -1356,10 +1400,10 @@ static u64 name_copies(struct xs_group *group, u64 named)
 }
 
 /*
- * No driver is left, but mappings are: the log names them, and they are removed from the domain.
- * After the return the group has the domain of nobody; xs_backend_retry_in() alone goes back to its
- * own for a while, to remove pages that the IOMMU driver could not remove here. An unmap that
- * comes meanwhile or later finds its pages removed, or they become stuck.
+ * After the return the group has the blocking domain. Only xs_backend_retry_in() goes back to
+ * the group's own domain for a while, to remove pages that the IOMMU driver could not remove
+ * here. An unmap that comes meanwhile or later finds its pages removed, or the pages become
+ * stuck.
  */
 void xs_backend_leave(struct xs_group *group)
 {
@@ -1396,7 +1440,7 @@ void xs_backend_leave(struct xs_group *group)
 	copies = name_copies(group, mappings);
 	if (!xs_chunks_unmap(group))
 		WRITE_ONCE(group->stuck_live, true);
-	/* All unmaps that have begun before the look at live mappings end here. */
+	/* Unmaps that began before the walk over live mappings have ended after this. */
 	xs_engine_settle(&group->engine);
 	stuck = group->stuck_live || xs_engine_stuck(&group->engine);
 	if (stuck)
@@ -1415,7 +1459,10 @@ void xs_backend_leave(struct xs_group *group)
 			copies);
 }
 
-/* All that the engine has mapped, which was to be removed before. False: that fails again. */
+/*
+ * Removes all mappings that the engine knows, after a first removal has failed. False: it
+ * failed again.
+ */
 static bool remove_live_again(struct xs_group *group)
 {
 	bool removed = true;
@@ -1434,11 +1481,6 @@ static bool remove_live_again(struct xs_group *group)
 	return xs_chunks_unmap(group) && removed;
 }
 
-/*
- * Try again to remove the pages that were stuck when the group has left its domain. @domain is
- * what the group has now, NULL if no device of it is left. Another domain does not have them; one
- * at the same address that is not the same has nothing mapped at their IOVAs.
- */
 void xs_backend_retry_in(struct xs_group *group, struct iommu_domain *domain)
 {
 	mutex_lock(&group->trimming);
@@ -1450,7 +1492,7 @@ void xs_backend_retry_in(struct xs_group *group, struct iommu_domain *domain)
 		if (group->stuck_live)
 			removed = remove_live_again(group);
 		move(group, &blocked);
-		/* An unmap that has begun meanwhile is neither live nor stuck until it ends. */
+		/* An unmap that began meanwhile is neither live nor stuck until it ends. */
 		xs_engine_settle(&group->engine);
 		if (removed && !xs_engine_stuck(&group->engine))
 			group->stuck_in = NULL;
@@ -1474,10 +1516,6 @@ bool xs_backend_is_stuck(struct xs_group *group)
 	return left;
 }
 
-/*
- * A driver has come, and @domain is the group's. 0, or -ENOMEM or XS_MAP_LEFT: the group stays
- * in the blocking domain.
- */
 int xs_backend_enter(struct xs_group *group, struct iommu_domain *domain,
 		     struct xs_device *xdev)
 {
@@ -1543,7 +1581,6 @@ int xs_backend_init(struct xs_group *group, struct iommu_domain *domain,
 	return 0;
 }
 
-/* CPU @cpu is off-line or this one with interrupts off. */
 void xs_backend_forget_cpu(struct xs_group *group, u32 cpu)
 {
 	list_del_init(&group->cpus[cpu].dirty);
@@ -1555,8 +1592,8 @@ static void forget_this_cpu(void *group)
 }
 
 /*
- * The lists of all CPUs forget @group. None comes or goes meanwhile, so nobody
- * else changes the list of one that is off-line.
+ * Takes @group off the lists of all CPUs. No CPU comes or goes meanwhile, so nobody else
+ * changes the list of an off-line CPU.
  */
 static void forget_all(struct xs_group *group)
 {
@@ -1570,10 +1607,6 @@ static void forget_all(struct xs_group *group)
 	cpus_read_unlock();
 }
 
-/*
- * Nothing maps or unmaps in @group any more, and it is flushed. Its engine rests
- * from here on.
- */
 void xs_backend_exit(struct xs_group *group)
 {
 	u32 cpu;
@@ -1586,6 +1619,6 @@ void xs_backend_exit(struct xs_group *group)
 	cancel_work_sync(&group->trim);
 	cancel_work_sync(&group->grow);
 	cancel_delayed_work_sync(&group->shrink);
-	/* Which the others may queue. */
+	/* Last, because the other works may queue it. */
 	cancel_delayed_work_sync(&group->retry);
 }

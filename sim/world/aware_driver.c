@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Blocks of a batch-aware driver: taken, filled and undone in parts, and given
- * back, a step at a time on any CPU, and on several at once. Each page is a
- * mapping of its own.
+ * Blocks of a batch-aware driver. The driver takes a block, fills and undoes parts, and gives
+ * the block back, one step at a time, on any CPU and on several CPUs at once. Each page is a
+ * separate mapping.
  */
 #include <string.h>
 
@@ -12,11 +12,11 @@
 #define FILL_MAX	8u
 
 /*
- * @page:	the first one, 0: none
- * @pages:	that were asked for
- * @unused:	neither mapped yet nor dropped; bits, as all sets of pages here
- * @mapped:	in neither set is what a running call is about
- * @left:	all but those that were undone or dropped
+ * @page:	first page of the block, 0: no block
+ * @pages:	pages that the driver asked for
+ * @unused:	bit set of pages neither mapped nor dropped yet; all page sets here are bits
+ * @mapped:	bit set of mapped pages; pages of a running call are in neither set
+ * @left:	all pages except undone and dropped pages
  * @memory, @kind, @era: of each mapped page
  */
 struct own_block {
@@ -43,7 +43,7 @@ static u64 bits(u32 at, u32 count)
 	return (~0ULL >> (XS_BLOCK_PAGES - count)) << at;
 }
 
-/* How many pages of @set follow each other from its first one on. */
+/* Number of contiguous pages of @set from the first set bit on. */
 static u32 first_run(u64 set, u32 *at)
 {
 	*at = xs_ctz(set);
@@ -74,7 +74,7 @@ static void take(struct own_block *block)
 	driver_tell_handed(block->page, pages, last, true);
 }
 
-/* These are no more; the last one is the end of the block. */
+/* Remove pages from the block. Removing the last page ends the block. */
 static void gone(struct own_block *block, u64 set)
 {
 	block->left &= ~set;
@@ -84,7 +84,7 @@ static void gone(struct own_block *block, u64 set)
 
 /* ---- map ---- */
 
-/* Memory for @pages pages from @at on, in a row or not. Returns for how many. */
+/* Take memory for @pages pages from @at on, contiguous or not. Returns the number of pages. */
 static u32 take_memory(struct own_block *block, u32 at, u32 pages)
 {
 	u8 kind = (u8)driver_kind();
@@ -107,7 +107,7 @@ static void drop_memory(const struct own_block *block, u32 at)
 	memory_drop(block->memory[at], 1, block->kind[at]);
 }
 
-/* With one flush for all, or with as many as it takes. */
+/* Map with one flush for all pages, or with as many flushes as the calls need. */
 static u32 map(const struct own_block *block, u32 at, const u64 *phys, u32 pages, u32 prot)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
@@ -156,7 +156,7 @@ static void fill(struct own_block *block)
 		block->mapped |= bits(at, done);
 }
 
-/* All of it, as for a descriptor of F&S; others may undo some meanwhile. */
+/* Fill the whole block, as for a descriptor of F&S; other CPUs may undo some pages meanwhile. */
 static void fill_all(struct own_block *block)
 {
 	for (u32 tries = 0; block->page && block->unused && tries < XS_BLOCK_PAGES; tries++)
@@ -165,7 +165,7 @@ static void fill_all(struct own_block *block)
 
 /* ---- unmap ---- */
 
-/* Tell of each run of @set. */
+/* Report each extent of @set. */
 static void tell(const struct own_block *block, enum sim_event_kind kind, u64 set, u32 serial,
 		 u64 b)
 {
@@ -190,7 +190,7 @@ static struct sim_mapping mapping_at(const struct own_block *block, u32 at)
 	return mapping;
 }
 
-/* One page, as if it had been mapped without a block. */
+/* Unmap one page with the call for ordinary mappings. */
 static void undo_one(struct own_block *block, u32 at)
 {
 	const struct sim_mapping mapping = mapping_at(block, at);
@@ -201,7 +201,7 @@ static void undo_one(struct own_block *block, u32 at)
 	gone(block, bits(at, 1));
 }
 
-/* Many pages with one call, and their flush. */
+/* Unmap many pages with one call, then flush. */
 static void undo(struct own_block *block, u64 set)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
@@ -232,7 +232,7 @@ static void undo(struct own_block *block, u64 set)
 	gone(block, set);
 }
 
-/* The same by a call for each. */
+/* Unmap many pages with a call for each page, then flush. */
 static void undo_each(struct own_block *block, u64 set)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
@@ -286,11 +286,11 @@ static void detach(struct own_block *block)
 		undo_each(block, block->mapped);
 }
 
-/* ---- what a driver has not, or not any more ---- */
+/* ---- bad unmaps and bad drops ---- */
 
 /*
- * A page of the block that is mapped, or gone, is mapped or dropped once more. One
- * that is left is kept meanwhile, so that the block is.
+ * Map or drop a page again that is already mapped or gone. One unused page is set aside
+ * meanwhile, so that the block stays alive.
  */
 static void bad_unmap(struct own_block *block)
 {
@@ -316,7 +316,7 @@ static void bad_unmap(struct own_block *block)
 	block->mapped |= kept;
 }
 
-/* A page of the block that was never mapped, or that the world has refused, is undone. */
+/* Unmap a page that was never mapped, or whose map the backend refused. */
 static void bad_unmap_unmap(struct own_block *block)
 {
 	u32 at = xs_ctz(block->unused);

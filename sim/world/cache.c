@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the IOMMU and the devices cache: the IOTLB (last entries), page-walk
- * caches (which table serves which IOVAs, one for each level), and a TLB in
- * devices that have ATS. They fill with what devices use, and an entry goes when
- * another needs its place, when it is evicted or when it is invalidated. In
- * caching mode the IOTLB also keeps that a page is not there.
+ * Caches of the IOMMU and of devices: the IOTLB (last-level entries), page-walk caches (the
+ * table that serves a range of IOVAs, one cache per level), and a TLB in devices with ATS.
+ * Device accesses fill the caches. An entry leaves when another entry needs the place, by
+ * eviction, or by invalidation. In caching mode the IOTLB also caches the absence of a
+ * translation.
  */
 #include <string.h>
 
@@ -42,7 +42,7 @@ static struct cached *look_up(struct cached *cache, u32 size, u32 key)
 
 /* ---- translation ---- */
 
-/* The table of @level that a walk uses for @page; 0: none. *@dead: it is freed. */
+/* Returns the table of @level that a walk uses for @page; 0: none. *@dead: the table is freed. */
 static u32 walk_to(u32 level, u32 page, bool *dead)
 {
 	u32 key = (page >> shift_of(level)) + 1;
@@ -114,7 +114,7 @@ void cache_access(u32 device, u32 page, bool write)
 	tell(device, page, write, entry, dead);
 }
 
-/* Some of these, where nothing is yet, are cached as such. */
+/* Cache the absence of a translation for some of the unmapped pages. */
 void cache_absence(u32 page, u32 pages)
 {
 	for (u32 end = page + pages; page < end; page++) {
@@ -139,7 +139,7 @@ void cache_evict(void)
 	device_tlb[device][sim_draw(CACHE_MAX)].key = 0;
 }
 
-/* Drop entries of [@page, @page + @pages), in units of 1 << @shift; 0 pages: all. */
+/* Drop entries of [@page, @page + @pages), in units of 1 << @shift; 0 pages: all entries. */
 static void drop(struct cached *cache, u32 size, u32 page, u32 pages, u32 shift)
 {
 	u32 first = page >> shift;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Configurations: the plain one, and any; see config.h. */
+/* Configurations: the plain world, and worlds drawn from a seed; see config.h. */
 #include "config.h"
 
 struct sim_config sim_config_plain(const struct xs_policy *policy)
@@ -59,7 +59,7 @@ struct sim_config sim_config_plain(const struct xs_policy *policy)
 	return config;
 }
 
-/* ---- any ---- */
+/* ---- drawn worlds ---- */
 
 static u64 state;
 
@@ -72,7 +72,7 @@ static u32 draw(u32 limit)
 	return (u32)(((z ^ (z >> 31)) >> 32) * limit >> 32);
 }
 
-/* From @low to @high, small ones as likely as large ones. */
+/* Draw a size from @low to @high; small sizes are as likely as large sizes. */
 static u32 draw_size(u32 low, u32 high)
 {
 	u32 doublings = 0, limit;
@@ -90,7 +90,7 @@ static u32 draw_power(u32 lg2_low, u32 lg2_high)
 	return 1u << (lg2_low + draw(lg2_high - lg2_low + 1));
 }
 
-/* A rate: off, rare, or at every second turn. */
+/* Draw a rate: off, rare, or every second turn. */
 static u32 draw_rate(u32 rare)
 {
 	return draw(3) ? draw_size(2, rare) : 0;
@@ -133,9 +133,8 @@ static void draw_work(struct sim_config *config)
 }
 
 /*
- * A wide world: many mappings, all over the space for their many limits, and few
- * flushes, so that a batch has hundreds of runs. By chance alone this hardly comes
- * together.
+ * A wide world has many mappings all over the space, because limits vary, and few flushes.
+ * Batches then hold hundreds of extents, a combination that independent draws hardly produce.
  */
 static void widen(struct sim_config *config)
 {
@@ -157,7 +156,7 @@ static void widen(struct sim_config *config)
 	config->low = 3;
 	config->fifo = false;
 	config->kinds[MEMORY_SLAB] = 0;
-	/* Or undone in the order in which they were mapped, so that runs are long. */
+	/* Otherwise undo mappings in the order of their maps, so that extents are long. */
 	if (draw(2)) {
 		config->fifo = true;
 		config->low = 0;
@@ -172,8 +171,8 @@ static void widen(struct sim_config *config)
 }
 
 /*
- * A narrow world: batch-aware drivers on several CPUs and in their interrupts, all
- * in a few blocks that are handed out, flushed and handed out again all the time.
+ * A narrow world has batch-aware drivers on several CPUs and in interrupts, all in a few blocks
+ * that are constantly handed out, flushed and handed out again.
  */
 static void narrow(struct sim_config *config)
 {
@@ -193,14 +192,14 @@ static void narrow(struct sim_config *config)
 	config->low = 0;
 }
 
-/* Entries are written in place: tables of the size that is the engine's own (flush.c). */
+/* Entries are written in place, with tables of the size that the engine supports (flush.c). */
 static void draw_direct(struct sim_config *config)
 {
 	config->direct = !draw(3);
 	if (!config->direct)
 		return;
 	config->table_lg2 = SIM_TABLE_LG2;
-	/* Tables go with mappings of many pages. */
+	/* Mappings of many pages free tables. */
 	config->large = draw_size(20, 200);
 }
 
@@ -238,7 +237,7 @@ struct sim_config sim_config_drawn(const struct xs_policy *policy, u64 seed)
 	else if (!draw(4))
 		narrow(&config);
 	draw_direct(&config);
-	/* Last, so that worlds without it are as they were. */
+	/* Drawn last, so that worlds without failing removals stay the same for a given seed. */
 	config.fault[FAULT_REMOVE] = draw(2) ? draw_size(8, 2000) : 0;
 	config.remembers = config.fault[FAULT_REMOVE] && draw(4);
 	config.tuning.pool_mib = SIM_POOL_MIB;

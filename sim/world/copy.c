@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Small buffers that are copied: a driver fills one, maps it by the pool, lets the device
- * write to it, unmaps it, on any CPU; and whoever looks after the pool adds memory to it
- * and takes it away. The device writes to stale addresses, too.
+ * Small buffers that are copied through the pool. A driver fills a buffer, maps the buffer by
+ * the pool, lets the device write, and unmaps, on any CPU; the pool's worker adds and removes
+ * memory. The device also writes to stale addresses.
  *
- * A buffer has one byte as often as it is long. What the driver has written last is in
- * @ours, what the device has, in @theirs.
+ * All bytes of a buffer have one value: @ours is the driver's last value, @theirs the device's
+ * last value.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #define BUFFERS		40u
 #define BUFFERS_ALIKE	4u
 #define BUFFER_ROOM	(2 * XS_BOUNCE_MAX_BYTES)
-/* The last addresses of memory that any CPU has. */
+/* The highest addresses of memory that any CPU has. */
 #define BUFFERS_PHYS	((1ULL << 52) - BUFFERS * BUFFER_ROOM)
 #define POOL_START	(1ULL << 50)
 #define POOL_CHUNKS	(SIM_POOL_MIB >> (XS_CHUNK_LG2 - 20))
@@ -25,7 +25,7 @@ struct buffer {
 	u64 phys;
 	u32 bytes;
 	enum xs_direction direction;
-	bool busy;		/* a call is about it */
+	bool busy;		/* a call uses the buffer */
 	bool mapped;
 	u8 ours;
 	u8 theirs;
@@ -34,7 +34,7 @@ struct buffer {
 static struct buffer buffers[BUFFERS];
 static u8 memory[BUFFERS * BUFFER_ROOM];
 
-/* What the IOMMU maps, by chunks. */
+/* The chunks that the IOMMU maps. */
 static struct {
 	u8 *memory;
 	u32 direction;
@@ -43,7 +43,7 @@ static struct {
 static u64 stale[COPY_STALE];
 static u32 stale_at;
 static u32 chunks;
-static bool working;	/* somebody looks after the pool */
+static bool working;	/* the pool's worker runs */
 static bool wanted;
 
 static u8 *memory_of(const struct buffer *buffer)
@@ -58,7 +58,7 @@ static bool is_filled(const u8 *bytes, u32 count, u8 value)
 
 static void copy(u8 *to, const u8 *from, u32 bytes)
 {
-	/* In two parts, between which others have a turn. */
+	/* Copy in two parts; other CPUs may have a turn in between. */
 	u32 half = bytes / 2;
 
 	memcpy(to, from, half);
@@ -76,14 +76,14 @@ void xs_copy_out(u64 phys, const void *bounce, u32 bytes)
 	copy(&memory[phys - BUFFERS_PHYS], bounce, bytes);
 }
 
-/* ---- the pool's world ---- */
+/* ---- backend of the pool ---- */
 
 static u32 chunk_at(u64 iova)
 {
 	return (u32)((iova - POOL_START) >> XS_CHUNK_LG2);
 }
 
-/* What the device finds at an address, NULL if nothing is mapped. */
+/* Returns the memory that the device finds at @iova, NULL if nothing is mapped. */
 static u8 *bounce_at(u64 iova)
 {
 	u8 *chunk = mapped[chunk_at(iova)].memory;
@@ -139,7 +139,7 @@ static bool writes(const struct buffer *buffer)
 	return buffer->direction != XS_DIRECTION_READ;
 }
 
-/* It has its bounce buffer for itself, in memory that is mapped for its way and no other. */
+/* The buffer has an exclusive bounce buffer, in memory mapped for the buffer's direction only. */
 static void check_mapped(const struct buffer *buffer)
 {
 	u32 at = chunk_at(buffer->iova);
@@ -211,7 +211,7 @@ static void unmap(struct buffer *buffer)
 	bool copies = sim_draw(4);
 	bool done;
 
-	/* From here on another one may have its bounce buffer. */
+	/* Another buffer may get the bounce buffer from here on. */
 	buffer->mapped = false;
 	sim.uncopying++;
 	sim_call_begin(0);
@@ -269,7 +269,10 @@ static bool is_owned(u64 iova)
 	return false;
 }
 
-/* What is nobody's bounce buffer now; while one is being mapped that cannot be told. */
+/*
+ * Write to memory that is in no bounce buffer. While a map runs, such memory cannot be told
+ * apart.
+ */
 static void device_writes_late(void)
 {
 	u64 iova = stale[sim_draw(COPY_STALE)];
@@ -280,7 +283,7 @@ static void device_writes_late(void)
 	*bounce_at(iova) ^= 0xff;
 }
 
-/* ---- who looks after the pool ---- */
+/* ---- the pool's worker ---- */
 
 static void work(void)
 {
@@ -292,7 +295,7 @@ static void work(void)
 	if (wanted) {
 		wanted = false;
 		xs_pool_grow(&sim.engine.pool);
-		/* Until all CPUs look for it. */
+		/* Let enough time pass that all CPUs look for pool memory again. */
 		time_pass(XS_POOL_DRY_NS);
 	}
 	working = false;
@@ -339,7 +342,7 @@ void copy_begin(void)
 	xs_pool_limit(&sim.engine.pool, POOL_CHUNKS);
 }
 
-/* Unmap all; then nothing is used, and all memory of the pool can go. */
+/* Unmap all buffers. Then the pool is unused, and all pool memory can go. */
 void copy_end(void)
 {
 	if (!sim.config.step[STEP_COPY])

@@ -13,10 +13,10 @@
 #define STACK_BYTES	(128u << 10)
 #endif
 
-/* The one that was left last, so that its stack's bounds are learned. */
+/* The coroutine left last; the next coroutine learns that stack's bounds from AddressSanitizer. */
 static struct coroutine *left;
 
-/* The sanitizer has to know which stack is in use. */
+/* Tell AddressSanitizer of the stack in use. */
 static void leave(struct coroutine *from, struct coroutine *to)
 {
 	left = from;
@@ -50,7 +50,7 @@ static void first(void)
 {
 	arrive(beginning);
 #ifdef SANITIZED
-	/* Frames that were left in the middle of this stack are dead. */
+	/* Frames that an earlier run left on this stack are dead. */
 	__asan_handle_no_return();
 #endif
 	beginning_run();
@@ -58,7 +58,7 @@ static void first(void)
 }
 
 #ifdef __x86_64__
-/* What a function may not change, saved on one stack and loaded from another. */
+/* Saves the callee-saved registers on one stack and loads them from another. */
 void coroutine_jump(void **save, void *load);
 
 __asm__(".text\n"
@@ -87,7 +87,7 @@ static void prepare(struct coroutine *coroutine)
 	uintptr_t end = (uintptr_t)coroutine->stack + STACK_BYTES;
 	void **top = (void **)(end & ~(uintptr_t)63);
 
-	/* As after a call: the stack is 8 off a multiple of 16. */
+	/* Align as after a call: the stack pointer is 8 off a multiple of 16. */
 	*--top = NULL;
 	*--top = (void *)(uintptr_t)first;
 	for (int i = 0; i < 6; i++)
@@ -116,8 +116,8 @@ static void jump(struct coroutine *from, struct coroutine *to)
 #endif
 
 /*
- * A begun coroutine is entered when it is first switched to, which must be the
- * next switch: what it runs is handed over in one place.
+ * The first switch to a begun coroutine must be the next switch of all, because one variable
+ * hands over the function to run.
  */
 void coroutine_begin(struct coroutine *coroutine, void (*run)(void))
 {
@@ -128,7 +128,7 @@ void coroutine_begin(struct coroutine *coroutine, void (*run)(void))
 			abort();
 	}
 #ifdef SANITIZED
-	/* What ran on it before may have been left in the middle. */
+	/* An earlier run on this stack may have ended inside a function. */
 	__asan_unpoison_memory_region(coroutine->stack, STACK_BYTES);
 #endif
 	prepare(coroutine);

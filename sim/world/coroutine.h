@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Coroutines: stacks that one thread changes between. A change costs a few
- * nanoseconds on x86-64, where it is written by hand, and a system call
- * elsewhere.
+ * Coroutines: stacks that one thread switches between. A switch costs a few nanoseconds on
+ * x86-64, where the code is assembly, and a system call elsewhere.
  */
 #ifndef SIM_COROUTINE_H
 #define SIM_COROUTINE_H
@@ -14,7 +13,7 @@
 #include <ucontext.h>
 #endif
 
-/* Is AddressSanitizer here? */
+/* SANITIZED: the build uses AddressSanitizer. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -23,22 +22,22 @@
 #endif
 #endif
 
-/* Zeroed is one that is the thread itself, or not begun. */
+/* A zeroed coroutine is the thread's own stack, or not begun. */
 struct coroutine {
 #ifdef __x86_64__
 	void *stack_pointer;
 #else
 	ucontext_t context;
 #endif
-	void *stack;		/* kept from one use to the next */
+	void *stack;		/* allocated once, for all uses */
 	size_t stack_bytes;
-	void *shadow;		/* AddressSanitizer's */
+	void *shadow;		/* of AddressSanitizer */
 };
 
 /* (Re)begin at @run, which never returns. */
 void coroutine_begin(struct coroutine *coroutine, void (*run)(void));
 
-/* Go on in @to; returns when something goes on in @from. */
+/* Continue @to. Returns when a switch continues @from. */
 void coroutine_switch(struct coroutine *from, struct coroutine *to);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * CPUs: which one goes on, their interrupts and locks, and draws.
+ * CPUs: scheduling, interrupts, locks and draws.
  *
- * A CPU is a coroutine that takes one step after the other. It gives way when
- * a countdown of points ends (sim_turn()), when it wants a lock that another
- * has, and after each step. A lock's owner is always let go on, so a wait ends.
+ * A CPU is a coroutine that takes one step after the other. A CPU yields when a countdown of
+ * points ends (sim_turn()), when another CPU has a wanted lock, and after each step. A lock's
+ * owner can always continue, so a wait ends.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ u64 *sim_points = &outside_points;
 static struct coroutine outside;
 static struct coroutine coroutines[SIM_CPUS];
 struct sim_cpu *sim_me;
-static void (*task)(void);		/* NULL: steps */
+static void (*task)(void);		/* NULL: take steps */
 
 #define me sim_me
 
@@ -41,7 +41,10 @@ u32 sim_draw_byte(u32 limit)
 
 	for (u32 rest = limit - 1; rest; rest >>= 8) {
 		if (bytes == bytes_end) {
-			/* What has begun goes on by the step's own stream. */
+			/*
+			 * Input is used up inside a step: the step's own stream serves the
+			 * rest.
+			 */
 			sim_from_bytes = false;
 			return sim_draw(limit);
 		}
@@ -79,7 +82,7 @@ bool sim_step_begin(void)
 	return true;
 }
 
-/* ---- who goes on ---- */
+/* ---- scheduling ---- */
 
 static void go_on(struct coroutine *to)
 {
@@ -110,7 +113,7 @@ static void go_on_cpu(u32 cpu)
 	go_on(to);
 }
 
-/* Any CPU that can go on, SIM_CPUS: all is done. */
+/* Pick any CPU that can continue. Returns SIM_CPUS if all CPUs are done. */
 static u32 pick(void)
 {
 	bool over = task || is_over(sim.steps);
@@ -237,7 +240,7 @@ void sim_turn(void)
 
 /* ---- locks ---- */
 
-/* A CPU's lock, and below it the depot's or the space's. */
+/* A CPU holds at most a CPU's lock, and below that the depot's or the space's lock. */
 #define LOCKS_MAX	2
 
 static void take(xs_lock_t *lock)
@@ -280,13 +283,13 @@ xs_flags_t xs_local_save(void)
 }
 
 /*
- * How much may be done without interrupts, in any world and under any tuning: a full
- * batch, one mapping more, and what comes back is told to its blocks. A point is
- * an access to what others share, a lock, or a call of the world.
+ * Limits of the work without interrupts, in any world and under any tuning: a full batch, one
+ * more mapping, and the report of all flushed pages to their blocks. A point is an access to
+ * shared data, a lock, or a call of the backend.
  */
 #define OFF_PAGES_MAX	(2 * (XS_BATCH_MAX_PAGES + XS_BLOCK_PAGES))
 #define OFF_POINTS_MAX	(8 * OFF_PAGES_MAX)
-#define OFF_STUCK_MAX	(12 * OFF_PAGES_MAX)	/* a flush asks if each page is stuck */
+#define OFF_STUCK_MAX	(12 * OFF_PAGES_MAX)	/* a flush tests each page for being stuck */
 
 static void check_off(void)
 {
@@ -347,7 +350,7 @@ void xs_assert_locked(xs_lock_t *lock)
 		sim_fail("world", "CPU %u has not the lock that it needs", (u32)(me - sim.cpus));
 }
 
-/* ---- calls of the engine, and who waits for them ---- */
+/* ---- calls of the engine, and waits for their end ---- */
 
 void xs_enter(void)
 {
@@ -374,7 +377,7 @@ static void grace_pass(void)
 	me->causes = causes;
 }
 
-/* Every CPU that is in a call goes on until it has left that. */
+/* Run every CPU that is inside a call until that call has returned. */
 void cpus_quiesce(void *world)
 {
 	(void)world;

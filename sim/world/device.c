@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Devices. They use what is mapped for them, try what was unmapped a moment ago
- * (an attacker does, and so does one that is slow), and anything at all.
+ * Devices. A device uses mapped pages, tries pages unmapped a moment ago (as an attacker or a
+ * slow device would), and tries random addresses.
  */
 #include "sim.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A driver: maps memory, lets devices use it, unmaps and frees it at once, on
- * any CPU, in tasks and in interrupts.
+ * A driver maps memory, lets devices use the mapping, and frees memory right after the unmap,
+ * on any CPU, in tasks and in interrupts.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 static u32 any_size(void)
 {
-	/* Where one kind of mapping ends and another begins. */
+	/* Sizes at the border between two kinds of mapping. */
 	if (!sim_draw(4))
 		return XS_BLOCK_PAGES - sim_draw(2);
 	return 2 + sim_draw(1 + sim_draw(XS_BLOCK_PAGES - 1));
@@ -46,7 +46,7 @@ static void drop_memory(const struct sim_mapping *mapping, u32 parts)
 		memory_drop(mapping->memory[i], mapping->part_pages[i], mapping->kind[i]);
 }
 
-/* Pages of a range in parts that stay unfilled: none, some, or all. */
+/* Choose how many pages between two parts of a range stay unfilled: none, some, or all. */
 static void choose_gap(struct sim_mapping *mapping)
 {
 	if (!mapping->scattered || sim_draw(2))
@@ -59,7 +59,7 @@ static void choose_gap(struct sim_mapping *mapping)
 	mapping->gap_part = sim_draw(mapping->part_count + 1);
 }
 
-/* Memory for each part. */
+/* Take memory for each part. */
 static bool take_memory(struct sim_mapping *mapping)
 {
 	u32 rest, parts;
@@ -108,7 +108,7 @@ static void count_map(const struct sim_mapping *mapping)
 	sim.mapped_pages += mapping->pages;
 }
 
-/* Without a flush the caller tells the devices. */
+/* Without a flush, devices learn of the mapping from the caller. */
 static bool map_whole(struct sim_mapping *mapping, u64 last, bool flush)
 {
 	u64 phys = (u64)mapping->memory[0] << XS_PAGE_LG2;
@@ -136,7 +136,7 @@ static bool map_whole(struct sim_mapping *mapping, u64 last, bool flush)
 	return true;
 }
 
-/* The gap before part @part, if it is there. */
+/* Returns the gap before part @part, 0 if there is none. */
 static u32 gap_before(const struct sim_mapping *mapping, u32 part)
 {
 	return mapping->gap_part == part ? mapping->gap_pages : 0;
@@ -156,7 +156,7 @@ static int fill_part(struct sim_mapping *mapping, u32 page, u32 part)
 	return error;
 }
 
-/* A large range part by part. */
+/* Fill a large range part by part. */
 static int fill_large(struct sim_mapping *mapping, u32 page)
 {
 	int error = 0;
@@ -169,7 +169,7 @@ static int fill_large(struct sim_mapping *mapping, u32 page)
 	return error;
 }
 
-/* A small one at once. */
+/* Fill a small range with one call. */
 static int fill_each(struct sim_mapping *mapping, u32 page)
 {
 	u64 phys[XS_BLOCK_PAGES];
@@ -212,7 +212,7 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 	error = mapping->pages > XS_BLOCK_PAGES ? fill_large(mapping, page) :
 						  fill_each(mapping, page);
 	if (error) {
-		/* Its pages may be held, but not all are written down. */
+		/* Some pages may be held without a complete record of the references. */
 		sim.map_failures++;
 		mapping->era = ~0ULL;
 		driver_unmap(mapping, sim_draw(2));
@@ -221,7 +221,7 @@ static bool map_parts(struct sim_mapping *mapping, u64 last)
 	return true;
 }
 
-/* The last byte of a page; often of a block, or below 4 GiB, or near what was mapped last. */
+/* Draw the last byte of a page; often of a block, or below 4 GiB, or near the last mapping. */
 u64 driver_limit(void)
 {
 	u32 page = XS_BLOCK_PAGES + sim_draw(sim.config.blocks * XS_BLOCK_PAGES);
@@ -237,7 +237,7 @@ u64 driver_limit(void)
 	return sim_iova_of(page) + XS_PAGE_BYTES - 1;
 }
 
-/* Memory for a mapping of so many pages in one part; 0: of any kind. */
+/* Take memory for a mapping of @pages pages in one part; 0: any size. */
 static bool prepare(struct sim_mapping *mapping, u32 pages)
 {
 	const struct sim_mapping fresh = { .era = sim.era };
@@ -278,7 +278,10 @@ bool driver_map(u32 pages, u64 last)
 
 /* ---- unmap ---- */
 
-/* UNMAP_HOLDABLE, if its memory can be held, and could when it was mapped; UNMAP_MANY. */
+/*
+ * Returns UNMAP_HOLDABLE if the memory can be held now and could be held at the map; UNMAP_MANY
+ * for too many references.
+ */
 static u32 holdable(const struct sim_mapping *mapping)
 {
 	u32 refs = 0;
@@ -329,10 +332,10 @@ static void call_unmap(const struct sim_mapping *mapping, bool now)
 	sim_call_end();
 }
 
-/* By unmaps that are not a mapping's own, while that is there. */
+/* Pages that a bad unmap named while the mapping exists. */
 static bool named[SIM_PAGES];
 
-/* All pages of the mapping were named, in a call that goes on. */
+/* A running call has named all pages of the mapping. */
 static void tell_gone(const struct sim_mapping *mapping)
 {
 	u32 page = sim_page_of(mapping->iova);
@@ -344,7 +347,7 @@ static void tell_gone(const struct sim_mapping *mapping)
 	sim_event(EV_GONE, sim_cpu_now(), page, mapping->pages, 0, holdable(mapping));
 }
 
-/* The right unmap of a mapping that others have named parts of. */
+/* The proper unmap of a mapping that bad unmaps have named parts of. */
 static void unmap_torn(const struct sim_mapping *mapping, bool now)
 {
 	u32 page = sim_page_of(mapping->iova);
@@ -372,7 +375,7 @@ void driver_unmap(const struct sim_mapping *mapping, bool now)
 	driver_unmap_end(mapping, sim_cpu_now(), serial, now);
 }
 
-/* The mapping that is @index-th of the ring is the driver's no more. */
+/* Take the mapping at @index of the ring away from the driver. */
 static struct sim_mapping take_live(u32 index)
 {
 	struct sim_mapping *first = &sim.live[sim.live_first % SIM_MAPPINGS];
@@ -394,12 +397,12 @@ void driver_flush_maps(bool everywhere)
 	sim_call_begin(0);
 	xs_engine_flush_maps(&sim.engine, everywhere);
 	sim_call_end();
-	/* Of what others have mapped meanwhile all, or nothing, may be left. */
+	/* With maps of other CPUs in between, either all of the count or none may remain. */
 	if (!everywhere && !sim_me->interrupted)
 		sim_me->unflushed = (struct sim_unflushed) { 0 };
 }
 
-/* A map without its flush; or the driver then thinks better of it. */
+/* Map without a flush; the driver may undo the map again. */
 static bool map_unflushed(struct sim_mapping *mapping)
 {
 	bool done;
@@ -416,8 +419,8 @@ static bool map_unflushed(struct sim_mapping *mapping)
 }
 
 /*
- * The driver undoes its maps before their flush, and the CPU gives up the IOVAs that it
- * keeps: the next maps get the same ones, in other sizes, too.
+ * The driver undoes unflushed maps, and the CPU gives up cached IOVAs. The next maps get the
+ * same IOVAs, also in other sizes.
  */
 static void undo_aware(const struct sim_mapping *mappings, u32 count)
 {
@@ -429,7 +432,10 @@ static void undo_aware(const struct sim_mapping *mappings, u32 count)
 	operator_retire(sim_cpu_now());
 }
 
-/* Some maps, with one flush; only then are devices told of them. As unmap_aware(). */
+/*
+ * Several maps with one flush; devices learn of the mappings only then. See unmap_aware() for
+ * the CPU that flushes.
+ */
 static void map_aware(void)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
@@ -498,8 +504,8 @@ void driver_flush(bool everywhere)
 }
 
 /*
- * This mapping and some more, with one flush. A task that may be moved has to
- * look on all CPUs; one that is bound to its CPU can still be interrupted.
+ * Unmap this mapping and some more with one flush. A task that may migrate must flush on all
+ * CPUs; a task bound to a CPU can still be interrupted.
  */
 static void unmap_aware(const struct sim_mapping *first)
 {
@@ -533,7 +539,10 @@ static void unmap_aware(const struct sim_mapping *first)
 	sim.in_flight -= count - 1;
 }
 
-/* Can it be freed before its unmap? Of a folio the rest may be another's by then. */
+/*
+ * Can the driver free the memory before the unmap? The rest of a folio may have another owner
+ * by then.
+ */
 static bool is_free_to_go(const struct sim_mapping *mapping)
 {
 	for (u32 i = 0; i < mapping->part_count; i++)
@@ -570,11 +579,11 @@ static void unmap(void)
 		driver_unmap_index(sim.config.fifo ? 0 : sim_draw(sim.live_count), now);
 }
 
-/* ---- one mapping, undone by two ---- */
+/* ---- one mapping, unmapped twice at once ---- */
 
 /*
- * Nothing is mapped meanwhile: who comes late would undo what was mapped at the
- * same IOVAs since, and no engine can know that. Who is last tells.
+ * Nothing is mapped meanwhile: the late unmap would undo a new mapping at the same IOVAs, and
+ * no engine can tell the two apart. The later of the two calls reports the unmap.
  */
 static struct {
 	struct sim_mapping mapping;
@@ -635,7 +644,7 @@ void driver_unmap_twice(void)
 	twice_unmap();
 }
 
-/* ---- what is not mapped so: a warning and a count, and what it names is gone ---- */
+/* ---- bad unmaps: a warning and a count, and the named pages are gone ---- */
 
 static void bad_unmap_outside(void)
 {
@@ -658,7 +667,7 @@ static void bad_unmap_outside(void)
 	}
 }
 
-/* An unmap of @pages pages from @at on of a mapping that has more. */
+/* Unmap @pages pages from @at on of a mapping that has more pages. */
 static void call_tear(const struct sim_mapping *mapping, u32 at, u32 pages)
 {
 	u64 iova = mapping->iova + at * XS_PAGE_BYTES;
@@ -678,7 +687,7 @@ static void call_tear(const struct sim_mapping *mapping, u32 at, u32 pages)
 	}
 }
 
-/* Some of its pages, or some more of them. True: it is gone. */
+/* Unmap some or some more of the mapping's pages. Returns true if the mapping is gone. */
 static bool tear(struct sim_mapping *mapping)
 {
 	u32 at = sim_draw(mapping->pages);
@@ -696,7 +705,7 @@ static bool tear(struct sim_mapping *mapping)
 		mapping->named += !named[i];
 		named[i] = true;
 	}
-	/* What could not be removed is stuck as a whole, and nobody's. */
+	/* A failed removal leaves the whole mapping stuck, without an owner. */
 	all = mapping->named == mapping->pages || sim.stuck[page];
 	if (all)
 		tell_gone(mapping);
@@ -711,7 +720,7 @@ static void tear_any(void)
 	struct sim_mapping mapping = take_live(sim_draw(sim.live_count));
 	bool gone = false;
 
-	/* Most are of one page, of which there is no part. */
+	/* Most mappings have one page and cannot be torn: look for a larger mapping. */
 	for (u32 looks = 8; looks && mapping.pages == 1; looks--) {
 		put_live(&mapping);
 		mapping = take_live(sim_draw(sim.live_count));
@@ -721,7 +730,7 @@ static void tear_any(void)
 		bad_unmap_outside();
 	else
 		gone = tear(&mapping);
-	/* Once more, some of the same pages maybe. */
+	/* Unmap part of the mapping again, possibly the same pages. */
 	while (mapping.pages > 1 && !gone && sim_draw(3)) {
 		sim.bad_unmaps++;
 		gone = tear(&mapping);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The engine is made, and goes; what it says before, and what may not be left. */
+/*
+ * Begin and end of the engine: reports under traffic, and the checks that nothing is left at
+ * the end.
+ */
 #include <string.h>
 
 #include "sim.h"
@@ -81,7 +84,7 @@ static void tell_accounts(bool end)
 	sim_event(EV_ACCOUNTS, 0, 0, 0, 0, (u64)(size_t)&accounts);
 }
 
-/* What the engine names as mapped is what the driver has. */
+/* The engine's list of mappings equals the driver's. */
 static void check_named(void)
 {
 	static u32 mapped[SIM_PAGES];
@@ -109,7 +112,7 @@ static void check_named(void)
 		sim_fail("accounts", "the engine names %u mappings of %u", count, sim.live_count);
 }
 
-/* What CPUs and depots keep is asked for again, once in a while. */
+/* The engine asks CPUs and depots for cached IOVAs only once in a while: try again later. */
 static bool map_late(u32 pages, u64 last)
 {
 	sim.now_ns += 1000000000;
@@ -117,8 +120,8 @@ static bool map_late(u32 pages, u64 last)
 }
 
 /*
- * Most goes, here and there, and all that is larger than a block. Then pages are
- * handed out while some are to be had, wherever they are.
+ * Unmap most mappings, at random, and all mappings larger than a block. Then map pages until
+ * the engine hands out no more, at any place.
  */
 static void check_full(void)
 {
@@ -139,15 +142,15 @@ static void check_full(void)
 }
 
 /*
- * All IOVAs can be handed out again: nothing was lost on the way. The upper half of
- * those below 4 GiB is left to who can use no others.
+ * All IOVAs can be handed out again, so none was lost. The upper half of the space below 4 GiB
+ * is reserved for devices that can use no other addresses.
  */
 static void check_space(void)
 {
 	u32 low = sim.config.low_blocks ? (sim.config.low_blocks - 1) / 2 : 0;
 	u32 all = sim.config.blocks - 1;
 
-	/* There is none so low: all that is kept somewhere is given up. */
+	/* No page is that low, so the failed map makes all caches give up their IOVAs. */
 	map_late(1, XS_PAGE_BYTES - 1);
 	while (sim.live_count < all - low && map_late(XS_BLOCK_PAGES, ~0ULL))
 		;
@@ -188,7 +191,7 @@ void life_end(void)
 	operator_flush(XS_FLUSH_DRAIN);
 	life_trim(false);
 	tell_accounts(true);
-	/* Or not: an engine may end with all that its CPUs keep. */
+	/* Or skip the check: an engine may end while CPUs still cache IOVAs. */
 	if (sim_draw(2))
 		end_space();
 	xs_engine_destroy(&sim.engine);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory: pages with references, whose allocator hands out again first what
- * came back last, and the engine's own allocations.
+ * Memory: pages with references, and the engine's own allocations. The allocator hands out the
+ * most recently freed page first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "coroutine.h"
 #include "sim.h"
 
-/* One page. A free page has no references; the rest of a folio never has. */
+/* One page. A free page has no references; the tail pages of a folio never have references. */
 struct page {
 	u64 refs;
 	u32 pages;		/* that go back with the last reference */
@@ -66,7 +66,7 @@ bool xs_ref_hold(xs_ref_t ref)
 	return true;
 }
 
-/* Fails for no reason, as it may when it cannot be sure without looking. */
+/* Fails at random, because the real function may be unsure. */
 bool xs_ref_hold_fast(xs_ref_t ref)
 {
 	return !sim_fault(FAULT_UNSURE) && xs_ref_hold(ref);
@@ -106,7 +106,7 @@ static bool is_free(u32 page, u32 pages)
 	return true;
 }
 
-/* The first free page from any place on. */
+/* Returns the first free page from a drawn place on. */
 static u32 find_one(void)
 {
 	u32 words = (sim.config.memory_pages + 63) / 64;
@@ -188,7 +188,7 @@ void memory_drop(u32 first, u32 pages, enum sim_memory_kind kind)
 		put(&memory[first + i]);
 }
 
-/* ---- the engine's own ---- */
+/* ---- the engine's own allocations ---- */
 
 struct allocation {
 	struct allocation *next;
@@ -199,8 +199,8 @@ struct allocation {
 static struct allocation *allocations;
 
 /*
- * What was freed last is kept a while, full of POISON: who reads it gets lost, and who
- * writes to it is found when it goes. AddressSanitizer does that better.
+ * Freed allocations are kept for a while, filled with POISON: a stale read goes astray, and a
+ * stale write is found when the allocation goes. AddressSanitizer detects both better.
  */
 #define POISON		0x6b
 #define FREED_KEPT	32u
@@ -244,7 +244,10 @@ void *memory_alloc(void *world, size_t size, u32 cpu, bool atomic)
 	if (cpu != XS_ANY_CPU && cpu >= sim.config.cpus)
 		sim_fail("world", "memory is asked for near CPU %u", cpu);
 	sim_point();
-	/* An unmap that is of no mapping takes all of it, then, and nobody is told. */
+	/*
+	 * A bad unmap without memory would take all of the mapping, unseen by the driver: do
+	 * not fail there.
+	 */
 	if (atomic && !sim_me->straying && sim_fault(FAULT_ALLOC))
 		return NULL;
 	got = aligned_alloc(sizeof(*got), lines * sizeof(*got));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel and the operator around the driver: ends of polls, flushes, changes of
- * policy, CPUs that come and go, devices that are pulled; readers of the accounts. And
- * what a step is.
+ * The kernel and the operator around the driver: ends of polls, flushes, policy changes, CPU
+ * and device hotplug, readers of the statistics. Also selects the kind of each step.
  */
 #include "sim.h"
 
@@ -20,13 +19,16 @@ static void flush_end(enum sim_call call, u32 cpu)
 	sim_event(EV_RETURN, sim_cpu_now(), cpu, sim.calls, call, 0);
 }
 
-/* The engine is called if it has asked for it, and has to have if it must flush. */
+/*
+ * The end of a poll calls the engine only if the engine asked for a call, so the engine must
+ * have asked if a flush is due.
+ */
 static void poll(void)
 {
 	struct sim_cpu *cpu = &sim.cpus[sim_cpu_now()];
 	xs_flags_t flags;
 
-	/* Polls do not interrupt each other. */
+	/* Polls of a CPU do not interrupt each other. */
 	if (cpu->polling)
 		return;
 	cpu->polling = true;
@@ -46,9 +48,9 @@ void operator_flush(enum xs_flush_point cause)
 	flush_end(CALL_FLUSH, 0);
 }
 
-/* ---- the operator, and what goes wrong ---- */
+/* ---- the operator, and faults ---- */
 
-/* @changing: beside the one of before. */
+/* @changing: the previous policy is still in force, too. */
 void operator_tell(const struct xs_policy *policy, const struct xs_tuning *tuning, bool changing)
 {
 	bool weak = xs_policy_level(policy, true) < XS_LEVEL_STRICT;
@@ -107,7 +109,10 @@ static void change_tables(void)
 	}
 	sim.forgetting = true;
 	sim.direct = false;
-	/* Who learns, and then who writes, as before. */
+	/*
+	 * First switch off recording, then direct writes, with the same grace period in between
+	 * as before.
+	 */
 	cpus_quiesce(NULL);
 	xs_space_forget(&sim.engine.space);
 	cpus_quiesce(NULL);
@@ -176,7 +181,7 @@ static void go_wrong(void)
 
 /* ---- readers ---- */
 
-/* Somebody reads the accounts while they change. */
+/* Read the statistics while they change. */
 static void read_accounts(void)
 {
 	struct sim_reading reading = {
@@ -203,7 +208,7 @@ static void read_accounts(void)
 	sim_event(EV_READING, sim_cpu_now(), 0, 0, 0, (u64)(size_t)&reading);
 }
 
-/* Blocks on the lists of each CPU that are open; where nobody changes the lists now. */
+/* Report the open blocks on the lists of each CPU. Called only while no CPU changes the lists. */
 static void look_at_lists(void)
 {
 	for (u32 cpu = 0; cpu < sim.config.cpus; cpu++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The simulation as a world of the engine: a CPU is a coroutine.
+ * The platform of the simulation: a CPU is a coroutine.
  *
- * All CPUs share one thread, so nothing here is atomic by itself. What makes
- * it honest is sim_point(): at each lock, atomic operation, load that others
- * may write and call into the world, another CPU may go on, an interrupt may
- * come, or a device may look. When that happens is drawn from the seed.
+ * All CPUs share one thread, so code between two points runs atomically. sim_point() restores
+ * concurrency: at each lock, atomic operation, load of shared data and call into the backend,
+ * another CPU may continue, an interrupt may come, or a device may access memory. The seed
+ * determines the points.
  */
 #ifndef XSMMU_PLATFORM_SIM_H
 #define XSMMU_PLATFORM_SIM_H
@@ -21,11 +21,11 @@
 
 /* ---- points ---- */
 
-/* Points to go until something else happens; and passed by the CPU that runs. */
+/* Points until the next turn, and points passed by the running CPU. */
 extern u32 sim_points_left;
 extern u64 *sim_points;
 
-/* Something else happens. */
+/* Another CPU, an interrupt or a device has a turn. */
 void sim_turn(void);
 
 static xs_inline void sim_point(void)
@@ -35,7 +35,7 @@ static xs_inline void sim_point(void)
 		sim_turn();
 }
 
-/* ---- locks: 1 + the CPU that has it, 0: nobody ---- */
+/* ---- locks: 1 + the owning CPU, 0: free ---- */
 
 typedef struct {
 	u32 owner;
@@ -55,17 +55,17 @@ void xs_enter(void);
 void xs_exit(void);
 u32 xs_cpu_id(void);
 
-/* The CPU that the caller runs on, kept there or not. */
+/* Returns the CPU that the caller runs on, whether pinned or not. */
 u32 sim_cpu_now(void);
 
 /* ---- the seam ---- */
 
-/* An engine that warns has failed: the driver of this world makes no mistake. */
+/* A warning of the engine is a failure: this world's driver makes no mistakes. */
 bool xs_warn_once(bool broken, const char *text);
 
 /*
- * What removals leave behind until their invalidation: a list of runs of IOVA
- * pages and one of page-table pages.
+ * State that removals leave until their invalidation: a list of extents of IOVA pages and a
+ * list of page-table pages.
  */
 typedef struct {
 	u32 first_page;

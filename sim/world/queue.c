@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The invalidation queue: commands that the IOMMU executes in order, some time
- * after they were put there. Whoever wants to know that his are done puts a
- * wait command behind them and looks for its completion.
+ * The invalidation queue. The IOMMU executes commands in order, some time after their
+ * submission. To wait for completion, a CPU queues a wait command behind the other commands and
+ * polls for the wait command's completion.
  */
 #include "sim.h"
 
@@ -62,7 +62,7 @@ void queue_hardware(void)
 	}
 }
 
-/* Look again a moment later. */
+/* Wait a moment before the next look. */
 static void wait(void)
 {
 	sim.now_ns += 50;
@@ -83,7 +83,7 @@ static void append(const struct command *command)
 	queue[(head + count++) % QUEUE_MAX] = *command;
 }
 
-/* Returns the ticket of the command: tickets are in the order of the queue. */
+/* Returns the ticket of the command; tickets follow the order of the queue. */
 static u64 submit(struct command *command)
 {
 	static const struct command other = { .what = WHAT_OTHER };
@@ -98,7 +98,7 @@ static u64 submit(struct command *command)
 	return last_ticket;
 }
 
-/* Returns the ticket of the wait command behind it. */
+/* Returns the ticket of the wait command behind the range's command. */
 static u64 submit_range(u32 page, u32 pages, bool hint)
 {
 	struct command command = { WHAT_IOMMU, hint, 0, page, pages, 0 };
@@ -111,7 +111,7 @@ static u64 submit_range(u32 page, u32 pages, bool hint)
 	return submit(&command);
 }
 
-/* The naturally aligned power of two of pages around a range. */
+/* Widen a range to a naturally aligned power of two of pages. */
 static void align(const struct xs_range *range, u32 *page, u32 *pages)
 {
 	u64 last = range->page + range->pages - 1;
@@ -123,7 +123,7 @@ static void align(const struct xs_range *range, u32 *page, u32 *pages)
 	*pages = 1u << lg2;
 }
 
-/* One command for the range, NULL: for all; wait until it is done. */
+/* Invalidate the range with one command, NULL: everything; wait for completion. */
 void queue_flush(const struct xs_range *range, bool hint)
 {
 	u32 page = 0, pages = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A run from begin to end, and its events. */
+/* A run from begin to end, and the events of the run. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ void sim_event(enum sim_event_kind kind, u32 cpu, u32 page, u32 pages, u32 a, u6
 		(u8)kind, (u8)cpu, page, pages, a, b, sim.now_ns, sim.calls
 	};
 
-	/* These are named by their address, which is another in each run. */
+	/* @b is the address of a structure here, and differs from run to run. */
 	if (kind == EV_ACCOUNTS || kind == EV_READING || kind == EV_FLUSH || kind == EV_MAP_FLUSH)
 		sim.digest = stir(sim.digest, kind);
 	else

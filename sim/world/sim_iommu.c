@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine's world: what kmod/backend.c and the IOMMU driver below it do,
- * with the page table and the queue of this world.
+ * The backend of the engine: models kmod/backend.c and the IOMMU driver, with the page table
+ * and the queue of this world.
  */
 #include <string.h>
 
 #include "sim.h"
 
-/* Runs that a gather has, by their first page: each names the next one. */
+/* Extents of a gather, indexed by first page; each entry names the next extent. */
 static struct {
 	u32 next;
 	u32 pages;
 } runs[SIM_PAGES];
 
-/* The last invalidation of each CPU, in its task and in its interrupts. */
+/* The last invalidation of each CPU, in the task and in interrupts. */
 static struct sim_flush asked[SIM_CPUS][2];
 
 static struct sim_flush *asked_now(void)
@@ -31,7 +31,10 @@ static void gather_init(xs_gather_t *gather)
 
 /* ---- entries that are written in place ---- */
 
-/* What the engine keeps for us: the last table of the block's pages. */
+/*
+ * The pointer that the engine stores for the backend: the last-level table of the block's
+ * pages.
+ */
 static u32 known_table(void *const *entries)
 {
 	return entries ? (u32)(size_t)xs_load(entries) : 0;
@@ -58,12 +61,15 @@ static void write_entries(u32 table, u32 page, u32 pages, u64 entry)
 	}
 }
 
-/* Clear entries in place, block by block; returns how many, from the first one on. */
+/*
+ * Clear entries in place, block by block, from the first on. Returns the number of cleared
+ * entries.
+ */
 static u32 clear_entries(u32 page, u32 pages)
 {
 	u32 done = 0;
 
-	/* All of a table is the driver's, which frees it. */
+	/* A range that covers a whole table goes to the driver, which frees the table. */
 	while (sim.direct && done < pages && pages < 1u << sim.config.table_lg2) {
 		u32 at = page + done, room = XS_BLOCK_PAGES - at % XS_BLOCK_PAGES;
 		struct xs_block *block = xs_space_block(&sim.engine.space,
@@ -79,7 +85,7 @@ static u32 clear_entries(u32 page, u32 pages)
 	return done;
 }
 
-/* What is written for the first page of a map. */
+/* Returns the entry to write for the first page of a map. */
 static u64 new_entry(u64 iova, u64 phys, u32 pages, u32 prot)
 {
 	if (phys & (XS_PAGE_BYTES - 1) || !sim_is_inside(iova, pages))
@@ -89,8 +95,9 @@ static u64 new_entry(u64 iova, u64 phys, u32 pages, u32 prot)
 }
 
 /*
- * As in kmod/backend.c: no call of the driver's covers all of a table, in whose place it would
- * write one large entry. What an error has left is removed; devices may have used it.
+ * As in kmod/backend.c: no driver call may cover a whole table, because the driver would
+ * replace the table by one large entry. Removes entries left by an error; devices may have used
+ * them.
  */
 static int map_in_steps(u32 page, u32 pages, u64 entry)
 {
@@ -128,7 +135,7 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 
 	(void)world;
 	sim_point();
-	/* A device may have looked there a moment ago. */
+	/* A device may have accessed the page a moment ago. */
 	if (sim.config.caching && !flushed)
 		cache_absence(page, pages);
 	if (!flushed) {
@@ -148,7 +155,7 @@ static int iommu_map(void *world, void **entries, u64 iova, u64 phys, u32 pages,
 	return 0;
 }
 
-/* As in kmod/backend.c: a command for each. */
+/* As in kmod/backend.c: one command for each range. */
 static void iommu_sync_maps(void *world, const struct xs_range *ranges, u32 count)
 {
 	(void)world;
@@ -185,7 +192,7 @@ static bool iommu_map_each(void *world, void **entries, u64 iova, const u64 *phy
 	return true;
 }
 
-/* Does this removal fail? Then those that follow may, too. */
+/* Does this removal fail? Later removals may fail too. */
 static bool refuses(void)
 {
 	if (sim.calm)
@@ -216,7 +223,7 @@ static void stuck(void *world, u64 iova, u64 pages)
 	sim_event(EV_STUCK, sim_cpu_now(), page, (u32)pages, 0, 0);
 }
 
-/* The run is removed, and is flushed by what invalidates @gather. */
+/* The extent is removed; the invalidation of @gather flushes the extent. */
 static void gather_run(xs_gather_t *gather, u32 page, u32 pages)
 {
 	runs[page].next = gather->first_page;
@@ -246,7 +253,7 @@ static int iommu_remove(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 	return 0;
 }
 
-/* It may take long: neither in a call that others wait for, nor without interrupts. */
+/* May take long: must not run inside a call that others wait for, nor without interrupts. */
 static int iommu_remove_again(void *world, xs_gather_t *gather, u64 iova, u64 pages)
 {
 	u32 page = sim_page_of(iova), cleared;
@@ -272,7 +279,7 @@ static int iommu_remove_again(void *world, xs_gather_t *gather, u64 iova, u64 pa
 	return 0;
 }
 
-/* A part of a mapping, by the driver, or in place where that is known. */
+/* Remove a part of a mapping, in place where the table is known, else by the driver. */
 static int iommu_remove_part(void *world, xs_gather_t *gather, const struct xs_range *part,
 			     const struct xs_range *whole)
 {
@@ -295,13 +302,13 @@ static int iommu_remove_part(void *world, xs_gather_t *gather, const struct xs_r
 	return 0;
 }
 
-/* Is it what one command can be about, and no more? */
+/* Can one command cover exactly this range? */
 static bool exact_unmap(const struct xs_range *range)
 {
 	return !(range->pages & (range->pages - 1)) && !(range->page & (range->pages - 1));
 }
 
-/* Write down what is asked for. */
+/* Record the requested invalidation. */
 static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 count)
 {
 	u64 blocks[(SIM_BLOCKS + 63) / 64] = { 0 };
@@ -326,9 +333,9 @@ static void note(const xs_gather_t *gather, const struct xs_range *ranges, u32 c
 }
 
 /*
- * As in kmod/backend.c: a range keeps the page-walk caches (the hint) unless the
- * gather frees tables; of several ranges only the whole domain drops what the
- * freed tables may be cached by.
+ * As in kmod/backend.c: a range keeps the page-walk caches (the hint) unless the gather frees
+ * tables. With several ranges, only a domain command drops cached references to the freed
+ * tables.
  */
 static void flush(xs_gather_t *gather, const struct xs_range *ranges, u32 count,
 		  struct xs_commands *sent)
@@ -375,8 +382,8 @@ static void iommu_invalidate(void *world, xs_gather_t *gather, const struct xs_r
 }
 
 /*
- * Free the tables of empty IOVAs: unlink them, drop what caches know of them. Who
- * maps there meanwhile loses it, which check/exact.c sees.
+ * Free the tables of empty IOVAs: unlink the tables and invalidate cached references. A
+ * concurrent map there would be lost, which check/exact.c would detect.
  */
 static void prune(void *world, u64 iova, u64 pages)
 {

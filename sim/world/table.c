@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The IOMMU's page table: a root, directories, and last tables with entries.
+ * The IOMMU's page table: a root, directories, and last-level tables with entries.
  *
- * As in VT-d's driver, a removal that covers a whole table unlinks it as it is,
- * entries and all: who still knows the table by a page-walk cache can go on
- * using it. It is freed with the gather, and reused first thing. Other drivers
- * unlink a table when it is empty; both are simulated.
+ * As in VT-d's driver, a removal that covers a whole table unlinks the table with all entries.
+ * A page-walk cache that knows the table can go on using the table. The gather frees the table,
+ * and the next allocation reuses the table. Other drivers unlink empty tables; both ways are
+ * simulated.
  */
 #include <string.h>
 
@@ -15,12 +15,12 @@
 #define SLOTS		(128u << SIM_TABLE_LG2)
 #define ROOT		1024u
 
-/* One page-table page; @next links it in a gather or among the free ones. */
+/* One page-table page; @next links tables in a gather or on the free list. */
 struct table {
 	u32 generation;
 	u32 next;
-	u32 page;	/* the first that it is about */
-	u32 level;	/* 0: last */
+	u32 page;	/* first IOVA page of the table */
+	u32 level;	/* 0: last level */
 };
 
 static struct table tables[TABLES];
@@ -111,7 +111,7 @@ static u32 new_table(u32 page, u32 level)
 	return at;
 }
 
-/* The last table of @page, made if there is none; 0: no memory. */
+/* Returns the last-level table of @page, made if missing; 0: no memory. */
 static u32 need_last(u32 page)
 {
 	u32 *directory = &root[root_index(page)];
@@ -127,7 +127,7 @@ static u32 need_last(u32 page)
 	return (u32)*last;
 }
 
-/* The table is in no use: what is written there nobody knows of. */
+/* The table is unlinked: an entry written there is lost. */
 static bool is_gone(u32 last, u32 page)
 {
 	return last_of(page) != last;
@@ -140,7 +140,7 @@ void table_write(u32 last, u32 page, u64 entry)
 	*slot(last, page) = entry;
 }
 
-/* Pages from @page on that are in its last table, at most @pages. */
+/* Number of pages from @page on within the last-level table, at most @pages. */
 static u32 pages_here(u32 page, u32 pages)
 {
 	u32 room = (1u << sim.config.table_lg2) - (page & ((1u << sim.config.table_lg2) - 1));
@@ -149,8 +149,8 @@ static u32 pages_here(u32 page, u32 pages)
 }
 
 /*
- * A driver's map of all of a table's pages is one large entry, in whose place the table was,
- * which may be cached: VT-d's, up to 6.12, frees it before it invalidates.
+ * A driver's map of a whole table writes one large entry over the table, which may be cached.
+ * VT-d's driver up to 6.12 frees the table before the invalidation.
  */
 static void check_replaced(u32 page, u32 pages)
 {
@@ -186,7 +186,7 @@ static void unlink_table(xs_gather_t *gather, u32 table)
 		  table, 0);
 }
 
-/* Unlink a directory, and all last tables that it still has. */
+/* Unlink a directory and all last-level tables below. */
 static void unlink_directory(xs_gather_t *gather, u32 page)
 {
 	u32 directory = root[root_index(page)];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The clock and the timers. Time passes with steps and with waiting; a timer
- * that is due is an interrupt on whichever CPU sees it first.
+ * The clock and the timers. Time passes with steps and with waits. A due timer interrupts the
+ * first CPU that notices.
  */
 #include "sim.h"
 
-/* Longer than any window and delay: what was long ago excuses nothing. */
+/* Longer than any window and delay: older delays excuse nothing. */
 #define EPOCH_NS	200000000ULL
 
 static void find_next_timer(void)
@@ -16,7 +16,7 @@ static void find_next_timer(void)
 			sim.next_timer_ns = sim.cpus[i].fires_ns;
 }
 
-/* Start the timer of @cpu, or make it earlier. */
+/* Start the timer of @cpu, or make the timer earlier. */
 static void arm(u32 cpu, u64 deadline_ns)
 {
 	struct sim_cpu *at = &sim.cpus[cpu];
@@ -30,7 +30,7 @@ static void arm(u32 cpu, u64 deadline_ns)
 	find_next_timer();
 }
 
-/* Is any timer in its handler, or kept from firing? */
+/* Is any timer in a handler, or kept from firing? */
 static bool timers_run(void)
 {
 	if (sim.expiring)
@@ -41,7 +41,7 @@ static bool timers_run(void)
 	return true;
 }
 
-/* How long is the latest timer due? */
+/* Returns how long the latest timer has been due. */
 static u64 latest_ns(void)
 {
 	u64 latest = 0;
@@ -101,8 +101,8 @@ static bool interrupts_are_on(void)
 }
 
 /*
- * Nothing happens for a while but timers; or, if a CPU has interrupts off, the
- * whole machine stands still.
+ * Let time pass in which only timers run. If a CPU has interrupts off, the whole machine stands
+ * still.
  */
 void time_jump(void)
 {
@@ -127,11 +127,11 @@ u64 time_clock(void *world)
 void time_deferred(void *world, u32 cpu, bool starts, u64 deadline_ns)
 {
 	(void)world;
-	/* As in Linux, where the list of a CPU is its own. */
+	/* As in Linux, where each CPU has a private list. */
 	if (cpu == sim_cpu_now())
 		sim.cpus[cpu].poll_due = true;
 	if (starts) {
-		/* The running timer, if there is one, is too late: start anew. */
+		/* A running timer would fire too late: start the timer again. */
 		sim.cpus[cpu].deadline_ns = 0;
 		arm(cpu, deadline_ns);
 	}

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What `auto` chooses: the first line of a table whose facts are all true of a group.
+ * The choices of `auto`: the first line of a table whose facts are all true of a group.
  *
- * Nothing is measured for it. Facts are what devices, IOMMU, drivers and the kernel's own path
- * are when auto is asked for, when a device or a driver comes, and when drivers become
- * batch-aware; so a machine has the same choice at each boot. It is never below held, below
- * the floor, or below what the kernel's own path of the group gives; what nothing is known of
- * is strict. A policy comes with its defaults, and the IOMMU's driver writes the tables unless
- * the operator has said otherwise: nobody has run direct tables on real hardware.
+ * Nothing is measured for a choice. The facts are properties of the group's devices, IOMMU and
+ * drivers, and of the kernel's own path. `auto` is evaluated when it is selected, on device
+ * add, before probe, and when batch awareness changes, so a machine has the same choice at
+ * each boot. The level is never below held, below the floor, or below the level of the group's
+ * kernel path. A group of which nothing is known gets strict. A policy comes with its
+ * defaults, and without direct tables unless the operator has chosen them: direct tables have
+ * not been run on real hardware.
  *
- * Each line names the runs that it stands on: docs/levels.md, docs/figures.md and
- * docs/matrix.md have what they printed. Costs are instructions to map and unmap a page, 6.12:
- * software, to which hardware adds its wait for each invalidation. No line stands on a comparison
- * that a wait turns round: where strict is chosen it is for its level, whatever it costs.
+ * Each line names the runs that support it; docs/levels.md, docs/figures.md and docs/matrix.md
+ * have their output. Costs are instructions to map and unmap a page on 6.12, a cost of
+ * software to which hardware adds its wait for each invalidation. No line depends on a
+ * comparison that this wait would reverse: where strict is chosen, it is chosen for its level,
+ * whatever it costs.
  */
 #include <linux/iommu.h>
 #include <linux/pci.h>
 
 #include "xsmmu.h"
 
-/* Facts of a group: of one of its devices, of all its drivers, or of what is below. */
+/* Facts of a group. A fact is true of one of its devices, of all its drivers, or of the group. */
 #define FLOOR_STRICT	BIT(0)	/* no lower level is allowed */
 #define AWARE		BIT(1)	/* all drivers are batch-aware */
 #define STORAGE		BIT(2)	/* a device of class 01 */
-#define OTHER		BIT(3)	/* a device that is neither that nor */
+#define OTHER		BIT(3)	/* a device of any other class */
 #define ETHERNET	BIT(4)	/* a device of class 0200 */
-#define IOMMU_UNKNOWN	BIT(5)	/* or it does not translate */
-#define KERNEL_STRICT	BIT(6)	/* the type is DMA, and not DMA-FQ */
-#define TOLD_OF_MAPS	BIT(7)	/* the IOMMU has to be told of each map */
+#define IOMMU_UNKNOWN	BIT(5)	/* unknown, or does not translate */
+#define KERNEL_STRICT	BIT(6)	/* the group's type is DMA, not DMA-FQ */
+#define TOLD_OF_MAPS	BIT(7)	/* the IOMMU needs a command or a request for each map */
 
 static const struct xs_auto_line lines[] = {
 	{
@@ -35,57 +37,63 @@ static const struct xs_auto_line lines[] = {
 		"min_level is strict"
 	}, {
 		/*
-		 * Of 1,274,816 attempts none landed after the driver's flush (`make lab
-		 * EXPERIMENT=attack`, docs/levels.md), as under strict; 538 for 2,010
-		 * (`make lab`, docs/figures.md).
+		 * Of 1,274,816 attacks none succeeded after the driver's flush (`make lab
+		 * EXPERIMENT=attack`, docs/levels.md), the same as under strict; 538 instructions
+		 * against 2,010 for strict (`make lab`, docs/figures.md).
 		 */
 		AWARE, "fused",
 		"all its drivers are batch-aware, which makes that strict, and cheaper than strict itself"
 	}, {
 		/*
-		 * Of 1,024 pages that were verified a disk changed 919 under fused and none under
-		 * strict (`xsmmu lab run --experiment attack --workload attack/page-cache`,
+		 * Of 1,024 verified pages a disk changed 919 under fused and none under strict
+		 * (`xsmmu lab run --experiment attack --workload attack/page-cache`,
 		 * docs/levels.md). On hardware each unmap waits, as in the kernel's strict mode.
 		 */
 		STORAGE, "strict",
 		"it has storage, which could change data after it was verified"
 	}, {
-		/* No run says what depends on the data of other devices. */
+		/* No run shows which software depends on the data of other devices. */
 		OTHER, "strict",
 		"it has a device that is neither storage nor an Ethernet NIC: of such nothing is known"
 	}, {
-		/* Nor what an unknown IOMMU is like; the driver's bind asks again. */
+		/*
+		 * No run covers an unknown IOMMU. `auto` is evaluated again when the driver binds.
+		 */
 		ETHERNET | IOMMU_UNKNOWN, "strict",
 		"its group does not translate, or the IOMMU is not known"
 	}, {
 		/*
-		 * vtd-cm: 2,787 for fused's 1,325, since a map's command stays (`make matrix`,
-		 * docs/matrix.md); 2.00 commands per IO for 1.02 (`make lab
-		 * EXPERIMENT=claim-d-mapsync`, docs/figures.md). What a hypervisor does for a
-		 * command was not measured, and the kernel's own choice there is strict.
+		 * vtd-cm: 2,787 against 1,325 for fused, because the command for a map stays (`make
+		 * matrix`, docs/matrix.md); 2.00 commands per IO against 1.02 (`make lab
+		 * EXPERIMENT=claim-d-mapsync`, docs/figures.md). The hypervisor's cost of a command
+		 * was not measured, and the kernel's own choice is strict.
 		 */
 		ETHERNET | KERNEL_STRICT | TOLD_OF_MAPS, "strict",
 		"the kernel's own path is strict (type DMA), and deferring saves the unmap's command only, as the IOMMU is told of each map"
 	}, {
-		/* kernel-strict is strict in each row of `make matrix`, Attack; fused is held. */
+		/*
+		 * kernel-strict has level strict in each row of `make matrix`, Attack; fused has
+		 * held.
+		 */
 		ETHERNET | KERNEL_STRICT, "strict",
 		"the kernel's own path is strict (type DMA)"
 	}, {
 		/*
-		 * Lazy was asked for (type DMA-FQ). vtd-cm: 1,325 for kernel-lazy's 2,622;
-		 * virtio-iommu: 2,876 for 5,308; AMD-Vi with NpCache: 1,869 for 2,678
-		 * (`make matrix`, docs/matrix.md), and held for lazy (the same, Attack).
+		 * The administrator has chosen lazy (type DMA-FQ). vtd-cm: 1,325 against 2,622 for
+		 * kernel-lazy; virtio-iommu: 2,876 against 5,308; AMD-Vi with NpCache: 1,869
+		 * against 2,678 (`make matrix`, docs/matrix.md). The level is held instead of lazy
+		 * (the same, Attack).
 		 */
 		ETHERNET | TOLD_OF_MAPS, "fused",
 		"an Ethernet NIC, whose polls end what is deferred; that saves the unmap's command only, as the IOMMU is told of each map"
 	}, {
 		/*
-		 * vtd: 610 for kernel-lazy's 2,054; first stage, in caching mode too: 612 for
-		 * 2,056 (`make matrix`, docs/matrix.md); 1.199 for 1.365 of what small packets
-		 * cost that are received (`make lab`, docs/figures.md); and held for lazy. Small
-		 * packets that are sent cost as much (1.274 for 1.260) and wait once each, as slab
-		 * memory is not held, unless copy_bytes is 256 (1.046): that is the operator's
-		 * to choose, as it takes memory.
+		 * vtd: 610 against 2,054 for kernel-lazy; first stage, also in caching mode: 612
+		 * against 2,056 (`make matrix`, docs/matrix.md). Receiving small packets costs
+		 * 1.199 against 1.365 (`make lab`, docs/figures.md). The level is held instead of
+		 * lazy. Sending small packets costs the same (1.274 against 1.260), and each packet
+		 * waits once, because slab memory is not held. With copy_bytes 256 sending costs
+		 * 1.046, which takes memory and is left to the operator.
 		 */
 		ETHERNET, "fused",
 		"an Ethernet NIC, whose polls end what is deferred"
@@ -106,7 +114,7 @@ static u32 facts_of(const struct xs_device *xdev)
 	return pdev->class >> 8 == PCI_CLASS_NETWORK_ETHERNET ? ETHERNET : OTHER;
 }
 
-/* As it was at the last look: a reader of auto_policy gets here. */
+/* The facts as of the last xs_group_look(): readers of auto_policy get here. */
 static u32 facts_of_iommu(const struct xs_device *xdev)
 {
 	const struct xs_seen *seen = &xdev->seen;
@@ -136,7 +144,7 @@ const struct xs_auto_line *xs_auto_find(const struct xs_group *group)
 		facts |= AWARE;
 	if (!xs_choice_is_allowed(xs_policy_find("fused")))
 		facts |= FLOOR_STRICT;
-	/* The last line needs none. */
+	/* The last line requires no facts. */
 	while (line->facts & ~facts)
 		line++;
 	return line;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Did the administrator make the kernel's own path strict? The IOMMU core keeps its answer to
- * itself, so the module reads the command line again, by the kernel's rules: next_arg(),
- * parse_args(), iommu_dma_setup(), intel_iommu_setup(), parse_amd_iommu_options(), which are
- * alike in Linux 6.1, 6.12, 7.2 and 7.3.
+ * Finds out whether the administrator made the kernel's own path strict. The IOMMU core does
+ * not export its answer, so the module reads the command line again, by the kernel's rules:
+ * next_arg(), parse_args(), iommu_dma_setup(), intel_iommu_setup() and
+ * parse_amd_iommu_options(), which are alike in Linux 6.1, 6.12, 7.2 and 7.3.
  */
 #include <linux/ctype.h>
 #include <linux/err.h>
@@ -16,16 +16,22 @@
 
 #include "xsmmu.h"
 
-/* A command line has 2 KiB, and what a boot configuration adds has 32. */
+/* A command line has up to 2 KiB, and a boot configuration adds up to 32 KiB. */
 #define LINE_BYTES	SZ_64K
 
 bool xs_boot_is_strict __ro_after_init =
 	IS_ENABLED(CONFIG_IOMMU_DEFAULT_DMA_STRICT);
 
-/* intel_iommu= and amd_iommu=, which the kernel reads last: nothing takes them back. */
+/*
+ * intel_iommu= or amd_iommu= selects strict. The kernel reads these last, so nothing reverts
+ * them.
+ */
 static bool driver_is_strict __initdata;
 
-/* To be freed by kvfree(); NULL if it cannot be read as a whole. */
+/*
+ * Returns the command line, to be freed by kvfree(); NULL if the line cannot be read
+ * completely.
+ */
 static char *__init read_line(void)
 {
 	struct file *file = filp_open("/proc/cmdline", O_RDONLY, 0);
@@ -49,8 +55,8 @@ static char *__init read_line(void)
 }
 
 /*
- * Take the first word from a line that begins with one: its name, and its value without quotes,
- * NULL without an equals sign. Returns the rest of the line.
+ * Takes the first word of a line that begins with a word: its name, and its value without
+ * quotes, or NULL if the word has no equals sign. Returns the rest of the line.
  */
 static char *__init take_word(char *line, char **name, char **value)
 {
@@ -82,7 +88,7 @@ static char *__init take_word(char *line, char **name, char **value)
 	return skip_spaces(line);
 }
 
-/* Has a list a part that begins so? */
+/* Checks whether a part of a comma-separated list begins with @begin. */
 static bool __init has_part(const char *list, const char *begin)
 {
 	while (list) {
@@ -98,7 +104,7 @@ static bool __init has_part(const char *list, const char *begin)
 static void __init take(char *name, const char *value)
 {
 	strreplace(name, '-', '_');
-	/* It leaves things as they are if the value says neither. */
+	/* kstrtobool() leaves the variable as it is if the value is invalid. */
 	if (!strcmp(name, "iommu.strict") && value)
 		(void)!kstrtobool(value, &xs_boot_is_strict);
 	if (IS_ENABLED(CONFIG_INTEL_IOMMU) && !strcmp(name, "intel_iommu"))
@@ -114,7 +120,7 @@ static void __init read_words(char *line)
 	line = skip_spaces(line);
 	while (*line) {
 		line = take_word(line, &name, &value);
-		/* The rest is for init. */
+		/* The words after "--" are for init. */
 		if (!value && !strcmp(name, "--"))
 			return;
 		take(name, value);

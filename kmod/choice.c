@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is chosen for a group: by the operator, or by the rules given at load; and
- * what may not be.
+ * Choices of policies for groups, by the operator or by the rules given at load, and the
+ * choices that are refused.
  *
- * What the operator chooses is remembered by the devices' addresses for as long as the
- * module is loaded, so it is found again after a re-plug, and by a function that is made
- * anew; of several in a group the last choice counts. A choice is for the device that it was
- * made for: vendor, device and class are remembered, too, and another device at the address
- * has what the rules say. Rules never change a choice. Where rules
- * differ for devices of one group, the highest level counts. What is chosen may be that auto.c
- * chooses: it is asked again whenever what it looks at may have changed.
+ * A choice of the operator is remembered by the addresses of the group's devices as long as
+ * the module is loaded, so the choice applies again after a re-plug, and to a virtual function
+ * that is made anew. If devices of a group have different choices, the last choice counts.
+ * Vendor, device and class are remembered, too: if another device is at the address, the
+ * choice is dropped and the rules apply. Rules never change a choice of the operator. If rules
+ * differ for devices of one group, the highest level counts. A choice may be `auto`: auto.c is
+ * then asked again whenever its facts may have changed.
  */
 #include <linux/cc_platform.h>
 #include <linux/dma-map-ops.h>
@@ -19,7 +19,7 @@
 
 #include "xsmmu.h"
 
-/* A choice of the operator's, the @number-th. */
+/* A choice of the operator, for one device. @number: sequence number of the choice. */
 struct remembered {
 	struct list_head list;
 	struct xs_address address;
@@ -33,10 +33,13 @@ struct remembered {
 static LIST_HEAD(memory);
 static u64 choices;
 
-/* No policy below it is chosen, by its level for drivers that are not batch-aware. */
+/*
+ * Lowest level that may be chosen. A policy counts with its level for drivers that are not
+ * batch-aware.
+ */
 static enum xs_level floor_level;
 
-/* ---- the floor ---- */
+/* ---- floor ---- */
 
 bool xs_choice_is_allowed(const struct xs_policy *policy)
 {
@@ -46,7 +49,7 @@ bool xs_choice_is_allowed(const struct xs_policy *policy)
 static int set_floor(const char *name)
 {
 	if (!*name) {
-		/* Reading registers of devices is what comes nearest to it. */
+		/* No lockdown reason exists for DMA; reading device registers is the closest. */
 		if (security_locked_down(LOCKDOWN_PCI_ACCESS) || xs_boot_is_strict)
 			floor_level = XS_LEVEL_STRICT;
 		return 0;
@@ -59,13 +62,12 @@ static int set_floor(const char *name)
 	return -EINVAL;
 }
 
-/* The floor's name. */
 const char *xs_choice_floor(void)
 {
 	return xs_level_name(floor_level);
 }
 
-/* ---- what the operator chose ---- */
+/* ---- choices of the operator ---- */
 
 bool xs_address_is(const struct xs_address *address, struct pci_dev *pdev)
 {
@@ -84,7 +86,7 @@ static struct remembered *find(struct pci_dev *pdev)
 	return NULL;
 }
 
-/* As find(). A choice for another device, which was at this address before, is dropped. */
+/* As find(), but drops a choice that was made for another device at the same address. */
 static struct remembered *find_own(struct xs_device *xdev)
 {
 	struct pci_dev *pdev = to_pci_dev(xdev->dev);
@@ -105,7 +107,7 @@ static struct remembered *find_own(struct xs_device *xdev)
 	return NULL;
 }
 
-/* If there is no memory for it, what is chosen is lost with the device. */
+/* Without memory for a record, the choice is lost when the device is removed. */
 static void remember(struct xs_group *group)
 {
 	struct remembered *found;
@@ -138,7 +140,7 @@ static void remember(struct xs_group *group)
 	}
 }
 
-/* ---- what may not be chosen ---- */
+/* ---- refusals ---- */
 
 static int refuse(struct xs_device *xdev, int error, const char *why)
 {
@@ -154,10 +156,10 @@ const char *xs_device_refusal(const struct xs_device *xdev)
 		return xdev->seen.untried;
 	if (xdev->seen.unserved)
 		return xdev->seen.unserved;
-	/* The kernel's own path shares memory with the host first. */
+	/* The kernel's own path first shares memory with the host. */
 	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
 		return "the memory of this guest is encrypted, and devices cannot read it";
-	/* Behind an external-facing port, devices that are plugged in are untrusted. */
+	/* Devices that are plugged in behind an external-facing port are untrusted. */
 	if (pdev->untrusted || pdev->external_facing)
 		return "untrusted (external-facing) device: leave its IOMMU group to the kernel's own path (policy none), which is strict for such devices and copies partial pages";
 	if (!dev_is_dma_coherent(xdev->dev))
@@ -188,7 +190,7 @@ static int check_group(const struct xs_group *group)
 	return xdev ? refuse(xdev, -EOPNOTSUPP, why) : 0;
 }
 
-/* Between the kernel's path and ours only while no driver uses either. */
+/* A group changes between the kernel's own path and the module only without drivers. */
 static int check_unbound(struct xs_device *xdev)
 {
 	if (xs_device_has_driver(xdev))
@@ -218,7 +220,7 @@ static int check_orphaned(struct xs_group *group, const struct xs_policy *policy
 	return -EBUSY;
 }
 
-/* With operations that do not copy, a driver asks for no flushes either. */
+/* With operations that do not copy, the DMA core skips dma_sync_*() calls, too. */
 bool xs_group_cannot_copy(const struct xs_group *group)
 {
 	return group->instance && !xs_instance_copies(&group->instance->ops);
@@ -229,7 +231,9 @@ struct xs_tuning xs_group_tuning(const struct xs_group *group)
 	struct xs_tuning tuning = group->tuning;
 
 	tuning.batch_aware = group->aware;
-	/* Chosen by a rule, or as it was before, for a device that joined too late. */
+	/*
+	 * A rule, or an earlier choice for a device that has joined late, may have set copy_bytes.
+	 */
 	if (xs_group_cannot_copy(group))
 		tuning.copy_bytes = 0;
 	return tuning;
@@ -246,7 +250,7 @@ static int check_copies(struct xs_group *group, u32 copy_bytes)
 
 /* ---- choosing ---- */
 
-/* A device of the group that is there, NULL if none is. */
+/* A device of the group that was not removed; NULL if there is none. */
 static struct xs_device *any_device(struct xs_group *group)
 {
 	struct xs_device *xdev;
@@ -257,7 +261,7 @@ static struct xs_device *any_device(struct xs_group *group)
 	return NULL;
 }
 
-/* A device with a driver that is served, NULL while the group is orphaned. */
+/* An attached device with a driver; NULL while the group is orphaned. */
 static struct xs_device *bound_device(struct xs_group *group)
 {
 	struct xs_device *xdev;
@@ -275,7 +279,7 @@ static void set_tables(struct xs_group *group, bool direct)
 		xs_backend_set_tables(group, bound_device(group));
 }
 
-/* Have auto say which, if it is to choose. */
+/* Evaluates `auto`, if `auto` is chosen. */
 static void resolve(const struct xs_group *group, struct xs_choice *choice)
 {
 	if (!choice->is_auto)
@@ -298,7 +302,7 @@ static void set(struct xs_group *group, const struct xs_choice *choice)
 	xs_group_set(group);
 }
 
-/* Is all as after choosing this, with its defaults? */
+/* True if making @choice, with its defaults, would change nothing. */
 static bool is_chosen(const struct xs_group *group, const struct xs_choice *choice)
 {
 	const struct xs_tuning *now = &group->tuning, *then = &choice->tuning;
@@ -413,7 +417,7 @@ int xs_group_choose_tables(struct xs_group *group, bool direct)
 		why = xdev->seen.no_tables;
 	if (why)
 		return refuse(xdev, -EOPNOTSUPP, why);
-	/* The same again is to try again what has ended. */
+	/* Choosing direct tables again restarts direct tables that have ended. */
 	set_tables(group, direct);
 	remember(group);
 	return 0;
@@ -428,7 +432,7 @@ static bool is_stronger(const struct xs_choice *choice,
 }
 
 /*
- * A rule's choice, if it does not weaken what is chosen. The rule of a device that is blocked
+ * Applies the choice of a rule if it does not lower the level. The rule of a blocked device
  * does not change its group.
  */
 static void follow(struct xs_device *xdev, const struct xs_choice *rule)
@@ -444,13 +448,13 @@ static void follow(struct xs_device *xdev, const struct xs_choice *rule)
 		set(xdev->group, &choice);
 }
 
-/* What was chosen before for the device, later than what is chosen for its group. */
+/* Applies an earlier choice for the device, which is newer than the choice for its group. */
 static void recall(struct xs_device *xdev, const struct remembered *before)
 {
 	struct xs_choice choice = before->choice;
 
 	resolve(xdev->group, &choice);
-	/* A group at work is not weakened by one that joins it. */
+	/* A device that joins a group with an engine cannot lower the group's level. */
 	if (!xdev->group->instance || is_stronger(&choice, xdev->group))
 		set(xdev->group, &choice);
 	xdev->group->chosen = before->number;
@@ -478,7 +482,7 @@ bool xs_group_decide_again(struct xs_group *group)
 	return true;
 }
 
-/* Have the device's group as it was chosen for the device before, or as the rules say. */
+/* Applies the earlier choice for the device, or the rules, to its group. */
 static void find_choice(struct xs_device *xdev, bool binds)
 {
 	struct pci_dev *pdev = to_pci_dev(xdev->dev);
@@ -495,9 +499,9 @@ static void find_choice(struct xs_device *xdev, bool binds)
 }
 
 /*
- * A group that has a device which the module does not attach stays on the kernel's own path,
- * whatever a rule says or the operator chose before that device came. The choice is found again
- * once the device has gone. The log says so once for each device and reason.
+ * Leaves a group to the kernel's own path if the module cannot attach one of its devices,
+ * whatever a rule says or the operator chose before that device came. The choice applies again
+ * once the device has gone. Logged once for each device and reason.
  */
 static void pass_over(struct xs_group *group)
 {

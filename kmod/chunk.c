@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory for a group's pool (xsmmu/pool.h): chunks, each mapped by one large entry where
- * the IOMMU has one of 2 MiB, for as long as the pool has it. A work adds them when there are
- * too few bounce buffers, and another one looks from time to time whether there are too many.
+ * Memory for a group's pool (xsmmu/pool.h). A chunk is mapped as long as the pool has it, by
+ * one large entry where the IOMMU has entries of 2 MiB. One work adds chunks when there are
+ * too few bounce buffers, and another work checks periodically whether there are too many.
  *
- * While the group is orphaned they are not mapped, and none is added; copies outlive
- * that as mappings do.
+ * While the group is orphaned, its chunks are not mapped, and no chunk is added. Copies stay
+ * valid for their driver, as mappings do.
  */
 #include <linux/gfp.h>
 #include <linux/iommu.h>
@@ -24,9 +24,10 @@ static const u32 chunk_prots[] = {
 };
 
 /*
- * By a large entry, in whose way may be an empty page-table page: of the kernel's own
- * path, or of an engine before this one. Not by iommu_map() where a removal can fail: after an
- * error that drops the result of its own removal. Returns 0, a negative errno, or XS_MAP_LEFT.
+ * Maps a chunk by a large entry. An empty page-table page, of the kernel's own path or of an
+ * earlier engine, may be in the way, and is pruned first. Does not call iommu_map() where a
+ * removal can fail: after an error iommu_map() drops the result of its own removal. Returns 0,
+ * a negative errno, or XS_MAP_LEFT.
  */
 static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 direction)
 {
@@ -49,8 +50,9 @@ static int map_chunk(struct xs_group *group, u64 iova, void *memory, u32 directi
 }
 
 /*
- * With its flush, which is the domain's where one of a range is none of larger entries. False:
- * the driver could not remove all of it.
+ * Unmaps a chunk and invalidates: by its range, or the whole domain where a range invalidation
+ * does not cover larger entries (@pages_only). False: the driver could not remove all of the
+ * chunk.
  */
 static bool unmap_chunk(struct xs_group *group, u64 iova)
 {
@@ -135,14 +137,14 @@ int xs_chunks_map(struct xs_group *group)
 			error = map_chunk(group, chunks[i]->iova,
 					  chunks[i]->memory,
 					  xs_chunk_direction(chunks[i]));
-	/* The last one that was tried is not. */
+	/* The last chunk tried is not mapped. */
 	for (i = error ? i - 1 : 0; i--; )
 		if (chunks[i])
 			unmapped &= unmap_chunk(group, chunks[i]->iova);
 	return unmapped ? error : XS_MAP_LEFT;
 }
 
-/* While the group's backend is set up. */
+/* Queues the work only while the backend is set up. */
 void xs_chunks_short(void *backend)
 {
 	struct xs_group *group = backend;
@@ -151,7 +153,7 @@ void xs_chunks_short(void *backend)
 		schedule_work(&group->grow);
 }
 
-/* Memory for a disk's pool must not wait for the disk. */
+/* An allocation for a disk's pool must not wait for I/O to the disk. */
 void xs_chunks_grow(struct work_struct *work)
 {
 	struct xs_group *group = container_of(work, struct xs_group, grow);
@@ -165,7 +167,7 @@ void xs_chunks_grow(struct work_struct *work)
 	schedule_delayed_work(&group->shrink, SHRINK_TICKS);
 }
 
-/* One that is idle is kept of each kind, for the next time, if they are not too many. */
+/* Keeps one idle chunk of each direction for later use, unless the pool is above its limit. */
 void xs_chunks_shrink(struct work_struct *work)
 {
 	struct xs_group *group = container_of(to_delayed_work(work),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* IOMMU groups and their devices, and what is reported of them. */
+/* IOMMU groups, their devices, and reports of their state. */
 #include <linux/device.h>
 #include <linux/iommu.h>
 #include <linux/slab.h>
@@ -38,7 +38,7 @@ struct xs_device *xs_device_find(struct device *dev)
 	return NULL;
 }
 
-/* The group of @iommu_group, made if it is new; attaches the reference. */
+/* The group of @iommu_group, made if it is new. Takes over the caller's reference. */
 static struct xs_group *group_get(struct iommu_group *iommu_group)
 {
 	struct xs_group *group;
@@ -61,7 +61,6 @@ static struct xs_group *group_get(struct iommu_group *iommu_group)
 	return group;
 }
 
-/* Without an engine: free devices that are gone, and the group if it has no other. */
 void xs_group_clean(struct xs_group *group)
 {
 	struct xs_device *xdev, *next;
@@ -79,7 +78,10 @@ void xs_group_clean(struct xs_group *group)
 	kvfree(group);
 }
 
-/* One that nobody knew of would be on the kernel's path in a domain that is ours. */
+/*
+ * All devices must be known: an unknown device would use the kernel's own path in an engine's
+ * domain.
+ */
 void xs_device_add(struct device *dev)
 {
 	struct iommu_group *iommu_group;
@@ -104,8 +106,8 @@ void xs_device_add(struct device *dev)
 }
 
 /*
- * The mutex of the IOMMU group is held, so the domain stays, and dev->iommu of each device
- * that is still in the core's list of the group.
+ * The mutex of the IOMMU group is held, so the domain stays, and so does dev->iommu of each
+ * device that is still in the IOMMU core's list of the group.
  */
 static int look(struct device *dev, void *group)
 {
@@ -140,8 +142,8 @@ void xs_group_look(struct xs_group *group)
 }
 
 /*
- * The kernel has not released the device from its IOMMU yet. A device that was never ours
- * goes at once; of others something may be in use.
+ * A device that was never attached is freed at once. The mappings of other devices may be in
+ * use.
  */
 void xs_device_remove(struct xs_device *xdev)
 {
@@ -160,9 +162,8 @@ void xs_device_remove(struct xs_device *xdev)
 }
 
 /*
- * Does a driver of another device in the group use the kernel's own path, as
- * after a failed attach? Two allocators must not share a domain. One that is about to
- * probe, and waits for xs_mutex, does not.
+ * Two allocators must not share a domain. A driver uses the kernel's own path after a failed
+ * attach, for example.
  */
 bool xs_others_use_kernel_path(struct xs_device *xdev)
 {
@@ -176,11 +177,11 @@ bool xs_others_use_kernel_path(struct xs_device *xdev)
 	return false;
 }
 
-/* ---- what is reported ---- */
+/* ---- reports ---- */
 
 /*
- * A balance below zero is a bug of ours: it is reported once, and the group
- * goes on with the policy that defers nothing.
+ * A negative balance is a bug of the module. It is reported once, and the group continues with
+ * policy strict, which defers nothing.
  */
 static void check_balance(struct xs_group *group)
 {
@@ -211,7 +212,7 @@ void xs_group_sum(struct xs_group *group, struct xs_stats *sum)
 	sum->commands_domain += atomic64_read(&group->other_commands.domain);
 }
 
-/* Has it pages that the IOMMU driver could not remove? */
+/* True if the group has pages that the IOMMU driver could not remove. */
 static bool is_stuck(const struct xs_group *group)
 {
 	return group->stuck_in ||
@@ -235,10 +236,13 @@ const char *xs_group_state(struct xs_group *group)
 		return "failed";
 	if (!group->attached)
 		return group->instance ? "orphaned" : "idle";
-	/* Devices reach pages that their driver takes for unmapped. */
+	/* Devices reach pages that their driver considers unmapped. */
 	if (xs_engine_torn(&group->engine))
 		return "torn";
-	/* Anybody may ask, as often as they like: what takes locks is done until it is so. */
+	/*
+	 * Anybody may read the state at any rate, so the locks for statistics are taken only until
+	 * the group is active.
+	 */
 	if (!group->active) {
 		xs_engine_stats(&group->engine, &group->sum);
 		group->active = group->sum.counts.maps ||

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The parameter rules=: which devices get which policy before their driver binds.
+ * The module parameter rules: which devices get which policy before their driver binds.
  *
  *   rules="0000:01:00.0=fused,max_window_us:500;class:0108=strict;driver:igb=fused;*=none"
  *
- * A rule is what it matches, "=", a policy, auto or none, and tunables. Rules are parted
- * by ";"; the first one that matches a device decides.
+ * A rule consists of a match, "=", a policy, auto or none, and tunables. Rules are separated
+ * by ";". The first rule that matches a device applies.
  */
 #include <linux/ctype.h>
 #include <linux/pci.h>
@@ -16,17 +16,19 @@
 
 enum rule_kind {
 	RULE_ANY,	/* * */
-	RULE_ADDRESS,	/* 0000:01:00.0 or 01:00.0, and /vendor:device if that has to be there */
-	RULE_CLASS,	/* class: and 2, 4 or 6 digits, from the base class on */
+	RULE_ADDRESS,	/* 0000:01:00.0 or 01:00.0; /vendor:device, if given, must match, too */
+	RULE_CLASS,	/* class: and 2, 4 or 6 digits; the base class comes first */
 	RULE_ID,	/* vendor:device */
 	RULE_DRIVER,	/* driver: and its name */
 };
 
 /*
- * @identified:	of an address: @vendor and @device have to be there
- * @passed_over: the log has said that they are not
- * @class, @shift: the digits of a class, and how many bits it has more
- * @driver:	a name in what the rules were read from
+ * struct rule - a rule
+ * @identified:	for RULE_ADDRESS: @vendor and @device must match
+ * @passed_over:	the log has said that they do not
+ * @class:	digits of a class
+ * @shift:	number of bits of a class that @class leaves out
+ * @driver:	name of a driver, in rules_text
  */
 struct rule {
 	enum rule_kind kind;
@@ -98,7 +100,7 @@ static bool read_id(struct rule *rule, char *text)
 	       !kstrtou16(text + 5, 16, &rule->device);
 }
 
-/* A card that is moved to another slot, or a new one, gives another device the address. */
+/* Another device gets the address when a card is moved to another slot or added. */
 static bool read_place(struct rule *rule, char *text)
 {
 	char *identity = strchr(text, '/');
@@ -128,7 +130,7 @@ static bool read_match(struct rule *rule, char *text)
 	return strchr(text, '.') ? read_place(rule, text) : read_id(rule, text);
 }
 
-/* A tunable and its value. */
+/* Reads a tunable and its value. */
 static bool read_tunable(struct xs_tuning *tuning, char *text)
 {
 	char *value = strchr(text, ':');
@@ -151,7 +153,7 @@ static bool read_tunable(struct xs_tuning *tuning, char *text)
 	       xs_tuning_is_valid(tuning);
 }
 
-/* Who writes the page tables. */
+/* Reads tables:, which selects direct tables. */
 static bool read_tables(struct xs_choice *choice, const char *text)
 {
 	if (!strcmp(text, "tables:direct"))
@@ -246,7 +248,7 @@ static bool is_identity(const struct rule *rule, const struct pci_dev *pdev)
 	return pdev->vendor == rule->vendor && pdev->device == rule->device;
 }
 
-/* At the address of a rule: is the device the one that the rule is for? */
+/* Checks that the device at the address of a rule is the device that the rule names. */
 static bool is_meant(struct rule *rule, struct pci_dev *pdev)
 {
 	if (!rule->identified || is_identity(rule, pdev))
@@ -284,7 +286,7 @@ const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver)
 	for (i = 0; i < rule_count; i++) {
 		if (matches(&rules[i], pdev, driver))
 			return &rules[i].choice;
-		/* It may be this one's, when it has a driver. */
+		/* This rule may match once the device has a driver. */
 		if (!driver && rules[i].kind == RULE_DRIVER)
 			return NULL;
 	}

@@ -1,45 +1,56 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The pages of a block: handed out one by one or in runs, in any order, and
- * back in any order.
+ * The pages of a block: handed out singly or as contiguous ranges, and freed in any order.
  *
- * A page is in one of three places: free in its block, or a mapping's (until its
- * flush), or a CPU's (a magazine's, a driver's block). The word `free` alone says
- * so: who clears a bit has the page, who has it may set the bit, and who turns a
- * word of all bits into 0 has claimed the block. Nothing else decides, so there
- * is nothing to be locked.
+ * A page is in one of three states: free in the block; owned by a mapping, until its flush; or
+ * owned by a CPU (in a magazine, or in a driver's block). The word `free` alone decides: the
+ * call that clears a bit owns the page, the owner may set the bit, and the call that changes
+ * the word from all bits to 0 has claimed the block. No other word decides, so there is nothing
+ * to lock.
  *
- * Where pages are handed out next is a hint, and may be wrong without harm: a
- * block is *open* while a CPU uses it, *partial* if much of it is free and no CPU
- * does, else it waits for its pages. A CPU that still knows a block that was
- * claimed finds nothing free in it; one that knows a block that was opened
- * by another shares it.
+ * The source of the next pages is a hint, and may be wrong without harm. A block is *open*
+ * while a CPU hands out its pages; *listed* if many pages are free and no CPU has the block
+ * open; otherwise the block waits for pages to come back. A CPU that still has a pointer to a
+ * claimed block finds no free page in the block. A CPU with a pointer to a block that another
+ * CPU has opened shares the block.
  *
- * Close and free look at each other's word after having written their own, each
- * by a fully ordered operation. So the last one of them sees a block that is to be
- * partial, or claimed; none is forgotten.
+ * Close and free each write a word and then read the other's word, both by fully ordered
+ * operations. So the later call sees that the block is to be listed or claimed, and no block is
+ * forgotten.
  */
 #ifndef XSMMU_BLOCK_H
 #define XSMMU_BLOCK_H
 
 #include <xsmmu/partial.h>
 
-/* The pages of one mapping inside its block. */
+/**
+ * xs_block_mask - pages of a mapping as a set
+ * @page: first page
+ * @pages: number of pages, all in the same block
+ */
 static xs_inline u64 xs_block_mask(u64 page, u32 pages)
 {
 	return xs_mask_of(page & (XS_BLOCK_PAGES - 1), pages);
 }
 
-/* The slot of one of its pages. */
+/**
+ * xs_block_slot - slot of a page of a block
+ * @block: block
+ * @page: page number
+ */
 static xs_inline xs_slot_t *xs_block_slot(const struct xs_block *block,
 					  u64 page)
 {
 	return &block->slots[page & (XS_BLOCK_PAGES - 1)];
 }
 
-/*
- * Take @pages free contiguous pages, aligned to the next power of two of their number.
- * Returns the IOVA, 0 if there are none.
+/**
+ * xs_block_take - take free contiguous pages
+ * @block: block
+ * @pages: number of pages; the result is aligned to @pages rounded up to a power of two
+ *
+ * Context: entered.
+ * Return: the IOVA in bytes; 0 on failure.
  */
 static xs_inline u64 xs_block_take(struct xs_block *block, u32 pages)
 {
@@ -54,21 +65,36 @@ static xs_inline u64 xs_block_take(struct xs_block *block, u32 pages)
 	return block->iova + xs_ctz(mask) * XS_PAGE_BYTES;
 }
 
-/* Take all pages that are free, as a set. */
+/**
+ * xs_block_take_all - take all free pages
+ * @block: block
+ *
+ * Context: entered.
+ * Return: the pages as a set.
+ */
 static xs_inline u64 xs_block_take_all(struct xs_block *block)
 {
 	return xs_a64_swap(&block->free, 0);
 }
 
-/*
- * After a change that left @free: true if all of the block is free, and now the
- * caller's, who gives it to the space or opens it. Entered.
+/**
+ * xs_block_settle - claim or list a block after a change of its free pages
+ * @block: block
+ * @free: free pages after the change
+ *
+ * Context: entered.
+ * Return: true if all pages were free: the caller has claimed the block, and gives the block to
+ *   the space or opens it.
  */
 bool xs_block_settle(struct xs_block *block, u64 free);
 
-/*
- * Set pages free that the caller has and that have no stale translation. True
- * if the block is the caller's now. Entered.
+/**
+ * xs_block_free - free pages
+ * @block: block
+ * @mask: pages that the caller owns and that have no stale translation
+ *
+ * Context: entered.
+ * Return: true if the caller has claimed the block.
  */
 static xs_inline bool xs_block_free(struct xs_block *block, u64 mask)
 {
@@ -84,14 +110,25 @@ static xs_inline bool xs_block_free(struct xs_block *block, u64 mask)
 	return xs_block_settle(block, old | mask);
 }
 
-/* Open a block that the caller has claimed or taken from the space. */
+/**
+ * xs_block_open - open a block
+ * @block: block that the caller has claimed or taken from the space
+ *
+ * Context: entered.
+ */
 static xs_inline void xs_block_open(struct xs_block *block)
 {
 	xs_a64_set_release(&block->open, 1);
 	xs_a64_swap_release(&block->free, XS_BLOCK_ALL);
 }
 
-/* No CPU hands out its pages any more. True: it is the caller's. Entered. */
+/**
+ * xs_block_close - close a block: no CPU hands out its pages any more
+ * @block: block
+ *
+ * Context: entered.
+ * Return: true if the caller has claimed the block.
+ */
 static xs_inline bool xs_block_close(struct xs_block *block)
 {
 	xs_a64_swap(&block->open, 0);

@@ -91,7 +91,7 @@ struct xs_unflushed {
  * @lock: guards all members unless stated otherwise
  * @id: number of the CPU
  * @empties: number of blocks in @empty
- * @probe: CPU whose partial list is searched next
+ * @probe: CPU that owns the next partial list to search
  * @empty: the free-block cache: claimed blocks without a page in use, opened before a fresh
  *   block
  * @magazines: order-n ranges for page placement, by size
@@ -114,7 +114,7 @@ struct xs_cpu {
 } XS_CACHE_LINE;
 
 /*
- * What the common maps and unmaps of a single page may do; these paths look at nothing else of
+ * Permissions of the common maps and unmaps of a single page, which look at nothing else of
  * the policy. HOLDS: a map writes down how the page can be held. HELD: an ordinary unmap holds
  * the page and is deferred. PROMISE: an unmap by a batch-aware driver is deferred without
  * holding the page.
@@ -126,7 +126,7 @@ struct xs_cpu {
 /**
  * struct xs_tears - torn mappings (tear.h)
  * @lock: guards all members and the records of torn mappings
- * @done: records of mappings whose IOVAs xs_engine_mend() gives back
+ * @done: records that xs_engine_mend() handles next
  * @left: pages of torn mappings that no unmap has named; also read without the lock
  */
 struct xs_tears {
@@ -407,8 +407,8 @@ void xs_engine_flush_maps(struct xs_engine *engine, bool everywhere);
  * invalidated before the return (tear.h).
  *
  * Context: any.
- * Return: false for a bad unmap. With @now also false if the backend could not remove the
- *   pages: devices may reach the memory, so the caller must not free it.
+ * Return: false for a bad unmap, and if the mapping was flushed before the return and the backend
+ *   could not remove the pages: devices may reach the memory, so the caller must not free it.
  */
 bool xs_engine_unmap(struct xs_engine *engine, u64 iova, u32 pages, bool now);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Magazines: per-CPU stacks of IOVA order-n ranges of one size that nobody has mapped,
- * over a depot that moves full ones between CPUs that unmap and CPUs that map.
- * Source: Bonwick and Adams, "Magazines and Vmem", USENIX ATC 2001.
+ * Magazines: per-CPU stacks of unmapped order-n ranges of IOVA, of the same size, above a depot
+ * that moves full magazines from CPUs that unmap to CPUs that map. Source: Bonwick and Adams,
+ * "Magazines and Vmem", USENIX ATC 2001.
  *
- * A order-n range that fits blocked is not kept: the caller gives it back to its
- * block. Magazines are allocated when first needed; without memory everything
- * works, only slower.
+ * A range that fits nowhere is not kept: the caller gives the range back to its block.
+ * Magazines are allocated when first needed. Without memory for magazines all calls still work,
+ * only slower.
  */
 #ifndef XSMMU_MAGAZINE_H
 #define XSMMU_MAGAZINE_H
@@ -14,7 +14,7 @@
 #include <xsmmu/backend.h>
 
 #define XS_MAGAZINE_ITEMS	62	/* a magazine is 512 bytes */
-#define XS_DEPOT_PAGES		(64 * XS_MAGAZINE_ITEMS)	/* that a depot keeps */
+#define XS_DEPOT_PAGES		(64 * XS_MAGAZINE_ITEMS)	/* kept in a depot */
 
 struct xs_magazine {
 	struct xs_magazine *next;
@@ -22,16 +22,22 @@ struct xs_magazine {
 	u64 items[XS_MAGAZINE_ITEMS];	/* page numbers */
 };
 
-/* One CPU's: guarded by the CPU's lock. Either may be NULL. */
+/* Magazines of a CPU, guarded by the CPU's lock. Either may be NULL. */
 struct xs_cache {
 	struct xs_magazine *loaded;
 	struct xs_magazine *previous;
 };
 
-/*
- * Shared by all CPUs of an engine; @lock guards the lists.
- * @items_max: that a magazine holds, fewer of larger order-n ranges, 1 .. XS_MAGAZINE_ITEMS
- * @full_max: full magazines that the depot keeps
+/**
+ * struct xs_depot - depot of an engine, shared by all CPUs
+ * @lock: guards the lists
+ * @ops: operations of the backend
+ * @backend: first argument of the operations
+ * @items_max: capacity of a magazine, 1 .. XS_MAGAZINE_ITEMS; smaller for larger ranges
+ * @full_max: most full magazines in the depot
+ * @full: full magazines
+ * @empty: empty magazines
+ * @full_count: number of full magazines
  */
 struct xs_depot {
 	xs_lock_t lock;
@@ -44,16 +50,46 @@ struct xs_depot {
 	u32 full_count;
 };
 
+/**
+ * xs_depot_init - initialise an empty depot
+ * @depot: depot
+ * @ops: operations of the backend
+ * @backend: first argument of the operations
+ * @items_max: capacity of a magazine, 1 .. XS_MAGAZINE_ITEMS
+ * @full_max: most full magazines in the depot
+ *
+ * Context: any.
+ */
 void xs_depot_init(struct xs_depot *depot, const struct xs_backend_ops *ops,
 		   void *backend, u32 items_max, u32 full_max);
 
-/* Free all magazines of the depot. */
+/**
+ * xs_depot_destroy - free all magazines of a depot
+ * @depot: depot that no CPU uses any more
+ *
+ * Context: any that the backend's free() allows.
+ */
 void xs_depot_destroy(struct xs_depot *depot);
 
-/* Pop an item into *@item. False: there is none on this CPU or in the depot. */
+/**
+ * xs_cache_get - pop an item
+ * @cache: the CPU's magazines
+ * @depot: depot
+ * @item: result, a page number
+ *
+ * Context: CPU's lock, interrupts off.
+ * Return: false if the CPU and the depot have no item.
+ */
 bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u64 *item);
 
-/* The same where the loaded magazine has one, or room for one. */
+/**
+ * xs_cache_get_fast - pop an item of the loaded magazine
+ * @cache: the CPU's magazines
+ * @item: result, a page number
+ *
+ * Context: CPU's lock.
+ * Return: false if the loaded magazine is empty.
+ */
 static xs_inline bool xs_cache_get_fast(struct xs_cache *cache, u64 *item)
 {
 	struct xs_magazine *loaded = cache->loaded;
@@ -64,6 +100,15 @@ static xs_inline bool xs_cache_get_fast(struct xs_cache *cache, u64 *item)
 	return true;
 }
 
+/**
+ * xs_cache_put_fast - push an item into the loaded magazine
+ * @cache: the CPU's magazines
+ * @depot: depot
+ * @item: page number
+ *
+ * Context: CPU's lock.
+ * Return: false if the loaded magazine is full.
+ */
 static xs_inline bool xs_cache_put_fast(struct xs_cache *cache,
 					const struct xs_depot *depot, u64 item)
 {
@@ -75,25 +120,57 @@ static xs_inline bool xs_cache_put_fast(struct xs_cache *cache,
 	return true;
 }
 
-/* Push @item. False: no room and none to be had. */
+/**
+ * xs_cache_put - push an item
+ * @cache: the CPU's magazines
+ * @depot: depot
+ * @item: page number
+ *
+ * Context: CPU's lock, interrupts off.
+ * Return: false without room and without memory for another magazine.
+ */
 bool xs_cache_put(struct xs_cache *cache, struct xs_depot *depot, u64 item);
 
-/*
- * Call @give for each item of the cache, and free its magazines. Interrupts
- * are off when it is called, here and below.
+/**
+ * xs_cache_empty - take out all items and free the magazines
+ * @cache: the CPU's magazines
+ * @depot: depot
+ * @give: called for each item, with interrupts off
+ * @context: first argument of @give
+ *
+ * Context: CPU's lock, interrupts off.
  */
 void xs_cache_empty(struct xs_cache *cache, struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context);
 
-/*
- * The same for all full magazines of the depot, which stays usable. Enters for each, so
- * that a caller that has not entered keeps its CPU for no more than one.
+/**
+ * xs_depot_empty - take out all items of the full magazines
+ * @depot: depot, usable afterwards
+ * @give: called for each item, with interrupts off
+ * @context: first argument of @give
+ *
+ * Enters for each magazine, so that a caller that has not entered stays on its CPU for no
+ * longer than a magazine takes.
+ *
+ * Context: any; no lock held.
  */
 void xs_depot_empty(struct xs_depot *depot,
 		    void (*give)(void *context, u64 item), void *context);
 
-/* Items that the cache, or the depot, holds. */
+/**
+ * xs_cache_count - number of items in a CPU's magazines
+ * @cache: the CPU's magazines
+ *
+ * Context: CPU's lock, or at rest.
+ */
 u64 xs_cache_count(const struct xs_cache *cache);
+
+/**
+ * xs_depot_count - number of items in the full magazines of a depot
+ * @depot: depot
+ *
+ * Context: any.
+ */
 u64 xs_depot_count(struct xs_depot *depot);
 
 #endif

@@ -1,71 +1,135 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Where a mapping gets its IOVA, and where that goes when no stale translation of
- * it exists.
+ * Placement: allocates IOVAs for mappings, and takes IOVAs back when no stale translation
+ * exists.
  *
- * Block placement: a CPU hands out the free pages of its open blocks, one for
- * each size. When one has no room left it opens, in this order: a partial one of
- * its partial list if more than a third of those are partial, one of its free-block cache, one of
- * another CPU's partial list if more than half of those are, a fresh one, any partial
- * one. Off the list blocks are full but for less than a quarter. So of each size, a
- * mapping counted as the power of two that holds it, the blocks that are taken
- * have at most 2 x the pages that have been in use at once, 8/3 x of a CPU that
- * maps no more, and a constant for each CPU; and as long as there are few holes,
- * neighbours in time get neighbours in IOVA.
+ * Block placement: a CPU hands out free pages of its open blocks, with an open block for each
+ * size. When an open block has no room left the CPU opens another block, in this order: a
+ * listed block of its own if more than a third of its blocks are listed; a block of its
+ * free-block cache; a listed block of another CPU if more than half of that CPU's blocks are
+ * listed; a fresh block; any listed block. A block that is not listed has less than a quarter
+ * of its pages free. So for each size, with a mapping counted as the next power of two, the
+ * taken blocks have at most 2 times the pages that have been in use at once, 8/3 times for a
+ * CPU that has stopped mapping, and a constant for each CPU. As long as there are few holes,
+ * mappings that are neighbours in time are neighbours in IOVA.
  *
- * Page placement: order-n ranges from the CPU's magazines, which are filled from blocks
- * found in the same way. A order-n range is an aligned power of two of pages; what a
- * mapping does not need of it goes back to its block.
+ * Page placement: order-n ranges from the CPU's magazines, which are filled from blocks found
+ * in the same way. An order-n range is an aligned power of two of pages; pages of the range
+ * that a mapping does not need go back to the block.
  *
- * More than a block: an extent of whole blocks of its own.
+ * A mapping larger than a block has an extent of whole blocks.
  */
 #ifndef XSMMU_PLACE_H
 #define XSMMU_PLACE_H
 
 #include <xsmmu/engine.h>
 
-/*
- * IOVAs for @pages pages, at or below @last; 0 if there are none, which is
- * counted. First what this CPU has deferred is flushed then, and once in a while
- * what all CPUs have, that of some CPUs by each such call. Entered.
+/**
+ * xs_place - allocate IOVAs
+ * @engine: engine
+ * @policy: policy of the call
+ * @pages: number of pages
+ * @last: highest IOVA in bytes, inclusive
+ *
+ * Without free IOVAs the unmaps that this CPU has deferred are flushed. Now and then all CPUs'
+ * unmaps are flushed, those of a few CPUs by each call. A final failure is counted.
+ *
+ * Context: entered.
+ * Return: the IOVA in bytes; 0 on failure.
  */
 u64 xs_place(struct xs_engine *engine, const struct xs_policy *policy,
 	     u32 pages, u64 last);
 
-/*
- * A block of a driver's own, of which it may use the first @pages pages, at or
- * below @last; NULL if there is none. Entered.
+/**
+ * xs_place_own - allocate a block for a driver
+ * @engine: engine
+ * @policy: policy of the call
+ * @pages: number of pages from the start that the driver may use
+ * @last: highest IOVA in bytes, inclusive
+ *
+ * Context: entered.
+ * Return: the block; NULL on failure.
  */
 struct xs_block *xs_place_own(struct xs_engine *engine,
 			      const struct xs_policy *policy, u32 pages,
 			      u64 last);
 
-/* Let go of a whole mapping's IOVAs, of which no translation exists. Entered. */
+/**
+ * xs_place_back - free the IOVAs of a small mapping
+ * @engine: engine
+ * @policy: policy of the call
+ * @page: first page
+ * @pages: size of the mapping; no translation exists
+ *
+ * Context: entered.
+ */
 void xs_place_back(struct xs_engine *engine, const struct xs_policy *policy,
 		   u64 page, u32 pages);
 
-/* The same; the CPU's lock is held. False: only magazines have been looked at. */
+/**
+ * xs_place_back_range - put the IOVAs of a small mapping into a magazine
+ * @engine: engine
+ * @cpu: running CPU
+ * @page: first page
+ * @pages: size of the mapping; no translation exists
+ *
+ * Context: CPU's lock.
+ * Return: false if the IOVAs must go to the block.
+ */
 bool xs_place_back_range(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 			 u32 pages);
 
-/* The same of one page that may go to any magazine, where the loaded one has room. */
+/**
+ * xs_place_back_fast - put a page into the loaded magazine, if there is room
+ * @engine: engine
+ * @cpu: running CPU
+ * @page: page that any magazine may have; no translation exists
+ *
+ * Context: CPU's lock.
+ * Return: false without room.
+ */
 static xs_inline bool xs_place_back_fast(struct xs_engine *engine,
 					 struct xs_cpu *cpu, u64 page)
 {
 	return xs_cache_put_fast(&cpu->magazines[0], &engine->depots[0], page);
 }
 
-/* The same of pages of one block, which go to it. The CPU's lock is held. */
+/**
+ * xs_place_back_block - give pages back to their block
+ * @engine: engine
+ * @cpu: running CPU
+ * @block: block
+ * @mask: pages of the block; no translation exists
+ *
+ * Context: CPU's lock.
+ */
 void xs_place_back_block(struct xs_engine *engine, struct xs_cpu *cpu,
 			 struct xs_block *block, u64 mask);
 
-/* Hand out nothing more of the open block. The CPU's lock is held. */
+/**
+ * xs_place_close - close all open blocks of a CPU
+ * @engine: engine
+ * @cpu: CPU
+ *
+ * Context: CPU's lock.
+ */
 void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu);
 
-/* Give up all IOVAs that @cpu keeps. Its lock is held. */
+/**
+ * xs_place_empty - give up all IOVAs that a CPU caches
+ * @engine: engine
+ * @cpu: CPU
+ *
+ * Context: CPU's lock.
+ */
 void xs_place_empty(struct xs_engine *engine, struct xs_cpu *cpu);
 
-/* The same of the depots. No lock is held. */
+/**
+ * xs_place_empty_depots - give up all IOVAs in the depots
+ * @engine: engine
+ *
+ * Context: any; no lock held.
+ */
 void xs_place_empty_depots(struct xs_engine *engine);
 
 #endif

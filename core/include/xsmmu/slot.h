@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * A slot: what the engine knows of the mapping that begins, or has a reference,
- * at one IOVA page. There is one for each page of a leaf (space.h).
+ * A slot describes the mapping that begins at an IOVA page, or a reference for that page. There
+ * is a slot for each page of a leaf (space.h).
  *
- * A map writes the slots of its pages, the unmap takes what it finds there and
- * leaves them vacant. An unmap of one page takes its slot by one compare and swap,
- * so of two unmaps of the same page one gets it and the other finds it vacant; and
- * what was never mapped is vacant, too. An unmap of many takes their joined pages in
- * the block's word by one compare and swap, and then has their slots.
+ * A map writes the slots of the mapping's pages; the unmap reads the slots and leaves them
+ * vacant. An unmap of a single page claims the slot by a compare and swap, so of two unmaps of
+ * the same page only the first succeeds; the other finds a vacant slot. The slot of a page that
+ * was never mapped is vacant too. An unmap of several pages claims the joined pages in the
+ * block's word by a compare and swap, and then owns the slots.
  *
- *   VACANT      nothing is mapped here, or a page of the mapping that began
- *               before has nothing of its own to say. Bits above the three lowest
- *               may be the reference of the page that was mapped here last
- *               (xs_slot_left())
- *   reference   how the page is held from its unmap to the flush: a reference
- *               that xs_ref_hold() takes, unless the page is free already
- *   NONE        nothing to hold: it can never go back to an allocator, or what
- *               is held before keeps it
- *   UNHELD      cannot be held (slab), or was mapped while the policy held
- *               nothing: a policy that holds flushes its unmap at once
+ *   VACANT      no mapping begins here, or the page belongs to the mapping that
+ *               began at an earlier page and has no reference of its own. Bits
+ *               above the three lowest may be the reference of the page that was
+ *               mapped here last (xs_slot_left()).
+ *   reference   how the page is held from the unmap to the flush: xs_ref_hold()
+ *               takes the reference, unless the page is free already
+ *   NONE        no reference to take: the page can never go back to an
+ *               allocator, or the reference of an earlier page keeps the page
+ *   UNHELD      the page cannot be held (slab), or was mapped under a policy that
+ *               holds no pages: a policy that holds pages flushes the unmap at
+ *               once
  *
- * A mapping of one page has one of the last three. A mapping of many has the
- * bit XS_SLOT_MANY in all its slots, so that no unmap of one page takes it for
- * its own, and NONE and UNHELD say for how many pages, from theirs on: the slots
- * after them are vacant. A reference speaks for its own page; if it keeps more,
- * a NONE follows. Where a mapping of many ends is in its block's joined pages.
+ * A mapping of a single page has a slot of the last three kinds. All slots of a larger mapping
+ * have the bit XS_SLOT_MANY, so that an unmap of a single page does not claim the mapping. NONE
+ * and UNHELD then have a count of pages, which starts at the slot's own page; the slots of the
+ * other pages are vacant. A reference stands for the slot's own page; if the reference keeps
+ * more pages, a NONE follows. The joined pages of the block say where a larger mapping ends.
  */
 #ifndef XSMMU_SLOT_H
 #define XSMMU_SLOT_H
@@ -33,29 +34,36 @@
 
 typedef xs_atomic64_t xs_slot_t;
 
-/* What xs_ref_of() gives for a page that has no reference to take. */
+/* Results of xs_ref_of() for a page without a reference to take. */
 #define XS_REF_UNHELD	((xs_ref_t)2)
 #define XS_REF_NONE	((xs_ref_t)1)
 
 #define XS_SLOT_MANY	4ULL
-#define XS_SLOT_VACANT	(XS_SLOT_MANY | 3)	/* so that one bit tells what is one */
+#define XS_SLOT_VACANT	(XS_SLOT_MANY | 3)	/* a single bit separates the cases */
 #define XS_SLOT_KIND	3ULL	/* 0: a reference */
 #define XS_SLOT_COUNT_SHIFT	3
 
 /*
- * A mapping is held by so many references at most. One that needs more is flushed in
- * its unmap. That is cheaper from 8 on (make lab EXPERIMENT=granule); 5 to 7 were
- * not measured.
+ * Most references that can hold a mapping. A mapping that needs more is flushed in its unmap,
+ * which is cheaper from 8 references on (make lab EXPERIMENT=granule); 5 to 7 were not
+ * measured.
  */
 #define XS_HOLDS_MAX	4u
 
-/* The slot of a mapping of one page. */
+/**
+ * xs_slot_one - slot of a mapping of a single page
+ * @ref: reference, XS_REF_NONE or XS_REF_UNHELD
+ */
 static xs_inline u64 xs_slot_one(xs_ref_t ref)
 {
 	return (u64)(size_t)ref;
 }
 
-/* A slot of a mapping of many; @pages: that NONE or UNHELD speak for. */
+/**
+ * xs_slot_many - slot of a larger mapping
+ * @ref: reference, XS_REF_NONE or XS_REF_UNHELD
+ * @pages: number of pages that NONE or UNHELD stands for
+ */
 static xs_inline u64 xs_slot_many(xs_ref_t ref, u32 pages)
 {
 	u64 slot = (u64)(size_t)ref | XS_SLOT_MANY;
@@ -64,28 +72,46 @@ static xs_inline u64 xs_slot_many(xs_ref_t ref, u32 pages)
 				     slot;
 }
 
-/* Does a mapping of one page begin here? */
+/**
+ * xs_slot_is_one - test for the slot of a mapping of a single page
+ * @slot: value of a slot
+ */
 static xs_inline bool xs_slot_is_one(u64 slot)
 {
 	return !(slot & XS_SLOT_MANY);
 }
 
+/**
+ * xs_slot_is_vacant - test for a vacant slot
+ * @slot: value of a slot
+ */
 static xs_inline bool xs_slot_is_vacant(u64 slot)
 {
 	return (slot & XS_SLOT_VACANT) == XS_SLOT_VACANT;
 }
 
+/**
+ * xs_slot_is_many - test for a slot of a larger mapping
+ * @slot: value of a slot
+ */
 static xs_inline bool xs_slot_is_many(u64 slot)
 {
 	return slot & XS_SLOT_MANY && !xs_slot_is_vacant(slot);
 }
 
+/**
+ * xs_ref_can_be_held - test for a reference, as opposed to NONE or UNHELD
+ * @ref: result of xs_ref_of()
+ */
 static xs_inline bool xs_ref_can_be_held(xs_ref_t ref)
 {
 	return !((u64)(size_t)ref & XS_SLOT_KIND);
 }
 
-/* The reference, XS_REF_NONE or XS_REF_UNHELD in a slot that is not vacant. */
+/**
+ * xs_slot_ref - reference, XS_REF_NONE or XS_REF_UNHELD of a slot
+ * @slot: value of a slot that is not vacant
+ */
 static xs_inline xs_ref_t xs_slot_ref(u64 slot)
 {
 	u64 kind = slot & XS_SLOT_KIND;
@@ -93,31 +119,43 @@ static xs_inline xs_ref_t xs_slot_ref(u64 slot)
 	return (xs_ref_t)(size_t)(kind ? kind : slot & ~XS_SLOT_MANY);
 }
 
-/* The pages that a slot of a mapping of many speaks for, from its own on. */
+/**
+ * xs_slot_span - number of pages that a slot of a larger mapping stands for
+ * @slot: value of the slot; the count starts at the slot's own page
+ */
 static xs_inline u32 xs_slot_span(u64 slot)
 {
 	return slot & XS_SLOT_KIND ? (u32)(slot >> XS_SLOT_COUNT_SHIFT) : 1;
 }
 
-/*
- * Take what is mapped at *@slot. False: somebody else did, and *@found is what
- * is there now.
+/**
+ * xs_slot_claim - claim the mapping of a slot; the slot becomes vacant
+ * @slot: slot
+ * @found: expected value; on failure the present value
+ *
+ * Context: entered.
+ * Return: false if another call has changed the slot.
  */
 static xs_inline bool xs_slot_claim(xs_slot_t *slot, u64 *found)
 {
 	return xs_a64_try_acquire(slot, found, XS_SLOT_VACANT);
 }
 
-/*
- * A vacant slot that still knows how the page of @slot can be held. @slot is that of a
- * mapping of one page.
+/**
+ * xs_slot_left - vacant slot that remembers how the page can be held
+ * @slot: value of the slot of a mapping of a single page
  */
 static xs_inline u64 xs_slot_left(u64 slot)
 {
 	return slot | XS_SLOT_VACANT;
 }
 
-/* What such a slot knows: a reference that is not held, or XS_REF_NONE. */
+/**
+ * xs_slot_left_ref - reference, not held, that a vacant slot remembers
+ * @slot: value made by xs_slot_left()
+ *
+ * Return: the reference, or XS_REF_NONE.
+ */
 static xs_inline xs_ref_t xs_slot_left_ref(u64 slot)
 {
 	u64 ref = slot & ~XS_SLOT_VACANT;
@@ -125,21 +163,40 @@ static xs_inline xs_ref_t xs_slot_left_ref(u64 slot)
 	return ref ? (xs_ref_t)(size_t)ref : XS_REF_NONE;
 }
 
-/* The same claim, of a mapping of one page; the slot becomes xs_slot_left(). */
+/**
+ * xs_slot_claim_left - xs_slot_claim() that leaves xs_slot_left()
+ * @slot: slot of a mapping of a single page
+ * @found: expected value; on failure the present value
+ *
+ * Context: entered.
+ * Return: false if another call has changed the slot.
+ */
 static xs_inline bool xs_slot_claim_left(xs_slot_t *slot, u64 *found)
 {
 	return xs_a64_try_acquire(slot, found, xs_slot_left(*found));
 }
 
-/*
- * Write the slots of @pages pages of a mapping of many, from @slot on, that
- * are at @phys and next to each other. One page that cannot be held decides for
- * all after it, more than XS_HOLDS_MAX references for all. @holds: does the policy
- * hold pages?
+/**
+ * xs_slots_fill - write the slots of a mapping of several contiguous pages
+ * @slot: slot of the first page
+ * @phys: physical address of the first page, in bytes
+ * @pages: number of pages
+ * @holds: the policy holds pages
+ *
+ * From the first page that cannot be held, all following pages count as unheld. More than
+ * XS_HOLDS_MAX references make all pages unheld.
+ *
+ * Context: entered; the caller owns the slots.
  */
 void xs_slots_fill(xs_slot_t *slot, u64 phys, u32 pages, bool holds);
 
-/* The same of pages that have nothing to hold. */
+/**
+ * xs_slots_fill_none - write the slots of pages without a reference
+ * @slot: slot of the first page
+ * @pages: number of pages
+ *
+ * Context: entered; the caller owns the slots.
+ */
 void xs_slots_fill_none(xs_slot_t *slot, u32 pages);
 
 #endif

@@ -1,30 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The IOVA space of one engine: which blocks of it are taken, and what for; what
- * is known of each block is in the leaves of its tree (tree.h).
+ * The IOVA space of an engine: the blocks that are taken, and their use. The leaves of the
+ * space's tree (tree.h) describe each block.
  *
- * A block is XS_BLOCK_PAGES pages of IOVA, naturally aligned, so that one
- * page-selective command covers it. Small mappings share blocks (block.h), a
- * larger one has an extent of whole blocks.
+ * A block is XS_BLOCK_PAGES pages of IOVA, naturally aligned, so that a single page-selective
+ * command covers a block. Small mappings share blocks (block.h); a larger mapping has an extent
+ * of whole blocks.
  *
- * Blocks are taken from the bottom, which keeps IOVAs below 4 GiB for devices
- * that only claim to address more; but half of what is free there is left to
- * those that can use nothing else. A block of that half is marked as kept, so
- * that its pages do not go to others either (place.h).
+ * Blocks are taken from the bottom up. So IOVAs stay below 4 GiB for devices that wrongly claim
+ * to address more. But half of the free blocks below 4 GiB is reserved for devices that can
+ * address nothing else. A block of the reserved half is marked reserved_low, so that its pages
+ * go to no other device (place.h).
  */
 #ifndef XSMMU_SPACE_H
 #define XSMMU_SPACE_H
 
 #include <xsmmu/tree.h>
 
-/*
- * struct xs_space - guarded by @lock, but for look-ups in the tree
- * @first_block, @end_block: that may be handed out; constant
- * @low_free, @low_reserved: free blocks below 4 GiB; when no more than @low_reserved are
- *		left, they are for those that can use no others
- * @taken:	blocks in use for small mappings
- * @empty_reserved_low:	leaves without a taken block that xs_space_detach() leaves
- * @surplus:	the backend has been told of empty leaves
+/**
+ * struct xs_space - IOVA space of an engine
+ * @tree: tree of the blocks; look-ups take no lock
+ * @first_block: first block that may be handed out; constant
+ * @end_block: end of the blocks that may be handed out; constant
+ * @lock: guards the tree and all members below
+ * @low_free: free blocks below 4 GiB
+ * @low_reserved: when no more than this many blocks below 4 GiB are free, the blocks are handed
+ *   out only to devices that can use no other block
+ * @taken: blocks in use for small mappings
+ * @empty_reserved_low: number of leaves without a taken block that xs_space_detach() does not
+ *   free
+ * @surplus: the backend has been told of empty leaves
  */
 struct xs_space {
 	struct xs_tree tree;
@@ -38,68 +43,154 @@ struct xs_space {
 	bool surplus;
 };
 
-/*
- * Make a space of IOVAs [@start, @end), in bytes, rounded inwards to blocks and
- * to XS_SPACE_END; block 0 is never handed out. Returns 0, -EINVAL for an empty
- * space or -ENOMEM. May sleep.
+/**
+ * xs_space_init - initialise a space
+ * @space: space
+ * @ops: operations of the backend
+ * @backend: first argument of the operations
+ * @start: start of the IOVAs in bytes, rounded up to a block
+ * @end: end of the IOVAs in bytes, rounded down to a block, and to XS_SPACE_END at most
+ *
+ * Block 0 is never handed out.
+ *
+ * Context: may sleep.
+ * Return: 0, -EINVAL for an empty space, or -ENOMEM.
  */
 int xs_space_init(struct xs_space *space, const struct xs_backend_ops *ops,
 		  void *backend, u64 start, u64 end);
 
-/* Free the space's memory. It is no longer used by anyone. */
+/**
+ * xs_space_destroy - free the memory of a space
+ * @space: space that no caller uses any more
+ *
+ * Context: may sleep.
+ */
 void xs_space_destroy(struct xs_space *space);
 
-/*
- * Never hand out IOVAs of [@start, @last], rounded outwards to blocks. Before
- * the first take only. Returns 0 or -ENOMEM, which leaves the space as it was.
+/**
+ * xs_space_reserve - never hand out IOVAs of a range
+ * @space: space without a taken block
+ * @start: start in bytes, rounded down to a block
+ * @last: end in bytes, inclusive, rounded up to a block
+ *
+ * Context: may sleep; before the first take.
+ * Return: 0, or -ENOMEM, and the space is unchanged.
  */
 int xs_space_reserve(struct xs_space *space, u64 start, u64 last);
 
-/*
- * The same of any @bytes contiguous, whole blocks that end at or below @last, aligned to
- * the next power of two. Returns where they start; 0: there is no room, or no memory.
+/**
+ * xs_space_reserve_any - never hand out some contiguous blocks
+ * @space: space without a taken block
+ * @bytes: size, a multiple of a block
+ * @last: highest IOVA in bytes, inclusive
+ *
+ * The range is aligned to the number of blocks rounded up to a power of two.
+ *
+ * Context: may sleep; before the first take.
+ * Return: start in bytes; 0 without room or without memory.
  */
 u64 xs_space_reserve_any(struct xs_space *space, u64 bytes, u64 last);
 
-/*
- * Take a free block that ends at or below @last, with slots; none of its pages
- * is free, for it is the caller's. NULL: none, or no memory. Any context.
+/**
+ * xs_space_take - take a free block for small mappings
+ * @space: space
+ * @last: highest IOVA in bytes, inclusive
+ *
+ * The block has slots. None of its pages is free: all pages belong to the caller.
+ *
+ * Context: any, interrupts off.
+ * Return: the block; NULL without a free block or without memory.
  */
 struct xs_block *xs_space_take(struct xs_space *space, u64 last);
 
-/* The last of 4 GiB. */
+/* last byte below 4 GiB */
 #define XS_LOW_LAST	((1ULL << (XS_LOW_LG2 + XS_PAGE_LG2)) - 1)
 
-/* Can who is limited to @last use what is kept for those only? */
+/**
+ * xs_space_keeps - test for a device that may use the blocks reserved below 4 GiB
+ * @last: highest IOVA of the device in bytes, inclusive
+ *
+ * Return: true if the device can use no other block.
+ */
 static xs_inline bool xs_space_keeps(u64 last)
 {
 	return last <= XS_LOW_LAST;
 }
 
-/* Give @count blocks back that the caller has claimed and no partial list has. Any context. */
+/**
+ * xs_space_give - give blocks back
+ * @space: space
+ * @blocks: blocks that the caller has claimed and that are on no partial list
+ * @count: number of blocks
+ *
+ * Context: any, interrupts off.
+ */
 void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
 		   u32 count);
 
-/*
- * Whole blocks for a mapping of @pages pages, aligned to the next power of two of
- * their number; the extent ends at or below @last. Returns the IOVA or 0. Any context.
+/**
+ * xs_space_find_extent - take an extent of whole blocks for a large mapping
+ * @space: space
+ * @pages: size of the mapping
+ * @last: highest IOVA in bytes, inclusive
  *
- * A claim finds the extent, which begins at page @page, after it was published: when its
- * pages are mapped. False: there is no such run. Both are entered. Give takes an extent
- * that was claimed, or that was never published.
+ * The extent is aligned to the number of blocks rounded up to a power of two.
+ *
+ * Context: any, interrupts off.
+ * Return: start in bytes; 0 on failure.
  */
 u64 xs_space_find_extent(struct xs_space *space, u32 pages, u64 last);
+
+/**
+ * xs_space_publish_extent - let unmaps find an extent
+ * @space: space
+ * @page: first page of the extent
+ * @pages: size of the mapping, all mapped
+ *
+ * Context: entered.
+ */
 void xs_space_publish_extent(struct xs_space *space, u64 page, u32 pages);
+
+/**
+ * xs_space_take_extent - claim a published extent
+ * @space: space
+ * @iova: start in bytes
+ * @pages: size of the mapping
+ *
+ * Context: entered.
+ * Return: false if no published extent of @pages pages starts at @iova.
+ */
 bool xs_space_take_extent(struct xs_space *space, u64 iova, u32 pages);
+
+/**
+ * xs_space_give_extent - free the IOVAs of an extent
+ * @space: space
+ * @iova: start in bytes
+ * @pages: size of the mapping
+ *
+ * The extent is claimed, or was never published.
+ *
+ * Context: any, interrupts off.
+ */
 void xs_space_give_extent(struct xs_space *space, u64 iova, u32 pages);
 
-/* What the backend knows of all blocks is NULL. It learns no more meanwhile. May sleep. */
+/**
+ * xs_space_forget - clear the backend's word @entries of all blocks
+ * @space: space
+ *
+ * Context: may sleep. The backend writes no such word meanwhile.
+ */
 void xs_space_forget(struct xs_space *space);
 
-/* No page is marked as dead. Nobody marks any meanwhile. May sleep. */
+/**
+ * xs_space_unmark - mark all pages of all blocks as not dead
+ * @space: space
+ *
+ * Context: may sleep. No call marks pages as dead meanwhile.
+ */
 void xs_space_unmark(struct xs_space *space);
 
-/* A leaf that nobody can find any more; its blocks count as taken. */
+/* A leaf that no look-up finds any more; the blocks of the leaf count as taken. */
 struct xs_detached {
 	struct xs_leaf *leaf;
 	u64 block;
@@ -107,23 +198,51 @@ struct xs_detached {
 
 #define XS_DETACH_MAX	32u
 
-/*
- * Detach up to XS_DETACH_MAX leaves without a taken block, from page *@from on, and
- * but for @empty_reserved_low. Returns how many; *@from is where to go on, XS_SPACE_PAGES at
- * the end. They are freed when nobody knows them any more. May sleep, both.
+/**
+ * xs_space_detach - detach leaves without a taken block
+ * @space: space
+ * @from: page at which the search starts; on return the page at which to continue,
+ *   XS_SPACE_PAGES at the end
+ * @detached: the detached leaves, room for XS_DETACH_MAX
+ *
+ * Leaves @empty_reserved_low leaves in place.
+ *
+ * Context: may sleep.
+ * Return: number of detached leaves.
  */
 u32 xs_space_detach(struct xs_space *space, u64 *from,
 		    struct xs_detached *detached);
+
+/**
+ * xs_space_free - free detached leaves
+ * @space: space
+ * @detached: leaves that no caller has a pointer to any more
+ * @count: number of leaves
+ *
+ * Context: may sleep.
+ */
 void xs_space_free(struct xs_space *space, const struct xs_detached *detached,
 		   u32 count);
 
-/*
- * A round of a trim is over; did it find anything? True: there is a surplus again, so
- * another one follows; else the backend is to be told of the next. May sleep.
+/**
+ * xs_space_end_trim - end a round of a trim
+ * @space: space
+ * @found: the round has freed leaves
+ *
+ * Context: may sleep.
+ * Return: true if there is a surplus again and another round must follow. On false the backend
+ *   will be told of the next surplus.
  */
 bool xs_space_end_trim(struct xs_space *space, bool found);
 
-/* The block of an IOVA page, NULL if it was never taken. Entered. */
+/**
+ * xs_space_block - block of an IOVA page
+ * @space: space
+ * @page: page number
+ *
+ * Context: entered.
+ * Return: the block; NULL if no leaf describes the page.
+ */
 static xs_inline struct xs_block *xs_space_block(const struct xs_space *space,
 						 u64 page)
 {
@@ -132,9 +251,15 @@ static xs_inline struct xs_block *xs_space_block(const struct xs_space *space,
 	return xs_likely(leaf) ? xs_leaf_block(leaf, page) : 0;
 }
 
-/*
- * The slots of the leaf of an IOVA page, NULL if no small mapping was ever near;
- * and the place of the page's among them. Entered.
+/**
+ * xs_space_slots - slots of the leaf of an IOVA page
+ * @space: space
+ * @page: page number
+ *
+ * The page's slot is at xs_slot_at() of the array.
+ *
+ * Context: entered.
+ * Return: the slots; NULL if no small mapping was ever in the leaf.
  */
 static xs_inline xs_slot_t *xs_space_slots(const struct xs_space *space,
 					   u64 page)
@@ -148,12 +273,23 @@ static xs_inline xs_slot_t *xs_space_slots(const struct xs_space *space,
 	return leaf ? xs_load_acquire(&leaf->slots) : 0;
 }
 
+/**
+ * xs_slot_at - index of a page's slot among the slots of a leaf
+ * @page: page number
+ */
 static xs_inline u32 xs_slot_at(u64 page)
 {
 	return page & (XS_LEAF_PAGES - 1);
 }
 
-/* The slot of an IOVA page, NULL as there is none. Entered. */
+/**
+ * xs_space_slot - slot of an IOVA page
+ * @space: space
+ * @page: page number
+ *
+ * Context: entered.
+ * Return: the slot; NULL if xs_space_slots() returns NULL.
+ */
 static xs_inline xs_slot_t *xs_space_slot(const struct xs_space *space,
 					  u64 page)
 {

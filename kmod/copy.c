@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The DMA API of a device whose small buffers are copied (xsmmu/pool.h): by these
- * operations, or else by those of dma.c. Which one it was is seen by the address. Part of
- * path.c.
+ * The DMA API of a device whose small buffers are copied (xsmmu/pool.h). Each buffer is copied
+ * by the operations here, or mapped by those of dma.c; the address tells them apart later.
+ * Part of path.c.
  *
- * A list is copied segment by segment if all of it together is small, and else mapped in one
- * range, which costs one flush for all of them.
+ * A list is copied segment by segment if all its segments together are small. Else the list is
+ * mapped in one range, which needs one flush.
  */
 #include <linux/dma-mapping.h>
 #include <linux/memremap.h>
@@ -23,11 +23,12 @@ static const u8 directions[] = {
 /* ---- one buffer ---- */
 
 /*
- * Whole pages are never copied on the kernel's own path, so drivers share them with the
- * device for long and never sync them (memory regions of RDMA, buffers of GPUs, rings that
- * are used in halves). Mapped, they show the device no byte of others. Copied are those of
- * receive rings whose driver says that it syncs each part by itself: it hands parts on
- * while the page is the device's. In a list that is said by who exports buffers, too.
+ * The kernel's own path never copies whole pages, so drivers share whole pages with the device
+ * for long and do not call dma_sync_*() (memory regions of RDMA, buffers of GPUs, rings that
+ * are used in halves). A whole page that is mapped shows the device no bytes of others. Whole
+ * pages are copied only for receive rings whose driver declares that it syncs each part by
+ * itself, because the driver hands on parts while the device owns the page. In a list this
+ * declaration does not count: exporters of buffers make it, too.
  */
 static __always_inline bool may_be_shared(phys_addr_t phys, size_t size,
 					  enum dma_data_direction dir,
@@ -39,16 +40,17 @@ static __always_inline bool may_be_shared(phys_addr_t phys, size_t size,
 		 !(attrs & DMA_ATTR_SKIP_CPU_SYNC)));
 }
 
-/* What copy_one() is to know of where a buffer stands. */
+/* Where a buffer is. */
 enum place {
 	ALONE,
 	IN_LIST,
-	IN_ROW,		/* of pages: the offset in the page stays as it is, or it is no copy */
+	IN_ROW,		/* in a list of pages: copied only with the same offset in the page */
 };
 
 /*
- * 0: it is too large, or there is no room for it, or it is not to be copied. Where the
- * device asks for it the offset in the page stays, too.
+ * Copies a buffer. Returns the IOVA, or 0 if the buffer is too large, if the pool has no room,
+ * or if the buffer must not be copied. Keeps the offset in the page if the device needs the
+ * offset (dma_get_min_align_mask()).
  */
 static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 				    size_t size, enum dma_data_direction dir,
@@ -76,7 +78,7 @@ static __always_inline u64 copy_one(struct device *dev, phys_addr_t phys,
 	return iova;
 }
 
-/* False: it is none of the pool's addresses. */
+/* Frees a copy. False: the address is not in the pool. */
 static __always_inline bool uncopy_one(struct device *dev, dma_addr_t handle,
 				       unsigned long attrs)
 {
@@ -147,7 +149,7 @@ static u32 copy_bytes_of(struct device *dev)
 	return bytes;
 }
 
-/* Can all of it be copied, and is it small enough? */
+/* Checks whether all segments can be copied and are small enough together. */
 static bool is_small(struct device *dev, struct scatterlist *sgl, int nents)
 {
 	u32 left = copy_bytes_of(dev);
@@ -173,7 +175,7 @@ static void uncopy_each(struct device *dev, struct scatterlist *sgl, int nents,
 		uncopy_one(dev, sg_dma_address(sg), attrs);
 }
 
-/* To a device a list may be a row of pages: then it matters where segments end and begin. */
+/* A device may take a list for contiguous pages; then the offsets of segments matter. */
 static enum place place_of(struct scatterlist *sgl, int nents)
 {
 	struct scatterlist *sg;
@@ -186,7 +188,7 @@ static enum place place_of(struct scatterlist *sgl, int nents)
 	return nents > 1 ? IN_ROW : IN_LIST;
 }
 
-/* Each segment, or none: false. */
+/* Copies all segments, or returns false and copies none. */
 static bool copy_each(struct device *dev, struct scatterlist *sgl, int nents,
 		      enum dma_data_direction dir, unsigned long attrs)
 {
@@ -218,7 +220,7 @@ static int map_sg_or_copy(struct device *dev, struct scatterlist *sgl,
 	return map_sg(dev, sgl, nents, dir, attrs);
 }
 
-/* Are the segments of a mapped list copies? */
+/* Checks whether the segments of a mapped list are copies. */
 static bool is_copied(struct device *dev, struct scatterlist *sgl)
 {
 	return sg_dma_len(sgl) && xs_pool_has(&xs_group_of(dev)->engine.pool,
@@ -234,9 +236,9 @@ static void uncopy_sg(struct device *dev, struct scatterlist *sgl, int nents,
 		unmap_sg(dev, sgl, nents, dir, attrs);
 }
 
-/* ---- syncs ---- */
+/* ---- dma_sync_*() ---- */
 
-/* What is no copy is the driver's memory itself. */
+/* A buffer that is not copied needs no sync, because the device uses the driver's memory. */
 static void sync_one(struct device *dev, dma_addr_t handle, size_t size,
 		     bool to_device)
 {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Misuse of the API for batch-aware drivers, found with the parameter debug=1.
+ * Finds misuse of the functions for batch-aware drivers, with the parameter debug=1.
  *
- * What is unmapped without a flush is held here until its device's flush, so that
- * a driver that frees it too early does no harm; then nobody else has a
- * reference, which tells. What waits for its flush for long tells of a driver
- * that forgot it, or flushed another device. Memory of kmalloc() has no references
- * of its own and is not watched.
+ * Memory that is unmapped without a flush is held by a reference until its device is flushed.
+ * So a driver that frees the memory too early does no harm, and is found because nobody else
+ * has a reference. Memory that waits long for its flush shows a driver that has forgotten the
+ * flush, or has flushed another device. Memory of kmalloc() has no references of its own and
+ * is not watched.
  *
- * What is mapped without a flush is written down until its flush, on all IOMMUs, also
- * where none is needed. It may be unmapped before that, as an error path does; but who
- * unmaps it without a flush, as only what a device has done with is, has forgotten one.
+ * A mapping that is made without a flush is recorded until its flush, on all IOMMUs, also
+ * where no flush is needed. An error path may unmap the mapping before the flush. But an unmap
+ * without a flush, which is only for mappings that the device has finished with, shows a
+ * driver that has forgotten the flush.
  */
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
@@ -79,13 +80,13 @@ static void warn_late(struct device *dev)
 	dev_err_ratelimited(dev, "xsmmu: misuse: unmapped without a flush, and not flushed since: was another device flushed?\n");
 }
 
-/* Another CPU may have read the clock later and come first. */
+/* Signed, because another CPU may have read the clock later and come first. */
 static bool is_late(const struct watched *at, u64 now_ns)
 {
 	return (s64)(now_ns - at->since_ns) >= LATE_NS;
 }
 
-/* What waits too long is forgotten, and with it all that waits for @flushed. */
+/* Forgets pages that have waited too long, and all pages that wait for @flushed. */
 static void forget_due(struct device *flushed, u64 now_ns)
 {
 	u32 i = 0;
@@ -128,8 +129,8 @@ static void watch(struct device *dev, phys_addr_t phys, u64 now_ns)
 /* ---- maps ---- */
 
 /*
- * A mapping of @dev that waits for its flush, by a caller on @cpu. @phys tells whether it
- * is the same still: that ordinary unmaps are not looked at saves them the question.
+ * A mapping of @dev that waits for its flush. @cpu: CPU of the map. @phys: tells whether the
+ * mapping still exists, because ordinary unmaps are not recorded.
  */
 struct fresh {
 	struct device *dev;
@@ -147,7 +148,7 @@ static void forget_fresh(u32 at)
 	fresh[at] = fresh[--fresh_count];
 }
 
-/* 0, too, if the device has been given back. */
+/* Also 0 if the device was detached. */
 static phys_addr_t phys_at(struct device *dev, u64 iova)
 {
 	struct xs_group *group = xs_group_now(dev);
@@ -180,7 +181,6 @@ static void forget_late_fresh(u64 now_ns)
 	}
 }
 
-/* @dev has mapped what begins at @iova without a flush. */
 void xs_debug_map(struct device *dev, u64 iova)
 {
 	u64 now_ns = ktime_get_mono_fast_ns();
@@ -200,7 +200,6 @@ void xs_debug_map(struct device *dev, u64 iova)
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
-/* @dev has flushed what this CPU has mapped, or what all have. */
 void xs_debug_flush_maps(struct device *dev, bool everywhere)
 {
 	unsigned long flags;
@@ -217,7 +216,10 @@ void xs_debug_flush_maps(struct device *dev, bool everywhere)
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
-/* What begins in [@iova, @end) is about to be unmapped without a flush. */
+/*
+ * Forgets mappings that begin in [@iova, @end), which are about to be unmapped without a
+ * flush.
+ */
 static void forget_unmapped(struct device *dev, u64 iova, u64 end)
 {
 	u32 i = 0;
@@ -236,7 +238,6 @@ static void forget_unmapped(struct device *dev, u64 iova, u64 end)
 
 /* ---- unmaps ---- */
 
-/* @dev is about to unmap without a flush. */
 void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 {
 	u64 end = iova + min_t(u64, bytes, WATCHED_MAX * PAGE_SIZE);
@@ -253,7 +254,6 @@ void xs_debug_unmap(struct device *dev, u64 iova, u64 bytes)
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
-/* @dev has flushed. */
 void xs_debug_flush(struct device *dev)
 {
 	unsigned long flags;
@@ -265,7 +265,6 @@ void xs_debug_flush(struct device *dev)
 	spin_unlock_irqrestore(&watched_lock, flags);
 }
 
-/* @dev is given back, and all that it unmapped is flushed. */
 void xs_debug_forget(struct device *dev)
 {
 	unsigned long flags;

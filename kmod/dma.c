@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The DMA API of a device that was attached.
+ * The DMA API of an attached device.
  *
- * Each operation turns into a map or an unmap of whole pages in the group's
- * engine. Coherent devices only (others are refused at attach), so there is
- * no cache maintenance and no bouncing here. Memory from alloc() is given back
- * to the allocator by free() itself, so its unmap is flushed at once, whatever
- * the policy.
+ * Each operation becomes a map or an unmap of whole pages in the group's engine. Devices are
+ * coherent (others are refused at attach), so there is no cache maintenance and no bouncing
+ * here. free() returns memory of alloc() to the allocator, so its unmap is flushed at once,
+ * whatever the policy.
  */
 #include <linux/dma-mapping.h>
 #include <linux/memremap.h>
@@ -18,7 +17,7 @@
 #include "xsmmu.h"
 #include "trace.h"
 
-/* 0, which no mapping has, if they are none or more than a mapping can have. */
+/* Number of pages; 0, which no mapping has, if @size is 0 or more than a mapping can have. */
 static u32 pages_of(u64 offset, size_t size)
 {
 	u64 pages = (size >> PAGE_SHIFT) +
@@ -28,13 +27,13 @@ static u32 pages_of(u64 offset, size_t size)
 	return pages <= U32_MAX ? pages : 0;
 }
 
-/* Is it within one page, the one of @offset, which may be any other address, too? */
+/* Checks that @size bytes at @offset are within one page. @offset may be any address. */
 static __always_inline bool is_in_page(u64 offset, size_t size)
 {
 	return size <= PAGE_SIZE - offset_in_page(offset);
 }
 
-/* The last address that the device can use with @mask, the end of a page. */
+/* The last address that the device can use with @mask; the end of a page. */
 static u64 last_of(struct device *dev, u64 mask)
 {
 	if (dev->bus_dma_limit)
@@ -54,14 +53,14 @@ static u32 prot_of(enum dma_data_direction dir, unsigned long attrs)
 }
 
 /*
- * The kernel's debugging of the DMA API knows what goes through that. Where it is
- * built in, the calls of batch-aware drivers do so, too, with a mark among the
- * attributes; what they ask for beyond the API is at hand.
+ * The kernel's debugging of the DMA API (CONFIG_DMA_API_DEBUG) knows only mappings of the
+ * API's own calls. Where it is built in, the calls of batch-aware drivers go through the API,
+ * too, marked by these attributes.
  */
 #define ATTR_BATCH_AWARE	BIT(31)
 #define ATTR_MAP_UNFLUSHED	BIT(30)
 
-/* Where the page of a block that this CPU maps goes. */
+/* IOVA for the page of a block that this CPU is mapping through the DMA API. */
 static DEFINE_PER_CPU(u64, block_iova);
 
 static bool is_marked(unsigned long attrs)
@@ -75,9 +74,9 @@ static bool is_unflushed(unsigned long attrs)
 }
 
 /*
- * Who looks for a group's engine does so in a section: the engine's own, or, for what
- * is larger than a block, since that may take long, one of xs_backend_srcu. Both are waited
- * for before a group's domain, or its engine, goes.
+ * Code that looks up a group's engine does so in a section: an RCU section of the engine, or,
+ * for a range of more than a block, which may take long, an SRCU section of xs_backend_srcu.
+ * The module waits for both before a group's domain or engine goes.
  */
 static int section_begin(u32 pages)
 {
@@ -97,7 +96,7 @@ static void section_end(u32 pages, int section)
 
 /* ---- streaming ---- */
 
-/* Any mapping of memory. */
+/* Maps any range of memory. */
 static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 				     size_t size, u32 prot)
 {
@@ -117,8 +116,8 @@ static noinline dma_addr_t map_pages(struct device *dev, phys_addr_t phys,
 }
 
 /*
- * Any mapping whose flush, where it needs one, is left to __xsmmu_flush_maps(). One of more
- * than a block is flushed at once.
+ * Maps any range of memory. A flush, if the map needs one, is left to __xsmmu_flush_maps(),
+ * except that a range of more than a block is flushed at once.
  */
 static noinline dma_addr_t map_pages_unflushed(struct device *dev,
 					       phys_addr_t phys, size_t size,
@@ -147,8 +146,8 @@ static noinline dma_addr_t map_pages_unflushed(struct device *dev,
 }
 
 /*
- * Pages that go into a block in a row from @iova, with @prot's XS_MAP_UNFLUSHED without their
- * flush; how many do.
+ * Maps contiguous pages of a block from @iova. With XS_MAP_UNFLUSHED in @prot the maps are not
+ * flushed. Returns the number of pages that are mapped.
  */
 static u32 map_some_in_block(struct xs_group *group, u64 iova, const u64 *phys,
 			     u32 count, u32 prot, bool deferred)
@@ -164,7 +163,10 @@ static u32 map_some_in_block(struct xs_group *group, u64 iova, const u64 *phys,
 	return done;
 }
 
-/* The same; their flush is one for all, or without (@deferred) the driver's. */
+/*
+ * Maps contiguous pages of a block from @iova, with one flush for all; with @deferred the
+ * driver flushes. Returns the number of pages that are mapped.
+ */
 static u32 map_in_block(struct device *dev, u64 iova, const u64 *phys,
 			u32 count, u32 prot, bool deferred)
 {
@@ -201,14 +203,14 @@ static dma_addr_t map_marked(struct device *dev, struct page *page, u32 prot,
 		iova : DMA_MAPPING_ERROR;
 }
 
-/* The device is not ours any more. Exits. */
+/* The device was detached. Ends the section. */
 static noinline dma_addr_t map_late(void)
 {
 	xs_exit();
 	return DMA_MAPPING_ERROR;
 }
 
-/* A page whose IOMMU needs a flush, which is left to the driver. Exits. */
+/* Maps a page without the map-side flush, which the driver does. Ends the section. */
 static noinline dma_addr_t map_one_unflushed(struct device *dev,
 					     struct xs_group *group,
 					     phys_addr_t phys,
@@ -223,8 +225,9 @@ static noinline dma_addr_t map_one_unflushed(struct device *dev,
 }
 
 /*
- * @size bytes at @offset of @page; @deferred: as map_pages_unflushed(). What is rare is left
- * to map_pages() and that, with all they need to know.
+ * Maps @size bytes at @offset of @page; with @deferred as map_pages_unflushed(). Rare cases
+ * are left to map_pages() and map_pages_unflushed(), which get all that they need as
+ * arguments.
  */
 static __always_inline dma_addr_t map_memory(struct device *dev,
 					     struct page *page,
@@ -264,8 +267,8 @@ static __always_inline dma_addr_t map_memory(struct device *dev,
 }
 
 /*
- * Any unmap. False: that is not mapped, or not so; or, with @now, the device may still access
- * it.
+ * Unmaps any range. False: the range is not mapped as named; or, with @now, the device may
+ * still access the range.
  */
 static noinline bool unmap_pages(struct device *dev, dma_addr_t handle,
 				 size_t size, bool now)
@@ -282,7 +285,7 @@ static noinline bool unmap_pages(struct device *dev, dma_addr_t handle,
 	return unmapped;
 }
 
-/* Any unmap without a flush. */
+/* Unmaps any range without a flush. */
 static noinline void unmap_pages_deferred(struct device *dev, dma_addr_t handle,
 					  size_t size)
 {
@@ -320,9 +323,9 @@ static void unmap_memory(struct device *dev, dma_addr_t handle, size_t size,
 }
 
 /*
- * The end of a map in steps, of which a step has failed with @error, if that is not 0: its flush,
- * or all of it is undone. Returns @iova, or 0 after an error. *@lost: the IOMMU driver could not
- * undo it, and devices may access the memory, which nobody may free.
+ * Ends a map of several steps: flushes the map; or, if a step has failed with @error, undoes
+ * all of it. Returns @iova, or 0 after an error. *@lost: the IOMMU driver could not undo the
+ * map, so devices may access the memory and nobody may free the memory.
  */
 static __always_inline u64 map_end(struct xs_group *group, u64 iova, u32 pages,
 				   int error, bool *lost)
@@ -335,7 +338,7 @@ static __always_inline u64 map_end(struct xs_group *group, u64 iova, u32 pages,
 	return 0;
 }
 
-/* Memory of ours that a map was for, which has failed, is not freed. */
+/* Logs memory of the module that is not freed, because a failed map could not be undone. */
 static void tell_lost(struct device *dev, size_t size)
 {
 	dev_err_ratelimited(dev, "xsmmu: %zu bytes of memory are lost: a map failed, and devices may still access them\n",
@@ -343,9 +346,10 @@ static void tell_lost(struct device *dev, size_t size)
 }
 
 /*
- * The group of @dev that a map of several pages may reserve IOVAs in. NULL: none, or it is leaving
- * its domain, when each map fails, which is counted; after a failed removal its undo would fail,
- * too, and IOVAs and memory would be lost with each map. In the section of xs_backend_srcu.
+ * The group of @dev in which a map of several pages may reserve IOVAs. NULL: there is none, or
+ * the group is leaving its domain. Then each map fails and is counted as failed; after a
+ * failed removal the undo of the map would fail, too, and IOVAs and memory would be lost with
+ * each map. Called in an SRCU section of xs_backend_srcu.
  */
 static struct xs_group *group_to_map(struct device *dev)
 {
@@ -359,7 +363,7 @@ static struct xs_group *group_to_map(struct device *dev)
 	return NULL;
 }
 
-/* Device registers: nothing to hold, and there may be no struct page. */
+/* Device registers have no memory to hold, and may have no struct page. */
 static dma_addr_t map_mmio(struct device *dev, phys_addr_t phys, size_t size,
 			   enum dma_data_direction dir, unsigned long attrs)
 {
@@ -401,7 +405,9 @@ static __no_stack_protector dma_addr_t map_page(struct device *dev,
 			   unsigned long offset, size_t size,
 			   enum dma_data_direction dir, unsigned long attrs)
 {
-	/* Of a larger folio the page itself: it is the offset in that that counts. */
+	/*
+	 * @page is the page of the folio in which the buffer starts, so that @offset is less than a page.
+	 */
 	if (unlikely(offset >= PAGE_SIZE)) {
 		page += offset >> PAGE_SHIFT;
 		offset = offset_in_page(offset);
@@ -412,7 +418,7 @@ static __no_stack_protector dma_addr_t map_page(struct device *dev,
 
 /* ---- scatter-gather ---- */
 
-/* Pages of a segment. */
+/* Number of pages of a segment. */
 static __always_inline u32 sg_size(const struct scatterlist *sg)
 {
 	return ((u64)offset_in_page(sg->offset) + sg->length + PAGE_SIZE - 1) >>
@@ -420,10 +426,11 @@ static __always_inline u32 sg_size(const struct scatterlist *sg)
 }
 
 /*
- * The layout of a list: each segment starts on an IOVA page of its own, all
- * pages in a row. Where a segment would cross the device's segment boundary,
- * the row is padded up to it, as the range's start is aligned at least as far.
- * Returns the pages before the next segment, of @size pages, after @pages.
+ * The layout of a list: each segment starts on an IOVA page of its own, and the pages of all
+ * segments are contiguous. Where a segment would cross the device's segment boundary, padding
+ * moves the segment up to the boundary; the start of the range is aligned at least as far.
+ * Returns the number of pages before the next segment, which has @size pages and follows
+ * @pages pages.
  */
 static __always_inline u32 sg_pad(u64 boundary, u32 size, u32 pages)
 {
@@ -433,9 +440,9 @@ static __always_inline u32 sg_pad(u64 boundary, u32 size, u32 pages)
 }
 
 /*
- * Pages of the whole row, or a negative errno for what cannot be mapped. Where each of
- * the first ones is, up to a block's, goes to @phys; where in the row a segment begins,
- * to the segment.
+ * Number of pages of the whole range, padding included, or a negative errno for a list that
+ * cannot be mapped. Writes the physical addresses of the pages, if they are at most a block,
+ * to @phys, and the offset of each segment in the range to the segment.
  */
 static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
 		    u64 *phys)
@@ -468,8 +475,8 @@ static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
 }
 
 /*
- * Map the segments of a row of more pages than a block; physically contiguous ones in
- * one call.
+ * Maps the segments of a range of more pages than a block. Physically contiguous segments are
+ * mapped in one call.
  */
 static int sg_fill(struct xs_engine *engine, struct scatterlist *sgl,
 		   int nents, u64 iova, u32 prot)
@@ -501,7 +508,7 @@ static int sg_fill(struct xs_engine *engine, struct scatterlist *sgl,
 	return xs_engine_fill(engine, extent_iova, extent_phys, extent_pages, prot);
 }
 
-/* As on the kernel's own path: a driver may walk a list up to the first length of 0. */
+/* As on the kernel's own path. A driver may walk a list up to the first length of 0. */
 static void sg_clear(struct scatterlist *sg, int count)
 {
 	for (; count; count--, sg = sg_next(sg)) {
@@ -511,9 +518,8 @@ static void sg_clear(struct scatterlist *sg, int count)
 }
 
 /*
- * Write the DMA addresses, joining segments that are neighbours in IOVA as far
- * as the device takes them, and clear the entries behind the last DMA segment.
- * Returns the number of DMA segments.
+ * Writes the DMA addresses and joins segments that are neighbours in IOVA as far as the device
+ * allows. Clears the entries behind the last DMA segment. Returns the number of DMA segments.
  */
 static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 		     u64 iova)
@@ -528,7 +534,9 @@ static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 			 offset_in_page(sg->offset);
 		unsigned int length = sg->length;
 
-		/* Of all entries; @out is @sg or before it, and is written after this. */
+		/*
+		 * Clears all entries. @out is @sg or an earlier entry, and is written after this.
+		 */
 		sg_dma_address(sg) = DMA_MAPPING_ERROR;
 		sg_dma_len(sg) = 0;
 		if (out && at == sg_dma_address(out) + sg_dma_len(out) &&
@@ -546,14 +554,14 @@ static int sg_finish(struct device *dev, struct scatterlist *sgl, int nents,
 	return count;
 }
 
-/* A driver that unmaps the list nevertheless unmaps nothing. */
+/* If the driver unmaps the list nevertheless, nothing is unmapped. */
 static int sg_refuse(struct scatterlist *sgl, int nents, int error)
 {
 	sg_clear(sgl, nents);
 	return error;
 }
 
-/* A list of one segment, which starts its range and so crosses no boundary. */
+/* Maps a list of one segment. The segment starts its range, and so crosses no boundary. */
 static int map_segment(struct device *dev, struct scatterlist *sg,
 		       enum dma_data_direction dir, unsigned long attrs)
 {
@@ -571,7 +579,10 @@ static int map_segment(struct device *dev, struct scatterlist *sg,
 	return 1;
 }
 
-/* The row for a list of @pages pages, mapped; those are at @phys, if not NULL. 0: none. */
+/*
+ * Maps a list of @pages pages, at @phys if not NULL, to a range. Returns the range's start, or
+ * 0.
+ */
 static u64 map_segments(struct device *dev, struct scatterlist *sgl, int nents,
 			const u64 *phys, u32 pages, u32 prot)
 {
@@ -621,7 +632,7 @@ static int map_sg(struct device *dev, struct scatterlist *sgl, int nents,
 			    map_list(dev, sgl, nents, prot_of(dir, attrs));
 }
 
-/* The bytes of a mapped list, from *@start, the start of a page. */
+/* Length of a mapped list in bytes, from *@start, the start of a page. */
 static u64 sg_range(struct scatterlist *sgl, int nents, u64 *start)
 {
 	struct scatterlist *sg;
@@ -636,7 +647,7 @@ static u64 sg_range(struct scatterlist *sgl, int nents, u64 *start)
 	return end - *start;
 }
 
-/* Has the row of a list pages that are not mapped? */
+/* Checks whether the range of a list has padding. */
 static bool is_padded(struct scatterlist *sgl, int nents)
 {
 	u64 end = U64_MAX - PAGE_SIZE;
@@ -654,8 +665,8 @@ static bool is_padded(struct scatterlist *sgl, int nents)
 }
 
 /*
- * Unmap a list. Where removals must be exact, a row with holes is no run like others: it is
- * removed piece by piece, and flushed at once.
+ * Unmaps a list. Where removals must be exact (@exact_unmap), a range with padding is removed
+ * part by part, and flushed at once.
  */
 static void unmap_list(struct device *dev, struct scatterlist *sgl, int nents,
 		       bool deferred)
@@ -708,8 +719,8 @@ static int fill_contiguous(struct xs_engine *engine, u64 iova, u64 start,
 }
 
 /*
- * Map physically contiguous memory for alloc() and alloc_pages(). 0: the memory is freed, unless
- * devices may access it.
+ * Maps physically contiguous memory for alloc() and alloc_pages(). Returns 0 on failure; then
+ * the memory is freed, unless devices may access the memory.
  */
 static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 			  u32 prot, u64 last)
@@ -737,7 +748,7 @@ static u64 map_contiguous(struct device *dev, struct page *page, size_t size,
 	return iova;
 }
 
-/* @count single pages, and the array of them; NULL: no memory. */
+/* Allocates @count single pages and the array of them. NULL: no memory. */
 static struct page **alloc_each(struct device *dev, u32 count, gfp_t gfp)
 {
 	struct page **pages = NULL;
@@ -782,8 +793,8 @@ static int fill_each(struct xs_engine *engine, u64 iova, struct page **pages,
 }
 
 /*
- * Map pages to IOVAs in a row. 0: none, or no memory; *@lost: the device may access the pages,
- * so nobody may free them.
+ * Maps pages to contiguous IOVAs. Returns 0 on failure. *@lost: the device may access the
+ * pages, so nobody may free them.
  */
 static u64 map_each(struct device *dev, struct page **pages, u32 count,
 		    u32 prot, u64 last, bool *lost)
@@ -806,8 +817,9 @@ static u64 map_each(struct device *dev, struct page **pages, u32 count,
 }
 
 /*
- * Scattered pages, contiguous for the CPU by vmap() and for the device by the
- * IOMMU. VM_MAP_PUT_PAGES gives pages and array to the area: vfree() is all.
+ * Allocates scattered pages, which vmap() makes contiguous for the CPU and the IOMMU for the
+ * device. VM_MAP_PUT_PAGES gives the pages and the array to the vmap area, so vfree() frees
+ * everything.
  */
 static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 			     u32 prot, u64 last, dma_addr_t *handle)
@@ -837,7 +849,7 @@ static void *alloc_scattered(struct device *dev, size_t size, gfp_t gfp,
 	return NULL;
 }
 
-/* Up to here, contiguous memory is tried before scattered pages. */
+/* Up to this size, contiguous memory is tried before scattered pages. */
 #define CONTIGUOUS_MAX	(PAGE_SIZE << PAGE_ALLOC_COSTLY_ORDER)
 
 static void *alloc_coherent(struct device *dev, size_t size, dma_addr_t *handle,
@@ -867,7 +879,7 @@ static void free_coherent(struct device *dev, size_t size, void *address,
 {
 	int section = srcu_read_lock(&xs_backend_srcu);
 
-	/* Memory of another path's is not ours to free, either. */
+	/* Memory that another path has allocated is not freed, either. */
 	if (!unmap_pages(dev, handle, PAGE_ALIGN(size), true))
 		;
 	else if (is_vmalloc_addr(address))
@@ -905,8 +917,8 @@ static void free_noncoherent(struct device *dev, size_t size, struct page *page,
 }
 
 /*
- * Up to 6.11 there is an operation for it; later, dma_alloc_noncontiguous() asks
- * for contiguous memory if the operations are not the kernel's own.
+ * An operation up to 6.11. Later, dma_alloc_noncontiguous() allocates contiguous memory unless
+ * the operations are the kernel's own.
  */
 #ifdef XS_HAVE_ALLOC_NONCONTIGUOUS
 static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size,
@@ -1015,7 +1027,7 @@ static int get_sgtable(struct device *dev, struct sg_table *table,
 
 /* ---- hints ---- */
 
-/* Larger ones are not placed in blocks and flush in their own unmap. */
+/* Larger mappings are not placed in blocks, and their own unmap flushes them. */
 static size_t opt_mapping_size(void)
 {
 	return XS_BLOCK_BYTES;

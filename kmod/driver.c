@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What batch-aware drivers call; see include/xsmmu/dma.h. Each call also works
- * on a device that is not attached, by the ordinary DMA API. Part of path.c.
+ * Functions for batch-aware drivers; see include/xsmmu/dma.h. On a device that is not attached
+ * each function uses the ordinary DMA API. Part of path.c.
  */
 #include <linux/export.h>
 
@@ -14,15 +14,16 @@ static bool is_taken(struct device *dev)
 	return xs_is_instance(dev->dma_ops);
 }
 
-/* Ours, and nothing is copied. */
+/* True for an attached device whose buffers are not copied. */
 static bool is_plain(struct device *dev)
 {
 	return xs_is_instance(dev->dma_ops) && !xs_instance_copies(dev->dma_ops);
 }
 
 /*
- * May the caller have been on another CPU when it unmapped? Without a count of
- * preemption nothing tells, so all but interrupts and bottom halves may.
+ * True if the caller may have moved to another CPU since its unmaps. Preemption cannot be
+ * detected in every configuration, so only interrupts and bottom halves are known not to have
+ * moved.
  */
 static bool may_have_moved(void)
 {
@@ -30,8 +31,8 @@ static bool may_have_moved(void)
 }
 
 /*
- * In what is done on all CPUs the engine enters for each, so that the time without
- * preemption does not grow with their number: the group is kept by xs_backend_srcu then.
+ * For a flush on all CPUs the engine enters a section for each CPU, so that the time without
+ * preemption does not grow with the number of CPUs. An SRCU section keeps the group meanwhile.
  */
 static int flush_enter(bool everywhere)
 {
@@ -66,7 +67,7 @@ int __xsmmu_set_batch_aware(struct device *dev)
 }
 EXPORT_SYMBOL_GPL(__xsmmu_set_batch_aware);
 
-/* Not ours, or it may be a copy. */
+/* Unmaps a buffer of a device that is not attached, or that may be copied. */
 static noinline void unmap_any_deferred(struct device *dev, dma_addr_t addr,
 					size_t size, enum dma_data_direction dir,
 					unsigned long attrs)
@@ -127,7 +128,7 @@ dma_addr_t __xsmmu_map_unflushed(struct device *dev, struct page *page,
 {
 	if (WARN_ON_ONCE(!valid_dma_direction(dir)))
 		return DMA_MAPPING_ERROR;
-	/* What is copied needs no flush. */
+	/* A copied buffer needs no flush. */
 	if (unlikely(!is_plain(dev)))
 		return dma_map_page_attrs(dev, page, offset, size, dir, attrs);
 	if (IS_ENABLED(CONFIG_DMA_API_DEBUG))
@@ -155,7 +156,7 @@ void __xsmmu_flush_maps(struct device *dev)
 }
 EXPORT_SYMBOL_GPL(__xsmmu_flush_maps);
 
-/* 0 without a block, as for a device that is not attached. */
+/* Returns 0 if there is no block, as for a device that is not attached. */
 dma_addr_t __xsmmu_block_take(struct device *dev, unsigned int pages)
 {
 	struct xs_group *group;
@@ -171,7 +172,10 @@ dma_addr_t __xsmmu_block_take(struct device *dev, unsigned int pages)
 }
 EXPORT_SYMBOL_GPL(__xsmmu_block_take);
 
-/* Through the DMA API, which this CPU is not to use for anything else meanwhile. */
+/*
+ * Maps a page of a block through the DMA API. Interrupts are off, so that this CPU makes no
+ * other map meanwhile.
+ */
 static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
 			      enum dma_data_direction dir, unsigned long attrs,
 			      bool deferred)
@@ -188,7 +192,7 @@ static dma_addr_t map_in_view(struct device *dev, u64 iova, struct page *page,
 	return addr;
 }
 
-/* Returns how many are mapped, from the first on; writes their addresses. */
+/* Returns the number of pages that are mapped, from the first; writes their addresses. */
 static __always_inline u32 block_map_pages(struct device *dev, dma_addr_t base,
 					   struct page **pages, u32 count,
 					   enum dma_data_direction dir,
@@ -238,7 +242,7 @@ unsigned int __xsmmu_block_map_pages_unflushed(struct device *dev, dma_addr_t ba
 }
 EXPORT_SYMBOL_GPL(__xsmmu_block_map_pages_unflushed);
 
-/* For whoever looks: runs of pages. */
+/* Reports contiguous pages to debugging and tracing. */
 static noinline void tell_unmap(struct device *dev, dma_addr_t base, u64 mask)
 {
 	while (mask) {
@@ -275,7 +279,7 @@ void __xsmmu_block_unmap_deferred(struct device *dev, dma_addr_t base, u64 mask,
 }
 EXPORT_SYMBOL_GPL(__xsmmu_block_unmap_deferred);
 
-/* A block of an engine that is gone is gone with it. */
+/* A block does not outlive its engine, so a late call has nothing to do. */
 void __xsmmu_block_drop(struct device *dev, dma_addr_t addr)
 {
 	struct xs_group *group;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The operations that devices get: those of dma.c, or of copy.c, for each group that may
- * be attached, and blocked ones. Part of path.c.
+ * DMA operations of devices: one instance with the operations of dma.c and one with those of
+ * copy.c for each group that may be attached, and the operations of blocked devices. Part of
+ * path.c.
  */
 #include "xsmmu.h"
 
@@ -28,7 +29,7 @@
 			.map_resource = map_mmio, .unmap_resource = unmap_memory
 #endif
 
-/* ---- closed ---- */
+/* ---- blocked devices ---- */
 
 static void *alloc_nothing(struct device *dev, size_t size, dma_addr_t *handle,
 			   gfp_t gfp, unsigned long attrs)
@@ -36,7 +37,7 @@ static void *alloc_nothing(struct device *dev, size_t size, dma_addr_t *handle,
 	return NULL;
 }
 
-/* What is freed or unmapped was never ours. */
+/* A blocked device has nothing to free or to unmap. */
 static void free_nothing(struct device *dev, size_t size, void *address,
 			 dma_addr_t handle, unsigned long attrs)
 {
@@ -94,11 +95,11 @@ const struct dma_map_ops xs_blocked_ops = {
 	.unmap_sg = unmap_sg_nothing,
 };
 
-/* ---- a instance for each group ---- */
+/* ---- an instance for each group ---- */
 
 struct xs_group *xs_instance_groups[XS_INSTANCES];
 
-/* What is the same of all of them. */
+/* The common part of all instances. */
 #define INSTANCE(i, ...) { \
 		.ops = { \
 			.alloc = alloc_coherent, \

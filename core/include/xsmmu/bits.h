@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Sets of pages of a block, and small sums. */
+/* Sets of pages of a block, and small arithmetic. */
 #ifndef XSMMU_BITS_H
 #define XSMMU_BITS_H
 
 #include <xsmmu/needs.h>
 
-/* The set of @count members, 1 .. 64, from @first on. */
+/**
+ * xs_mask_of - set of consecutive members
+ * @first: first member
+ * @count: number of members, 1 .. 64
+ */
 static xs_inline u64 xs_mask_of(u32 first, u32 count)
 {
 	return (~0ULL >> (64 - count)) << first;
 }
 
-/* The length of the first extent of members of @mask, which has one. */
+/**
+ * xs_mask_extent - length of the first extent of members
+ * @mask: set with a member
+ */
 static xs_inline u32 xs_mask_extent(u64 mask)
 {
 	u64 rest = ~(mask >> xs_ctz(mask));
@@ -19,13 +26,19 @@ static xs_inline u32 xs_mask_extent(u64 mask)
 	return rest ? xs_ctz(rest) : 64;
 }
 
-/* log2 of @count, at least 1, rounded up. */
+/**
+ * xs_lg2_ceil - log2, rounded up
+ * @count: 1 or more
+ */
 static xs_inline u32 xs_lg2_ceil(u64 count)
 {
 	return count > 1 ? xs_log2(count - 1) + 1 : 0;
 }
 
-/* Members that are the first of an aligned 2^@lg2, of 64. */
+/**
+ * xs_mask_aligned - first members of all aligned groups of 64 members
+ * @lg2: log2 of the size of a group
+ */
 static xs_inline u64 xs_mask_aligned(u32 lg2)
 {
 	static const u64 aligned[] = {
@@ -37,7 +50,11 @@ static xs_inline u64 xs_mask_aligned(u32 lg2)
 	return aligned[lg2];
 }
 
-/* The first members of all aligned 2^@lg2 that are in @mask as a whole. */
+/**
+ * xs_mask_orders - first members of all aligned groups that are members as a whole
+ * @mask: set
+ * @lg2: log2 of the size of a group
+ */
 static xs_inline u64 xs_mask_orders(u64 mask, u32 lg2)
 {
 	for (u32 i = 0; i < lg2; i++)
@@ -45,9 +62,12 @@ static xs_inline u64 xs_mask_orders(u64 mask, u32 lg2)
 	return mask & xs_mask_aligned(lg2);
 }
 
-/*
- * The first @count members of @mask contiguous, naturally aligned to the next power of
- * two, as a set; 0 if there are none.
+/**
+ * xs_mask_find - first consecutive members, aligned to @count rounded up to a power of two
+ * @mask: set
+ * @count: number of members
+ *
+ * Return: the members as a set; 0 if there is no such extent.
  */
 static xs_inline u64 xs_mask_find(u64 mask, u32 count)
 {

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Claims of mappings, for those who unmap (unmap.c, tear.c). A claim makes the
- * mapping its caller's: no other unmap finds it in the slots.
+ * Claims of mappings, for unmap.c and tear.c. A claim transfers the mapping to the caller: no
+ * other unmap finds the mapping in the slots.
  */
 #ifndef XSMMU_CLAIM_H
 #define XSMMU_CLAIM_H
 
 #include <xsmmu/engine.h>
 
-/*
- * A mapping that was claimed: its first slot, as it was, and where its slots are.
- * @pages: at most a block's
+/**
+ * struct xs_claim - a claimed mapping
+ * @slots: slot of the first page
+ * @first: value of the first slot before the claim
+ * @page: first page
+ * @pages: size of the mapping, at most a block
  */
 struct xs_claim {
 	xs_slot_t *slots;
@@ -19,27 +22,46 @@ struct xs_claim {
 	u32 pages;
 };
 
-/*
- * Claim the mapping of @claim->pages pages at @claim->page, at most a block's. False:
- * there is none. Entered.
+/**
+ * xs_claim_mapping - claim a mapping of at most a block
+ * @engine: engine
+ * @claim: @page and @pages name the mapping; the other members are results
+ *
+ * Context: entered.
+ * Return: false if there is no such mapping.
  */
 bool xs_claim_mapping(struct xs_engine *engine, struct xs_claim *claim);
 
-/*
- * The slots of the claim are vacant, and each still knows how its page can be held
- * (xs_slot_left()). Entered.
+/**
+ * xs_claim_leave - make the slots of a claim vacant
+ * @claim: claim
+ *
+ * Each slot remembers how its page can be held (xs_slot_left()).
+ *
+ * Context: entered.
  */
 void xs_claim_leave(const struct xs_claim *claim);
 
-/*
- * Remove and invalidate what was claimed, a mapping of more than a block too, before the
- * return. It is stuck then, whether the backend could remove it or not: who may still be mapping
- * it has to be waited for. Returns XS_REMOVED_ALL, or -ENOMEM: the backend could not remove it.
- * Entered.
+/**
+ * xs_claim_remove_now - remove and invalidate a claimed mapping before the return
+ * @engine: engine
+ * @claim: claim; the mapping may be larger than a block
+ *
+ * The mapping is stuck afterwards, removed or not, because a call that may still map the pages
+ * must be waited for.
+ *
+ * Context: entered.
+ * Return: XS_REMOVED_ALL, or -ENOMEM if the backend could not remove the mapping.
  */
 int xs_claim_remove_now(struct xs_engine *engine, const struct xs_claim *claim);
 
-/* Count an unmap of @pages pages. Entered. */
+/**
+ * xs_claim_count - count an unmap
+ * @engine: engine
+ * @pages: size of the mapping
+ *
+ * Context: entered.
+ */
 void xs_claim_count(struct xs_engine *engine, u32 pages);
 
 #endif

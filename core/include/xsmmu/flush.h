@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The flush: take what a batch has, remove it from the page table, invalidate and
- * wait, and only then release what was held and let the IOVAs go. That order is
- * the product, and stands in four places only: xs_flush_some() for a batch,
- * xs_claim_flush() for one mapping, xs_flush_extent() for one of whole blocks,
- * xs_engine_mend() for one that unmaps did not match.
+ * The flush: take the records of a batch, remove the pages from the page table, invalidate and
+ * wait, and only then release held references and free the IOVAs. Only four functions implement
+ * the order: xs_flush_some() for a batch, xs_claim_flush() for a single mapping,
+ * xs_flush_extent() for a mapping of whole blocks, and xs_engine_mend() for a torn mapping.
  */
 #ifndef XSMMU_FLUSH_H
 #define XSMMU_FLUSH_H
 
 #include <xsmmu/engine.h>
 
-/* This CPU, locked; *@flags for the unlock. */
+/**
+ * xs_cpu_lock - lock the running CPU
+ * @engine: engine
+ * @flags: result, for xs_cpu_unlock()
+ *
+ * Context: entered.
+ * Return: the CPU.
+ */
 static xs_inline struct xs_cpu *xs_cpu_lock(struct xs_engine *engine,
 					    xs_flags_t *flags)
 {
@@ -23,16 +29,26 @@ static xs_inline struct xs_cpu *xs_cpu_lock(struct xs_engine *engine,
 	return cpu;
 }
 
+/**
+ * xs_cpu_unlock - undo xs_cpu_lock()
+ * @cpu: CPU
+ * @flags: from xs_cpu_lock()
+ */
 static xs_inline void xs_cpu_unlock(struct xs_cpu *cpu, xs_flags_t flags)
 {
 	xs_unlock_nested(&cpu->lock);
 	xs_local_restore(flags);
 }
 
-/*
- * Any CPU, locked, in a section of its own. A call that does something for each CPU
- * in turn enters for each, so that the time without preemption and without interrupts
- * does not grow with the number of CPUs. The engine does not go meanwhile.
+/**
+ * xs_cpu_visit - enter and lock any CPU
+ * @cpu: CPU
+ *
+ * A call that visits each CPU enters for each, so that the time with preemption and interrupts
+ * off does not grow with the number of CPUs. The caller keeps the engine alive.
+ *
+ * Context: any.
+ * Return: flags for xs_cpu_leave().
  */
 static xs_inline xs_flags_t xs_cpu_visit(struct xs_cpu *cpu)
 {
@@ -40,71 +56,160 @@ static xs_inline xs_flags_t xs_cpu_visit(struct xs_cpu *cpu)
 	return xs_lock(&cpu->lock);
 }
 
+/**
+ * xs_cpu_leave - undo xs_cpu_visit()
+ * @cpu: CPU
+ * @flags: from xs_cpu_visit()
+ */
 static xs_inline void xs_cpu_leave(struct xs_cpu *cpu, xs_flags_t flags)
 {
 	xs_unlock(&cpu->lock, flags);
 	xs_exit();
 }
 
-/* The row that is in force for a call that begins here. Entered. */
+/**
+ * xs_policy_of - policy in force for a call that begins
+ * @engine: engine
+ *
+ * Context: entered; the result is valid until xs_exit().
+ */
 static xs_inline const struct xs_policy *
 xs_policy_of(const struct xs_engine *engine)
 {
 	return xs_load_acquire(&engine->policy);
 }
 
+/**
+ * xs_flushes_on - test a flush point of a policy
+ * @policy: policy
+ * @point: flush point
+ */
 static xs_inline bool xs_flushes_on(const struct xs_policy *policy,
 				    enum xs_flush_point point)
 {
 	return policy->flushes & XS_FLUSH_BIT(point);
 }
 
-/* Flush all that is in the batch of @cpu, whose lock is held. Entered. */
+/**
+ * xs_flush_batch - flush the batch of a CPU
+ * @engine: engine
+ * @cpu: CPU
+ * @cause: flush point to count
+ *
+ * Context: entered, CPU's lock.
+ */
 void xs_flush_batch(struct xs_engine *engine, struct xs_cpu *cpu,
 		    enum xs_flush_point cause);
 
-/* Flush what this CPU's batch has of one block. Entered. */
+/**
+ * xs_flush_block - flush this CPU's deferred unmaps of a block
+ * @engine: engine
+ * @block: block
+ *
+ * Context: entered.
+ */
 void xs_flush_block(struct xs_engine *engine, struct xs_block *block);
 
-/*
- * Remove and invalidate @pages pages from page @page on, one mapping that was unmapped and
- * is not deferred, before the return. False: the backend could not remove all of them. Entered.
+/**
+ * xs_flush_now - remove and invalidate a mapping that is not deferred
+ * @engine: engine
+ * @page: first page
+ * @pages: size of the mapping, which was unmapped
+ *
+ * Counts a direct flush.
+ *
+ * Context: entered.
+ * Return: false if the backend could not remove all pages.
  */
 bool xs_flush_now(struct xs_engine *engine, u64 page, u32 pages);
 
-/*
- * The same of @part of the torn mapping @whole, which may have holes (tear.h). Returns what
- * remove_part() of the backend does. Entered.
+/**
+ * xs_flush_part - remove and invalidate a part of a torn mapping (tear.h)
+ * @engine: engine
+ * @part: pages to remove
+ * @whole: the mapping, which may have holes
+ *
+ * Counts a direct flush, but no pages.
+ *
+ * Context: entered.
+ * Return: result of the backend's remove_part().
  */
 int xs_flush_part(struct xs_engine *engine, const struct xs_range *part,
 		  const struct xs_range *whole);
 
-/*
- * The same of what the backend has failed to remove; it is not counted. *@sent: what was sent.
- * False: the backend has failed again. Need not be entered.
+/**
+ * xs_flush_again - remove and invalidate pages that an earlier removal has left
+ * @engine: engine
+ * @page: first page
+ * @pages: number of pages
+ * @sent: the commands sent are added here
+ *
+ * Counts nothing.
+ *
+ * Context: any that the backend's remove_again() allows.
+ * Return: false if the backend has failed again.
  */
 bool xs_flush_again(struct xs_engine *engine, u64 page, u32 pages,
 		    struct xs_commands *sent);
 
-/* The same of a map that has failed and left some of them mapped; it is counted. Entered. */
+/**
+ * xs_flush_left - xs_flush_now() of a map that failed with XS_MAP_LEFT
+ * @engine: engine
+ * @page: first page
+ * @pages: size of the mapping; some pages may not be mapped
+ *
+ * Context: entered.
+ * Return: false if the backend could not remove all pages.
+ */
 bool xs_flush_left(struct xs_engine *engine, u64 page, u32 pages);
 
-/*
- * The same of an extent of whole blocks, whose IOVAs it lets go, unless they are stuck.
- * @again: some of its pages may not be mapped. Not entered.
+/**
+ * xs_flush_extent - remove, invalidate and free an extent of whole blocks
+ * @engine: engine
+ * @iova: start in bytes
+ * @pages: size of the mapping
+ * @again: some pages may not be mapped
+ *
+ * The IOVAs stay taken if the extent is stuck.
+ *
+ * Context: any; not entered.
+ * Return: false if the backend could not remove all pages.
  */
 bool xs_flush_extent(struct xs_engine *engine, u64 iova, u32 pages, bool again);
 
-/*
- * Room for @count records of a mapping of @pages pages in this CPU's batch, whose
- * lock is held until they are written and xs_flush_if_full() has been called. False:
- * there is none, so it cannot be deferred. *@at: number of the first one.
+/**
+ * xs_flush_reserve - reserve records in the batch of the running CPU
+ * @engine: engine
+ * @cpu: running CPU
+ * @count: number of records
+ * @pages: size of the mapping
+ * @at: result, number of the first record
+ *
+ * The caller holds the lock until the records are written and xs_flush_if_full() has returned.
+ *
+ * Context: entered, CPU's lock.
+ * Return: false without room; the mapping cannot be deferred.
  */
 bool xs_flush_reserve(struct xs_engine *engine, struct xs_cpu *cpu, u32 count,
 		      u32 pages, u64 *at);
+
+/**
+ * xs_flush_if_full - flush a full batch, or set the limit of the fast path
+ * @engine: engine
+ * @cpu: running CPU
+ *
+ * Context: entered, CPU's lock.
+ */
 void xs_flush_if_full(struct xs_engine *engine, struct xs_cpu *cpu);
 
-/* When the timer of the batch of @cpu, which has something, is to fire. */
+/**
+ * xs_flush_deadline - time at which the timer of a batch must fire
+ * @engine: engine
+ * @cpu: CPU with a batch that is not empty
+ *
+ * Context: CPU's lock.
+ * Return: time in ns (clock() of the backend).
+ */
 u64 xs_flush_deadline(const struct xs_engine *engine, struct xs_cpu *cpu);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The part of a platform that all backends without real memory share: a page is known by its
- * address, and functions of the backend hold pages, copy buffers and keep counts. See needs.h for
- * the meaning of each name.
+ * The part of a platform that is common to all backends without real memory: an address
+ * identifies a page, and functions of the backend hold pages, copy buffers and keep counters.
+ * needs.h has the meaning of each name.
  *
  * A platform may define xs_prefetchw(), xs_ref_hold_fast(), xs_copy_in(), xs_copy_out() and
- * xs_counts_of() as macros before it includes this file.
+ * xs_counts_of() as macros before the platform includes this file.
  */
 #ifndef XSMMU_MODELLED_H
 #define XSMMU_MODELLED_H

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * A pool: memory of our own that stays mapped, through which small buffers are
- * copied. There is nothing to invalidate when one is unmapped, and the device never
- * sees a byte of the memory beside it, nor of its own once it is unmapped.
+ * A pool: memory that stays mapped, through which small buffers are copied. An unmap of a
+ * copied buffer needs no invalidation. The device never sees the memory beside the buffer, nor
+ * the buffer's own memory after the unmap.
  *
- * A chunk is 2 MiB of memory, mapped as a whole for one way, which is what the device
- * may do: read, write or both. It is made of bounce buffers of one size. A buffer has a bounce
- * buffer for as long as it is mapped; the bounce buffer's word says which memory it is a copy of.
+ * A chunk is 2 MiB of memory, mapped as a whole for a single direction: read, write or both, by
+ * the device. A chunk is made of bounce buffers of equal size. A buffer has a bounce buffer as
+ * long as the buffer is mapped; the bounce buffer's word says which memory was copied.
  *
- * 64 bounce buffers contiguous are a area, which is handed out like a block of pages is (block.h):
- * by bits of its word `free`, from that which a CPU has open, from partial lists. So both
- * common cases, map and unmap, take no lock. An empty area is its chunk's, and may
- * serve another CPU.
+ * An area is 64 contiguous bounce buffers. Areas are handed out like blocks of pages (block.h):
+ * by bits of the word `free`, from the area that a CPU has open, and from partial lists. So the
+ * common cases of map and unmap take no lock. An empty area returns to its chunk, and may serve
+ * another CPU.
  *
- * What the device still has is the bounce buffer, with what was copied last, until another buffer
- * is. If it writes there later the next buffer has it. A bounce buffer that the device writes
- * begins as a copy of its buffer, too: what the device does not write is not changed. As long as
- * it is mapped, what the driver writes in between may be: a sync copies nothing to what
- * the device does not read.
+ * After an unmap the device can still access the bounce buffer, with the last copied data,
+ * until another buffer is copied there. If the device writes late, the next buffer receives the
+ * data. A bounce buffer that the device writes begins as a copy of its buffer too, so that
+ * bytes which the device does not write stay unchanged. While the buffer is mapped, bytes that
+ * the driver writes may change: a sync copies nothing to a bounce buffer that the device does
+ * not read.
  *
- * Bounce buffers that nobody uses are anywhere: in areas that CPUs have open, and in those with
- * less than XS_BLOCK_MUCH free, at most a quarter of each. A CPU looks at what is partial
- * on another's partial list before it takes a area that is idle, so holes are reused. When there
- * are no bounce buffers of a kind, what is empty of others is freed for them, if there is anything.
+ * Unused bounce buffers lie in areas that CPUs have open, and in areas with less than
+ * XS_BLOCK_MUCH free, at most a quarter of each. A CPU looks at other CPUs' partial lists
+ * before it takes an idle area, so holes are reused. When no bounce buffer of a kind is left and
+ * the pool is at its limit, empty chunks are freed.
  */
 #ifndef XSMMU_POOL_H
 #define XSMMU_POOL_H
@@ -34,29 +35,29 @@
 #define XS_CHUNK_BYTES		(1u << XS_CHUNK_LG2)
 #define XS_CHUNKS_MAX		128u
 #define XS_BOUNCE_MIN_LG2		8
-#define XS_BOUNCE_MAX_LG2		12	/* of any platform's pages: a area is in a chunk */
+#define XS_BOUNCE_MAX_LG2		12	/* on any platform: an area fits in a chunk */
 #define XS_BOUNCE_SIZES		(XS_BOUNCE_MAX_LG2 - XS_BOUNCE_MIN_LG2 + 1)
 #define XS_BOUNCE_MAX_BYTES	(1u << XS_BOUNCE_MAX_LG2)
-#define XS_BOUNCE_ALIGN_LG2	11	/* of a buffer, which its bounce buffer has, too */
+#define XS_BOUNCE_ALIGN_LG2	11	/* alignment kept in the bounce buffer */
 #define XS_AREA_BOUNCES_LG2	6
 #define XS_AREAS_MAX		(XS_CHUNK_BYTES >> (XS_BOUNCE_MIN_LG2 + XS_AREA_BOUNCES_LG2))
 
-/* IOVAs that a pool may use, from its start on. */
+/* IOVAs of a pool, in bytes. */
 #define XS_POOL_BYTES		((u64)XS_CHUNKS_MAX << XS_CHUNK_LG2)
-#define XS_POOL_MIB		64u	/* if nothing is said */
+#define XS_POOL_MIB		64u	/* default limit */
 #define XS_POOL_MAX_MIB		((u32)(XS_POOL_BYTES >> 20))
 
-/* Where a pool begins that has none: no IOVA is near. */
+/* Start of an engine's missing pool: far from all IOVAs. */
 #define XS_POOL_BLOCKED		(1ULL << 63)
 
-/* After there was no memory, or the limit, none is asked for again for so long. */
+/* Pause before the next request for memory, after a failed allocation or at the limit. */
 #define XS_POOL_PAUSE_NS	1000000000ULL
 
-/* A CPU that found no bounce buffer of a kind looks for none for so long. */
+/* Pause before a CPU that found no bounce buffer of a kind searches again. */
 #define XS_POOL_DRY_NS		1000000ULL
-#define XS_AREA_LOOKS	16u	/* CPUs whose areas are looked at when there is no other */
+#define XS_AREA_LOOKS	16u	/* CPUs searched at most */
 
-/* What a device may do with a bounce buffer. */
+/* Access of a device to a bounce buffer. */
 enum xs_direction {
 	XS_DIRECTION_BOTH,
 	XS_DIRECTION_READ,
@@ -66,15 +67,22 @@ enum xs_direction {
 
 #define XS_BOUNCE_KINDS		(XS_DIRECTIONS * XS_BOUNCE_SIZES)
 
-/*
- * struct xs_chunk - the first line is constant, the rest guarded by the pool's lock
- * @lg2:	the size of its bounce buffers
- * @words:	of its bounce buffers: 0, or the address of the memory that it is a copy of, of 52
- *		bits, from the 13th bit on, and below it how many bytes, less one
- * @idle:	areas that no CPU has, a bit for each
- * @idle_areas:	how many
- * @next:	in the pool's list of those with idle areas, or in one of those that go
- * @stuck:	the backend could not remove it
+/**
+ * struct xs_chunk - a chunk
+ * @memory: the memory
+ * @iova: start in bytes
+ * @kind: direction and size of the bounce buffers
+ * @lg2: log2 of the size of the bounce buffers
+ * @areas: number of areas
+ * @words: word of each bounce buffer: 0, or the address of the copied memory from bit 12 on (52
+ *   bits), and the number of bytes less 1 below
+ * @idle_areas: number of areas that no CPU has
+ * @stuck: the backend could not remove the chunk
+ * @next: in the pool's list of chunks with idle areas, or in a list of chunks to free
+ * @idle: a bit for each area that no CPU has
+ * @area: the areas
+ *
+ * The first cache line is constant; the pool's lock guards the other members.
  */
 struct xs_chunk {
 	u8 *memory;
@@ -90,12 +98,14 @@ struct xs_chunk {
 	struct xs_block area[];
 };
 
-/*
- * struct xs_pool_cpu - one CPU's part
- * @open:	the areas whose bounce buffers it hands out, the pool's @none for none; read
- *		without the lock by this CPU
- * @dry_ns:	until when it looks for no other one
- * @probe:	the CPU whose partial list is looked at next
+/**
+ * struct xs_pool_cpu - one CPU's part of a pool
+ * @open: areas from which the CPU takes bounce buffers, the pool's @none without an open area.
+ *   This CPU reads @open without the lock.
+ * @lock: guards all members
+ * @probe: CPU that owns the next partial list to search
+ * @dry_ns: time before which the CPU does not search again, by kind
+ * @partials: partial lists, which have locks of their own
  */
 struct xs_pool_cpu {
 	struct xs_block *open[XS_BOUNCE_KINDS];
@@ -105,21 +115,26 @@ struct xs_pool_cpu {
 	struct xs_partial partials[XS_BOUNCE_KINDS];
 } XS_CACHE_LINE;
 
-/*
- * struct xs_pool - the first line is constant, but for what it points to
- * @start:	of its IOVAs
- * @chunks:	by their place in those; NULL: none there
- * @cpus:	one per CPU
- * @counts:	where copies are counted
- * @none:	a area in which nothing is free
- * @lock:	guards what follows
- * @limit:	chunks that it may have
- * @count:	that it has, or is about to
- * @stuck_pages: of chunks that the backend could not remove. They stay in @chunks, where no
- *		area of theirs is idle, so nobody gets a bounce buffer of them
- * @idle:	chunks with idle areas, by kind
- * @wanted:	kinds that are short of bounce buffers; the backend has been told
- * @pause_ns:	until when nothing is asked for
+/**
+ * struct xs_pool - a pool
+ * @ops: operations of the backend
+ * @backend: first argument of the operations
+ * @start: start of the pool's IOVAs in bytes
+ * @chunks: chunks by address; NULL where there is none
+ * @cpus: part of each CPU
+ * @cpu_count: number of CPUs
+ * @counts: counters of copies
+ * @none: area without a free bounce buffer
+ * @lock: guards all members below, and idle areas of chunks
+ * @limit: most chunks of the pool
+ * @count: chunks that the pool has or is about to have
+ * @stuck_pages: pages of chunks that the backend could not remove. Such chunks stay in @chunks
+ *   without an idle area, so no bounce buffer of them is handed out.
+ * @wanted: kinds that need bounce buffers; the backend has been told
+ * @pause_ns: time before which no memory is requested
+ * @idle: chunks with idle areas, by kind
+ *
+ * The members of the first cache line are constant.
  */
 struct xs_pool {
 	const struct xs_backend_ops *ops;
@@ -139,76 +154,134 @@ struct xs_pool {
 	struct xs_chunk *idle[XS_BOUNCE_KINDS];
 };
 
-/*
- * Make an empty pool for CPUs below @cpu_count, of IOVAs from @start on, which is not 0;
- * they are XS_POOL_BYTES, whole chunks and nobody else's. What it does is counted in
- * @counts. False: no memory; nothing is left behind. May sleep.
+/**
+ * xs_pool_init - make an empty pool
+ * @pool: pool
+ * @ops: operations of the backend
+ * @backend: first argument of the operations
+ * @start: start of XS_POOL_BYTES of IOVAs for the pool only, not 0, a multiple of a chunk
+ * @cpu_count: number of CPUs
+ * @counts: counters of copies
+ *
+ * Context: may sleep.
+ * Return: false without memory; nothing stays allocated.
  */
 bool xs_pool_init(struct xs_pool *pool, const struct xs_backend_ops *ops,
 		  void *backend, u64 start, u32 cpu_count, xs_counts_t *counts);
 
-/*
- * Unmap and free it, whatever is in it; then no IOVA is its. The memory of chunks that the
- * backend cannot remove is lost. It is no longer used by anyone. May sleep.
+/**
+ * xs_pool_destroy - unmap and free a pool, with all buffers in it
+ * @pool: pool that no caller uses any more; afterwards without IOVAs
+ *
+ * The memory of chunks that the backend cannot remove is lost.
+ *
+ * Context: may sleep.
  */
 void xs_pool_destroy(struct xs_pool *pool);
 
-/* It has no more than @limit chunks, XS_CHUNKS_MAX at most; what it has it keeps. */
+/**
+ * xs_pool_limit - set the most chunks of a pool
+ * @pool: pool
+ * @limit: number of chunks, cut to XS_CHUNKS_MAX; present chunks stay
+ *
+ * Context: any.
+ */
 void xs_pool_limit(struct xs_pool *pool, u32 limit);
 
-/*
- * Add the chunks that are wanted; at the limit, trim first. May sleep. One caller at a
- * time, also of trim.
+/**
+ * xs_pool_grow - add the chunks that are wanted; at the limit, trim first
+ * @pool: pool
+ *
+ * Context: may sleep; one caller at a time, xs_pool_trim() included.
  */
 void xs_pool_grow(struct xs_pool *pool);
 
-/*
- * Have the backend remove chunks again that it could not remove. May sleep. One caller at a
- * time, also of grow and trim.
+/**
+ * xs_pool_retry - ask the backend again to remove stuck chunks
+ * @pool: pool
+ *
+ * Context: may sleep; one caller at a time, xs_pool_grow() and xs_pool_trim() included.
  */
 void xs_pool_retry(struct xs_pool *pool);
 
-/*
- * Free chunks in which no bounce buffer is used, but for @kept of each kind; CPUs give up what they
- * have open. To be called now and then. May sleep. Returns how many.
+/**
+ * xs_pool_trim - free chunks without a used bounce buffer; to be called periodically
+ * @pool: pool
+ * @kept: unused chunks of each kind that stay
+ *
+ * CPUs close their open areas.
+ *
+ * Context: may sleep.
+ * Return: number of freed chunks.
  */
 u32 xs_pool_trim(struct xs_pool *pool, u32 kept);
 
-/*
- * Copy @bytes bytes at @phys for a device that may do @direction, and addresses up to @last.
- * The bits of @keep, one less than a power of two, or 0, stay as they are in the address,
- * which can only be if they are of XS_BOUNCE_MAX_BYTES - 1, and the last two are 0. Without
- * @copies the copy of what the device only reads is left to xs_pool_sync(). Returns the
- * address for the device; 0 if there is no bounce buffer, or could be none. Entered, here and
- * below; any context.
+/**
+ * xs_pool_map - copy a buffer into a bounce buffer
+ * @pool: pool
+ * @phys: physical address of the buffer in bytes
+ * @bytes: size of the buffer
+ * @direction: access of the device
+ * @last: highest IOVA of the device in bytes, inclusive
+ * @keep: mask of address bits that must be equal in @phys and the result, a power of two less
+ *   1, or 0. Possible only up to XS_BOUNCE_MAX_BYTES - 1, and if the last two bits are 0.
+ * @copies: copy now; else the copy of a buffer that the device only reads is left to
+ *   xs_pool_sync()
+ *
+ * Context: entered; any.
+ * Return: IOVA in bytes; 0 if no bounce buffer is free, or none is possible.
  */
 u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_direction direction,
 		u64 last, u32 keep, bool copies);
 
-/*
- * The device is done with what was mapped at @iova, or around it; it is copied back if it
- * may write and @copies is set. False: nothing is mapped there.
+/**
+ * xs_pool_unmap - unmap a copied buffer
+ * @pool: pool
+ * @iova: any address inside the bounce buffer
+ * @copies: copy back if the device may write
+ *
+ * Context: entered; any.
+ * Return: false if no buffer is mapped there.
  */
 bool xs_pool_unmap(struct xs_pool *pool, u64 iova, bool copies);
 
-/*
- * Copy a part of what is mapped, up to @bytes at @iova, to the device or from it, where it
- * may read or write. False: @iova is no part of what is mapped.
+/**
+ * xs_pool_sync - copy a part of a mapped buffer
+ * @pool: pool
+ * @iova: start in bytes
+ * @bytes: size, cut to the end of the buffer
+ * @to_device: copy to the bounce buffer if the device may read; else copy back if the device
+ *   may write
+ *
+ * Context: entered; any.
+ * Return: false if @iova is outside all mapped buffers.
  */
 bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device);
 
-/*
- * The first buffer that is mapped at or after *@iova, which it has then, of *@bytes; false
- * if there is none. Of a pool at rest, to name what is outstanding.
+/**
+ * xs_pool_next - find the next mapped buffer, to name outstanding buffers
+ * @pool: pool at rest
+ * @iova: start of the search in bytes; on success the start of the buffer
+ * @bytes: on success the size of the buffer
+ *
+ * Return: false if no buffer is mapped at or after *@iova.
  */
 bool xs_pool_next(const struct xs_pool *pool, u64 *iova, u32 *bytes);
 
+/**
+ * xs_chunk_direction - access of the device to a chunk
+ * @chunk: chunk
+ */
 static inline enum xs_direction xs_chunk_direction(const struct xs_chunk *chunk)
 {
 	return (enum xs_direction)(chunk->kind / XS_BOUNCE_SIZES);
 }
 
-/* Is it of the pool's IOVAs? */
+/**
+ * xs_pool_has - test for an IOVA of a pool
+ * @pool: pool
+ * @iova: address in bytes
+ */
 static xs_inline bool xs_pool_has(const struct xs_pool *pool, u64 iova)
 {
 	return iova - pool->start < XS_POOL_BYTES;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The accounts: what was mapped, deferred, flushed and sent, and how long stale
- * translations lived. Each CPU writes its own; readers add them up CPU by CPU,
- * so a sum taken under load may be a moment old in part.
+ * Statistics: mapped, deferred and flushed pages, commands sent, and lifetimes of stale
+ * translations. Each CPU writes its own statistics; readers add up all CPUs, so parts of a sum
+ * taken under load may be from different times.
  *
- * They are kept apart from what they account for: the engine never reads them
- * to decide, and a leak check compares them with the state of the blocks.
+ * Statistics are separate from the state that they describe: the engine never reads statistics
+ * to decide, and a leak check compares the statistics with the state of the blocks.
  *
- * Exposure is kept as a histogram with XS_EXPOSURE_SUBS buckets for each power
- * of two of ns: a bucket's upper bound is at most 25 % above its members, and
- * all of them, printed a line each, fit one page.
+ * Exposure is a histogram with XS_EXPOSURE_SUBS buckets for each power of two of ns. The upper
+ * bound of a bucket is at most 25 % above its members, and all buckets, each printed on a line,
+ * fit a page.
  */
 #ifndef XSMMU_STATS_H
 #define XSMMU_STATS_H
@@ -19,51 +19,59 @@
 
 #define XS_EXPOSURE_SUB_LG2	2
 #define XS_EXPOSURE_SUBS	(1u << XS_EXPOSURE_SUB_LG2)
-#define XS_EXPOSURE_MAX_LG2	37	/* 2^37 ns = 137 s; longer counts there */
+#define XS_EXPOSURE_MAX_LG2	37	/* 2^37 ns = 137 s; counts longer times too */
 #define XS_EXPOSURE_BUCKETS \
 	((XS_EXPOSURE_MAX_LG2 - XS_EXPOSURE_SUB_LG2 + 1) * XS_EXPOSURE_SUBS)
 
 struct xs_cpu;
 
-/* What the map and unmap paths count, without a lock. */
+/* Counters of the map and unmap paths, without a lock. */
 struct xs_counts {
-	struct xs_cpu *cpu;	/* whose they are; constant */
+	struct xs_cpu *cpu;	/* CPU of the counters; constant */
 	u64 maps;		/* successful map calls */
 	u64 map_extra_pages;	/* mapped pages after the first of each call */
 	u64 unmaps;
 	u64 unmap_extra_pages;
-	u64 direct;		/* unmaps flushed inside themselves, */
+	u64 direct;		/* unmaps flushed before their return, */
 	u64 direct_pages;	/* their pages */
 	u64 direct_page;	/* and commands, by kind */
 	u64 direct_domain;
 	u64 direct_global;
-	u64 bad_unmaps;		/* unmaps of what is not mapped so, and the like */
+	u64 bad_unmaps;		/* unmaps of pages not mapped so, and other misuse */
 	u64 stuck_pages;	/* unmapped, and not removed by the backend */
-	u64 copied_maps;	/* maps of buffers that a pool has copies of, */
+	u64 copied_maps;	/* buffers copied into a pool, */
 	u64 copied_unmaps;
-	u64 copied_bytes;	/* both ways, flushes included */
-	u64 copy_misses;	/* there was no bounce buffer for one: mapped as others are */
+	u64 copied_bytes;	/* both directions, syncs included */
+	u64 copy_misses;	/* no bounce buffer was free: mapped without a copy */
 };
 
+/**
+ * xs_counts_mapped - pages mapped
+ * @counts: counters
+ */
 static inline u64 xs_counts_mapped(const struct xs_counts *counts)
 {
 	return counts->maps + counts->map_extra_pages;
 }
 
+/**
+ * xs_counts_unmapped - pages unmapped
+ * @counts: counters
+ */
 static inline u64 xs_counts_unmapped(const struct xs_counts *counts)
 {
 	return counts->unmaps + counts->unmap_extra_pages;
 }
 
 /*
- * All accounts; one CPU's are guarded by its lock, but @counts. What is counted as
- * direct is in @flushes, @commands and @exposure of a sum only.
+ * Statistics. The CPU's lock guards the statistics of a CPU, except @counts. Direct flushes are
+ * in @flushes, @commands_* and @exposure of a sum only.
  */
 struct xs_stats {
 	struct xs_counts counts;
-	u64 flushed_pages;	/* deferred ones whose flush is done */
+	u64 flushed_pages;	/* deferred pages with a finished flush */
 	u64 map_failures;	/* no IOVA, no memory or refused by the backend */
-	u64 unstuck_pages;	/* stuck ones that a later try has removed; read without the lock */
+	u64 unstuck_pages;	/* stuck pages removed by a retry; read without the lock */
 	u64 flushes[XS_FLUSH_COUNT];	/* flushes by cause */
 	u64 commands_page;	/* invalidation commands sent, by kind */
 	u64 commands_domain;
@@ -72,23 +80,46 @@ struct xs_stats {
 	u64 exposure[XS_EXPOSURE_BUCKETS];	/* in unmapped pages */
 };
 
-/* Count @pages unmapped pages that stayed exposed for @ns. */
+/**
+ * xs_stats_expose - count the exposure of unmapped pages
+ * @stats: statistics
+ * @ns: exposure
+ * @pages: number of pages
+ *
+ * Context: lock of @stats.
+ */
 void xs_stats_expose(struct xs_stats *stats, u64 ns, u64 pages);
 
-/* Largest ns that bucket @bucket counts. */
+/**
+ * xs_stats_bucket_last_ns - largest exposure that a bucket counts
+ * @bucket: index of the bucket
+ *
+ * Return: time in ns.
+ */
 u64 xs_stats_bucket_last_ns(u32 bucket);
 
-/* Add @from, which others may be counting in, to @into. */
+/**
+ * xs_counts_add - add counters that other CPUs may be changing
+ * @into: sum
+ * @from: counters
+ */
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
 
-/*
- * Add what @counts has of flushes inside unmaps, which nobody has been exposed to,
- * to the flushes, commands and exposure of @into.
+/**
+ * xs_stats_add_direct - add direct flushes to the flushes, commands and exposure of a sum
+ * @into: sum
+ * @counts: counters of the direct flushes, which expose no page
  */
 void xs_stats_add_direct(struct xs_stats *into,
 			 const struct xs_counts *counts);
 
-/* Add @from to @into, field by field; the larger exposure_max_ns stays. */
+/**
+ * xs_stats_add - add statistics, field by field; exposure_max_ns is the maximum
+ * @into: sum
+ * @from: statistics
+ *
+ * Context: lock of @from.
+ */
 void xs_stats_add(struct xs_stats *into, const struct xs_stats *from);
 
 #endif

@@ -1,46 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Unmaps that do not match a mapping: of a wrong size, from the middle, of several
- * mappings.
+ * Unmaps that match no mapping: unmaps of a wrong size, from the middle of a mapping, or of
+ * several mappings.
  *
- * The driver takes the pages that it named for unmapped, so the device must not
- * reach them when the call returns. Each mapping that has some of these pages is
- * torn: the call claims it as its right unmap would, keeps a record of it, and then
- * removes and invalidates the pages at once, under every policy. The device keeps
- * the other pages of the mapping.
+ * The driver takes the named pages for unmapped, so the device must not reach the pages when
+ * the call returns. Each mapping with a named page is torn: the call claims the mapping as the
+ * right unmap would, keeps a record of the mapping, and then removes and invalidates the named
+ * pages at once, under every policy. The device keeps the other pages of the mapping.
  *
- * The IOVAs of a torn mapping stay in use until the driver has named all of its
- * pages, in one call or in several, or has unmapped it as it was mapped. Then the
- * record is done, and xs_engine_mend() gives the IOVAs back. It waits for all calls
- * that run: one of them may still be mapping these pages, and a driver can unmap
- * what another one is about to map. It removes all of them again after that.
+ * The IOVAs of a torn mapping stay in use until the driver has named all pages, in a single
+ * call or in several calls, or has unmapped the mapping in the right way. Then the record is
+ * done, and xs_engine_mend() gives the IOVAs back. xs_engine_mend() first waits for all running
+ * calls: a call may still be mapping the pages, since a driver can unmap pages that another
+ * driver is about to map. After the wait xs_engine_mend() removes all pages again.
  *
- * A mapping of which the backend could not remove the pages is stuck at once (stuck.h), and so
- * is one that there is no memory to keep a record of, although it is removed:
- * xs_engine_retry() waits for all calls, too.
+ * A mapping becomes stuck at once (stuck.h) if the backend could not remove its pages. A
+ * mapping without memory for a record becomes stuck too, although it is removed:
+ * xs_engine_retry() also waits for all calls.
  *
- * The claim decides between the calls: when a mapping is torn, its slots are vacant,
- * so no unmap takes it on the usual way. An unmap that finds no mapping comes here,
- * waits for the lock, and finds the record.
+ * The claim decides between calls: the slots of a torn mapping are vacant, so no unmap takes
+ * the mapping on the usual path. An unmap that finds no mapping comes here, waits for the lock,
+ * and finds the record.
  */
 #ifndef XSMMU_TEAR_H
 #define XSMMU_TEAR_H
 
 #include <xsmmu/engine.h>
 
-/*
- * struct xs_torn - a torn mapping; guarded by the lock of struct xs_tears
- * @next:	in the list of the leaf of its first page
- * @next_done:	in the list of those that are done
- * @page, @pages: the mapping
- * @left:	pages that no unmap has named: the device reaches them, unless @gone
- * @removing:	calls that are removing pages of it
- * @gone:	no page of it is left that its driver takes for mapped, or it is removed
- * @meant:	an unmap began in it, so its driver takes it for unmapped
- * @done:	in that list
- * @removed:	the backend has removed all of it
- * @failed:	the backend could not remove some of it, so it is stuck (stuck.h)
- * @named:	a bit for each page that an unmap has named
+/**
+ * struct xs_torn - record of a torn mapping
+ * @next: in the list of the leaf of the first page
+ * @next_done: in the list of done records
+ * @page: first page of the mapping
+ * @pages: size of the mapping
+ * @left: pages that no unmap has named; the device reaches the pages unless @gone
+ * @removing: calls that are removing pages of the mapping
+ * @meant: an unmap began in the mapping, or continued from the mapping just before: the driver
+ *   takes the mapping for unmapped
+ * @done: the record is in the list of done records
+ * @gone: all of the mapping is removed, or no page is left that the driver takes for mapped
+ * @failed: the backend could not remove some pages, so the mapping is stuck (stuck.h)
+ * @removed: the backend has removed the whole mapping
+ * @named: a bit for each page that an unmap has named
+ *
+ * The lock of struct xs_tears guards all members.
  */
 struct xs_torn {
 	struct xs_torn *next;
@@ -57,9 +60,12 @@ struct xs_torn {
 	u64 named[];
 };
 
-/*
- * A mapping that was found.
- * @torn:	its record, NULL if it has none: then it may be gone by now
+/**
+ * struct xs_found - a mapping that a search has found
+ * @page: first page
+ * @pages: size of the mapping
+ * @torn: record of the mapping; NULL without a record: another call may have unmapped the
+ *   mapping since
  */
 struct xs_found {
 	u64 page;
@@ -67,26 +73,47 @@ struct xs_found {
 	struct xs_torn *torn;
 };
 
-/*
- * The first mapping that begins in @leaf and has pages of [@from, @end); one of more
- * than a block only if it begins at or after the block of @from. Of an engine at
- * rest, or with the lock of the records held.
+/**
+ * xs_leaf_mapping - find the first mapping of a leaf that has pages of a range
+ * @leaf: leaf
+ * @from: first page of the range
+ * @end: end of the range, in pages
+ * @found: result
+ *
+ * Finds a mapping larger than a block only if the mapping begins at or after the block of
+ * @from.
+ *
+ * Context: lock of struct xs_tears, or engine at rest.
+ * Return: false if there is no such mapping.
  */
 bool xs_leaf_mapping(struct xs_leaf *leaf, u64 from, u64 end,
 		  struct xs_found *found);
 
-/* Free the records of @leaf. */
+/**
+ * xs_leaf_free_torn - free the records of a leaf
+ * @tree: tree
+ * @leaf: detached leaf
+ */
 void xs_leaf_free_torn(struct xs_tree *tree, struct xs_leaf *leaf);
 
-/* Free the records that no leaf has, of an engine that is about to go. */
+/**
+ * xs_tears_free - free the records that are in no leaf's list
+ * @engine: engine that is about to be destroyed
+ */
 void xs_tears_free(struct xs_engine *engine);
 
-/*
- * An unmap of @pages pages at @iova has found no mapping like that. When it returns,
- * the device reaches none of those pages that were mapped. True: they are one torn
- * mapping, or a mapping after all, so nothing was wrong with the unmap; else it is
- * counted and the backend is told. False also if the backend could not remove them. Any
- * context.
+/**
+ * xs_tear - unmap pages for which no matching mapping was found
+ * @engine: engine
+ * @iova: start in bytes
+ * @pages: number of pages
+ *
+ * On return the device reaches none of the named pages that were mapped. A bad unmap is
+ * counted, and the backend is told.
+ *
+ * Context: any.
+ * Return: true if the pages are a torn mapping, or a mapping after all, so that the unmap was
+ *   right. False for a bad unmap, and if the backend could not remove the pages.
  */
 bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages);
 

@@ -2,50 +2,48 @@
 /*
  * DMA API of xsmmu.ko for batch-aware drivers.
  *
- * A driver that unmaps many buffers at once needs one invalidation for all of
- * them, if it waits for that before it frees or hands on any. It says so once,
- * at probe, and then
+ * A driver that unmaps many buffers at once needs a single invalidation for all of them, if the
+ * driver waits for the invalidation before it frees or hands on any buffer. Such a driver
+ * declares itself at probe, and then unmaps in batches:
  *
  *	xsmmu_set_batch_aware(dev);
  *	...
- *	xsmmu_unmap_page_attrs_deferred(dev, ...);		as often as it likes
+ *	xsmmu_unmap_page_attrs_deferred(dev, ...);		any number of times
  *	xsmmu_flush(dev);
  *	... only now free, recycle or hand on the buffers
  *
- * Ordering: what a flush covers is what its caller has unmapped without one
- * before, on the CPU that it runs on. A caller that may have moved to another
- * CPU in between (process context: neither in an interrupt, nor with bottom
- * halves or interrupts disabled) gets a flush of all CPUs. So both belong into
- * one context, as a NAPI poll or an interrupt handler is. Until the flush the
- * device may still use the buffer; its IOVA is not used again before.
+ * Ordering: a flush covers the buffers that the caller has unmapped without a flush before, on
+ * the CPU on which the flush runs. If the caller may have moved to another CPU in between
+ * (process context: not in an interrupt, bottom halves and interrupts enabled), the flush
+ * covers all CPUs. So unmaps and their flush belong into the same context, for example a NAPI
+ * poll or an interrupt handler. Until the flush the device may still use the buffer, and the
+ * IOVA is not used again.
  *
- * Maps, too: some IOMMUs have to be told of each (virtio-iommu, AMD-Vi below a
- * hypervisor, and VT-d in caching mode or where its write buffer must be flushed).
- * A driver that maps many buffers before it tells its device of any has that done
- * once:
+ * Maps: some IOMMUs must be told of each map (virtio-iommu, AMD-Vi below a hypervisor, and VT-d
+ * in caching mode or with a write buffer that must be flushed). A driver that maps many buffers
+ * before it tells its device of any buffer flushes once for all of them:
  *
- *	xsmmu_map_page_attrs_unflushed(dev, ...);		as often as it likes
+ *	xsmmu_map_page_attrs_unflushed(dev, ...);		any number of times
  *	xsmmu_flush_maps(dev);
- *	... only now write the doorbell, or what else lets the device use them
+ *	... only now write the doorbell, or let the device use the buffers otherwise
  *
- * What this flush covers is ordered as above. Before it the device may fault at the
- * buffers; it never reaches other memory. They may be unmapped before it, which
- * an error path does. Other IOMMUs need no such flush, and none is sent.
+ * The ordering rule above also says which maps a flush of maps covers. Before the flush the
+ * device may fault at the buffers; the device never reaches other memory. Buffers may be
+ * unmapped before the flush, for example on an error path. Other IOMMUs need no flush of maps,
+ * and none is sent.
  *
- * The level of such a driver is `strict` under every policy that waits for the
- * driver's flush. An ordinary unmap of a batch-aware driver is flushed before it
- * returns, so it stays correct where the driver has one buffer only.
+ * The level of a batch-aware driver is `strict` under every policy that waits for the driver's
+ * flush. An ordinary unmap of a batch-aware driver is flushed before the unmap returns, so it
+ * stays correct for code with a single buffer.
  *
- * Without the module, on a device that is not taken over, and on one without an
- * IOMMU all of this is the ordinary DMA API: an unmap without a flush is an
- * unmap, a map without one is a map, a flush does nothing. The module must be
- * loaded before the driver to be found by it (its symbols are weak), and stays as
- * long as the driver does.
+ * Without the module, on a device that is not attached, and on a device without an IOMMU, all
+ * calls are the ordinary DMA API: an unmap without a flush is an unmap, a map without a flush
+ * is a map, and a flush does nothing. The module must be loaded before the driver, because the
+ * driver finds the module by weak symbols; the module then stays as long as the driver does.
  *
- * The module's parameter debug=1 finds misuse: memory that is freed before its
- * flush, unmaps and maps that are not followed by a flush of their device, and
- * unmaps without a flush of what was mapped without one, and had none. It finds
- * these on all IOMMUs.
+ * The module's parameter debug=1 finds misuse on all IOMMUs: memory that is freed before its
+ * flush; unmaps and maps that are not followed by a flush of their device; and unmaps without a
+ * flush of buffers that were mapped without a flush and never had one.
  */
 #ifndef XSMMU_DMA_H
 #define XSMMU_DMA_H
@@ -53,7 +51,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 
-/* What xsmmu.ko exports; NULL where it was not there. By xsmmu_find() only. */
+/* Exports of xsmmu.ko; NULL if the module was not loaded. Use through xsmmu_find() only. */
 int __weak __xsmmu_set_batch_aware(struct device *dev);
 void __weak __xsmmu_unmap_deferred(struct device *dev, dma_addr_t addr,
 				   size_t size, enum dma_data_direction dir,
@@ -85,8 +83,8 @@ void __weak __xsmmu_block_unmap_deferred(struct device *dev, dma_addr_t base,
 void __weak __xsmmu_block_drop(struct device *dev, dma_addr_t addr);
 
 /*
- * What @call is, or NULL. On arm64 read from memory: no code there calls a weak symbol that is
- * not there, or has its address, that the kernel's loader of modules would take.
+ * Address of @call, or NULL. On arm64 the address is read from memory: the kernel's module loader
+ * rejects code that calls, or computes the address of, a weak symbol without a definition.
  */
 #ifdef CONFIG_ARM64
 #define xsmmu_find(call) \
@@ -96,15 +94,15 @@ void __weak __xsmmu_block_drop(struct device *dev, dma_addr_t addr);
 #endif
 
 /**
- * xsmmu_set_batch_aware - say that a driver flushes what it unmaps
+ * xsmmu_set_batch_aware - declare that a driver flushes its unmaps
  * @dev: device that the driver is probing
  *
- * The driver unmaps with the _deferred() forms and xsmmu_flush(), or
- * with ordinary unmaps that are then flushed at once. Counts until the driver
- * is unbound; in a group of several devices when all drivers have said so.
+ * The driver unmaps with the _deferred() forms and xsmmu_flush(), or with ordinary unmaps,
+ * which are then flushed before they return. Lasts until the driver is unbound. In a group of
+ * several devices the declaration has an effect when all drivers have made it.
  *
  * Context: process, may sleep.
- * Return: 0, or -ENODEV: the ordinary DMA API is used, which is no error.
+ * Return: 0; -ENODEV: the calls are the ordinary DMA API, which is no error.
  */
 static inline int xsmmu_set_batch_aware(struct device *dev)
 {
@@ -115,13 +113,13 @@ static inline int xsmmu_set_batch_aware(struct device *dev)
 /**
  * xsmmu_unmap_page_attrs_deferred - dma_unmap_page_attrs() without its flush
  * @dev: device
- * @addr: as dma_map_page_attrs() or dma_map_single_attrs() returned it
- * @size: as mapped
+ * @addr: result of dma_map_page_attrs() or dma_map_single_attrs()
+ * @size: in bytes, as mapped
  * @dir: as mapped
  * @attrs: as for dma_unmap_page_attrs()
  *
- * Memory and device are not to meet again before xsmmu_flush() of the
- * same device: the memory is not freed, recycled or given to another owner.
+ * The driver must not free, recycle or hand on the memory before xsmmu_flush() of the same
+ * device.
  *
  * Context: any.
  */
@@ -144,7 +142,10 @@ static inline void xsmmu_unmap_page_attrs_deferred(struct device *dev,
  * @dir: as mapped
  * @attrs: as for dma_unmap_sg_attrs()
  *
- * Ordering and context as for xsmmu_unmap_page_attrs_deferred().
+ * The driver must not free, recycle or hand on the memory before xsmmu_flush() of the same
+ * device.
+ *
+ * Context: any.
  */
 static inline void xsmmu_unmap_sg_attrs_deferred(struct device *dev,
 						 struct scatterlist *sgl,
@@ -159,14 +160,14 @@ static inline void xsmmu_unmap_sg_attrs_deferred(struct device *dev,
 }
 
 /**
- * xsmmu_flush - make what was unmapped without a flush unreachable
+ * xsmmu_flush - end all access to buffers that were unmapped without a flush
  * @dev: device
  *
- * When it returns, the device can use nothing of what the caller has unmapped
- * without a flush before: neither through the page table nor through a cache.
+ * On return the device can use no buffer that the caller has unmapped without a flush before
+ * the call, neither through the page table nor through a cache.
  *
- * Context: any. Sends a command to the IOMMU and waits for it, unless nothing
- * is outstanding.
+ * Context: any. Sends a command to the IOMMU and waits for completion, unless nothing is
+ *   outstanding.
  */
 static inline void xsmmu_flush(struct device *dev)
 {
@@ -191,17 +192,18 @@ static inline void xsmmu_flush(struct device *dev)
 /**
  * xsmmu_map_page_attrs_unflushed - dma_map_page_attrs() without its flush
  * @dev: device
- * @page: as for dma_map_page_attrs(), and all that follow
- * @offset: in @page
+ * @page: as for dma_map_page_attrs()
+ * @offset: in @page, in bytes
  * @size: in bytes
  * @dir: direction
  * @attrs: as for dma_map_page_attrs()
  *
- * The device is not to be told of the buffer before xsmmu_flush_maps() of the
- * same device. It is unmapped as any other.
+ * The driver must not tell the device of the buffer before xsmmu_flush_maps() of the same
+ * device. The buffer is unmapped like any other buffer.
  *
- * Context: any. Return: the DMA address; DMA_MAPPING_ERROR on failure, then
- * nothing is mapped, and others wait for their flush as before.
+ * Context: any.
+ * Return: the DMA address; DMA_MAPPING_ERROR on failure: the buffer is not mapped, and earlier
+ *   maps still wait for their flush.
  */
 static inline dma_addr_t xsmmu_map_page_attrs_unflushed(struct device *dev,
 							struct page *page,
@@ -216,7 +218,17 @@ static inline dma_addr_t xsmmu_map_page_attrs_unflushed(struct device *dev,
 		dma_map_page_attrs(dev, page, offset, size, dir, attrs);
 }
 
-/* As dma_map_single_attrs(), which maps no memory of vmalloc()'s. */
+/**
+ * xsmmu_map_single_attrs_unflushed - dma_map_single_attrs() without its flush
+ * @dev: device
+ * @memory: buffer; not from vmalloc(), as for dma_map_single_attrs()
+ * @size: in bytes
+ * @dir: direction
+ * @attrs: as for dma_map_single_attrs()
+ *
+ * Context: any.
+ * Return: as xsmmu_map_page_attrs_unflushed().
+ */
 static inline dma_addr_t xsmmu_map_single_attrs_unflushed(struct device *dev,
 							  void *memory, size_t size,
 							  enum dma_data_direction dir,
@@ -230,14 +242,15 @@ static inline dma_addr_t xsmmu_map_single_attrs_unflushed(struct device *dev,
 }
 
 /**
- * xsmmu_flush_maps - let a device use what was mapped without a flush
+ * xsmmu_flush_maps - let a device use buffers that were mapped without a flush
  * @dev: device
  *
- * When it returns, the device can use all that the caller has mapped without a
- * flush before. To be called before the write that tells the device of it.
+ * On return the device can use all buffers that the caller has mapped without a flush before
+ * the call. To be called before the write that tells the device of the buffers. Cannot fail on
+ * the IOMMUs that the module serves.
  *
- * Context: any. Sends the IOMMU a command, or few, and waits, if it needs that and
- * something is outstanding. It cannot fail on the IOMMUs that the module serves.
+ * Context: any. Sends a few commands to the IOMMU and waits for completion, if the IOMMU needs
+ *   commands and maps are outstanding.
  */
 static inline void xsmmu_flush_maps(struct device *dev)
 {
@@ -255,17 +268,17 @@ static inline void xsmmu_flush_maps(struct device *dev)
 #define XSMMU_BLOCK_PAGES	64
 
 /**
- * struct xsmmu_block - contiguous IOVAs for the pages of one descriptor
+ * struct xsmmu_block - contiguous IOVAs for the pages of a descriptor
  * @dev: device
- * @base: first IOVA, 0 if each page gets any (the ordinary DMA API)
- * @pages: how many, 1 to XSMMU_BLOCK_PAGES
- * @mapped: which were mapped at some time
- * @handles: their DMA addresses
+ * @base: first IOVA; 0 if the pages have unrelated IOVAs (the ordinary DMA API)
+ * @pages: number of pages, 1 to XSMMU_BLOCK_PAGES
+ * @mapped: bit for each page that was ever mapped
+ * @handles: DMA addresses of the pages
  *
- * Each page is mapped at most once in a block's life. It lives on its own from
- * then: a page that is recycled stays mapped when the struct is freed long
- * before, and is unmapped by its address. The IOVAs are used again when the
- * last page that was mapped is unmapped and flushed, and the struct is freed.
+ * Each page is mapped at most once in the life of a block, and has a life of its own
+ * afterwards: a recycled page stays mapped when the struct is freed long before, and is
+ * unmapped by its address. The IOVAs are used again when the last mapped page is unmapped and
+ * flushed, and the struct is freed.
  */
 struct xsmmu_block {
 	struct device *dev;
@@ -276,13 +289,15 @@ struct xsmmu_block {
 };
 
 /**
- * xsmmu_block_alloc - allocate IOVAs in a row
+ * xsmmu_block_alloc - allocate contiguous IOVAs
  * @dev: device
- * @pages: 1 to XSMMU_BLOCK_PAGES
+ * @pages: number of pages, 1 to XSMMU_BLOCK_PAGES
  * @gfp: for the struct; may be GFP_ATOMIC
  *
- * Context: any that @gfp allows. Return: the block, NULL without memory or for
- * an impossible number of pages. Without IOVAs in a row the pages get any.
+ * Without contiguous IOVAs the pages get unrelated IOVAs.
+ *
+ * Context: any that @gfp allows.
+ * Return: the block; NULL without memory, or for a wrong number of pages.
  */
 static inline struct xsmmu_block *xsmmu_block_alloc(struct device *dev,
 						    unsigned int pages, gfp_t gfp)
@@ -303,15 +318,16 @@ static inline struct xsmmu_block *xsmmu_block_alloc(struct device *dev,
 }
 
 /**
- * xsmmu_block_map_page - map the @index-th page of a block
+ * xsmmu_block_map_page - map the page of an index
  * @block: block
- * @index: below @block->pages; each is mapped at most once
+ * @index: less than @block->pages; each index is mapped at most once
  * @page: a whole page
  * @dir: direction
  * @attrs: as for dma_map_page_attrs()
  *
- * Context: any. Return: the DMA address, DMA_MAPPING_ERROR on failure and for
- * an index that is out of range or was mapped before.
+ * Context: any.
+ * Return: the DMA address; DMA_MAPPING_ERROR on failure, and for an index that is out of range
+ *   or was mapped before.
  */
 static inline dma_addr_t xsmmu_block_map_page(struct xsmmu_block *block,
 					      unsigned int index,
@@ -340,15 +356,16 @@ static inline dma_addr_t xsmmu_block_map_page(struct xsmmu_block *block,
 /**
  * xsmmu_block_map_pages - map all pages of a block
  * @block: fresh block
- * @pages: @block->pages of them
+ * @pages: @block->pages pages
  * @dir: direction
  * @attrs: as for dma_map_page_attrs()
  *
- * One call for all of them. Pages that are neighbours in memory take one walk of
- * the page table together; an IOMMU driver takes no list, so others take one each.
+ * Maps all pages by a single call. Neighbours in memory share a walk of the page table; other
+ * pages need a walk each, because an IOMMU driver accepts no list.
  *
- * Context: any. Return: 0; -EINVAL for a block that is not fresh; -ENOMEM, then
- * those before a failed one are mapped, as @block->mapped says.
+ * Context: any.
+ * Return: 0; -EINVAL for a block that is not fresh; -ENOMEM: the pages before the failed page
+ *   are mapped, as @block->mapped says.
  */
 static inline int xsmmu_block_map_pages(struct xsmmu_block *block,
 					struct page **pages,
@@ -377,14 +394,15 @@ static inline int xsmmu_block_map_pages(struct xsmmu_block *block,
 /**
  * xsmmu_block_map_pages_unflushed - xsmmu_block_map_pages() without its flush
  * @block: fresh block
- * @pages: @block->pages of them
+ * @pages: @block->pages pages
  * @dir: direction
  * @attrs: as for dma_map_page_attrs()
  *
- * As for xsmmu_map_page_attrs_unflushed(): xsmmu_flush_maps() must follow before the
- * device is told. With its flush a block has one for all of its pages.
+ * As for xsmmu_map_page_attrs_unflushed(), xsmmu_flush_maps() must follow before the device is
+ * told. xsmmu_block_map_pages() needs a flush for each block.
  *
- * Context: any. Return: as for xsmmu_block_map_pages().
+ * Context: any.
+ * Return: as for xsmmu_block_map_pages().
  */
 static inline int xsmmu_block_map_pages_unflushed(struct xsmmu_block *block,
 						  struct page **pages,
@@ -406,13 +424,15 @@ static inline int xsmmu_block_map_pages_unflushed(struct xsmmu_block *block,
 }
 
 /**
- * xsmmu_block_unmap_page_deferred - unmap the @index-th page of a block
+ * xsmmu_block_unmap_page_deferred - unmap the page of an index, without a flush
  * @block: block
- * @index: of a page that is mapped
+ * @index: index of a page that is mapped
  * @dir: as mapped
  * @attrs: as for dma_unmap_page_attrs()
  *
- * The same as xsmmu_unmap_page_attrs_deferred() of its address.
+ * The same as xsmmu_unmap_page_attrs_deferred() of the page's address.
+ *
+ * Context: any.
  */
 static inline void xsmmu_block_unmap_page_deferred(struct xsmmu_block *block,
 						   unsigned int index,
@@ -424,10 +444,14 @@ static inline void xsmmu_block_unmap_page_deferred(struct xsmmu_block *block,
 }
 
 /**
- * xsmmu_block_unmap_pages_deferred - unmap all pages of a block that were mapped
- * @block: block, none of whose pages was unmapped yet
+ * xsmmu_block_unmap_pages_deferred - unmap all mapped pages of a block, without a flush
+ * @block: block
  * @dir: as mapped
  * @attrs: as for dma_unmap_page_attrs()
+ *
+ * No page of the block was unmapped before.
+ *
+ * Context: any.
  */
 static inline void xsmmu_block_unmap_pages_deferred(struct xsmmu_block *block,
 						    enum dma_data_direction dir,
@@ -446,8 +470,8 @@ static inline void xsmmu_block_unmap_pages_deferred(struct xsmmu_block *block,
 }
 
 /**
- * xsmmu_block_free - free the struct, and the IOVAs of pages never mapped
- * @block: block, or NULL; pages that are mapped stay so
+ * xsmmu_block_free - free a block's struct, and the IOVAs of pages that were never mapped
+ * @block: block, or NULL; mapped pages stay mapped
  *
  * Context: any.
  */

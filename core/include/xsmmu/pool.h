@@ -16,12 +16,12 @@
  * After an unmap the device can still access the bounce buffer, with the last copied data,
  * until another buffer is copied there. If the device writes late, the next buffer receives the
  * data. A bounce buffer that the device writes begins as a copy of its buffer too, so that
- * bytes which the device does not write stay unchanged. While the buffer is mapped, bytes that
- * the driver writes may change: a sync copies nothing to a bounce buffer that the device does
- * not read.
+ * bytes which the device does not write stay unchanged. While the buffer is mapped, data that
+ * the driver writes there may be overwritten by the copy back: a sync copies nothing to a bounce
+ * buffer that the device does not read.
  *
  * Unused bounce buffers lie in areas that CPUs have open, and in areas with less than
- * XS_BLOCK_MUCH free, at most a quarter of each. A CPU looks at other CPUs' partial lists
+ * XS_BLOCK_MUCH free, at most a quarter of each. A CPU looks at another CPU's partial list
  * before it takes an idle area, so holes are reused. When no bounce buffer of a kind is left and
  * the pool is at its limit, empty chunks are freed.
  */

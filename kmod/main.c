@@ -2,11 +2,11 @@
 /*
  * xsmmu: IOMMU protection without its price, per device, at run time.
  *
- * The module follows devices and drivers by the PCI bus's notifier: a device
- * gains its sysfs folder when it appears, is attached just before its driver
- * probes and given back with the last of what its driver leaves to be freed
- * (see attach.c). Loading changes nothing for any device until a policy is
- * chosen, by the operator or a parameter.
+ * The module follows devices and drivers by notifiers of the PCI bus. A device gains its sysfs
+ * folder when the device appears. It is attached just before its driver probes, and detached
+ * with the last of the resources that the driver leaves to be freed (see attach.c). Loading
+ * the module changes nothing for any device until the operator or a parameter chooses a
+ * policy.
  */
 #include <linux/cpuhotplug.h>
 #include <linux/crash_dump.h>
@@ -69,8 +69,8 @@ MODULE_PARM_DESC(any_kernel, "load on a kernel newer than those that this versio
 static enum cpuhp_state hotplug_state;
 
 /*
- * Of the kernel that runs: with CONFIG_MODVERSIONS a kernel loads a module that was built for
- * another one.
+ * Checks the running kernel, because with CONFIG_MODVERSIONS a kernel loads a module that was
+ * built for another kernel.
  */
 static bool is_newer(const char *release)
 {
@@ -82,8 +82,8 @@ static bool is_newer(const char *release)
 }
 
 /*
- * What a newer kernel has changed behind the same declarations is not known:
- * an unmap may leave the device its access.
+ * A newer kernel may have changed behaviour behind the same declarations, and an unmap may
+ * leave the device its access.
  */
 static int check_kernel(void)
 {
@@ -101,7 +101,10 @@ static int check_kernel(void)
 	return -EOPNOTSUPP;
 }
 
-/* The parameter policy stands for two more rules; auto knows what a NIC is itself. */
+/*
+ * The parameter policy stands for two more rules; for `auto` one rule is enough, because
+ * `auto` knows NICs itself.
+ */
 static int read_choices(void)
 {
 	bool is_auto;
@@ -151,13 +154,13 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 		choose(dev);
 		break;
 	case BUS_NOTIFY_BIND_DRIVER:
-		/* Some have no IOMMU group before their first driver comes. */
+		/* Some devices have no IOMMU group before their first driver comes. */
 		xs_device_add(dev);
 		xdev = xs_device_find(dev);
 		if (xdev)
 			xs_device_bind(xdev);
 		break;
-	/* A probe that has failed is told before what is managed for it is freed. */
+	/* A failed probe is notified before the managed resources of the driver are freed. */
 	case BUS_NOTIFY_UNBOUND_DRIVER:
 		if (xdev)
 			xdev->on_kernel_path = false;
@@ -168,14 +171,14 @@ static int follow(struct notifier_block *block, unsigned long event, void *data)
 }
 
 /*
- * The IOMMU core follows the bus as well: it makes a device's dev->iommu before this, and
- * releases it before this.
+ * The IOMMU core follows the bus as well. It makes dev->iommu of a device before this notifier
+ * runs, and releases dev->iommu before this notifier runs.
  */
 static struct notifier_block follower = { .notifier_call = follow };
 
 /*
- * What is known of a device is forgotten before the IOMMU core releases it. So while xs_mutex
- * is held, dev->iommu of a device that xs_device_find() finds does not go.
+ * Forgets a device before the IOMMU core releases the device. So while xs_mutex is held,
+ * dev->iommu of a device that xs_device_find() finds does not go.
  */
 static int forget(struct notifier_block *block, unsigned long event, void *data)
 {
@@ -196,7 +199,10 @@ static struct notifier_block forgetter = {
 	.priority = INT_MAX,
 };
 
-/* What a CPU that went off-line had deferred or cached must not wait for it. */
+/*
+ * The unmaps that an off-line CPU has deferred, and the memory that it caches, must not wait
+ * for it.
+ */
 static int cpu_dead(unsigned int cpu)
 {
 	struct xs_group *group;
@@ -209,8 +215,8 @@ static int cpu_dead(unsigned int cpu)
 }
 
 /*
- * The clock of the window stands still in a suspend, so little should wait for it:
- * only what drivers defer between this and their own suspend.
+ * The clock of the window stops in a suspend, so little should wait for a flush: only the
+ * unmaps that drivers defer between this notification and their own suspend.
  */
 static int suspending(struct notifier_block *block, unsigned long event,
 		      void *data)
@@ -235,14 +241,14 @@ static int add_one(struct device *dev, void *unused)
 	return 0;
 }
 
-/* When all are known: a driver that is bound in a group counts for all of it. */
+/* Runs when all devices are known, because a bound driver counts for its whole group. */
 static int choose_for_one(struct device *dev, void *unused)
 {
 	choose(dev);
 	return 0;
 }
 
-/* The groups of the devices that exist now, and what is chosen for them. */
+/* Makes the groups of the devices that exist now, and applies rules to them. */
 static void add_all(void)
 {
 	mutex_lock(&xs_mutex);
@@ -253,14 +259,14 @@ static void add_all(void)
 		pr_warn("no PCI device is behind an IOMMU: boot with one enabled (on Intel with intel_iommu=on)\n");
 }
 
-/* No group has an engine. */
+/* Called when no group has an engine. */
 static void remove_all(void)
 {
 	struct xs_group *group;
 
 	mutex_lock(&xs_mutex);
 	while (!list_empty(&xs_groups)) {
-		/* A group has a device, and goes with its last one. */
+		/* A group has at least one device, and is freed with its last. */
 		group = list_first_entry(&xs_groups, struct xs_group, list);
 		xs_device_remove(list_first_entry(&group->devices,
 						  struct xs_device, list));
@@ -273,7 +279,7 @@ static int __init xsmmu_init(void)
 	int error;
 
 	/*
-	 * There devices may still write by the crashed kernel's tables, until the
+	 * In a crash kernel, devices may still write by the tables of the crashed kernel, until the
 	 * kernel's own path is first used.
 	 */
 	if (is_kdump_kernel()) {
@@ -328,7 +334,10 @@ stop_choice:
 	return error;
 }
 
-/* Nothing is attached any more: what had to wait for the lock of a device is done. */
+/*
+ * No group is attached any more. Finishes the detaches that have waited for the lock of a
+ * device.
+ */
 static int settle(struct device *dev, void *unused)
 {
 	struct xs_device *xdev;
@@ -343,7 +352,7 @@ static int settle(struct device *dev, void *unused)
 	return 0;
 }
 
-/* What gives a device back runs under its lock, up to its return. */
+/* The detach of a device runs under the lock of the device until it returns. */
 static int wait_for_release(struct device *dev, void *unused)
 {
 	device_lock(dev);
@@ -353,13 +362,16 @@ static int wait_for_release(struct device *dev, void *unused)
 
 static void __exit xsmmu_exit(void)
 {
-	/* A driver that comes after this has the kernel's own path, without our notifiers. */
+	/*
+	 * After settle(), a new driver of a device gets the kernel's own path, also without the
+	 * notifiers.
+	 */
 	bus_for_each_dev(&pci_bus_type, NULL, NULL, settle);
 	bus_unregister_notifier(&pci_bus_type, &follower);
 	bus_for_each_dev(&pci_bus_type, NULL, NULL, wait_for_release);
 	remove_all();
 	bus_unregister_notifier(&pci_bus_type, &forgetter);
-	/* Who has left our sections may still be at their last instructions. */
+	/* Code that has left a section may still be at its last instructions. */
 	synchronize_rcu_tasks();
 	unregister_pm_notifier(&suspender);
 	cpuhp_remove_state_nocalls(hotplug_state);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The DMA path as one translation unit: the backend, the engine, the DMA API and
- * what batch-aware drivers call beside it.
+ * The DMA path as one translation unit: the backend, the engine, the DMA API and the functions
+ * for batch-aware drivers.
  *
- * A map or an unmap costs little more than a few calls between files would, so
- * the compiler sees them together and inlines across. Each file still stands
- * alone; nothing here depends on their order but that what is inlined comes
- * first.
+ * A map or an unmap costs little more than a few calls between files would, so the compiler
+ * gets all files together and inlines across them. The order of the files matters only in that
+ * inlined functions come first.
  */
 #include "backend.c"
 #include "../core/policy.c"

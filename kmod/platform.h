@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Linux, as xsmmu/needs.h asks for it. */
+/* The platform of <xsmmu/needs.h> in Linux. */
 #ifndef XSMMU_PLATFORM_H
 #define XSMMU_PLATFORM_H
 
@@ -19,13 +19,13 @@
 typedef struct iommu_iotlb_gather xs_gather_t;
 typedef void *xs_ref_t;
 
-/* There is one backend here: calls to it are direct, the hot ones inlined. */
+/* There is only one backend: calls are direct, and the hot calls inlined. */
 struct xs_backend_ops;
 extern const struct xs_backend_ops xs_linux_backend;
 #define xs_ops(engine)		(&xs_linux_backend)
 #define xs_backend(engine)	((void *)(engine))	/* see struct xs_group */
 
-/* The backend's quiesce() is synchronize_rcu(): it waits for these stretches, too. */
+/* Sections of the engine. quiesce() of the backend waits for them, by synchronize_rcu(). */
 #define xs_enter()		preempt_disable()
 #define xs_exit()		preempt_enable()
 #define xs_cpu_id()		((u32)smp_processor_id())
@@ -40,10 +40,10 @@ typedef struct xs_counts __percpu xs_counts_t;
 
 #define xs_warn_once(c, text)	WARN_ONCE(c, "xsmmu: %s\n", text)
 
-/* XS_REF_UNHELD, which comes later; world.c compares them. */
+/* The value of XS_REF_UNHELD, which is declared later; backend.c checks that both are equal. */
 #define XS_PLATFORM_UNHELD	((xs_ref_t)2)
 
-/* Device memory with pages; if its zone is the last one, that is one bit. */
+/* Checks for device memory with struct pages. If ZONE_DEVICE is the last zone, one bit tells. */
 static __always_inline bool xs_is_device(const struct folio *folio)
 {
 #ifdef CONFIG_ZONE_DEVICE
@@ -55,10 +55,10 @@ static __always_inline bool xs_is_device(const struct folio *folio)
 }
 
 /*
- * A page is held by a reference of its folio. A slab folio's reference does
- * not keep its objects; a device folio may be taken away from under us. These
- * cannot be held. One without a reference (frozen, or a tail page of memory that is no
- * folio) is found out when it is to be.
+ * A page is held by a reference of its folio. A reference of a slab folio does not keep the
+ * slab's objects, and a device folio may be taken away: these cannot be held. For a page
+ * without a reference (frozen, or a tail page of memory that is not a folio), xs_ref_hold()
+ * fails.
  */
 static __always_inline xs_ref_t xs_memory_ref(struct page *page)
 {
@@ -69,14 +69,14 @@ static __always_inline xs_ref_t xs_memory_ref(struct page *page)
 	return folio;
 }
 
-/* How the caller of a map of one page knows the memory. */
+/* Names the memory in a map of one page. */
 typedef struct page *xs_memory_t;
 
 #define xs_memory_at(phys)	pfn_to_page((phys) >> PAGE_SHIFT)
 #define xs_ref_of(phys)		xs_memory_ref(xs_memory_at(phys))
 #define xs_prefetchw(p)		prefetchw(p)
 
-/* A folio is freed as a whole. */
+/* Number of pages from @phys to the end of the folio, which is freed as a whole. */
 static __always_inline u32 xs_ref_span(xs_ref_t ref, u64 phys)
 {
 	struct folio *folio = ref;
@@ -85,14 +85,14 @@ static __always_inline u32 xs_ref_span(xs_ref_t ref, u64 phys)
 }
 
 /*
- * A driver may have freed the page before it unmaps it, and the page may be
- * anyone's since: a reference is taken as a speculative one is.
+ * A driver may have freed the page before the unmap, and the page may have another owner. So
+ * the reference is taken as a speculative reference.
  */
 #define xs_ref_hold(ref)	folio_try_get(ref)
 
 /*
- * folio_try_get() without its guard against page structs that huge pages have
- * given back, where there are none.
+ * folio_try_get() without its guard against page structs that huge pages have given back,
+ * where there are none.
  */
 static __always_inline bool xs_ref_hold_fast(xs_ref_t ref)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Locks, atomics and bits of Linux, as xsmmu/needs.h asks for them; what a
- * platform has beside them is its own (platform.h).
+ * Locks, atomics and bits of <xsmmu/needs.h> in Linux. The rest of the platform is in
+ * platform.h.
  */
 #ifndef XSMMU_PRIMITIVES_H
 #define XSMMU_PRIMITIVES_H

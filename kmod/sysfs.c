@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /sys/bus/pci/devices/<bdf>/xsmmu/: the operator's interface. Policies are
- * spelled like upstream menus, what was chosen in brackets: if that is auto,
- * auto_policy says which one it is. Statistics are one value a file and count from the
- * module's load.
+ * /sys/bus/pci/devices/<bdf>/xsmmu/: the operator's interface. The file policy lists all
+ * policies, like upstream menus, with the choice in brackets; if `auto` is chosen, auto_policy
+ * names the policy. Statistics are one value a file and count since the module was loaded.
  */
 #include <linux/capability.h>
 #include <linux/kobject.h>
@@ -12,7 +11,7 @@
 
 #include "xsmmu.h"
 
-/* A kobject of ours under a device's; its attributes find the device by it. */
+/* A kobject of the module below a device's kobject. */
 struct xs_kobject {
 	struct kobject kobj;
 	struct xs_device *xdev;
@@ -29,7 +28,7 @@ struct xs_attribute {
 		{ #name, mode }, name##_show, store }
 #define XS_RO(name)	XS_ATTRIBUTE(name, 0444, NULL)
 #define XS_RW(name)	XS_ATTRIBUTE(name, 0644, name##_store)
-/* What tells of others' traffic, or only helps to choose. */
+/* For files that reveal traffic of others, or only help to choose. */
 #define XS_ROOT_ONLY(name)	XS_ATTRIBUTE(name, 0400, NULL)
 
 /* ---- policy and tuning ---- */
@@ -63,14 +62,17 @@ static ssize_t policy_store(struct xs_device *xdev, const char *text)
 }
 XS_RW(policy);
 
-/* What auto has chosen; if it was not asked, what it would choose now. */
+/* The choice of `auto`; if `auto` is not chosen, the choice that `auto` would make now. */
 static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
 {
 	struct xs_group *group = xdev->group;
 	const struct xs_auto_line *line = group->auto_line;
 	const char *why;
 
-	/* As whoever has changed the domain expects: see xs_group_look(). */
+	/*
+	 * The reader may have changed the domain just before, and expects a choice for the new
+	 * domain: see xs_group_look().
+	 */
 	if (!line && xs_look_is_due())
 		return restart_syscall();
 	if (xs_group_refusal(group, &why))
@@ -85,8 +87,8 @@ static ssize_t auto_policy_show(struct xs_device *xdev, char *page)
 XS_ROOT_ONLY(auto_policy);
 
 /*
- * The device of the group that the module does not attach, and why; empty if a policy can be
- * chosen.
+ * The device of the group that the module cannot attach, and the reason; empty if a policy can
+ * be chosen.
  */
 static ssize_t declined_show(struct xs_device *xdev, char *page)
 {
@@ -112,7 +114,7 @@ static ssize_t state_show(struct xs_device *xdev, char *page)
 }
 XS_RO(state);
 
-/* What is in force; of one that is not attached, what is chosen. */
+/* The tables in force; the chosen tables if the group is not attached. */
 static ssize_t tables_show(struct xs_device *xdev, char *page)
 {
 	const struct xs_group *group = xdev->group;
@@ -173,7 +175,7 @@ static ssize_t tune(struct xs_device *xdev, const char *name, const char *text,
 	} \
 	XS_RW(name)
 
-/* Each policy's tunables as choosing it sets them, in a rule's words. */
+/* Default tunables of each policy, in the syntax of a rule. */
 static ssize_t defaults_show(struct xs_device *xdev, char *page)
 {
 	int at = 0;
@@ -193,7 +195,7 @@ static ssize_t defaults_show(struct xs_device *xdev, char *page)
 }
 XS_RO(defaults);
 
-/* May copying begin now? If not, the group's drivers have to be unbound first. */
+/* 1 if copying can begin now; 0 if the drivers of the group must be unbound first. */
 static ssize_t can_copy_show(struct xs_device *xdev, char *page)
 {
 	return sysfs_emit(page, "%d\n", !xs_group_cannot_copy(xdev->group));
@@ -331,10 +333,10 @@ static struct xs_device *xdev_of(struct kobject *kobj)
 }
 
 /*
- * A removal holds xs_mutex and waits for open files: so a file's operation
- * must not wait for xs_mutex, or each would wait for the other. A file may be read at any
- * time, so what is shown is kept under xs_mutex or counted: nothing follows dev->iommu or a
- * domain, or reads a register.
+ * A removal of a file holds xs_mutex and waits until the file is closed, so an operation of
+ * the file must not wait for xs_mutex. A file may be read at any time, so its value is kept
+ * under xs_mutex or counted: a read follows no dev->iommu and no domain, and reads no
+ * register.
  */
 static ssize_t attribute_show(struct kobject *kobj, struct attribute *attr,
 			      char *page)
@@ -356,7 +358,7 @@ static ssize_t attribute_store(struct kobject *kobj, struct attribute *attr,
 	ssize_t error;
 	char *word;
 
-	/* As for the type of an IOMMU group. */
+	/* The same capabilities as for the type of an IOMMU group. */
 	if (!capable(CAP_SYS_ADMIN) || !capable(CAP_SYS_RAWIO))
 		return -EACCES;
 	word = kstrndup(text, size, GFP_KERNEL);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * AMD-Vi, with its own page tables (v1, or what 7.x has of them), which the DMA API of the
- * kernel uses.
+ * AMD-Vi with its own page tables (v1, or the generic tables of 7.x that replace them), which
+ * the kernel's DMA API uses.
  *
- * Under a hypervisor that has to be told of new mappings (NpCache, as VT-d's caching mode),
- * the driver flushes each map, and sends a range as the aligned powers of two that it is made
- * of; else nothing for a map, and one command for a range. It collects what is removed also
- * where it is told not to, so nothing is left for it to collect.
+ * Under a hypervisor that must be told of new mappings (NpCache, like VT-d's caching mode),
+ * the driver flushes each map, and sends a command for each aligned power of two in a range.
+ * Else the driver sends nothing for a map, and one command for a range. The driver gathers
+ * removed ranges although it is told not to, so the module leaves the driver nothing to
+ * gather.
  */
 #include "../compat/compat.h"
 #include "../tables/tables.h"
 #include "iommu.h"
 
 #define AMD_CAP_NPCACHE(cap)	((cap) >> 26 & 1)
-#define AMD_RANGE_MAX_LG2	52	/* more than there are */
+#define AMD_RANGE_MAX_LG2	52	/* larger than any range */
 
 static bool is_amd(struct device *dev)
 {
@@ -22,7 +23,7 @@ static bool is_amd(struct device *dev)
 	return xs_iommu_attribute(dev, "amd-iommu", "cap", &cap);
 }
 
-/* Of aligned powers of two, each the largest that fits. */
+/* Number of aligned powers of two in a range, each the largest that fits. */
 static u32 parts_of(const struct xs_iommu *iommu, u64 page, u64 pages)
 {
 	u32 parts = 0;
@@ -49,7 +50,7 @@ static const char *describe_amd(struct xs_iommu *iommu, struct device *dev,
 		iommu->commands = parts_of;
 	else
 		iommu->range_max_lg2 = AMD_RANGE_MAX_LG2;
-	/* Tables of version 2, up to 6.12, which have three sizes of entries. */
+	/* Up to 6.12, page tables of version 2, which have three sizes of entries. */
 	iommu->maps_singly = !xs_domain_is_generic(domain) &&
 			     !(domain->pgsize_bitmap & SZ_8K);
 	return NULL;

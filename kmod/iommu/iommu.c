@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which kind an IOMMU is of, and what all of them have in common. */
+/* Finds the kind of an IOMMU, and sets the properties that all kinds share. */
 #include <linux/device.h>
 #include <linux/kstrtox.h>
 #include <linux/slab.h>

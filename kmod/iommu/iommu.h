@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Kinds of IOMMUs: a file for each says how it is recognised, and what maps and
- * invalidations are like under its driver. Nothing else asks for a kind.
+ * Kinds of IOMMUs: one file for each kind recognises it and describes maps and invalidations
+ * under its driver. No other code depends on a kind.
  *
- * What is sent is the driver's business and right on each of them; that it is known here
- * lets the module leave out what is not needed, and count.
+ * The IOMMU drivers decide which commands they send, and their choices are right on each kind.
+ * The module knows these choices in order to leave out needless calls, and to count commands.
  */
 #ifndef XSMMU_IOMMU_H
 #define XSMMU_IOMMU_H
@@ -15,24 +15,24 @@
 
 struct xs_format;
 
-/*
- * struct xs_iommu - what an IOMMU is like, for one domain
- * @flushes_maps:	its driver has to be told of each map
- * @kicks:	a removal is a request of its own, which an invalidation tells the device of,
- *		and waits for; so is a map
- * @commands:	how many page-selective commands a range is, where that is not one, U32_MAX if it
- *		must not be asked for; else NULL
- * @range_max_lg2: log2 of the largest page-selective command, in pages, where each is about an
- *		aligned power of two of them, else 0; negative: there are none. Without @commands, a
- *		longer range becomes the domain's command
- * @flush_all_via_range: all of a domain is invalidated as one range: asked for the domain, its
- *		driver may leave out the TLBs of devices (ATS)
- * @unmap_covers_holes:	a removal may be of any length, and have holes, unless
- * @exact_unmap:	a removal must be of what is mapped, to the page
- * @pages_only:	an invalidation of a range is of single pages, not of larger entries
- * @prunes:	an unmap of nothing frees empty page-table pages
- * @maps_singly: a large entry that takes the place of an empty page-table page is not to be
- *		mapped: the driver frees that before it invalidates, and @prunes is not so
+/**
+ * struct xs_iommu - properties of an IOMMU for one domain
+ * @flushes_maps: the driver must be called after each map (iotlb_sync_map)
+ * @kicks:	each removal is a request, and an invalidation notifies the device of the requests
+ *		and waits for them; the same holds for maps
+ * @commands:	number of page-selective commands for a range, or U32_MAX if the range must not be
+ *		invalidated by itself; NULL if one command covers any range that fits
+ * @range_max_lg2: log2 of the largest page-selective command, in pages, if a command covers an
+ *		aligned power of two of pages; else 0. Negative: there are no page-selective
+ *		commands. Without @commands, a longer range becomes a domain-selective command
+ * @flush_all_via_range: all of a domain is invalidated as one range, because the driver may leave
+ *		out device TLBs (ATS) when asked for the whole domain
+ * @unmap_covers_holes: a removal may have any length and may have holes, unless @exact_unmap
+ * @exact_unmap: a removal must cover mapped pages only
+ * @pages_only:	an invalidation of a range covers single pages, not larger entries
+ * @prunes:	an unmap of unmapped pages frees empty page-table pages
+ * @maps_singly: a large entry must not replace an empty page-table page: the driver would free the
+ *		page before the invalidation, and @prunes is false
  */
 struct xs_iommu {
 	bool flushes_maps;
@@ -47,13 +47,13 @@ struct xs_iommu {
 	bool maps_singly;
 };
 
-/*
- * struct xs_iommu_kind
- * @is:		is @dev behind one of these?
- * @describe:	what it is like for @domain, which @dev is attached to; changes what is
- *		so on IOMMUs that nothing is known of. NULL, or why @dev cannot be
- *		served. May sleep
- * @format:	of its page tables, if we can write them
+/**
+ * struct xs_iommu_kind - a kind of IOMMU
+ * @is:		checks whether @dev is behind an IOMMU of this kind
+ * @describe:	changes the properties in @iommu, which are set for an unknown IOMMU, to those of
+ *		this kind, for @domain, to which @dev is attached. Returns NULL, or the reason why
+ *		@dev cannot be served. May sleep
+ * @format:	format of the page tables, if the module can write them; else NULL
  */
 struct xs_iommu_kind {
 	bool (*is)(struct device *dev);
@@ -68,31 +68,62 @@ extern const struct xs_iommu_kind xs_iommu_smmuv3;
 extern const struct xs_iommu_kind xs_iommu_virtio;
 
 /*
- * These functions follow dev->iommu and read what the IOMMU's driver keeps for @dev and for
- * @domain. Context: xs_mutex, before the device is removed, and the mutex of the device's
- * IOMMU group (xs_group_look()); or the notifier of a bind. They may sleep.
+ * Context of the three functions below: xs_mutex, before the device is removed, and the mutex of
+ * the device's IOMMU group (xs_group_look()); or the notifier of a bind. The functions follow
+ * dev->iommu and read state of the IOMMU driver for the device and the domain. They may sleep.
+ */
+
+/**
+ * xs_iommu_check - check whether the module supports the IOMMU of a device
+ * @dev: the device
  *
- * xs_iommu_check(): NULL if the IOMMU of @dev can be used, or why not.
- * xs_iommu_format(): the format of its page tables, NULL if it is none that we can write.
- * xs_iommu_describe(): NULL, and the properties of the IOMMU in @iommu, or why the device
- * cannot be served.
+ * Return: NULL, or the reason why not.
  */
 const char *xs_iommu_check(struct device *dev);
+
+/**
+ * xs_iommu_format - format of the page tables of a device's IOMMU
+ * @dev: the device
+ *
+ * Return: the format; NULL if the module cannot write these page tables.
+ */
 const struct xs_format *xs_iommu_format(struct device *dev);
+
+/**
+ * xs_iommu_describe - properties of a device's IOMMU
+ * @iommu: result
+ * @dev: the device
+ * @domain: domain that the device is attached to
+ *
+ * Return: NULL, or the reason why the device cannot be served.
+ */
 const char *xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 			      struct iommu_domain *domain);
 
-/* Whether one page-selective command, which covers an aligned power of two, is enough. */
+/**
+ * xs_iommu_is_one - check whether one page-selective command covers a range
+ * @iommu: the IOMMU, whose commands cover aligned powers of two of pages
+ * @page: number of the first page
+ * @pages: length
+ *
+ * Context: any.
+ */
 static __always_inline bool xs_iommu_is_one(const struct xs_iommu *iommu,
 					    u64 page, u64 pages)
 {
 	return fls64(page ^ (page + pages - 1)) <= iommu->range_max_lg2;
 }
 
-/*
- * The low bits of a page's number in which the first and the last page of a range differ from
- * those of the command that the range becomes; 0 where commands are not of aligned powers of two,
- * and where their number does not fit into 31 bits: VT-d's driver counts pages in 32.
+/**
+ * xs_iommu_widening - mask that widens a range to the range of its command
+ * @iommu: the IOMMU
+ * @page: number of the first page
+ * @pages: length
+ *
+ * Context: any.
+ * Return: the low bits in which page numbers of the range and of the command differ; 0 where
+ * commands do not cover aligned powers of two of pages, and where the number of pages does not fit
+ * into 31 bits: VT-d's driver counts pages in 32 bits.
  */
 static __always_inline u64 xs_iommu_widening(const struct xs_iommu *iommu,
 					     u64 page, u64 pages)
@@ -105,7 +136,14 @@ static __always_inline u64 xs_iommu_widening(const struct xs_iommu *iommu,
 	return lg2 <= iommu->range_max_lg2 && lg2 < 31 ? (1ull << lg2) - 1 : 0;
 }
 
-/* Count the commands that are sent for an invalidation of @range. */
+/**
+ * xs_iommu_count - count the commands of an invalidation
+ * @iommu: the IOMMU
+ * @range: range that is invalidated
+ * @sent: the commands are added here
+ *
+ * Context: any.
+ */
 static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
 					   const struct xs_range *range,
 					   struct xs_commands *sent)
@@ -125,12 +163,26 @@ static __always_inline void xs_iommu_count(const struct xs_iommu *iommu,
 	}
 }
 
-/*
- * For kinds. xs_iommu_attribute(): read attribute @name of the IOMMU's own sysfs group, a
- * hexadecimal number. xs_iommu_driver(): the name of the driver of the IOMMU's device, or "".
+/**
+ * xs_iommu_attribute - read an attribute of an IOMMU's own sysfs group, for the files of kinds
+ * @dev: a device behind the IOMMU
+ * @group_name: name of the sysfs group
+ * @name: name of the attribute, a hexadecimal number
+ * @value: result; unchanged on failure
+ *
+ * Context: as xs_iommu_check().
+ * Return: false if the attribute cannot be read.
  */
 bool xs_iommu_attribute(struct device *dev, const char *group_name,
 			const char *name, u64 *value);
+
+/**
+ * xs_iommu_driver - name of the driver of an IOMMU, for the files of kinds
+ * @dev: a device behind the IOMMU
+ *
+ * Context: as xs_iommu_check().
+ * Return: the name, or "".
+ */
 const char *xs_iommu_driver(struct device *dev);
 
 #endif

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Arm SMMUv3 (Arm IHI 0070, 4.4 for its commands), with page tables of the CPU's own format.
+ * Arm SMMUv3 (Arm IHI 0070, 4.4 for commands), with page tables in the CPU's format.
  *
- * A map needs no flush. An invalidation of a range is commands of which each covers up to 31
- * times a power of two of pages, from any page on; without range invalidation (RIL) it is
- * one for each page. They say at which level the entries are that they are for, in a hint
- * that the hardware may rely on: a larger entry than a page's may stay cached.
+ * A map needs no flush. An invalidation of a range consists of commands which each cover up to
+ * 31 times a power of two of pages, from any page. Without range invalidation (RIL), each page
+ * needs a command. A command has a hint for the level of the entries, and the hardware may
+ * rely on the hint: an entry that is larger than a page may stay cached.
  *
- * A removal that covers all of a last table frees it, and sends a command of its own for
- * that, which nobody counts; as single pages, as everything is mapped and removed here, it
- * never does. Its driver warns of what is not mapped, and goes to the end of a last
- * table in one call.
+ * A removal that covers a whole last-level table frees the table, and sends a further command
+ * that the module cannot count. Removals of single pages never do so, and the module maps and
+ * removes only single pages. The driver warns of pages that are not mapped, and stops at the
+ * end of a last-level table in each call.
  *
- * Device TLBs are invalidated by its driver, after each of these.
+ * The driver invalidates device TLBs after each of these commands.
  */
 #include <linux/bits.h>
 #include <linux/io.h>
@@ -32,7 +32,10 @@ static bool is_smmuv3(struct device *dev)
 	return !strcmp(xs_iommu_driver(dev), "arm-smmu-v3");
 }
 
-/* From the lowest bit of their number on, as many as go into one command. */
+/*
+ * Number of commands with RIL: each command covers as many pages as fit, from the lowest bit
+ * of the number of pages.
+ */
 static u32 ranges_of(const struct xs_iommu *iommu, u64 page, u64 pages)
 {
 	u32 commands = 0;
@@ -50,7 +53,7 @@ static u32 pages_of(const struct xs_iommu *iommu, u64 page, u64 pages)
 	return pages;
 }
 
-/* If the registers cannot be read, it has no more than each has. */
+/* If the registers cannot be read, the SMMU is taken to have no RIL. */
 static bool has_ranges(struct device *dev)
 {
 	struct device *parent = dev->iommu->iommu_dev->dev->parent;

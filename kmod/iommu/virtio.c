@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * virtio-iommu (virtio specification, 5.13). Maps and unmaps are requests in a queue, and
- * an invalidation tells the device to look there, and waits: a page that is removed is out of
- * reach when its request is done, and there is no other cache.
+ * virtio-iommu (virtio specification, 5.13). Maps and unmaps are requests in a queue. An
+ * invalidation notifies the device of the queue and waits: a removed page is out of reach when
+ * its request is done, and there is no other cache.
  *
- * Its driver keeps a record of each map. Of a range that is not mapped from end to end it
- * drops the records, and sends nothing: what was mapped there stays so in the device.
+ * The driver keeps a record of each map. For a range that is not mapped from end to end, the
+ * driver drops the records and sends nothing, and the range stays mapped in the device.
  */
 #include <linux/string.h>
 
@@ -16,7 +16,7 @@ static bool is_virtio(struct device *dev)
 	return !strcmp(xs_iommu_driver(dev), "virtio_iommu");
 }
 
-/* What was removed was a command each. */
+/* Each removal was counted as a command when the pages were removed. */
 static u32 no_commands(const struct xs_iommu *iommu, u64 page, u64 pages)
 {
 	return 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Intel VT-d (VT-d specification, chapters 9 and 11): legacy mode, where page tables are of
- * the second stage, and scalable mode, where they are of the first or of the second.
+ * Intel VT-d (VT-d specification, chapters 9 and 11): legacy mode, with second-stage page
+ * tables, and scalable mode, with first-stage or second-stage page tables.
  *
- * Its driver has to be told of new mappings in caching mode, if the table is of the second
- * stage, and for write-buffer flushing; the capability registers, in the IOMMU's sysfs
- * group, say which of that is so. The stage is in the tables that the hardware walks: a root
- * table by bus; a context table by function; in scalable mode behind it a directory and a
- * table of PASIDs, whose first entry is for what has none.
+ * The driver must be called after a map in caching mode, if the table is second-stage, and if
+ * the IOMMU needs write-buffer flushing. The capability registers, which are in the IOMMU's
+ * sysfs group, tell both. The stage is in the tables that the hardware walks: a root table by
+ * bus, a context table by function, and in scalable mode a PASID directory and a PASID table,
+ * whose first entry is for requests without PASID.
  */
 #include <linux/bitfield.h>
 #include <linux/bits.h>
@@ -25,40 +25,43 @@
 #define CAP_PSI		BIT_ULL(39)
 #define CAP_MAMV	GENMASK_ULL(53, 48)
 #define ECAP_COHERENT	BIT_ULL(0)
-#define ECAP_SMPWC	BIT_ULL(48)	/* the same in scalable mode */
+#define ECAP_SMPWC	BIT_ULL(48)	/* ECAP_COHERENT of scalable mode */
 
-#define RTADDR		0x20		/* the register with the root table's address */
+#define RTADDR		0x20		/* register with the address of the root table */
 #define RTADDR_MODE	GENMASK_ULL(11, 10)
 #define MODE_LEGACY	0
 #define MODE_SCALABLE	1
 
 #define PRESENT		BIT_ULL(0)
-#define WIDTH_LEVELS	2		/* more than it says */
+#define WIDTH_LEVELS	2		/* levels beyond the field's value */
 #define LEVELS_MAX	5
 
-/* Legacy mode: a context's first and second word. */
+/* Legacy mode: first and second word of a context. */
 #define CONTEXT_TYPE	GENMASK_ULL(3, 2)
-#define TYPE_PASSED	2		/* through, without a page table */
+#define TYPE_PASSED	2		/* passthrough */
 #define CONTEXT_WIDTH	GENMASK_ULL(2, 0)
 
-/* Scalable mode: contexts of 4 words, a PASID's entry of 8; first and third of those. */
+/*
+ * Scalable mode: a context has 4 words, a PASID entry 8. Fields of the first and third word of
+ * the entry.
+ */
 #define SCALABLE_HALF	128		/* functions; each half has a table */
 #define CONTEXT_WORDS	4
-#define CONTEXT_PASID	GENMASK_ULL(19, 0)	/* of the second word: of what has none */
+#define CONTEXT_PASID	GENMASK_ULL(19, 0)	/* second word: PASID of requests without PASID */
 #define PASID_WIDTH	GENMASK_ULL(4, 2)
 #define PASID_STAGE	GENMASK_ULL(8, 6)
 #define STAGE_FIRST	1
 #define STAGE_SECOND	2
 #define FIRST_WIDTH	GENMASK_ULL(3, 2)
-#define FIRST_LEVELS	4		/* more than it says */
+#define FIRST_LEVELS	4		/* levels beyond the field's value */
 
-/* As xs_table_at(), but NULL if the entry is not there. */
+/* As xs_table_at(), but NULL if the entry is not present. */
 static u64 *table_of(u64 entry)
 {
 	return entry & PRESENT ? xs_table_at(entry) : NULL;
 }
 
-/* The root table's address as the hardware has it; 0 if the register cannot be read. */
+/* The value of the root table register; 0 if the register cannot be read. */
 static u64 read_root(u64 registers)
 {
 	void __iomem *at;
@@ -89,7 +92,10 @@ static const char *find_legacy(struct xs_vtd_table *table, const u64 *by_bus,
 	return NULL;
 }
 
-/* The entry of what has no PASID, which Linux gives the first one; NULL if there is none. */
+/*
+ * The PASID entry of requests without PASID, for which Linux uses the first entry; NULL if
+ * there is none.
+ */
 static const u64 *find_pasid(const u64 *by_bus, struct pci_dev *pdev)
 {
 	u32 half = pdev->devfn / SCALABLE_HALF;
@@ -138,7 +144,7 @@ const char *xs_vtd_find_table(struct xs_vtd_table *table, struct device *dev)
 	u32 mode;
 
 	memset(table, 0, sizeof(*table));
-	/* The hardware knows it by another address. */
+	/* The hardware knows the device by another address. */
 	if (is_vmd(pdev->bus))
 		return "it is behind VMD";
 	if (!xs_iommu_attribute(dev, "intel-iommu", "ecap", &ecap) ||
@@ -164,7 +170,7 @@ const char *xs_vtd_find_table(struct xs_vtd_table *table, struct device *dev)
 	return table->first ? NULL : "its page table is not in memory";
 }
 
-/* Intel's desktop chips of 2008 that need write-buffer flushes and hide it. */
+/* Intel's desktop chipsets of 2008 that need write-buffer flushes and do not report it. */
 static bool hides_rwbf(void)
 {
 	static const struct pci_device_id ids[] = {
@@ -185,8 +191,8 @@ static bool is_vtd(struct device *dev)
 }
 
 /*
- * Its driver asks for a range of the first stage however long it is. QEMU's IOMMU refuses
- * what is larger than the largest command, and then nothing is invalidated.
+ * The driver sends a first-stage range of any length. QEMU's IOMMU refuses a range that is
+ * larger than the largest command, and then nothing is invalidated.
  */
 static u32 first_stage_commands(const struct xs_iommu *iommu, u64 page, u64 pages)
 {
@@ -194,8 +200,9 @@ static u32 first_stage_commands(const struct xs_iommu *iommu, u64 page, u64 page
 }
 
 /*
- * A table that is not found may be of either stage, so it is served by what is right for
- * both. In caching mode there is nothing that is: see @flush_all_via_range, below.
+ * If the table is not found, the stage is unknown, and the properties are set to be right for
+ * both stages. In caching mode no properties are right for both: see @flush_all_via_range
+ * below.
  */
 static const char *describe_vtd(struct xs_iommu *iommu, struct device *dev,
 				struct iommu_domain *domain)
@@ -217,9 +224,9 @@ static const char *describe_vtd(struct xs_iommu *iommu, struct device *dev,
 	if (!is_second)
 		iommu->commands = first_stage_commands;
 	/*
-	 * 6.1's driver takes it that a hypervisor that traps a command for the domain has
-	 * devices drop what they have of it. A range of the second stage that is too long
-	 * becomes such a command, and one for each device.
+	 * 6.1's driver assumes that a hypervisor which traps a domain-selective command has device
+	 * TLBs invalidated, too. A second-stage range that is too long becomes such a command, and
+	 * one command for each device.
 	 */
 	iommu->flush_all_via_range = cap & CAP_CM && is_second;
 	/* The driver of VT-d's own page tables. */

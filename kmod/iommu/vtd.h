@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Intel VT-d: what its tables are written by as well (tables/vtd.c). */
+/* Intel VT-d: finding page tables, shared with tables/vtd.c. */
 #ifndef XSMMU_IOMMU_VTD_H
 #define XSMMU_IOMMU_VTD_H
 
 #include <linux/device.h>
 
-/*
- * struct xs_vtd_table - the page table that the hardware has for a device
- * @first:	its first page
- * @levels:	that it has
- * @is_first_stage: as the CPU's; else of the second
- * @flushes:	the IOMMU does not look into the CPU's caches
+/**
+ * struct xs_vtd_table - the page table that the hardware uses for a device
+ * @first:	first page of the table
+ * @levels:	number of levels
+ * @is_first_stage: the table is first-stage; else second-stage
+ * @flushes:	the IOMMU does not snoop the CPU's caches
  */
 struct xs_vtd_table {
 	u64 *first;
@@ -19,7 +19,14 @@ struct xs_vtd_table {
 	bool flushes;
 };
 
-/* NULL, and the table of @dev, or why it was not found. Reads only; may sleep. */
+/**
+ * xs_vtd_find_table - find the page table of a device; reads only
+ * @table: result
+ * @dev: the device
+ *
+ * Context: as the functions of iommu.h; may sleep.
+ * Return: NULL, or the reason why the table was not found.
+ */
 const char *xs_vtd_find_table(struct xs_vtd_table *table, struct device *dev);
 
 #endif

@@ -252,7 +252,7 @@ case_an_untrusted_device_joins_a_group_at_work() {
 	for mode in api kernel; do
 		echo $mode >$PARAMETERS/mode
 		if echo $joins >$RUDE/bind 2>/dev/null; then failure "$mode: it could map"; fi
-		expect_equal "$mode: lines that say so" "$(log_since | grep -c "$joins: xsmmu: all its maps fail, as its IOMMU group is taken over, and it cannot be")" 1
+		expect_equal "$mode: lines that say so" "$(log_since | grep -c "$joins: xsmmu: all its maps fail, as its IOMMU group is attached, and it cannot be")" 1
 		log_mark
 	done
 	expect_equal "the state" "$(get $works state)" active

@@ -24,7 +24,7 @@ u64 xs_batch_reserve(struct xs_batch *batch, u32 count, u32 pages, u64 now_ns)
 		if (!(at & (XS_BATCH_GROUP - 1)))
 			*xs_batch_began_ns(batch, at) = now_ns;
 	batch->more_pages += pages - count;
-	/* Who was interrupted on its fast way finds the head moved. */
+	/* An interrupted fast path then fails its compare and swap. */
 	xs_a64_swap_relaxed(&batch->head, head + count);
 	return head;
 }
@@ -46,7 +46,7 @@ static void xs_extents_sort_gap(u64 *extents, u32 count, u32 gap)
 	}
 }
 
-/* Few and mostly in order: large gaps only pay for many. */
+/* Extents are few and mostly in order: large gaps pay only for many extents. */
 static void xs_extents_sort(u64 *extents, u32 count)
 {
 	if (count > 32) {
@@ -79,7 +79,7 @@ u32 xs_extents_join(u64 *extents, u32 count)
 	return last + 1;
 }
 
-/* Is @high the upper half of an aligned range whose lower half is @low? */
+/* True if @low and @high are the halves of an aligned range. */
 static bool xs_ranges_are_halves(const struct xs_range *low,
 				 const struct xs_range *high)
 {
@@ -88,11 +88,11 @@ static bool xs_ranges_are_halves(const struct xs_range *low,
 	       !(low->page & (2 * low->pages - 1));
 }
 
-/* Each new block joins the ranges before it as a counter carries. */
+/* Each new block joins the ranges before it, like a carry in a counter. */
 u32 xs_extents_ranges(const u64 *extents, u32 count, struct xs_range *ranges,
 		      u32 max)
 {
-	u64 next = 0;	/* the first page that no range covers */
+	u64 next = 0;	/* first page without a range */
 	u32 found = 0;
 
 	for (u32 i = 0; i < count; i++) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* What becomes of a block that no CPU has open; see block.h. */
+/* Blocks that no CPU has open; see block.h. */
 #include <xsmmu/block.h>
 
 /*
- * When all other pages are free, what is reserved becomes free like them, by one of
- * those who see it. Who sees too late what has been a block of before sets pages
- * free that nobody has: only all of them make a claim.
+ * When all other pages are free, a call that sees the state also frees the reserved pages. A
+ * call that sees the state too late, when the block is already taken anew, frees pages of the
+ * new use; no CPU owns those pages, and only a full word makes a claim.
  */
 bool xs_block_settle(struct xs_block *block, u64 free)
 {

@@ -38,7 +38,7 @@ bool xs_engine_poll(struct xs_engine *engine)
 	return empty;
 }
 
-/* Asks what was promised and not the policy, which may be another one by now. */
+/* Depends on @promised and not on the policy, which may have changed since the unmap. */
 static void xs_keep_promise(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	if (xs_a64_read(&cpu->batch.promised))
@@ -80,7 +80,7 @@ u64 xs_engine_expire(struct xs_engine *engine, u32 cpu_id)
 	if (!xs_batch_is_empty(batch)) {
 		deadline = xs_flush_deadline(engine, cpu);
 		if (deadline <= xs_ops(engine)->clock(xs_backend(engine))) {
-			/* What it has to leave it arms a timer for. */
+			/* A flush that must leave records arms a timer for them. */
 			xs_flush_batch(engine, cpu, XS_FLUSH_TIME);
 			deadline = 0;
 		} else {
@@ -119,8 +119,8 @@ void xs_engine_settle(struct xs_engine *engine)
 }
 
 /*
- * Write the row that nobody reads: the calls that may have read it before the
- * last change were waited for then.
+ * Writes the row that no call reads: the previous change waited for the calls that may have
+ * read the row before.
  */
 static const struct xs_policy *xs_engine_row(struct xs_engine *engine,
 					     const struct xs_policy *policy,
@@ -144,7 +144,7 @@ static u32 xs_mode_of(const struct xs_engine *engine,
 
 	if (holds || engine->remembers)
 		mode |= XS_MODE_HOLDS;
-	/* Empty blocks are looked for on the longer way. */
+	/* The slow path looks for empty blocks. */
 	if (xs_flushes_on(row, XS_FLUSH_BLOCK))
 		return mode;
 	if (xs_policy_waits(row))
@@ -155,7 +155,7 @@ static u32 xs_mode_of(const struct xs_engine *engine,
 	return mode;
 }
 
-/* No CPU defers more without its lock, under which it sees the new tuning. */
+/* From now on each CPU defers under its lock, and so sees the new tunables. */
 static void xs_engine_limit(struct xs_engine *engine)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {
@@ -174,7 +174,7 @@ static void xs_engine_limit_pool(struct xs_engine *engine)
 			      engine->tuning.pool_mib >> (XS_CHUNK_LG2 - 20));
 }
 
-/* All IOVAs that CPUs and depots keep go back to their blocks. */
+/* Gives all cached IOVAs of CPUs and depots back to their blocks. */
 static void xs_engine_empty(struct xs_engine *engine)
 {
 	for (u32 i = 0; i < engine->cpu_count; i++) {
@@ -192,11 +192,11 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 {
 	bool moves = policy->placement != engine->policy->placement;
 
-	/* Nobody marks pages now: what marks there are were left by an earlier policy. */
+	/* No call marks pages at present: all marks are from an earlier policy. */
 	if (!xs_flushes_on(engine->policy, XS_FLUSH_BLOCK) &&
 	    xs_flushes_on(policy, XS_FLUSH_BLOCK))
 		xs_space_unmark(&engine->space);
-	/* What was deferred under a shorter window keeps that until it is flushed. */
+	/* Unmaps that were deferred under a shorter window keep the window until their flush. */
 	if (tuning->window_us < engine->tuning.window_us)
 		xs_store(&engine->tuning.window_us, tuning->window_us);
 	xs_store(&engine->tuning.copy_bytes, tuning->copy_bytes);
@@ -208,7 +208,10 @@ void xs_engine_set(struct xs_engine *engine, const struct xs_policy *policy,
 			 xs_engine_row(engine, policy, tuning));
 	xs_store(&engine->mode, xs_mode_of(engine, engine->policy));
 	xs_engine_settle(engine);
-	/* The new placement does not use what the old one kept, and no call keeps more. */
+	/*
+	 * The new placement does not use the cached IOVAs of the old placement, and no call
+	 * caches more.
+	 */
 	if (moves)
 		xs_engine_empty(engine);
 	xs_store(&engine->tuning.window_us, tuning->window_us);
@@ -226,8 +229,8 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 }
 
 /*
- * A CPU may still have a block open that another one has claimed and given back:
- * it finds nothing free there, and must not find it gone.
+ * A CPU may still have a block open that another CPU has claimed and given back. The CPU finds
+ * no free page in the block, but the block's memory must not be freed.
  */
 static void xs_engine_forget(struct xs_engine *engine)
 {
@@ -246,7 +249,7 @@ static void xs_engine_forget(struct xs_engine *engine)
 	}
 }
 
-/* Free leaves that were detached, and their page-table pages. */
+/* Frees detached leaves and their page-table pages. */
 static void xs_trim_free(struct xs_engine *engine,
 			 const struct xs_detached *detached, u32 count)
 {
@@ -265,7 +268,7 @@ void xs_engine_trim(struct xs_engine *engine)
 	bool found;
 
 	xs_engine_mend(engine, false);
-	/* What becomes empty behind it, in the meantime, is for another round. */
+	/* A leaf that becomes empty behind the search is left for another round. */
 	do {
 		u64 from = 0;
 
@@ -317,7 +320,7 @@ static bool xs_cpus_init(struct xs_engine *engine)
 	return true;
 }
 
-/* Magazines of larger order-n ranges have fewer, so that they keep about as many pages. */
+/* Magazines of larger ranges have fewer items, so that all hold about as many pages. */
 static u32 xs_depot_items(u32 lg2)
 {
 	u32 items = XS_MAGAZINE_ITEMS >> lg2;
@@ -325,7 +328,7 @@ static u32 xs_depot_items(u32 lg2)
 	return items > 2 ? items : 2;
 }
 
-/* Full magazines of a depot: no more pages than one of single pages has. */
+/* Most full magazines in a depot: no more pages than in a depot of single pages. */
 static u32 xs_depot_full(u32 lg2)
 {
 	return XS_DEPOT_PAGES / (xs_depot_items(lg2) << lg2);
@@ -408,10 +411,10 @@ static void xs_cpu_free(struct xs_engine *engine, struct xs_cpu *cpu)
 	xs_ops(engine)->free(xs_backend(engine), cpu, sizeof(*cpu));
 }
 
-/* What was got where it may sleep is freed so, too. */
+/* Memory that was allocated in a context that may sleep is freed in such a context too. */
 void xs_engine_destroy(struct xs_engine *engine)
 {
-	/* What one CPU gives back may be on another one's partial list. */
+	/* A block that a CPU gives back may be on another CPU's partial list. */
 	for (u32 i = 0; engine->cpus && i < engine->cpu_count; i++)
 		if (engine->cpus[i])
 			xs_cpu_empty(engine, engine->cpus[i]);
@@ -422,7 +425,7 @@ void xs_engine_destroy(struct xs_engine *engine)
 		xs_depot_destroy(&engine->depots[lg2]);
 	if (engine->pool.chunks)
 		xs_pool_destroy(&engine->pool);
-	/* Before the leaves, which have the other records. */
+	/* Before the leaves, which own the other records. */
 	xs_tears_free(engine);
 	xs_space_destroy(&engine->space);
 	xs_counts_free(engine->counts);

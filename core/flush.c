@@ -5,9 +5,16 @@
 #include <xsmmu/flush.h>
 
 /*
- * A flush of a batch: its records up to @end, or those of @block.
- * @kept: the first record that is left, @end if none is
+ * struct xs_taken - records that a flush takes from a batch
+ * @policy: policy of the flush
+ * @block: take only the records of this block; NULL for all records
+ * @end: end of the records to look at
+ * @kept: first record that is left; @end if no record is left
+ * @pages: pages of the taken records
+ * @records: number of taken records
+ * @extents: number of extents of the taken records
  * @stuck: pages that the backend could not remove
+ * @sent: commands sent
  */
 struct xs_taken {
 	const struct xs_policy *policy;
@@ -21,7 +28,7 @@ struct xs_taken {
 	struct xs_commands sent;
 };
 
-/* Set in a key that is taken behind one that is left. */
+/* Set in the key of a record that is taken after a record that is left. */
 #define XS_KEY_TAKING	(1ULL << 63)
 
 static void xs_flush_count(struct xs_engine *engine, struct xs_cpu *cpu,
@@ -40,8 +47,8 @@ static void xs_flush_count(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * The timer fires an eighth before the bound, which is then kept also by one that
- * comes a bit late.
+ * The timer fires an eighth of the window before the bound, so that a slightly late timer still
+ * keeps the bound.
  */
 static u64 xs_flush_wait_ns(const struct xs_engine *engine)
 {
@@ -50,7 +57,7 @@ static u64 xs_flush_wait_ns(const struct xs_engine *engine)
 	return window_ns - window_ns / 8;
 }
 
-/* A clock that is corrected may go back a little. */
+/* Elapsed time; a corrected clock may go back a little. */
 static u64 xs_since(u64 now_ns, u64 began_ns)
 {
 	return now_ns > began_ns ? now_ns - began_ns : 0;
@@ -58,7 +65,7 @@ static u64 xs_since(u64 now_ns, u64 began_ns)
 
 /* ---- take ---- */
 
-/* Add pages to the last run if they are its neighbours, or begin another. */
+/* Adds pages to the last extent if they are its neighbours, or begins another extent. */
 static void xs_flush_add(u64 *extents, struct xs_taken *taken, u64 key)
 {
 	u64 page = xs_key_page(key);
@@ -76,7 +83,7 @@ static void xs_flush_add(u64 *extents, struct xs_taken *taken, u64 key)
 	}
 }
 
-/* Is this record to be taken, now? */
+/* True if the record is valid and part of the flush. */
 static bool xs_flush_wants(const struct xs_taken *taken, u64 key)
 {
 	return xs_key_is_valid(key) &&
@@ -85,9 +92,9 @@ static bool xs_flush_wants(const struct xs_taken *taken, u64 key)
 }
 
 /*
- * From record @at on, mappings of one page that follow each other, as most do:
- * add them to the extent that ends with @key, the last one that was taken, up to the
- * end of the block if only that is wanted. Returns the first record that is none.
+ * Takes the records from @at on that continue the extent ending with @key, each a mapping of a
+ * single page, as most records are. Stops at the end of the block if only a block is flushed.
+ * Returns the first record that does not continue the extent.
  */
 static xs_inline u64 xs_flush_take_contiguous(struct xs_batch *batch,
 					      struct xs_taken *taken, u64 at, u64 key)
@@ -122,8 +129,8 @@ static xs_inline u64 xs_flush_take_contiguous(struct xs_batch *batch,
 }
 
 /*
- * The pages of the valid records, as runs. What is in order before the first one
- * that is left is taken by that; what is taken behind it is marked.
+ * Collects the pages of the valid records as extents. Up to the first record that is left, a
+ * record's position says that it was taken; after it, a mark in the key does.
  */
 static void xs_flush_take(struct xs_batch *batch, struct xs_taken *taken)
 {
@@ -154,7 +161,7 @@ static void xs_flush_take(struct xs_batch *batch, struct xs_taken *taken)
 
 /* ---- remove and invalidate ---- */
 
-/* The backend could not remove these pages. */
+/* Handles pages that the backend could not remove. */
 static xs_noinline void xs_flush_stick(struct xs_engine *engine,
 				       struct xs_taken *taken, u64 page,
 				       u32 pages)
@@ -164,9 +171,9 @@ static xs_noinline void xs_flush_stick(struct xs_engine *engine,
 }
 
 /*
- * Pages of one page-table page, which is a page with 8 bytes for each. A removal
- * that covers all of them frees it, and costs the invalidation its hint and the
- * next map a new one: not worth it, so no removal is of all.
+ * Pages that a page-table page maps, with 8 bytes each. A removal that covers all of them frees
+ * the page-table page: the invalidation then loses its hint, and the next map needs a new
+ * page-table page. So no removal covers all.
  */
 #define XS_TABLE_PAGES	((u32)(XS_PAGE_BYTES / sizeof(u64)))
 
@@ -194,7 +201,7 @@ static void xs_flush_remove(struct xs_engine *engine, const u64 *extents,
 	}
 }
 
-/* Invalidate what the extents are about. Returns the ranges used, 0: domain. */
+/* Invalidates the extents. Returns the number of ranges used; 0 for the domain. */
 static u32 xs_flush_invalidate(struct xs_engine *engine, const u64 *extents,
 			       struct xs_taken *taken, xs_gather_t *gather)
 {
@@ -217,12 +224,12 @@ static u32 xs_flush_invalidate(struct xs_engine *engine, const u64 *extents,
 /* ---- release ---- */
 
 /*
- * Where IOVAs go: to their blocks, later and as runs, or to magazines; and then
- * as long as some blocks are to come back as a whole it is looked whose they are.
+ * Destination of IOVAs: their blocks, later and as extents; magazines; or magazines after a
+ * check whether the block's pages must come back to the block.
  */
 enum xs_back { XS_BACK_BLOCKS, XS_BACK_RANGES, XS_BACK_LOOKED };
 
-/* Let a record's pages go: to the allocator, and to magazines or their block. */
+/* Releases a record: the reference, and the IOVAs to magazines or their block. */
 static xs_inline void xs_record_release(struct xs_engine *engine,
 					struct xs_cpu *cpu,
 					enum xs_back back,
@@ -244,12 +251,12 @@ static xs_inline void xs_record_release(struct xs_engine *engine,
 				    xs_block_mask(page, pages));
 }
 
-/* Release the records [@at, @end), all taken. Returns their pages. */
+/* Releases the records [@at, @end), all taken. Returns the number of pages. */
 static xs_inline u32 xs_flush_release_all(struct xs_engine *engine,
 					  struct xs_cpu *cpu, enum xs_back back,
 					  u64 at, u64 end)
 {
-	/* Groups do not wrap around. */
+	/* A group does not wrap around. */
 	struct xs_record *record = xs_batch_record(&cpu->batch, at);
 	struct xs_record *last = record + (end - at);
 	u32 pages = 0;
@@ -266,7 +273,7 @@ static xs_inline u32 xs_flush_release_all(struct xs_engine *engine,
 	return pages;
 }
 
-/* The same where each is a mapping of one page, and none is a order-n range. */
+/* The same for mappings of a single page that do not go to magazines. */
 static u32 xs_flush_release_ones(struct xs_cpu *cpu, u64 at, u64 end)
 {
 	struct xs_record *record = xs_batch_record(&cpu->batch, at);
@@ -283,7 +290,7 @@ static u32 xs_flush_release_ones(struct xs_cpu *cpu, u64 at, u64 end)
 	return (u32)(end - at);
 }
 
-/* The same where some are left: those that were taken are marked. */
+/* The same after the first record that is left: only marked records were taken. */
 static u32 xs_flush_release_marked(struct xs_engine *engine, struct xs_cpu *cpu,
 				   enum xs_back back, u64 at, u64 end)
 {
@@ -304,9 +311,9 @@ static u32 xs_flush_release_marked(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * A record of a flush that could not remove all pages: what is stuck keeps its reference, or
- * gets it now, as the driver that keeps the memory waits for this flush; and its IOVAs. Returns
- * the pages that are released.
+ * Releases a record of a flush that could not remove all pages. A stuck page keeps its IOVA and
+ * its reference; without a reference the page is held now, since the driver keeps the memory
+ * until this flush returns. Returns the number of released pages.
  */
 static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
 			    enum xs_back back, const struct xs_record *record,
@@ -314,7 +321,7 @@ static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
 {
 	u64 page = xs_key_page(key);
 
-	/* A removal is of whole mappings. */
+	/* A removal covers whole mappings. */
 	if (xs_stuck_has(engine, page)) {
 		if (record->ref == XS_REF_UNHELD)
 			xs_stuck_hold(engine, page, xs_key_pages(key));
@@ -327,7 +334,7 @@ static u32 xs_record_settle(struct xs_engine *engine, struct xs_cpu *cpu,
 	return xs_key_pages(key);
 }
 
-/* The same of the records [@at, @end). @marked: of those only that are marked. */
+/* The same for the records [@at, @end). @marked: only for marked records. */
 static u32 xs_flush_release_stuck(struct xs_engine *engine, struct xs_cpu *cpu,
 				  enum xs_back back, u64 at, u64 end,
 				  bool marked)
@@ -348,14 +355,14 @@ static u32 xs_flush_release_stuck(struct xs_engine *engine, struct xs_cpu *cpu,
 	return pages;
 }
 
-/* Group by group, for each has its age. */
+/* Releases group by group, because each group has an age of its own. */
 static void xs_flush_release(struct xs_engine *engine, struct xs_cpu *cpu,
 			     const struct xs_taken *taken, u64 now)
 {
 	enum xs_back back = taken->policy->placement != XS_PLACE_PAGE ?
 		XS_BACK_BLOCKS : xs_load(&engine->reserves) ?
 		XS_BACK_LOOKED : XS_BACK_RANGES;
-	/* All that there are, so none is left and none was taken before. */
+	/* All records were taken, now and not earlier. */
 	bool ones = back == XS_BACK_BLOCKS &&
 		    taken->pages == taken->end - cpu->batch.tail &&
 		    taken->pages == taken->records && !taken->stuck;
@@ -394,7 +401,7 @@ static void xs_flush_release(struct xs_engine *engine, struct xs_cpu *cpu,
 	}
 }
 
-/* Pages are not dead any more, whatever the policy that they died under asked for. */
+/* Clears the dead marks, whatever policy set them. */
 static void xs_flush_bury(struct xs_engine *engine, const u64 *extents, u32 count)
 {
 	for (u32 i = 0; i < count; i++) {
@@ -413,7 +420,7 @@ static void xs_flush_bury(struct xs_engine *engine, const u64 *extents, u32 coun
 	}
 }
 
-/* Pages that no magazine has taken go back to their blocks, as runs. */
+/* Gives pages that no magazine has taken back to their blocks, as extents. */
 static void xs_flush_back(struct xs_engine *engine, struct xs_cpu *cpu,
 			  const struct xs_taken *taken)
 {
@@ -445,8 +452,8 @@ static void xs_flush_back(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * The batch is flushed but for what is kept. If that is nothing the group ends;
- * else the backend is to call again, as soon as for a batch that begins now.
+ * Ends the flush of a batch. Without records that are left, the group ends; otherwise the
+ * backend must call again, as soon as for a batch that begins now.
  */
 static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
 			 const struct xs_taken *taken)
@@ -465,7 +472,7 @@ static void xs_flush_end(struct xs_engine *engine, struct xs_cpu *cpu,
 	xs_store_release(&batch->tail, taken->kept);
 	if (taken->block)
 		return;
-	/* Who writes a record that was not valid has promised before, or will. */
+	/* The writer of a record that was not valid has set @promised before, or will do so. */
 	xs_a64_set(&batch->promised, 1);
 	xs_ops(engine)->deferred(xs_backend(engine), cpu->id, true,
 				 xs_ops(engine)->clock(xs_backend(engine)) +
@@ -487,9 +494,9 @@ static void xs_flush_some(struct xs_engine *engine, struct xs_cpu *cpu,
 	u64 oldest_ns, now;
 	u32 ranges;
 
-	/* Who appends from now on waits for the lock, unless it is about to. */
+	/* From now on appends wait for the lock, except appends in progress. */
 	xs_store(&batch->limit, 0);
-	/* Ordered: an unmap promised before has been written before. */
+	/* Fully ordered: an unmap that has set @promised before has written its record before. */
 	if (!block)
 		xs_a64_swap(&batch->promised, 0);
 	taken.end = xs_a64_read(&batch->head);
@@ -497,7 +504,7 @@ static void xs_flush_some(struct xs_engine *engine, struct xs_cpu *cpu,
 	if (taken.extents) {
 		oldest_ns = *xs_batch_began_ns(batch, batch->tail);
 		taken.extents = xs_extents_join(batch->extents, taken.extents);
-		/* The policy may be another one than that of the unmaps. */
+		/* The policy may have changed since the unmaps. */
 		if (cause == XS_FLUSH_DRAIN)
 			xs_flush_bury(engine, batch->extents, taken.extents);
 		xs_ops(engine)->gather_init(&gather);
@@ -531,12 +538,12 @@ void xs_flush_block(struct xs_engine *engine, struct xs_block *block)
 	xs_cpu_unlock(cpu, flags);
 }
 
-/* The backend's ways to remove. */
+/* Kinds of removal by the backend. */
 enum xs_removal { XS_REMOVE, XS_REMOVE_AGAIN, XS_REMOVE_PART };
 
 /*
- * Remove and invalidate what is not deferred: all of @whole, or @part of it. Returns what the
- * backend says of the removal.
+ * Removes and invalidates pages that are not deferred: all of @whole, or @part of it. Returns
+ * the backend's result of the removal.
  */
 static xs_inline int xs_flush_one(struct xs_engine *engine, enum xs_removal how,
 				  const struct xs_range *part,
@@ -562,7 +569,7 @@ static xs_inline int xs_flush_one(struct xs_engine *engine, enum xs_removal how,
 	return result;
 }
 
-/* The same of one range. False: the backend could not remove all of it. */
+/* The same for a range. Returns false if the backend could not remove all of it. */
 static xs_inline bool xs_flush_range(struct xs_engine *engine, u64 page,
 				     u32 pages, bool again,
 				     struct xs_commands *sent)
@@ -573,7 +580,7 @@ static xs_inline bool xs_flush_range(struct xs_engine *engine, u64 page,
 			     &range, sent);
 }
 
-/* A flush that no batch has; who unmaps counts the pages. */
+/* Counts a direct flush; the unmap counts the pages. */
 static xs_inline void xs_flush_direct_count(struct xs_engine *engine, u32 pages,
 					    const struct xs_commands *sent)
 {

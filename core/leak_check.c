@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* The accounts of a whole engine, and what they are compared with. */
+/* Sum of an engine's statistics, and the leak check. */
 #include <xsmmu/place.h>
 #include <xsmmu/tear.h>
 
@@ -8,7 +8,7 @@ void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum)
 	static const struct xs_stats zero;
 
 	*sum = zero;
-	/* In this order: what is flushed was deferred before. */
+	/* In this order: a page is deferred before it is flushed. */
 	for (u32 i = 0; i < engine->cpu_count; i++) {
 		struct xs_cpu *cpu = engine->cpus[i];
 		xs_flags_t flags = xs_lock(&cpu->lock);
@@ -22,8 +22,8 @@ void xs_engine_stats(struct xs_engine *engine, struct xs_stats *sum)
 }
 
 /*
- * A page is counted as mapped before its map returns, so before it can be
- * unmapped: reading in the opposite order, no unmap is seen without its map.
+ * A page is counted as mapped before its map returns, hence before its unmap. Reading in the
+ * opposite order never sees an unmap without its map.
  */
 s64 xs_engine_live(const struct xs_engine *engine)
 {
@@ -46,7 +46,7 @@ s64 xs_engine_live(const struct xs_engine *engine)
 	return (s64)live;
 }
 
-/* ---- what is mapped ---- */
+/* ---- mappings ---- */
 
 bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages)
 {
@@ -72,12 +72,12 @@ bool xs_engine_next_mapping(struct xs_engine *engine, u64 *iova, u32 *pages)
 
 /* ---- the leak check ---- */
 
-/* Pages of @leaf that are a mapping's, or that a CPU keeps. */
+/* Pages of @leaf that a mapping has, or that a CPU caches. */
 static u64 xs_leaf_given(const struct xs_leaf *leaf)
 {
 	u64 given = 0;
 
-	/* The blocks of a torn run do not say how many they are. */
+	/* The blocks of a torn extent do not record its size. */
 	for (const struct xs_torn *torn = leaf->torn; torn; torn = torn->next)
 		if (torn->pages > XS_BLOCK_PAGES)
 			given += torn->pages;
@@ -93,7 +93,7 @@ static u64 xs_leaf_given(const struct xs_leaf *leaf)
 	return given;
 }
 
-/* Pages that mappings have, or had and are not flushed. */
+/* Pages of mappings, and pages that are unmapped and not flushed. */
 static u64 xs_count_given(struct xs_engine *engine)
 {
 	u64 given = 0, page = 0;
@@ -115,7 +115,7 @@ static u64 xs_count_given(struct xs_engine *engine)
 	return given;
 }
 
-/* Buffers that the pool has copies of. */
+/* Number of buffers in the pool. */
 static u64 xs_count_copied(const struct xs_engine *engine)
 {
 	u64 count = 0, iova = 0;

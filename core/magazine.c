@@ -2,8 +2,8 @@
 /*
  * Magazines and their depot; see magazine.h.
  *
- * A cache keeps two magazines, so that a CPU that alternates between a full
- * and an empty one does not go to the depot each time.
+ * A CPU has two magazines, so that alternating maps and unmaps at a full or empty magazine do
+ * not go to the depot each time.
  */
 #include <xsmmu/magazine.h>
 
@@ -53,7 +53,7 @@ static void xs_cache_exchange(struct xs_cache *cache)
 	cache->previous = loaded;
 }
 
-/* Trade the empty loaded magazine, if any, for a full one. */
+/* Exchanges the empty loaded magazine, if any, for a full magazine. */
 static bool xs_cache_load_full(struct xs_cache *cache, struct xs_depot *depot)
 {
 	struct xs_magazine *full;
@@ -86,7 +86,7 @@ bool xs_cache_get(struct xs_cache *cache, struct xs_depot *depot, u64 *item)
 	return true;
 }
 
-/* Trade the full loaded magazine, if any, for an empty one. */
+/* Exchanges the full loaded magazine, if any, for an empty magazine. */
 static bool xs_cache_load_empty(struct xs_cache *cache, struct xs_depot *depot)
 {
 	struct xs_magazine *empty = 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Mapping: place, write down how to hold the pages, have the backend map; and the flush that
- * some backends need after that.
+ * Mapping: place the pages, write down how to hold them, call the backend's map; and the flush
+ * that some backends need after a map.
  */
 #include <xsmmu/claim.h>
 #include <xsmmu/place.h>
 #include <xsmmu/flush.h>
 
-/* Is it written down how pages of a map that begins here can be held? */
+/* True if the slots of a map that begins here must say how its pages can be held. */
 static xs_inline bool xs_holds_pages(const struct xs_engine *engine)
 {
 	return xs_load(&engine->mode) & XS_MODE_HOLDS;
@@ -20,7 +20,7 @@ static xs_inline void xs_count_map(struct xs_engine *engine, u32 pages)
 		xs_count(engine->counts, map_extra_pages, pages - 1);
 }
 
-/* The block of a small mapping that was placed. */
+/* Block of a small mapping that was placed. */
 static xs_inline struct xs_block *xs_block_of(struct xs_engine *engine,
 					      u64 iova)
 {
@@ -37,9 +37,9 @@ void xs_engine_map_failed(struct xs_engine *engine)
 }
 
 /*
- * An unmap can find the mapping of @pages pages, more than one, from now on. The caller
- * has written its slots and mapped its pages: a second unmap of a mapping that was there
- * before, of the same size, finds nothing or removes them all. Entered.
+ * Lets unmaps find a mapping of several pages. The caller has written the slots and mapped the
+ * pages. So a repeated unmap of an earlier mapping of the same size finds no mapping, or
+ * removes all pages of the new mapping. Entered.
  */
 static void xs_publish(struct xs_engine *engine, u64 page, u32 pages)
 {
@@ -51,9 +51,9 @@ static void xs_publish(struct xs_engine *engine, u64 page, u32 pages)
 }
 
 /*
- * A mapping that was placed and not published: no translation of it exists. One page is
- * found by unmaps before: if one has claimed it, which nobody could mean, then it was
- * mapped.
+ * Frees the IOVAs of a mapping that was placed and not published; no translation exists. Unmaps
+ * find a single page before it is published: if a bad unmap has claimed the page, the page
+ * counts as mapped.
  */
 static xs_noinline void xs_unplace(struct xs_engine *engine,
 				   const struct xs_policy *policy, u64 iova,
@@ -80,8 +80,8 @@ static xs_noinline void xs_unplace(struct xs_engine *engine,
 }
 
 /*
- * The backend refused to map what was placed, with @error. What it has mapped and could not undo
- * is a mapping that is unmapped at once.
+ * Handles a map that the backend refused with @error. Pages that the backend has mapped and
+ * could not undo become a mapping, which is unmapped at once.
  */
 static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
 				       u32 pages, int error)
@@ -104,7 +104,7 @@ static xs_noinline void xs_map_refused(struct xs_engine *engine, u64 iova,
 		xs_engine_unmap_left(engine, iova, pages);
 }
 
-/* The rest of a map of one page that was placed: 0 if the backend refused. Exits. */
+/* Ends a refused map of a single page. Returns 0. Exits. */
 static xs_noinline u64 xs_map_one_refused(struct xs_engine *engine, u64 iova,
 					  int error)
 {
@@ -113,7 +113,7 @@ static xs_noinline u64 xs_map_one_refused(struct xs_engine *engine, u64 iova,
 	return 0;
 }
 
-/* A page from this CPU's magazine; 0: it has none that will do. */
+/* Page of this CPU's magazine; 0 if the magazine has no page up to @last. */
 static xs_inline u64 xs_map_one_range(struct xs_engine *engine,
 				      const struct xs_policy *policy, u64 last)
 {
@@ -130,7 +130,7 @@ static xs_inline u64 xs_map_one_range(struct xs_engine *engine,
 	return page << XS_PAGE_LG2;
 }
 
-/* xs_engine_map_one(), if this CPU has no block open that will do. Exits. */
+/* xs_engine_map_one() if this CPU has no open block with a page up to @last. Exits. */
 static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64 phys,
 				      u32 prot, u64 last)
 {
@@ -159,9 +159,10 @@ static xs_noinline xs_no_canary u64 xs_map_one_any(struct xs_engine *engine, u64
 }
 
 /*
- * xs_engine_map() of one page: one of the block that this CPU has open, without its
- * lock. @memory: what the caller knows of it, for xs_memory_ref(). What is rare are
- * tail calls. The caller has entered, as it may know the engine by that only; exits.
+ * xs_engine_map() of a single page from the open block of this CPU, without the CPU's lock.
+ * @memory: the caller's knowledge of the memory, for xs_memory_ref(). Rare cases are tail
+ * calls. The caller has entered, because its pointer to the engine may be valid only while
+ * entered; this function exits.
  */
 static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 				       xs_memory_t memory, u64 phys, u32 prot,
@@ -184,18 +185,18 @@ static xs_inline u64 xs_engine_map_one(struct xs_engine *engine,
 	} while (xs_unlikely(!xs_a64_try_acquire(&block->free, &free,
 					 free & (free - 1))));
 	/*
-	 * Before the map: after it, three more registers are saved for each page. No right
-	 * unmap names the page before the map has returned its IOVA, so none sees the slot
-	 * too early. A wrong unmap of exactly this page does, and takes the mapping; then
-	 * the entry may be written behind its removal, and stays until the IOVA is mapped
-	 * or removed anew. Wrong unmaps of other sizes find a torn mapping (tear.h), and
-	 * wait for the map before the IOVA is free.
+	 * Before the map: after it, the compiler would save three more registers for each page.
+	 * No right unmap names the page before the map has returned the IOVA, so none sees the
+	 * slot too early. A bad unmap of exactly this page claims the mapping; then the entry
+	 * may be written after its removal, and stays until the IOVA is mapped or removed
+	 * again. Bad unmaps of other sizes find a torn mapping (tear.h), and wait for the map
+	 * before the IOVA is free.
 	 */
 	xs_a64_set(&block->slots[at],
 		   xs_slot_one(xs_likely(xs_load(&engine->mode) &
 					 XS_MODE_HOLDS) ?
 			       xs_memory_ref(memory) : XS_REF_UNHELD));
-	/* As that of a mapping of many it would be asked for. */
+	/* Drops the inlined map()'s test for NULL, which only larger mappings need. */
 	entries = &block->entries;
 	xs_assume(entries);
 	error = xs_ops(engine)->map(xs_backend(engine), entries, iova, phys, 1,
@@ -241,7 +242,7 @@ u64 xs_engine_map(struct xs_engine *engine, u64 phys, u32 pages, u32 prot,
 		xs_slots_fill(xs_block_slot(block, iova >> XS_PAGE_LG2), phys,
 			      pages, xs_holds_pages(engine));
 	}
-	/* Nothing of a policy is in large ones, and they may take long. */
+	/* A large mapping depends on no policy, and the map may take long. */
 	if (large)
 		xs_exit();
 	if (iova)
@@ -287,7 +288,7 @@ u64 xs_engine_reserve(struct xs_engine *engine, u32 pages, u64 last)
 	return iova;
 }
 
-/* So many pages, from the first one on, are neighbours in memory, or all are blocked. */
+/* Number of pages, from the first on, that are neighbours in memory, or are all blocked. */
 static xs_inline u32 xs_neighbours(const u64 *phys, u32 pages)
 {
 	u64 step = phys[0] == XS_PHYS_NONE ? 0 : XS_PAGE_BYTES;
@@ -300,8 +301,8 @@ static xs_inline u32 xs_neighbours(const u64 *phys, u32 pages)
 }
 
 /*
- * Map pages of a block. Returns how many are, from the first one on; *@left pages behind those
- * are neither mapped nor undone.
+ * Maps pages of a block. Returns the number of mapped pages, from the first on. *@left pages
+ * after those are mapped in part, and the backend could not undo the map.
  */
 static xs_inline u32 xs_map_each(struct xs_engine *engine,
 				 struct xs_block *block, u64 iova,
@@ -331,7 +332,7 @@ static xs_inline u32 xs_map_each(struct xs_engine *engine,
 	return done;
 }
 
-/* Has it more extents of memory to be held than a mapping can have references? */
+/* True if the pages have more extents that can be held than a mapping can have references. */
 static bool xs_holds_too_many(const u64 *phys, u32 pages)
 {
 	u32 extents = 0;
@@ -344,14 +345,14 @@ static bool xs_holds_too_many(const u64 *phys, u32 pages)
 	return extents > XS_HOLDS_MAX;
 }
 
-/* Write the slots of a small mapping whose pages are anywhere. */
+/* Writes the slots of a small mapping of scattered pages. */
 static void xs_fill_slots_each(const struct xs_engine *engine,
 			       xs_slot_t *slots, const u64 *phys, u32 pages)
 {
 	bool holds = xs_holds_pages(engine);
 	u32 extent;
 
-	/* It is flushed in its unmap: nobody asks for what. */
+	/* The unmap flushes such a mapping, and needs no reference. */
 	if (holds && xs_holds_too_many(phys, pages))
 		holds = false;
 	if (!holds) {
@@ -427,8 +428,8 @@ u64 xs_engine_take_block(struct xs_engine *engine, u32 pages, u64 last)
 }
 
 /*
- * Take pages that a driver has in a block of its own and has not mapped. NULL,
- * and a warning, if it has not all of them.
+ * Takes pages of a driver's block that the driver has not mapped. Returns NULL, and reports a
+ * misuse, if the driver does not own all of them.
  */
 static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
 				     u32 pages)
@@ -452,9 +453,9 @@ static struct xs_block *xs_own_claim(struct xs_engine *engine, u64 iova,
 }
 
 /*
- * The backend refused to map @pages pages of a driver's block, from @iova on. The first @left of
- * them are neither mapped nor undone: each is a mapping that is unmapped at once. The others
- * are the driver's again.
+ * Handles pages of a driver's block, @pages from @iova on, that the backend refused to map. The
+ * first @left pages are mapped in part: each becomes a mapping, which is unmapped at once. The
+ * driver owns the other pages again.
  */
 static xs_noinline void xs_block_refused(struct xs_engine *engine,
 					 struct xs_block *block, u64 iova,
@@ -486,7 +487,7 @@ u32 xs_engine_map_in_block(struct xs_engine *engine, u64 iova, const u64 *phys,
 		goto out;
 	slots = xs_block_slot(block, iova >> XS_PAGE_LG2);
 	done = xs_map_each(engine, block, iova, phys, pages, prot, &left);
-	/* Each on its own, for each is unmapped on its own. */
+	/* A slot for each page, because each page is unmapped on its own. */
 	for (u32 i = 0; i < done + left; i++)
 		xs_a64_set_release(&slots[i],
 				   xs_slot_one(holds ? xs_ref_of(phys[i]) :
@@ -520,19 +521,19 @@ void xs_engine_drop_in_block(struct xs_engine *engine, u64 iova, u32 pages)
 
 /* ---- maps without their flush ---- */
 
-/* A command for each of so many ranges; more become one from the first to the last. */
+/* Up to this many ranges have a command each; more are joined from the first to the last. */
 static u32 xs_unflushed_ranges_max(const struct xs_policy *policy)
 {
 	return policy->scope == XS_SCOPE_DOMAIN ? 1 : policy->ranges_max;
 }
 
-/* The extents of @unflushed, which has some, as ranges. Returns how many. */
+/* Converts the extents of @unflushed, which is not empty, to ranges. Returns the number. */
 static u32 xs_unflushed_ranges(struct xs_unflushed *unflushed,
 			       struct xs_range *ranges, u32 max)
 {
 	const u64 *extents = unflushed->extents;
 	u32 count = xs_extents_join(unflushed->extents, unflushed->count);
-	/* They are apart now: the last one ends last. */
+	/* The extents are disjoint and sorted now. */
 	u64 end = xs_extent_page(extents[count - 1]) + xs_extent_pages(extents[count - 1]);
 
 	if (count > max) {
@@ -547,7 +548,7 @@ static u32 xs_unflushed_ranges(struct xs_unflushed *unflushed,
 	return count;
 }
 
-/* Flush what the CPU, whose lock is held, has mapped without. Entered. */
+/* Flushes the unflushed maps of a CPU, with the CPU's lock held. Entered. */
 static void xs_unflushed_flush(struct xs_engine *engine, struct xs_cpu *cpu)
 {
 	struct xs_unflushed *unflushed = &cpu->unflushed;
@@ -564,7 +565,7 @@ static void xs_unflushed_flush(struct xs_engine *engine, struct xs_cpu *cpu)
 	xs_store_release(&unflushed->count, 0);
 }
 
-/* Is it what joined runs can say? */
+/* True if the joined extents can have @pages more pages. */
 static bool xs_unflushed_has_room(struct xs_unflushed *unflushed, u32 pages)
 {
 	u32 count = unflushed->count;
@@ -578,7 +579,7 @@ static bool xs_unflushed_has_room(struct xs_unflushed *unflushed, u32 pages)
 	return count < XS_UNFLUSHED_EXTENTS;
 }
 
-/* This CPU has mapped these without a flush. Entered. */
+/* Adds an unflushed map of this CPU. Entered. */
 static void xs_unflushed_add(struct xs_engine *engine, u64 page, u32 pages)
 {
 	xs_flags_t flags;

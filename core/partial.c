@@ -2,7 +2,7 @@
 /* Blocks of a CPU, by size; see partial.h. */
 #include <xsmmu/partial.h>
 
-/* Blocks of a list to look at for one below a low limit. */
+/* Most blocks of a list to look at for a block below a low limit. */
 #define XS_PARTIAL_LOOKS	32u
 
 /* ---- the rings ---- */
@@ -20,7 +20,7 @@ static void xs_partial_link(struct xs_partial *partial, struct xs_block *block)
 	first->prev = block;
 	*list = first;
 	xs_store(&partial->listed[at], partial->listed[at] + 1);
-	/* Before its pages are looked at again. */
+	/* Ordered before the second look at the block's free pages. */
 	xs_a64_swap(&block->listed, 1);
 }
 
@@ -70,7 +70,7 @@ void xs_partial_put(struct xs_partial *partial, struct xs_block *block, u32 lg2)
 		return;
 	xs_partial_leave(block);
 	flags = xs_lock(&partial->lock);
-	/* Who has freed a page of it before may still look. */
+	/* A call that has freed a page before may still read the size. */
 	xs_store(&block->lg2, lg2);
 	xs_store(&partial->taken[at], partial->taken[at] + 1);
 	xs_store(&block->partial, partial);
@@ -87,14 +87,14 @@ void xs_partial_list(struct xs_block *block)
 	if (!partial)
 		return;
 	flags = xs_lock(&partial->lock);
-	/* It may have been claimed, or put on another partial list. */
+	/* Another call may have claimed the block, or put it on another partial list. */
 	if (xs_load(&block->partial) == partial && !xs_a64_read(&block->listed) &&
 	    xs_partial_wants(block, xs_a64_read(&block->free))) {
 		xs_partial_link(partial, block);
 		/*
-		 * It may be open, or be claimed and opened meanwhile. A claimed
-		 * block has no free page, and an opened one is open before it
-		 * has any, so the pages are looked at first: in order.
+		 * The block may be open, or may be claimed and opened meanwhile. A claimed
+		 * block has no free page, and @open is set before an opened block has free
+		 * pages. So read the free pages first, then @open.
 		 */
 		if (!xs_partial_wants(block, xs_a64_or(&block->free, 0)) ||
 		    xs_a64_read(&block->open))
@@ -104,8 +104,8 @@ void xs_partial_list(struct xs_block *block)
 }
 
 /*
- * The first block of a list, of the first XS_PARTIAL_LOOKS, that ends at or below @last;
- * the partial list's lock is held.
+ * Finds the first block of a list that ends at or below @last, among the first
+ * XS_PARTIAL_LOOKS. The partial list's lock is held.
  */
 static struct xs_block *xs_partial_find(const struct xs_partial *partial, u32 list,
 					u64 last, u32 *looks)

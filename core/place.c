@@ -3,18 +3,18 @@
 #include <xsmmu/place.h>
 #include <xsmmu/flush.h>
 
-/* Blocks to open for a mapping of several pages, before a fresh one. */
+/* Partial blocks to open for a mapping before a fresh block, and again after. */
 #define XS_PLACE_OPENS	4u
 
 /*
- * Partial blocks, and other CPUs' lists, to look at for one mapping: what it does with
- * its CPU's lock held does not grow with the number of CPUs.
+ * Most partial blocks and other CPUs' lists to look at for a mapping: the work under the CPU's
+ * lock does not grow with the number of CPUs.
  */
 #define XS_PLACE_LOOKS	256u
 
 /*
- * All CPUs give up what they keep no more often; and so many of them for one mapping. A
- * test may have fewer.
+ * Shortest time between two reclaim rounds, and CPUs that a mapping reclaims from. A test may
+ * have fewer.
  */
 #define XS_RECLAIM_NS	10000000ULL
 #ifndef XS_RECLAIM_CPUS
@@ -23,7 +23,7 @@
 
 /* ---- blocks that a CPU keeps ---- */
 
-/* Give all in the free-block cache blocks but @left back to the space. */
+/* Gives all blocks of the free-block cache except @left back to the space. */
 static void xs_empty_give(struct xs_engine *engine, struct xs_cpu *cpu,
 			  u32 left)
 {
@@ -36,7 +36,7 @@ static void xs_empty_give(struct xs_engine *engine, struct xs_cpu *cpu,
 static void xs_empty_put(struct xs_engine *engine, struct xs_cpu *cpu,
 			 struct xs_block *block)
 {
-	/* What is in the free-block cache is anybody's. */
+	/* Any mapping may use a block of the free-block cache. */
 	if (xs_unlikely(block->reserved_low)) {
 		xs_partial_leave(block);
 		xs_space_give(&engine->space, &block, 1);
@@ -47,7 +47,7 @@ static void xs_empty_put(struct xs_engine *engine, struct xs_cpu *cpu,
 	cpu->empty[cpu->empties++] = block;
 }
 
-/* The lowest one, so that neighbours are opened one after the other. */
+/* The lowest block, so that neighbours are opened one after the other. */
 static struct xs_block *xs_empty_get(struct xs_cpu *cpu, u64 last)
 {
 	struct xs_block *block;
@@ -92,10 +92,12 @@ void xs_place_close(struct xs_engine *engine, struct xs_cpu *cpu)
 /* ---- opening ---- */
 
 /*
- * What a mapping is placed by, and what the search for its block has left to do.
- * @low:	a CPU's open block is above the limit, so what is partial comes first
- * @opens:	of partial blocks, before a fresh one and, if there is none, after that
- * @looks:	at partial blocks, and at other CPUs' lists
+ * struct xs_search - search for the block of a mapping
+ * @lg2: log2 of the size of the mapping
+ * @last: highest IOVA in bytes, inclusive
+ * @low: the CPU's open block is above @last, so listed blocks come first
+ * @opens: partial blocks to open before a fresh block and, without a fresh block, after
+ * @looks: partial blocks and other CPUs' lists to look at
  */
 struct xs_search {
 	u32 lg2;
@@ -127,8 +129,8 @@ static void xs_probe_next(struct xs_engine *engine, struct xs_cpu *cpu)
 }
 
 /*
- * A block of another CPU's, when there is no other; last those that are kept. Where
- * this search ends early the next one goes on.
+ * Finds a block of any CPU when there is no other block; blocks reserved low come last. If the
+ * search ends early, the next search continues from there.
  */
 static struct xs_block *xs_place_steal(struct xs_engine *engine,
 				       struct xs_cpu *cpu,
@@ -149,9 +151,9 @@ static struct xs_block *xs_place_steal(struct xs_engine *engine,
 }
 
 /*
- * A block of another CPU's, if more than half of its blocks are partial: what was
- * mapped there may live on, and new mappings come here. One CPU is looked at, the
- * same as long as it has some.
+ * Finds a block of another CPU if more than half of that CPU's blocks are listed: mappings
+ * there may be long-lived, while new mappings are made here. Looks at a single CPU, the same as
+ * long as the CPU has such blocks.
  */
 static struct xs_block *xs_place_probe(struct xs_engine *engine,
 				       struct xs_cpu *cpu,
@@ -167,7 +169,7 @@ static struct xs_block *xs_place_probe(struct xs_engine *engine,
 	return block;
 }
 
-/* A partial block of this CPU's. */
+/* Finds a listed block of this CPU. */
 static struct xs_block *xs_place_listed(struct xs_cpu *cpu,
 					struct xs_search *search)
 {
@@ -180,7 +182,7 @@ static struct xs_block *xs_place_listed(struct xs_cpu *cpu,
 	return block;
 }
 
-/* A block from the space. */
+/* Takes a block from the space. */
 static struct xs_block *xs_place_fresh(struct xs_engine *engine, u64 last)
 {
 	struct xs_block *block = xs_space_take(&engine->space, last);
@@ -190,7 +192,7 @@ static struct xs_block *xs_place_fresh(struct xs_engine *engine, u64 last)
 	return block;
 }
 
-/* Open a block for what is searched for; NULL if there is none. */
+/* Opens a block for a search; NULL if there is none. */
 static struct xs_block *xs_place_open(struct xs_engine *engine,
 				      struct xs_cpu *cpu,
 				      struct xs_search *search)
@@ -248,10 +250,10 @@ static u64 xs_place_in_block(struct xs_engine *engine, struct xs_cpu *cpu,
 
 /* ---- page placement ---- */
 
-/* A magazine gives up a order-n range: it goes back to its block. */
+/* Context for a range that a magazine gives back to its block. */
 struct xs_range_context {
 	struct xs_engine *engine;
-	struct xs_cpu *cpu;	/* NULL: a block that is all free goes to the space */
+	struct xs_cpu *cpu;	/* NULL: a free block goes to the space */
 	u32 pages;
 };
 
@@ -279,7 +281,7 @@ static void xs_range_put(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 		xs_range_back(&context, page);
 }
 
-/* Are the pages of this block to come back to it? */
+/* True if the pages of a block must come back to the block. */
 static bool xs_is_reserved(const struct xs_block *block)
 {
 	return block->reserved_low || xs_a64_read(&block->reserved);
@@ -298,7 +300,10 @@ bool xs_place_back_range(struct xs_engine *engine, struct xs_cpu *cpu, u64 page,
 	       xs_cache_put(&cpu->magazines[lg2], &engine->depots[lg2], page);
 }
 
-/* The free order-n ranges of some block: one is returned, the others go to the magazine. */
+/*
+ * Takes the free order-n ranges of a block: returns the first and puts the others into the
+ * magazine.
+ */
 static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 			  u64 last)
 {
@@ -309,7 +314,7 @@ static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 	while (!iova && (block = xs_place_open(engine, cpu, &search))) {
 		u64 free, mask;
 
-		/* No order-n range of it may be cached. */
+		/* No range of a block reserved low may be cached. */
 		if (xs_unlikely(block->reserved_low)) {
 			iova = xs_block_take(block, 1u << lg2);
 			xs_place_shut(engine, cpu, block);
@@ -317,7 +322,7 @@ static u64 xs_place_carve(struct xs_engine *engine, struct xs_cpu *cpu, u32 lg2,
 		}
 		free = xs_block_take_all(block);
 
-		/* Last first: a magazine is a stack, so they come out in order. */
+		/* Last range first: a magazine is a stack, so ranges come out in order. */
 		for (u32 at = XS_BLOCK_PAGES; at; at -= 1u << lg2) {
 			mask = xs_mask_of(at - (1u << lg2), 1u << lg2);
 			if ((free & mask) != mask)
@@ -345,7 +350,7 @@ static u64 xs_place_range(struct xs_engine *engine, struct xs_cpu *cpu,
 		iova = xs_place_carve(engine, cpu, lg2, last);
 	} else {
 		iova = page << XS_PAGE_LG2;
-		/* The device cannot address what is cached. */
+		/* The device cannot address the cached range. */
 		if (xs_unlikely(iova + (XS_PAGE_BYTES << lg2) - 1 > last)) {
 			xs_range_put(engine, cpu, lg2, page);
 			iova = xs_place_carve(engine, cpu, lg2, last);
@@ -393,10 +398,10 @@ void xs_place_empty_depots(struct xs_engine *engine)
 	}
 }
 
-/* May a round of all CPUs begin? Not if one has a moment ago. */
+/* True if a reclaim round may begin: none began a moment ago. */
 static bool xs_reclaim_begin(struct xs_engine *engine)
 {
-	/* In this order: the other one may find it later than now. */
+	/* In this order: another CPU may read the clock later than this CPU. */
 	u64 last = xs_a64_read(&engine->reclaimed_ns);
 	u64 now = xs_ops(engine)->clock(xs_backend(engine));
 
@@ -405,9 +410,9 @@ static bool xs_reclaim_begin(struct xs_engine *engine)
 }
 
 /*
- * Free IOVAs that CPUs only keep: those of the next XS_RECLAIM_CPUS of the round, since
- * the caller may have entered for long. False: all of that was done a moment ago, or
- * another caller does it.
+ * Frees the IOVAs that CPUs cache: those of the next XS_RECLAIM_CPUS CPUs of the round, because
+ * the caller may have entered for long. Returns false if the round ended a moment ago, or
+ * another caller does the work.
  */
 static bool xs_reclaim(struct xs_engine *engine)
 {
@@ -433,7 +438,7 @@ static bool xs_reclaim(struct xs_engine *engine)
 	return true;
 }
 
-/* Place after all else failed. */
+/* Places after all other ways have failed. */
 static xs_noinline u64 xs_place_starved(struct xs_engine *engine,
 					const struct xs_policy *policy,
 					u32 pages, u64 last)
@@ -468,8 +473,8 @@ u64 xs_place(struct xs_engine *engine, const struct xs_policy *policy,
 }
 
 /*
- * What the driver does not use is reserved, and comes back with the block. With
- * page placement, where the block's pages go their own ways, it is anybody's.
+ * Pages that the driver does not use are reserved and come back with the block. With page
+ * placement, where pages do not return to the block together, any mapping may use them.
  */
 static void xs_place_rest(struct xs_engine *engine, struct xs_cpu *cpu,
 			  const struct xs_policy *policy,

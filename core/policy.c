@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The table of policies, and what can be read off a row.
+ * The table of policies, and properties of a row.
  *
- * The level is computed, not stored, so that a row cannot claim more than its
- * choices give.
+ * The level is computed, not stored, so that a row cannot claim more than its choices give.
  */
 #include <xsmmu/policy.h>
 

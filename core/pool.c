@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Small buffers are copied; see pool.h. */
+/* Copies of small buffers; see pool.h. */
 #include <xsmmu/pool.h>
 
 static enum xs_direction xs_direction_of(u32 kind)
@@ -24,7 +24,7 @@ static bool xs_direction_writes(enum xs_direction direction)
 
 /* ---- bounce buffers ---- */
 
-/* What a bounce buffer is a copy of. */
+/* Memory that a bounce buffer is a copy of. */
 struct xs_origin {
 	u64 phys;
 	u32 bytes;
@@ -46,10 +46,11 @@ static struct xs_origin xs_origin_of(u64 word)
 }
 
 /*
- * Where in its bounce buffer a buffer begins: the largest have what would be within one as it is.
- * But a copy is aligned to four bytes: of what is not, some drivers have the device leave the
- * first ones out, and put them into the buffer after a sync, where the unmap's copy would
- * undo it (sdhci with ADMA).
+ * Offset of a buffer in its bounce buffer: 0, but in a bounce buffer of the largest size a buffer
+ * keeps its offset if there is room. The offset is rounded down to four bytes. For an unaligned
+ * buffer some drivers (sdhci with ADMA) have the device skip the first bytes, and write the bytes
+ * into the buffer after a sync; with the unaligned offset the copy of the unmap would undo the
+ * write.
  */
 static u32 xs_offset_in_bounce(u64 phys, u32 bytes, u32 lg2)
 {
@@ -60,7 +61,7 @@ static u32 xs_offset_in_bounce(u64 phys, u32 bytes, u32 lg2)
 	return offset;
 }
 
-/* The bounce buffer at an IOVA, @at of its chunk. NULL: no chunk is there. */
+/* Finds the chunk at an IOVA, and the bounce buffer *@at in the chunk; NULL without a chunk. */
 static struct xs_chunk *xs_pool_find(const struct xs_pool *pool, u64 iova,
 				     u32 *at)
 {
@@ -93,7 +94,7 @@ static void xs_pool_tell(struct xs_pool *pool, bool tell)
 		pool->ops->short_of(pool->backend);
 }
 
-/* A area that is all free, and the caller's, goes back to its chunk. */
+/* Gives an area, all free and claimed by the caller, back to its chunk. */
 static void xs_area_put(struct xs_pool *pool, struct xs_block *area)
 {
 	struct xs_chunk *chunk;
@@ -112,7 +113,7 @@ static void xs_area_put(struct xs_pool *pool, struct xs_block *area)
 	xs_unlock(&pool->lock, flags);
 }
 
-/* An idle area of the first chunk that has one. */
+/* Takes an idle area of the first chunk with an idle area. */
 static struct xs_block *xs_area_take(struct xs_pool *pool, u32 kind)
 {
 	struct xs_chunk *chunk = pool->idle[kind];
@@ -127,7 +128,7 @@ static struct xs_block *xs_area_take(struct xs_pool *pool, u32 kind)
 	return &chunk->area[word * 64 + at];
 }
 
-/* The same; NULL if there is none, and the backend is told. */
+/* The same; NULL without an idle area, and then tells the backend. */
 static struct xs_block *xs_area_fresh(struct xs_pool *pool, u32 kind, u64 now)
 {
 	struct xs_block *area = 0;
@@ -145,15 +146,15 @@ static struct xs_block *xs_area_fresh(struct xs_pool *pool, u32 kind, u64 now)
 	return area;
 }
 
-/* Another CPU's areas are looked at next. */
+/* The next search looks at the next CPU. */
 static void xs_probe_area_next(struct xs_pool *pool, struct xs_pool_cpu *cpu)
 {
 	cpu->probe = cpu->probe + 1 < pool->cpu_count ? cpu->probe + 1 : 0;
 }
 
 /*
- * Of another CPU's that has more than one partial, so it seems to map no more of it. One CPU
- * is looked at, the same as long as it has some.
+ * Takes an area of another CPU with several listed areas, which seems to have stopped mapping.
+ * Looks at a single CPU, the same as long as the CPU has such areas.
  */
 static struct xs_block *xs_area_probe(struct xs_pool *pool,
 				      struct xs_pool_cpu *cpu, u32 kind)
@@ -168,7 +169,7 @@ static struct xs_block *xs_area_probe(struct xs_pool *pool,
 	return area;
 }
 
-/* What any CPU has partial: some are looked at, and the next ones the next time. */
+/* Takes a listed area of any CPU. Looks at a few CPUs; the next search continues from there. */
 static struct xs_block *xs_area_steal(struct xs_pool *pool,
 				      struct xs_pool_cpu *cpu, u32 kind)
 {
@@ -185,14 +186,14 @@ static struct xs_block *xs_area_steal(struct xs_pool *pool,
 	return 0;
 }
 
-/* A CPU has it open no more. */
+/* Closes an area of a CPU. */
 static void xs_area_shut(struct xs_pool *pool, struct xs_block *area)
 {
 	if (area != &pool->none && xs_block_close(area))
 		xs_area_put(pool, area);
 }
 
-/* A area to be opened, and open. NULL: there is none. */
+/* Opens an area; NULL if there is none. */
 static struct xs_block *xs_area_get(struct xs_pool *pool,
 				    struct xs_pool_cpu *cpu, u32 kind, u64 now)
 {
@@ -211,7 +212,7 @@ static struct xs_block *xs_area_get(struct xs_pool *pool,
 	return area;
 }
 
-/* Open another area. NULL: there is none, or was none lately. */
+/* Opens another area; NULL if there is none, or was none lately. */
 static xs_noinline struct xs_block *xs_area_open(struct xs_pool *pool, u32 kind)
 {
 	struct xs_pool_cpu *cpu = pool->cpus[xs_cpu_id()];
@@ -228,7 +229,7 @@ static xs_noinline struct xs_block *xs_area_open(struct xs_pool *pool, u32 kind)
 		xs_store(&cpu->dry_ns[kind], now + XS_POOL_DRY_NS);
 	if (area) {
 		xs_store(&cpu->open[kind], area);
-		/* It is the same if it was emptied by who shared it. */
+		/* Equal if a CPU that shared the area has emptied it. */
 		if (area != open)
 			xs_area_shut(pool, open);
 	}
@@ -236,7 +237,7 @@ static xs_noinline struct xs_block *xs_area_open(struct xs_pool *pool, u32 kind)
 	return area;
 }
 
-/* Take a free bounce buffer of a area, as a bit; 0: there is none. */
+/* Takes a free bounce buffer of an area, as a bit; 0 if there is none. */
 static xs_inline u64 xs_area_take_bounce(struct xs_block *area)
 {
 	u64 free = xs_a64_read(&area->free);
@@ -264,7 +265,7 @@ static xs_inline void xs_pool_copy_out(struct xs_pool *pool, u64 phys,
 	xs_count(pool->counts, copied_bytes, bytes);
 }
 
-/* log2 of the bounce buffer for a buffer; it may be more than there is. */
+/* log2 of the size of a buffer's bounce buffer; may be more than the largest size. */
 static xs_inline u32 xs_lg2_of(u64 phys, u32 bytes, bool offset)
 {
 	u32 lg2 = xs_lg2_ceil(bytes);
@@ -277,7 +278,10 @@ static xs_inline u32 xs_lg2_of(u64 phys, u32 bytes, bool offset)
 	return offset && lg2 < XS_BOUNCE_MAX_LG2 ? XS_BOUNCE_MAX_LG2 : lg2;
 }
 
-/* Of an address that begins at @start of a largest bounce buffer. */
+/*
+ * True if a bounce buffer of the largest size, with the buffer at @start, keeps the bits of
+ * @keep.
+ */
 static xs_inline bool xs_keeps(u32 keep, u64 phys, u32 start)
 {
 	return keep < XS_BOUNCE_MAX_BYTES &&
@@ -290,7 +294,7 @@ static xs_noinline u64 xs_pool_miss(struct xs_pool *pool)
 	return 0;
 }
 
-/* xs_pool_map() for who has the time to be short of: all of it is inlined. */
+/* xs_pool_map(), inlined as a whole. */
 static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
 				     enum xs_direction direction, u64 last, u32 keep,
 				     bool copies)
@@ -314,11 +318,11 @@ static xs_inline u64 xs_pool_map_one(struct xs_pool *pool, u64 phys, u32 bytes,
 	if (xs_unlikely(!bounce))
 		return xs_pool_miss(pool);
 	iova = area->iova + ((u64)xs_ctz(bounce) << lg2) + start;
-	/* The area came to this CPU under a lock, after its chunk. */
+	/* The area came to this CPU under a lock, after its chunk was published. */
 	chunk = xs_load(&pool->chunks[(iova - pool->start) >> XS_CHUNK_LG2]);
 	at = (iova - pool->start) & (XS_CHUNK_BYTES - 1);
 	memory = chunk->memory + at;
-	/* What a device writes must not come back with another buffer's bytes. */
+	/* Bytes that the device does not write must not come back from another buffer. */
 	if (copies || xs_direction_writes(direction))
 		xs_pool_copy_in(pool, memory, phys, bytes);
 	xs_a64_set_release(&chunk->words[at >> lg2], xs_word_of(phys, bytes));
@@ -332,7 +336,7 @@ u64 xs_pool_map(struct xs_pool *pool, u64 phys, u32 bytes, enum xs_direction dir
 	return xs_pool_map_one(pool, phys, bytes, direction, last, keep, copies);
 }
 
-/* The same of xs_pool_unmap(). */
+/* xs_pool_unmap(), inlined as a whole. */
 static xs_inline bool xs_pool_unmap_one(struct xs_pool *pool, u64 iova,
 					bool copies)
 {
@@ -398,7 +402,7 @@ bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device)
 	return true;
 }
 
-/* How many bytes a bounce buffer has copies of, and where they begin. */
+/* Number of bytes copied into a bounce buffer, and their IOVA. */
 static u32 xs_bounce_holds(const struct xs_chunk *chunk, u32 at, u64 *iova)
 {
 	u64 word = xs_a64_read(&chunk->words[at]);
@@ -442,14 +446,14 @@ static size_t xs_words_bytes(u32 lg2)
 	return sizeof(xs_atomic64_t) << (XS_CHUNK_LG2 - lg2);
 }
 
-/* Nobody knows it, and the backend has removed its memory. */
+/* Frees a chunk that no look-up finds, after the backend has removed the memory. */
 static void xs_chunk_free(struct xs_pool *pool, struct xs_chunk *chunk)
 {
 	pool->ops->free(pool->backend, chunk->words, xs_words_bytes(chunk->lg2));
 	pool->ops->free(pool->backend, chunk, xs_chunk_bytes(chunk->areas));
 }
 
-/* The backend removes and frees the memory of a chunk. False: it could not. */
+/* Has the backend remove and free the memory of a chunk. Returns false on failure. */
 static bool xs_chunk_unmap(struct xs_pool *pool, struct xs_chunk *chunk)
 {
 	return !chunk->memory || pool->ops->drop_chunk(pool->backend, chunk->iova,
@@ -468,7 +472,10 @@ static void xs_chunk_fill(struct xs_chunk *chunk)
 	chunk->idle_areas = chunk->areas;
 }
 
-/* NULL: no memory. If its map has failed and left something, it is stuck, and not counted. */
+/*
+ * Makes a chunk; NULL without memory. A chunk with a failed and incomplete map is stuck, and is
+ * not counted.
+ */
 static struct xs_chunk *xs_chunk_new(struct xs_pool *pool, u32 kind, u64 iova)
 {
 	u32 lg2 = XS_BOUNCE_MIN_LG2 + kind % XS_BOUNCE_SIZES;
@@ -512,7 +519,7 @@ static void xs_chunk_tell_stuck(struct xs_pool *pool,
 				 XS_CHUNK_BYTES / XS_PAGE_BYTES);
 }
 
-/* A chunk becomes stuck, or is stuck no more; it counts as one of the pool's meanwhile. */
+/* Makes a chunk stuck, or no longer stuck; a stuck chunk counts as a chunk of the pool. */
 static void xs_chunk_stick(struct xs_pool *pool, struct xs_chunk *chunk,
 			   bool stuck)
 {
@@ -528,7 +535,7 @@ static void xs_chunk_stick(struct xs_pool *pool, struct xs_chunk *chunk,
 		xs_chunk_tell_stuck(pool, chunk);
 }
 
-/* False: no memory. */
+/* Adds a chunk. Returns false without memory. */
 static bool xs_pool_add(struct xs_pool *pool, u32 kind)
 {
 	struct xs_chunk *chunk;
@@ -550,7 +557,7 @@ static bool xs_pool_add(struct xs_pool *pool, u32 kind)
 	xs_store_release(&pool->chunks[at], chunk);
 	chunk->next = pool->idle[kind];
 	pool->idle[kind] = chunk;
-	/* Who has missed it meanwhile misses it no more. */
+	/* Clears requests that were raised while the chunk was being allocated. */
 	pool->wanted &= ~(1u << kind);
 	xs_unlock(&pool->lock, flags);
 	return true;
@@ -565,8 +572,8 @@ void xs_pool_limit(struct xs_pool *pool, u32 limit)
 }
 
 /*
- * Free a chunk that nobody can find, or keep its place: the backend could not remove it, and
- * devices may reach it. Returns whether it is free.
+ * Frees a chunk that no look-up finds. If the backend could not remove the chunk, devices may
+ * reach it, and the chunk keeps its place. Returns true if the chunk is free.
  */
 static bool xs_pool_drop(struct xs_pool *pool, struct xs_chunk *chunk)
 {
@@ -588,14 +595,14 @@ void xs_pool_retry(struct xs_pool *pool)
 
 		if (!chunk || !chunk->stuck)
 			continue;
-		/* An unmap that the driver should not make may look at it. */
+		/* A bad unmap by the driver may look at the chunk. */
 		xs_store(&pool->chunks[i], (struct xs_chunk *)0);
 		pool->ops->quiesce(pool->backend);
 		xs_pool_drop(pool, chunk);
 	}
 }
 
-/* Nobody can take a bounce buffer of it any more. The lock is held. */
+/* Hides a chunk, so that no call can take its bounce buffers. The lock is held. */
 static void xs_pool_detach(struct xs_pool *pool, struct xs_chunk *chunk)
 {
 	struct xs_chunk **link = &pool->idle[chunk->kind];
@@ -607,7 +614,7 @@ static void xs_pool_detach(struct xs_pool *pool, struct xs_chunk *chunk)
 	pool->count--;
 }
 
-/* A chunk that is idle as a whole, if there are more than @kept of its kind. */
+/* Detaches an idle chunk, if there are more than @kept of its kind. */
 static struct xs_chunk *xs_pool_spare(struct xs_pool *pool, u32 kind, u32 kept)
 {
 	struct xs_chunk *spare = 0;
@@ -625,7 +632,7 @@ static struct xs_chunk *xs_pool_spare(struct xs_pool *pool, u32 kind, u32 kept)
 	return spare;
 }
 
-/* All CPUs give up what they have open: it may be all that is left of a chunk. */
+/* Closes the open areas of all CPUs, which may be the last areas of a chunk in use. */
 static void xs_pool_close(struct xs_pool *pool, u32 kind)
 {
 	for (u32 i = 0; i < pool->cpu_count; i++) {
@@ -658,7 +665,7 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
 	}
 	if (!gone)
 		return 0;
-	/* Who shares a area may have it open still. */
+	/* A CPU that shares an area may still have it open. */
 	for (u32 kind = 0; kind < XS_BOUNCE_KINDS; kind++)
 		xs_pool_close(pool, kind);
 	pool->ops->quiesce(pool->backend);
@@ -670,15 +677,15 @@ u32 xs_pool_trim(struct xs_pool *pool, u32 kept)
 }
 
 /*
- * A kind that is wanted and may have a chunk, which counts from now on; XS_BOUNCE_KINDS:
- * none, and if it is for the limit, *@full.
+ * Selects a wanted kind that may have a chunk, and counts the chunk. Returns XS_BOUNCE_KINDS if
+ * there is no such kind; *@full is true if the limit is the reason.
  */
 static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 {
 	xs_flags_t flags = xs_lock(&pool->lock);
 	u32 kind = XS_BOUNCE_KINDS;
 
-	/* What has come back is not enough for the next time, but has to do. */
+	/* At the limit, areas that have come back must suffice for now. */
 	for (u32 i = 0; i < XS_BOUNCE_KINDS && pool->count >= pool->limit; i++)
 		if (pool->idle[i])
 			pool->wanted &= ~(1u << i);
@@ -691,7 +698,7 @@ static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 	return kind;
 }
 
-/* There is no memory for a chunk, of which @count was counted. */
+/* Pauses after a failed allocation; @count of the chunk was counted. */
 static void xs_pool_pause(struct xs_pool *pool, u32 count)
 {
 	u64 now = pool->ops->clock(pool->backend);
@@ -776,7 +783,7 @@ void xs_pool_destroy(struct xs_pool *pool)
 	for (u32 i = 0; pool->chunks && i < XS_CHUNKS_MAX; i++) {
 		struct xs_chunk *chunk = pool->chunks[i];
 
-		/* What cannot be dropped is lost, and no page of it is used again. */
+		/* Memory that cannot be removed is lost, and is never used again. */
 		if (!chunk)
 			continue;
 		if (!xs_chunk_unmap(pool, chunk))

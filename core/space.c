@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Which blocks are taken, and by what; see space.h. */
+/* Blocks that are taken, and their use; see space.h. */
 #include <xsmmu/bits.h>
 #include <xsmmu/space.h>
 
@@ -10,7 +10,7 @@
 
 /* ---- looking for room ---- */
 
-/* The memory for it is there; the lock is held, or nobody else is. */
+/* The caller has made the memory for the marks, and holds the lock or is the only user. */
 static void xs_space_mark(struct xs_space *space, u64 first, u64 count,
 			  bool take)
 {
@@ -24,7 +24,7 @@ static void xs_space_mark(struct xs_space *space, u64 first, u64 count,
 	}
 }
 
-/* The first of @count free contiguous blocks below @end. */
+/* Finds the first @count free contiguous blocks below @end. */
 static u64 xs_space_find(const struct xs_space *space, u64 count, u64 end)
 {
 	bool keep = end > XS_LOW_BLOCKS &&
@@ -40,7 +40,7 @@ static u64 xs_space_find(const struct xs_space *space, u64 count, u64 end)
 	return found;
 }
 
-/* The number of whole blocks up to @last. */
+/* Number of whole blocks up to @last. */
 static u64 xs_end_of(const struct xs_space *space, u64 last)
 {
 	u64 blocks = (last + 1) / XS_BLOCK_BYTES;
@@ -77,12 +77,12 @@ struct xs_block *xs_space_take(struct xs_space *space, u64 last)
 	xs_a64_set(&block->joined, 0);
 	xs_a64_set(&block->dead, 0);
 	xs_a64_set(&block->reserved, 0);
-	/* It is NULL, but for a map that its driver did not wait for. */
+	/* NULL already, except after a map that its driver did not wait for. */
 	xs_store(&block->entries, (void *)0);
 	return block;
 }
 
-/* Is it time to tell the backend? The lock is held. */
+/* True if the backend must be told. The lock is held. */
 static bool xs_space_has_surplus(struct xs_space *space)
 {
 	if (space->surplus || space->tree.empty <= 2 * space->empty_reserved_low ||
@@ -115,7 +115,7 @@ void xs_space_give(struct xs_space *space, struct xs_block *const *blocks,
 	xs_space_tell(space, surplus);
 }
 
-/* ---- runs ---- */
+/* ---- extents ---- */
 
 static u64 xs_blocks_of(u32 pages)
 {
@@ -266,7 +266,7 @@ static int xs_space_reserve_page(struct xs_space *space, u64 first, u64 end)
 		return -XS_ENOMEM;
 	xs_space_mark(space, first, end - first, true);
 	space->low_free = xs_tree_low_free(&space->tree);
-	/* Where there is nothing else all are alike. */
+	/* Without blocks above 4 GiB all devices are alike. */
 	space->low_reserved = space->end_block > XS_LOW_BLOCKS ?
 		space->low_free / 2 : 0;
 	return 0;

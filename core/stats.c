@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Accounts and the exposure histogram; see stats.h. */
+/* Statistics and the exposure histogram; see stats.h. */
 #include <xsmmu/stats.h>
 
 /*
- * Below XS_EXPOSURE_SUBS each ns has its bucket; above, the top bits after the
- * leading one choose among the XS_EXPOSURE_SUBS of its power of two.
+ * Below XS_EXPOSURE_SUBS each ns has a bucket. Above, the bits after the leading bit select a
+ * bucket of the power of two.
  */
 static u32 xs_bucket_of(u64 ns)
 {
@@ -40,7 +40,7 @@ void xs_stats_expose(struct xs_stats *stats, u64 ns, u64 pages)
 
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from)
 {
-	/* In the opposite order of counting: nothing is flushed that was not unmapped. */
+	/* In the opposite order of counting: a page is unmapped before it is flushed. */
 	into->direct += xs_load_acquire(&from->direct);
 	into->direct_pages += xs_load_acquire(&from->direct_pages);
 	into->unmaps += xs_load_acquire(&from->unmaps);

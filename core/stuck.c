@@ -55,16 +55,19 @@ void xs_stuck_hold(struct xs_engine *engine, u64 page, u32 pages)
 /* ---- trying again ---- */
 
 /*
- * What is stuck in a leaf, as it was before a wait for all calls: these pages are nobody's but
- * the retry's. The flushes that could not remove them have ended and have written down what they
- * hold, and no map of them runs any more.
+ * Stuck pages of a leaf before a wait for all calls. After the wait the retry owns the pages:
+ * the flushes that could not remove the pages have ended and have written the held references,
+ * and no map of the pages runs any more.
  */
 struct xs_stuck_leaf {
 	u64 small[XS_LEAF_BLOCKS];
 	u64 extents[XS_LEAF_BLOCKS];
 };
 
-/* False: nothing is. Its blocks are taken if something is, so the leaf stays. */
+/*
+ * Returns false without a stuck page. A leaf with stuck pages has taken blocks, so it is not
+ * freed.
+ */
 static bool xs_stuck_look(struct xs_leaf *leaf, struct xs_stuck_leaf *stuck)
 {
 	u64 any = 0;
@@ -79,7 +82,7 @@ static bool xs_stuck_look(struct xs_leaf *leaf, struct xs_stuck_leaf *stuck)
 	return any;
 }
 
-/* The caller has removed @pages pages and sent commands. The CPU's lock is held. */
+/* Counts @pages removed pages and the commands sent. The CPU's lock is held. */
 static void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
 			   u32 pages, const struct xs_commands *sent)
 {
@@ -91,7 +94,7 @@ static void xs_stuck_count(struct xs_engine *engine, struct xs_cpu *cpu,
 		 cpu->stats.unstuck_pages + pages);
 }
 
-/* No translation of these pages exists any more: let go of memory and IOVAs. */
+/* Releases the memory and the IOVAs of pages without a translation. */
 static void xs_stuck_release(struct xs_engine *engine, struct xs_cpu *cpu,
 			     struct xs_block *block, u64 page, u32 pages)
 {
@@ -111,8 +114,8 @@ static void xs_stuck_release(struct xs_engine *engine, struct xs_cpu *cpu,
 }
 
 /*
- * The backend was asked again to remove @pages pages at @page, of @block, an extent of blocks
- * or a row of pages.
+ * Ends a retry of @pages pages at @page, of @block: an extent of blocks, or contiguous pages of
+ * the block.
  */
 static void xs_stuck_done(struct xs_engine *engine, struct xs_block *block,
 			  u64 page, u32 pages, bool is_extent, bool gone,
@@ -134,7 +137,7 @@ static void xs_stuck_done(struct xs_engine *engine, struct xs_block *block,
 	xs_exit();
 }
 
-/* Try again, without a lock and with interrupts, as a removal may take long. */
+/* Retries without a lock and with interrupts on, because a removal may take long. */
 static void xs_stuck_try(struct xs_engine *engine, struct xs_block *block,
 			 u64 page, u32 pages, bool is_extent)
 {
@@ -144,7 +147,10 @@ static void xs_stuck_try(struct xs_engine *engine, struct xs_block *block,
 	xs_stuck_done(engine, block, page, pages, is_extent, gone, &sent);
 }
 
-/* Try each row of stuck pages of a leaf, and each extent that begins in it. */
+/*
+ * Retries each extent of stuck pages of a leaf, and each extent of blocks that begins in the
+ * leaf.
+ */
 static void xs_leaf_retry(struct xs_engine *engine, struct xs_leaf *leaf,
 			  u64 page, const struct xs_stuck_leaf *stuck)
 {
@@ -191,7 +197,10 @@ u64 xs_engine_stuck(const struct xs_engine *engine)
 {
 	u64 pages = 0;
 
-	/* In this order, as pages are stuck before a retry removes them: not too small. */
+	/*
+	 * In this order, so that the sum is not too small: pages are stuck before a retry
+	 * removes them.
+	 */
 	for (u32 i = 0; i < engine->cpu_count; i++)
 		pages -= xs_load_acquire(
 			&engine->cpus[i]->stats.unstuck_pages);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Unmaps that do not match a mapping; see tear.h. */
+/* Unmaps that match no mapping; see tear.h. */
 #include <xsmmu/claim.h>
 #include <xsmmu/place.h>
 #include <xsmmu/stuck.h>
@@ -8,7 +8,7 @@
 
 /* ---- finding mappings ---- */
 
-/* The pages of the mapping that begins at @page of @leaf and is not torn; 0: none. */
+/* Size of the untorn mapping that begins at @page of @leaf; 0 if there is none. */
 static u32 xs_mapping_at(struct xs_leaf *leaf, u64 page)
 {
 	struct xs_block *block = xs_leaf_block(leaf, page);
@@ -17,7 +17,7 @@ static u32 xs_mapping_at(struct xs_leaf *leaf, u64 page)
 	xs_slot_t *slots = xs_load_acquire(&leaf->slots);
 	u64 slot, joined = xs_a64_read(&block->joined);
 
-	/* What is stuck was unmapped. */
+	/* A stuck extent was unmapped. */
 	if (extent)
 		return extent & XS_EXTENT_STUCK ? 0 : (u32)extent;
 	if (!slots || (joined | xs_a64_read(&block->stuck)) >> at & 1)
@@ -27,7 +27,7 @@ static u32 xs_mapping_at(struct xs_leaf *leaf, u64 page)
 		return 1;
 	if (!xs_slot_is_many(slot))
 		return 0;
-	/* Without a second page it is a page of a mapping that is not published, or is claimed. */
+	/* Without a second page the mapping is not published, or is claimed. */
 	joined = at < XS_BLOCK_PAGES - 1 ? joined >> (at + 1) : 0;
 	return joined & 1 ? 1 + xs_mask_extent(joined) : 0;
 }
@@ -70,8 +70,8 @@ bool xs_leaf_mapping(struct xs_leaf *leaf, u64 from, u64 end,
 }
 
 /*
- * The mapping of whole blocks that has @page and begins in a block before its one. It
- * begins at a multiple of a power of two that is no less than its size.
+ * Finds the mapping of whole blocks that has @page and begins before the block of @page. The
+ * start of the mapping is a multiple of a power of two no less than the mapping's size.
  */
 static bool xs_find_extent(struct xs_engine *engine, u64 page,
 			   struct xs_found *found)
@@ -90,8 +90,8 @@ static bool xs_find_extent(struct xs_engine *engine, u64 page,
 }
 
 /*
- * The first mapping that has pages of [@from, @end), or begins before those and has page
- * @from. All of the range is in one leaf, so the stretch is bounded. The lock is held. Entered.
+ * Finds the first mapping that has pages of [@from, @end), or begins before @from and has page
+ * @from. The range is inside a leaf, which bounds the search. The lock is held. Entered.
  */
 static bool xs_find(struct xs_engine *engine, u64 from, u64 end,
 		    struct xs_found *found)
@@ -108,7 +108,7 @@ static u64 xs_leaf_end(u64 page)
 	return (page | (XS_LEAF_PAGES - 1)) + 1;
 }
 
-/* The first page at or after @page that a leaf is there for, ~0 if there is none. */
+/* First page at or after @page with a leaf; ~0 if there is none. */
 static u64 xs_next_leaf_page(struct xs_engine *engine, u64 page)
 {
 	struct xs_leaf *leaf;
@@ -126,7 +126,7 @@ static size_t xs_torn_bytes(u32 pages)
 	return sizeof(struct xs_torn) + ((u64)pages + 63) / 64 * sizeof(u64);
 }
 
-/* Of a mapping that is about to be claimed; NULL: no memory. */
+/* Makes a record of a mapping that is about to be claimed; NULL without memory. */
 static struct xs_torn *xs_torn_new(struct xs_engine *engine,
 				   const struct xs_found *found)
 {
@@ -171,7 +171,7 @@ void xs_tears_free(struct xs_engine *engine)
 	}
 }
 
-/* The list that it is in, or is to be. The lock is held. Entered. */
+/* The list for a record. The lock is held. Entered. */
 static struct xs_torn **xs_torn_list(struct xs_engine *engine,
 				     const struct xs_torn *torn)
 {
@@ -186,7 +186,7 @@ static void xs_torn_add(struct xs_engine *engine, struct xs_torn *torn)
 	*list = torn;
 }
 
-/* It is in the list no more; it may be so already. */
+/* Takes a record off its list; harmless if done before. */
 static void xs_torn_take(struct xs_engine *engine, const struct xs_torn *torn)
 {
 	struct xs_torn **at = xs_torn_list(engine, torn);
@@ -197,7 +197,7 @@ static void xs_torn_take(struct xs_engine *engine, const struct xs_torn *torn)
 		*at = torn->next;
 }
 
-/* All of it is removed: devices reach none of the pages that are left. */
+/* The whole mapping is removed: devices reach none of the remaining pages. */
 static void xs_torn_gone(struct xs_engine *engine, struct xs_torn *torn)
 {
 	if (!torn->gone)
@@ -216,7 +216,7 @@ static void xs_torn_done(struct xs_engine *engine, struct xs_torn *torn)
 	engine->tears.done = torn;
 }
 
-/* An unmap has named those of its pages that are in [@from, @end). */
+/* An unmap has named the mapping's pages in [@from, @end). */
 static void xs_torn_name(struct xs_engine *engine, struct xs_torn *torn,
 			 u64 from, u64 end)
 {
@@ -243,7 +243,7 @@ static void xs_torn_name(struct xs_engine *engine, struct xs_torn *torn,
 
 /* ---- tearing ---- */
 
-/* Claim what was found, which has no record. */
+/* Claims a mapping without a record. */
 static bool xs_claim_found(struct xs_engine *engine,
 			   const struct xs_found *found, struct xs_claim *claim)
 {
@@ -255,10 +255,10 @@ static bool xs_claim_found(struct xs_engine *engine,
 		xs_claim_mapping(engine, claim);
 }
 
-/* What became of a mapping that was found. */
+/* Result of taking a mapping: gone meanwhile, recorded, or claimed without memory for a record. */
 enum xs_tear_result { XS_TEAR_GONE, XS_TEAR_RECORD, XS_TEAR_ALL };
 
-/* Take what was found, and note which of its pages are named. The lock is held. */
+/* Takes a mapping and notes which pages are named. The lock is held. */
 static enum xs_tear_result xs_tear_take(struct xs_engine *engine,
 					struct xs_found *found, u64 from,
 					u64 end, struct xs_claim *claim)
@@ -284,7 +284,7 @@ static enum xs_tear_result xs_tear_take(struct xs_engine *engine,
 	return XS_TEAR_RECORD;
 }
 
-/* Records are done: the backend is to call xs_engine_trim(). */
+/* Records are done: the backend must call xs_engine_trim(). */
 static void xs_tear_tell_done(struct xs_engine *engine)
 {
 	if (xs_ops(engine)->surplus)
@@ -292,9 +292,9 @@ static void xs_tear_tell_done(struct xs_engine *engine)
 }
 
 /*
- * A torn mapping of which the backend could not remove all is stuck from here on (stuck.h), and
- * xs_engine_retry() removes it. @returns: the driver's call has not returned, so the memory
- * can be held. Entered.
+ * Makes a torn mapping stuck that the backend could not remove completely (stuck.h);
+ * xs_engine_retry() removes the mapping. @returns: the driver's call has not returned, so the
+ * memory can be held. Entered.
  */
 static void xs_torn_stick(struct xs_engine *engine, u64 page, u32 pages,
 			  bool returns)
@@ -312,8 +312,8 @@ static void xs_torn_stick(struct xs_engine *engine, u64 page, u32 pages,
 }
 
 /*
- * The backend could not remove some of a torn mapping. No unmap finds its record any more, which
- * xs_engine_mend() frees, and nothing else: the mapping is stuck. Entered.
+ * Handles a torn mapping that the backend could not remove completely: the mapping is stuck. No
+ * unmap finds the record any more, and xs_engine_mend() frees only the record. Entered.
  */
 static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
 {
@@ -330,9 +330,10 @@ static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
 }
 
 /*
- * The backend has removed all of a torn mapping, or found nothing to remove. Where removals can
- * fail, the second is right only if an earlier call has removed it: beside another call, whose
- * removal may have failed and have left no trace in the backend, nobody knows. True: it is gone.
+ * Handles the result of a removal: the backend has removed the whole mapping, or found no page
+ * to remove. If removals can fail, the latter means success only if an earlier call has removed
+ * the mapping: a concurrent removal may have failed without a trace in the backend. Returns
+ * true if the mapping is known to be gone.
  */
 static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
 			    int removed)
@@ -352,8 +353,8 @@ static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
 }
 
 /*
- * Remove the pages of [@from, @end) of a mapping that is torn. Returns what remove_part() of
- * the backend does, -ENOMEM if it is not known what was removed. Entered.
+ * Removes the pages of [@from, @end) of a torn mapping. Returns the result of the backend's
+ * remove_part(), or -ENOMEM if the result is not reliable. Entered.
  */
 static int xs_tear_remove(struct xs_engine *engine,
 			  const struct xs_found *found, u64 from, u64 end)
@@ -372,9 +373,9 @@ static int xs_tear_remove(struct xs_engine *engine,
 }
 
 /*
- * Tear the first mapping that has pages of [@from, @end) in the leaf of @from. False: there is
- * none. What is gone by now was unmapped, or begins anew, meanwhile. *@removed: as of
- * xs_tear_remove(). Entered.
+ * Tears the first mapping that has pages of [@from, @end) in the leaf of @from. Returns false
+ * if there is no such mapping. A mapping that is gone by now was unmapped, or mapped anew,
+ * meanwhile. *@removed: as xs_tear_remove(). Entered.
  */
 static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
 			 struct xs_found *found, int *removed)
@@ -390,7 +391,7 @@ static bool xs_tear_next(struct xs_engine *engine, u64 from, u64 end,
 		result = xs_tear_take(engine, found, from, end, &claim);
 	done = engine->tears.done;
 	xs_unlock(&engine->tears.lock, flags);
-	/* There is no memory for a record. */
+	/* Without memory for a record. */
 	if (result == XS_TEAR_ALL)
 		*removed = xs_claim_remove_now(engine, &claim);
 	else if (result == XS_TEAR_RECORD)
@@ -435,7 +436,7 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 		if (found.page == iova >> XS_PAGE_LG2 && found.pages == pages)
 			return removed >= 0;
 		if (bad_unmap.mapped_pages) {
-			/* Of several mappings one that is not removed counts. */
+			/* A failure among several mappings is reported. */
 			if (removed < 0)
 				bad_unmap.removed = removed;
 			continue;
@@ -444,7 +445,7 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 		bad_unmap.mapped_pages = found.pages;
 		bad_unmap.removed = removed;
 	}
-	/* What was unmapped before may wait for its flush. */
+	/* Pages that were unmapped before may wait for a flush. */
 	if (met < pages)
 		xs_engine_flush(engine, XS_FLUSH_EXPLICIT);
 	xs_enter();
@@ -455,7 +456,7 @@ bool xs_tear(struct xs_engine *engine, u64 iova, u32 pages)
 
 /* ---- mending ---- */
 
-/* Their driver is gone and takes them for unmapped. */
+/* The driver is gone and takes the mappings for unmapped. */
 static void xs_abandon(struct xs_engine *engine)
 {
 	struct xs_leaf *leaf;
@@ -477,7 +478,7 @@ static void xs_abandon(struct xs_engine *engine)
 	} while (leaf);
 }
 
-/* No look-up finds the records that are done any more; returns them. */
+/* Takes all done records off the lists of look-ups. Returns the records. */
 static struct xs_torn *xs_mend_begin(struct xs_engine *engine)
 {
 	struct xs_torn *done = 0, *torn;
@@ -500,7 +501,7 @@ static struct xs_torn *xs_mend_begin(struct xs_engine *engine)
 	return done;
 }
 
-/* The IOVAs of a mapping of which no translation exists. Entered. */
+/* Frees the IOVAs of a mapping without a translation. Entered. */
 static void xs_mend_back(struct xs_engine *engine, u64 page, u32 pages)
 {
 	xs_flags_t flags;
@@ -513,7 +514,7 @@ static void xs_mend_back(struct xs_engine *engine, u64 page, u32 pages)
 		xs_local_restore(flags);
 		return;
 	}
-	/* A map that was torn before it had returned may have written some. */
+	/* A map that was torn before its return may have written slots. */
 	for (u32 i = 0; i < pages; i++)
 		xs_a64_set(xs_space_slot(&engine->space, page + i),
 			   XS_SLOT_VACANT);
@@ -535,7 +536,7 @@ void xs_engine_mend(struct xs_engine *engine, bool abandoned)
 
 		next = torn->next_done;
 		xs_enter();
-		/* What has failed before is stuck, and has no need of its record. */
+		/* A mapping that has failed before is stuck, and needs no record. */
 		if (torn->failed)
 			;
 		else if (xs_flush_part(engine, &whole, &whole) >= 0)

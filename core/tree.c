@@ -2,10 +2,10 @@
 /*
  * The tree of a space; see tree.h.
  *
- * An extent is looked for at the one level where it is a row of unused children of
- * one node, or blocks of one leaf. On the way there used leaves are looked into,
- * XS_LOOKS_MAX of them at most, then unused ones only: a bound on the time with
- * interrupts off, and no fewer than there are leaves in 4 GiB.
+ * An extent is searched for at the only level where it is a row of unused children of a node,
+ * or blocks of a leaf. On the way to this level the search looks into used leaves, at most
+ * XS_LOOKS_MAX, and afterwards only at unused leaves. The limit bounds the time with interrupts
+ * off, and is no less than the number of leaves in 4 GiB.
  */
 #include <xsmmu/bits.h>
 #include <xsmmu/tear.h>
@@ -16,7 +16,7 @@
 #define XS_LOW_SLOTS_BYTES	(XS_NODE_CHILDREN * sizeof(xs_slot_t *))
 #define XS_SLOTS_BYTES		(XS_LEAF_PAGES * sizeof(xs_slot_t))
 
-/* log2 of the blocks of a child of a node at @level; leaves are below level 1. */
+/* log2 of the blocks of a child of a node at @level; the children at level 1 are leaves. */
 static u32 xs_child_lg2(u32 level)
 {
 	return XS_LEAF_BLOCKS_LG2 + (level - 1) * XS_NODE_LG2;
@@ -63,7 +63,7 @@ void xs_leaf_free(struct xs_tree *tree, struct xs_leaf *leaf)
 	tree->ops->free(tree->backend, leaf, sizeof(*leaf));
 }
 
-/* Where look-ups of a near leaf begin; NULL for another one. */
+/* Entry of a near leaf in low_slots; NULL for another leaf. */
 static xs_slot_t **xs_tree_low_slots(const struct xs_tree *tree,
 				const struct xs_leaf *leaf)
 {
@@ -93,7 +93,7 @@ bool xs_leaf_add_slots(struct xs_tree *tree, struct xs_leaf *leaf)
 	return true;
 }
 
-/* The child of @node for block @block, made if there is none; NULL: no memory. */
+/* Child of @node for block @block, made if there is none; NULL without memory. */
 static void *xs_child_need(struct xs_tree *tree, struct xs_node *node,
 			   u32 level, u64 block, bool atomic)
 {
@@ -126,7 +126,7 @@ bool xs_tree_grow(struct xs_tree *tree, u64 first, u64 end, bool atomic)
 		for (u32 level = XS_NODE_LEVELS; level; level--) {
 			u64 rest = edges[i] & ((1ULL << xs_child_lg2(level)) - 1);
 
-			/* Nothing of it is below the edge, or all of it is taken. */
+			/* The child has no block below the edge, or all its blocks are taken. */
 			if (!rest ||
 			    xs_bit(node->full, xs_child_at(edges[i], level)))
 				break;
@@ -155,7 +155,7 @@ static void xs_word_put(u64 *word, u64 mask, bool on)
 	*word = on ? *word | mask : *word & ~mask;
 }
 
-/* @count children from @at on. */
+/* Sets the bits of @count children from @at on. */
 static void xs_children_put(struct xs_tree *tree, struct xs_node *node,
 			    u32 at, u32 count, bool used, bool full)
 {
@@ -196,13 +196,13 @@ static bool xs_words_all(const u64 *words)
 static void xs_node_mark(struct xs_tree *tree, struct xs_node *node,
 			 u32 level, u64 first, u64 count, bool take);
 
-/* Mark [@first, @first + @count) of a child, a part of it, which exists. */
+/* Marks [@first, @first + @count), a part of an existing child. */
 static void xs_child_mark(struct xs_tree *tree, struct xs_node *node,
 			  u32 level, u64 first, u64 count, bool take)
 {
 	u32 at = xs_child_at(first, level);
 
-	/* Ranges that are reserved may overlap: the child may not know of it. */
+	/* Reserved ranges may overlap: the child may not exist. */
 	if (take && xs_bit(node->full, at))
 		return;
 	if (level > 1) {
@@ -222,7 +222,7 @@ static void xs_child_mark(struct xs_tree *tree, struct xs_node *node,
 	}
 }
 
-/* Mark @count blocks from @first on, all of this node's. */
+/* Marks @count blocks of the node from @first on. */
 static void xs_node_mark(struct xs_tree *tree, struct xs_node *node,
 			 u32 level, u64 first, u64 count, bool take)
 {
@@ -253,14 +253,14 @@ void xs_tree_mark(struct xs_tree *tree, u64 first, u64 count, bool take)
 
 /* ---- looking for room ---- */
 
-/* What is looked for: @count blocks, aligned, in [@from, @end). */
+/* Search for @count aligned blocks in [@from, @end). */
 struct xs_want {
 	u64 count;
 	u64 align;
 	u64 from;
 	u64 end;
-	u32 level;	/* where it is a row of children; 0: inside a leaf */
-	u32 looks;	/* left, at used leaves */
+	u32 level;	/* level of a row of children; 0: in a leaf */
+	u32 looks;	/* used leaves that may still be looked at */
 };
 
 static u64 xs_leaf_find(const struct xs_leaf *leaf, u64 base,
@@ -274,7 +274,7 @@ static u64 xs_leaf_find(const struct xs_leaf *leaf, u64 base,
 	return XS_NO_BLOCK;
 }
 
-/* Are @count members of @bits, from @at on, clear? */
+/* True if @count members of @bits from @at on are clear. */
 static bool xs_bits_clear(const u64 *bits, u32 at, u32 count)
 {
 	while (count) {
@@ -290,7 +290,7 @@ static bool xs_bits_clear(const u64 *bits, u32 at, u32 count)
 	return true;
 }
 
-/* A row of unused children, from the one of block @from on. */
+/* Finds a row of unused children, from the child of block @from on. */
 static u64 xs_node_find_contiguous(const struct xs_node *node, u64 base, u32 first,
 				   const struct xs_want *want)
 {
@@ -314,7 +314,7 @@ static u64 xs_node_find(const struct xs_node *node, u32 level, u64 base,
 	if (level == want->level)
 		return xs_node_find_contiguous(node, base, at, want);
 	for (; at < XS_NODE_CHILDREN; at++) {
-		/* Those that there is nothing in, or that are not looked into. */
+		/* Skips full children, and used leaves when no look is left. */
 		const u64 *out = level == 1 && !want->looks ? node->used :
 							      node->full;
 		u64 start = base + ((u64)at << lg2);
@@ -381,7 +381,7 @@ u64 xs_tree_low_free(const struct xs_tree *tree)
 
 /* ---- look-ups ---- */
 
-/* The next leaf of @node, which begins at page @base, from page @from on. */
+/* Next leaf, from page @from on, of @node, which begins at page @base. */
 static struct xs_leaf *xs_node_next_leaf(struct xs_node *node, u32 level,
 					 u64 base, u64 from, u64 *page)
 {
@@ -415,9 +415,8 @@ struct xs_leaf *xs_tree_next_leaf(struct xs_tree *tree, u64 *page)
 /* ---- giving memory back ---- */
 
 /*
- * The node of the leaf at @block, and the leaf's place in it; NULL if no leaf is
- * there that nobody has: none at all, a used one, or one in a child that is used
- * as a whole.
+ * Node of the unused leaf at @block, and the leaf's position in the node. NULL if there is no
+ * leaf, or the leaf is used, or belongs to a child that is used as a whole.
  */
 static struct xs_node *xs_trim_node(struct xs_tree *tree, u64 block, u32 *at)
 {
@@ -467,7 +466,7 @@ bool xs_tree_init(struct xs_tree *tree, const struct xs_backend_ops *ops,
 	tree->root = ops->alloc(backend, sizeof(*tree->root), XS_ANY_CPU, false);
 	tree->low_slots = ops->alloc(backend, XS_LOW_SLOTS_BYTES, XS_ANY_CPU,
 				     false);
-	/* The lowest path is there from the start. */
+	/* The lowest path always exists. */
 	if (!tree->root || !tree->low_slots || !xs_tree_grow(tree, 0, 1, false))
 		return false;
 	middle = tree->root->child[0];

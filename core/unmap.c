@@ -2,9 +2,9 @@
 /*
  * Unmapping: claim the mapping, hold its pages, and defer; or flush at once.
  *
- * Who has claimed a mapping is the only one to see its slots, until its pages are
- * flushed. An unmap that finds no such mapping is a bad unmap, which is warned of and
- * counted; xs_tear() removes the pages that it names.
+ * Only the claim's owner sees the slots of the mapping until the pages are flushed. An unmap
+ * that finds no such mapping is bad: the call is counted and reported, and xs_tear() removes
+ * the named pages.
  */
 #include <xsmmu/claim.h>
 #include <xsmmu/place.h>
@@ -12,12 +12,12 @@
 #include <xsmmu/flush.h>
 #include <xsmmu/tear.h>
 
-/* How the caller wants it. */
+/* Kinds of unmap. */
 enum xs_unmap {
 	XS_UNMAP_DEFER,		/* as the policy says */
 	XS_UNMAP_NOW,
-	XS_UNMAP_LEFT,		/* now; its map has failed, and left some pages mapped */
-	XS_UNMAP_PROMISE,	/* a batch-aware driver's, which keeps the pages */
+	XS_UNMAP_LEFT,		/* now, after a failed map left some pages mapped */
+	XS_UNMAP_PROMISE,	/* by a batch-aware driver, which keeps the pages */
 };
 
 static void xs_count_unmap(struct xs_engine *engine, u32 pages)
@@ -30,8 +30,8 @@ static void xs_count_unmap(struct xs_engine *engine, u32 pages)
 /* ---- claiming ---- */
 
 /*
- * Is there a mapping at @page of exactly @pages pages, more than one, where @joined are
- * the pages of its block that continue a mapping?
+ * True if a mapping of exactly @pages pages, more than one, begins at @page. @joined: pages of
+ * the block that continue a mapping.
  */
 static bool xs_is_joined(u64 joined, u64 page, u32 pages)
 {
@@ -44,16 +44,16 @@ static bool xs_is_joined(u64 joined, u64 page, u32 pages)
 }
 
 /*
- * The joined pages say where a mapping of many begins and ends, so they are what is
- * claimed: a mapping of another size that has come to the same page is left alone, and
- * never looks vacant to its own unmap.
+ * The joined pages tell where a larger mapping begins and ends, so the claim changes them: a
+ * later mapping of another size at the same page is left alone, and never looks vacant to its
+ * own unmap.
  */
 static bool xs_claim_many(struct xs_engine *engine, struct xs_claim *claim)
 {
 	struct xs_block *block = xs_space_block(&engine->space, claim->page);
 	u64 joined;
 
-	/* A bad unmap's leaf may be on its way out. */
+	/* Another call may be detaching the leaf of a bad unmap. */
 	if (!block || (claim->page & (XS_BLOCK_PAGES - 1)) + claim->pages >
 			      XS_BLOCK_PAGES)
 		return false;
@@ -85,8 +85,8 @@ static bool xs_claim(struct xs_engine *engine, struct xs_claim *claim)
 }
 
 /*
- * The reference at page @at of a claim, and in *@span the pages that it is for:
- * those with nothing of their own after it, too.
+ * Reference at page @at of a claim. *@span: pages that the reference keeps, with the following
+ * pages that have no reference of their own.
  */
 static xs_ref_t xs_claim_ref(const struct xs_claim *claim, u32 at, u32 *span)
 {
@@ -103,13 +103,13 @@ static xs_ref_t xs_claim_ref(const struct xs_claim *claim, u32 at, u32 *span)
 	return ref;
 }
 
-/* The pages that a slot of a claim speaks for; where another one does, itself. */
+/* Pages that a slot stands for; 1 if an earlier slot stands for the page. */
 static u32 xs_claim_step(u64 slot)
 {
 	return xs_slot_is_vacant(slot) ? 1 : xs_slot_span(slot);
 }
 
-/* Nothing of the claim's slots is needed any more; many are vacant already. */
+/* Makes the remaining slots of the claim vacant; many are vacant already. */
 static void xs_claim_end(const struct xs_claim *claim)
 {
 	u32 at = claim->pages > 1 ? xs_claim_step(claim->first) : 1;
@@ -125,12 +125,13 @@ static void xs_claim_end(const struct xs_claim *claim)
 /* ---- holding ---- */
 
 /*
- * Is the memory of a claim held until its flush? XS_HELD_LATER: its driver keeps it, and the
- * slot of each page, which was a mapping of its own, knows how it can be held (xs_slot_left()).
+ * How the memory of a claim is kept until its flush. XS_HELD_LATER: the driver keeps the
+ * memory, and the slot of each page, a mapping of its own, remembers how the page can be held
+ * (xs_slot_left()).
  */
 enum xs_held { XS_HELD_NOT, XS_HELD, XS_HELD_LATER };
 
-/* Let go of what was held of the first @pages pages of the claim. */
+/* Releases the references held for the first @pages pages of the claim. */
 static void xs_claim_release(const struct xs_claim *claim, u32 pages)
 {
 	u32 span;
@@ -144,9 +145,9 @@ static void xs_claim_release(const struct xs_claim *claim, u32 pages)
 }
 
 /*
- * Hold all pages of the claim until their flush, or none. False if one cannot be,
- * or is free by now: some drivers free a buffer before they unmap it (igb does
- * when it has sent it); or if they are of too many. *@count: references, or pages
+ * Holds all pages of the claim until their flush, or none. Returns false if a page cannot be
+ * held or is free by now, or if the claim needs too many references. Some drivers free a buffer
+ * before its unmap (igb, after a transmit). *@count: number of references, and of pages
  * without.
  */
 static bool xs_claim_hold(const struct xs_claim *claim, u32 *count)
@@ -173,9 +174,9 @@ static bool xs_claim_hold(const struct xs_claim *claim, u32 *count)
 /* ---- deferring ---- */
 
 /*
- * Pages are dead: where blocks are flushed when they are empty, note it. Returns the
- * block if it has become empty by that, to be flushed when the pages are in the batch.
- * Of an open block all has to be handed out.
+ * Marks pages as dead, if the policy flushes empty blocks. Returns the block if the mark has
+ * made it empty; the caller flushes the block when the pages are in the batch. An open block is
+ * empty only if all its pages are handed out.
  */
 static struct xs_block *xs_mark_dead(struct xs_engine *engine,
 				     const struct xs_policy *policy, u64 page,
@@ -195,7 +196,7 @@ static struct xs_block *xs_mark_dead(struct xs_engine *engine,
 	return block;
 }
 
-/* What was marked is to be flushed at once. */
+/* Clears the marks of pages that are flushed at once. */
 static xs_noinline void xs_unmark_dead(struct xs_engine *engine,
 				       const struct xs_policy *policy,
 				       const struct xs_claim *claim)
@@ -205,7 +206,7 @@ static xs_noinline void xs_unmark_dead(struct xs_engine *engine,
 			      xs_block_mask(claim->page, claim->pages));
 }
 
-/* @count: the references of the claim, if they are held; else one. */
+/* @count: references of the claim, if held; otherwise 1. */
 static bool xs_claim_defer(struct xs_engine *engine,
 			   const struct xs_policy *policy,
 			   const struct xs_claim *claim, enum xs_held held,
@@ -247,8 +248,8 @@ static bool xs_claim_defer(struct xs_engine *engine,
 }
 
 /*
- * The backend could not remove the claim: hold its memory, if that can be, and keep its
- * IOVAs.
+ * Handles a claim that the backend could not remove: holds the memory if possible, and keeps
+ * the IOVAs.
  */
 static xs_noinline void xs_claim_stick(struct xs_engine *engine,
 				       const struct xs_claim *claim,
@@ -270,7 +271,7 @@ static xs_noinline void xs_claim_stick(struct xs_engine *engine,
 	xs_stuck_mark(engine, claim->page, claim->pages);
 }
 
-/* The claim is removed and invalidated: let it go. */
+/* Releases a claim that is removed and invalidated. */
 static xs_inline void xs_claim_let_go(struct xs_engine *engine,
 				      const struct xs_policy *policy,
 				      const struct xs_claim *claim,
@@ -282,7 +283,10 @@ static xs_inline void xs_claim_let_go(struct xs_engine *engine,
 	xs_place_back(engine, policy, claim->page, claim->pages);
 }
 
-/* Flush a claim before the return, then let it go. False: the backend could not remove it. */
+/*
+ * Flushes and releases a claim before the return. Returns false if the backend could not remove
+ * it.
+ */
 static xs_inline bool xs_claim_flush(struct xs_engine *engine,
 				     const struct xs_policy *policy,
 				     const struct xs_claim *claim,
@@ -296,7 +300,7 @@ static xs_inline bool xs_claim_flush(struct xs_engine *engine,
 	return true;
 }
 
-/* The same where that is not the common way. */
+/* The same for rare cases. */
 static xs_noinline bool xs_claim_now(struct xs_engine *engine,
 				     const struct xs_policy *policy,
 				     const struct xs_claim *claim,
@@ -305,7 +309,7 @@ static xs_noinline bool xs_claim_now(struct xs_engine *engine,
 	return xs_claim_flush(engine, policy, claim, held);
 }
 
-/* The same of a map that has failed and left some of its pages mapped. */
+/* The same after a failed map that left some pages mapped. */
 static bool xs_claim_left(struct xs_engine *engine,
 			  const struct xs_policy *policy,
 			  const struct xs_claim *claim)
@@ -318,7 +322,7 @@ static bool xs_claim_left(struct xs_engine *engine,
 	return true;
 }
 
-/* Unmap what was claimed. False: the backend could not remove it. */
+/* Unmaps a claim. Returns false if the backend could not remove it. */
 static bool xs_claim_unmap(struct xs_engine *engine,
 			   const struct xs_policy *policy,
 			   const struct xs_claim *claim, enum xs_unmap how)
@@ -343,7 +347,7 @@ static bool xs_claim_unmap(struct xs_engine *engine,
 	       xs_claim_now(engine, policy, claim, held);
 }
 
-/* ---- claims of others ---- */
+/* ---- claims for other files ---- */
 
 bool xs_claim_mapping(struct xs_engine *engine, struct xs_claim *claim)
 {
@@ -358,7 +362,7 @@ void xs_claim_leave(const struct xs_claim *claim)
 		u64 slot = at ? xs_a64_read(&claim->slots[at]) : claim->first;
 		u64 left = XS_SLOT_VACANT;
 
-		/* A slot that another one speaks for says nothing of this mapping. */
+		/* A slot that an earlier slot stands for has no information about the mapping. */
 		if (at >= stop && !xs_slot_is_vacant(slot)) {
 			if (xs_ref_can_be_held(xs_slot_ref(slot)))
 				left = xs_slot_left(slot);
@@ -401,7 +405,7 @@ static bool xs_unmap_extent(struct xs_engine *engine, u64 iova, u32 pages,
 	if (claimed)
 		xs_count_unmap(engine, pages);
 	xs_exit();
-	/* It may take long, and nobody else knows the extent. */
+	/* The removal may take long, and no other call knows the extent. */
 	if (!claimed)
 		return xs_tear(engine, iova, pages);
 	return xs_flush_extent(engine, iova, pages, how == XS_UNMAP_LEFT);
@@ -448,9 +452,8 @@ void xs_engine_unmap_deferred(struct xs_engine *engine, u64 iova, u32 pages)
 /* ---- one page ---- */
 
 /*
- * The common way of one page is one function that calls nothing; what is rare it
- * ends in, as tail calls, so that it saves no register. These leave what it has
- * entered.
+ * The common path of a single page is a function without calls. Rare cases are tail calls, so
+ * that the function saves no register; the callee exits for the caller.
  */
 static xs_noinline void xs_unmap_one_any(struct xs_engine *engine, u64 iova,
 					 enum xs_unmap how)
@@ -459,7 +462,7 @@ static xs_noinline void xs_unmap_one_any(struct xs_engine *engine, u64 iova,
 	xs_exit();
 }
 
-/* The page was claimed, and what is to be held of it is, or its driver keeps it. */
+/* Handles a claimed page that is already held, or that the driver keeps. */
 static xs_noinline void xs_unmap_one_rest(struct xs_engine *engine, u64 page,
 					  xs_ref_t ref, bool promise)
 {
@@ -473,7 +476,7 @@ static xs_noinline void xs_unmap_one_rest(struct xs_engine *engine, u64 page,
 	xs_exit();
 }
 
-/* The page was claimed, and cannot be held the short way. */
+/* Handles a claimed page that cannot be held on the fast path. */
 static xs_noinline void xs_unmap_one_unheld(struct xs_engine *engine, u64 page,
 					    xs_ref_t ref)
 {
@@ -488,7 +491,7 @@ static xs_noinline void xs_unmap_one_unheld(struct xs_engine *engine, u64 page,
 	}
 }
 
-/* The page was claimed, and is to be flushed before the return. */
+/* Flushes a claimed page before the return. */
 static xs_noinline void xs_unmap_one_now(struct xs_engine *engine,
 					 const struct xs_policy *policy,
 					 u64 page, u64 first)
@@ -508,8 +511,8 @@ static xs_inline bool xs_slot_claim_for(xs_slot_t *slot, u64 *found,
 }
 
 /*
- * xs_engine_unmap_one*() where the policy holds nothing, or flushes inside the unmap, or
- * when a block is empty. Exits. One function for each @how.
+ * xs_engine_unmap_one*() under a policy that holds no pages, flushes inside the unmap, or
+ * flushes empty blocks. Exits. A function for each @how.
  */
 static xs_inline void xs_unmap_one_bare_how(struct xs_engine *engine, u64 iova,
 					    enum xs_unmap how)
@@ -562,7 +565,7 @@ xs_unmap_one_bare_deferred(struct xs_engine *engine, u64 iova)
 	xs_unmap_one_bare_how(engine, iova, XS_UNMAP_PROMISE);
 }
 
-/* xs_engine_unmap() of one page, at any address in it. */
+/* xs_engine_unmap() of a single page, at any address in the page. */
 static xs_inline void xs_engine_unmap_one(struct xs_engine *engine, u64 iova)
 {
 	u64 page = iova >> XS_PAGE_LG2;
@@ -603,7 +606,7 @@ any:
 	xs_unmap_one_any(engine, iova, XS_UNMAP_DEFER);
 }
 
-/* xs_engine_unmap_deferred() of one page, at any address in it. */
+/* xs_engine_unmap_deferred() of a single page, at any address in the page. */
 static xs_inline void xs_engine_unmap_one_deferred(struct xs_engine *engine,
 						   u64 iova)
 {
@@ -623,7 +626,7 @@ static xs_inline void xs_engine_unmap_one_deferred(struct xs_engine *engine,
 		goto any;
 	xs_prefetchw(&slots[xs_slot_at(page)]);
 	found = xs_a64_read(&slots[xs_slot_at(page)]);
-	/* The driver keeps the page: if it gets stuck its slot says how it can be held. */
+	/* The driver keeps the page. The slot remembers how a stuck page can be held. */
 	if (xs_unlikely(!xs_slot_is_one(found)) ||
 	    xs_unlikely(!xs_slot_claim_left(&slots[xs_slot_at(page)], &found)))
 		goto any;
@@ -642,7 +645,7 @@ any:
 
 /* ---- many pages of a driver's block ---- */
 
-/* Claim a mapping of one page, whose slot then knows how it can be held. */
+/* Claims a mapping of a single page; the slot remembers how the page can be held. */
 static bool xs_claim_one_left(struct xs_engine *engine, u64 page)
 {
 	xs_slot_t *slot = xs_space_slot(&engine->space, page);
@@ -655,7 +658,7 @@ static bool xs_claim_one_left(struct xs_engine *engine, u64 page)
 	return true;
 }
 
-/* Claim those of @mask that are mapped, each a mapping of one page. */
+/* Claims the mapped pages of @mask, each a mapping of a single page. */
 static u64 xs_claim_each(struct xs_engine *engine, u64 page, u64 mask)
 {
 	u64 claimed = 0;
@@ -671,7 +674,7 @@ static u64 xs_claim_each(struct xs_engine *engine, u64 page, u64 mask)
 	return claimed;
 }
 
-/* Defer pages of a batch-aware driver's block, as runs. */
+/* Defers pages of a batch-aware driver's block, as extents. */
 static void xs_defer_each(struct xs_engine *engine,
 			  const struct xs_policy *policy, u64 page, u64 mask)
 {
@@ -680,7 +683,7 @@ static void xs_defer_each(struct xs_engine *engine,
 		u32 extent = xs_mask_extent(mask);
 		struct xs_claim claim = { .page = page + at, .pages = 1 };
 
-		/* Each page is a mapping: only as one record they are like one. */
+		/* Each page is a mapping, but the record is that of a single mapping. */
 		claim.slots = xs_space_slot(&engine->space, claim.page);
 		claim.first = xs_slot_many(XS_REF_UNHELD, extent);
 		claim.pages = extent;

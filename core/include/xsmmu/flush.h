@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * The flush: take the records of a batch, remove the pages from the page table, invalidate and
- * wait, and only then release held references and free the IOVAs. Only four functions implement
- * the order: xs_flush_some() for a batch, xs_claim_flush() for a single mapping,
- * xs_flush_extent() for a mapping of whole blocks, and xs_engine_mend() for a torn mapping.
+ * wait, and only then release held references and free the IOVAs. Few functions implement the
+ * order: xs_flush_some() for a batch; xs_claim_flush() and xs_claim_left() for a small mapping;
+ * xs_flush_extent() for a mapping of whole blocks; xs_stuck_try() for stuck pages; and
+ * xs_engine_mend() for a torn mapping.
  */
 #ifndef XSMMU_FLUSH_H
 #define XSMMU_FLUSH_H

@@ -602,7 +602,7 @@ static struct xs_device *taken_device(struct xs_group *group, struct device *dev
 	return xdev && xdev->taken ? xdev : NULL;
 }
 
-/* Argument of hand_back(): a group, and the device whose lock the caller holds, or NULL. */
+/* Argument of hand_back(): a group, and the device that the caller has locked, or NULL. */
 struct given_back {
 	struct xs_group *group;
 	struct device *locked;

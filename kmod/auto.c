@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The choices of `auto`: the first line of a table whose facts are all true of a group.
+ * The choices of `auto`: the first line of a table that has only facts that are true of the group.
  *
  * Nothing is measured for a choice. The facts are properties of the group's devices, IOMMU and
  * drivers, and of the kernel's own path. `auto` is evaluated when it is selected, on device

@@ -30,7 +30,7 @@ static DEFINE_PER_CPU(struct list_head, xs_dirty);
 /* ---- blocking domain ---- */
 
 /*
- * The domain of an orphaned group, whose own domain may change or go. The mappings were
+ * The domain of an orphaned group. The group's own domain may change or go. The mappings were
  * removed from the own domain: in the blocking domain maps fail, unmaps find nothing, and
  * nothing is sent.
  */
@@ -672,7 +672,7 @@ static u64 partial_step(const struct xs_group *group, u64 iova, u64 pages)
 /* The caller of a removal. */
 enum removal {
 	REMOVE_UNMAPPED,	/* an unmap */
-	REMOVE_LIVE,		/* the group is leaving its domain, and no driver has unmapped the pages */
+	REMOVE_LIVE,		/* no driver has unmapped the pages, and the group is leaving */
 	REMOVE_AGAIN,		/* a later try */
 };
 
@@ -691,8 +691,8 @@ static bool is_in_doubt(const struct xs_group *group)
  * map, or a range of which another call has removed pages. Two calls may work on the same range at
  * the same time. Returns 0, or a negative errno if the driver has not removed a mapped page. In the
  * blocking domain all pages are removed, unless pages could not be removed when the group left its
- * own domain. @stuck_live is set before the domain changes, and before a call that waits for @leaving looks for
- * records that the failed removal has dropped.
+ * own domain. @stuck_live is set before the domain changes, and before a call that waits
+ * for @leaving looks for records that the failed removal has dropped.
  */
 static noinline int remove_partial(struct xs_group *group, xs_gather_t *gather,
 				   u64 iova, u64 pages, enum removal by)

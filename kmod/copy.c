@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The DMA API of a device whose small buffers are copied (xsmmu/pool.h). Each buffer is copied
+ * The DMA API of a device with copying of small buffers (xsmmu/pool.h). Each buffer is copied
  * by the operations here, or mapped by those of dma.c; the address tells them apart later.
  * Part of path.c.
  *

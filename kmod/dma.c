@@ -406,7 +406,8 @@ static __no_stack_protector dma_addr_t map_page(struct device *dev,
 			   enum dma_data_direction dir, unsigned long attrs)
 {
 	/*
-	 * @page is the page of the folio in which the buffer starts, so that @offset is less than a page.
+	 * @page is the page of the folio in which the buffer starts, so that @offset is less than
+	 * a page.
 	 */
 	if (unlikely(offset >= PAGE_SIZE)) {
 		page += offset >> PAGE_SHIFT;

@@ -14,7 +14,7 @@ static bool is_taken(struct device *dev)
 	return xs_is_instance(dev->dma_ops);
 }
 
-/* True for an attached device whose buffers are not copied. */
+/* True for an attached device without copying. */
 static bool is_plain(struct device *dev)
 {
 	return xs_is_instance(dev->dma_ops) && !xs_instance_copies(dev->dma_ops);

@@ -109,7 +109,7 @@ struct xs_group_commands {
  * @msi_pages:	IOVAs of pages that the kernel has mapped for interrupts
  * @msi_page_count: number of @msi_pages
  * @devices:	list of struct xs_device, one for each PCI device of the group
- * @attached:	number of devices with a driver whose DMA the module handles, blocked devices
+ * @attached:	number of devices with a driver that the module serves, blocked devices
  *		included
  * @aware:	all drivers of attached devices are batch-aware
  * @instance:	the dma_ops instance of the devices; not NULL while the group has an engine
@@ -119,8 +119,8 @@ struct xs_group_commands {
  * @geometry:	geometry of the default domain when the engine was made
  * @tables:	state of direct tables. @tables.on is set under xs_mutex and may be cleared in any
  *		context; read in sections
- * @root:	page table of a domain whose driver prunes (@iommu.prunes); @root.format is NULL if
- *		the table was not found
+ * @root:	page table of the domain, if its driver prunes (@iommu.prunes); @root.format is NULL
+ *		if the table was not found
  * @is_known:	the backend calls the domain's own operations; else it calls the IOMMU core
  * @maps_generic: a map needs only the map of the generic page tables; read in sections
  * @map_pages:	the domain operation for the map fast path; NULL if a map needs more than that
@@ -249,9 +249,9 @@ struct xs_seen {
  * @dev:	the device; referenced while @taken
  * @group:	the group; constant
  * @seen:	result of the last xs_group_look()
- * @on_kernel_path: the device has a driver that uses the kernel's own path, or had a driver whose
- *		probe failed
- * @bound:	the device has a driver whose DMA the module handles
+ * @on_kernel_path: the device has a driver that uses the kernel's own path, or had a driver that
+ *		failed to probe
+ * @bound:	the device has a driver that the module serves
  * @aware:	the driver is batch-aware
  * @taken:	the device's DMA operations are those of the module
  * @gone:	the device was removed; the structure stays until the group is detached
@@ -430,7 +430,7 @@ static inline bool xs_device_has_driver(const struct xs_device *xdev)
 /* ---- attach.c ---- */
 
 /**
- * xs_device_bind - attach a device whose driver is about to probe, if a policy is chosen
+ * xs_device_bind - attach a device before its driver probes, if a policy is chosen
  * @xdev: the device; the kernel has set up its DMA path
  *
  * Logs the reason if the device is not attached.
@@ -479,7 +479,7 @@ bool xs_look_is_due(void);
 /**
  * xs_group_end_orphan - detach a group if it is orphaned and nothing is mapped any more
  * @group: the group; freed if it is detached and has no device left
- * @locked: device whose lock the caller holds, or NULL
+ * @locked: device that the caller has locked, or NULL
  *
  * Context: xs_mutex; sleeps.
  */
@@ -576,7 +576,7 @@ void xs_choice_stop(void);
 
 /**
  * xs_device_choose - apply the remembered choice of a device, or the rules, to its group
- * @xdev: a device that has appeared, or whose driver is about to probe
+ * @xdev: a device that has appeared, or that a driver is about to probe
  * @binds: a driver is about to probe
  *
  * Context: xs_mutex; may sleep.
@@ -763,8 +763,8 @@ const struct xs_choice *xs_rules_find(struct pci_dev *pdev, const char *driver);
 /* ---- instances.c ---- */
 
 /*
- * Number of groups that can be attached at a time. Each has two instances: one whose operations
- * map all buffers, and one whose operations copy small buffers (copy.c).
+ * Number of groups that can be attached at a time. Each has two instances: the operations of
+ * one map all buffers, and the operations of the other copy small buffers (copy.c).
  */
 #define XS_INSTANCES	256
 
@@ -1073,7 +1073,7 @@ void xs_backend_set_tables(struct xs_group *group, struct xs_device *xdev);
  * xs_backend_init - set up the backend of a group for a new engine
  * @group: the group
  * @domain: default domain of the group
- * @xdev: a device of the group whose driver is about to probe
+ * @xdev: a device of the group that a driver is about to probe
  *
  * Context: xs_mutex; sleeps.
  * Return: 0 or -ENOMEM.
@@ -1085,7 +1085,7 @@ int xs_backend_init(struct xs_group *group, struct iommu_domain *domain,
  * xs_backend_enter - move an orphaned group back to a domain, because a driver has come
  * @group: the group, in the blocking domain
  * @domain: default domain of the group
- * @xdev: the device whose driver is about to probe
+ * @xdev: the device that a driver is about to probe
  *
  * Context: xs_mutex; takes @trimming; sleeps.
  * Return: 0; or -ENOMEM or XS_MAP_LEFT, and the group stays in the blocking domain.
@@ -1175,7 +1175,7 @@ void *xs_chunk_add(void *backend, u64 iova, u32 direction, bool *left);
  * @memory: the memory
  *
  * Context: may sleep.
- * Return: false if the IOMMU driver could not remove the chunk, whose memory stays.
+ * Return: false if the IOMMU driver could not remove the chunk; the memory stays.
  */
 bool xs_chunk_drop(void *backend, u64 iova, void *memory);
 
@@ -1251,7 +1251,7 @@ static inline bool xs_refuses(void)
 
 /*
  * Tells the operator how to get a new domain, for log lines. Linux 6.1 does not change the type of
- * a group of several devices. A group whose devices were all removed is gone, and the devices get
+ * a group of several devices. A group is gone when all its devices are removed, and the devices get
  * another group after a rescan.
  */
 #define XS_NEW_DOMAIN(group) \

@@ -13,7 +13,7 @@
 #define LOOP_INSTRUCTIONS 2	/* per iteration */
 #define CALIBRATIONS 16
 
-/* Two instructions per iteration where the architecture is known, 0 iterations where it is not. */
+/* Two instructions per iteration on known architectures; 0 iterations on others. */
 static __always_inline void loop_run(unsigned long iterations)
 {
 #if defined(CONFIG_X86)
@@ -23,7 +23,7 @@ static __always_inline void loop_run(unsigned long iterations)
 #endif
 }
 
-/* The smallest of several, interrupts off: what is left is the loop and one read of the clock. */
+/* The minimum of several runs with interrupts off: the loop and one read of the clock. */
 static u64 loop_ticks(unsigned long iterations)
 {
 	u64 start, least = U64_MAX;
@@ -45,7 +45,7 @@ static void await_edge(struct lab_clock *clock)
 {
 	unsigned long now = jiffies;
 
-	/* No cpu_relax(): it makes an emulator leave translated code, which takes seconds. */
+	/* No cpu_relax(), which makes an emulator leave translated code for seconds. */
 	while (jiffies == now)
 		barrier();
 	clock->edge = lab_clock();

@@ -2,12 +2,13 @@
 /*
  * The clock of the micro workload: the CPU's cycle counter, read raw.
  *
- * Under QEMU's `-icount shift=0` that counter advances by exactly one per guest instruction, on
- * x86 as on arm64 with a 1 GHz counter, and a read in the middle of straight code is exact.
- * Converting to nanoseconds first would spoil this: the kernel calibrates the counter against
- * another clock and is some parts per million off. So figures are kept in raw ticks, and a loop of
- * known length decides once per run whether a tick is an instruction. If not (KVM, bare metal, an
- * emulated guest without -icount), the caller scales ticks to nanoseconds.
+ * Under QEMU's `-icount shift=0` the counter advances by exactly one per guest instruction, on
+ * x86 and on arm64 with a 1 GHz counter, and a read in the middle of straight code is exact. A
+ * conversion to nanoseconds would lose the exactness: the kernel calibrates the counter
+ * against another clock and is some parts per million off. So figures are kept in raw ticks,
+ * and a loop of known length decides once per run whether a tick is an instruction. If not
+ * (KVM, bare metal, an emulated guest without -icount), the caller scales ticks to
+ * nanoseconds.
  */
 #ifndef XSMMU_LAB_CLOCK_H
 #define XSMMU_LAB_CLOCK_H
@@ -17,8 +18,10 @@
 #include <linux/types.h>
 
 /*
- * Not ordered against the instructions around it on real hardware: some ten cycles of error, which
- * does not matter for sections of 64 pages and more.
+ * lab_clock - read the clock
+ *
+ * Not ordered against the surrounding instructions on real hardware: an error of some ten
+ * cycles, which does not matter for sections of 64 pages and more.
  */
 static __always_inline u64 lab_clock(void)
 {
@@ -31,10 +34,10 @@ static __always_inline u64 lab_clock(void)
 }
 
 /**
- * struct lab_clock - what a run knows about the clock
+ * struct lab_clock - properties of the clock in a run
  * @instructions: one tick is one guest instruction
- * @read_ticks: what one read adds to a measured section; subtract it once per section. What is left
- *	of an error is some three instructions per section, as the compiler places the reads
+ * @read_ticks: ticks that one read adds to a measured section; subtract once per section. An error
+ *	of some three instructions per section remains, from the compiler's placement of the reads
  * @period_ticks: length of a timer tick (a jiffy)
  * @edge: when the last awaited timer tick had been handled
  */
@@ -46,7 +49,7 @@ struct lab_clock {
 };
 
 /**
- * lab_clock_identify() - find out what a tick is, and what a read costs
+ * lab_clock_identify() - determine the unit of a tick and the cost of a read
  * @clock: @instructions and @read_ticks are filled in
  *
  * Context: any. Takes some hundred thousand ticks.
@@ -64,10 +67,11 @@ void lab_clock_calibrate(struct lab_clock *clock);
 /**
  * lab_clock_await_quiet() - wait for a stretch of time without a timer tick
  * @clock: a calibrated clock
- * @ticks: how long it has to be. If it is longer than a timer tick the next one's end must do.
+ * @ticks: length of the stretch. If it is longer than a timer tick, the wait ends after the next
+ *	tick.
  *
  * Busy: the CPU does not go idle, which would change when other timers expire. Interrupts stay on.
- * Hold off preemption from before the call until the end of what is to be measured.
+ * Disable preemption from before the call until the end of the measurement.
  */
 void lab_clock_await_quiet(struct lab_clock *clock, u64 ticks);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A device that workloads are run on.
+ * A device that workloads run on.
  *
- * To the kernel, and to any module that takes over a device's DMA, its driver is an ordinary one:
- * it knows the public DMA API and nothing of policies. That is what makes its figures those of an
- * unmodified driver.
+ * For the kernel, and for a module that attaches the device's DMA, the driver of the device is
+ * an ordinary driver: it uses the public DMA API, and knows nothing of policies. So its
+ * figures are those of an unmodified driver; with @batch_aware, those of a batch-aware driver.
  *
- * This folder is in two modules: xsmmu_bench, which a server has, and the lab's own, which has more
- * workloads, those among them that attack.
+ * Two modules contain this folder: xsmmu_bench, for servers, and the lab's module, which has
+ * more workloads, attacks included.
  */
 #ifndef XSMMU_BENCH_DEVICE_H
 #define XSMMU_BENCH_DEVICE_H
@@ -25,12 +25,12 @@ struct lab_device {
 };
 
 /**
- * struct lab_workload - something that can be run on a device
- * @name: its file, and the prefix of its log lines
- * @run: parses @params (which it may overwrite), runs, and prints one JSON object without a newline
+ * struct lab_workload - a workload that can run on a device
+ * @name: name of the workload's file, and prefix of its log lines
+ * @run: parses @params (and may overwrite them), runs, and prints one JSON object without a newline
  *	to @result. Process context, may sleep; the caller serialises runs over all devices.
- *	Returns 0 or a negative errno, for which it has printed one log line. It must call
- *	lab_device_interrupted() at least every 100 ms.
+ *	Returns 0 or a negative errno, after one log line. Must call lab_device_interrupted() at
+ *	least every 100 ms.
  */
 struct lab_workload {
 	const char *name;
@@ -40,7 +40,7 @@ struct lab_workload {
 extern const struct lab_workload lab_micro;
 
 /**
- * lab_device_interrupted() - must the current run end now?
+ * lab_device_interrupted() - check whether the current run must end
  * @dev: the device of the run
  * @workload: for the log line
  *
@@ -50,10 +50,10 @@ extern const struct lab_workload lab_micro;
 int lab_device_interrupted(const struct lab_device *dev, const char *workload);
 
 /**
- * lab_device_translated() - does an IOMMU translate for this device?
+ * lab_device_translated() - check whether an IOMMU translates for a device
  * @dev: the device
  *
- * Return: false in passthrough (or without an IOMMU), where the device reaches all memory anyway.
+ * Return: false in passthrough or without an IOMMU, where the device reaches all memory anyway.
  */
 bool lab_device_translated(const struct lab_device *dev);
 

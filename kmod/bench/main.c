@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * xsmmu_bench.ko, for `xsmmu bench`: what maps and unmaps cost a driver on a device of a server.
+ * xsmmu_bench.ko, for `xsmmu bench`: the cost of maps and unmaps for a driver on a device of a
+ * server.
  *
- * A PCI driver that binds to no device by itself: a device is given to it by its address, through
- * driver_override. It maps memory for the device and unmaps it, and tells the device nothing of
- * that: it writes to no registers of its own, and the device is no bus master, so it does no DMA.
+ * A PCI driver that binds to no device by itself: the operator names a device by address,
+ * through driver_override. The driver maps memory for the device and unmaps it. The device
+ * does no DMA: it is told of no mapping, the driver writes to no device-specific registers,
+ * and the device is no bus master.
  *
- * The device then has a file xsmmu_bench/micro. Writing parameters (`key=value ...`, see micro.c)
- * runs the workload: the write returns when the run has ended, with a negative errno and one log
- * line if it could not be done. Reading gives the result of the last run, one JSON object in one
- * line; -ENODATA if there is none, also after a run that failed. One run at a time on the machine:
- * a second one would be in the first one's figures, so it gets -EBUSY. Unbinding ends a run early
- * (-ENODEV).
+ * A bound device has a file xsmmu_bench/micro. A write of parameters (`key=value ...`, see
+ * micro.c) runs the workload. The write returns when the run has ended, with a negative errno
+ * and one log line if the run has failed. A read returns the result of the last run, one JSON
+ * object in one line, or -ENODATA if there is none, as after a failed run. Only one run at a
+ * time is possible on the machine, because runs would disturb each other's figures; a second
+ * run gets -EBUSY. Unbinding the driver ends a run early (-ENODEV).
  *
- * Files of sysfs, not of debugfs, which a kernel that is locked down does not open.
+ * The files are in sysfs, because a locked-down kernel does not open files of debugfs.
  */
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
@@ -29,7 +31,7 @@
 
 struct bench {
 	struct lab_device dev;
-	size_t length_bytes;	/* of result; 0: none. Under run_lock */
+	size_t length_bytes;	/* length of result, 0: none; under run_lock */
 	char result[RESULT_BYTES];
 };
 
@@ -109,7 +111,7 @@ static int bench_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (!bench)
 		return -ENOMEM;
 	bench->dev.pdev = pdev;
-	/* It must be awake: one with a TLB of its own is asked to invalidate that. */
+	/* The device must be awake: an invalidation waits for a device that has a TLB. */
 	ret = pcim_enable_device(pdev);
 	if (ret)
 		return dev_err_probe(&pdev->dev, ret, "cannot enable the device\n");
@@ -138,7 +140,7 @@ static void bench_remove(struct pci_dev *pdev)
 
 static struct pci_driver bench_driver = {
 	.name = KBUILD_MODNAME,
-	.id_table = NULL,	/* only by driver_override */
+	.id_table = NULL,	/* binds only by driver_override */
 	.probe = bench_probe,
 	.remove = bench_remove,
 };

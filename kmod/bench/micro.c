@@ -1,30 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Workload `micro`: what a map and an unmap cost an unmodified driver, or a batch-aware one, which
- * flushes once at the end of each of the two loops.
+ * Workload `micro`: the cost of a map and an unmap for an unmodified driver, or for a
+ * batch-aware driver, which flushes once at the end of each of the two loops.
  *
- * A round is one NAPI poll: map `ring` pages with dma_map_page(), then unmap them all. The
- * two loops are timed, each as a whole. What other modules do at the end of the poll (a deferred
- * flush) is part of the price of unmapping and is charged to it: the time from the poll function's
- * return until the last of the others' probes on napi_poll has returned. This contains the
- * kernel's own few instructions for the tracepoint, reported as empty_poll_* so that a reader can
- * judge; they are not subtracted.
+ * A round is one NAPI poll: map `ring` pages with dma_map_page(), then unmap them all. Each of
+ * the two loops is timed as a whole. Work of other modules at the end of the poll (a deferred
+ * flush) is part of the cost of unmapping: the time from the return of the poll function until
+ * the last of the others' probes on napi_poll has returned. This time contains the kernel's
+ * own few instructions for the tracepoint, which are reported as empty_poll_* and are not
+ * subtracted.
  *
- * Interrupts stay on: a policy's timers belong to its price. But the scheduler tick does not, so a
- * round begins only where the time left until the next tick suffices (rounds longer than a tick
- * cannot avoid it; disturbed_rounds counts). Policies spread work over several rounds (a flush per
- * 256 pages, IOVA magazines), so one short round says nothing: consecutive rounds are added up to
- * samples of 1,024 pages, and the headline figure is the median sample. Means over all measured
- * rounds stand beside it and contain every rare event.
+ * Interrupts stay on, because a policy's timers belong to its cost. The scheduler tick does
+ * not, so a round begins only if the time until the next tick suffices. Rounds that are longer
+ * than a tick cannot avoid the tick; disturbed_rounds counts them. Policies spread work over
+ * several rounds (a flush per 256 pages, IOVA magazines), so a single short round means
+ * little: consecutive rounds are added up to samples of 1,024 pages, and the headline figure
+ * is the median sample. Means over all measured rounds are reported, too, and contain every
+ * rare event.
  *
- * Parameters: ring=64|256|1024; rounds (measured; warm-up comes before); pages=1|2|4...64 in each
- * mapping, of one piece as page pools and huge pages give them, or with split=1 each on its own, as
- * alloc_pages_exact() does; figures are per page all the same; bytes=N of each page only, of one
- * that is a mapping of its own, and sends=1 for the device to read; shuffle=1 unmaps in a
- * fixed pseudo-random order; fresh=1 allocates new pages for each round and frees each round's
- * pages inside the poll, before the end-of-poll flush, as a driver that gives its buffers away
- * does. Neither is in the timed sections, but what the end of the poll costs because of it is. ns=1
- * gives nanoseconds whatever a tick is.
+ * Parameters:
+ *
+ *   ring=64|256|1024  pages of a round
+ *   rounds=N          measured rounds, after the warm-up
+ *   pages=1|2|4...64  pages of a mapping, contiguous as page pools and huge pages give them;
+ *                     figures are per page in any case
+ *   split=1           pages of a mapping are split, as alloc_pages_exact() splits them
+ *   bytes=N           map only N bytes of each page, which is a mapping by itself
+ *   sends=1           the device reads
+ *   shuffle=1         unmap in a fixed pseudo-random order
+ *   fresh=1           allocate new pages for each round, and free them inside the poll, before the
+ *                     flush at its end, as a driver does that gives its buffers away. Neither is in
+ *                     the timed sections, but the consequences at the end of the poll are
+ *   ns=1              report nanoseconds, whatever a tick is
  */
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
@@ -44,7 +51,7 @@
 #define SAMPLE_PAGES 1024
 #define WARMUP_PAGES 8192
 #define EMPTY_POLLS 32
-#define SETTLE_MS 50	/* for what a run before left to timers, such as a flush queue's 10 ms */
+#define SETTLE_MS 50	/* for timers of an earlier run, such as a flush queue's 10 ms */
 
 enum section { SECTION_MAP, SECTION_UNMAP, SECTION_FLUSH, SECTION_COUNT };
 
@@ -54,7 +61,7 @@ struct micro {
 	/* The parameters. */
 	u32 ring_pages, rounds, each_pages, split, shuffle, fresh, bytes, sends, ns;
 
-	u32 count;		/* of mappings: ring_pages / each_pages */
+	u32 count;		/* number of mappings: ring_pages / each_pages */
 	size_t each_bytes;
 	enum dma_data_direction dir;
 	struct page **pages;	/* [count]; owned by the run, or by one round if fresh */
@@ -62,7 +69,7 @@ struct micro {
 	u32 *order;		/* the i-th unmap takes mapping order[i] */
 	u32 *samples;		/* room for sorting, one per sample */
 
-	/* One poll, filled in by micro_work(). */
+	/* Results of one poll, written by micro_work(). */
 	u32 mapped;		/* fewer than count: a map failed */
 	u32 section_ticks[SECTION_COUNT];
 
@@ -160,7 +167,7 @@ static int pages_allocate(struct micro *micro)
 	for (i = 0; i < micro->count; i++) {
 		micro->pages[i] = alloc_pages(gfp, order);
 		if (!micro->pages[i])
-			return -ENOMEM;	/* the caller ends the run, which frees the others */
+			return -ENOMEM;	/* the caller ends the run and frees the others */
 		if (micro->split)
 			split_page(micro->pages[i], order);
 	}
@@ -205,7 +212,7 @@ static void empty_work(void *context)
 {
 }
 
-/* One poll in a quiet stretch. Returns whether a scheduler tick fell into it nevertheless. */
+/* Runs one poll in a quiet stretch. Returns whether a scheduler tick fell into the poll. */
 static bool poll_quietly(struct micro *micro, void (*work)(void *context))
 {
 	struct lab_poll *poll = &micro->dev->poll;
@@ -214,7 +221,7 @@ static bool poll_quietly(struct micro *micro, void (*work)(void *context))
 	u64 start;
 
 	preempt_disable();
-	/* A quarter on top: rounds of one kind differ by the work that a policy puts off. */
+	/* A quarter more, because a policy's deferred work makes rounds differ. */
 	lab_clock_await_quiet(&micro->clock, micro->longest_ticks + micro->longest_ticks / 4);
 	tick = jiffies;
 	start = lab_clock();
@@ -278,7 +285,7 @@ static int rounds_run(struct micro *micro)
 	return 0;
 }
 
-/* The least of several polls without work: the fixed price of a poll's end. */
+/* Minimum of several polls without work: the fixed cost of the end of a poll. */
 static void empty_polls_run(struct micro *micro)
 {
 	u32 i, least = U32_MAX;
@@ -297,7 +304,7 @@ static int u32_compare(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* A set of sections, as a mask: their ticks are added up. */
+/* Sets of sections as masks; the ticks of a set are added up. */
 #define SECTIONS_MAP BIT(SECTION_MAP)
 #define SECTIONS_UNMAP (BIT(SECTION_UNMAP) | BIT(SECTION_FLUSH))
 #define SECTIONS_FLUSH BIT(SECTION_FLUSH)
@@ -314,9 +321,9 @@ static u64 rounds_sum(const struct micro *micro, unsigned long sections, u32 fir
 }
 
 /*
- * The median over the samples, in tenths of a tick per page: the next digit depends on how the
- * rounds fall against timers such as the IOVA cache's, so it would not be the same in a second
- * run. An incomplete last sample is left out.
+ * The median over the samples, in tenths of a tick per page. Finer digits would differ between
+ * runs, because they depend on how rounds coincide with timers such as the IOVA cache's. An
+ * incomplete last sample is left out.
  */
 static u64 rounds_median(const struct micro *micro, unsigned long sections)
 {
@@ -351,7 +358,7 @@ static void print_figure(struct seq_buf *result, const char *name, const char *u
 		seq_buf_printf(result, ",\"%s_%s_per_page\":null", name, unit);
 }
 
-/* Both units are always present; the one that the clock does not give is null. */
+/* Both units are always printed; the unit that the clock does not give is null. */
 static void print_section(const struct micro *micro, struct seq_buf *result, const char *name,
 			  u64 tenths)
 {

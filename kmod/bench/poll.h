@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A poll: one real NAPI poll, run on demand.
+ * A real NAPI poll, run on demand.
  *
- * The NAPI belongs to a net device that is never registered, so nobody sends to it; all the rest
- * is the kernel's own path: napi_schedule(), NET_RX softirq, our poll function, the tracepoint
- * napi_poll. Modules that do work at the end of a poll hang on that tracepoint. This one adds a
- * probe of its own at the lowest priority: it runs when all others are done, and its time stamp
- * closes the poll.
+ * The NAPI belongs to a net device that is never registered, so nobody sends packets to it.
+ * All else is the kernel's own path: napi_schedule(), NET_RX softirq, the poll function, the
+ * tracepoint napi_poll. Modules that work at the end of a poll use this tracepoint. The probe
+ * of this file has the lowest priority: it runs after all other probes, and its time stamp
+ * ends the poll.
  */
 #ifndef XSMMU_LAB_POLL_H
 #define XSMMU_LAB_POLL_H
@@ -17,9 +17,14 @@
 
 /**
  * struct lab_poll - the NAPI of one device
- * @returned: lab_clock() as the last thing in the poll function
- * @probed: lab_clock() when all other probes on napi_poll had returned; what lies between the two
- *	is what others did at the end of the poll, and some 20 instructions of the kernel's own
+ * @returned: lab_clock() at the end of the poll function
+ * @probed: lab_clock() when all other probes on napi_poll had returned. The difference to @returned
+ *	is the work of others at the end of the poll, and some 20 instructions of the kernel
+ * @netdev: unregistered
+ * @napi: the NAPI
+ * @done: completed when the poll has ended
+ * @work: function of the current poll
+ * @context: argument of @work
  *
  * The stamps are those of the last poll and stable until the next lab_poll_start().
  */
@@ -34,31 +39,61 @@ struct lab_poll {
 	void *context;
 };
 
+/**
+ * lab_poll_create() - make the NAPI and its net device
+ * @poll: zeroed
+ *
+ * Context: process; sleeps.
+ * Return: 0 or -ENOMEM.
+ */
 int lab_poll_create(struct lab_poll *poll);
+
+/**
+ * lab_poll_destroy() - undo lab_poll_create()
+ * @poll: not entered
+ *
+ * Context: process; sleeps.
+ */
 void lab_poll_destroy(struct lab_poll *poll);
 
 /**
  * lab_poll_enter() - get ready to poll
  * @poll: not entered
  *
- * Attaches the probe; only for the time of a run, so that other workloads do not pay for it.
- * Pairs with lab_poll_leave(). Process context, may sleep. Return: 0 or a negative errno.
+ * Registers the probe, only for the time of a run, so that other workloads do not pay for it.
+ *
+ * Context: process; may sleep.
+ * Return: 0 or a negative errno.
  */
 int lab_poll_enter(struct lab_poll *poll);
+
+/**
+ * lab_poll_leave() - undo lab_poll_enter()
+ * @poll: entered, no poll under way
+ *
+ * Context: process; sleeps.
+ */
 void lab_poll_leave(struct lab_poll *poll);
 
 /**
  * lab_poll_start() - run @work in a NAPI poll
  * @poll: entered, no poll under way
  * @work: called once, in softirq context
- * @context: for @work
+ * @context: argument of @work
  *
- * As a rule the poll has ended on return, but the kernel may put it off to ksoftirqd: call
- * lab_poll_wait(). Process context; preemption may be off.
+ * Usually the poll has ended on return, but the kernel may defer the poll to ksoftirqd: call
+ * lab_poll_wait().
+ *
+ * Context: process; preemption may be off.
  */
 void lab_poll_start(struct lab_poll *poll, void (*work)(void *context), void *context);
 
-/* Wait until the poll and all probes on it have ended. Process context, may sleep. */
+/**
+ * lab_poll_wait() - wait until the poll and all probes on it have ended
+ * @poll: a started poll
+ *
+ * Context: process; sleeps.
+ */
 void lab_poll_wait(struct lab_poll *poll);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One shim per kernel API change. What a kernel has is found by Kbuild, which
- * looks for the thing in the kernel's headers and defines XS_HAVE_*; the code
- * outside this folder is written for the newest kernel.
+ * One shim per change of a kernel API. Kbuild looks for the API in the kernel's headers and
+ * defines XS_HAVE_*. Code outside this folder is written for the newest kernel.
  */
 #ifndef XSMMU_COMPAT_H
 #define XSMMU_COMPAT_H
@@ -12,13 +11,13 @@
 #include <linux/iommu.h>
 
 /*
- * Which path a device's DMA takes beside dev->dma_ops.
- * b5c58b2fdc42 ("dma-mapping: direct calls for dma-iommu", 6.12) made it a bit
- * of struct device, later kernels an accessor of a flag word.
+ * The selector of a device's DMA path beside dev->dma_ops. b5c58b2fdc42 ("dma-mapping: direct
+ * calls for dma-iommu", 6.12) added a bit to struct device; later kernels have an accessor of
+ * a flag word.
  *
- * A bit shares its word with bits of the driver core, and a write of one bit undoes a
- * concurrent write of another: the caller holds the device's lock, under which the driver
- * core writes. The accessors of later kernels are atomic.
+ * The bit shares its word with bits of the driver core, and a write of one bit undoes a
+ * concurrent write of another bit. So the caller holds the lock of the device, under which the
+ * driver core writes. The accessors of later kernels are atomic.
  */
 #if defined(XS_HAVE_DEV_FLAG_DMA_IOMMU)
 static inline bool xs_dma_iommu_clear(struct device *dev)
@@ -60,9 +59,10 @@ static inline void xs_dma_iommu_restore(struct device *dev, bool was)
 #endif
 
 /*
- * f406c8e4b770 ("dma: avoid redundant calls for flush operations", 6.10): flushes need not be
- * calls of the operations, as is found out when a driver sets its mask, if it does.
- * Later kernels have it in the flag word, too. The caller holds the device's lock, as above.
+ * f406c8e4b770 ("dma: avoid redundant calls for sync operations", 6.10): the DMA core may skip
+ * the operations behind dma_sync_*(), as decided when a driver sets its mask, if it does. This
+ * makes the DMA core call the operations. Later kernels have the bit in the flag word, too.
+ * The caller holds the lock of the device, as above.
  */
 static inline void xs_dma_skip_no_sync(struct device *dev)
 {
@@ -74,7 +74,10 @@ static inline void xs_dma_skip_no_sync(struct device *dev)
 #endif
 }
 
-/* Of later kernels: what is mapped is never flushed, so it must not be copied. */
+/*
+ * Later kernels: a driver never calls dma_sync_*() for such a mapping, so the mapping must not
+ * be copied.
+ */
 #ifndef DMA_ATTR_REQUIRE_COHERENT
 #define DMA_ATTR_REQUIRE_COHERENT	0
 #endif
@@ -86,9 +89,10 @@ static inline void xs_dma_skip_no_sync(struct device *dev)
 #endif
 
 /*
- * Page tables of the generic kind are called without the domain's operations
- * (since 6.19). Both ways: 0 or a negative errno, and on error nothing stays
- * mapped.
+ * Since 6.19, generic page tables are called without the domain's operations.
+ *
+ * xs_domain_map_generic() returns 0 or a negative errno, and adds the bytes that are mapped to
+ * *@mapped, also on error. xs_domain_unmap_generic() returns the bytes that are removed.
  */
 #ifdef XS_HAVE_GENERIC_PT
 #include <linux/generic_pt/iommu.h>
@@ -156,7 +160,7 @@ static inline int xs_domain_sync_map(struct iommu_domain *domain, u64 iova,
 #endif
 }
 
-/* The list of page-table pages in a gather got a type of its own in 6.16. */
+/* In 6.16 the list of page-table pages in a gather got a type. */
 static inline bool xs_gather_frees_tables(struct iommu_iotlb_gather *gather)
 {
 #ifdef XS_HAVE_IOMMU_PAGES_LIST
@@ -166,7 +170,7 @@ static inline bool xs_gather_frees_tables(struct iommu_iotlb_gather *gather)
 #endif
 }
 
-/* Does the device still use what a kernel before has set up? A bit of its own since 6.7. */
+/* Checks whether the device still uses the tables of an earlier kernel. Since 6.7 a bit tells. */
 static inline bool xs_attach_is_deferred(struct device *dev)
 {
 #ifdef XS_HAVE_ATTACH_DEFERRED

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Can a stale page pointer lead to a read-only page struct? While huge pages
- * gave their tail page structs back as copies of the head (e7d324850bfc, "mm:
- * hugetlb: free the 2nd vmemmap page", 5.18, to 6.19), if that was switched on.
+ * xs_fake_heads() - whether a stale page pointer may lead to a read-only page struct
+ *
+ * From 5.18 (e7d324850bfc, "mm: hugetlb: free the 2nd vmemmap page") to 6.19, huge pages can
+ * give back their tail page structs, which then are read-only copies of the head, if the
+ * administrator has switched the feature on.
  */
 #ifndef XSMMU_COMPAT_FOLIO_H
 #define XSMMU_COMPAT_FOLIO_H
@@ -17,7 +19,7 @@
 #define xs_fake_heads()	false
 #endif
 
-/* Memory of kmalloc() that is no slab has no references since 6.15, and a type of its own. */
+/* Since 6.15, memory of kmalloc() that is not in a slab has a type, and no references. */
 #ifdef XS_HAVE_LARGE_KMALLOC
 #define xs_is_large_kmalloc(folio)	folio_test_large_kmalloc(folio)
 #else

@@ -102,7 +102,7 @@ const char *xs_iommu_describe(struct xs_iommu *iommu, struct device *dev,
 
 /**
  * xs_iommu_is_one - check whether one page-selective command covers a range
- * @iommu: the IOMMU, whose commands cover aligned powers of two of pages
+ * @iommu: the IOMMU; its commands cover aligned powers of two of pages
  * @page: number of the first page
  * @pages: length
  *

@@ -7,7 +7,7 @@
  * the IOMMU needs write-buffer flushing. The capability registers, which are in the IOMMU's
  * sysfs group, tell both. The stage is in the tables that the hardware walks: a root table by
  * bus, a context table by function, and in scalable mode a PASID directory and a PASID table,
- * whose first entry is for requests without PASID.
+ * with its first entry for requests without PASID.
  */
 #include <linux/bitfield.h>
 #include <linux/bits.h>

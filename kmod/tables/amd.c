@@ -2,8 +2,9 @@
 /*
  * Page tables of AMD-Vi, version 1 (AMD I/O Virtualization Technology specification, 2.2).
  *
- * A device's entry of the IOMMU's device table refers to them and says how many levels there
- * are. The driver of 6.1 and 6.12 begins with three and adds one when it maps beyond.
+ * A device's entry in the IOMMU's device table refers to the page table and gives the number
+ * of levels. The driver of 6.1 and 6.12 begins with three levels and adds a level for a map
+ * beyond them.
  */
 #include <linux/acpi.h>
 #include <linux/bitfield.h>
@@ -15,25 +16,28 @@
 #include "../iommu/iommu.h"
 #include "tables.h"
 
-/* The first register: the device table. Each of its entries is of 4 words. */
+/* The first register holds the address of the device table. An entry has 4 words. */
 #define DEVICES_ADDRESS		GENMASK_ULL(51, 12)
-#define DEVICES_SIZE		GENMASK_ULL(8, 0)	/* pages, less one */
+#define DEVICES_SIZE		GENMASK_ULL(8, 0)	/* pages, minus 1 */
 #define DEVICE_WORDS		4
 
-/* A device's first word. */
+/* First word of a device's entry. */
 #define DEVICE_IS_VALID		BIT_ULL(0)
 #define DEVICE_HAS_TABLE	BIT_ULL(1)
-#define DEVICE_HAS_GUEST	BIT_ULL(55)		/* tables of version 2 */
+#define DEVICE_HAS_GUEST	BIT_ULL(55)		/* page tables of version 2 */
 #define LEVELS_MAX		6
 
 #define ENTRY_PRESENT		BIT_ULL(0)
-#define ENTRY_NEXT		GENMASK_ULL(11, 9)	/* levels below, 0 for a page */
-#define NEXT_JOINED		7			/* one of several that are one page */
+#define ENTRY_NEXT		GENMASK_ULL(11, 9)	/* levels below, 0: page */
+#define NEXT_JOINED		7			/* one of the entries of a larger page */
 #define ENTRY_COHERENT		BIT_ULL(60)
 #define ENTRY_READ		BIT_ULL(61)
 #define ENTRY_WRITE		BIT_ULL(62)
 
-/* Where the registers of an IOMMU are, as firmware says; 0 if it does not. */
+/*
+ * Address of an IOMMU's registers from the firmware's IVRS table; 0 if the table does not list
+ * the IOMMU.
+ */
 static u64 find_registers(struct pci_dev *iommu)
 {
 	const struct acpi_ivrs_header *block;
@@ -45,7 +49,7 @@ static u64 find_registers(struct pci_dev *iommu)
 	block = (const void *)table + sizeof(struct acpi_table_ivrs);
 	while ((const void *)(block + 1) <= (const void *)table + table->length &&
 	       block->length) {
-		/* All types of these begin alike. */
+		/* All block types of hardware begin alike. */
 		const struct acpi_ivrs_hardware_10 *hardware = (const void *)block;
 
 		if ((block->type == ACPI_IVRS_TYPE_HARDWARE1 ||
@@ -60,7 +64,7 @@ static u64 find_registers(struct pci_dev *iommu)
 	return registers;
 }
 
-/* The first register of its IOMMU; 0 if it cannot be read. */
+/* The first register of the device's IOMMU; 0 if the register cannot be read. */
 static u64 read_devices(struct device *dev)
 {
 	struct device *iommu = dev->iommu->iommu_dev->dev->parent;
@@ -100,7 +104,7 @@ static const char *find_table(struct xs_root *root, struct device *dev)
 	return NULL;
 }
 
-/* A device's entry says it where an entry of its tables does. */
+/* A device's entry has the number of levels in the same place as an entry of a page table. */
 static u32 levels_below(u64 value)
 {
 	u32 levels = FIELD_GET(ENTRY_NEXT, value);
@@ -114,8 +118,8 @@ static bool refers(u64 value, u32 levels)
 }
 
 /*
- * The driver of 7.x joins entries for pages in a row: their address has as many bits set, from
- * the lowest, as make the size, which is twice the last of them.
+ * The driver of 7.x joins the entries of contiguous pages. The size of joined entries is in their
+ * address bits: it is twice the value of the lowest address bit that is clear.
  */
 static u64 joined_bytes(u64 entry)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Page tables of Arm's SMMUv3, of the first stage: the CPU's format (Arm Architecture
- * Reference Manual, D8; SMMUv3 specification, 3.3, 5.2 and 5.4).
+ * First-stage page tables of Arm's SMMUv3, in the CPU's format (Arm Architecture Reference
+ * Manual, D8; SMMUv3 specification, 3.3, 5.2 and 5.4).
  *
- * The SMMU has a table of streams, of one level or two, by the device's stream ID. A stream's
- * entry refers to context descriptors, of which the first is for what has no PASID, and that
- * to the page table.
+ * The SMMU has a stream table, of one level or two, indexed by the device's stream ID. A
+ * stream table entry refers to context descriptors. The first context descriptor is for
+ * requests without PASID, and refers to the page table.
  */
 #include <linux/bitfield.h>
 #include <linux/bits.h>
@@ -28,25 +28,25 @@
 #define TABLE_ADDRESS		GENMASK_ULL(51, 6)
 #define PART_SPAN		GENMASK_ULL(4, 0)
 
-/* A stream's first word, of 8. */
+/* First word of a stream table entry, which has 8 words. */
 #define STREAM_WORDS		8
 #define STREAM_IS_VALID		BIT_ULL(0)
 #define STREAM_CONFIG		GENMASK_ULL(3, 1)
 #define CONFIG_FIRST_STAGE	5
-#define STREAM_FORMAT		GENMASK_ULL(5, 4)	/* of more than one context */
+#define STREAM_FORMAT		GENMASK_ULL(5, 4)	/* format if there are several contexts */
 
-/* A context's words. */
-#define CONTEXT_IOVA_REST	GENMASK_ULL(5, 0)	/* 64, less the bits of an IOVA */
+/* Words of a context descriptor. */
+#define CONTEXT_IOVA_REST	GENMASK_ULL(5, 0)	/* 64 minus the bits of an IOVA */
 #define CONTEXT_GRANULE		GENMASK_ULL(7, 6)
-#define CONTEXT_CACHES		GENMASK_ULL(11, 8)	/* of walks: inner, outer */
-#define CACHES_BOTH		5			/* written back, both */
+#define CONTEXT_CACHES		GENMASK_ULL(11, 8)	/* cacheability of walks: inner, outer */
+#define CACHES_BOTH		5			/* write-back, both */
 #define CONTEXT_IS_VALID	BIT_ULL(31)
-#define CONTEXT_PHYS		GENMASK_ULL(34, 32)	/* bits of an address */
+#define CONTEXT_PHYS		GENMASK_ULL(34, 32)	/* bits of a physical address */
 #define PHYS_52			6
 #define CONTEXT_TABLE		GENMASK_ULL(51, 4)
 
 #define ENTRY_TYPE		GENMASK_ULL(1, 0)
-#define TYPE_TABLE		3			/* or a page, in a last table */
+#define TYPE_TABLE		3			/* or a page, in a last-level table */
 #define ENTRY_ATTRIBUTES	GENMASK_ULL(4, 2)
 #define ENTRY_USER		BIT_ULL(6)
 #define ENTRY_READ_ONLY		BIT_ULL(7)
@@ -55,7 +55,7 @@
 #define ENTRY_NOT_GLOBAL	BIT_ULL(11)
 #define ENTRY_NO_CODE		GENMASK_ULL(54, 53)
 
-/* The stream of a device, in memory; NULL if there is none. */
+/* The stream table entry of a device, in memory; NULL if there is none. */
 static const u64 *find_stream(void __iomem *registers, u32 id)
 {
 	u32 config = readl(registers + STREAMS_CONFIG);
@@ -71,7 +71,7 @@ static const u64 *find_stream(void __iomem *registers, u32 id)
 	case FORMAT_TWO_LEVELS:
 		part = READ_ONCE(streams[id >> split]);
 		id &= (1u << split) - 1;
-		/* As many as half of 2 to the power of that. */
+		/* A span of n means 2^(n-1) streams. */
 		if (!FIELD_GET(PART_SPAN, part) ||
 		    id >> (FIELD_GET(PART_SPAN, part) - 1))
 			return NULL;
@@ -102,10 +102,13 @@ static const char *find_in(struct xs_root *root, void __iomem *registers,
 	if (!(low & CONTEXT_IS_VALID) ||
 	    FIELD_GET(CONTEXT_GRANULE, low) != granule)
 		return "its page table is of other pages";
-	/* Firmware has the last word, which the driver heeds, and not the register. */
+	/* The driver follows the firmware, which may differ from the register. */
 	if (FIELD_GET(CONTEXT_CACHES, low) != CACHES_BOTH)
 		return "its IOMMU does not look into the CPU's caches";
-	/* With pages of 64 KiB, where an entry has the four highest ones below. */
+	/*
+	 * 52-bit addresses, with pages of 64 KiB: an entry has the four highest address bits below
+	 * the others.
+	 */
 	if (FIELD_GET(CONTEXT_PHYS, low) >= PHYS_52)
 		return "its page table has addresses of 52 bits";
 	root->first = xs_words_at(READ_ONCE(context[1]) & CONTEXT_TABLE);
@@ -135,7 +138,7 @@ static const char *find_table(struct xs_root *root, struct device *dev)
 	root->known = ENTRY_TYPE | ENTRY_ATTRIBUTES | ENTRY_USER |
 		      ENTRY_READ_ONLY | ENTRY_SHARED | ENTRY_ACCESSED |
 		      ENTRY_NOT_GLOBAL | ENTRY_NO_CODE;
-	/* It is not told of entries before they are in memory. */
+	/* A barrier must put entries into memory before the SMMU is told of them. */
 	root->flushes = true;
 	return why;
 }
@@ -145,7 +148,7 @@ static bool refers(u64 value, u32 levels)
 	return FIELD_GET(ENTRY_TYPE, value) == TYPE_TABLE;
 }
 
-/* What may be written may be read as well. */
+/* A writable page may be readable, too. */
 static const char *learn_bits(const struct xs_root *root, u64 entry, u64 phys,
 			      u32 prot, u64 *bits)
 {

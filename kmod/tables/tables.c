@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What tables of any format have in common. */
+/* Operations on page tables of any format. */
 #include "../iommu/iommu.h"
 #include "tables.h"
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Direct tables: entries of the IOMMU's page table that we write in place, instead of
- * having its driver walk down to each.
+ * Direct tables: the module writes entries of the IOMMU's page table in place, so that the
+ * IOMMU driver need not walk down to each entry.
  *
- * The driver's own map makes the tables and writes the first entry of a block. That
- * says where the block's entries are, as the hardware finds them, and what else is in
- * an entry. The second one we write, and ask the driver if it sees it. From then on a
- * map of that block is a store. What is not as it should be ends it: the driver's
- * operations do the work.
+ * The driver's own map makes the tables and writes the first entry of a block. From this entry
+ * the module learns where the block's entries are, as the hardware finds them, and which bits
+ * an entry has beside the address. The module writes the second entry and asks the driver
+ * whether the driver finds the page. After that a map in the block is a store. An unexpected
+ * finding ends direct tables, and the driver's operations take over.
  *
- * A format is a file: where the root is, where an entry is, what is in one.
+ * Each format has a file, which knows where the root is, where an entry is, and which bits an
+ * entry has.
  */
 #ifndef XSMMU_TABLES_H
 #define XSMMU_TABLES_H
@@ -24,7 +25,7 @@
 
 #define XS_ENTRY_ADDRESS	GENMASK_ULL(51, PAGE_SHIFT)
 
-/* IOMMU_READ to IOMMU_PRIV. */
+/* Combinations of the flags IOMMU_READ to IOMMU_PRIV. */
 #define XS_TABLES_KINDS		64
 
 #define XS_TABLE_LG2		(PAGE_SHIFT - 3)
@@ -32,14 +33,15 @@
 
 struct xs_format;
 
-/*
- * struct xs_root - where a page table is, and how the IOMMU reads it
- * @format:	of what it is; NULL: none was found
- * @first:	its first page
- * @levels:	that it has
- * @device:	what refers to it, where the driver adds levels, which is asked instead
+/**
+ * struct xs_root - a page table, and how the IOMMU reads it
+ * @format:	format; NULL if no page table was found
+ * @first:	first page of the table
+ * @device:	entry of the IOMMU's device table, for formats whose driver adds levels: the table
+ *		and the levels are read from there at each use, instead of @first and @levels
  * @known:	bits that an entry may have beside the address
- * @flushes:	what is written has to be made visible to the IOMMU
+ * @levels:	number of levels
+ * @flushes:	written entries must be made visible to the IOMMU
  */
 struct xs_root {
 	const struct xs_format *format;
@@ -50,12 +52,13 @@ struct xs_root {
 	bool flushes;
 };
 
-/*
- * struct xs_tables - of a group
- * @on:		entries are written in place
- * @bits:	what is in an entry beside the address, by the kind of mapping; 0: not
- *		known yet, or not @on
- * @only:	the same, where that is all that there is to a map
+/**
+ * struct xs_tables - direct tables of a group
+ * @on:		the module writes entries in place
+ * @root:	the page table
+ * @bits:	bits of an entry beside the address, by kind of mapping; 0 if not known yet or not
+ *		@on
+ * @only:	as @bits, but 0 if a map needs more than writing the entry
  */
 struct xs_tables {
 	bool on;
@@ -64,14 +67,16 @@ struct xs_tables {
 	u64 only[XS_TABLES_KINDS];
 };
 
-/*
- * struct xs_format
- * @find:	NULL, and the page table that the hardware has for @dev in @root, which is
- *		zeroed; or why it is none that we know. May sleep
- * @levels:	of the table that @value refers to; for those that have a @device only
- * @refers:	does @value refer to a table, that has @levels?
- * @learn:	NULL, and what is in an entry beside the address in @bits, if @entry is what
- *		the driver has to have written for this page; or why it is not
+/**
+ * struct xs_format - format of page tables
+ * @find:	finds the page table that the hardware uses for @dev and fills in @root, which is
+ *		zeroed. Returns NULL, or the reason why the module cannot use the table. May sleep
+ * @levels:	number of levels of the table that @value refers to; only for formats with
+ *		&xs_root.device
+ * @refers:	checks whether @value refers to a table of @levels levels
+ * @learn:	checks that @entry is the entry that the driver writes for a page at @phys with
+ *		@prot, and sets *@bits to its bits beside the address. Returns NULL, or the reason
+ *		why the entry is not
  */
 struct xs_format {
 	const char *(*find)(struct xs_root *root, struct device *dev);
@@ -86,8 +91,9 @@ extern const struct xs_format xs_format_amd;
 extern const struct xs_format xs_format_smmuv3;
 
 /*
- * What is kept of a block: where its first entry is; not as an address, which are
- * negative numbers in the kernel, as long as the driver was not asked for it.
+ * The engine keeps a word for each block: the address of the block's first entry. Kernel
+ * addresses are negative numbers. The highest bit of the word is cleared until the driver has
+ * confirmed an entry that the module wrote.
  */
 #define XS_ENTRIES_TRIED	BIT(63)
 
@@ -96,19 +102,23 @@ static __always_inline bool xs_entries_are_tried(const void *entries)
 	return (long)entries < 0;
 }
 
-/* Of a mapping: all that its entries may depend on. */
+/* Kind of a mapping: all flags on which its entries may depend. */
 static __always_inline u32 xs_tables_kind(u32 prot)
 {
 	return prot & (XS_TABLES_KINDS - 1);
 }
 
-/*
- * Find the page table that the hardware has for @dev. NULL, or why it is none that we know.
- * May sleep.
+/**
+ * xs_root_find - find the page table that the hardware uses for a device
+ * @root: result
+ * @dev: the device
+ *
+ * Context: as the functions of iommu.h; may sleep.
+ * Return: NULL, or the reason why the module cannot use the page table.
  */
 const char *xs_root_find(struct xs_root *root, struct device *dev);
 
-/* Nothing is known of entries any more. */
+/* Forgets the bits of entries. Context: any. */
 static inline void xs_tables_forget(struct xs_tables *tables)
 {
 	for (u32 i = 0; i < XS_TABLES_KINDS; i++) {
@@ -117,29 +127,42 @@ static inline void xs_tables_forget(struct xs_tables *tables)
 	}
 }
 
-/* The words at a physical address; NULL if that is no memory. */
+/* The words at a physical address; NULL if the address is not memory. */
 static inline u64 *xs_words_at(u64 phys)
 {
 	return pfn_valid(PHYS_PFN(phys)) ? phys_to_virt(phys) : NULL;
 }
 
-/* What an entry of a table, or what is laid out like one, refers to. */
+/* The table to which an entry refers; for all words that are laid out like an entry. */
 static inline u64 *xs_table_at(u64 entry)
 {
 	return xs_words_at(entry & XS_ENTRY_ADDRESS);
 }
 
-/* The entry of an IOVA, NULL if there is no last table for it. */
+/**
+ * xs_root_entry - find the entry of an IOVA
+ * @root: the page table
+ * @iova: the IOVA
+ *
+ * Context: any; the table must stay.
+ * Return: the entry in the last-level table; NULL if there is no such table.
+ */
 u64 *xs_root_entry(const struct xs_root *root, u64 iova);
 
-/*
- * NULL, and its other bits are known, if @entry is what the driver has to have written;
- * or why it is not.
+/**
+ * xs_tables_learn - learn the bits of an entry that the driver has written
+ * @tables: result: the bits for this kind of mapping
+ * @entry: the entry
+ * @phys: physical address of the page
+ * @prot: IOMMU_* flags of the map
+ *
+ * Context: any.
+ * Return: NULL, or the reason why @entry is not as expected.
  */
 const char *xs_tables_learn(struct xs_tables *tables, u64 entry, u64 phys,
 			    u32 prot);
 
-/* Make entries visible to an IOMMU that does not look into the CPU's caches. */
+/* Makes entries visible to an IOMMU that does not snoop the CPU's caches. */
 #ifdef CONFIG_X86
 static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 {
@@ -151,19 +174,22 @@ static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 	else
 		for (; at < (unsigned long)(entry + count); at += line)
 			clflushopt((void *)at);
-	/* Before what tells the device of them, or asks for an invalidation. */
+	/* Entries must be visible before the device is told of them, and before an invalidation. */
 	wmb();
 }
 #else
-/* IOMMUs of Arm do, if they are accepted, but there is an order to keep. */
+/* Supported SMMUs snoop the CPU's caches, so only the order matters. */
 static __always_inline void xs_entries_flush(u64 *entry, u32 count)
 {
-	/* Before what tells the device of them, or asks for an invalidation. */
+	/* Entries must be visible before the device is told of them, and before an invalidation. */
 	wmb();
 }
 #endif
 
-/* Write @count entries, each of its own page, but for those of none. Visible to the IOMMU. */
+/*
+ * Writes @count entries for the pages @phys, except for XS_PHYS_NONE, and makes them visible
+ * to the IOMMU.
+ */
 static __always_inline void xs_entries_write_each(const struct xs_tables *tables,
 						  u64 *entry, const u64 *phys,
 						  u64 bits, u32 count)
@@ -175,7 +201,10 @@ static __always_inline void xs_entries_write_each(const struct xs_tables *tables
 		xs_entries_flush(entry, count);
 }
 
-/* Write @count entries, or clear them, with @value 0. Visible to the IOMMU. */
+/*
+ * Writes @count entries for contiguous pages, or clears them if @value is 0, and makes them
+ * visible to the IOMMU.
+ */
 static __always_inline void xs_entries_write(const struct xs_tables *tables,
 					     u64 *entry, u64 value, u32 count)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Page tables of Intel VT-d, of the second stage and of the first (VT-d specification,
- * 9.8 and 9.7), which differ in what is in an entry beside the address.
+ * Page tables of Intel VT-d, second-stage and first-stage (VT-d specification, 9.8 and 9.7),
+ * which differ in the bits of an entry beside the address.
  */
 #include "../iommu/vtd.h"
 #include "tables.h"
@@ -9,8 +9,8 @@
 #define ENTRY_READ	BIT_ULL(0)
 #define ENTRY_WRITE	BIT_ULL(1)
 #define ENTRY_LARGE	BIT_ULL(7)
-#define ENTRY_SNOOP	BIT_ULL(11)	/* of the second stage */
-#define ENTRY_USER	BIT_ULL(2)	/* of the first, as these */
+#define ENTRY_SNOOP	BIT_ULL(11)	/* second-stage */
+#define ENTRY_USER	BIT_ULL(2)	/* first-stage, as the bits below */
 #define ENTRY_ACCESSED	BIT_ULL(5)
 #define ENTRY_DIRTY	BIT_ULL(6)
 #define ENTRY_NO_CODE	BIT_ULL(63)
@@ -39,8 +39,8 @@ static bool refers(u64 value, u32 levels)
 }
 
 /*
- * The driver of 6.12 lets what may be written be read as well; of the first stage all may
- * be read.
+ * The driver of 6.12 makes writable second-stage pages readable, too. First-stage pages are
+ * always readable.
  */
 static bool is_right(const struct xs_root *root, u64 bits, u32 prot)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Invariant 6: the accounts balance, and agree with what the world saw. */
+/* Invariant 6: the statistics balance, and agree with the world's counts. */
 #include "check.h"
 
 static void same(const char *what, u64 engine, u64 world)
@@ -10,8 +10,8 @@ static void same(const char *what, u64 engine, u64 world)
 }
 
 /*
- * No page counts as exposed for less than it was: as many count as older than each
- * power of two of ns as were, or more.
+ * No page counts as exposed for less than the real time: for each power of two of ns, at least
+ * as many pages count as older as really were.
  */
 static void check_exposure(const struct xs_stats *stats)
 {
@@ -53,7 +53,7 @@ static void check_stats(const struct sim_accounts *accounts)
 	same("bad unmaps", stats->counts.bad_unmaps, accounts->bad_unmaps);
 	same("copied maps", stats->counts.copied_maps, accounts->copied_maps);
 	same("copied unmaps", stats->counts.copied_unmaps, accounts->copied_unmaps);
-	/* How long what was stuck could be reached nobody knows. */
+	/* The exposure of stuck pages is unknown. */
 	same("exposed pages", exposed + accounts->unstuck,
 	     stats->counts.direct_pages + stats->flushed_pages);
 	same("stuck pages", accounts->stuck, shadow.stuck);
@@ -62,8 +62,8 @@ static void check_stats(const struct sim_accounts *accounts)
 }
 
 /*
- * A batch is as old as the first unmap since it was empty, at most; and as the oldest
- * page that is flushed, at least.
+ * The reported age of a batch is at most the time since the first unmap into the empty batch,
+ * and at least the age of the oldest flushed page.
  */
 static void check_age(const struct sim_event *event, const struct sim_flush *flush)
 {
@@ -81,7 +81,7 @@ static void check_age(const struct sim_event *event, const struct sim_flush *flu
 			 flush->cpu, (unsigned long long)flush->age_ns, (unsigned long long)age_ns);
 }
 
-/* Read under traffic: no page is missing, and what is flushed was unmapped before. */
+/* Under traffic, a reading misses no page, and counts no page as flushed before the unmap. */
 static void check_reading(const struct sim_reading *reading)
 {
 	const struct xs_counts *counts = &reading->stats->counts;
@@ -102,9 +102,9 @@ static void check_reading(const struct sim_reading *reading)
 }
 
 /*
- * Mappings of all sizes were tried, and have failed. What a block may keep is less
- * than a quarter that is too little to look for, and of each order-n range that a mapping
- * has less than half.
+ * Maps of all sizes were tried and have failed. The engine may leave unused only remainders of
+ * blocks: less than a quarter of a block that is too small to be searched, and less than half
+ * of each mapping's order-n range.
  */
 static void check_full(void)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The bound: no deferred unmap is older than its window. A timer may come an eighth of
- * the window late; where one is later, the bound is as late, and is not asked for. The
- * time that a CPU had interrupts off comes on top, as it does for users.
+ * The bound: no deferred unmap is older than the window. A timer may come an eighth of the
+ * window late; a later timer moves the bound by the same time, and the check is skipped. The
+ * time that a CPU had interrupts off is added, as for users.
  */
 #include "check.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A change of policy: when it returns, the new level holds for everything. What
- * was unmapped meanwhile, under either, is flushed, or as the new policy has it.
+ * A policy change: when the call returns, the new level holds for all pages. Pages unmapped
+ * meanwhile, under either policy, are flushed or meet the new policy.
  */
 #include "check.h"
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which checkers an event goes to; see check.h. */
+/* Dispatches events to checkers; see check.h. */
 #include <string.h>
 
 #include "check.h"
 
 void check_begin(void)
 {
-	/* Pages that this run has no IOVAs for stay as they are: never used. */
+	/* Pages beyond this run's IOVAs are never used and keep their state. */
 	memset(&shadow, 0, offsetof(struct shadow, pages) +
 	       sim.config.blocks * BLOCK_PAGES * sizeof(shadow.pages[0]));
 	for (u32 i = 0; i < sim.config.blocks * BLOCK_PAGES; i++)
 		shadow.pages[i].memory = EV_NO_MEMORY;
 }
 
-/* The order of checkers is that of how telling their words are. */
+/* The most informative checker comes first. */
 static void ask(const struct sim_event *event)
 {
 	switch (event->kind) {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The checkers: one file per invariant of DESIGN.md, section 3. All they know
- * comes from the world's events; they share no code with the engine, and the
- * world does not look at what they know.
+ * The checkers: one file per invariant of DESIGN.md, section 3. Events are the only input of a
+ * checker. Checkers share no code with the engine, and the world reads nothing of the checkers.
  *
- * What events say of each IOVA page, block and page of memory is written down
- * once, in the shadow (shadow.c); checkers read it. For each event all checkers
- * are asked before the shadow takes it in.
+ * The shadow (shadow.c) records the events of each IOVA page, block and memory page; checkers
+ * read the shadow. For each event all checkers run before the shadow is updated.
  */
 #ifndef SIM_CHECK_H
 #define SIM_CHECK_H
@@ -14,35 +12,35 @@
 #include "../world/sim.h"
 
 #define BLOCK_PAGES	64u
-#define CALLS_DEEP	4u	/* an interrupt in a call, and one in reserve */
+#define CALLS_DEEP	4u	/* an interrupt in a call, and spare levels */
 
-/* A page of IOVA, as the driver and the page table have it. */
+/* State of an IOVA page, from the driver's and the page table's view. */
 enum shadow_state {
 	SHADOW_FREE,		/* no translation may exist */
 	SHADOW_PLACED,		/* translated; the map has not returned */
 	SHADOW_RESERVED,	/* the driver's, without a translation */
-	SHADOW_MAPPED,		/* the driver's */
+	SHADOW_MAPPED,		/* the driver's, translated */
 	SHADOW_UNMAPPING,	/* the unmap has not returned */
 	SHADOW_DEFERRED,	/* unmapped, and not flushed */
-	SHADOW_STUCK,		/* the same, and it could not be removed */
+	SHADOW_STUCK,		/* as deferred, and the removal failed */
 };
 
 /*
- * struct shadow_page
- * @memory, @serial, @prot: what it translates to (@serial 0: nothing)
- * @generation:	of @memory, when it was mapped: another one is another owner's
+ * struct shadow_page - an IOVA page
+ * @memory, @serial, @prot: the translation (@serial 0: none)
+ * @generation:	of @memory at the map; another generation is another owner's
  * @call:	serial of the unmap; @how: UNMAP_*
- * @begun, @begun_ns: event of its begin
- * @returned:	event of its return; of its begin, until then
+ * @begun, @begun_ns: event and time of the unmap's begin
+ * @returned:	event of the unmap's return; until then event of the begin
  * @removed, @covered: events of the removal (0: none) and of the last command
- * @newer, @older: neighbours among its CPU's deferred pages; 0: none
- * @level:	promised for its unmap
- * @owned:	the memory was not freed before its unmap
- * @told:	the driver was told that it is mapped
- * @named:	event of the last unmap that is of no mapping and named it; 0: none has
- * @out:	such an unmap has returned
- * @kept:	stuck, and its memory is not to go back before it is flushed
- * @left:	its unmap has returned, and a batch-aware driver's flush is to follow
+ * @newer, @older: neighbours among the CPU's deferred pages; 0: none
+ * @level:	level promised for the unmap
+ * @owned:	the memory was not freed before the unmap
+ * @told:	the driver was told that the page is mapped
+ * @named:	event of the last bad unmap that named the page; 0: none has
+ * @out:	such a bad unmap has returned
+ * @kept:	the page is stuck, and the memory must not go back before the flush
+ * @left:	the unmap has returned, and a batch-aware driver's flush is to follow
  */
 struct shadow_page {
 	u32 memory;
@@ -70,19 +68,19 @@ struct shadow_page {
 	bool left;
 };
 
-/* @dead: pages that the driver has unmapped, and that are not flushed. */
+/* @dead: pages that the driver has unmapped and no flush has covered. */
 struct shadow_block {
 	u16 dead;
 };
 
-/* @promised: deferred IOVA pages that keep it from reuse. */
+/* @promised: deferred IOVA pages that keep the memory from reuse. */
 struct shadow_memory {
 	u32 generation;
 	u32 promised;
 	bool out;
 };
 
-/* What an operator has set; @number: of the policy. */
+/* Settings of an operator; @number: of the policy. */
 struct shadow_policy {
 	u32 number;
 	u32 level;
@@ -91,14 +89,14 @@ struct shadow_policy {
 };
 
 /*
- * What a CPU has deferred.
+ * struct shadow_cpu - deferred pages of a CPU
  * @oldest, @newest: deferred pages; 0: none
  * @pages:	deferred; @unmapping: before the return of their unmap, or of the
- *		driver's flush; @left: of these, pages whose unmap has returned
- * @begun_ns:	of the first unmap since a flush has left neither
- * @waits:	there was one since
- * @flushed_age_ns: of the oldest page that the CPU, which may be another batch's,
- *		has flushed since it last told of a flush of a batch
+ * 		driver's flush; @left: of these, pages whose unmap has returned
+ * @begun_ns:	of the first unmap since a flush emptied @pages and @unmapping
+ * @waits:	there was an unmap since then
+ * @flushed_age_ns: age of the oldest page that this CPU has flushed, for any CPU's batch,
+ * 		since this CPU last reported the flush of a batch
  */
 struct shadow_cpu {
 	u16 oldest, newest;
@@ -117,7 +115,7 @@ struct shadow_table {
 	u32 page, pages;
 };
 
-/* A map that has flushed other CPUs: when it began, the first such flush, which CPUs. */
+/* A map that has flushed other CPUs: begin of the map, first such flush, flushed CPUs. */
 struct shadow_reclaim {
 	u64 map;
 	u64 began_ns;
@@ -135,21 +133,21 @@ struct shadow {
 	u64 exposed_max_ns;
 	u64 exposed[64];	/* pages, by log2 of the ns */
 	struct shadow_policy now;
-	struct shadow_policy before;	/* while it changes; else the same */
+	struct shadow_policy before;	/* the previous one during a change, else equal to @now */
 	u32 level;		/* promised now */
-	bool changing;		/* the policy */
+	bool changing;		/* the policy is being changed */
 	u64 changed;		/* event */
 	struct shadow_reclaim reclaims[8];	/* the last ones, a ring */
-	u32 reclaim;		/* the next */
+	u32 reclaim;		/* index of the next entry */
 	bool landed_after;	/* an access after an unmap's return */
-	bool landed_reused;	/* the same, in memory of another owner */
+	bool landed_reused;	/* such an access, to memory of another owner */
 	u64 window_ns;
-	u32 points;		/* POINT_*, that flush now */
+	u32 points;		/* POINT_*, flush points now */
 	u64 called[SIM_CPUS][CALLS_DEEP];	/* events of running calls that flush */
-	u32 call_points[SIM_CPUS][CALLS_DEEP];	/* POINT_*, all the while */
-	u32 calling[SIM_CPUS];	/* so many */
+	u32 call_points[SIM_CPUS][CALLS_DEEP];	/* POINT_*, in force during the whole call */
+	u32 calling[SIM_CPUS];	/* number of running calls */
 	struct shadow_cpu cpus[SIM_CPUS];
-	bool twice;		/* an unmap is running that may be any CPU's */
+	bool twice;		/* a running unmap's CPU is unknown */
 	u32 unlinked[SHADOW_TABLES];	/* tables that are to be covered */
 	u32 unlinked_count;
 	u32 empty[SHADOW_EMPTY];	/* blocks that were all unmapped */
@@ -165,27 +163,30 @@ extern struct shadow shadow;
 /* Begin a run. */
 void check_begin(void);
 
-/* Take an event in. */
+/* Check an event, then record the event. */
 void check_event(const struct sim_event *event);
 
-/* The level that devices have seen: strict, held, or bounded for anything less. */
+/* Returns the level observed by devices: strict, held, or bounded for any weaker level. */
 enum xs_level check_observed_level(void);
 
-/* The shadow's own part of an event. */
+/* Record an event in the shadow. */
 void shadow_event(const struct sim_event *event);
 
-/* The oldest deferred page of any CPU, 0: none. */
+/* Returns the oldest deferred page of any CPU, 0: none. */
 u32 shadow_oldest(void);
 
-/* Has the unmap @event that returns left @page unflushed? */
+/* Has the returning unmap @event left @page unflushed? */
 bool shadow_is_left(const struct shadow_page *page, const struct sim_event *event);
 
-/* What a policy flushes on. */
+/* Flush points of a policy. */
 #define POINT_POLL	1u	/* the end of a poll */
 #define POINT_BLOCK	2u	/* a block that is all unmapped */
 #define POINT_UNMAP	4u	/* each unmap */
 
-/* What a flush sends: a domain command, so many ranges, or as many as the operator has set. */
+/*
+ * Commands of a flush: a domain command, at most so many ranges, or at most the operator's
+ * number of ranges.
+ */
 #define SENDS_DOMAIN	0u
 #define SENDS_RANGES	32u
 #define SENDS_SET	(~0u)
@@ -195,21 +196,21 @@ struct check_row {
 	u32 sends;
 };
 
-/* What a policy is to do, by its number in EV_POLICY: its place in the table. */
+/* Returns the expected behaviour of policy @number (the index in the table, as in EV_POLICY). */
 struct check_row check_row_of(u32 number);
 
-/* The invariants; each in its file. */
+/* The invariants, each in a file of the same name. */
 void check_iova(const struct sim_event *event);		/* 1 */
 void check_pages(const struct sim_event *event);	/* 2 */
 void check_stale(const struct sim_event *event);	/* 3 */
-void check_points(const struct sim_event *event);	/* 3: what a flush point flushes */
+void check_points(const struct sim_event *event);	/* 3: pages that a flush point flushes */
 void check_tables(const struct sim_event *event);	/* 4 */
 void check_exact(const struct sim_event *event);	/* 5 */
 void check_accounts(const struct sim_event *event);	/* 6 */
 void check_bound(const struct sim_event *event);	/* a deferred unmap's age */
-void check_sent(const struct sim_event *event);		/* what a flush sends */
-void check_level(const struct sim_event *event);	/* never stronger than seen */
-void check_change(const struct sim_event *event);	/* what a new policy promises */
-void check_torn(const struct sim_event *event);	/* unmaps that are of no mapping */
+void check_sent(const struct sim_event *event);		/* commands of a flush */
+void check_level(const struct sim_event *event);	/* level not stronger than observed */
+void check_change(const struct sim_event *event);	/* promise of a new policy */
+void check_torn(const struct sim_event *event);	/* bad unmaps */
 
 #endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Invariant 5: what a device may do is exactly what was mapped: range,
- * permissions, and nothing else.
+ * Invariant 5: a device can do exactly what the mapping allows: range, permissions, nothing
+ * else.
  */
 #include "check.h"
 
-/* Alignment that a range has: the next power of two, at most a block. */
+/* Alignment of a range: the next power of two, at most a block. */
 static u32 align_of(u32 pages)
 {
 	u32 align = 1;
@@ -49,7 +49,7 @@ static void check_removed(const struct sim_event *event)
 	}
 }
 
-/* What is stuck was unmapped, or named by an unmap that is not its own, or is gone by those. */
+/* A stuck page was unmapped, named by a bad unmap, or lost through bad unmaps. */
 static void check_stuck(const struct sim_event *event)
 {
 	bool named = false;

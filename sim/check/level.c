@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The level that is reported is never stronger than what devices see: under
- * strict, and where the caller asked for it or the mapping is large, nothing
- * is left when the unmap returns.
+ * The reported level is never stronger than observed. Nothing stale is left when the unmap
+ * returns under strict, when the caller asked for a flush, or when the mapping is large.
  */
 #include "check.h"
 
@@ -24,7 +23,7 @@ static void check_left(const struct sim_event *event)
 	}
 }
 
-/* A batch-aware driver's unmap: its own flush is waited for only where the policy does. */
+/* A batch-aware driver's unmap waits for the driver's own flush only where the policy allows. */
 static void check_aware(const struct sim_event *event)
 {
 	for (u32 i = event->page; i < event->page + event->pages; i++) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Invariant 2: where the level says held, a page of memory does not go back to
- * its allocator while a stale translation of it may exist.
+ * Invariant 2: at level held, a memory page does not go back to the allocator while a stale
+ * translation of the page may exist.
  */
 #include "check.h"
 
-/* Freed by the driver before the unmap: then there was nothing to hold. */
+/* If the driver freed the memory before the unmap, there was nothing to hold. */
 static void check_left(const struct sim_event *event)
 {
 	for (u32 i = event->page; i < event->page + event->pages; i++) {
@@ -26,7 +26,7 @@ static void check_freed(const struct sim_event *event)
 			sim_fail("pages", "memory page %u is free while devices may reach it", i);
 }
 
-/* Seen by a device: a page that was promised to be held is another owner's. */
+/* A device reached a page with another owner that was promised to be held. */
 static void check_access(const struct sim_event *event)
 {
 	const struct shadow_page *page = &shadow.pages[event->page];

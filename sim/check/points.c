@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Invariant 3 again, by flush points: what was deferred before a call that flushes
- * is flushed when it returns. A poll, and a CPU that goes off-line, flush what
- * that CPU has unmapped. Under a policy that flushes empty blocks none waits for
- * anything else, and a batch has no more than its threshold. And what is no flush
- * point flushes nothing: an unmap that can wait does.
+ * Invariant 3, by flush points: pages deferred before a flushing call are flushed when the call
+ * returns. The end of a poll and a CPU going off-line flush the pages unmapped by that CPU.
+ * Under a policy that flushes empty blocks, no other page waits, and a batch stays below the
+ * threshold. Anything else flushes nothing; in particular an unmap that can wait does not
+ * flush.
  */
 #include "check.h"
 
@@ -25,8 +25,8 @@ static void check_cpu(u32 cpu, u64 called, const char *what)
 }
 
 /*
- * Blocks that were all unmapped when the last call of the engine returned. One
- * that was flushed in part before may wait for its time: it is not asked for.
+ * Blocks that were all unmapped when the last call of the engine returned must be flushed. A
+ * block flushed in part before may wait for the window and is not checked.
  */
 static void check_empty(void)
 {
@@ -39,7 +39,7 @@ static void check_empty(void)
 	}
 }
 
-/* The same of what a batch-aware driver's unmap has emptied, before the driver's flush. */
+/* The same for blocks emptied by a batch-aware driver's unmap, before the driver's flush. */
 static void check_emptied(const struct sim_event *event)
 {
 	u32 last = (event->page + event->pages - 1) / BLOCK_PAGES;
@@ -53,7 +53,7 @@ static void check_emptied(const struct sim_event *event)
 				 at);
 }
 
-/* The CPU that has unmapped has less than a full batch, with these. */
+/* After an unmap, the CPU has less than a full batch. */
 static void check_full(const struct sim_event *event)
 {
 	u32 pages = shadow.cpus[event->cpu].pages + shadow.cpus[event->cpu].left;
@@ -65,7 +65,7 @@ static void check_full(const struct sim_event *event)
 			 pages, shadow.now.batch);
 }
 
-/* A flush of a full batch has one mapping of a block too many at most. */
+/* A flush of a full batch exceeds the threshold by at most one mapping of a block. */
 static void check_size(const struct sim_flush *flush)
 {
 	u32 batch = shadow.now.batch > shadow.before.batch ? shadow.now.batch : shadow.before.batch;
@@ -76,8 +76,9 @@ static void check_size(const struct sim_flush *flush)
 }
 
 /*
- * An unmap has flushed itself: it was to, or it is all that it can do. Memory that
- * cannot be held, or by too many references, waits only where none is held.
+ * An unmap flushed its own pages: allowed if required, or if the unmap can do nothing else.
+ * Memory that cannot be held, or has too many references, waits only under policies that hold
+ * no memory.
  */
 static void check_itself(const struct sim_flush *flush)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a policy is to do, for the checkers. What docs/levels.md says of it, so that
- * a row of the table that becomes another one is seen; of a policy that is not there,
- * what its row says.
+ * Expected behaviour of each policy. The rows repeat docs/levels.md, so that a changed row of
+ * the policy table is detected; a policy missing here is expected to do as the policy table
+ * says.
  */
 #include <string.h>
 
@@ -12,8 +12,8 @@ static const struct {
 	const char *name;
 	struct check_row row;
 } said[] = {
-	{ "copy", { POINT_UNMAP, SENDS_RANGES } },	/* what is not copied */
-	{ "strict", { POINT_UNMAP, SENDS_RANGES } },	/* what was left when it began */
+	{ "copy", { POINT_UNMAP, SENDS_RANGES } },	/* mappings that are not copied */
+	{ "strict", { POINT_UNMAP, SENDS_RANGES } },	/* pages left from the previous policy */
 	{ "lazy", { 0, SENDS_DOMAIN } },
 	{ "fands", { POINT_BLOCK, SENDS_RANGES } },
 	{ "xsmmu", { POINT_POLL, SENDS_DOMAIN } },

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a flush sends is what docs/levels.md says of its policy, and no more; and a map
- * that finds no IOVA takes from all CPUs what they have only once in a while.
+ * A flush sends the commands that docs/levels.md gives for the policy, and no more. A map that
+ * finds no IOVA asks all CPUs for cached IOVAs only once in a while.
  */
 #include "check.h"
 
-/* Each range covers a block at least: the domain is for what ranges are too many for. */
+/*
+ * Each range covers at least a block: a domain command is allowed only if there are too many
+ * ranges.
+ */
 static bool fits(const struct sim_flush *flush, const struct shadow_policy *policy)
 {
 	u32 most = check_row_of(policy->number).sends;
@@ -29,7 +32,7 @@ static void check_commands(const struct sim_flush *flush)
 			sim_fail("sent", "an unmap that flushes asks for %u ranges", flush->ranges);
 		return;
 	}
-	/* What could not be removed is asked for, too, and is in no block here. */
+	/* Retried removals are in no block here. */
 	if (!flush->refused && !fits(flush, &shadow.now) && !fits(flush, &shadow.before))
 		sim_fail("sent", "%u ranges are asked for, of pages in %u blocks, under policy %u (at most %u)",
 			 flush->ranges, flush->blocks, shadow.now.number, shadow.now.ranges);
@@ -38,9 +41,9 @@ static void check_commands(const struct sim_flush *flush)
 }
 
 /*
- * What is between maps may be in the range of all of them. And a map flushes those before
- * it only when they are as many, or of as many pages, as can be written down; the map of
- * a task that was interrupted may be one of them.
+ * A flush of maps may use one range over all maps, including pages in between. A map flushes
+ * earlier maps only when the record of maps or pages is full; the map of an interrupted task
+ * may be among the earlier maps.
  */
 static void check_map_flush(const struct sim_event *event)
 {
@@ -60,7 +63,10 @@ static void check_map_flush(const struct sim_event *event)
 
 #define RECLAIM_NS	10000000
 
-/* Could maps have decided to, between begin and first flush, so long after each other? */
+/*
+ * Could two maps have decided to flush, between begin and first flush, so long after each
+ * other?
+ */
 static bool are_apart(const struct shadow_reclaim *a, const struct shadow_reclaim *b)
 {
 	return (s64)(b->flushed_ns - a->began_ns) >= RECLAIM_NS ||

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the events say so far; see check.h. */
+/* Records the state that the events imply; see check.h. */
 #include "check.h"
 
 struct shadow shadow;
 
-/* ---- deferred pages, by CPU, in the order of their unmaps' returns ---- */
+/* ---- deferred pages, by CPU, in the order in which their unmaps returned ---- */
 
 static void list_add(u32 page, u32 cpu)
 {
@@ -136,14 +136,14 @@ bool shadow_is_left(const struct shadow_page *page, const struct sim_event *even
 	return page->state == SHADOW_UNMAPPING && page->call == event->a;
 }
 
-/* Is this page's memory one that can be freed, and was not since it was mapped? */
+/* Is the page's memory of a kind that can be freed, and not freed since the map? */
 static bool is_owned(const struct shadow_page *page)
 {
 	return page->serial && page->memory < SIM_MEMORY &&
 	       shadow.memory[page->memory].generation == page->generation;
 }
 
-/* The unmap of a page has returned, and the driver's flush, or the page is flushed. */
+/* The page's unmap and the driver's flush have returned, or the page is flushed. */
 static void leave_call(struct shadow_page *page)
 {
 	shadow.cpus[page->cpu].unmapping--;
@@ -151,14 +151,14 @@ static void leave_call(struct shadow_page *page)
 	page->left = false;
 }
 
-/* All of a block is unmapped now. */
+/* All pages of a block are unmapped now. */
 static void note_empty(u32 page)
 {
 	if (block_of(page)->dead == BLOCK_PAGES && shadow.empty_count < SHADOW_EMPTY)
 		shadow.empty[shadow.empty_count++] = page / BLOCK_PAGES;
 }
 
-/* The memory of a stuck page, which the driver gives back from here on, is not to go. */
+/* A stuck page's memory must not go back, although the driver gives up the memory now. */
 static void keep(struct shadow_page *page, u32 how)
 {
 	page->kept = sim.config.remembers && how & UNMAP_HOLDABLE && is_owned(page);
@@ -167,9 +167,9 @@ static void keep(struct shadow_page *page, u32 how)
 }
 
 /*
- * Is a stuck page's memory promised to be held from @event, the unmap's return, on? Not if the
- * policy lets it go before the removal, and of a batch-aware driver's mappings only of those
- * of one page.
+ * Must a stuck page's memory be held from @event, the unmap's return, on? Not if the policy
+ * releases memory before the removal; of a batch-aware driver's mappings, only single pages
+ * must be held.
  */
 static bool is_kept(const struct shadow_page *page, const struct sim_event *event)
 {
@@ -196,7 +196,7 @@ static void unmapped(const struct sim_event *event)
 		page->level = shadow.level;
 		page->window_ns = shadow.window_ns;
 		page->owned = is_owned(page);
-		/* Memory that was freed before its unmap is not promised. */
+		/* Memory that was freed before the unmap is not promised. */
 		if (!page->owned && page->level >= XS_LEVEL_HELD)
 			page->level = XS_LEVEL_BOUNDED;
 		if (page->level >= XS_LEVEL_HELD)
@@ -315,7 +315,7 @@ static void flushed(u32 at, u64 now_ns, struct shadow_cpu *runs)
 	page->memory = EV_NO_MEMORY;
 }
 
-/* One of a batch: who unmaps while it runs waits for it. */
+/* A flush of a batch; unmaps of other CPUs wait while the flush runs. */
 static void finished(const struct sim_event *event)
 {
 	const struct sim_flush *flush = (const struct sim_flush *)(size_t)event->b;
@@ -363,8 +363,8 @@ static void table_event(const struct sim_event *event)
 }
 
 /*
- * The new level holds for all that is deferred still; see check/change.c for what
- * it may not be.
+ * The new level holds for all pages still deferred; check/change.c checks which pages may be
+ * deferred.
  */
 static void renew(void)
 {
@@ -381,7 +381,10 @@ static void renew(void)
 		}
 }
 
-/* While it changes, the weaker level, the longer window and what both flush count. */
+/*
+ * During a change, the weaker level and the longer window hold, and flush points of both
+ * policies count.
+ */
 static void policy(const struct sim_event *event)
 {
 	struct shadow_policy next = {
@@ -418,7 +421,7 @@ static void memory(const struct sim_event *event)
 	}
 }
 
-/* The page table, and what the IOMMU does. */
+/* Events of the page table and of the IOMMU. */
 static void hardware(const struct sim_event *event)
 {
 	switch (event->kind) {

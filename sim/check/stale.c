@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Invariant 3: when a flush returns, no stale translation of what it covers
- * exists. Seen twice: a device never reaches memory by one, and each page that
- * the engine is told is flushed was removed and then invalidated.
+ * Invariant 3: when a flush returns, no stale translation of the flushed pages exists. Checked
+ * in two ways: a device never reaches memory through a stale translation, and each page
+ * reported as flushed was removed and then invalidated.
  */
 #include "check.h"
 

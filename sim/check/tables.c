@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Invariant 4: a page-table page is freed only after an invalidation without
- * hint of what it was about; and then it is, when the engine rests. And a flush of
- * a batch frees none: that would cost its hint, and the next map a new one.
+ * Invariant 4: a page-table page is freed only after an invalidation without hint of the page's
+ * IOVAs, and has been freed when the engine rests. A flush of a batch frees no page-table page:
+ * the flush would lose the hint, and the next map would need a new page.
  */
 #include "check.h"
 

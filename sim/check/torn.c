@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An unmap that is of no mapping: when it returns no device reaches the pages that it
- * has named, and nothing else is removed. Until all of a mapping are named, or it is
- * unmapped, its IOVAs are the driver's (iova.c).
+ * Bad unmaps: when the call returns, no device reaches the named pages, and nothing else is
+ * removed. The IOVAs stay the driver's until all pages of the mapping are named, or the mapping
+ * is unmapped (iova.c).
  */
 #include "check.h"
 
@@ -10,7 +10,7 @@ static void check_named(u32 at)
 {
 	const struct shadow_page *page = &shadow.pages[at];
 
-	/* A range has pages that nothing is behind. */
+	/* Some pages of a range have no memory behind them. */
 	if (!page->serial || page->state == SHADOW_STUCK)
 		return;
 	if (page->removed <= page->named)
@@ -21,7 +21,7 @@ static void check_named(u32 at)
 			 at);
 }
 
-/* What is gone is removed once more, before anybody else has it. */
+/* Gone pages are removed again before the IOVAs get another owner. */
 static void check_removed(u32 at)
 {
 	const struct shadow_page *page = &shadow.pages[at];

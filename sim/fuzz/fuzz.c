@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A libFuzzer target: what the input says is what happens. Its first bytes
- * choose the world, all others are the draws: steps, sizes, which CPU goes on,
- * faults. So coverage guides the calls of the engine and their interleaving.
+ * A libFuzzer target. The first bytes of the input choose the world; all other bytes are the
+ * draws: steps, sizes, scheduling, faults. Coverage therefore guides the calls of the engine
+ * and the interleaving.
  *
- * "--policy=NAME" fixes the first policy; else it is the world's.
+ * "--policy=NAME" fixes the first policy; otherwise the world chooses.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const u8 *bytes, size_t count)
 	memcpy(&seed, bytes, HEAD);
 	run.byte_count = count - HEAD;
 	config = sim_config_drawn(policy, seed);
-	/* A byte is a draw: turns that are rare enough leave some for the rest. */
+	/* Each draw uses a byte: rare turns leave bytes for other draws. */
 	config.blocks = 2 + config.blocks % 32;
 	sim_run(&config, &run);
 	if (sim.failure.failed) {

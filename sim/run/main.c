@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * xsmmu-sim: runs of the simulated world. Same seed and same sources, same run,
- * bit for bit. A failure prints the one line that repeats it, then the shortest
- * trace that could be found.
+ * xsmmu-sim: runs of the simulated world. Same seed and same sources give the same run, bit for
+ * bit. A failure prints the command line that repeats the run, then the shortest trace found.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@ struct options {
 	u64 events;
 	double seconds;
 	const struct xs_policy *policy;
-	const char *mutant;	/* that was built in: for the replay line only */
+	const char *mutant;	/* planted at build time: for the replay line only */
 	bool swarm;
 	bool quick;		/* do not shrink */
 	bool verbose;
@@ -114,9 +113,9 @@ static void crashed(int signal, siginfo_t *info, void *context)
 }
 
 /*
- * A wild access of the engine is a failure like the others: it has a replay line
- * and is shrunk. The handler has a stack of its own, since a CPU's may be what
- * is broken, and is left by a jump to the run's beginning.
+ * A wild access of the engine is a failure like any other: the failure gets a replay line and
+ * is shrunk. The handler has a separate stack, because a CPU's stack may be broken, and leaves
+ * by a jump to the beginning of the run.
  */
 static void catch_crashes(void)
 {
@@ -132,7 +131,7 @@ static void catch_crashes(void)
 		sigaction(signals[i], &action, NULL);
 }
 
-/* @points, @pages: the most that were without interrupts. */
+/* @points, @pages: most points and pages in a stretch without interrupts. */
 static void tell_more(const u64 *faults, u64 points, u32 pages)
 {
 	printf("  no interrupts for at most %llu points, %u pages\n", (unsigned long long)points,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Shrinking: each step draws from a stream of its own, so steps can be left out
- * one by one. First the run's beginning is left out, then ever smaller pieces
- * (Zeller's delta debugging).
+ * Shrinking: each step draws from a separate stream, so single steps can be left out. Shrinking
+ * first leaves out the beginning of the run, then ever smaller groups of steps (Zeller's delta
+ * debugging).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static bool is_late(void)
 	return time(NULL) >= it.end;
 }
 
-/* Try to leave out all of [@from, @to). */
+/* Try to leave out all steps of [@from, @to). */
 static bool try_without(u64 from, u64 to)
 {
 	u8 *before;
@@ -78,7 +78,7 @@ static u64 left(void)
 	return count;
 }
 
-/* Leave out all but the last so many; the first number that still fails. */
+/* Leave out all but the last steps; doubles their number until the run fails. */
 static void leave_out_beginning(void)
 {
 	for (u64 keep = 4; keep < it.run.skipped_steps && !is_late(); keep *= 2)

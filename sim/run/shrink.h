@@ -5,8 +5,8 @@
 #include "../world/sim.h"
 
 /*
- * Leave out steps of the failing run @run, as long as the same checker fails,
- * and print a trace of what is left. Takes some seconds at most.
+ * Leave out steps of the failing run @run while the same checker fails, and print a trace of
+ * the rest. Takes some seconds at most.
  */
 void shrink(const struct sim_config *config, const struct sim_run *run);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A long life: what is in use of the IOVA space, and what a map and unmap cost,
- * after so many maps. Without the model of lines.
+ * A long life: use of the IOVA space and cost of a map and an unmap, after given numbers of
+ * maps. Runs without the line model.
  */
 #include "arena.h"
 #include "run.h"
@@ -17,7 +17,7 @@ static void finish_polls(u32 polls)
 		traffic_turn();
 }
 
-/* Instructions of the engine in the next whole polls, and the pages of those. */
+/* Print the engine's instructions in the next whole polls, and the pages of these polls. */
 static void tell_instructions(const struct run_options *options)
 {
 	struct traffic_count before;

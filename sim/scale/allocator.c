@@ -10,13 +10,13 @@
 
 #define MEMORY_PAGES	(1u << 26)
 
-/* What a CPU keeps, and what it trades with the others at once. */
+/* Pages that a CPU caches, and pages that move to or from the shared list at once. */
 #define KEEP		1024
 #define TRADE		64
 
 struct page {
 	u64 refs;
-	u32 next;		/* free: the one below it in its list */
+	u32 next;		/* free: the next lower page in the list */
 	struct line line;
 };
 
@@ -65,7 +65,7 @@ u64 memory_take(void)
 	bool empty = !mine->count;
 	u32 page;
 
-	/* Without the model references are not counted: one page will do. */
+	/* Without the line model references are not counted: one page suffices. */
 	if (!tally_on)
 		return XS_PAGE_BYTES;
 	for (u32 i = 0; empty && others.count && i < TRADE; i++)
@@ -108,7 +108,7 @@ u64 memory_out(void)
 	return out;
 }
 
-/* ---- what the engine asks; a mapping of more pages is of one folio ---- */
+/* ---- references for the engine; a mapping of several pages is of one folio ---- */
 
 xs_ref_t xs_ref_of(u64 phys)
 {

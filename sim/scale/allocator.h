@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Pages of memory, each with a reference count on a line of its own, and lists
- * of free ones per CPU as a kernel's allocator has. What the allocator itself
- * touches is not counted.
+ * Pages of memory, each with a reference count on a separate line, and per-CPU free lists like
+ * a kernel's allocator. Accesses of the allocator are not counted.
  */
 #ifndef SCALE_ALLOCATOR_H
 #define SCALE_ALLOCATOR_H
@@ -11,13 +10,13 @@
 
 void memory_init(void);
 
-/* A page for a buffer; its address. The driver has the only reference. */
+/* Take a page for a buffer; returns the address. The driver has the only reference. */
 u64 memory_take(void);
 
-/* The driver drops its reference. */
+/* Drop the driver's reference. */
 void memory_put(u64 phys);
 
-/* Pages that have references. */
+/* Number of pages with references. */
 u64 memory_out(void);
 
 #endif

@@ -5,10 +5,10 @@
 
 #include "arena.h"
 
-/* Larger memory comes as pages: zeroed long ago, or not by a CPU's cache. */
+/* Larger allocations are fresh pages: zeroed long ago, and in no CPU's cache. */
 #define SMALL_BYTES	4096
 
-/* What was freed, by size: the last one first. */
+/* Freed memory by size, last freed first. */
 #define SIZES		64
 
 struct freed {

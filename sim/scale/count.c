@@ -7,7 +7,7 @@
 #include "spread.h"
 #include "tally.h"
 
-/* The engine's own counts, which reading must not disturb. */
+/* Read the engine's statistics without disturbing the model. */
 static void read_stats(struct xs_engine *engine, struct xs_stats *stats)
 {
 	tally_on = false;

@@ -8,10 +8,10 @@
 void draw_seed(u64 seed);
 u64 draw_bits(void);
 
-/* Below @bound. */
+/* Draw a number below @bound. */
 u32 draw(u32 bound);
 
-/* Waiting time of an event that comes each @mean on average, at least 1. */
+/* Draw the waiting time of an event with mean distance @mean; at least 1. */
 u64 draw_exponential(u64 mean);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A hash map from any number but the largest to a value of a fixed size, zeroed
- * when it is first asked for. A value stays where it is until the next new key.
+ * A hash map from any number but the largest to a value of fixed size. The first lookup of a
+ * key zeroes the value. Values move only when a new key is added.
  */
 #ifndef SCALE_HASH_MAP_H
 #define SCALE_HASH_MAP_H
@@ -18,7 +18,7 @@ struct map {
 
 #define MAP_OF(type)	{ .value_bytes = sizeof(type) }
 
-/* The value of @key, a new one if there was none. */
+/* Returns the value of @key, a new value if @key is new. */
 void *map_at(struct map *map, u64 key);
 
 #endif

@@ -51,7 +51,7 @@ void fifo_add(struct fifo *fifo, const struct packet *packet)
 
 		fifo->room = old ? 2 * old : 64;
 		fifo->packets = grown(fifo->packets, fifo->room);
-		/* What had wrapped around goes behind the rest. */
+		/* Entries that had wrapped around go behind the rest. */
 		for (u32 i = 0; i < fifo->first; i++)
 			fifo->packets[old + i] = fifo->packets[i];
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What is mapped, and queues of it: in order of time, or of arrival. */
+/* Queues of mapped buffers, ordered by time or by arrival. */
 #ifndef SCALE_HEAP_H
 #define SCALE_HEAP_H
 
@@ -7,7 +7,7 @@
 
 /*
  * struct packet - a buffer that is mapped
- * @due:	number of the poll of its CPU that undoes it, if it is in a heap
+ * @due:	number of the poll of the CPU that unmaps the buffer; used in a heap only
  */
 struct packet {
 	u64 iova;
@@ -16,7 +16,7 @@ struct packet {
 	u32 pages;
 };
 
-/* The one that is due first is packets[0]. */
+/* A heap; packets[0] is due first. */
 struct heap {
 	struct packet *packets;
 	u32 count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Accesses of known number, compiled as the engine is: to see that the compiler
- * calls the hooks for each, and how they are counted.
+ * Functions with a known number of accesses, compiled like the engine: tests that the compiler
+ * calls the hooks for each access, and how hooks count.
  */
 #include "hook_test.h"
 

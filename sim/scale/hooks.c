@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the compiler calls at each access of the engine to memory.
+ * Hooks that the compiler calls for each memory access of the engine.
  *
- * -fsanitize=thread is used for its calls only: libtsan is not linked, and these
- * take its place. So plain accesses are seen as well as atomic ones, as the
- * optimiser has left them. Of variables on the stack, and of tables that are
- * never written, nothing is counted; a write anywhere else ends the run, for it
- * would be missed.
+ * -fsanitize=thread is used only for these calls: libtsan is not linked, and the
+ * functions here replace libtsan's. The hooks see plain and atomic accesses that
+ * are left after optimisation. Accesses to the stack and to tables that are never
+ * written are not counted; a write anywhere else ends the run, because the count
+ * would miss the write.
  */
 #include "hooks.h"
 
@@ -16,9 +16,9 @@
 u64 hooks_stack_top;
 
 /*
- * The last access was a plain read that had to fetch its line: a plain write of
- * the same word right after it is the other half of one instruction, which on
- * x86 asks for the line once. A load before an atomic operation is not.
+ * The last access was a plain read that fetched the line. A plain write of the same word right
+ * afterwards is the other half of one instruction, for which x86 requests the line once. A load
+ * before an atomic operation is a separate request.
  */
 static u64 fetched_at;
 static u32 fetched_by;
@@ -85,7 +85,7 @@ void scale_lock(xs_lock_t *lock)
 	lock->word = 1;
 	if (!tally_on)
 		return;
-	/* Whoever waits gets the line when the lock is dropped. */
+	/* A waiter gets the line when the lock is dropped. */
 	event = line_write(arena_line((u64)lock), scale_cpu);
 	tally_lock(&tally.locks, (u64)lock, line_is_transfer(event));
 	tally.accesses++;
@@ -187,7 +187,7 @@ void __tsan_atomic_signal_fence(int order)
 	(void)order;
 }
 
-/* A compare and swap asks for the line whether it fails or not. */
+/* A compare and swap requests the line even on failure. */
 #define ATOMIC(bits, word)						\
 word __tsan_atomic##bits##_load(const word *at, int order)		\
 {									\

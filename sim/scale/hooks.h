@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The compiler's calls, see hooks.c; their names and types are libtsan's. */
+/* The compiler's calls, see hooks.c; names and types are libtsan's. */
 #ifndef SCALE_HOOKS_H
 #define SCALE_HOOKS_H
 
-/* The locks that count. */
+/* Selects counting locks. */
 #define SCALE_HOOKS
 #include "platform_scale.h"
 
-/* Addresses from the engine's frames up to here are on the stack. */
+/* Addresses from the engine's frames up to this address are on the stack. */
 extern u64 hooks_stack_top;
 
 void __tsan_init(void);

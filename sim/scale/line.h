@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A model of coherent caches: each CPU has one that never loses a line unless
- * another CPU writes it. So what is counted is what sharing costs, and nothing
- * that a larger cache would save.
+ * A model of coherent caches: each CPU's cache loses a line only when another CPU
+ * writes the line. Counts therefore show the cost of sharing, and nothing that a
+ * larger cache would save.
  *
- * A transfer is one request of a CPU that another CPU's cache has to answer:
+ * A transfer is a request of a CPU that another CPU's cache has to answer:
  *
- *   read_dirty  reads what another CPU wrote last
- *   read_clean  reads for the first time what others have only read since
- *   fetch       writes what only others have
- *   upgrade     writes what it has a copy of, and others too
+ *   read_dirty  reads a line that another CPU wrote last
+ *   read_clean  first read of a line that other CPUs have only read since
+ *   fetch       writes a line that only other CPUs have
+ *   upgrade     writes a line that this CPU and other CPUs have
  *
  * The first access of all to a line is cold, and no transfer.
  */
@@ -31,19 +31,19 @@ enum line_event {
 	LINE_EVENTS
 };
 
-/* Whose lines. Kernel structures are modelled by hand, see scale_world.c. */
+/* Owner of a line. Kernel structures are modelled by hand, see scale_world.c. */
 enum line_class {
 	LINE_ENGINE,
 	LINE_TABLE,		/* page-table entries */
 	LINE_PAGE,		/* the reference count of a page, in calls of the engine */
-	LINE_QUEUE,		/* the IOMMU's queue: its lock and its tail */
+	LINE_QUEUE,		/* the IOMMU's queue: lock and tail */
 	LINE_DRIVER,		/* reference counts, outside of calls of the engine */
 	LINE_CLASSES
 };
 
 /*
- * @holders: bit per CPU that has a copy, 0: nobody yet
- * @dirty:	the only holder has written it
+ * @holders:	bit per CPU with a copy of the line, 0: no CPU yet
+ * @dirty:	the only holder has written the line
  */
 struct line {
 	u64 holders;

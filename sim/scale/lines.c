@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The model alone, by accesses of known number. */
+/* Runs the model alone, with a known number of accesses. */
 #include "hooks.h"
 
 #include "arena.h"
@@ -45,7 +45,7 @@ static void do_word(const char *word, u8 *lines)
 
 void run_lines(u32 count, char **words)
 {
-	/* Large, so that nobody has its lines in a cache yet. */
+	/* Large enough that no CPU has the lines in a cache yet. */
 	u8 *lines = arena_alloc(8192 + LINES * LINE_BYTES);
 
 	hooks_stack_top = (u64)__builtin_frame_address(0) + 65536;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * xsmmu-scale: counts what one CPU cannot show. Same words and same sources,
- * same output.
- */
+/* xsmmu-scale: counts effects of several CPUs. Same arguments and same sources, same output. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +8,7 @@
 #include "allocator.h"
 #include "run.h"
 
-/* What the module takes at most. */
+/* The largest IOVA space of the module. */
 #define IOVA_END	(32ULL << 30)
 
 void scale_fail(const char *text)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine as one translation unit, as the module has it, and all that this
- * program knows of its insides. What has to change with the engine is here.
+ * The engine as one translation unit, as in the module. This file has all of the program's
+ * knowledge of the engine's internals, and must change with the engine.
  *
- * The labels say where the engine's instructions are: step.c counts those. They
- * stand at both ends because this unit is compiled with -fno-toplevel-reorder.
+ * The labels mark the engine's instructions for step.c. Labels at both ends work because this
+ * unit is compiled with -fno-toplevel-reorder.
  */
 __asm__(".text\n.globl path_text_begin\npath_text_begin:\n");
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A world that only counts: one thread, in which CPUs take turns between calls
- * of the engine. Which CPU runs is a variable.
+ * A platform that only counts: one thread, in which CPUs take turns between calls of the
+ * engine. A variable names the running CPU.
  *
- * The engine is compiled twice against this. With -fsanitize=thread each of its
- * accesses to memory calls hooks.c, and locks are functions that count. Without,
- * it is as fast as it can be, for the ageing run.
+ * The engine is compiled twice. With -fsanitize=thread each memory access calls hooks.c, and
+ * locks are counting functions. Without, the engine runs at full speed for the ageing run.
  */
 #ifndef XSMMU_PLATFORM_SCALE_H
 #define XSMMU_PLATFORM_SCALE_H
@@ -16,13 +15,13 @@
 
 #define SCALE_CPUS	64
 
-/* The CPU that runs. */
+/* The running CPU. */
 extern u32 scale_cpu;
 
-/* Print why this run means nothing, and end it. */
+/* Print the reason why the run is invalid, and exit. */
 void scale_fail(const char *text) __attribute__((noreturn, cold));
 
-/* ---- locks: a word, as a kernel's spinlock without debugging is ---- */
+/* ---- locks: a word, like a kernel's spinlock without debugging ---- */
 
 typedef struct {
 	u32 word;
@@ -33,7 +32,7 @@ typedef u32 xs_flags_t;
 #if defined(__SANITIZE_THREAD__) || defined(SCALE_HOOKS)
 void scale_lock(xs_lock_t *lock);
 void scale_unlock(xs_lock_t *lock);
-/* Interrupts go off and on, a section is entered and left; nested. */
+/* Disable and enable interrupts around a section; calls nest. */
 void scale_off(void);
 void scale_on(void);
 void scale_enter(void);
@@ -96,19 +95,19 @@ typedef struct {
 	u64 pages;
 } xs_gather_t;
 
-/* Asks for the line once, for the read and the write that follow (hooks.c). */
+/* Requests the line once, for the following read and write (hooks.c). */
 void scale_prefetchw(const void *at);
 
 #define xs_prefetchw(p)		scale_prefetchw(p)
 
 #define xs_ref_hold_fast(ref)	xs_ref_hold(ref)
 
-/* No traffic is copied here. */
+/* No buffers are copied here. */
 #define xs_copy_in(bounce, phys, bytes) \
 	((void)(bounce), (void)(phys), (void)(bytes), scale_fail("a copy"))
 #define xs_copy_out(phys, bounce, bytes)	xs_copy_in(bounce, phys, bytes)
 
-/* One CPU's counts have lines of their own, as per-CPU memory of a kernel has. */
+/* Each CPU's counts have separate lines, like a kernel's per-CPU memory. */
 #define SCALE_COUNTS_BYTES	128
 
 #define xs_counts_of(c, cpu) \

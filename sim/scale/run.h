@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What this program can do; each prints lines of JSON. */
+/* The runs of this program; each prints lines of JSON. */
 #ifndef SCALE_RUN_H
 #define SCALE_RUN_H
 
 #include "traffic.h"
 
 /*
- * struct run_options
- * @warm_polls, @polls: of each CPU, before and while it is counted
- * @maps:	at which the ageing run says how it is
- * @window:	polls of each CPU whose instructions are counted there
+ * struct run_options - options of a run
+ * @warm_polls, @polls: polls of each CPU before and during counting
+ * @maps:	numbers of maps at which the ageing run reports
+ * @window:	polls of each CPU whose instructions are counted in a report
  * @sites:	print the instructions that caused transfers
  */
 struct run_options {
@@ -22,23 +22,26 @@ struct run_options {
 	bool sites;
 };
 
-/* Transfers and locks under traffic. */
+/* Count transfers and locks under traffic. */
 void run_count(const struct run_options *options);
 
-/* A long life, and what it does to IOVAs and instructions. */
+/* Measure a long life: use of IOVAs and number of instructions. */
 void run_ageing(const struct run_options *options);
 
-/* The longest stretches without interrupts, or without preemption, of calls on all CPUs. */
+/*
+ * Measure the longest stretches without interrupts, or without preemption, of calls on all
+ * CPUs.
+ */
 void run_stretch(const struct run_options *options);
 
 /*
- * The model alone: each word is a CPU, what it does and to which line, as in
- * "0w3": w, r, or one of the probes b (bump), l (load), s (store), x (compare
- * and swap), c (copy two lines to the next two).
+ * Run the model alone. Each word is a CPU, an access and a line, as in "0w3": w, r, or one of
+ * the probes b (bump), l (load), s (store), x (compare and swap), c (copy two lines to the next
+ * two).
  */
 void run_lines(u32 count, char **words);
 
-/* "key": value, after a comma unless it is the first. */
+/* Print "key": value, after a comma unless the pair is the first. */
 void run_tell(const char *key, u64 value);
 void run_tell_text(const char *key, const char *value);
 void run_tell_open(const char *key);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the engine acts on. Page tables and the IOMMU's queue are there only as
- * the lines that a kernel's code would touch:
+ * The backend of the engine. Page tables and the IOMMU's queue exist only as
+ * the lines that a kernel's code would access:
  *
  *   map, remove   a write to each line of eight page-table entries
- *   invalidate    for each command, a write to the line that has the queue's
- *                 lock and tail, and a wait for its completion
+ *   invalidate    for each command, a write to the line of the queue's lock
+ *                 and tail, and a wait for the command's completion
  *
- * Nothing is translated: the simulated world next door looks for mistakes.
+ * Nothing is translated: the simulated world (sim/world) looks for mistakes.
  */
 #include "arena.h"
 #include "hash_map.h"
@@ -22,7 +22,7 @@ bool world_trim_wanted;
 static struct map table_lines = MAP_OF(struct line);
 static struct line queue_line;
 
-/* The address that stands for the queue's lock: none of the engine's. */
+/* Stands for the address of the queue's lock; never an address of the engine. */
 #define QUEUE_LOCK	1
 
 static void touch_entries(u64 page, u64 pages)
@@ -102,7 +102,7 @@ static void world_deferred(void *world, u32 cpu, bool arm, u64 deadline_ns)
 		world_cpus[cpu].deadline_ns = deadline_ns;
 }
 
-/* Whose memory it is near to is not modelled. */
+/* NUMA placement is not modelled. */
 static void *world_alloc(void *world, size_t bytes, u32 cpu, bool atomic)
 {
 	(void)world;
@@ -117,7 +117,7 @@ static void world_free(void *world, void *memory, size_t bytes)
 	arena_free(memory, bytes);
 }
 
-/* No call is ever interrupted by another one, so there is nothing to wait for. */
+/* Calls never interrupt each other here, so there is nothing to wait for. */
 static void world_quiesce(void *world)
 {
 	(void)world;

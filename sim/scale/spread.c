@@ -26,7 +26,7 @@ static int compare(const void *left, const void *right)
 	return a->page < b->page ? -1 : a->page > b->page;
 }
 
-/* Groups of 2^@lg2 pages that @range has and that end after @until. */
+/* Number of groups of 2^@lg2 pages in @range that end after @until. */
 static u64 groups(const struct xs_range *range, u32 lg2, u64 until)
 {
 	u64 first = range->page >> lg2;

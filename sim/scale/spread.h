@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* How far the IOVAs of what is mapped are spread, by looking at all of it. */
+/* Spread of the mapped IOVAs, computed from all mappings. */
 #ifndef SCALE_SPREAD_H
 #define SCALE_SPREAD_H
 
 #include "platform_scale.h"
 
 /*
- * @live_pages:	mapped
- * @blocks:	naturally aligned groups of 64 pages that have any of those
- * @tables:	page-table pages, groups of 512, that have any
- * @last_page:	the highest one
+ * @live_pages:	mapped pages
+ * @blocks:	naturally aligned groups of 64 pages with a mapped page
+ * @tables:	page-table pages, groups of 512, with a mapped page
+ * @last_page:	the highest mapped page
  */
 struct spread {
 	u64 live_pages;
@@ -19,7 +19,7 @@ struct spread {
 	u64 last_page;
 };
 
-/* Of the traffic's mappings; fails if two have the same IOVA. */
+/* Compute the spread of the traffic's mappings; fails if two mappings share an IOVA. */
 struct spread spread_now(void);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The processor's trap flag: a trap after each instruction, which arrives as a
- * signal. Its handler looks whether the instruction is the engine's.
+ * Uses the processor's trap flag: a trap after each instruction arrives as a signal. The
+ * handler checks whether the instruction belongs to the engine.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -24,7 +24,7 @@ static void trapped(int signal, siginfo_t *info, void *context)
 	counted += pc >= (u64)path_text_begin && pc < (u64)path_text_end;
 }
 
-/* The compiler may have put functions elsewhere: then nothing would be counted. */
+/* Fail if the compiler has placed functions elsewhere, because then nothing would be counted. */
 static void check_place(u64 pc)
 {
 	if (pc < (u64)path_text_begin || pc >= (u64)path_text_end)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counts instructions by executing them one at a time. Slow, exact, the same on
- * each run, and needs neither counters of the hardware nor permission.
+ * Counts instructions by single-stepping. Slow, exact, identical on each run, and independent
+ * of hardware counters and permissions.
  */
 #ifndef SCALE_STEP_H
 #define SCALE_STEP_H
@@ -10,11 +10,11 @@
 
 void step_init(void);
 
-/* Between these, each instruction is counted. */
+/* Count each instruction between begin and end. */
 void step_begin(void);
 void step_end(void);
 
-/* Instructions of the engine, without those of its world. */
+/* Number of the engine's instructions, without the backend's. */
 u64 step_counted(void);
 
 #endif

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long one call keeps a CPU from its interrupts and its tasks, at worst: what the
- * engine accesses, and how many invalidations it waits for, from where interrupts or
- * preemption go off to where they are on again. Each CPU has as much as there can be
- * for the call to go through.
+ * The worst case of a call that keeps a CPU from interrupts and tasks: the engine's accesses
+ * and the awaited invalidations, from disabling interrupts or preemption to enabling them. Each
+ * CPU has the largest amount of state that the call may have to process.
  */
 #include <string.h>
 
@@ -13,7 +12,7 @@
 #include "tally.h"
 #include "scale_world.h"
 
-/* Of each CPU: more than any list of another one is searched for; and deferred pages. */
+/* Per CPU: more blocks than a search of another CPU's list visits; and deferred pages. */
 #define BLOCKS		40u
 #define DEFERRED	64u
 #define PAGES		(BLOCKS * XS_BLOCK_PAGES)
@@ -37,7 +36,10 @@ static void unmap_one(const struct packet *packet)
 	memory_put(packet->phys);
 }
 
-/* Each CPU fills blocks, and leaves a page of each, so that all are partial. */
+/*
+ * Fill blocks of each CPU and free all but a page of each block, so that all blocks are
+ * partial.
+ */
 static void fill_lists(u32 cpus)
 {
 	for (scale_cpu = 0; scale_cpu < cpus; scale_cpu++) {
@@ -61,7 +63,7 @@ static void empty_lists(u32 cpus)
 	scale_cpu = 0;
 }
 
-/* Each CPU has unmapped pages that are not flushed. */
+/* Leave unmapped, unflushed pages on each CPU. */
 static void defer(u32 cpus, bool aware)
 {
 	for (scale_cpu = 0; scale_cpu < cpus; scale_cpu++) {
@@ -101,14 +103,14 @@ static void tell(const char *call)
 	run_tell_close();
 }
 
-/* Below the first block there is none. */
+/* No IOVA exists below the first block, so the map fails. */
 static void map_in_vain(void)
 {
 	if (path_map_below(engine, memory_take(), 1, XS_BLOCK_BYTES - 1))
 		scale_fail("an IOVA below the first one is handed out");
 }
 
-/* A policy of the other placement. */
+/* Returns a policy of the other placement. */
 static const struct xs_policy *other_than(const struct xs_policy *policy)
 {
 	for (u32 i = 0; i < xs_policy_count; i++)
@@ -140,7 +142,7 @@ void run_stretch(const struct run_options *options)
 	tell("search");
 	empty_lists(cpus);
 	xs_engine_flush(engine, XS_FLUSH_DRAIN);
-	/* So that what CPUs keep is asked for once more. */
+	/* Let time pass, so that the engine asks CPUs for cached IOVAs again. */
 	tally_spend(1000000000);
 	defer(cpus, false);
 	begin();

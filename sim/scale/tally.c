@@ -15,7 +15,7 @@ static u64 clocks[SCALE_CPUS];
 /* Transfers by instruction. */
 static struct map sites = MAP_OF(u64);
 
-/* How long a lock was held: the last times, by whom. */
+/* Intervals in which a lock was held: the last ones, with the holder. */
 #define HOLDS 8
 
 struct hold {
@@ -89,7 +89,7 @@ enum line_event tally_write(struct line *line, enum line_class class, u64 pc)
 	return event;
 }
 
-/* When another CPU that has the lock now drops it, 0: nobody has it. */
+/* Returns the time at which another CPU drops the lock, 0: the lock is free. */
 static u64 busy_until(const struct holds *holds)
 {
 	u64 now = tally_now();

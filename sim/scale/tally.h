@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is counted, and the time of each CPU.
+ * The counts, and the time of each CPU.
  *
- * Time decides two things only: which CPU is next (the one whose time is least),
- * and which locks would be waited for. What an event takes is a round number of
- * the right size, below, and not measured.
+ * Time decides only the next CPU (the CPU with the least time) and whether a lock would be
+ * waited for. The durations of events below are round numbers of the right size, not
+ * measurements.
  */
 #ifndef SCALE_TALLY_H
 #define SCALE_TALLY_H
@@ -15,15 +15,15 @@ enum tally_ns {
 	TALLY_ACCESS_NS = 1,
 	TALLY_TRANSFER_NS = 60,
 	TALLY_COLD_NS = 80,
-	TALLY_CALL_NS = 20,	/* a call of the world, beside its lines */
-	TALLY_COMMAND_NS = 600,	/* from a command to its completion */
+	TALLY_CALL_NS = 20,	/* a call of the backend, beside the lines */
+	TALLY_COMMAND_NS = 600,	/* from a command to the completion */
 };
 
 /*
- * struct tally_locks - of the engine, or of the kernel's queue
+ * struct tally_locks - locks of the engine, or of the kernel's queue
  * @taken:	acquisitions
- * @fetched:	of those, the lock's line had to come from another CPU
- * @waits:	of those, another CPU would have had the lock
+ * @fetched:	acquisitions that fetched the lock's line from another CPU
+ * @waits:	acquisitions while another CPU would have held the lock
  */
 struct tally_locks {
 	u64 taken;
@@ -34,9 +34,8 @@ struct tally_locks {
 
 /*
  * struct tally - counts since tally_start()
- * @accesses:	of the engine to its own memory
- * @stack:	accesses of the engine to what is not its memory: not counted
- *		otherwise
+ * @accesses:	of the engine to the engine's own memory
+ * @stack:	accesses of the engine to other memory; counted nowhere else
  */
 struct tally {
 	u64 events[LINE_CLASSES][LINE_EVENTS];
@@ -53,10 +52,11 @@ struct tally {
 extern struct tally tally;
 
 /*
- * struct tally_stretch - a stretch without interrupts, or without preemption
- * @depth:	of the running one, 0: none
- * @accesses, @flushes: when it began
- * @most_accesses, @most_flushes: in one, of the engine to memory, and waits for invalidations
+ * struct tally_stretch - stretches without interrupts, or without preemption
+ * @depth:	nesting depth of the running stretch, 0: none
+ * @accesses, @flushes: counts at the begin of the running stretch
+ * @most_accesses, @most_flushes: most memory accesses of the engine, and most waits for
+ * 	invalidations, in a stretch
  */
 struct tally_stretch {
 	u32 depth;
@@ -74,28 +74,28 @@ extern struct tally_stretches tally_stretches;
 void tally_stretch_begin(struct tally_stretch *stretch);
 void tally_stretch_end(struct tally_stretch *stretch);
 
-/* Does the model run at all; is it not suspended for the harness' own calls? */
+/* The line model runs, and is not suspended for the harness' own calls. */
 extern bool tally_on;
 
-/* Count from now on. */
+/* Start counting. */
 void tally_start(void);
 bool tally_started(void);
 
-/* This CPU's time. */
+/* The running CPU's time. */
 u64 tally_now(void);
 void tally_spend(u64 ns);
 
-/* The CPU whose time is least, of the first @cpus. */
+/* Returns the CPU with the least time, of the first @cpus. */
 u32 tally_next_cpu(u32 cpus);
 
-/* Count an event; @pc: by which instruction, 0: none of the engine. */
+/* Count an event; @pc: the causing instruction, 0: not the engine's. */
 void tally_event(enum line_class class, enum line_event event, u64 pc);
 
-/* Access a line and count what that was. */
+/* Access a line, count and return the event. */
 enum line_event tally_read(struct line *line, enum line_class class, u64 pc);
 enum line_event tally_write(struct line *line, enum line_class class, u64 pc);
 
-/* A lock is taken, or dropped; its line is the caller's to account. */
+/* Count taking or dropping a lock; the caller accounts for the lock's line. */
 void tally_lock(struct tally_locks *locks, u64 address, bool fetched);
 void tally_unlock(u64 address);
 

@@ -7,7 +7,7 @@
 #include "traffic.h"
 #include "scale_world.h"
 
-/* What a driver and the stack do with a buffer beside its mapping, on average. */
+/* Mean time per buffer that the driver and the network stack spend besides mapping. */
 #define PACKET_NS	200
 
 /* Of a million buffers, @parts live @rings rings on average; 0: to the end. */
@@ -26,10 +26,10 @@ static const struct life lives[LIFE_COUNT][LIVES] = {
 enum phase { PHASE_UNMAP, PHASE_MAP };
 
 /*
- * struct cpu - one CPU and the driver that it runs
+ * struct cpu - a CPU and the CPU's driver
  * @left:	buffers to take from the ring, or to map, in this poll
  * @inbox_left:	buffers of other CPUs to unmap in this poll
- * @kept:	unmapped by a batch-aware driver, which frees them after its flush
+ * @kept:	buffers unmapped by a batch-aware driver, freed after the driver's flush
  */
 struct cpu {
 	struct fifo ring;
@@ -105,7 +105,7 @@ static void finish_poll(struct cpu *cpu)
 		CALL(world->deferred = !xs_engine_poll(engine));
 }
 
-/* Done with a buffer on this CPU: it is unmapped here, or elsewhere. */
+/* A buffer is completed on this CPU; unmap the buffer here or on another CPU. */
 static void complete(struct cpu *cpu, const struct packet *packet)
 {
 	u32 other;
@@ -121,7 +121,7 @@ static void complete(struct cpu *cpu, const struct packet *packet)
 	traffic_count.handed++;
 }
 
-/* A buffer that the device has filled. */
+/* Take a buffer that the device has filled. */
 static void take_one(struct cpu *cpu)
 {
 	struct packet packet = fifo_take(&cpu->ring);
@@ -189,7 +189,7 @@ static void check_timer(void)
 	CALL(world->deadline_ns = xs_engine_expire(engine, scale_cpu));
 }
 
-/* A work item of the kernel's; on whichever CPU is next. */
+/* Models a work item of the kernel; runs on the next CPU. */
 static void check_trim(void)
 {
 	if (!world_trim_wanted)

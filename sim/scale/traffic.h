@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Drivers at work: each CPU has a ring of mapped buffers and polls it.
+ * Drivers at work: each CPU polls a ring of mapped buffers.
  *
- * A poll takes TRAFFIC_POLL buffers from its ring, and unmaps each, or hands it
- * to another CPU that unmaps it in a poll of its own, or parks it, if it is one
- * that lives longer. It unmaps what was parked until now and what others have
- * handed over, flushes, and maps as many buffers as it took.
+ * A poll takes TRAFFIC_POLL buffers from the ring. The CPU unmaps each buffer, or hands the
+ * buffer to another CPU that unmaps the buffer in a later poll, or parks a long-lived buffer.
+ * The poll then unmaps parked buffers that are due and buffers handed over by other CPUs,
+ * flushes, and maps as many buffers as were taken.
  *
- * CPUs take turns of a few buffers; the one whose time is least is next.
+ * CPUs take turns of a few buffers; the CPU with the least time is next.
  */
 #ifndef SCALE_TRAFFIC_H
 #define SCALE_TRAFFIC_H
@@ -26,12 +26,12 @@ enum traffic_life {
 };
 
 /*
- * struct traffic_config
+ * struct traffic_config - traffic of a run
  * @elsewhere:	percentage of buffers that another CPU unmaps
  * @aware:	the driver is batch-aware
- * @sizes:	one mapping in 16 is of 2 to 64 pages, else all are of one
- * @slice:	a turn is of 1 to this many buffers
- * @end:	of the IOVAs
+ * @sizes:	one mapping in 16 has 2 to 64 pages, all others one page
+ * @slice:	a turn has 1 to this many buffers
+ * @end:	end of the IOVA space
  */
 struct traffic_config {
 	const struct xs_policy *policy;
@@ -51,26 +51,26 @@ struct traffic_count {
 	u64 unmaps;
 	u64 unmapped_pages;
 	u64 polls;
-	u64 completed;		/* by the device and by the driver, in buffers */
-	u64 handed;		/* of these to another CPU, which unmaps them */
+	u64 completed;		/* buffers completed by device and driver */
+	u64 handed;		/* completed buffers that another CPU unmaps */
 	u64 expired;		/* timers that fired */
 	u64 trims;		/* of the space */
 };
 
 extern struct traffic_count traffic_count;
 
-/* Count the instructions of the engine (step.h). */
+/* Count the engine's instructions (step.h). */
 extern bool traffic_stepping;
 
 struct xs_engine *traffic_begin(const struct traffic_config *config);
 
-/* The next CPU has its turn. */
+/* Give the next CPU a turn. */
 void traffic_turn(void);
 
 /* Call @tell for each mapping. */
 void traffic_each(void (*tell)(const struct packet *packet));
 
-/* Unmap and flush all; the run fails if the engine's accounts do not balance. */
+/* Unmap and flush all; the run fails if the engine's statistics do not balance. */
 void traffic_end(void);
 
 const char *traffic_life_name(enum traffic_life life);

@@ -51,6 +51,9 @@ struct xs_record {
  * @page: first page of the record
  * @mapping_pages: size of the mapping in its first record, else 0
  * @pages: pages of the record
+ *
+ * Context: any.
+ * Return: the key.
  */
 static xs_inline u64 xs_key_of(u64 page, u32 mapping_pages, u32 pages)
 {
@@ -60,6 +63,9 @@ static xs_inline u64 xs_key_of(u64 page, u32 mapping_pages, u32 pages)
 /**
  * xs_key_is_valid - test for the key of a written record that is not flushed
  * @key: key
+ *
+ * Context: any.
+ * Return: true for such a key.
  */
 static xs_inline bool xs_key_is_valid(u64 key)
 {
@@ -69,6 +75,9 @@ static xs_inline bool xs_key_is_valid(u64 key)
 /**
  * xs_key_page - first page of a record
  * @key: key
+ *
+ * Context: any.
+ * Return: page number.
  */
 static xs_inline u64 xs_key_page(u64 key)
 {
@@ -78,6 +87,9 @@ static xs_inline u64 xs_key_page(u64 key)
 /**
  * xs_key_mapping_pages - size of the mapping in its first record, else 0
  * @key: key
+ *
+ * Context: any.
+ * Return: number of pages.
  */
 static xs_inline u32 xs_key_mapping_pages(u64 key)
 {
@@ -87,6 +99,9 @@ static xs_inline u32 xs_key_mapping_pages(u64 key)
 /**
  * xs_key_pages - pages of a record
  * @key: key
+ *
+ * Context: any.
+ * Return: number of pages.
  */
 static xs_inline u32 xs_key_pages(u64 key)
 {
@@ -124,6 +139,9 @@ struct xs_batch {
  * xs_batch_record - record of a number
  * @batch: batch with records
  * @at: number of the record
+ *
+ * Context: any.
+ * Return: the record.
  */
 static xs_inline struct xs_record *xs_batch_record(const struct xs_batch *batch,
 						   u64 at)
@@ -135,6 +153,9 @@ static xs_inline struct xs_record *xs_batch_record(const struct xs_batch *batch,
  * xs_batch_contiguous - number of records that are neighbours in the ring
  * @at: number of the first record
  * @end: end of the records
+ *
+ * Context: any.
+ * Return: number of records, at least 1.
  */
 static xs_inline u64 xs_batch_contiguous(u64 at, u64 end)
 {
@@ -147,6 +168,9 @@ static xs_inline u64 xs_batch_contiguous(u64 at, u64 end)
  * xs_batch_began_ns - start time of a record's group
  * @batch: batch
  * @at: number of the record
+ *
+ * Context: CPU's lock.
+ * Return: address of the start time, in ns.
  */
 static xs_inline u64 *xs_batch_began_ns(struct xs_batch *batch, u64 at)
 {
@@ -199,6 +223,7 @@ static xs_inline bool xs_batch_append_fast(struct xs_batch *batch, u64 page,
  * unmaps that came before the call.
  *
  * Context: any.
+ * Return: true if there is no such record.
  */
 static xs_inline bool xs_batch_is_empty(struct xs_batch *batch)
 {
@@ -210,6 +235,7 @@ static xs_inline bool xs_batch_is_empty(struct xs_batch *batch)
  * @batch: batch
  *
  * Context: CPU's lock.
+ * Return: number of pages.
  */
 static xs_inline u64 xs_batch_pages(struct xs_batch *batch)
 {
@@ -222,6 +248,7 @@ static xs_inline u64 xs_batch_pages(struct xs_batch *batch)
  * @count: number of records
  *
  * Context: CPU's lock.
+ * Return: true if there is room.
  */
 static xs_inline bool xs_batch_has_room(struct xs_batch *batch, u32 count)
 {
@@ -260,6 +287,7 @@ void xs_batch_set_limit(struct xs_batch *batch, u32 limit_pages);
  * @extents: extents of 65,535 pages in all at most, the range of an extent's count
  * @count: number of extents
  *
+ * Context: any.
  * Return: number of extents that are left, sorted and disjoint.
  */
 u32 xs_extents_join(u64 *extents, u32 count);
@@ -267,6 +295,9 @@ u32 xs_extents_join(u64 *extents, u32 count);
 /**
  * xs_extent_page - first page of an extent
  * @extent: page << 16 | pages
+ *
+ * Context: any.
+ * Return: page number.
  */
 static xs_inline u64 xs_extent_page(u64 extent)
 {
@@ -276,6 +307,9 @@ static xs_inline u64 xs_extent_page(u64 extent)
 /**
  * xs_extent_pages - number of pages of an extent
  * @extent: page << 16 | pages
+ *
+ * Context: any.
+ * Return: number of pages.
  */
 static xs_inline u32 xs_extent_pages(u64 extent)
 {
@@ -289,6 +323,7 @@ static xs_inline u32 xs_extent_pages(u64 extent)
  * @ranges: result: aligned blocks, with aligned neighbours joined
  * @max: room in @ranges
  *
+ * Context: any.
  * Return: number of ranges; @max + 1 if the result, or an intermediate result, has more than
  *   @max ranges.
  */

@@ -9,6 +9,9 @@
  * xs_mask_of - set of consecutive members
  * @first: first member
  * @count: number of members, 1 .. 64
+ *
+ * Context: any.
+ * Return: the set.
  */
 static xs_inline u64 xs_mask_of(u32 first, u32 count)
 {
@@ -18,6 +21,9 @@ static xs_inline u64 xs_mask_of(u32 first, u32 count)
 /**
  * xs_mask_extent - length of the first extent of members
  * @mask: set with a member
+ *
+ * Context: any.
+ * Return: number of members, 1 .. 64.
  */
 static xs_inline u32 xs_mask_extent(u64 mask)
 {
@@ -29,6 +35,9 @@ static xs_inline u32 xs_mask_extent(u64 mask)
 /**
  * xs_lg2_ceil - log2, rounded up
  * @count: 1 or more
+ *
+ * Context: any.
+ * Return: log2 of @count, rounded up.
  */
 static xs_inline u32 xs_lg2_ceil(u64 count)
 {
@@ -38,6 +47,9 @@ static xs_inline u32 xs_lg2_ceil(u64 count)
 /**
  * xs_mask_aligned - first members of all aligned groups of 64 members
  * @lg2: log2 of the size of a group
+ *
+ * Context: any.
+ * Return: the set.
  */
 static xs_inline u64 xs_mask_aligned(u32 lg2)
 {
@@ -54,6 +66,9 @@ static xs_inline u64 xs_mask_aligned(u32 lg2)
  * xs_mask_orders - first members of all aligned groups that are members as a whole
  * @mask: set
  * @lg2: log2 of the size of a group
+ *
+ * Context: any.
+ * Return: the set.
  */
 static xs_inline u64 xs_mask_orders(u64 mask, u32 lg2)
 {
@@ -67,6 +82,7 @@ static xs_inline u64 xs_mask_orders(u64 mask, u32 lg2)
  * @mask: set
  * @count: number of members
  *
+ * Context: any.
  * Return: the members as a set; 0 if there is no such extent.
  */
 static xs_inline u64 xs_mask_find(u64 mask, u32 count)

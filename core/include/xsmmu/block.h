@@ -27,6 +27,9 @@
  * xs_block_mask - pages of a mapping as a set
  * @page: first page
  * @pages: number of pages, all in the same block
+ *
+ * Context: any.
+ * Return: the set.
  */
 static xs_inline u64 xs_block_mask(u64 page, u32 pages)
 {
@@ -37,6 +40,9 @@ static xs_inline u64 xs_block_mask(u64 page, u32 pages)
  * xs_block_slot - slot of a page of a block
  * @block: block
  * @page: page number
+ *
+ * Context: any.
+ * Return: the slot.
  */
 static xs_inline xs_slot_t *xs_block_slot(const struct xs_block *block,
 					  u64 page)

@@ -34,6 +34,8 @@ static xs_inline struct xs_cpu *xs_cpu_lock(struct xs_engine *engine,
  * xs_cpu_unlock - undo xs_cpu_lock()
  * @cpu: CPU
  * @flags: from xs_cpu_lock()
+ *
+ * Context: CPU's lock, which the call releases.
  */
 static xs_inline void xs_cpu_unlock(struct xs_cpu *cpu, xs_flags_t flags)
 {
@@ -61,6 +63,8 @@ static xs_inline xs_flags_t xs_cpu_visit(struct xs_cpu *cpu)
  * xs_cpu_leave - undo xs_cpu_visit()
  * @cpu: CPU
  * @flags: from xs_cpu_visit()
+ *
+ * Context: CPU's lock, which the call releases.
  */
 static xs_inline void xs_cpu_leave(struct xs_cpu *cpu, xs_flags_t flags)
 {
@@ -73,6 +77,7 @@ static xs_inline void xs_cpu_leave(struct xs_cpu *cpu, xs_flags_t flags)
  * @engine: engine
  *
  * Context: entered; the result is valid until xs_exit().
+ * Return: the policy.
  */
 static xs_inline const struct xs_policy *
 xs_policy_of(const struct xs_engine *engine)
@@ -84,6 +89,9 @@ xs_policy_of(const struct xs_engine *engine)
  * xs_flushes_on - test a flush point of a policy
  * @policy: policy
  * @point: flush point
+ *
+ * Context: any.
+ * Return: true if @point causes a flush.
  */
 static xs_inline bool xs_flushes_on(const struct xs_policy *policy,
 				    enum xs_flush_point point)

@@ -162,6 +162,7 @@ void xs_depot_empty(struct xs_depot *depot,
  * @cache: the CPU's magazines
  *
  * Context: CPU's lock, or at rest.
+ * Return: number of items.
  */
 u64 xs_cache_count(const struct xs_cache *cache);
 
@@ -170,6 +171,7 @@ u64 xs_cache_count(const struct xs_cache *cache);
  * @depot: depot
  *
  * Context: any.
+ * Return: number of items.
  */
 u64 xs_depot_count(struct xs_depot *depot);
 

@@ -46,6 +46,9 @@ struct xs_partial {
  * xs_partial_list_of - index of a list
  * @lg2: log2 of the block's size
  * @reserved_low: list of blocks reserved low
+ *
+ * Context: any.
+ * Return: the index, below XS_PARTIAL_LISTS.
  */
 static xs_inline u32 xs_partial_list_of(u32 lg2, bool reserved_low)
 {
@@ -56,6 +59,9 @@ static xs_inline u32 xs_partial_list_of(u32 lg2, bool reserved_low)
  * xs_partial_usable - pages in whole order-n ranges
  * @free: set of free pages
  * @lg2: log2 of the size of a range
+ *
+ * Context: any.
+ * Return: number of pages.
  */
 static xs_inline u32 xs_partial_usable(u64 free, u32 lg2)
 {

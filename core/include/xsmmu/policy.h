@@ -92,6 +92,7 @@ extern const u32 xs_policy_count;
  * xs_policy_find - find a policy by name
  * @name: name
  *
+ * Context: any.
  * Return: the row, or NULL.
  */
 const struct xs_policy *xs_policy_find(const char *name);
@@ -101,6 +102,7 @@ const struct xs_policy *xs_policy_find(const char *name);
  * @policy: policy
  * @batch_aware: the driver flushes explicitly before it frees or hands on its buffers
  *
+ * Context: any.
  * Return: the level, never rounded up.
  */
 enum xs_level xs_policy_level(const struct xs_policy *policy, bool batch_aware);
@@ -109,6 +111,7 @@ enum xs_level xs_policy_level(const struct xs_policy *policy, bool batch_aware);
  * xs_policy_waits - test for a policy that waits for a batch-aware driver's flush
  * @policy: policy
  *
+ * Context: any.
  * Return: true if unmaps of a batch-aware driver are deferred until the driver's flush or an
  *   earlier flush.
  */
@@ -121,6 +124,7 @@ static inline bool xs_policy_waits(const struct xs_policy *policy)
  * xs_level_name - name of a level
  * @level: level
  *
+ * Context: any.
  * Return: "none", "lazy", "bounded", "held" or "strict".
  */
 const char *xs_level_name(enum xs_level level);
@@ -129,6 +133,7 @@ const char *xs_level_name(enum xs_level level);
  * xs_flush_name - name of a flush point
  * @point: flush point
  *
+ * Context: any.
  * Return: "unmap", "block", "poll", "full", "time", "explicit" or "drain".
  */
 const char *xs_flush_name(enum xs_flush_point point);

@@ -264,6 +264,7 @@ bool xs_pool_sync(struct xs_pool *pool, u64 iova, u32 bytes, bool to_device);
  * @iova: start of the search in bytes; on success the start of the buffer
  * @bytes: on success the size of the buffer
  *
+ * Context: no other call runs.
  * Return: false if no buffer is mapped at or after *@iova.
  */
 bool xs_pool_next(const struct xs_pool *pool, u64 *iova, u32 *bytes);
@@ -271,6 +272,9 @@ bool xs_pool_next(const struct xs_pool *pool, u64 *iova, u32 *bytes);
 /**
  * xs_chunk_direction - access of the device to a chunk
  * @chunk: chunk
+ *
+ * Context: any.
+ * Return: the access.
  */
 static inline enum xs_direction xs_chunk_direction(const struct xs_chunk *chunk)
 {
@@ -281,6 +285,9 @@ static inline enum xs_direction xs_chunk_direction(const struct xs_chunk *chunk)
  * xs_pool_has - test for an IOVA of a pool
  * @pool: pool
  * @iova: address in bytes
+ *
+ * Context: any.
+ * Return: true if @iova belongs to the pool.
  */
 static xs_inline bool xs_pool_has(const struct xs_pool *pool, u64 iova)
 {

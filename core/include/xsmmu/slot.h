@@ -53,6 +53,9 @@ typedef xs_atomic64_t xs_slot_t;
 /**
  * xs_slot_one - slot of a mapping of a single page
  * @ref: reference, XS_REF_NONE or XS_REF_UNHELD
+ *
+ * Context: any.
+ * Return: value of the slot.
  */
 static xs_inline u64 xs_slot_one(xs_ref_t ref)
 {
@@ -63,6 +66,9 @@ static xs_inline u64 xs_slot_one(xs_ref_t ref)
  * xs_slot_many - slot of a larger mapping
  * @ref: reference, XS_REF_NONE or XS_REF_UNHELD
  * @pages: number of pages that NONE or UNHELD stands for
+ *
+ * Context: any.
+ * Return: value of the slot.
  */
 static xs_inline u64 xs_slot_many(xs_ref_t ref, u32 pages)
 {
@@ -75,6 +81,9 @@ static xs_inline u64 xs_slot_many(xs_ref_t ref, u32 pages)
 /**
  * xs_slot_is_one - test for the slot of a mapping of a single page
  * @slot: value of a slot
+ *
+ * Context: any.
+ * Return: true for such a slot.
  */
 static xs_inline bool xs_slot_is_one(u64 slot)
 {
@@ -84,6 +93,9 @@ static xs_inline bool xs_slot_is_one(u64 slot)
 /**
  * xs_slot_is_vacant - test for a vacant slot
  * @slot: value of a slot
+ *
+ * Context: any.
+ * Return: true for a vacant slot.
  */
 static xs_inline bool xs_slot_is_vacant(u64 slot)
 {
@@ -93,6 +105,9 @@ static xs_inline bool xs_slot_is_vacant(u64 slot)
 /**
  * xs_slot_is_many - test for a slot of a larger mapping
  * @slot: value of a slot
+ *
+ * Context: any.
+ * Return: true for such a slot, but not for a vacant slot.
  */
 static xs_inline bool xs_slot_is_many(u64 slot)
 {
@@ -102,6 +117,9 @@ static xs_inline bool xs_slot_is_many(u64 slot)
 /**
  * xs_ref_can_be_held - test for a reference, as opposed to NONE or UNHELD
  * @ref: result of xs_ref_of()
+ *
+ * Context: any.
+ * Return: true for a reference.
  */
 static xs_inline bool xs_ref_can_be_held(xs_ref_t ref)
 {
@@ -111,6 +129,9 @@ static xs_inline bool xs_ref_can_be_held(xs_ref_t ref)
 /**
  * xs_slot_ref - reference, XS_REF_NONE or XS_REF_UNHELD of a slot
  * @slot: value of a slot that is not vacant
+ *
+ * Context: any.
+ * Return: the reference, XS_REF_NONE or XS_REF_UNHELD.
  */
 static xs_inline xs_ref_t xs_slot_ref(u64 slot)
 {
@@ -122,6 +143,9 @@ static xs_inline xs_ref_t xs_slot_ref(u64 slot)
 /**
  * xs_slot_span - number of pages that a slot of a larger mapping stands for
  * @slot: value of the slot; the count starts at the slot's own page
+ *
+ * Context: any.
+ * Return: number of pages, at least 1.
  */
 static xs_inline u32 xs_slot_span(u64 slot)
 {
@@ -144,6 +168,9 @@ static xs_inline bool xs_slot_claim(xs_slot_t *slot, u64 *found)
 /**
  * xs_slot_left - vacant slot that remembers how the page can be held
  * @slot: value of the slot of a mapping of a single page
+ *
+ * Context: any.
+ * Return: value of the slot.
  */
 static xs_inline u64 xs_slot_left(u64 slot)
 {
@@ -154,6 +181,7 @@ static xs_inline u64 xs_slot_left(u64 slot)
  * xs_slot_left_ref - reference, not held, that a vacant slot remembers
  * @slot: value made by xs_slot_left()
  *
+ * Context: any.
  * Return: the reference, or XS_REF_NONE.
  */
 static xs_inline xs_ref_t xs_slot_left_ref(u64 slot)

@@ -110,6 +110,7 @@ struct xs_block *xs_space_take(struct xs_space *space, u64 last);
  * xs_space_keeps - test for a device that may use the blocks reserved below 4 GiB
  * @last: highest IOVA of the device in bytes, inclusive
  *
+ * Context: any.
  * Return: true if the device can use no other block.
  */
 static xs_inline bool xs_space_keeps(u64 last)
@@ -276,6 +277,9 @@ static xs_inline xs_slot_t *xs_space_slots(const struct xs_space *space,
 /**
  * xs_slot_at - index of a page's slot among the slots of a leaf
  * @page: page number
+ *
+ * Context: any.
+ * Return: the index.
  */
 static xs_inline u32 xs_slot_at(u64 page)
 {

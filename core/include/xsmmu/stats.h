@@ -48,6 +48,9 @@ struct xs_counts {
 /**
  * xs_counts_mapped - pages mapped
  * @counts: counters
+ *
+ * Context: any.
+ * Return: number of pages.
  */
 static inline u64 xs_counts_mapped(const struct xs_counts *counts)
 {
@@ -57,6 +60,9 @@ static inline u64 xs_counts_mapped(const struct xs_counts *counts)
 /**
  * xs_counts_unmapped - pages unmapped
  * @counts: counters
+ *
+ * Context: any.
+ * Return: number of pages.
  */
 static inline u64 xs_counts_unmapped(const struct xs_counts *counts)
 {
@@ -94,6 +100,7 @@ void xs_stats_expose(struct xs_stats *stats, u64 ns, u64 pages);
  * xs_stats_bucket_last_ns - largest exposure that a bucket counts
  * @bucket: index of the bucket
  *
+ * Context: any.
  * Return: time in ns.
  */
 u64 xs_stats_bucket_last_ns(u32 bucket);
@@ -102,6 +109,8 @@ u64 xs_stats_bucket_last_ns(u32 bucket);
  * xs_counts_add - add counters that other CPUs may be changing
  * @into: sum
  * @from: counters
+ *
+ * Context: any.
  */
 void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
 
@@ -109,6 +118,8 @@ void xs_counts_add(struct xs_counts *into, const struct xs_counts *from);
  * xs_stats_add_direct - add direct flushes to the flushes, commands and exposure of a sum
  * @into: sum
  * @counts: counters of the direct flushes, which expose no page
+ *
+ * Context: any.
  */
 void xs_stats_add_direct(struct xs_stats *into,
 			 const struct xs_counts *counts);

@@ -56,6 +56,7 @@ void xs_stuck_mark_extent(struct xs_engine *engine, u64 iova, u32 pages);
  * @page: page
  *
  * Context: entered.
+ * Return: true if the page is stuck.
  */
 static xs_inline bool xs_stuck_has(const struct xs_engine *engine, u64 page)
 {

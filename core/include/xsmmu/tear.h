@@ -93,12 +93,16 @@ bool xs_leaf_mapping(struct xs_leaf *leaf, u64 from, u64 end,
  * xs_leaf_free_torn - free the records of a leaf
  * @tree: tree
  * @leaf: detached leaf
+ *
+ * Context: any that the backend's free() allows.
  */
 void xs_leaf_free_torn(struct xs_tree *tree, struct xs_leaf *leaf);
 
 /**
  * xs_tears_free - free the records that are in no leaf's list
  * @engine: engine that is about to be destroyed
+ *
+ * Context: no other call runs.
  */
 void xs_tears_free(struct xs_engine *engine);
 

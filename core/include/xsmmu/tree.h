@@ -235,6 +235,7 @@ u64 xs_tree_find(const struct xs_tree *tree, u64 count, u64 from, u64 end);
  * @tree: tree; marked ranges may overlap
  *
  * Context: space's lock.
+ * Return: number of blocks.
  */
 u64 xs_tree_low_free(const struct xs_tree *tree);
 
@@ -315,6 +316,9 @@ static xs_inline struct xs_leaf *xs_tree_leaf(const struct xs_tree *tree,
  * xs_leaf_block - block of an IOVA page in the page's leaf
  * @leaf: leaf
  * @page: page number
+ *
+ * Context: any.
+ * Return: the block.
  */
 static xs_inline struct xs_block *xs_leaf_block(struct xs_leaf *leaf, u64 page)
 {

@@ -2,16 +2,18 @@
 /*
  * Finds misuse of the functions for batch-aware drivers, with the parameter debug=1.
  *
- * Memory that is unmapped without a flush is held by a reference until its device is flushed.
- * So a driver that frees the memory too early does no harm, and is found because nobody else
- * has a reference. Memory that waits long for its flush shows a driver that has forgotten the
- * flush, or has flushed another device. Memory of kmalloc() has no references of its own and
- * is not watched.
+ * Memory that is unmapped without a flush is held by a reference until the flush of the
+ * device. A driver that frees the memory too early does no harm then, and is found because
+ * nobody else has a reference. If memory waits long, the driver has forgotten the flush or has
+ * flushed another device. Memory of kmalloc() has no references and is not watched.
  *
- * A mapping that is made without a flush is recorded until its flush, on all IOMMUs, also
- * where no flush is needed. An error path may unmap the mapping before the flush. But an unmap
- * without a flush, which is only for mappings that the device has finished with, shows a
- * driver that has forgotten the flush.
+ * A mapping without a map-side flush is recorded until the flush, on all IOMMUs, also where no
+ * flush is needed. An error path may unmap the mapping before the flush. But an unmap without
+ * a flush is only for mappings that the device has finished with, so before the map-side flush
+ * it shows a forgotten flush.
+ *
+ * At most WATCHED_MAX pages and WATCHED_MAX mappings are recorded at a time; others go
+ * unchecked.
  */
 #include <linux/mm.h>
 #include <linux/moduleparam.h>

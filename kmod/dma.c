@@ -442,8 +442,8 @@ static __always_inline u32 sg_pad(u64 boundary, u32 size, u32 pages)
 
 /*
  * Number of pages of the whole range, padding included, or a negative errno for a list that
- * cannot be mapped. Writes the physical addresses of the pages, if they are at most a block,
- * to @phys, and the offset of each segment in the range to the segment.
+ * cannot be mapped. Writes the physical addresses of the pages to @phys, from the first page
+ * up to at most a block, and the offset of each segment in the range to the segment.
  */
 static s64 sg_pages(struct device *dev, struct scatterlist *sgl, int nents,
 		    u64 *phys)

@@ -104,9 +104,9 @@ struct xs_group_commands {
  * @tuning:	chosen tunables; valid if @policy is not NULL
  * @direct:	direct tables are chosen
  * @chosen:	sequence number of the operator's choice; 0 if the operator made none
- * @clean:	no stale kernel mappings: the last scan found nothing below 4 GiB except
- *		@msi_pages, and no driver has used the kernel's own path since
- * @msi_pages:	IOVAs of pages that the kernel has mapped for interrupts
+ * @clean:	no stale kernel mappings: the last scan found nothing mapped below 4 GiB, the kernel
+ *		maps no MSI pages in the domain, and no driver has used the kernel's own path since
+ * @msi_pages:	IOVAs of MSI pages that the last scan found
  * @msi_page_count: number of @msi_pages
  * @devices:	list of struct xs_device, one for each PCI device of the group
  * @attached:	number of devices with a driver that the module serves, blocked devices
@@ -251,7 +251,7 @@ struct xs_seen {
  * @seen:	result of the last xs_group_look()
  * @on_kernel_path: the device has a driver that uses the kernel's own path, or had a driver that
  *		failed to probe
- * @bound:	the device has a driver that the module serves
+ * @bound:	the device has a driver that the module serves, or the device is @blocked
  * @aware:	the driver is batch-aware
  * @taken:	the device's DMA operations are those of the module
  * @gone:	the device was removed; the structure stays until the group is detached
@@ -724,7 +724,7 @@ struct xs_auto_line {
 const struct xs_auto_line *xs_auto_find(const struct xs_group *group);
 
 /**
- * xs_auto_say - log the choice of `auto`, once for each device and line
+ * xs_auto_say - log the choice of `auto` for each device, if it differs from the last logged
  * @group: the group; nothing is logged if `auto` is not in force
  *
  * Context: xs_mutex.
@@ -1024,6 +1024,9 @@ void xs_backend_retry_in(struct xs_group *group, struct iommu_domain *domain);
 /**
  * xs_backend_is_stuck - try once to remove stuck pages, and check whether some are left
  * @group: the group
+ *
+ * Only xs_backend_retry_in() tries to remove the pages that are stuck in the domain that the group
+ * has left.
  *
  * Context: xs_mutex; takes @trimming; sleeps.
  * Return: true if the group has unmapped pages that could not be removed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * AMD-Vi with its own page tables (v1, or the generic tables of 7.x that replace them), which
+ * AMD-Vi with its own page tables (version 1, or their generic form in 7.x), which
  * the kernel's DMA API uses.
  *
  * Under a hypervisor that must be told of new mappings (NpCache, like VT-d's caching mode),

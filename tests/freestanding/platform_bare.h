@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A world with nothing in it: what xsmmu/needs.h asks for, from the compiler
- * alone. `make tidy` compiles the engine against it, and it runs blocked.
+ * The smallest platform: everything that xsmmu/needs.h asks for, from the compiler alone. `make
+ * tidy` compiles the engine with this platform; no program runs the result.
  */
 #ifndef XSMMU_PLATFORM_BARE_H
 #define XSMMU_PLATFORM_BARE_H

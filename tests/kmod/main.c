@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the kernel brings to the unit tests, and the module that runs them when
- * it is loaded. If one fails, loading fails; else the parameter "result" says
- * how many passed.
+ * Kernel part of the unit tests' harness, and the module that runs the tests on loading. A
+ * failing test fails loading; otherwise the parameter "result" holds the number of passed
+ * tests.
  */
 #include <linux/completion.h>
 #include <linux/irqflags.h>
@@ -43,7 +43,7 @@ struct cpu_thread {
 
 static struct cpu_thread threads[TEST_CPUS];
 
-/* Who is none of the threads: the one that loads the module. */
+/* CPU number of the thread that loads the module, which is not a cpu_thread. */
 static u32 main_cpu;
 
 u32 test_cpu(void)
@@ -64,12 +64,12 @@ bool test_can_sleep(void)
 	return !irqs_disabled();
 }
 
-/* There is no point where one could come; see test_point(). */
+/* There are no points for interrupts; see test_point(). */
 void test_interrupts(void (*handler)(void *argument), void *argument)
 {
 }
 
-/* The kernel's watchdogs look after it. */
+/* The kernel's watchdogs detect a hanging test. */
 void test_begin(const char *name)
 {
 }
@@ -79,7 +79,7 @@ void test_relax(void)
 	cond_resched();
 }
 
-/* The thread stays until it is stopped, so that none runs in a removed module. */
+/* The thread waits for kthread_stop(), so that no thread runs in a removed module. */
 static int thread_main(void *argument)
 {
 	struct cpu_thread *thread = argument;
@@ -108,7 +108,7 @@ static bool thread_start(struct cpu_thread *thread)
 	return true;
 }
 
-/* Freely only: the kernel's scheduler does not take turns from a seed. */
+/* Supports free running only: the kernel's scheduler does not take turns from a seed. */
 bool test_threads(u32 count, u64 turns, void (*run)(void *argument, u32 cpu),
 		  void *argument)
 {
@@ -136,12 +136,12 @@ bool test_threads(u32 count, u64 turns, void (*run)(void *argument, u32 cpu),
 
 /* ---- memory and output ---- */
 
-/* What is large is only ever asked for by the thread that loads the module. */
+/* Only the thread that loads the module asks for large memory. */
 #define ATOMIC_MAX	SZ_64K
 
 void *test_alloc(size_t bytes)
 {
-	/* What is a power of two is as much aligned as it is long. */
+	/* kmalloc() aligns power-of-two sizes to the size. */
 	size_t room = roundup_pow_of_two(max_t(size_t, bytes, SMP_CACHE_BYTES));
 	void *memory = bytes > ATOMIC_MAX ? kvzalloc(bytes, GFP_KERNEL) :
 					    kzalloc(room, GFP_ATOMIC);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The part of the harness that is the same in both worlds. */
+/* The harness code common to both platforms. */
 #include "harness.h"
 
 static const struct test *const files[] = {
@@ -10,7 +10,7 @@ static const struct test *const files[] = {
 
 static struct test_options asked;
 
-/* The running test. Threads fail it too, so these are accessed atomically. */
+/* The running test. Threads fail the test too, so accesses are atomic. */
 static struct {
 	const char *name;
 	bool failed;
@@ -83,7 +83,7 @@ u32 test_below(u64 *state, u32 limit)
 
 /* ---- enter and exit ---- */
 
-/* @passages is odd while the CPU is inside; @depth is only the CPU's own. */
+/* @passages is odd while the CPU is inside; only the CPU itself uses @depth. */
 static struct {
 	u64 passages;
 	u32 depth;
@@ -119,7 +119,7 @@ void test_quiesce(void)
 	CHECK(test_can_sleep() && !test_is_entered(test_cpu()));
 	for (u32 cpu = 0; cpu < TEST_CPUS; cpu++) {
 		u64 *passages = &stays[cpu].passages;
-		/* Who enters after this one sees what the caller has stored. */
+		/* A CPU that enters later sees all earlier stores of the caller. */
 		u64 begun = __atomic_fetch_add(passages, 0, __ATOMIC_SEQ_CST);
 
 		while (begun & 1 &&

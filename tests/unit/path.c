@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine as one translation unit, as the module has it, so that its inline
- * functions can be called.
+ * The engine as one translation unit, as in the module, so that tests can call the engine's
+ * inline functions.
  */
 #include "../../core/policy.c"
 #include "../../core/stats.c"

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a platform of the tests has beside locks and atomics, in userspace and
- * in the kernel alike: pages, gathers and counts of the tests' own world.
+ * Parts of the test platforms common to userspace and the kernel, beside locks and atomics:
+ * pages, gathers and counts of the tests' world.
  */
 #ifndef XSMMU_PLATFORM_TEST_H
 #define XSMMU_PLATFORM_TEST_H
 
 #define TEST_CPUS	8
 
-/* Half of them. */
+/* Half of the CPUs. */
 #define XS_RECLAIM_CPUS	4u
 
-/* Counted for each CPU, so that a world can wait for an exit; see test_quiesce(). */
+/* Counted per CPU, so that a test can wait for an exit; see test_quiesce(). */
 void xs_enter(void);
 void xs_exit(void);
 
-/* Counts what the engine warns of; see unit_world.h. */
+/* Counts the engine's warnings; see unit_world.h. */
 bool xs_warn_once(bool broken, const char *text);
 
-/* @removed pages of the world's table carry the tag @id until they are covered. */
+/* @removed pages of the world's table carry the tag @id until an invalidation covers them. */
 typedef struct {
 	u32 id;
 	u32 removed;
@@ -30,7 +30,7 @@ typedef struct {
 #define xs_count(c, field, n) \
 	((void)__atomic_fetch_add(&xs_counts_of(c, test_cpu())->field, n, __ATOMIC_RELAXED))
 
-/* The CPU that the caller is, whether it is bound to it or not. */
+/* Returns the caller's CPU, whether pinned or not. */
 u32 test_cpu(void);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Userspace as a world of the engine: a CPU is a thread.
+ * Userspace as a platform of the engine: a CPU is a thread.
  *
- * Under test_threads() with a seed each atomic operation and each lock is a point
- * where another CPU may go on, and where interrupts are on, a point where one may
- * come; see test_interrupts().
+ * Under test_threads() with a seed, each atomic operation and each lock is a point at which
+ * another CPU may continue. With interrupts on, an interrupt may come there; see
+ * test_interrupts().
  */
 #ifndef XSMMU_PLATFORM_UNIT_H
 #define XSMMU_PLATFORM_UNIT_H
 
 #include <pthread.h>
 
-/* Another CPU may go on here, or an interrupt come; see test_threads(). */
+/* Another CPU may continue here, or an interrupt come; see test_threads(). */
 void test_point(void);
 
 #define xs_point()		test_point()
@@ -25,7 +25,7 @@ typedef struct {
 
 typedef unsigned long xs_flags_t;
 
-/* Locks; the nested ones check that interrupts are off. */
+/* Locks; the nested variants check that interrupts are off. */
 void xs_lock_init(xs_lock_t *lock);
 xs_flags_t xs_lock(xs_lock_t *lock);
 void xs_unlock(xs_lock_t *lock, xs_flags_t flags);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The tests' world and driver; see unit_world.h. */
+/* The tests' backend and driver; see unit_world.h. */
 #include "unit_world.h"
 
-/* The only world; pages of memory are found by their address alone. */
+/* The only world; references identify pages of memory by address alone. */
 static struct world *the_world;
 
 static u32 warnings;
 static const char *last_warning;
 
 #define get(p)		__atomic_load_n(p, __ATOMIC_RELAXED)
-/* Not before the last one; nothing here is stored with release. */
+/* Reads in order; nothing here is stored with release. */
 #define get_next(p)	__atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define put(p, v)	__atomic_store_n(p, v, __ATOMIC_RELAXED)
 #define add(p, v)	__atomic_add_fetch(p, v, __ATOMIC_RELAXED)
@@ -42,7 +42,7 @@ static bool fails_now(u64 *fails_in)
 
 /* ---- counts ---- */
 
-/* An engine in a world of another kind has them from nobody. */
+/* An engine on another platform has no counts. */
 xs_counts_t *xs_counts_new(void)
 {
 	if (!the_world)
@@ -78,7 +78,7 @@ static u32 word_page(u64 word)
 	return (u32)(word >> WORD_PAGE_SHIFT & 0xffff);
 }
 
-/* The place of an IOVA in the arrays. */
+/* Index of an IOVA in the arrays. */
 static u64 page_of(const struct world *world, u64 iova)
 {
 	u64 page = (iova >> XS_PAGE_LG2) - world->first_page;
@@ -126,7 +126,7 @@ static struct memory *memory_of(xs_ref_t ref)
 	return memory;
 }
 
-/* Memory goes back to its allocator: nobody was promised that it would not. */
+/* Memory goes back to the allocator: no promise to hold the page remains. */
 static void check_freed(struct world *world, u64 page)
 {
 	if (xs_likely(!get(&world->memory[page].reach)))
@@ -168,7 +168,7 @@ bool xs_ref_hold(xs_ref_t ref)
 	return refs;
 }
 
-/* Fails now and then, as it may. */
+/* Fails now and then, as allowed. */
 bool xs_ref_hold_fast(xs_ref_t ref)
 {
 	return add(&the_world->fast_holds, 1) % 8 && xs_ref_hold(ref);
@@ -185,9 +185,9 @@ void xs_ref_release(xs_ref_t ref)
 	memory_put(the_world, memory);
 }
 
-/* ---- the engine's world ---- */
+/* ---- the engine's backend ---- */
 
-/* The word becomes 0: one IOVA page less refers to its memory. */
+/* Clear the word: one IOVA page less refers to the memory. */
 static void forget(struct world *world, u64 word)
 {
 	add(&world->memory[word_page(word)].reach, -1);
@@ -207,14 +207,14 @@ static bool map_page(struct world *world, u64 page, u64 memory, u32 prot)
 		return false;
 	CHECK(page + 1 < pruning || page >= pruning + XS_LEAF_PAGES - 1 ||
 	      !pruning);
-	/* Free of stale translations, and not mapped by anyone else. */
+	/* Free of stale translations, and mapped by no other mapping. */
 	if (!CHECK(try(&world->word[page], &none, word)))
 		return false;
 	add(&world->memory[memory].reach, 1);
 	return true;
 }
 
-/* Who waits for all sections is to wait for all maps, but for those in blocks of their own. */
+/* A wait for all sections must include all maps, except maps in a driver's own blocks. */
 static bool is_in_section(const struct world *world, u64 iova)
 {
 	const struct xs_block *block;
@@ -233,7 +233,7 @@ static u64 table_of(const struct world *world, u64 page)
 	       world->first_page / TABLE_PAGES;
 }
 
-/* What is known of the table of a page as long as it is in use; not 0. */
+/* Returns a token for the table of a page, valid as long as the table is in use; not 0. */
 static void *token_of(const struct world *world, u64 page)
 {
 	u64 table = table_of(world, page);
@@ -242,7 +242,7 @@ static void *token_of(const struct world *world, u64 page)
 				(u32)get(&world->table[table]));
 }
 
-/* Tables that are only about these pages go. */
+/* Tables within these pages go. */
 static void lose_tables(struct world *world, u64 page, u64 pages)
 {
 	u64 at = page + -(world->first_page + page) % TABLE_PAGES;
@@ -251,7 +251,7 @@ static void lose_tables(struct world *world, u64 page, u64 pages)
 		add(&world->table[table_of(world, at)], 1);
 }
 
-/* Is what the engine has kept of the block still true? */
+/* Is the pointer that the engine has stored for the block still valid? */
 static void check_entries(struct world *world, void **entries, u64 iova,
 			  u32 pages)
 {
@@ -270,7 +270,7 @@ static void check_entries(struct world *world, void **entries, u64 iova,
 	xs_store(entries, token_of(world, page));
 }
 
-/* The same of what is removed; of what is larger than a block nothing is kept. */
+/* The same for removed pages; nothing is stored for ranges larger than a block. */
 static void check_removed_entries(struct world *world, u64 page, u64 pages)
 {
 	for (u64 end = page + pages; page < end; page += XS_BLOCK_PAGES) {
@@ -284,8 +284,8 @@ static void check_removed_entries(struct world *world, u64 page, u64 pages)
 }
 
 /*
- * A map fails and leaves some of these pages mapped, which were never the driver's. Of more than
- * a block nothing can be held.
+ * A map fails and leaves some of these pages mapped, which the driver never owned. Memory of
+ * more than a block cannot be held.
  */
 static void note_left(struct world *world, u64 iova, u32 pages)
 {
@@ -353,7 +353,7 @@ static u64 serial_at(const struct world *world, u64 page)
 	return get(&world->owner[page]) / OWNER_SERIAL;
 }
 
-/* No mapping is split, and no page table becomes empty, but by one mapping's end. */
+/* A removal splits no mapping, and empties a page table only at the end of a single mapping. */
 static void check_removal(const struct world *world, u64 page, u64 pages)
 {
 	u64 last = page + pages - 1;
@@ -385,7 +385,7 @@ static void remove_page(struct world *world, xs_gather_t *gather, u64 page)
 	gather->removed++;
 }
 
-/* Is this removal to fail? */
+/* Does this removal fail? */
 static bool removal_fails(struct world *world)
 {
 	if (fails_now(&world->removal_fails_in))
@@ -394,7 +394,7 @@ static bool removal_fails(struct world *world)
 	       add(&world->removals_to_fail, -1);
 }
 
-/* A removal of these pages fails: the first half of them is removed. */
+/* A removal of these pages fails after removing the first half. */
 static u64 refuse(struct world *world, u64 page, u64 pages)
 {
 	for (u64 i = 0; i < pages; i++)
@@ -473,7 +473,7 @@ static void world_stuck(void *opaque, u64 iova, u64 pages)
 		CHECK(get(&world->owner[page]) & OWNER_REFUSED);
 }
 
-/* Others may be about to remove it, too. */
+/* Another CPU may be about to remove the page, too. */
 static void remove_part_page(struct world *world, xs_gather_t *gather, u64 page)
 {
 	u64 word = get(&world->word[page]);
@@ -605,7 +605,7 @@ static void world_deferred(void *opaque, u32 cpu, bool arm, u64 deadline_ns)
 	struct world *world = opaque;
 
 	CHECK(cpu < world->cpus);
-	/* As in Linux, where the list of a CPU is its own. */
+	/* As in Linux, where each CPU has a private list. */
 	if (cpu == test_cpu())
 		put(&world->cpu[cpu].poll_due, 1);
 	if (arm) {
@@ -617,7 +617,7 @@ static void world_deferred(void *opaque, u32 cpu, bool arm, u64 deadline_ns)
 	}
 }
 
-/* The size stands before the memory, to be compared when it is freed. */
+/* The size is stored in front of the memory, to be compared when the memory is freed. */
 #define SIZE_ROOM	64
 
 static void *world_alloc(void *opaque, size_t bytes, u32 cpu, bool atomic)
@@ -644,7 +644,7 @@ static void world_free_memory(void *opaque, void *memory, size_t bytes)
 		return;
 	start = (u64 *)((char *)memory - SIZE_ROOM);
 	CHECK(*start == bytes);
-	/* Who still uses it is seen. */
+	/* Poison, so that a use after free is seen. */
 	for (size_t i = 0; i < bytes / sizeof(u64); i++)
 		((u64 *)memory)[i] = 0xdddddddddddddddd;
 	add(&world->allocations, -1);
@@ -667,7 +667,7 @@ static void world_surplus(void *opaque)
 	add(&world->surplus, 1);
 }
 
-/* Nobody can have a block of it, or take one. */
+/* No CPU can have a block of the range, or take one. */
 static void check_taken(struct world *world, u64 first, u64 end)
 {
 	struct xs_space *space = &world->engine.space;
@@ -678,7 +678,7 @@ static void check_taken(struct world *world, u64 first, u64 end)
 	xs_unlock(&space->lock, flags);
 }
 
-/* Nothing is there, and nothing comes while this is going on. */
+/* Nothing is mapped in the range, and no map starts there during the prune. */
 static void world_prune(void *opaque, u64 iova, u64 pages)
 {
 	struct world *world = opaque;
@@ -727,7 +727,7 @@ static void world_bad_unmap(void *opaque, const struct xs_bad_unmap *bad_unmap)
 	xs_warn_once(true, bad_unmap->what);
 }
 
-/* What a world must have, and what it may. */
+/* Mandatory and optional backend operations. */
 #define BARE_OPS \
 	.map = world_map, .flush_maps = world_flush_maps, \
 	.remove = world_remove, .remove_again = world_remove_again, \
@@ -787,7 +787,7 @@ void world_free(struct world *world)
 	test_free(world);
 }
 
-/* The statistics of a drained engine agrees with what the world saw. */
+/* The statistics of a drained engine agree with the world's counts. */
 static void check_stats(const struct world *world, const struct xs_stats *sum)
 {
 	u64 exposed = 0;
@@ -797,7 +797,7 @@ static void check_stats(const struct world *world, const struct xs_stats *sum)
 		exposed += sum->exposure[i];
 	for (u32 i = 0; i < XS_FLUSH_COUNT; i++)
 		flushes += sum->flushes[i];
-	/* How long what was stuck could be reached nobody knows. */
+	/* The exposure of stuck pages is unknown. */
 	CHECK(exposed == xs_counts_unmapped(&sum->counts) ||
 	      (exposed < xs_counts_unmapped(&sum->counts) && world->ever_stuck));
 	CHECK(xs_counts_unmapped(&sum->counts) ==
@@ -836,7 +836,7 @@ void world_end(struct world *world)
 
 /* ---- time and flush points ---- */
 
-/* The timer of @cpu fires; it was due at @deadline_ns. */
+/* Fire the timer of @cpu, which was due at @deadline_ns. */
 static void fire(struct world *world, u32 cpu)
 {
 	u64 deadline, old = 0;
@@ -844,7 +844,7 @@ static void fire(struct world *world, u32 cpu)
 	put(&world->cpu[cpu].deadline_ns, 0);
 	add(&world->cpu[cpu].firing, 1);
 	deadline = xs_engine_expire(&world->engine, cpu);
-	/* Unless it was armed again, or fired again, meanwhile. */
+	/* Unless the timer was armed again, or fired again, meanwhile. */
 	if (deadline)
 		try(&world->cpu[cpu].deadline_ns, &old, deadline);
 	add(&world->cpu[cpu].firing, -1);
@@ -893,7 +893,7 @@ void world_poll(struct world *world)
 
 /* ---- changes of policy ---- */
 
-/* Does the row promise that of an ordinary unmap nothing is left at its return? */
+/* Does the row promise that an ordinary unmap leaves nothing at the return? */
 static bool is_strict(const struct world_row *row)
 {
 	const struct xs_policy *policy = get(&row->policy);
@@ -907,13 +907,13 @@ static bool is_holding(const struct world_row *row)
 	return get(&row->policy)->hold == XS_HOLD_PAGES || is_strict(row);
 }
 
-/* And that of a batch-aware driver's nothing is left after its flush? */
+/* Does the row promise that a batch-aware driver's unmap leaves nothing after the flush? */
 static bool is_strict_if_aware(const struct world_row *row)
 {
 	return xs_policy_level(get(&row->policy), true) == XS_LEVEL_STRICT;
 }
 
-/* Does each row promise it that a call may have seen, which began at @changes? */
+/* Does each row promise so that a call begun at @changes may have seen? */
 static bool always(const struct world *world, u64 changes,
 		   bool (*is)(const struct world_row *row))
 {
@@ -926,7 +926,7 @@ static bool always(const struct world *world, u64 changes,
 	return true;
 }
 
-/* The word of a page whose unmap has returned, if it is still reachable; else 0. */
+/* Returns the word of a page whose unmap has returned, if still reachable; else 0. */
 static u64 word_left(const struct world *world, u64 page, u64 *owner)
 {
 	u64 left, word;
@@ -952,7 +952,7 @@ static void note_before(struct world *world)
 				      WORD_NUMBER_SHIFT;
 }
 
-/* All that was unmapped before is unreachable. */
+/* All pages unmapped before are unreachable. */
 static void check_before(const struct world *world)
 {
 	for (u32 page = 0; page < world->end_page; page++)
@@ -961,7 +961,7 @@ static void check_before(const struct world *world)
 			      world->before[page]);
 }
 
-/* What is unmapped by now, and reachable, has the level of @row. */
+/* Pages unmapped by now and still reachable have the level of @row. */
 static void check_row(struct world *world, const struct world_row *row)
 {
 	for (u32 page = 0; page < world->end_page; page++) {
@@ -1015,7 +1015,7 @@ void world_trim(struct world *world, bool always)
 		xs_engine_trim(&world->engine);
 }
 
-/* ---- looking ---- */
+/* ---- inspection ---- */
 
 bool world_reachable(const struct world *world, u64 iova)
 {
@@ -1080,7 +1080,7 @@ static bool memory_take(struct world *world, struct mapping *mapping)
 	u32 start = test_below(&random, room);
 	u32 got = 0;
 
-	/* So many free pages in a row, the first from a random place. */
+	/* Find contiguous free pages, from a random place on. */
 	for (u32 at = 0; at < room && got < mapping->pages; at += got + 1) {
 		mapping->page = (start + at) % room;
 		for (got = 0; got < mapping->pages; got++) {
@@ -1124,7 +1124,7 @@ static void note_unmap(struct world *world, u64 iova, u32 pages, u64 serial)
 	}
 }
 
-/* The unmap has returned; the pages may be another mapping's by now. */
+/* The unmap has returned; the pages may belong to another mapping by now. */
 static void note_unmapped(struct world *world, const struct mapping *mapping,
 			  u64 flags)
 {
@@ -1140,7 +1140,7 @@ static void note_unmapped(struct world *world, const struct mapping *mapping,
 	}
 }
 
-/* How many pages of a mapping in parts are filled: but the last ones. */
+/* Number of filled pages of a mapping in parts: all but the last pages. */
 static u32 filled_of(const struct mapping *mapping)
 {
 	u32 unfilled = mapping->parts && mapping->pages > 1 ?
@@ -1149,7 +1149,7 @@ static u32 filled_of(const struct mapping *mapping)
 	return mapping->pages - unfilled;
 }
 
-/* Fill a range, but for its last pages. */
+/* Fill a range except for the last pages. */
 static int fill_parts(struct xs_engine *engine, const struct mapping *mapping,
 		      u64 iova)
 {
@@ -1174,7 +1174,7 @@ static int fill_parts(struct xs_engine *engine, const struct mapping *mapping,
 	return error;
 }
 
-/* A range for scattered memory. */
+/* Map a range for scattered memory. */
 static u64 map_parts(struct world *world, const struct mapping *mapping,
 		     u64 last)
 {
@@ -1212,7 +1212,7 @@ static u64 map_any(struct world *world, const struct mapping *mapping, u64 last)
 			     mapping->prot, last);
 }
 
-/* Alignment that a mapping has: the next power of two. */
+/* Alignment of a mapping: the next power of two. */
 static u64 align_of(u32 pages)
 {
 	u64 align = XS_PAGE_BYTES;
@@ -1222,7 +1222,7 @@ static u64 align_of(u32 pages)
 	return align;
 }
 
-/* The driver owns the pages of @mapping, which nobody else did. */
+/* The driver owns the pages of @mapping, which had no owner. */
 static bool own(struct world *world, const struct mapping *mapping)
 {
 	u64 page = page_of(world, mapping->iova);
@@ -1272,7 +1272,7 @@ bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova)
 	return own(world, mapping);
 }
 
-/* Memory in runs of @run pages. */
+/* Memory in groups of @run contiguous pages. */
 u32 driver_map_block(struct world *world, struct mapping *mappings, u32 pages,
 		     u32 run, u64 iova)
 {
@@ -1317,7 +1317,7 @@ void driver_unmap_block_deferred(struct world *world,
 			note_unmapped(world, &mappings[i], OWNER_AWARE);
 }
 
-/* Can the engine, which remembers, hold the memory when the world refuses to remove it? */
+/* Can an engine that remembers references hold the memory when the world refuses the removal? */
 static bool can_be_reserved_low(const struct mapping *mapping)
 {
 	return mapping->pages <= XS_BLOCK_PAGES &&
@@ -1327,8 +1327,8 @@ static bool can_be_reserved_low(const struct mapping *mapping)
 }
 
 /*
- * What the policy promises about the memory counts from here on; while it is being
- * changed what both do.
+ * The policy's promise about the memory counts from here on; during a change, the promise
+ * common to both policies.
  */
 void driver_unmap_only(struct world *world, const struct mapping *mapping,
 		       bool now)
@@ -1406,7 +1406,7 @@ void driver_unmap(struct world *world, const struct mapping *mapping, bool now)
 	driver_free(world, mapping);
 }
 
-/* An unmap is about to name these; which of them are mapped? */
+/* An unmap is about to name these pages. Records the mapped ones. */
 static void note_torn(struct world *world, u64 page, u64 end)
 {
 	for (; page < end; page++)
@@ -1415,7 +1415,7 @@ static void note_torn(struct world *world, u64 page, u64 end)
 			    get(&world->owner[page]) | OWNER_TORN);
 }
 
-/* What was named is blocked. */
+/* Named pages are blocked. */
 static void check_torn(const struct world *world, u64 page, u64 end)
 {
 	for (; page < end; page++) {

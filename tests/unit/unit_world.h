@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A dumb world around an engine, and a dumb driver that uses it.
+ * A simple backend of an engine, and a simple driver.
  *
- * Every IOVA page has one word: is it in the page table, may it be cached, and
- * what does it translate to. What was removed counts as cached until an
- * invalidation covers it, as a device may have used it at the last moment.
- * So "no stale translation" is "the word is 0", and the world checks on its own
+ * Every IOVA page has one word: presence in the page table, possible presence in
+ * a cache, and the translation. A removed translation counts as cached until an
+ * invalidation covers the page, because a device may have used the page at the
+ * last moment. So "no stale translation" is "the word is 0", and the world checks
  *
- *   - map: the word is 0 (nothing is handed out while stale)
- *   - remove: only what the driver has unmapped, once and as a whole; all of a
- *     page-table page only if it is one mapping's. Again only what has failed.
- *   - remove_part: only what an unmap has named, of one mapping
- *   - invalidate: the ranges cover all that the gather saw removed
- *   - a page that goes back to its allocator: no word promised to be held
- *     refers to it
- *   - map: what the world keeps in a block is its own, and of a page-table page that
- *     is in use still: one goes by a map or a removal of all of it, or a prune
- *   - prune: nothing is mapped there, or stale, and none of it can be handed out
+ *   - map: the word is 0 (no page is handed out while stale)
+ *   - remove: only whole mappings that the driver has unmapped, each once; a whole
+ *     page-table page only for a single mapping. Again only after a failure.
+ *   - remove_part: only pages of one mapping that an unmap has named
+ *   - invalidate: the ranges cover all pages that the gather saw removed
+ *   - a page that goes back to the allocator: no word that is promised to be held
+ *     refers to the page
+ *   - map: the pointer stored in a block belongs to the block, and to a page-table page
+ *     in use: a page-table page goes by a map or removal of the whole page, or a prune
+ *   - prune: nothing is mapped or stale there, and no page there can be handed out
  *   - alloc and free: the sizes agree, nothing stays behind
- *   - a change of policy: what was unmapped before it is unreachable after it, and
- *     what was unmapped since then has the new level
+ *   - a policy change: pages unmapped before the change are unreachable afterwards,
+ *     and pages unmapped since then have the new level
  *
- * All of it is relaxed atomic words, so that no order comes from here that the
- * engine does not make itself.
+ * All words are relaxed atomics, so the world adds no memory order that the engine
+ * does not create.
  */
 #ifndef TEST_UNIT_WORLD_H
 #define TEST_UNIT_WORLD_H
@@ -34,9 +34,9 @@
 #define WORLD_BLOCKS_MAX	640
 #define WORLD_PAGES_MAX		(WORLD_BLOCKS_MAX * XS_BLOCK_PAGES)
 
-#define TABLE_PAGES		(1u << (XS_PAGE_LG2 - 3))	/* of a last page table */
+#define TABLE_PAGES		(1u << (XS_PAGE_LG2 - 3))	/* of a last-level page table */
 
-/* Twice a table at least. */
+/* At least twice a table. */
 #define WORLD_MEMORY_PAGES	(XS_PAGE_LG2 < 16 ? 16384 : 32768)
 
 #define PROT_READ_		1u
@@ -44,16 +44,16 @@
 
 /* How a page of memory can be held. */
 enum memory_kind {
-	MEMORY_COUNTED,		/* by a reference of its own */
-	MEMORY_FOLIO,		/* by one of the first of the same mapping */
+	MEMORY_COUNTED,		/* by a reference of the page */
+	MEMORY_FOLIO,		/* by a reference of the mapping's first page */
 	MEMORY_SLAB,		/* not at all */
-	MEMORY_PERMANENT,	/* needs none: never freed */
+	MEMORY_PERMANENT,	/* no need: never freed */
 	MEMORY_KINDS
 };
 
 /*
- * One page of memory: free when @refs is 0. @reach: IOVA pages whose word
- * refers to it. @head: the page whose references count, of @pages pages.
+ * A page of memory: free when @refs is 0. @reach: IOVA pages whose word refers to the page.
+ * @head: the page whose references count, of @pages pages.
  */
 struct memory {
 	u64 refs;
@@ -64,24 +64,24 @@ struct memory {
 };
 
 /*
- * The word of an IOVA page: flags, the page of memory, and a number that no other
- * word ever had.
+ * The word of an IOVA page: flags, the page of memory, and a number that no other word ever
+ * had.
  */
 #define WORD_PROT	3u
 #define WORD_TABLE	4u	/* in the page table */
-#define WORD_CACHED	8u	/* in an IOTLB, maybe */
+#define WORD_CACHED	8u	/* possibly in an IOTLB */
 #define WORD_UNFLUSHED	16u	/* mapped without a flush: no device gets through */
 #define WORD_PAGE_SHIFT	8
 #define WORD_NUMBER_SHIFT	24
 
-/* What the driver thinks of an IOVA page. */
+/* State of an IOVA page from the driver's view. */
 #define OWNER_MAPPED	1u
 #define OWNER_PROMISED	2u	/* unmapped under a policy that holds */
-#define OWNER_RETURNED	4u	/* the unmap has */
-#define OWNER_AWARE	8u	/* it leaves the flush to the driver */
+#define OWNER_RETURNED	4u	/* the unmap has returned */
+#define OWNER_AWARE	8u	/* the unmap leaves the flush to the driver */
 #define OWNER_REMOVED	16u	/* from the page table */
-#define OWNER_REFUSED	32u	/* the last try to remove it has failed */
-#define OWNER_TORN	64u	/* an unmap that is none of its mapping has named it */
+#define OWNER_REFUSED	32u	/* the last removal has failed */
+#define OWNER_TORN	64u	/* a bad unmap has named the page */
 #define OWNER_SERIAL	128u	/* steps of the mapping's serial number */
 
 /* A policy that was set, or is being set. */
@@ -95,7 +95,7 @@ struct world_row {
 struct world {
 	struct xs_engine engine;
 	u32 cpus;
-	u64 first_page;		/* of IOVA; pages are counted from it here */
+	u64 first_page;		/* of IOVA; page numbers here start at 0 */
 	u32 end_page;
 	u64 now_ns;
 	struct {
@@ -104,30 +104,30 @@ struct world {
 		u64 firing;
 	} cpu[TEST_CPUS];
 
-	/* Failures to come: the n-th call from now fails, 0: none does. */
+	/* Failures to inject: the n-th call from now fails, 0: no call fails. */
 	u64 alloc_fails_in;
 	u64 map_fails_in;
 	bool maps_fail;		/* every map */
-	bool maps_left;		/* a map that fails leaves its first half mapped */
+	bool maps_left;		/* a failing map leaves the first half mapped */
 	u64 removal_fails_in;	/* the n-th removal fails, */
 	u64 removals_to_fail;	/* and so many from then on */
-	bool removes_outside;	/* removals that are tried again are in no call's section */
-	u64 stuck_pages;	/* that the engine has told of, since the test has reset it, */
+	bool removes_outside;	/* retried removals are in no call's section */
+	u64 stuck_pages;	/* reported by the engine since the test's last reset, */
 	u64 ever_stuck;		/* and at all */
 	bool bare;
 	enum { SENDS_ASKED, SENDS_DOMAIN, SENDS_GLOBAL } sends;
-	bool frees_early;	/* the driver frees memory that it has mapped */
-	bool exact_unmap;		/* of a mapping no part is removed alone */
-	bool removes_none;	/* nothing is to be removed but again */
+	bool frees_early;	/* the driver frees mapped memory */
+	bool exact_unmap;		/* no part of a mapping is removed alone */
+	bool removes_none;	/* only retried removals are expected */
 	u64 parts_fail;		/* so many removals of parts fail from now on */
-	void (*part_failed)(struct world *world);	/* after one of those, */
-	bool records_lost;	/* whose pages are not known any more: none is removed */
-	int bad_unmap_removed;	/* what the last bad unmap says of the removal */
-	bool record_fails;	/* @mapping is to have no memory for a record */
-	void (*mapping)(struct world *world, u64 iova);	/* before a map's entries are there, */
-	bool map_fails_late;	/* which it fails after */
-	void (*meanwhile)(struct world *world);	/* while a change waits */
-	void (*removing)(struct world *world);	/* before a removal by an unmap or a flush */
+	void (*part_failed)(struct world *world);	/* called after such a failure, */
+	bool records_lost;	/* after which records of its pages are lost: none is removed */
+	int bad_unmap_removed;	/* reported by the last bad unmap about the removal */
+	bool record_fails;	/* @mapping finds no memory for a record */
+	void (*mapping)(struct world *world, u64 iova);	/* called before a map writes entries, */
+	bool map_fails_late;	/* after which the map fails */
+	void (*meanwhile)(struct world *world);	/* called while a change waits */
+	void (*removing)(struct world *world);	/* called before a removal by an unmap or a flush */
 
 	u64 fast_holds;
 	u64 let_go;		/* references of pages that were reachable */
@@ -135,11 +135,11 @@ struct world {
 	u64 sent_page, sent_domain, sent_global;
 	u64 timers;		/* started */
 	u64 flushed_calls;
-	u64 flushed_pages_max;	/* of deferred ones, in one flush */
-	u64 exposed_max_ns;	/* the longest that the world saw */
+	u64 flushed_pages_max;	/* most deferred pages in one flush */
+	u64 exposed_max_ns;	/* longest exposure seen by the world */
 	u64 removals;		/* calls */
 	u64 invalidations;	/* calls */
-	u64 map_flushes;		/* calls, and their ranges and pages */
+	u64 map_flushes;		/* calls, with ranges and pages */
 	u64 map_ranges;
 	u64 map_pages;
 	u32 last_gather;
@@ -147,18 +147,18 @@ struct world {
 	u64 last_number;
 	u64 surplus;		/* calls since the last trim */
 	u64 pruned;		/* pages */
-	u64 pruning;		/* first page + 1 of what is being pruned, or 0 */
-	u64 changes;		/* of policy, twice; odd: one is going on */
+	u64 pruning;		/* first page + 1 of a running prune, or 0 */
+	u64 changes;		/* of policy, times two; odd: a change is running */
 	struct world_row rows[WORLD_ROWS];
 
-	/* By IOVA page. @left: the number of the word when it was unmapped. */
+	/* By IOVA page. @left: the number of the word at the unmap. */
 	u64 word[WORLD_PAGES_MAX];
 	u64 owner[WORLD_PAGES_MAX];
 	u64 unmapped_ns[WORLD_PAGES_MAX];
 	u64 left[WORLD_PAGES_MAX];
 	u64 before[WORLD_PAGES_MAX];
 	u32 tag[WORLD_PAGES_MAX];
-	u64 table[WORLD_PAGES_MAX / TABLE_PAGES + 1];	/* a number for each use of it */
+	u64 table[WORLD_PAGES_MAX / TABLE_PAGES + 1];	/* a number for each use of the table */
 
 	struct memory memory[WORLD_MEMORY_PAGES];
 };
@@ -168,19 +168,22 @@ struct world_config {
 	u32 cpus;
 	const struct xs_policy *policy;
 	const struct xs_tuning *tuning;
-	u64 start;	/* of it, in bytes */
-	bool bare;	/* the world has no calls but those that it must have */
+	u64 start;	/* of the space, in bytes */
+	bool bare;	/* only the mandatory backend operations exist */
 	bool remembers;	/* the engine is told that removals may fail */
 };
 
 /*
- * A world with an engine. There is one at a time: xs_ref_of() has to know it.
- * NULL, and nothing stays behind, if the engine cannot be made; @alloc_fails_in
+ * Make a world with an engine. There is one world at a time, because xs_ref_of() must find the
+ * world. Returns NULL, with nothing left behind, if the engine cannot be made; @alloc_fails_in
  * as in struct world.
  */
 struct world *world_new(const struct world_config *config, u64 alloc_fails_in);
 
-/* Drain, leak check, destroy, and check that nothing is left. All is unmapped. */
+/*
+ * Drain, run the leak check, destroy, and check that nothing is left. All pages must be
+ * unmapped.
+ */
 void world_end(struct world *world);
 
 /* Free the world whatever is left, after a failure or without one. */
@@ -188,65 +191,68 @@ void world_free(struct world *world);
 
 /* ---- time and flush points ---- */
 
-/* Move the clock, firing each timer on its deadline. One thread only. */
+/* Move the clock, firing each timer on the deadline. One thread only. */
 void world_advance(struct world *world, u64 ns);
 
-/* Fire this CPU's timer if it is due. */
+/* Fire this CPU's timer if due. */
 void world_fire(struct world *world, u32 cpu);
 
 /* The end of a poll on the running CPU. */
 void world_poll(struct world *world);
 
 /*
- * xs_engine_set(), and check what it promises: what was unmapped before cannot be
- * reached, and what was unmapped by now has the new level. One thread only.
+ * Call xs_engine_set() and check the promise: pages unmapped before cannot be reached, and
+ * pages unmapped by now have the new level. One thread only.
  */
 void world_set_policy(struct world *world, const struct xs_policy *policy,
 		      const struct xs_tuning *tuning);
 
-/* The same of xs_engine_settle(). */
+/* The same for xs_engine_settle(). */
 void world_settle(struct world *world);
 
-/* xs_engine_trim() if the engine has asked for it, or @always. One thread only. */
+/* Call xs_engine_trim() if the engine has asked for a trim, or if @always. One thread only. */
 void world_trim(struct world *world, bool always);
 
-/* ---- looking ---- */
+/* ---- inspection ---- */
 
 /* Could a device use this IOVA page now? */
 bool world_reachable(const struct world *world, u64 iova);
 
-/* A device accesses @iova; returns whether it gets through, and caches. */
+/*
+ * A device accesses @iova; returns whether the access succeeds. A successful access fills
+ * caches.
+ */
 bool world_access(struct world *world, u64 iova, u32 prot, u64 *phys);
 
 /*
- * Check every IOVA page of a world at rest: mapped ones are in the table, and
- * others stay reachable for less than @window_ns after their unmap.
+ * Check every IOVA page of a world at rest: mapped pages are in the table, and other pages stay
+ * reachable for less than @window_ns after the unmap.
  */
 void world_check(struct world *world, u64 window_ns);
 
-/* No page that the driver unmapped is reachable. */
+/* Check that no page unmapped by the driver is reachable. */
 void world_check_flushed(struct world *world);
 
-/* IOVA pages that the driver has mapped. */
+/* Number of IOVA pages mapped by the driver. */
 u64 world_mapped_pages(const struct world *world);
 
-/* The accounts of now; until the next call. */
+/* Returns the current statistics, valid until the next call. */
 const struct xs_stats *world_stats(struct world *world);
 
-/* Warnings since the last call. One that was not asked for fails the test. */
+/* Number of warnings since the last call. An unexpected warning fails the test. */
 u32 world_warnings(void);
 
 /* ---- a driver ---- */
 
 /*
- * @parts: reserved, and filled in so many parts; 0: mapped in one call. @deferred: that leaves
- * the map's flush to the caller
+ * @parts: the range is reserved, then filled in so many parts; 0: mapped in one call.
+ * @deferred: the map's flush is left to the caller
  */
 struct mapping {
 	u64 iova;
 	u64 serial;
 	u32 pages;
-	u32 page;	/* of memory, the first */
+	u32 page;	/* first page of memory */
 	u32 prot;
 	u32 parts;
 	bool deferred;
@@ -254,18 +260,18 @@ struct mapping {
 };
 
 /*
- * Allocate memory and map it below @last: *@mapping has pages, prot, parts and
- * kind. False, and nothing is done, without memory or IOVA.
+ * Allocate memory and map the memory below @last; the caller sets pages, prot, parts and kind
+ * of *@mapping. Returns false, without any effect, if there is no memory or IOVA.
  */
 bool driver_map(struct world *world, struct mapping *mapping, u64 last);
 
-/* The same for one page, at @iova in a block that was taken for the driver. */
+/* The same for one page, at @iova in a block taken for the driver. */
 bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova);
 
 /*
- * The same for @pages pages from @iova on, each a mapping, in one call; their
- * memory is in rows of @run pages, of which @pages is a multiple. Returns how many
- * are mapped. The other one undoes those of @mask.
+ * The same for @pages single-page mappings from @iova on, in one call. Memory is contiguous in
+ * groups of @run pages; @pages is a multiple of @run. Returns the number of mapped pages.
+ * driver_unmap_block() undoes the mappings of @mask.
  */
 u32 driver_map_block(struct world *world, struct mapping *mappings, u32 pages,
 		     u32 run, u64 iova);
@@ -281,48 +287,46 @@ void driver_unmap_only(struct world *world, const struct mapping *mapping,
 void driver_free(struct world *world, const struct mapping *mapping);
 
 /*
- * The first step without a flush. Returns whether the policy, the weaker one of a
- * change that is going on, promises that nothing is reachable after the driver's
- * own.
+ * The first step without a flush. Returns whether the policy, or the weaker policy during a
+ * change, promises that nothing is reachable after the driver's own flush.
  */
 bool driver_unmap_deferred(struct world *world, const struct mapping *mapping);
 
 /*
- * The same of @count mappings, 1 .. AWARE_MAX, with one flush at the end, and their
- * memory is freed. @everywhere: the driver may be moved from CPU to CPU.
+ * The same for @count mappings, 1 .. AWARE_MAX, with one flush at the end, then free the
+ * memory. @everywhere: the driver may migrate between CPUs.
  */
 #define AWARE_MAX	8
 void driver_unmap_aware(struct world *world, const struct mapping *mappings,
 			u32 count, bool everywhere);
 
 /*
- * An unmap of @pages pages at @iova that is of no mapping, in the @how-th of
- * TEAR_WAYS; and check that no device reaches what it names, and that nothing else of
- * what is mapped is lost. Returns what the engine has.
+ * A bad unmap of @pages pages at @iova, in way @how of TEAR_WAYS. Checks that no device reaches
+ * the named pages, and that no other mapped page is lost. Returns the engine's result.
  */
 #define TEAR_WAYS	3
 bool driver_tear(struct world *world, u64 iova, u32 pages, u32 how);
 
-/* All pages of the mapping have been named; and the engine has unmapped it. */
+/* All pages of the mapping have been named; and the engine has unmapped the mapping. */
 void driver_note_torn(struct world *world, const struct mapping *mapping);
 void driver_is_torn(struct world *world, const struct mapping *mapping);
 
 /*
- * A device uses each page of the mapping, which is there, as it may; in a world that
- * is exact it may be gone as a whole.
+ * A device uses each page of an existing mapping. In a world with exact_unmap the mapping may
+ * be gone as a whole.
  */
 void driver_check(struct world *world, const struct mapping *mapping);
 
 /*
- * A batch-aware driver's flush of @mapping has returned. If the world has refused to remove it
- * the engine is to keep its memory, if that can be held and is one page.
+ * A batch-aware driver's flush of @mapping has returned. If the world has refused the removal,
+ * the engine must hold memory that is a single page and can be held.
  */
 void driver_keeps(struct world *world, const struct mapping *mapping);
 
-/* Has the world refused to remove a page of what @mapping was, and not done it since? */
+/* Has the world refused to remove a page of the former mapping, and not removed the page since? */
 bool driver_refused(const struct world *world, const struct mapping *mapping);
 
-/* Is what @mapping was still reachable? Its memory is not freed yet. */
+/* Is the former mapping still reachable? The memory is not freed yet. */
 bool driver_reachable(const struct world *world, const struct mapping *mapping);
 
 /* The inline one-page paths of the engine; see path.c. */

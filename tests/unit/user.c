@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What userspace brings to the harness: CPUs that are threads, and a scheduler
- * that runs one of them at a time when a run is to be repeatable.
+ * Userspace part of the harness: CPUs as threads, and a scheduler that runs one thread at a
+ * time for repeatable runs.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -20,8 +20,8 @@
 static _Thread_local struct {
 	u32 cpu;
 	bool scheduled;		/* by turns, see below */
-	u32 off;		/* interrupts, how often */
-	u32 locks;		/* taken */
+	u32 off;		/* nesting depth of disabled interrupts */
+	u32 locks;		/* number of locks held */
 	u64 random;
 	void (*interrupt)(void *argument);
 	void *argument;
@@ -57,7 +57,7 @@ static struct {
 	sem_t go[TEST_CPUS];
 } turns;
 
-/* Let another thread go on, any of the living ones. */
+/* Let another living thread continue. */
 static void pass_turn(void)
 {
 	u32 next = test_below(&turns.random, turns.count);
@@ -123,7 +123,7 @@ static void *thread_main(void *argument)
 	return NULL;
 }
 
-/* To hand a turn to another CPU takes several times as long. */
+/* Pin threads to this CPU: passing a turn to another CPU takes several times as long. */
 static void stay_here(pthread_attr_t *attributes)
 {
 	cpu_set_t here;
@@ -152,7 +152,7 @@ bool test_threads(u32 count, u64 seed, void (*run)(void *argument, u32 cpu),
 					      .cpu = i, .seed = seed };
 	}
 	for (u32 i = 0; i < count; i++)
-		/* Where that CPU is no more, wherever there is one. */
+		/* If the CPU is gone, run on any CPU. */
 		if (pthread_create(&threads[i].thread, &attributes,
 				   thread_main, &threads[i]) &&
 		    pthread_create(&threads[i].thread, NULL, thread_main,
@@ -177,7 +177,10 @@ void test_relax(void)
 
 /* ---- locks ---- */
 
-/* A CPU's lock, and below it a partial list's, the depot's or the space's. */
+/*
+ * A CPU holds at most a CPU's lock, and below that a partial list's, the depot's or the space's
+ * lock.
+ */
 #define LOCKS_MAX	2
 
 static void take(xs_lock_t *lock)
@@ -250,7 +253,7 @@ void xs_unlock_nested(xs_lock_t *lock)
 	drop(lock);
 }
 
-/* Whoever has it: a lock that checks for errors is not taken twice. */
+/* Locking fails if any thread has the lock, because an error-checking lock is not taken twice. */
 void xs_assert_locked(xs_lock_t *lock)
 {
 	int error = pthread_mutex_trylock(&lock->mutex);

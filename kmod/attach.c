@@ -9,7 +9,7 @@
  *   orphaned   no driver is bound, but mappings of a driver are still in use
  *   failed     the attach failed: the driver uses the kernel's own path; if the group was
  *              orphaned, all maps of the driver fail
- *   stuck      the IOMMU driver could not remove pages that a driver has unmapped
+ *   stuck      the IOMMU driver could not remove pages, which devices may still access
  *   torn       drivers have unmapped mappings in part, and devices reach the rest
  *
  * The log names the mappings that a driver has left, and they are removed from the domain.
@@ -439,7 +439,8 @@ void xs_group_update_aware(struct xs_group *group)
  * device. The IOMMU core writes both when a domain is attached, with the mutex of the IOMMU
  * group held. Up to 7.0 the bit shares a word with bits of the driver core, so the module
  * writes the bit only with the lock of the device held, too. The lock of the device comes
- * before xs_mutex: a bind holds the lock already, and all other code only tries for the lock.
+ * before xs_mutex: a bind holds the lock already, and other code that holds xs_mutex only tries
+ * for the lock.
  */
 
 static const struct dma_map_ops *our_ops(const struct xs_device *xdev)

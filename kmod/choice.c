@@ -501,7 +501,8 @@ static void find_choice(struct xs_device *xdev, bool binds)
 /*
  * Leaves a group to the kernel's own path if the module cannot attach one of its devices,
  * whatever a rule says or the operator chose before that device came. The choice applies again
- * once the device has gone. Logged once for each device and reason.
+ * at the next device add or bind after the device has gone. Logged again only if the reason
+ * for the device changes.
  */
 static void pass_over(struct xs_group *group)
 {

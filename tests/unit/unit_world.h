@@ -271,7 +271,7 @@ bool driver_map_at(struct world *world, struct mapping *mapping, u64 iova);
 /*
  * The same for @pages single-page mappings from @iova on, in one call. Memory is contiguous in
  * groups of @run pages; @pages is a multiple of @run. Returns the number of mapped pages.
- * driver_unmap_block() undoes the mappings of @mask.
+ * driver_unmap_block_deferred() undoes the mappings of @mask.
  */
 u32 driver_map_block(struct world *world, struct mapping *mappings, u32 pages,
 		     u32 run, u64 iova);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Bad unmaps: unmaps of what is not mapped so, and calls about blocks that are not the
- * caller's. Each is warned of and counted. What an unmap names is out of every
- * device's reach when it returns; nothing else changes.
+ * Bad unmaps, and calls about blocks that the caller does not own. Each call warns and is
+ * counted. Pages that a bad unmap names are unreachable for devices on return; nothing else
+ * changes.
  */
 #include "unit_world.h"
 
 #define LAST	(~0ULL)
 
-/* What there is beside the bad unmaps: it must stay as it is. */
+/* Mappings that the bad unmaps must leave unchanged. */
 static struct {
 	struct mapping one;
 	struct mapping five;
 	struct mapping run;	/* of whole blocks */
 	struct mapping deferred;
 	u64 own;		/* a driver's block, of 10 pages */
-	struct mapping in_own;	/* its page 3 */
+	struct mapping in_own;	/* page 3 of @own */
 	u64 bad_unmaps;
 	s64 live;
 } s;
@@ -43,7 +43,7 @@ static void begin(struct world *world)
 	s.live = xs_engine_live(&world->engine);
 }
 
-/* All of it is as it was, and so many bad unmaps have been seen since. */
+/* All mappings are unchanged, and so many bad unmaps have been counted since. */
 static void check(struct world *world, u32 bad_unmaps)
 {
 	CHECK(world_warnings() == bad_unmaps);
@@ -72,7 +72,7 @@ static void end(struct world *world)
 	world_end(world);
 }
 
-/* In a world of each policy, and in one far above 4 GiB. */
+/* Run in a world of each policy, and in a world far above 4 GiB. */
 static void each(void (*run)(struct world *world))
 {
 	for (u32 i = 0; i < 2 * xs_policy_count && !test_failed(); i++) {
@@ -90,7 +90,7 @@ static void each(void (*run)(struct world *world))
 
 /* ---- unmaps ---- */
 
-/* In every way to unmap. */
+/* A bad unmap by every function that unmaps. */
 static void bad_unmap(struct world *world, u64 iova, u32 pages)
 {
 	struct xs_engine *engine = &world->engine;
@@ -114,7 +114,7 @@ static const u32 sizes[] = { 0, 1, 2, 3, 4, 5, 6, 63, 64, 65, 128, 192, 198, 199
 
 #define SIZES	(sizeof(sizes) / sizeof(sizes[0]))
 
-/* Has a mapping some of these pages? */
+/* Does any mapping have some of these pages? */
 static bool names_any(const struct world *world, u64 iova, u32 pages)
 {
 	u64 from = iova >> XS_PAGE_LG2;
@@ -137,7 +137,7 @@ static void check_wild(struct world *world)
 		XS_SPACE_END - XS_PAGE_BYTES, XS_SPACE_END - XS_BLOCK_BYTES,
 		1ULL << 63, (1ULL << 40) + XS_PAGE_BYTES,
 		(1ULL << 32) - XS_BLOCK_BYTES, 1ULL << 32, 1ULL << 47,
-		/* A leaf that is not there, one that is, a block, a page. */
+		/* A missing leaf, an existing leaf, a block, a page. */
 		s.one.iova ^ 1ULL << 30, s.one.iova ^ XS_BLOCK_BYTES << 3,
 		s.one.iova ^ XS_PAGE_BYTES << 5, s.own + 10 * XS_PAGE_BYTES,
 		s.deferred.iova,
@@ -154,7 +154,7 @@ static void wild(void)
 	each(check_wild);
 }
 
-/* What was mapped is free again, and what is mapped anew at the same IOVAs is whole. */
+/* The formerly mapped IOVAs are free again, and a new mapping at the same IOVAs works. */
 static void check_again(struct world *world, const struct mapping *before)
 {
 	struct mapping again = map(world, before->pages, MEMORY_COUNTED);
@@ -164,9 +164,9 @@ static void check_again(struct world *world, const struct mapping *before)
 }
 
 /*
- * An unmap of @pages pages from page @at on of a mapping of @mapped pages. All that it
- * names is gone at once, all else stays until the mapping is unmapped as it was mapped,
- * or its driver goes; and until then nobody gets the IOVAs.
+ * Unmap @pages pages from page @at on of a mapping of @mapped pages. The named pages are gone
+ * at once; the other pages stay until the mapping is properly unmapped or the driver goes.
+ * Until then nobody gets the IOVAs.
  */
 static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 		 u32 pages, u32 how)
@@ -179,7 +179,7 @@ static void tear(struct world *world, u32 mapped, enum memory_kind kind, u32 at,
 			   how % TEAR_WAYS));
 	check(world, 1);
 	driver_check(world, &mapping);
-	/* Where all of it goes devices reach none of the others. */
+	/* In a world with exact_unmap, devices reach none of the other pages. */
 	CHECK(xs_engine_torn(&world->engine) ==
 	      (world->exact_unmap ? 0 : mapped - pages));
 	CHECK(world->exact_unmap != driver_reachable(world, &mapping));
@@ -235,7 +235,7 @@ static void wrong_size(void)
 	each(check_wrong);
 }
 
-/* The same where of a mapping no part can be removed alone. */
+/* The same in a world where no part of a mapping can be removed alone. */
 static void check_exact(struct world *world)
 {
 	world->exact_unmap = true;
@@ -248,14 +248,14 @@ static void wrong_size_exact(void)
 	each(check_exact);
 }
 
-/* Longer than what is mapped, and from before it: what lies there is torn, too. */
+/* A range that starts before the mapping and is longer: the mapping in between is torn, too. */
 static void check_longer(struct world *world)
 {
 	struct mapping run = map(world, XS_BLOCK_PAGES + 3, MEMORY_COUNTED);
 	u32 how = 0;
 
 	s.live += run.pages;
-	/* Behind it, up to the end of its second block, nothing is. */
+	/* Nothing is mapped behind the mapping up to the end of the second block. */
 	for (u32 beyond = 1; beyond <= XS_BLOCK_PAGES - 3; beyond += 20) {
 		CHECK(!driver_tear(world, run.iova, run.pages + beyond, how++ % 3));
 		check(world, 1);
@@ -275,7 +275,7 @@ static void longer(void)
 	each(check_longer);
 }
 
-/* Is the mapping unmapped by an unmap that began at @iova, when its driver has gone? */
+/* After the driver has gone, has an unmap that began at @iova unmapped the mapping? */
 static bool is_unmapped(const struct world *world, const struct mapping *mapping,
 			u64 iova)
 {
@@ -289,8 +289,8 @@ static bool is_unmapped(const struct world *world, const struct mapping *mapping
 }
 
 /*
- * Over several mappings. When their driver goes, those that it began in and those that
- * it has named as a whole are unmapped; the others are still to be.
+ * A bad unmap over several mappings. When the driver goes, the first mapping and wholly named
+ * mappings are unmapped; partly named mappings remain.
  */
 static void neighbours_seed(u64 seed)
 {
@@ -336,7 +336,7 @@ static void neighbours(void)
 	test_seeds(60, neighbours_seed);
 }
 
-/* In parts, in any order, some of them twice: the last one ends it, once. */
+/* Bad unmaps of parts in any order, some twice: the last one ends the mapping, once. */
 static void parts_seed(u64 seed)
 {
 	struct world_config config = {
@@ -370,7 +370,7 @@ static void parts_seed(u64 seed)
 		if (live)
 			xs_engine_mend(&world->engine, false);
 	}
-	/* Until then nobody has its IOVAs. */
+	/* Until then nobody gets the IOVAs. */
 	CHECK(xs_engine_live(&world->engine) == pages);
 	xs_engine_mend(&world->engine, false);
 	CHECK(!xs_engine_live(&world->engine));
@@ -385,7 +385,7 @@ static void parts(void)
 	test_seeds(100, parts_seed);
 }
 
-/* The world thinks of @mapping as unmapped; @flags: and OWNER_*. */
+/* Record @mapping as unmapped in the world; @flags: additional OWNER_*. */
 static void disown(struct world *world, const struct mapping *mapping, u64 flags)
 {
 	u64 page = (mapping->iova >> XS_PAGE_LG2) - world->first_page;
@@ -404,8 +404,8 @@ static void retry(struct world *world, const struct mapping *mapping)
 }
 
 /*
- * Without memory for its record all of a mapping is removed, and its IOVAs stay in use until
- * who may be mapping it has been waited for.
+ * Without memory for a record, the whole mapping is removed, and the IOVAs stay in use until
+ * all calls that may be mapping there have ended.
  */
 static void check_no_memory(struct world *world)
 {
@@ -427,7 +427,7 @@ static void check_no_memory(struct world *world)
 	}
 }
 
-/* The same where that removal fails, too: the world is told so. */
+/* The same with a failing removal: the backend learns of stuck pages. */
 static void check_no_memory_failing(struct world *world)
 {
 	struct mapping mapping = map(world, 2, MEMORY_COUNTED);
@@ -456,8 +456,8 @@ static void check_failed(struct world *world, u32 bad_unmaps)
 }
 
 /*
- * A removal of named pages fails: the mapping is stuck at once, whatever the driver does next,
- * and stays so until the world removes it. Its memory is held if the engine knows how.
+ * A removal of named pages fails. The mapping is stuck at once, whatever the driver does next,
+ * until the backend removes the pages. Memory is held if the engine knows how.
  */
 static void check_failing(struct world *world)
 {
@@ -481,7 +481,7 @@ static void check_failing(struct world *world)
 		CHECK(world->stuck_pages == pages);
 		CHECK(!xs_engine_torn(&world->engine));
 		driver_free(world, &mapping);
-		/* Nobody can unmap it any more. */
+		/* No unmap succeeds any more. */
 		CHECK(!xs_engine_unmap(&world->engine, mapping.iova, pages, true));
 		check_failed(world, 1);
 		s.bad_unmaps++;
@@ -494,7 +494,10 @@ static void check_failing(struct world *world)
 	}
 }
 
-/* The right unmap beside one of a part that fails: the world has no record, and removes nothing. */
+/*
+ * The proper unmap runs beside a failing bad unmap of a part: the backend has no record, and
+ * removes nothing.
+ */
 static struct mapping beside;
 
 static void unmap_beside(struct world *world)
@@ -509,7 +512,7 @@ static void check_failing_beside(struct world *world)
 {
 	bool exact_unmap = world->exact_unmap;
 
-	/* As of virtio-iommu. */
+	/* As virtio-iommu. */
 	world->exact_unmap = true;
 	world->engine.remembers = true;
 	beside = map(world, 4, MEMORY_COUNTED);
@@ -528,7 +531,7 @@ static void check_failing_beside(struct world *world)
 	world->exact_unmap = exact_unmap;
 }
 
-/* The same of memory that is free by then: it is not held, so nobody lets go of it. */
+/* The same with memory that is free by then: the memory is not held, so nothing is released. */
 static void check_failing_freed(struct world *world)
 {
 	struct mapping mapping = map(world, 4, MEMORY_COUNTED);
@@ -543,7 +546,7 @@ static void check_failing_freed(struct world *world)
 	retry(world, &mapping);
 }
 
-/* The same of the right unmap of a torn mapping: its caller must not free the memory. */
+/* The same with the proper unmap of a torn mapping: the caller must not free the memory. */
 static void check_failing_right(struct world *world)
 {
 	struct mapping mapping = map(world, 4, MEMORY_COUNTED);
@@ -560,7 +563,7 @@ static void check_failing_right(struct world *world)
 	driver_free(world, &mapping);
 }
 
-/* The same when its IOVAs are to be given back: what is removed again then is not removed. */
+/* The same when the IOVAs are to be given back: the repeated removal fails. */
 static void check_failing_late(struct world *world)
 {
 	for (u32 pages = 4; pages <= 70; pages += 66) {
@@ -577,7 +580,7 @@ static void check_failing_late(struct world *world)
 		world->parts_fail = 1;
 		xs_engine_mend(&world->engine, false);
 		CHECK(xs_engine_stuck(&world->engine) == pages);
-		/* The driver may have freed it. */
+		/* The driver may have freed the memory. */
 		CHECK(world->memory[mapping.page].refs == 1);
 		retry(world, &mapping);
 		driver_free(world, &mapping);
@@ -594,8 +597,9 @@ static void failing(void)
 }
 
 /*
- * An unmap names a page that is about to be mapped, and another one. The map goes on and
- * may write its entry behind that; before anybody else gets the IOVA it is removed again.
+ * A bad unmap names a page that is about to be mapped, and another page. The map continues and
+ * may write an entry after the removal; the entry is removed again before anybody else gets the
+ * IOVA.
  */
 static void unmap_meanwhile(struct world *world, u64 iova)
 {
@@ -613,7 +617,7 @@ static void unmap_meanwhile(struct world *world, u64 iova)
 	xs_engine_unmap(&world->engine, beside < iova ? beside : iova, 2, true);
 }
 
-/* The same without memory for a record: what is mapped behind the removal is stuck. */
+/* The same without memory for a record: pages mapped after the removal are stuck. */
 static void check_stuck_meanwhile(struct world *world, bool fails)
 {
 	struct mapping mapping = { .pages = 1, .kind = MEMORY_COUNTED,
@@ -630,7 +634,7 @@ static void check_stuck_meanwhile(struct world *world, bool fails)
 	s.bad_unmaps++;
 	CHECK(xs_engine_live(&world->engine) == s.live);
 	CHECK(xs_engine_stuck(&world->engine) == 1);
-	/* Another one gets another IOVA. */
+	/* Other mappings get other IOVAs. */
 	for (u32 i = 0; i < 2 * XS_BLOCK_PAGES; i++) {
 		struct mapping other = map(world, 1, MEMORY_COUNTED);
 
@@ -685,7 +689,7 @@ static void meanwhile(void)
 
 /* ---- twice ---- */
 
-/* Deferred or flushed, and then again, in every way. */
+/* Unmap deferred or flushed, and then again, with every function that unmaps. */
 static void check_twice(struct world *world)
 {
 	for (enum memory_kind kind = 0; kind < MEMORY_KINDS; kind++)
@@ -695,12 +699,12 @@ static void check_twice(struct world *world)
 
 			driver_unmap_only(world, &mapping, false);
 			bad_unmap(world, mapping.iova, mapping.pages);
-			/* What waited for its flush is gone, too. */
+			/* Deferred pages are gone, too. */
 			CHECK(!driver_reachable(world, &mapping));
 			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 			bad_unmap(world, mapping.iova, mapping.pages);
 			xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
-			/* Of what is counted the driver's reference is left. */
+			/* Of counted memory only the driver's reference is left. */
 			CHECK(world->memory[mapping.page].refs == 1);
 			driver_free(world, &mapping);
 		}
@@ -733,7 +737,7 @@ static void race_run(void *argument, u32 cpu)
 	}
 }
 
-/* All unmap the same at the same time: one each does it. */
+/* All CPUs unmap the same mappings at the same time: exactly one unmap of each succeeds. */
 static void race_seed(u64 seed)
 {
 	struct world_config config = {
@@ -765,7 +769,10 @@ static void race_seed(u64 seed)
 	world_end(world);
 }
 
-/* Each names a page of one mapping, and no removal of it succeeds: it is stuck, and held, once. */
+/*
+ * Each CPU names a page of one mapping, and every removal fails: the mapping is stuck, and
+ * held, once.
+ */
 static void failing_run(void *argument, u32 cpu)
 {
 	struct race *race = argument;
@@ -811,19 +818,19 @@ static void twice_at_once(void)
 	test_seeds(50, race_seed);
 }
 
-#define TORN		12	/* mappings that all of them tear */
-#define TEARS		40	/* by each of them */
+#define TORN		12	/* mappings that all CPUs tear */
+#define TEARS		40	/* by each CPU */
 
 struct tearing {
 	struct world *world;
 	struct mapping mappings[TORN];
-	u64 ends[TORN];		/* its right unmap has begun */
-	u64 inside[TORN];	/* calls that tear it */
+	u64 ends[TORN];		/* the proper unmap has begun */
+	u64 inside[TORN];	/* running calls that tear the mapping */
 	u64 seed;
-	bool maps;		/* others are mapped meanwhile */
+	bool maps;		/* other mappings are made meanwhile */
 };
 
-/* Does a device reach a page that was named, and whose right unmap has not begun? */
+/* Does a device reach a named page of a mapping whose proper unmap has not begun? */
 static void check_named(struct tearing *tearing, u32 which, u32 at, u32 pages)
 {
 	struct mapping part = tearing->mappings[which];
@@ -835,7 +842,7 @@ static void check_named(struct tearing *tearing, u32 which, u32 at, u32 pages)
 		CHECK(__atomic_load_n(&tearing->ends[which], __ATOMIC_ACQUIRE));
 }
 
-/* Never its last page, so that it is not unmapped before its right unmap. */
+/* Never names the last page, so that the mapping is not unmapped before the proper unmap. */
 static void tear_once(struct tearing *tearing, u32 which, u64 *random)
 {
 	u32 at = test_below(random, tearing->mappings[which].pages - 1);
@@ -851,8 +858,8 @@ static void tear_once(struct tearing *tearing, u32 which, u64 *random)
 }
 
 /*
- * The right unmap of one of them, by CPU 0. Who comes late would unmap what is mapped
- * there next, if anything is.
+ * The proper unmap of a mapping, by CPU 0. A late call would unmap the next mapping at the same
+ * IOVA.
  */
 static void tear_end(struct tearing *tearing, u32 which)
 {
@@ -891,8 +898,8 @@ static void tear_run(void *argument, u32 cpu)
 }
 
 /*
- * All tear the same mappings, which one of them unmaps as they were mapped; and others
- * are mapped at what comes back.
+ * All CPUs tear the same mappings, and one CPU unmaps them properly; other mappings are made at
+ * the freed IOVAs.
  */
 static void tear_seed(u64 seed)
 {
@@ -955,7 +962,7 @@ static void check_blocks(struct world *world)
 		xs_engine_drop_in_block(engine, wrong[i], 1);
 		check(world, 1);
 	}
-	/* None, too many, and over the end. */
+	/* Zero pages, too many pages, and pages over the end. */
 	for (u32 pages = 0; pages <= 70; pages += pages ? 60 : 10) {
 		u32 count = pages == 10 ? 11 : pages;
 
@@ -976,7 +983,7 @@ static void wrong_blocks(void)
 	each(check_blocks);
 }
 
-/* Pages of a block, some of which are not mapped, each a mapping of its own. */
+/* Pages of a block, some unmapped, each a separate mapping. */
 static void check_in_block(struct world *world)
 {
 	struct mapping mapping = { .pages = 1, .prot = PROT_READ_ };
@@ -993,7 +1000,7 @@ static void check_in_block(struct world *world)
 	check(world, 4);
 	xs_engine_unmap_in_block_deferred(engine, -XS_BLOCK_BYTES, 0xf);
 	check(world, 4);
-	/* From elsewhere than its beginning: what is mapped is unmapped. */
+	/* Start inside the block: mapped pages are unmapped. */
 	xs_engine_unmap_in_block_deferred(engine, s.own + XS_PAGE_BYTES, 0x3);
 	check(world, 3);
 	own = xs_engine_take_block(engine, 2, LAST);
@@ -1005,7 +1012,7 @@ static void check_in_block(struct world *world)
 	CHECK(!world_reachable(world, mapping.iova));
 	driver_free(world, &mapping);
 	xs_engine_drop_in_block(engine, own, 1);
-	/* No mapping of many is one of its pages'. */
+	/* A mapping of several pages is not a mapping of single pages. */
 	mapping = map(world, 5, MEMORY_COUNTED);
 	driver_note_torn(world, &mapping);
 	xs_engine_unmap_in_block_deferred(

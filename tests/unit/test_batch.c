@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The log of a CPU's unmaps, and the runs and ranges that a flush makes of it,
- * against brute force.
+ * The log of a CPU's unmaps, and the extents and ranges that a flush makes of the log, against
+ * brute force.
  */
 #include "unit_world.h"
 
-/* ---- runs ---- */
+/* ---- extents ---- */
 
 #define EXTENTS_PAGES	8192	/* of the model */
 
@@ -15,7 +15,7 @@ static struct {
 	struct xs_range ranges[128];
 } b;
 
-/* Runs of pages that no other run has, in any order; returns their number. */
+/* Make disjoint extents, in any order; returns the number of extents. */
 static u32 make_runs(u64 *random, u32 wanted, u64 base, u32 long_ones)
 {
 	u32 count = 0;
@@ -39,7 +39,7 @@ static u32 make_runs(u64 *random, u32 wanted, u64 base, u32 long_ones)
 	return count;
 }
 
-/* Sorted, apart, and just the pages of the model. */
+/* Sorted, disjoint, and exactly the pages of the model. */
 static void check_joined(u32 count, u64 base)
 {
 	u64 next = 0;
@@ -77,7 +77,7 @@ static void joins_seed(u64 seed)
 	check_joined(xs_extents_join(b.runs, count), base);
 }
 
-/* Maps that were undone and made anew: runs may overlap, and lie in one another. */
+/* Maps that were unmapped and made again: extents may overlap or contain each other. */
 static void joins_overlapping_seed(u64 seed)
 {
 	u64 random = seed, base = some_base(seed);
@@ -115,7 +115,7 @@ static bool block_is_set(u32 block)
 	return false;
 }
 
-/* The fewest aligned powers of two that cover just the blocks that are set. */
+/* Returns the least number of aligned powers of two that cover exactly the set blocks. */
 static u32 fewest(u32 first, u32 blocks)
 {
 	u32 set = 0;
@@ -130,7 +130,7 @@ static u32 fewest(u32 first, u32 blocks)
 
 #define BLOCKS	(EXTENTS_PAGES / XS_BLOCK_PAGES)
 
-/* Aligned powers of two that cover the blocks that are set, and none twice. */
+/* Aligned powers of two that cover the set blocks, no block twice. */
 static void check_cover(u32 found, u64 base)
 {
 	static u8 covered[BLOCKS];
@@ -158,7 +158,7 @@ static void check_ranges(u32 count, u64 base, u32 max)
 
 	count = xs_extents_join(b.runs, count);
 	found = xs_extents_ranges(b.runs, count, b.ranges, max);
-	/* Halves wait for each other: at most one of each size on the way. */
+	/* Halves wait for each other: at most one of each size is pending. */
 	if (found == max + 1) {
 		CHECK(least + 7 > max);
 		return;
@@ -167,7 +167,7 @@ static void check_ranges(u32 count, u64 base, u32 max)
 	check_cover(found, base);
 }
 
-/* Every set of 12 blocks, with one page of each or all. */
+/* Every set of 12 blocks, with one page or all pages of each block. */
 static void ranges_of_all_sets(void)
 {
 	for (u32 set = 1; set < 1u << 12 && !test_failed(); set++) {
@@ -240,7 +240,7 @@ static void keys(void)
 			}
 }
 
-/* The short way: up to the limit, and no record but what was written. */
+/* The fast path: up to the limit, and only written records. */
 static void append_fast(void)
 {
 	struct xs_batch *batch = batch_new();
@@ -262,7 +262,7 @@ static void append_fast(void)
 	batch_free(batch);
 }
 
-/* A reservation starts the clocks of the groups that it begins. */
+/* A reservation sets the start time of each group that begins within. */
 static void reserve(void)
 {
 	struct xs_batch *batch = batch_new();
@@ -282,8 +282,8 @@ static void reserve(void)
 }
 
 /*
- * The limit is the end of the group, or one before the batch is full: who fills it
- * comes by.
+ * The limit is the end of the group, or one before the batch is full, so that the unmap that
+ * fills the batch takes the slow path.
  */
 static void limit_seed(u64 seed)
 {
@@ -330,7 +330,7 @@ static void limit(void)
 
 /* ---- records that are not written yet ---- */
 
-/* An unmap that was interrupted after it had its record: of a page, without a hold. */
+/* An unmap that is interrupted after reserving a record: of one page, without a hold. */
 static u64 begin_unmap(struct world *world, const struct mapping *mapping)
 {
 	struct xs_batch *batch = &world->engine.cpus[0]->batch;
@@ -368,8 +368,8 @@ static struct mapping map_one(struct world *world)
 }
 
 /*
- * A flush takes all but what is in flight, however often, and the next one after it
- * was written takes that. @count: in flight at once, among others.
+ * Each flush takes all records except those in flight, and the first flush after a record is
+ * written takes that record. @count: records in flight at once, among others.
  */
 static void check_kept(const struct xs_policy *policy, u32 count)
 {
@@ -402,7 +402,7 @@ static void check_kept(const struct xs_policy *policy, u32 count)
 		CHECK(!xs_batch_is_empty(batch));
 		CHECK(world->cpu[0].deadline_ns > world->now_ns);
 	}
-	/* The first one last, so that one of the others is behind it. */
+	/* The first record last, so that another record is behind. */
 	for (u32 i = count; i--;) {
 		end_unmap(world, &flying[i], records[i]);
 		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
@@ -423,7 +423,7 @@ static void kept(void)
 				check_kept(&xs_policies[i], count);
 }
 
-/* One in flight and a ring that fills up behind it: then unmaps are not deferred. */
+/* A record in flight and a ring that fills up behind: further unmaps are not deferred. */
 static void kept_full(void)
 {
 	struct world_config config = { .blocks = 64, .cpus = 1,
@@ -455,8 +455,8 @@ static void kept_full(void)
 }
 
 /*
- * What a change of policy has to leave the next poll flushes, if it does under the new
- * one, also if one of the old has come for nothing since the batch began.
+ * A record left by a policy change is flushed by the next poll if the new policy flushes at
+ * polls, even if a poll under the old policy came for nothing since the batch began.
  */
 static void kept_poll(void)
 {
@@ -491,7 +491,7 @@ static void unmap_late(struct world *world)
 	CHECK(!world_reachable(world, late.iova));
 }
 
-/* A smaller batch is one as soon as it is known, also for the fast way. */
+/* A smaller batch size takes effect at once, also on the fast path. */
 static void smaller(void)
 {
 	struct world_config config = { .blocks = 8, .cpus = 1,
@@ -519,7 +519,7 @@ static void unmap_between(void *world)
 	between.pages = 0;
 }
 
-/* So it is if an unmap of the old size interrupts the change, at any point of it. */
+/* The same if an unmap under the old size interrupts the change, at any point. */
 static void smaller_interrupted(void)
 {
 	struct world_config config = { .blocks = 8, .cpus = 1,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sets of pages against a naive search; blocks and partial lists against a model of who has
- * which page; and CPUs that hand out and take back pages of the same blocks.
+ * Sets of pages against a naive search; blocks and partial lists against a model of page
+ * owners; and CPUs that hand out and take back pages of the same blocks.
  */
 #include "unit_world.h"
 
@@ -63,7 +63,7 @@ static void check_set(u64 mask)
 	}
 }
 
-/* All sets of eight neighbours, wherever they are, alone or among others. */
+/* All sets of eight neighbours, at any place, alone or among others. */
 static void small_sets(void)
 {
 	for (u32 first = 0; first < 256; first++)
@@ -79,7 +79,7 @@ static void small_sets(void)
 		}
 }
 
-/* All sets of sixteen neighbours, for what can be among them. */
+/* All sets of sixteen neighbours, and the sizes found inside. */
 static void middle_sets(void)
 {
 	for (u64 set = 0; set < 1u << 16 && !test_failed(); set++)
@@ -112,10 +112,7 @@ static void large_sets(void)
 #define BLOCKS	40
 #define PARTIALS	2
 
-/*
- * What is known of a block. @had: pages that somebody has; @claimed: all of it is
- * ours.
- */
+/* The model of a block. @had: pages with an owner; @claimed: the test has claimed the block. */
 struct model {
 	struct xs_block *block;
 	u64 had;
@@ -151,7 +148,7 @@ static u64 free_of(const struct model *model)
 	return model->claimed ? 0 : ~model->had & ~model->reserved;
 }
 
-/* A block that is not open or claimed is partial when it has much. */
+/* A block that is neither open nor claimed is partial when much of the block is free. */
 static void model_settle(struct model *model, bool claimed)
 {
 	bool all = !model->open && !model->had;
@@ -176,7 +173,7 @@ static void do_open(struct model *model, bool own)
 	model->listed = false;
 	model->claimed = false;
 	if (own) {
-		/* A driver's: so many pages are its, the others nobody's. */
+		/* A driver's block: so many pages are the driver's, the others reserved. */
 		model->had = naive_mask(0, 1 + below(63));
 		model->reserved = ~model->had;
 		xs_a64_set(&model->block->reserved, model->reserved);
@@ -228,7 +225,7 @@ static u32 count_listed(u32 partial, u32 lg2, u64 last)
 	return count;
 }
 
-/* A partial block that will do; there may be some that are claimed, and empty. */
+/* Take a partial block that fits; claimed, empty blocks may come along. */
 static void do_get(void)
 {
 	u32 partial = below(PARTIALS), lg2 = below(XS_SIZES);
@@ -333,7 +330,7 @@ static void against_model(void)
 	test_seeds(60, against_model_seed);
 }
 
-/* Pages that come back twice are seen, and the block is nobody's. */
+/* Pages freed twice are detected, and the block has no owner afterwards. */
 static void twice(void)
 {
 	struct xs_block *block = block_new(0);
@@ -349,7 +346,7 @@ static void twice(void)
 	test_free(block);
 }
 
-/* Below a limit so many partial blocks are looked at, and not all. */
+/* Below a limit, a search looks at a bounded number of partial blocks. */
 static void few_looks(void)
 {
 	static struct xs_partial partial;
@@ -358,7 +355,7 @@ static void few_looks(void)
 
 	xs_lock_init(&partial.lock);
 	xs_enter();
-	/* From the top: the one that will do is looked at last. */
+	/* From the top: the fitting block is looked at last. */
 	for (u32 i = BLOCKS; i--;) {
 		blocks[i] = block_new(i);
 		xs_partial_put(&partial, blocks[i], 0);
@@ -369,7 +366,7 @@ static void few_looks(void)
 	CHECK(partial.listed[0] == BLOCKS);
 	CHECK(!xs_partial_get(&partial, 0, 2 * XS_BLOCK_BYTES - 1, XS_PARTIAL_ANY));
 	CHECK(!xs_partial_get(&partial, 0, XS_BLOCK_BYTES - 1, XS_PARTIAL_ANY));
-	/* Fewer where the caller has few left. */
+	/* Fewer looks if the caller has few left. */
 	CHECK(!xs_partial_search(&partial, 0, 20 * XS_BLOCK_BYTES - 1,
 				 XS_PARTIAL_ANY, &looks));
 	CHECK(!looks);
@@ -382,13 +379,13 @@ static void few_looks(void)
 	CHECK(!partial.taken[0] && !partial.listed[0]);
 }
 
-/* ---- CPUs at the same time ---- */
+/* ---- concurrent CPUs ---- */
 
 #define SHARED	3
 #define CPUS	4
 #define HELD	24
 
-/* @owners: who has a page, CPU + 1; @pool: blocks that are claimed. */
+/* @owners: CPU + 1 that has a page; @pool: claimed blocks. */
 struct shared {
 	u64 seed;
 	struct xs_block *blocks[SHARED];
@@ -404,7 +401,7 @@ static u32 number_of(const struct xs_block *block)
 	return (u32)(block->iova / XS_BLOCK_BYTES) - 1;
 }
 
-/* Nobody else has a page of it, or has claimed it. */
+/* Nobody else has a page of the block, or has claimed the block. */
 static void pool_put(struct shared *shared, const struct xs_block *block)
 {
 	u32 at = number_of(block);
@@ -465,7 +462,7 @@ static void take_some(struct shared *shared, u32 cpu, u64 *held, u64 *random)
 	*held = page << 32 | pages;
 }
 
-/* Give a claimed block up, as to the space, and get it again. */
+/* Give a claimed block back, as to the space, and take a block again. */
 static void give_one(struct shared *shared, u64 *random)
 {
 	u32 at = test_below(random, SHARED);
@@ -502,7 +499,7 @@ static void share(void *argument, u32 cpu)
 	}
 }
 
-/* When all came back each block is claimed, once. */
+/* When all pages came back, each block is claimed, once. */
 static void check_shared(struct shared *shared)
 {
 	for (u32 cpu = 0; cpu < CPUS; cpu++) {
@@ -541,7 +538,7 @@ static void shared_seed(u64 seed)
 	}
 	for (u32 i = 0; i < CPUS; i++)
 		xs_lock_init(&shared->partials[i].lock);
-	/* Mostly by turns; freely where that cannot be. */
+	/* Mostly with a seed; running freely where seeds are not supported. */
 	if (seed % 32 == 0 || !test_threads(CPUS, seed, share, shared))
 		test_threads(CPUS, 0, share, shared);
 	test_be_cpu(0);
@@ -558,8 +555,8 @@ static void together(void)
 }
 
 /*
- * Two CPUs free half a block each, and who claims it puts it on a partial list of its own, or
- * gives it up; while the other one may be about to list it.
+ * Two CPUs free half a block each. The claiming CPU puts the block on that CPU's partial list,
+ * or gives the block back, while the other CPU may be about to list the block.
  */
 struct halves {
 	u64 seed;
@@ -597,7 +594,7 @@ static void halves_seed(u64 seed)
 	CHECK(xs_block_take_all(halves->block) == XS_BLOCK_ALL);
 	CHECK(!xs_block_close(halves->block));
 	xs_exit();
-	/* By turns, and freely where that cannot be. */
+	/* With a seed, or running freely where seeds are not supported. */
 	if (!test_threads(2, seed, free_half, halves))
 		test_threads(2, 0, free_half, halves);
 	test_be_cpu(0);

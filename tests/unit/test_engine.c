@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What each flush point, hold and refusal of the engine does, one by one. */
+/* Tests of each flush point, each hold and each refusal of the engine, separately. */
 #include "unit_world.h"
 
 #define LAST	(~0ULL)
 
-/* For tests that need more than a frame has room for. */
+/* For tests whose mappings do not fit on the stack. */
 static struct mapping many[2048];
 
 static struct world *begin(const char *policy, u32 blocks, u32 cpus)
@@ -29,7 +29,7 @@ static bool flushes_on(const struct xs_policy *policy, enum xs_flush_point point
 	return policy->flushes & XS_FLUSH_BIT(point);
 }
 
-/* Run @check with a fresh world of @blocks blocks of each policy. */
+/* Run @check with a fresh world of @blocks blocks for each policy. */
 static void each_policy_with(u32 blocks,
 			     void (*check)(struct world *world,
 					   const struct xs_policy *policy))
@@ -109,7 +109,7 @@ static void poll(void)
 	each_policy(check_poll);
 }
 
-/* The timer of one batch serves those after it: few are started, and none by a drain's. */
+/* A batch's timer also serves later batches: few timers are started, and a drain starts none. */
 static void check_timers(struct world *world, const struct xs_policy *policy)
 {
 	for (u32 i = 0; i < 100; i++) {
@@ -126,7 +126,7 @@ static void timers(void)
 	each_policy(check_timers);
 }
 
-/* The end of a poll says what is left after its own flush. */
+/* The end of a poll reports the state after the poll's own flush. */
 static void check_poll_says(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping mapping = map(world, 1, MEMORY_COUNTED);
@@ -146,7 +146,7 @@ static void poll_says(void)
 	each_policy(check_poll_says);
 }
 
-/* The bound counts from the first unmap, also after a poll took an earlier one. */
+/* The bound counts from the first unmap, even after a poll flushed an earlier unmap. */
 static void check_time(struct world *world, const struct xs_policy *policy)
 {
 	u64 window_ns = policy->window_us * 1000ULL;
@@ -164,7 +164,7 @@ static void check_time(struct world *world, const struct xs_policy *policy)
 	CHECK(!driver_reachable(world, &second));
 	CHECK(world_stats(world)->flushes[XS_FLUSH_TIME] ==
 	      flushes_on(policy, XS_FLUSH_TIME));
-	/* No timer goes on without anything to flush. */
+	/* No timer runs without deferred pages. */
 	world_advance(world, 2 * window_ns);
 	CHECK(!world->cpu[0].deadline_ns);
 }
@@ -174,7 +174,7 @@ static void time_bound(void)
 	each_policy(check_time);
 }
 
-/* A shorter window counts for the next unmap, whatever timer is running. */
+/* A shorter window applies to the next unmap, whatever timer is running. */
 static void check_shorter(struct world *world, const struct xs_policy *policy)
 {
 	struct xs_tuning tuning = xs_tuning_default(policy);
@@ -195,7 +195,7 @@ static void shorter_window(void)
 	each_policy(check_shorter);
 }
 
-/* A longer one counts for the next unmap, too: nothing but its end flushes it. */
+/* A longer window also applies to the next unmap, whose pages wait until the window ends. */
 static void check_longer(struct world *world, const struct xs_policy *policy)
 {
 	struct xs_tuning tuning = xs_tuning_default(policy);
@@ -217,7 +217,7 @@ static void longer_window(void)
 	each_policy(check_longer);
 }
 
-/* Unmaps of all CPUs, joined in one block or not. */
+/* Unmaps of all CPUs, in the same block or not. */
 static void check_explicit(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping mappings[8];
@@ -242,8 +242,8 @@ static void explicit_flush(void)
 }
 
 /*
- * Where all drivers are batch-aware an ordinary unmap is flushed at once, under a
- * policy that waits for theirs; and what they unmap themselves is deferred.
+ * If all drivers are batch-aware, an ordinary unmap flushes at once under a policy that waits
+ * for the drivers' flushes; batch-aware unmaps are deferred.
  */
 static void check_all_aware(struct world *world, const struct xs_policy *policy)
 {
@@ -282,8 +282,8 @@ static void all_aware(void)
 }
 
 /*
- * A batch-aware driver's unmaps: nothing is held, and nothing is reachable after
- * its flush on the same CPU, although another CPU batched the block.
+ * A batch-aware driver's unmaps: nothing is held, and nothing is reachable after the driver's
+ * flush on the same CPU, although another CPU batched the block.
  */
 static void check_aware(struct world *world, const struct xs_policy *policy)
 {
@@ -318,7 +318,7 @@ static void aware(void)
 	each_policy(check_aware);
 }
 
-/* Pages of a driver's block live each on their own; the last one frees it. */
+/* Each page of a driver's block is unmapped separately; the last unmap frees the block. */
 static void check_own_block(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping page = { .pages = 1, .kind = MEMORY_COUNTED,
@@ -358,7 +358,10 @@ static void own_block(void)
 	each_policy(check_own_block);
 }
 
-/* All pages in one call, and any of them undone in another; some on their own. */
+/*
+ * Map all pages of a block in one call, and unmap any set in another call; some pages
+ * separately.
+ */
 static void check_block_at_once(struct world *world,
 				const struct xs_policy *policy)
 {
@@ -395,7 +398,7 @@ static void block_at_once(void)
 	each_policy(check_block_at_once);
 }
 
-/* The world refuses a part: what is before it is mapped. */
+/* The backend refuses a part: pages before the refused part are mapped. */
 static void check_block_refused(struct world *world,
 				const struct xs_policy *policy)
 {
@@ -414,7 +417,7 @@ static void check_block_refused(struct world *world,
 		xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 		for (u32 at = 0; at < done; at++)
 			driver_free(world, &many[at]);
-		/* What is not mapped cannot be undone. */
+		/* Unmapped pages cannot be unmapped. */
 		if (done < 64) {
 			xs_engine_unmap(&world->engine,
 					iova + done * XS_PAGE_BYTES, 1, false);
@@ -434,7 +437,7 @@ static void block_refused(void)
 	each_policy(check_block_refused);
 }
 
-/* A block whose last page is unmapped is flushed if the policy says so. */
+/* Unmapping the last page of a block flushes the block if the policy requires. */
 static void check_block(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping *mappings = many;
@@ -460,7 +463,7 @@ static void block_empty_(void)
 	each_policy(check_block);
 }
 
-/* Only that block: what else is deferred waits, and needs no command. */
+/* Only that block is flushed: other deferred pages wait, and need no command. */
 static void check_block_only(struct world *world, const struct xs_policy *policy)
 {
 	bool waits = !flushes_on(policy, XS_FLUSH_UNMAP);
@@ -479,7 +482,7 @@ static void block_only(void)
 	each_policy(check_block_only);
 }
 
-/* A driver's block is empty when all that it has of it is unmapped. */
+/* A driver's block is empty when all of the driver's pages are unmapped. */
 static void check_block_part(struct world *world, const struct xs_policy *policy)
 {
 	u64 iova = xs_engine_take_block(&world->engine, 10, LAST);
@@ -501,7 +504,7 @@ static void block_part(void)
 	each_policy(check_block_part);
 }
 
-/* What was dead under one policy is not for the next one, which counts anew. */
+/* Pages dead under one policy do not count under the next policy. */
 static void block_after_change(void)
 {
 	const struct xs_policy *fands = xs_policy_find("fands");
@@ -525,7 +528,7 @@ static void block_after_change(void)
 	world_end(world);
 }
 
-/* Also what died in a row over the end of a block: in neither of the two. */
+/* The same for dead pages of a mapping across a block boundary, in both blocks. */
 static void blocks_after_change(void)
 {
 	const struct xs_policy *fused = xs_policy_find("fused");
@@ -552,7 +555,7 @@ static void blocks_after_change(void)
 	world_end(world);
 }
 
-/* The batch is flushed at its threshold. */
+/* The batch is flushed at the threshold. */
 static void check_full(struct world *world, const struct xs_policy *policy)
 {
 	struct xs_tuning tuning = xs_tuning_default(policy);
@@ -577,8 +580,8 @@ static void full(void)
 }
 
 /*
- * No flush has more than the threshold and a mapping, whatever the sizes, also where
- * blocks are flushed one by one among the others.
+ * No flush exceeds the threshold plus one mapping, whatever the sizes, even where single blocks
+ * are flushed in between.
  */
 static void check_most(struct world *world, const struct xs_policy *policy)
 {
@@ -615,7 +618,7 @@ static void most(void)
 	}
 }
 
-/* A ring that is written around and around, in rows that wrap and others. */
+/* Write the ring around several times, with contiguous records that wrap and others. */
 static void ring(void)
 {
 	struct world *world = begin("fused", WORLD_BLOCKS_MAX, 1);
@@ -638,7 +641,7 @@ static void ring(void)
 	world_end(world);
 }
 
-/* ---- what a flush sends ---- */
+/* ---- commands of a flush ---- */
 
 static void commands(void)
 {
@@ -655,7 +658,7 @@ static void commands(void)
 		struct world *world = begin(rows[row].policy, 64, 1);
 		struct mapping *mappings = many;
 
-		/* Up to an aligned block: first fit hands them out in a row. */
+		/* Up to an aligned block: first fit hands out contiguous addresses. */
 		for (u32 i = 0; i < 7; i++)
 			mappings[i] = map(world, 64, MEMORY_FOLIO);
 		for (u32 i = 7; i < 7 + rows[row].blocks; i++)
@@ -672,8 +675,8 @@ static void commands(void)
 }
 
 /*
- * Half of each of @blocks scattered blocks, and what is sent for them. Neighbours in
- * IOVA are kept mapped, so nothing joins.
+ * Unmap half of each of @blocks scattered blocks, and check the commands. Neighbouring IOVAs
+ * stay mapped, so no ranges join.
  */
 static void check_scattered(const char *policy, u32 blocks, u32 commands_max,
 			    u32 page, u32 domain)
@@ -704,7 +707,7 @@ static void check_scattered(const char *policy, u32 blocks, u32 commands_max,
 	world_end(world);
 }
 
-/* More ranges than are allowed become one domain command, where they may. */
+/* More ranges than allowed become one domain command, where the policy allows. */
 static void scattered(void)
 {
 	check_scattered("fused", 4, 4, 4, 0);
@@ -720,8 +723,8 @@ static void scattered(void)
 }
 
 /*
- * A whole page table's pages are never removed at once: a map would need a new one.
- * The world looks, for all policies.
+ * The pages of a whole page table are never removed at once, because the next map would need a
+ * new table. The world checks this under all policies.
  */
 static void check_table(struct world *world, const struct xs_policy *policy)
 {
@@ -732,7 +735,7 @@ static void check_table(struct world *world, const struct xs_policy *policy)
 		driver_unmap(world, &many[i], false);
 	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	world_check_flushed(world);
-	/* One mapping's is, for it is removed by one call. */
+	/* A single mapping of a whole table is removed by one call. */
 	many[0] = map(world, 2 * TABLE_PAGES, MEMORY_COUNTED);
 	driver_check(world, &many[0]);
 	driver_unmap(world, &many[0], false);
@@ -743,7 +746,7 @@ static void whole_table(void)
 	each_policy_with(4 * TABLE_PAGES / XS_BLOCK_PAGES, check_table);
 }
 
-/* What is in a row and of one page-table page is removed by one call. */
+/* Contiguous pages of one page-table page are removed by one call. */
 static void one_removal(void)
 {
 	struct world_config config = { .blocks = 32, .cpus = 1,
@@ -765,7 +768,7 @@ static void one_removal(void)
 	world_end(world);
 }
 
-/* What each kind of flush counts as, and nothing else. */
+/* Each kind of flush counts under the right cause, and only there. */
 static void check_causes(struct world *world, const struct xs_policy *policy)
 {
 	const struct xs_stats *sum;
@@ -797,7 +800,7 @@ static void causes(void)
 	each_policy(check_causes);
 }
 
-/* A world may send more than it was asked: the accounts say what it did. */
+/* A backend may send more commands than requested: the statistics count the sent commands. */
 static void check_sends(struct world *world, const struct xs_policy *policy)
 {
 	(void)policy;
@@ -815,7 +818,7 @@ static void sends(void)
 	each_policy(check_sends);
 }
 
-/* One that has no calls but those that it must have. */
+/* A backend with only the mandatory operations. */
 static void bare(void)
 {
 	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
@@ -838,7 +841,7 @@ static void bare(void)
 	}
 }
 
-/* Nothing to map is no mapping. */
+/* A map of zero pages fails. */
 static void check_nothing(struct world *world, const struct xs_policy *policy)
 {
 	(void)policy;
@@ -854,7 +857,7 @@ static void nothing(void)
 	each_policy(check_nothing);
 }
 
-/* An engine that begins with a tuning has it in force. */
+/* An engine that starts with tunables uses them at once. */
 static void tuned(void)
 {
 	struct xs_tuning tuning = { .window_us = 5000, .batch_pages = 700,
@@ -868,7 +871,7 @@ static void tuned(void)
 	CHECK(world->engine.policy->ranges_max == 32);
 	mapping = map(world, 1, MEMORY_COUNTED);
 	driver_unmap(world, &mapping, false);
-	/* Its drivers are batch-aware. */
+	/* An engine whose drivers are batch-aware. */
 	world_check_flushed(world);
 	world_end(world);
 }
@@ -893,10 +896,10 @@ static void hold(void)
 	each_policy(check_hold);
 }
 
-/* What needs more references than that is flushed at once, mapped in one call or in parts. */
+/* A mapping that needs more references is flushed at once, mapped in one call or in parts. */
 static void check_holds_max(struct world *world, const struct xs_policy *policy)
 {
-	/* In parts, of 7 pages 5 are filled. */
+	/* In parts, 5 of 7 pages are filled. */
 	static const struct { u32 pages, parts; } rows[] = {
 		{ 5, 0 }, { 64, 0 }, { 64, 1 }, { 7, 2 }, { 7, 3 }, { 16, 3 },
 	};
@@ -922,7 +925,7 @@ static void holds_max(void)
 	each_policy(check_holds_max);
 }
 
-/* What cannot be held is flushed at once by a policy that holds. */
+/* A policy that holds flushes memory that cannot be held at once. */
 static void check_slab(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping slab = map(world, 2, MEMORY_SLAB);
@@ -942,8 +945,8 @@ static void slab(void)
 }
 
 /*
- * Parts, and what is left out: held from the unmap on, as a mapping in one call is,
- * and deferred whatever is left out.
+ * Ranges filled in parts, with gaps: held from the unmap on, as mapped in one call, and
+ * deferred whatever the gaps.
  */
 static void check_reserved(struct world *world, const struct xs_policy *policy,
 			   u32 pages, u32 parts)
@@ -978,7 +981,7 @@ static void parts(void)
 	each_policy(check_parts);
 }
 
-/* All of a reservation, to the last page; and none of it. */
+/* A reservation filled to the last page, and a reservation left empty. */
 static void check_filled(struct world *world, const struct xs_policy *policy)
 {
 	struct xs_engine *engine = &world->engine;
@@ -988,7 +991,7 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 		u64 phys = (u64)mapping.page << XS_PAGE_LG2;
 		u64 each[XS_BLOCK_PAGES], iova, direct;
 
-		/* Another place for the same memory. */
+		/* Map the same memory at another place. */
 		driver_unmap_only(world, &mapping, true);
 		iova = xs_engine_reserve(engine, pages, LAST);
 		for (u32 i = 0; i < pages; i++)
@@ -1012,7 +1015,7 @@ static void check_filled(struct world *world, const struct xs_policy *policy)
 				world->last_serial * OWNER_SERIAL;
 		direct = world_stats(world)->flushes[XS_FLUSH_UNMAP];
 		xs_engine_unmap(engine, iova, pages, false);
-		/* There is nothing to hold, so it waits as any other. */
+		/* There is nothing to hold, so the unmap waits like others. */
 		direct = world_stats(world)->flushes[XS_FLUSH_UNMAP] - direct;
 		CHECK(direct == flushes_on(policy, XS_FLUSH_UNMAP));
 		CHECK(!world_warnings() && !xs_engine_live(engine));
@@ -1031,7 +1034,7 @@ static void own(struct world *world, u64 iova, u32 pages, u64 flags)
 			world->last_serial * OWNER_SERIAL | flags;
 }
 
-/* Pages of memory, in many[], none of which is behind the one before it. */
+/* Take pages of memory in many[], no page directly behind the previous page. */
 static void take_apart(struct world *world, u32 count)
 {
 	for (u32 i = count; i--;) {
@@ -1042,7 +1045,7 @@ static void take_apart(struct world *world, u32 count)
 		CHECK(many[i].page != many[i - 1].page + 1);
 }
 
-/* Each page of one that the world refuses is mapped before that, or is not at all. */
+/* The backend refuses one page: pages before the refused page are mapped, the others are not. */
 static void check_apart_refused(struct world *world,
 				const struct xs_policy *policy)
 {
@@ -1081,8 +1084,8 @@ static void apart_refused(void)
 }
 
 /*
- * Of pages that are not neighbours, with one left out at @gap, if it is below @runs. Up to
- * XS_HOLDS_MAX are held; with more the unmap flushes.
+ * Map pages that are not neighbours, with a gap at @gap, if @gap is below @runs. Up to
+ * XS_HOLDS_MAX references are held; with more, the unmap flushes.
  */
 static void check_apart(struct world *world, const struct xs_policy *policy,
 			u32 runs, u32 gap)
@@ -1132,7 +1135,7 @@ static void check_apart_all(struct world *world, const struct xs_policy *policy)
 			check_apart(world, policy, runs, gap);
 }
 
-/* What needs no reference is not among those that are too many. */
+/* Pages that need no reference do not count towards the limit of references. */
 static void check_apart_permanent(struct world *world,
 				  const struct xs_policy *policy)
 {
@@ -1167,7 +1170,7 @@ static void apart(void)
 	each_policy(check_apart_permanent);
 }
 
-/* Mapped under one policy, unmapped under another. */
+/* Map under one policy, unmap under another. */
 static void hold_across_policies(void)
 {
 	for (u32 from = 0; from < xs_policy_count; from++)
@@ -1202,7 +1205,7 @@ static void check_sizes(struct world *world, const struct xs_policy *policy)
 						   .prot = PROT_READ_,
 						   .parts = i };
 
-			/* So that a map may have all CPUs flushed. */
+			/* Let enough time pass that a map may flush all CPUs. */
 			world_advance(world, 11000000);
 			if (!CHECK(driver_map(world, &mapping, lasts[i])))
 				return;
@@ -1216,7 +1219,7 @@ static void sizes(void)
 	each_policy(check_sizes);
 }
 
-/* All IOVAs, given back and handed out again, in each size. */
+/* Map all IOVAs, give them back and map them again, in each size. */
 static void check_exhaustion(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping *mappings = many;
@@ -1245,7 +1248,7 @@ static void exhaustion(void)
 	each_policy(check_exhaustion);
 }
 
-/* IOMMU driver says no. */
+/* The IOMMU driver refuses. */
 static void check_refused(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping mapping = { .prot = PROT_READ_ };
@@ -1308,7 +1311,7 @@ static void check_no_memory(struct world *world, const struct xs_policy *policy)
 	world->alloc_fails_in = 0;
 }
 
-/* What is held and then cannot be deferred is held until its own flush. */
+/* Memory that is held and then cannot be deferred is held until the unmap's own flush. */
 static void check_no_batch(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping mapping;
@@ -1331,7 +1334,7 @@ static void no_batch(void)
 	each_policy(check_no_batch);
 }
 
-/* What is flushed at once for want of a batch is not dead in its block any more. */
+/* Pages flushed at once for want of a batch are no longer dead in the block. */
 static void no_batch_dead(void)
 {
 	struct world *world = begin("fands", 4, 1);
@@ -1356,8 +1359,8 @@ static void no_memory(void)
 }
 
 /*
- * A mark that outlives its policy, as of a page whose unmap read the policy twice, was not
- * deferred and saw the next policy then: it is gone before pages are marked again.
+ * A dead mark may outlive the policy if an unmap read the policy twice and did not defer under
+ * the next policy: the mark is gone before pages are marked again.
  */
 static void marks_left(void)
 {
@@ -1382,8 +1385,8 @@ static void marks_left(void)
 }
 
 /*
- * Something of all that drivers and operators do, on two CPUs. What fails for want
- * of memory is left out.
+ * A sample of all actions of drivers and operators, on two CPUs. Actions that fail for want of
+ * memory are left out.
  */
 static u32 map_some(struct world *world)
 {
@@ -1444,8 +1447,8 @@ static void use_all(struct world *world, const struct xs_policy *policy)
 }
 
 /*
- * Fail each allocation of it, and each map, one after the other, until nothing is
- * left to fail; world_end() sees that the accounts balance and nothing is left.
+ * Fail each allocation, and each map, one after the other, until nothing is left to fail;
+ * world_end() checks that the statistics balance and nothing is left.
  */
 static void each_failure(void)
 {
@@ -1472,7 +1475,7 @@ static void each_failure(void)
 
 /* ---- CPUs ---- */
 
-/* A drain closes what CPUs have open: its free pages are not theirs any more. */
+/* A drain closes the CPUs' open blocks: their free pages are available again. */
 static void check_drain(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping mapping;
@@ -1496,7 +1499,7 @@ static void drain(void)
 	each_policy(check_drain);
 }
 
-/* A CPU that went off-line leaves nothing behind, and can come back. */
+/* A CPU that went off-line leaves nothing behind, and can return. */
 static void check_retire(struct world *world, const struct xs_policy *policy)
 {
 	struct mapping one, two;
@@ -1525,7 +1528,7 @@ static void retire(void)
 	each_policy(check_retire);
 }
 
-/* An engine ends with what its CPUs keep of each other's blocks. */
+/* An engine ends while CPUs cache pages of each other's blocks. */
 static void destroy(void)
 {
 	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
@@ -1545,8 +1548,8 @@ static void destroy(void)
 }
 
 /*
- * Exposure is never reported shorter than it was: CPU 0 unmaps all of a block
- * but its last page, which CPU 1 unmaps long after.
+ * Exposure is never reported too short: CPU 0 unmaps all of a block except the last page, and
+ * CPU 1 unmaps the last page long after.
  */
 static void check_exposure(struct world *world, const struct xs_policy *policy)
 {
@@ -1571,7 +1574,7 @@ static void exposure(void)
 	each_policy(check_exposure);
 }
 
-/* A clock that went back: what is flushed before it was unmapped was never exposed. */
+/* A clock that went back: a page flushed at a time before the unmap counts as never exposed. */
 static void clock_back(void)
 {
 	struct world *world = begin("fused", 4, 1);
@@ -1588,8 +1591,8 @@ static void clock_back(void)
 /* ---- broken drivers ---- */
 
 /*
- * A driver that frees first and unmaps then: what was freed cannot be held, so
- * nothing of it may be deferred by a policy that holds.
+ * A driver that frees memory before the unmap: freed memory cannot be held, so a policy that
+ * holds may not defer the unmap.
  */
 static void check_early(struct world *world, const struct xs_policy *policy)
 {
@@ -1599,7 +1602,7 @@ static void check_early(struct world *world, const struct xs_policy *policy)
 
 	world->frees_early = true;
 	driver_free(world, &one);
-	/* By both ways to unmap one page. */
+	/* With both ways to unmap a page. */
 	for (u32 i = 0; i < 4; i++) {
 		fast[i] = map(world, 1, MEMORY_COUNTED);
 		driver_free(world, &fast[i]);
@@ -1627,9 +1630,9 @@ static void freed_before_unmap(void)
 	each_policy(check_early);
 }
 
-/* ---- broken accounts ---- */
+/* ---- wrong statistics ---- */
 
-/* A leak check by counts that are off by @pages. */
+/* Run the leak check with counts that are off by @pages. */
 static void check_leaks(struct world *world, s64 pages)
 {
 	static struct xs_stats sum;
@@ -1641,7 +1644,7 @@ static void check_leaks(struct world *world, s64 pages)
 	xs_count(world->engine.counts, maps, (u64)-pages);
 }
 
-/* Blocks say what is given out, counts what is mapped: a leak check compares them. */
+/* Blocks record handed-out pages, and counts record mapped pages: a leak check compares both. */
 static void leak_check(void)
 {
 	struct world *world = begin("fused", 32, 1);
@@ -1656,7 +1659,7 @@ static void leak_check(void)
 	world_end(world);
 }
 
-/* A device that addresses more than there are blocks, and not all 64 bits. */
+/* A device that addresses more than the space, but not all 64 bits. */
 static void wide_mask(void)
 {
 	struct world *world = begin("fused", 32, 1);
@@ -1681,7 +1684,7 @@ static void too_many_cpus(void)
 	world_end(world);
 }
 
-/* ---- maps without their flush ---- */
+/* ---- unflushed maps ---- */
 
 static struct mapping map_unflushed(struct world *world, u32 pages)
 {
@@ -1702,7 +1705,7 @@ static bool is_flushed(struct world *world, const struct mapping *mapping)
 			    &phys);
 }
 
-/* How many calls, ranges and pages since the last time. */
+/* Check the number of calls, ranges and pages since the last check. */
 static void check_map_flushes(struct world *world, u64 calls, u64 ranges,
 			      u64 pages)
 {
@@ -1712,7 +1715,7 @@ static void check_map_flushes(struct world *world, u64 calls, u64 ranges,
 	world->map_flushes = world->map_ranges = world->map_pages = 0;
 }
 
-/* Neighbours are one range, whatever the sizes; nothing is flushed twice, or for nothing. */
+/* Neighbours form one range, whatever the sizes; nothing is flushed twice or without need. */
 static void maps_together(void)
 {
 	struct world *world = begin("fused", 32, 1);
@@ -1733,7 +1736,7 @@ static void maps_together(void)
 	many[count++] = map_unflushed(world, 64);
 	many[count++] = map_unflushed(world, 5);
 	many[count++] = map_unflushed(world, 1);
-	/* Larger than a block: at once. */
+	/* Larger than a block: flushed at once. */
 	many[count] = map_unflushed(world, 65);
 	driver_check(world, &many[count++]);
 	world->maps_fail = true;
@@ -1749,7 +1752,7 @@ static void maps_together(void)
 	world_end(world);
 }
 
-/* What has been unmapped before is no matter. */
+/* Maps unmapped before the flush do not matter. */
 static void maps_undone(void)
 {
 	struct world *world = begin("fused", 32, 1);
@@ -1768,7 +1771,7 @@ static void maps_undone(void)
 	world_end(world);
 }
 
-/* Every second page of a block, so that none are neighbours. */
+/* Map every second page of a block, so that no pages are neighbours. */
 static void map_apart(struct world *world, u64 iova, u32 first, u32 end)
 {
 	for (u32 i = first; i < end; i++) {
@@ -1779,7 +1782,10 @@ static void map_apart(struct world *world, u64 iova, u32 first, u32 end)
 	}
 }
 
-/* As many ranges as the tuning allows, or one from the first page to the last. */
+/*
+ * A flush uses as many ranges as the tunables allow, or one range from the first page to the
+ * last.
+ */
 static void check_maps_apart(struct world *world, const struct xs_policy *policy)
 {
 	u64 iova = xs_engine_take_block(&world->engine, 64, LAST);
@@ -1807,8 +1813,8 @@ static void maps_apart(void)
 }
 
 /*
- * Runs that were undone before the flush lie inside of a larger one that came later: all
- * of that is flushed, too.
+ * Extents unmapped before the flush lie inside a later, larger extent: the flush covers the
+ * whole extent.
  */
 static void check_maps_nested(struct world *world, const struct xs_policy *policy)
 {
@@ -1824,7 +1830,7 @@ static void check_maps_nested(struct world *world, const struct xs_policy *polic
 		else
 			driver_unmap(world, &many[i / 2], true);
 	}
-	/* So that the block serves another size. */
+	/* Let the block serve another size. */
 	xs_engine_retire_cpu(&world->engine, 0);
 	all = map_unflushed(world, 64);
 	CHECK(all.iova == iova);
@@ -1839,7 +1845,7 @@ static void maps_nested(void)
 	each_policy(check_maps_nested);
 }
 
-/* With no room for another run, what there is is joined, or flushed early. */
+/* Without room for another extent, recorded extents are joined or flushed early. */
 static void maps_overflow(void)
 {
 	struct world *world = begin("fused", 32, 1);
@@ -1847,7 +1853,7 @@ static void maps_overflow(void)
 
 	for (u32 i = 0; i < 4; i++)
 		iova[i] = xs_engine_take_block(&world->engine, 64, LAST);
-	/* Pages from the last one down: each is a run, until all are joined. */
+	/* Pages in descending order: each page is an extent, until all are joined. */
 	for (u32 i = 0; i < XS_UNFLUSHED_EXTENTS; i++) {
 		many[i] = (struct mapping){ .pages = 1, .prot = PROT_READ_,
 					    .deferred = true };
@@ -1882,7 +1888,7 @@ static void maps_overflow(void)
 	world_end(world);
 }
 
-/* A driver that never flushes, and unmaps. */
+/* A driver that never flushes maps, and unmaps. */
 static void maps_never_flushed(void)
 {
 	struct world *world = begin("strict", 32, 1);
@@ -1897,7 +1903,7 @@ static void maps_never_flushed(void)
 	world_end(world);
 }
 
-/* As if a run of so many had grown. */
+/* Simulates an extent that has grown to the largest count. */
 static void maps_too_many(void)
 {
 	struct world *world = begin("fused", 32, 1);
@@ -1914,7 +1920,7 @@ static void maps_too_many(void)
 	world_end(world);
 }
 
-/* By the CPU that has mapped it, or by one that looks on all. */
+/* Flush by the CPU that has mapped, and by a CPU that looks on all CPUs. */
 static void maps_elsewhere(void)
 {
 	struct world *world = begin("fused", 32, 2);

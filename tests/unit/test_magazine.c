@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Magazines: a bag. What was put comes out once, whoever asks. */
+/* Magazines behave as a bag: every item that was put in comes out once, on any CPU. */
 #include <xsmmu/magazine.h>
 
 #include "harness.h"
@@ -40,7 +40,7 @@ static void magazine_free(void *world, void *memory, size_t bytes)
 static const struct xs_backend_ops ops = { .alloc = magazine_alloc,
 					 .free = magazine_free };
 
-/* Items are large, so that none of their bits can be lost. */
+/* Items are large numbers, so that a lost bit is noticed. */
 #define ITEM(i)	((u64)(i) << 24 | 1ULL << 39)
 
 static void begin(u64 seed, u32 fail_percent, u32 items_max)
@@ -63,7 +63,7 @@ static u64 bag_count(void)
 	return count;
 }
 
-/* The depot's magazines: as many as it counts, and none has more than it may. */
+/* The depot has as many magazines as counted, and no more than the limit. */
 static void check_depot(void)
 {
 	u32 full = 0;
@@ -137,7 +137,7 @@ static void empty(void)
 	end();
 }
 
-/* What one CPU unmaps, another maps again, in full magazines. */
+/* One CPU frees items in full magazines, and another CPU takes the items. */
 static void between_cpus(void)
 {
 	static const u32 sizes[] = { 1, 2, 7, XS_MAGAZINE_ITEMS };
@@ -158,7 +158,7 @@ static void between_cpus(void)
 	}
 }
 
-/* A depot that is full says no, and nothing is lost; again and again. */
+/* A full depot refuses a magazine, and nothing is lost; repeatedly. */
 static void full_depot(void)
 {
 	for (u32 items_max = 2; items_max <= XS_MAGAZINE_ITEMS; items_max += 20) {
@@ -171,7 +171,7 @@ static void full_depot(void)
 			CHECK(item == (FULL_MAX + 2) * items_max);
 			CHECK(bag_count() == item);
 			check_depot();
-			/* All out: by another CPU, from the depot, and by this one. */
+			/* Take all items out: on another CPU, from the depot, and on this CPU. */
 			while (take(1))
 				;
 			if (round == 1)

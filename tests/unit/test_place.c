@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where mappings are: how much IOVA they need, limits, spaces far up and full, what is
- * given back, and what the engine says is mapped.
+ * Placement of mappings: IOVA footprint, limits, high and full spaces, memory that is given
+ * back, and the engine's list of mappings.
  */
 #include "unit_world.h"
 
@@ -9,7 +9,7 @@
 #define LOW	(1ULL << 32)
 #define NEAR	(XS_PAGE_BYTES << XS_NEAR_LG2)
 
-/* For tests that need more than a frame has room for. */
+/* For tests whose mappings do not fit on the stack. */
 static struct mapping many[8192];
 
 static struct world *begin(const struct xs_policy *policy, u32 blocks, u32 cpus,
@@ -22,7 +22,10 @@ static struct world *begin(const struct xs_policy *policy, u32 blocks, u32 cpus,
 	return world_new(&config, 0);
 }
 
-/* Of one piece, so that it waits for its flush under all policies but strict. */
+/*
+ * A mapping with one reference, so that the unmap waits for a flush under all policies but
+ * strict.
+ */
 static struct mapping map(struct world *world, u32 pages, u64 last)
 {
 	struct mapping mapping = { .pages = pages, .prot = PROT_READ_,
@@ -55,13 +58,13 @@ static u32 size_of(u32 pages)
 }
 
 /*
- * Per CPU and size in use: partial blocks that are not looked at yet, and the fill of
- * those that are not partial, and an open block. Per CPU a free-block cache.
+ * Per CPU and size in use: partial blocks that are not searched yet, the used part of full
+ * blocks, and an open block. Per CPU a free-block cache.
  */
 #define FOOTPRINT_SIZE	((XS_PARTIAL_SLACK * 3 / 2 + 1) * XS_BLOCK_PAGES)
 #define FOOTPRINT_CPU	(XS_EMPTY_BLOCKS * XS_BLOCK_PAGES)
 
-/* Of each size the most pages that were in use at once, twice, and a constant. */
+/* At most twice the pages in use at once, per size, plus a constant. */
 static void check_footprint(const struct world *world, const u64 *most)
 {
 	u64 pages = world->cpus * FOOTPRINT_CPU;
@@ -76,7 +79,7 @@ struct footprint {
 	struct world *world;
 	u64 random;
 	u32 count;
-	u64 live[XS_SIZES];	/* deferred ones, too */
+	u64 live[XS_SIZES];	/* including deferred pages */
 	u64 most[XS_SIZES];
 	u64 deferred[XS_SIZES];
 };
@@ -110,8 +113,8 @@ static void footprint_flush(struct footprint *run)
 }
 
 /*
- * Mixed lifetimes: tides of many mappings, of which a few everywhere stay for the
- * next ones; on a CPU or two, unmapped on the same or the other one.
+ * Mixed lifetimes: tides of many mappings, some of which stay for the next tides, on one or two
+ * CPUs, unmapped on the same CPU or on the other.
  */
 static void footprint_seed(u64 seed)
 {
@@ -159,9 +162,9 @@ static void footprint(void)
 #define WORST_PAGES	(100 * XS_BLOCK_PAGES)
 
 /*
- * The worst that a driver can do: of @percent of the blocks it keeps a page, of the
- * others so many that they are just not partial, or would not be if less were; then it
- * has as much as before, again and again.
+ * The worst case: in @percent of the blocks the driver keeps a page, in the other blocks so
+ * many pages that the blocks are just not partial; then the driver maps as much as before,
+ * again and again.
  */
 static void check_worst(u32 percent, u32 kept)
 {
@@ -198,7 +201,7 @@ static void worst(void)
 	check_worst(30, XS_BLOCK_PAGES / 2 + 1);
 }
 
-/* Holes of pages are used again: a ring of mappings with one of eight kept for ever. */
+/* Holes of pages are used again: a ring of mappings, every eighth kept for ever. */
 static void holes(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), WORLD_BLOCKS_MAX,
@@ -224,7 +227,7 @@ static void holes(void)
 	world_end(world);
 }
 
-/* Load moves from CPU to CPU, and some of what each has mapped stays. */
+/* Load moves from CPU to CPU, and some mappings of each CPU stay. */
 static void check_moves(const struct xs_policy *policy)
 {
 	struct world *world = begin(policy, 640, TEST_CPUS, 0);
@@ -246,8 +249,8 @@ static void check_moves(const struct xs_policy *policy)
 		test_relax();
 	}
 	/*
-	 * Twice what there was at once, and what each CPU has in the free-block cache, partial and
-	 * cached.
+	 * Twice the pages at once, plus each CPU's free-block cache, partial blocks and cached
+	 * IOVAs.
 	 */
 	CHECK(world->engine.space.taken <=
 	      2 * peak / XS_BLOCK_PAGES + TEST_CPUS * 16);
@@ -263,8 +266,8 @@ static void moves(void)
 }
 
 /*
- * On the running CPU: so many blocks are filled by pages, then of the first @emptied
- * all but a page each is unmapped. Returns how many stay, in many[].
+ * On the running CPU: fill so many blocks with pages, then unmap all pages but one of each of
+ * the first @emptied blocks. Returns the number of remaining mappings in many[].
  */
 static u32 leave_pages(struct world *world, u32 blocks, u32 emptied)
 {
@@ -282,7 +285,7 @@ static u32 leave_pages(struct world *world, u32 blocks, u32 emptied)
 	return kept;
 }
 
-/* Load moves to a CPU of a lower number: it takes what is left, one by one. */
+/* Load moves to a CPU with a lower number, which takes the remaining pages one by one. */
 static void moves_back(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 200, 4, 0);
@@ -295,14 +298,17 @@ static void moves_back(void)
 	test_be_cpu(0);
 	for (u32 i = 0; i < 8 * (XS_BLOCK_PAGES - 1); i++)
 		many[kept++] = map(world, 1, LAST);
-	/* Each other CPU is looked at once, and a fresh block is opened then. */
+	/* A search visits each other CPU once, then opens a fresh block. */
 	CHECK(world->engine.space.taken <= before + 3);
 	while (kept)
 		driver_unmap(world, &many[--kept], false);
 	world_end(world);
 }
 
-/* Of a CPU few of whose blocks have room, so that it may map on, none is taken. */
+/*
+ * Another CPU does not take blocks of a CPU with few partial blocks, because that CPU may
+ * continue to map.
+ */
 static void left_alone(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 200, 2, 0);
@@ -323,7 +329,7 @@ static void left_alone(void)
 
 /* ---- failing maps ---- */
 
-/* Who finds no IOVA has all CPUs flushed, but not more than once in 10 ms. */
+/* A map that finds no IOVA flushes all CPUs, but at most once in 10 ms. */
 static void starved(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 32, 4, 0);
@@ -350,7 +356,7 @@ static void starved(void)
 			CHECK(!driver_map(world, &mapping, XS_BLOCK_BYTES - 1));
 			CHECK(!xs_engine_take_block(&world->engine, 64,
 						    XS_BLOCK_BYTES - 1));
-			/* No timer is fired: it would flush, too. */
+			/* Do not fire timers: a timer would flush, too. */
 			world->now_ns += 90000;
 		}
 		CHECK(world->invalidations <= flushes + 4);
@@ -362,7 +368,7 @@ static void starved(void)
 	world_end(world);
 }
 
-/* All the space is in batches and magazines of other CPUs: a map finds it all. */
+/* The whole space is in batches and magazines of other CPUs: a map gets all of the space. */
 static void reclaims(void)
 {
 	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
@@ -379,7 +385,7 @@ static void reclaims(void)
 		}
 		test_be_cpu(0);
 		world_advance(world, 20000000);
-		/* So many in a row, aligned, are in one place only. */
+		/* Only one place has so many contiguous, aligned pages. */
 		many[0] = map(world, 16 * XS_BLOCK_PAGES, LAST);
 		world_advance(world, 20000000);
 		many[1] = map(world, 8 * XS_BLOCK_PAGES, LAST);
@@ -389,7 +395,7 @@ static void reclaims(void)
 	}
 }
 
-/* One map takes from some CPUs what they keep, and the next one from the next. */
+/* A map takes cached IOVAs from some CPUs, and the next map continues with the next CPUs. */
 static void reclaims_in_turn(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 64, TEST_CPUS, 0);
@@ -405,7 +411,7 @@ static void reclaims_in_turn(void)
 		}
 		test_be_cpu(0);
 		flushes = world->invalidations;
-		/* Its own CPU's anyway. */
+		/* The map's own CPU is flushed in any case. */
 		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
 		CHECK(world->invalidations == flushes + TEST_CPUS / 2);
 		CHECK(!driver_map(world, &lone, XS_BLOCK_BYTES - 1));
@@ -421,7 +427,7 @@ static void reclaims_in_turn(void)
 	world_end(world);
 }
 
-/* What one placement keeps is not kept under another. */
+/* IOVAs cached under one placement are not cached under the other. */
 static void check_changed(const struct xs_policy *from, const struct xs_policy *to)
 {
 	struct xs_tuning tuning = xs_tuning_default(to);
@@ -435,7 +441,7 @@ static void check_changed(const struct xs_policy *from, const struct xs_policy *
 		for (u32 i = 0; i < 600; i++)
 			many[count++] = map(world, 1, LAST);
 	}
-	/* More than CPUs keep of their own, so that depots have some, too. */
+	/* More than CPUs cache themselves, so that depots have some, too. */
 	test_be_cpu(3);
 	while (count)
 		driver_unmap(world, &many[--count], false);
@@ -456,7 +462,7 @@ static void changed(void)
 		}
 }
 
-/* Of each size a depot keeps as many pages at most as one of single pages. */
+/* For each size, a depot keeps at most as many pages as a depot of single pages. */
 static void depots(void)
 {
 	struct world *world = begin(xs_policy_find("xsmmu"), WORLD_BLOCKS_MAX,
@@ -478,7 +484,7 @@ static void depots(void)
 	world_end(world);
 }
 
-/* What its own batch has a CPU finds each time, without asking others. */
+/* A CPU always finds the IOVAs in the CPU's own batch, without asking other CPUs. */
 static void own_batch(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 2, 2, 0);
@@ -498,8 +504,8 @@ static void own_batch(void)
 }
 
 /*
- * Who claims a block takes its pages first and unlists it then. A map that finds only
- * such ones looks at few, and fails.
+ * A CPU that claims a block first takes the pages and unlists the block later. A map that finds
+ * only such blocks looks at few of them, and fails.
  */
 static void claimed(void)
 {
@@ -516,12 +522,12 @@ static void claimed(void)
 		if (i % XS_BLOCK_PAGES < XS_BLOCK_MUCH)
 			driver_unmap(world, &many[i], false);
 	xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
-	/* One is open. */
+	/* One block is open. */
 	CHECK(*listed == blocks - 2);
 	for (u32 i = 1; i < blocks; i++)
 		free[i] = xs_block_take_all(block_at(world,
 						     i * XS_BLOCK_BYTES));
-	/* Twice: CPUs give up what they keep in between. */
+	/* Two searches: CPUs give up cached IOVAs in between. */
 	CHECK(!driver_map(world, &lone, LAST));
 	CHECK(*listed < blocks - 2 && *listed >= blocks - 2 - 2 * looks);
 	for (u32 i = 1; i < blocks; i++)
@@ -536,8 +542,8 @@ static void claimed(void)
 }
 
 /*
- * A driver's block of which a part is reserved comes back as a whole, also if the
- * policy has pieces of its own by then.
+ * A driver's block with a reserved part comes back as a whole, even if the policy caches
+ * order-n ranges by then.
  */
 static void reserved(void)
 {
@@ -551,7 +557,7 @@ static void reserved(void)
 		many[i] = (struct mapping) { .pages = 1, .prot = PROT_READ_ };
 		CHECK(driver_map_at(world, &many[i], iova + i * XS_PAGE_BYTES));
 	}
-	/* What CPUs keep is taken from them now, and not soon again. */
+	/* CPUs give up cached IOVAs now, and not soon again. */
 	CHECK(!driver_map(world, &lone, LAST));
 	world_set_policy(world, pieces, &tuning);
 	for (u32 i = 0; i < 10; i++)
@@ -563,8 +569,8 @@ static void reserved(void)
 }
 
 /*
- * What the world knows of a block is forgotten when it comes back: a large mapping
- * may be there next, and frees its page-table page.
+ * The backend's pointer of a block is dropped when the block comes back, because a large
+ * mapping may be placed there next and free the page-table page.
  */
 static void entries(void)
 {
@@ -588,7 +594,7 @@ static void entries(void)
 	world_end(world);
 }
 
-/* The world may ask for it to be forgotten at any time, and learns it anew. */
+/* The backend may drop the pointer at any time, and stores a new one later. */
 static void entries_forgotten(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 64, 1,
@@ -610,7 +616,7 @@ static void entries_forgotten(void)
 	world_end(world);
 }
 
-/* A driver unmaps what it is about to map, and the world learns of it too late. */
+/* A driver unmaps a page that is being mapped, and the backend stores the pointer too late. */
 static void entries_late(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 17, 1, 0);
@@ -627,7 +633,7 @@ static void entries_late(void)
 	world_end(world);
 }
 
-/* Blocks that came back in any order are handed out in theirs, for few commands. */
+/* Blocks that came back in any order are handed out in address order, for few commands. */
 static void in_order(void)
 {
 	static const u32 order[] = { 5, 0, 3, 6, 1, 7, 2, 4 };
@@ -639,7 +645,7 @@ static void in_order(void)
 		driver_unmap(world, &many[7 + order[i]], false);
 		xs_engine_flush(&world->engine, XS_FLUSH_EXPLICIT);
 	}
-	/* The last one is open. */
+	/* The last block is open. */
 	many[14] = map(world, XS_BLOCK_PAGES, LAST);
 	CHECK(many[14].iova == 15 * XS_BLOCK_BYTES);
 	for (u32 i = 7; i < 14; i++) {
@@ -653,7 +659,7 @@ static void in_order(void)
 
 /* ---- limits ---- */
 
-/* A 32-bit device is served when all else is full, from what was kept for it. */
+/* A 32-bit device is served from the reserved low space when all else is full. */
 static void low_limit(void)
 {
 	for (u32 i = 0; i < xs_policy_count && !test_failed(); i++) {
@@ -661,7 +667,7 @@ static void low_limit(void)
 					    LOW - 20 * XS_BLOCK_BYTES);
 		u32 count = 0, low = 0;
 
-		/* 20 blocks are below 4 GiB; half of them are kept. */
+		/* 20 blocks are below 4 GiB; half of them are reserved. */
 		for (; count < 50; count++) {
 			many[count] = map(world, 40, LAST);
 			low += many[count].iova < LOW;
@@ -671,7 +677,7 @@ static void low_limit(void)
 			many[count] = map(world, 40, LOW - 1);
 		many[count++] = map(world, 1, LOW - 1);
 		many[count++] = map(world, 3, LOW - 1);
-		/* Others get what is left when there is nothing else. */
+		/* Other devices get the rest when nothing else is left. */
 		many[count++] = map(world, 1, LAST);
 		while (count--)
 			driver_unmap(world, &many[count], false);
@@ -680,8 +686,8 @@ static void low_limit(void)
 }
 
 /*
- * What is kept for a 32-bit device stays so, page by page, however often it maps and
- * unmaps while others map and keep.
+ * Space reserved for a 32-bit device stays reserved, page by page, however often the device
+ * maps and unmaps while other devices map and keep pages.
  */
 static void low_stays(void)
 {
@@ -710,7 +716,7 @@ static void low_stays(void)
 	}
 }
 
-/* No partial list has more blocks than are taken, or lists more than it has. */
+/* No partial list has more blocks than are taken, or lists more blocks than the list has. */
 static void check_partials(struct world *world)
 {
 	for (u32 cpu = 0; cpu < world->cpus; cpu++)
@@ -723,8 +729,8 @@ static void check_partials(struct world *world)
 }
 
 /*
- * It also stays so if a CPU that has no block open maps for the 32-bit device first:
- * the others' pages come from a block of their own.
+ * The reservation also holds if a CPU without an open block first maps for the 32-bit device:
+ * pages for other devices come from another block.
  */
 static void check_low_closed(const struct xs_policy *policy)
 {
@@ -760,7 +766,7 @@ static void low_closed(void)
 		check_low_closed(&xs_policies[i]);
 }
 
-/* Pages of a driver's own block of what is kept come back to it, and to no others. */
+/* Pages of a driver's own reserved-low block come back to the block, and to no other block. */
 static void check_low_own(const struct xs_policy *policy)
 {
 	struct world *world = begin(policy, 60, 1, LOW - 20 * XS_BLOCK_BYTES);
@@ -794,7 +800,7 @@ static void low_own(void)
 		check_low_own(&xs_policies[i]);
 }
 
-/* Who has to use another CPU's blocks uses its kept ones last. */
+/* A CPU that must use another CPU's blocks uses reserved-low blocks last. */
 static void low_last(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 60, 2,
@@ -824,7 +830,7 @@ static void low_last(void)
 	world_end(world);
 }
 
-/* A block that was kept once, and is not when it is taken again, is like any other. */
+/* A block that was reserved low, and is ordinary when taken again, is like any other block. */
 static void low_once(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 60, 1,
@@ -833,7 +839,7 @@ static void low_once(void)
 
 	for (u32 i = 0; i < 20; i++)
 		many[i] = map(world, XS_BLOCK_PAGES, LOW - 1);
-	/* The fourth one is taken again when there is no other left. */
+	/* The fourth block is taken again when no other block is left. */
 	driver_unmap(world, &many[3], false);
 	xs_engine_retire_cpu(engine, 0);
 	many[3] = map(world, XS_BLOCK_PAGES, LOW - 1);
@@ -851,7 +857,7 @@ static void low_once(void)
 	world_end(world);
 }
 
-/* With a limit inside of what is open, cached and partial. */
+/* With a limit inside open, cached and partial blocks. */
 static void limit_seed(u64 seed)
 {
 	const struct xs_policy *policy = &xs_policies[seed % xs_policy_count];
@@ -896,7 +902,7 @@ static void limits(void)
 	test_seeds(20, limit_seed);
 }
 
-/* ---- far up ---- */
+/* ---- high spaces ---- */
 
 static void check_far(const struct xs_policy *policy, u64 start)
 {
@@ -917,7 +923,7 @@ static void check_far(const struct xs_policy *policy, u64 start)
 			test_be_cpu(i / 2 % 2);
 			driver_unmap(world, &mapping, false);
 		}
-		/* Below it there is nothing. */
+		/* There is nothing below the space. */
 		many[0] = (struct mapping){ .pages = 1 };
 		if (start)
 			CHECK(!driver_map(world, &many[0], start - 1));
@@ -946,8 +952,8 @@ static void far(void)
 /* ---- memory that is given back ---- */
 
 /*
- * All blocks are used and given back: the engine says so, and what described them is
- * freed, but for a little. Page-table pages are pruned with it.
+ * All blocks are used and given back: the engine reports a surplus, and the descriptions of the
+ * blocks are freed, except for a few. Page-table pages are pruned, too.
  */
 static void trim(void)
 {
@@ -971,7 +977,7 @@ static void trim(void)
 			xs_engine_flush(&world->engine, XS_FLUSH_DRAIN);
 			xs_engine_retire_cpu(&world->engine, 0);
 			world_advance(world, 20000000);
-			/* Magazines may keep blocks in use; not of 50 pages. */
+			/* Magazines may keep blocks in use, but not with 50 pages. */
 			CHECK(world->surplus == 1);
 			world_trim(world, false);
 			CHECK(world->engine.space.tree.empty <= 2 + (start != 0));
@@ -988,7 +994,10 @@ static void trim(void)
 	}
 }
 
-/* More is empty than one step of a trim takes: it goes on until what is kept is left. */
+/*
+ * More leaves are empty than one step of a trim handles: the trim continues until only the
+ * spare leaves are left.
+ */
 static void trim_many(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), WORLD_BLOCKS_MAX,
@@ -1010,8 +1019,8 @@ static void trim_many(void)
 }
 
 /*
- * A CPU may still have a block open that another one claimed and gave back, and
- * whose leaf is freed then. It got there by a list while the block was in the free-block cache.
+ * A CPU may have a block open that another CPU claimed and gave back, and whose leaf is freed
+ * then. The first CPU found the block on a list while the block was in the free-block cache.
  */
 static void check_trim_open(u32 lg2)
 {
@@ -1022,7 +1031,7 @@ static void check_trim_open(u32 lg2)
 
 	engine->space.empty_reserved_low = 0;
 	CHECK(engine->cpus[0]->open[lg2] == block);
-	/* What an interleaving leaves: CPU 1 has it open, too. */
+	/* Simulates the result of an interleaving: CPU 1 has the block open, too. */
 	engine->cpus[1]->open[lg2] = block;
 	driver_unmap(world, &mapping, false);
 	xs_engine_retire_cpu(engine, 0);
@@ -1047,13 +1056,13 @@ static void trim_open(void)
 
 static u64 runs[400];
 
-/* A world with a space above all near leaves, of which whole leaves are taken as runs. */
+/* A world with a space above all near leaves, where large mappings take whole leaves. */
 static struct world *begin_large(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 64, 1, 0);
 	struct xs_space *space = &world->engine.space;
 
-	/* Nothing has been taken from the one that there was. */
+	/* The original space is unused. */
 	xs_space_destroy(space);
 	CHECK(!xs_space_init(space, world->engine.ops, world->engine.backend, NEAR,
 			     4 * NEAR));
@@ -1094,7 +1103,7 @@ static void check_trimmed(const struct world *world)
 	CHECK(world->engine.space.tree.empty == world->engine.space.empty_reserved_low);
 }
 
-/* There is no surplus while more than half of what there is is used. */
+/* There is no surplus while more than half of the leaves are used. */
 static void trim_half(void)
 {
 	struct world *world = begin_large();
@@ -1109,7 +1118,7 @@ static void trim_half(void)
 	world_end(world);
 }
 
-/* A trim that is too late to find something: of the next surplus the world is told. */
+/* A trim that finds nothing any more: the backend hears of the next surplus. */
 static void trim_late(void)
 {
 	struct world *world = begin_large();
@@ -1127,8 +1136,8 @@ static void trim_late(void)
 }
 
 /*
- * The same if there is still a surplus at its end: leaves are empty, and inside of a
- * mapping that needs none of them.
+ * The same if a surplus remains at the end of the trim: leaves are empty, but inside a mapping
+ * of whole leaves.
  */
 static void trim_inside(void)
 {
@@ -1149,7 +1158,7 @@ static void trim_inside(void)
 	world_end(world);
 }
 
-/* What is empty lies behind more used leaves than a trim looks at in one go. */
+/* Empty leaves lie behind more used leaves than a trim scans in one step. */
 static void trim_behind(void)
 {
 	struct world *world = begin_large();
@@ -1168,7 +1177,7 @@ static void give_passed(struct world *world)
 	give_extents(world, 0, 200);
 }
 
-/* While a trim waits, leaves that it has passed become empty: it takes them, too. */
+/* While a trim waits, leaves behind the scan become empty: the trim frees them, too. */
 static void trim_passed(void)
 {
 	struct world *world = begin_large();
@@ -1183,9 +1192,9 @@ static void trim_passed(void)
 	world_end(world);
 }
 
-/* ---- what is mapped ---- */
+/* ---- list of mappings ---- */
 
-/* The engine names just the mappings that there are, each once and in order. */
+/* The engine lists exactly the existing mappings, each once and in order. */
 static void check_named(struct world *world, u32 count)
 {
 	u64 iova = 0, pages = 0, named = 0;
@@ -1250,7 +1259,7 @@ static void named(void)
 	test_seeds(30, named_seed);
 }
 
-/* Pages of a driver's block count as its own, until each is mapped. */
+/* Pages of a driver's block count as the block's, until each page is mapped. */
 static void named_own(void)
 {
 	struct world *world = begin(xs_policy_find("fused"), 40, 1, 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The table of policies, and the level of each row and of odd ones. */
+/* The policy table, and the level of each row and of unusual rows. */
 #include <xsmmu/policy.h>
 
 #include "harness.h"
 
-/* What the table of DESIGN says, row by row. */
+/* The table of DESIGN, row by row. */
 static const struct {
 	const char *name;
 	enum xs_level unmodified, batch_aware;
@@ -55,8 +55,8 @@ static void names(void)
 }
 
 /*
- * The dumb model of a level: each claim names what it needs. A row gets the
- * strongest claim that it can back.
+ * A simple model of the level: each level lists requirements. A row gets the strongest level
+ * whose requirements the row meets.
  */
 static enum xs_level level_of(u32 flushes, enum xs_hold hold, bool aware)
 {
@@ -75,7 +75,7 @@ static enum xs_level level_of(u32 flushes, enum xs_hold hold, bool aware)
 	return XS_LEVEL_LAZY;
 }
 
-/* Every set of flush points: never more than the model, and in order. */
+/* Every set of flush points: never stronger than the model, and monotonic. */
 static void odd_rows(void)
 {
 	for (u32 flushes = 0; flushes < 1u << XS_FLUSH_COUNT; flushes++)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pools: a buffer's bytes go to its bounce buffer and come back, and to nobody else's; bounce
- * buffers are never shared, and a chunk goes when nobody can know it any more.
+ * Pools: a buffer's bytes go to the bounce buffer and come back, and reach no other buffer.
+ * Bounce buffers are never shared, and a chunk is freed only when no CPU can use the chunk any
+ * more.
  */
 #include "unit_world.h"
 
@@ -10,14 +11,14 @@
 #define MEMORY_BYTES	(96u * 4096)
 #define CHUNKS		24u
 
-/* Of the memory that buffers are in, the first address: a large one. */
+/* First physical address of buffers: a large number. */
 #define MEMORY_PHYS	0xfedc900040000ULL
 
 static struct {
 	struct xs_pool pool;
 	struct xs_counts counts[TEST_CPUS];
 	u8 *memory;
-	u8 *chunk[XS_CHUNKS_MAX];	/* as the device finds them */
+	u8 *chunk[XS_CHUNKS_MAX];	/* from the device's view */
 	u32 direction[XS_CHUNKS_MAX];
 	u32 chunks;
 	u32 chunks_max;
@@ -27,12 +28,12 @@ static struct {
 	u64 told;
 	bool mute;
 	struct buffer *impatient;	/* is mapped while a chunk is added */
-	u64 early;	/* nothing is there yet when a copy is made */
-	void (*meanwhile)(void);	/* once, when the clock is read */
-	u32 going;	/* chunks that nobody can know any more */
+	u64 early;	/* an IOVA whose word is empty during the copy */
+	void (*meanwhile)(void);	/* called once, when the clock is read */
+	u32 going;	/* chunks that no CPU can find any more */
 	bool drops_fail;
 	bool maps_left;
-	u64 stuck;	/* pages that the world was told of */
+	u64 stuck;	/* stuck pages reported to the backend */
 } m;
 
 static bool is_buffer(u64 phys, u32 bytes)
@@ -63,7 +64,7 @@ void xs_copy_out(u64 phys, const void *bounce, u32 bytes)
 		copy(m.memory + (phys - MEMORY_PHYS), bounce, bytes);
 }
 
-/* ---- the pool's world ---- */
+/* ---- backend of the pool ---- */
 
 static bool fails_now(void)
 {
@@ -92,7 +93,7 @@ static void pool_free(void *world, void *memory, size_t bytes)
 	(void)world;
 	if (!memory)
 		return;
-	/* Who still uses it is seen. */
+	/* Poison, so that a use after free is seen. */
 	for (size_t i = 0; i < bytes / sizeof(*words); i++)
 		words[i] = 0xdddddddddddddddd;
 	m.allocations--;
@@ -111,19 +112,19 @@ static u64 pool_clock(void *world)
 	return __atomic_load_n(&m.now_ns, __ATOMIC_RELAXED);
 }
 
-/* Can anybody still find the chunk of an IOVA? */
+/* Can any CPU still find the chunk of an IOVA? */
 static bool is_known(u64 iova)
 {
 	return __atomic_load_n(&m.pool.chunks[(iova - START) >> XS_CHUNK_LG2],
 			       __ATOMIC_RELAXED);
 }
 
-/* Some chunks are about to go: nobody comes to know them while those who do are waited for. */
+/* Some chunks are about to be freed: during the wait no CPU may find them. */
 static void pool_quiesce(void *world)
 {
 	u32 known = 0;
 
-	/* Of an engine's there is nothing to look at. */
+	/* An engine's pool is not checked here. */
 	if (!m.pool.chunks)
 		return;
 	(void)world;
@@ -222,7 +223,7 @@ static bool begin(u32 cpus)
 	return true;
 }
 
-/* Of all CPUs. */
+/* Sum over all CPUs. */
 static struct xs_counts counted(void)
 {
 	struct xs_counts sum = { 0 };
@@ -232,7 +233,7 @@ static struct xs_counts counted(void)
 	return sum;
 }
 
-/* What is counted as mapped can be found. */
+/* Buffers that count as mapped can be found. */
 static void check_counts(void)
 {
 	struct xs_counts sum = counted();
@@ -254,7 +255,7 @@ static void end(void)
 	m.alloc_fails_in = 0;
 }
 
-/* Nothing is mapped. */
+/* End the pool; nothing is mapped. */
 static void end_empty(void)
 {
 	xs_pool_trim(&m.pool, 0);
@@ -276,7 +277,7 @@ static u8 *memory_at(const struct buffer *buffer, u32 at)
 	return m.memory + (buffer->phys - MEMORY_PHYS) + at;
 }
 
-/* Where the device finds a byte of the buffer. */
+/* Returns the place where the device finds a byte of the buffer. */
 static u8 *bounce_at(const struct buffer *buffer, u32 at)
 {
 	u64 offset = buffer->iova + at - START;
@@ -374,7 +375,7 @@ static void copies(void)
 			unmap(&buffer);
 			CHECK(*memory_at(&buffer, 0) ==
 			      (u8)(first + (direction != XS_DIRECTION_READ)));
-			/* Nothing beside it is copied, in or out. */
+			/* Bytes beside the buffer are not copied, in or out. */
 			CHECK(map(&buffer));
 			*memory_at(&buffer, sizes[i]) ^= 0x55;
 			*(memory_at(&buffer, 0) - 1) ^= 0x55;
@@ -382,13 +383,13 @@ static void copies(void)
 			unmap(&buffer);
 			CHECK(*memory_at(&buffer, sizes[i]) == first);
 			CHECK(*(memory_at(&buffer, 0) - 1) != *memory_at(&buffer, 0));
-			/* Nor back if nobody wants it. */
+			/* Nothing is copied back if the caller does not want the data. */
 			first = *memory_at(&buffer, sizes[i] - 1);
 			CHECK(map(&buffer));
 			device_writes(&buffer, 1);
 			CHECK(unmap_at(buffer.iova, false));
 			CHECK(*memory_at(&buffer, sizes[i] - 1) == first);
-			/* In, what the device writes is always copied. */
+			/* A buffer that the device writes is always copied in. */
 			*memory_at(&buffer, 0) ^= 0x55;
 			CHECK(map_so(&buffer, LAST, 0, false));
 			check_equal(&buffer, direction != XS_DIRECTION_READ);
@@ -397,7 +398,7 @@ static void copies(void)
 	end_empty();
 }
 
-/* A driver looks at its buffer, or writes to it, while it is mapped. */
+/* A driver reads or writes a mapped buffer, with dma_sync. */
 static void syncs(void)
 {
 	if (!CHECK(begin(1)))
@@ -420,7 +421,7 @@ static void syncs(void)
 		*bounce_at(&buffer, 999) = 78;
 		CHECK(sync_at(buffer.iova + 999, 1, true));
 		CHECK(*bounce_at(&buffer, 999) == (reads ? 77 : 78));
-		/* What is none of it. */
+		/* Ranges outside of the buffer. */
 		CHECK(sync_at(buffer.iova, 1000, true));
 		CHECK(sync_at(buffer.iova + 1000, 0, true));
 		*bounce_at(&buffer, 1000) = 3;
@@ -444,7 +445,10 @@ static u32 bounce_lg2(const struct buffer *buffer)
 	return m.pool.chunks[(buffer->iova - START) >> XS_CHUNK_LG2]->lg2;
 }
 
-/* Each buffer is in a bounce buffer of the smallest size, alone, and starts with it. */
+/*
+ * Each buffer has an exclusive bounce buffer of the smallest fitting size, and starts at its
+ * beginning.
+ */
 static void sizes(void)
 {
 	static struct buffer buffers[3 * 64];
@@ -477,7 +481,7 @@ static void sizes(void)
 	/* One chunk for each size was enough. */
 	CHECK(m.chunks == XS_BOUNCE_SIZES);
 	CHECK(!map(&odd) && m.chunks == XS_BOUNCE_SIZES);
-	/* Bounce buffers are aligned as their buffers are. */
+	/* Bounce buffers are aligned like their buffers. */
 	for (u32 i = 0; i < 3; i++)
 		CHECK(map(&buffers[i]));
 	for (u32 i = 3; i < 6; i++) {
@@ -497,7 +501,7 @@ static void sizes(void)
 	end_empty();
 }
 
-/* All bounce buffers of a chunk, of the smallest ones. */
+/* Use all bounce buffers of a chunk, in the smallest size. */
 static void full(void)
 {
 	static struct buffer buffers[XS_CHUNK_BYTES >> XS_BOUNCE_MIN_LG2];
@@ -518,7 +522,10 @@ static void full(void)
 	end_empty();
 }
 
-/* What is within 4 KiB stays where it is in that, if it is so large, or has to. */
+/*
+ * A buffer keeps the offset within 4 KiB if the buffer is large, or if the device requires the
+ * offset.
+ */
 static void offsets(void)
 {
 	struct buffer buffer = { MEMORY_PHYS + 8192 + 1500, 2500, XS_DIRECTION_BOTH, 0 };
@@ -535,12 +542,12 @@ static void offsets(void)
 	      bytes == 2500);
 	CHECK(sync_at(buffer.iova + 2499, 1, false));
 	CHECK(!sync_at(buffer.iova - 1, 1, false));
-	/* An unmap may say any address in it. */
+	/* An unmap may name any address inside. */
 	device_writes(&buffer, 1);
 	CHECK(unmap_at(buffer.iova & ~4095ULL, true));
 	check_equal(&buffer, true);
 	CHECK(!unmap_at(buffer.iova, true));
-	/* Aligned, it fits just so; where its offset stays it would not. */
+	/* An aligned buffer fits exactly; with the offset kept the buffer would not fit. */
 	buffer.phys += 97;
 	CHECK(map(&buffer) && buffer.iova % 4096 == 1596);
 	check_equal(&buffer, true);
@@ -558,7 +565,7 @@ static void offsets(void)
 		      small.iova % 4096 == 4000);
 		unmap(&small);
 	}
-	/* A bounce buffer is never so much of a larger page. */
+	/* A bounce buffer never keeps an offset within a larger page. */
 	CHECK(!map_so(&small, LAST, 8191, true));
 	CHECK(!map_so(&small, LAST, 65535, true));
 	small.phys++;
@@ -566,7 +573,7 @@ static void offsets(void)
 	CHECK(map(&small) && small.iova % 256 == 0);
 	unmap(&small);
 	small.phys += 2048;
-	/* Nor where it is not aligned to four: a copy is. */
+	/* A copy is aligned to four bytes, so an unaligned offset cannot be kept. */
 	buffer.phys = MEMORY_PHYS + 8192 + 1503;
 	CHECK(!map_so(&buffer, LAST, 4095, true));
 	CHECK(map(&buffer) && buffer.iova % 4096 == 1500);
@@ -587,7 +594,7 @@ static void offsets(void)
 	device_writes(&buffer, 2);
 	unmap(&buffer);
 	check_equal(&buffer, true);
-	/* Of an address that the device has not, or what is larger, nothing. */
+	/* No bounce buffer for a device that cannot address the whole of it. */
 	CHECK(!map_so(&small, START + XS_POOL_BYTES - 2, 0, true));
 	CHECK(map_so(&small, START + XS_POOL_BYTES - 1, 0, true));
 	unmap(&small);
@@ -614,7 +621,10 @@ static void bad_unmaps(void)
 	device_writes(&buffer, 1);
 	CHECK(!unmap_at(buffer.iova, true));
 	CHECK(*memory_at(&buffer, 0) == was);
-	/* Who unmaps it again as the next one begins does not get the bytes of before. */
+	/*
+	 * A second unmap at the begin of the next mapping does not copy the previous buffer's
+	 * bytes.
+	 */
 	m.early = buffer.iova;
 	CHECK(map(&buffer) && buffer.iova == m.early);
 	m.early = 0;
@@ -622,7 +632,7 @@ static void bad_unmaps(void)
 	end_empty();
 }
 
-/* There is nothing until it was asked for, and no more than the limit. */
+/* The pool is empty until asked to grow, and never exceeds the limit. */
 static void grows(void)
 {
 	static struct buffer buffers[3 * 512];
@@ -641,16 +651,19 @@ static void grows(void)
 			break;
 		count++;
 	}
-	/* Told for each of three; the third did not come, nor is asked for soon. */
+	/*
+	 * One request for each of three chunks; the third allocation failed, and is not
+	 * requested again soon.
+	 */
 	CHECK(count == 2 * 512 && m.chunks == 2 && m.told == 3);
 	CHECK(!map(&other) && m.told == 3);
 	xs_pool_limit(&m.pool, 3);
 	CHECK(!map(&other) && m.told == 3);
 	m.now_ns += XS_POOL_PAUSE_NS;
 	CHECK(!map_so(&other, LAST, 0, true) && m.told == 4);
-	/* The world is told once, of whatever it is short of. */
+	/* The backend is asked once, for every shortage. */
 	CHECK(!map_so(&buffers[count], LAST, 0, true) && m.told == 4);
-	/* Who found nothing does not look again soon, but for what is its own. */
+	/* After a miss, a CPU searches only the CPU's own areas for a while. */
 	xs_pool_grow(&m.pool);
 	CHECK(m.chunks == 3 && !m.pool.wanted);
 	m.now_ns += XS_POOL_DRY_NS - 1;
@@ -663,7 +676,7 @@ static void grows(void)
 		unmap(&buffers[count]);
 	while (count)
 		unmap(&buffers[--count]);
-	/* What is empty makes room for another kind. */
+	/* Idle areas make room for another kind. */
 	other.direction = XS_DIRECTION_WRITE;
 	m.now_ns += XS_POOL_PAUSE_NS;
 	CHECK(map(&other) && m.chunks == 1);
@@ -673,7 +686,7 @@ static void grows(void)
 	end_empty();
 }
 
-/* A map while a chunk is being added is not a reason for another one. */
+/* A map during the growth of the pool does not request another chunk. */
 static void once(void)
 {
 	static struct buffer buffers[1024];
@@ -685,9 +698,7 @@ static void once(void)
 	CHECK(map(&buffer) && m.chunks == 1 && m.told == 1);
 	m.impatient = NULL;
 	unmap(&buffer);
-	/*
-	 * What comes back before it is added was too few all the same; at the limit it has to do.
-	 */
+	/* Areas that return before the growth do not cancel the growth; at the limit they do. */
 	for (u32 count = 512; count <= 1024; count += 512) {
 		const u8 *first = m.chunk[0];
 
@@ -707,7 +718,7 @@ static void once(void)
 	end_empty();
 }
 
-/* At the limit all that is wanted waits; then it is asked for again. */
+/* At the limit all requests wait; later the requests are made again. */
 static void asks_again(void)
 {
 	struct buffer used = { MEMORY_PHYS, 4096, XS_DIRECTION_BOTH, 0 };
@@ -730,7 +741,7 @@ static void asks_again(void)
 	end_empty();
 }
 
-/* After there was no memory, none is asked for a while. */
+/* After a failed allocation, the pool makes no request for a while. */
 static void pauses(void)
 {
 	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_BOTH, 0 };
@@ -757,7 +768,7 @@ static void pauses(void)
 	m.mute = false;
 }
 
-/* No memory at any place of the set-up. */
+/* Fail every allocation of the set-up. */
 static void fails(void)
 {
 	u32 fails_in = 0;
@@ -773,7 +784,7 @@ static void fails(void)
 	CHECK(fails_in == 2 + 3 + 1);
 }
 
-/* Chunks without a used bounce buffer go, but for those that are kept; all others stay. */
+/* Chunks without a used bounce buffer are freed, except for spare chunks; all others stay. */
 static void trims(void)
 {
 	static struct buffer buffers[4 * 512];
@@ -799,7 +810,7 @@ static void trims(void)
 	CHECK(xs_pool_trim(&m.pool, 0) == 1 && m.chunks == 1);
 	check_equal(&buffers[3 * 512], true);
 	unmap(&buffers[3 * 512]);
-	/* What has gone may come again. */
+	/* A freed chunk can be added again. */
 	CHECK(xs_pool_trim(&m.pool, 0) == 1);
 	xs_pool_limit(&m.pool, 1);
 	CHECK(map(&buffers[0]));
@@ -808,7 +819,7 @@ static void trims(void)
 	end_empty();
 }
 
-/* The same of a chunk whose map has failed, and which the world could not undo. */
+/* The same with a chunk whose map failed and could not be undone by the backend. */
 static void left_chunks(void)
 {
 	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
@@ -832,7 +843,7 @@ static void left_chunks(void)
 	end_empty();
 }
 
-/* A chunk that the world cannot remove keeps its IOVA and its memory, and is not used. */
+/* A chunk that the backend cannot remove keeps IOVA and memory, and is not used. */
 static void stuck_chunks(void)
 {
 	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
@@ -861,7 +872,10 @@ static void stuck_chunks(void)
 	end_empty();
 }
 
-/* The last chance to remove one is when its pool goes: its memory is lost, and the world told. */
+/*
+ * The end of the pool is the last try to remove a stuck chunk: on failure the memory is lost,
+ * and the backend is told.
+ */
 static void lost_chunks(void)
 {
 	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
@@ -881,7 +895,7 @@ static void lost_chunks(void)
 	test_free(m.memory);
 }
 
-/* What another CPU has emptied, or nearly, is used before more is asked for. */
+/* Areas that another CPU has emptied, or nearly emptied, are used before the pool grows. */
 static void moves_from(u32 from)
 {
 	static struct buffer buffers[2 * 512];
@@ -891,7 +905,7 @@ static void moves_from(u32 from)
 		return;
 	test_be_cpu(!from);
 	xs_pool_limit(&m.pool, 1);
-	/* Idle areas of this CPU are not in the way. */
+	/* Idle areas of this CPU do not prevent that. */
 	buffers[0] = (struct buffer){ MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
 	CHECK(map(&buffers[0]));
 	unmap(&buffers[0]);
@@ -905,13 +919,13 @@ static void moves_from(u32 from)
 	test_be_cpu(!from);
 	buffers[512] = buffers[0];
 	CHECK(!map(&buffers[512]));
-	/* A area's half: partial, on the other CPU's partial list. */
+	/* Half of an area: partial, on the other CPU's partial list. */
 	for (u32 i = 0; i < 32; i++)
 		unmap(&buffers[i]);
 	for (u32 i = 0; i < 32; i++)
 		CHECK(map(&buffers[i]));
 	CHECK(!map(&buffers[512]));
-	/* A whole one, on none. */
+	/* A whole area, on no list. */
 	for (u32 i = 64; i < 128; i++)
 		unmap(&buffers[i]);
 	for (u32 i = 64; i < 128; i++)
@@ -929,7 +943,7 @@ static void moves(void)
 	moves_from(0);
 }
 
-/* A area with holes is left to the CPU that has it, if it has no other one. */
+/* A CPU keeps the CPU's only area with holes. */
 static void left_alone(void)
 {
 	static struct buffer buffers[5 * 64];
@@ -944,9 +958,9 @@ static void left_alone(void)
 						  XS_DIRECTION_WRITE, 0 };
 		CHECK(map(&buffers[count]));
 	}
-	/* Of 64 pages. */
+	/* An area of 64 pages. */
 	area = buffers[0].iova >> 18;
-	/* Enough that it is partial, on the partial list of that CPU. */
+	/* Enough that the area is on that CPU's partial list. */
 	for (u32 i = 0; i < 32; i++)
 		unmap(&buffers[i]);
 	test_be_cpu(0);
@@ -960,7 +974,7 @@ static void left_alone(void)
 	end_empty();
 }
 
-/* There are no bounce buffers of a kind: that is nothing to others. */
+/* A shortage of one kind does not affect other kinds. */
 static void dry(void)
 {
 	static struct buffer buffers[65];
@@ -981,7 +995,7 @@ static void dry(void)
 	end_empty();
 }
 
-/* Load that moves from CPU to CPU, and leaves something behind, uses the holes. */
+/* Load that moves between CPUs and leaves buffers behind uses the holes. */
 static void holes(void)
 {
 	static struct buffer buffers[8][512];
@@ -999,7 +1013,7 @@ static void holes(void)
 				*buffer = (struct buffer){
 					MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };
 				CHECK(map(buffer));
-				/* The world does at once what it is told. */
+				/* The backend grows the pool at once. */
 				xs_pool_grow(&m.pool);
 			}
 			for (u32 i = 0; i < 512; i++)
@@ -1010,7 +1024,10 @@ static void holes(void)
 			xs_pool_trim(&m.pool, 0);
 			test_relax();
 		}
-	/* 568 bounce buffers at most are used at a time, in 9 areas, and each CPU may keep two. */
+	/*
+	 * At most 568 bounce buffers in 9 areas are used at a time, and each CPU may keep two
+	 * areas.
+	 */
 	CHECK(m.chunks <= (9 + 2 * 8) / 8 + 1);
 	for (u32 cpu = 0; cpu < 8; cpu++)
 		for (u32 i = 0; i < 512; i += 64) {
@@ -1022,8 +1039,8 @@ static void holes(void)
 }
 
 /*
- * A CPU may have a area open that another one has emptied and given back, since it freed
- * the last bounce buffer before the first one opened it.
+ * A CPU may open an area that another CPU has emptied and given back, if the first CPU found
+ * the area before the last bounce buffer was freed.
  */
 static void share(void *argument)
 {
@@ -1052,7 +1069,7 @@ static void shared(void)
 	end();
 }
 
-/* The bounce buffers of a area, and of the next one. */
+/* The bounce buffers of an area, and of the next area. */
 static struct buffer bounces[128];
 
 static void unmap_area(void)
@@ -1061,7 +1078,10 @@ static void unmap_area(void)
 		unmap(&bounces[i]);
 }
 
-/* So shared, it is used up, and emptied when its CPU looks for another: that is the same. */
+/*
+ * The shared area is used up, and emptied when the CPU looks for another area: the CPU finds
+ * the same area.
+ */
 static void reopened(void)
 {
 	struct buffer one = { MEMORY_PHYS + 1, 1, XS_DIRECTION_WRITE, 0 };
@@ -1083,7 +1103,7 @@ static void reopened(void)
 	CHECK(map(&one));
 	CHECK(!m.meanwhile && one.iova >= first &&
 	      one.iova < first + 64ULL * 256);
-	/* Nobody else is handed it. */
+	/* No other CPU gets the area. */
 	test_be_cpu(1);
 	for (u32 i = 0; i < 64; i++) {
 		CHECK(map(&bounces[i]));
@@ -1101,9 +1121,10 @@ static void reopened(void)
 #define CPUS	3u
 
 /*
+ * struct traffic - parameters of a run
  * @used:	slots
- * @few:	one size and way, so that areas and chunks become empty often
- * @rude:	a driver unmaps what another one unmaps, too
+ * @few:	one size and direction, so that areas and chunks become empty often
+ * @rude:	a driver also unmaps buffers that another driver unmaps
  */
 struct traffic {
 	u64 seed;
@@ -1121,7 +1142,7 @@ struct shared {
 	struct buffer *slots[SLOTS];
 };
 
-/* A buffer's bytes are its own: a part of memory for each slot. */
+/* Each slot has a separate part of memory, so a buffer's bytes are exclusive. */
 static struct buffer *draw(const struct traffic *traffic, u64 *random, u32 slot)
 {
 	static const u32 sizes[] = { 256, 4096, 2048 };
@@ -1137,7 +1158,7 @@ static struct buffer *draw(const struct traffic *traffic, u64 *random, u32 slot)
 	return buffer;
 }
 
-/* The device writes all of it, and all of it comes back. */
+/* The device writes the whole buffer, and the whole buffer comes back. */
 static void use(struct buffer *buffer, u64 *random)
 {
 	u8 value = (u8)test_random(random);
@@ -1154,7 +1175,7 @@ static void use(struct buffer *buffer, u64 *random)
 
 static struct buffer taken;
 
-/* Who takes a slot, or what is in it, has its memory. */
+/* The CPU that takes a slot, or the slot's buffer, owns the slot's memory. */
 static void use_slot(struct shared *shared, u64 *random)
 {
 	u32 slot = test_below(random, shared->traffic.used);
@@ -1177,7 +1198,7 @@ static void use_slot(struct shared *shared, u64 *random)
 	__atomic_store_n(&shared->slots[slot], buffer, __ATOMIC_RELEASE);
 }
 
-/* Each mapping is unmapped by one of those who try. */
+/* Exactly one of several unmaps of a mapping succeeds. */
 static void be_rude(struct shared *shared, u32 cpu)
 {
 	struct buffer buffer = { MEMORY_PHYS, 1, XS_DIRECTION_READ, 0 };
@@ -1294,7 +1315,7 @@ static void at_once(void)
 	test_seeds(4, freely);
 }
 
-/* ---- of an engine ---- */
+/* ---- the pool of an engine ---- */
 
 static struct xs_engine engine;
 
@@ -1316,7 +1337,7 @@ static void end_engine(void)
 	CHECK(!m.allocations && !m.chunks && !world_warnings());
 }
 
-/* Nothing is handed out where its pool is, which is below 4 GiB if that can be. */
+/* No IOVA inside the pool's range is handed out; the range is below 4 GiB if possible. */
 static void check_apart(u64 end, u64 start)
 {
 	const u64 bytes = XS_CHUNK_BYTES > XS_BLOCK_BYTES ? XS_CHUNK_BYTES :
@@ -1335,7 +1356,7 @@ static void check_apart(u64 end, u64 start)
 		CHECK(iova + bytes <= end);
 		count++;
 	}
-	/* The first blocks of all are nobody's. */
+	/* The first block of the space is never handed out. */
 	CHECK(count == (end - XS_POOL_BYTES) / bytes - 1);
 	CHECK(xs_engine_live(&engine) == (s64)count * pages);
 	end_engine();
@@ -1345,12 +1366,12 @@ static void apart(void)
 {
 	check_apart(2 * XS_POOL_BYTES, XS_POOL_BYTES);
 	check_apart((4ULL << 30) + 2 * XS_POOL_BYTES, XS_POOL_BYTES);
-	/* There is no room for it, and none lower. */
+	/* There is no room for the pool, and none below. */
 	if (!begin_engine(2 * XS_POOL_BYTES - 1))
 		return;
 	CHECK(xs_engine_add_pool(&engine) == -XS_ENOMEM);
 	end_engine();
-	/* What is kept for those that can use nothing else is for it, too. */
+	/* The pool may use the space reserved for 32-bit devices. */
 	if (!begin_engine(6ULL << 30) ||
 	    !CHECK(!xs_space_reserve(&engine.space, 0, (4ULL << 30) - XS_POOL_BYTES - 1)))
 		return;
@@ -1364,7 +1385,7 @@ static void apart(void)
 	end_engine();
 }
 
-/* What an engine tries again to remove are the chunks of its pool, too. */
+/* An engine's retry includes the chunks of the pool. */
 static void stuck_in_engine(void)
 {
 	u64 pages = XS_CHUNK_BYTES / XS_PAGE_BYTES;
@@ -1388,7 +1409,10 @@ static void stuck_in_engine(void)
 	end_engine();
 }
 
-/* No memory for it, at any point: it has none, and nothing is left behind. */
+/*
+ * Without memory for the pool, at any point: the engine has no pool, and nothing is left
+ * behind.
+ */
 static void no_memory(void)
 {
 	int error = -XS_ENOMEM;
@@ -1405,7 +1429,7 @@ static void no_memory(void)
 	}
 }
 
-/* Above near leaves is nothing yet, and no memory for what says that a place there is taken. */
+/* Above the near leaves nothing exists yet, and there is no memory to record a reservation. */
 static void no_memory_for_space(void)
 {
 	const u64 near = XS_PAGE_BYTES << XS_NEAR_LG2;
@@ -1420,7 +1444,7 @@ static void no_memory_for_space(void)
 	end_engine();
 }
 
-/* What is copied is live, and the accounts say so; its limit follows the tuning. */
+/* Copied buffers are live and counted; the limit follows the tunables. */
 static void lives(void)
 {
 	static struct xs_stats sum;
@@ -1457,7 +1481,7 @@ static void lives(void)
 	tuning.copy_bytes = 100;
 	xs_engine_set(&engine, xs_policy_find("copy"), &tuning);
 	CHECK(engine.pool.limit == 3 && engine.tuning.copy_bytes == 100);
-	/* An account that is not of what is mapped is found out. */
+	/* The leak check detects a count that matches no mapping. */
 	xs_enter();
 	CHECK(xs_pool_map(&engine.pool, MEMORY_PHYS, 300, XS_DIRECTION_BOTH, LAST, 0, true));
 	xs_exit();
@@ -1468,7 +1492,7 @@ static void lives(void)
 	test_free(m.memory);
 }
 
-/* Whoever looks meanwhile finds no unmap without its map. */
+/* A concurrent reading never sees an unmap without the map. */
 static void live_run(void *argument, u32 cpu)
 {
 	u64 *stopped = argument;

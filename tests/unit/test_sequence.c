@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Random sequences on a few CPUs, one at a time: everything that a driver, an
- * operator and the kernel may do, in a space so small that it is often full.
+ * Random sequences on a few CPUs, one CPU at a time: all actions of drivers, operators and the
+ * kernel, in a space so small that the space is often full.
  */
 #include "unit_world.h"
 
@@ -60,7 +60,7 @@ static void do_unmap(struct run *run)
 
 	if (!run->count)
 		return;
-	/* In order, as rings are, or any. */
+	/* In order, like a ring, or at random. */
 	at = below(run, 4) ? 0 : below(run, run->count);
 	if (below(run, 6))
 		driver_unmap(run->world, &run->mappings[at], !below(run, 20));
@@ -93,7 +93,7 @@ static void do_set(struct run *run)
 	world_check_flushed(run->world);
 }
 
-/* The histogram's largest is not below what the world saw. */
+/* The histogram's maximum is at least the longest exposure that the world saw. */
 static void check_accounts(struct run *run)
 {
 	struct xs_stats *sum = test_alloc(sizeof(*sum));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Slots: what they say, who gets what they say, and how mappings fill them. */
+/* Slots: encoding, claims, and how mappings fill slots. */
 #include "unit_world.h"
 
 #define SPACES	512
@@ -94,7 +94,7 @@ static void race_run(void *argument, u32 cpu)
 	}
 }
 
-/* Of many who claim the same mapping one gets it. */
+/* Of several CPUs that claim the same mapping, exactly one succeeds. */
 static void race_seed(u64 seed)
 {
 	struct race *race = test_alloc(sizeof(*race));
@@ -102,7 +102,7 @@ static void race_seed(u64 seed)
 	race->seed = seed;
 	for (u32 i = 0; i < SPACES; i++)
 		xs_a64_set(&race->slots[i], xs_slot_one(XS_REF_NONE));
-	/* By turns, and freely where that cannot be. */
+	/* With a seed, or running freely where seeds are not supported. */
 	if (seed % 2 || !test_threads(4, seed, race_run, race))
 		test_threads(4, 0, race_run, race);
 	for (u32 i = 0; i < SPACES; i++)
@@ -123,7 +123,7 @@ static struct {
 	xs_ref_t expected[XS_BLOCK_PAGES];
 } f;
 
-/* Memory of all kinds, in folios of a few pages or on its own. */
+/* Memory of all kinds, in folios of a few pages or in single pages. */
 static void make_memory(struct world *world, u64 *random, bool slabs)
 {
 	for (u32 at = 0; at < XS_BLOCK_PAGES;) {
@@ -144,8 +144,8 @@ static void make_memory(struct world *world, u64 *random, bool slabs)
 }
 
 /*
- * What each page is held by; pages that one before them keeps have nothing. If they
- * are of too many all are not held.
+ * The expected reference of each page; a page covered by an earlier page's reference has none.
+ * If there are too many references, none is held.
  */
 static void expect(const struct world *world, u32 pages, bool holds)
 {
@@ -169,7 +169,7 @@ static void expect(const struct world *world, u32 pages, bool holds)
 		f.expected[i] = XS_REF_UNHELD;
 }
 
-/* Each page is spoken for once, by what was expected. */
+/* Each page is covered once, by the expected reference. */
 static void check_filled(u32 pages)
 {
 	u32 at = 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The space against a dumb one: a list of what is taken, where a place is looked
- * for from the bottom. Sizes go from a block to what no memory could describe
- * block by block.
+ * The space against a simple model: a list of taken ranges, searched from the bottom. Sizes go
+ * from a block to sizes that no memory could describe block by block.
  */
 #include "unit_world.h"
 
@@ -15,7 +14,7 @@
 #define TAKEN_SOME	250
 #define NONE		(~0ULL)
 
-/* Blocks [first, end), which nobody may be given; @pages: of a run, 0: one block. */
+/* Taken blocks [first, end); @pages: of an extent, 0: one block. */
 struct taken {
 	u64 first;
 	u64 end;
@@ -30,7 +29,7 @@ static struct {
 	u64 low_free;
 	u64 low_reserved;
 	u32 count;
-	u32 reserved;	/* of those, for ever */
+	u32 reserved;	/* of these, reserved for ever */
 	struct taken taken[TAKEN_MAX];
 } s;
 
@@ -64,7 +63,7 @@ static void model_add(u64 first, u64 end, u64 pages, struct xs_block *block)
 		s.taken[s.count++] = (struct taken){ first, end, pages, block };
 }
 
-/* The end of something in [first, end) that is taken; 0: nothing is. */
+/* Returns the end of a taken range in [first, end); 0: all is free. */
 static u64 model_hit(u64 first, u64 end)
 {
 	for (u32 i = 0; i < s.count; i++)
@@ -73,7 +72,7 @@ static u64 model_hit(u64 first, u64 end)
 	return 0;
 }
 
-/* Free blocks below 4 GiB: taken ones do not overlap, reserved ones may. */
+/* Number of free blocks below 4 GiB: taken ranges do not overlap, reserved ranges may. */
 static u64 model_low_free(void)
 {
 	u64 free = 0;
@@ -100,7 +99,7 @@ static u64 align_of(u64 count)
 	return align;
 }
 
-/* More than a leaf is made of whole leaves, or nodes: those have to be unused. */
+/* A mapping larger than a leaf uses whole, unused leaves or nodes. */
 static u64 model_room(u64 count)
 {
 	u64 part = 1;
@@ -129,7 +128,7 @@ static u64 model_find_from(u64 count, u64 from, u64 end)
 	return NONE;
 }
 
-/* The upper half of what is free below 4 GiB is for those that need it. */
+/* The upper half of the free space below 4 GiB is for devices with that limit. */
 static u64 model_find(u64 count, u64 last)
 {
 	u64 end = last == LAST ? END_BLOCKS : (last + 1) / XS_BLOCK_BYTES;
@@ -148,7 +147,7 @@ static void model_note_low(void)
 	CHECK(s.space.low_free == s.low_free);
 }
 
-/* ---- both ---- */
+/* ---- space and model together ---- */
 
 static bool begin(u64 start, u64 end)
 {
@@ -175,7 +174,7 @@ static void end(void)
 	CHECK(!s.allocations);
 }
 
-/* As a bool: was it done? The space is as it was, if not. */
+/* Returns whether the reservation succeeded. On failure the space is unchanged. */
 static bool reserve(u64 start, u64 last)
 {
 	if (xs_space_reserve(&s.space, start, last))
@@ -187,7 +186,7 @@ static bool reserve(u64 start, u64 last)
 	return true;
 }
 
-/* The block's number, NONE if there is none. */
+/* Returns the block's number, NONE if there is none. */
 static u64 take(u64 last)
 {
 	u64 expected = model_find(1, last);
@@ -197,7 +196,7 @@ static u64 take(u64 last)
 
 	xs_local_restore(flags);
 	if (!block && s.allocations && expected != NONE)
-		return NONE;	/* no memory: looked at by the caller */
+		return NONE;	/* no memory: the caller checks */
 	CHECK(got == expected);
 	if (!block)
 		return NONE;
@@ -271,7 +270,7 @@ static void give(u32 at)
 	model_note_low();
 }
 
-/* The leaves that there are: as many as counted, and none of them for nothing. */
+/* The leaves: as many as counted, and none without need. */
 static void check_leaves(bool trimmed)
 {
 	struct xs_leaf *leaf;
@@ -302,7 +301,7 @@ static void trim(void)
 
 	while ((count = xs_space_detach(&s.space, &from, detached))) {
 		CHECK(count <= XS_DETACH_MAX);
-		/* Nobody can have them meanwhile, or find them. */
+		/* Nobody can take or find detached leaves meanwhile. */
 		for (u32 i = 0; i < count; i++) {
 			u64 page = detached[i].block * XS_BLOCK_PAGES;
 
@@ -317,7 +316,7 @@ static void trim(void)
 	check_leaves(!s.space.empty_reserved_low);
 }
 
-/* ---- one by one ---- */
+/* ---- single cases ---- */
 
 static void bad_ranges(void)
 {
@@ -334,7 +333,7 @@ static void bad_ranges(void)
 
 static void rounding(void)
 {
-	/* Inwards: block 3 is the first whole one, block 8 the last. */
+	/* Rounded inwards: block 3 is the first whole block, block 8 the last. */
 	if (!begin(2 * XS_BLOCK_BYTES + 1, 10 * XS_BLOCK_BYTES - 1))
 		return;
 	CHECK(take(LAST) == 3);
@@ -369,7 +368,7 @@ static void reserved(void)
 	end();
 }
 
-/* What is reserved in what is reserved needs nothing: no leaf that no block of is free. */
+/* A reservation inside a reservation needs no leaf. */
 static void reserved_twice(void)
 {
 	u64 leaves;
@@ -384,7 +383,7 @@ static void reserved_twice(void)
 	end();
 }
 
-/* Everything there is: the last block ends at XS_SPACE_END. */
+/* The whole space: the last block ends at XS_SPACE_END. */
 static void all_of_it(void)
 {
 	if (!begin(0, LAST))
@@ -402,7 +401,7 @@ static void all_of_it(void)
 	end();
 }
 
-/* The upper half of the lowest 4 GiB goes to those that can use nothing else. */
+/* The upper half of the lowest 4 GiB is reserved for devices that can use nothing else. */
 static void low_is_reserved(void)
 {
 	u64 start = (1ULL << 32) - 20 * XS_BLOCK_BYTES;
@@ -413,14 +412,14 @@ static void low_is_reserved(void)
 		CHECK(take(LAST) != NONE);
 	CHECK(s.space.low_free == 10);
 	CHECK(take((1ULL << 32) - 1) == LOW_BLOCKS - 10);
-	/* When nothing else is left all get it. */
+	/* When nothing else is left, all devices get the space. */
 	for (u32 i = 0; i < 9; i++)
 		CHECK(take(LAST) < LOW_BLOCKS);
 	CHECK(take(LAST) == NONE);
 	end();
 }
 
-/* The same of all 4 GiB, which are the fewer leaves the larger pages are. */
+/* The same for all 4 GiB, which need fewer leaves with larger pages. */
 static void low_is_half(void)
 {
 	u64 low = 0, count = 0;
@@ -439,7 +438,7 @@ static void low_is_half(void)
 	end();
 }
 
-/* All leaves of 4 GiB are looked into for a run that fits only the last one. */
+/* An extent that fits only in the last leaf below 4 GiB is found after a search of all leaves. */
 static void many_looks(void)
 {
 	if (!begin(0, 1ULL << 32))
@@ -463,8 +462,8 @@ static void many_looks(void)
 }
 
 /*
- * After as many leaves as that only unused ones are looked for: what would fit in a
- * later one is not seen, but it ends, and what is unused is found.
+ * After that many leaves, the search considers only unused leaves: room in a later used leaf is
+ * missed, but the search ends and finds unused leaves.
  */
 static void too_many_looks(void)
 {
@@ -508,7 +507,7 @@ static void no_memory_at_init(void)
 	end();
 }
 
-/* Without memory nothing is taken, and it can be later. */
+/* Without memory, nothing is taken; a later take succeeds. */
 static void no_memory(void)
 {
 	static const u32 pages[] = { 1, 65, 17 * 64, 1 << 20, (1 << 20) + 1 };
@@ -662,8 +661,8 @@ static void against_model(void)
 }
 
 /*
- * A trim looks at so many leaves at a time, and what becomes empty behind it is a
- * surplus that it sees at its end.
+ * A trim scans a bounded number of leaves at a time; leaves that become empty behind the scan
+ * form a surplus that the trim sees at the end.
  */
 static void emptied_behind(void)
 {

@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-/* The bucket that counts @ns, found by looking. */
+/* Find the bucket that counts @ns by searching. */
 static u32 bucket_of(struct xs_stats *stats, u64 ns)
 {
 	u32 found = XS_EXPOSURE_BUCKETS;
@@ -53,7 +53,7 @@ static void bounds(void)
 	test_free(stats);
 }
 
-/* Each word of @b is added to that of @a, but for the maximum and whose they are. */
+/* A sum adds every word of @b to @a, except the maximum and its owner. */
 static void sums(void)
 {
 	struct xs_stats *a = test_alloc(sizeof(*a));
@@ -80,7 +80,7 @@ static void sums(void)
 	test_free(b);
 }
 
-/* What was flushed inside unmaps counts as such, and exposed nobody. */
+/* Pages flushed inside unmaps count as direct, and add no exposure. */
 static void direct(void)
 {
 	struct xs_stats *sum = test_alloc(sizeof(*sum));

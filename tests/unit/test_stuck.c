@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Stuck pages: the world fails to remove what the driver has unmapped. The world of these
- * tests checks that no IOVA of such a page is mapped again and that its memory, if it can
- * be held, is not freed before the world has removed it.
+ * Stuck pages: the backend fails to remove pages that the driver has unmapped. The tests' world
+ * checks that no IOVA of a stuck page is mapped again, and that memory which can be held is not
+ * freed before the removal.
  */
 #include "unit_world.h"
 
@@ -11,8 +11,8 @@
 #define FAILS_FOR_EVER	(1ULL << 40)
 
 /*
- * One of each size and kind of memory that an engine treats differently; and a second page,
- * for which a block is open where the policy places by blocks.
+ * A mapping of each size and kind of memory that the engine treats differently; and a second
+ * page, for which a block is open where the policy places by blocks.
  */
 static const struct mapping shapes[MAPPINGS] = {
 	{ .pages = 1, .kind = MEMORY_COUNTED, .prot = PROT_READ_ },
@@ -35,12 +35,12 @@ static struct world *begin(const struct xs_policy *policy)
 	return world_new(&config, 0);
 }
 
-/* Removals work again: nothing is stuck from here on. */
+/* Removals succeed again: nothing is stuck from here on. */
 static void mend(struct world *world)
 {
 	world->removal_fails_in = 0;
 	world->removals_to_fail = 0;
-	/* A removal may take long: the retry is in no call of the engine then. */
+	/* A removal may take long: the retry runs outside of calls of the engine. */
 	world->removes_outside = true;
 	CHECK(!xs_engine_retry(&world->engine));
 	world->removes_outside = false;
@@ -48,7 +48,7 @@ static void mend(struct world *world)
 	world->stuck_pages = 0;
 }
 
-/* Unmap all, some at once and some when the policy says, and flush. */
+/* Unmap all, some with an immediate flush and some as the policy says, then flush. */
 static void unmap_all(struct world *world, const struct mapping *mappings,
 		      u64 seed)
 {
@@ -76,7 +76,7 @@ static bool run_round(struct world *world, u64 nth, u64 more, u64 seed)
 	return world->removals - removals >= nth;
 }
 
-/* Each removal fails once, and from each on all do. */
+/* Fail each single removal, and all removals from each on. */
 static void check_each_removal(struct world *world, u64 seed)
 {
 	bool failed = true;
@@ -86,7 +86,7 @@ static void check_each_removal(struct world *world, u64 seed)
 		     more += FAILS_FOR_EVER) {
 			failed = run_round(world, nth, more, seed);
 			CHECK(!failed || world->stuck_pages);
-			/* What is stuck stays so as long as the world fails. */
+			/* Pages stay stuck as long as the backend fails. */
 			if (more && failed)
 				CHECK(xs_engine_retry(&world->engine) ==
 				      world->stuck_pages);
@@ -108,7 +108,7 @@ static void each_removal(void)
 	}
 }
 
-/* A map fails, and the world can neither map all of it nor undo it. */
+/* A map fails, and the backend can neither complete nor undo the map. */
 static void check_failed_map(struct world *world, const struct mapping *shape,
 			     bool recovers)
 {
@@ -120,7 +120,7 @@ static void check_failed_map(struct world *world, const struct mapping *shape,
 	world->removals_to_fail = FAILS_FOR_EVER;
 	if (recovers)
 		world->removal_fails_in = world->removals_to_fail = 0;
-	/* The driver frees the memory when its map has failed. Some of it may not be mapped. */
+	/* The driver frees the memory after the failed map. Some pages may not be mapped. */
 	world->removes_none = true;
 	CHECK(!driver_map(world, &mapping, LAST));
 	world->removes_none = false;
@@ -181,7 +181,10 @@ static void no_mapping(void)
 	world_end(world);
 }
 
-/* Of each shape and kind, by a batch-aware driver, in one flush that removes none. */
+/*
+ * Mappings of each shape and kind, by a batch-aware driver, in one flush whose removals all
+ * fail.
+ */
 static void check_aware(struct world *world, u32 first)
 {
 	struct mapping mappings[MAPPINGS];
@@ -209,14 +212,14 @@ static void aware(void)
 	}
 }
 
-/* A batch-aware driver's page is removed in its unmap, as there is no memory for a batch. */
+/* A batch-aware driver's page is removed in the unmap, because there is no memory for a batch. */
 static void aware_no_batch(void)
 {
 	for (u32 i = 0; i < 2 * xs_policy_count; i++) {
 		struct world *world = begin(&xs_policies[i / 2]);
 		struct mapping mapping = shapes[0];
 
-		/* The common way to unmap it, or the other one. */
+		/* Unmap on the fast path or on the slow path. */
 		world->last_serial += i % 2;
 		CHECK(driver_map(world, &mapping, LAST));
 		world->removal_fails_in = 1;
@@ -230,8 +233,8 @@ static void aware_no_batch(void)
 }
 
 /*
- * Pages of a driver's block, unmapped together; none of them is removed by the driver's flush, or
- * by the unmap, if there is no memory for a batch.
+ * Pages of a driver's block, unmapped together; the driver's flush removes none of them, nor
+ * does the unmap if there is no memory for a batch.
  */
 static void check_in_block(bool no_batch)
 {
@@ -269,8 +272,8 @@ static void in_block(void)
 }
 
 /*
- * A map in a driver's block fails behind @before pages, and the world can neither map all of
- * its run of four nor undo it.
+ * A map in a driver's block fails behind @before pages, and the backend can neither complete
+ * nor undo the map's extent of four pages.
  */
 static void check_failed_in_block(struct world *world, u32 before, bool recovers)
 {
@@ -307,8 +310,8 @@ static void failed_in_block(void)
 }
 
 /*
- * The last flush of an engine fails, and nobody tries again before it goes: the devices keep the
- * pages, so their memory is never given back.
+ * The last flush of an engine fails, and there is no retry before the end: devices keep access
+ * to the pages, so the memory is never given back.
  */
 static void to_the_end(void)
 {
@@ -334,7 +337,7 @@ static void to_the_end(void)
 	}
 }
 
-/* ---- flushes that fail, beside who tries again and who maps ---- */
+/* ---- failing flushes, concurrent with retries and maps ---- */
 
 #define ROUNDS	60
 #define KEPT	12
@@ -345,7 +348,7 @@ struct at_once {
 	u32 running;
 };
 
-/* Map, unmap and map again: what is free is handed out at once. */
+/* Map, unmap and map again: freed pages are handed out at once. */
 static void fail_some(struct at_once *at_once, u32 cpu)
 {
 	u64 random = at_once->seed * TEST_CPUS + cpu;
@@ -394,7 +397,10 @@ static void at_once_run(void *argument, u32 cpu)
 	}
 }
 
-/* A policy that defers what ordinary drivers unmap, so that no unmap says how it went. */
+/*
+ * Returns a policy that defers unmaps of unmodified drivers, so that no unmap reports a failed
+ * removal.
+ */
 static const struct xs_policy *deferring(u64 seed)
 {
 	static const char *const names[] = { "xsmmu", "lazy", "fands", "fused" };
@@ -434,7 +440,10 @@ static void at_once(void)
 	test_seeds(120, at_once_seed);
 }
 
-/* An unmap is under way, and slots behind the first one still name the memory: it is no mapping. */
+/*
+ * An unmap is in progress, and slots behind the first slot still name the memory: there is no
+ * mapping.
+ */
 static void none_is_mapped(struct world *world)
 {
 	u64 iova = 0;

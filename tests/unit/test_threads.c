@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * CPUs at the same time: mappings made on one and undone on another, with
- * polls, timers, explicit flushes, policy changes and trims among them, and with
- * interrupts that do the same. Once freely, for ThreadSanitizer and the real
- * machine, and once by turns, where each interleaving is drawn from a seed and can
- * be repeated.
+ * Concurrent CPUs: mappings made on one CPU and unmapped on another, with polls, timers,
+ * explicit flushes, policy changes and trims in between, and with interrupts that do the same.
+ * Run freely, for ThreadSanitizer and the real machine, and by turns, where a seed determines
+ * the interleaving and a run can be repeated.
  */
 #include "unit_world.h"
 
 #define SLOTS	48
 
-/* A mapping's place. Who takes the pointer out owns what it points to. */
+/* A place for mappings. The CPU that takes a pointer out owns the mapping. */
 struct shared {
 	struct world *world;
 	u64 seed;
@@ -19,7 +18,7 @@ struct shared {
 	const struct xs_policy *only;	/* no policy changes if set */
 	bool emptying;		/* single pages, so that many blocks get empty */
 	bool interrupts;
-	bool changing;		/* CPU 0 does nothing but change policies */
+	bool changing;		/* CPU 0 only changes policies */
 	struct mapping *slots[SLOTS];
 };
 
@@ -34,7 +33,7 @@ static u32 below(struct cpu *cpu, u32 limit)
 	return test_below(&cpu->random, limit);
 }
 
-/* Release and acquire: as much order as a driver's own ring gives. */
+/* Release and acquire: the order that a driver's own ring provides. */
 static struct mapping *exchange_at(struct shared *shared, u32 slot,
 				   struct mapping *mapping)
 {
@@ -47,7 +46,7 @@ static struct mapping *exchange(struct cpu *cpu, struct mapping *mapping)
 	return exchange_at(cpu->shared, below(cpu, SLOTS), mapping);
 }
 
-/* This and what else there is, with one flush. */
+/* Unmap this mapping and other available mappings with one flush. */
 static void unmap_aware(struct cpu *cpu, struct mapping *mapping)
 {
 	struct mapping mappings[AWARE_MAX];
@@ -116,7 +115,7 @@ static void set(struct cpu *cpu)
 	world_set_policy(cpu->shared->world, policy, &tuning);
 }
 
-/* Sums that are taken under traffic are a moment old, but never impossible. */
+/* Sums taken under traffic are slightly old, but never impossible. */
 static void check_accounts(struct world *world)
 {
 	struct xs_stats *sum = test_alloc(sizeof(*sum));
@@ -128,7 +127,7 @@ static void check_accounts(struct world *world)
 	CHECK(xs_engine_live(&world->engine) >= 0);
 }
 
-/* What only CPU 0 does: there is one operator, and one clock. */
+/* Actions of CPU 0 only: there is one operator, and one clock. */
 static void operate(struct cpu *cpu)
 {
 	struct world *world = cpu->shared->world;
@@ -153,7 +152,7 @@ static void operate(struct cpu *cpu)
 	}
 }
 
-/* What may be done in any context. */
+/* Actions allowed in any context. */
 static void act(struct cpu *cpu, u32 what)
 {
 	struct world *world = cpu->shared->world;
@@ -207,8 +206,8 @@ static void run(void *argument, u32 id)
 enum how { FREELY, BY_TURNS, EMPTYING, CHANGING };
 
 /*
- * One CPU at a time, by @seed, or freely. @only: with this policy, and blocks that
- * are emptied. False if this world cannot do it.
+ * Run one CPU at a time, by @seed, or freely. @how: options. Returns false if the platform does
+ * not support seeds.
  */
 static bool together(u64 seed, u32 steps, enum how how)
 {
@@ -267,7 +266,7 @@ static void by_turns(void)
 	test_seeds(150, by_turns_seed);
 }
 
-/* Blocks whose last pages are unmapped on any CPU, and flushed on another. */
+/* Blocks whose last pages are unmapped on any CPU, and flushed on another CPU. */
 static void emptying_seed(u64 seed)
 {
 	test_replay(seed, 0);
@@ -279,7 +278,7 @@ static void emptying(void)
 	test_seeds(200, emptying_seed);
 }
 
-/* Changes of policy, one after the other, among unmaps. */
+/* Policy changes, one after the other, during unmaps. */
 static void changing_seed(u64 seed)
 {
 	test_replay(seed, 0);
@@ -291,7 +290,7 @@ static void changing(void)
 	test_seeds(200, changing_seed);
 }
 
-/* ---- accounts ---- */
+/* ---- statistics ---- */
 
 struct traffic {
 	struct world *world;
@@ -299,7 +298,7 @@ struct traffic {
 	u64 stopped;	/* CPUs */
 };
 
-/* CPU 0 reads, the others map and unmap. */
+/* CPU 0 reads, other CPUs map and unmap. */
 static void count_run(void *argument, u32 cpu)
 {
 	struct traffic *traffic = argument;
@@ -330,7 +329,7 @@ static void count_seed(u64 seed)
 	struct traffic traffic = { world_new(&config, 0), seed, 0 };
 
 	test_replay(seed, 0);
-	/* By turns, and freely where that cannot be. */
+	/* With a seed, or running freely where seeds are not supported. */
 	if (!test_threads(3, seed, count_run, &traffic))
 		test_threads(3, 0, count_run, &traffic);
 	test_be_cpu(0);
@@ -345,13 +344,14 @@ static void counting(void)
 	test_seeds(100, count_seed);
 }
 
-/* ---- maps and what is live ---- */
+/* ---- maps and the number of live pages ---- */
 
 #define LIVE_MAPS	30
 
 /*
- * Who makes maps fail and waits for all sections finds all that is mapped among what
- * is live: nothing is given back behind a map. So outside of sections both agree.
+ * A CPU that makes maps fail and waits for all sections finds every mapped page counted as
+ * live: a failing map gives back nothing after the section. Outside of sections both counts
+ * agree.
  */
 struct living {
 	struct world *world;
@@ -382,7 +382,7 @@ static void live_run(void *argument, u32 cpu)
 	for (u32 i = 0; i < LIVE_MAPS && !test_failed(); i++) {
 		struct mapping *mapping = &living->mappings[living->count];
 
-		/* Larger ones are in a section of their caller's. */
+		/* Larger mappings are in a section of the caller. */
 		mapping->pages = 1;
 		if (!test_below(&random, 3))
 			mapping->pages += test_below(&random, XS_BLOCK_PAGES);
@@ -403,7 +403,7 @@ static void live_seed(u64 seed)
 	living->world = world_new(&config, 0);
 	living->seed = seed;
 	test_replay(seed, 0);
-	/* By turns of one, so that it can be repeated. */
+	/* With a seed and one CPU, so that a run can be repeated. */
 	if (!test_threads(1, seed, live_run, living))
 		test_threads(1, 0, live_run, living);
 	test_be_cpu(0);
@@ -427,8 +427,8 @@ static void living(void)
 #define POLL_PAGES	24
 
 /*
- * Each CPU has a ring, and what it gets done in a poll it leaves to the one that
- * wants it: a third to another CPU.
+ * Each CPU has a ring and unmaps completed mappings in a poll; a third of the mappings are
+ * handed to another CPU.
  */
 struct polls {
 	struct world *world;
@@ -461,7 +461,7 @@ static void poll_once(struct polls *polls, u32 cpu, u64 *random)
 		else
 			driver_unmap_deferred(world, mappings[i]);
 	}
-	/* One flush at the end of it. */
+	/* One flush at the end. */
 	if (count)
 		driver_unmap_aware(world, done,
 				   count < AWARE_MAX ? count : AWARE_MAX, false);
@@ -484,8 +484,8 @@ static void poll_run(void *argument, u32 cpu)
 }
 
 /*
- * A driver's flush is of what its CPU has unmapped: that others mapped it, or the
- * neighbours of it are theirs, costs nothing.
+ * A driver's flush covers only pages unmapped on the CPU: mapping on another CPU, or neighbours
+ * of another CPU, cost nothing.
  */
 static void poll_seed(u64 seed)
 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Depth first through all choices; see explore.h.
+ * Explores all choices depth first; see explore.h.
  *
- * A run replays the choices that led to the last one that has an alternative,
- * takes that, and goes on. Where threads may change, the state is hashed: who
- * has done and read what, all messages in their order, all views. A state that
- * was met before by another way is left. 64 bits of hash: that two of the at
- * most STATES_MAX states are taken for one has a chance below 1 in a million.
+ * A run replays the choices up to the last choice with an untried alternative, takes the
+ * alternative, and continues. At each possible thread switch the state is hashed: every
+ * thread's actions and read values, all messages in order, and all views. A run that reaches a
+ * known state ends. The hash has 64 bits, so the chance that two of at most STATES_MAX states
+ * collide is below 1 in a million.
  *
- * Words that only one thread uses, or that nobody writes, have no place in this:
- * which those are is found out on the way, see is_shared().
+ * Words used by a single thread, and words that no thread writes, are no part of the state. The
+ * explorer learns the shared words during the exploration, see is_shared().
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -29,7 +29,7 @@
 #define EVENTS_MAX	2000
 #define STEPS_MAX	200000
 #define OUTCOMES_MAX	64
-#define LOOKS		1024	/* runs by chance that find no shared word */
+#define LOOKS		1024	/* random runs that find no shared word */
 #define RARITIES	8
 #define ARENA_BYTES	(4ul << 20)	/* of setup and of each thread */
 
@@ -42,7 +42,7 @@ static const struct ex_program *program;
 static struct coroutine scheduler;
 static jmp_buf finish_failed;
 static bool in_setup;
-static u32 cpu_alone;		/* which setup or finish says it is */
+static u32 cpu_alone;		/* CPU that setup or finish has set */
 
 static struct {
 	u16 chosen;
@@ -51,8 +51,8 @@ static struct {
 
 static u32 choice_count;	/* of the runs so far */
 static u32 choice_at;		/* in this run */
-static u64 chance;		/* not 0: it makes the choices */
-static u32 rarity;		/* about one choice of 2^rarity is not the first one then */
+static u64 chance;		/* not 0: random state that makes the choices */
+static u32 rarity;		/* about one choice of 2^rarity is then not the first alternative */
 
 static u64 *states;
 static u32 states_size;
@@ -64,7 +64,7 @@ static char failure[400];
 static char outcomes[OUTCOMES_MAX][32];
 static u32 outcome_count;
 
-/* Words that were used, and by whom; kept from one run to the next. */
+/* Used words with their users; kept from run to run. */
 static struct {
 	uintptr_t at;
 	u8 users;	/* threads, one bit each */
@@ -80,7 +80,7 @@ static size_t arena_setup;
 
 extern struct ex_site __start_ex_sites[], __stop_ex_sites[];
 
-/* ---- what platform_litmus.h calls ---- */
+/* ---- functions that platform_litmus.h calls ---- */
 
 u32 ex_thread(void)
 {
@@ -295,7 +295,7 @@ static u64 state_hash(void)
 	return hash ? hash : 1;
 }
 
-/* Its place among the states, or the free one for it. */
+/* Returns the hash's entry in the table of states, or a free entry. */
 static u64 *find_state(u64 hash)
 {
 	u32 slot = (u32)(hash >> 20) & (states_size - 1);
@@ -327,7 +327,7 @@ static void states_double(void)
 	free(old);
 }
 
-/* Remembers the state. True: it was known. */
+/* Record the state. Returns true if the state was known. */
 static bool is_known(void)
 {
 	u64 hash = state_hash();
@@ -421,7 +421,7 @@ static void run_once(void)
 		u32 ready[EX_THREADS];
 		u32 count = 0;
 
-		/* The first choice is to go on with the same thread. */
+		/* The first choice is to continue with the same thread. */
 		for (u32 i = 0; i < thread_count; i++)
 			if (can_go_on(&threads[(last + i) % thread_count]))
 				ready[count++] = (last + i) % thread_count;
@@ -440,7 +440,7 @@ static void run_once(void)
 
 /* ---- all runs ---- */
 
-/* Take the next alternative of the last choice that has one. */
+/* Take the next alternative of the last choice that has an alternative. */
 static bool advance(void)
 {
 	while (choice_count) {
@@ -452,9 +452,9 @@ static bool advance(void)
 }
 
 /*
- * A shared word that the exploration finds makes it begin again. Runs that make their choices
- * by chance find most of these words before it: the same runs each time, as the chance has no
- * seed. Some of them change threads often, others seldom. A run that fails is a failure.
+ * A newly found shared word restarts the exploration. Runs with random choices find most shared
+ * words beforehand. The random numbers have no seed, so the runs are the same each time. Some
+ * runs switch threads often, other runs rarely. A failing run is a failure.
  */
 static void look_around(void)
 {
@@ -467,7 +467,7 @@ static void look_around(void)
 		run_once();
 		if (begins_again)
 			looks = 0;
-		/* A bound, which may have a failure in front of it. */
+		/* A bound on resources; a failure may come first in the exploration. */
 		if (!strncmp(failure, "more than ", 10))
 			failure[0] = '\0';
 	}
@@ -505,7 +505,7 @@ static void check_outcomes(void)
 			 all, program->expect);
 }
 
-/* Returns whether it fails; see @failure. */
+/* Returns whether the program fails; see @failure. */
 static bool explore(void)
 {
 	failure[0] = '\0';
@@ -543,13 +543,13 @@ static bool explore_and_tell(bool quiet)
 	return !wanted;
 }
 
-/* ---- weaker orders, which have to be noticed ---- */
+/* ---- weaker orders, which programs must notice ---- */
 
 static const char *const order_names[] = {
 	"relaxed", "acquire", "release", "acq_rel", "full"
 };
 
-/* Where the programs explored so far have been, by number. */
+/* Print the numbers of the sites that the programs explored so far have executed. */
 static void tell_sites(void)
 {
 	u32 number = 0;
@@ -600,7 +600,7 @@ static bool run_program(bool quiet)
 	return failed;
 }
 
-/* Is it named on the command line, or none is? */
+/* Is the program named on the command line, or is no program named? */
 static bool is_wanted(char **names, int count)
 {
 	for (int i = 0; i < count; i++)
@@ -609,7 +609,7 @@ static bool is_wanted(char **names, int count)
 	return !count;
 }
 
-/* The code under test has crashed: that is a failure, and the last one. */
+/* The code under test has crashed: the last failure. */
 static void crashed(int number)
 {
 	printf("%-20s FAILED  %u states, %llu runs, %llu complete, 0.00 s: CRASH: signal %d\n",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What happened in this run, to be printed when it fails. */
+/* Events of this run, to be printed on failure. */
 #include <stdio.h>
 #include <string.h>
 

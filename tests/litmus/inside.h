@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the parts of the explorer know of each other. */
+/* Interfaces between the parts of the explorer. */
 #ifndef EXPLORE_INSIDE_H
 #define EXPLORE_INSIDE_H
 
@@ -24,15 +24,15 @@ struct clock {
 	u16 at[EX_THREADS];
 };
 
-/* What is handed over by release and acquire. */
+/* State that release and acquire hand over. */
 struct sight {
 	struct view view;
 	struct clock clock;
 };
 
 /*
- * What a store was caused by, and the part of it that the processor, too,
- * keeps before it: by acquire, release or a barrier, not a dependency.
+ * Causes of a store, and the causes that the processor also keeps before the store: by acquire,
+ * release or a barrier, not by a dependency.
  */
 struct trail {
 	struct clock cause;
@@ -40,14 +40,14 @@ struct trail {
 };
 
 /*
- * struct thread
- * @now, @acquired, @released: what it sees; would see after an acquire fence;
- *		saw at its last release fence
- * @trail:	what its next plain or relaxed store has behind it
- * @seen:	what is kept before its reads so far, and those reads
- * @history:	hash of all it did and read, which makes it what it is
- * @waits_lock, @waits_grace: cannot go on until this is so
- * @irqs_off, @interrupted: no interrupt can come; its interrupt has come
+ * struct thread - a thread of a program
+ * @now, @acquired, @released: current sight; sight after an acquire fence; sight at
+ * 		the last release fence
+ * @trail:	causes of the next plain or relaxed store
+ * @seen:	reads so far, and everything ordered before them
+ * @history:	hash of all actions and read values, which determine the thread's state
+ * @waits_lock, @waits_grace: the thread cannot continue while set
+ * @irqs_off, @interrupted: no interrupt can come; the interrupt has come
  */
 struct thread {
 	struct coroutine stack;
@@ -66,27 +66,27 @@ struct thread {
 	/* read-side sections */
 	u32 depth;
 	u32 entered;		/* sections so far */
-	/* the grace period it waits for */
+	/* the grace period that the thread waits for */
 	u32 waits_for;		/* threads, one bit each */
-	struct sight after;	/* what their sections have done */
+	struct sight after;	/* sight of the end of their sections */
 };
 
 struct lock {
 	void *at;
 	u32 holder;		/* thread + 1 */
-	u64 last;		/* the event that unlocked it */
+	u64 last;		/* event of the last unlock */
 	struct sight sight;
 	struct trail trail;
 };
 
-/* What has been chosen so far in this run: explore.c. */
+/* State of the current run: explore.c. */
 extern struct thread threads[EX_THREADS];
 extern u32 thread_count;
 extern struct thread *self;	/* NULL: setup or finish */
 bool is_setup(void);
-void step(void);		/* whatever it does, it does not do so for ever */
-void interrupt_point(void);	/* its interrupt may come here */
-void point(void);		/* that, or another thread may go on here */
+void step(void);		/* counts a step; bounds endless loops */
+void interrupt_point(void);	/* the thread's interrupt may come here */
+void point(void);		/* as interrupt_point(); another thread may also continue here */
 void event(u64 a, u64 b);
 extern bool hazards_fail;
 
@@ -94,13 +94,14 @@ extern bool hazards_fail;
 bool is_dependent(const struct ex_site *read, const struct ex_site *store);
 
 /*
- * Is this word, or whatever it stands for, used by several threads and written by
- * one? What is not has one value at a time, and no order that matters. If it is
- * found to be only now, the exploration begins again.
+ * Record a use of the word at @at, or of the lock or section at @at. Returns whether several
+ * threads use the word and at least one writes the word. A word that is not shared has one value
+ * at a time, and the order of accesses does not matter. The exploration restarts when a word
+ * becomes shared.
  */
 bool is_shared(uintptr_t at, bool write);
 
-/* A hash of two numbers. */
+/* Returns a hash of two numbers. */
 static inline u64 mix(u64 hash, u64 value)
 {
 	hash = (hash ^ value * 0x9e3779b97f4a7c15ull) * 0xd6e8feb86659fd93ull;

@@ -9,20 +9,20 @@
 
 struct xs_engine engine;
 
-/* Of an IOVA page. */
+/* State of an IOVA page. */
 enum { VACANT, MAPPED, STALE };
 
-/* All but the timers are plain. */
+/* All words except the timers are plain. */
 static struct {
 	u64 state[IOVA_PAGES];
 	u64 behind[IOVA_PAGES];		/* the page of memory */
-	u64 unflushed[IOVA_PAGES];	/* mapped, and no device may use it yet */
-	u64 sticks[IOVA_PAGES];		/* its next removal fails */
-	u64 reached[PHYS_PAGES];	/* by so many IOVA pages, mapped or stale */
+	u64 unflushed[IOVA_PAGES];	/* mapped, but no device may use the page yet */
+	u64 sticks[IOVA_PAGES];		/* the next removal fails */
+	u64 reached[PHYS_PAGES];	/* number of IOVA pages, mapped or stale */
 	u64 held[PHYS_PAGES];
 	u64 unmapping[EX_THREADS];	/* by thread: a page of memory + 1 */
 	struct xs_counts counts[LITMUS_CPUS];
-	u64 memory[PHYS_PAGES];		/* a page's bytes: its number + 1 */
+	u64 memory[PHYS_PAGES];		/* a page's bytes: the page's number + 1 */
 	u64 chunks;
 	u64 timers[LITMUS_CPUS];
 	u64 clock_ns;
@@ -32,16 +32,16 @@ static struct {
 } world;
 
 /*
- * A flush that has found a record shuts the fast way that it came by: it stores that
- * because of what it has read, and Linux keeps such a store behind the read.
+ * A flush that has found a record closes the fast path. The store depends on the read, and
+ * Linux keeps such a store behind the read.
  */
 const struct ex_dependency world_dependencies[] = {
 	{ "load &batch->limit", "store &batch->limit = 0" }, { NULL, NULL }
 };
 
-/* ---- the world's operations ---- */
+/* ---- the backend's operations ---- */
 
-/* Those above 4 GiB are the upper half. */
+/* Pages above 4 GiB are the upper half. */
 static u32 page_of(u64 iova)
 {
 	u64 page = iova >> XS_PAGE_LG2;
@@ -67,7 +67,7 @@ static int world_map(void *unused, void **entries, u64 iova, u64 phys, u32 pages
 	return 0;
 }
 
-/* Programs have no ranges with pages of other maps in between. */
+/* No program's range contains pages of other maps. */
 static void world_flush_maps(void *unused, const struct xs_range *ranges, u32 count)
 {
 	for (u32 i = 0; i < count; i++)
@@ -81,7 +81,7 @@ static void world_gather_init(xs_gather_t *gather)
 	gather->part = false;
 }
 
-/* Does a page of these stick? It does not the next time. */
+/* Does a page of the range stick? The next removal succeeds. */
 static bool sticks(u32 page, u64 pages)
 {
 	bool any = false;
@@ -109,7 +109,7 @@ static int world_remove(void *unused, xs_gather_t *gather, u64 iova, u64 pages)
 	return stuck ? -1 : 0;
 }
 
-/* All that is there of them is removed. */
+/* Remove all mapped pages of the range. */
 static void remove_any(xs_gather_t *gather, u32 page, u64 pages)
 {
 	for (u32 i = 0; i < pages; i++) {
@@ -132,8 +132,8 @@ static void world_stuck(void *unused, u64 iova, u64 pages)
 }
 
 /*
- * Others may do the same, in the order of the driver's lock: each invalidates what any of
- * them has removed.
+ * Other CPUs may remove the same pages, in the order of the driver's lock; each CPU invalidates
+ * the pages that any of them has removed.
  */
 static int world_remove_part(void *unused, xs_gather_t *gather, const struct xs_range *part,
 			     const struct xs_range *whole)
@@ -192,8 +192,8 @@ static void world_deferred(void *unused, u32 cpu, bool arm, u64 deadline_ns)
 }
 
 /*
- * Memory of chunks. A few of the first and last bounce buffers are written when it comes and when
- * it goes, so that a use of it has to be ordered between the two.
+ * Memory of chunks. A few of the first and last bounce buffers are written when a chunk comes
+ * and when the chunk goes, so that each use must be ordered between the two.
  */
 #define CHUNK_BOUNCES	2
 
@@ -261,7 +261,7 @@ static const struct xs_backend_ops ops = {
 	.bad_unmap = world_bad_unmap,
 };
 
-/* ---- what platform_litmus.h leaves to us ---- */
+/* ---- functions that platform_litmus.h declares ---- */
 
 bool xs_warn_once(bool broken, const char *text)
 {
@@ -284,7 +284,7 @@ struct xs_counts *xs_counts_of(xs_counts_t *counts, u32 cpu)
 	return &counts[cpu];
 }
 
-/* The reference of a page of memory is its number + 1, times 64. */
+/* The reference of a page of memory is the page's number + 1, times 64. */
 static u32 phys_of(xs_ref_t ref)
 {
 	return (u32)((size_t)ref / 64 - 1);
@@ -307,7 +307,7 @@ bool xs_ref_hold(xs_ref_t ref)
 	return true;
 }
 
-/* Until its unmap has returned the driver keeps the page, too. */
+/* Until the unmap has returned, the driver keeps the page, too. */
 void xs_ref_release(xs_ref_t ref)
 {
 	u32 page = phys_of(ref);
@@ -350,9 +350,9 @@ void world_begin(const char *policy)
 	xs_lock_init(&world.lock);
 	world.clock_ns = 1000;
 	ex_assert(config.policy && !xs_engine_init(&engine, &config));
-	/* No more than there are records, see platform_litmus.h. */
+	/* At most the number of records, see platform_litmus.h. */
 	engine.tuning.batch_pages = XS_BATCH_RECORDS;
-	/* So that a batch has its records, and a CPU its open block. */
+	/* So that the batch has records, and the CPU has an open block. */
 	for (u32 cpu = 0; cpu < LITMUS_CPUS; cpu++) {
 		ex_be_cpu(cpu);
 		world_unmap(world_map_page(0));
@@ -387,7 +387,7 @@ bool world_is_usable(u64 iova)
 	return !world.unflushed[page_of(iova)];
 }
 
-/* An interrupt may do so in the middle. */
+/* An interrupt may unmap in the middle. */
 void world_unmap(u64 iova)
 {
 	u64 before = world.unmapping[ex_thread()];

@@ -7,13 +7,13 @@
 static struct lock locks[LOCKS];
 static u32 lock_count;
 
-/* What grace periods that have begun had seen: sections after them see it. */
+/* Sights at the begin of all grace periods so far: later sections see them. */
 static struct sight begun;
 
-/* What any section or grace period may have been caused by. */
+/* Possible causes of any section or grace period. */
 static struct trail trail;
 
-/* What each thread's sections that are over have done. */
+/* Sight at the end of each thread's sections. */
 static struct sight over[EX_THREADS];
 
 void sync_reset(void)
@@ -172,8 +172,8 @@ void ex_exit(struct ex_site *site)
 }
 
 /*
- * Each section either sees what the grace period's beginning saw, or is over,
- * and seen, at its end. Which sections have begun is settled at the beginning.
+ * Each section either sees everything that the begin of the grace period saw, or has ended, and
+ * the end of the grace period sees the section. The begin settles the set of earlier sections.
  */
 void ex_grace(struct ex_site *site)
 {

@@ -2,21 +2,20 @@
 /*
  * The memory model: words are sequences of messages, threads have views.
  *
- * A store needs no point of its own where others may go on first: it changes
- * nothing that others must see, and takes any place after what its thread has
- * seen, so going first loses no behaviour. Only what reads has one.
+ * A store needs no point at which other threads may go first: a store changes nothing that
+ * other threads must see, and takes any place after the messages that the thread has seen, so
+ * going first loses no behaviour. Only reading operations have a point.
  *
- * A word that is not shared (explore.c) has no messages: it is read and written in
- * place.
+ * A word that is not shared (explore.c) has no messages, and is read and written in place.
  */
 #include <string.h>
 
 #include "inside.h"
 
 /*
- * struct message
- * @glued:	written by a read-modify-write, right after what that has read
- * @lazy:	written by a plain store: its value is in memory
+ * struct message - a store to a word
+ * @glued:	written by a read-modify-write, right after the message that it read
+ * @lazy:	written by a plain store: the value is in memory
  */
 struct message {
 	u64 value;
@@ -29,7 +28,7 @@ struct message {
 	bool lazy;
 };
 
-/* Who has read a word: a store that is caused by one may become a hazard. */
+/* A read of a word: a store that the read causes may become a hazard. */
 struct reader {
 	u32 thread;
 	u16 event;
@@ -53,7 +52,7 @@ struct location {
 static struct location locations[EX_LOCATIONS];
 static u32 location_count;
 
-/* What full barriers have seen: they are in one order. */
+/* Sight of full barriers, which have a total order. */
 static struct view barrier_view;
 
 void memory_reset(void)
@@ -117,7 +116,7 @@ void trail_join(struct trail *into, const struct trail *from)
 	clock_join(&into->kept, &from->kept);
 }
 
-/* What a release has behind it. */
+/* Returns the trail that a release publishes. */
 struct trail trail_released(void)
 {
 	struct trail trail = self->trail;
@@ -126,14 +125,14 @@ struct trail trail_released(void)
 	return trail;
 }
 
-/* What an acquire hands to all that follows. */
+/* Add an acquired trail to all following stores. */
 void trail_acquire(const struct trail *from)
 {
 	trail_join(&self->trail, from);
 	clock_join(&self->seen, &from->kept);
 }
 
-/* The running thread reads what has @from behind it. */
+/* The running thread reads a message with trail @from. */
 static void trail_read(const struct trail *from, bool acquires)
 {
 	u32 me = ex_thread();
@@ -148,7 +147,7 @@ static void trail_read(const struct trail *from, bool acquires)
 
 /* ---- barriers ---- */
 
-/* What follows is not part of what was handed over. */
+/* Later events are no part of the released clock. */
 static void release_clock(void)
 {
 	self->now.clock.at[self - threads]++;
@@ -202,7 +201,7 @@ static u64 raw_read(uintptr_t at, u32 bytes)
 {
 	u64 value = 0;
 
-	/* Nearly all words have 8 bytes, and finish() reads very many of them. */
+	/* Nearly all words have 8 bytes, and finish() reads very many words. */
 	if (bytes == 8)
 		memcpy(&value, (const void *)at, 8);
 	else
@@ -254,7 +253,7 @@ static struct location *new_location(uintptr_t at, u32 bytes)
 	return location;
 }
 
-/* The message at @place. A plain store's value is in memory until the next store. */
+/* Returns the message at @place. A plain store's value is in memory until the next store. */
 static struct message *message_at(struct location *location, u32 place)
 {
 	struct message *message = &location->messages[location->order[place]];
@@ -266,7 +265,7 @@ static struct message *message_at(struct location *location, u32 place)
 	return message;
 }
 
-/* NULL: nobody but setup has stored there. */
+/* Returns NULL if only setup has stored there. */
 static struct location *find_location(uintptr_t at, u32 bytes)
 {
 	for (u32 i = 0; i < location_count; i++) {
@@ -296,7 +295,7 @@ static u32 index_of(const struct location *location)
 	return (u32)(location - locations);
 }
 
-/* The running thread has seen message @number, or has written it. */
+/* The running thread has seen or written message @number. */
 static void advance(const struct location *location, u8 number)
 {
 	u8 *acquired = &self->acquired.view.at[index_of(location)];
@@ -306,7 +305,7 @@ static void advance(const struct location *location, u8 number)
 		*acquired = number;
 }
 
-/* A message of the running thread at @place; those from there on move up. */
+/* Insert a message of the running thread at @place; messages from there on move up. */
 static struct message *insert(struct location *location, u32 place)
 {
 	u32 number = location->count++;
@@ -345,9 +344,9 @@ static void note_reader(struct location *location, const struct ex_site *site)
 }
 
 /*
- * Has who reads here done so again, or has written here, in a way that is kept
- * before @message? Then it cannot have read that in the first place: a word's
- * messages are read and written in their order.
+ * Has the reading thread read or written the word again, ordered before @message? Then the
+ * thread cannot have read @message earlier, because a word's messages are read and written in
+ * order.
  */
 static bool is_coherent(const struct location *location,
 			const struct reader *reader,
@@ -374,7 +373,7 @@ static bool is_coherent(const struct location *location,
 	return false;
 }
 
-/* Would @message be read by an older load, were it not for dependencies? */
+/* Could an older load read @message if there were no dependencies? */
 static void check_hazard(const struct location *location,
 			 const struct message *message, const struct ex_site *site)
 {
@@ -464,7 +463,7 @@ u64 ex_load(const void *at, u32 bytes, struct ex_site *site)
 	return message->value;
 }
 
-/* The places where a store may go, newest first; not between a glued pair. */
+/* Choose a place for a store, newest first; never between a glued pair. */
 static u32 choose_place(struct location *location)
 {
 	u32 oldest = location->place[self->now.view.at[index_of(location)]];
@@ -478,7 +477,7 @@ static u32 choose_place(struct location *location)
 	return places[ex_choose(count)];
 }
 
-/* Nobody else sees it, or it is new: no message. */
+/* No other thread sees the word, or the word is new: no message. */
 static void store_alone(uintptr_t at, u32 bytes, u64 value, enum ex_order order)
 {
 	shadow_access(at, bytes, shadow_is_new(at) ? PLAIN_WRITE : ATOMIC_WRITE);
@@ -517,7 +516,7 @@ void ex_store(void *at, u32 bytes, u64 value, struct ex_site *site)
 	event(message->id, 2);
 }
 
-/* A plain store to a word that others access atomically: the newest message. */
+/* A plain store to a word that is also accessed atomically: the newest message. */
 void memory_plain_write(uintptr_t at, u32 bytes)
 {
 	for (u32 i = 0; i < location_count; i++) {
@@ -538,7 +537,7 @@ void memory_plain_write(uintptr_t at, u32 bytes)
 	}
 }
 
-/* Writes @value right after @message. */
+/* Write @value right after @message. */
 static void modify(struct location *location, struct message *message,
 		   u64 value, const struct ex_site *site, enum ex_order order)
 {
@@ -574,7 +573,7 @@ static u64 changed(enum ex_change change, u64 old, u64 operand)
 	return old;
 }
 
-/* A read-modify-write that nobody else sees is a barrier, if anything. */
+/* A read-modify-write of an unshared word is at most a barrier. */
 static void rmw_alone(uintptr_t at, u32 bytes, struct ex_site *site)
 {
 	enum ex_order order = order_of(site);
@@ -587,7 +586,7 @@ static void rmw_alone(uintptr_t at, u32 bytes, struct ex_site *site)
 	event(12, site->line);
 }
 
-/* A word of which only the running thread, or only setup, knows anything. */
+/* A word known only to the running thread, or only to setup. */
 static u64 rmw_raw(uintptr_t at, u32 bytes, enum ex_change change, u64 operand)
 {
 	u64 old = raw_read(at, bytes);
@@ -634,8 +633,8 @@ u64 ex_rmw(void *at, u32 bytes, enum ex_change change, u64 operand,
 }
 
 /*
- * The choices of a compare and swap: the messages that it finds different,
- * where it does nothing but read, without order, and those it can replace.
+ * The choices of a compare and swap: messages with a different value, for which the operation
+ * is an unordered read, and messages that the operation can replace.
  */
 static u32 try_choices(struct location *location, u64 old, enum ex_order order,
 		       u32 *places)
@@ -658,7 +657,7 @@ static u32 try_choices(struct location *location, u64 old, enum ex_order order,
 	return count;
 }
 
-/* @message is what the swap replaces. */
+/* @message is replaced by the swap. */
 static void try_succeeds(struct location *location, struct message *message,
 			 u64 value, struct ex_site *site, enum ex_order order)
 {
@@ -672,7 +671,7 @@ static void try_succeeds(struct location *location, struct message *message,
 		barrier_full(self);
 }
 
-/* Returns what is found. */
+/* Returns the value found. */
 static u64 try_shared(uintptr_t at, u32 bytes, u64 old, u64 value,
 		      struct ex_site *site)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The explorer as a world of the engine; see explore.h and xsmmu/needs.h. */
+/* The explorer as a platform of the engine; see explore.h and xsmmu/needs.h. */
 #ifndef XSMMU_PLATFORM_LITMUS_H
 #define XSMMU_PLATFORM_LITMUS_H
 
@@ -73,7 +73,7 @@ typedef bool xs_flags_t;
 
 #define xs_assume(c)		((void)xs_warn_once(!(c), "assumed " #c))
 
-/* Fails, unless the program expects it. */
+/* Fails, unless the program expects the warning. */
 bool xs_warn_once(bool broken, const char *text);
 
 /* The IOVA pages that a flush has removed, and whether they are part of a mapping. */
@@ -85,7 +85,7 @@ typedef struct {
 	u32 pages[LITMUS_REMOVED];
 } xs_gather_t;
 
-/* So small that a program can go round a batch. */
+/* Small enough that a program can fill and wrap a batch. */
 #define XS_BATCH_RECORDS	8u
 #define XS_BATCH_GROUP		4u
 
@@ -93,7 +93,7 @@ typedef struct {
 
 #include <xsmmu/modelled.h>
 
-/* Each CPU has its own, and adds to it in one step; others may read it. */
+/* Each CPU has private counts and adds in one step; other CPUs may read. */
 #define xs_count_cpu(c)		(xs_counts_of(c, ex_cpu())->cpu)
 #define xs_count(c, field, n) ({					\
 	bool xs_were_on_ = ex_irq_save();				\

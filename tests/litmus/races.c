@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Data races, memory that was freed, and putting memory back after a run.
+ * Data races, freed memory, and restoring memory after a run.
  *
- * The compiler calls what begins with __tsan_ before each access of the code
- * under test. A new run starts from what setup() left: each word is noted
- * before its first change.
+ * The compiler calls the __tsan_ functions before each access of the code under test. A new run
+ * starts from the memory that setup() left: each word is recorded before the first change.
  */
 #include <string.h>
 
@@ -19,7 +18,7 @@ struct use {
 	u16 clock;
 	u8 thread;
 	u8 access;
-	u8 bytes;	/* of the bounce buffer, one bit each */
+	u8 bytes;	/* of the eight bytes, one bit each */
 };
 
 /* Eight bytes of memory. */
@@ -67,7 +66,7 @@ static struct bounce *bounce_of(uintptr_t at)
 	return &bounces[slot];
 }
 
-/* ---- putting memory back ---- */
+/* ---- restoring memory ---- */
 
 void undo_note(uintptr_t at, u32 bytes)
 {
@@ -152,7 +151,7 @@ void shadow_access(uintptr_t at, u32 bytes, enum access access)
 	}
 }
 
-/* Freeing counts as a store to all of it, and is the last access. */
+/* A free counts as a store to all of the memory, and is the last access. */
 void shadow_free(uintptr_t at, size_t bytes)
 {
 	shadow_access(at, (u32)bytes, PLAIN_WRITE);
@@ -161,8 +160,8 @@ void shadow_free(uintptr_t at, size_t bytes)
 }
 
 /*
- * Is this word of memory that the running thread was just given, and can nobody have
- * been told of? Then storing there is still part of making it.
+ * Is the word in memory that the running thread has just allocated and not published? Then a
+ * store is still part of the initialisation.
  */
 bool shadow_is_new(uintptr_t at)
 {
@@ -175,7 +174,7 @@ bool shadow_is_new(uintptr_t at)
 	       bounce->uses[0].clock == self->now.clock.at[me];
 }
 
-/* ---- what the compiler calls ---- */
+/* ---- functions that the compiler calls ---- */
 
 static bool is_own_stack(uintptr_t at)
 {
@@ -183,8 +182,8 @@ static bool is_own_stack(uintptr_t at)
 }
 
 /*
- * finish() has the explorer's own stack. To put back what finish() wrote there would change
- * the frames that the explorer has there by then.
+ * finish() runs on the explorer's own stack. Restoring finish()'s writes would overwrite later
+ * frames of the explorer.
  */
 static bool is_stack_of_finish(uintptr_t at)
 {

@@ -58,8 +58,8 @@ static u32 size_of(u32 pages)
 }
 
 /*
- * Per CPU and size in use: partial blocks that are not searched yet, the used part of full
- * blocks, and an open block. Per CPU a free-block cache.
+ * Per CPU and size in use: partial blocks that are not searched yet, the holes of blocks that
+ * are not partial, and an open block. Per CPU a free-block cache.
  */
 #define FOOTPRINT_SIZE	((XS_PARTIAL_SLACK * 3 / 2 + 1) * XS_BLOCK_PAGES)
 #define FOOTPRINT_CPU	(XS_EMPTY_BLOCKS * XS_BLOCK_PAGES)

@@ -206,7 +206,7 @@ static void run(void *argument, u32 id)
 enum how { FREELY, BY_TURNS, EMPTYING, CHANGING };
 
 /*
- * Run one CPU at a time, by @seed, or freely. @how: options. Returns false if the platform does
+ * Run one CPU at a time, by @seed, or freely. @how: mode of the run. Returns false if the platform does
  * not support seeds.
  */
 static bool together(u64 seed, u32 steps, enum how how)

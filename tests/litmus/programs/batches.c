@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The batch of CPU 0: it appends, in a task and in an interrupt, while another
- * CPU flushes. All is flushed once, and before the flush that has to do it returns.
+ * The batch of CPU 0: a task and an interrupt append while another CPU flushes. Every record is
+ * flushed once, before the responsible flush returns.
  */
 #include "programs.h"
 
@@ -11,8 +11,8 @@ static u64 iovas[PAGES];
 static u64 told;
 
 /*
- * Pages 0 .. 3 are mapped, and one more is deferred: so the batch has room on its
- * fast way, and its timer runs.
+ * Pages 0 .. 3 are mapped, and another page is deferred: the batch has room on the fast path,
+ * and the timer runs.
  */
 static void begin(const char *policy)
 {
@@ -60,7 +60,7 @@ static void drain(void)
 	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 }
 
-/* The driver's own flush is behind its own unmap. */
+/* The driver's own flush follows the driver's own unmap. */
 static void promise0(void)
 {
 	world_unmap_promised(iovas[0]);
@@ -75,7 +75,7 @@ static void promise1(void)
 	ex_assert(world_is_gone(1));
 }
 
-/* An interrupt appends under the lock, several at once, what the task does without. */
+/* An interrupt appends several pages at once under the lock; the task appends without the lock. */
 static u64 pair;
 
 static void begin_pair(void)
@@ -96,7 +96,10 @@ static const struct ex_program mixed = {
 	.dependencies = world_dependencies
 };
 
-/* Pages of one block, on two CPUs: who unmaps the last one flushes what it has of it. */
+/*
+ * Pages of one block, on two CPUs: the CPU that unmaps the last page flushes the block's pages
+ * in the CPU's batch.
+ */
 static void begin_fands(void)
 {
 	begin("fands");
@@ -110,7 +113,7 @@ static void unmap_two_last(void)
 	world_unmap(iovas[3]);
 }
 
-/* No CPU leaves it to another one: then both would. */
+/* Neither CPU may leave the flush to the other, because then both would. */
 static void two_left(void)
 {
 	ex_assert(xs_batch_is_empty(&engine.cpus[0]->batch) ||
@@ -120,7 +123,7 @@ static void two_left(void)
 		ex_assert(world_is_gone(i));
 }
 
-/* In two steps, so that a flush may find the second one under way. */
+/* In two steps, so that a flush may find the second unmap in progress. */
 static void unmap_tell_unmap(void)
 {
 	world_unmap(iovas[0]);
@@ -136,7 +139,7 @@ static void flush_told(void)
 	ex_assert(world_is_gone(0));
 }
 
-/* A flush of all CPUs passes by the ones that have nothing to flush. */
+/* A flush of all CPUs skips CPUs with nothing to flush. */
 static void unmap_and_flush(void)
 {
 	world_unmap(iovas[0]);
@@ -166,8 +169,8 @@ static const struct ex_program skipped = {
 	.finish = all_but_1, .dependencies = world_dependencies
 };
 /*
- * The ring goes round: all but two records are in use, so what is appended next has
- * the place of one that the other CPU is about to flush, or is flushing, or has flushed.
+ * The ring wraps: all but two records are in use, so the next record takes the place of a
+ * record that the other CPU is about to flush, is flushing, or has flushed.
  */
 static void begin_full(void)
 {
@@ -202,8 +205,8 @@ static void unmap_two(void)
 }
 
 /*
- * The same while the task is interrupted in the middle of its append: what comes after
- * it is deferred until the ring is full, then flushed at once.
+ * The same while the task is interrupted during an append: later unmaps are deferred until the
+ * ring is full, then flushed at once.
  */
 #define MANY	(XS_BATCH_RECORDS + 2)
 
@@ -233,7 +236,7 @@ static const struct ex_program round_left_drained = {
 	.dependencies = world_dependencies
 };
 
-/* Two flushes, one after the other or at once, of what one CPU appends. */
+/* Two flushes of one CPU's records, one after the other or concurrent. */
 static void drain_twice(void)
 {
 	drain();
@@ -245,7 +248,7 @@ static const struct ex_program flushes = {
 	.finish = all_but_2, .dependencies = world_dependencies
 };
 
-/* The driver's thread moves: its flush has to be everywhere. */
+/* The driver's thread migrates: the flush must cover all CPUs. */
 static void promise_tell(void)
 {
 	world_unmap_promised(iovas[0]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The pages of a block, and what becomes of it: pages are taken, freed, and the
- * block is closed, opened again, partial and found in its list, all at once. No page
- * is given to two; the block is claimed once, or partial, or open, or waits for pages.
+ * The pages and states of a block: concurrent CPUs take and free pages, and close, open, list
+ * and find the block. No page has two owners; the block ends up claimed once, or partial, or
+ * open, or waiting for pages.
  */
 #include "programs.h"
 
@@ -12,9 +12,9 @@
 static struct xs_block *block;
 static u64 owner[XS_BLOCK_PAGES];	/* thread + 1, plain */
 static u32 claims[EX_THREADS];		/* by each thread, plain */
-static u32 holder;			/* thread + 1 that has claimed it; plain */
+static u32 holder;			/* thread + 1 that has claimed the block; plain */
 
-/* An open block with the pages of @free free; the others are whoever frees them. */
+/* An open block with the pages of @free free; the threads that free the other pages own them. */
 static void begin(u64 free)
 {
 	bool flags = ex_irq_save();
@@ -95,7 +95,7 @@ static void close(void)
 	claim(xs_block_close(block));
 }
 
-/* Somebody's open block is this one, as it was once. */
+/* A CPU has opened this block, as the CPU did before. */
 static void take_and_free(void)
 {
 	u64 page = take();
@@ -110,14 +110,17 @@ static void take_two(void)
 	take();
 }
 
-/* Who claims it opens it again, for another CPU and another size; and closes it. */
+/*
+ * The claiming CPU opens the block again, for another CPU and another size; and closes the
+ * block.
+ */
 static void free_and_open(u64 pages)
 {
 	if (!give_all(pages))
 		return;
 	claim(true);
 	xs_partial_put(&engine.cpus[1]->partial, block, 1);
-	/* Whoever was about to settle it may claim it once all of it is free. */
+	/* A CPU that was about to settle the block may claim the block once all pages are free. */
 	holder = 0;
 	xs_block_open(block);
 	take();
@@ -129,7 +132,7 @@ static void free0_and_open(void)
 	free_and_open(1);
 }
 
-/* All but what was free, and page 1. */
+/* All pages except free pages and page 1. */
 #define MOST	(~(FIRST(XS_BLOCK_MUCH - 1) | 2))
 
 static void free_most_and_open(void)
@@ -137,7 +140,7 @@ static void free_most_and_open(void)
 	free_and_open(MOST);
 }
 
-/* Who claims it opens it where it was, and goes on with it. */
+/* The claiming CPU opens the block in the same place, and continues to use the block. */
 static void free_most_and_use(void)
 {
 	if (!give_all(MOST))
@@ -148,7 +151,7 @@ static void free_most_and_use(void)
 	xs_block_open(block);
 }
 
-/* Who claims it looks if it is partial, and keeps it where it is. */
+/* The claiming CPU checks whether the block is partial, and leaves the block in place. */
 static void free_most_and_keep(void)
 {
 	if (!give_all(MOST))
@@ -157,7 +160,7 @@ static void free_most_and_keep(void)
 	xs_partial_put(&engine.cpus[0]->partial, block, 0);
 }
 
-/* It is found in its list. */
+/* A search finds the block on the list. */
 static void reuse(void)
 {
 	struct xs_block *found = xs_partial_get(&engine.cpus[0]->partial, 0, ~0ULL, XS_PARTIAL_ANY);
@@ -169,7 +172,7 @@ static void reuse(void)
 	claim(xs_block_close(block));
 }
 
-/* ---- what has to hold in the end ---- */
+/* ---- final checks ---- */
 
 static void settled(void)
 {
@@ -188,7 +191,10 @@ static void settled(void)
 	ex_assert(listed == partial->listed[block->lg2]);
 }
 
-/* What is claimed and not open again is not partial, unless by who was about to. */
+/*
+ * A claimed block that was not opened again is not partial, unless a CPU was about to list the
+ * block.
+ */
 static void kept(void)
 {
 	settled();
@@ -294,7 +300,10 @@ static const struct ex_program reused_whole = {
 	.threads = { free0, reuse }, .finish = settled
 };
 
-/* All that is not reserved is free: of those who see it one has the block, all of it. */
+/*
+ * All pages that are not reserved are free: exactly one of the CPUs that notice gets the block,
+ * with all pages.
+ */
 static void begin_reserved(void)
 {
 	begin(BUT(12));

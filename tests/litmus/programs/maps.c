@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Maps of a batch-aware driver without their flush: when the driver's flush of its maps
- * returns, a device may use them, whichever CPU has flushed them.
+ * Unflushed maps of a batch-aware driver: when the driver's flush of maps returns, a device may
+ * use the mappings, whichever CPU has flushed them.
  */
 #include "programs.h"
 
@@ -29,7 +29,7 @@ static void map_and_tell(void)
 	xs_store_release(&told, world_map_unflushed(2));
 }
 
-/* The driver's thread has moved here. */
+/* The driver's thread has migrated here. */
 static void flush_told(void)
 {
 	u64 iova = xs_load_acquire(&told);
@@ -46,7 +46,7 @@ static void flush_all(void)
 	ex_assert(world_is_usable(first));
 }
 
-/* The driver's thread stays on its CPU. */
+/* The driver's thread stays on the CPU. */
 static void map_and_flush(void)
 {
 	u64 iova = world_map_unflushed(2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The explorer's own model: known shapes, and all that may come out of them. */
+/* Tests of the explorer's own model: known shapes, with all allowed outcomes. */
 #include "programs.h"
 
 static u64 x, y, z;
@@ -80,7 +80,7 @@ static void i4(void) { RESULT(c, xs_load_acquire(&y)); RESULT(d, xs_load_acquire
 static void im3(void) { RESULT(a, xs_load(&x)); xs_mb(); RESULT(b, xs_load(&y)); }
 static void im4(void) { RESULT(c, xs_load(&y)); xs_mb(); RESULT(d, xs_load(&x)); }
 #define IRIW "0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 "
-/* As C11 and Power; arm64 has no 1010 either: all see a store at once. */
+/* As C11 and Power; arm64 forbids 1010, too: all threads see a store at once. */
 PROGRAM(iriw, T(i1, i2, i3, i4), out_abcd, IRIW "1010 1011 1100 1101 1110 1111");
 PROGRAM(iriw_mb, T(i1, i2, im3, im4), out_abcd, IRIW "1011 1100 1101 1110 1111");
 
@@ -88,14 +88,14 @@ static void co1(void) { xs_store(&x, 1); xs_store(&x, 2); }
 static void co2(void) { RESULT(a, xs_load(&x)); RESULT(b, xs_load(&x)); }
 PROGRAM(coherence, T(co1, co2), out_ab, "00 01 02 11 12 22");
 
-/* Write-to-read causality: two steps of release and acquire, or one relaxed. */
+/* Write-to-read causality: two steps of release and acquire, or one relaxed step. */
 static void wrc1(void) { xs_store(&x, 1); }
 static void wrc2(void) { RESULT(a, xs_load(&x)); xs_store_release(&y, 1); }
 static void wrc3(void) { RESULT(b, xs_load_acquire(&y)); RESULT(c, xs_load(&x)); }
 static void out_abc(void) { ex_outcome("%u%u%u", a, b, c); }
 PROGRAM(wrc, T(wrc1, wrc2, wrc3), out_abc, "000 001 010 011 100 101 111");
 
-/* What is handed on through read-modify-writes of others stays handed on. */
+/* A release passed on through other threads' read-modify-writes stays effective. */
 static void h1(void) { z = 7; xs_store_release(&x, 1); }
 static void h2(void) { RESULT(a, xs_a64_or(&x, 2)); }
 static void h3(void) { RESULT(b, xs_load_acquire(&x)); if (b & 1) RESULT(c, z); }
@@ -110,18 +110,18 @@ static void add1(void) { ex_rmw(&x, 8, EX_ADD, 1, EX_SITE(EX_RELAXED, "add")); }
 static void out_x(void) { ex_outcome("%u", (u32)x); }
 PROGRAM(add, T(add1, add1, add1), out_x, "3");
 
-/* Either the section sees the change, or its end is waited for. */
+/* Either the section sees the change, or the grace period waits for the end of the section. */
 #define GRACE()	ex_grace(EX_SITE(EX_FULL, "grace"))
 static void g1(void) { xs_store(&x, 1); GRACE(); RESULT(b, xs_load(&y)); }
 static void g2(void) { xs_enter(); RESULT(a, xs_load(&x)); xs_store(&y, 1); xs_exit(); }
 PROGRAM(grace, T(g1, g2), out_ab, "01 10 11");
 
-/* What has to fail. */
+/* Programs that must fail. */
 static const struct ex_program lb_hazard = {
 	.name = "lb_hazard", .threads = { lb1, lb2 }, .fails = "HAZARD"
 };
 
-/* An acquire on one side and a release on the other do, though none pairs. */
+/* An acquire on one side and a release on the other side suffice, although they do not pair. */
 static void lba1(void) { RESULT(a, xs_load_acquire(&x)); xs_store(&y, 1); }
 static void lbr2(void) { RESULT(b, xs_load(&y)); xs_store_release(&x, 1); }
 static const struct ex_program lb_kept = {
@@ -173,7 +173,7 @@ static const struct ex_program freed_later = {
 	.name = "freed_later", .setup = new_memory, .threads = { fg1, f2 }
 };
 
-/* An interrupt comes at any point, is over before its thread goes on, and in order. */
+/* An interrupt comes at any point, ends before the thread continues, and is in order. */
 static void ir1(void) { xs_store(&x, 1); xs_store(&x, 2); }
 static void ii1(void) { RESULT(a, xs_load(&x)); }
 static void ir2(void) { RESULT(b, xs_load(&x)); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The policy changes while others unmap: when the change returns nothing is left
- * that is below the new level, and the row of before is nobody's.
+ * The policy changes during unmaps: when the change returns, no deferred page is below the new
+ * level, and no CPU uses the old row.
  */
 #include "programs.h"
 
@@ -14,7 +14,7 @@ static void begin(const char *policy)
 	world_begin(policy);
 	for (u32 i = 0; i < PAGES; i++)
 		iovas[i] = world_map_page(i);
-	/* So that the next unmap is on its fast way. */
+	/* So that the next unmap takes the fast path. */
 	world_unmap(world_map_page(PAGES));
 }
 
@@ -95,7 +95,7 @@ static void strict_promised(void)
 	world_check(PAGES - 1);
 }
 
-/* What is deferred is held. */
+/* Deferred pages are held. */
 static void held(void)
 {
 	struct xs_batch *batch = &engine.cpus[0]->batch;

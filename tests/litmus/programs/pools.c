@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The pool: a bounce buffer is one buffer's at a time, is copied before the next buffer gets it,
- * and is not used when its chunk is freed.
+ * The pool: a bounce buffer belongs to one buffer at a time, is copied back before the next
+ * buffer gets the bounce buffer, and is unused when the chunk is freed.
  */
 #include "programs.h"
 
@@ -33,7 +33,7 @@ static bool unmap(u64 iova)
 	return found;
 }
 
-/* A pool that has no chunk, but knows that it wants one. */
+/* A pool without a chunk, with a request for a chunk. */
 static void begin_empty(void)
 {
 	world_begin("copy");
@@ -54,7 +54,7 @@ static void begin_chunk(void)
 	ex_assert(known);
 }
 
-/* The bounce buffer of page 1 of memory is the only one; CPUs 0 and 1 share its area. */
+/* The bounce buffer of page 1 of memory is the only one; CPUs 0 and 1 share the area. */
 static void begin_full(void)
 {
 	struct xs_block *open;
@@ -74,7 +74,7 @@ static void begin_two(void)
 	xs_a64_swap(&pool.cpus[0]->open[KIND]->free, 3ULL << 62);
 }
 
-/* What is mapped can be unmapped, once, and each buffer has its own bytes then. */
+/* Mapped buffers can be unmapped once, and each buffer then has the right bytes. */
 static void end(void)
 {
 	for (u32 i = 0; i < 3; i++)
@@ -99,7 +99,7 @@ static const struct ex_program reuse = {
 	.finish = end
 };
 
-/* An unmap that comes twice meets the next buffer of the bounce buffer: then that is undone. */
+/* A repeated unmap meets the next buffer of the bounce buffer, and unmaps that buffer. */
 static void unmap_and_map(void)
 {
 	if (unmap(known))
@@ -111,7 +111,7 @@ static const struct ex_program twice = {
 	.finish = end
 };
 
-/* Each gets another bounce buffer. */
+/* Each CPU gets another bounce buffer. */
 static void map_own(void)
 {
 	handed[ex_thread()] = map(2 + ex_thread());
@@ -128,7 +128,7 @@ static const struct ex_program two = {
 	.finish = end_two
 };
 
-/* A bad unmap looks into a chunk that has just come. */
+/* A bad unmap looks into a chunk that was just added. */
 static void grow(void)
 {
 	xs_pool_grow(&pool);
@@ -147,7 +147,7 @@ static const struct ex_program grows_bad_unmap = {
 	.finish = end
 };
 
-/* So does a map. */
+/* A map looks into the new chunk, too. */
 static void map_and_unmap(void)
 {
 	u64 iova = map(2);
@@ -161,7 +161,7 @@ static const struct ex_program grows = {
 	.finish = end
 };
 
-/* A chunk goes while bad unmaps look into it, and maps may take a bounce buffer of it. */
+/* A chunk goes while bad unmaps look into the chunk, and maps may take a bounce buffer there. */
 static void begin_idle(void)
 {
 	begin_chunk();

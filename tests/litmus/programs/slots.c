@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A mapping is unmapped by several at once, which a driver must not do: one of
- * them gets it, with the reference that the map has written.
+ * Several CPUs unmap one mapping at once, a driver bug: exactly one unmap gets the mapping,
+ * with the reference that the map has written.
  */
 #include <xsmmu/claim.h>
 
 #include "programs.h"
 
-static u64 handed;	/* the IOVA, from the driver's one thread to another */
+static u64 handed;	/* the IOVA, passed between the driver's threads */
 static u64 known;
 static bool tried[3];
 static u32 pages;
@@ -50,7 +50,7 @@ static void unmap(void)
 	xs_engine_unmap(&engine, iova, pages, false);
 }
 
-/* Of all but one page, and of one page in the middle. */
+/* All pages except one, and one page in the middle. */
 static void unmap_wrong(void)
 {
 	u64 iova = xs_load_acquire(&handed);
@@ -80,8 +80,8 @@ static const struct ex_program many_wrong = {
 };
 
 /*
- * The IOVA comes back at once, and another CPU, whose open block is the same one, as
- * may be, takes it: the slot and the translation are the new ones then.
+ * The IOVA comes back at once, and another CPU with the same open block takes the IOVA: slot
+ * and translation then belong to the new mapping.
  */
 static void begin_reuse(void)
 {
@@ -91,7 +91,7 @@ static void begin_reuse(void)
 	known = world_map_page(0);
 	open = engine.cpus[0]->open[0];
 	engine.cpus[1]->open[0] = open;
-	/* All others are in use, as if mapped. */
+	/* All other pages are in use, as if mapped. */
 	xs_a64_swap(&open->free, 0);
 }
 
@@ -120,8 +120,8 @@ static const struct ex_program reuse = {
 };
 
 /*
- * An unmap that comes twice meets a mapping of another size that begins with the same
- * page of memory, at the same IOVA: it looks the same at first, and stays.
+ * A repeated unmap meets a mapping of another size at the same IOVA that begins with the same
+ * page of memory. The mapping looks the same at first, and stays.
  */
 static void begin_again(void)
 {
@@ -159,8 +159,8 @@ static const struct ex_program many_again = {
 };
 
 /*
- * The same, and the other mapping is undone, too: its own unmap finds it, whenever the
- * second unmap of the first one looks at it.
+ * The same, and the other mapping is unmapped, too: the proper unmap succeeds, whenever the
+ * repeated unmap of the first mapping looks at the slot.
  */
 static void unmap_map_more_unmap(void)
 {
@@ -172,7 +172,7 @@ static void unmap_map_more_unmap(void)
 	ex_assert(xs_engine_unmap(&engine, iova, pages + 1, true));
 }
 
-/* What the second unmap claims; it leaves pages of others alone here. */
+/* The claim of the repeated unmap, which leaves pages of other mappings alone here. */
 static void claim_known(void)
 {
 	struct xs_claim claim = { .page = known >> XS_PAGE_LG2, .pages = pages };
@@ -183,7 +183,7 @@ static void claim_known(void)
 	xs_exit();
 }
 
-/* Its IOVAs come back by a retry. */
+/* A retry gives the IOVAs back. */
 static void none_mapped_or_stuck(void)
 {
 	ex_assert(!xs_engine_retry(&engine));
@@ -196,9 +196,9 @@ static const struct ex_program many_between = {
 };
 
 /*
- * An unmap that comes twice meets a mapping of the same size at the same IOVA. Nothing
- * tells it from the first one; but it is not undone before its pages are mapped, so that
- * they are not mapped for good.
+ * A repeated unmap meets a mapping of the same size at the same IOVA. The two mappings cannot
+ * be told apart; but the repeated unmap must not succeed before the pages are mapped, or the
+ * pages would stay mapped for ever.
  */
 static void begin_same(u32 pages_)
 {
@@ -243,7 +243,10 @@ static void unmap_and_map_own(void)
 		ex_assert(map_own() == known);
 }
 
-/* A driver uses a block that it has no more, and that is its next one meanwhile. */
+/*
+ * A driver uses a block after giving the block back; the block is the driver's next block
+ * meanwhile.
+ */
 static void begin_own_again(void)
 {
 	begin_same_own();
@@ -295,8 +298,8 @@ static const struct ex_program same_run = {
 };
 
 /*
- * Unmaps that are of no mapping name pages of one that its own unmap comes for: that gets
- * it, whoever is first, and behind it nothing is left.
+ * Bad unmaps name pages of a mapping while the proper unmap runs: the proper unmap gets the
+ * mapping, in any order, and nothing is left afterwards.
  */
 static void begin_torn(void)
 {
@@ -328,7 +331,7 @@ static const struct ex_program torn = {
 	.threads = { unmap_right, tear_one }, .finish = nothing_left
 };
 
-/* The last page of a torn mapping is named while its IOVAs are about to be given back. */
+/* The last page of a torn mapping is named while the IOVAs are about to be given back. */
 static void begin_mend(void)
 {
 	begin_torn();
@@ -355,7 +358,7 @@ static const struct ex_program torn_mend = {
 
 /*
  * The first removal of a page fails while the mapping is torn, unmapped and mended: the IOVAs
- * come back once, when none of its pages is mapped any more.
+ * come back once, when no page is mapped any more.
  */
 static void begin_torn_stuck(void)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Look-ups without a lock, while leaves, slots and nodes come and go: what is found
- * is written, and there as long as it is looked at.
+ * Look-ups without a lock, while leaves, slots and nodes come and go: a found object is
+ * initialised, and exists while in use.
  */
 #include "programs.h"
 
@@ -18,9 +18,9 @@ static void begin(void)
 	unmapped = false;
 }
 
-/* ---- they come ---- */
+/* ---- additions ---- */
 
-/* The IOVA that the next fresh block will have, which is the first of its leaf. */
+/* Returns the IOVA of the next fresh block, the first block of a leaf. */
 static void begin_grow(void)
 {
 	bool flags = ex_irq_save();
@@ -35,7 +35,7 @@ static void begin_grow(void)
 	ex_irq_restore(flags);
 }
 
-/* A mapping in a leaf that is not there yet. */
+/* A mapping in a leaf that does not exist yet. */
 static void map_far(void)
 {
 	u64 found = xs_engine_map(&engine, 0, 2, 3, ~0ULL);
@@ -45,8 +45,8 @@ static void map_far(void)
 }
 
 /*
- * A driver makes up IOVAs of the same leaf, in a block where nothing is mapped: the
- * look-ups are those of pages that are mapped, and nothing is torn.
+ * A driver invents IOVAs of the same leaf, in a block without mappings: the look-ups are like
+ * those for mapped pages, and nothing is torn.
  */
 static void unmap_wild(void)
 {
@@ -84,12 +84,12 @@ static const struct ex_program grows_two = {
 	.dependencies = world_dependencies
 };
 
-/* A run has a leaf, and no slots. */
+/* An extent has a leaf, and no slots. */
 static void begin_run(void)
 {
 	begin_grow();
 	world_tears();
-	/* Where the first block of a run will be. */
+	/* IOVA of the first block of a future extent. */
 	engine.space.low_reserved = 0;
 }
 
@@ -109,7 +109,7 @@ static const struct ex_program run = {
 	.name = "space_run", .setup = begin_run, .threads = { reserve_run, unmap_wild_run }
 };
 
-/* An unmap of no mapping looks for mappings in the next leaf, which is about to come. */
+/* A bad unmap looks for mappings in the next leaf, which is about to be added. */
 static void begin_across(void)
 {
 	begin_grow();
@@ -133,7 +133,7 @@ static const struct ex_program across = {
 	.dependencies = world_dependencies
 };
 
-/* Above 4 GiB there is a node to be made, and slots are found by way of the leaf. */
+/* Above 4 GiB a node must be made, and slots are found through the leaf. */
 static void begin_high(void)
 {
 	begin();
@@ -152,9 +152,9 @@ static const struct ex_program high_two = {
 	.dependencies = world_dependencies
 };
 
-/* ---- they go ---- */
+/* ---- removals ---- */
 
-/* Leaves are empty, but for the one of the open blocks. */
+/* Leaves are empty, except for the leaf of the open blocks. */
 static void begin_trim(void)
 {
 	begin_grow();
@@ -163,7 +163,7 @@ static void begin_trim(void)
 	handed = iova;
 }
 
-/* The driver's last unmap in the leaf, and what trims it. */
+/* The driver's last unmap in the leaf, followed by the trim. */
 static void unmap_and_trim(void)
 {
 	xs_engine_unmap(&engine, iova, 2, true);
@@ -203,7 +203,7 @@ static const struct ex_program trims_one = {
 	.dependencies = world_dependencies
 };
 
-/* The other CPU knows a block of the leaf as its open one, as it may. */
+/* The other CPU has a block of the leaf open, as allowed. */
 static void begin_trim_open(void)
 {
 	begin_trim();
@@ -218,8 +218,8 @@ static const struct ex_program trims_open = {
 };
 
 /*
- * An unmap of one page tears the mapping, before its own unmap takes the rest of it, or
- * finds nothing: the leaf stays for as long as the record in it does.
+ * An unmap of one page tears the mapping before the mapping's own unmap takes the rest, or
+ * finds nothing: the leaf stays as long as the record in the leaf.
  */
 static void begin_trim_torn(void)
 {

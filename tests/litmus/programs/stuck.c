@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A removal fails, and is tried again meanwhile: memory and IOVA are out of use until it
- * has not failed, and come back once.
+ * A removal fails, with a concurrent retry: memory and IOVA stay out of use until a removal
+ * succeeds, and come back once.
  */
 #include "programs.h"
 
@@ -9,7 +9,7 @@ static u64 stuck;	/* phys 0, whose removal fails */
 static u64 known;	/* phys 1 */
 static u32 pages;
 
-/* Both are deferred on CPU 0, and not neighbours. */
+/* Both pages are deferred on CPU 0, and are not neighbours. */
 static void begin_deferred(const char *policy)
 {
 	u64 between;
@@ -40,7 +40,7 @@ static void drain(void)
 	xs_engine_flush(&engine, XS_FLUSH_DRAIN);
 }
 
-/* Whatever comes back may be handed out at once. */
+/* Freed pages may be handed out at once. */
 static void retry_and_map(void)
 {
 	xs_engine_retry(&engine);
@@ -64,7 +64,7 @@ static const struct ex_program pieces = {
 	.finish = all_gone, .dependencies = world_dependencies
 };
 
-/* The unmap itself flushes, of one page or of a run of whole blocks. */
+/* The unmap itself flushes one page or an extent of whole blocks. */
 static void begin_unmap(u32 pages_)
 {
 	world_begin("strict");

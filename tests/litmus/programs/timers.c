@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is deferred on a CPU has a timer that runs, whatever flushes or fires
- * meanwhile; world_check() asks.
+ * Deferred pages of a CPU have a running timer, whatever flushes or fires meanwhile;
+ * world_check() verifies.
  */
 #include "programs.h"
 
@@ -10,7 +10,7 @@
 
 static u64 iovas[PAGES];
 
-/* Nothing is deferred: the next one arms the timer. */
+/* Nothing is deferred: the next unmap arms the timer. */
 static void begin_empty(void)
 {
 	world_begin("xsmmu");
@@ -18,7 +18,7 @@ static void begin_empty(void)
 		iovas[i] = world_map_page(i);
 }
 
-/* Something is, and the timer runs. */
+/* A page is deferred, and the timer runs. */
 static void begin_armed(void)
 {
 	begin_empty();

@@ -230,7 +230,7 @@ void xs_engine_retire_cpu(struct xs_engine *engine, u32 cpu_id)
 
 /*
  * A CPU may still have a block open that another CPU has claimed and given back. The CPU finds
- * no free page in the block, but the block's memory must not be freed.
+ * no free page in the block, but must forget the block before the block's memory is freed.
  */
 static void xs_engine_forget(struct xs_engine *engine)
 {
@@ -328,7 +328,7 @@ static u32 xs_depot_items(u32 lg2)
 	return items > 2 ? items : 2;
 }
 
-/* Most full magazines in a depot: no more pages than in a depot of single pages. */
+/* Limit of full magazines in a depot: no more pages than in a depot of single pages. */
 static u32 xs_depot_full(u32 lg2)
 {
 	return XS_DEPOT_PAGES / (xs_depot_items(lg2) << lg2);

@@ -2,7 +2,7 @@
 /* Blocks of a CPU, by size; see partial.h. */
 #include <xsmmu/partial.h>
 
-/* Most blocks of a list to look at for a block below a low limit. */
+/* Limit of blocks of a list to look at for a block below a low limit. */
 #define XS_PARTIAL_LOOKS	32u
 
 /* ---- the rings ---- */

@@ -7,7 +7,7 @@
 #define XS_PLACE_OPENS	4u
 
 /*
- * Most partial blocks and other CPUs' lists to look at for a mapping: the work under the CPU's
+ * Limit of partial blocks and other CPUs' lists to look at for a mapping: the work under the CPU's
  * lock does not grow with the number of CPUs.
  */
 #define XS_PLACE_LOOKS	256u
@@ -401,7 +401,7 @@ void xs_place_empty_depots(struct xs_engine *engine)
 /* True if a reclaim round may begin: none began a moment ago. */
 static bool xs_reclaim_begin(struct xs_engine *engine)
 {
-	/* In this order: another CPU may read the clock later than this CPU. */
+	/* In this order: a time that another CPU stores later may be after @now. */
 	u64 last = xs_a64_read(&engine->reclaimed_ns);
 	u64 now = xs_ops(engine)->clock(xs_backend(engine));
 
@@ -411,7 +411,7 @@ static bool xs_reclaim_begin(struct xs_engine *engine)
 
 /*
  * Frees the IOVAs that CPUs cache: those of the next XS_RECLAIM_CPUS CPUs of the round, because
- * the caller may have entered for long. Returns false if the round ended a moment ago, or
+ * the caller may have entered for long. Returns false if a round began a moment ago, or
  * another caller does the work.
  */
 static bool xs_reclaim(struct xs_engine *engine)

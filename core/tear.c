@@ -333,7 +333,7 @@ static void xs_tear_failed(struct xs_engine *engine, struct xs_torn *torn)
  * Handles the result of a removal: the backend has removed the whole mapping, or found no page
  * to remove. If removals can fail, the latter means success only if an earlier call has removed
  * the mapping: a concurrent removal may have failed without a trace in the backend. Returns
- * true if the mapping is known to be gone.
+ * false if XS_REMOVED_ALL is not reliable.
  */
 static bool xs_torn_removed(struct xs_engine *engine, struct xs_torn *torn,
 			    int removed)

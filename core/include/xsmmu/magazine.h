@@ -34,7 +34,7 @@ struct xs_cache {
  * @ops: operations of the backend
  * @backend: first argument of the operations
  * @items_max: capacity of a magazine, 1 .. XS_MAGAZINE_ITEMS; smaller for larger ranges
- * @full_max: most full magazines in the depot
+ * @full_max: largest number of full magazines in the depot
  * @full: full magazines
  * @empty: empty magazines
  * @full_count: number of full magazines
@@ -56,7 +56,7 @@ struct xs_depot {
  * @ops: operations of the backend
  * @backend: first argument of the operations
  * @items_max: capacity of a magazine, 1 .. XS_MAGAZINE_ITEMS
- * @full_max: most full magazines in the depot
+ * @full_max: largest number of full magazines in the depot
  *
  * Context: any.
  */

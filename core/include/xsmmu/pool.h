@@ -126,7 +126,7 @@ struct xs_pool_cpu {
  * @counts: counters of copies
  * @none: area without a free bounce buffer
  * @lock: guards all members below, and idle areas of chunks
- * @limit: most chunks of the pool
+ * @limit: largest number of chunks
  * @count: chunks that the pool has or is about to have
  * @stuck_pages: pages of chunks that the backend could not remove. Such chunks stay in @chunks
  *   without an idle area, so no bounce buffer of them is handed out.
@@ -180,9 +180,9 @@ bool xs_pool_init(struct xs_pool *pool, const struct xs_backend_ops *ops,
 void xs_pool_destroy(struct xs_pool *pool);
 
 /**
- * xs_pool_limit - set the most chunks of a pool
+ * xs_pool_limit - limit the number of chunks of a pool
  * @pool: pool
- * @limit: number of chunks, cut to XS_CHUNKS_MAX; present chunks stay
+ * @limit: largest number of chunks, cut to XS_CHUNKS_MAX; present chunks stay
  *
  * Context: any.
  */

@@ -44,7 +44,7 @@ typedef xs_atomic64_t xs_slot_t;
 #define XS_SLOT_COUNT_SHIFT	3
 
 /*
- * Most references that can hold a mapping. A mapping that needs more is flushed in its unmap,
+ * Limit of the references that hold a mapping. A mapping that needs more is flushed in its unmap,
  * which is cheaper from 8 references on (make lab EXPERIMENT=granule); 5 to 7 were not
  * measured.
  */

@@ -4,12 +4,13 @@
  * translations. Each CPU writes its own statistics; readers add up all CPUs, so parts of a sum
  * taken under load may be from different times.
  *
- * Statistics are separate from the state that they describe: the engine never reads statistics
- * to decide, and a leak check compares the statistics with the state of the blocks.
+ * Statistics are separate from the state of the engine: the engine decides nothing by statistics,
+ * except that xs_engine_retry() does nothing while no page is stuck, and a leak check compares the
+ * statistics with the state of the blocks.
  *
  * Exposure is a histogram with XS_EXPOSURE_SUBS buckets for each power of two of ns. The upper
  * bound of a bucket is at most 25 % above its members, and all buckets, each printed on a line,
- * fit a page.
+ * fit a page of sysfs.
  */
 #ifndef XSMMU_STATS_H
 #define XSMMU_STATS_H

@@ -698,7 +698,7 @@ static u32 xs_pool_lacks(struct xs_pool *pool, bool *full)
 	return kind;
 }
 
-/* Pauses after a failed allocation; @count of the chunk was counted. */
+/* Pauses after a failed allocation or at the limit; uncounts @count chunks. */
 static void xs_pool_pause(struct xs_pool *pool, u32 count)
 {
 	u64 now = pool->ops->clock(pool->backend);

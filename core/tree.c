@@ -202,7 +202,7 @@ static void xs_child_mark(struct xs_tree *tree, struct xs_node *node,
 {
 	u32 at = xs_child_at(first, level);
 
-	/* Reserved ranges may overlap: a full child may not exist, and its own bits may be stale. */
+	/* Reserved ranges may overlap: a full child may not exist, or may have stale bits. */
 	if (take && xs_bit(node->full, at))
 		return;
 	if (level > 1) {

@@ -206,7 +206,7 @@ struct xs_engine_config {
 
 /**
  * xs_engine_init - initialise an engine
- * @engine: zeroed memory
+ * @engine: zeroed memory, or an engine that was destroyed
  * @config: configuration
  *
  * Context: may sleep.

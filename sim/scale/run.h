@@ -9,7 +9,7 @@
  * struct run_options - options of a run
  * @warm_polls, @polls: polls of each CPU before and during counting
  * @maps:	numbers of maps at which the ageing run reports
- * @window:	polls of each CPU whose instructions are counted in a report
+ * @window:	polls of each CPU in which a report counts instructions
  * @sites:	print the instructions that caused transfers
  */
 struct run_options {

@@ -830,7 +830,7 @@ struct tearing {
 	bool maps;		/* other mappings are made meanwhile */
 };
 
-/* Does a device reach a named page of a mapping whose proper unmap has not begun? */
+/* Does a device reach a named page of a mapping before the proper unmap has begun? */
 static void check_named(struct tearing *tearing, u32 which, u32 at, u32 pages)
 {
 	struct mapping part = tearing->mappings[which];

@@ -4,7 +4,7 @@
 
 #define LAST	(~0ULL)
 
-/* For tests whose mappings do not fit on the stack. */
+/* For tests with more mappings than fit on the stack. */
 static struct mapping many[2048];
 
 static struct world *begin(const char *policy, u32 blocks, u32 cpus)
@@ -195,7 +195,7 @@ static void shorter_window(void)
 	each_policy(check_shorter);
 }
 
-/* A longer window also applies to the next unmap, whose pages wait until the window ends. */
+/* A longer window also applies to the next unmap: the pages wait until the window ends. */
 static void check_longer(struct world *world, const struct xs_policy *policy)
 {
 	struct xs_tuning tuning = xs_tuning_default(policy);
@@ -871,7 +871,7 @@ static void tuned(void)
 	CHECK(world->engine.policy->ranges_max == 32);
 	mapping = map(world, 1, MEMORY_COUNTED);
 	driver_unmap(world, &mapping, false);
-	/* An engine whose drivers are batch-aware. */
+	/* An engine with batch-aware drivers. */
 	world_check_flushed(world);
 	world_end(world);
 }

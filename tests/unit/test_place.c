@@ -9,7 +9,7 @@
 #define LOW	(1ULL << 32)
 #define NEAR	(XS_PAGE_BYTES << XS_NEAR_LG2)
 
-/* For tests whose mappings do not fit on the stack. */
+/* For tests with more mappings than fit on the stack. */
 static struct mapping many[8192];
 
 static struct world *begin(const struct xs_policy *policy, u32 blocks, u32 cpus,

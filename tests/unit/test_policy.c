@@ -56,7 +56,7 @@ static void names(void)
 
 /*
  * A simple model of the level: each level lists requirements. A row gets the strongest level
- * whose requirements the row meets.
+ * with requirements that the row meets.
  */
 static enum xs_level level_of(u32 flushes, enum xs_hold hold, bool aware)
 {

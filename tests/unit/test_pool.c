@@ -28,7 +28,7 @@ static struct {
 	u64 told;
 	bool mute;
 	struct buffer *impatient;	/* is mapped while a chunk is added */
-	u64 early;	/* an IOVA whose word is empty during the copy */
+	u64 early;	/* an IOVA without a word during the copy */
 	void (*meanwhile)(void);	/* called once, when the clock is read */
 	u32 going;	/* chunks that no CPU can find any more */
 	bool drops_fail;
@@ -819,7 +819,7 @@ static void trims(void)
 	end_empty();
 }
 
-/* The same with a chunk whose map failed and could not be undone by the backend. */
+/* The same with a chunk after a failed map that the backend could not undo. */
 static void left_chunks(void)
 {
 	struct buffer buffer = { MEMORY_PHYS, 4096, XS_DIRECTION_WRITE, 0 };

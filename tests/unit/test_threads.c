@@ -266,7 +266,7 @@ static void by_turns(void)
 	test_seeds(150, by_turns_seed);
 }
 
-/* Blocks whose last pages are unmapped on any CPU, and flushed on another CPU. */
+/* The last pages of blocks are unmapped on any CPU, and flushed on another CPU. */
 static void emptying_seed(u64 seed)
 {
 	test_replay(seed, 0);

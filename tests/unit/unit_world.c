@@ -926,7 +926,7 @@ static bool always(const struct world *world, u64 changes,
 	return true;
 }
 
-/* Returns the word of a page whose unmap has returned, if still reachable; else 0. */
+/* Returns the word of a page after the unmap's return, if still reachable; else 0. */
 static u64 word_left(const struct world *world, u64 page, u64 *owner)
 {
 	u64 left, word;

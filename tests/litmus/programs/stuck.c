@@ -5,7 +5,7 @@
  */
 #include "programs.h"
 
-static u64 stuck;	/* phys 0, whose removal fails */
+static u64 stuck;	/* phys 0; the removal fails */
 static u64 known;	/* phys 1 */
 static u32 pages;
 

@@ -118,7 +118,7 @@ def test_rules_that_the_kernel_would_not_take() -> None:
 
 
 def test_ranges_are_the_modules() -> None:
-    defines = {"XS_CHUNK_BYTES >> 20": 2, "XS_CELL_MAX_BYTES": 4096, "XS_POOL_MAX_MIB": 256}
+    defines = {"XS_CHUNK_BYTES >> 20": 2, "XS_BOUNCE_MAX_BYTES": 4096, "XS_POOL_MAX_MIB": 256}
     header = (PROJECT / "core/include/xsmmu/engine.h").read_text()
     defines |= {name: int(value) for name, value in re.findall(r"#define (XS_\w+)\s+(\d+)u?\b", header)}
     source = (PROJECT / "kmod/sysfs.c").read_text()

@@ -119,8 +119,8 @@ translation can exist.
 Exposure (exp.) of the overview, and last landed: what a device saw that kept
 writing to an unmapped address (0: no write landed; ">": until the attack
 ended). Of the writes that landed, those given back hit pages that nobody had a
-reference of any more, or that someone else had by then; those before flush could
-still land, as a batch-aware driver had not flushed yet.
+reference of any more, or that someone else had by then; those before flush
+could still land, as a batch-aware driver had not flushed yet.
 "x": cost relative to passthrough (1x: as cheap) or to kernel-strict.
 "-": does not apply or was not measured.
 Invalidations: in all 15 runs that have both, the module's count and the

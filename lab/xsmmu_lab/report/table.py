@@ -209,7 +209,7 @@ def _attack(workload: Workload) -> list[Column]:
 
     return [
         column("writes\ntried", lambda attack: attack.attempts),
-        column("before\nsync", lambda attack: attack.before_flush),
+        column("before\nflush", lambda attack: attack.before_flush),
         column("writes\nlanded", lambda attack: attack.landed),
         column("given\nback", lambda attack: attack.given_back),
         Column("landed\nlast us", tuple(show_seen(r.level, r.attack) for r in workload.runs)),

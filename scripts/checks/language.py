@@ -15,7 +15,7 @@ from pathlib import Path
 
 from xsmmu_lab.project import PROJECT
 
-FOLDERS = ("core", "kmod", "include", "bench", "sim", "lab", "tests", "drivers", "docs")
+FOLDERS = ("core", "kmod", "include", "sim", "lab", "tests", "drivers", "docs")
 PARTS = (*FOLDERS, "README.md", "DESIGN.md", "CONTRIBUTING.md")
 WHO = frozenset(("who", "whom", "whose"))
 PRONOUNS = frozenset(

@@ -14,7 +14,7 @@ from xsmmu.finding import Finding
 from xsmmu.machine import root, sysfs, text
 
 TESTED: Final = {"x86_64": ("6.1", "6.12", "7.2", "7.3"), "aarch64": ("6.12", "7.2", "7.3")}
-"""The kernel releases that docs/use.md has, of each architecture that the module is for."""
+"""The kernel releases that docs/releases/0.1.0.md has, of each architecture that the module is for."""
 
 OPTIONS: Final = (
     "CONFIG_PCI",

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A batch-aware driver for QEMU's iommu-testdev, and what such a driver may do
- * wrong. The device is never asked to do anything. A probe that fails says what
- * was wrong.
+ * A batch-aware driver for QEMU's iommu-testdev, with the mistakes that such a
+ * driver may make. The driver starts no device DMA. A failed probe logs the reason.
  *
  *   mode=kernel  all of include/xsmmu/dma.h, on the kernel's own path
- *   mode=bounce  on a device that is not translated and whose buffers are copied
- *   mode=api     the same as kernel on a device that was attached: nothing is
- *                translated after a flush
- *   mode=copies  buffers that are copied
- *   mode=sweep   all calls again, any of which may fail for want of memory
+ *   mode=bounce  on an untranslated device with bounce buffers
+ *   mode=api     as kernel, on an attached device: nothing is translated after a
+ *                flush
+ *   mode=copies  bounced buffers
+ *   mode=sweep   all calls again; any call may fail for lack of memory
  *   mode=early   memory is freed before its flush
  *   mode=forget  an unmap is never flushed
- *   mode=maps    maps without a flush of their own, and one flush
- *   mode=block   a block that is mapped at once
- *   mode=unrung  a map is never flushed, and stays
- *   mode=unflushed the same, and is unmapped as if it had been
+ *   mode=maps    unflushed maps, then a single flush
+ *   mode=block   a block mapped by a single call
+ *   mode=unrung  a map is never flushed, and stays mapped
+ *   mode=unflushed a map is never flushed, and is unmapped as if flushed
  */
 #include <linux/delay.h>
 #include <linux/iommu.h>
@@ -54,7 +53,7 @@ static bool is_translated(struct device *dev, dma_addr_t addr)
 	return iommu_iova_to_phys(iommu_get_domain_for_dev(dev), addr);
 }
 
-/* After the driver's flush, or an unmap that has its own. */
+/* Called after the driver's flush, or after an unmap with a flush. */
 static int check_gone(struct device *dev, dma_addr_t addr, const char *what)
 {
 	if (is_taken() && waits && is_translated(dev, addr))
@@ -75,7 +74,7 @@ static int map_all(struct device *dev)
 	return 0;
 }
 
-/* @atomic: as in a poll, which stays on its CPU. */
+/* @atomic: run as a poll, on a fixed CPU. */
 static int check_pages(struct device *dev, bool atomic)
 {
 	int error = map_all(dev);
@@ -96,7 +95,7 @@ static int check_pages(struct device *dev, bool atomic)
 	return error;
 }
 
-/* Slab, which cannot be held, larger than a page, larger than a block. */
+/* Slab memory (cannot be held), more than a page, more than a block. */
 static int check_singles(struct device *dev)
 {
 	static const size_t sizes[] = { 64, 3000, 9000, 300000 };
@@ -143,7 +142,7 @@ static int check_list(struct device *dev)
 	return check_gone(dev, first, "a list after the flush");
 }
 
-/* An ordinary unmap of a batch-aware driver has its own flush. */
+/* An ordinary unmap of a batch-aware driver flushes. */
 static int check_ordinary(struct device *dev)
 {
 	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE,
@@ -155,7 +154,7 @@ static int check_ordinary(struct device *dev)
 	return check_gone(dev, addr, "a page after an ordinary unmap");
 }
 
-/* Half of a block's pages live longer than the block's struct. */
+/* Half of a block's pages outlive the block's struct. */
 static int check_block(struct device *dev, u32 count, u32 used)
 {
 	struct xsmmu_block *block = xsmmu_block_alloc(dev, count, GFP_KERNEL);
@@ -190,7 +189,7 @@ static int check_block(struct device *dev, u32 count, u32 used)
 	return error;
 }
 
-/* Where the device finds the @index-th page of a block. */
+/* Checks the IOVA of page @index of a block. */
 static bool is_at(struct xsmmu_block *block, u32 index)
 {
 	return !is_taken() ||
@@ -199,7 +198,7 @@ static bool is_at(struct xsmmu_block *block, u32 index)
 	       page_to_phys(pages[index]);
 }
 
-/* Mapped at once, or the first @taken pages one by one; undone at once. */
+/* Maps all pages at once, or the first @taken pages singly; unmaps all at once. */
 static int check_whole_block(struct device *dev, u32 count, u32 taken)
 {
 	struct xsmmu_block *block = xsmmu_block_alloc(dev, count, GFP_KERNEL);
@@ -228,7 +227,7 @@ static int check_whole_block(struct device *dev, u32 count, u32 taken)
 
 #define NEIGHBOURS	8
 
-/* Pages that are neighbours in memory, too, are each unmapped on their own. */
+/* Each page is unmapped singly, also if pages are neighbours in memory. */
 static int check_neighbours(struct device *dev, struct page **row)
 {
 	struct xsmmu_block *block = xsmmu_block_alloc(dev, NEIGHBOURS, GFP_KERNEL);
@@ -289,7 +288,7 @@ static int check_blocks(struct device *dev)
 	return error ? error : check_row(dev);
 }
 
-/* ---- maps without a flush of their own ---- */
+/* ---- unflushed maps ---- */
 
 static int map_all_unflushed(struct device *dev)
 {
@@ -308,7 +307,7 @@ static int map_all_unflushed(struct device *dev)
 
 #define LARGE_BYTES	300000
 
-/* A block, and what is larger than one, with one flush. */
+/* Maps a block, and a buffer larger than a block, with a single flush. */
 static int map_more_unflushed(struct device *dev, struct xsmmu_block *block, void *large,
 			      size_t bytes, dma_addr_t *at)
 {
@@ -343,8 +342,8 @@ static int check_large_maps(struct device *dev)
 }
 
 /*
- * As in a poll (@atomic), or by a task that may move. Half of them is given up before the
- * flush, by ordinary unmaps, as an error path does.
+ * Maps as in a poll (@atomic), or in a task that may migrate. Half of the maps are unmapped
+ * before the flush, by ordinary unmaps, as in an error path.
  */
 static int check_maps(struct device *dev, bool atomic)
 {
@@ -370,7 +369,7 @@ static int check_maps(struct device *dev, bool atomic)
 	return error;
 }
 
-/* For the script, which counts flushes. */
+/* The guest script counts the flushes. */
 static int maps_once(struct device *dev)
 {
 	int error = xsmmu_set_batch_aware(dev);
@@ -413,7 +412,7 @@ static int check_api(struct device *dev)
 	return error;
 }
 
-/* ---- what does not have its own pages all to itself ---- */
+/* ---- buffers that share pages ---- */
 
 
 static void device_writes(struct device *dev, dma_addr_t addr, size_t bytes)
@@ -428,7 +427,7 @@ static void device_writes(struct device *dev, dma_addr_t addr, size_t bytes)
 
 #define COPY_BYTES	200
 
-/* As a list, or each for itself. */
+/* Maps two buffers, as a list or singly. */
 static int map_two(struct device *dev, struct scatterlist *sgl, bool list)
 {
 	u32 i;
@@ -460,7 +459,7 @@ static void unmap_two(struct device *dev, struct scatterlist *sgl, bool list, un
 	xsmmu_flush(dev);
 }
 
-/* Mapped so that they are copies, which they may not be before there is memory for those. */
+/* Maps buffers until they are bounced: the pool may have no memory at first. */
 static int map_copies(struct device *dev, struct scatterlist *sgl, bool list)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
@@ -478,7 +477,7 @@ static int map_copies(struct device *dev, struct scatterlist *sgl, bool list)
 	return wrong(dev, "what is small is not copied");
 }
 
-/* What the device has written to two copies is in the buffers, or not, if nobody asks for it. */
+/* Device writes to two copies reach the buffers, unless @attrs skips the CPU sync. */
 static int check_copies_of(struct device *dev, bool list, unsigned long attrs)
 {
 	struct scatterlist sgl[2];
@@ -511,7 +510,7 @@ static int check_copies(struct device *dev)
 	return error;
 }
 
-/* ---- what may fail, and leaves nothing then ---- */
+/* ---- calls that may fail, and leave nothing behind ---- */
 
 #define SOME_PAGES	8
 
@@ -611,8 +610,8 @@ static void try_pages_of_api(struct device *dev)
 }
 
 /*
- * Pages that are no aligned power of two, first of all that is unmapped: where that cannot
- * be written down, they are flushed as one range.
+ * Pages that are no aligned power of two, unmapped before all others: without memory for the
+ * records, the pages are flushed as a range.
  */
 static void try_block_with_holes(struct device *dev)
 {
@@ -643,7 +642,7 @@ static int sweep(struct device *dev)
 	return 0;
 }
 
-/* What a device wrote to a copy is in the buffer after an unmap without a flush. */
+/* Device writes to a copy reach the buffer at a deferred unmap. */
 static int check_bounce(struct device *dev)
 {
 	dma_addr_t addr = dma_map_page(dev, pages[0], 0, PAGE_SIZE,
@@ -663,7 +662,7 @@ static int check_bounce(struct device *dev)
 	return 0;
 }
 
-/* One page is unmapped without a flush, and freed or forgotten. */
+/* Unmaps a page without a flush, and frees or forgets the page. */
 static int misuse(struct device *dev, bool early)
 {
 	struct page *page = alloc_page(GFP_KERNEL);
@@ -686,7 +685,7 @@ static int misuse(struct device *dev, bool early)
 	return 0;
 }
 
-/* A map that its flush does not follow: it stays, or is unmapped as if it had been flushed. */
+/* A map without a flush stays mapped, or is unmapped as if flushed. */
 static int misuse_map(struct device *dev, bool stays)
 {
 	dma_addr_t other, addr = xsmmu_map_page_unflushed(dev, pages[0], 0, PAGE_SIZE,

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A driver for tests of pages that the IOMMU driver fails to remove. With virtio-iommu a kprobe
- * makes the function fail that adds a request to its queue, as it does without memory. Other
- * IOMMU drivers never fail: there the module is a build for tests that refuses removals itself.
+ * makes the function that adds a request to the queue fail, as without memory. Other IOMMU
+ * drivers never fail: for them, a test build of the module refuses removals.
  *
  *   requests  off; once: requests to unmap fail until the queue is flushed; later, later2: the
- *             next request or two succeed, and those behind fail; on
- *   map       map so many bytes of memory
- *   unmap     unmap them and give the page back, as a driver does, or later than that
- *   own       1: somebody else has the IOMMU group, as VFIO does; 0: not any more
+ *             next request or two succeed, and later requests fail; on
+ *   map       map the given number of bytes
+ *   unmap     unmap the bytes and free the page, at once as a driver does, or later
+ *   own       1: own the IOMMU group, as VFIO does; 0: release the group
  *   alloc     allocate 2 MiB of contiguous memory, which must fail
- *   memory    1: allocate 2 MiB of contiguous memory; 0: free it; read: the references that it
- *             has when that returns
- *   mapped    references of the page that the device was last told to map
- *   others    map and unmap pages one after the other; fails if one has the IOVA of that page
- *   reached   read: how many pages of the last map and of the last others virtio-iommu's device
- *             has mapped, by its answers to maps of them; only after they were unmapped
- *   held      who else than this driver has a reference of that page, 0 or 1
+ *   memory    1: allocate 2 MiB of contiguous memory; 0: free the memory; read: the references
+ *             to the memory after the free
+ *   mapped    references to the page that the device was last told to map
+ *   others    map 256 pages, then unmap all; fails if a page gets the IOVA of `map`
+ *   reached   read: the number of pages of the last `map` and of the last `others` that the
+ *             virtio-iommu device still has mapped, by the answers to new map requests; valid
+ *             only after the unmap
+ *   held      references to the page of `map` besides the driver's own, 0 or 1
  */
 #include <linux/dma-mapping.h>
 #include <linux/iommu.h>
@@ -56,7 +57,7 @@ static noinline notrace void just_return(void)
 /* The function returns -ENOMEM instead of being executed. */
 static int add_request(struct kprobe *probe, struct pt_regs *regs)
 {
-	/* As it was called: viommu_add_req(viommu, buf, len). */
+	/* The probed function is viommu_add_req(viommu, buf, len). */
 	const struct virtio_iommu_req_map *map =
 		(void *)regs_get_kernel_argument(regs, 1);
 
@@ -155,7 +156,7 @@ static int set_map(const char *text, const struct kernel_param *param)
 static const struct kernel_param_ops map_ops = { .set = set_map };
 module_param_cb(map, &map_ops, NULL, 0200);
 
-/* One reference is kept, to look at the others; the driver's own is given back. */
+/* Drops the driver's reference; a second reference stays, for reading the count. */
 static int set_unmap(const char *text, const struct kernel_param *param)
 {
 	if (!the_device || !the_page)
@@ -286,7 +287,7 @@ module_param_cb(others, &others_ops, NULL, 0200);
 
 /* ---- the IOMMU's answers ---- */
 
-/* As the driver of virtio-iommu has it. The device writes the status behind the request. */
+/* Layout in the virtio-iommu driver. The device writes the status behind the request. */
 struct viommu_request {
 	struct list_head list;
 	void *writeback;
@@ -303,7 +304,7 @@ static bool is_asked(const struct virtqueue *vq)
 	return current == READ_ONCE(asker) && !strcmp(vq->name, "request");
 }
 
-/* The driver does not read the answers to maps and unmaps itself. */
+/* The virtio-iommu driver does not read the answers to maps and unmaps. */
 static int get_answer(struct kretprobe_instance *instance,
 		      struct pt_regs *regs)
 {
@@ -346,7 +347,7 @@ static int probe_answers(void)
 	return error;
 }
 
-/* The device refuses to map a page that it has mapped; an entry without reads and writes is none. */
+/* The device refuses to map a page twice; an entry without read and write maps nothing. */
 static void ask(struct iommu_domain *domain, dma_addr_t iova)
 {
 	size_t mapped = 0;

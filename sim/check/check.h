@@ -92,11 +92,11 @@ struct shadow_policy {
  * struct shadow_cpu - deferred pages of a CPU
  * @oldest, @newest: deferred pages; 0: none
  * @pages:	deferred; @unmapping: before the return of their unmap, or of the
- * 		driver's flush; @left: of these, pages after their unmap's return
+ *		driver's flush; @left: of these, pages after their unmap's return
  * @begun_ns:	of the first unmap since a flush emptied @pages and @unmapping
  * @waits:	there was an unmap since then
  * @flushed_age_ns: age of the oldest page that this CPU has flushed, for any CPU's batch,
- * 		since this CPU last reported the flush of a batch
+ *		since this CPU last reported the flush of a batch
  */
 struct shadow_cpu {
 	u16 oldest, newest;

@@ -9,7 +9,7 @@
  * Use of the IOVA space, in pages.
  * @taken_pages: in blocks that were taken from the space
  * @given_pages: of those, mapped, dead or in a large mapping's rest;
- * 	neither in a magazine nor in an open block's rest
+ *	neither in a magazine nor in an open block's rest
  */
 struct path_iova {
 	u64 taken_pages;

@@ -56,7 +56,7 @@ extern struct tally tally;
  * @depth:	nesting depth of the running stretch, 0: none
  * @accesses, @flushes: counts at the begin of the running stretch
  * @most_accesses, @most_flushes: most memory accesses of the engine, and most waits for
- * 	invalidations, in a stretch
+ *	invalidations, in a stretch
  */
 struct tally_stretch {
 	u32 depth;

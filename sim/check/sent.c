@@ -32,7 +32,7 @@ static void check_commands(const struct sim_flush *flush)
 			sim_fail("sent", "an unmap that flushes asks for %u ranges", flush->ranges);
 		return;
 	}
-	/* Retried removals are in no block here. */
+	/* Refused pages are in the requested ranges, but not among the counted blocks. */
 	if (!flush->refused && !fits(flush, &shadow.now) && !fits(flush, &shadow.before))
 		sim_fail("sent", "%u ranges are asked for, of pages in %u blocks, under policy %u (at most %u)",
 			 flush->ranges, flush->blocks, shadow.now.number, shadow.now.ranges);
@@ -64,8 +64,8 @@ static void check_map_flush(const struct sim_event *event)
 #define RECLAIM_NS	10000000
 
 /*
- * Could two maps have decided to flush, between begin and first flush, so long after each
- * other?
+ * Could two maps have decided to flush at least RECLAIM_NS apart? A map decides between the
+ * map's begin and the map's first flush.
  */
 static bool are_apart(const struct shadow_reclaim *a, const struct shadow_reclaim *b)
 {

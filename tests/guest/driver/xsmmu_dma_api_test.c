@@ -13,7 +13,7 @@
  *   mode=slow    managed DMA memory that is freed two seconds after the driver's
  *		  end
  *   mode=free    memory that is freed by a wrong handle
- *   mode=bad unmaps of what is not mapped so: what they name is gone
+ *   mode=bad_unmap: unmaps that match no mapping; the pages that they name are gone
  *   mode=tear    unmaps that do not match a mapping, of each kind: which pages the device
  *		  still writes to. Then the right unmap of each; mode=tear_left: none
  *   mode=many    so many mappings at once that their page tables are worth
@@ -56,7 +56,7 @@
 
 static char *mode = "api";
 module_param(mode, charp, 0644);
-MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, bad unmap, tear, tear_left, many, some, most, ranges, row, whole, ahead, api or kernel");
+MODULE_PARM_DESC(mode, "fail, late, crowd, one, keep, slow, free, bad_unmap, tear, tear_left, many, some, most, ranges, row, whole, ahead, api or kernel");
 
 static bool is_ours(void)
 {
@@ -1545,7 +1545,7 @@ static int bad_unmap_free(struct device *dev)
 	dma_free_pages(dev, PAGE_SIZE, pages, iova_of_pages + (1ULL << 40),
 		       DMA_BIDIRECTIONAL);
 	if (page_count(virt_to_page(memory)) != 2 || page_count(pages) != 2)
-		error = wrong(dev, "a bad unmap free has freed memory");
+		error = wrong(dev, "a bad free has freed memory");
 	put_page(virt_to_page(memory));
 	put_page(pages);
 	if (error)
@@ -1571,7 +1571,7 @@ static int bad_unmap(struct device *dev)
 	dma_unmap_page(dev, iova + (1ULL << 40), PAGE_SIZE, DMA_TO_DEVICE);
 	for (u32 i = 0; i < 4; i++)
 		if (translated(dev, iova + i * PAGE_SIZE))
-			return wrong(dev, "a bad unmap unmap has left a page");
+			return wrong(dev, "a bad unmap has left a page");
 	dma_unmap_page(dev, iova, 4 * PAGE_SIZE, DMA_TO_DEVICE);
 	__free_pages(page, 2);
 	return 0;
@@ -2144,7 +2144,7 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return map_late(&pdev->dev);
 	if (sysfs_streq(mode, "slow"))
 		return slow(&pdev->dev);
-	if (sysfs_streq(mode, "bad unmap"))
+	if (sysfs_streq(mode, "bad_unmap"))
 		return bad_unmap(&pdev->dev);
 	if (sysfs_streq(mode, "tear") || sysfs_streq(mode, "tear_left"))
 		return tear(pdev, sysfs_streq(mode, "tear_left"));

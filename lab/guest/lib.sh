@@ -31,7 +31,7 @@ emit() {
 	printf '%s\n' "$1" >&3
 }
 
-# Until there is a port, results go blocked and errors to the console.
+# Until there is a port, results go nowhere and errors to the console.
 exec 3>/dev/null
 
 # json_string TEXT: TEXT as a JSON string, control characters dropped.

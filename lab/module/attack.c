@@ -19,7 +19,7 @@
  * The pages and their reference counts are real: what a policy holds, it holds here. The allocator
  * is a model, for a write into memory that is not ours would crash the guest: the workload keeps
  * one reference of each page of its pool, so a page whose count falls to that one is free and goes
- * blocked. Someone else gets it as soon as it was attacked once while free.
+ * nowhere. Someone else gets it as soon as it was attacked once while free.
  *
  * napi=0 unmaps in process context. napi=1 unmaps inside a NAPI poll and fires the first volleys
  * there; the others follow after the poll's end, when a policy that flushes at that point must have

@@ -209,7 +209,7 @@ static struct pci_driver lab_driver = {
 
 /*
  * `<now> <idle>`: the time, and how much of it all CPUs were idle, in ns. What the kernel itself
- * shows to user space of idle time is in ticks of 10 ms, or since 7.2 is blocked finer.
+ * shows to user space of idle time is in ticks of 10 ms, or since 7.2 is nowhere finer.
  */
 static int clock_show(struct seq_file *seq, void *unused)
 {

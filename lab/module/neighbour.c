@@ -74,7 +74,7 @@ static void shoot(struct lab_tally *tally, const struct target *target)
 	lab_attacker_shoot(lab_attacker_of(armed->dev), target->iova, target->physical, tally);
 }
 
-/* Where the page table leads from the word's IOVA, 0: blocked. */
+/* Where the page table leads from the word's IOVA, 0: nowhere. */
 static phys_addr_t mapped_to(const struct target *target)
 {
 	return iommu_iova_to_phys(armed->domain, target->iova);

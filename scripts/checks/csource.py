@@ -109,7 +109,7 @@ def find(text: str, piece: str) -> list[Place]:
 
 
 def _runs(there: Sequence[Token], wanted: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The runs of tokens that are as many as wanted, and begin or end as the wanted ones do."""
+    """All runs of as many tokens as are wanted."""
     count = len(wanted)
     for at in range(len(there) - count + 1):
         yield there[at : at + count]

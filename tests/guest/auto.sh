@@ -16,7 +16,7 @@ in_force() {
 	expect_equal "$1: the policy of auto" "$(get $1 auto_policy | sed 's/ .*//')" $2
 }
 
-# auto_works BDF POLICY LEVEL: after a attach.
+# auto_works BDF POLICY LEVEL: after an attach.
 auto_works() {
 	put $1 policy auto || failure "$1: auto was refused: $(cat /tmp/put)"
 	bind $1

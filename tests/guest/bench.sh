@@ -47,7 +47,7 @@ say "window $(cat $NIC/xsmmu/max_window_us)"
 say "table $(tail -n 1 /tmp/out)"
 say "calibration $(tr -d '\n' </var/lib/xsmmu/calibration.json)"
 
-# Ctrl-C. (A process in the background would have it ignored, so this one is in instance.)
+# Ctrl-C. (A process in the background would have it ignored, so this one is in front.)
 (
 	until [ -e $NIC/xsmmu_bench/micro ]; do sleep 0.1; done
 	sleep 3

@@ -9,8 +9,8 @@
 
 #include "inside.h"
 
-#define BOUNCES		(1u << 14)
-#define BOUNCE_USES	24
+#define CELLS		(1u << 14)
+#define CELL_USES	24
 #define UNDO_MAX	(1u << 14)
 #define FINISH_STACK_BYTES	(1u << 20)	/* more than finish() uses */
 
@@ -22,17 +22,17 @@ struct use {
 };
 
 /* Eight bytes of memory. */
-struct bounce {
+struct cell {
 	uintptr_t at;
 	u32 run;
 	u32 count;
 	bool freed;
 	bool kept;
-	struct use uses[BOUNCE_USES];
+	struct use uses[CELL_USES];
 };
 
-static struct bounce bounces[BOUNCES];
-static u32 bounces_used;
+static struct cell cells[CELLS];
+static u32 cells_used;
 static u32 run;
 
 static struct {
@@ -45,25 +45,25 @@ static u32 undo_count;
 void shadow_reset(void)
 {
 	run++;
-	bounces_used = 0;
+	cells_used = 0;
 }
 
-static struct bounce *bounce_of(uintptr_t at)
+static struct cell *cell_of(uintptr_t at)
 {
-	u32 slot = (u32)mix(7, at) & (BOUNCES - 1);
+	u32 slot = (u32)mix(7, at) & (CELLS - 1);
 
-	while (bounces[slot].run == run && bounces[slot].at != at)
-		slot = (slot + 1) & (BOUNCES - 1);
-	if (bounces[slot].run != run) {
-		if (++bounces_used > BOUNCES / 2)
-			ex_fail("more than %u words of memory: raise bounce buffers", BOUNCES / 2);
-		bounces[slot].run = run;
-		bounces[slot].at = at;
-		bounces[slot].count = 0;
-		bounces[slot].freed = false;
-		bounces[slot].kept = false;
+	while (cells[slot].run == run && cells[slot].at != at)
+		slot = (slot + 1) & (CELLS - 1);
+	if (cells[slot].run != run) {
+		if (++cells_used > CELLS / 2)
+			ex_fail("more than %u words of memory: raise CELLS", CELLS / 2);
+		cells[slot].run = run;
+		cells[slot].at = at;
+		cells[slot].count = 0;
+		cells[slot].freed = false;
+		cells[slot].kept = false;
 	}
-	return &bounces[slot];
+	return &cells[slot];
 }
 
 /* ---- restoring memory ---- */
@@ -73,13 +73,13 @@ void undo_note(uintptr_t at, u32 bytes)
 	if (is_setup())
 		return;
 	for (uintptr_t word = at & ~7ul; word < at + bytes; word += 8) {
-		struct bounce *bounce = bounce_of(word);
+		struct cell *cell = cell_of(word);
 
-		if (bounce->kept)
+		if (cell->kept)
 			continue;
 		if (undo_count == UNDO_MAX)
 			ex_fail("more than %u words are changed: raise UNDO_MAX", UNDO_MAX);
-		bounce->kept = true;
+		cell->kept = true;
 		undo[undo_count].at = word;
 		memcpy(&undo[undo_count++].value, (const void *)word, 8);
 	}
@@ -107,23 +107,23 @@ static bool conflict(enum access a, enum access b)
 	return table[a][b];
 }
 
-static void use_bounce(struct bounce *bounce, u8 bytes, enum access access)
+static void use_cell(struct cell *cell, u8 bytes, enum access access)
 {
 	u8 me = (u8)(self - threads);
 	u16 clock = self->now.clock.at[me];
 
-	if (bounce->freed)
-		ex_fail("T%u uses %p, which was freed", me, (void *)bounce->at);
-	for (u32 i = 0; i < bounce->count; i++) {
-		const struct use *use = &bounce->uses[i];
+	if (cell->freed)
+		ex_fail("T%u uses %p, which was freed", me, (void *)cell->at);
+	for (u32 i = 0; i < cell->count; i++) {
+		const struct use *use = &cell->uses[i];
 
 		if (use->thread != me && use->bytes & bytes &&
 		    conflict(use->access, access) &&
 		    self->now.clock.at[use->thread] < use->clock)
-			ex_fail("DATA RACE: T%u and T%u at %p", use->thread, me, (void *)bounce->at);
+			ex_fail("DATA RACE: T%u and T%u at %p", use->thread, me, (void *)cell->at);
 	}
-	for (u32 i = 0; i < bounce->count; i++) {
-		struct use *use = &bounce->uses[i];
+	for (u32 i = 0; i < cell->count; i++) {
+		struct use *use = &cell->uses[i];
 
 		if (use->thread == me && use->access == access &&
 		    !(use->bytes & ~bytes)) {
@@ -132,12 +132,12 @@ static void use_bounce(struct bounce *bounce, u8 bytes, enum access access)
 			return;
 		}
 	}
-	if (bounce->count == BOUNCE_USES)
-		ex_fail("a word has more than %u kinds of use: raise BOUNCE_USES", BOUNCE_USES);
-	bounce->uses[bounce->count].clock = clock;
-	bounce->uses[bounce->count].thread = me;
-	bounce->uses[bounce->count].access = (u8)access;
-	bounce->uses[bounce->count++].bytes = bytes;
+	if (cell->count == CELL_USES)
+		ex_fail("a word has more than %u kinds of use: raise CELL_USES", CELL_USES);
+	cell->uses[cell->count].clock = clock;
+	cell->uses[cell->count].thread = me;
+	cell->uses[cell->count].access = (u8)access;
+	cell->uses[cell->count++].bytes = bytes;
 }
 
 void shadow_access(uintptr_t at, u32 bytes, enum access access)
@@ -146,7 +146,7 @@ void shadow_access(uintptr_t at, u32 bytes, enum access access)
 		u32 first = word < at ? (u32)(at - word) : 0;
 		u32 end = at + bytes - word < 8 ? (u32)(at + bytes - word) : 8;
 
-		use_bounce(bounce_of(word), (u8)((0xffu << first) & (0xffu >> (8 - end))),
+		use_cell(cell_of(word), (u8)((0xffu << first) & (0xffu >> (8 - end))),
 			   access);
 	}
 }
@@ -156,7 +156,7 @@ void shadow_free(uintptr_t at, size_t bytes)
 {
 	shadow_access(at, (u32)bytes, PLAIN_WRITE);
 	for (uintptr_t word = at & ~7ul; word < at + bytes; word += 8)
-		bounce_of(word)->freed = true;
+		cell_of(word)->freed = true;
 }
 
 /*
@@ -165,13 +165,13 @@ void shadow_free(uintptr_t at, size_t bytes)
  */
 bool shadow_is_new(uintptr_t at)
 {
-	const struct bounce *bounce = bounce_of(at & ~7ul);
+	const struct cell *cell = cell_of(at & ~7ul);
 	u8 me = (u8)(self - threads);
 
-	return bounce->count == 1 && bounce->uses[0].thread == me &&
-	       bounce->uses[0].access == PLAIN_WRITE &&
-	       bounce->uses[0].bytes == 0xff &&
-	       bounce->uses[0].clock == self->now.clock.at[me];
+	return cell->count == 1 && cell->uses[0].thread == me &&
+	       cell->uses[0].access == PLAIN_WRITE &&
+	       cell->uses[0].bytes == 0xff &&
+	       cell->uses[0].clock == self->now.clock.at[me];
 }
 
 /* ---- functions that the compiler calls ---- */

@@ -1028,7 +1028,7 @@ def test_steps_are_what_a_shell_would_do(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("driver", ["SAA716x Budget", "b'c", "a$HOME;b", "`x`"])
 def test_a_driver_may_have_any_name(kernel: Kernel, tmp_path: Path, driver: str) -> None:
-    """Its steps, pasted into a shell, write where they should, and blocked else."""
+    """Its steps, pasted into a shell, write where they should, and nowhere else."""
     make_device(kernel.sysfs, "0000:0a:00.0", 20, "none", driver, state="off")
     script = run("set", "0a:00.0", "strict", "--rebind", "--dry-run")
     for step in ("bind", "unbind"):

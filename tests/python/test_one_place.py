@@ -29,7 +29,7 @@ def example(language: str, word: str) -> str:
 
 
 def insert(file: Path, before: str, text: str) -> None:
-    """Put text in instance of what stands once in a file."""
+    """Put text in front of a piece that stands once in a file."""
     content = file.read_text()
     assert content.count(before) == 1, f"{file}: {before}"
     file.write_text(content.replace(before, text + before))

@@ -1318,7 +1318,7 @@ void driver_unmap_block_deferred(struct world *world,
 }
 
 /* Can an engine that remembers references hold the memory when the world refuses the removal? */
-static bool can_be_reserved_low(const struct mapping *mapping)
+static bool can_be_held(const struct mapping *mapping)
 {
 	return mapping->pages <= XS_BLOCK_PAGES &&
 	       (mapping->kind == MEMORY_FOLIO ||
@@ -1350,7 +1350,7 @@ void driver_unmap_only(struct world *world, const struct mapping *mapping,
 	if (now)
 		CHECK(unmapped != refused);
 	if (mapping->kind != MEMORY_PERMANENT &&
-	    (!refused || can_be_reserved_low(mapping)) &&
+	    (!refused || can_be_held(mapping)) &&
 	    (strict || always(world, changes, is_holding)))
 		note_unmapped(world, mapping, OWNER_PROMISED);
 	else
@@ -1376,7 +1376,7 @@ void driver_keeps(struct world *world, const struct mapping *mapping)
 	u64 page = page_of(world, mapping->iova);
 
 	if (mapping->pages == 1 && world->engine.remembers &&
-	    can_be_reserved_low(mapping) && driver_refused(world, mapping))
+	    can_be_held(mapping) && driver_refused(world, mapping))
 		__atomic_fetch_or(&world->owner[page], OWNER_PROMISED,
 				  __ATOMIC_RELAXED);
 }

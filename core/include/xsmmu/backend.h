@@ -8,8 +8,8 @@
  * Units: IOVAs and physical addresses are in bytes and page aligned. A page is the CPU's page,
  * XS_PAGE_BYTES. Ranges are half-open; an inclusive bound is called last.
  */
-#ifndef XSMMU_WORLD_H
-#define XSMMU_WORLD_H
+#ifndef XSMMU_BACKEND_H
+#define XSMMU_BACKEND_H
 
 #include <xsmmu/needs.h>
 

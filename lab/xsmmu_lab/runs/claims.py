@@ -4,7 +4,7 @@
 An experiment carries its claims as data (`[[claim]]`, whose words are those of `ClaimTable`): the figures that are set
 side by side, the systems with their published figures and the run that each stands beside, and statements with checks.
 A check compares one figure of several systems, as in ``inv/page: FANDS < 0.5 * xSMMU <= 0.1``. Whether it holds is
-computed from the figures, the measured and the published ones apart, and is stored blocked else.
+computed from the figures, the measured and the published ones apart, and is stored nowhere else.
 
 A published figure may be a list, one value for each window of time; then its median counts. A figure without
 `measured` is not comparable: only what was published is shown. With `above` both sides are what a system has more than

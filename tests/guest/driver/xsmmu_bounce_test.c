@@ -717,7 +717,7 @@ static int sync_too_much(struct device *dev, u8 *memory)
 #define FILLED	1100	/* of which 2 MiB have room for 512 */
 #define FILLED_BYTES	(PAGE_SIZE - 1)
 
-/* More free bounce buffers of a area than make it worth to be found again, and few of those. */
+/* More free bounce buffers of an area than make it worth to be found again, and few of those. */
 #define GONE	20
 #define LEFT	3
 

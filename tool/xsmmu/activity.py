@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an IOMMU group did between two readings of the module's files: rates, and the exposure of unmapped pages."""
+"""Rates and exposure of an IOMMU group between two readings of the module's files."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from xsmmu.machine import Device
 from xsmmu.module import KINDS, Sample
 
 CAUSES = ("unmap", "block", "poll", "full", "time", "explicit", "drain")
-"""Of flushes, in the order of core/include/xsmmu/policy.h."""
+"""Causes of flushes, in the order of core/include/xsmmu/policy.h."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """All files of a group at once."""
+    """One reading of all files of a group."""
 
     sample: Sample
     exposure: Mapping[int, int]
-    """Pages by the largest ns of their bucket."""
+    """Number of pages, by the largest ns of their bucket."""
     exposure_max_ns: int
 
 
 def read(device: Device, sample: Sample | None = None) -> Reading:
-    """Read them, or what is not in the `sample` that was taken now."""
+    """Read the files of a device; `sample` is a reading of its statistics that was taken just now."""
     rows = module.exposure_ns(device)
     return Reading(sample or module.read(device), dict(rows), module.exposure_max_ns(device) or 0)
 
 
 def quantile(pages: Mapping[int, int], part: float) -> int | None:
-    """The smallest bucket bound that this part of all pages is within; None without pages."""
+    """The smallest bucket bound that covers a share `part` of all pages; None without pages."""
     left = sum(pages.values()) * part
     if not left:
         return None
@@ -46,53 +46,53 @@ def quantile(pages: Mapping[int, int], part: float) -> int | None:
 
 @dataclass(frozen=True)
 class Activity:
-    """Between two readings of a group."""
+    """The activity of a group between two readings."""
 
     device: Device
-    """One of its devices, by which it is read."""
+    """A device of the group; its files were read."""
     first: Reading
     last: Reading
     calibration: Calibration | None = None
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Which group it is."""
+        """The group's addresses, for use as a key."""
         return self.last.sample.devices
 
     @property
     def seconds(self) -> float:
-        """The time between the readings."""
+        """Seconds between the readings."""
         return (self.last.sample.time_ns - self.first.sample.time_ns) / 1e9
 
     def moved(self, statistic: str) -> int | None:
-        """By how much a counter grew; None if this module has no such counter."""
+        """Growth of a counter; None if the loaded module has no such counter."""
         first, last = (reading.sample.stats.get(statistic) for reading in (self.first, self.last))
         return None if first is None or last is None else last - first
 
     def per_s(self, statistic: str) -> float | None:
-        """How fast a counter grows; None before there are two readings, or if this module has no such counter."""
+        """Growth of a counter per second; None without a second reading or without such a counter."""
         moved = self.moved(statistic)
         return None if moved is None or self.seconds <= 0 else moved / self.seconds
 
     def now(self, statistic: str) -> int | None:
-        """What a gauge shows."""
+        """Value of a gauge."""
         return self.last.sample.stats.get(statistic)
 
     @property
     def invalidations_per_s(self) -> float | None:
-        """Commands of all kinds."""
+        """Invalidation commands of all kinds per second."""
         kinds = [self.per_s(f"inv_{kind}") for kind in KINDS]
         return None if None in kinds else sum(rate for rate in kinds if rate is not None)
 
     @property
     def invalidations_per_page(self) -> float | None:
-        """Commands for each unmapped page."""
+        """Invalidation commands per unmapped page."""
         pages = self.per_s("unmapped_pages")
         return self.invalidations_per_s / pages if pages and self.invalidations_per_s is not None else None
 
     @property
     def share_at_once(self) -> float | None:
-        """The part of the unmapped pages that was flushed inside their unmap."""
+        """Share of the unmapped pages that were flushed inside their unmap."""
         return exposure.share_at_once(self.moved("unmapped_pages"), self.moved("deferred_pages"))
 
     @property
@@ -101,7 +101,7 @@ class Activity:
         return exposure.is_late(self.exposure_max_ns, self.last.sample.bound_ns, exact=False)
 
     def notes(self, name: str) -> list[str]:
-        """The causes of figures that look wrong, of the group that people call so."""
+        """Explanations of unusual figures, for a group called `name`."""
         sample = self.last.sample
         found = []
         said = exposure.at_once(*sample.path, self.share_at_once, self.invalidations_per_page)
@@ -114,27 +114,27 @@ class Activity:
 
     @property
     def exposure(self) -> dict[int, int]:
-        """Pages by bucket, of this time only."""
+        """Pages by bucket, between the readings."""
         grown = {bound: pages - self.first.exposure.get(bound, 0) for bound, pages in self.last.exposure.items()}
         return {bound: pages for bound, pages in grown.items() if pages > 0}
 
     def _within(self, bound: int | None) -> int | None:
-        # A bucket's bound may be above all that was ever seen.
+        # The bound of a bucket may exceed the longest exposure ever seen.
         return None if bound is None else min(bound, self.last.exposure_max_ns or bound)
 
     @property
     def exposure_p99_ns(self) -> int | None:
-        """99 % of the pages were reachable for no longer, up to the width of a bucket."""
+        """The 99th percentile of exposure, to the width of a bucket."""
         return self._within(quantile(self.exposure, 0.99))
 
     @property
     def exposure_max_ns(self) -> int | None:
-        """No page was reachable for longer, up to the width of a bucket."""
+        """The longest exposure, to the width of a bucket."""
         return self._within(max(self.exposure, default=None))
 
     @property
     def cpu_share(self) -> float | None:
-        """The part of one CPU that maps and unmaps take, estimated by the calibration."""
+        """Share of a CPU that maps and unmaps take, estimated by the calibration."""
         cost = self.calibration.policies.get(self.last.sample.path[0]) if self.calibration else None
         maps, unmaps = self.per_s("maps"), self.per_s("unmaps")
         return cost.share(maps, unmaps) if cost and maps is not None and unmaps is not None else None

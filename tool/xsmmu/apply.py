@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu apply`: have the rules of /etc/xsmmu.conf in force from the next boot on, by /etc/modprobe.d/xsmmu.conf.
+"""`xsmmu apply`: writes the rules of /etc/xsmmu.conf to /etc/modprobe.d/xsmmu.conf, for the next boot.
 
-That file gives the rules to the module, and has modprobe load it before each driver that a rule is to reach. Another
-one can be named by XSMMU_MODPROBE_CONF.
+The written file passes the rules to the module and has modprobe load the module before each driver that a rule reaches.
+XSMMU_MODPROBE_CONF names another file.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _MAKERS: Final = {
     "update-initramfs": ["update-initramfs", "-u", "-k", "all"],
     "dracut": ["dracut", "--regenerate-all", "--force"],
 }
-"""For all kernels: of one, update-initramfs would take the newest, and dracut the running one."""
+"""Commands that rebuild the initramfs of all kernels; by default the programs take a single kernel."""
 
 REMAKE: Final = "if the initramfs loads the driver, make it anew: xsmmu apply --initramfs"
 
 
 def modprobe_conf() -> Path:
-    """The file that modprobe reads."""
+    """Path of the file that modprobe reads."""
     return Path(os.environ.get("XSMMU_MODPROBE_CONF", "/etc/modprobe.d/xsmmu.conf"))
 
 
 def text_of(found: Sequence[Rule]) -> str | None:
-    """What modprobe is to read; None for no rules."""
+    """Content for modprobe's file; None without rules."""
     if not found:
         return None
     lines = [
@@ -51,7 +51,7 @@ def text_of(found: Sequence[Rule]) -> str | None:
 
 
 def drivers(found: Sequence[Rule]) -> list[str]:
-    """The modules of the drivers that rules are to reach: what is bound, or would be, and what rules name."""
+    """Modules of drivers that the rules reach: bound, bound in future, or named in a rule."""
     modules = set(map(module_of, _bound(found)))
     for device in _reached(found):
         if not device.driver:
@@ -60,12 +60,12 @@ def drivers(found: Sequence[Rule]) -> list[str]:
 
 
 def built_in(found: Sequence[Rule]) -> list[str]:
-    """The drivers that rules should reach and cannot."""
+    """Drivers that are part of the kernel, so that rules for their devices are ineffective."""
     return sorted(driver for driver in _bound(found) if not module_of(driver))
 
 
 def late(driver: str) -> str:
-    """What is to be said of one of those."""
+    """A note about a driver that rules do not reach."""
     if not (machine.sysfs() / "bus/pci/drivers" / driver).exists():
         return f"no driver '{driver}' is there, and no module is called so: load it, then run xsmmu apply"
     return f"{driver} is part of the kernel, so nothing is loaded before it: no rule reaches its devices at boot"
@@ -77,7 +77,7 @@ def _bound(found: Sequence[Rule]) -> set[str]:
 
 
 def _reached(found: Sequence[Rule]) -> set[Device]:
-    """The devices that change hands by rules: a group does as a whole."""
+    """Devices whose policy the rules decide; a group counts as a whole."""
     devices: set[Device] = set()
     for device in machine.devices():
         rule = rules.deciding(found, device, device.driver)
@@ -87,7 +87,7 @@ def _reached(found: Sequence[Rule]) -> set[Device]:
 
 
 def _candidates(device: Device) -> list[str]:
-    """The modules that would be loaded for a device."""
+    """Modules that modprobe would load for a device."""
     modprobe = machine.program("modprobe")
     alias = files.text_of(device.folder / "modalias")
     if not modprobe or not alias:
@@ -97,17 +97,17 @@ def _candidates(device: Device) -> list[str]:
 
 
 def module_of(driver: str) -> str | None:
-    """The module that a driver is in; None if it is part of the kernel."""
+    """Module that contains a driver; None if the driver is part of the kernel."""
     folder = machine.sysfs() / "bus/pci/drivers" / driver
     if not folder.exists():
         return driver if re.fullmatch(r"[\w-]+", driver) else None
     link = folder / "module"
-    # What is built in may have a folder too, for its parameters.
+    # A built-in driver may have a module folder too, for its parameters.
     return link.resolve().name if (link / "initstate").exists() else None
 
 
 def plan(text: str, force: bool) -> list[Step]:
-    """The step that has the rules of this text in force at boot, if it changes anything; checks all of them."""
+    """Check all rules of `text` and return the step that writes modprobe's file, if the file needs a change."""
     wanted = text_of(rules.read(text, module.menu()))
     file = modprobe_conf()
     now = files.text_of(file)
@@ -123,28 +123,28 @@ def plan(text: str, force: bool) -> list[Step]:
 
 
 def initramfs_since() -> list[Path]:
-    """The initramfs of each kernel, if all were made after rules and module were last written; none if not known."""
+    """Initramfs of each kernel if all are newer than rules and module; empty if one is older or unknown."""
     images = {release: image for release in kernel.installed() if (image := _image(release))}
     is_known = kernel.release() in images and all(map(_is_newer, images, images.values()))
     return list(images.values()) if is_known else []
 
 
 def _image(release: str) -> Path | None:
-    """The initramfs of a kernel."""
+    """Initramfs of a kernel."""
     names = (f"initrd.img-{release}", f"initramfs-{release}.img", f"initrd-{release}")
     return next((file for name in names if (file := machine.root("boot") / name).exists()), None)
 
 
 def _is_newer(release: str, image: Path) -> bool:
-    """Whether a kernel's initramfs was made after rules and module were last written."""
-    # The folder tells of a file that was replaced or removed.
+    """Whether an initramfs is newer than the rules and the module of its kernel."""
+    # The time of the folder covers replaced and removed files.
     parts = [modprobe_conf(), modprobe_conf().parent, kernel.built("xsmmu", release)]
     written = [part.stat().st_mtime_ns for part in parts if part and part.exists()]
     return image.stat().st_mtime_ns > max(written, default=0)
 
 
 def make_initramfs() -> None:
-    """Make the initramfs of each kernel anew; what the maker says goes to standard error."""
+    """Rebuild the initramfs of each kernel; output of the builder goes to standard error."""
     maker = next((words for name, words in _MAKERS.items() if machine.program(name)), None)
     if not maker:
         raise UserError(
@@ -152,7 +152,7 @@ def make_initramfs() -> None:
             code="no-initramfs-maker",
         )
     click.echo(f"{' '.join(maker)}: takes up to a minute", err=True)
-    # It runs others of these by their names.
+    # update-initramfs and dracut call other programs by name, so PATH is needed.
     status = subprocess.run(maker, stdout=2, env={**os.environ, "PATH": machine.path()}, check=False).returncode
     if status:
         raise UserError(
@@ -223,7 +223,7 @@ def apply(dry_run: bool, initramfs: bool, force: bool, form: str) -> None:
 
 
 def _print_plan(changes: bool, wanted: str | None, initramfs: bool, since: Sequence[Path]) -> None:
-    """What would be written, as comments and lines of the file."""
+    """Print the planned file, and comments about the initramfs."""
     click.echo(f"# {modprobe_conf()}, {'to be written' if changes else 'as it is'}:")
     click.echo(wanted or "# (no rules: no file)\n", nl=False)
     if initramfs and not since:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu bench`: what a map and an unmap of a page cost on this machine, under each policy in turn, in nanoseconds.
+"""`xsmmu bench`: measures the cost of a map and an unmap of a page under each policy, in nanoseconds.
 
-Each round runs all policies, so that what drifts (temperature, clock) meets all alike. The first round warms up, and is
-not counted.
+Each round runs all policies, so a drift of temperature or clock affects all policies alike. The first round warms up
+and is not counted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAGE_BYTES: Final = 4096
 SHOWN: Final = ("map_ns", "unmap_ns", "both_ns")
 QUANTITIES: Final = (*SHOWN, "flush_ns", "invalidations_per_page", "disturbed_rounds")
 NOT_HERE: Final = ("declined", "refused", "type-failed", "attach-failed")
-"""Errors that say that a policy cannot be had for this device."""
+"""Error codes that mean: the device cannot use this policy."""
 VIRTUAL: Final = (
     "a hypervisor is below: CPU, clock and IOMMU are what it makes of them, so these are no figures of hardware"
 )
@@ -52,7 +52,7 @@ Row = dict[str, float | None]
 
 @dataclass
 class Setup:
-    """What is measured, and on what."""
+    """Parameters of a measurement, and the machine."""
 
     device: str
     members: list[str]
@@ -68,27 +68,27 @@ class Setup:
     module: str | None
     hypervisor: bool
     left_out: dict[str, str] = field(default_factory=dict)
-    """Policies that this device cannot have, and why."""
+    """Policies that the device cannot use, with the reason."""
 
 
 class Bench:
-    """The rounds, and what was measured in them."""
+    """Runs the rounds and collects the results."""
 
     def __init__(self, setup: Setup, device: Device, may_leave_out: bool):
         self.setup, self.device, self.may_leave_out = setup, device, may_leave_out
         self.rows: dict[str, list[Row]] = {policy: [] for policy in setup.policies}
         self.levels: dict[str, str] = {}
         self.copies: dict[str, int] = {}
-        """Up to how many bytes a buffer is copied."""
+        """Largest size of a copied buffer, in bytes, by policy."""
 
     def run(self, mover: Mover) -> None:
-        """All rounds; the device is driven by the workload."""
+        """Run all rounds; the workload must be bound to the device."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        # No thread that draws: it would be measured, too.
+        # A drawing thread would disturb the measurement.
         with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
             task = progress.add_task("", total=(self.setup.rounds + 1) * len(self.rows))
             for number in range(self.setup.rounds + 1):
@@ -116,7 +116,7 @@ class Bench:
                 raise
             self.setup.left_out[policy] = error.message
             return None
-        # A move that was refused half-way has left the device without it.
+        # A refused move may have left the device unbound.
         binding.bind(self.device, workload.NAME).do()
         ours = policy not in modes.KERNEL
         before = activity.read(self.device) if ours else None
@@ -145,7 +145,7 @@ class Bench:
         }
 
     def ranking(self) -> list[dict[str, Any]]:
-        """A row for each policy that was measured, the cheapest first."""
+        """A row for each measured policy, the cheapest first."""
         measured = [policy for policy in self.setup.policies if self.rows[policy]]
         base = self.rows[measured[0]]
         found = [
@@ -160,7 +160,7 @@ class Bench:
         return sorted(found, key=lambda row: row["both_ns"]["median"])
 
     def warnings(self) -> list[str]:
-        """What makes the figures doubtful."""
+        """Reasons to doubt the figures."""
         found = [*few(self.setup.rounds, "--rounds")]
         for policy, rows in self.rows.items():
             found += disturbed(policy, "both_ns", column(rows, "both_ns"))
@@ -194,7 +194,7 @@ def _print(setup: Setup, ranking: Sequence[dict[str, Any]]) -> None:
 
 
 def _print_setup(setup: Setup, device: Device) -> None:
-    """What would be done."""
+    """Print the steps of a dry run."""
     for note in _lost(device):
         click.echo(f"# {note}")
     for step in _taking(device):
@@ -220,17 +220,17 @@ def _policies(device: Device, words: str | None) -> list[str]:
 
 
 def _drivers(device: Device) -> list[tuple[Device, str]]:
-    """Those that have to give way; not the workload, which a killed command may have left."""
+    """Drivers that must be unbound, without a workload that a killed command has left."""
     return [each for each in binding.bound(device) if each[1] != workload.NAME]
 
 
 def _lost(device: Device) -> list[str]:
-    """What is to be said before these are unbound; bench has no --after."""
+    """Notes about the settings that interfaces lose; bench has no --after."""
     return interfaces.notes([each for each, _ in _drivers(device)], True)
 
 
 def _refuse(device: Device, rebind: bool, force: bool) -> None:
-    """Refuse, before anything is changed, what is in use."""
+    """Refuse a device in use before anything changes."""
     if device.is_bridge:
         raise UserError(f"{device.label} is a bridge, which has no DMA of its own: choose a device", code="bad-value")
     drivers = _drivers(device)
@@ -246,14 +246,14 @@ def _refuse(device: Device, rebind: bool, force: bool) -> None:
 
 
 def _taking(device: Device) -> list[Step]:
-    """The steps that give the workload the device."""
+    """Steps that bind the workload to the device."""
     unbinding = [binding.unbind(*each) for each in reversed(_drivers(device))]
-    # Without their way back: that is put_back's, which binds when policy and type are as they were.
+    # These steps have no undo: Mover.put_back() binds the drivers after policy and type are restored.
     return [workload.load(), *(Step(step.shell, step.do) for step in unbinding), *workload.take(device)]
 
 
 def _measure(device: Device, bench: Bench, force: bool) -> list[dict[str, Any]]:
-    """Take the device, measure, and have all as it was."""
+    """Bind the workload, measure, and restore everything."""
     outer = Mover(device, force=force)
     begun = [Step("", steps.nothing, outer.put_back)]
     with workload.one_cpu(device), steps.put_back_if_it_fails(begun):
@@ -261,7 +261,7 @@ def _measure(device: Device, bench: Bench, force: bool) -> list[dict[str, Any]]:
             output.progress(step.shell)
             begun.append(step)
             step.do()
-        # What this one sees is the group without its drivers.
+        # This Mover starts from a group without drivers.
         bench.run(Mover(device, force=True))
         ranking = bench.ranking()
         left = steps.take_back(begun)
@@ -353,7 +353,7 @@ def bench(
         ranking = _measure(found, measuring, force)
     about = {**asdict(setup), "warnings": measuring.warnings()}
     try:
-        # First, since whoever reads what is printed may have enough of it.
+        # Saving comes first: the reader of standard output may close the pipe.
         if save:
             _save(about, ranking)
     finally:

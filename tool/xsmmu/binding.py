@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which drivers are bound in a device's IOMMU group, and the steps that unbind and bind them."""
+"""Bound drivers of a device's IOMMU group, and the steps that unbind and bind drivers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from xsmmu.steps import Step
 
 
 def bound(device: Device) -> list[tuple[Device, str]]:
-    """The devices of its group with the drivers that must go before the group changes hands, in order.
+    """Devices of the group with drivers to unbind before attach and detach, in order.
 
-    A device of a PCI domain that one of these drivers makes (Intel VMD) is not among them: it goes and comes with that.
+    A device in a PCI domain that a driver of the group creates (Intel VMD) is left out: unbinding that driver removes
+    the device.
     """
     found = _working(device)
     return [(each, driver) for each, driver in found if not _known(_outer(each), found)]
 
 
 def chosen_by(device: Device) -> Device:
-    """The device that its group is chosen by: one that stays when the group's drivers are unbound."""
+    """Device that stays present while the group's drivers are unbound; the policy is chosen through this device."""
     makers = _known(above(device), _working(device))
     return chosen_by(makers[0]) if makers else device
 
 
 def above(device: Device) -> list[Device]:
-    """The devices whose drivers make this one, or may: around it, or the physical function of a virtual one."""
+    """Devices whose drivers may have created `device`: upstream devices, or a virtual function's physical function."""
     physical = device.folder / "physfn"
     return [*_outer(device), *map(Device, machine.within(physical)[-1:] if physical.exists() else [])]
 
@@ -43,12 +44,12 @@ def _working(device: Device) -> list[tuple[Device, str]]:
 
 
 def _known(devices: list[Device], working: list[tuple[Device, str]]) -> list[Device]:
-    """Those of them that have such a driver."""
+    """The subset of `devices` in `working`."""
     return [each for each in devices if each in dict(working)]
 
 
 def unbind(device: Device, driver: str) -> Step:
-    """Take a device from its driver."""
+    """Step that unbinds a driver from a device."""
     return Step(
         steps.echo(device.address, _file(driver, "unbind")),
         lambda: _unbind(device, driver),
@@ -57,7 +58,7 @@ def unbind(device: Device, driver: str) -> Step:
 
 
 def bind(device: Device, driver: str) -> Step:
-    """Give a device to its driver again; a virtual function may have gone with the driver of its physical one."""
+    """Step that binds a driver to a device; a virtual function may have gone with its physical function's driver."""
     echo = steps.echo(device.address, _file(driver, "bind"))
     if not (device.folder / "physfn").exists():
         return Step(echo, lambda: _bind(device, driver), lambda: _unbind(device, driver))
@@ -69,10 +70,10 @@ def bind(device: Device, driver: str) -> Step:
 
 
 def claim(device: Device, driver: str) -> Step:
-    """Have only this driver take a device, whatever that is for."""
+    """Step that reserves a device for a driver by driver_override."""
     file = device.folder / "driver_override"
     before = machine.text(file)
-    # A killed command may have left its own word; a line that is empty takes it away.
+    # A killed command may have left its own driver name; an empty line clears driver_override.
     back = "\n" if before in (None, "(null)", driver) else before
 
     def put(value: str) -> None:
@@ -83,7 +84,7 @@ def claim(device: Device, driver: str) -> Step:
 
 
 def set_type(group: Group, kind: str) -> Step:
-    """Change what the kernel's own path of a group is."""
+    """Step that changes a group's type, so the kernel's own path."""
     file, before = group.folder / "type", group.type
 
     def put(value: str) -> None:

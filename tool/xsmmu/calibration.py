@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What maps and unmaps cost on this machine under each policy, as `xsmmu bench --save` has measured and kept it."""
+"""Costs of maps and unmaps on this machine under each policy, as saved by `xsmmu bench --save`."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ HINT: Final = "no calibration of this machine yet: xsmmu bench DEVICE --save mak
 
 
 def file() -> Path:
-    """Where it is kept."""
+    """Path of the calibration."""
     return root("state") / "calibration.json"
 
 
 def bench_file() -> Path:
-    """Where all is that the bench said that it is from."""
+    """Path of the bench document that the calibration was computed from."""
     return root("state") / "bench.json"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one map and one unmap, in nanoseconds."""
+    """Cost of a map and of an unmap, in nanoseconds."""
 
     map_ns: float
     unmap_ns: float
 
     def share(self, maps_per_s: float, unmaps_per_s: float) -> float:
-        """The part of one CPU that so many take, 1 for all of it."""
+        """Share of a CPU for the given rates; 1 is a whole CPU."""
         return (maps_per_s * self.map_ns + unmaps_per_s * self.unmap_ns) / 1e9
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The costs, and the kernel they were measured on."""
+    """Costs by policy, and the kernel of the measurement."""
 
     kernel: str
     policies: Mapping[str, Cost]
     hypervisor: bool = False
-    """Whether a hypervisor was below."""
+    """Whether the measurement ran in a virtual machine."""
 
     @property
     def where(self) -> str:
-        """On what it was measured, for people."""
+        """Kernel and kind of machine, for people."""
         return f"{self.kernel}{', in a virtual machine' if self.hypervisor else ''}"
 
 
 def read() -> Calibration | None:
-    """The machine's calibration; None if there is none."""
+    """The machine's calibration; None without a saved calibration."""
     try:
         document = json.loads(file().read_text())
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def _number(found: Any) -> float:
 
 
 def write(kernel: str, hypervisor: bool, costs: Mapping[str, Mapping[str, float]], bench: Mapping[str, Any]) -> None:
-    """Keep costs in the place of those before, and the document of the bench that they are from."""
+    """Replace the saved costs and the bench document."""
     document = output.document("calibration", kernel=kernel, hypervisor=hypervisor, policies=costs)
     try:
         file().parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which PCI devices carry the packets of an interface: what stands below it is followed down to devices.
+"""PCI devices that carry the packets of an interface, found by descent through the lower interfaces.
 
-`stops()` has three answers, as the kernel does not say of each interface where its packets leave: those of a tunnel
-that a program runs, or of one end of a pair whose other end is in another network namespace.
+`stops()` has three answers because the kernel does not show the path of every interface: tunnels that a program runs,
+or a veth whose peer is in another network namespace.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from xsmmu import machine
 from xsmmu.routing import Packet, View
 
 _REDUNDANT = ("bond", "team")
-"""Kinds of interfaces that work as long as one of those below does."""
+"""Kinds of interfaces that work as long as a lower interface works."""
 _SWITCH = "openvswitch"
-"""The kind of a datapath of Open vSwitch, and of its ports of the machine's own. Only flows say which port is used."""
+"""Kind of an Open vSwitch datapath and its internal ports; only flows decide which port a packet takes."""
 
 
 def stops(view: View, name: str, taken: set[str], seen: tuple[str, ...] = ()) -> bool | None:
-    """Whether an interface stops to work without these PCI devices; None if the kernel does not say."""
+    """Whether an interface stops working without the PCI devices in `taken`; None if the kernel does not say."""
     folder = machine.sysfs() / "class/net" / name
     if name in seen or not folder.exists():
         return None
@@ -32,7 +32,7 @@ def stops(view: View, name: str, taken: set[str], seen: tuple[str, ...] = ()) ->
         up = [each for each in below if _is_up(view, each)]
         legs = [stops(view, each, taken, seen) for each in (up if kind in _REDUNDANT and up else below)]
         known = [leg for leg in legs if leg is not None]
-        # What has no device, as a guest's port of a bridge, does not keep it.
+        # A port without a device, such as a guest's port of a bridge, does not keep the interface working.
         return (all(known) if kind in _REDUNDANT else any(known)) if known else None
     if (folder / "device").exists() or machine.within(folder):
         return bool({*machine.within(folder)} & taken)
@@ -40,7 +40,7 @@ def stops(view: View, name: str, taken: set[str], seen: tuple[str, ...] = ()) ->
 
 
 def _is_up(view: View, leg: str) -> bool:
-    """Whether a leg has a carrier, and its bond uses it: a bond may watch more than that (ARP), or use other legs."""
+    """Whether a leg has carrier and its bond uses the leg; a bond may monitor ARP, or prefer other legs."""
     folder = machine.sysfs() / "class/net" / leg
     group = machine.text(folder / "bonding_slave/ad_aggregator_id")
     used = machine.text(folder / "master/bonding/ad_aggregator")
@@ -54,7 +54,7 @@ def _below(name: str) -> list[str]:
 
 
 def _through_tunnel(view: View, name: str, taken: set[str], seen: tuple[str, ...]) -> bool | None:
-    """The packets that carry those of a tunnel have ways of their own."""
+    """As stops(), for a tunnel: the encapsulated packets have routes of their own."""
     link = view.by_name.get(name)
     ends, mark = view.ends(link) if link else ((), 0)
     ways = [view.way(Packet(end, mark=mark)) for end in ends]
@@ -63,7 +63,7 @@ def _through_tunnel(view: View, name: str, taken: set[str], seen: tuple[str, ...
 
 
 def is_of_network(devices: set[str]) -> bool:
-    """Whether one of these PCI devices is a network's, also where its interface is in another namespace."""
+    """Whether a device is a network card; its interface may be in another network namespace."""
     kinds = {machine.Device(each).number("class") >> 8 for each in devices}
     if any(kind >> 8 == _NETWORK or kind == _INFINIBAND for kind in kinds):
         return True

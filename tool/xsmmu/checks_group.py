@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `xsmmu doctor` looks at for an IOMMU group, whose devices change hands together, and for each device."""
+"""Checks of `xsmmu doctor` for an IOMMU group and for each device."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from xsmmu.machine import Device, Group, is_address, text
 
 _ATS: Final = 0x000F
 _ATS_ENABLED: Final = 1 << 15
-"""The extended capability, and the bit of its control register."""
+"""ID of the ATS capability, and the enable bit in its control register."""
 _TYPES: Final = ("DMA", "DMA-FQ")
-"""Of groups that can be attached."""
+"""Types of groups that can be attached."""
 _EXTENDED: Final = 0x100
 _CONFIG_BYTES: Final = 4096
-"""Where extended capabilities begin in a configuration space, and its size."""
+"""Offset of the extended capabilities in configuration space, and its size."""
 
 
 def _of_group(level: str, check: str, group: Group, reason: str, remedy: str | None = None) -> Finding:
@@ -31,7 +31,7 @@ def _labels(devices: Sequence[Device]) -> str:
 
 
 def working(group: Group) -> list[Device]:
-    """Its devices that have DMA of their own."""
+    """Devices of the group with DMA of their own."""
     return [each for each in group.members if not each.is_bridge]
 
 
@@ -40,13 +40,13 @@ def _bound(group: Group) -> list[Device]:
 
 
 def _says(group: Group, name: str) -> str | None:
-    """One of the module's files of the group; None if there is none, or this user may not read it."""
+    """Content of a module file of the group; None if missing or not readable by this user."""
     offered = next((folder for each in group.members if (folder := each.module_folder)), None)
     return text(offered / name) if offered else None
 
 
 def _number(group: Group, name: str) -> int:
-    """What such a file counts; 0 where it cannot be read."""
+    """Number in a module file of the group; 0 if not readable."""
     device = next((each for each in group.members if each.module_folder), None)
     return module.number(device, name) if device and _says(group, name) is not None else 0
 
@@ -56,7 +56,7 @@ def _count(group: Group, name: str) -> int:
 
 
 def _chosen(group: Group) -> str:
-    """The policy, by whomever it was chosen."""
+    """Policy of the group, chosen by the user, by a rule or by auto."""
     device = next((each for each in group.members if each.module_folder), None)
     return module.choice(device).policy if device else "none"
 
@@ -66,7 +66,7 @@ def _is_taken(group: Group) -> bool:
 
 
 def _choose_auto(device: Device, group: Group) -> str:
-    """The command; where drivers have to be unbound for that, the two ways there are."""
+    """Command that selects auto; two alternatives if drivers must be unbound."""
     change = f"xsmmu set {device.address} auto"
     if _is_taken(group) or not _bound(group):
         return change
@@ -74,7 +74,7 @@ def _choose_auto(device: Device, group: Group) -> str:
 
 
 def check_type(group: Group) -> Iterator[Finding]:
-    """Only what the kernel translates can be attached."""
+    """Only translated groups can be attached."""
     if group.type in _TYPES:
         return
     file = group.folder / "type"
@@ -90,7 +90,7 @@ def check_type(group: Group) -> Iterator[Finding]:
 
 
 def _out_of_passthrough(group: Group) -> str:
-    """The way to have a group translated. To ask what is in use would open disks, which is for `set --rebind` to do."""
+    """Remedy for a passthrough group. Asking for devices in use would open disks, so only `set --rebind` asks."""
     by_hand = f"echo DMA-FQ > {group.folder / 'type'}"
     if not working(group):
         return by_hand
@@ -101,7 +101,7 @@ def _out_of_passthrough(group: Group) -> str:
 
 
 def check_members(group: Group) -> Iterator[Finding]:
-    """All of a group changes hands together."""
+    """A group is attached and detached as a whole."""
     others = [name for name in group.entries if not is_address(name)]
     if others:
         reason = f"the group has devices that are not of the PCI bus ({', '.join(others)}): it is not attached"
@@ -121,11 +121,11 @@ def check_members(group: Group) -> Iterator[Finding]:
 
 
 def check_state(group: Group) -> Iterator[Finding]:
-    """What the module says of it."""
+    """State of the group in the module."""
     if not module.is_loaded() or not working(group):
         return
     live = module.is_live()
-    # The module's folder goes before the device does, and comes and goes while the module does.
+    # The module's folder disappears before the device does, and while the module is loaded or unloaded.
     others = [each for each in working(group) if not each.module_folder and each.folder.exists()]
     if live and others and module.is_live():
         reason = f"the module is loaded and offers no policy for {_labels(others)}"
@@ -163,7 +163,7 @@ def check_state(group: Group) -> Iterator[Finding]:
 
 
 def check_exposure(group: Group) -> Iterator[Finding]:
-    """The longest time that an unmapped page stayed reachable, beside the bound."""
+    """Longest exposure of an unmapped page, beside the bound."""
     device = next((each for each in group.members if each.module_folder), None)
     if not device or not module.counts_are_readable(device):
         return
@@ -186,7 +186,7 @@ def check_exposure(group: Group) -> Iterator[Finding]:
 
 
 def check_auto(group: Group) -> Iterator[Finding]:
-    """What the module would choose by itself, and why; it alone knows the rule."""
+    """The choice of auto for the group, with the module's reason; only the module knows the rule."""
     device = next((each for each in working(group) if each.module_folder), None)
     found = module.auto(device) if device else None
     # A group that cannot be attached has no choice.
@@ -203,7 +203,7 @@ def check_auto(group: Group) -> Iterator[Finding]:
 
 
 def check_storage(group: Group) -> Iterator[Finding]:
-    """A level below strict is not enough against a disk that lies."""
+    """A level below strict does not protect against a malicious disk."""
     disks = [each for each in group.members if each.is_storage]
     level = _says(group, "level")
     if not disks or not _is_taken(group) or level == "strict":
@@ -230,12 +230,12 @@ CHECKS: Final[tuple[Callable[[Group], Iterator[Finding]], ...]] = (
 
 
 def has_ats(device: Device) -> bool | None:
-    """Whether its device TLB is on, by its configuration space; None if the part that says so cannot be read."""
+    """Whether ATS is enabled in configuration space; None if not readable."""
     try:
         space = (device.folder / "config").read_bytes()
     except OSError:
         return None
-    # Root reads all of it: 256 bytes of a conventional device, which has no ATS, or 4,096.
+    # Root reads the whole space: 256 bytes of a conventional device, which cannot have ATS, or 4,096 bytes.
     if len(space) < _CONFIG_BYTES:
         return False if len(space) >= _EXTENDED else None
     at, seen = _EXTENDED, set()
@@ -249,7 +249,7 @@ def has_ats(device: Device) -> bool | None:
 
 
 def check_parts(device: Device) -> Iterator[Finding]:
-    """What a device has that the module was not tried with, or treats apart."""
+    """Device features that the module was not tested with or handles specially."""
     if has_ats(device):
         reason = (
             f"{device.label}: ATS is on, so it has a TLB of its own, which the IOMMU believes: a level holds if it "
@@ -257,7 +257,7 @@ def check_parts(device: Device) -> Iterator[Finding]:
         )
         remedy = "if it is not trusted: add pci=noats to the kernel's command line and reboot"
         yield Finding("risk", "ats", device.address, reason, remedy)
-    # The module knows whether the kernel trusts the device; without the module, this is the best guess.
+    # The module knows whether the kernel trusts the device; sysfs only gives a hint.
     offered = device.module_folder
     is_known = offered is not None and (offered / "declined").exists()
     if text(device.folder / "removable") == "removable" and not is_known:
@@ -275,7 +275,7 @@ def check_parts(device: Device) -> Iterator[Finding]:
 
 
 def check_iommu_of(device: Device) -> Iterator[Finding]:
-    """Is it behind one that the module takes?"""
+    """Whether the device has an IOMMU that the module supports."""
     if device.group is None:
         reason = f"{device.label}: it is behind no IOMMU"
         remedy = "try another slot: this one's may have none" if iommu.has_groups() else "see no-iommu"

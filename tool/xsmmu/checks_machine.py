@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `xsmmu doctor` looks at once for the machine: its IOMMU, its kernel, and whether the module can be loaded."""
+"""Checks of `xsmmu doctor` for the machine: the IOMMU, the kernel, and whether the module can be loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xsmmu.finding import Finding
 from xsmmu.machine import root, sysfs, text
 
 TESTED: Final = {"x86_64": ("6.1", "6.12", "7.2", "7.3"), "aarch64": ("6.12", "7.2", "7.3")}
-"""The kernel releases that docs/releases/0.1.0.md has, of each architecture that the module is for."""
+"""Kernel releases in docs/releases/0.1.0.md, for each supported architecture."""
 
 OPTIONS: Final = (
     "CONFIG_PCI",
@@ -22,7 +22,7 @@ OPTIONS: Final = (
     "CONFIG_TRACEPOINTS",
     "!CONFIG_PREEMPT_RT",
 )
-"""What dkms.conf asks of a kernel; ! is what it must not have."""
+"""Kernel options that dkms.conf requires; `!` marks an option that must be off."""
 
 _ENROLL: Final = "mokutil --import /var/lib/dkms/mok.pub, then reboot and confirm"
 
@@ -32,7 +32,7 @@ def _of_machine(level: str, check: str, reason: str, remedy: str | None = None) 
 
 
 _TABLES: Final = {
-    # What describes an IOMMU, the firmware's word for it, the driver's option, and the driver's name in the kernel log.
+    # By ACPI table: the firmware's name of the IOMMU, the driver's option, and the driver's prefix in the kernel log.
     "DMAR": ("VT-d", "CONFIG_INTEL_IOMMU", "DMAR"),
     "IVRS": ("AMD-Vi (IOMMU)", "CONFIG_AMD_IOMMU", "AMD-Vi"),
     "IORT": ("the SMMU", "CONFIG_ARM_SMMU_V3", "smmu"),
@@ -41,7 +41,7 @@ _TABLES: Final = {
 
 
 def check_iommu() -> Iterator[Finding]:
-    """Is one there and switched on? Else: which of firmware, command line and kernel stands in the way."""
+    """Whether an IOMMU is present and enabled; if not, whether firmware, command line or kernel is the reason."""
     if iommu.has_groups():
         return
     reason, remedy = _xen() or _by_firmware()
@@ -86,7 +86,7 @@ def _none_described() -> tuple[str, str]:
 
 
 def _word_missing(table: str, configured: dict[str, str]) -> tuple[str, str] | None:
-    """What the command line has too much, or lacks: x86 alone has such words."""
+    """Word of the command line to remove or to add; only x86 has such words."""
     vendor = {"DMAR": "intel", "IVRS": "amd"}.get(table)
     if not vendor:
         return None
@@ -101,7 +101,7 @@ def _word_missing(table: str, configured: dict[str, str]) -> tuple[str, str] | N
 
 
 def check_kind() -> Iterator[Finding]:
-    """The module takes what was tried."""
+    """The module supports only tested kinds of IOMMU."""
     if not iommu.has_groups():
         return
     kinds = [iommu.kind(unit) for unit in iommu.units()]
@@ -116,7 +116,7 @@ def check_kind() -> Iterator[Finding]:
 
 
 def check_caching_mode() -> Iterator[Finding]:
-    """What a hypervisor asks for costs each map a command."""
+    """In caching mode each map costs a command."""
     if any(iommu.caches_absent_entries(unit) for unit in iommu.units()):
         reason = (
             "VT-d is in caching mode, so a hypervisor below this machine must hear of each map in tables of the second "
@@ -126,7 +126,7 @@ def check_caching_mode() -> Iterator[Finding]:
 
 
 def check_floor() -> Iterator[Finding]:
-    """Which floor the module has, or will have."""
+    """The module's minimum level, in force or expected."""
     found = defaults.strict()
     why = None
     if found and found.on:
@@ -140,7 +140,7 @@ def check_floor() -> Iterator[Finding]:
 
 
 def check_mode() -> Iterator[Finding]:
-    """What the kernel's own path is: as the groups are now, and at boot."""
+    """The kernel's own path: types of the groups now, and at boot."""
     if not iommu.has_groups():
         return
     types = Counter(group.type for group in machine.groups())
@@ -161,7 +161,7 @@ def check_mode() -> Iterator[Finding]:
 
 
 def _to_passthrough() -> tuple[str, str]:
-    """What has the kernel make groups passthrough at boot, and the way to be without that; empty if nothing has."""
+    """Cause of passthrough at boot and the remedy; empty strings without a cause."""
     found = defaults.passthrough()
     if not found or not found.on:
         return "", ""
@@ -182,7 +182,7 @@ def _own_path(types: Counter[str]) -> str:
 
 
 def _by_itself() -> str:
-    """Why groups are strict that nobody made so."""
+    """Explanation for strict groups without a setting that asks for strict."""
     found = defaults.strict()
     if found and found.on:
         return ""
@@ -190,7 +190,7 @@ def _by_itself() -> str:
 
 
 def check_realtime() -> Iterator[Finding]:
-    """The module has no code for it."""
+    """The module does not support PREEMPT_RT."""
     if kernel.is_realtime():
         reason = "this is a PREEMPT_RT kernel, for which the module does not compile"
         usual = packages.usual_kernel()
@@ -200,14 +200,14 @@ def check_realtime() -> Iterator[Finding]:
 
 
 def _age(tested: Sequence[str]) -> str | None:
-    """Whether the kernel is older or newer than all that the module is for; None if neither, or if it is not known."""
+    """Whether the kernel is older or newer than all supported kernels; None if neither or unknown."""
     series = kernel.series()
     oldest, newest = (tuple(map(int, each.split("."))) for each in (tested[0], tested[-1]))
     return "newer" if series > newest else "older" if (0, 0) < series < oldest else None
 
 
 def check_release() -> Iterator[Finding]:
-    """Is the module for this kernel, and was it tried on it?"""
+    """Whether the module supports the running kernel and was tested with its release."""
     release, architecture = kernel.release(), kernel.architecture() or "x86_64"
     if architecture not in TESTED:
         return
@@ -232,7 +232,7 @@ def check_release() -> Iterator[Finding]:
 
 
 def check_config() -> Iterator[Finding]:
-    """What dkms.conf asks for; PREEMPT_RT has its own check."""
+    """Options that dkms.conf requires; PREEMPT_RT has a check of its own."""
     architecture = kernel.architecture()
     if architecture is not None and architecture not in TESTED:
         reason = f"the machine is {architecture}; the module is for {' and '.join(TESTED)}"
@@ -255,18 +255,18 @@ def check_config() -> Iterator[Finding]:
 
 
 def _build() -> str:
-    """The way to have the module built for the running kernel."""
+    """Command that builds the module for the running kernel."""
     return "apt install ./xsmmu-dkms_*.deb, or dkms autoinstall" if packages.has_apt() else "dkms autoinstall"
 
 
 def _refusal() -> str | None:
-    """The word by which the kernel refuses the module; the last one counts."""
+    """Word of the command line that blocks the module; the last module_blacklist counts."""
     listed = [*cmdline.named("module_blacklist")][-1:]
     return next((word.plain for word in listed if "xsmmu" in word.parts), None)
 
 
 def check_module() -> Iterator[Finding]:
-    """Is it there, loaded, and of this tool's version?"""
+    """Whether the module is built, loaded, and of the tool's version."""
     if module.is_loaded():
         version = module.version()
         if version == __version__:
@@ -286,7 +286,7 @@ def check_module() -> Iterator[Finding]:
         return
     tested = TESTED.get(kernel.architecture() or "x86_64")
     if not tested or _age(tested) == "older":
-        # It cannot be, as another finding says.
+        # Another finding says that this kernel or architecture is not supported.
         return
     release = kernel.release()
     reason = f"the module is not built for {release or 'this kernel, whose release cannot be read'}"
@@ -299,7 +299,7 @@ def check_module() -> Iterator[Finding]:
 
 
 def check_signing() -> Iterator[Finding]:
-    """Will this kernel load the module? One that is loaded has passed."""
+    """Whether the kernel accepts the module's signature; a loaded module was accepted."""
     if module.is_loaded():
         return
     why = kernel.refuses_unsigned()
@@ -320,7 +320,7 @@ def check_signing() -> Iterator[Finding]:
 
 
 def check_rules() -> Iterator[Finding]:
-    """Do the rules of the next boot mean the devices that are there?"""
+    """Whether the rules for the next boot match the present devices."""
     try:
         found = rules.read(files.text_of(rules.conf()) or "", None)
     except UserError as error:
@@ -332,7 +332,7 @@ def check_rules() -> Iterator[Finding]:
 
 
 def check_permission() -> Iterator[Finding]:
-    """What only root can see."""
+    """Findings that need root."""
     if os.geteuid() != 0:
         reason = "not root: ATS, statistics and bad unmaps are not looked at, and a key or Secure Boot may not be seen"
         yield _of_machine("note", "not-root", reason, "sudo xsmmu doctor")

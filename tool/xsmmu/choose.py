@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu set` and `xsmmu unset`: choose a device's policy, and give it back to the kernel's own path."""
+"""`xsmmu set` and `xsmmu unset`: choose a device's policy, or return the device to the kernel's own path."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from xsmmu.module import Choice
 from xsmmu.steps import Step
 
 LINGER_S: Final = 5.0
-"""How long to wait for what a driver that has just gone leaves in use."""
+"""Seconds to wait for mappings that an unbound driver has left in use."""
 
 CHOOSE_ANOTHER: Final = "choose a device that is not in use"
 
@@ -40,9 +40,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for; policy `none` is the kernel's own path, `auto` the module's choice.
+    """A request; policy `none` means the kernel's own path, `auto` the module's choice.
 
-    `tables` None leaves them as they are.
+    `tables` None keeps the present tables.
     """
 
     policy: str
@@ -52,24 +52,27 @@ class Wish:
     persist: bool = False
     force: bool = False
     type: str | None = None
-    """The group's type: what the kernel's own path is. None leaves it, but for one that a policy cannot have."""
+    """The group's type, so the kernel's own path; None keeps a type that suits the policy."""
     before: str | None = None
     after: str | None = None
-    """Commands for a shell, run before drivers are unbound, and after they were bound."""
+    """Shell commands to run before drivers are unbound and after drivers are bound."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done for it, and what should be known of that before."""
+    """Steps that fulfil a request, and notes for the user."""
 
     steps: list[Step]
     notes: list[str]
     waits: bool = False
-    """Whether nothing is chosen now: the group's drivers stay bound, and the next boot follows the rule."""
+    """Whether only the next boot applies the policy, because drivers stay bound now."""
 
 
 def plan(device: Device, wish: Wish) -> Plan:
-    """The steps; refuses what cannot be done as asked, before anything is changed. No step: it is so already."""
+    """Plan the steps; refuse impossible requests before anything changes.
+
+    There are no steps if the request is fulfilled already.
+    """
     _check(device, wish)
     before = module.choice(device)
     kind = _new_type(device, wish)
@@ -84,7 +87,7 @@ def plan(device: Device, wish: Wish) -> Plan:
     if not waits:
         todo = _choose(device, wish, before, words)
         if device.group and kind:
-            # The module has given the group back before the type of the kernel's own path changes.
+            # For `none`, the module detaches the group before the type changes.
             todo.insert(len(todo) if wish.policy == "none" else 0, binding.set_type(device.group, kind))
             if wish.policy != "none":
                 notes.append(f"group {device.group.number} was not translated (identity): its type becomes {kind}")
@@ -112,7 +115,7 @@ def _check(device: Device, wish: Wish) -> None:
 
 
 def _new_type(device: Device, wish: Wish) -> str | None:
-    """The type that the group has to get for it; None if it has that, or any will do."""
+    """Type that the group must get; None if the present type is suitable."""
     group = device.group
     if not group:
         return None
@@ -122,20 +125,20 @@ def _new_type(device: Device, wish: Wish) -> str | None:
 
 
 def _needs_unbound(device: Device, wish: Wish, before: Choice, words: Mapping[str, str]) -> bool:
-    """Whether the module takes this only while no driver is bound, or only the next bind would have it."""
+    """Whether drivers must be unbound: the module refuses otherwise, or would attach only at the next bind."""
     if (wish.policy == "none") != (before.policy == "none"):
         return True
-    # The next bind tries to take it over again.
+    # After a failed attach, the next bind tries again.
     return (wish.policy != "none" and before.state == "failed") or _begins_copying(device, wish, words)
 
 
 def _begins_copying(device: Device, wish: Wish, words: Mapping[str, str]) -> bool:
-    """Whether one of these writes has copying begin in a group whose drivers were bound without."""
+    """Whether a write enables copying in a group whose drivers were bound without copying."""
     if wish.policy in ("none", module.AUTO) or module.can_copy(device):
         return False
     default = module.defaults(device).get(wish.policy)
     if default is None:
-        # An older module does not say it: a rebind that was asked for is right in either case.
+        # An older module does not tell; a requested rebind is right in both cases.
         return wish.rebind and bool(words)
     return bool(("policy" in words and default["copy_bytes"]) or int(words.get("copy_bytes", "0")))
 
@@ -145,7 +148,7 @@ def _names_of_bound(device: Device) -> str:
 
 
 def _in_use(device: Device) -> list[str]:
-    """Why the group's drivers should stay bound."""
+    """Reasons to keep the group's drivers bound."""
     return essential.reasons([each for each, _ in binding.bound(device)])
 
 
@@ -160,7 +163,7 @@ def _bound(device: Device) -> UserError:
 
 
 def refuse_essential(device: Device, instead: str) -> None:
-    """Refuse to rebind a group that is in use; `instead` is what else can be done."""
+    """Refuse to rebind a group in use; `instead` names the alternative."""
     reasons = _in_use(device)
     if reasons:
         raise UserError(
@@ -170,7 +173,7 @@ def refuse_essential(device: Device, instead: str) -> None:
 
 
 def _notes_of_boot(device: Device, wish: Wish, is_new: bool, waits: bool) -> list[str]:
-    """What is to be said of a rule that the next boot follows."""
+    """Notes about the rule for the next boot."""
     drivers = [driver for _, driver in binding.bound(device)]
     late = [apply.late(driver) for driver in drivers if not apply.module_of(driver)]
     in_use = _in_use(device) if waits else []
@@ -204,20 +207,20 @@ def _notes_of_boot(device: Device, wish: Wish, is_new: bool, waits: bool) -> lis
 
 
 def _rebind(device: Device, wish: Wish, todo: list[Step]) -> list[Step]:
-    """The steps that do this while the group's drivers are unbound."""
+    """Steps `todo` between unbinding and binding of the group's drivers."""
     drivers = binding.bound(device)
     first, last = hooks.around([each for each, _ in drivers], wish.before, wish.after)
-    # The last one first, so that putting back binds in order, too.
+    # Unbinding runs in reverse order, so undo binds in order.
     unbinding = [binding.unbind(*each) for each in reversed(drivers)]
     taken = [_attached(device)] if wish.policy != "none" else []
     return [*first, *unbinding, *todo, *(binding.bind(*each) for each in drivers), *taken, *last]
 
 
 def _words(device: Device, wish: Wish, before: Choice) -> dict[str, str]:
-    """What is to be written to the module's files, by name: the policy first, which brings its defaults.
+    """Words to write to the module's files, by file name. The policy comes first because it sets defaults.
 
-    Nothing where they show it already, but for two that do not show all: auto, which decides again when it is chosen
-    again, and the tables of the kernel, which are shown after direct ones had to end, too.
+    Words that the files show already are left out, with two exceptions: `auto`, because the module decides again on
+    each write, and tables `kernel`, which the file also shows after direct tables had to end.
     """
     default = module.defaults(device).get(wish.policy)
     again = wish.policy != before.asked
@@ -233,12 +236,12 @@ def _words(device: Device, wish: Wish, before: Choice) -> dict[str, str]:
 
 
 def _choose(device: Device, wish: Wish, before: Choice, words: Mapping[str, str]) -> list[Step]:
-    """The writes to the module's files."""
+    """Steps that write the module's files."""
     place = module.folder(device)
     shown = {"tables": before.tables, **{name: str(value) for name, value in before.tunables.items()}}
     is_known = wish.policy in module.defaults(device)
     changes = {name: shown.get(name) != value for name, value in words.items()}
-    # The same policy again is written if a tunable has to have its default again, or if that is not known.
+    # Rewriting the present policy resets a tunable if the defaults are known; otherwise the caller compares afterwards.
     changes["policy"] = wish.policy != before.asked or is_known
 
     def undo() -> None:
@@ -278,7 +281,7 @@ def _writer(device: Device, name: str, value: str) -> Callable[[], None]:
 
 
 def restore(device: Device, before: Choice, others: Sequence[Device] = ()) -> None:
-    """Have what was chosen before; by another device of the group, if this one has gone."""
+    """Restore an earlier choice, through another device of the group if `device` has gone."""
     members = [device, *(device.group.members if device.group else others)]
     present = next((each for each in members if each.module_folder), None)
     if not present:
@@ -291,7 +294,7 @@ def restore(device: Device, before: Choice, others: Sequence[Device] = ()) -> No
         if now.tables != before.tables:
             module.write(present, "tables", before.tables)
 
-    # Tables can be chosen beside a policy only.
+    # The tables file is writable only while a policy is chosen.
     if before.policy == "none":
         restore_tables()
     _writer(present, "policy", before.asked)()
@@ -318,7 +321,7 @@ def _attached(device: Device) -> Step:
 
 
 def _persist(device: Device, wish: Wish, before: Choice) -> list[Step]:
-    """The steps that have it chosen at boot."""
+    """Steps that store the choice for the next boot."""
     file = rules.conf()
 
     def wanted() -> str:
@@ -332,13 +335,13 @@ def _persist(device: Device, wish: Wish, before: Choice) -> list[Step]:
 
 
 def _with_rule(text: str, device: Device, wish: Wish, before: Choice) -> str:
-    """The rules of a file's text with this choice."""
+    """Text of the rules file with the choice."""
     direct = (wish.tables or before.tables) == "direct"
     words = [wish.policy, *(f"{name}:{value}" for name, value in wish.tunables.items())]
     choice = ",".join([*words, "tables:direct"] if direct and wish.policy != "none" else words)
     rules.read(text, module.menu())
     wanted = text
-    # The highest level of all of a group's devices counts: none of them may have a rule that says otherwise.
+    # The highest level in a group wins, so no other member may have a rule for another policy.
     for member in [device, *(each for each in (device.group.members if device.group else []) if each != device)]:
         without = rules.with_choice(wanted, member, None)
         rule = rules.deciding(rules.read(without, module.menu()), member, member.driver)
@@ -352,7 +355,7 @@ def _with_rule(text: str, device: Device, wish: Wish, before: Choice) -> str:
 
 
 def tunables(words: tuple[str, ...]) -> dict[str, int]:
-    """TUNABLE=VALUE words."""
+    """Parse TUNABLE=VALUE words."""
     found = {}
     for word in words:
         if word.startswith(("tables=", "tables:")):
@@ -367,9 +370,10 @@ def tunables(words: tuple[str, ...]) -> dict[str, int]:
 
 
 def _ask(device: Device, policy: str, before: Choice) -> None:
-    """Raise what the module has against a policy beside a driver that is bound; for that it refuses to change hands.
+    """Ask the module whether it accepts a policy, by writing the policy while a driver is bound; raises the refusal.
 
-    If the driver has gone meanwhile, the module takes the policy, which is taken back at once.
+    A module that accepts the policy answers EBUSY. If the driver was unbound in between, the policy is restored at
+    once.
     """
     with steps.later(*steps.STOPPING):
         try:
@@ -389,7 +393,7 @@ def _ask(device: Device, policy: str, before: Choice) -> None:
 
 
 def carry_out(named: Device, wish: Wish, dry_run: bool, form: str, command: str) -> None:
-    """Do it, or with `dry_run` only say it, and print what has come of it."""
+    """Carry out or, with `dry_run`, print a request; then print the outcome."""
     device = binding.chosen_by(named)
     label = device.label
     members = [each.address for each in (device.group.members if device.group else [device])]
@@ -448,7 +452,7 @@ def _outcome(device: Device, wish: Wish, now: Choice, waits: bool) -> str:
 
 
 def options(command: F) -> F:
-    """What set and unset have in common."""
+    """Options that set and unset share."""
     for add in (
         output.option,
         click.option("--force", is_flag=True, help="Rebind what is in use, which loses data; replace modprobe's file."),

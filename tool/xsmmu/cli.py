@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The command line: the operator's commands, and the lab's where it is there (a package for servers has none).
+"""The command line: commands of the operator, and of the lab if installed (packages for servers have no lab).
 
-Each command is a click command in the module that does its work; that module imports what is heavy where it is used.
+Each click command is in the module that implements the command; that module imports heavy dependencies where needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from xsmmu.top import top
 from xsmmu.watch import watch
 
 COMPLETE = "_XSMMU_COMPLETE"
-"""What a shell asks by: `bash_source` for its script of completion, then `bash_complete` for words."""
+"""Variable that a shell sets: `bash_source` asks for the completion script, `bash_complete` for words."""
 
 
 @click.group(cls=output.Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -56,7 +56,7 @@ if importlib.util.find_spec("xsmmu_lab"):
 
 
 class _Stopped(BaseException):
-    """SIGTERM or SIGHUP."""
+    """Raised on SIGTERM and SIGHUP."""
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
@@ -64,15 +64,15 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run; an error of ours is one message and its lines, and status 1; 2 is a wrong command line, 130 Ctrl-C."""
+    """Run a command. Errors print a message; exit status 1, or 2 for a wrong command line, 130 for Ctrl-C."""
     _open_streams()
     signal.signal(signal.SIGTERM, _stop)
-    # A terminal that closes; nohup's wish is kept.
+    # SIGHUP comes from a closed terminal; nohup's SIG_IGN is kept.
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _stop)
     completing = os.environ.get(COMPLETE)
     if completing:
-        # What is wrong would be said in the middle of a line that is typed.
+        # An error message would appear in the middle of the typed line.
         with contextlib.suppress(UserError, OSError):
             sys.exit(shell_complete(app, {}, "xsmmu", COMPLETE, completing))
         sys.exit(1)
@@ -93,7 +93,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort, _Stopped):
         _end(UserError("stopped; what had begun was ended and removed", code="stopped"), 130, form)
     except BrokenPipeError:
-        # Whoever read has enough; nothing is written to the closed pipe at exit.
+        # The reader has closed the pipe; Python must not write to the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
@@ -104,27 +104,27 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """What was closed by whoever started this (`>&-`) is read and written as nothing, here and by what this starts."""
+    """Open closed standard streams (`>&-`) on /dev/null, for this process and its children."""
     for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
         try:
             os.fstat(number)
         except OSError:
-            # Gets this number: those below it are open.
+            # open() returns `number`, because all lower descriptors are open.
             null = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(null, True)
             setattr(sys, name, os.fdopen(null, mode))
     for stream in (sys.stdout, sys.stderr):
-        # Names of files and interfaces are bytes, and no terminal has all characters.
+        # Names of files and interfaces are arbitrary bytes, and a terminal may lack characters.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _has_hung_up() -> bool:
-    """Whether the terminal has to which the output goes; what is written to it goes blocked then."""
+    """Whether the output's terminal has hung up; later output then goes to /dev/null."""
     found = False
     for number in (1, 2):
         try:
-            # Nothing, which only a terminal without anybody refuses.
+            # An empty write fails only on a terminal that has hung up.
             os.write(number, b"")
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
@@ -133,6 +133,6 @@ def _has_hung_up() -> bool:
 
 
 def _end(error: UserError, status: int, form: str) -> NoReturn:
-    _has_hung_up()  # or the message would fail, and with it the status
+    _has_hung_up()  # a failing message would change the exit status
     output.complain(error, form)
     sys.exit(status)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernel's command line, taken apart as next_arg() and parse_args() do (the same in Linux 6.1, 6.12, 7.2 and 7.3).
+"""Parser of the kernel's command line, as next_arg() and parse_args() (the same in Linux 6.1, 6.12, 7.2 and 7.3).
 
-A word ends at a blank outside quotes, the list ends at a word `--`, and `-` and `_` in names are alike. kmod/boot.c
-reads the line by the same rules; tests/python/cmdline.toml has the cases of both.
+A word ends at a blank outside quotes, the word `--` ends the list, and `-` equals `_` in names. kmod/boot.c reads the
+line by the same rules; tests/python/cmdline.toml has test cases for both.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 from xsmmu.machine import root
 
 _BLANK: Final = " \t\n\v\f\r\xa0"
-"""The kernel's isspace(), which knows Latin-1."""
+"""Blanks by the kernel's isspace(), for Latin-1."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word: its name, its value without quotes (None without `=`), and how it is written."""
+    """A word: name, value without quotes (None without `=`), and original text."""
 
     name: str
     value: str | None
@@ -27,7 +27,7 @@ class Word:
 
     @property
     def parts(self) -> list[str]:
-        """Those of a list: intel_iommu=on,sm_off has on and sm_off."""
+        """Parts of a list value: on and sm_off for intel_iommu=on,sm_off."""
         return (self.value or "").split(",")
 
     @property
@@ -37,7 +37,7 @@ class Word:
 
 
 def parse(line: str) -> Iterator[Word]:
-    """The kernel's words of a line; what follows `--` is for init."""
+    """Words for the kernel; words after `--` are for init."""
     line = line.lstrip(_BLANK)
     while line:
         length = _length(line)
@@ -49,7 +49,7 @@ def parse(line: str) -> Iterator[Word]:
 
 
 def _length(line: str) -> int:
-    """Characters up to the blank that ends the first word."""
+    """Number of characters before the blank that ends the first word."""
     quoted = False
     for at, character in enumerate(line):
         if character in _BLANK and not quoted:
@@ -70,7 +70,7 @@ def _word(text: str) -> Word:
 
 
 def words() -> list[Word]:
-    """The words that this kernel was booted with."""
+    """Words of the running kernel's command line."""
     try:
         line = (root("proc") / "cmdline").read_bytes().decode("latin-1")
     except OSError:
@@ -79,6 +79,6 @@ def words() -> list[Word]:
 
 
 def named(*options: str) -> Iterator[Word]:
-    """Those of some options, in order."""
+    """Words with the given names, in order."""
     wanted = {option.replace("-", "_") for option in options}
     return (word for word in words() if word.name.replace("-", "_") in wanted)

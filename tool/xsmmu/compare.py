@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu compare`: a command of the user's under each policy in turn, again and again, and what each costs it.
+"""`xsmmu compare`: runs a user's command under each policy in turn, repeatedly, and compares the costs.
 
-Policies are interleaved: each round runs all of them in the order given, so that what drifts (temperature, neighbours,
-the fill of a disk) meets all alike. The first rounds warm up, and are not counted.
+Each round runs all policies in the given order, so a drift (temperature, neighbours, fill of a disk) affects all
+policies alike. The first rounds warm up and are not counted.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from xsmmu.steps import Step
 
 POLICIES: Final = "kernel-strict,kernel-lazy,fused,copy"
 RANKS: Final = {"wall": "wall_s", "cpu": "cpu_s", "highest": "figure", "lowest": "figure"}
-"""What each way to rank looks at; less is better but for `highest`."""
+"""Quantity for each kind of ranking; smaller is better except for `highest`."""
 MODULES: Final = ("invalidations_per_page", "exposure_p99_ns", "exposure_max_ns")
-"""What a table shows of what the module counted."""
+"""Counters of the module in the table."""
 WIDE: Final = 120
-"""Columns of a terminal that has room for all."""
+"""Width in columns of a terminal with room for all columns of the table."""
 RUNS_FILE: Final = "runs.jsonl"
 RESULT_FILE: Final = "result.json"
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What is compared, and how."""
+    """Parameters of a comparison, and the machine."""
 
     device: str
     members: list[str]
@@ -63,32 +63,32 @@ class Setup:
 
 
 class Comparison:
-    """The rounds, and what is kept of them."""
+    """Runs the rounds and collects the results."""
 
     def __init__(self, setup: Setup, device: Device, figure: Figure | None, folder: Path):
         self.setup, self.device, self.figure, self.folder = setup, device, figure, folder
         self.rows: dict[str, list[Row]] = {policy: [] for policy in setup.policies}
-        """What was measured, without warm-up."""
+        """Results by policy, without warm-up."""
         self.levels: dict[str, str] = {}
         self.bounds: dict[str, int | None] = {}
-        """How long an unmapped page may stay reachable."""
+        """Bound of the exposure by policy."""
 
     def run(self, mover: Mover) -> None:
-        """Each policy without COMMAND, then all rounds; each run is written as soon as it has ended."""
+        """Try each policy without COMMAND, then run all rounds; each result is written at once."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         total = (self.setup.warmup + self.setup.runs) * len(self.setup.policies)
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        # No thread that draws: signals that wait in this one would reach that.
+        # Without a drawing thread: a signal that is blocked in this thread would be delivered to another thread.
         with (
             (self.folder / RUNS_FILE).open("xb") as stream,
             Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress,
         ):
             _write(stream.fileno(), output.document("compare-setup", **asdict(self.setup)))
             task = progress.add_task("", total=total)
-            # One that this device cannot have is refused before COMMAND is run.
+            # A policy that the device cannot use is refused before COMMAND runs.
             for policy in self.setup.policies:
                 progress.update(task, description=f"trying {policy}", refresh=True)
                 mover.move(policy)
@@ -143,11 +143,11 @@ class Comparison:
         ]
 
     def warnings(self) -> list[str]:
-        """What makes the ranking doubtful."""
+        """Reasons to doubt the ranking."""
         quantity = RANKS[self.setup.rank]
         found = [*few(self.setup.runs, "--runs")]
         for policy, rows in self.rows.items():
-            # A tick more or less says nothing.
+            # A difference of a single tick is no difference.
             resolution = 1.5 / measure.TICKS_PER_S if quantity == "cpu_s" else 0.0
             found += disturbed(policy, quantity, column(rows, quantity), resolution)
         return found
@@ -162,7 +162,7 @@ def _write(descriptor: int, row: dict[str, Any]) -> None:
 
 
 def _print(setup: Setup, ranking: list[dict[str, Any]]) -> None:
-    """A table; in a narrow terminal only of what is ranked by and of CPU time."""
+    """Print a table; narrow terminals get only the ranking quantity and CPU time."""
     quantity = RANKS[setup.rank]
     shown = {"wall s": "wall_s", "cpu s": "cpu_s", **({"figure": "figure"} if setup.figure else {})}
     is_wide = not sys.stdout.isatty() or shutil.get_terminal_size().columns >= WIDE
@@ -191,7 +191,7 @@ def _print(setup: Setup, ranking: list[dict[str, Any]]) -> None:
 
 
 def _notes(row: dict[str, Any]) -> Iterator[str]:
-    """The causes of figures that look wrong."""
+    """Explanations of unusual figures."""
     per_page, longest = row["invalidations_per_page"], row["exposure_max_ns"]
     if per_page and row["unmapped_pages"] and row["deferred_pages"]:
         share = exposure.share_at_once(*(row[f"{name}_pages"]["median"] for name in ("unmapped", "deferred")))
@@ -238,7 +238,7 @@ def _rank(wish: str | None, figure: Figure | None) -> str:
 
 
 def _folder(wish: Path | None) -> Path:
-    """Where runs are to go; that it is empty, or can be made, is to be known before anything changes."""
+    """Folder for the runs; an existing or unwritable folder is refused before anything changes."""
     folder = wish or Path(time.strftime("xsmmu-compare-%Y-%m-%dT%H-%M-%S"))
     try:
         if folder.exists() and any(folder.iterdir()):
@@ -253,7 +253,7 @@ def _folder(wish: Path | None) -> Path:
 
 
 def _print_setup(setup: Setup, label: str, folder: Path) -> None:
-    """What would be done."""
+    """Print the plan of a dry run."""
     click.echo(f"{label}: {', '.join(setup.policies)} in turn, once without COMMAND, then in each round")
     click.echo(f"rounds: {setup.warmup} to warm up, {setup.runs} that are counted")
     click.echo(f"COMMAND: {shlex.join(setup.command)}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a shell completes: devices and policies that this machine has. Whether any fits is looked at where it is used.
+"""Shell completion of devices and policies of this machine.
 
-Nothing is offered where nothing can be known, as of policies without the module.
+The commands check the words; without the module there are no policies to offer.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 @add_completion_class
 class Bash(BashComplete):
-    """For bash a colon ends a word, and an address has two: it gives the line, and takes what follows the last one."""
+    """For bash: a colon ends a word, so bash passes the whole line and gets the part of an address after a colon."""
 
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words that are complete, and the one that is not."""
+        """Complete words, and the word to complete."""
         line = os.environ["COMP_WORDS"]
         words = split_arg_string(line)[1:]
         return (words, "") if not words or line[-1].isspace() else (words[:-1], words[-1])
 
 
 def devices(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """Names and addresses; without its domain an address that was begun so."""
-    # An interface may be called anything, also $(reboot), which bash would have in the line as it is.
+    """Names and addresses; without the PCI domain if the user left out the domain."""
+    # An interface may have any name, for example $(reboot), and bash would insert the name unquoted.
     words = [word for word in machine.words() if re.fullmatch(r"[\w.:@-]+", word)]
     return _begin(words, begun) or _begin([word.removeprefix("0000:") for word in words], begun)
 
 
 def policies(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """Those of the module."""
+    """Policies of the module."""
     return _begin(_policies(), begun)
 
 
 def modes(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """Those and the kernel's own, in a list with commas; auto is none, since it would be another one of them."""
+    """Comma-separated policies and kernel modes; without auto, which would select a listed policy again."""
     done, comma, word = begun.rpartition(",")
     names = [*(name for name, _ in machine.MODES.values()), *(name for name in _policies() if name != module.AUTO)]
     return [f"{done}{comma}{name}" for name in _begin(names, word) if name not in done.split(",")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the kernel's command line and configuration make of IOMMU groups at boot.
+"""Effects of the kernel's command line and configuration on IOMMU groups at boot.
 
-From the source of Linux 6.1, 6.12, 7.2 and 7.3. A kernel may make itself strict beside that, for a virtual IOMMU: what
-a group has become, its type says.
+From the source of Linux 6.1, 6.12, 7.2 and 7.3. A kernel may also become strict for a virtual IOMMU; only a group's
+type shows the result.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from xsmmu.cmdline import Word
 
 @dataclass(frozen=True)
 class Setting:
-    """What was decided, and the word that did it; None: the kernel's configuration."""
+    """A setting, and the word that made it; None for the kernel's configuration."""
 
     on: bool
     word: str | None = None
 
 
 def passthrough() -> Setting | None:
-    """Whether groups are passthrough; None where neither a word nor a configuration that can be read says it.
+    """Whether groups are passthrough; None if neither the command line nor a readable configuration says.
 
-    iommu_set_def_domain_type(), x86's iommu_setup(), and iommu_subsys_init(). The last word counts.
+    Follows iommu_set_def_domain_type(), x86's iommu_setup(), and iommu_subsys_init(). The last word counts.
     """
     found = _configured("CONFIG_IOMMU_DEFAULT_PASSTHROUGH")
     for word in cmdline.named("iommu.passthrough", "iommu"):
@@ -35,10 +35,10 @@ def passthrough() -> Setting | None:
 
 
 def strict() -> Setting | None:
-    """Whether the kernel's own path is strict; None where nothing says it.
+    """Whether the kernel's own path is strict; None if unknown.
 
-    iommu_dma_setup(); then intel_iommu_setup() and parse_amd_iommu_options(), which the kernel reads later, on each x86
-    machine, and which cannot be taken back.
+    Follows iommu_dma_setup(), then intel_iommu_setup() and parse_amd_iommu_options(): the kernel reads the latter two
+    later, on every x86 machine, and no word can revert them.
     """
     found = _configured("CONFIG_IOMMU_DEFAULT_DMA_STRICT")
     for word in cmdline.named("iommu.strict"):
@@ -52,17 +52,17 @@ def strict() -> Setting | None:
 
 
 def switched_on() -> bool:
-    """Whether intel_iommu=on is the last word on Intel's."""
+    """Whether the last word for Intel's driver is intel_iommu=on."""
     said = [part for word in cmdline.named("intel_iommu") for part in word.parts if part.startswith(("on", "off"))]
     return bool(said) and said[-1].startswith("on")
 
 
 def switched_off(vendor: str) -> str | None:
-    """The word that switches off x86's IOMMU of a vendor (intel, amd), if one does."""
+    """The word that disables x86's IOMMU of a vendor (intel, amd), if any."""
     for word in cmdline.named("iommu"):
         if any(part.startswith("off") for part in _parts(word)):
             return word.plain
-    # AMD's driver has no word that switches it on.
+    # AMD's driver has no word that enables the IOMMU.
     if vendor == "intel" and switched_on():
         return None
     words = [word.plain for word in cmdline.named(f"{vendor}_iommu") if any(p.startswith("off") for p in word.parts)]
@@ -70,13 +70,13 @@ def switched_off(vendor: str) -> str | None:
 
 
 def _of_list(word: Word) -> bool | None:
-    """iommu=pt and iommu=nopt, known by how they begin; x86 alone has them."""
+    """iommu=pt and iommu=nopt, by prefix; only on x86."""
     said = [part.startswith("pt") for part in _parts(word) if part.startswith(("pt", "nopt"))]
     return said[-1] if said and _is_x86() else None
 
 
 def _parts(word: Word) -> Iterator[str]:
-    """The parts of iommu=; the kernel reads none behind usedac."""
+    """Parts of iommu=; the kernel ignores the parts after usedac."""
     for part in word.parts:
         if part.startswith("usedac"):
             return
@@ -88,7 +88,7 @@ def _is_x86() -> bool:
 
 
 def _reads(option: str) -> bool:
-    """Whether the driver whose option this is may be part of the kernel."""
+    """Whether the kernel may contain the driver of an option."""
     name = f"CONFIG_{option.upper()}"
     return _is_x86() and (kernel.config() or {name: "y"}).get(name) == "y"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The machine that results are from, as far as it matters for them: nothing of it says which one it is."""
+"""A description of the machine for results, without identifying details."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WORDS: Final = re.compile(
     r"(?:(?:intel_|amd_)?iommu|xsmmu|module_blacklist|mitigations|nosmt|isolcpus|nohz_full|preempt|intel_pstate|"
     r"processor\.max_cstate|intel_idle\.max_cstate|idle|tsc|clocksource)(?:[.=].*)?"
 )
-"""Of the kernel's command line: what decides about an IOMMU, and what costs depend on."""
+"""Words of the kernel's command line that affect the IOMMU or costs."""
 
 
 def describe() -> dict[str, Any]:
-    """All of it."""
+    """The whole description."""
     proc, cpus = root("proc"), sysfs() / "devices/system/cpu"
     memory = re.search(r"^MemTotal:\s*(\d+) kB", text(proc / "meminfo") or "", re.MULTILINE)
     words = [word.plain for word in cmdline.words()]

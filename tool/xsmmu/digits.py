@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Figures in a few characters, for tables of people; `-` is what is not known."""
+"""Short figures for tables; `-` means unknown."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def duration(ns: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Commands for each page."""
+    """Commands per page."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def percent(value: float | None) -> str:
-    """Of one CPU."""
+    """Percent of a CPU."""
     return "-" if value is None else f"{100 * value:.1f}"
 
 
 def precise(value: float, digits: int = 4) -> str:
-    """A number in so many digits: 0.0125, 12.35, 9412, 12.35k, 9412M."""
+    """A number with the given count of digits: 0.0125, 12.35, 9412, 12.35k, 9412M."""
     units = ["", "k", "M", "G", "T"]
     while value >= 9999.5 and len(units) > 1:
         value /= 1000

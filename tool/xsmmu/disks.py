@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which disks on some PCI devices are in use, and what for.
+"""Uses of the disks on given PCI devices.
 
-The kernel itself is asked: it refuses an exclusive open of a disk while anything in any namespace has claimed the disk
-or one of its partitions: a file system, swap, RAID, a volume, a pool. The open is for reading, and ends at once.
-Loop devices and targets of NVMe open a disk without a claim; sysfs names those, and opened.py programs.
+The kernel decides: an exclusive open fails while a file system, swap, RAID, volume or pool in any namespace has claimed
+the disk or a partition. The disk is opened for reading and closed at once. Loop devices and NVMe targets open a disk
+without a claim and are found in sysfs; programs are found by opened.py.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Final
 from xsmmu import machine, opened, proc
 
 _EMPTY: Final = (errno.ENOMEDIUM, errno.ENXIO, errno.ENODEV)
-"""What a drive without a disk answers, and one that is gone."""
+"""Errors of a drive without a medium, and of a removed drive."""
 _OF_HOSTS: Final = {"virtiofs": "virtiofs", "9p": "9pnet_virtio"}
-"""File systems that a host gives to this machine, and their drivers of virtio."""
+"""File systems that a host shares with a guest, and their virtio drivers."""
 
 
 def reasons(taken: set[str]) -> list[str]:
-    """What the disks on these PCI devices are used for; a line each."""
+    """Uses of the disks on these PCI devices, a line each."""
     disks = [disk for disk in _all() if pci_of(disk) & taken]
     named = [(name, use) for name, use in (*_mounted(), *_swaps()) if {*_bottom(name)} & {*disks}]
     found = [f"{name} is {use}" for name, use in named]
@@ -33,7 +33,7 @@ def reasons(taken: set[str]) -> list[str]:
 
 
 def _all() -> list[str]:
-    """Whole disks that are not made of others. A hidden one is a path to another."""
+    """Physical disks. A hidden disk is a path of a multipath disk."""
     links = sorted((machine.sysfs() / "class/block").glob("*"))
     return [
         link.name
@@ -43,12 +43,12 @@ def _all() -> list[str]:
 
 
 def pci_of(disk: str) -> set[str]:
-    """The PCI devices that a whole disk is on."""
+    """PCI devices below a whole disk."""
     return opened.pci_of((machine.sysfs() / "class/block" / disk).resolve())
 
 
 def _bottom(name: str) -> list[str]:
-    """The whole disks that a disk, a partition, or a device made of such is on."""
+    """Whole physical disks below a disk, a partition, or a stacked device."""
     link = machine.sysfs() / "class/block" / name
     if not link.exists():
         return []
@@ -80,11 +80,11 @@ def _swaps() -> Iterator[tuple[str, str]]:
 
 
 def _of_hosts(taken: set[str]) -> Iterator[str]:
-    """What a host gives by virtio; the mount does not say by which device."""
+    """File systems that a host shares by virtio; the mount does not name the device."""
     for line in proc.lines("self/mountinfo"):
         mount, _, source = line.partition(" - ")
         words, names = mount.split(" "), source.split(" ")
-        # Of 9P an older kernel does not say the transport.
+        # An older kernel does not show the transport of 9P.
         other = names[0] == "9p" and "trans=" in names[-1] and "trans=virtio" not in names[-1].split(",")
         if names[0] in _OF_HOSTS and len(words) > 4 and len(names) > 1 and not other:
             for name in opened.virtio(_OF_HOSTS[names[0]], taken):
@@ -110,7 +110,7 @@ def _block_names(number: str, kind: str, source: str) -> list[str]:
 
 
 def _claim(disk: str) -> str | None:
-    """What is to be said of a disk that something has claimed, or of which that cannot be asked."""
+    """The use of a claimed disk, or the reason why the kernel cannot be asked."""
     node = _node(disk)
     try:
         claim(node, machine.text(machine.sysfs() / "class/block" / disk / "dev") or "")
@@ -125,7 +125,7 @@ def _claim(disk: str) -> str | None:
 
 
 def claim(node: Path, number: str) -> None:
-    """Open a disk exclusively, and close it; OSError if anything has it or its partitions, or if it is another one."""
+    """Open a disk exclusively and close it; OSError if the disk is in use, or if `node` is another device."""
     handle = os.open(node, os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if opened.number(os.fstat(handle)) != ("block", number):
@@ -135,7 +135,7 @@ def claim(node: Path, number: str) -> None:
 
 
 def _node(disk: str) -> Path:
-    """The file of a disk in /dev, by the name that the kernel gives it there."""
+    """Path of a disk in /dev, by the kernel's name."""
     lines = (machine.text(machine.sysfs() / "class/block" / disk / "uevent") or "").split("\n")
     names = [line.removeprefix("DEVNAME=") for line in lines if line.startswith("DEVNAME=")]
     return Path("/dev") / (names[0] if names else disk.replace("!", "/"))
@@ -147,23 +147,23 @@ def _holders(disk: str) -> str:
     return f"held by {', '.join(names)}" if names else "a mount in another namespace, a pool, a target or the like"
 
 
-# ---- what opens without a claim ----
+# ---- use without a claim ----
 
 
 def _exported(disks: set[str]) -> Iterator[str]:
-    """Loop devices and targets of NVMe."""
+    """Loop devices and NVMe targets on a disk."""
     for file in sorted((machine.sysfs() / "class/block").glob("loop*/loop/backing_file")):
         yield from (f"{disk} is below {file.parts[-3]}" for disk in _bottom(file.parts[-3]) if disk in disks)
     for file in sorted((machine.sysfs() / "kernel/config/nvmet/subsystems").glob("*/namespaces/*/device_path")):
         path = machine.text(file) or ""
-        # Another file may be of a server that does not answer.
+        # A path outside /dev may be on a server that does not answer.
         name = Path(path).resolve().name if path.startswith("/dev/") else ""
         if name and machine.text(file.with_name("enable")) == "1":
             yield from (f"{disk} is exported by {file.parts[-4]}" for disk in _bottom(name) if disk in disks)
 
 
 def _passed_on(taken: set[str]) -> Iterator[str]:
-    """Controllers of NVMe that a target passes on as a whole."""
+    """Controllers that an NVMe target exports as a whole."""
     for file in sorted((machine.sysfs() / "kernel/config/nvmet/subsystems").glob("*/passthru/device_path")):
         name = Path(machine.text(file) or "").name
         is_on = machine.text(file.with_name("enable")) == "1"

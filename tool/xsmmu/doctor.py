@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu doctor`: what stands in the way of using the module on this machine, or is risky, and what mends it.
+"""`xsmmu doctor`: finds obstacles and risks of using the module on this machine, with remedies.
 
-Nothing is changed; what cannot be read is said, not guessed.
+Nothing is changed. A fact that cannot be read is reported as unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ P = TypeVar("P", Group, Device)
 
 
 def examine(wanted: Sequence[Device]) -> list[Finding]:
-    """All findings of the machine, and of the wanted devices and their groups (of all, if none is wanted)."""
+    """Findings about the machine, and about the given devices and their groups (about all without any given)."""
     found = [finding for check in checks_machine.CHECKS for finding in check()]
     devices = wanted or [each for each in machine.devices() if each.group and not each.is_bridge]
     groups = {group.number: group for each in devices if (group := each.group)}
@@ -39,16 +39,16 @@ def examine(wanted: Sequence[Device]) -> list[Finding]:
 
 
 def _seen(checks: Sequence[Callable[[P], Iterator[Finding]]], at: P, named: bool) -> list[Finding]:
-    """What is found at a group or a device; nothing of one that goes meanwhile."""
+    """Findings about a group or a device; empty if the group or device disappears during the checks."""
 
     def look(at: P) -> list[Finding]:
         return [finding for check in checks for finding in check(at)]
 
     found = module.unless_gone(look, at)
     if found is None and at.folder.exists():
-        # It goes on without one of its devices, or without the module.
+        # The group lost a device, or the module was unloaded; repeat the checks.
         found = look(at) if named else module.unless_gone(look, at)
-    # What goes while it is looked at looks as if it lacked something.
+    # A device that disappears seems to lack features.
     return found if found and at.folder.exists() else []
 
 
@@ -59,7 +59,7 @@ _STYLES: Final = {"ok": "green", "note": "cyan", "risk": "yellow", "blocks": "bo
 
 
 def _named(subject: str) -> str:
-    """The subject, with what people call its first device."""
+    """The subject, with the name of its first device."""
     kind, _, number = subject.partition(" ")
     devices = checks_group.working(Group(int(number))) if kind == "group" else []
     if is_address(subject):
@@ -74,7 +74,7 @@ def _print(findings: Sequence[Finding]) -> None:
     from rich.text import Text
 
     console = output.console()
-    # Wrapped where it is looked at, whole where it is searched; no option is cut at its hyphens.
+    # Wrapped on a terminal, unwrapped in pipes for grep; options are not broken at hyphens.
     room = max(console.width - _INDENT, 20) if sys.stdout.isatty() else sys.maxsize
 
     def put(words: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The one error that ends a command: a message for people, what to show below it, and a word for programs."""
+"""The error that ends a command: a message for people, more lines of output, and a code for programs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
-    """What was wrong, what was expected, what to do; `lines` are the guest's last lines, or a tool's.
+    """A fact and a remedy; `lines` are the last lines of output of a guest or a program.
 
-    `code` is the word that `-o json` gives for it (the list is in docs/tool.md); `status` is the command's: 1, or 2 for
-    a wrong command line (`usage`), where it is not said.
+    `code` is printed with `-o json` (docs/tool.md lists the codes). `status` is the exit status; by default 2 for code
+    `usage` and 1 for other codes.
     """
 
     def __init__(
@@ -27,9 +27,9 @@ class UserError(Exception):
 
 
 class GuestError(UserError):
-    """A run failed in a guest or after it, so the consoles and raw results are worth keeping."""
+    """A run failed in or after the guest; consoles and raw results are kept."""
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> UserError:
-    """An error for a name that is not in a list, which names the list."""
+    """An error for a name that is not in a list."""
     return UserError(f"unknown {kind} '{name}': choose from {', '.join(valid)}", code="unknown-name")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the machine, or a person at it, needs of devices: file systems, swap, routes, consoles, what programs have open.
+"""Uses of devices that a rebind would interrupt: file systems, swap, routes, sessions, consoles, open files.
 
-The kernel is asked where it answers (disks.py, routing.py), and what it does not say counts as needed: the reason says
-so. Not seen: network storage that is not mounted and uses other ports than its own or no TCP, a session that comes by
-none of SSH, vsock and a console of this machine, what is by an interface of another network namespace if the device has
-one here too, packets of IPsec without an interface of its own, and virtiofs or 9P of other mount namespaces.
+The kernel is asked where possible (disks.py, routing.py); an unknown use counts as a use, and the reason says so.
+
+Not found: unmounted network storage on unusual ports or without TCP; sessions by other means than SSH, vsock and local
+consoles; uses of an interface in another network namespace if the device has an interface here too; IPsec without an
+interface; virtiofs and 9P of other mount namespaces.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from xsmmu.routing import Address, Connection, Link, Packet, View, Way, plain
 _ESTABLISHED = 0x1
 _SSH: Final = 22
 _MAIN: Final = (253, 254)
-"""Tables that all packets have: default and main."""
+"""Routing tables for all packets: default and main."""
 _OF_IP: Final = {4: "", 6: "IPv6 "}
 _PUBLIC: Final = {
     4: ("1.1.1.1", "9.9.9.9", "77.88.8.8", "193.0.14.129", "199.7.83.42"),
     6: ("2001:500:2f::f", "2001:7fd::1", "2606:4700:4700::1111", "2a02:6b8::feed:ff"),
 }
-"""Servers of names in several parts of the Internet; routes to them are looked up, and nothing is sent."""
+"""Name servers in several parts of the Internet, for route lookups; nothing is sent."""
 _MULTIPLEXERS: Final = ("TMUX", "STY", "ZELLIJ")
-"""Variables of what runs below tmux, screen and zellij."""
+"""Environment variables of tmux, screen and zellij."""
 _STORAGE: Final = {
     445: "SMB",
     564: "9P",
@@ -48,18 +49,18 @@ _STORAGE: Final = {
     10809: "nbd",
     24007: "GlusterFS",
 }
-"""What the kernel, or a program, has connected to at such a port."""
+"""Network storage by TCP port."""
 _PORTS: Final = {kind: port for port, kind in _STORAGE.items()}
 _MOUNTED: Final = {"nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB", "ceph": "Ceph"}
-"""File systems with the address of their server among the options."""
+"""File systems with the server's address in their mount options."""
 _VSOCK: Final = "vmw_vsock_virtio_transport"
-"""The driver of virtio by which a guest and its host have connections."""
+"""The virtio driver for vsock connections between guest and host."""
 _OF_USERS: Final = ("class/vfio-dev", "class/uio", "bus/vdpa/devices")
-"""What a driver makes of a device that it gives to programs: VFIO's of any maker, UIO's, and vDPA's."""
+"""Objects of drivers that give a device to programs: VFIO variants, UIO, and vDPA."""
 
 
 def reasons(devices: Sequence[Device]) -> list[str]:
-    """Why these devices, all at once, should not lose their drivers; a line each, none if nothing is known."""
+    """Reasons not to unbind the drivers of these devices, a line each; empty if no use is known."""
     devices = [*devices, *(each for each in machine.devices() if each not in devices and _goes_with(each, devices))]
     taken = {device.address for device in devices}
     found = [*disks.reasons(taken), *opened.Table().reasons(taken), *_of_host(taken)]
@@ -85,14 +86,14 @@ def _goes_with(device: Device, devices: Sequence[Device]) -> bool:
 
 
 def _of_host(taken: set[str]) -> Iterator[str]:
-    """A device for connections to the host, by which a session comes that has no address (SSH by vsock, incus exec)."""
+    """Devices with vsock connections: sessions by vsock (SSH, incus exec) have no network address."""
     for link in sorted((machine.sysfs() / "bus/virtio/devices").glob("*")):
         if machine.name_at(link / "driver") == _VSOCK and {*machine.within(link)} & taken:
             yield f"{link.name} has the connections of vsock, and a session may come by one of them"
 
 
 def _has_interface_elsewhere(device: Device) -> bool:
-    """Whether the folder for interfaces is there and none is seen in it: sysfs has those of one namespace."""
+    """Whether the folder `net` is empty: sysfs shows only the interfaces of a single network namespace."""
     return any(folder.is_dir() and not any(folder.iterdir()) for folder in device.folder.resolve().rglob("net"))
 
 
@@ -110,24 +111,24 @@ def _of_users(place: str, taken: set[str]) -> Iterator[str]:
 
 
 class _Way(NamedTuple):
-    """An interface by which packets leave, or by which they may: of that one, what cannot be followed says nothing."""
+    """An interface for packets. If packets only may leave here, an unknown path below the interface is ignored."""
 
     interface: str
     is_sure: bool = True
 
 
 class _Network:
-    """What is by the network, and stops without some PCI devices."""
+    """Network connections that stop without some PCI devices."""
 
     def __init__(self, view: View, taken: set[str]) -> None:
         self.view, self.taken = view, taken
 
     def reasons(self) -> list[str]:
-        """A line for each thing that stops."""
+        """A line for each connection that stops."""
         return [*self._default_routes(), *self._session(), *self._storage()]
 
     def _lost(self, way: _Way) -> str | None:
-        """What to call an interface that stops, or of which the kernel does not say whether it does."""
+        """Description of an interface if it stops or the kernel does not tell; None otherwise."""
         stops = carriers.stops(self.view, way.interface, self.taken)
         name = machine.shown(way.interface)
         if stops is None and way.is_sure:
@@ -135,14 +136,14 @@ class _Network:
         return name if stops else None
 
     def _default_routes(self) -> Iterator[str]:
-        """A route replaces only routes of its own family and table."""
+        """Default routes that stop; only routes of the same family and table replace each other."""
         vrfs = {link.table: f" of VRF {machine.shown(link.name)}" for link in self.view.links.values() if link.table}
         routes: dict[tuple[str, int], set[str]] = {}
         for table, interface, version in self.view.defaults:
             whose = "" if table in _MAIN else vrfs.get(table) or f" of table {table}"
             routes.setdefault((whose, version), set()).add(interface)
         for (whose, version), interfaces in sorted(routes.items()):
-            # Rules send some packets to a table of their own, and may send all there if the machine's has no default.
+            # A table of a policy rule matters only if the main table has no default route.
             if whose and whose not in vrfs.values() and ("", version) in routes:
                 continue
             lost = [self._lost(_Way(interface)) for interface in sorted(interfaces)]
@@ -154,7 +155,7 @@ class _Network:
                     yield from self._public(version, vrf)
 
     def _public(self, version: int, vrf: Link | None) -> Iterator[str]:
-        """Several routes may lead to all addresses together, where none of them does."""
+        """Routes to public addresses, for machines with several routes instead of a default route."""
         for address in map(ip_address, _PUBLIC[version]):
             way = self.view.way(Packet(address, interface=vrf.number if vrf else 0))
             if not way or way.interface == "lo" or (vrf and not _is_of(way, vrf)):
@@ -165,7 +166,7 @@ class _Network:
                 return
 
     def _session(self) -> Iterator[str]:
-        """How this session comes."""
+        """Whether the user's session stops."""
         said, shared = proc.variable("SSH_CONNECTION"), any(map(proc.variable, _MULTIPLEXERS))
         words = (said or "").split()
         if not words and not shared:
@@ -180,12 +181,12 @@ class _Network:
             return
         ports = (int(words[1]), int(words[3])) if words else (0, _SSH)
         found = [each for each in self._connections if (each.remote, each.remote_port) == (client, ports[0])]
-        # Of mosh, dtach and the like, which have no variable of their own.
+        # Sessions such as mosh and dtach have no environment variable and may outlive their SSH connection.
         is_over = not found
         if is_over and client and server:
             found = [Connection(server, ports[1], client, ports[0], None)]
         if shared or is_over:
-            # Whatever started a terminal multiplexer may have ended, and anybody may use it now.
+            # The starter of a terminal multiplexer may have ended, and another SSH session may use the multiplexer now.
             servers = {ports[1], *_ports_of_ssh()}
             found += [each for each in self._connections if each.local_port in servers and each not in found]
         for each in found:
@@ -202,7 +203,7 @@ class _Network:
             yield from self._said(whose, ways)
 
     def _said(self, subject: str, ways: Sequence[_Way]) -> Iterator[str]:
-        """One line for each interface that stops, of whichever is sure first."""
+        """A line for each interface that stops, certain ways first."""
         told = set()
         for way in ways:
             lost = self._lost(way)
@@ -211,10 +212,10 @@ class _Network:
                 yield f"{subject} {'is' if way.is_sure else 'may be'} by {lost}"
 
     def _ways(self, connection: Connection, scope: str = "") -> Iterator[_Way]:
-        """The kernel's answer for a connection."""
+        """The kernel's route for a connection."""
         bound = self.view.links.get(connection.interface or 0)
         if connection.remote.is_link_local and (scope or bound):
-            # It is of that link, and no table has a word in it.
+            # A link-local address belongs to the link; routing tables do not decide.
             yield _Way(self._called(scope) if scope else bound.name if bound else "")
             return
         way = self.view.way(_packet(connection))
@@ -222,12 +223,12 @@ class _Network:
             yield _Way(way.interface)
 
     def _called(self, scope: str) -> str:
-        """The interface of a scope, which may be a number."""
+        """Name of a scope's interface; a scope may be a number."""
         link = self.view.links.get(int(scope)) if scope.isdecimal() else None
         return link.name if link else scope
 
     def _guesses(self, connection: Connection) -> Iterator[_Way]:
-        """By which interfaces it may leave or come as well: those of its own address, of rules, of other domains."""
+        """Other possible interfaces: holders of the local address, policy rules, and VRFs."""
         for holder in self.view.holders(connection.local):
             yield _Way(holder, is_sure=False)
         domains = [connection.interface or 0]
@@ -235,7 +236,7 @@ class _Network:
             links = self.view.links.values()
             domains += [link.number for link in links if link.table or connection.remote.is_link_local]
         for domain in domains:
-            # A firewall may mark what leaves, a program sets the type of service, and rules of routing ask for either.
+            # A firewall may mark packets, and a program may set the type of service; policy rules select by both.
             packet = _packet(connection)._replace(interface=domain)
             for mark, service in product((packet.mark, *self.view.marks), (0, *self.view.services)):
                 way = self.view.way(packet._replace(mark=mark, service=service))
@@ -243,25 +244,25 @@ class _Network:
                     yield _Way(way.interface, is_sure=False)
 
     def _storage(self) -> list[str]:
-        """Servers of what is mounted or connected."""
+        """Servers of mounted and connected storage."""
         found: list[str] = []
         for address, kind in [*_mounted(), *_fabrics(), *_sessions()]:
             name, _, scope = address.partition("%")
             host = _host(name)
             if host and not host.is_loopback:
-                # It may use another port than its usual one.
+                # The server may use an unusual port.
                 usual, other = (Connection(None, 0, host, port) for port in (_PORTS.get(kind, 0), 0))
                 guesses = (way._replace(is_sure=False) for way in self._out(other, scope))
                 ways = [way for each in self._connections if each.remote == host for way in self._out(each)]
                 found += self._said(f"{kind} at {host}", [*self._out(usual, scope), *ways, *guesses])
         for each in self._connections:
-            # From an address to itself it is this machine's own server.
+            # A connection from an address to itself reaches a server on this machine.
             if each.remote_port in _STORAGE and each.remote != each.local and not each.remote.is_loopback:
                 found += self._said(f"{_STORAGE[each.remote_port]} at {each.remote}", self._out(each))
         return [*dict.fromkeys(found)]
 
     def _out(self, connection: Connection, scope: str = "") -> list[_Way]:
-        """The same without a server of the machine's own."""
+        """As _ways(), without servers on this machine."""
         return [way for way in self._ways(connection, scope) if way.interface != "lo"]
 
     @cached_property
@@ -269,14 +270,14 @@ class _Network:
         try:
             return self.view.connections
         except OSError as error:
-            # A kernel may lack this question (CONFIG_INET_DIAG).
+            # The kernel may lack CONFIG_INET_DIAG.
             if error.errno not in (errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL):
                 raise
             return [*_listed()]
 
 
 def _ports_of_ssh() -> set[int]:
-    """This machine's ports of all sessions by SSH that a process says it is in."""
+    """Local ports of all SSH sessions that processes belong to."""
     said = (each.split() for each in proc.variables("SSH_CONNECTION"))
     return {int(words[3]) for words in said if len(words) > 3 and _is_port(words[3])}
 
@@ -286,31 +287,31 @@ def _is_port(word: str) -> bool:
 
 
 def _packet(connection: Connection) -> Packet:
-    """What it sends."""
+    """A packet of a connection."""
     ports = (connection.local_port, connection.remote_port)
     return Packet(connection.remote, connection.local, connection.interface or 0, connection.mark, ports)
 
 
 def _is_of(way: Way, vrf: Link) -> bool:
-    """Whether packets leave by a VRF; those that have no route in it may have one of the machine's."""
+    """Whether packets leave by the VRF; packets without a route in the VRF may use the main table."""
     return machine.name_at(machine.sysfs() / "class/net" / way.interface / "master") == vrf.name
 
 
 def _mounted() -> Iterator[tuple[str, str]]:
-    """Servers of what is mounted, and the kind of that; one that nobody uses for a while may have no connection."""
+    """Servers of mounted file systems with the kind of storage; an idle mount may have no connection."""
     for line in proc.lines("self/mountinfo"):
         words = line.partition(" - ")[2].split(" ")
         if words[0] not in _MOUNTED:
             continue
         options = re.findall(r"(?:^|,)(?:addr|mon_addr)=([^,]+)", words[-1])
-        # Ceph has several servers, each with a port, as options or as the source.
+        # Ceph has several servers, each with a port, in the options or in the source.
         for server in re.split("[,/]", "/".join([*options, words[1] if words[0] == "ceph" else ""])):
             with_port = re.fullmatch(r"\[?(.*?)\]?:\d+:?", server)
             yield with_port[1] if with_port and words[0] == "ceph" else server, _MOUNTED[words[0]]
 
 
 def _fabrics() -> Iterator[tuple[str, str]]:
-    """Servers of NVMe, which may listen on any port, and be reached without TCP."""
+    """NVMe servers, which may listen on any port or use another transport than TCP."""
     for link in sorted((machine.sysfs() / "class/nvme").glob("*")):
         address = re.search(r"(?:^|,)traddr=([^,]+)", machine.text(link / "address") or "")
         transport = (machine.text(link / "transport") or "").upper()
@@ -319,13 +320,13 @@ def _fabrics() -> Iterator[tuple[str, str]]:
 
 
 def _sessions() -> Iterator[tuple[str, str]]:
-    """Servers of iSCSI, too."""
+    """iSCSI servers."""
     for link in sorted((machine.sysfs() / "class/iscsi_connection").glob("*")):
         yield machine.text(link / "address") or "", "iSCSI"
 
 
 def _listed() -> Iterator[Connection]:
-    """The connections that /proc has; it does not say which interface one is bound to."""
+    """Connections in /proc, which does not show the interface of a bound socket."""
     for line in proc.lines("net/tcp")[1:] + proc.lines("net/tcp6")[1:]:
         words = line.split()
         if len(words) > 3 and int(words[3], 16) == _ESTABLISHED:
@@ -334,13 +335,13 @@ def _listed() -> Iterator[Connection]:
 
 
 def _unpacked(digits: str) -> Address:
-    """An address as /proc has it: each word in the order of the CPU."""
+    """An address in the format of /proc: words in CPU byte order."""
     parts = [int(digits[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(digits), 8)]
     return plain(ip_address(b"".join(parts)))
 
 
 def _host(word: str) -> Address | None:
-    """An address as tables of routes have it; None if it is none."""
+    """An address; None if the word is no address."""
     try:
         return plain(ip_address(word.partition("%")[0]))
     except ValueError:

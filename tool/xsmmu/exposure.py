@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The time that unmapped pages stay reachable, beside its bound; and the causes of figures that look wrong."""
+"""Exposure of unmapped pages beside its bound, and explanations of unusual figures."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from xsmmu import kernel
 from xsmmu.digits import duration
 
 MANY: Final = 0.5
-"""So many commands for each page are many for a policy that defers."""
+"""From this number of commands per page on, a deferring policy sends many commands."""
 
 
 def beside(longest_ns: int | None, bound_ns: int | None) -> str:
-    """Both, for people."""
+    """Exposure and bound, for people."""
     return f"{duration(longest_ns)}/{duration(bound_ns)}"
 
 
 def is_late(longest_ns: int | None, bound_ns: int | None, exact: bool = True) -> bool:
-    """Whether a page stayed reachable beyond the bound; of a bucket, which is a quarter wide, all must be beyond it."""
+    """Whether the exposure exceeds its bound; without `exact`, by a whole bucket, since buckets are a quarter wide."""
     if longest_ns is None or bound_ns is None:
         return False
     return longest_ns > bound_ns * (1 if exact else 1.25)
@@ -34,14 +34,14 @@ def causes() -> str:
 
 
 def share_at_once(unmapped_pages: int | None, deferred_pages: int | None) -> float | None:
-    """The part of the unmapped pages that was flushed inside the unmap."""
+    """Share of the unmapped pages that were flushed inside the unmap."""
     if not unmapped_pages or deferred_pages is None:
         return None
     return max(1 - deferred_pages / unmapped_pages, 0.0)
 
 
 def at_once(policy: str, level: str, share: float | None, per_page: float | None) -> str | None:
-    """The cause of many commands for each page under a policy that defers; None where there are not many."""
+    """Explanation of many commands per page under a deferring policy; None without many commands."""
     if not share or share < MANY or (per_page or 0) < MANY or level in ("none", "strict"):
         return None
     kinds = "mappings of more than 64 pages"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Text files that are replaced as a whole, or not at all."""
+"""Text files that are replaced atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xsmmu.steps import Step
 
 
 def text_of(file: Path) -> str | None:
-    """What is in a file; None if there is none."""
+    """Content of a file; None without a file."""
     try:
         return file.read_text()
     except FileNotFoundError:
@@ -29,11 +29,11 @@ def text_of(file: Path) -> str | None:
 
 
 def replace(file: Path, text: str | None, follow: bool = True) -> None:
-    """Have a file contain this, for all to read, or be no more; whoever reads it meanwhile has the old or the new.
+    """Replace a file by `text`, readable for all, or remove the file; readers see the old or the new content.
 
-    A link stays one, and what it names is replaced; without `follow` a link is refused.
+    A symbolic link is followed; without `follow` a link is refused.
     """
-    # Not resolve(), which raises what is no OSError for a link that leads to itself.
+    # Not Path.resolve(), because a link to itself raises RuntimeError there.
     file = Path(os.path.realpath(file)) if follow else file
     with _written(file):
         mode = _mode(file)
@@ -56,7 +56,7 @@ def replace(file: Path, text: str | None, follow: bool = True) -> None:
 
 @contextmanager
 def _written(file: Path) -> Iterator[None]:
-    """Within, this file is written, or it is asked whether it could be; says why not."""
+    """Turns an OSError about writing a file into a UserError."""
     try:
         yield
     except PermissionError:
@@ -68,9 +68,9 @@ def _written(file: Path) -> Iterator[None]:
 
 
 def _mode(file: Path) -> int:
-    """The permissions that it has or is to have; refuses what is no regular file.
+    """Permissions of a present or new file; irregular files are refused.
 
-    That may be /dev/null itself, or where a link to it leads by which somebody has put the file out of use.
+    The path may lead to /dev/null, by which an administrator has disabled the file.
     """
     try:
         mode = file.lstat().st_mode
@@ -84,7 +84,7 @@ def _mode(file: Path) -> int:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock of a folder, for the time of a change to one of its files; it ends with this process."""
+    """Hold the lock of a folder during a change; the lock ends with the process."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -94,9 +94,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def step(file: Path, text: str | None, again: Callable[[], str | None] | None = None) -> Step:
-    """The step that replaces a file; what it could never replace is refused now, before other steps are done.
+    """Step that replaces a file; an impossible replacement is refused now, before other steps run.
 
-    `again` makes the text anew when the step is done: another run of the tool may have changed the file since.
+    `again` computes the text anew when the step runs, because another run of the tool may have changed the file.
     """
     real = Path(os.path.realpath(file))
     with _written(file):
@@ -118,7 +118,7 @@ def step(file: Path, text: str | None, again: Callable[[], str | None] | None = 
             replace(file, again() if again else text)
 
     def undo() -> None:
-        # Where it could not be written, it cannot be again.
+        # A file that could not be written cannot be restored either.
         if text_of(file) != before:
             replace(file, before)
 

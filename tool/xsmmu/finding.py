@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `xsmmu doctor` found when it looked at one thing: how bad it is, why, and what mends it."""
+"""A finding of `xsmmu doctor`: severity, reason and remedy."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import Final
 
 LEVELS: Final = ("ok", "note", "risk", "blocks")
-"""From what is as it should be to what stands in the way."""
+"""Levels by increasing severity."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of a check."""
 
     level: str
-    """One of LEVELS."""
+    """A word of LEVELS."""
     check: str
-    """A word for programs."""
+    """Name of the check, for programs."""
     subject: str
-    """machine, group N, or a device's address."""
+    """`machine`, `group N`, or a device's address."""
     reason: str
     remedy: str | None = None
-    """A command or a setting."""
+    """A command or a setting that solves the problem."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The meaning of each policy and each level, in a few words, for `set --help`, the man pages and the next boot.
+"""Short descriptions of policies and levels, for `set --help`, man pages and the choice at next boot.
 
-Tests compare the table with core/policy.c, which decides, and with docs/levels.md, which explains.
+Tests compare the tables with core/policy.c and with docs/levels.md.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ class Policy:
     """A policy of the module."""
 
     level: str
-    """That an unmodified driver has."""
+    """Level with an unmodified driver."""
     ends: str
-    """The event that takes unmapped memory from the device's reach."""
+    """Event that ends the device's access to unmapped memory."""
     window_us: int
     batch_pages: int
     copy_bytes: int = 0
-    """Its defaults."""
+    """Default values of the tunables."""
 
     @property
     def tunables(self) -> dict[str, int]:
-        """The values that they have when the policy is chosen without any."""
+        """Tunables of the policy by default."""
         own = {"max_window_us": self.window_us, "batch_pages": self.batch_pages, "copy_bytes": self.copy_bytes}
         return {**own, "range_commands_max": 4, "pool_mib": 64}
 
@@ -39,7 +39,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
     "fands": Policy("bounded", "a block of 64 is unmapped, 1,024 pages or 1 ms", 1000, 1024),
     "lazy": Policy("lazy", "256 pages or 10 ms", 10_000, 256),
 }
-"""From the strongest level on."""
+"""Policies, the strongest level first."""
 
 OTHERS: Final[Mapping[str, tuple[str, str]]] = {
     "auto": ("varies", "the module chooses strict, copy or fused, and says why"),
@@ -53,7 +53,7 @@ LEVELS: Final[Mapping[str, str]] = {
     "lazy": "the same; only a full batch or the timer makes a flush",
     "none": "is in reach, and so is all other memory",
 }
-"""Unmapped memory and a device, from the strongest level on."""
+"""Descriptions of levels, the strongest first."""
 
 KERNEL: Final = (
     "The kernel's own path has a level, too: kernel-strict has strict,",
@@ -62,13 +62,13 @@ KERNEL: Final = (
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """Each word that may be chosen, its level, and the event that ends the reach of unmapped memory."""
+    """Name, level, and event that ends access to unmapped memory, for each possible choice."""
     yield from ((name, policy.level, policy.ends) for name, policy in POLICIES.items())
     yield from ((name, *words) for name, words in OTHERS.items())
 
 
 def lines() -> list[str]:
-    """The tables, as lines of text."""
+    """Lines of both tables."""
     named = [f"{name:<7} {level:<8} {ends}" for name, level, ends in rows()]
     levels = [f"{level:<7} {meaning}" for level, meaning in LEVELS.items()]
     return [
@@ -83,12 +83,12 @@ def lines() -> list[str]:
 
 
 def text() -> str:
-    """The same for click, which does not wrap a paragraph that begins with this mark."""
+    """Both tables for click; the mark keeps click from wrapping."""
     return "\n\n".join(f"\b\n{part}" for part in "\n".join(lines()).split("\n\n"))
 
 
 def strongest(policies: Iterator[str] | list[str]) -> str:
-    """The one whose level counts in a group; `auto` is at least held, and none the kernel's own path."""
+    """The policy that counts in a group; `auto` is at least held, and `none` is the kernel's own path."""
     order = [*LEVELS]
 
     def place(name: str) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The user's commands around a rebind, and the wait for the names of interfaces and disks after it."""
+"""The user's commands around a rebind, and the wait for interfaces and disks after a bind."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from xsmmu.machine import Device
 from xsmmu.steps import Step
 
 NAMES_S: Final = 10.0
-"""How long interfaces and disks may take to be there again after their driver was bound."""
+"""Seconds until interfaces and disks must have reappeared after a bind."""
 HOOK_S: Final = 120.0
-"""How long a command of the user's around a rebind may take."""
+"""Seconds that a user's command may take."""
 
 
 def names(devices: Iterable[Device]) -> set[str]:
-    """What these devices are called now."""
-    # Of new objects, since one looks only once.
+    """Names of the devices' interfaces and disks."""
+    # A Device caches its names, so look through new objects.
     return {name for each in devices for name in Device(each.address).names}
 
 
 def wait_for(wanted: set[str], devices: Iterable[Device]) -> None:
-    """Wait until devices are called so again."""
+    """Wait until the names have reappeared."""
     end = time.monotonic() + NAMES_S
     devices = list(devices)
     while missing := wanted - names(devices):
@@ -42,10 +42,10 @@ def wait_for(wanted: set[str], devices: Iterable[Device]) -> None:
 
 
 def run(option: str, command: str | None, remedy: str = "try it alone in a shell, and mend it") -> None:
-    """Run a command of the user's; `remedy` ends the error if the command fails."""
+    """Run a user's command; `remedy` ends the error of a failed command."""
     if not command:
         return
-    # A file, since what it leaves running would hold a pipe open.
+    # A file, because a background process of the command would keep a pipe open.
     with tempfile.TemporaryFile("w+") as said:
         try:
             with process.started(["sh", "-c", command], said, said) as hook:
@@ -63,10 +63,10 @@ def run(option: str, command: str | None, remedy: str = "try it alone in a shell
 
 
 def around(devices: Sequence[Device], before: str | None, after: str | None) -> tuple[list[Step], list[Step]]:
-    """The steps before drivers are unbound, and after they were bound.
+    """Steps before drivers are unbound, and after drivers are bound.
 
-    A rebind that is taken back is one, too: the last step runs `before` then, and the first one `after`. If `after`
-    fails nothing is taken back: that would unbind the drivers once more, and the interfaces would be no better.
+    Undoing a rebind unbinds and binds too: the undo of the last step runs `before`, and the undo of the first step runs
+    `after`. A failure of `after` undoes nothing, because another rebind would not help the interfaces.
     """
     if not before and not after:
         return [], []

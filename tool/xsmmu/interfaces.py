@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a rebind takes from network interfaces: addresses, routes, MTU, VLANs, a place in a bond or bridge.
+"""Settings that interfaces lose in a rebind: addresses, routes, MTU, VLANs, and membership in a bond or bridge.
 
-The kernel says it by netlink (rtnetlink(7)), of the network namespace that the tool runs in.
+Read by netlink (rtnetlink(7)) in the tool's network namespace.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FAMILIES: Final = {socket.AF_INET, socket.AF_INET6}
 
 _ADDRESS, _LOCAL, _LABEL, _BROADCAST, _FLAGS, _METRIC, _MADE_BY = 1, 2, 3, 4, 8, 9, 11
 _OF_ROUTER, _OF_LINK = 2, 3
-"""The kernel has made an address of what a router told (IFAPROT_KERNEL_RA), or of the link (IFAPROT_KERNEL_LL)."""
+"""Addresses made by the kernel: from router advertisements (IFAPROT_KERNEL_RA), or link-local (IFAPROT_KERNEL_LL)."""
 _NO_DAD, _PERMANENT, _NO_PREFIX_ROUTE = 0x02, 0x80, 0x200
 
 _DST, _OIF, _GATEWAY, _PRIORITY, _SOURCE, _METRICS, _MULTIPATH, _CACHE, _TABLE, _VIA, _PREFERENCE = (
@@ -32,25 +32,25 @@ _DST, _OIF, _GATEWAY, _PRIORITY, _SOURCE, _METRICS, _MULTIPATH, _CACHE, _TABLE, 
     *(18, 20),
 )
 _RESTORED: Final = {_DST, _OIF, _GATEWAY, _PRIORITY, _SOURCE, _METRICS, _CACHE, _TABLE, _VIA, _PREFERENCE}
-"""What a route may have and still be given back; _CACHE says nothing of the route itself."""
+"""Attributes that `ip route replace` can restore; _CACHE is no property of the route."""
 _METRIC_WORDS: Final = {2: "mtu", 3: "window", 8: "advmss", 11: "initcwnd", 14: "initrwnd"}
 _UNICAST, _BY_KERNEL, _STATIC, _CLONED, _ON_LINK = 1, 2, 4, 0x200, 4
 _BY_HAND: Final = {_BY_KERNEL: " proto kernel", 3: "", _STATIC: " proto static"}
-"""The protocols boot and static: of routes that scripts, people and configuration set; and kernel, see _add_route()."""
+"""Protocols of routes that people, scripts or configuration set; for kernel see _add_route()."""
 _MAIN: Final = 254
 
 _UP: Final = 1
 _ETHERNET, _MTU = "1", "1500"
 _SET: Final = "3"
-"""An address that was set (NET_ADDR_SET), in addr_assign_type."""
+"""Value of addr_assign_type for an address set by a user (NET_ADDR_SET)."""
 _SWITCH: Final = "ovs-system"
-"""The master of all ports of Open vSwitch, which only its own tools add a port to."""
+"""Master of all Open vSwitch ports; only Open vSwitch's own tools add ports."""
 _NAMED: Final = 10
-"""How many addresses, and how many routes, of an interface are named and given back."""
+"""Largest number of addresses, and of routes, per interface that are named and restored."""
 
 
 class Route(NamedTuple):
-    """A route, or one way of a route that has several."""
+    """A route, or a next hop of a multipath route."""
 
     body: bytes
     words: Mapping[int, bytes]
@@ -58,67 +58,67 @@ class Route(NamedTuple):
 
     @property
     def table(self) -> int:
-        """The number of its table."""
+        """Number of the routing table."""
         return netlink.number(self.words.get(_TABLE)) or self.body[4]
 
     @property
     def by_hand(self) -> bool:
-        """Whether it is of a protocol that is given back."""
+        """Whether the route's protocol is restored."""
         return self.body[5] in _BY_HAND
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What `ip route replace` looks a route up by."""
+        """Attributes that identify a route for `ip route replace`."""
         family, length, _, tos = self.body[:4]
         return (family, length, tos, self.table, self.words.get(_DST), self.words.get(_PRIORITY))
 
     @property
     def network(self) -> IPv4Network | IPv6Network | None:
-        """The addresses that it is for; None for all."""
+        """Destination network; None for a default route."""
         return ip_network((self.words[_DST], self.body[1])) if _DST in self.words else None
 
     @property
     def to(self) -> str:
-        """The same as text."""
+        """Destination as text."""
         return f"{ip_address(self.words[_DST])}/{self.body[1]}" if _DST in self.words else "default"
 
     @property
     def text(self) -> str:
-        """As it is named."""
+        """The route as text."""
         return f"{self.to}{self.way}" + (f" table {self.table}" if self.table != _MAIN else "")
 
 
 @dataclass
 class Loss:
-    """What one interface has, and will not have when its driver was unbound."""
+    """Settings that an interface has, and loses when its driver is unbound."""
 
     name: str
     number: int
     is_up: bool
     under: str | None = None
-    """The interface that it goes with, as a VLAN does; None of one that the driver makes."""
+    """Lower interface for an interface on top, such as a VLAN; None for an interface of a driver."""
     master: str | None = None
     mtu: str | None = None
-    """If it is not the usual one of Ethernet, which a driver begins with."""
+    """MTU unless it is Ethernet's default."""
     mac: str | None = None
-    """If somebody has set it, but for that of a bond, which gives it to all that the bond has."""
+    """MAC address set by a user; None for ports of a bond, which sets the address."""
     addresses: list[str] = field(default_factory=list)
     routes: list[Route] = field(default_factory=list)
-    """The first of them are those that people or configuration set."""
+    """Routes; routes set by people or configuration come first."""
     commands: list[str] = field(default_factory=list)
-    """What gives back, in order, what people or configuration set."""
+    """Commands that restore settings of people or configuration, in order."""
     left: list[str] = field(default_factory=list)
-    """What the commands do not give back."""
+    """Settings that the commands do not restore."""
     near: list[IPv4Network | IPv6Network] = field(default_factory=list)
-    """The addresses that are reached without a gateway after the commands."""
+    """Networks reachable without a gateway after the commands."""
     own: set[IPv4Network | IPv6Network] = field(default_factory=set)
-    """The addresses that the kernel has routes to because of the interface's own ones."""
+    """Networks with kernel routes for the interface's addresses."""
     leased: set[bytes] = field(default_factory=set)
-    """The addresses that the commands do not give back."""
+    """Addresses that the commands do not restore."""
 
     @property
     def text(self) -> str | None:
-        """What is lost; None if nothing is."""
+        """Description of the losses; None without losses."""
         parts = [f"addresses {_few(self.addresses)}"] if self.addresses else []
         routes = [route.text for route in self.routes[:_NAMED]]
         parts += [f"routes {_few(routes, len(self.routes) - len(routes))}"] if routes else []
@@ -131,13 +131,13 @@ class Loss:
 
 
 def _few(texts: Sequence[str], more: int = 0) -> str:
-    """The first of some texts, and how many more there are; `more` beside these."""
+    """The first texts, and the number of further texts; `more` is added to the number."""
     more += max(len(texts) - _NAMED, 0)
     return ", ".join(texts[:_NAMED]) + (f" and {more} more" if more else "")
 
 
 def notes(devices: Sequence[Device], has_after: bool) -> list[str]:
-    """What is to be said before these devices are unbound, a line each."""
+    """Notes about losses before these devices are unbound, a line each."""
     try:
         found = losses(devices)
     except OSError as error:
@@ -157,7 +157,7 @@ def notes(devices: Sequence[Device], has_after: bool) -> list[str]:
 
 
 def losses(devices: Sequence[Device]) -> list[Loss]:
-    """What the interfaces of these devices have, and those that go with them."""
+    """Losses of the devices' interfaces, and of interfaces on top."""
     links = [link for device in devices for link in device.links if link.parent.name == "net"]
     found = {loss.number: loss for link in links for loss in _with_uppers(link, None)}
     if not found:
@@ -173,7 +173,7 @@ def losses(devices: Sequence[Device]) -> list[Loss]:
 
 
 def _with_uppers(link: Path, under: str | None) -> Iterator[Loss]:
-    """An interface, and those above it that the kernel removes with it: all but its master."""
+    """An interface, and the upper interfaces that the kernel removes with it; a master stays."""
     number = machine.text(link / "ifindex")
     if not number:
         return
@@ -193,7 +193,7 @@ def _with_uppers(link: Path, under: str | None) -> Iterator[Loss]:
     if machine.text(link / "master/bridge/vlan_filtering") == "1" and not under:
         loss.left.append(f"the VLANs of {link.name} in {master} (bridge vlan show dev {name})")
     if loss.mac and not under:
-        # Some drivers change it only while the interface is down.
+        # Some drivers accept a new MAC address only while the interface is down.
         loss.left.append(f"the MAC address of {link.name}")
     if not under and loss.mtu:
         loss.commands.append(f"ip link set {name} mtu {loss.mtu}")
@@ -218,7 +218,8 @@ def _add_address(found: Mapping[int, Loss], body: bytes) -> None:
     own = ip_address(words.get(_LOCAL) or words[_ADDRESS])
     made_by = netlink.number(words.get(_MADE_BY))
     if made_by == _OF_LINK:
-        # The kernel gives it anew; people set others, as fe80::1 of a router.
+        # The kernel makes its link-local address again. Other link-local addresses, such as fe80::1 of a router, are
+        # kept.
         return
     flags = netlink.number(words.get(_FLAGS)) or flags
     other = ip_address(words.get(_ADDRESS, own.packed))
@@ -252,7 +253,7 @@ def _add_route(found: Mapping[int, Loss], times: Counter[tuple[object, ...]], bo
     words = netlink.attributes(body[12:])
     route = Route(body, words, "")
     loss = found.get(netlink.number(words.get(_OIF)))
-    # NetworkManager makes the routes to the networks of its addresses itself, and says that the kernel did.
+    # NetworkManager makes routes for its addresses and labels them proto kernel.
     if protocol == _BY_KERNEL and (family != socket.AF_INET or not loss or route.network in loss.own):
         return
     times[route.key] += 1
@@ -264,13 +265,13 @@ def _add_route(found: Mapping[int, Loss], times: Counter[tuple[object, ...]], bo
 
 
 def _give_routes(loss: Loss, times: Counter[tuple[object, ...]]) -> None:
-    """The commands for those that are named: the ones without a gateway first, since others may need them."""
+    """Commands for the named routes: routes without a gateway first, because other routes may depend on them."""
     loss.routes.sort(key=lambda route: (not route.by_hand, route.body[1]))
     if loss.under:
         return
     named = loss.routes[:_NAMED]
     for route in sorted(named, key=lambda route: route.way != ""):
-        # Of several that `ip route replace` cannot tell apart it may replace another one.
+        # `ip route replace` may replace the wrong route if several have the same key.
         command = _command(loss, route) if times[route.key] == 1 else None
         if command:
             loss.commands.append(command)
@@ -279,7 +280,7 @@ def _give_routes(loss: Loss, times: Counter[tuple[object, ...]]) -> None:
 
 
 def _command(loss: Loss, route: Route) -> str | None:
-    """What gives a route back; None if that would fail, or would not give all that the route has."""
+    """Command that restores a route; None if the command would fail or lose attributes."""
     words, flags = route.words, netlink.number(route.body[8:12])
     metrics = netlink.attributes(words.get(_METRICS, b""))
     is_known = words.keys() <= _RESTORED and metrics.keys() <= _METRIC_WORDS.keys() and not route.body[2]
@@ -298,9 +299,9 @@ def _command(loss: Loss, route: Route) -> str | None:
 
 
 def _works(loss: Loss, words: Mapping[int, bytes], flags: int) -> bool:
-    """Whether the kernel takes a route after the commands so far, by its gateway and its source."""
+    """Whether the kernel accepts the route's gateway and source after the commands so far."""
     source, gateway = words.get(_SOURCE, b""), words.get(_GATEWAY)
-    # An IPv6 address is none to send from until the kernel has looked for another holder.
+    # An IPv6 address is unusable as source until duplicate address detection ends.
     if source in loss.leased or len(source) == 16:
         return False
     if not gateway or flags & _ON_LINK:
@@ -316,7 +317,7 @@ def _way(words: Mapping[int, bytes]) -> str:
 
 
 def _ways(text: bytes) -> Iterator[tuple[int, str]]:
-    """Each next hop of a route with several: its interface, and its gateway."""
+    """Interface and gateway of each next hop of a multipath route."""
     while len(text) >= 8:
         size, _, _, number = struct.unpack_from("=HBBi", text)
         yield number, _way(netlink.attributes(text[8:size]))

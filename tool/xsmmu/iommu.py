@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The machine's IOMMU units, as sysfs shows them."""
+"""IOMMU units of the machine, from sysfs."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from xsmmu import machine
 from xsmmu.machine import sysfs, text
 
 ACCEPTED: Final = ("Intel VT-d", "AMD-Vi", "Arm SMMUv3", "virtio-iommu")
-"""The kinds that the module takes."""
+"""Kinds of IOMMU that the module supports."""
 
 _CACHING_MODE: Final = 1 << 7
-"""A bit of VT-d's capability register."""
+"""Bit of VT-d's capability register."""
 
 
 def units() -> list[Path]:
-    """Their folders."""
+    """Folders of the units."""
     folder = sysfs() / "class/iommu"
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def has_groups() -> bool:
-    """Whether any device is behind one."""
+    """Whether a device is behind an IOMMU."""
     return bool(machine.groups())
 
 
 def kind(unit: Path) -> str:
-    """Whose it is."""
+    """Kind of a unit."""
     for folder, name in (("intel-iommu", "Intel VT-d"), ("amd-iommu", "AMD-Vi")):
         if (unit / folder).is_dir():
             return name
@@ -37,7 +37,7 @@ def kind(unit: Path) -> str:
 
 
 def caches_absent_entries(unit: Path) -> bool:
-    """VT-d's caching mode."""
+    """Whether VT-d's caching mode is on."""
     try:
         return bool(int(text(unit / "intel-iommu/cap") or "0", 16) & _CACHING_MODE)
     except ValueError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The running kernel, as it describes itself: release, command line, configuration, and which modules it lets in.
+"""Properties of the running kernel: release, configuration, and rules for loading modules.
 
-What cannot be read is None, which is never the same as `no`.
+None means unknown, never `no`.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ _VIRTUAL: Final = re.compile(
     r"Google Compute|Amazon EC2(?!.*\.metal)|dummy-virt|\bxen\b",
     re.IGNORECASE,
 )
-"""What firmware and device tree call virtual machines."""
+"""Names of virtual machines in firmware and device tree."""
 _VENDORS: Final = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd"}
 
 
 def release() -> str:
-    """As `uname -r` prints it; empty if it cannot be read."""
+    """Output of `uname -r`; empty if not readable."""
     return text(root("proc") / "sys/kernel/osrelease") or ""
 
 
 def series() -> tuple[int, int]:
-    """The release's first two numbers; (0, 0) if it cannot be read."""
+    """First two numbers of the release; (0, 0) if not readable."""
     found = re.match(r"(\d+)\.(\d+)", release())
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def architecture() -> str | None:
-    """As `uname -m` prints it (Linux 6.1 and later say it)."""
+    """Output of `uname -m`, from Linux 6.1 on."""
     return text(root("proc") / "sys/kernel/arch")
 
 
 def processor() -> str | None:
-    """The processor's vendor: intel or amd."""
+    """Vendor of the processor: intel or amd."""
     found = re.search(r"^vendor_id\s*:\s*(\w+)", text(root("proc") / "cpuinfo") or "", re.MULTILINE)
     return _VENDORS.get(found[1]) if found else None
 
 
 def model() -> str | None:
-    """The processor's name, as it says itself."""
+    """Name of the processor."""
     found = re.search(r"^model name\s*:\s*(.+)", text(root("proc") / "cpuinfo") or "", re.MULTILINE)
     return found[1].strip() if found else None
 
 
 def is_virtual() -> bool:
-    """Whether a hypervisor is below, as the processor's flags say; arm64 has none, so by what the machine is called."""
+    """Whether the machine is virtual: a processor flag on x86, the machine's name on arm64."""
     found = re.search(r"^flags\s*:(.*)", text(root("proc") / "cpuinfo") or "", re.MULTILINE)
     if found:
         return "hypervisor" in found[1].split()
@@ -67,15 +67,15 @@ def is_virtual() -> bool:
 
 
 def is_realtime() -> bool:
-    """A PREEMPT_RT kernel."""
+    """Whether the kernel is PREEMPT_RT."""
     version = text(root("proc") / "sys/kernel/version") or ""
     return text(sysfs() / "kernel/realtime") == "1" or "PREEMPT_RT" in version.split()
 
 
 def boolean(value: str | None) -> bool | None:
-    """kstrtobool(): what a value says by its first characters; None where it says nothing."""
+    """As kstrtobool(): the meaning of a value's first characters; None without a meaning."""
     first = (value or "")[:2].lower()
-    # enabled and disabled: 7.2 and 7.3 have them, 6.1 and 6.12 do not.
+    # Linux 7.2 and 7.3 accept enabled and disabled; 6.1 and 6.12 do not.
     knows_enabled = series() > (6, 12)
     if first.startswith(("y", "t", "1", "on", *(["e"] if knows_enabled else []))):
         return True
@@ -85,7 +85,7 @@ def boolean(value: str | None) -> bool | None:
 
 
 def _enforces() -> bool:
-    """module.sig_enforce, which can only be switched on: its name alone does, too (bool_enable_only)."""
+    """Whether module.sig_enforce is on; the name alone enables the parameter, nothing disables (bool_enable_only)."""
     return any(word.value is None or boolean(word.value) for word in cmdline.named("module.sig_enforce"))
 
 
@@ -95,7 +95,7 @@ def _parsed(file: Path) -> dict[str, str]:
 
 
 def config() -> dict[str, str] | None:
-    """What is set in the kernel's configuration: CONFIG_X to y, m or a value."""
+    """Options of the kernel's configuration: CONFIG_X with y, m or a value; None if not readable."""
     candidates = (
         root("proc") / "config.gz",
         root("boot") / f"config-{release()}",
@@ -107,20 +107,20 @@ def config() -> dict[str, str] | None:
             found = _parsed(file)
         except (OSError, EOFError, zlib.error):
             continue
-        # A file without any option is no configuration.
+        # A file without options is no configuration.
         if found:
             return found
     return None
 
 
 def lockdown() -> str | None:
-    """none, integrity or confidentiality; None where the kernel has no lockdown, or does not say."""
+    """none, integrity or confidentiality; None for a kernel without lockdown, or if not readable."""
     found = re.search(r"\[(\w+)\]", text(sysfs() / "kernel/security/lockdown") or "")
     return found[1] if found else None
 
 
 def secure_boot() -> bool | None:
-    """Whether the firmware started only what is signed; None where it cannot be read (no EFI, or no permission)."""
+    """Whether Secure Boot is on; None without EFI or permission."""
     try:
         return (sysfs() / _SECURE_BOOT).read_bytes()[4:5] == b"\1"
     except OSError:
@@ -128,7 +128,7 @@ def secure_boot() -> bool | None:
 
 
 def refuses_unsigned() -> str | None:
-    """Why this kernel loads no module without a signature that it knows; None if it loads one, or does not say."""
+    """Reason why the kernel refuses unsigned modules; None if unsigned modules load or the answer is unknown."""
     if (lockdown() or "none") != "none":
         return f"the kernel is locked down ({lockdown()})"
     if _enforces() or text(sysfs() / "module/module/parameters/sig_enforce") == "Y":
@@ -139,12 +139,12 @@ def refuses_unsigned() -> str | None:
 
 
 def knows_key_of_dkms() -> bool:
-    """Whether a key that DKMS made is among those that the kernel trusts, as far as this user sees them."""
+    """Whether the kernel trusts a key of DKMS, as far as this user can read the key rings."""
     return "DKMS" in (text(root("proc") / "keys") or "")
 
 
 def installed() -> list[str]:
-    """The releases of the kernels that have modules here, the running one among them."""
+    """Releases of all kernels with modules in /lib/modules, including the running kernel."""
     try:
         return sorted(path.name for path in root("modules").iterdir() if path.is_dir())
     except FileNotFoundError:
@@ -152,19 +152,19 @@ def installed() -> list[str]:
 
 
 def built(name: str, of: str = "") -> Path | None:
-    """The file of a module that is installed for this kernel, or for another release."""
+    """File of an installed module, for the running kernel or another release."""
     wanted = of or release()
     return next(iter(sorted(_built(root("modules") / wanted, name))), None) if wanted else None
 
 
 def _built(folder: Path, name: str) -> Iterator[Path]:
-    # Where out-of-tree modules go; a whole tree of modules takes long to walk.
+    # Folders of out-of-tree modules; a search of the whole tree is slow.
     for place in ("updates", "extra", "kernel/extra", "weak-updates", "misc"):
         yield from (folder / place).rglob(f"{name}.ko*")
 
 
 def is_signed(module: Path) -> bool | None:
-    """Whether a module's file has a signature, whoever's; None where its compression cannot be read here (zstd)."""
+    """Whether a module's file is signed by any key; None if the file's compression is not supported (zstd)."""
     try:
         if module.suffix == ".ko":
             return module.read_bytes().endswith(_SIGNED)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The machine as sysfs shows it: PCI devices, what people call them, their IOMMU groups, and whose path they use.
+"""The machine in sysfs: PCI devices, their names, IOMMU groups, and the kernel's own path of each group.
 
-All the tool knows of a device comes from here; what the module shows of one is in module.py, and what the kernel says
-of itself in kernel.py. Another tree can be named for each of ROOTS, by XSMMU_SYSFS and so on, which is what tests do.
+All facts about devices come from this file; module.py reads the module's files, and kernel.py the kernel's properties.
+XSMMU_SYSFS and so on replace each folder of ROOTS, for tests.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MODES: Final = {
     "DMA-FQ": ("kernel-lazy", "lazy"),
     "identity": ("passthrough", "none"),
 }
-"""What a group's type says of the kernel's own path: its name, and the level that it gives."""
+"""Name and level of the kernel's own path, by group type."""
 
 _BUS_BRIDGES = (0x0604, 0x0607, 0x0609)
-"""Classes of bridges to another bus; the module means the same by the type of their header."""
+"""Classes of bridges to another bus; the module tests the header type for the same purpose."""
 
 
 ROOTS: Final = {
@@ -38,38 +38,40 @@ ROOTS: Final = {
     "modules": "/lib/modules",
     "state": "/var/lib/xsmmu",
 }
-"""Where the tool looks, and what XSMMU_<name> may replace: the kernel's two trees, the configuration of kernels, their
-modules, and what the tool itself keeps."""
+"""Folders: the kernel's two trees, kernel configurations, modules, and the tool's own state.
+
+XSMMU_<name> replaces a folder.
+"""
 
 
 def root(name: str) -> Path:
-    """One of ROOTS."""
+    """A folder of ROOTS."""
     return Path(os.environ.get(f"XSMMU_{name.upper()}") or ROOTS[name])
 
 
 def sysfs() -> Path:
-    """The sysfs tree in use."""
+    """The sysfs tree."""
     return root("sysfs")
 
 
 SBIN = "/usr/sbin:/sbin"
-"""Where programs of the administrator's are; `su` without `-` leaves that out of PATH."""
+"""Folders of administration programs, which `su` without `-` leaves out of PATH."""
 
 
 def path() -> str:
-    """PATH with them, and without what stands for the folder that the tool was started in, which may be anybody's."""
+    """PATH with the administration folders and without relative folders, which any user may control."""
     folders = f"{os.environ.get('PATH', '')}:{SBIN}".split(":")
     return ":".join(folder for folder in folders if folder.startswith("/"))
 
 
 def program(name: str) -> str | None:
-    """The file of such a program."""
+    """Path of an administration program."""
     return shutil.which(name, path=path())
 
 
 def put(file: Path, value: str) -> None:
     """Write a word to a file of sysfs; OSError is the kernel's answer."""
-    # It must be there: to make a file is refused by sysfs with a word about permission.
+    # Without O_CREAT: for a missing file, sysfs would answer EACCES.
     handle = os.open(file, os.O_WRONLY | os.O_TRUNC)
     try:
         os.write(handle, value.encode())
@@ -78,44 +80,44 @@ def put(file: Path, value: str) -> None:
 
 
 def is_address(name: str) -> bool:
-    """Whether a name of sysfs is a PCI device's."""
+    """Whether a name in sysfs is a PCI address."""
     return _ADDRESS.fullmatch(name) is not None
 
 
 def within(path: Path) -> list[str]:
-    """The addresses of the PCI devices that a path of sysfs leads through, outermost first."""
+    """Addresses of the PCI devices in a sysfs path, outermost first."""
     return [part for part in path.resolve().parts if is_address(part)]
 
 
 @dataclass(frozen=True)
 class Group:
-    """An IOMMU group: what is translated alike, and changes hands together."""
+    """An IOMMU group: devices that share a domain and a policy."""
 
     number: int
 
     @property
     def folder(self) -> Path:
-        """Its folder in sysfs."""
+        """Folder of the group in sysfs."""
         return sysfs() / "kernel/iommu_groups" / str(self.number)
 
     @property
     def is_of_iommu(self) -> bool:
-        """Whether there is an IOMMU: VFIO makes groups without one (vfio_noiommu_group_alloc())."""
+        """Whether the group has an IOMMU; VFIO also makes groups without an IOMMU (vfio_noiommu_group_alloc())."""
         return text(self.folder / "name") != "vfio-noiommu"
 
     @property
     def type(self) -> str:
-        """DMA, DMA-FQ, identity, or what else the kernel says; `unknown` where it says nothing."""
+        """DMA, DMA-FQ, identity, or another type; `unknown` if not readable."""
         return text(self.folder / "type") or "unknown"
 
     @property
     def kernel_path(self) -> tuple[str, str]:
-        """The kernel's own path for this type, and its level."""
+        """Name and level of the kernel's own path for the group's type."""
         return MODES.get(self.type, ("unknown", "none"))
 
     @property
     def entries(self) -> list[str]:
-        """What sysfs calls its devices, of whatever bus, in order; nothing of a group that has gone."""
+        """Names of the group's devices on all buses, in order; empty if the group has gone."""
         try:
             return sorted(path.name for path in (self.folder / "devices").iterdir())
         except FileNotFoundError:
@@ -123,7 +125,7 @@ class Group:
 
     @property
     def members(self) -> list[Device]:
-        """All of its PCI devices, in order."""
+        """PCI devices of the group, in order."""
         return [Device(name) for name in self.entries if (sysfs() / "bus/pci/devices" / name).exists()]
 
 
@@ -135,65 +137,65 @@ class Device:
 
     @property
     def folder(self) -> Path:
-        """Its folder in sysfs."""
+        """Folder of the device in sysfs."""
         return sysfs() / "bus/pci/devices" / self.address
 
     @property
     def module_folder(self) -> Path | None:
-        """The folder of the module's files, if it offers policies for this device."""
+        """Folder of the module's files; None if the module offers no policy for the device."""
         folder = self.folder / "xsmmu"
         return folder if folder.is_dir() else None
 
     @property
     def driver(self) -> str | None:
-        """The driver that is bound."""
+        """Driver bound to the device."""
         return name_at(self.folder / "driver")
 
     @property
     def is_bridge(self) -> bool:
-        """A bridge has no DMA of its own."""
+        """Whether the device is a bridge, without DMA of its own."""
         return self.number("class") >> 16 == 0x06
 
     @property
     def may_stay_bound(self) -> bool:
-        """Whether its driver is no hindrance when its group changes hands: it is a bridge between buses."""
+        """Whether the driver may stay bound during attach and detach: drivers of bridges between buses."""
         return self.number("class") >> 8 in _BUS_BRIDGES
 
     @property
     def is_storage(self) -> bool:
-        """A controller of disks."""
+        """Whether the device is a storage controller."""
         return self.number("class") >> 16 == 0x01
 
     @property
     def group(self) -> Group | None:
-        """Its IOMMU group, if it is behind an IOMMU."""
+        """IOMMU group of the device."""
         name = name_at(self.folder / "iommu_group")
         found = Group(int(name)) if name and name.isdecimal() else None
         return found if found and found.is_of_iommu else None
 
     def number(self, name: str) -> int:
-        """What a file of a hexadecimal number says: class, vendor, device; 0 where there is none."""
+        """Hexadecimal number in a file: class, vendor, device; 0 if missing."""
         word = text(self.folder / name) or ""
         return int(word, 16) if re.fullmatch(r"(?:0x)?[0-9a-f]+", word, re.IGNORECASE) else 0
 
     @property
     def links(self) -> list[Path]:
-        """Where sysfs has its interfaces and whole disks, in order."""
+        """Folders of the device's interfaces and whole disks, in order."""
         return sorted(link for link in _named() if _owner(link) == self.address)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What people call it: interfaces and whole disks."""
+        """Names of the device's interfaces and whole disks."""
         return tuple(sorted({shown(link.name) for link in self.links}))
 
     @property
     def label(self) -> str:
-        """The address, and the names behind it."""
+        """Address and names of the device."""
         return f"{self.address} ({', '.join(self.names)})" if self.names else self.address
 
 
 def text(file: Path) -> str | None:
-    """What is in a file of the kernel's; None if it cannot be read."""
+    """Content of a file of the kernel; None if not readable."""
     try:
         return file.read_text(errors="replace").strip()
     except OSError:
@@ -201,7 +203,7 @@ def text(file: Path) -> str | None:
 
 
 def name_at(link: Path) -> str | None:
-    """What a link of sysfs leads to; None without one. It may go at any time, so it is read at once."""
+    """Name of a symbolic link's target; None without a link. A single call, because a link in sysfs may disappear."""
     try:
         return link.readlink().name
     except OSError:
@@ -209,18 +211,18 @@ def name_at(link: Path) -> str | None:
 
 
 def shown(word: str) -> str:
-    """As a terminal may have it: an interface may be called anything, and controls of a terminal are characters."""
+    """A word with control characters escaped for terminals; names of interfaces are arbitrary."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in word)
 
 
 def devices() -> list[Device]:
-    """All PCI devices, in order of their addresses."""
+    """All PCI devices, in order of address."""
     folder = sysfs() / "bus/pci/devices"
     return [Device(path.name) for path in sorted(folder.iterdir())] if folder.is_dir() else []
 
 
 def groups() -> list[Group]:
-    """All groups behind an IOMMU, in order."""
+    """All groups with an IOMMU, in order."""
     folder = sysfs() / "kernel/iommu_groups"
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     numbers = sorted(int(name) for name in names if name.isdecimal())
@@ -228,21 +230,21 @@ def groups() -> list[Group]:
 
 
 def words() -> list[str]:
-    """What devices behind an IOMMU are called: interfaces and whole disks, then addresses."""
+    """Names of devices behind an IOMMU: interfaces and whole disks, then addresses."""
     found = {each.address for each in devices() if each.group and not each.is_bridge}
     return [*sorted({link.name for link in _named() if _owner(link) in found}), *sorted(found)]
 
 
 def _named() -> list[Path]:
-    """Where sysfs has interfaces and whole disks."""
+    """Folders of all interfaces and whole disks."""
     links = [*(sysfs() / "class/net").glob("*"), *(sysfs() / "class/block").glob("*")]
     return [link for link in links if not (link / "partition").exists()]
 
 
 def find(name: str) -> Device:
-    """The device that is called so: an address with or without domain, an interface, a disk, a controller (nvme0)."""
+    """Device by address with or without PCI domain, interface, disk, or controller (nvme0)."""
     if name.startswith("/dev/"):
-        # A link there, as by a disk's label or a volume's name, leads to the kernel's name.
+        # A symbolic link, such as /dev/disk/by-label, leads to the kernel's name.
         return find(Path(os.path.realpath(name)).name)
     match = _ADDRESS.fullmatch(name)
     if match:
@@ -264,14 +266,14 @@ def find(name: str) -> Device:
 
 
 def _below(link: Path) -> list[str]:
-    """The interfaces or disks that one of software stands on."""
+    """Lower interfaces or disks of a virtual interface or disk."""
     lower = [path.name.removeprefix("lower_") for path in link.glob("lower_*")]
     return lower or [path.name for path in link.glob("slaves/*")]
 
 
 def _links(name: str) -> Iterator[Path]:
-    """Where sysfs may have something of this name."""
-    # What can be no file's name is no name of sysfs.
+    """Possible folders of a name in sysfs."""
+    # A word that cannot be a file name is no name in sysfs.
     if "/" in name or name in ("", ".", "..") or len(os.fsencode(name)) > 255:
         return
     for kind in ("net", "block", "nvme", "misc", "infiniband"):
@@ -281,17 +283,17 @@ def _links(name: str) -> Iterator[Path]:
 
 
 def _owner(link: Path) -> str | None:
-    """The PCI device nearest above what a class of sysfs shows."""
+    """Nearest PCI device above an object of a sysfs class."""
     for part in reversed(within(link)):
         if (sysfs() / "bus/pci/devices" / part).exists():
             return part
-    # A disk of several paths stands below no controller; its name begins with that of its first one.
+    # A multipath NVMe disk is not below a controller, but the disk's name begins with its first controller's name.
     controller = re.match(r"nvme\d+(?=n\d+)", link.name)
     return _owner(sysfs() / "class/nvme" / controller[0]) if controller else None
 
 
 _MATCH: Final = re.compile(r"(?:class|driver):.*|[0-9a-f]{4}:[0-9a-f]{4}", re.IGNORECASE)
-"""What a rule may match, beside an address."""
+"""Matches of rules besides addresses."""
 
 
 def _unknown(name: str) -> UserError:

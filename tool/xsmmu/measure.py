@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One run of a command of the user's, and what it cost: time, CPU time, and what the module counted meanwhile."""
+"""A run of a user's command and its costs: time, CPU time, and the module's counters."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ COUNTERS: Final = (
     "copied_maps",
 )
 MODULES: Final = (*COUNTERS, "invalidations_per_page", "exposure_p99_ns", "exposure_max_ns")
-"""What the module says of a run, if DMA went by it."""
+"""Quantities from the module, for runs under a policy of the module."""
 QUANTITIES: Final = ("wall_s", "cpu_s", "command_cpu_s", "figure", *MODULES)
-"""All that is known of a run."""
+"""All quantities of a run."""
 
 Row = dict[str, float | None]
 
@@ -45,16 +45,16 @@ _THOUSANDS: Final = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
 
 @dataclass(frozen=True)
 class Figure:
-    """A number in what a command prints to standard output: by a regular expression, or by a path through its JSON."""
+    """Finds a figure in the output of a command, by a regular expression or a path in JSON."""
 
     pattern: re.Pattern[str] | None = None
     path: str | None = None
 
     def of(self, text: str) -> float:
-        """The number: the last match's first group; or END.KEY.0, keys and places in lists."""
+        """The figure: the first group of the last match, or the value at END.KEY.0 (keys and list indices)."""
         found = self._in_json(text) if self.path else self._matched(text)
         said = str(found).strip()
-        # Elsewhere a comma may begin the decimals.
+        # In other positions a comma may be a decimal point.
         said = said.replace(",", "") if _THOUSANDS.fullmatch(said) else said
         try:
             if not isinstance(found, bool) and math.isfinite(number := float(said)):
@@ -86,7 +86,7 @@ class Figure:
 
 
 def busy_ticks() -> int:
-    """CPU time of the whole machine since it booted: all CPUs, without idle, waiting for I/O and stolen."""
+    """CPU time of the whole machine since boot, in ticks; without idle, iowait and steal time."""
     first = (machine.text(machine.root("proc") / "stat") or "").partition("\n")[0].split()
     if len(first) < 8 or first[0] != "cpu":
         raise UserError(f"{machine.root('proc') / 'stat'} does not say how busy the CPUs were")
@@ -95,16 +95,16 @@ def busy_ticks() -> int:
 
 
 def run(command: Sequence[str], device: Device, figure: Figure | None, said: Path, ours: bool) -> Row:
-    """Run it, and say what it cost; what it prints goes to `said`.out and .err. Raises UserError if it fails.
+    """Run a command and return its costs; output goes to `said`.out and .err. UserError if the command fails.
 
-    `ours`: DMA of the device goes by the module. Both files must be new: a link there would have root write elsewhere.
+    `ours`: the module serves the device. Both files must be new, because root would write through a symbolic link.
     """
     out, err = said.with_suffix(".out"), said.with_suffix(".err")
     first, busy = activity.read(device) if ours else None, busy_ticks()
     begun = time.monotonic()
     status, usage = _wait(command, out, err)
     wall = time.monotonic() - begun
-    # Ticks are counted: seconds of equal runs must not differ by what is too small to be added.
+    # Subtracted in ticks: differences of large floating-point seconds would be inexact.
     busy = busy_ticks() - busy
     row: Row = dict.fromkeys(QUANTITIES)
     row |= {"wall_s": wall, "cpu_s": busy / TICKS_PER_S, "command_cpu_s": usage.ru_utime + usage.ru_stime}
@@ -131,7 +131,7 @@ def _of_module(now: Activity) -> Row:
 
 
 def _wait(command: Sequence[str], out: Path, err: Path) -> tuple[int, resource.struct_rusage]:
-    """Its status, negative for a signal, and what it and its children used; nothing of it is left at Ctrl-C."""
+    """Exit status (negative for a signal) and resource usage; Ctrl-C ends the command and its children."""
     with out.open("xb") as stdout, err.open("xb") as stderr, process.started(command, stdout, stderr) as begun:
         _until_ended(begun.pid)
         _, status, usage = os.wait4(begun.pid, 0)
@@ -140,7 +140,7 @@ def _wait(command: Sequence[str], out: Path, err: Path) -> tuple[int, resource.s
 
 
 def _until_ended(number: int) -> None:
-    """Wait, but look now and then: a signal may come to another thread, and this one is not woken for it."""
+    """Wait with a timeout: a signal may be delivered to another thread, and does not wake this thread then."""
     handle = os.pidfd_open(number)
     try:
         while not select.select([handle], [], [], LOOK_S)[0]:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu metrics`: the module's statistics as Prometheus reads them, for node_exporter's textfile folder.
+"""`xsmmu metrics`: the module's statistics in Prometheus format, for node_exporter's textfile collector.
 
-Statistics are of a group, so each group is one series; its label `device` has all of the group's addresses. They count
-from the module's load on, whatever policy was chosen meanwhile: the policy is a label of xsmmu_group_info only, so that
-a change of it ends no series.
+Each group is a series; its label `device` has all addresses of the group. Statistics count from the module's load and
+go on across policy changes. The policy is a label of xsmmu_group_info only, so a policy change ends no series.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from xsmmu.machine import Device
 from xsmmu.module import Sample
 
 LEVELS: Final = ("none", "lazy", "bounded", "held", "strict")
-"""From the weakest on; a level's number is its place."""
+"""Levels from weakest to strongest; the index is the metric's value."""
 
 BUCKETS_NS: Final = tuple(1 << power for power in range(8, 35))
-"""Where the module's histogram has an end, too, but for 1 ns: from 256 ns to 17 s, each twice the one before."""
+"""Bucket bounds from 256 ns to 17 s by powers of two; all bounds but 1 ns are bounds of the module's histogram."""
 
 
 class Row(NamedTuple):
-    """A metric of a group: a statistic, or with `label` all those whose names begin so, the rest being its value."""
+    """A metric: a statistic, or with `label` all statistics with a prefix, labelled by the rest of their names."""
 
     name: str
     kind: str
@@ -60,13 +59,13 @@ ROWS: Final = (
 
 
 class Exposition:
-    """The text: each metric once, with the samples of all groups below its two lines of help."""
+    """The exposition text: metrics in order, each with help, type, and the samples of all groups."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, list[str]] = {}
 
     def add(self, name: str, kind: str, text: str, labels: Mapping[str, str], value: float, suffix: str = "") -> None:
-        """A sample."""
+        """Add a sample."""
         name = f"xsmmu_{name}"
         words = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
         number = str(int(value)) if value == int(value) else repr(value)
@@ -89,7 +88,7 @@ def _add_group(to: Exposition, sample: Sample, labels: Mapping[str, str]) -> Non
     to.add("group_info", "gauge", "The group's choice, and the path of its DMA now with its level", info, 1)
     to.add("attached", "gauge", "1 if DMA goes by the module now", labels, taken)
     levels = ", ".join(f"{at} {name}" for at, name in enumerate(LEVELS))
-    # A level that a newer module has promises nothing that is known here.
+    # An unknown level of a newer module counts as none.
     number = LEVELS.index(level) if level in LEVELS else 0
     to.add("protection_level", "gauge", f"What the path of DMA gives now: {levels}", labels, number)
     for name, kind, text, statistic, label in ROWS:
@@ -120,7 +119,7 @@ def _add_exposure(to: Exposition, exposure: Sequence[tuple[int, int]], labels: M
 
 
 def exposition() -> str:
-    """All of it; groups that are on the kernel's own path and always were are left out."""
+    """The whole text; groups that were always on the kernel's own path are left out."""
     made = Exposition()
     made.add("module_loaded", "gauge", "1 if the module is loaded", {}, module.is_loaded())
     if module.is_loaded():
@@ -144,7 +143,7 @@ def _seen(device: Device) -> tuple[Sample, list[tuple[int, int]], int | None]:
 
 
 def _groups() -> dict[int, list[Device]]:
-    """The devices that the module offers policies for, by their groups' numbers."""
+    """Devices that the module offers policies for, by group number."""
     found: dict[int, list[Device]] = {}
     for device in machine.devices():
         if device.module_folder and (group := device.group):
@@ -175,5 +174,5 @@ def metrics(output_file: Path | None) -> None:
         return
     if not output_file.parent.is_dir():
         raise UserError(f"there is no folder {output_file.parent}: make it first", code="no-file")
-    # Debian's /var/lib/prometheus is not root's, whose link would have root write elsewhere; and /dev/stdout is one.
+    # No link is followed: /var/lib/prometheus does not belong to root, so root could be led to overwrite any file.
     files.replace(output_file, made, follow=False)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a group can be under: a policy of the module, or one of the kernel's own modes; and going from one to another.
+"""Modes of a group, and changes between modes: a policy of the module, or a mode of the kernel's own path.
 
-The modes are the types of the kernel's own path by name: kernel-strict, kernel-lazy, passthrough.
+Modes of the kernel's own path: kernel-strict, kernel-lazy, passthrough.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from xsmmu.machine import Device
 from xsmmu.steps import Step
 
 KERNEL: Final = {name: kind for kind, (name, _) in machine.MODES.items()}
-"""The group's type for each of the kernel's own."""
+"""Group type for each mode of the kernel's own path."""
 
 
 def offered(device: Device) -> list[str]:
-    """All that a device can be under."""
+    """Modes that a device can use."""
     return [*KERNEL, *module.policies(device)]
 
 
 def wish(mode: str) -> Wish:
-    """What `xsmmu set` would be asked for."""
+    """Request of `xsmmu set` for a mode."""
     return Wish("none", type=KERNEL[mode]) if mode in KERNEL else Wish(mode)
 
 
 def now(device: Device) -> str:
-    """What a device is under."""
+    """Present mode of a device."""
     policy = module.choice(device).policy
     return policy if policy != "none" else device.group.kernel_path[0] if device.group else "unknown"
 
 
 def level(device: Device) -> str:
-    """The level that it has now."""
+    """Present level of a device."""
     return module.path(device, module.choice(device))[1]
 
 
 class Mover:
-    """Moves a group from mode to mode, and back to what it was when this was made.
+    """Moves a group between modes, and restores the state that the group had when the Mover was made.
 
-    `before` and `after` are commands for a shell, run around each rebind.
+    `before` and `after` are shell commands to run around each rebind.
     """
 
     def __init__(self, device: Device, before: str | None = None, after: str | None = None, force: bool = False):
@@ -57,9 +57,9 @@ class Mover:
         self.type = device.group.type if device.group else None
         self._rebinding = False
         self._bound_under: str | None = None
-        """What drivers were bound under last, if it was done here."""
+        """Mode at the latest bind by this Mover."""
         self._refused: set[tuple[str | None, str]] = set()
-        """From being bound under one mode to another: not without a rebind. The module logs each time it refuses."""
+        """Pairs of mode at bind and new mode that need a rebind. Remembered, because the module logs each refusal."""
         restored = [Step("", steps.nothing, lambda: choose.restore(device, self.choice, self.members))]
         if device.group and self.type:
             restored.insert(0, binding.set_type(device.group, self.type))
@@ -70,26 +70,26 @@ class Mover:
             *(binding.bind(*each) for each in self.drivers),
             Step("", steps.nothing, self._begin),
         ]
-        """To be taken back, so that the last one is first."""
+        """Restoration as undo steps, so in reverse order."""
 
     def check(self, modes: Sequence[str]) -> None:
-        """Refuse, before anything is changed, to take away what is in use."""
+        """Refuse devices in use before anything changes."""
         if self.rebinds(modes) and not self.force:
             choose.refuse_essential(self.device, choose.CHOOSE_ANOTHER)
 
     def rebinds(self, modes: Sequence[str]) -> bool:
-        """Whether drivers have to be unbound to go through all of these."""
+        """Whether a walk through these modes needs a rebind."""
         theirs = self.choice.policy == "none" or any(mode in KERNEL for mode in modes)
         default = module.defaults(self.device)
         copies = any(default.get(mode, {}).get("copy_bytes") for mode in modes)
         return (theirs and {*modes} != {now(self.device)}) or (copies and not module.can_copy(self.device))
 
     def notes(self, modes: Sequence[str]) -> list[str]:
-        """What is to be said before that: addresses and routes that go with drivers."""
+        """Notes about settings that a rebind loses."""
         return interfaces.notes([each for each, _ in self.drivers], bool(self.after)) if self.rebinds(modes) else []
 
     def move(self, mode: str) -> None:
-        """Have the group under a mode; drivers are unbound and bound only if it must be."""
+        """Change the group's mode, with a rebind only if needed."""
         change = (self._bound_under, mode)
         if change not in self._refused:
             try:
@@ -108,7 +108,7 @@ class Mover:
         self._end()
 
     def put_back(self) -> None:
-        """Have all as it was, from wherever a move was stopped; raises what could not be."""
+        """Restore everything, even after an interrupted move; raises UserError with the remaining differences."""
         if self._as_bound():
             try:
                 choose.restore(self.device, self.choice)
@@ -124,7 +124,7 @@ class Mover:
             raise UserError("; ".join(left), code="not-put-back")
 
     def _as_bound(self) -> bool:
-        """Whether drivers and type are as they were."""
+        """Whether drivers and type are as before."""
         kind = self.device.group.type if self.device.group else None
         return binding.bound(self.device) == self.drivers and kind == self.type
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module's files of a device: what is chosen and in force, and its statistics; and how to write one of them."""
+"""The module's files of a device: policy, state and statistics."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ TUNABLES: Final = {
     "copy_bytes": (0, 4096),
     "pool_mib": (2, 256),
 }
-"""Each with the least and the largest value that the module takes."""
+"""Smallest and largest value of each tunable."""
 TABLES: Final = ("kernel", "direct")
 KINDS: Final = ("page", "domain", "global")
 TAKEN: Final = ("attached", "active", "torn", "orphaned", "stuck")
-"""The states in which the group's DMA goes by the module."""
+"""States in which the module serves the group's DMA."""
 
 
 AUTO: Final = "auto"
-"""The module chooses the policy; it may be asked for as one, and is none."""
+"""Word in the policy file that lets the module choose a policy."""
 
 
 @dataclass(frozen=True)
 class Auto:
-    """What `auto` has chosen for a group, or would choose, by the module's own word."""
+    """Policy that `auto` has chosen or would choose, with the module's reason."""
 
     policy: str
     level: str
@@ -49,34 +49,34 @@ class Auto:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is chosen for a group, and what has come of it; anybody may read it."""
+    """Policy and state of a group, readable for everybody."""
 
     policy: str
-    """The policy itself, by whomever it was chosen."""
+    """Policy, chosen by a user, a rule or auto."""
     level: str
     state: str
     tables: str
     tunables: Mapping[str, int]
     auto: Auto | None = None
-    """If the policy was chosen by that."""
+    """Set if auto chose the policy."""
 
     @property
     def bound_ns(self) -> int | None:
-        """How long an unmapped page may stay reachable: see bound_ns()."""
+        """Bound of the exposure; see bound_ns()."""
         return bound_ns(self.state, self.level, self.tunables)
 
     @property
     def asked(self) -> str:
-        """What was written to have it."""
+        """Word that was written to the policy file."""
         return AUTO if self.auto else self.policy
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One reading of one IOMMU group; all devices of a group share policy and statistics."""
+    """A reading of an IOMMU group; all devices of a group share policy and statistics."""
 
     time_ns: int
-    """By the monotonic clock."""
+    """Monotonic clock."""
     devices: tuple[str, ...]
     policy: str
     level: str
@@ -85,23 +85,23 @@ class Sample:
     tables: str = "kernel"
     tunables: Mapping[str, int] | None = None
     folders: frozenset[int] = frozenset()
-    """The inodes of the module's folders of the group's devices."""
+    """Inodes of the module's folders of the group's devices."""
     kernel: tuple[str, str] = ("none", "none")
-    """The kernel's own path of the group, and its level."""
+    """Name and level of the kernel's own path of the group."""
 
     @property
     def bound_ns(self) -> int | None:
-        """How long an unmapped page may stay reachable: see bound_ns()."""
+        """Bound of the exposure; see bound_ns()."""
         return bound_ns(self.state, self.level, self.tunables or {})
 
     @property
     def path(self) -> tuple[str, str]:
-        """The path of the group's DMA now, and its level: the kernel's own one until the group is attached."""
+        """Present path of the group's DMA, and its level; the kernel's own path while the group is not attached."""
         return (self.policy, self.level) if self.state in TAKEN else self.kernel
 
 
 def path(device: Device, now: Choice) -> tuple[str, str]:
-    """The path that a device's DMA takes now, and its level: the kernel's own one until the group is attached."""
+    """Present path of a device's DMA, and its level; the kernel's own path while the group is not attached."""
     return (now.policy, now.level) if now.state in TAKEN else _kernel_path(device)
 
 
@@ -111,10 +111,10 @@ def _kernel_path(device: Device) -> tuple[str, str]:
 
 
 def bound_ns(state: str, level: str, tunables: Mapping[str, int]) -> int | None:
-    """How long an unmapped page may stay reachable, by what is in force.
+    """Bound of the exposure of unmapped pages, in nanoseconds.
 
-    None where no timer ends that: at level strict the unmap does, or a batch-aware driver's own flush; at level none
-    nothing does; and the kernel's own path is not the module's.
+    None without a timer: at level strict the unmap or a batch-aware driver's flush ends exposure, at level none nothing
+    does, and the kernel's own path is not the module's.
     """
     window_us = tunables.get("max_window_us")
     if state not in TAKEN or level in ("none", "strict") or window_us is None:
@@ -123,29 +123,29 @@ def bound_ns(state: str, level: str, tunables: Mapping[str, int]) -> int | None:
 
 
 def began_anew(first: Sample, last: Sample) -> bool:
-    """Whether the statistics began at zero since: the module was loaded anew, or all devices of the group came anew."""
-    # The inodes are read last: what was counted before may stand beside those of after.
+    """Whether the statistics restarted at zero: the module was reloaded, or all devices of the group are new."""
+    # read() reads the inodes last, so a sample may mix earlier counts with later inodes.
     fewer = any(last.stats.get(name, 0) < first.stats.get(name, 0) for name in ("maps", "copied_maps"))
     return fewer or not first.folders & last.folders
 
 
 def is_loaded() -> bool:
-    """Whether the module is there."""
+    """Whether the module is loaded."""
     return (machine.sysfs() / "module/xsmmu").is_dir()
 
 
 def is_live() -> bool:
-    """Whether it is there, and neither comes nor goes at this moment."""
+    """Whether the module is loaded, and not in the middle of loading or unloading."""
     return machine.text(machine.sysfs() / "module/xsmmu/initstate") == "live"
 
 
 def version() -> str | None:
-    """The loaded module's version."""
+    """Version of the loaded module."""
     return machine.text(machine.sysfs() / "module/xsmmu/version")
 
 
 def folder(device: Device) -> Path:
-    """The module's folder of a device; says what is missing where there is none."""
+    """The module's folder of a device; the error says why there is no folder."""
     found = device.module_folder
     if found:
         return found
@@ -163,12 +163,12 @@ def folder(device: Device) -> Path:
 
 
 def gone(device: Device) -> UserError:
-    """It was there a moment ago."""
+    """Error for a device that has disappeared."""
     return UserError(f"{device.address} has gone: xsmmu status lists what there is", code="device-gone")
 
 
 def unless_gone(look: Callable[[S], T], at: S) -> T | None:
-    """What is seen of a device or group that nobody has named; None if it goes meanwhile (the module's files first)."""
+    """Result of `look` for a device or group that the user has not named; None if `at` or its files disappear."""
     try:
         return look(at)
     except FileNotFoundError:
@@ -180,29 +180,29 @@ def unless_gone(look: Callable[[S], T], at: S) -> T | None:
 
 
 def of_group(look: Callable[[Device], T], devices: Iterable[Device]) -> T | None:
-    """What is seen of a group, by the first of its devices that does not go meanwhile; None if all of them do."""
+    """Result of `look` for the group's first device that does not disappear; None if all disappear."""
     seen = (unless_gone(look, each) for each in devices)
     return next((each for each in seen if each is not None), None)
 
 
 def chosen(menu: str) -> str:
-    """The word in brackets of `[none] strict lazy ...`."""
+    """Word in brackets of `[none] strict lazy ...`."""
     found = re.search(r"\[([^\]]+)\]", menu)
     return found[1] if found else menu.strip()
 
 
 def offered(device: Device) -> list[str]:
-    """What may be asked of the module: `none` first, `auto` if it has that, and its policies."""
+    """Words that the policy file accepts: `none` first, `auto` if supported, and policies."""
     return re.findall(r"[\w-]+", _read(device, "policy"))
 
 
 def policies(device: Device) -> list[str]:
-    """The policies themselves that the module offers."""
+    """Policies that the module offers."""
     return [name for name in offered(device) if name not in ("none", AUTO)]
 
 
 def auto(device: Device) -> Auto | None:
-    """What auto has chosen, or would choose; None of a module that does not know it, and for who may not read it."""
+    """Choice of auto; None for an older module, or without permission."""
     if not os.access(folder(device) / "auto_policy", os.R_OK):
         return None
     words, _, reason = _read(device, "auto_policy").partition(": ")
@@ -211,21 +211,18 @@ def auto(device: Device) -> Auto | None:
 
 
 def declined(device: Device) -> str | None:
-    """Why the module takes no policy for the group, and which device is the reason; None where it takes one.
-
-    An older module does not say it.
-    """
+    """Reason why the module declines the group; None for an accepted group, or for an older module."""
     return _read(device, "declined") or None if (folder(device) / "declined").exists() else None
 
 
 def menu() -> list[str] | None:
-    """What may be asked of the loaded module for any device; None where nothing can be known of it."""
+    """Words that the policy file of any device accepts; None if there is no such file."""
     device = next((each for each in machine.devices() if each.module_folder), None)
     return offered(device) if device else None
 
 
 def defaults(device: Device) -> dict[str, dict[str, int]]:
-    """The tunables of each policy as choosing it sets them; nothing of an older module, which does not say it."""
+    """Default tunables by policy; empty for an older module."""
     if not (folder(device) / "defaults").exists():
         return {}
     rows = [line.split(",") for line in _read(device, "defaults").splitlines()]
@@ -236,12 +233,12 @@ def defaults(device: Device) -> dict[str, dict[str, int]]:
 
 
 def can_copy(device: Device) -> bool:
-    """Whether copying can begin while the group's drivers are bound."""
+    """Whether copying can be enabled while the group's drivers are bound."""
     return (folder(device) / "can_copy").exists() and _read(device, "can_copy") == "1"
 
 
 def choice(device: Device) -> Choice:
-    """What is chosen for a device now."""
+    """Present policy and state of a device."""
     place = folder(device)
     asked = chosen(_read(device, "policy"))
     by_auto = auto(device) if asked == AUTO else None
@@ -256,7 +253,7 @@ def choice(device: Device) -> Choice:
 
 
 def read(device: Device) -> Sample:
-    """All that the module says of a device now."""
+    """A reading of all files of a device."""
     now = choice(device)
     try:
         files = sorted((folder(device) / "stats").iterdir())
@@ -273,7 +270,7 @@ def read(device: Device) -> Sample:
 
 
 def _folders(device: Device) -> dict[str, int]:
-    """The inodes of the module's folders of a device's group, by address."""
+    """Inodes of the module's folders of a device's group, by address."""
     found, group = {}, device.group
     for each in group.members if group else [device]:
         with contextlib.suppress(FileNotFoundError):
@@ -282,7 +279,7 @@ def _folders(device: Device) -> dict[str, int]:
 
 
 def from_record(record: Mapping[str, object], names: tuple[str, ...]) -> Sample:
-    """A reading that a guest of the lab sent."""
+    """A reading sent by a guest of the lab."""
     stats = record["stats"]
     assert isinstance(stats, dict)
     return Sample(
@@ -296,7 +293,7 @@ def from_record(record: Mapping[str, object], names: tuple[str, ...]) -> Sample:
 
 
 def exposure_ns(device: Device) -> list[tuple[int, int]]:
-    """The histogram of how long unmapped pages stayed reachable: the largest ns of a bucket, and its pages."""
+    """Histogram of exposure: largest ns of a bucket, and number of pages."""
     rows = [line.split() for line in _read(device, "exposure_ns").splitlines()]
     return [
         (int(row[0]), _whole(device, "exposure_ns", row[1])) for row in rows if len(row) == 2 and row[0].isdecimal()
@@ -304,18 +301,18 @@ def exposure_ns(device: Device) -> list[tuple[int, int]]:
 
 
 def counts_are_readable(device: Device) -> bool:
-    """Whether statistics may be read: they tell one user of another one's traffic, so they are root's."""
+    """Whether this user may read statistics; only root may, because statistics reveal other users' traffic."""
     return os.access(folder(device) / "stats/unmapped_pages", os.R_OK)
 
 
 def exposure_max_ns(device: Device) -> int | None:
-    """The longest that a page stayed reachable after its unmap."""
+    """Longest exposure of an unmapped page."""
     kind, _, longest = _read(device, "exposure_ns").rpartition("\n")[2].partition(" ")
     return _whole(device, "exposure_ns", longest) if kind == "max" else None
 
 
 def groups(wanted: tuple[Device, ...] = ()) -> dict[Device, Sample]:
-    """One device of each group, and its reading: of the wanted ones, or of all that have a policy."""
+    """Reading by device, a device for each group: of the given devices, or of all groups with a policy."""
     found: dict[tuple[str, ...], tuple[Device, Sample]] = {}
     for device in wanted or tuple(each for each in machine.devices() if each.module_folder):
         sample = read(device) if wanted else unless_gone(read, device)
@@ -329,7 +326,7 @@ def groups(wanted: tuple[Device, ...] = ()) -> dict[Device, Sample]:
 
 
 def number(device: Device, name: str) -> int:
-    """What one of the module's files of a number says."""
+    """Number in a file of the module."""
     return _whole(device, name, _read(device, name))
 
 
@@ -358,7 +355,7 @@ def _read(device: Device, name: str) -> str:
 
 
 def write(device: Device, name: str, value: str) -> None:
-    """Write one of the module's files; the module's own reason for a refusal is in the kernel log."""
+    """Write a file of the module; on refusal the module logs the reason."""
     if name == "policy" and value not in offered(device):
         raise unknown_name("policy", value, offered(device))
     try:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Questions to the kernel by netlink, which answers only a request that it understands.
+"""Netlink requests with strict checking: the kernel refuses requests that it does not understand.
 
-A library for this is pyroute2, and not used: its messages of 0.7.2 (Debian 12) and 0.8.1 know neither the ports of a
-lookup (RTA_SPORT, RTA_DPORT), which they leave out without an error, nor the types of service of rules (FRA_DSCP). It
-would add its own way to each of these to a dependency that takes 0.7 s or more to load.
+The library pyroute2 is not used: versions 0.7.2 (Debian 12) and 0.8.1 silently drop the ports of a route lookup
+(RTA_SPORT, RTA_DPORT), do not know the type of service of rules (FRA_DSCP), and take 0.7 s or more to load.
 
-A message is a header (struct nlmsghdr) and a body: a fixed structure, then attributes (struct nlattr). Numbers stand in
-the order of the CPU.
+A message is a header (struct nlmsghdr) and a body: a fixed structure, then attributes (struct nlattr). Numbers are in
+CPU byte order.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from typing import Final
 ROUTE: Final = 0
 SOCK_DIAG: Final = 4
 GENERIC: Final = 16
-"""Families (NETLINK_*)."""
+"""Netlink families (NETLINK_*)."""
 
 _REQUEST, _DUMP, _INTERRUPTED = 0x01, 0x300, 0x10
 _ERROR, _DONE = 2, 3
 _HEADER: Final = struct.Struct("=IHHII")
 _ATTRIBUTE: Final = struct.Struct("=HH")
 _KIND: Final = 0x3FFF
-"""The bits of an attribute's kind; those above say what is in it."""
+"""Mask of an attribute's kind; higher bits describe the content."""
 _TIMEOUT_S: Final = 10
 _TRIES: Final = 5
 
 
 def ask(family: int, kind: int, body: bytes) -> bytes:
-    """The body of the one answer; OSError is the kernel's refusal."""
+    """Body of a single answer; OSError is the kernel's refusal."""
     if found := _asked(family, kind, body, 0):
         return found[0]
     raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
 
 
 def dump(family: int, kind: int, body: bytes) -> list[bytes]:
-    """The bodies of all answers, from a table that did not change meanwhile."""
+    """Bodies of all answers of a dump without concurrent changes."""
     for _ in range(_TRIES):
         try:
             return _asked(family, kind, body, _DUMP)
@@ -61,7 +60,7 @@ def _asked(family: int, kind: int, body: bytes, flags: int) -> list[bytes]:
             try:
                 data = link.recv(1 << 17)
             except TimeoutError as error:
-                # The one of a socket has no text of its own.
+                # The timeout of a socket has no error text.
                 raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
             for answer, marks, content in _messages(data):
                 if marks & _INTERRUPTED:
@@ -77,7 +76,7 @@ def _asked(family: int, kind: int, body: bytes, flags: int) -> list[bytes]:
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Kind, flags and body of each message of a datagram."""
+    """Kind, flags and body of each message in a datagram."""
     while len(data) >= _HEADER.size:
         length, kind, flags, _, _ = _HEADER.unpack_from(data)
         if length < _HEADER.size:
@@ -87,13 +86,13 @@ def _messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def attribute(kind: int, content: bytes) -> bytes:
-    """An attribute, with the padding that the next one needs."""
+    """An attribute with padding."""
     length = _ATTRIBUTE.size + len(content)
     return _ATTRIBUTE.pack(length, kind) + content + bytes(_aligned(length) - length)
 
 
 def each(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and content of each attribute; a list has several of a kind."""
+    """Kind and content of each attribute; a list repeats a kind."""
     while len(data) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(data)
         if length < _ATTRIBUTE.size:
@@ -103,17 +102,17 @@ def each(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def attributes(data: bytes) -> dict[int, bytes]:
-    """The same by kind."""
+    """Content of attributes by kind."""
     return dict(each(data))
 
 
 def number(content: bytes | None) -> int:
-    """An attribute that is a number; 0 if it is not there."""
+    """Number in an attribute; 0 without the attribute."""
     return int.from_bytes(content or b"", sys.byteorder)
 
 
 def word(content: bytes | None) -> str:
-    """An attribute that is a name."""
+    """Name in an attribute."""
     return os.fsdecode((content or b"").partition(b"\0")[0])
 
 

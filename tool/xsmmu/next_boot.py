@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The choice that a device has from the next boot on, by the rules that modprobe gives the module."""
+"""The policy of a device after the next boot, by the rules in modprobe's file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from xsmmu.rules import Rule
 
 @dataclass(frozen=True)
 class NextBoot:
-    """A choice as a rule has it, or none; and whether it is another one than that of now."""
+    """A choice by the rules, or none; and whether the present choice differs."""
 
     choice: str
     differs: bool
 
 
 def read() -> list[Rule]:
-    """The rules of the file that `xsmmu apply` makes; UserError if it cannot be read."""
+    """Rules in the file that `xsmmu apply` writes; UserError if not readable."""
     text = (files.text_of(apply.modprobe_conf()) or "").replace("\\\n", "")
     options = re.findall(r"^\s*options\s+xsmmu\s+(.*)$", text, re.MULTILINE)
     said = {word.name: word.value or "" for line in options for word in cmdline.parse(line)}
@@ -31,7 +31,7 @@ def read() -> list[Rule]:
 
 
 def of(device: Device, now: Choice | None, found: Sequence[Rule]) -> NextBoot:
-    """What these rules choose for a device's group; the level decides where they differ for its devices."""
+    """Choice of the rules for a device's group; the strongest level wins if rules differ between devices."""
     members = [each for each in (device.group.members if device.group else [device]) if not each.is_bridge]
     choices = [_choice(each, found) for each in members or [device]]
     strongest = guide.strongest([Rule("", choice).policy for choice in choices])
@@ -41,13 +41,13 @@ def of(device: Device, now: Choice | None, found: Sequence[Rule]) -> NextBoot:
 
 def _choice(device: Device, found: Sequence[Rule]) -> str:
     rule = rules.deciding(found, device, device.driver)
-    # A driver that is part of the kernel binds before the module is loaded.
+    # A built-in driver binds before the module is loaded.
     is_late = device.driver is not None and not apply.module_of(device.driver)
     return rule.choice if rule and not is_late else "none"
 
 
 def _is(choice: str, now: Choice | None) -> bool:
-    """Whether a choice is the one of now, with its tunables."""
+    """Whether a choice equals the present choice, including tunables."""
     policy, *words = choice.split(",")
     if not now or now.policy == "none":
         return policy == "none"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which files of /dev are on some PCI devices, which programs have one open, and which of them is a console.
+"""Files of /dev on given PCI devices, the programs that have a file open, and consoles.
 
-A question about a file of a server that does not answer (NFS, FUSE) may never return. So the name of an open file and
-its mount are read first, and only files that the kernel has in memory are asked for their number.
+stat() of a file on a server that does not answer (NFS, FUSE) may block forever. Therefore the mount of an open file is
+looked up first, and stat() is called only for file systems that keep inodes in memory.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from typing import Final
 from xsmmu import machine, proc
 
 Number = tuple[str, str]
-"""A device's: of block or character devices, as sysfs writes it."""
+"""Kind and number of a device: block or char, and MAJOR:MINOR."""
 
 _IN_MEMORY: Final = {"devtmpfs", "tmpfs", "ramfs", "rootfs", "ext2", "ext3", "ext4", "xfs", "btrfs"}
-"""File systems that know an open file's kind without asking anything."""
+"""File systems that answer stat() without I/O to a server."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """What is read once: it takes a look at each open file of the machine."""
+    """Open files of the machine, read once because the search takes a while."""
 
     @cached_property
     def nodes(self) -> dict[Number, tuple[str, set[str]]]:
-        """Name and PCI devices of each file of /dev that is on some. A clock (PTP) stays as long as it is open."""
+        """Name and PCI devices of each device file; without PTP clocks, since an open clock outlives its driver."""
         found = {}
         for kind in ("block", "char"):
             for link in (machine.sysfs() / "dev" / kind).glob("*"):
                 folder = link.resolve()
-                # A volume has claimed what it is made of.
+                # A volume has claimed its lower disks exclusively.
                 if folder.parent.name != "ptp" and not any(folder.glob("slaves/*")) and (devices := pci_of(folder)):
                     found[kind, link.name] = (folder.name, devices)
         return found
 
     def reasons(self, taken: set[str]) -> list[str]:
-        """Files of /dev on these PCI devices that are in use."""
+        """Uses of device files on these PCI devices."""
         names = {number: name for number, (name, devices) in self.nodes.items() if devices & taken}
         found = [f"{names[number]} is a console of the kernel" for number in _consoles() if number in names]
         if names:
@@ -51,12 +51,12 @@ class Table:
 
     @cached_property
     def programs(self) -> list[tuple[Number, str]]:
-        """The files of `nodes` that are open, and the programs."""
+        """Open device files, with the programs."""
         kinds: dict[str, str] = {}
         seen: set[tuple[str, str] | None] = set()
         found = []
         for process in machine.root("proc").glob("[0-9]*"):
-            # The number of a mount is no other mount's, in whatever namespace.
+            # Mount IDs are unique across namespaces.
             if (place := _place(process)) not in seen or place is None:
                 seen.add(place)
                 kinds |= _kinds(process)
@@ -67,10 +67,10 @@ class Table:
 
 
 def pci_of(folder: Path) -> set[str]:
-    """The PCI devices that a device's folder in sysfs is on."""
+    """PCI devices below a device's folder in sysfs."""
     disk = folder.parent if (folder / "partition").exists() else folder
     found = {*machine.within(disk)}
-    # A disk of NVMe multipath is its subsystem's, which has the controllers.
+    # A multipath NVMe disk belongs to a subsystem with several controllers.
     for above in disk.parents[:2]:
         if above.name.startswith("nvme-subsys"):
             for controller in above.glob("nvme*"):
@@ -79,7 +79,7 @@ def pci_of(folder: Path) -> set[str]:
 
 
 def _place(process: Path) -> tuple[str, str] | None:
-    """Its mount namespace and its root: `mountinfo` has the mounts below that."""
+    """Mount namespace and root of a process; `mountinfo` lists the mounts below the root."""
     try:
         return str((process / "ns/mnt").readlink()), str((process / "root").readlink())
     except OSError:
@@ -87,7 +87,7 @@ def _place(process: Path) -> tuple[str, str] | None:
 
 
 def _kinds(process: Path) -> dict[str, str]:
-    """The kind of each mount, by its number."""
+    """File system type of each mount, by mount ID."""
     found = {}
     for line in proc.lines(f"{process.name}/mountinfo"):
         mount, _, source = line.partition(" - ")
@@ -96,7 +96,7 @@ def _kinds(process: Path) -> dict[str, str]:
 
 
 def _of(process: Path, kinds: dict[str, str]) -> Iterator[Number]:
-    """The devices that a program has open; none if it has ended."""
+    """Device numbers that a process has open; none if the process has ended."""
     try:
         files = [*(process / "fd").iterdir()]
     except OSError:
@@ -120,7 +120,7 @@ def _is_asked(process: Path, file: Path, kinds: dict[str, str]) -> bool:
 
 
 def number_of(file: Path) -> Number | None:
-    """The number of the device that an open file is; None if it is none."""
+    """Device number of an open file; None for other files."""
     try:
         return number(file.stat())
     except OSError:
@@ -128,7 +128,7 @@ def number_of(file: Path) -> Number | None:
 
 
 def number(found: os.stat_result) -> Number | None:
-    """The same of what is known of a file."""
+    """Device number in a stat result; None for other files."""
     kind = "block" if stat.S_ISBLK(found.st_mode) else "char" if stat.S_ISCHR(found.st_mode) else None
     return (kind, f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}") if kind else None
 
@@ -140,7 +140,7 @@ def _consoles() -> Iterator[Number]:
 
 
 def _screens(taken: set[str]) -> Iterator[str]:
-    """Consoles whose own file is on no device: that of a screen, and virtio's."""
+    """Consoles whose device file is on no PCI device: the screen (tty0) and virtio consoles."""
     names = [line.partition(" ")[0] for line in proc.lines("consoles")]
     if "tty0" in names:
         for link in sorted((machine.sysfs() / "class/graphics").glob("fb*")):
@@ -151,7 +151,7 @@ def _screens(taken: set[str]) -> Iterator[str]:
 
 
 def virtio(driver: str, taken: set[str]) -> list[str]:
-    """The devices of virtio on these PCI devices that have a driver; all of virtio if no device is known to have it."""
+    """Virtio devices bound to `driver` on these PCI devices; all virtio devices if none is known to be bound."""
     links = [*(machine.sysfs() / "bus/virtio/devices").glob("*")]
     links += [link for each in taken for link in machine.Device(each).folder.glob("virtio[0-9]*")]
     known = [link for link in links if machine.name_at(link / "driver") == driver]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a command prints: a table for people, one JSON document, or a JSON object a line; and errors in the same way.
+"""Output of commands: a table, a JSON document, or JSON lines; errors in the same form.
 
-A document is {"schema": "xsmmu.<command>/1", "<command's rows>": [...]}; a line is a row with its "schema". Fields are
-never renamed or given another meaning under the same number. What is in each is in `schemas/<command>-1.json`, beside
-this file; tests compare all that `document` makes with that.
+A document is {"schema": "xsmmu.<command>/1", "<command's rows>": [...]}; a line is a row with its "schema". Within a
+schema number, fields are neither renamed nor redefined. `schemas/<command>-1.json` describes the fields; tests compare
+all output with the schemas.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Seconds(click.FloatRange):
-    """A time within bounds; `nan`, which is neither below nor above any, is not."""
+    """A number of seconds within bounds; refuses `nan`, which passes every comparison."""
 
     name = "number of seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number."""
+        """Convert an argument."""
         found = float(super().convert(value, param, ctx))
         if math.isnan(found):
             self.fail(f"{value} is no time", param, ctx)
@@ -44,32 +44,32 @@ class Seconds(click.FloatRange):
 
 
 class Commands(click.Group):
-    """A group whose list has the first sentence of each command whole, in as many lines as the terminal needs."""
+    """A group of commands; help shows the whole first sentence of each command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list."""
+        """Write the list of commands."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
             formatter.write_dl([(name, each.get_short_help_str(500)) for name, each in commands.items() if each])
 
 
 def option(command: F) -> F:
-    """The option -o of a command."""
+    """Add option -o to a command."""
     return click.option(
         "-o", "--output", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="What to print."
     )(command)
 
 
 def asked(words: Sequence[str]) -> str:
-    """The form that a command line asks for, be it wrong otherwise."""
-    # What follows -- is a command of the user's.
+    """Output form of a command line that may be invalid."""
+    # Words after -- belong to a user's command.
     ours = itertools.takewhile(lambda word: word != "--", words)
     found = re.search(r"(?:^| )(?:-o|--output)[ =]?(jsonl?)(?: |$)", " ".join(ours))
     return found[1] if found else "table"
 
 
 def document(name: str, /, **fields: Any) -> dict[str, Any]:
-    """An object of the schema `schemas/<name>-1.json`; all that is written as JSON is made here."""
+    """A JSON object of schema `schemas/<name>-1.json`; all JSON output is made here."""
     return {"schema": f"xsmmu.{name}/1", **fields}
 
 
@@ -83,13 +83,13 @@ def emit(form: str, command: str, rows_name: str, rows: Iterable[Mapping[str, An
 
 
 def emit_one(name: str, fields: Mapping[str, Any]) -> None:
-    """Print one document in one line, as which it is JSON in either form."""
+    """Print a document in a single line, valid in both JSON forms."""
     sys.stdout.write(json.dumps(document(name, **fields)) + "\n")
     sys.stdout.flush()
 
 
 def console() -> Console:
-    """Standard output; it leaves it to main() what a closed pipe means, where rich's own ends with status 1."""
+    """Standard output; a closed pipe is left to main(), because rich would exit with status 1."""
     from rich.console import Console
 
     class Pipe(Console):
@@ -100,15 +100,15 @@ def console() -> Console:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows for people; `-` is what is not known or does not apply. Columns that are all numbers stand right.
+    """Print a table for people; `-` means unknown or not applicable. Columns of numbers are right-aligned.
 
-    In a terminal that is narrower there are several tables, each with the first column; no cell is cut.
+    On a narrow terminal the table is split into several tables with the first column repeated; cells are not cut.
     """
     from rich.cells import cell_len
 
     cells = [["-" if cell is None or cell == "" else shown(str(cell)) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
-    # Not rich's word, by which a pipe may be a terminal (FORCE_COLOR).
+    # isatty() decides; rich would treat a pipe as a terminal if FORCE_COLOR is set.
     room = console().width if sys.stdout.isatty() else sum(widths) + _GAP * len(widths)
     for number, part in enumerate(_parts(widths, room)):
         if number:
@@ -121,7 +121,7 @@ _GAP: Final = 2
 
 
 def _parts(widths: Sequence[int], room: int) -> list[list[int]]:
-    """The columns of each table."""
+    """Column indices of each partial table."""
     parts = [[0]]
     for at in range(1, len(widths)):
         if len(parts[-1]) > 1 and sum(widths[each] + _GAP for each in parts[-1]) + widths[at] > room:
@@ -139,16 +139,16 @@ def _print_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None
         numbers = all(row[index] == "-" or row[index].replace(",", "").replace(".", "").isdigit() for row in cells)
         made.add_column(name, justify="right" if numbers and cells else "left", no_wrap=True)
     for row in cells:
-        # A str would be read as markup.
+        # rich would interpret a str as markup.
         made.add_row(*map(Text, row))
     to = console()
-    # A dumb terminal has the width that is given only with a height.
+    # For a dumb terminal rich ignores the width unless the height is set.
     to.width, to.height = 1000, 1000
     to.print(made, soft_wrap=True)
 
 
 def progress(text: str) -> None:
-    """Say what is being done, where somebody sits at a terminal; one that has hung up stops nothing."""
+    """Print a progress line if standard error is a terminal; errors of a hung-up terminal are ignored."""
     with contextlib.suppress(OSError):
         if sys.stderr.isatty():
             sys.stderr.write(f"{text}\n")
@@ -156,7 +156,7 @@ def progress(text: str) -> None:
 
 
 def complain(error: UserError, form: str) -> None:
-    """Print an error to standard error, in the form that the command was asked for."""
+    """Print an error to standard error, in the requested form."""
     if form in ("json", "jsonl"):
         found = document("error", code=error.code, message=error.message, lines=[*error.lines])
         sys.stderr.write(json.dumps(found) + "\n")

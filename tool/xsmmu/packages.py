@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The packages of the kernel that runs, as far as apt knows them: a name that apt does not have is no advice."""
+"""Packages of the running kernel, as far as apt knows them; unknown package names are not suggested."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from xsmmu import kernel, machine, process
 from xsmmu.machine import root
 
 APT_S: Final = 10.0
-"""How long apt may take; it reads all its lists where it keeps no cache of them, as in images of containers."""
+"""Timeout for apt, which reads all package lists in images without a package cache."""
 
 
 def has_apt() -> bool:
-    """Whether packages are apt's here."""
+    """Whether the system has apt."""
     return machine.program("apt-cache") is not None
 
 
 def _known() -> frozenset[str] | None:
-    """Those of the packages named here that apt can install; None if apt does not answer in time."""
+    """Installable packages among the names used here; None if apt does not answer in time."""
     apt = machine.program("apt-cache")
     return _of_apt(apt, (*_own_headers(), *_later(), *_usual())) if apt else frozenset()
 
 
 @cache
 def _of_apt(apt: str, names: tuple[str, ...]) -> frozenset[str] | None:
-    """One question for all names, asked once."""
+    """A cached query for all names."""
     try:
         with tempfile.TemporaryFile() as said, Path(os.devnull).open("wb") as nothing:
             command = (apt, "show", "--no-all-versions", "--", *names)
@@ -41,7 +41,7 @@ def _of_apt(apt: str, names: tuple[str, ...]) -> frozenset[str] | None:
             text = said.read().decode(errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         return None
-    # Of a name that others provide it says nothing, and no error.
+    # apt prints nothing, and no error, for a virtual package.
     return frozenset(re.findall(r"^Package: (.+)$", text, re.MULTILINE)) & {*names}
 
 
@@ -51,7 +51,7 @@ def _own_headers() -> list[str]:
 
 
 def _later() -> list[str]:
-    """A kernel of this flavour and its headers, of whatever version there is."""
+    """Latest kernel of the running flavour, and its headers."""
     return [f"linux-{kind}-{flavour()}" for kind in ("image", "headers")] if flavour() else []
 
 
@@ -60,12 +60,12 @@ def _usual() -> list[str]:
 
 
 def flavour() -> str:
-    """The release without its version: amd64 of 6.12.118+deb13-amd64, generic of 6.8.0-45-generic."""
+    """The release without version: amd64 of 6.12.118+deb13-amd64, generic of 6.8.0-45-generic."""
     return re.sub(r"^[\d.]+(?:[~+][\w.+~]+)?-(?:\d+-)?", "", kernel.release())
 
 
 def headers() -> str:
-    """The way to have what modules of the running kernel are built with."""
+    """Command or hint to install headers for the running kernel."""
     release = kernel.release()
     if not release:
         return "mount /proc, whose sys/kernel/osrelease says for which release they have to be"

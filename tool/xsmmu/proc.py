@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables of /proc, in which names are bytes as in paths below sysfs, and the processes that this one comes from."""
+"""Tables in /proc, with names as bytes, and the ancestors of this process."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from xsmmu import machine
 
 
 def lines(name: str) -> list[str]:
-    """The lines of a file of /proc; none if it cannot be read."""
+    """Lines of a file of /proc; empty if not readable."""
     try:
-        # Of a folder's name only blank, tab, newline and \\ are written otherwise.
+        # The kernel escapes only blank, tab, newline and \ in paths.
         return os.fsdecode((machine.root("proc") / name).read_bytes()).split("\n")
     except OSError:
         return []
 
 
 def words(line: str) -> list[str]:
-    """A row's; what else Python calls blank may be part of a name."""
+    """Words of a line; other whitespace of Python may be part of a name."""
     return re.split("[ \t]+", line)
 
 
@@ -31,12 +31,12 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 def unescaped(word: str) -> str:
-    """A name as it is."""
+    """A name without escapes."""
     return _OCTAL.sub(lambda found: chr(int(found[1], 8)), word)
 
 
 def variable(name: str) -> str | None:
-    """A variable of this session; sudo leaves it out of the environment, the processes above have it."""
+    """Environment variable of this session; sudo drops the variable, but ancestors still have it."""
     if name in os.environ:
         return os.environ[name]
     for process in _above():
@@ -50,7 +50,7 @@ def variable(name: str) -> str | None:
 
 
 def variables(name: str) -> set[str]:
-    """The same of all processes of the machine that may be read."""
+    """Values of an environment variable in all readable processes."""
     found = set()
     for process in machine.root("proc").glob("[0-9]*"):
         # A process may end at any time.
@@ -66,7 +66,7 @@ def _variable(process: Path, name: str) -> str | None:
 
 
 def elsewhere() -> str | None:
-    """A process above this one that has another network namespace."""
+    """Ancestor in another network namespace."""
     own = _network_of("self")
     for process in _above():
         if (its := _network_of(process)) and own and its != own:
@@ -82,7 +82,7 @@ def _network_of(process: str) -> str | None:
 
 
 def _above() -> Iterator[str]:
-    """The processes that have started this one, but for the first of all."""
+    """Ancestors of this process, without init."""
     process = os.getppid()
     while process > 1:
         yield str(process)

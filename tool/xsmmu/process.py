@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A command of the user's as a process: with all that it starts it is one session, of which nothing is left behind."""
+"""A user's command as a session of its own, so that all of its children can be ended."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import IO, Any, Final
 from xsmmu import steps
 
 END_S: Final = 5.0
-"""How long a command that is stopped has to end by itself."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 @contextlib.contextmanager
 def started(command: Sequence[str], stdout: IO[Any], stderr: IO[Any]) -> Iterator[subprocess.Popen[bytes]]:
-    """It, without standard input; ended with all its children if what is done within fails, or at Ctrl-C."""
+    """Start a command without standard input; an exception in the context ends the command and all children."""
     process = None
     try:
-        # A signal waits until it is known what there is to end. With a session of its own that is one group.
+        # Signals are blocked until `process` is set. The new session makes the command a process group.
         with steps.later(*steps.STOPPING):
             process = subprocess.Popen(
                 command,
@@ -40,7 +40,7 @@ def started(command: Sequence[str], stdout: IO[Any], stderr: IO[Any]) -> Iterato
 
 
 def _unblock() -> None:
-    """In a child: let signals through, whatever waits here."""
+    """Unblock signals in the child."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu report`: results and the machine that they are from, in one file for an issue."""
+"""`xsmmu report`: packs results and a description of the machine into a file for an issue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESULTS: Final = frozenset(
     f"xsmmu.{name}/1"
     for name in ("bench", "compare", "compare-setup", "compare-run", "doctor", "doctor-sample", "status")
 )
-"""Schemas of what may be packed."""
+"""Schemas that a bundle accepts."""
 MAX_BYTES: Final = 16 << 20
 
 
@@ -35,17 +35,17 @@ class Part:
 
     name: str
     schema: str
-    """Of its first document."""
+    """Schema of the first document."""
     content: bytes
 
     def as_dict(self) -> dict[str, Any]:
-        """Its line of the manifest."""
+        """Entry in the manifest."""
         digest = hashlib.sha256(self.content).hexdigest()
         return {"name": self.name, "document": self.schema, "bytes": len(self.content), "sha256": digest}
 
 
 def parts(files: Sequence[Path], scrub: Scrub) -> list[Part]:
-    """What a bundle has: the machine, what status and doctor say now, the saved bench, and the files that are named."""
+    """Parts of a bundle: machine, status, doctor, the saved bench, and the named files."""
     loaded = module.version() if module.is_loaded() else None
     findings = [asdict(each) for each in doctor.examine(())]
     made = {
@@ -70,7 +70,7 @@ def _packed(name: str, file: Path, scrub: Scrub) -> Part:
 
 
 def _files(named: Sequence[Path]) -> Iterator[Path]:
-    """Folders are those of `xsmmu compare`."""
+    """Files to pack; a folder is a result of `xsmmu compare`."""
     for path in named:
         if not path.is_dir():
             yield path
@@ -86,7 +86,7 @@ def _files(named: Sequence[Path]) -> Iterator[Path]:
 def _text(file: Path) -> str:
     try:
         about = file.stat()
-        # Whoever reads a pipe may wait for ever.
+        # Reading a pipe could block forever.
         if not stat.S_ISREG(about.st_mode):
             raise _no_result(file, "it is no regular file")
         if about.st_size > MAX_BYTES:
@@ -103,10 +103,10 @@ def _text(file: Path) -> str:
 
 
 def _documents(file: Path) -> list[dict[str, Any]]:
-    """A JSON document, or one a line."""
+    """A JSON document, or documents by lines."""
 
     def number(word: str) -> float:
-        """NaN, Infinity and 1e999, which Python reads and JSON does not have."""
+        """Refuse NaN, Infinity and 1e999, which Python accepts and JSON does not have."""
         found = float(word)
         if not math.isfinite(found):
             raise _no_result(file, f"{word} is no number")
@@ -138,13 +138,13 @@ def _no_result(file: Path, why: str) -> UserError:
 
 def _part(name: str, documents: Sequence[dict[str, Any]], scrub: Scrub) -> Part:
     clean = [scrub.value(each) for each in documents]
-    # One document can be read; many are a line each.
+    # A single document is indented for people; several documents take a line each.
     text = json.dumps(clean[0], indent=1) if len(clean) == 1 else "\n".join(json.dumps(each) for each in clean)
     return Part(name, str(documents[0]["schema"]), f"{text}\n".encode())
 
 
 def pack(bundle: Path, found: Sequence[Part], manifest: dict[str, Any]) -> None:
-    """Write the bundle, as a whole or not at all, and never over another file."""
+    """Write the bundle atomically, without replacing a file."""
     top = bundle.name.removesuffix(".tar.xz")
     first = Part("manifest.json", manifest["schema"], f"{json.dumps(manifest, indent=1)}\n".encode())
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the kernel answers about its network: which interface a packet leaves by, interfaces, connections, addresses.
+"""The kernel's answers about its network: routes of packets, interfaces, connections, addresses.
 
-A lookup (RTM_GETROUTE) goes through policy rules, tables of VRFs and scopes as a packet does. A view asks each table
-once; the answers are of this process's network namespace.
+A lookup (RTM_GETROUTE) goes through policy rules, VRF tables and scopes as a packet does. A View asks for each table
+once, in the network namespace of this process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GET_LINK, _GET_ADDRESS, _GET_ROUTE, _GET_RULE = 18, 22, 26, 34
 _BY_FAMILY: Final = 20
 _ESTABLISHED: Final = 1
 _REFUSING: Final = (6, 7, 8)
-"""Types of routes that no packet takes: blackhole, unreachable, prohibit."""
+"""Route types that drop packets: blackhole, unreachable, prohibit."""
 _LOCAL: Final = 2
 _DEAD: Final = 0x01 | 0x10
 """RTNH_F_DEAD and RTNH_F_LINKDOWN."""
@@ -39,23 +39,23 @@ class Link(NamedTuple):
     number: int
     name: str
     kind: str = ""
-    """What made it (IFLA_INFO_KIND): bond, vrf, openvswitch; nothing for a NIC's own."""
+    """IFLA_INFO_KIND: bond, vrf, openvswitch; empty for an interface of a NIC."""
     is_up: bool = True
     table: int = 0
-    """Of a VRF: its table of routes."""
+    """Routing table of a VRF."""
     ends: tuple[Address, ...] = ()
-    """Of a tunnel: where its other ends are."""
+    """Remote ends of a tunnel."""
     mark: int = 0
-    """Of a tunnel: the mark of packets that carry others."""
+    """Mark of a tunnel's outer packets."""
 
 
 class Default(NamedTuple):
-    """A route for all addresses of a family."""
+    """A default route."""
 
     table: int
     interface: str
     version: int = 4
-    """Of IP."""
+    """IP version."""
 
 
 class Connection(NamedTuple):
@@ -66,27 +66,27 @@ class Connection(NamedTuple):
     remote: Address
     remote_port: int
     interface: int | None = 0
-    """The index of the one that its socket is bound to, 0 for none; None if the kernel did not say."""
+    """Index of the interface that the socket is bound to, 0 for none; None if unknown."""
     mark: int = 0
 
 
 class Packet(NamedTuple):
-    """What routes and rules may ask of a packet that leaves this machine."""
+    """Properties of an outgoing packet that routes and rules may select by."""
 
     to: Address
     source: Address | None = None
     interface: int = 0
-    """The index of the interface or VRF that its socket is bound to."""
+    """Index of the interface or VRF that the socket is bound to."""
     mark: int = 0
     ports: tuple[int, int] = (0, 0)
-    """Of TCP: this machine's, and the other one's; 0 for one that is not known."""
+    """Local and remote TCP port; 0 if unknown."""
     service: int = 0
-    """The type of service (TOS) of IPv4, and the traffic class of IPv6."""
+    """Type of service (IPv4) or traffic class (IPv6)."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How packets to an address leave."""
+    """Route of packets to an address."""
 
     interface: str
     is_local: bool = False
@@ -94,7 +94,7 @@ class Way:
 
 @dataclass(frozen=True)
 class View:
-    """The kernel's answers; OSError where it refuses to be asked."""
+    """The kernel's answers; OSError if the kernel refuses a request."""
 
     _ways: dict[Packet, Way | None] = field(default_factory=dict)
 
@@ -106,17 +106,17 @@ class View:
 
     @cached_property
     def by_name(self) -> dict[str, Link]:
-        """The same by name."""
+        """All interfaces, by name."""
         return {link.name: link for link in self.links.values()}
 
     @cached_property
     def marks(self) -> list[int]:
-        """The marks that policy rules ask for: a firewall may give one to any packet."""
+        """Marks in policy rules; a firewall may set a mark on any packet."""
         return sorted({netlink.number(netlink.attributes(row[12:]).get(_RULE_MARK)) for row in self._rules} - {0})
 
     @cached_property
     def services(self) -> list[int]:
-        """The types of service that policy rules and routes ask for: a program may give one to any packet."""
+        """Types of service in policy rules and routes; a program may set any type of service."""
         codes = {netlink.number(netlink.attributes(row[12:]).get(_RULE_DSCP)) << 2 for row in self._rules}
         return sorted((codes | {row[3] for row in (*self._rules, *self._routes)}) - {0})
 
@@ -125,7 +125,7 @@ class View:
         try:
             return netlink.dump(netlink.ROUTE, _GET_RULE, bytes(12))
         except OSError as error:
-            # A kernel may have no rules (CONFIG_IP_MULTIPLE_TABLES).
+            # The kernel may lack CONFIG_IP_MULTIPLE_TABLES.
             if error.errno != errno.EOPNOTSUPP:
                 raise
             return []
@@ -136,7 +136,7 @@ class View:
 
     @cached_property
     def defaults(self) -> list[Default]:
-        """The default routes of all tables that a packet can take now."""
+        """Usable default routes of all tables."""
         return [found for row in self._routes if row[1] == 0 for found in self._default(row)]
 
     def _default(self, row: bytes) -> Iterator[Default]:
@@ -149,13 +149,13 @@ class View:
             (flags, netlink.number(content.get(_ROUTE_INTERFACE))),
         ]
         for marks, index in hops:
-            # A next hop that is an object of its own may be all that is said (net.ipv4.nexthop_compat_mode=0).
+            # With net.ipv4.nexthop_compat_mode=0 the kernel may show only the ID of a nexthop object.
             name = self.links[index].name if index in self.links else "a next hop"
             if not marks & _DEAD and name != "lo":
                 yield Default(table, name, 4 if family == socket.AF_INET else 6)
 
     def holders(self, address: Address | None) -> list[str]:
-        """The interfaces that have an address."""
+        """Interfaces that have an address."""
         found = []
         for row in netlink.dump(netlink.ROUTE, _GET_ADDRESS, bytes(8)):
             content, index = netlink.attributes(row[8:]), netlink.number(row[4:8])
@@ -165,15 +165,15 @@ class View:
         return found
 
     def way(self, packet: Packet) -> Way | None:
-        """How a packet leaves; None if it cannot."""
+        """Route of a packet; None without a route."""
         if packet not in self._ways:
             self._ways[packet] = self._asked(packet)
         return self._ways[packet]
 
     def _asked(self, packet: Packet) -> Way | None:
-        # From an address that this machine has no more nothing leaves, but what has it now still does.
+        # The lookup fails for a removed source address, so ask again without the source.
         questions = [packet, packet._replace(source=None)]
-        # An older kernel knows no ports here.
+        # An older kernel refuses ports in a lookup.
         questions += [each._replace(ports=(0, 0)) for each in questions]
         code = None
         for each in dict.fromkeys(questions):
@@ -192,7 +192,7 @@ class View:
         return Way(self.links[index].name, answer[7] == _LOCAL)
 
     def ends(self, link: Link) -> tuple[tuple[Address, ...], int]:
-        """Where the other ends of a tunnel are, and the mark of its packets; none if it is none, or does not say."""
+        """Remote ends of a tunnel, and the mark of its outer packets; empty if there is no tunnel or no answer."""
         if link.kind != "wireguard":
             return link.ends, link.mark
         try:
@@ -229,13 +229,13 @@ _TUNNEL_ENDS: Final = {
     "vxlan": (2, 16),
     "geneve": (2, 7),
 }
-"""Which attributes of IFLA_INFO_DATA are the other end of a tunnel."""
+"""Attributes of IFLA_INFO_DATA with the remote end of a tunnel."""
 _TUNNEL_MARKS: Final = {"gre": 20, "gretap": 20, "ip6gre": 20, "ip6gretap": 20, "ipip": 20, "ip6tnl": 20, "sit": 20}
-"""Which one is the mark."""
+"""Attribute of IFLA_INFO_DATA with the mark."""
 
 
 def _lookup(packet: Packet) -> bytes:
-    """struct rtmsg, and what the packet is known to have."""
+    """struct rtmsg with the known properties of a packet."""
     bits, source = packet.to.max_prefixlen, packet.source
     body = struct.pack("=8BI", _FAMILIES[packet.to.version], bits, bits if source else 0, packet.service, *[0] * 5)
     body += netlink.attribute(_ROUTE_TO, packet.to.packed)
@@ -270,7 +270,7 @@ def _link(row: bytes) -> Link:
 
 
 def _hops(data: bytes) -> Iterator[tuple[int, int]]:
-    """Flags and interface of each hop (struct rtnexthop) of a route that has several."""
+    """Flags and interface of each next hop (struct rtnexthop)."""
     while len(data) >= 8:
         length, flags, _, index = struct.unpack_from("=HBBi", data)
         if length < 8:
@@ -280,7 +280,7 @@ def _hops(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _connection(row: bytes) -> Connection:
-    """struct inet_diag_msg."""
+    """A connection from struct inet_diag_msg."""
     own, other = (int.from_bytes(row[at : at + 2], "big") for at in (4, 6))
     addresses = [plain(ip_address(row[at : at + (4 if row[0] == socket.AF_INET else 16)])) for at in (8, 24)]
     mark = netlink.number(netlink.attributes(row[72:]).get(_SOCKET_MARK))
@@ -288,7 +288,7 @@ def _connection(row: bytes) -> Connection:
 
 
 def plain(address: Address) -> Address:
-    """An address of IPv4 that is written as one of IPv6 (::ffff:...), as what it is; without its scope."""
+    """An address without scope; an IPv4-mapped IPv6 address (::ffff:...) as IPv4."""
     if isinstance(address, IPv4Address):
         return address
     return address.ipv4_mapped or IPv6Address(address.packed)
@@ -301,13 +301,13 @@ _PEER_ENDPOINT = 4
 
 
 def _wireguard(index: int) -> tuple[tuple[Address, ...], int]:
-    """The endpoints of its peers, and its mark."""
+    """Endpoints of a WireGuard interface's peers, and the mark."""
     name = netlink.attribute(_FAMILY_NAME, b"wireguard\0")
     control = netlink.ask(netlink.GENERIC, _CONTROL, struct.pack("=BBxx", _GET_FAMILY, 1) + name)
     family = netlink.number(netlink.attributes(control[4:]).get(_FAMILY_ID))
     ends, mark = [], 0
     question = struct.pack("=BBxx", _GET_DEVICE, 1) + netlink.attribute(_DEVICE_INDEX, struct.pack("=I", index))
-    # Peers may take several messages.
+    # The list of peers may span several messages.
     for row in netlink.dump(netlink.GENERIC, family, question):
         device = netlink.attributes(row[4:])
         mark = netlink.number(device.get(_DEVICE_MARK)) or mark

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The rules that the module is loaded with, as /etc/xsmmu.conf has them: one a line, `#` begins a comment.
+"""The module's boot-time rules in /etc/xsmmu.conf: a rule per line, `#` begins a comment.
 
-A rule is MATCH=POLICY[,TUNABLE:VALUE...], or auto or none for POLICY, as the module reads it (kmod/rules.c); the first
-one that matches a device decides. Another file can be named by XSMMU_CONF.
+A rule is MATCH=POLICY[,TUNABLE:VALUE...], where POLICY may be auto or none, in the module's syntax (kmod/rules.c). The
+first rule that matches a device decides. XSMMU_CONF names another file.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from xsmmu.machine import Device
 _ADDRESS = re.compile(
     r"(?:([0-9a-f]+):)?([0-9a-f]{1,2}):([01]?[0-9a-f])\.([0-7])(?:/([0-9a-f]{4}:[0-9a-f]{4}))?", re.IGNORECASE
 )
-"""An address, and behind a slash the vendor and device that have to be there."""
+"""An address, optionally with a slash and the expected vendor and device."""
 _ID = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4})", re.IGNORECASE)
 _CLASS = re.compile(r"class:((?:[0-9a-f]{2}){1,3})", re.IGNORECASE)
 _DRIVER = re.compile(r"driver:([^\s=;,\"#][^=;,\"#]*)")
-"""A driver may have any name; these characters end a word of the rules."""
+"""A driver's name; the excluded characters end a word of the rules."""
 
 _BLANKS = (" ", "\t")
 
 LENGTH_MAX: Final = 1024
-"""Characters that the kernel takes for a parameter of text."""
+"""Longest string parameter that the kernel accepts."""
 
 
 def conf() -> Path:
-    """The file of the rules."""
+    """Path of the rules."""
     return Path(os.environ.get("XSMMU_CONF", "/etc/xsmmu.conf"))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What it matches, and what is chosen for that."""
+    """A match and a choice."""
 
     match: str
     choice: str
 
     @property
     def text(self) -> str:
-        """As the module reads it."""
+        """The rule in the module's syntax."""
         return f"{self.match}={self.choice}"
 
     @property
     def policy(self) -> str:
-        """Its policy, auto or none."""
+        """A policy, auto or none."""
         return self.choice.partition(",")[0]
 
     @property
     def address(self) -> str | None:
-        """The full address that it matches, if that is what it does."""
+        """Full address, if the rule matches an address."""
         found = _ADDRESS.fullmatch(self.match)
         if not found:
             return None
@@ -65,22 +65,22 @@ class Rule:
 
     @property
     def identity(self) -> str | None:
-        """The vendor and device that have to be at its address, if it says them."""
+        """Expected vendor and device at the rule's address, if given."""
         found = _ADDRESS.fullmatch(self.match)
         return found[5].lower() if found and found[5] else None
 
     def is_for_another(self, device: Device) -> bool:
-        """Whether it is for this device's address, and for another device there: the module passes it over."""
+        """Whether the rule names the device's address but expects another device; the module skips such a rule."""
         return self.address == device.address and self.identity not in (None, identity(device))
 
     @property
     def driver(self) -> str | None:
-        """The driver that it matches, if that is what it does."""
+        """Driver, if the rule matches a driver."""
         found = _DRIVER.fullmatch(self.match)
         return found[1] if found else None
 
     def matches(self, device: Device, driver: str | None) -> bool:
-        """Whether it is for a device that this driver is bound to."""
+        """Whether the rule matches a device with a given driver."""
         if self.match == "*":
             return True
         if self.address:
@@ -93,12 +93,12 @@ class Rule:
 
 
 def identity(device: Device) -> str:
-    """A device's vendor and device number."""
+    """Vendor and device number of a device."""
     return f"{device.number('vendor'):04x}:{device.number('device'):04x}"
 
 
 def parse(text: str, policies: Sequence[str] | None) -> Rule:
-    """A rule; `policies` is what the module offers, None if that is not known."""
+    """Parse a rule; `policies` are the words that the module accepts, None if unknown."""
     match, equals, choice = text.partition("=")
     rule = Rule(match, choice)
     if not equals:
@@ -127,7 +127,7 @@ def parse(text: str, policies: Sequence[str] | None) -> Rule:
 
 
 def _fault(match: str) -> str:
-    """What is wrong with what a rule is to match, and the way to write that."""
+    """Description of an invalid match, with the correct form."""
     if match.startswith("class:"):
         return "is no class, which has 2, 4 or 6 hexadecimal digits: class:02, class:0108, class:010802"
     if match.startswith("driver:"):
@@ -146,7 +146,7 @@ def _wrong(message: str) -> UserError:
 
 
 def check_tunable(name: str, value: str) -> int:
-    """The value of a tunable, which must be one and in its range."""
+    """Check name and range of a tunable and return its value."""
     if name not in module.TUNABLES:
         raise UserError(f"unknown tunable '{name}': choose from {', '.join(module.TUNABLES)}", code="unknown-name")
     first, last = module.TUNABLES[name]
@@ -156,7 +156,7 @@ def check_tunable(name: str, value: str) -> int:
 
 
 def read(text: str, policies: Sequence[str] | None) -> list[Rule]:
-    """The rules of a file's text; the error for a wrong one names its line."""
+    """Rules in a file's text; an error names the line."""
     found = []
     for number, line in enumerate(_lines(text), 1):
         words = _rule_of(line)
@@ -175,7 +175,7 @@ def read(text: str, policies: Sequence[str] | None) -> list[Rule]:
 
 
 def joined(rules: Iterable[Rule]) -> str:
-    """The module's parameter."""
+    """Value of the module's parameter `rules`."""
     return ";".join(rule.text for rule in rules)
 
 
@@ -185,7 +185,7 @@ def deciding(rules: Iterable[Rule], device: Device, driver: str | None) -> Rule 
 
 
 def passed_over(found: Sequence[Rule]) -> list[str]:
-    """What is to be said of rules by address whose device is another one by now."""
+    """Notes about rules by address with another device at the address now."""
     reached = [(rule, Device(rule.address)) for rule in found if rule.address]
     return [
         f"{rule.match}: the device there is {identity(device)} now, so the module passes this rule over"
@@ -195,7 +195,7 @@ def passed_over(found: Sequence[Rule]) -> list[str]:
 
 
 def with_choice(text: str, device: Device, choice: str | None) -> str:
-    """A file's text in which this is what is chosen for a device, or nothing by its address; all else is kept."""
+    """The file's text with a new choice for a device, or without a rule for its address; other lines stay."""
     kept: list[str] = []
     own: int | None = None
     comment = ""
@@ -206,7 +206,7 @@ def with_choice(text: str, device: Device, choice: str | None) -> str:
             own = len(kept)
             comment = line[len(line.partition("#")[0].rstrip()) :]
     if choice is not None:
-        # An address stands before what would match it, too.
+        # A rule by address must precede general rules that match the device.
         first = _first_general(kept)
         at = first if own is None or own > first else own
         kept.insert(at, f"{device.address}/{identity(device)}={choice}{comment}")
@@ -214,7 +214,7 @@ def with_choice(text: str, device: Device, choice: str | None) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a file; other characters at which splitlines() ends a line may be part of a comment."""
+    """Lines of a file; splitlines() would also split at characters that may occur in comments."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
@@ -227,7 +227,7 @@ def _address_of(line: str) -> str | None:
 
 
 def _first_general(lines: Sequence[str]) -> int:
-    """Where the first rule that is not for an address begins, with the comment above it."""
+    """Index of the first rule without an address, or of the comment above the rule."""
     at = next((at for at, line in enumerate(lines) if _rule_of(line) and not _address_of(line)), len(lines))
     while 0 < at < len(lines) and lines[at - 1].startswith("#"):
         at -= 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How many maps and unmaps a second devices make, counted by the kernel's own tracepoints, and what that would cost.
+"""Rates of maps and unmaps, counted by the kernel's tracepoints, and estimated costs.
 
-Linux 6.12 and later trace each call of the DMA API with its device (`dma:`). Before, only changes of page tables are
-traced (`iommu:`), without a device: then one sum stands for all of them. A trace instance of our own is used, so nobody
-else's tracing is disturbed. Where the kernel has histograms it counts itself; else the events are read one by one.
+Linux 6.12 and later trace each call of the DMA API with the device (`dma:`). Older kernels trace only changes of page
+tables (`iommu:`) without a device, so all devices are summed up. A trace instance of our own leaves other tracing
+undisturbed. Kernels with histograms count in the kernel; for other kernels the events are read.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from xsmmu.errors import UserError
 from xsmmu.machine import Device, root, sysfs
 
 KINDS: Final = ("page", "phys", "sg", "resource")
-"""Calls of the DMA API, traced as dma_map_KIND and dma_unmap_KIND; newer kernels have phys for page and resource."""
+"""Suffixes of the tracepoints dma_map_KIND and dma_unmap_KIND; newer kernels have phys instead of page and resource."""
 EVERYONE: Final = "all devices"
-"""What stands for the device where the kernel does not say which."""
+"""Placeholder for kernels that do not trace the device."""
 
 Counts = Mapping[tuple[str, str], int]
-"""By device, and `map` or `unmap`."""
+"""Counts by device and by `map` or `unmap`."""
 
 _BUFFER_KIB: Final = 4096
 _STEP_S: Final = 0.1
@@ -44,7 +44,7 @@ _LOST: Final = re.compile(r"\[LOST (\d+) EVENTS\]")
 
 
 def parse_histogram(content: str) -> Counter[str]:
-    """Hits by device, of the file `hist` of an event."""
+    """Hits by device in an event's file `hist`."""
     found: Counter[str] = Counter()
     for device, hits in _ROW.findall(content):
         found[device] += int(hits)
@@ -52,12 +52,12 @@ def parse_histogram(content: str) -> Counter[str]:
 
 
 def parse_hits(content: str) -> int:
-    """All hits, of the file `hist` of an event."""
+    """Total hits in an event's file `hist`."""
     return sum(int(hits) for hits in _HITS.findall(content))
 
 
 def parse_events(content: str) -> tuple[Counter[tuple[str, str]], int]:
-    """Counts of the lines of `trace_pipe`, and how many events the kernel had to drop between them."""
+    """Counts of events in `trace_pipe`, and the number of dropped events."""
     found: Counter[tuple[str, str]] = Counter()
     for way, device in _EVENT.findall(content):
         found[device, way] += 1
@@ -82,7 +82,7 @@ def _remove(folder: Path) -> None:
 
 
 def _remove_left(instances: Path) -> None:
-    """What one of us has left that was killed."""
+    """Remove instances of killed commands."""
     for folder in instances.glob("xsmmu-*"):
         number = folder.name.removeprefix("xsmmu-")
         if number.isdigit() and not (root("proc") / number).exists():
@@ -93,7 +93,7 @@ def _remove_left(instances: Path) -> None:
 
 @contextmanager
 def instance() -> Iterator[Path]:
-    """A trace instance, removed at the end whatever happens."""
+    """A trace instance that is removed at the end."""
     instances = _tracing() / "instances"
     if kernel.lockdown() == "confidentiality":
         raise UserError(
@@ -117,26 +117,26 @@ def instance() -> Iterator[Path]:
 
 
 class Counting(Protocol):
-    """One way to count."""
+    """A method of counting."""
 
     lost: int
-    """Events that are missing in the counts."""
+    """Number of events missing in the counts."""
 
     def step(self) -> None:
-        """To be called often."""
+        """Called often while counting."""
 
     def stop(self) -> None:
-        """Count no more; what was counted stays."""
+        """Stop counting and keep the counts."""
 
     def counts(self) -> Counts:
-        """What was counted."""
+        """The counts."""
 
     def close(self) -> None:
-        """The instance is not in use any more."""
+        """Release the instance."""
 
 
 def _events(folder: Path) -> dict[Path, str]:
-    """The events of an instance that are counted, and the way of each: those with a device, where there are any."""
+    """Events to count, with `map` or `unmap`; events with a device if available."""
     kinds = {f"dma/dma_{way}_{kind}": way for way in ("map", "unmap") for kind in KINDS}
     for candidates in (kinds, {"iommu/map": "map", "iommu/unmap": "unmap"}):
         found = {folder / "events" / name: way for name, way in candidates.items()}
@@ -154,7 +154,7 @@ def _keys(event: Path) -> str:
 
 
 def _trigger(event: Path, word: str) -> None:
-    # Opened to be truncated it would lose what it has.
+    # Mode "w" would truncate and clear the existing triggers.
     with (event / "trigger").open("a") as file:
         file.write(f"{word}\n")
 
@@ -165,7 +165,7 @@ def _stop_histogram(event: Path) -> None:
 
 
 class Histograms:
-    """The kernel counts by device itself."""
+    """Counts in the kernel, by histogram triggers."""
 
     lost = 0
 
@@ -179,13 +179,13 @@ class Histograms:
             raise
 
     def step(self) -> None:
-        """Nothing is to be done meanwhile."""
+        """Nothing to do: the kernel counts."""
 
     def stop(self) -> None:
-        """Nor at the end: the files are read at once."""
+        """Nothing to do: counts() reads all files at once."""
 
     def counts(self) -> Counts:
-        """What the kernel has counted."""
+        """Counts from the histograms."""
         found: Counter[tuple[str, str]] = Counter()
         for event, way in self.events.items():
             content = (event / "hist").read_text()
@@ -197,13 +197,13 @@ class Histograms:
         return found
 
     def close(self) -> None:
-        """Remove the triggers: an instance with triggers is in use."""
+        """Remove the triggers, which keep the instance in use."""
         for event in self.events:
             _stop_histogram(event)
 
 
 class Lines:
-    """Each event is a line, read here."""
+    """Counts by reading the trace, a line per event."""
 
     def __init__(self, folder: Path, events: Mapping[Path, str]) -> None:
         self.events = events
@@ -220,7 +220,7 @@ class Lines:
             raise
 
     def step(self) -> None:
-        """Read what there is, but not for ever: events may come faster than they are read."""
+        """Read available lines for a limited time; events may arrive faster than this loop reads."""
         self._read(time.monotonic() + _STEP_S)
 
     def _read(self, until: float) -> None:
@@ -237,17 +237,17 @@ class Lines:
             self.lost += lost
 
     def stop(self) -> None:
-        """The events are off again; what they left in the buffer is read."""
+        """Disable the events, then read the rest of the buffer."""
         for event in self.events:
             (event / "enable").write_text("0\n")
         self._read(math.inf)
 
     def counts(self) -> Counts:
-        """What was read."""
+        """Counts of the lines read."""
         return Counter(self.found)
 
     def close(self) -> None:
-        """The events are off, whatever happened, and nobody reads them."""
+        """Disable the events."""
         for event in self.events:
             (event / "enable").write_text("0\n")
         os.close(self.pipe)
@@ -255,7 +255,7 @@ class Lines:
 
 @contextmanager
 def counting() -> Iterator[Counting]:
-    """The best way to count that this kernel has."""
+    """The best method of counting on this kernel."""
     with instance() as folder:
         events = _events(folder)
         by_kernel = all((event / "hist").exists() for event in events)
@@ -271,19 +271,19 @@ def counting() -> Iterator[Counting]:
 
 @dataclass(frozen=True)
 class Rate:
-    """Of a device, or of all of them."""
+    """Rates of a device, or of all devices together."""
 
     device: str
     names: tuple[str, ...]
     path: str | None
-    """Whose path its DMA takes, as xsmmu status has it."""
+    """Path of the device's DMA, as in xsmmu status."""
     maps_per_s: float
     unmaps_per_s: float
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A sample."""
+    """Result of a sample."""
 
     seconds: float
     rates: tuple[Rate, ...]
@@ -292,16 +292,16 @@ class Taken:
 
     @property
     def is_sum(self) -> bool:
-        """Whether the kernel did not say which device it was."""
+        """Whether the kernel did not trace devices."""
         return any(rate.device == EVERYONE for rate in self.rates)
 
     def shares(self, rate: Rate) -> dict[str, float]:
-        """The part of one CPU that a device's maps and unmaps would take, by policy."""
+        """Share of a CPU for a device's maps and unmaps, by policy."""
         costs = self.calibration.policies if self.calibration else {}
         return {name: cost.share(rate.maps_per_s, rate.unmaps_per_s) for name, cost in costs.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """The sample as JSON fields."""
         rows = [
             {
                 "device": None if rate.device == EVERYONE else rate.device,
@@ -318,7 +318,7 @@ class Taken:
 
 
 def rates(first: Counts, last: Counts, seconds: float, wanted: Sequence[Device]) -> tuple[Rate, ...]:
-    """What happened between two counts, busiest first: for the wanted devices, or all PCI devices that were seen."""
+    """Rates between two counts, busiest first: for the given devices, or for all PCI devices in the counts."""
     moved = {key: last[key] - first.get(key, 0) for key in last}
     known = {each.address: each for each in machine.devices()}
     seen = {device for device, _ in moved}
@@ -333,7 +333,7 @@ def rates(first: Counts, last: Counts, seconds: float, wanted: Sequence[Device])
 
 
 def _wait(start: float, seconds: float, count: Counting) -> None:
-    """Let it count until so long after the start, with a bar on standard error where that is a terminal."""
+    """Count until the given time after the start, with a progress bar if standard error is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -347,7 +347,7 @@ def _wait(start: float, seconds: float, count: Counting) -> None:
 
 
 def take(wanted: Sequence[Device], seconds: float) -> Taken:
-    """Count for so long."""
+    """Count for the given time."""
     costs = calibration.read()
     with counting() as count:
         first, start = count.counts(), time.monotonic()

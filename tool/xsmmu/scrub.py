@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Takes names of a machine and its users out of results before they leave it.
+"""Removes names of a machine and its users from results.
 
-Its host name and serial numbers go from fields that may hold a user's words: a command, a file's name, a reason. What
-is known by its form goes from these and from names: MAC and IP addresses, UUIDs, names of iSCSI and NVMe, names of
-homes. A word in capitals stands in their place. Fields that only the kernel and the tool write stay as they are.
+Host name and serial numbers are removed from fields with words of a user: commands, file names, reasons. Patterns are
+removed from these fields and from names: MAC and IP addresses, UUIDs, iSCSI and NVMe names, names of home folders. A
+word in capitals takes their place. Fields that only the kernel and the tool write stay unchanged.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SERIALS: Final = (
     *("class/block/*/device/serial", "class/block/*/device/wwid", "class/block/*/wwid", "class/block/*/eui"),
     *("class/block/*/serial", "class/block/*/device/vpd_pg80"),
 )
-"""Files of sysfs with a number that no other machine has."""
+"""Files in sysfs with numbers unique to this machine."""
 _LEAST: Final = 4
-"""Characters of a serial number."""
+"""Shortest serial number."""
 _PLACEHOLDER: Final = re.compile(r"\D*|\d{1,5}|[\d.]*\d\.\d[\d.]*|(.)\1*|0?1?2345678?9?0?", re.IGNORECASE)
-"""What firmware has where it has no number: a word, a short number, a version, one character repeated, 123456789."""
+"""Placeholders of firmware for a missing number: a word, a short number, a version, a repeated character, 123456789."""
 _FIXED: Final = frozenset(
     (
         *("schema", "document", "tool", "module", "version", "kernel", "kernel_version", "distribution"),
@@ -37,11 +37,11 @@ _FIXED: Final = frozenset(
 )
 """Fields that only the kernel and the tool write."""
 _TOLD: Final = frozenset(("subject", "names", "command_line"))
-"""Fields with names of interfaces and disks, and none of the machine."""
+"""Fields with names of interfaces and disks, but without names of the machine."""
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _FORMS: Final = {
     "MAC": re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5,}(?![0-9A-Fa-f:])"),
-    # An interface that is named by it.
+    # Interfaces named by their MAC address.
     "NAMED-BY-MAC": re.compile(r"(?<![A-Za-z0-9])(?:en|wl|ww|sl|ib)x[0-9a-f]{12}(?![A-Za-z0-9])"),
     "IQN": re.compile(r"(?<![A-Za-z0-9.])(?:iqn|nqn)\.\d{4}-\d\d\.[\w.:-]*\w", re.IGNORECASE),
     "UUID": re.compile(
@@ -56,11 +56,11 @@ _MAY_BE_IP6: Final = re.compile(r"(?<![0-9A-Za-z:])[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(
 
 
 _IP6: Final = tuple(map(IPv6Network, ("2000::/3", "fc00::/7", "fe80::/9", "ff00::/8", "64:ff9b::/96", "::ffff:0:0/96")))
-"""Where addresses of machines are; what else has this form (12::34, dead::beef) is none."""
+"""Networks with addresses of machines; other words in this form (12::34, dead::beef) are no addresses."""
 
 
 class Scrub:
-    """Takes it out, and counts what it took."""
+    """Removes identifying words, and counts the removals."""
 
     def __init__(self) -> None:
         self.taken: Counter[str] = Counter()
@@ -68,7 +68,7 @@ class Scrub:
         self.words = [(kind, _WHOLE[kind](re.escape(word))) for kind, word in known]
 
     def value(self, found: Any, field: str = "") -> Any:
-        """The same JSON without it; names of fields stay."""
+        """A JSON value without identifying words; names of fields stay."""
         if field in _FIXED:
             return found
         if isinstance(found, str):
@@ -80,7 +80,7 @@ class Scrub:
         return found
 
     def text(self, found: str) -> str:
-        """The same text without it."""
+        """A text without identifying words."""
         for kind, pattern in self.words:
             found = self._replaced(kind, pattern, found)
         return self._formless(found)
@@ -96,7 +96,7 @@ class Scrub:
         return found
 
     def _ip6(self, found: re.Match[str]) -> str:
-        # A sentence may end with it, or a path follow.
+        # A full stop or a colon may follow the address.
         address = found[0].rstrip(".:")
         for word in (found[0], address):
             try:
@@ -111,14 +111,14 @@ class Scrub:
 
 _WHOLE: Final = {
     "HOST": lambda word: re.compile(rf"(?<![\w-]){word}(?![\w-])", re.IGNORECASE),
-    # Names of links to a disk have it between _ and -: /dev/disk/by-id/nvme-MODEL_SERIAL-part1.
+    # Disk links have the serial number between _ and -: /dev/disk/by-id/nvme-MODEL_SERIAL-part1.
     "SERIAL": lambda word: re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])", re.IGNORECASE),
 }
-"""What stands for a word and no part of another one, in capitals or not: tools print both."""
+"""Patterns for whole words in any case; tools print upper and lower case."""
 
 
 def _known() -> Iterator[tuple[str, str]]:
-    """What this machine knows of itself."""
+    """Identifying words of this machine."""
     names = {link.name for kind in ("net", "block", "nvme") for link in (sysfs() / "class" / kind).glob("*")}
     name = text(root("proc") / "sys/kernel/hostname") or ""
     for word in {name, name.partition(".")[0]} - {"", "(none)", "localhost", "xsmmu"} - names:
@@ -126,7 +126,7 @@ def _known() -> Iterator[tuple[str, str]]:
     for pattern in _SERIALS:
         for file in sysfs().glob(pattern):
             word = text(file) or ""
-            # Of SCSI and SATA it is a page, with a header of four bytes.
+            # For SCSI and SATA the file is a VPD page with a header of four bytes.
             if file.name == "vpd_pg80":
                 word = word[4:].strip()
             for form in _forms(word) - names:
@@ -135,7 +135,7 @@ def _known() -> Iterator[tuple[str, str]]:
 
 
 def _forms(word: str) -> set[str]:
-    """A number, and as udev writes it in names of links: without blanks, its kind left out or said otherwise."""
+    """A serial number and its forms in udev's links: underscores for blanks, other prefixes or none."""
     found = {word, "_".join(word.split())}
     kind, _, number = word.partition(".")
     if kind in ("naa", "eui", "uuid", "t10"):

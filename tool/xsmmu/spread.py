@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What several runs say of one quantity: its middle, and how far they lie apart."""
+"""Statistics of several runs: median and spread."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Final
 from xsmmu.digits import precise
 
 SOUND: Final = 6
-"""From so many runs on, their range has the true median with 95 % (1 - 2 * 0.5^n), whatever their distribution is."""
+"""Runs whose range contains the true median with a probability of 95 % (1 - 2 * 0.5^n), for any distribution."""
 OUTLIER: Final = 14.826
-"""In median deviations: ten standard deviations of a normal distribution, where hyperfine has its bound, too."""
+"""Threshold in median deviations: ten standard deviations of a normal distribution, as in hyperfine."""
 NOISE: Final = 0.01
-"""Of the median; a smaller deviation disturbs no comparison, however equal the other runs are."""
+"""Share of the median below which a deviation is no outlier, however close the other runs are."""
 
 
 def column(rows: Sequence[Mapping[str, float | None]], name: str) -> list[float]:
-    """What is known of a quantity, in order."""
+    """Known values of a quantity, in order."""
     return [value for row in rows if (value := row[name]) is not None]
 
 
 def spread(values: Sequence[float], base: Sequence[float]) -> dict[str, float | None] | None:
-    """Median, median absolute deviation from it, least and most; and the median relative to the baseline's."""
+    """Median, median absolute deviation, least and largest value, and the ratio to the baseline's median."""
     if not values:
         return None
     median = statistics.median(values)
@@ -38,7 +38,7 @@ def spread(values: Sequence[float], base: Sequence[float]) -> dict[str, float | 
 
 
 def few(runs: int, option: str) -> Iterator[str]:
-    """The warning of fewer runs than say something."""
+    """A warning if there are too few runs."""
     if runs < SOUND:
         yield (
             f"{runs} run{'' if runs == 1 else 's'} of each: too few to say how far runs lie apart, so that a small "
@@ -47,7 +47,7 @@ def few(runs: int, option: str) -> Iterator[str]:
 
 
 def outliers(values: Sequence[float], resolution: float = 0.0) -> list[int]:
-    """The places of values that are no part of what the others are; a difference up to `resolution` says nothing."""
+    """Indices of outliers; a difference up to `resolution` is none."""
     if not values:
         return []
     median = statistics.median(values)
@@ -57,7 +57,7 @@ def outliers(values: Sequence[float], resolution: float = 0.0) -> list[int]:
 
 
 def disturbed(name: str, quantity: str, values: Sequence[float], resolution: float = 0.0) -> Iterator[str]:
-    """The warning of outliers; a first one may only lack what a warm-up fills."""
+    """A warning about outliers; an outlier in the first round may only need a warm-up."""
     found = outliers(values, resolution)
     if found:
         said = ", ".join(f"{precise(values[at])} in round {at + 1}" for at in found)

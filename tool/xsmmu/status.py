@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu status`: devices behind an IOMMU, whose path their DMA takes, what that guarantees, and what was counted."""
+"""`xsmmu status`: devices behind an IOMMU with the path of their DMA, the level, and statistics."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ COLUMNS = (
 
 
 def row(device: Device, at_boot: Sequence[Rule] | None = ()) -> dict[str, Any]:
-    """The facts of a device; of the next boot none if its rules are not known.
+    """Facts about a device; without the next boot if `at_boot` is None.
 
-    The path is the kernel's own until the module has taken the group over.
+    While the group is not attached, the path is the kernel's own path.
     """
     group = device.group
     path, level = group.kernel_path if group else ("none", "none")
@@ -69,7 +69,7 @@ def row(device: Device, at_boot: Sequence[Rule] | None = ()) -> dict[str, Any]:
 
 
 def _counted(device: Device) -> dict[str, Any]:
-    """What was counted since the module was loaded; nothing where nothing was, or root only may know."""
+    """Statistics since the module was loaded; empty without DMA under the module, or without permission."""
     if not module.counts_are_readable(device):
         return {}
     stats = module.read(device).stats
@@ -89,7 +89,7 @@ def _counted(device: Device) -> dict[str, Any]:
 
 
 def rows(names: tuple[str, ...], everything: bool) -> list[dict[str, Any]]:
-    """The devices that are named, or all behind an IOMMU but bridges; all PCI devices with `everything`."""
+    """Rows of the named devices, or of all devices behind an IOMMU but bridges; all PCI devices with `everything`."""
     at_boot = _rules_of_boot()
     if names:
         return [row(machine.find(name), at_boot) for name in names]
@@ -106,25 +106,25 @@ def _rules_of_boot() -> list[Rule] | None:
 
 
 def _row_unless_gone(device: Device, at_boot: Sequence[Rule] | None) -> dict[str, Any] | None:
-    """Nobody has asked for this one."""
+    """Row of a device that the user has not named."""
 
     def look(at: Device) -> dict[str, Any]:
         return row(at, at_boot)
 
-    # The second time without the module's files, which may have gone alone.
+    # The module's files may disappear alone, so try again without them.
     found = module.unless_gone(look, device) or module.unless_gone(look, device)
-    # What goes while it is read looks as if it was behind no IOMMU.
+    # A device that disappears seems to have no IOMMU.
     return found if device.folder.exists() else None
 
 
 def cells(found: dict[str, Any]) -> list[object]:
-    """A row of the table."""
+    """Cells of a table row."""
     state = "declined" if found["declined"] else found["state"]
     if found["policy"] not in (None, "none") and found["path"] != found["policy"]:
         state = f"{found['policy']} chosen{' by auto' if found['auto'] else ''}, {state}"
-    # Counts of a group that was given back are of the time before.
+    # Counts of a detached group are old.
     counts = {name: found[name] if found["counting"] else None for name in _COUNTS}
-    # A group has a choice at the next boot, be it none.
+    # A group always has a choice at the next boot, possibly none.
     is_unknown = found["group"] is not None and found["next_boot"] is None
     pages, ratio, longest = counts["unmapped_pages"], counts["invalidations_per_page"], counts["exposure_max_ns"]
     return [
@@ -144,7 +144,7 @@ def cells(found: dict[str, Any]) -> list[object]:
 
 
 def notes(found: dict[str, Any]) -> Iterator[str]:
-    """Why the module declines the group of a row; the causes of figures that look wrong."""
+    """Why the module declines the row's group, and explanations of unusual figures."""
     name = " ".join(found["names"]) or found["device"]
     if found["declined"]:
         yield f"{name}: the module declines its IOMMU group: {found['declined']}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A change in steps: all of them are done, or what was done is put back, and each can be said as a line for a shell."""
+"""A change in steps: either all steps succeed or all are undone; each step has a shell line for --dry-run."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from typing import Final
 from xsmmu.errors import UserError
 
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What ends a command early."""
+"""Signals that end a command early."""
 
 
 def echo(value: str, file: Path) -> str:
-    """The line for a shell that writes a value to a file; names of drivers may have blanks."""
+    """Shell line that writes a value to a file; names of drivers may contain blanks."""
     return f"echo {shlex.quote(value)} > {shlex.quote(str(file))}"
 
 
 def nothing() -> None:
-    """What takes back a step that changes nothing."""
+    """Undo of a step without changes."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step; `undo` makes it as it was, however far `do` came and if it was called before; both raise UserError."""
+    """A step; `undo` may be called repeatedly, and wherever `do` stopped. Both raise UserError."""
 
     shell: str
-    """Empty for a step that only its undo is for."""
+    """Empty for a step that only has an undo."""
     do: Callable[[], None]
     undo: Callable[[], None] = nothing
     changes: bool = True
-    """False for a write of what the module shows already: only what it shows then says whether that changed."""
+    """False for a write that repeats the shown value; the caller compares afterwards."""
     keeps: bool = False
-    """True for a step whose failure takes nothing back: the error is raised when the other steps are done."""
+    """True for a step whose failure undoes nothing; the error is raised after the other steps."""
 
 
 def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> None:
-    """Do all; if one fails, or at Ctrl-C or SIGTERM, put back what was done, and say so in the error.
+    """Run all steps; after a failure, Ctrl-C or SIGTERM, undo them, and say so in the error.
 
-    Each is told before it begins.
-    A terminal that hangs up does not end it: that may come of the step that unbinds a network card.
+    `tell` is called with each shell line first. SIGHUP does not stop the steps: unbinding a network card may hang up
+    the user's terminal.
     """
     begun: list[Step] = []
     kept: UserError | None = None
@@ -61,7 +61,7 @@ def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> 
                     if not step.keeps:
                         raise
                     kept = error
-        # All is done: one that has hung up meanwhile, or does now, must not have this end as if it was stopped.
+        # All steps are done; SIGHUP from now on must not report a stopped command.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if kept:
         raise kept
@@ -69,7 +69,7 @@ def run(steps: Sequence[Step], tell: Callable[[str], None] = lambda _: None) -> 
 
 @contextlib.contextmanager
 def put_back_if_it_fails(begun: Sequence[Step]) -> Iterator[None]:
-    """Take these steps back if what is done within fails, or at Ctrl-C or a signal; the error says so."""
+    """Undo the steps in `begun` if the context fails or a signal arrives; the error says so."""
     with _one_of(*STOPPING):
         try:
             yield
@@ -77,7 +77,7 @@ def put_back_if_it_fails(begun: Sequence[Step]) -> Iterator[None]:
             try:
                 left = _undisturbed(begun)
             except BaseException:
-                # The one signal that is answered came before it could wait, or just after.
+                # The signal arrived just before or after _undisturbed() blocked signals.
                 left = _undisturbed(begun)
             if isinstance(error, Exception) and not isinstance(error, (UserError, OSError)):
                 raise
@@ -85,7 +85,7 @@ def put_back_if_it_fails(begun: Sequence[Step]) -> Iterator[None]:
 
 
 def _undisturbed(begun: Sequence[Step]) -> list[str]:
-    """Take steps back while signals wait, and forget those: it stops already."""
+    """Undo steps with signals blocked, and discard pending signals."""
     with later(*STOPPING):
         left = take_back(begun)
         while signal.sigtimedwait(STOPPING, 0):
@@ -95,16 +95,16 @@ def _undisturbed(begun: Sequence[Step]) -> list[str]:
 
 @contextlib.contextmanager
 def _one_of(*signals: signal.Signals) -> Iterator[None]:
-    """Have only the first of them answered.
+    """Deliver only the first of these signals.
 
-    While the kernel unbinds a driver all of them wait, and then come at once: the second one would be raised before
-    `later` could have it wait, in the middle of the answer to the first.
+    While the kernel unbinds a driver, signals stay pending and are then delivered together: a second signal would
+    interrupt the handling of the first before `later` could block the second.
     """
     before = {number: signal.getsignal(number) for number in signals}
     asked = {number: answer for number, answer in before.items() if callable(answer)}
 
     def answer(number: int, frame: FrameType | None) -> None:
-        # Not SIG_IGN, which children would have, too.
+        # SIG_IGN would be inherited by children.
         for each in asked:
             signal.signal(each, lambda *_: None)
         asked[signal.Signals(number)](number, frame)
@@ -120,10 +120,10 @@ def _one_of(*signals: signal.Signals) -> Iterator[None]:
 
 @contextlib.contextmanager
 def later(*signals: signal.Signals) -> Iterator[None]:
-    """Have signals wait."""
+    """Block signals."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
-        # One that came before is answered here.
+        # A signal that arrived earlier is handled here.
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         yield
     finally:
@@ -131,13 +131,13 @@ def later(*signals: signal.Signals) -> Iterator[None]:
 
 
 def take_back(begun: Sequence[Step]) -> list[str]:
-    """Take steps back, the last one first, all of them; what could not be."""
+    """Undo steps in reverse order; returns the failures."""
     left = []
     for step in reversed(begun):
         try:
             step.undo()
         except Exception as error:
-            # Not even a bug in one keeps the others from being taken back. Of a device that has gone nothing can be.
+            # Even a bug in an undo must not stop the others. A device that has gone needs no undo.
             if getattr(error, "code", None) != "device-gone":
                 name, text = type(error).__name__, str(error)
                 is_bug = not isinstance(error, UserError | OSError)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A terminal whose keys are read one by one, as they are pressed, and which is as before afterwards."""
+"""A terminal in a mode that delivers single keys; the earlier mode is restored afterwards."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, Final, Self
 _KEY: Final = re.compile(r"\x1b[\[O](?P<arrow>[AB])|(?P<other>\x1b[\[O][0-9;]*[A-Za-z~])|(?P<one>.)", re.DOTALL)
 _NAMES: Final = {"\x1b": "escape", "\r": "enter", "\n": "enter", " ": "space"}
 _MODES: Final = 6
-"""Where tcgetattr() has the control characters."""
+"""Index of the control characters in tcgetattr()."""
 
 
 def keys(typed: str) -> list[str]:
-    """What was typed: up, down, enter, escape, space, or the character; other function keys are left out."""
+    """Names of typed keys: up, down, enter, escape, space, or a character; other function keys are dropped."""
     found = []
     for match in _KEY.finditer(typed):
         if match["arrow"]:
@@ -28,9 +28,9 @@ def keys(typed: str) -> list[str]:
 
 
 class Keyboard:
-    """The terminal behind a descriptor, in a mode where each key comes at once and is not shown.
+    """A terminal that delivers each key at once without echo.
 
-    Ctrl-C works as before. Ctrl-Z does not stop the program: the shell would be left on its screen.
+    Ctrl-C works. Ctrl-Z is disabled, because the shell would be left on the alternate screen.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -49,7 +49,7 @@ class Keyboard:
         termios.tcsetattr(self.descriptor, termios.TCSADRAIN, self.before)
 
     def read(self, seconds: float) -> list[str] | None:
-        """The keys that are pressed within so long, as soon as there are any; None when the terminal has gone."""
+        """Keys pressed within a time, as soon as there are any; None if the terminal has hung up."""
         ready, _, _ = select.select([self.descriptor], [], [], max(seconds, 0))
         if not ready:
             return []

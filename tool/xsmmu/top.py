@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu top`: a live screen with a line for each IOMMU group that has a policy, and a page for one of them.
+"""`xsmmu top`: a live screen with a line per IOMMU group under a policy, and a page for a selected group.
 
-What is shown is computed from readings in activity.py; here it is laid out in lines of text, as wide and high as the
-terminal, and keys change what is shown.
+activity.py computes the figures; this file lays out lines for the terminal's size, and handles keys.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from xsmmu.module import KINDS, Sample
 from xsmmu.terminal import Keyboard
 
 _LOOK_S: Final = 0.25
-"""How soon a change of the terminal's size is seen."""
+"""Seconds until a changed terminal size is noticed."""
 _PASSING: Final = ("no-policy", "no-module", "not-offered", "device-gone")
-"""What may be mended while the screen is on."""
+"""Errors that may pass while the screen is on."""
 _NAME_MIN: Final = 13
 _KEYS: Final = "s sort  r reverse  space pause  up/down select  Enter open  q quit"
 _KEYS_OF_ONE: Final = "space pause  up/down next group  Esc back"
@@ -44,7 +43,7 @@ _KEYS_OF_ONE: Final = "space pause  up/down next group  Esc back"
 
 @dataclass(frozen=True)
 class Column:
-    """One of the table's; the first, devices and names, takes what is left of the width."""
+    """A column of the table; the first column, with device and names, takes the remaining width."""
 
     title: str
     width: int
@@ -52,14 +51,14 @@ class Column:
     text: Callable[[float | None], str] = short
 
     def cell(self, row: Activity) -> str:
-        """What stands there, at its width."""
+        """Cell of a row, padded."""
         value = self.value(row)
         if isinstance(value, str):
             return f"{value:<{self.width}.{self.width}}"
         return f"{self.text(value):>{self.width}.{self.width}}"
 
     def head(self) -> str:
-        """Its title, above what stands there."""
+        """Title, padded."""
         return f"{self.title:<{self.width}}" if self.title in ("policy", "level") else f"{self.title:>{self.width}}"
 
 
@@ -80,15 +79,15 @@ COLUMNS: Final = (
     Column("cpu%", 5, lambda row: row.cpu_share, percent),
 )
 FIRST_SORT: Final = 5
-"""By pages/s; 0 is the device."""
+"""Index of the first sort column, pages/s; 0 is the device."""
 _DROPPED: Final = (
     *("live", "unmap/s", "at once", "held", "maps/s", "level", "inv/s", "policy", "bound", "max", "p99", "pages/s"),
 )
-"""What goes first where the terminal is narrow; a page for one group has them all."""
+"""Columns to drop on a narrow terminal, in this order; a group's page has all figures."""
 
 
 def columns(width: int, calibrated: bool, policies: Iterable[str] = ()) -> list[Column]:
-    """Those that fit; names of the kernel's own paths are longer than those of policies."""
+    """Columns that fit; names of the kernel's modes are longer than names of policies."""
     longest = max(map(len, policies), default=0)
     found = [replace(each, width=max(each.width, longest)) if each.title == "policy" else each for each in COLUMNS]
     kept = [column for column in found if calibrated or column.title != "cpu%" or width > 100]
@@ -100,7 +99,7 @@ def columns(width: int, calibrated: bool, policies: Iterable[str] = ()) -> list[
 
 
 def names(row: Activity) -> tuple[str, str, str]:
-    """What people call the group's devices: with their addresses, without, and the first one only."""
+    """Names of the group's devices: with addresses, without addresses, and the first name only."""
     devices = [Device(address) for address in row.key]
     full = ", ".join(" ".join((*each.names, each.address)) for each in devices)
     brief = ", ".join(" ".join(each.names) or each.address for each in devices)
@@ -113,45 +112,45 @@ def names(row: Activity) -> tuple[str, str, str]:
 
 @dataclass
 class Screen:
-    """What is shown, and how keys change it."""
+    """The shown state, changed by keys."""
 
     interval_s: float
     calibration: Calibration | None = None
     rows: list[Activity] = field(default_factory=list)
     began: dict[tuple[str, ...], Reading] = field(default_factory=dict)
-    """The first reading of each group, since when its page counts exposure."""
+    """First reading of each group; the group's page counts exposure from there."""
     message: str = ""
     sort: int = FIRST_SORT
     reverse: bool = False
     paused: bool = False
     chosen: tuple[str, ...] | None = None
-    """The selected group, if it is not the first."""
+    """Selected group; None for the first group."""
     is_open: bool = False
     bar: str = "█"
 
     def ordered(self) -> list[Activity]:
-        """Rows as they stand: numbers from the largest, words and devices by the alphabet, what is not known last."""
+        """Rows in display order: largest numbers first, words in alphabetical order, unknown values last."""
         if not self.sort:
             return sorted(self.rows, key=lambda row: row.key, reverse=self.reverse)
         value = COLUMNS[self.sort - 1].value
         known = [row for row in self.rows if value(row) is not None]
         words = any(isinstance(value(row), str) for row in known)
-        # Equal rows stand by their devices, whichever way it goes.
+        # Equal rows are sorted by device in both directions.
         known.sort(key=lambda row: row.key)
         known.sort(key=lambda row: value(row), reverse=self.reverse == words)  # type: ignore[arg-type,return-value]
         return known + sorted((row for row in self.rows if value(row) is None), key=lambda row: row.key)
 
     def selected(self, rows: Sequence[Activity]) -> int:
-        """The index of the selected row."""
+        """Index of the selected row."""
         return next((index for index, row in enumerate(rows) if row.key == self.chosen), 0)
 
     @property
     def shows_one(self) -> bool:
-        """Whether a group's page is on the screen: the group may have gone meanwhile."""
+        """Whether a group's page is shown; the group may have gone."""
         return self.is_open and any(row.key == self.chosen for row in self.rows)
 
     def press(self, key: str) -> bool:
-        """Do what a key says; whether to go on."""
+        """Handle a key; False ends the program."""
         if key in ("q", "escape"):
             going = self.shows_one
             self.is_open = False
@@ -172,7 +171,7 @@ class Screen:
         return True
 
     def lines(self, width: int, height: int) -> list[Text]:
-        """The whole screen, a text for each line."""
+        """Lines of the whole screen."""
         rows = self.ordered()
         if self.shows_one:
             body = self._page(rows[self.selected(rows)], width, height - 2)
@@ -196,7 +195,7 @@ class Screen:
     def _table(self, rows: Sequence[Activity], width: int, height: int) -> list[Text]:
         kept = columns(width, self.calibration is not None, [row.last.sample.path[0] for row in rows])
         called = [names(row) for row in rows]
-        # No wider than what stands there: figures are far from their names otherwise.
+        # Only as wide as needed, so that figures stay close to the names.
         longest = max((cell_len(texts[0]) for texts in called), default=0)
         left = min(width - sum(column.width + 1 for column in kept), max(longest, _NAME_MIN))
         by = COLUMNS[self.sort - 1] if self.sort else None
@@ -218,7 +217,7 @@ class Screen:
         said = [part for note in notes for part in wrap(note, width)]
         return [*lines, *([Text(), *(Text(line, style="yellow") for line in said)] if said else [])]
 
-    # ---- one group ----
+    # ---- a group's page ----
 
     def _page(self, row: Activity, width: int, height: int) -> list[Text]:
         began = Activity(row.device, self.began.get(row.key, row.first), row.last)
@@ -262,7 +261,7 @@ class Screen:
 
 
 def _cpu(row: Activity) -> str:
-    """The part of a CPU, or the reason why it is not known."""
+    """Share of a CPU, or the reason why the share is unknown."""
     path = row.last.sample.path[0]
     if not row.calibration:
         return "no calibration: xsmmu bench DEVICE --save makes one"
@@ -279,7 +278,7 @@ def _flushes(row: Activity) -> dict[str, float]:
 
 
 def octaves(pages: Mapping[int, int], room: int) -> dict[int, int]:
-    """Pages by powers of two of ns, without gaps; where there is room for fewer, the shortest stand together."""
+    """Pages by powers of two of ns, without gaps; on a low screen the shortest are merged."""
     if not pages:
         return {}
     found: dict[int, int] = {}
@@ -291,7 +290,7 @@ def octaves(pages: Mapping[int, int], room: int) -> dict[int, int]:
 
 
 def _bars(title: str, values: Mapping[str, float], width: int, bar: str) -> list[str]:
-    """A title, and lines of label, figure and bar."""
+    """Title, and lines of label, figure and bar."""
     if not values:
         return [f"{title}: none"]
     label = max(len(word) for word in values)
@@ -299,7 +298,7 @@ def _bars(title: str, values: Mapping[str, float], width: int, bar: str) -> list
     largest = max(values.values())
     lines = [title]
     for word, value in values.items():
-        # What is not nothing is seen.
+        # A value above zero gets at least a short bar.
         length = max(round(left * value / largest), 1) if value else 0
         lines.append(f"  {word:>{label}} {short(value):>5} {bar * length}".rstrip())
     return lines
@@ -309,7 +308,7 @@ def _bars(title: str, values: Mapping[str, float], width: int, bar: str) -> list
 
 
 class Watching:
-    """Reads all groups again and again into a screen."""
+    """Reads all groups repeatedly into a screen."""
 
     def __init__(self, screen: Screen, wanted: tuple[Device, ...]) -> None:
         self.screen = screen
@@ -317,15 +316,15 @@ class Watching:
         self.last: dict[tuple[str, ...], Reading] = {}
 
     def step(self) -> None:
-        """One reading; the screen's rows stay what they are while it is paused."""
+        """Take a reading; a paused screen keeps its rows."""
         found = module.groups(self.wanted).items()
         readings = [(device, reading) for device, sample in found if (reading := self._read(device, sample))]
         rows = []
-        # It may be made while the screen is on.
+        # A calibration may be made while the screen is on.
         costs = self.screen.calibration = calibration.read()
         for device, reading in readings:
             group = reading.sample.devices
-            # Also of a group that was away for some looks.
+            # For a new group too, or a group that was missing for some readings.
             first = self.last.get(group, reading)
             if module.began_anew(first.sample, reading.sample):
                 first = self.screen.began[group] = reading
@@ -342,7 +341,7 @@ class Watching:
         return look(device) if self.wanted else module.unless_gone(look, device)
 
     def try_step(self) -> None:
-        """The same; what may come back is waited for."""
+        """As step(); passing errors are shown, and the loop goes on."""
         try:
             self.step()
         except UserError as error:

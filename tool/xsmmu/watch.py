@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu watch`: what happened between two readings of the module's statistics, a line for each group, for logs.
+"""`xsmmu watch`: activity of each group between readings of the module's statistics, a line per group, for logs.
 
-The lab sets the same figures as the two lines that the research trees print into the kernel's log every 10 seconds:
-totals and rates of invalidations by kind, then IOVA pages unmapped, invalidations and domain invalidations per page.
+The lab prints the same figures as the two lines that the research trees log every 10 seconds: totals and rates of
+invalidations by kind; then IOVA pages unmapped, and invalidations and domain invalidations per page.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from xsmmu.module import KINDS, Sample
 
 @dataclass(frozen=True)
 class Window:
-    """What happened between two readings."""
+    """Activity between two readings."""
 
     first: Sample
     last: Sample
 
     @property
     def seconds(self) -> float:
-        """The time between the readings."""
+        """Seconds between the readings."""
         return (self.last.time_ns - self.first.time_ns) / 1e9
 
     def moved(self, statistic: str) -> int:
-        """By how much a counter grew."""
+        """Growth of a counter."""
         return self.last.stats[statistic] - self.first.stats[statistic]
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures, by name; a ratio without pages is None."""
+        """Figures by name; a ratio without pages is None."""
         kinds = {kind: self.moved(f"inv_{kind}") for kind in KINDS}
         pages = self.moved("unmapped_pages")
         total = sum(kinds.values())
@@ -60,7 +60,7 @@ class Window:
         }
 
     def lines(self) -> tuple[str, str]:
-        """The line pair, without the device's name."""
+        """Both lines, without the device's name."""
         figures = self.as_dict()
         kinds = "  ".join(
             f"{kind} {count:,} ({_rate(count, self.seconds)})" for kind, count in figures["invalidations"].items()
@@ -84,7 +84,7 @@ def _ratio(value: float | None) -> str:
 
 
 def figures(found: Activity) -> dict[str, Any]:
-    """All that is known of an interval, for programs."""
+    """All figures of an interval, as JSON fields."""
     sample = found.last.sample
     window = Window(found.first.sample, sample).as_dict()
     path, level = sample.path
@@ -102,7 +102,7 @@ def figures(found: Activity) -> dict[str, Any]:
 
 
 def line(found: Activity) -> str:
-    """The same, for people."""
+    """An interval as a line for people."""
     sample, seconds = found.last.sample, found.seconds
     window = Window(found.first.sample, sample)
     total, pages = sum(window.moved(f"inv_{kind}") for kind in KINDS), window.moved("unmapped_pages")
@@ -127,15 +127,15 @@ def _time() -> str:
 
 
 def _names(sample: Sample) -> list[str]:
-    """What people call the group's devices."""
+    """Names of the group's devices."""
     return [name for address in sample.devices for name in Device(address).names]
 
 
 def windows(wanted: tuple[Device, ...], interval_s: float, count: int | None) -> Iterator[Activity]:
-    """What happened in each group in each interval; `count` intervals, or without end."""
+    """Activity of each group in each interval; `count` intervals, or without end."""
 
     def read(device: Device, members: Iterable[str]) -> Reading | None:
-        # A group goes on without a device that nobody has named.
+        # A group may lose a device that the user has not named.
         return activity.read(device) if wanted else module.of_group(activity.read, map(Device, members))
 
     found = {device: read(device, sample.devices) for device, sample in module.groups(wanted).items()}

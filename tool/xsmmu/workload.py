@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module xsmmu_bench: it takes the place of a device's driver, and times maps and unmaps of memory for the device.
+"""The module xsmmu_bench: a driver that times maps and unmaps.
 
-It does no DMA. kmod/bench/main.c has its file, kmod/bench/micro.c what is timed.
+The driver starts no DMA. kmod/bench/main.c implements its file, kmod/bench/micro.c the measurement.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from xsmmu.machine import Device
 from xsmmu.steps import Step
 
 NAME: Final = "xsmmu_bench"
-"""Of the module, its driver and its folder of a device."""
+"""Name of the module, of its driver, and of its folder of a device."""
 PAGES: Final = 65_536
-"""What a run maps and unmaps, beside its warm-up."""
+"""Pages that a run maps and unmaps, without warm-up."""
 QUANTITIES: Final = ("map", "unmap", "flush")
-"""What it times: a map; an unmap, with what is put off to the end of a poll; and that part of it alone."""
+"""Timed parts: a map; an unmap, including work deferred to the end of a poll; and the deferred part alone."""
 
 
 def load() -> Step:
-    """Load the module, of this tool's version; if it was not loaded before it is unloaded again."""
+    """Step that loads the module in the tool's version; undo unloads the module unless it was loaded before."""
     before = _is_loaded()
 
     def do() -> None:
@@ -45,7 +45,7 @@ def load() -> Step:
 
     def undo() -> None:
         if _is_loaded():
-            # Not modprobe -r, which unloads xsmmu with it.
+            # modprobe -r would unload xsmmu, too.
             _run("rmmod", "cannot be unloaded")
 
     return Step(f"modprobe {NAME}", do, steps.nothing if before else undo)
@@ -59,19 +59,19 @@ def _run(program: str, failure: str) -> None:
     found = machine.program(program)
     if not found:
         raise UserError(f"the module {NAME} {failure}: there is no program {program}", code="no-module")
-    # In a session of its own, so that a Ctrl-C of the terminal does not stop it half-way.
+    # A session of its own, so that Ctrl-C on the terminal does not interrupt the program.
     done = subprocess.run([found, NAME], capture_output=True, text=True, start_new_session=True, check=False)
     if done.returncode:
         raise UserError(f"the module {NAME} {failure}", done.stderr.splitlines(), code="no-module")
 
 
 def take(device: Device) -> list[Step]:
-    """Give it a device that has no driver."""
+    """Steps that bind the driver to an unbound device."""
     return [binding.claim(device, NAME), binding.bind(device, NAME)]
 
 
 def release_left(device: Device) -> bool:
-    """Take a device from it that a killed command has left there; whether there was one."""
+    """Unbind the driver from a device that a killed command has left bound; returns whether that was necessary."""
     if device.driver != NAME:
         return False
     left = steps.take_back([Step("", steps.nothing, step.undo) for step in take(device)])
@@ -82,7 +82,7 @@ def release_left(device: Device) -> bool:
 
 @contextmanager
 def one_at_a_time(device: Device) -> Iterator[None]:
-    """Hold a lock of the device, which ends with this process."""
+    """Hold a lock of the device; the lock ends with the process."""
     file = device.folder / "driver_override"
     try:
         handle = os.open(file, os.O_WRONLY)
@@ -101,10 +101,10 @@ def one_at_a_time(device: Device) -> Iterator[None]:
 
 @contextmanager
 def one_cpu(device: Device) -> Iterator[None]:
-    """Stay on one CPU near the device."""
+    """Run on a single CPU near the device."""
     before = os.sched_getaffinity(0)
     near = before & _cpus(machine.text(device.folder / "local_cpulist") or "")
-    # The first ones have more of the machine's interrupts.
+    # The first CPUs handle more of the machine's interrupts.
     os.sched_setaffinity(0, {max(near or before)})
     try:
         yield
@@ -113,7 +113,7 @@ def one_cpu(device: Device) -> Iterator[None]:
 
 
 def _cpus(words: str) -> set[int]:
-    """The CPUs of a list such as 0-3,8."""
+    """CPUs of a list such as 0-3,8."""
     found: set[int] = set()
     for word in words.split(","):
         first, _, last = word.partition("-")
@@ -123,7 +123,7 @@ def _cpus(words: str) -> set[int]:
 
 
 def run(device: Device, ring: int, size_bytes: int) -> dict[str, Any]:
-    """Map and unmap `ring` buffers at a time, PAGES in all; nanoseconds of each, and what else the module says."""
+    """Map and unmap `ring` buffers at a time, PAGES in all; returns nanoseconds and other figures of the module."""
     file = device.folder / NAME / "micro"
     try:
         machine.put(file, f"ring={ring} rounds={PAGES // ring} bytes={size_bytes} ns=1")

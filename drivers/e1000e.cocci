@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// e1000e: each half of a poll unmaps without a flush, flushes once, and only then
-// frees, recycles and hands on. With MSI-X the transmit half is an interrupt's.
+// e1000e: each half of a poll (transmit, receive) defers its unmaps, flushes once,
+// and only then frees, recycles and hands on. With MSI-X the transmit half runs in
+// an interrupt.
 //
-// Transmit: e1000_put_txbuf() unmaps and frees, and is also the teardown's and
-// that of a packet that could not be mapped. So the loop only unmaps, without a
-// flush; the packet stays in its slot of the ring, and slots are not used again
-// before next_to_clean moves on. After the flush a second walk calls
-// e1000_put_txbuf(), which finds nothing left to unmap.
+// Transmit: e1000_put_txbuf() unmaps and frees, also in teardown and for a packet
+// that could not be mapped. So the loop only unmaps, without a flush. The packet
+// stays in its slot of the ring; no slot is used again before next_to_clean moves
+// on. After the flush a second walk calls e1000_put_txbuf(), which finds nothing
+// left to unmap.
 //
-// Receive: packets wait on a list. Buffers that are recycled (small packets are
-// copied, wrong ones dropped) are mapped again after the flush, so the ring is
-// refilled once, at the end, and before the stack has its turn. What is freed
-// within the loop is rare and has a flush of its own.
+// Receive: packets wait on a list. Recycled buffers (small packets are copied, bad
+// packets dropped) are mapped again after the flush. So the ring is refilled once,
+// after the loop and before packets go to the stack. Frees inside the loop are
+// rare, and each has a flush of its own.
 //
-// Maps: a refill maps without a flush, and flushes before it moves the tail, which it does
-// after each 16 buffers. Those behind the last 16 wait for a later refill, maybe
-// on another CPU, so it flushes at its end, too. A packet to send has one flush.
+// Maps: a refill moves the tail after every 16 buffers, and flushes its maps before
+// each move. The buffers after the last 16 wait for a later refill, maybe on
+// another CPU, so a refill also flushes at its end. A packet to send has a single
+// flush.
 //
 // Error and teardown paths keep their ordinary unmaps, and so does
-// e1000_clean_jumbo_rx_irq(), which only machines with pages of more than 16 KiB
-// use: others split packets (_ps).
+// e1000_clean_jumbo_rx_irq(). Only machines with pages of more than 16 KiB use
+// that function; other machines split packets (_ps).
 
 @ header @
 @@
@@ -52,7 +54,7 @@ symbol false;
 + 	buffer_info->dma = 0;
 + }
 +
-+ /* Free what was unmapped: the packets in [next_to_clean, end). */
++ /* Flush, then free the unmapped packets in [next_to_clean, end). */
 + static void e1000_free_sent(struct e1000_ring *tx_ring, unsigned int end)
 + {
 + 	unsigned int i = tx_ring->next_to_clean;
@@ -84,7 +86,7 @@ identifier adapter, netdev, skb, staterr, vlan;
 typedef u32, __le16;
 iterator name list_for_each_entry_safe;
 @@
-+ /* What left the receive ring in a poll, and is out of the device's reach. */
++ /* Hand the packets of a poll to the stack. Must run after their flush. */
 + static void e1000_hand_on(struct e1000_adapter *adapter,
 + 			  struct list_head *left)
 + {
@@ -175,7 +177,7 @@ identifier adapter, rx_ring, count;
   ...>
   }
 
-// pskb_trim() frees a page that has no more than a piece of the checksum in it.
+// pskb_trim() frees a page that holds nothing but a part of the checksum.
 @ received_freed @
 identifier rx_ring;
 expression skb, size;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// igb: each half of a poll unmaps without a flush, flushes once, and only then
-// frees and hands on.
+// igb: each half of a poll (transmit, receive) defers its unmaps, flushes once, and
+// only then frees and hands on.
 //
-// Transmit: the stock loop frees a packet and then unmaps it. Here it unmaps
-// and leaves the packet in its slot of the ring, with next_to_watch as the mark
-// of a packet's first slot; slots are not used again before next_to_clean
-// moves on. After the flush a second walk frees the packets.
+// Transmit: the stock loop frees a packet and then unmaps the packet. The patched
+// loop unmaps, and leaves the packet in its slot of the ring; next_to_watch marks
+// the first slot of a packet. No slot is used again before next_to_clean moves on.
+// After the flush a second walk frees the packets.
 //
-// Receive: a page that is not recycled keeps one more reference until the flush,
-// and packets wait on a list. A packet that XDP took is with its new owner
-// already, so its page is flushed at once.
+// Receive: a page that is not recycled has an additional reference until the flush,
+// and packets wait on a list. A packet that XDP took has a new owner already, so
+// the page of such a packet is flushed at once.
 //
-// Maps: a refill maps all its pages without a flush and flushes once, before it moves the
-// tail; so does a packet to send. A packet has its own flush though the next one may
-// move the tail for both: the stack may send that on another CPU after all.
+// Maps: a refill maps all its pages without a flush and flushes once, before the
+// tail moves. A packet to send does the same, even if the next packet moves the
+// tail for both, because the stack may send the next packet on another CPU.
 //
 // Error and teardown paths keep their ordinary unmaps, and XDP its ordinary maps.
 
@@ -74,7 +74,7 @@ identifier tx_buffer, napi_budget;
 @ sent_freed @
 identifier tx_ring, napi_budget, i;
 @@
-+ /* Free what the poll unmapped: the packets that start in [next_to_clean, end). */
++ /* Flush, then free the unmapped packets that start in [next_to_clean, end). */
 + static void igb_free_unmapped(struct igb_ring *tx_ring, unsigned int end,
 + 			      int napi_budget)
 + {
@@ -108,7 +108,7 @@ identifier tx_ring, napi_budget, i;
 identifier rx_ring, rx_buffer, pgcnt;
 expression size, dir, attrs;
 @@
-+ /* What left the receive ring in a poll and waits for the flush. */
++ /* Packets and pages that left the receive ring in a poll and wait for the flush. */
 + struct igb_left {
 + 	struct list_head packets;
 + 	unsigned int count;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// mlx5_core: a poll of transmit completions unmaps without a flush, flushes once,
-// and only then frees the packets.
+// mlx5_core: a poll of transmit completions defers its unmaps, flushes once, and
+// only then frees the packets.
 //
-// Packets wait in an array, one flush for each MLX5E_TX_CQ_POLL_BUDGET of them:
-// not on a list, because a packet can be sent several times at once (pktgen).
-// The time stamp of a packet is taken where it was.
+// Packets wait in an array of MLX5E_TX_CQ_POLL_BUDGET, with a flush each time the
+// array is full. A list does not work, because a packet can be sent several times
+// at once (pktgen). Time stamps of packets are taken at the same place as in the
+// stock driver.
 //
-// Receive is left alone. Its pages are mapped and unmapped by the page pool
-// (PP_FLAG_DMA_MAP), which is not the driver's: those unmaps are ordinary ones
-// and flushed at once, as are those of XDP and of kTLS.
+// Receive is unchanged. The page pool (PP_FLAG_DMA_MAP), not the driver, maps and
+// unmaps receive pages. These unmaps, and the unmaps of XDP and kTLS, are ordinary
+// and flushed at once.
 
 @ header @
 @@
@@ -59,7 +60,7 @@ expression list arguments;
 @ packet @
 identifier sq, skb, cqe, budget;
 @@
-+ /* Packets that were unmapped and wait for the flush. */
++ /* Unmapped packets that wait for the flush. */
 + struct mlx5e_unmapped {
 + 	unsigned int count;
 + 	struct sk_buff *skbs[MLX5E_TX_CQ_POLL_BUDGET];

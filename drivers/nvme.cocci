@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// nvme: completions unmap without a flush, flush once, and only then complete.
+// nvme: a batch of completions defers its unmaps, flushes once, and only then ends
+// its requests.
 //
-// The stock batch unmaps one request and prepares its end, then the next. To
-// prepare the end already frees memory (the ranges of a discard), so here all
-// unmaps come first. A batch of polled I/O may hold requests of several
-// controllers; each run of requests of one controller has its own flush.
+// The stock batch unmaps a request and prepares its end, then goes on to the next
+// request. Preparing the end frees memory (the ranges of a discard), so the patched
+// batch unmaps all requests first. A batch of polled I/O may hold requests of
+// several controllers; each sequence of requests of the same controller has its
+// own flush.
 //
-// Descriptor lists (PRP, SGL) may go back to their pool before the flush: they
-// are coherent memory that stays mapped whoever uses it, the new owner fills
-// them with IOVAs of its own, and none of the IOVAs that the old list named is
-// used again before the flush.
+// Descriptor lists (PRP, SGL) may go back to their pool before the flush. The lists
+// are coherent memory, which stays mapped for every user; the next user fills a
+// list with IOVAs of its own; and no IOVA in the old list is used again before the
+// flush.
 
 @ header @
 @@

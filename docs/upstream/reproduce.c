@@ -4,12 +4,14 @@
  *
  * The device gets a sysfs file `upstream`. Writing the name of a step runs the step. The kernel's
  * log has the outcome: 1 for a write of the device that landed, 0 for a write that was refused.
- * All steps but the last use the IOMMU API on the device's own domain, as VFIO does on its domains,
- * at IOVAs that the DMA API does not hand out here.
+ * All steps but `padding` use the IOMMU API on the device's own domain, as VFIO does on its domains,
+ * at IOVAs that the DMA API does not hand out in this guest.
  *
- *   small	map, use and unmap one page: an empty page table stays at IOVA_BASE
- *   large	map 2 MiB over that page table
- *   range	map 4 pages, use them, unmap the pages 1 and 2 in one call, use them again
+ *   small	map, use and unmap a page: an empty page table stays at IOVA_BASE
+ *   large	map 2 MiB over the empty page table
+ *   range	map 4 pages, write to each, unmap pages 1 and 2 in a single call, write again
+ *   middle	map 2 MiB, unmap a page in the middle, write to the page and to others
+ *   padding	map a list with padding, write to the list and to the padding, unmap, write again
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -27,7 +29,7 @@
 
 #define IOVA_BASE	SZ_256M
 #define RANGE_PAGES	4
-/* The list: one page, then as many pages as the boundary allows. */
+/* The list has a segment of one page, and a segment of all pages that the boundary allows. */
 #define BOUNDARY_PAGES	16
 #define SECOND_PAGE	32
 #define LARGE_ORDER	get_order(SZ_2M)
@@ -48,7 +50,7 @@ static int map(struct iommu_domain *domain, unsigned long iova, phys_addr_t phys
 #endif
 }
 
-/* Write to a page of the memory through an IOVA. True: the write landed. */
+/* Write to a page of the memory through an IOVA. Return: whether the write landed. */
 static bool lands_at(struct upstream *upstream, dma_addr_t iova, unsigned int page)
 {
 	phys_addr_t phys = page_to_phys(upstream->memory) + page * PAGE_SIZE;
@@ -134,7 +136,7 @@ static int run_middle(struct upstream *upstream, struct iommu_domain *domain)
 	return 0;
 }
 
-/* How many writes to the pages behind the first segment landed. */
+/* Number of writes to the pages behind the first segment that landed. */
 static unsigned int count_padding(struct upstream *upstream, dma_addr_t first)
 {
 	unsigned int landed = 0, page;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run a reproduction of this folder in a guest of the lab, and print what the guest found.
+"""Run a reproduction of this folder in a guest of the lab, and print the guest's report.
 
 PYTHONPATH=tool:lab $(lab/setup.sh) docs/upstream/reproduce.py tables|range|padding|middle [KERNEL]
 

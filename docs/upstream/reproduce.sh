@@ -16,14 +16,14 @@ report_lines() {
 	done
 }
 
-# step NAME: run a step, report what the module has logged of it.
+# step NAME: run a step, and report the lines that the module has logged.
 step() {
 	echo "$1" >/sys/bus/pci/devices/$DEVICE/upstream || fail "$1 failed"
 	dmesg | sed -n "s/.*0: \($1: .*\)/\1/p" >/tmp/log
 	report_lines </tmp/log
 }
 
-# Which came first while 2 MiB were mapped: the page table that was freed, or the invalidation?
+# Reports the order of the invalidation and the free of the page table during a map of 2 MiB.
 reproduce_tables() {
 	device_bind $DEVICE xsmmu_upstream
 	faults_are expected
@@ -43,11 +43,11 @@ reproduce_tables() {
 	faults_are unexpected
 }
 
-# Is a page that was unmapped still in the IOTLB?
+# Reports whether an unmapped page is still in the IOTLB.
 reproduce_range() {
 	device_bind $DEVICE xsmmu_upstream
 	faults_are expected
-	# The kernel may warn of the range. On the console that would end the run.
+	# The kernel may warn of the range, and a warning on the console would end the run.
 	echo 1 >/proc/sys/kernel/printk
 	step range
 	echo 7 >/proc/sys/kernel/printk
@@ -56,7 +56,7 @@ reproduce_range() {
 	faults_are unexpected
 }
 
-# Does the padding of a scatter list reach the memory behind the segment before?
+# Reports whether the padding of a scatter list maps the memory behind the previous segment.
 reproduce_padding() {
 	device_bind $DEVICE xsmmu_upstream
 	faults_are expected
@@ -64,7 +64,7 @@ reproduce_padding() {
 	faults_are unexpected
 }
 
-# What becomes of memory that is mapped by a large entry when a page in the middle is unmapped?
+# Reports the effect of an unmap of a page in the middle of a large entry on the mapped memory.
 reproduce_middle() {
 	device_bind $DEVICE xsmmu_upstream
 	faults_are expected

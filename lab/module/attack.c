@@ -1,59 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Workload `attack`: what can a device still write to after the driver has unmapped it, for how
- * long, and whose memory is it by then?
+ * Workload `attack`: measures which unmapped pages a device can still write, for how long, and
+ * the state of the pages at the time of the write.
  *
  * A round maps `pages` pages, lets the device write to each once (so that the translation is
- * cached), unmaps them, gives each away at once as a driver does, and has the device write to the
- * stale IOVAs in volleys, one write to each, until `window_us` is over. A batch-aware driver
- * unmaps all, is attacked, flushes once, and only then gives the pages away. Time counts from the
- * return of dma_unmap_page(), or of the batch-aware driver's flush; a write that landed is dated by
- * when it was fired, so "stale until at least then" is literally true.
+ * cached), unmaps the pages, releases each page at once as a driver does, and has the device write
+ * to the stale IOVAs in volleys, a write to each, until `window_us` is over. A batch-aware driver
+ * unmaps all pages, is attacked, flushes once, and only then releases the pages. Time counts from
+ * the return of dma_unmap_page(), or of the batch-aware driver's flush. A write that landed is
+ * dated by the time of its shot, so the translation was stale until at least that time.
  *
- * Each write that lands is counted by the state that its page was in just before:
+ * Each write that lands is counted by the state of its page just before the write:
  *
- *	held	somebody has a reference: the driver still, or whoever holds the page
- *	freed	nobody has one
- *	reused	someone else has got it; the canary that they wrote is gone
+ *	held	the page has a reference, of the driver or of a policy that holds the page
+ *	freed	the page has no reference
+ *	reused	the page has a new owner; the write has overwritten the owner's canary
  *
- * The pages and their reference counts are real: what a policy holds, it holds here. The allocator
- * is a model, for a write into memory that is not ours would crash the guest: the workload keeps
- * one reference of each page of its pool, so a page whose count falls to that one is free and goes
- * nowhere. Someone else gets it as soon as it was attacked once while free.
+ * The pages and their reference counts are real, so a page that a policy holds is held. The
+ * allocator is a model, because a write into other memory would crash the guest: the workload keeps
+ * a reference to each page of its pool. A page with only this reference left counts as free. A free
+ * page gets a new owner as soon as the device has attacked the page once while free.
  *
  * napi=0 unmaps in process context. napi=1 unmaps inside a NAPI poll and fires the first volleys
- * there; the others follow after the poll's end, when a policy that flushes at that point must have
- * flushed: landed_after_poll is 0 then. far=1 unmaps on another CPU, and this one attacks
- * meanwhile.
+ * inside the poll; the other volleys follow after the end of the poll. A policy that flushes at the
+ * end of a poll must have landed_after_poll 0. far=1 unmaps on another CPU, while this CPU attacks.
  *
- * flushes=1 maps as the driver of a receive ring does that flushes what it reads; flushes=0 as any
- * other one. Where pages are copied, only the former's are.
+ * flushes=1 maps as a receive ring's driver that makes a dma_sync call for each part that the
+ * driver reads (DMA_ATTR_SKIP_CPU_SYNC); flushes=0 as any other driver. A policy that copies pages
+ * copies pages of flushes=1 only.
  *
- * list=1 maps the pages of a round as one scatter list: each is the first of a segment, and the
- * device's segment boundary leaves padding between segments, which nobody has given it. That is
- * attacked, too: while the list is mapped (landed_padding_mapped: the kernel's own path maps what
- * comes behind a segment there), and in each volley after the unmap (landed_padding). What comes
- * behind is our own memory.
+ * list=1 maps the pages of a round as a single scatter list. Each page is the first page of a
+ * segment, and the device's segment boundary leaves padding between segments, which the driver has
+ * not given to the device. The padding is attacked, too: while the list is mapped
+ * (landed_padding_mapped: the kernel's own path maps the memory behind a segment as padding), and
+ * in each volley after the unmap (landed_padding). The memory behind a segment belongs to the
+ * workload.
  *
- * attempts=N ends the run with the round in which so many were made; that rounds were too few for
- * them is an error.
+ * attempts=N ends the run with the round that reaches N attempts. A run that ends with fewer
+ * attempts fails.
  *
- * A volley has interrupts off: the faults of all its writes are one interrupt. Between volleys the
- * attack reschedules, so a policy's timers and workers get the CPU when they are due. The gaps
- * between volleys grow with time, one part in `gaps`: the last landed write is that close to the
- * end of the exposure (or as close as two volleys can be).
+ * A volley has interrupts off, so the faults of all its writes are a single interrupt. Between
+ * volleys the attack reschedules, so a policy's timers and workers get the CPU when due. The gaps
+ * between volleys grow with time: a gap is the time since the unmap divided by `gaps`. So the end
+ * of the exposure is known to the same fraction (or to the shortest time between two volleys).
  *
- * Timers of a policy run on the scheduler tick, so what is found depends on where in a tick the
- * unmap falls. Each round begins a golden section of a tick later than the one before (a window is
- * often a whole number of ticks), which spreads the rounds evenly over the tick.
+ * Timers of a policy run on the scheduler tick, so the result depends on the position of the unmap
+ * in a tick. Each round begins a golden section of a tick later than the previous round (a window
+ * is often a whole number of ticks), which spreads the rounds evenly over the tick.
  *
- * A policy may copy what is mapped: then the device writes to the copy, which is the driver's by
- * a flush only. Such writes are counted as `in_copy`; what lands in the page itself counts as ever.
+ * A policy may copy mapped pages. The device then writes to the bounce buffer, and the driver sees
+ * the data only after a dma_sync. Such writes count as `in_copy`; writes that land in the page
+ * itself count as always.
  *
  * Three controls guard against an attack that could not have worked. Before each unmap a write must
- * land, or be there after a flush. A write to the physical address of a page that was never mapped
- * must be refused, and one to what is mapped for reading, too; in passthrough they must land (it is
- * our own page, so that is harmless). If a control fails the run fails with -EIO.
+ * land, or must arrive by a dma_sync. A write to the physical address of a page that was never
+ * mapped must be refused, and so must a write to a page that is mapped for reading; in passthrough
+ * both must land (in the workload's own page, so without harm). If a control fails the run fails
+ * with -EIO.
  */
 #include <linux/cpumask.h>
 #include <linux/dma-mapping.h>
@@ -71,11 +74,11 @@
 #include "testdev.h"
 
 #define PAGES_MAX 64
-#define VICTIM_BYTES SZ_4K	/* of a page, of any size: as much as copy copies */
-#define POOL_FACTOR 3	/* pages of the pool for each of a round: some may be held beyond it */
+#define VICTIM_BYTES SZ_4K	/* mapped bytes per page, of any size: the most that is copied */
+#define POOL_FACTOR 3	/* pages of the pool per page of a round: some stay held after the round */
 #define IN_POLL_ATTACKS 16
-#define SEGMENT_PAGES 9		/* of list=1 */
-#define SEGMENT_ORDER 4		/* of the memory that each begins, and of the boundary */
+#define SEGMENT_PAGES 9		/* with list=1 */
+#define SEGMENT_ORDER 4		/* of a segment's allocation, and of the segment boundary */
 #define SPREAD_NS (NSEC_PER_SEC / HZ * 618 / 1000)
 #define CANARY 0x0ddba115
 
@@ -85,12 +88,12 @@ enum state { STATE_HELD, STATE_FREED, STATE_REUSED, STATE_COUNT };
 struct victim {
 	struct page *page;
 	dma_addr_t iova;
-	bool reused;		/* someone else has a reference, and their canary is in it */
-	u64 unmapped_ns;	/* when the unmap or the driver's flush had returned; 0: not yet */
-	u64 last_landed_ns;	/* since then; 0: none has landed */
-	u64 previous_ns;	/* since then: the shot before */
+	bool reused;		/* a new owner has a reference, and has written a canary */
+	u64 unmapped_ns;	/* time when the unmap or the driver's flush returned; 0: not yet */
+	u64 last_landed_ns;	/* of the last hit, since unmapped_ns; 0: no hit */
+	u64 previous_ns;	/* of the previous shot, since unmapped_ns */
 	bool attacked;
-	bool copied;		/* what is mapped is a copy of the page */
+	bool copied;		/* the device writes to a bounce buffer */
 };
 
 struct attack {
@@ -99,31 +102,31 @@ struct attack {
 	u32 list, wanted;
 	bool translated;
 	bool never_mapped_refused;
-	struct page **pool;	/* [pages * POOL_FACTOR], one reference of each */
-	u32 next;		/* where in the pool to look for a free page */
+	struct page **pool;	/* [pages * POOL_FACTOR], with a reference to each */
+	u32 next;		/* index in the pool at which the search for a free page starts */
 
 	/* The current round. */
 	struct victim victims[PAGES_MAX];
 	struct work_struct unmap_work;
 	u64 start_ns;
-	bool after_poll;	/* the poll that unmapped has ended, or there was none */
-	struct sg_table table;	/* of list=1 */
-	u32 hole;		/* which page of the padding is next */
+	bool after_poll;	/* the poll that unmapped has ended, or there was no poll */
+	struct sg_table table;	/* with list=1 */
+	u32 hole;		/* number of the padding page that is attacked next */
 
 	/* All rounds. */
 	u64 *last_landed;	/* [rounds * pages] */
 	u64 attempts, attempts_before_flush, landed_before_flush;
 	u64 landed[STATE_COUNT], landed_after_poll, astray;
 	u64 attempts_padding, landed_padding_mapped, landed_padding;
-	u64 copied, in_copy;	/* pages that were, and stale writes that went there */
+	u64 copied, in_copy;	/* copied pages, and stale writes to bounce buffers */
 	u32 landed_rounds;
-	u64 first_attack_max_ns;	/* from the unmap to the first shot */
-	u64 gap_max_ns;			/* between two shots, or to the window's end */
+	u64 first_attack_max_ns;	/* longest time from an unmap to the first shot */
+	u64 gap_max_ns;			/* longest time between two shots, or to the window's end */
 };
 
 /* ---- the pool: real pages, a model of their allocator ---- */
 
-/* Asked before a write: a page that is let go of meanwhile counts as held. */
+/* State of the page before a write. A page that is released during the write counts as held. */
 static enum state state_of(const struct victim *victim)
 {
 	if (victim->reused)
@@ -169,8 +172,8 @@ static enum lab_attack fire(struct attack *attack, const struct victim *victim, 
 }
 
 /*
- * A gap longer than planned says that something else had the CPU: the exposure may have ended
- * anywhere in it.
+ * A gap longer than planned means that other work had the CPU. The exposure may have ended anywhere
+ * in the gap.
  */
 static void gap_note(struct attack *attack, struct victim *victim, u64 since_unmap_ns)
 {
@@ -192,7 +195,7 @@ static void attack_once(struct attack *attack, struct victim *victim)
 	case LAB_ATTACK_LANDED:
 		attack->landed[state]++;
 		attack->landed_after_poll += attack->after_poll;
-		/* At least 1, since 0 says that nothing landed. */
+		/* At least 1, because 0 means that no shot has landed. */
 		victim->last_landed_ns = max(since_unmap_ns, 1ULL);
 		break;
 	case LAB_ATTACK_ASTRAY:
@@ -208,7 +211,7 @@ static void attack_once(struct attack *attack, struct victim *victim)
 		someone_takes(victim);
 }
 
-/* One shot at each padding of a list: those that landed count as @landed. */
+/* Fire a shot at each padding of a list, and add the hits to @landed. */
 static void attack_padding(struct attack *attack, u64 *landed)
 {
 	u64 behind = SEGMENT_PAGES + attack->hole++ % (BIT(SEGMENT_ORDER) - SEGMENT_PAGES);
@@ -232,7 +235,7 @@ static bool has_padding(const struct attack *attack)
 	return attack->list && attack->translated;
 }
 
-/* One shot at each page that is unmapped by now. */
+/* Fire a shot at each page that is unmapped by now. */
 static void volley(struct attack *attack)
 {
 	unsigned long flags;
@@ -247,7 +250,7 @@ static void volley(struct attack *attack)
 	local_irq_restore(flags);
 }
 
-/* Busy, but gives way: going idle would change when timers expire. */
+/* Spins and reschedules, because an idle CPU would change the expiry of timers. */
 static void wait_until(u64 time_ns)
 {
 	do
@@ -255,7 +258,7 @@ static void wait_until(u64 time_ns)
 	while (ktime_get_mono_fast_ns() < time_ns);
 }
 
-/* Until the window closes, or the run has to end. */
+/* Attack until the window closes or the run must end. */
 static int attack_on(struct attack *attack)
 {
 	u64 now_ns;
@@ -275,7 +278,7 @@ static int attack_on(struct attack *attack)
 
 /* ---- the driver ---- */
 
-/* From now on the page can be attacked, on other CPUs too. */
+/* Lets all CPUs attack the page from now on. */
 static void stamp(struct victim *victim)
 {
 	smp_store_release(&victim->unmapped_ns, ktime_get_mono_fast_ns());
@@ -314,7 +317,7 @@ static void unmap_each(struct attack *attack)
 	}
 }
 
-/* What lands before the flush shows that the attack works: it may. */
+/* Writes before the flush may land, and thereby show that the attack works. */
 static void attack_before_flush(struct attack *attack)
 {
 	u32 i;
@@ -370,7 +373,7 @@ static void unmap_far(struct work_struct *work)
 	unmap_all(container_of(work, struct attack, unmap_work));
 }
 
-/* The device has written to what is mapped, which is not the page: is it a copy? */
+/* Whether the device's write to another address than the page arrives in the page by a dma_sync. */
 static bool is_copied(struct attack *attack, const struct victim *victim)
 {
 	dma_sync_single_for_cpu(&attack->dev->pdev->dev, victim->iova, VICTIM_BYTES,
@@ -387,7 +390,7 @@ static int victim_take(struct attack *attack, struct victim *victim)
 	return -EBUSY;
 }
 
-/* Have the device use the translation: that must work. */
+/* Control: a write of the device through the translation must arrive. */
 static int control_mapped(struct attack *attack, struct victim *victim)
 {
 	enum lab_attack control = fire(attack, victim, 0);
@@ -401,7 +404,7 @@ static int control_mapped(struct attack *attack, struct victim *victim)
 	return -EIO;
 }
 
-/* Map a page; a batch-aware driver does so without a flush. */
+/* Map a page; a batch-aware driver maps without a flush. */
 static int victim_map(struct attack *attack, struct victim *victim)
 {
 	struct device *dev = &attack->dev->pdev->dev;
@@ -419,7 +422,7 @@ static int victim_map(struct attack *attack, struct victim *victim)
 	return -EIO;
 }
 
-/* Where the pages of a mapped list are, with padding between them. */
+/* Sets the victims' IOVAs from a mapped list, and checks for padding between segments. */
 static int list_find(struct attack *attack)
 {
 	struct device *dev = &attack->dev->pdev->dev;
@@ -478,7 +481,7 @@ out_put:
 	return ret;
 }
 
-/* All of them, then one flush, then the device may use them. */
+/* Map all pages, then flush once; only then may the device use the pages. */
 static int victims_map(struct attack *attack)
 {
 	u32 i, mapped = 0;
@@ -544,7 +547,10 @@ static int round_run(struct attack *attack, u32 round)
 	return ret;
 }
 
-/* As an IOVA, a physical address is free: allocators begin at the top of their space. */
+/*
+ * Control: a write to an IOVA that was never mapped must be refused. The physical address of a page
+ * is such an IOVA, because allocators of IOVAs begin at the top of their space.
+ */
 static int control_never_mapped(struct attack *attack)
 {
 	struct page *page = alloc_page(GFP_KERNEL);
@@ -564,7 +570,7 @@ static int control_never_mapped(struct attack *attack)
 	return -EIO;
 }
 
-/* Of a page, or a copy of it, that the device may only read. */
+/* Control: a write to a page or bounce buffer that is mapped for reading must be refused. */
 static int control_read_only(struct attack *attack)
 {
 	struct device *dev = &attack->dev->pdev->dev;
@@ -588,13 +594,13 @@ static int control_read_only(struct attack *attack)
 	return -EIO;
 }
 
-/* Goes on until there are so many attempts as are wanted. */
+/* Whether the run has made the wanted number of attempts. */
 static bool is_enough(const struct attack *attack)
 {
 	return attack->wanted && attack->attempts >= attack->wanted;
 }
 
-/* The rounds, with the controls at both ends: a policy that copies may have begun to meanwhile. */
+/* Runs the rounds, with controls before and after, because copying may begin during the rounds. */
 static int rounds_run(struct attack *attack)
 {
 	u32 i;
@@ -628,7 +634,7 @@ static u64 percentile(const u64 *sorted, u32 count, u32 percent)
 	return sorted[DIV_ROUND_UP(count * percent, 100) - 1];
 }
 
-/* A count that does not apply is null, never 0. */
+/* Print a count, or null (never 0) if the count does not apply. */
 static void print_count(struct seq_buf *result, const char *name, bool applies, u64 count)
 {
 	if (applies)
@@ -672,7 +678,7 @@ static void attack_print(struct attack *attack, struct seq_buf *result)
 		       attack->first_attack_max_ns, attack->gap_max_ns);
 	seq_buf_printf(result, ",\"pages_mapped\":%u,\"pages_unmapped\":%u", count, count);
 	seq_buf_printf(result, ",\"translated\":%s", attack->translated ? "true" : "false");
-	/* Only runs whose controls held get here. */
+	/* A run with a failed control does not get here. */
 	seq_buf_printf(result, ",\"control_mapped_landed\":true");
 	seq_buf_printf(result, ",\"control_never_mapped_refused\":%s}",
 		       attack->never_mapped_refused ? "true" : "false");
@@ -725,7 +731,7 @@ static int pool_create(struct attack *attack)
 	return 0;
 }
 
-/* What is still held goes to the allocator when it is let go of. */
+/* A page that a policy still holds goes to the allocator when the policy releases the page. */
 static void pool_destroy(struct attack *attack)
 {
 	u32 i;

@@ -14,7 +14,7 @@
 #define REG_RESULT 0x10
 #define REG_ARM 0x14
 #define REG_ATTRIBUTES 0x18
-#define REG_PHYSICAL_LOW 0x1c	/* where the device reads back what it wrote */
+#define REG_PHYSICAL_LOW 0x1c	/* physical address at which the device reads its write back */
 #define REG_PHYSICAL_HIGH 0x20
 
 #define ATTRIBUTES_NON_SECURE 0xa	/* space 1 (non-secure) and "space is valid" */
@@ -31,7 +31,7 @@ int lab_attacker_create(struct lab_attacker *attacker, struct pci_dev *pdev)
 	attacker->registers = pcim_iomap_table(pdev)[0];
 	writel(ATTACK_BYTES, attacker->registers + REG_LENGTH);
 	writel(ATTRIBUTES_NON_SECURE, attacker->registers + REG_ATTRIBUTES);
-	/* What an earlier driver left there is not what lab_attacker_aim() takes for known. */
+	/* lab_attacker_aim() relies on zeroed registers; an earlier driver may have left others. */
 	writel(0, attacker->registers + REG_IOVA_LOW);
 	writel(0, attacker->registers + REG_IOVA_HIGH);
 	writel(0, attacker->registers + REG_PHYSICAL_LOW);
@@ -39,7 +39,7 @@ int lab_attacker_create(struct lab_attacker *attacker, struct pci_dev *pdev)
 	return 0;
 }
 
-/* An access to a register costs as much as some hundred instructions, so none is made in vain. */
+/* Writes only changed halves, because a register access costs some hundred instructions. */
 static void address_write(struct lab_attacker *attacker, u64 *known, u64 address, u32 low, u32 high)
 {
 	if (lower_32_bits(*known ^ address))
@@ -56,7 +56,7 @@ void lab_attacker_aim(struct lab_attacker *attacker, dma_addr_t iova, phys_addr_
 	address_write(attacker, &attacker->physical, target, REG_PHYSICAL_LOW, REG_PHYSICAL_HIGH);
 }
 
-/* Write once. Return: what the device says of it. */
+/* Have the device write once. Return: the device's result register. */
 static u32 shoot(struct lab_attacker *attacker)
 {
 	writel(1, attacker->registers + REG_ARM);
@@ -69,7 +69,7 @@ enum lab_attack lab_attacker_fire(struct lab_attacker *attacker, u32 content)
 	WRITE_ONCE(*attacker->target, content);
 	switch (shoot(attacker)) {
 	case RESULT_LANDED:
-		/* The device has compared the word; what the CPU sees is what counts. */
+		/* The device has compared the word by DMA; the check of the CPU's view decides. */
 		return READ_ONCE(*attacker->target) == content ? LAB_ATTACK_ASTRAY
 							       : LAB_ATTACK_LANDED;
 	case RESULT_MISMATCH:

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The attacker: a device that writes to an IOVA when told to, and says whether the write went
+ * The attacker: a device that writes to an IOVA on command, and reports whether the write went
  * through.
  *
- * This is QEMU's iommu-testdev. A write of 4 bytes is done synchronously inside the MMIO read that
- * fires it, through the IOMMU as any device's DMA; the device then reads the target back by
- * physical address. A refused write raises a fault at the IOMMU, as it should: the kernel handles
- * it (rate-limited log lines) while we go on.
+ * The device is QEMU's iommu-testdev. An MMIO read fires a write of 4 bytes, which is complete when
+ * the MMIO read returns. The write passes the IOMMU like any DMA; the device then reads the target
+ * back by physical address. A refused write raises a fault at the IOMMU, which the kernel handles
+ * (rate-limited log lines) while the attack continues.
  */
 #ifndef XSMMU_LAB_ATTACKER_H
 #define XSMMU_LAB_ATTACKER_H
@@ -22,10 +22,10 @@
 struct lab_attacker {
 	void __iomem *registers;
 	u32 *target;	/* the word that the write should change */
-	u64 iova, physical;	/* what the address registers hold */
+	u64 iova, physical;	/* contents of the address registers */
 };
 
-/* What it writes. */
+/* The word that the device writes. */
 #define LAB_ATTACK_WORD 0x12345678
 
 enum lab_attack {
@@ -34,7 +34,7 @@ enum lab_attack {
 	LAB_ATTACK_ASTRAY,	/* the write went through, but not to the target */
 };
 
-/* What came of some writes. */
+/* Counts of writes by their outcome. */
 struct lab_tally {
 	u64 attempts, landed, astray;
 };
@@ -42,50 +42,53 @@ struct lab_tally {
 int lab_attacker_create(struct lab_attacker *attacker, struct pci_dev *pdev);
 
 /**
- * lab_attacker_aim() - choose where to write
+ * lab_attacker_aim() - choose the target of later writes
  * @attacker: the device
- * @iova: what the device is told, 4 bytes are written there
- * @target: the aligned word of RAM where that should land. The caller sees to it that a stale
- *	translation to it does no harm
+ * @iova: IOVA to which the device writes 4 bytes
+ * @target: physical address of the aligned word of RAM that the write should change. The caller
+ *	must make sure that a write to @target through a stale translation does no harm.
  */
 void lab_attacker_aim(struct lab_attacker *attacker, dma_addr_t iova, phys_addr_t target);
 
 /**
- * lab_attacker_fire() - write once to where lab_attacker_aim() said
+ * lab_attacker_fire() - write once to the target of lab_attacker_aim()
  * @attacker: the device
- * @content: what the target word is set to before, so that a hit is seen and none is counted
- *	twice; not LAB_ATTACK_WORD
+ * @content: written to the target word before the shot, so that a hit is detected and counted only
+ *	once; must not be LAB_ATTACK_WORD
  *
- * Context: any; three MMIO accesses. Return: what came of it.
+ * Context: any; three MMIO accesses.
+ * Return: outcome of the write.
  */
 enum lab_attack lab_attacker_fire(struct lab_attacker *attacker, u32 content);
 
 /**
- * lab_attacker_passes() - write once to where lab_attacker_aim() said, and touch nothing else
+ * lab_attacker_passes() - write once to the target of lab_attacker_aim(), and touch nothing else
  * @attacker: the device
  *
- * For a target that others use meanwhile. Context: any; three MMIO accesses. Return: true if the
- * IOMMU let the write through, wherever it went.
+ * For a target that other code may use at the same time.
+ *
+ * Context: any; three MMIO accesses.
+ * Return: true if the IOMMU let the write through, to any address.
  */
 bool lab_attacker_passes(struct lab_attacker *attacker);
 
 /**
- * lab_attacker_shoot() - write once to a word, and put it back as it was
+ * lab_attacker_shoot() - write once to a word, and restore the word
  * @attacker: the device
  * @iova: see lab_attacker_aim()
  * @target: see lab_attacker_aim()
- * @tally: what came of it is counted there
+ * @tally: counts the outcome
  *
- * Context: nobody else may look at the word meanwhile; three to seven MMIO accesses.
+ * Context: no other code may read the word during the call; three to seven MMIO accesses.
  */
 void lab_attacker_shoot(struct lab_attacker *attacker, dma_addr_t iova, phys_addr_t target,
 			struct lab_tally *tally);
 
 /**
- * lab_tally_print() - write a tally as two members of a JSON object, each after a comma
- * @result: where to
- * @name: what their names end with
- * @tally: its attempts and what landed; or NULL where it does not apply: null then, never 0
+ * lab_tally_print() - print a tally as two members of a JSON object, each after a comma
+ * @result: buffer to print to
+ * @name: suffix of the members' names
+ * @tally: attempts and hits to print; if NULL, the tally does not apply and the members are null
  */
 void lab_tally_print(struct seq_buf *result, const char *name, const struct lab_tally *tally);
 

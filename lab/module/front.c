@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The PCI driver and its front: /sys/kernel/debug/xsmmu_lab/<bdf>/<workload>, and
- * /sys/kernel/debug/xsmmu_lab/clock for whoever measures from outside.
+ * The PCI driver and its files: /sys/kernel/debug/xsmmu_lab/<bdf>/<workload>, and
+ * /sys/kernel/debug/xsmmu_lab/clock for measurements by user space.
  *
- * Writing parameters (`key=value ...`, blanks between) to a workload's file runs it: the write
- * returns when the run has ended, with a negative errno and one log line if it could not be done.
- * Reading gives the result of the last run, one JSON object in one line; -ENODATA if there is
- * none, also after a run that failed.
+ * Writing parameters (`key=value ...`, blanks between) to a workload's file runs the workload. The
+ * write returns when the run has ended; a failed run returns a negative errno after one log line.
+ * Reading gives the result of the last run, a JSON object in a single line; -ENODATA without a
+ * result, also after a run that failed.
  *
- * One run at a time on the machine: a second one would be in the first one's figures, so it gets
- * -EBUSY. A reader waits for the run. Unbinding ends a run early (-ENODEV) and then waits for the
- * files to fall idle; an open file keeps the module loaded.
+ * The machine allows a single run at a time, because a second run would distort the figures of the
+ * first: the second run gets -EBUSY. A reader waits for the run. Unbinding ends a run early
+ * (-ENODEV) and then waits until the files are idle; an open file keeps the module loaded.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -99,7 +99,7 @@ static ssize_t file_write(struct file *filp, const char __user *from, size_t cou
 		ret = -EBUSY;
 	}
 	kfree(params);
-	/* *pos stays, so that the same descriptor can then read the result from its start. */
+	/* *pos stays, so that the same file descriptor can then read the result from its start. */
 	return ret ? ret : count;
 }
 
@@ -208,8 +208,8 @@ static struct pci_driver lab_driver = {
 };
 
 /*
- * `<now> <idle>`: the time, and how much of it all CPUs were idle, in ns. What the kernel itself
- * shows to user space of idle time is in ticks of 10 ms, or since 7.2 is nowhere finer.
+ * `<now> <idle>`: the time, and the idle time of all CPUs, in ns. The kernel's own files show idle
+ * time to user space in ticks of 10 ms only.
  */
 static int clock_show(struct seq_file *seq, void *unused)
 {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Workloads `latency` and `watch`: how long are interrupts off while this device's memory is mapped
- * and unmapped, or whatever else is done, and how long does that take?
+ * Workloads `latency` and `watch`: measure the longest time with interrupts off, and the duration,
+ * of maps and unmaps of this device's memory (`latency`) or of any other work (`watch`).
  *
- * What is mapped is a registration as RDMA makes them, or many small mappings that live at a time:
+ * `latency` maps a registration like RDMA's, or many small mappings that live at the same time:
  *
- *	segment_kib, segments	one list of so many segments, mapped and unmapped at once; each is
- *				the same memory, so it can be larger than the guest's. One segment
- *				is a single mapping
- *	live			instead, so many mappings of one page, and then their unmaps
+ *	segment_kib, segments	size and number of the segments of a list, which is mapped and
+ *				unmapped as a whole. All segments are the same memory, so the list
+ *				can be larger than the guest's memory. A list of one segment is a
+ *				single mapping
+ *	live			instead of a list, the number of mappings of a page: all maps, then
+ *				all unmaps
  *
- * `watch` leaves it to others what is done: on=1 starts and returns, on=0 stops and has the result.
- * With on=1 off_us=N interrupts are off for that long at first, to see that this is seen.
+ * `watch` observes work from outside: on=1 starts the watch and returns, on=0 stops the watch and
+ * gives the result. on=1 off_us=N first disables interrupts for N us, as a check of the watch.
  *
- * A timer that fires in hard interrupts every PERIOD_NS looks how late it is. Interrupts were off
- * for as long as that, and for up to PERIOD_NS more. Under -icount a nanosecond is an instruction.
- * Its own cost is in the times; `floor_ns` is how late it is when nothing is done. After the unmap
- * it is looked on for AFTER_MS, so that what a policy has put off is seen, too.
+ * A timer fires in hard interrupt context every PERIOD_NS and measures its own delay. Interrupts
+ * were off for at least the delay, and for up to PERIOD_NS more. Under -icount a nanosecond is an
+ * instruction. The times include the cost of the timer; `floor_ns` is the delay without work. The
+ * watch continues for AFTER_MS after the unmap, to include the work that a policy has deferred.
  */
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
@@ -42,7 +44,7 @@ struct watch {
 	u64 late_ns;
 };
 
-/* What one phase was like, the worst of all rounds. */
+/* Longest delay and duration of a phase over all rounds. */
 struct phase {
 	u64 late_ns, took_ns;
 };
@@ -264,7 +266,7 @@ static int latency_run(struct lab_device *dev, char *text, struct seq_buf *resul
 	return ret;
 }
 
-/* The standing watch: whose it is, NULL if there is none. */
+/* Owner of the watch that `watch` has started, or NULL. */
 static struct lab_device *watcher;
 static struct watch standing;
 static u64 standing_since_ns;

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A watch on how long interrupts are off, while others work. */
+/* A watch on the longest time with interrupts off. */
 #ifndef XSMMU_LAB_LATENCY_H
 #define XSMMU_LAB_LATENCY_H
 
 struct lab_device;
 
-/* End the watch that is going on, if it is the device's. Process context, may sleep. */
+/**
+ * lab_watch_end() - end the running watch of a device, if any
+ * @dev: the device
+ *
+ * Context: process, may sleep.
+ */
 void lab_watch_end(struct lab_device *dev);
 
 #endif

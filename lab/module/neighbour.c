@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Workload `neighbour`: a device of the same IOMMU group attacks what a real driver unmaps.
+ * Workload `neighbour`: a device of the same IOMMU group attacks memory that a real driver unmaps.
  *
- * Devices of one group share a domain, so an IOVA of one is an IOVA of all. The driver is as it
- * is: what it unmaps, and when its own flush returns, is seen by probes on the functions that it
- * calls (dma_unmap_page_attrs(), dma_unmap_sg_attrs(), and those of include/xsmmu/dma.h). At most
- * TARGETS words of each unmap are attacked, in its first and its last page:
+ * Devices of a group share a domain, so an IOVA of a device is valid for all devices of the group.
+ * The driver is unmodified: probes on the functions that the driver calls (dma_unmap_page_attrs(),
+ * dma_unmap_sg_attrs(), and the functions of include/xsmmu/dma.h) report its unmaps and the returns
+ * of its flushes. At most TARGETS words of each unmap are attacked, in its first and its last page:
  *
- *	before the unmap	a control: the write must land. It also makes the IOMMU cache the
- *				translation for this device
- *	before the flush		only of a batch-aware driver: may land, and shows that it
- *	could after it		at the return of the unmap, or of the batch-aware driver's flush
- *	later			with later=1: one of the last OLD words, whenever there is a shot,
- *				unless the page table maps its IOVA again
+ *	before the unmap	a control: the write must land. The write also makes the IOMMU cache
+ *				the translation for this device
+ *	before the flush	only of a batch-aware driver: the write may land, and shows that the
+ *				attack works
+ *	after			at the return of the unmap, or of the batch-aware driver's flush
+ *	later			with later=1: at each later shot, one of the last OLD words, unless
+ *				the page table maps the word's IOVA again
  *
- * The data is the driver's, so a shot saves the word before and puts it back after, with interrupts
- * off. Nobody else can look in between: a shot is done when the MMIO read that fires it returns,
- * there is one CPU (or the run is refused), and no device uses memory that its driver is about to
- * unmap, or has just unmapped. Later that is not so. So later=1 is for levels that promise that
- * nothing lands, and a write that does spoils data. iommu-testdev cannot read by DMA, so memory
- * that the device may only read (sent packets, disk writes) is left alone.
+ * The data belongs to the driver, so a shot saves the word before and restores the word after the
+ * write, with interrupts off. No other code can read the word in between: a shot is complete when
+ * the MMIO read that fires the shot returns, the guest has a single CPU (or the run is refused),
+ * and no device uses memory that its driver is about to unmap, or has just unmapped. For later
+ * shots the last condition does not hold. So later=1 is only for levels under which no write lands;
+ * a write that lands corrupts data. iommu-testdev cannot read by DMA, so memory that the device may
+ * only read (sent packets, disk writes) is not attacked.
  *
- * on=1 starts and returns, on=0 stops and has the result. A probe that hits while its CPU is in
- * another is missed, and counted: that unmap is not attacked.
+ * on=1 starts the attack and returns, on=0 stops the attack and gives the result. A probe that hits
+ * while its CPU is in another probe is missed and counted, and its unmap is not attacked.
  */
 #include <linux/dma-mapping.h>
 #include <linux/iommu.h>
@@ -36,7 +38,7 @@
 #include "testdev.h"
 
 #define TARGETS 2
-#define PENDING_MAX 512	/* words that wait for the driver's flush; more are left alone */
+#define PENDING_MAX 512	/* most words that wait for the driver's flush; others are not attacked */
 #define OLD 64
 
 /* A word that the driver has mapped. */
@@ -44,10 +46,10 @@ struct target {
 	struct device *owner;
 	dma_addr_t iova;
 	phys_addr_t physical;
-	bool is_gone;	/* from the page table, before the driver asked for its flush */
+	bool is_gone;	/* from the page table, before the driver called its flush */
 };
 
-/* The words of one unmap, from its entry to its return. */
+/* The words of an unmap, from its entry to its return. */
 struct unmap {
 	u32 count;
 	struct target targets[TARGETS];
@@ -65,16 +67,16 @@ struct lab_neighbour {
 	u32 old_next, old_shot;
 };
 
-/* One at a time: probes have no context of their own. */
+/* A single attack at a time, because probes have no context of their own. */
 static struct lab_neighbour *armed;
 
-/* Interrupts are off. */
+/* Must be called with interrupts off. */
 static void shoot(struct lab_tally *tally, const struct target *target)
 {
 	lab_attacker_shoot(lab_attacker_of(armed->dev), target->iova, target->physical, tally);
 }
 
-/* Where the page table leads from the word's IOVA, 0: nowhere. */
+/* Physical address that the page table has for the word's IOVA; 0 if the IOVA is not mapped. */
 static phys_addr_t mapped_to(const struct target *target)
 {
 	return iommu_iova_to_phys(armed->domain, target->iova);
@@ -132,7 +134,7 @@ static void unmap_begins(struct unmap *unmap, struct device *owner, dma_addr_t i
 	local_irq_restore(flags);
 }
 
-/* (dev, addr, size, dir, ...). Return 1: the function's return is of no interest. */
+/* Probed arguments: (dev, addr, size, dir, ...). Return: 1 to skip the probe at the return. */
 static int page_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	struct unmap *unmap = (struct unmap *)instance->data;
@@ -142,7 +144,7 @@ static int page_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 	return !unmap->count;
 }
 
-/* (dev, sg, nents, dir, ...): the first segment. */
+/* Probed arguments: (dev, sg, nents, dir, ...). Attacks the first segment. */
 static int sg_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	struct scatterlist *sg = (struct scatterlist *)regs_get_kernel_argument(regs, 1);
@@ -188,8 +190,8 @@ static void pending_drop(u32 at)
 }
 
 /*
- * Some words may have been flushed before the driver asked, by a full batch or an empty block. Then
- * their IOVAs can be in use again, for other memory: no target any more.
+ * Some words may have been flushed before the driver's flush, by a full batch or an empty block.
+ * Their IOVAs can be in use again, for other memory; such words are no longer attacked.
  */
 static int flush_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
@@ -248,7 +250,7 @@ static int flushed(struct kretprobe_instance *instance, struct pt_regs *regs)
 static struct kretprobe probes[] = {
 	LAB_PROBE("dma_unmap_page_attrs", page_entry, unmapped, struct unmap),
 	LAB_PROBE("dma_unmap_sg_attrs", sg_entry, unmapped, struct unmap),
-	/* From here on they are of xsmmu.ko, which need not be loaded. */
+	/* The following functions are of xsmmu.ko, which need not be loaded. */
 	LAB_PROBE("__xsmmu_unmap_deferred", page_entry, unmapped_deferred, struct unmap),
 	LAB_PROBE("__xsmmu_unmap_sg_deferred", sg_entry, unmapped_deferred, struct unmap),
 	LAB_PROBE("__xsmmu_flush", flush_entry, flushed, struct device *),

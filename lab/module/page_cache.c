@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Workload `page-cache`: can a disk change data that was read from it and verified?
+ * Workload `page-cache`: tests whether a disk can change data that was read from the disk and
+ * verified.
  *
- * A page of the page cache becomes everybody's when its read completes, microseconds after the
- * driver has unmapped it, and keeps its reference all the time: no allocator is between. So what a
- * policy holds back from the allocator says nothing about it. A read here is one of a page through
- * the page cache of a block device, by its real driver. It is verified: compared with what the disk
- * gave before. `delay_us` later a device of the same IOMMU group, which shares the domain, writes
- * to where the disk's driver had the page. Then the page cache is compared again.
+ * A page of the page cache becomes readable for all processes when its read completes, microseconds
+ * after the driver has unmapped the page. The page has a reference all the time and does not pass
+ * through the allocator, so a policy that holds pages back from the allocator does not protect the
+ * page. A read reads a page through the page cache of a block device, by its real driver. The
+ * workload verifies the page: compares the page with an earlier read. `delay_us` later a device of
+ * the same IOMMU group, which shares the domain, writes to the IOVA at which the disk's driver had
+ * mapped the page. Then the page is compared again.
  *
  *	before the unmap	a control: the write must land
- *	at the driver's flush	only of a batch-aware driver: may land, and shows that it could
- *	after it was verified	what counts: the page cache has changed, or it has not
+ *	at the driver's flush	only of a batch-aware driver: the write may land, and shows that the
+ *				attack works
+ *	after verification	the result: whether the page cache has changed
  *
- * Where the driver has a page is seen by probes on the functions that it calls to unmap. What was
- * changed is put back. All are writes to the first word of a page of our own read.
+ * Probes on the functions that the driver calls to unmap give the IOVA. The workload restores
+ * changed words. All writes go to the first word of a page of the workload's own read.
  */
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
@@ -39,7 +42,7 @@ struct page_cache {
 	struct file *file;
 	u8 *good;			/* [pages * PAGE_SIZE] */
 
-	/* What the driver has unmapped last. */
+	/* The driver's last unmap. */
 	struct device *owner;
 	dma_addr_t iova;
 	phys_addr_t physical;		/* 0: nothing yet */
@@ -49,17 +52,17 @@ struct page_cache {
 	u64 verified;
 };
 
-/* One at a time: probes have no context of their own. */
+/* A single run at a time, because probes have no context of their own. */
 static struct page_cache *watching;
 
-/* Interrupts are off. */
+/* Must be called with interrupts off. */
 static void shoot(struct lab_tally *tally)
 {
 	lab_attacker_shoot(lab_attacker_of(watching->dev), watching->iova, watching->physical,
 			   tally);
 }
 
-/* (dev, addr, size, dir, ...). Return 1: the function's return is of no interest. */
+/* Probed arguments: (dev, addr, size, dir, ...). Return: 1 to skip the probe at the return. */
 static int unmap_entry(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	dma_addr_t iova = ALIGN_DOWN(regs_get_kernel_argument(regs, 1), PAGE_SIZE);
@@ -98,14 +101,14 @@ static int flush_entry(struct kretprobe_instance *instance, struct pt_regs *regs
 
 static struct kretprobe probes[] = {
 	LAB_PROBE("dma_unmap_page_attrs", unmap_entry, NULL, char),
-	/* From here on they are of xsmmu.ko, which need not be loaded. */
+	/* The following functions are of xsmmu.ko, which need not be loaded. */
 	LAB_PROBE("__xsmmu_unmap_deferred", unmap_entry, NULL, char),
 	LAB_PROBE("__xsmmu_flush", flush_entry, NULL, char),
 };
 
 #define PROBES_OF_KERNEL 1
 
-/* Read from the disk, whatever is cached. The caller puts the page. */
+/* Read a page from the disk, even if the page is cached. The caller must put the page. */
 static struct page *read_page(struct page_cache *run, u32 index)
 {
 	struct address_space *mapping = run->file->f_mapping;
@@ -114,7 +117,7 @@ static struct page *read_page(struct page_cache *run, u32 index)
 	return read_mapping_page(mapping, index, run->file);
 }
 
-/* What the disk gives while nobody attacks. */
+/* Keep the disk's content, read without an attack. */
 static int learn(struct page_cache *run)
 {
 	struct page *page;
@@ -135,7 +138,7 @@ static bool is_good(const struct page_cache *run, u32 index, struct page *page)
 	return !memcmp(run->good + index * PAGE_SIZE, page_address(page), PAGE_SIZE);
 }
 
-/* After the read and its check. */
+/* Attack a page after its read and its verification. */
 static void attack(struct page_cache *run, u32 index, struct page *page)
 {
 	struct lab_attacker *attacker = lab_attacker_of(run->dev);

@@ -2,7 +2,7 @@
 /* Probes on a driver's calls; see probe.h. */
 #include "probe.h"
 
-/* What registering has filled in would be refused the next time. */
+/* The next registration would refuse the fields that the last registration has filled in. */
 static void clear(struct kretprobe *probe)
 {
 	probe->kp.addr = NULL;

@@ -2,54 +2,56 @@
 /*
  * Workload `receive`: the life of a receive buffer in a fast NIC, between driver and page pool.
  *
- * The device transfers nothing: a packet is found where the ring says that it would be. All that
- * driver and stack do with it is real: NAPI polls, skbs with page fragments, the kernel's page
- * pool, the DMA API. Left out, for every policy alike: the device's registers and completion
- * entries, checksums, GRO, the protocols, sockets.
+ * The device transfers nothing: the driver finds packets where the device would have written them.
+ * All work of driver and stack with a packet is real: NAPI polls, skbs with page fragments, the
+ * kernel's page pool, the DMA API. The device's registers and completion entries, checksums, GRO,
+ * the protocols and sockets are left out for all policies.
  *
- * Modelled is mlx5 of Linux 6.0, which both research systems (F&S, xSMMU) changed:
+ * The model is mlx5 of Linux 6.0, which both research systems (F&S, xSMMU) changed:
  *
- * - A descriptor is a multi-packet work queue entry of 64 pages. Packets fill it in strides of 256
- *   bytes; a packet may begin in one page and end in the next, and what is left where none fits any
- *   more is skipped. At an MTU of 4,096 bytes that makes 60 packets.
- * - For a packet an skb is made: up to 256 bytes are copied into its head, the rest becomes page
+ * - A descriptor is a multi-packet work queue entry of 64 pages. Packets fill a descriptor in
+ *   strides of 256 bytes. A packet may begin in a page and end in the next page; the rest of a
+ *   descriptor, too small for a packet, is skipped. At an MTU of 4,096 bytes a descriptor has 60
+ *   packets.
+ * - Each packet gets an skb: up to 256 bytes are copied into its head, the rest becomes page
  *   fragments with a reference each.
- * - When a descriptor is used up, each page is released: to the driver's cache, a FIFO with one
- *   slot always free. A refill takes the cache's oldest page, if nobody but the driver has a
- *   reference to it, and otherwise asks the page pool and maps what it gets. A page that the cache
- *   has no room for is unmapped and goes to the page pool, which keeps it if nobody else has a
- *   reference, and gives it to the allocator otherwise. The pool does no mapping (no
+ * - When a descriptor is used up, each page is released to the driver's cache, a FIFO with a slot
+ *   that is always free. A refill takes the cache's oldest page if only the driver has a reference
+ *   to the page; otherwise a refill takes a page from the page pool and maps the page. A page that
+ *   finds the cache full is unmapped and goes to the page pool. The page pool keeps a page without
+ *   further references, and gives other pages to the allocator. The pool does no mapping (no
  *   PP_FLAG_DMA_MAP).
  * - A poll takes up to `budget` packets, then refills if two descriptors are used up.
  * - Without recycling (recycle=0) there is no cache, and every page goes to the allocator.
  *
- * The stack keeps the last `hold` packets of each queue. The reader, in process context between
- * the polls, copies the data of those before out (copy=1), as recv() does, and frees them.
+ * The stack keeps the last `hold` packets of each queue. The reader, in process context between the
+ * polls, copies the data of earlier packets out (copy=1), as recv() does, and frees the packets.
  *
- * What leaves the driver is unmapped by `release`:
+ * Pages that leave the driver are unmapped by `release`:
  *
  *	page		each page by an ordinary unmap: the unmodified driver
- *	descriptor	F&S: the 64 pages of a descriptor are one block of IOVAs that dies with it,
- *			all unmapped without a flush, then one flush, then freed. recycle=0 only
- *	pending		xSMMU: pages are mapped singly; those that leave are unmapped without a
- *			flush and put on a list. One flush at the end of the poll, or when the list
- *			has `threshold` pages, then they go to the pool or the allocator
+ *	descriptor	F&S: the 64 pages of a descriptor are a block of IOVAs with the lifetime of
+ *			the descriptor. All are unmapped without a flush, flushed once, then freed.
+ *			recycle=0 only
+ *	pending		xSMMU: pages are mapped singly; leaving pages are unmapped without a flush
+ *			and put on a list. After a single flush, at the end of the poll or when the
+ *			list has `threshold` pages, the pages go to the pool or the allocator
  *	blocks		as pending, but the fresh pages of a refill are mapped as a block. Recycled
- *			pages stay mapped in the blocks where they are
- *	whole		the 64 pages of a descriptor are one block, and are recycled together: the
- *			cache has room for cache / 64 descriptors, and gives the oldest if nobody
- *			but the driver has a reference to any of its pages. A descriptor that leaves
- *			is unmapped as a whole and waits on the list as under pending
+ *			pages stay mapped in their blocks
+ *	whole		the 64 pages of a descriptor are a block, and are recycled together: the
+ *			cache has room for cache / 64 descriptors, and gives the oldest if only the
+ *			driver has references to its pages. A leaving descriptor is unmapped as a
+ *			whole and waits on the list as under pending
  *
- * All but page are for batch-aware drivers, which also map all pages of a refill without a flush,
- * and flush once, before they would tell the device of them. Set-up, tear-down and a warm-up of two
- * whole rings are not measured.
+ * All but `page` need a batch-aware driver, which also maps all pages of a refill without a flush,
+ * and flushes once, before the driver would tell the device of the pages. Set-up, tear-down and a
+ * warm-up of two whole rings are not measured.
  *
- * With several queues each has a ring, a cache and a page pool of its own, and is polled in turn.
- * All use the device's one NAPI.
+ * Several queues are polled in turn. Each queue has a ring, a cache and a page pool of its own; all
+ * queues use the single NAPI of the device.
  *
- * fail=n: the n-th allocation or mapping fails, which ends the run with -ENOMEM. A real driver
- * would try again, but a run with a hole in it measures nothing.
+ * fail=n: the n-th allocation or mapping fails, and the run ends with -ENOMEM. A real driver would
+ * retry, but the figures of a run with a failure would be useless.
  */
 #include <linux/if_ether.h>
 #include <linux/mm.h>
@@ -70,9 +72,9 @@
 #define DESCRIPTOR_BYTES (DESCRIPTOR_PAGES * PAGE_SIZE)
 #define STRIDE_BYTES 256
 #define HEAD_BYTES 256
-#define REFILL_DESCRIPTORS 2	/* a refill waits for so many */
+#define REFILL_DESCRIPTORS 2	/* used-up descriptors that start a refill */
 #define PENDING_MAX_PAGES 1024
-#define ATTRS DMA_ATTR_SKIP_CPU_SYNC	/* the driver flushes for the CPU what it reads */
+#define ATTRS DMA_ATTR_SKIP_CPU_SYNC	/* the driver calls dma_sync for each part before a read */
 
 enum release {
 	RELEASE_PAGE, RELEASE_DESCRIPTOR, RELEASE_PENDING, RELEASE_BLOCKS, RELEASE_WHOLE, RELEASES,
@@ -82,7 +84,7 @@ static const char *const release_words[RELEASES] = {
 	"page", "descriptor", "pending", "blocks", "whole",
 };
 
-/* What each makes of IOVAs: fresh pages get neighbouring ones; the pages of a descriptor do. */
+/* Whether fresh pages are mapped as a block, and whether the pages of a descriptor stay a block. */
 static const bool release_maps_blocks[RELEASES] = {
 	[RELEASE_DESCRIPTOR] = true, [RELEASE_BLOCKS] = true, [RELEASE_WHOLE] = true,
 };
@@ -97,14 +99,14 @@ struct rx_page {
 };
 
 struct rx_descriptor {
-	u32 count;	/* pages, all mapped: DESCRIPTOR_PAGES, or what a failed refill got, or 0 */
-	struct xsmmu_block *block;	/* of all its pages, or NULL */
+	u32 count;	/* mapped pages: DESCRIPTOR_PAGES, or fewer after a failed refill, or 0 */
+	struct xsmmu_block *block;	/* of all pages, or NULL */
 	struct rx_page pages[DESCRIPTOR_PAGES];
 };
 
 /*
- * Touched by its poll, and by the reader between polls (held). `missing` descriptors before
- * `filling` (modulo the ring) are used up and have no pages.
+ * Used by its poll, and by the reader between polls (held). `missing` descriptors before `filling`
+ * (modulo the ring) are used up and have no pages.
  */
 struct rx_queue {
 	struct receive *receive;
@@ -116,7 +118,7 @@ struct rx_queue {
 	struct rx_page *cache;		/* [cache_pages] */
 	u32 cache_head, cache_tail;	/* oldest, next free; equal: empty */
 	struct rx_descriptor *store;	/* [cache_pages / DESCRIPTOR_PAGES], for `whole` */
-	u32 store_head, store_count;	/* oldest, how many */
+	u32 store_head, store_count;	/* oldest, number of descriptors */
 
 	struct page *pending[PENDING_MAX_PAGES];	/* unmapped, not flushed */
 	u32 pending_count;
@@ -130,7 +132,7 @@ struct receive {
 	struct device *dev;
 	struct rx_queue *queues[8];
 	void *copy_to;		/* the reader's buffer, one packet */
-	int error;		/* what ended a poll early */
+	int error;		/* errno that ended a poll early */
 
 	/* The parameters. */
 	u32 mtu, descriptors, budget, hold, cache_pages, recycle, queue_count, threshold, copy;
@@ -142,7 +144,7 @@ static u32 frame_bytes(const struct receive *receive)
 	return receive->mtu + ETH_HLEN;
 }
 
-/* ---- where pages go ---- */
+/* ---- release of pages ---- */
 
 static void page_to_pool(struct rx_queue *queue, struct page *page)
 {
@@ -154,7 +156,7 @@ static void page_to_pool(struct rx_queue *queue, struct page *page)
 		page_pool_recycle_direct(queue->pool, page);
 		return;
 	}
-	/* With a reference more the pool does not keep it. */
+	/* The pool does not keep a page with another reference. */
 	get_page(page);
 	page_pool_recycle_direct(queue->pool, page);
 	put_page(page);
@@ -228,7 +230,7 @@ static bool store_put(struct rx_queue *queue, const struct rx_descriptor *descri
 	return true;
 }
 
-/* The last page is looked at first: as a rule the stack gives it back last. */
+/* Checks the last page first, because the stack usually frees the last page last. */
 static bool store_get(struct rx_queue *queue, struct rx_descriptor *descriptor)
 {
 	struct receive *receive = queue->receive;
@@ -270,7 +272,7 @@ static void page_release(struct rx_queue *queue, const struct rx_page *page)
 		pending_write(queue);
 }
 
-/* All at once: they are one block. */
+/* Unmap all pages of a descriptor in a single call: they are a block. */
 static void block_release(struct rx_queue *queue, struct rx_descriptor *descriptor)
 {
 	struct receive *receive = queue->receive;
@@ -301,7 +303,7 @@ static void descriptor_release(struct rx_queue *queue, struct rx_descriptor *des
 	descriptor->block = NULL;
 }
 
-/* ---- where pages come from ---- */
+/* ---- supply of pages ---- */
 
 static int page_map(struct rx_queue *queue, struct rx_descriptor *descriptor, struct page *page)
 {
@@ -325,7 +327,7 @@ static int page_map(struct rx_queue *queue, struct rx_descriptor *descriptor, st
 	return 0;
 }
 
-/* A block that was mapped in part: all pages go back. */
+/* Undo a block that was mapped in part, and give all its pages back. */
 static void fresh_undo(struct rx_queue *queue, struct xsmmu_block *block, u32 count)
 {
 	struct receive *receive = queue->receive;
@@ -363,7 +365,7 @@ static int fresh_map(struct rx_queue *queue, struct rx_descriptor *descriptor, u
 	if (release_keeps_blocks[receive->release])
 		descriptor->block = block;
 	else
-		xsmmu_block_free(block);	/* the pages live on their own */
+		xsmmu_block_free(block);	/* each page has a lifetime of its own */
 	return 0;
 }
 
@@ -425,7 +427,7 @@ static void fragment_add(struct receive *receive, struct sk_buff *skb, const str
 			ALIGN(bytes, STRIDE_BYTES));
 }
 
-/* The skb of the packet at @at in a descriptor. A packet's head never crosses a page's end. */
+/* Build the skb of the packet at @at in a descriptor. A packet's head never crosses a page. */
 static struct sk_buff *packet_build(struct receive *receive, const struct rx_page *pages, u32 at)
 {
 	const struct rx_page *page = &pages[at / PAGE_SIZE];
@@ -451,7 +453,7 @@ static struct sk_buff *packet_build(struct receive *receive, const struct rx_pag
 	return skb;
 }
 
-/* Take one packet from the ring. */
+/* Take a packet from the ring. */
 static int queue_receive(struct rx_queue *queue)
 {
 	struct receive *receive = queue->receive;
@@ -498,7 +500,7 @@ static void fill_work(void *context)
 	queue->receive->error = queue_refill(queue);
 }
 
-/* The application reads what the stack does not keep. */
+/* The application reads all packets that the stack does not keep. */
 static void queue_read(struct rx_queue *queue, u32 keep)
 {
 	struct receive *receive = queue->receive;
@@ -515,8 +517,8 @@ static void queue_read(struct rx_queue *queue, u32 keep)
 /* ---- the run ---- */
 
 /*
- * Release all, nothing is recycled any more. In a poll too: the page pool's own cache is for its
- * consumer only.
+ * Release all pages, without recycling. Runs in a poll, because only the consumer may use the page
+ * pool's own cache.
  */
 static void empty_work(void *context)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the ring workloads share; see ring.h. */
+/* Common parts of the ring workloads; see ring.h. */
 #include <linux/delay.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
@@ -9,7 +9,7 @@
 
 #include "ring.h"
 
-#define SETTLE_MS 50	/* for what a run before left to timers, such as a flush queue's 10 ms */
+#define SETTLE_MS 50	/* lets timers of an earlier run expire, such as a flush queue's 10 ms */
 
 static const char *const count_names[RING_COUNTS] = {
 	[RING_PACKETS] = "packets",
@@ -64,7 +64,7 @@ void ring_meter_poll(struct ring_meter *meter, void (*work)(void *context), void
 	meter->poll_ticks += poll->probed - start;
 }
 
-/* Runs are serialised, so one buffer will do; it is too large for the stack. */
+/* A single buffer, because runs are serialised; too large for the stack. */
 static unsigned long vm_events[NR_VM_EVENT_ITEMS];
 
 static void meter_read(struct ring_meter *meter, struct ring_reading *reading)
@@ -103,7 +103,7 @@ void ring_meter_stop(struct ring_meter *meter)
 		spent->counts[i] -= meter->start.counts[i];
 }
 
-/* Both units are always present; the one that the clock does not give is null. */
+/* Print both units. The unit that the clock does not count is null. */
 static void print_ticks(const struct ring_meter *meter, const char *prefix, u64 ticks,
 			struct seq_buf *result)
 {
@@ -124,7 +124,7 @@ void ring_meter_print(const struct ring_meter *meter, const char *release, u32 c
 	u32 i;
 
 	seq_buf_printf(result, "{\"release\":\"%s\",", release);
-	/* Of the whole run, set-up and tear-down included: what the IOMMU's counts belong to. */
+	/* Of the whole run, including set-up and tear-down, as the IOMMU's counts are. */
 	seq_buf_printf(result, "\"pages_mapped\":%llu,\"pages_unmapped\":%llu",
 		       meter->counts[RING_PAGES_MAPPED], meter->counts[RING_PAGES_UNMAPPED]);
 	seq_buf_printf(result, ",\"translated\":%s,\"measured\":{",

@@ -3,27 +3,26 @@
  * Workload `storage`: the life of a disk's requests, from the pages of a user's buffer to their
  * completion.
  *
- * The device transfers nothing. Real are the scatter lists and the DMA API. Left out, for every
- * policy alike: the block layer, the device's queues and entries. So passthrough costs next to
- * nothing here, and what says something is how much the policies add to it.
+ * The device transfers nothing. The scatter lists and the DMA API are real. The block layer and the
+ * device's queues and entries are left out for all policies. So passthrough costs almost nothing,
+ * and only the cost that a policy adds is a figure.
  *
- * `depth` requests of `pages` pages are under way, as fio with that iodepth and direct I/O has
- * them: each slot has a buffer of its own for the whole run, and a request takes a reference of
- * each piece of it while it is under way. A piece is `segment` pages that are one in memory:
- * segment=1 are order-0 pages, in an order that leaves no two neighbours together; segment=pages
- * is a buffer in huge pages. Requests are submitted in process context; they read (the device
- * writes).
+ * `depth` requests of `pages` pages are in flight, as in fio with this iodepth and direct I/O: each
+ * slot has a buffer of its own for the whole run, and a request holds a reference to each piece of
+ * the buffer while in flight. A piece is `segment` contiguous pages: segment=1 are order-0 pages,
+ * in an order without adjacent neighbours; segment=pages is a buffer in huge pages. Requests are
+ * submitted in process context, and read from the disk (the device writes).
  *
- * An interrupt, here a stretch of code with interrupts off, completes the oldest `batch` requests,
- * which are then submitted anew. Storage has no NAPI polls. Completed requests are unmapped by
+ * An interrupt, modelled by a section with interrupts off, completes the oldest `batch` requests,
+ * which are then submitted again. Storage has no NAPI polls. Completed requests are unmapped by
  * `release`:
  *
- *	page	each request by an ordinary unmap, and ended: the unmodified driver
- *	batch	all requests of the batch are unmapped without a flush, then one flush, then they
- *		are ended. A batch of one request is unmapped as under `page`
+ *	page	each request by an ordinary unmap, then ended: the unmodified driver
+ *	batch	all requests of the batch are unmapped without a flush; after a single flush all are
+ *		ended. A batch of one request is unmapped as under `page`
  *
- * The latter is xSMMU's for NVMe, and for batch-aware drivers. fail=n: the n-th mapping fails,
- * which ends the run with -ENOMEM.
+ * `batch` is xSMMU's method for NVMe, and needs a batch-aware driver. fail=n: the n-th mapping
+ * fails, and the run ends with -ENOMEM.
  */
 #include <linux/dma-mapping.h>
 #include <linux/gcd.h>
@@ -39,7 +38,7 @@
 
 #define BATCH_MAX 32
 #define PAGES_MAX 256
-#define PIECE_STEP 61	/* at least, from where one piece is put to where the next is */
+#define PIECE_STEP 61	/* least distance of pieces that are allocated in sequence */
 #define WARMUP_REQUESTS 1024
 
 enum release { RELEASE_PAGE, RELEASE_BATCH, RELEASES };
@@ -160,7 +159,7 @@ static int storage_allocate(struct storage *storage)
 	storage->slots = kvcalloc(storage->depth, sizeof(*storage->slots), GFP_KERNEL);
 	if (!storage->pieces || !storage->slots)
 		return -ENOMEM;
-	/* What is allocated in a row is often neighbours: spread it. */
+	/* Allocations in sequence are often neighbours in memory, so spread them. */
 	while (gcd(step, count) != 1)
 		step++;
 	for (i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A lab device: one iommu-testdev, which is at once what workloads are run on and what attacks. */
+/* A lab device: an iommu-testdev, which runs workloads and also attacks. */
 #ifndef XSMMU_LAB_TESTDEV_H
 #define XSMMU_LAB_TESTDEV_H
 
@@ -12,7 +12,7 @@ struct lab_testdev {
 	struct lab_device dev;
 	struct lab_attacker attacker;
 	struct dentry *folder;
-	struct lab_file *files;	/* one per workload, in the order of the table in front.c */
+	struct lab_file *files;	/* per workload, in the order of the table in front.c */
 };
 
 static inline struct lab_attacker *lab_attacker_of(struct lab_device *dev)

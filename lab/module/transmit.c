@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Workload `transmit`: the life of what a fast NIC sends, from the sender's pages to their release.
+ * Workload `transmit`: the life of a fast NIC's sent packets, from the sender's pages to their
+ * release.
  *
- * The device transfers nothing. Real are the skbs, their pages, the DMA API, and the NAPI polls in
- * which completions are handled. Left out, for every policy alike: the device's registers and
- * entries, checksums, the protocols, sockets, queueing.
+ * The device transfers nothing. The skbs, their pages, the DMA API, and the NAPI polls that handle
+ * completions are real. The device's registers and entries, checksums, the protocols, sockets and
+ * queueing are left out for all policies.
  *
- * Packets, in a fixed order that repeats every 34:
+ * Packets come in a fixed order that repeats after 34 packets:
  *
- * - Each has a linear part of 66 bytes (Ethernet, IPv4 and TCP headers), allocated with the skb as
- *   TCP does, in slab memory, and k pages of data; k goes through 0 to 16, in steps of 7 modulo
- *   17. So a packet has up to 64 KiB of data, what TCP segmentation offload takes. (Of pages of 4
- *   KiB; larger ones are fewer, and it all repeats the sooner.)
- * - Every second packet is of a file (sendfile): its data is k order-0 pages, each a segment, of
- *   1,024 pages that stay in the page cache, in an order that leaves no two neighbours together.
- *   With the linear part that makes 1 to 17 segments.
- * - The others are of a socket (send): the data is copied (copy=1) into the socket's page fragment,
- *   compound pages of 32 KiB as skb_page_frag_refill() gives them, one segment for each. That makes
- *   1 to 4 segments.
+ * - Each packet has a linear part of 66 bytes (Ethernet, IPv4 and TCP headers) in slab memory,
+ *   allocated with the skb as TCP does, and k pages of data; k goes through 0 to 16, in steps of 7
+ *   modulo 17. So a packet has up to 64 KiB of data, the limit of TCP segmentation offload. (With
+ *   pages of 4 KiB. With larger pages k is smaller, and the order repeats earlier.)
+ * - Every second packet is of a file (sendfile): its data is k order-0 pages of the 1,024 pages of
+ *   the page cache, in an order without adjacent neighbours, each page a segment. With the linear
+ *   part such a packet has 1 to 17 segments.
+ * - The other packets are of a socket (send): the data is copied (copy=1) into the socket's page
+ *   fragment, compound pages of 32 KiB from skb_page_frag_refill(), with a segment for each. Such a
+ *   packet has 1 to 4 segments.
  *
  * The sender, in process context with bottom halves off, maps each segment and fills the ring up to
- * `depth` packets. A poll then completes the oldest `completions`. Modelled is mlx5 of Linux 6.0,
- * which both research systems changed: at most 128 completions a poll, each packet unmapped
- * segment by segment and then freed.
+ * `depth` packets. A poll then completes the oldest `completions` packets. The model is mlx5 of
+ * Linux 6.0, which both research systems changed: at most 128 completions in a poll, each packet
+ * unmapped segment by segment and then freed.
  *
- * What is completed is unmapped by `release`:
+ * Completed packets are unmapped by `release`:
  *
  *	page	each segment by an ordinary unmap, then the packet is freed: the unmodified driver,
  *		and F&S, which is about receiving only
  *	packet	xSMMU: a packet of more than `threshold` segments is unmapped without a flush, then
- *		flushed once and freed. One of fewer is unmapped as under `page`
- *	poll	xSMMU's option: the same, but packets wait for one flush at the end of the poll, and
- *		only then are freed
+ *		flushed once and freed. A packet of fewer segments is unmapped as under `page`
+ *	poll	xSMMU's option: as `packet`, but packets wait for a single flush at the end of the
+ *		poll, and are freed only then
  *
- * The last two are for batch-aware drivers, which also map all segments of a packet without a
- * flush, and flush once, before they would tell the device of it. fail=n: the n-th allocation or
- * mapping fails, which ends the run with -ENOMEM.
+ * `packet` and `poll` need a batch-aware driver, which also maps all segments of a packet without a
+ * flush, and flushes once, before the driver would tell the device of the packet. fail=n: the n-th
+ * allocation or mapping fails, and the run ends with -ENOMEM.
  */
 #include <linux/if_ether.h>
 #include <linux/mm.h>
@@ -51,7 +52,7 @@
 #define HEADER_BYTES 66
 #define HEADROOM_BYTES 128	/* for headers that lower layers might push */
 #define FILE_PAGES 1024
-#define FILE_STEP 389		/* from one page that is sent to the next; prime to FILE_PAGES */
+#define FILE_STEP 389		/* distance of pages sent in sequence; coprime to FILE_PAGES */
 #define DATA_PAGES_MAX ((u32)(SZ_64K / PAGE_SIZE))
 #define SEGMENTS_MAX (1 + DATA_PAGES_MAX)
 #define COMPLETIONS_MAX 128	/* MLX5E_TX_CQ_POLL_BUDGET */
@@ -83,7 +84,7 @@ struct transmit {
 	struct page *file[FILE_PAGES];
 	u32 file_next;
 	struct page_frag socket;
-	void *data;			/* what the application sends, 64 KiB */
+	void *data;			/* the application's data, 64 KiB */
 
 	/* The parameters. */
 	u32 packets, depth, completions, threshold, copy, release, fail;
@@ -185,7 +186,7 @@ static int packet_map(struct transmit *transmit, struct tx_packet *packet)
 	return ret;
 }
 
-/* The first segment is slab memory mapped by its address, the others are pages. */
+/* The first segment is slab memory, mapped by its address; the other segments are pages. */
 static void packet_unmap(struct transmit *transmit, struct tx_packet *packet)
 {
 	u64 *pages_unmapped = &transmit->meter.counts[RING_PAGES_UNMAPPED];

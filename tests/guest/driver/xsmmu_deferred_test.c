@@ -198,25 +198,35 @@ static bool is_at(struct xsmmu_block *block, u32 index)
 	       page_to_phys(pages[index]);
 }
 
-/* Maps all pages at once, or the first @taken pages singly; unmaps all at once. */
+/* Maps all pages at once, or the first @taken pages singly. */
+static int map_whole_block(struct xsmmu_block *block, u32 taken)
+{
+	u32 i;
+
+	for (i = 0; i < taken; i++)
+		if (xsmmu_block_map_page(block, i, pages[i], DMA_TO_DEVICE, 0) ==
+		    DMA_MAPPING_ERROR)
+			return wrong(block->dev, "xsmmu_block_map_page() failed");
+	if (!taken && xsmmu_block_map_pages(block, pages, DMA_TO_DEVICE, 0))
+		return wrong(block->dev, "a whole block does not map");
+	for (i = 0; i < (taken ? taken : block->pages); i++)
+		if (!is_at(block, i))
+			return wrong(block->dev, "a page of a whole block");
+	return 0;
+}
+
+/* Maps as map_whole_block() and unmaps all at once; leaves nothing mapped on failure either. */
 static int check_whole_block(struct device *dev, u32 count, u32 taken)
 {
 	struct xsmmu_block *block = xsmmu_block_alloc(dev, count, GFP_KERNEL);
-	int error = 0;
+	int error;
 	u32 i;
 
 	if (!block)
 		return wrong(dev, "xsmmu_block_alloc() failed");
-	for (i = 0; i < taken; i++)
-		if (xsmmu_block_map_page(block, i, pages[i], DMA_TO_DEVICE, 0) ==
-		    DMA_MAPPING_ERROR)
-			return wrong(dev, "xsmmu_block_map_page() failed");
-	if (!taken && xsmmu_block_map_pages(block, pages, DMA_TO_DEVICE, 0))
-		return wrong(dev, "a whole block does not map");
-	for (i = 0; i < (taken ? taken : count); i++)
-		if (!is_at(block, i))
-			return wrong(dev, "a page of a whole block");
-	xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
+	error = map_whole_block(block, taken);
+	if (block->mapped)
+		xsmmu_block_unmap_pages_deferred(block, DMA_TO_DEVICE, 0);
 	xsmmu_flush(dev);
 	for (i = 0; i < (taken ? taken : count) && !error; i++)
 		error = check_gone(dev, block->handles[i],

@@ -260,12 +260,15 @@ static dma_addr_t others[OTHERS];
 
 static int set_others(const char *text, const struct kernel_param *param)
 {
-	struct page *page = alloc_page(GFP_KERNEL);
+	struct page *page;
 	int error = 0;
 	u32 i;
 
-	if (!the_device || !page)
+	if (!the_device)
 		return -ENODEV;
+	page = alloc_page(GFP_KERNEL);
+	if (!page)
+		return -ENOMEM;
 	for (i = 0; i < OTHERS && !error; i++) {
 		others[i] = dma_map_page(the_device, page, 0, PAGE_SIZE,
 					 DMA_FROM_DEVICE);

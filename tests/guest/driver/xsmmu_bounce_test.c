@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A driver for QEMU's iommu-testdev whose small buffers are copied. Its probe maps, looks
- * at what the device would find, writes there as it would, and fails if anything is not
- * as the DMA API promises, or reaches beyond the buffer. The device itself does nothing but
- * to write to what was kept, when the parameter fire says so.
+ * A driver for QEMU's iommu-testdev that maps small buffers, which the module copies. The probe
+ * reads each buffer as the device would, writes to the buffer's IOVA as the device would, and
+ * fails if a result differs from the promises of the DMA API or if a write lands outside the
+ * buffer. The device itself writes only to kept buffers, on request of the parameter fire.
  *
- *   mode=checks  all of that
- *   mode=plain   buffers of a driver that sets no mask: as it was set before
- *   mode=fill    more buffers than 2 MiB have room for, which the pool may have: the rest is
- *		  mapped as others are; mode=many: the same, and the pool may have more
- *   mode=size    an unmap of a wrong size, before the right one
- *   mode=stale   a copy that the device has written to, and whose memory has gone
- *   mode=fresh   what the device finds in a chunk beside a buffer
- *   mode=flip, mode=unsynced, mode=prime, mode=svm: pages that are shared with the device
- *   mode=align...: a driver that writes between its sync and its unmap (alignments[]);
- *		  mode=head, mode=given: what it and the device write there; mode=polls: syncs
- *		  of what the device writes, of what is for both ways; mode=row,
- *		  mode=long_row: rows of pages
- *   mode=lose    many maps, some of which fail: the kernel has as much memory as before
- *   mode=keep    buffers that outlive the driver, until something is written to the
- *                parameter release
+ *   mode=checks   all of the checks above, for several DMA masks
+ *   mode=plain    the same buffers from a driver that sets no DMA mask
+ *   mode=fill     more buffers than a chunk of 2 MiB holds, for a pool of a single chunk: the
+ *                 module maps the rest without a copy
+ *   mode=many     as mode=fill, for a pool that may grow
+ *   mode=size     a sync that is longer than any copy
+ *   mode=stale    a device write to a copy after the pool has freed the copy's memory
+ *   mode=fresh    the content of a new chunk beside the buffer
+ *   mode=flip     a receive page that is used in halves, with syncs; mode=unsynced: without
+ *   mode=prime    a page that the driver shares with the device for writing
+ *   mode=svm      a page that the driver shares with the device for reading
+ *   mode=align... a driver that writes between its sync and its unmap (alignments[])
+ *   mode=polls    syncs of device writes to a bidirectional buffer
+ *   mode=keep     buffers that outlive the driver until a write to the parameter release
  *
- * The parameter limit says up to how many bytes are copied.
+ * The parameter limit is the size in bytes of the largest buffer that the module copies.
  */
 #include <linux/delay.h>
 #include <linux/dma-map-ops.h>
@@ -66,7 +65,7 @@ struct buffer {
 
 /* ---- the device ---- */
 
-/* What it finds at an address; NULL is nothing. */
+/* Returns the memory behind @iova; NULL if the page is not mapped. */
 static u8 *found(struct device *dev, dma_addr_t iova)
 {
 	phys_addr_t phys = iommu_iova_to_phys(iommu_get_domain_for_dev(dev), iova);
@@ -74,7 +73,7 @@ static u8 *found(struct device *dev, dma_addr_t iova)
 	return phys ? phys_to_virt(phys) : NULL;
 }
 
-/* How many of @bytes are in the page that begins or goes on there: one look finds all of them. */
+/* Returns the number of @bytes in the page of @iova; found() translates all of them. */
 static size_t in_page(dma_addr_t iova, size_t bytes)
 {
 	return min(bytes, PAGE_SIZE - offset_in_page(iova));
@@ -90,7 +89,7 @@ static u64 *table_of(u64 entry)
 	return phys_to_virt(entry & GENMASK_ULL(51, 12));
 }
 
-/* What it may do there, by all that the IOMMU looks at: READS, WRITES. */
+/* Returns the device's rights (READS, WRITES) at @iova, from all levels of the page table. */
 static u32 allowed(struct device *dev, dma_addr_t iova)
 {
 	struct pci_dev *pdev = to_pci_dev(dev);
@@ -113,7 +112,7 @@ static u32 allowed(struct device *dev, dma_addr_t iova)
 	return may;
 }
 
-/* The VT-d driver of 6.12, as earlier ones, lets it read whatever it may write. */
+/* VT-d drivers before 7.0 let a device read every page that the device may write. */
 static bool is_allowed(struct device *dev, const struct buffer *buffer, size_t at)
 {
 	static const u32 wanted[] = {
@@ -126,7 +125,7 @@ static bool is_allowed(struct device *dev, const struct buffer *buffer, size_t a
 	return allowed(dev, buffer->iova + at) == wanted[buffer->dir];
 }
 
-/* It may do @may with that: what its IOMMU says is not asked of the driver's memory. */
+/* Writes as the device would, without a check of the IOMMU's permissions. */
 static void writes(struct device *dev, dma_addr_t iova, size_t bytes, u8 value)
 {
 	size_t at, part;
@@ -162,7 +161,7 @@ static bool is_copied(struct device *dev, const struct buffer *buffer)
 	return found(dev, buffer->iova) != buffer->memory;
 }
 
-/* The first one of its kind may come before there is memory for copies. */
+/* Retries, because the first maps of a kind may come before the pool has memory. */
 static int map(struct device *dev, struct buffer *buffer, bool copied)
 {
 	int try;
@@ -195,7 +194,7 @@ static void fill(const struct buffer *buffer, u8 value)
 	memset(buffer->memory, value, buffer->bytes);
 }
 
-/* What the device has begins as the buffer's bytes, and what it writes comes back. */
+/* A copy starts with the buffer's bytes, and the unmap copies device writes back. */
 static int check_unmap(struct device *dev, struct buffer *buffer)
 {
 	bool comes_back = buffer->dir != DMA_TO_DEVICE;
@@ -221,7 +220,7 @@ static int check_unmap(struct device *dev, struct buffer *buffer)
 	return 0;
 }
 
-/* Nobody asked for it. */
+/* An unmap with DMA_ATTR_SKIP_CPU_SYNC copies nothing back. */
 static int check_skip(struct device *dev, struct buffer *buffer)
 {
 	int error;
@@ -237,7 +236,7 @@ static int check_skip(struct device *dev, struct buffer *buffer)
 	return 0;
 }
 
-/* A part of it, there and back, and nothing else. */
+/* A partial sync copies exactly its part, in its direction. */
 static int check_sync(struct device *dev, struct buffer *buffer)
 {
 	size_t at = buffer->bytes / 3, part = buffer->bytes / 3;
@@ -269,7 +268,7 @@ static int check_sync(struct device *dev, struct buffer *buffer)
 	return 0;
 }
 
-/* What is beside it is its owner's, before and after. */
+/* A map and an unmap leave the bytes beside the buffer alone. */
 static int check_beside(struct device *dev, struct buffer *buffer, u8 *first,
 			u8 *end)
 {
@@ -291,7 +290,7 @@ static int check_beside(struct device *dev, struct buffer *buffer, u8 *first,
 	return 0;
 }
 
-/* What is longer is mapped itself. */
+/* A buffer above the limit is mapped without a copy. */
 static int check_large(struct device *dev, struct buffer *buffer)
 {
 	int error;
@@ -323,7 +322,7 @@ static int check_buffer(struct device *dev, u8 *memory, size_t offset,
 	return error;
 }
 
-/* A page that is all the buffer's may be shared with the device, without any sync. */
+/* A whole page may be shared between driver and device without any sync. */
 static bool is_shared(size_t offset, size_t bytes)
 {
 	return !offset_in_page(offset | bytes);
@@ -345,7 +344,7 @@ static int check_buffers(struct device *dev, u8 *memory)
 	return error;
 }
 
-/* As a region of RDMA is mapped, or a buffer of a GPU: each sees at once what the other writes. */
+/* Memory regions of RDMA and GPU buffers: CPU and device see each other's writes at once. */
 static int check_shared(struct device *dev, u8 *memory)
 {
 	dma_addr_t iova;
@@ -373,8 +372,8 @@ static int check_shared(struct device *dev, u8 *memory)
 }
 
 /*
- * A page of a receive ring that syncs by itself: what the driver has of it is out of the device's
- * reach.
+ * A receive page of a driver that syncs by itself is copied, so the device cannot reach the
+ * driver's data.
  */
 static int check_ring(struct device *dev, u8 *memory)
 {
@@ -392,7 +391,7 @@ static int check_ring(struct device *dev, u8 *memory)
 	return error;
 }
 
-/* What is never synced is mapped, or refused where it would need a page of its own. */
+/* A buffer with DMA_ATTR_REQUIRE_COHERENT is never copied; the map fails if a copy is needed. */
 static int check_coherent(struct device *dev, u8 *memory, bool refused)
 {
 #ifdef DMA_ATTR_REQUIRE_COHERENT
@@ -409,7 +408,7 @@ static int check_coherent(struct device *dev, u8 *memory, bool refused)
 	return 0;
 }
 
-/* A bounce buffer is of any kind of access: what is for one of them only is mapped. */
+/* Bounce buffers have no special access rights, so a privileged buffer is mapped directly. */
 static int check_privileged(struct device *dev, u8 *memory)
 {
 	dma_addr_t iova = dma_map_single_attrs(dev, memory + 100, 200, DMA_BIDIRECTIONAL,
@@ -424,7 +423,10 @@ static int check_privileged(struct device *dev, u8 *memory)
 	return error;
 }
 
-/* Where the offset in the page counts, it stays; what crosses pages then is not copied. */
+/*
+ * With a minimum alignment mask the offset in the page stays; a buffer across pages is then
+ * mapped.
+ */
 static int check_offset(struct device *dev, u8 *memory)
 {
 	struct buffer buffer = { .memory = memory + 1000, .bytes = 200 };
@@ -449,7 +451,7 @@ static int check_offset(struct device *dev, u8 *memory)
 
 #define SEGMENTS	12
 
-/* Segment i has @bytes[i % 3], in pages of its own. */
+/* Segment i has @bytes[i % 3] bytes in pages of its own. */
 static int make_list(struct sg_table *table, const size_t *bytes)
 {
 	struct scatterlist *sg;
@@ -479,7 +481,7 @@ static void free_list(struct sg_table *table)
 	sg_free_table(table);
 }
 
-/* Both ways, each byte, by what the device finds; the list is mapped. */
+/* Compares each byte of a mapped list with the device's view, then writes as the device. */
 static int compare_list(struct device *dev, struct sg_table *table,
 			enum dma_data_direction dir)
 {
@@ -534,7 +536,7 @@ static bool is_list_copied(struct device *dev, struct sg_table *table)
 	return found(dev, sg_dma_address(table->sgl)) != sg_virt(table->sgl);
 }
 
-/* Mapped and unmapped, with all that is between; is it copied, as it should be? */
+/* Maps, syncs and unmaps a list; @copied says whether the module must copy the list. */
 static int check_list(struct device *dev, const size_t *bytes, bool copied)
 {
 	struct sg_table table;
@@ -565,8 +567,8 @@ free:
 }
 
 /*
- * To some devices a list is a row of pages: it may be broken where pages are, and in the blocking
- * domain else. It has this shape, too, if it was copied.
+ * Some devices treat a list as contiguous pages: only page boundaries may separate segments, in
+ * IOVA space too, also if the list was copied.
  */
 static int check_row(struct device *dev)
 {
@@ -576,7 +578,7 @@ static int check_row(struct device *dev)
 
 	if (!memory)
 		return -ENOMEM;
-	/* Until the pool has memory for it. */
+	/* Wait until the pool has memory. */
 	for (try = 0; try < TRIES; try++) {
 		sg_init_table(list, 2);
 		sg_set_buf(&list[0], memory + PAGE_SIZE - 100, 100);
@@ -603,11 +605,11 @@ free:
 	return error;
 }
 
-/* Small ones, and those that are small in part only, or just too large together. */
+/* Lists of small segments, of some small segments, and of segments that are too large together. */
 static int check_lists(struct device *dev)
 {
 	const size_t small[] = { 1, limit / 16, limit / 8 };
-	/* As much as is copied, where that is a multiple of 4. */
+	/* Exactly the limit, if the limit is a multiple of 4. */
 	const size_t exact[] = { 1, limit / 8, limit / 4 - limit / 8 - 1 };
 	const size_t mixed[] = { 9, 3 * PAGE_SIZE - 5, 7 };
 	const size_t together[] = { limit / 12 + 2, limit / 12, limit / 12 + 2 };
@@ -625,7 +627,7 @@ static int check_lists(struct device *dev)
 	return error ? error : check_list(dev, large, false);
 }
 
-/* The pool is at addresses that such a device, or its bus, does not have. */
+/* The pool's addresses are above the mask of such a device or of its bus. */
 static int check_narrow(struct device *dev, u8 *memory, u64 last)
 {
 	struct buffer buffer = { .memory = memory + 100, .bytes = 60 };
@@ -668,7 +670,7 @@ static int checks(struct device *dev)
 
 	if (!memory)
 		return -ENOMEM;
-	/* Segments are copied one by one, and so not joined. */
+	/* The module copies each segment separately, so segments are not merged. */
 	if (dma_get_merge_boundary(dev))
 		return wrong(dev, "there is a merge boundary");
 	error = check_buffers(dev, memory);
@@ -694,7 +696,7 @@ static int checks(struct device *dev)
 	return error;
 }
 
-/* A sync of more than any copy has is ignored. */
+/* A sync longer than any copy is ignored. */
 static int sync_too_much(struct device *dev, u8 *memory)
 {
 	struct buffer buffer = { .memory = memory + 100, .bytes = 100, .dir = DMA_FROM_DEVICE };
@@ -714,10 +716,13 @@ static int sync_too_much(struct device *dev, u8 *memory)
 
 /* ---- more than there is room for ---- */
 
-#define FILLED	1100	/* of which 2 MiB have room for 512 */
+#define FILLED	1100	/* a chunk of 2 MiB has room for 512 */
 #define FILLED_BYTES	(PAGE_SIZE - 1)
 
-/* More free bounce buffers of an area than make it worth to be found again, and few of those. */
+/*
+ * GONE is enough free bounce buffers to put their area back into use; LEFT is too few for a
+ * list.
+ */
 #define GONE	20
 #define LEFT	3
 
@@ -735,8 +740,9 @@ static int map_again(struct device *dev, struct buffer *buffers, u32 count)
 }
 
 /*
- * A list that there are too few bounce buffers for is mapped instead, and what was copied of it by
- * then is given back. With this mask each segment is for a bounce buffer of a page.
+ * A list is mapped without copies if the pool has too few bounce buffers; copies that were made
+ * before the pool ran out are freed. With this alignment mask each segment takes a bounce
+ * buffer of a page.
  */
 static int list_in_full_pool(struct device *dev, struct buffer *buffers,
 			     bool full)
@@ -747,14 +753,14 @@ static int list_in_full_pool(struct device *dev, struct buffer *buffers,
 
 	if (!full)
 		return 0;
-	/* The last ones are of one area. */
+	/* The last copied buffers share an area. */
 	buffers += FILLED - 1;
 	while (!is_copied(dev, buffers))
 		buffers--;
 	buffers -= GONE - 1;
 	for (i = 0; i < GONE; i++)
 		unmap(dev, &buffers[i], 0);
-	/* A CPU that has found no bounce buffer looks for none for a while. */
+	/* A CPU that found no bounce buffer does not search again for a while. */
 	msleep(20);
 	error = map_again(dev, buffers, GONE - LEFT);
 	dma_set_min_align_mask(dev, PAGE_SIZE - 1);
@@ -767,7 +773,10 @@ static int list_in_full_pool(struct device *dev, struct buffer *buffers,
 	return error ? error : map_again(dev, buffers, GONE);
 }
 
-/* As many are copied as there is room for, and each of all is what it should be. */
+/*
+ * The module copies as many buffers as the pool holds; the device reads the right bytes of
+ * every buffer.
+ */
 static int fill_pool(struct device *dev, u32 least, u32 most)
 {
 	struct buffer *buffers = kvcalloc(FILLED, sizeof(*buffers), GFP_KERNEL);
@@ -786,7 +795,7 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 					      DMA_BIDIRECTIONAL);
 		if (dma_mapping_error(dev, buffer->iova))
 			error = wrong(dev, "there was no room for one");
-		/* For who adds memory. */
+		/* Let the worker add memory to the pool. */
 		if (done % 100 == 0)
 			msleep(20);
 	}
@@ -799,7 +808,7 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 		error = wrong(dev, "more were copied than there is room for, or few");
 	if (!error)
 		error = list_in_full_pool(dev, buffers, copied == most);
-	/* Whoever looks whether there is too much finds all of it used. */
+	/* The worker that frees unused chunks finds every chunk in use. */
 	if (most == FILLED)
 		msleep(12000);
 	for (i = 0; i < done; i++) {
@@ -817,7 +826,7 @@ static int fill_pool(struct device *dev, u32 least, u32 most)
 static struct {
 	struct device *dev;
 	struct buffer buffers[KEPT];
-	u32 *bounces[KEPT];	/* what the device finds there, as long as it does */
+	u32 *bounces[KEPT];	/* the copy that the device reaches */
 } kept;
 
 static int keep(struct device *dev)
@@ -846,7 +855,7 @@ static int keep(struct device *dev)
 	return error;
 }
 
-/* The driver may be gone, and another one there. */
+/* The driver may be unbound, and another driver bound. */
 static int release_kept(const char *text, const struct kernel_param *param)
 {
 	int error = 0;
@@ -873,7 +882,7 @@ static const struct kernel_param_ops release_ops = { .set = release_kept };
 module_param_cb(release, &release_ops, NULL, 0200);
 MODULE_PARM_DESC(release, "write: unmap what was kept");
 
-/* A thread of the driver's is late: it gets nothing that the device does not reach. */
+/* A late thread of a removed driver cannot map. */
 static int late(const char *text, const struct kernel_param *param)
 {
 	struct buffer buffer = { .memory = kept.buffers[0].memory, .bytes = 10 };
@@ -895,7 +904,7 @@ static u32 failed_maps;
 module_param(failed_maps, uint, 0444);
 MODULE_PARM_DESC(failed_maps, "what failed of what a write to scarce has mapped, in all");
 
-/* How many of what was kept the device reaches. */
+/* Returns the number of kept buffers that the device still reaches. */
 static int get_reached(char *text, const struct kernel_param *param)
 {
 	u32 i, reached = 0;
@@ -909,10 +918,7 @@ static const struct kernel_param_ops reached_ops = { .get = get_reached };
 module_param_cb(reached, &reached_ops, NULL, 0400);
 MODULE_PARM_DESC(reached, "how many of what was kept the device reaches");
 
-/*
- * What may be copied once there is memory for it, of the @text-th kind. What was kept is in none of
- * those.
- */
+/* Maps a small buffer of kind @text, which may be copied. No kept buffer has such a kind. */
 static int small(const char *text, const struct kernel_param *param)
 {
 	static const size_t sizes[] = { 100, 300, 600, 3000 };
@@ -936,7 +942,7 @@ static const struct kernel_param_ops small_ops = { .set = small };
 module_param_cb(small, &small_ops, NULL, 0200);
 MODULE_PARM_DESC(small, "write a kind: map a small buffer of that for the device of what was kept, which may fail");
 
-/* Buffers that are too large to be copied, and registers; each map may fail. */
+/* Maps buffers that are too large to copy, and device registers; each map may fail. */
 static int scarce(const char *text, const struct kernel_param *param)
 {
 	struct buffer buffer = { .bytes = 5000, .dir = DMA_FROM_DEVICE };
@@ -971,7 +977,7 @@ static const struct kernel_param_ops scarce_ops = { .set = scarce };
 module_param_cb(scarce, &scarce_ops, NULL, 0200);
 MODULE_PARM_DESC(scarce, "write: map for the device of what was kept, what fails may");
 
-/* Does a write of the device's to a copy that was kept land? It is undone. */
+/* Returns whether a device write to a kept copy lands; restores the copy. */
 static bool lands(void __iomem *registers, u32 at)
 {
 	phys_addr_t phys = virt_to_phys(kept.bounces[at]);
@@ -993,8 +999,9 @@ static bool lands(void __iomem *registers, u32 at)
 }
 
 /*
- * What the device has cached of a chunk goes with it. The pool may have one: another kind
- * takes its place, maybe its memory, too.
+ * When the pool frees a chunk, the device's cached translations of the chunk must go, too. The
+ * pool holds a single chunk, so a buffer of another kind replaces the chunk and may reuse the
+ * chunk's memory.
  */
 static int stale(struct pci_dev *pdev)
 {
@@ -1028,7 +1035,7 @@ free:
 	return error;
 }
 
-/* Whatever its memory had before. Needs init_on_alloc=0. */
+/* A new chunk shows the device nothing of the memory's earlier content. Needs init_on_alloc=0. */
 static int fresh(struct device *dev)
 {
 	u8 *memory = (u8 *)__get_free_page(GFP_KERNEL | __GFP_ZERO);
@@ -1097,10 +1104,10 @@ module_param_cb(fire, &fire_ops, NULL, 0200);
 MODULE_PARM_DESC(fire, "write: the device writes to all that was kept. EFAULT: nothing lands; EPERM: what it may only read");
 
 /*
- * As drivers of NICs do (qede, mlx4, atlantic, fm10k): a page is mapped as a whole and used in
- * halves. The first one is handed on, with an skb_shared_info at its end (build_skb()), while
- * the second one is the device's; then the page is unmapped, without DMA_ATTR_SKIP_CPU_SYNC.
- * @syncs: the driver syncs a packet before it looks at it (qede does not; nor does hfi1)
+ * Drivers of NICs (qede, mlx4, atlantic, fm10k) map a page as a whole and use the page in
+ * halves. The driver passes the first half up with an skb_shared_info at its end (build_skb())
+ * while the device owns the second half, and unmaps the page without DMA_ATTR_SKIP_CPU_SYNC.
+ * @syncs: the driver syncs a packet before reading; qede and hfi1 do not
  */
 static int flip(struct device *dev, bool syncs)
 {
@@ -1111,7 +1118,7 @@ static int flip(struct device *dev, bool syncs)
 
 	if (!memory)
 		return -ENOMEM;
-	/* Until the pool has memory, if it is for this. */
+	/* Wait until the pool has memory, if the module copies such a page. */
 	for (try = 0; try < TRIES; try++) {
 		iova = dma_map_page(dev, virt_to_page(memory), 0, PAGE_SIZE, DMA_FROM_DEVICE);
 		if (dma_mapping_error(dev, iova))
@@ -1130,12 +1137,12 @@ static int flip(struct device *dev, bool syncs)
 		dma_sync_single_range_for_cpu(dev, iova, 64, 1514, DMA_FROM_DEVICE);
 	if (!is_filled(memory + 64, 1514, 0x22))
 		error = wrong(dev, "flip: the driver does not see what was received");
-	/* build_skb(): the stack has the first half from here on. */
+	/* build_skb(): the network stack owns the first half from here on. */
 	memset(shared, 0x77, sizeof(struct skb_shared_info));
 	writes(dev, iova + 2048 + 64, 1514, 0x33);
 	if (syncs)
 		dma_sync_single_range_for_cpu(dev, iova, 2048 + 64, 1514, DMA_FROM_DEVICE);
-	/* The device writes nothing else. */
+	/* The device writes nothing more. */
 	dma_unmap_page(dev, iova, PAGE_SIZE, DMA_FROM_DEVICE);
 	if (!is_filled(shared, sizeof(struct skb_shared_info), 0x77)) {
 		dev_err(dev, "copied: flip: skb_shared_info begins with %02x\n", *shared);
@@ -1148,14 +1155,14 @@ static int flip(struct device *dev, bool syncs)
 struct alignment {
 	const char *mode;
 	int segments;
-	size_t bytes;		/* of each */
-	size_t first, second;	/* where in their pages they begin */
+	size_t bytes;		/* of each segment */
+	size_t first, second;	/* offset in the first page of each segment */
 };
 
 static const struct alignment alignments[] = {
 	{ "align1", 1, 512, 1, 0 },
 	{ "align2", 2, 512, 1, 17 },
-	/* Like a row of pages at one of the two, or at both. */
+	/* Looks like contiguous pages at the first segment's end, the second's begin, or both. */
 	{ "align_begin", 2, 512, 1, 0 },
 	{ "align_end", 2, 511, PAGE_SIZE - 511, 17 },
 	{ "align_row", 2, 511, PAGE_SIZE - 511, 0 },
@@ -1166,9 +1173,9 @@ static const struct alignment alignments[] = {
 };
 
 /*
- * As sdhci does with ADMA: what the hardware cannot address (the bytes up to a multiple of
- * four) the device writes elsewhere, and the driver puts it into the memory after a sync
- * and before the unmap (sdhci_adma_table_post(), sdhci_request_done()).
+ * As sdhci with ADMA: the device writes the unaligned bytes (up to a multiple of four)
+ * elsewhere, and the driver copies those bytes into the buffer after a sync and before the
+ * unmap (sdhci_adma_table_post(), sdhci_request_done()).
  */
 static int align(struct device *dev, const struct alignment *a)
 {
@@ -1211,8 +1218,8 @@ static int align(struct device *dev, const struct alignment *a)
 }
 
 /*
- * As ath9k and e100 do: what is mapped for both ways is looked at, and given back, by syncs of
- * what the device writes. It may write between the two.
+ * As ath9k and e100: the driver polls a bidirectional buffer with syncs for DMA_FROM_DEVICE.
+ * The device may write between a sync for the CPU and the sync for the device.
  */
 static int polls_of(struct device *dev, u8 *here, size_t bytes)
 {
@@ -1220,7 +1227,7 @@ static int polls_of(struct device *dev, u8 *here, size_t bytes)
 	bool copied = false;
 	int try, error = 0;
 
-	/* Until the pool has memory for it. */
+	/* Wait until the pool has memory. */
 	for (try = 0; !error && (try < 3 || (!copied && try < 10)); try++) {
 		memset(here, 0, bytes);
 		iova = dma_map_single(dev, here, bytes, DMA_BIDIRECTIONAL);
@@ -1235,7 +1242,7 @@ static int polls_of(struct device *dev, u8 *here, size_t bytes)
 		dma_sync_single_for_cpu(dev, iova, bytes, DMA_FROM_DEVICE);
 		if (!is_filled(here, bytes, 0x44))
 			error = wrong(dev, "polls: what the device wrote before a sync is lost");
-		/* The driver uses it again, and the device writes the same. */
+		/* The driver uses the buffer again, and the device writes the same bytes. */
 		memset(here, 0, bytes);
 		dma_sync_single_for_device(dev, iova, bytes, DMA_FROM_DEVICE);
 		writes(dev, iova, bytes, 0x44);
@@ -1260,7 +1267,7 @@ static int polls(struct device *dev)
 	return error;
 }
 
-/* What the device has of a page, when the pool has memory of its kind if it is for this. */
+/* Waits until the pool has memory, if the module copies such a page. Returns the IOVA. */
 static dma_addr_t map_copied(struct device *dev, u8 *memory, int dir, unsigned long attrs)
 {
 	dma_addr_t iova = 0;
@@ -1279,7 +1286,7 @@ static dma_addr_t map_copied(struct device *dev, u8 *memory, int dir, unsigned l
 	return iova;
 }
 
-/* drm_gem_map_dma_buf() for an importer that writes: a list of one page; nobody syncs. */
+/* drm_gem_map_dma_buf() for an importer that writes: a list of a page, without any sync. */
 static int prime(struct device *dev, u8 *memory)
 {
 	struct scatterlist list;
@@ -1304,7 +1311,7 @@ static int prime(struct device *dev, u8 *memory)
 	return error;
 }
 
-/* drm_gpusvm_get_pages() of what is read-only for the GPU: the CPU writes on. */
+/* drm_gpusvm_get_pages() for a GPU that only reads: the CPU continues to write. */
 static int svm(struct device *dev, u8 *memory)
 {
 	dma_addr_t iova = map_copied(dev, memory, DMA_TO_DEVICE, 0);

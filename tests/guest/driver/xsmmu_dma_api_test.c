@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A driver for QEMU's iommu-testdev that uses the DMA API in every way there
- * is, and in some that there should not be. The device is never asked to do
- * anything: what counts is what the DMA API's owner makes of the calls.
+ * A driver for QEMU's iommu-testdev that uses the DMA API correctly in every way, and
+ * incorrectly in some. Most modes do not start the device: the driver checks the page table and
+ * the results of its calls.
  *
- *   mode=fail    managed DMA memory, then a probe that fails: the memory is
- *                freed after the driver is gone
- *   mode=late    mappings and coherent memory that outlive the driver, until
- *		  something is written to the parameter release
- *   mode=crowd   the same, 700 pages; mode=one: one of 4 KiB
- *   mode=keep    a page that is mapped as long as the driver is bound
- *   mode=slow    managed DMA memory that is freed two seconds after the driver's
- *		  end
- *   mode=free    memory that is freed by a wrong handle
- *   mode=bad_unmap: unmaps that match no mapping; the pages that they name are gone
- *   mode=tear    unmaps that do not match a mapping, of each kind: which pages the device
- *		  still writes to. Then the right unmap of each; mode=tear_left: none
- *   mode=many    so many mappings at once that their page tables are worth
- *                freeing, each undone
- *   mode=some    the same of fewer, mode=most of more: page tables stay, and are empty
- *   mode=ranges  when something is written to the parameter ranges: a list of 1 GiB and some
- *                pages, of the same memory again and again; to the parameter large: maps of
- *                which an IOMMU could have large entries; to the parameter chunk: a copy
- *   mode=row     pages of two blocks and the first one of a third: after their flush none
- *                is left
- *   mode=whole   all that is free below 4 GiB, in maps of 2 MiB and then of a page: none is
- *                where the device's interrupts go. Of a device that has such
- *   mode=ahead   as much mapped as the module keeps free for them, then interrupts allocated
- *   mode=api     all kinds of mappings, each undone; a probe that fails says
- *                which was wrong
- *   mode=kernel  the same, as far as the kernel's own path can do it
+ *   mode=api       every kind of mapping and its unmap; a failed probe logs the wrong result
+ *   mode=kernel    the same, as far as the kernel's own path supports the calls
+ *   mode=fail      managed DMA memory, then a probe that fails: the memory is freed after
+ *                  the driver is gone
+ *   mode=late      mappings and coherent memory that outlive the driver until a write to
+ *                  the parameter release
+ *   mode=crowd     the same with 700 pages; mode=one: with a page of 4 KiB
+ *   mode=keep      a page that is mapped as long as the driver is bound
+ *   mode=slow      managed DMA memory that is freed two seconds after the driver's removal
+ *   mode=free      memory that is freed with a wrong handle
+ *   mode=bad_unmap unmaps that match no mapping; the named pages become unreachable
+ *   mode=tear      each kind of unmap that does not match a mapping: logs the pages that the
+ *                  device still reaches, then unmaps correctly; mode=tear_left: does not
+ *   mode=many      so many mappings that their page tables are worth freeing, then unmaps
+ *   mode=some      the same with fewer mappings, mode=most with more: the empty page tables
+ *                  stay
+ *   mode=ranges    on a write to the parameter ranges: a list of 1 GiB and some pages that
+ *                  maps the same memory repeatedly; to the parameter large: maps that an
+ *                  IOMMU could map with large entries; to the parameter chunk: a copy
+ *   mode=unrecorded, mode=unrecorded_chunk: the virtio-iommu driver loses its records of a
+ *                  mapping, or of a pool's chunk
+ *   mode=row       the pages of two blocks and the first page of a third: their flush removes
+ *                  all of them
+ *   mode=whole     maps of 2 MiB and then of a page until nothing below 4 GiB is free: no map
+ *                  covers the device's MSI page
+ *   mode=ahead     maps more than the module keeps free for MSI pages, then allocates
+ *                  interrupts
  *
- * Beside these, a thread that is in a map when its driver goes: the parameters slow and
- * tardy; one that is on its way to a map: overtaken; and one that has begun it: outrun.
+ * Parameters test threads that map while their driver goes: slow and tardy stop a thread inside
+ *   a map, overtaken before a map, and outrun after a map's first step.
  */
 #include <linux/anon_inodes.h>
 #include <linux/delay.h>
@@ -65,10 +66,10 @@ static bool is_ours(void)
 
 #define LATE_PAGES	12
 #define MANY_PAGES	49152
-#define SOME_PAGES	8192	/* so few that the module keeps their page tables */
-#define MOST_PAGES	69632	/* up to where the memory of copies begins, and beyond */
+#define SOME_PAGES	8192	/* few enough that the module keeps their page tables */
+#define MOST_PAGES	69632	/* reaches the IOVAs of the copies' memory, and beyond */
 
-/* As the firmware marks what is below an external port. */
+/* Firmware marks devices below an external port as untrusted. */
 static int set_untrusted(const char *text, const struct kernel_param *param)
 {
 	unsigned int domain, bus, device, function, untrusted;
@@ -90,7 +91,7 @@ static const struct kernel_param_ops untrusted_ops = { .set = set_untrusted };
 module_param_cb(untrusted, &untrusted_ops, NULL, 0200);
 MODULE_PARM_DESC(untrusted, "write: <address>=1 or 0: that device is not trusted, or is");
 
-/* A device that is none of PCI's joins the IOMMU group of one that is; 0: it leaves. */
+/* Adds a platform device to the IOMMU group of a PCI device; 0 removes the platform device. */
 static int set_stranger(const char *text, const struct kernel_param *param)
 {
 	static struct platform_device *stranger;
@@ -127,7 +128,7 @@ static const struct kernel_param_ops stranger_ops = { .set = set_stranger };
 module_param_cb(stranger, &stranger_ops, NULL, 0200);
 MODULE_PARM_DESC(stranger, "write: <address> gets a neighbour that is no PCI device; 0: no more");
 
-/* What the IOMMU makes of an IOVA of @dev; 0 is nothing. */
+/* Returns the physical address behind an IOVA of @dev; 0 if nothing is mapped. */
 static phys_addr_t translated(struct device *dev, dma_addr_t iova)
 {
 	return iommu_iova_to_phys(iommu_get_domain_for_dev(dev), iova);
@@ -141,7 +142,7 @@ static int wrong(struct device *dev, const char *what)
 
 /* ---- single mappings ---- */
 
-/* Map @size bytes at @offset of a buffer of 256 KiB; see each page translated. */
+/* Maps @size bytes at @offset of a buffer of 256 KiB and checks the translation of each page. */
 static int check_single(struct device *dev, void *buffer, size_t offset,
 			size_t size, u64 mask)
 {
@@ -192,7 +193,7 @@ static int check_singles(struct device *dev, u64 mask)
 
 #define SG_ORDER	4
 
-/* Segment i has i * 700 + 1 bytes of a buffer of its own, not always of its first page. */
+/* Segment i has i * 700 + 1 bytes of a buffer of its own and may start in a later page. */
 static int make_sg(struct sg_table *table, u32 segments)
 {
 	struct scatterlist *sg;
@@ -223,7 +224,7 @@ static void free_sg(struct sg_table *table)
 	sg_free_table(table);
 }
 
-/* A list that is used again has the lengths of its last map. */
+/* A reused list contains the addresses and lengths of its last map. */
 static void use_sg(struct scatterlist *sgl, int nents)
 {
 	struct scatterlist *sg;
@@ -235,7 +236,7 @@ static void use_sg(struct scatterlist *sgl, int nents)
 	}
 }
 
-/* Have the entries behind the first @count no DMA segment? Drivers walk up to length 0. */
+/* Returns whether the entries behind the first @count are empty. Drivers walk up to length 0. */
 static bool is_clear_behind(struct scatterlist *sgl, int nents, int count)
 {
 	struct scatterlist *sg;
@@ -248,7 +249,7 @@ static bool is_clear_behind(struct scatterlist *sgl, int nents, int count)
 	return true;
 }
 
-/* A list that cannot be mapped says so in its segments, too. */
+/* A list that cannot be mapped has no DMA segments. */
 static int check_empty_sg(struct device *dev)
 {
 	struct sg_table table;
@@ -272,7 +273,7 @@ static int check_empty_sg(struct device *dev)
 	return error;
 }
 
-/* A list of one segment is mapped in another way. */
+/* A list of a single segment takes another path. */
 static int check_refused_segment(struct device *dev)
 {
 	struct scatterlist sg;
@@ -287,7 +288,10 @@ static int check_refused_segment(struct device *dev)
 	return 0;
 }
 
-/* Does the device reach a page between two segments? On the kernel's path it does. */
+/*
+ * Returns whether the device reaches a page between two segments. The kernel's path allows
+ * this.
+ */
 static bool is_gap_mapped(struct device *dev, struct scatterlist *out)
 {
 	struct scatterlist *next = sg_next(out);
@@ -297,7 +301,7 @@ static bool is_gap_mapped(struct device *dev, struct scatterlist *out)
 	       end < (sg_dma_address(next) & PAGE_MASK) && translated(dev, end);
 }
 
-/* Every byte's address, walked in both lists side by side. */
+/* Walks both lists in parallel and compares the address of every byte. */
 static int compare_sg(struct device *dev, struct sg_table *table)
 {
 	u64 boundary = dma_get_seg_boundary(dev);
@@ -334,7 +338,10 @@ static int compare_sg(struct device *dev, struct sg_table *table)
 	return 0;
 }
 
-/* Nothing but the boundary is between pages: no more segments than it makes. */
+/*
+ * Only the boundary separates the pages, so the list has no more segments than the boundary
+ * needs.
+ */
 static bool is_joined(struct device *dev, const struct sg_table *table)
 {
 	u64 boundary = dma_get_seg_boundary(dev);
@@ -343,7 +350,7 @@ static bool is_joined(struct device *dev, const struct sg_table *table)
 	       table->nents <= ((u64)table->orig_nents * PAGE_SIZE - 1) / (boundary + 1) + 1;
 }
 
-/* @pages: each segment is one. */
+/* @pages: each segment is a whole page. */
 static int check_list(struct device *dev, u32 segments, bool pages)
 {
 	struct sg_table table;
@@ -372,8 +379,8 @@ static int check_list(struct device *dev, u32 segments, bool pages)
 }
 
 /*
- * Of more pages than a block, of fewer with gaps between them (20: but one, of one page,
- * with a boundary of 64 KiB), and of hardly any.
+ * Lists with more pages than a block, lists with gaps (of 20, a single gap of a page with a
+ * boundary of 64 KiB), and short lists.
  */
 static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
 {
@@ -384,7 +391,7 @@ static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
 	dma_set_max_seg_size(dev, longest);
 	for (int i = 0; i < ARRAY_SIZE(segments) && !error; i++)
 		error = check_list(dev, segments[i], false);
-	/* All of a block, one less and one more. */
+	/* A whole block of pages, a page less and a page more. */
 	for (u32 count = 63; count <= 65 && !error; count++)
 		error = check_list(dev, count, true);
 	return error;
@@ -392,7 +399,7 @@ static int check_sg(struct device *dev, u64 boundary, unsigned int longest)
 
 /* ---- coherent memory ---- */
 
-/* Coherent memory as a file that can be mapped. */
+/* Coherent memory as a file for mmap(). */
 struct shared {
 	struct device *dev;
 	size_t size;
@@ -410,7 +417,10 @@ static int shared_mmap(struct file *file, struct vm_area_struct *vma)
 
 static const struct file_operations shared_ops = { .mmap = shared_mmap };
 
-/* Map all pages but the first ones to who binds the driver, and see what is there. */
+/*
+ * Maps all pages except the first @skipped bytes into the process that binds the driver, and
+ * compares.
+ */
 static int check_mmap(struct shared *shared, unsigned long flags, size_t skipped)
 {
 	struct file *file = anon_inode_getfile("rude", &shared_ops, shared,
@@ -434,7 +444,7 @@ static int check_mmap(struct shared *shared, unsigned long flags, size_t skipped
 	return error;
 }
 
-/* Nothing behind the memory may be mapped, wherever a mapping begins. */
+/* No mapping may reach beyond the memory, wherever the mapping begins. */
 static int check_mmap_beyond(struct shared *shared, size_t bytes, size_t skipped)
 {
 	struct file *file = anon_inode_getfile("rude", &shared_ops, shared,
@@ -508,7 +518,10 @@ static int check_coherent(struct device *dev, size_t size, gfp_t gfp, u64 mask)
 	return error;
 }
 
-/* One segment for the device, which the checker of DMA calls compares with its limits. */
+/*
+ * The device gets a single segment, and CONFIG_DMA_API_DEBUG compares the segment with the
+ * device's limits.
+ */
 static struct sg_table *alloc_noncontiguous(struct device *dev, size_t size)
 {
 	dma_set_seg_boundary(dev, ULONG_MAX);
@@ -548,7 +561,7 @@ static int check_noncontiguous(struct device *dev, size_t size)
 	return error;
 }
 
-/* What the page allocator has not in a row; see kmod/dma.c. */
+/* More than the page allocator can provide contiguously; see kmod/dma.c. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 #define NONCONTIGUOUS_MAX	(5 << 20)
 #else
@@ -590,7 +603,7 @@ static int check_coherents(struct device *dev, u64 mask)
 	return error ? error : check_pages(dev);
 }
 
-/* Memory that is freed is out of reach when the call returns, whatever the policy. */
+/* Freed memory is unreachable when the call returns, under every policy. */
 static int check_freed(struct device *dev, size_t size)
 {
 	dma_addr_t iova;
@@ -638,7 +651,7 @@ static int check_resource(struct pci_dev *pdev)
 
 #define NEIGHBOURS	8
 
-/* Is each page translated, but those of odd numbers if @odd_gone? */
+/* Returns whether every page is translated, except odd pages if @odd_gone. */
 static bool are_there(struct device *dev, struct page *page,
 		      const dma_addr_t *iovas, bool odd_gone)
 {
@@ -653,7 +666,7 @@ static bool are_there(struct device *dev, struct page *page,
 	return true;
 }
 
-/* Each page on its own; when every other one is unmapped, and flushed, the rest stays. */
+/* Maps each page separately; after an unmap and flush of every second page, the others stay. */
 static int check_neighbours(struct device *dev)
 {
 	struct page *page = alloc_pages(GFP_KERNEL, 3);
@@ -730,8 +743,8 @@ static int check_api(struct pci_dev *pdev)
 /* ---- bad manners ---- */
 
 /*
- * What outlives the driver, on the path that it was mapped on: 12 pages, a list of 4
- * in neighbours, memory of one page and of 20.
+ * Mappings that outlive the driver: 12 pages, a list of 4 of them, and coherent memory of 1 and
+ * 20 pages. Each is released on the path that mapped it.
  */
 static struct {
 	struct device *dev;
@@ -780,7 +793,7 @@ static int map_late(struct device *dev)
 	return 0;
 }
 
-/* So many pages that they fill more than a table of the IOMMU's; late, too. */
+/* Late pages that fill more than a page table of the IOMMU. */
 #define CROWD	700
 static struct {
 	struct device *dev;
@@ -789,7 +802,7 @@ static struct {
 	u32 count;
 } crowd;
 
-/* One alone is as little as an IOMMU's page may be, where the CPU's are larger. */
+/* A single mapping is of 4 KiB: the smallest page of an IOMMU, also if CPU pages are larger. */
 static size_t crowd_bytes(void)
 {
 	return crowd.count == 1 ? SZ_4K : PAGE_SIZE;
@@ -826,7 +839,7 @@ static int release_crowd(void)
 	return 0;
 }
 
-/* A page that is mapped as long as its driver is bound. */
+/* A page that is mapped while the driver is bound. */
 static struct {
 	struct device *dev;
 	struct page *page;
@@ -863,7 +876,7 @@ MODULE_PARM_DESC(kept, "is the page of mode=keep mapped?");
 
 /* ---- a map that comes behind the end of its driver ---- */
 
-/* What a thread has read of its device, when it was preempted. */
+/* The operations that a thread had read from its device before it was preempted. */
 static struct {
 	struct device *dev;
 	const struct dma_map_ops *ops;
@@ -898,7 +911,7 @@ static bool is_allocated(size_t size)
 	return overtaken.ops->alloc(overtaken.dev, size, &iova, GFP_KERNEL, 0);
 }
 
-/* Each kind of map, by operations that are the device's no more. */
+/* Tries each kind of map with operations that the device no longer has. */
 static int map_all_overtaken(struct page *page)
 {
 	struct device *dev = overtaken.dev;
@@ -916,7 +929,7 @@ static int map_all_overtaken(struct page *page)
 	return 0;
 }
 
-/* Written once with the driver, and again without it. */
+/* The first write, with a driver, saves the operations; the second, without, maps by them. */
 static int set_overtaken(const char *text, const struct kernel_param *param)
 {
 	struct page *page;
@@ -952,7 +965,7 @@ static struct {
 	u32 count;
 } outrun;
 
-/* As a detach does: the device's operations are ours no more. */
+/* As in a detach, the device loses the module's operations. */
 static int detach(struct kprobe *probe, struct pt_regs *regs)
 {
 	if (current == outrun.thread && outrun.dev->dma_ops == outrun.ops) {
@@ -971,7 +984,7 @@ static void map_outrun(struct page *page, size_t size)
 		dma_unmap_page(outrun.dev, addr, size, DMA_TO_DEVICE);
 }
 
-/* Each of half of it, in the other order. */
+/* Maps two halves of @page in reverse order. */
 static void map_list_outrun(struct page *page, u32 pages)
 {
 	struct scatterlist list[2];
@@ -986,7 +999,7 @@ static void map_list_outrun(struct page *page, u32 pages)
 		dma_unmap_sg(outrun.dev, list, 2, DMA_TO_DEVICE);
 }
 
-/* The device's operations go at the entry of a function of the module's, in each kind of map. */
+/* Takes the device's operations away at the entry of a function, during each kind of map. */
 static int set_outrun(const char *text, const struct kernel_param *param)
 {
 	struct kprobe probe = { .pre_handler = detach };
@@ -1036,14 +1049,14 @@ static int spend(struct kprobe *probe, struct pt_regs *regs)
 {
 	u64 end_ns = ktime_get_mono_fast_ns() + (u64)stall.ms * NSEC_PER_MSEC;
 
-	/* Not mdelay(), which takes many times as long in an emulator. */
+	/* mdelay() takes many times longer in an emulator. */
 	while (ktime_get_mono_fast_ns() < end_ns)
 		cpu_relax();
 	touch_softlockup_watchdog();
 	return 0;
 }
 
-/* A function of the kernel's or of a module's takes so long, with the locks that it has. */
+/* Delays a function of the kernel or a module at its entry, with the caller's locks held. */
 static int set_stall(const char *text, const struct kernel_param *param)
 {
 	if (stall.ms)
@@ -1063,7 +1076,7 @@ static const struct kernel_param_ops stall_ops = { .set = set_stall };
 module_param_cb(stall, &stall_ops, NULL, 0200);
 MODULE_PARM_DESC(stall, "write: <function>=<ms>: its entry takes so long; nothing: none does");
 
-/* As who probes, resets or unbinds it does. */
+/* Holds a device's lock, as probe, reset and unbind do. */
 static int hold_lock(const char *text, const struct kernel_param *param)
 {
 	unsigned int domain, bus, device, function, ms;
@@ -1076,7 +1089,7 @@ static int hold_lock(const char *text, const struct kernel_param *param)
 	if (!pdev)
 		return -ENODEV;
 	device_lock(&pdev->dev);
-	/* The lock of parameters is free meanwhile. */
+	/* Other writers of parameters may continue meanwhile. */
 	kernel_param_unlock(THIS_MODULE);
 	msleep(ms);
 	kernel_param_lock(THIS_MODULE);
@@ -1098,7 +1111,7 @@ static const char * const tardy_kinds[] = {
 enum { TARDY_SINGLE, TARDY_LIST, TARDY_CONTIGUOUS, TARDY_SCATTERED,
        TARDY_REGISTERS };
 
-/* More than a block, so the engine encloses none of these maps. */
+/* Larger than a block, so no map runs in an engine section. */
 #define TARDY_BYTES	(128 * PAGE_SIZE)
 
 static struct {
@@ -1111,21 +1124,21 @@ static struct {
 	const char *state;
 	bool slept;
 	int blind;
-	u64 asked;	/* of which IOVA, in a section of the engine */
-	bool owed;	/* a flush, since nobody has seen an entry that the device may have */
-	bool late;	/* the driver was asked to map before it */
+	u64 asked;	/* IOVA of the last query from an engine section */
+	bool owed;	/* a flush is due: an entry was hidden that the device may use */
+	bool late;	/* the IOMMU's driver was asked to map before the due flush */
 	bool lied;
-	u64 mapped;	/* the page that the driver has mapped last since then, if it has not unmapped it */
-	bool bypassed;	/* it was asked to map that again */
+	u64 mapped;	/* last page mapped after see_nothing() hid an entry; 0 if unmapped */
+	bool bypassed;	/* that page was mapped again without an unmap */
 	int strange;
-	uint unflushed;	/* pages that were unmapped, and no flush has told of their map */
+	uint unflushed;	/* unmapped pages whose map was never followed by a map-side flush */
 	void *memory;
 	struct page *pages[2];
 	struct sg_table table;
 	dma_addr_t addr;
 } tardy = { .state = "none" };
 
-/* Pages that are mapped, and no flush has told of that; by the end of their number. */
+/* Mapped pages without a map-side flush, indexed by page number modulo UNTOLD_PAGES. */
 #define UNTOLD_PAGES	(1u << 20)
 static DECLARE_BITMAP(untold, UNTOLD_PAGES);
 
@@ -1137,7 +1150,7 @@ static void note_mapped(u64 iova, size_t bytes)
 		set_bit(page % UNTOLD_PAGES, untold);
 }
 
-/* Returns how many were not told of. */
+/* Returns the number of pages that had no map-side flush. */
 static u32 note_told(u64 iova, size_t bytes)
 {
 	u64 page = iova >> PAGE_SHIFT;
@@ -1163,7 +1176,7 @@ static int sync_map_watched(struct iommu_domain *domain, unsigned long iova, siz
 }
 #endif
 
-/* The first call of the thread's waits. */
+/* The first call from the tardy thread sleeps. */
 static int map_slowly(struct iommu_domain *domain, unsigned long iova,
 		      phys_addr_t phys, size_t page_bytes, size_t pages,
 		      int prot, gfp_t gfp, size_t *mapped)
@@ -1180,7 +1193,7 @@ static int map_slowly(struct iommu_domain *domain, unsigned long iova,
 		tardy.bypassed |= tardy.mapped == iova;
 		tardy.mapped = iova;
 	}
-	/* Of a single page, once. */
+	/* Applies to the next map of a single page. */
 	if (tardy.strange && pages == 1) {
 		if (tardy.strange == 1)
 			prot ^= IOMMU_WRITE;
@@ -1204,13 +1217,13 @@ static size_t unmap_watched(struct iommu_domain *domain, unsigned long iova,
 	return tardy.ops->unmap_pages(domain, iova, page_bytes, pages, gather);
 }
 
-/* Is it asked for the last one of some pages? */
+/* Returns whether @iova is the last page of a range that began at @before. */
 static bool is_last(u64 before, u64 iova)
 {
 	return iova > before && (before ^ iova) < 64 * PAGE_SIZE;
 }
 
-/* Once, to who asks in a section of the engine. */
+/* Hides an entry once, from a query in an engine section. */
 static phys_addr_t see_nothing(struct iommu_domain *domain, dma_addr_t iova)
 {
 	u64 before = tardy.asked;
@@ -1367,7 +1380,7 @@ static void be_quick(void)
 	tardy.dev = NULL;
 }
 
-/* No driver is bound. */
+/* Called while no driver is bound. */
 static int set_slow(const char *text, const struct kernel_param *param)
 {
 	unsigned int domain, bus, device, function;
@@ -1391,7 +1404,7 @@ static int set_slow(const char *text, const struct kernel_param *param)
 		if (!tardy.pages[i])
 			goto no_memory;
 	}
-	/* What follows itself in memory would be mapped in one step. */
+	/* Physically contiguous pages would be mapped in a single step. */
 	if (page_to_pfn(tardy.pages[0]) < page_to_pfn(tardy.pages[1]))
 		swap(tardy.pages[0], tardy.pages[1]);
 	tardy.slow = *tardy.ops;
@@ -1418,7 +1431,7 @@ static const struct kernel_param_ops slow_ops = { .set = set_slow };
 module_param_cb(slow, &slow_ops, NULL, 0200);
 MODULE_PARM_DESC(slow, "write: <address>: maps of the thread's are slow in its domain; 0: no more");
 
-/* The driver may be gone, and another one there. */
+/* The driver may be unbound, and another driver bound. */
 static int release_late(const char *text, const struct kernel_param *param)
 {
 	int i;
@@ -1442,14 +1455,14 @@ static int release_late(const char *text, const struct kernel_param *param)
 			       DMA_TO_DEVICE);
 		__free_page(late.pages[i]);
 	}
-	/* Kept for own= until the next. */
+	/* late.dev stays for own= until the next mode=late. */
 	late.freed = true;
 	return 0;
 }
 
 #define UNTOUCHED	0x5a5a5a5a
 
-/* Does a write of the device to @iova change @word, which is behind it? */
+/* Returns whether a device write to @iova changes @word, the memory behind @iova. */
 static bool lands(void __iomem *registers, dma_addr_t iova, u32 *word)
 {
 	phys_addr_t phys = virt_to_phys(word);
@@ -1469,7 +1482,7 @@ static bool lands(void __iomem *registers, dma_addr_t iova, u32 *word)
 	return landed;
 }
 
-/* The device writes to the first coherent memory that is late, if its driver is gone or not. */
+/* Makes the device write to the first late coherent memory, with or without a driver. */
 static int fire(const char *text, const struct kernel_param *param)
 {
 	struct pci_dev *pdev;
@@ -1492,7 +1505,7 @@ static const struct kernel_param_ops fire_ops = { .set = fire };
 module_param_cb(fire, &fire_ops, NULL, 0200);
 MODULE_PARM_DESC(fire, "write: the device writes to late memory; EFAULT if it does not land");
 
-/* As VFIO does: the group of what is late gets a domain that is not the kernel's own. */
+/* As VFIO does, claims the group of the late device, which leaves the default domain. */
 static int own(const char *text, const struct kernel_param *param)
 {
 	struct iommu_group *group;
@@ -1513,7 +1526,7 @@ static const struct kernel_param_ops own_ops = { .set = own };
 module_param_cb(own, &own_ops, NULL, 0200);
 MODULE_PARM_DESC(own, "write 1 or 0: somebody else has the group of what is late, or not");
 
-/* How often the device of what is or was late is held. */
+/* Returns the reference count of the late device. */
 static int holders(char *text, const struct kernel_param *param)
 {
 	return sysfs_emit(text, "%u\n", late.dev ?
@@ -1528,7 +1541,7 @@ static const struct kernel_param_ops release_ops = { .set = release_late };
 module_param_cb(release, &release_ops, NULL, 0200);
 MODULE_PARM_DESC(release, "write: free what is late");
 
-/* Memory that is freed by a wrong handle is not freed. */
+/* A free with a wrong handle frees nothing. */
 static int bad_unmap_free(struct device *dev)
 {
 	dma_addr_t iova, iova_of_pages;
@@ -1555,7 +1568,7 @@ static int bad_unmap_free(struct device *dev)
 	return 0;
 }
 
-/* Three bad unmaps, of which two take a mapping away in parts, and the right unmap, behind them. */
+/* Three bad unmaps, two of which remove a mapping in parts; then the right unmap. */
 static int bad_unmap(struct device *dev)
 {
 	struct page *page = alloc_pages(GFP_KERNEL, 2);
@@ -1578,9 +1591,12 @@ static int bad_unmap(struct device *dev)
 }
 
 /*
- * A mapping, and an unmap that does not match it. @list: a list of pages, unmapped from
- * its segment @from on; else one buffer of @bytes at @offset in its first page, unmapped
- * from its page @from on. @named: bytes of the unmap. @twice: the right unmap comes first
+ * A mapping and an unmap that does not match.
+ * @bytes, @offset: size, and offset in the first page, of a single buffer
+ * @from: first page of the unmap; with @list, first segment
+ * @named: bytes of the unmap
+ * @list: map a list of pages instead of a single buffer
+ * @twice: unmap correctly first
  */
 struct tear {
 	const char *name;
@@ -1614,7 +1630,7 @@ static u32 pages_from(u32 offset, u32 bytes)
 	return (offset % PAGE_SIZE + bytes + PAGE_SIZE - 1) / PAGE_SIZE;
 }
 
-/* Segments are at most a page, so none of them join. */
+/* Segments are at most a page, so no segments are merged. */
 static int tear_list(struct sg_table *table, struct page *memory, u32 pages)
 {
 	struct scatterlist *sg;
@@ -1638,7 +1654,10 @@ static void tear_unmap(struct device *dev, const struct tear *tear,
 			       DMA_BIDIRECTIONAL);
 }
 
-/* What the device reaches before and after: it has cached all. */
+/*
+ * Counts the pages that the device reaches before and after the unmap. The device caches all
+ * translations before.
+ */
 static int tear_one(struct device *dev, void __iomem *registers,
 		    struct page *memory, const struct tear *tear, bool left)
 {
@@ -1654,7 +1673,7 @@ static int tear_one(struct device *dev, void __iomem *registers,
 			dma_map_sgtable(dev, &table, DMA_BIDIRECTIONAL, 0);
 	if (error)
 		return error;
-	/* A segment of its own for each, as the driver of the list has it. */
+	/* Each page has a segment of its own. */
 	iova = tear->list ? sg_dma_address(table.sgl) :
 			    dma_map_page(dev, memory, tear->offset, tear->bytes,
 					 DMA_BIDIRECTIONAL);
@@ -1686,7 +1705,10 @@ static int tear_one(struct device *dev, void __iomem *registers,
 	return error;
 }
 
-/* Two mappings, and an unmap from the second page of one to the first one of the other. */
+/*
+ * Maps two buffers and unmaps from the second page of the first to the first page of the
+ * second.
+ */
 static int tear_two(struct device *dev, void __iomem *registers,
 		    struct page *memory, bool left)
 {
@@ -1735,7 +1757,7 @@ static int tear(struct pci_dev *pdev, bool left)
 	dma_set_max_seg_size(&pdev->dev, SZ_64K);
 	pci_clear_master(pdev);
 	iounmap(registers);
-	/* What is mapped still may be written to: it is not freed. */
+	/* Pages that are still mapped may be written to, so they are not freed. */
 	if (!left && !error)
 		__free_pages(memory, get_order(TEAR_PAGES * PAGE_SIZE));
 	return error;
@@ -1762,11 +1784,11 @@ static int many(struct device *dev, u32 count)
 	return done == count ? 0 : wrong(dev, "not all were mapped");
 }
 
-#define HUGE_ORDER	10	/* more than a last table has */
+#define HUGE_ORDER	10	/* more pages than a last-level page table maps */
 #define HUGE_PARTS	((1u << 30 >> PAGE_SHIFT) >> HUGE_ORDER)
-#define HUGE_REST	23	/* no power of two, and no sum of few */
+#define HUGE_REST	23	/* neither a power of two nor a sum of few powers */
 
-/* More than the largest command of VT-d's second stage has: the number of pages is odd. */
+/* More than the largest VT-d second-stage command covers, with an odd number of pages. */
 static int huge(struct device *dev)
 {
 	struct page *memory = alloc_pages(GFP_KERNEL, HUGE_ORDER);
@@ -1814,13 +1836,13 @@ static const struct kernel_param_ops ranges_ops = { .set = set_ranges };
 module_param_cb(ranges, &ranges_ops, NULL, 0200);
 MODULE_PARM_DESC(ranges, "write: mode=ranges maps and unmaps");
 
-/* IOVA pages that a last page table is about. */
+/* Bytes of IOVA that a last-level page table covers. */
 #define TABLE_BYTES	(PAGE_SIZE * PAGE_SIZE / sizeof(u64))
 #define LARGE_STEP	(64 * PAGE_SIZE)
 
 /*
- * Maps of more than a last page table, one after the other at the same place: memory and
- * IOVA of one of them are at the same distance from what such a table begins with.
+ * Maps more than a last-level page table covers, from successive offsets at the same IOVA: for
+ * some offset, memory and IOVA are aligned alike and a large entry is possible.
  */
 static int large(struct device *dev)
 {
@@ -1869,7 +1891,7 @@ static void range_no_more(void *unused)
 	of_ranges = NULL;
 }
 
-/* Its attach, which nobody counts, is done by then. */
+/* The test counts later commands; the commands of the attach are done by then. */
 static int ranges(struct device *dev)
 {
 	of_ranges = dev;
@@ -1877,8 +1899,9 @@ static int ranges(struct device *dev)
 }
 
 /*
- * The driver of virtio-iommu drops its records of what is mapped if it is asked to remove more
- * than that, as it does where there is no memory for its request; and sends nothing.
+ * The virtio-iommu driver drops its records of a mapping when asked to unmap more than the
+ * mapping, or when the driver has no memory for the request. In both cases the driver sends no
+ * request.
  */
 static void drop_records(struct device *dev, dma_addr_t iova, u32 pages)
 {
@@ -1916,7 +1939,10 @@ static int unrecorded(struct device *dev)
 
 #define CHUNK_BYTES	(2u << 20)
 
-/* Of a small buffer, copied; 0: it never is. The first of a way is not, but has a chunk made. */
+/*
+ * Maps a small buffer until the module copies the buffer; returns 0 if the module never does.
+ * The first map of a direction is not copied but starts the allocation of a chunk.
+ */
 static dma_addr_t map_copied(struct device *dev, void *memory,
 			     enum dma_data_direction direction)
 {
@@ -1955,8 +1981,8 @@ module_param_cb(chunk, &chunk_ops, NULL, 0200);
 MODULE_PARM_DESC(chunk, "write: mode=ranges has a small buffer copied");
 
 /*
- * The same of the memory that small buffers are copied through, which stays mapped. Another
- * way has another chunk, whose records are left.
+ * As unrecorded(), for the pool's memory, which stays mapped. Another direction uses another
+ * chunk, and the records of that chunk stay.
  */
 static int unrecorded_chunk(struct device *dev)
 {
@@ -2016,7 +2042,7 @@ static int row(struct device *dev)
 #define WHOLE_MAPS	65536
 #define WHOLE_ORDER	get_order(SZ_2M)
 
-/* Maps of @page, until there is no room for one. Returns how many of @most they are. */
+/* Maps @page until no IOVA is left. Returns the number of maps, at most @most. */
 static u32 map_all(struct device *dev, struct page *page, size_t size,
 		   dma_addr_t *iovas, u32 most)
 {
@@ -2032,7 +2058,10 @@ static u32 map_all(struct device *dev, struct page *page, size_t size,
 	return count;
 }
 
-/* Where the device's interrupts go, an IOVA if they are translated; or 0. */
+/*
+ * Returns the address of the device's MSI page, an IOVA if interrupts are translated; 0 if
+ * none.
+ */
 static u64 interrupts_of(struct pci_dev *pdev)
 {
 	struct msi_msg message;
@@ -2072,7 +2101,7 @@ static int check_whole(struct pci_dev *pdev, struct page *page,
 	return error;
 }
 
-#define AHEAD	40	/* of 2 MiB: more than DOORBELL_BYTES of kmod/attach.c */
+#define AHEAD	40	/* maps of 2 MiB: more than MSI_PAGE_BYTES of kmod/attach.c */
 
 static int check_ahead(struct pci_dev *pdev, struct page *page,
 		       dma_addr_t *iovas)
@@ -2174,7 +2203,7 @@ static int rude_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return whole(pdev, check_whole);
 	if (sysfs_streq(mode, "ahead"))
 		return whole(pdev, check_ahead);
-	/* Below 16 MiB the kernel's own path soon has no long range left. */
+	/* A 24-bit mask: the kernel's own path soon has no long range left below 16 MiB. */
 	return check_api(pdev);
 }
 

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-#
-# Removes what the lab made: results in the checkout, and in the cache folder only what the lab put there.
+# Removes the lab's files: results in the checkout, and in the cache folder only the lab's own folders.
 set -eu
 
 project=$(cd "$(dirname "$0")/.." && pwd)

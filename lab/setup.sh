@@ -1,10 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
+# Sets up the host, and prints the Python interpreter to run everything else with.
 #
-# Sets up the host, and prints the Python to run everything else with.
-#
-# The host needs mmdebstrap and Python 3.11 with venv; as root on Debian they are installed when missing. Python
-# packages go to a folder below the cache, named by a hash of pyproject.toml. What is there already costs nothing.
+# The host needs mmdebstrap and Python 3.11 with venv; as root on Debian missing ones are installed. Python packages go
+# to a folder below the cache, named by a hash of pyproject.toml. An existing folder costs nothing.
 set -eu
 
 project=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,7 +18,7 @@ say() {
 	printf '%s\n' "$*" >&2
 }
 
-# Debian's own Python first: one in PATH may be a shim without venv.
+# Debian's own Python first: a Python in PATH may be a shim without venv.
 find_python() {
 	for candidate in /usr/bin/python3 python3; do
 		if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -80,7 +79,7 @@ usable() {
 	[ -e "$venv/ready" ] && "$venv/bin/python" -c '' 2>/dev/null
 }
 if ! usable; then
-	# Another run may be at it; a killed one leaves no `ready`, and the next starts afresh.
+	# Another run may hold the lock; a killed run leaves no `ready`, and the next run starts afresh.
 	exec 9>"$cache/venv.lock"
 	flock -n 9 || {
 		say "waiting: another run is setting up Python packages"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=dash
 # shellcheck disable=SC1091,SC2154 # what the architecture says: $console, $marker_file and $marker_register
-# What every plan and workload uses: results, markers, clock, statistics, devices and policies.
+# Functions for all plans and workloads: results, markers, clock, statistics, devices and policies.
 
 . /lab/arch.sh
 
-# line_of FILE: sets `line` to the first line of a file, to nothing if it cannot be read. The shell reads it itself: a
-# process takes an emulated guest longer than most of what is done here.
+# line_of FILE: sets `line` to the first line of a file, or to nothing if the file cannot be read. The shell itself
+# reads, because in an emulated guest a process takes longer than most other work here.
 line_of() {
 	line=
 	read -r line <"$1" || :
@@ -18,7 +18,7 @@ results_port() {
 	grep -lx xsmmu.result /sys/class/virtio-ports/*/name 2>/dev/null
 }
 
-# Opens the results port as descriptor 3. A device whose IOMMU comes late is probed once more, in the background.
+# Opens the results port as descriptor 3. A device whose IOMMU appears late is probed again, in the background.
 results_open() {
 	until_true 10 results_port >/dev/null || fail "no results port"
 	port=$(results_port)
@@ -31,7 +31,7 @@ emit() {
 	printf '%s\n' "$1" >&3
 }
 
-# Until there is a port, results go nowhere and errors to the console.
+# Until the port exists, results are dropped and errors go to the console.
 exec 3>/dev/null
 
 # json_string TEXT: TEXT as a JSON string, control characters dropped.
@@ -39,7 +39,7 @@ json_string() {
 	printf '"%s"' "$(printf '%s' "$1" | tr '\n\t' '  ' | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"
 }
 
-# fail TEXT: report, and stop the guest; the host ends the run with TEXT.
+# fail TEXT: report TEXT and stop the guest; the host ends the run with TEXT.
 fail() {
 	echo "xsmmu-lab: $*" >"$console"
 	emit "{\"event\":\"error\",\"message\":$(json_string "$*")}"
@@ -47,8 +47,8 @@ fail() {
 	poweroff -f
 }
 
-# faults_are expected|unexpected: from here on in the kernel's log the IOMMU's faults are, or are not, part of the test.
-# Who sees them on the console sees this: it is an error, and none of them is more to the kernel.
+# faults_are expected|unexpected: logs, in the kernel's log, whether IOMMU faults from here on are part of the test. The
+# line has level error like the faults, so a console that shows faults shows the line.
 faults_are() {
 	echo "<3>xsmmu-lab: faults are $1" >/dev/kmsg
 }
@@ -57,8 +57,8 @@ faults_are() {
 
 marker=0
 
-# Cuts the host's count of invalidations: a write to the second serial port's scratch register. /lab/bytes has each byte
-# at its own place.
+# Cuts the host's count of invalidations: writes to the second serial port's scratch register. /lab/bytes has each byte
+# at the offset of its value.
 mark() {
 	marker=$((marker + 1))
 	dd if=/lab/bytes skip=$((marker & 255)) of="$marker_file" seek="$marker_register" bs=1 count=1 conv=notrunc 2>/dev/null
@@ -74,7 +74,7 @@ clock() {
 	read -r now_ns idle_ns <$clock_file || fail "the clock cannot be read"
 }
 
-# The same without the lab's module: prints both.
+# Prints the same two numbers without the lab's module.
 clock_by_timers() {
 	awk -v idle="$(awk '/^cpu /{printf "%.0f", ($5 + $6) * 1e7}' /proc/stat)" '
 		/^now at /{now = $3}
@@ -119,7 +119,7 @@ snapshot() {
 
 # --- waiting -----------------------------------------------------------------------------------------------------
 
-# until_true SECONDS COMMAND...: wait for it.
+# until_true SECONDS COMMAND...: wait until the command succeeds.
 until_true() {
 	until_left=$(($1 * 10))
 	shift
@@ -130,7 +130,7 @@ until_true() {
 	done
 }
 
-# Waits until deferred work is done: longer than any policy's bound, and idle time costs nothing here.
+# Waits until deferred work is done: longer than any policy's bound. Idle time costs nothing here.
 settle() {
 	sleep 0.2
 }
@@ -150,8 +150,9 @@ device_bind() {
 	echo "$1" >"/sys/bus/pci/drivers/$2/bind" || fail "$1: bind to $2 failed"
 }
 
-# policy_set POLICY BDF...: kernel baselines through the group's type, ours through the module, with entries written in
-# place if its name ends in -direct, and before that in -copy with buffers of up to 256 bytes copied; nothing may be bound.
+# policy_set POLICY BDF...: kernel modes through the group's type, other policies through the module, with direct tables
+# if the name ends in -direct, and with copies of buffers of up to 256 bytes if -copy comes before. No driver may be
+# bound.
 policy_set() {
 	policy=${1%-direct}
 	tables=kernel
@@ -194,9 +195,9 @@ policy_set() {
 	done
 }
 
-# without_probes COMMAND...: run a command that loads drivers. Devices under test get their driver from the plan, not from
-# the load. At all other times the switch is on, or a device that is plugged in would have no driver: pci_bus_add_device()
-# of 7.2 heeds it.
+# without_probes COMMAND...: run a command that loads drivers, without probing. The plan binds drivers to devices under
+# test. At all other times probing is on, because a hotplugged device would get no driver: pci_bus_add_device() of 7.2
+# heeds the switch.
 without_probes() {
 	echo 0 >/sys/bus/pci/drivers_autoprobe
 	"$@"
@@ -205,7 +206,7 @@ without_probes() {
 	return $probes_status
 }
 
-# stock_or_patched MODULE KIND: have this kind of a driver loaded. What is patched comes after xsmmu, to find it.
+# stock_or_patched MODULE KIND: load this kind of a driver. A patched driver is loaded after xsmmu, to find its symbols.
 stock_or_patched() {
 	line_of "/tmp/$1.kind" 2>/dev/null
 	[ "${line:-unmodified}" != "$2" ] || return 0
@@ -216,7 +217,7 @@ stock_or_patched() {
 	echo "$2" >"/tmp/$1.kind"
 }
 
-# grouped BDF DRIVER: some devices are found to be behind an IOMMU when their first driver comes.
+# grouped BDF DRIVER: binds once, because some devices are found to be behind an IOMMU only at their first driver.
 grouped() {
 	[ -e "/sys/bus/pci/devices/$1/iommu_group" ] && return
 	device_bind "$1" "$2"
@@ -248,7 +249,8 @@ session_open() {
 	fi
 	for bdf in "$@"; do
 		device_bind "$bdf" "$session_driver"
-		# What was asked for is what the driver got: the kernel falls back to DMA where it can have no flush queue.
+		# Check that the driver got the requested type: the kernel falls back to DMA if no flush queue is
+		# possible.
 		line_of "/sys/bus/pci/devices/$bdf/iommu_group/type"
 		[ "$line" = "$type" ] || fail "$bdf: group type became $line, from $type"
 	done
@@ -269,7 +271,7 @@ session_close() {
 
 # --- runs --------------------------------------------------------------------------------------------------------
 
-# arguments KEY=VALUE...: what the workload finds as $arg_KEY, and all of it as $arg_all.
+# arguments KEY=VALUE...: sets $arg_KEY for the workload, and $arg_all to all arguments.
 arguments() {
 	# shellcheck disable=SC2034 # for workloads
 	arg_all=$*
@@ -278,7 +280,8 @@ arguments() {
 	done
 }
 
-# work FUNCTION: do it; its output, one JSON object, goes to /tmp/output. FUNCTION_prepare comes before, if there is one.
+# work FUNCTION: run a workload; its output, one JSON object, goes to /tmp/output. FUNCTION_prepare runs before, if
+# defined.
 prepare() {
 	if type "$1_prepare" >/dev/null 2>&1; then
 		"$1_prepare" || fail "$1: cannot prepare"
@@ -289,7 +292,7 @@ work() {
 	"$1" >/tmp/output 2>/tmp/errors || fail "$1: $(tail -n 5 /tmp/errors; tail -n 5 /tmp/output)"
 }
 
-# warm ID FUNCTION KEY=VALUE...: do what this run will do once, unmeasured; a workload may do less of it if $warming.
+# warm ID FUNCTION KEY=VALUE...: do the work of a run once, unmeasured; a workload may do less if $warming is set.
 # shellcheck disable=SC2034 # for workloads
 warm() {
 	run_id=$1
@@ -303,8 +306,8 @@ warm() {
 	warming=
 }
 
-# run ID FUNCTION KEY=VALUE...: one measured run. The clock is read inside of the markers, and what the run leaves to
-# timers happens before the second marker; so counters and trace see the same, and the time has no waiting in it.
+# run ID FUNCTION KEY=VALUE...: one measured run. The clock is read inside of the markers, and the run's timers fire
+# before the second marker; so counters and trace cover the same work, and the time includes no waiting.
 run() {
 	run_id=$1
 	workload=$2

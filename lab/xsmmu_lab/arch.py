@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Architectures of the lab's guests: all that differs between them. The host's own is always amd64.
+"""Architectures of the lab's guests: all differences between them. The host's own is always amd64.
 
-What a guest of another architecture needs is in a private root of its own (setup/root.py), which nobody else downloads.
+Files for guests of another architecture are in a separate private root (setup/root.py), downloaded only for such
+guests.
 """
 
 from __future__ import annotations
@@ -14,28 +15,28 @@ class Arch:
     """An architecture."""
 
     name: str
-    """Debian's, which is also the flavour of its kernels."""
+    """Debian's name, which is also the flavour of its kernels."""
     qemu: str
-    """Program and package of its emulator."""
+    """Program and package of the emulator."""
     qemu_package: str
     machine: str
-    """QEMU's machine, and the CPU that is emulated."""
+    """QEMU's machine, and the emulated CPU."""
     cpu: str
     cross: str
-    """What names of its compilers begin with."""
+    """Prefix of the names of its compilers."""
     make: tuple[str, ...]
-    """More arguments of a kernel's make."""
+    """More arguments for the kernel's make."""
     triplet: str
-    """Of the folder of its libraries, below usr/lib."""
+    """Name of its library folder, below usr/lib."""
     loader: str
-    """What a program names as its loader."""
+    """The path of the loader in its programs."""
     console: str
     """The terminal of QEMU's first serial port."""
     kernel_words: tuple[str, ...]
     marker: tuple[str, int]
     """A file in the guest, and an offset: the scratch register of the serial port that marks the trace."""
     marker_port: tuple[str, ...]
-    """That port's arguments, where it is no second `-serial`."""
+    """Arguments of that port, unless the port is a second `-serial`."""
 
     @property
     def libraries(self) -> str:
@@ -48,15 +49,15 @@ AMD64 = Arch(
     qemu="qemu-system-x86_64",
     qemu_package="qemu-system-x86",
     machine="q35,sata=off,smbus=off",
-    # Without the fast string features: an emulated `rep movsb` counts one instruction for each byte, so a kernel that
-    # believes them fast would seem to spend most of its work on copying and clearing pages.
+    # Without the fast string features: an emulated `rep movsb` counts an instruction per byte, so a kernel that
+    # believes in fast strings would seem to spend most of its work on copying and clearing pages.
     cpu="max,-erms,-fsrm,-fsrs,-fzrm,-fsrc",
     cross="",
     make=(),
     triplet="x86_64-linux-gnu",
     loader="lib64/ld-linux-x86-64.so.2",
     console="ttyS0",
-    # The boot's own guesses at the TSC's speed are skipped: they cost time and differ between boots.
+    # Skip the boot's own measurement of the TSC frequency: the measurement costs time and differs between boots.
     kernel_words=("tsc=reliable", "tsc_early_khz=1000000", "no_timer_check"),
     marker=("/dev/port", 0x2FF),
     marker_port=("-serial", "chardev:marker"),
@@ -68,14 +69,14 @@ ARM64 = Arch(
     qemu_package="qemu-system-arm",
     # Its interrupt controller translates messages (ITS), as PCI devices need.
     machine="virt,gic-version=3",
-    # Pointer authentication is emulated at a hundred instructions for each call; only the host's time is saved.
+    # Pointer authentication is emulated at a hundred instructions per call; only the host's time is saved.
     cpu="max,pauth=off",
     cross="aarch64-linux-gnu-",
     make=("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"),
     triplet="aarch64-linux-gnu",
     loader="lib/ld-linux-aarch64.so.1",
     console="ttyAMA0",
-    # Debian's kernels are strict by default there, and the module has no policy less than what the kernel says.
+    # Debian's arm64 kernels are strict by default, and the module offers no weaker policy than the kernel.
     kernel_words=("iommu.strict=0",),
     marker=("/sys/bus/pci/devices/0000:00:0b.0/resource0", 7),
     marker_port=("-device", "pci-serial,chardev=marker,bus=pcie.0,addr=b"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The module's policies, read from the one list of them: the table of core/policy.c."""
+"""The module's policies, read from their only list: the table of core/policy.c."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _DEFINE = re.compile(r"^#define (\w+)[ \t]+(.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Policy:
-    """A row of the table, as far as others than the engine have to know it."""
+    """A row of the table: the fields that the lab needs."""
 
     name: str
     flushes: frozenset[str]
-    """What causes a flush: `unmap`, `block`, `poll`, `full`, `time`, `explicit`."""
+    """The flush points: `unmap`, `block`, `poll`, `full`, `time`, `explicit`."""
     copies: bool = False
-    """Whether it copies small buffers unless it is told not to."""
+    """Whether the policy copies small buffers by default."""
 
     @property
     def waits(self) -> bool:
@@ -59,15 +59,15 @@ def _row(text: str, defines: dict[str, str], source: Path) -> Policy:
 
 
 def names(source: Path = SOURCE) -> tuple[str, ...]:
-    """Their names."""
+    """The names of all policies."""
     return tuple(policy.name for policy in table(source))
 
 
 def mapping(source: Path = SOURCE) -> tuple[str, ...]:
-    """Those that copy nothing by themselves, so that what is unmapped was the driver's own memory."""
+    """Policies that copy nothing by default, so that an unmapped page was the driver's own memory."""
     return tuple(policy.name for policy in table(source) if not policy.copies)
 
 
 def waiting(source: Path = SOURCE) -> tuple[str, ...]:
-    """Those under which a batch-aware driver's own flush is what counts."""
+    """Policies under which a batch-aware driver's unmaps wait for the driver's flush."""
     return tuple(policy.name for policy in table(source) if policy.waits)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The checkout that the lab works on: what it builds, and its own files."""
+"""The checkout that the lab builds and reads its own files from."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 LAB = PROJECT / "lab"
 PYTHONPATH = os.pathsep.join(str(PROJECT / folder) for folder in ("tool", "lab", "scripts"))
-"""Where the Python packages of the checkout are, for programs that it starts."""
+"""The folders of the checkout's Python packages, for child processes."""

@@ -4,7 +4,7 @@
 # Network workloads. Each NIC under test has a peer on its own wire: a virtio NIC, not behind the IOMMU, in the
 # namespace peer0 or peer1. Addresses and neighbours are static, so the wire is silent between runs.
 
-# busybox's shell prefers its own applet, which knows no namespaces.
+# busybox's shell prefers its own applet, which does not support namespaces.
 ip() {
 	/usr/bin/ip "$@"
 }
@@ -45,7 +45,7 @@ nic_up() {
 		neigh replace 10.0.$net_number.2 lladdr 52:54:00:00:01:0$net_number dev $net_link
 	END
 	until_true 20 has_carrier "$net_link" || fail "$net_link: no carrier"
-	# The peer comes up last and goes down first: what it sends to a dead NIC stays in its queue.
+	# The peer comes up last and goes down first: packets to a NIC that is down would stay in the NIC's queue.
 	ip -n "peer$net_number" -batch - <<-END || fail "peer$net_number does not come up"
 		link set peer up
 		neigh replace 10.0.$net_number.1 lladdr $net_mac dev peer
@@ -70,25 +70,25 @@ iperf_listens() {
 	ip netns exec "peer$1" grep -qs ':1451 0*:0000 0A' /proc/net/tcp /proc/net/tcp6
 }
 
-# A server for one test: it goes away with the test, so its own state never carries over.
+# A server for one test: the server ends with the test, so no state carries over.
 iperf_server() {
 	ip netns exec "peer$net_number" iperf3 -s -1 >/tmp/server 2>&1 &
 	net_server=$!
 	until_true 30 iperf_listens "$net_number"
 }
 
-# iperf OPTION...: one test with fixed buffers: those that tune themselves make the same policy differ from itself by
-# several per cent. A test by bytes (-n) spins after the last one, up to the next report (-i).
+# iperf OPTION...: one test with fixed buffers, because self-tuning buffers make a policy differ from itself by several
+# per cent. A test by bytes (-n) spins after the last byte, up to the next report (-i).
 iperf() {
 	iperf3 -c "10.0.$net_number.2" -P "$arg_streams" -w "$arg_buffer" -J "$@" || return 1
-	# Not `wait`: the test may run in another shell than the one that started its server.
+	# Not `wait`: another shell may have started the server.
 	while kill -0 "$net_server" 2>/dev/null; do
-		# In the time that is measured.
+		# This time is measured.
 		sleep 0.001
 	done
 }
 
-# iperf_test OPTION...: by time, which can be measured; by 16 MiB to warm up.
+# iperf_test OPTION...: by time, to measure; by 16 MiB to warm up.
 iperf_test() {
 	if [ -n "$warming" ]; then
 		iperf -n 16M -i 0.1 "$@"
@@ -111,7 +111,7 @@ counter() {
 }
 
 # pktgen LINK MAC FROM TO SHARED [BYTES]: send `packets` packets from a link, each of 60 bytes (64 with the checksum) or
-# of BYTES. SHARED + 1 in a row are one buffer.
+# of BYTES. SHARED + 1 successive packets share a buffer.
 pktgen() {
 	folder=/proc/net/pktgen
 	echo rem_device_all >$folder/kpktgend_0 &&
@@ -125,7 +125,7 @@ pktgen() {
 	[ -n "$sent_us" ]
 }
 
-# The device under test sends small packets, one buffer sent again and again, so mapping dominates.
+# The device under test sends small packets; the same buffer is sent repeatedly, so mapping dominates.
 pps_tx() {
 	counter tx_packets
 	sent=$line
@@ -135,7 +135,7 @@ pps_tx() {
 	printf '{"packets":%d,"sent_us":%d}' $((line - sent)) "$sent_us"
 }
 
-# The device under test receives small packets; they are for another host, so the stack drops them early.
+# The device under test receives small packets for another host, so the stack drops them early.
 pps_rx() {
 	counter rx_packets
 	received=$line
@@ -151,7 +151,7 @@ net_pps() {
 	"pps_$arg_direction"
 }
 
-# The device under test receives, and meanwhile the module's statistics are read again and again.
+# The device under test receives, while the module's statistics are read repeatedly.
 net_window_prepare() { iperf_server; }
 net_window() {
 	snapshot >/tmp/samples

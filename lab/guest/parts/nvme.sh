@@ -7,7 +7,7 @@
 nvme_init() {
 	echo 16 >/proc/sys/vm/nr_hugepages
 	[ "$(cat /proc/sys/vm/nr_hugepages)" = 16 ] || fail "no huge pages"
-	# An idle guest's clock goes from timer to timer while a busy host reads its disk: 30 s are soon over.
+	# An idle guest's clock jumps from timer to timer while a busy host reads the disk: 30 s pass quickly.
 	for timeout in io_timeout admin_timeout; do
 		echo 3600 >/sys/module/nvme_core/parameters/$timeout || fail "nvme: no $timeout"
 	done
@@ -23,8 +23,9 @@ nvme_up() {
 	for bdf in "$@"; do
 		until_true 20 nvme_disk "$bdf" >/dev/null || fail "$bdf: no disk"
 		disk=$(nvme_disk "$bdf")
-		# One CPU has one queue, and a disk with one queue gets a scheduler, which ends its requests one by one. Where
-		# there are several, as on most machines, it is none by default, and requests are ended in batches.
+		# With one CPU a disk has one queue and by default gets a scheduler, which completes requests singly.
+		# With several queues, as on most machines, the default is no scheduler, and requests are completed in
+		# batches.
 		echo none >"/sys/block/${disk##*/}/queue/scheduler" || fail "$disk: no way without a scheduler"
 		nvme_disks="$nvme_disks $disk"
 	done
@@ -44,7 +45,7 @@ nvme_disk() {
 	return 1
 }
 
-# fio_all OPTION...: one job for each disk of the session, all at once; prints fio's JSON.
+# fio_all OPTION...: a job per disk of the session, all at once; prints fio's JSON.
 fio_all() {
 	jobs=
 	for disk in $nvme_disks; do
@@ -54,9 +55,9 @@ fio_all() {
 	fio --output-format=json --eta=never --thread --ioengine=libaio --direct=1 --invalidate=0 "$@" $jobs
 }
 
-# Buffers in huge pages: how scattered ordinary memory is differs from run to run, and mapping scattered memory costs
-# up to twice as much. Requests are submitted and reaped `batch` at a time; one by one, how many an interrupt finds
-# complete depends on the host. (So does, with polled I/O, how long it spins until there are some.)
+# Buffers in huge pages: the scattering of ordinary memory differs from run to run, and mapping scattered memory costs
+# up to twice as much. Requests are submitted and reaped `batch` at a time; with single requests, the number complete at
+# an interrupt would depend on the host. (With polled I/O the spinning time would, too.)
 nvme_randread() {
 	fio_all --iomem=shmhuge --rw=randread --norandommap --gtod_reduce=1 --bs="$arg_block" --iodepth="$arg_depth" --iodepth_batch="$arg_batch" --iodepth_batch_complete_min="$arg_batch" --number_ios="$arg_ios"
 }

@@ -22,7 +22,7 @@ micro() {
 	echo "$arg_all" >"$testdev/micro" && cat "$testdev/micro"
 }
 
-# What is not for the disk beside it is for the module.
+# Arguments for the disk beside the attacker are removed; the others go to the module.
 attack() {
 	attack_words=
 	for word in $arg_all; do
@@ -38,7 +38,7 @@ latency() {
 	echo "$arg_all" >"$testdev/latency" && cat "$testdev/latency"
 }
 
-# The arguments of these are the module's parameters.
+# The arguments of these workloads are the module's parameters.
 ring_receive() {
 	echo "$arg_all" >"$testdev/receive" && cat "$testdev/receive"
 }
@@ -51,8 +51,8 @@ ring_storage() {
 	echo "$arg_all" >"$testdev/storage" && cat "$testdev/storage"
 }
 
-# A disk in an IOMMU group of its own that works meanwhile, under the same policy. Its unmodified driver stays bound until
-# the session ends, for the IOMMU is flushed once when a group is attached and given back.
+# A disk in another IOMMU group that works meanwhile, under the same policy. Its unmodified driver stays bound until the
+# session ends, because attaching and detaching a group flush the IOMMU.
 beside=
 
 beside_inv() {
@@ -91,15 +91,15 @@ attack_beside_disk() {
 	printf '"beside":{"page":%d,"domain":%d,"global":%d}}' $(($4 - $1)) $(($5 - $2)) $(($6 - $3))
 }
 
-# under_attack FUNCTION: a lab device in the IOMMU group of the session's, whose driver is of the session's kind, attacks
-# what the session's driver unmaps while that does its work.
+# under_attack FUNCTION: a lab device in the session's IOMMU group attacks the session driver's unmapped buffers while
+# that driver works. The lab device's driver is of the session's kind.
 neighbour=0000:0b:00.0
 
 under_attack() {
 	xsmmu_lab_kind "$session_kind"
 	device_bind $neighbour xsmmu_lab
 	testdev=/sys/kernel/debug/xsmmu_lab/$neighbour
-	# Only where nothing may land is it safe to shoot at memory that is in use again.
+	# Attacking reused memory is safe only where no write may land.
 	case $session_kind/${session_policy%-direct} in
 	batch-aware/lazy) later=0 ;;
 	batch-aware/* | */strict | */kernel-strict) later=1 ;;
@@ -114,7 +114,7 @@ under_attack() {
 
 attacked_disk() { under_attack nvme_verify; }
 
-# What is read from the session's disk, through the page cache, is verified and then attacked.
+# Data from the session's disk, read through the page cache, is verified and then attacked.
 attacked_page_cache() {
 	xsmmu_lab_kind "$session_kind"
 	device_bind $neighbour xsmmu_lab

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What people look at: tables, plots, a page."""
+"""Output for readers: tables, plots, a page."""

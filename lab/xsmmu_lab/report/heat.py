@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables whose cells have a colour: what every policy costs under every workload, and how many invalidations it takes.
+"""Coloured tables: the cost of every policy under every workload, and the number of invalidations.
 
-A cell's `step` (0 to 9) chooses its colour and is for the eye only; the number stands in the cell. A cost has what
-is needed to add hardware's wait to it: in the report a slider does that.
+A cell's `step` (0 to 9) selects a colour and repeats the number in the cell. A cost cell also carries the figures from
+which the report's slider adds hardware's wait.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Final
 from xsmmu_lab.report.view import PASSTHROUGH, Run, View, Workload, show, show_inv, show_seen
 
 RATIO_STEPS: Final = (1.01, 1.03, 1.06, 1.12, 1.25, 1.5, 2, 4, 8)
-"""From these costs relative to passthrough on a cell has the next colour."""
+"""Costs relative to passthrough at which a cell takes the next colour."""
 
 INV_STEPS: Final = (1e-9, 2e-4, 2e-3, 6e-3, 2e-2, 6e-2, 0.2, 0.6, 1.0)
-"""The same, as many, for invalidation commands per page."""
+"""The same number of steps, for invalidation commands per page."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number, how it is coloured, and for a cost what it is made of."""
+    """A number, its colour, and the parts of a cost."""
 
     text: str
     step: int
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A policy at a level: figures without colour, then a cell for each workload, None where it was not run."""
+    """A policy at a level: figures without colour, then a cell per workload; None if the workload was not run."""
 
     policy: str
     level: str
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Heat:
-    """A table: `heads` of the figures, and each workload's name with its spread in words."""
+    """A table: the `heads` of the figures, and each workload's name and spread."""
 
     heads: tuple[str, ...]
     workloads: tuple[tuple[str, str], ...]
@@ -52,12 +52,12 @@ class Heat:
 
     @property
     def waits(self) -> bool:
-        """Whether hardware's wait can be added to any cost."""
+        """Whether any cost can include hardware's wait."""
         return any(cell and cell.commands for row in self.rows for cell in row.cells)
 
 
 def costs(view: View) -> Heat | None:
-    """Cost relative to passthrough, beside what a page costs and the exposure that a device saw."""
+    """Cost relative to passthrough, beside the cost per page and the exposure that a device saw."""
     workloads = [w for w in view.workloads if any(w.relative(r, PASSTHROUGH) is not None for r in w.runs)]
     micro = view.main_micro
     workloads = [w for w in workloads if w.kind != "micro" or w is micro]

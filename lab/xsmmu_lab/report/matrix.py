@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The page of a matrix: a row for each IOMMU and kernel, a column for each policy. Terminal, HTML, Markdown.
+"""The page of a matrix: a row per IOMMU and kernel, a column per policy. Terminal, HTML, Markdown.
 
-A cell is an IOMMU and a kernel with a summary, or a reason why there is none.
+A cell is an IOMMU and a kernel, with a summary or with the reason for the missing summary.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOTES: Final = (
 
 
 def notes(made: Sequence[Grid]) -> list[str]:
-    """Those of what there is; of what was not run nothing is said."""
+    """The notes that apply to the grids; measures that were not run get no note."""
     titles = [each.title for each in made]
     is_aware = any(column.head.endswith(named("", AWARE)) for each in made for column in each.columns)
     said = [note for note in _NOTES if note.partition(":")[0] in titles]
@@ -45,7 +45,7 @@ def notes(made: Sequence[Grid]) -> list[str]:
 
 
 def _column(run: Json) -> str:
-    """A policy that a batch-aware driver has is another one, of another level."""
+    """A policy under a batch-aware driver has its own column, because the level differs."""
     return named(str(run["policy"]), str(run["driver"]))
 
 
@@ -56,7 +56,7 @@ def _page_sum(run: Json | None) -> float | None:
 
 
 def cost(run: Json | None, runs: Mapping[tuple[str, str], Json]) -> str:
-    """`611 0.24 0.30`."""
+    """The cost as in `611 0.24 0.30`."""
     value = _page_sum(run)
     if value is None:
         return _NONE
@@ -68,7 +68,7 @@ def cost(run: Json | None, runs: Mapping[tuple[str, str], Json]) -> str:
 
 
 def attack(run: Json | None, _runs: Mapping[tuple[str, str], Json]) -> str:
-    """`held 875 us`."""
+    """The attack's result as in `held 875 us`."""
     if not run:
         return _NONE
     found = run["attack"]
@@ -80,7 +80,7 @@ def attack(run: Json | None, _runs: Mapping[tuple[str, str], Json]) -> str:
 
 
 def work(run: Json | None, runs: Mapping[tuple[str, str], Json]) -> str:
-    """`disk, NIC`: what got its data."""
+    """The devices that received their data, as in `disk, NIC`."""
     done = ["disk"] if run else []
     done += ["NIC"] if run and ("net-rx", _column(run)) in runs else []
     return ", ".join(done) or _NONE
@@ -109,7 +109,7 @@ def _counts(cell: Json) -> str:
 
 
 def grids(cells: Sequence[Json], policies: Sequence[str]) -> list[Grid]:
-    """One for each question; cells without results are left to `reasons`."""
+    """A grid per question; cells without results appear in `reasons`."""
     there = [each for each in cells if each["summary"]]
     keys = (
         Column("IOMMU", tuple(each["iommu"] for each in there)),
@@ -128,17 +128,17 @@ def grids(cells: Sequence[Json], policies: Sequence[str]) -> list[Grid]:
 
 
 def reasons(cells: Sequence[Json]) -> list[tuple[str, str]]:
-    """Cells without results, and why."""
+    """Cells without results, with the reasons."""
     return [(f"{each['kernel']}-{each['iommu']}", each["reason"]) for each in cells if not each["summary"]]
 
 
 def kinds(cells: Sequence[Json]) -> list[tuple[str, str]]:
-    """The IOMMUs' short names, and what they are."""
+    """The IOMMUs' short names with their descriptions."""
     return [(name, IOMMUS[name].words) for name in dict.fromkeys(each["iommu"] for each in cells)]
 
 
 def render(cells: Sequence[Json], policies: Sequence[str], console: Console) -> None:
-    """Print it."""
+    """Print the page to a terminal."""
     made = grids(cells, policies)
     for grid in made:
         print_grid(grid, console)
@@ -154,13 +154,13 @@ def _made(cells: Sequence[Json]) -> str:
 
 
 def _short(commit: str) -> str:
-    """A dirty one is still seen to be one."""
+    """A short hash; `-dirty` stays visible."""
     name, dirty, _ = commit.partition("-dirty")
     return name[:12] + dirty
 
 
 def html(cells: Sequence[Json], policies: Sequence[str]) -> str:
-    """The page."""
+    """The page as HTML."""
     environment = page.templates()
     environment.tests["startswith"] = str.startswith
     made = grids(cells, policies)
@@ -174,7 +174,7 @@ def html(cells: Sequence[Json], policies: Sequence[str]) -> str:
 
 
 def markdown(cells: Sequence[Json], policies: Sequence[str]) -> str:
-    """The same for the docs."""
+    """The page as Markdown for the docs."""
     lines = ["# Every IOMMU and kernel", "", f"Made by `make matrix` at commit {_made(cells)}, in QEMU's models.", ""]
     lines += [f"- `{name}`: {words}" for name, words in kinds(cells)]
     made = grids(cells, policies)
@@ -187,7 +187,7 @@ def markdown(cells: Sequence[Json], policies: Sequence[str]) -> str:
 
 
 def write(cells: Sequence[Json], policies: Sequence[str], folder: Path) -> Path:
-    """Write the page and its Markdown into `folder`; the page's path."""
+    """Write the HTML and Markdown pages into `folder`; returns the path of the HTML page."""
     for name, content in ((PAGE, html(cells, policies)), (MARKDOWN, markdown(cells, policies))):
         page.replace(folder / name, content.encode())
     return folder / PAGE

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The report of a summary: one HTML file that needs nothing else, its pictures as PNGs, and the first of them as SVG.
+"""The report of a summary: a self-contained HTML file, its pictures as PNGs, and the first picture as SVG.
 
-Everything comes from the summary, so a report can be made again from an old ``summary.json``.
-A file appears under its name only when it is complete.
+Everything comes from the summary, so a report can be made again from an old ``summary.json``. A file appears under its
+name only when it is complete.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from xsmmu_lab.report.view import INSTRUCTIONS_PER_NS, LEVELS, View
 
 NAME: Final = "report.html"
 INLINE: Final = ("cost-exposure", "map-unmap")
-"""Pictures that stand in the page; it has the figures of the others as tables, and links them."""
+"""Pictures inside the page; the page shows the figures of other pictures as tables, with links to the pictures."""
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 def write(summary: Mapping[str, object], folder: Path) -> Path:
-    """Write report.html, <picture>.png and cost-exposure.svg into `folder`, and return the report's path.
+    """Write report.html, <picture>.png and cost-exposure.svg into `folder`; returns the report's path.
 
-    Raises view.SummaryError, before it writes anything, if the summary cannot be shown truthfully.
+    Raises view.SummaryError before writing anything if the summary cannot be shown truthfully.
     """
     view = views.read(summary)
     pictures = plots(view)
@@ -47,7 +47,7 @@ def write(summary: Mapping[str, object], folder: Path) -> Path:
 
 
 def templates() -> Environment:
-    """The templates of pages; what one does not define is an error."""
+    """The templates of pages; an undefined name is an error."""
     return Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -58,7 +58,7 @@ def templates() -> Environment:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_bytes(content)
@@ -68,7 +68,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def html(view: View, pictures: list[Plot]) -> str:
-    """The page itself."""
+    """The content of report.html."""
     environment = templates()
     environment.filters["svg"] = lambda picture: Markup(picture.svg())
     environment.filters["heading"] = _heading
@@ -94,13 +94,13 @@ def html(view: View, pictures: list[Plot]) -> str:
 
 
 def _heading(text: str) -> Markup:
-    """A column's heading in HTML; microseconds get their sign."""
+    """A column's heading in HTML, with "us" as a micro sign."""
     lines = (line.replace(" us", " µs") for line in text.split("\n"))
     return Markup("<br>").join(lines)
 
 
 def _by_level(grid: Grid | Heat) -> list[list[tuple[str, ...]] | list[Row]]:
-    """A table's rows, cut where the level changes."""
+    """A table's rows, grouped by level."""
     if isinstance(grid, Heat):
         return [list(rows) for _, rows in groupby(grid.rows, key=lambda row: row.level)]
     return [list(rows) for _, rows in groupby(grid.rows, key=lambda row: row[1])]

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pictures of a summary: cost against exposure, and what each is made of.
+"""The pictures of a summary: cost against exposure, and the parts of both.
 
-A `Plot` is drawn twice: as a PNG on white, and as an SVG whose colours are CSS variables, so that
-one inline picture serves a light page, a dark page and paper. Exposure and invalidations per page
-span decades and reach zero, which a logarithm cannot show: such an axis has a place of its own for
-zero, left of a gap, and exposure one for "always", right of a gap.
+A `Plot` is drawn twice: as a PNG on white, and as an SVG whose colours are CSS variables, so that one inline picture
+serves a light page, a dark page and paper. Exposure and invalidations per page span decades and reach zero, where a
+logarithmic axis has no place: such an axis shows zero left of a gap, and an exposure of "always" right of a gap.
 
-A level is told by marker and colour, the kernel's own modes by hollow markers, batch-aware drivers
-by a dot in the marker, and every picture has its figures in words as alternative text. A PNG says
-above the picture what it shows of which kernel and commit, since it is looked at alone.
+Marker and colour show the level, hollow markers the kernel's own modes, and a dot in the marker a batch-aware driver.
+Every picture has its figures as alternative text. A PNG names its subject, kernel and commit above the picture, because
+a PNG is viewed alone.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ CSS_NAMES: Final[dict[str, str]] = {
     UNMAP_BAR: "--unmap",
     **{colour: f"--{level}" for level, (colour, _) in LEVEL_STYLE.items()},
 }
-"""The CSS variable that takes each colour's place in an SVG."""
+"""The CSS variable that replaces each colour in an SVG."""
 
 _DARK: Final[dict[str, str]] = {
     "--ink": "#e4e8ed",
@@ -105,7 +104,7 @@ _DPI: Final = 150
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture with its name, its caption and the same in words; `draw` puts a heading above it, if there is one."""
+    """A picture with its name, caption and alternative text; `draw` puts the heading above, if not empty."""
 
     name: str
     title: str
@@ -115,7 +114,7 @@ class Plot:
     draw: Callable[[str], Figure]
 
     def png(self) -> bytes:
-        """The picture on white, as a PNG file's content."""
+        """The content of a PNG file, on white."""
         buffer = io.BytesIO()
         with mpl.rc_context(_RC):
             self.draw(f"{self.title}. {self.heading}").savefig(
@@ -124,14 +123,14 @@ class Plot:
         return buffer.getvalue()
 
     def svg(self) -> str:
-        """The picture as one <svg> element for a page that defines the variables of CSS_NAMES."""
+        """The picture as one <svg> element, for a page that defines the variables of CSS_NAMES."""
         buffer = io.StringIO()
         with mpl.rc_context(_RC):
             self.draw("").savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
         return _inline(buffer.getvalue(), self.name)
 
     def svg_file(self) -> str:
-        """The picture as the content of an SVG file, for light pages and dark ones."""
+        """The content of an SVG file for light and dark pages."""
         buffer = io.StringIO()
         with mpl.rc_context(_RC):
             self.draw(self.heading).savefig(buffer, format="svg", metadata={"Date": None})
@@ -145,14 +144,14 @@ class Plot:
 
 
 def _attributes(style: str) -> str:
-    """The light colours of a style as attributes, for what draws files and knows no variables (librsvg)."""
+    """The light colours of a style as attributes, for viewers without CSS variables (librsvg)."""
     names = {variable: colour for colour, variable in CSS_NAMES.items()}
     found = re.findall(r"(fill|stroke): var\((--\w+)\)", style)
     return "".join(f'{word}="{names[variable]}" ' for word, variable in found)
 
 
 def _inline(svg: str, name: str) -> str:
-    """An SVG document as an element: ids of its own, colours by variable, any page's font, no fixed size."""
+    """An SVG document as an element: unique ids, colours by variable, the page's font, no fixed size."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
@@ -169,7 +168,7 @@ def _hundredths(number: re.Match[str]) -> str:
 
 
 def _smaller(svg: str) -> str:
-    """The same picture with hundredths of a point, without ids that nothing refers to, groups of nothing, and clips."""
+    """The same picture with coordinates in hundredths of a point, without unused ids, empty groups and clips."""
     used = set(re.findall(r"#([\w-]+)", svg))
     svg = re.sub(r'\sid="([\w-]+)"', lambda found: found[0] if found[1] in used else "", svg)
     svg = re.sub(r'\sclip-path="[^"]*"', "", svg)
@@ -186,7 +185,7 @@ def _smaller(svg: str) -> str:
 
 @dataclass(frozen=True)
 class _Decades:
-    """A logarithmic axis with a place for zero on its left, and for "always" on its right.
+    """A logarithmic axis with a place for zero on the left, and for "always" on the right.
 
     Places are decimal logarithms; `low` is a whole decade, `high` leaves room for a marker.
     """
@@ -233,7 +232,7 @@ class _Decades:
 
 
 def _break(ax: Axes, x: float) -> None:
-    """Two strokes through the horizontal axis: the scale is interrupted here."""
+    """Two strokes through the horizontal axis, which mark an interrupted scale."""
     place = ax.get_xaxis_transform()
     ax.plot([x], [0], transform=place, marker="s", ms=4.5, color=PAPER, clip_on=False, zorder=5)
     stroke = [(-0.5, -1.0), (0.5, 1.0)]
@@ -260,7 +259,7 @@ def _time(us: float) -> str:
 
 
 def _dot(ax: Axes, x: float, y: float, run: Run, size: float = 6) -> None:
-    """Mark a run: hollow for the kernel's own, with a dot for a batch-aware driver."""
+    """Mark a run: hollow for a kernel mode, with a dot for a batch-aware driver."""
     colour, marker = LEVEL_STYLE[run.level]
     ax.plot(
         [x],
@@ -305,7 +304,7 @@ class _Point:
     run: Run
     cost: float
     exposure_us: float | None
-    """None: always."""
+    """None means always exposed."""
     seen: bool
     open_ended: bool
 
@@ -384,7 +383,7 @@ def _point_label(point: _Point) -> str:
 
 
 def _cost_axis(ax: Axes, costs: Sequence[float]) -> None:
-    """A logarithmic vertical axis around costs; what costs nothing stands at its foot."""
+    """A logarithmic vertical axis for costs; a cost of zero stands at the foot."""
     least, most = min((c for c in costs if c > 0), default=1.0), max(*costs, 1.0)
     ax.set_yscale("log")
     ax.set_ylim(least / 1.5, most * 1.4)
@@ -396,7 +395,7 @@ def _cost_axis(ax: Axes, costs: Sequence[float]) -> None:
 
 
 def _frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The stairs of the least cost that is to be had at an exposure or below it."""
+    """The staircase of the least cost at each exposure or below."""
     stairs: list[tuple[float, float]] = []
     for x, cost in sorted(points):
         if not stairs:
@@ -407,7 +406,7 @@ def _frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]
 
 
 def _apart(fig: Figure, ax: Axes, points: Sequence[tuple[float, float]]) -> list[float]:
-    """Horizontal places at which no marker covers another."""
+    """Horizontal places at which no marker covers another marker."""
     fig.set_dpi(_DPI)
     canvas: Any = FigureCanvasAgg(fig)
     canvas.draw()
@@ -435,7 +434,7 @@ class _Box(NamedTuple):
     y1: float
 
     def overlapped(self, others: Sequence[_Box]) -> int:
-        """How many of the others it overlaps."""
+        """The number of other boxes that overlap this box."""
         x0, y0, x1, y1 = self
         return sum(x0 <= other[2] and other[0] <= x1 and y0 <= other[3] and other[1] <= y1 for other in others)
 
@@ -443,7 +442,7 @@ class _Box(NamedTuple):
 def _label(
     fig: Figure, ax: Axes, labels: Sequence[tuple[float, float, str]], stairs: Sequence[tuple[float, float]]
 ) -> None:
-    """Name points where there is room, off the stairs: beside them, or by a thin line where it must be farther."""
+    """Label points where there is room, off the stairs: beside the point, or farther away with a thin line."""
     canvas: Any = FigureCanvasAgg(fig)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -491,7 +490,7 @@ def _label(
 
 
 _NEAR: Final = 10.0
-"""Points of distance up to which it is clear without a line whose name a label is."""
+"""Distance in points up to which a label needs no line to its marker."""
 
 
 def _candidates() -> list[tuple[float, float, str]]:
@@ -510,7 +509,7 @@ def _single(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def _key(fig: Figure, keys: Sequence[Line2D], columns: int, heading: str) -> None:
-    """The legend above a picture, and above that its heading, if there is one."""
+    """The legend above a picture, and the heading above the legend, if not empty."""
     legend = fig.legend(
         handles=list(keys),
         loc="outside upper left",
@@ -525,13 +524,13 @@ def _key(fig: Figure, keys: Sequence[Line2D], columns: int, heading: str) -> Non
 
 
 def _heading(view: View) -> str:
-    """Of what kernel and commit the figures are."""
+    """Kernel and commit of the figures."""
     parts = (f"Linux {view.kernel}" if view.kernel else "", f"commit {view.commit[:12]}" if view.commit else "")
     return ", ".join(part for part in (*parts, view.accel) if part)
 
 
 def _row_places(rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
-    """Heights of rows, from the top down, with room for a level's name above its first row."""
+    """Heights of rows from the top down, with room for a level's name above the level's first row."""
     places: dict[tuple[str, str], float] = {}
     y = 0.0
     for number, row in enumerate(rows):
@@ -545,7 +544,7 @@ def _row_places(rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]
 def _panels(
     rows: Sequence[tuple[str, str]], workloads: Sequence[Workload], columns: int, width: float
 ) -> tuple[Figure, list[Axes], dict[tuple[str, str], float]]:
-    """A grid of panels, one for each workload, that share the rows of policies on their left."""
+    """A grid of panels, one panel per workload; the panels share the policy rows on their left."""
     places = _row_places(rows)
     lowest = min(places.values())
     lines = math.ceil(len(workloads) / columns)
@@ -570,7 +569,7 @@ def _panels(
 
 
 def _name_levels(ax: Axes, places: dict[tuple[str, str], float]) -> None:
-    """Write each level's name, small, above the first of its policies."""
+    """Write each level's name in small type above the level's first policy."""
     named: set[str] = set()
     for (_, level), y in places.items():
         if level not in named:
@@ -739,7 +738,7 @@ def _relative_cost(view: View) -> Plot | None:
 
 
 def _rows_of(view: View, workloads: Sequence[Workload]) -> list[tuple[str, str]]:
-    """The rows that these workloads have, in the order of all rows."""
+    """The rows of these workloads, in the order of all rows."""
     there = {run.row for w in workloads for run in w.runs}
     return [row for row in view.rows() if row in there]
 
@@ -757,6 +756,6 @@ def _in_words(
 
 
 def plots(view: View) -> list[Plot]:
-    """The pictures for which the summary has figures; the one that matters first."""
+    """The pictures for which the summary has figures, the most important first."""
     makers = (_cost_against_exposure, _map_and_unmap, _relative_cost, _inv_per_page)
     return [plot for make in makers if (plot := make(view))]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The tables of a summary, and their form on a terminal.
 
-A `Grid` is a table before it has a form: the report sets the same grids in HTML. On a narrow
-terminal a grid is split into several tables that repeat its key columns; nothing is wrapped or
-cut, and nothing is said by colour alone.
+A `Grid` is a table without a form: the HTML report uses the same grids. On a narrow terminal a grid is split into
+several tables that repeat the key columns; nothing is wrapped or cut, and nothing is said by colour alone.
 """
 
 from __future__ import annotations
@@ -39,32 +38,32 @@ from xsmmu_lab.report.view import (
 )
 
 _TEXT_WIDTH: Final = 120
-"""Characters of a line that people still read; a table may be wider."""
+"""Widest readable line of text, in characters; a table may be wider."""
 _HEAD_WIDTH: Final = 14
-"""Characters of a claim's headings, which are whole phrases."""
+"""Width in characters of a claim's headings, which are whole phrases."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, one line or more, and a cell for each row."""
+    """A column: a heading of one or more lines, and a cell per row."""
 
     head: str
     cells: tuple[str, ...]
 
     @property
     def empty(self) -> bool:
-        """True if no row has a figure here."""
+        """Whether no row has a figure in this column."""
         return all(cell in (NULL, ALWAYS) for cell in self.cells)
 
     @property
     def width(self) -> int:
-        """Characters that the column needs."""
+        """Width in characters."""
         return max(len(line) for line in (*self.head.split("\n"), *self.cells))
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: key columns that name the row, then its figures."""
+    """A table: key columns that name the row, then the figures."""
 
     title: str
     note: str
@@ -77,12 +76,12 @@ class Grid:
         return zip(*(column.cells for column in (*self.keys, *self.columns)), strict=True)
 
     def width(self, gap: int) -> int:
-        """Characters that the whole table needs with `gap` spaces between columns."""
+        """Width of the whole table in characters, with `gap` spaces between columns."""
         columns = (*self.keys, *self.columns)
         return sum(column.width for column in columns) + gap * (len(columns) - 1)
 
     def fitted(self, width: int, gap: int) -> list[Grid]:
-        """The same table as the fewest tables that are at most `width` wide."""
+        """The table, split into the fewest tables of at most `width` characters."""
         parts = [replace(self, columns=self.columns[:1])]
         for column in self.columns[1:]:
             wider = replace(parts[-1], columns=(*parts[-1].columns, column))
@@ -106,7 +105,7 @@ def _keys(names: Iterable[str], levels: Iterable[str]) -> tuple[Column, ...]:
 
 
 def overview(view: View) -> Grid:
-    """One row for each policy and level over all workloads."""
+    """A row per policy and level, over all workloads."""
     rows = view.rows()
     columns: list[Column] = []
 
@@ -134,7 +133,7 @@ def overview(view: View) -> Grid:
 
 
 def _compared(view: View) -> bool:
-    """True if any cost can be given relative to passthrough."""
+    """Whether any cost can be given relative to passthrough."""
     return any(w.relative(run, PASSTHROUGH) is not None for w in view.workloads for run in w.runs)
 
 
@@ -150,7 +149,7 @@ def _overview_note(view: View) -> str:
 
 
 def details(workload: Workload) -> Grid:
-    """One row for each run of a workload."""
+    """A row per run of a workload."""
     runs = workload.runs
 
     def column(head: str, cell: Callable[[Run], str]) -> Column:
@@ -229,7 +228,7 @@ def _throughput(runs: Sequence[Run]) -> Column:
 
 
 def claim(claimed: Claim) -> Grid:
-    """One row for each system: what was published of it, and what was measured here."""
+    """A row per system: the published figures and the figures measured here."""
     systems = claimed.systems
     columns: list[Column] = []
     for figure in claimed.figures:
@@ -254,12 +253,12 @@ def claim(claimed: Claim) -> Grid:
 
 
 def _is_small(sides: Iterable[tuple[str, Iterable[float | None]]]) -> bool:
-    """Whether a figure is one that stays about 1 and below, which needs its leading digits."""
+    """Whether all values are about 1 or below, where the leading digits matter."""
     return all(0 <= value < 2 for _, values in sides for value in values if value is not None)
 
 
 def verdict(statement: Statement, unit: str | None) -> str:
-    """Whether a statement holds here, in words; `unit` is what a cost counts."""
+    """Whether a statement holds here, in words; `unit` is the unit of a cost."""
     if statement.holds is None:
         return "not measured here" if statement.checks else "not checked here"
     found = "holds here" if statement.holds else "does not hold here"
@@ -267,7 +266,7 @@ def verdict(statement: Statement, unit: str | None) -> str:
 
 
 def _waits(wait: Wait | None, holds: bool | None, unit: str | None) -> str:
-    """For which waits for one invalidation it holds, where the software's cost alone does not decide that."""
+    """The waits for an invalidation for which a check holds; empty if the software's cost alone decides."""
     if wait is None or unit is None or holds is None:
         return ""
     if wait.never:
@@ -289,7 +288,7 @@ def _wait(wait: float, unit: str) -> str:
 
 
 def reckoning(check: Check, unit: str | None) -> str:
-    """A check with the figures that decide it; `unit` is what a cost counts."""
+    """A check with the figures that decide the check; `unit` is the unit of a cost."""
     small = all(0 <= value < 2 for value in check.measured if value is not None)
 
     def term(text: str, value: float | None) -> str:
@@ -309,7 +308,7 @@ def reckoning(check: Check, unit: str | None) -> str:
 
 
 def notes(view: View) -> list[str]:
-    """What a reader must know to read the figures rightly."""
+    """Notes that a reader needs to interpret the figures."""
     found = []
     if view.cost_word == "instructions":
         found.append(
@@ -353,7 +352,7 @@ def notes(view: View) -> list[str]:
 
 
 def _spreads(view: View) -> list[str]:
-    """On which hosts the figures are the same."""
+    """How far the figures depend on the host."""
     spreads: dict[float, list[str]] = {}
     for workload in view.workloads:
         if workload.spread:
@@ -369,7 +368,7 @@ def _spreads(view: View) -> list[str]:
 
 
 def oracle(view: View) -> str:
-    """Whether the counts of invalidations can be believed."""
+    """Whether the counts of invalidations are trustworthy."""
     compared, lacking, wrong = view.oracle_agreement()
     if wrong:
         worst = "; ".join(
@@ -386,7 +385,7 @@ def oracle(view: View) -> str:
 
 
 def facts(view: View) -> list[tuple[str, str]]:
-    """What was run."""
+    """The facts of the run: kernel, IOMMU and so on."""
     named = (
         ("kernel", view.kernel),
         ("IOMMU", view.iommu),
@@ -399,7 +398,7 @@ def facts(view: View) -> list[tuple[str, str]]:
 
 
 def render(summary: Mapping[str, object], console: Console) -> None:
-    """Print a summary's tables. Raises view.SummaryError if it cannot be shown truthfully."""
+    """Print a summary's tables. Raises view.SummaryError if the summary cannot be shown truthfully."""
     view = views.read(summary)
     _paragraph(console, ", ".join(f"{name} {value}" for name, value in facts(view)))
     if not view.workloads:
@@ -422,7 +421,7 @@ def render(summary: Mapping[str, object], console: Console) -> None:
 
 
 def _print_claim(claimed: Claim, unit: str | None, console: Console) -> None:
-    """Print published figures beside measured ones, what differs, and what holds."""
+    """Print published beside measured figures, the differences, and the statements that hold."""
     grid = claim(claimed)
     print_grid(grid, console)
     _paragraph(console, f"Published: {claimed.source}. {claimed.conditions}")
@@ -443,14 +442,14 @@ def _paragraph(console: Console, text: str, indent: int = 0) -> None:
 
 
 def print_grid(grid: Grid, console: Console) -> None:
-    """Print a grid, as several where the console is narrow."""
+    """Print a grid; on a narrow console as several tables."""
     gap = 2 if grid.width(2) <= console.width else 1
     for part in grid.fitted(console.width, gap):
         _print(part, gap, console)
 
 
 def _print(grid: Grid, gap: int, console: Console) -> None:
-    """Print a grid that fits. Widths are known, so lines are set here, the same with any rich."""
+    """Print a grid that fits. Widths are known, so the lines are set here and do not depend on rich's version."""
     columns = (*grid.keys, *grid.columns)
 
     def line(cells: Iterable[str]) -> Text:

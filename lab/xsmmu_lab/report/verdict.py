@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a reader wants to know first: whether the counts can be believed, whether the levels held, and what is cheapest.
+"""The first questions of a reader: are the counts trustworthy, did the levels hold, and which policy is cheapest?
 
-All of it is computed from the summary. The lab refuses results that disprove a level; that is not relied on here.
+All answers are computed from the summary. The lab refuses results that disprove a level, but this module checks again.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from xsmmu_lab.report.view import BASELINES, LEVELS, NULL, PASSTHROUGH, Run, Vie
 State = Literal["right", "wrong", "open"]
 
 _TRAFFIC: Final = ("ring", "net-rx", "net-tx", "net-pps", "nvme")
-"""Kinds of workloads that are a driver's work, which a mean is made of."""
+"""Kinds of workloads that do a driver's work; a mean covers these."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, and whether it is good."""
+    """A sentence with its state."""
 
     state: State
     text: str
 
 
 def findings(view: View) -> list[Finding]:
-    """What can be said of the whole summary."""
+    """The findings about the whole summary."""
     compared, lacking, wrong = view.oracle_agreement()
     state: State = "wrong" if wrong else "right" if compared and not lacking else "open"
     return [Finding(state, table.oracle(view)), _levels(view)]
@@ -96,7 +96,7 @@ def _named(run: Run | None) -> tuple[str, str]:
 
 
 def _traffic(view: View) -> dict[tuple[str, str], float]:
-    """Geometric means of cost relative to passthrough, of the rows that were run under all the workloads that count."""
+    """Geometric means of the cost relative to passthrough, for rows that were run under all counted workloads."""
     workloads = [w for w in view.workloads if w.kind in _TRAFFIC and w.baseline(PASSTHROUGH)]
     means = {}
     for row in view.rows():

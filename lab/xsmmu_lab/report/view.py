@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A summary, read once and typed: what the table, the plots and the report all show.
+"""A summary, parsed and typed once for the table, the plots and the report.
 
-The input is the content of ``summary.json``. A field that is missing counts as null, and a null
-figure stays ``None`` to the end: it is shown as "-", never as 0. What cannot be shown truthfully
-(no level, a level nobody knows, a number that is not one) is refused with a `SummaryError`.
+The input is the content of ``summary.json``. A missing field counts as null, and a null figure stays ``None`` to the
+end: it is shown as "-", never as 0. Content that cannot be shown truthfully (no level, an unknown level, a number of
+the wrong type) raises `SummaryError`.
 
-Words. A *workload* here is what stands in one table: the workload's name, and where the runs
-say so its ring, device, variant and unusual IOMMU ("micro-1024", "net-rx e1000e", "nvme 4k vtd-cm"). A *cost* is
-map + unmap per page, or the run's own ``cost`` where the workload has another unit (a KiB, a
-packet, an I/O). *Seen* exposure is what the attacking device saw; the other exposure is the
-module's own histogram.
+Words. A *workload* here is the content of one table: the workload's name, with the ring, device, variant and unusual
+IOMMU where the runs name them ("micro-1024", "net-rx e1000e", "nvme 4k vtd-cm"). A *cost* is map + unmap per page, or
+the run's own ``cost`` for a workload with another unit (a KiB, a packet, an I/O). *Seen* exposure was measured by the
+attacking device; other exposures come from the module's histogram.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ LEVELS: Final[dict[str, str]] = {
     "lazy": "a stale translation may outlive the reuse of the page",
     "none": "no translation: the device reaches all memory at all times",
 }
-"""Protection levels, strictest first, and what each one promises."""
+"""Protection levels, strictest first, with the promise of each level."""
 
 PASSTHROUGH: Final = "passthrough"
 KERNEL_STRICT: Final = "kernel-strict"
 BASELINES: Final = (KERNEL_STRICT, "kernel-lazy", PASSTHROUGH)
 """The kernel's own modes."""
 AWARE: Final = "batch-aware"
-"""A kind of drivers; the others are unmodified."""
+"""The kind of batch-aware drivers; other drivers are unmodified."""
 
 _POLICY_ORDER: Final = (*BASELINES, *policies.names())
 INSTRUCTIONS_PER_NS: Final = 2.5
-"""Instructions of this code that a CPU does in a nanosecond: assumed, to set hardware's wait beside them."""
+"""Assumed instructions of this code per nanosecond of a CPU, to compare hardware's wait with instructions."""
 
 SPREADS: Final = (
     ("net-rx", "", 0.042),
@@ -53,8 +52,10 @@ SPREADS: Final = (
     ("nvme", " 4k", 0.08),
     ("nvme", " 128k", 0.08),
 )
-"""How far apart costs relative to passthrough were in three runs, at most (docs/figures.md): a workload's kind, how its
-name ends, and that. micro and ring have nothing in them that the host's timing decides."""
+"""Largest spread in three runs (docs/figures.md): a workload's kind, the end of its name, the spread.
+
+Spreads are of costs relative to passthrough. The host's timing affects neither micro nor ring.
+"""
 
 _KINDS: Final = ("page", "domain", "global")
 _NANOSECOND_ACCELS: Final = ("kvm", "bare-metal")
@@ -62,11 +63,11 @@ _AT_WINDOW_END: Final = 0.95
 
 
 class SummaryError(UserError):
-    """The summary cannot be shown; the text says where, what was found and what was expected."""
+    """The summary cannot be shown; the text names the place, the content found and the content expected."""
 
 
 def named(policy: str, driver: str) -> str:
-    """A policy, and the kind of driver where it is not the usual one."""
+    """A policy, with the kind of driver if not the usual kind."""
     return f"{policy} (aware)" if driver == AWARE else policy
 
 
@@ -81,26 +82,26 @@ class Exposure:
 
 @dataclass(frozen=True)
 class Attack:
-    """What a device that kept writing to a stale IOVA achieved."""
+    """The results of a device that kept writing to a stale IOVA."""
 
     attempts: int | None
     landed: int | None
     given_back: int | None
-    """Of those that landed: in pages that nobody had a reference of, or that someone else had by then."""
+    """Landed writes in pages without any reference, or with a new owner."""
     later: int | None
-    """Landed later still, where the IOVA was not in use again; not counted in `landed`."""
+    """Writes that landed later still, where the IOVA was not reused; not counted in `landed`."""
     before_flush: int | None
-    """Landed before a batch-aware driver's flush, and not counted in `landed`."""
+    """Writes that landed before a batch-aware driver's flush; not counted in `landed`."""
     p50_us: float | None
     max_us: float | None
-    """Time of the last write that landed, from the unmap: 0 when none landed."""
+    """Time from the unmap to the last landed write; 0 if no write landed."""
     open_ended: bool
-    """Writes landed up to the end of the attack: max_us is a lower limit."""
+    """Writes landed until the end of the attack: max_us is a lower bound."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One policy under one workload."""
+    """A policy under a workload."""
 
     policy: str
     driver: str
@@ -114,7 +115,7 @@ class Run:
     pages_unmapped: int | None
     inv_per_page: float | None
     commands: float | None
-    """Invalidation commands for one unit of `cost`: what hardware's wait is multiplied with."""
+    """Invalidation commands per unit of `cost`; hardware's wait is multiplied by this number."""
     invalidations: Mapping[str, int] | None
     oracle: Mapping[str, int] | None
     exposure: Exposure
@@ -122,39 +123,39 @@ class Run:
     throughput_unit: str | None
     attack: Attack | None
     repeats: int = 1
-    """How often it was measured; figures are of the one in the middle."""
+    """Number of repetitions; the figures are those of the median repetition."""
     cost_range: tuple[float, float] | None = None
     relative_range: tuple[float, float] | None = None
-    """Least and most of its repetitions; the second relative to passthrough."""
+    """Minimum and maximum over the repetitions; the latter range is relative to passthrough."""
 
     @property
     def row(self) -> tuple[str, str]:
-        """What makes a row of the overview: a policy at a level."""
+        """The key of a row of the overview: a policy at a level."""
         return (self.name, self.level)
 
     @property
     def copies(self) -> bool:
-        """True if small buffers are copied instead of mapped."""
+        """Whether small buffers are copied instead of mapped."""
         return "copy" in self.policy.split("-")
 
     @property
     def name(self) -> str:
-        """The policy, and the kind of driver where it is not the usual one."""
+        """The policy, with the kind of driver if not the usual kind."""
         return named(self.policy, self.driver)
 
     @property
     def ours(self) -> bool:
-        """True for a policy of the module, False for one of the kernel's own modes."""
+        """Whether the policy is the module's, not a kernel mode."""
         return self.policy not in BASELINES
 
     @property
     def aware(self) -> bool:
-        """True for a batch-aware driver."""
+        """Whether the driver is batch-aware."""
         return self.driver == AWARE
 
     @property
     def page_sum(self) -> float | None:
-        """Map + unmap per page."""
+        """Cost of map + unmap per page."""
         if self.map_cost is None or self.unmap_cost is None:
             return None
         return self.map_cost + self.unmap_cost
@@ -162,7 +163,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Workload:
-    """The runs that may be compared with each other, strictest level first."""
+    """Runs that may be compared with each other, strictest level first."""
 
     name: str
     kind: str
@@ -171,16 +172,16 @@ class Workload:
 
     @property
     def spread(self) -> float | None:
-        """By how much `relative` differs between runs of the same sources, if that is known."""
+        """Spread of `relative` between runs of the same sources; None if unknown."""
         fitting = (spread for kind, end, spread in SPREADS if self.kind == kind and self.name.endswith(end))
         return next(fitting, None)
 
     def baseline(self, policy: str) -> Run | None:
-        """The run of one of the kernel's own modes, if there is one."""
+        """The run of a kernel mode; None if there is none."""
         return next((run for run in self.runs if run.policy == policy), None)
 
     def relative(self, run: Run, policy: str) -> float | None:
-        """The cost of `run` in units of the cost of `policy`; None if one is not known."""
+        """The cost of `run` in units of the cost of `policy`; None if either cost is unknown."""
         base = self.baseline(policy)
         if base is None:
             return run.given_relative if policy == PASSTHROUGH else None
@@ -196,13 +197,13 @@ class Workload:
 
     @property
     def cost_unit(self) -> str | None:
-        """The unit that the runs' costs share."""
+        """The unit shared by the runs' costs."""
         return next((run.cost_unit for run in self.runs if run.cost_unit), None)
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A run whose own invalidation count is not the hardware model's."""
+    """A run whose invalidation count differs from the hardware model's."""
 
     workload: str
     policy: str
@@ -213,9 +214,9 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Beside:
-    """A system of a claim: what was published of it and what was measured of the run beside it, by figure.
+    """A system of a claim: published figures, and figures measured in the run beside the system, by name.
 
-    `here` names that run, by policy and variant of its workload.
+    `here` names that run by policy and variant of the workload.
     """
 
     name: str
@@ -226,7 +227,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Wait:
-    """The waits for one invalidation at which something holds, in what the cost counts; `most` is None without end."""
+    """The waits for an invalidation at which a statement holds, in the cost's unit; without an end, `most` is None."""
 
     never: bool
     least: float
@@ -235,7 +236,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Check:
-    """A comparison that decides a statement: terms and operators by turns, and each term's value here."""
+    """A comparison that decides a statement: alternating terms and operators, and each term's value here."""
 
     figure: str
     terms: tuple[str, ...]
@@ -248,7 +249,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Statement:
-    """What was claimed, and whether it holds here; None if that is not known."""
+    """A claimed statement, and whether the statement holds here; None if unknown."""
 
     says: str
     holds: bool | None
@@ -258,7 +259,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class ClaimFigure:
-    """A column of a claim: `comparable` if something measured stands beside what was published."""
+    """A column of a claim: `comparable` if a measured figure stands beside the published figure."""
 
     name: str
     comparable: bool
@@ -268,7 +269,7 @@ class ClaimFigure:
 
 @dataclass(frozen=True)
 class Claim:
-    """One source's figures and statements beside what was measured."""
+    """The figures and statements of a source, beside measured figures."""
 
     title: str
     source: str
@@ -292,23 +293,23 @@ class View:
     time: str | None
     versions: tuple[tuple[str, str], ...]
     cost_word: str | None
-    """"instructions" or "ns"; None when this accelerator's figures are not a cost at all."""
+    """"instructions" or "ns"; None if this accelerator's figures are not costs."""
     workloads: tuple[Workload, ...]
     claims: tuple[Claim, ...]
 
     @property
     def main_micro(self) -> Workload | None:
-        """The micro workload with the largest ring: the one that the overview quotes."""
+        """The micro workload with the largest ring, which the overview quotes."""
         rings = [w for w in self.workloads if w.kind == "micro"]
         return max(rings, key=lambda w: w.ring or 0, default=None)
 
     @property
     def attacks(self) -> tuple[Workload, ...]:
-        """The workloads in which a device attacked."""
+        """The workloads with an attacking device."""
         return tuple(w for w in self.workloads if any(run.attack for run in w.runs))
 
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """Every policy at every level that it was run at, strictest first."""
+        """Every policy at every level at which the policy was run, strictest first."""
         runs = {run.row: run for w in self.workloads for run in w.runs}
         return tuple(run.row for run in sorted(runs.values(), key=_order))
 
@@ -323,7 +324,7 @@ class View:
         return max(found, key=lambda a: a.max_us or 0.0, default=None)
 
     def oracle_agreement(self) -> tuple[int, int, tuple[Mismatch, ...]]:
-        """How many runs have both counts, how many of ours have not, and where the two differ."""
+        """Counts runs with both counts, runs of the module without both, and lists the runs where the counts differ."""
         compared = lacking = 0
         wrong: list[Mismatch] = []
         for workload in self.workloads:
@@ -350,7 +351,7 @@ def _order(run: Run) -> tuple[int, int, str, str]:
 
 @dataclass(frozen=True)
 class _Node:
-    """A JSON object and the path by which an error message names it."""
+    """A JSON object with its path for error messages."""
 
     path: str
     data: Mapping[str, object]
@@ -475,7 +476,7 @@ def _attack(node: _Node | None) -> Attack | None:
 
 
 def _cost(node: _Node, word: str | None, pages: float | None) -> tuple[float | None, str | None]:
-    """The run's cost and its unit, named by what this accelerator can measure."""
+    """The run's cost and unit; the unit depends on the accelerator."""
     own = node.node("cost")
     value = own.number("value") if own else None
     if word is None or (value is None and pages is None):
@@ -583,7 +584,7 @@ def _check(node: _Node) -> Check:
 
 
 def _workload_of(node: _Node) -> tuple[str, str, int | None]:
-    """The name under which a run is compared, its kind, and its ring."""
+    """The name under which a run is compared, its kind and ring."""
     name, ring = node.required("workload"), node.count("ring")
     kind, _, tail = name.rpartition("-")
     if ring is None and kind == "micro" and tail.isdecimal():
@@ -599,7 +600,7 @@ def _workload_of(node: _Node) -> tuple[str, str, int | None]:
 
 
 def read(summary: Mapping[str, object]) -> View:
-    """Read a summary. Raises SummaryError for one that cannot be shown truthfully."""
+    """Read a summary. Raises SummaryError if the summary cannot be shown truthfully."""
     top = _Node("", summary)
     if summary.get("schema") != SCHEMA:
         raise SummaryError(f"summary: schema must be {SCHEMA}, found {summary.get('schema')!r}")
@@ -636,11 +637,11 @@ def read(summary: Mapping[str, object]) -> View:
 
 NULL: Final = "-"
 ALWAYS: Final = "always"
-"""The exposure of a device without a translation: it needs no stale one."""
+"""The exposure of a device without translation, which never needs a stale translation."""
 
 
 def show(value: float | None) -> str:
-    """A cost, a time or a throughput with three digits at least; a count with all of them."""
+    """A cost, time or throughput with at least three digits; a count with all digits."""
     if value is None:
         return NULL
     if isinstance(value, int) or value == 0 or value >= 99.95:
@@ -649,7 +650,7 @@ def show(value: float | None) -> str:
 
 
 def show_inv(value: float | None) -> str:
-    """Invalidations per page, which reach from above 1 down to one in thousands of pages."""
+    """Invalidations per page, from above 1 down to one per thousands of pages."""
     if value is None:
         return NULL
     if value == 0:
@@ -667,7 +668,7 @@ def show_seen(run_level: str, attack: Attack | None) -> str:
 
 
 def show_ratios(values: Sequence[float | None]) -> tuple[str, ...]:
-    """Ratios with a common number of decimals, so that a column can be compared by eye."""
+    """Ratios with a common number of decimals, so that readers can compare a column."""
     largest = max((value for value in values if value is not None), default=0.0)
     decimals = 3 if largest < 2 else 2 if largest < 100 else 0
     return tuple(NULL if value is None else f"{value:,.{decimals}f}x" for value in values)

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Claims: what others have published of a system, beside what is measured here.
+"""Claims: figures that others published about a system, beside figures measured here.
 
-An experiment carries its claims as data (`[[claim]]`, whose words are those of `ClaimTable`): the figures that are set
-side by side, the systems with their published figures and the run that each stands beside, and statements with checks.
-A check compares one figure of several systems, as in ``inv/page: FANDS < 0.5 * xSMMU <= 0.1``. Whether it holds is
-computed from the figures, the measured and the published ones apart, and is stored nowhere else.
+An experiment carries its claims as data (`[[claim]]`, in the words of `ClaimTable`): the compared figures; the systems
+with their published figures and the corresponding run; and statements with checks. A check compares a figure of several
+systems, as in ``inv/page: FANDS < 0.5 * xSMMU <= 0.1``. Whether a check holds is computed separately from measured and
+from published figures, and stored nowhere else.
 
-A published figure may be a list, one value for each window of time; then its median counts. A figure without
-`measured` is not comparable: only what was published is shown. With `above` both sides are what a system has more than
-that one, with `relative_to` in units of what that one has.
+A published figure may be a list with a value per window of time; the median counts. A figure without `measured` is not
+comparable: only the published figures are shown. With `above` both sides are a system's excess over the named system,
+with `relative_to` both sides are in units of that system's figure.
 
-A cost is what software does; hardware adds a wait for each invalidation command. A figure whose `commands` are known is
-therefore a line over that wait, and a check of it says for which waits it holds, in the cost's own unit (`Wait`).
+A cost is the work of software; hardware adds a wait for each invalidation command. A figure with known `commands` is
+therefore a line over the wait, and a check of such a figure gives the waits for which the check holds, in the cost's
+unit (`Wait`).
 """
 
 from __future__ import annotations
@@ -53,21 +54,21 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column: `measured`, `per` and `commands` are paths in a run's entry, such as cost.value."""
 
     name: Text
-    """Its heading."""
+    """The column's heading."""
     measured: str | None = None
-    """None if it is not comparable."""
+    """None if the figure is not comparable."""
     per: str | None = None
-    """What `measured` is divided by."""
+    """The divisor of `measured`."""
     commands: str | None = None
-    """Of a cost: the invalidation commands for one unit of it."""
+    """For a cost: the invalidation commands per unit of the cost."""
     above: str | None = None
-    """A system: what the others have more than it."""
+    """Name of a system; figures are the excess over that system."""
     relative_to: str | None = None
-    """A system: both sides are in units of what it has."""
+    """Name of a system; both sides are in units of that system's figure."""
 
 
 class SystemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row, as a file has it."""
+    """A row in a file."""
 
     name: Text
     here: Annotated[str, msgspec.Meta(pattern="^[^@]+@[^@]+$")] | None = None
@@ -76,7 +77,7 @@ class SystemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was claimed, as a file has it."""
+    """A claimed statement in a file."""
 
     says: Text
     checks: Annotated[tuple[str, ...], NotEmpty] = ()
@@ -87,11 +88,11 @@ class ClaimTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     title: Text
     source: Text
-    """Who published it, where."""
+    """The publication and its authors."""
     conditions: Text
     """Hardware, kernel and workload of the publication."""
     differs: Annotated[tuple[Text, ...], NotEmpty]
-    """What differs here, and why."""
+    """The differences here, with reasons."""
     figure: Annotated[tuple[Figure, ...], NotEmpty]
     system: Annotated[tuple[SystemTable, ...], NotEmpty]
     statement: tuple[StatementTable, ...] = ()
@@ -99,7 +100,7 @@ class ClaimTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class System:
-    """A row. `here` is (workload's full name, policy); None if nothing here stands beside it."""
+    """A row. `here` is (workload's full name, policy); None if no run corresponds."""
 
     name: str
     here: tuple[str, str] | None
@@ -108,32 +109,32 @@ class System:
 
 @dataclass(frozen=True)
 class Line:
-    """A cost over the wait for one invalidation: `cost` without a wait, and `commands` times the wait."""
+    """A cost as a function of the wait for an invalidation: `cost` without a wait, plus `commands` times the wait."""
 
     cost: float
     commands: float
 
     def plus(self, factor: float, other: Line) -> Line:
-        """This and `factor` times another."""
+        """This line plus `factor` times another line."""
         return Line(self.cost + factor * other.cost, self.commands + factor * other.commands)
 
 
 @dataclass(frozen=True)
 class Wait:
-    """The waits for one invalidation at which something holds: `least` to `most`, infinite if there is no end.
+    """The waits for an invalidation at which a check holds: `least` to `most`, which may be infinite.
 
-    None at all if `least` is above `most`. At an end itself two costs are equal.
+    Empty if `least` is above `most`. At an end the two costs are equal.
     """
 
     least: float = 0.0
     most: float = math.inf
 
     def both(self, other: Wait) -> Wait:
-        """The waits at which two things hold."""
+        """The waits in both ranges."""
         return Wait(max(self.least, other.least), min(self.most, other.most))
 
     def as_json(self) -> Json:
-        """For summary.json: `never`, or the ends, of which a missing `most` is null."""
+        """For summary.json: `never`, and the ends; an infinite `most` is null."""
         never = self.least >= self.most
         return {
             "never": never,
@@ -151,21 +152,21 @@ class Term:
     system: str | None
 
     def value(self, figures: Mapping[str, float | None]) -> float | None:
-        """Its value, by every system's figure."""
+        """The term's value, given every system's figure."""
         if self.system is None:
             return self.factor
         figure = figures[self.system]
         return None if figure is None else self.factor * figure
 
     def line(self, lines: Mapping[str, Line | None], unit: Line) -> Line | None:
-        """Its cost over the wait, by every system's; a number is that many of `unit`."""
+        """The term's cost as a line over the wait; a number is a multiple of `unit`."""
         line = unit if self.system is None else lines[self.system]
         return None if line is None else Line(self.factor * line.cost, self.factor * line.commands)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One figure of several terms, each pair of neighbours compared."""
+    """A figure of several terms; each pair of neighbours is compared."""
 
     text: str
     figure: str
@@ -173,7 +174,7 @@ class Check:
     operators: tuple[str, ...]
 
     def holds(self, figures: Mapping[str, float | None]) -> bool | None:
-        """Whether it holds for every system's figure; None if one is not known."""
+        """Whether the check holds for the systems' figures; None if a figure is unknown."""
         values = [term.value(figures) for term in self.terms]
         known = [value for value in values if value is not None]
         if len(known) < len(values):
@@ -182,7 +183,7 @@ class Check:
         return all(OPERATORS[operator](*pair) for operator, pair in pairs)
 
     def wait(self, lines: Mapping[str, Line | None], unit: Line) -> Wait | None:
-        """The waits at which it holds; None if a cost or its commands are not known."""
+        """The waits at which the check holds; None if a cost or its commands are unknown."""
         ends = [term.line(lines, unit) for term in self.terms]
         known = [line for line in ends if line is not None]
         if len(known) < len(ends):
@@ -195,7 +196,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Statement:
-    """What was claimed, in words, and the checks that decide whether it holds."""
+    """A claim in words, with the checks that decide whether the claim holds."""
 
     says: str
     checks: tuple[Check, ...]
@@ -203,7 +204,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Claim:
-    """All of one source that an experiment sets beside its runs."""
+    """All claims of a source that an experiment compares with its runs."""
 
     title: str
     source: str
@@ -218,7 +219,7 @@ class Claim:
 
 
 def parse(rows: Any, runs: Mapping[str, Sequence[str]]) -> tuple[Claim, ...]:
-    """Read `claim` of an experiment whose workloads, by full name, have `runs` of these policies. Raises UserError."""
+    """Read `claim` of an experiment; `runs` has the policies per workload's full name. Raises UserError."""
     found = words.read(tuple[ClaimTable, ...], rows, "claim")
     return tuple(_claim(row, f"claim[{index}]", runs) for index, row in enumerate(found))
 
@@ -274,7 +275,7 @@ def _in_results(path: str) -> bool:
         if "$ref" in at:
             at = schema["$defs"][at["$ref"].rpartition("/")[2]]
         if "properties" not in at:
-            return "object" in at.get("type", ())  # one whose content the schema leaves open
+            return "object" in at.get("type", ())  # the schema leaves the content open
         if part not in at["properties"]:
             return False
         at = at["properties"][part]
@@ -348,7 +349,7 @@ def _compare(claim: Claim, entries: Mapping[tuple[str, str], Json]) -> Json:
 
 Figures = Mapping[str, Mapping[str, float | None]]
 Lines = Mapping[str, tuple[Mapping[str, Line | None], Line]]
-"""By figure: every system's line, and that of 1."""
+"""By figure: every system's line, and the line of the number 1."""
 
 
 def _decide(statement: Statement, published: Figures, measured: Figures, lines: Lines) -> Json:
@@ -372,7 +373,7 @@ def _decide(statement: Statement, published: Figures, measured: Figures, lines: 
 
 
 def _waits(checks: Sequence[Json], waits: Sequence[Wait | None]) -> Json | None:
-    """The waits at which all checks hold; None if that is not known, or if none depends on a wait."""
+    """The waits at which all checks hold; None if unknown, or if no check depends on a wait."""
     if any(
         check["holds"] is None or (not wait and not check["holds"]) for check, wait in zip(checks, waits, strict=True)
     ):
@@ -428,7 +429,7 @@ def _at(entry: Json, path: str) -> float | None:
 def _lines(
     claim: Claim, figure: Figure, entries: Mapping[tuple[str, str], Json]
 ) -> tuple[dict[str, Line | None], Line]:
-    """Every system's cost over the wait for a command, and the line that the number 1 stands for."""
+    """Every system's cost over the wait per command, and the line of the number 1."""
     lines: dict[str, Line | None] = {}
     for system in claim.systems:
         entry = entries.get(system.here) if system.here else None
@@ -439,12 +440,12 @@ def _lines(
         lines = {name: line and floor and line.plus(-1.0, floor) for name, line in lines.items()}
     unit = lines[figure.relative_to] if figure.relative_to else Line(1.0, 0.0)
     if unit is None or unit.cost <= 0 or unit.commands < 0:
-        return dict.fromkeys(lines), Line(1.0, 0.0)  # by what is not positive a comparison would turn round
+        return dict.fromkeys(lines), Line(1.0, 0.0)  # a divisor that is not positive would reverse a comparison
     return lines, unit
 
 
 def _wait(operator: str, difference: Line) -> Wait:
-    """The waits at which 0 compares so with a difference: where its line is on the right side of 0."""
+    """The waits at which 0 compares thus with a difference: where the difference is on the right side of 0."""
     side = Line(-_SIGN[operator] * difference.cost, -_SIGN[operator] * difference.commands)
     if side.commands == 0:
         return Wait() if OPERATORS[operator](0.0, difference.cost) else Wait(math.inf)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Two results side by side: what each run cost before and after, and whether that is more than runs differ by anyway.
+"""Two results side by side: the cost of each run before and after, and whether the change exceeds the usual spread.
 
-Results of repeated runs (`lab run --repeat`) carry how far they lie apart: a cost has changed if the two ranges have
-nothing in common. Of others it is known from docs/figures.md ("How sure") by how much a workload's cost differs from
-run to run; micro is exact and ring nearly so, so there any difference is one of the code.
+Results of repeated runs (`lab run --repeat`) contain their spread: a cost has changed if the two ranges are disjoint.
+For other runs docs/figures.md ("How sure") gives the spread of a workload's cost between runs. micro is exact and ring
+nearly so; any difference there comes from the code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SPREAD: Final[Mapping[tuple[str, str | None], float]] = {
     ("net-rx", None): 0.042,
     ("nvme", None): 0.08,
 }
-"""By workload, and variant where it has one of its own: in units of the cost under passthrough."""
+"""By workload, and by variant if the variant has its own spread: in units of the cost under passthrough."""
 
 _ROUNDING: Final = 1e-6
 _FACTS: Final = ("time", "commit", "kernel", "iommu", "qemu", "accel", "command")
@@ -39,7 +39,7 @@ _FACTS: Final = ("time", "commit", "kernel", "iommu", "qemu", "accel", "command"
 
 @dataclass(frozen=True)
 class Change:
-    """A run that both results have. `changed` is None where it is not known how far such runs differ."""
+    """A run in both results. `changed` is None if the spread of such runs is unknown."""
 
     workload: str
     policy: str
@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that two results have in common, and what only one has."""
+    """The runs in both results, and the runs in only one."""
 
     before: Json
     after: Json
@@ -62,12 +62,12 @@ class Comparison:
     only_after: tuple[str, ...]
 
     def as_dict(self) -> Json:
-        """For JSON."""
+        """The comparison for JSON."""
         return {"schema": "xsmmu.lab-compare/1", **asdict(self)}
 
 
 def compare(before: Json, after: Json) -> Comparison:
-    """Set two summaries side by side. Raises UserError if their costs are in different units, or of no same run."""
+    """Compare two summaries. Raises UserError if their costs have different units, or if they share no run."""
     if before["accel"] != after["accel"]:
         raise UserError(
             f"costs by {before['accel']} and by {after['accel']} cannot be compared: run one of them again "
@@ -87,7 +87,7 @@ def compare(before: Json, after: Json) -> Comparison:
 
 
 def _by_place(summary: Json) -> dict[tuple[str, str, str], Json]:
-    """The runs that have a cost, by workload, policy and driver."""
+    """The runs with a cost, by workload, policy and driver."""
     return {
         (_workload(each), each["policy"], each["driver"]): each
         for each in summary["runs"]
@@ -135,7 +135,7 @@ _WORDS: Final = {True: "changed", False: "", None: "not known"}
 
 
 def render(comparison: Comparison, console: Console, only_changed: bool = False) -> None:
-    """Print it as a table, its facts above it."""
+    """Print the comparison as a table, with its facts above."""
     for fact in _FACTS[:-1]:
         old, new = comparison.before[fact], comparison.after[fact]
         console.print(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Experiments: workloads by policies, read from lab/experiments/*.toml and laid out as plans for guests.
 
-A plan is a shell script of few words (session_open, warm, run, session_close; see lab/guest/lib.sh). A session is one
-policy on one set of devices; nothing else is bound to a driver meanwhile, so every invalidation that the IOMMU model
-counts belongs to the session.
+A plan is a shell script of a few words (session_open, warm, run, session_close; see lab/guest/lib.sh). A session is one
+policy on one set of devices; no other device has a driver meanwhile, so every invalidation that the IOMMU model counts
+belongs to the session.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BASELINES = ("passthrough", "kernel-strict", "kernel-lazy")
 """The kernel's own modes."""
 
 OURS = own_policies.names()
-"""Policies of the module."""
+"""The module's policies."""
 
 SETS = {
     "kernel": BASELINES,
@@ -41,16 +41,22 @@ SETS = {
     "mapping": own_policies.mapping(),
     "waiting": own_policies.waiting(),
 }
-"""What lists of policies in experiments may say for several: the kernel's own modes, all of the module's, those of them
-that copy nothing, and those under which a batch-aware driver's unmaps wait for its own flush."""
+"""Words that stand for several policies in experiments.
+
+The kernel's own modes; all policies of the module; the module's policies that copy nothing; the policies under which a
+batch-aware driver's unmaps wait for the driver's flush.
+"""
 
 _COPY = "-copy"
 _DIRECT = "-direct"
 
 _CHOICES = (*OURS, "fused" + _COPY)
 POLICIES = (*BASELINES, *_CHOICES, *(choice + _DIRECT for choice in _CHOICES))
-"""What runs are under: of the module's, a policy, then `-copy` with buffers of up to 256 bytes copied (`copy_bytes`),
-and `-direct` with `tables` written in place."""
+"""Names of configurations.
+
+A kernel mode, or a policy of the module, then `-copy` if buffers of up to 256 bytes are copied (`copy_bytes`), and
+`-direct` if `tables` are written in place.
+"""
 
 DRIVERS = ("unmodified", "batch-aware")
 """Kinds of drivers; a batch-aware one flushes its unmaps itself (include/xsmmu/dma.h)."""
@@ -61,13 +67,13 @@ _FUNCTION = re.compile(r"^(\w+)\(\) \{", re.MULTILINE)
 
 
 def own_policy(policy: str) -> str | None:
-    """The module's policy that runs under this are under; None for the kernel's own modes."""
+    """The module's policy in a configuration; None for a kernel mode."""
     name = policy.removesuffix(_DIRECT).removesuffix(_COPY)
     return name if name in OURS else None
 
 
 class Needs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a kind of workload has to find in its guest."""
+    """Requirements of a kind of workload on its guest."""
 
     modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
@@ -75,7 +81,7 @@ class Needs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all variants of a workload have in common."""
+    """The fields that all variants of a workload share."""
 
     name: str
     guest: str
@@ -86,11 +92,11 @@ class _Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     faults: bool = False
     quick: bool = False
     ours_only: bool = False
-    """The kernel's own modes have nothing to show for it."""
+    """The workload does not apply to the kernel's own modes."""
     policies: tuple[str, ...] = ()
-    """Only these, where it names any."""
+    """The only policies, if any are named."""
     kernels: tuple[str, ...] = ()
-    """Only on these, where it names any."""
+    """The only kernels, if any are named."""
 
 
 class WorkloadTable(_Work, frozen=True, kw_only=True):
@@ -98,11 +104,11 @@ class WorkloadTable(_Work, frozen=True, kw_only=True):
 
     needs: str
     variants: dict[str, dict[str, Any]]
-    """Each is a `Variant`; what else it has are arguments."""
+    """Each value is a `Variant`; other keys are arguments."""
 
 
 class Variant(msgspec.Struct, frozen=True):
-    """A run of a workload; what tells it apart in results, and arguments that only some policies get."""
+    """A run of a workload: its labels in results, and arguments for some policies only."""
 
     devices: tuple[str, ...]
     labels: dict[str, Argument]
@@ -110,7 +116,7 @@ class Variant(msgspec.Struct, frozen=True):
 
 
 class Workload(_Work, frozen=True, kw_only=True):
-    """One workload with all its arguments; its full name is `name/variant`."""
+    """A workload with all its arguments; its full name is `name/variant`."""
 
     variant: str
     needs: Needs
@@ -119,10 +125,10 @@ class Workload(_Work, frozen=True, kw_only=True):
     arguments: dict[str, Argument]
     by_policy: dict[str, dict[str, Argument]]
     iommu: str
-    """Its guest's."""
+    """The IOMMU of the workload's guest."""
 
     def has(self, policy: str) -> bool:
-        """Whether it is run under this policy."""
+        """Whether the workload is run under `policy`."""
         own = own_policy(policy)
         if policy.endswith(_DIRECT) and not IOMMUS[self.iommu].direct:
             return False
@@ -130,11 +136,11 @@ class Workload(_Work, frozen=True, kw_only=True):
 
     @property
     def full_name(self) -> str:
-        """As on the command line."""
+        """The name on the command line."""
         return f"{self.name}/{self.variant}"
 
     def arguments_under(self, policy: str) -> dict[str, Argument]:
-        """All arguments of a run."""
+        """All arguments of a run under `policy`."""
         return {**self.arguments, **self.by_policy.get(own_policy(policy) or policy, {})}
 
 
@@ -145,7 +151,7 @@ class GuestTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file; what is in variants and claims is read apart."""
+    """A file; variants and claims are parsed separately."""
 
     name: str
     description: str
@@ -167,40 +173,40 @@ class Experiment:
     policies: tuple[str, ...]
     workloads: tuple[Workload, ...]
     claims: tuple[Claim, ...] = ()
-    """What others have published, to stand beside the runs."""
+    """Published figures to compare with the runs."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One measured run of a plan; `id` is its place in the whole experiment."""
+    """A measured run of a plan; `id` is its place in the whole experiment."""
 
     id: int
     workload: Workload
     policy: str
     is_baseline: bool = False
-    """True for the smaller run whose work is subtracted from the run before it."""
+    """True for the smaller run; its work is subtracted from the run before."""
     repetition: int = 1
-    """Which time it is that the guest follows its plan."""
+    """Counts the guest's passes through its plan, from 1."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name in messages."""
         return f"{self.workload.full_name} under {self.policy}"
 
     @property
     def ours(self) -> bool:
-        """True where the module's counters must agree with the oracle."""
+        """Whether the module's counters must agree with the oracle."""
         return own_policy(self.policy) is not None
 
     @property
     def direct(self) -> bool:
-        """True where page tables must have been written in place to the end."""
+        """Whether page tables must have been written in place to the end."""
         return self.policy.endswith(_DIRECT)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one guest does."""
+    """The work of one guest."""
 
     guest: str
     iommu: str
@@ -210,12 +216,12 @@ class Plan:
 
 
 def names(folder: Path = FOLDER) -> list[str]:
-    """The experiments there are."""
+    """The names of all experiments."""
     return sorted(path.stem for path in folder.glob("*.toml"))
 
 
 def load(name: str, folder: Path = FOLDER, iommu: str = DEFAULT_IOMMU) -> Experiment:
-    """Read an experiment by name. Guests for which it names no IOMMU have `iommu`."""
+    """Read an experiment by name. Guests without an IOMMU in the file get `iommu`."""
     if iommu not in IOMMUS:
         raise unknown_name("IOMMU", iommu, IOMMUS)
     if name not in names(folder):
@@ -252,7 +258,7 @@ def _parse(file: File, default_iommu: str) -> Experiment:
 
 
 def _check_names(file: File) -> None:
-    """What workloads name must be there, before a guest boots."""
+    """Check, before a guest boots, that all names used by workloads exist."""
     functions = _FUNCTION.findall("".join(path.read_text() for path in sorted((LAB / "guest").rglob("*.sh"))))
     known_kernels = kernels.names()
     for row in file.workload:
@@ -271,7 +277,7 @@ def _check_names(file: File) -> None:
 
 
 def _policies(listed: Iterable[str]) -> tuple[str, ...]:
-    """The policies of a list, which may name sets of them."""
+    """The policies of a list, with the names of sets expanded."""
     found = [policy for each in listed for policy in SETS.get(each, (each,))]
     for policy in found:
         if policy not in POLICIES:
@@ -311,9 +317,9 @@ def choose(
     kernel: str,
     arch: Arch = AMD64,
 ) -> tuple[tuple[str, ...], tuple[Workload, ...]]:
-    """The policies and workloads that a run asked for, all of them that the kernel can do where it asked for none.
+    """The requested policies and workloads; without a request, all that the kernel supports.
 
-    Guests for which the experiment names an IOMMU of another architecture are left out.
+    Guests whose IOMMU in the experiment belongs to another architecture are left out.
     """
     for policy in policies:
         if policy not in experiment.policies:
@@ -334,9 +340,9 @@ def choose(
 
 
 def plans(policies: Sequence[str], workloads: Sequence[Workload], repeat: int = 1) -> list[Plan]:
-    """One plan for each guest: session by session, device by device, policy by policy; all of it `repeat` times.
+    """One plan per guest: session by session, device by device, policy by policy; the whole sequence `repeat` times.
 
-    So the repetitions of a run lie far apart, with all others between them.
+    Repetitions of a run thus lie far apart, with all other runs between.
     """
     result: list[Plan] = []
     next_id = 1
@@ -388,7 +394,7 @@ def _session(
         if workload.faults:
             script.append("faults_are expected")
         if warm:
-            # The first run of a program pays for reading it in.
+            # The first run of a program includes reading the program from disk.
             script.append(f"warm {run.id} {workload.function} {_words({**arguments, **workload.baseline})}")
         runs.append(run)
         script.append(f"run {run.id} {workload.function} {_words(arguments)}")

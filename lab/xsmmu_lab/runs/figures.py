@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""From what a guest sent about a run to the run's entry in summary.json, and the checks that every run must pass.
+"""The run's entry in summary.json from a guest's records, and the checks that every run must pass.
 
-A figure that does not apply is None, never 0. Costs are work (guest time that the CPU was not idle) per unit, with
-the work of the run's baseline, the same program doing next to nothing, subtracted where the experiment has one.
+A figure that does not apply is None, never 0. Costs are work (guest time during which the CPU was not idle) per unit.
+Where the experiment has a baseline (the same program doing almost nothing), the baseline's work is subtracted.
 """
 
 from __future__ import annotations
@@ -30,54 +30,56 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Measured:
-    """One run as the guest reported it and as the oracle counted it."""
+    """A run with the guest's report and the oracle's count."""
 
     run: Run
     record: Json
     counts: Counts
     requests: Requests | None = None
-    """Of an IOMMU with a queue of them, as the oracle counted."""
+    """Counted by the oracle, for an IOMMU with a request queue."""
 
     @property
     def busy_ns(self) -> int:
-        """Guest time that was work; under icount, instructions."""
+        """Guest time spent working; under icount, instructions."""
         return int(self.record["elapsed_ns"]) - int(self.record["idle_ns"])
 
     @property
     def output(self) -> Json:
-        """What the workload printed."""
+        """The output of the workload."""
         output: Json = self.record["output"]
         return output
 
     @property
     def attack(self) -> Json:
-        """What the attacker printed, alone or beside a driver at work."""
+        """The output of the attacker, alone or beside a working driver."""
         attack: Json = self.output.get("attack", self.output)
         return attack
 
     @property
     def beside(self) -> Counts:
-        """What the module counted of another group, whose device worked meanwhile."""
+        """The module's counts for another group, whose device worked meanwhile."""
         return Counts.from_mapping(self.output.get("beside", Counts().as_dict()))
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The run's name in messages."""
         return self.run.name
 
     @property
     def level(self) -> str:
-        """What the policy guarantees, as the module says; of the kernel's own modes, as is known."""
+        """The policy's guarantee: as the module reports; for a kernel mode, from a table."""
         return str(self.record["after"]["level"]) if self.run.ours else BASELINE_LEVELS[self.run.policy]
 
     def moved(self, statistic: str) -> int:
-        """By how much one of the module's counters grew."""
+        """The growth of a counter of the module."""
         return int(self.record["after"]["stats"][statistic]) - int(self.record["before"]["stats"][statistic])
 
 
 def check(measured: Measured) -> None:
-    """What every run of ours must show (calls were counted, accounts balance, the hardware model counted the same), and
-    what an attack must show of any policy."""
+    """Check a run of the module, or the results of an attack under any policy.
+
+    In a run of the module calls were counted, accounts balance, and the hardware model counted the same.
+    """
     if measured.run.ours:
         _check_ours(measured)
     if measured.run.workload.measure in _CHECKS and not measured.run.is_baseline:
@@ -87,7 +89,7 @@ def check(measured: Measured) -> None:
 def _check_ours(measured: Measured) -> None:
     if not measured.record["after"]:
         raise GuestError(f"{measured.name}: the module has no statistics for the device")
-    # A driver that recycles its buffers may map nothing in a run, but it must have mapped before.
+    # A driver that recycles buffers may map nothing in a run, but must have mapped before.
     stats = measured.record["after"]["stats"]
     state, maps = measured.record["after"]["state"], stats["maps"] + stats["copied_maps"]
     if state != "active" or maps == 0:
@@ -105,7 +107,7 @@ def _check_ours(measured: Measured) -> None:
 
 
 def _check_map_side(measured: Measured) -> None:
-    """Each map is flushed where the IOMMU needs that, and none where it does not; a batch-aware driver's together."""
+    """Each map is flushed if the IOMMU needs map-side flushes, else none; a batch-aware driver's maps share flushes."""
     maps, flushes = measured.moved("maps"), measured.moved("map_flushes")
     least = 1 if maps and measured.run.workload.driver == "batch-aware" else maps
     if IOMMUS[measured.run.workload.iommu].flushes_maps:
@@ -118,13 +120,14 @@ def _check_map_side(measured: Measured) -> None:
 
 
 QUEUE_REQUESTS = 128
-"""That a queue of QEMU's virtio-iommu has room for: 256 entries, two for each. The driver kicks when it is full."""
+"""Requests that fit QEMU's virtio-iommu queue: 256 entries, two per request. The driver kicks when the queue is full.
+"""
 _KICKS_MORE = 4
-"""By what the module does not count as a flush: memory for copies that comes and goes."""
+"""Allowed kicks that the module does not count as flushes: memory for copies that comes and goes."""
 
 
 def _check_requests(measured: Measured, requests: Requests) -> None:
-    """Each map is a request or more; and a kick is a flush's, or that of a full queue."""
+    """Each map is at least a request; each kick belongs to a flush or to a full queue."""
     maps, full = measured.moved("maps"), (requests.maps + measured.counts.page) // QUEUE_REQUESTS
     if requests.maps < maps:
         raise GuestError(f"{measured.name}: QEMU saw {requests.maps} requests that map; the module counted {maps} maps")
@@ -141,7 +144,7 @@ def _refuse(measured: Measured, wrong: str) -> NoReturn:
 
 
 def _check_attack(measured: Measured) -> None:
-    """What the attacker saw must agree with the level, the window and the module's own histogram."""
+    """The attacker's results must agree with the level, the window and the module's own histogram."""
     attack = measured.attack
     seen_us = attack["last_landed_ns"]["max"] / 1000
     given_back = attack["landed_freed"] + attack["landed_reused"]
@@ -157,7 +160,7 @@ def _check_attack(measured: Measured) -> None:
     _check_padding(measured)
     if measured.level == "none" and attack["landed"] != attack["attempts"]:
         raise GuestError(f"{measured.name}: {attack['landed']} of {attack['attempts']} writes landed without an IOMMU")
-    # Between two CPUs that run free a clock says when the host let them run.
+    # With two free-running CPUs, a clock measures when the host scheduled them.
     if not measured.run.ours or attack["cpus"] > 1 or not attack["landed"]:
         return
     window_us = int(measured.record["after"]["max_window_us"])
@@ -170,9 +173,9 @@ def _check_attack(measured: Measured) -> None:
 
 
 def _check_padding(measured: Measured) -> None:
-    """Nobody has mapped it: it is out of reach before the unmap and after it, whatever the level.
+    """The padding is not mapped: it is unreachable before and after the unmap, at every level.
 
-    The kernel's own path maps what comes behind a segment there, until the unmap.
+    The kernel's own path maps the memory behind a segment there, until the unmap.
     """
     attack = measured.attack
     if not attack["list"] or measured.level == "none":
@@ -186,7 +189,7 @@ def _check_padding(measured: Measured) -> None:
 
 
 def _check_neighbour(measured: Measured) -> None:
-    """The controls show that the attack works; where the level is strict nothing else may land."""
+    """The controls show that the attack works; at level strict no other write may land."""
     attack = measured.attack
     if not attack["attempts"] or not attack["landed_control"] or attack["landed_control"] != attack["attempts_control"]:
         raise GuestError(
@@ -217,11 +220,11 @@ _CHECKS: dict[str, Callable[[Measured], None]] = {
     "packets": _check_work("packets arrived", lambda measured: measured.output["packets"]),
     "fio": _check_work("IOs were done", lambda measured: _ios(measured)),
 }
-"""Checks of some measures; all runs must pass those of `check` too."""
+"""Checks by measure; all runs must pass `check`, too."""
 
 
 def check_closed(policy: str, left: Json | None, mapped_pages: int | None) -> None:
-    """What must be true when the drivers are gone: nothing mapped, nothing held, by the module and by the device."""
+    """After the drivers have gone nothing may be mapped or held, by the module or in the device."""
     if mapped_pages:
         raise GuestError(f"after unbinding under {policy}: {mapped_pages} pages are still mapped in the IOMMU")
     if not left:
@@ -232,7 +235,7 @@ def check_closed(policy: str, left: Json | None, mapped_pages: int | None) -> No
 
 
 def entry(measured: Measured, baseline: Measured | None, cost: str | None = "instructions") -> Json:
-    """The run's entry in summary.json. `cost` is what busy time counts: instructions, ns, or None for nothing."""
+    """The run's entry in summary.json. `cost` is the unit of busy time: instructions, ns, or None for no unit."""
     run, counts = measured.run, measured.counts
     mine = run.ours
     pages = _pages(measured)
@@ -274,10 +277,10 @@ def entry(measured: Measured, baseline: Measured | None, cost: str | None = "ins
 
 
 def _commands(measured: Measured, baseline: Measured | None, result: Json) -> float | None:
-    """Invalidation commands for one unit of the run's cost, which hardware makes the CPU wait for.
+    """Invalidation commands per unit of the run's cost; hardware makes the CPU wait for each command.
 
-    They are counted for whole runs, so those of the baseline (setting up and tearing down) do not count where there is
-    one: what it does of the work itself is next to nothing.
+    Commands are counted for whole runs, so the baseline's (setup and teardown) are subtracted where there is a
+    baseline: the baseline does almost none of the work.
     """
     per = {"KiB": "bytes", "packet": "packets", "IO": "ios"}[result["cost"]["unit"]]
     units = result[per] / 1024 if per == "bytes" else result[per]
@@ -286,7 +289,7 @@ def _commands(measured: Measured, baseline: Measured | None, result: Json) -> fl
 
 
 def _copies(measured: Measured) -> Json | None:
-    """What was copied instead of mapped; what that costs beside instructions is memory bandwidth."""
+    """Buffers that were copied instead of mapped; beside instructions, copies cost memory bandwidth."""
     maps, copied_bytes = measured.moved("copied_maps"), measured.moved("copied_bytes")
     if not maps:
         return None
@@ -295,7 +298,7 @@ def _copies(measured: Measured) -> Json | None:
 
 
 def _pages(measured: Measured) -> tuple[int | None, int | None]:
-    """Mapped and unmapped ones; a buffer that is copied counts as one."""
+    """Mapped and unmapped pages; a copied buffer counts as a page."""
     if measured.run.ours:
         mapped = measured.moved("mapped_pages") + measured.moved("copied_maps")
         return mapped, measured.moved("unmapped_pages") + measured.moved("copied_unmaps")
@@ -303,7 +306,7 @@ def _pages(measured: Measured) -> tuple[int | None, int | None]:
 
 
 def relate(entries: Sequence[Json]) -> None:
-    """Fill in `relative_to_passthrough`: cost over the cost of the same workload under passthrough."""
+    """Fill in `relative_to_passthrough`: the cost over the same workload's cost under passthrough."""
     base: dict[tuple[Any, ...], float] = {}
     for each in entries:
         cost = cost_of(each)
@@ -315,7 +318,7 @@ def relate(entries: Sequence[Json]) -> None:
 
 
 def cost_of(each: Json) -> float | None:
-    """An entry's cost per unit of work; of `micro`, map and unmap together."""
+    """An entry's cost per unit of work; for `micro`, map and unmap together."""
     if each["cost"]:
         return float(each["cost"]["value"])
     if each["map_instructions_per_page"] is None:
@@ -333,10 +336,10 @@ _SPREAD: dict[str, Callable[[Json], float | None]] = {
 
 
 def middle(entries: Sequence[Json]) -> Json:
-    """One entry for a run's repetitions, and how far they lie apart: the least and the most of some figures.
+    """One entry for a run's repetitions, with the minimum and maximum of some figures.
 
-    It is the entry in the middle by cost (the lower of two), whole, so that its figures are of one run. Of an attack it
-    is the one in which the device reached memory for longest.
+    The result is the whole entry with the median cost (the lower of two), so that all figures belong to one run. For an
+    attack, the entry with the longest reach into memory is taken.
     """
     if len(entries) == 1:
         return entries[0]
@@ -364,7 +367,7 @@ def _exposure(before: Json, after: Json) -> dict[str, float] | None:
         return None
     bounds = sorted(grown)
     longest, before_longest = _longest(after["exposure_ns"]), _longest(before["exposure_ns"])
-    # The module keeps its longest since load; if it did not grow, the last bucket's bound is what is known.
+    # The module keeps the longest exposure since load; if unchanged, the last bucket's bound is the best estimate.
     most = longest if longest > before_longest else min(bounds[-1], longest)
 
     def percentile(share: float) -> float:
@@ -405,7 +408,7 @@ def _micro(measured: Measured, _baseline: Measured | None) -> Json:
 
 
 def _iperf(measured: Measured, _baseline: Measured | None) -> Json:
-    """Cost by rates within the test's own time, so that starting and ending iperf3 are no part of it."""
+    """Cost by rates within the test's own time, so that start and end of iperf3 do not count."""
     received = measured.output["end"]["sum_received"]
     bytes_per_s = received["bits_per_second"] / 8
     share = measured.busy_ns / measured.record["elapsed_ns"]
@@ -420,7 +423,7 @@ def _iperf(measured: Measured, _baseline: Measured | None) -> Json:
 
 def _packets(measured: Measured, baseline: Measured | None) -> Json:
     packets = measured.output["packets"]
-    # Dropped packets cost work too, and how many are dropped depends on timing; so their number stands beside it.
+    # Dropped packets cost work too, and their number depends on timing; the entry therefore shows the number.
     lost = max(0, int(measured.run.workload.arguments["packets"]) - packets)
     few = baseline.output["packets"] if baseline else 0
     return {
@@ -432,7 +435,7 @@ def _packets(measured: Measured, baseline: Measured | None) -> Json:
 
 
 def _ios(measured: Measured) -> int:
-    """How many were done; raises `GuestError` if any failed."""
+    """The number of I/Os; raises `GuestError` if any failed."""
     _fio_errors(measured)
     return sum(int(job["read"]["total_ios"]) for job in measured.output["jobs"])
 
@@ -454,7 +457,7 @@ def _verify(measured: Measured, _baseline: Measured | None) -> Json:
     read = sum(int(job["read"]["io_bytes"]) for job in measured.output["jobs"])
     if not written or read != written:
         raise GuestError(f"{measured.name}: {written} bytes were written and {read} verified")
-    # Mostly it waits for a disk, and 7.2 counts a part of that in ticks: it may have been idle for longer than it took.
+    # The workload mostly waits for a disk, and 7.2 counts part of the wait in ticks: idle time may exceed elapsed time.
     return {"verified_bytes": read, "busy_ns": None}
 
 
@@ -465,7 +468,7 @@ def _fio_errors(measured: Measured) -> None:
 
 
 def _attack(measured: Measured, baseline: Measured | None) -> Json:
-    """What the attacker saw. If a driver worked meanwhile, what its disk was given must read back."""
+    """The attacker's results. If a driver worked meanwhile, the data on its disk must read back correctly."""
     traffic = replace(measured, record={**measured.record, "output": measured.output.get("traffic", {})})
     extra: Json = {}
     if "jobs" in traffic.output:
@@ -476,9 +479,9 @@ def _attack(measured: Measured, baseline: Measured | None) -> Json:
 
 
 def _ring(measured: Measured, baseline: Measured | None) -> Json:
-    """Cost and work of the stretch that the module measured.
+    """Cost and work of the section that the module measured.
 
-    Invalidations are counted for whole runs. Those of setting up and tearing down are in the baseline too.
+    Invalidations are counted for whole runs. The baseline contains those of setup and teardown, too.
     """
     part: Json = measured.output["measured"]
     work = part["instructions"] if part["instructions"] is not None else part["ns"]
@@ -499,7 +502,7 @@ def _ring(measured: Measured, baseline: Measured | None) -> Json:
 
 
 def _window(measured: Measured, _baseline: Measured | None) -> Json:
-    """The line pairs of the research trees, from the samples that the guest took."""
+    """The line pairs of the research trees, from the guest's samples."""
     devices = [DEVICES[name].bdf for name in measured.run.workload.devices]
     samples = [module.from_record(each, tuple(devices)) for each in measured.output["samples"]]
     windows = [watch.Window(first, last) for first, last in pairwise(samples)]

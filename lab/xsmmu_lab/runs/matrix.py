@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every IOMMU with every kernel: a run of the experiment `matrix` for each, and one page of them all.
+"""Every IOMMU with every kernel: a run of the experiment `matrix` per cell, and one page of all cells.
 
-A cell is a results folder of its own below results/matrix. One that has results of this commit is not run again, so an
-interrupted matrix goes on where it was. What failed or was stopped leaves nothing there, and is run again.
+A cell is a results folder below results/matrix. A cell with results of this commit is not run again, so an interrupted
+matrix continues. A failed or stopped cell leaves nothing there, and is run again.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its folder, and in messages."""
+        """The name of the cell's folder, and in messages."""
         return f"{self.kernel}-{self.iommu}"
 
     @property
     def excluded(self) -> str | None:
-        """Why it cannot be, if so."""
+        """The reason why the combination is impossible; None if possible."""
         iommu = IOMMUS[self.iommu]
         if self.kernel not in kernels.of(iommu.arch):
             return f"the lab has no kernel {self.kernel} for {iommu.arch.name}"
@@ -59,7 +59,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell: a summary, or why there is none."""
+    """The outcome of a cell: a summary, or the reason for the missing summary."""
 
     cell: Cell
     summary: Json | None
@@ -67,12 +67,12 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether it should have a summary."""
+        """Whether a summary is missing although the cell is possible."""
         return self.summary is None and self.cell.excluded is None
 
 
 def cells(some_kernels: Sequence[str], some_iommus: Sequence[str]) -> list[Cell]:
-    """Those that were asked for: all, where none was named."""
+    """The requested cells; all if none was named."""
     known = list(kernels.table()[1])
     for name in some_kernels:
         if name not in known:
@@ -91,9 +91,9 @@ def cells(some_kernels: Sequence[str], some_iommus: Sequence[str]) -> list[Cell]
 
 
 def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: Console) -> list[Outcome]:
-    """Run what has no results of this commit yet, `jobs` cells at a time; all outcomes, as they are wanted.
+    """Run the cells without results of this commit, `jobs` at a time; returns all outcomes in the order of `wanted`.
 
-    A cell that fails ends no other. KeyboardInterrupt ends those at work, and keeps what is done.
+    A failed cell does not stop others. KeyboardInterrupt ends the running cells and keeps finished cells.
     """
     folder.mkdir(parents=True, exist_ok=True)
     now = commit()
@@ -102,12 +102,12 @@ def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: C
     failed = _set_up(todo, console)
     ready = [each for each in todo if each not in failed]
     outcomes: dict[Cell, Outcome] = {}
-    # The pool waits for all that it was given, so children are ended first.
+    # The pool waits for all submitted jobs, so children are ended first.
     with ThreadPoolExecutor(jobs) as pool, _children() as children:
         futures = {pool.submit(_run, each, folder, quick, children): each for each in ready}
         for done, future in enumerate(as_completed(futures), start=1):
             cell, reason = futures[future], future.result()
-            # Of a tree that no commit names, what was run just now is what there is.
+            # For a tree that no commit names, only the results of this run are valid.
             outcomes[cell] = _outcome(folder, cell, now, quick, reason, is_new=not is_named(now))
             said = (outcomes[cell].reason or "done").splitlines()[0]
             console.print(f"{done}/{len(ready)} {cell.name}: {said}", markup=False, highlight=False, soft_wrap=True)
@@ -115,7 +115,7 @@ def run(wanted: Sequence[Cell], folder: Path, jobs: int, quick: bool, console: C
 
 
 def _set_up(todo: Sequence[Cell], console: Console) -> dict[Cell, str]:
-    """Get what cells boot; why some have nothing to boot. What cannot be had for those ends no other."""
+    """Fetch the files that cells boot; returns the reasons of failure. A failure stops no other cell."""
     missing: dict[tuple[str, str], str] = {}
     for arch, name in dict.fromkeys(map(_boots, todo)):
         try:
@@ -131,7 +131,7 @@ def _boots(cell: Cell) -> tuple[str, str]:
 
 
 class _Children:
-    """Processes at work, which are ended together."""
+    """Running processes, which are ended together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -139,12 +139,12 @@ class _Children:
         self._ended = False
 
     def run(self, command: Sequence[str]) -> tuple[int, str]:
-        """The status and what was said on standard error; a command that comes after the end is not begun."""
+        """The exit status and standard error; a command after `end` is not started."""
         with self._lock:
             if self._ended:
                 return -signal.SIGINT, ""
             process = subprocess.Popen(
-                # Of a matrix that is killed nothing goes on, where the next one would run the same.
+                # When a matrix is killed its children must not go on, because the next matrix would run the same cells.
                 [*dies_with_us("TERM"), *command],
                 cwd=PROJECT,
                 stdout=subprocess.DEVNULL,
@@ -160,7 +160,7 @@ class _Children:
         return process.returncode, said
 
     def end(self) -> None:
-        """As by Ctrl-C, which a job in the background ignores: each cleans up after itself."""
+        """Send SIGTERM, on which each process cleans up as on Ctrl-C; background jobs ignore SIGINT."""
         with self._lock:
             self._ended = True
             for process in self._running:
@@ -177,8 +177,8 @@ def _children() -> Iterator[_Children]:
 
 
 def _run(cell: Cell, folder: Path, quick: bool, children: _Children) -> str:
-    """Why it failed, or nothing."""
-    # It runs in the checkout, wherever this does.
+    """The reason of the failure; empty on success."""
+    # The child runs in the checkout, whatever the current directory.
     place = (folder / cell.name).absolute()
     command = [sys.executable, "-m", "xsmmu", "lab", "run", "--experiment", EXPERIMENT, "--jobs", "1"]
     command += ["--kernel", cell.kernel, "--iommu", cell.iommu, "--output", str(place), *(["--quick"] if quick else [])]
@@ -194,7 +194,7 @@ def _latest(folder: Path, cell: Cell) -> Json | None:
 
 
 def _summary(folder: Path, cell: Cell, now: str, quick: bool) -> Json | None:
-    """Its latest results, if they are of this commit and of as much."""
+    """The cell's latest results, if of this commit and of the same extent."""
     summary = _latest(folder, cell)
     if summary is None or summary["commit"] != now or not is_named(now):
         return None
@@ -210,12 +210,12 @@ def _outcome(folder: Path, cell: Cell, now: str, quick: bool, reason: str, *, is
 
 
 def policies() -> tuple[str, ...]:
-    """The columns."""
+    """The columns of the page."""
     return experiment.load(EXPERIMENT).policies
 
 
 def as_dict(outcomes: Sequence[Outcome]) -> Json:
-    """For JSON: all summaries, and the reasons where there is none."""
+    """For JSON: all summaries, and the reasons for missing ones."""
     return {
         "schema": "xsmmu.matrix/1",
         "cells": [
@@ -226,7 +226,7 @@ def as_dict(outcomes: Sequence[Outcome]) -> Json:
 
 
 def store(outcomes: Sequence[Outcome], folder: Path) -> Json:
-    """Write matrix.json; its content."""
+    """Write matrix.json; returns its content."""
     made = as_dict(outcomes)
     page.replace(folder / "matrix.json", (json.dumps(made, indent=1) + "\n").encode())
     return made

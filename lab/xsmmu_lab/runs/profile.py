@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where one call's instructions go: a guest, single-stepped through a function by QEMU's gdb stub.
+"""The distribution of a call's instructions: QEMU's gdb stub single-steps a guest through a function.
 
-The guest runs the lab module's `micro` workload. Before that it tells its symbols and waits; the host sets a
-breakpoint, lets the guest go on, counts hits, and steps through one call. A steady call says more than an average:
-each instruction has an address, so each has a function.
+The guest runs the lab module's `micro` workload. First the guest sends its symbols and waits; the host sets a
+breakpoint, resumes the guest, counts hits, and steps through one call. A steady call says more than an average: each
+instruction has an address, so each belongs to a function.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ session_close
 
 @dataclass(frozen=True)
 class Part:
-    """What one function took of a call."""
+    """A function's share of a call."""
 
     function: str
     module: str
@@ -66,7 +66,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Profile:
-    """One call, by function, the largest first."""
+    """A call by function, the largest first."""
 
     kernel: str
     iommu: str
@@ -78,17 +78,17 @@ class Profile:
 
 
 class EndedError(Exception):
-    """The guest ended while the stub was in use; why is for the guest's own records to say."""
+    """The guest ended while the stub was in use; the guest's own records give the reason."""
 
 
 class Stub:
-    """A client of the remote serial protocol, as far as stepping through x86-64 code needs it."""
+    """A client of the remote serial protocol, sufficient to step through x86-64 code."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     async def request(self, command: str) -> str:
-        """Send a packet and return the reply to it; a stub that does not know the packet replies nothing."""
+        """Send a packet and return the reply; a stub replies with nothing to an unknown packet."""
         body = command.encode()
         try:
             self._writer.write(b"$%b#%02x" % (body, sum(body) & 255))
@@ -114,7 +114,7 @@ class Stub:
         return rip, rsp
 
     async def call(self) -> Counter[int]:
-        """Step from a function's first instruction until it has returned: how often each address was executed."""
+        """Step from a function's first instruction to its return; counts executions of each address."""
         rip, entry_rsp = await self.place()
         return_to = int.from_bytes(bytes.fromhex(await self.request(f"m{entry_rsp:x},8")), "little")
         seen: Counter[int] = Counter()
@@ -128,7 +128,7 @@ class Stub:
         return seen
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
 
 
@@ -146,7 +146,7 @@ class Symbols:
         self._entries = [found[address] for address in self._addresses]
 
     def address(self, name: str) -> int:
-        """Where a function starts; the module's own wins over others of the name."""
+        """The function's first address; the module's own function wins over others of the same name."""
         places = self._places.get(name, {})
         own = [address for address, module in places.items() if module == "xsmmu"]
         choice = own or list(places)
@@ -166,7 +166,7 @@ class Symbols:
 
 
 class _Profiler:
-    """Takes the guest's records; steps through the call when the guest is ready."""
+    """Receives the guest's records, and steps through the call when the guest is ready."""
 
     def __init__(self, socket: Path, function: str, call: int) -> None:
         self._socket, self._function, self._call = socket, function, call
@@ -203,7 +203,7 @@ class _Profiler:
             await stub.request("s")
         await stub.request(f"z1,{address:x},1")
         seen = await stub.call()
-        await stub.request("D")  # the guest goes on, to its checked end
+        await stub.request("D")  # the guest continues to its checked end
         return seen
 
 
@@ -243,7 +243,7 @@ async def _run(guest: Guest) -> None:
 
 
 def render(profile: Profile, console: Console) -> None:
-    """Print the profile as a table, with its total and what was counted."""
+    """Print the profile as a table, with total and counts."""
     table = Table(show_footer=True)
     table.add_column("function", "total", overflow="fold")
     table.add_column("module")

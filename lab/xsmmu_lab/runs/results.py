@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A results folder: written under a hidden name, complete and valid when it gets its own, and only then `latest`.
+"""A results folder: written under a hidden name, renamed when complete and valid, and only then `latest`.
 
 results/<UTC time>/ holds the guests' raw JSON lines, consoles and QEMU's own output, and summary.json. A killed run
 leaves at most a hidden folder, which the next run removes.
@@ -29,7 +29,7 @@ _PARTIAL = ".partial-"
 
 
 class Results:
-    """The folder of one run, as a context: kept only if `finish` was called."""
+    """The folder of one run, as a context manager: kept only if `finish` was called."""
 
     def __init__(self, parent: Path) -> None:
         self.parent = parent
@@ -57,7 +57,7 @@ class Results:
             os.close(self._lock)
 
     def write(self, summary: dict[str, Any]) -> None:
-        """Write the summary and check it; what does not fit the schema is kept with the logs of the run."""
+        """Write the summary and validate it; an invalid summary is kept with the logs of the run."""
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
         try:
             validate(summary)
@@ -65,7 +65,7 @@ class Results:
             raise GuestError(error.message, error.lines) from None
 
     def finish(self) -> Path:
-        """Name the folder, point `latest` to it; return the folder."""
+        """Rename the folder and point `latest` to it; returns the folder."""
         target = self._free_name()
         self.folder.rename(target)
         self.folder = target
@@ -76,7 +76,7 @@ class Results:
         return target
 
     def _keep_logs(self, error: GuestError) -> None:
-        """What a failed guest said is worth reading; it is no result, and only the last one is kept."""
+        """Keep the logs of a failed guest, which are no results; only those of the last failure are kept."""
         failed = self.parent / FAILED
         shutil.rmtree(failed, ignore_errors=True)
         self.folder.rename(failed)
@@ -91,7 +91,7 @@ class Results:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove what killed runs left; a run that still lives holds its folder's lock."""
+    """Remove the folders of killed runs; a live run holds its folder's lock."""
     for folder in parent.glob(f"{_PARTIAL}*"):
         try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -107,7 +107,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def validate(summary: Any) -> None:
-    """Raise unless this is a summary as lab/results.schema.json describes it."""
+    """Raise unless the summary fits lab/results.schema.json."""
     schema = json.loads(SCHEMA_PATH.read_text())
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(summary))
     if error is not None:
@@ -115,7 +115,7 @@ def validate(summary: Any) -> None:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """Read the summary of a results folder, or of the file itself."""
+    """Read the summary from a results folder or from the file itself."""
     path = folder / SUMMARY if folder.is_dir() else folder
     try:
         summary: dict[str, Any] = json.loads(path.read_text())

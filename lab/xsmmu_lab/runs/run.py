@@ -42,18 +42,18 @@ _DIRTY = "-dirty"
 _UNKNOWN = "unknown"
 
 BASE_MODULES = ("virtio_pci", "virtio_console")
-"""What a guest needs to send results, where the kernel has not built it in."""
+"""Modules that a guest needs to send results, unless built into the kernel."""
 
 LAB_MODULE = ("lab/module", "xsmmu_lab.ko")
 _BUILD_BYTES = 128 << 20
 _IMAGE_BYTES = 48 << 20
-"""What the modules' builds and each guest's initramfs take in the cache."""
+"""Size in the cache of the built modules and of each guest's initramfs."""
 _RECORDED_PACKAGES = ("busybox-static", "iproute2", "iperf3", "fio")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a run was asked for."""
+    """The options of a run."""
 
     kernel: str | None = None
     iommu: str = DEFAULT_IOMMU
@@ -62,16 +62,16 @@ class Options:
     workloads: tuple[str, ...] = ()
     quick: bool = False
     accel: str = "auto"
-    """auto: instructions on TCG where costs are measured; else KVM if it boots this kernel, or TCG."""
+    """auto: instructions on TCG where costs are measured; else KVM if KVM boots this kernel, or TCG."""
     output: Path = RESULTS
     jobs: int = 2
     """Guests at the same time."""
     repeat: int = 1
-    """How often each run is measured."""
+    """Number of measurements of each run."""
 
 
 def run(options: Options, console: Console) -> Path:
-    """Run an experiment; return the results folder. Raises UserError, and then leaves nothing behind."""
+    """Run an experiment; returns the results folder. Raises UserError, and then leaves nothing behind."""
     began_at = commit()
     chosen = experiment.load(options.experiment, iommu=options.iommu)
     for workload in chosen.workloads:
@@ -115,14 +115,14 @@ def run(options: Options, console: Console) -> Path:
 
 
 def _need_space(cache: Path, contents: root.Contents, kernel: str, guests: int) -> None:
-    """All that is not there yet must fit, before anything is downloaded."""
+    """Check, before any download, that all missing files fit."""
     tools, image = root.missing_bytes(cache, contents), kernels.missing_bytes(root.place(cache, contents), kernel)
     need = tools + image + _BUILD_BYTES + guests * _IMAGE_BYTES
     host.need_space(cache, need, "this run of the lab")
 
 
 def _announce(name: str, plans: Sequence[Plan], known: times.Known, jobs: int, console: Console) -> None:
-    """Say how much there is to do, and how long it takes."""
+    """Print the number of runs and the expected time."""
     runs = sum(len(plan.runs) for plan in plans)
     took = times.in_words(times.all_of(plans, known, jobs))
     measured = all(run.workload.full_name in known for plan in plans for run in plan.runs)
@@ -135,7 +135,7 @@ def _announce(name: str, plans: Sequence[Plan], known: times.Known, jobs: int, c
 
 
 def modules(the_root: Root, kernel: Kernel, policies: Sequence[str] = OURS) -> list[Path]:
-    """Our modules for the guest: the lab's, and before it xsmmu itself where one of its policies is asked for."""
+    """The module files for the guest: xsmmu if one of its policies is asked for, then the lab's."""
     made = build.module(the_root, kernel) if any(own_policy(policy) for policy in policies) else []
     return [*made, *build.module(the_root, kernel, make_dir=LAB_MODULE[0], outputs=(LAB_MODULE[1],), calls_xsmmu=True)]
 
@@ -152,8 +152,8 @@ def image(
 ) -> Path:
     """The initramfs of a guest that follows `script`; cached by content.
 
-    `patched` are drivers that the script itself loads in place of stock ones, from /modules/patched. `files` are more
-    programs and what they need, by path; one that replaces the loader brings the C library with it.
+    `patched` are drivers that the script loads from /modules/patched in place of stock drivers. `files` are more
+    programs with their dependencies, by path; a file that replaces the loader brings the C library along.
     """
     made = initramfs.Image()
     made.add("bin/busybox", initramfs.busybox(the_root.programs), 0o755)
@@ -187,13 +187,13 @@ def _lines(names: Iterable[str]) -> bytes:
 
 
 def _arch_words(arch: Arch) -> str:
-    """What guest scripts know of their architecture."""
+    """Variables of the architecture for guest scripts."""
     file, register = arch.marker
     return f"console=/dev/{arch.console}\nmarker_file={file}\nmarker_register={register}\n"
 
 
 def _patched(the_root: Root, kernel: Kernel, plan: Plan) -> list[Path]:
-    """The stock drivers that the plan wants batch-aware."""
+    """The stock drivers that the plan needs in a batch-aware form."""
     aware = [run.workload for run in plan.runs if run.workload.driver == "batch-aware"]
     names = dict.fromkeys(DEVICES[device].driver for work in aware for device in work.devices)
     return [drivers.module(the_root, kernel, name) for name in names if name in drivers.table()]
@@ -206,7 +206,7 @@ def _boot(the_root: Root, kernel: Kernel, plan: Plan, modules: Sequence[Path], m
 
 
 def _accel(the_root: Root, boots: Mapping[str, Boot], wanted: str, mode: Mode, folder: Path) -> Accel:
-    """What to run guests on; a /dev/kvm that cannot boot this kernel counts as none."""
+    """The accelerator for guests; a /dev/kvm that cannot boot this kernel counts as absent."""
     if wanted == "tcg" or (wanted == "auto" and (mode == "cost" or the_root.arch != AMD64)):
         return "tcg"
     if the_root.arch == AMD64 and asyncio.run(kvm_works(the_root.qemu_command(), next(iter(boots.values())), folder)):
@@ -217,7 +217,7 @@ def _accel(the_root: Root, boots: Mapping[str, Boot], wanted: str, mode: Mode, f
 
 
 class Collector:
-    """Takes a guest's records: checks each run as it arrives, keeps what the summary needs."""
+    """Receives a guest's records: checks each run on arrival and keeps the parts for the summary."""
 
     def __init__(self, plan: Plan, progress: Progress) -> None:
         self._runs: dict[int, Run] = {run.id: run for run in plan.runs}
@@ -227,7 +227,7 @@ class Collector:
         self._task = progress.add_task(f"{plan.guest}: booting", total=len(plan.runs))
         self.measured: list[Measured] = []
         self.spent: list[tuple[str, float]] = []
-        """Real seconds by the name of a workload, or of booting; what comes between runs is the next one's."""
+        """Real seconds by workload or booting; time between runs counts towards the next run."""
         self.release = ""
         self._since = 0.0
 
@@ -263,7 +263,7 @@ class Collector:
         self.measured.append(measured)
         self._spent(run.workload.full_name, self._since)
         self._progress.advance(self._task)
-        # Where there is no terminal to draw on.
+        # Without a terminal, print a line instead of a progress bar.
         if self._progress.disable:
             done = f"{len(self.measured)}/{len(self._runs)}"
             self._progress.console.print(
@@ -271,7 +271,7 @@ class Collector:
             )
 
     def finish(self, statements: int) -> None:
-        """Every run of the plan must have arrived, and all that the guest has said of faults."""
+        """Check that every run of the plan has arrived, and all fault messages of the guest."""
         missing = set(self._runs) - {each.run.id for each in self.measured}
         if missing:
             run = self._runs[min(missing)]
@@ -313,7 +313,7 @@ async def _run_guests(
 
 @contextlib.contextmanager
 def interruptible(guests: dict[str, Guest]) -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into the end of all guests and one message with their last lines."""
+    """Turn Ctrl-C and SIGTERM into the end of all guests and a message with their last lines."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task
     received: list[signal.Signals] = []
@@ -368,7 +368,7 @@ def _summary(
 
 
 def _cost_word(accel: Accel, mode: Mode) -> str | None:
-    """What a nanosecond of guest time is worth: an instruction, itself, or, free-running and emulated, nothing."""
+    """The meaning of a nanosecond of guest time: an instruction, a nanosecond, or, emulated and free-running, none."""
     if mode == "free":
         return None
     return "instructions" if accel == "tcg" else "ns"
@@ -408,16 +408,15 @@ def commit() -> str:
         return _UNKNOWN
     if head is None:
         return _UNKNOWN
-    # Where git cannot tell, there may be some.
+    # If git cannot tell, there may be differences.
     return head if differences == "" else f"{head}{_DIRTY}"
 
 
 def unchanged(began_at: str) -> str:
-    """The commit at which something began, with `-dirty` where the tree has become another one since: what was built
-    and read meanwhile may be of either."""
+    """`began_at`, with `-dirty` if the tree has changed since: built and read files may belong to either tree."""
     return began_at if not is_named(began_at) or commit() == began_at else f"{began_at}{_DIRTY}"
 
 
 def is_named(what: str) -> bool:
-    """Whether that is a commit, of which the tree was one to the letter: what has the same name is of the same."""
+    """Whether `what` names a commit that the tree matched exactly, so equal names mean equal trees."""
     return what != _UNKNOWN and not what.endswith(_DIRTY)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`xsmmu lab shell`: a guest of the lab to look around in, with the module loaded and its console on the terminal."""
+"""`xsmmu lab shell`: an interactive guest of the lab, with the module loaded and its console on the terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RESULT_BYTES = 1 << 16
 
 
 def run(kernel: str | None, iommu: str, drivers: Sequence[str], console: Console) -> int:
-    """Boot a guest, give its console to this terminal, return when its shell has ended and it is off: QEMU's status."""
+    """Boot a guest with its console on this terminal; returns QEMU's status when the guest is off."""
     if iommu not in IOMMUS:
         raise unknown_name("IOMMU", iommu, IOMMUS)
     for driver in drivers:
@@ -61,7 +61,7 @@ def run(kernel: str | None, iommu: str, drivers: Sequence[str], console: Console
 
 
 def script(drivers: Sequence[str]) -> str:
-    """What the guest does: bind devices, say what there is, become a shell."""
+    """The guest's script: bind devices, list them, become a shell."""
     bound = [device for device in DEVICES.values() if device.driver in drivers]
     lines = [f"device_bind {device.bdf} {device.driver}" for device in bound]
     listed = [f"  {device.bdf}  {device.name}" for device in bound or DEVICES.values()]
@@ -77,9 +77,9 @@ def script(drivers: Sequence[str]) -> str:
         [
             *lines,
             f"cat >$console <<'END'\n{text}\nEND",
-            # A serial port does not know how large the terminal behind it is; the kernel's command line does.
+            # A serial port does not know the terminal's size; the kernel's command line does.
             'stty -F $console rows "$LINES" cols "$COLUMNS"',
-            # This shell's parent is the guest's first process, which is no init that could be told to end.
+            # The shell's parent is the guest's first process, which does not obey poweroff requests as an init would.
             'for word in poweroff halt reboot; do echo "$word() { busybox poweroff -f; }"; done >/tmp/.shrc',
             "export HOME=/tmp ENV=/tmp/.shrc TERM=linux PS1='xsmmu-lab# '",
             "cd /tmp",
@@ -95,7 +95,7 @@ def _boot(qemu: Sequence[str], kernel: Kernel, image: Path, iommu: str, folder: 
         file.truncate(len(machine.DATA_DISKS) * machine.DATA_DISK_BYTES)
     size = os.get_terminal_size(sys.stdin.fileno())
     with contextlib.ExitStack() as stack:
-        # Nobody reads the trace or speaks QMP; the near ends only have to be open.
+        # Nothing reads the trace or speaks QMP; the near ends only have to be open.
         result, result_far = map(stack.enter_context, socket.socketpair())
         _qmp, qmp_far = map(stack.enter_context, socket.socketpair())
         trace = stack.enter_context(Path(os.devnull).open("wb")).fileno()
@@ -121,7 +121,7 @@ def _boot(qemu: Sequence[str], kernel: Kernel, image: Path, iommu: str, folder: 
 
 @contextlib.contextmanager
 def _terminal_kept() -> Iterator[None]:
-    """Leave the terminal as it was found: of a QEMU that was killed it would stay raw, and not wait for keys."""
+    """Restore the terminal: a killed QEMU would leave it raw and non-blocking."""
     before, blocking = termios.tcgetattr(sys.stdin), os.get_blocking(sys.stdin.fileno())
     try:
         yield
@@ -131,7 +131,7 @@ def _terminal_kept() -> Iterator[None]:
 
 
 def _check(result: socket.socket) -> None:
-    """Raise what the guest has failed with before there was a shell, if it has."""
+    """Raise the error with which the guest failed before the shell started, if any."""
     result.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         for line in result.recv(_RESULT_BYTES).splitlines():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How long guests take: what is known from the last runs, kept in the cache, else what a run takes on an idle machine.
+"""How long guests take: from the last runs, kept in the cache, else from typical times on an idle machine.
 
-So that both CPUs work to the end the guest that takes longest begins first; and a run says how long it will take.
+The longest guest begins first, so that both CPUs work to the end; and a run prints the expected time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xsmmu_lab.vm.machine import Mode
 
 _FILE: Final = "lab-times.json"
 BOOT: Final = "boot"
-"""The name under which booting is known: until the first record."""
+"""The name under which booting is recorded: until the first record."""
 
 _USUAL: Final[Mapping[str, float]] = {
     BOOT: 4.0,
@@ -34,13 +34,13 @@ _USUAL: Final[Mapping[str, float]] = {
     "verify": 2.4,
     "window": 3.0,
 }
-"""Seconds for each run of a measure, about, from one `make lab` on two CPUs."""
+"""Approximate seconds per run of a measure, from one `make lab` on two CPUs."""
 
 Known = dict[str, float]
 
 
 def load(cache: Path, mode: Mode) -> Known:
-    """Seconds for each workload by full name; empty where nothing was measured yet."""
+    """Seconds per workload by full name; empty without measurements."""
     try:
         known = json.loads((cache / _FILE).read_text()).get(mode, {})
         return {str(name): float(seconds) for name, seconds in known.items()}
@@ -49,7 +49,7 @@ def load(cache: Path, mode: Mode) -> Known:
 
 
 def keep(cache: Path, mode: Mode, spent: Iterable[tuple[str, float]]) -> None:
-    """Write down what runs took, over what was known of the same workloads; if the cache is full nothing is lost."""
+    """Record the times of runs, replacing older times of the same workloads; a full cache is ignored."""
     lists: dict[str, list[float]] = {}
     for name, seconds in spent:
         lists.setdefault(name, []).append(seconds)
@@ -62,7 +62,7 @@ def keep(cache: Path, mode: Mode, spent: Iterable[tuple[str, float]]) -> None:
 
 
 def expected(plan: Plan, known: Known) -> float:
-    """Seconds that a guest will take."""
+    """Expected seconds of a guest."""
     return known.get(BOOT, _USUAL[BOOT]) + sum(_of(run, known) for run in plan.runs)
 
 
@@ -71,12 +71,12 @@ def _of(run: Run, known: Known) -> float:
 
 
 def longest_first(plans: Sequence[Plan], known: Known) -> list[Plan]:
-    """The order in which guests begin."""
+    """The starting order of guests."""
     return sorted(plans, key=lambda plan: expected(plan, known), reverse=True)
 
 
 def all_of(plans: Sequence[Plan], known: Known, jobs: int) -> float:
-    """Seconds until the last of these guests, begun in this order with so many at a time, is done."""
+    """Seconds until the last guest is done, if started in this order, `jobs` at a time."""
     ends = [0.0] * min(jobs, len(plans))
     for plan in plans:
         heapq.heapreplace(ends, ends[0] + expected(plan, known))
@@ -84,7 +84,7 @@ def all_of(plans: Sequence[Plan], known: Known, jobs: int) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """Half a minute, 3 minutes, an hour: no more exact than it is known."""
+    """As "30 s" or "3 min": no more precise than known."""
     if seconds < 90:
         return f"{max(10, round(seconds, -1)):.0f} s"
     return f"{seconds / 60:.0f} min"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an experiment's file says, read as types: they are all that it may say, and what it says wrong is named."""
+"""The content of an experiment's file as types: keys outside the types are refused, and an error names the place."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from xsmmu.errors import UserError
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotEmpty = msgspec.Meta(min_length=1)
-"""Of a list."""
+"""For lists."""
 
 T = TypeVar("T")
 
 
 def read(kind: type[T], data: Any, where: str = "") -> T:
-    """What a file has at `where`, as a type. Raises UserError, which names the place."""
+    """Convert the data at `where` in a file to a type. Raises UserError, which names the place."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What prepares the host: a private root of Debian packages, kernels, modules, images."""
+"""Preparation of the host: a private root of Debian packages, kernels, modules, images."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boot as a Debian machine does: an initramfs by Debian's own tools, with xsmmu installed from tool/boot, a disk.
+"""Boot as a Debian machine does: an initramfs by Debian's tools, with xsmmu installed from tool/boot, and a disk.
 
-The tools run in a root of their own, which holds the kernel's modules as a machine would. What they made is kept by a
-hash of what went in.
+The tools run in a separate root, which holds the kernel's modules as a machine would. Results are cached by a hash of
+the inputs.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ INSTALLED = {
     "tool/boot/modprobe.conf": "etc/modprobe.d/xsmmu.conf",
     "tool/boot/dracut.conf": "etc/dracut.conf.d/xsmmu.conf",
 }
-"""What a user copies, and where to."""
+"""The files that a user copies, and their targets."""
 
 TOOLS = {
     "initramfs-tools": ("mkinitramfs", "-o"),
-    # A NIC is in the initramfs if asked for, or if the root file system is on the network.
+    # The initramfs contains a NIC driver on request, or if the root file system is on the network.
     "dracut": ("dracut", "--add-drivers", "e1000e", "--force"),
 }
-"""What makes an initramfs: its command, but for the image's name and the kernel's release. All else is Debian's own."""
+"""Commands that make an initramfs, without the image's name and the kernel's release; the configuration is Debian's."""
 
 DISK_LABEL = "xsmmu-boot"
 _DISK_MIB = 64
@@ -40,7 +40,7 @@ _KEPT = 4
 
 
 def initramfs(tools: Root, kernel: Kernel, xsmmu: Path, tool: str, console: Console) -> Path:
-    """The image that `tool` makes of a kernel for which `xsmmu`, a module, is installed as DKMS does."""
+    """The image that `tool` makes of a kernel with the module `xsmmu` installed as DKMS does."""
     root = ensure(tools.cache, console, BOOT)
     files = {target: (PROJECT / source).read_bytes() for source, target in INSTALLED.items()}
     files[f"usr/lib/modules/{kernel.release}/updates/dkms/xsmmu.ko"] = xsmmu.read_bytes()
@@ -60,7 +60,7 @@ def initramfs(tools: Root, kernel: Kernel, xsmmu: Path, tool: str, console: Cons
 
 
 def _link_modules(root: Root, tools: Root, kernel: Kernel) -> None:
-    """The kernel's modules, by links, and its configuration, which says how its initramfs may be compressed."""
+    """Link the kernel's modules, and its configuration, which lists the compressions of its initramfs."""
     place = root.path / "usr/lib/modules" / kernel.release
     host.remove_tree(place)
     place.mkdir(parents=True)
@@ -76,7 +76,7 @@ def _link_modules(root: Root, tools: Root, kernel: Kernel) -> None:
 def _make(root: Root, kernel: Kernel, tool: str, image: Path, console: Console) -> None:
     part = image.with_suffix(".tmp")
     part.parent.mkdir(parents=True, exist_ok=True)
-    # What the maintainer scripts of libc-bin and of the kernel's packages would have done.
+    # Does the work of the maintainer scripts of libc-bin and of the kernel's packages.
     commands = [["ldconfig"], ["depmod", kernel.release], [*TOOLS[tool], root.inside(part), kernel.release]]
     with console.status(f"{tool}: initramfs of {kernel.release}"):
         for command in commands:
@@ -88,7 +88,7 @@ def _make(root: Root, kernel: Kernel, tool: str, image: Path, console: Console) 
 
 
 def program(tools: Root, name: str, console: Console) -> dict[str, bytes]:
-    """A program of the root that makes initramfs, by the name that a disk has it by, and the libraries it needs."""
+    """A program of the root that makes initramfs, with its libraries, by their paths on a disk."""
     root = ensure(tools.cache, console, BOOT)
     listed = root.run(["ldd", f"/{name}"], proc=True)
     libraries = re.findall(r"(/\S+) \(0x", listed.stdout)
@@ -96,14 +96,14 @@ def program(tools: Root, name: str, console: Console) -> dict[str, bytes]:
         raise UserError(f"ldd {name} failed", (listed.stdout + listed.stderr).splitlines())
     files = {name: (root.path / name).read_bytes()}
     for library in libraries:
-        # The folders are links in the root, which are absolute only as seen inside.
+        # The folders are links in the root, with absolute targets that are right only inside.
         content = (root.path / "usr" / library.removeprefix("/usr").removeprefix("/")).read_bytes()
         files["lib64/ld-linux-x86-64.so.2" if "/ld-linux" in library else f"lib/{Path(library).name}"] = content
     return files
 
 
 def read_file(tools: Root, disk: Path, name: str, target: Path, console: Console) -> bytes:
-    """A file of a disk image, by way of `target`. What is in the file system's journal counts as not written."""
+    """Read a file of a disk image by way of `target`. The contents of the journal are ignored."""
     root = ensure(tools.cache, console, BOOT)
     debugfs = [*root.loader_command(), str(root.path / "usr/sbin/debugfs")]
     copied = host.run([*debugfs, "-R", f"dump /{name} {target}", str(disk)], env=host.system_env())

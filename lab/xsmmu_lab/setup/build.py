@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Builds in the private root: kernel modules by Kbuild, userspace tests by gcc.
 
-A build is a folder of the root named by a hash of everything that goes into it, so the same sources are built
-once and a change is never missed.
+A build is a folder of the root, named by a hash of all inputs, so the same sources are built once and no change is
+missed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from xsmmu_lab.setup.kernels import Kernel
 from xsmmu_lab.setup.root import LIBRARY_DIR, LOADER, Root
 
 MODULE_PARTS = ("Kbuild", "core", "include", "kmod")
-"""What xsmmu.ko and xsmmu_bench.ko are made of."""
+"""The sources of xsmmu.ko and xsmmu_bench.ko."""
 
 _ALSO_NEEDED = {"docs/upstream": ("lab/module",), "tests/kmod": ("tests/unit",)}
-"""What a module's folder takes from elsewhere, beside MODULE_PARTS."""
+"""Further folders that a module's folder needs, beside MODULE_PARTS."""
 
 _SOURCE_SUFFIXES = (".c", ".h", ".S", ".lds", ".inc", ".def")
 _SOURCE_NAMES = ("Kbuild", "Makefile", "Kconfig", "xsmmu.symvers")
@@ -34,14 +34,14 @@ _BUILDS = "build"
 _DONE = ".done"
 _LOG = "build.log"
 _KEPT = 100
-"""Finished builds that are kept; the least recently used go first."""
+"""Number of cached builds; the least recently used go first."""
 
 
 @dataclass(frozen=True)
 class _Build:
     folder: Path
     inside: str
-    """The folder, as called inside the root."""
+    """The folder's path inside the root."""
 
 
 def sources(source_dir: Path, parts: Sequence[str]) -> dict[str, bytes]:
@@ -68,9 +68,9 @@ def _digest(files: dict[str, bytes], *others: str) -> str:
 def _build(
     root: Root, files: dict[str, bytes], identity: Sequence[str], what: str, script: str, on_host: bool = False
 ) -> _Build:
-    """The finished build of `files` by a shell script that runs in their folder, made now or before.
+    """The build of `files` by a shell script that runs in their folder; reused if cached.
 
-    It runs in the root, or with what the host has.
+    The script runs in the root, or with the host's tools.
     """
     name = _digest(files, script, *identity)
     build = _Build(root.path / _BUILDS / name, f"/{_BUILDS}/{name}")
@@ -106,7 +106,7 @@ def _build(
 
 
 def _is_finished(done: Path) -> bool:
-    """If it is, it is kept for longer. Of one that is being dropped nothing is written."""
+    """Whether a build is finished; if so, its age restarts. Nothing is written to a build that is being removed."""
     try:
         os.utime(done)
     except FileNotFoundError:
@@ -115,7 +115,7 @@ def _is_finished(done: Path) -> bool:
 
 
 def _own_env() -> dict[str, str]:
-    """The caller's environment, without what a make above this process has put there."""
+    """The caller's environment, without the variables of a make above this process."""
     return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
 
 
@@ -149,16 +149,16 @@ def module(
 ) -> list[Path]:
     """Build out-of-tree modules for a kernel and return their files, cached by content.
 
-    `make_dir` is the folder with the Kbuild, relative to `source_dir`; `outputs` are relative to it. `parts` are
-    the files and folders of `source_dir` that go into the build: by default what xsmmu.ko needs, `make_dir` and
-    what that needs. Modules that call xsmmu.ko (`calls_xsmmu`) get its symbols' versions. `target` is what Kbuild
-    makes: all modules of the folder, or one.
+    `make_dir` is the folder with the Kbuild, relative to `source_dir`; `outputs` are relative to `make_dir`. `parts`
+    are the files and folders of `source_dir` in the build: by default those of xsmmu.ko, `make_dir` and the folders
+    that `make_dir` needs. Modules that call xsmmu.ko (`calls_xsmmu`) get the versions of its symbols. `target` is
+    Kbuild's target: all modules of the folder, or one.
     """
     if parts is None:
         parts = MODULE_PARTS if make_dir == "." else (*MODULE_PARTS, make_dir, *_ALSO_NEEDED.get(make_dir, ()))
     files = sources(source_dir, parts)
     what = f"{', '.join(outputs)} for {kernel.release}"
-    # Type information for BPF (BTF) would need pahole and the kernel's own image; nothing in the lab reads it.
+    # Type information for BPF (BTF) would need pahole and the kernel's own image; nothing in the lab reads BTF.
     if calls_xsmmu:
         [xsmmu] = module(root, kernel, source_dir)
         symbols = xsmmu.parent / "Module.symvers"
@@ -181,26 +181,26 @@ def module(
 
 
 def semantic_patch(root: Root, files: dict[str, bytes], patch: Path, patched: Sequence[str]) -> Path:
-    """The folder of `files` after a semantic patch of some of them (`patched`), cached by content."""
+    """The folder of `files` after a semantic patch of the files in `patched`, cached by content."""
     script = " ".join(["spatch", "--very-quiet", "--in-place", "--sp-file", patch.name, *map(_quote, patched)])
     files = {**files, patch.name: patch.read_bytes()}
     return _build(root, files, (root.versions.get("coccinelle", ""),), patch.name, script).folder
 
 
 def packages(root: Root, files: dict[str, bytes], epoch_s: int) -> list[Path]:
-    """The Debian packages of a source tree that has a folder debian/, cached by content.
+    """The Debian packages of a source tree with a folder debian/, cached by content.
 
-    No file in them is younger than the epoch, so the same tree gives the same bytes.
+    No file in the packages is younger than the epoch, so the same tree gives the same bytes.
     """
     tree = {f"source/{name}": content for name, content in files.items()}
-    # Nothing is configured in a private root, so dpkg knows of no package that is installed (-d).
+    # Nothing is configured in a private root, so dpkg knows no installed package (-d).
     script = f"cd source; chmod +x debian/rules; SOURCE_DATE_EPOCH={epoch_s} dpkg-buildpackage -b -d --no-sign"
     build = _build(root, tree, (root.versions["debhelper"],), "the packages", script)
     return sorted(build.folder.glob("*.deb"))
 
 
 def module_log(output: Path) -> str:
-    """What the build of a module printed (its warnings)."""
+    """The output of a module's build (its warnings)."""
     folder = next(folder for folder in output.parents if (folder / _LOG).exists())
     return (folder / _LOG).read_text()
 
@@ -218,9 +218,9 @@ def userspace(
 ) -> Path:
     """Compile C files of `source_dir` into one program, cached by content.
 
-    The program runs on the host as it is: it carries the paths of the root's loader and libraries. `flags` may
-    name folders (-I) relative to `source_dir`. Run it by `run_userspace`. An object that is not to run
-    (`runs` false) is linked as `flags` say.
+    The program runs on the host directly: it contains the paths of the root's loader and libraries. `flags` may name
+    folders (-I) relative to `source_dir`. Run the program by `run_userspace`. With `runs` false the output is not a
+    program and is linked as `flags` say.
     """
     files = sources(source_dir, parts)
     link = [
@@ -235,9 +235,9 @@ def userspace(
 
 
 def run_userspace(program: Path, arguments: Sequence[str] = (), timeout: float | None = None) -> tuple[int, str]:
-    """Run a program made by `userspace`; return its status and output.
+    """Run a program made by `userspace`; returns its status and output.
 
-    Address space randomisation is off: ThreadSanitizer needs it, and a failure repeats.
+    Address space randomisation is off: ThreadSanitizer needs this, and failures repeat.
     """
     env = {
         **host.system_env(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""C sources, read as text: what is code in them, and where their functions are."""
+"""C sources as text: which characters are code, and where functions are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOT_CODE = re.compile(r"""/\*.*?\*/ | //[^\n]* | "(?:\\.|[^"\\\n])*" | '(?:\\.|[
 
 
 def code_only(text: str) -> str:
-    """The text with comments and the insides of strings blanked, every line and column where it was."""
+    """The text with comments and the insides of strings blanked; lines and columns stay."""
 
     def blank(match: re.Match[str]) -> str:
         whole = match[0]
@@ -26,7 +26,7 @@ _BRACED_DATA = re.compile(r"=\s*$|^\s*(?:struct|union|enum)\b[^()]*$")
 
 
 def functions(text: str) -> Iterator[tuple[int, str, int]]:
-    """First line, name and length in lines of each function, from its signature to its closing brace."""
+    """First line, name and length in lines of each function, from the signature to the closing brace."""
     code = code_only(text)
     for match in _FUNCTION.finditer(code):
         above = code[: match.start()].rstrip("\n").split("\n")

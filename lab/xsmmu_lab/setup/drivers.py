@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Batch-aware drivers: the kernel's own source, a semantic patch, a check that it did its work, a module.
+"""Batch-aware drivers: the kernel's own source, a semantic patch, a check of the patch's effect, a module.
 
-drivers/drivers.toml names the drivers and what each function must have gained. The modules replace the stock ones
-of the same kernel: their symbol versions are the kernel's, and they find xsmmu.ko when it was loaded before them.
+drivers/drivers.toml names the drivers and the words that each function must have gained. The modules replace the stock
+drivers of the same kernel: their symbol versions are the kernel's, and they find xsmmu.ko if loaded before them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Driver:
 
     name: str
     patch: Path
-    """Its semantic patch."""
+    """The driver's semantic patch."""
     folder: str
     module: str
     words: Mapping[str, Mapping[str, Sequence[str]]]
@@ -45,7 +45,7 @@ def table(patches: Path = FOLDER) -> dict[str, Driver]:
 
 
 def named(name: str, patches: Path = FOLDER) -> Driver:
-    """A driver of the table, by its name."""
+    """A driver of the table, by name."""
     drivers = table(patches)
     if name not in drivers:
         raise unknown_name("driver", name, drivers)
@@ -70,7 +70,7 @@ def module(root: Root, kernel: Kernel, name: str, patches: Path = FOLDER) -> Pat
 
 
 def _symvers(root: Root, kernel: Kernel) -> bytes:
-    """The versions of xsmmu.ko's symbols, without its build's name: a driver is built again when they change."""
+    """The versions of xsmmu.ko's symbols, without the build's name: a driver is rebuilt when a version changes."""
     xsmmu = build.module(root, kernel)[0]
     return re.sub(rb"\t\S*/xsmmu\t", rb"\txsmmu\t", (xsmmu.parent / "Module.symvers").read_bytes())
 
@@ -91,7 +91,7 @@ def patched(root: Root, driver: Driver, source: Path, more: Mapping[str, bytes] 
 
 
 def _check(driver: Driver, file: str, before: str, after: str) -> None:
-    """Fail, naming functions, unless each function of the stock file now has the words of the table, and no more."""
+    """Fail, naming functions, unless each function of the stock file gained exactly the words of the table."""
     wanted = driver.words[file]
     pattern = re.compile(rf"\b(?:{'|'.join(sorted({word for words in wanted.values() for word in words}))})\b")
     stock = {name for _, name, _ in csource.functions(before)}

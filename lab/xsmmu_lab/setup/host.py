@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The host: where things are cached, how commands are run and stopped, and where Debian packages come from.
+"""The host: cache folders, running and stopping commands, and the origin of Debian packages.
 
-Whatever is started here dies with the command that started it: each child leads a process group of its own,
-which is ended on any exception (Ctrl-C and SIGTERM included), and is told by the kernel when its parent was killed.
+Each child dies with the command that started the child: a child leads its own process group, which is ended on any
+exception (Ctrl-C and SIGTERM included), and gets a signal from the kernel when its parent is killed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def interrupt_on_sigterm() -> None:
 
 @contextmanager
 def locked(path: Path, console: Console, doing: str) -> Iterator[None]:
-    """Hold the lock file `path`, waiting for another run that is `doing` the same. A killed run releases it."""
+    """Hold the lock file `path`, waiting for another run with the same `doing`. A killed run releases the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
@@ -99,7 +99,7 @@ def _running(argv: Sequence[str], **options: object) -> Iterator[subprocess.Pope
 
 
 def stop_group(process: subprocess.Popen[str]) -> None:
-    """End a process that leads its group, and the whole group: asked first, then killed."""
+    """End a process group and its leader: asked first, then killed."""
     for stop in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, stop)
@@ -118,7 +118,7 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, without input; its output is captured and its status not judged.
+    """Run a command to its end, without input; the output is captured, and the caller checks the status.
 
     Raises subprocess.TimeoutExpired after `timeout` seconds, with the whole group ended.
     """
@@ -137,7 +137,7 @@ def run(
 def run_lines(
     argv: Sequence[str], on_line: Callable[[str], None], env: Mapping[str, str] | None = None
 ) -> tuple[int, list[str]]:
-    """Run a command, hand each line of its output (both streams) to `on_line`; return status and lines."""
+    """Run a command, hand each line of its output (both streams) to `on_line`; returns status and lines."""
     lines: list[str] = []
     with _running(
         argv,
@@ -172,7 +172,7 @@ _RELEASE_URI = re.compile(r"^'(?P<base>[^']+?)/*/dists/(?P<suite>[^/']+(?:/updat
 def archive_bases(print_uris: str) -> dict[str, list[str]]:
     """The archives of each suite, in order, in the output of `apt-get update --print-uris`.
 
-    apt reads every form of source (one-line, deb822, mirror lists, auth) the way the host is configured.
+    apt reads every form of source (one-line, deb822, mirror lists, auth) as the host is configured.
     """
     bases: dict[str, list[str]] = {}
     for match in _RELEASE_URI.finditer(print_uris):
@@ -181,10 +181,10 @@ def archive_bases(print_uris: str) -> dict[str, list[str]]:
 
 
 def main_archive(bases: Mapping[str, Sequence[str]], codename: str) -> str | None:
-    """The Debian archive among the host's: the one that has a codename's own suite and its updates.
+    """The Debian archive among the host's archives: it has both a codename's own suite and the updates suite.
 
-    Other archives use Debian's codenames too, so the updates suite, which only Debian has, decides; a host
-    without it is taken to name Debian first.
+    Other archives use Debian's codenames too; only Debian has the updates suite. On a host without an updates suite the
+    first archive is taken for Debian's.
     """
     candidates = bases.get(codename, [])
     with_updates = [base for base in candidates if base in bases.get(f"{codename}-updates", [])]
@@ -193,7 +193,7 @@ def main_archive(bases: Mapping[str, Sequence[str]], codename: str) -> str | Non
 
 
 def debian_codename() -> str:
-    """The host's Debian codename; empty on another distribution, whose archive would be the wrong one."""
+    """The host's Debian codename; empty on another distribution, because the archive would be wrong."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
@@ -202,7 +202,7 @@ def debian_codename() -> str:
 
 
 def _default_sources(suite: str) -> str:
-    """The sources that mmdebstrap itself would use for a suite, on a host whose apt names no Debian."""
+    """The sources that mmdebstrap would use for a suite, for a host without Debian in its apt sources."""
     show = "--setup-hook=sed 's/^/source:/' \"$1\"/etc/apt/sources.list; exit 1"
     target = Path("/tmp") / f"xsmmu-sources-{os.getpid()}"
     argv = ["mmdebstrap", "--mode=chrootless", "--skip=check/chrootless", "--variant=extract", show]
@@ -249,7 +249,7 @@ _ACQUIRE_KEPT = re.compile(
 
 
 def apt_acquire_options() -> str:
-    """The host's apt options for how to download (proxies, certificates, retries), as apt.conf lines."""
+    """The host's apt options for downloads (proxies, certificates, retries), as apt.conf lines."""
     dump = run(["apt-config", "dump"], env=system_env()).stdout
     return "\n".join(match[0] for match in _ACQUIRE_KEPT.finditer(dump)) + "\n"
 
@@ -283,7 +283,7 @@ _DOWNLOAD_FAULTS = (
 
 
 def download_error(doing: str, lines: Sequence[str]) -> UserError:
-    """What a failed package command means, in one message; its last lines stand below."""
+    """The meaning of a failed package command in a message; the command's last lines stand below."""
     text = "\n".join(lines)
     for pattern, meaning in _DOWNLOAD_FAULTS:
         if pattern.search(text):

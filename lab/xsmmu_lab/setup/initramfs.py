@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The guest's initramfs: programs with their libraries, kernel modules with their dependencies, scripts.
 
-An image is a list of entries (path in the guest, content). Its name in the cache is a hash of all of them,
-so a changed module or script makes another image and nothing ever has to be invalidated.
+An image is a list of entries (path in the guest, content). Its name in the cache is a hash of all entries, so a changed
+module or script makes another image and no cache entry becomes stale.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from xsmmu.errors import UserError
 from xsmmu_lab.arch import AMD64, Arch
 
 KEEP_IMAGES = 12
-"""Images kept in the cache; the least recently used ones go first."""
+"""Images kept in the cache; the least recently used go first."""
 
 IN_USE_S = 3600
-"""An image stored or asked for so short a time ago may be one that another lab's guest is yet to boot."""
+"""Another lab's guest may still boot an image that was stored or requested this recently."""
 
 _DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 
 
 @dataclass
 class Image:
-    """Entries of an archive to be; a later entry of the same path replaces the earlier one."""
+    """Entries of a future archive; a later entry of the same path replaces the earlier entry."""
 
     files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -82,14 +82,14 @@ def _write_entry(out: io.BytesIO, inode: int, mode: int, path: str, content: byt
 
 
 def _module_files(folder: Path) -> list[Path]:
-    """All where a kernel is installed; where it was built, those that it lists: what else lies there may be old."""
+    """All modules of an installed kernel; for a build tree the listed modules, because other files may be stale."""
     if not (folder / "Module.symvers").exists():
         return list(folder.rglob("*.ko*"))
     return [(folder / name).with_suffix(".ko") for name in (folder / "modules.order").read_text().splitlines()]
 
 
 class Modules:
-    """The stock modules of one kernel, found by name; dependencies are read from the modules themselves."""
+    """The stock modules of a kernel, found by name; dependencies are read from the modules themselves."""
 
     def __init__(self, modules_dir: Path) -> None:
         self._paths: dict[str, Path] = {}
@@ -102,7 +102,7 @@ class Modules:
         self._builtin = {_module_name(Path(line)) for line in text.splitlines()}
 
     def load_order(self, names: Iterable[str]) -> list[tuple[str, bytes]]:
-        """Modules (name, content) in an order in which each can be loaded; built-in ones are left out."""
+        """Modules (name, content) in a valid loading order; built-in modules are left out."""
         order: dict[str, bytes] = {}
         for name in names:
             self._visit(name.replace("-", "_"), order)
@@ -141,7 +141,7 @@ def _module_content(path: Path) -> bytes:
 
 
 def add_programs(image: Image, root: Path, programs: Sequence[str], arch: Arch = AMD64) -> None:
-    """Put programs of the private root into the image, with the loader and every library they need."""
+    """Put programs of the private root into the image, with the loader and every needed library."""
     libraries: dict[str, Path] = {}
     for program in programs:
         source = root / program
@@ -150,7 +150,7 @@ def add_programs(image: Image, root: Path, programs: Sequence[str], arch: Arch =
         image.add(f"usr/bin/{source.name}", source.read_bytes(), 0o755)
         libraries |= libraries_of(root, source, arch)
     if libraries:
-        # Not linked but loaded by name: a thread cannot be cancelled without it.
+        # Loaded by name at runtime, not linked: thread cancellation needs this library.
         libraries["libgcc_s.so.1"] = (root / arch.libraries / "libgcc_s.so.1").resolve()
         image.add(arch.loader, (root / "usr" / arch.loader).resolve().read_bytes(), 0o755)
     for name, path in libraries.items():
@@ -158,10 +158,10 @@ def add_programs(image: Image, root: Path, programs: Sequence[str], arch: Arch =
 
 
 def libraries_of(root: Path, program: Path, arch: Arch = AMD64) -> dict[str, Path]:
-    """What a program of the private root is linked with, by name. It may be one that does not run here."""
+    """The libraries that a program of the private root is linked with, by name. The program need not run here."""
     base = root / arch.libraries
-    # Some libraries (ceph's, which fio links) live one folder down and are found by a RUNPATH
-    # that is absolute, so wrong in a private root.
+    # Some libraries (ceph's, which fio links) live in a subfolder and are found by an absolute RUNPATH, which is wrong
+    # in a private root.
     folders = [base, *sorted({path.parent for path in base.glob("*/*.so*")})]
     loader = Path(arch.loader).name
     found: dict[str, Path] = {}
@@ -183,12 +183,12 @@ _NEEDED, _STRINGS = 1, 5
 
 
 def needed(elf: bytes) -> list[str]:
-    """The names of the libraries that a 64-bit program or library itself asks for; of any other file, none."""
+    """The libraries that a 64-bit program or library itself names; for any other file, none."""
     if elf[:6] != b"\x7fELF\x02\x01":
         return []
     [start] = struct.unpack_from("<Q", elf, 0x20)
     size, count = struct.unpack_from("<HH", elf, 0x36)
-    # For each: kind, flags, offset in the file, address, physical address, bytes in the file.
+    # Fields: kind, flags, offset in the file, address, physical address, bytes in the file.
     headers = [struct.unpack_from("<IIQQQQ", elf, start + index * size) for index in range(count)]
     dynamic = next((each for each in headers if each[0] == _DYNAMIC), None)
     if dynamic is None:
@@ -201,7 +201,7 @@ def needed(elf: bytes) -> list[str]:
 
 
 def store(image: Image, cache: Path) -> Path:
-    """Write the image into the cache unless it is there; return its path."""
+    """Write the image into the cache unless present; returns its path."""
     folder = cache / "initramfs"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{image.digest()}.cpio"
@@ -219,7 +219,7 @@ def store(image: Image, cache: Path) -> Path:
 
 
 def _forget_old(folder: Path) -> None:
-    # Other labs store and forget at the same time, so what is listed may be gone.
+    # Other labs store and remove images concurrently, so a listed image may be gone.
     used = {}
     for image in folder.glob("*.cpio"):
         with suppress(FileNotFoundError):

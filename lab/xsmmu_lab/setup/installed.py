@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Disks of Debian machines as an installer leaves them, with what DKMS and the operator's tool need.
+"""Disks of Debian machines as an installer leaves them, with the dependencies of DKMS and the operator's tool.
 
-Unlike a private root such a machine is configured: maintainer scripts ran, an initramfs was made. At boot it runs the
-script `script` of a second disk, if there is one, and is powered off.
+Unlike a private root such a machine is configured: maintainer scripts ran, an initramfs was made. At boot the machine
+runs the script `script` of a second disk, if present, and powers off.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SUITES = ("trixie", "bookworm")
 """Debian 13 and 12."""
 
 LABEL = "debian"
-"""By which the kernel finds the root file system."""
+"""The label by which the kernel finds the root file system."""
 
 _PACKAGES = (
     *("apt", "systemd-sysv", "udev", "kmod", "initramfs-tools", "zstd", "iproute2", "iputils-ping"),
@@ -51,7 +51,7 @@ WantedBy=default.target
 _HOOKS = (
     'cp unit "$1/etc/systemd/system/tried.service"',
     'systemctl --root="$1" --quiet enable tried.service',
-    # Nothing waits for a network that is not there, or for a terminal.
+    # Nothing waits for an absent network or terminal.
     'systemctl --root="$1" --quiet mask serial-getty@ttyS0.service apt-daily.timer apt-daily-upgrade.timer',
     f'echo "LABEL={LABEL} / ext4 errors=remount-ro 0 1" >"$1/etc/fstab"',
     'echo debian >"$1/etc/hostname"',
@@ -60,7 +60,7 @@ _HOOKS = (
 
 @dataclass(frozen=True)
 class Installed:
-    """A machine's disk, and what its boot loader would load from it."""
+    """A machine's disk, and the files on it that a boot loader would load."""
 
     disk: Path
     vmlinuz: Path
@@ -68,7 +68,7 @@ class Installed:
 
 
 def machine(suite: str, console: Console) -> Installed:
-    """The disk of a machine with a Debian suite, made first when it is missing. It is shared: boot a copy."""
+    """The disk of a machine with a Debian suite; made if missing. The disk is shared: boot a copy."""
     cache = host.cache_dir()
     identity = hashlib.sha256(repr((_PACKAGES, _UNIT, _HOOKS, _DISK_MIB)).encode()).hexdigest()[:12]
     folder = cache / "installed" / f"{suite}-{identity}"
@@ -98,7 +98,7 @@ def _install(suite: str, work: Path, console: Console) -> None:
     if installed.returncode != 0:
         raise host.download_error(f"installing {suite}", (installed.stdout + installed.stderr).splitlines())
     root = ensure(host.cache_dir(), console, PACKAGING)
-    # mke2fs runs in the root, which cannot see the archive: it reads it from a link there.
+    # mke2fs runs in the root and cannot see the archive, so a link in the root leads to the archive.
     inside = root.path / "tmp" / f"{work.name}.tar"
     disk = inside.with_suffix(".disk")
     inside.hardlink_to(archive)

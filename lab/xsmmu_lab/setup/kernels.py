@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels: stock ones, downloaded and unpacked into the private root, one by one, when a run first asks.
+"""Kernels: stock kernels are downloaded and unpacked into the private root, each when a run first asks.
 
-Beside them, one of somebody's own, where it was built (tree.py). No kernel is installed: no initramfs is made and no
-script runs. lab/kernels.toml names the stock ones; which package that means is read from the archive's lists, and
-recorded. Some are built here, from a stock one's source.
+A kernel in its own build tree can be used, too (tree.py). No kernel is installed: no initramfs is made and no script
+runs. lab/kernels.toml names the stock kernels; the package is looked up in the archive's lists, and recorded. Some
+kernels are built here, from a stock kernel's source.
 """
 
 from __future__ import annotations
@@ -43,47 +43,47 @@ class Wanted:
     name: str
     suite: str
     release: str
-    """A pattern, up to the architecture."""
+    """A pattern without the architecture."""
     gcc: str
     arch: Sequence[str]
     flavour: str = ""
-    """Debian's word for one that differs from the architecture's usual kernel."""
+    """Debian's name of an unusual flavour of the architecture's kernel."""
 
     def pattern(self, arch: Arch) -> str:
-        """For its whole release."""
+        """The pattern for the whole release."""
         return f"{self.release}-{arch.name}" + (f"-{self.flavour}" if self.flavour else "")
 
 
 @dataclass(frozen=True)
 class Own:
-    """A kernel of lab/kernels.toml that is built here: the source of a stock one, another configuration."""
+    """A kernel of lab/kernels.toml that is built here: a stock kernel's source with another configuration."""
 
     name: str
     source: str
     config: str
-    """A file beside the table; what it does not name is off."""
+    """A file beside the table; options outside the file are off."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel that can be booted, and that modules can be built for."""
+    """A kernel that can be booted and has the files for building modules."""
 
     name: str
     release: str
-    """What `uname -r` prints."""
+    """The output of `uname -r`."""
     version: str
-    """The Debian version of its image package, or which build of somebody's own it is."""
+    """The Debian version of the image package; for a build tree, the build's identification."""
     gcc: str
     headers: str
-    """The folder for `make -C`, as called where modules are built."""
+    """The folder for `make -C`, as seen where modules are built."""
     vmlinuz: Path
     modules_dir: Path
     source: Path | None = None
-    """All of its source, where that is at hand; else it comes from the distribution's package."""
+    """The folder of the complete source, if available; else the source comes from the distribution's package."""
     make: tuple[str, ...] = ()
-    """More arguments of make."""
+    """More arguments for make."""
     on_host: bool = False
-    """Modules are built by the host's make and compiler, as it was itself, not by the private root's."""
+    """Whether modules are built by the host's make and compiler, as the kernel was, not by the private root's."""
 
 
 def table(path: Path = TABLE) -> tuple[str, dict[str, Wanted]]:
@@ -93,7 +93,7 @@ def table(path: Path = TABLE) -> tuple[str, dict[str, Wanted]]:
 
 
 def names(path: Path = TABLE) -> tuple[str, ...]:
-    """All kernels that can be asked for."""
+    """The names of all kernels."""
     return (*table(path)[1], *own(path))
 
 
@@ -103,17 +103,17 @@ def own(path: Path = TABLE) -> dict[str, Own]:
 
 
 def stock_names(arch: Arch = AMD64, path: Path = TABLE) -> tuple[str, ...]:
-    """The stock ones that a guest of an architecture can have."""
+    """The stock kernels for guests of an architecture."""
     return tuple(name for name, wanted in table(path)[1].items() if arch.name in wanted.arch)
 
 
 def of(arch: Arch, path: Path = TABLE) -> tuple[str, ...]:
-    """Those that a guest of an architecture can have."""
+    """All kernels for guests of an architecture."""
     return (*stock_names(arch, path), *(own(path) if arch == AMD64 else ()))
 
 
 def named(asked: str | None, arch: Arch = AMD64) -> str:
-    """The name of the kernel that is asked for: by name, by a stock one's release, by a folder, or the default one."""
+    """The kernel's name, given a name, a stock kernel's release, a folder, or None for the default kernel."""
     default, wanted = table()
     name = asked or default
     for kernel in wanted.values():
@@ -132,7 +132,7 @@ def named(asked: str | None, arch: Arch = AMD64) -> str:
 
 
 def ensure(root: Root, asked: str | None = None, console: Console | None = None) -> Kernel:
-    """The kernel that is asked for (see `named`), downloaded and unpacked, or built, first when it is missing."""
+    """The requested kernel (see `named`); downloaded and unpacked, or built, if missing."""
     console = console or Console(stderr=True)
     name = named(asked, root.arch)
     if name in own():
@@ -149,7 +149,7 @@ def ensure(root: Root, asked: str | None = None, console: Console | None = None)
 
 
 def _of_tree(root: Root, built: tree.Tree) -> Kernel:
-    """A build tree's kernel. What was built inside the private root is built for there."""
+    """The kernel of a build tree. A tree inside the private root was built for paths inside the root."""
     inside = built.path.is_relative_to(root.path)
     return Kernel(
         name=str(built.path),
@@ -185,16 +185,16 @@ def _record(root: Path, name: str) -> Path:
 
 
 def missing_bytes(root: Path, name: str) -> int:
-    """What a kernel takes in the cache when it is not in the root yet; 0 if it is, or there is no such kernel."""
+    """Bytes that a kernel will take in the cache; 0 if the root has the kernel, or no such kernel exists."""
     if name in own():
-        # Whether it is built its sources say, which may have to be fetched first.
+        # Whether this kernel is built depends on its sources, which may have to be fetched first.
         return missing_bytes(root, own()[name].source)
     present = _record(root, name).exists()
     return 0 if present or name not in table()[1] else _KERNEL_BYTES
 
 
 def _ensure_own(root: Root, wanted: Own, console: Console) -> Kernel:
-    """Build it once, in the private root; a build that was stopped goes on where it was."""
+    """Build the kernel once, in the private root; an interrupted build continues."""
     stock = ensure(root, wanted.source, console)
     config = (TABLE.parent / wanted.config).read_bytes()
     identity = f"{stock.version}\0{root.versions.get(stock.gcc, '')}\0".encode() + config
@@ -244,14 +244,14 @@ def _build_own(root: Root, wanted: Own, stock: Kernel, place: Path, config: byte
 
 
 def _not_set(wanted: str, config: str) -> list[str]:
-    """The lines of a configuration that did not come out as they were asked for."""
+    """The requested lines of a configuration that the result lacks."""
     return sorted(set(re.findall(r"^CONFIG_.*$", wanted, re.MULTILINE)) - set(config.splitlines()))
 
 
 def source(root: Root, kernel: Kernel, folders: Sequence[str], console: Console | None = None) -> Path:
-    """The kernel's own source, as far as `folders`: where it was built, or from the package of the same version.
+    """The given folders of the kernel's source: of the build tree, or of the package of the same version.
 
-    That one is unpacked when it is missing.
+    The package is unpacked if missing.
     """
     if kernel.source:
         return kernel.source
@@ -265,7 +265,7 @@ def source(root: Root, kernel: Kernel, folders: Sequence[str], console: Console 
 
 
 def _unpack_source(root: Root, kernel: Kernel, place: Path, folders: Sequence[str], console: Console) -> None:
-    """Unpack folders of a kernel's source (`.` is all of it) that `place` lacks."""
+    """Unpack folders of a kernel's source (`.` is the whole source) that `place` lacks."""
     package = f"linux-source-{kernel.name}"
     archive = root.path / "usr/src" / f"{package}.tar.xz"
     part = place.with_name(f"{place.name}.tmp")
@@ -290,7 +290,7 @@ def _unpack_source(root: Root, kernel: Kernel, place: Path, folders: Sequence[st
 
 
 def _vmlinuz(root: Root, release: str) -> Path:
-    """The image: Debian 7 and later keep it with the modules, earlier ones in /boot."""
+    """The image: Debian 7 and later keep the image with the modules, earlier ones in /boot."""
     beside_modules = root.path / "usr/lib/modules" / release / "vmlinuz"
     return beside_modules if beside_modules.exists() else root.path / "boot" / f"vmlinuz-{release}"
 
@@ -330,7 +330,7 @@ def _install(root: Root, wanted: Wanted, record: Path, console: Console) -> None
 def _fetch(
     root: Root, env: Mapping[str, str], resolve: Callable[[], dict[str, str]], what: str, status: Status
 ) -> tuple[dict[str, str], list[Path]]:
-    """The packages that `resolve` names and their files. Lists that are out of date are read again, once."""
+    """Download the packages that `resolve` names. Outdated lists are read again, once."""
     for attempt in ("as listed", "with new lists"):
         packages = resolve()
         status.update(f"{what}: downloading {next(iter(packages))}")
@@ -349,7 +349,7 @@ def _fetch(
 
 
 def _resolve(env: Mapping[str, str], wanted: Wanted, arch: Arch) -> dict[str, str]:
-    """Versions of the packages that make up the newest matching kernel, by name, its image first."""
+    """Versions by name of the packages that make up the newest matching kernel, the image first."""
     names = host.run(["apt-cache", "pkgnames", "linux-image-"], env=env).stdout.split()
     pattern = re.compile(f"linux-image-({wanted.pattern(arch)})")
     matching = {match[0]: _show(env, match[0]) for match in map(pattern.fullmatch, names) if match}
@@ -370,13 +370,13 @@ def _compare_versions(one: str, other: str) -> int:
 
 
 def _show(env: Mapping[str, str], name: str) -> dict[str, str]:
-    """The fields of a package's candidate; empty when there is none."""
+    """The fields of a package's candidate; empty if there is none."""
     text = host.run(["apt-cache", "show", "--no-all-versions", name], env=env).stdout
     return dict(re.findall(r"^([A-Za-z-]+): (.*)$", text.split("\n\n")[0], re.MULTILINE))
 
 
 _PART = re.compile(r"linux-(?:image|binary|modules|base|headers|kbuild)-\d")
-"""Packages that carry a part of one kernel, however the suite divides it."""
+"""Packages that carry a part of a kernel, however the suite divides the kernel."""
 
 
 def _closure(env: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
@@ -403,7 +403,7 @@ def _deb_file(debs: Path, name: str, version: str) -> Path:
 
 
 def _unpack(root: Root, deb: Path) -> None:
-    """Unpack a package into the root, in which /lib is /usr/lib."""
+    """Unpack a package into the root, where /lib is /usr/lib."""
     with tempfile.TemporaryDirectory(prefix="unpack-", dir=root.path / "var/lib") as work:
         result = host.run(["dpkg-deb", "-x", str(deb), work], env=host.system_env())
         if result.returncode != 0:
@@ -417,7 +417,7 @@ def _unpack(root: Root, deb: Path) -> None:
 
 
 def _merge(source: Path, target: Path) -> None:
-    """Link a tree's files into another tree of the same file system, over what a killed run left."""
+    """Link a tree's files into another tree of the same file system, over leftovers of a killed run."""
     target.mkdir(parents=True, exist_ok=True)
     result = host.run(["cp", "-a", "--link", "--force", f"{source}/.", str(target)], env=host.system_env())
     if result.returncode != 0:

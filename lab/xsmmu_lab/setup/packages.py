@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make packages`: the Debian packages of the checkout as it is, built in a private root of their own."""
+"""`make packages`: the Debian packages of the checkout, built in a separate private root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xsmmu_lab.setup import build, host, root
 
 _DOCS = ("docs/levels.md", "docs/tool.md", "docs/use.md")
 PARTS = ("Kbuild", "LICENSES", "core", "dkms.conf", "include", "kmod", "tool", *_DOCS)
-"""What packages are made of."""
+"""The contents of the packages."""
 
 
 def _tracked() -> list[str]:
@@ -25,12 +25,12 @@ def _tracked() -> list[str]:
 
 
 def epoch_s() -> int:
-    """When the checkout's commit was made, so that the same commit makes the same packages."""
+    """The time of the checkout's commit, so that the same commit makes the same packages."""
     return int(host.run(["git", "log", "-1", "--format=%ct"], cwd=PROJECT).stdout)
 
 
 def files() -> dict[str, bytes]:
-    """The source tree: the checkout's files, with what is not committed yet, and debian/ where Debian's tools look."""
+    """The source tree: the checkout's files, with uncommitted changes, and debian/ where Debian's tools look."""
     found = {name: (PROJECT / name).read_bytes() for name in _tracked()}
     debian = "tool/debian/"
     return found | {
@@ -39,12 +39,12 @@ def files() -> dict[str, bytes]:
 
 
 def ensure(console: Console) -> list[Path]:
-    """The packages of the checkout; built when they are missing."""
+    """The packages of the checkout; built if missing."""
     return build.packages(root.ensure(host.cache_dir(), console, root.PACKAGING), files(), epoch_s())
 
 
 def copy(console: Console) -> list[Path]:
-    """The packages in a folder of the checkout, results/packages."""
+    """Copy the packages into results/packages of the checkout."""
     target = PROJECT / "results" / "packages"
     target.mkdir(parents=True, exist_ok=True)
     return [Path(shutil.copy(package, target)) for package in ensure(console)]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The private root: a folder of unpacked Debian packages that holds every tool of the lab. Others can stand beside it.
+"""The private root: a folder of unpacked Debian packages that holds every tool of the lab. There may be several.
 
-mmdebstrap downloads and unpacks; no maintainer script ever runs, so an ordinary user can build it, every file
-belongs to that user, and nothing needs a mount. Commands run inside it by chroot (root) or in a user namespace
+mmdebstrap downloads and unpacks; no maintainer script ever runs, so an ordinary user can build a root, every file
+belongs to that user, and nothing needs a mount. Commands run inside the root by chroot (root) or in a user namespace
 that ends with them (ordinary user); QEMU and the unit tests run outside, through the root's own libraries.
 
-A root is built under a temporary name and renamed when complete, so a name that exists is whole. Versions come
+A root is built under a temporary name and renamed when complete, so an existing name is a complete root. Versions come
 from the suites at build time and are recorded, never pinned.
 """
 
@@ -39,19 +39,19 @@ LIBRARY_DIR = AMD64.libraries
 LOADER = f"usr/{AMD64.loader}"
 
 _FORMAT = 1
-"""Raised when what a root looks like changes other than through the lists below."""
+"""Increased when roots change by other means than the lists below."""
 
 _KERNEL_BUILD = (
-    # a shell and what kernel builds call
+    # a shell and the programs that kernel builds call
     *("base-files", "bash", "bc", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip"),
     *("make", "perl", "sed", "tar", "util-linux", "xz-utils"),
 )
 
 _PACKAGES = (
     *_KERNEL_BUILD,
-    # compilers: 12 for bookworm's kernels, 14 for the others; sanitizers come with them
+    # compilers: 12 for bookworm's kernels, 14 for the others; sanitizers are included
     *("binutils", "gcc-12", "gcc-14", "libc6-dev", "libelf-dev"),
-    # what a kernel of our own needs beside them
+    # further tools to build a kernel
     *("bison", "flex"),
     # the fuzzer and branch coverage, which only clang has
     *("clang-19", "libclang-rt-19-dev", "llvm-19"),
@@ -59,13 +59,13 @@ _PACKAGES = (
     "coccinelle",
     # checks
     "shellcheck",
-    # guests: the machine, and what its initramfs carries
+    # guests: the emulator, and the contents of an initramfs
     *("qemu-system-x86", "busybox-static", "fio", "iperf3", "iproute2", "kmod"),
 )
 
 _ARM64_PACKAGES = (*_KERNEL_BUILD, "gcc-14-aarch64-linux-gnu", "coccinelle", "qemu-system-arm", "kmod")
 
-# What the guest's own programs are from, where those above do not run in it.
+# Packages of a guest's programs, for guests that cannot run the programs above.
 _PROGRAMS_PACKAGES = ("busybox-static", "coreutils", "fio", "iperf3", "iproute2", "util-linux")
 
 _STABLE_SUITES = (("trixie", ""), ("trixie", "-updates"), ("trixie", "-security"))
@@ -86,16 +86,16 @@ Pin-Priority: 90
 _BOOT_PACKAGES = (
     *("base-files", "bash", "coreutils", "dash", "dpkg", "findutils", "gawk", "grep", "gzip", "libc-bin", "sed", "tar"),
     *("busybox", "e2fsprogs", "kmod", "linux-base", "mount", "systemd", "systemd-sysv", "udev", "util-linux", "zstd"),
-    # Not `dracut`, which conflicts with the other: it adds what calls it when a kernel is installed.
+    # Not `dracut`, which conflicts with the other and adds hooks to the installation of kernels.
     *("dracut-core", "initramfs-tools-core"),
-    # What loads a crash kernel, in the machine that is booted.
+    # Loads a crash kernel in the booted machine.
     "kexec-tools",
 )
 
 _PACKAGING_PACKAGES = (
     *("base-files", "bash", "coreutils", "dash", "findutils", "gawk", "grep", "gzip", "libc-bin", "sed", "tar"),
     "xz-utils",
-    # what tool/debian/control names, and what looks at the result
+    # the build dependencies of tool/debian/control, and tools to inspect the result
     *("debhelper", "dh-dkms", "dh-python", "dpkg-dev", "make", "python3-click", "python3-rich"),
     *("lintian", "mandoc"),
     # disk images from archives
@@ -105,32 +105,32 @@ _PACKAGING_PACKAGES = (
 
 @dataclass(frozen=True)
 class Contents:
-    """What a root is made of."""
+    """The contents of a root."""
 
     name: str
-    """How its folder is called, and a hash of the rest."""
+    """Name of its folder, before a hash of the other fields."""
     packages: tuple[str, ...]
     suites: tuple[tuple[str, str], ...]
     check: str
-    """A shell command that succeeds if programs run; empty for those that do not run here."""
+    """A shell command that succeeds if programs run; empty if programs do not run here."""
     debs: str = ""
-    """The folder of its packages in that of all."""
+    """The subfolder of its packages."""
     arch: Arch = AMD64
-    """What its kernels are for."""
+    """The architecture of its kernels."""
     runs_on: Arch = AMD64
-    """What its programs are for."""
+    """The architecture of its programs."""
     programs: Contents | None = None
-    """Where programs for guests are, if not in it."""
+    """The root with the programs for guests, if another."""
 
     @property
     def building(self) -> str:
-        """For messages."""
+        """The text of messages during the build."""
         others = "" if self.arch == AMD64 else f" for {self.arch.name} guests ({AMD64.name} ones do without it)"
         return f"building the private root{others}"
 
     @property
     def architectures(self) -> list[str]:
-        """Debian's names of all that it has packages of, its own first."""
+        """Debian's names of all architectures of its packages, the programs' own first."""
         return list(dict.fromkeys((self.runs_on.name, self.arch.name)))
 
 
@@ -155,13 +155,13 @@ TOOLS_ARM64 = Contents(
         runs_on=ARM64,
     ),
 )
-"""The same for guests that are arm64."""
+"""The tools for arm64 guests."""
 BOOT = Contents("root-boot", _BOOT_PACKAGES, _STABLE_SUITES, "awk 'BEGIN { exit 0 }'", debs="boot")
-"""What makes an initramfs."""
+"""The tools that make an initramfs."""
 OF_GUESTS = {each.arch.name: each for each in (TOOLS, TOOLS_ARM64)}
-"""By the architecture of guests."""
+"""By architecture of the guests."""
 PACKAGING = Contents("root-packaging", _PACKAGING_PACKAGES, _STABLE_SUITES, "python3 -c 'import rich'", "packaging")
-"""What builds the project's own packages."""
+"""The tools that build the project's own packages."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,13 @@ class Root:
 
     path: Path
     cache: Path
-    """The cache folder that it stands in."""
+    """The cache folder that contains the root."""
     versions: Mapping[str, str]
-    """Debian versions of its packages (kernels apart), by package name."""
+    """Debian versions of its packages (without kernels), by package name."""
     arch: Arch
-    """What its kernels are for."""
+    """The architecture of its kernels."""
     programs: Path
-    """The root that has programs for guests."""
+    """The root with the programs for guests."""
 
     def run(
         self,
@@ -186,16 +186,16 @@ class Root:
         timeout: float | None = None,
         proc: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command inside the root, without input, with a clean environment plus `env`; if asked, with /proc.
+        """Run a command in the root, without input, in a clean environment plus `env`; with /proc if `proc`.
 
-        `cwd_in_root` and the paths in `argv` are as seen inside. The status is the caller's to judge.
+        `cwd_in_root` and the paths in `argv` are as seen inside. The caller checks the status.
         """
         return host.run(self._command(argv, cwd_in_root, proc), env={**_CLEAN, **(env or {})}, timeout=timeout)
 
     def run_lines(
         self, argv: Sequence[str], on_line: Callable[[str], None], cwd_in_root: str = "/"
     ) -> tuple[int, list[str]]:
-        """The same for a long command: each line of its output is also handed to `on_line`; status and lines."""
+        """As `run`, for a long command: each line of output also goes to `on_line`; returns status and lines."""
         return host.run_lines(self._command(argv, cwd_in_root), on_line, env=_CLEAN)
 
     def _command(self, argv: Sequence[str], cwd_in_root: str, proc: bool = False) -> list[str]:
@@ -213,16 +213,16 @@ class Root:
         return [*_namespace(), "sh", "-c", script, str(self.path), " ".join(_DEVICES)]
 
     def inside(self, path: Path) -> str:
-        """How a file of the root is called inside it."""
+        """The path of a file inside the root."""
         return f"/{path.relative_to(self.path)}"
 
     def loader_command(self) -> list[str]:
-        """The prefix that runs a program of the root outside it: the root's loader and libraries."""
+        """The prefix that runs a program of the root outside the root, with the root's loader and libraries."""
         folders = [self.path / LIBRARY_DIR, self.path / LIBRARY_DIR / "pulseaudio"]
         return [str(self.path / LOADER), "--library-path", ":".join(str(folder) for folder in folders)]
 
     def qemu_command(self) -> list[str]:
-        """The prefix of a QEMU command line. It runs as an ordinary process, and its pid is QEMU's."""
+        """The prefix of a QEMU command line. QEMU runs as an ordinary process, and the process's pid is QEMU's."""
         return [
             "/usr/bin/env",
             f"QEMU_MODULE_DIR={self.path / LIBRARY_DIR / 'qemu'}",
@@ -247,7 +247,7 @@ def _namespace() -> list[str]:
 
 
 def _make_devices(folder: Path) -> bool:
-    """Make the device nodes that compilers need; false where the kernel refuses (some containers)."""
+    """Make the device nodes that compilers need; returns false if the kernel refuses (some containers)."""
     try:
         for name, (major, minor) in _DEVICES.items():
             node = folder / name
@@ -285,18 +285,18 @@ def _key(contents: Contents) -> str:
 
 
 def place(cache: Path, contents: Contents = TOOLS) -> Path:
-    """Where a root is, or will be."""
+    """The path of a root, existing or not."""
     return cache / f"{contents.name}-{_key(contents)}"
 
 
 def missing_bytes(cache: Path, contents: Contents = TOOLS) -> int:
-    """What building a root takes in the cache; 0 if it is there."""
+    """Bytes that building a root will take in the cache; 0 if the root exists."""
     own = 0 if (place(cache, contents) / _RECORD).exists() else _ROOT_BYTES
     return own + (missing_bytes(cache, contents.programs) if contents.programs else 0)
 
 
 def ensure(cache: Path, console: Console, contents: Contents = TOOLS) -> Root:
-    """A private root below `cache`, built first when it is missing. Concurrent callers wait for one build."""
+    """A private root below `cache`, built if missing. Concurrent callers wait for one build."""
     path = place(cache, contents)
     if not (path / _RECORD).exists():
         _check_host()
@@ -348,7 +348,7 @@ _PHASES = {
 
 
 def _mmdebstrap(contents: Contents, work: Path, cache: Path, debs: Path, console: Console) -> None:
-    """Download and unpack into `work`. Packages go to and come from `debs`."""
+    """Download and unpack into `work`. `debs` is the cache of packages."""
     with tempfile.TemporaryDirectory(prefix="setup-", dir=cache) as setup:
         files = Path(setup)
         (files / "sources.list").write_text(_sources(contents))
@@ -376,7 +376,7 @@ def _mmdebstrap(contents: Contents, work: Path, cache: Path, debs: Path, console
 
 
 class _Phase:
-    """Where mmdebstrap is, from its own lines."""
+    """The current phase of mmdebstrap, from its output."""
 
     def __init__(self, console: Console) -> None:
         self.name = "starting"
@@ -392,7 +392,7 @@ class _Phase:
 
 @contextmanager
 def _progress(console: Console, work: Path) -> Iterator[_Phase]:
-    """Show the phase, the time and what was downloaded, once a second."""
+    """Show the phase, the time and the downloaded bytes, once a second."""
     phase, done, started = _Phase(console), threading.Event(), time.monotonic()
     with console.status("private root") as status:
 
@@ -424,7 +424,7 @@ def _folder_bytes(folder: Path) -> int:
 
 
 def _keep_debs(archives: Path, debs: Path) -> None:
-    """Keep complete downloads for the next build, whatever became of this one."""
+    """Keep complete downloads for the next build, whether this build succeeds or not."""
     for deb in archives.glob("*.deb"):
         if not (debs / deb.name).exists():
             deb.rename(debs / deb.name)
@@ -452,7 +452,7 @@ def _apt_environment(root: Path, architectures: Sequence[str]) -> Iterator[dict[
 
 
 def _record_packages(contents: Contents, work: Path, debs: Path) -> dict[str, str]:
-    """Versions of what was unpacked: what apt chooses from the same lists; older downloads are dropped."""
+    """Versions of the unpacked packages, as apt chooses from the same lists; older downloads are removed."""
     with _apt_environment(work, contents.architectures) as env, tempfile.TemporaryDirectory(prefix="xsmmu-") as empty:
         (Path(empty) / "partial").mkdir()
         argv = ["apt-get", "-qq", "--print-uris", "-o", f"Dir::Cache::archives={empty}", "install"]
@@ -468,15 +468,15 @@ def _record_packages(contents: Contents, work: Path, debs: Path) -> dict[str, st
 
 
 def _finish(root: Root, contents: Contents) -> None:
-    """What maintainer scripts would have done, as far as the lab needs it; then see that programs run."""
+    """Do the necessary work of maintainer scripts; then check that programs run."""
     etc = root.path / "etc"
     (etc / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (etc / "group").write_text("root:x:0:\n")
     awk = root.path / "usr/bin/awk"
     if not awk.is_symlink():
         awk.symlink_to("gawk")
-    # No /proc is mounted. objtool (7.x) looks up its stack there, only to word a report of its own crash, and
-    # refuses to work without an answer.
+    # No /proc is mounted. objtool (7.x) looks up its stack there, only for a report of its own crashes, and refuses to
+    # work without an answer.
     maps = root.path / "proc/self/maps"
     maps.parent.mkdir(parents=True)
     maps.write_text(_MAPS)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel's build tree: the folder in which somebody has built a kernel (`make O=... bzImage modules`), looked at.
+"""A kernel's build tree: a folder in which a user has built a kernel (`make O=... bzImage modules`).
 
-Nothing in it is changed. What the lab needs of it is said before anything is built or booted.
+The lab changes nothing in the tree. Requirements of the lab are checked before anything is built or booted.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ OPTIONS = {
     **dict.fromkeys(("DEVTMPFS", "PROC_FS", "SYSFS", "TMPFS", "DEBUG_FS", "DEVPORT"), "y"),
     **dict.fromkeys(("SMP", "ACPI", "PCI", "PCI_MSI", "INTEL_IOMMU", "SERIAL_8250_CONSOLE"), "y"),
     **dict.fromkeys(("NET", "BLOCK"), "y"),
-    # CONFIG_VETH selects it, and many drivers.
+    # CONFIG_VETH selects PAGE_POOL, as do many drivers.
     "PAGE_POOL": "y",
     **dict.fromkeys(("VIRTIO_PCI", "VIRTIO_CONSOLE"), "ym"),
-    # Devices under test get their driver when a policy is chosen, so it is no part of the kernel.
+    # Devices under test get their driver after a policy is chosen, so the driver must not be built in.
     **dict.fromkeys(("E1000E", "IGB", "BLK_DEV_NVME"), "mn"),
-    # The module refuses the one, and modules of the lab are not signed.
+    # The module refuses PREEMPT_RT, and the lab's modules are not signed.
     **dict.fromkeys(("PREEMPT_RT", "MODULE_SIG_FORCE"), "n"),
 }
-"""Options that a guest of the lab needs, and what each may be: y, m, or n for one that is off or not there."""
+"""Options that a guest of the lab needs, with their allowed values: y, m, or n if off or absent."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ class Tree:
 
     path: Path
     release: str
-    """What `uname -r` prints."""
+    """The output of `uname -r`."""
     build: str
-    """Which build of it this is."""
+    """The build's identification."""
     compiler: str
     make: tuple[str, ...]
-    """What make was told beside the compiler."""
+    """Arguments of make beside the compiler."""
     source: Path
 
     @property
     def vmlinuz(self) -> Path:
-        """The image."""
+        """The kernel image."""
         return self.path / IMAGE
 
 
 def read(path: Path) -> Tree:
-    """Look at a build tree; raises UserError for what is none, or none of the lab's."""
+    """Read a build tree; raises UserError if the folder is no build tree or lacks an option."""
     config = path / ".config"
     if not config.is_file():
         raise UserError(
@@ -99,7 +99,7 @@ def read(path: Path) -> Tree:
 
 
 def _faults(options: dict[str, str]) -> Iterator[str]:
-    """What has to be set differently, as a line of a configuration each."""
+    """The necessary changes, each as a line of a configuration."""
     for name, allowed in OPTIONS.items():
         if options.get(name, "n") not in allowed:
             wanted = " or ".join(f"CONFIG_{name}={value}" for value in allowed if value != "n")
@@ -107,7 +107,7 @@ def _faults(options: dict[str, str]) -> Iterator[str]:
 
 
 def _version(image: bytes) -> str:
-    """What a bzImage says of itself, release first; empty for another file. Documentation/arch/x86/boot.rst."""
+    """The version string of a bzImage, release first; empty for another file. Documentation/arch/x86/boot.rst."""
     if image[0x202:0x206] != b"HdrS":
         return ""
     [start] = struct.unpack_from("<H", image, 0x20E)
@@ -115,6 +115,6 @@ def _version(image: bytes) -> str:
 
 
 def _compiler(options: dict[str, str]) -> str:
-    """The compiler that it was built by: gcc has the name that it was called by in its version."""
+    """The compiler that built the kernel: gcc's version text begins with the name by which gcc was called."""
     words = options.get("CC_VERSION_TEXT", "gcc").strip('"').split(" ")
     return "clang" if "CC_IS_CLANG" in options else words[0]

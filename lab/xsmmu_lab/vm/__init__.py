@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One virtual machine: its devices, its run, the hardware model's counts."""
+"""One virtual machine: devices, run, and the hardware model's counts."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A CPU of the host for each guest under -icount.
 
-Of its QEMU's threads one works at a time. Where they are on two CPUs, one has to be woken for each turn of the other,
-which takes long on a host that is a virtual machine itself.
+Only one thread of such a QEMU works at a time. On two CPUs each turn would have to wake the other CPU, which takes long
+on a host that is a virtual machine itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = Path("/sys/devices/system/cpu")
-"""Each CPU's folder in it is the lock, which all users have in common, but for network namespaces: each has a /sys."""
+"""A CPU's folder here is the CPU's lock, shared by all users.
+
+Other network namespaces have their own /sys.
+"""
 
 
 @contextlib.contextmanager
 def own() -> Iterator[int | None]:
-    """A CPU that no other guest has; None if there is none left. A killed run gives it back.
+    """A CPU that no other guest uses; None if none is left. A killed run releases its CPU.
 
-    Containers, which do not see each other's locks, have the same one by chance only.
+    Containers do not see each other's locks and choose the same CPU only by chance.
     """
     allowed = sorted(os.sched_getaffinity(0))
     for number in random.sample(allowed, len(allowed)):
@@ -41,6 +44,6 @@ def own() -> Iterator[int | None]:
 
 
 def stay_on(number: int | None) -> list[str]:
-    """A wrapper that has all threads of a command stay there; nothing where there is no such CPU, or no taskset."""
+    """A wrapper that keeps all threads of a command on a CPU; empty without such a CPU or without taskset."""
     taskset = shutil.which("taskset")
     return [taskset, "-c", str(number)] if taskset and number in os.sched_getaffinity(0) else []

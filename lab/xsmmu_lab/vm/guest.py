@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One guest: boot it, read its results, watch its console, and never leave it behind.
 
-A guest speaks over four channels, all of them inherited file descriptors, so nothing is left in the file system:
-its console (kept in a log and searched for fatal lines, and for which faults are not), its results (JSON lines over a
-virtio port), QEMU's trace (fed to the oracle) and QMP. It ends well only if it said `done` and powered off by itself.
+A guest speaks over four channels, all of them inherited file descriptors, so nothing is left in the file system: its
+console (kept in a log and searched for fatal lines and unexpected faults), its results (JSON lines over a virtio port),
+QEMU's trace (fed to the oracle) and QMP. A guest ends well only if it said `done` and powered off by itself.
 """
 
 from __future__ import annotations
@@ -42,25 +42,27 @@ FATAL = re.compile(
 
 _TIMESTAMP = r"\[ *(\d+\.\d+)\]"
 FAULTS_ARE = re.compile(_TIMESTAMP + r"(?:\[ *[CT]\d+\])? xsmmu-lab: faults are (expected|unexpected)$")
-"""What the guest says in its kernel's log (faults_are in lab/guest/lib.sh), where it is in order with the faults; user
-space may have left a line open before it."""
+"""The guest's kernel message (faults_are in lab/guest/lib.sh) that says whether faults are expected.
+
+User space may have left a line open before the message.
+"""
 TIMESTAMP = re.compile(_TIMESTAMP)
 
 TAIL_LINES = 25
 FATAL_LINES = 40
 FAULTS_LINGER_S = 0.5
-"""How long, by the guest's own clock, faults may still be reported after the device that made them has ended."""
+"""Seconds of the guest's clock after an attack during which faults may still be reported."""
 FATAL_GRACE_S = 1.5
-"""How long a dying kernel may still speak before it is killed."""
+"""Seconds that a dying kernel may log before the guest is killed."""
 KVM_PROBE_S = 10.0
 PIPE_BYTES = 1 << 20
 TRACE_PAUSE_S = 0.02
-"""QEMU needs the CPU that it would take to read each line of a trace by itself."""
+"""Reading each line of a trace at once would take the CPU that QEMU needs."""
 
 
 @dataclass(frozen=True)
 class Boot:
-    """What to boot and how long it may take."""
+    """The files to boot, and time limits."""
 
     kernel: Path
     initramfs: Path
@@ -70,15 +72,15 @@ class Boot:
     memory_mib: int = 1024
     timeout_s: float = 1200
     quiet_s: float = 180
-    """No console line, no result and no trace for so long means that the guest hangs."""
+    """A guest without console line, result and trace for so many seconds hangs."""
     words: tuple[str, ...] = ()
     """More words for the kernel's command line."""
     cpus: int = machine.FREE_CPUS
-    """vCPUs, if it runs freely."""
+    """vCPUs of a free-running guest."""
 
     @property
     def has_turns(self) -> bool:
-        """Whether QEMU's threads take turns, so that one CPU of the host is best."""
+        """Whether only one of QEMU's threads works at a time, so that a single CPU of the host is best."""
         return self.mode == "cost" and self.accel == "tcg"
 
 
@@ -89,30 +91,30 @@ class Guest:
         self.name = name
         self.oracle = Oracle(IOMMUS[boot.iommu])
         self.doing = "booting"
-        """What the guest is at, for messages."""
+        """The guest's current activity, for messages."""
         self.began = 0.0
-        """When QEMU was started (time.monotonic())."""
+        """Time at which QEMU was started (time.monotonic())."""
         self.statements = 0
-        """How often it has said which faults are expected."""
+        """Number of the guest's messages about expected faults."""
         self._iommu = IOMMUS[boot.iommu]
         self._faults_until = -math.inf
-        """Until when faults are expected, by the timestamps of the guest's kernel; inf is while they are."""
+        """End of expected faults, by the timestamps of the guest's kernel; inf while faults are expected."""
         self._qemu = qemu
         self._boot = boot
         self._folder = folder
         self._on_record = on_record
         self._tail: deque[str] = deque(maxlen=400)
         self._lines = 0
-        """How many lines the console had so far."""
+        """Number of console lines so far."""
         self._failure: list[str] = []
-        """The first fatal line and what the kernel said after it."""
+        """The first fatal line and the following lines of the kernel."""
         self._done = False
         self._progress = math.inf
-        """When something happened last; nothing is to, before it runs."""
+        """Time of the last activity; inf before the guest runs."""
         self._markers_seen = asyncio.Condition()
         self._qmp: asyncio.StreamWriter | None = None
         self._deleted: dict[str, asyncio.Event] = {}
-        """For each device that was ever to be unplugged: is it gone from QEMU?"""
+        """For each device that was unplugged, an event that QEMU has removed the device."""
         self._process: asyncio.subprocess.Process | None = None
 
     def tail(self, lines: int = TAIL_LINES) -> list[str]:
@@ -120,7 +122,7 @@ class Guest:
         return list(self._tail)[-lines:]
 
     async def run(self) -> None:
-        """Boot, handle every record, return when the guest has powered off; raise `UserError` on any failure."""
+        """Boot, handle every record, return when the guest has powered off; raises `UserError` on any failure."""
         with cpus.own() if self._boot.has_turns else contextlib.nullcontext() as cpu:
             await self._run_on(cpu)
 
@@ -143,10 +145,10 @@ class Guest:
             disk.unlink(missing_ok=True)
 
     async def qmp(self, execute: str, **arguments: str) -> None:
-        """Send a QMP command, such as device_del. What QEMU refuses ends the run.
+        """Send a QMP command, such as device_del. An error reply ends the run.
 
-        A device is plugged in once all that were unplugged are gone from QEMU, which is later than from the guest: its
-        slot may be that of one of them.
+        A device is plugged in only after QEMU has removed all unplugged devices, which is later than in the guest,
+        because the new device may reuse a slot.
         """
         assert self._qmp
         if execute == "device_del":
@@ -245,9 +247,9 @@ class Guest:
         self.statements += 1
 
     def _is_expected(self, fault: str) -> bool:
-        """Whether a fault is a refused access at a time when such were to be made.
+        """Whether a fault is a refused access while such faults were expected.
 
-        What comes after that time is judged by its timestamp, but for one in a line that user space has left open.
+        Later lines are judged by their timestamp, except a fault in a line that user space left open.
         """
         if not self._iommu.refusals.search(fault):
             return False
@@ -328,7 +330,7 @@ class Guest:
             raise self._error("never said that faults are unexpected again: a part of its kernel's log is lost")
 
     def _error(self, message: str, lines: Sequence[str] = ()) -> GuestError:
-        """An error that names the guest. What a dying kernel said comes before whatever followed from it."""
+        """An error that names the guest. A dying kernel's messages come before consequential errors."""
         if self._failure:
             return GuestError(
                 f"guest {self.name} failed ({self.doing}): {self._failure[0].strip()}", self._failure[:FATAL_LINES]
@@ -347,7 +349,7 @@ class Guest:
 
 
 def first_error(error: BaseException) -> BaseException:
-    """What a task group failed with: the first error of our own if there is one, else the first of any kind."""
+    """The cause of a task group's failure: the first error of the lab's own, else the first of any kind."""
     leaves = list(_leaves(error))
     return next((leaf for leaf in leaves if isinstance(leaf, UserError)), leaves[0])
 
@@ -361,21 +363,21 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def dies_with_us(name: str = "KILL") -> list[str]:
-    """A wrapper that has the kernel end a child by this signal when this process dies, however it dies."""
+    """A wrapper that makes the kernel signal a child when this process dies in any way."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", name, "--"] if setpriv else []
 
 
 def _pipe() -> tuple[int, int]:
     read, write = os.pipe()
-    # A deep pipe lets QEMU go on while this process is busy elsewhere; without the right to it, a shallow one does.
+    # A deep pipe lets QEMU continue while this process is busy; without the permission a shallow pipe does.
     with contextlib.suppress(OSError):
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return read, write
 
 
 async def _chunks(fd: int, pause_s: float = 0.0) -> AsyncIterator[bytes]:
-    """Parts of what arrives at a descriptor, until its end; closes it. After a pause they are fewer and larger."""
+    """Data from a descriptor in chunks, until the end; then closes. After a pause the chunks are fewer and larger."""
     os.set_blocking(fd, False)
     try:
         while True:
@@ -395,7 +397,7 @@ async def _chunks(fd: int, pause_s: float = 0.0) -> AsyncIterator[bytes]:
 
 
 async def _readable(fd: int) -> None:
-    """Wait until there is something to read. Nothing looks for it between two waits: that would keep the loop awake."""
+    """Wait until there is data. The loop does not watch the descriptor between waits, which would keep it awake."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(fd, ready.set)
     try:
@@ -405,7 +407,7 @@ async def _readable(fd: int) -> None:
 
 
 async def kvm_works(qemu: Sequence[str], boot: Boot, folder: Path) -> bool:
-    """Whether KVM boots this very kernel: a /dev/kvm that opens has been seen to hang before the first line."""
+    """Whether KVM boots this kernel; a /dev/kvm that opens may still hang before the first line."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     seen = asyncio.Event()

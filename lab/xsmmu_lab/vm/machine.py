@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The lab's one machine: QEMU's usual one of an architecture (arch.py), a real IOMMU model, the devices under test.
+"""The lab's machine: QEMU's usual machine of an architecture (arch.py), an IOMMU model, the devices under test.
 
-Every guest has every device, at the same address, so a figure never depends on which workloads shared a boot.
-Devices under test stand behind the IOMMU; the virtio devices (results, the NICs' peers) do not use it.
+Every guest has every device, at the same address, so a figure never depends on the other workloads of a boot. Devices
+under test stand behind the IOMMU; the virtio devices (results, the NICs' peers) do not use the IOMMU.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from xsmmu_lab.arch import Arch
 from xsmmu_lab.vm.iommu import IOMMUS
 
 Mode = Literal["cost", "free"]
-"""cost: one vCPU, one nanosecond of guest time is one instruction; free: several vCPUs, free-running."""
+"""cost: one vCPU, one nanosecond of guest time per instruction; free: several vCPUs, free-running."""
 
 FREE_CPUS = 2
-"""vCPUs of a free-running guest that does not ask for more."""
+"""Default number of vCPUs of a free-running guest."""
 
 Accel = Literal["tcg", "kvm"]
 
@@ -30,14 +30,14 @@ DATA_DISKS = ("data", "shared")
 
 PEER_MACS = ("52:54:00:00:01:00", "52:54:00:00:01:01")
 
-# A peer sends by a timer in guest time. By default it would send whenever QEMU's main loop gets to it, so that the
-# packets in one interrupt, and with them the cost of each, would depend on the host.
+# A peer sends by a timer in guest time. By default a peer would send whenever QEMU's main loop runs, so that the
+# packets per interrupt, and with them the cost of each packet, would depend on the host.
 _PEER = "tx=timer,x-txtimer=20000,ioeventfd=off,romfile="
 
 
 @dataclass(frozen=True)
 class Device:
-    """One device under test: its name in experiments, its address in the guest, its stock driver."""
+    """A device under test: name in experiments, address in the guest, stock driver."""
 
     name: str
     bdf: str
@@ -55,7 +55,7 @@ DEVICES = {
         Device("nvme-data", "0000:02:00.0", "nvme", "dut-nvme-data"),
         Device("nvme0", "0000:05:00.0", "nvme", "dut-nvme0"),
         Device("nvme1", "0000:06:00.0", "nvme", "dut-nvme1"),
-        # Three of one IOMMU group: drivers to attack, and the attacker that shares their domain.
+        # Three devices of one IOMMU group: two with drivers to attack, and the attacker in their domain.
         Device("igb-shared", "0000:09:00.0", "igb", "dut-igb-shared"),
         Device("nvme-shared", "0000:0a:00.0", "nvme", "dut-nvme-shared"),
         Device("neighbour", "0000:0b:00.0", "xsmmu_lab", "dut-neighbour"),
@@ -65,10 +65,10 @@ DEVICES = {
 
 @dataclass(frozen=True)
 class Endpoints:
-    """File descriptors (numbers in QEMU) and files that the machine is wired to."""
+    """File descriptors (numbers in QEMU) and files that the machine is connected to."""
 
     console: int | None
-    """None: the terminal that QEMU was started on. Ctrl-C is the guest's, Ctrl-A X ends QEMU."""
+    """None: the terminal that QEMU was started on. Ctrl-C goes to the guest, Ctrl-A X ends QEMU."""
     result: int
     qmp: int
     trace: int
@@ -86,11 +86,11 @@ def qemu_arguments(
 ) -> list[str]:
     """Arguments of QEMU, without the kernel's own (see `boot_arguments`).
 
-    `cpus` is for a free-running guest; any other has one.
+    `cpus` is for a free-running guest; any other guest has one vCPU.
     """
     arch = IOMMUS[iommu].arch
     arguments = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
-    # What the guest takes for random and for the time of day is the same in every boot.
+    # The guest's random seed and time of day are the same in every boot.
     arguments += ["-seed", "1", "-rtc", "base=2025-01-01,clock=vm"]
     arguments += ["-machine", f"{arch.machine},accel={accel},kernel-irqchip={_irqchip(accel)}"]
     arguments += ["-cpu", "host" if accel == "kvm" else arch.cpu, "-m", f"{memory_mib}M"]
@@ -161,7 +161,7 @@ def _nvme(name: str, bus: str, drive: str) -> list[str]:
 
 
 def _switch(name: str, slot: int, chassis: int, ports: int) -> list[str]:
-    """Downstream ports without ACS that are functions of one device put what is below them into one IOMMU group."""
+    """A switch whose downstream ports, functions of one device without ACS, put their devices into one IOMMU group."""
     arguments = [
         *("-device", f"pcie-root-port,id=port-switch{name},bus=pcie.0,addr={slot},chassis={chassis}"),
         *("-device", f"x3130-upstream,id=upstream{name},bus=port-switch{name}"),
@@ -173,7 +173,7 @@ def _switch(name: str, slot: int, chassis: int, ports: int) -> list[str]:
 
 
 def _shared() -> list[str]:
-    """A NIC on the wire of igb, a disk, and a device that attacks them: one IOMMU group."""
+    """A NIC on the wire of igb, a disk, and a device that attacks both: one IOMMU group."""
     return [
         *_switch("-shared", 7, 4, 3),
         *("-netdev", "hubport,id=wire-shared,hubid=1"),
@@ -184,12 +184,12 @@ def _shared() -> list[str]:
 
 
 def boot_arguments(kernel: Path, initramfs: Path, iommu: str, extra: Sequence[str] = ()) -> list[str]:
-    """The kernel, its initramfs and its command line: quiet but for warnings and worse, nothing hidden."""
+    """Kernel, initramfs and command line: only warnings and worse are printed, and nothing is hidden."""
     arch = IOMMUS[iommu].arch
     words = [
         *(f"console={arch.console}", "panic=-1", "loglevel=5", "net.ifnames=0", *IOMMUS[iommu].kernel_words),
         *arch.kernel_words,
-        # The crypto code's tests of itself would run beside the first workload, for a second of guest time.
+        # The self-tests of the crypto code would run beside the first workload, for a second of guest time.
         *("printk.devkmsg=on", "printk.time=1", "random.trust_cpu=on", "cryptomgr.notests=1", *extra),
     ]
     return ["-kernel", str(kernel), "-initrd", str(initramfs), "-append", " ".join(words)]

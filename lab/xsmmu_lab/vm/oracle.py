@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The oracle: invalidations as the hardware model saw them, cut into windows by the guest's markers.
+"""The oracle: the hardware model's invalidations, divided into windows by the guest's markers.
 
-QEMU writes one line for each invalidation command and one for each write to a serial port's registers, in order.
-The guest marks the edges of a run with writes to the second port's scratch register. Lines are counted, never kept:
-a trace of millions of lines costs nothing but time. The counts share no code with the module that they check.
+QEMU writes a line per invalidation command and per write to a serial port's registers, in order. The guest marks the
+edges of a run with writes to the second port's scratch register. Lines are counted, never kept: a trace of millions of
+lines costs nothing but time. The counts share no code with the module under test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MARKER_EVENT = "serial_write"
 PAGE_BYTES = 4096
 
 CANARY = 0xA5
-"""What the kernel itself writes to that register of its console when it suspends the port and the console stays on."""
+"""The kernel writes this value to its console's scratch register on a suspend that leaves the console on."""
 
 _MARKER = re.compile(rb"^serial_write \[0x0?7\] <- 0x([0-9a-f]+)\n", re.MULTILINE)
 
@@ -35,18 +35,18 @@ class Counts:
     domain: int = 0
     global_: int = 0
     device: int = 0
-    """For the TLBs of devices, behind those. The module does not count them, nor do results."""
+    """For device TLBs, behind the IOMMU. Neither the module nor results count these."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def total(self) -> int:
-        """All commands to the IOMMU's own caches, of whatever kind."""
+        """All commands of any kind to the IOMMU's own caches."""
         return self.page + self.domain + self.global_
 
     def as_dict(self) -> dict[str, int]:
-        """As in results: one figure for each kind."""
+        """As in results: a figure per kind."""
         return {"page": self.page, "domain": self.domain, "global": self.global_}
 
     @classmethod
@@ -57,23 +57,23 @@ class Counts:
 
 @dataclass(frozen=True)
 class Requests:
-    """What a queue of requests had."""
+    """The counts of a request queue."""
 
     maps: int
     """Requests that map."""
     kicks: int
-    """How often the device was told to look for requests, of whatever kind."""
+    """Number of notifications of the device about requests of any kind."""
 
     def __sub__(self, other: Requests) -> Requests:
         return Requests(self.maps - other.maps, self.kicks - other.kicks)
 
 
 class Oracle:
-    """Counts of one guest, by window; window n lies between the guest's markers n and n + 1."""
+    """Counts of a guest by window; window n lies between the guest's markers n and n + 1."""
 
     def __init__(self, iommu: Iommu) -> None:
         self.events = (*iommu.events, MARKER_EVENT)
-        """What QEMU has to trace."""
+        """The events that QEMU must trace."""
         self._iommu = iommu
         self._windows = [Counts()]
         self._rest = b""
@@ -84,7 +84,7 @@ class Oracle:
         self._queue = Queue()
         self._queue_at = [self._queue.copy()]
         self.other_lines: list[bytes] = []
-        """Lines that are no trace event: what QEMU itself had to say (the last few)."""
+        """Lines that are no trace event: the last few messages of QEMU itself."""
 
     def feed(self, data: bytes) -> None:
         """Count the next part of the trace; parts may be cut anywhere."""
@@ -129,12 +129,12 @@ class Oracle:
         self.other_lines = (self.other_lines + other)[-20:]
 
     def mapped_pages(self, marker: int) -> int | None:
-        """Pages that were mapped in the device at a marker that was seen; None: the trace does not tell."""
+        """Mapped pages in the device at a marker that was seen; None if the trace does not tell."""
         return self._mapped_at[marker] if self._iommu.traces_maps else None
 
     @property
     def markers(self) -> int:
-        """How many markers were seen."""
+        """Number of markers seen."""
         return len(self._windows) - 1
 
     def window(self, first: int, last: int) -> Counts:
@@ -143,7 +143,7 @@ class Oracle:
         return sum(self._windows[first:last], Counts())
 
     def requests(self, first: int, last: int) -> Requests | None:
-        """Those between two markers; None: the IOMMU has no queue of requests."""
+        """Requests between two markers; None if the IOMMU has no request queue."""
         self._need(first, last)
         if not self._iommu.has_queue:
             return None
@@ -157,19 +157,19 @@ class Oracle:
 
 @dataclass
 class Queue:
-    """Requests of a virtio-iommu that map, and notifications of queues.
+    """Map requests of a virtio-iommu, and notifications of queues.
 
-    A notification names its device by an address only. The IOMMU's is the one that requests follow at once, for they
-    are executed before the write that notifies returns.
+    A notification names its device only by an address. The IOMMU's address is found by the requests that follow the
+    notification at once: requests are executed before the notifying write returns.
     """
 
     maps: int = 0
     kicks: Counter[bytes] = field(default_factory=Counter)
-    """By device, of its first queue, which is the requests'."""
+    """Per device, of its first queue, which is the request queue."""
     device: bytes = b""
 
     def feed(self, data: bytes) -> None:
-        """Take in whole lines."""
+        """Count whole lines."""
         self.maps += len(_MAP.findall(data))
         self.kicks.update(_KICK.findall(data))
         found = None if self.device else _KICK_AND_REQUEST.search(data)
@@ -177,11 +177,11 @@ class Queue:
             self.device = found[1]
 
     def copy(self) -> Queue:
-        """As it is now."""
+        """A copy of the current counts."""
         return Queue(self.maps, self.kicks.copy(), self.device)
 
     def of(self, device: bytes) -> Requests:
-        """With the notifications of one device."""
+        """The counts with the notifications of one device."""
         return Requests(self.maps, self.kicks[device])
 
 
@@ -191,7 +191,7 @@ _KICK_AND_REQUEST = re.compile(rb"^virtio_queue_notify vdev (\w+) n 0 .*\nvirtio
 
 
 class Mapped:
-    """What is mapped in the IOMMU, by its own trace of maps and unmaps."""
+    """The mappings in the IOMMU, from the trace of maps and unmaps."""
 
     _EVENT = re.compile(
         rb"^virtio_iommu_(map|unmap|put_domain) (?:Free )?domain=(\d+)(?: virt_start=0x(\w+) virt_end=0x(\w+))?",
@@ -200,10 +200,13 @@ class Mapped:
 
     def __init__(self) -> None:
         self._ends: dict[int, dict[int, int]] = {}
-        """For each domain the last address of what is mapped, by the first one."""
+        """For each domain, the last address of each mapping by its first address."""
 
     def feed(self, data: bytes) -> None:
-        """Follow whole lines. As in the device an unmap is of mappings that lie within it, and a domain goes whole."""
+        """Follow whole lines.
+
+        As in the device, an unmap removes the mappings inside its range, and a domain goes whole.
+        """
         for what, domain, first, last in self._EVENT.findall(data):
             if what == b"put_domain":
                 self._ends.pop(int(domain), None)
@@ -221,12 +224,12 @@ class Mapped:
 
     @property
     def pages(self) -> int:
-        """How many, in all domains."""
+        """Number of mapped pages in all domains."""
         return sum((end + 1 - start) // PAGE_BYTES for ends in self._ends.values() for start, end in ends.items())
 
 
 def compare(what: str, iommu: Iommu, module: Counts, oracle: Counts) -> None:
-    """Raise unless the module's own counters equal the hardware model's, kind by kind where that tells them apart."""
+    """Raise unless the module's counters equal the hardware model's, by kind if the model distinguishes kinds."""
     ours, theirs = module.as_dict(), oracle.as_dict()
     kinds = [*KINDS]
     if iommu.one_kind:
@@ -240,6 +243,6 @@ def compare(what: str, iommu: Iommu, module: Counts, oracle: Counts) -> None:
 
 
 def compare_devices(what: str, expected: Counts, oracle: Counts) -> None:
-    """Raise unless devices were sent as many commands for their own TLBs as they are to be."""
+    """Raise unless the number of commands to device TLBs is as expected."""
     if expected.device != oracle.device:
         raise GuestError(f"{what}: {oracle.device} commands for the device's own TLB, not {expected.device}")

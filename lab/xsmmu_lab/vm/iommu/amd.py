@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""AMD-Vi, with page tables of version 1. QEMU's model says that it caches what is not present (NpCache)."""
+"""AMD-Vi, with page tables of version 1. QEMU's model announces that it caches absent entries (NpCache)."""
 
 import re
 
@@ -8,7 +8,7 @@ from xsmmu_lab.vm.iommu.kind import Iommu
 KINDS = {
     "amd": Iommu(
         words="AMD-Vi, version 1 tables, NpCache",
-        # With interrupt remapping QEMU of this version cannot count instructions.
+        # With interrupt remapping this version of QEMU cannot count instructions.
         device="amd-iommu,dma-remap=on,intremap=off",
         kernel_words=("amd_iommu=pgtbl_v1",),
         faults=re.compile(r"AMD-Vi: (Event logged|.*(error|timed out|timeout))"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a kind of IOMMU is to the lab."""
+"""The properties of an IOMMU kind that the lab needs."""
 
 from __future__ import annotations
 
@@ -15,45 +15,46 @@ Command = Literal["page", "domain", "global"]
 
 @dataclass(frozen=True)
 class Iommu:
-    """An IOMMU model: how a guest gets it, and how what it did is seen."""
+    """An IOMMU model: QEMU's device for a guest, and the patterns that show the device's work."""
 
     words: str
-    """What it is."""
+    """A description."""
     device: str
     """QEMU's device."""
     kernel_words: tuple[str, ...]
-    """Of the guest's command line."""
+    """Words for the guest's command line."""
     faults: re.Pattern[str]
-    """Lines of the guest's log that tell of a refused access, or of an IOMMU in trouble."""
+    """Lines of the guest's log that report a refused access, or an IOMMU in trouble."""
     refusals: re.Pattern[str]
-    """Those of them that tell of a refused access, or that there were more of them, and of nothing else."""
+    """The subset of `faults` that reports only refused accesses, or that more of them occurred."""
     commands: Mapping[re.Pattern[bytes], Command]
-    """Lines of QEMU's trace, from their beginning, that are an invalidation command of a kind each."""
+    """Patterns for the beginnings of QEMU's trace lines that are invalidation commands, by kind of command."""
     events: tuple[str, ...]
-    """Trace events that those lines are of."""
+    """Trace events of `commands`."""
     flushes_maps: bool
     """Each map needs a flush, too."""
     arch: Arch = AMD64
-    """Of the guests that have it."""
+    """The architecture of its guests."""
     device_commands: re.Pattern[bytes] | None = None
-    """Lines of the trace that are an invalidation command for the TLB of a device (ATS)."""
+    """Pattern of trace lines that are invalidation commands for a device TLB (ATS)."""
     device_event: str = ""
-    """What those lines are of. Traced where a guest has such a device; none of the lab's own is one."""
+    """Trace event of `device_commands`. Traced for guests with such a device; none of the lab's own devices has a TLB.
+    """
     one_kind: bool = False
-    """The trace does not tell kinds of commands apart: only their sum can be compared."""
+    """The trace does not distinguish kinds of commands: only their sum can be compared."""
     direct: bool = False
-    """The module knows its page tables, and can write in place."""
+    """The module knows the page table format and can write entries in place."""
     lacking: Mapping[str, str] = field(default_factory=dict)
-    """Kernels of lab/kernels.toml that cannot use it, and why."""
+    """Kernels of lab/kernels.toml that cannot use this IOMMU, with the reason."""
     no_suspend: str = ""
-    """Why a guest with it cannot be suspended, on the kernel's own path either; empty: it can."""
+    """Why a guest cannot be suspended, even on the kernel's own path; empty if suspend works."""
     module: str | None = None
-    """Its driver, where the kernel has not built that in."""
+    """Its driver, unless built into the kernel."""
     groups_late: bool = False
-    """Devices may be found to be behind it when their first driver comes."""
+    """The kernel may find out only at a device's first driver that the device is behind this IOMMU."""
     passthrough_last: bool = False
-    """QEMU leaves a device that was passed through untranslated for ever."""
+    """QEMU never translates a device again after passthrough."""
     traces_maps: bool = False
-    """The trace has each map and unmap, so what stays mapped in the device is known."""
+    """The trace has each map and unmap, so the mapped pages are known."""
     has_queue: bool = False
-    """Those are requests in a queue of a virtio device, and the trace has each notification of any such queue."""
+    """Maps and unmaps are requests in a virtio queue, and the trace has each notification of any virtio queue."""

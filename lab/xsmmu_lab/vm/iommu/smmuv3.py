@@ -10,7 +10,7 @@ KINDS = {
     "smmuv3": Iommu(
         words="Arm SMMUv3, first stage",
         device="arm-smmuv3,primary-bus=pcie.0",
-        # 6.12 tells of a fault as of something to know (level 6).
+        # 6.12 logs faults at level 6 (info).
         kernel_words=("loglevel=7",),
         faults=re.compile(r"arm-smmu-v3 .*(\bevent\b|unexpected|timeout|error|overflow|aborted|ignoring|[Ff]ailed)"),
         # QEMU's model has no overflow; hardware has.

@@ -11,8 +11,8 @@ _SECOND = Iommu(
     device="intel-iommu",
     kernel_words=("intel_iommu=on",),
     faults=re.compile(r"DMAR: \[.*\] (Request device|fault)|DMAR: DRHD: handling fault|DMAR: VT-d detected .*Error"),
-    # Reasons: not mapped, or not for writing, in tables of the second stage (05, 06) and of the first (71, 85, 86);
-    # others are of broken tables. Other low bits of the status are errors of the invalidation queue and the like.
+    # Reasons 05, 06 (second stage) and 71, 85, 86 (first stage) mean not mapped or not writable; other reasons mean
+    # broken tables. The low status bits also report errors of the invalidation queue and the like.
     refusals=re.compile(
         r"DMAR: \[DMA .*\] Request device .*\[fault reason 0x(05|06|71|85|86)\]"
         r"|DMAR: DRHD: handling fault status reg (\w*0)?[123]$"
@@ -35,8 +35,8 @@ _SECOND = Iommu(
     direct=True,
 )
 
-# A command for tables of the first stage is traced as a descriptor only. Bits 5:4 of its low word say what it is for:
-# 2 all of a PASID, 3 pages.
+# A command for tables of the first stage is traced as a descriptor only. Bits 5:4 of its low word give the scope: 2 for
+# a whole PASID, 3 for pages.
 _FIRST = replace(
     _SECOND,
     words="Intel VT-d, first stage",
